@@ -244,8 +244,8 @@ func (w *watcher) watch(ctx context.Context, begin bool) note {
 	return note{kind: "broken", text: err.Error()}
 }
 
-// watchGrace is how much longer than it was asked to last a stream may take, over a bad link,
-// before the client gives it up.
+// watchGrace is how far beyond its timeoutSeconds a stream may last, over a bad link, before the
+// client gives it up.
 const watchGrace = 6 * time.Second
 
 // told is an ERROR event.

@@ -46,11 +46,11 @@ type world struct {
 	proxy   *proxy
 	excuses *excuses     // of this run; written before anything breaks
 	cast    *cast        // likewise
-	pen     sync.RWMutex // the writers'; whoever holds it for itself keeps them from writing
+	pen     sync.RWMutex // the writers'; the holder of the write lock keeps them from writing
 }
 
-// Who talks to the proxy. What there is to read may be read by the first by RBAC, by the second by
-// the webhook's word, and not by the third.
+// The users of the proxy. RBAC permits the first to read everything there is, the webhook permits
+// the second, and nothing permits the third.
 const readerUser, guestUser, strangerUser controlplane.User = "reader", "guest", "stranger"
 
 // newWorld starts a control plane. It ends with the test.
@@ -276,8 +276,8 @@ type life struct {
 	killed bool // guarded by proxy.mu
 }
 
-// newProxy makes the proxy of one run, and the link to it. A guarded one lets in only whom the
-// apiserver knows and allows it.
+// newProxy makes the proxy of one run, and the link to it. A guarded one serves only users that the
+// apiserver authenticates and permits.
 func (w *world) newProxy(t *testing.T, binary string, guarded bool) {
 	t.Helper()
 	dir := t.TempDir()

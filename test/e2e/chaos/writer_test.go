@@ -24,7 +24,7 @@ type writer struct {
 	resource schema.GroupVersionResource
 	rand     *rand.Rand
 	era      func() int
-	pen      *sync.RWMutex // held while nobody may write
+	pen      *sync.RWMutex // held while there must be no writes
 	writes   atomic.Int64
 
 	// Guarded by mu.

@@ -9,39 +9,53 @@ import (
 
 // settings are values that people set, each a chart of its own.
 var settings = map[string][]string{
-	"defaults":        nil,
-	"a daemon set":    {"--set=workload.kind=DaemonSet,service.internalTrafficPolicy=Local"},
-	"autoscaling":     {"--set=autoscaling.enabled=true,autoscaling.targetWatchesPerPod=5000"},
-	"one replica":     {"--set=workload.replicas=1,podDisruptionBudget.enabled=false"},
-	"a given Secret":  {"--set=tls.source=secret,tls.secretName=mine"},
-	"cert-manager":    {"--set=tls.source=certManager,tls.certManager.issuerRef.kind=ClusterIssuer,tls.certManager.issuerRef.name=ca"},
-	"more names":      {"--set=tls.extraNames={spillway.example.com},fullnameOverride=watch-proxy"},
-	"client CA":       {"--set=clientCA.configMapName=clients"},
-	"an audit log":    {`--set-json=audit={"policy":{"rules":[{"level":"Metadata"}],"omitStages":["RequestReceived"]},"required":true}`},
-	"traces":          {"--set=tracing.endpoint=collector.monitoring:4317,tracing.samplingRatePerMillion=1000000,networkPolicy.enabled=true"},
-	"audit logs kept": {`--set-json=audit={"policy":{"rules":[{"level":"Metadata"}]},"volume":{"emptyDir":{"sizeLimit":"1Gi"}}}`},
-	"flow control":    {"--set=flowControl.enabled=true"},
+	"defaults":       nil,
+	"a daemon set":   {"--set=workload.kind=DaemonSet,service.internalTrafficPolicy=Local"},
+	"autoscaling":    {"--set=autoscaling.enabled=true,autoscaling.targetWatchesPerPod=5000"},
+	"one replica":    {"--set=workload.replicas=1,podDisruptionBudget.enabled=false"},
+	"a given Secret": {"--set=tls.source=secret,tls.secretName=mine"},
+	"cert-manager": {"--set=tls.source=certManager,tls.certManager.issuerRef.kind=ClusterIssuer",
+		"--set=tls.certManager.issuerRef.name=ca"},
+	"more names": {"--set=tls.extraNames={spillway.example.com},fullnameOverride=watch-proxy"},
+	"client CA":  {"--set=clientCA.configMapName=clients"},
+	"an audit log": {`--set-json=audit={"policy":{"rules":[{"level":"Metadata"}],` +
+		`"omitStages":["RequestReceived"]},"required":true}`},
+	"traces": {"--set=tracing.endpoint=collector.monitoring:4317,tracing.samplingRatePerMillion=1000000",
+		"--set=networkPolicy.enabled=true"},
+	"audit logs kept": {`--set-json=audit={"policy":{"rules":[{"level":"Metadata"}]},` +
+		`"volume":{"emptyDir":{"sizeLimit":"1Gi"}}}`},
+	"flow control": {"--set=flowControl.enabled=true"},
 	"network policy": {"--set=networkPolicy.enabled=true",
 		`--set-json=networkPolicy.clients=[{"namespaceSelector":{}}]`},
 	"monitoring": {"--set=monitoring.serviceMonitor.enabled=true,monitoring.prometheusRule.enabled=true",
 		"--set=monitoring.dashboard.enabled=true,monitoring.dashboard.annotations.grafana_folder=Kubernetes",
 		`--set-json=rbac.metricsReaders=[{"kind":"ServiceAccount","name":"prometheus","namespace":"monitoring"}]`},
-	"readers":          {`--set-json=rbac.statusReaders=[{"kind":"Group","name":"operators","apiGroup":"rbac.authorization.k8s.io"}]`},
-	"dual stack":       {"--set=service.ipFamilyPolicy=PreferDualStack,service.trafficDistribution=PreferSameZone"},
-	"local decisions":  {"--set=config.authorization-local-rbac=true,config.authentication-local-jwks=pods,config.api-audiences={https://kubernetes.default.svc},config.reauth-sweep=1m"},
+	"readers": {`--set-json=rbac.statusReaders=[{"kind":"Group","name":"operators",` +
+		`"apiGroup":"rbac.authorization.k8s.io"}]`},
+	"dual stack": {"--set=service.ipFamilyPolicy=PreferDualStack,service.trafficDistribution=PreferSameZone"},
+	"local decisions": {"--set=config.authorization-local-rbac=true,config.authentication-local-jwks=pods",
+		"--set=config.api-audiences={https://kubernetes.default.svc},config.reauth-sweep=1m"},
 	"everything":       {"--set=resources={*},rbac.readEverything=true,config.max-resources=500"},
 	"custom resources": {"--set=resources={pods,deployments.apps,widgets.v1.example.com,gadgets.v2beta1.example.com}"},
 	"an image": {"--set=image.repository=registry.example.com/spillway,image.digest=sha256:" +
 		strings.Repeat("0a", 32), "--set=imagePullSecrets[0].name=pull"},
-	"no accounts":              {"--set=serviceAccount.create=false,serviceAccount.name=mine,rbac.create=false"},
-	"a node's":                 {"--set=workload.nodeSelector.a=b,workload.priorityClassName=system-cluster-critical,workload.tolerations[0].operator=Exists", `--set-json=workload.extraEnv=[{"name":"GOMEMLIMIT","value":"900MiB"}]`},
-	"sidecars":                 {"--set=mode=sidecar,sidecar.flags={--history-bytes=8Mi,--log-level=debug},sidecar.memoryLimit=256Mi"},
-	"sidecars, shut off":       {"--set=mode=sidecar,networkPolicy.enabled=true,clientCA.configMapName=ca,webhook.clientNames={kube-apiserver}", `--set-json=networkPolicy.clients=[{"ipBlock":{"cidr":"10.0.0.0/28"}}]`},
-	"sidecars, without rights": {"--set=mode=sidecar,webhook.namespaceLimits=ignore,sidecar.place=last,networkPolicy.enabled=true"},
+	"no accounts": {"--set=serviceAccount.create=false,serviceAccount.name=mine,rbac.create=false"},
+	"a node's": {"--set=workload.nodeSelector.a=b,workload.priorityClassName=system-cluster-critical",
+		"--set=workload.tolerations[0].operator=Exists",
+		`--set-json=workload.extraEnv=[{"name":"GOMEMLIMIT","value":"900MiB"}]`},
+	"sidecars": {"--set=mode=sidecar,sidecar.flags={--history-bytes=8Mi,--log-level=debug}",
+		"--set=sidecar.memoryLimit=256Mi"},
+	"sidecars, shut off": {"--set=mode=sidecar,networkPolicy.enabled=true,clientCA.configMapName=ca",
+		"--set=webhook.clientNames={kube-apiserver}",
+		`--set-json=networkPolicy.clients=[{"ipBlock":{"cidr":"10.0.0.0/28"}}]`},
+	"sidecars, without rights": {"--set=mode=sidecar,webhook.namespaceLimits=ignore,sidecar.place=last",
+		"--set=networkPolicy.enabled=true"},
 	"sidecars, a given Secret": {"--set=mode=sidecar,webhook.failurePolicy=Fail,tls.source=secret,tls.secretName=mine",
 		"--set-file=webhook.caBundle=testdata/ca.crt"},
-	"sidecars, cert-manager": {"--set=mode=sidecar,tls.source=certManager,tls.certManager.issuerRef.kind=Issuer,tls.certManager.issuerRef.name=ca"},
-	"shedding":               {"--set=mode=shed,flowControl.enabled=true,config.max-watches-per-user=100,shed.limits.max-passthrough-qps-per-user=0.5"},
+	"sidecars, cert-manager": {"--set=mode=sidecar,tls.source=certManager",
+		"--set=tls.certManager.issuerRef.kind=Issuer,tls.certManager.issuerRef.name=ca"},
+	"shedding": {"--set=mode=shed,flowControl.enabled=true,config.max-watches-per-user=100",
+		"--set=shed.limits.max-passthrough-qps-per-user=0.5"},
 }
 
 // Whatever is rendered, kube-apiserver takes as it is: no field that it does not know, no value
@@ -65,7 +79,8 @@ func TestAPIServerTakesIt(t *testing.T) {
 	}
 }
 
-// Who sets what the chart does not know, or what does not fit together, is told what and where.
+// Values that the chart does not know, or that do not fit together, are refused with what is wrong
+// and where.
 func TestBadValues(t *testing.T) {
 	h := newHelm(t)
 	for values, want := range map[string]string{

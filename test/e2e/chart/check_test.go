@@ -117,8 +117,7 @@ func helmTest(t *testing.T, all []*unstructured.Unstructured, url, token string)
 // accountToken is where the kubelet gives a pod the token of its service account.
 const accountToken = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 
-// tunnel is an HTTP proxy that leads whoever asks it for the Service to a server, as kube-proxy
-// would.
+// tunnel is an HTTP proxy that leads requests for the Service to a server, as kube-proxy would.
 func tunnel(t *testing.T, to string) string {
 	t.Helper()
 	target, err := url.Parse(to)

@@ -14,7 +14,8 @@ import (
 func TestDashboard(t *testing.T) {
 	h := newHelm(t)
 	manifest, err := h.template(t.Context(),
-		"--set=monitoring.dashboard.enabled=true,monitoring.dashboard.labels.team=a,monitoring.dashboard.annotations.grafana_folder=Kubernetes")
+		"--set=monitoring.dashboard.enabled=true,monitoring.dashboard.labels.team=a",
+		"--set=monitoring.dashboard.annotations.grafana_folder=Kubernetes")
 	must(t, err)
 	found := pick(t, objects(t, manifest), "ConfigMap", release+"-dashboard")
 	if l := found.GetLabels(); l["grafana_dashboard"] != "1" || l["team"] != "a" ||

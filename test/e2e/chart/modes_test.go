@@ -29,9 +29,9 @@ func TestShapes(t *testing.T) {
 	t.Run("shed", func(t *testing.T) { shedsLoad(t, cp) })
 }
 
-// What the sidecar shape renders, run as it says, gives a sidecar to whom it says: to pods with the
-// label and those in namespaces with it, and to no others. It may read LimitRanges and
-// ResourceQuotas, by which it sizes them, and needs no other right.
+// What the sidecar shape renders, run with its arguments, gives a sidecar to the pods that it
+// names: those with the label and those in namespaces with it, and to no others. It may read
+// LimitRanges and ResourceQuotas, by which it sizes them, and needs no other right.
 func addsSidecars(t *testing.T, cp *controlplane.ControlPlane) {
 	t.Helper()
 	manifest, err := newHelm(t).template(t.Context(),
@@ -76,7 +76,8 @@ func addsSidecars(t *testing.T, cp *controlplane.ControlPlane) {
 	if args := strings.Join(arguments(t, cp, "default", "enabled"), " "); !strings.Contains(args, "--history-bytes=8Mi") {
 		t.Errorf("its flags are %s", args)
 	}
-	small := `{"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "small", "namespace": "chosen"}, "spec": {"limits": [{"type": "Container", "max": {"memory": "32Mi"}}]}}`
+	small := `{"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "small", "namespace": "chosen"},
+	"spec": {"limits": [{"type": "Container", "max": {"memory": "32Mi"}}]}}`
 	_, err = cp.KubectlInput(t.Context(), small, "create", "-f=-")
 	must(t, err)
 	process.Awaiting(t, "the webhook to know the LimitRange", func(context.Context) error {
@@ -180,8 +181,8 @@ func reach(t *testing.T, configuration *unstructured.Unstructured, url, certific
 	must(t, unstructured.SetNestedSlice(configuration.Object, webhooks, "webhooks"))
 }
 
-// What the shed shape renders, run as it says, serves reads from memory while it tells a client
-// that asks the API server for too much to come back.
+// What the shed shape renders, run with its arguments, serves reads from memory while it answers
+// 429 to a client that sends the apiserver too many requests.
 func shedsLoad(t *testing.T, cp *controlplane.ControlPlane) {
 	t.Helper()
 	manifest, err := newHelm(t).template(t.Context(),

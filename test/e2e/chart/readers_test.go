@@ -9,8 +9,8 @@ import (
 	"spillway/test/framework/process"
 )
 
-// Who reads metrics does not read the status page, nor the other way round, and without the rule
-// that allows it nobody does.
+// A user that may read metrics may not read the status page, nor the other way round, and without
+// the rule that permits it no user may.
 func TestReaders(t *testing.T) {
 	cp := startControlPlane(t)
 	manifest, err := newHelm(t).template(t.Context(), "--set=resources={configmaps},config.memory-budget=1Gi",

@@ -35,7 +35,8 @@ func TestRights(t *testing.T) {
 		// in a container its limit is known
 		"defaults": {"--set=resources={configmaps,pods,deployments.apps,widgets.v1.example.com},config.memory-budget=1Gi"},
 		"watched rights": {"--set=resources={configmaps,pods,deployments.apps,widgets.v1.example.com}",
-			"--set=config.authentication-local-jwks=unbound,config.api-audiences={https://kubernetes.default.svc},config.memory-budget=1Gi"},
+			"--set=config.authentication-local-jwks=unbound,config.api-audiences={https://kubernetes.default.svc}",
+			"--set=config.memory-budget=1Gi"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			manifest, err := h.template(t.Context(), values...)
@@ -117,8 +118,8 @@ func (p *pod) missing(ctx context.Context, cp *controlplane.ControlPlane, resour
 	return fmt.Errorf("it says that it cannot list %s", strings.Join(resources, ", "))
 }
 
-// broken is what a client does not get from memory; nil if nothing. It asks with a token of its
-// own, that is nobody's who was seen before.
+// broken is what a client does not get from memory; nil if nothing. It requests it with a token of
+// its own, which the proxy has not seen before.
 func (p *pod) broken(ctx context.Context, cp *controlplane.ControlPlane) error {
 	for name, path := range mirrored {
 		status, fromMemory, err := p.get(ctx, p.api+path+"?resourceVersion=0", cp.Config(controlplane.Admin).BearerToken)

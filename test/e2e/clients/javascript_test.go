@@ -114,7 +114,7 @@ func upToDate() bool {
 }
 
 // writer changes ConfigMaps and remembers what an informer of those labelled seen must end with,
-// and must have been told.
+// and must have received.
 type writer struct {
 	client kubernetes.Interface
 	wanted map[string]string // value by name
@@ -182,7 +182,7 @@ func startInformer(t *testing.T, node, server string) *informer {
 	return i
 }
 
-// line is one thing that the informer was told.
+// line is one call of the informer's handlers.
 type line struct {
 	What, Name, Message string
 	Data                map[string]string
@@ -209,7 +209,7 @@ func (i *informer) count(what string) int {
 	return n
 }
 
-// state is what somebody has who did as told.
+// state is what follows from the handlers' calls.
 func (i *informer) state() map[string]string {
 	state := map[string]string{}
 	for _, l := range i.lines() {
@@ -237,8 +237,8 @@ func (i *informer) await(t *testing.T, wanted map[string]string) {
 	})
 }
 
-// expectTold expects each change once, in its order. Which of the first objects are told before
-// which is the list's order.
+// expectTold expects each change once, in its order. The first objects are in the order of the
+// list.
 func (i *informer) expectTold(t *testing.T, w *writer) {
 	t.Helper()
 	var told []string

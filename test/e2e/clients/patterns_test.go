@@ -35,7 +35,7 @@ const (
 )
 
 // TestMain starts itself again with client-go's detector, which reads its variable before anything
-// of ours runs: each informer then lists what it has just been told by a watch-list, and panics on
+// of ours runs: each informer then lists what it has just received by a watch-list, and panics on
 // any difference.
 func TestMain(m *testing.M) {
 	if os.Getenv(detector) == "" {
@@ -93,7 +93,7 @@ func (w *wire) watches(path, labels, fields string) []exchange {
 	})
 }
 
-// pattern is one reflector of a component: what it asks for, and what it has been told.
+// pattern is one reflector of a component: what it requests, and what it has received.
 type pattern struct {
 	path, labels, fields string
 	store                cache.Store
@@ -209,8 +209,8 @@ func (c *component) reflector(t *testing.T, resource, namespace, selector string
 }
 
 // TestPatterns runs the reflectors of a kube-proxy and of a kubelet through the proxy while objects
-// come, change, leave their sight and go. They end with what the apiserver lists for the same
-// selectors, and were told in protobuf, from memory.
+// are made, change, leave their selectors and go. The reflectors end with what the apiserver lists
+// for the same selectors, and were served protobuf, from memory.
 func TestPatterns(t *testing.T) {
 	cp, w := startCluster(t)
 	p := process.StartProxy(t, process.BuildProxy(t), "--kubeconfig="+cp.Kubeconfig(controlplane.Admin),
@@ -236,8 +236,8 @@ func TestPatterns(t *testing.T) {
 	must(t, err)
 }
 
-// expectPatterns expects each reflector's watch to have been asked for as the component does, and
-// answered in protobuf from memory.
+// expectPatterns expects each reflector's watch to have been requested as the component does it,
+// and answered in protobuf from memory.
 func (c *component) expectPatterns(t *testing.T) {
 	t.Helper()
 	accept := map[string]string{"kube-proxy": protobuf + ", */*", "kubelet": protobuf + ",application/json"}[c.name]

@@ -47,7 +47,7 @@ func TestStripManagedFields(t *testing.T) {
 			events, err := pods.Watch(ctx, metav1.ListOptions{ResourceVersion: got.ResourceVersion})
 			must(t, err)
 			defer events.Stop()
-			// Whoever applies has no use for what is there: the apiserver merges.
+			// Apply needs nothing of what is there: the apiserver merges.
 			applied, err := pods.Patch(ctx, one.Name, types.ApplyPatchType,
 				[]byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"annotations":{"by":"`+contentType+`"}}}`),
 				metav1.PatchOptions{FieldManager: "test"})

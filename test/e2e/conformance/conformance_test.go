@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// pace is how long a group waits for what nobody can hasten, and with that when it runs.
+// pace is how long a group waits for what cannot be hastened, and with that when it runs.
 type pace int
 
 const (
@@ -105,11 +105,11 @@ func (s *suite) testApart(t *testing.T) {
 	}
 }
 
-// Who must have answered.
+// The source of an answer.
 const (
 	upstream = exchange.Upstream
-	memory   = exchange.Memory  // or a refusal that needed nobody
-	either   = exchange.Various // whoever is faster at the moment
+	memory   = exchange.Memory  // or a refusal that took no request upstream
+	either   = exchange.Various // whichever is faster at the moment
 )
 
 // scenario is one request and what must be true of both answers.
@@ -191,7 +191,7 @@ func (s *suite) ask(t *testing.T, proxied *endpoint, c scenario) *exchange.Compa
 	return result
 }
 
-// patient is how often a watch is asked for at most in which one of the two runs out of time.
+// patient bounds how often a watch is repeated in which one of the two ran out of time.
 const patient = 5
 
 // inTime asks both ways, and again if one of the two ran out of time. It is nil if one did not

@@ -80,7 +80,7 @@ func (c *converter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	review.Request = nil
 	w.Header().Set("Content-Type", jsonType)
-	_ = json.NewEncoder(w).Encode(&review) // an apiserver that has left is told nothing
+	_ = json.NewEncoder(w).Encode(&review) // fails for an apiserver that has left
 }
 
 func (c *converter) convert(r *apiextensionsv1.ConversionRequest) ([]runtime.RawExtension, error) {

@@ -21,7 +21,7 @@ import (
 	"spillway/test/framework/process"
 )
 
-// gizmos are custom resources whose definition is changed under those who read and watch them.
+// gizmos are custom resources whose definition is changed while clients read and watch them.
 var gizmos = schema.GroupVersionResource{Group: widgetGroup, Version: "v1", Resource: "gizmos"}
 
 const (

@@ -17,7 +17,7 @@ import (
 	"spillway/test/framework/process"
 )
 
-// testDefinition changes a CRD under those who watch its objects, and then removes it (W-116).
+// testDefinition changes a CRD while its objects are watched, and then removes it (W-116).
 func (s *suite) testDefinition(t *testing.T) {
 	client, err := apiextensions.NewForConfig(s.cp.Config(controlplane.Admin))
 	must(t, err)
@@ -27,7 +27,8 @@ func (s *suite) testDefinition(t *testing.T) {
 	t.Run("changes", func(t *testing.T) {
 		before, err := s.direct.Do(t.Context(), request{Target: someWidgets + "?resourceVersion=0"})
 		must(t, err)
-		patch := `[{"op":"add","path":"/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/shape","value":{"type":"string","default":"round"}}]`
+		patch := `[{"op":"add","path":"/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/shape",` +
+			`"value":{"type":"string","default":"round"}}]`
 		_, err = definitions.Patch(t.Context(), name, types.JSONPatchType, []byte(patch), metav1.PatchOptions{})
 		must(t, err)
 		s.sameWidgets(t, before.Body)

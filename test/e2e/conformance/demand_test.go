@@ -13,7 +13,7 @@ import (
 	"spillway/test/framework/process"
 )
 
-// onDemand starts a proxy, until the test ends, that mirrors whatever it is asked for.
+// onDemand starts a proxy, until the test ends, that mirrors whatever is requested.
 func (s *suite) onDemand(t *testing.T) *endpoint {
 	t.Helper()
 	p := process.StartProxy(t, process.BuildProxy(t), "--resources=*,secrets", "--kubeconfig="+
@@ -35,8 +35,8 @@ func awaitMirror(t *testing.T, e *endpoint, path string) {
 	})
 }
 
-// storyOf opens the same watch on both sides, lets something happen, and compares what both were
-// told up to their ends, or until they were told the last.
+// storyOf opens the same watch on both sides, lets something happen, and compares what both
+// received up to their ends, or until they received the last.
 func (s *suite) storyOf(t *testing.T, e *endpoint, rules, target string, until func(event) bool, happens func()) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), process.Patience)

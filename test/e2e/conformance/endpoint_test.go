@@ -13,14 +13,14 @@ import (
 	"spillway/test/framework/process"
 )
 
-// What is asked and answered is named often here.
+// Short names for requests and answers, which are named often here.
 type (
 	request = exchange.Request
 	answer  = exchange.Answer
 	event   = exchange.Event
 )
 
-// endpoint is a way to the cluster, and what the suite knows of who is behind it.
+// endpoint is a way to the cluster, and what the suite knows of the server behind it.
 type endpoint struct {
 	*exchange.Endpoint
 	metrics string       // URL; empty for the apiserver

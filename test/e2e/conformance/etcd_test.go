@@ -61,7 +61,7 @@ func (s *suite) testUnanswered(t *testing.T) {
 	}
 }
 
-// testUnproven asks for a watch-list that nobody can answer: neither side may say that it was
+// testUnproven requests a watch-list that cannot be completed: neither side may say that it was
 // complete. The apiserver ends it with an error at its timeout, the proxy without a word once it
 // gives up.
 func (s *suite) testUnproven(t *testing.T) {

@@ -55,8 +55,8 @@ func (s *suite) testFields(t *testing.T) {
 	}
 }
 
-// renewals is how often leases are asked for: a kube-apiserver renews its own every ten seconds,
-// perhaps between the two answers.
+// renewals bounds how often leases are requested again: a kube-apiserver renews its own every ten
+// seconds, perhaps between the two answers.
 const renewals = 3
 
 func (s *suite) askFields(t *testing.T, e *endpoint, gvr schema.GroupVersionResource, mirrored bool,

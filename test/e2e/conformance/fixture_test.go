@@ -180,8 +180,8 @@ func (w *world) mark(t *testing.T, name, version string) {
 	w.marks[name] = version
 }
 
-// settle waits until every way to a collection shows a state that is not older than version without
-// being asked to.
+// settle waits until every way to a collection shows a state that is not older than version, though
+// the requests do not ask for it.
 func (w *world) settle(t *testing.T, path, version string) {
 	t.Helper()
 	for _, e := range []*endpoint{w.direct, w.plain, w.secure} {

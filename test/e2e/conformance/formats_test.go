@@ -2,7 +2,7 @@ package conformance
 
 import "spillway/test/framework/exchange"
 
-// The media types that are asked for.
+// The media types of the requests.
 const (
 	jsonType     = "application/json"
 	yamlType     = "application/yaml"

@@ -22,7 +22,7 @@ import (
 // churn is the namespace that is written to while informers run.
 const churn = "churn"
 
-// The environment by which this test binary is told to run informers instead of tests.
+// The environment by which this test binary runs informers instead of tests.
 const (
 	childVariable   = "CONFORMANCE_CHILD"
 	proxiedVariable = "CONFORMANCE_PROXIED" // kubeconfig
@@ -31,7 +31,7 @@ const (
 
 // testInformers runs informers through the proxies in processes of their own, where client-go's own
 // detector panics on any difference between what a watch-list and an exact LIST say. They start
-// while others write, and all of them must end with the apiserver's state once nobody does.
+// during writes, and all of them must end with the apiserver's state once these have ended.
 func (s *suite) testInformers(t *testing.T) {
 	s.makeNamespace(t, churn)
 	s.informersDuring(t, func() {})
@@ -91,7 +91,7 @@ type informers struct {
 	name, rules string
 	*process.Child
 	log   *process.Log
-	quiet io.Closer // closed when nobody writes any more
+	quiet io.Closer // closed when there are no more writes
 }
 
 func (s *suite) startInformers(t *testing.T, e *endpoint, watchList string) *informers {
@@ -149,7 +149,7 @@ func (e *endpoint) kubeconfig(t *testing.T) string {
 	return path
 }
 
-// churner writes until it is told to stop: what it makes stays, changes and goes.
+// churner writes until it is stopped: what it makes stays, changes and goes.
 type churner struct {
 	*suite
 	stop, ended chan struct{}

@@ -41,9 +41,9 @@ type kind struct {
 	object     string // the name of one of them
 }
 
-// testKinds makes an object of every resource that discovery names, and asks for it in every way
-// there is through a proxy that mirrors all of them. A resource without objects fails: whoever adds
-// one must say what it looks like.
+// testKinds makes an object of every resource that discovery names, and requests it in every way
+// there is through a proxy that mirrors all of them. A resource without objects fails: a new one
+// must have an object in testdata/kinds.yaml.
 func (s *suite) testKinds(t *testing.T) {
 	s.makeNamespace(t, kinds)
 	s.makeOddities(t)
@@ -120,7 +120,7 @@ func (s *suite) servedKinds(t *testing.T) []*kind {
 	return all
 }
 
-// mirrorName is how the proxy is told to mirror a resource.
+// mirrorName is the name of a resource in the proxy's flags.
 func (k *kind) mirrorName() string {
 	if k.Group == "" {
 		return k.Resource
@@ -261,7 +261,7 @@ func (k *kind) scenarios() []scenario {
 			all = append(all, ask("watch in protobuf", "W-110 W-132", path+rv+watching, protobufType))
 		}
 	}
-	if k.Resource == "componentstatuses" { // it is made when it is asked for
+	if k.Resource == "componentstatuses" { // if k.Resource == "componentstatuses" { // each GET makes it
 		for i := range all {
 			all[i].clocked = true
 		}

@@ -23,7 +23,7 @@ import (
 	"spillway/test/framework/process"
 )
 
-// kubelet is as much of one as it takes for logs and exec to have somebody at their far end.
+// kubelet is as much of one as it takes for logs and exec to have a peer at their far end.
 type kubelet struct {
 	*httptest.Server
 	followers chan chan string // one per follower of a log: its lines; closed at the log's end
@@ -39,7 +39,7 @@ func newKubelet(t *testing.T) *kubelet {
 	return k
 }
 
-// logs writes lines one by one, for as long as somebody who follows is sent more.
+// logs writes lines one by one, until the channel of its follower is closed.
 func (k *kubelet) logs(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/plain")
 	fmt.Fprintf(w, "log of %s/%s\n", r.PathValue("pod"), r.PathValue("container"))

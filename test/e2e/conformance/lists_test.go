@@ -6,7 +6,7 @@ import (
 	"spillway/test/framework/exchange"
 )
 
-// Paths that are asked often.
+// Paths that are requested often.
 const (
 	c1          = "/api/v1/namespaces/c1/configmaps"
 	allMaps     = "/api/v1/configmaps"

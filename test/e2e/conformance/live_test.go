@@ -25,7 +25,7 @@ type watcher struct {
 }
 
 // testLive opens the watchers of every resource on every side, writes, and compares what each of
-// them was told, event for event and byte for byte. Then it asks for the same from history.
+// them received, event for event and byte for byte. Then it requests the same from history.
 func (s *suite) testLive(t *testing.T) {
 	for _, p := range s.plays() {
 		t.Run(p.name, func(t *testing.T) {
@@ -35,7 +35,7 @@ func (s *suite) testLive(t *testing.T) {
 	}
 }
 
-// play is a script of writes and those who watch it.
+// play is a script of writes and of the watches during them.
 type play struct {
 	name     string
 	resource string // whose list says where to begin
@@ -117,8 +117,8 @@ func (s *suite) openAll(ctx context.Context, t *testing.T, audiences ...*audienc
 }
 
 // open opens it on one side, and reads the state that it begins with. One that ends within its
-// state, cleanly, has promised nothing: upstream did not say in time how far it is, and whoever it
-// is asks again (W-216). Upstream itself may answer then, until it says.
+// state, cleanly, has promised nothing: upstream did not say in time how far it is, and the client
+// sends the request again (W-216). Upstream itself may answer then, until it says.
 func (a *audience) open(ctx context.Context, t *testing.T, e *endpoint) (*stream, error) {
 	for doubt := false; ; doubt = true {
 		st, err := e.open(ctx, request{Target: a.path + "?watch=1&timeoutSeconds=600" + a.query, Header: a.header})

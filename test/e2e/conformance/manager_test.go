@@ -50,7 +50,7 @@ func (s *suite) testManager(t *testing.T) {
 		name := fmt.Sprintf("m-%d", i)
 		_, err := objects.Patch(ctx, name, mergeType, fmt.Appendf(nil, `{"spec":{"size":%d}}`, 100+i), metav1.PatchOptions{})
 		must(t, err)
-		// it may not be there yet: it must come back
+		// it may not exist yet: it must appear again
 		_ = s.client.CoreV1().ConfigMaps(managed).Delete(ctx, name, metav1.DeleteOptions{})
 	}
 	process.Awaiting(t, "every widget to be copied", func(ctx context.Context) error {

@@ -13,7 +13,7 @@ import (
 // memory of those that get a state or a stream, and of all that are valid.
 const ownLeast = 60
 
-// verbs are those that matrices are of, in the order in which they are told.
+// verbs are those that matrices are of, in the order in which they are listed.
 var verbs = []string{"GET", "LIST", "WATCH"}
 
 // matrixCounts is what came of the matrices, by set and verb.

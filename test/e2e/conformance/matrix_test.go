@@ -26,8 +26,8 @@ type matrix struct {
 	paged     bool     // tokens of the target's own pages are among what is tried
 	crossed   []dimension
 	scattered []dimension
-	sample    int // requests per target, unless everything is asked
-	part      int // requests per target but the first, when everything is asked
+	sample    int // requests per target, unless all are sent
+	part      int // requests per target but the first, when all are sent
 }
 
 // dimension is a query parameter and the values it is tried with, the first of which is the

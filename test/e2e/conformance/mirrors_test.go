@@ -29,8 +29,8 @@ import (
 
 func loadConfig(path string) (*rest.Config, error) { return clientcmd.BuildConfigFromFlags("", path) }
 
-// replica is what an informer's handlers were told, kept by hand: a deletion that no handler heard
-// of stays in here.
+// replica is what an informer's handlers received, kept by hand: a deletion that no handler
+// received stays in here.
 type replica struct {
 	name     string
 	gvr      schema.GroupVersionResource
@@ -41,8 +41,8 @@ type replica struct {
 	wrong    error
 }
 
-// informersUntilEqual runs informers of every kind through the proxy. Once nobody writes they must
-// get to the apiserver's state.
+// informersUntilEqual runs informers of every kind through the proxy. Once there are no more writes
+// they must get to the apiserver's state.
 func informersUntilEqual() error {
 	ctx, cancel := context.WithTimeout(context.Background(), process.Patience)
 	defer cancel()
@@ -71,7 +71,7 @@ func informersUntilEqual() error {
 		}
 	}
 	fmt.Fprintln(os.Stderr, synced)
-	if _, err := io.Copy(io.Discard, os.Stdin); err != nil { // it ends when nobody writes any more
+	if _, err := io.Copy(io.Discard, os.Stdin); err != nil { // it ends when there are no more writes
 		return err
 	}
 	for _, r := range replicas {

@@ -24,9 +24,11 @@ const (
 // oddValues is JSON that a proxy might be tempted to write in another way than it came.
 func oddValues() map[string]string {
 	return map[string]string{
-		"numbers":   `[0,-0,1,1.0,1.50,1e3,1E+3,1e-7,100000000000000000000,12345678901234567890,9223372036854775807,-9223372036854775808,0.1,1e300]`,
-		"strings":   `["","<&>","\u003c","\u2028\u2029","\u0000\u001f","\"\\\/\b\f\n\r\t","ü€😀","\ud83d\ude00","\ufffd"," "]`,
-		"keys":      `{"":1,"a b":2,"<&>":3,"ü":4,"z":{"b":1,"a":2},"kind":"Not","apiVersion":"not/v1","metadata":{"resourceVersion":"5","name":"other"}}`,
+		"numbers": `[0,-0,1,1.0,1.50,1e3,1E+3,1e-7,100000000000000000000,12345678901234567890,` +
+			`9223372036854775807,-9223372036854775808,0.1,1e300]`,
+		"strings": `["","<&>","\u003c","\u2028\u2029","\u0000\u001f","\"\\\/\b\f\n\r\t","ü€😀","\ud83d\ude00","\ufffd"," "]`,
+		"keys": `{"":1,"a b":2,"<&>":3,"ü":4,"z":{"b":1,"a":2},"kind":"Not","apiVersion":"not/v1",` +
+			`"metadata":{"resourceVersion":"5","name":"other"}}`,
 		"nothing":   `[null,{},[],{"a":null},[[],[{}]]]`,
 		"depth":     strings.Repeat(`{"d":[`, 200) + "1" + strings.Repeat(`]}`, 200),
 		"length":    `"` + strings.Repeat("long ", 40000) + `"`,
@@ -67,7 +69,8 @@ func (s *suite) makeOddities(t *testing.T) {
 		return err
 	})
 	for name, value := range oddValues() {
-		body := fmt.Sprintf(`{"apiVersion":"%s/v1","kind":"Oddity","metadata":{"name":"%s","labels":{"odd":"yes"},"annotations":{"a":"<\u2028>"}},"value":%s}`,
+		body := fmt.Sprintf(`{"apiVersion":"%s/v1","kind":"Oddity",`+
+			`"metadata":{"name":"%s","labels":{"odd":"yes"},"annotations":{"a":"<\u2028>"}},"value":%s}`,
 			oddGroup, strings.ToLower(name), value)
 		s.write(t, http.MethodPost, odd, jsonType, body)
 		apply := fmt.Sprintf(`{"apiVersion":"%s/v1","kind":"Oddity","metadata":{"name":"%s"},"applied":{"n":1.0}}`, oddGroup,
@@ -88,7 +91,7 @@ func (s *suite) write(t *testing.T, method, target, kind, body string) {
 	}
 }
 
-// oddities ask for them: what upstream stores comes back to the byte.
+// oddities read them: what upstream stores is served to the byte.
 func oddities() []scenario {
 	var all []scenario
 	for name := range oddValues() {

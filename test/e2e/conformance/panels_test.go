@@ -200,8 +200,8 @@ func (s *suite) writePanels(t *testing.T) {
 // testPanelsUnconverted has the webhook fail for a while. What an apiserver has converted it goes
 // on to show; from the next write on, whichever version that goes through, it refuses all reads of
 // the converted version and ends its watches. There the proxy may show the state of before, to
-// whoever asks for a state of any age, and no other. Afterwards objects that nobody has written
-// look otherwise than they did.
+// requests for a state of any age, and no other. Afterwards objects that were not written look
+// otherwise than they did.
 func (s *suite) testPanelsUnconverted(t *testing.T, e *endpoint, webhook *converter) {
 	ctx, writes := t.Context(), s.panels(panels)
 	_, err := writes.Create(ctx, panel(panels, "gone", 3), metav1.CreateOptions{})

@@ -148,7 +148,8 @@ func singleKeys() []scenario {
 			memory, 0),
 		get("without a name", "W-35", c1+"?resourceVersion=${mid}&limit=1&fieldSelector=metadata.name%3D", memory, 0),
 		get("pods of a node", "W-69",
-			"/api/v1/pods?resourceVersion=${last-pods}&resourceVersionMatch=NotOlderThan&limit=1&fieldSelector=spec.nodeName%3Dn1", memory, 0),
+			"/api/v1/pods?resourceVersion=${last-pods}&resourceVersionMatch=NotOlderThan&limit=1"+
+				"&fieldSelector=spec.nodeName%3Dn1", memory, 0),
 		get("pods of a node, exact", "W-69",
 			"/api/v1/pods?resourceVersion=${last-pods}&limit=1&fieldSelector=spec.nodeName%3Dn1", memory, 0),
 		get("pods of a host", "W-69",
@@ -157,7 +158,7 @@ func singleKeys() []scenario {
 	})
 }
 
-// waits are reads of what is not there yet, by clients who give it some time (W-28, W-65, W-68).
+// waits are reads of what is not there yet, with some time to wait for it (W-28, W-65, W-68).
 func waits() []scenario {
 	return over("wait", []scenario{
 		get("in a hurry", "W-28 W-65", c1+"?resourceVersion=${future}&timeout=1s", upstream, 504),

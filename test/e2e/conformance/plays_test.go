@@ -198,7 +198,7 @@ func (s *suite) playSecrets(t *testing.T) {
 	}
 }
 
-// playNamespaces lets a namespace live and die; nobody but us is there to finalize it.
+// playNamespaces lets a namespace live and die; no controller but the test finalizes it.
 func (s *suite) playNamespaces(t *testing.T) {
 	namespaces, ctx := s.client.CoreV1().Namespaces(), t.Context()
 	s.makeNamespace(t, "curtain")

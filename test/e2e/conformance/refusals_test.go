@@ -30,7 +30,7 @@ func numbers() []scenario {
 		get("timeoutSeconds abc", "W-26", c1+"?resourceVersion=0&timeoutSeconds=abc", memory, 400),
 		get("watch timeoutSeconds abc", "W-26", c1+"?watch=1&resourceVersion=0&timeoutSeconds=abc", memory, 400),
 		get("watch limit abc", "W-26 W-32", c1+"?watch=1&resourceVersion=0&limit=abc", memory, 400),
-		// nothing in the answer tells who gave it: testRequests counts
+		// the answer does not show its source: testRequests counts
 		get("timeout abc", "W-28", c1+"?resourceVersion=0&timeout=abc", either, 400),
 		get("timeout without unit", "W-28", c1+"?resourceVersion=0&timeout=5", either, 400),
 		get("timeout empty", "W-28", c1+"?resourceVersion=0&timeout=", memory, 0),
@@ -160,8 +160,8 @@ func methods() []scenario {
 	return over("method", all)
 }
 
-// users are requests of people who may not (W-174), or may. Who is not known is upstream's, as is
-// what nobody mirrors; the suite of permissions has many more of them.
+// users are requests of users without the right (W-174), and with it. Unauthenticated ones are
+// upstream's, as is what is not mirrored; the suite of permissions has many more of them.
 func users() []scenario {
 	return over("user", []scenario{
 		get("unknown token", "W-3 W-174", c1+"?resourceVersion=0", upstream, 401).with("Authorization", "Bearer nonsense"),
@@ -193,7 +193,7 @@ func users() []scenario {
 	})
 }
 
-// order is which of several errors is told (W-30).
+// order is which of several errors is reported (W-30).
 func order() []scenario {
 	return over("order", []scenario{
 		get("limit before selector", "W-30", c1+"?limit=abc&labelSelector=%3D", memory, 400),

@@ -12,7 +12,7 @@ func (s *suite) testRequests(t *testing.T) {
 	all := slices.Concat(lists(), objects(), refusals(), formats(), others())
 	before, counted := s.answered(t), s.plain.memory.Load()
 	t.Run("plain", func(t *testing.T) { s.runAll(t, s.plain, slices.Concat(all, users())) })
-	// Who answered is read off a header; the proxy's own count must agree.
+	// The source of an answer is read off a header; the proxy's own count must agree.
 	seen := s.plain.memory.Load() - counted
 	if rise := s.answered(t) - before; rise != seen {
 		t.Errorf("the proxy counts %d answers of its own, %d were seen", rise, seen)

@@ -11,9 +11,9 @@ import (
 	"spillway/test/framework/process"
 )
 
-// testRestart lets the apiserver crash and come back. Its own watches break, and it has forgotten
+// testRestart lets the apiserver crash and start again. Its own watches break, and it has forgotten
 // what was before; watches of the proxy go on, and resume from before (W-115, W-231). What they
-// tell is held against what the apiserver told whoever watched it before and after.
+// deliver is held against what watches of the apiserver received before and after.
 func (s *suite) testRestart(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), process.Patience)
 	defer cancel()
@@ -38,8 +38,8 @@ func (s *suite) testRestart(t *testing.T) {
 
 	s.cp.APIServer().Kill()
 	must(t, s.cp.StartAPIServer(ctx))
-	// Whoever has this one has closed the gap, and misses nothing from then on: in a gap, a deletion
-	// would have another version.
+	// A watch that has received this one has closed the gap, and misses nothing from then on: in a
+	// gap, a deletion would have another version.
 	back := s.put(t, configMap(stage, "crash-over", "x", "1"))
 	live = append(live, collect(ctx, t, through, reached(back))...)
 	must(t, s.client.CoreV1().ConfigMaps(stage).Delete(ctx, "crash", metav1.DeleteOptions{}))

@@ -238,8 +238,8 @@ func (s *suite) testDuration(t *testing.T, seconds int, options, accept string) 
 	s.show(t, "W-29 W-110 W-111 W-112 W-236", result.By())
 }
 
-// checkBookmarks expects one before the deadline of a watch that lasts longer than two seconds,
-// asked for them, and has been told something since it began; and none of shorter ones. After
+// checkBookmarks expects one before the deadline of a watch that lasts longer than two seconds, set
+// allowWatchBookmarks, and has received something since it began; and none of shorter ones. After
 // initial events there is one at times, if the version moved meanwhile, and what moved it may
 // follow.
 func checkBookmarks(t *testing.T, who string, a *answer, seconds int, options string) {

@@ -61,7 +61,9 @@ func definition() *apiextensionsv1.CustomResourceDefinition {
 	for _, name := range slices.Sorted(maps.Keys(versions)) {
 		v := versions[name]
 		v.Name, v.Served, v.Schema = name, true, structural(name)
-		v.Subresources = &apiextensionsv1.CustomResourceSubresources{Status: &apiextensionsv1.CustomResourceSubresourceStatus{}}
+		v.Subresources = &apiextensionsv1.CustomResourceSubresources{
+			Status: &apiextensionsv1.CustomResourceSubresourceStatus{},
+		}
 		v.AdditionalPrinterColumns = []apiextensionsv1.CustomResourceColumnDefinition{{Name: "Size", Type: "integer",
 			JSONPath: ".spec.size"}}
 		d.Spec.Versions = append(d.Spec.Versions, v)

@@ -27,7 +27,7 @@ type world struct {
 
 	direct *endpoint // the apiserver
 	plain  *endpoint // Spillway over plain HTTP, acting as itself
-	secure *endpoint // Spillway over TLS, as whom the client's token says
+	secure *endpoint // Spillway over TLS, as the user of the client's token
 
 	direct2, secure2 *endpoint // the same in HTTP/2
 

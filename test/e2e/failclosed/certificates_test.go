@@ -27,7 +27,7 @@ func authority(t *testing.T) *controlplane.Authority {
 	return a
 }
 
-// certified is somebody with a certificate of an authority's, who may read.
+// certified is a user with a certificate of an authority's, and the right to read.
 func (w *world) certified(t *testing.T, by *controlplane.Authority, name string, end time.Time) crowd.Person {
 	t.Helper()
 	pair, err := by.IssueClientUntil(end, name)
@@ -37,9 +37,9 @@ func (w *world) certified(t *testing.T, by *controlplane.Authority, name string,
 	return crowd.WithCertificate(t, name, pair)
 }
 
-// authorityChanges replaces the authority that vouches for clients. Those of the old one are nobody
-// any more, on the connections that they have, too, and their watches end; those of the new one are
-// somebody.
+// authorityChanges replaces the authority of the clients' certificates. Those of the old one
+// authenticate no user any more, not even on the connections that they have, and their watches end;
+// those of the new one do.
 func (w *world) authorityChanges(t *testing.T) {
 	t.Parallel()
 	old, next, end := authority(t), authority(t), time.Now().Add(time.Hour)
@@ -109,8 +109,8 @@ func (w *world) certificateEnds(t *testing.T) {
 	expect(t, proxy, p, list, itself, http.StatusUnauthorized)
 }
 
-// whileItLasts is a connection on which somebody was answered, and a watch of his. There are none
-// if his certificate ended before.
+// whileItLasts is a connection on which the user was served, and a watch of the user's. There are
+// none if the certificate expired before.
 func (w *world) whileItLasts(t *testing.T, to wire.Address, p crowd.Person, end time.Time) (*wire.Conn, *follower) {
 	t.Helper()
 	kept, err := wire.Dial(t.Context(), to)
@@ -185,8 +185,8 @@ func (w *world) servingChanges(t *testing.T) {
 	f.awaitLast(t)
 }
 
-// otherAudience shows tokens that are for somebody else: for the proxy's own audience, if it has
-// one, and for upstream's only upstream.
+// otherAudience shows tokens with other audiences: the proxy's own audience, if it has one, serves
+// at the proxy, and upstream's only upstream.
 func (w *world) otherAudience(t *testing.T) {
 	t.Parallel()
 	whole := w.ServiceAccount(t, "red", "audience", 0)

@@ -36,7 +36,7 @@ func follow(t *testing.T, to wire.Address, p crowd.Person) *follower {
 	return f
 }
 
-// tryFollow is follow for who may be refused, which ok tells.
+// tryFollow is follow for a request that may be refused, which ok reports.
 func tryFollow(t *testing.T, to wire.Address, p crowd.Person) (f *follower, ok bool) {
 	t.Helper()
 	conn, err := wire.Dial(t.Context(), to)
@@ -73,8 +73,8 @@ func (f *follower) awaitLast(t *testing.T) {
 	}
 }
 
-// holding lets reviews fail while somebody watches: he is sent nothing any more 30 s after they
-// could last be had, and goes on from there when they can be had again, on the same stream.
+// holding lets reviews fail under a watch: it delivers nothing any more 30 s after the last review
+// that succeeded, and goes on from there once they succeed again, on the same stream.
 func (w *world) holding(t *testing.T) {
 	t.Parallel()
 	for i, group := range []string{tokenReviews, accessReviews} {

@@ -34,7 +34,7 @@ type pathFront struct {
 	ca  []byte
 
 	mu     sync.Mutex
-	astray []string // what was asked of the front itself, and by whose credentials
+	astray []string // what was requested of the front itself, and with which credentials
 }
 
 func newPathFront(t *testing.T, c *crowd.Cluster) *pathFront {
@@ -108,12 +108,12 @@ func (w *world) lentCredentials(t *testing.T) {
 		append(flags, "--impersonate-client-certs",
 			"--impersonation-kubeconfig="+front.kubeconfig(t, w.Cluster, "impersonator"))...)
 	self := process.StartProxy(t, w.binary, append(flags, "--listen=127.0.0.1:0", "--plain-identity=self")...)
-	nobody := crowd.Nobody()
+	anonymous := crowd.Anonymous()
 	for _, way := range []struct {
 		name string
 		to   wire.Address
 		by   crowd.Person
-	}{{"impersonator", crowd.Through(lender, mallory), mallory}, {"self", crowd.Plainly(self), nobody}} {
+	}{{"impersonator", crowd.Through(lender, mallory), mallory}, {"self", crowd.Plainly(self), anonymous}} {
 		ask := func(target string) (int, string) {
 			t.Helper()
 			a, _, err := getUntil(t.Context(), way.to, way.by, target, nil)

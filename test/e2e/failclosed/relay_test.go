@@ -41,7 +41,8 @@ func faults(group string) []fault {
 			_, _ = io.WriteString(w, body)
 		}
 	}
-	const failure = `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"etcd","reason":"InternalError","code":500}`
+	const failure = `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"etcd",` +
+		`"reason":"InternalError","code":500}`
 	review := map[string]string{tokenReviews: "TokenReview", accessReviews: "SubjectAccessReview"}[group]
 	version := strings.TrimPrefix(group, "/apis/") + "v1"
 	said := func(status string) string {

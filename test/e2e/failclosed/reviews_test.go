@@ -104,15 +104,15 @@ func request(to wire.Address, p crowd.Person, target string) []byte {
 
 func fromMemory(a *exchange.Answer) bool { return a.Header.Get(exchange.FlowControl) == "" }
 
-// failing lets every sort of review fail in every way. Who has a token is answered by upstream, as
-// if there was no proxy; who has a certificate is refused; nobody is answered from memory, until
-// reviews are back.
+// failing lets every sort of review fail in every way. A client with a token is answered by
+// upstream, as if there was no proxy; one with a certificate is refused; none is answered from
+// memory, until reviews succeed again.
 func (w *world) failing(t *testing.T) {
 	t.Parallel()
 	all := append(faults(tokenReviews), faults(accessReviews)...)
 	type trio struct{ may, mayNot, certified crowd.Person }
 	var trios []trio
-	for i := range all { // nobody whom the proxy remembers
+	for i := range all { // for i := range all { // users that are not in the proxy's caches
 		may, mayNot := w.ServiceAccount(t, "red", fmt.Sprintf("may-%d", i), 0),
 			w.ServiceAccount(t, "red", fmt.Sprintf("may-not-%d", i), 0)
 		certified := w.Certified(t, fmt.Sprintf("certified-%d", i))
@@ -150,7 +150,7 @@ func (w *world) failing(t *testing.T) {
 	}
 }
 
-// by is who answers.
+// by is the server that answers.
 type by string
 
 const (
@@ -159,8 +159,9 @@ const (
 	anybody  by = "" // of a 401 one cannot see it
 )
 
-// expect asks, and looks at who answers what. An answer must show an object, and a watch has time
-// enough for it; a refusal, which is read to its end, must be without any byte of one.
+// expect sends a request, and checks which server answers what. An answer must show an object, and
+// a watch has time enough for it; a refusal, which is read to its end, must be without any byte of
+// one.
 func expect(t *testing.T, proxy *process.Proxy, p crowd.Person, target string, who by, status int) {
 	t.Helper()
 	var enough func([]byte) bool
@@ -185,7 +186,7 @@ func expect(t *testing.T, proxy *process.Proxy, p crowd.Person, target string, w
 	}
 }
 
-// awaitMemory waits until somebody is answered from memory.
+// awaitMemory waits until a user's request is answered from memory.
 func awaitMemory(t *testing.T, proxy *process.Proxy, p crowd.Person) {
 	t.Helper()
 	process.Awaiting(t, "answers from memory to "+p.Name, func(ctx context.Context) error {

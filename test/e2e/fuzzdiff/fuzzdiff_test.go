@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// perRound is how many requests are asked before objects change again.
+// perRound is how many requests are sent before objects change again.
 const perRound = 500
 
 // TestFuzz asks Spillway, and then a Spillway that has faults.
@@ -39,7 +39,7 @@ func TestFuzz(t *testing.T) {
 	t.Run("planted", func(t *testing.T) { w.testPlanted(t, state) })
 }
 
-// testSpillway expects no difference, and returns the last state that was asked about.
+// testSpillway expects no difference, and returns the state of the last round.
 func (w *world) testSpillway(t *testing.T) (state *State) {
 	f := &Fuzzer{Ways: w.ways, Workers: 48, Seed: *seed, Tally: exchange.NewTally()}
 	start := time.Now()

@@ -16,7 +16,7 @@ import (
 // Way is a way through Spillway, and the way around it that it is held against.
 type Way struct {
 	Direct, Proxied *exchange.Endpoint
-	// Trusting: nobody is asked who they are on this way, so credentials are left out.
+	// Trusting: this way does not authenticate, so credentials are left out.
 	Trusting bool
 }
 
@@ -30,8 +30,8 @@ type Fuzzer struct {
 	Asked   atomic.Int64
 	Memory  atomic.Int64 // answered from memory
 	Refused atomic.Int64 // refused by the proxy itself
-	Watches atomic.Int64 // events were asked for
-	Errors  atomic.Int64 // the answer is an error, whoever gave it
+	Watches atomic.Int64 // requests for events
+	Errors  atomic.Int64 // the answer is an error, of either server
 }
 
 // Finding is a request whose answers differ, and what remains of it when everything is left out
@@ -41,7 +41,7 @@ type Finding struct {
 	Way           Way
 	Found, Shrunk ask
 	Problems      []string // of the shrunk request
-	Tries, Seen   int      // how often the shrunk request was asked in the end, and how often the answers differed
+	Tries, Seen   int      // how often the shrunk request was sent in the end, and how often the answers differed
 }
 
 const (
@@ -50,8 +50,8 @@ const (
 	shrinkTime = 30 * time.Second // for one finding
 )
 
-// Round asks the requests with the numbers from first up to last, as long as ctx lasts, and returns
-// what it found, of which the first few are shrunk. Nobody may write meanwhile.
+// Round sends the requests with the numbers from first up to last, as long as ctx lasts, and
+// returns what it found, of which the first few are shrunk. There must be no writes meanwhile.
 func (f *Fuzzer) Round(ctx context.Context, state *State, first, last uint64) []Finding {
 	var (
 		next  atomic.Uint64
@@ -121,13 +121,13 @@ func (f *Fuzzer) count(a ask, c *exchange.Comparison) {
 // or that a version is no longer.
 func ofState(status int) bool { return status == http.StatusNotFound || status == http.StatusGone }
 
-// Share is how much was answered from memory, in percent of all requests, those that anybody must
-// refuse included.
+// Share is how much was answered from memory, in percent of all requests, including those that
+// either server must refuse.
 func (f *Fuzzer) Share() float64 {
 	return 100 * float64(f.Memory.Load()) / float64(max(1, f.Asked.Load()))
 }
 
-// String tells what was asked, and who answered.
+// String says what was requested, and which server answered.
 func (f *Fuzzer) String() string {
 	asked, memory, refused := f.Asked.Load(), f.Memory.Load(), f.Refused.Load()
 	return fmt.Sprintf("%d requests (%d for events; %d answered with an error): %d from memory, %d refused by the proxy "+
@@ -135,8 +135,8 @@ func (f *Fuzzer) String() string {
 		asked, f.Watches.Load(), f.Errors.Load(), memory, refused, asked-memory-refused, f.Share())
 }
 
-// compare asks both at once. Answers that are a matter of the moment are asked for until they are
-// equal (N-5), and so are those of a short watch in which one of the two ran out of time.
+// compare sends the request to both at once. If the answers depend on the moment, it is repeated
+// until they are equal (N-5), and so is a short watch in which one of the two ran out of time.
 func (f *Fuzzer) compare(ctx context.Context, way Way, a ask) *exchange.Comparison {
 	for tries := 1; ; tries++ {
 		c := f.compareOnce(ctx, way, a)

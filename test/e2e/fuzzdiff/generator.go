@@ -14,11 +14,11 @@ type generator struct {
 	state *State
 	ask   ask
 	sober bool   // asks as well-made clients do, and for nothing odd
-	kind  string // what metadata is asked for as
+	kind  string // the kind of metadata that is requested
 }
 
-// soberShare is how many requests are sober, in percent. The odd ones are mostly refused: with
-// those alone little would be asked of what the proxy holds.
+// soberShare is how many requests are sober, in percent. The odd ones are mostly refused: they
+// alone would hardly reach what the proxy holds.
 const soberShare = 50
 
 // generate makes the request of a number.
@@ -58,7 +58,7 @@ func (g *generator) weighted(choices ...choice) {
 // percent is true as often.
 func (g *generator) percent(n int) bool { return g.IntN(100) < n }
 
-// odd is true as often, if something odd may be asked.
+// odd is true as often, if the request may be odd.
 func (g *generator) odd(n int) bool { return g.percent(n) && !g.sober }
 
 func one[T any](g *generator, of ...T) T { return of[g.IntN(len(of))] }

@@ -2,7 +2,7 @@ package fuzzdiff
 
 import "strings"
 
-// Resource is what is known of one resource of the cluster that is asked.
+// Resource is what is known of one resource that requests are for.
 type Resource struct {
 	Prefix     string // of its paths: /api/v1 or /apis/group/version
 	Plural     string
@@ -24,7 +24,7 @@ func (r Resource) deprecated(namespace string) string {
 	return strings.Replace(r.collection(namespace), r.Prefix, r.Prefix+"/watch", 1)
 }
 
-// State is what the cluster is like while a round of requests is asked.
+// State is what the cluster is like during a round of requests.
 type State struct {
 	Resources  []Resource
 	Namespaces []string

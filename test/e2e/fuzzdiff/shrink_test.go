@@ -30,8 +30,7 @@ func TestSimpler(t *testing.T) {
 	t.Errorf("goes on for ever: %s", a)
 }
 
-// TestEndless: nothing that a server would hold open is asked for, however it is spelt (W-24 to
-// W-29).
+// TestEndless: no request is for what a server would hold open, however it is spelt (W-24 to W-29).
 func TestEndless(t *testing.T) {
 	for target, endless := range map[string]bool{
 		"/api/v1/pods":                                           false,

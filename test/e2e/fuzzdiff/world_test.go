@@ -21,7 +21,7 @@ import (
 	"spillway/test/framework/process"
 )
 
-// resources are asked for; all of them are mirrored.
+// resources are those that requests are for; all of them are mirrored.
 var resources = []Resource{
 	{Prefix: "/api/v1", Plural: "configmaps", Namespaced: true, Names: []string{"a", "b", "b.1", "z"}},
 	{Prefix: "/api/v1", Plural: "pods", Namespaced: true, Names: []string{"a", "b"}, Fields: map[string][]string{
@@ -47,7 +47,8 @@ var resources = []Resource{
 		}},
 }
 
-const mirrored = "configmaps,pods,secrets,services,endpoints,podtemplates,namespaces,nodes,deployments.apps,widgets.v1.fuzz.example.com"
+const mirrored = "configmaps,pods,secrets,services,endpoints,podtemplates,namespaces,nodes,deployments.apps," +
+	"widgets.v1.fuzz.example.com"
 
 var namespaces = []string{"a", "a-x", "b"}
 
@@ -82,7 +83,7 @@ func newWorld(t *testing.T) *world {
 	w.direct = exchange.NewEndpoint("direct", cp.URL(), config)
 	w.makeObjects(t)
 	ancient := w.patch(t, resources[0], 0, `{"metadata":{"annotations":{"made":"long ago"}}}`)
-	must(t, cp.RestartAPIServer(t.Context())) // what came before is in nobody's history
+	must(t, cp.RestartAPIServer(t.Context())) // no apiserver has the history before
 	_, err = cp.Compact(t.Context())
 	must(t, err)
 	w.startProxies(t, config)
@@ -173,8 +174,9 @@ func gvr(r Resource) schema.GroupVersionResource {
 // events of a resource, and a round makes fewer than six.
 const remembered = 12
 
-// round changes some objects, waits until everybody knows, and takes stock of what can be asked
-// then. The number decides what is changed, so that the state of a round depends on nothing else.
+// round changes some objects, waits until every server has them, and takes stock of what can be
+// requested then. The number decides what is changed, so that the state of a round depends on
+// nothing else.
 func (w *world) round(t *testing.T, number int) *State {
 	t.Helper()
 	var versions []uint64
@@ -184,7 +186,7 @@ func (w *world) round(t *testing.T, number int) *State {
 				[]string{"x", "y", "z"}[(number+i)%3], fmt.Sprint(number%7))))
 	}
 	versions = append(versions, w.comeAndGo(t)...)
-	// every resource has an event after those, so that everybody knows that there are no more
+	// every resource has an event after those, so that every server knows that there are no more
 	for i, r := range resources {
 		w.now[r.Plural] = w.patch(t, r, number+i, fmt.Sprintf(`{"metadata":{"annotations":{"round":"%d"}}}`, number))
 	}
@@ -231,7 +233,7 @@ func (w *world) comeAndGo(t *testing.T) []uint64 {
 	return []uint64{exchange.Number(made.ResourceVersion)}
 }
 
-// settle waits until everybody shows the last change of a resource without being asked to.
+// settle waits until every server shows the last change of a resource in answers of any age.
 func (w *world) settle(t *testing.T, r Resource) {
 	t.Helper()
 	for _, e := range append([]*exchange.Endpoint{w.direct}, w.proxied...) {
@@ -245,7 +247,7 @@ func (w *world) settle(t *testing.T, r Resource) {
 	}
 }
 
-// tokens asks everybody for some.
+// tokens requests some from every server.
 func (w *world) tokens(t *testing.T) []string {
 	t.Helper()
 	var tokens []string

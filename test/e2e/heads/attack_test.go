@@ -96,7 +96,7 @@ type attacker struct {
 	mu     sync.Mutex // held while writing
 	sent   int64
 	over   chan struct{} // closed when the server has ended the connection
-	heard  chan struct{} // closed when the server has read all that it was asked
+	heard  chan struct{} // closed when the server has read the whole request
 }
 
 func connect(t *testing.T, p *process.Proxy, old bool) *attacker {

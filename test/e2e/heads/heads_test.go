@@ -49,7 +49,9 @@ func newWorld(t *testing.T, binary string, args ...string) *world {
 		}
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(code)
-		fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"nodes is forbidden: User \"system:anonymous\" cannot list resource \"nodes\"","reason":%q,"code":%d}`, reason, code)
+		fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure",`+
+			`"message":"nodes is forbidden: User \"system:anonymous\" cannot list resource \"nodes\"",`+
+			`"reason":%q,"code":%d}`, reason, code)
 	}))
 	up.Handle("/measure", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "%d %d", len(r.Header.Get("Cookie")), len(r.URL.RawQuery))

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// claim is a header that says who is asking.
+// claim is a header that names a user.
 type claim struct{ name, value string }
 
 // shape is a way to send a header.
@@ -106,7 +106,7 @@ func large() string {
 		strings.Repeat("x", 1200<<10))
 }
 
-// request is what goes over the wire: own shows who is asking, shaped is what is tried.
+// request is what goes over the wire: own is the client's credentials, shaped is what is tried.
 func (w way) request(host, mark string, own, shaped []string, trailer string) []byte {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: identity\r\n", w.method, w.target(mark), host)

@@ -35,7 +35,7 @@ const (
 
 // identities are those as which requests were carried out, by their marks, as upstream wrote them
 // down.
-func (s *stage) identities(t *testing.T, cells []*cell) map[string]who {
+func (s *stage) identities(t *testing.T, cells []*cell) map[string]users {
 	t.Helper()
 	expected := map[string]bool{}
 	for _, c := range cells {
@@ -43,7 +43,7 @@ func (s *stage) identities(t *testing.T, cells []*cell) map[string]who {
 			expected[d.mark] = true
 		}
 	}
-	wrote := map[string]who{}
+	wrote := map[string]users{}
 	process.Awaiting(t, "upstream to have written down all requests", func(context.Context) error {
 		clear(wrote)
 		for _, e := range s.Audit.Entries(t, "mark=m") {
@@ -53,7 +53,7 @@ func (s *stage) identities(t *testing.T, cells []*cell) map[string]who {
 				continue // written before the identity is known
 			}
 			if wrote[mark] == nil {
-				wrote[mark] = who{}
+				wrote[mark] = users{}
 			}
 			wrote[mark][effective(e)] = true
 		}
@@ -107,7 +107,7 @@ func (s *stage) judge(t *testing.T, cells []*cell) {
 }
 
 // judge says what became of one cell.
-func (c *cell) judge(directly, through who) verdict {
+func (c *cell) judge(directly, through users) verdict {
 	d, p := c.asked[0], c.asked[1]
 	carriable := c.who.carriable(c.question.protocol == overHTTP2)
 	for name := range through {

@@ -24,7 +24,7 @@ import (
 	"spillway/test/framework/wire"
 )
 
-// The people: who asks, whom he may impersonate, and who may do nothing.
+// The users: one that sends the requests, one that it may impersonate, and one without rights.
 const (
 	client    controlplane.User = "client"
 	victim    controlplane.User = "victim"
@@ -35,7 +35,7 @@ const (
 type listener struct {
 	name  string
 	to    wire.Address
-	self  bool // who brings no credentials is the proxy itself
+	self  bool // without credentials, requests are made as the proxy
 	http2 bool
 }
 
@@ -130,8 +130,8 @@ func TestIdentityHeaders(t *testing.T) {
 	flags := append(w.ProxyFlags(), "--resources=configmaps", "--listen=127.0.0.1:0")
 	asClient := process.StartProxy(t, binary, append(flags, "--plain-identity=client")...)
 	asSelf := process.StartProxy(t, binary, append(flags, "--plain-identity=self", "--plain-self-connect")...)
-	direct := w.Direct(crowd.Nobody())
-	secure := crowd.Through(asClient, crowd.Nobody())
+	direct := w.Direct(crowd.Anonymous())
+	secure := crowd.Through(asClient, crowd.Anonymous())
 	var trials []*trial
 	for _, at := range []listener{
 		{name: "direct", to: direct}, {name: "TLS", to: secure}, {name: "plain, as the client", to: crowd.Plainly(asClient)},
@@ -235,8 +235,8 @@ func (r *trial) overHTTP2(ctx context.Context, lines []string) {
 	r.answered(response.StatusCode, response.Header)
 }
 
-// who is as whom a request was carried out, as upstream wrote it down at its stages.
-type who map[string]bool
+// users are those that a request was carried out as, by the records of upstream's stages.
+type users map[string]bool
 
 func describe(e crowd.Entry) string {
 	text := e.User.Username
@@ -246,8 +246,8 @@ func describe(e crowd.Entry) string {
 	return text
 }
 
-// ended is what upstream wrote down about all trials. A request is written down before it is
-// answered, and as whom it was carried out perhaps only after that.
+// ended is what upstream recorded about all trials. A request is recorded before it is answered,
+// and the user that it was carried out as perhaps only after that.
 func (w *world) ended(t *testing.T) (all []crowd.Entry) {
 	t.Helper()
 	process.Awaiting(t, "upstream to have written down the ends of all requests", func(context.Context) error {
@@ -274,12 +274,12 @@ func (w *world) ended(t *testing.T) (all []crowd.Entry) {
 // judge holds what upstream wrote down about a request through the proxy against what it wrote down
 // about the same request sent directly.
 func (w *world) judge(t *testing.T, trials []*trial) {
-	wrote := map[string]who{}
+	wrote := map[string]users{}
 	for _, e := range w.ended(t) {
 		_, rest, _ := strings.Cut(e.RequestURI, "mark=")
 		mark, _, _ := strings.Cut(rest, "&")
 		if wrote[mark] == nil {
-			wrote[mark] = who{}
+			wrote[mark] = users{}
 		}
 		wrote[mark][describe(e)] = true
 	}
@@ -313,7 +313,7 @@ func (w *world) judge(t *testing.T, trials []*trial) {
 }
 
 // judge says what became of a trial, and what is wrong with that.
-func (r *trial) judge(direct *trial, wrote, wroteDirectly who) (outcome, problem string) {
+func (r *trial) judge(direct *trial, wrote, wroteDirectly users) (outcome, problem string) {
 	lists := fmt.Sprintf("%d (%v), upstream wrote down %q; directly %d (%v), %q", r.status, r.err,
 		slices.Sorted(maps.Keys(wrote)), direct.status, direct.err,
 		slices.Sorted(maps.Keys(wroteDirectly)))
@@ -354,7 +354,7 @@ func (r *trial) judge(direct *trial, wrote, wroteDirectly who) (outcome, problem
 func (r *trial) credentials() bool {
 	switch {
 	case strings.HasPrefix(r.claim.name, "X-Remote-"):
-		return false // nobody's but a front proxy's, which comes with a certificate
+		return false // taken from a front proxy alone, which has a certificate
 	case strings.HasPrefix(r.claim.name, "Impersonate-") && r.claim.name != "Impersonate-User":
 		return true // it brings Impersonate-User, too
 	}

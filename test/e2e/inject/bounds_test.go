@@ -33,7 +33,8 @@ const (
 
 // reviewOf is a review of a pod, in JSON, with something behind the pod.
 func reviewOf(pod, more string) string {
-	return `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"8d5a3e1c-0000-4000-8000-000000000000","kind":{"group":"","version":"v1",` +
+	return `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":` +
+		`{"uid":"8d5a3e1c-0000-4000-8000-000000000000","kind":{"group":"","version":"v1",` +
 		`"kind":"Pod"},"namespace":"a","operation":"CREATE","object":` + pod + more + `}}`
 }
 

@@ -108,8 +108,8 @@ func TestInjected(t *testing.T) {
 	t.Run("kubeconfig", c.takesKubeconfig)
 }
 
-// takesKubeconfig: kubectl talks to a spillway by what `spillway kubeconfig` writes, as nobody and
-// as somebody.
+// takesKubeconfig: kubectl talks to a spillway by what `spillway kubeconfig` writes, without and
+// with credentials.
 func (c *cluster) takesKubeconfig(t *testing.T) {
 	dir := t.TempDir()
 	writePair(t, dir)

@@ -112,7 +112,7 @@ func (k *kubelet) run(c corev1.Container, program string) (*process.Child, *proc
 		}
 	}
 	as := "setpriv --pdeathsig=KILL"
-	if os.Getuid() == 0 { // in a user namespace there is nobody else
+	if os.Getuid() == 0 { // if os.Getuid() == 0 { // in a user namespace there is no other user
 		as += fmt.Sprintf(" --reuid=%[1]d --regid=%[1]d --clear-groups --no-new-privs --inh-caps=-all", k.user(c))
 	}
 	say(`exec env -i "${variables[@]}" %s /run/image/program "$@"`, as)
@@ -130,8 +130,8 @@ func (k *kubelet) run(c corev1.Container, program string) (*process.Child, *proc
 	return child, log
 }
 
-// user is who a container runs as: the image's own user, if its pod does not say, which is nobody
-// here.
+// user is the user that a container runs as: the one of the image, 65534 here, if its pod names
+// none.
 func (k *kubelet) user(c corev1.Container) int64 {
 	if s := c.SecurityContext; s != nil && s.RunAsUser != nil {
 		return *s.RunAsUser
@@ -190,8 +190,8 @@ type line struct {
 	Error  string
 }
 
-// freePorts are two that nobody listens on, nor is given by the kernel to anybody else before they
-// are used.
+// freePorts are two without a listener, which the kernel gives to no other socket before they are
+// used.
 func freePorts(t *testing.T) (ports [2]string) {
 	t.Helper()
 	for i := range ports {

@@ -18,9 +18,9 @@ import (
 var makesPods = regexp.MustCompile(
 	`(?m)^kind: "?(Deployment|StatefulSet|DaemonSet|ReplicationController|Job|CronJob|Pod)"?$`)
 
-// kubernetesOwn are manifests as somebody else wrote them: those of Kubernetes' own module, of the
-// version that is built here, by their names in it. They are its addons, CSI drivers, and what its
-// end-to-end tests deploy.
+// kubernetesOwn are manifests that were not written for these tests: those of Kubernetes' own
+// module, of the version that is built here, by their names in it. They are its addons, CSI
+// drivers, and what its end-to-end tests deploy.
 func kubernetesOwn(t *testing.T) map[string]string {
 	t.Helper()
 	download := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", "k8s.io/kubernetes")
@@ -47,8 +47,8 @@ func kubernetesOwn(t *testing.T) map[string]string {
 }
 
 // takesKubernetesOwn: what kube-apiserver takes of them it takes injected, and uninjected they are
-// what they were, byte for byte. Those that are not injected are told to be templates still, or in
-// their node's network.
+// what they were, byte for byte. Those that are not injected are reported as templates, or as pods
+// in their node's network.
 func (c *cluster) takesKubernetesOwn(t *testing.T) {
 	apply := func(text string) error {
 		_, err := c.KubectlInput(t.Context(), text, "apply", "--server-side", "--dry-run=server", "--validate=strict", "-f=-")

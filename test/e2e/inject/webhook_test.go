@@ -196,7 +196,7 @@ func (c *cluster) register(t *testing.T, w *webhook) {
 	})
 }
 
-// warned is a client that keeps the warnings that it is told.
+// warned is a client that keeps the warnings that it receives.
 type warned struct {
 	*kubernetes.Clientset
 	warnings []string

@@ -72,7 +72,8 @@ func definition(group, plural, kind, webhook string) string {
 			webhook)
 	}
 	version := func(name string, stored bool) string {
-		return fmt.Sprintf(`{"name":%q,"served":true,"storage":%v,"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}`, name, stored)
+		return fmt.Sprintf(`{"name":%q,"served":true,"storage":%v,"schema":{"openAPIV3Schema":`+
+			`{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}`, name, stored)
 	}
 	return fmt.Sprintf(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"%s.%s"},
 		"spec":{"group":%q,"scope":"Namespaced","names":{"plural":%q,"singular":%q,"kind":%q},%s,"versions":[%s,%s]}}`,
@@ -97,7 +98,8 @@ func TestMissingAndBrokenKindsHoldNothingUp(t *testing.T) {
 	const broken = "/apis/broken.example.com/v2/widgets"
 	process.Awaiting(t, "the apiserver to refuse what it cannot convert", refused(w, w.cp.URL()+broken))
 
-	w.launch(nil, "--resources=configmaps,gadgets.missing.example.com,gizmos.delegated.example.com,widgets.v2.broken.example.com,secrets")
+	w.launch(nil, "--resources=configmaps,gadgets.missing.example.com,gizmos.delegated.example.com,"+
+		"widgets.v2.broken.example.com,secrets")
 	w.proxy.AwaitReady(t)
 	w.keeps("the others", time.Since(w.begun))
 	w.awaitState("configmaps", "synced")
@@ -235,7 +237,8 @@ func TestProxyThatCutsIdleWatchesMakesLittleNoise(t *testing.T) {
 			proxy.ServeHTTP(rw, r)
 		})
 	})
-	w.launch(front, "--resources=configmaps,secrets,services,pods,nodes,namespaces,serviceaccounts,deployments.apps,daemonsets.apps,replicasets.apps",
+	w.launch(front, "--resources=configmaps,secrets,services,pods,nodes,namespaces,serviceaccounts,"+
+		"deployments.apps,daemonsets.apps,replicasets.apps",
 		"--consistency-check-period=0s")
 	w.proxy.AwaitReady(t)
 	time.Sleep(idle) // what the start asks is not the question here

@@ -134,7 +134,7 @@ func (w *world) traffic() {
 	})
 }
 
-// watch watches until a config map of that name is told of.
+// watch watches until it receives a config map of that name.
 func (w *world) watch(options, name string) {
 	w.t.Helper()
 	w.await(w.send(http.MethodGet, configMaps+"?watch=1&timeoutSeconds=60"+options, ""), name)

@@ -28,8 +28,8 @@ var frozen = flag.Duration("frozen", 10*time.Second, "how long the apiserver is 
 const (
 	configMaps = "/api/v1/configmaps"
 	clients    = 5 // of each kind
-	// self is whom the proxy runs as: RBAC lets it read, so that it meets an apiserver that has not
-	// read its rules yet.
+	// self is the proxy's user: RBAC lets it read, so that it meets an apiserver that has not read its
+	// rules yet.
 	self = controlplane.User("spillway")
 )
 
@@ -221,7 +221,7 @@ func (w *world) awaitCurrent(name string, from time.Time) time.Duration {
 	return took
 }
 
-// checkClients holds that nobody lost his stream, and no informer listed.
+// checkClients holds that no client lost its stream, and no informer listed.
 func (w *world) checkClients() {
 	w.t.Helper()
 	for _, s := range w.raw {
@@ -236,7 +236,7 @@ func (w *world) checkClients() {
 	}
 }
 
-// An apiserver that is frozen and thawed: nobody lists, not even the proxy.
+// An apiserver that is frozen and thawed: no client lists, not even the proxy.
 func TestFrozen(t *testing.T) {
 	w := newWorld(t)
 	lists := w.metric("spillway_upstream_lists_total")
@@ -273,8 +273,8 @@ func TestFrozen(t *testing.T) {
 	}
 }
 
-// An apiserver that is killed and comes back without its history: the proxy has to list, and nobody
-// else.
+// An apiserver that is killed and starts again without its history: the proxy has to list, and no
+// client.
 func TestKilled(t *testing.T) {
 	w := newWorld(t)
 	for _, pause := range []time.Duration{0, 20 * time.Second} {

@@ -53,9 +53,9 @@ func (w *world) watched(rv string) (string, error) {
 	return all.String(), nil
 }
 
-// An etcd is put back to an earlier state, and its revisions are not raised. Everybody has to begin
-// anew, once: what upstream tells then, the proxy takes, though the resource itself hears of
-// nothing until its revisions have come to where they were.
+// An etcd is put back to an earlier state, and its revisions are not raised. Every client has to
+// begin anew, once: what upstream answers then, the proxy takes, though the resource has no events
+// until its revisions have come to where they were.
 func TestRestored(t *testing.T) {
 	w := newWorld(t)
 	backup := filepath.Join(t.TempDir(), "etcd")

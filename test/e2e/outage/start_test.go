@@ -12,7 +12,7 @@ import (
 	"spillway/test/framework/process"
 )
 
-// freeAddress is one where nobody listens.
+// freeAddress is one without a listener.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	port, err := controlplane.FreePort()
@@ -23,7 +23,7 @@ func freeAddress(t *testing.T) string {
 }
 
 // The proxy starts first, then informers, then etcd and the apiserver, which forbids everything
-// until it has read its rules. Nobody ends, and all have what there is.
+// until it has read its rules. Neither the proxy nor an informer ends, and all have what there is.
 func TestStartsFirst(t *testing.T) {
 	w, args := newUpstream(t)
 	w.cp.APIServer().Kill()

@@ -18,7 +18,7 @@ import (
 	"spillway/test/framework/process"
 )
 
-// seen is what a client has been told of, by name, and whether its stream is over.
+// seen is the names that a client has received, and whether its stream is over.
 type seen struct {
 	mu     sync.Mutex
 	names  map[string]bool
@@ -46,7 +46,7 @@ func (s *seen) over() bool {
 	return s.ended
 }
 
-// started is how often a complete state was asked for.
+// started is how often a complete state was requested.
 func (s *seen) started() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,7 +144,7 @@ func nameIn(line string) string {
 	return name
 }
 
-// awaitAll waits until every client has been told of a name, and returns how long that took.
+// awaitAll waits until every client has received a name, and returns how long that took.
 func awaitAll(t *testing.T, all []*seen, name string, from time.Time) time.Duration {
 	t.Helper()
 	for until := time.Now().Add(process.Patience); time.Now().Before(until); time.Sleep(5 * time.Millisecond) {

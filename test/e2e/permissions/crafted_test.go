@@ -20,9 +20,9 @@ import (
 )
 
 // person is one of the rows.
-func (w *world) person(t *testing.T, name string) somebody {
+func (w *world) person(t *testing.T, name string) identity {
 	t.Helper()
-	i := slices.IndexFunc(w.people, func(p somebody) bool { return p.Name == name })
+	i := slices.IndexFunc(w.people, func(p identity) bool { return p.Name == name })
 	if i < 0 {
 		t.Fatalf("there is no %s", name)
 	}
@@ -84,7 +84,7 @@ func trespasses(rv int64) []target {
 	)...)
 }
 
-// crafted lets people who may read ConfigMaps in one namespace try to get out of it. They get what
+// crafted lets users that may read ConfigMaps in one namespace try to get out of it. They get what
 // they get directly, and nothing of any other namespace or of a Secret.
 func (w *world) crafted(t *testing.T) {
 	t.Parallel()
@@ -121,15 +121,15 @@ func (w *world) crafted(t *testing.T) {
 	})
 }
 
-// wanted are resources that no proxy mirrors until somebody asks for them.
+// wanted are resources that a proxy mirrors on demand only.
 var wanted = []string{
 	"/api/v1/namespaces/red/endpoints", "/api/v1/serviceaccounts", "/apis/apps/v1/replicasets",
 	"/apis/networking.k8s.io/v1/namespaces/red/ingresses",
 	"/apis/batch/v1/jobs", "/api/v1/limitranges",
 }
 
-// onDemand lets people who may not read what is mirrored on demand ask for it. The proxy lists and
-// watches nothing for them.
+// onDemand sends requests for what is mirrored on demand as users without the right to it. The
+// proxy lists and watches nothing for them.
 func (w *world) onDemand(t *testing.T) {
 	t.Parallel()
 	proxy := process.StartProxy(t, w.binary, append(w.ProxyFlags(), "--resources=*")...)
@@ -157,7 +157,7 @@ func (w *world) onDemand(t *testing.T) {
 	for _, e := range w.listed(t) {
 		t.Errorf("listed for nobody who may have it: %s %s", e.Verb, e.RequestURI)
 	}
-	// Who may have it makes the proxy list it, and others none the wiser.
+	// A user with the right makes the proxy list it; for others nothing changes.
 	all, nothing := w.callerOf(t, proxy, "all"), w.callerOf(t, proxy, "nothing")
 	for _, path := range wanted {
 		process.Awaiting(t, path+" to be mirrored", func(context.Context) error {

@@ -1,7 +1,5 @@
 package permissions
 
-//lint:file-ignore SA1019 net/http's own transport speaks HTTP/2 over its own tls.Conn alone, and what is to be read is what that has decrypted.
-
 import (
 	"bytes"
 	"context"
@@ -76,7 +74,7 @@ func (w *world) overHTTP2(t *testing.T) {
 }
 
 // cellOverHTTP2 asks one thing both ways.
-func (w *world) cellOverHTTP2(ctx context.Context, n *counts, p somebody, column target) error {
+func (w *world) cellOverHTTP2(ctx context.Context, n *counts, p identity, column target) error {
 	var problem error
 	for range 5 {
 		var answers [2]*exchange.Answer

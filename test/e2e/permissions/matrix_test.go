@@ -29,8 +29,8 @@ type world struct {
 	*crowd.Cluster
 	binary string
 	proxy  *process.Proxy
-	lender *process.Proxy // impersonates whom certificates prove
-	people []somebody
+	lender *process.Proxy // impersonates the users of certificates
+	people []identity
 	tally  *exchange.Tally
 }
 
@@ -67,10 +67,10 @@ func TestPermissions(t *testing.T) {
 type counts struct {
 	mu                                  sync.Mutex
 	cells, refused, memory, own, passed int
-	stranded, early                     map[string]int // by what was asked for
+	stranded, early                     map[string]int // by target
 }
 
-// matrix asks everybody's questions both ways.
+// matrix sends the requests of every user both ways.
 func (w *world) matrix(t *testing.T) {
 	t.Parallel()
 	columns := targets()
@@ -106,7 +106,7 @@ func (w *world) matrix(t *testing.T) {
 	n.judgeStranded(t, columns)
 }
 
-// lanes are what is asked one after another on a connection. Watches wait, so they have some to
+// lanes are the requests that follow each other on a connection. Watches wait, so they have some to
 // themselves.
 func lanes(columns []target) [][]target {
 	const watching = 3
@@ -123,8 +123,8 @@ func lanes(columns []target) [][]target {
 	return all
 }
 
-// row asks for everybody's targets as somebody, both ways at once.
-func (w *world) row(ctx context.Context, t *testing.T, n *counts, p somebody, columns []target) {
+// row sends the requests of every column as one user, both ways at once.
+func (w *world) row(ctx context.Context, t *testing.T, n *counts, p identity, columns []target) {
 	proxy := w.proxy
 	if p.byLender {
 		proxy = w.lender
@@ -152,7 +152,7 @@ func (w *world) row(ctx context.Context, t *testing.T, n *counts, p somebody, co
 
 // cell asks one thing both ways. It reports again if upstream itself had not the time to answer, or
 // answers with the time.
-func (w *world) cell(ctx context.Context, n *counts, p somebody, column target, direct, proxied *caller) (again bool,
+func (w *world) cell(ctx context.Context, n *counts, p identity, column target, direct, proxied *caller) (again bool,
 	err error) {
 	var answers [2]*exchange.Answer
 	var received [2][]byte
@@ -218,7 +218,7 @@ func (n *counts) note(c *exchange.Comparison) {
 	}
 }
 
-// caller asks as somebody, on one connection for as long as it lasts.
+// caller sends requests as one user, on one connection for as long as it lasts.
 type caller struct {
 	to   wire.Address
 	who  crowd.Person

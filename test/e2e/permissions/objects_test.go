@@ -25,8 +25,8 @@ const gemGroup = "permissions.example.com"
 
 var gems = schema.GroupVersionResource{Group: gemGroup, Version: "v1", Resource: "gems"}
 
-// canary is what no byte of may reach who is refused. Each object holds another text that begins so
-// and goes on with its namespace, where metadata alone shows it, too.
+// canary is the text of which no byte may be in a refusal. Each object holds another text that
+// begins so and goes on with its namespace, where metadata alone shows it, too.
 const canary = "canary-"
 
 // secretly is what the texts of Secrets begin with.
@@ -39,7 +39,7 @@ func meta(namespace, name string) metav1.ObjectMeta {
 	}
 }
 
-// makeObjects makes what everybody asks for.
+// makeObjects makes what the requests are for.
 func makeObjects(t *testing.T, c *crowd.Cluster) {
 	t.Helper()
 	for _, name := range []string{"red", "blue", "green"} {
@@ -100,8 +100,10 @@ func makeGems(t *testing.T, c *crowd.Cluster) {
 				ListKind: "GemList"},
 			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
 				Name: "v1", Served: true, Storage: true,
-				Schema:       &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: &keep}},
-				Subresources: &apiextensionsv1.CustomResourceSubresources{Status: &apiextensionsv1.CustomResourceSubresourceStatus{}},
+				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
+					Type: "object", XPreserveUnknownFields: &keep}},
+				Subresources: &apiextensionsv1.CustomResourceSubresources{
+					Status: &apiextensionsv1.CustomResourceSubresourceStatus{}},
 			}},
 		},
 	}

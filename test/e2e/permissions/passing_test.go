@@ -1,10 +1,10 @@
 package permissions
 
 // passing are the columns that the proxy passes through, each by its name, and perhaps those that
-// it does depending on what it expects to be sooner (D7), or only for people who may have what they
-// ask for. To who proves himself by a certificate that nobody may impersonate him for, it answers
-// them itself, since upstream cannot be shown the certificate, and says so: in these cells, and in
-// no others, the answer need not be the same.
+// it does depending on which answer it expects sooner (D7), or only for users with the right. The
+// proxy answers them itself where it may not impersonate the user of a certificate, since it cannot
+// show upstream the certificate, and says so: in these cells, and in no others, the answer need not
+// be the same.
 var passing = map[string]bool{
 	// A namespace of this name cannot exist, and its name could lead elsewhere in a path that the
 	// proxy asks for itself.
@@ -85,13 +85,15 @@ var passing = map[string]bool{
 	`GET /healthz/ping`:                    true,
 	`GET /debug/pprof/cmdline`:             true,
 	`GET /openapi/v2/none`:                 true,
-	`GET /api/v1/namespaces/green/services?watch=1&timeoutSeconds=1&resourceVersion=0`:                                                                                   true,
-	`GET /api/v1/namespaces/green/services?watch=1&limit=abc&fieldSelector=metadata.name%3Da`:                                                                            true,
-	`POST /api/v1/namespaces/red/configmaps?watch=1`:                                                                                                                     true,
-	`GET /api/v1/namespaces/green/services?watch=1&timeoutSeconds=1&resourceVersion=0&fieldSelector=metadata.name%3Da`:                                                   true,
-	`GET /api/v1/namespaces/green/services?watch=1&timeoutSeconds=1&resourceVersion=0&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true`: true,
-	`POST /api/v1/watch/namespaces/red/configmaps`:                                                                                                                       true,
-	`HEAD /api/v1/namespaces/red/configmaps/a`:                                                                                                                           true,
+	`GET /api/v1/namespaces/green/services?watch=1&timeoutSeconds=1&resourceVersion=0`:        true,
+	`GET /api/v1/namespaces/green/services?watch=1&limit=abc&fieldSelector=metadata.name%3Da`: true,
+	`POST /api/v1/namespaces/red/configmaps?watch=1`:                                          true,
+	`POST /api/v1/watch/namespaces/red/configmaps`:                                            true,
+	`HEAD /api/v1/namespaces/red/configmaps/a`:                                                true,
+	`GET /api/v1/namespaces/green/services?watch=1&timeoutSeconds=1&resourceVersion=0` +
+		`&fieldSelector=metadata.name%3Da`: true,
+	`GET /api/v1/namespaces/green/services?watch=1&timeoutSeconds=1&resourceVersion=0&sendInitialEvents=true` +
+		`&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true`: true,
 }
 
 var perhaps = map[string]bool{

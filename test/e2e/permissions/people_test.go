@@ -79,38 +79,38 @@ func tokenUsers() map[controlplane.User][]string {
 	return all
 }
 
-// somebody is one row of the matrix.
-type somebody struct {
+// identity is one row of the matrix: a user with credentials.
+type identity struct {
 	crowd.Person
-	// unforwardable: upstream cannot be shown how he proves who he is.
+	// unforwardable: upstream cannot be shown the credentials.
 	unforwardable bool
-	// byLender: his requests go to the proxy that may impersonate him for that. unlendable: and does
+	// byLender: requests go to the proxy that may impersonate the user for that. unlendable: and does
 	// not.
 	byLender, unlendable bool
-	// never looks for what none of his answers may show; nil: nothing.
+	// never looks for what none of the answers may show; nil: nothing.
 	never func(received []byte) error
-	// unproven: his certificate is no good.
+	// unproven: the certificate is no good.
 	unproven bool
 }
 
 // lent is the same, before the proxy that impersonates.
-func (p somebody) lent() somebody {
+func (p identity) lent() identity {
 	p.Name += ", impersonated"
 	p.byLender = true
 	return p
 }
 
-// populate gives everybody his rights, and returns the people.
-func populate(t *testing.T, c *crowd.Cluster) []somebody {
+// populate gives every user its rights, and returns the users.
+func populate(t *testing.T, c *crowd.Cluster) []identity {
 	t.Helper()
 	c.GrantTo(t, crowd.Group("readers"), crowd.Everywhere(crowd.Rule(read, "", "configmaps,pods")))
 	c.GrantTo(t, crowd.Group("watchers"), crowd.In("red", crowd.Rule("watch", "", "secrets")))
 	c.GrantTo(t, crowd.Group("system:serviceaccounts:blue"), crowd.In("red", crowd.Rule("list", "", "pods")))
-	c.GrantTo(t, crowd.Nobody().Subject, crowd.In("green", crowd.Rule("get,list,watch", "", "configmaps")))
-	var all []somebody
+	c.GrantTo(t, crowd.Anonymous().Subject, crowd.In("green", crowd.Rule("get,list,watch", "", "configmaps")))
+	var all []identity
 	add := func(p crowd.Person, rights ...crowd.Right) {
 		c.Grant(t, p, rights...)
-		all = append(all, somebody{Person: p, unforwardable: len(p.Certificates) > 0, unlendable: p.Name == "cert-master"})
+		all = append(all, identity{Person: p, unforwardable: len(p.Certificates) > 0, unlendable: p.Name == "cert-master"})
 	}
 	for name, rights := range users {
 		add(c.User(name), rights...)
@@ -135,17 +135,17 @@ func populate(t *testing.T, c *crowd.Cluster) []somebody {
 	return append(all, strangers(t, c)...)
 }
 
-// impersonators ask as somebody else, who may or may not be.
-func impersonators(c *crowd.Cluster) []somebody {
-	as := func(by controlplane.User, header http.Header) somebody {
+// impersonators send requests as another user, with the right to it or without.
+func impersonators(c *crowd.Cluster) []identity {
+	as := func(by controlplane.User, header http.Header) identity {
 		p := c.User(by)
 		p.Name = string(by) + " as " + strings.Join(header["Impersonate-User"], "")
 		for name, values := range header {
 			p.Header[name] = values
 		}
-		return somebody{Person: p}
+		return identity{Person: p}
 	}
-	return []somebody{
+	return []identity{
 		as("in-masters", http.Header{"Impersonate-User": {"cm-red"}}),
 		as("in-masters", http.Header{"Impersonate-User": {"x"}, "Impersonate-Group": {"readers", "system:authenticated"},
 			"Impersonate-Extra-Scopes": {"a"}}),
@@ -158,11 +158,11 @@ func impersonators(c *crowd.Cluster) []somebody {
 }
 
 // strangers show nothing, or nothing that is any good.
-func strangers(t *testing.T, c *crowd.Cluster) []somebody {
+func strangers(t *testing.T, c *crowd.Cluster) []identity {
 	t.Helper()
 	good := strings.TrimPrefix(c.User("all").Header.Get("Authorization"), "Bearer ")
-	raw := func(name string, values ...string) somebody {
-		return somebody{Person: crowd.Person{Name: name, Header: http.Header{"Authorization": values}}}
+	raw := func(name string, values ...string) identity {
+		return identity{Person: crowd.Person{Name: name, Header: http.Header{"Authorization": values}}}
 	}
 	token := c.Token(t, "green", "reads-all", 0)
 	stolen := c.Certified(t, "a certificate and the token of another")
@@ -186,9 +186,9 @@ func strangers(t *testing.T, c *crowd.Cluster) []somebody {
 	if err != nil {
 		t.Fatal(err)
 	}
-	unproven := func(p crowd.Person) somebody { return somebody{Person: p, unforwardable: true, unproven: true} }
-	return []somebody{
-		{Person: crowd.Nobody()},
+	unproven := func(p crowd.Person) identity { return identity{Person: p, unforwardable: true, unproven: true} }
+	return []identity{
+		{Person: crowd.Anonymous()},
 		raw("a token of nobody's", "Bearer "+rand.Text()),
 		raw("an expired token", "Bearer "+c.Expire(t, token, time.Now().Add(-time.Hour))),
 		raw("a token signed by another", "Bearer "+token[:len(token)-8]+"AAAAAAAA"),

@@ -12,16 +12,16 @@ import (
 	"spillway/test/framework/exchange"
 )
 
-// early are the columns that upstream answers before it looks at who asks. Those whose certificate
-// is no good hear of that first here.
+// early are the columns that upstream answers before it authenticates the request. A client whose
+// certificate is no good receives its 401 first here.
 var early = map[string]bool{
 	"GET /api/v1/namespaces/red/configmaps?timeout=abc": true,
 	"GET /api/v1/watch": true,
 }
 
 // strandedBy reports whether an answer may differ since the request could not be passed through as
-// whom it is from.
-func (p somebody) strandedBy(column target, a *exchange.Answer) bool {
+// its own user.
+func (p identity) strandedBy(column target, a *exchange.Answer) bool {
 	own := a.Header.Get(exchange.FlowControl) == ""
 	if p.unproven {
 		return own && a.Status == http.StatusUnauthorized && early[column.String()]
@@ -40,7 +40,7 @@ func (p somebody) strandedBy(column target, a *exchange.Answer) bool {
 }
 
 // strand notes a cell that was answered so.
-func (n *counts) strand(p somebody, column target) error {
+func (n *counts) strand(p identity, column target) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.cells++

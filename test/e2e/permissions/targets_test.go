@@ -7,7 +7,7 @@ import (
 	"spillway/test/framework/exchange"
 )
 
-// target is one column of the matrix: what everybody asks for.
+// target is one column of the matrix: a request that every user sends.
 type target struct {
 	exchange.Request
 	// until an event like that a watch is read; nil: to its end.
@@ -84,7 +84,7 @@ func more(all []target) []target {
 	return all
 }
 
-// targets are all that everybody asks for.
+// targets are all requests that every user sends.
 func targets() []target {
 	var all []target
 	for i, path := range collections {
@@ -223,7 +223,8 @@ func writes() []target {
 		send("POST", "/api/v1/namespaces/red/pods/missing/eviction", object,
 			`{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":"missing","namespace":"red"}}`),
 		send("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", object,
-			`{"apiVersion":"authorization.k8s.io/v1","kind":"SelfSubjectAccessReview","spec":{"resourceAttributes":{"verb":"get","resource":"pods","namespace":"red"}}}`),
+			`{"apiVersion":"authorization.k8s.io/v1","kind":"SelfSubjectAccessReview",`+
+				`"spec":{"resourceAttributes":{"verb":"get","resource":"pods","namespace":"red"}}}`),
 	}
 	all[len(all)-1].clocked = true // it says when it was made
 	rest := []target{

@@ -1,6 +1,6 @@
 // Package pressure has clients try to make a Spillway with little memory grow: by answers that they
-// do not read, by selectors that nobody else has, by resources that nobody needs, and by requests
-// that never end. None of them does anything that is forbidden.
+// do not read, by selectors that no other client has, by resources that no client needs, and by
+// requests that never end. None of them does anything that is forbidden.
 package pressure
 
 import (
@@ -110,7 +110,7 @@ func (c *crowd) ask(text string) {
 	c.conns = append(c.conns, conn)
 	c.mu.Unlock()
 	_ = conn.SetWriteDeadline(time.Now().Add(10 * time.Second))
-	_, _ = io.WriteString(conn, text) // who is refused early cannot send all of it
+	_, _ = io.WriteString(conn, text) // a request that is refused early cannot be sent whole
 }
 
 // each asks many at a time.
@@ -147,7 +147,7 @@ func (c *crowd) attack() {
 	})
 	var asking sync.WaitGroup
 	for i := range things {
-		asking.Go(func() { // who does read: it is not him who is to be refused
+		asking.Go(func() { // asking.Go(func() { // a client that does read: it must not be refused
 			response, err := http.Get(fmt.Sprintf("%s/apis/example.com/v1/%s?resourceVersion=0", c.proxy.Plain,
 				thing(i).Resource))
 			if err != nil {

@@ -26,9 +26,9 @@ const (
 )
 
 // Behind a load balancer stand two apiservers, of which the proxy cannot know which answers what:
-// one that has heard of nothing lately, one that stands still for seconds. Proofs succeed or fail
-// truthfully; no read is ever stale; and whoever starts gets started, at the latest when everybody
-// answers again (design D7).
+// one that has had no events lately, one that stands still for seconds. Proofs succeed or fail
+// truthfully; no read is ever stale; and an informer that starts gets its state, at the latest when
+// both answer again (design D7).
 func TestTwoAPIServers(t *testing.T) {
 	cp := startControlPlane(t)
 	peer, err := cp.StartPeer(t.Context())
@@ -116,7 +116,7 @@ func (i *informer) synced(t *testing.T) {
 	t.Logf("an informer was seen to have started after %v", time.Since(i.began).Round(time.Millisecond))
 }
 
-// startInformers starts informers one after another while nobody writes ConfigMaps and everything
+// startInformers starts informers one after another while no ConfigMap is written and everything
 // else moves.
 func startInformers(t *testing.T, cp *controlplane.ControlPlane, proxy *process.Proxy, p *players) {
 	client, err := kubernetes.NewForConfig(cp.Config(controlplane.Admin))

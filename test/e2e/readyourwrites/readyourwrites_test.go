@@ -23,9 +23,9 @@ const (
 	plantedTries = 2000
 )
 
-// Whoever reads after a write, with resourceVersion unset, finds exactly what was written, however
-// late the mirror's own watch is; and some of the answers come from memory all the same (W-210,
-// W-212). How many is a matter of what upstream's answers take at the moment.
+// A read after a write, with resourceVersion unset, finds exactly what was written, however late
+// the mirror's own watch is; and some of the answers come from memory all the same (W-210, W-212).
+// How many depends on how long upstream's answers take at the moment.
 func TestReadYourWrites(t *testing.T) {
 	cp := startControlPlane(t)
 	seen := play(t, cp, process.BuildProxy(t), *tries, func(*tally) bool { return false })

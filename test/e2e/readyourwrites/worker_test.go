@@ -49,8 +49,8 @@ const (
 	most   = 20
 )
 
-// worker writes to a namespace in which nobody else does, and reads it after every write. So it
-// knows exactly what each answer must show: neither less nor more.
+// worker is the only writer of its namespace, and reads it after every write. So it knows exactly
+// what each answer must show: neither less nor more.
 type worker struct {
 	namespace     string
 	direct, proxy *client

@@ -18,8 +18,8 @@ import (
 // The pulse is an object that every informer sees; it counts.
 const pulseNamespace, pulseName = "n1", "pulse"
 
-// churn is what happens upstream all the while: objects come, change, leave selectors and enter
-// them, and go; and the pulse counts. It fails nobody that upstream is away.
+// churn is what happens upstream all the while: objects are made, change, leave selectors and enter
+// them, and go; and the pulse counts. That upstream is away is no failure of it.
 type churn struct {
 	client kubernetes.Interface
 	random *rand.Rand

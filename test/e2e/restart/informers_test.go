@@ -125,8 +125,8 @@ func (i informer) pulse() int {
 	return n
 }
 
-// reach waits until everybody has seen so much of the pulse, and returns how long the last one and
-// the median took.
+// reach waits until every informer has seen so much of the pulse, and returns how long the last one
+// and the median took.
 func (c *crowd) reach(pulse int, since time.Time) (median, last time.Duration) {
 	c.t.Helper()
 	waiting := c.all
@@ -150,8 +150,8 @@ func (c *crowd) reach(pulse int, since time.Time) (median, last time.Duration) {
 	return median, last
 }
 
-// check waits until everybody holds what upstream has, at the versions that it has, and nothing
-// else. Upstream is asked each time: a write that its sender had given up may yet be done.
+// check waits until every informer holds what upstream has, at the versions that it has, and
+// nothing else. Upstream is read each time: a write that its sender had given up may yet be done.
 func (c *crowd) check(direct kubernetes.Interface) {
 	c.t.Helper()
 	for _, v := range views {

@@ -16,8 +16,8 @@ import (
 
 var crowdSize = flag.Int("informers", 50, "informers that watch through the proxy")
 
-// away is how long nobody answers the informers: long enough that much happens, short enough that
-// upstream remembers.
+// away is how long no server answers the informers: long enough that much happens, short enough
+// that upstream remembers.
 const away = 2 * time.Second
 
 // scene is a real control plane where things happen, and a proxy.
@@ -60,8 +60,8 @@ func (s *scene) proxy(address string) *process.Proxy {
 	return process.StartProxy(s.t, s.binary, args...)
 }
 
-// disturb takes something from the informers and gives it back, and tells how they got over it:
-// nobody may have listed anew, and all must hold what upstream has in the end.
+// disturb takes something from the informers and gives it back, and reports how they got over it:
+// none may have listed anew, and all must hold what upstream has in the end.
 func (s *scene) disturb(c *crowd, what string, disturb func()) {
 	s.t.Helper()
 	// a watch that shows nothing and is over within a second is an error to client-go
@@ -73,7 +73,7 @@ func (s *scene) disturb(c *crowd, what string, disturb func()) {
 	back := time.Now()
 	writes = s.churn.writes.Load() - writes
 	median, last := c.reach(int(s.churn.pulse.Load())+1, began)
-	time.Sleep(time.Second) // some more happens to who is back
+	time.Sleep(time.Second) // some more happens to those connected again
 	s.churn.end()
 	c.check(s.direct)
 	states, resumes, refused = c.sent.states.Load()-states, c.sent.resumes.Load()-resumes, c.sent.refused.Load()-refused
@@ -89,7 +89,7 @@ func (s *scene) disturb(c *crowd, what string, disturb func()) {
 	}
 }
 
-// backfilled checks that informers were told of the past by a proxy that does not have it.
+// backfilled checks that informers received past events through a proxy that does not have them.
 func (s *scene) backfilled(p *process.Proxy, least int) {
 	s.t.Helper()
 	streams, watches := process.Metric(s.t, p.Metrics, "spillway_backfill_streams_total"),

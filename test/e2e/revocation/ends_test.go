@@ -36,8 +36,8 @@ type mortal struct {
 }
 
 // TestRightsEnd lets rights end while watches run by them: each ends cleanly, by its reason, in
-// time, and is sent nothing after; who asks again is told what upstream itself would tell him.
-// Nobody else notices.
+// time, and delivers nothing after; the next request is answered as upstream itself would answer
+// it. Other watches do not notice.
 func TestRightsEnd(t *testing.T) {
 	t.Parallel()
 	c := crowd.Start(t, crowd.Options{})
@@ -176,7 +176,7 @@ func (m *mortal) awaitEnd(t *testing.T) {
 	}
 }
 
-// awaitRefusal has him ask again, from the beginning.
+// awaitRefusal sends the request again, from the beginning, until it is refused.
 func (m *mortal) awaitRefusal(t *testing.T, proxy *process.Proxy) {
 	t.Helper()
 	want := http.StatusUnauthorized

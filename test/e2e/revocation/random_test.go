@@ -32,7 +32,7 @@ const (
 	places = 5
 )
 
-// pair is somebody and a namespace, and his watch of it.
+// pair is a user and a namespace, and the user's watch of it.
 type pair struct {
 	cluster *crowd.Cluster
 	person  crowd.Person
@@ -41,20 +41,20 @@ type pair struct {
 
 	mu      sync.Mutex
 	allowed bool
-	gone    time.Time // since when he may not
+	gone    time.Time // since when the right is gone
 	watches bool
-	ended   bool // his watch, since he may not
+	ended   bool // the watch, since the right is gone
 	seen    uint64
 	events  int
 
-	// Of all times that he might not.
-	ends  []time.Duration // from when he might not to the end of his watch, if he might not until then
-	lasts []time.Duration // to the last event that he was sent, if any was
+	// Of all times without the right.
+	ends  []time.Duration // from the loss of the right to the end of the watch, if it lasted that long
+	lasts []time.Duration // to the last event that was delivered, if any was
 	late  []string
 }
 
-// TestRandomRights gives and takes rights at random while everybody watches. Nobody is sent an
-// event more than 30 s after he may not have it; and those who may in the end see all there is.
+// TestRandomRights gives and takes rights at random under watches. No watch delivers an event more
+// than 30 s after its user has lost the right; and those that have it in the end see all there is.
 func TestRandomRights(t *testing.T) {
 	t.Parallel()
 	users := map[controlplane.User][]string{}
@@ -103,7 +103,7 @@ func TestRandomRights(t *testing.T) {
 	writing.Go(func() { s.run(write, t, 100*time.Millisecond) })
 
 	changes := change(ctx, t, pairs, rand.New(rand.NewPCG(*seed, 0)))
-	time.Sleep(most + 3*time.Second) // whoever is sent something too late is so now
+	time.Sleep(most + 3*time.Second) // an event that is delivered too late has been by now
 	stop()
 	writing.Wait()
 	report(t, pairs, changes)
@@ -136,7 +136,7 @@ func change(ctx context.Context, t *testing.T, pairs []*pair, random *rand.Rand)
 	return changes
 }
 
-// grant lets him read what is in the place. Only change calls it, and revoke.
+// grant lets the user read what is in the place. Only change calls it, and revoke.
 func (p *pair) grant(ctx context.Context) error {
 	p.mu.Lock()
 	p.allowed, p.ended = true, false
@@ -184,7 +184,7 @@ func (p *pair) revoke(ctx context.Context, way int) error {
 	return err
 }
 
-// watch watches whenever he may, and goes on from where he was.
+// watch watches whenever it is permitted, and resumes from where it was.
 func (p *pair) watch(ctx context.Context, t *testing.T, client *http.Client, proxy *process.Proxy) {
 	to, rv := crowd.Through(proxy, p.person), "0"
 	for ctx.Err() == nil {

@@ -24,7 +24,7 @@ import (
 )
 
 // renewer sends requests with the token of the moment, counts those for the whole state, and holds
-// those that go on until it is told.
+// watches back until it is released.
 type renewer struct {
 	next          http.RoundTripper
 	token         atomic.Pointer[string]
@@ -53,8 +53,8 @@ func (r *renewer) RoundTrip(request *http.Request) (*http.Response, error) {
 }
 
 // TestResume lets an informer's watch end, first since its token has expired, then since its
-// binding is gone. It has another token, and the binding comes back: it goes on from where it was,
-// asks for the state only once, and misses nothing.
+// binding is gone. It has another token, and the binding is made again: it resumes from where it
+// was, requests the state only once, and misses nothing.
 func TestResume(t *testing.T) {
 	t.Parallel()
 	c := crowd.Start(t, crowd.Options{})
@@ -168,5 +168,5 @@ func informed(ctx context.Context, t *testing.T, proxy *process.Proxy, token str
 	return r, informer
 }
 
-// remembered is longer than the proxy remembers that somebody may not have something.
+// remembered is longer than the proxy caches a denial.
 const remembered = 11 * time.Second

@@ -1,4 +1,4 @@
-// Package revocation takes rights away from people while they watch through Spillway, before a real
-// kube-apiserver: nobody is sent anything any more than half a minute after he may not have it, and
-// who may again goes on from where he was.
+// Package revocation takes rights away from users while they watch through Spillway, before a real
+// kube-apiserver: no watch delivers anything more than half a minute after its user has lost the
+// right, and a user that has it again resumes from where the watch was.
 package revocation

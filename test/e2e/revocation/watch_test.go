@@ -17,10 +17,10 @@ import (
 	"spillway/test/framework/wire"
 )
 
-// most is how long somebody may be sent events after he may not have them any more.
+// most is how long a watch may deliver events after its user has lost the right.
 const most = 30 * time.Second
 
-// clientFor is an HTTP client of somebody's with connections of its own.
+// clientFor is an HTTP client with connections of its own, for one user.
 func clientFor(to wire.Address, http2 bool) *http.Client {
 	transport := &http.Transport{TLSClientConfig: to.TLS, DisableCompression: true, Protocols: new(http.Protocols)}
 	transport.Protocols.SetHTTP2(http2)

@@ -1,6 +1,6 @@
 // Package selectors has one user watch, through Spillway and before a real kube-apiserver, by more
 // selectors and longer ones than any program needs. Another user's watch misses nothing, what the
-// selectors weigh is bounded and shown, and the hub is asked about none of the long ones.
+// selectors weigh is bounded and shown, and the hub evaluates none of the long ones.
 package selectors
 
 import (
@@ -96,7 +96,8 @@ func TestCostlySelectorsDelayNoOtherUser(t *testing.T) {
 	if n := metric("spillway_flowcontrol_current_selector_terms"); n > share || n < share/2 {
 		t.Errorf("%d terms, of %d", n, share)
 	}
-	if n := metric(`spillway_flowcontrol_rejected_requests_total{limit="selectors"`); n != codes[http.StatusTooManyRequests] {
+	refused := metric(`spillway_flowcontrol_rejected_requests_total{limit="selectors"`)
+	if n := refused; n != codes[http.StatusTooManyRequests] {
 		t.Errorf("%d refusals are counted, of %d", n, codes[http.StatusTooManyRequests])
 	}
 	if n := metric("spillway_selector_bytes"); n > 64*share {
@@ -151,8 +152,8 @@ func watch(ctx context.Context, t *testing.T, get func(context.Context, string) 
 	return response
 }
 
-// besiege opens the watches of all attacks, and has those read that are let in, until end is
-// called. codes is how each was answered.
+// besiege opens the watches of all attacks, and reads those that are admitted, until end is called.
+// codes is how each was answered.
 func besiege(ctx context.Context, t *testing.T, get func(context.Context, string) (*http.Response, error),
 	base string) (codes map[int]int, end func()) {
 	t.Helper()

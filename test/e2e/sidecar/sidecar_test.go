@@ -1,6 +1,6 @@
 // Package sidecar runs the proxy as it runs in a pod, as the pod's own service account, which has
-// no rights but to read some things: those in the pod get what they may have, and nobody else who
-// reaches the listener gets anything.
+// no rights but to read some things: clients in the pod get what it may read, and any other client
+// that reaches the listener gets nothing.
 package sidecar
 
 import (
@@ -132,7 +132,7 @@ func (p *pod) ask(proxy *process.Proxy, method, target, token string) answer {
 	return answer{resp.StatusCode, resp.Header.Get("X-Kubernetes-Pf-Flowschema-Uid") != "", string(body)}
 }
 
-// A sidecar needs no rights but its pod's own, and serves nobody but its pod.
+// A sidecar needs no rights but its pod's own, and serves no client but its pod's.
 func TestPodToken(t *testing.T) {
 	p := newPod(t)
 	binary := process.BuildProxy(t)
@@ -195,7 +195,7 @@ func (p *pod) watchEnds(proxy *process.Proxy, maps, token string) {
 	p.t.Logf("the watch ended %v after its service account was deleted", time.Since(deleted).Round(100*time.Millisecond))
 }
 
-// Whoever is not a pod cannot run this way, and is told so.
+// Outside of a pod the proxy cannot run this way, and says so.
 func TestPodTokenOutsideOfPods(t *testing.T) {
 	cp, err := controlplane.Start(t.Context(), controlplane.Options{Log: t.Output()})
 	if err != nil {

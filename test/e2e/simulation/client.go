@@ -12,8 +12,8 @@ const (
 	events                     // no state: a watch from some resourceVersion
 )
 
-// client is a watcher with a mind of its own: it stalls, reads by the byte, vanishes, comes back
-// with what it saw last, and starts over when it is told 410.
+// client is a watcher with a mind of its own: it stalls, reads by the byte, vanishes, resumes from
+// what it saw last, and starts over on a 410.
 type client struct {
 	sim     *Simulation
 	id      int

@@ -11,7 +11,7 @@ import (
 	"spillway/internal/object"
 )
 
-// edited is a cursor whose frames somebody tampers with, a few at a time.
+// edited is a cursor whose frames a fault tampers with, a few at a time.
 type edited struct {
 	source
 	stream *stream

@@ -7,7 +7,7 @@ import (
 	"sort"
 )
 
-// history is what the mirror was told, as the oracle keeps it: all of it, never trimmed. A seam is
+// history is what the mirror received, as the oracle keeps it: all of it, never trimmed. A seam is
 // worked out here from the truth, by the letter of design D5.
 type history struct {
 	generations []*generation
@@ -132,8 +132,8 @@ func (h *history) relist(state map[string]*version, l uint64) (voids, seam bool)
 	return false, seam
 }
 
-// has reports whether a client that is complete through rv has the entry. Nobody has part of a
-// seam: who is at p gets it all, again if need be.
+// has reports whether a client that is complete through rv has the entry. No client has part of a
+// seam: one that is at p gets it all, again if need be.
 func (e *entry) has(rv uint64) bool {
 	if e.seam != nil {
 		return rv >= e.seam.l

@@ -75,7 +75,7 @@ func (in *informed) set(o any, there bool) {
 	}
 }
 
-// holds waits until both the informer's store and what its handlers were told are what the server
+// holds waits until both the informer's store and what its handlers received are what the server
 // stores.
 func (in *informed) holds(t *testing.T, s *fakeapiserver.Server) {
 	t.Helper()

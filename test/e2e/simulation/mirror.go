@@ -39,8 +39,8 @@ func (m *mirror) step() {
 	}
 }
 
-// lost reports that upstream's history is no longer the one that the mirror followed. (A real one
-// may be unable to tell; then nobody is.)
+// lost reports that upstream's history is no longer the one that the mirror followed. (A real
+// mirror may be unable to recognise it; then no client is sent a 410.)
 func (m *mirror) lost() bool { return m.sim.up.lowest < m.sim.history.now().through }
 
 // deliver brings at most n writes.

@@ -141,7 +141,7 @@ func (s *session) compare() {
 	}
 }
 
-// refused judges a stream that is told in its course that it has expired: history must be void, or
+// refused judges a stream that receives in its course that it has expired: history must be void, or
 // have moved past it.
 func (s *session) refused(st *stream) {
 	log := s.client.sim.resource.Log()

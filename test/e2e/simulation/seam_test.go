@@ -83,7 +83,7 @@ func (c *client) take(n, more int) {
 }
 
 // A client that vanishes anywhere inside a seam ends up with the truth, whether it takes bookmarks
-// or not: it gets the deletions again, or is told to start over, and never keeps a ghost.
+// or not: it gets the deletions again, or a 410, and never keeps a ghost.
 func TestClientCutInsideASeam(t *testing.T) {
 	for _, k := range []kind{watchList, consistentList, listWatch, events} {
 		for _, f := range []format{{true, true}, {false, true}, {true, false}, {false, false}} {
@@ -137,7 +137,7 @@ func cutInside(t *testing.T, s *Simulation, c *client, cut, more int) {
 	c.rest()
 }
 
-// Every resourceVersion around a seam, for those who come when it is there and those who were
+// Every resourceVersion around a seam, for clients that start when it is there and those that were
 // waiting for it.
 func TestResumeAroundASeam(t *testing.T) {
 	for _, bookmarks := range []bool{true, false} {

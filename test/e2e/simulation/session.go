@@ -85,7 +85,7 @@ func (s *session) place(rv uint64) {
 }
 
 // foreign reports that a resourceVersion is of a generation that is void, but also one of the
-// present: nobody can tell, so the client does not try.
+// present: the client cannot distinguish the two, so it does not try.
 func (s *session) foreign(rv uint64) bool {
 	h := s.client.sim.history
 	g := h.now()

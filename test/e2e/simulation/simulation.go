@@ -35,7 +35,7 @@ type Simulation struct {
 	dispatched int // entries of the history that the hub has had
 	generation *generation
 	frames     uint64        // that the hub had made before the last dispatch
-	waits      chan struct{} // a dispatch that does not come back
+	waits      chan struct{} // a dispatch that does not return
 
 	violation *Violation
 	counts    counts
@@ -63,7 +63,7 @@ const (
 	Seam     Check = "seam"     // D5
 )
 
-// counts say what a run has tried, so that nobody mistakes an empty one for a green one.
+// counts say what a run has tried, so that an empty one cannot pass for a green one.
 type counts struct {
 	Writes, Relists, Seams, Voids, Events, Bookmarks, Starts, Resumes, Expired, Retracted, Deadlines, Cuts, Exact int
 }
@@ -92,8 +92,8 @@ type config struct {
 	faults  faults
 }
 
-// randomConfig draws the size of history: from so short that everybody expires to so long that
-// nobody does.
+// randomConfig draws the size of history: from so short that every client expires to so long that
+// none does.
 func randomConfig(r *rand.Rand) config {
 	bytes := []int64{8 << 10, 40 << 10, 200 << 10, 10 << 20}[r.IntN(4)]
 	age := []time.Duration{0, 20 * time.Second}[r.IntN(2)]
@@ -150,7 +150,7 @@ func (s *Simulation) step() {
 	s.checkMemory()
 }
 
-// rest lets upstream's last word arrive everywhere, and checks that everybody ends up with the
+// rest lets upstream's last word arrive everywhere, and checks that every client ends up with the
 // truth.
 func (s *Simulation) rest() {
 	s.mirror.rest()
@@ -172,8 +172,8 @@ func (s *Simulation) report(check Check, format string, args ...any) {
 	}
 }
 
-// dispatch lets the hub go to the head of the log. It must come back, whatever the clients do (6),
-// and make no frame twice (7).
+// dispatch lets the hub go to the head of the log. It must return, whatever the clients do (6), and
+// make no frame twice (7).
 func (s *Simulation) dispatch() {
 	most := s.mostFrames()
 	back := make(chan struct{})

@@ -32,7 +32,8 @@ func (v *version) json(rv uint64) string {
 	if rv == v.rv && v.text != "" {
 		return v.text
 	}
-	return fmt.Sprintf(`{"kind":"Pod","apiVersion":"v1","metadata":{"name":%q,"namespace":%q,"uid":"uid-%d","resourceVersion":"%d",`+
+	return fmt.Sprintf(`{"kind":"Pod","apiVersion":"v1",`+
+		`"metadata":{"name":%q,"namespace":%q,"uid":"uid-%d","resourceVersion":"%d",`+
 		`"labels":{"app":%q}},"spec":{"nodeName":%q,"pad":%q}}`,
 		v.name, v.namespace, v.uid, rv, v.app, v.node, strings.Repeat("x", v.padding))
 }
@@ -58,7 +59,7 @@ type write struct {
 type upstream struct {
 	rand    *rand.Rand
 	rv, uid uint64
-	lowest  uint64 // what it was brought back to since somebody listed
+	lowest  uint64 // what it was put back to since the last list
 	padding int
 	state   map[string]*version
 	writes  []write
@@ -66,7 +67,7 @@ type upstream struct {
 }
 
 // identity is what tells versions apart. After a restore upstream could make another version of the
-// same identity; nobody could tell then that it did, so it does not.
+// same identity; no observer could recognise that, so it does not.
 type identity struct{ uid, rv uint64 }
 
 func newUpstream(r *rand.Rand, padding int) *upstream {

@@ -162,8 +162,8 @@ func (b *browser) fits(width int64, scheme string) {
 	}
 }
 
-// named checks that everything that one can use has a name for those who do not see it, and returns
-// how many of each role there are.
+// named checks that every control has a name for users that do not see it, and returns how many of
+// each role there are.
 func (b *browser) named() map[string]int {
 	b.t.Helper()
 	tree, err := chromedp.Call(b.ctx, accessibility.GetFullAXTree, accessibility.GetFullAXTreeParams{})
@@ -213,10 +213,12 @@ func (w *world) browse(t *testing.T) {
 	b.falls("lag")
 	b.do(click("watches-by-user"))
 	b.becomes("the order by user",
-		`document.querySelector("#watches-by-user").parentElement.ariaSort === "ascending" && document.querySelector("#watches-body th").innerText === "alice"`)
+		`document.querySelector("#watches-by-user").parentElement.ariaSort === "ascending" &&
+		document.querySelector("#watches-body th").innerText === "alice"`)
 	b.do(click("watches-by-user"))
 	b.becomes("the other way round",
-		`document.querySelector("#watches-by-user").parentElement.ariaSort === "descending" && document.querySelector("#watches-body th").innerText !== "alice"`)
+		`document.querySelector("#watches-by-user").parentElement.ariaSort === "descending" &&
+		document.querySelector("#watches-body th").innerText !== "alice"`)
 	b.becomes("the link to have the focus",
 		`document.activeElement.id === "watches-by-user" && location.search === "?sort=-user"`)
 	b.do(click("watches-by-lag"))
@@ -227,7 +229,8 @@ func (w *world) browse(t *testing.T) {
 	value[string](b, `window.before = document.getElementById("moment").innerText`)
 	b.do(click("pause"))
 	b.becomes("news after the pause",
-		`document.getElementById("pause").ariaPressed === "false" && document.getElementById("moment").innerText !== window.before`)
+		`document.getElementById("pause").ariaPressed === "false" &&
+		document.getElementById("moment").innerText !== window.before`)
 	if title := value[string](b, "document.title"); title != "Spillway status" || !value[bool](b, "window.same") {
 		t.Errorf("the page was replaced, or owned: %s", title)
 	}

@@ -25,7 +25,7 @@ import (
 // hostile is what one of the clients calls itself.
 const hostile = `<script>document.title="owned"</script>`
 
-// all are the watches of people who read.
+// all are the watches of clients that read.
 var all = []watches{
 	{"bob", "scheduler/v1.37.1 (linux/amd64) kubernetes/3b1c2f9", "HTTP/2", "", 40},
 	{"alice", "curl/8.15.0", "HTTP/1.1", "", 60},
@@ -34,7 +34,7 @@ var all = []watches{
 	{"alice", hostile, "HTTP/1.1", "app%3Dweb", 40},
 }
 
-// sleeper is what the one calls himself who reads nothing.
+// sleeper is the user agent of the one that reads nothing.
 const sleeper = "backup/0.9"
 
 // key is by what watches are counted.
@@ -71,8 +71,8 @@ func exactly(want []watches) func(*status.Report) error {
 	}
 }
 
-// TestStatus has 200 clients of two users watch over both protocols, and one more who reads
-// nothing. Who looks sees exactly them, sees who lags, and in the end who was evicted.
+// TestStatus has 200 clients of two users watch over both protocols, and one more that reads
+// nothing. The page shows exactly them, which of them lags, and in the end which was evicted.
 func TestStatus(t *testing.T) {
 	w := newWorld(t, "--stall-timeout=30s")
 	for _, of := range all {
@@ -156,7 +156,7 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// strangers are let in by what upstream says, and by nothing else, where the page is not on
+// strangers are admitted by upstream's reviews, and by nothing else, where the page is not on
 // loopback.
 func (w *world) strangers(t *testing.T) {
 	log := process.NewLog(t)
@@ -203,7 +203,7 @@ func (w *world) strangers(t *testing.T) {
 	}{
 		{w.people["operator"], http.StatusOK, "configmaps"},
 		{w.people["alice"], http.StatusForbidden, `User \"alice\" cannot get path \"/statusz\"`},
-		{crowd.Nobody(), http.StatusUnauthorized, "Unauthorized"},
+		{crowd.Anonymous(), http.StatusUnauthorized, "Unauthorized"},
 		{crowd.Bearer("forged", "forged"), http.StatusUnauthorized, "Unauthorized"},
 	} {
 		for _, format := range []string{"json", "html", "fragment"} {

@@ -26,7 +26,7 @@ import (
 
 const namespace = "looked-at"
 
-// world is a control plane, a proxy before it, and people who watch through it.
+// world is a control plane, a proxy before it, and users that watch through it.
 type world struct {
 	*crowd.Cluster
 	t      *testing.T
@@ -35,7 +35,7 @@ type world struct {
 	people map[string]crowd.Person
 }
 
-// newWorld has people who may read config maps, and an operator who may read the status page and
+// newWorld has users that may read config maps, and an operator that may read the status page and
 // nothing else.
 func newWorld(t *testing.T, flags ...string) *world {
 	t.Helper()
@@ -71,7 +71,7 @@ func (w *world) write(name, app string, size int) {
 	}
 }
 
-// watches is how many watches somebody has.
+// watches is how many watches a user has.
 type watches struct {
 	who, agent, protocol, selector string
 	n                              int

@@ -159,7 +159,8 @@ func (v visitor) list(t *testing.T) {
 func (v visitor) watch(t *testing.T, p *process.Proxy) {
 	began := time.Now()
 	events := bufio.NewReader(
-		v.ask(t, "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&resourceVersion=0").Body)
+		v.ask(t, "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"+
+			"&resourceVersion=0").Body)
 	name := strings.ToLower("later-" + strings.NewReplacer("/", "-", " ", "-").Replace(t.Name()))
 	added, complete, bytes := 0, false, 0
 	for {

@@ -30,7 +30,7 @@ type KeyPair struct {
 // lifetime of all certificates: longer than any run, short enough to be of no use to a thief.
 const lifetime = 7 * 24 * time.Hour
 
-// NewAuthority makes an authority that nobody trusts yet.
+// NewAuthority makes an authority that no component trusts yet.
 func NewAuthority() (*Authority, error) {
 	key, err := newKey()
 	if err != nil {

@@ -69,8 +69,8 @@ func (cp *ControlPlane) bootstrap(ctx context.Context) error {
 	return nil
 }
 
-// awaitRight waits until kube-apiserver's authorizer, which hears of roles and bindings as anybody
-// does, lets somebody do something.
+// awaitRight waits until kube-apiserver's authorizer, which learns of roles and bindings by
+// watches, permits a user something.
 func awaitRight(ctx context.Context, client kubernetes.Interface, may authorizationv1.SubjectAccessReviewSpec) error {
 	err := wait.PollUntilContextTimeout(ctx, probeEvery, time.Minute, true, func(ctx context.Context) (bool, error) {
 		review, err := client.AuthorizationV1().SubjectAccessReviews().Create(

@@ -43,9 +43,8 @@ type Options struct {
 	Users map[User][]string
 	// APIServerArgs are added to kube-apiserver's command line, after our own.
 	APIServerArgs []string
-	// EtcdRoute is told where etcd is going to listen, and says at which address, host:port,
-	// kube-apiserver is to reach it: through something that stands between the two. nil means
-	// directly.
+	// EtcdRoute receives the address where etcd is going to listen, and returns the one, host:port, at
+	// which kube-apiserver is to reach it: that of something between the two. nil means directly.
 	EtcdRoute func(address string) (string, error)
 	// SecondEtcd are resources, as group/resource, that kube-apiserver keeps in an etcd of their own,
 	// whose revisions are another counter (--etcd-servers-overrides).
@@ -73,8 +72,8 @@ type ControlPlane struct {
 	etcd, apiserver server
 }
 
-// server is a program that is started again and again, by one caller at a time. Who only asks for
-// it waits for nobody: an apiserver that starts waits for etcd, which somebody else may have to
+// server is a program that is started again and again, by one caller at a time. Reading its state
+// waits for no caller: an apiserver that starts waits for etcd, which another goroutine may have to
 // thaw or to start first.
 type server struct {
 	starting sync.Mutex

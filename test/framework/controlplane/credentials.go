@@ -15,11 +15,10 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// User is somebody who talks to the control plane.
+// User is a user of the control plane.
 type User string
 
-// The users and what they may do. Any other User has no credentials either, unless Options name
-// him.
+// The users and what they may do. Any other User has no credentials either, unless Options name it.
 const (
 	Admin     User = "admin"            // everything (system:masters), by token
 	Alice     User = "alice"            // get, list and watch everything in namespace default, by token
@@ -117,8 +116,8 @@ func (cp *ControlPlane) Config(user User) *rest.Config {
 }
 
 // ServeWith has kube-apiserver show a certificate of another authority from now on. The control
-// plane's own clients, and those of configurations that are asked for from now on, trust both;
-// clients' certificates are those of the first still.
+// plane's own clients, and those of configurations that are made from now on, trust both; clients'
+// certificates are those of the first still.
 func (cp *ControlPlane) ServeWith(authority *Authority) error {
 	server, err := authority.IssueServer("kube-apiserver")
 	if err != nil {

@@ -107,8 +107,8 @@ func (cp *ControlPlane) Compact(ctx context.Context) (int64, error) {
 	return revision, nil
 }
 
-// EtcdAddress is where etcd listens, 127.0.0.1:port, for those who read there what no
-// kube-apiserver tells.
+// EtcdAddress is where etcd listens, 127.0.0.1:port, for reads of what kube-apiserver does not
+// show.
 func (cp *ControlPlane) EtcdAddress() string { return fmt.Sprintf("127.0.0.1:%d", cp.ports.etcd) }
 
 func (cp *ControlPlane) etcdURL() string { return "http://" + cp.EtcdAddress() }

@@ -28,10 +28,10 @@ func choosePorts() (ports, error) {
 // returning it: the servers that they are for may be down at the moment.
 var given sync.Map
 
-// FreePort returns a loopback port that nobody listens on, for a server that is to come back there;
-// none is returned twice, nor by two processes that live at the same time. It stays below 32768,
-// where Linux takes the local ports of outgoing connections from: a port from ":0" could be one of
-// those by the time a stopped apiserver wants it back.
+// FreePort returns a loopback port without a listener, for a server that is to use it again after a
+// restart; none is returned twice, nor by two processes that live at the same time. It stays below
+// 32768, where Linux takes the local ports of outgoing connections from: a port from ":0" could be
+// one of those by the time a stopped apiserver wants it back.
 func FreePort() (int, error) {
 	const low, high = 10000, 32768
 	for range 100 {

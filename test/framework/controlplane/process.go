@@ -79,7 +79,7 @@ func (p *Process) Freeze() error {
 // Thaw lets a frozen process go on.
 func (p *Process) Thaw() error { return p.Signal(syscall.SIGCONT) }
 
-// Signal sends sig; os.ErrProcessDone says that there is nobody to receive it.
+// Signal sends sig; os.ErrProcessDone says that the process has ended.
 func (p *Process) Signal(sig syscall.Signal) error {
 	if err := p.cmd.Process.Signal(sig); err != nil {
 		return fmt.Errorf("cannot send %s to %s: %w", sig, p.name, err)

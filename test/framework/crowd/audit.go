@@ -19,7 +19,7 @@ type Entry struct {
 	RequestURI string
 	Verb       string
 	User       AuditUser
-	// ImpersonatedUser is who the request was carried out as, if not as User.
+	// ImpersonatedUser is the user that the request was carried out as, if not User.
 	ImpersonatedUser *AuditUser
 	UserAgent        string
 	ObjectRef        *struct{ Resource, Namespace, Name, APIGroup, Subresource string }
@@ -27,7 +27,7 @@ type Entry struct {
 	StageTimestamp   time.Time
 }
 
-// AuditUser is somebody as upstream knows him.
+// AuditUser is a user as upstream authenticated it.
 type AuditUser struct {
 	Username, UID string
 	Groups        []string

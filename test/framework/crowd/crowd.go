@@ -1,7 +1,7 @@
-// Package crowd is a cluster with people: by tokens, certificates, service accounts and the word of
-// a front proxy, with the rights that RBAC gives them, and with an audit log in which upstream
-// writes down who asked it for what. Spillway stands before it as somebody of his own, who may read
-// everything and ask about everybody, and nothing else.
+// Package crowd is a cluster with users: by tokens, certificates, service accounts and the headers
+// of a front proxy, with the rights that RBAC gives them, and with an audit log in which upstream
+// records which user requested what. Spillway stands before it as a user of its own, which may read
+// everything and review every token and permission, and nothing else.
 package crowd
 
 import (
@@ -27,7 +27,7 @@ import (
 	"spillway/test/framework/wire"
 )
 
-// Self is who Spillway is to upstream.
+// Self is Spillway's user upstream.
 const Self controlplane.User = "spillway"
 
 // FrontName is the only name in whose certificate a front proxy is believed.
@@ -142,11 +142,11 @@ func (c *Cluster) File(t *testing.T, name string, content []byte) string {
 	return path
 }
 
-// Kubeconfig is the file in which somebody finds the cluster.
+// Kubeconfig is the file by which a user reaches the cluster.
 func (c *Cluster) Kubeconfig(u controlplane.User) string { return c.path(string(u) + ".kubeconfig") }
 
-// ProxyFlags are those of a proxy that stands before the cluster and lets in whom the cluster lets
-// in.
+// ProxyFlags are those of a proxy that stands before the cluster and leaves authentication and
+// authorization to it.
 func (c *Cluster) ProxyFlags() []string {
 	return append([]string{
 		"--kubeconfig=" + c.Kubeconfig(Self), "--listen=", "--listen-tls=127.0.0.1:0",
@@ -154,13 +154,13 @@ func (c *Cluster) ProxyFlags() []string {
 	}, FrontFlags()...)
 }
 
-// Direct is the way to upstream for somebody.
+// Direct is the way to upstream for a user.
 func (c *Cluster) Direct(p Person) wire.Address {
 	return address(c.URL(), &tls.Config{RootCAs: c.roots, Certificates: p.Certificates})
 }
 
-// Through is the way to upstream for somebody through a proxy's TLS listener. Its certificate is
-// its own.
+// Through is the way to upstream for a user through a proxy's TLS listener. Its certificate is its
+// own.
 func Through(proxy *process.Proxy, p Person) wire.Address {
 	return address(proxy.TLS, &tls.Config{InsecureSkipVerify: true, Certificates: p.Certificates})
 }
@@ -189,8 +189,8 @@ func (c *Cluster) Namespace(t *testing.T, name string) {
 	}
 }
 
-// Settle waits until upstream's authorizer knows of all rights that were given up to now. It hears
-// of roles and bindings as anybody does, and so of the last of each sort last.
+// Settle waits until upstream's authorizer knows of all rights that were given up to now. It learns
+// of roles and bindings by watches, and so of the last of each sort last.
 func (c *Cluster) Settle(t *testing.T) {
 	t.Helper()
 	last := Person{Name: "last-" + strings.ToLower(fmt.Sprint(time.Now().UnixNano()))}

@@ -14,11 +14,11 @@ import (
 	"spillway/test/framework/controlplane"
 )
 
-// Person is somebody with credentials, good or not.
+// Person is a user with credentials, good or not.
 type Person struct {
 	Name         string
-	Subject      rbacv1.Subject // as bindings name him; zero: they cannot
-	Header       http.Header    // what each of his requests shows
+	Subject      rbacv1.Subject // as in bindings; zero: it cannot be in one
+	Header       http.Header    // of each request
 	Certificates []tls.Certificate
 }
 
@@ -31,7 +31,7 @@ func Group(name string) rbacv1.Subject {
 	return rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: name}
 }
 
-// Bearer is whoever has a token.
+// Bearer is a user with a token.
 func Bearer(name, token string) Person {
 	return Person{Name: name, Subject: user(name), Header: http.Header{"Authorization": {"Bearer " + token}}}
 }
@@ -71,7 +71,7 @@ func (c *Cluster) Token(t *testing.T, namespace, name string, lasts time.Duratio
 	return token.Status.Token
 }
 
-// Certified is somebody with a client certificate.
+// Certified is a user with a client certificate.
 func (c *Cluster) Certified(t *testing.T, name string, groups ...string) Person {
 	t.Helper()
 	pair, err := c.Clients.IssueClient(name, groups...)
@@ -81,7 +81,7 @@ func (c *Cluster) Certified(t *testing.T, name string, groups ...string) Person 
 	return WithCertificate(t, name, pair)
 }
 
-// WithCertificate is whoever has that certificate.
+// WithCertificate is a user with that certificate.
 func WithCertificate(t *testing.T, name string, pair controlplane.KeyPair) Person {
 	t.Helper()
 	certificate, err := tls.X509KeyPair(pair.Cert, pair.Key)
@@ -91,7 +91,7 @@ func WithCertificate(t *testing.T, name string, pair controlplane.KeyPair) Perso
 	return Person{Name: name, Subject: user(name), Certificates: []tls.Certificate{certificate}}
 }
 
-// Vouched is somebody for whom a front proxy vouches, in the groups given.
+// Vouched is a user that a front proxy vouches for, in the groups given.
 func (c *Cluster) Vouched(t *testing.T, front, name string, groups ...string) Person {
 	t.Helper()
 	pair, err := c.Fronts.IssueClient(front)
@@ -104,5 +104,5 @@ func (c *Cluster) Vouched(t *testing.T, front, name string, groups ...string) Pe
 	return p
 }
 
-// Nobody shows nothing.
-func Nobody() Person { return Person{Name: "system:anonymous", Subject: user("system:anonymous")} }
+// Anonymous has no credentials.
+func Anonymous() Person { return Person{Name: "system:anonymous", Subject: user("system:anonymous")} }

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Right is what somebody may do, in a namespace or everywhere.
+// Right is what a user may do, in a namespace or everywhere.
 type Right struct {
 	Namespace string // empty: everywhere
 	Rules     []rbacv1.PolicyRule
@@ -36,7 +36,7 @@ func Paths(verbs string, paths ...string) rbacv1.PolicyRule {
 
 var granted atomic.Int64
 
-// Grant gives somebody rights: a role and a binding for each, whose common name is returned.
+// Grant gives a user rights: a role and a binding for each, whose common name is returned.
 func (c *Cluster) Grant(t *testing.T, to Person, rights ...Right) []string {
 	t.Helper()
 	var names []string

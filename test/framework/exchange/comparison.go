@@ -198,7 +198,7 @@ func isList(b []byte) bool {
 }
 
 // blankListVersion blanks a list's own resourceVersion and the same in its continue token, and
-// checks that it is not below what was asked for.
+// checks that it is not below the requested one.
 func (c *Comparison) blankListVersion(who string, b []byte) []byte {
 	if !isList(b) {
 		return b

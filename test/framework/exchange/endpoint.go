@@ -25,7 +25,7 @@ type Endpoint struct {
 	Client *http.Client
 }
 
-// NewEndpoint is the way to base as whom config says, in HTTP/1.1.
+// NewEndpoint is the way to base with the credentials of config, in HTTP/1.1.
 func NewEndpoint(name, base string, config *rest.Config) *Endpoint {
 	config = rest.CopyConfig(config)
 	config.QPS = -1
@@ -54,7 +54,7 @@ func (e *Endpoint) OverHTTP2() *Endpoint {
 	return &other
 }
 
-// Request is what is asked.
+// Request is a request to both servers.
 type Request struct {
 	Method string // GET if empty
 	Target string // path and query as they go over the wire
@@ -62,7 +62,7 @@ type Request struct {
 	Body   string
 }
 
-// Answer is what came back, the whole of it.
+// Answer is an answer, the whole of it.
 type Answer struct {
 	Proto  string
 	Status int

@@ -67,8 +67,8 @@ func ParseEvent(line []byte) Event {
 	return e
 }
 
-// CompareEvents compares what two watches that r asked for were told. Heads and ends of the streams
-// are not looked at.
+// CompareEvents compares what two watches by r received. Heads and ends of the streams are not
+// looked at.
 func CompareEvents(y *Tally, r Request, direct, proxied []Event) *Comparison {
 	c := &Comparison{Request: r, tally: y}
 	c.events(direct, proxied)

@@ -7,13 +7,15 @@ import (
 	"time"
 )
 
-// Who did not find the time may be asked again. Who had it, or says something else, is different.
+// A watch that did not find the time may be repeated. One that had it, or says something else,
+// differs.
 func TestOutOfTime(t *testing.T) {
 	const (
 		one   = `{"type":"ADDED","object":{"kind":"ConfigMap","metadata":{"name":"a","resourceVersion":"5"}}}` + "\n"
 		two   = `{"type":"ADDED","object":{"kind":"ConfigMap","metadata":{"name":"b","resourceVersion":"6"}}}` + "\n"
 		other = `{"type":"ADDED","object":{"kind":"ConfigMap","metadata":{"name":"b","resourceVersion":"7"}}}` + "\n"
-		mark  = `{"type":"BOOKMARK","object":{"kind":"ConfigMap","metadata":{"resourceVersion":"6","annotations":{"k8s.io/initial-events-end":"true"}}}}` + "\n"
+		mark  = `{"type":"BOOKMARK","object":{"kind":"ConfigMap","metadata":{"resourceVersion":"6",` +
+			`"annotations":{"k8s.io/initial-events-end":"true"}}}}` + "\n"
 		short = "?watch=1&timeoutSeconds=1"
 		long  = "?watch=1&timeoutSeconds=7"
 	)

@@ -2,7 +2,7 @@ package exchange
 
 import "net/http"
 
-// Source is who answered.
+// Source is the server that answered.
 type Source int
 
 // An answer passed through, came from memory, or is an error that the proxy itself told without
@@ -18,8 +18,8 @@ func (s Source) String() string {
 	return [...]string{"passed through", "from memory", "refused by the proxy itself", "variously"}[s]
 }
 
-// By is who answered. What was refused without the apiserver's having a part in it was refused by
-// the proxy.
+// By is the server that answered. What was refused without the apiserver's having a part in it was
+// refused by the proxy.
 func (c *Comparison) By() Source {
 	switch {
 	case !c.FromMemory:

@@ -14,7 +14,7 @@ type Tally struct {
 	used  map[string]int // deviations, by identity
 }
 
-// Case is something that was asked both ways. It stands for some rules.
+// Case is a request that was sent both ways. It stands for some rules.
 type Case struct {
 	Test            string // its name
 	Rules           []string
@@ -79,7 +79,7 @@ func (y *Tally) Text() string {
 	return b.String()
 }
 
-// Count is how many cases were answered by whom.
+// Count is how many cases each source answered.
 type Count struct{ Total, Equal, Memory, Refusal, Upstream int }
 
 // Add counts a case.

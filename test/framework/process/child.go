@@ -72,7 +72,7 @@ func (c *Child) Kill() {
 	<-c.Done
 }
 
-// Signal sends a signal, such as SIGSTOP and SIGCONT; who has ended gets none.
+// Signal sends a signal, such as SIGSTOP and SIGCONT; a process that has ended gets none.
 func (c *Child) Signal(sig syscall.Signal) error {
 	if err := c.cmd.Process.Signal(sig); err != nil && !c.Ended() {
 		return fmt.Errorf("cannot send %s to %s: %w", sig, c.cmd.Path, err)

@@ -1,4 +1,4 @@
-// Package wire speaks HTTP/1.1 byte for byte, and keeps every byte that comes back. The invariant:
+// Package wire speaks HTTP/1.1 byte for byte, and keeps every byte that arrives. The invariant:
 // what Ask returns as received is all that arrived between the request and the end of its answer,
 // and whatever arrives that is no part of an answer is an error, sooner or later: of Ask, of the
 // next Ask, or of Close.
@@ -93,8 +93,8 @@ func (c *Conn) AskUntil(method string, raw []byte, enough func(body []byte) bool
 		return nil, nil, err
 	}
 	start := time.Now()
-	// Who is refused may be so before all of the request has been sent, and the rest of it need not be
-	// taken any more.
+	// A request may be refused before all of it has been sent, and the rest of it need not be read any
+	// more.
 	written := make(chan error, 1)
 	go func() {
 		_, err := c.conn.Write(raw)

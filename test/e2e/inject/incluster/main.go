@@ -27,7 +27,7 @@ type Line struct {
 	Added  string `json:"added,omitempty"`  // the name of a config map, from the watch
 	Listed int    `json:"listed,omitempty"` // how many there are, from a list at resourceVersion 0
 	Memory bool   `json:"memory,omitempty"` // that list was not the API server's
-	Token  string `json:"token,omitempty"`  // what it was asked with
+	Token  string `json:"token,omitempty"`  // that the request carried
 	Host   string `json:"host,omitempty"`   // and where
 	Error  string `json:"error,omitempty"`
 }

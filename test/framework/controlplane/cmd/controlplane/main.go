@@ -1,6 +1,6 @@
-// Command controlplane runs a real control plane on free loopback ports until it is told to end
-// (SIGINT, SIGTERM) or the process that started it is gone. It prints the path of an admin
-// kubeconfig on standard output once everything is ready.
+// Command controlplane runs a real control plane on free loopback ports until SIGINT, SIGTERM or
+// the end of the process that started it. It prints the path of an admin kubeconfig on standard
+// output once everything is ready.
 package main
 
 import (
