@@ -40,7 +40,7 @@ func TestLedgerKnowsTheState(t *testing.T) {
 }
 
 // What the soak claims cannot happen is found when it happens.
-func TestCompare(t *testing.T) {
+func TestCompareFindsMissedAndRepeatedEvents(t *testing.T) {
 	good := []sighting{{kind: added, object: 2, rv: 11}, {kind: modified, object: 1, rv: 12},
 		{kind: modified, object: 1, rv: 13}, {kind: deleted, object: 2, rv: 14}, {kind: added, object: 2, rv: 15}}
 	// Upstream was away from second 2 to 4: a relist knows no version 12, and deletes at the version

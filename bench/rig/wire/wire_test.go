@@ -13,7 +13,7 @@ import (
 
 // A client on the wire reaches a server on loopback, both ways and with more than a packet holds,
 // and is not on loopback itself.
-func TestWire(t *testing.T) {
+func TestClientOnTheWireReachesLoopback(t *testing.T) {
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +62,7 @@ func lacking(err error) bool {
 }
 
 // Without a wire, clients are where we are.
-func TestNoWire(t *testing.T) {
+func TestWithoutWireClientsAreLocal(t *testing.T) {
 	var w *Wire
 	entered := false
 	if err := w.Enter(func() error { entered = true; return nil }); err != nil || !entered {

@@ -292,9 +292,9 @@ func (w *world) proxy(t *testing.T, binary string, path string, flags ...string)
 	return process.StartProxy(t, binary, append(w.ProxyFlags(), flags...)...)
 }
 
-// TestAudit is that both logs say the same of the same requests, and that what passes through is in
-// upstream's alone.
-func TestAudit(t *testing.T) {
+// TestAuditLogMatchesUpstream is that both logs say the same of the same requests, and that what
+// passes through is in upstream's alone.
+func TestAuditLogMatchesUpstream(t *testing.T) {
 	w := newWorld(t)
 	binary := process.BuildProxy(t)
 	t.Run("alike", func(t *testing.T) { w.alike(t, binary) })

@@ -384,7 +384,7 @@ func compareAttributes(t *testing.T, method, path, query string) {
 	}
 }
 
-func TestAttributes(t *testing.T) {
+func TestAttributesMatchKubeAPIServer(t *testing.T) {
 	r := mathrand.New(mathrand.NewPCG(3, 4))
 	for range tries {
 		path := pick(r, "/", "//", "") + pick(r, "api/", "apis/", "apis/apps/", "api", "foo/", "api%2F")

@@ -218,8 +218,9 @@ func targets() []string {
 	)
 }
 
-// TestMatrix compares decisions and refusals for every user and every target.
-func TestMatrix(t *testing.T) {
+// TestDecisionsAndRefusalsMatchUpstream compares decisions and refusals for every user and every
+// target.
+func TestDecisionsAndRefusalsMatchUpstream(t *testing.T) {
 	w := newWorld(t)
 	w.populate(t)
 	var cells, denied int
@@ -321,9 +322,9 @@ func (e *ending) End(why reauth.End) {
 	})
 }
 
-// TestRightsGo takes rights away while watches run by them: a binding, a service account. Each ends
-// within 30 s, and no other.
-func TestRightsGo(t *testing.T) {
+// TestLostRightsEndOnlyTheirWatches takes rights away while watches run by them: a binding, a
+// service account. Each ends within 30 s, and no other.
+func TestLostRightsEndOnlyTheirWatches(t *testing.T) {
 	w := newWorld(t)
 	w.populate(t)
 	r := reauth.NewReauthorizer(reauth.ReauthorizerOptions{Authenticator: w.authn, Authorizer: w.authz})

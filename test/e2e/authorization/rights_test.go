@@ -425,8 +425,8 @@ func TestLocalRBAC(t *testing.T) {
 	}
 }
 
-// TestStaleRights: tables that hear of nothing decide nothing.
-func TestStaleRights(t *testing.T) {
+// Tables whose watches receive nothing decide nothing.
+func TestStaleTablesDecideNothing(t *testing.T) {
 	w := newWorld(t)
 	w.serviceAccount(t, "default", "reads-pods", false, rule("get,list,watch", "", "pods"))
 	m, _ := w.watchRights(t, 0, func(o *rbac.RightsOptions) {
@@ -517,9 +517,9 @@ func eveIsAdmin(bindings *object.Resource, rv uint64) (*object.Object, error) {
 			`"subjects":[{"kind":"User","name":"eve"}],"roleRef":{"kind":"ClusterRole","name":"cluster-admin"}}`, rv))
 }
 
-// TestChangesEndWatches takes away a binding, a role's rule, a service account and a pod while the
-// sweep is slowed to ten minutes.
-func TestChangesEndWatches(t *testing.T) {
+// TestChangedRightsEndWatchesBeforeTheSweep takes away a binding, a role's rule, a service account
+// and a pod while the sweep is slowed to ten minutes.
+func TestChangedRightsEndWatchesBeforeTheSweep(t *testing.T) {
 	w := newWorld(t)
 	w.populate(t)
 	ctx := t.Context()
@@ -624,9 +624,9 @@ func (w *world) bound(t *testing.T, namespace, account string, pod *corev1.Pod) 
 	return p
 }
 
-// TestLocalTokens compares the identity that a token proves, here and upstream, and counts what a
-// herd of new tokens costs.
-func TestLocalTokens(t *testing.T) {
+// TestLocalTokensProveUpstreamsIdentities compares the identity that a token proves, here and
+// upstream, and counts what a herd of new tokens costs.
+func TestLocalTokensProveUpstreamsIdentities(t *testing.T) {
 	const herd = 200
 	w := newWorld(t)
 	w.populate(t)

@@ -135,7 +135,7 @@ func TestOracle(t *testing.T) {
 }
 
 // What a fault excuses is a violation before it, and once all has been mended.
-func TestExcuses(t *testing.T) {
+func TestFaultExcusesOnlyUntilMended(t *testing.T) {
 	now := time.Now()
 	e := &excuses{}
 	e.from(now, seam, cut)

@@ -13,7 +13,7 @@ const plantedRuns = 10
 
 // Proxies with planted faults are caught, each by the check made for that fault. In short mode,
 // only that the faults fit the sources is checked.
-func TestPlanted(t *testing.T) {
+func TestPlantedFaultsAreCaught(t *testing.T) {
 	for _, planted := range []struct {
 		name   string
 		fault  process.Fault

@@ -60,7 +60,7 @@ var settings = map[string][]string{
 
 // Whatever is rendered, kube-apiserver takes as it is: no field that it does not know, no value
 // that it would change its mind about.
-func TestAPIServerTakesIt(t *testing.T) {
+func TestAPIServerStoresManifestsUnchanged(t *testing.T) {
 	cp := startControlPlane(t)
 	h := newHelm(t)
 	for name, values := range settings {
@@ -81,7 +81,7 @@ func TestAPIServerTakesIt(t *testing.T) {
 
 // Values that the chart does not know, or that do not fit together, are refused with what is wrong
 // and where.
-func TestBadValues(t *testing.T) {
+func TestBadValuesAreRefused(t *testing.T) {
 	h := newHelm(t)
 	for values, want := range map[string]string{
 		"workloda.replicas=2":   "'workloda' not allowed",

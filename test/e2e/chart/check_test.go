@@ -27,7 +27,7 @@ import (
 
 // What `helm test` runs is content with what the chart makes, and says what is wrong with what it
 // would not have made.
-func TestHelmTest(t *testing.T) {
+func TestHelmTestReportsWhatIsWrong(t *testing.T) {
 	cp := startControlPlane(t)
 	h := newHelm(t)
 	manifest, err := h.template(t.Context(),

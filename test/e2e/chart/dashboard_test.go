@@ -11,7 +11,7 @@ import (
 )
 
 // What Grafana's sidecar finds is the dashboard as it is in the chart, braces of legends and all.
-func TestDashboard(t *testing.T) {
+func TestDashboardIsRenderedAsItIs(t *testing.T) {
 	h := newHelm(t)
 	manifest, err := h.template(t.Context(),
 		"--set=monitoring.dashboard.enabled=true,monitoring.dashboard.labels.team=a",

@@ -23,7 +23,7 @@ import (
 	"spillway/test/framework/process"
 )
 
-func TestShapes(t *testing.T) {
+func TestModesWorkAsRendered(t *testing.T) {
 	cp := startControlPlane(t)
 	t.Run("sidecar", func(t *testing.T) { addsSidecars(t, cp) })
 	t.Run("shed", func(t *testing.T) { shedsLoad(t, cp) })

@@ -11,7 +11,7 @@ import (
 
 // A user that may read metrics may not read the status page, nor the other way round, and without
 // the rule that permits it no user may.
-func TestReaders(t *testing.T) {
+func TestMetricsAndStatusReadersAreSeparate(t *testing.T) {
 	cp := startControlPlane(t)
 	manifest, err := newHelm(t).template(t.Context(), "--set=resources={configmaps},config.memory-budget=1Gi",
 		`--set-json=rbac.metricsReaders=[{"kind":"ServiceAccount","name":"scraper","namespace":"`+namespace+`"}]`,

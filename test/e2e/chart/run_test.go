@@ -27,7 +27,7 @@ var mirrored = map[string]string{
 
 // What the chart renders, run as it says with the rights that it gives, serves clients from memory
 // under its certificate. Without any one of these rights it does not, or says what it cannot do.
-func TestRights(t *testing.T) {
+func TestEachRenderedRightIsNeeded(t *testing.T) {
 	cp := startControlPlane(t)
 	h := newHelm(t)
 	program := process.BuildProxy(t)
@@ -76,7 +76,7 @@ func TestRights(t *testing.T) {
 
 // The audit log is on standard output, if it is nowhere else, with what the policy wants of it; and
 // spans are for a collector that is away.
-func TestAudit(t *testing.T) {
+func TestAuditLogIsOnStandardOutput(t *testing.T) {
 	cp := startControlPlane(t)
 	manifest, err := newHelm(t).template(t.Context(),
 		"--set=resources={configmaps},config.memory-budget=1Gi,tracing.endpoint=127.0.0.1:1",

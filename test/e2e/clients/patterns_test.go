@@ -208,10 +208,10 @@ func (c *component) reflector(t *testing.T, resource, namespace, selector string
 	c.patterns = append(c.patterns, pattern{path, "", selector, store})
 }
 
-// TestPatterns runs the reflectors of a kube-proxy and of a kubelet through the proxy while objects
-// are made, change, leave their selectors and go. The reflectors end with what the apiserver lists
-// for the same selectors, and were served protobuf, from memory.
-func TestPatterns(t *testing.T) {
+// TestComponentsReflectorsAreServedFromMemory runs the reflectors of a kube-proxy and of a kubelet
+// through the proxy while objects are made, change, leave their selectors and go. The reflectors
+// end with what the apiserver lists for the same selectors, and were served protobuf, from memory.
+func TestComponentsReflectorsAreServedFromMemory(t *testing.T) {
 	cp, w := startCluster(t)
 	p := process.StartProxy(t, process.BuildProxy(t), "--kubeconfig="+cp.Kubeconfig(controlplane.Admin),
 		"--resources=*,secrets", "--plain-identity=self")

@@ -29,8 +29,8 @@ func TestMain(m *testing.M) {
 // perRound is how many requests are sent before objects change again.
 const perRound = 500
 
-// TestFuzz asks Spillway, and then a Spillway that has faults.
-func TestFuzz(t *testing.T) {
+// Random requests to Spillway are answered as by the apiserver; with planted faults they are not.
+func TestRandomRequestsAreAnsweredAlike(t *testing.T) {
 	w := newWorld(t)
 	state := w.testSpillway(t)
 	if t.Failed() || testing.Short() {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestSimpler: each step has less in it, so shrinking ends, and nothing but what is needed is left.
-func TestSimpler(t *testing.T) {
+// TestEachShrinkStepHasLess: shrinking ends, and nothing but what is needed is left.
+func TestEachShrinkStepHasLess(t *testing.T) {
 	needed := func(a ask) bool {
 		return strings.Contains(a.target(), "metadata.name%3Da") && strings.HasPrefix(a.path, "/api/v1/") &&
 			strings.Contains(a.path, "configmaps")
@@ -30,8 +30,9 @@ func TestSimpler(t *testing.T) {
 	t.Errorf("goes on for ever: %s", a)
 }
 
-// TestEndless: no request is for what a server would hold open, however it is spelt (W-24 to W-29).
-func TestEndless(t *testing.T) {
+// TestNoRequestIsHeldOpen: a request for what a server would hold open is not made, however it is
+// spelt (W-24 to W-29).
+func TestNoRequestIsHeldOpen(t *testing.T) {
 	for target, endless := range map[string]bool{
 		"/api/v1/pods":                                           false,
 		"/api/v1/pods?watch=1":                                   true,
@@ -63,8 +64,8 @@ func TestEndless(t *testing.T) {
 	}
 }
 
-// TestGenerate: a request is a function of the seed, its number and the state.
-func TestGenerate(t *testing.T) {
+// The same seed, number and state give the same request.
+func TestRequestIsAFunctionOfSeedNumberAndState(t *testing.T) {
 	state := &State{Resources: []Resource{{Prefix: "/api/v1", Plural: "pods", Namespaced: true, Names: []string{"a"},
 		Fields: map[string][]string{"x": {"1"}, "y": {"2"}, "z": {"3"}}}},
 		Namespaces: []string{"a", "b"}, Versions: []uint64{20, 21, 22}, Ancient: []uint64{1, 5},

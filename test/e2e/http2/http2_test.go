@@ -39,7 +39,7 @@ const fewest = 130
 
 // Spillway keeps every rule that a kube-apiserver keeps. Those that both break are named in the
 // log.
-func TestSpec(t *testing.T) {
+func TestH2specFailsOnlyWhereKubeAPIServerFails(t *testing.T) {
 	t.Parallel()
 	cp, err := controlplane.Start(t.Context(), controlplane.Options{})
 	if err != nil {

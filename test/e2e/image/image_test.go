@@ -22,7 +22,7 @@ import (
 
 // The image tells what it is, is the same when it is built again, and holds the program that a
 // checkout gives: with its licence, and nothing else.
-func TestImage(t *testing.T) {
+func TestImageIsReproducibleAndMinimal(t *testing.T) {
 	b := newBuilder(t)
 	first := b.build("spillway")
 	if second := b.build("again"); second != first {

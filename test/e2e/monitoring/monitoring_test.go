@@ -48,7 +48,7 @@ func TestEverythingAskedForIsThere(t *testing.T) {
 }
 
 // What is not there is found to be missing, so that the test above can fail.
-func TestWhatIsNotThereIsMissed(t *testing.T) {
+func TestMissingSeriesIsReported(t *testing.T) {
 	s := parsed(t, []byte("# TYPE spillway_a gauge\nspillway_a{resource=\"pods\"} 1\n# TYPE spillway_b "+
 		"counter\nspillway_b 1\n"))
 	for text, problems := range map[string]int{

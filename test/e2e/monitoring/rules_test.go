@@ -24,7 +24,7 @@ func promtool(t *testing.T, args ...string) {
 	}
 }
 
-func TestAlerts(t *testing.T) {
+func TestAlertsFireWhenTheyShould(t *testing.T) {
 	promtool(t, "check", "rules", "--lint=all", "--lint-fatal", filepath.Join(process.Repository(t), "charts", "spillway",
 		"alerts.yaml"))
 	promtool(t, "test", "rules", "testdata/alerts.yaml")

@@ -237,7 +237,7 @@ func (w *world) checkClients() {
 }
 
 // An apiserver that is frozen and thawed: no client lists, not even the proxy.
-func TestFrozen(t *testing.T) {
+func TestFrozenAPIServerCausesNoList(t *testing.T) {
 	w := newWorld(t)
 	lists := w.metric("spillway_upstream_lists_total")
 	since := time.Now()
@@ -275,7 +275,7 @@ func TestFrozen(t *testing.T) {
 
 // An apiserver that is killed and starts again without its history: the proxy has to list, and no
 // client.
-func TestKilled(t *testing.T) {
+func TestKilledAPIServerCausesNoClientList(t *testing.T) {
 	w := newWorld(t)
 	for _, pause := range []time.Duration{0, 20 * time.Second} {
 		lists, watches := w.metric("spillway_upstream_lists_total"), w.metric("spillway_upstream_watches_total")

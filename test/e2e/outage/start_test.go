@@ -24,7 +24,7 @@ func freeAddress(t *testing.T) string {
 
 // The proxy starts first, then informers, then etcd and the apiserver, which forbids everything
 // until it has read its rules. Neither the proxy nor an informer ends, and all have what there is.
-func TestStartsFirst(t *testing.T) {
+func TestProxyStartsBeforeAPIServer(t *testing.T) {
 	w, args := newUpstream(t)
 	w.cp.APIServer().Kill()
 	w.cp.StopEtcd()

@@ -185,9 +185,9 @@ func (c *crowd) served() {
 	}
 }
 
-// TestPressure does the same to a proxy with a budget and to one without, which shows that there
-// was something to survive.
-func TestPressure(t *testing.T) {
+// TestMemoryStaysWithinBudgetUnderPressure does the same to a proxy with a budget and to one
+// without, which shows that there was something to survive.
+func TestMemoryStaysWithinBudgetUnderPressure(t *testing.T) {
 	binary := process.BuildProxy(t)
 	t.Run("with a budget", func(t *testing.T) {
 		c := newCrowd(t, binary, fmt.Sprintf("--memory-budget=%d", budget))

@@ -35,10 +35,10 @@ type mortal struct {
 	err    error
 }
 
-// TestRightsEnd lets rights end while watches run by them: each ends cleanly, by its reason, in
-// time, and delivers nothing after; the next request is answered as upstream itself would answer
-// it. Other watches do not notice.
-func TestRightsEnd(t *testing.T) {
+// TestWatchesEndWithTheirRights lets rights end while watches run by them: each ends cleanly, by
+// its reason, in time, and delivers nothing after; the next request is answered as upstream itself
+// would answer it. Other watches do not notice.
+func TestWatchesEndWithTheirRights(t *testing.T) {
 	t.Parallel()
 	c := crowd.Start(t, crowd.Options{})
 	s := newScribe(t, c, "red")

@@ -52,10 +52,10 @@ func (r *renewer) RoundTrip(request *http.Request) (*http.Response, error) {
 	return r.next.RoundTrip(request)
 }
 
-// TestResume lets an informer's watch end, first since its token has expired, then since its
-// binding is gone. It has another token, and the binding is made again: it resumes from where it
-// was, requests the state only once, and misses nothing.
-func TestResume(t *testing.T) {
+// TestInformerResumesOnceItsRightsReturn lets an informer's watch end, first since its token has
+// expired, then since its binding is gone. It has another token, and the binding is made again: it
+// resumes from where it was, requests the state only once, and misses nothing.
+func TestInformerResumesOnceItsRightsReturn(t *testing.T) {
 	t.Parallel()
 	c := crowd.Start(t, crowd.Options{})
 	s := newScribe(t, c, "red")

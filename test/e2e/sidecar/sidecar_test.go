@@ -133,7 +133,7 @@ func (p *pod) ask(proxy *process.Proxy, method, target, token string) answer {
 }
 
 // A sidecar needs no rights but its pod's own, and serves no client but its pod's.
-func TestPodToken(t *testing.T) {
+func TestSidecarServesOnlyItsPod(t *testing.T) {
 	p := newPod(t)
 	binary := process.BuildProxy(t)
 	proxy := process.StartProxy(t, binary, "--kubeconfig="+p.kubeconfig("app"), "--plain-identity=pod-token",
@@ -196,7 +196,7 @@ func (p *pod) watchEnds(proxy *process.Proxy, maps, token string) {
 }
 
 // Outside of a pod the proxy cannot run this way, and says so.
-func TestPodTokenOutsideOfPods(t *testing.T) {
+func TestSidecarModeFailsOutsideOfPods(t *testing.T) {
 	cp, err := controlplane.Start(t.Context(), controlplane.Options{Log: t.Output()})
 	if err != nil {
 		t.Fatal(err)

@@ -71,9 +71,10 @@ func exactly(want []watches) func(*status.Report) error {
 	}
 }
 
-// TestStatus has 200 clients of two users watch over both protocols, and one more that reads
-// nothing. The page shows exactly them, which of them lags, and in the end which was evicted.
-func TestStatus(t *testing.T) {
+// TestStatusShowsEveryWatch has 200 clients of two users watch over both protocols, and one more
+// that reads nothing. The page shows exactly them, which of them lags, and in the end which was
+// evicted.
+func TestStatusShowsEveryWatch(t *testing.T) {
 	w := newWorld(t, "--stall-timeout=30s")
 	for _, of := range all {
 		w.watch(of)

@@ -81,9 +81,9 @@ func kubeconfig(t *testing.T, up *fakeapiserver.Server) string {
 	return file
 }
 
-// TestThinLine asks for a state over a line that carries 40 kB/s: all of it arrives, and a watch
-// goes on. With -short there is less of it.
-func TestThinLine(t *testing.T) {
+// TestStateAndEventsArriveOverThinLine requests a state over a line that carries 40 kB/s: all of it
+// arrives, and a watch goes on. With -short there is less of it.
+func TestStateAndEventsArriveOverThinLine(t *testing.T) {
 	s := size{objects: 157, padding: 100_000, stall: 30 * time.Second}
 	if testing.Short() {
 		s = size{objects: 70, padding: 10_000, stall: 5 * time.Second}

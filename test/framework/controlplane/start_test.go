@@ -29,8 +29,8 @@ func TestControllers(t *testing.T) {
 	})
 }
 
-// TestReuseDir finds the objects of an earlier control plane in its folder.
-func TestReuseDir(t *testing.T) {
+// TestStartKeepsObjectsOfItsFolder finds the objects of an earlier control plane in its folder.
+func TestStartKeepsObjectsOfItsFolder(t *testing.T) {
 	dir := t.TempDir()
 	cp := start(t, Options{Dir: dir})
 	if _, err := client(t, cp, Admin).CoreV1().ConfigMaps("default").Create(t.Context(), configMap("kept"),
@@ -45,7 +45,7 @@ func TestReuseDir(t *testing.T) {
 	}
 }
 
-func TestStartSaysWhatIsWrong(t *testing.T) {
+func TestStartErrorsNameTheCause(t *testing.T) {
 	_, err := Start(t.Context(), Options{APIServerArgs: []string{"--no-such-flag"}})
 	if err == nil || !strings.Contains(err.Error(), "unknown flag: --no-such-flag") {
 		t.Errorf("got %v, want the end of the apiserver's log", err)
