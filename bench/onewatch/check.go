@@ -44,7 +44,7 @@ func (s *show) checkWatches(proofsAtStart, proofsAtEnd float64) {
 	g := s.sampler
 	s.report.Check(g.failed == nil && g.samples > 0, "apiserver's gauge sampled",
 		"%d times while all were on and writes went on (error: %v)", g.samples, g.failed)
-	s.report.Check(s.before == 0, "nobody watches "+resource+" before", "%s{resource=%q,verb=\"WATCH\"} = %.0f",
+	s.report.Check(s.before == 0, "no watch of "+resource+" before", "%s{resource=%q,verb=\"WATCH\"} = %.0f",
 		upstreamWatches, resource, s.before)
 	s.report.Check(g.least-s.before == 1 && g.most-s.before == 1, "upstream watches, while on",
 		"rise of %s{resource=%q,verb=\"WATCH\"}: least %.0f, most %.0f (must be exactly 1)", upstreamWatches, resource,

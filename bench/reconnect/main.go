@@ -29,9 +29,9 @@ import (
 var (
 	pods   = flag.Int("pods", 5000, "pods in the cluster")
 	nodes  = flag.Int("nodes", 10, "nodes that they are spread over")
-	many   = flag.Int("many", 2000, "clients that come back at once and need the pods of one node each")
-	few    = flag.Int("few", 200, "clients that come back at once and need all pods")
-	direct = flag.Int("direct", 100, "clients that come back to kube-apiserver at once; 0 is none")
+	many   = flag.Int("many", 2000, "clients that reconnect at once and need the pods of one node each")
+	few    = flag.Int("few", 200, "clients that reconnect at once and need all pods")
+	direct = flag.Int("direct", 100, "clients that reconnect to kube-apiserver at once; 0 is none")
 	budget = flag.Int("budget", 512,
 		"the most that the proxy may use, with the kernel's TCP, in MiB; also the limit of its control group")
 	heap = flag.String("heap", "",
@@ -245,7 +245,7 @@ func told(all []*client, took time.Duration) string {
 		times = append(times, c.synced)
 	}
 	slices.Sort(times)
-	return fmt.Sprintf("within %s, half of them within %s; %d MB; told %d times to come back, cut %d times",
+	return fmt.Sprintf("within %s, half of them within %s; %d MB; refused %d times with Retry-After, cut %d times",
 		took.Round(100*time.Millisecond), times[len(times)/2].Round(100*time.Millisecond), bytes/1e6, refused, cut)
 }
 

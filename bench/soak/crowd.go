@@ -76,7 +76,7 @@ func (s *show) checkVisits() {
 		ways, total = append(ways, fmt.Sprintf("%d × %s", n, v.name)), total+n
 	}
 	s.report.Check(s.visitors.failures.Load() == 0, "visits that failed",
-		"%d of %d, and %d while upstream was away or had just come back",
+		"%d of %d, and %d while upstream was away or had just returned",
 		s.visitors.failures.Load(), total, s.visitors.excused.Load())
 	s.report.Note("visits", "%s", strings.Join(ways, "; "))
 }

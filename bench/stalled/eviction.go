@@ -105,7 +105,7 @@ func (s *show) evictLister(ctx context.Context, p *rig.Proxy) error {
 		func() bool { return s.openFiles(ctx, p) > before.FDs })
 	closed := rig.Eventually(ctx, time.Minute, 50*time.Millisecond,
 		func() bool { return s.openFiles(ctx, p) <= before.FDs })
-	s.report.Check(opened && closed, "a LIST that nobody reads", "of %d KiB: hung up after %s", listObjects*largeEvent>>10,
+	s.report.Check(opened && closed, "a LIST that is not read", "of %d KiB: hung up after %s", listObjects*largeEvent>>10,
 		time.Since(began).Round(100*time.Millisecond))
 	n, err := c.End(10 * time.Second)
 	s.report.Check(errors.Is(err, syscall.ECONNRESET), "what its client learns", "%v, after %d KiB", err, n>>10)
