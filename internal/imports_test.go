@@ -31,7 +31,7 @@ var mayImport = map[string][]string{
 	"upstream": {"object", "rawio", "rotation"},
 	"auth":     {"flowcontrol", "object", "rotation"},
 	// of serve it takes Source and Catalog alone, until these have a package below both
-	"mirror":      {"backfill", "cache", "codec", "fanout", "health", "object", "source", "status", "upstream"},
+	"mirror":      {"backfill", "cache", "codec", "fanout", "health", "memory", "object", "source", "status", "upstream"},
 	"listen":      {"rotation"},
 	"logging":     {},
 	"memory":      {},
@@ -55,7 +55,7 @@ var mayImport = map[string][]string{
 	"http1":       {"apistatus", "auth", "clientconn", "flowcontrol", "passthrough", "plan", "watch"},
 	"serve": {
 		"apistatus", "audit", "auth", "cache", "clientconn", "codec", "fanout", "flowcontrol",
-		"h2", "http1", "object", "passthrough", "plan", "source", "tracing", "watch",
+		"h2", "http1", "memory", "object", "passthrough", "plan", "source", "tracing", "watch",
 	},
 	"status":        {},
 	"top":           {"status"},

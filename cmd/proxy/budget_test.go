@@ -8,7 +8,7 @@ import (
 	"spillway/internal/fakeapiserver"
 )
 
-// A proxy with a budget says so, watches over it, and ends as any other.
+// A proxy with a budget logs it, keeps to it, and ends as any other.
 func TestRunWithinABudget(t *testing.T) {
 	up := secureUpstream(t)
 	up.Create(fakeapiserver.ConfigMaps, "n", "a")
@@ -22,7 +22,7 @@ func TestRunWithinABudget(t *testing.T) {
 		return code == http.StatusOK && strings.Contains(body, "spillway_memory_in_use_bytes ") &&
 			!strings.Contains(body, "spillway_memory_in_use_bytes 0\n")
 	})
-	if _, body := p.get(p.metrics + "/metrics"); !strings.Contains(body, `spillway_memory_degraded{step="clients"} 0`) {
-		t.Error("the metrics do not tell of steps")
+	if _, body := p.get(p.metrics + "/metrics"); !strings.Contains(body, `spillway_memory_degraded{step="evict"} 0`) {
+		t.Error("the metrics show no steps")
 	}
 }

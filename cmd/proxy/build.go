@@ -188,7 +188,10 @@ func (p *process) buildServer(context.Context) error {
 		Audit: p.record.log, Tracer: p.traces.tracer, Metrics: serve.NewMetrics(p.registry), Log: p.log,
 	})
 	if p.budget.limit != nil {
-		p.guard = memory.NewGuard(p.budget.limit, p.server.Outside, memory.Steps(p.mirrors, p.server), p.log)
+		p.guard = memory.NewGuard(p.budget.limit, p.server.Outside, func(step memory.Step) {
+			p.mirrors.Degrade(step)
+			p.server.Degrade(step)
+		}, p.log)
 	}
 	p.registry.MustRegister(memory.NewCollector(p.guard, p.mirrors.EncodedBytes, p.mirrors.RefusedForMemory))
 	return nil

@@ -257,7 +257,7 @@ func TestEveryCursorReadsTheLog(t *testing.T) {
 				for i := range 2000 {
 					h.write(r, voids)
 					if frugal && i%50 == 25 {
-						h.hub.Economize(i/50%2 == 0)
+						h.hub.SetLowMemory(i/50%2 == 0)
 					}
 					for i%50 == 0 && h.hub.Lag() > 0 { // else a machine with one core may see no feeds at all
 						runtime.Gosched()

@@ -43,12 +43,12 @@ func (h *Hub) full() bool { return h.room.full() || h.parent != nil && h.held >=
 // each.
 const crowd = 64
 
-// Economize lets feeds of few streams keep nothing while memory is short, however many of them
+// SetLowMemory lets feeds of few streams keep nothing while memory is short, however many of them
 // there are, or as much as usual again. Their cursors read the log, each for itself: the same
 // frames, made once for each instead of once for all.
-func (h *Hub) Economize(on bool) {
-	if h.frugal.Swap(on) != on {
-		h.eachLane(func(l *Hub) { l.frugal.Store(on) })
+func (h *Hub) SetLowMemory(on bool) {
+	if h.lowMemory.Swap(on) != on {
+		h.eachLane(func(l *Hub) { l.lowMemory.Store(on) })
 		h.resource.Signal().Wake() // so that it need not wait for the next event
 	}
 }
@@ -57,7 +57,7 @@ func (h *Hub) Economize(on bool) {
 // below a position is dispatched.
 func (h *Hub) save(position uint64) {
 	was := h.saving
-	if h.saving = h.frugal.Load(); !h.saving || was {
+	if h.saving = h.lowMemory.Load(); !h.saving || was {
 		return
 	}
 	for _, f := range h.index.all {
@@ -72,7 +72,7 @@ func (h *Hub) save(position uint64) {
 // replayed is how much a cursor makes at once that reads the log: what a client does not take of it
 // is held for that client alone. While memory is short that is one frame.
 func (h *Hub) replayed() int {
-	if h.frugal.Load() {
+	if h.lowMemory.Load() {
 		return 1
 	}
 	return replayRun

@@ -37,13 +37,13 @@ type Hub struct {
 	// Written by the dispatcher, read by all.
 	progress atomic.Pointer[progress]
 
-	frugal atomic.Bool // see Economize
+	lowMemory atomic.Bool // see SetLowMemory
 
 	// The dispatcher's.
 	index   index
 	press   press
 	touched []*Feed // by the batch under way
-	saving  bool    // frugal, as the last batch found it
+	saving  bool    // lowMemory, as the last batch found it
 	held    int64   // bytes of all feeds, as the room counts them
 
 	mu struct {

@@ -105,7 +105,7 @@ func (h *Hub) lane(owner Owner) *Hub {
 	l := newHub(h.resource)
 	l.parent, l.owner, l.room, l.turns, l.stats = h, owner, h.room, h.turns, h.stats
 	l.progress.Store(h.progress.Load()) // what lies below is read from the log
-	l.frugal.Store(h.frugal.Load())
+	l.lowMemory.Store(h.lowMemory.Load())
 	ctx, cancel := context.WithCancel(context.Background())
 	l.cancel, l.most = cancel, laneRoom
 	h.lanes.of[owner] = l

@@ -182,10 +182,12 @@ func (l *Limiter) AllowRate(flow Flow) *Refusal {
 	return refusal
 }
 
-// SetLowMemory lets hardly any large answers be made at the same time, or as many as usual.
+// SetLowMemory admits hardly any large answers at the same time and hardly any heavy selectors, or
+// as many as usual again.
 func (l *Limiter) SetLowMemory(on bool) {
 	if l != nil {
 		l.lists.gate.Narrow(on)
+		l.selectors.limit.gate.Narrow(on)
 	}
 }
 

@@ -103,9 +103,6 @@ func (l *Limiter) ReleaseSelector(part *SelectorClaim) {
 // SelectorShare is the weight that the selectors of one user may have.
 func (l *Limiter) SelectorShare() int64 { return l.selectors.limit.gate.Share() }
 
-// NarrowSelectors lets hardly any heavy selectors begin, or as many as usual again.
-func (l *Limiter) NarrowSelectors(on bool) { l.selectors.limit.gate.Narrow(on) }
-
 func (s *selections) countLocked(sel object.Selector, sign int) {
 	s.mu.bytes += int64(sign * sel.Size())
 	if !sel.Light() {

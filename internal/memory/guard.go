@@ -8,69 +8,82 @@ import (
 	"go.uber.org/zap"
 )
 
-// Step is one thing that can be done without.
-type Step struct {
-	Name string // a metric's label
-	Gone string // what is given up, for the log: "encodings are not kept"
-	// At is the part of the limit in use from which on it is given up.
-	At float64
-	// Take gives it up, and Back takes it back. All are called by the guard's goroutine alone.
-	Take, Back func()
-	// Hold is called at every look while it is given up, from the first one on, for what comes
-	// meanwhile; nil: nothing has to be done.
-	Hold func()
-}
+// Step is a step of degradation. Each step includes those before it.
+type Step int
 
 const (
-	// lookEvery is how often the guard looks: often enough for a herd, whose memory grows within a
-	// second.
-	lookEvery = 100 * time.Millisecond
-	// slack is how far below a step's At use must have fallen before the step is taken back, as a part
-	// of the limit; and restFor for how long. What is given up is wanted again by those who have it
-	// made anew, which takes memory.
-	slack   = 0.10
-	restFor = 15 * time.Second
-	// hurry is how far use may be above a step's At before that is taken at once: memory grows faster
-	// than collections come.
-	hurry = 0.10
+	None           Step = iota
+	DropDerived         // drop bytes that can be made again: encodings, compressed bytes, frames
+	ShortenHistory      // keep no more history than reconnecting clients need
+	RefuseAndEvict      // refuse what takes more memory, and evict slow clients
+	stepCount
 )
 
-// Guard watches what is in use and takes its steps. It takes one at a time, and the next only when
-// a garbage collection has shown what the last one gave, unless there is far too much in use; it
-// takes them back one at a time, in the opposite order.
-//
-// What is in use is compared with the limit, instead of the limit being left to the collector
-// alone, since near its limit that runs all the time and frees nothing: what is kept for good has
-// to go before.
-type Guard struct {
-	// Static after construction.
-	limit *Limit
-	steps []Step
-	read  func() Usage
-	aside func() int64 // what others hold for us
-	log   *zap.Logger
-
-	mu struct {
-		sync.Mutex
-		taken int       // steps that are taken: the first so many
-		times []uint64  // how often each has been
-		cycle uint64    // of the collection after which the last step was taken
-		above time.Time // when use was last too high to take the last step back
-		usage Usage
-	}
+// steps are the steps by number. A step is taken once at, a part of the limit, is in use. The
+// collector needs some room, or it runs all the time; it has enough until three quarters.
+var steps = [stepCount]struct {
+	name   string // the value of the metrics' label
+	at     float64
+	effect string // for the log
+}{
+	DropDerived:    {"derived", 0.74, "encodings, most compressed bytes and frames of few watches are not kept"},
+	ShortenHistory: {"history", 0.80, "no more history is kept than of 75s"},
+	RefuseAndEvict: {"evict", 0.88, "no more resources are mirrored on demand, large answers are made one after " +
+		"another, and heavy selectors and slow clients are evicted"},
 }
 
-// NewGuard makes a guard of a limit. aside tells what is held for the process and is not Go's. The
-// steps are in the order in which they are taken, each at no less than the one before.
-func NewGuard(limit *Limit, aside func() int64, steps []Step, log *zap.Logger) *Guard {
-	g := &Guard{limit: limit, steps: steps, read: Read, aside: aside, log: log}
-	g.mu.times = make([]uint64, len(steps))
-	return g
+// String is the step's name in metrics, logs and the status page.
+func (s Step) String() string { return steps[s].name }
+
+const (
+	// lookInterval is short enough for a herd, whose memory grows within a second.
+	lookInterval = 100 * time.Millisecond
+	// A step is taken back once use has been slack, a part of the limit, below its threshold for
+	// calmInterval. What was dropped is made again then, which takes memory.
+	slack        = 0.10
+	calmInterval = 15 * time.Second
+	// urgent is how far use may be above a step's threshold, as a part of the limit, before the step
+	// is taken at once: memory grows faster than collections run.
+	urgent = 0.10
+)
+
+// Guard compares the memory in use with the limit ten times a second and takes steps. The next step
+// waits for a garbage collection to show what the last one freed, unless far too much is in use.
+// Steps are taken back one at a time, in the opposite order.
+//
+// The limit is not left to the collector alone: near its limit it runs all the time and frees
+// nothing, so caches must go before.
+type Guard struct {
+	// Static after construction.
+	limit   *Limit
+	outside func() int64
+	degrade func(Step)
+	read    func() Usage
+	log     *zap.Logger
+
+	mu    sync.Mutex
+	state State
+	cycle uint64    // of the collection before the last step
+	above time.Time // when use was last too high to take the last step back
+}
+
+// State is the guard's state.
+type State struct {
+	Limit, InUse int64
+	Step         Step
+	Times        [stepCount]uint64 // how often each step was taken
+}
+
+// NewGuard makes a guard of a limit. outside returns what the kernel holds for the process. The
+// guard calls degrade again and again while a step is taken, and once with None when no step is
+// any more: mirrors and watches begin in between.
+func NewGuard(limit *Limit, outside func() int64, degrade func(Step), log *zap.Logger) *Guard {
+	return &Guard{limit: limit, outside: outside, degrade: degrade, read: Read, log: log}
 }
 
 // Run looks until ctx ends.
 func (g *Guard) Run(ctx context.Context) error {
-	tick := time.NewTicker(lookEvery)
+	tick := time.NewTicker(lookInterval)
 	defer tick.Stop()
 	for {
 		select {
@@ -82,70 +95,63 @@ func (g *Guard) Run(ctx context.Context) error {
 	}
 }
 
-// wants reports that the next step, number n, is to be taken. Callers hold mu.
-func (g *Guard) wants(n int, part float64, usage Usage) bool {
-	over := part - g.steps[n].At
-	return over >= hurry || over >= 0 && (n == 0 || usage.Cycles > g.mu.cycle)
+// look takes steps, or takes one back, and applies the step that holds now.
+func (g *Guard) look(now time.Time) {
+	before, after := g.decide(now)
+	if before != None || after != None {
+		g.degrade(after)
+	}
 }
 
-// look takes a step, takes one back, or leaves things as they are.
-func (g *Guard) look(now time.Time) {
+func (g *Guard) decide(now time.Time) (before, after Step) {
 	usage := g.read()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.limit.Leave(g.aside())
-	g.mu.usage = usage
-	part := float64(usage.InUse) / float64(g.limit.Bytes())
-	for n := g.mu.taken; n < len(g.steps) && g.wants(n, part, usage); n = g.mu.taken {
-		g.mu.taken, g.mu.cycle, g.mu.above = n+1, usage.Cycles, now
-		g.mu.times[n]++
-		g.steps[n].Take()
-		g.say("memory is short: "+g.steps[n].Gone, n, usage)
+	g.limit.Leave(g.outside())
+	s := &g.state
+	before = s.Step
+	s.Limit, s.InUse = g.limit.Bytes(), usage.InUse
+	part := float64(s.InUse) / float64(s.Limit)
+	for next := s.Step + 1; next < stepCount && g.due(next, part, usage.Cycles); next++ {
+		s.Step, g.cycle, g.above = next, usage.Cycles, now
+		s.Times[next]++
+		g.say("memory is short: "+steps[next].effect, next)
 	}
-	n := g.mu.taken
-	if n == 0 {
-		return
+	switch {
+	case s.Step == None:
+	case part > steps[s.Step].at-slack:
+		g.above = now
+	case now.Sub(g.above) >= calmInterval:
+		g.say("memory suffices again: step taken back", s.Step)
+		s.Step, g.above = s.Step-1, now
 	}
-	for _, s := range g.steps[:n] {
-		if s.Hold != nil {
-			s.Hold()
-		}
-	}
-	switch last := g.steps[n-1]; {
-	case part > last.At-slack:
-		g.mu.above = now
-	case now.Sub(g.mu.above) >= restFor:
-		g.mu.taken, g.mu.above = n-1, now
-		last.Back()
-		g.say("memory suffices again: taken back", n-1, usage)
-	}
+	return before, s.Step
 }
 
-func (g *Guard) say(what string, step int, usage Usage) {
-	g.log.Warn(what, zap.String("step", g.steps[step].Name), zap.Int64("inUse", usage.InUse),
-		zap.Int64("limit", g.limit.Bytes()))
+// due reports that a step is to be taken. Callers hold mu.
+func (g *Guard) due(s Step, part float64, cycles uint64) bool {
+	over := part - steps[s].at
+	return over >= urgent || over >= 0 && (s == DropDerived || cycles > g.cycle)
 }
 
-// State is how a guard stands.
-type State struct {
-	Limit, InUse int64
-	Steps        []StepState
+func (g *Guard) say(what string, s Step) {
+	g.log.Warn(what, zap.Stringer("step", s), zap.Int64("inUse", g.state.InUse), zap.Int64("limit", g.state.Limit))
 }
 
-// StepState is how one step stands.
-type StepState struct {
-	Name  string
-	Taken bool
-	Times uint64 // that it was taken
-}
-
-// State tells how the guard stands.
+// State returns the guard's state.
 func (g *Guard) State() State {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	s := State{Limit: g.limit.Bytes(), InUse: g.mu.usage.InUse}
-	for i, step := range g.steps {
-		s.Steps = append(s.Steps, StepState{Name: step.Name, Taken: i < g.mu.taken, Times: g.mu.times[i]})
-	}
+	s := g.state
+	s.Limit = g.limit.Bytes()
 	return s
+}
+
+// Taken are the names of the steps that are taken.
+func (s State) Taken() []string {
+	taken := []string{}
+	for i := DropDerived; i <= s.Step; i++ {
+		taken = append(taken, i.String())
+	}
+	return taken
 }

@@ -2,7 +2,6 @@ package memory
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -11,124 +10,132 @@ import (
 	"go.uber.org/zap"
 )
 
-// world is a guard of 1000 bytes with three steps, at 700, 800 and 900, and what it is told.
+// world is a guard of 1000 bytes, whose steps are at 740, 800 and 880, and what it reads.
 type world struct {
-	t     *testing.T
-	guard *Guard
-	now   time.Time
-	usage Usage
-	aside int64
-	done  []string // what the steps were told since the last look
-	held  int
+	t       *testing.T
+	guard   *Guard
+	now     time.Time
+	usage   Usage
+	applied []Step // since the last look
 }
 
 func newWorld(t *testing.T) *world {
 	w := &world{t: t, now: time.Unix(1000, 0)}
-	var steps []Step
-	for i, at := range []float64{0.7, 0.8, 0.9} {
-		name := fmt.Sprint(i)
-		steps = append(steps, Step{
-			Name: name, At: at, Gone: "it",
-			Take: func() { w.done = append(w.done, "take "+name) }, Back: func() { w.done = append(w.done, "back "+name) },
-		})
-	}
-	steps[1].Hold = func() { w.held++ }
-	w.guard = NewGuard(&Limit{now: 1000}, func() int64 { return w.aside }, steps, zap.NewNop())
+	w.guard = NewGuard(&Limit{now: 1000}, func() int64 { return 0 },
+		func(s Step) { w.applied = append(w.applied, s) }, zap.NewNop())
 	w.guard.read = func() Usage { return w.usage }
 	return w
 }
 
-// look lets the guard look after some time, and compares what it does.
-func (w *world) look(after time.Duration, inUse int64, want ...string) {
+// look lets the guard look after some time, and compares what it applies.
+func (w *world) look(after time.Duration, inUse int64, want ...Step) {
 	w.t.Helper()
 	w.now = w.now.Add(after)
-	w.usage.InUse, w.done = inUse, nil
+	w.usage.InUse, w.applied = inUse, nil
 	w.guard.look(w.now)
-	if !slices.Equal(w.done, want) {
-		w.t.Errorf("%d in use: did %q, want %q", inUse, w.done, want)
+	if !slices.Equal(w.applied, want) {
+		w.t.Errorf("%d in use: applied %v, want %v", inUse, w.applied, want)
 	}
 }
 
 func (w *world) collect() { w.usage.Cycles++ }
 
-// Steps are taken in order, each when a collection has shown what the last one gave.
+func TestStepsAreInOrder(t *testing.T) {
+	var names []string
+	last := 0.0
+	for s := DropDerived; s < stepCount; s++ {
+		names = append(names, s.String())
+		if at := steps[s].at; at <= last || at > 1 {
+			t.Errorf("%s at %v, after %v", s, at, last)
+		} else {
+			last = at
+		}
+	}
+	if !slices.Equal(names, []string{"derived", "history", "evict"}) {
+		t.Errorf("the order is %v", names)
+	}
+}
+
+// Steps are taken in order, each when a collection has shown what the last one freed, and applied
+// at every look while they are taken.
 func TestStepsAreTaken(t *testing.T) {
 	w := newWorld(t)
-	w.look(0, 699)
-	w.look(0, 700, "take 0")
-	w.look(0, 850)
+	w.look(0, 739)
+	w.look(0, 740, DropDerived)
+	w.look(0, 850, DropDerived)
 	w.collect()
-	w.look(0, 850, "take 1")
-	w.look(0, 950)
+	w.look(0, 850, ShortenHistory)
+	w.look(0, 950, ShortenHistory)
 	w.collect()
-	w.look(0, 899)
-	w.look(0, 900, "take 2")
+	w.look(0, 879, ShortenHistory)
+	w.look(0, 880, RefuseAndEvict)
 	w.collect()
-	w.look(0, 2000)
+	w.look(0, 2000, RefuseAndEvict)
 	state := w.guard.State()
-	if state.Limit != 1000 || state.InUse != 2000 || len(state.Steps) != 3 ||
-		state.Steps[2] != (StepState{Name: "2", Taken: true, Times: 1}) {
+	if state != (State{Limit: 1000, InUse: 2000, Step: RefuseAndEvict, Times: [...]uint64{0, 1, 1, 1}}) {
 		t.Errorf("%+v", state)
 	}
-	if w.held != 5 {
-		t.Errorf("the second step was held at %d looks, want 5", w.held)
+	if taken := state.Taken(); !slices.Equal(taken, []string{"derived", "history", "evict"}) {
+		t.Errorf("taken: %v", taken)
 	}
 }
 
-// Far too much in use is no time to see what a step gave.
+// Where far too much is in use, no step waits for a collection.
 func TestStepsAreTakenAtOnce(t *testing.T) {
 	w := newWorld(t)
-	w.look(0, 790, "take 0")
-	w.look(0, 920, "take 1")
+	w.look(0, 790, DropDerived)
+	w.look(0, 901, ShortenHistory)
 	w = newWorld(t)
-	w.look(0, 1001, "take 0", "take 1", "take 2")
+	w.look(0, 981, RefuseAndEvict)
+	if times := w.guard.State().Times; times != [...]uint64{0, 1, 1, 1} {
+		t.Errorf("taken %v times", times)
+	}
 }
 
-// They are taken back in the opposite order, each when use has been well below it for a time, and
+// Steps are taken back in the opposite order, each when use has been well below it for a time, and
 // taken again if that was wrong.
 func TestStepsAreTakenBack(t *testing.T) {
 	w := newWorld(t)
-	w.look(0, 890, "take 0")
+	w.look(0, 870, DropDerived)
 	w.collect()
-	w.look(0, 890, "take 1")
-	w.look(restFor, 701) // not low enough
-	w.look(restFor, 701)
-	w.look(restFor/2, 700)
-	w.look(restFor/2, 700, "back 1")
-	w.look(restFor/2, 600)
-	w.look(restFor/4, 601) // that counts from here on
-	w.look(restFor/2, 600)
-	w.look(restFor/4, 600)
+	w.look(0, 870, ShortenHistory)
+	w.look(calmInterval, 701, ShortenHistory) // not low enough
+	w.look(calmInterval, 701, ShortenHistory)
+	w.look(calmInterval/2, 700, ShortenHistory)
+	w.look(calmInterval/2, 700, DropDerived)
+	w.look(calmInterval/2, 639, DropDerived)
+	w.look(calmInterval/4, 641, DropDerived) // the time counts from here on
+	w.look(calmInterval/2, 639, DropDerived)
+	w.look(calmInterval/4, 639, DropDerived)
 	w.collect()
-	w.look(0, 800, "take 1")
-	w.look(0, 0)
-	w.look(restFor, 0, "back 1")
-	w.look(restFor-1, 0)
-	w.look(1, 0, "back 0")
+	w.look(0, 800, ShortenHistory)
+	w.look(0, 0, ShortenHistory)
+	w.look(calmInterval, 0, DropDerived)
+	w.look(calmInterval-1, 0, DropDerived)
+	w.look(1, 0, None)
 	w.look(time.Hour, 0)
-	if s := w.guard.State().Steps; s[0].Taken || s[1].Times != 2 {
+	if s := w.guard.State(); s.Step != None || s.Times[ShortenHistory] != 2 || len(s.Taken()) != 0 {
 		t.Errorf("%+v", s)
 	}
 }
 
-// A guard runs until it is told to end, and reads what Go says.
+// The guard runs until its context ends, and reads the runtime's figures.
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		taken := false
-		g := NewGuard(&Limit{now: 1}, func() int64 { return 0 },
-			[]Step{{Name: "all", At: 1, Take: func() { taken = true }, Back: func() {}}}, zap.NewNop())
+		taken := None
+		g := NewGuard(&Limit{now: 1}, func() int64 { return 0 }, func(s Step) { taken = s }, zap.NewNop())
 		ended := make(chan error)
 		go func() { ended <- g.Run(ctx) }()
-		time.Sleep(2 * lookEvery)
+		time.Sleep(2 * lookInterval)
 		cancel()
-		if err := <-ended; err != nil || !taken {
+		if err := <-ended; err != nil || taken != RefuseAndEvict {
 			t.Errorf("%v, taken: %v", err, taken)
 		}
 	})
 }
 
-// What has been let go of is not in use, and what is held is.
+// Freed memory is not in use, and reachable memory is.
 func TestRead(t *testing.T) {
 	held := make([]byte, 64<<20)
 	for i := range held {
@@ -137,7 +144,7 @@ func TestRead(t *testing.T) {
 	collect()
 	with := Read()
 	if held[len(held)-1] != 1 {
-		t.Error("unreachable: it keeps what is held until here")
+		t.Error("unreachable: it keeps the bytes reachable until here")
 	}
 	held = nil
 	collect()

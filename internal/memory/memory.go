@@ -1,9 +1,9 @@
-// Package memory keeps the process within its budget: it gives the garbage collector its limit,
-// looks at what is in use, and as that comes near the limit gives up what can be done without, step
-// by step, dearest last. It also keeps the process's memory from others of the machine.
+// Package memory keeps the process within its budget. It sets the garbage collector's limit, and as
+// the memory in use comes near it degrades in three steps: drop derived bytes, shorten history,
+// refuse and evict. It also hides the process's memory from other processes of the machine.
 //
-// Invariant: a step is taken only after all before it, and taken back only before all of them; what
-// is given up costs time, never truth.
+// Invariant: a step is taken only after those before it, and taken back before them. No step
+// changes an answer.
 package memory
 
 import (

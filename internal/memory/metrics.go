@@ -23,8 +23,8 @@ func NewCollector(guard *Guard, encoded, refused func() int64) prometheus.Collec
 		limit: desc("limit_bytes",
 			"What Go may use of --memory-budget, or of the container's limit, at present; 0 is no limit."),
 		inUse: desc("in_use_bytes", "What Go has in use of that, without garbage."),
-		taken: desc("degraded", "1 while something is given up since memory is short, by step.", "step"),
-		times: desc("degradations_total", "Times that it was given up, by step.", "step"),
+		taken: desc("degraded", "1 while a step of memory degradation is taken, by step: derived, history, evict.", "step"),
+		times: desc("degradations_total", "Times that it was taken, by step.", "step"),
 		forms: desc("encoded_bytes", "What is kept of what was made of objects, as --encoded-bytes counts it."),
 		turned: desc("resources_refused_total",
 			"Requests that passed through since memory was too short to mirror what they asked for."),
@@ -52,12 +52,12 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	state := c.guard.State()
 	send(c.limit, prometheus.GaugeValue, float64(state.Limit))
 	send(c.inUse, prometheus.GaugeValue, float64(state.InUse))
-	for _, s := range state.Steps {
+	for s := DropDerived; s < stepCount; s++ {
 		taken := 0.0
-		if s.Taken {
+		if s <= state.Step {
 			taken = 1
 		}
-		send(c.taken, prometheus.GaugeValue, taken, s.Name)
-		send(c.times, prometheus.CounterValue, float64(s.Times), s.Name)
+		send(c.taken, prometheus.GaugeValue, taken, s.String())
+		send(c.times, prometheus.CounterValue, float64(state.Times[s]), s.String())
 	}
 }

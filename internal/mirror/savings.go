@@ -6,46 +6,39 @@ import (
 	"time"
 
 	"spillway/internal/codec"
+	"spillway/internal/memory"
 	"spillway/internal/mirror/states"
 )
 
-// What mirrors do without while memory is short, each by itself.
-
-// ForgoEncodings implements memory.MirrorSavings.
-func (m *Set) ForgoEncodings(on bool) {
-	if on {
-		m.memo.Forgo(codec.Encodes)
-	} else {
-		m.memo.Forgo(nil)
+// Degrade makes the mirrors do without what the guard's step takes: what is made of objects and can
+// be made again, then history, then resources that are mirrored on demand. The guard alone calls
+// it, again and again while a step is taken, for mirrors that have begun meanwhile.
+func (m *Set) Degrade(step memory.Step) {
+	derived, short := step >= memory.DropDerived, step >= memory.ShortenHistory
+	if before := memory.Step(m.step.Swap(int32(step))); before >= memory.DropDerived != derived {
+		m.dropDerived(derived)
+	}
+	for _, one := range m.all() {
+		one.hub.SetLowMemory(derived)
+		one.resource.Shorten(short)
+	}
+	if step >= memory.RefuseAndEvict {
+		m.retreat()
 	}
 }
 
-// ForgoSegments implements memory.MirrorSavings. It keeps a little: what a herd of equals asks for
-// is little, and to compress it anew for each of them would cost more than it gives.
-func (m *Set) ForgoSegments(on bool) {
+// dropDerived keeps no object in another encoding than upstream's JSON, and little of what was
+// compressed: equal requests of a herd share a little, and compressing it again for each of them
+// would cost more than dropping it gives.
+func (m *Set) dropDerived(on bool) {
 	if on {
+		m.memo.Forgo(codec.Encodes)
 		m.memo.Bound(m.o.EncodedBytesAtLeast)
 	} else {
+		m.memo.Forgo(nil)
 		m.memo.Bound(math.MaxInt64)
 	}
 }
-
-// Shorten implements memory.MirrorSavings.
-func (m *Set) Shorten(on bool) {
-	for _, one := range m.all() {
-		one.resource.Shorten(on)
-	}
-}
-
-// Economize implements memory.MirrorSavings.
-func (m *Set) Economize(on bool) {
-	for _, one := range m.all() {
-		one.hub.Economize(on)
-	}
-}
-
-// RefuseOnDemand implements memory.MirrorSavings.
-func (m *Set) RefuseOnDemand(on bool) { m.full.Store(on) }
 
 // firstWait is how long a first state keeps others waiting.
 const firstWait = 15 * time.Second
@@ -79,14 +72,14 @@ func (m *Set) queue(ctx context.Context, one *mirror) {
 	})
 }
 
-// restless is the time without a request after which a resource is given up while memory is short.
-const restless = time.Minute
+// shortIdleTimeout is the time without a request after which a mirror on demand ends while memory
+// is short.
+const shortIdleTimeout = time.Minute
 
-// Retreat implements memory.MirrorSavings. It gives up what was to be mirrored on demand and has no
-// state yet, however much of it has arrived: how much more there is, is not known. Mirrors without
-// a request for a minute go, too.
-func (m *Set) Retreat() {
-	m.dropIdleSince(time.Now().Add(-restless))
+// retreat ends mirrors on demand that have no state yet, however much of it has arrived: how much
+// more there is, is not known. Mirrors without a request for a minute end, too.
+func (m *Set) retreat() {
+	m.dropIdleSince(time.Now().Add(-shortIdleTimeout))
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for gvr, one := range *m.running.Load() {
@@ -108,7 +101,7 @@ func (m *Set) RefusedForMemory() int64 { return m.turned.Load() }
 
 // turnAway reports that there is no memory for another mirror: its requests pass through.
 func (m *Set) turnAway() bool {
-	full := m.full.Load()
+	full := memory.Step(m.step.Load()) >= memory.RefuseAndEvict
 	if full {
 		m.turned.Add(1)
 	}

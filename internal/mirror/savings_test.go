@@ -1,49 +1,24 @@
 package mirror
 
 import (
-	"strings"
 	"testing"
 
-	"go.uber.org/zap"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"spillway/internal/fakeapiserver"
-	"spillway/internal/flowcontrol"
 	"spillway/internal/memory"
-	"spillway/internal/passthrough"
-	"spillway/internal/serve"
 )
 
-// What is given up is given up in this order, and each is what it says; all of it is taken back.
+// The last step refuses mirrors on demand and keeps those that have clients; all of it is taken
+// back.
 func TestShortOfMemory(t *testing.T) {
 	up := newUpstream(t)
 	up.Create(fakeapiserver.ConfigMaps, "n", "a")
 	m := mirroring(t, up, nil, "*", "configmaps")
 	m.awaitReady(t, fakeapiserver.ConfigMaps)
-	server := serve.New(serve.Options{
-		Catalog: m, Forwarder: passthrough.NewForwarder(passthrough.ForwarderOptions{}),
-		Limiter: flowcontrol.NewLimiter(flowcontrol.Limits{ListBytes: 1 << 20}, nil),
-		Metrics: serve.NewMetrics(nil), Log: zap.NewNop(),
-	})
-	defer server.Close(t.Context())
-	steps := memory.Steps(m, server)
-	var names []string
-	last := 0.0
-	for _, s := range steps {
-		names = append(names, s.Name)
-		if s.At < last || s.At > 1 {
-			t.Errorf("%s at %v, after %v", s.Name, s.At, last)
-		}
-		last = s.At
-	}
-	if got := strings.Join(names, " "); got != "encodings segments history feeds selectors resources answers clients" {
-		t.Errorf("the order is %s", got)
-	}
-	for _, s := range steps {
-		s.Take()
-		if s.Hold != nil {
-			s.Hold()
-		}
+	for step := memory.DropDerived; step <= memory.RefuseAndEvict; step++ {
+		m.Degrade(step)
+		m.Degrade(step) // as at each look
 	}
 	if m.Find(fakeapiserver.Pods) != nil || m.names() != "configmaps" {
 		t.Errorf("%s are mirrored although memory is short", m.names())
@@ -54,13 +29,13 @@ func TestShortOfMemory(t *testing.T) {
 	if n := m.turned.Load(); n != 1 {
 		t.Errorf("%d requests were turned away", n)
 	}
-	for i := len(steps) - 1; i >= 0; i-- {
-		steps[i].Back()
+	for step := memory.ShortenHistory; step >= memory.None; step-- {
+		m.Degrade(step)
 	}
 	m.awaitReady(t, fakeapiserver.Pods)
 }
 
-// While a first state is awaited that somebody asked for, others wait for theirs; each gives its
+// While the first state of a resource on demand is awaited, others wait for theirs; each gives its
 // place back.
 func TestFirstStatesQueue(t *testing.T) {
 	up := newUpstream(t)
@@ -82,17 +57,16 @@ func TestFirstStatesQueue(t *testing.T) {
 	eventually(t, "places to be free", func() bool { return len(m.first) == 0 })
 }
 
-// What has no state yet when memory gets short is given up, and whoever waits for it hears from
-// upstream.
+// A mirror on demand that has no state yet ends when memory is short, and requests that wait for it
+// pass through.
 func TestRetreat(t *testing.T) {
 	up := newUpstream(t)
 	m := mirroring(t, up, func(o *SetOptions) { o.FirstStates = 1 }, "*", "configmaps")
 	m.awaitReady(t, fakeapiserver.ConfigMaps)
 	m.first <- struct{}{}
 	waiting := m.Find(fakeapiserver.Pods)
-	m.RefuseOnDemand(true)
-	m.Retreat()
+	m.Degrade(memory.RefuseAndEvict)
 	if m.names() != "configmaps" || m.Find(fakeapiserver.Pods) != nil || !waiting.Resource().Retired() {
-		t.Errorf("mirrors %s; who waits is told: %v", m.names(), waiting.Resource().Retired())
+		t.Errorf("mirrors %s; waiting requests pass through: %v", m.names(), waiting.Resource().Retired())
 	}
 }

@@ -64,7 +64,7 @@ type Set struct {
 	sought  chan struct{} // holds one word that what is missing may be there by now
 	slots   slotless
 	blind   atomic.Bool  // upstream does not let us see definitions
-	full    atomic.Bool  // memory is short: nothing more is mirrored on demand
+	step    atomic.Int32 // the memory guard's, a memory.Step
 	turned  atomic.Int64 // requests that passed through for that reason
 
 	mu struct {

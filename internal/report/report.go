@@ -64,18 +64,11 @@ func (s *Parts) Report(ctx context.Context) (*status.Report, error) {
 }
 
 func (s *Parts) memory() status.Memory {
-	m := status.Memory{Forgone: []string{}}
 	if s.Guard == nil {
-		return m
+		return status.Memory{Steps: []string{}}
 	}
 	state := s.Guard.State()
-	m.LimitBytes, m.InUseBytes = state.Limit, state.InUse
-	for _, step := range state.Steps {
-		if step.Taken {
-			m.Forgone = append(m.Forgone, step.Name)
-		}
-	}
-	return m
+	return status.Memory{LimitBytes: state.Limit, InUseBytes: state.InUse, Steps: state.Taken()}
 }
 
 func watchStatus(w *watch.Watch, now time.Time) *status.Watch {

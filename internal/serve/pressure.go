@@ -1,34 +1,24 @@
 package serve
 
+import "spillway/internal/memory"
+
 // Outside is about how many bytes the kernel holds for clients that do not take what was sent to
 // them. It is an estimate, since what a kernel reports of it is either that of a whole machine or
 // takes a system call for each client.
 func (s *Server) Outside() int64 { return s.eviction.KernelBytes() }
 
-// Hasten makes the server impatient, or patient again, with clients that do not take what they
-// asked for.
-func (s *Server) Hasten(on bool) {
-	if !s.eviction.SetAggressive(on) || !on {
-		return
-	}
-	s.watches.LookAgain()
-}
-
-// EndSlow ends the most expensive of the large answers whose clients are too slow for a server that
-// is short of memory. It is called again and again while that lasts.
-func (s *Server) EndSlow() { s.eviction.EndSlow() }
-
-// Economize lets hardly any large answers be made at the same time, or as many as usual.
-func (s *Server) Economize(on bool) { s.opts.Limiter.SetLowMemory(on) }
-
-// ShedSelectors ends the watches with heavy selectors, and lets hardly any begin, or as many as
-// usual again.
-func (s *Server) ShedSelectors(on bool) {
-	if s.opts.Limiter == nil {
-		return
-	}
-	s.opts.Limiter.NarrowSelectors(on)
-	if on {
+// Degrade makes the server refuse and evict while memory is short: it ends watches with heavy
+// selectors and admits hardly any, makes large answers one after another, and evicts clients that
+// read nothing, or little of a large answer, within seconds, the most expensive answer first. The
+// guard calls it again and again while a step is taken.
+func (s *Server) Degrade(step memory.Step) {
+	short := step >= memory.RefuseAndEvict
+	s.opts.Limiter.SetLowMemory(short)
+	if s.eviction.SetAggressive(short) && short {
 		s.watches.ShedHeavy()
+		s.watches.LookAgain()
+	}
+	if short {
+		s.eviction.EndSlow()
 	}
 }

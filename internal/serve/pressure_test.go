@@ -15,6 +15,7 @@ import (
 	"spillway/internal/fakeapiserver"
 	"spillway/internal/fakeapiserver/rawclient"
 	"spillway/internal/flowcontrol"
+	"spillway/internal/memory"
 	"spillway/internal/object"
 	"spillway/internal/passthrough"
 	"spillway/internal/watch"
@@ -131,10 +132,10 @@ func TestHasteOfWatches(t *testing.T) {
 			}
 			r.mirrored(configMaps)
 			eventually(t, "a watch that is parked", func() bool { return r.server.Outside() == clientconn.ParkedBytes })
-			r.server.Hasten(true)
+			r.server.Degrade(memory.RefuseAndEvict)
 			r.ended(configMaps, watch.EndStalled, 1)
 			eventually(t, "nothing is held", func() bool { return r.server.Outside() == 0 })
-			r.server.Hasten(false)
+			r.server.Degrade(memory.ShortenHistory)
 			r.up.Create(fakeapiserver.ConfigMaps, "n", "last", fakeapiserver.WithLabel("none", ""))
 			expect(t, idle, "ADDED n/last 23")
 		})
@@ -152,7 +153,7 @@ func TestEconomy(t *testing.T) {
 	r := rigOf(t, full(10), rigOptions{mirrors: []*object.Resource{configMaps},
 		clients: flowcontrol.Limits{ListBytes: 100 << 20}})
 	r.mirrored(configMaps)
-	r.server.Economize(true)
+	r.server.Degrade(memory.RefuseAndEvict)
 	release := occupy(t, r.limiter, flowcontrol.LimitListBytes, 10<<20)
 	answered := make(chan int, 1)
 	go func() {
@@ -166,12 +167,12 @@ func TestEconomy(t *testing.T) {
 		answered <- response.StatusCode
 	}()
 	waiting(t, r.limiter, flowcontrol.LimitListBytes, 1)
-	r.server.Economize(false)
+	r.server.Degrade(memory.ShortenHistory)
 	if code := <-answered; code != http.StatusOK {
 		t.Errorf("answered %d", code)
 	}
 	release()
-	r.server.Economize(true)
+	r.server.Degrade(memory.RefuseAndEvict)
 	if list := r.list(mapsPath + "?resourceVersion=0"); list.Status != http.StatusOK { // nobody else has one
 		t.Errorf("answered %d", list.Status)
 	}

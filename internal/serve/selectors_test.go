@@ -14,6 +14,7 @@ import (
 	"spillway/internal/fakeapiserver"
 	"spillway/internal/fakeapiserver/rawclient"
 	"spillway/internal/flowcontrol"
+	"spillway/internal/memory"
 	"spillway/internal/object"
 )
 
@@ -153,7 +154,7 @@ func TestHeavySelectorsAreShed(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		r.server.ShedSelectors(true)
+		r.server.Degrade(memory.RefuseAndEvict)
 		if _, err := heavy.Next(deadline(t)); err == nil {
 			t.Error("a heavy watch goes on")
 		}
@@ -163,7 +164,7 @@ func TestHeavySelectorsAreShed(t *testing.T) {
 		if _, code := r.as("alice", target+unlike(900, 3)); code != http.StatusTooManyRequests {
 			t.Errorf("another one meanwhile: %d", code)
 		}
-		r.server.ShedSelectors(false)
+		r.server.Degrade(memory.ShortenHistory)
 		if _, code := r.as("alice", target+unlike(900, 3)); code != http.StatusOK {
 			t.Errorf("another one later: %d", code)
 		}

@@ -67,10 +67,10 @@ func (r *Report) memoryFact() Fact {
 		return Fact{Name: "Memory", Text: "no limit"}
 	}
 	text := Bytes(float64(m.InUseBytes)) + " of " + Bytes(float64(m.LimitBytes))
-	if len(m.Forgone) > 0 {
-		text += ", without " + Printable(strings.Join(m.Forgone, ", "))
+	if len(m.Steps) > 0 {
+		text += ", steps taken: " + Printable(strings.Join(m.Steps, ", "))
 	}
-	return Fact{Name: "Memory", Text: text, Alert: len(m.Forgone) > 0}
+	return Fact{Name: "Memory", Text: text, Alert: len(m.Steps) > 0}
 }
 
 // fileFact is about the files that are followed: the first that is not in use as it is, or the

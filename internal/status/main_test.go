@@ -17,7 +17,7 @@ func sample() *Report {
 	return &Report{
 		At: noon, Version: "v1.2.3", Started: noon.Add(-3 * time.Hour), UptimeSeconds: 3 * 3600,
 		Upstream: Upstream{Host: "https://api:6443", Away: []string{"pods"}, StateAgeSeconds: 12},
-		Memory:   Memory{LimitBytes: 256 << 20, InUseBytes: 200 << 20, Forgone: []string{"encodings"}},
+		Memory:   Memory{LimitBytes: 256 << 20, InUseBytes: 200 << 20, Steps: []string{"derived"}},
 		Files: []*File{
 			{File: "/var/run/ca.crt", Use: "the apiserver's certificate authority", Since: noon.Add(-time.Hour),
 				Changes: 2, Expires: new(noon.Add(72 * time.Hour))},

@@ -41,8 +41,8 @@ type Upstream struct {
 type Memory struct {
 	LimitBytes int64 `json:"limitBytes"` // 0: no limit
 	InUseBytes int64 `json:"inUseBytes"` // as the guard of the limit counts it; 0 where there is none
-	// Forgone is what is given up at present since memory is short.
-	Forgone []string `json:"forgone"`
+	// Steps are the steps of degradation that are taken at present since memory is short.
+	Steps []string `json:"steps"`
 }
 
 // File is one that is read again when it changes: of certificates, keys, a token, a kubeconfig.

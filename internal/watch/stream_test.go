@@ -464,7 +464,7 @@ func TestQuietStreamKeepsItsPlace(t *testing.T) {
 		if floor := w.resource().Log().Floor(); floor <= 100 {
 			t.Fatalf("history still reaches back to %d", floor)
 		}
-		w.source.Hub.Economize(true)
+		w.source.Hub.SetLowMemory(true)
 		synctest.Wait()
 		w.set("a/z 200")
 		p.gets("ADDED a/z 200")
