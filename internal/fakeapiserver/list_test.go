@@ -180,7 +180,7 @@ func TestPartialObjectMetadata(t *testing.T) {
 	rv := s.Create(ConfigMaps, "c1", "a", WithData("k", "v"))
 	list := rawclient.Header("Accept",
 		"application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,"+
-		"application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json")
+			"application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json")
 	l := get(t, s, "/api/v1/configmaps", list)
 	wantKeys(t, l, "c1/a")
 	if body := string(l.Body); !strings.HasPrefix(
