@@ -61,7 +61,7 @@ func run(ctx context.Context, scores *rig.Scores) error {
 		scores.Ratio(what+"CPU", rig.Seconds, costs[pair.Spillway.Name], costs[pair.APIServer.Name], rig.NoLimit)
 		for server, n := range again {
 			if n > 0 {
-				scores.Note(what+"cut", "%s ended %d answers before they were complete in %d rounds; the client sent these requests again",
+				scores.Note(what+"cut", "%s ended %d answers before they were complete in %d rounds; the client retried these",
 					server, n, *rounds)
 			}
 		}
