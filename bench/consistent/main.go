@@ -1,5 +1,5 @@
-// Command consistent shows what it costs to ask for the most recent state through the proxy: GETs
-// and LISTs with resourceVersion unset, each right before or after the same request straight at the
+// Command consistent shows what reads of the most recent state cost through the proxy: GETs and
+// LISTs with resourceVersion unset, each right before or after the same request straight at the
 // apiserver, of a resource that changes all the time and of one that never does; and informers that
 // start on a quiet one.
 package main

@@ -121,7 +121,7 @@ func (s *show) informers(ctx context.Context, collection string) (samples, error
 }
 
 // start is what an informer does until it is synced: a stream that ends before it is complete is
-// asked for again (W-191).
+// requested again (W-191).
 func start(ctx context.Context, client *http.Client, collection string) (time.Duration, error) {
 	began := time.Now()
 	for {

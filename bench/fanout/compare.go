@@ -142,7 +142,7 @@ func (s *show) bursts(ctx context.Context) error {
 	return err
 }
 
-// protobuf compares what client-go asks for.
+// protobuf compares what client-go requests.
 func (s *show) protobuf(ctx context.Context) error {
 	_, _, err := s.compare(ctx, "CPU per delivery, TLS, protobuf", protobufLimit, func(l *swarm.Load) {
 		l.Accept = "application/vnd.kubernetes.protobuf;stream=watch"

@@ -134,7 +134,7 @@ func (c *clients) listen(config *tls.Config) (address string, err error) {
 	return "127.0.0.1:" + strconv.Itoa(name.(*unix.SockaddrInet4).Port), nil
 }
 
-// accept takes clients, one after another, whatever they ask for.
+// accept takes clients, one after another, whatever they request.
 func (c *clients) accept(listener int, config *tls.Config) {
 	request := make([]byte, 4<<10)
 	for {
@@ -184,7 +184,7 @@ func (c *clients) send(frame []byte) {
 
 // client is the connection of one, also as crypto/tls needs it.
 type client struct {
-	net.Conn // nil: what is not asked for
+	net.Conn // nil: the other methods are not called
 	fd       int
 	secure   *tls.Conn // over it; nil: none
 	gather   *[]byte   // where what is written is put instead of sent; nil: it is sent

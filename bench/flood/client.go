@@ -21,7 +21,7 @@ const (
 	listEvery  = 100 * time.Millisecond
 	writeEvery = 100 * time.Millisecond
 	stamp      = "at" // the key of a ConfigMap under which it says when it was written, in Unix nanoseconds
-	// clientTries is how often client-go asks again for what was cut off by a reset.
+	// clientTries is how often client-go repeats what was cut off by a reset.
 	clientTries = 10
 	// tooLate is when an answer or an event has not come: what the client would wait for anyway.
 	tooLate = 30 * time.Second

@@ -79,7 +79,7 @@ func run(ctx context.Context, r *rig.Report) error {
 
 // weather measures a normal client without the flood and with it.
 func weather(ctx context.Context, p *rig.Proxy, direct kubernetes.Interface, r *rig.Report, name string) error {
-	token := "" // --insecure-allow-all asks for none, and those of the flood have none
+	token := "" // --insecure-allow-all needs none, and connections of the flood have none
 	client, err := newClient(ctx, &rest.Config{Host: p.TLSURL, QPS: -1, BearerToken: token,
 		TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, direct)
 	if err != nil {

@@ -71,8 +71,8 @@ func run(ctx context.Context, scores *rig.Scores) error {
 	return nil
 }
 
-// triesMost is how often an informer asks: a server that has too much to do ends answers early, and
-// clients ask again.
+// triesMost is how often an informer tries: an overloaded server ends answers early, and clients
+// send the request again.
 const triesMost = 20
 
 // stampede starts all informers at once and returns when they are synced, and how many answers

@@ -190,7 +190,7 @@ func (s *show) measure(ctx context.Context, server rig.Server, rate float64) (*s
 			return nil, err
 		}
 	}
-	_ = rig.Sleep(ctx, 6*time.Second) // what has not arrived by then is lost, as far as the other user can tell
+	_ = rig.Sleep(ctx, 6*time.Second) // what has not arrived by then is lost to the other user
 	watch.Close()
 	return newSample(<-late, written), nil
 }

@@ -70,7 +70,7 @@ func (m *measurement) measure(ctx context.Context, s *swarm.Swarm, settling time
 	return u, nil
 }
 
-// use is what is used in a window from now on. What it costs to ask for metrics lies outside.
+// use is what is used in a window from now on. The cost of reading metrics lies outside.
 func (m *measurement) use(ctx context.Context) (usage, error) {
 	before, err := m.count(ctx)
 	if err != nil {

@@ -1,5 +1,5 @@
 // Command list compares what a LIST of many pods costs Spillway and kube-apiserver, in the ways in
-// which clients ask for it.
+// which clients request it.
 package main
 
 import (
@@ -25,7 +25,7 @@ const (
 	partial  = ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 )
 
-// kind is a way to ask. All ask at resourceVersion 0.
+// kind is a way to request it. All are at resourceVersion 0.
 type kind struct {
 	what, accept, query string
 	gzip, http2         bool
@@ -43,7 +43,7 @@ var kinds = []kind{
 	{what: "metadata alone, JSON", accept: jsonType + partial, limit: rig.AtMost(0.2, 0.08)},
 	{what: "metadata alone, protobuf", accept: "application/vnd.kubernetes.protobuf" + partial,
 		limit: rig.AtMost(0.2, 0.08)},
-	// as client-go asks
+	// as client-go requests it
 	{what: "metadata alone, protobuf, gzip", accept: "application/vnd.kubernetes.protobuf" + partial, gzip: true},
 	{what: "by label, 1 of 9", accept: jsonType, query: "&labelSelector=slice%3D4", limit: rig.AtMost(0.3, 0.1)},
 	{what: "by spec.nodeName, 1 of 200", accept: jsonType, query: "&fieldSelector=spec.nodeName%3D" + rig.NodeName(17),

@@ -56,7 +56,7 @@ func (s *sampler) settled(ctx context.Context) error {
 	return nil
 }
 
-// longestProof is what a proof watch lasts at most: it asks for 3 s.
+// longestProof bounds a proof watch, which has timeoutSeconds of 3.
 const longestProof = 4 * time.Second
 
 // run samples until ctx ends.

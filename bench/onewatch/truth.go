@@ -34,7 +34,7 @@ func (t *truth) sort() {
 	slices.SortFunc(t.changes, func(a, b change) int { return cmp.Compare(a.rv, b.rv) })
 }
 
-// scope is what a client asks for.
+// scope is what a client requests.
 type scope struct {
 	namespace string // "" for all
 	selector  labels.Selector

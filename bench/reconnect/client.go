@@ -39,7 +39,7 @@ type client struct {
 	bytes          int64
 }
 
-// triesMost is how often a client asks at most, a quarter of it after it was cut.
+// triesMost is how often a client tries, a quarter of it after it was cut.
 const triesMost = 200
 
 // sync sends requests until the client has its state, as clients do: after a refusal with
@@ -68,7 +68,7 @@ func (c *client) sync(ctx context.Context, began time.Time) error {
 	return fmt.Errorf("not served after %d tries", c.tries)
 }
 
-// attempt asks once. It returns when to ask again, 0 if the client has its state.
+// attempt sends one request. It returns when to try again, 0 if the client has its state.
 func (c *client) attempt(ctx context.Context) (again time.Duration, err error) {
 	if c.conn == nil {
 		if err := c.dial(ctx); err != nil {
@@ -131,9 +131,9 @@ func (c *client) dial(ctx context.Context) error {
 	return nil
 }
 
-// receiveBuffer is what the kernel holds for a client at most that has yet to read it. Both ends of
-// a connection are on this machine and its kernel tells of all of them together, so what is the
-// clients' has to be little; that makes it wait at the other end.
+// receiveBuffer is the most that the kernel holds for a client that has yet to read it. Both ends
+// of a connection are on this machine and its kernel reports the sum, so what is the clients' has
+// to be little; that makes it wait at the other end.
 const receiveBuffer = 64 << 10
 
 func smallWindow(_, _ string, raw syscall.RawConn) error {

@@ -57,7 +57,7 @@ func (g *Cgroup) enter(cmd *exec.Cmd) {
 }
 
 // KernelTCP is how many bytes the kernel holds for the TCP sockets of the group's process, if it
-// tells.
+// reports it.
 func (g *Cgroup) KernelTCP() (int64, bool) {
 	text, err := os.ReadFile(filepath.Join(g.path, "memory.kmem.tcp.usage_in_bytes"))
 	if g.v2 {

@@ -10,7 +10,7 @@ import (
 )
 
 // EtcdWriter changes the stamps of objects in etcd, under the kube-apiservers, so that there can be
-// five times as many writes. What a kube-apiserver then hears from etcd, and sends, is the same.
+// five times as many writes. What a kube-apiserver then receives from etcd, and sends, is the same.
 type EtcdWriter struct {
 	etcd   *etcd
 	keys   []string

@@ -29,7 +29,7 @@ func (s Server) CPU() (time.Duration, error) {
 }
 
 // CPUOf is the processor time that a process has used so far: the sum of utime and stime in
-// /proc/<pid>/stat, not in steps of 10 ms but to the microsecond, as its clock tells it
+// /proc/<pid>/stat, not in steps of 10 ms but to the microsecond, by its clock
 // (clock_getcpuclockid(3)).
 func CPUOf(pid int) (time.Duration, error) {
 	const scheduled = 2 // CPUCLOCK_SCHED

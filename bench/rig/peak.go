@@ -14,7 +14,7 @@ type Peak struct {
 	Total int64 // of RSS and TCP at one moment
 	RSS   int64 // of the process at that moment
 	TCP   int64 // of the kernel at that moment, for all TCP sockets of this machine: both ends of every connection
-	Own   int64 // the most of the kernel for the sockets of its control group, at whatever moment; 0 if that is not told
+	Own   int64 // most kernel memory of its control group's sockets; 0 if unknown
 	Looks int
 }
 

@@ -104,7 +104,7 @@ func (p *Proxy) findAddresses() {
 	}
 }
 
-// Readyz asks for readiness and returns the status code.
+// Readyz requests readiness and returns the status code.
 func (p *Proxy) Readyz(ctx context.Context) (int, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.MetricsURL+"/readyz", nil)
 	if err != nil {

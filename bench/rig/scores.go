@@ -179,7 +179,7 @@ func (line score) cells() []string {
 		line.limit.text(line.limit.Aim), line.verdict}
 }
 
-// print writes the table for people in front of a terminal.
+// print writes the table for a terminal.
 func (s *Scores) print(w io.Writer) {
 	title := fmt.Sprintf("%s after %s", s.title, time.Since(s.began).Round(time.Second))
 	fmt.Fprintf(w, "\n%s\n%s\n", title, strings.Repeat("-", len(title)))

@@ -37,7 +37,7 @@ func (t Trend) Flat() bool {
 	return t.Slope-t.Doubt <= t.Allowed && (t.MayFall || t.Slope+t.Doubt >= -t.Allowed)
 }
 
-// String tells it, and what is allowed.
+// String is the slope, and what is allowed.
 func (t Trend) String() string {
 	allowed := fmt.Sprintf("±%.0f", t.Allowed)
 	if t.MayFall {

@@ -155,7 +155,7 @@ func NewHTTP2Client(token string) *http.Client {
 	return client
 }
 
-// NewGzipClient is NewTLSClient's that asks for gzip and takes it off, which client-go's do.
+// NewGzipClient is NewTLSClient's that accepts gzip and decompresses, as client-go's do.
 func NewGzipClient(token string) *http.Client {
 	client := NewTLSClient(token)
 	client.Transport.(bearer).DisableCompression = false

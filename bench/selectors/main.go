@@ -1,5 +1,5 @@
-// Command selectors compares what an event costs Spillway and kube-apiserver when many watchers
-// each ask for the pods of another node, as kubelets do: the event concerns one of them.
+// Command selectors compares what an event costs Spillway and kube-apiserver when each of many
+// watchers selects the pods of another node, as kubelets do: the event concerns one of them.
 package main
 
 import (

@@ -109,7 +109,7 @@ func expected(err error) error {
 	return err
 }
 
-// get asks for the collection. Header fields are name, value, name, value...
+// get requests the collection. Header fields are name, value, name, value...
 func (v *visitor) get(ctx context.Context, query string, header ...string) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, v.base+path+query, nil)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 // write is one write that took place.
 type write struct {
 	object   int
-	rv       uint64    // 0: it deleted the object, and the answer does not tell the version of that
+	rv       uint64    // 0: it deleted the object, and the answer does not have the version of that
 	at       time.Time // of its acknowledgement; or when it was found to have taken place, if the answer was lost
 	answered bool
 }

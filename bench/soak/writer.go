@@ -80,7 +80,7 @@ func (w *writer) write(ctx context.Context, object, turn int) (write, error) {
 	return write{object: object, rv: versionOf(answer), at: time.Now(), answered: true}, nil
 }
 
-// settle asks, until there is an answer, whether a write took place.
+// settle reads the object, until there is an answer, to find out whether a write took place.
 func (w *writer) settle(ctx context.Context, object int) {
 	rig.Eventually(ctx, time.Hour, 200*time.Millisecond, func() bool {
 		o, err := w.maps.Get(ctx, objectName+strconv.Itoa(object), metav1.GetOptions{})

@@ -18,7 +18,7 @@ import (
 const informerCommand = "inform"
 
 // inform runs a dynamic informer with client-go's own settings. It says when it is synced, and,
-// when told anything, that it has given back all the memory that it does not need.
+// after any input, that it has given back all the memory that it does not need.
 func inform(kubeconfig, resource string, in io.Reader, out io.Writer) error {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {

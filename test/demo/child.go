@@ -38,7 +38,8 @@ func startChild(name string, cmd *exec.Cmd) (*child, error) {
 	return c, nil
 }
 
-// stop asks the child to end, kills it when it has not within grace, and returns when it is gone.
+// stop sends the child SIGTERM, kills it when it has not ended within grace, and returns when it is
+// gone.
 func (c *child) stop(grace time.Duration) {
 	_ = c.cmd.Process.Signal(syscall.SIGTERM) // fails only when it is gone already
 	select {

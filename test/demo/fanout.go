@@ -121,7 +121,7 @@ func openWatches(ctx context.Context, configMaps typed.ConfigMapInterface, rv st
 	}), err
 }
 
-// tick creates the ConfigMap and updates it; its data tell which write it was, and when that was
+// tick creates the ConfigMap and updates it; its data are the number of the write, and when it was
 // sent.
 func tick(ctx context.Context, configMaps typed.ConfigMapInterface) error {
 	every := time.NewTicker(writeEvery)

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// figures is what kube-apiserver tells of itself: one of its replicas, if there are several.
+// figures are kube-apiserver's metrics of itself: of one of its replicas, if there are several.
 type figures struct {
 	watches int     // of ConfigMaps that are open, by any client
 	cpu     float64 // seconds used so far

@@ -16,8 +16,8 @@ import (
 // cluster may be slow.
 const watchBudget = 90 * time.Second
 
-// watchArgs print a line per event. Columns of our own, since for its usual table kubectl asks the
-// server to make one, which is passed through instead of served from memory.
+// watchArgs print a line per event. The columns are named here, since for its usual table kubectl
+// requests one from the server, which is passed through instead of served from memory.
 var watchArgs = []string{
 	"get", "pods", "--watch", "--output-watch-events",
 	"--output=custom-columns=EVENT:.type,POD:.object.metadata.name,NODE:.object.spec.nodeName,PHASE:.object.status.phase",

@@ -37,7 +37,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	context.AfterFunc(ctx, stop) // a second signal ends us at once
 	ctx = withParent(ctx)
-	if err := run(ctx, f); err != nil && ctx.Err() == nil { // told to end during the show is no error
+	if err := run(ctx, f); err != nil && ctx.Err() == nil { // SIGTERM during the show is no error
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		os.Exit(1)
 	}

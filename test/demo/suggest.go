@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// suggest tells what to try while the proxy is live.
+// suggest prints what to try while the proxy is live.
 func (s *show) suggest() {
 	s.console.title("Your turn")
 	environment := "export KUBECONFIG=" + s.proxyKubeconfig()

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestWritesReachWhoWatchesThem holds what is reckoned against what each member asks for.
+// TestWritesReachWhoWatchesThem holds what is reckoned against what each member requests.
 func TestWritesReachWhoWatchesThem(t *testing.T) {
 	c := &Crowd{n: 2*perNamespace + perNamespace/2} // the last namespace is half full
 	paths := c.objects()

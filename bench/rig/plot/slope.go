@@ -21,8 +21,8 @@ func (c Curve) Slope() float64 {
 }
 
 // Trend is the slope, and the standard error of it. Levels wander: what lies above the line is
-// followed by more that does, so that many looks tell less than as many independent ones would.
-// They count for fewer, by how much each resembles the one before it.
+// followed by more that does, so that many looks are worth less than as many independent ones would
+// be. They count for fewer, by how much each resembles the one before it.
 func (c Curve) Trend() (slope, deviation float64) {
 	slope = c.Slope()
 	n := float64(len(c.Points))

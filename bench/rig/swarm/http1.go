@@ -23,7 +23,7 @@ type watch struct {
 	body chunks
 	scan scanner
 
-	length int64 // of the body, if its head tells; -1 if not
+	length int64 // of the body, if in its head; -1 if not
 	deaf   bool  // what it says is thrown away unread
 }
 

@@ -165,7 +165,7 @@ func (c *muxed) run() {
 	}
 }
 
-// take does what a frame asks for, and adds the delays of the stamps in it.
+// take handles a frame, and adds the delays of the stamps in it.
 func (c *muxed) take(frame http2.Frame, delays []int32) ([]int32, error) {
 	switch f := frame.(type) {
 	case *http2.DataFrame:

@@ -11,7 +11,7 @@ import (
 // Load is what a server is given to do: watches that are open while objects are written.
 type Load struct {
 	Options           // of the watches; resourceVersion is added to their targets
-	Collection string // where to ask for it; "" adds none
+	Collection string // where to request it; "" adds none
 
 	Rate  float64 // writes per second
 	Burst int     // of them at once

@@ -46,7 +46,7 @@ rules:
 - level: Metadata
 `
 
-// The people.
+// The users.
 const (
 	reader  controlplane.User = "reader"
 	tester  controlplane.User = "tester"
@@ -242,7 +242,7 @@ func (w *world) ask(ctx context.Context, to wire.Address, http2 bool, q question
 // anothers are what two requests do not share.
 var anothers = []string{"auditID", "requestReceivedTimestamp", "stageTimestamp"}
 
-// current is the newest resourceVersion of all, as a refusal tells it.
+// current is the newest resourceVersion of all, as a refusal has it.
 var current = regexp.MustCompile(`current: \d+`)
 
 // comparable is an event without what two requests do not share.
@@ -302,7 +302,7 @@ func TestAuditLogMatchesUpstream(t *testing.T) {
 	t.Run("itself", func(t *testing.T) { w.itself(t, binary) })
 }
 
-// asked is a question that is put to both, in one of the protocols.
+// asked is a request that is sent to both, in one of the protocols.
 type asked struct {
 	question
 	http2 bool

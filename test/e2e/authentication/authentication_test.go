@@ -332,7 +332,7 @@ func FuzzAuthenticate(f *testing.F) {
 var resolver = &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"),
 	GrouplessAPIPrefixes: sets.NewString("api")}
 
-// compareAttributes asks both sides what a request wants to do, and for the words to refuse it in.
+// compareAttributes compares what both sides take a request for, and the message of its refusal.
 func compareAttributes(t *testing.T, method, path, query string) {
 	t.Helper()
 	ours, asked := auth.AttributesOf(method, path, query)

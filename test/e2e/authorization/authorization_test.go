@@ -37,7 +37,7 @@ import (
 	"spillway/test/framework/controlplane"
 )
 
-// world is a control plane, and what asks it under the rights of an admin.
+// world is a control plane, and clients of it with the rights of an admin.
 type world struct {
 	cp     *controlplane.ControlPlane
 	admin  *kubernetes.Clientset
@@ -164,7 +164,7 @@ func rule(verbs, group, resources string, names ...string) rbacv1.PolicyRule {
 		Resources: strings.Split(resources, ","), ResourceNames: names}
 }
 
-// populate makes people with all sorts of rights.
+// populate makes users with all sorts of rights.
 func (w *world) populate(t *testing.T) {
 	t.Helper()
 	if _, err := w.admin.CoreV1().Namespaces().Create(t.Context(),
@@ -305,7 +305,7 @@ func (w *world) compareIdentity(t *testing.T, p person, ours *auth.Identity) {
 	}
 }
 
-// ending is a stream that tells when it was ended.
+// ending is a stream that records when it was ended.
 type ending struct {
 	once sync.Once
 	why  reauth.End

@@ -18,7 +18,7 @@ import (
 	"spillway/test/framework/controlplane"
 )
 
-// holds keep tables from hearing of their resources for a while. What they miss they hear of later,
+// holds withhold the events of their resources from tables for a while. They are delivered later,
 // in order.
 type holds struct {
 	mu sync.Mutex

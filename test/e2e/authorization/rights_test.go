@@ -40,9 +40,9 @@ type watchman struct {
 	rights  *rbac.Rights
 	authn   *auth.Authenticator
 	authz   *auth.Authorizer // decides by rights, as does the Reauthorizer
-	asks    *auth.Authorizer // asks upstream about everything
+	asks    *auth.Authorizer // reviews everything upstream
 	reviews *counted
-	deaf    atomic.Bool // tables hear of nothing, and think that it is their watch that is quiet
+	deaf    atomic.Bool // tables receive nothing, as if their watch was quiet
 	holds
 	stop func()
 }
@@ -119,8 +119,8 @@ func (w *world) watchRights(t *testing.T, sweep time.Duration, change func(*rbac
 	return m, r
 }
 
-// ear lets a table hear of its resource, or not; and, in each complete state, of a binding that
-// upstream does not have.
+// ear delivers the events of its resource to a table, or withholds them; and adds to each complete
+// state a binding that upstream does not have.
 type ear struct {
 	*rbac.Table
 	deaf    *atomic.Bool
@@ -258,7 +258,7 @@ func (q questions) identity() *auth.Identity {
 		Groups: q.some("dev", "ops", "qa", "system:authenticated", "system:masters-not")})
 }
 
-// target is a request: what it asks for.
+// target is the attributes of a request.
 func (q questions) target() auth.Attributes {
 	if q.IntN(8) == 0 {
 		return auth.Attributes{Verb: q.pick("get", "post"), Path: q.pick("/metrics", "/metrics/x", "/healthz",
@@ -324,7 +324,7 @@ func onlyResources(rules []rbacv1.PolicyRule) []rbacv1.PolicyRule {
 	return slices.DeleteFunc(rules, func(r rbacv1.PolicyRule) bool { return len(r.NonResourceURLs) > 0 })
 }
 
-// settle waits until upstream's authorizer has heard of all that was made before: it knows of a
+// settle waits until upstream's authorizer has received all that was made before: it knows of a
 // role and both bindings that were made after.
 func (w *world) settle(t *testing.T) {
 	t.Helper()
@@ -365,7 +365,7 @@ func (w *world) settle(t *testing.T) {
 	}
 }
 
-// TestLocalRBAC asks 10,000 random questions of a random set of roles and bindings, here and
+// TestLocalRBAC decides 10,000 random questions by a random set of roles and bindings, here and
 // upstream. Nothing may be allowed here that upstream denies.
 func TestLocalRBAC(t *testing.T) {
 	const many = 10_000

@@ -241,7 +241,7 @@ func remember(ctx context.Context, w *world) error {
 	return err
 }
 
-// compact forgets etcd's history, and makes the apiserver ask for it.
+// compact discards etcd's history, and makes the apiserver request it.
 func compact(ctx context.Context, w *world) error {
 	err := w.compact(ctx)
 	w.etcd.Reset()
@@ -318,8 +318,9 @@ func (w *world) wentBack(ctx context.Context) error {
 	return w.cast.behind(uint64(revision))
 }
 
-// lagging is another apiserver behind the same address, that hears nothing of etcd once it is
-// ready: it answers from what it knows, or not at all, while the first one knows more (W-232).
+// lagging is another apiserver behind the same address, that receives nothing from etcd once it is
+// ready: it answers from the state that it has, or not at all, while the first one has a newer one
+// (W-232).
 func lagging() fault {
 	var toEtcd *Link
 	var peer *controlplane.Peer

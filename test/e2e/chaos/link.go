@@ -61,8 +61,8 @@ func NewLinkAt(address, target string) (*Link, error) {
 // Address is where the link listens.
 func (l *Link) Address() string { return l.listener.Addr().String() }
 
-// Lead makes new connections go to any of these targets, as a balancer does: it neither knows nor
-// asks which of them answers.
+// Lead makes new connections go to any of these targets, as a balancer does: it does not know which
+// of them answers.
 func (l *Link) Lead(targets ...string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -177,7 +177,7 @@ func (l *Link) carry(client net.Conn) {
 	ways.Go(func() { l.way(w, w.server, w.client) })
 	ways.Wait()
 	if w.silent() {
-		<-w.over // the peer does not hear that an end has gone
+		<-w.over // the peer does not notice that an end has gone
 	}
 	w.close()
 	l.mu.Lock()

@@ -18,7 +18,7 @@ var (
 var namespaces = []string{"chaos-a", "chaos-b"}
 
 const (
-	markAnnotation = "chaos.example/mark" // what tells a version from all others
+	markAnnotation = "chaos.example/mark" // differs in each version
 	teamLabel      = "team"
 )
 

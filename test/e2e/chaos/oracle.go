@@ -133,7 +133,7 @@ func (v *verdict) listed(n note) string {
 	return ""
 }
 
-// shows tells how a state differs from the one that was there at rv.
+// shows says how a state differs from the one that was there at rv.
 func (v *verdict) shows(t *timeline, state map[string]version, rv uint64) string {
 	if rv > t.head {
 		return fmt.Sprintf("%d is not there yet", rv)
@@ -307,7 +307,7 @@ func (v *verdict) refused(n note, allow func(...effect) bool) string {
 	return ""
 }
 
-// reading is a GET of one object that asks for its most recent version.
+// reading is a GET of one object that requests its most recent version.
 type reading struct {
 	era   int
 	key   string

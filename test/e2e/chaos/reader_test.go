@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// reader asks for states and objects, mostly at once after a write was acknowledged, and mostly for
-// the most recent ones.
+// reader requests states and objects, mostly at once after a write was acknowledged, and mostly the
+// most recent ones.
 type reader struct {
 	*client
 	resource schema.GroupVersionResource
@@ -89,7 +89,7 @@ func (r *reader) run(ctx context.Context) {
 	}
 }
 
-// read asks for the object that was written last.
+// read requests the object that was written last.
 func (r *reader) read(ctx context.Context, acked ack, a ask) {
 	namespace, name, _ := strings.Cut(acked.key, "/")
 	var o object

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// sluggards are clients that ask for much and read little of it, or nothing.
+// sluggards are clients that request much and read little of it, or nothing.
 type sluggards struct {
 	conns   []*tls.Conn
 	gone    chan struct{}

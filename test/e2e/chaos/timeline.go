@@ -11,7 +11,7 @@ type version struct {
 	rv   uint64
 	uid  string
 	mark string // what its writer wrote into it: no two versions of an object share one
-	team string // the label that selectors ask for
+	team string // the label that selectors match
 	gone bool
 }
 
@@ -19,7 +19,7 @@ type version struct {
 func (v version) same(o version) bool { return v == o }
 
 // view says which objects a client sees: those of a resource, in a namespace and of a team, if it
-// asks for one.
+// selects one.
 type view struct {
 	resource, namespace, team string
 }

@@ -16,15 +16,15 @@ import (
 	"spillway/test/framework/controlplane"
 )
 
-// webhook is an authorizer that kube-apiserver asks about what RBAC does not allow: guests have
-// their rights from it alone.
+// webhook is an authorizer of kube-apiserver for what RBAC does not allow: guests have their rights
+// from it alone.
 type webhook struct {
 	link    *Link // kube-apiserver → webhook
 	failing atomic.Bool
 }
 
-// newWebhook returns it with the flags by which kube-apiserver asks it, each time anew as far as
-// that can be had.
+// newWebhook returns it with the flags by which kube-apiserver sends it reviews, and caches as few
+// of them as can be had.
 func newWebhook(t *testing.T, dir string) (*webhook, []string) {
 	t.Helper()
 	authority, err := controlplane.NewAuthority()

@@ -239,7 +239,7 @@ func (w *world) endpoint(user controlplane.User) endpoint {
 	return endpoint{url: "https://" + w.clients.Address(), token: w.cp.Config(user).BearerToken}
 }
 
-// asks tells what a read that begins now may expect.
+// asks returns what a read that begins now may expect.
 func (w *world) asks(writers []*writer) func() ask {
 	return func() ask {
 		a := ask{era: w.recorder.era()}

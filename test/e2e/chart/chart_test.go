@@ -7,7 +7,7 @@ import (
 	"spillway/test/framework/controlplane"
 )
 
-// settings are values that people set, each a chart of its own.
+// settings are values as operators set them, each a chart of its own.
 var settings = map[string][]string{
 	"defaults":       nil,
 	"a daemon set":   {"--set=workload.kind=DaemonSet,service.internalTrafficPolicy=Local"},

@@ -194,7 +194,8 @@ func (p *pod) ready(ctx context.Context) error {
 	return err
 }
 
-// get asks with a token, if there is one. fromMemory says that the answer is not kube-apiserver's.
+// get sends a GET with a token, if there is one. fromMemory says that the answer is not
+// kube-apiserver's.
 func (p *pod) get(ctx context.Context, url, token string) (status int, fromMemory bool, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

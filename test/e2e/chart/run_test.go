@@ -17,7 +17,7 @@ import (
 	"spillway/test/framework/process"
 )
 
-// mirrored are resources of all sorts, with where a client asks for them.
+// mirrored are resources of all sorts, with the path of each.
 var mirrored = map[string]string{
 	"configmaps":             "/api/v1/namespaces/default/configmaps",
 	"pods":                   "/api/v1/namespaces/default/pods",

@@ -26,9 +26,9 @@ import (
 
 const namespace = "javascript"
 
-// TestJavaScript lets the informer of the JavaScript client list and watch, tells it of changes,
-// ends its stream, and has it go on at another replica from where it was (W-112, W-190's kin: it
-// sends resourceVersion and no bookmarks, and takes no gzip).
+// TestJavaScript lets the informer of the JavaScript client list and watch, changes objects, ends
+// its stream, and has it resume at another replica from where it was (W-112, W-190's kin: it sends
+// resourceVersion and no bookmarks, and takes no gzip).
 func TestJavaScript(t *testing.T) {
 	node := installed(t)
 	cp, client := startControlPlane(t)
@@ -164,7 +164,7 @@ type informer struct {
 func startInformer(t *testing.T, node, server string) *informer {
 	t.Helper()
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	// which it asks for over plain HTTP
+	// which it requests over plain HTTP
 	must(t, controlplane.WriteKubeconfig(kubeconfig,
 		&rest.Config{Host: server, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}))
 	cmd := exec.Command(node, "informer.js", namespace, "seen=true")

@@ -48,7 +48,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// wire notes what a client asked and how it was answered.
+// wire notes what a client requested and how it was answered.
 type wire struct {
 	mu    sync.Mutex
 	asked []exchange
@@ -107,7 +107,7 @@ type component struct {
 	patterns []pattern
 }
 
-// newComponent makes a client that asks for the types that the component asks for.
+// newComponent makes a client that accepts the types that the component accepts.
 func newComponent(t *testing.T, name, server string, accept string) *component {
 	t.Helper()
 	c := &component{name: name}
@@ -226,8 +226,8 @@ func TestComponentsReflectorsAreServedFromMemory(t *testing.T) {
 		c.awaitEqual(t, w.client)
 		c.expectPatterns(t)
 	}
-	// The cache-based manager of a kubelet asks for any state; after a failed update of its status it
-	// asks for the present.
+	// The cache-based manager of a kubelet reads any state; after a failed update of its status it
+	// reads the present.
 	kubelet := components[1]
 	_, err := kubelet.client.CoreV1().Secrets(namespace).Get(t.Context(), object(0),
 		metav1.GetOptions{ResourceVersion: "0"})

@@ -1,5 +1,5 @@
-// Package conformance asks the same of an apiserver and of Spillway, as rules of docs/protocol.md
-// and clients' habits say, and holds the answers against each other by the rules of package
+// Package conformance sends an apiserver and Spillway the same requests, those of the rules of
+// docs/protocol.md and of clients' habits, and compares the answers by the rules of package
 // exchange. The invariant: no answer differs but in the ways that exchange.Deviations declares, and
 // each of those is needed.
 //

@@ -54,7 +54,7 @@ type suite struct {
 	combinations string // what came of the matrices
 }
 
-// TestConformance asks everything. The groups follow each other, since some of them write.
+// TestConformance sends all requests. The groups follow each other, since some of them write.
 func TestConformance(t *testing.T) {
 	s := &suite{world: newWorld(t), tally: exchange.NewTally(), slots: make(chan struct{}, 128)}
 	for _, group := range []struct {
@@ -119,13 +119,13 @@ type scenario struct {
 	request
 	status  int // of both answers; 200 if 0
 	from    exchange.Source
-	clocked bool // the answer tells the time
+	clocked bool // the answer contains the time
 }
 
 // anyStatus is for requests whose outcome is not known beforehand.
 const anyStatus = -1
 
-// run asks both ways at once, and compares. Targets may hold ${marks}.
+// run sends a request both ways at once, and compares. Targets may hold ${marks}.
 func (s *suite) run(t *testing.T, proxied *endpoint, c scenario) {
 	t.Helper()
 	s.slots <- struct{}{}
@@ -159,7 +159,7 @@ func (s *suite) show(t *testing.T, rules string, by exchange.Source) {
 	s.tally.Note(exchange.Case{Test: t.Name(), Rules: strings.Fields(rules), By: by, Equal: !t.Failed()})
 }
 
-// ask asks both ways; until the answers are equal, if they tell the time.
+// ask sends a request both ways; again until the answers are equal, if they contain the time.
 func (s *suite) ask(t *testing.T, proxied *endpoint, c scenario) *exchange.Comparison {
 	t.Helper()
 	r := c.request
@@ -194,8 +194,8 @@ func (s *suite) ask(t *testing.T, proxied *endpoint, c scenario) *exchange.Compa
 // patient bounds how often a watch is repeated in which one of the two ran out of time.
 const patient = 5
 
-// inTime asks both ways, and again if one of the two ran out of time. It is nil if one did not
-// answer at all.
+// inTime sends a request both ways, and again if one of the two ran out of time. It is nil if one
+// did not answer at all.
 func (s *suite) inTime(t *testing.T, proxied *endpoint, r request) *exchange.Comparison {
 	t.Helper()
 	for attempt := 1; ; attempt++ {
@@ -211,7 +211,7 @@ func (s *suite) inTime(t *testing.T, proxied *endpoint, r request) *exchange.Com
 	}
 }
 
-// both asks the apiserver and the proxy the same at the same time, in the same protocol.
+// both sends the apiserver and the proxy the same at the same time, in the same protocol.
 func (s *suite) both(t *testing.T, proxied *endpoint, r request, within time.Duration) (direct, answered *answer) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), within)

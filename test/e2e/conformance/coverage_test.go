@@ -34,7 +34,7 @@ func cover(cases []exchange.Case) []*coverage {
 		for _, rule := range s.Rules {
 			c := byName[rule]
 			if c == nil {
-				continue // TestRules tells
+				continue // TestRules reports it
 			}
 			c.Add(s)
 			if g := group(s.Test); !slices.Contains(c.groups, g) {
@@ -48,7 +48,7 @@ func cover(cases []exchange.Case) []*coverage {
 	return all
 }
 
-// group is what a test's name begins with: the parts that tell what, not with which values.
+// group is what a test's name begins with: the parts that say what, not with which values.
 func group(test string) string {
 	parts := strings.Split(strings.TrimPrefix(test, "TestConformance/"), "/")
 	return strings.Join(parts[:min(len(parts), 3)], "/")

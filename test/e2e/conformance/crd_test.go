@@ -57,8 +57,7 @@ func gizmoDefinition() *apiextensionsv1.CustomResourceDefinition {
 	return d
 }
 
-// testDefinitions makes, changes and removes a definition under a proxy that mirrors what it is
-// asked for.
+// testDefinitions makes, changes and removes a definition under a proxy that mirrors on demand.
 func (s *suite) testDefinitions(t *testing.T) {
 	e := s.onDemand(t)
 	client, err := apiextensions.NewForConfig(s.cp.Config(controlplane.Admin))
@@ -175,9 +174,9 @@ func (s *suite) same(t *testing.T, e *endpoint, rules string, r request, status 
 	s.show(t, rules, by)
 }
 
-// follows asks a proxy again and again from the moment on when the apiserver shows something new,
-// until it answers from memory: once it has shown the new it never shows the old, and what it shows
-// from memory when it has followed is the new.
+// follows sends a proxy the request again and again from the moment on when the apiserver shows
+// something new, until it answers from memory: once it has shown the new it never shows the old,
+// and what it shows from memory when it has followed is the new.
 func (s *suite) follows(t *testing.T, e *endpoint, path, news string, wanted bool) {
 	t.Helper()
 	r := request{Target: path + "?resourceVersion=0"}

@@ -43,7 +43,7 @@ func (s *suite) testWithoutEtcd(t *testing.T) {
 	})
 }
 
-// testUnanswered asks for what only etcd knows. The apiserver answers 504 or hangs up, as it
+// testUnanswered requests what only etcd knows. The apiserver answers 504 or hangs up, as it
 // happens; an answer there is none.
 func (s *suite) testUnanswered(t *testing.T) {
 	for _, target := range []string{c1 + "?timeout=2s", c1 + "?limit=1&timeout=2s", c1 + "/a?timeout=2s",

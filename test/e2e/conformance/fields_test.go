@@ -30,7 +30,7 @@ var labels = []string{
 // unselectable are those of labels that nothing can be selected by.
 var unselectable = []string{"name", "zzz", "metadata.uid", "spec", "status.phase "}
 
-// testFields asks every watchable built-in resource, in every version, for every label: what is
+// testFields lists every watchable built-in resource, in every version, by every field: what is
 // selected, and how the rest is refused (W-152, W-153, W-154).
 func (s *suite) testFields(t *testing.T) {
 	e := s.onDemand(t)

@@ -36,8 +36,8 @@ var collections = map[string]string{
 	"widgets":     "/apis/" + widgetGroup + "/v1/widgets",
 }
 
-// makeObjects makes what the requests ask for. The namespaces beginning with o are those of W-61;
-// c1 is the one most asked for; heavy is large enough for gzip.
+// makeObjects makes what the requests are for. The namespaces beginning with o are those of W-61;
+// c1 is the one of most requests; heavy is large enough for gzip.
 func (w *world) makeObjects(t *testing.T) {
 	t.Helper()
 	w.makeDefinition(t)
@@ -181,7 +181,7 @@ func (w *world) mark(t *testing.T, name, version string) {
 }
 
 // settle waits until every way to a collection shows a state that is not older than version, though
-// the requests do not ask for it.
+// the requests permit any.
 func (w *world) settle(t *testing.T, path, version string) {
 	t.Helper()
 	for _, e := range []*endpoint{w.direct, w.plain, w.secure} {

@@ -51,7 +51,7 @@ type conversation struct {
 	body       []byte
 }
 
-// converse asks for a target on a connection of its own and reads to the end of the stream.
+// converse requests a target on a connection of its own and reads to the end of the stream.
 func (e *endpoint) converse(t *testing.T, target string) conversation {
 	t.Helper()
 	c := e.dial(t, "h2")

@@ -52,8 +52,8 @@ func (s *suite) testKinds(t *testing.T) {
 	_, err := s.dynamic.Resource(widgets).Namespace(kinds).Create(t.Context(), widget("kind", "red", 1),
 		metav1.CreateOptions{})
 	must(t, err)
-	// before they are mirrored: a consistent list takes upstream's memory to revisions of which a
-	// watch is not told
+	// before they are mirrored: a consistent list takes upstream's memory to revisions that a watch
+	// does not receive
 	s.oneOfEach(t, served)
 	var names []string
 	for _, k := range served {
@@ -77,7 +77,7 @@ func (s *suite) testKinds(t *testing.T) {
 }
 
 // awaitMirrors waits until the proxy answers for every kind from memory: it may be after the groups
-// before, which define resources and hand them over, that it hears what has become of one of them,
+// before, which define resources and hand them over, that it learns what has become of one of them,
 // and then it lets that one pass through for seconds.
 func awaitMirrors(t *testing.T, e *endpoint, served []*kind) {
 	t.Helper()
@@ -220,7 +220,7 @@ func (k *kind) annotated() bool {
 		k.Group == "autoscaling" && k.Version == "v1"
 }
 
-// scenarios ask for a resource as a list, an object and a watch, in every format.
+// scenarios request a resource as a list, an object and a watch, in every format.
 func (k *kind) scenarios() []scenario {
 	const rv, watching = "?resourceVersion=0", "&watch=1&timeoutSeconds=3&allowWatchBookmarks=true"
 	path, from := k.collection(), memory

@@ -169,7 +169,7 @@ func (s *suite) testKubectlWatches(t *testing.T) {
 			t.Cleanup(p.Kill)
 		}
 	}
-	// Each has begun to watch when it has told of a change made after its list; so there is one until
+	// Each has begun to watch when it has printed a change made after its list; so there is one until
 	// all have.
 	for n, told := 0, 0; told < 3*len(commands); n++ {
 		s.put(t, configMap("c2", "watched", "x", fmt.Sprint(n)))

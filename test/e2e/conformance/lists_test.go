@@ -103,7 +103,7 @@ func pages() []scenario {
 	})
 }
 
-// everyResource asks for each mirrored resource what of it is mirrored, and what is not.
+// everyResource requests of each mirrored resource what of it is mirrored, and what is not.
 func everyResource() []scenario {
 	var all []scenario
 	for name, path := range collections {

@@ -13,8 +13,8 @@ import (
 	"spillway/test/framework/process"
 )
 
-// watcher is a watch that is open on every side while the script of its resource is played, and is
-// told the same story again from history afterwards.
+// watcher is a watch that is open on every side while the script of its resource is played, and
+// receives the same events again from history afterwards.
 type watcher struct {
 	name   string
 	rules  string
@@ -186,7 +186,8 @@ func (w watcher) last(e event) bool {
 	return e.Type == typ && (e.Name == name || strings.HasSuffix(e.Name, "/"+name))
 }
 
-// hear collects what every side told a watcher and compares it. It returns the apiserver's version.
+// hear collects what a watcher received from every side and compares it. It returns the apiserver's
+// version.
 func (s *suite) hear(t *testing.T, a *audience) []event {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), process.Patience)
@@ -231,8 +232,8 @@ func join(events []event) []byte {
 	return b
 }
 
-// replay asks every side for the story again, from history, and expects the very events that were
-// told live.
+// replay requests the events again from every side, from history, and expects the very ones that
+// were received live.
 func (s *suite) replay(ctx context.Context, t *testing.T, w watcher, start string, live []event) {
 	t.Helper()
 	w.query += "&resourceVersion=" + start

@@ -207,7 +207,7 @@ func (m *matrix) trial(i int, chance *rand.Rand) trial {
 	return made
 }
 
-// testMatrix asks for all of them.
+// testMatrix sends all of them.
 func (s *suite) testMatrix(t *testing.T) {
 	counts := matrixCounts{}
 	t.Run("of", func(t *testing.T) {
@@ -233,7 +233,7 @@ func (s *suite) testMatrix(t *testing.T) {
 	}
 }
 
-// runMatrix asks a target's part of a matrix, many requests at a time: most of the time is spent
+// runMatrix sends a target's part of a matrix, many requests at a time: most of the time is spent
 // waiting.
 func (s *suite) runMatrix(t *testing.T, m *matrix, target string, n *matrixCount) {
 	t.Helper()
@@ -269,8 +269,8 @@ func (s *suite) runMatrix(t *testing.T, m *matrix, target string, n *matrixCount
 	asking.Wait()
 }
 
-// try asks both ways and tells what came of it. A combination that fails once is not asked again,
-// unless one of the two ran out of time.
+// try sends a request both ways and returns how the answers compare. A combination that fails once
+// is not tried again, unless one of the two ran out of time.
 func (s *suite) try(t *testing.T, c scenario) exchange.Case {
 	r := c.request
 	r.Target = s.fill(r.Target)

@@ -164,7 +164,7 @@ func (r *replica) saw(o any, how string) {
 	r.versions[key] = accessor.GetResourceVersion()
 }
 
-// untilEqual waits until the informer's store and what its handlers heard are what an apiserver
+// untilEqual waits until the informer's store and what its handlers received are what an apiserver
 // lists.
 func (r *replica) untilEqual(ctx context.Context, truth dynamic.Interface) error {
 	for {

@@ -70,7 +70,7 @@ func (s *suite) testPaging(t *testing.T) {
 	t.Run("namespace by field", s.testNamespaceField)
 }
 
-// walk goes through the pages, each asked of another side, and compares them with the whole.
+// walk goes through the pages, each from another side, and compares them with the whole.
 func (s *suite) walk(t *testing.T, path, options string, limit, first int) {
 	ctx, cancel := context.WithTimeout(t.Context(), process.Patience)
 	defer cancel()

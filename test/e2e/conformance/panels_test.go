@@ -146,7 +146,7 @@ func panelRequests() []scenario {
 			upstream, 400))
 }
 
-// testPanelsLive watches both versions while both are written, and asks for the same from history.
+// testPanelsLive watches both versions while both are written, and requests the same from history.
 func (s *suite) testPanelsLive(t *testing.T, e *endpoint) {
 	var targets []string
 	for version, path := range map[string]string{"v1": somePanels, "v2": someNewPanels} {
@@ -246,7 +246,7 @@ func (s *suite) testPanelsUnconverted(t *testing.T, e *endpoint, webhook *conver
 	s.show(t, "W-115 W-231 W-234", memory)
 }
 
-// askUnconverted asks for what an apiserver cannot convert, after a write.
+// askUnconverted requests what an apiserver cannot convert, after a write.
 func (s *suite) askUnconverted(t *testing.T, e *endpoint, written string, before *answer) {
 	s.runAll(t, e, []scenario{
 		get("stored version", "W-60 W-234", somePanels+"?resourceVersion="+written, memory, 0),
@@ -280,8 +280,8 @@ func (s *suite) askUnconverted(t *testing.T, e *endpoint, written string, before
 	})
 }
 
-// refusedUnconverted expects that neither side shows anything. Which error the apiserver tells
-// depends on how far it is with its next try.
+// refusedUnconverted expects that neither side shows anything. The apiserver's error depends on how
+// far it is with its next try.
 func (s *suite) refusedUnconverted(t *testing.T, e *endpoint, r request) {
 	t.Helper()
 	direct, proxied := s.both(t, e, r, process.Patience)

@@ -7,7 +7,7 @@ import (
 	"spillway/test/framework/exchange"
 )
 
-// testPlanner asks for what hangs on how a path is spelt, a number written, or a token made.
+// testPlanner requests what depends on how a path is spelt, a number written, or a token made.
 func (s *suite) testPlanner(t *testing.T) {
 	mid := int64(exchange.Number(s.marks["mid"]))
 	for name, start := range map[string]string{"bare": "a\x00", "inclusive": "/a", "root": "/", "end": "/zzz\x00"} {

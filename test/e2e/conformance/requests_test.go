@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// testRequests asks, over plain HTTP and over TLS, what is answered at once.
+// testRequests sends, over plain HTTP and over TLS, the requests that are answered at once.
 func (s *suite) testRequests(t *testing.T) {
 	all := slices.Concat(lists(), objects(), refusals(), formats(), others())
 	before, counted := s.answered(t), s.plain.memory.Load()
@@ -28,8 +28,8 @@ func (c scenario) brokenPath() bool {
 	return err != nil
 }
 
-// answered is how many requests the plain proxy has answered without asking upstream: from memory,
-// or with a refusal.
+// answered is how many requests the plain proxy has answered without one upstream: from memory, or
+// with a refusal.
 func (s *suite) answered(t *testing.T) int64 {
 	t.Helper()
 	return int64(s.plain.metric(t, "spillway_cached_requests_total") +

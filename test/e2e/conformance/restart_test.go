@@ -34,7 +34,7 @@ func (s *suite) testRestart(t *testing.T) {
 	}
 	told := collect(ctx, t, before, reached(middle))
 	before.cancel()
-	live := collect(ctx, t, through, reached(middle)) // what the mirror has not heard of yet it would close as a gap
+	live := collect(ctx, t, through, reached(middle)) // what the mirror has not received yet it would close as a gap
 
 	s.cp.APIServer().Kill()
 	must(t, s.cp.StartAPIServer(ctx))
@@ -64,8 +64,8 @@ func (s *suite) testRestart(t *testing.T) {
 	s.refusedOnOneSide(t, from)
 }
 
-// sinceRestart is what the apiserver tells of the changes after its restart, which began before the
-// first of them.
+// sinceRestart is the changes after the apiserver's restart, by a watch of the apiserver, which
+// began before the first of them.
 func (s *suite) sinceRestart(ctx context.Context, t *testing.T, path, end string) []event {
 	t.Helper()
 	w, err := s.direct.open(ctx, request{Target: path + "?watch=1&timeoutSeconds=600&resourceVersion=" +

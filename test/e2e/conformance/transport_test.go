@@ -78,7 +78,7 @@ func (s *suite) testProtocols(t *testing.T) {
 	s.show(t, "W-1 W-252", memory)
 }
 
-// testReuse ends a watch and asks again on its connection.
+// testReuse ends a watch and sends another request on its connection.
 func (s *suite) testReuse(t *testing.T) {
 	for _, ending := range []string{"&resourceVersion=0", "&resourceVersion=1", "&resourceVersion=${first}" + marked} {
 		for _, e := range s.sides() {
@@ -123,7 +123,7 @@ func (s *suite) testOldProtocol(t *testing.T) {
 	}
 }
 
-// inOldProtocol asks over HTTP/1.0.
+// inOldProtocol sends a request over HTTP/1.0.
 func (e *endpoint) inOldProtocol(t *testing.T, target string) *answer {
 	t.Helper()
 	start := time.Now()
@@ -258,7 +258,7 @@ func (e *endpoint) overWebSocket(t *testing.T, head []string) []byte {
 	return append([]byte(response.Status+" "+response.Header.Get("Sec-WebSocket-Accept")+"\n"), rest...)
 }
 
-// oneBegins reports that one tells the same as the other before it ends, but less.
+// oneBegins reports that one is the beginning of the other.
 func oneBegins(a, b []byte) bool {
 	a, b = bytes.TrimSuffix(a, closeFrame), bytes.TrimSuffix(b, closeFrame)
 	return len(a) != len(b) && (bytes.HasPrefix(a, b) || bytes.HasPrefix(b, a))

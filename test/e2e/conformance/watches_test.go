@@ -190,7 +190,7 @@ func watchEverything() []scenario {
 	return all
 }
 
-// telling says that the answer tells the time, or is a matter of it.
+// telling says that the answer contains the time, or is a matter of it.
 func (c scenario) telling() scenario {
 	c.clocked = true
 	return c

@@ -94,8 +94,8 @@ func (f *pathFront) kubeconfig(t *testing.T, c *crowd.Cluster, u controlplane.Us
 	return file
 }
 
-// lentCredentials asks with no credentials of its own, by an impersonator and by the proxy itself,
-// for places outside of the apiserver's path; and for what is there, which goes on as ever.
+// lentCredentials requests, without credentials of its own, by an impersonator and by the proxy
+// itself, places outside of the apiserver's path; and what is there, which is served as ever.
 func (w *world) lentCredentials(t *testing.T) {
 	t.Parallel()
 	mallory := w.Certified(t, "mallory")

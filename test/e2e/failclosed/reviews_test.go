@@ -71,7 +71,7 @@ func (w *world) object(t *testing.T, namespace, name string, data map[string]str
 	}
 }
 
-// get asks once, on a connection of its own.
+// get sends one request, on a connection of its own.
 func get(ctx context.Context, to wire.Address, p crowd.Person, target string) (*exchange.Answer, []byte, error) {
 	return getUntil(ctx, to, p, target, nil)
 }

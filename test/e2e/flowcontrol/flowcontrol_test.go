@@ -32,7 +32,7 @@ import (
 // patience bounds waits that a working program ends at once.
 const patience = time.Minute
 
-// blocked answers nothing until release is closed, and tells of each request that arrives.
+// blocked answers nothing until release is closed, and reports each request that arrives.
 func blocked(arrived chan<- struct{}, release <-chan struct{}) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_ = http.NewResponseController(w).Flush()

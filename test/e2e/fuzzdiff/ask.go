@@ -77,7 +77,7 @@ func (a ask) request() exchange.Request {
 }
 
 // momentary reports that the answer is a matter of the moment, so that two answers of one server
-// may differ (N-5): it tells the time, or is what a short watch from now comes to before it is
+// may differ (N-5): it contains the time, or is what a short watch from now delivers before it is
 // over.
 func (a ask) momentary() bool {
 	for _, f := range a.header {

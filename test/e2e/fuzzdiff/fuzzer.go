@@ -20,10 +20,10 @@ type Way struct {
 	Trusting bool
 }
 
-// Fuzzer asks an apiserver and the proxies before it the same. Its counts may be read at any time.
+// Fuzzer sends an apiserver and the proxies before it the same. Its counts may be read at any time.
 type Fuzzer struct {
 	Ways    []Way // each request goes one of them
-	Workers int   // ask at a time; most of the time they wait
+	Workers int   // requests at a time; most of the time they wait
 	Seed    uint64
 	Tally   *exchange.Tally
 
@@ -82,7 +82,7 @@ func (f *Fuzzer) Round(ctx context.Context, state *State, first, last uint64) []
 // shrunkAtMost bounds how many findings of a round are shrunk: many have one cause.
 const shrunkAtMost = 8
 
-// try makes a request, asks it, and tells what the answers differ in.
+// try makes a request, sends it, and returns what the answers differ in.
 func (f *Fuzzer) try(ctx context.Context, state *State, number uint64) *Finding {
 	a := generate(f.Seed, number, state)
 	way := f.Ways[number%uint64(len(f.Ways))]
@@ -117,8 +117,8 @@ func (f *Fuzzer) count(a ask, c *exchange.Comparison) {
 	}
 }
 
-// ofState tells the errors that only the state or its history knows: that an object is not there,
-// or that a version is no longer.
+// ofState recognises the errors that depend on the state or its history: that an object is not
+// there, or that a version is no longer.
 func ofState(status int) bool { return status == http.StatusNotFound || status == http.StatusGone }
 
 // Share is how much was answered from memory, in percent of all requests, including those that
@@ -189,7 +189,7 @@ func (f *Fuzzer) compareInJSON(ctx context.Context, way Way, c *exchange.Compari
 	c.Problems = append(c.Problems, exchange.Compare(f.Tally, r, direct, c.Proxied).Problems...)
 }
 
-// String tells how to have the finding again.
+// String says how to have the finding again.
 func (f Finding) String() string {
 	return fmt.Sprintf("seed %d, request %d, through %s: the answers differ, %d of %d times\n%s\nfound in\n%s\nshrunk "+
 		"to\n%s\ndirectly\n%s",

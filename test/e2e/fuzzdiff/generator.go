@@ -13,7 +13,7 @@ type generator struct {
 	*rand.Rand
 	state *State
 	ask   ask
-	sober bool   // asks as well-made clients do, and for nothing odd
+	sober bool   // as well-made clients send it, with nothing odd
 	kind  string // the kind of metadata that is requested
 }
 
@@ -107,7 +107,7 @@ func (g *generator) yes(of ...string) string {
 	return one(g, of...)
 }
 
-// list asks for a collection (W-63).
+// list requests a collection (W-63).
 func (g *generator) list() {
 	r := g.resource()
 	g.ask.path = r.collection(g.namespace())
@@ -142,7 +142,7 @@ func (g *generator) listVersion() {
 	}
 }
 
-// get asks for one object (W-95).
+// get requests one object (W-95).
 func (g *generator) get() {
 	r := g.resource()
 	namespace := one(g, g.state.Namespaces...)
@@ -170,7 +170,7 @@ func (g *generator) name(r Resource) string {
 	return one(g, r.Names...)
 }
 
-// watch asks for events (W-100).
+// watch requests events (W-100).
 func (g *generator) watch() {
 	r := g.resource()
 	g.ask.path = r.collection(g.namespace())
@@ -178,7 +178,7 @@ func (g *generator) watch() {
 	g.watchOptions(r)
 }
 
-// deprecatedWatch asks by a path that always watches (W-33).
+// deprecatedWatch uses a path that always watches (W-33).
 func (g *generator) deprecatedWatch() {
 	r := g.resource()
 	g.ask.path = r.deprecated(g.namespace())

@@ -136,7 +136,7 @@ func (g *generator) soberAccept() string {
 		asJSON)
 }
 
-// transformed asks for a view of the object (W-43, W-45, W-46).
+// transformed requests a view of the object (W-43, W-45, W-46).
 func (g *generator) transformed() string {
 	as := one(g, "PartialObjectMetadata", "PartialObjectMetadata", "PartialObjectMetadataList",
 		"PartialObjectMetadataList", "Table", "Foo", "")

@@ -18,7 +18,7 @@ const (
 	atOnce      = 16
 )
 
-// shrink leaves out of a finding what it does not need, and asks what remains a few times more.
+// shrink leaves out of a finding what it does not need, and sends what remains a few times more.
 func (f *Fuzzer) shrink(ctx context.Context, found *Finding) {
 	ctx, cancel := context.WithTimeout(ctx, shrinkTime)
 	defer cancel()

@@ -23,7 +23,7 @@ import (
 // repetition is a byte.
 const crumb = 3950
 
-// head is what every stream of an attack asks.
+// head is the request of every stream of an attack.
 type head struct {
 	name, value string
 	times       int
@@ -182,7 +182,7 @@ func (a *attacker) open() bool {
 	}
 }
 
-// ask asks what h says, and returns when the server has read it or ended the connection.
+// ask sends h, and returns when the server has read it or ended the connection.
 func (a *attacker) ask(h head, frames []byte) {
 	switch {
 	case h.raw != nil:
@@ -204,7 +204,7 @@ func (a *attacker) ask(h head, frames []byte) {
 // oldHead is how many bytes a head over HTTP/1.1 has here: less than one that is large.
 const oldHead = 15 << 10
 
-// askOld asks once, by as many fields as there is room for.
+// askOld sends one request, with as many fields as there is room for.
 func (a *attacker) askOld(h head) {
 	var text strings.Builder
 	path := cmp.Or(h.path, nodes)

@@ -32,7 +32,7 @@ type world struct {
 	up       *fakeapiserver.Server
 	proxy    *process.Proxy
 	measures string      // the socket where the proxy says what it holds, if it was built for that
-	still    *sync.Mutex // held while a client that means well asks for something, and while is measured
+	still    *sync.Mutex // held during a well-meaning client's request, and during a measurement
 }
 
 func newWorld(t *testing.T, binary string, args ...string) *world {

@@ -73,7 +73,7 @@ func buildMeasured(t *testing.T) string {
 	return process.BuildProxy(t, "-overlay="+file)
 }
 
-// held asks the process what it has, while no client that means well asks for anything.
+// held requests the figures of the process, while no client that means well has a request open.
 func (w *world) held() (now held) {
 	w.Helper()
 	w.still.Lock()
@@ -106,7 +106,7 @@ func (w *world) profile(file string) {
 }
 
 // quiet waits until no more than so many connections of HTTP/2 are open beside those of clients
-// that mean well, and what they asked for has been answered.
+// that mean well, and their requests have been answered.
 func (w *world) quiet(connections int) {
 	w.Helper()
 	limits := map[string]int{

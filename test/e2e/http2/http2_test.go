@@ -1,5 +1,5 @@
-// Package http2 asks h2spec, which breaks every rule of HTTP/2 in turn, what it thinks of a
-// kube-apiserver and of Spillway.
+// Package http2 runs h2spec, which breaks every rule of HTTP/2 in turn, against a kube-apiserver
+// and Spillway.
 package http2
 
 import (
@@ -127,8 +127,8 @@ func configuration(server string) (*config.Config, error) {
 		Insecure: true, Strict: true}, nil
 }
 
-// try tries a case on a connection of its own. What a server is not asked for is not held against
-// it.
+// try tries a case on a connection of its own. What the case does not require of a server is not
+// held against it.
 func try(c *config.Config, one *spec.TestCase) error {
 	var err error
 	for range tries {

@@ -37,7 +37,7 @@ const (
 	overWebSocket = "WebSocket"
 )
 
-// question is what each identity asks for.
+// question is what each identity requests.
 type question struct {
 	way
 	protocol string
@@ -94,7 +94,7 @@ type asking struct {
 	body   []byte
 }
 
-// caller asks at one place under one identity.
+// caller sends requests to one place under one identity.
 type caller struct {
 	to   wire.Address
 	who  hostile
@@ -183,7 +183,8 @@ func (c *caller) askHTTP2(ctx context.Context, q question, mark string) (int, ht
 	return response.StatusCode, response.Header, body, err
 }
 
-// stage is a cluster in which hostile identities ask, and a proxy before it that impersonates them.
+// stage is a cluster with clients of hostile identities, and a proxy before it that impersonates
+// them.
 type stage struct {
 	*crowd.Cluster
 	proxy *process.Proxy
@@ -251,7 +252,7 @@ func (s *stage) person(t *testing.T, who hostile) crowd.Person {
 	return crowd.WithCertificate(t, who.name, pair)
 }
 
-// TestHostileIdentities asks the same directly and through the proxy, as identities whose bytes
+// TestHostileIdentities sends the same directly and through the proxy, as identities whose bytes
 // HTTP may change: what the apiserver refuses is refused, no other identity ever arrives, and what
 // a header carries works as directly.
 func TestHostileIdentities(t *testing.T) {
@@ -283,7 +284,7 @@ func TestHostileIdentities(t *testing.T) {
 	s.judge(t, cells)
 }
 
-// askRow asks the questions of one identity.
+// askRow sends the requests of one identity.
 func (s *stage) askRow(ctx context.Context, t *testing.T, row []*cell, to ...wire.Address) {
 	for way, address := range to {
 		c := newCaller(address, row[0].who)

@@ -52,8 +52,7 @@ func newBuilder(t *testing.T) *builder {
 	b.env = append(os.Environ(), "CONTAINERS_STORAGE_CONF="+conf, "STORAGE_DRIVER=vfs", "BUILDAH_ISOLATION=chroot",
 		"TMPDIR="+dir)
 
-	// which the build does, too, without a network: of modules for other systems no build here has
-	// asked
+	// which the build does, too, without a network: no build here has needed modules for other systems
 	b.run("go", "-C", b.root, "mod", "download")
 	busybox, err := exec.LookPath("busybox")
 	must(t, err)

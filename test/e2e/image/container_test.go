@@ -85,7 +85,7 @@ func (c *container) configure(t *testing.T, path, root string, s settings) {
 	must(t, os.WriteFile(path, text, 0o600))
 }
 
-// answers asks at a URL of the addresses that the log tells.
+// answers sends a GET to a URL made of the addresses in the log.
 func (c *container) answers(url func(process.Addresses) string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if c.child.Ended() {

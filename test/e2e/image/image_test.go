@@ -20,7 +20,7 @@ import (
 	"spillway/test/framework/process"
 )
 
-// The image tells what it is, is the same when it is built again, and holds the program that a
+// The image has its labels, is the same when it is built again, and holds the program that a
 // checkout gives: with its licence, and nothing else.
 func TestImageIsReproducibleAndMinimal(t *testing.T) {
 	b := newBuilder(t)

@@ -165,9 +165,9 @@ func (c *cluster) takesManifests(t *testing.T) {
 	}
 }
 
-// runsUnmodifiedProgram: one that has never heard of Spillway, in an injected pod, lists and
-// watches through it with nothing but what the pod gives it: after its token was rotated twice, and
-// after the sidecar was killed.
+// runsUnmodifiedProgram: one that was not made for Spillway, in an injected pod, lists and watches
+// through it with nothing but what the pod gives it: after its token was rotated twice, and after
+// the sidecar was killed.
 func (c *cluster) runsUnmodifiedProgram(t *testing.T) {
 	ports := freePorts(t)
 	text := strings.Replace(kubernetesOwn(t)["cluster/addons/dns-horizontal-autoscaler/dns-horizontal-autoscaler.yaml"],
@@ -248,7 +248,7 @@ func (p *running) startSidecar() {
 	})
 }
 
-// serves makes a config map, and waits until the program has heard of it by its watch, and lists
+// serves makes a config map, and waits until the program has received it by its watch, and lists
 // from the sidecar's memory with the pod's present token.
 func (p *running) serves(name string) {
 	p.t.Helper()

@@ -41,7 +41,7 @@ func (c *cluster) fitsQuota(t *testing.T) {
 		return "apiVersion: v1\nkind: Pod\nmetadata:\n  name: app\n  namespace: " + team + metadata +
 			"\nspec:\n  containers:\n  - name: app\n    image: app\n    resources: {limits: {cpu: 100m}}\n"
 	}
-	process.Awaiting(t, "the quota", func(context.Context) error { // which kube-apiserver hears of by a watch
+	process.Awaiting(t, "the quota", func(context.Context) error { // which kube-apiserver learns by a watch
 		err := apply(c.run(t, pod(""), "inject", "--image=spillway:1"))
 		if err == nil {
 			return errors.New("it is not there yet")

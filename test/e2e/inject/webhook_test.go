@@ -167,7 +167,7 @@ func TestWebhookOfAPIServersAlone(t *testing.T) {
 	}
 }
 
-// register has kube-apiserver ask the webhook about pods with the label, until the test ends.
+// register has kube-apiserver send the webhook reviews of pods with the label, until the test ends.
 func (c *cluster) register(t *testing.T, w *webhook) {
 	t.Helper()
 	ignore, none, seconds := admissionregistrationv1.Ignore, admissionregistrationv1.SideEffectClassNone, int32(10)
@@ -242,7 +242,7 @@ func (c *cluster) asksWebhook(t *testing.T) {
 		return pod
 	}
 	var injected *corev1.Pod
-	// it hears of it by a watch
+	// it learns of it by a watch
 	process.Awaiting(t, "kube-apiserver to know the webhook", func(ctx context.Context) error {
 		injected = create("injected", nil)
 		if injected.Annotations["spillway/injected"] == "true" {

@@ -142,7 +142,7 @@ func TestMissingAndBrokenKindsHoldNothingUp(t *testing.T) {
 }
 
 // The promise holds however long a resource was missing or forbidden, and without a right to see
-// what tells of its appearance.
+// what announces its appearance.
 func TestWhatWasMissingForLongIsMirroredWithinThePromise(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes three minutes")
@@ -241,7 +241,7 @@ func TestProxyThatCutsIdleWatchesMakesLittleNoise(t *testing.T) {
 		"deployments.apps,daemonsets.apps,replicasets.apps",
 		"--consistency-check-period=0s")
 	w.proxy.AwaitReady(t)
-	time.Sleep(idle) // what the start asks is not the question here
+	time.Sleep(idle) // the requests at the start do not count
 	before, cuts, lines := others.Load(), watches.Load(), bytes.Count(w.proxy.Log.Text(), []byte("\n"))
 	time.Sleep(minutes * time.Minute)
 	asked, cut, said := others.Load()-before, watches.Load()-cuts, bytes.Count(w.proxy.Log.Text(), []byte("\n"))-lines

@@ -20,8 +20,8 @@ import (
 
 const configMaps = "/api/v1/namespaces/default/configmaps"
 
-// Whatever the dashboard and the alerts ask for is there, in a proxy that serves clients of all
-// sorts, and so is every metric in the reference, as it is described there.
+// Every series of the dashboard and the alerts exists, in a proxy that serves clients of all sorts,
+// and so does every metric in the reference, as it is described there.
 func TestEverythingAskedForIsThere(t *testing.T) {
 	w := newWorld(t)
 	w.traffic()
@@ -119,7 +119,7 @@ func (w *world) traffic() {
 		}
 		_, _ = io.Copy(io.Discard, a.Body)
 	}
-	w.watch("&resourceVersion="+w.past, "after") // upstream tells of it, since the proxy was not there
+	w.watch("&resourceVersion="+w.past, "after") // from upstream, since the proxy was not there
 	live := w.send(http.MethodGet, configMaps+"?watch=1&allowWatchBookmarks=true&resourceVersion=0&timeoutSeconds=60", "")
 	created := w.send(http.MethodPost, configMaps, `{"metadata":{"name":"live"}}`)
 	if created.StatusCode != http.StatusCreated {

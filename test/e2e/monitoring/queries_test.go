@@ -17,7 +17,7 @@ import (
 	"spillway/test/framework/process"
 )
 
-// query is what a panel or an alert asks Prometheus.
+// query is the query of a panel or an alert.
 type query struct{ where, text, legend string }
 
 // dashboardQueries are those of the chart's dashboard, with everything chosen that can be chosen
@@ -77,7 +77,7 @@ func alertRules(t *testing.T) (r rules) {
 	return r
 }
 
-// alertQueries are what alerts ask, and the labels that they speak of.
+// alertQueries are the queries of alerts, and the labels in their annotations.
 func alertQueries(t *testing.T) (all []query) {
 	t.Helper()
 	for _, group := range alertRules(t).Groups {

@@ -73,7 +73,7 @@ func scope(info *object.Resource) *handlers.RequestScope {
 	return s
 }
 
-// routed asks the router that stands before the handlers of built-in resources.
+// routed reports what the router decides that stands before the handlers of built-in resources.
 func routed(r *http.Request) bool {
 	reached := false
 	ws := new(restful.WebService)

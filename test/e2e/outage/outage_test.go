@@ -182,7 +182,7 @@ func (w *world) metric(name string) int {
 	return process.Metric(w.t, w.proxy.Metrics, name)
 }
 
-// awaitAge waits until answers tell their age, and returns it.
+// awaitAge waits until answers have an age, and returns it.
 func (w *world) awaitAge() int {
 	w.t.Helper()
 	age := ""
@@ -199,7 +199,7 @@ func (w *world) awaitAge() int {
 	return n
 }
 
-// awaitCurrent writes, waits until all have heard of it and answers tell no age any more, and
+// awaitCurrent writes, waits until all have received it and answers have no age any more, and
 // returns how long the first took from a moment on.
 func (w *world) awaitCurrent(name string, from time.Time) time.Duration {
 	w.t.Helper()

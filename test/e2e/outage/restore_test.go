@@ -18,7 +18,7 @@ import (
 // lost is how many writes are lost with the etcd that is put back.
 const lost = 300
 
-// listed is the resourceVersion of the complete state, as the proxy tells it.
+// listed is the resourceVersion of the complete state, as the proxy answers it.
 func (w *world) listed() (string, error) {
 	a := w.ask(http.MethodGet, configMaps, "")
 	var list struct {

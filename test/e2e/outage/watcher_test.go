@@ -85,7 +85,7 @@ func watchRaw(t *testing.T, proxy *process.Proxy, names func(line string) string
 	return s
 }
 
-// counting counts the requests of an informer that ask for a complete state.
+// counting counts the requests of an informer for a complete state.
 type counting struct {
 	next http.RoundTripper
 	seen *seen

@@ -194,7 +194,7 @@ func (w *world) callerOf(t *testing.T, proxy *process.Proxy, name string) *calle
 	return &caller{to: crowd.Through(proxy, p.Person), who: p.Person}
 }
 
-// mustAsk asks, and fails the test if there is no answer.
+// mustAsk sends a request, and fails the test if there is no answer.
 func (c *caller) mustAsk(t *testing.T, target string) *exchange.Answer {
 	t.Helper()
 	a, _, err := c.ask(t.Context(), get(target)[0])

@@ -46,7 +46,7 @@ func (c *tap) take() []byte {
 	return b
 }
 
-// overHTTP2 asks some people's questions in HTTP/2, each on a connection of its own, of which every
+// overHTTP2 sends some users' requests in HTTP/2, each on a connection of its own, of which every
 // byte is looked at.
 func (w *world) overHTTP2(t *testing.T) {
 	t.Parallel()
@@ -73,7 +73,7 @@ func (w *world) overHTTP2(t *testing.T) {
 	}
 }
 
-// cellOverHTTP2 asks one thing both ways.
+// cellOverHTTP2 sends one request both ways.
 func (w *world) cellOverHTTP2(ctx context.Context, n *counts, p identity, column target) error {
 	var problem error
 	for range 5 {
@@ -102,8 +102,8 @@ func (w *world) cellOverHTTP2(ctx context.Context, n *counts, p identity, column
 	return problem
 }
 
-// askOverHTTP2 asks on a connection of its own, and returns every byte that came on it until the
-// end of the answer.
+// askOverHTTP2 sends a request on a connection of its own, and returns every byte that came on it
+// until the end of the answer.
 func askOverHTTP2(ctx context.Context, to wire.Address, p crowd.Person, column target) (*exchange.Answer, []byte,
 	error) {
 	var c *tap

@@ -24,7 +24,7 @@ import (
 // mirrored is what the proxy keeps in memory: Secrets, too, since they are named.
 const mirrored = "configmaps,pods,secrets,nodes,namespaces,deployments.apps,gems.v1." + gemGroup
 
-// world is a cluster with people and objects, and the proxy before it.
+// world is a cluster with users and objects, and the proxy before it.
 type world struct {
 	*crowd.Cluster
 	binary string
@@ -150,8 +150,8 @@ func (w *world) row(ctx context.Context, t *testing.T, n *counts, p identity, co
 	}
 }
 
-// cell asks one thing both ways. It reports again if upstream itself had not the time to answer, or
-// answers with the time.
+// cell sends one request both ways. It reports again if upstream itself had not the time to answer,
+// or answers with the time.
 func (w *world) cell(ctx context.Context, n *counts, p identity, column target, direct, proxied *caller) (again bool,
 	err error) {
 	var answers [2]*exchange.Answer

@@ -6,8 +6,8 @@ package permissions
 // show upstream the certificate, and says so: in these cells, and in no others, the answer need not
 // be the same.
 var passing = map[string]bool{
-	// A namespace of this name cannot exist, and its name could lead elsewhere in a path that the
-	// proxy asks for itself.
+	// A namespace of this name cannot exist, and its name could lead elsewhere in a path of the
+	// proxy's own requests.
 	`GET /api/v1/namespaces/%3Cred%3E/configmaps?resourceVersion=0`: true,
 
 	`GET /api/v1/namespaces/green/services`:                                                                   true,

@@ -1,4 +1,5 @@
-// Package permissions asks a real kube-apiserver with RBAC, and Spillway before it, the same for
-// many people with all sorts of rights: the decision and the answer must be the same in every cell.
-// And it reads every byte that a refused client is sent: none of them may be an object's.
+// Package permissions sends a real kube-apiserver with RBAC, and Spillway before it, the same
+// requests of many users with all sorts of rights: the decision and the answer must be the same in
+// every cell. And it reads every byte that a refused client is sent: none of them may be an
+// object's.
 package permissions

@@ -15,7 +15,7 @@ type target struct {
 	// more is left out of a short run.
 	more bool
 	// clocked: upstream itself answers it differently from one moment to the next (N-5), so that it is
-	// asked again until both agree.
+	// repeated until both agree.
 	clocked bool
 }
 

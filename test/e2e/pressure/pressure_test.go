@@ -113,7 +113,7 @@ func (c *crowd) ask(text string) {
 	_, _ = io.WriteString(conn, text) // a request that is refused early cannot be sent whole
 }
 
-// each asks many at a time.
+// each sends many at a time.
 func (c *crowd) each(n int, text func(i int) string) {
 	var asking sync.WaitGroup
 	room := make(chan struct{}, 64)

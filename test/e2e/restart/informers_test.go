@@ -22,7 +22,7 @@ import (
 	"spillway/test/framework/process"
 )
 
-// counter counts what informers ask for.
+// counter counts the requests of informers.
 type counter struct {
 	states  atomic.Int64 // complete ones: LISTs, and watches that begin with the state
 	resumes atomic.Int64 // watches that go on from what the informer has
@@ -51,7 +51,7 @@ func (c counting) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// view is what an informer asks for.
+// view is what an informer requests.
 type view struct{ namespace, labels, fields string }
 
 // views are such that each shows the pulse (see churn).

@@ -38,7 +38,7 @@ type attack struct {
 	equal          bool
 }
 
-// share is what one user's selectors may weigh in this test. All attacks together ask for more.
+// share is what one user's selectors may weigh in this test. All attacks together exceed it.
 const share = 40_000
 
 var attacks = []attack{

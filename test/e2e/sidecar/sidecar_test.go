@@ -102,7 +102,7 @@ func (p *pod) kubeconfig(account string) string {
 	return name
 }
 
-// answer is what the proxy said, and whether it asked upstream.
+// answer is what the proxy said, and whether it sent a request upstream.
 type answer struct {
 	code     int
 	upstream bool

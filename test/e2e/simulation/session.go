@@ -11,7 +11,7 @@ type session struct {
 	client     *client
 	generation *generation
 	state      bool // the client wants to hold the state
-	initial    bool // and is not told yet that it has it
+	initial    bool // and has not received its mark yet
 	future     uint64
 
 	scanned   int                 // entries before it are in pending, or were

@@ -66,8 +66,8 @@ type upstream struct {
 	made    map[identity]bool // in all timelines
 }
 
-// identity is what tells versions apart. After a restore upstream could make another version of the
-// same identity; no observer could recognise that, so it does not.
+// identity is what differs between versions. After a restore upstream could make another version of
+// the same identity; no observer could recognise that, so it does not.
 type identity struct{ uid, rv uint64 }
 
 func newUpstream(r *rand.Rand, padding int) *upstream {

@@ -187,7 +187,7 @@ func (b *browser) named() map[string]int {
 	return roles
 }
 
-// browse looks at the page as people do.
+// browse looks at the page as operators do.
 func (w *world) browse(t *testing.T) {
 	b := newBrowser(t)
 	page := w.proxy.Metrics + "/statusz"

@@ -42,7 +42,7 @@ func key(user, agent, protocol, labels string) string {
 	return fmt.Sprintf("%s | %s | %s | %s", user, agent, protocol, labels)
 }
 
-// exactly succeeds if a report tells of these watches and no others.
+// exactly succeeds if a report has these watches and no others.
 func exactly(want []watches) func(*status.Report) error {
 	return func(r *status.Report) error {
 		counts, total := map[string]int{}, 0

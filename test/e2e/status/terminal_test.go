@@ -11,7 +11,7 @@ import (
 	"spillway/test/framework/process"
 )
 
-// terminal looks at spillway top as people do: on a terminal, which tmux is.
+// terminal looks at spillway top as operators do: on a terminal, which tmux is.
 func (w *world) terminal(t *testing.T) {
 	if _, err := exec.LookPath("tmux"); err != nil {
 		t.Skip("no tmux here: make browser installs it")

@@ -125,7 +125,7 @@ type visitor struct {
 	up        *fakeapiserver.Server
 }
 
-// ask asks for configmaps, on a line that nothing else uses.
+// ask requests configmaps, on a line that nothing else uses.
 func (v visitor) ask(t *testing.T, query string) *http.Response {
 	t.Helper()
 	transport := v.transport.Clone()

@@ -118,7 +118,7 @@ func (cp *ControlPlane) get(ctx context.Context, url string) error {
 	return nil
 }
 
-// running tells whether p has been started and not ended.
+// running reports whether p has been started and not ended.
 func running(p *Process) bool {
 	if p == nil {
 		return false

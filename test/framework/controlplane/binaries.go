@@ -9,7 +9,7 @@ import (
 // binDirVariable names a folder with a build to use instead of bin/controlplane of this repository.
 const binDirVariable = "CONTROLPLANE_DIR"
 
-// binDir returns the folder that build.sh filled. The error tells how to fill it.
+// binDir returns the folder that build.sh filled. The error says how to fill it.
 func binDir() (string, error) {
 	dir := os.Getenv(binDirVariable)
 	if dir == "" {

@@ -170,7 +170,7 @@ func parsePids(t *testing.T, line string) []int {
 	return pids
 }
 
-// alive tells whether a process is there and not a zombie, which is all that is left of one when
+// alive reports whether a process is there and not a zombie, which is all that is left of one when
 // init does not reap.
 func alive(pid int) bool {
 	proc, err := procfs.NewProc(pid)

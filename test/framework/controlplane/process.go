@@ -87,8 +87,8 @@ func (p *Process) Signal(sig syscall.Signal) error {
 	return nil
 }
 
-// Stop asks the process to end (SIGTERM), kills it when it has not within grace, and returns when
-// it is gone. A frozen process is thawed first.
+// Stop sends the process SIGTERM, kills it when it has not ended within grace, and returns when it
+// is gone. A frozen process is thawed first.
 func (p *Process) Stop(grace time.Duration) {
 	if errors.Is(p.Signal(syscall.SIGTERM), os.ErrProcessDone) {
 		<-p.done

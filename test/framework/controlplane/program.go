@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// program says how to run one server of the control plane and how to tell that it is ready.
+// program says how to run one server of the control plane and how to see that it is ready.
 type program struct {
 	name  string
 	log   string // the name of its log; empty: the program's

@@ -41,7 +41,7 @@ type Options struct {
 	APIServerArgs []string
 }
 
-// Cluster is a running control plane and what its people need.
+// Cluster is a running control plane and what its users need.
 type Cluster struct {
 	*controlplane.ControlPlane
 	Admin   *kubernetes.Clientset

@@ -238,7 +238,7 @@ func last(all [][]int) []int {
 	return all[len(all)-1]
 }
 
-// query is what the request asks, as the server reads it.
+// query is the query of the request, as the server reads it.
 func (c *Comparison) query() url.Values {
 	_, raw, _ := strings.Cut(c.Request.Target, "?")
 	q, _ := url.ParseQuery(raw) // the server drops what does not parse, too
@@ -289,7 +289,7 @@ func (c *Comparison) single() bool {
 
 // Number is the resourceVersion that text says, or 0.
 func Number(text string) uint64 {
-	n, _ := strconv.ParseUint(text, 10, 64) // what is no number asks for nothing
+	n, _ := strconv.ParseUint(text, 10, 64) // what is no number counts as unset
 	return n
 }
 

@@ -108,7 +108,7 @@ func (e *Endpoint) NewRequest(ctx context.Context, r Request) (*http.Request, er
 	return out, nil
 }
 
-// Do asks, and reads the answer to its end.
+// Do sends a request, and reads the answer to its end.
 func (e *Endpoint) Do(ctx context.Context, r Request) (*Answer, error) {
 	out, err := e.NewRequest(ctx, r)
 	if err != nil {

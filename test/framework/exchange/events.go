@@ -108,10 +108,11 @@ const (
 	proof = 3 * time.Second
 )
 
-// OutOfTime reports that one of the two told the same as the other, but not all of it when the time
-// of a short watch was up: the apiserver, or the proxy, which may have to ask it first; or that the
-// proxy ended a longer one without the mark of its complete state, because it was not told so in
-// time (D-12). That is a difference like any other, unless the next answers are equal.
+// OutOfTime reports that one of the two delivered the same as the other, but not all of it when the
+// time of a short watch was up: the apiserver, or the proxy, which may need an answer of the
+// apiserver first; or that the proxy ended a longer one without the mark of its complete state,
+// because it did not receive it in time (D-12). That is a difference like any other, unless the
+// next answers are equal.
 func (c *Comparison) OutOfTime() bool {
 	if c.less == nil || len(c.Problems) != 1 {
 		return false

@@ -1,8 +1,8 @@
-// Package exchange asks the same of an apiserver twice, directly and through Spillway, and compares
-// the answers: status, headers, decoded bodies, and streams event for event. The invariant: two
-// answers that differ are called equal only where Deviations says so, and every time that it is
-// relied on is counted.
+// Package exchange sends an apiserver the same request twice, directly and through Spillway, and
+// compares the answers: status, headers, decoded bodies, and streams event for event. The
+// invariant: two answers that differ are called equal only where Deviations says so, and every time
+// that it is relied on is counted.
 //
-// Nothing in it knows a cluster or a test: the conformance suite asks what is written down, the
-// fuzzer what comes to its mind.
+// Nothing in it knows a cluster or a test: the conformance suite has a list of requests, the fuzzer
+// makes them up.
 package exchange

@@ -5,8 +5,8 @@ import "net/http"
 // Source is the server that answered.
 type Source int
 
-// An answer passed through, came from memory, or is an error that the proxy itself told without
-// asking. Of a case with several answers each may be another's.
+// An answer passed through, came from memory, or is an error of the proxy itself without a request
+// upstream. Of a case with several answers each may be another's.
 const (
 	Upstream Source = iota
 	Memory

@@ -62,7 +62,7 @@ func (y *Tally) Unused() []string {
 	return ids
 }
 
-// Text tells the outcome.
+// Text is the outcome.
 func (y *Tally) Text() string {
 	y.mu.Lock()
 	defer y.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 )
 
 // Forwarder is an address that outlives the servers behind it, as that of a Service or of a load
-// balancer does. It hands connections to them in turn, and neither knows nor asks which of them
-// answers. While it is down, connections are refused.
+// balancer does. It hands connections to them in turn, and does not know which of them answers.
+// While it is down, connections are refused.
 type Forwarder struct {
 	// Static after the first Up.
 	Address string // host:port

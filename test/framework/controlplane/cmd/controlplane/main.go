@@ -37,7 +37,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	ctx = withParent(ctx)
-	if err := run(ctx, f); err != nil && ctx.Err() == nil { // told to end while starting is no error
+	if err := run(ctx, f); err != nil && ctx.Err() == nil { // a signal during the start is no error
 		fmt.Fprintln(os.Stderr, "controlplane:", err)
 		os.Exit(1)
 	}
