@@ -58,7 +58,7 @@ lint: tools ## Check formatting, golangci-lint (.golangci.yml), govulncheck, the
 fuzz: ## Run every fuzz target for FUZZTIME (20s)
 	@./hack/fuzz.sh $(FUZZTIME)
 
-conformance: controlplane ## Ask kube-apiserver and Spillway the same, and compare every answer (PROXY_FLAGS=--writers=off: of a proxy with other flags); bin/conformance/coverage.md tells which rules were shown
+conformance: controlplane ## Send kube-apiserver and Spillway the same, and compare every answer (PROXY_FLAGS=--writers=off: of a proxy with other flags); bin/conformance/coverage.md lists the rules that were shown
 	cd test && go test -v -count=1 ./e2e/conformance -args -report=$(CURDIR)/bin/conformance
 
 conformance-full: controlplane ## The same with every combination of options, and with what takes minutes
@@ -67,7 +67,7 @@ conformance-full: controlplane ## The same with every combination of options, an
 fuzz-diff: REQUESTS ?= 20000
 fuzz-diff: MINUTES ?= 15
 fuzz-diff: SEED ?= $(shell od -An -N3 -tu4 /dev/urandom | tr -d ' ')
-fuzz-diff: controlplane ## Ask both the same random things (REQUESTS=20000, at most MINUTES=15), and shrink what differs (SEED=)
+fuzz-diff: controlplane ## Send both the same random requests (REQUESTS=20000, at most MINUTES=15), and shrink what differs (SEED=)
 	cd test && go test -v -count=1 -timeout=0 ./e2e/fuzzdiff -requests=$(REQUESTS) -minutes=$(MINUTES) -seed=$(SEED)
 
 simulation: ## Run the simulation with its default, small number of seeds
@@ -82,7 +82,7 @@ readyourwrites: controlplane ## Write, and at once read through a proxy whose ow
 readyourwrites-full: controlplane ## The same 100,000 times
 	cd test && go test -v -count=1 -timeout=4h ./e2e/readyourwrites -tries=100000
 
-restart: controlplane ## Kill and restart Spillway, move to another replica, restart kube-apiserver, all under 50 informers: nobody may list anew
+restart: controlplane ## Kill and restart Spillway, move to another replica, restart kube-apiserver, all under 50 informers: none may list anew
 	cd test && go test -v -count=1 ./e2e/restart
 
 restart-full: controlplane ## The same under 500 informers
@@ -94,16 +94,16 @@ chaos: PARALLEL ?= 2
 chaos: controlplane ## Break everything around the proxy, and the proxy, in RUNS (300) runs with seeds from SEED (1) on, PARALLEL (2) at a time, and list what was survived
 	cd test && go test -v -count=1 -timeout=0 ./e2e/chaos -run '^TestChaos$$' -chaos.runs=$(RUNS) -chaos.first=$(SEED) -chaos.parallel=$(PARALLEL)
 
-permissions: controlplane ## Ask kube-apiserver and Spillway everything for people with all sorts of rights, and compare every answer
+permissions: controlplane ## Send kube-apiserver and Spillway the requests of users with all sorts of rights, and compare every answer
 	cd test && go test -v -count=1 ./e2e/permissions
 
 revocation: CHANGING ?= 10m
 revocation: SEED ?= 1
-revocation: controlplane ## Take rights away while people watch, at random for CHANGING (10m), and tell how long it took (SEED=1)
+revocation: controlplane ## Take rights away under watches, at random for CHANGING (10m), and print how long each lasted (SEED=1)
 	cd test && go test -v -count=1 -timeout=0 ./e2e/revocation -changing=$(CHANGING) -seed=$(SEED)
 
 show-frozen: FROZEN ?= 5m
-show-frozen: controlplane ## Freeze the apiserver for FROZEN (5m) under watches and informers, and kill it: nobody lists anew, and what is old says so
+show-frozen: controlplane ## Freeze the apiserver for FROZEN (5m) under watches and informers, and kill it: no client lists anew, and old state says its age
 	cd test && go test -v -count=1 -timeout=0 ./e2e/outage -frozen=$(FROZEN)
 
 controllers: show-controllers ## Run kube-controller-manager and kube-scheduler with Spillway as their only apiserver

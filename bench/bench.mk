@@ -34,10 +34,10 @@ bench-full: controlplane ## The same with more of everything, curves beside benc
 show-controllers: MINUTES ?= 5
 soak: MINUTES ?= 1
 
-show-onewatch: controlplane ## 500 watchers and 50 listers cost one upstream watch, and nobody misses an event
+show-onewatch: controlplane ## 500 watchers and 50 listers cost one upstream watch, and no watcher misses an event
 	cd bench && go run ./onewatch
 
-show-stalled: controlplane ## A client that stops reading costs no growing memory, delays nobody and is evicted
+show-stalled: controlplane ## A client that stops reading costs no growing memory, delays no other client and is evicted
 	cd bench && go run ./stalled
 
 show-controllers: controlplane ## kube-controller-manager and kube-scheduler know no other apiserver than the proxy (MINUTES=5)
@@ -61,7 +61,7 @@ show-heads: controlplane ## Connections whose heads are a megabyte once they are
 show-identities: controlplane ## What reviews cost upstream: 500 identities and 2000 watches for 30 seconds, nothing written into bench/RESULTS.md
 	cd bench && go run ./identities -identities=500 -settle=35s -window=30s -report-only
 
-show-tokenherd: controlplane ## 500 clients with 500 tokens come back at once, nothing written into bench/RESULTS.md
+show-tokenherd: controlplane ## 500 clients with 500 tokens reconnect at once, nothing written into bench/RESULTS.md
 	cd bench && go run ./tokenherd -clients=500 -rounds=1 -pause=10s
 
 show-restart: controlplane ## 500 informers do not notice a restart of kube-apiserver, and cost it next to nothing after it
@@ -74,7 +74,7 @@ bench-halfload: controlplane ## Half of what one core sustains, for MINUTES=30: 
 	cd bench && go run ./halfload $(if $(MINUTES),-duration=$(MINUTES)m,-results=RESULTS.md)
 
 # With HOURS the table and the drawing in bench/RESULTS.md are made anew.
-soak: controlplane ## Nothing grows, and nobody who stays misses an event, while clients come and go and kube-apiserver is killed and frozen now and then (MINUTES=1; HOURS=1: into bench/RESULTS.md)
+soak: controlplane ## Nothing grows, and no client that stays misses an event, while clients come and go and kube-apiserver is killed and frozen now and then (MINUTES=1; HOURS=1: into bench/RESULTS.md)
 	cd bench && go run ./soak $(if $(HOURS),-duration=$(HOURS)h -results=RESULTS.md -series=../bin/soak.csv,-duration=$(MINUTES)m)
 
 test-bench: ## Test what the load programs judge by

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs every fuzz target of the proxy's module and of test for the time in $1, one after another; it finds them itself. What a target
-# has learnt to ask is kept in its package's testdata/fuzz, where go test asks it too; a crasher is left there.
+# Runs every fuzz target of the proxy's module and of test for the time in $1, one after another; it finds them itself. A target's
+# corpus is in its package's testdata/fuzz, where go test runs it too; a crasher is left there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the container image $IMAGE: of this machine's kind, or, for the platforms named in $1 (linux/amd64,linux/arm64), as an OCI archive of
 # them all in bin/spillway.oci.tar. Takes what there is of docker, podman and buildah, or IMAGE_TOOL. IMAGE_FLAGS are more flags of its build. What the
-# labels tell of VERSION, REVISION, SOURCE (the repository's address) and SOURCE_DATE_EPOCH is the commit's unless it is given.
+# labels are VERSION, REVISION, SOURCE (the repository's address) and SOURCE_DATE_EPOCH is the commit's unless it is given.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 platforms=${1:-} archive=bin/spillway.oci.tar
@@ -33,7 +33,7 @@ esac
 epoch=${SOURCE_DATE_EPOCH:-$(commit log -1 --format=%ct)}
 epoch=${epoch:-0}
 [[ $epoch =~ ^[0-9]+$ ]] || fail "SOURCE_DATE_EPOCH=$epoch is not a number of seconds"
-# A remote that only this machine knows, or with a password in it, is no address to tell.
+# A remote that only this machine knows, or with a password in it, is no address to publish.
 source=${SOURCE-$(commit remote get-url origin | grep -E '^https://[^@]+$' || :)}
 revision=${REVISION:-$(commit rev-parse HEAD)}
 flags=(

@@ -1,5 +1,5 @@
 # Sourced: the modules of this repository whose code is checked and tested, the proxy's own first. The one that only builds other
-# people's programs and those that only name tools have no code to check.
+# programs of other projects and those that only name tools have no code to check.
 modules() {
 	git ls-files --cached --others --exclude-standard -- go.mod '*/go.mod' |
 		grep -vx -e 'test/framework/controlplane/binaries/go.mod' -e 'hack/tools/go.mod' -e 'hack/tools/helm/go.mod' -e 'hack/tools/promtool/go.mod' \

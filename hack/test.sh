@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the tests of every module of this repository, the proxy's own first, and sums them up. The suites in test/ start real
-# control planes: they always run, since Go cannot tell that a server has changed, and three at a time, since mostly they wait.
+# control planes: they always run, since Go's test cache does not know that a server has changed, and three at a time, since mostly they wait.
 # `test.sh long` runs what -short leaves out of those suites instead: they, whole; and beside them conformance of a proxy whose watches are
 # goroutines.
 # The tests' events (go test -json) and the sum are left in bin/test/, or bin/test-long/, for other programs.

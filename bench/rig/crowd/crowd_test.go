@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestWritesReachWhoWatchesThem holds what is reckoned against what each member requests.
-func TestWritesReachWhoWatchesThem(t *testing.T) {
+// TestWritesReachTheirWatchers holds what is reckoned against what each member requests.
+func TestWritesReachTheirWatchers(t *testing.T) {
 	c := &Crowd{n: 2*perNamespace + perNamespace/2} // the last namespace is half full
 	paths := c.objects()
 	want := int64(0)

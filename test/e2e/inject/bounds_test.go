@@ -240,9 +240,9 @@ func (w *webhook) dribble(ctx context.Context, t *testing.T, text string) {
 	}
 }
 
-// TestWebhookKeepsNobodyOut: hundreds of connections that say nothing, or begin a request and do
-// not end it, leave room for the API server's.
-func TestWebhookKeepsNobodyOut(t *testing.T) {
+// TestIdleConnectionsLeaveRoomAtWebhook: hundreds of connections that say nothing, or begin a
+// request and do not end it, leave room for the API server's.
+func TestIdleConnectionsLeaveRoomAtWebhook(t *testing.T) {
 	c := &cluster{spillway: process.BuildProxy(t)}
 	w := c.startWebhook(t)
 	address := strings.TrimSuffix(strings.TrimPrefix(w.url, "https://"), "/inject")

@@ -22,7 +22,7 @@ const configMaps = "/api/v1/namespaces/default/configmaps"
 
 // Every series of the dashboard and the alerts exists, in a proxy that serves clients of all sorts,
 // and so does every metric in the reference, as it is described there.
-func TestEverythingAskedForIsThere(t *testing.T) {
+func TestEverySeriesQueriedExists(t *testing.T) {
 	w := newWorld(t)
 	w.traffic()
 	s := scraped(t, w.proxy.Metrics)
