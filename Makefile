@@ -58,7 +58,7 @@ lint: tools ## Check formatting, golangci-lint (.golangci.yml), govulncheck, the
 fuzz: ## Run every fuzz target for FUZZTIME (20s)
 	@./hack/fuzz.sh $(FUZZTIME)
 
-conformance: controlplane ## Send kube-apiserver and Spillway the same, and compare every answer (PROXY_FLAGS=--writers=off: of a proxy with other flags); bin/conformance/coverage.md lists the rules that were shown
+conformance: controlplane ## Send kube-apiserver and Spillway the same requests, and compare every answer (PROXY_TAGS=portable: of a proxy with a goroutine for each watch, as outside Linux); bin/conformance/coverage.md tells which rules were shown
 	cd test && go test -v -count=1 ./e2e/conformance -args -report=$(CURDIR)/bin/conformance
 
 conformance-full: controlplane ## The same with every combination of options, and with what takes minutes

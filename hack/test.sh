@@ -43,7 +43,7 @@ others() {
 }
 
 if [[ ${1:-} == long ]]; then
-	PROXY_FLAGS=--writers=off run test -short -count=1 ./e2e/conformance >"$results/beside" &
+	PROXY_TAGS=portable run test -short -count=1 ./e2e/conformance >"$results/beside" &
 	runs=$((runs + 1)) # its own
 	run test -count=1 -p=2 -timeout=30m $cut
 	wait "$!" || status=1
@@ -59,7 +59,7 @@ else
 			;;
 		test)
 			run test "${race[@]}" -count=1 -p=1 $within
-			PROXY_FLAGS=--writers=off run test "${race[@]}" -count=1 ./e2e/simulation # of a proxy whose watches are goroutines
+			PROXY_TAGS=portable run test "${race[@]}" -count=1 ./e2e/simulation # of a proxy whose watches are goroutines
 			run test -short -count=1 -p=3 -timeout=30m $(others)
 			;;
 		*) run "$module" ./... ;; # programs: they are built, and what they judge by is tested

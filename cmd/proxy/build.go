@@ -182,7 +182,7 @@ func (p *process) buildServer(context.Context) error {
 	p.startup, p.checks = newStartup(), &health.Checks{}
 	p.server = serve.New(serve.Options{
 		Catalog: p.mirrors, Forwarder: p.forwarder, Own: p.own, MaxStaleness: p.o.MaxStaleness,
-		StallTimeout: p.o.StallTimeout, Limiter: p.limiter, Goroutines: p.o.Writers == config.WritersOff,
+		StallTimeout: p.o.StallTimeout, Limiter: p.limiter,
 		MaxConnections: p.o.Connections(), MaxConnectionsPerPeer: p.o.MaxConnectionsPerPeer,
 		Away: p.startup.reason, Ready: p.checks.Ready,
 		Audit: p.record.log, Tracer: p.traces.tracer, Metrics: serve.NewMetrics(p.registry), Log: p.log,

@@ -212,9 +212,6 @@ func (o *Settings) limitFlags(fs *pflag.FlagSet) {
 }
 
 func (o *Settings) streamFlags(fs *pflag.FlagSet) {
-	fs.Var(NewChoice(&o.Writers, WritersAuto, WritersOn, WritersOff), "writers",
-		"Let a few writers send all watches, which costs least. auto: where the system can, which is Linux. on: "+
-			"there, and do not start elsewhere. off: a goroutine for each watch.")
 	fs.DurationVar(&o.StallTimeout, "stall-timeout", o.StallTimeout,
 		"End a watch whose client has not taken a byte for this `duration` while events were waiting.")
 	fs.DurationVar(&o.DrainPeriod, "drain-period", o.DrainPeriod,

@@ -32,13 +32,6 @@ const (
 	LocalTokensPods    = string(rbac.TokensPods)
 )
 
-// Values of --writers: what sends watches to their clients.
-const (
-	WritersAuto = "auto" // a few writers, where there can be any
-	WritersOn   = "on"   // likewise, or no start
-	WritersOff  = "off"  // a goroutine for each
-)
-
 // Settings is everything that can be configured, one field per flag. After Complete, Validate and
 // Divide it is read-only, and its parts are known to fit together; what only the cluster can tell
 // (does a resource exist) is found out later.
@@ -100,7 +93,6 @@ type Settings struct {
 	MaxConnectionsPerPeer int // 0: no limit
 	Limits                LimitOptions
 
-	Writers      string // WritersAuto, WritersOn or WritersOff
 	StallTimeout time.Duration
 	DrainPeriod  time.Duration
 
@@ -159,7 +151,6 @@ func New() *Settings {
 			ExtraPrefixes: []string{"X-Remote-Extra-"},
 		},
 		Limits:        newLimitOptions(),
-		Writers:       WritersAuto,
 		StallTimeout:  30 * time.Second,
 		DrainPeriod:   10 * time.Second,
 		MetricsListen: "127.0.0.1:9464",

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/url"
 	"os"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -141,9 +140,6 @@ func (o *Settings) validateNumbers() error {
 	}
 	if o.StallTimeout <= 0 {
 		return o.Refuse("stall-timeout", o.StallTimeout.String(), "must be longer than 0s")
-	}
-	if o.Writers == WritersOn && runtime.GOOS != "linux" {
-		return o.Refuse("writers", o.Writers, "is for Linux; auto has writers where there can be any")
 	}
 	if o.DrainPeriod < 0 {
 		return o.Refuse("drain-period", o.DrainPeriod.String(), "must not be negative; 0s ends all watches at once")

@@ -58,7 +58,8 @@ type Options struct {
 	StallTimeout time.Duration
 	// Limiter is the Forwarder's, too; nil: nothing is limited.
 	Limiter *flowcontrol.Limiter
-	// Goroutines gives each watch a goroutine, even where a few writers could serve them all.
+	// Goroutines gives each watch a goroutine, even where writers could serve them all. Only tests
+	// set it.
 	Goroutines bool
 	// MaxConnections is how many connections clients may have, and MaxConnectionsPerPeer how many
 	// those at one IP address may. 0: as many as they like.
@@ -133,7 +134,7 @@ func New(opts Options) *Server {
 	s.base, s.stop = context.WithCancelCause(context.Background())
 	s.gone = clientconn.NewPoller(opts.Log)
 	s.watches = watch.NewManager(watch.Options{
-		Base: s.base, StallTimeout: opts.StallTimeout, Writers: !opts.Goroutines && s.gone != nil, Limiter: opts.Limiter,
+		Base: s.base, StallTimeout: opts.StallTimeout, Goroutines: opts.Goroutines || s.gone == nil, Limiter: opts.Limiter,
 		Seats: s.seats, Eviction: s.eviction, Panicked: s.panicked, Withdraw: s.withdraw,
 		Metrics: opts.Metrics.watches, Log: opts.Log,
 	})

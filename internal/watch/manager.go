@@ -18,8 +18,9 @@ type Options struct {
 	Base context.Context
 	// StallTimeout is how long a client may take nothing before it is evicted.
 	StallTimeout time.Duration
-	// Writers delivers by a few writers, and not by a goroutine for each stream. They need a poller.
-	Writers bool
+	// Goroutines gives each stream a goroutine, even where writers can serve them. It is set where
+	// there is no poller, which writers need, and by tests.
+	Goroutines bool
 	// Limiter, Seats and Haste are shared with what else is sent to clients.
 	Limiter  *flowcontrol.Limiter
 	Seats    *clientconn.Seats
@@ -66,7 +67,7 @@ func NewManager(o Options) *Manager {
 		opts: o, base: o.Base, deliver: goroutines{}, seats: o.Seats, haste: o.Eviction, metrics: o.Metrics, log: o.Log,
 	}
 	m.mu.streams, m.mu.sent = map[*Stream]struct{}{}, map[string]int64{}
-	if o.Writers {
+	if haveWriters && !o.Goroutines {
 		m.writers = newWriters(m)
 		m.deliver = m.writers
 	}

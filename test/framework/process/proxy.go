@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 )
@@ -28,12 +27,17 @@ func Repository(t *testing.T) string {
 	return ""
 }
 
+// Tags is the environment variable with the build tags of every proxy that is tested, such as
+// portable: each watch has a goroutine, as outside Linux.
+const Tags = "PROXY_TAGS"
+
 // BuildProxy compiles what is in the repository and returns the program's path. flags are the
 // build's.
 func BuildProxy(t *testing.T, flags ...string) string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "spillway")
-	args := append(append([]string{"build"}, flags...), "-o", binary, "./cmd/proxy")
+	args := append([]string{"build", "-tags=" + os.Getenv(Tags)}, flags...)
+	args = append(args, "-o", binary, "./cmd/proxy")
 	build := exec.CommandContext(t.Context(), "go", args...)
 	build.Dir = Repository(t)
 	if out, err := build.CombinedOutput(); err != nil {
@@ -58,10 +62,6 @@ func (p *Proxy) Stop() { p.child.Stop(stopGrace) }
 // Kill ends the proxy as a crash does, and returns when it is gone.
 func (p *Proxy) Kill() { p.child.Kill() }
 
-// Flags is the environment variable with flags that every proxy gets before those of its test, such
-// as --writers=off.
-const Flags = "PROXY_FLAGS"
-
 // StartProxy starts the binary and returns when it is ready. It ends with the test; its log is
 // shown if the test fails.
 func StartProxy(t *testing.T, binary string, args ...string) *Proxy {
@@ -75,9 +75,7 @@ func StartProxy(t *testing.T, binary string, args ...string) *Proxy {
 // and says where it serves only then. AwaitReady is next.
 func LaunchProxy(t *testing.T, binary string, args ...string) *Proxy {
 	t.Helper()
-	usual := append([]string{"--listen=127.0.0.1:0", "--metrics-listen=127.0.0.1:0", "--log-level=debug"},
-		strings.Fields(os.Getenv(Flags))...)
-	args = append(usual, args...)
+	args = append([]string{"--listen=127.0.0.1:0", "--metrics-listen=127.0.0.1:0", "--log-level=debug"}, args...)
 	log := NewLog(t)
 	child, err := Start(exec.Command(binary, args...), nil, log.File)
 	if err != nil {
