@@ -20,16 +20,17 @@ const module = "spillway"
 // dependencies go one way, so that each can be understood, tested and replaced without what is
 // above it. Folders inside a package follow its rule, and may import each other.
 var mayImport = map[string][]string{
-	"object":   {},
-	"ring":     {},
-	"rawio":    {},
-	"cache":    {"object", "ring"},
-	"codec":    {"object"},
-	"fanout":   {"cache", "codec", "object", "ring"},
-	"backfill": {"cache", "fanout", "object"},
-	"rotation": {},
-	"upstream": {"object", "rawio", "rotation"},
-	"auth":     {"flowcontrol", "object", "rotation"},
+	"object":    {},
+	"ring":      {},
+	"rawio":     {},
+	"cache":     {"object", "ring"},
+	"codec":     {"object"},
+	"fanout":    {"cache", "codec", "object", "ring"},
+	"backfill":  {"cache", "fanout", "object"},
+	"rotation":  {},
+	"timerheap": {},
+	"upstream":  {"object", "rawio", "rotation"},
+	"auth":      {"flowcontrol", "object", "rotation", "timerheap"},
 	// of serve it takes Source and Catalog alone, until these have a package below both
 	"mirror":      {"backfill", "cache", "codec", "fanout", "health", "memory", "object", "source", "status", "upstream"},
 	"listen":      {"rotation"},
@@ -49,7 +50,7 @@ var mayImport = map[string][]string{
 	"plan":        {"apistatus", "object", "source"},
 	"watch": {
 		"apistatus", "auth", "backfill", "cache", "clientconn", "codec", "fanout", "flowcontrol",
-		"h2", "object", "plan", "rawio", "ring", "source",
+		"h2", "object", "plan", "rawio", "ring", "source", "timerheap",
 	},
 	"passthrough": {"apistatus", "auth", "clientconn", "flowcontrol", "plan"},
 	"http1":       {"apistatus", "auth", "clientconn", "flowcontrol", "passthrough", "plan", "watch"},

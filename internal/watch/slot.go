@@ -1,10 +1,15 @@
 package watch
 
-import "spillway/internal/clientconn"
+import (
+	"spillway/internal/clientconn"
+	"spillway/internal/timerheap"
+)
 
 // slot is a stream without a goroutine: its connection, what it could not send yet, and its places
 // in its writer's order of things.
 type slot struct {
+	timerheap.Node // in its writer's agenda
+
 	// Static after construction.
 	stream *Stream
 	writer *writer
@@ -21,13 +26,21 @@ type slot struct {
 	next     *slot       // of its owner, while it waits
 	owner    *ownerTurns // its place among owners; nil: it has had no turn yet
 	due      moment
-	place    int // in the agenda; -1: nowhere
 	group    *group
 	index    int // in the group
 
 	// Guarded by writer.mu.
 	poked bool
 }
+
+// dueAt sets when the slot is due.
+func (s *slot) dueAt(at moment) {
+	s.due = at
+	s.writer.agenda.Set(s)
+}
+
+// DueBefore implements timerheap.Element.
+func (s *slot) DueBefore(other *slot) bool { return s.due < other.due }
 
 // poke makes the writer look at the slot. Any goroutine may call it.
 func (s *slot) poke() { s.writer.slotPoked(s) }
@@ -54,7 +67,7 @@ func (s *slot) keep() {
 		s.writer.end(s, EndUnconfirmed)
 		return
 	}
-	s.writer.agenda.set(s, s.stream.deadline)
+	s.dueAt(s.stream.deadline)
 }
 
 // fill gets what is to be sent next: what the stream has, or its last words.
@@ -68,7 +81,7 @@ func (s *slot) fill() {
 	s.rest = run
 	if s.look {
 		s.look = s.stream.ending() != "" || s.stream.next() <= now()
-		s.writer.agenda.set(s, s.stream.next())
+		s.dueAt(s.stream.next())
 	}
 }
 
@@ -111,7 +124,7 @@ func (s *slot) park(moved bool) error {
 		return clientconn.ErrStalled
 	}
 	// Also without being told of room: of a client that takes little at a time, the kernel tells late.
-	s.writer.agenda.set(s, min(s.progress.after(stall), at.after(stall/clientconn.StallChecks)))
+	s.dueAt(min(s.progress.after(stall), at.after(stall/clientconn.StallChecks)))
 	return nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"spillway/internal/clientconn"
 	"spillway/internal/rawio"
 	"spillway/internal/ring"
+	"spillway/internal/timerheap"
 )
 
 // writer owns a shard of slots and is the only one that sends to their connections. It never waits
@@ -28,7 +29,7 @@ type writer struct {
 
 	// The writer's goroutine's.
 	groups     map[*ring.Signal]*group
-	agenda     agenda
+	agenda     timerheap.Heap[*slot] // all slots, by when a bookmark, a deadline or a check is due
 	queue      turnQueue
 	seal       []byte   // records on their way: of one turn at a time
 	delivering bool     // as the seats were told
@@ -70,7 +71,7 @@ func (w *writer) adopt(st *Stream) bool {
 	if !ok {
 		return false
 	}
-	s := &slot{stream: st, writer: w, place: -1, port: port}
+	s := &slot{stream: st, writer: w, port: port}
 	st.cursor.Slice()
 	st.schedule(now())
 	st.end.rest()
@@ -119,8 +120,8 @@ func (w *writer) run(ctx context.Context) {
 			continue
 		}
 		w.busy(false)
-		if at, ok := w.agenda.next(); ok {
-			timer.Reset(at.left())
+		if s := w.agenda.First(); s != nil {
+			timer.Reset(s.due.left())
 		} else {
 			timer.Stop()
 		}
@@ -167,10 +168,9 @@ func (w *writer) news() {
 	clear(groups)
 	w.spare.slots, w.spare.groups = slots, groups
 	present := now()
-	for at, ok := w.agenda.next(); ok && at <= present; at, ok = w.agenda.next() {
-		s := w.agenda[0]
+	for s := w.agenda.First(); s != nil && s.due <= present; s = w.agenda.First() {
 		s.look = true
-		w.agenda.set(s, present.after(time.Hour)) // its turn says when it is due again
+		s.dueAt(present.after(time.Hour)) // its turn says when it is due again
 		w.enqueue(s)
 	}
 	if count != nil {
@@ -289,7 +289,7 @@ func (w *writer) end(s *slot, reason EndReason) {
 	s.over = true
 	s.unpark()
 	w.leave(s)
-	w.agenda.remove(s)
+	w.agenda.Remove(s)
 	w.queue.leave(s)
 	s.rest, s.port.held = nil, nil
 	s.stream.over(reason)
@@ -304,8 +304,8 @@ func (w *writer) close() {
 	for !w.queue.empty() { // some have never had a turn
 		w.abort(w.queue.pop())
 	}
-	for len(w.agenda) > 0 {
-		w.abort(w.agenda[0])
+	for s := w.agenda.First(); s != nil; s = w.agenda.First() {
+		w.abort(s)
 	}
 }
 

@@ -3,7 +3,6 @@ package watch
 import (
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"spillway/internal/clientconn"
 )
@@ -83,30 +82,4 @@ func TestStopAmongAdoptions(t *testing.T) {
 		late := w.watch("/api/v1/pods?watch=1&resourceVersion=100")
 		late.ends(EndAborted)
 	})
-}
-
-func TestAgenda(t *testing.T) {
-	var a agenda
-	start := now()
-	slots := make([]*slot, 100)
-	for i := range slots {
-		slots[i] = &slot{place: -1}
-		a.set(slots[i], start.after(time.Duration(i*37%100)*time.Second))
-	}
-	a.set(slots[3], start.after(time.Hour)) // later
-	a.set(slots[99], start.after(-1))       // sooner
-	a.remove(slots[50])
-	a.remove(slots[50]) // once more does no harm
-	last := start.after(-time.Hour)
-	for n := 99; n > 0; n-- {
-		at, ok := a.next()
-		if !ok || at < last || len(a) != n {
-			t.Fatalf("%d are left: %v after %v, %v", len(a), at, last, ok)
-		}
-		last = at
-		a.remove(a[0])
-	}
-	if _, ok := a.next(); ok || slots[3].place != -1 {
-		t.Error("something is left")
-	}
 }

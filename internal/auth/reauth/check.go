@@ -4,11 +4,14 @@ import (
 	"time"
 
 	"spillway/internal/auth"
+	"spillway/internal/timerheap"
 )
 
 // check is a question that is put to upstream again and again: whether a credential is good, or
 // whether an identity may do something. It belongs to a rota, and to all watches that run by it.
 type check struct {
+	timerheap.Node // in the rota's agenda, while a watch depends on the check
+
 	// Static after construction.
 	kind       kind
 	key        auth.Digest
@@ -29,7 +32,6 @@ type check struct {
 	failures  int  // to ask, since upstream last answered
 	held      bool
 	due       time.Time  // its wake, when the agenda last looked
-	place     int        // in the agenda; -1: in none, no watch depends on it
 	queue     *userQueue // while it is due or under way
 }
 
@@ -100,43 +102,5 @@ func (c *check) wake(holdMost time.Duration) time.Time {
 	return at
 }
 
-// agenda is a heap of checks by when there is something to be done about them (container/heap).
-// After a change of a check, rota.look moves it.
-type agenda []*check
-
-// first is the check that is due next; nil: there are none.
-func (a agenda) first() *check {
-	if len(a) == 0 {
-		return nil
-	}
-	return a[0]
-}
-
-// Len implements heap.Interface.
-func (a agenda) Len() int { return len(a) }
-
-// Less implements heap.Interface.
-func (a agenda) Less(i, j int) bool { return a[i].due.Before(a[j].due) }
-
-// Swap implements heap.Interface.
-func (a agenda) Swap(i, j int) {
-	a[i], a[j] = a[j], a[i]
-	a[i].place, a[j].place = i, j
-}
-
-// Push implements heap.Interface.
-func (a *agenda) Push(x any) {
-	c := x.(*check)
-	c.place = len(*a)
-	*a = append(*a, c)
-}
-
-// Pop implements heap.Interface.
-func (a *agenda) Pop() any {
-	last := len(*a) - 1
-	c := (*a)[last]
-	(*a)[last] = nil
-	*a = (*a)[:last]
-	c.place = -1
-	return c
-}
+// DueBefore implements timerheap.Element.
+func (c *check) DueBefore(other *check) bool { return c.due.Before(other.due) }

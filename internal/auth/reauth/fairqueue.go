@@ -64,7 +64,7 @@ func (u *userQueue) pop() *check {
 	for len(u.due) > 0 {
 		c := u.due[0]
 		u.due[0], u.due = nil, u.due[1:]
-		if c.place >= 0 {
+		if c.InHeap() {
 			return c
 		}
 	}

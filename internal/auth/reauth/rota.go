@@ -1,10 +1,10 @@
 package reauth
 
 import (
-	"container/heap"
 	"time"
 
 	"spillway/internal/auth"
+	"spillway/internal/timerheap"
 )
 
 // rota decides what is asked when, and what becomes of the streams. It has no clock, no goroutine
@@ -13,7 +13,7 @@ import (
 type rota struct {
 	rotaOptions
 	credentials, permissions map[auth.Digest]*check
-	agenda                   agenda
+	agenda                   timerheap.Heap[*check]
 	queue                    fairQueue // of the checks that are due
 	held                     int       // permits
 	urged                    time.Time
@@ -123,14 +123,13 @@ func (r *rota) add(c *check, at, now time.Time) {
 		c.urgent, c.next = true, now
 	}
 	r.of(c.kind)[c.key] = c
-	c.due = c.wake(r.holdMost)
-	heap.Push(&r.agenda, c)
+	r.look(c)
 }
 
-// look puts a check that has changed where it belongs in the agenda.
+// look puts a check that is new or has changed where it belongs in the agenda.
 func (r *rota) look(c *check) {
 	c.due = c.wake(r.holdMost)
-	heap.Fix(&r.agenda, c.place)
+	r.agenda.Set(c)
 }
 
 // within is a random moment between now and when the check is to be asked again.
@@ -188,8 +187,8 @@ func (r *rota) leave(p *Permit, c *check) {
 	if c.held {
 		r.unhold(p)
 	}
-	if len(c.permits) == 0 && c.place >= 0 {
-		heap.Remove(&r.agenda, c.place)
+	if len(c.permits) == 0 && c.InHeap() {
+		r.agenda.Remove(c)
 		delete(r.of(c.kind), c.key)
 	}
 }
@@ -260,7 +259,7 @@ func (r *rota) hasten(c *check, now time.Time) {
 
 // turn is what is to be done now.
 func (r *rota) turn(now time.Time) turn {
-	for c := r.agenda.first(); c != nil && !c.due.After(now); c = r.agenda.first() {
+	for c := r.agenda.First(); c != nil && !c.due.After(now); c = r.agenda.First() {
 		r.attend(c, now)
 	}
 	t := r.pending
@@ -272,7 +271,7 @@ func (r *rota) turn(now time.Time) turn {
 			t.ask = append(t.ask, c)
 		}
 	}
-	if c := r.agenda.first(); c != nil {
+	if c := r.agenda.First(); c != nil {
 		t.wake = c.due
 	}
 	if resting && len(r.queue.turns) > 0 && r.paused.Before(t.wake) {
@@ -322,7 +321,7 @@ func (r *rota) postpone(c *check, now time.Time) bool {
 // found takes the finding of a check that a turn returned.
 func (r *rota) found(c *check, f finding, now time.Time) {
 	r.queue.done(c)
-	if c.place < 0 {
+	if !c.InHeap() {
 		return // no watch depends on it
 	}
 	c.state = idle

@@ -94,8 +94,8 @@ func (d *duty) consistent() {
 		if parent := (i - 1) / 2; i > 0 && r.agenda.Less(i, parent) || !c.due.Equal(c.wake(r.holdMost)) {
 			d.t.Fatalf("the agenda is out of order at %d", i)
 		}
-		if c.place != i || len(c.permits) == 0 || r.of(c.kind)[c.key] != c {
-			d.t.Fatalf("a check at %d that says %d, of %d permits", i, c.place, len(c.permits))
+		if !c.InHeap() || len(c.permits) == 0 || r.of(c.kind)[c.key] != c {
+			d.t.Fatalf("a check at %d, in the heap: %v, of %d permits", i, c.InHeap(), len(c.permits))
 		}
 		for p := range c.permits {
 			if p.over || p.credential != c && p.permission != c {
