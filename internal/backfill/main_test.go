@@ -53,7 +53,8 @@ type world struct {
 func (w *world) pod(key, app string, rv uint64, pad int) *object.Object {
 	w.Helper()
 	namespace, name, _ := strings.Cut(key, "/")
-	raw := fmt.Sprintf(`{"kind":"Pod","apiVersion":"v1","metadata":{"name":%q,"namespace":%q,"uid":"u-%s","resourceVersion":"%d",`+
+	raw := fmt.Sprintf(`{"kind":"Pod","apiVersion":"v1","metadata":{"name":%q,"namespace":%q,"uid":"u-%s",`+
+		`"resourceVersion":"%d",`+
 		`"labels":{"app":%q}},"spec":{"nodeName":"node-%s"},"pad":%q}`, name, namespace, key, rv, app, app,
 		strings.Repeat("x", pad))
 	o, err := pods.Parse([]byte(raw))

@@ -1,9 +1,10 @@
-// Package cache holds the state and the recent history of one resource, as upstream reported them.
+// Package cache holds the state and the recent history of one resource, as the apiserver reported
+// them.
 //
 // Invariant: one snapshot and one log describe the same past. A reader that takes a Snapshot and
 // then reads the Log from Snapshot.Next on misses nothing and sees nothing twice; so history and
 // live are the same read, and there is no moment between state and stream. The cache does not know
-// who reads it.
+// its readers.
 package cache
 
 import (
@@ -41,7 +42,8 @@ type Resource struct {
 	recent   exactSnapshots
 
 	mu struct {
-		// Held by whoever applies: the reflector's goroutine, or a proof that moves progress.
+		// Held while a change is applied: by the reflector's goroutine, or by a proof that moves
+		// progress.
 		sync.Mutex
 		tree       *btree.BTreeG[*object.Object]
 		indexes    []index
@@ -51,7 +53,7 @@ type Resource struct {
 		// the greatest resourceVersion ever promised, or known to be promised by upstream, over all
 		// generations
 		greatest uint64
-		asked    uint64 // Through when a complete state was asked for; see Ask
+		asked    uint64 // Through when a complete state was requested; see Ask
 		asking   bool   // it has not arrived
 	}
 }
@@ -94,7 +96,7 @@ func (r *Resource) Log() *Log { return r.log }
 // looking.
 func (r *Resource) Changed() <-chan struct{} { return r.changed.Wait() }
 
-// Signal is what wakes those who wait for the next change.
+// Signal wakes readers that wait for the next change.
 func (r *Resource) Signal() *ring.Signal { return &r.changed }
 
 // Expect says what bookmarks are made from until upstream sends one. It is called before the first
@@ -180,11 +182,11 @@ func (r *Resource) Progress(rv, generation uint64) {
 	r.publish(rv)
 }
 
-// Seen records that upstream has reached rv, as a question found that was put in the given
-// generation. Whoever was told rv by upstream had it of this history then. It matters after history
-// was void: upstream counts on for every resource, so clients of a quiet one are told of
-// resourceVersions that the log has yet to reach, and that an earlier history may have promised as
-// well.
+// Seen records that upstream has reached rv, as found by a query that was sent in the given
+// generation. A client that got rv from upstream since then got it of this history. That matters
+// after history was void: upstream has one counter for all resources, so clients of a quiet
+// resource hold resourceVersions that its log has yet to reach, and that an earlier history may
+// have promised as well.
 func (r *Resource) Seen(rv, generation uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -194,11 +196,11 @@ func (r *Resource) Seen(rv, generation uint64) {
 	}
 }
 
-// Disown records that upstream is behind its own word, as a question found that was put in the
-// given generation: it has another history, as a restored etcd does. That it counts up to the same
-// resourceVersions again says nothing then, so the next complete state voids what is held here,
-// whatever its own resourceVersion. It reports whether that is news: until there is a state of the
-// new history, nobody else is told so.
+// Disown records that upstream is behind a resourceVersion that it promised before, as found by a
+// query that was sent in the given generation: it has another history, as a restored etcd does.
+// When it later reaches the same resourceVersions, that says nothing, so the next complete state
+// voids what is held here, whatever its own resourceVersion. Disown reports whether this is the
+// first such finding: the others have nothing to do until there is a state of the new history.
 func (r *Resource) Disown(generation uint64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -208,9 +210,9 @@ func (r *Resource) Disown(generation uint64) bool {
 // Disowned reports that what is held here is of another history than upstream's.
 func (r *Resource) Disowned() bool { return r.disowned.Load() }
 
-// Ask is Through, for whoever asks upstream for a complete state that is not older, to be applied
-// next. Proofs may promise more until that arrives: what they say happened since is nothing, so it
-// is as new as they are.
+// Ask is called before a complete state is requested from upstream that is applied next, and
+// returns Through: the state must not be older. Proofs may promise more until it arrives: they say
+// that nothing happened since, so the state is as new as they are.
 func (r *Resource) Ask() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -263,8 +265,8 @@ func (r *Resource) Replace(objects []*object.Object, rv uint64) error {
 	return nil
 }
 
-// Retire voids history for good: upstream no longer serves the resource, or not to us, so nothing
-// held here is true any more. Every reader is told that its position has expired.
+// Retire voids history for good: upstream no longer serves the resource, or not to the proxy, so
+// nothing held here is true any more. The position of every reader expires.
 func (r *Resource) Retire() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

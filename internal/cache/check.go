@@ -10,8 +10,8 @@ import (
 
 const (
 	// checkEvery is how soon one check of upstream may follow another. A check takes up to 1.7 s
-	// (W-211 i), so that a few overlap while flights keep coming: whoever comes waits for the next
-	// one, not for the end of this.
+	// (W-211 i), so a few overlap while flights keep coming: a new flight waits for the next check,
+	// not for the end of this one.
 	checkEvery = 250 * time.Millisecond
 	// smallState is how many objects a state may have to be compared at once: their metadata is then
 	// sent sooner than the bookmark, and costs upstream no more than the LIST that a client would have
@@ -27,7 +27,8 @@ var errDiffers = errors.New("the cache differs from upstream's state")
 
 // checks are the flights whose R the mirror's own stream did not reach by itself, and the checks of
 // upstream that are made for them. A check says how far history is complete, or that the present
-// content is upstream's; whichever claims that satisfies are granted, whoever asked for it.
+// content is upstream's. It grants every claim that this satisfies, not only the one it was made
+// for.
 type checks struct {
 	claims map[*claim]struct{}
 	due    bool      // one is to begin
@@ -199,7 +200,7 @@ func (f *Freshness) compare(ctx context.Context) error {
 		case s.generation != generation:
 			return errDiffers
 		case s.RV >= rv:
-			return nil // whoever waits has seen it
+			return nil // the waiting flights have seen it
 		case s.holds(versions):
 			f.resource.Seen(rv, generation)
 			f.grant(s.provenAt(rv))

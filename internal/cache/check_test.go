@@ -111,8 +111,8 @@ func TestComparisonOfALargeState(t *testing.T) {
 	}
 }
 
-// Who comes while a bookmark is waited for need not wait for its end: checks overlap, a little
-// apart (W-213).
+// A flight that begins while a check waits for its bookmark need not wait for the end of that
+// check: checks overlap, a little apart (W-213).
 func TestChecksOverlap(t *testing.T) {
 	u := &upstream{begin: at(25)}
 	var rv uint64 = 25

@@ -54,6 +54,5 @@ func (s *Snapshot) KeyAt(i int) string {
 	return ""
 }
 
-// Current reports whether a state belongs to the history that is told now, in the representation
-// that it is told in.
+// Current reports whether a state belongs to the present history, in the present representation.
 func (r *Resource) Current(s *Snapshot) bool { return s.generation == r.Generation() }

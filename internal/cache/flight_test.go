@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Who asks shares no flight that began before: what was acknowledged since may not be in its R. All
-// of them share the next.
+// A request shares no flight that began before it: what was acknowledged since may not be in that
+// flight's R. All waiting requests share the next.
 func TestProofsAreShared(t *testing.T) {
 	listed := make(chan uint64)
 	u := &upstream{}
@@ -51,7 +51,7 @@ func TestProofsAreShared(t *testing.T) {
 		if u.begun != 2 || restDone != 50 {
 			t.Errorf("%d flights for %d callers", u.begun, restDone)
 		}
-		// Nobody is left: the next one flies alone.
+		// No request is waiting: the next one flies alone.
 		first.Go(func() { _, _ = f.Prove(t.Context()) })
 		listed <- 20
 		first.Wait()
@@ -61,7 +61,7 @@ func TestProofsAreShared(t *testing.T) {
 	})
 }
 
-// Upstream's error is the answer of everybody on the flight, and of nobody else.
+// Upstream's error is the answer to all requests on the flight, and to no others.
 func TestProofFailsForAllOfAFlight(t *testing.T) {
 	answers := []error{nil, errUpstream, nil}
 	u := &upstream{begin: func(context.Context) (uint64, error) {
@@ -96,7 +96,7 @@ func TestProofFailsForAllOfAFlight(t *testing.T) {
 	})
 }
 
-// Who gives up gets its own cause, and the flight goes on for the others.
+// A request that gives up gets its own cause, and the flight goes on for the others.
 func TestProofWithoutTheCaller(t *testing.T) {
 	u := &upstream{begin: func(context.Context) (uint64, error) { time.Sleep(time.Second); return 20, nil }}
 	proof(t, u, func(t *testing.T, r *Resource, f *Freshness) {

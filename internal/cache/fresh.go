@@ -43,21 +43,20 @@ const (
 	doubt = 2
 )
 
-// Freshness proves that a resource's cache is not older than the moment of the question (design
-// D7).
+// Freshness proves that a resource's cache is not older than the moment of the request (design D7).
 //
 // Knowing R, the newest resourceVersion upstream, proves nothing about what the open watch has
-// delivered (W-212): the cache is proven when it is complete through R. A flight is one question
-// for R and those who wait for what follows from it. Whoever comes after the question was sent
-// shares the next flight, so that one question is under way and at most one flight waits to ask,
-// however many come. Flights that know their R wait side by side: the next one need not wait for
-// the bookmark that this one needs.
+// delivered (W-212): the cache is proven when it is complete through R. A flight is one query of R
+// and the requests that wait for what follows from it. A request that arrives after the query was
+// sent shares the next flight, so one query is under way and at most one flight waits to send its
+// own, however many requests arrive. Flights that know their R wait side by side: the next one need
+// not wait for the bookmark that this one needs.
 type Freshness struct {
 	resource *Resource
 	prober   Prober
 	worth    worth
 
-	failures atomic.Int32 // flights in a row that proved nothing to somebody who insisted
+	failures atomic.Int32 // flights in a row that failed a request that insisted
 
 	mu struct {
 		sync.Mutex
@@ -67,9 +66,9 @@ type Freshness struct {
 	}
 }
 
-// flight is one question for R and those who wait for the proof.
+// flight is one query of R and the requests that wait for the proof.
 type flight struct {
-	insists bool          // somebody can do nothing without the proof; fixed once it asks
+	insists bool          // a request cannot be answered without the proof; fixed once R is queried
 	known   chan struct{} // closed when rv is known, or never will be
 	rv      uint64        // R, 0 if upstream did not say
 	waited  time.Duration // from R until the mirror's own stream had got there
@@ -211,8 +210,8 @@ func (f *Freshness) asked(fl *flight) {
 	}
 }
 
-// prove waits until the cache is complete through R: by the mirror's own stream, or, if somebody
-// insists, by what upstream says when it is checked.
+// prove waits until the cache is complete through R: by the mirror's own stream, or, if a request
+// insists, by a check of upstream.
 func (f *Freshness) prove(ctx context.Context, fl *flight) (*Snapshot, error) {
 	least := patience
 	if fl.insists {

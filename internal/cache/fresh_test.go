@@ -80,7 +80,7 @@ func proof(t *testing.T, u *upstream, test func(t *testing.T, r *Resource, f *Fr
 		r := newPods(unlimited)
 		_ = r.Replace(objects(t, "a=a@11"), 20)
 		test(t, r, NewFreshness(r, u))
-		time.Sleep(proofTimeout) // checks go on without those who wanted them
+		time.Sleep(proofTimeout) // checks go on without the requests that wanted them
 		synctest.Wait()
 		if u.connected != 0 || u.proving != u.proved {
 			t.Errorf("%d connections and %d watches are left open", u.connected, u.proving-u.proved)
@@ -249,9 +249,9 @@ func TestNoProofBeforeTheFirstList(t *testing.T) {
 	})
 }
 
-// An upstream that was behind its own word has another history: that it counts up to the same
-// resourceVersion again proves nothing, until its state was listed. Whatever resourceVersion that
-// has, nobody goes on from before.
+// An upstream that was behind a resourceVersion that it had promised has another history: when it
+// reaches the same resourceVersion again, that proves nothing until its state was listed. Whatever
+// resourceVersion that has, no reader goes on from before.
 func TestProofOfRewrittenHistory(t *testing.T) {
 	u := &upstream{begin: at(19)}
 	proof(t, u, func(t *testing.T, r *Resource, f *Freshness) {

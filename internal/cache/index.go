@@ -11,9 +11,9 @@ import (
 // index finds objects by the value of one field, in upstream's order: those of one node among those
 // of all (W-61).
 //
-// It holds keys, not objects. A change that leaves the field as it is, as nearly all do, costs
-// nothing then; and who asks looks the few keys up in the tree of the same snapshot. The
-// alternative, objects, would make every change one of each index.
+// It holds keys, not objects. A change that leaves the field as it is, as nearly all do, then costs
+// nothing, and a lookup finds the few keys in the tree of the same snapshot. The alternative,
+// objects, would make every change one of each index.
 type index struct {
 	field string
 	tree  *btree.BTreeG[posting]

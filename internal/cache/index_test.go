@@ -16,7 +16,8 @@ import (
 func placed(t testing.TB, namespace, name, node string, rv uint64) *object.Object {
 	t.Helper()
 	o, err := pods.Parse(fmt.Appendf(
-		nil, `{"metadata":{"name":%q,"namespace":%q,"uid":"u","resourceVersion":"%d","labels":{"odd":"%d"}},"spec":{"nodeName":%q}}`,
+		nil, `{"metadata":{"name":%q,"namespace":%q,"uid":"u","resourceVersion":"%d","labels":{"odd":"%d"}},"spec":`+
+			`{"nodeName":%q}}`,
 		name, namespace, rv, rv%2, node))
 	if err != nil {
 		t.Fatal(err)
@@ -125,8 +126,8 @@ func TestIndexStops(t *testing.T) {
 	}
 }
 
-// What no index knows is asked of every object: other conditions, fields that are not indexed,
-// states of the past.
+// A lookup that no index covers evaluates every object: other conditions, fields that are not
+// indexed, states of the past.
 func TestNoIndex(t *testing.T) {
 	r := newPods(unlimited)
 	_ = r.Replace([]*object.Object{placed(t, "a", "1", "n0", 1), placed(t, "a", "2", "n1", 2)}, 5)

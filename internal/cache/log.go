@@ -39,8 +39,7 @@ type Entry struct {
 	// Through is what a reader is complete through once it has taken this entry. Inside a seam that is
 	// the resourceVersion before the gap, until the seam's last entry.
 	Through uint64
-	// Seam marks an entry of a seam. A reader between two of them must not be told a bookmark nor be
-	// ended.
+	// Seam marks an entry of a seam. A reader between two of them must not send a bookmark nor end.
 	Seam Seam
 }
 
@@ -52,7 +51,7 @@ const (
 	NoSeam       Seam = iota
 	SeamDeletion      // stamped with the resourceVersion before the gap
 	SeamChange
-	SeamEnd // progress to the new list's resourceVersion, to be told to every stream that takes bookmarks
+	SeamEnd // progress to the new list's resourceVersion: a bookmark for every stream that takes them
 )
 
 // Open reports that a reader which has taken an entry with this part is inside the seam.
@@ -72,8 +71,7 @@ func (e *Entry) size() int64 {
 // (W-107).
 type ExpiredError struct {
 	Asked, Oldest uint64
-	// Void: what was told up to Asked belongs to a history that is void, so that nobody can tell what
-	// followed it.
+	// Void: Asked belongs to a history that is void, so what followed it is unknown.
 	Void bool
 	// Words are upstream's own where they name no version, as those of an apiserver without a watch
 	// cache; "": those of W-107.
@@ -84,8 +82,8 @@ type ExpiredError struct {
 // to that one, or to the one that is void, is upstream's to say (see Resource.Seen).
 func (e *ExpiredError) Ahead() bool { return e.Void && e.Asked > e.Oldest }
 
-// Missing reports that all it would take is to be told what happened after Asked and up to Oldest,
-// where history goes on.
+// Missing reports that the events after Asked and up to Oldest, where history goes on, are all that
+// is missing.
 func (e *ExpiredError) Missing() bool { return !e.Void && e.Asked < e.Oldest }
 
 func (e *ExpiredError) Error() string {
@@ -107,7 +105,8 @@ func (l *Log) Head() uint64 { return l.entries.Head() }
 // First is the position of the oldest entry kept; Head if none is.
 func (l *Log) First() uint64 { return l.entries.First() }
 
-// Reaches reports that the log has not moved past a position: who has read up to it can read on.
+// Reaches reports that the log has not moved past a position: a reader that has read up to it can
+// read on.
 func (l *Log) Reaches(pos uint64) bool { return pos >= l.bounds.Load().position }
 
 // At is the entry at a position below Head, or false if the log has moved past it.
@@ -142,11 +141,13 @@ func (l *Log) Bytes() int64 { return l.bytes.Load() }
 
 // Find is the position from which a reader that is complete through rv must read on.
 //
-//   - Exactly at the resourceVersion before a gap, that is before the gap's seam: the deletions in it are stamped with that
-//     same resourceVersion, and a reader that had them already can bear them twice, but not miss them for ever.
+//   - At the resourceVersion before a gap, that is before the gap's seam: the deletions in the seam
+//     carry that same resourceVersion. A reader that had them already can bear them twice, but must
+//     not miss them.
 //   - Strictly inside a gap the history is unknown: an object may have come and gone. Expired.
-//   - Above everything known, it is the head: such a reader waits (W-106). But after history was void, a resourceVersion
-//     that was promised before, and that upstream has not been seen to reach again, belongs to a past that no longer exists. Expired.
+//   - Above all that is known, the head: such a reader waits (W-106). But after history was void, a
+//     resourceVersion that was promised before, and that upstream is not known to have reached
+//     again, belongs to a past that no longer exists. Expired.
 func (l *Log) Find(rv uint64) (pos uint64, err error) {
 	for {
 		b := l.bounds.Load()
@@ -229,9 +230,9 @@ func (l *Log) append(entries []Entry) {
 	l.bounds.Store(&b)
 }
 
-// reset forgets everything: history starts at rv. Whoever still reads finds its position gone, even
-// at the head: the entry that takes that position can never be read, since the bounds exclude it
-// before it is there.
+// reset forgets everything: history starts at rv. A reader of the old history finds its position
+// gone, even at the head: the entry that takes that position can never be read, since the bounds
+// exclude it before it is there.
 func (l *Log) reset(rv, greatest uint64) {
 	l.bytes.Store(0)
 	start := l.entries.Head() + 1
@@ -255,7 +256,7 @@ func (l *Log) see(rv uint64) {
 	l.bounds.Store(&b)
 }
 
-// raise keeps readers from starting before rv. Those who have started go on: entries stay where
+// raise keeps readers from starting before rv. Readers that have started go on: entries stay where
 // they are.
 func (l *Log) raise(rv uint64) {
 	b := *l.bounds.Load()

@@ -94,8 +94,8 @@ func (c *reader) run(finished <-chan struct{}) {
 	}
 }
 
-// However upstream's changes, gaps, rewritten history and our own trims fall: who takes a snapshot
-// and then reads the log has the same state as whoever takes a snapshot later.
+// However upstream's changes, gaps, rewritten history and our own trims fall: a reader that takes a
+// snapshot and then reads the log has the same state as a reader that takes a snapshot later.
 func TestConcurrentReaders(t *testing.T) {
 	const readers, changes = 6, 6000
 	rng := rand.New(rand.NewPCG(1, 3))
@@ -135,7 +135,7 @@ func TestConcurrentReaders(t *testing.T) {
 	}
 }
 
-// Who reads at the head learns that history is void, even at the very moment it happens.
+// A reader at the head learns that history is void, even at the very moment it happens.
 func TestVoidIsNeverReadAsProgress(t *testing.T) {
 	r := newPods(unlimited)
 	_ = r.Replace(objects(t, "a=a@11"), 20)
@@ -165,7 +165,7 @@ func TestVoidIsNeverReadAsProgress(t *testing.T) {
 	running.Wait()
 }
 
-// A state that was asked for while history became void belongs to neither past.
+// A state that was requested while history became void belongs to neither past.
 func TestAtAcrossVoid(t *testing.T) {
 	r := newPods(unlimited)
 	_ = r.Replace(objects(t, "a=a@11"), 20)

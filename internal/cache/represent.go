@@ -7,16 +7,15 @@ import (
 )
 
 // Represent takes over how upstream shows objects now, and returns how many it shows otherwise than
-// before. objects is a complete state, asked for since the change. What an object looks like is a
-// function of its resourceVersion and of a representation, which a new version of upstream or of a
-// definition changes without any event (design D2): so the bytes are replaced without one, as
-// upstream does.
+// before. objects is a complete state that was requested since the change. What an object looks
+// like is a function of its resourceVersion and of a representation, which a new version of
+// upstream or of a definition changes without any event (design D2): so the bytes are replaced
+// without one, as upstream does.
 //
 // A version that the list does not share with the state comes, or came, with an event of its own.
-// What history holds of older versions is in the old representation for ever, hence nobody may
-// start in it any more. Streams that are open have no need to and go on: the alternative, a seam or
-// an end for each of them, would tell clients of a change that their own apiserver does not tell
-// them of.
+// What history holds of older versions stays in the old representation, so no reader may start in
+// it any more. Open streams go on. The alternative, a seam or an end for each of them, would show
+// clients a change that the apiserver itself does not show.
 func (r *Resource) Represent(objects []*object.Object) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -6,8 +6,7 @@ import (
 )
 
 // Upstream shows objects otherwise at unchanged resourceVersions: the state follows without an
-// event, what was kept in the old representation can be had no more, and whoever is reading reads
-// on.
+// event, the old representation is not served any more, and readers that have started read on.
 func TestRepresent(t *testing.T) {
 	r := newPods(unlimited)
 	_ = r.Replace(objects(t, "a=a@11", "b=b@12"), 15)

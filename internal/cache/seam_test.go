@@ -148,7 +148,7 @@ func TestSeamAfterSeam(t *testing.T) {
 	checkFind(t, r.Log(), 30, first+4)
 }
 
-// Another representation of the same versions replaces them, and nobody is told (design D2).
+// Another representation of the same versions replaces them without an event (design D2).
 func TestOtherBytesWithoutEvent(t *testing.T) {
 	phase := func(r *Resource, at *Snapshot) string {
 		o, ok := at.Get("n/a")
@@ -162,7 +162,7 @@ func TestOtherBytesWithoutEvent(t *testing.T) {
 		_ = r.Replace([]*object.Object{pod(t, "a", 11, "a", "old"), pod(t, "b", 12)}, 15)
 		r.Progress(20, 0)
 		before := r.Snapshot()
-		if s, err := r.At(15); err != nil || phase(r, s) != "old" { // a page was asked for
+		if s, err := r.At(15); err != nil || phase(r, s) != "old" { // for a page of a list
 			t.Fatal(err)
 		}
 		_ = r.Replace([]*object.Object{pod(t, "a", 11, "a", "new"), pod(t, "b", 12)}, l)

@@ -2,14 +2,13 @@ package cache
 
 import "time"
 
-// leastAge is how old history is at least when as little as possible is kept: a quiet client has a
-// bookmark each minute, so that who loses his connection can go on where he was (W-230).
+// leastAge is the age that history reaches back to when as little as possible is kept: a quiet
+// client has a bookmark each minute, so a client that loses its connection can resume (W-230).
 const leastAge = 75 * time.Second
 
-// Shorten keeps only the youngest history while memory is short: events older than 75 s go although
-// there were room for them, and so do the old states that were made of it. As long as it is to
-// hold, it is called now and then, since a quiet resource trims nothing by itself. It reports
-// whether there was anything to let go of.
+// Shorten drops history while memory is short: events older than 75 s, whatever room there is, and
+// the old states made from it. A quiet resource trims nothing by itself, so Shorten is called now
+// and then as long as this is to hold. It reports whether it dropped anything.
 func (r *Resource) Shorten(short bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

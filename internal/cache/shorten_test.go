@@ -43,7 +43,7 @@ func TestShorten(t *testing.T) {
 	s.checkKept(t, 1, 22)
 }
 
-// Whoever configured less keeps less.
+// A resource that is configured to keep less keeps less.
 func TestShortenLess(t *testing.T) {
 	s := newScript(Limits{HistoryBytes: 100_000, HistoryMinAge: time.Minute})
 	for range 10 {

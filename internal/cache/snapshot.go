@@ -13,14 +13,14 @@ import (
 type Snapshot struct {
 	RV, Next uint64
 	// Reached is what history was complete through: RV, or less if upstream's state at RV was compared
-	// and found equal. Then Next does not follow RV, and who reads on looks for RV (see Log.Find).
+	// and found equal. Then Next does not follow RV, and a reader looks for RV instead (see Log.Find).
 	Reached uint64
 	Bytes   int64 // of JSON
 
 	generation uint64
 	copying    sync.Mutex // taking a copy marks the copied tree
 	tree       *btree.BTreeG[*object.Object]
-	indexes    []index // of the same objects; an old state that was asked for has none
+	indexes    []index // of the same objects; a state made by At has none
 }
 
 // Len is the number of objects.
@@ -71,9 +71,9 @@ func (s *Snapshot) clusterScoped() bool {
 // At is the state at exactly rv, or an error if history does not know it: an ExpiredError for an
 // old one, and none is known above Through.
 //
-// Old states are not kept. The log holds both versions of every change, so it is undone from the
-// present back to rv: that costs nothing while nobody asks, and those who page through a list ask
-// for one that was made before.
+// Old states are not kept. The log holds both versions of every change, so At undoes changes from
+// the present back to rv: that costs nothing without requests for old states, and a client that
+// pages through a list shares the state made for its first page.
 func (r *Resource) At(rv uint64) (*Snapshot, error) {
 	now := r.snapshot.Load()
 	if now == nil || rv > now.RV {
@@ -148,8 +148,7 @@ func undo(tree *btree.BTreeG[*object.Object], e *object.Event) {
 	}
 }
 
-// exactSnapshots are the few exact states that were asked for last: the pages of one list share
-// one.
+// exactSnapshots are the few most recently requested exact states: the pages of one list share one.
 type exactSnapshots struct {
 	mu   sync.Mutex
 	ring [8]*Snapshot

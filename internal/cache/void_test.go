@@ -25,7 +25,7 @@ func TestVoid(t *testing.T) {
 		if r.Generation() != generation+1 {
 			t.Errorf("generation %d after %d", r.Generation(), generation)
 		}
-		// Every reader is told, even one that had everything.
+		// The position of every reader expires, even of one that had everything.
 		if before.Next >= r.Log().Head() {
 			t.Errorf("a reader at the head, %d, would wait: the head is %d", before.Next, r.Log().Head())
 		}
@@ -49,7 +49,7 @@ func TestVoid(t *testing.T) {
 			checkFind(t, r.Log(), l+1, head)
 			return
 		}
-		// Ahead of us now, but promised before or not: nobody knows. Until we have passed it ourselves.
+		// Ahead of the log now, and promised before or not: unknown, until the log itself has passed it.
 		for _, rv := range []uint64{l + 1, 20, 21, 1000} {
 			checkFind(t, r.Log(), rv, -int64(l))
 		}
@@ -119,8 +119,8 @@ func TestVoidAndSeen(t *testing.T) {
 	checkFind(t, r.Log(), 60, -40)
 }
 
-// What was promised by a comparison counts like what the log has reached: after history was void it
-// belongs to nobody.
+// What a comparison promised counts like what the log has reached: after history was void it
+// belongs to no known history.
 func TestVoidAfterWhatWasSeen(t *testing.T) {
 	r := newPods(unlimited)
 	_ = r.Replace(objects(t, "a=a@11"), 100)
@@ -130,8 +130,8 @@ func TestVoidAfterWhatWasSeen(t *testing.T) {
 	checkFind(t, r.Log(), 110, -107)
 }
 
-// What a history that is void has told nobody can go on with; what is merely older than the log,
-// somebody may know.
+// A client cannot go on from a resourceVersion of a void history; from one that is merely older
+// than the log it may, by a backfill.
 func TestMissingAndVoid(t *testing.T) {
 	r := newPods(Limits{HistoryBytes: 400, HistoryMinAge: 0})
 	l := r.Log()
@@ -200,7 +200,7 @@ func TestProvenMeanwhile(t *testing.T) {
 			if r.Through() != want || r.Generation() != generation {
 				t.Errorf("through %d in generation %d, want %d in %d", r.Through(), r.Generation(), want, generation)
 			}
-			_ = r.Replace(objects(t, c.after...), want-1) // which nobody asked for
+			_ = r.Replace(objects(t, c.after...), want-1) // which was not requested
 			if r.Generation() != generation+1 {
 				t.Error("what was asked for once counts twice")
 			}
@@ -208,7 +208,7 @@ func TestProvenMeanwhile(t *testing.T) {
 	}
 }
 
-// Whoever asks for the first state asks for that one alone.
+// A request for the first state is for that one alone.
 func TestAskedForTheFirstState(t *testing.T) {
 	r := newPods(unlimited)
 	r.Ask()

@@ -53,14 +53,14 @@ func (a *average) add(sample time.Duration) {
 	a.value += (sample - a.value) / 5
 }
 
-// asked is told what a question for R took.
+// asked records how long a query of R took.
 func (w *worth) asked(took time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.round.add(took)
 }
 
-// arrived is told how long a flight waited for the mirror's own stream, and whether that got there.
+// arrived records how long a flight waited for the mirror's own stream, and whether R arrived.
 func (w *worth) arrived(waited time.Duration, there bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -70,7 +70,7 @@ func (w *worth) arrived(waited time.Duration, there bool) {
 	w.arrival.add(waited)
 }
 
-// passed is told what a LIST of n objects that passed through took. Before the first question for R
+// passed records how long upstream took to answer a LIST of n objects. Before the first query of R
 // all of that counts.
 func (w *worth) passed(n int, took time.Duration) {
 	w.mu.Lock()
@@ -88,9 +88,9 @@ func (w *worth) priceLocked(n int) time.Duration {
 	return time.Duration(n) * w.object.value
 }
 
-// wait is how long a LIST of n objects had better wait for a proof: not at all, if upstream is
-// expected to be sooner. busy says that a question is under way, which has to be waited for first.
-// Who explores waits no longer than a proof would be worth.
+// wait is how long a LIST of n objects is to wait for a proof: not at all if upstream is expected
+// to answer sooner. busy says that a query of R is under way, which must end first. An exploring
+// LIST waits no longer than the expected time of upstream.
 func (w *worth) wait(n int, busy bool) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -109,8 +109,8 @@ func (w *worth) wait(n int, busy bool) time.Duration {
 	return min(w.round.value+price, patience)
 }
 
-// proved is told how long a LIST of n objects that was answered from memory had to wait after R.
-// One that was worth it lets the next be tried at once.
+// proved records how long a LIST of n objects that was answered from memory had to wait after R.
+// One that was faster than upstream lets the next be tried at once.
 func (w *worth) proved(n int, waited time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -142,6 +142,5 @@ func (f *Freshness) ProveSoon(ctx context.Context, n int) (*Snapshot, error) {
 	return state, err
 }
 
-// Passed is told what a consistent LIST of n objects that passed through took upstream to answer in
-// full.
+// Passed records how long upstream took to answer a consistent LIST of n objects in full.
 func (f *Freshness) Passed(n int, took time.Duration) { f.worth.passed(n, took) }

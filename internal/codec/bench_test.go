@@ -63,7 +63,8 @@ func BenchmarkList(b *testing.B) {
 		}
 		return parse(b, pods, fmt.Sprintf(
 			`{"metadata":{"name":"web-%05d","namespace":"n","uid":"%x","resourceVersion":"%d","labels":{"app":"web-%d"}},`+
-				`"spec":{"containers":[{"name":"c","image":"registry.example/web:%d","env":[%s{"name":"LAST","value":"%s"}],"resources":{}}],"nodeName":"node-%d"},"status":{"phase":"Running"}}`,
+				`"spec":{"containers":[{"name":"c","image":"registry.example/web:%d","env":[%s{"name":"LAST","value":"%s"}],`+
+				`"resources":{}}],"nodeName":"node-%d"},"status":{"phase":"Running"}}`,
 			i, i*7919, version, i%100, i%7, env.String(), strings.Repeat("x", 2000), i%50))
 	}
 	items := make([]*object.Object, 5000)

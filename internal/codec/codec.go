@@ -35,8 +35,8 @@ func New(r *object.Resource, release *Release) *Codec {
 }
 
 // annotated are the resources whose version cannot say all that upstream knows of an object, so
-// that it puts the rest into annotations. As PartialObjectMetadata it shows the object without them
-// (W-45), and they cannot be told from a user's.
+// that it puts the rest into annotations. As PartialObjectMetadata upstream shows the object
+// without these (W-45), and they look like a user's.
 var annotated = map[schema.GroupVersionResource]bool{
 	// deprecated.daemonset.template.generation
 	{Group: "apps", Version: "v1", Resource: "daemonsets"}: true,

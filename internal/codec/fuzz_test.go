@@ -15,8 +15,10 @@ import (
 func FuzzMessage(f *testing.F) {
 	for _, seed := range []string{
 		`{"metadata":{"name":"a","resourceVersion":"7"},"data":{"a":"\u003c\ud83d\ude00"}}`,
-		`{"metadata":{"name":"a","resourceVersion":"7","creationTimestamp":"2026-11-20T10:16:03Z","labels":{"a":""},"ownerReferences":[{"uid":"u","controller":true}],` +
-			`"managedFields":[{"fieldsV1":{"f:data":{}},"time":"2026-11-20T10:16:03Z"}]},"binaryData":{"b":"AAEC"},"immutable":false}`,
+		`{"metadata":{"name":"a","resourceVersion":"7","creationTimestamp":"2026-11-20T10:16:03Z","labels":{"a":""},` +
+			`"ownerReferences":[{"uid":"u","controller":true}],` +
+			`"managedFields":[{"fieldsV1":{"f:data":{}},"time":"2026-11-20T10:16:03Z"}]},"binaryData":{"b":"AAEC"},` +
+			`"immutable":false}`,
 		`{"metadata":{"resourceVersion":"1","generation":9223372036854775807,"deletionGracePeriodSeconds":0}}`,
 		`{"metadata":{"resourceVersion":"1"},"data":null}`,
 		"k8s\x00\x0a\x0f", "\x0a\x02\x32\x00", "\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",

@@ -39,7 +39,7 @@ func AppendMember(dst, content []byte) []byte {
 }
 
 // Member is a gzip member with what is made of a run of objects in an encoding, and of nothing
-// else. It is made once for all who ask for the same run.
+// else. It is made once for all requests of the same run.
 func Member(enc object.Encoding, run []*object.Object, content func() ([]byte, error)) ([]byte, error) {
 	return run[0].Form(memberForm(enc), run[1:]...).Get(func() ([]byte, error) {
 		plain, err := content()

@@ -38,8 +38,8 @@ func configmap(t testing.TB, i, rv, size int) *object.Object {
 			i, rv, strings.Repeat(fmt.Sprint(i*7919%1000), size/3)))
 }
 
-// A large list is written in pieces, so that nobody waits long for it to be through (D10a), and its
-// objects are let go as they are written.
+// A large list is written in pieces, so that no event waits long for its end (D10a), and its
+// objects are released as they are written.
 func TestListPieces(t *testing.T) {
 	items := manyConfigmaps(t)
 	for _, enc := range []object.Encoding{{}, protobufWhole, {View: object.Metadata}} {

@@ -191,15 +191,19 @@ func TestEncodedOnce(t *testing.T) {
 // TestCustomMetadata: the metadata of a custom resource is shown in Go's field order, though
 // upstream sends it sorted (W-8, W-45).
 func TestCustomMetadata(t *testing.T) {
-	o := parse(t, widgets, `{"apiVersion":"wire.example/v1","kind":"Widget","metadata":{"annotations":{"a":"\u003c"},"creationTimestamp":"2026-11-20T10:16:03Z",`+
-		`"generation":2,"managedFields":[{"apiVersion":"wire.example/v1","fieldsType":"FieldsV1","fieldsV1":{"f:spec":{"f:x":{}}},"manager":"m",`+
-		`"operation":"Update","time":"2026-11-20T10:16:03Z"}],"name":"a","namespace":"n","resourceVersion":"7","uid":"u"},"spec":{"x":1}}`)
+	o := parse(t, widgets, `{"apiVersion":"wire.example/v1","kind":"Widget","metadata":{"annotations":{"a":"\u003c"},`+
+		`"creationTimestamp":"2026-11-20T10:16:03Z",`+
+		`"generation":2,"managedFields":[{"apiVersion":"wire.example/v1","fieldsType":"FieldsV1","fieldsV1":{"f:spec":`+
+		`{"f:x":{}}},"manager":"m",`+
+		`"operation":"Update","time":"2026-11-20T10:16:03Z"}],"name":"a","namespace":"n","resourceVersion":"7","uid":"u"},`+
+		`"spec":{"x":1}}`)
 	for rv, digits := range map[uint64]string{7: "7", 9: "9"} {
 		expect(t, object.Encoding{View: object.Metadata}, o, rv,
 			[]byte(`{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"a","namespace":"n",`+
 				`"uid":"u","resourceVersion":"`+digits+
 				`","generation":2,"creationTimestamp":"2026-11-20T10:16:03Z","annotations":{"a":"\u003c"},`+
-				`"managedFields":[{"manager":"m","operation":"Update","apiVersion":"wire.example/v1","time":"2026-11-20T10:16:03Z","fieldsType":"FieldsV1",`+
+				`"managedFields":[{"manager":"m","operation":"Update","apiVersion":"wire.example/v1",`+
+				`"time":"2026-11-20T10:16:03Z","fieldsType":"FieldsV1",`+
 				`"fieldsV1":{"f:spec":{"f:x":{}}}}]}}`))
 	}
 }
@@ -227,7 +231,8 @@ func TestExamples(t *testing.T) {
 		unhex("1a19")+`configmaps "zz" not found`+
 		unhex("2208")+"NotFound"+unhex("2a16 0a02")+"zz"+unhex("1200 1a0a")+"configmaps"+unhex("2800 3200 309403 1a00 2200"))
 	got, err = Status(object.JSON, notFound)
-	f("W-96", got, err, `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"configmaps \"zz\" not found","reason":"NotFound",`+
+	f("W-96", got, err, `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure",`+
+		`"message":"configmaps \"zz\" not found","reason":"NotFound",`+
 		`"details":{"name":"zz","kind":"configmaps"},"code":404}`)
 	got, err = Status(object.YAML, &metav1.Status{TypeMeta: notFound.TypeMeta, Status: "Failure", Code: 404})
 	f("W-10", got, err, "apiVersion: v1\ncode: 404\nkind: Status\nmetadata: {}\nstatus: Failure\n")
@@ -246,11 +251,13 @@ func TestExamples(t *testing.T) {
 	f("W-133", got, err, unhex("6b387300 0a13 0a02")+"v1"+unhex("120d")+"ConfigMapList"+unhex("120b 0a09 0a00 1203")+"419"+
 		unhex("1a00 1a00 2200"))
 	got, err = list(object.Encoding{View: object.Metadata}, configmaps, at)
-	f("W-45", got, err, `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"419"},"items":null}`+"\n")
+	f("W-45", got, err, `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":`+
+		`{"resourceVersion":"419"},"items":null}`+"\n")
 	got, err = list(object.Encoding{}, configmaps, at)
 	f("W-60", got, err, `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"419"},"items":[]}`+"\n")
 	got, err = list(object.Encoding{}, widgets, metav1.ListMeta{ResourceVersion: "1037"})
-	f("W-60", got, err, `{"apiVersion":"wire.example/v1","items":[],"kind":"WidgetList","metadata":{"continue":"","resourceVersion":"1037"}}`+"\n")
+	f("W-60", got, err, `{"apiVersion":"wire.example/v1","items":[],"kind":"WidgetList","metadata":{"continue":"",`+
+		`"resourceVersion":"1037"}}`+"\n")
 
 	empty, err := NewList(object.Encoding{}, configmaps, nil, at)
 	if err != nil {

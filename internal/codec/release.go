@@ -15,7 +15,7 @@ type Release struct {
 	suffices atomic.Bool
 }
 
-// NewRelease is this build's. It suffices for nobody until upstream's version is known.
+// NewRelease is this build's. It satisfies no request until upstream's version is known.
 func NewRelease() *Release {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -40,8 +40,8 @@ const (
 	segmentMost   = 256 << 10
 )
 
-// segmentCuts makes cuts differ between processes, so that nobody can choose names that make bad
-// ones.
+// segmentCuts makes cuts differ between processes, so that no client can choose names that make bad
+// cuts.
 var segmentCuts = maphash.MakeSeed()
 
 // cutsBefore reports whether a segment begins with an item of this size. It depends on the item
@@ -140,8 +140,8 @@ type Compressed struct {
 	total uint32 // bytes of content, modulo 2^32
 }
 
-// gzipHead is what every gzip member begins with here: deflate, no name, no time, and an operating
-// system that nobody knows (RFC 1952).
+// gzipHead is what every gzip member begins with here: deflate, no name, no time, and an unknown
+// operating system (RFC 1952).
 var gzipHead = []byte{0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255}
 
 // Compress makes the list a gzip member. What has been compressed before, for whomever, is not

@@ -93,7 +93,7 @@ func TestCursorLappedByTheLogExpires(t *testing.T) {
 		if w.resource.Log().Floor() <= 102 {
 			w.Fatal("the log keeps everything: nothing is tested")
 		}
-		// A feed is short, too: the cursor is told what the log says.
+		// A feed is short, too: the cursor reads from the log.
 		for range 8 * maxSegment / 1000 {
 			w.setPadded("a/x", "web", 1000)
 			dispatch()
@@ -202,8 +202,8 @@ func TestCursorFromTheFutureInsideASeamExpires(t *testing.T) {
 	})
 }
 
-// A seam reads: deletions at P, changes ascending, what cannot be stamped P at L; then a bookmark,
-// for those who take any.
+// A seam reads: deletions at P, changes ascending, what cannot be stamped P at L; then a bookmark
+// for streams that take bookmarks.
 func TestCursorReadsSeams(t *testing.T) {
 	bothWays(t, plenty, func(w *world, dispatch func()) {
 		dispatch()
@@ -264,8 +264,7 @@ func TestResumeInsideAGapWithoutDeletionsIsRefused(t *testing.T) {
 	f(111, "")
 }
 
-// While a client is inside a seam, what it is complete through is P: it must not be told a bookmark
-// nor be ended.
+// While a client is inside a seam, it is complete through P: it gets no bookmark and does not end.
 func TestCursorKnowsThatItIsInsideASeam(t *testing.T) {
 	bothWays(t, plenty, func(w *world, dispatch func()) {
 		dispatch()
@@ -370,7 +369,7 @@ func TestCursorWaitsForItsOwnEventsOnly(t *testing.T) {
 	}
 }
 
-// A cursor that was told of a change by the log must not then wait for its feed to show it: nobody
+// A cursor that read a change from the log must not then wait for its feed to show it: nothing
 // would wake it again.
 func TestCursorThatMeetsItsFeedHalfwayMissesNoWake(t *testing.T) {
 	w := newWorld(t, plenty)

@@ -106,7 +106,8 @@ func TestUnencodable(t *testing.T) {
 	start := w.resource.Through()
 	fits := func(name string) *object.Object {
 		w.rv++
-		raw := fmt.Sprintf(`{"kind":"Pod","apiVersion":"v1","metadata":{"name":%q,"namespace":"a","resourceVersion":"%d","labels":{"app":"web"}}}`, name, w.rv)
+		raw := fmt.Sprintf(`{"kind":"Pod","apiVersion":"v1","metadata":{"name":%q,"namespace":"a","resourceVersion":"%d",`+
+			`"labels":{"app":"web"}}}`, name, w.rv)
 		o, err := pods.Parse([]byte(raw))
 		w.must(err)
 		return o

@@ -43,9 +43,9 @@ func (h *Hub) full() bool { return h.room.full() || h.parent != nil && h.held >=
 // each.
 const crowd = 64
 
-// SetLowMemory lets feeds of few streams keep nothing while memory is short, however many of them
-// there are, or as much as usual again. Their cursors read the log, each for itself: the same
-// frames, made once for each instead of once for all.
+// SetLowMemory makes feeds with few streams keep no frames while memory is short, or as many as
+// usual again. Their cursors read the log instead: the same frames, made once for each stream and
+// not once for all.
 func (h *Hub) SetLowMemory(on bool) {
 	if h.lowMemory.Swap(on) != on {
 		h.eachLane(func(l *Hub) { l.lowMemory.Store(on) })

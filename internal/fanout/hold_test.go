@@ -82,8 +82,7 @@ func TestLandsInNoGap(t *testing.T) {
 	w.expect(c, "ADDED a/y 108")
 }
 
-// The same of a gap that holds nothing the client sees: what came and went in it is known to
-// nobody.
+// The same for a gap without a change that the client sees: what came and went in it is unknown.
 func TestLandsInNoUnseenGap(t *testing.T) {
 	w, c := held(t, plenty)
 	state := compared(w, 110)
@@ -130,8 +129,7 @@ func TestLandsInNoOtherHistory(t *testing.T) {
 	w.expectError(c, "too old resource version: 102 (107)")
 }
 
-// held is a world of a/x, and the cursor of a client that has it and is told changes as initial
-// state.
+// held is a world of a/x, and the cursor of a client that has it and gets changes as initial state.
 func held(t *testing.T, limits cache.Limits) (*world, *Cursor) {
 	w := newWorld(t, limits)
 	w.set("a/x", "web") // 102

@@ -65,7 +65,8 @@ func (l *lottery) object(namespace, name string) *object.Object {
 		}
 	}
 	l.rv++
-	raw := fmt.Sprintf(`{"kind":"Pod","apiVersion":"v1","metadata":{"name":%q,"namespace":%q,"resourceVersion":"%d","labels":{%s}},"spec":{%s%s"a":1},"status":{%s}}`,
+	raw := fmt.Sprintf(`{"kind":"Pod","apiVersion":"v1","metadata":{"name":%q,"namespace":%q,"resourceVersion":"%d",`+
+		`"labels":{%s}},"spec":{%s%s"a":1},"status":{%s}}`,
 		name, namespace, l.rv, strings.Join(set, ","), l.one("", `"nodeName":"node-1",`, `"nodeName":"node-2",`),
 		l.one("", `"hostNetwork":true,`),
 		l.one("", `"phase":"Running"`))
@@ -162,7 +163,8 @@ func FuzzIndex(f *testing.F) {
 func TestIndexCostsWhatMatches(t *testing.T) {
 	pod := func(namespace, name, node, app string) *object.Object {
 		o, err := pods.Parse(fmt.Appendf(
-			nil, `{"metadata":{"name":%q,"namespace":%q,"resourceVersion":"7","labels":{"app":%q,"all":"helm"}},"spec":{"nodeName":%q}}`,
+			nil, `{"metadata":{"name":%q,"namespace":%q,"resourceVersion":"7","labels":{"app":%q,"all":"helm"}},"spec":`+
+				`{"nodeName":%q}}`,
 			name, namespace, app, node))
 		if err != nil {
 			t.Fatal(err)

@@ -91,8 +91,8 @@ func TestHubAsksNoCostlySelectors(t *testing.T) {
 	}
 }
 
-// Equal selectors have one feed, and are asked once, however many watches there are, in the hub and
-// in a lane.
+// Equal selectors have one feed and are evaluated once, however many watches there are, in the hub
+// and in a lane.
 func TestEqualSelectorsAreAskedOnce(t *testing.T) {
 	w := newWorld(t, plenty)
 	w.hub.Dispatch()
@@ -153,7 +153,7 @@ func TestWhatCostsNothingNeedsNoShare(t *testing.T) {
 	}
 }
 
-// A hub that ends has its lanes tell what is in the log, and a lane that is asked for later shows
+// A hub that ends has its lanes dispatch what is in the log, and a lane that begins later shows
 // that history has ended.
 func TestLanesEndWithTheirHub(t *testing.T) {
 	w := newWorld(t, plenty)

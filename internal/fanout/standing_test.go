@@ -47,13 +47,13 @@ func TestStanding(t *testing.T) {
 	w.hub.Dispatch()
 	w.stands(web, 0, 105)
 
-	other := w.live(app("web"), plain) // who comes later begins with it
+	other := w.live(app("web"), plain) // a later cursor begins with it
 	w.expect(other)
 	w.stands(other, 0, 105)
 	other.Close()
 
-	// What it was told of last is found in earlier segments, too; and if its feed moves past it, the
-	// log tells what is next.
+	// Its last change is found in earlier segments, too; and if its feed moves past it, the log shows
+	// the next one.
 	for range 40 {
 		w.setPadded("a/y", "web", minSegment/4)
 		w.hub.Dispatch()

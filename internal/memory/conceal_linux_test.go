@@ -25,8 +25,8 @@ const (
 // stranger is the uid and the gid of an unprivileged user.
 const stranger = 65534
 
-// What is in memory is nobody's who runs as the same user, and the process can still read all of
-// itself that its metrics need.
+// Other processes of the same user cannot read the memory of a concealed process, which can still
+// read all of its own files that its metrics need.
 func TestConceal(t *testing.T) {
 	switch {
 	case os.Getenv(concealing) != "":

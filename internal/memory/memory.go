@@ -29,7 +29,7 @@ func usual(budget int64) int64 { return max(int64(goShare*float64(budget-program
 // limitVariable is Go's own word for its limit.
 const limitVariable = "GOMEMLIMIT"
 
-// Budget is how much memory the process may use: what was asked for, or else the limit of its
+// Budget is how much memory the process may use: the configured bytes, or else the limit of its
 // control group; 0 if there is none.
 func Budget(asked int64) (int64, error) {
 	if asked > 0 {

@@ -67,8 +67,8 @@ func TestNoLimit(t *testing.T) {
 	}
 }
 
-// What is asked for is the budget; otherwise that of the control group, which is read without an
-// error wherever tests run.
+// A configured budget comes first; otherwise the limit of the control group counts, which is read
+// without an error wherever tests run.
 func TestBudget(t *testing.T) {
 	if got, err := Budget(12345); got != 12345 || err != nil {
 		t.Errorf("%d, %v", got, err)

@@ -207,7 +207,8 @@ func TestGroupIsTakenOverMeanwhile(t *testing.T) {
 					close(asked)
 					<-answer
 					w.Header().Set("Content-Type", "application/json")
-					fmt.Fprintf(w, `{"kind":"APIService","apiVersion":"apiregistration.k8s.io/v1","metadata":{"name":"v1.apps"},"spec":{%s"group":"apps","version":"v1"}}`, c.said)
+					fmt.Fprintf(w, `{"kind":"APIService","apiVersion":"apiregistration.k8s.io/v1","metadata":{"name":"v1.apps"},`+
+						`"spec":{%s"group":"apps","version":"v1"}}`, c.said)
 				}))
 			found := make(chan error, 1)
 			go func() {

@@ -36,7 +36,8 @@ func (m *Set) awaitKind(t *testing.T, resource string, kind states.Kind) {
 
 const (
 	widgetPath   = "/apis/example.com/v1/widgets"
-	initializing = `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"storage is (re)initializing",` +
+	initializing = `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure",` +
+		`"message":"storage is (re)initializing",` +
 		`"reason":"TooManyRequests","details":{"retryAfterSeconds":1},"code":429}`
 )
 

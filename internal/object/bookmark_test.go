@@ -31,16 +31,22 @@ func TestBookmarkFromUpstream(t *testing.T) {
 			`}},"spec":{"containers":null},"status":{}}`)
 	// Members called metadata further down are the object's own business.
 	f(builtin("", "podtemplates", "PodTemplate", true),
-		`{"kind":"PodTemplate","apiVersion":"v1","metadata":{"resourceVersion":"1"},"template":{"metadata":{},"spec":{"containers":null}}}`,
-		`{"kind":"PodTemplate","apiVersion":"v1","metadata":{"resourceVersion":"1045"},"template":{"metadata":{},"spec":{"containers":null}}}`,
+		`{"kind":"PodTemplate","apiVersion":"v1","metadata":{"resourceVersion":"1"},"template":{"metadata":{},"spec":`+
+			`{"containers":null}}}`,
+		`{"kind":"PodTemplate","apiVersion":"v1","metadata":{"resourceVersion":"1045"},"template":{"metadata":{},"spec":`+
+			`{"containers":null}}}`,
 		`{"kind":"PodTemplate","apiVersion":"v1","metadata":{"resourceVersion":"1045","annotations":{`+endAnnotation+
 			`}},"template":{"metadata":{},"spec":{"containers":null}}}`)
-	const daemonSetTail = `,"spec":{"selector":null,"template":{"metadata":{},"spec":{"containers":null}},"updateStrategy":{}},` +
+	const daemonSetTail = `,"spec":{"selector":null,"template":{"metadata":{},"spec":{"containers":null}},` +
+		`"updateStrategy":{}},` +
 		`"status":{"currentNumberScheduled":0,"numberMisscheduled":0,"desiredNumberScheduled":0,"numberReady":0}}`
 	f(builtin("apps", "daemonsets", "DaemonSet", true),
-		`{"kind":"DaemonSet","apiVersion":"apps/v1","metadata":{"resourceVersion":"5","annotations":{"deprecated.daemonset.template.generation":"0"}}`+daemonSetTail,
-		`{"kind":"DaemonSet","apiVersion":"apps/v1","metadata":{"resourceVersion":"1045","annotations":{"deprecated.daemonset.template.generation":"0"}}`+daemonSetTail,
-		`{"kind":"DaemonSet","apiVersion":"apps/v1","metadata":{"resourceVersion":"1045","annotations":{"deprecated.daemonset.template.generation":"0",`+endAnnotation+`}}`+daemonSetTail)
+		`{"kind":"DaemonSet","apiVersion":"apps/v1","metadata":{"resourceVersion":"5","annotations":`+
+			`{"deprecated.daemonset.template.generation":"0"}}`+daemonSetTail,
+		`{"kind":"DaemonSet","apiVersion":"apps/v1","metadata":{"resourceVersion":"1045","annotations":`+
+			`{"deprecated.daemonset.template.generation":"0"}}`+daemonSetTail,
+		`{"kind":"DaemonSet","apiVersion":"apps/v1","metadata":{"resourceVersion":"1045","annotations":`+
+			`{"deprecated.daemonset.template.generation":"0",`+endAnnotation+`}}`+daemonSetTail)
 	f(widgets,
 		`{"apiVersion":"wire.example/v1","kind":"Widget","metadata":{"resourceVersion":"5"}}`,
 		`{"apiVersion":"wire.example/v1","kind":"Widget","metadata":{"resourceVersion":"1045"}}`,
@@ -57,7 +63,8 @@ func TestBookmarkFromUpstream(t *testing.T) {
 	f(pods,
 		`{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"448","creationTimestamp":null,"annotations":{`+
 			endAnnotation+`}},"spec":{"containers":null},"status":{}}`,
-		`{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"1045","creationTimestamp":null},"spec":{"containers":null},"status":{}}`,
+		`{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"1045","creationTimestamp":null},"spec":`+
+			`{"containers":null},"status":{}}`,
 		`{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"1045","creationTimestamp":null,"annotations":{`+
 			endAnnotation+`}},"spec":{"containers":null},"status":{}}`)
 	f(widgets,

@@ -16,7 +16,7 @@ import (
 //
 // They are sorted by name, and those of one name are merged, so that matching an object costs what
 // the object has and not what the selector demands: each label of the object is searched among the
-// conditions. apimachinery's own form, which is asked requirement by requirement, costs both
+// conditions. apimachinery's own form, which evaluates requirement by requirement, costs both
 // multiplied; the client chooses the one, and often the other.
 //
 // Names and values are offsets into one text, since a client may send some hundred thousand of

@@ -21,7 +21,7 @@ func (e *Event) Object() *Object {
 	return e.Old
 }
 
-// Type is what a watch client is told of an event.
+// Type is the type of a watch event as the client sees it.
 type Type uint8
 
 // The event types of the wire (W-130) that carry an object of the resource.

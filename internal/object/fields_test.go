@@ -17,7 +17,8 @@ func TestFields(t *testing.T) {
 		"spec.schedulerName": "", "spec.serviceAccountName": "", "spec.hostNetwork": "false", "status.phase": "",
 		"status.podIP": "", "status.podIPs": "", "status.nominatedNodeName": "",
 	})
-	f(pods, `,"spec":{"nodeName":"node-1","restartPolicy":"Always","schedulerName":"s","serviceAccountName":"sa","hostNetwork":true},`+
+	f(pods, `,"spec":{"nodeName":"node-1","restartPolicy":"Always","schedulerName":"s","serviceAccountName":"sa",`+
+		`"hostNetwork":true},`+
 		`"status":{"phase":"Running","podIP":"1.2.3.4","podIPs":[{"ip":"1.2.3.4"}],"nominatedNodeName":"node-2"}`,
 		map[string]string{
 			"spec.nodeName": "node-1", "spec.host": "node-1", "spec.restartPolicy": "Always", "spec.schedulerName": "s",
@@ -25,7 +26,8 @@ func TestFields(t *testing.T) {
 			"status.podIPs": "", "status.nominatedNodeName": "node-2",
 		})
 	// A member of the same name elsewhere is not the field, and null is absent.
-	f(pods, `,"nodeName":"x","spec":{"spec":{"nodeName":"x"},"containers":[{"nodeName":"x"}],"hostNetwork":null,"nodeName":null}`,
+	f(pods, `,"nodeName":"x","spec":{"spec":{"nodeName":"x"},"containers":[{"nodeName":"x"}],"hostNetwork":null,`+
+		`"nodeName":null}`,
 		map[string]string{"spec.nodeName": "", "spec.hostNetwork": "false"})
 	f(pods, `,"spec":{"nodeName":{"a":1}},"status":[]`, map[string]string{"spec.nodeName": "", "status.phase": ""})
 	f(pods, `,"spec":{"nodeName":"\u0061\"ü"}`, map[string]string{"spec.nodeName": `a"ü`, "spec.host": `a"ü`})

@@ -7,16 +7,15 @@ import (
 	"sync/atomic"
 )
 
-// FormKind names one of the things that are made of objects. What there is to name is up to whoever
-// makes them.
+// FormKind names what a Form holds. The packages that make forms define the kinds.
 type FormKind uint8
 
 // Form is what has been made of one version of an object for other encodings, or of a run of
 // objects that begins with it: its bytes, or why they could not be made.
 //
-// It is made when it is first asked for, and once, however many clients ask at a time. It is kept
-// with the object and goes when that goes, or earlier if the resource's Memo needs the room; a
-// table beside the objects would have to be told of each that is gone.
+// It is made at its first use, and once, however many clients need it at a time. It is kept with
+// the object and goes when that goes, or earlier if the resource's Memo needs the room; a table
+// beside the objects would have to follow each object that goes.
 type Form struct {
 	first *Object
 	kind  FormKind
@@ -53,7 +52,7 @@ func (o *Object) Form(kind FormKind, rest ...*Object) *Form {
 	}
 }
 
-// Get returns what encode makes, which is asked for once. The caller must not change it.
+// Get returns what encode makes, which is called once. The caller must not change it.
 func (f *Form) Get(encode func() ([]byte, error)) ([]byte, error) {
 	made := false
 	f.once.Do(func() {
@@ -74,7 +73,7 @@ const formCost = 256
 // size is the number of bytes that the form takes.
 func (f *Form) size() int64 { return int64(cap(f.bytes) + 8*len(f.rest) + formCost) }
 
-// drop makes the object forget the form. Who holds its bytes goes on with them.
+// drop makes the object forget the form. Readers that hold its bytes go on with them.
 func (f *Form) drop() {
 	for {
 		held := f.first.forms.Load()

@@ -33,17 +33,24 @@ type decodedPod struct {
 // it can be read again.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
-		`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"7","labels":{"app":"x","b":""}},"spec":{"nodeName":"node-1","hostNetwork":true},"status":{"phase":"Running","podIP":"1.2.3.4"}}`,
+		`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"7","labels":` +
+			`{"app":"x","b":""}},"spec":{"nodeName":"node-1","hostNetwork":true},`+
+			`"status":{"phase":"Running","podIP":"1.2.3.4"}}`,
 		`{"metadata":{"name":"a","resourceVersion":"18446744073709551615","managedFields":[{"fieldsV1":{"f:labels":{}}}]}}`,
 		`{"apiVersion":"v1","kind":"Pod","metadata":{"labels":{"k":"\u003c\"\\\t\ud83d\ude00"},"resourceVersion":"1"}}`,
-		`{"metadata":{"resourceVersion":"1","name":null,"labels":null,"uid":null,"creationTimestamp":null},"spec":null,"status":null}`,
-		`{"metadata":{"name":"b","name":"a","resourceVersion":"6","labels":{"app":"y"},"labels":{"app":"x"}},"metadata":{"resourceVersion":"7"}}`,
-		`{"metadata":{"resourceVersion":"1"},"Metadata":{"name":"b"},"spec":{"nodeName":null,"hostNetwork":null},"spec":{"hostNetwork":false}}`,
+		`{"metadata":{"resourceVersion":"1","name":null,"labels":null,"uid":null,"creationTimestamp":null},"spec":null,` +
+			`"status":null}`,
+		`{"metadata":{"name":"b","name":"a","resourceVersion":"6","labels":{"app":"y"},"labels":{"app":"x"}},"metadata":` +
+			`{"resourceVersion":"7"}}`,
+		`{"metadata":{"resourceVersion":"1"},"Metadata":{"name":"b"},"spec":{"nodeName":null,"hostNetwork":null},"spec":` +
+			`{"hostNetwork":false}}`,
 		"{\"metadata\":{\"name\":\"a\xff\xfe\",\"resourceVersion\":\"1\"},\"na\\u006de\":\"\\ud800\"}",
-		` { "metadata" : { "resourceVersion" : "007" , "labels" : { "a" : null } } , "x" : [ 1e400, -0.5E+9, true, [[{}]] ] } `,
+		` { "metadata" : { "resourceVersion" : "007" , "labels" : { "a" : null } } , "x" : [ 1e400, -0.5E+9, true, [[` +
+			`{}]] ] } `,
 		`{"metadata":{"resourceVersion":"1","name":"a/b","namespace":"n/m"}}`,
 		`{"metadata":{"resourceVersion":"1","name":"a\u2028\u0000ü\ud83d\ude00\udc00","labels":{"\u00e4":"\/","ä":"é"}}}`,
-		`{"metadata":{"resourceVersion":"1","generation":123456789012345678901234567890,"x":-0.0e-999},"spec":{"n":1E400,"hostNetwork":false}}`,
+		`{"metadata":{"resourceVersion":"1","generation":123456789012345678901234567890,"x":-0.0e-999},"spec":{"n":1E400,` +
+			`"hostNetwork":false}}`,
 		`{"x":` + strings.Repeat(`[{"a":`, 500) + `1` + strings.Repeat(`}]`, 500) + `,"metadata":{"resourceVersion":"1"}}`,
 		`{"metadata":{"resourceVersion":"1"},"spec":` + strings.Repeat(`{"spec":`, 200) + `{"nodeName":"deep"}` +
 			strings.Repeat(`}`, 200) + `}`,

@@ -5,15 +5,15 @@ import (
 	"weak"
 )
 
-// Memo bounds the memory of Forms, over all resources that share it. When there is too much, those
-// that nobody used since it last looked are dropped, in turn (the CLOCK algorithm): keeping them in
-// order of use would take a lock for every use.
+// Memo bounds the memory of Forms, over all resources that share it. When there is too much, forms
+// without a use since the last look are dropped, in turn (the CLOCK algorithm): an order of use
+// would take a lock for every use.
 //
 // It holds forms weakly, so that it never keeps an object alive, or what was made of one that is
-// gone. What it counts is therefore at least what there is: that a form is gone it finds out as
-// others come, two slots for each. So slots are never many more than twice as many as forms that
-// are there, however many have been, and nothing has to be called for each that goes, as with a
-// cleanup of the runtime's.
+// gone. What it counts is therefore at least what there is: it finds that a form is gone as others
+// come, two slots for each. So slots are never many more than twice as many as forms that are
+// there, however many have been, and nothing has to be called for each that goes, as with a cleanup
+// of the runtime's.
 type Memo struct {
 	limit int64 // static
 
@@ -46,8 +46,8 @@ func NewMemo(limit int64) *Memo {
 // long as their objects.
 func (r *Resource) Remember(m *Memo) { r.memo.Store(m) }
 
-// Forgo drops the forms of some kinds, and keeps none of them from now on: each is made again
-// whenever it is asked for. nil ends that. Who asked for the same before has it done already.
+// Forgo drops the forms of some kinds, and keeps none of them from now on: each is made again for
+// each use. nil ends that.
 func (m *Memo) Forgo(kinds func(FormKind) bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -65,7 +65,7 @@ func TestFormIsMadeOnce(t *testing.T) {
 	f.expect("8 clients", 20)
 }
 
-// Runs are told apart by their objects, and a few of each kind are kept.
+// Runs are distinguished by their objects, and a few of each kind are kept.
 func TestRuns(t *testing.T) {
 	f := newFormed(t, 10, nil)
 	for range 2 {

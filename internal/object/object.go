@@ -1,9 +1,9 @@
 // Package object is the vocabulary of the proxy: one version of one Kubernetes object, one change,
-// who sees which change, and what determines the bytes a client receives. It knows no network and
-// holds no state.
+// which clients see which change, and what determines the bytes a client receives. It knows no
+// network and holds no state.
 //
-// Invariant: everything here is immutable once made, but for Forms, which are made when first asked
-// for. An Object, its bytes and its labels are shared by the watch cache, by every feed and by
+// Invariant: everything here is immutable once made, except Forms, which are made at their first
+// use. An Object, its bytes and its labels are shared by the watch cache, by every feed and by
 // every response that is being written, and none of them takes a lock.
 package object
 
@@ -25,7 +25,7 @@ import (
 // few places where responses differ from each other: the type members, which items of a built-in
 // list lack (W-60), and the resourceVersion, which a DELETED replaces (W-103, W-104). Fields and
 // labels are offsets, too. All strings of an object but its Key share its bytes, and keep them
-// alive: who keeps one for longer than the object copies it.
+// alive: copy a string that outlives the object.
 type Object struct {
 	// Key is "namespace/name", or "name" for cluster-scoped objects. Keys sorted bytewise are in
 	// upstream's order (W-61).

@@ -67,15 +67,21 @@ func TestObjectBytes(t *testing.T) {
 		`{"metadata":{"resourceVersion":"1"}}`,
 		`{"kind":"Deployment","apiVersion":"apps/v1","metadata":{"resourceVersion":"1000"}}`)
 	// Custom resources carry their type everywhere, in sorted order.
-	const widget = `{"apiVersion":"wire.example/v1","kind":"Widget","metadata":{"name":"a","namespace":"n","resourceVersion":"12345"},"spec":{"size":3}}`
-	const later = `{"apiVersion":"wire.example/v1","kind":"Widget","metadata":{"name":"a","namespace":"n","resourceVersion":"1000"},"spec":{"size":3}}`
+	const widget = `{"apiVersion":"wire.example/v1","kind":"Widget","metadata":{"name":"a","namespace":"n",` +
+		`"resourceVersion":"12345"},"spec":{"size":3}}`
+	const later = `{"apiVersion":"wire.example/v1","kind":"Widget","metadata":{"name":"a","namespace":"n",` +
+		`"resourceVersion":"1000"},"spec":{"size":3}}`
 	f(widgets, widget, widget, widget, later)
 	// A type in an order that is not upstream's is left where it stands.
 	const odd = `{"apiVersion":"v1","kind":"Pod","metadata":{"resourceVersion":"1"}}`
 	f(pods, odd, odd, odd, `{"apiVersion":"v1","kind":"Pod","metadata":{"resourceVersion":"1000"}}`)
 	// Only metadata.resourceVersion is the object's, whatever else is called that.
-	const refs = `{"apiVersion":"wire.example/v1","resourceVersion":"5","spec":{"resourceVersion":"6","metadata":{"resourceVersion":"8"}},"metadata":{"annotations":{"resourceVersion":"9"},"resourceVersion":"7","x":{"resourceVersion":"10"}}}`
-	const refsLater = `{"apiVersion":"wire.example/v1","resourceVersion":"5","spec":{"resourceVersion":"6","metadata":{"resourceVersion":"8"}},"metadata":{"annotations":{"resourceVersion":"9"},"resourceVersion":"1000","x":{"resourceVersion":"10"}}}`
+	const refs = `{"apiVersion":"wire.example/v1","resourceVersion":"5","spec":{"resourceVersion":"6","metadata":` +
+		`{"resourceVersion":"8"}},"metadata":{"annotations":{"resourceVersion":"9"},"resourceVersion":"7","x":` +
+		`{"resourceVersion":"10"}}}`
+	const refsLater = `{"apiVersion":"wire.example/v1","resourceVersion":"5","spec":{"resourceVersion":"6","metadata":` +
+		`{"resourceVersion":"8"}},"metadata":{"annotations":{"resourceVersion":"9"},"resourceVersion":"1000","x":` +
+		`{"resourceVersion":"10"}}}`
 	f(widgets, refs, refs, refs, refsLater)
 }
 

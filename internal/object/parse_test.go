@@ -32,7 +32,8 @@ func TestParseReadsMetadata(t *testing.T) {
 	meta := `"metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"7","labels":{"app":"x"}}`
 	f(pods, `{"kind":"Pod","apiVersion":"v1",`+meta+`}`, a)
 	f(pods, `{`+meta+`}`, a)
-	f(widgets, `{"apiVersion":"wire.example/v1","kind":"Widget","metadata":{"labels":{"app":"x"},"name":"a","namespace":"n","resourceVersion":"7","uid":"u"}}`, a)
+	f(widgets, `{"apiVersion":"wire.example/v1","kind":"Widget","metadata":{"labels":{"app":"x"},"name":"a",`+
+		`"namespace":"n","resourceVersion":"7","uid":"u"}}`, a)
 	f(pods, "{\n\t"+strings.ReplaceAll(meta, ":", " :\r\n ")+" \n} \n", a)
 	// Cluster-scoped keys are names alone, whatever the object says.
 	f(nodes, `{"metadata":{"name":"a","resourceVersion":"7"}}`, parsed{key: "a", name: "a", rv: 7})
@@ -40,7 +41,8 @@ func TestParseReadsMetadata(t *testing.T) {
 	// What is missing, null or empty is empty.
 	f(pods, `{"metadata":{"resourceVersion":"7"}}`, parsed{key: "/", rv: 7})
 	f(pods, `{"metadata":{"labels":{},"resourceVersion":"7"}}`, parsed{key: "/", rv: 7})
-	f(pods, `{"metadata":{"name":null,"namespace":null,"uid":null,"labels":null,"creationTimestamp":null,"resourceVersion":"7"}}`, parsed{key: "/", rv: 7})
+	f(pods, `{"metadata":{"name":null,"namespace":null,"uid":null,"labels":null,"creationTimestamp":null,`+
+		`"resourceVersion":"7"}}`, parsed{key: "/", rv: 7})
 	f(pods, `{"metadata":{"name":"a","labels":{"k":null},"resourceVersion":"7"},"spec":null,"status":null}`,
 		parsed{key: "/a", name: "a", rv: 7, labels: labels.Set{"k": ""}})
 	// Escapes and Unicode are decoded as encoding/json does.
@@ -54,14 +56,17 @@ func TestParseReadsMetadata(t *testing.T) {
 	// Everything else is passed over, whatever it holds.
 	f(pods, `{"a":1e400,"b":-123456789012345678901234567890.5E+99,"c":[[],{},[{"metadata":{"name":"no"}}]],"d":"}\"{",`+
 		meta+`,"e":[true,false,null]}`, a)
-	f(pods, `{"metadata":{"annotations":{"name":"no","labels":"{\"x\":1}"},"ownerReferences":[{"name":"no","uid":"no"}],"managedFields":[{"fieldsV1":{"f:labels":{}}}],`+
+	f(pods, `{"metadata":{"annotations":{"name":"no","labels":"{\"x\":1}"},"ownerReferences":[{"name":"no",`+
+		`"uid":"no"}],"managedFields":[{"fieldsV1":{"f:labels":{}}}],`+
 		`"name":"a","namespace":"n","uid":"u","resourceVersion":"7","labels":{"app":"x"}}}`, a)
 	// As to members that come twice, the last one wins, as in upstream's decoder; objects merge.
-	f(pods, `{"metadata":{"name":"b","name":"a","resourceVersion":"6","uid":"u","labels":{"app":"y","app":"x"},"resourceVersion":"7","namespace":"n"}}`, a)
-	f(pods, `{"metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"7","labels":{"b":"y"},"labels":null,"labels":{"app":"x"}},"metadata":null}`, a)
+	f(pods, `{"metadata":{"name":"b","name":"a","resourceVersion":"6","uid":"u","labels":{"app":"y","app":"x"},`+
+		`"resourceVersion":"7","namespace":"n"}}`, a)
+	f(pods, `{"metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"7","labels":{"b":"y"},"labels":null,`+
+		`"labels":{"app":"x"}},"metadata":null}`, a)
 	f(pods, `{"metadata":{"resourceVersion":"7","labels":{"a":"1","b":"1"},"labels":{"b":"2"}}}`,
 		parsed{key: "/", rv: 7, labels: labels.Set{"a": "1", "b": "2"}})
-	// Names are told apart by case, unlike encoding/json does.
+	// Names are case-sensitive, unlike in encoding/json.
 	f(pods, `{`+meta+`,"Metadata":{"name":"b"},"METADATA":5}`, a)
 }
 
@@ -92,7 +97,8 @@ func TestParseRefuses(t *testing.T) {
 	f(pods, `{"metadata":{"resourceVersion":"18446744073709551616"}}`, "is not a decimal number")
 	f(pods, `{"metadata":{"resourceVersion":7}}`, "malformed JSON")
 	// Not an object, or not all of it.
-	whole := `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","resourceVersion":"7","labels":{"a":"b"}},"spec":{"nodeName":"x"}}`
+	whole := `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","resourceVersion":"7","labels":{"a":"b"}},"spec":` +
+		`{"nodeName":"x"}}`
 	for i := range len(whole) {
 		f(pods, whole[:i], "malformed JSON")
 	}

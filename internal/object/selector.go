@@ -153,9 +153,9 @@ func (s Selector) Matches(o *Object) bool {
 	return s.labels == nil || s.labels.matchLabels(o)
 }
 
-// Seen reports what a client with this selector is told about e: that an object appeared, changed,
-// or went away, and which version it is shown; false if nothing (W-103). A deletion shows the
-// version that last matched, at e.RV.
+// Seen reports how a client with this selector sees e: as an object that appeared, changed or went
+// away, and in which version; false if not at all (W-103). A deletion shows the version that last
+// matched, at e.RV.
 func (s Selector) Seen(e *Event) (Type, *Object, bool) {
 	now := e.New != nil && s.Matches(e.New)
 	before := e.Old != nil && s.Matches(e.Old)

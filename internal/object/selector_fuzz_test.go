@@ -12,7 +12,7 @@ import (
 
 // FuzzSelector holds a Selector against the conditions it is made of, in every scope: it sees what
 // all of them see. A selector that has the same key sees the same, or clients would share a feed
-// that is not theirs; and the change of an object is told as W-103 has it.
+// that is not theirs; and the change of an object shows as W-103 has it.
 func FuzzSelector(f *testing.F) {
 	for _, seed := range []struct{ label, field, namespace, name, before, now string }{
 		{"app=x", "", "n", "", "app=x", "app=y"},

@@ -21,7 +21,7 @@ func selector(t testing.TB, namespace, name, l, f string) Selector {
 	return NewSelector(namespace, name, ls, fs)
 }
 
-// The example of W-103: what a client that selects app=x is told of one object's life.
+// The example of W-103: what a client that selects app=x sees of one object's life.
 func TestSelectorSeenTellsTheStory(t *testing.T) {
 	version := func(rv, app, k string) *Object {
 		return mustParse(t, builtin("", "configmaps", "ConfigMap", true),
@@ -166,8 +166,8 @@ func TestTerms(t *testing.T) {
 	}
 }
 
-// Whether what is selected by name and namespace alone is seen never changes. What goes upstream is
-// what was asked for.
+// Whether a selection by name and namespace alone is seen never changes. The query sent upstream is
+// that of the request.
 func TestSelectorFixed(t *testing.T) {
 	f := func(namespace, name, l, f string, fixed bool, labelQuery, fieldQuery string) {
 		t.Helper()

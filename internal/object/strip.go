@@ -1,9 +1,8 @@
 package object
 
-// StripManagedFields lets objects that are parsed from now on go without metadata.managedFields. It
-// is often a third of an object, and nobody but kube-apiserver itself, when something is applied,
-// has a use for it. What is served then is not all that upstream sent, which is for the user to
-// want.
+// StripManagedFields drops metadata.managedFields from objects that are parsed from now on. It is
+// often a third of an object, and only kube-apiserver itself uses it, when an object is applied.
+// Clients then do not get all that upstream sent, so the user must choose it.
 func (r *Resource) StripManagedFields() { r.stripped.Store(true) }
 
 // lean is raw, or a copy without metadata.managedFields. What is malformed is left for Parse to

@@ -60,7 +60,8 @@ func TestStripItem(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, want := string(o.JSON()),
-		`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","namespace":"n","resourceVersion":"1"},"spec":{}}`; got != want {
+		`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","namespace":"n","resourceVersion":"1"},"spec":`+
+			`{}}`; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	if got, want := string(o.Metadata()), `{"name":"a","namespace":"n","resourceVersion":"1"}`; got != want {

@@ -1,8 +1,8 @@
 package object
 
 // Term is a condition that names what it wants: a field or a label of an object has one of some
-// values. An index can look such objects and such selectors up, where any other condition can only
-// be asked.
+// values. An index can look such objects and such selectors up; any other condition can only be
+// evaluated.
 type Term struct {
 	Label  bool // the name is that of a label, which has to be there; a field that is not there is ""
 	Name   string

@@ -80,7 +80,7 @@ func TestRingLetsGoOfWhatIsTrimmed(t *testing.T) {
 	runtime.KeepAlive(r)
 }
 
-// Readers at any pace see every item in order, or are told that they were lapped.
+// Readers at any pace see every item in order, or learn that they were lapped.
 func TestRingManyReaders(t *testing.T) {
 	const items = 20000
 	r := New[uint64](1)

@@ -5,18 +5,18 @@ import (
 	"sync/atomic"
 )
 
-// Signal wakes everybody who waits for something to change. The zero value is ready.
+// Signal wakes all goroutines that wait for something to change. The zero value is ready.
 //
 // Waiting is a channel that closes and is replaced, so that it composes with contexts and timers,
-// which a sync.Cond does not. The channel exists only while somebody waits: waking nobody costs one
-// atomic swap and no allocation. Who waits for many things at once, and for long, subscribes
-// instead: a channel cannot be one of thousands in a select.
+// which a sync.Cond does not. The channel exists only while a goroutine waits: a wake-up without
+// waiters costs one atomic swap and no allocation. A goroutine that waits for many signals at once
+// subscribes instead: a channel cannot be one of thousands in a select.
 type Signal struct {
 	ch          atomic.Pointer[chan struct{}]
 	subscribers atomic.Pointer[[]Waker] // immutable: replaced as a whole
 }
 
-// Waker is told of each change. Wake is called by whoever made the change, and must not block.
+// Waker is called at each change, by the goroutine that made it. Wake must not block.
 type Waker interface{ Wake() }
 
 // Wait returns a channel that the next Wake closes. Take it before looking at the state that is
@@ -33,7 +33,7 @@ func (s *Signal) Wait() <-chan struct{} {
 	}
 }
 
-// Subscribe lets w be told of every change from now on. Look at the state afterwards.
+// Subscribe has every change from now on wake w. Look at the state afterwards.
 func (s *Signal) Subscribe(w Waker) {
 	s.replace(func(old []Waker) []Waker { return append(slices.Clip(old), w) })
 }

@@ -27,7 +27,7 @@ func TestSignalTellsSubscribers(t *testing.T) {
 	}
 }
 
-// Who subscribes and then looks misses nothing, however many come and go meanwhile.
+// A waker that subscribes and then looks misses nothing, however many come and go meanwhile.
 func TestSignalSubscribersComeAndGo(t *testing.T) {
 	var s Signal
 	var lasting counter

@@ -10,7 +10,8 @@ import (
 // client-go's detector of inconsistencies compares what it has been told with a list, and panics
 // unless all it can reach is equal.
 func TestItemsOfEqualBytesAreEqual(t *testing.T) {
-	raw := `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"7","labels":{"k":"v"}}}`
+	raw := `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","namespace":"n","uid":"u",` +
+		`"resourceVersion":"7","labels":{"k":"v"}}}`
 	var metas [2]any
 	for i := range metas {
 		o, err := configMaps.Parse([]byte(raw))

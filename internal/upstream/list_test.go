@@ -94,7 +94,8 @@ func TestDecodeListRefuses(t *testing.T) {
 // arrives.
 func FuzzDecodeList(f *testing.F) {
 	for _, seed := range []string{
-		`{"kind":"PodList","metadata":{"resourceVersion":"7","continue":"c"},"items":[{"metadata":{"name":"\u0061\"","resourceVersion":"1"}}, {"metadata":{"resourceVersion":"2"}}]}`,
+		`{"kind":"PodList","metadata":{"resourceVersion":"7","continue":"c"},"items":[{"metadata":{"name":"\u0061\"",` +
+			`"resourceVersion":"1"}}, {"metadata":{"resourceVersion":"2"}}]}`,
 		`{"items":[],"items":null,"metadata":{"resourceVersion":"1"},"x":[{"a":"]"}]}`,
 		`{"it\u0065ms":[{"metadata":{"resourceVersion":"2"}}]}`,
 	} {

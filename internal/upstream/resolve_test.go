@@ -48,10 +48,12 @@ func cluster() map[string]string {
 				"spec":{"group":"gateway.networking.k8s.io","version":"v1"}},
 			{"metadata":{"name":"v1beta1.metrics.k8s.io"},"spec":{"group":"metrics.k8s.io","version":"v1beta1",
 				"service":{"namespace":"kube-system","name":"metrics-server"}}}]}`,
-		apiServices + "/v1.gateway.networking.k8s.io": `{"metadata":{"labels":{"kube-aggregator.kubernetes.io/automanaged":"true"}},"spec":{}}`,
-		apiServices + "/v1beta1.metrics.k8s.io":       `{"spec":{"service":{"namespace":"kube-system","name":"metrics-server"}}}`,
-		crds:                                          `{"items":[` + gateways + `]}`,
-		crds + "/gateways.gateway.networking.k8s.io":  gateways,
+		apiServices + "/v1.gateway.networking.k8s.io": `{"metadata":{"labels":` +
+			`{"kube-aggregator.kubernetes.io/automanaged":"true"}},"spec":{}}`,
+		apiServices + "/v1beta1.metrics.k8s.io": `{"spec":{"service":{"namespace":"kube-system",` +
+			`"name":"metrics-server"}}}`,
+		crds: `{"items":[` + gateways + `]}`,
+		crds + "/gateways.gateway.networking.k8s.io": gateways,
 	}
 }
 

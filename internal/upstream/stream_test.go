@@ -19,13 +19,15 @@ import (
 )
 
 func configMap(name string, rv int, data string) string {
-	return fmt.Sprintf(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":%q,"namespace":"a","uid":"u-%s","resourceVersion":"%d"},"data":{"k":%q}}`,
+	return fmt.Sprintf(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":%q,"namespace":"a","uid":"u-%s",`+
+		`"resourceVersion":"%d"},"data":{"k":%q}}`,
 		name, name, rv, data)
 }
 
 func frame(kind, object string) string { return `{"type":"` + kind + `","object":` + object + "}\n" }
 
-const end = `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"resourceVersion":"9","annotations":{"k8s.io/initial-events-end":"true"}}}`
+const end = `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"resourceVersion":"9","annotations":` +
+	`{"k8s.io/initial-events-end":"true"}}}`
 
 // read runs a stream over a body and describes its events.
 func read(body io.Reader) []string {

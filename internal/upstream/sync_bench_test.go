@@ -115,7 +115,8 @@ func record(pods int, watchList bool) *recording {
 		for i := range pods {
 			r.body = fmt.Appendf(r.body, `{"type":"ADDED","object":%s}`+"\n", fakeapiserver.Pod(i))
 		}
-		r.body = append(r.body, `{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"9000000","creationTimestamp":null,`+
+		r.body = append(r.body, `{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":`+
+			`{"resourceVersion":"9000000","creationTimestamp":null,`+
 			`"annotations":{"k8s.io/initial-events-end":"true"}},"spec":{"containers":null},"status":{}}}`+"\n"...)
 		return r
 	}
