@@ -35,9 +35,17 @@ type Limits struct {
 	// PassThroughQPS is how many requests of one user pass through per second, after a burst.
 	PassThroughQPS   float64
 	PassThroughBurst int
-	// NoQueues refuses at once what finds no room, instead of after a wait.
-	NoQueues bool
 }
+
+// Queue is the room for requests that wait for one limit. The zero Queue has none: what finds the
+// limit reached is refused at once.
+type Queue struct {
+	Requests, RequestsPerUser int
+}
+
+// UsualQueue is as long as that of kube-apiserver's workload-low level, where controllers are: it
+// holds 128 queues of 50, of which a user has 6.
+var UsualQueue = Queue{Requests: 6400, RequestsPerUser: 300}
 
 const (
 	// listWait is how long a LIST or watch waits for its turn: about as long as for a state that is on
@@ -46,11 +54,6 @@ const (
 	// passThroughWait is as long as kube-apiserver lets a request wait: a quarter of what it gives it
 	// in all (WithPriorityAndFairness).
 	passThroughWait = 15 * time.Second
-	// waitingMost is how many wait for the same, and waitingEach how many of them are of one user: a
-	// kube-apiserver's workload-low level, where controllers are, holds 128 queues of 50, of which a
-	// user has 6.
-	waitingMost = 6400
-	waitingEach = 300
 	// userPart is the part of ListBytes that one user has at most. With all of it, a single one who
 	// reads slowly keeps everybody from their first state.
 	userPart = 2
@@ -64,7 +67,8 @@ type Limiter struct {
 	rates                   *Rates
 	bodies                  bodies
 	heads                   *LargeHeads
-	overRate                func(Reason) // counts
+	overRate                func(Reason)           // counts
+	loads                   map[string]func() Load // static, by the names of the limits
 	// ends a large answer whose client is slow, if there is one; nil: there are none. Set once
 	relieve func()
 
@@ -72,25 +76,23 @@ type Limiter struct {
 	stop context.CancelFunc
 }
 
-// NewLimiter makes what applies limits, with its metrics registered at r, which may be nil.
-func NewLimiter(l Limits, r prometheus.Registerer) *Limiter {
+// NewLimiter makes the Limiter of l. Requests wait in q. The metrics are registered at r, which may
+// be nil.
+func NewLimiter(l Limits, q Queue, r prometheus.Registerer) *Limiter {
 	m := newLimitMetrics()
 	limiter := &Limiter{bodies: bodies{most: l.BodyBytes}, heads: NewLargeHeads(l.HeadBytes),
-		rates: NewRates(l.PassThroughQPS, l.PassThroughBurst), overRate: m.refuser(LimitPassThrough)}
+		rates: NewRates(l.PassThroughQPS, l.PassThroughBurst), overRate: m.refuser(LimitPassThrough),
+		loads: map[string]func() Load{}}
 	limiter.open, limiter.stop = context.WithCancel(context.Background())
-	waiting, waitingPerUser := waitingMost, waitingEach
-	if l.NoQueues {
-		waiting, waitingPerUser = 0, 0
-	}
 	limiter.lasting = m.limit(LimitWatches, limiter,
 		Options{Limit: int64(l.Watches), Share: int64(l.WatchesPerUser), Reserve: int64(l.WatchesReserve)})
 	limiter.lists = m.limit(LimitListBytes, limiter, Options{
 		Limit: l.ListBytes, Share: max(l.ListBytes/userPart, min(l.ListBytes, 1)),
-		Waiting: waiting, WaitingEach: waitingPerUser, Wait: listWait,
+		Waiting: q.Requests, WaitingEach: q.RequestsPerUser, Wait: listWait,
 	})
 	limiter.passing = m.limit(LimitPassThrough, limiter, Options{
 		Limit: int64(l.PassThrough), Share: int64(l.PassThroughPerUser),
-		Waiting: waiting, WaitingEach: waitingPerUser, Wait: passThroughWait,
+		Waiting: q.Requests, WaitingEach: q.RequestsPerUser, Wait: passThroughWait,
 	})
 	limiter.selectors = newSelections(m.limit(LimitSelectors, limiter, Options{
 		Limit: int64(l.SelectorTerms), Share: int64(l.SelectorTermsPerUser),
@@ -103,18 +105,8 @@ func NewLimiter(l Limits, r prometheus.Registerer) *Limiter {
 	return limiter
 }
 
-// Gate is the gate of one of the limits, by its name.
-func (l *Limiter) Gate(name string) *Gate {
-	switch name {
-	case LimitWatches:
-		return l.lasting.gate
-	case LimitListBytes:
-		return l.lists.gate
-	case LimitPassThrough:
-		return l.passing.gate
-	}
-	return l.selectors.limit.gate
-}
+// Load is the load of one limit, by its name.
+func (l *Limiter) Load(name string) Load { return l.loads[name]() }
 
 // Close lets nobody wait any more.
 func (l *Limiter) Close() {
@@ -201,9 +193,6 @@ func (l *Limiter) ReleaseBody(size int64) {
 		l.bodies.held.Add(-size)
 	}
 }
-
-// BodyBytes is what is reserved for bodies, in bytes.
-func (l *Limiter) BodyBytes() int64 { return l.bodies.held.Load() }
 
 // LargeHeads are what large heads hold; nil: they are not bounded.
 func (l *Limiter) LargeHeads() *LargeHeads {

@@ -68,8 +68,9 @@ var held, most = map[string]prometheus.GaugeOpts{
 // limit makes one of the limits of l.
 func (m *limitMetrics) limit(name string, l *Limiter, o Options) *limit {
 	gate := NewGate(o)
+	l.loads[name] = gate.Load
 	gauge := func(opts prometheus.GaugeOpts, value func(Load) float64) {
-		m.loads = append(m.loads, prometheus.NewGaugeFunc(opts, func() float64 { return value(gate.Load()) }))
+		m.loads = append(m.loads, prometheus.NewGaugeFunc(opts, func() float64 { return value(l.Load(name)) }))
 	}
 	gauge(held[name], func(l Load) float64 { return float64(l.Held) })
 	gauge(most[name], func(l Load) float64 { return float64(l.Limit) })

@@ -264,8 +264,8 @@ func (x *exchange) end() {
 		}
 		x.heard.answeredUpstream(x.code)
 		f := x.f
-		f.metrics.inFlight.WithLabelValues(x.class.String()).Dec()
 		f.metrics.answered(x.class, x.code)
+		f.metrics.inFlight.WithLabelValues(x.class.String()).Dec()
 		f.mu.Lock()
 		delete(f.mu.exchanges, x)
 		f.mu.Unlock()

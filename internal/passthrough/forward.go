@@ -125,7 +125,7 @@ func (f *Forwarder) Close(ctx context.Context) error {
 	case <-ended:
 	case <-ctx.Done():
 		err = ctx.Err()
-		f.Abort()
+		f.abort()
 		<-ended
 	}
 	f.cancel()
@@ -134,15 +134,8 @@ func (f *Forwarder) Close(ctx context.Context) error {
 	return err
 }
 
-// InFlight is how many requests pass through at the moment.
-func (f *Forwarder) InFlight() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return len(f.mu.exchanges)
-}
-
-// Abort ends every exchange at once.
-func (f *Forwarder) Abort() {
+// abort ends every exchange at once.
+func (f *Forwarder) abort() {
 	f.mu.Lock()
 	var all []*exchange
 	for x := range f.mu.exchanges {

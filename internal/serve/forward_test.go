@@ -11,7 +11,6 @@ import (
 	"net/http/httptrace"
 	"strings"
 	"testing"
-	"time"
 
 	"spillway/internal/apistatus"
 	"spillway/internal/fakeapiserver"
@@ -240,15 +239,21 @@ func TestForwardLimits(t *testing.T) {
 // awaitIdle waits until the forwarder has counted every request out.
 func (f *front) awaitIdle(t *testing.T) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
-		n := f.forwarder.InFlight()
-		if n == 0 {
-			return
+	eventually(t, "no request to be in flight", func() bool {
+		families, err := f.registry.Gather()
+		if err != nil {
+			t.Fatal(err)
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d requests are still in flight", n)
+		n := 0.0
+		for _, family := range families {
+			if family.GetName() == "spillway_passthrough_requests_in_flight" {
+				for _, m := range family.GetMetric() {
+					n += m.GetGauge().GetValue()
+				}
+			}
 		}
-	}
+		return n == 0
+	})
 }
 
 func TestForwardUpstreamFailures(t *testing.T) {

@@ -29,7 +29,8 @@ type mouth struct {
 
 func newMouth(t *testing.T, bytes int64, upstream http.HandlerFunc) *mouth {
 	t.Helper()
-	m := &mouth{turnstile: &turnstile{}, limiter: flowcontrol.NewLimiter(flowcontrol.Limits{HeadBytes: bytes}, nil)}
+	limiter := flowcontrol.NewLimiter(flowcontrol.Limits{HeadBytes: bytes}, flowcontrol.UsualQueue, nil)
+	m := &mouth{turnstile: &turnstile{}, limiter: limiter}
 	up := httptest.NewServer(upstream)
 	base, err := url.Parse(up.URL)
 	if err != nil {

@@ -28,10 +28,9 @@ import (
 	"spillway/internal/watch"
 )
 
-// impatient is a Limiter at whose gates nothing waits.
+// impatient is a Limiter without queues.
 func impatient(l flowcontrol.Limits) *flowcontrol.Limiter {
-	l.NoQueues = true
-	return flowcontrol.NewLimiter(l, nil)
+	return flowcontrol.NewLimiter(l, flowcontrol.Queue{}, nil)
 }
 
 // soon reports that a Retry-After is one of those that the first who are refused are told.
@@ -43,15 +42,30 @@ func spread(retryAfter string) bool {
 	return err == nil && after >= 1 && after <= apistatus.RetrySpread
 }
 
-// stranger is a flow that no request of a test has.
-var stranger = flowcontrol.UserFlow("stranger")
-
-// occupy takes as much of a limit as one flow may have, until what it returns is called.
+// occupy takes as much of a limit as one flow may have, for a flow that no request of a test has,
+// until release is called.
 func occupy(t *testing.T, l *flowcontrol.Limiter, limit string, width int64) (release func()) {
 	t.Helper()
-	pass, ok := l.Gate(limit).Try(stranger, width)
+	return occupyAs(t, l, "stranger", limit, width)
+}
+
+func occupyAs(t *testing.T, l *flowcontrol.Limiter, user, limit string, width int64) (release func()) {
+	t.Helper()
+	flow, ok := flowcontrol.UserFlow(user), false
+	var pass flowcontrol.Pass
+	var refusal *flowcontrol.Refusal
+	switch limit {
+	case flowcontrol.LimitListBytes:
+		pass, ok = l.TryList(flow, width)
+	case flowcontrol.LimitWatches:
+		pass, refusal = l.AdmitLasting(flow)
+		ok = refusal == nil
+	case flowcontrol.LimitPassThrough:
+		pass, refusal = l.AdmitPassThrough(nil, flow)
+		ok = refusal == nil
+	}
 	if !ok {
-		t.Fatal("there is no room")
+		t.Fatalf("there is no room in %s for %s", limit, user)
 	}
 	return pass.Release
 }
@@ -60,20 +74,17 @@ func occupy(t *testing.T, l *flowcontrol.Limiter, limit string, width int64) (re
 func occupyAll(t *testing.T, l *flowcontrol.Limiter, limit string, width int64) (release func()) {
 	t.Helper()
 	one := occupy(t, l, limit, width)
-	two, ok := l.Gate(limit).Try(flowcontrol.UserFlow("another stranger"), width)
-	if !ok {
-		t.Fatal("there is no room for another flow")
-	}
+	two := occupyAs(t, l, "another stranger", limit, width)
 	return func() {
 		one()
-		two.Release()
+		two()
 	}
 }
 
 // waiting waits until so many wait for a limit.
 func waiting(t *testing.T, l *flowcontrol.Limiter, limit string, want int) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("%d to wait", want), func() bool { return l.Gate(limit).Load().Waiting == want })
+	eventually(t, fmt.Sprintf("%d to wait", want), func() bool { return l.Load(limit).Waiting == want })
 }
 
 // returned waits until nothing is held of any limit, and nothing waits.
@@ -81,9 +92,8 @@ func returned(t *testing.T, l *flowcontrol.Limiter) {
 	t.Helper()
 	for _, name := range []string{flowcontrol.LimitWatches, flowcontrol.LimitListBytes, flowcontrol.LimitPassThrough,
 		flowcontrol.LimitSelectors} {
-		gate := l.Gate(name)
-		load := gate.Load()
-		for until := time.Now().Add(patience); load.Held != 0 || load.Waiting != 0 || load.Flows != 0; load = gate.Load() {
+		load := l.Load(name)
+		for until := time.Now().Add(patience); load.Held != 0 || load.Waiting != 0 || load.Flows != 0; load = l.Load(name) {
 			if time.Now().After(until) {
 				t.Fatalf("%s: %+v is left", name, load)
 			}
@@ -234,7 +244,8 @@ var (
 	largeTargets = []string{
 		mapsPath + "?resourceVersion=0", mapsPath + "?resourceVersion=0&labelSelector=!x", mapsPath +
 			"?watch=1&resourceVersion=0&timeoutSeconds=1",
-		"/api/v1/namespaces/n/configmaps?watch=1&sendInitialEvents=true&resourceVersion=0&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds=1&fieldSelector=metadata.name!%3D1",
+		"/api/v1/namespaces/n/configmaps?watch=1&sendInitialEvents=true&resourceVersion=0&resourceVersionMatch=NotOlderThan" +
+			"&allowWatchBookmarks=true&timeoutSeconds=1&fieldSelector=metadata.name!%3D1",
 	}
 	smallTargets = []string{
 		mapsPath + "?resourceVersion=0&labelSelector=x", mapsPath +
@@ -253,13 +264,7 @@ func testLimitListBytes(t *testing.T, http2 bool) {
 		clients: flowcontrol.Limits{ListBytes: 2 << 20}})
 	r.mirrored(configMaps)
 	release := occupy(t, r.limiter, flowcontrol.LimitListBytes, 1<<20) // a share is half
-	second := func() func() {
-		pass, ok := r.limiter.Gate(flowcontrol.LimitListBytes).Try(flowcontrol.UserFlow("another"), 1<<20)
-		if !ok {
-			t.Fatal("there is no room")
-		}
-		return pass.Release
-	}()
+	second := occupyAs(t, r.limiter, "another", flowcontrol.LimitListBytes, 1<<20)
 	client, url := oneConnection(t, r, http2)
 	for _, target := range smallTargets {
 		if response, body := get(t, client, "GET", url+target); response.StatusCode != http.StatusOK {
@@ -345,9 +350,7 @@ func testLimitDeparture(t *testing.T, http2 bool) {
 		clients: flowcontrol.Limits{ListBytes: 1 << 20, PassThrough: 1}})
 	r.mirrored(configMaps)
 	defer occupy(t, r.limiter, flowcontrol.LimitPassThrough, 1)()
-	defer occupy(t, r.limiter, flowcontrol.LimitListBytes, 1<<20)() // half of it is all that one user has
-	other, _ := r.limiter.Gate(flowcontrol.LimitListBytes).Try(flowcontrol.UserFlow("another"), 1<<20)
-	defer other.Release()
+	defer occupyAll(t, r.limiter, flowcontrol.LimitListBytes, 1<<20)()
 	for target, limit := range map[string]string{
 		mapsPath + "?resourceVersion=0": flowcontrol.LimitListBytes, mapsPath +
 			"?watch=1&resourceVersion=0": flowcontrol.LimitListBytes,
@@ -386,9 +389,7 @@ func TestLimitClose(t *testing.T) {
 		clients: flowcontrol.Limits{ListBytes: 1 << 20, PassThrough: 1}})
 	r.mirrored(configMaps)
 	defer occupy(t, r.limiter, flowcontrol.LimitPassThrough, 1)()
-	defer occupy(t, r.limiter, flowcontrol.LimitListBytes, 1<<19)()
-	other, _ := r.limiter.Gate(flowcontrol.LimitListBytes).Try(flowcontrol.UserFlow("another"), 1<<20)
-	defer other.Release()
+	defer occupyAll(t, r.limiter, flowcontrol.LimitListBytes, 1<<20)()
 	var all sync.WaitGroup
 	for _, target := range []string{mapsPath + "?resourceVersion=0", mapsPath + "?watch=1&resourceVersion=0",
 		"/api/v1/pods"} {
@@ -418,7 +419,7 @@ func dialFrom(t *testing.T, address string) *http.Client {
 // With hundreds of requests of one client waiting, others are let in before all but one of them.
 func TestLimitPassThroughIsFair(t *testing.T) {
 	const elephants = 250 // no more than may wait
-	limiter := flowcontrol.NewLimiter(flowcontrol.Limits{PassThrough: 2}, nil)
+	limiter := flowcontrol.NewLimiter(flowcontrol.Limits{PassThrough: 2}, flowcontrol.UsualQueue, nil)
 	arrived, release := make(chan string, elephants+10), make(chan struct{})
 	fr := newFront(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		arrived <- r.URL.Path
@@ -466,7 +467,7 @@ func TestLimitPassThroughIsFair(t *testing.T) {
 func TestLimitPassThroughLasting(t *testing.T) {
 	headed, goOn := make(chan struct{}, 10), make(chan struct{})
 	every(t, func(t *testing.T, o frontOptions) {
-		limiter := flowcontrol.NewLimiter(flowcontrol.Limits{Watches: 10, PassThrough: 10}, nil)
+		limiter := flowcontrol.NewLimiter(flowcontrol.Limits{Watches: 10, PassThrough: 10}, flowcontrol.UsualQueue, nil)
 		o.mutate = func(o *passthrough.ForwarderOptions) { o.Limiter = limiter }
 		fr := newFront(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			headed <- struct{}{}
@@ -486,14 +487,14 @@ func TestLimitPassThroughLasting(t *testing.T) {
 				get(t, client, "GET", fr.url()+c.target)
 			}()
 			await(t, headed, "the request")
-			if seats, lasting := limiter.Gate(flowcontrol.LimitPassThrough).Load().Held,
-				limiter.Gate(flowcontrol.LimitWatches).Load().Held; seats != c.before || lasting != 1 {
+			if seats, lasting := limiter.Load(flowcontrol.LimitPassThrough).Held,
+				limiter.Load(flowcontrol.LimitWatches).Held; seats != c.before || lasting != 1 {
 				t.Errorf("%s, before its answer: %d seats, %d lasting", c.target, seats, lasting)
 			}
 			goOn <- struct{}{}
 			eventually(t, "seats of a watch",
-				func() bool { return limiter.Gate(flowcontrol.LimitPassThrough).Load().Held == c.during })
-			if lasting := limiter.Gate(flowcontrol.LimitWatches).Load().Held; lasting != 1 {
+				func() bool { return limiter.Load(flowcontrol.LimitPassThrough).Held == c.during })
+			if lasting := limiter.Load(flowcontrol.LimitWatches).Held; lasting != 1 {
 				t.Errorf("%s, during its answer: %d lasting", c.target, lasting)
 			}
 			goOn <- struct{}{}
@@ -507,7 +508,8 @@ func TestLimitPassThroughLasting(t *testing.T) {
 func TestLimitPassThroughRate(t *testing.T) {
 	every(t, func(t *testing.T, o frontOptions) {
 		o.mutate = func(o *passthrough.ForwarderOptions) {
-			o.Limiter = flowcontrol.NewLimiter(flowcontrol.Limits{PassThroughQPS: 0.001, PassThroughBurst: 2}, nil)
+			limits := flowcontrol.Limits{PassThroughQPS: 0.001, PassThroughBurst: 2}
+			o.Limiter = flowcontrol.NewLimiter(limits, flowcontrol.UsualQueue, nil)
 		}
 		fr := newFront(t, answers(), o)
 		client := fr.client(t)

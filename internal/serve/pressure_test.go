@@ -184,25 +184,30 @@ func TestEconomy(t *testing.T) {
 func TestBodiesWithoutRoom(t *testing.T) {
 	for _, http2 := range []bool{false, true} {
 		t.Run(fmt.Sprintf("http2=%v", http2), func(t *testing.T) {
-			limiter := flowcontrol.NewLimiter(flowcontrol.Limits{BodyBytes: 1000}, nil)
+			limiter := flowcontrol.NewLimiter(flowcontrol.Limits{BodyBytes: 1000}, flowcontrol.UsualQueue, nil)
 			fr := newFront(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				n, err := io.Copy(io.Discard, r.Body)
-				fmt.Fprintf(w, "%d bytes, %v, %d held", n, err, limiter.BodyBytes())
+				room := limiter.ReserveBody(1)
+				if room {
+					limiter.ReleaseBody(1)
+				}
+				fmt.Fprintf(w, "%d bytes, %v, room: %v", n, err, room)
 			}), frontOptions{http2: http2, mutate: func(o *passthrough.ForwarderOptions) { o.Limiter = limiter }})
-			for size, held := range map[int]int{0: 0, 1000: 1000, 1001: 0, 100_000: 0} {
+			for size, room := range map[int]bool{0: true, 1000: false, 1001: true, 100_000: true} {
 				response, err := fr.client(t).Post(fr.url()+"/x", "text/plain", strings.NewReader(strings.Repeat("x", size)))
 				if err != nil {
 					t.Fatal(err)
 				}
 				body, err := io.ReadAll(response.Body)
 				_ = response.Body.Close()
-				if want := fmt.Sprintf("%d bytes, <nil>, %d held", size, held); string(body) != want || err != nil {
+				if want := fmt.Sprintf("%d bytes, <nil>, room: %v", size, room); string(body) != want || err != nil {
 					t.Errorf("%q, %v, want %q", body, err, want)
 				}
 				fr.awaitIdle(t)
-				if n := limiter.BodyBytes(); n != 0 {
-					t.Errorf("after %d bytes: %d are held", size, n)
+				if !limiter.ReserveBody(1000) {
+					t.Fatalf("after %d bytes: room is not given back", size)
 				}
+				limiter.ReleaseBody(1000)
 			}
 		})
 	}

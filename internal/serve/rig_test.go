@@ -70,7 +70,7 @@ type rigOptions struct {
 	limits *cache.Limits
 	// backfill is how many watches may tell of the past at a time; 0: nobody is told.
 	backfill int
-	// clients are the limits of what clients may ask for; impatient: nobody waits.
+	// clients are the limits of what clients may request; impatient: no request waits for one.
 	clients   flowcontrol.Limits
 	impatient bool
 	// as and neverAs are the Forwarder's.
@@ -196,8 +196,11 @@ func (r *rig) serve(o rigOptions, log *zap.Logger) {
 			o.mutate(r.access)
 		}
 	}
-	o.clients.NoQueues = o.impatient
-	r.limiter = flowcontrol.NewLimiter(o.clients, r.registry)
+	queue := flowcontrol.UsualQueue
+	if o.impatient {
+		queue = flowcontrol.Queue{}
+	}
+	r.limiter = flowcontrol.NewLimiter(o.clients, queue, r.registry)
 	r.server = New(Options{
 		Catalog: r.catalog, Own: passing, Ready: o.ready, MaxStaleness: o.stalest, StallTimeout: o.stall,
 		Limiter: r.limiter, Goroutines: o.goroutines, Audit: o.audit, Tracer: o.tracer,

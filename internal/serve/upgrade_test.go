@@ -2,6 +2,8 @@ package serve
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -130,7 +132,11 @@ func TestUpgradeRefused(t *testing.T) {
 func TestUpgradeEndsWithTheForwarder(t *testing.T) {
 	fr := newFront(t, http.HandlerFunc(switching), frontOptions{})
 	_, r, _ := fr.upgrade(t, "/x", spdy, "")
-	fr.forwarder.Abort()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := fr.forwarder.Close(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("closing the forwarder: %v", err)
+	}
 	if _, err := r.Read(make([]byte, 1)); err == nil {
 		t.Error("the upgraded connection is still open")
 	}
