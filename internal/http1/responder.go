@@ -12,9 +12,6 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// ResponderTo answers an HTTP/1.1 request, at any pace.
-func ResponderTo(ctx *fasthttp.RequestCtx) apistatus.Responder { return fastResponder{ctx: ctx} }
-
 // fastResponder answers an HTTP/1.1 request. fasthttp writes the answer when the handler has
 // returned.
 type fastResponder struct {

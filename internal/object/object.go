@@ -13,7 +13,6 @@ import (
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -150,9 +149,6 @@ func (o *Object) Label(i int) (name, value string) {
 	all := o.labels()
 	return o.text(all[2*i]), o.text(all[2*i+1])
 }
-
-// Labels are the object's labels.
-func (o *Object) Labels() labels.Labels { return labelSet{o} }
 
 // labels are the places of names and values in turn.
 func (o *Object) labels() []span { return o.values[min(len(o.values), len(o.resource.fields)):] }

@@ -38,7 +38,7 @@ func FuzzSelector(f *testing.F) {
 		s := NewSelector(namespace, name, l, of)
 		for _, o := range []*Object{e.Old, e.New} {
 			want := (namespace == "" || namespace == o.Namespace()) && (name == "" || name == o.Name()) &&
-				l.Matches(o.Labels()) && of.Matches(o.Fields())
+				l.Matches(labelSet{o}) && of.Matches(o.Fields())
 			if s.Matches(o) != want {
 				t.Errorf("%s of %v: %t, want %t", s.Key(), labelsOf(o), !want, want)
 			}
@@ -83,7 +83,7 @@ func labelsOf(o *Object) labels.Set {
 func checkTerms(t *testing.T, s Selector, o *Object, seen bool) {
 	t.Helper()
 	for _, term := range s.Terms() {
-		value, ok := o.Labels().Lookup(term.Name)
+		value, ok := labelSet{o}.Lookup(term.Name)
 		if !term.Label {
 			value, ok = o.Fields().Get(term.Name), true
 		}

@@ -126,18 +126,9 @@ func (p *Planner) Consider(r Request) (Candidate, bool) {
 	return c, true
 }
 
-// Plan decides how a request is answered whose sender may have what it asks for. What the cache
-// cannot answer exactly as upstream would, and what we cannot refuse in exactly its words, goes
+// Decide makes the plan of a candidate whose sender may read what it requests. What the cache
+// cannot answer exactly as upstream would, and what cannot be refused in exactly its words, goes
 // upstream: there is no third way (design D1).
-func (p *Planner) Plan(r Request) Plan {
-	c, ok := p.Consider(r)
-	if !ok {
-		return Plan{}
-	}
-	return p.Decide(c)
-}
-
-// Decide makes the plan of a candidate whose sender may have what it asks for.
 func (p *Planner) Decide(c Candidate) Plan {
 	t, query := c.target, c.query
 	source := p.Catalog.Find(t.gvr)

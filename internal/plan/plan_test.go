@@ -22,6 +22,12 @@ func testPlanner(t testing.TB) *Planner {
 	return &Planner{Catalog: catalog, WatchTimeout: func() time.Duration { return 42 * time.Minute }}
 }
 
+// Plan decides how a request is answered whose sender may read what it requests.
+func (p *Planner) Plan(r Request) Plan {
+	candidate, _ := p.Consider(r) // the zero Candidate goes upstream
+	return p.Decide(candidate)
+}
+
 // text is a plan in a few words.
 func (p Plan) text() string {
 	switch p.Action {

@@ -20,7 +20,8 @@ func listed(t *testing.T, source *source.Source, target string) (string, plan.Pl
 	t.Helper()
 	path, query, _ := strings.Cut(target, "?")
 	planner := plan.Planner{Catalog: sourcetest.Resources{source.Resource().Info.GVR: source}}
-	plan := planner.Plan(plan.Request{Method: "GET", Path: path, RawQuery: query, Plain: true})
+	candidate, _ := planner.Consider(plan.Request{Method: "GET", Path: path, RawQuery: query, Plain: true})
+	plan := planner.Decide(candidate)
 	if plan.List == nil {
 		t.Fatalf("%s: action %v", target, plan.Action)
 	}
@@ -203,8 +204,9 @@ func TestTokensCannotWidenScope(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, more := range []string{"", "&limit=1", "&fieldSelector=metadata.name%3Dx"} {
-			plan := planner.Plan(plan.Request{Method: "GET", Path: "/api/v1/namespaces/b/pods", RawQuery: "continue=" +
-				continueToken(string(text)) + more, Plain: true})
+			candidate, _ := planner.Consider(plan.Request{Method: "GET", Path: "/api/v1/namespaces/b/pods",
+				RawQuery: "continue=" + continueToken(string(text)) + more, Plain: true})
+			plan := planner.Decide(candidate)
 			if plan.List == nil {
 				continue
 			}

@@ -17,6 +17,11 @@ import (
 
 const failure = `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":`
 
+// responder answers an HTTP/1.1 request.
+func responder(ctx *fasthttp.RequestCtx) apistatus.Responder {
+	return http1.New(http1.ServerOptions{}).CallOf(ctx)
+}
+
 func TestStatusBodies(t *testing.T) {
 	f := func(s *metav1.Status, body string, headers map[string]string) {
 		t.Helper()
@@ -27,7 +32,7 @@ func TestStatusBodies(t *testing.T) {
 		apistatus.Write(clientconn.NetResponder{Writer: clientconn.NewPacedWriter(rec, nil, 0), RequestFields: http.Header{}},
 			s)
 		var ctx fasthttp.RequestCtx
-		apistatus.Write(http1.ResponderTo(&ctx), s)
+		apistatus.Write(responder(&ctx), s)
 		if rec.Code != int(s.Code) || ctx.Response.StatusCode() != int(s.Code) ||
 			rec.Body.String() != string(ctx.Response.Body()) {
 			t.Errorf("the two writers differ: %d %s, %d %s", rec.Code, rec.Body, ctx.Response.StatusCode(), ctx.Response.Body())
@@ -63,9 +68,9 @@ func TestStatusHeaders(t *testing.T) {
 	server := passThroughServer(func(ctx *fasthttp.RequestCtx) {
 		switch string(ctx.Path()) {
 		case "/status":
-			apistatus.Write(http1.ResponderTo(ctx), apistatus.Unauthorized())
+			apistatus.Write(responder(ctx), apistatus.Unauthorized())
 		case "/many":
-			apistatus.WriteTooManyRequests(http1.ResponderTo(ctx), 3)
+			apistatus.WriteTooManyRequests(responder(ctx), 3)
 		}
 	})
 	fr := serveFront(t, server)

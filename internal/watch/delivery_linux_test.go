@@ -111,9 +111,10 @@ func (c *audience) join(ln net.Listener, ended *sync.WaitGroup) {
 	}
 	planner := plan.Planner{Catalog: sourcetest.Resources{sourcetest.Pods.GVR: c.source},
 		WatchTimeout: func() time.Duration { return time.Hour }}
-	st := c.manager.NewStream(planner.Plan(plan.Request{
+	candidate, _ := planner.Consider(plan.Request{
 		Method: "GET", Path: "/api/v1/pods", RawQuery: "watch=1&resourceVersion=1000000", Plain: true,
-	}), StreamOptions{})
+	})
+	st := c.manager.NewStream(planner.Decide(candidate), StreamOptions{})
 	st.SetChunked()
 	out := &ConnSink{Conn: accepted, StallTimeout: time.Minute, Head: Head(st, noHeaders, "audit", "")}
 	c.head = len(out.Head)

@@ -160,7 +160,8 @@ func (w *world) plan(query string) plan.Plan {
 	planner := plan.Planner{Catalog: sourcetest.Resources{sourcetest.Pods.GVR: w.source},
 		WatchTimeout: func() time.Duration { return time.Hour }}
 	path, query, _ := strings.Cut(query, "?")
-	plan := planner.Plan(plan.Request{Method: "GET", Path: path, RawQuery: query, Plain: true})
+	candidate, _ := planner.Consider(plan.Request{Method: "GET", Path: path, RawQuery: query, Plain: true})
+	plan := planner.Decide(candidate)
 	if plan.Watch == nil {
 		w.t.Fatalf("%s?%s is not a watch: action %v", path, query, plan.Action)
 	}

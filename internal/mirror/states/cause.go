@@ -1,11 +1,10 @@
 package states
 
-// Why is what kind of cause a state has. The values are those of the label "cause" of metrics.
+// Why is the kind of a cause: a value of the label "cause" of metrics; empty if nothing is wrong.
 type Why string
 
 // All kinds of cause.
 const (
-	WhyNone        Why = ""            // nothing is out of order
 	WhyNoAnswer    Why = "no_answer"   // the apiserver does not answer
 	WhyWatchEnded  Why = "watch_ended" // a watch was ended before its time, by the apiserver or on the way
 	WhySilent      Why = "silent"      // a watch was open, sent nothing, and could not be proven current
@@ -21,14 +20,6 @@ const (
 	WhyIdle        Why = "idle"        // no client asks for it
 	WhyMemory      Why = "memory"      // memory is short
 )
-
-// Whys are all kinds of cause but WhyNone.
-func Whys() []Why {
-	return []Why{
-		WhyNoAnswer, WhyWatchEnded, WhySilent, WhyBusy, WhyRefused, WhyForbidden, WhyNotServed, WhyUncacheable,
-		WhyMalformed, WhyNoEndMark, WhyRelist, WhyRedefined, WhyIdle, WhyMemory,
-	}
-}
 
 // Cause is why a mirror is in its state.
 type Cause struct {

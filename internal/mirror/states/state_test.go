@@ -118,7 +118,7 @@ func TestStatesHaveNoMoreThanTheirKindHas(t *testing.T) {
 					t.Errorf("%s holds %v, next %v", name, s.Holds(), s.Next())
 				}
 			case KindResuming:
-				if !s.Holds() || s.Next().IsZero() || s.Cause().Why == WhyNone {
+				if !s.Holds() || s.Next().IsZero() || s.Cause().Why == "" {
 					t.Errorf("%s holds %v, next %v, cause %v", name, s.Holds(), s.Next(), s.Cause())
 				}
 			case KindStarting:
@@ -126,11 +126,11 @@ func TestStatesHaveNoMoreThanTheirKindHas(t *testing.T) {
 					t.Errorf("%s holds %v, next %v", name, s.Holds(), s.Next())
 				}
 			case KindGivenUp:
-				if s.Holds() || !s.Next().IsZero() || s.Cause().Why == WhyNone {
+				if s.Holds() || !s.Next().IsZero() || s.Cause().Why == "" {
 					t.Errorf("%s holds %v, next %v, cause %v", name, s.Holds(), s.Next(), s.Cause())
 				}
 			default:
-				if s.Next().IsZero() || s.Cause().Why == WhyNone {
+				if s.Next().IsZero() || s.Cause().Why == "" {
 					t.Errorf("%s next %v, cause %v", name, s.Next(), s.Cause())
 				}
 			}

@@ -156,9 +156,10 @@ func check(t *testing.T, planner *plan.Planner, accept, pretty, agent string) {
 		r.Header.Set("User-Agent", agent)
 		want, ok := upstream(t, target.info, target.collection, target.watch, r)
 
-		made := planner.Plan(plan.Request{
+		candidate, _ := planner.Consider(plan.Request{
 			Method: http.MethodGet, Path: target.path, RawQuery: query, Accept: accept, UserAgent: agent, Plain: true,
 		})
+		made := planner.Decide(candidate)
 		got, here := form{media: made.Encoding.MediaType(), view: made.Encoding.View, pretty: made.Pretty},
 			made.Action != plan.Upstream
 		switch {
