@@ -45,7 +45,8 @@ func (l Listener) Accept() (net.Conn, error) {
 		switch {
 		case err == nil:
 			tune(c)
-			paced := &PacedConn{Conn: c, seat: seat{of: l.Seats}, haste: l.Eviction, strict: l.Strict, tls: l.TLS}
+			paced := New(c, l.Seats, l.Eviction)
+			paced.strict, paced.tls = l.Strict, l.TLS
 			l.Conns.admit(paced)
 			return paced, nil
 		case !passing(err):

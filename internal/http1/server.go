@@ -67,9 +67,6 @@ func (s *ListenerServer) Shutdown(ctx context.Context) error {
 	return nil
 }
 
-// OpenConnections is how many connections are served.
-func (s *ListenerServer) OpenConnections() int32 { return s.fast.GetOpenConnectionsCount() }
-
 // fasthttp is a fasthttp.Server without a handler that takes heads of so many bytes.
 func (s *ListenerServer) fasthttp(head int) *fasthttp.Server {
 	return &fasthttp.Server{

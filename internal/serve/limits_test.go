@@ -584,16 +584,11 @@ func TestLimitsAreGivenBack(t *testing.T) { eachWay(t, testLimitsAreGivenBack) }
 
 func testLimitsAreGivenBack(t *testing.T, goroutines bool) {
 	t.Parallel()
+	var broken atomic.Bool
 	r := rigOf(t, full(40), rigOptions{
-		goroutines: goroutines, stall: time.Second / 2, mirrors: []*object.Resource{configMaps},
+		goroutines: goroutines, stall: time.Second / 2, mirrors: []*object.Resource{configMaps}, broken: &broken,
 		clients: flowcontrol.Limits{Watches: 1000, WatchesPerUser: 900, ListBytes: 1 << 30, PassThrough: 1000,
 			PassThroughPerUser: 900, PassThroughQPS: 1e6, PassThroughBurst: 1e6},
-	})
-	var broken atomic.Bool
-	r.server.watches.BeforeDeliveries(func() {
-		if broken.Load() {
-			panic("boom")
-		}
 	})
 	r.mirrored(configMaps)
 	list, state, watch := mapsPath+"?resourceVersion=0", mapsPath+"?watch=1&resourceVersion=0", mapsPath+

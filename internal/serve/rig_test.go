@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -93,6 +94,7 @@ type rigOptions struct {
 	strict   []string                     // of strict transport security
 	audit    *audit.Log                   // nil: no record is kept
 	tracer   *tracing.Tracer              // nil: nothing is traced
+	broken   *atomic.Bool                 // while it is true, connections break deliveries; nil: never
 }
 
 // eachWay runs a test of streams for each of the ways in which they are delivered here.
@@ -220,6 +222,9 @@ func (r *rig) serve(o rigOptions, log *zap.Logger) {
 			r.t.Fatal(err)
 		}
 		*to.url = "http://" + ln.Addr().String()
+		if o.broken != nil {
+			ln = breakingListener{ln, o.broken}
+		}
 		if to.tls != nil {
 			*to.url = "https://" + ln.Addr().String()
 		}

@@ -11,8 +11,10 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"runtime/debug"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -379,14 +381,40 @@ func TestGivenUpWhileAwaited(t *testing.T) {
 	expect(t, w, "ADDED n/a 2")
 }
 
+// breakingListener accepts connections to which no watch can be delivered while broken is true: a
+// delivery that writes to one of them panics.
+type breakingListener struct {
+	net.Listener
+	broken *atomic.Bool
+}
+
+func (l breakingListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err == nil && l.broken.Load() {
+		c = breakingConn{c}
+	}
+	return c, err
+}
+
+type breakingConn struct{ net.Conn }
+
+func (c breakingConn) Write(b []byte) (int, error) {
+	if bytes.Contains(debug.Stack(), []byte("watch.(*Manager).Deliver(")) {
+		panic("boom")
+	}
+	return c.Conn.Write(b)
+}
+
 // A panic costs one request, or one stream, and is counted.
 func TestPanics(t *testing.T) {
-	r := newRig(t, rigOptions{})
-	r.server.watches.BeforeDeliveries(func() { panic("boom") })
+	var broken atomic.Bool
+	r := newRig(t, rigOptions{broken: &broken})
+	broken.Store(true)
 	w := rawclient.Watch(deadline(t), r.url, "/api/v1/configmaps?watch=1&resourceVersion=0")
 	t.Cleanup(w.Close)
 	over(t, w, rawclient.Unreachable)
 	r.ended(configMaps, watch.EndAborted, 1)
+	broken.Store(false)
 	r.server.planner.Catalog = nil
 	list := r.list("/api/v1/configmaps?resourceVersion=0")
 	if list.Status != http.StatusInternalServerError || list.Failure == nil {

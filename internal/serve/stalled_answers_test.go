@@ -16,17 +16,6 @@ import (
 	"spillway/internal/watch"
 )
 
-// openConnections is how many connections fasthttp serves.
-func (r *rig) openConnections() int32 {
-	r.server.mu.Lock()
-	defer r.server.mu.Unlock()
-	var n int32
-	for _, f := range r.server.mu.fronts {
-		n += f.OpenConnections()
-	}
-	return n
-}
-
 // A client that asks for something large and does not read it is let go, whatever it asked for.
 func TestStalledAnswers(t *testing.T) { eachWay(t, testStalledAnswers) }
 
@@ -50,7 +39,8 @@ func testStalledAnswers(t *testing.T, goroutines bool) {
 				t.Fatal(err)
 			}
 			eventually(t, fmt.Sprintf("%s to be given up (TLS %v)", target, secure), func() bool {
-				return r.openConnections() == 0 && r.metric("spillway_watch_streams", "resource=configmaps") == 0
+				return r.metric("spillway_client_connections") == 0 &&
+					r.metric("spillway_watch_streams", "resource=configmaps") == 0
 			})
 			// By an abort: after a clean end the kernel would go on offering what it holds, to somebody who
 			// does not take it.

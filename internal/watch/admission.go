@@ -137,9 +137,6 @@ func (m *Manager) Deliver(st *Stream, over func(EndReason)) {
 		st.permit = admit(st)
 		st.admit = nil
 	}
-	if m.onDeliver != nil {
-		m.onDeliver()
-	}
 	m.deliver.deliver(st)
 }
 

@@ -58,7 +58,6 @@ type Manager struct {
 	endings endings
 	counts  sync.Mutex // held while streams are counted: one count at a time
 
-	onDeliver func() // static once requests arrive; nil: nothing
 }
 
 // NewManager makes a manager. End its base, and then Wait.
@@ -74,10 +73,6 @@ func NewManager(o Options) *Manager {
 	o.Metrics.follow(m)
 	return m
 }
-
-// BeforeDeliveries has f called before each delivery, by the goroutine that delivers; a panic of f
-// is a panic of the delivery. It is set before the first watch.
-func (m *Manager) BeforeDeliveries(f func()) { m.onDeliver = f }
 
 // Wait returns when no stream is left and the writers have ended.
 func (m *Manager) Wait() {
