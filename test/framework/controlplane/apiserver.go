@@ -25,6 +25,7 @@ func (cp *ControlPlane) StartAPIServer(ctx context.Context) error {
 	}
 	p, err := cp.launch(ctx, program{
 		name:  "kube-apiserver",
+		path:  cp.path,
 		args:  cp.apiserverArgs(cp.ports.apiserver, cp.etcdRoute),
 		ready: func(ctx context.Context) error { return cp.get(ctx, cp.URL()+"/readyz") },
 	})
@@ -78,6 +79,13 @@ func (cp *ControlPlane) apiserverArgs(port int, etcdRoute string) []string {
 	}
 	if !cp.options.ServiceAccountAdmission {
 		args = append(args, "--disable-admission-plugins=ServiceAccount")
+	}
+	if gates := cp.options.FeatureGates; len(gates) > 0 {
+		var list []string
+		for _, gate := range slices.Sorted(maps.Keys(gates)) {
+			list = append(list, fmt.Sprintf("%s=%t", gate, gates[gate]))
+		}
+		args = append(args, "--feature-gates="+strings.Join(list, ","))
 	}
 	if sizes := cp.options.WatchCacheSizes; len(sizes) > 0 {
 		var list []string

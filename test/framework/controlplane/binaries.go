@@ -3,8 +3,14 @@ package controlplane
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 )
+
+// versionVariable names the minor of Kubernetes, such as 1.33, whose kube-apiserver is started where
+// Options name none.
+const versionVariable = "KUBERNETES"
 
 // binDirVariable names a folder with a build to use instead of bin/controlplane of this repository.
 const binDirVariable = "CONTROLPLANE_DIR"
@@ -30,6 +36,33 @@ func binDir() (string, error) {
 		}
 	}
 	return dir, nil
+}
+
+// apiserverOf returns the path of kube-apiserver of a minor, such as 1.33, beside the build in a
+// folder. The empty minor is that of the build itself.
+func apiserverOf(bin, minor string) (string, error) {
+	const name = "kube-apiserver"
+	path := filepath.Join(bin, name)
+	if minor == "" {
+		return path, nil
+	}
+	version, err := exec.Command(path, "--version").Output() // Kubernetes v1.37.1
+	if err != nil {
+		return "", fmt.Errorf("cannot tell the version of %s: %w", path, err)
+	}
+	if strings.HasPrefix(string(version), "Kubernetes v"+minor+".") {
+		return path, nil
+	}
+	dir := bin + "-" + minor
+	if os.Getenv(binDirVariable) != "" {
+		dir = filepath.Join(bin, minor)
+	}
+	path = filepath.Join(dir, name)
+	if _, err := os.Stat(path); err != nil {
+		return "", fmt.Errorf("%s of Kubernetes %s is not in %s: run `make controlplane KUBERNETES=%s`", name, minor, dir,
+			minor)
+	}
+	return path, nil
 }
 
 // repositoryRoot walks up from the working folder: tests run in their package's, commands anywhere

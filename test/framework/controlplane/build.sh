@@ -4,12 +4,18 @@
 # of the user's cache named after the stamp, which all clones on this machine share, with bin/controlplane as a link to it. A
 # bin/controlplane that is a folder is built into as it is. A program whose stamp (go.mod, go.sum, the Go version, this
 # script) is unchanged is not built again, so an interrupted build goes on where it stopped.
+#
+# KUBERNETES=1.33 builds kube-apiserver of another minor (binaries/older.txt), or the programs of Kubernetes that are named,
+# into a folder of its own, with bin/controlplane-1.33 as a link to it, or into $CONTROLPLANE_DIR/1.33.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 link=$(cd "$here/../../.." && pwd)/bin/controlplane
+current=$(sed -n 's|^\tk8s.io/kubernetes v\(1\.[0-9]*\)\..*|\1|p' "$here/binaries/go.mod")
+minor=${KUBERNETES:-}
+[[ $minor != "$current" ]] || minor=
 out=${CONTROLPLANE_DIR:-}
-[[ -z $out ]] || { mkdir -p "$out" && out=$(cd "$out" && pwd); }
+[[ -z $out ]] || { out+=${minor:+/$minor} && mkdir -p "$out" && out=$(cd "$out" && pwd); }
 heartbeat=20 # seconds between signs of life of a long build
 
 programs=(
@@ -21,6 +27,19 @@ programs=(
 )
 
 export CGO_ENABLED=0 GOWORK=off GOFLAGS=-mod=readonly
+
+release=
+if [[ -n $minor ]]; then
+	release=$(awk -v minor="$minor" '$1 == minor { print $2 }' "$here/binaries/older.txt")
+	if [[ -z $release ]]; then
+		echo "controlplane: KUBERNETES=$minor is not a minor that is built here: $(awk '!/^#/ { printf "%s ", $1 }' \
+			"$here/binaries/older.txt")$current" >&2
+		exit 2
+	fi
+	link+=-$minor
+	programs=("${programs[@]:1}") # etcd is the same for all
+	(($# > 0)) || set -- kube-apiserver
+fi
 
 if (($# > 0)); then
 	wanted=()
@@ -35,17 +54,19 @@ if (($# > 0)); then
 fi
 
 cd "$here/binaries"
-stamp=$({ cat go.mod go.sum etcd/main.go "$here/build.sh"; go version; go env GOOS GOARCH; } | sha256sum | cut -d' ' -f1)
+sources=(go.mod go.sum etcd/main.go)
+[[ -z $minor ]] || sources=(older.sum)
+stamp=$({ echo "$release"; cat "${sources[@]}" "$here/build.sh"; go version; go env GOOS GOARCH; } | sha256sum | cut -d' ' -f1)
 
 # shared prints the folder that all clones with this stamp share, or nothing where there is no cache to write to.
 shared() {
 	local dir=${XDG_CACHE_HOME:-${HOME:+$HOME/.cache}}
 	[[ $dir == /* ]] || return 0
-	dir+=/spillway/controlplane/${stamp:0:16}
+	dir+=/spillway/controlplane/${minor:+$minor-}${stamp:0:16}
 	if mkdir -p "$dir" 2>/dev/null && [[ -w $dir ]]; then echo "$dir"; fi
 }
 
-# link_to makes bin/controlplane a link to $1 in one step, so that nobody finds it missing meanwhile.
+# link_to makes bin/controlplane a link to $1 in one step, so that it is never missing.
 link_to() {
 	[[ $(readlink "$link" || :) != "$1" ]] || return 0
 	mkdir -p "${link%/*}"
@@ -91,7 +112,7 @@ build() { # label package name
 	go build -trimpath -buildvcs=false -ldflags "$flags" -o "$partial" "$package" 9>&- &
 	builder=$!
 	while kill -0 "$builder" 2>/dev/null; do
-		sleep 0.5 9>&- # nobody but us holds the lock, so it goes when we do
+		sleep 0.5 9>&- # no other process holds the lock, so it goes with this one
 		if ((SECONDS - said >= heartbeat)); then
 			said=$SECONDS
 			echo "$label $name … still compiling after $(duration $((SECONDS - started)))"
@@ -109,6 +130,25 @@ build() { # label package name
 	echo "$label $name … $(duration $((SECONDS - started)))"
 }
 
+# older_module makes the module in $1 from which programs of an older minor are built: what Kubernetes requires of others, as
+# it requires it, and its staging repositories in the same release.
+older_module() {
+	local dir=$1 kubernetes
+	kubernetes=$(go mod download -json "k8s.io/kubernetes@$release" | sed -n 's/.*"Dir": "\(.*\)".*/\1/p')
+	rm -rf "$dir"
+	mkdir -p "$dir"
+	{
+		echo "module spillway/kubernetes"
+		grep -E '^(go|godebug) ' "$kubernetes/go.mod"
+		sed -n '/^godebug (/,/^)/p' "$kubernetes/go.mod"
+		echo "require k8s.io/kubernetes $release"
+		awk '/^require \(/ { inside = 1; print; next } inside && /^\)/ { inside = 0; print } inside && $2 != "v0.0.0"' \
+			"$kubernetes/go.mod"
+		sed -n -E "s|^\tk8s.io/([a-z-]+) => .*|replace k8s.io/\1 => k8s.io/\1 v0.${release#v1.}|p" "$kubernetes/go.mod"
+	} >"$dir/go.mod"
+	cat "$kubernetes/go.sum" "$here/binaries/older.sum" >"$dir/go.sum"
+}
+
 missing=0
 for package in "${programs[@]}"; do
 	name=${package##*/}
@@ -120,7 +160,12 @@ if ((missing == 0)); then
 fi
 
 echo "controlplane: building $missing of ${#programs[@]} programs into $out (the first time takes about 8 minutes on 2 cores)"
-version=$(go list -m -f '{{.Version}}' k8s.io/kubernetes)
+if [[ -n $minor ]]; then
+	export GOFLAGS=-mod=mod # programs that are not the default have modules whose sums the checksum database knows
+	older_module "$out/.module"
+	cd "$out/.module"
+fi
+version=${release:-$(go list -m -f '{{.Version}}' k8s.io/kubernetes)}
 flags=$(ldflags "$version")
 n=0
 for package in "${programs[@]}"; do

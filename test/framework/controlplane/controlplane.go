@@ -8,6 +8,7 @@
 package controlplane
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -23,6 +24,12 @@ import (
 // Options say what to start and where. The zero value is etcd and kube-apiserver in a temporary
 // folder.
 type Options struct {
+	// Kubernetes is the minor of kube-apiserver, such as 1.33, which `make controlplane
+	// KUBERNETES=1.33` has built. Empty: that of the environment's KUBERNETES, else the newest. All
+	// other programs are the newest.
+	Kubernetes string
+	// FeatureGates is --feature-gates of kube-apiserver.
+	FeatureGates map[string]bool
 	// Dir keeps etcd's data, credentials, kubeconfigs and logs. Empty: a temporary folder that Stop
 	// removes. Starting in the Dir of an earlier control plane finds its objects again, under new
 	// ports and credentials.
@@ -61,6 +68,7 @@ type Options struct {
 type ControlPlane struct {
 	options Options
 	bin     string
+	path    string // of kube-apiserver
 	dir     string
 	tempDir bool
 	ports   ports
@@ -93,7 +101,11 @@ func Start(ctx context.Context, options Options) (*ControlPlane, error) {
 	if err != nil {
 		return nil, err
 	}
-	cp := &ControlPlane{options: options, bin: bin, nursery: newNursery()}
+	path, err := apiserverOf(bin, cmp.Or(options.Kubernetes, os.Getenv(versionVariable)))
+	if err != nil {
+		return nil, err
+	}
+	cp := &ControlPlane{options: options, bin: bin, path: path, nursery: newNursery()}
 	if err := cp.start(ctx); err != nil {
 		cp.Stop()
 		return nil, err

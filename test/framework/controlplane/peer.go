@@ -19,12 +19,25 @@ func (p *Peer) URL() string { return p.url }
 // StartPeer starts another kube-apiserver, on a port of its own, and returns when /readyz says ok.
 // It ends with the control plane, or when it is killed.
 func (cp *ControlPlane) StartPeer(ctx context.Context) (*Peer, error) {
-	return cp.StartPeerBehind(ctx, cp.etcdRoute)
+	return cp.startPeer(ctx, cp.path, cp.etcdRoute)
+}
+
+// StartPeerOf starts a peer of another minor of Kubernetes, as while a cluster is upgraded.
+func (cp *ControlPlane) StartPeerOf(ctx context.Context, minor string) (*Peer, error) {
+	path, err := apiserverOf(cp.bin, minor)
+	if err != nil {
+		return nil, err
+	}
+	return cp.startPeer(ctx, path, cp.etcdRoute)
 }
 
 // StartPeerBehind starts a peer that reaches etcd at another address, host:port, than the first
 // apiserver does.
 func (cp *ControlPlane) StartPeerBehind(ctx context.Context, etcdRoute string) (*Peer, error) {
+	return cp.startPeer(ctx, cp.path, etcdRoute)
+}
+
+func (cp *ControlPlane) startPeer(ctx context.Context, path, etcdRoute string) (*Peer, error) {
 	port, err := FreePort()
 	if err != nil {
 		return nil, err
@@ -32,6 +45,7 @@ func (cp *ControlPlane) StartPeerBehind(ctx context.Context, etcdRoute string) (
 	url := fmt.Sprintf("https://127.0.0.1:%d", port)
 	p, err := cp.launch(ctx, program{
 		name:  "kube-apiserver",
+		path:  path,
 		log:   fmt.Sprintf("kube-apiserver-%d", port),
 		args:  cp.apiserverArgs(port, etcdRoute),
 		ready: func(ctx context.Context) error { return cp.get(ctx, url+"/readyz") },

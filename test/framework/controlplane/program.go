@@ -13,6 +13,7 @@ import (
 // program says how to run one server of the control plane and how to see that it is ready.
 type program struct {
 	name  string
+	path  string // empty: in the folder of the build
 	log   string // the name of its log; empty: the program's
 	args  []string
 	ready func(context.Context) error
@@ -38,7 +39,10 @@ func (cp *ControlPlane) launch(ctx context.Context, pr program) (*Process, error
 		return nil, fmt.Errorf("cannot open %s's log: %w", pr.name, err)
 	}
 	defer log.Close()
-	cmd := exec.Command(filepath.Join(cp.bin, pr.name), pr.args...)
+	if pr.path == "" {
+		pr.path = filepath.Join(cp.bin, pr.name)
+	}
+	cmd := exec.Command(pr.path, pr.args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = cp.dir, log, log
 	p, err := cp.nursery.start(pr.name, cmd)
 	if err != nil {

@@ -3,6 +3,8 @@ package controlplane
 import (
 	"context"
 	"fmt"
+	"os"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -50,8 +52,37 @@ func TestStartErrorsNameTheCause(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "unknown flag: --no-such-flag") {
 		t.Errorf("got %v, want the end of the apiserver's log", err)
 	}
+	_, err = Start(t.Context(), Options{FeatureGates: map[string]bool{"NoSuchGate": true}})
+	if err == nil || !strings.Contains(err.Error(), "unrecognized feature gate: NoSuchGate") {
+		t.Errorf("got %v, want what kube-apiserver says of the gate", err)
+	}
+	_, err = Start(t.Context(), Options{Kubernetes: "1.1"})
+	if err == nil || !strings.Contains(err.Error(), "make controlplane KUBERNETES=1.1") {
+		t.Errorf("got %v, want a hint at the build of that minor", err)
+	}
 	t.Setenv(binDirVariable, t.TempDir())
 	if _, err := Start(t.Context(), Options{}); err == nil || !strings.Contains(err.Error(), "make controlplane") {
 		t.Errorf("got %v, want a hint at make controlplane", err)
+	}
+}
+
+// TestVersionOfKubernetes compares /version with the environment's KUBERNETES, or with
+// the kube-apiserver of the build.
+func TestVersionOfKubernetes(t *testing.T) {
+	cp := start(t, Options{})
+	version, err := client(t, cp, Admin).Discovery().ServerVersion()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := os.Getenv(versionVariable)
+	if want == "" {
+		output, err := exec.Command(cp.path, "--version").Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		want = strings.TrimSpace(strings.TrimPrefix(string(output), "Kubernetes v"))
+	}
+	if got := strings.TrimPrefix(version.GitVersion, "v"); got != want && !strings.HasPrefix(got, want+".") {
+		t.Errorf("kube-apiserver is %s, want %s", got, want)
 	}
 }
