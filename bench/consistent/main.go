@@ -136,18 +136,18 @@ func (s *show) lists(ctx context.Context, what, target string) error {
 	}
 	d, v := p.direct, p.proxied
 	s.report.Check(float64(v.at(50)) <= listFactor*float64(d.at(50)), "LIST, "+what,
-		"p50 %s, direct %s: %.2f×; p99 %s, direct %s (%d pairs of %d KiB; %.0f from memory, %.0f late)", text(v.at(50)),
-		text(d.at(50)),
+		"p50 %s, direct %s: %.2f×; p99 %s, direct %s (%d pairs of %d KiB; %.0f from memory, %.0f after a timeout)",
+		text(v.at(50)), text(d.at(50)),
 		float64(v.at(50))/float64(d.at(50)), text(v.at(99)), text(d.at(99)), len(d), p.bytes>>10,
-		after["memory"]-before["memory"], after["late"]-before["late"])
+		after["memory"]-before["memory"], after["upstream_after_timeout"]-before["upstream_after_timeout"])
 	return nil
 }
 
 // recent counts the LISTs of the most recent state by how they were answered.
 func (s *show) recent(ctx context.Context) (map[string]float64, error) {
-	const name = "spillway_recent_lists_total"
+	const name = "spillway_consistent_lists_total"
 	m, err := s.metrics.Read(ctx, name)
-	return m.By(name, "answer"), err
+	return m.By(name, "source"), err
 }
 
 // starts starts informers, as many at a time as come.

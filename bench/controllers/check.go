@@ -105,8 +105,8 @@ func (s *show) checkProxy(ctx context.Context) {
 	}
 	s.report.Check(panics == 0, "proxy's log", "levels %v, %d lines with a panic or the like", s.proxy.Log.Levels(),
 		panics)
-	const cached, streams, ends, through, crashed = "spillway_cached_requests_total", "spillway_watch_streams",
-		"spillway_watch_ends_total", "spillway_passthrough_requests_total", "spillway_panics_total"
+	const cached, streams, ends, through, crashed = "spillway_cached_requests_total", "spillway_watches",
+		"spillway_watch_terminations_total", "spillway_passthrough_requests_total", "spillway_panics_total"
 	const inFlight = "spillway_passthrough_requests_in_flight"
 	m, err := s.proxy.Metrics().Read(ctx, cached, streams, ends, through, crashed, inFlight, "spillway_mirror_synced",
 		"spillway_upstream_lists_total")
@@ -121,7 +121,7 @@ func (s *show) checkProxy(ctx context.Context) {
 	lists, watches := m.By(cached, "encoding"), m.By(streams, "encoding")
 	s.report.Check(*contentType != protobuf || lists["protobuf"] > 0 && watches["protobuf"] > 0, "in protobuf from memory",
 		"answers %v, open watches %v", lists, watches)
-	s.report.Note("requests passed through", "%v; open: %v; by code: %v", m.By(through, "verb"), m.By(inFlight, "verb"),
+	s.report.Note("requests passed through", "%v; open: %v; by code: %v", m.By(through, "kind"), m.By(inFlight, "kind"),
 		m.By(through, "code"))
 	s.report.Note("mirrors", "%.0f, listed %.0f times", m.Sum("spillway_mirror_synced"),
 		m.Sum("spillway_upstream_lists_total"))

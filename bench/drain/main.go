@@ -88,7 +88,7 @@ func start(ctx context.Context, cp *controlplane.ControlPlane, client kubernetes
 }
 
 func streams(ctx context.Context, p *rig.Proxy) int {
-	const metric = "spillway_watch_streams"
+	const metric = "spillway_watches"
 	m, err := p.Metrics().Read(ctx, metric)
 	if err != nil {
 		return -1

@@ -103,7 +103,7 @@ func weather(ctx context.Context, p *rig.Proxy, direct kubernetes.Interface, r *
 	}
 	open := flood.open.Load()
 	with := client.measure(ctx, *storm)
-	metrics, err := p.Metrics().Read(ctx, "spillway_expelled_connections_total", "spillway_client_connections",
+	metrics, err := p.Metrics().Read(ctx, "spillway_evicted_connections_total", "spillway_client_connections",
 		"spillway_panics_total")
 	flood.fall()
 	if err != nil {
@@ -119,7 +119,7 @@ func weather(ctx context.Context, p *rig.Proxy, direct kubernetes.Interface, r *
 		with.events, with.broken)
 	r.Check(flood.cut.Load() > 0, name+": those of the flood are cut", "%d times by the end; opened %d times",
 		flood.cut.Load(), flood.opened.Load())
-	r.Note(name+": made room for others", "%.0f", metrics.Sum("spillway_expelled_connections_total"))
+	r.Note(name+": made room for others", "%.0f", metrics.Sum("spillway_evicted_connections_total"))
 	r.Check(metrics.Sum("spillway_panics_total") == 0, name+": no panic", "%.0f", metrics.Sum("spillway_panics_total"))
 	if open > 0 {
 		r.Note(name+": memory of one", "%d B of heap, %d B resident (%d were open; %d goroutines, were %d)",

@@ -39,7 +39,7 @@ type turn struct {
 
 // fill writes until the history has the size that it is going to keep.
 func (c *course) fill(ctx context.Context) error {
-	const history, still = "spillway_log_bytes", 1.01
+	const history, still = "spillway_history_bytes", 1.01
 	before := 0.0
 	for range fills {
 		if _, err := c.pulse(ctx); err != nil {

@@ -279,8 +279,8 @@ func (s *show) follow(ctx context.Context) (stop func() float64) {
 	go func() {
 		most := 0.0
 		for rig.Sleep(ctx, 200*time.Millisecond) == nil {
-			if m, err := s.pair.Proxy.Metrics().Read(ctx, "spillway_dispatch_lag_entries"); err == nil {
-				most = max(most, m.Sum("spillway_dispatch_lag_entries"))
+			if m, err := s.pair.Proxy.Metrics().Read(ctx, "spillway_dispatch_lag_events"); err == nil {
+				most = max(most, m.Sum("spillway_dispatch_lag_events"))
 			}
 		}
 		seen <- most

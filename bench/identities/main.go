@@ -33,7 +33,7 @@ var (
 // flags. By the defaults each credential and each permission is reviewed within 25 seconds, which
 // no kube-apiserver answers for that little: that cost is reported, not judged.
 const rightsKnownHere = "--authorization-local-rbac --authentication-local-jwks=unbound " +
-	"--api-audiences=https://kubernetes.default.svc --reauth-sweep=1m"
+	"--api-audiences=https://kubernetes.default.svc --reauthorization-interval=1m"
 
 // setting is one way to run Spillway.
 type setting struct {

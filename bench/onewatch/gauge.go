@@ -11,7 +11,7 @@ import (
 const (
 	upstreamWatches = "apiserver_longrunning_requests"
 	upstreamGets    = "apiserver_request_total"
-	proofWatches    = "spillway_proof_watches_total"
+	proofWatches    = "spillway_freshness_watches_total"
 )
 
 // sampler looks at the apiserver's own count of watches of the resource, again and again.

@@ -135,7 +135,7 @@ func through(ctx context.Context, pair *rig.Pair, scores *rig.Scores, h herd) er
 		scores.Note(h.name+": most TCP memory of the proxy's own sockets", "%.0f MiB", mib(peak.Own))
 	}
 	scores.Note(h.name+": all are served", "%s", told(all, took))
-	const refusals, ends, steps = "spillway_flowcontrol_rejected_requests_total", "spillway_watch_ends_total",
+	const refusals, ends, steps = "spillway_flowcontrol_rejected_requests_total", "spillway_watch_terminations_total",
 		"spillway_memory_degradations_total"
 	metrics, err := pair.Proxy.Metrics().Read(ctx, refusals, ends, steps)
 	if err != nil {

@@ -42,7 +42,7 @@ func startProxy(ctx context.Context, group *Cgroup, kubeconfig string, args ...s
 	}
 	p := &Proxy{Log: newLog(), done: make(chan struct{})}
 	p.cmd = exec.Command(binary, append([]string{
-		"--kubeconfig=" + kubeconfig, "--listen=127.0.0.1:0", "--metrics-listen=127.0.0.1:0", "--plain-identity=self",
+		"--kubeconfig=" + kubeconfig, "--listen=127.0.0.1:0", "--metrics-listen=127.0.0.1:0", "--listen-identity=self",
 		"--debug",
 		"--log-format=json",
 	}, args...)...)

@@ -19,7 +19,7 @@ func (p *Pair) Reviews(ctx context.Context) (Reviews, error) {
 // Checks is how often the proxy has checked the credentials and the permissions that watches run
 // by, and how many watches it holds now because they could not be checked in time.
 func (p *Proxy) Checks(ctx context.Context) (checked Reviews, held float64, err error) {
-	const checks, holds = "spillway_reauthorizations_total", "spillway_held_watches"
+	const checks, holds = "spillway_reauthorizations_total", "spillway_paused_watches"
 	m, err := p.Metrics().Read(ctx, checks, holds)
 	if err != nil {
 		return Reviews{}, 0, err
@@ -30,7 +30,7 @@ func (p *Proxy) Checks(ctx context.Context) (checked Reviews, held float64, err 
 
 // Streams is how many watches the proxy serves from memory now.
 func (p *Proxy) Streams(ctx context.Context) (float64, error) {
-	const streams = "spillway_watch_streams"
+	const streams = "spillway_watches"
 	m, err := p.Metrics().Read(ctx, streams)
 	return m.Sum(streams), err
 }

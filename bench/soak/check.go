@@ -8,11 +8,11 @@ import (
 )
 
 const (
-	streamsMetric = "spillway_watch_streams"
+	streamsMetric = "spillway_watches"
 	feedsMetric   = "spillway_feeds"
-	endsMetric    = "spillway_watch_ends_total"
+	endsMetric    = "spillway_watch_terminations_total"
 	panicsMetric  = "spillway_panics_total"
-	waitsMetric   = "spillway_dispatch_waits_total"
+	waitsMetric   = "spillway_dispatch_stalls_total"
 
 	// slack is what may differ between two quiet moments: a connection or two upstream. Thousands of
 	// visits leak more than that.

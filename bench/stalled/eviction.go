@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	endsMetric    = "spillway_watch_ends_total"
-	streamsMetric = "spillway_watch_streams"
-	waitsMetric   = "spillway_dispatch_waits_total"
-	evictionWords = "evicted a client that stopped reading"
+	endsMetric    = "spillway_watch_terminations_total"
+	streamsMetric = "spillway_watches"
+	waitsMetric   = "spillway_dispatch_stalls_total"
+	evictionWords = "evicted a slow client: it stopped reading"
 )
 
 // eviction shows that a stalled client is ended for a reason that has a name, and the others are
@@ -68,16 +68,16 @@ func (s *show) evictOne(ctx context.Context, p *rig.Proxy, base string, before i
 	evicted := rig.Eventually(ctx, time.Minute, 50*time.Millisecond, func() bool { return s.stalledEnds(ctx, p) > before })
 	took := time.Since(began).Round(100 * time.Millisecond)
 	s.report.Check(evicted, "evicted, in the metric",
-		"%s{resource=%q,reason=\"stalled\"} = %d, %s after the first event (%.5s…)", endsMetric, resource,
+		"%s{resource=%q,reason=\"slow_client_stalled\"} = %d, %s after the first event (%.5s…)", endsMetric, resource,
 		s.stalledEnds(ctx, p), took, base)
 	logged := 0
 	for _, l := range p.Log.With(evictionWords) {
-		if l.Field("reason") == "stalled" && l.Field("client") == c.Addr().String() {
+		if l.Field("reason") == "slow_client_stalled" && l.Field("client") == c.Addr().String() {
 			s.report.Note("the log line", "%s", l.Text)
 			logged++
 		}
 	}
-	s.report.Check(logged == 1, "evicted, in the log", "%d lines with reason=stalled and this client", logged)
+	s.report.Check(logged == 1, "evicted, in the log", "%d lines with reason=slow_client_stalled and this client", logged)
 	n, err := c.End(10 * time.Second)
 	s.report.Check(errors.Is(err, syscall.ECONNRESET), "what the client learns", "%v, after %d KiB that its kernel held",
 		err, n>>10)
@@ -131,7 +131,7 @@ func (s *show) stalledEnds(ctx context.Context, p *rig.Proxy) int {
 	if err != nil {
 		return 0
 	}
-	return int(m.Sum(endsMetric, "resource", resource, "reason", "stalled"))
+	return int(m.Sum(endsMetric, "resource", resource, "reason", "slow_client_stalled"))
 }
 
 // streaming waits until the proxy serves n watches.

@@ -51,11 +51,11 @@ func newAccess(client *upstream.Client, own, bare http.RoundTripper, followed *r
 		return nil, err
 	}
 	all := &access{tls: others, plain: others, rights: rights}
-	if o.PlainIdentity != config.IdentityPodToken && o.SidecarDir == "" {
+	if o.ListenIdentity != config.IdentityPodToken && o.SidecarDir == "" {
 		return all, nil
 	}
 	pod := &serve.Access{}
-	if o.PlainIdentity == config.IdentityPodToken {
+	if o.ListenIdentity == config.IdentityPodToken {
 		all.plain = pod
 	}
 	if o.SidecarDir != "" {
@@ -68,7 +68,7 @@ func newAccess(client *upstream.Client, own, bare http.RoundTripper, followed *r
 		case o.SidecarDir != "":
 			return refuseFor(o, "sidecar-dir", o.SidecarDir, err)
 		default:
-			return refuseFor(o, "plain-identity", o.PlainIdentity, err)
+			return refuseFor(o, "listen-identity", o.ListenIdentity, err)
 		}
 		self := auth.AuthenticatorOptions{Reviewer: auth.NewSelfReviewer(reviewer, bare, owner), Metrics: metrics.requests}
 		*pod = *asking(self, o, metrics, log)
@@ -160,7 +160,8 @@ func asking(who auth.AuthenticatorOptions, o *config.Settings, metrics *accessMe
 		Authenticator: authenticator,
 		Authorizer:    authorizer,
 		Reauthorizer: reauth.NewReauthorizer(reauth.ReauthorizerOptions{
-			Authenticator: authenticator, Authorizer: authorizer, Sweep: o.ReauthSweep, Metrics: metrics.checks, Log: log,
+			Authenticator: authenticator, Authorizer: authorizer, Sweep: o.ReauthorizationInterval,
+			Metrics: metrics.checks, Log: log,
 		}),
 	}
 }

@@ -25,7 +25,7 @@ func TestRightsAreWatchedOnDemand(t *testing.T) {
 		}
 	}
 	f(false, func(*config.Settings) {})
-	f(true, func(o *config.Settings) { o.WatchRights = true })
+	f(true, func(o *config.Settings) { o.WatchRBAC = true })
 	f(true, func(o *config.Settings) { o.LocalRBAC = true })
 	f(true, func(o *config.Settings) { o.LocalTokens = config.LocalTokensUnbound })
 }

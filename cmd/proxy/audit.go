@@ -33,7 +33,7 @@ func newAudit(o *config.Settings, registry prometheus.Registerer, log *zap.Logge
 		return nil, o.Refuse("audit-log-path", o.Audit.To.Path, "cannot be written: "+config.Cause(err))
 	}
 	return &auditLog{process: log, log: audit.New(audit.Options{
-		Policy: o.Audit.Policy, Out: out, Required: o.Audit.Required, Metrics: audit.NewMetrics(registry), Log: log,
+		Policy: o.Audit.Policy, Out: out, FailClosed: o.Audit.FailClosed, Metrics: audit.NewMetrics(registry), Log: log,
 	})}, nil
 }
 
@@ -50,7 +50,7 @@ func (a *auditLog) close() {
 // begin finds out which identity the proxy has upstream, if that is to be recorded. No request acts
 // as the proxy before that, since a policy may go by names.
 func (a *auditLog) begin(ctx context.Context, client *upstream.Client, o *config.Settings) error {
-	if a.log == nil || o.PlainIdentity != config.IdentitySelf {
+	if a.log == nil || o.ListenIdentity != config.IdentitySelf {
 		return nil
 	}
 	user, err := client.WhoAmI(ctx)

@@ -32,6 +32,6 @@ func (b budget) announce(log *zap.Logger) {
 	case b.err != nil:
 		log.Warn("the memory limit of this container cannot be read: set --memory-budget if it has one", zap.Error(b.err))
 	case b.limit != nil:
-		log.Info("memory is limited", zap.Int64("budget", b.bytes), zap.Int64("goLimit", b.limit.Bytes()))
+		log.Info("memory is limited", zap.Int64("budget", b.bytes), zap.Int64("gomemlimit", b.limit.Bytes()))
 	}
 }

@@ -193,7 +193,7 @@ func (p *process) buildServer(context.Context) error {
 			p.server.Degrade(step)
 		}, p.log)
 	}
-	p.registry.MustRegister(memory.NewCollector(p.guard, p.mirrors.EncodedBytes, p.mirrors.RefusedForMemory))
+	p.registry.MustRegister(memory.NewCollector(p.guard, p.mirrors.EncodingCacheBytes, p.mirrors.RefusedForMemory))
 	return nil
 }
 
@@ -201,7 +201,7 @@ func (p *process) buildServer(context.Context) error {
 func (p *process) buildStatus(context.Context) error {
 	p.checks.Precede("start", p.startup.ready)
 	p.checks.Require("mirrors", p.mirrors.Ready)
-	p.checks.Require("upstream", p.mirrors.UpstreamReady(p.o.UnreadyWhenAway))
+	p.checks.Require("upstream", p.mirrors.UpstreamReady(p.o.ReadyzUpstreamTimeout))
 	p.checks.Require("pass-through", p.mirrors.PassThrough)
 	p.checks.Require("files", p.followed.Ready)
 	p.checks.Describe(p.mirrors.Describe)
@@ -219,8 +219,8 @@ func mirrorOptions(o *config.Settings) mirror.SetOptions {
 	return mirror.SetOptions{
 		Resources: o.Resources, Strict: o.StrictResources, MaxOnDemand: o.MaxResources,
 		IdleTimeout: o.ResourceIdleTimeout, CompareInterval: o.ConsistencyCheckPeriod,
-		HistoryBytes: int64(o.HistoryBytes), HistoryMinAge: o.HistoryMinAge, BackfillWatches: o.BackfillWatches,
-		EncodedBytes: int64(o.EncodedBytes), EncodedBytesAtLeast: o.LeastForms,
+		HistoryBytes: int64(o.HistoryBytes), HistoryMinAge: o.HistoryMinAge, MaxBackfillWatches: o.MaxBackfillWatches,
+		EncodingCacheBytes: int64(o.EncodingCacheBytes), EncodedBytesAtLeast: o.LeastForms,
 		FeedBytes: o.FeedBytes, FirstStates: o.FirstStates,
 		StripManagedFields: o.StripManagedFields, AsksAboutAll: o.AsksAboutAll(),
 	}

@@ -28,7 +28,7 @@ const sourcesHelp = `Every flag can also be given as an environment variable or 
 default. A variable SPILLWAY_* or a key that is not known stops the start.`
 
 const examples = `  # On a laptop, with the rights of the current kubeconfig:
-  spillway --kubeconfig ~/.kube/config --resources pods,deployments.apps --plain-identity self
+  spillway --kubeconfig ~/.kube/config --resources pods,deployments.apps --listen-identity self
   kubectl --server http://127.0.0.1:8001 get pods --watch`
 
 // newCommand returns the root command. It reads settings from args, then environ ("NAME=value"

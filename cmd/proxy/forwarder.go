@@ -27,7 +27,7 @@ func newForwarder(transports *transport.Factory, base *url.URL, own, bare http.R
 	if opts.Client, err = withoutCredentials(transports, bare); err != nil {
 		return nil, err
 	}
-	if o.PlainIdentity == config.IdentitySelf {
+	if o.ListenIdentity == config.IdentitySelf {
 		if opts.Self, err = withCredentials(transports, own); err != nil {
 			return nil, err
 		}

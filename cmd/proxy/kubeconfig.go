@@ -22,8 +22,8 @@ func newKubeconfig() *cobra.Command {
 		Long: `spillway kubeconfig writes a kubeconfig for clients of a spillway: kubectl, and whatever else reads one.
 
 With --kubeconfig, its user is that of a context there: who uses it has his own credentials and rights. That takes https://,
-since clients send none over plain HTTP. Without, it has no user, which is right for a spillway with --plain-identity=self.`,
-		Example: `  # For the one on this machine, with --plain-identity=self:
+since clients send none over plain HTTP. Without, it has no user, which is right for a spillway with --listen-identity=self.`,
+		Example: `  # For the one on this machine, with --listen-identity=self:
   spillway kubeconfig --output spillway.kubeconfig
   kubectl --kubeconfig spillway.kubeconfig get pods --watch
 

@@ -13,7 +13,7 @@ func serverLimits(l config.LimitOptions) flowcontrol.Limits {
 		Watches: l.Watches, WatchesPerUser: l.WatchesPerUser, WatchesReserve: l.WatchesReserve,
 		ListBytes: int64(l.ListBytes), BodyBytes: l.BodyBytes,
 		SelectorTerms: l.AllSelectorTerms(), SelectorTermsPerUser: l.SelectorTermsPerUser,
-		HeadBytes:   int64(l.HeadBytes),
+		HeaderBytes: int64(l.HeaderBytes),
 		PassThrough: l.PassThrough, PassThroughPerUser: l.PassThroughPerUser,
 		PassThroughQPS: l.QPSPerUser, PassThroughBurst: l.Burst(),
 	}
@@ -23,9 +23,9 @@ func serverLimits(l config.LimitOptions) flowcontrol.Limits {
 func announceLimits(s flowcontrol.Limits, connections int, log *zap.Logger) {
 	log.Info("limits; 0 is none",
 		zap.Int("max-watches", s.Watches), zap.Int("max-watches-per-user", s.WatchesPerUser),
-		zap.Int("watchesFreeForOthers", s.WatchesReserve),
+		zap.Int("watchesReserve", s.WatchesReserve),
 		zap.Int64("max-list-bytes-in-flight", s.ListBytes), zap.Int("max-selector-terms-per-user", s.SelectorTermsPerUser),
-		zap.Int64("max-large-head-bytes", s.HeadBytes),
+		zap.Int64("max-large-header-bytes", s.HeaderBytes),
 		zap.Int("max-passthrough-requests", s.PassThrough),
 		zap.Int("max-passthrough-requests-per-user", s.PassThroughPerUser),
 		zap.Float64("max-passthrough-qps-per-user", s.PassThroughQPS), zap.Int("max-connections", connections))

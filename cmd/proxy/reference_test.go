@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	dto "github.com/prometheus/client_model/go"
 	"github.com/spf13/pflag"
 
 	"spillway/internal/audit"
@@ -38,6 +40,55 @@ func TestReferences(t *testing.T) {
 		}
 		if string(kept) != made {
 			t.Errorf("docs/%s is not what the code says: run go test ./cmd/proxy -update", name)
+		}
+	}
+}
+
+// TestMetricNames holds the naming conventions of Prometheus: promlint's, units as suffixes, labels
+// in snake case. A gauge x beside a counter x_total would be one family in OpenMetrics.
+func TestMetricNames(t *testing.T) {
+	unit := regexp.MustCompile(`_(duration|age|lag|span|staleness|wait)$`)
+	size := regexp.MustCompile(`bytes`)
+	label := regexp.MustCompile(`^[a-z]+(_[a-z]+)*$`)
+	kinds := map[string]string{}
+	var families []*dto.MetricFamily
+	for _, g := range metricGroups() {
+		for _, c := range g.collectors {
+			for _, d := range described(t, c) {
+				if _, known := kinds[d.name]; known {
+					continue
+				}
+				kinds[d.name] = d.kind
+				kind := dto.MetricType(dto.MetricType_value[strings.ToUpper(d.kind)])
+				families = append(families, &dto.MetricFamily{Name: &d.name, Help: &d.help, Type: &kind})
+				if base := strings.TrimSuffix(d.name, "_total"); unit.MatchString(base) ||
+					size.MatchString(base) && !strings.HasSuffix(base, "_bytes") {
+					t.Errorf("%s: the unit is not its suffix", d.name)
+				}
+				for name := range strings.SplitSeq(d.labels, ",") {
+					if name != "" && !label.MatchString(name) {
+						t.Errorf("%s: label %q", d.name, name)
+					}
+				}
+			}
+		}
+	}
+	if len(families) < 80 {
+		t.Errorf("only %d metrics were found", len(families))
+	}
+	problems, err := promlint.NewWithMetricFamilies(families).Lint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+	for name, kind := range kinds {
+		if base, counter := strings.CutSuffix(name, "_total"); counter && kinds[base] != "" {
+			t.Errorf("%s: there is a %s %s", name, kinds[base], base)
+		}
+		if !strings.HasPrefix(name, "spillway_") || kind == "gauge" && strings.HasSuffix(name, "_count") {
+			t.Errorf("%s is a %s", name, kind)
 		}
 	}
 }

@@ -201,7 +201,7 @@ func TestRun(t *testing.T) {
 	for _, want := range []string{
 		`spillway_mirror_objects{resource="configmaps",version="v1"} 1`,
 		`spillway_cached_requests_total{encoding="json",resource="configmaps",verb="list"} 2`,
-		`spillway_watch_streams{encoding="json",resource="configmaps"} 2`,
+		`spillway_watches{encoding="json",resource="configmaps"} 2`,
 	} {
 		if !strings.Contains(metrics, want) {
 			t.Errorf("metrics lack %s", want)
@@ -303,7 +303,7 @@ func TestRunRefusesToStart(t *testing.T) {
 	if err := os.WriteFile(broken, []byte("nonsense"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	good := []string{"--listen=127.0.0.1:0", "--metrics-listen=", "--resources=configmaps", "--plain-identity=self"}
+	good := []string{"--listen=127.0.0.1:0", "--metrics-listen=", "--resources=configmaps", "--listen-identity=self"}
 	with := func(config string, more ...string) []string {
 		return append(append([]string{"--kubeconfig=" + config}, good...), more...)
 	}

@@ -81,11 +81,11 @@ func (p *process) begin(ctx context.Context) error {
 func (p *process) serve() {
 	if l := p.listeners.plain; l != nil {
 		front := serve.Front{
-			Guard:     passthrough.NewPlainGuard(p.o.AcceptHosts, p.o.AcceptOrigins, p.o.PlainSelfConnect),
+			Guard:     passthrough.NewPlainGuard(p.o.AcceptHosts, p.o.AcceptOrigins, p.o.ListenAllowConnect),
 			Access:    p.access.plain,
 			AnswerAll: p.o.InsecureAllowAll,
 		}
-		if p.o.PlainIdentity == config.IdentitySelf {
+		if p.o.ListenIdentity == config.IdentitySelf {
 			front.Identity, front.Self = passthrough.IdentitySelf, p.record.self.Load
 		}
 		p.spawn(func() error { return p.server.Serve(l, front) })
@@ -115,18 +115,18 @@ func (p *process) announce(ctx context.Context) {
 	l, host := p.listeners, p.source.Config.Host
 	if l.plain != nil {
 		fields := []zap.Field{zap.Stringer("address", l.plain.Addr()), zap.String("upstream", host)}
-		if p.o.PlainIdentity == config.IdentitySelf {
-			fields = append(fields, zap.String("actsAs", p.client.Identity(ctx)))
+		if p.o.ListenIdentity == config.IdentitySelf {
+			fields = append(fields, zap.String("identity", p.client.Identity(ctx)))
 		}
 		if p.access.plain != nil && p.access.plain.Owner != "" {
-			fields = append(fields, zap.String("serves", p.access.plain.Owner))
+			fields = append(fields, zap.String("owner", p.access.plain.Owner))
 		}
 		p.log.Info("serving plain HTTP", fields...)
 	}
 	if l.tls != nil {
 		fields := []zap.Field{zap.Stringer("address", l.tls.Addr()), zap.String("upstream", host)}
 		if p.access.tls != nil && p.access.tls.Owner != "" {
-			fields = append(fields, zap.String("serves", p.access.tls.Owner))
+			fields = append(fields, zap.String("owner", p.access.tls.Owner))
 		}
 		p.log.Info("serving HTTPS", fields...)
 	}

@@ -57,7 +57,7 @@ func (b *startup) await(ctx context.Context, client *upstream.Client, begin func
 		away = true
 		b.trouble.Store(&err)
 		log.Warn("the apiserver is away: waiting for it", zap.Stringer("upstream", client.Base()),
-			zap.String("error", status.OneLine(err.Error())), zap.Duration("again", again.Round(time.Millisecond)))
+			zap.String("error", status.OneLine(err.Error())), zap.Duration("retryAfter", again.Round(time.Millisecond)))
 		missed()
 	})
 	if err != nil {

@@ -111,7 +111,7 @@ func TestWaitsForUpstream(t *testing.T) {
 	for _, line := range p.logs.FilterMessage("the apiserver is away: waiting for it").All() {
 		fields := line.ContextMap()
 		if fields["upstream"] != up.URL || !strings.Contains(fields["error"].(string), "connection refused") ||
-			fields["again"] == nil {
+			fields["retryAfter"] == nil {
 			t.Errorf("it says %v", fields)
 		}
 	}

@@ -124,7 +124,8 @@ func TestCommandsRefuse(t *testing.T) {
 	f("webhook --image=x", "--tls-cert-file and --tls-private-key-file are needed: the API server talks to webhooks "+
 		"over TLS only")
 	f("webhook --image=x --listen=8443", "--listen=8443: must be host:port, such as 127.0.0.1:8001")
-	f("webhook --image=x --linger=-1s --tls-cert-file=a --tls-private-key-file=b", "--linger=-1s: must not be negative")
+	f("webhook --image=x --shutdown-timeout=-1s --tls-cert-file=a --tls-private-key-file=b",
+		"--shutdown-timeout=-1s: must not be negative")
 	f("webhook --image=x --tls-cert-file=a --tls-private-key-file=b --kubeconfig=c --namespace-limits=ignore",
 		"--kubeconfig=c: has no meaning with --namespace-limits=ignore")
 	f("webhook --image=x --place=middle",
@@ -155,7 +156,7 @@ func TestKubeconfigFile(t *testing.T) {
 // end when it is told to stop.
 func TestWebhook(t *testing.T) {
 	dir := t.TempDir()
-	w := &webhookCommand{linger: patience, Webhook: webhook.Webhook{
+	w := &webhookCommand{shutdownTimeout: patience, Webhook: webhook.Webhook{
 		Sidecar: inject.Defaults(), Listen: "127.0.0.1:0", Limits: webhook.LimitsIgnore,
 	}}
 	w.CertFile, w.KeyFile = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")

@@ -18,16 +18,16 @@ import (
 // webhookCommand is `spillway webhook`: a server of its own.
 type webhookCommand struct {
 	webhook.Webhook
-	linger    time.Duration
-	logLevel  string
-	logFormat string
+	shutdownTimeout time.Duration
+	logLevel        string
+	logFormat       string
 }
 
 // newWebhook returns `spillway webhook`, which logs to stderr.
 func newWebhook(stderr io.Writer) *cobra.Command {
 	w := &webhookCommand{
-		Webhook: webhook.Webhook{Sidecar: inject.Defaults(), Limits: webhook.LimitsRead},
-		linger:  10 * time.Second, logLevel: "info", logFormat: "json",
+		Webhook:         webhook.Webhook{Sidecar: inject.Defaults(), Limits: webhook.LimitsRead},
+		shutdownTimeout: 10 * time.Second, logLevel: "info", logFormat: "json",
 	}
 	w.Sidecar.CheckFlags = config.CheckSidecarFlags
 	cmd := &cobra.Command{
@@ -75,7 +75,8 @@ Annotations of pods go before the flags, see spillway inject --help.`,
 			"allow everything.")
 	f.StringVar(&w.Kubeconfig, "kubeconfig", "",
 		"Follow the cluster in this kubeconfig `file`. When empty, the one whose pod this is.")
-	f.DurationVar(&w.linger, "linger", w.linger, "On SIGTERM, let reviews under way end for at most this `duration`.")
+	f.DurationVar(&w.shutdownTimeout, "shutdown-timeout", w.shutdownTimeout,
+		"On SIGTERM, let reviews under way end for at most this `duration`.")
 	f.Var(config.NewChoice(&w.logLevel, logging.Levels...), "log-level", "Log entries of this level and above.")
 	f.Var(config.NewChoice(&w.logFormat, logging.Formats...), "log-format", "Write log lines to stderr in this format.")
 	sidecarFlags(f, &w.Sidecar)
@@ -86,15 +87,15 @@ func (w *webhookCommand) validate() error {
 	if err := w.Validate(); err != nil {
 		return err
 	}
-	if w.linger < 0 {
-		return fmt.Errorf("--linger=%s: must not be negative", w.linger)
+	if w.shutdownTimeout < 0 {
+		return fmt.Errorf("--shutdown-timeout=%s: must not be negative", w.shutdownTimeout)
 	}
 	return nil
 }
 
 // run serves until ctx ends or the process gets a signal.
 func (w *webhookCommand) run(ctx context.Context, log *zap.Logger) error {
-	life := watchSignals(ctx, w.linger, log)
+	life := watchSignals(ctx, w.shutdownTimeout, log)
 	defer life.finish()
 	return w.Run(life.drain, life.stop, log)
 }

@@ -108,6 +108,6 @@ func Clip(s string) string {
 func HeadTooLarge() *metav1.Status {
 	return New(http.StatusRequestHeaderFieldsTooLarge, "RequestHeaderFieldsTooLarge",
 		"the head of this request (its path, query and header fields, decoded) is large, and what "+
-			"--max-large-head-bytes leaves for large heads is in use, or the request has no credentials: send it again "+
+			"--max-large-header-bytes leaves for large heads is in use, or the request has no credentials: send it again "+
 			"later, with credentials, fewer or shorter fields, or a shorter selector", nil)
 }

@@ -34,19 +34,19 @@ type Options struct {
 	Policy *Policy
 	// Out is where events are written, each write some whole lines. Closed with the Log if it can be.
 	Out io.Writer
-	// Required says that nothing is to be answered from memory whose events could not be written.
-	Required bool
-	Metrics  *Metrics // nil: nothing is registered
-	Log      *zap.Logger
+	// FailClosed says that nothing is to be answered from memory whose events could not be written.
+	FailClosed bool
+	Metrics    *Metrics // nil: nothing is registered
+	Log        *zap.Logger
 }
 
 // Log is the audit log. Any number of goroutines write to it.
 type Log struct {
 	// Static after construction.
-	rules    rules.PolicyRuleEvaluator
-	required bool
-	metrics  *Metrics
-	queue    *queue
+	rules      rules.PolicyRuleEvaluator
+	failClosed bool
+	metrics    *Metrics
+	queue      *queue
 }
 
 // New makes a Log. Close it.
@@ -54,12 +54,12 @@ func New(o Options) *Log {
 	if o.Metrics == nil {
 		o.Metrics = NewMetrics(nil)
 	}
-	return &Log{rules: policy.NewPolicyRuleEvaluator(o.Policy.DeepCopy()), required: o.Required, metrics: o.Metrics,
+	return &Log{rules: policy.NewPolicyRuleEvaluator(o.Policy.DeepCopy()), failClosed: o.FailClosed, metrics: o.Metrics,
 		queue: newQueue(o)}
 }
 
-// Required reports that nothing is to be answered from memory whose events could not be written.
-func (l *Log) Required() bool { return l.required }
+// FailClosed reports that nothing is to be answered from memory whose events could not be written.
+func (l *Log) FailClosed() bool { return l.failClosed }
 
 // Close writes what is still to be written, and closes where it went. It waits for a bounded time,
 // and says how many events are lost by that.

@@ -290,7 +290,7 @@ func TestFailures(t *testing.T) {
 			t.Errorf("%q", lines)
 		}
 		if got, want := counted(t, registry),
-			(map[string]float64{"events": 2, "failures": 6, "passed_through": 0}); !maps.Equal(got, want) {
+			(map[string]float64{"events": 2, "failures": 6, "passthrough_requests": 0}); !maps.Equal(got, want) {
 			t.Errorf("counted %v, want %v", got, want)
 		}
 		synctest.Wait()

@@ -15,12 +15,11 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		}),
 		failures: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "spillway_audit_failures_total",
-			Help: "Audit events that could not be written, or where a record is required not in time.",
+			Help: "Audit events that could not be written; with --audit-fail-closed, or not in time.",
 		}),
 		passed: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "spillway_audit_passed_through_total",
-			Help: "Requests that were passed through instead of being answered from memory, since their audit events could " +
-				"not be written.",
+			Name: "spillway_audit_passthrough_requests_total",
+			Help: "Requests that passed through since their audit events could not be written.",
 		}),
 	}
 	if r != nil {

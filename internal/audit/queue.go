@@ -51,10 +51,10 @@ var (
 // it was, and its Shutdown waits for ever.
 type queue struct {
 	// Static after construction.
-	required bool
-	metrics  *Metrics
-	teller   *teller
-	done     chan struct{} // closed when nothing is written any more
+	failClosed bool
+	metrics    *Metrics
+	teller     *teller
+	done       chan struct{} // closed when nothing is written any more
 
 	// The goroutine's.
 	out  io.Writer
@@ -84,7 +84,7 @@ type batch struct {
 }
 
 func newQueue(o Options) *queue {
-	q := &queue{required: o.Required, metrics: o.Metrics, teller: newTeller(o), done: make(chan struct{}), out: o.Out}
+	q := &queue{failClosed: o.FailClosed, metrics: o.Metrics, teller: newTeller(o), done: make(chan struct{}), out: o.Out}
 	q.mu.some = sync.NewCond(&q.mu)
 	q.mu.answers.most, q.mu.ends.most = answerBytes, endBytes
 	go q.run()
@@ -122,7 +122,7 @@ func (q *queue) add(b *batch) (late bool, err error) {
 	switch {
 	case q.mu.closed:
 		err = errClosed
-	case late && q.required && b.ended == nil:
+	case late && q.failClosed && b.ended == nil:
 		err = errBlocked
 	case list.full(b):
 		err = errFull
@@ -154,7 +154,7 @@ func (q *queue) leave(b *batch) error {
 		return b.err
 	default:
 	}
-	if !q.required {
+	if !q.failClosed {
 		q.lost(errBlocked, 0)
 		return nil
 	}

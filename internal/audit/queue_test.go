@@ -32,16 +32,17 @@ func newBlocked() *blocked { return &blocked{paper: paper{left: -1}, gate: make(
 // noticed: where a record is required they are then not given from here, otherwise they are, and
 // their events wait. When it takes something again, so does the log.
 func TestBlocked(t *testing.T) {
-	for _, required := range []bool{false, true} {
-		t.Run(fmt.Sprintf("required=%v", required), func(t *testing.T) {
+	for _, failClosed := range []bool{false, true} {
+		t.Run(fmt.Sprintf("failClosed=%v", failClosed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				out, registry := newBlocked(), prometheus.NewRegistry()
 				core, logs := observer.New(zap.InfoLevel)
-				l := New(Options{Policy: levels, Out: out, Required: required, Log: zap.New(core), Metrics: NewMetrics(registry)})
+				l := New(Options{Policy: levels, Out: out, FailClosed: failClosed, Log: zap.New(core),
+					Metrics: NewMetrics(registry)})
 				ask := func(want time.Duration) {
 					t.Helper()
 					began := time.Now()
-					if err := l.Entry(request("end")).Answered(ok); (err != nil) != required {
+					if err := l.Entry(request("end")).Answered(ok); (err != nil) != failClosed {
 						t.Errorf("got %v", err)
 					}
 					if took := time.Since(began); took != want {
@@ -62,8 +63,8 @@ func TestBlocked(t *testing.T) {
 				if err := l.Entry(request("end")).Answered(ok); err != nil {
 					t.Error(err)
 				}
-				want := map[string]float64{"events": 23, "failures": 0, "passed_through": 0}
-				if required {
+				want := map[string]float64{"events": 23, "failures": 0, "passthrough_requests": 0}
+				if failClosed {
 					want["events"], want["failures"] = 2, 21
 				}
 				if got := counted(t, registry); !maps.Equal(got, want) {
@@ -86,7 +87,7 @@ func TestBlocked(t *testing.T) {
 func TestTakenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out, registry := newBlocked(), prometheus.NewRegistry()
-		l := New(Options{Policy: levels, Out: out, Required: true, Log: zap.NewNop(), Metrics: NewMetrics(registry)})
+		l := New(Options{Policy: levels, Out: out, FailClosed: true, Log: zap.NewNop(), Metrics: NewMetrics(registry)})
 		for range 3 {
 			go func() {
 				if l.Entry(request("end")).Answered(ok) == nil {
@@ -104,7 +105,7 @@ func TestTakenBack(t *testing.T) {
 			t.Errorf("%d events were written", n)
 		}
 		if got, want := counted(t, registry),
-			(map[string]float64{"events": 0, "failures": 3, "passed_through": 0}); !maps.Equal(got, want) {
+			(map[string]float64{"events": 0, "failures": 3, "passthrough_requests": 0}); !maps.Equal(got, want) {
 			t.Errorf("counted %v, want %v", got, want)
 		}
 	})
@@ -137,7 +138,7 @@ func TestFull(t *testing.T) {
 		synctest.Wait()
 		told := int64(0)
 		for _, line := range logs.All() {
-			told += line.ContextMap()["lost"].(int64)
+			told += line.ContextMap()["lostEvents"].(int64)
 		}
 		if logs.Len() != 2 || told != int64(lost) {
 			t.Errorf("%d lines say that %d are lost", logs.Len(), told)
@@ -188,7 +189,7 @@ func TestOwnLogBlocked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out, own := newBlocked(), clog{make(chan struct{})}
 		log := zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), own, zap.InfoLevel))
-		l := New(Options{Policy: levels, Out: out, Required: true, Log: log})
+		l := New(Options{Policy: levels, Out: out, FailClosed: true, Log: log})
 		began := time.Now()
 		for range 3 {
 			if l.Entry(request("end")).Answered(ok) == nil {
@@ -250,7 +251,7 @@ func (s *slow) Write(p []byte) (int, error) {
 func TestManyEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := &slow{paper{left: -1}}
-		l := New(Options{Policy: levels, Out: out, Required: true, Log: zap.NewNop()})
+		l := New(Options{Policy: levels, Out: out, FailClosed: true, Log: zap.NewNop()})
 		for range 2000 {
 			l.Entry(request("end")).Ended()
 		}
@@ -299,7 +300,7 @@ func TestRestIsTold(t *testing.T) {
 		}
 		told := int64(0)
 		for _, line := range logs.All() {
-			told += line.ContextMap()["lost"].(int64)
+			told += line.ContextMap()["lostEvents"].(int64)
 		}
 		if told != 4 {
 			t.Errorf("%d of 4 lost events were told", told)

@@ -18,10 +18,10 @@ const tellEvery = 10 * time.Second
 // what has come together since it last could.
 type teller struct {
 	// Static after construction.
-	log      *zap.Logger
-	required bool
-	news     chan struct{} // one slot: there is something to tell
-	done     chan struct{} // closed when nothing is told any more
+	log        *zap.Logger
+	failClosed bool
+	news       chan struct{} // one slot: there is something to tell
+	done       chan struct{} // closed when nothing is told any more
 
 	mu struct {
 		sync.Mutex
@@ -36,7 +36,7 @@ type teller struct {
 }
 
 func newTeller(o Options) *teller {
-	t := &teller{log: o.Log, required: o.Required, news: make(chan struct{}, 1), done: make(chan struct{})}
+	t := &teller{log: o.Log, failClosed: o.FailClosed, news: make(chan struct{}, 1), done: make(chan struct{})}
 	t.mu.pace = rate.Sometimes{Interval: tellEvery}
 	go t.run()
 	return t
@@ -87,14 +87,14 @@ func (t *teller) take() (lines []func(), closed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.mu.due || t.mu.closed && t.mu.untold > 0 && !t.mu.again {
-		err, lost := zap.Error(t.mu.err), zap.Int("lost", t.mu.untold)
+		err, lost := zap.Error(t.mu.err), zap.Int("lostEvents", t.mu.untold)
 		lines = append(lines, func() {
-			t.log.Error("the audit log cannot be written", err, lost, zap.Bool("passingThrough", t.required))
+			t.log.Error("the audit log cannot be written", err, lost, zap.Bool("passingThrough", t.failClosed))
 		})
 		t.mu.due, t.mu.failing, t.mu.untold = false, true, 0
 	}
 	if t.mu.again {
-		lost := zap.Int("lost", t.mu.untold)
+		lost := zap.Int("lostEvents", t.mu.untold)
 		lines = append(lines, func() { t.log.Info("the audit log is written again", lost) })
 		t.mu.again, t.mu.failing, t.mu.untold = false, false, 0
 	}

@@ -42,20 +42,20 @@ func TestTokens(t *testing.T) {
 			t.Errorf("%s: %d reviews, want %d", token, n, wantReviews)
 		}
 	}
-	const good = "authenticated alice dev,system:authenticated"
+	const good = "success alice dev,system:authenticated"
 	w.reviews.Know("t1", alice)
 	check("t1", good, 1)
 	w.reviews.Forget("t1")
 	w.clock.Step(AllowedFor - 1)
 	check("t1", good, 1)
 	w.clock.Step(1)
-	check("t1", "refused", 2)
+	check("t1", "failure", 2)
 	w.reviews.Know("t1", alice)
 	w.clock.Step(DeniedFor - 1)
-	check("t1", "refused", 2)
+	check("t1", "failure", 2)
 	w.clock.Step(1)
 	check("t1", good, 3)
-	check("t2", "refused", 4)
+	check("t2", "failure", 4)
 
 	r := a.Authenticate(w.ctx(), withToken("t1"))
 	want := &Identity{name: "alice", uid: "u-1", groups: alice.Groups,
@@ -266,33 +266,33 @@ func TestCertificates(t *testing.T) {
 		return n
 	}
 	w.reviews.Know("t", alice)
-	const byToken = "authenticated alice dev,system:authenticated"
+	const byToken = "success alice dev,system:authenticated"
 	bob := clients.Issue(pkix.Name{CommonName: "bob", Organization: []string{"ops"}}, later)
 	for _, c := range []struct {
 		name          string
 		peer          []*x509.Certificate
 		want, orToken string
 	}{
-		{"good", []*x509.Certificate{bob}, "authenticated bob ops,system:authenticated",
-			"authenticated bob ops,system:authenticated"},
+		{"good", []*x509.Certificate{bob}, "success bob ops,system:authenticated",
+			"success bob ops,system:authenticated"},
 		{"another authority", []*x509.Certificate{authtest.NewCA(t, "clients", w.clock.Now()).Issue(
-			pkix.Name{CommonName: "bob"}, later)}, "refused", byToken},
+			pkix.Name{CommonName: "bob"}, later)}, "failure", byToken},
 		{"expired", []*x509.Certificate{clients.Issue(pkix.Name{CommonName: "bob"}, w.clock.Now().Add(-time.Minute))},
-			"refused", byToken},
+			"failure", byToken},
 		{"not yet", []*x509.Certificate{clients.Issue(pkix.Name{CommonName: "bob"}, later, func(c *x509.Certificate) {
 			c.NotBefore = w.clock.Now().Add(time.Minute)
-		})}, "refused", byToken},
+		})}, "failure", byToken},
 		{"for servers", []*x509.Certificate{clients.Issue(pkix.Name{CommonName: "bob"}, later, func(c *x509.Certificate) {
 			c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
-		})}, "refused", byToken},
+		})}, "failure", byToken},
 		{"nobody's", []*x509.Certificate{clients.Issue(pkix.Name{Organization: []string{"system:masters"}}, later)},
-			"refused", byToken},
-		{"an id", []*x509.Certificate{clients.Issue(uid("7"), later)}, "authenticated bob system:authenticated",
-			"authenticated bob system:authenticated"},
-		{"two ids", []*x509.Certificate{clients.Issue(uid("7", "8"), later)}, "refused", byToken},
-		{"an empty id", []*x509.Certificate{clients.Issue(uid(""), later)}, "refused", byToken},
+			"failure", byToken},
+		{"an id", []*x509.Certificate{clients.Issue(uid("7"), later)}, "success bob system:authenticated",
+			"success bob system:authenticated"},
+		{"two ids", []*x509.Certificate{clients.Issue(uid("7", "8"), later)}, "failure", byToken},
+		{"an empty id", []*x509.Certificate{clients.Issue(uid(""), later)}, "failure", byToken},
 		{"the front proxy's, without a user", []*x509.Certificate{fronts.Issue(pkix.Name{CommonName: "front"}, later)},
-			"refused", byToken},
+			"failure", byToken},
 	} {
 		r := a.Authenticate(w.ctx(), Request{Peer: c.peer})
 		if got := seen(r); got != c.want || !r.Certificate || (r.Err != nil) != (r.Outcome == Refused) {
@@ -347,7 +347,7 @@ func TestFrontProxy(t *testing.T) {
 		t.Errorf("got %q: %+v, want %+v", seen(r), r.Identity, want)
 	}
 	other := a.Authenticate(w.ctx(), Request{Header: http.Header{"X-Custom-User": {"dave"}}, Peer: front})
-	if seen(other) != "authenticated dave system:authenticated" || other.Credential.key == r.Credential.key {
+	if seen(other) != "success dave system:authenticated" || other.Credential.key == r.Credential.key {
 		t.Errorf("got %q", seen(other))
 	}
 	for name, cert := range map[string]*x509.Certificate{

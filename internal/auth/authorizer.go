@@ -20,7 +20,7 @@ const (
 	// Unasked: upstream did not say, or an authorizer of its own failed, in which case it would
 	// answer 500 with that one's words. Nothing is served; a request that can be passed through
 	// gets upstream's answer.
-	Unasked Verdict = "unasked"
+	Unasked Verdict = "error"
 )
 
 // Verdicts are all of them.

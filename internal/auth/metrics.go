@@ -20,15 +20,15 @@ const (
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "spillway_authentications_total", Help: "Requests by the outcome of their authentication.",
-		}, []string{"outcome"}),
+			Name: "spillway_authentication_attempts_total", Help: "Requests by the result of their authentication.",
+		}, []string{"result"}),
 		verdicts: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "spillway_authorizations_total", Help: "Requests by whether they may have what they ask for.",
-		}, []string{"verdict"}),
+			Name: "spillway_authorization_attempts_total", Help: "Requests by the result of their authorization.",
+		}, []string{"result"}),
 		sources: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "spillway_review_answers_total",
-			Help: "Answers about tokens and access for new requests, by where they came from: what is watched, " +
-				"memory, a review that others waited for as well, or a review of their own.",
+			Name: "spillway_reviews_total",
+			Help: "TokenReviews (token) and SubjectAccessReviews (access) that new requests needed, by the source of the " +
+				"answer: a local decision, memory, a request that others waited for (shared), or upstream.",
 		}, []string{"review", "source"}),
 	}
 	m.introduce()

@@ -13,19 +13,19 @@ type Outcome string
 // The outcomes, which are also the labels of metrics.
 const (
 	// Authenticated: the identity is known.
-	Authenticated Outcome = "authenticated"
+	Authenticated Outcome = "success"
 	// Anonymous: the request shows nothing that is looked at here. What upstream makes of it
 	// depends on its flags.
 	Anonymous Outcome = "anonymous"
 	// Refused: the request shows credentials, and they are no good.
-	Refused Outcome = "refused"
+	Refused Outcome = "failure"
 	// Impersonating: the request has Impersonate-* headers, and nothing else of it was looked at.
 	// They are upstream's to judge: whether they are allowed depends on feature gates of the
 	// apiserver that cannot be seen from outside (constrained impersonation, KEP-5284), and only if
 	// upstream itself does it, its audit log names both users.
-	Impersonating Outcome = "impersonating"
+	Impersonating Outcome = "impersonation"
 	// Unknown: upstream did not answer a review.
-	Unknown Outcome = "unknown"
+	Unknown Outcome = "error"
 )
 
 // Outcomes are all of them, so that each is a metric from the start.

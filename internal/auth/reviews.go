@@ -58,7 +58,7 @@ const (
 	fromLocal  source = "local"
 	fromMemory source = "memory"
 	fromFlight source = "shared"
-	fromReview source = "review"
+	fromReview source = "upstream"
 )
 
 // flight is a review under way. answer is set before done is closed.

@@ -64,7 +64,7 @@ func Make(o Options) ([]byte, error) {
 	if o.From != "" && server.Scheme == "http" { // client-go leaves the user of such a cluster out without a word
 		return nil, fmt.Errorf("--kubeconfig=%s: clients send no credentials over plain HTTP: give --server=https://…, or "+
 			"leave --kubeconfig out, for a spillway "+
-			"with --plain-identity=self", o.From)
+			"with --listen-identity=self", o.From)
 	}
 	if o.From != "" {
 		user, namespace, err := o.user()

@@ -12,10 +12,10 @@ type ConnMetrics struct {
 func NewConnMetrics() *ConnMetrics {
 	m := &ConnMetrics{
 		expelled: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "spillway_expelled_connections_total",
-			Help: "Client connections that were closed to make room for others, by what they were doing: " +
-				"arriving (no whole request yet), idle, or surplus (waiting for the answer that there is no room).",
-		}, []string{"phase"}),
+			Name: "spillway_evicted_connections_total",
+			Help: "Client connections that were closed because of a limit of connections, by state: " +
+				"new (no whole request yet), idle, or over_limit (waiting for a 429).",
+		}, []string{"state"}),
 		open: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "spillway_client_connections", Help: "Connections that clients have.",
 		}),
@@ -33,7 +33,7 @@ func (m *ConnMetrics) Collectors() []prometheus.Collector {
 
 // What a connection was doing that had to go: the label of a metric.
 const (
-	expelledArriving = "arriving"
+	expelledArriving = "new"
 	expelledIdle     = "idle"
-	expelledSurplus  = "surplus"
+	expelledSurplus  = "over_limit"
 )

@@ -73,7 +73,9 @@ func (h *EvictionPolicy) EndCrowded() {
 
 // EndSlow ends the most expensive of the large answers whose clients are too slow while memory is
 // short.
-func (h *EvictionPolicy) EndSlow() { h.pins.condemn(hastyRate, hastyStall, ErrSlow, condemnPart) }
+func (h *EvictionPolicy) EndSlow() {
+	h.pins.condemn(hastyRate, hastyStall, ErrSlow, condemnPart)
+}
 
 // SetAggressive makes the server impatient, or patient again, and reports whether that is a change.
 func (h *EvictionPolicy) SetAggressive(on bool) (changed bool) { return h.hurried.Swap(on) != on }

@@ -23,8 +23,9 @@ func (o *Settings) validateAccess() error {
 				", which others reach: take a loopback address such as 127.0.0.1:6443, or do without it")
 		}
 	}
-	if o.ReauthSweep < reauth.MinSweep {
-		return o.Refuse("reauth-sweep", o.ReauthSweep.String(), "must be at least "+reauth.MinSweep.String())
+	if o.ReauthorizationInterval < reauth.MinSweep {
+		return o.Refuse("reauthorization-interval", o.ReauthorizationInterval.String(),
+			"must be at least "+reauth.MinSweep.String())
 	}
 	for _, audience := range o.APIAudiences {
 		if audience == "" {
@@ -60,7 +61,7 @@ func (o *Settings) validateRights() error {
 		flag, value string
 		on          bool
 	}{
-		{"watch-rights", "true", o.WatchRights}, {"authorization-local-rbac", "true", o.LocalRBAC},
+		{"watch-rbac", "true", o.WatchRBAC}, {"authorization-local-rbac", "true", o.LocalRBAC},
 		{"authentication-local-jwks", o.LocalTokens, o.LocalTokens != LocalTokensNone},
 	} {
 		if f.on && o.InsecureAllowAll {
@@ -138,7 +139,7 @@ func (o *Settings) validateFrontProxy() error {
 
 // WatchesRights reports that anything needs rights to be watched.
 func (o *Settings) WatchesRights() bool {
-	return o.WatchRights || o.LocalRBAC || o.LocalTokens != LocalTokensNone
+	return o.WatchRBAC || o.LocalRBAC || o.LocalTokens != LocalTokensNone
 }
 
 // FrontProxyOptions is which proxy is believed about users.

@@ -14,7 +14,7 @@ import (
 type AuditOptions struct {
 	PolicyFile string // with To.Path, or both empty: there is no audit log
 	To         audit.FileOptions
-	Required   bool
+	FailClosed bool
 	Policy     *audit.Policy // what PolicyFile says, made by Validate
 }
 
@@ -37,7 +37,7 @@ func (a *AuditOptions) flags(fs *pflag.FlagSet) {
 	fs.IntVar(&a.To.MaxBackups, "audit-log-maxbackup", a.To.MaxBackups,
 		"Keep at most this `number` of rotated audit logs. 0 keeps any number.")
 	fs.BoolVar(&a.To.Compress, "audit-log-compress", a.To.Compress, "Compress rotated audit logs with gzip.")
-	fs.BoolVar(&a.Required, "audit-required", a.Required,
+	fs.BoolVar(&a.FailClosed, "audit-fail-closed", a.FailClosed,
 		"Answer nothing from memory whose audit events could not be written within a second: it is passed through, so "+
 			"that the API server puts it on its record. Otherwise it is answered all the same. What blocks is then given "+
 			"its events later, at most 16 MiB and, of watches that have ended, 64 MiB; more than that is lost and counted.")
@@ -57,8 +57,8 @@ func (o *Settings) validateAudit() error {
 	}
 	switch {
 	case a.PolicyFile == "" && a.To.Path == "":
-		if a.Required {
-			return o.Refuse("audit-required", "true", "has a meaning only with --audit-policy-file")
+		if a.FailClosed {
+			return o.Refuse("audit-fail-closed", "true", "has a meaning only with --audit-policy-file")
 		}
 		return nil
 	case a.PolicyFile == "":

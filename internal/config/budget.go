@@ -43,11 +43,11 @@ func (o *Settings) lower(budget int64) {
 			*value = min(*value, int(max(most, 1)))
 		}
 	}
-	size("encoded-bytes", &o.EncodedBytes, encodedPart)
+	size("encoding-cache-bytes", &o.EncodingCacheBytes, encodedPart)
 	size("history-bytes", &o.HistoryBytes, historyPart)
 	size("max-list-bytes-in-flight", &o.Limits.ListBytes, listPart)
-	if !o.given("max-large-head-bytes") {
-		o.Limits.HeadBytes = min(o.Limits.HeadBytes, ByteSize(max(budget/headPart, minHeadBytes)))
+	if !o.given("max-large-header-bytes") {
+		o.Limits.HeaderBytes = min(o.Limits.HeaderBytes, ByteSize(max(budget/headPart, minHeadBytes)))
 	}
 	number("max-watches", &o.Limits.Watches, budget/watchPrice)
 	number("max-watches-per-user", &o.Limits.WatchesPerUser, budget/watchPrice/2)

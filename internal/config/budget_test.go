@@ -18,7 +18,7 @@ func TestBudgetLowersLimits(t *testing.T) {
 		}
 		o := got.options
 		o.lower(budget)
-		l := limits{o.EncodedBytes, o.HistoryBytes, o.Limits.ListBytes, o.Limits.BodyBytes, o.Limits.Watches,
+		l := limits{o.EncodingCacheBytes, o.HistoryBytes, o.Limits.ListBytes, o.Limits.BodyBytes, o.Limits.Watches,
 			o.Limits.WatchesPerUser, o.MaxConnections, o.Limits.AllSelectorTerms(),
 			o.Limits.SelectorTermsPerUser}
 		if l.connectionsAtMost <= want.connectionsAtMost { // what open files allow may be less
@@ -32,7 +32,7 @@ func TestBudgetLowersLimits(t *testing.T) {
 	f(512*mi, limits{64 * mi, 64 * mi, 256 * mi, 32 * mi, 32768, 16384, 8192, 512 << 10, 128 << 10})
 	f(64*mi, limits{8 * mi, 8 * mi, 32 * mi, 4 * mi, 4096, 2048, 1024, 64 << 10, 32 << 10})
 	f(1<<40, limits{256 * mi, 64 * mi, 1 << 30, 1 << 36, 100_000, 50_000, 1 << 20, 1 << 20, 128 << 10})
-	file := writeFile(t, "conf.yaml", "encoded-bytes: 300Mi\nmax-watches: 0\n")
+	file := writeFile(t, "conf.yaml", "encoding-cache-bytes: 300Mi\nmax-watches: 0\n")
 	f(64*mi, limits{300 * mi, 200 * mi, 32 * mi, 4 * mi, 0, 2048, 1024, 64 << 10, 32 << 10}, "--config="+file,
 		"--history-bytes=200Mi")
 }

@@ -59,7 +59,7 @@ func (o *Settings) upstreamFlags(fs *pflag.FlagSet) {
 		"While the API server cannot be reached, go on answering requests that take a state of any age "+
 			"(resourceVersion=0 and the like) from the last one known, for this `duration`, with its age in the header "+
 			"Age. All else fails as it would at the API server. 0s answers nothing then.")
-	fs.DurationVar(&o.UnreadyWhenAway, "unready-when-away", o.UnreadyWhenAway,
+	fs.DurationVar(&o.ReadyzUpstreamTimeout, "readyz-upstream-timeout", o.ReadyzUpstreamTimeout,
 		"Fail /readyz once the API server has not answered this replica for this `duration`, so that clients are led "+
 			"to replicas that reach it. When it is away for all, all are unready, and clients reach none. 0s never does.")
 	fs.DurationVar(&o.ConsistencyCheckPeriod, "consistency-check-period", o.ConsistencyCheckPeriod,
@@ -87,11 +87,11 @@ func (o *Settings) cacheFlags(fs *pflag.FlagSet) {
 			"64Mi or 1Gi.")
 	fs.DurationVar(&o.HistoryMinAge, "history-min-age", o.HistoryMinAge,
 		"Keep events at least this long while --history-bytes allows, a `duration` such as 75s or 5m.")
-	fs.IntVar(&o.BackfillWatches, "backfill-watches", o.BackfillWatches,
+	fs.IntVar(&o.MaxBackfillWatches, "max-backfill-watches", o.MaxBackfillWatches,
 		"Let clients resume from before the past events in memory, as after a restart or from another replica: the "+
 			"events until then are read from the API server, by at most this `number` of watches at a time. 0: such "+
 			"clients get 410 and list anew.")
-	fs.Var(&o.EncodedBytes, "encoded-bytes",
+	fs.Var(&o.EncodingCacheBytes, "encoding-cache-bytes",
 		"Keep at most this many `bytes` of what was made of objects for clients that take protobuf, metadata alone or "+
 			"gzip, over all resources. What is dropped is made again when a client requests it.")
 	fs.Var(&o.MemoryBudget, "memory-budget",
@@ -114,13 +114,13 @@ func (o *Settings) plainFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.ListenMode, "listen-mode", o.ListenMode,
 		"The permissions of the unix socket of --listen, in `octal`: a user that may write to it may connect. It has "+
 			"them only once it has its owner, and is private before.")
-	fs.Var(NewChoice(&o.PlainIdentity, IdentityClient, IdentitySelf, IdentityPodToken), "plain-identity",
+	fs.Var(NewChoice(&o.ListenIdentity, IdentityClient, IdentitySelf, IdentityPodToken), "listen-identity",
 		"Whose rights requests on the plain listener have. client: those of the bearer token that the client sends. "+
 			"self: requests without credentials act as spillway itself, with all that its kubeconfig may do. pod-token: "+
 			"those of the service account that spillway runs as, to requests that bear one of its tokens; all others are "+
 			"refused.")
-	fs.BoolVar(&o.PlainSelfConnect, "plain-self-connect", o.PlainSelfConnect,
-		"With --plain-identity=self, also allow exec, attach, port-forward and proxy, which are refused otherwise.")
+	fs.BoolVar(&o.ListenAllowConnect, "listen-allow-connect", o.ListenAllowConnect,
+		"With --listen-identity=self, also allow exec, attach, port-forward and proxy, which are refused otherwise.")
 	fs.StringSliceVar(&o.AcceptHosts, "accept-hosts", o.AcceptHosts,
 		"Accept these host names in the Host header of the plain listener, besides localhost, 127.0.0.1 and [::1]: a "+
 			"comma-separated `list`. Requests with any other are refused, which keeps web pages out.")
@@ -150,10 +150,10 @@ func (o *Settings) accessFlags(fs *pflag.FlagSet) {
 		"Accept tokens that are for one of these audiences: a comma-separated `list`. When empty, those for the API "+
 			"server itself. Tokens are verified by the API server (TokenReview), and so is what their owners may read "+
 			"(SubjectAccessReview): spillway needs the cluster role system:auth-delegator.")
-	fs.DurationVar(&o.ReauthSweep, "reauth-sweep", o.ReauthSweep,
+	fs.DurationVar(&o.ReauthorizationInterval, "reauthorization-interval", o.ReauthorizationInterval,
 		"Ask again whether the users of open watches still may watch, at least once in this `duration`. A watch ends "+
 			"within that and 5s of the moment when they may not any more.")
-	fs.BoolVar(&o.WatchRights, "watch-rights", o.WatchRights,
+	fs.BoolVar(&o.WatchRBAC, "watch-rbac", o.WatchRBAC,
 		"Watch Roles, ClusterRoles, their bindings and ServiceAccounts, and ask at once about those that may have "+
 			"lost something by a change, instead of in the next sweep. It costs five watches and a little memory, and "+
 			"spillway must be allowed to list and watch these; where it is not, the sweep goes on alone.")
@@ -162,14 +162,14 @@ func (o *Settings) accessFlags(fs *pflag.FlagSet) {
 			"older than 10s. That is right only where no authorizer ahead of RBAC can deny, which cannot be seen from "+
 			"outside: do not use it with an authorization webhook. The API server reviews everything else, and "+
 			"one in 100 of these all the same; the first that it denies ends this until spillway is started again. "+
-			"Watches what --watch-rights does.")
+			"Watches what --watch-rbac does.")
 	fs.Var(NewChoice(&o.LocalTokens, LocalTokensNone, LocalTokensUnbound, LocalTokensPods), "authentication-local-jwks",
 		"Verify tokens of service accounts by the keys that the API server publishes, without a TokenReview, so that "+
 			"thousands of clients can reconnect at once. A signature does not say that what a token is bound to still "+
 			"exists. That is watched, and only what is proven to be not older than 10s counts. unbound: tokens that are "+
 			"bound to a service account alone. pods: those that are bound to a pod, too, as nearly all are; every pod is "+
 			"watched for that. What the API server refuses for another reason is taken until one of 100 checks finds out; "+
-			"then this ends. Needs --api-audiences; watches what --watch-rights does.")
+			"then this ends. Needs --api-audiences; watches what --watch-rbac does.")
 	fs.StringVar(&o.ClientCAFile, "client-ca-file", o.ClientCAFile,
 		"Accept client certificates that are signed by one of those in this PEM `file`, reloaded when it changes. "+
 			"Such clients get what is answered from memory; the API server cannot be shown their certificates, so all "+

@@ -12,7 +12,7 @@ type LimitOptions struct {
 	WatchesReserve                  int // while so many remain free, a user may have more than watchesPerUser; 0: never
 	ListBytes                       ByteSize
 	BodyBytes                       int64 // of a memory budget
-	HeadBytes                       ByteSize
+	HeaderBytes                     ByteSize
 	PassThrough, PassThroughPerUser int
 	SelectorTerms                   int // of a memory budget; 0: as many users have as many as one may
 	SelectorTermsPerUser            int
@@ -30,7 +30,7 @@ func newLimitOptions() LimitOptions {
 		ListBytes:      1 << 30,
 		// Two selectors of 60,000 terms each, 512 of 256, or any number of few: some 5 MB.
 		SelectorTermsPerUser: 128 << 10,
-		HeadBytes:            64 << 20,
+		HeaderBytes:          64 << 20,
 		PassThrough:          600, // as a kube-apiserver takes by its own defaults: 400 that read and 200 that write
 		PassThroughPerUser:   300,
 	}
@@ -54,7 +54,7 @@ func (o *Settings) requestLimitFlags(fs *pflag.FlagSet) {
 			"and the values of sets, where they are answered from memory, and those of all users eight times as many, or "+
 			"fewer by --memory-budget. 32 bytes of a selector are a term at least; equal selectors of a user count once, "+
 			"and those of up to 16 terms not at all.")
-	fs.Var(&l.HeadBytes, "max-large-head-bytes",
+	fs.Var(&l.HeaderBytes, "max-large-header-bytes",
 		"Hold at most this many `bytes` for large heads of requests at a time, of all connections together: those "+
 			"above 16 KiB over HTTP/1.1, which count six times, and those above 32 KiB, decoded, over HTTP/2. Others are "+
 			"answered 431. A head may have 1 MiB, as the API server has it.")
@@ -92,8 +92,8 @@ func (o *Settings) validateRequestLimits() error {
 		return o.Refuse("max-list-bytes-in-flight", l.ListBytes.String(),
 			"must be 0, which is no limit, or at least 1Mi; is the unit missing, as in 512Mi?")
 	}
-	if l.HeadBytes != 0 && l.HeadBytes < minListBytes {
-		return o.Refuse("max-large-head-bytes", l.HeadBytes.String(),
+	if l.HeaderBytes != 0 && l.HeaderBytes < minListBytes {
+		return o.Refuse("max-large-header-bytes", l.HeaderBytes.String(),
 			"must be 0, which is no limit, or at least 1Mi; is the unit missing, as in 64Mi?")
 	}
 	if !(l.QPSPerUser >= 0 && l.QPSPerUser <= qpsMost) { // also what is no number

@@ -17,7 +17,7 @@ import (
 	"spillway/internal/listen"
 )
 
-// Values of --plain-identity: whose rights a request on the plain listener has.
+// Values of --listen-identity: whose rights a request on the plain listener has.
 const (
 	IdentityClient = "client" // the client's own credentials, forwarded
 	IdentitySelf   = "self"   // the proxy's, for requests without Authorization
@@ -43,10 +43,10 @@ type Settings struct {
 	ResourceIdleTimeout time.Duration // 0: never
 	HistoryBytes        ByteSize      // per resource
 	HistoryMinAge       time.Duration
-	BackfillWatches     int      // 0: none
-	EncodedBytes        ByteSize // over all resources
+	MaxBackfillWatches  int      // 0: none
+	EncodingCacheBytes  ByteSize // over all resources
 	MemoryBudget        ByteSize // 0: as much as the control group has
-	LeastForms          int64    // what is kept of EncodedBytes when memory is short. Of a memory budget
+	LeastForms          int64    // what is kept of EncodingCacheBytes when memory is short. Of a memory budget
 	FeedBytes           int64    // over all resources; 0: no limit. Of a memory budget
 	// of resources on demand, that are on their way at a time; 0: any number. Of a memory budget
 	FirstStates        int
@@ -55,15 +55,15 @@ type Settings struct {
 
 	MaxStaleness           time.Duration // 0: nothing is shown while upstream is away
 	ConsistencyCheckPeriod time.Duration // 0: never
-	UnreadyWhenAway        time.Duration // 0: never
+	ReadyzUpstreamTimeout  time.Duration // 0: never
 
-	Listen           string // host:port on loopback, or unix:///path; off when empty
-	ListenOwner      string // of a unix socket: user, user:group or :group
-	ListenMode       string // of a unix socket: octal
-	PlainIdentity    string // IdentityClient or IdentitySelf
-	PlainSelfConnect bool
-	AcceptHosts      []string // names without port
-	AcceptOrigins    []string // scheme://host[:port]
+	Listen             string // host:port on loopback, or unix:///path; off when empty
+	ListenOwner        string // of a unix socket: user, user:group or :group
+	ListenMode         string // of a unix socket: octal
+	ListenIdentity     string // IdentityClient or IdentitySelf
+	ListenAllowConnect bool
+	AcceptHosts        []string // names without port
+	AcceptOrigins      []string // scheme://host[:port]
 
 	ListenTLS         string // host:port; off when empty
 	TLSCertFile       string // with TLSPrivateKeyFile, or both empty
@@ -78,11 +78,11 @@ type Settings struct {
 	ImpersonateClientCerts  bool
 	ImpersonateDenyGroups   []string
 
-	ReauthSweep      time.Duration
-	WatchRights      bool   // implied by the next two
-	LocalRBAC        bool   // allow what roles allow
-	LocalTokens      string // LocalTokensNone, LocalTokensUnbound or LocalTokensPods
-	InsecureAllowAll bool
+	ReauthorizationInterval time.Duration
+	WatchRBAC               bool   // implied by the next two
+	LocalRBAC               bool   // allow what roles allow
+	LocalTokens             string // LocalTokensNone, LocalTokensUnbound or LocalTokensPods
+	InsecureAllowAll        bool
 
 	SidecarDir    string // where a pod's service account is copied to; not a sidecar when empty
 	SidecarKeyDir string // with SidecarDir
@@ -129,20 +129,20 @@ func New() *Settings {
 		ResourceIdleTimeout: time.Hour,
 		HistoryBytes:        64 << 20,
 		HistoryMinAge:       75 * time.Second,
-		BackfillWatches:     64,
-		EncodedBytes:        256 << 20,
+		MaxBackfillWatches:  64,
+		EncodingCacheBytes:  256 << 20,
 
 		MaxStaleness:           time.Hour,
 		ConsistencyCheckPeriod: 10 * time.Minute,
 
-		Listen:        "127.0.0.1:8001",
-		ListenMode:    defaultListenMode,
-		SocketOwner:   listen.KeepOwner,
-		SocketMode:    listen.PrivateMode,
-		PlainIdentity: IdentityClient,
-		HTTP2:         true,
-		ReauthSweep:   defaultSweep,
-		LocalTokens:   LocalTokensNone,
+		Listen:                  "127.0.0.1:8001",
+		ListenMode:              defaultListenMode,
+		SocketOwner:             listen.KeepOwner,
+		SocketMode:              listen.PrivateMode,
+		ListenIdentity:          IdentityClient,
+		HTTP2:                   true,
+		ReauthorizationInterval: defaultSweep,
+		LocalTokens:             LocalTokensNone,
 
 		ImpersonateDenyGroups: []string{"system:masters"},
 		FrontProxy: FrontProxyOptions{
@@ -164,5 +164,5 @@ func New() *Settings {
 // AsksAboutAll reports that upstream reviews every client, so that none is served while it does not
 // answer.
 func (o *Settings) AsksAboutAll() bool {
-	return !o.InsecureAllowAll && (o.Listen == "" || o.PlainIdentity != IdentitySelf)
+	return !o.InsecureAllowAll && (o.Listen == "" || o.ListenIdentity != IdentitySelf)
 }

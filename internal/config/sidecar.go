@@ -47,7 +47,7 @@ func (o *Settings) validateSidecar() error {
 	}{
 		{"tls-cert-file", o.TLSCertFile != ""}, {"client-ca-file", o.ClientCAFile != ""},
 		{"requestheader-client-ca-file", o.FrontProxy.CAFile != ""},
-		{"api-audiences", len(o.APIAudiences) > 0}, {"watch-rights", o.WatchRights},
+		{"api-audiences", len(o.APIAudiences) > 0}, {"watch-rbac", o.WatchRBAC},
 		{"authorization-local-rbac", o.LocalRBAC},
 		{"authentication-local-jwks", o.LocalTokens != LocalTokensNone}, {"insecure-allow-all", o.InsecureAllowAll},
 	} {

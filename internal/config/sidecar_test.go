@@ -27,7 +27,7 @@ func TestSidecarFlags(t *testing.T) {
 	const meaning = "--sidecar-dir=/a: is for tokens of the pod's own service account, which leaves no meaning to "
 	f(sidecar+"--insecure-allow-all", meaning+"--insecure-allow-all")
 	f(sidecar+"--api-audiences=x", meaning+"--api-audiences")
-	f(sidecar+"--watch-rights", meaning+"--watch-rights")
+	f(sidecar+"--watch-rbac", meaning+"--watch-rbac")
 	f(sidecar+"--authorization-local-rbac", meaning+"--authorization-local-rbac")
 	f(sidecar+"--authentication-local-jwks=pods --api-audiences=x", meaning+"--api-audiences")
 }

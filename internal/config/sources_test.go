@@ -15,7 +15,7 @@ func TestDefaults(t *testing.T) {
 		t.Fatalf("bare start: %+v", got)
 	}
 	o := got.options
-	have := fmt.Sprint(o.Listen, o.PlainIdentity, o.ListenTLS, o.MetricsListen, o.HistoryBytes.String(), o.HistoryMinAge,
+	have := fmt.Sprint(o.Listen, o.ListenIdentity, o.ListenTLS, o.MetricsListen, o.HistoryBytes.String(), o.HistoryMinAge,
 		o.StallTimeout, o.DrainPeriod)
 	want := fmt.Sprint("127.0.0.1:8001", "client", "", "127.0.0.1:9464", "64Mi", 75*time.Second, 30*time.Second,
 		10*time.Second)

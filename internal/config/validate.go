@@ -16,7 +16,7 @@ import (
 	"spillway/internal/listen"
 )
 
-// minHistoryBytes catches a size that lost its unit: --history-bytes=64, --encoded-bytes=64.
+// minHistoryBytes catches a size that lost its unit: --history-bytes=64, --encoding-cache-bytes=64.
 const minHistoryBytes = 4 << 10
 
 // minBudget is what the proxy needs for itself, and catches a size that lost its unit.
@@ -25,8 +25,8 @@ const minBudget = 64 << 20
 // minCheckPeriod keeps the comparison of whole states what it is meant to be: rare.
 const minCheckPeriod = 10 * time.Second
 
-// leastAway is the shortest --unready-when-away. Upstream is sent a request each 15 s at least, so
-// that less would say nothing.
+// leastAway is the shortest --readyz-upstream-timeout. Upstream is sent a request each 15 s at
+// least, so that less would say nothing.
 const leastAway = 30 * time.Second
 
 // Validate refuses what cannot work, or would give access to users that must not have it, with one
@@ -94,8 +94,8 @@ func (o *Settings) validateNumbers() error {
 		return o.Refuse("resource-idle-timeout", o.ResourceIdleTimeout.String(),
 			"must not be negative; 0s keeps every resource")
 	}
-	if o.UnreadyWhenAway < 0 || o.UnreadyWhenAway > 0 && o.UnreadyWhenAway < leastAway {
-		return o.Refuse("unready-when-away", o.UnreadyWhenAway.String(),
+	if o.ReadyzUpstreamTimeout < 0 || o.ReadyzUpstreamTimeout > 0 && o.ReadyzUpstreamTimeout < leastAway {
+		return o.Refuse("readyz-upstream-timeout", o.ReadyzUpstreamTimeout.String(),
 			"must be "+leastAway.String()+" or more, which a restart of an API server takes; 0s never fails readiness")
 	}
 	if o.MaxStaleness < 0 {
@@ -109,8 +109,8 @@ func (o *Settings) validateNumbers() error {
 	if o.HistoryBytes < minHistoryBytes {
 		return o.Refuse("history-bytes", o.HistoryBytes.String(), "must be at least 4Ki; is the unit missing, as in 64Mi?")
 	}
-	if o.EncodedBytes != 0 && o.EncodedBytes < minHistoryBytes {
-		return o.Refuse("encoded-bytes", o.EncodedBytes.String(),
+	if o.EncodingCacheBytes != 0 && o.EncodingCacheBytes < minHistoryBytes {
+		return o.Refuse("encoding-cache-bytes", o.EncodingCacheBytes.String(),
 			"must be 0, which keeps nothing, or at least 4Ki; is the unit missing, as in 64Mi?")
 	}
 	if o.MemoryBudget != 0 && o.MemoryBudget < minBudget {
@@ -121,8 +121,8 @@ func (o *Settings) validateNumbers() error {
 		return o.Refuse("history-min-age", o.HistoryMinAge.String(),
 			"must not be negative; 0s keeps what fits into --history-bytes")
 	}
-	if o.BackfillWatches < 0 {
-		return o.Refuse("backfill-watches", fmt.Sprint(o.BackfillWatches),
+	if o.MaxBackfillWatches < 0 {
+		return o.Refuse("max-backfill-watches", fmt.Sprint(o.MaxBackfillWatches),
 			"must not be negative; 0 has such clients list anew")
 	}
 	if o.MaxConnections < 0 {
@@ -156,8 +156,8 @@ func (o *Settings) validatePlain() error {
 	if err := o.validateSocket(); err != nil {
 		return err
 	}
-	if o.PlainSelfConnect && o.PlainIdentity != IdentitySelf {
-		return o.Refuse("plain-self-connect", "true", "has a meaning only with --plain-identity=self")
+	if o.ListenAllowConnect && o.ListenIdentity != IdentitySelf {
+		return o.Refuse("listen-allow-connect", "true", "has a meaning only with --listen-identity=self")
 	}
 	for _, host := range o.AcceptHosts {
 		if len(validation.IsDNS1123Subdomain(strings.ToLower(host))) != 0 && !listen.IsIP(host) {
@@ -306,8 +306,8 @@ func (o *Settings) Warnings() []string {
 	if len(o.Resources) == 0 {
 		all = append(all, "--resources is empty: nothing is mirrored and every request is passed through.")
 	}
-	if o.ReauthSweep > defaultSweep {
-		all = append(all, "--reauth-sweep is above "+defaultSweep.String()+
+	if o.ReauthorizationInterval > defaultSweep {
+		all = append(all, "--reauthorization-interval is above "+defaultSweep.String()+
 			": a watch may go on for that long after its client has lost the right to it.")
 	}
 	if o.LocalRBAC {

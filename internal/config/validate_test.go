@@ -29,7 +29,7 @@ func TestBadSettings(t *testing.T) {
 			"--history-bytes=64MB: must be a number of bytes, such as 64Mi or 67108864"},
 		{"parts of a byte", nil, "--history-bytes=100m",
 			"--history-bytes=100m: must be a number of bytes, such as 64Mi or 67108864"},
-		{"not a choice", nil, "--plain-identity=root", "--plain-identity=root: must be client, self or pod-token"},
+		{"not a choice", nil, "--listen-identity=root", "--listen-identity=root: must be client, self or pod-token"},
 		{"not a level", nil, "--log-level=trace", "--log-level=trace: must be debug, info, warn or error"},
 		{"not a format", nil, "--log-format=xml", "--log-format=xml: must be json or console"},
 		// the environment
@@ -60,24 +60,26 @@ func TestBadSettings(t *testing.T) {
 			"--resource-idle-timeout=-1h0m0s: must not be negative; 0s keeps every resource"},
 		{"unit forgotten", nil, "--history-bytes=64",
 			"--history-bytes=64: must be at least 4Ki; is the unit missing, as in 64Mi?"},
-		{"heads without a unit", nil, "--max-large-head-bytes=64",
-			"--max-large-head-bytes=64: must be 0, which is no limit, or at least 1Mi; is the unit missing, as in 64Mi?"},
+		{"heads without a unit", nil, "--max-large-header-bytes=64",
+			"--max-large-header-bytes=64: must be 0, which is no limit, or at least 1Mi; is the unit missing, as in 64Mi?"},
 		{"negative bytes", nil, "--history-bytes=-64Mi",
 			"--history-bytes=-64Mi: must be at least 4Ki; is the unit missing, as in 64Mi?"},
-		{"unit forgotten", nil, "--encoded-bytes=64",
-			"--encoded-bytes=64: must be 0, which keeps nothing, or at least 4Ki; is the unit missing, as in 64Mi?"},
-		{"negative bytes", nil, "--encoded-bytes=-64Mi",
-			"--encoded-bytes=-64Mi: must be 0, which keeps nothing, or at least 4Ki; is the unit missing, as in 64Mi?"},
+		{"unit forgotten", nil, "--encoding-cache-bytes=64",
+			"--encoding-cache-bytes=64: must be 0, which keeps nothing, or at least 4Ki; is the unit missing, as in 64Mi?"},
+		{"negative bytes", nil, "--encoding-cache-bytes=-64Mi",
+			"--encoding-cache-bytes=-64Mi: must be 0, which keeps nothing, or at least 4Ki; is the unit missing, as in 64Mi?"},
 		{"negative staleness", nil, "--max-staleness=-1s",
 			"--max-staleness=-1s: must not be negative; 0s answers nothing while the API server is away"},
-		{"unready at once", nil, "--unready-when-away=5s",
-			"--unready-when-away=5s: must be 30s or more, which a restart of an API server takes; 0s never fails readiness"},
-		{"negative patience", nil, "--unready-when-away=-1m",
-			"--unready-when-away=-1m0s: must be 30s or more, which a restart of an API server takes; 0s never fails readiness"},
+		{"unready at once", nil, "--readyz-upstream-timeout=5s",
+			"--readyz-upstream-timeout=5s: must be 30s or more, " +
+				"which a restart of an API server takes; 0s never fails readiness"},
+		{"negative patience", nil, "--readyz-upstream-timeout=-1m",
+			"--readyz-upstream-timeout=-1m0s: must be 30s or more, " +
+				"which a restart of an API server takes; 0s never fails readiness"},
 		{"checks all the time", nil, "--consistency-check-period=1s",
 			"--consistency-check-period=1s: must be at least 10s, or 0s, which checks nothing"},
-		{"negative backfill", nil, "--backfill-watches=-1",
-			"--backfill-watches=-1: must not be negative; 0 has such clients list anew"},
+		{"negative backfill", nil, "--max-backfill-watches=-1",
+			"--max-backfill-watches=-1: must not be negative; 0 has such clients list anew"},
 		{"negative age", nil, "--history-min-age=-1s",
 			"--history-min-age=-1s: must not be negative; 0s keeps what fits into --history-bytes"},
 		{"directives without TLS", nil, "--strict-transport-security-directives=max-age=1,preload",
@@ -94,8 +96,8 @@ func TestBadSettings(t *testing.T) {
 			"--audit-policy-file=DIR/none: needs --audit-log-path; - is standard output"},
 		{"no such policy", nil, "--audit-log-path=- --audit-policy-file=DIR/none",
 			"--audit-policy-file=DIR/none: cannot be read: no such file or directory"},
-		{"required of nothing", nil, "--audit-required",
-			"--audit-required=true: has a meaning only with --audit-policy-file"},
+		{"required of nothing", nil, "--audit-fail-closed",
+			"--audit-fail-closed=true: has a meaning only with --audit-policy-file"},
 		{"a negative age of logs", nil, "--audit-log-maxage=-1",
 			"--audit-log-maxage=-1: must not be negative; 0 sets no limit"},
 		{"negative connections", nil, "--max-connections=-1",
@@ -152,8 +154,8 @@ func TestBadSettings(t *testing.T) {
 			"--listen-mode=4600: must be permissions in octal that let the owner read and write, such as 0600 or 0660"},
 		{"no listener", nil, "--listen=",
 			"no listener: --listen and --listen-tls are both empty; set one, such as --listen=127.0.0.1:8001"},
-		{"connect without self", nil, "--plain-self-connect",
-			"--plain-self-connect=true: has a meaning only with --plain-identity=self"},
+		{"connect without self", nil, "--listen-allow-connect",
+			"--listen-allow-connect=true: has a meaning only with --listen-identity=self"},
 		{"host with port", nil, "--accept-hosts=dev.local:8001",
 			"--accept-hosts=dev.local:8001: must be a host name or IP address, without scheme, port or wildcard"},
 		{"any host", nil, "--accept-hosts=*",
@@ -181,7 +183,7 @@ func TestBadSettings(t *testing.T) {
 			"--tls-cert-file=DIR/bad.yaml: is not a certificate with its key in DIR/bad.yaml: failed to find any PEM data in " +
 				"certificate input"},
 		// who may read what
-		{"impatient", nil, "--reauth-sweep=10s", "--reauth-sweep=10s: must be at least 15s"},
+		{"impatient", nil, "--reauthorization-interval=10s", "--reauthorization-interval=10s: must be at least 15s"},
 		{"no audience", nil, "--api-audiences=a,,b", "--api-audiences=a,,b: must not have an empty audience in it"},
 		{"certificates without TLS", nil, "--client-ca-file=DIR/bad.yaml",
 			"--client-ca-file=DIR/bad.yaml: has a meaning only with --listen-tls or --metrics-tls"},
@@ -290,13 +292,14 @@ func TestGoodSettings(t *testing.T) {
 	f("--listen=", "--listen-tls=:6443", "--metrics-listen=:9464")
 	f("--listen-tls=localhost:6443", "--insecure-allow-all")
 	f("--listen=unix:///run/spillway.sock", "--listen-mode=0660", "--listen-owner=root:1000")
-	f("--watch-rights", "--reauth-sweep=10m", "--authorization-local-rbac", "--authentication-local-jwks=pods",
+	f("--watch-rbac", "--reauthorization-interval=10m", "--authorization-local-rbac", "--authentication-local-jwks=pods",
 		"--api-audiences=https://kubernetes.default.svc")
-	f("--plain-identity=self", "--plain-self-connect", "--resources=*,secrets")
+	f("--listen-identity=self", "--listen-allow-connect", "--resources=*,secrets")
 	f("--listen-tls=:6443", "--strict-transport-security-directives=max-age=31536000,includeSubDomains,preload")
 	f("--max-connections=100", "--max-connections-per-peer=10")
-	f("--drain-period=0s", "--history-min-age=0s", "--history-bytes=1.5Gi", "--encoded-bytes=0", "--max-staleness=0s",
-		"--consistency-check-period=0s", "--backfill-watches=0")
+	f("--drain-period=0s", "--history-min-age=0s", "--history-bytes=1.5Gi", "--encoding-cache-bytes=0",
+		"--max-staleness=0s",
+		"--consistency-check-period=0s", "--max-backfill-watches=0")
 }
 
 // What is dangerous or surely not meant is said loudly, and does not stop the start.
@@ -312,18 +315,18 @@ func TestWarnings(t *testing.T) {
 			t.Errorf("%q: warnings %q; want one with %q", args, warnings, want)
 		}
 	}
-	f("", "--resources=pods", "--plain-identity=self")
+	f("", "--resources=pods", "--listen-identity=self")
 	f("INSECURE: --insecure-allow-all", "--resources=pods", "--insecure-allow-all")
 	f("nothing is mirrored")
 	f("", "--resources=pods")
-	f("--reauth-sweep is above 25s", "--resources=pods", "--reauth-sweep=5m")
-	f("every user of this machine", "--resources=pods", "--plain-identity=self", "--listen=unix:///run/s",
+	f("--reauthorization-interval is above 25s", "--resources=pods", "--reauthorization-interval=5m")
+	f("every user of this machine", "--resources=pods", "--listen-identity=self", "--listen=unix:///run/s",
 		"--listen-mode=0666")
 	f("--authorization-local-rbac allows what RBAC allows", "--resources=pods", "--authorization-local-rbac")
 	f("self-signed certificate", "--resources=pods", "--listen-tls=127.0.0.1:6443")
 	// which shows its pod what to trust
 	f("", "--resources=pods", "--listen=", "--listen-tls=127.0.0.1:6443", "--sidecar-dir=/a")
-	f("--history-min-age is below 75s", "--resources=pods", "--plain-identity=self", "--history-min-age=10s")
+	f("--history-min-age is below 75s", "--resources=pods", "--listen-identity=self", "--history-min-age=10s")
 }
 
 func TestCheckResource(t *testing.T) {

@@ -236,7 +236,7 @@ func (c *Cursor) fill(head uint64) error {
 			c.cut = c.position < head
 			return nil
 		case c.retracted:
-			return ErrRetracted
+			return ErrInitialObjectDeleted
 		case c.hub.resource.Retired():
 			return &cache.ExpiredError{Asked: c.through, Oldest: log.Floor()}
 		case c.position >= head || len(c.scratch) >= c.hub.replayed():

@@ -7,10 +7,10 @@ import (
 	"spillway/internal/object"
 )
 
-// ErrRetracted says that an object which the client was sent as initial state went away before the
-// state could be declared complete. Such a stream is ended cleanly: clients start again at once,
-// while a DELETED among the initial events would leave a ghost in some of them (W-215).
-var ErrRetracted = errors.New("an initial object went away before the end of the initial events")
+// ErrInitialObjectDeleted says that an object which the client was sent as initial state went away
+// before the state could be declared complete. Such a stream is ended cleanly: clients start again
+// at once, while a DELETED among the initial events would leave a ghost in some of them (W-215).
+var ErrInitialObjectDeleted = errors.New("an initial object went away before the end of the initial events")
 
 // Hold makes the cursor return changes as part of the initial events: what appears or changes is
 // ADDED, with its new version (design D7). Release ends that.

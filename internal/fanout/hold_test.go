@@ -33,11 +33,11 @@ func TestHoldShowsChangesAsInitialState(t *testing.T) {
 		d.Hold()
 		w.set("a/y", "db") // leaves the selector
 		dispatch()
-		w.expectError(d, ErrRetracted.Error())
+		w.expectError(d, ErrInitialObjectDeleted.Error())
 		w.expect(other, "ADDED a/y 112")
 		w.delete("a/y")
 		dispatch()
-		w.expectError(other, ErrRetracted.Error())
+		w.expectError(other, ErrInitialObjectDeleted.Error())
 	})
 }
 

@@ -8,7 +8,7 @@ import (
 )
 
 // What large heads of requests hold: bytes of a pool that all connections of all listeners share,
-// from when a head becomes large until nothing needs it any more (Limits.HeadBytes).
+// from when a head becomes large until nothing needs it any more (Limits.HeaderBytes).
 const (
 	// LargestHeadBytes is the largest head that kube-apiserver takes: net/http's limit, and the buffer
 	// that it reads with.

@@ -26,8 +26,8 @@ type Limits struct {
 	// BodyBytes bounds the bodies that are read before they are sent on, so that they can be sent
 	// again. Others are sent on while they come.
 	BodyBytes int64
-	// HeadBytes bounds what large heads of requests hold together.
-	HeadBytes int64
+	// HeaderBytes bounds what large heads of requests hold together.
+	HeaderBytes int64
 	// PassThrough bounds the requests that are under way to upstream and have an answer that ends.
 	// Watches count until their answer begins; all else that lasts does not count, as in
 	// kube-apiserver's flow control. Beyond it they wait, and are then refused.
@@ -80,7 +80,7 @@ type Limiter struct {
 // be nil.
 func NewLimiter(l Limits, q Queue, r prometheus.Registerer) *Limiter {
 	m := newLimitMetrics()
-	limiter := &Limiter{bodies: bodies{most: l.BodyBytes}, heads: NewLargeHeads(l.HeadBytes),
+	limiter := &Limiter{bodies: bodies{most: l.BodyBytes}, heads: NewLargeHeads(l.HeaderBytes),
 		rates: NewRates(l.PassThroughQPS, l.PassThroughBurst), overRate: m.refuser(LimitPassThrough),
 		loads: map[string]func() Load{}}
 	limiter.open, limiter.stop = context.WithCancel(context.Background())

@@ -24,12 +24,11 @@ func newLimitMetrics() *limitMetrics {
 	return &limitMetrics{
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "spillway_flowcontrol_rejected_requests_total",
-			Help: "Requests answered 429 since they were beyond a limit, or whose client left while they waited (cancelled), " +
-				"by limit and reason.",
+			Help: "Requests rejected by a limit: answered 429, or cancelled by the client while they waited.",
 		}, []string{"limit", "reason"}),
 		waited: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "spillway_flowcontrol_request_wait_duration_seconds",
-			Help:    "How long requests waited that could not be let in at once, and were in the end, or not in time.",
+			Help:    "Time that requests spent waiting for a limit, those that were rejected in the end included.",
 			Buckets: []float64{0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15},
 		}, []string{"limit"}),
 	}
@@ -48,7 +47,7 @@ var held, most = map[string]prometheus.GaugeOpts{
 	},
 	LimitPassThrough: {
 		Name: "spillway_flowcontrol_current_passthrough_requests",
-		Help: "Requests under way to upstream, as --max-passthrough-requests counts them.",
+		Help: "Requests being passed through, as --max-passthrough-requests counts them.",
 	},
 	LimitSelectors: {
 		Name: "spillway_flowcontrol_current_selector_terms",
@@ -76,7 +75,7 @@ func (m *limitMetrics) limit(name string, l *Limiter, o Options) *limit {
 	gauge(most[name], func(l Load) float64 { return float64(l.Limit) })
 	gauge(prometheus.GaugeOpts{
 		Name:        "spillway_flowcontrol_current_inqueue_requests",
-		Help:        "Requests that wait until there is room for them, by limit.",
+		Help:        "Requests that wait for a limit.",
 		ConstLabels: prometheus.Labels{"limit": name},
 	}, func(l Load) float64 { return float64(l.Waiting) })
 	return &limit{gate: gate, open: l.open, refused: m.refuser(name), waited: m.waited.WithLabelValues(name)}
@@ -87,11 +86,11 @@ func (m *limitMetrics) selectors(s *selections) {
 	m.loads = append(m.loads,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "spillway_selector_bytes",
-			Help: "Bytes of memory that the selectors take that are counted in spillway_flowcontrol_current_selector_terms.",
+			Help: "Bytes of memory of the selectors that spillway_flowcontrol_current_selector_terms counts.",
 		}, func() float64 { bytes, _ := s.load(); return float64(bytes) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "spillway_selectors_heavy",
-			Help: "Distinct selectors of more than 256 terms or 8 KiB: each is dispatched aside, by a goroutine of its user's.",
+			Name: "spillway_large_selectors",
+			Help: "Distinct selectors of more than 256 terms or 8 KiB. A lane of their user dispatches to them.",
 		}, func() float64 { _, heavy := s.load(); return float64(heavy) }))
 }
 
@@ -99,15 +98,15 @@ func (m *limitMetrics) selectors(s *selections) {
 func (m *limitMetrics) heads(p *LargeHeads) {
 	m.loads = append(m.loads,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "spillway_flowcontrol_current_head_bytes",
-			Help: "Bytes that large heads of requests hold, as --max-large-head-bytes counts them.",
+			Name: "spillway_flowcontrol_current_header_bytes",
+			Help: "Bytes of large request headers, as --max-large-header-bytes counts them.",
 		}, func() float64 { return float64(p.Held()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "spillway_flowcontrol_limit_head_bytes", Help: "The value of --max-large-head-bytes; 0 is no limit.",
+			Name: "spillway_flowcontrol_limit_header_bytes", Help: "The value of --max-large-header-bytes; 0 is no limit.",
 		}, func() float64 { return float64(p.most) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "spillway_large_heads_refused_total",
-			Help: "Requests answered 431 since --max-large-head-bytes left no room for their heads.",
+			Name: "spillway_large_header_rejections_total",
+			Help: "Requests answered 431 since --max-large-header-bytes was reached.",
 		}, func() float64 { return float64(p.refused.Load()) }),
 	)
 }

@@ -2,7 +2,7 @@ package memory
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// collector shows how the guard stands at the moment of a scrape.
+// collector reads the guard at a scrape.
 type collector struct {
 	guard                      *Guard
 	encoded                    func() int64
@@ -11,23 +11,24 @@ type collector struct {
 	forms, turned              *prometheus.Desc
 }
 
-// NewCollector shows a guard; nil: there is no limit. encoded is how many bytes are kept of what
-// was made of objects, and refused how many requests passed through since memory was too short to
-// mirror what they are for.
+// NewCollector shows a guard; nil: there is no limit. encoded is the size of the cached encodings,
+// and refused the number of requests that passed through since memory was too short to mirror their
+// resource.
 func NewCollector(guard *Guard, encoded, refused func() int64) prometheus.Collector {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
-		return prometheus.NewDesc("spillway_memory_"+name, help, labels, nil)
+		return prometheus.NewDesc(name, help, labels, nil)
 	}
 	return &collector{
 		guard: guard, encoded: encoded, refused: refused,
-		limit: desc("limit_bytes",
-			"What Go may use of --memory-budget, or of the container's limit, at present; 0 is no limit."),
-		inUse: desc("in_use_bytes", "What Go has in use of that, without garbage."),
-		taken: desc("degraded", "1 while a step of memory degradation is taken, by step: derived, history, evict.", "step"),
-		times: desc("degradations_total", "Times that it was taken, by step.", "step"),
-		forms: desc("encoded_bytes", "What is kept of what was made of objects, as --encoded-bytes counts it."),
-		turned: desc("resources_refused_total",
-			"Requests that passed through since memory was too short to mirror what they asked for."),
+		limit: desc("spillway_memory_limit_bytes",
+			"Bytes that Go may use of --memory-budget, or of the limit of the container; 0 is no limit."),
+		inUse: desc("spillway_memory_in_use_bytes", "Bytes that Go uses of it, without garbage."),
+		taken: desc("spillway_memory_degraded",
+			"1 while a step of memory degradation is in effect: derived, history, evict.", "step"),
+		times: desc("spillway_memory_degradations_total", "Times that the step took effect.", "step"),
+		forms: desc("spillway_encoding_cache_bytes", "Bytes of cached encodings, as --encoding-cache-bytes counts them."),
+		turned: desc("spillway_memory_mirror_rejections_total",
+			"Requests that passed through since memory was too short to mirror their resource."),
 	}
 }
 

@@ -44,7 +44,7 @@ func TestAgeIsTold(t *testing.T) {
 	}
 	if _, err := m.UpstreamReady(time.Millisecond)(); err == nil || !strings.HasPrefix(err.Error(),
 		"the apiserver has not answered for") {
-		t.Errorf("with --unready-when-away: %v", err)
+		t.Errorf("with --readyz-upstream-timeout: %v", err)
 	}
 	m.o.AsksAboutAll = false
 	if _, err := upstream(); !strings.Contains(err.Error(), "resources are served from their last state") {

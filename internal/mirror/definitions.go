@@ -140,7 +140,7 @@ func (m *Set) renew(concerned func(schema.GroupVersionResource, *object.Resource
 		}
 		m.mu.settling[gvr.GroupResource()] = time.Now().Add(settle)
 		m.remove(one)
-		m.dismiss(one, states.Cause{Why: states.WhyRedefined, Text: why})
+		m.dismiss(one, states.Cause{Why: states.WhyResourceChanged, Text: why})
 		end(one)
 	}
 }

@@ -113,8 +113,8 @@ func (e *epochs) sawVersion(info apimachinery.Info) {
 	switch {
 	case info != e.version:
 		e.mirrors.log.Info("upstream is another version: what it shows is read again",
-			zap.String("before", e.version.GitVersion),
-			zap.String("now", info.GitVersion))
+			zap.String("previousVersion", e.version.GitVersion),
+			zap.String("version", info.GitVersion))
 		e.version, e.until, e.reread = info, now.Add(rolling), now
 		for _, one := range e.mirrors.all() {
 			one.representation.doubt()

@@ -48,7 +48,7 @@ func TestMirrorMetrics(t *testing.T) {
 		switch f.GetName() {
 		case "spillway_mirror_state":
 			want = 2 * len(states.Kinds())
-		case "spillway_mirror_transitions_total", "spillway_mirror_slots_refused_total":
+		case "spillway_mirror_transitions_total", "spillway_mirror_limit_exceeded_total":
 			want = 1 // both became synced
 		}
 		if len(f.GetMetric()) != want {

@@ -100,7 +100,7 @@ func (m *mirror) observer(ms *Set) upstream.Observer {
 			m.step(func() { m.state.Interrupt(states.Cause{Why: states.WhyRelist, Text: reason}) })
 		},
 		FellBack: func(err error) {
-			m.step(func() { m.state.FallBack(states.Cause{Why: states.WhyNoEndMark, Text: err.Error()}) })
+			m.step(func() { m.state.FallBack(states.Cause{Why: states.WhyNoInitialEventsEnd, Text: err.Error()}) })
 		},
 		Ended: func() {
 			m.step(func() {
@@ -158,7 +158,7 @@ func (m *mirror) judged(cause states.Cause, serves bool) {
 		if serves {
 			m.state.Refuse(cause, m.state.State().Next())
 		} else {
-			m.state.Interrupt(states.Cause{Why: states.WhyNoAnswer, Text: cause.Text})
+			m.state.Interrupt(states.Cause{Why: states.WhyUnreachable, Text: cause.Text})
 		}
 	})
 	if m.well() {
@@ -197,7 +197,7 @@ func (m *mirror) age() (age time.Duration, away bool) {
 		!s.Holds() || s.Kind() == states.KindSynced || !m.resource.Ready() {
 		return 0, false
 	}
-	return time.Since(contact), s.Cause().Why == states.WhyNoAnswer
+	return time.Since(contact), s.Cause().Why == states.WhyUnreachable
 }
 
 // used is when the last request for the mirror came.

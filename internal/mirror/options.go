@@ -14,8 +14,8 @@ type SetOptions struct {
 	CompareInterval     time.Duration // in which each mirror is compared with upstream; 0: never
 	HistoryBytes        int64         // of each resource
 	HistoryMinAge       time.Duration
-	BackfillWatches     int   // at a time; 0: none
-	EncodedBytes        int64 // of what is made of objects, over all resources
+	MaxBackfillWatches  int   // at a time; 0: none
+	EncodingCacheBytes  int64 // of what is made of objects, over all resources
 	EncodedBytesAtLeast int64 // what is kept of these while memory is short
 	FeedBytes           int64 // of frames, over all resources; 0: no limit
 	FirstStates         int   // of resources on demand, that are on their way at a time; 0: any number

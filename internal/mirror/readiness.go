@@ -39,7 +39,7 @@ func (m *Set) Describe() []string {
 func (m *Set) UpstreamReady(limit time.Duration) health.Check {
 	return func() (string, error) {
 		if since := m.client.SilentSince(); limit > 0 && !since.IsZero() && time.Since(since) >= limit {
-			return "", fmt.Errorf("the apiserver has not answered for %s, and --unready-when-away is %s",
+			return "", fmt.Errorf("the apiserver has not answered for %s, and --readyz-upstream-timeout is %s",
 				time.Since(since).Round(time.Second), limit)
 		}
 		var names []string

@@ -155,7 +155,7 @@ func (m *Set) seek() {
 		found, err := m.client.Resolve(m.ctx, names)
 		if err != nil { // upstream is away, which says nothing of any
 			found = nil
-			m.postpone(states.Cause{Why: states.WhyNoAnswer, Text: status.OneLine(err.Error())})
+			m.postpone(states.Cause{Why: states.WhyUnreachable, Text: status.OneLine(err.Error())})
 		}
 		m.adopt(found)
 	}

@@ -87,13 +87,13 @@ func (m *Set) retreat() {
 			continue
 		}
 		m.remove(one)
-		m.dismiss(one, states.Cause{Why: states.WhyMemory, Text: "memory is short"})
+		m.dismiss(one, states.Cause{Why: states.WhyMemoryPressure, Text: "memory is short"})
 		one.end()
 	}
 }
 
-// EncodedBytes is how many bytes are kept of what was made of objects.
-func (m *Set) EncodedBytes() int64 { return m.memo.Held() }
+// EncodingCacheBytes is how many bytes are kept of what was made of objects.
+func (m *Set) EncodingCacheBytes() int64 { return m.memo.Held() }
 
 // RefusedForMemory is how many requests passed through since memory was too short to mirror what
 // they are for.

@@ -94,7 +94,7 @@ func (e *ResourcesError) Unwrap() error { return e.Err }
 // that.
 func NewSet(ctx context.Context, client *upstream.Client, o SetOptions, log *zap.Logger) *Set {
 	m := &Set{
-		o: o, client: client, release: codec.NewRelease(), memo: object.NewMemo(o.EncodedBytes), log: log, ctx: ctx,
+		o: o, client: client, release: codec.NewRelease(), memo: object.NewMemo(o.EncodingCacheBytes), log: log, ctx: ctx,
 		lines: states.NewLog(log, states.LogPeriod, time.Now), transitions: newTransitions(), retryFirst: retryFirst,
 		endMarkWait: endMarkWait,
 		slots:       slotless{said: states.Pace{First: time.Minute, Longest: 10 * time.Minute}},
@@ -109,8 +109,8 @@ func NewSet(ctx context.Context, client *upstream.Client, o SetOptions, log *zap
 	if o.FirstStates > 0 {
 		m.first = make(chan struct{}, o.FirstStates)
 	}
-	if o.BackfillWatches > 0 {
-		m.backfill = backfill.NewWatchLimit(o.BackfillWatches)
+	if o.MaxBackfillWatches > 0 {
+		m.backfill = backfill.NewWatchLimit(o.MaxBackfillWatches)
 	}
 	m.demand = slices.Contains(o.Resources, AllResources)
 	m.named.Store(&[]*object.Resource{})

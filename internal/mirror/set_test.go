@@ -23,7 +23,7 @@ import (
 func defaults() SetOptions {
 	return SetOptions{
 		MaxOnDemand: 256, IdleTimeout: time.Hour, CompareInterval: 10 * time.Minute,
-		HistoryBytes: 64 << 20, HistoryMinAge: 75 * time.Second, BackfillWatches: 64, EncodedBytes: 256 << 20,
+		HistoryBytes: 64 << 20, HistoryMinAge: 75 * time.Second, MaxBackfillWatches: 64, EncodingCacheBytes: 256 << 20,
 		AsksAboutAll: true,
 	}
 }

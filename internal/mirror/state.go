@@ -85,7 +85,7 @@ func (m *Set) states() []*mirrorState {
 
 // causeOf tells why a mirror has failed from what it failed with.
 func causeOf(err error) states.Cause {
-	c := states.Cause{Why: states.WhyNoAnswer, Text: status.OneLine(err.Error())}
+	c := states.Cause{Why: states.WhyUnreachable, Text: status.OneLine(err.Error())}
 	var status apierrors.APIStatus
 	var refusal *upstream.Refusal
 	switch {
@@ -109,9 +109,9 @@ func causeOfStatus(err error, status metav1.Status) states.Why {
 	foreign := apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 	switch {
 	case status.Code == http.StatusTooManyRequests && foreign:
-		return states.WhyBusy
+		return states.WhyOverloaded
 	case status.Code >= http.StatusInternalServerError && foreign:
-		return states.WhyNoAnswer
+		return states.WhyUnreachable
 	case status.Code == http.StatusForbidden, status.Code == http.StatusUnauthorized:
 		return states.WhyForbidden
 	case status.Code == http.StatusNotFound, status.Code == http.StatusMethodNotAllowed:

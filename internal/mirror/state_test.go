@@ -244,7 +244,7 @@ func TestDroppedBookmarksAreAStateALineAndACount(t *testing.T) {
 	for _, want := range []string{
 		`spillway_mirror_state{resource="configmaps",state="synced",version="v1"} 1`,
 		`spillway_mirror_state{resource="configmaps",state="falling_back",version="v1"} 0`,
-		`spillway_mirror_transitions_total{cause="no_end_mark",state="falling_back"} 1`,
+		`spillway_mirror_transitions_total{cause="no_initial_events_end",state="falling_back"} 1`,
 	} {
 		if !slices.Contains(strings.Split(text, "\n"), want) {
 			t.Errorf("metrics lack %s", want)
@@ -267,7 +267,7 @@ func TestWantOfASlotIsSaidAndCounted(t *testing.T) {
 	if len(lines) != 1 || lines[0].ContextMap()["resource"] != "configmaps" {
 		t.Errorf("it says %v", lines)
 	}
-	if text := gathered(t, m); !strings.Contains(text, "spillway_mirror_slots_refused_total 3\n") {
+	if text := gathered(t, m); !strings.Contains(text, "spillway_mirror_limit_exceeded_total 3\n") {
 		t.Error("it is not counted")
 	}
 }

@@ -22,9 +22,8 @@ func newStateMetrics(m *Set) *stateMetrics {
 			"1 for the state of a resource's mirror, 0 for the others: "+
 				"starting, synced, resuming, refused, falling_back or given_up.",
 			[]string{"resource", "version", "state"}, nil),
-		slotless: prometheus.NewDesc("spillway_mirror_slots_refused_total",
-			"Requests that passed through since as many resources are mirrored on demand as --max-resources "+
-				"allows.", nil, nil),
+		slotless: prometheus.NewDesc("spillway_mirror_limit_exceeded_total",
+			"Requests that passed through since --max-resources are already mirrored on demand.", nil, nil),
 	}
 	if m != nil {
 		c.transitions = m.transitions

@@ -66,7 +66,7 @@ func (m *mirror) proveAlive(ctx context.Context) {
 		return
 	}
 	m.step(func() {
-		m.state.Interrupt(states.Cause{Why: states.WhySilent,
+		m.state.Interrupt(states.Cause{Why: states.WhyWatchStalled,
 			Text: "the watch is silent, and the mirror is not proven current: " + status.OneLine(err.Error())})
 	})
 	m.replaced.Add(1)

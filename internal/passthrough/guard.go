@@ -79,7 +79,7 @@ func (g *PlainGuard) Refusal(r PlainRequest) *metav1.Status {
 	if what, connect := connectRequest(r); connect {
 		return apistatus.Forbidden(
 			fmt.Sprintf("%s is refused for requests that act as the proxy's own identity: send your own Authorization, or "+
-				"start the proxy with --plain-self-connect", what))
+				"start the proxy with --listen-allow-connect", what))
 	}
 	return nil
 }

@@ -53,12 +53,12 @@ func TestPlainGuard(t *testing.T) {
 		"//api/v1/nodes/n/proxy",
 	} {
 		for _, upgrade := range []bool{false, true} {
-			f(guard, self(target, upgrade), "--plain-self-connect")
+			f(guard, self(target, upgrade), "--listen-allow-connect")
 			f(open, self(target, upgrade), "")
 			f(guard, local(target), "")
 		}
 	}
-	f(guard, self("/apis/subresources.kubevirt.io/v1/namespaces/a/vmis/b/console", true), "--plain-self-connect")
+	f(guard, self("/apis/subresources.kubevirt.io/v1/namespaces/a/vmis/b/console", true), "--listen-allow-connect")
 	f(guard, self("/apis/subresources.kubevirt.io/v1/namespaces/a/vmis/b/console", false), "")
 	f(guard, self("/api/v1/pods?watch=1", true), "")
 	f(guard, self("/api/v1/namespaces/a/pods?watch=1", true), "")
@@ -80,7 +80,7 @@ func TestPlainGuard(t *testing.T) {
 	}
 	f(guard, PlainRequest{Host: "localhost", Method: "POST", Target: "/api/v1/pods?watch=1", AsSelf: true,
 		Upgrade: true}, "an upgrade on path")
-	f(guard, self("/api/v1/pods?watch=0", true), "--plain-self-connect")
+	f(guard, self("/api/v1/pods?watch=0", true), "--listen-allow-connect")
 	f(guard, self("/api/v1/namespaces/a/pods/b/log?follow=1", false), "")
 	f(guard, self("/api/v1/namespaces/a/configmaps/exec", false), "")
 	f(guard, PlainRequest{Host: strings.Repeat("h", 1000), Target: "/"}, "…")

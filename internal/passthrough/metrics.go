@@ -10,7 +10,7 @@ import (
 // is never sent.
 const codeClientGone = 499
 
-// ForwardMetrics counts what passes through. The verb label is read, write, watch (watches and
+// ForwardMetrics counts what passes through. The label kind is read, write, watch (watches and
 // logs) or connect (upgrades and proxy subresources); code is the answer's status, 499 if the
 // client left first.
 type ForwardMetrics struct {
@@ -25,14 +25,15 @@ func NewForwardMetrics(reg prometheus.Registerer) *ForwardMetrics {
 	m := &ForwardMetrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "spillway_passthrough_requests_total",
-			Help: "Requests passed through to upstream or refused on the way, by kind and status code.",
-		}, []string{"verb", "code"}),
+			Help: "Requests passed through to the apiserver, or rejected before, by kind (read, write, watch, connect) and " +
+				"status code; 499 if the client left first.",
+		}, []string{"kind", "code"}),
 		inFlight: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "spillway_passthrough_requests_in_flight",
-			Help: "Requests being passed through at the moment, by kind.",
-		}, []string{"verb"}),
+			Help: "Requests being passed through, by kind.",
+		}, []string{"kind"}),
 		upgrades: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "spillway_passthrough_upgrades_active",
+			Name: "spillway_passthrough_upgraded_connections",
 			Help: "Connections that switched protocols (exec, attach, port-forward, WebSockets) and are open.",
 		}),
 	}

@@ -6,14 +6,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Followed is the files that the process follows while it runs, whatever follows them: upstream's
-// transports, listeners, and what verifies clients' certificates.
+// Followed is the files that the process reloads when they change, of all that use them: the
+// transports of upstream, the listeners, and the verification of client certificates.
 type Followed struct {
 	mu   sync.Mutex
 	from []func() []State
 }
 
-// Add adds what tells how some files stand.
+// Add adds the states of some files.
 func (f *Followed) Add(states func() []State) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -31,8 +31,8 @@ func (f *Followed) States() []State {
 	return all
 }
 
-// Ready says which file is not in use as it is. That is no reason to send requests elsewhere: what
-// was read before is in use.
+// Ready names a file whose current content is not in use. The proxy stays ready: the previous
+// content is in use.
 func (f *Followed) Ready() (detail string, err error) {
 	for _, s := range f.States() {
 		if s.Err != nil {
@@ -42,23 +42,23 @@ func (f *Followed) Ready() (detail string, err error) {
 	return "", nil
 }
 
-// collector shows the files at the moment of a scrape.
+// collector reads the states of the files at a scrape.
 type collector struct {
 	files                     *Followed
 	changes, refused, expires *prometheus.Desc
 }
 
-// NewCollector shows how the files stand.
+// NewCollector shows the states of f's files.
 func NewCollector(f *Followed) prometheus.Collector {
 	desc := func(name, help string) *prometheus.Desc {
-		return prometheus.NewDesc("spillway_file_"+name, help, []string{"file", "use"}, nil)
+		return prometheus.NewDesc(name, help, []string{"file", "use"}, nil)
 	}
 	return &collector{
 		files:   f,
-		changes: desc("changes_total", "Times that something else was read from a file and taken since the start."),
-		refused: desc("refused", "1 while what is in a file cannot be used, and what was read from it before is in use."),
-		expires: desc("expiry_timestamp_seconds",
-			"When the certificate in use ends that was read from a file, in Unix seconds; of authorities, the last of them."),
+		changes: desc("spillway_file_reloads_total", "Times that a changed file was loaded since the start."),
+		refused: desc("spillway_file_reload_failed", "1 while a file cannot be used, and its previous content is in use."),
+		expires: desc("spillway_file_expiry_timestamp_seconds",
+			"Expiry of the certificate in use from a file, in Unix seconds; of authorities, the latest."),
 	}
 }
 

@@ -121,7 +121,7 @@ func (v *Value[T]) Look() bool {
 		v.o.Log.Warn("keeping the "+v.o.Use+" in use: what is there now cannot be used", zap.Error(err),
 			zap.Time("inUseSince", v.since))
 	case changed:
-		v.o.Log.Info(v.o.Use+" reloaded", zap.Strings("files", names(v.parts)), zap.Uint64("changes", v.changes))
+		v.o.Log.Info(v.o.Use+" reloaded", zap.Strings("files", names(v.parts)), zap.Uint64("reloads", v.changes))
 	case err == nil && v.err != nil:
 		v.o.Log.Info("the "+v.o.Use+" in use is there again", zap.Strings("files", names(v.parts)))
 	}

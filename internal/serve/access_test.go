@@ -303,7 +303,7 @@ func TestWatchIsRevoked(t *testing.T) {
 func (r *rig) checks() float64 {
 	r.t.Helper()
 	r.access.Reauthorizer.Check(func(*auth.Identity, auth.Attributes) bool { return false })
-	return r.metric("spillway_reauthorization_checks")
+	return r.metric("spillway_reauthorization_targets")
 }
 
 // Nobody asks about a watch that is over, however it ended.
@@ -317,8 +317,8 @@ func TestWatchIsForgotten(t *testing.T) {
 				base, opts = r.tlsURL, append(opts, rawclient.Through(overHTTP2(t, 1<<20)))
 			}
 			for reason, end := range map[watch.EndReason]func(*rawclient.Watcher){
-				watch.EndDeparted: (*rawclient.Watcher).Close,
-				watch.EndTimeout:  func(w *rawclient.Watcher) { over(t, w, rawclient.Ended) },
+				watch.EndClientClosed: (*rawclient.Watcher).Close,
+				watch.EndTimeout:      func(w *rawclient.Watcher) { over(t, w, rawclient.Ended) },
 			} {
 				target := inN + "?watch=1&resourceVersion=0&allowWatchBookmarks=1"
 				if reason == watch.EndTimeout {
@@ -327,7 +327,7 @@ func TestWatchIsForgotten(t *testing.T) {
 				w := rawclient.Watch(deadline(t), base, target, opts...)
 				t.Cleanup(w.Close)
 				until(t, w, isEnd)
-				if reason == watch.EndDeparted { // it lasts until it is ended
+				if reason == watch.EndClientClosed { // it lasts until it is ended
 					eventually(t, "a token and a permission to be asked about", func() bool { return r.checks() == 2 })
 				}
 				end(w)

@@ -124,7 +124,7 @@ func TestBehindUpstream(t *testing.T) {
 		t.Errorf("%v requests were answered here", n)
 	}
 	over(t, w, rawclient.Ended)
-	r.ended(configMaps, watch.EndUnproven, 1)
+	r.ended(configMaps, watch.EndFreshnessTimeout, 1)
 }
 
 // refusing is a prober that upstream refuses to tell anything.
@@ -168,7 +168,7 @@ func TestEventsFromNewest(t *testing.T) {
 	rv := r.up.Create(fakeapiserver.ConfigMaps, "n", "after")
 	r.up.ReleaseWatch(fakeapiserver.ConfigMaps)
 	expect(t, w, fmt.Sprintf("ADDED n/after %d", rv))
-	if n := r.metric("spillway_watch_streams", "resource=configmaps"); n != 1 {
+	if n := r.metric("spillway_watches", "resource=configmaps"); n != 1 {
 		t.Errorf("%v watches are served here", n)
 	}
 }

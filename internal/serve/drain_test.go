@@ -50,7 +50,7 @@ func testDrain(t *testing.T, goroutines bool) {
 		r.server.Drain(deadline(t), period)
 	}()
 	eventually(t, "the first end", func() bool {
-		return r.metric("spillway_watch_ends_total", "reason="+string(watch.EndDrain), "resource=configmaps") >= 1
+		return r.metric("spillway_watch_terminations_total", "reason="+string(watch.EndDrain), "resource=configmaps") >= 1
 	})
 	if list := r.list(mapsPath + "?watch=1&resourceVersion=0"); list.Status != http.StatusServiceUnavailable ||
 		list.Failure == nil {
@@ -95,7 +95,7 @@ func testDrainOfAStalledClient(t *testing.T, goroutines bool) {
 		t.Error("a stream that cannot end has ended")
 	}
 	r.close()
-	if n := r.metric("spillway_watch_ends_total", "reason=aborted", "resource=configmaps"); n != 1 {
+	if n := r.metric("spillway_watch_terminations_total", "reason=aborted", "resource=configmaps"); n != 1 {
 		t.Errorf("%v streams were aborted", n)
 	}
 	if _, err := io.Copy(io.Discard, answer); err == nil {

@@ -44,7 +44,7 @@ func TestUnencodable(t *testing.T) {
 	}
 	expect(t, whole, fmt.Sprintf("ADDED n/fine %d", fine), fmt.Sprintf("ADDED n/bad %d", bad),
 		fmt.Sprintf("ADDED n/good %d", good))
-	r.ended(customWidgets, watch.EndUnencodable, 1)
+	r.ended(customWidgets, watch.EndEncodingFailed, 1)
 
 	again := plan.Request{Method: "GET", Path: customWidgets.Path(), RawQuery: "watch=1&resourceVersion=0",
 		Accept: partialObject, Plain: true}
@@ -59,7 +59,8 @@ func TestUnencodable(t *testing.T) {
 	if planned := planned(); planned.Action != plan.FromCache {
 		t.Errorf("what JSON keeps: action %v", planned.Action)
 	}
-	if n := r.metric("spillway_unencodable_total", "encoding=json-metadata", "resource=widgets.example.com"); n != 1 {
+	if n := r.metric("spillway_encoding_failures_total", "encoding=json-metadata",
+		"resource=widgets.example.com"); n != 1 {
 		t.Errorf("counted %v", n)
 	}
 	if n := r.logs.FilterMessageSnippet("cannot encode").Len(); n != 1 {
@@ -79,7 +80,8 @@ func TestUnencodableList(t *testing.T) {
 			t.Errorf("%d %s", l.Status, l.Body)
 		}
 	}
-	if n := r.metric("spillway_unencodable_total", "encoding=json-metadata", "resource=widgets.example.com"); n != 1 {
+	if n := r.metric("spillway_encoding_failures_total", "encoding=json-metadata",
+		"resource=widgets.example.com"); n != 1 {
 		t.Errorf("counted %v: the second request was not upstream's at once", n)
 	}
 	if n := answeredHere(r); n != 0 {

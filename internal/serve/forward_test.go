@@ -226,11 +226,11 @@ func TestForwardLimits(t *testing.T) {
 	}
 	for _, verb := range []string{"read", "watch"} {
 		for code, want := range map[string]float64{"200": 1, "429": 1} {
-			if n := fr.metric(t, "spillway_passthrough_requests_total", "code="+code, "verb="+verb); n != want {
+			if n := fr.metric(t, "spillway_passthrough_requests_total", "code="+code, "kind="+verb); n != want {
 				t.Errorf("%v requests counted as %s %s, want %v", n, verb, code, want)
 			}
 		}
-		if n := fr.metric(t, "spillway_passthrough_requests_in_flight", "verb="+verb); n != 0 {
+		if n := fr.metric(t, "spillway_passthrough_requests_in_flight", "kind="+verb); n != 0 {
 			t.Errorf("%v %s requests still in flight", n, verb)
 		}
 	}

@@ -114,10 +114,10 @@ func (c http2Call) Watch(st *watch.Stream, headers watch.HeadersFunc) {
 	ctx := c.r.Context()
 	stop := context.AfterFunc(ctx, func() {
 		// Whichever noticed first that the connection was cut.
-		if reason := watch.ReasonOf(c.Writer.Cause(context.Cause(ctx))); watch.CutMessages[reason] != "" {
+		if reason := watch.ReasonOf(c.Writer.Cause(context.Cause(ctx))); watch.EvictionMessages[reason] != "" {
 			st.Interrupt(reason)
 		}
-		st.Interrupt(watch.EndDeparted)
+		st.Interrupt(watch.EndClientClosed)
 	})
 	head := func() {
 		watch.SetHeaders(st, headers, st.AuditID(c.RequestHeader(apistatus.AuditIDHeader)), c.SetHeader)

@@ -113,7 +113,7 @@ func TestHTTP2ManyWatches(t *testing.T) {
 	for _, w := range all {
 		w.Close()
 	}
-	r.ended(configMaps, watch.EndDeparted, len(all)) // each by itself: the connections stay
+	r.ended(configMaps, watch.EndClientClosed, len(all)) // each by itself: the connections stay
 	if n := r.metric("spillway_http2_connections"); n != 2 {
 		t.Errorf("%v connections afterwards", n)
 	}
@@ -140,7 +140,7 @@ func TestHTTP2StalledStreamAmongOthers(t *testing.T) {
 				r.up.Create(fakeapiserver.ConfigMaps, "n", fmt.Sprint(i), fakeapiserver.WithPadding(50_000))
 			}
 			if stall < time.Hour {
-				r.ended(configMaps, watch.EndStalled, 1)
+				r.ended(configMaps, watch.EndSlowClientStalled, 1)
 			}
 			r.up.Create(fakeapiserver.ConfigMaps, "n", "last")
 			for _, w := range others {
@@ -192,11 +192,11 @@ func TestHTTP2StalledConnection(t *testing.T) {
 	raw.check(raw.framer.WriteWindowUpdate(0, 1<<30))
 	raw.get(1, mapsPath+"?watch=1&resourceVersion=1")
 	raw.get(3, mapsPath+"?watch=1&resourceVersion=1")
-	eventually(t, "the watches", func() bool { return r.metric("spillway_watch_streams", "resource=configmaps") == 2 })
+	eventually(t, "the watches", func() bool { return r.metric("spillway_watches", "resource=configmaps") == 2 })
 	for i := range 40 {
 		r.up.Create(fakeapiserver.ConfigMaps, "n", fmt.Sprint(i), fakeapiserver.WithPadding(100_000))
 	}
-	r.ended(configMaps, watch.EndStalled, 2)
+	r.ended(configMaps, watch.EndSlowClientStalled, 2)
 	eventually(t, "the end of the connection", func() bool { return r.metric("spillway_http2_connections") == 0 })
 }
 
@@ -433,7 +433,7 @@ func TestHTTP2PassThrough(t *testing.T) {
 		fr.awaitIdle(t)
 	}
 	for code, want := range map[string]float64{"200": 2, "429": 2} {
-		if n := fr.metric(t, "spillway_passthrough_requests_total", "code="+code, "verb=watch"); n != want {
+		if n := fr.metric(t, "spillway_passthrough_requests_total", "code="+code, "kind=watch"); n != want {
 			t.Errorf("%v requests counted as %s, want %v", n, code, want)
 		}
 	}

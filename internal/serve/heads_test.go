@@ -29,7 +29,7 @@ type mouth struct {
 
 func newMouth(t *testing.T, bytes int64, upstream http.HandlerFunc) *mouth {
 	t.Helper()
-	limiter := flowcontrol.NewLimiter(flowcontrol.Limits{HeadBytes: bytes}, flowcontrol.UsualQueue, nil)
+	limiter := flowcontrol.NewLimiter(flowcontrol.Limits{HeaderBytes: bytes}, flowcontrol.UsualQueue, nil)
 	m := &mouth{turnstile: &turnstile{}, limiter: limiter}
 	up := httptest.NewServer(upstream)
 	base, err := url.Parse(up.URL)
@@ -201,7 +201,7 @@ func TestLargeHeadsAreBoundedTogether(t *testing.T) {
 		}
 	}
 	if got := answersOf(t, m.plain, cookieOf(200_000)); !strings.HasPrefix(got[0], `431 {"kind":"Status"`) ||
-		!strings.Contains(got[0], "--max-large-head-bytes") {
+		!strings.Contains(got[0], "--max-large-header-bytes") {
 		t.Errorf("one more: %.400q", got)
 	}
 	if got := answersOf(t, m.plain, cookieOf(1)); got[0] != "200 cookie 1 query 0 body 0" {

@@ -22,7 +22,7 @@ type notedBody struct {
 func (b *notedBody) WriteTo(w io.Writer) (int64, error) {
 	n, err := b.WriterTo.WriteTo(w)
 	if err != nil &&
-		watch.LogCut(b.server.log, watch.ReasonOf(err), zap.String("verb", "list"), zap.String("resource", b.resource),
+		watch.LogEviction(b.server.log, watch.ReasonOf(err), zap.String("verb", "list"), zap.String("resource", b.resource),
 			zap.String("client", b.client), zap.Int64("bytes", n)) {
 		b.server.metrics.cut.WithLabelValues(b.resource, string(watch.ReasonOf(err))).Inc()
 	}

@@ -37,44 +37,46 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		}, []string{"resource", "verb", "encoding"}),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "spillway_refused_requests_total",
-			Help: "Requests that were refused here in upstream's words, by the code of the answer.",
+			Help: "Requests answered from memory with an error, in the words of the apiserver, by code.",
 		}, []string{"resource", "code"}),
 		cut: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "spillway_lists_cut_total",
-			Help: "LISTs from memory that were cut since their client did not take them: nothing for --stall-timeout " +
-				"(stalled), or too little while memory was short (slow) or others waited for room (crowded).",
+			Name: "spillway_evicted_lists_total",
+			Help: "LISTs from memory that ended since their client read too slowly: nothing for --stall-timeout " +
+				"(slow_client_stalled), or too little while memory was short (slow_client_memory_pressure) or while others " +
+				"waited for --max-list-bytes-in-flight (slow_client_quota).",
 		}, []string{"resource", "reason"}),
 		recent: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "spillway_recent_lists_total",
-			Help: "LISTs without a resourceVersion, by the source of the answer: memory, upstream at once, or upstream after " +
-				"a wait in vain (late).",
-		}, []string{"resource", "answer"}),
+			Name: "spillway_consistent_lists_total",
+			Help: "LISTs without a resourceVersion, by the source of the answer: memory, upstream, or upstream after " +
+				"freshness could not be proven in time (upstream_after_timeout).",
+		}, []string{"resource", "source"}),
 		shared: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "spillway_shared_lists_total",
 			Help: "LISTs without a resourceVersion that shared one request upstream with others.",
 		}, []string{"resource"}),
 		notReady: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "spillway_not_ready_total", Help: "Requests answered 429 because a resource's first state had not arrived.",
+			Name: "spillway_not_ready_rejections_total",
+			Help: "Requests answered 429 because a resource's first state had not arrived.",
 		}, []string{"resource"}),
 		unproven: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "spillway_unproven_refused_total",
-			Help: "Watches of the most recent state answered 429: the cache could not be proven, and enough of them passed " +
-				"through at the time.",
+			Name: "spillway_freshness_rejections_total",
+			Help: "Watches of the most recent state answered 429: freshness could not be proven, and the limit of such " +
+				"watches that pass through was reached.",
 		}, []string{"resource"}),
 		stale: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "spillway_stale_answers_total",
+			Name: "spillway_stale_responses_total",
 			Help: "Answers from the last known state while upstream was away; each has an Age header.",
 		}, []string{"resource"}),
 		tooStale: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "spillway_too_stale_total",
-			Help: "Requests passed through since the last known state was older than --max-staleness.",
+			Name: "spillway_max_staleness_exceeded_total",
+			Help: "Requests that passed through since the last known state was older than --max-staleness.",
 		}, []string{"resource"}),
 		unencodable: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "spillway_unencodable_total",
+			Name: "spillway_encoding_failures_total",
 			Help: "Answers that could not be made in an encoding, which is not offered since.",
 		}, []string{"resource", "encoding"}),
 		panics: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "spillway_panics_total", Help: "Requests that ran into a bug.",
+			Name: "spillway_panics_total", Help: "Requests whose handler panicked.",
 		}),
 	}
 	m.http2 = prometheus.NewGauge(prometheus.GaugeOpts{
@@ -119,7 +121,7 @@ func (m *Metrics) introduce(s *source.Source) {
 		c.WithLabelValues(resource)
 	}
 	m.watches.Introduce(resource)
-	for reason := range watch.CutMessages {
+	for reason := range watch.EvictionMessages {
 		m.cut.WithLabelValues(resource, string(reason))
 	}
 	for _, answer := range []string{recentProven, recentPassed, recentLate} {

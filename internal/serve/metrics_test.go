@@ -21,17 +21,17 @@ func TestCountersAreThereFromTheStart(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})
 	r.mirrored(configMaps)
-	if r.has("spillway_watch_ends_total") {
+	if r.has("spillway_watch_terminations_total") {
 		t.Error("of a resource that nobody has asked for")
 	}
 	r.list(mapsPath + "?resourceVersion=0")
 	for _, reason := range watch.EndReasons {
-		if !r.has("spillway_watch_ends_total", "resource=configmaps", "reason="+string(reason)) {
-			t.Errorf("no watch_ends_total by %s", reason)
+		if !r.has("spillway_watch_terminations_total", "resource=configmaps", "reason="+string(reason)) {
+			t.Errorf("no watch_terminations_total by %s", reason)
 		}
 	}
-	for _, name := range []string{"recent_lists", "shared_lists", "not_ready", "unproven_refused", "stale_answers",
-		"too_stale", "backfill_streams", "backfill_refusals"} {
+	for _, name := range []string{"consistent_lists", "shared_lists", "not_ready_rejections", "freshness_rejections",
+		"stale_responses", "max_staleness_exceeded", "backfilled_watches", "backfill_failures"} {
 		if name = "spillway_" + name + "_total"; !r.has(name, "resource=configmaps") || r.sum(name) != 0 {
 			t.Errorf("%s: there: %t, %v", name, r.has(name, "resource=configmaps"), r.sum(name))
 		}
@@ -54,8 +54,8 @@ func testSentBytes(t *testing.T, goroutines bool) {
 	}
 	open := sent()
 	w.Close()
-	r.ended(configMaps, watch.EndDeparted, 1)
-	eventually(t, "the watch to be counted out", func() bool { return r.metric("spillway_watch_streams") == 0 })
+	r.ended(configMaps, watch.EndClientClosed, 1)
+	eventually(t, "the watch to be counted out", func() bool { return r.metric("spillway_watches") == 0 })
 	if closed := sent(); closed != open {
 		t.Errorf("%v bytes once it has ended, %v before", closed, open)
 	}

@@ -106,7 +106,7 @@ func TestPanicBeforeDelivery(t *testing.T) {
 		}
 	}
 	streams := len(r.server.watches.Open())
-	if counted, watches := r.metric("spillway_watch_streams"),
+	if counted, watches := r.metric("spillway_watches"),
 		r.metric("spillway_flowcontrol_current_watches"); streams != 0 || counted != 0 || watches != 0 {
 		t.Fatalf("%d streams, %v counted, %v within the limits", streams, counted, watches)
 	}

@@ -86,7 +86,7 @@ func testResumeFromThePast(t *testing.T, goroutines bool) {
 	w := r.watch(fmt.Sprintf("%s?watch=1&resourceVersion=%d", mapsPath, from+3))
 	expect(t, w, fmt.Sprintf("ADDED n/c %d", from+4))
 	eventually(t, "the log to go on",
-		func() bool { return r.metric("spillway_backfill_streams_total", "resource=configmaps") >= 1 })
+		func() bool { return r.metric("spillway_backfilled_watches_total", "resource=configmaps") >= 1 })
 	next := r.up.Create(fakeapiserver.ConfigMaps, "n", "d")
 	expect(t, w, fmt.Sprintf("ADDED n/d %d", next))
 	watches := r.backfills("watch")
@@ -132,8 +132,8 @@ func TestResumeFromAForgottenPast(t *testing.T) {
 	expect(t, w, fmt.Sprintf("ERROR 410 Expired: too old resource version: %d (%d)", from, floor))
 	over(t, w, rawclient.Ended)
 	expect(t, r.watch(fmt.Sprintf("%s?watch=1&resourceVersion=%d", mapsPath, floor)), fmt.Sprintf("ADDED n/c %d", floor+1))
-	r.ended(configMaps, watch.EndExpired, 1)
-	if n := r.metric("spillway_backfill_refusals_total", "reason=expired"); n != 1 {
+	r.ended(configMaps, watch.EndResourceVersionExpired, 1)
+	if n := r.metric("spillway_backfill_failures_total", "reason=resource_version_expired"); n != 1 {
 		t.Errorf("%v refusals", n)
 	}
 }
@@ -184,10 +184,10 @@ func TestResumeWhenManyDo(t *testing.T) {
 	if err != nil || code != http.StatusTooManyRequests || head.Get("Retry-After") != "2" {
 		t.Errorf("%d %v %v", code, head, err)
 	}
-	if n := r.metric("spillway_backfill_refusals_total", "reason=busy"); n != 1 {
+	if n := r.metric("spillway_backfill_failures_total", "reason=concurrency_limit"); n != 1 {
 		t.Errorf("%v refusals", n)
 	}
-	if n := r.metric("spillway_watch_streams"); n != 1 {
+	if n := r.metric("spillway_watches"); n != 1 {
 		t.Errorf("%v streams", n)
 	}
 }

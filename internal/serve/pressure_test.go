@@ -48,9 +48,9 @@ func TestSlowListMakesRoomForAnother(t *testing.T) {
 				refusals <- response.StatusCode
 			}()
 			eventually(t, "a slow LIST to be cut", func() bool {
-				return r.metric("spillway_lists_cut_total", "reason=crowded") == 1
+				return r.metric("spillway_evicted_lists_total", "reason=slow_client_quota") == 1
 			})
-			if n := r.logs.FilterMessage(watch.CutMessages[watch.EndCrowded]).Len(); n != 1 {
+			if n := r.logs.FilterMessage(watch.EvictionMessages[watch.EndSlowClientQuota]).Len(); n != 1 {
 				t.Errorf("%d log lines", n)
 			}
 		})
@@ -92,10 +92,11 @@ func TestStalledListIsLoggedAndCounted(t *testing.T) {
 			body := openList(t, r, http2, mapsPath+"?resourceVersion=0")
 			defer body.Close()
 			eventually(t, "the LIST to be cut", func() bool {
-				return r.metric("spillway_lists_cut_total", "reason=stalled") == 1
+				return r.metric("spillway_evicted_lists_total", "reason=slow_client_stalled") == 1
 			})
-			logged := r.logs.FilterMessage(watch.CutMessages[watch.EndStalled]).All()
-			if len(logged) != 1 || logged[0].ContextMap()["verb"] != "list" || logged[0].ContextMap()["reason"] != "stalled" {
+			logged := r.logs.FilterMessage(watch.EvictionMessages[watch.EndSlowClientStalled]).All()
+			if len(logged) != 1 || logged[0].ContextMap()["verb"] != "list" ||
+				logged[0].ContextMap()["reason"] != "slow_client_stalled" {
 				t.Errorf("logged %v", logged)
 			}
 		})
@@ -133,7 +134,7 @@ func TestHasteOfWatches(t *testing.T) {
 			r.mirrored(configMaps)
 			eventually(t, "a watch that is parked", func() bool { return r.server.Outside() == clientconn.ParkedBytes })
 			r.server.Degrade(memory.RefuseAndEvict)
-			r.ended(configMaps, watch.EndStalled, 1)
+			r.ended(configMaps, watch.EndSlowClientStalled, 1)
 			eventually(t, "nothing is held", func() bool { return r.server.Outside() == 0 })
 			r.server.Degrade(memory.ShortenHistory)
 			r.up.Create(fakeapiserver.ConfigMaps, "n", "last", fakeapiserver.WithLabel("none", ""))

@@ -134,7 +134,7 @@ func (r *rig) disturb(stop chan struct{}) {
 func answeredInStreams(r *rig) float64 {
 	sum := 0.0
 	for _, reason := range watch.EndReasons {
-		sum += r.metric("spillway_watch_ends_total", "reason="+string(reason), "resource=configmaps")
+		sum += r.metric("spillway_watch_terminations_total", "reason="+string(reason), "resource=configmaps")
 	}
 	return sum
 }
@@ -213,7 +213,7 @@ func TestPassesThroughWithoutProofs(t *testing.T) {
 		expect(t, w, "ADDED n/a 2")
 		over(t, w, rawclient.Ended)
 	}
-	r.ended(configMaps, watch.EndUnproven, 2)
+	r.ended(configMaps, watch.EndFreshnessTimeout, 2)
 	w := r.watch(target)
 	expect(t, w, "ADDED n/a 2", fmt.Sprintf("BOOKMARK %d end", r.up.Revision()))
 	if n := r.up.OpenWatches(fakeapiserver.ConfigMaps).Long; n != 2 { // the mirror's, and the client's
@@ -226,6 +226,6 @@ func TestPassesThroughWithoutProofs(t *testing.T) {
 		w := r.watch(target)
 		defer w.Close()
 		until(t, w, isEnd)
-		return r.metric("spillway_watch_streams", "resource=configmaps") == 1
+		return r.metric("spillway_watches", "resource=configmaps") == 1
 	})
 }

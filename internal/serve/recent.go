@@ -14,9 +14,9 @@ import (
 
 // How a LIST that asks for the most recent state was answered: the label of a metric.
 const (
-	recentProven = "memory"   // once the cache was proven
-	recentPassed = "upstream" // passed through at once, which was expected to be sooner
-	recentLate   = "late"     // passed through after a proof had been waited for in vain
+	recentProven = "memory"                 // once the cache was proven
+	recentPassed = "upstream"               // passed through at once, which was expected to be sooner
+	recentLate   = "upstream_after_timeout" // passed through after a proof had been waited for in vain
 )
 
 // recent is a state for a LIST that must not be older than the request, or an error if upstream

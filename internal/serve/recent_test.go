@@ -31,7 +31,7 @@ func (r *rig) recentList(query string) map[string]bool {
 
 // answered counts the LISTs of the most recent state by how they were answered.
 func (r *rig) answered(how string) float64 {
-	return r.metric("spillway_recent_lists_total", "answer="+how, "resource=configmaps")
+	return r.metric("spillway_consistent_lists_total", "source="+how, "resource=configmaps")
 }
 
 // The LISTs of a busy resource are answered from memory where upstream is slow, and show what was
@@ -196,7 +196,7 @@ func TestSecretsAreNotShared(t *testing.T) {
 		})
 	}
 	eventually(t, "all to have asked", func() bool {
-		return r.metric("spillway_recent_lists_total", "answer="+recentPassed, "resource=secrets") == crowd
+		return r.metric("spillway_consistent_lists_total", "source="+recentPassed, "resource=secrets") == crowd
 	})
 	r.up.StallReads(fakeapiserver.NoReads)
 	clients.Wait()

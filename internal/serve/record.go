@@ -165,7 +165,7 @@ func (r *record) starts() bool {
 // told to come back is told nothing of what is in memory, and would be one too many upstream.
 func (r *record) required(code int) bool {
 	later := code == http.StatusTooManyRequests || code == http.StatusServiceUnavailable
-	return r.server.opts.Audit.Required() && r.passable && !later
+	return r.server.opts.Audit.FailClosed() && r.passable && !later
 }
 
 // passOn has upstream answer, which may last. Nothing is held any more for an answer from here.

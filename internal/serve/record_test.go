@@ -77,7 +77,7 @@ func audited(t *testing.T, level internal.Level, required bool, o rigOptions) (*
 	t.Helper()
 	j := &journal{}
 	o.audit = audit.New(audit.Options{
-		Policy: &audit.Policy{Rules: []internal.PolicyRule{{Level: level}}}, Out: j, Required: required, Log: zap.NewNop(),
+		Policy: &audit.Policy{Rules: []internal.PolicyRule{{Level: level}}}, Out: j, FailClosed: required, Log: zap.NewNop(),
 	})
 	t.Cleanup(func() { _ = o.audit.Close() })
 	up := fakeapiserver.New(o.up)
@@ -246,7 +246,7 @@ func TestRecordRequired(t *testing.T) {
 		}
 		r.server.seats.Take() // nothing holds on to what was not served
 		r.server.seats.Give()
-		eventually(t, "the watches to end", func() bool { return r.metric("spillway_watch_streams") == 0 })
+		eventually(t, "the watches to end", func() bool { return r.metric("spillway_watches") == 0 })
 	}
 }
 

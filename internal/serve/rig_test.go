@@ -441,7 +441,8 @@ func (r *rig) sum(name string) float64 {
 func (r *rig) ended(info *object.Resource, reason watch.EndReason, want int) {
 	r.t.Helper()
 	eventually(r.t, fmt.Sprintf("%d watches of %s to end: %s", want, info, reason), func() bool {
-		return r.metric("spillway_watch_ends_total", "reason="+string(reason), "resource="+info.String()) == float64(want)
+		return r.metric("spillway_watch_terminations_total", "reason="+string(reason),
+			"resource="+info.String()) == float64(want)
 	})
 }
 

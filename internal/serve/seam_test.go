@@ -71,8 +71,8 @@ func testSeamEndToEnd(t *testing.T, goroutines bool) {
 		expect(t, w, fmt.Sprintf("ADDED n/e %d", next))
 	}
 	for _, reason := range watch.EndReasons {
-		if reason != watch.EndExpired && r.metric("spillway_watch_ends_total", "reason="+string(reason),
-			"resource=configmaps") != 0 {
+		if reason != watch.EndResourceVersionExpired &&
+			r.metric("spillway_watch_terminations_total", "reason="+string(reason), "resource=configmaps") != 0 {
 			t.Errorf("a stream ended: %s", reason)
 		}
 	}

@@ -77,7 +77,7 @@ func TestSelectorsAreBoundedInSum(t *testing.T) {
 		}
 		for name, want := range map[string]float64{
 			"spillway_flowcontrol_current_selector_terms": 1600, "spillway_flowcontrol_limit_selector_terms": 2000,
-			"spillway_selectors_heavy": 3,
+			"spillway_large_selectors": 3,
 		} {
 			if n := r.metric(name); n != want {
 				t.Errorf("%s is %v, want %v", name, n, want)
@@ -159,7 +159,8 @@ func TestHeavySelectorsAreShed(t *testing.T) {
 			t.Error("a heavy watch goes on")
 		}
 		eventually(t, "the end to be counted", func() bool {
-			return r.metric("spillway_watch_ends_total", "reason=shed") == 1 && r.metric("spillway_selectors_heavy") == 0
+			return r.metric("spillway_watch_terminations_total", "reason=memory_pressure") == 1 &&
+				r.metric("spillway_large_selectors") == 0
 		})
 		if _, code := r.as("alice", target+unlike(900, 3)); code != http.StatusTooManyRequests {
 			t.Errorf("another one meanwhile: %d", code)

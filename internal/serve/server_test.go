@@ -360,7 +360,7 @@ func TestNotReady(t *testing.T) {
 	if !spread(after) || list.Header.Get("Retry-After") != after {
 		t.Errorf("told to come back in %s s, %v", after, list.Header)
 	}
-	if n := r.metric("spillway_not_ready_total", "resource=configmaps"); n != 1 {
+	if n := r.metric("spillway_not_ready_rejections_total", "resource=configmaps"); n != 1 {
 		t.Errorf("counted %v", n)
 	}
 }
@@ -450,7 +450,7 @@ func testClose(t *testing.T, goroutines bool) {
 	for _, w := range append(open, passing) {
 		over(t, w, rawclient.Cut)
 	}
-	if n := r.metric("spillway_watch_streams", "resource=configmaps"); n != 0 {
+	if n := r.metric("spillway_watches", "resource=configmaps"); n != 0 {
 		t.Errorf("%v streams", n)
 	}
 	if _, err := rawclient.List(deadline(t), r.url, "/version"); err == nil {

@@ -40,7 +40,7 @@ func testStalledAnswers(t *testing.T, goroutines bool) {
 			}
 			eventually(t, fmt.Sprintf("%s to be given up (TLS %v)", target, secure), func() bool {
 				return r.metric("spillway_client_connections") == 0 &&
-					r.metric("spillway_watch_streams", "resource=configmaps") == 0
+					r.metric("spillway_watches", "resource=configmaps") == 0
 			})
 			// By an abort: after a clean end the kernel would go on offering what it holds, to somebody who
 			// does not take it.
@@ -50,7 +50,7 @@ func testStalledAnswers(t *testing.T, goroutines bool) {
 			_ = c.Close()
 		}
 	}
-	r.ended(configMaps, watch.EndStalled, 2)
+	r.ended(configMaps, watch.EndSlowClientStalled, 2)
 }
 
 // dialTiny connects with a small receive buffer, so that a client that stalls is soon felt.

@@ -59,7 +59,7 @@ func TestUpgradeEchoes(t *testing.T) {
 		if length, framed := resp.Header["Content-Length"]; framed || len(resp.TransferEncoding) > 0 {
 			t.Errorf("a changed protocol has no length: %q %q", length, resp.TransferEncoding)
 		}
-		if n := fr.metric(t, "spillway_passthrough_upgrades_active"); n != 1 {
+		if n := fr.metric(t, "spillway_passthrough_upgraded_connections"); n != 1 {
 			t.Errorf("%v upgrades active, want 1", n)
 		}
 		data := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
@@ -80,10 +80,10 @@ func TestUpgradeEchoes(t *testing.T) {
 		}
 		_ = conn.Close()
 		fr.awaitIdle(t)
-		if n := fr.metric(t, "spillway_passthrough_upgrades_active"); n != 0 {
+		if n := fr.metric(t, "spillway_passthrough_upgraded_connections"); n != 0 {
 			t.Errorf("%v upgrades active after the end", n)
 		}
-		if n := fr.metric(t, "spillway_passthrough_requests_total", "code=101", "verb=connect"); n != 1 {
+		if n := fr.metric(t, "spillway_passthrough_requests_total", "code=101", "kind=connect"); n != 1 {
 			t.Errorf("%v upgrades counted, want 1", n)
 		}
 	})

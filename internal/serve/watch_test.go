@@ -119,12 +119,12 @@ func testDepartedIsNoticed(t *testing.T, goroutines bool) {
 		if code, _, err := w.Head(deadline(t)); err != nil || code != http.StatusOK {
 			t.Fatal(code, err)
 		}
-		if n := r.metric("spillway_watch_streams", "resource=configmaps"); n != 1 {
+		if n := r.metric("spillway_watches", "resource=configmaps"); n != 1 {
 			t.Errorf("%v streams", n)
 		}
 		w.Close()
-		r.ended(configMaps, watch.EndDeparted, i+1)
-		if n := r.metric("spillway_watch_streams", "resource=configmaps"); n != 0 {
+		r.ended(configMaps, watch.EndClientClosed, i+1)
+		if n := r.metric("spillway_watches", "resource=configmaps"); n != 0 {
 			t.Errorf("%v streams", n)
 		}
 	}
@@ -148,7 +148,7 @@ func testStalledClientAmongOthers(t *testing.T, goroutines bool) {
 	for i := range writes {
 		r.up.Create(fakeapiserver.ConfigMaps, "n", fmt.Sprint(i), fakeapiserver.WithPadding(50_000))
 	}
-	r.ended(configMaps, watch.EndStalled, 1)
+	r.ended(configMaps, watch.EndSlowClientStalled, 1)
 	r.up.Create(fakeapiserver.ConfigMaps, "n", "last")
 	for _, w := range others {
 		events := until(t, w, func(e rawclient.WatchEvent) bool { return e.Key == "n/last" })
@@ -157,9 +157,9 @@ func testStalledClientAmongOthers(t *testing.T, goroutines bool) {
 		}
 	}
 	eventually(t, "that to be logged",
-		func() bool { return r.logs.FilterMessage("evicted a client that stopped reading").Len() > 0 })
-	if logged := r.logs.FilterMessage("evicted a client that stopped reading").All(); len(logged) != 1 ||
-		logged[0].ContextMap()["reason"] != "stalled" {
+		func() bool { return r.logs.FilterMessage("evicted a slow client: it stopped reading").Len() > 0 })
+	if logged := r.logs.FilterMessage("evicted a slow client: it stopped reading").All(); len(logged) != 1 ||
+		logged[0].ContextMap()["reason"] != "slow_client_stalled" {
 		t.Errorf("logged %v", logged)
 	}
 	stalled.Resume()

@@ -27,8 +27,8 @@ func (r *Report) Facts() []Fact {
 	return facts
 }
 
-// stalled is the reason of watches that were evicted.
-const stalled = "stalled"
+// stalled is the EndReason of a watch whose client stopped reading.
+const stalled = "slow_client_stalled"
 
 func (r *Report) upstreamFact() Fact {
 	host := Printable(r.Upstream.Host)

@@ -44,7 +44,7 @@ func sample() *Report {
 				AgeSeconds: 60, DeadlineSeconds: 60,
 				LagEvents: 1234, LagSeconds: 17.5, UnsentBytes: 4096, BlockedSeconds: 17.5, Bytes: 1 << 10},
 		}},
-		Ended: map[string]uint64{"timeout": 5, "stalled": 1},
+		Ended: map[string]uint64{"timeout": 5, "slow_client_stalled": 1},
 		Evictions: []*Eviction{{
 			At: noon.Add(-time.Minute), User: "dead", UserAgent: "python", Peer: "10.0.0.3:1", Resource: "pods", AgeSeconds: 300,
 			Bytes: 77,

@@ -186,7 +186,7 @@ func (st *Stream) logEnd(log *zap.Logger, reason EndReason) {
 		zap.String("verb", "watch"), zap.String("resource", st.resource()), zap.String("client", st.out.client()),
 		zap.Int64("bytes", st.bytes.Load()),
 	}
-	if LogCut(log, reason, fields...) {
+	if LogEviction(log, reason, fields...) {
 		return
 	}
 	fields = append(fields, zap.String("reason", string(reason)))

@@ -125,7 +125,7 @@ func (s *script) disturb(p *peer) {
 		p.stream.Interrupt(EndDrain)
 	case 7:
 		if s.rand.IntN(3) == 0 {
-			p.stream.Interrupt(EndDeparted)
+			p.stream.Interrupt(EndClientClosed)
 		}
 	}
 }
@@ -176,10 +176,10 @@ func TestDeliverersAgree(t *testing.T) {
 		want := results["goroutines"]
 		for i, got := range results["writers"] {
 			written += len(got.events)
-			if got.reason == EndStalled {
+			if got.reason == EndSlowClientStalled {
 				stalled++
 			}
-			if got.reason == EndDeparted && (want[i].reason == EndDeparted || want[i].reason == EndStalled) {
+			if got.reason == EndClientClosed && (want[i].reason == EndClientClosed || want[i].reason == EndSlowClientStalled) {
 				continue
 			}
 			if got.reason != want[i].reason || !sameStory(got, want[i]) {

@@ -123,9 +123,9 @@ func (s *Stream) overtaken(err error) bool {
 type unfilled string
 
 const (
-	unfilledExpired unfilled = "expired" // upstream does not remember it either, or cannot tell: 410
-	unfilledBusy    unfilled = "busy"    // it was not its turn in time: 429, or a clean end
-	unfilledBehind  unfilled = "behind"  // it did not keep up: a clean end
+	unfilledExpired unfilled = "resource_version_expired" // upstream does not remember it either, or cannot tell: 410
+	unfilledBusy    unfilled = "concurrency_limit"        // it was not its turn in time: 429, or a clean end
+	unfilledBehind  unfilled = "slow_client"              // it did not keep up: a clean end
 )
 
 // unfilledReasons are all of them, so that each is a metric from the start.

@@ -136,7 +136,7 @@ func TestPastOfAStalledClient(t *testing.T) {
 		}
 		time.Sleep(worldStall + time.Minute)
 		synctest.Wait()
-		if got := <-p.reason; got != EndStalled {
+		if got := <-p.reason; got != EndSlowClientStalled {
 			t.Errorf("ended: %s", got)
 		}
 	})
@@ -172,9 +172,9 @@ func TestOvertakenByASeam(t *testing.T) {
 			time.Sleep(time.Minute)
 			w.relist(200, "a/y 160")
 			if told {
-				p.ends(EndUnfilled)
+				p.ends(EndBackfillFailed)
 			} else {
-				p.ends(EndExpired, "ERROR 410 too old resource version: 150 (200)")
+				p.ends(EndResourceVersionExpired, "ERROR 410 too old resource version: 150 (200)")
 			}
 		})
 	}

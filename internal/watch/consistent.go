@@ -37,7 +37,7 @@ func (s *Stream) consistent() (EndReason, error) {
 	select {
 	case proven := <-proofs:
 		if proven.err != nil {
-			return s.inVain(EndUnproven), nil
+			return s.inVain(EndFreshnessTimeout), nil
 		}
 		if err := s.state(proven.state); err != nil {
 			return "", err
@@ -46,7 +46,7 @@ func (s *Stream) consistent() (EndReason, error) {
 	case <-head.Done():
 	}
 	if !s.plan.Watch.EndMark {
-		return s.inVain(EndUnproven), nil
+		return s.inVain(EndFreshnessTimeout), nil
 	}
 	return s.held(proofs)
 }
@@ -105,7 +105,7 @@ func (s *Stream) held(proofs <-chan proof) (EndReason, error) {
 		case <-more:
 		case p := <-proofs:
 			if p.err != nil {
-				return s.inVain(EndUnproven), nil
+				return s.inVain(EndFreshnessTimeout), nil
 			}
 			proven = p.state
 		case <-ended:

@@ -77,7 +77,7 @@ func TestRetracted(t *testing.T) {
 				time.Sleep(time.Second)
 				p.gets("ADDED a/x 5")
 				c.change(w)
-				p.ends(EndRetracted)
+				p.ends(EndInitialObjectDeleted)
 				w.oracle.Release()
 			})
 		})
@@ -153,7 +153,7 @@ func TestHeldBetween(t *testing.T) {
 		proofs <- proof{state: proven}
 		p.gets()
 		w.remove("a/y 108")
-		p.ends(EndRetracted)
+		p.ends(EndInitialObjectDeleted)
 	})
 }
 
@@ -215,7 +215,7 @@ func TestUnproven(t *testing.T) {
 			p.gets(state...)
 			p.goesOn()
 			time.Sleep(time.Nanosecond)
-			p.ends(EndUnproven)
+			p.ends(EndFreshnessTimeout)
 			w.oracle.Release()
 		})
 	}
@@ -227,9 +227,9 @@ func TestNothingToProveWith(t *testing.T) {
 	bubbles(t, func(t *testing.T, d delivery) {
 		w := newWorld(t, d, "a/x 5")
 		w.oracle.Set(0, errors.New("connection refused"))
-		w.watch(watchList).ends(EndUnproven)
+		w.watch(watchList).ends(EndFreshnessTimeout)
 		w.oracle.Set(90, nil)
-		w.watch(unmarkedNow).ends(EndUnproven)
+		w.watch(unmarkedNow).ends(EndFreshnessTimeout)
 	})
 }
 

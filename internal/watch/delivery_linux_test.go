@@ -118,7 +118,7 @@ func (c *audience) join(ln net.Listener, ended *sync.WaitGroup) {
 	st.SetChunked()
 	out := &ConnSink{Conn: accepted, StallTimeout: time.Minute, Head: Head(st, noHeaders, "audit", "")}
 	c.head = len(out.Head)
-	out.Watched = c.poller.Watch(accepted, func() { st.Interrupt(EndDeparted) })
+	out.Watched = c.poller.Watch(accepted, func() { st.Interrupt(EndClientClosed) })
 	st.out = out
 	ended.Add(1)
 	st.over = func(EndReason) {

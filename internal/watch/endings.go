@@ -39,7 +39,7 @@ func (e *endings) note(st *Stream, reason EndReason) {
 		e.counts = map[EndReason]uint64{}
 	}
 	e.counts[reason]++
-	if reason != EndStalled {
+	if reason != EndSlowClientStalled {
 		return
 	}
 	if len(e.evicted) == evictionsKept {

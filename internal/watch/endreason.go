@@ -13,58 +13,71 @@ import (
 	"spillway/internal/source"
 )
 
-// EndReason is why a watch ended. Every stream ends for exactly one, which is the metric label, the
-// log field and what the client learns (design D10).
+// EndReason is why a watch ended. Every stream ends for exactly one, which is the label of the
+// metric spillway_watch_terminations_total, the log field, and decides what the client sees (design
+// D10).
 type EndReason string
 
-// The reasons, and what the client sees of them.
+// Clean ends: the client gets the terminator of the body, and its connection stays open.
 const (
-	EndTimeout   EndReason = "timeout"   // the watch's own deadline: a clean end (W-112)
-	EndDrain     EndReason = "drain"     // this proxy is going away: a clean end
-	EndExpired   EndReason = "expired"   // the log moved past the cursor: ERROR 410 (W-107)
-	EndTooLarge  EndReason = "too_large" // the resourceVersion did not come in time: ERROR 504 (W-106)
-	EndRetracted EndReason = "retracted" // an initial object went away: a clean end, before the end bookmark (W-215)
-	// the state could not be proven fresh: a clean end, before the end bookmark (W-216)
-	EndUnproven EndReason = "unproven"
-	EndRetired  EndReason = "retired" // upstream serves the resource no more, or not to us: a clean end (W-116)
-	// an event could not be made in the client's encoding: a clean end before it (W-235)
-	EndUnencodable EndReason = "unencodable"
-	// what happened before the log begins could not be told in time: a clean end, to go on from
-	// (W-113)
-	EndUnfilled EndReason = "unfilled"
-	// memory is short, and its selector takes much: a clean end, to go on from (W-113)
-	EndShed EndReason = "shed"
-	// The client may not go on: a clean end, if it takes that at once, and its next request tells it
-	// more (package auth).
-	EndCredential      = EndReason(reauth.EndExpired)         // its credential reached its end
-	EndUnauthenticated = EndReason(reauth.EndUnauthenticated) // upstream takes its credential no more
-	EndForbidden       = EndReason(reauth.EndForbidden)       // upstream allows it no more
-	EndUnconfirmed     = EndReason(reauth.EndUnconfirmed)     // upstream could not be asked for too long
+	EndTimeout EndReason = "timeout" // the watch's own deadline (W-112)
+	EndDrain   EndReason = "drain"   // the proxy drains before it stops
+	// The history no longer reaches back to the cursor: ERROR 410 (W-107).
+	EndResourceVersionExpired EndReason = "resource_version_expired"
+	// The requested resourceVersion did not arrive in time: ERROR 504 (W-106).
+	EndResourceVersionTooLarge EndReason = "resource_version_too_large"
+	// An initial object was deleted before the state was proven: an end before the end bookmark
+	// (W-215).
+	EndInitialObjectDeleted EndReason = "initial_object_deleted"
+	// The state could not be proven fresh in time: an end before the end bookmark (W-216).
+	EndFreshnessTimeout EndReason = "freshness_timeout"
+	// The apiserver does not serve the resource any more, or not to the proxy (W-116).
+	EndResourceNotServed EndReason = "resource_not_served"
+	// An event cannot be encoded for the client: an end before that event (W-235).
+	EndEncodingFailed EndReason = "encoding_failed"
+	// The events from before the history did not arrive in time. The client can resume (W-113).
+	EndBackfillFailed EndReason = "backfill_failed"
+	// Memory is short, and the watch has an expensive selector. The client can resume (W-113).
+	EndMemoryPressure EndReason = "memory_pressure"
 
-	EndSlow EndReason = "slow" // the client was too slow for its initial events while memory was short: as stalled
-	// the client was too slow for its initial events while others waited for room for theirs: as
-	// stalled
-	EndCrowded  EndReason = "crowded"
-	EndStalled  EndReason = "stalled"  // the client stopped reading: evicted, its connection or HTTP/2 stream is reset
-	EndDeparted EndReason = "departed" // the client closed its connection or cancelled its HTTP/2 stream
-	// writing to the client failed, it was held in the middle of a seam until its time was over, or
-	// this proxy was told to stop at once
+	// Permission is lost: the end is clean if the client reads it at once. Its next request gets the
+	// apiserver's answer (package reauth).
+	EndCredentialExpired = EndReason(reauth.EndCredentialExpired)
+	EndUnauthenticated   = EndReason(reauth.EndUnauthenticated)
+	EndForbidden         = EndReason(reauth.EndForbidden)
+	EndReviewTimeout     = EndReason(reauth.EndReviewTimeout)
+)
+
+// Evictions of slow clients, and other broken ends: the connection or the HTTP/2 stream is reset.
+const (
+	// The client stopped reading for --stall-timeout.
+	EndSlowClientStalled EndReason = "slow_client_stalled"
+	// The client read its initial events too slowly while memory was short.
+	EndSlowClientMemory EndReason = "slow_client_memory_pressure"
+	// The client read its initial events too slowly while others waited for
+	// --max-list-bytes-in-flight.
+	EndSlowClientQuota EndReason = "slow_client_quota"
+
+	// The client closed its connection or cancelled its HTTP/2 stream.
+	EndClientClosed EndReason = "client_closed"
+	// A write to the client failed, its deadline passed while it was paused in the middle of a seam,
+	// or the proxy stopped without a drain.
 	EndAborted EndReason = "aborted"
 )
 
 // EndReasons are all of them, so that each is a metric from the start.
 var EndReasons = []EndReason{
-	EndTimeout, EndDrain, EndExpired, EndTooLarge, EndRetracted, EndUnproven, EndRetired, EndUnencodable, EndUnfilled,
-	EndShed,
-	EndCredential, EndUnauthenticated, EndForbidden, EndUnconfirmed, EndSlow, EndCrowded, EndStalled, EndDeparted,
-	EndAborted,
+	EndTimeout, EndDrain, EndResourceVersionExpired, EndResourceVersionTooLarge, EndInitialObjectDeleted,
+	EndFreshnessTimeout, EndResourceNotServed, EndEncodingFailed, EndBackfillFailed, EndMemoryPressure,
+	EndCredentialExpired, EndUnauthenticated, EndForbidden, EndReviewTimeout,
+	EndSlowClientStalled, EndSlowClientMemory, EndSlowClientQuota, EndClientClosed, EndAborted,
 }
 
 // Clean reports that the stream ends with its terminator, so that the connection can carry another
 // request (W-2).
 func (r EndReason) Clean() bool {
 	switch r {
-	case EndSlow, EndCrowded, EndStalled, EndDeparted, EndAborted:
+	case EndSlowClientStalled, EndSlowClientMemory, EndSlowClientQuota, EndClientClosed, EndAborted:
 		return false
 	}
 	return true
@@ -79,39 +92,38 @@ func ReasonOf(err error) EndReason {
 	case errors.As(err, &end):
 		return EndReason(end)
 	case errors.Is(err, clientconn.ErrSlow):
-		return EndSlow
+		return EndSlowClientMemory
 	case errors.Is(err, clientconn.ErrCrowded):
-		return EndCrowded
+		return EndSlowClientQuota
 	case errors.As(err, &expired):
-		return EndExpired
+		return EndResourceVersionExpired
 	case errors.As(err, &large):
-		return EndTooLarge
-	case errors.Is(err, fanout.ErrRetracted):
-		return EndRetracted
+		return EndResourceVersionTooLarge
+	case errors.Is(err, fanout.ErrInitialObjectDeleted):
+		return EndInitialObjectDeleted
 	case errors.Is(err, fanout.ErrUnencodable):
-		return EndUnencodable
+		return EndEncodingFailed
 	case errors.Is(err, backfill.ErrBusy), errors.Is(err, backfill.ErrBehind):
-		return EndUnfilled
+		return EndBackfillFailed
 	case errors.Is(err, clientconn.ErrStalled):
-		return EndStalled
+		return EndSlowClientStalled
 	}
 	return EndAborted
 }
 
-// CutMessages are what is logged of an answer that was cut since its client did not take it, by the
-// reason.
-var CutMessages = map[EndReason]string{
-	EndSlow:    "ended an answer whose client was too slow while memory was short",
-	EndCrowded: "ended an answer whose client was too slow while others waited for room",
-	EndStalled: "evicted a client that stopped reading",
+// EvictionMessages are the log messages of evictions: a watch or a LIST that ended since its client
+// read too slowly.
+var EvictionMessages = map[EndReason]string{
+	EndSlowClientStalled: "evicted a slow client: it stopped reading",
+	EndSlowClientMemory:  "evicted a slow client: memory is short",
+	EndSlowClientQuota:   "evicted a slow client: others wait for --max-list-bytes-in-flight",
 }
 
-// LogCut logs that an answer was cut since its client did not take it. It reports false for any
-// other reason.
-func LogCut(log *zap.Logger, reason EndReason, fields ...zap.Field) bool {
-	words, cut := CutMessages[reason]
-	if cut {
-		log.Warn(words, append(fields, zap.String("reason", string(reason)))...)
+// LogEviction logs the eviction of a slow client. It reports false for any other reason.
+func LogEviction(log *zap.Logger, reason EndReason, fields ...zap.Field) bool {
+	message, evicted := EvictionMessages[reason]
+	if evicted {
+		log.Warn(message, append(fields, zap.String("reason", string(reason)))...)
 	}
-	return cut
+	return evicted
 }

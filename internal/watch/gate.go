@@ -129,7 +129,7 @@ func (s *Stream) awaitOpen(opens <-chan struct{}) error {
 // revoked reports that the client may not be sent anything any more.
 func (r EndReason) revoked() bool {
 	switch r {
-	case EndCredential, EndUnauthenticated, EndForbidden, EndUnconfirmed:
+	case EndCredentialExpired, EndUnauthenticated, EndForbidden, EndReviewTimeout:
 		return true
 	}
 	return false

@@ -2,6 +2,8 @@ package watch
 
 import (
 	"fmt"
+	"regexp"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -154,7 +156,7 @@ func TestHeldWhileFull(t *testing.T) {
 		p.stream.Hold()
 		time.Sleep(1000 * time.Second)
 		synctest.Wait()
-		if got := <-p.reason; got != EndUnconfirmed {
+		if got := <-p.reason; got != EndReviewTimeout {
 			t.Errorf("ended: %s", got)
 		}
 	})
@@ -242,6 +244,22 @@ func TestHeldInASeam(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// An eviction of a slow client is found by the prefix slow_client_: in metrics, logs and sources.
+func TestEndReasonNames(t *testing.T) {
+	snake := regexp.MustCompile(`^[a-z]+(_[a-z]+)*$`)
+	seen := map[EndReason]bool{}
+	for _, r := range EndReasons {
+		_, evicted := EvictionMessages[r]
+		if evicted != strings.HasPrefix(string(r), "slow_client_") || evicted && r.Clean() {
+			t.Errorf("%s: evicted: %t, clean: %t", r, evicted, r.Clean())
+		}
+		if seen[r] || !snake.MatchString(string(r)) {
+			t.Errorf("%s: twice: %t, or not in snake case", r, seen[r])
+		}
+		seen[r] = true
 	}
 }
 

@@ -10,36 +10,34 @@ import (
 	"spillway/internal/source"
 )
 
-// lags shows how many watches there are and how far they are behind, by resource and by what they
-// select, at the moment of a scrape. Who delivers them is asked, as for the status page, so that a
-// delivery counts nothing.
+// lags shows the number of watches and their lag, by resource and type of selector. It is computed
+// at a scrape, as for the status page, so that a delivery updates no metric.
 type lags struct {
 	streams, behind *prometheus.Desc
-	groups          func() map[lagGroup]lag // nil: nobody is watching
+	groups          func() map[lagGroup]lag // nil: there is no manager
 }
 
-// lagGroup is watches of which there are a few sorts, however many selectors, by its labels: of one
-// resource there may be several Sources, in other versions or on their way out, and a registry that
-// is shown one set of labels twice shows nothing at all.
-type lagGroup struct{ resource, selects string }
+// lagGroup is the labels of a series. One resource can have several Sources, of other versions or
+// about to end; they are added up, since a registry rejects two series with the same labels.
+type lagGroup struct{ resource, selectorType string }
 
 type lag struct {
 	streams int
 	behind  time.Duration
 }
 
-// lagWait is how long a scrape waits for those who deliver.
+// lagWait bounds how long a scrape waits for the writers.
 const lagWait = 2 * time.Second
 
 func newLags() *lags {
-	labels := []string{"resource", "selects"}
+	labels := []string{"resource", "selector_type"}
 	return &lags{
-		streams: prometheus.NewDesc("spillway_watch_group_streams",
-			"Watches that are being served from memory, by the narrowest thing that they select by: name, field, label, "+
-				"namespace, or all.", labels, nil),
+		streams: prometheus.NewDesc("spillway_watches_by_selector_type",
+			"Watches served from memory, by the most specific part of their selection: name, field, label, namespace, or "+
+				"all.", labels, nil),
 		behind: prometheus.NewDesc("spillway_watch_lag_seconds",
-			"How old, in seconds, the oldest event is that a watch has yet to be sent or its client to take, of the watch "+
-				"that is farthest behind. Labels as of spillway_watch_group_streams.", labels, nil),
+			"Age of the oldest event that is not sent, or not read by the client, of the watch that is farthest behind.",
+			labels, nil),
 	}
 }
 
@@ -52,12 +50,14 @@ func (l *lags) Collect(out chan<- prometheus.Metric) {
 		return
 	}
 	for g, lag := range l.groups() {
-		out <- prometheus.MustNewConstMetric(l.streams, prometheus.GaugeValue, float64(lag.streams), g.resource, g.selects)
-		out <- prometheus.MustNewConstMetric(l.behind, prometheus.GaugeValue, lag.behind.Seconds(), g.resource, g.selects)
+		out <- prometheus.MustNewConstMetric(l.streams, prometheus.GaugeValue, float64(lag.streams), g.resource,
+			g.selectorType)
+		out <- prometheus.MustNewConstMetric(l.behind, prometheus.GaugeValue, lag.behind.Seconds(), g.resource,
+			g.selectorType)
 	}
 }
 
-// lags is how far watches are behind; nothing if those who deliver them do not say in time.
+// lags is the lag of all watches; nil if a writer does not answer in time.
 func (m *Manager) lags() map[lagGroup]lag {
 	m.counts.Lock()
 	defer m.counts.Unlock()
@@ -86,7 +86,7 @@ func grouped(streams []*Stream, known []figures, now time.Time) map[lagGroup]lag
 		if names[source] == "" {
 			names[source] = source.Resource().Info.String()
 		}
-		at := lagGroup{names[source], selects(st.plan.Selector)}
+		at := lagGroup{names[source], selectorType(st.plan.Selector)}
 		one := groups[at]
 		groups[at] = lag{streams: one.streams + 1, behind: max(one.behind, st.behind(known[i], now))}
 	}
@@ -116,8 +116,8 @@ func (s *Stream) oldest(position uint64, now time.Time) time.Duration {
 	return 0
 }
 
-// selects is the narrowest thing that a selector names a value of.
-func selects(sel object.Selector) string {
+// selectorType is the most specific part of a selector.
+func selectorType(sel object.Selector) string {
 	name, field, label, namespace := sel.Name != "", false, false, sel.Namespace != ""
 	for _, term := range sel.Terms() {
 		switch {

@@ -213,7 +213,7 @@ func TestSelects(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := selects(object.NewSelector(c.namespace, c.name, byLabel, byField)); got != c.want {
+		if got := selectorType(object.NewSelector(c.namespace, c.name, byLabel, byField)); got != c.want {
 			t.Errorf("%+v: %s", c, got)
 		}
 	}

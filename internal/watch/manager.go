@@ -104,7 +104,7 @@ func (m *Manager) LookAgain() {
 func (m *Manager) ShedHeavy() {
 	for _, st := range m.Open() {
 		if !st.plan.Selector.Light() {
-			st.Interrupt(EndShed)
+			st.Interrupt(EndMemoryPressure)
 		}
 	}
 }

@@ -6,17 +6,16 @@ import (
 	"spillway/internal/source"
 )
 
-// sentBytes shows what watches have been sent, by resource, at the moment of a scrape: those that
-// have ended are summed up, those that are open are asked. So a watch that lasts for an hour is
-// seen all the time, and for a delivery nobody counts but its own stream.
+// sentBytes shows the bytes sent on watches, by resource. It adds up open and ended watches at a
+// scrape: so a long watch shows in every scrape, and a delivery updates only its own stream.
 type sentBytes struct {
 	desc *prometheus.Desc
-	sums func() map[string]int64 // nil: nobody is watching
+	sums func() map[string]int64 // nil: there is no manager
 }
 
 func newSentBytes() *sentBytes {
 	return &sentBytes{desc: prometheus.NewDesc("spillway_watch_sent_bytes_total",
-		"Bytes sent on watches, before they are encrypted, of those that are open and of those that have ended.",
+		"Bytes sent on watches, open and ended, before encryption.",
 		[]string{"resource"}, nil)}
 }
 

@@ -64,7 +64,7 @@ func (s *slot) keep() {
 	s.progress, s.look = now(), false
 	if s.progress >= s.stream.deadline {
 		s.stream.out.cut()
-		s.writer.end(s, EndUnconfirmed)
+		s.writer.end(s, EndReviewTimeout)
 		return
 	}
 	s.dueAt(s.stream.deadline)

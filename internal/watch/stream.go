@@ -180,7 +180,7 @@ func (s *Stream) notArrived(err error) (EndReason, error) {
 	if errors.As(err, &large) {
 		return "", err
 	}
-	return s.inVain(EndUnproven), nil
+	return s.inVain(EndFreshnessTimeout), nil
 }
 
 // endOfState tells clients that asked for the mark that the initial events are complete.
@@ -299,10 +299,10 @@ func (s *Stream) write(b []byte) error {
 // then whoever closed it has the say.
 func (s *Stream) failed(err error) EndReason {
 	switch reason := ReasonOf(err); {
-	case reason == EndExpired && s.plan.Source.Resource().Retired():
-		return EndRetired
-	case reason == EndExpired && s.overtaken(err):
-		return EndUnfilled
+	case reason == EndResourceVersionExpired && s.plan.Source.Resource().Retired():
+		return EndResourceNotServed
+	case reason == EndResourceVersionExpired && s.overtaken(err):
+		return EndBackfillFailed
 	case reason != EndAborted:
 		return reason
 	}
@@ -312,7 +312,7 @@ func (s *Stream) failed(err error) EndReason {
 	if errors.Is(err, net.ErrClosed) {
 		return EndAborted
 	}
-	return EndDeparted
+	return EndClientClosed
 }
 
 // last makes what the client is told at the end, and settles the reason.
@@ -320,7 +320,7 @@ func (s *Stream) last(reason EndReason, cause error) ([]byte, EndReason) {
 	if cause != nil {
 		reason = s.failed(cause)
 	}
-	if reason == EndUnencodable {
+	if reason == EndEncodingFailed {
 		s.manager.opts.Withdraw(s.plan, cause)
 	}
 	if !reason.Clean() {
@@ -346,14 +346,14 @@ func (s *Stream) poke() {
 // errorStatus is the ERROR event that a reason shows, nil for none.
 func (s *Stream) errorStatus(reason EndReason, cause error) *metav1.Status {
 	switch reason {
-	case EndExpired:
+	case EndResourceVersionExpired:
 		var e *cache.ExpiredError
 		message := "too old resource version"
 		if errors.As(cause, &e) {
 			message = e.Error()
 		}
 		return apistatus.New(http.StatusGone, metav1.StatusReasonExpired, message, nil)
-	case EndTooLarge:
+	case EndResourceVersionTooLarge:
 		return apistatus.Of(cause)
 	}
 	return nil

@@ -23,27 +23,28 @@ type StreamMetrics struct {
 func NewStreamMetrics() *StreamMetrics {
 	m := &StreamMetrics{
 		streams: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "spillway_watch_streams", Help: "Watches that are being served from memory, by their encoding.",
+			Name: "spillway_watches", Help: "Watches that are being served from memory, by their encoding.",
 		}, []string{"resource", "encoding"}),
 		ends: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "spillway_watch_ends_total", Help: "Watches that ended, by the one reason why.",
+			Name: "spillway_watch_terminations_total",
+			Help: "Watches that ended, by reason. Evictions of slow clients have the reasons slow_client_….",
 		}, []string{"resource", "reason"}),
 		sent: newSentBytes(),
 		lags: newLags(),
 	}
 	m.backfilled = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "spillway_backfill_streams_total",
-		Help: "Watches that got events from before the history in memory by a watch upstream, and went on from there.",
+		Name: "spillway_backfilled_watches_total",
+		Help: "Watches that resumed from before the history in memory: the apiserver sent the events that were missing.",
 	}, []string{"resource"})
 	m.unfilled = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "spillway_backfill_refusals_total",
-		Help: "Watches that resumed from before the history in memory and failed: upstream does not have it either " +
-			"(expired), too many others were being served (busy), or their client did not keep up (behind).",
+		Name: "spillway_backfill_failures_total",
+		Help: "Watches whose backfill failed: the apiserver no longer has the events (resource_version_expired), too many " +
+			"backfills were under way (concurrency_limit), or the client read too slowly (slow_client).",
 	}, []string{"resource", "reason"})
 	m.waiting = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "spillway_watch_streams_waiting",
-		Help: "Watches with a full socket, since the client does not read. Each costs the frame that is being sent, and " +
-			"ends after --stall-timeout.",
+		Name: "spillway_slow_client_watches",
+		Help: "Watches whose client reads too slowly: the socket is full. Such a watch holds one frame, and is evicted " +
+			"after --stall-timeout.",
 	}, m.parked)
 	return m
 }

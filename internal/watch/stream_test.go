@@ -97,7 +97,8 @@ func TestScopesAndSelectors(t *testing.T) {
 func TestTooOld(t *testing.T) {
 	bubbles(t, func(t *testing.T, d delivery) {
 		w := newWorld(t, d, "a/x 5")
-		w.watch("/api/v1/pods?watch=1&resourceVersion=99").ends(EndExpired, "ERROR 410 too old resource version: 99 (100)")
+		w.watch("/api/v1/pods?watch=1&resourceVersion=99").ends(EndResourceVersionExpired,
+			"ERROR 410 too old resource version: 99 (100)")
 		w.watch("/api/v1/pods?watch=1&resourceVersion=100").gets() // exactly at the bound is fine
 	})
 }
@@ -126,7 +127,7 @@ func TestTooLarge(t *testing.T) {
 		p.gets()
 		p.goesOn()
 		time.Sleep(time.Nanosecond)
-		p.ends(EndTooLarge, "ERROR 504 Timeout: Too large resource version: 105, current: 100")
+		p.ends(EndResourceVersionTooLarge, "ERROR 504 Timeout: Too large resource version: 105, current: 100")
 	})
 	bubbles(t, func(t *testing.T, d delivery) {
 		w := newWorld(t, d, "a/x 5")
@@ -153,7 +154,7 @@ func TestTooLarge(t *testing.T) {
 		w := newWorld(t, d, "a/x 5")
 		short := w.watch(query + "&timeoutSeconds=1")
 		time.Sleep(3 * time.Second)
-		short.ends(EndTooLarge, "ERROR 504 Timeout: Too large resource version: 105, current: 100")
+		short.ends(EndResourceVersionTooLarge, "ERROR 504 Timeout: Too large resource version: 105, current: 100")
 	})
 }
 
@@ -185,7 +186,7 @@ func TestTooLargeOnABusyUpstream(t *testing.T) {
 			time.Sleep(8 * time.Second)
 			p.goesOn()
 			time.Sleep(time.Second)
-			p.ends(EndTooLarge, large)
+			p.ends(EndResourceVersionTooLarge, large)
 		})
 	})
 	t.Run("silent for a while", func(t *testing.T) {
@@ -197,7 +198,7 @@ func TestTooLargeOnABusyUpstream(t *testing.T) {
 			p.goesOn()
 			w.oracle.Slow(0)
 			time.Sleep(3 * time.Second)
-			p.ends(EndTooLarge, large)
+			p.ends(EndResourceVersionTooLarge, large)
 		})
 	})
 	t.Run("silent, and then there", func(t *testing.T) {
@@ -217,7 +218,7 @@ func TestTooLargeOnABusyUpstream(t *testing.T) {
 			w.oracle.Slow(time.Hour)
 			p := w.watch(target)
 			time.Sleep(time.Minute)
-			p.ends(EndUnproven)
+			p.ends(EndFreshnessTimeout)
 		})
 	})
 }
@@ -299,7 +300,8 @@ func TestSeam(t *testing.T) {
 		without.gets("DELETED a/x 100", "ADDED a/n 130", "MODIFIED a/y 140", "DELETED a/z 150")
 		w.watch("/api/v1/pods?watch=1&resourceVersion=100").gets("DELETED a/x 100", "ADDED a/n 130", "MODIFIED a/y 140",
 			"DELETED a/z 150")
-		w.watch("/api/v1/pods?watch=1&resourceVersion=120").ends(EndExpired, "ERROR 410 too old resource version: 120 (150)")
+		w.watch("/api/v1/pods?watch=1&resourceVersion=120").ends(EndResourceVersionExpired,
+			"ERROR 410 too old resource version: 120 (150)")
 		w.watch("/api/v1/pods?watch=1&resourceVersion=150").gets()
 		w.set("a/y 151")
 		p.gets("MODIFIED a/y 151")
@@ -315,8 +317,10 @@ func TestRestored(t *testing.T) {
 		p.gets("ADDED a/x 5", "ADDED a/y 90", "BOOKMARK 100 end")
 		w.relist(80, "a/x 5")
 		w.oracle.Set(94, nil) // what is told of other resources is above that by then
-		p.ends(EndExpired, "ERROR 410 too old resource version: 100 (80)")
-		w.watch("/api/v1/pods?watch=1&resourceVersion=95").ends(EndExpired, "ERROR 410 too old resource version: 95 (80)")
+		p.ends(EndResourceVersionExpired,
+			"ERROR 410 too old resource version: 100 (80)")
+		w.watch("/api/v1/pods?watch=1&resourceVersion=95").ends(EndResourceVersionExpired,
+			"ERROR 410 too old resource version: 95 (80)")
 		w.watch("/api/v1/pods?watch=1&resourceVersion=94").gets()
 		w.watch("/api/v1/pods?watch=1&resourceVersion=80").gets()
 	})
@@ -331,8 +335,8 @@ func TestRetired(t *testing.T) {
 		future := w.watch("/api/v1/pods?watch=1&resourceVersion=1000")
 		p.gets("ADDED a/x 5", "BOOKMARK 100 end")
 		w.resource().Retire()
-		p.ends(EndRetired)
-		future.ends(EndRetired)
+		p.ends(EndResourceNotServed)
+		future.ends(EndResourceNotServed)
 	})
 }
 
@@ -354,7 +358,7 @@ func TestStalled(t *testing.T) {
 		other.gets("MODIFIED a/x 101", "MODIFIED a/x 102")
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
-		if got := <-p.reason; got != EndStalled {
+		if got := <-p.reason; got != EndSlowClientStalled {
 			t.Errorf("ended: %s", got)
 		}
 		w.set("a/x 103")
@@ -401,7 +405,7 @@ func TestSlowClients(t *testing.T) {
 		synctest.Wait()
 		select {
 		case got := <-p.reason:
-			if got != EndSlow {
+			if got != EndSlowClientMemory {
 				t.Errorf("ended: %s", got)
 			}
 		default:
@@ -439,7 +443,7 @@ func TestDepartedAndAborted(t *testing.T) {
 		synctest.Wait()
 		p.close()
 		w.set("a/x 101")
-		if got := <-p.reason; got != EndDeparted {
+		if got := <-p.reason; got != EndClientClosed {
 			t.Errorf("ended: %s", got)
 		}
 		other.gets("ADDED a/x 101")

@@ -105,7 +105,7 @@ func (w *Webhook) Run(drain, stop context.Context, log *zap.Logger) error {
 	server := admission.Server(w.handler(verify, limits, log), config, log)
 	served := make(chan error, 1)
 	go func() { served <- server.ServeTLS(listener, "", "") }()
-	log.Info("serving admission reviews", zap.Stringer("address", listener.Addr()), zap.Int64("goLimit", limit))
+	log.Info("serving admission reviews", zap.Stringer("address", listener.Addr()), zap.Int64("gomemlimit", limit))
 	select {
 	case err := <-served:
 		return fmt.Errorf("serving admission reviews on %s: %w", listener.Addr(), err)

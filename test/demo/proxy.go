@@ -33,7 +33,7 @@ func (s *show) startProxy(ctx context.Context) error {
 		return err
 	}
 	args := []string{
-		"--kubeconfig", s.upstreamFile, "--resources", "*", "--plain-identity", "self",
+		"--kubeconfig", s.upstreamFile, "--resources", "*", "--listen-identity", "self",
 		"--listen", listen, "--metrics-listen", metrics, "--drain-period", drainPeriod.String(), "--log-format", "console",
 	}
 	log, err := os.Create(s.proxyLog())

@@ -88,9 +88,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
 {{- if .Values.audit.policy -}}
 {{- $_ := set $own "audit-policy-file" "/etc/spillway/config/audit-policy.yaml" -}}
 {{- $_ := set $own "audit-log-path" (ternary "/var/log/spillway/audit.log" "-" (not (empty .Values.audit.volume))) -}}
-{{- $_ := set $own "audit-required" .Values.audit.required -}}
-{{- else if or .Values.audit.required .Values.audit.volume -}}
-{{- fail "audit.required and audit.volume need audit.policy, which says what is put on record" -}}
+{{- $_ := set $own "audit-fail-closed" .Values.audit.failClosed -}}
+{{- else if or .Values.audit.failClosed .Values.audit.volume -}}
+{{- fail "audit.failClosed and audit.volume need audit.policy, which says what is put on record" -}}
 {{- end -}}
 {{- if .Values.tracing.endpoint -}}
 {{- $_ := set $own "tracing-config-file" "/etc/spillway/config/tracing.yaml" -}}
@@ -101,8 +101,8 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
 {{- end -}}
 {{- end -}}
 {{- $config := .Values.config -}}
-{{- if eq .Values.mode "shed" -}}
-{{- $config = merge (deepCopy .Values.config) .Values.shed.limits -}}
+{{- if eq .Values.mode "loadShedding" -}}
+{{- $config = merge (deepCopy .Values.config) .Values.loadShedding.limits -}}
 {{- end -}}
 {{- range $key, $value := $config -}}
 {{- if and (kindIs "float64" $value) (eq (floor $value) $value) -}}

@@ -48,7 +48,7 @@ const (
 const (
 	checkAgreed  = "agreed"
 	checkDenied  = "denied"
-	checkUnasked = "unasked"
+	checkUnasked = "error"
 )
 
 func newLocal[Q, A any](kind string, r *Rights, review auth.Review[Q, A], answer auth.Decide[Q, A],

@@ -319,7 +319,7 @@ func TestLocalTokensEnd(t *testing.T) {
 		}
 		time.Sleep(1500 * time.Millisecond)
 		g.shows("short, expired", short, auth.Refused, 0) // the watch has asked already
-		g.patrol.Expect(other, false, reauth.EndExpired)
+		g.patrol.Expect(other, false, reauth.EndCredentialExpired)
 
 		g.remove("pods", "c1/p")
 		time.Sleep(lookEvery)
@@ -449,8 +449,9 @@ func TestLocalTokensDisagreement(t *testing.T) {
 		g.shows("at first", token, auth.Authenticated, 0)
 		time.Sleep(2 * auth.AllowedFor)
 		g.shows("after upstream refused it", token, auth.Refused, 1)
-		if g.metric("spillway_local_decisions", "token") != 0 || g.metric("spillway_local_decision_disagreements_total",
-			"token") != 1 {
+		if g.metric("spillway_local_decisions_enabled", "token") != 0 ||
+			g.metric("spillway_local_decision_disagreements_total",
+				"token") != 1 {
 			t.Error("no metric tells of it")
 		}
 		g.shows("another", m.sign(claims(map[string]any{"jti": "id-2"})), auth.Refused, 1)

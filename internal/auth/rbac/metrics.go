@@ -25,28 +25,28 @@ const (
 func NewMetrics(r prometheus.Registerer) *DecisionMetrics {
 	m := &DecisionMetrics{
 		unwatched: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "spillway_rights_unwatched", Help: "1 for what decides about permissions and upstream does not let us watch.",
+			Name: "spillway_rbac_watch_denied",
+			Help: "1 for a resource that decides permissions and that the proxy may not watch.",
 		}, []string{"resource"}),
 		changes: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "spillway_rights_changes_total",
-			Help: "Times that watches were checked at once because of a change of rights.",
+			Name: "spillway_rbac_changes_total",
+			Help: "Changes of RBAC objects after which running watches were checked at once.",
 		}),
 		proofs: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "spillway_rights_proofs_total",
-			Help: "Questions to upstream whether what is decided by is what it holds, by what came of them.",
-		}, []string{"what", "result"}),
+			Name: "spillway_rbac_freshness_checks_total",
+			Help: "Requests that prove that mirrored RBAC objects and keys are current, by result.",
+		}, []string{"resource", "result"}),
 		deciding: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "spillway_local_decisions",
-			Help: "1 while reviews are answered by what is watched where that is proven, 0 when upstream has " +
-				"denied what was allowed so.",
+			Name: "spillway_local_decisions_enabled",
+			Help: "1 while reviews are decided locally, 0 once the apiserver has denied what was allowed locally.",
 		}, []string{"review"}),
 		spotChecks: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "spillway_local_decision_checks_total",
-			Help: "Local decisions that upstream was asked about all the same, by what it said.",
+			Help: "Local decisions that were compared with a review by the apiserver, by result.",
 		}, []string{"review", "result"}),
 		disagreements: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "spillway_local_decision_disagreements_total",
-			Help: "Times that local decisions were given up for good because upstream denies what they allow.",
+			Help: "Times that local decisions were disabled since the apiserver denied what was allowed locally.",
 		}, []string{"review"}),
 	}
 	for _, review := range []string{reviewOfToken, reviewOfAccess} {

@@ -218,7 +218,7 @@ func (r *Rights) repeat(ctx context.Context, what string, prove func(context.Con
 		case !failing && !errors.Is(err, errNotMirrored):
 			failing = true
 			r.log.Info("nothing is decided here by what cannot be proven: upstream is asked instead",
-				zap.String("what", what), zap.Error(err))
+				zap.String("resource", what), zap.Error(err))
 		}
 		least := began.Add(proveLeast)
 		r.sleep(ctx, least.Sub(r.clock.Now()))

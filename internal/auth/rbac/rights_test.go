@@ -510,7 +510,7 @@ func TestLocalRBACDisagreementDuringAChange(t *testing.T) {
 				ObjectMeta: metav1.ObjectMeta{Name: "pods"}, Rules: []rbacv1.PolicyRule{reads("pods"), reads(fmt.Sprint("x", n))},
 			})
 			synctest.Wait()
-			if g.metric("spillway_local_decisions", "access") != 0 {
+			if g.metric("spillway_local_decisions_enabled", "access") != 0 {
 				t.Fatalf("decides again after %d changes", n)
 			}
 		}
@@ -659,7 +659,7 @@ func TestLocalRBACDisagreement(t *testing.T) {
 		g.by(reauthtest.Bob, "/api/v1/nodes", auth.Allowed, 0)
 		time.Sleep(time.Second)
 		if g.metric("spillway_local_decision_checks_total", "agreed") != 1 ||
-			g.metric("spillway_local_decisions", "access") != 1 {
+			g.metric("spillway_local_decisions_enabled", "access") != 1 {
 			t.Error("the check did not agree")
 		}
 		g.Change(func() { g.Denied["bob pods"] = true }) // by an authorizer that cannot be seen
@@ -670,7 +670,7 @@ func TestLocalRBACDisagreement(t *testing.T) {
 		g.by(reauthtest.Bob, "/api/v1/nodes", auth.Allowed, 1)
 		g.by(reauthtest.Bob, "/api/v1/pods", auth.Denied, 1)
 		if g.metric("spillway_local_decision_disagreements_total", "access") != 1 ||
-			g.metric("spillway_local_decisions", "access") != 0 {
+			g.metric("spillway_local_decisions_enabled", "access") != 0 {
 			t.Error("no metric tells of it")
 		}
 		if n := g.log.FilterLevelExact(zap.ErrorLevel).Len(); n != 1 {
@@ -897,7 +897,7 @@ func TestForbiddenTables(t *testing.T) {
 		if n := g.log.FilterLevelExact(zap.WarnLevel).Len(); n != 1 {
 			t.Errorf("%d warnings", n)
 		}
-		if g.metric("spillway_rights_unwatched", "rolebindings.rbac.authorization.k8s.io") != 1 {
+		if g.metric("spillway_rbac_watch_denied", "rolebindings.rbac.authorization.k8s.io") != 1 {
 			t.Error("no metric tells of it")
 		}
 		g.by(reauthtest.Named("alice"), "/api/v1/pods", auth.Allowed, 1)
@@ -910,7 +910,7 @@ func TestForbiddenTables(t *testing.T) {
 		g.grant("", "nodes", user("alice"), reads("nodes"))
 		time.Sleep(forbiddenRetry + auth.AllowedFor)
 		g.by(reauthtest.Named("alice"), "/api/v1/nodes", auth.Allowed, 0)
-		if g.metric("spillway_rights_unwatched", "rolebindings.rbac.authorization.k8s.io") != 0 {
+		if g.metric("spillway_rbac_watch_denied", "rolebindings.rbac.authorization.k8s.io") != 0 {
 			t.Error("the metric still tells of it")
 		}
 	})

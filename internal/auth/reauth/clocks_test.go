@@ -79,7 +79,7 @@ func TestClockJumpsDoNotChangeHowLongWatchesAreHeld(t *testing.T) {
 				time.Sleep(reauth.DefaultHoldMost - 2*time.Minute)
 				p.Expect(held, false, "")
 				time.Sleep(3 * time.Minute)
-				p.Expect(held, false, reauth.EndUnconfirmed)
+				p.Expect(held, false, reauth.EndReviewTimeout)
 			})
 		})
 	}
@@ -160,7 +160,7 @@ func TestClockJumpsDoNotProlongCertificates(t *testing.T) {
 					}
 				}
 				time.Sleep(30 * time.Second)
-				p.Expect(watch, false, reauth.EndExpired)
+				p.Expect(watch, false, reauth.EndCredentialExpired)
 				for range 3 {
 					if result := p.Authn.Authenticate(context.Background(), shows); result.Outcome == auth.Authenticated {
 						t.Errorf("after its end: %s", result.Outcome)

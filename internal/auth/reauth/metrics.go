@@ -23,22 +23,22 @@ func NewMetrics(r prometheus.Registerer) *CheckMetrics {
 	m := &CheckMetrics{
 		checks: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "spillway_reauthorizations_total",
-			Help: "Checks of what watches run by, credentials and permissions, by what came of them.",
+			Help: "Checks of the credentials and permissions of running watches, by result.",
 		}, []string{"check", "result"}),
 		watching: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "spillway_reauthorization_checks", Help: "Distinct credentials and permissions that watches run by.",
+			Name: "spillway_reauthorization_targets", Help: "Distinct credentials and permissions of running watches.",
 		}, []string{"check"}),
 		held: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "spillway_held_watches",
-			Help: "Watches that are sent nothing because upstream could not be asked in time whether they still may be.",
+			Name: "spillway_paused_watches",
+			Help: "Watches that are paused: the apiserver did not answer in time whether they are still allowed.",
 		}),
 		ends: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "spillway_reauthorization_ends_total",
-			Help: "Watches that were ended because they may not go on, by the reason.",
+			Name: "spillway_reauthorization_terminations_total",
+			Help: "Watches that were ended because they are no longer allowed, by reason.",
 		}, []string{"reason"}),
 		age: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "spillway_reauthorization_age_seconds",
-			Help:    "How old what was known of a credential or a permission was when it was known again.",
+			Help:    "Time between two successful checks of a credential or a permission.",
 			Buckets: []float64{1, 5, 10, 15, 20, 25, 26, 27, 28, 29, 30, 60},
 		}),
 	}

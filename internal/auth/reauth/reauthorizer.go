@@ -35,14 +35,14 @@ type End string
 
 // The reasons, which are also the labels of metrics.
 const (
-	EndExpired         End = "credential_expired" // by its own words
-	EndUnauthenticated End = "unauthenticated"    // upstream refuses the token, or nothing vouches for the certificate
-	EndForbidden       End = "forbidden"          // upstream allows it no more
-	EndUnconfirmed     End = "unconfirmed"        // upstream could not be asked for too long
+	EndCredentialExpired End = "credential_expired" // by its own words
+	EndUnauthenticated   End = "unauthenticated"    // upstream refuses the token, or nothing vouches for the certificate
+	EndForbidden         End = "forbidden"          // upstream allows it no more
+	EndReviewTimeout     End = "review_timeout"     // upstream could not be asked for too long
 )
 
 // Ends are all of them, so that each is a metric from the start.
-var Ends = []End{EndExpired, EndUnauthenticated, EndForbidden, EndUnconfirmed}
+var Ends = []End{EndCredentialExpired, EndUnauthenticated, EndForbidden, EndReviewTimeout}
 
 // Stream is a running watch as the Reauthorizer knows it. Its methods are called one at a time, in
 // the order in which things happened, and must not block. What was under way when a Permit was
@@ -271,7 +271,7 @@ func (r *Reauthorizer) ask(ctx context.Context, c *check) {
 	case auth.Refused:
 		f.verdict = auth.Denied
 		if end := c.credential.Expires(); !end.IsZero() && !result.At.Before(end) {
-			f.end = EndExpired
+			f.end = EndCredentialExpired
 		}
 	}
 }

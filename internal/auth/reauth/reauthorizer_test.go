@@ -100,7 +100,7 @@ func TestTokenReachesItsEnd(t *testing.T) {
 		time.Sleep(time.Until(end) - 1)
 		p.Expect(l, true, "")
 		time.Sleep(time.Second)
-		p.Expect(l, false, reauth.EndExpired)
+		p.Expect(l, false, reauth.EndCredentialExpired)
 		if _, at := l.Ended(); at.Sub(end) > 50*time.Millisecond {
 			t.Errorf("it took %v", at.Sub(end))
 		}
@@ -127,7 +127,7 @@ func TestCertificateReachesItsEnd(t *testing.T) {
 		time.Sleep(time.Until(end) - time.Nanosecond)
 		p.Expect(short, true, "")
 		time.Sleep(time.Nanosecond)
-		p.Expect(short, false, reauth.EndExpired)
+		p.Expect(short, false, reauth.EndCredentialExpired)
 		p.Expect(long, true, "")
 		// What no authority vouches for any more ends with the next look.
 		if err := os.WriteFile(name, authtest.PEM(authtest.NewCA(t, "others", time.Now()).Cert), 0o600); err != nil {
@@ -162,7 +162,7 @@ func TestUpstreamIsAway(t *testing.T) {
 		}
 		p.Cluster.Change(func() { p.Cluster.Failing = true })
 		time.Sleep(30*time.Second + reauth.DefaultHoldMost)
-		p.Expect(stays, false, reauth.EndUnconfirmed)
+		p.Expect(stays, false, reauth.EndReviewTimeout)
 	})
 }
 

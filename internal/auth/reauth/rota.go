@@ -284,9 +284,9 @@ func (r *rota) turn(now time.Time) turn {
 func (r *rota) attend(c *check, now time.Time) {
 	switch {
 	case c.over(now):
-		r.end(c, EndExpired)
+		r.end(c, EndCredentialExpired)
 	case c.held && !now.Before(c.limit().Add(r.holdMost)):
-		r.end(c, EndUnconfirmed)
+		r.end(c, EndReviewTimeout)
 	case !c.held && !now.Before(c.limit()):
 		c.held = true
 		for p := range c.permits {

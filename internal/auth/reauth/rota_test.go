@@ -211,7 +211,7 @@ func TestRotaGivesUp(t *testing.T) {
 	}
 	d.turn()
 	// The credential's 19 s come first, and then its minute.
-	if s.end != EndUnconfirmed || d.now.Sub(start) > 80*time.Second || len(d.rota.agenda) != 0 {
+	if s.end != EndReviewTimeout || d.now.Sub(start) > 80*time.Second || len(d.rota.agenda) != 0 {
 		t.Errorf("%q after %v", s.end, d.now.Sub(start))
 	}
 	if tries < 20 || tries > 60 {
@@ -343,7 +343,7 @@ func TestRotaCertificateEndsByTheClockThatRuns(t *testing.T) {
 		Credential: auth.NewCredential(digestOf("certificate"), auth.Secret{}, d.now.Round(0).Add(10*time.Second)),
 	}, auth.Attributes{Verb: "watch"}, d.now, d.now)
 	d.now = authtest.SetBack(t, d.now.Add(10*time.Second), time.Hour)
-	if d.turn(); s.end != EndExpired {
+	if d.turn(); s.end != EndCredentialExpired {
 		t.Errorf("ended %q", s.end)
 	}
 }

@@ -69,7 +69,7 @@ func (l *Log) Tell(resource, version string, t Transition) {
 		l.chains[key] = &repeated{since: t.At}
 		fields := of(resource, version, t)
 		if next := t.To.Next(); !next.IsZero() {
-			fields = append(fields, zap.Duration("again", next.Sub(t.At).Round(time.Millisecond)))
+			fields = append(fields, zap.Duration("retryAfter", next.Sub(t.At).Round(time.Millisecond)))
 		}
 		l.write(t, fields...)
 		return
@@ -123,7 +123,7 @@ func (l *Log) Flush() {
 				names += ", …"
 			}
 			l.write(r.last, zap.String("resources", names), zap.Int("count", r.count),
-				zap.Duration("within", now.Sub(r.since).Round(time.Second)))
+				zap.Duration("period", now.Sub(r.since).Round(time.Second)))
 			l.chains[key] = &repeated{since: now}
 		}
 	}
@@ -131,7 +131,7 @@ func (l *Log) Flush() {
 
 func (l *Log) write(t Transition, fields ...zap.Field) {
 	text, level := describe(t)
-	fields = append(fields, zap.String("state", string(t.To.Kind())), zap.String("was", string(t.From.Kind())))
+	fields = append(fields, zap.String("state", string(t.To.Kind())), zap.String("previousState", string(t.From.Kind())))
 	if reason := t.To.Cause().Text; reason != "" {
 		fields = append(fields, zap.String("reason", reason))
 	}

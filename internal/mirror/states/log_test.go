@@ -63,7 +63,7 @@ func TestALineFollowsAQuietPeriodAtOnce(t *testing.T) {
 	for i := range 3 {
 		m.Complete()
 		lines.TakeAll()
-		m.Interrupt(Cause{WhyNoAnswer, "connection refused"})
+		m.Interrupt(Cause{WhyUnreachable, "connection refused"})
 		if got := lines.TakeAll(); len(got) != 1 || got[0].ContextMap()["reason"] != "connection refused" ||
 			got[0].ContextMap()["resource"] != "pods" {
 			t.Errorf("round %d: %v", i, got)

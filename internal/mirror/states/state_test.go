@@ -18,11 +18,11 @@ func newClock() *clock { return &clock{time.Date(2026, 1, 1, 0, 0, 0, 0, time.UT
 var places = map[string]func(*Machine){
 	"starting":           func(*Machine) {},
 	"synced":             func(m *Machine) { m.Complete() },
-	"resuming":           func(m *Machine) { m.Complete(); m.Interrupt(Cause{WhyNoAnswer, "x"}) },
+	"resuming":           func(m *Machine) { m.Complete(); m.Interrupt(Cause{WhyUnreachable, "x"}) },
 	"refused":            func(m *Machine) { m.Refuse(Cause{WhyRefused, "x"}, time.Time{}) },
 	"refused+state":      func(m *Machine) { m.Complete(); m.Refuse(Cause{WhyRefused, "x"}, time.Time{}) },
-	"falling_back":       func(m *Machine) { m.FallBack(Cause{WhyNoEndMark, "x"}) },
-	"falling_back+state": func(m *Machine) { m.Complete(); m.FallBack(Cause{WhyNoEndMark, "x"}) },
+	"falling_back":       func(m *Machine) { m.FallBack(Cause{WhyNoInitialEventsEnd, "x"}) },
+	"falling_back+state": func(m *Machine) { m.Complete(); m.FallBack(Cause{WhyNoInitialEventsEnd, "x"}) },
 	"given_up":           func(m *Machine) { m.GiveUp(Cause{WhyIdle, "x"}) },
 }
 
@@ -30,12 +30,12 @@ var places = map[string]func(*Machine){
 var moves = map[string]func(*Machine){
 	"complete":  (*Machine).Complete,
 	"open":      (*Machine).Open,
-	"interrupt": func(m *Machine) { m.Interrupt(Cause{WhyBusy, "y"}) },
+	"interrupt": func(m *Machine) { m.Interrupt(Cause{WhyOverloaded, "y"}) },
 	"refuse":    func(m *Machine) { m.Refuse(Cause{WhyForbidden, "y"}, time.Time{}) },
 	"lose":      func(m *Machine) { m.Lose(Cause{WhyNotServed, "y"}, time.Time{}) },
-	"fall back": func(m *Machine) { m.FallBack(Cause{WhyNoEndMark, "y"}) },
+	"fall back": func(m *Machine) { m.FallBack(Cause{WhyNoInitialEventsEnd, "y"}) },
 	"wait":      func(m *Machine) { m.Wait(time.Date(2026, 1, 1, 0, 0, 9, 0, time.UTC)) },
-	"give up":   func(m *Machine) { m.GiveUp(Cause{WhyMemory, "y"}) },
+	"give up":   func(m *Machine) { m.GiveUp(Cause{WhyMemoryPressure, "y"}) },
 }
 
 // table is where each move leads from each place.
@@ -141,8 +141,8 @@ func TestStatesHaveNoMoreThanTheirKindHas(t *testing.T) {
 // A mirror that fell back says so for as long as it goes on that way.
 func TestSyncedByFallingBackKeepsItsCause(t *testing.T) {
 	m := NewMachine(newClock().Now, nil)
-	m.FallBack(Cause{WhyNoEndMark, "no end"})
-	m.Interrupt(Cause{WhyBusy, "later"})
+	m.FallBack(Cause{WhyNoInitialEventsEnd, "no end"})
+	m.Interrupt(Cause{WhyOverloaded, "later"})
 	m.Complete()
 	if s := m.State(); s.Kind() != KindSynced || s.Cause().Text != "no end" {
 		t.Errorf("%s, %v", s.Kind(), s.Cause())
@@ -157,12 +157,12 @@ func TestTransitionsAreToldOfKindsAndCausesAndNothingElse(t *testing.T) {
 	m.Open()
 	m.Complete()
 	m.Complete()
-	m.Interrupt(Cause{WhyNoAnswer, "a"})
-	m.Interrupt(Cause{WhyNoAnswer, "b"})
+	m.Interrupt(Cause{WhyUnreachable, "a"})
+	m.Interrupt(Cause{WhyUnreachable, "b"})
 	m.Wait(time.Now())
-	m.Interrupt(Cause{WhyBusy, "c"})
+	m.Interrupt(Cause{WhyOverloaded, "c"})
 	m.Open()
-	want := "[starting>synced  synced>resuming no_answer resuming>resuming busy resuming>synced ]"
+	want := "[starting>synced  synced>resuming unreachable resuming>resuming overloaded resuming>synced ]"
 	if got := fmt.Sprint(told); got != want {
 		t.Errorf("transitions %s, want %s", got, want)
 	}

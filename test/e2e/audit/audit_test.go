@@ -315,7 +315,7 @@ func (a asked) String() string {
 
 func (w *world) alike(t *testing.T, binary string) {
 	own := log{filepath.Join(t.TempDir(), "logs", "own.log")}
-	proxy := w.proxy(t, binary, own.name, "--audit-required")
+	proxy := w.proxy(t, binary, own.name, "--audit-fail-closed")
 	var all []asked
 	for i, q := range questions() {
 		for _, http2 := range []bool{false, true} {
@@ -323,7 +323,7 @@ func (w *world) alike(t *testing.T, binary string) {
 				[2]string{fmt.Sprintf("direct-%d-%v", i, http2), fmt.Sprintf("proxied-%d-%v", i, http2)}})
 		}
 	}
-	const passed = "spillway_audit_passed_through_total"
+	const passed = "spillway_audit_passthrough_requests_total"
 	before := process.Metric(t, proxy.Metrics, passed)
 	w.askAll(t, proxy, all)
 	for again := 1; again <= mostAgain; again++ { // what the disk took too long for says nothing
@@ -444,7 +444,7 @@ func (w *world) unwritable(t *testing.T, binary string) {
 	const full = "/dev/full" // takes nothing: no space left on device
 	in := fmt.Sprintf(list, "plain")
 	for _, required := range []bool{true, false} {
-		proxy := w.proxy(t, binary, full, fmt.Sprintf("--audit-required=%v", required), "--audit-log-maxsize=0")
+		proxy := w.proxy(t, binary, full, fmt.Sprintf("--audit-fail-closed=%v", required), "--audit-log-maxsize=0")
 		for i, q := range []question{
 			{"reader", http.MethodGet, in + "/a?resourceVersion=0", "", 200, false},
 			{"reader", http.MethodGet, in + "?resourceVersion=0", "", 200, false},
@@ -468,7 +468,7 @@ func (w *world) unwritable(t *testing.T, binary string) {
 		if required {
 			passed = 8
 		}
-		if got := process.Metric(t, proxy.Metrics, "spillway_audit_passed_through_total"); got != passed {
+		if got := process.Metric(t, proxy.Metrics, "spillway_audit_passthrough_requests_total"); got != passed {
 			t.Errorf("%v requests were passed through, want %v", got, passed)
 		}
 		if got := process.Metric(t, proxy.Metrics, "spillway_audit_failures_total"); got == 0 {
@@ -482,7 +482,7 @@ func (w *world) unwritable(t *testing.T, binary string) {
 func (w *world) itself(t *testing.T, binary string) {
 	own := log{filepath.Join(t.TempDir(), "own.log")}
 	all := policyFile(t, "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules:\n- level: Metadata\n")
-	proxy := process.StartProxy(t, binary, "--kubeconfig="+w.Kubeconfig(crowd.Self), "--plain-identity=self",
+	proxy := process.StartProxy(t, binary, "--kubeconfig="+w.Kubeconfig(crowd.Self), "--listen-identity=self",
 		"--resources=configmaps",
 		"--audit-policy-file="+all, "--audit-log-path="+own.name)
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, proxy.Plain+fmt.Sprintf(list, "plain")+

@@ -305,7 +305,7 @@ func TestAuthenticate(t *testing.T) {
 		tally[kind]++
 	}
 	t.Log(tally)
-	for _, kind := range []string{"authenticated", "authenticated by token", "authenticated by front proxy", "refused",
+	for _, kind := range []string{"success", "success by token", "success by front proxy", "failure",
 		"anonymous"} {
 		if tally[kind] < 100 {
 			t.Errorf("%s: only %d of %d", kind, tally[kind], tries)

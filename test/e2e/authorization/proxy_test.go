@@ -24,7 +24,7 @@ func TestProxyWatchesRights(t *testing.T) {
 	proxy := process.StartProxy(t, process.BuildProxy(t), "--kubeconfig="+w.cp.Kubeconfig(controlplane.Admin),
 		"--resources=pods", "--listen-tls=127.0.0.1:0",
 		"--api-audiences="+apiAudience, "--authorization-local-rbac", "--authentication-local-jwks=pods",
-		"--reauth-sweep=10m")
+		"--reauthorization-interval=10m")
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	defer client.CloseIdleConnections()
 	ask := func(ctx context.Context, query string) *http.Response {
@@ -44,7 +44,7 @@ func TestProxyWatchesRights(t *testing.T) {
 		return resp
 	}
 	answers := func(review string) int {
-		return process.Metric(t, proxy.Metrics, fmt.Sprintf(`spillway_review_answers_total{review=%q,source="local"`, review))
+		return process.Metric(t, proxy.Metrics, fmt.Sprintf(`spillway_reviews_total{review=%q,source="local"`, review))
 	}
 	await(t, "decided by the proxy", func() bool {
 		resp := ask(t.Context(), "resourceVersion=0")

@@ -306,7 +306,7 @@ func (w *world) newProxy(t *testing.T, binary string, guarded bool) {
 			"--resources=configmaps,pods,widgets." + widgets.Group, "--log-level=debug",
 		}}
 	if guarded {
-		p.args = append(p.args, "--reauth-sweep=15s") // as often as it can be
+		p.args = append(p.args, "--reauthorization-interval=15s") // as often as it can be
 	} else {
 		p.args = append(p.args, "--insecure-allow-all")
 	}

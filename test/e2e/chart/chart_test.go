@@ -19,7 +19,7 @@ var settings = map[string][]string{
 	"more names": {"--set=tls.extraNames={spillway.example.com},fullnameOverride=watch-proxy"},
 	"client CA":  {"--set=clientCA.configMapName=clients"},
 	"an audit log": {`--set-json=audit={"policy":{"rules":[{"level":"Metadata"}],` +
-		`"omitStages":["RequestReceived"]},"required":true}`},
+		`"omitStages":["RequestReceived"]},"failClosed":true}`},
 	"traces": {"--set=tracing.endpoint=collector.monitoring:4317,tracing.samplingRatePerMillion=1000000",
 		"--set=networkPolicy.enabled=true"},
 	"audit logs kept": {`--set-json=audit={"policy":{"rules":[{"level":"Metadata"}]},` +
@@ -34,7 +34,7 @@ var settings = map[string][]string{
 		`"apiGroup":"rbac.authorization.k8s.io"}]`},
 	"dual stack": {"--set=service.ipFamilyPolicy=PreferDualStack,service.trafficDistribution=PreferSameZone"},
 	"local decisions": {"--set=config.authorization-local-rbac=true,config.authentication-local-jwks=pods",
-		"--set=config.api-audiences={https://kubernetes.default.svc},config.reauth-sweep=1m"},
+		"--set=config.api-audiences={https://kubernetes.default.svc},config.reauthorization-interval=1m"},
 	"everything":       {"--set=resources={*},rbac.readEverything=true,config.max-resources=500"},
 	"custom resources": {"--set=resources={pods,deployments.apps,widgets.v1.example.com,gadgets.v2beta1.example.com}"},
 	"an image": {"--set=image.repository=registry.example.com/spillway,image.digest=sha256:" +
@@ -46,7 +46,7 @@ var settings = map[string][]string{
 	"sidecars": {"--set=mode=sidecar,sidecar.flags={--history-bytes=8Mi,--log-level=debug}",
 		"--set=sidecar.memoryLimit=256Mi"},
 	"sidecars, shut off": {"--set=mode=sidecar,networkPolicy.enabled=true,clientCA.configMapName=ca",
-		"--set=webhook.clientNames={kube-apiserver}",
+		"--set=webhook.clientAllowedNames={kube-apiserver}",
 		`--set-json=networkPolicy.clients=[{"ipBlock":{"cidr":"10.0.0.0/28"}}]`},
 	"sidecars, without rights": {"--set=mode=sidecar,webhook.namespaceLimits=ignore,sidecar.place=last",
 		"--set=networkPolicy.enabled=true"},
@@ -54,8 +54,8 @@ var settings = map[string][]string{
 		"--set-file=webhook.caBundle=testdata/ca.crt"},
 	"sidecars, cert-manager": {"--set=mode=sidecar,tls.source=certManager",
 		"--set=tls.certManager.issuerRef.kind=Issuer,tls.certManager.issuerRef.name=ca"},
-	"shedding": {"--set=mode=shed,flowControl.enabled=true,config.max-watches-per-user=100",
-		"--set=shed.limits.max-passthrough-qps-per-user=0.5"},
+	"shedding": {"--set=mode=loadShedding,flowControl.enabled=true,config.max-watches-per-user=100",
+		"--set=loadShedding.limits.max-passthrough-qps-per-user=0.5"},
 }
 
 // Whatever is rendered, kube-apiserver takes as it is: no field that it does not know, no value
@@ -92,7 +92,7 @@ func TestBadValuesAreRefused(t *testing.T) {
 		"resources={*}":               "needs rbac.readEverything=true",
 		"config.listen-tls=:1":        "config.listen-tls: the chart sets this itself",
 		"config.Listen=x":             "invalid propertyName 'Listen'",
-		"audit.required=true":         "need audit.policy",
+		"audit.failClosed=true":       "need audit.policy",
 		"tracing.endpoint=http://a:1": "'/tracing/endpoint'",
 		"tracing.endpoint=a:1,config.tracing-config-file=x":        "config.tracing-config-file: the chart sets this itself",
 		"audit.policy.omitStages={Never}":                          "'/audit/policy/omitStages/0'",
@@ -106,7 +106,7 @@ func TestBadValuesAreRefused(t *testing.T) {
 		"rbac.statusReaders[0].kind=Robot":                         "'/rbac/statusReaders/0",
 		"monitoring.dashboard.enabled=maybe":                       "'/monitoring/dashboard/enabled'",
 		"mode=both": "'/mode': value must be one of 'cluster', 'sidecar', " +
-			"'shed'",
+			"'loadShedding'",
 		"mode=sidecar,workload.kind=DaemonSet":  "workload.kind must be Deployment when mode is sidecar",
 		"mode=sidecar,autoscaling.enabled=true": "autoscaling.enabled has no meaning when mode is sidecar",
 		"mode=sidecar,config.history-bytes=8Mi": "config has no meaning when mode is sidecar",
@@ -117,8 +117,8 @@ func TestBadValuesAreRefused(t *testing.T) {
 		"mode=sidecar,sidecar.place=middle": "'/sidecar/place'",
 		"mode=sidecar,webhook.failurePolicy=Ask": "'/webhook/failurePolicy': value must be one of " +
 			"'Ignore', 'Fail'",
-		"mode=sidecar,tls.source=secret,tls.secretName=a":  "webhook.caBundle is needed",
-		"mode=shed,shed.limits.max-requests=1":             "'max-requests' not allowed",
+		"mode=sidecar,tls.source=secret,tls.secretName=a":      "webhook.caBundle is needed",
+		"mode=loadShedding,loadShedding.limits.max-requests=1": "'max-requests' not allowed",
 		"drainSeconds=0":                                   "'/drainSeconds'",
 		"service.trafficDistribution=me":                   "'/service/trafficDistribution'",
 		"autoscaling.enabled=true,workload.kind=DaemonSet": "autoscaling.enabled needs workload.kind=Deployment",

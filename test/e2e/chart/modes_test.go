@@ -26,7 +26,7 @@ import (
 func TestModesWorkAsRendered(t *testing.T) {
 	cp := startControlPlane(t)
 	t.Run("sidecar", func(t *testing.T) { addsSidecars(t, cp) })
-	t.Run("shed", func(t *testing.T) { shedsLoad(t, cp) })
+	t.Run("loadShedding", func(t *testing.T) { shedsLoad(t, cp) })
 }
 
 // What the sidecar shape renders, run with its arguments, gives a sidecar to the pods that it
@@ -181,13 +181,13 @@ func reach(t *testing.T, configuration *unstructured.Unstructured, url, certific
 	must(t, unstructured.SetNestedSlice(configuration.Object, webhooks, "webhooks"))
 }
 
-// What the shed shape renders, run with its arguments, serves reads from memory while it answers
+// What mode loadShedding renders, run with its arguments, serves reads from memory while it answers
 // 429 to a client that sends the apiserver too many requests.
 func shedsLoad(t *testing.T, cp *controlplane.ControlPlane) {
 	t.Helper()
 	manifest, err := newHelm(t).template(t.Context(),
-		"--set=mode=shed,resources={configmaps},config.memory-budget=1Gi,config.max-passthrough-burst-per-user=3",
-		"--set=shed.limits.max-passthrough-qps-per-user=0.01")
+		"--set=mode=loadShedding,resources={configmaps},config.memory-budget=1Gi,config.max-passthrough-burst-per-user=3",
+		"--set=loadShedding.limits.max-passthrough-qps-per-user=0.01")
 	must(t, err)
 	_, err = cp.KubectlInput(t.Context(), manifest, "apply", "--server-side", "--force-conflicts", "-f=-")
 	must(t, err)

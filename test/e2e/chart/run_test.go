@@ -80,7 +80,7 @@ func TestAuditLogIsOnStandardOutput(t *testing.T) {
 	cp := startControlPlane(t)
 	manifest, err := newHelm(t).template(t.Context(),
 		"--set=resources={configmaps},config.memory-budget=1Gi,tracing.endpoint=127.0.0.1:1",
-		`--set-json=audit={"policy":{"rules":[{"level":"Metadata"}],"omitStages":["RequestReceived"]},"required":true}`)
+		`--set-json=audit={"policy":{"rules":[{"level":"Metadata"}],"omitStages":["RequestReceived"]},"failClosed":true}`)
 	must(t, err)
 	_, err = cp.KubectlInput(t.Context(), manifest, "apply", "--server-side", "--force-conflicts", "-f=-")
 	must(t, err)

@@ -42,7 +42,7 @@ func TestJavaScript(t *testing.T) {
 	binary := process.BuildProxy(t)
 	replica := func() *process.Proxy {
 		return process.StartProxy(t, binary, "--kubeconfig="+cp.Kubeconfig(controlplane.Admin), "--resources=configmaps",
-			"--plain-identity=self", "--drain-period=1s")
+			"--listen-identity=self", "--drain-period=1s")
 	}
 	first, second := replica(), replica()
 	front := newSwitch(t, first.Plain)
@@ -58,7 +58,7 @@ func TestJavaScript(t *testing.T) {
 	w.put(t, "early", "3", false) // and which leaves it
 	informer.await(t, w.wanted)
 
-	if n := process.Metric(t, first.Metrics, "spillway_watch_streams"); n != 1 {
+	if n := process.Metric(t, first.Metrics, "spillway_watches"); n != 1 {
 		t.Errorf("the first replica serves %d watches from memory, want 1", n)
 	}
 	connected := informer.count("connect")
@@ -77,7 +77,7 @@ func TestJavaScript(t *testing.T) {
 	if n := informer.count("error"); n > 0 {
 		t.Errorf("the informer met %d errors: %s", n, informer.log.Text())
 	}
-	if n := process.Metric(t, second.Metrics, "spillway_watch_streams"); n != 1 {
+	if n := process.Metric(t, second.Metrics, "spillway_watches"); n != 1 {
 		t.Errorf("the second replica serves %d watches from memory, want 1", n)
 	}
 }

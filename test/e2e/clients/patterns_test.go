@@ -214,7 +214,7 @@ func (c *component) reflector(t *testing.T, resource, namespace, selector string
 func TestComponentsReflectorsAreServedFromMemory(t *testing.T) {
 	cp, w := startCluster(t)
 	p := process.StartProxy(t, process.BuildProxy(t), "--kubeconfig="+cp.Kubeconfig(controlplane.Admin),
-		"--resources=*,secrets", "--plain-identity=self")
+		"--resources=*,secrets", "--listen-identity=self")
 	components := []*component{newKubeProxy(t, p.Plain), newKubelet(t, p.Plain)}
 	for _, c := range components {
 		c.awaitEqual(t, w.client)

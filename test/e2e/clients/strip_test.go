@@ -21,7 +21,7 @@ func TestStripManagedFields(t *testing.T) {
 	ctx := t.Context()
 	cp, w := startCluster(t)
 	p := process.StartProxy(t, process.BuildProxy(t), "--kubeconfig="+cp.Kubeconfig(controlplane.Admin),
-		"--resources=pods", "--plain-identity=self", "--strip-managed-fields")
+		"--resources=pods", "--listen-identity=self", "--strip-managed-fields")
 	want, err := w.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
 	must(t, err)
 	for i := range want.Items {

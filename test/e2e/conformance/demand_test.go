@@ -17,7 +17,7 @@ import (
 func (s *suite) onDemand(t *testing.T) *endpoint {
 	t.Helper()
 	p := process.StartProxy(t, process.BuildProxy(t), "--resources=*,secrets", "--kubeconfig="+
-		s.cp.Kubeconfig(controlplane.Admin), "--plain-identity=self")
+		s.cp.Kubeconfig(controlplane.Admin), "--listen-identity=self")
 	e := newEndpoint("on demand", p.Plain, &rest.Config{Host: p.Plain})
 	e.metrics = p.Metrics
 	return e

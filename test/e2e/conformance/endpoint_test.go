@@ -47,7 +47,7 @@ func (w *world) fill(text string) string {
 // watches is how many watches a proxy has served from memory so far.
 func (e *endpoint) watches(t *testing.T) int {
 	t.Helper()
-	return e.metric(t, "spillway_watch_streams") + e.metric(t, "spillway_watch_ends_total")
+	return e.metric(t, "spillway_watches") + e.metric(t, "spillway_watch_terminations_total")
 }
 
 // metric is the sum of a proxy's metric over all labels.

@@ -63,7 +63,7 @@ func (s *suite) testKinds(t *testing.T) {
 	}
 	p := process.StartProxy(t, process.BuildProxy(t), "--resources="+strings.Join(names, ","), "--kubeconfig="+
 		s.cp.Kubeconfig(controlplane.Admin),
-		"--plain-identity=self", "--plain-self-connect")
+		"--listen-identity=self", "--listen-allow-connect")
 	e := newEndpoint("every kind", p.Plain, &rest.Config{Host: p.Plain})
 	e.metrics = p.Metrics
 	awaitMirrors(t, e, served)

@@ -34,5 +34,5 @@ func (s *suite) answered(t *testing.T) int64 {
 	t.Helper()
 	return int64(s.plain.metric(t, "spillway_cached_requests_total") +
 		s.plain.metric(t, "spillway_refused_requests_total") +
-		s.plain.metric(t, `spillway_authorizations_total{verdict="denied"`))
+		s.plain.metric(t, `spillway_authorization_attempts_total{result="denied"`))
 }

@@ -68,8 +68,8 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	binary := process.BuildProxy(t)
-	plain := startProxy(t, binary, "--kubeconfig="+cp.Kubeconfig(controlplane.Admin), "--plain-identity=self",
-		"--plain-self-connect",
+	plain := startProxy(t, binary, "--kubeconfig="+cp.Kubeconfig(controlplane.Admin), "--listen-identity=self",
+		"--listen-allow-connect",
 		"--accept-origins=http://example.com")
 	w.plain = newEndpoint("plain", plain.Plain, &rest.Config{Host: plain.Plain})
 	w.plain.metrics = plain.Metrics

@@ -73,7 +73,8 @@ func (w *world) authorityChanges(t *testing.T) {
 	if took := time.Since(changed); took > 30*time.Second || f.err != nil || f.answer.Cut != nil {
 		t.Errorf("it ended after %v: %v", took, f.err)
 	}
-	if n := process.Metric(t, proxy.Metrics, `spillway_reauthorization_ends_total{reason="unauthenticated"`); n != 1 {
+	if n := process.Metric(t, proxy.Metrics,
+		`spillway_reauthorization_terminations_total{reason="unauthenticated"`); n != 1 {
 		t.Errorf("%d watches were ended for it", n)
 	}
 }

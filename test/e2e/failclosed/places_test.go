@@ -107,7 +107,7 @@ func (w *world) lentCredentials(t *testing.T) {
 	lender := process.StartProxy(t, w.binary,
 		append(flags, "--impersonate-client-certs",
 			"--impersonation-kubeconfig="+front.kubeconfig(t, w.Cluster, "impersonator"))...)
-	self := process.StartProxy(t, w.binary, append(flags, "--listen=127.0.0.1:0", "--plain-identity=self")...)
+	self := process.StartProxy(t, w.binary, append(flags, "--listen=127.0.0.1:0", "--listen-identity=self")...)
 	anonymous := crowd.Anonymous()
 	for _, way := range []struct {
 		name string

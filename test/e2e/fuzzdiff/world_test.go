@@ -99,7 +99,7 @@ func (w *world) startProxies(t *testing.T, config *rest.Config) {
 	t.Helper()
 	binary := process.BuildProxy(t)
 	p := process.StartProxy(t, binary, "--kubeconfig="+w.cp.Kubeconfig(controlplane.Admin), "--resources="+mirrored,
-		"--plain-identity=self", "--plain-self-connect")
+		"--listen-identity=self", "--listen-allow-connect")
 	w.proxied = append(w.proxied, exchange.NewEndpoint("plain", p.Plain, &rest.Config{Host: p.Plain}))
 	p = process.StartProxy(t, binary, "--kubeconfig="+w.cp.Kubeconfig(controlplane.Admin), "--resources="+mirrored,
 		"--listen=", "--listen-tls=127.0.0.1:0", "--insecure-allow-all")

@@ -128,8 +128,8 @@ func TestIdentityHeaders(t *testing.T) {
 	w := newWorld(t)
 	binary := process.BuildProxy(t)
 	flags := append(w.ProxyFlags(), "--resources=configmaps", "--listen=127.0.0.1:0")
-	asClient := process.StartProxy(t, binary, append(flags, "--plain-identity=client")...)
-	asSelf := process.StartProxy(t, binary, append(flags, "--plain-identity=self", "--plain-self-connect")...)
+	asClient := process.StartProxy(t, binary, append(flags, "--listen-identity=client")...)
+	asSelf := process.StartProxy(t, binary, append(flags, "--listen-identity=self", "--listen-allow-connect")...)
 	direct := w.Direct(crowd.Anonymous())
 	secure := crowd.Through(asClient, crowd.Anonymous())
 	var trials []*trial

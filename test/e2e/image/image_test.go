@@ -76,7 +76,7 @@ func testContainer(t *testing.T, root string, s settings) {
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	must(t, controlplane.WriteKubeconfig(kubeconfig, cp.Config(controlplane.Admin)))
 	must(t, os.Chmod(kubeconfig, 0o444)) // for the container's user
-	c := startContainer(t, root, s, "--kubeconfig="+kubeconfig, "--resources=configmaps", "--plain-identity=self",
+	c := startContainer(t, root, s, "--kubeconfig="+kubeconfig, "--resources=configmaps", "--listen-identity=self",
 		"--listen=127.0.0.1:0", "--metrics-listen=127.0.0.1:0")
 	for _, path := range []string{"livez", "readyz"} {
 		process.Awaiting(t, "/"+path,

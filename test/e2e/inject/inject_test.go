@@ -114,7 +114,7 @@ func (c *cluster) takesKubeconfig(t *testing.T) {
 	dir := t.TempDir()
 	writePair(t, dir)
 	proxy := process.StartProxy(t, c.spillway, "--kubeconfig="+c.Kubeconfig(controlplane.Admin), "--resources=configmaps",
-		"--plain-identity=self",
+		"--listen-identity=self",
 		"--listen-tls=127.0.0.1:0", "--tls-cert-file="+filepath.Join(dir, "tls.crt"), "--tls-private-key-file="+
 			filepath.Join(dir, "tls.key"))
 	for how, flags := range map[string][]string{

@@ -38,7 +38,7 @@ func TestSyncedBehindAProxyThatDropsBookmarks(t *testing.T) {
 				}
 			}
 			if n := process.Metric(t, w.proxy.Metrics,
-				`spillway_mirror_transitions_total{cause="no_end_mark",state="falling_back"}`); n != 2 {
+				`spillway_mirror_transitions_total{cause="no_initial_events_end",state="falling_back"}`); n != 2 {
 				t.Errorf("%d mirrors fell back, by the metric", n)
 			}
 			if n := w.lines("falls back to LIST and WATCH"); n != 1 {

@@ -91,7 +91,7 @@ func (w *world) launch(upstream *httptest.Server, args ...string) {
 	if err := controlplane.WriteKubeconfig(file, config); err != nil {
 		w.t.Fatal(err)
 	}
-	usual := []string{"--kubeconfig=" + file, "--plain-identity=self", "--log-level=info"}
+	usual := []string{"--kubeconfig=" + file, "--listen-identity=self", "--log-level=info"}
 	w.begun = time.Now()
 	w.proxy = process.LaunchProxy(w.t, w.built, append(usual, args...)...)
 }

@@ -127,7 +127,7 @@ func (w *world) traffic() {
 	}
 	w.await(live, "live")
 	process.Awaiting(w.t, "rights to be proven", func(context.Context) error {
-		if process.Metric(w.t, w.proxy.Metrics, `spillway_rights_proofs_total`) == 0 {
+		if process.Metric(w.t, w.proxy.Metrics, `spillway_rbac_freshness_checks_total`) == 0 {
 			return fmt.Errorf("none yet")
 		}
 		return nil

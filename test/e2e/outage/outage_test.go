@@ -77,7 +77,7 @@ func newUpstream(t *testing.T) (w *world, args []string) {
 		t.Fatal(err)
 	}
 	return w, []string{"--kubeconfig=" + file, "--resources=configmaps,services,pods,deployments.apps",
-		"--plain-identity=self"}
+		"--listen-identity=self"}
 }
 
 func (w *world) allowSelf() {
@@ -255,10 +255,10 @@ func TestFrozenAPIServerCausesNoList(t *testing.T) {
 		}
 	}
 	w.checkAway()
-	if n := w.metric("spillway_stale_answers_total"); n == 0 {
+	if n := w.metric("spillway_stale_responses_total"); n == 0 {
 		t.Error("answers of old states are not counted")
 	}
-	if n := w.metric("spillway_upstream_state_age_seconds"); n == 0 {
+	if n := w.metric("spillway_mirror_staleness_seconds"); n == 0 {
 		t.Error("no metric tells how old states are")
 	}
 	total := time.Since(since)

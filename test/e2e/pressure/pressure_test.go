@@ -78,7 +78,7 @@ func newCrowd(t *testing.T, binary string, args ...string) *crowd {
 	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	args = append([]string{"--kubeconfig=" + kubeconfig, "--resources=configmaps,*", "--plain-identity=self",
+	args = append([]string{"--kubeconfig=" + kubeconfig, "--resources=configmaps,*", "--listen-identity=self",
 		"--log-level=info"}, args...)
 	c := &crowd{t: t, up: up, proxy: process.StartProxy(t, binary, args...)}
 	t.Cleanup(func() {
@@ -196,7 +196,7 @@ func TestMemoryStaysWithinBudgetUnderPressure(t *testing.T) {
 		most := c.proxy.MostResident(t)
 		t.Logf("%d MiB at most; steps taken: %d; resources refused: %d", most>>20,
 			process.Metric(t, c.proxy.Metrics, "spillway_memory_degradations_total"),
-			process.Metric(t, c.proxy.Metrics, "spillway_memory_resources_refused_total"))
+			process.Metric(t, c.proxy.Metrics, "spillway_memory_mirror_rejections_total"))
 		if most > budget*5/4 { // Go's limit is a soft one: how far it is passed for a moment depends on the machine
 			t.Errorf("it took %d MiB of %d", most>>20, budget>>20)
 		}

@@ -41,7 +41,7 @@ func TestTwoAPIServers(t *testing.T) {
 	if err := controlplane.WriteKubeconfig(kubeconfig, config); err != nil {
 		t.Fatal(err)
 	}
-	proxy := process.StartProxy(t, process.BuildProxy(t), "--kubeconfig="+kubeconfig, "--plain-identity=self",
+	proxy := process.StartProxy(t, process.BuildProxy(t), "--kubeconfig="+kubeconfig, "--listen-identity=self",
 		"--resources=configmaps")
 	atPeer := cp.Config(controlplane.Admin)
 	atPeer.Host = peer.URL()
@@ -157,8 +157,8 @@ func proofs(t *testing.T, proxy *process.Proxy) string {
 	}
 	var lines []string
 	for line := range bytes.Lines(text) {
-		if s := strings.TrimSpace(string(line)); strings.HasPrefix(s, "spillway_pro") ||
-			strings.HasPrefix(s, "spillway_recent") || strings.HasPrefix(s, "spillway_watch_ends") {
+		if s := strings.TrimSpace(string(line)); strings.HasPrefix(s, "spillway_freshness_") ||
+			strings.HasPrefix(s, "spillway_consistent_lists") || strings.HasPrefix(s, "spillway_watch_terminations") {
 			lines = append(lines, s)
 		}
 	}

@@ -90,7 +90,7 @@ func play(t *testing.T, cp *controlplane.ControlPlane, binary string, tries int,
 	if err := controlplane.WriteKubeconfig(kubeconfig, &rest.Config{Host: relay.url}); err != nil {
 		t.Fatal(err)
 	}
-	proxy := process.StartProxy(t, binary, "--kubeconfig="+kubeconfig, "--plain-identity=self", "--resources=configmaps")
+	proxy := process.StartProxy(t, binary, "--kubeconfig="+kubeconfig, "--listen-identity=self", "--resources=configmaps")
 	players := newPlayers(t, cp.Config(controlplane.Admin), &rest.Config{Host: proxy.Plain})
 	players.enough = enough
 	players.strict(t)

@@ -47,7 +47,7 @@ func TestCertificateAuthorityRotated(t *testing.T) {
 	changed := func(n int) {
 		t.Helper()
 		process.Awaiting(t, "the proxy to follow its CA file", func(ctx context.Context) error {
-			got, err := process.ReadMetric(ctx, p.Metrics, fmt.Sprintf("spillway_file_changes_total{file=%q", ca))
+			got, err := process.ReadMetric(ctx, p.Metrics, fmt.Sprintf("spillway_file_reloads_total{file=%q", ca))
 			if err == nil && got != n {
 				err = fmt.Errorf("%d changes, want %d", got, n)
 			}

@@ -100,7 +100,7 @@ func TestUpstreamFailsOver(t *testing.T) {
 	if err := controlplane.WriteKubeconfig(kubeconfig, config); err != nil {
 		t.Fatal(err)
 	}
-	p := process.StartProxy(t, program, "--kubeconfig="+kubeconfig, "--plain-identity=self", "--resources=configmaps",
+	p := process.StartProxy(t, program, "--kubeconfig="+kubeconfig, "--listen-identity=self", "--resources=configmaps",
 		"--log-level=info")
 	c := newCrowd(t, &rest.Config{Host: p.Plain}, *crowdSize)
 	passes(t, p, time.Now())

@@ -52,7 +52,7 @@ func newScene(t *testing.T, more ...*controlplane.Authority) *scene {
 // proxy starts one that listens at an address; "" chooses one.
 func (s *scene) proxy(address string) *process.Proxy {
 	s.t.Helper()
-	args := []string{"--kubeconfig=" + s.cp.Kubeconfig(controlplane.Admin), "--plain-identity=self",
+	args := []string{"--kubeconfig=" + s.cp.Kubeconfig(controlplane.Admin), "--listen-identity=self",
 		"--resources=configmaps", "--log-level=info"}
 	if address != "" {
 		args = append(args, "--listen="+strings.TrimPrefix(address, "http://"))
@@ -92,13 +92,13 @@ func (s *scene) disturb(c *crowd, what string, disturb func()) {
 // backfilled checks that informers received past events through a proxy that does not have them.
 func (s *scene) backfilled(p *process.Proxy, least int) {
 	s.t.Helper()
-	streams, watches := process.Metric(s.t, p.Metrics, "spillway_backfill_streams_total"),
+	streams, watches := process.Metric(s.t, p.Metrics, "spillway_backfilled_watches_total"),
 		process.Metric(s.t, p.Metrics, "spillway_backfill_watches_total")
 	s.t.Logf("%d streams were told of the past by %d upstream watches", streams, watches)
 	if streams < least {
 		s.t.Errorf("only %d streams were told of the past: this tests too little", streams)
 	}
-	if open := process.Metric(s.t, p.Metrics, "spillway_backfill_watches"); open != 0 {
+	if open := process.Metric(s.t, p.Metrics, "spillway_backfill_active_watches"); open != 0 {
 		s.t.Errorf("%d watches of the past are open", open)
 	}
 }

@@ -105,7 +105,7 @@ func TestWatchesEndWithTheirRights(t *testing.T) {
 	}
 	mortals[len(mortals)-1].goesOn(t)
 	for reason, n := range wanted {
-		if got := process.Metric(t, proxy.Metrics, fmt.Sprintf(`spillway_reauthorization_ends_total{reason=%q`,
+		if got := process.Metric(t, proxy.Metrics, fmt.Sprintf(`spillway_reauthorization_terminations_total{reason=%q`,
 			reason)); got != n {
 			t.Errorf("%d watches were ended for %s, want %d", got, reason, n)
 		}

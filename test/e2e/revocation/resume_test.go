@@ -92,7 +92,8 @@ func TestInformerResumesOnceItsRightsReturn(t *testing.T) {
 		})
 	}
 	ended := func(reason string) bool {
-		return process.Metric(t, proxy.Metrics, fmt.Sprintf(`spillway_reauthorization_ends_total{reason=%q`, reason)) > 0
+		return process.Metric(t, proxy.Metrics,
+			fmt.Sprintf(`spillway_reauthorization_terminations_total{reason=%q`, reason)) > 0
 	}
 	upToDate := func() bool {
 		o, err := informer.Lister().ConfigMaps("red").Get(scribbled)

@@ -112,14 +112,14 @@ func TestCostlySelectorsDelayNoOtherUser(t *testing.T) {
 	heard(t, quiet.Body, written)
 	// Of mallory's selectors the hub has a share of 4,096: those of 256 terms are 272 each, those of
 	// 10 are 26.
-	if n := metric(`spillway_dispatch_evaluations_total{resource="configmaps"`); n > (2*events+10)*(4096/26+20) {
+	if n := metric(`spillway_dispatch_selector_evaluations_total{resource="configmaps"`); n > (2*events+10)*(4096/26+20) {
 		t.Errorf("the hub asked %d selectors about %d events", n, 2*events)
 	}
-	if n := metric("spillway_dispatch_lane_evaluations_total"); n == 0 {
+	if n := metric("spillway_dispatch_lane_selector_evaluations_total"); n == 0 {
 		t.Error("nothing was asked aside")
 	}
 	process.Awaiting(t, "everything to be dispatched", func(ctx context.Context) error {
-		for _, name := range []string{"spillway_dispatch_lag_entries", "spillway_dispatch_lane_lag_entries"} {
+		for _, name := range []string{"spillway_dispatch_lag_events", "spillway_dispatch_lane_lag_events"} {
 			if n, err := process.ReadMetric(ctx, proxy.Metrics, name); err != nil || n != 0 {
 				return fmt.Errorf("%s is %d, %w", name, n, err)
 			}

@@ -136,7 +136,7 @@ func (p *pod) ask(proxy *process.Proxy, method, target, token string) answer {
 func TestSidecarServesOnlyItsPod(t *testing.T) {
 	p := newPod(t)
 	binary := process.BuildProxy(t)
-	proxy := process.StartProxy(t, binary, "--kubeconfig="+p.kubeconfig("app"), "--plain-identity=pod-token",
+	proxy := process.StartProxy(t, binary, "--kubeconfig="+p.kubeconfig("app"), "--listen-identity=pod-token",
 		"--resources=configmaps")
 	own, rotated, other := p.token("app"), p.token("app"), p.token("other")
 	const maps = "/api/v1/namespaces/default/configmaps"
@@ -203,12 +203,12 @@ func TestSidecarModeFailsOutsideOfPods(t *testing.T) {
 	}
 	t.Cleanup(cp.Stop)
 	start := exec.CommandContext(t.Context(), process.BuildProxy(t), "--kubeconfig="+cp.Kubeconfig(controlplane.Admin),
-		"--plain-identity=pod-token", "--listen=127.0.0.1:0", "--metrics-listen=")
+		"--listen-identity=pod-token", "--listen=127.0.0.1:0", "--metrics-listen=")
 	var said bytes.Buffer
 	start.Stderr = &said
 	if err := start.Run(); err == nil ||
 		!strings.Contains(said.String(),
-			"--plain-identity=pod-token: is for pods: spillway must run as their service account") {
+			"--listen-identity=pod-token: is for pods: spillway must run as their service account") {
 		t.Errorf("%v: %s", err, said.String())
 	}
 }

@@ -73,7 +73,7 @@ type deaf struct{ source }
 
 func (d *deaf) Next() ([]byte, error) {
 	run, err := d.source.Next()
-	if err != nil && !errors.Is(err, fanout.ErrRetracted) {
+	if err != nil && !errors.Is(err, fanout.ErrInitialObjectDeleted) {
 		return nil, nil
 	}
 	return run, err

@@ -24,5 +24,5 @@ func startProxy(t *testing.T, upstream, resources string) *process.Proxy {
 		t.Fatal(err)
 	}
 	return process.StartProxy(t, process.BuildProxy(t), "--kubeconfig="+config, "--resources="+resources,
-		"--plain-identity=self", "--drain-period=0s")
+		"--listen-identity=self", "--drain-period=0s")
 }

@@ -171,7 +171,7 @@ func (s *stream) endOfState() {
 }
 
 func (s *stream) fail(err error) {
-	if errors.Is(err, fanout.ErrRetracted) {
+	if errors.Is(err, fanout.ErrInitialObjectDeleted) {
 		s.end(retracted, nil)
 		return
 	}

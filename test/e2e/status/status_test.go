@@ -143,7 +143,7 @@ func TestStatusShowsEveryWatch(t *testing.T) {
 	t.Run("strangers", w.strangers)
 
 	w.awaitReport("the eviction", "limit=1000", func(r *status.Report) error {
-		if r.Ended["stalled"] != 1 || len(r.Evictions) != 1 {
+		if r.Ended["slow_client_stalled"] != 1 || len(r.Evictions) != 1 {
 			return fmt.Errorf("%v %v", r.Ended, r.Evictions)
 		}
 		if e := r.Evictions[0]; e.User != "carol" || e.UserAgent != sleeper || e.Resource != "configmaps" ||

@@ -46,7 +46,7 @@ func TestOneUserMayHaveMoreThanAShare(t *testing.T) {
 	if codes[http.StatusOK] != all-free || codes[http.StatusTooManyRequests] != 1 {
 		t.Errorf("answered %v, want %d watches and then 429", codes, all-free)
 	}
-	for _, limit := range []string{`"max-watches":4096`, `"max-watches-per-user":2048`, `"watchesFreeForOthers":512`,
+	for _, limit := range []string{`"max-watches":4096`, `"max-watches-per-user":2048`, `"watchesReserve":512`,
 		`"max-connections":1024`} {
 		if !strings.Contains(string(p.Log.Text()), limit) {
 			t.Errorf("the log does not say %s", limit)
