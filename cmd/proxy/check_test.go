@@ -27,7 +27,7 @@ func TestCheckRefuses(t *testing.T) {
 	f("--resource=Pods: must be in lower case", "--server=https://a", "--resource=Pods")
 }
 
-// A proxy that serves is told from one that is gone.
+// The command succeeds for a proxy that serves, and fails for one that is gone.
 func TestCheck(t *testing.T) {
 	up := secureUpstream(t)
 	up.Create(fakeapiserver.ConfigMaps, "n", "a")

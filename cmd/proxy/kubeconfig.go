@@ -21,8 +21,8 @@ func newKubeconfig() *cobra.Command {
 		Short: "Write a kubeconfig that leads to a spillway",
 		Long: `spillway kubeconfig writes a kubeconfig for clients of a spillway: kubectl, and whatever else reads one.
 
-With --kubeconfig, its user is that of a context there: who uses it has his own credentials and rights. That takes https://,
-since clients send none over plain HTTP. Without, it has no user, which is right for a spillway with --listen-identity=self.`,
+With --kubeconfig, its user is that of a context there, with that user's credentials and rights. That takes https://, since
+clients send no credentials over plain HTTP. Without, it has no user, which is right for a spillway with --listen-identity=self.`,
 		Example: `  # For the one on this machine, with --listen-identity=self:
   spillway kubeconfig --output spillway.kubeconfig
   kubectl --kubeconfig spillway.kubeconfig get pods --watch
@@ -52,7 +52,7 @@ since clients send none over plain HTTP. Without, it has no user, which is right
 		"Let the user be that of the token in this `file` where the kubeconfig is used, "+
 			"read again whenever it changes, such as a pod's.")
 	f.StringVar(&o.Context, "context", "", "Those of the context of this `name`. When empty, of the current one.")
-	f.StringVar(&o.Namespace, "namespace", "", "Use this `namespace` where none is asked for.")
+	f.StringVar(&o.Namespace, "namespace", "", "The default `namespace` of its users.")
 	f.StringVar(&output, "output", "-", "Write to this `file`, which must not be there yet; - is standard output.")
 	return prepare(cmd)
 }

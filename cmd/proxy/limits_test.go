@@ -10,8 +10,8 @@ import (
 	"spillway/internal/flowcontrol"
 )
 
-// While everything is at its limit, health and metrics are told, and tell of it; and what has room
-// is answered.
+// While everything is at its limit, health and metrics are served and show it; requests for which
+// there is room are answered.
 func TestRunAtItsLimits(t *testing.T) {
 	up := secureUpstream(t)
 	up.Create(fakeapiserver.ConfigMaps, "n", "a")
@@ -53,7 +53,7 @@ func TestRunAtItsLimits(t *testing.T) {
 	}
 }
 
-// What flags and files say is what the server is told.
+// The server gets the limits that flags and files set.
 func TestLimitSettings(t *testing.T) {
 	f := func(want flowcontrol.Limits, args ...string) {
 		t.Helper()

@@ -46,7 +46,7 @@ func bind(o *config.Settings, flag, address string) (net.Listener, error) {
 	switch {
 	case errors.Is(err, listen.ErrOwner):
 		return nil, o.Refuse("listen-owner", o.ListenOwner, "the socket cannot be given to it: "+config.Cause(err)+
-			"; only root may, or its user to a group that he is in")
+			"; only root may, or its user to one of the user's groups")
 	case errors.Is(err, listen.ErrMode):
 		return nil, o.Refuse("listen-mode", o.ListenMode, "the socket cannot have it: "+config.Cause(err))
 	case err != nil:

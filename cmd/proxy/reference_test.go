@@ -149,7 +149,8 @@ func inCell(text string) string {
 	return strings.NewReplacer("|", `\|`, "<", "&lt;", "*", `\*`).Replace(text)
 }
 
-// metricGroups are the metrics by who shows them, in the order in which one looks at them.
+// metricGroups are the metrics by the package that shows them, in the order in which one looks at
+// them.
 func metricGroups() []metricGroup {
 	groups := []metricGroup{
 		{name: "Mirrors", about: "One series for each resource that is mirrored, in each version that it is mirrored in."},
@@ -225,7 +226,8 @@ func (d description) row() string {
 
 // inDesc finds in a Desc, which can only be printed, its name, help, constant and variable labels.
 var inDesc = regexp.MustCompile(
-	`^Desc\{fqName: ("[^"]*"), help: ("(?:[^"\\]|\\.)*"), unit: "[^"]*", constLabels: \{([^}]*)\}, variableLabels: \{([^}]*)\}\}$`)
+	`^Desc\{fqName: ("[^"]*"), help: ("(?:[^"\\]|\\.)*"), unit: "[^"]*", ` +
+		`constLabels: \{([^}]*)\}, variableLabels: \{([^}]*)\}\}$`)
 
 func described(t *testing.T, c prometheus.Collector) (all []description) {
 	t.Helper()

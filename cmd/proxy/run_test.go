@@ -125,7 +125,8 @@ func (p *proxy) ends() {
 // get is the status and the body of one GET.
 func (p *proxy) get(url string) (int, string) {
 	p.t.Helper()
-	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // a certificate that was just made up
+	//nolint:gosec // a certificate that was just made up
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport, Timeout: patience}
 	response, err := client.Get(url)
@@ -221,8 +222,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// On the first signal readiness goes, streams end one by one and cleanly, what is asked meanwhile
-// is answered; then the end.
+// On the first signal readiness goes, streams end one by one and cleanly, and requests meanwhile
+// are answered; then the process ends.
 func TestRunDrains(t *testing.T) {
 	up := secureUpstream(t)
 	up.Create(fakeapiserver.ConfigMaps, "n", "a")

@@ -13,7 +13,7 @@ import (
 	"spillway/internal/fakeapiserver"
 )
 
-// freeAddresses are n where nobody listens, no two the same.
+// freeAddresses are n different addresses where nothing listens.
 func freeAddresses(t *testing.T, n int) []string {
 	t.Helper()
 	addresses := make([]string, n)
@@ -53,10 +53,11 @@ func waiting(t *testing.T, up *fakeapiserver.Server, change func(*config.Setting
 	return p
 }
 
-// asked is the answer to a request that is not answered from memory, and when to come back.
+// asked is the answer to a request that is not answered from memory, with its Retry-After.
 func (p *proxy) asked(method, url string) (code int, retryAfter, body string) {
 	p.t.Helper()
-	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // a certificate that was just made up
+	//nolint:gosec // a certificate that was just made up
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 	defer transport.CloseIdleConnections()
 	r, err := http.NewRequestWithContext(p.t.Context(), method, url, strings.NewReader("{}"))
 	if err != nil {
@@ -133,7 +134,7 @@ func TestWaitsForUpstream(t *testing.T) {
 	p.ends()
 }
 
-// Who waits can be told to end.
+// A signal ends the process while it waits for upstream.
 func TestEndsWhileWaiting(t *testing.T) {
 	up := secureUpstream(t)
 	p := waiting(t, up, nil)

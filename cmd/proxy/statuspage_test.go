@@ -70,7 +70,7 @@ func TestStatusPage(t *testing.T) {
 	}
 }
 
-// Secrets are watched by their names; those are told to nobody.
+// Secrets are watched by their names, which the page does not show.
 func TestStatusPageHidesNamesOfSecrets(t *testing.T) {
 	secrets := schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
 	up := fakeapiserver.New(

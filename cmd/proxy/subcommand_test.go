@@ -85,7 +85,8 @@ func TestCommandsRefuse(t *testing.T) {
 		}
 	}
 	f("inject", "--image=: must be an image that your nodes can pull, such as registry.example.com/spillway:1")
-	f("inject pod.yaml", `unexpected argument "pod.yaml": spillway inject takes flags only; spillway inject --help lists them`)
+	f("inject pod.yaml",
+		`unexpected argument "pod.yaml": spillway inject takes flags only; spillway inject --help lists them`)
 	f("inject --filenam=x", "--filenam: no such flag; did you mean --filename?")
 	f("inject --zzz", "--zzz: no such flag; spillway inject --help lists them")
 	f("inject --image=x --filename=DIR/none", "--filename=DIR/none: cannot be read: no such file or directory")
@@ -152,8 +153,8 @@ func TestKubeconfigFile(t *testing.T) {
 	}
 }
 
-// The webhook says how it is, shows a new certificate when there is one, and lets what is under way
-// end when it is told to stop.
+// The webhook serves its health, presents a new certificate once there is one, and on a signal
+// finishes the reviews under way.
 func TestWebhook(t *testing.T) {
 	dir := t.TempDir()
 	w := &webhookCommand{shutdownTimeout: patience, Webhook: webhook.Webhook{
@@ -172,7 +173,8 @@ func TestWebhook(t *testing.T) {
 		return address != ""
 	})
 	shown := func(path string) (int, []byte) {
-		transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // a certificate that was just made up
+		//nolint:gosec // a certificate that was just made up
+		transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 		defer transport.CloseIdleConnections()
 		response, err := (&http.Client{Transport: transport, Timeout: patience}).Get("https://" + address + path)
 		if err != nil {

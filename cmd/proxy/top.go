@@ -14,8 +14,8 @@ import (
 	"spillway/internal/top"
 )
 
-const topHelp = `spillway top shows in a terminal what the status page (/statusz) of a running spillway shows: what is mirrored, who
-watches it, and how far each of them is behind.`
+const topHelp = `spillway top shows in a terminal what the status page (/statusz) of a running spillway shows:
+the mirrored resources, their watches, and how far each watch is behind.`
 
 const topExamples = `  spillway top
   spillway top --once --sort rate
@@ -36,7 +36,7 @@ func newTop() *cobra.Command {
 	o := &topOptions{}
 	cmd := &cobra.Command{
 		Use:     "top [flags]",
-		Short:   "Show who watches what, and who lags, in a terminal",
+		Short:   "Show mirrors, watches and their lag in a terminal",
 		Long:    topHelp,
 		Example: topExamples,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },

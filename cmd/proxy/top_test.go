@@ -32,7 +32,7 @@ func TestTopRefuses(t *testing.T) {
 	f("--kubeconfig: no such flag; spillway top --help lists them", "--kubeconfig=x")
 	f(`unexpected argument "pods": spillway top takes flags only`, "pods")
 	f("standard output is no terminal: --once prints one report as plain text")
-	f("cannot be asked", "--once", "--address=http://127.0.0.1:1")
+	f("no answer from http://127.0.0.1:1", "--once", "--address=http://127.0.0.1:1")
 }
 
 func TestTopHelp(t *testing.T) {

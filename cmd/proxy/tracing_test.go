@@ -28,7 +28,7 @@ func TestLastSpans(t *testing.T) {
 			}
 			continue
 		}
-		traces.close() // returns, though nobody takes anything
+		traces.close() // returns, although no collector takes anything
 	}
 	if len(takes.Spans()) != 1 {
 		t.Errorf("%d spans", len(takes.Spans()))

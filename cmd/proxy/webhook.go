@@ -33,9 +33,9 @@ func newWebhook(stderr io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "webhook [flags]",
 		Short: "Add spillway to pods when they are created: a mutating admission webhook",
-		Long: `spillway webhook answers the API server's admission reviews of pods at /inject: with what spillway inject would add. Which pods it
-is asked about is up to the MutatingWebhookConfiguration; the chart's asks about those with the label spillway/inject: enabled,
-and those in namespaces with it. /livez and /readyz tell how it is.
+		Long: `spillway webhook answers the API server's admission reviews of pods at /inject: with what spillway inject would add. The
+MutatingWebhookConfiguration selects the pods; the chart's selects those with the label spillway/inject: enabled, and those in
+namespaces with it. Its health is at /livez and /readyz.
 
 It never keeps a pod from being created: a sidecar is of a size that its namespace and its pod allow, and where there is none,
 the pod is created without, with a warning that says why and what to do. For that it follows LimitRanges and ResourceQuotas (it
@@ -48,7 +48,8 @@ Reviews are bounded: a pod of more than 128 containers, or whose review is longe
 without a sidecar, with a warning; so is one for whose review there is no room, nor within half of the webhook's timeout.
 
 Annotations of pods go before the flags, see spillway inject --help.`,
-		Example: `  spillway webhook --image registry.example.com/spillway:1 --tls-cert-file tls.crt --tls-private-key-file tls.key`,
+		Example: `  spillway webhook --image registry.example.com/spillway:1 \
+    --tls-cert-file tls.crt --tls-private-key-file tls.key`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := w.validate(); err != nil {
 				return err
@@ -71,8 +72,8 @@ Annotations of pods go before the flags, see spillway inject --help.`,
 	f.StringSliceVar(&w.ClientNames, "client-allowed-names", nil,
 		"And only with a common name in this comma-separated `list`. When empty, with any.")
 	f.Var(config.NewChoice(&w.Limits, webhook.LimitsRead, webhook.LimitsIgnore), "namespace-limits",
-		"Follow what namespaces allow their pods (LimitRanges, ResourceQuotas) and size sidecars by it, or take it that they "+
-			"allow everything.")
+		"Follow what namespaces allow their pods (LimitRanges, ResourceQuotas) and size sidecars by it, or assume that "+
+			"they allow everything.")
 	f.StringVar(&w.Kubeconfig, "kubeconfig", "",
 		"Follow the cluster in this kubeconfig `file`. When empty, the one whose pod this is.")
 	f.DurationVar(&w.shutdownTimeout, "shutdown-timeout", w.shutdownTimeout,

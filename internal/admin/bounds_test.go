@@ -159,7 +159,7 @@ func TestOperatorsSpeakHTTP1(t *testing.T) {
 	s := httptest.NewTLSServer(http.NotFoundHandler())
 	defer s.Close()
 	secure := &tls.Config{Certificates: s.TLS.Certificates, NextProtos: []string{"h2", "http/1.1"}}
-	each := secure.Clone() // as where certificates of clients are asked for
+	each := secure.Clone() // as where clients may send certificates
 	secure.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return each, nil }
 	secure = listen.Speaking(secure, "http/1.1")
 	addr, _ := serveOperators(t, &Endpoints{Health: &health.Checks{}, Registry: NewRegistry(), TLS: secure,

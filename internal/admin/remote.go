@@ -23,7 +23,7 @@ type remote struct {
 // ServeHTTP implements http.Handler.
 func (s remote) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !s.secure || s.access == nil {
-		http.Error(w, "forbidden: this listener is not on loopback and does not ask who is asking, so only /livez and "+
+		http.Error(w, "forbidden: this listener is not on loopback and does not authenticate, so only /livez and "+
 			"/readyz are served here; "+
 			"set --metrics-tls, without --insecure-allow-all, or a loopback address such as --metrics-listen=127.0.0.1:9464, "+
 			"for the rest", http.StatusForbidden)

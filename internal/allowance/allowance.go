@@ -1,8 +1,8 @@
 // Package allowance knows what namespaces allow their pods: it holds the LimitRanges and
 // ResourceQuotas of a cluster, and follows them.
 //
-// The invariant: what Of answers was current a moment ago. While upstream cannot be asked, or does
-// not allow it, Of is an error.
+// The invariant: what Of answers was current a moment ago. While upstream is away, or does not
+// allow the watch, Of is an error.
 package allowance
 
 import (
@@ -133,7 +133,7 @@ func newKind(resource string, object, list runtime.Object, client rest.Interface
 	return k
 }
 
-// bare keeps of an object what is asked for. What else it has may be large.
+// bare keeps of an object only what Of reads. The rest may be large.
 func bare(object any) (any, error) {
 	if o, err := metav1Object(object); err == nil {
 		o.SetManagedFields(nil)

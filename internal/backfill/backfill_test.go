@@ -28,7 +28,7 @@ type story struct {
 	mu       sync.Mutex
 	events   []object.Event
 	state    map[string]*object.Object
-	oldest   uint64 // who asks for less is refused
+	oldest   uint64 // a watch from before is refused
 	nameless bool   // its refusals do not say so
 	watches  []asked
 	begins   int
@@ -71,7 +71,7 @@ func (s *story) list() {
 	s.must(s.resource.Replace(all, s.rv))
 }
 
-// put and remove happen upstream; the mirror is told only if follows.
+// put and remove happen upstream; the mirror receives the event only if follows.
 func (s *story) put(key, app string, follows bool) { s.putPadded(key, app, 0, follows) }
 
 func (s *story) putPadded(key, app string, pad int, follows bool) {
@@ -235,7 +235,7 @@ type resumption struct {
 	err    error
 	joined bool
 
-	overtaken uint64 // what the client is complete through, if the log went on before he read it; 0: it did not
+	overtaken uint64 // what the client is complete through, if the log went on before the client read it; 0: it did not
 }
 
 // resumes tells a client everything from a resourceVersion up to what the log has when it gets
@@ -303,7 +303,7 @@ func (s *story) checkWatches(want ...asked) {
 
 func nothing() {}
 
-// inBubble runs a test in which time passes only when everybody waits.
+// inBubble runs a test in which time passes only when all goroutines wait.
 func inBubble(t *testing.T, f func(t *testing.T, s *story)) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStory(t)
@@ -321,7 +321,7 @@ var all = asked{selector: object.Selector{}.Key()}
 
 func allFrom(rv uint64) asked { return asked{all.selector, rv} }
 
-// A quiet resource: the bookmark says that all has been told.
+// A quiet resource: the bookmark says that nothing is missing.
 func TestBackfillEndsAtABookmark(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *story) {
 		s.put("n/a", "x", false) // 101
@@ -357,8 +357,8 @@ func TestBackfillEndsAtAnEvent(t *testing.T) {
 	})
 }
 
-// Who selects by name and namespace alone shares a watch of everything, from the smallest of what
-// they have.
+// Clients that select by name and namespace alone share a watch of all objects, from the smallest
+// of their resourceVersions.
 func TestBackfillIsShared(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *story) {
 		for i := range 50 {
@@ -381,7 +381,8 @@ func TestBackfillIsShared(t *testing.T) {
 	})
 }
 
-// Who comes while it is being told hears all of it; who lacks more than is told has another one.
+// A client that joins a running backfill gets all of its events; a client that needs earlier ones
+// has another backfill.
 func TestBackfillIsJoined(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *story) {
 		s.pause = 10 * time.Millisecond
@@ -398,7 +399,7 @@ func TestBackfillIsJoined(t *testing.T) {
 		}
 		clients.Wait()
 		s.checkWatches(allFrom(110), allFrom(105))
-		// What has been told can be heard for a while, by those whom it suffices.
+		// A backfill that has ended can be read for a while, by clients that need no more than it has.
 		s.check(s.resumes(t.Context(), 107, everything, chunked, nothing), s.told(everything, 107, chunked))
 		s.checkWatches(allFrom(110), allFrom(105))
 		s.check(s.resumes(t.Context(), 104, everything, chunked, nothing), s.told(everything, 104, chunked))
@@ -437,7 +438,8 @@ func TestBackfillOfSelectors(t *testing.T) {
 	})
 }
 
-// Upstream says what it remembers: who asks for more is refused, all others are told.
+// Upstream says how far back it remembers: a client that resumes from before is refused, all others
+// resume.
 func TestBackfillRefusesWhomUpstreamRefuses(t *testing.T) {
 	for _, nameless := range []bool{false, true} {
 		inBubble(t, func(t *testing.T, s *story) {
@@ -474,7 +476,7 @@ func TestBackfillRefusesWhomUpstreamRefuses(t *testing.T) {
 	}
 }
 
-// hold takes the only turn, so that all who come until it is given back wait together.
+// hold takes the only turn, so that all clients that arrive until it is given back wait together.
 func (s *story) hold(t *testing.T) (release func()) {
 	if err := s.coordinator.limit.acquire(t.Context(), ""); err != nil {
 		t.Fatal(err)
@@ -482,7 +484,7 @@ func (s *story) hold(t *testing.T) (release func()) {
 	return func() { s.coordinator.limit.release("") }
 }
 
-// What upstream forgets between two watches, nobody is told.
+// What upstream forgets between two watches is not sent.
 func TestBackfillIsForgottenOnTheWay(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *story) {
 		s.most, s.pause = 2, 500*time.Millisecond
@@ -503,7 +505,7 @@ func TestBackfillIsForgottenOnTheWay(t *testing.T) {
 	})
 }
 
-// The log may lose what was its beginning when it all began: then more is told.
+// The log may lose its first entries while a backfill runs: then the backfill goes on further.
 func TestBackfillFollowsTheFloor(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *story) {
 		s.pause = 10 * time.Millisecond
@@ -558,7 +560,7 @@ func TestBackfillInsideASeam(t *testing.T) {
 	})
 }
 
-// A history that is void cannot be told on by whatever upstream remembers now.
+// A void history cannot be continued by what upstream remembers now.
 func TestBackfillOfAVoidHistory(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *story) {
 		s.put("n/a", "x", false) // 101
@@ -625,8 +627,8 @@ func TestBackfillLimit(t *testing.T) {
 	})
 }
 
-// A client that takes nothing holds up nobody for long, nor much memory; it goes on by itself or
-// comes back later.
+// A client that takes nothing delays no other for long, nor holds much memory; it goes on by itself
+// or reconnects later.
 func TestBackfillOfASlowClient(t *testing.T) {
 	for _, takes := range []time.Duration{time.Hour, 20 * time.Second, 700 * time.Millisecond} {
 		inBubble(t, func(t *testing.T, s *story) {
@@ -710,7 +712,7 @@ func TestBackfillBytesOfAll(t *testing.T) {
 	})
 }
 
-// While upstream cannot be asked, clients wait; they are told when it can be.
+// While upstream is away, clients wait; they resume when it answers.
 func TestBackfillSurvivesUpstream(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *story) {
 		s.most = 3
@@ -765,7 +767,7 @@ func TestBackfillFromAMuteUpstream(t *testing.T) {
 	})
 }
 
-// Who is told of the past when that ends, and who comes then, has expired.
+// A client whose backfill is under way at the end, and a client that arrives then, has expired.
 func TestBackfillsClose(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *story) {
 		s.silent = true
@@ -781,8 +783,8 @@ func TestBackfillsClose(t *testing.T) {
 	})
 }
 
-// Whatever happened, wherever the log begins and whoever comes back from where and with whom: what
-// he is told is what upstream's own watch would have told him.
+// Whatever happened, wherever the log begins, and wherever clients resume from, together or not: a
+// client gets what upstream's own watch would have sent.
 func TestBackfillIsUpstreamsOwnWatch(t *testing.T) {
 	for seed := range uint64(25) {
 		inBubble(t, func(t *testing.T, s *story) {
@@ -820,7 +822,7 @@ func TestBackfillIsUpstreamsOwnWatch(t *testing.T) {
 				all.Go(func() {
 					time.Sleep(after)
 					c.got = s.resumes(t.Context(), c.from, c.sel, chunked, nothing)
-					// a small log went on before it was read: he comes back
+					// a small log went on before it was read: the client reconnects
 					for told := c.got.events; c.got.overtaken > 0; told = c.got.events {
 						c.got = s.resumes(t.Context(), c.got.overtaken, c.sel, chunked, nothing)
 						c.got.events = slices.Concat(told, c.got.events)

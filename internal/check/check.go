@@ -1,6 +1,6 @@
-// Package check asks a Spillway what one asks of it after an installation: is it reached, believed
-// and passed through, does it know who asks, and does it serve from memory. It asks as any client
-// would, and is told nothing that another would not be told.
+// Package check tests an installation as a client: whether Spillway is reached, trusted and passed
+// through, knows the client's user, and serves from memory. It sends requests that any client may
+// send, and gets nothing that another client would not get.
 //
 // The invariant: each question is answered with one line, also after another has failed, and what
 // failed comes with a remedy. But where the name is not found, there is one answer to all.
@@ -25,11 +25,11 @@ import (
 	"spillway/internal/status"
 )
 
-// Client is who asks.
+// Client sends the questions.
 type Client struct {
 	Base      *url.URL
-	Token     string            // ""; nobody in particular
-	Transport http.RoundTripper // which must not follow anybody elsewhere
+	Token     string            // "": none
+	Transport http.RoundTripper // which must not follow redirects
 
 	marks bool // the API server marks what it answers itself
 }
@@ -40,22 +40,22 @@ const (
 	bodyMost   = 16 << 20
 )
 
-// question is one thing to be asked, and what is to be told of a good answer.
+// question is one request, and what to print of a good answer.
 type question struct {
 	name string
 	ask  func(context.Context) (told string, err error)
 }
 
-// Run asks all: how it is; which version it is in front of; of one with a token who he is; and if
-// resource is one, for a list of that from memory. It writes a line for each to out. The error
-// names the first that failed.
+// Run sends all questions: health and readiness; with a token or a resource, the version of the API
+// server; with a token, its user; with a resource, a list of it from memory. It writes a line for
+// each to out. The error names the first that failed.
 func (c *Client) Run(ctx context.Context, resource string, out io.Writer) error {
 	questions := []question{{"/livez", c.probe("/livez")}, {"/readyz", c.probe("/readyz")}}
 	if c.Token != "" || resource != "" {
 		questions = append(questions, question{"/version", c.version})
 	}
 	if c.Token != "" {
-		questions = append(questions, question{"who asks", c.whoami})
+		questions = append(questions, question{"user", c.whoami})
 	}
 	if resource != "" {
 		questions = append(questions, question{"LIST " + resource, func(ctx context.Context) (string, error) {
@@ -77,7 +77,7 @@ func (c *Client) Run(ctx context.Context, resource string, out io.Writer) error 
 			first = err
 		}
 		if errors.As(cause, &unnamed) {
-			fmt.Fprintln(out, "        and so nothing else is asked")
+			fmt.Fprintln(out, "        so no other question is sent")
 			break
 		}
 	}
@@ -116,7 +116,7 @@ func (c *Client) whoami(ctx context.Context) (string, error) {
 		return "", err
 	}
 	if r.Status.UserInfo.Username == "" {
-		return "", errors.New("the answer names nobody: is --server a spillway?")
+		return "", errors.New("the answer names no user: is --server a spillway?")
 	}
 	return r.Status.UserInfo.Username, nil
 }
@@ -227,7 +227,7 @@ func unreached(err error) error {
 	return fmt.Errorf("no answer: %w: see that its pods are ready, and that no network policy keeps this one out", err)
 }
 
-// unnamedError is that a name leads nowhere: no question after it can be asked.
+// unnamedError says that a name leads nowhere: no further question can be sent.
 type unnamedError struct{ cause *net.DNSError }
 
 func (e *unnamedError) Error() string {

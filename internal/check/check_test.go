@@ -76,13 +76,13 @@ func TestGood(t *testing.T) {
 		out, err := run(t, good(), "a", resource)
 		want := "ok      LIST " + resource + ": from memory, at resourceVersion " + version + "\n"
 		if err != nil || !strings.HasSuffix(out, want) ||
-			!strings.Contains(out, "ok      /version: v1.37.0\nok      who asks: me") || strings.Contains(out, "\x1b") {
+			!strings.Contains(out, "ok      /version: v1.37.0\nok      user: me") || strings.Contains(out, "\x1b") {
 			t.Errorf("%s: %v: %q", resource, err, out)
 		}
 	}
 }
 
-// Where the API server marks nothing, nobody can tell whose answer that is.
+// Where the API server marks none of its answers, their origin is unknown.
 func TestUnmarked(t *testing.T) {
 	unmarked := good()
 	unmarked["GET /version"] = `{"gitVersion":"v1.37.0"}`
@@ -92,7 +92,7 @@ func TestUnmarked(t *testing.T) {
 	}
 }
 
-// What is wrong is one line with a remedy, and does not keep the rest from being asked.
+// A failure is one line with a remedy, and does not keep the other questions from being sent.
 func TestBad(t *testing.T) {
 	f := func(path, answer, want string) {
 		t.Helper()
@@ -109,9 +109,9 @@ func TestBad(t *testing.T) {
 	f("GET /readyz", "!429 later", "/readyz: 429 later: it is starting or has too much to do: try again")
 	f("GET /version", "hello", "/version: the answer is not what a Kubernetes API gives (")
 	f("GET /version", "{}", "/version: the answer names no version: is --server a spillway?")
-	f("POST /apis/authentication.k8s.io/v1/selfsubjectreviews", "{}", "who asks: the answer names nobody")
+	f("POST /apis/authentication.k8s.io/v1/selfsubjectreviews", "{}", "user: the answer names no user")
 	f("POST /apis/authentication.k8s.io/v1/selfsubjectreviews", `!401 {"message":"Unauthorized"}`,
-		"who asks: 401 Unauthorized: give in --token-file a token of this cluster")
+		"user: 401 Unauthorized: give in --token-file a token of this cluster")
 	f("GET /apis/apps", `!404 {"message":"there is\nno such thing"}`,
 		"LIST deployments.apps: 404 there is no such thing: see that the API server has this")
 	f("GET /apis/apps/v1/deployments", `!403 {"message":"no"}`,
@@ -146,7 +146,7 @@ func TestNamesAreNotKnown(t *testing.T) {
 		err := (&Client{Base: &url.URL{Scheme: "https", Host: "spillway.team.svc"}, Token: "a",
 			Transport: transport}).Run(t.Context(), "pods", &out)
 		if err == nil || !strings.Contains(err.Error(), want) || asked != 1 ||
-			strings.Count(out.String(), "FAILED") != 1 || !strings.HasSuffix(out.String(), "nothing else is asked\n") {
+			strings.Count(out.String(), "FAILED") != 1 || !strings.HasSuffix(out.String(), "no other question is sent\n") {
 			t.Errorf("asked %d times: %v\n%s", asked, err, &out)
 		}
 	}

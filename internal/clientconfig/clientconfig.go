@@ -1,6 +1,6 @@
-// Package clientconfig writes kubeconfigs that lead to Spillway. Whoever uses one is who he was:
-// what it says of the user is what another kubeconfig says, wherever the file is then: certificates
-// and keys are in it, and what is read again and again has its full path.
+// Package clientconfig writes kubeconfigs that lead to Spillway. The user of such a kubeconfig is
+// that of another kubeconfig, wherever the file is: certificates and keys are copied into it, and
+// files that are read again and again are named by their full paths.
 package clientconfig
 
 import (
@@ -20,11 +20,11 @@ import (
 // name is that of the only cluster, context and user.
 const name = "spillway"
 
-// Options say where Spillway is and who uses it.
+// Options name a Spillway and a user.
 type Options struct {
 	Server    string // URL
 	CAFile    string // what its certificate is verified by; the system's authorities when empty
-	From      string // a kubeconfig whose user it is; nobody when empty
+	From      string // a kubeconfig with the user; no user when empty
 	TokenFile string // or whose token is in this file, wherever the kubeconfig is used
 	Context   string // of From; its current one when empty
 	Namespace string // that of the context when empty

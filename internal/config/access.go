@@ -46,7 +46,7 @@ func (o *Settings) validateAccess() error {
 	if clients != nil && fronts != nil && len(o.FrontProxy.AllowedNames) == 0 && fronts.Shares(clients) {
 		return o.Refuse("requestheader-client-ca-file", o.FrontProxy.CAFile,
 			"has an authority of --client-ca-file in it, so that every client could "+
-				"say that he is somebody else: name the proxy in --requestheader-allowed-names, or give it an authority of its own")
+				"claim to be any user: name the proxy in --requestheader-allowed-names, or give it an authority of its own")
 	}
 	if err := o.validateFrontProxy(); err != nil {
 		return err
@@ -65,7 +65,7 @@ func (o *Settings) validateRights() error {
 		{"authentication-local-jwks", o.LocalTokens, o.LocalTokens != LocalTokensNone},
 	} {
 		if f.on && o.InsecureAllowAll {
-			return o.Refuse(f.flag, f.value, "has no meaning with --insecure-allow-all, which asks nobody who he is")
+			return o.Refuse(f.flag, f.value, "has no meaning with --insecure-allow-all, which authenticates no client")
 		}
 	}
 	if o.LocalTokens != LocalTokensNone && len(o.APIAudiences) == 0 {
@@ -84,7 +84,7 @@ func (o *Settings) validateImpersonation() error {
 		return o.Refuse("impersonation-kubeconfig", file, "has a meaning only with --impersonate-client-certs")
 	case file == "":
 		return o.Refuse("impersonate-client-certs", "true",
-			"needs --impersonation-kubeconfig: somebody who may impersonate, and nothing else")
+			"needs --impersonation-kubeconfig: a user that may impersonate, and nothing else")
 	case o.ClientCAFile == "" && o.FrontProxy.CAFile == "":
 		return o.Refuse("impersonate-client-certs", "true",
 			"has a meaning only with --client-ca-file or --requestheader-client-ca-file")
@@ -103,7 +103,7 @@ func (o *Settings) validateAuthority(flag, file string) (*auth.Authority, error)
 	case o.ListenTLS == "" && !o.MetricsTLS:
 		return nil, o.Refuse(flag, file, "has a meaning only with --listen-tls or --metrics-tls")
 	case o.InsecureAllowAll:
-		return nil, o.Refuse(flag, file, "has no meaning with --insecure-allow-all, which asks nobody who he is")
+		return nil, o.Refuse(flag, file, "has no meaning with --insecure-allow-all, which authenticates no client")
 	}
 	authority, err := auth.NewAuthority(file, clock.RealClock{}, zap.NewNop())
 	if err != nil {

@@ -161,7 +161,8 @@ func TestBadSettings(t *testing.T) {
 		{"any host", nil, "--accept-hosts=*",
 			"--accept-hosts=*: must be a host name or IP address, without scheme, port or wildcard"},
 		{"origin with path", nil, "--accept-origins=https://a.example/x",
-			"--accept-origins=https://a.example/x: must be scheme://host or scheme://host:port, as a browser sends it in Origin"},
+			"--accept-origins=https://a.example/x: must be scheme://host or scheme://host:port, " +
+				"as a browser sends it in Origin"},
 		{"any origin", nil, "--accept-origins=*",
 			"--accept-origins=*: must be scheme://host or scheme://host:port, as a browser sends it in Origin"},
 		{"TLS open to all", nil, "--listen-tls=:6443 --insecure-allow-all",
@@ -182,7 +183,7 @@ func TestBadSettings(t *testing.T) {
 		{"not a certificate", nil, "--listen-tls=:0 --tls-cert-file=DIR/bad.yaml --tls-private-key-file=DIR/bad.yaml",
 			"--tls-cert-file=DIR/bad.yaml: is not a certificate with its key in DIR/bad.yaml: failed to find any PEM data in " +
 				"certificate input"},
-		// who may read what
+		// access
 		{"impatient", nil, "--reauthorization-interval=10s", "--reauthorization-interval=10s: must be at least 15s"},
 		{"no audience", nil, "--api-audiences=a,,b", "--api-audiences=a,,b: must not have an empty audience in it"},
 		{"certificates without TLS", nil, "--client-ca-file=DIR/bad.yaml",
@@ -194,20 +195,21 @@ func TestBadSettings(t *testing.T) {
 			"--authentication-local-jwks=all: must be none, unbound or pods"},
 		{"rights that nobody looks at", nil, "--authorization-local-rbac --insecure-allow-all",
 			"--authorization-local-rbac=true: has no meaning with " +
-				"--insecure-allow-all, which asks nobody who he is"},
+				"--insecure-allow-all, which authenticates no client"},
 		{"certificates that nobody looks at", nil,
 			"--listen-tls=127.0.0.1:0 --insecure-allow-all --client-ca-file=DIR/bad.yaml",
-			"--client-ca-file=DIR/bad.yaml: has no meaning with --insecure-allow-all, which asks nobody who he is"},
+			"--client-ca-file=DIR/bad.yaml: has no meaning with --insecure-allow-all, which authenticates no client"},
 		{"no authorities", nil, "--listen-tls=:0 --client-ca-file=DIR/bad.yaml",
-			"--client-ca-file=DIR/bad.yaml: cannot be used: certificate authorities DIR/bad.yaml: there is no certificate in it"},
+			"--client-ca-file=DIR/bad.yaml: cannot be used: certificate authorities DIR/bad.yaml: " +
+				"there is no certificate in it"},
 		{"no file of a front proxy", nil, "--listen-tls=:0 --requestheader-client-ca-file=DIR/none",
 			"--requestheader-client-ca-file=DIR/none: cannot be used: no such file or directory"},
 		{"front proxy without authorities", nil, "--requestheader-allowed-names=front",
 			"--requestheader-allowed-names=front: has a meaning only " +
 				"with --requestheader-client-ca-file"},
-		{"impersonation by nobody", nil, "--impersonate-client-certs",
-			"--impersonate-client-certs=true: needs --impersonation-kubeconfig: somebody " +
-				"who may impersonate, and nothing else"},
+		{"impersonation without a kubeconfig", nil, "--impersonate-client-certs",
+			"--impersonate-client-certs=true: needs --impersonation-kubeconfig: a user that " +
+				"may impersonate, and nothing else"},
 		{"impersonation of nobody", nil, "--impersonate-client-certs --impersonation-kubeconfig=DIR/bad.yaml",
 			"--impersonate-client-certs=true: has a " +
 				"meaning only with --client-ca-file or --requestheader-client-ca-file"},
@@ -358,7 +360,7 @@ func TestCheckResource(t *testing.T) {
 	f("-x", false)
 }
 
-// A front proxy may say who anybody is, so it must be told apart from the clients.
+// A front proxy may claim any user, so it must be distinguished from the clients.
 func TestFrontProxyAmongClients(t *testing.T) {
 	authority := func() string {
 		block := &pem.Block{Type: "CERTIFICATE", Bytes: selfSigned(t).Certificate[0]}

@@ -10,7 +10,7 @@ import (
 	"spillway/internal/health"
 )
 
-// How old a state is that cannot be kept current is told, and makes nobody unready.
+// The age of a state that cannot be kept current is shown, and does not make the proxy unready.
 func TestAgeIsTold(t *testing.T) {
 	t.Parallel()
 	up := newUpstream(t)

@@ -105,8 +105,8 @@ func TestOtherBytesAreFound(t *testing.T) {
 	}
 }
 
-// Nobody is asked for more while upstream has other troubles, and a state that upstream knows no
-// more says nothing.
+// There is no comparison while upstream has other troubles, and a state that upstream no longer
+// knows says nothing.
 func TestNoComparison(t *testing.T) {
 	t.Parallel()
 	up := newUpstream(t)

@@ -39,7 +39,7 @@ func (m *Set) followDefinitions() {
 		return
 	}
 	m.active.Go(func() {
-		m.follow("customresourcedefinitions.apiextensions.k8s.io", "upstream's OpenAPI is asked instead every "+
+		m.follow("customresourcedefinitions.apiextensions.k8s.io", "upstream's OpenAPI is read instead every "+
 			epochCheck.String(),
 			func() error {
 				err := m.client.FollowDefinitions(m.ctx, m.log, m.redefined)

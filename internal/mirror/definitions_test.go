@@ -56,9 +56,9 @@ func (m *Set) heardOf(t *testing.T, served bool) {
 	})
 }
 
-// A definition that changes ends its mirror and whoever watches it. Until upstream is done
-// everything passes through; then the resource is mirrored anew as it is defined now, a named one
-// unasked (W-116, W-152).
+// A definition that changes ends its mirror and the watches of it. Until upstream is done, requests
+// pass through; then the resource is mirrored anew as it is defined now, a named one without a
+// request (W-116, W-152).
 func TestDefinitionChanges(t *testing.T) {
 	for _, resources := range []string{widgetDefinition, "*"} {
 		t.Run(resources, func(t *testing.T) {
@@ -107,8 +107,8 @@ func TestDefinitionChanges(t *testing.T) {
 	}
 }
 
-// Upstream may tell of a definition's end before it tells of the objects': whoever watches hears of
-// all of them (W-116).
+// Upstream may send a definition's end before it sends those of its objects: watches receive all of
+// them (W-116).
 func TestDefinitionGoes(t *testing.T) {
 	up := newUpstream(t)
 	up.Create(fakeapiserver.CRDs, "", widgetDefinition, defined())
@@ -161,7 +161,7 @@ func TestDefinitionIsOutdated(t *testing.T) {
 	}
 }
 
-// A group that another server takes over passes through, and comes back (D2).
+// A group that another server takes over passes through, and is mirrored again afterwards (D2).
 func TestGroupIsTakenOver(t *testing.T) {
 	up := fakeapiserver.New(fakeapiserver.Options{Resources: []fakeapiserver.Resource{
 		{GVR: apiServices, Kind: "APIService"}, {GVR: jobs, Kind: "Job", Namespaced: true},
@@ -230,7 +230,7 @@ func TestGroupIsTakenOverMeanwhile(t *testing.T) {
 	}
 }
 
-// Who may not see definitions asks for schemas instead, and says so once.
+// A proxy that may not see definitions reads schemas instead, and logs that once.
 func TestDefinitionsAreHidden(t *testing.T) {
 	up := newUpstream(t)
 	const crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

@@ -33,8 +33,7 @@ func shape(s *source.Source) string {
 }
 
 // Another version of upstream shows objects otherwise at the same resourceVersion. From the moment
-// that is noticed until it is mended requests pass through; streams go on, and are told nothing
-// (D2).
+// that is noticed until it is mended requests pass through; streams go on without an event (D2).
 func TestUpgrade(t *testing.T) {
 	up := newUpstream(t)
 	up.Create(fakeapiserver.ConfigMaps, "n", "a")

@@ -38,7 +38,7 @@ func TestRestoredUpstreamIsNoticed(t *testing.T) {
 	}
 }
 
-// Nobody needs to ask: a mirror whose watch began anew asks by itself.
+// Without any request, a mirror whose watch began anew checks upstream by itself.
 func TestRestoredUpstreamIsNoticedByItself(t *testing.T) {
 	t.Parallel()
 	up := newUpstream(t)
@@ -55,8 +55,8 @@ func TestRestoredUpstreamIsNoticedByItself(t *testing.T) {
 	eventually(t, "the mirror to hold what upstream holds", func() bool { return resource.Snapshot().Len() == 1 })
 }
 
-// A state may come long after its watch began, of another past than what upstream said then:
-// upstream is asked again.
+// A state may arrive long after its watch began, of another past than upstream had then: upstream
+// is checked again.
 func TestStateIsChecked(t *testing.T) {
 	t.Parallel()
 	gvr := fakeapiserver.ConfigMaps
@@ -74,8 +74,8 @@ func TestStateIsChecked(t *testing.T) {
 	}
 }
 
-// However many notice, and however long upstream takes to tell the state that it has now, the
-// mirror comes to hold it: what is being told already is not begun anew.
+// However many requests notice, and however long upstream takes to send its present state, the
+// mirror comes to hold it: a list that is under way is not begun anew.
 func TestRestoredUpstreamIsReadOnce(t *testing.T) {
 	t.Parallel()
 	up := newUpstream(t)

@@ -9,7 +9,7 @@ import (
 	"spillway/internal/mirror/states"
 )
 
-// What nobody asks for or watches is dropped; what is named never is.
+// A resource without requests and watches is dropped; one that is named never is.
 func TestIdleMirrors(t *testing.T) {
 	up := newUpstream(t)
 	m := mirroring(t, up, nil, "*", "nodes")
@@ -41,13 +41,13 @@ func TestIdleTimeout(t *testing.T) {
 	up := newUpstream(t)
 	m := mirroring(t, up, func(o *SetOptions) { o.IdleTimeout = time.Millisecond }, "*")
 	if m.Find(fakeapiserver.Pods) == nil {
-		t.Fatal("it is not mirrored for who asks")
+		t.Fatal("it is not mirrored for a request")
 	}
 	eventually(t, "an idle mirror to be dropped", func() bool { return m.names() == "" })
 }
 
-// Since when nobody has asked is no matter of the wall clock: one that is set forward by hours
-// makes no resource idle.
+// The time since the last request is not that of the wall clock: a clock that is set forward by
+// hours makes no resource idle.
 func TestIdlenessIsNotMeasuredByTheWallClock(t *testing.T) {
 	up := newUpstream(t)
 	m := mirroring(t, up, nil, "*")

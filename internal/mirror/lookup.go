@@ -73,7 +73,7 @@ func (m *Set) offer(gvr schema.GroupVersionResource) *object.Resource {
 }
 
 // errDelegated says that what upstream said of a resource may be out of date.
-var errDelegated = errors.New("another server answers since it was asked about")
+var errDelegated = errors.New("another server answers since it was discovered")
 
 // look asks upstream about a resource, and remembers what it says, unless it was heard meanwhile
 // that another server answers.

@@ -56,7 +56,7 @@ func (m *Set) UpstreamReady(limit time.Duration) health.Check {
 		what := "served from their last state"
 		if m.o.AsksAboutAll {
 			what = "kept in their last state, which is served to clients whose rights are known; " +
-				"the apiserver cannot be asked about others"
+				"the apiserver cannot review the rights of others"
 		}
 		return "", health.Notice(fmt.Sprintf("away; %d resources are %s, and were current %s ago or less: %s", len(names),
 			what,

@@ -198,8 +198,8 @@ func TestMostMirrorsOnDemand(t *testing.T) {
 	}
 }
 
-// Who asks for what is not known does not wait for upstream to say what it is, and does not make
-// the proxy ask again and again.
+// A request for an unknown resource does not wait for upstream to say what it is, and does not make
+// the proxy look it up again and again.
 func TestFindDoesNotBlock(t *testing.T) {
 	up := newUpstream(t)
 	m := mirroring(t, up, nil, "*")
@@ -235,7 +235,7 @@ func TestMadeUpNames(t *testing.T) {
 	}
 }
 
-// A resource that appears later is found when it is asked for again.
+// A resource that appears later is found at the next request for it.
 func TestResourceThatAppears(t *testing.T) {
 	up := newUpstream(t)
 	m := mirroring(t, up, nil, "*")
@@ -258,8 +258,8 @@ func refusing(code int) http.Handler {
 	})
 }
 
-// A resource that upstream serves no more, or not to the proxy, passes through; who watches it is
-// told to start again; and when it is back it is mirrored anew.
+// A resource that upstream serves no more, or not to the proxy, passes through, and its watches end
+// with 410; when it is back it is mirrored anew.
 func TestLostMirror(t *testing.T) {
 	for _, code := range []int{http.StatusNotFound, http.StatusForbidden} {
 		for _, resources := range [][]string{{"widgets.example.com"}, {"*"}} {
@@ -323,8 +323,8 @@ func TestForbiddenMirror(t *testing.T) {
 	}
 }
 
-// While upstream has given nothing and cannot be reached, whoever asks had better hear that from
-// upstream; what it has given is served on.
+// While there is no state yet and upstream cannot be reached, requests pass through to get
+// upstream's own failure; a state that there is is served on.
 func TestUpstreamDown(t *testing.T) {
 	up := newUpstream(t)
 	m := mirroring(t, up, nil, "*")

@@ -34,7 +34,7 @@ type decodedPod struct {
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
 		`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"7","labels":` +
-			`{"app":"x","b":""}},"spec":{"nodeName":"node-1","hostNetwork":true},`+
+			`{"app":"x","b":""}},"spec":{"nodeName":"node-1","hostNetwork":true},` +
 			`"status":{"phase":"Running","podIP":"1.2.3.4"}}`,
 		`{"metadata":{"name":"a","resourceVersion":"18446744073709551615","managedFields":[{"fieldsV1":{"f:labels":{}}}]}}`,
 		`{"apiVersion":"v1","kind":"Pod","metadata":{"labels":{"k":"\u003c\"\\\t\ud83d\ude00"},"resourceVersion":"1"}}`,

@@ -23,7 +23,7 @@ type Client struct {
 	// TokenFile holds a bearer token, and is read for each report, since tokens are renewed; "": none
 	// is sent.
 	TokenFile string
-	// Transport sends it. It must not follow anybody elsewhere, which http.Transport does not.
+	// Transport sends it. It must not follow redirects, which http.Transport does not.
 	Transport http.RoundTripper
 }
 
@@ -54,7 +54,7 @@ func (c *Client) Report(ctx context.Context, q status.Query) (*status.Report, er
 	}
 	response, err := c.Transport.RoundTrip(r)
 	if err != nil {
-		return nil, fmt.Errorf("%s cannot be asked: %w", c.Base, err)
+		return nil, fmt.Errorf("no answer from %s: %w", c.Base, err)
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(response.Body, reportMost))
@@ -93,7 +93,7 @@ func refusal(code int, body []byte) string {
 	case http.StatusUnauthorized:
 		return said.Message + ": --token-file names a token"
 	case http.StatusForbidden:
-		return said.Message + ": who asks must be allowed to get /statusz"
+		return said.Message + ": the user must be allowed to get /statusz"
 	}
 	return said.Message
 }

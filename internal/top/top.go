@@ -1,7 +1,7 @@
 // Package top shows in a terminal what the status page of a running proxy shows.
 //
-// Invariant: what comes over the network is text in cells and moves no cursor, whoever wrote it;
-// and a token is shown to nobody but the address that was named.
+// Invariant: what comes over the network is text in cells and moves no cursor, whatever it
+// contains; and the token is sent to no address but the given one.
 package top
 
 import (
@@ -32,7 +32,7 @@ func Once(ctx context.Context, o Options, out io.Writer) error {
 	return report.WriteText(out, q)
 }
 
-// Run shows reports on the terminal, until somebody ends that.
+// Run shows reports on the terminal, until the user ends it.
 func Run(ctx context.Context, o Options, in io.Reader, out io.Writer) error {
 	first, err := o.Client.Report(ctx, o.query()) // what is wrong is said in one line, not on a screen
 	if err != nil {

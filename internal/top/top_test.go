@@ -37,7 +37,7 @@ func crowd(n int) *status.Report {
 	return r
 }
 
-// proxy answers with a report, as it is asked for.
+// proxy answers requests with a report.
 func proxy(t *testing.T, report *status.Report, answer func(http.ResponseWriter, *http.Request) bool) *Client {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -227,9 +227,9 @@ func TestClient(t *testing.T) {
 	}
 	f(401, "application/json", `{"kind":"Status","message":"Unauthorized"}`,
 		"401: Unauthorized: --token-file names a token")
-	f(403, "text/plain", "forbidden:\nno\x1b[2J", "403: forbidden: no\ufffd[2J: who asks must be allowed to get /statusz")
+	f(403, "text/plain", "forbidden:\nno\x1b[2J", "403: forbidden: no\ufffd[2J: the user must be allowed to get /statusz")
 	f(200, "text/html", "<!doctype html>", "answers what is no report")
-	f(302, "text/html", "", "302") // nobody is followed elsewhere
+	f(302, "text/html", "", "302") // redirects are not followed
 	f(404, "text/plain", "404 page not found\n", "404: 404 page not found")
 	for _, renewed := range []string{"first\n", "second\n"} {
 		if err := os.WriteFile(token, []byte(renewed), 0o600); err != nil {

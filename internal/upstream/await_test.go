@@ -55,7 +55,7 @@ func (g *gone) Close() error {
 	return g.Conn.Close()
 }
 
-// A balancer with nobody behind it closes what it has accepted, perhaps before there is a request.
+// A balancer without a backend closes what it has accepted, perhaps before there is a request.
 func TestAwayBeforeTheRequest(t *testing.T) {
 	near, far := net.Pipe()
 	defer far.Close()
@@ -77,7 +77,7 @@ func TestAwayBeforeTheRequest(t *testing.T) {
 	}
 }
 
-// What waiting mends is told from what it does not, whichever of the requests of a start meets it.
+// Errors that waiting mends are distinguished from others, whichever request of a start meets them.
 func TestAway(t *testing.T) {
 	f := func(name string, c *Client, want bool) {
 		t.Helper()
@@ -144,7 +144,7 @@ func TestAway(t *testing.T) {
 	}
 }
 
-// It is asked again while upstream is away, or says itself that it is not ready; and no longer.
+// The start retries while upstream is away, or says itself that it is not ready; and no longer.
 func TestAwait(t *testing.T) {
 	s, c := apiserver(t, fakeapiserver.Options{TLS: true})
 	s.Down()

@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 )
 
-// client-go's detector of inconsistencies compares what it has been told with a list, and panics
-// unless all it can reach is equal.
+// client-go's detector of inconsistencies compares what it received with a list, and panics unless
+// all it can reach is equal.
 func TestItemsOfEqualBytesAreEqual(t *testing.T) {
 	raw := `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","namespace":"n","uid":"u",` +
 		`"resourceVersion":"7","labels":{"k":"v"}}}`

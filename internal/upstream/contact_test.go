@@ -51,7 +51,7 @@ func TestSilenceIsWhatNoApiserverAnswers(t *testing.T) {
 	f("no connection", true)
 }
 
-// However many mirrors want to know whether upstream serves, it is asked once a second.
+// However many mirrors need to know whether upstream serves, it is probed once a second.
 func TestServesIsAskedOnceForAll(t *testing.T) {
 	s, c := apiserver(t, fakeapiserver.Options{})
 	for range 100 {

@@ -10,7 +10,7 @@ import (
 	"spillway/internal/object"
 )
 
-// An exact state is told whole and in order, whatever was written since, and any part of it can be
+// An exact state is read whole and in order, whatever was written since, and any part of it can be
 // had.
 func TestExactState(t *testing.T) {
 	for _, res := range []*object.Resource{configMaps, widgets, nodes} {

@@ -20,7 +20,7 @@ import (
 	"spillway/internal/fakeapiserver"
 )
 
-// heard is what a follower was told, by name, and how often.
+// heard is what a follower received, by name, and how often.
 type heard struct {
 	mu    sync.Mutex
 	facts map[string]string
@@ -74,8 +74,7 @@ func crd(change string) fakeapiserver.Edit {
 		"status":{"acceptedNames":{"kind":"Gadget"},"conditions":[{"type":"NamesAccepted","status":"True"},{"type":"Established","status":"True"}]}}`, change))
 }
 
-// What is told of a definition is another thing exactly when upstream answers otherwise (W-116,
-// W-234).
+// The digest of a definition changes exactly when upstream answers otherwise (W-116, W-234).
 func TestFollowDefinitions(t *testing.T) {
 	s, c := apiserver(t, fakeapiserver.Options{})
 	const name = "gadgets.example.com"
@@ -171,7 +170,7 @@ func TestFollowServices(t *testing.T) {
 	await("metrics.k8s.io/v1beta1", "")
 }
 
-// Who may not see definitions is told so, and does not go on asking.
+// A follower that may not see definitions reports that, and does not go on trying.
 func TestFollowDenied(t *testing.T) {
 	s, c := apiserver(t, fakeapiserver.Options{})
 	s.Handle(crds, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -9,9 +9,8 @@ import (
 )
 
 const (
-	// lookEvery is how often upstream is probed while requests wait for it, and lookSeldom if it
-	// has been there already in the last lookAgain, and the requests that came back had to wait
-	// again.
+	// lookEvery is how often upstream is probed while requests wait for it, and lookSeldom if it has
+	// been there already in the last lookAgain, and the requests that were retried had to wait again.
 	lookEvery  = time.Second
 	lookSeldom = 5 * time.Second
 	lookAgain  = 30 * time.Second

@@ -85,12 +85,12 @@ func TestEarlyEnd(t *testing.T) {
 	sink.awaitState(t, s, widgets)
 	watching := func(n uint64) {
 		t.Helper()
-		s.Create(widgets.GVR, "a", "w") // what a watch is told proves that there is one
+		s.Create(widgets.GVR, "a", "w") // the event proves that there is a watch
 		sink.awaitState(t, s, widgets)
 		s.Delete(widgets.GVR, "a", "w")
 		sink.awaitState(t, s, widgets)
 		for ctx := deadline(t); r.Status().Watches < n && ctx.Err() == nil; {
-			time.Sleep(time.Millisecond) // whoever is asked to begin anew may hear of both by the watch before
+			time.Sleep(time.Millisecond) // a reflector that begins anew may receive both by the watch before
 		}
 		if got := r.Status().Watches; got != n {
 			t.Fatalf("%d watches, want %d", got, n)

@@ -14,14 +14,16 @@ const apiServices = "/apis/apiregistration.k8s.io/v1/apiservices"
 // "kube-apiserver, nothing more known".
 //
 // A resource is built in if kube-apiserver's own types serve it, which the bytes depend on (W-8,
-// W-60). No request asks that directly:
+// W-60). No single request answers that:
 //
-//  1. An APIService with spec.service is another server: aggregated, never cached.
-//  2. kube-apiserver registers the group versions of its own types once, at its start, and those of CRDs for as long as they exist. It
-//     labels the APIService accordingly: automanaged=onstart is built in, automanaged=true is a CRD's. The group's name says nothing:
+//   - An APIService with spec.service is another server: aggregated, never cached.
+//   - kube-apiserver registers the group versions of its own types once, at its start, and those of
+//     CRDs for as long as they exist. It labels the APIService accordingly: automanaged=onstart is
+//     built in, automanaged=true is a CRD's. The group's name says nothing:
 //     gateway.networking.k8s.io, snapshot.storage.k8s.io and others are CRDs.
-//  3. Without the label, or without the right to read APIServices, the types that client-go knows are taken for built in, and the two
-//     groups that it does not know. Wrong only for a built-in kind newer than our client-go.
+//   - Without the label, or without the right to read APIServices, the types that client-go knows
+//     are taken for built in, and the two groups that it does not know. Wrong only for a built-in
+//     kind newer than our client-go.
 type origin struct {
 	service string // namespace/name of the server behind an aggregated API
 	managed string // value of the label

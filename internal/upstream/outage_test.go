@@ -41,7 +41,7 @@ func TestOutageCostsNoList(t *testing.T) {
 				t.Fatal(err)
 			}
 			sink.awaitState(t, s, configMaps)
-			// it is noted after the Sink was told
+			// the status follows the call of the Sink
 			eventually(t, "its status", func() bool { return r.Status().RV == s.Revision() })
 			if st := r.Status(); st.Replaces != 1 || st.Err != nil || !st.Away.IsZero() {
 				t.Errorf("status %+v, want one complete state in all", st)
@@ -76,7 +76,7 @@ func TestOutageCostsNoList(t *testing.T) {
 	f("an authorizer that has not read its rules yet", fakeapiserver.Options{}, refuse(http.StatusForbidden), 3, false)
 }
 
-// A connection that nobody closes and nothing comes on is found out in seconds, not in the 45 that
+// A connection that is not closed but delivers nothing is noticed in seconds, not in the 45 that
 // client-go takes.
 func TestDeadConnectionIsNoticed(t *testing.T) {
 	t.Parallel()
@@ -98,7 +98,8 @@ func TestDeadConnectionIsNoticed(t *testing.T) {
 	}
 }
 
-// Who waits long is called back when upstream answers anybody, and only one asks meanwhile.
+// A reflector in back-off retries as soon as upstream answers any request, and only one probes
+// meanwhile.
 func TestComeback(t *testing.T) {
 	t.Parallel()
 	s, c := apiserver(t, fakeapiserver.Options{})

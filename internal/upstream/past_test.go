@@ -15,8 +15,8 @@ import (
 	"spillway/internal/object"
 )
 
-// What is told of the past is what upstream's own watch tells, on the connection of a LIST that
-// came just before.
+// The events of a backfill are those of upstream's own watch, on the connection of a LIST just
+// before.
 func TestPast(t *testing.T) {
 	for _, o := range []fakeapiserver.Options{{}, {TLS: true}, {HTTP2: true}} {
 		o.ProofDelay = time.Millisecond

@@ -16,8 +16,8 @@ import (
 	"spillway/internal/upstream/transport"
 )
 
-// An upstream that sends the proxy elsewhere is told nothing more, and elsewhere hears nothing: not
-// under the proxy's credentials, and not without. What passes through gets the redirect as it is.
+// A redirect is not followed, neither with the proxy's credentials nor without, and its target gets
+// no request. A request that passes through gets the redirect as it is.
 func TestRedirectsAreNotFollowed(t *testing.T) {
 	var elsewhere atomic.Int64
 	trap := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

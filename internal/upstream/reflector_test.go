@@ -49,7 +49,7 @@ func TestMirror(t *testing.T) {
 				if n := s.Lists(res.GVR); n != 0 {
 					t.Errorf("%d LISTs: a watch-list needs none", n)
 				}
-				eventually(t, "its status", func() bool { return r.Status().RV == rv }) // it is noted after the Sink was told
+				eventually(t, "its status", func() bool { return r.Status().RV == rv }) // the status follows the Sink
 				st := r.Status()
 				if !st.Synced || st.Err != nil || st.Replaces != 1 || st.Watches != 1 || st.Contact.IsZero() {
 					t.Errorf("status %+v", st)
@@ -87,7 +87,7 @@ func TestMirrorSurvives(t *testing.T) {
 			sink.awaitState(t, s, configMaps)
 			s.Create(gvr, "a", "last")
 			sink.awaitState(t, s, configMaps)
-			eventually(t, "its status", func() bool { // it is noted after the Sink was told
+			eventually(t, "its status", func() bool { // the status follows the Sink
 				st := r.Status()
 				return st.Replaces >= replaces && st.Err == nil
 			})
@@ -149,7 +149,7 @@ func TestMirrorSurvives(t *testing.T) {
 		snap := s.Snapshot()
 		change(s)
 		s.RestoreFrom(snap)
-		r.Relist("upstream is behind its own word") // which takes somebody who asks how far it is
+		r.Relist("upstream is behind its own word") // which takes a query of its resourceVersion
 	})
 	f("a wish to relist", 2, func(_ *testing.T, s *fakeapiserver.Server, r *Reflector) {
 		s.Reshape(gvr, fakeapiserver.WithAnnotation("shape", "new")) // other bytes, no event
@@ -241,7 +241,7 @@ func TestUncacheable(t *testing.T) {
 	}
 }
 
-// A Sink that fails is told nothing more until it gets the complete state.
+// A Sink that fails gets nothing more until it gets the complete state.
 func TestSinkFails(t *testing.T) {
 	s, c := apiserver(t, fakeapiserver.Options{})
 	s.Create(configMaps.GVR, "a", "one")

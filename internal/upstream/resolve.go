@@ -69,8 +69,7 @@ func Unresolved(resolved []Resolved) error {
 	return errors.New(strings.Join(wrong, "; "))
 }
 
-// unknown says that upstream serves no resource of a name. It is a 404 where the kind of the
-// error is asked for.
+// unknown says that upstream serves no resource of a name. Its kind of error is a 404.
 type unknown struct{ text string }
 
 func (e unknown) Error() string { return e.text }

@@ -200,7 +200,8 @@ func TestBuiltinWithoutRights(t *testing.T) {
 		}
 	}
 	got, err := strictly(t, documents(t, answers), []string{"po", "gtw", "deploy", "shiny"})
-	if want := "pods.v1. gateways.v1.gateway.networking.k8s.io(custom) deployments.v1.apps shiny.v1.apps(custom)"; err != nil || names(got) != want {
+	const want = "pods.v1. gateways.v1.gateway.networking.k8s.io(custom) deployments.v1.apps shiny.v1.apps(custom)"
+	if err != nil || names(got) != want {
 		t.Errorf("%s, %v", names(got), err)
 	}
 	if !isBuiltin(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"},

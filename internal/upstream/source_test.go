@@ -6,7 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// What is asked for as "not older than" is not older than what the mirror's readers were promised.
+// A request for "not older than" is not older than what the mirror's readers were promised.
 func TestAtLeast(t *testing.T) {
 	f := func(o metav1.ListOptions, promised uint64, want string) {
 		t.Helper()

@@ -111,7 +111,7 @@ func TestStreamStop(t *testing.T) {
 	if _, err := w.Write([]byte(frame("ADDED", configMap("a", 1, "")))); err != nil {
 		t.Fatal(err)
 	}
-	s.Stop() // with an event that nobody takes
+	s.Stop() // with an event that is not taken
 	s.Stop()
 	for range s.ResultChan() {
 	}
@@ -229,8 +229,8 @@ func withType(raw []byte) []byte {
 	return o.JSON()
 }
 
-// A watch that goes back, or behind what it was asked for, is of no use any more. Initial events
-// come in any order.
+// A watch that goes back, or begins before the requested resourceVersion, is of no use any more.
+// Initial events come in any order.
 func TestStreamGoesBack(t *testing.T) {
 	bookmarkAt := func(rv int) string {
 		return frame("BOOKMARK", fmt.Sprintf(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"resourceVersion":"%d"}}`,

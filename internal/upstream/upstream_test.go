@@ -79,7 +79,7 @@ func documents(t *testing.T, byPath map[string]string) *Client {
 	return clientFor(t, &rest.Config{Host: s.URL})
 }
 
-// recorder is a Sink that writes down what it is told, and the state that follows from it.
+// recorder is a Sink that records its calls, and the state that follows from them.
 type recorder struct {
 	mu    sync.Mutex
 	wake  chan struct{}

@@ -36,7 +36,7 @@ type dialer struct {
 	mutes *mutes
 }
 
-var errMute = errors.New("nobody has answered there lately")
+var errMute = errors.New("no server has answered there lately")
 
 func newDialer() *dialer {
 	return &dialer{mutes: &mutes{}, Dialer: net.Dialer{

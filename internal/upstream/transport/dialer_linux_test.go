@@ -74,8 +74,8 @@ func both(t *testing.T) (first, second net.Listener, port string) {
 	return nil, nil, ""
 }
 
-// An address that accepts and never says a word is left for another one, until it speaks or nobody
-// else accepts.
+// An address that accepts and never answers is skipped for another one, until it answers or no
+// other accepts.
 func TestDialerLeavesTheMute(t *testing.T) {
 	_, second, port := both(t)
 	d := newDialer()
@@ -109,7 +109,7 @@ func TestDialerLeavesTheMute(t *testing.T) {
 	answered.Close()
 	slow := dial("127.0.0.1")
 	ask(slow, muteAfter)
-	slow.there.Store(time.Now().UnixNano()) // somebody else was answered meanwhile
+	slow.there.Store(time.Now().UnixNano()) // another connection got an answer meanwhile
 	slow.Close()
 	dial("127.0.0.1").Close()
 	d.mutes.at("127.0.0.1:" + port).Store(0)
@@ -118,7 +118,7 @@ func TestDialerLeavesTheMute(t *testing.T) {
 	vain.Close()
 	dial("127.0.0.2").Close()
 	second.Close()
-	dial("127.0.0.1").Close() // rather than nobody
+	dial("127.0.0.1").Close() // rather than none
 	if !d.mutes.has("127.0.0.1:" + port) {
 		t.Error("it is forgotten who was mute")
 	}
@@ -128,7 +128,7 @@ func TestDialerLeavesTheMute(t *testing.T) {
 	}
 }
 
-// Who speaks is mute no more; and where somebody is mute, nobody sends a request on a connection
+// An address that answers is no longer mute; while one is mute, no request is sent on a connection
 // that has been idle.
 func TestMuteAddress(t *testing.T) {
 	var mu sync.Mutex

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Bytes that nobody acknowledges end a connection in seconds.
+// Bytes that are not acknowledged end a connection in seconds.
 func TestUnacknowledged(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -45,7 +45,7 @@ func TestHelmTestReportsWhatIsWrong(t *testing.T) {
 	}
 	for _, want := range []string{
 		"ok      /livez: 200\n", "ok      /readyz: 200\n", "ok      /version: v1.",
-		"ok      who asks: system:serviceaccount:" + namespace + ":" + release + "\n",
+		"ok      user: system:serviceaccount:" + namespace + ":" + release + "\n",
 		"ok      LIST deployments.apps: from memory, at resourceVersion ",
 	} {
 		if !strings.Contains(out, want) {
