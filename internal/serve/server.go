@@ -204,7 +204,7 @@ func (s *Server) http1(front Front) *http1.ListenerServer {
 const idleTimeout = 3 * time.Minute
 
 // Watches reports all watches, in the order in which they began.
-func (s *Server) Watches(ctx context.Context) ([]watch.Watch, error) { return s.watches.Watches(ctx) }
+func (s *Server) Watches() []watch.Watch { return s.watches.Watches() }
 
 // Ended is how many watches have ended for each reason that one has ended for, and the last few
 // evictions, oldest first.

@@ -49,7 +49,6 @@ func (m *Manager) NewStream(p plan.Plan, o StreamOptions) *Stream {
 		deadline: now().after(p.Watch.Timeout),
 	}
 	st.end.wait(m.base)
-	st.told.Store(&notice{})
 	return st
 }
 
@@ -148,9 +147,7 @@ func (m *Manager) Ended(st *Stream, reason EndReason) (draining bool) {
 	if st.permit != nil {
 		st.permit.Release()
 	}
-	if st.cursor != nil {
-		st.cursor.Close()
-	}
+	st.closeCursor()
 	m.metrics.streams.WithLabelValues(st.resource(), plan.EncodingName(st.plan.Encoding)).Dec()
 	m.metrics.ends.WithLabelValues(st.resource(), string(reason)).Inc()
 	st.logEnd(m.log, reason)

@@ -29,20 +29,22 @@ func (g goroutines) deliver(s *Stream) {
 // live sends what follows the initial events.
 func (g goroutines) live(s *Stream) {
 	s.schedule(now())
-	s.told.Store(&notice{live: true})
+	s.begins()
 	timer := time.NewTimer(s.next().left())
 	defer timer.Stop()
 	ended := s.context().Done()
 	for {
 		more := s.cursor.Wait()
-		s.tell(true)
 		run, reason, err := s.pull(true)
 		if reason != "" || err != nil {
 			g.finish(s, run, reason, err)
 			return
 		}
 		if len(run) > 0 {
-			if err := s.write(run); err != nil {
+			s.waits(len(run), now())
+			err := s.write(run)
+			s.waits(0, 0)
+			if err != nil {
 				g.finish(s, nil, "", err)
 				return
 			}

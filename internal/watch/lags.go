@@ -1,7 +1,6 @@
 package watch
 
 import (
-	"context"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -57,29 +56,14 @@ func (l *lags) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// lags is the lag of all watches; nil if a writer does not answer in time.
-func (m *Manager) lags() map[lagGroup]lag {
-	m.counts.Lock()
-	defer m.counts.Unlock()
-	ctx, cancel := context.WithTimeout(m.base, lagWait)
-	defer cancel()
-	m.mu.Lock()
-	streams := make([]*Stream, 0, len(m.mu.streams))
-	for st := range m.mu.streams {
-		streams = append(streams, st)
-	}
-	m.mu.Unlock()
-	known, err := m.figures(ctx, streams)
-	if err != nil {
-		return nil
-	}
-	return grouped(streams, known, time.Now())
-}
+// lags is the lag of all watches.
+func (m *Manager) lags() map[lagGroup]lag { return grouped(m.Open(), time.Now()) }
 
-func grouped(streams []*Stream, known []figures, now time.Time) map[lagGroup]lag {
+func grouped(streams []*Stream, now time.Time) map[lagGroup]lag {
 	groups, names := map[lagGroup]lag{}, map[*source.Source]string{}
-	for i, st := range streams {
-		if known[i].over {
+	for _, st := range streams {
+		f, open := st.figures()
+		if !open {
 			continue
 		}
 		source := st.plan.Source
@@ -88,7 +72,7 @@ func grouped(streams []*Stream, known []figures, now time.Time) map[lagGroup]lag
 		}
 		at := lagGroup{names[source], selectorType(st.plan.Selector)}
 		one := groups[at]
-		groups[at] = lag{streams: one.streams + 1, behind: max(one.behind, st.behind(known[i], now))}
+		groups[at] = lag{streams: one.streams + 1, behind: max(one.behind, st.behind(f, now))}
 	}
 	return groups
 }
@@ -98,8 +82,8 @@ func (s *Stream) behind(f figures, now time.Time) (behind time.Duration) {
 	if f.live && f.standing.Pending {
 		behind = s.oldest(f.standing.First, now)
 	}
-	if !f.waited.IsZero() {
-		behind = max(behind, now.Sub(f.waited))
+	if !f.blocked.IsZero() {
+		behind = max(behind, now.Sub(f.blocked))
 	}
 	return behind
 }

@@ -2,7 +2,6 @@ package watch
 
 import (
 	"cmp"
-	"context"
 	"slices"
 	"strings"
 	"time"
@@ -50,11 +49,8 @@ const (
 	Held     Phase = "held" // nothing is sent until upstream can be asked whether it still may
 )
 
-// Watches tells of all watches, in the order in which they came. It asks whoever delivers them, so
-// that it costs deliveries nothing while nobody wants to know.
-func (m *Manager) Watches(ctx context.Context) ([]Watch, error) {
-	m.counts.Lock()
-	defer m.counts.Unlock()
+// Watches lists all watches, in the order in which they began.
+func (m *Manager) Watches() []Watch {
 	m.mu.Lock()
 	streams := make([]*Stream, 0, len(m.mu.streams))
 	outs := make([]sink, 0, len(m.mu.streams))
@@ -62,19 +58,15 @@ func (m *Manager) Watches(ctx context.Context) ([]Watch, error) {
 		streams, outs = append(streams, st), append(outs, st.out)
 	}
 	m.mu.Unlock()
-	known, err := m.figures(ctx, streams)
-	if err != nil {
-		return nil, err
-	}
 	now := time.Now()
 	watches := make([]Watch, 0, len(streams))
 	for i, st := range streams {
-		if f := known[i]; !f.over && outs[i] != nil {
+		if f, open := st.figures(); open && outs[i] != nil {
 			watches = append(watches, st.watch(outs[i], f, now))
 		}
 	}
 	slices.SortFunc(watches, func(a, b Watch) int { return cmp.Compare(a.ID, b.ID) })
-	return watches, nil
+	return watches
 }
 
 // watch is what is known of a stream by its figures.
@@ -85,8 +77,8 @@ func (s *Stream) watch(out sink, f figures, now time.Time) Watch {
 		Began: s.began(), Deadline: s.deadline.time(),
 		Phase: Starting, Bytes: f.bytes, Unsent: f.unsent,
 	}
-	if !f.waited.IsZero() {
-		w.Blocked = now.Sub(f.waited)
+	if !f.blocked.IsZero() {
+		w.Blocked = now.Sub(f.blocked)
 	}
 	if !f.live {
 		return w

@@ -56,7 +56,6 @@ type Manager struct {
 	}
 	active  sync.WaitGroup // one per stream
 	endings endings
-	counts  sync.Mutex // held while streams are counted: one count at a time
 
 }
 

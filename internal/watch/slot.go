@@ -116,6 +116,7 @@ func (s *slot) park(moved bool) error {
 		s.parked = true
 		s.writer.manager.haste.Park()
 	}
+	s.stream.waits(len(s.rest)+len(s.port.held), s.progress)
 	s.port.out.park(s.poke)
 	if stall <= 0 {
 		return nil
@@ -132,6 +133,7 @@ func (s *slot) park(moved bool) error {
 func (s *slot) unpark() {
 	if s.parked {
 		s.parked = false
+		s.stream.waits(0, 0)
 		s.writer.manager.haste.Unpark()
 	}
 }

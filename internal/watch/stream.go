@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -60,7 +61,15 @@ type Stream struct {
 	// For those who look on: behind all that a delivery needs.
 	id     uint64 // set when it is admitted; no other stream has it
 	client Client
-	told   atomic.Pointer[notice] // what its goroutine tells of it, while it has one
+
+	// What figures reads. The deliverer holds it while it uses the cursor, never while it waits for
+	// the client.
+	mu struct {
+		sync.Mutex
+		live, ended bool
+		unsent      int
+		blocked     moment
+	}
 }
 
 // bookmarkPeriod and bookmarkLead are when bookmarks are due: each minute, and two seconds before
@@ -198,6 +207,8 @@ func (s *Stream) template() *object.Bookmark { return s.plan.Source.Resource().T
 // everything. look says that something may be due; nothing but events comes otherwise. A reason or
 // an error is the stream's end, which comes after the bytes.
 func (s *Stream) pull(look bool) (run []byte, reason EndReason, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if look {
 		if reason := s.revoked(); reason != "" {
 			return nil, reason, nil
@@ -291,7 +302,6 @@ func (s *Stream) send(frame []byte, err error) error {
 func (s *Stream) write(b []byte) error {
 	n, err := s.out.Write(b)
 	s.bytes.Add(int64(n))
-	s.tell(false)
 	return err
 }
 

@@ -182,6 +182,7 @@ func (w *world) watchAs(query string, prepare func(*Stream)) *peer {
 	p := &peer{t: w.t, stream: st, conn: far, reason: make(chan EndReason, 1)}
 	st.over = func(reason EndReason) {
 		st.end.give(reason)
+		st.closeCursor()
 		st.gate.close()
 		_ = near.Close()
 		p.reason <- reason

@@ -42,7 +42,6 @@ type writer struct {
 		sync.Mutex
 		slots  []*slot  // poked since the writer last looked
 		groups []*group // woken since
-		count  *count   // to be answered; nil: nobody asks
 		closed bool
 	}
 }
@@ -76,7 +75,7 @@ func (w *writer) adopt(st *Stream) bool {
 	st.schedule(now())
 	st.end.rest()
 	st.slot.Store(s)
-	st.told.Store(nil)
+	st.begins()
 	return w.slotPoked(s)
 }
 
@@ -146,7 +145,7 @@ func (w *writer) busy(something bool) {
 // news queues the slots that something happened to.
 func (w *writer) news() {
 	w.mu.Lock()
-	slots, groups, count := w.mu.slots, w.mu.groups, w.mu.count
+	slots, groups := w.mu.slots, w.mu.groups
 	w.mu.slots, w.mu.groups = w.spare.slots[:0], w.spare.groups[:0]
 	for _, s := range slots {
 		s.poked = false
@@ -172,9 +171,6 @@ func (w *writer) news() {
 		s.look = true
 		s.dueAt(present.after(time.Hour)) // its turn says when it is due again
 		w.enqueue(s)
-	}
-	if count != nil {
-		w.answer(count)
 	}
 }
 
