@@ -62,6 +62,7 @@ var mayImport = map[string][]string{
 	"top":           {"status"},
 	"check":         {"status"},
 	"fakeapiserver": {"object"},
+	"testutil":      {},
 
 	"inject":       {},
 	"allowance":    {},

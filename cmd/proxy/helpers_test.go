@@ -2,27 +2,19 @@ package main
 
 import (
 	"testing"
-	"time"
 
 	"go.uber.org/zap"
 
 	"spillway/internal/fakeapiserver"
+	"spillway/internal/testutil"
 	"spillway/internal/upstream"
 	"spillway/internal/upstream/transport"
 )
 
 // patience bounds waits that a working program ends soon.
-const patience = time.Minute
+const patience = testutil.Patience
 
-// eventually waits for what a working program does soon.
-func eventually(t *testing.T, what string, cond func() bool) {
-	t.Helper()
-	for until := time.Now().Add(patience); !cond(); time.Sleep(time.Millisecond) {
-		if time.Now().After(until) {
-			t.Fatalf("waited %v for %s", patience, what)
-		}
-	}
-}
+var eventually, writeFile = testutil.Eventually, testutil.WriteFile
 
 // clientOf is upstream's client, which the test closes.
 func clientOf(t *testing.T, up *fakeapiserver.Server) *upstream.Client {

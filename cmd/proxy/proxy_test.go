@@ -13,23 +13,16 @@ import (
 	"strings"
 	"testing"
 
-	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
 	"spillway/internal/config"
 	"spillway/internal/listen"
+	"spillway/internal/testutil"
 )
 
 var update = flag.Bool("update", false, "rewrite testdata from what the code does now")
 
-func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m,
-		// One goroutine per process, which keeps the Date header up to date and never ends.
-		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"),
-		// A stopped server's cleaner of idle workers notices that within ten seconds.
-		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2"),
-	)
-}
+func TestMain(m *testing.M) { testutil.VerifyServers(m) }
 
 // result is what one command line led to.
 type result struct {
@@ -49,15 +42,6 @@ func start(environ []string, args ...string) result {
 	environ = append([]string{"KUBERNETES_SERVICE_HOST=10.0.0.1", "PATH=/bin"}, environ...)
 	code := execute(args, environ, &stdout, &stderr, wire)
 	return result{code, stdout.String(), stderr.String(), started}
-}
-
-func writeFile(t *testing.T, name, text string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
 }
 
 func TestHelpIsReadable(t *testing.T) {

@@ -10,13 +10,14 @@ import (
 
 	"spillway/internal/fakeapiserver"
 	"spillway/internal/object"
+	"spillway/internal/testutil"
 )
 
 // A state costs hardly more than the JSON that it is made of.
 func TestStateCostsItsJSON(t *testing.T) {
 	const objects, most = 20000, 1.2
 	info := object.NewResource(schema.GroupVersionResource{Version: "v1", Resource: "pods"}, "Pod", true, true)
-	before := heap()
+	before := testutil.HeapBytes()
 	r := New(info, Limits{HistoryBytes: 1 << 20}, time.Now)
 	state := make([]*object.Object, 0, objects)
 	var bytes uint64
@@ -33,19 +34,10 @@ func TestStateCostsItsJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	state = nil
-	ratio := float64(heap()-before) / float64(bytes)
+	ratio := float64(testutil.HeapBytes()-before) / float64(bytes)
 	t.Logf("%.3f bytes of heap per byte of JSON, of which an object has %d", ratio, bytes/objects)
 	if ratio > most {
 		t.Fatalf("the state costs %.3f times its JSON, want at most %.2f", ratio, most)
 	}
 	runtime.KeepAlive(r)
-}
-
-// heap is the memory in use.
-func heap() uint64 {
-	runtime.GC()
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.HeapAlloc
 }

@@ -2,17 +2,18 @@ package config
 
 import (
 	"crypto/tls"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"go.uber.org/goleak"
 
 	"spillway/internal/listen"
 	"spillway/internal/status"
+	"spillway/internal/testutil"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var writeFile = testutil.WriteFile
 
 // result is what flags and environment led to.
 type result struct {
@@ -44,15 +45,6 @@ func expectLine(t *testing.T, got result, want string) {
 	if got.code != 1 || got.stderr != "spillway: "+want+"\n" {
 		t.Errorf("exit code %d, stderr\n%swant 1 and\nspillway: %s\n", got.code, got.stderr, want)
 	}
-}
-
-func writeFile(t *testing.T, name, text string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
 }
 
 // selfSigned is a new certificate of this machine.

@@ -1,15 +1,14 @@
 package fakeapiserver
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"spillway/internal/fakeapiserver/rawclient"
+	"spillway/internal/testutil"
 
 	"go.uber.org/goleak"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -17,20 +16,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+var deadline = testutil.Deadline
+
 // server starts a Server that ends with the test.
 func server(t *testing.T, o Options) *Server {
 	t.Helper()
 	s := New(o)
 	t.Cleanup(s.Close)
 	return s
-}
-
-// deadline is a context that ends long after every test should.
-func deadline(t *testing.T) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	t.Cleanup(cancel)
-	return ctx
 }
 
 // get sends one GET.

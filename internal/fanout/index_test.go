@@ -13,6 +13,7 @@ import (
 
 	"spillway/internal/cache"
 	"spillway/internal/object"
+	"spillway/internal/testutil"
 )
 
 // selectorOf makes a selector as a request would.
@@ -273,7 +274,7 @@ func TestSilentFeedIsSmall(t *testing.T) {
 		selectors[i] = node(fmt.Sprint("node-", i))
 	}
 	cursors := make([]*Cursor, 0, feeds)
-	before := heap()
+	before := testutil.HeapBytes()
 	for i := range selectors {
 		cursors = append(cursors, w.live(selectors[i], chunked))
 	}
@@ -283,19 +284,10 @@ func TestSilentFeedIsSmall(t *testing.T) {
 	}
 	w.set("a/x", "web")
 	w.hub.Dispatch()
-	each := int(heap()-before) / feeds
+	each := int(testutil.HeapBytes()-before) / feeds
 	t.Logf("%d bytes per feed and its cursor", each)
 	if each > most {
 		t.Fatalf("a feed that nothing happened to costs %d bytes with its cursor, want at most %d", each, most)
 	}
 	runtime.KeepAlive(cursors)
-}
-
-// heap is the memory in use.
-func heap() uint64 {
-	runtime.GC()
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.HeapAlloc
 }

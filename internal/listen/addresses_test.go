@@ -2,23 +2,17 @@ package listen
 
 import (
 	"net"
-	"os"
 	"path/filepath"
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"spillway/internal/testutil"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func writeFile(t *testing.T, name, text string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
+var writeFile = testutil.WriteFile
 
 // A socket whose process was killed is replaced; one that is served is not.
 func TestDeadSocketIsReplaced(t *testing.T) {

@@ -2,37 +2,22 @@ package mirror
 
 import (
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
 	"spillway/internal/fakeapiserver"
+	"spillway/internal/testutil"
 	"spillway/internal/upstream"
 	"spillway/internal/upstream/transport"
 )
 
-func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m,
-		// One goroutine per process, which keeps the Date header up to date and never ends.
-		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"),
-		// A stopped server's cleaner of idle workers notices that within ten seconds.
-		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2"),
-	)
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience bounds waits that a working program ends soon.
-const patience = time.Minute
+const patience = testutil.Patience
 
-// eventually waits for what a working program does soon.
-func eventually(t *testing.T, what string, cond func() bool) {
-	t.Helper()
-	for until := time.Now().Add(patience); !cond(); time.Sleep(time.Millisecond) {
-		if time.Now().After(until) {
-			t.Fatalf("waited %v for %s", patience, what)
-		}
-	}
-}
+var eventually = testutil.Eventually
 
 // clientOf is upstream's client, which the test closes.
 func clientOf(t *testing.T, up *fakeapiserver.Server) *upstream.Client {

@@ -24,9 +24,6 @@ import (
 	"spillway/internal/source/sourcetest"
 )
 
-// patience bounds waits that a working program ends at once; only a failing test gets near it.
-const patience = time.Minute
-
 // front is a fasthttp server that passes everything through to a net/http upstream.
 type front struct {
 	forwarder *passthrough.Forwarder

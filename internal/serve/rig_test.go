@@ -288,14 +288,6 @@ func (p rigPast) Begin(ctx context.Context) (uint64, backfill.HistoryWatch, erro
 	return rv, telling, nil
 }
 
-// deadline is a context that ends long after every test should.
-func deadline(t *testing.T) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	t.Cleanup(cancel)
-	return ctx
-}
-
 // mirrored waits until the mirror of a resource has all that upstream has of it.
 func (r *rig) mirrored(info *object.Resource) {
 	r.t.Helper()
@@ -439,16 +431,6 @@ func (r *rig) ended(info *object.Resource, reason watch.EndReason, want int) {
 		return r.metric("spillway_watch_terminations_total", "reason="+string(reason),
 			"resource="+info.String()) == float64(want)
 	})
-}
-
-// eventually waits for what a working program does soon.
-func eventually(t *testing.T, what string, cond func() bool) {
-	t.Helper()
-	for until := time.Now().Add(patience); !cond(); time.Sleep(time.Millisecond) {
-		if time.Now().After(until) {
-			t.Fatalf("waited %v for %s", patience, what)
-		}
-	}
 }
 
 // shortMemory keeps a few large objects.

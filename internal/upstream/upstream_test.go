@@ -17,24 +17,19 @@ import (
 
 	"spillway/internal/fakeapiserver"
 	"spillway/internal/object"
+	"spillway/internal/testutil"
 	"spillway/internal/upstream/transport"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var deadline = testutil.Deadline
 
 var (
 	configMaps = object.NewResource(fakeapiserver.ConfigMaps, "ConfigMap", true, true)
 	widgets    = object.NewResource(fakeapiserver.Widgets, "Widget", true, false)
 	nodes      = object.NewResource(fakeapiserver.Nodes, "Node", false, true)
 )
-
-// deadline is a context that ends long after every test should.
-func deadline(t *testing.T) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	t.Cleanup(cancel)
-	return ctx
-}
 
 // apiserver starts a fake apiserver and a client for it.
 func apiserver(t *testing.T, o fakeapiserver.Options) (*fakeapiserver.Server, *Client) {

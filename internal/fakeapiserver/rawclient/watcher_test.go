@@ -2,27 +2,20 @@ package rawclient_test
 
 import (
 	"bytes"
-	"context"
 	"io"
 	"net/http"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
 	"spillway/internal/fakeapiserver"
 	"spillway/internal/fakeapiserver/rawclient"
+	"spillway/internal/testutil"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// deadline is a context that ends long after every test should.
-func deadline(t *testing.T) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	t.Cleanup(cancel)
-	return ctx
-}
+var deadline = testutil.Deadline
 
 func watch(t *testing.T, s *fakeapiserver.Server, path string) *rawclient.Watcher {
 	t.Helper()

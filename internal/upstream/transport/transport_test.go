@@ -1,7 +1,6 @@
 package transport
 
 import (
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -20,6 +19,8 @@ import (
 	"go.uber.org/zap"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
+
+	"spillway/internal/testutil"
 )
 
 // What passes through is what the client sent: no credentials of ours, no compression of ours.
@@ -108,13 +109,7 @@ func TestTransports(t *testing.T) {
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// deadline is a context that ends long after every test should.
-func deadline(t *testing.T) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	t.Cleanup(cancel)
-	return ctx
-}
+var deadline = testutil.Deadline
 
 // factoryOf makes the transports of a configuration that came from no file.
 func factoryOf(t *testing.T, cfg *rest.Config) *Factory {
