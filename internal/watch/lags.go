@@ -25,9 +25,6 @@ type lag struct {
 	behind  time.Duration
 }
 
-// lagWait bounds how long a scrape waits for the writers.
-const lagWait = 2 * time.Second
-
 func newLags() *lags {
 	labels := []string{"resource", "selector_type"}
 	return &lags{

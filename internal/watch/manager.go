@@ -56,7 +56,6 @@ type Manager struct {
 	}
 	active  sync.WaitGroup // one per stream
 	endings endings
-
 }
 
 // NewManager makes a manager. End its base, and then Wait.
