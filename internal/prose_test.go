@@ -24,7 +24,7 @@ const (
 	ruleWords    = "words"    // banned words in comments, help texts, log messages and Markdown prose
 	ruleCode     = "code"     // lines of code over codeColumns
 	ruleComments = "comments" // comment lines and lines of Markdown prose over proseColumns
-	ruleTypes    = "types"    // exported types that another package of internal/ exports, too
+	ruleTypes    = "types"    // exported types that another package of internal/ exports, too; see sameName
 	codeColumns  = 120
 	proseColumns = 100
 	proseList    = "testdata/prose.txt"
@@ -33,6 +33,30 @@ const (
 // banned are words that hide which component acts, and phrases for which the field has a term.
 var banned = regexp.MustCompile(`(?i)\b(who|whom|whoever|nobody|somebody|everybody|anybody|he|him|his|himself|` +
 	`(is|are|was|were|be|been|being) (told|asked)|(comes?|came|coming) back|lets? (\w+ )?in)\b`)
+
+// sameName are types that may share their name with a type of another package, and why: by name, or
+// by package and name.
+var sameName = map[string]string{
+	"Options": "the options of its package's constructor: always written with the package",
+	"Metrics": "the metrics of its package, as above",
+
+	"fakeapiserver.Request":  "fakeapiserver is an apiserver for tests; its names are the apiserver's",
+	"fakeapiserver.Resource": "as above",
+	"fakeapiserver.Server":   "as above",
+	"fakeapiserver.Snapshot": "as above",
+	"status.Eviction":        "the JSON of the status page; its members are named for what they describe",
+	"status.Resource":        "as above",
+	"status.Watch":           "as above",
+
+	"cache.Resource":  "the cached state of one object.Resource",
+	"upstream.Prober": "implements the interface cache.Prober",
+	"h2.Stream":       "an HTTP/2 stream in the words of RFC 9113",
+}
+
+// excepted reports that sameName has a type of the package in a folder.
+func excepted(folder, name string) bool {
+	return sameName[name] != "" || sameName[path.Base(folder)+"."+name] != ""
+}
 
 // finding is a place where a file breaks a rule.
 type finding struct {
@@ -61,9 +85,22 @@ func TestProse(t *testing.T) {
 			}
 		}
 	}
+	needless := maps.Clone(sameName)
+	for name, folders := range packages {
+		if len(folders) > 1 {
+			packages[name] = slices.DeleteFunc(folders, func(folder string) bool {
+				delete(needless, name)
+				delete(needless, path.Base(folder)+"."+name)
+				return excepted(folder, name)
+			})
+		}
+	}
+	for name := range needless {
+		t.Errorf("sameName has %s, which no other package exports", name)
+	}
 	for file := range found {
 		found[file] = slices.DeleteFunc(found[file], func(f finding) bool {
-			return f.rule == ruleTypes && len(packages[f.text]) < 2
+			return f.rule == ruleTypes && (excepted(path.Dir(file), f.text) || len(packages[f.text]) < 2)
 		})
 	}
 

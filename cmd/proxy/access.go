@@ -180,7 +180,7 @@ func newRights(client *upstream.Client, reviewer *auth.Reviewer, o *config.Setti
 	}
 	quiet := log.WithOptions(zap.IncreaseLevel(zap.ErrorLevel))
 	return rbac.NewRights(rbac.RightsOptions{
-		Follow: func(ctx context.Context, t *rbac.Table) error {
+		Follow: func(ctx context.Context, t *rbac.RightsTable) error {
 			return client.Follow(ctx, quiet, t.Resource(), t, upstream.WithPromised(t.Through))
 		},
 		Through: client.Through, RBAC: o.LocalRBAC, Tokens: kept, Reviewer: reviewer, Metrics: metrics, Log: log,

@@ -35,7 +35,7 @@ type process struct {
 	listeners *listenerSet
 
 	// of upstream
-	source     transport.Source
+	source     transport.ConfigSource
 	transports *transport.Factory
 	own, bare  http.RoundTripper // with the proxy's credentials, and without any
 	client     *upstream.Client

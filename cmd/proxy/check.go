@@ -51,12 +51,12 @@ It is what the chart's test runs: helm test.`,
 }
 
 // client checks the flags. An error is one line that names the remedy.
-func (o *checkOptions) client() (*check.Client, error) {
+func (o *checkOptions) client() (*check.Checker, error) {
 	base, err := top.ParseBase(o.server)
 	if err != nil {
 		return nil, fmt.Errorf("--server=%s: %w", o.server, err)
 	}
-	c := &check.Client{Base: base}
+	c := &check.Checker{Base: base}
 	if o.tokenFile != "" {
 		token, err := os.ReadFile(o.tokenFile)
 		if err != nil {

@@ -19,7 +19,7 @@ var eventually, writeFile = testutil.Eventually, testutil.WriteFile
 // clientOf is upstream's client, which the test closes.
 func clientOf(t *testing.T, up *fakeapiserver.Server) *upstream.Client {
 	t.Helper()
-	transports, err := transport.New(transport.Source{Config: up.Config()}, zap.NewNop())
+	transports, err := transport.New(transport.ConfigSource{Config: up.Config()}, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 
 // podFiles is what a sidecar shows the other containers of its pod, and where they find it.
 type podFiles struct {
-	identity   *sidecar.Identity
+	identity   *sidecar.ServingIdentity
 	projection *sidecar.Projection
 }
 

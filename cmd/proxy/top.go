@@ -94,6 +94,6 @@ func (o *topOptions) options() (top.Options, error) {
 	if err != nil {
 		return top.Options{}, err
 	}
-	client := &top.Client{Base: base, TokenFile: o.tokenFile, Transport: transport}
+	client := &top.Fetcher{Base: base, TokenFile: o.tokenFile, Transport: transport}
 	return top.Options{Client: client, Interval: o.interval, Order: order}, nil
 }

@@ -21,7 +21,7 @@ func TestLastSpans(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		traces.tracer.Start(time.Now(), nil, false).End(tracing.Answer{Code: 200})
+		traces.tracer.Start(time.Now(), nil, false).End(tracing.SpanResult{Code: 200})
 		if c == takes {
 			if err := traces.tracer.Close(t.Context()); err != nil { // which waits as long as it takes
 				t.Error(err)

@@ -33,7 +33,7 @@ func (s remote) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		authzUnavailable(w)
 		return
 	}
-	request := auth.Request{Header: r.Header}
+	request := auth.AuthnRequest{Header: r.Header}
 	if r.TLS != nil {
 		request.Peer = r.TLS.PeerCertificates
 	}

@@ -32,19 +32,21 @@ import (
 type handler struct {
 	options inject.Options
 	verify  func([]*x509.Certificate) error // of a client; nil: any may ask
-	limits  Limits
+	limits  LimitsFunc
 	room    room
 	log     *zap.Logger
 }
 
-// Limits tells what a namespace allows its pods. An error says why that is not known: pods are left
-// as they are then.
-type Limits func(namespace string) (*inject.Limits, error)
+// LimitsFunc returns what a namespace allows its pods. An error says why that is not known; such
+// pods are left as they are.
+type LimitsFunc func(namespace string) (*inject.NamespaceLimits, error)
 
 // Handler answers AdmissionReviews of pods with sidecars like o, of a size that limits allow; nil:
 // that the pod allows. Clients have to show a certificate that verify takes; if it is nil, any
 // client may ask.
-func Handler(o inject.Options, verify func([]*x509.Certificate) error, limits Limits, log *zap.Logger) http.Handler {
+func Handler(
+	o inject.Options, verify func([]*x509.Certificate) error, limits LimitsFunc, log *zap.Logger,
+) http.Handler {
 	o.Admitted = true
 	return &handler{o, verify, limits, newRoom(), log}
 }

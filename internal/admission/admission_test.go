@@ -123,13 +123,14 @@ func TestNoReview(t *testing.T) {
 func TestLimitsOfNamespaces(t *testing.T) {
 	small := corev1.LimitRangeItem{Type: corev1.LimitTypeContainer,
 		Max: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Mi")}}
-	for want, limits := range map[string]Limits{
-		"spillway: not injected: it is not known what the namespace allows its pods: away": func(string) (*inject.Limits,
-			error) {
+	for want, limits := range map[string]LimitsFunc{
+		"spillway: not injected: it is not known what the namespace allows its pods: away": func(string) (
+			*inject.NamespaceLimits, error) {
 			return nil, errors.New("away")
 		},
-		"spillway: not injected: there is no room for a sidecar: ": func(string) (*inject.Limits, error) {
-			return &inject.Limits{Ranges: []*corev1.LimitRange{{Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{small}}}}}, nil
+		"spillway: not injected: there is no room for a sidecar: ": func(string) (*inject.NamespaceLimits, error) {
+			spec := corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{small}}
+			return &inject.NamespaceLimits{Ranges: []*corev1.LimitRange{{Spec: spec}}}, nil
 		},
 	} {
 		o := inject.Defaults()

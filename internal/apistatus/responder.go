@@ -55,8 +55,8 @@ func CloseBody(body io.WriterTo) error {
 	return nil
 }
 
-// Form is how a Status is written. The zero value is compact JSON.
-type Form struct {
+// StatusFormat is how a Status is written. The zero value is compact JSON.
+type StatusFormat struct {
 	Format   object.Format
 	Indented bool
 }
@@ -78,12 +78,12 @@ func Write(w Responder, s *metav1.Status) {
 }
 
 // WriteAs is writeStatus in the form that the client understands (W-10).
-func WriteAs(w Responder, form Form, s *metav1.Status) {
+func WriteAs(w Responder, form StatusFormat, s *metav1.Status) {
 	observeFailure(w, s)
 	body, err := codec.Status(form.Format, s)
 	switch {
 	case err != nil: // of a struct of strings and numbers: it does not happen
-		form, body = Form{}, Body(s)
+		form, body = StatusFormat{}, Body(s)
 	case form.Indented:
 		body, _ = codec.Indent(body) // as valid as json.Marshal made it
 	case form.Format == object.JSON:
@@ -126,7 +126,7 @@ func RetryAfter() int { return 1 + rand.IntN(RetrySpread) } // #nosec G404 -- sp
 
 // WriteLimited answers a request that flow control refused: 429 in flow control's words, or, while
 // the proxy stops, 503 and the end of the connection.
-func WriteLimited(w Responder, form Form, stopping bool, after time.Duration) {
+func WriteLimited(w Responder, form StatusFormat, stopping bool, after time.Duration) {
 	if stopping {
 		w.HangUp()
 		WriteAs(w, form, ShuttingDown())

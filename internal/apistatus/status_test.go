@@ -62,12 +62,12 @@ func TestWriteSetsHeadersOfTheStatus(t *testing.T) {
 // proxy stops.
 func TestWriteLimited(t *testing.T) {
 	a := newAnswer()
-	WriteLimited(a, Form{}, false, 3*time.Second)
+	WriteLimited(a, StatusFormat{}, false, 3*time.Second)
 	if a.code != 429 || a.body != TooManyRequestsText || a.header.Get("Retry-After") != "3" || a.closed {
 		t.Errorf("%+v", a)
 	}
 	a = newAnswer()
-	WriteLimited(a, Form{}, true, 3*time.Second)
+	WriteLimited(a, StatusFormat{}, true, 3*time.Second)
 	if a.code != 503 || !a.closed || !strings.Contains(a.body, "apiserver is shutting down") {
 		t.Errorf("while it stops: %+v", a)
 	}

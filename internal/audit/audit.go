@@ -29,7 +29,7 @@ type Policy = internal.Policy
 // with a warning in the log.
 func ParsePolicy(text []byte) (*Policy, error) { return policy.LoadPolicyFromBytes(text) }
 
-// Options configure a Log.
+// Options configure a Trail.
 type Options struct {
 	Policy *Policy
 	// Out is where events are written, each write some whole lines. Closed with the Log if it can be.
@@ -40,8 +40,8 @@ type Options struct {
 	Log        *zap.Logger
 }
 
-// Log is the audit log. Any number of goroutines write to it.
-type Log struct {
+// Trail is the audit log. Any number of goroutines write to it.
+type Trail struct {
 	// Static after construction.
 	rules      rules.PolicyRuleEvaluator
 	failClosed bool
@@ -49,18 +49,18 @@ type Log struct {
 	queue      *queue
 }
 
-// New makes a Log. Close it.
-func New(o Options) *Log {
+// New makes a Trail. Close it.
+func New(o Options) *Trail {
 	if o.Metrics == nil {
 		o.Metrics = NewMetrics(nil)
 	}
-	return &Log{rules: policy.NewPolicyRuleEvaluator(o.Policy.DeepCopy()), failClosed: o.FailClosed, metrics: o.Metrics,
+	return &Trail{rules: policy.NewPolicyRuleEvaluator(o.Policy.DeepCopy()), failClosed: o.FailClosed, metrics: o.Metrics,
 		queue: newQueue(o)}
 }
 
 // FailClosed reports that nothing is to be answered from memory whose events could not be written.
-func (l *Log) FailClosed() bool { return l.failClosed }
+func (l *Trail) FailClosed() bool { return l.failClosed }
 
 // Close writes what is still to be written, and closes where it went. It waits for a bounded time,
 // and says how many events are lost by that.
-func (l *Log) Close() error { return l.queue.close() }
+func (l *Trail) Close() error { return l.queue.close() }

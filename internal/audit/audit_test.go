@@ -104,7 +104,7 @@ var levels = &Policy{
 }
 
 // newLog is a log on paper.
-func newLog(t *testing.T, o Options) (*Log, *paper) {
+func newLog(t *testing.T, o Options) (*Trail, *paper) {
 	t.Helper()
 	p := &paper{left: -1}
 	o.Policy, o.Out = levels, p
@@ -120,8 +120,8 @@ func newLog(t *testing.T, o Options) (*Log, *paper) {
 	return l, p
 }
 
-func request(verb string, groups ...string) Request {
-	return Request{
+func request(verb string, groups ...string) RequestInfo {
+	return RequestInfo{
 		ID: "id", Received: time.Unix(1, 2000), URI: "/api/v1/namespaces/n/pods?a=b&c=<d>",
 		What: auth.Attributes{Verb: verb, Version: "v1", Resource: "pods", Namespace: "n"},
 		Who: auth.NewIdentity(authenticationv1.UserInfo{
@@ -134,7 +134,7 @@ func request(verb string, groups ...string) Request {
 	}
 }
 
-var ok = Response{Code: http.StatusOK, Object: []byte(`{"kind":"Pod"}`)}
+var ok = ResponseInfo{Code: http.StatusOK, Object: []byte(`{"kind":"Pod"}`)}
 
 // A policy decides what is put on record, by kube-apiserver's own rules.
 func TestPolicy(t *testing.T) {
@@ -144,7 +144,7 @@ func TestPolicy(t *testing.T) {
 			t.Error("a request is put on record that the policy does not want")
 		}
 		for _, c := range []struct {
-			request Request
+			request RequestInfo
 			level   string
 			object  bool
 			stages  []string
@@ -184,15 +184,15 @@ func TestFormat(t *testing.T) {
 		}
 		long := request("get")
 		long.Header = http.Header{"User-Agent": {strings.Repeat("a", userAgentMost+1)}}
-		nobody := Request{ID: "x", Received: time.Unix(3, 0), What: auth.Attributes{Verb: "get", Path: "/version"}}
+		nobody := RequestInfo{ID: "x", Received: time.Unix(3, 0), What: auth.Attributes{Verb: "get", Path: "/version"}}
 		for _, write := range []func() error{
 			func() error { return l.Entry(request("get")).Answered(ok) },
 			func() error { return l.Entry(request("get", "whole")).Started() },
 			func() error { return l.Entry(request("delete", "whole")).Answered(ok) },
 			func() error {
-				return l.Entry(request("delete", "whole")).Answered(Response{Code: 404, Status: missing, Truncated: true})
+				return l.Entry(request("delete", "whole")).Answered(ResponseInfo{Code: 404, Status: missing, Truncated: true})
 			},
-			func() error { return l.Entry(long).Refused(Response{Code: 401}) },
+			func() error { return l.Entry(long).Refused(ResponseInfo{Code: 401}) },
 			func() error { return l.Entry(nobody).Panicked() },
 		} {
 			if err := write(); err != nil {
@@ -260,7 +260,7 @@ func TestManagedFields(t *testing.T) {
 		Policy: &Policy{OmitManagedFields: true, Rules: []internal.PolicyRule{{Level: internal.LevelRequestResponse}}}})
 	defer l.Close()
 	e := l.Entry(request("get"))
-	e.respond(Response{Code: 200, Object: []byte(`{"metadata":{"managedFields":[1]}}`)})
+	e.respond(ResponseInfo{Code: 200, Object: []byte(`{"metadata":{"managedFields":[1]}}`)})
 	if raw := string(e.event.ResponseObject.Raw); raw != `{"metadata":{}}` {
 		t.Errorf("%s", raw)
 	}

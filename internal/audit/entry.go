@@ -37,8 +37,8 @@ const (
 	stagePanic    = internal.StagePanic
 )
 
-// Request is what is known of a request when it is about to be answered.
-type Request struct {
+// RequestInfo is what is known of a request when it is about to be answered.
+type RequestInfo struct {
 	ID       string
 	Received time.Time
 	URI      string // path and query as Go's parser writes them
@@ -56,8 +56,8 @@ func ReadsHeader(key string) bool {
 	return key == "User-Agent" || key == "X-Forwarded-For" || key == "X-Real-Ip"
 }
 
-// Response is what a request was answered.
-type Response struct {
+// ResponseInfo is what a request was answered.
+type ResponseInfo struct {
 	Code   int
 	Status *metav1.Status // of a failure, if it was told in that form
 	// Object is the answer as JSON, and Truncated says that it was left out. Both count only if the
@@ -66,21 +66,22 @@ type Response struct {
 	Truncated bool
 }
 
-// Entry is the record of one request. It belongs to whoever answers that, and has one last event.
-type Entry struct {
-	log   *Log
+// RequestRecord is the record of one request. It belongs to the goroutine that answers the request,
+// and has one last event.
+type RequestRecord struct {
+	log   *Trail
 	omit  []internal.Stage
 	lean  bool // managed fields are left out
 	event auditv1.Event
 }
 
 // Entry begins the record of a request; nil: the policy wants none.
-func (l *Log) Entry(r Request) *Entry {
+func (l *Trail) Entry(r RequestInfo) *RequestRecord {
 	config := l.rules.EvaluatePolicyRule(attributesOf(r))
 	if config.Level == internal.LevelNone {
 		return nil
 	}
-	e := &Entry{log: l, omit: config.OmitStages, lean: config.OmitManagedFields}
+	e := &RequestRecord{log: l, omit: config.OmitStages, lean: config.OmitManagedFields}
 	e.event = auditv1.Event{
 		TypeMeta:                 metav1.TypeMeta{Kind: "Event", APIVersion: auditv1.SchemeGroupVersion.String()},
 		Level:                    auditv1.Level(config.Level),
@@ -100,13 +101,13 @@ func (l *Log) Entry(r Request) *Entry {
 }
 
 // Whole reports that the answer itself is wanted.
-func (e *Entry) Whole() bool {
+func (e *RequestRecord) Whole() bool {
 	return e != nil && internal.Level(e.event.Level) == internal.LevelRequestResponse
 }
 
 // Answered puts on record that a request came, and what it is going to be answered. That of a watch
 // counts as one that lasts, short as it is.
-func (e *Entry) Answered(r Response) error {
+func (e *RequestRecord) Answered(r ResponseInfo) error {
 	e.respond(r)
 	if e.event.Verb == "watch" {
 		return e.emit(stageReceived, stageStarted, stageComplete)
@@ -116,19 +117,19 @@ func (e *Entry) Answered(r Response) error {
 
 // Refused puts on record that nobody knows whom a request is from, for which kube-apiserver has a
 // single event.
-func (e *Entry) Refused(r Response) error {
+func (e *RequestRecord) Refused(r ResponseInfo) error {
 	e.respond(r)
 	return e.emit(stageStarted)
 }
 
 // Started puts on record that a request came, and that it is going to be answered by what lasts.
-func (e *Entry) Started() error {
-	e.respond(Response{Code: http.StatusOK})
+func (e *RequestRecord) Started() error {
+	e.respond(ResponseInfo{Code: http.StatusOK})
 	return e.emit(stageReceived, stageStarted)
 }
 
 // Ended puts on record that what was started has ended. It does not wait for that.
-func (e *Entry) Ended() {
+func (e *RequestRecord) Ended() {
 	if e != nil && !slices.Contains(e.omit, stageComplete) {
 		// that it failed is counted and logged; there is nobody to tell
 		_, _ = e.log.queue.add(&batch{ended: e, size: e.size(), events: 1, at: time.Now()})
@@ -137,14 +138,14 @@ func (e *Entry) Ended() {
 
 // size is about how many bytes an entry without an answer holds. What the client may make long
 // counts as it is.
-func (e *Entry) size() int {
+func (e *RequestRecord) size() int {
 	return 256 + len(e.event.AuditID) + len(e.event.RequestURI) + len(e.event.UserAgent) + 32*len(e.event.SourceIPs)
 }
 
 // Panicked puts on record that a request ran into a bug. What was found there is for nobody to
 // read.
-func (e *Entry) Panicked() error {
-	e.respond(Response{Code: http.StatusInternalServerError, Status: &metav1.Status{
+func (e *RequestRecord) Panicked() error {
+	e.respond(ResponseInfo{Code: http.StatusInternalServerError, Status: &metav1.Status{
 		Code: http.StatusInternalServerError, Status: metav1.StatusFailure, Reason: metav1.StatusReasonInternalError,
 		Message: "the proxy panicked",
 	}})
@@ -153,7 +154,7 @@ func (e *Entry) Panicked() error {
 
 // respond takes over what the answer is. Of a Status that is what kube-apiserver selects, which is
 // bounded.
-func (e *Entry) respond(r Response) {
+func (e *RequestRecord) respond(r ResponseInfo) {
 	e.event.ResponseStatus = &metav1.Status{Code: int32(r.Code)} // #nosec G115 -- a status code
 	if s := r.Status; s != nil {
 		e.event.ResponseStatus = &metav1.Status{Status: s.Status, Message: s.Message, Reason: s.Reason, Details: s.Details,
@@ -179,7 +180,7 @@ func (e *Entry) respond(r Response) {
 
 // emit writes the events of some stages, those that the policy wants, all at once: either all of
 // them are on record, or none is known to be.
-func (e *Entry) emit(stages ...internal.Stage) error {
+func (e *RequestRecord) emit(stages ...internal.Stage) error {
 	stages = slices.DeleteFunc(stages, func(stage internal.Stage) bool { return slices.Contains(e.omit, stage) })
 	if len(stages) == 0 {
 		return nil
@@ -197,7 +198,7 @@ func (e *Entry) emit(stages ...internal.Stage) error {
 }
 
 // line is the event of a stage.
-func (e *Entry) line(stage internal.Stage, at time.Time) ([]byte, error) {
+func (e *RequestRecord) line(stage internal.Stage, at time.Time) ([]byte, error) {
 	line, err := json.Marshal(e.at(stage, at))
 	if err != nil { // the answer is no JSON, and everything else is strings and numbers
 		return nil, err
@@ -206,7 +207,7 @@ func (e *Entry) line(stage internal.Stage, at time.Time) ([]byte, error) {
 }
 
 // at is the event of a stage. That a request came is all that was known of it then.
-func (e *Entry) at(stage internal.Stage, now time.Time) *auditv1.Event {
+func (e *RequestRecord) at(stage internal.Stage, now time.Time) *auditv1.Event {
 	event := e.event
 	event.Stage, event.StageTimestamp = auditv1.Stage(stage), metav1.NewMicroTime(now)
 	if stage == stageReceived {
@@ -217,7 +218,7 @@ func (e *Entry) at(stage internal.Stage, now time.Time) *auditv1.Event {
 }
 
 // attributesOf is a request as a policy sees it.
-func attributesOf(r Request) authorizer.Attributes {
+func attributesOf(r RequestInfo) authorizer.Attributes {
 	a := r.What
 	record := authorizer.AttributesRecord{
 		Verb: a.Verb, Namespace: a.Namespace, APIGroup: a.Group, APIVersion: a.Version, Resource: a.Resource,
@@ -255,7 +256,7 @@ func objectOf(a auth.Attributes) *auditv1.ObjectReference {
 
 // sourcesOf is where a request comes from, by way of whom. All but the last is what the client
 // says.
-func sourcesOf(r Request) []string {
+func sourcesOf(r RequestInfo) []string {
 	ips := utilnet.SourceIPs(&http.Request{Header: r.Header, RemoteAddr: r.Remote})
 	all := make([]string, 0, len(ips))
 	for _, ip := range ips {

@@ -29,4 +29,4 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 }
 
 // Passed counts a request that was passed through since its events could not be written.
-func (l *Log) Passed() { l.metrics.passed.Inc() }
+func (l *Trail) Passed() { l.metrics.passed.Inc() }

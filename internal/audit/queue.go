@@ -76,7 +76,7 @@ type batch struct {
 	lines   []byte
 	size    int // bytes that it holds: of the lines, or of whose end it is
 	events  int
-	ended   *Entry // whose last event this is, of which no line is made yet; nil: there are lines
+	ended   *RequestRecord // whose last event this is, of which no line is made yet; nil: there are lines
 	at      time.Time
 	tried   chan struct{} // closed when it has been written, or was not; nil: nobody waits
 	err     error         // then

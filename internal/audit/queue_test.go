@@ -117,7 +117,7 @@ func TestFull(t *testing.T) {
 		out, registry := newBlocked(), prometheus.NewRegistry()
 		core, logs := observer.New(zapcore.ErrorLevel)
 		l := New(Options{Policy: levels, Out: out, Log: zap.New(core), Metrics: NewMetrics(registry)})
-		large := Response{Code: http.StatusOK, Object: []byte(`"` + strings.Repeat("a", 1<<20) + `"`)}
+		large := ResponseInfo{Code: http.StatusOK, Object: []byte(`"` + strings.Repeat("a", 1<<20) + `"`)}
 		refused := 0
 		for range 20 {
 			if l.Entry(request("delete", "whole")).Answered(large) != nil {
@@ -312,7 +312,7 @@ func TestRestIsTold(t *testing.T) {
 func TestNoJSON(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	l, _ := newLog(t, Options{Metrics: NewMetrics(registry)})
-	if l.Entry(request("watch", "whole")).Answered(Response{Code: http.StatusOK, Object: []byte("{")}) == nil {
+	if l.Entry(request("watch", "whole")).Answered(ResponseInfo{Code: http.StatusOK, Object: []byte("{")}) == nil {
 		t.Error("it is on record")
 	}
 	if n := counted(t, registry)["failures"]; n != 3 {

@@ -82,8 +82,8 @@ var alice = authenticationv1.UserInfo{
 }
 
 // withToken is a request with a bearer token.
-func withToken(token string) Request {
-	return Request{Header: http.Header{"Authorization": {"Bearer " + token}}}
+func withToken(token string) AuthnRequest {
+	return AuthnRequest{Header: http.Header{"Authorization": {"Bearer " + token}}}
 }
 
 // allowed is the answer of an authorizer that allows.

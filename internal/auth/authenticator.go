@@ -112,7 +112,7 @@ func (o *AuthenticatorOptions) authorities() []*Authority {
 
 // Authenticate finds out which identity sends a request. ctx ends the wait for upstream's answer to
 // another request with the same token.
-func (a *Authenticator) Authenticate(ctx context.Context, r Request) Result {
+func (a *Authenticator) Authenticate(ctx context.Context, r AuthnRequest) Result {
 	result := a.authenticate(ctx, r)
 	result.Certificate = len(r.Peer) > 0
 	a.metrics.outcomes.WithLabelValues(string(result.Outcome)).Inc()
@@ -122,7 +122,7 @@ func (a *Authenticator) Authenticate(ctx context.Context, r Request) Result {
 // Recall is the identity that upstream has lately found a request's bearer token to prove; nil:
 // that is not remembered. No review is sent, and nothing may be allowed for it: it tells users
 // apart.
-func (a *Authenticator) Recall(r Request) *Identity {
+func (a *Authenticator) Recall(r AuthnRequest) *Identity {
 	token, ok := r.bearer()
 	if !ok {
 		return nil
@@ -131,7 +131,7 @@ func (a *Authenticator) Recall(r Request) *Identity {
 	return said.Value.Who
 }
 
-func (a *Authenticator) authenticate(ctx context.Context, r Request) Result {
+func (a *Authenticator) authenticate(ctx context.Context, r AuthnRequest) Result {
 	if r.impersonates() {
 		return Result{Outcome: Impersonating, At: a.clock.Now()}
 	}
@@ -154,7 +154,7 @@ func (a *Authenticator) authenticate(ctx context.Context, r Request) Result {
 }
 
 // byPeer looks at the client's certificate. The error says why it proves nothing, if there is one.
-func (a *Authenticator) byPeer(r Request) (Result, error) {
+func (a *Authenticator) byPeer(r AuthnRequest) (Result, error) {
 	now := a.clock.Now()
 	if len(r.Peer) == 0 {
 		return Result{Outcome: Anonymous, At: now}, nil
@@ -212,7 +212,7 @@ func (a *Authenticator) byCertificate(c *Credential, now time.Time) Result {
 }
 
 // byToken is the result for what upstream says of a token.
-func (a *Authenticator) byToken(token Secret, key Digest, said Answer[Proof]) Result {
+func (a *Authenticator) byToken(token Secret, key Digest, said Answer[TokenVerdict]) Result {
 	switch {
 	case said.Err != nil:
 		return Result{Outcome: Unknown, At: said.At, Err: said.Err}

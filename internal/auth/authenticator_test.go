@@ -128,7 +128,7 @@ func TestNotAuthenticated(t *testing.T) {
 		{http.Header{"X-Remote-User": {"root"}, "X-Remote-Group": {"system:masters"}}, Anonymous},
 		{http.Header{"Authorization": {"Bearer a"}, "Impersonate-User": {"root"}}, Impersonating},
 	} {
-		if r := a.Authenticate(w.ctx(), Request{Header: c.header}); r.Outcome != c.want || r.Err != nil ||
+		if r := a.Authenticate(w.ctx(), AuthnRequest{Header: c.header}); r.Outcome != c.want || r.Err != nil ||
 			r.Identity != nil || r.Credential != nil {
 			t.Errorf("%v: got %+v", c.header, r)
 		}
@@ -294,7 +294,7 @@ func TestCertificates(t *testing.T) {
 		{"the front proxy's, without a user", []*x509.Certificate{fronts.Issue(pkix.Name{CommonName: "front"}, later)},
 			"failure", byToken},
 	} {
-		r := a.Authenticate(w.ctx(), Request{Peer: c.peer})
+		r := a.Authenticate(w.ctx(), AuthnRequest{Peer: c.peer})
 		if got := seen(r); got != c.want || !r.Certificate || (r.Err != nil) != (r.Outcome == Refused) {
 			t.Errorf("%s: got %q, want %q (%v)", c.name, got, c.want, r.Err)
 		}
@@ -304,7 +304,7 @@ func TestCertificates(t *testing.T) {
 			t.Errorf("%s and a token: got %q, want %q", c.name, got, c.orToken)
 		}
 	}
-	r := a.Authenticate(w.ctx(), Request{Peer: []*x509.Certificate{clients.Issue(uid("7"), later)}})
+	r := a.Authenticate(w.ctx(), AuthnRequest{Peer: []*x509.Certificate{clients.Issue(uid("7"), later)}})
 	if r.Identity.uid != "7" || len(r.Identity.extra[CredentialIDExtra]) != 1 ||
 		!r.Credential.expires.Equal(later.Truncate(time.Second)) {
 		t.Errorf("got %+v until %v", r.Identity, r.Credential.expires)
@@ -320,10 +320,11 @@ func TestIntermediates(t *testing.T) {
 	clients, _, a := w.pki()
 	middle := clients.Intermediate("middle")
 	bob := middle.Issue(pkix.Name{CommonName: "bob"}, w.clock.Now().Add(time.Hour))
-	if r := a.Authenticate(w.ctx(), Request{Peer: []*x509.Certificate{bob, middle.Cert}}); r.Outcome != Authenticated {
+	chain := []*x509.Certificate{bob, middle.Cert}
+	if r := a.Authenticate(w.ctx(), AuthnRequest{Peer: chain}); r.Outcome != Authenticated {
 		t.Errorf("got %q, %v", seen(r), r.Err)
 	}
-	if r := a.Authenticate(w.ctx(), Request{Peer: []*x509.Certificate{bob}}); r.Outcome != Refused {
+	if r := a.Authenticate(w.ctx(), AuthnRequest{Peer: []*x509.Certificate{bob}}); r.Outcome != Refused {
 		t.Errorf("alone: got %q", seen(r))
 	}
 }
@@ -338,7 +339,7 @@ func TestFrontProxy(t *testing.T) {
 		"X-Remote-Extra-Scopes": {"read", "write"}, "X-Remote-Extra-Example.com%2fteam": {"a"}, "X_Remote_User": {"root"},
 	}
 	front := []*x509.Certificate{fronts.Issue(pkix.Name{CommonName: "front"}, later)}
-	r := a.Authenticate(w.ctx(), Request{Header: headers, Peer: front})
+	r := a.Authenticate(w.ctx(), AuthnRequest{Header: headers, Peer: front})
 	want := &Identity{
 		name: "carol", uid: "u-3", groups: []string{"dev", "qa", "system:authenticated"},
 		extra: map[string][]string{"scopes": {"read", "write"}, "example.com/team": {"a"}},
@@ -346,7 +347,7 @@ func TestFrontProxy(t *testing.T) {
 	if r.Outcome != Authenticated || !reflect.DeepEqual(r.Identity, want) {
 		t.Errorf("got %q: %+v, want %+v", seen(r), r.Identity, want)
 	}
-	other := a.Authenticate(w.ctx(), Request{Header: http.Header{"X-Custom-User": {"dave"}}, Peer: front})
+	other := a.Authenticate(w.ctx(), AuthnRequest{Header: http.Header{"X-Custom-User": {"dave"}}, Peer: front})
 	if seen(other) != "success dave system:authenticated" || other.Credential.key == r.Credential.key {
 		t.Errorf("got %q", seen(other))
 	}
@@ -357,7 +358,7 @@ func TestFrontProxy(t *testing.T) {
 		"nobody's":         authtest.NewCA(t, "fronts", w.clock.Now()).Issue(pkix.Name{CommonName: "front"}, later),
 		"an empty allowed": fronts.Issue(pkix.Name{}, later),
 	} {
-		if r := a.Authenticate(w.ctx(), Request{Header: headers, Peer: []*x509.Certificate{cert}}); r.Identity != nil &&
+		if r := a.Authenticate(w.ctx(), AuthnRequest{Header: headers, Peer: []*x509.Certificate{cert}}); r.Identity != nil &&
 			r.Identity.name == "carol" {
 			t.Errorf("%s is believed: %q", name, seen(r))
 		}
@@ -382,8 +383,9 @@ func TestRenewCertificate(t *testing.T) {
 	w := newWorld(t)
 	clients, fronts, a := w.pki()
 	until := w.clock.Now().Add(time.Minute)
-	bob := a.Authenticate(w.ctx(), Request{Peer: []*x509.Certificate{clients.Issue(pkix.Name{CommonName: "bob"}, until)}})
-	carol := a.Authenticate(w.ctx(), Request{
+	peer := []*x509.Certificate{clients.Issue(pkix.Name{CommonName: "bob"}, until)}
+	bob := a.Authenticate(w.ctx(), AuthnRequest{Peer: peer})
+	carol := a.Authenticate(w.ctx(), AuthnRequest{
 		Header: http.Header{"X-Remote-User": {"carol"}},
 		Peer:   []*x509.Certificate{fronts.Issue(pkix.Name{CommonName: "front"}, until)},
 	})

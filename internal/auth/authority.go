@@ -41,7 +41,7 @@ func NewAuthority(file string, clock clock.PassiveClock, log *zap.Logger) (*Auth
 }
 
 // States is how the file stands.
-func (a *Authority) States() []rotation.State { return a.file.States() }
+func (a *Authority) States() []rotation.FileState { return a.file.States() }
 
 // current is the pool to verify by, and its certificates.
 func (a *Authority) current() (*x509.CertPool, []*x509.Certificate) {

@@ -32,7 +32,8 @@ func BenchmarkAuthenticate(b *testing.B) {
 	}
 	a := NewAuthenticator(AuthenticatorOptions{Reviewer: quick(), ClientCA: authority, Clock: clock})
 	cert := clients.Issue(pkix.Name{CommonName: "alice"}, clock.Now().Add(time.Hour))
-	for name, r := range map[string]Request{"token": withToken("t"), "certificate": {Peer: []*x509.Certificate{cert}}} {
+	requests := map[string]AuthnRequest{"token": withToken("t"), "certificate": {Peer: []*x509.Certificate{cert}}}
+	for name, r := range requests {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

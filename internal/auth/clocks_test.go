@@ -16,7 +16,7 @@ import (
 func TestProofsAreRememberedByTheClockThatRuns(t *testing.T) {
 	now := time.Now()
 	end := now.Add(5 * time.Second).Round(0)
-	until := proofUntil(Answer[Proof]{Value: Proof{Who: &Identity{name: "alice"}, Expires: end}, At: now})
+	until := proofUntil(Answer[TokenVerdict]{Value: TokenVerdict{Who: &Identity{name: "alice"}, Expires: end}, At: now})
 	if until == until.Round(0) { // which is what a wall clock alone can tell
 		t.Errorf("%v depends on the wall clock", until)
 	}

@@ -186,7 +186,7 @@ func TestReviewsThatChangeAnIdentityProveNothing(t *testing.T) {
 	reviewer := &Reviewer{asker: up}
 	a := NewAuthenticator(AuthenticatorOptions{Reviewer: reviewer})
 	with := func(value string) Result {
-		return a.Authenticate(t.Context(), Request{Header: http.Header{"Authorization": {value}}})
+		return a.Authenticate(t.Context(), AuthnRequest{Header: http.Header{"Authorization": {value}}})
 	}
 	for _, value := range []string{"Bearer t\t more", "Bearer \tt", "Bearer t\xff", "Bearer t\u00a0 more"} {
 		if r := with(value); r.Outcome != Refused || len(up.asked) != 0 {

@@ -27,7 +27,7 @@ type Review[Q, A any] func(ctx context.Context, key Digest, q Q) Answer[A]
 type LocalDecider interface {
 	// Tokens is what decides about tokens for one of these audiences; nil: nothing does. remembered
 	// bounds the tokens that it remembers.
-	Tokens(audiences []string, remembered int, review Review[Secret, Proof]) Decide[Secret, Proof]
+	Tokens(audiences []string, remembered int, review Review[Secret, TokenVerdict]) Decide[Secret, TokenVerdict]
 	// Access is what decides about permissions; nil: nothing does.
 	Access(review AccessReview) AccessDecide
 }

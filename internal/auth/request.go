@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Request is what authentication looks at.
-type Request struct {
+// AuthnRequest is what authentication looks at.
+type AuthnRequest struct {
 	// Header has at least the headers that Authenticator.Reads names, by their canonical keys.
 	Header http.Header
 	// Peer are the certificates that the client sent, its own first. That it holds the key to it is
@@ -23,7 +23,7 @@ const (
 // impersonates reports that the request asks for another identity. Upstream knows four such
 // headers; whatever begins like them counts here, since a request too many that passes through does
 // no harm.
-func (r Request) impersonates() bool {
+func (r AuthnRequest) impersonates() bool {
 	for name := range r.Header {
 		if hasPrefixFold(name, impersonatePrefix) {
 			return true
@@ -35,7 +35,7 @@ func (r Request) impersonates() bool {
 // bearer is the token of the request's Authorization header, as kube-apiserver reads it: the scheme
 // in any case, and the token up to the next blank. Headers that come twice prove nothing: upstream
 // reads the first, and a proxy before it may read the last.
-func (r Request) bearer() (Secret, bool) {
+func (r AuthnRequest) bearer() (Secret, bool) {
 	values := r.Header[authorizationHeader]
 	if len(values) != 1 {
 		return Secret{}, false

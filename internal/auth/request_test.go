@@ -13,7 +13,7 @@ import (
 func TestBearer(t *testing.T) {
 	f := func(want string, values ...string) {
 		t.Helper()
-		token, ok := Request{Header: http.Header{"Authorization": values}}.bearer()
+		token, ok := AuthnRequest{Header: http.Header{"Authorization": values}}.bearer()
 		if got := token.Reveal(); got != want || ok != (want != "") {
 			t.Errorf("%q: got %q, %v, want %q", values, got, ok, want)
 		}
@@ -38,7 +38,7 @@ func TestBearer(t *testing.T) {
 func TestImpersonates(t *testing.T) {
 	f := func(want bool, names ...string) {
 		t.Helper()
-		r := Request{Header: http.Header{"Authorization": {"Bearer t"}}}
+		r := AuthnRequest{Header: http.Header{"Authorization": {"Bearer t"}}}
 		for _, name := range names {
 			r.Header[name] = []string{""}
 		}
@@ -61,7 +61,7 @@ func FuzzBearer(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, value string) {
-		token, ok := Request{Header: http.Header{"Authorization": {value}}}.bearer()
+		token, ok := AuthnRequest{Header: http.Header{"Authorization": {value}}}.bearer()
 		text := token.Reveal()
 		if ok != (text != "") || strings.Contains(text, " ") || !strings.Contains(value, text) {
 			t.Errorf("%q: %q, %v", value, text, ok)

@@ -20,7 +20,7 @@ func TestTokensDoNotShow(t *testing.T) {
 	c := &Credential{token: s}
 	values := []any{
 		s, &s, c, *c, Result{Credential: c}, &Result{Credential: c}, map[string]Secret{"a": s},
-		[]*Credential{c}, struct{ inner Credential }{*c}, &flight[Proof]{},
+		[]*Credential{c}, struct{ inner Credential }{*c}, &flight[TokenVerdict]{},
 	}
 	hidden := func(how, text string) {
 		t.Helper()

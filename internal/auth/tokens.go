@@ -14,29 +14,31 @@ import (
 type tokens struct {
 	hasher    *hasher
 	audiences []string
-	reviews   *reviews[Secret, Proof]
+	reviews   *reviews[Secret, TokenVerdict]
 }
 
-// Proof is what is known of a token.
-type Proof struct {
+// TokenVerdict is what is known of a token.
+type TokenVerdict struct {
 	Who     *Identity // nil: refused
 	Why     error     // of a refusal
 	Expires time.Time // when the token says that it ends
 }
 
 func newTokens(r *Reviewer, audiences []string, b bounds, clock clock.PassiveClock) *tokens {
-	t := &tokens{hasher: newHasher(), audiences: slices.Clone(audiences), reviews: newReviews[Secret, Proof](b, clock)}
-	t.reviews.ask = func(ctx context.Context, token Secret) (Proof, error) {
+	t := &tokens{
+		hasher: newHasher(), audiences: slices.Clone(audiences), reviews: newReviews[Secret, TokenVerdict](b, clock),
+	}
+	t.reviews.ask = func(ctx context.Context, token Secret) (TokenVerdict, error) {
 		if !askable(token) {
-			return Proof{Why: errUnaskable}, nil
+			return TokenVerdict{Why: errUnaskable}, nil
 		}
 		status, err := r.token(ctx, token, t.audiences)
 		if err != nil {
-			return Proof{}, err
+			return TokenVerdict{}, err
 		}
 		return t.read(status, tokenExpiry(token.Reveal())), nil
 	}
-	t.reviews.good = func(p Proof) bool { return p.Who != nil }
+	t.reviews.good = func(p TokenVerdict) bool { return p.Who != nil }
 	t.reviews.until = proofUntil
 	return t
 }
@@ -57,27 +59,27 @@ func (t *tokens) key(token Secret) Digest {
 // user, and, if the review names audiences, name those of them that the token is for: an apiserver
 // that names none has not looked at them, and vouches for its own alone. A user name that JSON may
 // have changed on the way is not used: the request passes through, with its token.
-func (t *tokens) read(s authenticationv1.TokenReviewStatus, expires time.Time) Proof {
+func (t *tokens) read(s authenticationv1.TokenReviewStatus, expires time.Time) TokenVerdict {
 	switch {
 	case !s.Authenticated:
-		return Proof{Why: errRefusedToken}
+		return TokenVerdict{Why: errRefusedToken}
 	case s.User.Username == "" || s.User.Username == anonymousUser:
-		return Proof{Why: errNameless}
+		return TokenVerdict{Why: errNameless}
 	case len(t.audiences) > 0 &&
 		!slices.ContainsFunc(s.Audiences, func(a string) bool { return slices.Contains(t.audiences, a) }):
-		return Proof{Why: errAudience}
+		return TokenVerdict{Why: errAudience}
 	}
 	who := NewIdentity(s.User)
 	if who.Replaced() {
-		return Proof{Why: errReplaced}
+		return TokenVerdict{Why: errReplaced}
 	}
-	return Proof{Who: who, Expires: expires}
+	return TokenVerdict{Who: who, Expires: expires}
 }
 
 // proofUntil is how long a proof counts: not beyond the token's own end, at which it is reviewed
 // again. One that upstream takes after its end (a minute's grace) is reviewed as often as one that
 // it refuses.
-func proofUntil(a Answer[Proof]) time.Time {
+func proofUntil(a Answer[TokenVerdict]) time.Time {
 	switch end := a.Value.Expires; {
 	case a.Err != nil || a.Value.Who == nil:
 		return a.At.Add(DeniedFor)

@@ -51,7 +51,7 @@ func newStory(t testing.TB) *story {
 }
 
 // begin lets the mirror begin at the present.
-func (s *story) begin(limits cache.Limits, watches int) {
+func (s *story) begin(limits cache.HistoryLimits, watches int) {
 	s.Helper()
 	s.resource = cache.New(pods, limits, func() time.Time { return s.clock })
 	s.hub = fanout.NewHub(s.resource)
@@ -512,7 +512,7 @@ func TestBackfillFollowsTheFloor(t *testing.T) {
 		for i := range 20 {
 			s.put(fmt.Sprintf("n/p%d", i), "x", false) // 101 … 120
 		}
-		s.begin(cache.Limits{HistoryBytes: 8 << 10}, 1)
+		s.begin(cache.HistoryLimits{HistoryBytes: 8 << 10}, 1)
 		floor := s.resource.Log().Floor()
 		var clients sync.WaitGroup
 		for i := range uint64(5) {
@@ -803,7 +803,7 @@ func TestBackfillIsUpstreamsOwnWatch(t *testing.T) {
 			s.most, s.pause = random.IntN(20), time.Duration(random.IntN(30))*time.Millisecond
 			limits := plenty
 			if random.IntN(2) == 0 {
-				limits = cache.Limits{HistoryBytes: 16 << 10}
+				limits = cache.HistoryLimits{HistoryBytes: 16 << 10}
 			}
 			s.begin(limits, 1+random.IntN(4))
 			type client struct {

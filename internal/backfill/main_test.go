@@ -35,7 +35,7 @@ func made(frame []byte, err error) []byte {
 }
 
 // plenty keeps every event of a test.
-var plenty = cache.Limits{HistoryBytes: 1 << 40, HistoryMinAge: time.Hour}
+var plenty = cache.HistoryLimits{HistoryBytes: 1 << 40, HistoryMinAge: time.Hour}
 
 // world is one resource, its hub, and an upstream that numbers what it does.
 type world struct {

@@ -29,7 +29,7 @@ import (
 type Resource struct {
 	// Static after construction.
 	Info   *object.Resource
-	limits Limits
+	limits HistoryLimits
 	now    func() time.Time
 
 	// Published by the applier, read by all.
@@ -58,8 +58,8 @@ type Resource struct {
 	}
 }
 
-// Limits bound the history of one resource.
-type Limits struct {
+// HistoryLimits bound the history of one resource.
+type HistoryLimits struct {
 	// HistoryBytes is the most that the log may hold, counted in bytes of JSON.
 	HistoryBytes int64
 	// HistoryMinAge is how long events are kept as long as HistoryBytes allows it: bookmarks come each
@@ -69,7 +69,7 @@ type Limits struct {
 
 // New makes an empty resource, which is not ready until its first Replace. now is the clock that
 // dates events.
-func New(info *object.Resource, limits Limits, now func() time.Time) *Resource {
+func New(info *object.Resource, limits HistoryLimits, now func() time.Time) *Resource {
 	r := &Resource{Info: info, limits: limits, now: now, log: newLog()}
 	r.bookmark.Store(object.NewBookmark(info))
 	r.mu.tree, r.mu.indexes = newTree(), newIndexes(info)

@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 var pods = object.NewResource(schema.GroupVersionResource{Version: "v1", Resource: "pods"}, "Pod", true, true)
 
 // unlimited keeps every event.
-var unlimited = Limits{HistoryBytes: 1 << 40, HistoryMinAge: time.Hour}
+var unlimited = HistoryLimits{HistoryBytes: 1 << 40, HistoryMinAge: time.Hour}
 
 // pod is a version of n/name; by default its UID is its name.
 func pod(t testing.TB, name string, rv uint64, extra ...string) *object.Object {
@@ -41,7 +41,7 @@ func pod(t testing.TB, name string, rv uint64, extra ...string) *object.Object {
 	return o
 }
 
-func newPods(limits Limits) *Resource {
+func newPods(limits HistoryLimits) *Resource {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	return New(pods, limits, func() time.Time { return start })
 }

@@ -21,7 +21,7 @@ func Example() {
 		}
 		return o
 	}
-	r := cache.New(pods, cache.Limits{HistoryBytes: 1 << 20, HistoryMinAge: time.Minute}, time.Now)
+	r := cache.New(pods, cache.HistoryLimits{HistoryBytes: 1 << 20, HistoryMinAge: time.Minute}, time.Now)
 	_ = r.Replace([]*object.Object{pod("a", 3)}, 5) // a LIST at resourceVersion 5
 	state := r.Snapshot()
 	_ = r.Add(pod("b", 6)) // a watch from there

@@ -125,7 +125,7 @@ func TestAtProperty(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 2))
 		limits := unlimited
 		if seed%2 == 1 {
-			limits = Limits{HistoryBytes: 6000}
+			limits = HistoryLimits{HistoryBytes: 6000}
 		}
 		r := newPods(limits)
 		_ = r.Replace(randomList(t, rng, state{}, 10, 30), 30)

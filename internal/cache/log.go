@@ -267,7 +267,7 @@ func (l *Log) raise(rv uint64) {
 // trim drops the oldest entries: whatever exceeds the budget, and beyond what is kept in any case,
 // in bytes, what is older than the minimum age. A seam goes whole, since without its first half the
 // rest is a lie.
-func (l *Log) trim(limits Limits, kept int64, now time.Time) {
+func (l *Log) trim(limits HistoryLimits, kept int64, now time.Time) {
 	first, head := l.entries.First(), l.entries.Head()
 	pos, floor := first, uint64(0)
 	for pos < head {

@@ -66,7 +66,7 @@ type script struct {
 	rv  uint64
 }
 
-func newScript(limits Limits) *script {
+func newScript(limits HistoryLimits) *script {
 	s := &script{now: time.Unix(1e9, 0), rv: 10}
 	s.Resource = New(pods, limits, func() time.Time { return s.now })
 	_ = s.Replace(nil, s.rv)
@@ -101,7 +101,7 @@ func (s *script) checkKept(t *testing.T, entries, floor uint64) {
 
 // History keeps what is young as long as the budget allows it, and half the budget of what is old.
 func TestTrim(t *testing.T) {
-	s := newScript(Limits{HistoryBytes: 8000, HistoryMinAge: time.Minute})
+	s := newScript(HistoryLimits{HistoryBytes: 8000, HistoryMinAge: time.Minute})
 	s.checkKept(t, 0, 10)
 	for range 8 {
 		s.add(t, time.Second)
@@ -129,7 +129,7 @@ func TestTrim(t *testing.T) {
 
 // A budget smaller than the newest event leaves no history, and readers start from the present.
 func TestTrimLeavesNothing(t *testing.T) {
-	s := newScript(Limits{HistoryBytes: 999, HistoryMinAge: time.Minute})
+	s := newScript(HistoryLimits{HistoryBytes: 999, HistoryMinAge: time.Minute})
 	s.add(t, 0)
 	s.checkKept(t, 0, 11)
 	s.add(t, 0)
@@ -142,7 +142,7 @@ func TestTrimLeavesNothing(t *testing.T) {
 
 // A seam is trimmed whole: its later half alone would be a lie.
 func TestTrimTakesSeamsWhole(t *testing.T) {
-	s := newScript(Limits{HistoryBytes: 10000, HistoryMinAge: 0})
+	s := newScript(HistoryLimits{HistoryBytes: 10000, HistoryMinAge: 0})
 	s.add(t, 0) // 11
 	s.add(t, 0) // 12
 	first := s.Log().Head() - 2
@@ -178,7 +178,7 @@ func TestTrimTakesSeamsWhole(t *testing.T) {
 // The bytes of trimmed entries are given back: the budget holds however often history is turned
 // over.
 func TestTrimKeepsCount(t *testing.T) {
-	s := newScript(Limits{HistoryBytes: 8000, HistoryMinAge: time.Hour})
+	s := newScript(HistoryLimits{HistoryBytes: 8000, HistoryMinAge: time.Hour})
 	for range 1000 {
 		s.add(t, time.Second)
 	}

@@ -18,7 +18,7 @@ func TestStateCostsItsJSON(t *testing.T) {
 	const objects, most = 20000, 1.2
 	info := object.NewResource(schema.GroupVersionResource{Version: "v1", Resource: "pods"}, "Pod", true, true)
 	before := testutil.HeapBytes()
-	r := New(info, Limits{HistoryBytes: 1 << 20}, time.Now)
+	r := New(info, HistoryLimits{HistoryBytes: 1 << 20}, time.Now)
 	state := make([]*object.Object, 0, objects)
 	var bytes uint64
 	for i := range objects {

@@ -99,7 +99,7 @@ func (c *reader) run(finished <-chan struct{}) {
 func TestConcurrentReaders(t *testing.T) {
 	const readers, changes = 6, 6000
 	rng := rand.New(rand.NewPCG(1, 3))
-	r := newPods(Limits{HistoryBytes: 12000})
+	r := newPods(HistoryLimits{HistoryBytes: 12000})
 	_ = r.Replace(randomList(t, rng, state{}, 100, 120), 120)
 	var all []*reader
 	var running sync.WaitGroup

@@ -61,7 +61,7 @@ func TestRepresent(t *testing.T) {
 		t.Errorf("generation %d after %d", r.Generation(), generation)
 	}
 	// What is trimmed later does not bring the past back.
-	r.limits = Limits{HistoryBytes: 1}
+	r.limits = HistoryLimits{HistoryBytes: 1}
 	_ = r.Update(pod(t, "b", 21))
 	checkFind(t, r.Log(), 20, -21)
 }

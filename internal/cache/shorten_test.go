@@ -8,7 +8,7 @@ import (
 // While memory is short history keeps what is young, whatever room there is, and nothing else; then
 // it grows again.
 func TestShorten(t *testing.T) {
-	s := newScript(Limits{HistoryBytes: 100_000, HistoryMinAge: time.Hour})
+	s := newScript(HistoryLimits{HistoryBytes: 100_000, HistoryMinAge: time.Hour})
 	for range 10 {
 		s.add(t, 10*time.Second)
 	}
@@ -45,7 +45,7 @@ func TestShorten(t *testing.T) {
 
 // A resource that is configured to keep less keeps less.
 func TestShortenLess(t *testing.T) {
-	s := newScript(Limits{HistoryBytes: 100_000, HistoryMinAge: time.Minute})
+	s := newScript(HistoryLimits{HistoryBytes: 100_000, HistoryMinAge: time.Minute})
 	for range 10 {
 		s.add(t, 10*time.Second)
 	}

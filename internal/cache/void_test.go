@@ -133,7 +133,7 @@ func TestVoidAfterWhatWasSeen(t *testing.T) {
 // A client cannot go on from a resourceVersion of a void history; from one that is merely older
 // than the log it may, by a backfill.
 func TestMissingAndVoid(t *testing.T) {
-	r := newPods(Limits{HistoryBytes: 400, HistoryMinAge: 0})
+	r := newPods(HistoryLimits{HistoryBytes: 400, HistoryMinAge: 0})
 	l := r.Log()
 	find := func(rv uint64, missing, void bool) {
 		t.Helper()

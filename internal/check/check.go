@@ -25,8 +25,8 @@ import (
 	"spillway/internal/status"
 )
 
-// Client sends the questions.
-type Client struct {
+// Checker sends the questions.
+type Checker struct {
 	Base      *url.URL
 	Token     string            // "": none
 	Transport http.RoundTripper // which must not follow redirects
@@ -49,7 +49,7 @@ type question struct {
 // Run sends all questions: health and readiness; with a token or a resource, the version of the API
 // server; with a token, its user; with a resource, a list of it from memory. It writes a line for
 // each to out. The error names the first that failed.
-func (c *Client) Run(ctx context.Context, resource string, out io.Writer) error {
+func (c *Checker) Run(ctx context.Context, resource string, out io.Writer) error {
 	questions := []question{{"/livez", c.probe("/livez")}, {"/readyz", c.probe("/readyz")}}
 	if c.Token != "" || resource != "" {
 		questions = append(questions, question{"/version", c.version})
@@ -87,14 +87,14 @@ func (c *Client) Run(ctx context.Context, resource string, out io.Writer) error 
 	return nil
 }
 
-func (c *Client) probe(path string) func(context.Context) (string, error) {
+func (c *Checker) probe(path string) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
 		_, err := c.do(ctx, http.MethodGet, path, "", nil)
 		return "200", err
 	}
 }
 
-func (c *Client) version(ctx context.Context) (string, error) {
+func (c *Checker) version(ctx context.Context) (string, error) {
 	var v struct{ GitVersion string }
 	header, err := c.do(ctx, http.MethodGet, "/version", "", &v)
 	if err != nil {
@@ -107,7 +107,7 @@ func (c *Client) version(ctx context.Context) (string, error) {
 	return v.GitVersion, nil
 }
 
-func (c *Client) whoami(ctx context.Context) (string, error) {
+func (c *Checker) whoami(ctx context.Context) (string, error) {
 	const review = `{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}`
 	var r struct {
 		Status struct{ UserInfo struct{ Username string } }
@@ -130,7 +130,7 @@ const selected = "?resourceVersion=0&fieldSelector=metadata.name%3Dspillway-chec
 const flowControl = "X-Kubernetes-Pf-Flowschema-Uid"
 
 // list asks for a state of any age, which takes no more than memory.
-func (c *Client) list(ctx context.Context, resource string) (string, error) {
+func (c *Checker) list(ctx context.Context, resource string) (string, error) {
 	path, err := c.pathOf(ctx, resource)
 	if err != nil {
 		return "", err
@@ -161,7 +161,7 @@ var bareVersion = regexp.MustCompile(`^v[0-9]+((alpha|beta)[0-9]+)?$`)
 
 // pathOf is where a resource[.version][.group] is listed: in the version that the API server
 // prefers, where none is named.
-func (c *Client) pathOf(ctx context.Context, resource string) (string, error) {
+func (c *Checker) pathOf(ctx context.Context, resource string) (string, error) {
 	versioned, plain := schema.ParseResourceArg(resource)
 	if versioned == nil || !bareVersion.MatchString(versioned.Version) {
 		versioned = &schema.GroupVersionResource{Group: plain.Group, Resource: plain.Resource}
@@ -180,7 +180,7 @@ func (c *Client) pathOf(ctx context.Context, resource string) (string, error) {
 }
 
 // do asks, and reads the answer into into, if that is not nil. What is not a success is an error.
-func (c *Client) do(ctx context.Context, method, path, body string, into any) (http.Header, error) {
+func (c *Checker) do(ctx context.Context, method, path, body string, into any) (http.Header, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerMost)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(c.Base.String(), "/")+path,

@@ -49,7 +49,7 @@ func run(t *testing.T, a http.Handler, token, resource string) (string, error) {
 	var out strings.Builder
 	transport := &http.Transport{}
 	defer transport.CloseIdleConnections()
-	err = (&Client{Base: base, Token: token, Transport: transport}).Run(t.Context(), resource, &out)
+	err = (&Checker{Base: base, Token: token, Transport: transport}).Run(t.Context(), resource, &out)
 	if err != nil {
 		err = fmt.Errorf("%s", strings.TrimPrefix(err.Error(), server.URL+": "))
 	}
@@ -143,7 +143,7 @@ func TestNamesAreNotKnown(t *testing.T) {
 			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: cause}
 		})
 		var out strings.Builder
-		err := (&Client{Base: &url.URL{Scheme: "https", Host: "spillway.team.svc"}, Token: "a",
+		err := (&Checker{Base: &url.URL{Scheme: "https", Host: "spillway.team.svc"}, Token: "a",
 			Transport: transport}).Run(t.Context(), "pods", &out)
 		if err == nil || !strings.Contains(err.Error(), want) || asked != 1 ||
 			strings.Count(out.String(), "FAILED") != 1 || !strings.HasSuffix(out.String(), "no other question is sent\n") {

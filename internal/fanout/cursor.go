@@ -40,7 +40,7 @@ const replayRun = 64 << 10
 
 // From makes a cursor that begins at a log position at which the client is complete through rv.
 // Close it.
-func (v View) From(position, rv uint64, sel object.Selector, enc object.Encoding) *Cursor {
+func (v OwnerView) From(position, rv uint64, sel object.Selector, enc object.Encoding) *Cursor {
 	c := v.hub.Replay(position, rv, sel, enc)
 	c.owner = v.owner
 	c.hub, c.feed = v.hub.subscribe(v.owner, sel, enc)
@@ -49,7 +49,7 @@ func (v View) From(position, rv uint64, sel object.Selector, enc object.Encoding
 }
 
 // After makes a cursor for a client that has a state. Close it.
-func (v View) After(s *cache.Snapshot, sel object.Selector, enc object.Encoding) (*Cursor, error) {
+func (v OwnerView) After(s *cache.Snapshot, sel object.Selector, enc object.Encoding) (*Cursor, error) {
 	if s.Reached < s.RV {
 		return v.Resume(s.RV, sel, enc)
 	}
@@ -58,7 +58,7 @@ func (v View) After(s *cache.Snapshot, sel object.Selector, enc object.Encoding)
 
 // Resume makes a cursor for a client that has seen everything up to rv. It returns a
 // cache.ExpiredError if history does not reach back to it.
-func (v View) Resume(rv uint64, sel object.Selector, enc object.Encoding) (*Cursor, error) {
+func (v OwnerView) Resume(rv uint64, sel object.Selector, enc object.Encoding) (*Cursor, error) {
 	future := rv > v.hub.resource.Through()
 	position, err := v.hub.resource.Log().Find(rv)
 	if err != nil {
@@ -69,17 +69,17 @@ func (v View) Resume(rv uint64, sel object.Selector, enc object.Encoding) (*Curs
 	return c, nil
 }
 
-// From is that of a View without an owner, as are After and Resume.
+// From is that of an OwnerView without an owner, as are After and Resume.
 func (h *Hub) From(position, rv uint64, sel object.Selector, enc object.Encoding) *Cursor {
 	return h.For("").From(position, rv, sel, enc)
 }
 
-// After is that of a View without an owner.
+// After is that of an OwnerView without an owner.
 func (h *Hub) After(s *cache.Snapshot, sel object.Selector, enc object.Encoding) (*Cursor, error) {
 	return h.For("").After(s, sel, enc)
 }
 
-// Resume is that of a View without an owner.
+// Resume is that of an OwnerView without an owner.
 func (h *Hub) Resume(rv uint64, sel object.Selector, enc object.Encoding) (*Cursor, error) {
 	return h.For("").Resume(rv, sel, enc)
 }

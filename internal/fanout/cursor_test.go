@@ -9,7 +9,7 @@ import (
 
 // Each script runs with a cursor that follows its feed and with one that reads the log alone: they
 // must not differ.
-func bothWays(t *testing.T, limits cache.Limits, script func(w *world, dispatch func())) {
+func bothWays(t *testing.T, limits cache.HistoryLimits, script func(w *world, dispatch func())) {
 	t.Run("feed", func(t *testing.T) {
 		w := newWorld(t, limits)
 		script(w, w.hub.Dispatch)
@@ -78,7 +78,7 @@ func TestCursorIsCompleteThroughWhatItDoesNotSee(t *testing.T) {
 }
 
 func TestCursorLappedByTheLogExpires(t *testing.T) {
-	limits := cache.Limits{HistoryBytes: 4000}
+	limits := cache.HistoryLimits{HistoryBytes: 4000}
 	bothWays(t, limits, func(w *world, dispatch func()) {
 		dispatch()
 		c := w.live(everything, plain)

@@ -72,7 +72,7 @@ type history struct {
 	ended       chan struct{}
 }
 
-func newHistory(t *testing.T, limits cache.Limits) *history {
+func newHistory(t *testing.T, limits cache.HistoryLimits) *history {
 	h := &history{world: newWorld(t, limits), ended: make(chan struct{})}
 	for _, s := range []object.Selector{everything, app("web"), node("node-db"), namespace("ns1"), namespace("nowhere"),
 		selectorOf(t, "ns2", "pod3", "", ""), selectorOf(t, "ns0", "", "app in (x,db)", "")} {
@@ -234,7 +234,7 @@ func (h *history) check(r reading) {
 // Whatever a client does and wherever it begins, it receives exactly the log as its selector sees
 // it: from its feed, from the log, or from either in turn.
 func TestEveryCursorReadsTheLog(t *testing.T) {
-	f := func(name string, limits cache.Limits, voids, frugal bool, tested func(*Stats, int) bool) {
+	f := func(name string, limits cache.HistoryLimits, voids, frugal bool, tested func(*Stats, int) bool) {
 		for seed := range *seeds {
 			t.Run(fmt.Sprintf("%s/seed=%d", name, seed), func(t *testing.T) {
 				h := newHistory(t, limits)
@@ -298,7 +298,8 @@ func TestEveryCursorReadsTheLog(t *testing.T) {
 	f("feeds are lapped", plenty, false, false, func(s *Stats, expired int) bool {
 		return expired == 0 && s.FeedLapped.Load() > 0 && s.Frames.Load() > 0 && s.Replayed.Load() > 0
 	})
-	f("the log is lapped and void", cache.Limits{HistoryBytes: 200 << 10}, true, false, func(s *Stats, expired int) bool {
+	small := cache.HistoryLimits{HistoryBytes: 200 << 10}
+	f("the log is lapped and void", small, true, false, func(s *Stats, expired int) bool {
 		return expired > 0 && s.Frames.Load() > 0
 	})
 	f("memory is short now and then", plenty, false, true, func(s *Stats, expired int) bool {

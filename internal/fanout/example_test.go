@@ -23,7 +23,7 @@ func Example() {
 		}
 		return o
 	}
-	r := cache.New(pods, cache.Limits{HistoryBytes: 1 << 20, HistoryMinAge: time.Minute}, time.Now)
+	r := cache.New(pods, cache.HistoryLimits{HistoryBytes: 1 << 20, HistoryMinAge: time.Minute}, time.Now)
 	_ = r.Replace(nil, 5)
 	_ = r.Add(pod("a", 6))
 	hub := fanout.NewHub(r) // Run dispatches; here Dispatch does, once

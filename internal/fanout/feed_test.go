@@ -73,7 +73,7 @@ func TestFeedThatStartsOverLeavesItsCursors(t *testing.T) {
 
 // Nothing is queued for a client: what a stalled one has not taken goes when the feed drops it.
 func TestStalledCursorPinsNothing(t *testing.T) {
-	w := newWorld(t, cache.Limits{HistoryBytes: 1 << 16})
+	w := newWorld(t, cache.HistoryLimits{HistoryBytes: 1 << 16})
 	w.hub.Dispatch()
 	c := w.live(everything, plain)
 	w.hub.Dispatch()

@@ -101,7 +101,7 @@ func TestLandsInNoUnseenGap(t *testing.T) {
 
 // What the log has let go of since may have been for the client.
 func TestLandsNowhereBeforeTheLog(t *testing.T) {
-	w, c := held(t, cache.Limits{HistoryBytes: 1 << 16})
+	w, c := held(t, cache.HistoryLimits{HistoryBytes: 1 << 16})
 	state := compared(w, 110)
 	for range 200 {
 		w.setPadded("a/q", "db", 1000)
@@ -130,7 +130,7 @@ func TestLandsInNoOtherHistory(t *testing.T) {
 }
 
 // held is a world of a/x, and the cursor of a client that has it and gets changes as initial state.
-func held(t *testing.T, limits cache.Limits) (*world, *Cursor) {
+func held(t *testing.T, limits cache.HistoryLimits) (*world, *Cursor) {
 	w := newWorld(t, limits)
 	w.set("a/x", "web") // 102
 	c := w.live(app("web"), bookmarks)

@@ -267,7 +267,7 @@ func TestFeedsThatComeAndGoInSilence(t *testing.T) {
 // A selector that nothing happens to costs a feed's few words.
 func TestSilentFeedIsSmall(t *testing.T) {
 	const feeds, most = 10000, 1200
-	w := newWorld(t, cache.Limits{HistoryBytes: 1 << 16})
+	w := newWorld(t, cache.HistoryLimits{HistoryBytes: 1 << 16})
 	w.set("a/x", "web")
 	selectors := make([]object.Selector, feeds)
 	for i := range selectors {

@@ -177,16 +177,16 @@ func (h *Hub) LaneLag() (most uint64) {
 	return most
 }
 
-// View is a hub as an owner's watches use it.
-type View struct {
+// OwnerView is a hub as an owner's watches use it.
+type OwnerView struct {
 	hub   *Hub
 	owner Owner
 }
 
 // For is the hub for an owner's watches.
-func (h *Hub) For(owner Owner) View {
+func (h *Hub) For(owner Owner) OwnerView {
 	if h.parent != nil {
 		h = h.parent
 	}
-	return View{hub: h, owner: owner}
+	return OwnerView{hub: h, owner: owner}
 }

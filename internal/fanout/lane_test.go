@@ -177,7 +177,7 @@ func TestLanesEndWithTheirHub(t *testing.T) {
 // Lanes tell what the log alone tells, byte for byte, while writers write, seams come, and cursors
 // come and go.
 func TestLanesTellWhatTheLogTells(t *testing.T) {
-	w := newWorld(t, cache.Limits{HistoryBytes: 1 << 40, HistoryMinAge: time.Hour})
+	w := newWorld(t, cache.HistoryLimits{HistoryBytes: 1 << 40, HistoryMinAge: time.Hour})
 	w.hub.ShareLanes(NewLanes(2))
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan struct{})

@@ -39,7 +39,7 @@ func made(frame []byte, err error) []byte {
 }
 
 // plenty keeps every event of a test.
-var plenty = cache.Limits{HistoryBytes: 1 << 40, HistoryMinAge: time.Hour}
+var plenty = cache.HistoryLimits{HistoryBytes: 1 << 40, HistoryMinAge: time.Hour}
 
 // world is one resource, its hub, and an upstream that numbers what it does.
 type world struct {
@@ -50,7 +50,7 @@ type world struct {
 	rv       uint64
 }
 
-func newWorld(t testing.TB, limits cache.Limits) *world {
+func newWorld(t testing.TB, limits cache.HistoryLimits) *world {
 	w := &world{TB: t, clock: time.Unix(1e9, 0), rv: 100}
 	w.resource = cache.New(pods, limits, func() time.Time { return w.clock })
 	w.hub = NewHub(w.resource)

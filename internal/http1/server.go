@@ -27,7 +27,7 @@ type ServerOptions struct {
 
 	Forwarder *passthrough.Forwarder
 	// Identity is as whom requests that pass through reach upstream.
-	Identity passthrough.Identity
+	Identity passthrough.IdentityMode
 	Watches  *watch.Manager
 	Poller   *clientconn.Poller      // nil: clients that leave are not noticed
 	Heads    *flowcontrol.LargeHeads // of large heads; nil: they are not bounded

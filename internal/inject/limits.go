@@ -8,10 +8,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Limits is what a namespace allows its pods: the rules by which kube-apiserver refuses pods after
-// its webhooks were asked. LimitRanger gives the sidecar defaults first, then checks it;
+// NamespaceLimits is what a namespace allows its pods: the rules by which kube-apiserver refuses
+// pods after its webhooks. LimitRanger gives the sidecar defaults first, then checks it;
 // ResourceQuota comes last.
-type Limits struct {
+type NamespaceLimits struct {
 	Ranges []*corev1.LimitRange
 	Quotas []*corev1.ResourceQuota
 }
@@ -21,7 +21,7 @@ type Limits struct {
 type breach struct{ rule, why string }
 
 // setDefaults does to a container what LimitRanger does to one that it sees for the first time.
-func (l *Limits) setDefaults(c *corev1.Container) {
+func (l *NamespaceLimits) setDefaults(c *corev1.Container) {
 	r := &c.Resources
 	if r.Requests == nil {
 		r.Requests = corev1.ResourceList{}
@@ -49,7 +49,7 @@ type rangeItem struct {
 	of string
 }
 
-func (l *Limits) items(kind corev1.LimitType) (all []rangeItem) {
+func (l *NamespaceLimits) items(kind corev1.LimitType) (all []rangeItem) {
 	for _, r := range l.Ranges {
 		for _, item := range r.Spec.Limits {
 			if item.Type == kind {
@@ -61,7 +61,7 @@ func (l *Limits) items(kind corev1.LimitType) (all []rangeItem) {
 }
 
 // breaches are the rules of the namespace that a pod does not keep.
-func (l *Limits) breaches(pod *corev1.Pod) (all []breach) {
+func (l *NamespaceLimits) breaches(pod *corev1.Pod) (all []breach) {
 	for _, item := range l.items(corev1.LimitTypeContainer) {
 		for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
 			all = append(all, item.breaches("container "+c.Name, c.Resources.Requests, c.Resources.Limits)...)

@@ -69,7 +69,7 @@ type Options struct {
 
 	// Limits are those of the pod's namespace; nil: they are not known, and the sidecar is sized by
 	// the pod alone.
-	Limits *Limits
+	Limits *NamespaceLimits
 
 	ownAccount bool // the pod mounts its service account itself, where it wants it
 }

@@ -24,7 +24,7 @@ type sidecarSize struct {
 type sizing struct {
 	pod    *corev1.Pod // without it
 	at     int         // its place among the init containers
-	limits *Limits
+	limits *NamespaceLimits
 	wanted corev1.ResourceRequirements
 	qos    corev1.PodQOSClass
 	before []breach // of the pod without it
@@ -59,7 +59,7 @@ func (o Options) size(t *Template, at int) (*sidecarSize, error) {
 	}
 	s := &sizing{pod: pod, at: at, limits: o.Limits, wanted: o.requirements(), qos: qosOf(pod)}
 	if s.limits == nil {
-		s.limits = &Limits{}
+		s.limits = &NamespaceLimits{}
 	}
 	s.before = s.breaches(pod)
 	var against []breach
@@ -242,7 +242,7 @@ type bounds struct {
 	of              string // which LimitRange gives the limit
 }
 
-func (l *Limits) bounds(name corev1.ResourceName) (b bounds) {
+func (l *NamespaceLimits) bounds(name corev1.ResourceName) (b bounds) {
 	for _, item := range l.items(corev1.LimitTypeContainer) {
 		if _, set := item.Min[name]; set {
 			b.min, b.asked = max(b.min, value(name, item.Min)), true
@@ -267,7 +267,7 @@ func (l *Limits) bounds(name corev1.ResourceName) (b bounds) {
 }
 
 // wants reports that a quota has something of a resource, which containers have to say then.
-func (l *Limits) wants(name corev1.ResourceName, prefix corev1.ResourceName) bool {
+func (l *NamespaceLimits) wants(name corev1.ResourceName, prefix corev1.ResourceName) bool {
 	return slices.ContainsFunc(l.Quotas, func(q *corev1.ResourceQuota) bool {
 		_, set := hardOf(q)[prefix+name]
 		return set

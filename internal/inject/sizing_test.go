@@ -20,15 +20,15 @@ func amounts(text string) corev1.ResourceList {
 	return list
 }
 
-func rangeOf(change func(*corev1.LimitRangeItem)) *Limits {
+func rangeOf(change func(*corev1.LimitRangeItem)) *NamespaceLimits {
 	item := corev1.LimitRangeItem{Type: corev1.LimitTypeContainer}
 	change(&item)
-	return &Limits{Ranges: []*corev1.LimitRange{{ObjectMeta: metav1.ObjectMeta{Name: "r"},
+	return &NamespaceLimits{Ranges: []*corev1.LimitRange{{ObjectMeta: metav1.ObjectMeta{Name: "r"},
 		Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{item}}}}}
 }
 
-func quotaOf(hard, used string) *Limits {
-	return &Limits{Quotas: []*corev1.ResourceQuota{{
+func quotaOf(hard, used string) *NamespaceLimits {
+	return &NamespaceLimits{Quotas: []*corev1.ResourceQuota{{
 		ObjectMeta: metav1.ObjectMeta{Name: "q"}, Spec: corev1.ResourceQuotaSpec{Hard: amounts(hard)},
 		Status: corev1.ResourceQuotaStatus{Used: amounts(used)},
 	}}}
@@ -39,7 +39,7 @@ func quotaOf(hard, used string) *Limits {
 func TestSizedToPodAndNamespace(t *testing.T) {
 	for _, c := range []struct {
 		name           string
-		limits         *Limits
+		limits         *NamespaceLimits
 		pod            string // limits of its container
 		requests, upTo string // of the sidecar; empty: left
 	}{

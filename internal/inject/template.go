@@ -69,11 +69,11 @@ type Volume struct {
 
 // Projected is part of a ProjectedVolumeSource.
 type Projected struct {
-	Sources []Source `json:"sources,omitempty"`
+	Sources []ProjectedSource `json:"sources,omitempty"`
 }
 
-// Source is part of a VolumeProjection.
-type Source struct {
+// ProjectedSource is part of a VolumeProjection.
+type ProjectedSource struct {
 	ServiceAccountToken *TokenSource `json:"serviceAccountToken,omitempty"`
 	ConfigMap           *NamedSource `json:"configMap,omitempty"`
 	DownwardAPI         *NamedSource `json:"downwardAPI,omitempty"`

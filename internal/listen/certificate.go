@@ -31,7 +31,7 @@ type TLS struct {
 
 // Config makes the configuration, with which any number of listeners may be served. states are
 // those of the files that it follows; nil if it follows none.
-func (t TLS) Config() (config *tls.Config, states func() []rotation.State, err error) {
+func (t TLS) Config() (config *tls.Config, states func() []rotation.FileState, err error) {
 	// One record size from the first byte on: small first records would split events.
 	config = &tls.Config{
 		MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, DynamicRecordSizingDisabled: true,

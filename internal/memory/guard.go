@@ -62,13 +62,13 @@ type Guard struct {
 	log     *zap.Logger
 
 	mu    sync.Mutex
-	state State
+	state GuardState
 	cycle uint64    // of the collection before the last step
 	above time.Time // when use was last too high to take the last step back
 }
 
-// State is the guard's state.
-type State struct {
+// GuardState is the guard's state.
+type GuardState struct {
 	Limit, InUse int64
 	Step         Step
 	Times        [stepCount]uint64 // how often each step was taken
@@ -139,7 +139,7 @@ func (g *Guard) say(what string, s Step) {
 }
 
 // State returns the guard's state.
-func (g *Guard) State() State {
+func (g *Guard) State() GuardState {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	s := g.state
@@ -148,7 +148,7 @@ func (g *Guard) State() State {
 }
 
 // Taken are the names of the steps that are taken.
-func (s State) Taken() []string {
+func (s GuardState) Taken() []string {
 	taken := []string{}
 	for i := DropDerived; i <= s.Step; i++ {
 		taken = append(taken, i.String())

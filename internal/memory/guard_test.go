@@ -72,7 +72,7 @@ func TestStepsAreTaken(t *testing.T) {
 	w.collect()
 	w.look(0, 2000, RefuseAndEvict)
 	state := w.guard.State()
-	if state != (State{Limit: 1000, InUse: 2000, Step: RefuseAndEvict, Times: [...]uint64{0, 1, 1, 1}}) {
+	if state != (GuardState{Limit: 1000, InUse: 2000, Step: RefuseAndEvict, Times: [...]uint64{0, 1, 1, 1}}) {
 		t.Errorf("%+v", state)
 	}
 	if taken := state.Taken(); !slices.Equal(taken, []string{"derived", "history", "evict"}) {

@@ -87,7 +87,7 @@ func (m *Set) look(gvr schema.GroupVersionResource) (*object.Resource, error) {
 	if m.mu.delegations[gvr.GroupVersion()] != heard {
 		return nil, errDelegated // the next request has it looked up again
 	}
-	var refusal *upstream.Refusal
+	var refusal *upstream.NotMirroredError
 	switch {
 	case errors.As(err, &refusal):
 		m.mu.refused[gvr] = refusal.Reason

@@ -30,7 +30,7 @@ func clientAt(t *testing.T, up *fakeapiserver.Server, address string) *upstream.
 	t.Helper()
 	config := up.Config()
 	config.Host = address
-	transports, err := transport.New(transport.Source{Config: config}, zap.NewNop())
+	transports, err := transport.New(transport.ConfigSource{Config: config}, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,7 +42,7 @@ type Set struct {
 	// Static after construction.
 	o        SetOptions
 	client   *upstream.Client
-	limits   cache.Limits
+	limits   cache.HistoryLimits
 	backfill *backfill.WatchLimit // nil: none
 	room     *fanout.Room         // of feeds; nil: as much as they like
 	lanes    *fanout.Lanes
@@ -53,7 +53,7 @@ type Set struct {
 	log      *zap.Logger
 	ctx      context.Context // of the mirrors
 
-	lines       *states.Log
+	lines       *states.LogLimiter
 	transitions *prometheus.CounterVec
 	retryFirst  time.Duration
 	endMarkWait time.Duration
@@ -100,7 +100,7 @@ func NewSet(ctx context.Context, client *upstream.Client, o SetOptions, log *zap
 		slots:       slotless{said: states.Pace{First: time.Minute, Longest: 10 * time.Minute}},
 		questions:   states.Pace{First: questionPause, Longest: questionLongest},
 		sought:      make(chan struct{}, 1),
-		limits:      cache.Limits{HistoryBytes: o.HistoryBytes, HistoryMinAge: o.HistoryMinAge},
+		limits:      cache.HistoryLimits{HistoryBytes: o.HistoryBytes, HistoryMinAge: o.HistoryMinAge},
 	}
 	m.lanes = fanout.NewLanes(runtime.GOMAXPROCS(0) / 2) // the other half is for hubs and writers
 	if o.FeedBytes > 0 {

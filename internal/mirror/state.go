@@ -87,7 +87,7 @@ func (m *Set) states() []*mirrorState {
 func causeOf(err error) states.Cause {
 	c := states.Cause{Why: states.WhyUnreachable, Text: status.OneLine(err.Error())}
 	var status apierrors.APIStatus
-	var refusal *upstream.Refusal
+	var refusal *upstream.NotMirroredError
 	switch {
 	case errors.As(err, &refusal):
 		c.Why = states.WhyUncacheable

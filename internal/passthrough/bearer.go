@@ -10,12 +10,12 @@ import (
 	"spillway/internal/flowcontrol"
 )
 
-// Identity is as whom a plain listener's requests reach upstream.
-type Identity int
+// IdentityMode is as whom a plain listener's requests reach upstream.
+type IdentityMode int
 
 const (
 	// IdentityClient forwards what the client sent: who has no credentials has none upstream either.
-	IdentityClient Identity = iota
+	IdentityClient IdentityMode = iota
 	// IdentitySelf lends the proxy's own credentials to requests that bring none.
 	IdentitySelf
 )
@@ -26,7 +26,7 @@ const (
 // Each has transports of its own, and they are never mixed (design D12): a request without borrowed
 // credentials cannot reach a transport that has some.
 type Bearer struct {
-	Listener Identity
+	Listener IdentityMode
 	As       *auth.Impersonation // proven here by what upstream cannot be shown; nil: upstream sees for itself
 	Flow     flowcontrol.Flow    // that the limits count the request for
 }

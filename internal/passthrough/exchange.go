@@ -127,7 +127,7 @@ func (f *Forwarder) limited(w apistatus.Responder, x *exchange, flow flowcontrol
 		w.HangUp() // nobody is there for what is answered now
 	}
 	f.metrics.answered(x.class, code)
-	apistatus.WriteLimited(w, apistatus.Form{}, f.Opts.Limiter.Closed(), refusal.RetryAfter)
+	apistatus.WriteLimited(w, apistatus.StatusFormat{}, f.Opts.Limiter.Closed(), refusal.RetryAfter)
 	return false
 }
 

@@ -21,7 +21,7 @@ type AnswerForm struct {
 	// Pretty asks for JSON that is indented (W-9).
 	Pretty bool
 	// Failure is the form of a Status, for which upstream knows no transforms (W-10).
-	Failure apistatus.Form
+	Failure apistatus.StatusFormat
 }
 
 // asked is what a request asks to be shown.
@@ -78,16 +78,16 @@ const acceptLimit = 1000
 // NegotiateFailure is the form of a Status: that of the first element that asks for no transform.
 // If there is none, it is indented JSON (W-10). It is false if that element asks for what is not
 // made here.
-func NegotiateFailure(accept string, pretty bool) (apistatus.Form, bool) {
+func NegotiateFailure(accept string, pretty bool) (apistatus.StatusFormat, bool) {
 	if strings.Count(accept, ",")+strings.Count(accept, ";") >= acceptLimit {
-		return apistatus.Form{Indented: true}, false
+		return apistatus.StatusFormat{Indented: true}, false
 	}
 	for _, c := range mediaChoices(accept) {
 		if c.transform == nil && c.serverVersion == "" {
-			return apistatus.Form{Format: c.format, Indented: c.format == object.JSON && (c.pretty || pretty)}, !c.unmade
+			return apistatus.StatusFormat{Format: c.format, Indented: c.format == object.JSON && (c.pretty || pretty)}, !c.unmade
 		}
 	}
-	return apistatus.Form{Indented: true}, true
+	return apistatus.StatusFormat{Indented: true}, true
 }
 
 // routable is the router's stage: some element, cut at its parameters, is literally a type that is

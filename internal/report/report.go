@@ -96,7 +96,7 @@ func evictionStatus(e watch.Eviction) *status.Eviction {
 }
 
 // fileStatus is the files on the status page.
-func fileStatus(states []rotation.State) []*status.File {
+func fileStatus(states []rotation.FileState) []*status.File {
 	all := []*status.File{}
 	for _, s := range states {
 		one := &status.File{File: s.File, Use: s.Use, Since: s.Since, Changes: s.Changes}

@@ -10,21 +10,21 @@ import (
 // transports of upstream, the listeners, and the verification of client certificates.
 type Followed struct {
 	mu   sync.Mutex
-	from []func() []State
+	from []func() []FileState
 }
 
 // Add adds the states of some files.
-func (f *Followed) Add(states func() []State) {
+func (f *Followed) Add(states func() []FileState) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.from = append(f.from, states)
 }
 
 // States are those of all files.
-func (f *Followed) States() []State {
+func (f *Followed) States() []FileState {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var all []State
+	var all []FileState
 	for _, states := range f.from {
 		all = append(all, states()...)
 	}

@@ -24,8 +24,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// State is how one file stands.
-type State struct {
+// FileState is how one file stands.
+type FileState struct {
 	File    string
 	Use     string    // what the file is for
 	Since   time.Time // when what is in use was read
@@ -153,12 +153,12 @@ func (v *Value[T]) lookLocked() (changed bool, err error) {
 }
 
 // States is how each of the files stands.
-func (v *Value[T]) States() []State {
+func (v *Value[T]) States() []FileState {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	states := make([]State, 0, len(v.parts))
+	states := make([]FileState, 0, len(v.parts))
 	for _, name := range names(v.parts) {
-		states = append(states, State{
+		states = append(states, FileState{
 			File: name, Use: v.o.Use, Since: v.since, Changes: v.changes, Expires: v.expires, Err: v.err,
 		})
 	}

@@ -63,15 +63,15 @@ type grant struct {
 }
 
 // permit is what a watch goes on by; nil: it rests on the listener.
-func (g *grant) permit() func(reauth.Stream) *reauth.Permit {
+func (g *grant) permit() func(reauth.ReviewedStream) *reauth.Permit {
 	if g == nil {
 		return nil
 	}
-	return func(st reauth.Stream) *reauth.Permit { return g.by.Admit(g.result, g.what, g.decision, st) }
+	return func(st reauth.ReviewedStream) *reauth.Permit { return g.by.Admit(g.result, g.what, g.decision, st) }
 }
 
 // client is the sender of a request, for operators. Its name is empty if it was not asked for.
-func (v *visitor) client() watch.Client {
+func (v *visitor) client() watch.ClientInfo {
 	user := ""
 	if v.grant != nil {
 		user = v.grant.result.Identity.Name()
@@ -105,7 +105,7 @@ func (s *Server) visit(c call, r plan.Request, candidate bool, front Front) (vis
 		return visitor{}, nil
 	}
 	a := front.Access
-	request := auth.Request{Header: c.Headers(a.Authenticator.Reads), Peer: peer}
+	request := auth.AuthnRequest{Header: c.Headers(a.Authenticator.Reads), Peer: peer}
 	result := a.Authenticator.Authenticate(s.base, request)
 	if result.Outcome != auth.Authenticated {
 		v, refusal := unknownVisitor(result, request)
@@ -145,7 +145,7 @@ func (a *Access) authorized(ctx context.Context, r plan.Request, result auth.Res
 // of him from here. Whom the owner wants to impersonate is upstream's to judge.
 func (a *Access) owner(ctx context.Context, c call, r plan.Request, candidate bool) (visitor, *metav1.Status) {
 	headers := c.Headers(a.Authenticator.Reads)
-	token := auth.Request{Header: http.Header{"Authorization": headers["Authorization"]}}
+	token := auth.AuthnRequest{Header: http.Header{"Authorization": headers["Authorization"]}}
 	result := a.Authenticator.Authenticate(ctx, token)
 	switch {
 	case errors.Is(result.Err, auth.ErrBusy):
@@ -168,7 +168,7 @@ func (a *Access) owner(ctx context.Context, c call, r plan.Request, candidate bo
 // unknownVisitor is one who is not known. Upstream says what it thinks of him; but of a certificate
 // only we can say that it is no good, and whether it would have been the one to impersonate
 // somebody with is nothing that upstream could find out.
-func unknownVisitor(result auth.Result, r auth.Request) (visitor, *metav1.Status) {
+func unknownVisitor(result auth.Result, r auth.AuthnRequest) (visitor, *metav1.Status) {
 	if !result.Certificate {
 		return visitor{}, nil
 	}
@@ -228,6 +228,6 @@ func (s *Server) refuseVisitor(c call, r plan.Request, v visitor, status *metav1
 	case v.denied:
 		s.pass(c, v, passthrough.AnswerHooks{})
 	default:
-		apistatus.WriteAs(c, apistatus.Form{Indented: true}, status) // as upstream does for want of a form
+		apistatus.WriteAs(c, apistatus.StatusFormat{Indented: true}, status) // as upstream does for want of a form
 	}
 }

@@ -31,9 +31,9 @@ func (s *Server) turnAway(c call, r plan.Request) bool {
 }
 
 // failureFormOf is the form of a refusal that only we can word.
-func failureFormOf(r plan.Request, pretty string) apistatus.Form {
+func failureFormOf(r plan.Request, pretty string) apistatus.StatusFormat {
 	if form, ok := plan.NegotiateFailure(r.Accept, plan.WantsPretty(pretty, r.UserAgent)); ok {
 		return form
 	}
-	return apistatus.Form{Indented: true} // as upstream does for want of a form
+	return apistatus.StatusFormat{Indented: true} // as upstream does for want of a form
 }

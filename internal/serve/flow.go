@@ -15,7 +15,7 @@ func flowOf(c call, v visitor, front Front) flowcontrol.Flow {
 	case v.grant != nil:
 		who = v.grant.result.Identity
 	case who == nil && !v.admitted && front.Access != nil:
-		who = front.Access.Authenticator.Recall(auth.Request{Header: c.Headers(isAuthorization)})
+		who = front.Access.Authenticator.Recall(auth.AuthnRequest{Header: c.Headers(isAuthorization)})
 	}
 	if who != nil {
 		return flowcontrol.UserFlow(who.Name())

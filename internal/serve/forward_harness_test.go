@@ -37,7 +37,7 @@ type front struct {
 type frontOptions struct {
 	tls      bool
 	http2    bool // over TLS
-	identity passthrough.Identity
+	identity passthrough.IdentityMode
 	as       *auth.Impersonation // identity of requests over HTTP/1.1
 	took     func(time.Duration)
 	mutate   func(*passthrough.ForwarderOptions)

@@ -103,7 +103,7 @@ func (h *http2Server) prove(w http.ResponseWriter, r *http.Request, front Front,
 		return
 	}
 	a := front.Access.Authenticator
-	request := auth.Request{Header: http.Header{}}
+	request := auth.AuthnRequest{Header: http.Header{}}
 	for name, values := range r.Header {
 		if a.Reads(name) {
 			request.Header[name] = values

@@ -231,7 +231,7 @@ func testResumeIsUpstreamsOwnWatch(t *testing.T, goroutines bool) {
 			}
 		}
 		var first uint64
-		limits := cache.Limits{HistoryBytes: 256 << 10}
+		limits := cache.HistoryLimits{HistoryBytes: 256 << 10}
 		r := pastRig(t, rigOptions{goroutines: goroutines, limits: &limits, backfill: 1 + random.IntN(3)},
 			func(up *fakeapiserver.Server) {
 				first = up.Revision()

@@ -47,9 +47,9 @@ type record struct {
 	status    *metav1.Status
 	object    []byte // the answer, if the policy wants it
 	truncated bool
-	entry     *audit.Entry // nil: the policy wants none, or none was asked for yet
-	begun     bool         // the policy was asked
-	settled   bool         // it is on record, or not ours to record
+	entry     *audit.RequestRecord // nil: the policy wants none, or none was asked for yet
+	begun     bool                 // the policy was asked
+	settled   bool                 // it is on record, or not ours to record
 }
 
 // recording begins the record of a request.
@@ -93,7 +93,7 @@ func (r *record) whole() bool { return r != nil && r.begin().Whole() }
 func (r *record) keep(document []byte) { r.object, r.truncated = document, document == nil }
 
 // begin asks the policy what it wants, once it is known whom the request is from.
-func (r *record) begin() *audit.Entry {
+func (r *record) begin() *audit.RequestRecord {
 	if !r.begun {
 		r.begun, r.entry = true, r.server.opts.Audit.Entry(r.request())
 	}
@@ -101,9 +101,9 @@ func (r *record) begin() *audit.Entry {
 }
 
 // request is what is put on record of the request itself.
-func (r *record) request() audit.Request {
+func (r *record) request() audit.RequestInfo {
 	asked := r.call.PlanRequest()
-	q := audit.Request{
+	q := audit.RequestInfo{
 		ID: r.id, Received: r.received, URI: uriOf(asked), Who: r.visitor.who,
 		Header: r.call.Headers(audit.ReadsHeader),
 	}
@@ -150,7 +150,7 @@ func (r *record) answers(code int) bool {
 	if code == http.StatusUnauthorized {
 		put = entry.Refused
 	}
-	return put(audit.Response{Code: code, Status: r.status, Object: r.object, Truncated: r.truncated}) == nil ||
+	return put(audit.ResponseInfo{Code: code, Status: r.status, Object: r.object, Truncated: r.truncated}) == nil ||
 		!r.required(code)
 }
 

@@ -68,7 +68,7 @@ type rigOptions struct {
 	mirrors []*object.Resource
 	// prober replaces the prober of each mirror.
 	prober func(cache.Prober) cache.Prober
-	limits *cache.Limits
+	limits *cache.HistoryLimits
 	// backfill is how many watches may tell of the past at a time; 0: nobody is told.
 	backfill int
 	// clients are the limits of what clients may request; impatient: no request waits for one.
@@ -81,7 +81,7 @@ type rigOptions struct {
 	goroutines bool
 	// identity is the listeners'; who has none of his own is answered as the proxy if it is
 	// IdentitySelf.
-	identity passthrough.Identity
+	identity passthrough.IdentityMode
 	// access: upstream is asked who may have what; otherwise everybody may have everything. clientCA
 	// is the file of an authority.
 	access   bool
@@ -92,7 +92,7 @@ type rigOptions struct {
 	stalest  time.Duration                // that is shown
 	ready    func() error                 // nil: ReadinessPath passes through
 	strict   []string                     // of strict transport security
-	audit    *audit.Log                   // nil: no record is kept
+	audit    *audit.Trail                 // nil: no record is kept
 	tracer   *tracing.Tracer              // nil: nothing is traced
 	broken   *atomic.Bool                 // while it is true, connections break deliveries; nil: never
 }
@@ -137,7 +137,7 @@ func rigOf(t *testing.T, up *fakeapiserver.Server, o rigOptions) *rig {
 // mirror starts the mirrors.
 func (r *rig) mirror(o rigOptions) {
 	r.t.Helper()
-	transports, err := transport.New(transport.Source{Config: r.up.Config()}, zap.NewNop())
+	transports, err := transport.New(transport.ConfigSource{Config: r.up.Config()}, zap.NewNop())
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -434,7 +434,7 @@ func (r *rig) ended(info *object.Resource, reason watch.EndReason, want int) {
 }
 
 // shortMemory keeps a few large objects.
-var shortMemory = cache.Limits{HistoryBytes: 64 << 10, HistoryMinAge: time.Hour}
+var shortMemory = cache.HistoryLimits{HistoryBytes: 64 << 10, HistoryMinAge: time.Hour}
 
 // continueToken is a continue token as upstream makes them (W-80).
 func continueToken(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }

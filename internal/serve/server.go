@@ -66,7 +66,7 @@ type Options struct {
 	MaxConnections, MaxConnectionsPerPeer int
 
 	// Audit puts on record what is answered here; nil: nothing is.
-	Audit *audit.Log
+	Audit *audit.Trail
 	// Tracer makes spans of requests; nil: nobody does.
 	Tracer *tracing.Tracer
 
@@ -85,7 +85,7 @@ type Front struct {
 	// Guard admits requests to a plain listener; nil admits all.
 	Guard *passthrough.PlainGuard
 	// Identity is as whom requests that pass through reach upstream.
-	Identity passthrough.Identity
+	Identity passthrough.IdentityMode
 	// Access finds out who may have what; nil: nobody is known, and nobody is answered from memory but
 	// by what follows and by Identity.
 	Access *Access

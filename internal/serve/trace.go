@@ -103,12 +103,12 @@ func (t *trace) answered(code int, bytes int64) {
 	default:
 		source = tracedMemory
 	}
-	t.span.End(tracing.Answer{Code: code, Source: source, Bytes: bytes, AuditID: t.auditID})
+	t.span.End(tracing.SpanResult{Code: code, Source: source, Bytes: bytes, AuditID: t.auditID})
 }
 
 // AnsweredUpstream ends the span of what upstream answers.
 func (t *trace) AnsweredUpstream(code int) {
-	t.span.End(tracing.Answer{Code: code, Source: tracedUpstream, Bytes: -1})
+	t.span.End(tracing.SpanResult{Code: code, Source: tracedUpstream, Bytes: -1})
 }
 
 // over ends the span of a request that nobody has answered: it ran into a bug, which whoever called

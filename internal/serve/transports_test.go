@@ -143,7 +143,7 @@ func without(t *testing.T, up *httptest.Server) (*url.URL, passthrough.Transport
 	}
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: up.Certificate().Raw})
 	config := &rest.Config{Host: up.URL, TLSClientConfig: rest.TLSClientConfig{CAData: ca}}
-	transports, err := transport.New(transport.Source{Config: config}, zap.NewNop())
+	transports, err := transport.New(transport.ConfigSource{Config: config}, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,10 +20,10 @@ import (
 	"time"
 )
 
-// Identity is what the proxy shows the containers of its pod, and the authority by which they know
-// it. The authority signs once: its key is forgotten when the identity is made, so that nobody can
-// ever make another in its name.
-type Identity struct {
+// ServingIdentity is the certificate that the proxy presents to the containers of its pod, and the
+// authority by which they verify it. The authority signs once: its key is forgotten when the
+// identity is made, so it cannot sign another.
+type ServingIdentity struct {
 	Certificate tls.Certificate
 	Authority   []byte // PEM
 }
@@ -38,7 +38,7 @@ const identityFile = "identity.pem"
 // KeepIdentity is the identity that is kept in dir, or a new one that is kept from now on: a proxy
 // that is started again is still known to clients that go on. Without a dir it lives in memory. The
 // folder had better be in memory, too, and the proxy's alone.
-func KeepIdentity(dir string, now time.Time) (*Identity, error) {
+func KeepIdentity(dir string, now time.Time) (*ServingIdentity, error) {
 	if dir == "" {
 		return newIdentity(now)
 	}
@@ -61,7 +61,7 @@ func KeepIdentity(dir string, now time.Time) (*Identity, error) {
 	return made, replaceFile(name, text, 0o600)
 }
 
-func newIdentity(now time.Time) (*Identity, error) {
+func newIdentity(now time.Time) (*ServingIdentity, error) {
 	authorityKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
@@ -98,7 +98,7 @@ func newIdentity(now time.Time) (*Identity, error) {
 	if der, err = sign(leaf, authority, key.Public(), authorityKey, now); err != nil {
 		return nil, err
 	}
-	return &Identity{
+	return &ServingIdentity{
 		Certificate: tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key},
 		Authority:   pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: authority.Raw}),
 	}, nil
@@ -113,7 +113,7 @@ func sign(certificate, parent *x509.Certificate, key crypto.PublicKey, by crypto
 	return x509.CreateCertificate(rand.Reader, certificate, parent, key, by)
 }
 
-func (i *Identity) encode() ([]byte, error) {
+func (i *ServingIdentity) encode() ([]byte, error) {
 	key, err := x509.MarshalPKCS8PrivateKey(i.Certificate.PrivateKey)
 	if err != nil {
 		return nil, err
@@ -131,7 +131,7 @@ func (i *Identity) encode() ([]byte, error) {
 
 // readIdentity reads what encode made. It is an error if that does not belong together, or is good
 // for less than half of its time.
-func readIdentity(text []byte, now time.Time) (*Identity, error) {
+func readIdentity(text []byte, now time.Time) (*ServingIdentity, error) {
 	pair, err := tls.X509KeyPair(text, text)
 	if err != nil {
 		return nil, err
@@ -150,6 +150,6 @@ func readIdentity(text []byte, now time.Time) (*Identity, error) {
 		return nil, err
 	}
 	pair.Certificate = pair.Certificate[:1]
-	return &Identity{Certificate: pair,
+	return &ServingIdentity{Certificate: pair,
 		Authority: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: authority.Raw})}, nil
 }

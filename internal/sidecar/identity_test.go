@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func identity(t *testing.T, dir string, now time.Time) *Identity {
+func identity(t *testing.T, dir string, now time.Time) *ServingIdentity {
 	t.Helper()
 	i, err := KeepIdentity(dir, now)
 	if err != nil {
@@ -26,7 +26,7 @@ func identity(t *testing.T, dir string, now time.Time) *Identity {
 }
 
 // authority is the certificate that clients trust.
-func authority(t *testing.T, i *Identity) *x509.Certificate {
+func authority(t *testing.T, i *ServingIdentity) *x509.Certificate {
 	t.Helper()
 	block, rest := pem.Decode(i.Authority)
 	if block == nil || len(rest) > 0 {

@@ -16,8 +16,8 @@ import (
 	"spillway/internal/status"
 )
 
-// Client asks a proxy for reports.
-type Client struct {
+// Fetcher asks a proxy for reports.
+type Fetcher struct {
 	// Base is where its metrics listener is, such as http://127.0.0.1:9464.
 	Base *url.URL
 	// TokenFile holds a bearer token, and is read for each report, since tokens are renewed; "": none
@@ -34,7 +34,7 @@ const (
 )
 
 // Report asks for a report.
-func (c *Client) Report(ctx context.Context, q status.Query) (*status.Report, error) {
+func (c *Fetcher) Report(ctx context.Context, q status.Query) (*status.Report, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerMost)
 	defer cancel()
 	values := q.Values()

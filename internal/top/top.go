@@ -17,7 +17,7 @@ import (
 
 // Options say what is shown.
 type Options struct {
-	Client   *Client
+	Client   *Fetcher
 	Interval time.Duration
 	Order    status.Order
 }

@@ -38,7 +38,7 @@ func crowd(n int) *status.Report {
 }
 
 // proxy answers requests with a report.
-func proxy(t *testing.T, report *status.Report, answer func(http.ResponseWriter, *http.Request) bool) *Client {
+func proxy(t *testing.T, report *status.Report, answer func(http.ResponseWriter, *http.Request) bool) *Fetcher {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if answer != nil && answer(w, r) {
@@ -56,7 +56,7 @@ func proxy(t *testing.T, report *status.Report, answer func(http.ResponseWriter,
 		t.Fatal(err)
 	}
 	transport := &http.Transport{DisableKeepAlives: true}
-	return &Client{Base: base, Transport: transport}
+	return &Fetcher{Base: base, Transport: transport}
 }
 
 // screen is a model as it would be shown.
@@ -76,7 +76,7 @@ func screen(t *testing.T, m *model) []string {
 	return plain
 }
 
-func open(t *testing.T, client *Client, width, height int) *model {
+func open(t *testing.T, client *Fetcher, width, height int) *model {
 	t.Helper()
 	o := Options{Client: client, Interval: time.Second, Order: status.DefaultQuery().Watches}
 	report, err := client.Report(t.Context(), o.query())

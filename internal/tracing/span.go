@@ -18,8 +18,8 @@ import (
 // query or name of an object. The nil pointer is that of a request that is not sampled.
 type Span struct{ span trace.Span }
 
-// Answer is what is told of an answer.
-type Answer struct {
+// SpanResult is what is told of an answer.
+type SpanResult struct {
 	Code    int
 	Source  string // who gave it
 	Bytes   int64  // of its body; negative: not known
@@ -94,7 +94,7 @@ func (s *Span) Propagate(header http.Header) {
 }
 
 // End ends the span. Only the first call does anything.
-func (s *Span) End(a Answer) {
+func (s *Span) End(a SpanResult) {
 	if s == nil {
 		return
 	}

@@ -68,7 +68,7 @@ func TestParents(t *testing.T) {
 				t.Fatalf("sampled: %t", span != nil)
 			}
 			span.Propagate(header)
-			span.End(Answer{Code: 200})
+			span.End(SpanResult{Code: 200})
 			flush(t, tracer)
 			spans := to.Spans()
 			if !c.sampled {
@@ -109,7 +109,7 @@ func TestSpanOfAnOddRequest(t *testing.T) {
 	span := tracer.Start(time.Now(), nil, false)
 	span.Asks("G\xffT", auth.Attributes{Verb: "get", Version: "v1", Resource: "pods\xff", Name: "secretive",
 		Namespace: strings.Repeat("n", 10_000)})
-	span.End(Answer{Code: 503, Source: "memory", Bytes: -1, AuditID: "\xc3\x28"})
+	span.End(SpanResult{Code: 503, Source: "memory", Bytes: -1, AuditID: "\xc3\x28"})
 	flush(t, tracer)
 	if len(to.Spans()) != 1 {
 		t.Fatalf("%d spans", len(to.Spans()))
@@ -134,7 +134,7 @@ func TestCollectorThatDoesNotAnswer(t *testing.T) {
 			tracer := begin(t, endpoint, 1e6)
 			began := time.Now()
 			for range 10_000 {
-				tracer.Start(time.Now(), nil, false).End(Answer{Code: 200})
+				tracer.Start(time.Now(), nil, false).End(SpanResult{Code: 200})
 			}
 			if took := time.Since(began); took > exportTimeout/2 {
 				t.Errorf("the spans took %v", took)

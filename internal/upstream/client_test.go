@@ -67,7 +67,7 @@ func TestClientSendsCredentials(t *testing.T) {
 	if agent := clientFor(t, s.Config()).Config().UserAgent; !strings.HasPrefix(agent, "spillway/") {
 		t.Errorf("default agent %q", agent)
 	}
-	transports, err := transport.New(transport.Source{Config: &rest.Config{Host: "http://a b"}}, zap.NewNop())
+	transports, err := transport.New(transport.ConfigSource{Config: &rest.Config{Host: "http://a b"}}, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}

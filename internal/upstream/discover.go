@@ -13,15 +13,15 @@ import (
 	"spillway/internal/object"
 )
 
-// Refusal says why a resource is never cached (design D2). It stays so for as long as the resource
-// is what it is.
-type Refusal struct {
+// NotMirroredError says why a resource is never cached (design D2). It stays so for as long as the
+// resource is what it is.
+type NotMirroredError struct {
 	GVR    schema.GroupVersionResource
 	Reason string
 }
 
 // Error is one line that says what to do.
-func (r *Refusal) Error() string {
+func (r *NotMirroredError) Error() string {
 	return fmt.Sprintf("%s cannot be cached: %s; leave it out, it passes through", r.GVR.GroupResource(), r.Reason)
 }
 
@@ -76,7 +76,7 @@ func (c *Client) Resource(ctx context.Context, gvr schema.GroupVersionResource) 
 func (c *Client) describe(ctx context.Context, gvr schema.GroupVersionResource, entry metav1.APIResource, o origin) (
 	*object.Resource, error) {
 	if reason := refusal(gvr, entry, o); reason != "" {
-		return nil, &Refusal{GVR: gvr, Reason: reason}
+		return nil, &NotMirroredError{GVR: gvr, Reason: reason}
 	}
 	var d *definition
 	if !isBuiltin(gvr.GroupVersion().WithKind(entry.Kind), o) {

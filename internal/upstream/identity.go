@@ -14,13 +14,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/rest"
 
 	"spillway/internal/upstream/transport"
 )
-
-// Config is where upstream is, and the proxy's identity there.
-type Config = rest.Config
 
 // identityTimeout bounds a question that only a log line wants answered.
 const identityTimeout = 5 * time.Second

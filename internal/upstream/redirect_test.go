@@ -60,11 +60,11 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 			}
 		}
 		c.Close()
-		for name, make := range map[string]func(transport.Kind) (http.RoundTripper, error){
-			"bare": func(k transport.Kind) (http.RoundTripper, error) { return c.transports.Bare(k) },
+		for name, make := range map[string]func(transport.Purpose) (http.RoundTripper, error){
+			"bare": func(k transport.Purpose) (http.RoundTripper, error) { return c.transports.Bare(k) },
 			"own":  c.transports.Own,
 		} {
-			for _, kind := range []transport.Kind{transport.Passing, transport.PassingHTTP1, transport.PassingFresh} {
+			for _, kind := range []transport.Purpose{transport.Passing, transport.PassingHTTP1, transport.PassingFresh} {
 				rt, err := make(kind)
 				if err != nil {
 					t.Fatal(err)

@@ -183,7 +183,7 @@ func TestResource(t *testing.T) {
 			t.Errorf("%s: %v", missing, err)
 		}
 	}
-	var refused *Refusal
+	var refused *NotMirroredError
 	_, err = c.Resource(deadline(t), schema.GroupVersionResource{Group: "metrics.k8s.io", Version: "v1beta1",
 		Resource: "podmetrics"})
 	if !errors.As(err, &refused) || !strings.Contains(refused.Reason, "metrics-server") {

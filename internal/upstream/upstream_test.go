@@ -41,7 +41,7 @@ func apiserver(t *testing.T, o fakeapiserver.Options) (*fakeapiserver.Server, *C
 
 func clientFor(t testing.TB, cfg *rest.Config) *Client {
 	t.Helper()
-	transports, err := transport.New(transport.Source{Config: cfg}, zap.NewNop())
+	transports, err := transport.New(transport.ConfigSource{Config: cfg}, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,9 +25,9 @@ const longestWatch = 100 * 365 * 24 * time.Hour
 type StreamOptions struct {
 	// Owner is the user that the hub counts the stream for.
 	Owner  fanout.Owner
-	Client Client
+	Client ClientInfo
 	// Admit registers the stream with what reauthorises it; nil: nothing does.
-	Admit func(reauth.Stream) *reauth.Permit
+	Admit func(reauth.ReviewedStream) *reauth.Permit
 }
 
 // request is what begins a watch: where it is answered if it cannot begin, and how its client

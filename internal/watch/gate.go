@@ -33,7 +33,7 @@ func (g *gate) opens() <-chan struct{} {
 	return nil
 }
 
-// Hold implements reauth.Stream.
+// Hold implements reauth.ReviewedStream.
 func (s *Stream) Hold() {
 	if s.gate.shut.Load() == nil { // only the Reauthorizer shuts it, one call after the other
 		shut := make(chan struct{})
@@ -41,7 +41,7 @@ func (s *Stream) Hold() {
 	}
 }
 
-// Resume implements reauth.Stream.
+// Resume implements reauth.ReviewedStream.
 func (s *Stream) Resume() {
 	if shut := s.gate.shut.Swap(nil); shut != nil {
 		close(*shut)
@@ -53,7 +53,7 @@ func (s *Stream) Resume() {
 // connection is cut: what its client has not taken until then, it does not get.
 const CutAfter = time.Second
 
-// End implements reauth.Stream.
+// End implements reauth.ReviewedStream.
 func (s *Stream) End(why reauth.End) {
 	s.Interrupt(EndReason(why))
 	g := &s.gate

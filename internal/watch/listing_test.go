@@ -18,7 +18,7 @@ import (
 )
 
 // admitted has a world's stream counted, as a request's is.
-func (w *world) admitted(who Client) func(*Stream) {
+func (w *world) admitted(who ClientInfo) func(*Stream) {
 	return func(st *Stream) {
 		st.client = who
 		if !w.manager.Admit(st) {
@@ -51,7 +51,7 @@ func TestWatches(t *testing.T) {
 			w.admitted(NewClient("swift", "kubectl/v1")))
 		picky := w.watchAs("/api/v1/namespaces/o/pods?watch=1&resourceVersion=100&labelSelector=app%3Dx&fieldSelector=metadata.name%3Dk&timeoutSeconds=600",
 			w.admitted(NewClient("picky", strings.Repeat("ü", 1000))))
-		slow := w.watchAs("/api/v1/pods?watch=1&resourceVersion=100", w.admitted(Client{}))
+		slow := w.watchAs("/api/v1/pods?watch=1&resourceVersion=100", w.admitted(ClientInfo{}))
 		swift.gets("ADDED a/x 5", "BOOKMARK 100 end")
 		picky.gets()
 		slow.gets()

@@ -32,7 +32,7 @@ type Stream struct {
 	manager  *Manager
 	out      sink // set under manager.mu, once, before it is delivered
 	plan     plan.Plan
-	admit    func(reauth.Stream) *reauth.Permit // nil: its listener's clients may have everything
+	admit    func(reauth.ReviewedStream) *reauth.Permit // nil: its listener's clients may have everything
 	deadline moment
 	over     func(EndReason)           // called once, by whoever delivers it, when it has ended
 	owner    fanout.Owner              // that the hub counts it for
@@ -60,7 +60,7 @@ type Stream struct {
 
 	// For those who look on: behind all that a delivery needs.
 	id     uint64 // set when it is admitted; no other stream has it
-	client Client
+	client ClientInfo
 
 	// What figures reads. The deliverer holds it while it uses the cursor, never while it waits for
 	// the client.
@@ -83,7 +83,7 @@ const (
 func (s *Stream) resource() string { return s.plan.Source.Resource().Info.String() }
 
 // hub is the hub, as the stream's user uses it.
-func (s *Stream) hub() fanout.View { return s.plan.Source.Hub.For(s.owner) }
+func (s *Stream) hub() fanout.OwnerView { return s.plan.Source.Hub.For(s.owner) }
 
 // initial brings the stream to where live events follow, or to its end.
 func (s *Stream) initial() (EndReason, error) {

@@ -121,7 +121,7 @@ func (w *Webhook) Run(drain, stop context.Context, log *zap.Logger) error {
 
 // follow follows what namespaces allow, until the function is called that it returns. It waits
 // until that is known, for limitsPatience, and tells how many objects that are.
-func (w *Webhook) follow(ctx context.Context, log *zap.Logger) (limits admission.Limits, held int, end func(),
+func (w *Webhook) follow(ctx context.Context, log *zap.Logger) (limits admission.LimitsFunc, held int, end func(),
 	err error) {
 	if w.Limits == LimitsIgnore {
 		return nil, 0, func() {}, nil
@@ -152,9 +152,9 @@ func (w *Webhook) follow(ctx context.Context, log *zap.Logger) (limits admission
 		log.Warn("it is not known what namespaces allow their pods: they get no sidecars until it is; allow get, list and "+
 			"watch of limitranges and resourcequotas", zap.Error(err))
 	}
-	limits = func(namespace string) (*inject.Limits, error) {
+	limits = func(namespace string) (*inject.NamespaceLimits, error) {
 		ranges, quotas, err := all.Of(namespace)
-		return &inject.Limits{Ranges: ranges, Quotas: quotas}, err
+		return &inject.NamespaceLimits{Ranges: ranges, Quotas: quotas}, err
 	}
 	return limits, all.Len(), func() { cancel(); done.Wait(); client.Close() }, nil
 }
@@ -202,7 +202,7 @@ func limitMemory(held int64) (int64, error) {
 }
 
 // handler answers reviews and probes. That it ends shows in its listener, which is gone.
-func (w *Webhook) handler(verify func([]*x509.Certificate) error, limits admission.Limits,
+func (w *Webhook) handler(verify func([]*x509.Certificate) error, limits admission.LimitsFunc,
 	log *zap.Logger) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("POST /inject", admission.Handler(w.Sidecar, verify, limits, log))

@@ -26,7 +26,7 @@ import (
 func crowd(b *testing.B, clock *clocktesting.FakeClock, namespaces int) *Rights {
 	b.Helper()
 	r := NewRights(RightsOptions{RBAC: true, Clock: clock, Random: func() float64 { return 1 }})
-	fill := func(t *Table, make func(i int) string) {
+	fill := func(t *RightsTable, make func(i int) string) {
 		objects := []*object.Object{}
 		for i := range namespaces {
 			o, err := t.Resource().ParseCopy([]byte(make(i)))

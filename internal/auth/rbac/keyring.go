@@ -17,9 +17,9 @@ const (
 )
 
 // keyring is what upstream signs service accounts' tokens with, as it publishes it. It is proven
-// like a Table: the documents are fetched again and again, and count for as long as any answer
-// does. So a key that is new is known soon, and one that was withdrawn is not used for longer than
-// a review would be remembered; a token cannot cause a search for a key.
+// like a RightsTable: the documents are fetched again and again, and count for as long as any
+// answer does. So a key that is new is known soon, and one that was withdrawn is not used for
+// longer than a review would be remembered; a token cannot cause a search for a key.
 type keyring struct {
 	reviewer *auth.Reviewer
 

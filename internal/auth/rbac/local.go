@@ -171,7 +171,7 @@ func (l *local[Q, A]) count(result string) {
 func (r *Rights) provenSince(after time.Time) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	var deciding []*Table
+	var deciding []*RightsTable
 	for _, t := range r.Tables() {
 		if t.proves {
 			deciding = append(deciding, t)

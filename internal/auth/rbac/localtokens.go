@@ -50,43 +50,43 @@ const maxLocalToken = 16 << 10
 
 // Tokens implements auth.LocalDecider.
 func (r *Rights) Tokens(audiences []string, remembered int,
-	review auth.Review[auth.Secret, auth.Proof]) auth.Decide[auth.Secret, auth.Proof] {
+	review auth.Review[auth.Secret, auth.TokenVerdict]) auth.Decide[auth.Secret, auth.TokenVerdict] {
 	if r.keys == nil {
 		return nil
 	}
 	l := &localTokens{rights: r, audiences: audiences, clock: r.clock, began: r.clock.Now(),
 		verified: auth.NewAnswerCache[*accountToken](remembered)}
-	return newLocal(reviewOfToken, r, review, l.answer, func(here, there auth.Proof) bool {
+	return newLocal(reviewOfToken, r, review, l.answer, func(here, there auth.TokenVerdict) bool {
 		return there.Who != nil && here.Who.Equal(there.Who)
 	}).ask
 }
 
 // answer takes a token, if it can.
-func (l *localTokens) answer(key auth.Digest, token auth.Secret) (auth.Answer[auth.Proof], bool) {
+func (l *localTokens) answer(key auth.Digest, token auth.Secret) (auth.Answer[auth.TokenVerdict], bool) {
 	r := l.rights
 	r.mu.RLock()
 	issuer, keys, proven := r.keys.issuer, r.keys.keys, r.keys.proven // keys are replaced, never changed
 	r.mu.RUnlock()
 	if !r.counts(proven) {
-		return auth.Answer[auth.Proof]{}, false
+		return auth.Answer[auth.TokenVerdict]{}, false
 	}
 	t := l.recall(key, issuer, keys)
 	if t == nil {
 		if t = l.read(token.Reveal(), issuer, keys); t == nil {
-			return auth.Answer[auth.Proof]{}, false
+			return auth.Answer[auth.TokenVerdict]{}, false
 		}
 		l.note(key, t)
 	}
 	now := l.clock.Now()
 	later, back := auth.SetBackSince(l.began, now)
 	if !now.Before(t.expires) || back && !later.Before(t.expires) || now.Before(t.begins) || now.Before(t.issued) {
-		return auth.Answer[auth.Proof]{}, false
+		return auth.Answer[auth.TokenVerdict]{}, false
 	}
 	at, ok := r.exists(t)
 	if proven.Before(at) {
 		at = proven
 	}
-	return auth.Answer[auth.Proof]{Value: auth.Proof{Who: t.who, Expires: t.expires}, At: at}, ok
+	return auth.Answer[auth.TokenVerdict]{Value: auth.TokenVerdict{Who: t.who, Expires: t.expires}, At: at}, ok
 }
 
 func (l *localTokens) recall(key auth.Digest, issuer string, keys map[string]*jose.JSONWebKey) *accountToken {
@@ -113,7 +113,7 @@ func (l *localTokens) note(key auth.Digest, t *accountToken) {
 func (r *Rights) exists(t *accountToken) (time.Time, bool) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	deciding := []*Table{r.accounts}
+	deciding := []*RightsTable{r.accounts}
 	if t.pod != "" {
 		if r.pods == nil {
 			return time.Time{}, false
@@ -121,7 +121,7 @@ func (r *Rights) exists(t *accountToken) (time.Time, bool) {
 		deciding = append(deciding, r.pods)
 	}
 	at, ok := r.provenLocked(deciding...)
-	there := func(table *Table, name, uid string) bool {
+	there := func(table *RightsTable, name, uid string) bool {
 		found, ok := table.entries[t.account.namespace+"/"+name].fact.(existing)
 		return ok && found.uid == uid && !found.ending
 	}

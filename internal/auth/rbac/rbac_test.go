@@ -146,7 +146,7 @@ func TestRBACIndex(t *testing.T) {
 	u := &unindexed{map[string]*rbacv1.Role{}, map[string]*rbacv1.ClusterRole{}, map[string]*rbacv1.RoleBinding{},
 		map[string]*rbacv1.ClusterRoleBinding{}}
 	version := 0
-	tell := func(table *Table, meta *metav1.ObjectMeta, o any, gone bool) {
+	tell := func(table *RightsTable, meta *metav1.ObjectMeta, o any, gone bool) {
 		version++
 		meta.ResourceVersion = fmt.Sprint(version)
 		raw, err := json.Marshal(o)

@@ -1,16 +1,16 @@
 // Package rbac decides questions about permissions and tokens by upstream's state, without a
 // review, and finds the watches that a change of that state may have ended.
 //
-// Rights mirror roles, bindings, service accounts and, if configured, pods, each in a Table, and
-// fetch the keys that upstream signs tokens with. They implement auth.LocalDecider.
+// Rights mirror roles, bindings, service accounts and, if configured, pods, each in a RightsTable,
+// and fetch the keys that upstream signs tokens with. They implement auth.LocalDecider.
 //
-// Invariant: Rights only ever allow, and only by tables that are proven: upstream was asked within
-// auth.AllowedFor how far it is, and the table has caught up with the answer. An open watch that
-// has heard of nothing proves nothing, and nor does an informer's cache: its age is not known. What
+// Invariant: Rights only ever allow, and only by tables that are proven: the proxy has read
+// upstream's resourceVersion within auth.AllowedFor, and the table has caught up with it. An open
+// watch that is silent proves nothing, and nor does an informer's cache: its age is not known. What
 // is not allowed here is upstream's to decide, and a share of what is allowed is checked there.
 //
 // kube-apiserver's own RBAC authorizer is no module that could be imported, and reads its informers
-// without asking how old they are.
+// without regard to their age.
 package rbac
 
 import (
@@ -47,9 +47,9 @@ type Rights struct {
 	clock                      clock.Clock
 	metrics                    *DecisionMetrics
 	log                        *zap.Logger
-	roles, clusterRoles        *Table
-	roleBindings, clusterBinds *Table
-	accounts, pods             *Table // pods: nil if they are not watched
+	roles, clusterRoles        *RightsTable
+	roleBindings, clusterBinds *RightsTable
+	accounts, pods             *RightsTable // pods: nil if they are not watched
 	keys                       *keyring
 	news                       chan struct{}              // holds one: a subject is affected
 	jobs                       chan func(context.Context) // checks that wait for their turn
@@ -125,12 +125,12 @@ func NewRights(o RightsOptions) *Rights {
 	return r
 }
 
-func (r *Rights) rbacTables() []*Table {
-	return []*Table{r.roles, r.clusterRoles, r.roleBindings, r.clusterBinds}
+func (r *Rights) rbacTables() []*RightsTable {
+	return []*RightsTable{r.roles, r.clusterRoles, r.roleBindings, r.clusterBinds}
 }
 
 // Tables are all that is watched.
-func (r *Rights) Tables() []*Table {
+func (r *Rights) Tables() []*RightsTable {
 	all := append(r.rbacTables(), r.accounts)
 	if r.pods != nil {
 		all = append(all, r.pods)
@@ -164,7 +164,7 @@ func (r *Rights) Run(ctx context.Context, check func(concerns func(*auth.Identit
 }
 
 // follow mirrors a table, and tries again what upstream does not let us watch.
-func (r *Rights) follow(ctx context.Context, t *Table) {
+func (r *Rights) follow(ctx context.Context, t *RightsTable) {
 	for ctx.Err() == nil {
 		run, cancel := context.WithCancelCause(ctx)
 		r.mu.Lock()
@@ -183,7 +183,7 @@ func (r *Rights) follow(ctx context.Context, t *Table) {
 }
 
 // refused says once that a resource may not be watched.
-func (r *Rights) refused(t *Table, err error) {
+func (r *Rights) refused(t *RightsTable, err error) {
 	r.metrics.unwatched.WithLabelValues(t.resource.String()).Set(1)
 	r.mu.Lock()
 	said := t.forbidden
@@ -379,7 +379,7 @@ func (r *Rights) nextLocked() place {
 
 // provenLocked is when the oldest of the proofs of some tables began, all of which have to count
 // now.
-func (r *Rights) provenLocked(tables ...*Table) (time.Time, bool) {
+func (r *Rights) provenLocked(tables ...*RightsTable) (time.Time, bool) {
 	oldest := r.clock.Now()
 	for _, t := range tables {
 		if !t.whole || t.proven.IsZero() {

@@ -130,7 +130,7 @@ func (g *registry) remove(resource, key string) {
 var errNotAllowed = errors.New("upstream: forbidden")
 
 // follow tells a table of its resource until ctx ends.
-func (g *registry) follow(ctx context.Context, t *Table) error {
+func (g *registry) follow(ctx context.Context, t *RightsTable) error {
 	name := t.Resource().GVR.Resource
 	g.mu.Lock()
 	g.follows[name]++
@@ -147,7 +147,7 @@ func (g *registry) follow(ctx context.Context, t *Table) error {
 }
 
 // tell tells a table of its state, and of what happens to it, until its state is to be told anew.
-func (g *registry) tell(ctx context.Context, t *Table, name string) error {
+func (g *registry) tell(ctx context.Context, t *RightsTable, name string) error {
 	g.mu.Lock()
 	g.relists[name] = false
 	told := *g.counter(name)
@@ -201,7 +201,7 @@ func gone(c change) any {
 		ResourceVersion: fmt.Sprint(c.rv)}}
 }
 
-func (g *registry) parse(t *Table, o any) *object.Object {
+func (g *registry) parse(t *RightsTable, o any) *object.Object {
 	raw, err := json.Marshal(o)
 	if err != nil {
 		g.t.Fatal(err)
@@ -265,7 +265,7 @@ type guard struct {
 
 // Tokens implements auth.LocalDecider.
 func (g *guard) Tokens(audiences []string, remembered int,
-	review auth.Review[auth.Secret, auth.Proof]) auth.Decide[auth.Secret, auth.Proof] {
+	review auth.Review[auth.Secret, auth.TokenVerdict]) auth.Decide[auth.Secret, auth.TokenVerdict] {
 	return g.rights.Tokens(audiences, remembered, review)
 }
 

@@ -26,7 +26,7 @@ const (
 type RightsOptions struct {
 	// Follow mirrors a table's resource into it until ctx ends, or returns the error with which
 	// upstream refuses that.
-	Follow func(ctx context.Context, t *Table) error
+	Follow func(ctx context.Context, t *RightsTable) error
 	// Through requests upstream's version. A mirror that has reached last holds everything that was
 	// acknowledged before the call; nothing happened between last and reached. A reached below from
 	// means that upstream is behind a version that it has shown before. RBAC and Tokens need it.

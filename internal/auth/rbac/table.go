@@ -11,14 +11,14 @@ import (
 	"spillway/internal/object"
 )
 
-// Table is what Rights keep of one resource: of each object the little that decides about
+// RightsTable is what Rights keep of one resource: of each object the little that decides about
 // permissions. A mirror fills it, in upstream's order and from one goroutine: it is a Sink of
 // internal/upstream.
 //
 // What it holds counts only while it is proven: by a question to upstream how far it is, which
 // began a known time ago and whose answer the mirror has caught up with. An open watch that has
 // heard of nothing proves nothing.
-type Table struct {
+type RightsTable struct {
 	// Static after construction.
 	rights   *Rights
 	resource *object.Resource
@@ -52,31 +52,31 @@ type entry struct {
 type place uint64
 
 func newTable(r *Rights, resource *object.Resource, read func(*object.Object) (any, error),
-	note func(string, any, any)) *Table {
-	return &Table{
+	note func(string, any, any)) *RightsTable {
+	return &RightsTable{
 		rights: r, resource: resource, read: read, note: note, sooner: make(chan struct{}, 1),
 		entries: map[string]entry{}, advanced: make(chan struct{}), restart: func() {},
 	}
 }
 
 // Resource is what the table is about.
-func (t *Table) Resource() *object.Resource { return t.resource }
+func (t *RightsTable) Resource() *object.Resource { return t.resource }
 
 // Through is the version up to which the table has been proven or told: a state that is older must
 // not replace it (upstream.WithPromised).
-func (t *Table) Through() uint64 {
+func (t *RightsTable) Through() uint64 {
 	t.rights.mu.RLock()
 	defer t.rights.mu.RUnlock()
 	return t.throughLocked()
 }
 
-func (t *Table) throughLocked() uint64 { return max(t.told, t.reached) }
+func (t *RightsTable) throughLocked() uint64 { return max(t.told, t.reached) }
 
 // Replace takes the complete state at a version. The state may be older than what was proven, or of
 // another history, as after a restore of etcd, which its version does not tell. So the table has to
 // be proven anew, and each of its facts counts since now: what happened between the old state and
 // this one is not known.
-func (t *Table) Replace(objects []*object.Object, rv uint64) error {
+func (t *RightsTable) Replace(objects []*object.Object, rv uint64) error {
 	fresh := make(map[string]any, len(objects))
 	for _, o := range objects {
 		fact, err := t.fact(o)
@@ -105,10 +105,10 @@ func (t *Table) Replace(objects []*object.Object, rv uint64) error {
 }
 
 // Add takes a new object.
-func (t *Table) Add(o *object.Object) error { return t.Update(o) }
+func (t *RightsTable) Add(o *object.Object) error { return t.Update(o) }
 
 // Update takes another version of an object.
-func (t *Table) Update(o *object.Object) error {
+func (t *RightsTable) Update(o *object.Object) error {
 	fact, err := t.fact(o)
 	if err != nil {
 		return err
@@ -121,7 +121,7 @@ func (t *Table) Update(o *object.Object) error {
 }
 
 // Delete drops an object.
-func (t *Table) Delete(o *object.Object) error {
+func (t *RightsTable) Delete(o *object.Object) error {
 	t.rights.mu.Lock()
 	defer t.rights.mu.Unlock()
 	t.dropLocked(o.Key)
@@ -130,7 +130,7 @@ func (t *Table) Delete(o *object.Object) error {
 }
 
 // Bookmark is progress.
-func (t *Table) Bookmark(_ *object.Bookmark, rv uint64) error {
+func (t *RightsTable) Bookmark(_ *object.Bookmark, rv uint64) error {
 	t.rights.mu.Lock()
 	defer t.rights.mu.Unlock()
 	t.advanceLocked(rv)
@@ -138,7 +138,7 @@ func (t *Table) Bookmark(_ *object.Bookmark, rv uint64) error {
 }
 
 // fact reads an object. One that cannot be read leaves the table unproven until it is replaced.
-func (t *Table) fact(o *object.Object) (any, error) {
+func (t *RightsTable) fact(o *object.Object) (any, error) {
 	fact, err := t.read(o)
 	if err == nil {
 		return fact, nil
@@ -151,7 +151,7 @@ func (t *Table) fact(o *object.Object) (any, error) {
 }
 
 // putLocked notes a difference, and keeps what is equal as it is.
-func (t *Table) putLocked(key string, after any) {
+func (t *RightsTable) putLocked(key string, after any) {
 	before := t.entries[key]
 	if reflect.DeepEqual(before.fact, after) {
 		return
@@ -160,7 +160,7 @@ func (t *Table) putLocked(key string, after any) {
 	t.notedLocked(key, before.fact, after)
 }
 
-func (t *Table) dropLocked(key string) {
+func (t *RightsTable) dropLocked(key string) {
 	before, there := t.entries[key]
 	if !there {
 		return
@@ -169,14 +169,14 @@ func (t *Table) dropLocked(key string) {
 	t.notedLocked(key, before.fact, nil)
 }
 
-func (t *Table) notedLocked(key string, before, after any) {
+func (t *RightsTable) notedLocked(key string, before, after any) {
 	t.rights.changed = t.rights.clock.Now()
 	t.note(key, before, after)
 }
 
 // heardLocked is the place of facts that the table hears of now. Tables whose facts count together
 // are proven again soon.
-func (t *Table) heardLocked() place {
+func (t *RightsTable) heardLocked() place {
 	for _, other := range t.rights.together(t) {
 		select {
 		case other.sooner <- struct{}{}:
@@ -190,32 +190,32 @@ func (t *Table) heardLocked() place {
 // proof, or an earlier one of another table. The table showed a state from before that question
 // when it heard of the fact, has shown one from after it since the proof, and has kept the fact in
 // between without leaving out a change. So upstream kept it as well.
-func (t *Table) heldLocked(key string, asked place) bool {
+func (t *RightsTable) heldLocked(key string, asked place) bool {
 	e, there := t.entries[key]
 	return there && e.place < asked
 }
 
-func (t *Table) advanceLocked(rv uint64) {
+func (t *RightsTable) advanceLocked(rv uint64) {
 	t.told = rv
 	close(t.advanced)
 	t.advanced = make(chan struct{})
 }
 
 // doubtLocked takes back what is proven, and what is being proven.
-func (t *Table) doubtLocked() {
+func (t *RightsTable) doubtLocked() {
 	t.proven = time.Time{}
 	t.generation++
 }
 
 // forget makes the table one that nothing is known of. Its entries stay for the next state to be
 // compared with.
-func (t *Table) forget() {
+func (t *RightsTable) forget() {
 	t.rights.mu.Lock()
 	defer t.rights.mu.Unlock()
 	t.forgetLocked()
 }
 
-func (t *Table) forgetLocked() {
+func (t *RightsTable) forgetLocked() {
 	t.doubtLocked()
 	t.whole, t.told, t.reached = false, 0, 0
 }
@@ -227,7 +227,7 @@ var (
 )
 
 // prove finds out that the table holds everything that was acknowledged before the call.
-func (t *Table) prove(ctx context.Context) error {
+func (t *RightsTable) prove(ctx context.Context) error {
 	r := t.rights
 	r.mu.Lock()
 	select {
@@ -274,7 +274,7 @@ func (t *Table) prove(ctx context.Context) error {
 // behind its own word. Roles and bindings most likely have one etcd, which was restored, so they
 // begin anew together: a proof of another table tells of the restore only until upstream's versions
 // have grown beyond that table's.
-func (r *Rights) rewritten(by *Table, generation int) {
+func (r *Rights) rewritten(by *RightsTable, generation int) {
 	r.mu.Lock()
 	var restarts []func()
 	if by.generation == generation {
@@ -291,9 +291,9 @@ func (r *Rights) rewritten(by *Table, generation int) {
 
 // together are the tables whose facts count together with a table's, itself included: roles and
 // bindings.
-func (r *Rights) together(t *Table) []*Table {
+func (r *Rights) together(t *RightsTable) []*RightsTable {
 	if all := r.rbacTables(); slices.Contains(all, t) {
 		return all
 	}
-	return []*Table{t}
+	return []*RightsTable{t}
 }

@@ -147,7 +147,7 @@ func TestClockJumpsDoNotProlongCertificates(t *testing.T) {
 				}
 				s.Authn.ClientCA = ca
 			}, func(p *reauthtest.Patrol) {
-				shows := auth.Request{Peer: []*x509.Certificate{cert}}
+				shows := auth.AuthnRequest{Peer: []*x509.Certificate{cert}}
 				watch, _ := p.Watch(shows, "pods")
 				time.Sleep(10*time.Minute - time.Since(p.Began))
 				p.Expect(watch, true, "")

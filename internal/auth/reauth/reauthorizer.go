@@ -44,10 +44,10 @@ const (
 // Ends are all of them, so that each is a metric from the start.
 var Ends = []End{EndCredentialExpired, EndUnauthenticated, EndForbidden, EndReviewTimeout}
 
-// Stream is a running watch as the Reauthorizer knows it. Its methods are called one at a time, in
-// the order in which things happened, and must not block. What was under way when a Permit was
-// released may still arrive.
-type Stream interface {
+// ReviewedStream is a running watch as the Reauthorizer knows it. Its methods are called one at a
+// time, in the order in which things happened, and must not block. What was under way when a Permit
+// was released may still arrive.
+type ReviewedStream interface {
 	// Hold keeps the stream from sending anything: it is time to know again whether it may, and
 	// upstream could not be asked. It stays open, so that an apiserver that is away for a while
 	// costs no client a new list.
@@ -118,7 +118,7 @@ type Reauthorizer struct {
 // Permit is what a running watch goes on by. Release it when the watch is over.
 type Permit struct {
 	owner  *Reauthorizer
-	stream Stream
+	stream ReviewedStream
 
 	// Guarded by owner.mu.
 	credential, permission *check
@@ -157,7 +157,9 @@ func NewReauthorizer(o ReauthorizerOptions) *Reauthorizer {
 // Admit registers a watch that has been found authenticated and allowed, just now or by what is
 // remembered. If it is time already to know that again, the stream is held until upstream has been
 // asked.
-func (r *Reauthorizer) Admit(result auth.Result, what auth.Attributes, decision auth.Decision, s Stream) *Permit {
+func (r *Reauthorizer) Admit(
+	result auth.Result, what auth.Attributes, decision auth.Decision, s ReviewedStream,
+) *Permit {
 	p := &Permit{owner: r, stream: s}
 	r.mu.Lock()
 	r.mu.rota.admit(p, result, what, decision.At, r.clock.Now())

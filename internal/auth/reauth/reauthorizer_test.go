@@ -119,8 +119,8 @@ func TestCertificateReachesItsEnd(t *testing.T) {
 		}
 	}, func(p *reauthtest.Patrol) {
 		end := time.Now().Add(61 * time.Second)
-		issue := func(user string, until time.Time) auth.Request {
-			return auth.Request{Peer: []*x509.Certificate{clients.Issue(pkix.Name{CommonName: user}, until)}}
+		issue := func(user string, until time.Time) auth.AuthnRequest {
+			return auth.AuthnRequest{Peer: []*x509.Certificate{clients.Issue(pkix.Name{CommonName: user}, until)}}
 		}
 		short, _ := p.Watch(issue("short", end), "pods")
 		long, _ := p.Watch(issue("long", end.Add(time.Hour)), "pods")

@@ -19,11 +19,11 @@ const (
 	namedMost = 5
 )
 
-// Log writes a line for each transition. Those that are to one kind of state for one cause have one
-// line for each period: the first at once, and then how often it happened again. A proxy between,
-// an apiserver that restarts or a missing right concern every mirror, so that lines for each would
-// hide what they say.
-type Log struct {
+// LogLimiter logs transitions. Those to one kind of state for one cause have one line for each
+// period: the first at once, and then how often it happened again. A proxy between, an apiserver
+// that restarts or a missing right concern every mirror, so that a line for each would hide what it
+// says.
+type LogLimiter struct {
 	log    *zap.Logger
 	period time.Duration
 	now    func() time.Time
@@ -48,12 +48,12 @@ type repeated struct {
 }
 
 // NewLog writes to log. Run writes the lines that are due at the end of a period.
-func NewLog(log *zap.Logger, period time.Duration, now func() time.Time) *Log {
-	return &Log{log: log, period: period, now: now, chains: map[chain]*repeated{}}
+func NewLog(log *zap.Logger, period time.Duration, now func() time.Time) *LogLimiter {
+	return &LogLimiter{log: log, period: period, now: now, chains: map[chain]*repeated{}}
 }
 
 // Tell hears of a transition of the mirror of a resource.
-func (l *Log) Tell(resource, version string, t Transition) {
+func (l *LogLimiter) Tell(resource, version string, t Transition) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if t.From.Kind() == KindStarting && t.To.Kind() == KindSynced { // once in a mirror's life
@@ -94,7 +94,7 @@ func of(resource, version string, t Transition) []zap.Field {
 }
 
 // Run writes lines at the end of periods until ctx ends.
-func (l *Log) Run(ctx context.Context) {
+func (l *LogLimiter) Run(ctx context.Context) {
 	tick := time.NewTicker(l.period / 12)
 	defer tick.Stop()
 	for {
@@ -108,7 +108,7 @@ func (l *Log) Run(ctx context.Context) {
 }
 
 // Flush writes the lines of the periods that are over.
-func (l *Log) Flush() {
+func (l *LogLimiter) Flush() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.now()
@@ -129,7 +129,7 @@ func (l *Log) Flush() {
 	}
 }
 
-func (l *Log) write(t Transition, fields ...zap.Field) {
+func (l *LogLimiter) write(t Transition, fields ...zap.Field) {
 	text, level := describe(t)
 	fields = append(fields, zap.String("state", string(t.To.Kind())), zap.String("previousState", string(t.From.Kind())))
 	if reason := t.To.Cause().Text; reason != "" {

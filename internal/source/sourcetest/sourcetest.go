@@ -57,7 +57,7 @@ func (Unreachable) State(context.Context) (uint64, map[string]uint64, error) {
 }
 
 // KeepAll keeps all history that a test can make.
-var KeepAll = cache.Limits{HistoryBytes: 1 << 30, HistoryMinAge: time.Hour}
+var KeepAll = cache.HistoryLimits{HistoryBytes: 1 << 30, HistoryMinAge: time.Hour}
 
 // New is a source of one resource, complete through rv and with these objects.
 func New(t testing.TB, info *object.Resource, prober cache.Prober, rv uint64, objects ...string) *source.Source {

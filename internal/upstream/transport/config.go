@@ -17,20 +17,20 @@ import (
 
 // LoadConfig reads the kubeconfig at path; without a path, the service account of the pod that the
 // process runs in. An error is one line that says what to do.
-func LoadConfig(path string) (Source, error) {
+func LoadConfig(path string) (ConfigSource, error) {
 	if path == "" {
 		cfg, err := inCluster()
-		return Source{Config: cfg}, err
+		return ConfigSource{Config: cfg}, err
 	}
 	raw, err := readKubeconfig(path)
 	if err != nil {
-		return Source{}, err
+		return ConfigSource{}, err
 	}
 	// Tools turn a kubeconfig to other clusters while the proxy runs: the context of the start counts.
 	context := raw.CurrentContext
 	again := func() (*rest.Config, error) { return fromFile(path, context) }
 	cfg, err := again()
-	return Source{Config: cfg, File: path, Again: again}, err
+	return ConfigSource{Config: cfg, File: path, Again: again}, err
 }
 
 func inCluster() (*rest.Config, error) {

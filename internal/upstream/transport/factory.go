@@ -22,8 +22,8 @@ import (
 // and credentials that are not accepted, have the files looked at in between.
 const lookInterval = 10 * time.Second
 
-// Source is a client's configuration, and where it came from.
-type Source struct {
+// ConfigSource is a client's configuration, and where it came from.
+type ConfigSource struct {
 	Config *rest.Config
 	// File is the kubeconfig that Config was read from, and Again reads it once more. Empty and
 	// nil: there is none.
@@ -63,11 +63,11 @@ type shared struct {
 // followed is a rotation.Value, whatever it is of.
 type followed interface {
 	Look() bool
-	States() []rotation.State
+	States() []rotation.FileState
 }
 
 // New reads the files that a configuration names. It connects to nothing.
-func New(source Source, log *zap.Logger) (*Factory, error) {
+func New(source ConfigSource, log *zap.Logger) (*Factory, error) {
 	f := &Factory{shared: &shared{dialer: newDialer(), log: log}}
 	if err := f.follow(source); err != nil {
 		return nil, err
@@ -82,7 +82,7 @@ func New(source Source, log *zap.Logger) (*Factory, error) {
 // As makes transports to the same upstream, which trust the same certificates, with the credentials
 // of another source. Nothing else of it counts: its credentials are shown to nothing but this
 // upstream.
-func (f *Factory) As(who Source) (*Factory, error) {
+func (f *Factory) As(who ConfigSource) (*Factory, error) {
 	other := &Factory{shared: f.shared, trust: f.trust}
 	where := f.base
 	narrow := func(who *rest.Config) *rest.Config { return withIdentity(where, who) }
@@ -119,7 +119,7 @@ func withIdentity(where, who *rest.Config) *rest.Config {
 func (f *Factory) Config() *rest.Config { return f.base }
 
 // follow begins to follow the kubeconfig.
-func (f *Factory) follow(source Source) error {
+func (f *Factory) follow(source ConfigSource) error {
 	f.base, f.file = ownConfig(source.Config), source.File
 	if source.Again == nil {
 		return nil
@@ -245,11 +245,11 @@ func (s *shared) retire(t *http.Transport) {
 }
 
 // Files is how the files stand that the transports of all identities follow.
-func (f *Factory) Files() []rotation.State {
+func (f *Factory) Files() []rotation.FileState {
 	f.shared.mu.Lock()
 	values := slices.Clone(f.shared.values)
 	f.shared.mu.Unlock()
-	var all []rotation.State
+	var all []rotation.FileState
 	for _, v := range values {
 		all = append(all, v.States()...)
 	}

@@ -15,7 +15,7 @@ func TestTransportHealth(t *testing.T) {
 	s := fakeapiserver.New(fakeapiserver.Options{HTTP2: true})
 	defer s.Close()
 	f := factoryOf(t, s.Config())
-	for name, kind := range map[string]Kind{"mirrors": Mirrors, "passing": Passing, "passing HTTP/1.1": PassingHTTP1} {
+	for name, kind := range map[string]Purpose{"mirrors": Mirrors, "passing": Passing, "passing HTTP/1.1": PassingHTTP1} {
 		made, _, err := f.own(kind)
 		if err != nil {
 			t.Fatal(err)

@@ -36,7 +36,7 @@ func hasToken(c *rest.Config) bool { return c.BearerToken != "" || c.BearerToken
 
 // followKubeconfig follows a kubeconfig. Of one that leads elsewhere by now, or takes another kind
 // of credentials, nothing is taken: which server they are shown to is decided once.
-func followKubeconfig(source Source, log *zap.Logger) (*rotation.Value[*rest.Config], error) {
+func followKubeconfig(source ConfigSource, log *zap.Logger) (*rotation.Value[*rest.Config], error) {
 	first := source.Config
 	parse := func([]rotation.Part) (*rest.Config, time.Time, error) {
 		cfg, err := source.Again()

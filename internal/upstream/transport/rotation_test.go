@@ -202,7 +202,7 @@ func (r *rotating) ask(rt http.RoundTripper, body io.Reader) ([]string, error) {
 func transports(t *testing.T, f *Factory) map[string]http.RoundTripper {
 	t.Helper()
 	all := map[string]http.RoundTripper{}
-	for name, kind := range map[string]Kind{"mirrors": Mirrors, "passing": Passing, "HTTP/1.1": PassingHTTP1,
+	for name, kind := range map[string]Purpose{"mirrors": Mirrors, "passing": Passing, "HTTP/1.1": PassingHTTP1,
 		"fresh": PassingFresh} {
 		bare, err := f.Bare(kind)
 		if err != nil {
@@ -322,7 +322,7 @@ func TestCredentialsFollowTheirFiles(t *testing.T) {
 	cert, key := ca.issue(t)
 	serial := serialOf(t, cert)
 	core, logs := observer.New(zap.WarnLevel)
-	f, err := New(Source{Config: &rest.Config{
+	f, err := New(ConfigSource{Config: &rest.Config{
 		Host: up.server.URL, BearerTokenFile: up.write("token", []byte("one\n")),
 		TLSClientConfig: rest.TLSClientConfig{
 			CAFile: up.write("ca.crt", ca.pem()), CertFile: up.write("tls.crt", cert), KeyFile: up.write("tls.key", key),
@@ -414,7 +414,8 @@ func TestKubeconfigsAreFollowed(t *testing.T) {
 	name := up.write("kubeconfig", []byte("1"))
 	now := &rest.Config{Host: up.server.URL, BearerToken: "one",
 		TLSClientConfig: rest.TLSClientConfig{CAData: first.pem()}}
-	f, err := New(Source{Config: now, File: name, Again: func() (*rest.Config, error) { return now, nil }}, zap.NewNop())
+	again := func() (*rest.Config, error) { return now, nil }
+	f, err := New(ConfigSource{Config: now, File: name, Again: again}, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -490,7 +491,7 @@ func TestOtherIdentities(t *testing.T) {
 		TLSClientConfig: rest.TLSClientConfig{CAFile: ca}})
 	who := &rest.Config{Host: "https://elsewhere", BearerTokenFile: up.write("token", []byte("theirs")),
 		TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
-	other, err := f.As(Source{Config: who})
+	other, err := f.As(ConfigSource{Config: who})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -592,7 +593,7 @@ func TestNewRefuses(t *testing.T) {
 		"not both":                          {BearerToken: "t", Username: "u"},
 		"insecure":                          {TLSClientConfig: rest.TLSClientConfig{Insecure: true, CAData: []byte("x")}},
 	} {
-		if _, err := New(Source{Config: cfg}, zap.NewNop()); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := New(ConfigSource{Config: cfg}, zap.NewNop()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v; want %q", err, want)
 		}
 	}

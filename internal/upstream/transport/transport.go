@@ -14,8 +14,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Kind is what a transport is for.
-type Kind struct {
+// Purpose is what a transport is for.
+type Purpose struct {
 	http1      bool // nothing else is spoken
 	fresh      bool // a connection for each request
 	compressed bool // answers that net/http asked to be compressed are decompressed
@@ -29,20 +29,22 @@ type Kind struct {
 // The kinds of transports. See health.go for when they give a connection up.
 var (
 	// Mirrors is for reflectors, probes of discovery, and what else the proxy asks for itself.
-	Mirrors = Kind{compressed: true, maxIdle: 25, idle: idleTimeout, pingAfter: pingAfter, pingWait: pingTimeout}
+	Mirrors = Purpose{compressed: true, maxIdle: 25, idle: idleTimeout, pingAfter: pingAfter, pingWait: pingTimeout}
 	// Passing is for requests that pass through, over HTTP/2 if upstream speaks it.
-	Passing = Kind{maxIdle: passThroughIdle, idle: idleTimeout, pingAfter: passingPingAfter, pingWait: passingPingTimeout}
+	Passing = Purpose{
+		maxIdle: passThroughIdle, idle: idleTimeout, pingAfter: passingPingAfter, pingWait: passingPingTimeout,
+	}
 	// PassingHTTP1 is Passing over HTTP/1.1, which upgrades (exec, port-forward) need and large
 	// answers take less of.
-	PassingHTTP1 = Kind{
+	PassingHTTP1 = Purpose{
 		http1: true, maxIdle: passThroughIdle, idle: idleBelowUpstreams,
 		pingAfter: passingPingAfter, pingWait: passingPingTimeout,
 	}
 	// PassingFresh is Passing with a connection for each request.
-	PassingFresh = Kind{fresh: true, idle: freshIdle, pingAfter: freshPingAfter, pingWait: freshPingTimeout}
+	PassingFresh = Purpose{fresh: true, idle: freshIdle, pingAfter: freshPingAfter, pingWait: freshPingTimeout}
 
 	// single has at most one connection.
-	single = Kind{
+	single = Purpose{
 		http1: true, maxConns: 1, maxIdle: 1, idle: probeIdle, pingAfter: passingPingAfter, pingWait: passingPingTimeout,
 	}
 )
@@ -64,7 +66,7 @@ const (
 // trusts, or its certificate, change.
 type Transport struct {
 	factory *Factory
-	kind    Kind
+	kind    Purpose
 	bare    bool
 	config  *clienttransport.Config // where exec plugins put certificates and a dialer of theirs
 
@@ -82,19 +84,19 @@ type generation struct {
 // Bare is a transport of requests that bring their own credentials (design D12): it knows which
 // authorities to trust, and nothing else. It adds no credentials, no client certificate, none of
 // client-go's wrappers, so a request's own are all that upstream sees.
-func (f *Factory) Bare(kind Kind) (*Transport, error) {
+func (f *Factory) Bare(kind Purpose) (*Transport, error) {
 	return f.transport(kind, rest.AnonymousClientConfig(f.base), true)
 }
 
 // Own is a transport that adds the credentials of the Factory. A request that has an Authorization
 // header keeps it.
-func (f *Factory) Own(kind Kind) (http.RoundTripper, error) {
+func (f *Factory) Own(kind Purpose) (http.RoundTripper, error) {
 	_, rt, err := f.own(kind)
 	return rt, err
 }
 
 // own is the transport, and the same with the credentials around it.
-func (f *Factory) own(kind Kind) (*Transport, http.RoundTripper, error) {
+func (f *Factory) own(kind Purpose) (*Transport, http.RoundTripper, error) {
 	cfg := rest.CopyConfig(f.base)
 	if hasToken(cfg) || cfg.Username != "" || hasPair(cfg) {
 		cfg.ExecProvider = nil // client-go does not ask a plugin then, either
@@ -114,7 +116,7 @@ func (f *Factory) own(kind Kind) (*Transport, http.RoundTripper, error) {
 	return t, &renewed{factory: f, next: rt}, nil
 }
 
-func (f *Factory) transport(kind Kind, cfg *rest.Config, bare bool) (*Transport, error) {
+func (f *Factory) transport(kind Purpose, cfg *rest.Config, bare bool) (*Transport, error) {
 	cfg.CertFile, cfg.CertData, cfg.KeyFile, cfg.KeyData = "", nil, "", nil // followed
 	cfg.CAFile, cfg.CAData = "", nil
 	cfg.NextProtos = nil // net/http's to choose, by Protocols
@@ -274,7 +276,7 @@ func (t *Transport) build(trusted *trust, pair *certificate) (*http.Transport, e
 }
 
 // send sends a request, on a connection of its own if the kind says so.
-func (g *generation) send(r *http.Request, kind Kind) (*http.Response, error) {
+func (g *generation) send(r *http.Request, kind Purpose) (*http.Response, error) {
 	if kind.fresh {
 		return fresh{like: g.http}.RoundTrip(r)
 	}

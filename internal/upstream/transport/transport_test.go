@@ -114,7 +114,7 @@ var deadline = testutil.Deadline
 // factoryOf makes the transports of a configuration that came from no file.
 func factoryOf(t *testing.T, cfg *rest.Config) *Factory {
 	t.Helper()
-	f, err := New(Source{Config: cfg}, zap.NewNop())
+	f, err := New(ConfigSource{Config: cfg}, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,12 +152,12 @@ func TestHeadsOfAnswersAreBounded(t *testing.T) {
 	secure.StartTLS()
 	defer secure.Close()
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw})
-	factory, err := New(Source{Config: &rest.Config{Host: secure.URL,
+	factory, err := New(ConfigSource{Config: &rest.Config{Host: secure.URL,
 		TLSClientConfig: rest.TLSClientConfig{CAData: ca}}}, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, kind := range map[string]Kind{
+	for name, kind := range map[string]Purpose{
 		"passing": Passing, "HTTP/1.1": PassingHTTP1, "fresh": PassingFresh, "mirrors": Mirrors,
 	} {
 		rt, err := factory.Bare(kind)

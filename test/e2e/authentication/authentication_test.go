@@ -211,7 +211,7 @@ func newWorld(t testing.TB) *world {
 // compare lets both sides authenticate a request, and returns our result.
 func (w *world) compare(t *testing.T, header http.Header, peer []*x509.Certificate) auth.Result {
 	t.Helper()
-	ours := w.ours.Authenticate(t.Context(), auth.Request{Header: header.Clone(), Peer: peer})
+	ours := w.ours.Authenticate(t.Context(), auth.AuthnRequest{Header: header.Clone(), Peer: peer})
 	r := (&http.Request{Header: header.Clone()}).WithContext(t.Context())
 	if peer != nil {
 		r.TLS = &tls.ConnectionState{PeerCertificates: peer}

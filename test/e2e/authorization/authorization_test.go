@@ -53,7 +53,7 @@ type world struct {
 type person struct {
 	name   string
 	config *rest.Config
-	shows  auth.Request
+	shows  auth.AuthnRequest
 }
 
 func newWorld(t *testing.T) *world { return newWorldWith(t, controlplane.Options{}) }
@@ -101,7 +101,7 @@ func newWorldWith(t *testing.T, o controlplane.Options) *world {
 // add adds a user with credentials.
 func (w *world) add(t *testing.T, name string, config *rest.Config) {
 	t.Helper()
-	p := person{name: name, config: config, shows: auth.Request{Header: http.Header{}}}
+	p := person{name: name, config: config, shows: auth.AuthnRequest{Header: http.Header{}}}
 	if config.BearerToken != "" {
 		p.shows.Header.Set("Authorization", "Bearer "+config.BearerToken)
 	} else {

@@ -72,7 +72,7 @@ func (w *world) watchRights(t *testing.T, sweep time.Duration, change func(*rbac
 	*reauth.Reauthorizer) {
 	t.Helper()
 	config := w.cp.Config(controlplane.Admin)
-	transports, err := transport.New(transport.Source{Config: config}, zap.NewNop())
+	transports, err := transport.New(transport.ConfigSource{Config: config}, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func (w *world) watchRights(t *testing.T, sweep time.Duration, change func(*rbac
 	m := &watchman{reviews: &counted{RoundTripper: own}}
 	reviewer := auth.NewReviewer(base, m.reviews, zap.NewNop())
 	o := rbac.RightsOptions{
-		Follow: func(ctx context.Context, table *rbac.Table) error {
+		Follow: func(ctx context.Context, table *rbac.RightsTable) error {
 			return client.Follow(ctx, zap.NewNop(), table.Resource(), &ear{table, &m.deaf, &m.holds, w.planted},
 				upstream.WithPromised(table.Through))
 		},
@@ -122,7 +122,7 @@ func (w *world) watchRights(t *testing.T, sweep time.Duration, change func(*rbac
 // ear delivers the events of its resource to a table, or withholds them; and adds to each complete
 // state a binding that upstream does not have.
 type ear struct {
-	*rbac.Table
+	*rbac.RightsTable
 	deaf    *atomic.Bool
 	holds   *holds
 	planted func(bindings *object.Resource, rv uint64) (*object.Object, error) // nil for none
@@ -136,18 +136,20 @@ func (e *ear) Replace(objects []*object.Object, rv uint64) error {
 		}
 		objects = slices.Concat(objects, []*object.Object{one})
 	}
-	return e.Table.Replace(objects, rv)
+	return e.RightsTable.Replace(objects, rv)
 }
 
-func (e *ear) Add(o *object.Object) error { return e.unless(func() error { return e.Table.Add(o) }) }
+func (e *ear) Add(o *object.Object) error {
+	return e.unless(func() error { return e.RightsTable.Add(o) })
+}
 func (e *ear) Update(o *object.Object) error {
-	return e.unless(func() error { return e.Table.Update(o) })
+	return e.unless(func() error { return e.RightsTable.Update(o) })
 }
 func (e *ear) Delete(o *object.Object) error {
-	return e.unless(func() error { return e.Table.Delete(o) })
+	return e.unless(func() error { return e.RightsTable.Delete(o) })
 }
 func (e *ear) Bookmark(b *object.Bookmark, rv uint64) error {
-	return e.unless(func() error { return e.Table.Bookmark(b, rv) })
+	return e.unless(func() error { return e.RightsTable.Bookmark(b, rv) })
 }
 
 func (e *ear) unless(f func() error) error {
@@ -559,7 +561,7 @@ func TestChangedRightsEndWatchesBeforeTheSweep(t *testing.T) {
 	}
 	stays := watch("reads-one", one)
 	await(t, "hearing of all that is watched", func() bool { // what went before a table began is no change
-		return !slices.ContainsFunc(m.rights.Tables(), func(table *rbac.Table) bool { return table.Through() == 0 })
+		return !slices.ContainsFunc(m.rights.Tables(), func(table *rbac.RightsTable) bool { return table.Through() == 0 })
 	})
 	grace := int64(0)
 	for _, step := range []struct {
@@ -682,7 +684,7 @@ func TestLocalTokensProveUpstreamsIdentities(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stranger := person{shows: auth.Request{Header: http.Header{"Authorization": {"Bearer " + other.Status.Token}}}}
+	stranger := person{shows: auth.AuthnRequest{Header: http.Header{"Authorization": {"Bearer " + other.Status.Token}}}}
 	if result, here := show(stranger); here || result.Outcome != auth.Refused {
 		t.Errorf("for another audience: %s, verified here: %v", result.Outcome, here)
 	}

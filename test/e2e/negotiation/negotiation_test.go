@@ -47,7 +47,7 @@ func newPlanner(t testing.TB) *plan.Planner {
 	release.Upstream("37")
 	mirrored := catalog{}
 	for _, info := range []*object.Resource{configmaps, widgets} {
-		r := cache.New(info, cache.Limits{HistoryBytes: 1 << 20, HistoryMinAge: time.Hour}, time.Now)
+		r := cache.New(info, cache.HistoryLimits{HistoryBytes: 1 << 20, HistoryMinAge: time.Hour}, time.Now)
 		if err := r.Replace(nil, 100); err != nil {
 			t.Fatal(err)
 		}

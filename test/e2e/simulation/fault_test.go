@@ -177,7 +177,7 @@ var planted = []struct {
 	}, nil},
 	{"a stream outlives void history", End, func() faults {
 		return faults{onSource: func(_ *stream, c source) source { return &deaf{c} }}
-	}, func(c *config) { c.limits = cache.Limits{HistoryBytes: 1 << 30} }},
+	}, func(c *config) { c.limits = cache.HistoryLimits{HistoryBytes: 1 << 30} }},
 	{"a stream is ended inside a seam", Seam, func() faults {
 		return faults{onSource: func(s *stream, c source) source { return open{&slow{source: c, stream: s}} }}
 	}, nil},

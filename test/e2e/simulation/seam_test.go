@@ -14,7 +14,8 @@ import (
 func scripted(t *testing.T, script func(s *Simulation)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := newSimulation(rand.New(rand.NewPCG(1, 1)), config{limits: cache.Limits{HistoryBytes: 1 << 30}, padding: 0})
+		s := newSimulation(
+			rand.New(rand.NewPCG(1, 1)), config{limits: cache.HistoryLimits{HistoryBytes: 1 << 30}, padding: 0})
 		script(s)
 		s.rest()
 		if v := s.violation; v != nil {

@@ -86,7 +86,7 @@ func (c *counts) add(o counts) {
 
 // config is what a run is made of.
 type config struct {
-	limits  cache.Limits
+	limits  cache.HistoryLimits
 	clients int
 	padding int // most bytes that an object is padded by
 	faults  faults
@@ -97,7 +97,7 @@ type config struct {
 func randomConfig(r *rand.Rand) config {
 	bytes := []int64{8 << 10, 40 << 10, 200 << 10, 10 << 20}[r.IntN(4)]
 	age := []time.Duration{0, 20 * time.Second}[r.IntN(2)]
-	return config{limits: cache.Limits{HistoryBytes: bytes, HistoryMinAge: age}, clients: 16, padding: 600}
+	return config{limits: cache.HistoryLimits{HistoryBytes: bytes, HistoryMinAge: age}, clients: 16, padding: 600}
 }
 
 func newSimulation(r *rand.Rand, c config) *Simulation {

@@ -33,8 +33,8 @@ func Named(name string, groups ...string) *auth.Identity {
 }
 
 // WithToken is a request with a bearer token.
-func WithToken(token string) auth.Request {
-	return auth.Request{Header: http.Header{"Authorization": {"Bearer " + token}}}
+func WithToken(token string) auth.AuthnRequest {
+	return auth.AuthnRequest{Header: http.Header{"Authorization": {"Bearer " + token}}}
 }
 
 // Wants is what a GET request asks for.
@@ -57,13 +57,13 @@ type Live struct {
 	stopped time.Time // when it stopped sending, if it has
 }
 
-// Hold implements reauth.Stream.
+// Hold implements reauth.ReviewedStream.
 func (l *Live) Hold() { l.do("hold", func() { l.held = true }) }
 
-// Resume implements reauth.Stream.
+// Resume implements reauth.ReviewedStream.
 func (l *Live) Resume() { l.do("resume", func() { l.held = false }) }
 
-// End implements reauth.Stream.
+// End implements reauth.ReviewedStream.
 func (l *Live) End(e reauth.End) { l.do("end "+string(e), func() { l.end = e }) }
 
 func (l *Live) do(what string, f func()) {
@@ -148,13 +148,13 @@ func On(t *testing.T, change func(*Setup), test func(*Patrol)) {
 }
 
 // Know makes a token of a user's good, and returns a request with it.
-func (p *Patrol) Know(user string) auth.Request {
+func (p *Patrol) Know(user string) auth.AuthnRequest {
 	p.Cluster.Change(func() { p.Cluster.Users["token-of-"+user] = user })
 	return WithToken("token-of-" + user)
 }
 
 // Watch starts a watch of a resource; nil if the request may not have one.
-func (p *Patrol) Watch(r auth.Request, resource string) (*Live, *reauth.Permit) {
+func (p *Patrol) Watch(r auth.AuthnRequest, resource string) (*Live, *reauth.Permit) {
 	p.T.Helper()
 	result := p.Authn.Authenticate(context.Background(), r)
 	if result.Outcome != auth.Authenticated {
