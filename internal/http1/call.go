@@ -198,7 +198,7 @@ func pipelined(taken net.Conn) bool {
 
 // runConn delivers a stream, maybe beyond its return.
 func (s *ListenerServer) runConn(st *watch.Stream, out *watch.ConnSink) {
-	out.Watched = s.opts.Poller.Watch(out.Conn, func() { st.Interrupt(watch.EndClientClosed) })
+	out.Watched = s.opts.Poller.Watch(out.Conn, func() { st.Stop(watch.EndClientClosed) })
 	s.opts.Watches.Deliver(st, func(reason watch.EndReason) {
 		out.Watched.Stop()
 		draining := s.opts.Watches.Ended(st, reason)

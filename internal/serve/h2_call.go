@@ -115,9 +115,9 @@ func (c http2Call) Watch(st *watch.Stream, headers watch.HeadersFunc) {
 	stop := context.AfterFunc(ctx, func() {
 		// Whichever noticed first that the connection was cut.
 		if reason := watch.ReasonOf(c.Writer.Cause(context.Cause(ctx))); watch.EvictionMessages[reason] != "" {
-			st.Interrupt(reason)
+			st.Stop(reason)
 		}
-		st.Interrupt(watch.EndClientClosed)
+		st.Stop(watch.EndClientClosed)
 	})
 	head := func() {
 		watch.SetHeaders(st, headers, st.AuditID(c.RequestHeader(apistatus.AuditIDHeader)), c.SetHeader)

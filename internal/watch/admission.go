@@ -41,24 +41,23 @@ type request interface {
 func (m *Manager) NewStream(p plan.Plan, o StreamOptions) *Stream {
 	p.Watch.Timeout = min(p.Watch.Timeout, longestWatch)
 	st := &Stream{
-		manager:  m,
 		plan:     p,
 		admit:    o.Admit,
 		owner:    o.Owner,
 		client:   o.Client,
 		deadline: now().after(p.Watch.Timeout),
 	}
-	st.end.wait(m.base)
+	st.begin(m)
 	return st
 }
 
-// Begin lets a watch begin within the limits, or answers it. Once it is let in, ended or letGo give
-// back what it holds.
+// Begin reserves what a watch takes of the limits, or answers the request. Ended and Dismiss give
+// it back.
 func (m *Manager) Begin(c request, st *Stream, flow flowcontrol.Flow) bool {
-	let := false
+	admitted := false
 	defer func() {
-		if !let {
-			st.letGo(EndAborted)
+		if !admitted {
+			st.release(EndAborted)
 		}
 	}()
 	var refusal *flowcontrol.Refusal
@@ -75,7 +74,7 @@ func (m *Manager) Begin(c request, st *Stream, flow flowcontrol.Flow) bool {
 		apistatus.WriteLimited(c, st.plan.Failure, m.opts.Limiter.Closed(), refusal.RetryAfter)
 		return false
 	}
-	let = true
+	admitted = true
 	return true
 }
 
@@ -86,9 +85,9 @@ func (st *Stream) choose(flow flowcontrol.Flow) (refusal *flowcontrol.Refusal) {
 	return refusal
 }
 
-// letGo gives back what a stream holds that serves nobody, or nobody any more.
-func (st *Stream) letGo(reason EndReason) {
-	st.conclude(reason)
+// release gives back what a stream holds. It is called when the stream has ended, or cannot begin.
+func (st *Stream) release(reason EndReason) {
+	st.Lifecycle.Stop(reason)
 	if st.past != nil {
 		st.past.Close()
 	}
@@ -97,12 +96,12 @@ func (st *Stream) letGo(reason EndReason) {
 	st.lasting.Release()
 }
 
-// Admit counts a stream in, unless the server is going away: then the stream is let go of.
+// Admit counts a stream in. While the server drains, it releases the stream and returns false.
 func (m *Manager) Admit(st *Stream) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.mu.draining {
-		st.letGo(EndDrain)
+		st.release(EndDrain)
 		return false
 	}
 	m.mu.admitted++
@@ -118,18 +117,19 @@ func (m *Manager) Attach(st *Stream, out sink) {
 	m.mu.Lock()
 	st.out = out
 	m.mu.Unlock()
-	if m.base.Err() != nil { // closed before it could know of this sink
+	if m.base.Err() != nil { // closed before this sink was known
 		out.cut()
 	}
 }
 
-// Deliver delivers a stream, and calls over once when it has ended. A panic ends that stream alone.
-func (m *Manager) Deliver(st *Stream, over func(EndReason)) {
-	st.over = over
+// Deliver delivers a stream, and calls cleanup once when it has ended. A panic ends that stream
+// alone.
+func (m *Manager) Deliver(st *Stream, cleanup func(EndReason)) {
+	st.cleanup = cleanup
 	defer func() {
 		if p := recover(); p != nil {
 			m.opts.Panicked(p)
-			st.over(EndAborted)
+			st.Cleanup(EndAborted)
 		}
 	}()
 	if admit := st.admit; admit != nil {
@@ -139,11 +139,10 @@ func (m *Manager) Deliver(st *Stream, over func(EndReason)) {
 	m.deliver.deliver(st)
 }
 
-// Ended counts a stream out, and logs and counts why it ended. It reports whether the server is
-// going away.
+// Ended counts a stream out, and logs and counts why it ended. It reports whether the server
+// drains.
 func (m *Manager) Ended(st *Stream, reason EndReason) (draining bool) {
-	st.letGo(reason)
-	st.gate.close()
+	st.release(reason)
 	if st.permit != nil {
 		st.permit.Release()
 	}
@@ -151,24 +150,25 @@ func (m *Manager) Ended(st *Stream, reason EndReason) (draining bool) {
 	m.metrics.streams.WithLabelValues(st.resource(), plan.EncodingName(st.plan.Encoding)).Dec()
 	m.metrics.ends.WithLabelValues(st.resource(), string(reason)).Inc()
 	st.logEnd(m.log, reason)
-	m.endings.note(st, reason)
+	m.ended.note(st, reason)
 	st.record.over()
-	return m.leave(st)
+	return m.remove(st)
 }
 
-// Dismiss counts out a stream that was admitted and is not served after all: that nobody has taken.
+// Dismiss counts out a stream that was admitted and that is not delivered after all. It does
+// nothing after Take.
 func (m *Manager) Dismiss(st *Stream) {
 	if st.taken {
 		return
 	}
 	st.taken = true
-	st.letGo(EndAborted)
+	st.release(EndAborted)
 	m.metrics.streams.WithLabelValues(st.resource(), plan.EncodingName(st.plan.Encoding)).Dec()
-	m.leave(st)
+	m.remove(st)
 }
 
-// leave reports whether the server is going away.
-func (m *Manager) leave(st *Stream) (draining bool) {
+// remove forgets a stream, and reports whether the server drains.
+func (m *Manager) remove(st *Stream) (draining bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.mu.sent[st.resource()] += st.bytes.Load()
@@ -177,7 +177,8 @@ func (m *Manager) leave(st *Stream) (draining bool) {
 	return m.mu.draining
 }
 
-// logEnd says how a stream ended: loudly only if somebody may want to know who could not keep up.
+// logEnd logs how a stream ended: as a warning if its client was too slow, which is the only end
+// that an operator may have to act on.
 func (st *Stream) logEnd(log *zap.Logger, reason EndReason) {
 	fields := []zap.Field{
 		zap.String("verb", "watch"), zap.String("resource", st.resource()), zap.String("client", st.out.client()),

@@ -122,10 +122,10 @@ func (s *script) disturb(p *peer) {
 	case 5:
 		p.slowly(time.Duration(s.rand.IntN(100)) * time.Millisecond)
 	case 6:
-		p.stream.Interrupt(EndDrain)
+		p.stream.Stop(EndDrain)
 	case 7:
 		if s.rand.IntN(3) == 0 {
-			p.stream.Interrupt(EndClientClosed)
+			p.stream.Stop(EndClientClosed)
 		}
 	}
 }

@@ -39,7 +39,7 @@ func (m *Manager) ReachBack(c request, st *Stream) bool {
 	if st.past, err = past.Join(ctx, st.owner, w.RV, st.plan.Selector); !errors.Is(err, backfill.ErrBusy) {
 		return true // that nobody is told any more is found out when it begins
 	}
-	st.letGo(EndAborted)
+	st.release(EndAborted)
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) { // else it is the client or this proxy that leaves
 		m.metrics.unfilled.WithLabelValues(st.resource(), string(unfilledBusy)).Inc()
 	}

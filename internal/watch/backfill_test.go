@@ -88,7 +88,7 @@ func TestPastIsGated(t *testing.T) {
 	})
 	for reason, end := range map[EndReason]func(*peer){
 		EndTimeout:   func(*peer) { time.Sleep(100 * time.Second) },
-		EndDrain:     func(p *peer) { p.stream.Interrupt(EndDrain) },
+		EndDrain:     func(p *peer) { p.stream.Stop(EndDrain) },
 		EndForbidden: func(p *peer) { p.stream.End(reauth.EndForbidden) },
 	} {
 		for _, held := range []bool{false, true} {

@@ -59,7 +59,7 @@ type proof struct {
 
 // inVain is why a stream ends that waited in vain: for reason, unless it was over anyway.
 func (s *Stream) inVain(reason EndReason) EndReason {
-	if ending := s.ending(); ending != "" {
+	if ending := s.Reason(); ending != "" {
 		return ending
 	}
 	return reason
@@ -71,7 +71,7 @@ func (s *Stream) held(proofs <-chan proof) (EndReason, error) {
 		return "", err
 	}
 	s.cursor.Hold()
-	ended := s.context().Done()
+	ended := s.Done()
 	var proven *cache.Snapshot // what the client must have; nil before the proof
 	for {
 		if err := s.pass(0); err != nil {
@@ -109,7 +109,7 @@ func (s *Stream) held(proofs <-chan proof) (EndReason, error) {
 			}
 			proven = p.state
 		case <-ended:
-			return s.ending(), nil
+			return s.Reason(), nil
 		}
 	}
 }

@@ -32,7 +32,7 @@ func (g goroutines) live(s *Stream) {
 	s.begins()
 	timer := time.NewTimer(s.next().left())
 	defer timer.Stop()
-	ended := s.context().Done()
+	ended := s.Done()
 	for {
 		more := s.cursor.Wait()
 		run, reason, err := s.pull(true)
@@ -70,7 +70,7 @@ func (goroutines) finish(s *Stream, run []byte, reason EndReason, cause error) {
 			reason = s.failed(err)
 		}
 	}
-	s.over(reason)
+	s.Cleanup(reason)
 }
 
 // writers is the deliverer that needs no goroutine per stream: each is a slot of one of a few

@@ -118,10 +118,10 @@ func (c *audience) join(ln net.Listener, ended *sync.WaitGroup) {
 	st.SetChunked()
 	out := &ConnSink{Conn: accepted, StallTimeout: time.Minute, Head: Head(st, noHeaders, "audit", "")}
 	c.head = len(out.Head)
-	out.Watched = c.poller.Watch(accepted, func() { st.Interrupt(EndClientClosed) })
+	out.Watched = c.poller.Watch(accepted, func() { st.Stop(EndClientClosed) })
 	st.out = out
 	ended.Add(1)
-	st.over = func(EndReason) {
+	st.cleanup = func(EndReason) {
 		out.Watched.Stop()
 		if st.cursor != nil {
 			st.cursor.Close()
@@ -130,7 +130,7 @@ func (c *audience) join(ln net.Listener, ended *sync.WaitGroup) {
 		ended.Done()
 	}
 	c.streams = append(c.streams, st)
-	go c.manager.Deliver(st, st.over)
+	go c.manager.Deliver(st, st.cleanup)
 	c.drained(client)
 }
 
@@ -412,6 +412,6 @@ func BenchmarkWatches(b *testing.B) {
 type idle struct{}
 
 func (idle) deliver(s *Stream) {
-	<-s.context().Done()
-	s.over(EndAborted)
+	<-s.Done()
+	s.Cleanup(EndAborted)
 }

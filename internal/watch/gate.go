@@ -3,7 +3,6 @@ package watch
 import (
 	"context"
 	"errors"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -17,12 +16,6 @@ import (
 // connection before may still arrive.
 type gate struct {
 	shut atomic.Pointer[chan struct{}] // closed when it opens; nil: it is open
-
-	mu struct {
-		sync.Mutex
-		over   bool // the stream has ended, and its connection is somebody else's
-		cutter *time.Timer
-	}
 }
 
 // opens is closed when the gate opens; nil: it is open.
@@ -55,30 +48,8 @@ const CutAfter = time.Second
 
 // End implements reauth.ReviewedStream.
 func (s *Stream) End(why reauth.End) {
-	s.Interrupt(EndReason(why))
-	g := &s.gate
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.mu.over || g.mu.cutter != nil {
-		return
-	}
-	g.mu.cutter = time.AfterFunc(CutAfter, func() {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		if !g.mu.over {
-			s.out.cut()
-		}
-	})
-}
-
-// close says that the stream has ended: from now on nobody cuts its connection.
-func (g *gate) close() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.mu.over = true
-	if g.mu.cutter != nil {
-		g.mu.cutter.Stop()
-	}
+	s.Stop(EndReason(why))
+	s.cutAfter(CutAfter, s.out.cut)
 }
 
 // pass waits until the gate is open. It returns an endError if the stream has to end instead. Who
@@ -104,7 +75,7 @@ func (s *Stream) pass(pinned int64) error {
 
 // revoked is why the client may not be sent anything any more; empty if it may.
 func (s *Stream) revoked() EndReason {
-	if reason := s.ending(); reason.revoked() {
+	if reason := s.Reason(); reason.revoked() {
 		return reason
 	}
 	return ""

@@ -43,7 +43,7 @@ func TestHeldToTheEnd(t *testing.T) {
 	const query = "/api/v1/pods?watch=1&resourceVersion=100&allowWatchBookmarks=1&timeoutSeconds=100"
 	for reason, end := range map[EndReason]func(*peer){
 		EndTimeout:   func(*peer) { time.Sleep(100 * time.Second) },
-		EndDrain:     func(p *peer) { p.stream.Interrupt(EndDrain) },
+		EndDrain:     func(p *peer) { p.stream.Stop(EndDrain) },
 		EndForbidden: func(p *peer) { p.stream.End(reauth.EndForbidden) },
 	} {
 		bubbles(t, func(t *testing.T, d delivery) {
@@ -215,7 +215,7 @@ func TestHeldUntilProven(t *testing.T) {
 func TestHeldInASeam(t *testing.T) {
 	for name, end := range map[string]func(*Stream){
 		"its time is over": func(st *Stream) { st.deadline = now() },
-		"drained":          func(st *Stream) { st.Interrupt(EndDrain) },
+		"drained":          func(st *Stream) { st.Stop(EndDrain) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

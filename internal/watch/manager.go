@@ -54,8 +54,8 @@ type Manager struct {
 		sent     map[string]int64 // bytes by resource, on streams that have ended
 		admitted uint64           // streams, ever
 	}
-	active  sync.WaitGroup // one per stream
-	endings endings
+	active sync.WaitGroup // one per stream
+	ended  endStats
 }
 
 // NewManager makes a manager. End its base, and then Wait.
@@ -102,7 +102,7 @@ func (m *Manager) LookAgain() {
 func (m *Manager) ShedHeavy() {
 	for _, st := range m.Open() {
 		if !st.plan.Selector.Light() {
-			st.Interrupt(EndMemoryPressure)
+			st.Stop(EndMemoryPressure)
 		}
 	}
 }
@@ -129,10 +129,10 @@ func (m *Manager) Drain(ctx context.Context, period time.Duration) {
 	began, spread := time.Now(), period*9/10 // the last tenth is for streams to send their ends
 	late := false
 	for i, st := range streams {
-		if st.ending() == "" {
+		if st.Reason() == "" {
 			pauseUntil(ctx, left, began.Add(spread*time.Duration(i)/time.Duration(len(streams))))
 			late = late || ctx.Err() != nil
-			st.Interrupt(EndDrain)
+			st.Stop(EndDrain)
 		}
 	}
 	select {

@@ -17,9 +17,9 @@ func draining(t *testing.T, n int, f func(t *testing.T, w *world, all []*peer)) 
 			p := w.watchAs("/api/v1/pods?watch=1&resourceVersion=90&allowWatchBookmarks=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan", func(st *Stream) {
 				w.manager.mu.streams[st] = struct{}{}
 				w.manager.active.Add(1)
-				over := st.over
-				st.over = func(reason EndReason) {
-					over(reason)
+				cleanup := st.cleanup
+				st.cleanup = func(reason EndReason) {
+					cleanup(reason)
 					w.manager.active.Done()
 				}
 			})

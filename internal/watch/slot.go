@@ -45,10 +45,10 @@ func (s *slot) DueBefore(other *slot) bool { return s.due < other.due }
 // poke makes the writer look at the slot. Any goroutine may call it.
 func (s *slot) poke() { s.writer.slotPoked(s) }
 
-// severed is the reason of a slot that has to end without another word: its client is gone, or may
+// mustCut is the reason of a slot that has to end without another word: its client is gone, or may
 // not have what it has not taken yet. Empty: it ends as watches end.
-func (s *slot) severed() EndReason {
-	switch reason := s.stream.ending(); {
+func (s *slot) mustCut() EndReason {
+	switch reason := s.stream.Reason(); {
 	case !reason.Clean():
 		return reason
 	case reason.revoked() && s.port.full(s.rest):
@@ -80,7 +80,7 @@ func (s *slot) fill() {
 	}
 	s.rest = run
 	if s.look {
-		s.look = s.stream.ending() != "" || s.stream.next() <= now()
+		s.look = s.stream.Reason() != "" || s.stream.next() <= now()
 		s.dueAt(s.stream.next())
 	}
 }

@@ -28,19 +28,18 @@ import (
 // before, and while the client does not, nothing else happens here and nothing at all elsewhere.
 // Past its initial events it holds a cursor and no objects.
 type Stream struct {
+	Lifecycle
+
 	// Static after construction.
-	manager  *Manager
 	out      sink // set under manager.mu, once, before it is delivered
 	plan     plan.Plan
 	admit    func(reauth.ReviewedStream) *reauth.Permit // nil: its listener's clients may have everything
 	deadline moment
-	over     func(EndReason)           // called once, by whoever delivers it, when it has ended
 	owner    fanout.Owner              // that the hub counts it for
 	lasting  flowcontrol.Pass          // of the number of watches
 	selected flowcontrol.SelectorClaim // of what selectors weigh
 	starting flowcontrol.Pass          // of the bytes of initial states, until it is past its own
 
-	end    ending
 	slot   atomic.Pointer[slot] // where it is delivered from, once it has no goroutine
 	gate   gate
 	permit *reauth.Permit // what it goes on by; nil: nobody asks. Set before it is delivered
@@ -241,12 +240,12 @@ func (s *Stream) pull(look bool) (run []byte, reason EndReason, err error) {
 // clean one.
 func (s *Stream) due(caughtUp bool) ([]byte, EndReason, error) {
 	if s.cursor.InSeam() {
-		if s.shut != nil && (s.ending() != "" || now() >= s.deadline) {
+		if s.shut != nil && (s.Reason() != "" || now() >= s.deadline) {
 			return nil, EndAborted, nil
 		}
 		return nil, "", nil
 	}
-	if reason := s.ending(); reason != "" {
+	if reason := s.Reason(); reason != "" {
 		if reason != EndDrain || s.shut != nil {
 			return nil, reason, nil
 		}
@@ -316,7 +315,7 @@ func (s *Stream) failed(err error) EndReason {
 	case reason != EndAborted:
 		return reason
 	}
-	if reason := s.ending(); !reason.Clean() || reason.revoked() {
+	if reason := s.Reason(); !reason.Clean() || reason.revoked() {
 		return reason
 	}
 	if errors.Is(err, net.ErrClosed) {

@@ -147,7 +147,7 @@ func TestTooLarge(t *testing.T) {
 		w := newWorld(t, d, "a/x 5")
 		p := w.watch(query)
 		time.Sleep(time.Second)
-		p.stream.Interrupt(EndDrain)
+		p.stream.Stop(EndDrain)
 		p.ends(EndDrain)
 	})
 	bubbles(t, func(t *testing.T, d delivery) { // nor is whoever wanted less time: upstream answers after three seconds
@@ -162,7 +162,7 @@ func TestTooLarge(t *testing.T) {
 func TestWatchOfCenturies(t *testing.T) {
 	st := (&Manager{base: t.Context()}).NewStream(plan.Plan{Watch: &plan.WatchPlan{Timeout: math.MaxInt64}},
 		StreamOptions{})
-	defer st.end.rest()
+	defer st.releaseContext()
 	if st.schedule(now()); st.next().left() > bookmarkPeriod || st.deadline.left() < 24*365*time.Hour ||
 		st.deadline.after(time.Hour) < st.deadline {
 		t.Errorf("a bookmark is due in %s, the end in %s", st.next().left(), st.deadline.left())
@@ -426,7 +426,7 @@ func TestDrainedStream(t *testing.T) {
 		w.resource().Progress(110, w.resource().Generation())
 		fresh.gets("MODIFIED a/x 101")
 		for _, one := range []*peer{p, fresh, without} {
-			one.stream.Interrupt(EndDrain)
+			one.stream.Stop(EndDrain)
 		}
 		p.ends(EndDrain, "MODIFIED a/x 101", "BOOKMARK 110")
 		fresh.ends(EndDrain, "BOOKMARK 110")

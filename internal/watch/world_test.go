@@ -180,15 +180,13 @@ func (w *world) watchAs(query string, prepare func(*Stream)) *peer {
 	st.out = &ConnSink{Conn: clientconn.New(near, w.manager.seats, w.manager.haste),
 		StallTimeout: worldStall, Head: Head(st, noHeaders, "audit", "")}
 	p := &peer{t: w.t, stream: st, conn: far, reason: make(chan EndReason, 1)}
-	st.over = func(reason EndReason) {
-		st.end.give(reason)
+	st.cleanup = func(reason EndReason) {
 		st.closeCursor()
-		st.gate.close()
 		_ = near.Close()
 		p.reason <- reason
 	}
 	prepare(st)
-	go w.manager.Deliver(st, st.over)
+	go w.manager.Deliver(st, st.cleanup)
 	go p.read()
 	w.t.Cleanup(func() { p.close() })
 	return p

@@ -73,7 +73,7 @@ func (w *writer) adopt(st *Stream) bool {
 	s := &slot{stream: st, writer: w, port: port}
 	st.cursor.Slice()
 	st.schedule(now())
-	st.end.rest()
+	st.releaseContext()
 	st.slot.Store(s)
 	st.begins()
 	return w.slotPoked(s)
@@ -209,7 +209,7 @@ func (w *writer) turn(s *slot) {
 		return
 	}
 	if s.look {
-		if reason := s.severed(); reason != "" {
+		if reason := s.mustCut(); reason != "" {
 			w.end(s, reason)
 			return
 		}
@@ -288,7 +288,7 @@ func (w *writer) end(s *slot, reason EndReason) {
 	w.agenda.Remove(s)
 	w.queue.leave(s)
 	s.rest, s.port.held = nil, nil
-	s.stream.over(reason)
+	s.stream.Cleanup(reason)
 }
 
 // close ends all streams, and takes no more.
@@ -306,7 +306,7 @@ func (w *writer) close() {
 }
 
 func (w *writer) abort(s *slot) {
-	reason := s.stream.ending()
+	reason := s.stream.Reason()
 	if reason.Clean() {
 		reason = EndAborted
 	}

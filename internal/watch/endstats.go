@@ -9,8 +9,8 @@ import (
 	"spillway/internal/object"
 )
 
-// endings are the watches that have ended: how many for each reason, and who was evicted last.
-type endings struct {
+// endStats are the watches that have ended: how many for each reason, and who was evicted last.
+type endStats struct {
 	mu      sync.Mutex
 	counts  map[EndReason]uint64
 	evicted []Eviction // oldest first
@@ -32,7 +32,7 @@ type Eviction struct {
 // evictionsKept is how many are remembered.
 const evictionsKept = 20
 
-func (e *endings) note(st *Stream, reason EndReason) {
+func (e *endStats) note(st *Stream, reason EndReason) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.counts == nil {
@@ -55,7 +55,7 @@ func (e *endings) note(st *Stream, reason EndReason) {
 // EndCounts is how many watches have ended for each reason that one has ended for, and the last few
 // evictions, oldest first.
 func (m *Manager) EndCounts() (map[EndReason]uint64, []Eviction) {
-	m.endings.mu.Lock()
-	defer m.endings.mu.Unlock()
-	return maps.Clone(m.endings.counts), slices.Clone(m.endings.evicted)
+	m.ended.mu.Lock()
+	defer m.ended.mu.Unlock()
+	return maps.Clone(m.ended.counts), slices.Clone(m.ended.evicted)
 }

@@ -1,0 +1,149 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Lifecycle is how a stream ends. Stop settles why: the first reason counts, and the end of the
+// server stops every stream. The deliverer learns it by Reason, or by Done while it waits. Then it
+// sends what is still to be sent, and calls Cleanup.
+//
+// A wait on behalf of the stream ends with its context, which exists until the stream is a slot. A
+// slot never waits, its writer calls Reason: so an idle watch has no context.
+type Lifecycle struct {
+	manager *Manager                  // static; its base is the server's
+	reason  atomic.Pointer[EndReason] // nil: Stop was not called
+	waits   atomic.Pointer[waits]     // nil: nothing waits
+	cleanup func(EndReason)           // static once the stream is delivered
+
+	end struct {
+		sync.Mutex
+		over   bool        // Cleanup was called, and the connection may serve another request
+		cutter *time.Timer // cuts the connection of a stream that does not end in time
+	}
+}
+
+// waits is the context of what waits on behalf of a stream. Unless it is released, its cause is an
+// endError once it ends.
+type waits struct {
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+}
+
+// begin makes the context. It ends with the manager's base at the latest.
+func (l *Lifecycle) begin(m *Manager) {
+	l.manager = m
+	w := &waits{}
+	w.ctx, w.cancel = context.WithCancelCause(m.base)
+	l.waits.Store(w)
+}
+
+// releaseContext is called when nothing waits on behalf of the stream any more.
+func (l *Lifecycle) releaseContext() {
+	if w := l.waits.Swap(nil); w != nil {
+		w.cancel(nil)
+	}
+}
+
+// context is the parent of every wait on behalf of the stream.
+func (l *Lifecycle) context() context.Context {
+	if w := l.waits.Load(); w != nil {
+		return w.ctx
+	}
+	return l.manager.base
+}
+
+// Stop ends the stream for a reason, unless it has one. A client that leaves because the server
+// stops has not left by itself. Any goroutine may call it.
+func (l *Lifecycle) Stop(reason EndReason) {
+	if l.manager.base.Err() != nil {
+		reason = endCause(l.manager.base)
+	}
+	l.reason.CompareAndSwap(nil, &reason)
+	if w := l.waits.Load(); w != nil { // if it is released meanwhile, its writer calls Reason next
+		w.cancel(endError(*l.reason.Load()))
+	}
+}
+
+// Reason is why the stream has to end; empty: it goes on.
+func (l *Lifecycle) Reason() EndReason {
+	if reason := l.reason.Load(); reason != nil {
+		return *reason
+	}
+	if l.manager.base.Err() != nil {
+		return endCause(l.manager.base)
+	}
+	return ""
+}
+
+// Done is closed when the stream has to end.
+func (l *Lifecycle) Done() <-chan struct{} { return l.context().Done() }
+
+// Cleanup is called by the deliverer once it sends no more: reason is final. Only the first call
+// counts.
+func (l *Lifecycle) Cleanup(reason EndReason) {
+	l.Stop(reason)
+	if l.close() {
+		l.cleanup(reason)
+	}
+}
+
+// close reports whether the stream ends by this call. From then on its connection is not cut.
+func (l *Lifecycle) close() bool {
+	l.end.Lock()
+	defer l.end.Unlock()
+	first := !l.end.over
+	l.end.over = true
+	if l.end.cutter != nil {
+		l.end.cutter.Stop()
+	}
+	return first
+}
+
+// cutAfter cuts the connection unless the stream ends within a period.
+func (l *Lifecycle) cutAfter(period time.Duration, cut func()) {
+	l.end.Lock()
+	defer l.end.Unlock()
+	if l.end.over || l.end.cutter != nil {
+		return
+	}
+	l.end.cutter = time.AfterFunc(period, func() {
+		l.end.Lock()
+		defer l.end.Unlock()
+		if !l.end.over {
+			cut()
+		}
+	})
+}
+
+// Stop ends the stream for a reason, as soon as that can be.
+func (s *Stream) Stop(reason EndReason) {
+	s.Lifecycle.Stop(reason)
+	s.poke()
+}
+
+// untilDeadline is the context of a wait that also ends at the stream's deadline.
+func (s *Stream) untilDeadline() (context.Context, context.CancelFunc) {
+	return context.WithDeadlineCause(s.context(), s.deadline.time(), endError(EndTimeout))
+}
+
+// endCause is why a context ended.
+func endCause(ctx context.Context) EndReason {
+	var e endError
+	if errors.As(context.Cause(ctx), &e) {
+		return EndReason(e)
+	}
+	return EndAborted
+}
+
+// endError carries a reason as the cause of a context's end.
+type endError EndReason
+
+// AsError is the cause of a context whose end ends streams for this reason.
+func (r EndReason) AsError() error { return endError(r) }
+
+func (e endError) Error() string { return string(e) }
