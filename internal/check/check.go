@@ -150,7 +150,7 @@ func (c *Checker) list(ctx context.Context, resource string) (string, error) {
 	}
 	if !c.marks {
 		return "at resourceVersion " + l.Metadata.ResourceVersion +
-			"; whether from memory cannot be told, since the API server marks none of its own answers (it is without priority " +
+			"; whether from memory is unknown, since the API server marks none of its own answers (it is without priority " +
 			"and fairness)", nil
 	}
 	return "from memory, at resourceVersion " + l.Metadata.ResourceVersion, nil

@@ -87,7 +87,7 @@ func TestUnmarked(t *testing.T) {
 	unmarked := good()
 	unmarked["GET /version"] = `{"gitVersion":"v1.37.0"}`
 	if out, err := run(t, unmarked, "", "pods"); err != nil ||
-		!strings.Contains(out, "LIST pods: at resourceVersion 8; whether from memory cannot be told") {
+		!strings.Contains(out, "LIST pods: at resourceVersion 8; whether from memory is unknown") {
 		t.Errorf("%v: %s", err, out)
 	}
 }

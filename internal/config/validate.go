@@ -281,7 +281,7 @@ func (o *Settings) validateListeners() error {
 	}
 	if o.Debug && !listen.IsLoopback(address.Host) && (!o.MetricsTLS || o.InsecureAllowAll) {
 		return o.Refuse("debug", "true",
-			"serves profiles on loopback, or over --metrics-tls to those who may get them, but --metrics-listen is "+
+			"serves profiles on loopback, or over --metrics-tls to users that may get them, but --metrics-listen is "+
 				o.MetricsListen)
 	}
 	return nil

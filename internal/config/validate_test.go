@@ -221,11 +221,13 @@ func TestBadSettings(t *testing.T) {
 		{"profiles nowhere", nil, "--debug --metrics-listen=",
 			"--debug=true: needs --metrics-listen, where profiles are served"},
 		{"profiles for all", nil, "--debug --metrics-listen=:9464",
-			"--debug=true: serves profiles on loopback, or over --metrics-tls to those who may get them, but --metrics-listen " +
+			"--debug=true: serves profiles on loopback, or over --metrics-tls to users that may get them, " +
+				"but --metrics-listen " +
 				"is :9464"},
 		{"profiles for all, over TLS", nil,
 			"--debug --metrics-listen=:9464 --metrics-tls --listen-tls=127.0.0.1:0 --insecure-allow-all",
-			"--debug=true: serves profiles on loopback, or over --metrics-tls to those who may get them, but --metrics-listen " +
+			"--debug=true: serves profiles on loopback, or over --metrics-tls to users that may get them, " +
+				"but --metrics-listen " +
 				"is :9464"},
 		{"metrics nowhere", nil, "--metrics-tls --metrics-listen=", "--metrics-tls=true: needs --metrics-listen"},
 	}

@@ -12,7 +12,7 @@ const none = "–"
 // watchColumns are the table of watches. What tells the most comes first: a narrow screen shows no
 // more.
 var watchColumns = []column[*Watch]{
-	words("user", "User", "as whom the API server knows the client; – where nobody is asked", func(w *Watch) string {
+	words("user", "User", "the client as the API server knows it; – without authentication", func(w *Watch) string {
 		return orNone(w.User)
 	}),
 	{
@@ -23,7 +23,7 @@ var watchColumns = []column[*Watch]{
 		},
 		cell: func(w *Watch) Cell { return Cell{Text: ageOf(w.LagSeconds), Alert: w.LagSeconds >= lagAlert} },
 	},
-	figures("behind", "Behind", "entries of history that it has yet to be told of", func(w *Watch) uint64 {
+	figures("behind", "Behind", "entries of history that are still to be sent", func(w *Watch) uint64 {
 		return w.LagEvents
 	},
 		func(w *Watch) Cell { return Cell{Text: orZero(w.LagEvents)} }),
@@ -36,7 +36,7 @@ var watchColumns = []column[*Watch]{
 	words("agent", "User agent", "what the client says that it is", func(w *Watch) string { return orNone(w.UserAgent) }),
 	{
 		key: "state", name: "State",
-		help:    "starting, live, held until the API server can be asked, or blocked since the client takes nothing",
+		help:    "starting, live, held until the API server can review it, or blocked since the client takes nothing",
 		compare: func(a, b *Watch) int { return cmp.Compare(stateOf(a), stateOf(b)) },
 		cell:    func(w *Watch) Cell { return Cell{Text: stateOf(w), Alert: w.blocked() || w.Phase == "held"} },
 	},
@@ -48,7 +48,7 @@ var watchColumns = []column[*Watch]{
 	}),
 	{
 		key: "event", name: "Last event",
-		help: "when that happened which it was told of last, UTC; – where history does not reach back to it", number: true,
+		help: "when the last event that was sent happened, UTC; – where history does not reach back to it", number: true,
 		compare: func(a, b *Watch) int { return timeOf(a.LastEvent).Compare(timeOf(b.LastEvent)) },
 		cell:    func(w *Watch) Cell { return Cell{Text: clockOf(w.LastEvent)} },
 	},
@@ -105,7 +105,7 @@ var resourceColumns = []column[*Resource]{
 	}),
 	figures("feeds", "Feeds", "distinct selectors and encodings of these", func(r *Resource) int { return r.Feeds },
 		func(r *Resource) Cell { return Cell{Text: Count(r.Feeds)} }),
-	figures("lists", "Lists", "complete states that upstream was asked for", func(r *Resource) uint64 { return r.Lists },
+	figures("lists", "Lists", "complete states listed upstream", func(r *Resource) uint64 { return r.Lists },
 		func(r *Resource) Cell { return Cell{Text: Count(r.Lists)} }),
 	figures("failures", "Failures", "requests that upstream failed", func(r *Resource) uint64 { return r.Failures },
 		func(r *Resource) Cell { return Cell{Text: Count(r.Failures)} }),
@@ -223,7 +223,7 @@ func (r *Report) ResourceTable(q Query) Table {
 // evictionColumns are the table of who was evicted.
 var evictionColumns = []column[*Eviction]{
 	words("at", "At", "when", func(e *Eviction) string { return e.At.UTC().Format(time.TimeOnly) }),
-	words("user", "User", "as whom the API server knows the client", func(e *Eviction) string { return orNone(e.User) }),
+	words("user", "User", "the client as the API server knows it", func(e *Eviction) string { return orNone(e.User) }),
 	words("resource", "Resource", "what was watched", func(e *Eviction) string { return e.Resource }),
 	words("selector", "Selector", "of what it watched", func(e *Eviction) string {
 		return selectorOf(e.Namespace, e.Name, e.LabelSelector, e.FieldSelector)

@@ -118,7 +118,7 @@ func (r *Report) Shown() string {
 	w, sort := r.Watches, Printable(r.Watches.Sort)
 	switch {
 	case w.Total == 0:
-		return "Nobody watches."
+		return "There are no watches."
 	case len(w.Items) < w.Total:
 		return fmt.Sprintf("%s of %s watches, the first by %s; %s more are not shown.", Count(len(w.Items)),
 			Count(w.Total), sort, Count(w.Total-len(w.Items)))

@@ -120,7 +120,7 @@ func (p *Page) view(report *Report, q Query) view {
 	asJSON := q.Values()
 	asJSON.Set(formatParameter, formatJSON)
 	watches := section{
-		ID: "watches", Name: "Watches", Note: report.Shown(), Empty: "Nobody watches.",
+		ID: "watches", Name: "Watches", Note: report.Shown(), Empty: "There are no watches.",
 		Caption: "Watches that are served from memory, with how far their clients are behind", Table: report.WatchTable(q),
 	}
 	resources := section{
@@ -134,7 +134,7 @@ func (p *Page) view(report *Report, q Query) view {
 		resources.Links = append(resources.Links, p.link(Query{Watches: q.Watches, Resources: c.Next, Limit: q.Limit}))
 	}
 	evictions := section{
-		ID: "evictions", Name: "Evicted last", Empty: "Nobody has been evicted.",
+		ID: "evictions", Name: "Evicted last", Empty: "No client has been evicted.",
 		Caption: "The last clients whose watches were ended since they stopped reading", Table: report.EvictionTable(),
 	}
 	return view{

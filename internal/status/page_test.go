@@ -217,5 +217,5 @@ func TestPageAnswers(t *testing.T) {
 		t.Error("the fragment is a whole page")
 	}
 	empty := &Report{At: noon.Add(time.Second)}
-	f(serving(t, empty, nil), "", 200, "text/html; charset=utf-8", "Nobody watches.")
+	f(serving(t, empty, nil), "", 200, "text/html; charset=utf-8", "There are no watches.")
 }

@@ -215,7 +215,7 @@ func (w *world) strangers(t *testing.T) {
 	}
 
 	token, ca := filepath.Join(t.TempDir(), "token"), presented(t, address)
-	for name, want := range map[string]string{"operator": "Nobody watches.", "alice": "403: "} {
+	for name, want := range map[string]string{"operator": "There are no watches.", "alice": "403: "} {
 		if err := os.WriteFile(token, []byte(strings.TrimPrefix(w.people[name].Header.Get("Authorization"), "Bearer ")),
 			0o600); err != nil {
 			t.Fatal(err)
