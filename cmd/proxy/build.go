@@ -216,8 +216,9 @@ func (p *process) buildStatus(context.Context) error {
 
 // mirrorOptions are the options of the mirrors.
 func mirrorOptions(o *config.Settings) mirror.SetOptions {
+	named, all := o.NamedResources()
 	return mirror.SetOptions{
-		Resources: o.Resources, Strict: o.StrictResources, MaxOnDemand: o.MaxResources,
+		Resources: named, OnDemand: all, Strict: o.StrictResources, MaxOnDemand: o.MaxResources,
 		IdleTimeout: o.ResourceIdleTimeout, CompareInterval: o.ConsistencyCheckPeriod,
 		HistoryBytes: int64(o.HistoryBytes), HistoryMinAge: o.HistoryMinAge, MaxBackfillWatches: o.MaxBackfillWatches,
 		EncodingCacheBytes: int64(o.EncodingCacheBytes), EncodedBytesAtLeast: o.LeastForms,

@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"regexp"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -11,6 +12,12 @@ import (
 
 // AllResources in --resources stands for whatever can be listed and watched.
 const AllResources = "*"
+
+// NamedResources are the resources of --resources, and whether AllResources is among them.
+func (o *Settings) NamedResources() (named []string, all bool) {
+	named = slices.DeleteFunc(slices.Clone(o.Resources), func(name string) bool { return name == AllResources })
+	return named, len(named) < len(o.Resources)
+}
 
 // CheckResource checks that arg is "*" or resource[.version][.group], kubectl's grammar. Whether
 // the cluster has such a resource, and which of the two readings of a.b.c is meant, only discovery

@@ -54,7 +54,7 @@ func (m *Set) followDefinitions() {
 func (m *Set) mayBeCustom() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.demand || len(m.mu.missing) > 0 ||
+	return m.o.OnDemand || len(m.mu.missing) > 0 ||
 		slices.ContainsFunc(*m.named.Load(), func(info *object.Resource) bool { return !info.Builtin })
 }
 

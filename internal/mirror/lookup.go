@@ -21,7 +21,7 @@ func (m *Set) Find(gvr schema.GroupVersionResource) *source.Source {
 	if found := (*m.running.Load())[gvr]; found != nil {
 		return found.usable()
 	}
-	if !m.demand && !m.isNamed(gvr) {
+	if !m.o.OnDemand && !m.isNamed(gvr) {
 		return nil
 	}
 	if info := m.offer(gvr); info != nil {
@@ -37,7 +37,7 @@ func (m *Set) Knows(gvr schema.GroupVersionResource) bool {
 	if (*m.running.Load())[gvr] != nil || m.isNamed(gvr) {
 		return true
 	}
-	if !m.demand {
+	if !m.o.OnDemand {
 		return false
 	}
 	m.mu.Lock()

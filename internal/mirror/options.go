@@ -2,12 +2,10 @@ package mirror
 
 import "time"
 
-// AllResources in SetOptions stands for whatever can be listed and watched.
-const AllResources = "*"
-
 // SetOptions say what is mirrored, and what of it is kept.
 type SetOptions struct {
-	Resources           []string      // resource[.version][.group], or AllResources
+	Resources           []string      // resource[.version][.group]
+	OnDemand            bool          // whatever can be listed and watched, too, at its first request
 	Strict              bool          // a named resource that cannot be mirrored fails Begin
 	MaxOnDemand         int           // resources that are mirrored because a client requested them
 	IdleTimeout         time.Duration // after which these are given up; 0: never

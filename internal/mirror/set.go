@@ -47,7 +47,6 @@ type Set struct {
 	room     *fanout.Room         // of feeds; nil: as much as they like
 	lanes    *fanout.Lanes
 	first    chan struct{} // a place for each first state that may be on its way on demand; nil: any number may
-	demand   bool          // everything that can be listed and watched is mirrored at its first request
 	release  *codec.Release
 	memo     *object.Memo // of what is made of objects, whichever resource they are of
 	log      *zap.Logger
@@ -112,7 +111,6 @@ func NewSet(ctx context.Context, client *upstream.Client, o SetOptions, log *zap
 	if o.MaxBackfillWatches > 0 {
 		m.backfill = backfill.NewWatchLimit(o.MaxBackfillWatches)
 	}
-	m.demand = slices.Contains(o.Resources, AllResources)
 	m.named.Store(&[]*object.Resource{})
 	m.running.Store(&map[schema.GroupVersionResource]*mirror{})
 	m.mu.refused = map[schema.GroupVersionResource]string{}
@@ -129,19 +127,18 @@ func NewSet(ctx context.Context, client *upstream.Client, o SetOptions, log *zap
 // is called before a client requests a resource. After an error nothing has been started, and it
 // may be called again.
 func (m *Set) Begin(starting context.Context) error {
-	names := slices.DeleteFunc(slices.Clone(m.o.Resources), func(name string) bool { return name == AllResources })
 	version, err := m.client.Version(starting)
 	if err != nil {
 		return fmt.Errorf("finding out upstream's version: %w", err)
 	}
-	found, err := m.client.Resolve(starting, names)
+	found, err := m.client.Resolve(starting, m.o.Resources)
 	if err == nil && m.o.Strict {
 		err = upstream.Unresolved(found)
 	}
 	if err != nil {
 		return &ResourcesError{err}
 	}
-	if m.demand {
+	if m.o.OnDemand {
 		offered, refused, err := m.client.Discover(starting)
 		if err != nil {
 			return fmt.Errorf("finding out what upstream serves: %w", err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,6 +27,12 @@ func defaults() SetOptions {
 		HistoryBytes: 64 << 20, HistoryMinAge: 75 * time.Second, MaxBackfillWatches: 64, EncodingCacheBytes: 256 << 20,
 		AsksAboutAll: true,
 	}
+}
+
+// name sets what is mirrored; "*" is everything, on demand.
+func (o *SetOptions) name(resources []string) {
+	named := slices.DeleteFunc(slices.Clone(resources), func(name string) bool { return name == "*" })
+	o.Resources, o.OnDemand = named, len(named) < len(resources)
 }
 
 // mirroring starts mirrors of an upstream, and ends them with the test.
@@ -75,7 +82,7 @@ func startMirroringAt(t *testing.T, up *fakeapiserver.Server, address string, lo
 	t.Helper()
 	client := clientAt(t, up, address)
 	o := defaults()
-	o.Resources = resources
+	o.name(resources)
 	if change != nil {
 		change(&o)
 	}
@@ -372,7 +379,7 @@ func TestStartIsBounded(t *testing.T) {
 	defer cancel()
 	o := defaults()
 	for _, resources := range [][]string{{"configmaps"}, {"*"}} {
-		o.Resources = resources
+		o.name(resources)
 		if err := NewSet(t.Context(), client, o, zap.NewNop()).Begin(starting); !upstream.Away(err) {
 			t.Errorf("%v: %v", resources, err)
 		}
