@@ -36,8 +36,8 @@ type Responder interface {
 	HangUp()
 }
 
-// FailureObserver is a responder that is told of the Status that it is about to send: it keeps a
-// record of the answer.
+// FailureObserver is a responder that keeps a record of the answer. It receives the Status before
+// it is sent.
 type FailureObserver interface{ ObserveFailure(s *metav1.Status) }
 
 // observeFailure shows a Status to the responder that sends it, if it wants to see it.

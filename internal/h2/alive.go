@@ -19,7 +19,7 @@ type alive struct {
 	// has come
 	spoke atomic.Int64
 	idle  time.Time // since when there is no stream; zero: there are some
-	asked time.Time // when the client was asked whether it is there; zero: it is
+	asked time.Time // when the unanswered ping was sent; zero: none is
 	word  [8]byte   // what it is to say
 }
 

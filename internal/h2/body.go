@@ -21,7 +21,7 @@ type body struct {
 	trailer  http.Header // the request's, as far as announced
 
 	// The handler's.
-	proceed bool // the client waits to be told to go on (100-continue)
+	proceed bool // the client waits for 100 Continue
 
 	mu       sync.Mutex
 	more     sync.Cond
@@ -38,7 +38,7 @@ func newBody(s *Stream, expected int64, proceed bool) *body {
 	return b
 }
 
-// put takes what the client sent, and reports false if nobody wants it.
+// put takes what the client sent, and reports false if no handler reads it.
 func (b *body) put(data []byte) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -109,8 +109,8 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// trail shows the trailer to whoever has read to the end: not before, since until then the request
-// is the handler's alone. Called with mu held.
+// trail shows the trailer once the body has been read to its end: until then the request is the
+// handler's alone. Called with mu held.
 func (b *body) trail() {
 	for key, values := range b.last {
 		if _, announced := b.trailer[key]; announced {

@@ -22,7 +22,7 @@ func (f *inflow) take(n uint32) bool {
 	return true
 }
 
-// add gives n bytes of credit, and returns what the client is to be told of it now.
+// add gives n bytes of credit, and returns the increment to send to the client now.
 func (f *inflow) add(n int) int32 {
 	f.saved += int32(n) // #nosec G115 -- windows are below 2^31 (RFC 9113, section 6.9.1)
 	if f.saved < refresh && f.saved < f.left {
@@ -33,8 +33,8 @@ func (f *inflow) add(n int) int32 {
 	return told
 }
 
-// credit lets the client send n bytes more, on a stream or (nil) on the connection. What was saved
-// up is told also if n is 0 and the client has come to need it. Called with mu held.
+// credit lets the client send n bytes more, on a stream or (nil) on the connection. With n = 0 it
+// sends the credit that was saved up, if the client needs it by now. Called with mu held.
 func (c *Conn) credit(s *Stream, n int) {
 	flow, id := &c.inflow, uint32(0)
 	if s != nil {
@@ -50,7 +50,7 @@ func (c *Conn) credit(s *Stream, n int) {
 	}
 }
 
-// waste gives back what a frame took that nobody wants. Called with mu held.
+// waste gives back the credit of a frame that no handler reads. Called with mu held.
 func (c *Conn) waste(f *http2.DataFrame) error {
 	if !c.inflow.take(f.Length) {
 		return http2.ConnectionError(http2.ErrCodeFlowControl)

@@ -4,7 +4,7 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// maxSettings is how many settings a frame may have: more are nobody's who means well.
+// maxSettings is how many settings a frame may have. No honest client sends more.
 const maxSettings = 100
 
 // take acts on one frame.

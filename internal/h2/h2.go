@@ -1,17 +1,18 @@
 // Package h2 serves HTTP/2 connections (RFC 9113): each request by a net/http handler on a
-// goroutine of its own; and what a handler keeps beyond its return (Response.Keep) is written to by
-// whoever it gave the stream to, without a goroutine and without waiting.
+// goroutine of its own. A stream that a handler keeps beyond its return (Response.Keep) has an
+// owner that writes to it without a goroutine and without waiting.
 //
 // Frames are read and heads are compressed by golang.org/x/net/http2. Its server is not used,
 // though this one behaves as that does where the RFC leaves a choice, since clients of a
 // kube-apiserver know no other: there every stream is a goroutine, and every frame is handed from
 // one to another and sent by itself, which costs more than all the rest of delivering an event.
-// Here whoever has a frame puts it into the connection's outbox, and what has piled up there goes
-// out as one write.
+// Here each frame goes into the connection's outbox, and what has piled up there goes out as one
+// write.
 //
 // Invariant: nothing but a connection's own two goroutines ever waits for its socket. A handler
-// waits for room in the outbox, an owner is told when there is some, and what cannot wait (answers
-// to pings, settings, resets) is bounded by cutting off who asks for too much of it.
+// waits for room in the outbox, an owner is notified when there is some, and what cannot wait
+// (answers to pings, settings, resets) is bounded: the connection of a client that causes too much
+// of it is cut.
 package h2
 
 import (
@@ -38,12 +39,12 @@ type Options struct {
 	// as it likes.
 	Stall func() time.Duration
 
-	Quiet time.Duration // without a frame from the client, after which it is asked whether it is still there
+	Quiet time.Duration // without a frame from the client, after which the client is sent a ping
 	Pong  time.Duration // that it may take to say so
 	Idle  time.Duration // without a stream, after which the connection is ended
 
-	// Busy is told when the client has greeted, and then whenever there is a first stream or no stream
-	// any more. It must not call back. Nil: nobody is.
+	// Busy is called when the client has greeted, and then whenever there is a first stream or no
+	// stream any more. It must not call back. nil: no function is called.
 	Busy func(streams bool)
 }
 
@@ -58,6 +59,6 @@ const (
 	keptFrame      = 4 << 10  // bytes of a frame that are kept for the next one while a connection has proven nothing
 	maxFrame       = 64 << 10 // that is sent, whatever the client would take
 	heldMost       = 4096     // bytes of an answer that are held back for more to come
-	waitingFactor  = 4        // requests that wait for a handler, in MaxStreams, before the client is told to calm down
+	waitingFactor  = 4        // requests that wait for a handler, in MaxStreams, before the client gets ENHANCE_YOUR_CALM
 	perHeaderField = 32       // what a field counts beside its bytes (RFC 9113, section 6.5.2)
 )

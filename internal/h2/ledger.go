@@ -9,7 +9,7 @@ import (
 // answers that its client does not take. Sizes are those in memory: decoded, and with what joining
 // header fields adds.
 //
-// A connection has an allowance of its own. It is small until a request has proven who sends it
+// A connection has an allowance of its own. It is small until a request has proven its sender
 // (Response.Prove), since until then anything may have opened the connection. A head beyond Head
 // bytes is taken from a pool that all connections share.
 type Bounds struct {
@@ -23,7 +23,7 @@ type Bounds struct {
 	// Reserve takes bytes from the pool, or reports that it has none left. Release gives them back.
 	Reserve func(int64) bool
 	Release func(int64)
-	// Credentials reports whether a request says who sends it. No other may have a large head.
+	// Credentials reports whether a request names its sender. No other may have a large head.
 	Credentials func(*http.Request) bool
 	// Refuse answers a request whose large head is not taken.
 	Refuse http.Handler
@@ -178,11 +178,11 @@ func (c *Conn) claims(cl *claim, n int64) bool {
 	return true
 }
 
-// Prove notes that the request has shown who sends it: its connection may have as much as any
-// client that is known.
+// Prove notes that the sender of the request is known: its connection may have as much as any known
+// client.
 func (w *Response) Prove() { w.stream.conn.prove() }
 
-// Prover is Prove for who learns it later, even after the request.
+// Prover is Prove for a caller that learns it later, even after the request.
 func (w *Response) Prover() (prove func()) { return w.stream.conn.prove }
 
 // Proven reports that the connection need prove nothing more.

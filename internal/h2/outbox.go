@@ -22,7 +22,7 @@ type outbox struct {
 
 const (
 	outboxFull  = 64 << 10
-	outboxFlood = 1 << 20 // no client has so much to be told that it does not read
+	outboxFlood = 1 << 20 // no client is owed so much unless it does not read
 )
 
 // errFlood ends a connection whose client asks for answers and does not read them.
@@ -64,7 +64,7 @@ func (o *outbox) data(id uint32, b []byte, end bool) {
 	*o.frames = append(f, b...)
 }
 
-// control is asked before a frame is put that cannot wait. Called with mu held.
+// control is called before a frame is put that cannot wait. Called with mu held.
 func (c *Conn) control() {
 	if c.outbox.len() > c.flood() && !c.outbox.flooded {
 		c.outbox.flooded = true
@@ -115,7 +115,7 @@ func (c *Conn) swap() *[]byte {
 	return frames
 }
 
-// room tells those who wait for it that there is some. Called with mu held.
+// room wakes those that wait for room. Called with mu held.
 func (c *Conn) room() {
 	waiting := c.outbox.waiting
 	c.outbox.waiting = nil

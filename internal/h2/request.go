@@ -67,7 +67,7 @@ func (c *Conn) arrived(b *block) error {
 	return c.schedule(&call{stream: s, request: r, handler: handler})
 }
 
-// accept makes the request that a head is, and finds who answers it.
+// accept makes the request of a head, and finds its handler.
 func (c *Conn) accept(s *Stream, b *block, f *http2.MetaHeadersFrame) (*http.Request, http.Handler, error) {
 	if b.over || b.refused {
 		return c.headless(s, b), c.refusal(b), nil
@@ -89,7 +89,7 @@ func (c *Conn) accept(s *Stream, b *block, f *http2.MetaHeadersFrame) (*http.Req
 	return r, c.opts.Handler, nil
 }
 
-// headless is a request whose head was not taken, for whoever says so.
+// headless is a request whose head was not taken, for the handler that refuses it.
 func (c *Conn) headless(s *Stream, b *block) *http.Request {
 	r := &http.Request{
 		Method: http.MethodGet, URL: &url.URL{Path: "/"}, RequestURI: "/", Host: "localhost",
@@ -265,7 +265,7 @@ func (s *Stream) trail(b *block, f *http2.MetaHeadersFrame) error {
 	return nil
 }
 
-// complete follows the end of a request. Its trailer is there for whoever has read its body to the
+// complete follows the end of a request. Its trailer is shown once the body has been read to its
 // end.
 func (s *Stream) complete(trailer http.Header) {
 	s.heard = true

@@ -126,7 +126,7 @@ func (s *Stream) Reset() {
 	s.reset(http2.ErrCodeInternal, errDone)
 }
 
-// reset ends the stream for a reason that is told to the client. Called with mu held, as all that
+// reset ends the stream and sends the reason to the client. Called with mu held, as all that
 // follow.
 func (s *Stream) reset(code http2.ErrCode, err error) {
 	if s.err != nil {
@@ -139,8 +139,8 @@ func (s *Stream) reset(code http2.ErrCode, err error) {
 	s.close(err)
 }
 
-// finish follows the end of the answer. A client that is still sending is told that nobody listens
-// (RFC 9113, section 8.1).
+// finish follows the end of the answer. A client that is still sending gets NO_ERROR: its body is
+// not read any more (RFC 9113, section 8.1).
 func (s *Stream) finish() {
 	if !s.heard {
 		s.reset(http2.ErrCodeNo, errDone)
@@ -179,8 +179,8 @@ func (s *Stream) close(err error) {
 	}
 }
 
-// wait lets the stream be told of room. Who lacks a window of its own needs none, and is told when
-// that grows.
+// wait has the stream's owner notified of room. A stream without a window of its own needs none,
+// and its owner is notified when the window grows.
 func (s *Stream) wait(room bool) {
 	if !s.waiting && room {
 		s.waiting = true

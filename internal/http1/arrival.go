@@ -41,8 +41,8 @@ func connState(c net.Conn, state fasthttp.ConnState) {
 }
 
 // misread ends a connection on which no request could be read, with the answer that net/http, and
-// so upstream, has for that. Who took too long, or left, gets none. A head that is too large for
-// the buffer is read elsewhere if the buffer is an ordinary one.
+// so upstream, has for that. A client that took too long, or left, gets none. A head that is too
+// large for the buffer is read elsewhere if the buffer is an ordinary one.
 func (s *ListenerServer) misread(ctx *fasthttp.RequestCtx, err error, ordinary bool) {
 	c := ctx.Conn()
 	var tooLarge *fasthttp.ErrSmallBuffer
@@ -62,9 +62,9 @@ func (s *ListenerServer) misread(ctx *fasthttp.RequestCtx, err error, ordinary b
 	_ = c.Close() // fasthttp's own words find it closed
 }
 
-// lastWordsWait is how long a client may take to read an answer for which it did not wait: closed
-// at once, a connection with bytes that nobody read is reset, and the answer lost (net/http waits
-// as long).
+// lastWordsWait is how long a client may take to read an answer for which it did not wait. A
+// connection that is closed at once while it has unread bytes is reset, and the answer lost
+// (net/http waits as long).
 const lastWordsWait = 500 * time.Millisecond
 
 // lastWords is an answer of net/http's own, after which it closes the connection.

@@ -114,7 +114,7 @@ func (c Call) PlanRequest() plan.Request {
 }
 
 // ordinary reports that Connection headers say nothing but how long the connection lasts. Others
-// name headers, which may say who is asking.
+// name headers, which may identify the sender.
 func ordinary(connection [][]byte) bool {
 	for _, value := range connection {
 		if !bytes.EqualFold(value, []byte("keep-alive")) && !bytes.EqualFold(value, []byte("close")) {
@@ -214,7 +214,7 @@ func (s *ListenerServer) runConn(st *watch.Stream, out *watch.ConnSink) {
 // be one.
 func (s *ListenerServer) next(out *watch.ConnSink, draining bool) {
 	if out.Closing || draining {
-		_ = out.Conn.Close() // there is nobody left to tell
+		_ = out.Conn.Close() // the client has left
 		return
 	}
 	s.rejoin(out.Conn)

@@ -26,7 +26,7 @@ type ServerOptions struct {
 	HTTP2 func(c net.Conn) error
 
 	Forwarder *passthrough.Forwarder
-	// Identity is as whom requests that pass through reach upstream.
+	// Identity decides whose credentials requests that pass through have upstream.
 	Identity passthrough.IdentityMode
 	Watches  *watch.Manager
 	Poller   *clientconn.Poller      // nil: clients that leave are not noticed
@@ -106,7 +106,7 @@ func (l serverLog) Printf(format string, args ...any) {
 	l.log.Debug(fmt.Sprintf(format, args...), zap.String("component", "fasthttp"))
 }
 
-// errorKind is what may be told of an error that holds bytes of a request.
+// errorKind is what may be logged of an error that holds bytes of a request.
 func errorKind(err error) string {
 	var network *net.OpError
 	var tooLarge *fasthttp.ErrSmallBuffer

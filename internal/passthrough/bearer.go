@@ -10,18 +10,18 @@ import (
 	"spillway/internal/flowcontrol"
 )
 
-// IdentityMode is as whom a plain listener's requests reach upstream.
+// IdentityMode decides whose credentials a plain listener's requests have upstream.
 type IdentityMode int
 
 const (
-	// IdentityClient forwards what the client sent: who has no credentials has none upstream either.
+	// IdentityClient forwards what the client sent: a client without credentials has none upstream.
 	IdentityClient IdentityMode = iota
 	// IdentitySelf lends the proxy's own credentials to requests that bring none.
 	IdentitySelf
 )
 
-// Bearer is under whose credentials a request reaches upstream: its own, or those of somebody who
-// impersonates who sent it, or, where it brings none and the listener says so, the proxy's.
+// Bearer decides whose credentials a request has upstream: its own, those of an impersonator of its
+// sender, or, if it has none and the listener says so, the proxy's.
 //
 // Each has transports of its own, and they are never mixed (design D12): a request without borrowed
 // credentials cannot reach a transport that has some.
@@ -81,8 +81,8 @@ func (f *Forwarder) lends(as *auth.Impersonation) bool {
 	return f.Opts.As.Any != nil && !slices.ContainsFunc(f.Opts.NeverAs, as.MemberOf)
 }
 
-// withoutIdentity takes from headers on their way upstream whatever says who is asking: somebody
-// else will say it.
+// withoutIdentity removes from headers on their way upstream everything that identifies the sender:
+// the transport adds another identity.
 func withoutIdentity(out http.Header) {
 	delete(out, "Authorization")
 	for key := range out {

@@ -31,7 +31,7 @@ const (
 )
 
 // Coalescer lets LISTs of the most recent state that pass through at the same time share one
-// request upstream (design D7): when a thousand clients come back at once, upstream makes the list
+// request upstream (design D7): when a thousand clients reconnect at once, upstream makes the list
 // twice instead of a thousand times.
 //
 // The first passes through as it is. Equal ones that arrive while upstream is at work on it gather.
@@ -68,16 +68,16 @@ type lane struct {
 	next *gathering
 }
 
-// gathering is those who wait for the next request of a lane. What comes of it is set before done
-// is closed.
+// gathering is the LISTs that wait for the next request of a lane. Its result is set before done is
+// closed.
 type gathering struct {
 	agent string // of the first: all of them get the same answer
 	size  int
 	late  *time.Timer
 	done  chan struct{}
 
-	answer *SharedAnswer // nil: each passes through by himself
-	alone  bool          // and he is the only one: the lane waits for him
+	answer *SharedAnswer // nil: each passes through by itself
+	alone  bool          // and there is one only: the lane waits for it
 }
 
 // SharedAnswer is an answer that can be written more than once.
@@ -156,7 +156,7 @@ func (c *Coalescer) join(key LaneKey, agent string) (g *gathering, first bool) {
 	return l.next, false
 }
 
-// land counts out a request of the lane, and lets those who have gathered go.
+// land counts out a request of the lane, and starts the LISTs that have gathered.
 func (c *Coalescer) land(key LaneKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -171,7 +171,7 @@ func (c *Coalescer) land(key LaneKey) {
 	}
 }
 
-// startLocked lets those who have gathered go.
+// startLocked starts the LISTs that have gathered.
 func (c *Coalescer) startLocked(key LaneKey, l *lane) {
 	g := l.next
 	g.late.Stop()
@@ -245,8 +245,8 @@ func (c *Coalescer) ask(key LaneKey, agent string) (answer *SharedAnswer, tooLar
 	return &SharedAnswer{Code: resp.StatusCode, Header: resp.Header, Body: body}, false
 }
 
-// sharable reports an answer that everybody would have got: the list, or that upstream cannot make
-// it now. Any other refusal may be of us alone.
+// sharable reports an answer that every client would have received: the list, or that upstream
+// cannot make it now. Any other refusal may concern the proxy's credentials alone.
 func sharable(resp *http.Response) bool {
 	for _, values := range resp.Header {
 		if len(values) > 1 {
@@ -260,7 +260,7 @@ func sharable(resp *http.Response) bool {
 // ShareObserver is a responder that is shown a shared answer before it is written.
 type ShareObserver interface{ ObserveShared(a SharedAnswer) }
 
-// write answers one of those who share the answer.
+// write answers one of the requests that share the answer.
 func (a *SharedAnswer) write(w apistatus.Responder) {
 	for name := range a.Header {
 		switch name {

@@ -63,7 +63,7 @@ func (f *Forwarder) direct(r HTTP1Request, x *exchange) {
 	}, resp.ContentLength, f.Opts.StallTimeout)
 }
 
-// failed answers for an upstream that did not. If the client left there is nobody to answer.
+// failed answers for an upstream that did not. If the client has left there is no answer.
 func (f *Forwarder) failed(r HTTP1Request, x *exchange, err error) {
 	s := failureStatus(x.class, err)
 	w := r.AnswerWithin(0)
@@ -125,7 +125,7 @@ func (b *answerBody) Read(p []byte) (int, error) {
 	n, err := b.upstream.Read(p)
 	b.spent += time.Since(began)
 	b.left -= int64(n)
-	if err == io.EOF || b.left == 0 { // who knows the length reads no further
+	if err == io.EOF || b.left == 0 { // a reader that knows the length reads no further
 		b.x.complete(b.spent)
 	}
 	_ = b.x.conn.SetWriteDeadline(time.Now().Add(b.stall))

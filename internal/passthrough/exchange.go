@@ -26,17 +26,17 @@ type exchange struct {
 	lent      bool      // the transport's credentials are not the client's
 	conn      net.Conn  // the client's, if it is this exchange's alone
 	body      io.Closer // the client's, if reads of it end when it is closed; nil: it is left open
-	sever     func()    // breaks the answer off, so that whoever serves the exchange ends it. Any goroutine may call it
+	sever     func()    // breaks the answer off, so that its server ends it. Any goroutine may call it
 	ctx       context.Context
 	cancel    context.CancelFunc
 
 	seat    flowcontrol.Pass // of the requests under way; a watch has it until its answer begins
 	lasting flowcontrol.Pass // of what lasts
 	heard   AnswerHooks
-	code    int         // of the answer; 0: none yet. Owned by whoever answers
-	waiting atomic.Bool // replayed, but not yet with the net/http server: nobody but abort would end it
+	code    int         // of the answer; 0: none yet. Owned by the goroutine that answers
+	waiting atomic.Bool // replayed, but not yet with the net/http server: abort alone would end it
 	broken  atomic.Bool // replayed, and its body could not be read to its end
-	// of a body that must have arrived by a time; nil: it may last. Owned by whoever reads the body
+	// of a body that must have arrived by a time; nil: it may last. Owned by the reader of the body
 	late  *http.ResponseController
 	ends  sync.Once
 	owned int64                  // what is reserved for the body, in bytes
@@ -124,16 +124,16 @@ func (f *Forwarder) limited(w apistatus.Responder, x *exchange, flow flowcontrol
 		code = http.StatusServiceUnavailable
 	case refusal.Reason == flowcontrol.ReasonCancelled:
 		code = codeClientGone
-		w.HangUp() // nobody is there for what is answered now
+		w.HangUp() // the client does not read what is answered now
 	}
 	f.metrics.answered(x.class, code)
 	apistatus.WriteLimited(w, apistatus.StatusFormat{}, f.Opts.Limiter.Closed(), refusal.RetryAfter)
 	return false
 }
 
-// letIn lets x in as kube-apiserver's flow control would (WithPriorityAndFairness): a watch has a
-// seat until its answer begins, and what lasts otherwise has none. What lasts is counted as such.
-// Probes are exempt.
+// letIn admits x as kube-apiserver's flow control would (WithPriorityAndFairness): a watch has a
+// seat until its answer begins, and other lasting requests have none. They count as lasting. Probes
+// are exempt.
 func (f *Forwarder) letIn(x *exchange, flow flowcontrol.Flow, d flowcontrol.Departs) *flowcontrol.Refusal {
 	if x.in.probes() {
 		return nil
@@ -180,12 +180,12 @@ func (x *exchange) letGo() {
 	x.owned = 0
 }
 
-// AnswerHooks is who wants to know of an answer on its way through. Its functions may be nil.
+// AnswerHooks observe an answer on its way through. Its functions may be nil.
 type AnswerHooks struct {
-	// Head is told that upstream's answer has begun, or that there will be none. It is not told by
-	// those whose Forward returns then anyway. It may be called more than once.
+	// Head is called when upstream's answer has begun, or will not come, unless Forward returns then
+	// anyway. It may be called more than once.
 	Head func()
-	// Took is told once how long upstream took for a whole short answer, if one came.
+	// Took receives once how long upstream took for a whole short answer, if one came.
 	Took func(time.Duration)
 	// Trace follows the answer; nil: it is not traced.
 	Trace AnswerTrace
@@ -225,8 +225,8 @@ func (x *exchange) hear(h AnswerHooks) {
 }
 
 // answered notes the head of upstream's answer, and maps back what leads to upstream's addresses. A
-// cookie that a front hands out is worth what the credentials were that it was asked with: the
-// client keeps none that it was lent. Those of what is behind a proxy subresource are that
+// cookie that a front hands out is worth what the credentials of its request were: the client keeps
+// none that was issued to lent credentials. Cookies from behind a proxy subresource are that
 // service's own.
 func (x *exchange) answered(resp *http.Response) {
 	x.code = resp.StatusCode
@@ -236,7 +236,7 @@ func (x *exchange) answered(resp *http.Response) {
 	mapBack(resp.Header, x.f.Opts.Base)
 }
 
-// begun tells whoever wants to know it that the head of the answer is there.
+// begun reports to the hooks that the head of the answer is there.
 func (x *exchange) begun() {
 	if !x.class.short() {
 		x.seat.Release()
@@ -246,7 +246,7 @@ func (x *exchange) begun() {
 	}
 }
 
-// complete tells whoever wants to know it how long upstream took for the whole answer.
+// complete reports to the hooks how long upstream took for the whole answer.
 func (x *exchange) complete(spent time.Duration) {
 	if x.heard.Took != nil && x.code == http.StatusOK {
 		x.heard.Took(spent)

@@ -18,8 +18,8 @@ import (
 )
 
 // failureStatus is the answer when upstream gave none. A client may repeat at once what was not
-// carried out: reads, and anything that never got a connection. It is told the kind of failure
-// only; addresses and certificates are for the log.
+// carried out: reads, and anything that never got a connection. The answer names the kind of
+// failure only; addresses and certificates are for the log.
 func failureStatus(c class, err error) *metav1.Status {
 	message := "upstream apiserver is unavailable: " + FailureKind(err)
 	if c == classRead || c == classStream || neverSent(err) {

@@ -30,8 +30,8 @@ type ForwarderOptions struct {
 	Client Transports
 	// Self is the same with the proxy's credentials. Empty unless a listener has IdentitySelf.
 	Self Transports
-	// As is the same with the credentials of somebody who may impersonate, for those whose own cannot
-	// be forwarded. Empty: nobody is impersonated.
+	// As is the same with the credentials of an impersonator, for clients whose own cannot be
+	// forwarded. Empty: no client is impersonated.
 	As Transports
 	// NeverAs are groups none of whose members is impersonated.
 	NeverAs []string
@@ -61,7 +61,7 @@ type ForwarderOptions struct {
 // HTTP/2 requests take net/http's proxy as they are, in their own goroutine.
 //
 // All ways send the same headers, decided once, before the ways part. Invariant: every request that
-// begin admits is ended exactly once, whoever ends it: the answer, the client, or Close.
+// begin admits is ended exactly once, by the answer, the client, or Close.
 type Forwarder struct {
 	Opts    ForwarderOptions
 	metrics *ForwardMetrics

@@ -12,11 +12,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// PlainGuard says who may use a listener without TLS. Loopback is not an identity: browsers reach
-// it by DNS rebinding and by cross-site requests, so a request must name a host and, if it has one,
-// an origin that the operator expects; and what acts with the proxy's own rights may not reach into
-// workloads unless that was asked for. Immutable. It stands in front of everything such a listener
-// serves, cached reads included, on TCP and on unix sockets alike.
+// PlainGuard decides which requests a listener without TLS admits. Loopback is not an identity:
+// browsers reach it by DNS rebinding and by cross-site requests, so a request must name a host and,
+// if it has one, an origin that the operator expects; and what acts with the proxy's own rights may
+// not reach into workloads unless the operator allows that. Immutable. It stands in front of
+// everything such a listener serves, cached reads included, on TCP and on unix sockets alike.
 type PlainGuard struct {
 	hosts       []string
 	origins     []string

@@ -28,8 +28,8 @@ var hopByHop = []string{
 }
 
 // OwnCredentials reports whether a request brings an identity of its own, in the only two places
-// where upstream looks for one on a plain connection. An empty Authorization counts: whoever sends
-// it does not ask for ours.
+// where upstream looks for one on a plain connection. An empty Authorization counts: a client that
+// sends it does not request the proxy's.
 func OwnCredentials[S ~string | ~[]byte](authorization, protocols []S) bool {
 	if len(authorization) > 0 {
 		return true
@@ -42,8 +42,8 @@ func OwnCredentials[S ~string | ~[]byte](authorization, protocols []S) bool {
 	return false
 }
 
-// OwnIdentity reports whether a header makes a request somebody's own, so that its loss would
-// change the answer. key is canonical.
+// OwnIdentity reports whether a header gives a request an identity of its own, so that its loss
+// would change the answer. key is canonical.
 func OwnIdentity(key string) bool {
 	return key == "Authorization" || strings.HasPrefix(key, "Impersonate-")
 }
@@ -101,9 +101,9 @@ func unsendable(in *Inbound) string {
 	return ""
 }
 
-// placeHeaders begin the names of headers in which a front tells another, or is made to believe,
-// what was asked for: by some of them a front serves another path or host, or understands another
-// method, than the request line says.
+// placeHeaders begin the names of headers by which a front describes the original request to
+// another, or a client pretends to be such a front: for some of them a front serves another path or
+// host, or understands another method, than the request line says.
 var placeHeaders = []string{"X-Original-", "X-Rewrite-", "X-Forwarded-", "X-Http-Method", "X-Method-", "X-Envoy-",
 	"X-Ms-Original-", "X-Waws-Unencoded-"}
 
@@ -118,8 +118,8 @@ func withoutPlace(out http.Header) {
 }
 
 // headerRefusal returns why these headers may not be forwarded under a bearer's credentials, or
-// nil. The right to impersonate of whoever lends his is not the client's. claims tells the headers
-// of a front proxy.
+// nil. The lender's right to impersonate is not the client's. claims recognises the headers of a
+// front proxy.
 func headerRefusal(in http.Header, b Bearer, claims func(string) bool) *metav1.Status {
 	for name := range connectionTokens(in) {
 		key := textproto.CanonicalMIMEHeaderKey(name)

@@ -57,8 +57,8 @@ type RawHead struct {
 
 // Forward answers the request with upstream's answer. The caller has already decided that the
 // request may go upstream, as b says. It returns when the answer's head is known (short requests)
-// or at once (those that are replayed: their connection is then no longer the server's). h is told
-// of the answer.
+// or at once (those that are replayed: their connection is then no longer the server's). h observes
+// the answer.
 func (f *Forwarder) Forward(r HTTP1Request, b Bearer, h AnswerHooks) {
 	f.starts.Do(f.start)
 	w := h.noting(r.AnswerWithin(f.Opts.StallTimeout))

@@ -108,8 +108,8 @@ func measure(resp *http.Response) {
 	}{read, rest}
 }
 
-// ends reports that an answer is short, whatever was asked for: a refusal, or one whose length is
-// known.
+// ends reports that an answer is short, whatever the request: a refusal, or an answer of known
+// length.
 func ends(resp *http.Response) bool {
 	return resp.StatusCode >= http.StatusMultipleChoices || resp.StatusCode >= http.StatusOK && resp.ContentLength >= 0
 }
@@ -161,7 +161,7 @@ func (b *clientBody) Read(p []byte) (int, error) {
 func (b *clientBody) Close() error {
 	b.unwanted.Store(true)
 	if b.x.body != nil {
-		_ = b.x.body.Close() // what is wrong with it is told to Read
+		_ = b.x.body.Close() // Read returns what is wrong with it
 	}
 	return b.ReadCloser.Close()
 }

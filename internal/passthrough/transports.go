@@ -8,9 +8,9 @@ import "net/http"
 //
 // There are three, because connections are shared between clients, and what becomes of one by the
 // request of one client becomes of the requests of all that are on it. kube-apiserver ends a
-// connection of HTTP/2 (GOAWAY) on which it could not tell who asks
-// (UnauthenticatedHTTP2DOSMitigation), and anybody may send such a request; what it had not begun
-// to read must then be sent again, which a transport does by itself if it can.
+// connection of HTTP/2 (GOAWAY) after a request that it could not authenticate
+// (UnauthenticatedHTTP2DOSMitigation), and any client may send such a request; what it had not
+// begun to read must then be sent again, which a transport does by itself if it can.
 type Transports struct {
 	// Any had better be HTTP/2, so that thousands of watches are a few connections. Writes go by it,
 	// too, since HTTP/1.1 cannot safely repeat one when an idle connection turns out to be dead.

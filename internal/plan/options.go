@@ -38,7 +38,8 @@ func decodeOptions(query url.Values) (*internalversion.ListOptions, error) {
 }
 
 // selectable reports that the resource has every field which the selector names. Upstream refuses
-// the others; but a newer one may have more of them than we know, so it is asked (W-152, W-154).
+// the others; but a newer one may have more fields than are known here, so such a request passes
+// through (W-152, W-154).
 func selectable(info *object.Resource, f fields.Selector) bool {
 	for _, r := range f.Requirements() {
 		if !info.Selectable(r.Field) {

@@ -97,17 +97,17 @@ type Planner struct {
 	WatchTimeout func() time.Duration
 }
 
-// Candidate is a request that may be answered from memory, as far as can be told before anybody
-// knows who sends it.
+// Candidate is a request that may be answered from memory, as far as is known before
+// authentication.
 type Candidate struct {
 	Request
 	target Target
 	query  url.Values
 }
 
-// Consider reports whether a request may be answered from memory, if its sender may have what it
-// asks for. All others go upstream, whoever sends them. It starts nothing: who has no rights has
-// nothing mirrored for him.
+// Consider reports whether a request may be answered from memory, if its sender may read what it
+// requests. All others go upstream, whatever their senders. It starts nothing: a client without
+// rights causes no mirror.
 func (p *Planner) Consider(r Request) (Candidate, bool) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead || !r.Plain || Overfull(r.RawQuery) {
 		return Candidate{}, false
@@ -121,7 +121,7 @@ func (p *Planner) Consider(r Request) (Candidate, bool) {
 		return Candidate{}, false // a consistent GET passes through at once: nothing is sooner (design D7)
 	}
 	if _, err := queryTimeout(c.query); err != nil && !t.Watches(c.query) {
-		return Candidate{}, false // upstream refuses it before it knows who sends it (W-30)
+		return Candidate{}, false // upstream refuses it before authentication (W-30)
 	}
 	return c, true
 }

@@ -28,8 +28,7 @@ const pathPartsLimit = 16
 
 // ParseTarget reads a raw path as upstream does: decoded as a whole, with one slash at the end
 // ignored, then split, so that an escaped slash makes two segments (W-20, W-21). Subresources, and
-// whatever is not plainly a collection or an object, are somebody else's business: upstream words
-// the answer.
+// whatever is not plainly a collection or an object, go upstream, which words the answer.
 func ParseTarget(raw string) (Target, bool) {
 	u, err := url.ParseRequestURI(raw)
 	if err != nil || !strings.HasPrefix(raw, "/") {

@@ -22,7 +22,7 @@ func (p *Planner) planWatch(s *source.Source, c collection) Plan {
 	}
 	plan := Plan{Action: FromCache, Source: s, Selector: c.selector, Watch: w}
 	if w.Start == StateConsistent {
-		// What is to end before a proof can be expected had better be asked where none is needed.
+		// What ends before a proof can be expected goes where no proof is needed.
 		if w.Timeout <= source.ProofTimeout {
 			return Plan{}
 		}
@@ -34,9 +34,9 @@ func (p *Planner) planWatch(s *source.Source, c collection) Plan {
 	return plan
 }
 
-// start is what the watch begins with. A watch that was told to send no state, or to send it, was
-// told so by the client or by upstream's defaults; one that was told nothing is of the old kind,
-// where zero means any state.
+// start is what the watch begins with. The client or upstream's defaults say whether the watch
+// sends a state first; one for which neither says so is of the old kind, where zero means any
+// state.
 func (c collection) start(rv uint64) WatchStart {
 	unset := c.ResourceVersion == ""
 	switch send := c.SendInitialEvents; {

@@ -55,9 +55,9 @@ func (e *TooLargeError) Status() metav1.Status {
 var errBehind = errors.New("the cache is behind upstream")
 
 // AwaitRV returns a state that is not older than rv. It waits for it as long as upstream would, and
-// at most until ctx ends. A quiet resource learns of a resourceVersion only by a proof, so this
-// asks for proofs meanwhile. A TooLargeError is upstream's own word: it is asked when the time is
-// up. If it does not answer within verdict, the error is errBehind.
+// at most until ctx ends. A quiet resource learns of a resourceVersion only by a proof, so AwaitRV
+// requests proofs meanwhile. A TooLargeError is upstream's own answer, requested when the time is
+// up. If upstream does not answer within verdict, the error is errBehind.
 func (s *Source) AwaitRV(ctx context.Context, rv uint64, verdict time.Duration) (*cache.Snapshot, error) {
 	r := s.Resource()
 	if now := r.Snapshot(); now != nil && now.RV >= rv {

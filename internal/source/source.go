@@ -17,7 +17,7 @@ import (
 type Catalog interface {
 	// Find returns the source of a resource, or nil if its requests go upstream.
 	Find(gvr schema.GroupVersionResource) *Source
-	// Knows reports whether Find may return one, now or when it is asked again. It starts nothing.
+	// Knows reports whether Find may return one, now or in a later call. It starts nothing.
 	Knows(gvr schema.GroupVersionResource) bool
 }
 

@@ -115,7 +115,7 @@ func ParseOne(t testing.TB, info *object.Resource, text string) *object.Object {
 	return o
 }
 
-// Oracle is an upstream that can be asked how far it is. It says so when the test lets it.
+// Oracle is an upstream that reports its position when the test lets it.
 type Oracle struct {
 	mu   sync.Mutex
 	rv   uint64
