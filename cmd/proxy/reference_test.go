@@ -158,7 +158,7 @@ func metricGroups() []metricGroup {
 			about: "What clients get from memory. Each counter of a resource exists after the first request for it."},
 		{name: "Pass-through", about: "What is answered by the API server."},
 		{name: "Limits", about: "Requests that wait or are refused. `limit` is `watches`, `list_bytes` or `passthrough`."},
-		{name: "Access of clients",
+		{name: "Authentication and authorization",
 			about: "Reviews of requests, and repeated reviews of running watches. None with `--insecure-allow-all`."},
 		{name: "Audit log", about: "What is recorded. Only with `--audit-policy-file`."},
 		{name: "Files", about: "Certificates, keys, tokens and kubeconfigs, which are read again when they change. `file` " +

@@ -1,6 +1,10 @@
 package auth
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"spillway/internal/metric"
+)
 
 // Metrics count requests by how they were authenticated and authorized, and the reviews
 // for that. Labels never name a user (design D16).
@@ -18,25 +22,19 @@ const (
 
 // NewMetrics makes the metrics and registers them; r may be nil.
 func NewMetrics(r prometheus.Registerer) *Metrics {
+	on := metric.At(r)
 	m := &Metrics{
-		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "spillway_authentication_attempts_total", Help: "Requests by the result of their authentication.",
-		}, []string{"result"}),
-		verdicts: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "spillway_authorization_attempts_total", Help: "Requests by the result of their authorization.",
-		}, []string{"result"}),
-		sources: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "spillway_reviews_total",
-			Help: "TokenReviews (token) and SubjectAccessReviews (access) that new requests needed, by the source of the " +
-				"answer: a local decision, memory, a request that others waited for (shared), or upstream.",
-		}, []string{"review", "source"}),
+		outcomes: on.CounterVec("spillway_authentication_attempts_total",
+			"Requests by the result of their authentication.", "result"),
+		verdicts: on.CounterVec("spillway_authorization_attempts_total",
+			"Requests by the result of their authorization.", "result"),
+		sources: on.CounterVec("spillway_reviews_total",
+			"TokenReviews (token) and SubjectAccessReviews (access) that new requests needed, by the source of the "+
+				"answer: a local decision, memory, a request that others waited for (shared), or upstream.", "review", "source"),
 	}
 	m.introduce()
 	for _, o := range Outcomes {
 		m.outcomes.WithLabelValues(string(o))
-	}
-	if r != nil {
-		r.MustRegister(m.outcomes, m.verdicts, m.sources)
 	}
 	return m
 }

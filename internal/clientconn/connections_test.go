@@ -37,7 +37,7 @@ type hall struct {
 }
 
 func newHall(most, perPeer int) *hall {
-	return &hall{Connections: NewConnections(most, perPeer, NewConnMetrics(), nil)}
+	return &hall{Connections: NewConnections(most, perPeer, NewConnMetrics(nil), nil)}
 }
 
 // enters is a new connection from a peer, in a phase.

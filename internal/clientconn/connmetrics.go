@@ -1,6 +1,10 @@
 package clientconn
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"spillway/internal/metric"
+)
 
 // ConnMetrics count connections.
 type ConnMetrics struct {
@@ -8,27 +12,20 @@ type ConnMetrics struct {
 	open     prometheus.Gauge
 }
 
-// NewConnMetrics makes the metrics of one Connections.
-func NewConnMetrics() *ConnMetrics {
+// NewConnMetrics makes the metrics of one Connections and registers them; r may be nil.
+func NewConnMetrics(r prometheus.Registerer) *ConnMetrics {
+	on := metric.At(r)
 	m := &ConnMetrics{
-		expelled: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "spillway_evicted_connections_total",
-			Help: "Client connections that were closed because of a limit of connections, by state: " +
-				"new (no whole request yet), idle, or over_limit (waiting for a 429).",
-		}, []string{"state"}),
-		open: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "spillway_client_connections", Help: "Connections that clients have.",
-		}),
+		expelled: on.CounterVec("spillway_evicted_connections_total",
+			"Client connections that were closed because of a limit of connections, by state: "+
+				"new (no whole request yet), idle, or over_limit (waiting for a 429).", "state"),
+		open: on.Gauge("spillway_client_connections",
+			"Connections that clients have."),
 	}
 	for _, phase := range []string{expelledArriving, expelledIdle, expelledSurplus} {
 		m.expelled.WithLabelValues(phase)
 	}
 	return m
-}
-
-// Collectors are what is to be registered.
-func (m *ConnMetrics) Collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.expelled, m.open}
 }
 
 // What a connection was doing that had to go: the label of a metric.

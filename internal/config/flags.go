@@ -20,7 +20,7 @@ func (o *Settings) FlagGroups() []FlagGroup {
 		o.group("Plain listener (HTTP, this machine only)", o.plainFlags),
 		o.group("TLS listener", o.tlsFlags),
 		o.group("As a sidecar", o.sidecarFlags),
-		o.group("Access of clients", o.accessFlags),
+		o.group("Authentication and authorization", o.accessFlags),
 		o.group("Limits of clients", o.limitFlags, o.requestLimitFlags),
 		o.group("Streams", o.streamFlags),
 		o.group("Observability", o.observabilityFlags, o.Tracing.flags),

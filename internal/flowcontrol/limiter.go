@@ -8,11 +8,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Limits are how much clients may ask for at a time, in all and each user by himself. 0 is no
-// limit.
+// Limits bound what clients have at a time, in all and for each user. 0 is no limit.
 type Limits struct {
 	// Watches bounds all that lasts: watches, from memory and passed through, and what passes through
-	// and lasts otherwise: logs, exec, attach, port-forward, proxy. Who comes too late is refused at
+	// and lasts otherwise: logs, exec, attach, port-forward, proxy. A request beyond it is refused at
 	// once. While WatchesReserve of them remain free, one user may have more than WatchesPerUser; 0:
 	// never.
 	Watches, WatchesPerUser, WatchesReserve int
@@ -54,8 +53,8 @@ const (
 	// passThroughWait is as long as kube-apiserver lets a request wait: a quarter of what it gives it
 	// in all (WithPriorityAndFairness).
 	passThroughWait = 15 * time.Second
-	// userPart is the part of ListBytes that one user has at most. With all of it, a single one who
-	// reads slowly keeps everybody from their first state.
+	// userPart is the part of ListBytes that one user has at most. With all of it, a single user with
+	// slow clients would keep all others from their first state.
 	userPart = 2
 )
 
@@ -72,14 +71,14 @@ type Limiter struct {
 	// ends a large answer whose client is slow, if there is one; nil: there are none. Set once
 	relieve func()
 
-	open context.Context // nobody waits any more once it is done
+	open context.Context // once it is done, no request waits
 	stop context.CancelFunc
 }
 
 // NewLimiter makes the Limiter of l. Requests wait in q. The metrics are registered at r, which may
 // be nil.
 func NewLimiter(l Limits, q Queue, r prometheus.Registerer) *Limiter {
-	m := newLimitMetrics()
+	m := newLimitMetrics(r)
 	limiter := &Limiter{bodies: bodies{most: l.BodyBytes}, heads: NewLargeHeads(l.HeaderBytes),
 		rates: NewRates(l.PassThroughQPS, l.PassThroughBurst), overRate: m.refuser(LimitPassThrough),
 		loads: map[string]func() Load{}}
@@ -99,26 +98,23 @@ func NewLimiter(l Limits, q Queue, r prometheus.Registerer) *Limiter {
 	}))
 	m.selectors(limiter.selectors)
 	m.heads(limiter.heads)
-	if r != nil {
-		m.register(r)
-	}
 	return limiter
 }
 
 // Load is the load of one limit, by its name.
 func (l *Limiter) Load(name string) Load { return l.loads[name]() }
 
-// Close lets nobody wait any more.
+// Close refuses all requests that wait, and those that would have to.
 func (l *Limiter) Close() {
 	if l != nil {
 		l.stop()
 	}
 }
 
-// Closed reports that nobody waits any more, since the proxy is going away.
+// Closed reports that Close was called: the proxy is about to stop.
 func (l *Limiter) Closed() bool { return l != nil && l.open.Err() != nil }
 
-// AdmitLasting lets in what lasts.
+// AdmitLasting admits a watch or another request that lasts.
 func (l *Limiter) AdmitLasting(flow Flow) (Pass, *Refusal) {
 	if l == nil {
 		return Pass{}, nil
@@ -126,7 +122,7 @@ func (l *Limiter) AdmitLasting(flow Flow) (Pass, *Refusal) {
 	return l.lasting.admit(nil, flow, 1)
 }
 
-// TryList lets in a large answer of some bytes if it need not wait.
+// TryList admits a large answer of some bytes if it need not wait.
 func (l *Limiter) TryList(flow Flow, width int64) (Pass, bool) {
 	if l == nil {
 		return Pass{}, true
@@ -134,7 +130,7 @@ func (l *Limiter) TryList(flow Flow, width int64) (Pass, bool) {
 	return l.lists.gate.Try(flow, width)
 }
 
-// AdmitList lets in a large answer of some bytes.
+// AdmitList admits a large answer of some bytes.
 func (l *Limiter) AdmitList(d Departs, flow Flow, width int64) (Pass, *Refusal) {
 	if l == nil {
 		return Pass{}, nil
@@ -153,7 +149,7 @@ func (l *Limiter) OnCrowded(relieve func()) {
 	}
 }
 
-// AdmitPassThrough lets in a request that passes through and has one answer, or the beginning of
+// AdmitPassThrough admits a request that passes through and has one answer, or the beginning of
 // one.
 func (l *Limiter) AdmitPassThrough(d Departs, flow Flow) (Pass, *Refusal) {
 	if l == nil {
@@ -227,8 +223,8 @@ type limit struct {
 	waited  prometheus.Observer
 }
 
-// admit waits for room, as long as the client does and the gate allows. It costs nothing to notice
-// a client's departure if nobody waits.
+// admit waits for room, until the client leaves or the gate's time is over. A request that need not
+// wait does not pay for noticing that its client leaves.
 func (l *limit) admit(d Departs, flow Flow, width int64) (Pass, *Refusal) {
 	if pass, ok := l.gate.Try(flow, width); ok {
 		return pass, nil

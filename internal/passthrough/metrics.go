@@ -4,6 +4,8 @@ import (
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"spillway/internal/metric"
 )
 
 // codeClientGone is the metric's code for requests whose client left before there was an answer. It
@@ -22,23 +24,15 @@ type ForwardMetrics struct {
 // NewForwardMetrics returns the collectors, registered with reg; a nil reg registers nothing. It
 // panics if they are registered there already, as all of Prometheus' Must functions do.
 func NewForwardMetrics(reg prometheus.Registerer) *ForwardMetrics {
+	on := metric.At(reg)
 	m := &ForwardMetrics{
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "spillway_passthrough_requests_total",
-			Help: "Requests passed through to the apiserver, or rejected before, by kind (read, write, watch, connect) and " +
-				"status code; 499 if the client left first.",
-		}, []string{"kind", "code"}),
-		inFlight: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "spillway_passthrough_requests_in_flight",
-			Help: "Requests being passed through, by kind.",
-		}, []string{"kind"}),
-		upgrades: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "spillway_passthrough_upgraded_connections",
-			Help: "Connections that switched protocols (exec, attach, port-forward, WebSockets) and are open.",
-		}),
-	}
-	if reg != nil {
-		reg.MustRegister(m.requests, m.inFlight, m.upgrades)
+		requests: on.CounterVec("spillway_passthrough_requests_total",
+			"Requests passed through to the apiserver, or rejected before, by kind (read, write, watch, connect) and "+
+				"status code; 499 if the client left first.", "kind", "code"),
+		inFlight: on.GaugeVec("spillway_passthrough_requests_in_flight",
+			"Requests being passed through, by kind.", "kind"),
+		upgrades: on.Gauge("spillway_passthrough_upgraded_connections",
+			"Connections that switched protocols (exec, attach, port-forward, WebSockets) and are open."),
 	}
 	return m
 }

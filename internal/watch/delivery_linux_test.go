@@ -62,7 +62,7 @@ func newAudience(tb testing.TB, n, size int, secure bool, d func(*Manager) deliv
 	base, stop := context.WithCancelCause(context.Background())
 	c.poller, c.stop = clientconn.NewPoller(zap.NewNop()), stop
 	c.manager = NewManager(Options{
-		Base: base, StallTimeout: time.Minute, Metrics: NewStreamMetrics(), Log: zap.NewNop(),
+		Base: base, StallTimeout: time.Minute, Metrics: NewStreamMetrics(nil), Log: zap.NewNop(),
 		Panicked: func(any) {},
 	})
 	c.manager.deliver = d(c.manager)

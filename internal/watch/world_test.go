@@ -76,7 +76,7 @@ func newWorld(t *testing.T, d delivery, pods ...string) *world {
 		Base: base, StallTimeout: worldStall, Seats: clientconn.NewSeats(1), Eviction: &clientconn.EvictionPolicy{},
 		Panicked: func(any) {},
 		Withdraw: func(p plan.Plan, _ error) { w.source.Codec.Withdraw(p.Encoding.Format, p.Encoding.View) },
-		Metrics:  NewStreamMetrics(), Log: zap.NewNop(),
+		Metrics:  NewStreamMetrics(nil), Log: zap.NewNop(),
 	})
 	w.manager.deliver = d(w.manager)
 	ctx, cancel := context.WithCancel(context.Background())

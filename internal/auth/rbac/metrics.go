@@ -1,6 +1,10 @@
 package rbac
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"spillway/internal/metric"
+)
 
 // DecisionMetrics count local decisions, and what they rest on. Labels never name a user (design
 // D16).
@@ -23,40 +27,26 @@ const (
 // begin at 0: a counter that appears with its first count shows no increase, and so raises no
 // alert.
 func NewMetrics(r prometheus.Registerer) *DecisionMetrics {
+	on := metric.At(r)
 	m := &DecisionMetrics{
-		unwatched: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "spillway_rbac_watch_denied",
-			Help: "1 for a resource that decides permissions and that the proxy may not watch.",
-		}, []string{"resource"}),
-		changes: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "spillway_rbac_changes_total",
-			Help: "Changes of RBAC objects after which running watches were checked at once.",
-		}),
-		proofs: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "spillway_rbac_freshness_checks_total",
-			Help: "Requests that prove that mirrored RBAC objects and keys are current, by result.",
-		}, []string{"resource", "result"}),
-		deciding: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "spillway_local_decisions_enabled",
-			Help: "1 while reviews are decided locally, 0 once the apiserver has denied what was allowed locally.",
-		}, []string{"review"}),
-		spotChecks: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "spillway_local_decision_checks_total",
-			Help: "Local decisions that were compared with a review by the apiserver, by result.",
-		}, []string{"review", "result"}),
-		disagreements: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "spillway_local_decision_disagreements_total",
-			Help: "Times that local decisions were disabled since the apiserver denied what was allowed locally.",
-		}, []string{"review"}),
+		unwatched: on.GaugeVec("spillway_rbac_watch_denied",
+			"1 for a resource that decides permissions and that the proxy may not watch.", "resource"),
+		changes: on.Counter("spillway_rbac_changes_total",
+			"Changes of RBAC objects after which running watches were checked at once."),
+		proofs: on.CounterVec("spillway_rbac_freshness_checks_total",
+			"Requests that prove that mirrored RBAC objects and keys are current, by result.", "resource", "result"),
+		deciding: on.GaugeVec("spillway_local_decisions_enabled",
+			"1 while reviews are decided locally, 0 once the apiserver has denied what was allowed locally.", "review"),
+		spotChecks: on.CounterVec("spillway_local_decision_checks_total",
+			"Local decisions that were compared with a review by the apiserver, by result.", "review", "result"),
+		disagreements: on.CounterVec("spillway_local_decision_disagreements_total",
+			"Times that local decisions were disabled since the apiserver denied what was allowed locally.", "review"),
 	}
 	for _, review := range []string{reviewOfToken, reviewOfAccess} {
 		for _, result := range []string{checkAgreed, checkDenied, checkUnasked} {
 			m.spotChecks.WithLabelValues(review, result)
 		}
 		m.disagreements.WithLabelValues(review)
-	}
-	if r != nil {
-		r.MustRegister(m.unwatched, m.changes, m.proofs, m.deciding, m.spotChecks, m.disagreements)
 	}
 	return m
 }

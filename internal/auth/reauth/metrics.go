@@ -4,6 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"spillway/internal/auth"
+	"spillway/internal/metric"
 )
 
 // CheckMetrics count checks of running watches and what came of them. Labels never name a user
@@ -20,23 +21,17 @@ type CheckMetrics struct {
 // begin at 0: a counter that appears with its first count shows no increase, and so raises no
 // alert.
 func NewMetrics(r prometheus.Registerer) *CheckMetrics {
+	on := metric.At(r)
 	m := &CheckMetrics{
-		checks: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "spillway_reauthorizations_total",
-			Help: "Checks of the credentials and permissions of running watches, by result.",
-		}, []string{"check", "result"}),
-		watching: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "spillway_reauthorization_targets", Help: "Distinct credentials and permissions of running watches.",
-		}, []string{"check"}),
-		held: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "spillway_paused_watches",
-			Help: "Watches that are paused: the apiserver did not answer in time whether they are still allowed.",
-		}),
-		ends: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "spillway_reauthorization_terminations_total",
-			Help: "Watches that were ended because they are no longer allowed, by reason.",
-		}, []string{"reason"}),
-		age: prometheus.NewHistogram(prometheus.HistogramOpts{
+		checks: on.CounterVec("spillway_reauthorizations_total",
+			"Checks of the credentials and permissions of running watches, by result.", "check", "result"),
+		watching: on.GaugeVec("spillway_reauthorization_targets",
+			"Distinct credentials and permissions of running watches.", "check"),
+		held: on.Gauge("spillway_paused_watches",
+			"Watches that are paused: the apiserver did not answer in time whether they are still allowed."),
+		ends: on.CounterVec("spillway_reauthorization_terminations_total",
+			"Watches that were ended because they are no longer allowed, by reason.", "reason"),
+		age: on.NewHistogram(prometheus.HistogramOpts{
 			Name:    "spillway_reauthorization_age_seconds",
 			Help:    "Time between two successful checks of a credential or a permission.",
 			Buckets: []float64{1, 5, 10, 15, 20, 25, 26, 27, 28, 29, 30, 60},
@@ -49,9 +44,6 @@ func NewMetrics(r prometheus.Registerer) *CheckMetrics {
 	}
 	for _, e := range Ends {
 		m.ends.WithLabelValues(string(e))
-	}
-	if r != nil {
-		r.MustRegister(m.checks, m.watching, m.held, m.ends, m.age)
 	}
 	return m
 }
