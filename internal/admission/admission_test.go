@@ -84,8 +84,8 @@ func TestPatch(t *testing.T) {
 	}
 }
 
-// What is no new pod, or cannot have a sidecar, is let through as it is; who creates it hears why
-// only if it is anybody's mistake.
+// A review that is not of a new pod, or of a pod that cannot have a sidecar, is allowed without a
+// patch; there is a warning only where the pod could be corrected.
 func TestNoPatch(t *testing.T) {
 	f := func(body, warning string) {
 		t.Helper()

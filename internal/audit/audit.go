@@ -1,16 +1,15 @@
-// Package audit keeps the audit log of what is answered from memory. kube-apiserver never sees
-// those requests, so whoever needs a record of who read what gets it here, in the same words:
-// events of audit.k8s.io/v1, one JSON document a line, chosen by a policy of the same kind.
+// Package audit keeps the audit log of requests that are answered from memory, which are not in the
+// audit log of kube-apiserver. It has the same form: events of audit.k8s.io/v1, one JSON document a
+// line, chosen by a policy of the same kind.
 //
-// Invariant: if a record is required, what is to be on it is written before the first byte of the
-// answer is. An answer whose events could not be written in time is told of by an error, so that
-// upstream can be asked for it instead, which keeps its own record. If none is required, this holds
-// as long as what is written to takes it; nobody waits for one that does not for longer than a
-// moment.
+// Invariant: if the log fails closed, the events of an answer are written before its first byte. If
+// they could not be written in time, the caller gets an error, and passes the request through, so
+// that it is in the audit log of the apiserver. Otherwise this holds as long as the log can be
+// written; an answer waits for a log that blocks for a moment only.
 //
 // The policy is read and applied by kube-apiserver's own code. Its pipeline of sinks is not used:
-// it hands an event on at the beginning of a request, when nobody knows yet who is going to answer
-// it here, and it does not say why one could not be written.
+// it writes an event at the beginning of a request, when it is not decided yet whether the request
+// is answered from memory, and it does not report why an event could not be written.
 package audit
 
 import (

@@ -266,8 +266,8 @@ func TestManagedFields(t *testing.T) {
 	}
 }
 
-// A write that fails is told to whoever waits for it, counted, and logged once; what is written
-// after it is in lines of its own.
+// A write that fails is an error for the answers that wait for it, counted, and logged once; what
+// is written after it is in lines of its own.
 func TestFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logs := observer.New(zap.InfoLevel)
@@ -300,8 +300,8 @@ func TestFailures(t *testing.T) {
 	})
 }
 
-// Ends of watches are written without anybody waiting for it, and all of them by the time the log
-// is closed.
+// Ends of watches are written without a caller that waits, and all of them before the log is
+// closed.
 func TestEnds(t *testing.T) {
 	p, registry := &paper{left: -1}, prometheus.NewRegistry()
 	l := New(Options{Policy: levels, Out: p, Log: zap.NewNop(), Metrics: NewMetrics(registry)})

@@ -44,7 +44,7 @@ type RequestInfo struct {
 	URI      string // path and query as Go's parser writes them
 	What     auth.Attributes
 	Who      *auth.Identity // nil: not known
-	// Decision is "allow" or "forbid", and Reason the authorizer's own; empty if nobody was asked.
+	// Decision is "allow" or "forbid", and Reason the authorizer's own; empty without authorization.
 	Decision, Reason string
 	Header           http.Header // at least those that ReadsHeader names
 	Remote           string      // the other end of the connection: an address, or empty
@@ -59,7 +59,7 @@ func ReadsHeader(key string) bool {
 // ResponseInfo is what a request was answered.
 type ResponseInfo struct {
 	Code   int
-	Status *metav1.Status // of a failure, if it was told in that form
+	Status *metav1.Status // of a failure that is a Status
 	// Object is the answer as JSON, and Truncated says that it was left out. Both count only if the
 	// entry is Whole.
 	Object    []byte
@@ -131,7 +131,7 @@ func (e *RequestRecord) Started() error {
 // Ended puts on record that what was started has ended. It does not wait for that.
 func (e *RequestRecord) Ended() {
 	if e != nil && !slices.Contains(e.omit, stageComplete) {
-		// that it failed is counted and logged; there is nobody to tell
+		// a failure is counted and logged; the answer has been sent
 		_, _ = e.log.queue.add(&batch{ended: e, size: e.size(), events: 1, at: time.Now()})
 	}
 }

@@ -46,7 +46,7 @@ func Open(o FileOptions) (io.Writer, error) {
 	return f, first.Close()
 }
 
-// openFile opens a file, or a pipe that somebody reads: it does not wait until somebody does.
+// openFile opens a file, or a pipe that has a reader: it does not wait for one.
 func openFile(path string) (io.WriteCloser, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY|syscall.O_NONBLOCK,
 		0o600) // #nosec G304 -- the operator names it

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// A pipe that nobody reads is refused instead of waited for; one that is read is written to.
+// A pipe without a reader is refused, and not waited for; one with a reader is written to.
 func TestPipe(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(path, 0o600); err != nil {

@@ -35,20 +35,20 @@ var (
 	errClosed  = errors.New("it is closed")
 )
 
-// queue is what waits to be written, and the one goroutine that writes it, since a write may last
-// for ever: a pipe that nobody reads, a network file system whose server is gone.
+// queue is the events that are not written yet, and the one goroutine that writes them. A write may
+// block for ever: a pipe without a reader, a network file system whose server is gone.
 //
-// An answer waits for its events as long as writes come to an end. Once something has waited for
-// longer than the patience, nobody waits any more: where a record is required, events are refused
-// at once, so that upstream is asked; otherwise they wait here without their answers, and are
-// refused when there are too many.
+// An answer waits for its events as long as writes end. Once an event has waited for longer than
+// the patience, no answer waits: a log that fails closed then refuses events at once, and their
+// requests pass through; another one keeps events in the queue without their answers, and refuses
+// them when there are too many.
 //
-// Nobody waits for the end of a watch. Ends wait apart and are written when no answer waits, so
-// that however many come at once, they neither hold up an answer nor look like a log that blocks.
-// What comes first of a watch is still written first.
+// The last event of a watch has a queue of its own, which is written when no answer waits. So any
+// number of watches that end at once neither delay an answer nor look like a log that blocks. The
+// first event of a watch is still written before its last.
 //
-// kube-apiserver's buffered backend is not used: it drops what does not fit without telling whose
-// it was, and its Shutdown waits for ever.
+// kube-apiserver's buffered backend is not used: it drops events without saying which, and its
+// Shutdown waits for ever.
 type queue struct {
 	// Static after construction.
 	failClosed bool
@@ -78,7 +78,7 @@ type batch struct {
 	events  int
 	ended   *RequestRecord // whose last event this is, of which no line is made yet; nil: there are lines
 	at      time.Time
-	tried   chan struct{} // closed when it has been written, or was not; nil: nobody waits
+	tried   chan struct{} // closed when it has been written, or was not; nil: no answer waits
 	err     error         // then
 	forgone bool          // it counts as lost, whatever comes of it
 }
@@ -144,8 +144,8 @@ func (q *queue) lateLocked(now time.Time) bool {
 	return len(answers) > 0 && now.Sub(answers[0].at) >= patience
 }
 
-// leave is for who has waited for a batch long enough. Where a record is required it is taken back,
-// or if it is being written counts as lost all the same: what comes of that is not known yet.
+// leave ends an answer's wait for a batch. A log that fails closed takes the batch back; one that
+// is being written counts as lost, since the result is not known yet.
 func (q *queue) leave(b *batch) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()

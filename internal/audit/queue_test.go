@@ -15,7 +15,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 )
 
-// blocked is paper that nobody can write on until it is let go.
+// blocked is paper whose writes block until the gate opens.
 type blocked struct {
 	paper
 	gate chan struct{}
@@ -184,7 +184,7 @@ func (c clog) Write(p []byte) (int, error) {
 }
 func (clog) Sync() error { return nil }
 
-// Nobody waits for the process's own log, not even the end.
+// No request waits for the process's own log, nor does Close.
 func TestOwnLogBlocked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out, own := newBlocked(), clog{make(chan struct{})}
@@ -277,7 +277,7 @@ func TestManyEnds(t *testing.T) {
 	})
 }
 
-// What was lost since it was last told is told at the end.
+// Close logs the events that were lost since the last log line.
 func TestRestIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logs := observer.New(zapcore.ErrorLevel)

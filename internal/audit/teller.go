@@ -8,29 +8,29 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// tellEvery is how often it is logged at most that events are lost.
+// tellEvery is the shortest interval between log lines about lost events.
 const tellEvery = 10 * time.Second
 
-// teller logs that events are lost, now and then, and that no more are.
+// teller logs that events are lost, at intervals, and when that is over.
 //
-// Invariant: nobody who loses an event waits for the process's own log. That may block as the audit
-// log does, and at the same time: stdout and stderr often have one reader. So a goroutine tells
-// what has come together since it last could.
+// Invariant: a request that loses an event does not wait for the process's own log. That may block
+// when the audit log does: stdout and stderr often have one reader. So a goroutine logs the sum of
+// what was lost since its last line.
 type teller struct {
 	// Static after construction.
 	log        *zap.Logger
 	failClosed bool
-	news       chan struct{} // one slot: there is something to tell
-	done       chan struct{} // closed when nothing is told any more
+	news       chan struct{} // one slot: there is something to log
+	done       chan struct{} // closed when nothing is logged any more
 
 	mu struct {
 		sync.Mutex
 		pace    rate.Sometimes
 		err     error // the last one
-		untold  int   // events that were lost since it was told
-		due     bool  // it fails, which is to be told
-		failing bool  // that has been told, and not yet that it does no more
-		again   bool  // which is to be told
+		untold  int   // events that were lost since the last log line
+		due     bool  // a failure is to be logged
+		failing bool  // a failure was logged, and its end was not
+		again   bool  // the end of the failure is to be logged
 		closed  bool
 	}
 }

@@ -13,19 +13,19 @@ type Options struct {
 	Limit int64
 	// Share is the most of it that one flow holds; 0, or more than Limit: all of it.
 	Share int64
-	// Reserve makes the share one that a flow may exceed: at once, while so much would remain free.
-	// What no other flow wants may be had; what has been let in is not ended for others, so the
-	// reserve is theirs. 0: no flow holds more than its share.
+	// Reserve lets a flow exceed its share, without waiting, while this much of the limit remains
+	// free. What a flow holds is never revoked, so the reserve is kept for other flows. 0: no flow
+	// holds more than its share.
 	Reserve int64
-	// Waiting is how many may wait, and WaitingEach how many of one flow; if either is 0 nobody does,
-	// and who cannot be let in at once is refused.
+	// Waiting bounds the requests in the queue, WaitingEach those of one flow. If either is 0 there is
+	// no queue: a request that cannot be admitted at once is refused.
 	Waiting, WaitingEach int
-	// Wait is how long one may wait.
+	// Wait bounds the time in the queue.
 	Wait time.Duration
 }
 
-// Gate lets in what there is room for, and is fair to those who wait. All methods may be called by
-// any goroutine, and on a nil Gate, which lets everybody in.
+// Gate admits requests up to a limit, and is fair to the flows that wait. All methods may be called
+// by any goroutine, and on a nil Gate, which admits every request.
 type Gate struct {
 	wait time.Duration
 
@@ -55,8 +55,8 @@ func NewGate(o Options) *Gate {
 	return g
 }
 
-// Pass is the right to be inside. Whoever has it releases it; releasing it again does nothing,
-// which holds for one Pass and not for copies of it. The zero Pass holds nothing.
+// Pass is a part of the limit that a request holds. Its owner releases it. A second Release of the
+// same Pass does nothing; that does not hold for copies. The zero Pass holds nothing.
 type Pass struct {
 	gate  *Gate
 	width int64
@@ -77,8 +77,8 @@ func (p *Pass) Release() {
 	}
 }
 
-// Try lets a request of some width in if there is room for it at once, and nobody waits who is to
-// be let in first. A width above the share of a flow counts as that share.
+// Try admits a request of some width if there is room, and no request that waits precedes it. A
+// width above the share of a flow counts as that share.
 func (g *Gate) Try(key Flow, width int64) (Pass, bool) {
 	if g == nil {
 		return Pass{}, true
@@ -97,8 +97,8 @@ func (g *Gate) takeLocked(key Flow, width int64) (Pass, bool) {
 	return Pass{gate: g, width: width, flow: f}, true
 }
 
-// Admit is Try for those who can wait, until there is room, ctx is done, or the time is up. A Pass
-// comes without a Refusal, and nothing is held with one.
+// Admit is Try for requests that can wait: until there is room, ctx is done, or Options.Wait is
+// over. It returns a Pass or a Refusal; with a Refusal, nothing is held.
 func (g *Gate) Admit(ctx context.Context, key Flow, width int64) (Pass, *Refusal) {
 	if g == nil {
 		return Pass{}, nil
@@ -118,8 +118,8 @@ func (g *Gate) Admit(ctx context.Context, key Flow, width int64) (Pass, *Refusal
 	return g.await(ctx, w)
 }
 
-// refuseLocked refuses somebody who may not even wait. Who is at the end of what his own flow may
-// have is told how long that is to stay away, however it goes for others.
+// refuseLocked refuses a request that finds the queue full. If its own flow has reached its bound,
+// RetryAfter follows the refusals of that flow, otherwise those of all.
 func (g *Gate) refuseLocked(key Flow, width int64) *Refusal {
 	l, pressed := g.mu.line, &g.mu.pressure
 	reason := ReasonQueueFull
@@ -169,8 +169,8 @@ func (g *Gate) Crowded(width int64) bool {
 	return !g.mu.line.room(g.mu.line.width(width))
 }
 
-// Narrow lets hardly anybody in, or as many as usual again: until then a small part of the limit
-// counts, or a single one if he needs more.
+// Narrow lowers the limit to a small part, of which one request may exceed it if it is alone, or
+// restores it.
 func (g *Gate) Narrow(on bool) {
 	if g == nil {
 		return
@@ -188,7 +188,7 @@ type Load struct {
 	Flows       int // that hold or wait
 }
 
-// Load tells what is held and who waits.
+// Load is what is held and how many requests wait.
 func (g *Gate) Load() Load {
 	if g == nil {
 		return Load{}

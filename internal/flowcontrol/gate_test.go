@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// in checks that somebody is let in at once.
+// in checks that a request is admitted at once.
 func in(t *testing.T, g *Gate, k Flow, width int64) *Pass {
 	t.Helper()
 	p, refusal := g.Admit(t.Context(), k, width)
@@ -42,7 +42,7 @@ func empty(t *testing.T, g *Gate) {
 	}
 }
 
-// A gate without limits is nil, and nobody notices.
+// A gate without limits is nil, and admits every request.
 func TestGateNone(t *testing.T) {
 	g := NewGate(Options{Waiting: 1, WaitingEach: 1, Wait: time.Second})
 	if g != nil {
@@ -60,8 +60,7 @@ func TestGateNone(t *testing.T) {
 	}
 }
 
-// Where nobody waits, whoever comes too late is refused at once, for the limit or for his own
-// share.
+// Without a queue, a request beyond the limit or its flow's share is refused at once.
 func TestGateWithoutQueue(t *testing.T) {
 	g := NewGate(Options{Limit: 3, Share: 2})
 	a, b := in(t, g, key(0), 1), in(t, g, key(0), 1)
@@ -100,8 +99,8 @@ func TestGateShareAlone(t *testing.T) {
 	empty(t, g)
 }
 
-// Who waits is let in when there is room, and refused when his time is up, when he goes, and when
-// the line is full.
+// A request that waits is admitted when there is room, and refused when its time is over, when its
+// client leaves, and when the queue is full.
 func TestGateWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewGate(Options{Limit: 1, Waiting: 3, WaitingEach: 2, Wait: 5 * time.Second})
@@ -141,7 +140,7 @@ func TestGateWaits(t *testing.T) {
 	})
 }
 
-// Whoever is let in at the moment when he goes is let in, and nothing is lost.
+// A request that is admitted while its client leaves is admitted, and nothing is lost.
 func TestGateCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewGate(Options{Limit: 1, Waiting: 10, WaitingEach: 10, Wait: time.Hour})
@@ -161,8 +160,8 @@ func TestGateCancelled(t *testing.T) {
 	})
 }
 
-// With many who come, wait, give up, and leave, all at once, no more is held than may be, and
-// nothing is left.
+// Many requests that arrive, wait, time out and are released at once never hold more than the
+// limit, and nothing stays held.
 func TestGateMany(t *testing.T) {
 	const limit, share = 64, 24
 	g := NewGate(Options{Limit: limit, Share: share, Waiting: 40, WaitingEach: 10, Wait: 2 * time.Millisecond})
@@ -229,7 +228,7 @@ func TestAddrFlow(t *testing.T) {
 		t.Error("no address is the zero flow")
 	}
 	if UserFlow("10.0.0.1") == AddrFlow(netip.MustParseAddr("10.0.0.1")) {
-		t.Error("a user who is called like an address is not that address")
+		t.Error("a user whose name is an address is not that address")
 	}
 }
 
@@ -257,7 +256,7 @@ func BenchmarkGate(b *testing.B) {
 			}
 		})
 	})
-	b.Run("contended", func(b *testing.B) { // whoever releases lets in one of a thousand flows
+	b.Run("contended", func(b *testing.B) { // each release admits a request of one of a thousand flows
 		l := newLine(1, 1, 1000, 10)
 		inside, _ := l.take(key(0), 1)
 		for n := range 1000 {

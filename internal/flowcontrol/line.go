@@ -5,40 +5,39 @@ import (
 	"slices"
 )
 
-// line is who holds what of a gate and who waits for it: all of the gate but its lock, its clock
-// and its goroutines, so that it can be tried out move by move.
+// line is the state of a gate: what each flow holds, and its queue. It has no lock, clock or
+// goroutine, so that tests can make one move at a time.
 //
-// Whose turn is next? Of those who wait, the flow that holds least; among equals, the one whose
-// last turn is longest ago. That is max-min fairness of what is held, and not of how often somebody
-// was let in: a flow whose requests last ten times as long as another's has no more of the gate for
-// it. Inside a flow, first come is first served. Whose turn it is waits until there is room for its
-// width, and all others behind it do, since narrow requests would otherwise keep wide ones out for
-// ever.
+// The next request to be admitted is of the flow that holds least; among equals, of the flow whose
+// last turn is longest ago. That is max-min fairness of what is held, not of the number of
+// admissions: a flow whose requests last ten times as long as another's holds no more for it. A
+// flow is first in, first out. The next request waits until there is room for its width, and so do
+// all behind it: otherwise narrow requests would starve wide ones.
 type line struct {
 	limit, share int64 // the most that is held, by all and by one flow; share <= limit
 	reserve      int64 // what remains free when a flow exceeds its share; 0: none does
-	most, each   int   // how many may wait, in all and of one flow
+	most, each   int   // bounds of the queue, in all and of one flow
 
 	narrow  bool // see Gate.Narrow
 	held    int64
 	waiting int
 	flows   map[Flow]*flow // those that hold or wait
-	turns   turns          // the flows whose first may be let in as soon as there is room
+	turns   turns          // the flows whose first may be admitted as soon as there is room
 	stamp   uint64         // of the last turn given
 	spare   []*flow        // to be used again
 }
 
-// flow is what a flow holds, and who waits for more.
+// flow is what a flow holds, and its queue.
 type flow struct {
 	key      Flow
 	held     int64
 	waiting  []*waiter // first come first
 	turn     uint64    // when it began to wait, or had its last turn: smaller is earlier
-	place    int       // among turns; -1: nobody waits, or it has its share
+	place    int       // among turns; -1: its queue is empty, or it has its share
 	pressure pressure  // of its own refusals
 }
 
-// waits is how many of a flow wait; of nil, none.
+// waits is the length of a flow's queue; of nil, 0.
 func (f *flow) waits() int {
 	if f == nil {
 		return 0
@@ -46,7 +45,7 @@ func (f *flow) waits() int {
 	return len(f.waiting)
 }
 
-// waiter is one who waits.
+// waiter is a request that waits.
 type waiter struct {
 	flow    *flow
 	width   int64
@@ -60,14 +59,14 @@ type verdict int
 const (
 	undecided verdict = iota
 	admitted
-	displaced // by somebody whose flow had fewer waiting
+	displaced // by a request of a flow with a shorter queue
 )
 
 func newLine(limit, share int64, most, each int) *line {
 	return &line{limit: limit, share: share, most: most, each: each, flows: map[Flow]*flow{}}
 }
 
-// width is what a request counts as: what is wider than a share could never be let in.
+// width is what a request counts as: a request wider than a share could never be admitted.
 func (l *line) width(asked int64) int64 { return min(max(asked, 1), l.share) }
 
 // narrowPart is the part of the limit, one in so many, that counts while the line is narrow.
@@ -87,7 +86,7 @@ func (l *line) shares(held, width int64) bool {
 	return held+width <= l.share || l.reserve > 0 && l.held+width <= l.limit-l.reserve
 }
 
-// take lets a request in at once, if there is room and nobody waits who is to be let in first.
+// take admits a request at once, if there is room and no request that waits precedes it.
 func (l *line) take(key Flow, width int64) (*flow, bool) {
 	f := l.flows[key]
 	held := int64(0)
@@ -105,8 +104,7 @@ func (l *line) take(key Flow, width int64) (*flow, bool) {
 	return f, true
 }
 
-// join puts a request in line, in the place of another if it has to; nil if there is no place for
-// it.
+// join queues a request, in the place of another if the queue is full; nil if it cannot.
 func (l *line) join(key Flow, width int64) *waiter {
 	f := l.flows[key]
 	if l.most == 0 || f.waits() >= l.each {
@@ -128,9 +126,10 @@ func (l *line) join(key Flow, width int64) *waiter {
 	return w
 }
 
-// displace makes a place for one of f, which may be nil, by sending away the last of the flow that
-// has most waiting, if that has at least two more. Without it, many flows at once could shut all
-// others out. It looks at every flow, but only of a line that is full.
+// displace makes a place for a request of f, which may be nil, by refusing the last request of the
+// flow with the longest queue, if that is longer by two at least. Without it, many flows at once
+// could fill the queue and shut out all others. It visits every flow, but only when the queue is
+// full.
 func (l *line) displace(f *flow) bool {
 	var longest *flow
 	for _, g := range l.flows {
@@ -148,13 +147,13 @@ func (l *line) displace(f *flow) bool {
 	return true
 }
 
-// leave takes somebody out of line who waits no longer.
+// leave removes a request that waits no longer.
 func (l *line) leave(w *waiter) {
 	l.drop(w)
 	l.advance()
 }
 
-// release gives back what one of f held.
+// release gives back what a request of f held.
 func (l *line) release(f *flow, width int64) {
 	f.held -= width
 	l.held -= width
@@ -162,7 +161,7 @@ func (l *line) release(f *flow, width int64) {
 	l.advance()
 }
 
-// advance lets in whose turn it is, as long as there is room.
+// advance admits the next requests as long as there is room.
 func (l *line) advance() {
 	for len(l.turns) > 0 {
 		f := l.turns[0]
@@ -239,7 +238,7 @@ func (l *line) forget(f *flow) {
 	}
 }
 
-// turns is a heap of the flows that are to be let in, the next one first.
+// turns is a heap of the flows whose first request may be admitted, the next one first.
 type turns []*flow
 
 // Len implements heap.Interface.

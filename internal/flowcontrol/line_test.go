@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// reference is what a line is to do, in the plainest way there is: every decision looks at
-// everybody.
+// reference is the specification of a line: each decision visits every flow.
 type reference struct {
 	line  *line // its bounds
 	flows map[Flow]*referenceFlow
@@ -42,7 +41,7 @@ func (r *reference) waiting() (sum int) {
 	return sum
 }
 
-// next is the flow whose turn it is, nil if nobody may be let in whatever room there is.
+// next is the flow whose turn it is; nil if no request could be admitted whatever room there is.
 func (r *reference) next() *referenceFlow {
 	var best *referenceFlow
 	for _, f := range r.flows {
@@ -56,7 +55,7 @@ func (r *reference) next() *referenceFlow {
 	return best
 }
 
-// advance is who is let in now.
+// advance is the requests that are admitted now.
 func (r *reference) advance() (in []*waiter) {
 	for f := r.next(); f != nil && r.held()+f.waiting[0].width <= r.line.limit; f = r.next() {
 		in = append(in, f.waiting[0])
@@ -128,7 +127,8 @@ func (p *player) ask(k Flow, width int64) (inside, waits bool) {
 	return false, true
 }
 
-// victim is how long the queue is whose last goes if one of f comes; nil if nobody goes.
+// victim is the length of the queue whose last request a request of f displaces; nil if it
+// displaces none.
 func (p *player) victim(f *referenceFlow) *int {
 	longest := 0
 	for _, g := range p.ref.flows {
@@ -140,7 +140,7 @@ func (p *player) victim(f *referenceFlow) *int {
 	return &longest
 }
 
-// displaced checks that the last of one of the longest queues has gone, and nobody else.
+// displaced checks that the last request of one of the longest queues was displaced, and no other.
 func (p *player) displaced(longest *int) {
 	p.t.Helper()
 	gone := slices.IndexFunc(p.waiters, func(w *waiter) bool { return w.verdict == displaced })
@@ -162,7 +162,7 @@ func (p *player) displaced(longest *int) {
 	}
 }
 
-// release releases number i of those inside, and returns who is let in for it.
+// release releases number i of the admitted requests, and returns those that are admitted for it.
 func (p *player) release(i int) []*waiter {
 	p.t.Helper()
 	pass := p.inside[i]
@@ -172,7 +172,7 @@ func (p *player) release(i int) []*waiter {
 	return p.letIn()
 }
 
-// leave lets number i of those who wait leave.
+// leave removes number i of the requests that wait.
 func (p *player) leave(i int) []*waiter {
 	p.t.Helper()
 	w := p.waiters[i]
@@ -184,7 +184,7 @@ func (p *player) leave(i int) []*waiter {
 	return p.letIn()
 }
 
-// letIn checks that those were let in whom the reference lets in.
+// letIn checks that the line admitted the requests that the reference admits.
 func (p *player) letIn() []*waiter {
 	p.t.Helper()
 	in := p.ref.advance()
@@ -240,7 +240,7 @@ func (p *player) check() {
 	}
 }
 
-// play makes a move for each two bytes, and lets everybody go in the end.
+// play makes a move for each two bytes, and releases everything in the end.
 func (p *player) play(moves []byte, flows int) {
 	p.t.Helper()
 	for len(moves) >= 2 {
@@ -293,7 +293,7 @@ func FuzzLine(f *testing.F) {
 	})
 }
 
-// Who asks a thousand times delays nobody else by more than one turn.
+// A flow with a thousand requests delays another by one turn at most.
 func TestLineElephant(t *testing.T) {
 	p := newPlayer(t, 4, 4, 2000, 2000)
 	for range 1004 {
@@ -347,8 +347,8 @@ func TestLineLongRequests(t *testing.T) {
 	}
 }
 
-// A request as wide as everything is let in as soon as what was let in before it is gone, however
-// many narrow ones come.
+// A request as wide as the limit is admitted once all that were admitted before it are released,
+// however many narrow ones arrive.
 func TestLineWide(t *testing.T) {
 	p := newPlayer(t, 10, 10, 100, 100)
 	for range 10 {
@@ -384,8 +384,8 @@ func TestLineShare(t *testing.T) {
 	}
 }
 
-// When the line is full, whoever has fewer waiting takes the place of the last one of whoever has
-// most.
+// When the queue is full, a request of a flow with fewer takes the place of the last request of the
+// flow with most.
 func TestLineDisplaces(t *testing.T) {
 	p := newPlayer(t, 1, 1, 5, 5)
 	for range 6 {
@@ -401,30 +401,30 @@ func TestLineDisplaces(t *testing.T) {
 	}
 }
 
-// A narrow line lets in a small part of the limit, and whatever is wider by itself; those who
-// waited come in when it is wide again.
+// A narrow line admits a small part of the limit, or one wider request alone; requests that wait
+// are admitted when it is wide again.
 func TestNarrow(t *testing.T) {
 	l := newLine(160, 160, 10, 10)
 	l.narrow = true
 	wide, ok := l.take(key(0), 100)
 	if !ok {
-		t.Fatal("the first is not let in")
+		t.Fatal("the first is not admitted")
 	}
 	if _, ok := l.take(key(1), 1); ok {
-		t.Fatal("another is let in beside him")
+		t.Fatal("another is admitted beside it")
 	}
 	l.release(wide, 100)
 	for i := range 10 {
 		if _, ok := l.take(key(i), 1); !ok {
-			t.Fatalf("%d: a tenth is not let in", i)
+			t.Fatalf("%d: a tenth is not admitted", i)
 		}
 	}
 	if _, ok := l.take(key(11), 1); ok {
-		t.Error("more than a part is let in")
+		t.Error("more than a part is admitted")
 	}
 	waiter := l.join(key(11), 100)
 	l.narrow = false
 	if l.advance(); waiter.verdict != admitted {
-		t.Error("who waited is not let in")
+		t.Error("the request that waited is not admitted")
 	}
 }

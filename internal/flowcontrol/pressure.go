@@ -5,21 +5,21 @@ import (
 	"time"
 )
 
-// pressure is how long those who are refused are told to stay away. As in kube-apiserver's flow
-// control (its DroppedRequestsTracker) that is twice as long whenever three a second were refused
-// for so long, and a second less when hardly anybody was. There it is the same for all, who then
-// come back together; here each is told a time of his own.
+// pressure computes Retry-After for refused requests. As in kube-apiserver's flow control
+// (DroppedRequestsTracker), the time doubles when three requests a second were refused during it,
+// and falls by a second when fewer than one was. There all clients get the same time, and retry
+// together; here each gets a random time of up to twice that.
 type pressure struct {
-	after   time.Duration // whole seconds; 0: nobody has been refused yet
+	after   time.Duration // whole seconds; 0: no request has been refused yet
 	since   time.Time     // refused is counted from here
 	refused int
 }
 
-// retryMost is the longest that anybody is told to stay away: as long as there.
+// retryMost is the longest Retry-After, as at kube-apiserver.
 const retryMost = 32 * time.Second
 
-// refuse counts a refusal and returns how long whoever was refused is to stay away: between a
-// second and twice the present time, in whole seconds, since that is what Retry-After can say.
+// refuse counts a refusal and returns its Retry-After: between a second and twice the present time,
+// in whole seconds, since that is the unit of the header.
 func (p *pressure) refuse(now time.Time) time.Duration {
 	if p.after == 0 {
 		p.after, p.since = time.Second, now
@@ -32,11 +32,11 @@ func (p *pressure) refuse(now time.Time) time.Duration {
 	return time.Second + rand.N(2*p.after).Truncate(time.Second) // #nosec G404 -- spreads times
 }
 
-// adjust learns from what was refused in the time that passed.
+// adjust sets the time by the refusals of the time that passed.
 func (p *pressure) adjust(passed time.Duration) {
 	seconds := int(p.after / time.Second)
 	switch {
-	case passed >= 2*p.after: // nobody came for as long again
+	case passed >= 2*p.after: // no request was refused for as long again
 		p.after -= passed.Truncate(time.Second) - p.after
 	case p.refused >= 3*seconds:
 		p.after *= 2

@@ -6,7 +6,7 @@ import (
 )
 
 // press refuses n a second for so many seconds, from now on, and returns when it ended and the
-// longest time that was told in the last one.
+// longest Retry-After of the last one.
 func press(p *pressure, now time.Time, seconds, n int) (time.Time, time.Duration) {
 	longest := time.Duration(0)
 	for s := range seconds {
@@ -20,8 +20,7 @@ func press(p *pressure, now time.Time, seconds, n int) (time.Time, time.Duration
 	return now, longest
 }
 
-// The more are refused, the longer they are told to stay away, up to a bound; and it goes down
-// again.
+// The more requests are refused, the longer is Retry-After, up to a bound; and it falls again.
 func TestPressure(t *testing.T) {
 	var p pressure
 	now := time.Unix(1e9, 0)
@@ -38,7 +37,7 @@ func TestPressure(t *testing.T) {
 	}
 }
 
-// Those who are refused at once are told different times, and each of them is told often.
+// Requests that are refused at the same time get different times, and each time often.
 func TestPressureSpreads(t *testing.T) {
 	var p pressure
 	now, _ := press(&p, time.Unix(1e9, 0), 60, 200)

@@ -8,8 +8,7 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Rates bounds how often each flow asks: a token bucket for each, which fills at a rate up to a
-// burst.
+// Rates bounds the rate of requests of each flow, by a token bucket with a rate and a burst.
 //
 // There are two generations of buckets. One that is used moves to the young generation; when that
 // is as old as an empty bucket needs to fill, or has as many buckets as may be, the old one is
@@ -30,8 +29,8 @@ type Rates struct {
 // generationMost is how many buckets a generation has at most: some 2 MB for both of them.
 const generationMost = 8192
 
-// NewRates returns rates of perSecond requests with bursts of burst, at least one; nil, which lets
-// everybody in, if perSecond is 0.
+// NewRates returns rates of perSecond requests with bursts of burst, at least one; nil, which
+// admits every request, if perSecond is 0.
 func NewRates(perSecond float64, burst int) *Rates {
 	if perSecond <= 0 {
 		return nil
@@ -56,7 +55,7 @@ func (r *Rates) Allow(key Flow) *Refusal {
 		return nil
 	}
 	next := time.Duration((1 - bucket.TokensAt(now)) / float64(r.every) * float64(time.Second))
-	// The next token is one of those refused; all others had better come one by one after it.
+	// One of the refused requests gets the next token; the others should retry one by one after it.
 	after := next + rand.N(next+time.Second) // #nosec G404 -- spreads times
 	return &Refusal{Reason: ReasonRate, RetryAfter: min((after + time.Second - 1).Truncate(time.Second), retryMost)}
 }

@@ -15,7 +15,7 @@ func TestRatesNone(t *testing.T) {
 	}
 }
 
-// A flow may ask in a burst and then at a rate, whatever others do, and is told when to come back.
+// A flow sends a burst and then at a rate, whatever others do; a refusal has a time to retry.
 func TestRates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := NewRates(2, 5)

@@ -194,12 +194,12 @@ func TestLeft(t *testing.T) {
 	f(pod("", ", automountServiceAccountToken: false"), "given no token of a service account")
 }
 
-// What is of no kind with pods is nobody's concern, however it is written.
+// A document of a kind without pods stays as it is, byte for byte.
 func TestUntouched(t *testing.T) {
 	for _, text := range []string{
 		"", "\n", "# nothing\n", "---\n", "---\n---\n", "a: 1", "kind: [1, 2]\n", "[1, 2]\n", "text\n",
 		"kind: List\nitems: 3\n", "kind: List\napiVersion: v1\nitems: [1, null]\n",
-		// somebody else's
+		// of another API group
 		"kind: Deployment\napiVersion: example.com/v1\nspec: {template: {spec: {containers: [{name: a}]}}}\n",
 		"kind: Deployment\napiVersion: apps/v1\nspec: {}\n",
 		"kind: PodList\napiVersion: v1\nitems: []\n",
@@ -340,8 +340,8 @@ func TestAdmitted(t *testing.T) {
 	}
 }
 
-// What was changed since, or came back from the API server, is rid of the sidecar all the same, and
-// of nothing else.
+// uninject removes the sidecar, and nothing else, from a manifest that was edited since, or read
+// from the API server.
 func TestRemoveFromChanged(t *testing.T) {
 	for name, text := range manifests(t) {
 		out, _, err := Manifest(text, options())

@@ -54,9 +54,9 @@ type Options struct {
 	Port       int32 // on loopback
 	HealthPort int32 // for the kubelet
 
-	// None when empty, as the limit of CPU is by default: whoever has used his up is stopped until the
-	// tenth of a second is over, and so is every event that he was about to send. It is for namespaces
-	// whose ResourceQuota asks every container for one.
+	// None when empty. The limit of CPU is empty by default: a process that has reached it is stopped
+	// for the rest of a tenth of a second, which delays every event. It is for namespaces whose
+	// ResourceQuota demands one of every container.
 	CPURequest, CPULimit, MemoryRequest, MemoryLimit string
 
 	AllowHostNetwork bool

@@ -9,8 +9,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// user is whom the image runs as. The token is readable to it whatever the others of the pod run
-// as, see SECURITY.md.
+// user is the user of the image. It can read the token whatever the user of the other containers
+// is, see SECURITY.md.
 const user = 65532
 
 // startSeconds is how long the sidecar may take to be ready, and the containers after it have to

@@ -17,8 +17,8 @@ const (
 	dataLink = "..data"
 	newLink  = "..data_tmp"
 
-	// Containers of the pod run as whomever they like, and each must be able to read: as from the
-	// kubelet's own volume where it does not know who they are. Nobody else sees the volume.
+	// Containers of the pod run as any user, and each must be able to read, as from the kubelet's own
+	// volume where it does not know their users. Nothing outside the pod sees the volume.
 	folderMode fs.FileMode = 0o755
 	fileMode   fs.FileMode = 0o644
 )
@@ -93,8 +93,7 @@ func (d Directory) clean(present string) error {
 	return nil
 }
 
-// replaceFile writes a file that is there as a whole, whoever looks when, with a mode that no umask
-// takes from.
+// replaceFile replaces a file atomically, with a mode that no umask restricts.
 func replaceFile(name string, text []byte, mode fs.FileMode) error {
 	beside, err := os.CreateTemp(filepath.Dir(name), ".new-") // 0600
 	if err != nil {

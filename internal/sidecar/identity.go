@@ -75,7 +75,7 @@ func newIdentity(now time.Time) (*ServingIdentity, error) {
 		Subject: pkix.Name{CommonName: "spillway sidecar CA"},
 		IsCA:    true, BasicConstraintsValid: true, MaxPathLenZero: true,
 		KeyUsage: x509.KeyUsageCertSign,
-		// It vouches for this pod's loopback and for nothing else, whoever trusts it.
+		// It vouches for this pod's loopback and for nothing else, for any client that trusts it.
 		PermittedDNSDomainsCritical: true,
 		PermittedDNSDomains:         []string{"localhost"},
 		PermittedIPRanges: []*net.IPNet{{IP: loopback[0], Mask: net.CIDRMask(32, 32)},

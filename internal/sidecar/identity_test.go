@@ -39,8 +39,8 @@ func authority(t *testing.T, i *ServingIdentity) *x509.Certificate {
 	return c
 }
 
-// Who trusts the authority trusts the proxy on loopback, for as long as any pod lives, and nobody
-// anywhere else.
+// A client that trusts the authority trusts the proxy on loopback, for as long as any pod lives,
+// and no other name or address.
 func TestIdentityIsTrusted(t *testing.T) {
 	now := time.Now()
 	i := identity(t, "", now)
@@ -66,8 +66,8 @@ func TestIdentityIsTrusted(t *testing.T) {
 	}
 }
 
-// The same identity is there after a restart. What is kept is the proxy's key alone: nobody can
-// sign with it what the authority vouches for.
+// The same identity is there after a restart. Only the proxy's key is kept: it cannot
+// sign for the authority.
 func TestIdentityIsKept(t *testing.T) {
 	dir, now := t.TempDir(), time.Now()
 	first := identity(t, dir, now)

@@ -30,13 +30,13 @@ type Projection struct {
 	authority []byte
 	log       *zap.Logger
 
-	written map[string][]byte // what was last; owned by whoever calls Write or Run
-	failed  string            // what was said last of why it could not be
+	written map[string][]byte // what was last; owned by the caller of Write or Run
+	failed  string            // the last error that was logged
 }
 
-// NewProjection copies from one folder to another. Those who read ca.crt trust authority (PEM), and
-// whom the original has them trust: the API server, for clients that go there under another name,
-// and kubelets.
+// NewProjection copies from one folder to another. To the authorities in ca.crt it adds authority
+// (PEM); the original ones stay, for clients that connect to the API server under another name, and
+// to kubelets.
 func NewProjection(from, to string, authority []byte, log *zap.Logger) *Projection {
 	return &Projection{from: from, to: Directory{to}, authority: authority, log: log}
 }

@@ -35,8 +35,8 @@ func expect(t *testing.T, dir, name, want string) {
 	}
 }
 
-// The copy is what the original is, after each of two rotations, and vouches for the proxy and for
-// whom the original vouches.
+// The copy equals the original after each of two rotations, and its ca.crt has the authority of the
+// proxy and those of the original.
 func TestProjectionFollows(t *testing.T) {
 	from, to := t.TempDir(), t.TempDir()
 	account(t, from, "first")
@@ -91,8 +91,8 @@ func TestProjectionFollows(t *testing.T) {
 	}
 }
 
-// Whoever reads finds files that belong together, whatever is written meanwhile; a write that did
-// not end leaves nothing behind.
+// A reader finds files that belong together while others are written; a write that did not end
+// leaves nothing behind.
 func TestDirectoryChangesAtOnce(t *testing.T) {
 	dir := t.TempDir()
 	d := Directory{dir}

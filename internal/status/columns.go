@@ -60,7 +60,7 @@ var watchColumns = []column[*Watch]{
 	}),
 }
 
-// lagAlert is how many seconds of lag somebody may want to know of.
+// lagAlert is from how many seconds on a lag is highlighted.
 const lagAlert = 5
 
 // resourceColumns are the table of what is mirrored.
@@ -146,8 +146,8 @@ func stateOf(w *Watch) string {
 	return w.Phase
 }
 
-// blocked reports that the client takes nothing, and not for a moment only, as everybody's
-// connection is full now and then.
+// blocked reports that the client has read nothing for a second at least: any connection is full
+// for a moment now and then.
 func (w *Watch) blocked() bool { return w.BlockedSeconds >= 1 }
 
 // selectorOf is what is selected, in one line.
@@ -220,7 +220,7 @@ func (r *Report) ResourceTable(q Query) Table {
 	return table(r.Resources, resourceColumns, q.Resources)
 }
 
-// evictionColumns are the table of who was evicted.
+// evictionColumns are the table of evicted clients.
 var evictionColumns = []column[*Eviction]{
 	words("at", "At", "when", func(e *Eviction) string { return e.At.UTC().Format(time.TimeOnly) }),
 	words("user", "User", "the client as the API server knows it", func(e *Eviction) string { return orNone(e.User) }),
@@ -239,5 +239,5 @@ var evictionColumns = []column[*Eviction]{
 	words("peer", "Peer", "the client's address", func(e *Eviction) string { return e.Peer }),
 }
 
-// EvictionTable shows who was evicted, the last one first.
+// EvictionTable shows the evicted clients, the last one first.
 func (r *Report) EvictionTable() Table { return table(r.Evictions, evictionColumns, Order{}) }

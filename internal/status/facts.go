@@ -98,7 +98,7 @@ func (r *Report) fileFact() Fact {
 		Text: text + ", " + Printable(ending.File) + " ends in " + Seconds(left.Seconds())}
 }
 
-// evictedLately reports that somebody may want to know who it was.
+// evictedLately reports an eviction within the last minutes, which is highlighted.
 func (r *Report) evictedLately() bool {
 	const lately = 5 * time.Minute
 	return len(r.Evictions) > 0 && r.At.Sub(r.Evictions[0].At) < lately

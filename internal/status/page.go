@@ -38,8 +38,8 @@ var (
 
 	pages = template.Must(template.New("").Parse(pageHTML))
 
-	// policy lets a browser run and style by what is in the page and by nothing that anybody got into
-	// it, and ask nobody but this listener.
+	// policy lets a browser run the script and the style of this page and no injected ones, and
+	// connect to this listener only.
 	policy = "default-src 'none'; script-src " + sourceOf(pageJS) + "; style-src " + sourceOf(pageCSS) +
 		"; connect-src 'self'; img-src data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
@@ -105,7 +105,7 @@ type view struct {
 	JS     template.JS
 	Tables []section
 	JSON   string // where the same is as JSON
-	Most   int    // watches that may be asked for
+	Most   int    // the largest limit of a request
 }
 
 // section is a table with its headline. Its columns lead to the page in another order.

@@ -30,7 +30,7 @@ func (o Order) String() string {
 }
 
 const (
-	// LimitDefault is how many watches are shown, LimitMost how many may be asked for.
+	// LimitDefault is how many watches are shown without a limit, LimitMost the largest limit.
 	LimitDefault = 500
 	LimitMost    = 100_000
 
@@ -40,13 +40,13 @@ const (
 	formatParameter    = "format"
 )
 
-// DefaultQuery is what is shown to who does not say: those that lag most.
+// DefaultQuery is that of a request without parameters: watches by lag.
 func DefaultQuery() Query {
 	return Query{Watches: Order{Key: "lag"}, Resources: Order{Key: "resource"}, Limit: LimitDefault}
 }
 
-// ParseQuery reads the parameters sort, resources and limit. An error names what is wrong, and what
-// could be asked for.
+// ParseQuery reads the parameters sort, resources and limit. An error names the parameter
+// that is wrong, and its possible values.
 func ParseQuery(values url.Values) (Query, error) {
 	q := DefaultQuery()
 	var err error
@@ -96,7 +96,7 @@ func parseOrder(text string, keys []string) (Order, error) {
 	return Order{Key: key, Reverse: reverse}, nil
 }
 
-// Select is the report with the watches and in the order that are asked for.
+// Select is the report with the watches, and in the order, of a query.
 func (r *Report) Select(q Query) *Report {
 	selected := *r
 	selected.Resources = sorted(r.Resources, resourceColumns, q.Resources)

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// Gather puts together what is known now, but for rates.
+// Gather makes a report without rates.
 type Gather func(context.Context) (*Report, error)
 
-// Reporter makes reports of how things stand, and knows from the last one how fast they move. Who
-// comes within a second of another gets the same report, so it costs as much however many look.
+// Reporter makes reports, and computes rates from the last one. Requests within a second get the
+// same report, so the cost does not depend on the number of readers.
 type Reporter struct {
 	// Static after construction.
 	gather Gather
@@ -23,24 +23,23 @@ type Reporter struct {
 }
 
 const (
-	// freshFor is how long a report is good for everybody. It is also the least that rates are
+	// freshFor is how long a report is served again. It is also the shortest time that rates are
 	// measured over.
 	freshFor = time.Second
-	// keptFor is how long after somebody looked the next one is told of rates since then. Nothing is
-	// kept longer.
+	// keptFor is how long a report is kept for the rates of the next one.
 	keptFor = time.Minute
 	// gatherMost bounds how long a report takes.
 	gatherMost = 10 * time.Second
 )
 
-// NewReporter makes a reporter that has nothing to tell yet. Close it.
+// NewReporter makes a reporter without a report. Close it.
 func NewReporter(gather Gather) *Reporter {
 	r := &Reporter{gather: gather, now: time.Now}
 	r.forget = time.AfterFunc(keptFor, r.drop)
 	return r
 }
 
-// Close lets go of everything.
+// Close drops the last report.
 func (r *Reporter) Close() {
 	r.forget.Stop()
 	r.drop()
@@ -71,7 +70,7 @@ func (r *Reporter) Report(ctx context.Context) (*Report, error) {
 	return report, nil
 }
 
-// rate finds out how fast the report's watches are sent to.
+// rate computes the bytes per second of the report's watches.
 func (r *Reporter) rate(report *Report) {
 	sent := make(map[uint64]int64, len(report.Watches.Items))
 	over := 0.0

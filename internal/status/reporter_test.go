@@ -52,11 +52,11 @@ func TestReporter(t *testing.T) {
 		t.Error("what could not be gathered was reported")
 	}
 	c.err = nil
-	r.drop() // as when nobody has looked for a while
+	r.drop() // as after a while without requests
 	f(5, 500, 0)
 }
 
-// Who comes while a report is made waits for that one.
+// A request during the making of a report waits for that report.
 func TestReporterMakesOneForAll(t *testing.T) {
 	gathered := make(chan struct{}, 10)
 	proceed := make(chan struct{})
@@ -66,7 +66,7 @@ func TestReporterMakesOneForAll(t *testing.T) {
 		return &Report{At: noon}, nil
 	})
 	defer r.Close()
-	r.now = func() time.Time { return noon } // it is fresh for whoever comes, however late
+	r.now = func() time.Time { return noon } // it stays fresh
 	done := make(chan *Report)
 	for range 5 {
 		go func() {

@@ -1,10 +1,10 @@
-// Package status tells operators how the proxy stands: what it mirrors, who watches it, how far
-// each of them is, and what became of those who could not keep up. It makes a page and JSON of a
-// Report; where a report's figures come from is not its business.
+// Package status shows operators the mirrored resources, the open watches, how far each is behind,
+// and the clients that were evicted. It renders a Report as a page, text and JSON. Package report
+// makes the reports.
 //
-// Invariant: a report is put together when somebody asks for one, at most once a second however
-// many ask, and nothing is kept for those who do not. What clients say of themselves is nobody's
-// markup and moves nobody's cursor: it is escaped, and what cannot be printed is replaced.
+// Invariant: a report is made at a request, at most once a second, and kept for a minute. Text that
+// clients send is escaped, and characters that cannot be printed are replaced, so that it is
+// neither markup nor a terminal's control sequence.
 package status
 
 import "time"
@@ -65,7 +65,7 @@ type Resource struct {
 	State            string    `json:"state"`
 	StateCause       string    `json:"stateCause,omitempty"`
 	StateSince       time.Time `json:"stateSince"`
-	NextRetrySeconds float64   `json:"nextRetrySeconds,omitempty"` // until the API server is asked again at the latest
+	NextRetrySeconds float64   `json:"nextRetrySeconds,omitempty"` // at most, until the next request upstream
 	ResourceVersion  string    `json:"resourceVersion"`
 	Objects          int       `json:"objects"`
 	ObjectBytes      int64     `json:"objectBytes"` // of JSON
@@ -78,8 +78,8 @@ type Resource struct {
 	LogSpanSeconds    float64 `json:"logSpanSeconds"` // that history reaches back
 	Watches           int     `json:"watches"`
 	Feeds             int     `json:"feeds"`       // distinct selectors and encodings among them
-	DispatchLag       uint64  `json:"dispatchLag"` // entries of history that feeds have yet to be told of
-	Lists             uint64  `json:"lists"`       // complete states that upstream was asked for
+	DispatchLag       uint64  `json:"dispatchLag"` // events in history that are not dispatched to feeds yet
+	Lists             uint64  `json:"lists"`       // complete states that were requested from upstream
 	Failures          uint64  `json:"failures"`    // requests of the mirror that upstream failed
 	Differences       uint64  `json:"differences"` // from upstream's state, found by comparing
 	Error             string  `json:"error,omitempty"`
@@ -88,11 +88,11 @@ type Resource struct {
 // Watches are those that are served from memory.
 type Watches struct {
 	Total int `json:"total"`
-	// Sort and Limit are what was asked for: Items are the first Limit of all in that order.
+	// Sort and Limit are those of the request: Items are the first Limit of all in that order.
 	Sort  string `json:"sort"`
 	Limit int    `json:"limit"`
 	// BytesPerSecond is what is sent to all of them; RateSeconds is over how long it and theirs were
-	// measured. 0: nobody has looked lately, so it is since each began.
+	// measured. 0: there was no recent report, so it is since each began.
 	BytesPerSecond float64  `json:"bytesPerSecond"`
 	RateSeconds    float64  `json:"rateSeconds"`
 	Items          []*Watch `json:"items"`
@@ -101,7 +101,7 @@ type Watches struct {
 // Watch is one client's watch. ID is of no other while the process lives.
 type Watch struct {
 	ID            uint64 `json:"id"`
-	User          string `json:"user"`      // "" where nobody is asked who he is
+	User          string `json:"user"`      // "" without authentication
 	UserAgent     string `json:"userAgent"` // what the client says; the first 256 bytes of it
 	Peer          string `json:"peer"`
 	Protocol      string `json:"protocol"`
@@ -112,22 +112,23 @@ type Watch struct {
 	Name          string `json:"name,omitempty"`
 	LabelSelector string `json:"labelSelector,omitempty"`
 	FieldSelector string `json:"fieldSelector,omitempty"`
-	// Phase is starting while it is sent its state, then live, and held while nothing is sent until
-	// upstream can be asked whether it still may.
+	// Phase is starting while its initial state is sent, then live; held while it is paused until
+	// upstream confirms its permission.
 	Phase           string    `json:"phase"`
 	Began           time.Time `json:"began"`
 	AgeSeconds      float64   `json:"ageSeconds"`
 	DeadlineSeconds float64   `json:"deadlineSeconds"` // until it is over
-	// LagEvents is how many entries of the resource's history came since the first that it has yet to
-	// be sent, that one included. LagSeconds is for how long something has waited for the client:
-	// since that entry, or since the client last took a byte of what was sent before.
+	// LagEvents is the number of entries of the resource's history from the first that it has yet to
+	// be sent. LagSeconds is the age of that entry, or the time since the client last read a byte
+	// while its connection is full, whichever is longer.
 	LagEvents      uint64  `json:"lagEvents"`
 	LagSeconds     float64 `json:"lagSeconds"`
 	UnsentBytes    int     `json:"unsentBytes"`    // on their way, that the client's connection does not take
 	BlockedSeconds float64 `json:"blockedSeconds"` // since it last took any; 0 if it is not waited for
 	Bytes          int64   `json:"bytes"`          // sent, of events
 	BytesPerSecond float64 `json:"bytesPerSecond"`
-	// when that happened which it was told of last, if history reaches back to it and a feed told it
+	// LastEvent is the time of the last event that it was sent, if history reaches back to it and a
+	// feed delivered it.
 	LastEvent *time.Time `json:"lastEvent,omitempty"`
 }
 

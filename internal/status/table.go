@@ -21,7 +21,7 @@ type Column struct {
 	Next            Order // what asks for it sorted by this column, or the other way round if it is already
 }
 
-// Cell is one figure, and what more there is to say. Alert says that somebody may want to know.
+// Cell is one figure, and what more there is to say. Alert highlights it.
 type Cell struct {
 	Text, More string
 	Alert      bool

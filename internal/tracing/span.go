@@ -14,14 +14,14 @@ import (
 	"spillway/internal/auth"
 )
 
-// Span tells of one sampled request. It has no place for what must not be told: no header, body,
-// query or name of an object. The nil pointer is that of a request that is not sampled.
+// Span is the span of one sampled request. It has no attribute for a header, a body, a query or the
+// name of an object. The nil Span is that of a request that is not sampled.
 type Span struct{ span trace.Span }
 
 // SpanResult is what is told of an answer.
 type SpanResult struct {
 	Code    int
-	Source  string // who gave it
+	Source  string // memory or upstream
 	Bytes   int64  // of its body; negative: not known
 	AuditID string // "": not known
 }
@@ -68,8 +68,8 @@ func nameOf(method string, what auth.Attributes) string {
 	return clean(method + " " + path)
 }
 
-// clean makes of what a client sent something that can be told: what is no UTF-8 would keep all
-// that is sent with it from being encoded.
+// clean makes valid UTF-8 of bounded length of a client's text: one invalid attribute would keep
+// the whole batch from being encoded.
 func clean(text string) string {
 	return strings.ToValidUTF8(text[:min(len(text), valueMost)], "\uFFFD")
 }

@@ -20,12 +20,12 @@ const (
 	service = "spillway"
 	// exportTimeout is how long a collector may take for some spans before they are lost.
 	exportTimeout = 10 * time.Second
-	// valueMost is how much of a value is told: a path may be as long as the head of a request.
+	// valueMost bounds a value: a path may be as long as the head of a request.
 	valueMost = 256
 )
 
-// Tracer makes spans and has them sent, beside what they tell of: a span for which there is no room
-// is dropped, so that nobody ever waits for a collector.
+// Tracer makes spans, which a goroutine sends. A span that finds the queue full is dropped, so that
+// no request waits for a collector.
 //
 // Not component-base's provider, though it is what kube-apiserver has: that comes with client-go
 // and a wrapper of net/http, and cannot be stopped while its collector hangs.
@@ -35,8 +35,8 @@ type Tracer struct {
 	tracer   trace.Tracer
 }
 
-// New makes a Tracer, which connects with its first spans. instance tells one replica from another.
-// failed is told of spans that could not be sent, by any Tracer of this process. Close it.
+// New makes a Tracer, which connects with its first spans. instance identifies the replica.
+// failed is called with the errors of exports of any Tracer of this process. Close it.
 func New(c *Config, instance string, failed func(error)) (*Tracer, error) {
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(failed))
 	to := []otlptracegrpc.Option{otlptracegrpc.WithTimeout(exportTimeout)}
@@ -80,9 +80,9 @@ const (
 // Start begins the span of a request that came at a time, with those of its headers that
 // ReadsHeader wants; nil: it is not sampled.
 //
-// As at kube-apiserver, a request belongs to the trace that it names only if whoever sends it is
-// trusted. Otherwise it begins a trace of its own, which refers to that: nobody can have his
-// requests sampled by saying so, or add to the traces of others.
+// As at kube-apiserver, a request belongs to the trace that it names only if its user is trusted.
+// Otherwise it begins a trace of its own, which links to that one: so a client cannot have its
+// requests sampled, or add to the traces of others.
 func (t *Tracer) Start(came time.Time, header http.Header, trusted bool) *Span {
 	ctx := propagation.TraceContext{}.Extract(context.Background(), propagation.HeaderCarrier(header))
 	options := []trace.SpanStartOption{trace.WithTimestamp(came), trace.WithSpanKind(trace.SpanKindServer)}

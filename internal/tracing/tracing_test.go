@@ -40,7 +40,7 @@ func flush(t *testing.T, tracer *Tracer) {
 	}
 }
 
-// Whose word on a trace is taken is asked before what he says.
+// A trace context is read only of a user that is trusted with it.
 func TestParents(t *testing.T) {
 	for _, c := range []struct {
 		name, parent     string
@@ -125,8 +125,8 @@ func TestSpanOfAnOddRequest(t *testing.T) {
 	}
 }
 
-// A collector that is away or hangs keeps nobody waiting: neither those who are traced, more of
-// them than there is room for, nor the end.
+// A collector that is away or hangs delays neither requests, even with more spans than the queue
+// holds, nor Close.
 func TestCollectorThatDoesNotAnswer(t *testing.T) {
 	for name, endpoint := range map[string]string{"away": fakeapiserver.RefusingAddress(t),
 		"hangs": collector.Hanging(t).Address} {

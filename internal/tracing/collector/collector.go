@@ -80,7 +80,7 @@ func (c *Collector) Spans() []*otlp.Span {
 	return append([]*otlp.Span(nil), c.spans...)
 }
 
-// Sources says who sent them.
+// Sources are the senders of the spans.
 func (c *Collector) Sources() map[string]string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
