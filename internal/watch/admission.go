@@ -210,11 +210,12 @@ func (st *Stream) stateWidth() int64 {
 	return flowcontrol.Width(size, st.plan.Encoding.Gzip)
 }
 
-// measuredMost is how many objects are asked about to tell how large a part of a state is selected.
+// measuredMost is how many objects a selector is matched with to estimate the selected part of a
+// state.
 const measuredMost = 5000
 
-// sizeOf is about how many bytes of JSON are selected of a state: exactly, unless many objects
-// would have to be asked about.
+// sizeOf is about how many bytes of JSON are selected of a state. It is exact unless the selector
+// would have to be matched with more than measuredMost objects.
 func sizeOf(state *cache.Snapshot, sel object.Selector) int64 {
 	switch {
 	case state == nil:

@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// told is what a client was told, and how it ended.
+// told is what a client received, and how its watch ended.
 type told struct {
 	events []string // without bookmarks: their moments differ
 	reason EndReason
 }
 
-// script is a random story of a world: what is written, who watches, reads slowly, pauses, leaves
-// or is sent away.
+// script is a random sequence of events in a world: writes, and clients that watch, read slowly,
+// pause, leave or are drained.
 type script struct {
 	t       *testing.T
 	rand    *rand.Rand
@@ -27,7 +27,7 @@ type script struct {
 	peers   []*peer
 }
 
-// play runs a story of some steps, and returns what each client was told.
+// play runs some steps, and returns what each client received.
 func (s *script) play(steps int) []told {
 	for range steps {
 		s.step()
@@ -155,12 +155,12 @@ func (s *script) toldTo(p *peer) told {
 	return out
 }
 
-// Whoever delivers, the same happens: each client is told the same, in the same order, and ends for
-// the same reason. How much one is told that has left does not matter, nor that a goroutine finds
-// out only when its write is over. Nor does how far one has come that is sent away while it is
-// behind: it comes back for the rest. (The end of a seam that is no event to it is passed with the
-// last event of the seam in the log, with what follows it in a feed; until then it is not sent
-// away.)
+// TestDeliverersAgree shows that with each deliverer each client receives the same events in the
+// same order, and ends for the same reason. How much a client receives that has left may differ,
+// since a goroutine notices that only after its write. So may how far a client is that is drained
+// while it is behind: it resumes. (A cursor passes the end of a seam that is no event to its client
+// with the last event of the seam if it reads the log, and with the next event if it reads a feed.
+// Until then the watch is not drained.)
 func TestDeliverersAgree(t *testing.T) {
 	var written, stalled int
 	for seed := range uint64(30) {
@@ -193,7 +193,7 @@ func TestDeliverersAgree(t *testing.T) {
 	}
 }
 
-// sameStory compares what two were told. One that is sent away may have been told less.
+// sameStory compares what two clients received. A drained client may have received less.
 func sameStory(a, b told) bool {
 	if a.reason == EndDrain {
 		n := min(len(a.events), len(b.events))

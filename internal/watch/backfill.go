@@ -16,17 +16,17 @@ import (
 )
 
 const (
-	// pastWait is how long a watch may wait, before its head, for its turn to be told what happened
-	// before the log begins.
+	// pastWait is how long a watch may wait, before its head, for its turn to get events from before
+	// the log begins.
 	pastWait = 3 * time.Second
-	// pastRetry is when who waited in vain had better come back, in seconds: a turn is over after one
-	// or two.
+	// pastRetry is the Retry-After of a watch whose turn did not come, in seconds: a turn takes one or
+	// two.
 	pastRetry = 2
 )
 
-// ReachBack sees to it that a watch which resumes from before the log begins can be told what
-// happened until there (design D6), or answers it. That must be decided before the head: only a 429
-// has client-go come back without a new list.
+// ReachBack reserves a backfill for a watch that resumes from before the log begins (design D6), or
+// answers the request. It is called before the head is sent: only after a 429 does client-go send
+// the request again without a new list.
 func (m *Manager) ReachBack(c request, st *Stream) bool {
 	past, w := st.plan.Source.Past, st.plan.Watch
 	if past == nil || w.Start != plan.EventsFrom || w.Timeout <= 0 {
@@ -37,10 +37,10 @@ func (m *Manager) ReachBack(c request, st *Stream) bool {
 	defer c.Departs(cancel)()
 	var err error
 	if st.past, err = past.Join(ctx, st.owner, w.RV, st.plan.Selector); !errors.Is(err, backfill.ErrBusy) {
-		return true // that nobody is told any more is found out when it begins
+		return true // any other error is handled when the stream begins
 	}
 	st.release(EndAborted)
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) { // else it is the client or this proxy that leaves
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) { // else the client left, or the proxy stops
 		m.metrics.unfilled.WithLabelValues(st.resource(), string(unfilledBusy)).Inc()
 	}
 	apistatus.WriteAs(c, st.plan.Failure, statusPastBusy())
@@ -67,7 +67,7 @@ func (s *Stream) resume() (EndReason, error) {
 		return "", err
 	}
 	past := s.past
-	s.past = nil // a stream keeps nothing of it
+	s.past = nil // a live stream holds no backfill
 	defer past.Close()
 	err := s.backfill(past)
 	if err == nil {
@@ -78,9 +78,9 @@ func (s *Stream) resume() (EndReason, error) {
 	return "", err
 }
 
-// seenUpstream asks upstream how far it is, after its history was rewritten: a client that was told
-// its resourceVersion there, and not here, would be sent to list again, and again, until this
-// resource hears of something. It reports whether upstream said so.
+// seenUpstream asks upstream for its current resourceVersion, after upstream's history was
+// rewritten, and reports whether upstream answered. Without it a client whose resourceVersion comes
+// from upstream itself would list again and again, until an event of this resource arrives.
 func (s *Stream) seenUpstream() bool {
 	ctx, cancel := context.WithTimeout(s.context(), source.ArrivalTimeout)
 	defer cancel()
@@ -88,8 +88,8 @@ func (s *Stream) seenUpstream() bool {
 	return err == nil
 }
 
-// backfill tells the client what happened before the log begins, and places the cursor there. While
-// upstream cannot be asked, the stream is merely silent, as one from the future is.
+// backfill sends the events from before the log begins, and places the cursor at its beginning.
+// While upstream does not answer, the stream is silent, as one from a future resourceVersion is.
 func (s *Stream) backfill(past *backfill.Backfill) error {
 	ctx, cancel := s.untilDeadline()
 	defer cancel()
@@ -111,15 +111,15 @@ func (s *Stream) backfill(past *backfill.Backfill) error {
 	}
 }
 
-// overtaken reports that a client came from the future and was passed by a gap in history, which
-// upstream may know: it had better come back and be told.
+// overtaken reports that the stream began at a future resourceVersion, and a gap in history has
+// passed it. Upstream may know what is in the gap, so the client should send its request again.
 func (s *Stream) overtaken(err error) bool {
 	var expired *cache.ExpiredError
 	return s.plan.Source.Past != nil && s.cursor != nil && s.cursor.Ahead() &&
 		errors.As(err, &expired) && expired.Missing()
 }
 
-// unfilled is why a client was not told of the past.
+// unfilled is why a backfill failed.
 type unfilled string
 
 const (

@@ -50,7 +50,7 @@ func (n *narrator) mark(rv uint64) {
 	n.says <- func() (object.Type, *object.Object, uint64, error) { return 0, nil, rv, nil }
 }
 
-// narrate starts a watch of a world whose log begins at 100 and whose past is told by the test.
+// narrate starts a watch of a world whose log begins at 100. The test sends the events before that.
 func narrate(t *testing.T, w *world, query string, rv uint64) (*narrator, *peer) {
 	t.Helper()
 	n := &narrator{t: t, says: make(chan func() (object.Type, *object.Object, uint64, error))}
@@ -65,7 +65,8 @@ func narrate(t *testing.T, w *world, query string, rv uint64) (*narrator, *peer)
 	return n, p
 }
 
-// Who is told of the past is a watch like any other: it may be held, and ends for the same reasons.
+// TestPastIsGated shows that a watch may be paused during its backfill, and ends for the same
+// reasons as any other.
 func TestPastIsGated(t *testing.T) {
 	bubbles(t, func(t *testing.T, d delivery) {
 		w := newWorld(t, d, "a/x 95")
@@ -108,8 +109,8 @@ func TestPastIsGated(t *testing.T) {
 	}
 }
 
-// Bookmarks promise no more than what was told: none while the past is being told, and then the
-// truth.
+// TestPastAndBookmarks shows that no bookmark is sent during a backfill, and that those after it
+// are true.
 func TestPastAndBookmarks(t *testing.T) {
 	bubbles(t, func(t *testing.T, d delivery) {
 		w := newWorld(t, d, "a/x 95")
@@ -125,7 +126,7 @@ func TestPastAndBookmarks(t *testing.T) {
 	})
 }
 
-// Who takes nothing is evicted as from any other watch.
+// TestPastOfAStalledClient shows that a client that takes nothing of its backfill is evicted.
 func TestPastOfAStalledClient(t *testing.T) {
 	bubbles(t, func(t *testing.T, d delivery) {
 		n, p := narrate(t, newWorld(t, d, "a/x 95"), "", 50)
@@ -157,8 +158,8 @@ func TestUnfilledReasons(t *testing.T) {
 	}
 }
 
-// Who came from the future, as from a replica that is ahead, and finds himself inside a gap when
-// the log gets there comes back and is told. Where nobody could tell, he has expired.
+// TestOvertakenByASeam is about a client from a replica that is ahead, whose resourceVersion is
+// inside a gap when the log gets there. It resumes by a backfill. Without backfills it has expired.
 func TestOvertakenByASeam(t *testing.T) {
 	for _, told := range []bool{true, false} {
 		bubbles(t, func(t *testing.T, d delivery) {

@@ -6,11 +6,11 @@ import "unique"
 // Interned, since most watches are those of a few.
 type ClientInfo struct{ user, agent unique.Handle[string] }
 
-// agentMost is how much is kept of what a client says that it is: a head may hold a megabyte.
+// agentMost is how many bytes of a User-Agent header are kept: a head may hold a megabyte.
 const agentMost = 256
 
-// NewClient is a client by the name of its user, "" if that was not asked for, and by what it says
-// that it is.
+// NewClient makes a ClientInfo of the name of a user, "" if requests are not authenticated, and of
+// a User-Agent header.
 func NewClient(user, agent string) ClientInfo {
 	return ClientInfo{user: unique.Make(user), agent: unique.Make(agent[:min(len(agent), agentMost)])}
 }

@@ -11,7 +11,7 @@ import (
 
 const (
 	watchList   = "/api/v1/pods?watch=1&allowWatchBookmarks=1"
-	unmarkedNow = "/api/v1/pods?watch=1" // consistent, and nobody says when the state is complete
+	unmarkedNow = "/api/v1/pods?watch=1" // consistent, without a bookmark when the state is complete
 )
 
 // While the proof is under way a stream with an end bookmark sends what it has, after a moment;
@@ -221,8 +221,8 @@ func TestUnproven(t *testing.T) {
 	}
 }
 
-// An upstream that cannot be asked proves nothing, and one that is behind what it has promised
-// neither (W-217).
+// TestNothingToProveWith shows that nothing is proven while upstream does not answer, or while it
+// is behind what it has promised (W-217).
 func TestNothingToProveWith(t *testing.T) {
 	bubbles(t, func(t *testing.T, d delivery) {
 		w := newWorld(t, d, "a/x 5")

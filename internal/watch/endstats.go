@@ -9,20 +9,20 @@ import (
 	"spillway/internal/object"
 )
 
-// endStats are the watches that have ended: how many for each reason, and who was evicted last.
+// endStats counts the watches that have ended by reason, and holds the last evictions.
 type endStats struct {
 	mu      sync.Mutex
 	counts  map[EndReason]uint64
 	evicted []Eviction // oldest first
 }
 
-// Eviction is a watch that was ended since its client stopped reading. It keeps no Source, which
-// would keep a mirror's whole state long after the mirror was given up.
+// Eviction is a watch that ended because its client stopped reading. It holds no Source, which
+// would hold the whole state of a mirror that was given up.
 type Eviction struct {
 	At       time.Time
 	Resource *object.Resource
 	Selected Selected
-	User     string // "" if nobody asked
+	User     string // "" if requests are not authenticated
 	Agent    string
 	Client   string
 	Began    time.Time

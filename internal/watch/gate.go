@@ -9,10 +9,10 @@ import (
 	"spillway/internal/auth/reauth"
 )
 
-// gate is where a watch is kept from sending: shut while upstream cannot be asked whether it still
-// may, and cut off when it may not any more. Who passes reads one pointer.
+// gate pauses a watch: it is shut while upstream does not answer whether the watch is still
+// allowed. An open gate costs the deliverer one load of a pointer.
 //
-// Invariant: what is taken from the cursor while the gate is shut is nothing. What was handed to a
+// Invariant: nothing is read from the cursor while the gate is shut. What was written to the
 // connection before may still arrive.
 type gate struct {
 	shut atomic.Pointer[chan struct{}] // closed when it opens; nil: it is open
@@ -42,8 +42,8 @@ func (s *Stream) Resume() {
 	}
 }
 
-// CutAfter is how long a stream that may not go on may take to end as watches end, before its
-// connection is cut: what its client has not taken until then, it does not get.
+// CutAfter is how long a stream that is no longer allowed may take to end cleanly. Then its
+// connection is cut, and the client does not get what it has not taken.
 const CutAfter = time.Second
 
 // End implements reauth.ReviewedStream.
@@ -52,9 +52,9 @@ func (s *Stream) End(why reauth.End) {
 	s.cutAfter(CutAfter, s.out.cut)
 }
 
-// pass waits until the gate is open. It returns an endError if the stream has to end instead. Who
-// pins old state has a seat (see sink.pace), and gives it up meanwhile: a wait for upstream's word
-// on one client must not keep the others from their answers.
+// pass waits until the gate is open. It returns an endError if the stream has to end instead. A
+// stream that pins old state gives up its seat meanwhile (see sink.Pace): a wait for a review of
+// one client must not delay the answers to others.
 func (s *Stream) pass(pinned int64) error {
 	for opens := s.gate.opens(); opens != nil; opens = s.gate.opens() {
 		if pinned > 0 {
@@ -64,7 +64,7 @@ func (s *Stream) pass(pinned int64) error {
 			return err
 		}
 		if pinned > 0 {
-			s.out.Pace(pinned) // anew: the client was not asked to take anything
+			s.out.Pace(pinned) // anew: nothing was sent meanwhile
 		}
 	}
 	if reason := s.revoked(); reason != "" {
@@ -73,7 +73,7 @@ func (s *Stream) pass(pinned int64) error {
 	return nil
 }
 
-// revoked is why the client may not be sent anything any more; empty if it may.
+// revoked is the reason if the client is not allowed to receive anything any more.
 func (s *Stream) revoked() EndReason {
 	if reason := s.Reason(); reason.revoked() {
 		return reason
@@ -81,7 +81,7 @@ func (s *Stream) revoked() EndReason {
 	return ""
 }
 
-// awaitOpen waits in front of a gate.
+// awaitOpen waits until a gate opens.
 func (s *Stream) awaitOpen(opens <-chan struct{}) error {
 	ctx, cancel := s.untilDeadline()
 	defer cancel()
@@ -97,7 +97,7 @@ func (s *Stream) awaitOpen(opens <-chan struct{}) error {
 	}
 }
 
-// revoked reports that the client may not be sent anything any more.
+// revoked reports that the client is not allowed to receive anything any more.
 func (r EndReason) revoked() bool {
 	switch r {
 	case EndCredentialExpired, EndUnauthenticated, EndForbidden, EndReviewTimeout:

@@ -11,8 +11,8 @@ import (
 	"spillway/internal/auth/reauth"
 )
 
-// Who watches while upstream cannot be asked whether he may gets nothing, not even bookmarks, and
-// then everything that he missed.
+// TestHeld shows that a client receives nothing while upstream does not answer whether the watch is
+// still allowed, not even bookmarks, and then everything that it missed.
 func TestHeld(t *testing.T) {
 	bubbles(t, func(t *testing.T, d delivery) {
 		w := newWorld(t, d, "a/x 5")
@@ -38,7 +38,7 @@ func TestHeld(t *testing.T) {
 	})
 }
 
-// Who is held may still end, as all do, and is told nothing then.
+// TestHeldToTheEnd shows that a paused watch may end, cleanly and without events.
 func TestHeldToTheEnd(t *testing.T) {
 	const query = "/api/v1/pods?watch=1&resourceVersion=100&allowWatchBookmarks=1&timeoutSeconds=100"
 	for reason, end := range map[EndReason]func(*peer){
@@ -58,8 +58,9 @@ func TestHeldToTheEnd(t *testing.T) {
 	}
 }
 
-// Who may not go on gets nothing more, from one event to the next, and also inside a seam. A clean
-// end has his client ask again, which tells him why.
+// TestRevoked shows that a client receives nothing more from one event to the next once the watch
+// is not allowed, also inside a seam. After the clean end it sends its request again, and gets the
+// reason.
 func TestRevoked(t *testing.T) {
 	for _, why := range reauth.Ends {
 		bubbles(t, func(t *testing.T, d delivery) {
@@ -99,8 +100,8 @@ func TestRevokedWhileFull(t *testing.T) {
 	})
 }
 
-// Whose socket is full when his watch is revoked is cut at once where nobody waits for him: there
-// is no end that he could be sent.
+// TestRevokedWhileFullEndsAtOnce shows that a slot whose socket is full is cut at once when its
+// watch is revoked: no end could be sent.
 func TestRevokedWhileFullEndsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, deliveries["writers"], "a/x 5")
@@ -210,8 +211,8 @@ func TestHeldUntilProven(t *testing.T) {
 	})
 }
 
-// Who is held in the middle of a seam may have to end there, which has no clean end: he is cut,
-// once he has to.
+// TestHeldInASeam shows that a watch that has to end while it is paused in the middle of a seam is
+// cut: there is no clean end there.
 func TestHeldInASeam(t *testing.T) {
 	for name, end := range map[string]func(*Stream){
 		"its time is over": func(st *Stream) { st.deadline = now() },

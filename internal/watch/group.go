@@ -8,7 +8,7 @@ import (
 )
 
 // group is the slots of a writer that wait for the same signal: those of one feed, or those that
-// read a log. One wake reaches all of them, and costs whoever wakes the same however many they are.
+// read a log. One wake reaches all of them. Its cost to the caller does not depend on their number.
 type group struct {
 	// Static after construction.
 	writer *writer
@@ -43,7 +43,7 @@ func (g *group) remove(s *slot) {
 	s.group = nil
 }
 
-// all calls f for each slot, beginning anywhere: who comes first gets its event earliest.
+// all calls f for each slot. It begins at a random one, since the first gets its event earliest.
 func (g *group) all(f func(*slot)) {
 	if len(g.slots) == 0 {
 		return

@@ -11,26 +11,26 @@ import (
 	"spillway/internal/source"
 )
 
-// Watch is what is known at some moment of a watch that is served from memory. It is for operators,
-// not for metrics: it tells who watches what.
+// Watch describes a watch that is served from memory, at one moment. It is for the status page, not
+// for metrics: it names users and what they select.
 type Watch struct {
 	ID       uint64 // of no other watch of this process
 	Source   *source.Source
 	Selected Selected
 	Encoding string
-	User     string // "" if nobody asked
-	Agent    string // what the client says that it is, or the beginning of it
+	User     string // "" if requests are not authenticated
+	Agent    string // the User-Agent header, or its beginning
 	Client   string // its address
 	Protocol string
 	Began    time.Time
 	Deadline time.Time
 	Phase    Phase
 	Bytes    int64         // sent, of events: without heads, TLS and HTTP/2's frames
-	Lag      uint64        // log entries from the first one on that it has yet to be sent
-	Behind   time.Duration // how old that one is
-	Unsent   int           // bytes of what it was last to be sent that its connection has not taken
-	Blocked  time.Duration // since it last took any of them; 0 if it is not waited for
-	// when that happened which it was told of last; zero if history does not reach back to it, or it
+	Lag      uint64        // log entries that are not sent yet, from the first one that the watch selects
+	Behind   time.Duration // age of that one
+	Unsent   int           // bytes of the send under way that the connection has not taken
+	Blocked  time.Duration // since the connection last took any of them; 0: no send waits
+	// when the last event that was sent happened; zero if history does not reach back to it, or if it
 	// was read from the log
 	LastEvent time.Time
 }
@@ -39,14 +39,14 @@ type Watch struct {
 // where that is everything.
 type Selected struct{ Namespace, Name, Labels, Fields string }
 
-// Phase is what a watch is about.
+// Phase is how far a watch is.
 type Phase string
 
 // The phases.
 const (
-	Starting Phase = "starting" // it is sent its state, or waits for it to be proven
+	Starting Phase = "starting" // its state is being sent, or waits for a proof of freshness
 	Live     Phase = "live"
-	Held     Phase = "held" // nothing is sent until upstream can be asked whether it still may
+	Held     Phase = "held" // paused: upstream does not answer whether it is still allowed
 )
 
 // Watches lists all watches, in the order in which they began.

@@ -42,14 +42,15 @@ func (w *world) known() map[string]Watch {
 	return by
 }
 
-// What operators are told of each watch is so, whoever delivers it.
+// TestWatches shows that the list of watches is true for each deliverer.
 func TestWatches(t *testing.T) {
 	bubbles(t, func(t *testing.T, d delivery) {
 		w := newWorld(t, d, "a/x 5")
 		began := time.Now()
 		swift := w.watchAs("/api/v1/pods?watch=1&resourceVersion=0&allowWatchBookmarks=1",
 			w.admitted(NewClient("swift", "kubectl/v1")))
-		picky := w.watchAs("/api/v1/namespaces/o/pods?watch=1&resourceVersion=100&labelSelector=app%3Dx&fieldSelector=metadata.name%3Dk&timeoutSeconds=600",
+		picky := w.watchAs("/api/v1/namespaces/o/pods?watch=1&resourceVersion=100&labelSelector=app%3Dx&"+
+			"fieldSelector=metadata.name%3Dk&timeoutSeconds=600",
 			w.admitted(NewClient("picky", strings.Repeat("ü", 1000))))
 		slow := w.watchAs("/api/v1/pods?watch=1&resourceVersion=100", w.admitted(ClientInfo{}))
 		swift.gets("ADDED a/x 5", "BOOKMARK 100 end")
@@ -142,7 +143,8 @@ func TestWatchesThatStart(t *testing.T) {
 		w := newWorld(t, d, "a/x 5")
 		w.oracle.Hold()
 		w.oracle.Set(200, nil)
-		p := w.watchAs("/api/v1/pods?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true", w.admitted(NewClient("new", "")))
+		p := w.watchAs("/api/v1/pods?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&"+
+			"allowWatchBookmarks=true", w.admitted(NewClient("new", "")))
 		time.Sleep(200 * time.Millisecond)
 		if one := w.known()["new"]; one.Phase != Starting || one.Lag != 0 {
 			t.Errorf("%+v", one)

@@ -28,7 +28,7 @@ type Options struct {
 
 	// Panicked reports what a panic of a delivery was about.
 	Panicked func(p any)
-	// Withdraw reports a plan whose events cannot be made in the encoding that was asked for.
+	// Withdraw reports a plan whose events cannot be made in the requested encoding.
 	Withdraw func(p plan.Plan, cause error)
 
 	Metrics *StreamMetrics
@@ -91,7 +91,7 @@ func (m *Manager) Open() []*Stream {
 	return streams
 }
 
-// LookAgain has all slots looked at: one that is parked looks late otherwise.
+// LookAgain makes the writers look at all slots: a parked one is looked at late otherwise.
 func (m *Manager) LookAgain() {
 	for _, st := range m.Open() {
 		st.poke()
@@ -116,8 +116,8 @@ func (m *Manager) RefuseNew() {
 
 // Drain ends the streams one by one, spread over about the period, each right after a bookmark, so
 // that clients reconnect with a fresh resourceVersion and not all at once (design D14). Call
-// refuseNew before. It returns when no stream is left, and otherwise when ctx ends; streams that
-// have not been interrupted by then are interrupted all the same, and have a moment to end.
+// RefuseNew before. It returns when no stream is left, or when ctx ends: then the streams that are
+// left are stopped at once, and have farewell to end.
 func (m *Manager) Drain(ctx context.Context, period time.Duration) {
 	streams := m.Open()
 	left := make(chan struct{})
@@ -150,8 +150,8 @@ func (m *Manager) Drain(ctx context.Context, period time.Duration) {
 	}
 }
 
-// farewell is how long those may take to end who were told when the time was over, as after a pause
-// of the whole process.
+// farewell is how long streams may take to end that were stopped when the time of a drain was over,
+// as after a pause of the whole process.
 const farewell = time.Second
 
 // Cut cuts the streams that are left: some may be waiting for clients that do not read.
@@ -159,15 +159,15 @@ func (m *Manager) Cut() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for st := range m.mu.streams {
-		if st.out != nil { // else its handler has yet to attach it, and finds the server closed
+		if st.out != nil { // else Attach will find the server closed
 			st.out.cut()
 		}
 	}
 }
 
-// pauseUntil waits for a time, not a while, so that who is late makes nobody after him later; or
-// until ctx ends, or nobody is left.
-func pauseUntil(ctx context.Context, nobody <-chan struct{}, at time.Time) {
+// pauseUntil waits until a time, until ctx ends, or until none is closed. It takes a time and not a
+// duration, so that one late stream does not delay those after it.
+func pauseUntil(ctx context.Context, none <-chan struct{}, at time.Time) {
 	left := time.Until(at)
 	if left <= 0 || ctx.Err() != nil {
 		return
@@ -176,7 +176,7 @@ func pauseUntil(ctx context.Context, nobody <-chan struct{}, at time.Time) {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-nobody:
+	case <-none:
 	case <-ctx.Done():
 	}
 }

@@ -14,7 +14,9 @@ func draining(t *testing.T, n int, f func(t *testing.T, w *world, all []*peer)) 
 		w := newWorld(t, d, "a/x 5")
 		var all []*peer
 		for range n {
-			p := w.watchAs("/api/v1/pods?watch=1&resourceVersion=90&allowWatchBookmarks=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan", func(st *Stream) {
+			const query = "/api/v1/pods?watch=1&resourceVersion=90&allowWatchBookmarks=1&sendInitialEvents=true&" +
+				"resourceVersionMatch=NotOlderThan"
+			p := w.watchAs(query, func(st *Stream) {
 				w.manager.mu.streams[st] = struct{}{}
 				w.manager.active.Add(1)
 				cleanup := st.cleanup
@@ -34,8 +36,8 @@ func draining(t *testing.T, n int, f func(t *testing.T, w *world, all []*peer)) 
 	})
 }
 
-// Whoever's turn has not come when the time is over ends as cleanly as the others, before Drain
-// returns: what follows cuts who is left.
+// TestDrainOutOfTime shows that watches that are not stopped yet when the time is over end cleanly,
+// too, before Drain returns: Cut follows.
 func TestDrainOutOfTime(t *testing.T) {
 	draining(t, 3, func(t *testing.T, w *world, all []*peer) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -56,7 +58,8 @@ func TestDrainOutOfTime(t *testing.T) {
 	})
 }
 
-// Who does not take his end is not waited for when the time is over.
+// TestDrainOutOfTimeOfAStalledClient shows that Drain does not wait for a client that does not take
+// its end when the time is over.
 func TestDrainOutOfTimeOfAStalledClient(t *testing.T) {
 	draining(t, 1, func(t *testing.T, w *world, all []*peer) {
 		all[0].pause()
@@ -74,7 +77,7 @@ func TestDrainOutOfTimeOfAStalledClient(t *testing.T) {
 	})
 }
 
-// When nobody is left Drain returns, long before its time is over.
+// TestDrainReturnsWhenNobodyIsLeft shows that Drain returns as soon as no stream is left.
 func TestDrainReturnsWhenNobodyIsLeft(t *testing.T) {
 	draining(t, 2, func(t *testing.T, w *world, all []*peer) {
 		const period = time.Hour
@@ -87,12 +90,12 @@ func TestDrainReturnsWhenNobodyIsLeft(t *testing.T) {
 	})
 }
 
-// Nobody's turn is waited for when all have left meanwhile.
+// TestDrainReturnsWhenAllHaveLeft shows that Drain waits for no turn when all clients have left.
 func TestDrainReturnsWhenAllHaveLeft(t *testing.T) {
 	draining(t, 2, func(t *testing.T, w *world, all []*peer) {
 		const period, turn = time.Hour, 27 * time.Minute // of the second
 		began := time.Now()
-		for _, p := range all { // either of them has been told by then
+		for _, p := range all { // either of them is stopped by then
 			time.AfterFunc(time.Minute, p.close) // it is noticed with the next bookmark at the latest
 		}
 		w.manager.RefuseNew()

@@ -2,8 +2,8 @@ package watch
 
 import "time"
 
-// moment is a point in time: nanoseconds since this process began, by the clock that nobody can
-// set. It is a third as large as a time.Time, and an idle watch is little else than its moments.
+// moment is a point in time: nanoseconds since this process began, by the monotonic clock. It is a
+// third as large as a time.Time, and most of what an idle watch holds is moments.
 type moment int64
 
 // epoch is the moment 0.

@@ -17,9 +17,9 @@ type slot struct {
 	// The writer's.
 	port     port
 	rest     []byte    // made, and not sent; bytes that are shared unless the cursor reads the log
-	reason   EndReason // settled: rest is the last that the client is told
+	reason   EndReason // settled: rest is the last that is sent
 	over     bool
-	look     bool        // something is due, or was asked for
+	look     bool        // something is due, or poke was called
 	parked   bool        // the socket is full
 	progress moment      // while parked: when the client last took a byte
 	queued   bool        // waits for its turn
@@ -45,8 +45,8 @@ func (s *slot) DueBefore(other *slot) bool { return s.due < other.due }
 // poke makes the writer look at the slot. Any goroutine may call it.
 func (s *slot) poke() { s.writer.slotPoked(s) }
 
-// mustCut is the reason of a slot that has to end without another word: its client is gone, or may
-// not have what it has not taken yet. Empty: it ends as watches end.
+// mustCut is the reason of a slot that has to end at once: its client is gone, or is not allowed to
+// get what it has not taken yet. Empty: it ends cleanly.
 func (s *slot) mustCut() EndReason {
 	switch reason := s.stream.Reason(); {
 	case !reason.Clean():
@@ -58,8 +58,8 @@ func (s *slot) mustCut() EndReason {
 	return ""
 }
 
-// keep keeps what is on its way to the client while the gate is shut. That is no fault of the
-// client's, and ends with the watch at the latest.
+// keep holds back what is not sent yet while the gate is shut, until the deadline of the watch at
+// the latest. Meanwhile the client does not count as stalled.
 func (s *slot) keep() {
 	s.progress, s.look = now(), false
 	if s.progress >= s.stream.deadline {
@@ -70,7 +70,7 @@ func (s *slot) keep() {
 	s.dueAt(s.stream.deadline)
 }
 
-// fill gets what is to be sent next: what the stream has, or its last words.
+// fill gets what is sent next: what the stream has, or its end.
 func (s *slot) fill() {
 	run, reason, err := s.stream.pull(s.look)
 	if reason != "" || err != nil {
@@ -124,7 +124,8 @@ func (s *slot) park(moved bool) error {
 	if at.since(s.progress) >= stall {
 		return clientconn.ErrStalled
 	}
-	// Also without being told of room: of a client that takes little at a time, the kernel tells late.
+	// Look again without an event of the socket, too: the kernel reports room late if the client takes
+	// little at a time.
 	s.dueAt(min(s.progress.after(stall), at.after(stall/clientconn.StallChecks)))
 	return nil
 }

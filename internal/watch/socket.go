@@ -13,7 +13,7 @@ type socket struct {
 	raw     syscall.RawConn
 	watched *clientconn.Watched
 	sender  *rawio.Sender // of the slot's writer
-	asked   bool          // to be told of room
+	asked   bool          // NotifyRoom was called
 }
 
 // openSocket makes an outlet of a connection, nil if its socket is not watched.
@@ -27,8 +27,8 @@ func openSocket(c *ConnSink, s *rawio.Sender) outlet {
 // offer implements outlet.
 func (s *socket) offer(b []byte) (int, error) { return s.sender.Send(s.raw, b) }
 
-// park implements outlet. A partial send is not enough to be told: the kernel remembers only a send
-// that found no room at all.
+// park implements outlet. The kernel reports room only after a send that found none at all: after a
+// partial send it reports nothing.
 func (s *socket) park(room func()) {
 	if !s.asked {
 		s.asked = true

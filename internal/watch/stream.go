@@ -24,9 +24,9 @@ import (
 
 // Stream is one client's watch: its sink, its cursor, its deadline, and in the end its EndReason.
 //
-// The stream is pulled: its deliverer asks it what comes next when the client has taken what came
-// before, and while the client does not, nothing else happens here and nothing at all elsewhere.
-// Past its initial events it holds a cursor and no objects.
+// The stream is pulled: its deliverer calls pull when the client has taken what was sent before.
+// While the client takes nothing, nothing happens. Past its initial events a stream holds a cursor
+// and no objects.
 type Stream struct {
 	Lifecycle
 
@@ -42,22 +42,20 @@ type Stream struct {
 
 	slot   atomic.Pointer[slot] // where it is delivered from, once it has no goroutine
 	gate   gate
-	permit *reauth.Permit // what it goes on by; nil: nobody asks. Set before it is delivered
+	permit *reauth.Permit // of the Reauthorizer; nil: it is not reauthorised. Set before it is delivered
 	record *Record        // nil: none is kept. Set before it is delivered
 
 	// The deliverer's.
-	past     *backfill.Backfill // of what the client lacks before the log begins; nil: nothing, or it is being told
+	past     *backfill.Backfill // events from before the log that are not sent yet; nil: none
 	cursor   *fanout.Cursor
 	started  uint64 // the resourceVersion that the client begins at: bookmarks at or below it tell nothing (W-111)
 	bookmark moment
 	shut     <-chan struct{} // what the gate opened by when it was last looked at; nil: it was open
 	sent     bool            // something since the time was last looked at
-	// whoever delivers it counts it out; until then it is its request that does. Beside the other for
-	// its size
-	taken bool
-	bytes atomic.Int64 // sent; read by whoever looks
+	taken    bool            // the deliverer counts it out, not the handler of its request
+	bytes    atomic.Int64    // sent; any goroutine may read it
 
-	// For those who look on: behind all that a delivery needs.
+	// What a delivery does not need.
 	id     uint64 // set when it is admitted; no other stream has it
 	client ClientInfo
 
@@ -72,7 +70,7 @@ type Stream struct {
 }
 
 // bookmarkPeriod and bookmarkLead are when bookmarks are due: each minute, and two seconds before
-// the deadline, so that a client that comes back does so with a fresh resourceVersion (W-111).
+// the deadline, so that a client reconnects with a fresh resourceVersion (W-111).
 const (
 	bookmarkPeriod = time.Minute
 	bookmarkLead   = 2 * time.Second
@@ -146,8 +144,8 @@ func (s *Stream) state(snapshot *cache.Snapshot) error {
 	return err
 }
 
-// cutter returns what cuts a state into runs that are written at once: of a size, or such that
-// others are likely to have the same and to have them compressed.
+// cutter returns what cuts a state into runs that are written at once: of a size, or of the objects
+// of a run that may have been compressed for another stream.
 func (s *Stream) cutter() func(*object.Object) bool {
 	if s.plan.Encoding.Gzip {
 		var cutter codec.Cutter
@@ -180,9 +178,9 @@ func (s *Stream) writeRun(buffer []byte, run []*object.Object, pinned int64) ([]
 // runSize is how much is written at once (design D10a).
 const runSize = 64 << 10
 
-// notArrived ends a watch that has waited for a resourceVersion in vain. That it is too large is an
-// error that the client is shown, and upstream's word alone; anything else is a clean end, so that
-// the client asks again.
+// notArrived ends a watch whose resourceVersion did not arrive. If upstream says that it is too
+// large, the client gets that error. Anything else is a clean end, after which the client sends its
+// request again.
 func (s *Stream) notArrived(err error) (EndReason, error) {
 	var large *source.TooLargeError
 	if errors.As(err, &large) {
@@ -202,9 +200,9 @@ func (s *Stream) endOfState() error {
 
 func (s *Stream) template() *object.Bookmark { return s.plan.Source.Resource().Template() }
 
-// pull is what the client is to be sent next, valid until the next pull: nothing if it has
-// everything. look says that something may be due; nothing but events comes otherwise. A reason or
-// an error is the stream's end, which comes after the bytes.
+// pull returns what is sent next, valid until the next pull: nothing if the client has everything.
+// look says that something other than events may be due. A reason or an error is the stream's end,
+// after the bytes.
 func (s *Stream) pull(look bool) (run []byte, reason EndReason, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -219,7 +217,7 @@ func (s *Stream) pull(look bool) (run []byte, reason EndReason, err error) {
 		}
 		return nil, "", nil
 	}
-	if look && s.sent { // who is never caught up has a deadline, too
+	if look && s.sent { // a stream that is never caught up has a deadline, too
 		if run, reason, err = s.due(false); reason != "" || err != nil {
 			return run, reason, err
 		}
@@ -235,9 +233,8 @@ func (s *Stream) pull(look bool) (run []byte, reason EndReason, err error) {
 	return nil, "", nil
 }
 
-// due makes what the time has come for: an end, or a bookmark if the client has everything. Inside
-// a seam nothing is due, but for the end of who is held there and has no time left: that is not a
-// clean one.
+// due makes what is due: an end, or a bookmark if the client has everything. Inside a seam nothing
+// is due, except the end of a paused stream whose deadline has passed; that end is not clean.
 func (s *Stream) due(caughtUp bool) ([]byte, EndReason, error) {
 	if s.cursor.InSeam() {
 		if s.shut != nil && (s.Reason() != "" || now() >= s.deadline) {
@@ -280,9 +277,9 @@ func (s *Stream) schedule(present moment) {
 	}
 }
 
-// next is when something is due. Who takes no bookmarks is looked at as often all the same, since
-// that keeps his cursor near the head: he could not go on from where he was told of something last,
-// if his feed let go of him an hour later.
+// next is when something is due. A stream without bookmarks is looked at as often, which keeps its
+// cursor near the head of the log. Otherwise its feed could drop it after an hour, and its client
+// could not resume from its last event.
 func (s *Stream) next() moment {
 	if s.shut == nil {
 		return min(s.bookmark, s.deadline)
@@ -304,8 +301,8 @@ func (s *Stream) write(b []byte) error {
 	return err
 }
 
-// failed is the reason behind an error. A write fails on a connection that was closed under it:
-// then whoever closed it has the say.
+// failed is the reason behind an error. A write also fails if the connection was closed for a
+// reason that is settled already: then that reason counts.
 func (s *Stream) failed(err error) EndReason {
 	switch reason := ReasonOf(err); {
 	case reason == EndResourceVersionExpired && s.plan.Source.Resource().Retired():
@@ -324,7 +321,7 @@ func (s *Stream) failed(err error) EndReason {
 	return EndClientClosed
 }
 
-// last makes what the client is told at the end, and settles the reason.
+// last makes the last frames of the stream, and settles the reason.
 func (s *Stream) last(reason EndReason, cause error) ([]byte, EndReason) {
 	if cause != nil {
 		reason = s.failed(cause)
@@ -345,7 +342,7 @@ func (s *Stream) last(reason EndReason, cause error) ([]byte, EndReason) {
 	return fanout.AppendEnd(last, s.plan.Encoding), reason
 }
 
-// poke has the stream looked at, if it has no goroutine of its own.
+// poke makes the writer look at the stream, if it is a slot.
 func (s *Stream) poke() {
 	if slot := s.slot.Load(); slot != nil {
 		slot.poke()
@@ -368,8 +365,8 @@ func (s *Stream) errorStatus(reason EndReason, cause error) *metav1.Status {
 	return nil
 }
 
-// Record is what is put on record of a watch: how its request is called, and what is called when it
-// has ended. The nil pointer is that of a watch of which no record is kept.
+// Record is the audit record of a watch: its ID, and what is called when the watch has ended. Nil
+// is that of a watch without a record.
 type Record struct {
 	ID    string
 	Ended func()
@@ -382,7 +379,7 @@ func (r *Record) over() {
 	}
 }
 
-// KeepRecord has a record kept of the stream. It is called before the stream is delivered.
+// KeepRecord sets the audit record of the stream. It is called before the stream is delivered.
 func (s *Stream) KeepRecord(r *Record) { s.record = r }
 
 // AuditID is the id that the head of the answer has (W-3). requested is the client's.
@@ -404,5 +401,5 @@ func (s *Stream) RecordID() string {
 // SetChunked has events framed as chunks of HTTP/1.1. It is called before the stream is delivered.
 func (s *Stream) SetChunked() { s.plan.Encoding.Chunked = true }
 
-// Take says that the caller counts the stream out (manager.ended); until then dismiss does.
+// Take says that the caller counts the stream out (Manager.Ended). Until then Dismiss does.
 func (s *Stream) Take() { s.taken = true }

@@ -117,9 +117,10 @@ func TestFuture(t *testing.T) {
 	})
 }
 
-// A watch-list from the future waits three seconds and is told so (W-106).
+// TestTooLarge shows that a watch-list from the future gets an error after three seconds (W-106).
 func TestTooLarge(t *testing.T) {
-	const query = "/api/v1/pods?watch=1&resourceVersion=105&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=1"
+	const query = "/api/v1/pods?watch=1&resourceVersion=105&sendInitialEvents=true&" +
+		"resourceVersionMatch=NotOlderThan&allowWatchBookmarks=1"
 	bubbles(t, func(t *testing.T, d delivery) {
 		w := newWorld(t, d, "a/x 5")
 		p := w.watch(query)
@@ -143,14 +144,15 @@ func TestTooLarge(t *testing.T) {
 		time.Sleep(50 * time.Millisecond)
 		p.gets("ADDED a/x 5", "BOOKMARK 120 end")
 	})
-	bubbles(t, func(t *testing.T, d delivery) { // whoever is drained meanwhile is not told a lie
+	bubbles(t, func(t *testing.T, d delivery) { // a watch that is drained meanwhile gets no error
 		w := newWorld(t, d, "a/x 5")
 		p := w.watch(query)
 		time.Sleep(time.Second)
 		p.stream.Stop(EndDrain)
 		p.ends(EndDrain)
 	})
-	bubbles(t, func(t *testing.T, d delivery) { // nor is whoever wanted less time: upstream answers after three seconds
+	// nor does a watch with a shorter timeout: upstream answers after three seconds
+	bubbles(t, func(t *testing.T, d delivery) {
 		w := newWorld(t, d, "a/x 5")
 		short := w.watch(query + "&timeoutSeconds=1")
 		time.Sleep(3 * time.Second)
@@ -176,7 +178,8 @@ func TestWatchOfCenturies(t *testing.T) {
 // waited for, though it takes longer than the wait itself, and asked for once more if it did not
 // come (W-68, W-106).
 func TestTooLargeOnABusyUpstream(t *testing.T) {
-	const target = "/api/v1/pods?watch=1&resourceVersion=105&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&timeoutSeconds=2"
+	const target = "/api/v1/pods?watch=1&resourceVersion=105&sendInitialEvents=true&" +
+		"resourceVersionMatch=NotOlderThan&timeoutSeconds=2"
 	const large = "ERROR 504 Timeout: Too large resource version: 105, current: 100"
 	t.Run("slow", func(t *testing.T) {
 		bubbles(t, func(t *testing.T, d delivery) {
@@ -316,7 +319,7 @@ func TestRestored(t *testing.T) {
 		p := w.watch("/api/v1/pods?watch=1&resourceVersion=0&allowWatchBookmarks=1")
 		p.gets("ADDED a/x 5", "ADDED a/y 90", "BOOKMARK 100 end")
 		w.relist(80, "a/x 5")
-		w.oracle.Set(94, nil) // what is told of other resources is above that by then
+		w.oracle.Set(94, nil) // other resources are above that by then
 		p.ends(EndResourceVersionExpired,
 			"ERROR 410 too old resource version: 100 (80)")
 		w.watch("/api/v1/pods?watch=1&resourceVersion=95").ends(EndResourceVersionExpired,
@@ -326,8 +329,8 @@ func TestRestored(t *testing.T) {
 	})
 }
 
-// Upstream no longer serves the resource: whoever watches it is sent away as upstream would, and
-// hears there how things are (W-116).
+// TestRetired shows that watches of a resource that upstream no longer serves end as upstream's
+// would. Their next request gets upstream's answer (W-116).
 func TestRetired(t *testing.T) {
 	bubbles(t, func(t *testing.T, d delivery) {
 		w := newWorld(t, d, "a/x 5")
@@ -340,7 +343,8 @@ func TestRetired(t *testing.T) {
 	})
 }
 
-// A client that stops reading is evicted after the stall timeout, and nobody else notices (D10).
+// TestStalled shows that a client that stops reading is evicted after the stall timeout, and that
+// other clients are not delayed (D10).
 func TestStalled(t *testing.T) {
 	bubbles(t, func(t *testing.T, d delivery) {
 		w := newWorld(t, d, "a/x 5")
@@ -366,8 +370,8 @@ func TestStalled(t *testing.T) {
 	})
 }
 
-// Any byte is progress; only while memory is short a rate is asked for of a client that keeps old
-// state alive (D10).
+// TestSlowClients shows that any byte is progress, and that a client that keeps old state alive
+// must keep a rate only while memory is short (D10).
 func TestSlowClients(t *testing.T) {
 	large := func(i int) string { return fmt.Sprintf("a/p%04d %d %s=x", i, i+1, strings.Repeat("l", 300)) }
 	bubbles(t, func(t *testing.T, d delivery) {
@@ -434,7 +438,7 @@ func TestDrainedStream(t *testing.T) {
 	})
 }
 
-// A client that leaves, and a proxy that is told to stop at once.
+// TestDepartedAndAborted is about a client that leaves, and a proxy that stops without a drain.
 func TestDepartedAndAborted(t *testing.T) {
 	bubbles(t, func(t *testing.T, d delivery) {
 		w := newWorld(t, d)
@@ -452,8 +456,9 @@ func TestDepartedAndAborted(t *testing.T) {
 	})
 }
 
-// Who takes no bookmarks and has seen nothing for long stays near the head all the same: when his
-// feed lets go of him, since memory is short, the log still has what comes next.
+// TestQuietStreamKeepsItsPlace shows that the cursor of a watch without bookmarks and without
+// events stays near the head: when its feed is dropped, since memory is short, the log has what
+// comes next.
 func TestQuietStreamKeepsItsPlace(t *testing.T) {
 	bubbles(t, func(t *testing.T, d delivery) {
 		w := newWorld(t, d, "a/x 5")
@@ -475,7 +480,8 @@ func TestQuietStreamKeepsItsPlace(t *testing.T) {
 	})
 }
 
-// Who reads his initial events slowly, or not at all, keeps nobody else from theirs.
+// TestSeatsOfInitialEvents shows that a client that reads its initial events slowly, or not at all,
+// does not delay those of others.
 func TestSeatsOfInitialEvents(t *testing.T) {
 	bubbles(t, func(t *testing.T, d delivery) {
 		w := newWorld(t, d, "a/p 100 app=x")

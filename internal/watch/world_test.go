@@ -27,7 +27,7 @@ import (
 )
 
 // world is a server without a network: pods, their hub, an oracle, and streams over pipes. It is
-// for bubbles, in which time passes only when everybody waits.
+// for bubbles, in which time passes only when all goroutines wait.
 type world struct {
 	t       *testing.T
 	manager *Manager
@@ -93,12 +93,12 @@ func newWorld(t *testing.T, d delivery, pods ...string) *world {
 		w.unseated()
 		cancel()
 		<-hub
-		time.Sleep(time.Minute) // proofs go on without those who asked
+		time.Sleep(time.Minute) // proofs outlive the requests that started them
 	})
 	return w
 }
 
-// unseated checks that nobody has a seat.
+// unseated checks that no seat is taken.
 func (w *world) unseated() {
 	w.t.Helper()
 	synctest.Wait()
@@ -136,7 +136,7 @@ func (w *world) relist(rv uint64, pods ...string) {
 	}
 }
 
-// peer is a client: it reads all it gets, unless it is told to pause.
+// peer is a client. It reads everything, unless it is paused.
 type peer struct {
 	t      *testing.T
 	stream *Stream

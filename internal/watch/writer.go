@@ -32,7 +32,7 @@ type writer struct {
 	agenda     timerheap.Heap[*slot] // all slots, by when a bookmark, a deadline or a check is due
 	queue      turnQueue
 	seal       []byte   // records on their way: of one turn at a time
-	delivering bool     // as the seats were told
+	delivering bool     // what SetDelivering was last called with
 	spare      struct { // what mu's lists were before, to be used again
 		slots  []*slot
 		groups []*group
@@ -63,8 +63,8 @@ func newWriter(m *Manager) *writer {
 	}
 }
 
-// adopt takes over a stream that is past its initial events, or reports false if it cannot be sent
-// to without waiting or nobody serves it any more.
+// adopt takes over a stream that is past its initial events. It reports false if its sink has no
+// port, or if the writer has ended.
 func (w *writer) adopt(st *Stream) bool {
 	port, ok := st.out.port(w)
 	if !ok {
@@ -79,7 +79,7 @@ func (w *writer) adopt(st *Stream) bool {
 	return w.slotPoked(s)
 }
 
-// slotPoked tells the writer to look at a slot. It reports false if there is no writer any more.
+// slotPoked makes the writer look at a slot. It reports false if the writer has ended.
 func (w *writer) slotPoked(s *slot) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -134,7 +134,7 @@ func (w *writer) run(ctx context.Context) {
 	}
 }
 
-// busy lets large answers make way while there is something to deliver.
+// busy makes large answers yield while there is something to deliver.
 func (w *writer) busy(something bool) {
 	if w.delivering != something {
 		w.delivering = something
@@ -185,7 +185,7 @@ func (w *writer) enqueue(s *slot) {
 	w.queue.push(s)
 }
 
-// turns lets some slots have their turns, and reports whether others are waiting.
+// turns gives some slots their turns, and reports whether others are waiting.
 func (w *writer) turns() bool {
 	for range turnsBetweenNews {
 		if w.queue.empty() {
@@ -196,8 +196,8 @@ func (w *writer) turns() bool {
 	return !w.queue.empty()
 }
 
-// turn lets a slot send once: what is left of before, or what its stream has next. A panic ends the
-// stream whose turn it is.
+// turn sends once to the client of a slot: what is left of before, or what its stream has next. A
+// panic ends that stream alone.
 func (w *writer) turn(s *slot) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -277,7 +277,7 @@ func (w *writer) leave(s *slot) {
 	}
 }
 
-// end lets go of a slot whose stream has ended.
+// end removes a slot whose stream has ended.
 func (w *writer) end(s *slot, reason EndReason) {
 	if s.over {
 		return

@@ -68,12 +68,13 @@ func TestBackFromTheLog(t *testing.T) {
 	})
 }
 
-// A stream that is past its initial events when the server is told to stop is ended, whether a
-// writer has it already or not.
+// TestStopAmongAdoptions shows that streams past their initial events end when the server stops,
+// before and after their adoption by a writer.
 func TestStopAmongAdoptions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, deliveries["writers"], "a/x 5")
-		slow := w.watch("/api/v1/pods?watch=1&resourceVersion=105&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=1")
+		slow := w.watch("/api/v1/pods?watch=1&resourceVersion=105&sendInitialEvents=true&" +
+			"resourceVersionMatch=NotOlderThan&allowWatchBookmarks=1")
 		adopted := w.watch("/api/v1/pods?watch=1&resourceVersion=100")
 		synctest.Wait()
 		w.stop(EndAborted.AsError())
