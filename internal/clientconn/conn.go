@@ -84,9 +84,9 @@ type PacedConn struct {
 	pace    atomic.Pointer[pace]
 	gather  *[]byte                // the writer's: where what TLS writes is put instead of sent
 	most    int                    // what is gathered is sent when it is so much; 0: it is not sent here
-	timed   atomic.Bool            // the kernel ends it when its peer vanishes; whoever sets the pace says so
+	timed   atomic.Bool            // TCP_USER_TIMEOUT is set, by SetPace
 	stalled atomic.Bool            // evicted: what is written now fails for that reason, whatever the error
-	lost    atomic.Pointer[func()] // who waits to take it over, if it is not closed before; nil: nobody does
+	lost    atomic.Pointer[func()] // called by Close, unless TakeOver was called before; nil: nothing is
 }
 
 // pace is how fast a client must take what it asked for.
@@ -100,7 +100,7 @@ func New(c net.Conn, s *Seats, h *EvictionPolicy) *PacedConn {
 	return &PacedConn{Conn: c, seat: seat{of: s}, haste: h}
 }
 
-// NetConn is the connection below, for those who need its socket.
+// NetConn is the connection below, which has the socket.
 func (c *PacedConn) NetConn() net.Conn { return c.Conn }
 
 // Read implements net.Conn. Below TLS it reads no further than the record that it is in.
@@ -149,17 +149,17 @@ func (c *PacedConn) ClearPace() {
 	}
 }
 
-// OnLost has lost called if the connection is closed before takeOver.
+// OnLost makes Close call lost, unless TakeOver is called before.
 func (c *PacedConn) OnLost(lost func()) { c.lost.Store(&lost) }
 
-// TakeOver reports that the connection has not been closed since onLost.
+// TakeOver reports that the connection has not been closed since OnLost.
 func (c *PacedConn) TakeOver() bool { return c.lost.Swap(nil) != nil }
 
-// Collect has what TLS writes appended to b from now on, and nothing of it sent; nil: it is sent
-// again. It is called by the goroutine that writes.
+// Collect makes writes of TLS append to b from now on, instead of sending; nil: they send again. It
+// is called by the goroutine that writes.
 func (c *PacedConn) Collect(b *[]byte) { c.gather = b }
 
-// Close implements net.Conn, and tells whoever waits to take the connection over.
+// Close implements net.Conn. It calls the function that OnLost set.
 func (c *PacedConn) Close() error {
 	if lost := c.lost.Swap(nil); lost != nil {
 		(*lost)()
@@ -168,8 +168,8 @@ func (c *PacedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// StopPacing ends what is demanded of writes, and nothing else: whoever sends from now on has a
-// clock of his own.
+// StopPacing ends what is demanded of writes, and nothing else: the writer that sends from now on
+// detects stalls itself.
 func (c *PacedConn) StopPacing() {
 	c.follow(nil)
 	_ = c.Conn.SetWriteDeadline(time.Time{}) // fails on a closed connection

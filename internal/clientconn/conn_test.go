@@ -30,12 +30,13 @@ func pipe(t *testing.T) (near, far net.Conn) {
 	t.Cleanup(func() {
 		_ = near.Close()
 		_ = far.Close()
-		time.Sleep(time.Hour) // whoever still sleeps finds it closed
+		time.Sleep(time.Hour) // goroutines that still sleep find it closed
 	})
 	return near, far
 }
 
-// TestPace is who may go on and who is stalled (D10). In the bubble a second costs nothing.
+// TestPace shows which clients are stalled and which are not (D10). In the bubble a second costs
+// nothing.
 func TestPace(t *testing.T) {
 	const stall = 10 * time.Second
 	for _, c := range []struct {

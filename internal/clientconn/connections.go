@@ -7,36 +7,33 @@ import (
 	"time"
 )
 
-// Connections are those of clients, on all listeners: how many there may be, of all clients and of
-// one peer, and who has to make room for another one.
+// Connections limits the connections of clients on all listeners, in all and for each peer, and
+// evicts some at the limit.
 //
-// A connection is worth what its client has done with it. One that has yet to bring a whole request
-// (it is *arriving*) costs whoever opens it nothing, so a flood is made of those; one between two
-// requests (it is *resting*) is closed sooner or later anyway, which clients know how to take; one
-// that is being answered or watched is what the proxy is for, and is never closed for another. So
-// at the limit a new connection takes the place of the one that
+// An *arriving* connection has not sent a whole request. It costs its client nothing, so floods
+// consist of those. An *idle* one is between two requests. It is closed sooner or later anyway, and
+// clients handle that. An *active* one is being answered or watched, and is never evicted. So at
+// the limit a new connection replaces the one that
 //
-//   - has been arriving for longest, if that is longer than who means well needs (arrivalPatience), or if so many are arriving that they are
-//     a flood;
-//   - else has been resting for longest;
+//   - has been arriving for longest, if that is longer than arrivalPatience, or if so many are
+//     arriving that they are a flood;
+//   - else has been idle for longest;
 //   - else has been arriving for longest.
 //
-// Nobody is displaced before he has had a moment to arrive (arrivalLeast): until then the next one
-// waits in the kernel's queue, behind those who came before him. Otherwise a flood that comes back
-// as fast as it is displaced would displace whoever needs longer than that.
+// No connection is evicted before arrivalLeast: until then the next one waits in the kernel's
+// queue. Otherwise a flood that reconnects as fast as it is evicted would evict every client that
+// needs longer.
 //
-// Where all are busy, a few more than the limit are taken, to tell them so: their requests are
-// answered 429, with a time to come back. Beyond those few the one that has waited longest for that
-// is cut.
+// Where all are active, a few more than the limit are accepted, and their requests are answered 429
+// with Retry-After. Beyond those few the one that has waited for its request for longest is cut.
 //
-// Invariant: a connection is counted from when it is accepted until it is closed, or told to go,
-// once.
+// Invariant: a connection is counted once, from when it is accepted until it is closed or evicted.
 type Connections struct {
 	// Static after construction.
 	most    int // 0: no limit
 	perPeer int // 0: no limit
 	least   time.Duration
-	over    <-chan struct{} // closed when nobody is to wait any more; nil: never
+	over    <-chan struct{} // closed when no connection waits any more; nil: never
 	metrics *ConnMetrics
 	began   time.Time // what guests count from: there are as many as connections, and a time.Time is large
 
@@ -44,7 +41,7 @@ type Connections struct {
 		sync.Mutex
 		all     tally
 		peers   map[netip.Addr]*tally // empty without perPeer
-		surplus queue                 // those beyond the limit that are to be told so
+		surplus queue                 // those beyond the limit, which are answered 429
 	}
 }
 
@@ -59,7 +56,7 @@ const (
 	// floodShare is the part of the limit, one in so many, from which on those that are arriving are a
 	// flood.
 	floodShare = 4
-	// surplusMost is how many connections beyond the limit are told that there are too many.
+	// surplusMost is how many connections beyond the limit are answered 429.
 	surplusMost = 128
 )
 
@@ -117,13 +114,13 @@ func (k *Connections) admit(c *PacedConn) {
 			select {
 			case <-time.After(admitAgain):
 			case <-k.over:
-				return // whoever asked for it closes what it gets
+				return // the caller of Accept closes the connection
 			}
 		}
 	}
 }
 
-// busyArrivingLocked reports that who would have to make room has just come.
+// busyArrivingLocked reports that the connection that would be evicted has just arrived.
 func (k *Connections) busyArrivingLocked() bool {
 	if k.most <= 0 || k.mu.all.open < k.most {
 		return false
@@ -197,7 +194,7 @@ func (k *Connections) peerLocked(from netip.Addr) *tally {
 	return p
 }
 
-// victim is who has to make room, and why; nil if everybody is busy.
+// victim is the connection to evict, and why; nil if all are active.
 func (y *tally) victim(now time.Duration, most int) (*PacedConn, string) {
 	first, rested := y.waiting[Arriving].first, y.waiting[Idle].first
 	late := first != nil && now-first.guest.since > arrivalPatience

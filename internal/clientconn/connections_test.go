@@ -16,7 +16,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// walkIn is a connection of somebody that notes whether it was ended.
+// walkIn is a connection that notes whether it was closed.
 type walkIn struct {
 	net.Conn
 	from   net.Addr
@@ -51,7 +51,7 @@ func (h *hall) enters(from string, p ConnPhase) *PacedConn {
 
 func closed(c *PacedConn) bool { return c.Conn.(*walkIn).closed }
 
-// Who has to make room for one more.
+// TestConnectionsMakeRoom shows which connection is evicted for one more.
 func TestConnectionsMakeRoom(t *testing.T) {
 	type step struct {
 		from   string
@@ -64,7 +64,7 @@ func TestConnectionsMakeRoom(t *testing.T) {
 		most, perPeer int
 		steps         []step
 		closed        []int // which of them
-		surplus       bool  // the last one is told that there is no room
+		surplus       bool  // the last one is answered 429
 	}{
 		{"no limit", 0, 0, []step{{a, Active, 0}, {a, Idle, 0}, {a, Arriving, 0}}, nil, false},
 		{"room", 3, 0, []step{{a, Active, 0}, {a, Idle, 0}, {a, Arriving, 0}}, nil, false},
@@ -104,8 +104,8 @@ func TestConnectionsMakeRoom(t *testing.T) {
 	}
 }
 
-// Those who are told that there is no room are few, and those who wait for that for longest are
-// cut.
+// TestConnectionsSurplus shows that few connections beyond the limit are answered 429, and that
+// those that have waited for longest are cut.
 func TestConnectionsSurplus(t *testing.T) {
 	h := newHall(1, 0)
 	h.enters("10.0.0.1", Active)
@@ -119,8 +119,8 @@ func TestConnectionsSurplus(t *testing.T) {
 	}
 }
 
-// Whoever comes has a moment to arrive: the next one waits for that, and no longer than until
-// somebody else leaves.
+// TestConnectionsHaveAMoment shows that no connection is evicted before arrivalLeast. The next one
+// waits for that, or until another one is closed.
 func TestConnectionsHaveAMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHall(2, 0)

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// EvictionPolicy is how patient the server is with clients that do not take what they asked for.
-// While memory is short it is not: what such a client keeps from being freed, here and in the
-// kernel, would in the end be everybody's. The nil haste is always as patient as it was told to be.
+// EvictionPolicy is how long clients may take nothing of what they requested. While memory is short
+// it is less than configured, since such a client holds memory here and in the kernel. The nil
+// policy always is as configured.
 type EvictionPolicy struct {
 	hurried atomic.Bool
 
@@ -44,7 +44,7 @@ const (
 	LookAgainInterval = time.Second
 )
 
-// StallTimeout is how long a client may take nothing who otherwise may for so long.
+// StallTimeout is how long a client may take nothing now, where usual is configured.
 func (h *EvictionPolicy) StallTimeout(usual time.Duration) time.Duration {
 	if h != nil && h.hurried.Load() && usual > 0 {
 		return min(usual, hastyStall)

@@ -11,8 +11,8 @@ import (
 // guardLooks is how often the guard of the memory looks.
 const guardLooks = 100 * time.Millisecond
 
-// Who takes nothing, or little of what pins old state, is let go of soon once the server is in
-// haste: also he whose write has begun before.
+// TestHasteOfWrites shows that a client that takes nothing, or little of what pins old state, is
+// evicted soon once memory is short, also if its write has begun before.
 func TestHasteOfWrites(t *testing.T) {
 	const stall = 10 * time.Minute
 	for _, c := range []struct {
@@ -69,8 +69,8 @@ func TestHasteOfWrites(t *testing.T) {
 	}
 }
 
-// Who takes at once whatever there is goes on, however long it takes to make: that is not the
-// client's doing.
+// TestHasteIsWithClientsOnly shows that a client that takes everything at once is not evicted,
+// however long its answer takes to make.
 func TestHasteIsWithClientsOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := pipe(t)

@@ -26,7 +26,7 @@ func (r NetResponder) Send(code int, body []byte) {
 	r.SetHeader("Content-Length", strconv.Itoa(len(body)))
 	r.Writer.WriteHeader(code)
 	if _, err := r.Writer.Write(body); err == nil {
-		_ = r.Writer.FlushError() // a client that left fails it; there is nobody to tell
+		_ = r.Writer.FlushError() // it fails if the client has left
 	}
 }
 

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// PacedWriter is an answer of net/http whose client must keep up, as conn is for a whole
-// connection. On HTTP/2 a client may take one stream and leave another, and flow control then holds
-// that one back alone; so each has a clock of its own, which runs only while a write waits. Whoever
-// stops taking is told by a reset of his stream; his others go on.
+// PacedWriter is an answer of net/http whose client must keep up, as PacedConn is for a whole
+// connection. On HTTP/2 a client may read one stream and not another, and flow control stops that
+// one alone. So each stream has a stall timeout of its own, which runs only while a write waits. A
+// client that stops reading a stream gets a reset of it; its other streams go on.
 //
-// It sees progress a piece at a time, since net/http says nothing of a piece before it has gone out
-// as a whole: a client is evicted that takes less than pieceNet within the stall timeout, where
-// conn counts every byte.
+// It sees progress a piece at a time, since net/http reports a piece only when it has been sent as
+// a whole: a client is evicted that takes less than pieceNet within the stall timeout, where
+// PacedConn counts every byte.
 type PacedWriter struct {
 	http.ResponseWriter
 	control *http.ResponseController
@@ -98,8 +98,8 @@ func (n *PacedWriter) Write(b []byte) (int, error) {
 // FlushError sends what is buffered.
 func (n *PacedWriter) FlushError() error { return n.timed(n.control.Flush) }
 
-// timed does what may have to wait for the client, without a seat: what there is to send is
-// net/http's work, whoever makes it.
+// timed calls what may have to wait for the client, without a seat: net/http sends on a goroutine
+// of its own.
 func (n *PacedWriter) timed(send func() error) error {
 	if n.seat.taken {
 		n.seat.of.Give()

@@ -12,11 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Poller tells what happens to connections that nobody is reading or waiting to write: that a
-// client left, or that there is room again in a socket that was full. One epoll watches the
-// sockets; it is itself watched by Go's poller, so that the one goroutine here parks no thread. A
-// goroutine per request reading ahead would cost more and take bytes that belong to the next
-// request.
+// Poller reports events of connections that no goroutine reads or writes: the client left, or a
+// socket that was full has room again. One epoll watches the sockets. Go's poller watches the
+// epoll, so that the one goroutine here blocks no thread. A goroutine for each request that reads
+// ahead would cost more, and take bytes of the next request.
 //
 // Invariant: gone is called at most once per watch, and nothing is called after its stop has
 // returned. A descriptor may be reused as soon as its connection is closed, so events carry a
@@ -32,7 +31,7 @@ type Poller struct {
 	watched map[uint64]*Watched
 }
 
-// Watched is a connection of a poller. Nil is one that nobody looks at.
+// Watched is a connection of a poller. Nil is one that is not watched.
 type Watched struct {
 	// Static after construction.
 	poller *Poller
@@ -41,7 +40,7 @@ type Watched struct {
 
 	// Guarded by poller.mu.
 	gone func()
-	room func() // nil: nobody has asked
+	room func() // nil: NotifyRoom was not called
 }
 
 // NewPoller starts watching. Without an epoll (out of descriptors) it returns nil, which watches
@@ -88,7 +87,7 @@ func (p *Poller) Watch(c net.Conn, gone func()) *Watched {
 	w.id = p.last
 	p.watched[w.id] = w
 	p.mu.Unlock()
-	// If the connection is closed already, whoever reads or writes it learns so without us.
+	// If the connection is closed already, its next read or write fails.
 	_ = w.control(unix.EPOLL_CTL_ADD, unix.EPOLLRDHUP|unix.EPOLLONESHOT)
 	return w
 }

@@ -9,8 +9,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// Poller tells what happens to connections, on platforms that have epoll. Here nobody tells: a
-// request is cancelled when its answer cannot be written.
+// Poller reports events of connections on systems with epoll. Here it reports none: a request is
+// cancelled when its answer cannot be written.
 type Poller struct{}
 
 // Watched is a connection of a poller. Here there are none.

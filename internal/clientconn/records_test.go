@@ -23,8 +23,8 @@ func (c *counted) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// TestRecords holds that all of a large answer arrives, in order and in few sends, and that whoever
-// stops reading it has stalled, whether that is seen in the midst of it or at its end.
+// TestRecords shows that all of a large answer arrives, in order and in few sends, and that a
+// client that stops reading it stalls, in the middle of it or at its end.
 func TestRecords(t *testing.T) {
 	identity := httptest.NewUnstartedServer(nil)
 	identity.StartTLS()

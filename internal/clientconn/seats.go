@@ -7,15 +7,15 @@ import (
 	"spillway/internal/ring"
 )
 
-// Seats are for large answers, lists and initial states: who makes, encrypts and sends one has a
-// seat meanwhile. (kube-apiserver's flow control calls it so, too.) Events are urgent and little
-// work, large answers are much work and not urgent. Without seats a herd of them takes all
-// processors, and who delivers events is one among many that want one.
+// Seats is a semaphore for large answers, lists and initial states: a goroutine holds a seat while
+// it makes, encrypts and sends one. (kube-apiserver's flow control has seats, too.) Events are
+// urgent and little work, large answers are much work and not urgent. Without seats a herd of them
+// takes all processors, and writers of events compete with it.
 //
-// There is one seat fewer than there are processors, and who takes one lets writers go first if no
-// processor would be left. A seat is given up while its answer's client is waited for, so a client
-// that is slow holds nobody up, and is had again in the order of asking. It is held in the kernel,
-// too: what is sent there is work. The nil seats bound nothing.
+// There is one seat fewer than there are processors, and a goroutine that takes one yields to
+// writers if no processor would be left. It gives its seat up while it waits for its client, so a
+// slow client delays no other answer, and gets one again in the order of requests. It keeps the
+// seat during system calls that send, which are work. Nil Seats bound nothing.
 type Seats struct {
 	processors int           // static
 	taken      chan struct{} // one for each
@@ -23,8 +23,8 @@ type Seats struct {
 	delivered  ring.Signal   // one of them has delivered it
 }
 
-// courtesy is how long who takes a seat waits for writers: if they are never done, lists go on at a
-// piece every so often.
+// courtesy is how long a goroutine that takes a seat yields to writers. If they are never done,
+// lists advance by a piece after each.
 const courtesy = 10 * time.Millisecond
 
 // NewSeats makes the seats of a process that has so many processors.
@@ -32,12 +32,12 @@ func NewSeats(processors int) *Seats {
 	return &Seats{processors: processors, taken: make(chan struct{}, max(1, processors-1))}
 }
 
-// Take waits for a seat, and tells how long it did.
+// Take waits for a seat, and returns how long it waited.
 func (t *Seats) Take() (waited time.Duration) {
 	if t == nil {
 		return 0
 	}
-	var began time.Time // not looked at where nobody waits
+	var began time.Time // zero: no wait yet
 	select {
 	case t.taken <- struct{}{}:
 	default:

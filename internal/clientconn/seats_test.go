@@ -165,7 +165,8 @@ func TestSeatIsNotTheClientsTime(t *testing.T) {
 	})
 }
 
-// Who has a seat lets writers go first where no processor would be left for them, but not for ever.
+// TestSeatsMakeWay shows that an answer with a seat yields to writers where no processor would be
+// left for them, but not for ever.
 func TestSeatsMakeWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		two := NewSeats(2)
