@@ -7,15 +7,15 @@ import (
 	"spillway/internal/timerheap"
 )
 
-// check is a question that is put to upstream again and again: whether a credential is good, or
-// whether an identity may do something. It belongs to a rota, and to all watches that run by it.
+// check is a periodic review by upstream: whether a credential is valid, or whether an identity may
+// do something. It belongs to a rota, and to all watches that depend on it.
 type check struct {
 	timerheap.Node // in the rota's agenda, while a watch depends on the check
 
 	// Static after construction.
 	kind       kind
 	key        auth.Digest
-	sweep      time.Duration    // how often it is asked
+	sweep      time.Duration    // how often upstream reviews it
 	credential *auth.Credential // of a credential
 	what       auth.Attributes  // of a permission
 
@@ -23,13 +23,13 @@ type check struct {
 	who       *auth.Identity // that the credential proves, or that has the permission
 	permits   map[*Permit]struct{}
 	ends      time.Time // when the credential ends, by the clock that runs; zero: by its own words it does not
-	confirmed time.Time // when upstream was asked and agreed, last
-	next      time.Time // when to ask again
+	confirmed time.Time // when the last review that agreed was sent
+	next      time.Time // when to send the next review
 	planned   time.Time // what confirmed was when next was set
 	state     state
 	urgent    bool // what was known before must not count any more
-	again     bool // it became urgent while it was being asked
-	failures  int  // to ask, since upstream last answered
+	again     bool // it became urgent while a review was under way
+	failures  int  // of reviews, since upstream last answered
 	held      bool
 	due       time.Time  // its wake, when the agenda last looked
 	queue     *userQueue // while it is due or under way
@@ -67,7 +67,7 @@ func (c *check) over(now time.Time) bool {
 	return !c.ends.IsZero() && (!now.Before(c.ends) || !now.Before(c.expiry()))
 }
 
-// overtaken reports that a token has reached its end since upstream was asked about it.
+// overtaken reports that a token has reached its end since its last review.
 func (c *check) overtaken(now time.Time) bool {
 	if c.kind != ofCredential {
 		return false
@@ -76,7 +76,7 @@ func (c *check) overtaken(now time.Time) bool {
 	return !end.IsZero() && c.confirmed.Before(end) && !now.Before(end)
 }
 
-// plan sets when to ask again, or earlier: a token that reaches its end is asked about then.
+// plan sets when to send the next review: at the end of a token at the latest.
 func (c *check) plan(next time.Time) {
 	c.next, c.planned = next, c.confirmed
 	if c.kind != ofCredential {

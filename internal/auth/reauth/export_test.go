@@ -7,7 +7,7 @@ const (
 	Grace           = grace
 )
 
-// Asks is how many credentials and permissions are asked about.
+// Asks is how many credentials and permissions are reviewed.
 func (r *Reauthorizer) Asks() (credentials, permissions int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

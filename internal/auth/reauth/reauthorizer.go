@@ -1,17 +1,17 @@
-// Package reauth asks upstream again and again whether running watches may go on, which upstream
-// itself does not do: whether each watch's credential is still good and its permission still there.
+// Package reauth authorises running watches periodically, which upstream itself does not do: is
+// each watch's credential still valid, and its permission still granted?
 //
-// A rota decides what is asked when, and what becomes of the watches; a Reauthorizer gives it a
-// clock, a lock and goroutines. It asks for each distinct credential and each distinct question,
-// not for each watch: thousands of informers of one service account cost as much as one.
+// A rota decides when to send each review, and pauses and ends watches. A Reauthorizer gives it a
+// clock, a lock and goroutines. There is one review for each distinct credential and for each
+// distinct permission, not for each watch: thousands of informers of one service account cost as
+// much as one.
 //
-// Invariant: a watch that is neither held nor ended runs by a credential and by a permission about
-// each of which upstream was asked at most a sweep and the grace ago, and agreed. A watch is held,
-// not ended, while upstream cannot be asked: an apiserver that is away for a while costs no client
-// a list.
+// Invariant: for each watch that is neither paused nor ended, reviews of its credential and of its
+// permission were sent at most a sweep and the grace ago, and agreed. A watch is paused, not ended,
+// while upstream does not answer: an apiserver that is away for a while costs no client a list.
 //
-// The sweep does not depend on events. A watch of roles and bindings alone would not tell of
-// webhook authorizers, of tokens, or of what happened while that watch was broken.
+// The sweep does not depend on events. A watch of roles and bindings would not show changes of
+// webhook authorizers and of tokens, nor what changed while that watch was broken.
 package reauth
 
 import (
@@ -38,7 +38,7 @@ const (
 	EndCredentialExpired End = "credential_expired" // by its own words
 	EndUnauthenticated   End = "unauthenticated"    // upstream refuses the token, or nothing vouches for the certificate
 	EndForbidden         End = "forbidden"          // upstream allows it no more
-	EndReviewTimeout     End = "review_timeout"     // upstream could not be asked for too long
+	EndReviewTimeout     End = "review_timeout"     // upstream did not answer for too long
 )
 
 // Ends are all of them, so that each is a metric from the start.
@@ -49,7 +49,7 @@ var Ends = []End{EndCredentialExpired, EndUnauthenticated, EndForbidden, EndRevi
 // was released may still arrive.
 type ReviewedStream interface {
 	// Hold keeps the stream from sending anything: it is time to know again whether it may, and
-	// upstream could not be asked. It stays open, so that an apiserver that is away for a while
+	// upstream did not answer. It stays open, so that an apiserver that is away for a while
 	// costs no client a new list.
 	Hold()
 	// Resume ends Hold: upstream said that it still may.
@@ -62,7 +62,7 @@ type ReviewedStream interface {
 type ReauthorizerOptions struct {
 	Authenticator *auth.Authenticator
 	Authorizer    *auth.Authorizer
-	// Sweep is how often upstream is asked about each permission. Tokens are asked about more
+	// Sweep is how often upstream reviews each permission. Tokens are reviewed more
 	// often, by as much as upstream remembers them. 0: 25 s; not below MinSweep.
 	Sweep time.Duration
 	// HoldMost is how long a watch is held before it is ended. 0: 10 min.
@@ -89,19 +89,15 @@ const (
 	grace = 4 * time.Second
 )
 
-// Reauthorizer knows the running watches and asks upstream again and again whether each may go on:
-// whether its credential is still good and its permission still there. Upstream itself does
-// neither.
+// Reauthorizer authorises the running watches periodically.
 //
-// It asks per distinct credential and per distinct (identity, attributes), not per watch, and the
-// questions that a herd of new watches brings are spread over the sweep. What is known of a
-// question ages from the moment when it was asked, also if that was for a request: so what the
-// caches remember is within the bound, not on top of it.
+// The reviews that a herd of new watches needs are spread over the sweep. The age of a review
+// counts from when it was sent, also if it was sent for a request: so what the caches remember is
+// within the bound, not on top of it.
 //
-// Invariant: a stream that is neither held nor ended runs by a credential and by a permission about
-// each of which upstream was asked at most a sweep and the grace ago, and agreed; or, if a
-// LocalDecider decides, was asked for what decides about it. One goroutine keeps the rota, and one
-// more stands for each check under way; none for a stream.
+// One goroutine runs the rota, and one more each review under way; a stream has none. With a
+// LocalDecider the invariant holds for a proof that the decider's data is fresh, in place of a
+// review of the permission.
 type Reauthorizer struct {
 	// Static after construction.
 	opts    ReauthorizerOptions
@@ -243,7 +239,7 @@ func (r *Reauthorizer) sleep(ctx context.Context, until time.Time) bool {
 	return true
 }
 
-// ask carries out a check. One that runs into a bug has not been asked.
+// ask sends the review of a check. One that panics counts as not answered.
 func (r *Reauthorizer) ask(ctx context.Context, c *check) {
 	f := finding{verdict: auth.Unasked, at: r.clock.Now()}
 	defer func() {

@@ -138,8 +138,8 @@ func TestCertificateReachesItsEnd(t *testing.T) {
 	})
 }
 
-// While upstream cannot be asked, streams are held in time and not ended; when it can be, they go
-// on.
+// TestUpstreamIsAway shows that streams are paused in time, and not ended, while upstream does not
+// answer, and that they go on when it does.
 func TestUpstreamIsAway(t *testing.T) {
 	reauthtest.On(t, nil, func(p *reauthtest.Patrol) {
 		request := p.Know("alice")
@@ -191,7 +191,7 @@ func TestCheckAtOnce(t *testing.T) {
 		if t2, a2 := p.Cluster.Asked(); t2-tokens > 3 || a2-accesses > 3 {
 			t.Errorf("%d token reviews and %d access reviews for one", t2-tokens, a2-accesses)
 		}
-		// Who comes in by what was known before the change is looked at, too.
+		// A watch that is admitted by an older review is reviewed, too.
 		p.Check(func(*auth.Identity, auth.Attributes) bool { return false })
 		p.Cluster.Change(func() { p.Cluster.Denied["user-8 pods"] = true })
 		late, _ := p.Watch(reauthtest.WithToken("token-of-user-8"), "pods")
@@ -204,7 +204,7 @@ func TestCheckAtOnce(t *testing.T) {
 	})
 }
 
-// A thousand watches of one kind are asked about once.
+// TestAskedPerQuestion shows that a thousand equal watches need one review.
 func TestAskedPerQuestion(t *testing.T) {
 	reauthtest.On(t, nil, func(p *reauthtest.Patrol) {
 		request := p.Know("alice")
@@ -220,7 +220,7 @@ func TestAskedPerQuestion(t *testing.T) {
 	})
 }
 
-// Who sends requests all the time has been asked about by those.
+// TestRequestsConfirm shows that reviews for requests count for watches.
 func TestRequestsConfirm(t *testing.T) {
 	reauthtest.On(t, nil, func(p *reauthtest.Patrol) {
 		request := p.Know("alice")
@@ -236,9 +236,9 @@ func TestRequestsConfirm(t *testing.T) {
 	})
 }
 
-// Nobody is sent anything for 30 s after he may not have it any more, whatever happens: permissions
-// and tokens that come and go, an apiserver that is slow or away, clients that come back. How long
-// it took is printed.
+// TestThirtySeconds shows that no client receives events for longer than 30 s after it lost the
+// permission, while permissions and tokens come and go, the apiserver is slow or away, and clients
+// reconnect. It prints how long it took.
 func TestThirtySeconds(t *testing.T) {
 	var took []time.Duration
 	for seed := range uint64(6) {
@@ -453,7 +453,7 @@ func (endsOnly) Hold()              {}
 func (endsOnly) Resume()            {}
 func (e endsOnly) End(w reauth.End) { e <- w }
 
-// buggy is a transport that panics while it is told to.
+// buggy is a transport that panics while it is on.
 type buggy struct {
 	next http.RoundTripper
 	on   atomic.Bool
@@ -466,8 +466,8 @@ func (b *buggy) RoundTrip(r *http.Request) (*http.Response, error) {
 	return b.next.RoundTrip(r)
 }
 
-// A check that runs into a bug counts as one that could not be asked: the stream is held, and goes
-// on when it is.
+// TestCheckPanics shows that a review that panics counts as not answered: the stream is paused, and
+// goes on after the next one.
 func TestCheckPanics(t *testing.T) {
 	bug := &buggy{}
 	core, logs := observer.New(zap.DebugLevel)

@@ -7,9 +7,9 @@ import (
 	"spillway/internal/timerheap"
 )
 
-// rota decides what is asked when, and what becomes of the streams. It has no clock, no goroutine
-// and no lock: it is given the time and what was found, and returns what to do. So a test runs days
-// of it in a moment.
+// rota decides when to send each review, and pauses and ends streams. It has no clock, no goroutine
+// and no lock: it takes the time and the results of reviews, and returns what to do. So a test runs
+// days of it in a moment.
 type rota struct {
 	rotaOptions
 	credentials, permissions map[auth.Digest]*check
@@ -18,7 +18,7 @@ type rota struct {
 	held                     int       // permits
 	urged                    time.Time
 	pause                    time.Duration // after a failure to ask: twice as long after each, none after an answer
-	paused                   time.Time     // nothing is asked before
+	paused                   time.Time     // no review is sent before
 	pending                  turn
 }
 
@@ -33,8 +33,8 @@ type rotaOptions struct {
 	recall func(*check) (at time.Time, who *auth.Identity, ok bool)
 }
 
-// turn is what is to be done: calls of streams, in order, and checks to be carried out, each of
-// which is found later. wake is when to look again at the latest; zero: when something changes.
+// turn is what to do: calls of streams, in order, and reviews to send, each of which calls found
+// later. wake is when to call turn again at the latest; zero: when something changes.
 type turn struct {
 	tell  []func()
 	ended []End
@@ -42,10 +42,10 @@ type turn struct {
 	wake  time.Time
 }
 
-// finding is what came of a check.
+// finding is the result of a review.
 type finding struct {
 	verdict auth.Verdict
-	at      time.Time      // when it was asked
+	at      time.Time      // when the review was sent
 	end     End            // if denied
 	who     *auth.Identity // of a credential, if allowed: that it proves now
 }
@@ -64,8 +64,8 @@ func newRota(o rotaOptions) *rota {
 	}
 }
 
-// credentialSweep is how often a credential is asked about: as often as leaves room for what
-// upstream remembers of tokens.
+// credentialSweep is how often a credential is reviewed: often enough that upstream's cache of
+// tokens stays within the bound.
 func credentialSweep(sweep time.Duration) time.Duration {
 	return max(sweep-auth.UpstreamTokensFor, sweep/2)
 }
@@ -110,7 +110,7 @@ func (r *rota) permission(who *auth.Identity, what auth.Attributes, decided, now
 	return c
 }
 
-// add begins to ask. The first question comes at a random moment of the time that is left, so that
+// add adds a check. Its first review is sent at a random moment of the time that is left, so that
 // those of a herd are spread, and stay so.
 func (r *rota) add(c *check, at, now time.Time) {
 	c.permits, c.confirmed = map[*Permit]struct{}{}, at
@@ -132,7 +132,7 @@ func (r *rota) look(c *check) {
 	r.agenda.Set(c)
 }
 
-// within is a random moment between now and when the check is to be asked again.
+// within is a random moment between now and when the next review is due.
 func (r *rota) within(c *check, now time.Time) time.Time {
 	left := c.confirmed.Add(c.sweep).Sub(now)
 	return now.Add(time.Duration((1 - r.random()) * float64(max(left, 0))))
@@ -145,7 +145,7 @@ func (r *rota) of(k kind) map[auth.Digest]*check {
 	return r.permissions
 }
 
-// confirm notes that upstream agreed when it was asked at the given time.
+// confirm notes that a review that was sent at the given time agreed.
 func (r *rota) confirm(c *check, at, now time.Time) {
 	c.confirmed = at
 	if c.held && now.Before(c.limit()) {
@@ -300,8 +300,8 @@ func (r *rota) attend(c *check, now time.Time) {
 	}
 }
 
-// postpone puts a question off that requests have had answered meanwhile, unless that leaves hardly
-// any time.
+// postpone puts off a review that was sent for a request meanwhile, unless that leaves hardly any
+// time.
 func (r *rota) postpone(c *check, now time.Time) bool {
 	if c.urgent || c.overtaken(now) {
 		return false
@@ -318,7 +318,7 @@ func (r *rota) postpone(c *check, now time.Time) bool {
 	return true
 }
 
-// found takes the finding of a check that a turn returned.
+// found takes the result of a review that a turn returned.
 func (r *rota) found(c *check, f finding, now time.Time) {
 	r.queue.done(c)
 	if !c.InHeap() {
@@ -355,8 +355,8 @@ func (r *rota) found(c *check, f finding, now time.Time) {
 	}
 }
 
-// fail plans a question that could not be asked anew, and gives upstream a rest: when it is away,
-// few ask whether it is back.
+// fail plans a review that was not answered anew, and backs off: while upstream is away, few
+// reviews are sent.
 func (r *rota) fail(c *check, now time.Time) {
 	if !now.Before(r.paused) {
 		r.pause = min(max(2*r.pause, pauseLeast), pauseMost)

@@ -15,7 +15,7 @@ import (
 	"spillway/internal/auth/authtest"
 )
 
-// recorded is a stream that notes what it is told.
+// recorded is a stream that notes the calls of its methods.
 type recorded struct {
 	held bool
 	end  End
@@ -56,7 +56,7 @@ func newDuty(t *testing.T, random func() float64) *duty {
 	return d
 }
 
-// admit lets a stream of somebody's in.
+// admit admits a stream of a user.
 func (d *duty) admit(name, resource string) (*Permit, *recorded) {
 	s := &recorded{}
 	p := &Permit{stream: s}
@@ -64,7 +64,7 @@ func (d *duty) admit(name, resource string) (*Permit, *recorded) {
 	return p, s
 }
 
-// proven is what somebody proves with a token.
+// proven is the result of a valid token of a user.
 func (d *duty) proven(token, name string, at time.Time) auth.Result {
 	return auth.Result{
 		Outcome: auth.Authenticated, Identity: named(name), At: at,
@@ -152,7 +152,7 @@ func (d *duty) consistentQueue() {
 	}
 }
 
-// found tells what came of a check that was asked now.
+// found reports the result of a review that was sent now.
 func (d *duty) found(c *check, v auth.Verdict) {
 	f := finding{verdict: v, at: d.now, end: EndForbidden}
 	if c.kind == ofCredential {
@@ -162,8 +162,8 @@ func (d *duty) found(c *check, v auth.Verdict) {
 	d.consistent()
 }
 
-// A permission is asked for a sweep after it was known, held when it could not be in time, and
-// resumed when it is known again.
+// TestRotaHolds shows that a permission is reviewed a sweep after its last review, that its streams
+// are paused if there is no answer in time, and that they go on after an answer.
 func TestRotaHolds(t *testing.T) {
 	d := newDuty(t, func() float64 { return 0 })
 	_, s := d.admit("alice", "pods")
@@ -197,8 +197,8 @@ func TestRotaHolds(t *testing.T) {
 	}
 }
 
-// What could not be asked is asked again, with pauses that grow, and after a long time its streams
-// are ended.
+// TestRotaGivesUp shows that a review that is not answered is sent again, with growing pauses, and
+// that its streams end after a long time.
 func TestRotaGivesUp(t *testing.T) {
 	d := newDuty(t, func() float64 { return 0 })
 	_, s := d.admit("alice", "pods")
@@ -247,8 +247,8 @@ func TestRotaSpreads(t *testing.T) {
 	}
 }
 
-// A denial that was asked for before a later question was answered otherwise does not count; nor
-// does anything from before a change.
+// TestRotaStale shows that a denial does not count if a review that was sent later agreed; nor does
+// anything from before a change.
 func TestRotaStale(t *testing.T) {
 	d := newDuty(t, func() float64 { return 0 })
 	_, s := d.admit("alice", "pods")
@@ -282,7 +282,8 @@ func TestRotaStale(t *testing.T) {
 	}
 }
 
-// A credential that proves somebody else takes its streams along: what he may is asked for at once.
+// TestRotaIdentityChanges shows that a credential that proves another user takes its streams along,
+// and that the permission of that user is reviewed at once.
 func TestRotaIdentityChanges(t *testing.T) {
 	d := newDuty(t, func() float64 { return 0 })
 	_, s := d.admit("alice", "pods")
@@ -307,7 +308,7 @@ func TestRotaIdentityChanges(t *testing.T) {
 	}
 }
 
-// That a credential proves somebody else may be known from a request, too.
+// TestRotaIdentityChangesByRequests shows that a review for a request may find another user, too.
 func TestRotaIdentityChangesByRequests(t *testing.T) {
 	d := newDuty(t, func() float64 { return 0 })
 	d.rota.recall = func(c *check) (time.Time, *auth.Identity, bool) {
@@ -411,8 +412,8 @@ func TestRotaUsersTakeTurns(t *testing.T) {
 	}
 }
 
-// Whatever happens in whatever order, the books are in order, and nobody runs by what nobody has
-// confirmed.
+// TestRotaAtRandom shows that the rota stays consistent in any order of events, and that no stream
+// runs without a review that agreed.
 func TestRotaAtRandom(t *testing.T) {
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 7))
