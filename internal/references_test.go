@@ -123,3 +123,49 @@ func texts(t *testing.T, endings ...string) map[string]string {
 	}
 	return all
 }
+
+var (
+	// citedName finds `package.Name` and `package.Type.Method` in Markdown.
+	citedName = regexp.MustCompile("`([a-z0-9]+)\\.([A-Za-z]\\w*)(?:\\.\\w+)*`")
+	// declaredName finds what a file declares: names at its top level, methods, and fields or members
+	// of groups, which are indented once.
+	declaredName = regexp.MustCompile(`(?m)^(?:\t|type |func (?:\([^)]*\) )?|var |const )([A-Za-z]\w*)`)
+	packageName  = regexp.MustCompile(`(?m)^package (\w+)`)
+)
+
+// TestNamesInDocumentsAreDeclared finds every `package.Name` of a package below internal/ that the
+// pages about the code name.
+func TestNamesInDocumentsAreDeclared(t *testing.T) {
+	declared := map[string]map[string]bool{} // by package
+	files := texts(t, ".go", ".md")
+	for file, text := range files {
+		if !strings.HasPrefix(file, "internal/") || !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		in := packageName.FindStringSubmatch(text)[1]
+		if declared[in] == nil {
+			declared[in] = map[string]bool{}
+		}
+		for _, found := range declaredName.FindAllStringSubmatch(text, -1) {
+			declared[in][found[1]] = true
+		}
+	}
+	cited := 0
+	for file, text := range files {
+		if !strings.HasPrefix(file, "docs/design/") && file != "ARCHITECTURE.md" && file != "docs/events-way.md" {
+			continue
+		}
+		for _, found := range citedName.FindAllStringSubmatch(text, -1) {
+			names := declared[found[1]]
+			if names == nil || found[2] == "go" {
+				continue
+			}
+			if cited++; !names[found[2]] {
+				t.Errorf("%s names %s, which package %s does not declare", file, found[0], found[1])
+			}
+		}
+	}
+	if cited < 20 {
+		t.Errorf("only %d names were found", cited)
+	}
+}
