@@ -266,24 +266,6 @@ func Of(c net.Conn) *PacedConn {
 	}
 }
 
-// RawConn is the socket under c, or nil if c does not show it.
-func RawConn(c net.Conn) syscall.RawConn {
-	for {
-		switch v := c.(type) {
-		case syscall.Conn:
-			raw, err := v.SyscallConn()
-			if err != nil {
-				return nil
-			}
-			return raw
-		case interface{ NetConn() net.Conn }: // crypto/tls, and wrappers that follow its example
-			c = v.NetConn()
-		default:
-			return nil
-		}
-	}
-}
-
 // Reset cuts a connection, and lets go of what wraps it. TLS would wait to say goodbye otherwise.
 func Reset(c net.Conn) {
 	if p := Of(c); p != nil {

@@ -77,7 +77,7 @@ func openPoller() (*Poller, error) {
 // Watch calls gone once if the peer of c ends or resets the connection before stop is called. gone
 // must not block. A connection without a socket is not watched: the result is nil.
 func (p *Poller) Watch(c net.Conn, gone func()) *Watched {
-	conn := RawConn(c)
+	conn := rawConn(c)
 	if p == nil || conn == nil {
 		return nil
 	}
@@ -165,4 +165,22 @@ func (p *Poller) Close() {
 	}
 	_ = p.file.Close()
 	<-p.done
+}
+
+// rawConn is the socket under c, or nil if c does not show it.
+func rawConn(c net.Conn) syscall.RawConn {
+	for {
+		switch v := c.(type) {
+		case syscall.Conn:
+			raw, err := v.SyscallConn()
+			if err != nil {
+				return nil
+			}
+			return raw
+		case interface{ NetConn() net.Conn }: // crypto/tls, and wrappers that follow its example
+			c = v.NetConn()
+		default:
+			return nil
+		}
+	}
 }
