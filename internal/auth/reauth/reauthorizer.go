@@ -35,7 +35,7 @@ type End string
 
 // The reasons, which are also the labels of metrics.
 const (
-	EndCredentialExpired End = "credential_expired" // by its own words
+	EndCredentialExpired End = "credential_expired" // #nosec G101 -- by its own words
 	EndUnauthenticated   End = "unauthenticated"    // upstream refuses the token, or nothing vouches for the certificate
 	EndForbidden         End = "forbidden"          // upstream allows it no more
 	EndReviewTimeout     End = "review_timeout"     // upstream did not answer for too long
