@@ -33,12 +33,14 @@ func post(body string) (int, string) {
 
 // reviewOf is one of a pod, in JSON, with other fields of the request.
 func reviewOf(pod, more string) string {
-	return `{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"uid": "u", "kind": {"version": "v1", "kind": "Pod"}, "operation": "CREATE", ` +
+	return `{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"uid": "u", ` +
+		`"kind": {"version": "v1", "kind": "Pod"}, "operation": "CREATE", ` +
 		more + `"object": ` + pod + `}}`
 }
 
 const pod = `{"metadata": {"generateName": "app-", "example.com/unknown": 1}, "spec": {"unknown": true, "containers": [
-	{"name": "app", "unknown": [], "volumeMounts": [{"name": "kube-api-access-x", "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount", "unknown": 1}]}]}}`
+	{"name": "app", "unknown": [], "volumeMounts": [{"name": "kube-api-access-x",
+	"mountPath": "/var/run/secrets/kubernetes.io/serviceaccount", "unknown": 1}]}]}}`
 
 func response(t *testing.T, body string) *admissionv1.AdmissionResponse {
 	t.Helper()

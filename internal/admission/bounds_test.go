@@ -108,7 +108,8 @@ func TestTooMuchIsAdmitted(t *testing.T) {
 			t.Errorf("%.100s: %d, %q; want %q", body, len(r.Patch), r.Warnings, warning)
 		}
 	}
-	mount := `"volumeMounts": [{"name": "kube-api-access-x", "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"}]`
+	mount := `"volumeMounts": [{"name": "kube-api-access-x", ` +
+		`"mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"}]`
 	long := strings.Replace(mount, "-x", "-x"+strings.Repeat("x", patchLimitBytes), 1)
 	containers := func(n int, mount string) string {
 		return reviewOf(`{"spec": {"containers": [`+repeat(`{"name": "a", `+mount+`}`, n)+`]}}`, "")
@@ -122,7 +123,8 @@ func TestTooMuchIsAdmitted(t *testing.T) {
 		"its review is longer than 3145728 bytes")
 	f(reviewOf(`{"spec": {"containers": [`+repeat("{}", 100_000)+`]}}`, ""), "its review has")
 	f(reviewOf(strings.Repeat("[", depthLimit)+strings.Repeat("]", depthLimit), ""), "its review nests 102 levels deep")
-	f(reviewOf(`{"spec": {"os": {"name": "windows"}, "containers": [{"name": "a\n\u0001b", "env": [{"name": "KUBERNETES_SERVICE_HOST"}], `+mount+`}]}}`, ""), "is for Windows")
+	f(reviewOf(`{"spec": {"os": {"name": "windows"}, "containers": [{"name": "a\n\u0001b", `+
+		`"env": [{"name": "KUBERNETES_SERVICE_HOST"}], `+mount+`}]}}`, ""), "is for Windows")
 	f(reviewOf(`{"spec": {"containers": [{"name": "a\n\u0001b", "env": [{"name": "KUBERNETES_SERVICE_HOST"}], `+mount+
 		`}]}}`, ""), "container a  b sets")
 }

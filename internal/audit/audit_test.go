@@ -248,7 +248,8 @@ func TestEvent(t *testing.T) {
 // is.
 func TestManagedFields(t *testing.T) {
 	got := withoutManagedFields(
-		[]byte(`{"metadata":{"managedFields":[1],"name":"l"},"items":[{"metadata":{"managedFields":[1],"generation":12345678901234567890}},{"x":1}]}`))
+		[]byte(`{"metadata":{"managedFields":[1],"name":"l"},` +
+			`"items":[{"metadata":{"managedFields":[1],"generation":12345678901234567890}},{"x":1}]}`))
 	if want := `{"items":[{"metadata":{"generation":12345678901234567890}},{"x":1}],"metadata":{"name":"l"}}`; string(
 		got) != want {
 		t.Errorf("%s", got)

@@ -115,20 +115,20 @@ func (e *RequestRecord) Answered(r ResponseInfo) error {
 	return e.emit(stageReceived, stageComplete)
 }
 
-// Refused puts on record that nobody knows whom a request is from, for which kube-apiserver has a
-// single event.
+// Refused records a request that failed authentication, for which kube-apiserver has a single
+// event.
 func (e *RequestRecord) Refused(r ResponseInfo) error {
 	e.respond(r)
 	return e.emit(stageStarted)
 }
 
-// Started puts on record that a request came, and that it is going to be answered by what lasts.
+// Started records a request whose answer lasts, before it begins.
 func (e *RequestRecord) Started() error {
 	e.respond(ResponseInfo{Code: http.StatusOK})
 	return e.emit(stageReceived, stageStarted)
 }
 
-// Ended puts on record that what was started has ended. It does not wait for that.
+// Ended records the end of an answer that lasts. It does not wait until that is written.
 func (e *RequestRecord) Ended() {
 	if e != nil && !slices.Contains(e.omit, stageComplete) {
 		// a failure is counted and logged; the answer has been sent
@@ -142,8 +142,7 @@ func (e *RequestRecord) size() int {
 	return 256 + len(e.event.AuditID) + len(e.event.RequestURI) + len(e.event.UserAgent) + 32*len(e.event.SourceIPs)
 }
 
-// Panicked puts on record that a request ran into a bug. What was found there is for nobody to
-// read.
+// Panicked records a request whose handler panicked, without the value of the panic.
 func (e *RequestRecord) Panicked() error {
 	e.respond(ResponseInfo{Code: http.StatusInternalServerError, Status: &metav1.Status{
 		Code: http.StatusInternalServerError, Status: metav1.StatusFailure, Reason: metav1.StatusReasonInternalError,
@@ -254,8 +253,8 @@ func objectOf(a auth.Attributes) *auditv1.ObjectReference {
 	}
 }
 
-// sourcesOf is where a request comes from, by way of whom. All but the last is what the client
-// says.
+// sourcesOf is the addresses of a request: those of X-Forwarded-For and X-Real-Ip, which the client
+// may have invented, then that of the connection.
 func sourcesOf(r RequestInfo) []string {
 	ips := utilnet.SourceIPs(&http.Request{Header: r.Header, RemoteAddr: r.Remote})
 	all := make([]string, 0, len(ips))

@@ -131,14 +131,15 @@ func TestHostileYAML(t *testing.T) {
 		"marker at the margin":       {block("  annotations:\n    a: |\n---\n  text\n"), refused},
 		"anchor of another document": {"x: &p Pod\n---\nkind: *p\n" + base, refused},
 		"a stream of JSON":           {`{"kind": "Pod"}` + "\n" + `{"kind": "Pod"}`, refused},
-		"JSON":                       {`{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "app"}, "spec": {"containers": [{"name": "a\u00e9"}]}}`, "pod/app"},
-		"a tab":                      {block("\tlabels: {}\n"), refused},
-		"NUL":                        {block("  annotations: {a: \"b\x00\"}\n"), refused},
-		"bell":                       {block("  annotations: {a: \"b\x07\"}\n"), refused},
-		"byte order mark":            {"\ufeff" + block(""), "pod/app"},
-		"UTF-16":                     {"\xff\xfea\x00", refused},
-		"a carriage return":          {strings.ReplaceAll(block(""), "\n", "\r"), "pod/app"},
-		"mixed ends of lines":        {strings.Replace(block(""), "\n", "\r\n", 2), "pod/app"},
+		"JSON": {`{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "app"}, ` +
+			`"spec": {"containers": [{"name": "a\u00e9"}]}}`, "pod/app"},
+		"a tab":               {block("\tlabels: {}\n"), refused},
+		"NUL":                 {block("  annotations: {a: \"b\x00\"}\n"), refused},
+		"bell":                {block("  annotations: {a: \"b\x07\"}\n"), refused},
+		"byte order mark":     {"\ufeff" + block(""), "pod/app"},
+		"UTF-16":              {"\xff\xfea\x00", refused},
+		"a carriage return":   {strings.ReplaceAll(block(""), "\n", "\r"), "pod/app"},
+		"mixed ends of lines": {strings.Replace(block(""), "\n", "\r\n", 2), "pod/app"},
 		"a line separator": {strings.Replace(block("  annotations: {a: b}\n"), "b}", "\"b\u2028  c\"}", 1),
 			"pod/app"},
 		"a very long line": {block("  annotations: {a: \"" + strings.Repeat("a ", 1<<18) + "\"}\n"), "pod/app"},
@@ -226,7 +227,8 @@ func TestListGrowsWithItsSize(t *testing.T) {
 // TestOriginalIsNotBelieved: the annotation that keeps a document's text gives back nothing but
 // what the document says.
 func TestOriginalIsNotBelieved(t *testing.T) {
-	pod := `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "app"}, "spec": {"containers": [{"name": "app", "image": "app"}]}}`
+	pod := `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "app"}, ` +
+		`"spec": {"containers": [{"name": "app", "image": "app"}]}}`
 	for _, stranger := range []string{
 		"{kind: ClusterRoleBinding, apiVersion: rbac.authorization.k8s.io/v1, roleRef: {name: cluster-admin}}",
 		strings.Replace(pod, `"image": "app"`, `"image": "evil"`, 1),

@@ -18,7 +18,7 @@ import (
 // name of an object. The nil Span is that of a request that is not sampled.
 type Span struct{ span trace.Span }
 
-// SpanResult is what is told of an answer.
+// SpanResult is the attributes of an answer.
 type SpanResult struct {
 	Code    int
 	Source  string // memory or upstream

@@ -85,7 +85,8 @@ func TestParents(t *testing.T) {
 			if belongs := id == namedTrace && hex.EncodeToString(got.ParentSpanId) == namedSpan; belongs != c.belongs {
 				t.Errorf("belongs to what was named: %t: %v", belongs, got)
 			}
-			if linked := len(got.Links) == 1 && hex.EncodeToString(got.Links[0].TraceId) == namedTrace; linked != (c.parent != "" && !c.belongs) {
+			linked := len(got.Links) == 1 && hex.EncodeToString(got.Links[0].TraceId) == namedTrace
+			if linked != (c.parent != "" && !c.belongs) {
 				t.Errorf("refers to what was named: %t: %v", linked, got)
 			}
 			if want := "00-" + id + "-" + hex.EncodeToString(got.SpanId) + "-01"; header.Get(traceParent) != want ||
