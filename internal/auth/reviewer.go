@@ -151,9 +151,9 @@ func (r *Reviewer) note(ctx context.Context, unasked *UnaskedError) {
 		return
 	}
 	if !errors.Is(ctx.Err(), context.Canceled) && unasked.general() && r.failing.CompareAndSwap(false, true) {
-		r.log.Warn("upstream cannot be asked who clients are and what they may read; they get nothing from memory, and "+
-			"watches "+
-			"pause when they are due to be checked; the proxy needs the rights of the cluster role system:auth-delegator",
+		r.log.Warn("upstream reviews neither the identity of clients nor their permissions; they get nothing from "+
+			"memory, and watches pause when they are due to be checked; the proxy needs "+
+			"the rights of the cluster role system:auth-delegator",
 			zap.Error(unasked))
 	}
 }

@@ -40,7 +40,7 @@ type reviews[Q, A any] struct {
 	until func(Answer[A]) time.Time // how long an answer counts
 	clock clock.PassiveClock
 	turns *flowcontrol.Gate // of reviews under way
-	user  func(Q) string    // shares the turns; "" if the user is what is asked for
+	user  func(Q) string    // shares the turns; "" if the review is to find the user
 	count func(source)      // of answers, for metrics
 	local Decide[Q, A]      // nil: upstream answers everything
 

@@ -50,7 +50,7 @@ func askable(token Secret) bool {
 	return isText(text) && strings.TrimSpace(text) == text
 }
 
-// key names a token, and the audiences that were asked about.
+// key names a token, and the audiences of its review.
 func (t *tokens) key(token Secret) Digest {
 	return t.hasher.sum(append([]string{"token", token.Reveal()}, t.audiences...)...)
 }

@@ -20,7 +20,7 @@ func (s *Server) SetVersion(git string) {
 }
 
 // discover answers discovery, version and health; false if the path is none of them. Aggregated
-// discovery is not offered: whoever asks for it gets the plain form, and falls back.
+// discovery is not offered: a client that requests it gets the plain form, and falls back.
 func (s *Server) discover(w http.ResponseWriter, r *http.Request) bool {
 	path := strings.TrimSuffix(r.URL.Path, "/")
 	var answer any

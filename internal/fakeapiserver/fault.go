@@ -34,7 +34,7 @@ func (f *failure) next() int {
 	return f.code
 }
 
-// do runs f with mu held on the table of a resource and wakes whoever it may concern.
+// do runs f with mu held on the table of a resource and wakes what waits for it.
 func (s *Server) do(gvr schema.GroupVersionResource, f func(*table)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -60,8 +60,8 @@ func (s *Server) HoldWatch(gvr schema.GroupVersionResource) {
 	s.do(gvr, func(t *table) { t.held = true })
 }
 
-// LoseEvents never tells the watches that are open then of the next n changes, while everything
-// else shows them, bookmarks included: the bug that nobody has.
+// LoseEvents withholds the next n changes from the watches that are open then, while everything
+// else shows them, bookmarks included. No real server has this bug.
 func (s *Server) LoseEvents(gvr schema.GroupVersionResource, n int) {
 	s.do(gvr, func(t *table) { t.losing = n })
 }
@@ -222,7 +222,8 @@ func (s *Server) Restore(rv uint64) bool {
 // Down closes the listener and all connections: clients are refused.
 func (s *Server) Down() { s.unlisten((*listener).down) }
 
-// Hang closes all connections and answers no new one: the kernel accepts it, nobody reads.
+// Hang closes all connections and answers no new one: the kernel accepts it, and no process reads
+// it.
 func (s *Server) Hang() { s.unlisten((*listener).hang) }
 
 // Freeze stops the apiserver where it is, as SIGSTOP does: all connections stay open, nothing is

@@ -9,11 +9,11 @@ import (
 )
 
 // held is a socket that has a port of 127.0.0.1 and does not listen: connections to the port are
-// refused, nobody who asks for any port is given it, and who asks for it by name may listen there
-// besides. This is what SO_REUSEADDR means to Linux.
+// refused, the kernel gives it to no process that binds any port, and a process that binds it by
+// number may listen there besides. This is what SO_REUSEADDR means to Linux.
 type held int
 
-// hold holds a port that nobody has.
+// hold holds a free port.
 func hold() (held, error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

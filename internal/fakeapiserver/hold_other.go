@@ -7,7 +7,7 @@ import (
 	"net"
 )
 
-// held is a port of 127.0.0.1 that somebody else may be given while nobody listens there.
+// held is a port of 127.0.0.1 that another process may get while none listens there.
 type held struct{ address string }
 
 func hold() (*held, error) { return &held{}, nil }

@@ -9,7 +9,7 @@ import (
 
 // listener accepts for the HTTP server and knows every connection, so that it can close them,
 // refuse new ones or leave them unanswered. The server must not see it fail while it is down, so
-// Accept waits then. Its port is nobody else's until it is closed.
+// Accept waits then. It keeps its port until it is closed.
 type listener struct {
 	addr net.Addr
 	port port

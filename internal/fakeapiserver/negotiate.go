@@ -62,7 +62,7 @@ func clauses(r *http.Request) []clause {
 	return list
 }
 
-// negotiate picks the form of an answer. list says whether a collection was asked for: transforms
+// negotiate picks the form of an answer. list says that the request is for a collection: transforms
 // must fit (W-44).
 func negotiate(r *http.Request, list, watch bool) (form, error) {
 	for _, c := range clauses(r) {

@@ -10,8 +10,8 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 )
 
-// Reviews answer TokenReviews and SubjectAccessReviews by a script. At first no token is anybody's
-// and nobody may do anything.
+// Reviews answer TokenReviews and SubjectAccessReviews by a script. At first no token is valid and
+// no user is allowed anything.
 type Reviews struct {
 	server *Server
 
@@ -38,22 +38,23 @@ func (s *Server) Reviews() *Reviews {
 	return r
 }
 
-// Know makes a token somebody's, for the given audiences: those that a review must name one of, and
-// of which it is told. Without any it is for the apiserver alone, which then names none.
+// Know makes a token a user's, for the given audiences: a review must name one of them, and its
+// answer names those. Without any the token is for the apiserver alone, whose answer then names
+// none.
 func (r *Reviews) Know(token string, user authenticationv1.UserInfo, audiences ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.tokens[token] = authenticationv1.TokenReviewStatus{Authenticated: true, User: user, Audiences: audiences}
 }
 
-// Forget makes a token nobody's.
+// Forget makes a token invalid.
 func (r *Reviews) Forget(token string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.tokens, token)
 }
 
-// Access decides who may do what from now on.
+// Access sets the answers to access reviews from now on.
 func (r *Reviews) Access(
 	decide func(authorizationv1.SubjectAccessReviewSpec) authorizationv1.SubjectAccessReviewStatus) {
 	r.mu.Lock()
@@ -61,7 +62,7 @@ func (r *Reviews) Access(
 	r.access = decide
 }
 
-// Allow lets everybody do what the function says, and nothing else.
+// Allow allows every user what the function allows, and nothing else.
 func (r *Reviews) Allow(allowed func(authorizationv1.SubjectAccessReviewSpec) bool) {
 	r.Access(func(s authorizationv1.SubjectAccessReviewSpec) authorizationv1.SubjectAccessReviewStatus {
 		return authorizationv1.SubjectAccessReviewStatus{Allowed: allowed(s)}

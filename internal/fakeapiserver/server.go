@@ -44,7 +44,7 @@ type Options struct {
 	// min).
 	MinRequestTimeout time.Duration
 	// History is how many changes each resource remembers (0: 100,000). What it forgets is compacted:
-	// 410 to whoever asks.
+	// requests for it get 410.
 	History int
 	// NoGzip never compresses, as kube-apiserver before W-7 with small lists.
 	NoGzip bool
@@ -175,7 +175,7 @@ func (s *Server) Close() {
 	})
 }
 
-// changedLocked tells everyone who waits for anything on this server to look again.
+// changedLocked wakes everything that waits on this server.
 func (s *Server) changedLocked() {
 	close(s.wake)
 	s.wake = make(chan struct{})

@@ -129,7 +129,8 @@ func plain(w http.ResponseWriter, code int, body string) {
 	_, _ = io.WriteString(w, body)
 }
 
-// writeError answers with the Status of err. Who accepts no plain JSON gets it indented (W-10).
+// writeError answers with the Status of err. A client that accepts no plain JSON gets it indented
+// (W-10).
 func writeError(w http.ResponseWriter, r *http.Request, err error) {
 	status := statusOf(err)
 	if status.Details != nil && status.Details.RetryAfterSeconds > 0 {

@@ -180,7 +180,7 @@ func (st *stream) mayBookmarkLocked() bool {
 		!(st.proof && st.server.faults.neverProve)
 }
 
-// seen is what this client is told about a change (W-103).
+// seen is what this client receives of a change (W-103).
 func (st *stream) seen(c *change) (kind string, raw []byte) {
 	if c.RV <= st.rv {
 		return "", nil

@@ -17,44 +17,44 @@ import (
 	"spillway/internal/watch"
 )
 
-// Access is what finds out who sends requests, whether they may have what they ask for, and whether
-// those who watch still may. It needs all three.
+// Access authenticates requests, authorizes them, and reviews running watches again. It needs all
+// three.
 type Access struct {
 	Authenticator *auth.Authenticator
 	Authorizer    *auth.Authorizer
 	Reauthorizer  *reauth.Reauthorizer
-	// Owner is the name of the only user who is let in at all, by a token of his; empty: whoever
-	// upstream lets in.
+	// Owner is the name of the only user that is admitted at all, by a token of its own; empty: all
+	// users that upstream admits.
 	Owner string
 }
 
-// visitor is who sends a request, as far as that is known and matters for its answer.
+// visitor is the sender of a request, as far as it is known and matters for the answer.
 type visitor struct {
 	came  time.Time        // when the request did
-	flow  flowcontrol.Flow // whom the limits count the request for
+	flow  flowcontrol.Flow // the limits count the request for it
 	agent string           // what the client says that it is
 	trace *trace           // of the request
 	// admitted: the request may be answered from memory. grant is what that rests on; nil: it rests on
 	// the listener, whose clients may have everything that is mirrored.
 	admitted bool
 	grant    *grant
-	// stranded: the client proved itself by a certificate, which upstream cannot be shown. A request
-	// that passes through as it is would be somebody else's there, so it does not; but who it is from
-	// may be impersonated. nil: that is not known.
+	// stranded: the client is authenticated by a certificate, which upstream cannot be shown. A
+	// request that passes through as it is would have another identity there, so it does not; but its
+	// user may be impersonated. nil: the user is not known.
 	stranded bool
 	who      *auth.Identity
-	// self is whom the proxy itself is, if the request acts as it and that is to be put on record.
+	// self is the proxy's own identity, if the request acts under it and that goes on record.
 	self *auth.Identity
-	// unasked: upstream could not be asked whether the request is allowed. denied: it was, and says
-	// no, as it would to the request itself.
+	// unasked: upstream did not say whether the request is allowed. denied: it refused it, as it would
+	// refuse the request itself.
 	unasked, denied bool
-	reason          string // of those who were denied it, the authorizer's own
-	// busy: too many are being asked about already.
+	reason          string // of a denied request, the authorizer's own
+	// busy: too many reviews are under way.
 	busy bool
 }
 
-// grant is what one request is answered from memory by: upstream knows who sends it, and allows it.
-// A watch goes on by it.
+// grant is what allows one request to be answered from memory: upstream knows its user, and allows
+// it. A watch goes on by it.
 type grant struct {
 	by       *reauth.Reauthorizer
 	result   auth.Result
@@ -79,10 +79,10 @@ func (v *visitor) client() watch.ClientInfo {
 	return watch.NewClient(user, v.agent)
 }
 
-// visit finds out who sends a request, and whether he may have what it asks for. Upstream is asked
-// only where the answer may come from memory; it answers everything else itself. Errors let nobody
-// in: whoever is not known, or not known to be allowed, passes through, and upstream has the last
-// word. A status is the answer to who is known and not allowed (W-174).
+// visit authenticates a request and authorizes it. It requests reviews only where the answer may
+// come from memory; upstream answers everything else itself. Errors admit no request: one whose
+// user is not known, or not known to be allowed, passes through, and upstream has the last word. A
+// status is the answer to a known user that is not allowed (W-174).
 func (s *Server) visit(c call, r plan.Request, candidate bool, front Front) (visitor, *metav1.Status) {
 	switch {
 	case front.AnswerAll:
@@ -120,7 +120,7 @@ func (s *Server) visit(c call, r plan.Request, candidate bool, front Front) (vis
 	return a.authorized(s.base, r, result, v)
 }
 
-// authorized finds out whether somebody may have what he asks for.
+// authorized finds out whether a user may have what a request is for.
 func (a *Access) authorized(ctx context.Context, r plan.Request, result auth.Result, v visitor) (visitor,
 	*metav1.Status) {
 	what, ok := auth.AttributesOf(r.Method, r.Path, r.RawQuery)
@@ -141,8 +141,8 @@ func (a *Access) authorized(ctx context.Context, r plan.Request, result auth.Res
 	return v, nil
 }
 
-// owner lets in who bears a token of the listener's owner, and nobody else: not even upstream hears
-// of him from here. Whom the owner wants to impersonate is upstream's to judge.
+// owner admits requests with a token of the listener's owner, and no others: upstream does not even
+// see them. Whether the owner may impersonate another user is upstream's to judge.
 func (a *Access) owner(ctx context.Context, c call, r plan.Request, candidate bool) (visitor, *metav1.Status) {
 	headers := c.Headers(a.Authenticator.Reads)
 	token := auth.AuthnRequest{Header: http.Header{"Authorization": headers["Authorization"]}}
@@ -165,9 +165,9 @@ func (a *Access) owner(ctx context.Context, c call, r plan.Request, candidate bo
 	return a.authorized(ctx, r, result, visitor{})
 }
 
-// unknownVisitor is one who is not known. Upstream says what it thinks of him; but of a certificate
-// only we can say that it is no good, and whether it would have been the one to impersonate
-// somebody with is nothing that upstream could find out.
+// unknownVisitor is the sender of a request without a known user. Upstream judges its token; but
+// upstream sees neither an invalid certificate nor whether a valid one would have allowed
+// impersonation, so these are refused here.
 func unknownVisitor(result auth.Result, r auth.AuthnRequest) (visitor, *metav1.Status) {
 	if !result.Certificate {
 		return visitor{}, nil
@@ -178,8 +178,8 @@ func unknownVisitor(result auth.Result, r auth.AuthnRequest) (visitor, *metav1.S
 	return visitor{stranded: result.Outcome == auth.Impersonating}, nil
 }
 
-// sendAway answers who could not be asked about because too many others are: passing them all
-// through would be more for upstream than the questions are (design D13).
+// sendAway answers requests that too many reviews keep from being reviewed: passing them all
+// through would cost upstream more than the reviews do (design D13).
 func (s *Server) sendAway(c call) {
 	apistatus.WriteTooManyRequests(c, apistatus.RetryAfter())
 }
@@ -217,9 +217,9 @@ func (v *visitor) notPassed(err error) *metav1.Status {
 			"to the apiserver: use a bearer token for it, or the apiserver itself")
 }
 
-// refuseVisitor answers who may not have what he asks for. In a form that is not made here upstream
-// says it, where it would say the same; whom only we can refuse does not get past us by asking for
-// that form.
+// refuseVisitor answers a request that is not allowed. In a form that is not made here upstream
+// answers it, if it would refuse it, too; a request that only the proxy can refuse cannot evade
+// that by such a form.
 func (s *Server) refuseVisitor(c call, r plan.Request, v visitor, status *metav1.Status) {
 	form, ok := plan.NegotiateFailure(r.Accept, plan.WantsPretty(r.Query().Get("pretty"), r.UserAgent))
 	switch {

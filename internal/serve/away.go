@@ -6,13 +6,13 @@ import (
 	"spillway/internal/plan"
 )
 
-// turnAway answers while upstream has been away since the start, so that nothing is known of what
-// it has; it reports false once it has been there.
+// turnAway answers while upstream has been away since the start, so that its state is not known; it
+// reports false once upstream has answered.
 //
-// A watch is told what upstream tells one whose cache it is filling: of all answers, 429 alone has
-// client-go's informers come back for the same watch, as if nobody had answered. After anything
-// else they list anew, and all at once, as soon as they can. Everybody else is told what would come
-// of passing the request on.
+// A watch receives what upstream sends while it fills its watch cache: of all answers, 429 alone
+// makes client-go's informers retry the same watch, as without an answer. After anything else they
+// list anew, all at once, as soon as they can. All other requests receive what passing them on
+// would yield.
 func (s *Server) turnAway(c call, r plan.Request) bool {
 	if s.opts.Away == nil {
 		return false

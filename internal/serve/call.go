@@ -28,7 +28,7 @@ type call interface {
 	Guarded() passthrough.PlainRequest
 	// Headers are those of the request that are wanted, by their canonical keys.
 	Headers(wanted func(key string) bool) http.Header
-	// Certificates are those that the client sent, its own first; nobody has verified them.
+	// Certificates are those that the client sent, its own first; they are not verified.
 	Certificates() []*x509.Certificate
 	// Proven notes that the sender of the request is known, or that the listener does not ask.
 	Proven()
@@ -142,7 +142,7 @@ func (s *Server) answer(c call, p plan.Plan, v visitor) bool {
 			apistatus.WriteAs(c, p.Failure, apistatus.ShuttingDown())
 			return true
 		}
-		defer s.watches.Dismiss(st) // if it runs into a bug before somebody takes it
+		defer s.watches.Dismiss(st) // if it runs into a bug before a deliverer takes it
 		c.Watch(st, a.headers)
 	}
 	return true

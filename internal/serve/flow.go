@@ -6,9 +6,10 @@ import (
 	"spillway/internal/flowcontrol"
 )
 
-// flowOf is whom the limits count a request for: its user, if he is known or was found out lately,
-// since nobody is asked for this; else its address (design D13). What a request only claims to be
-// counts for nothing, or every made-up token would be a user with a share.
+// flowOf is the flow that the limits count a request for: its user, if it is known already or was
+// authenticated lately, since no review is requested for this; else its address (design D13). What
+// a request only claims to be counts for nothing, or every made-up token would be a user with a
+// share.
 func flowOf(c call, v visitor, front Front) flowcontrol.Flow {
 	who := v.who
 	switch {

@@ -22,9 +22,9 @@ import (
 const (
 	http2Streams = 100
 	http2Window  = 256 << 10
-	// http2Quiet and http2Pong are when a silent client is asked whether it is still there, and how
-	// long it may take to say so: a host that vanished takes its watches with it after 45 s, where TCP
-	// would wait for minutes.
+	// http2Quiet is the silence of a client after which it is sent a ping, and http2Pong the time that
+	// it has to answer: a host that vanished takes its watches with it after 45 s, where TCP would
+	// wait for minutes.
 	http2Quiet = 30 * time.Second
 	http2Pong  = 15 * time.Second
 )

@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Who answered a LIST: the label of a metric.
+// What answered a LIST: the label of a metric.
 const (
 	listedMemory   = "memory"   // from a state that is held here
 	listedUpstream = "upstream" // passed through, at once or in the end
@@ -19,8 +19,8 @@ const (
 // listedBy are all of them, so that each is a metric from the start.
 var listedBy = []string{listedMemory, listedUpstream, listedShared}
 
-// listed notes that the head of the answer to a LIST is there, and who gave it. One that is traced
-// stands for others that took as long.
+// listed notes that the head of the answer to a LIST is there, and its source. A traced one is the
+// exemplar for others that took as long.
 func (s *Server) listed(v visitor, by string) {
 	took := time.Since(v.came).Seconds()
 	if id := v.trace.id(); id != "" {
@@ -41,5 +41,5 @@ func (s *Server) passList(c call, v visitor, h passthrough.AnswerHooks) {
 		}
 	}
 	s.pass(c, v, h)
-	begun() // who passes through directly is not told, but returns
+	begun() // a request that passes through directly returns instead
 }

@@ -34,7 +34,7 @@ func (s *Server) recent(p plan.Plan) (*cache.Snapshot, error) {
 	return state, err
 }
 
-// secrets are never shared: not even those who may read them all.
+// secrets are never shared, not even among users that may read all of them.
 var secrets = schema.GroupResource{Resource: "secrets"}
 
 // passRecent passes a LIST of the most recent state through, together with others that are the

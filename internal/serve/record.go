@@ -41,14 +41,14 @@ type record struct {
 	received time.Time
 	id       string
 	visitor  visitor
-	passable bool // upstream can be asked instead: it would say the same, or has the last word
+	passable bool // the request may pass through instead: upstream says the same, or has the last word
 
-	headers   [][2]string // of the answer, kept until it is certain who gives it
+	headers   [][2]string // of the answer, kept until the source of the answer is certain
 	status    *metav1.Status
 	object    []byte // the answer, if the policy wants it
 	truncated bool
-	entry     *audit.RequestRecord // nil: the policy wants none, or none was asked for yet
-	begun     bool                 // the policy was asked
+	entry     *audit.RequestRecord // nil: the policy wants none, or was not evaluated yet
+	begun     bool                 // the policy was evaluated
 	settled   bool                 // it is on record, or not ours to record
 }
 
@@ -66,7 +66,7 @@ func recordOf(w apistatus.Responder) *record {
 	return nil
 }
 
-// of says whom a request is from, and whether it is refused on account of that.
+// of notes the sender of a request, and whether the request is refused on account of it.
 func (r *record) of(v visitor, refused bool) {
 	if r != nil {
 		r.visitor, r.passable = v, !refused || v.denied
@@ -92,7 +92,7 @@ func (r *record) whole() bool { return r != nil && r.begin().Whole() }
 // keep keeps the answer as JSON; nil: it is too large, or was not made here.
 func (r *record) keep(document []byte) { r.object, r.truncated = document, document == nil }
 
-// begin asks the policy what it wants, once it is known whom the request is from.
+// begin evaluates the policy, once the sender of the request is known.
 func (r *record) begin() *audit.RequestRecord {
 	if !r.begun {
 		r.begun, r.entry = true, r.server.opts.Audit.Entry(r.request())
@@ -161,8 +161,9 @@ func (r *record) starts() bool {
 	return entry == nil || entry.Started() == nil || !r.required(http.StatusOK)
 }
 
-// required reports that an answer must not be given which could not be put on record. Who is only
-// told to come back is told nothing of what is in memory, and would be one too many upstream.
+// required reports that an answer must not be given which could not be put on record. A refusal to
+// be retried later tells nothing of what is in memory, and passing it through would be one request
+// too many upstream.
 func (r *record) required(code int) bool {
 	later := code == http.StatusTooManyRequests || code == http.StatusServiceUnavailable
 	return r.server.opts.Audit.FailClosed() && r.passable && !later
@@ -174,8 +175,7 @@ func (r *record) passOn() {
 	r.server.pass(r.call, r.visitor, passthrough.AnswerHooks{})
 }
 
-// over puts a request on record that nobody has answered: it ran into a bug, which whoever called
-// us will answer.
+// over puts a request on record that has no answer: it ran into a bug, and the caller answers it.
 func (r *record) over() {
 	if r.settled {
 		return

@@ -43,16 +43,16 @@ import (
 type Options struct {
 	Catalog   source.Catalog
 	Forwarder *passthrough.Forwarder
-	// Own carries what is asked of upstream for several clients at once, under the proxy's own
-	// credentials; nil: nothing is. It must not decompress.
+	// Own carries requests upstream for several clients at once, under the proxy's own credentials;
+	// nil: there are none. It must not decompress.
 	Own http.RoundTripper
 	// MaxStaleness is how old a state may be that is shown while upstream is away.
 	MaxStaleness time.Duration
-	// Ready is why this proxy is not ready, nil if it is; it is asked by probes of ReadinessPath.
-	// No function: they pass through.
+	// Ready is why this proxy is not ready, nil if it is; probes of ReadinessPath call it. No
+	// function: they pass through.
 	Ready func() error
-	// Away is why upstream has not been there yet since the start, nil once it has; it is called for
-	// every request, and nobody is answered before. No function: it has been there.
+	// Away is why upstream has not answered yet since the start, nil once it has. Every request calls
+	// it, and none is answered before. No function: it has answered.
 	Away func() error
 	// StallTimeout is how long a client may take nothing before it is evicted.
 	StallTimeout time.Duration
@@ -67,7 +67,7 @@ type Options struct {
 
 	// Audit puts on record what is answered here; nil: nothing is.
 	Audit *audit.Trail
-	// Tracer makes spans of requests; nil: nobody does.
+	// Tracer makes spans of requests; nil: there are none.
 	Tracer *tracing.Tracer
 
 	Metrics *Metrics
@@ -84,15 +84,15 @@ type Front struct {
 	StrictTransportSecurity []string
 	// Guard admits requests to a plain listener; nil admits all.
 	Guard *passthrough.PlainGuard
-	// Identity is as whom requests that pass through reach upstream.
+	// Identity decides whose credentials requests that pass through have upstream.
 	Identity passthrough.IdentityMode
-	// Access finds out who may have what; nil: nobody is known, and nobody is answered from memory but
-	// by what follows and by Identity.
+	// Access authenticates and authorizes; nil: no user is known, and only what follows and Identity
+	// let a request be answered from memory.
 	Access *Access
-	// Self is whom requests are put on record for that act as the proxy itself, or nil while that is
-	// not known; nil: nobody asks. It matters to nothing else.
+	// Self is the user on record for requests that act as the proxy itself, or nil while it is not
+	// known; nil: it is never needed. It matters to nothing else.
 	Self func() *auth.Identity
-	// AnswerAll answers from memory whoever asks.
+	// AnswerAll answers every request from memory, without authorization.
 	AnswerAll bool
 }
 

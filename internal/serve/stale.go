@@ -22,8 +22,8 @@ const (
 	// is counted by flow, not by connection: over HTTP/1.1 a client may well open a connection for
 	// each request.
 	warnEvery = time.Minute
-	// warnedMost is how many flows are remembered. Whoever does not fit is not warned: the Age tells
-	// him.
+	// warnedMost is how many flows are remembered. A flow beyond them gets no warning, but the header
+	// Age.
 	warnedMost = 10_000
 )
 
@@ -80,7 +80,7 @@ func (s *Server) stale(p plan.Plan, flow flowcontrol.Flow) (staleness, bool) {
 	return staleness{age, away, s.warned.due(flow, time.Now())}, true
 }
 
-// lastWarnings remembers who was warned lately.
+// lastWarnings remembers which flows were warned lately.
 type lastWarnings struct {
 	mu   sync.Mutex
 	last map[flowcontrol.Flow]time.Time

@@ -14,7 +14,7 @@ import (
 	"spillway/internal/watch"
 )
 
-// Who gave an answer, as its span says.
+// The source of an answer, as its span names it.
 const (
 	tracedMemory   = "memory"
 	tracedRefused  = "refused"  // an error that was worded here
@@ -32,7 +32,7 @@ type traced struct {
 // request's time, and a watch may last for hours. The nil pointer is that of a request that is not
 // traced.
 //
-// Invariant: it belongs to whoever answers the request, one goroutine after the other.
+// Invariant: one goroutine owns it at a time, the one that answers the request.
 type trace struct {
 	tracer  *tracing.Tracer
 	came    time.Time
@@ -51,7 +51,7 @@ func (s *Server) tracing() *trace {
 	return &trace{tracer: s.opts.Tracer, came: time.Now()}
 }
 
-// of says whom the request is from, as far as that is known. From here on the span has an id.
+// of notes the sender of the request, as far as it is known. From here on the span has an id.
 func (t *trace) of(c call, who *auth.Identity) {
 	if t == nil || t.begun {
 		return
@@ -72,8 +72,8 @@ func (t *trace) of(c call, who *auth.Identity) {
 	t.span.Asks(asked.Method, what)
 }
 
-// trustedParent reports that the trace that somebody names is believed: of those of whom
-// kube-apiserver believes it.
+// trustedParent reports that the trace which a request names is trusted: kube-apiserver trusts that
+// of the same users.
 func trustedParent(who *auth.Identity) bool {
 	return who != nil && (who.MemberOf("system:masters") || who.MemberOf("system:monitoring"))
 }
@@ -89,8 +89,8 @@ func (t *trace) id() string {
 // ObserveShared implements shareObserver: the answer is one of upstream's that several get.
 func (c traced) ObserveShared(passthrough.SharedAnswer) { c.trace.source = tracedShared }
 
-// Propagate tells upstream in the headers of a request which span it belongs to; who is not sampled
-// has said himself what he wants.
+// Propagate sets the headers of a request upstream that name its span. A client whose request is
+// not sampled has set them itself.
 func (t *trace) Propagate(header http.Header) { t.span.Propagate(header) }
 
 // answered ends the span of what is answered here.
@@ -111,8 +111,7 @@ func (t *trace) AnsweredUpstream(code int) {
 	t.span.End(tracing.SpanResult{Code: code, Source: tracedUpstream, Bytes: -1})
 }
 
-// over ends the span of a request that nobody has answered: it ran into a bug, which whoever called
-// us will answer.
+// over ends the span of a request that has no answer: it ran into a bug, and the caller answers it.
 func (t *trace) over() {
 	if !t.passed {
 		t.answered(http.StatusInternalServerError, -1)

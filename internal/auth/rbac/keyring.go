@@ -26,7 +26,7 @@ type keyring struct {
 	// Guarded by the lock of its Rights.
 	issuer string
 	keys   map[string]*jose.JSONWebKey // by id
-	proven time.Time                   // when they were asked for
+	proven time.Time                   // when they were requested
 }
 
 func newKeyring(r *auth.Reviewer) *keyring { return &keyring{reviewer: r} }

@@ -160,7 +160,7 @@ func (l *local[Q, A]) retire() {
 	}
 	l.rights.metrics.disagreements.WithLabelValues(l.kind).Inc()
 	l.rights.log.Error("upstream denies what its rules allow: another authorizer or authenticator of its has a say; "+
-		"from now on upstream is asked about everything", zap.String("review", l.kind))
+		"from now on upstream reviews everything", zap.String("review", l.kind))
 }
 
 func (l *local[Q, A]) count(result string) {

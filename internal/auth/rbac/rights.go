@@ -1,16 +1,16 @@
 // Package rbac decides questions about permissions and tokens by upstream's state, without a
 // review, and finds the watches that a change of that state may have ended.
 //
-// Rights mirror roles, bindings, service accounts and, if configured, pods, each in a RightsTable,
-// and fetch the keys that upstream signs tokens with. They implement auth.LocalDecider.
+// Rights mirror roles, bindings, service accounts and, if configured, pods, each in a Table, and
+// fetch the keys that upstream signs tokens with. They implement auth.LocalDecider.
 //
-// Invariant: Rights only ever allow, and only by tables that are proven: the proxy has read
-// upstream's resourceVersion within auth.AllowedFor, and the table has caught up with it. An open
-// watch that is silent proves nothing, and nor does an informer's cache: its age is not known. What
-// is not allowed here is upstream's to decide, and a share of what is allowed is checked there.
+// Invariant: Rights only ever allow, and only by tables that are proven: upstream reported its
+// position within auth.AllowedFor, and the table has caught up with it. An open watch that has
+// received nothing proves nothing, and nor does an informer's cache: its age is not known. What is
+// not allowed here is upstream's to decide, and a share of what is allowed is checked there.
 //
 // kube-apiserver's own RBAC authorizer is no module that could be imported, and reads its informers
-// without regard to their age.
+// without checking their age.
 package rbac
 
 import (
@@ -37,9 +37,9 @@ import (
 //
 // And they may decide, where the operator says so: RBAC by its rules, Tokens by signature and
 // existence. Invariant: they only ever say yes, and only by tables each of which has been proven
-// within AllowedFor, by a question to upstream that began then; a yes is as old as the oldest of
-// those questions that it rests on. Everything else, a no included, is for upstream to decide. One
-// in a hundred is asked all the same, and if upstream denies what was allowed here, nothing is
+// within AllowedFor, by a probe of upstream that began then; a yes is as old as the oldest of those
+// probes that it rests on. Everything else, a no included, is for upstream to decide. One in a
+// hundred is reviewed there all the same, and if upstream denies what was allowed here, nothing is
 // decided here any more.
 type Rights struct {
 	// Static after construction.
@@ -197,7 +197,7 @@ func (r *Rights) refused(t *RightsTable, err error) {
 		zap.Stringer("resource", t.resource), zap.Error(err))
 }
 
-// repeat proves something again and again, and sooner where that is asked for.
+// repeat proves something again and again, and sooner on request.
 func (r *Rights) repeat(ctx context.Context, what string, prove func(context.Context) error, sooner <-chan struct{}) {
 	for failing := false; ; {
 		began := r.clock.Now()
@@ -217,7 +217,7 @@ func (r *Rights) repeat(ctx context.Context, what string, prove func(context.Con
 			failing = false
 		case !failing && !errors.Is(err, errNotMirrored):
 			failing = true
-			r.log.Info("nothing is decided here by what cannot be proven: upstream is asked instead",
+			r.log.Info("nothing is decided here by what cannot be proven: upstream decides instead",
 				zap.String("resource", what), zap.Error(err))
 		}
 		least := began.Add(proveLeast)

@@ -186,10 +186,10 @@ func (t *RightsTable) heardLocked() place {
 	return t.rights.nextLocked()
 }
 
-// heldLocked reports that upstream had an object's fact when a question was asked: the table's last
-// proof, or an earlier one of another table. The table showed a state from before that question
-// when it heard of the fact, has shown one from after it since the proof, and has kept the fact in
-// between without leaving out a change. So upstream kept it as well.
+// heldLocked reports that upstream had an object's fact when a probe began: the table's last one,
+// or an earlier one of another table. The table showed a state from before that probe when it
+// received the fact, has shown one from after it since the proof, and has kept the fact in between
+// without leaving out a change. So upstream kept it as well.
 func (t *RightsTable) heldLocked(key string, asked place) bool {
 	e, there := t.entries[key]
 	return there && e.place < asked
