@@ -31,14 +31,18 @@ func TestAccessReview(t *testing.T) {
 	a := w.authorizer()
 	for _, c := range []struct{ target, want string }{
 		{"/api/v1/namespaces/c1/pods/a/log",
-			`"resourceAttributes":{"namespace":"c1","verb":"get","version":"v1","resource":"pods","subresource":"log","name":"a"}`},
+			`"resourceAttributes":{"namespace":"c1","verb":"get","version":"v1","resource":"pods","subresource":"log",` +
+				`"name":"a"}`},
 		{"/apis/apps/v1/deployments?watch=1",
 			`"resourceAttributes":{"verb":"watch","group":"apps","version":"v1","resource":"deployments"}`},
-		{"/api/v1/pods?fieldSelector=metadata.name%3Da,spec.nodeName%21%3Dn,status.phase%3D%3DRunning&labelSelector=a,!b,c+in+(y,x),d!%3De,f%3Dg,h>5",
+		{"/api/v1/pods?fieldSelector=metadata.name%3Da,spec.nodeName%21%3Dn,status.phase%3D%3DRunning" +
+			"&labelSelector=a,!b,c+in+(y,x),d!%3De,f%3Dg,h>5",
 			`"resourceAttributes":{"verb":"list","version":"v1","resource":"pods","name":"a",` +
-				`"fieldSelector":{"requirements":[{"key":"metadata.name","operator":"In","values":["a"]},{"key":"spec.nodeName","operator":"NotIn","values":["n"]},` +
+				`"fieldSelector":{"requirements":[{"key":"metadata.name","operator":"In","values":["a"]},` +
+				`{"key":"spec.nodeName","operator":"NotIn","values":["n"]},` +
 				`{"key":"status.phase","operator":"In","values":["Running"]}]},` +
-				`"labelSelector":{"requirements":[{"key":"a","operator":"Exists"},{"key":"b","operator":"DoesNotExist"},{"key":"c","operator":"In","values":["x","y"]},` +
+				`"labelSelector":{"requirements":[{"key":"a","operator":"Exists"},{"key":"b","operator":"DoesNotExist"},` +
+				`{"key":"c","operator":"In","values":["x","y"]},` +
 				`{"key":"d","operator":"NotIn","values":["e"]},{"key":"f","operator":"In","values":["g"]}]}}`},
 		{"/api/v1/pods?fieldSelector=nonsense&labelSelector=x+in+(",
 			`"resourceAttributes":{"verb":"list","version":"v1","resource":"pods"}`},
@@ -171,18 +175,23 @@ func TestForbidden(t *testing.T) {
 		}
 	}
 	f("alice", "/api/v1/namespaces/c1/configmaps", "",
-		`"configmaps is forbidden: User \"alice\" cannot list resource \"configmaps\" in API group \"\" in the namespace \"c1\"",`+
+		`"configmaps is forbidden: User \"alice\" cannot list resource \"configmaps\" in API group \"\" `+
+			`in the namespace \"c1\"",`+
 			`"reason":"Forbidden","details":{"kind":"configmaps"},"code":403}`)
 	f("alice", "/api/v1/namespaces/c1/configmaps?watch=1&fieldSelector=metadata.name=a", "",
-		`"configmaps \"a\" is forbidden: User \"alice\" cannot watch resource \"configmaps\" in API group \"\" in the namespace \"c1\"",`+
+		`"configmaps \"a\" is forbidden: User \"alice\" cannot watch resource \"configmaps\" in API group \"\" `+
+			`in the namespace \"c1\"",`+
 			`"reason":"Forbidden","details":{"name":"a","kind":"configmaps"},"code":403}`)
 	f("alice", "/api/v1/nodes/n1", "",
 		`"nodes \"n1\" is forbidden: User \"alice\" cannot get resource \"nodes\" in API group \"\" at the cluster scope",`+
 			`"reason":"Forbidden","details":{"name":"n1","kind":"nodes"},"code":403}`)
 	f("alice", "/apis/apps/v1/namespaces/c1/deployments/x/status", "",
-		`"deployments.apps \"x\" is forbidden: User \"alice\" cannot get resource \"deployments/status\" in API group \"apps\" in the namespace \"c1\"",`+
+		`"deployments.apps \"x\" is forbidden: User \"alice\" cannot get resource \"deployments/status\" `+
+			`in API group \"apps\" in the namespace \"c1\"",`+
 			`"reason":"Forbidden","details":{"name":"x","group":"apps","kind":"deployments"},"code":403}`)
-	f("alice", "/foo", "", `"forbidden: User \"alice\" cannot get path \"/foo\"","reason":"Forbidden","details":{},"code":403}`)
+	f("alice", "/foo", "",
+		`"forbidden: User \"alice\" cannot get path \"/foo\"","reason":"Forbidden","details":{},"code":403}`)
 	f("<b>&", "/foo", "RBAC: <x>",
-		`"forbidden: User \"&lt;b&gt;&amp;\" cannot get path \"/foo\": RBAC: <x>","reason":"Forbidden","details":{},"code":403}`)
+		`"forbidden: User \"&lt;b&gt;&amp;\" cannot get path \"/foo\": RBAC: <x>","reason":"Forbidden","details":{},`+
+			`"code":403}`)
 }

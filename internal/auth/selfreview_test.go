@@ -29,7 +29,9 @@ func selfReviewed(t *testing.T) (*world, *Reviewer, *atomic.Int32) {
 			rw.WriteHeader(http.StatusUnauthorized)
 			return
 		}
-		answer(rw, authenticationv1.SelfSubjectReview{Status: authenticationv1.SelfSubjectReviewStatus{UserInfo: authenticationv1.UserInfo{Username: user}}})
+		answer(rw, authenticationv1.SelfSubjectReview{Status: authenticationv1.SelfSubjectReviewStatus{
+			UserInfo: authenticationv1.UserInfo{Username: user},
+		}})
 	}))
 	w.server.Handle(selfAccessReviews, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		var review authorizationv1.SelfSubjectAccessReview

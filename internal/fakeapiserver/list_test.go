@@ -101,8 +101,10 @@ func TestListErrors(t *testing.T) {
 	s := server(t, Options{})
 	s.Create(ConfigMaps, "n", "a")
 	far := get(t, s, "/api/v1/configmaps?resourceVersion=1000")
-	wantBody(t, far, 504, `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"Timeout: Too large resource version: 1000, current: 2",`+
-		`"reason":"Timeout","details":{"causes":[{"reason":"ResourceVersionTooLarge","message":"Too large resource version"}],"retryAfterSeconds":1},"code":504}`+"\n")
+	wantBody(t, far, 504, `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure",`+
+		`"message":"Timeout: Too large resource version: 1000, current: 2","reason":"Timeout",`+
+		`"details":{"causes":[{"reason":"ResourceVersionTooLarge",`+
+		`"message":"Too large resource version"}],"retryAfterSeconds":1},"code":504}`+"\n")
 	if far.Header.Get("Retry-After") != "1" {
 		t.Errorf("no Retry-After: %v", far.Header)
 	}
@@ -112,13 +114,14 @@ func TestListErrors(t *testing.T) {
 	s.Compact()
 	wantBody(t, get(t, s, "/api/v1/configmaps?resourceVersion=1&limit=1"), 410,
 		`{"kind":"Status","apiVersion":"v1","metadata":{},`+
-			`"status":"Failure","message":"The resourceVersion for the provided list is too old.","reason":"Expired","code":410}`+
-			"\n")
+			`"status":"Failure","message":"The resourceVersion for the provided list is too old.","reason":"Expired",`+
+			`"code":410}`+"\n")
 	for query, message := range map[string]string{
-		"limit=abc":           `strconv.ParseInt: parsing "abc": invalid syntax`,
-		"resourceVersion=abc": `invalid resource version: resourceVersion: Invalid value: "abc": strconv.ParseUint: parsing "abc": invalid syntax`,
-		"timeout=abc":         `invalid timeout specified in the request URL - time: invalid duration "abc"`,
-		"continue=abc=":       "invalid continue token: continue key is not valid: illegal base64 data at input byte 3",
+		"limit=abc": `strconv.ParseInt: parsing "abc": invalid syntax`,
+		"resourceVersion=abc": `invalid resource version: resourceVersion: Invalid value: "abc": strconv.ParseUint: ` +
+			`parsing "abc": invalid syntax`,
+		"timeout=abc":   `invalid timeout specified in the request URL - time: invalid duration "abc"`,
+		"continue=abc=": "invalid continue token: continue key is not valid: illegal base64 data at input byte 3",
 	} {
 		wantStatus(t, get(t, s, "/api/v1/configmaps?"+query), 400, message)
 	}
@@ -132,7 +135,8 @@ func TestListErrors(t *testing.T) {
 	wantBody(t, get(t, s, "//api/v1/configmaps"), 404, "404 page not found\n")
 	wantBody(t, get(t, s, "/api/v1/namespaces/n/configmaps/a?resourceVersion=abc"), 500,
 		`{"kind":"Status","apiVersion":"v1","metadata":{},`+
-			`"status":"Failure","message":"resourceVersion: Invalid value: \"abc\": strconv.ParseUint: parsing \"abc\": invalid syntax","code":500}`+"\n")
+			`"status":"Failure","message":"resourceVersion: Invalid value: \"abc\": strconv.ParseUint: parsing \"abc\": `+
+			`invalid syntax","code":500}`+"\n")
 }
 
 func TestContinue(t *testing.T) {
@@ -190,7 +194,8 @@ func TestPartialObjectMetadata(t *testing.T) {
 		t.Errorf("list: %s", body)
 	}
 	wantBody(t, get(t, s, "/api/v1/namespaces/nope/configmaps", list), 200,
-		fmt.Sprintf(`{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"%d"},"items":null}`, rv)+"\n")
+		fmt.Sprintf(`{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1",`+
+			`"metadata":{"resourceVersion":"%d"},"items":null}`, rv)+"\n")
 	w := watch(t, s, "/api/v1/configmaps?watch=1&allowWatchBookmarks=1",
 		rawclient.Header("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"))
 	expect(t, w, fmt.Sprintf("ADDED c1/a %d", rv), fmt.Sprintf("BOOKMARK %d end", rv))

@@ -106,11 +106,12 @@ func TestWatchErrors(t *testing.T) {
 	s.ForgetHistory(ConfigMaps)
 	old := watch(t, s, "/api/v1/configmaps?watch=1&resourceVersion=1")
 	ends(t, old, rawclient.Ended)
-	if line := string(old.Events()[0].Line); line != `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure",`+
-		`"message":"too old resource version: 1 (2)","reason":"Expired","code":410}}`+"\n" {
+	if line := string(old.Events()[0].Line); line != `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1",`+
+		`"metadata":{},"status":"Failure","message":"too old resource version: 1 (2)","reason":"Expired","code":410}}`+"\n" {
 		t.Errorf("too old: %s", line)
 	}
-	future := watch(t, s, "/api/v1/configmaps?watch=1&resourceVersion=1000&sendInitialEvents=true&resourceVersionMatch=NotOlderThan")
+	future := watch(t, s, "/api/v1/configmaps?watch=1&resourceVersion=1000&sendInitialEvents=true"+
+		"&resourceVersionMatch=NotOlderThan")
 	expect(t, future, "ERROR 504 Timeout: Timeout: Too large resource version: 1000, current: 2")
 	ends(t, future, rawclient.Ended)
 
@@ -155,7 +156,8 @@ func TestBookmarks(t *testing.T) {
 	s.Bump()
 	s.Progress() // without it a quiet resource does not move
 	expect(t, pods, "BOOKMARK 2", "BOOKMARK 2")
-	if raw := string(pods.Events()[0].Raw); raw != `{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"2"},"spec":{"containers":null},"status":{}}` {
+	if raw := string(pods.Events()[0].Raw); raw != `{"kind":"Pod","apiVersion":"v1",`+
+		`"metadata":{"resourceVersion":"2"},"spec":{"containers":null},"status":{}}` {
 		t.Errorf("bookmark: %s", raw)
 	}
 	s.Create(Pods, "n", "a")
@@ -167,8 +169,8 @@ func TestBookmarks(t *testing.T) {
 
 	widgets := watch(t, s, "/apis/example.com/v1/widgets?watch=1&allowWatchBookmarks=1")
 	expect(t, widgets, "BOOKMARK 3 end")
-	if raw := string(widgets.Events()[0].Raw); raw != `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"annotations":`+
-		`{"k8s.io/initial-events-end":"true"},"resourceVersion":"3"}}` {
+	if raw := string(widgets.Events()[0].Raw); raw != `{"apiVersion":"example.com/v1","kind":"Widget",`+
+		`"metadata":{"annotations":{"k8s.io/initial-events-end":"true"},"resourceVersion":"3"}}` {
 		t.Errorf("bookmark of a custom resource: %s", raw)
 	}
 }

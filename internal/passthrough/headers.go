@@ -134,7 +134,8 @@ func headerRefusal(in http.Header, b Bearer, claims func(string) bool) *metav1.S
 	for key := range in {
 		if strings.HasPrefix(key, "Impersonate-") {
 			return apistatus.Forbidden(apistatus.Clip(key) +
-				" is refused for requests that bring no credentials of their own that can be forwarded: send your own Authorization")
+				" is refused for requests that bring no credentials of their own that can be forwarded: " +
+				"send your own Authorization")
 		}
 	}
 	return nil

@@ -55,7 +55,8 @@ func TestPlanList(t *testing.T) {
 		{"W-35 two names", "resourceVersion=0&fieldSelector=metadata.name%3Da,metadata.name%3Db", "pods in /a list >=0"},
 		{"W-69 one key", "resourceVersion=90&limit=1&fieldSelector=metadata.name%3Da,metadata.namespace%3Dc1",
 			"pods in c1/a list >=90 limit 1 alone"},
-		{"W-69 one key, exact", "resourceVersion=90&resourceVersionMatch=Exact&fieldSelector=metadata.name%3Da,metadata.namespace%3Dc1",
+		{"W-69 one key, exact",
+			"resourceVersion=90&resourceVersionMatch=Exact&fieldSelector=metadata.name%3Da,metadata.namespace%3Dc1",
 			"pods in c1/a list =90 alone"},
 		{"W-69 no such namespace can be",
 			"resourceVersion=90&limit=1&fieldSelector=metadata.name%3Da,metadata.namespace%3DC_1",
@@ -143,7 +144,8 @@ func TestPlanScanned(t *testing.T) {
 	p := testPlanner(t)
 	elsewhere := sourcetest.ParseOne(t, sourcetest.Pods, "c1/c 8")
 	onNode, err := sourcetest.Pods.Parse(
-		[]byte(`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"b","namespace":"c1","uid":"u","resourceVersion":"7"},"spec":{"nodeName":"n"}}`))
+		[]byte(`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"b","namespace":"c1","uid":"u",` +
+			`"resourceVersion":"7"},"spec":{"nodeName":"n"}}`))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -37,8 +37,8 @@ func TestPlanRefusals(t *testing.T) {
 			invalid + "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided"},
 		{"W-31 several", "resourceVersionMatch=Exact&continue=x",
 			invalid + "[resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless " +
-				"resourceVersion is provided, resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden when continue is " +
-				"provided]"},
+				"resourceVersion is provided, resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden when " +
+				"continue is provided]"},
 		{"W-31", "resourceVersion=0&resourceVersionMatch=Exact",
 			invalid + `resourceVersionMatch: Forbidden: resourceVersionMatch "exact" is forbidden for resourceVersion "0"`},
 		{"W-150", "resourceVersion=0&labelSelector=a%3D%3D%3D",
@@ -96,16 +96,20 @@ func TestRefusalBodies(t *testing.T) {
 			`"strconv.ParseInt: parsing \"abc\": invalid syntax","reason":"BadRequest","code":400}`},
 		{"W-175", decoded("sendInitialEvents=1"),
 			`"ListOptions.meta.k8s.io \"\" is invalid: sendInitialEvents: Forbidden: sendInitialEvents is forbidden for list",` +
-				`"reason":"Invalid","details":{"group":"meta.k8s.io","kind":"ListOptions","causes":[{"reason":"FieldValueForbidden",` +
+				`"reason":"Invalid","details":{"group":"meta.k8s.io","kind":"ListOptions",` +
+				`"causes":[{"reason":"FieldValueForbidden",` +
 				`"message":"Forbidden: sendInitialEvents is forbidden for list","field":"sendInitialEvents"}]},"code":422}`},
-		{"W-27", malformed, `"resourceVersion: Invalid value: \"abc\": strconv.ParseUint: parsing \"abc\": invalid syntax","code":500}`},
+		{"W-27", malformed, `"resourceVersion: Invalid value: \"abc\": strconv.ParseUint: parsing \"abc\": ` +
+			`invalid syntax","code":500}`},
 		{"W-68", &source.TooLargeError{Asked: 100278, Current: 280},
 			`"Timeout: Too large resource version: 100278, current: 280","reason":"Timeout","details":` +
-				`{"causes":[{"reason":"ResourceVersionTooLarge","message":"Too large resource version"}],"retryAfterSeconds":1},"code":504}`},
+				`{"causes":[{"reason":"ResourceVersionTooLarge","message":"Too large resource version"}],` +
+				`"retryAfterSeconds":1},"code":504}`},
 		{"W-96", apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, "zz"),
 			`"configmaps \"zz\" not found","reason":"NotFound","details":{"name":"zz","kind":"configmaps"},"code":404}`},
 		{"W-96 custom", apierrors.NewNotFound(schema.GroupResource{Group: "wire.example", Resource: "widgets"}, "nope"),
-			`"widgets.wire.example \"nope\" not found","reason":"NotFound","details":{"name":"nope","group":"wire.example","kind":"widgets"},"code":404}`},
+			`"widgets.wire.example \"nope\" not found","reason":"NotFound","details":{"name":"nope",` +
+				`"group":"wire.example","kind":"widgets"},"code":404}`},
 	} {
 		if got := string(apistatus.Body(apistatus.Of(c.err))); got != head+c.want+"\n" {
 			t.Errorf("%s:\ngot  %swant %s", c.rule, got, head+c.want)

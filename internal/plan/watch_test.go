@@ -37,7 +37,8 @@ func TestPlanWatch(t *testing.T) {
 		{"W-100 as absent", "watch=1&resourceVersion=90&allowWatchBookmarks=1&sendInitialEvents=false" + notOlder,
 			"pods watch events >90 bookmarks 42m0s"},
 		{"W-32", "watch=1&sendInitialEvents=true",
-			invalid + "resourceVersionMatch: Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"},
+			invalid + "resourceVersionMatch: Forbidden: sendInitialEvents requires setting resourceVersionMatch to " +
+				"NotOlderThan"},
 		{"W-32", "watch=1&resourceVersion=0" + notOlder,
 			invalid + "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents " +
 				"is provided"},

@@ -39,7 +39,8 @@ func crowd(b *testing.B, clock *clocktesting.FakeClock, namespaces int) *Rights 
 			b.Fatal(err)
 		}
 	}
-	const meta = `{"kind":"X","apiVersion":"rbac.authorization.k8s.io/v1","metadata":{"name":"robot","namespace":"ns-%d","uid":"5a7c1b0e-0000-4000-8000-%012d","resourceVersion":"1"},`
+	const meta = `{"kind":"X","apiVersion":"rbac.authorization.k8s.io/v1","metadata":{"name":"robot",` +
+		`"namespace":"ns-%d","uid":"5a7c1b0e-0000-4000-8000-%012d","resourceVersion":"1"},`
 	fill(r.roles, func(i int) string {
 		return fmt.Sprintf(meta, i, i) +
 			`"rules":[{"verbs":["get","list","watch"],"apiGroups":[""],"resources":["pods","configmaps"]},` +
@@ -47,7 +48,8 @@ func crowd(b *testing.B, clock *clocktesting.FakeClock, namespaces int) *Rights 
 	})
 	fill(r.roleBindings, func(i int) string {
 		return fmt.Sprintf(meta, i, i) +
-			`"subjects":[{"kind":"ServiceAccount","name":"robot"}],"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"Role","name":"robot"}}`
+			`"subjects":[{"kind":"ServiceAccount","name":"robot"}],"roleRef":{"apiGroup":"rbac.authorization.k8s.io",` +
+			`"kind":"Role","name":"robot"}}`
 	})
 	fill(r.accounts, func(i int) string { return strings.TrimSuffix(fmt.Sprintf(meta, i, i), ",") + "}" })
 	for _, t := range r.rbacTables() {

@@ -921,7 +921,8 @@ func TestUnreadableObject(t *testing.T) {
 	r := NewRights(RightsOptions{RBAC: true})
 	table := r.clusterRoles
 	o, err := table.Resource().ParseCopy(
-		[]byte(`{"kind":"ClusterRole","apiVersion":"rbac.authorization.k8s.io/v1","metadata":{"name":"a","resourceVersion":"7"},"rules":5}`))
+		[]byte(`{"kind":"ClusterRole","apiVersion":"rbac.authorization.k8s.io/v1","metadata":{"name":"a",` +
+			`"resourceVersion":"7"},"rules":5}`))
 	if err != nil {
 		t.Fatal(err)
 	}
