@@ -20,7 +20,7 @@ import (
 	"spillway/internal/auth/authtest"
 )
 
-// seen is a result in short: the outcome, and of whom it is.
+// seen describes a result: the outcome and, if there is one, the identity.
 func seen(r Result) string {
 	if r.Identity == nil {
 		return string(r.Outcome)
@@ -71,8 +71,8 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// A token that says when it ends is not believed for longer, nor is upstream about it: it is asked
-// at that moment, and each second after.
+// The answer about a token is cached no longer than until the expiry that the token itself states:
+// upstream reviews the token again at that moment, and each second after it.
 func TestTokenEnds(t *testing.T) {
 	w := newWorld(t)
 	a := w.authenticator()
@@ -113,8 +113,8 @@ func TestAudiences(t *testing.T) {
 	check(w.authenticator(), "silent", Authenticated, nil)
 }
 
-// What upstream cannot be asked is nobody's, and a request that names itself twice, or not as a
-// bearer, is not asked about at all.
+// A request with neither a single bearer token nor a front proxy's certificate is anonymous.
+// Neither an anonymous request nor one that impersonates causes a review.
 func TestNotAuthenticated(t *testing.T) {
 	w := newWorld(t)
 	a := w.authenticator()
@@ -158,8 +158,8 @@ func TestNotAuthenticated(t *testing.T) {
 	}
 }
 
-// A good token that was remembered is good for its time even if upstream fails meanwhile; no error
-// lets anybody in later.
+// A cached answer that accepts a token holds for its time even if upstream fails meanwhile. After
+// that time, an error authenticates no request.
 func TestUpstreamFails(t *testing.T) {
 	w := newWorld(t)
 	a := w.authenticator()
@@ -176,7 +176,7 @@ func TestUpstreamFails(t *testing.T) {
 	}
 }
 
-// Those who come with one token while upstream is asked about it wait for one answer.
+// Requests that bring the same token while a review of it is under way share its answer.
 func TestHerdOfOneToken(t *testing.T) {
 	w := newWorld(t)
 	a := w.authenticator()
@@ -214,7 +214,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	}
 }
 
-// Answers that are no reviews let nobody in.
+// A response that is not a TokenReview authenticates no request.
 func TestNoReview(t *testing.T) {
 	w := newWorld(t)
 	for _, body := range []string{"", "{", "null", "[]", `{"status":{"authenticated":"yes","user":{"username":"root"}}}`,
@@ -329,7 +329,7 @@ func TestIntermediates(t *testing.T) {
 	}
 }
 
-// Only who proves to be the front proxy is believed about users.
+// Headers that name a user count only on a connection that the front proxy has authenticated.
 func TestFrontProxy(t *testing.T) {
 	w := newWorld(t)
 	clients, fronts, a := w.pki()

@@ -25,7 +25,7 @@ func wants(t testing.TB, target string) Attributes {
 	return a
 }
 
-// Upstream is asked the whole question (W-22).
+// An access review carries all attributes of the request (W-22).
 func TestAccessReview(t *testing.T) {
 	w := newWorld(t)
 	a := w.authorizer()
@@ -137,7 +137,7 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// A thousand who come at once with one question are one review.
+// A thousand concurrent requests with equal attributes cause one review.
 func TestHerdOfOneQuestion(t *testing.T) {
 	w := newWorld(t)
 	a := w.authorizer()

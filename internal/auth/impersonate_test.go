@@ -179,8 +179,8 @@ func (a *takesAll) access(_ context.Context,
 	return authorizationv1.SubjectAccessReviewStatus{Allowed: true}, nil
 }
 
-// A review that would ask about another token, or whose answer may name another user, proves
-// nothing, and what cannot be asked is not allowed.
+// A review that would carry another token, or whose answer may name another user, proves nothing.
+// An identity that a review cannot carry is not authorized.
 func TestReviewsThatChangeAnIdentityProveNothing(t *testing.T) {
 	up := &takesAll{user: userInfo{Username: "alice"}}
 	reviewer := &Reviewer{asker: up}

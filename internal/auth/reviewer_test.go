@@ -11,8 +11,8 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 )
 
-// The log says once that upstream cannot be asked, and once that it can be again; of the question
-// it says nothing, nor does the error.
+// The log records once that reviews fail, and once that they succeed again. Neither the log nor the
+// error contains the token.
 func TestReviewerLogs(t *testing.T) {
 	w := newWorld(t)
 	core, logs := observer.New(zap.InfoLevel)

@@ -76,7 +76,7 @@ func (s *sizes) check(t *testing.T, text string, want int, wantErr error, wantAs
 	}
 }
 
-// An answer counts from when it was asked for, and no longer.
+// An answer is cached for a fixed time, which begins when the review is sent.
 func TestReviewsRemember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSizes(bounds{remembered: 10, underWay: 10})
@@ -94,7 +94,8 @@ func TestReviewsRemember(t *testing.T) {
 	})
 }
 
-// Who asks what is being asked waits for that, and even if the first one leaves, he gets it.
+// Equal questions share the review that is under way, which goes on even if the request that began
+// it is canceled.
 func TestReviewsShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSizes(bounds{remembered: 10, underWay: 10})
@@ -144,8 +145,8 @@ func TestReviewsOfOneUserDelayNoOther(t *testing.T) {
 	})
 }
 
-// There are never more reviews under way than turns; who gets none in time is told so, and that is
-// not remembered.
+// No more reviews are under way at once than there are turns. A request that gets no turn in time
+// fails with ErrBusy, which is not cached.
 func TestReviewsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSizes(bounds{remembered: 1000, underWay: 10})
@@ -213,7 +214,8 @@ func TestReviewsRenew(t *testing.T) {
 	})
 }
 
-// An answer to an earlier question that comes later does not count, not even for who asked it.
+// The answer to an earlier question that arrives after the answer to a later one is discarded: even
+// the caller that sent the earlier question gets the later answer.
 func TestReviewsLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSizes(bounds{remembered: 10, underWay: 10})
@@ -237,7 +239,7 @@ func TestReviewsLate(t *testing.T) {
 	})
 }
 
-// A review that panics is an answer for those who wait, too.
+// A review that panics ends with an error for each request that waits for it, too.
 func TestReviewsPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSizes(bounds{remembered: 10, underWay: 1})

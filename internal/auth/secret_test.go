@@ -55,8 +55,8 @@ func TestTokensDoNotShow(t *testing.T) {
 	}
 }
 
-// A digest tells where one part ends and the next begins, and nothing of its parts to whoever has
-// not its key.
+// A digest depends on where one part ends and the next begins. Without the key of the hasher it
+// reveals nothing about the parts.
 func TestDigest(t *testing.T) {
 	h := newHasher()
 	if h.sum("a", "bc") == h.sum("ab", "c") || h.sum("a") == h.sum("a", "") || h.sum() == h.sum("") {

@@ -10,8 +10,8 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 )
 
-// selfReviewed is an apiserver that says to tokens whose they are, and what "pod" may do to whoever
-// asks.
+// selfReviewed is an apiserver that serves self reviews: it names the user of a token, and allows
+// the pod, which sends no token of its own, to list.
 func selfReviewed(t *testing.T) (*world, *Reviewer, *atomic.Int32) {
 	w := newWorld(t)
 	code := new(atomic.Int32)
@@ -59,7 +59,7 @@ func TestSelfReviewOfTokens(t *testing.T) {
 	}
 }
 
-// What the pod may do, upstream says to the proxy; nobody else may do anything.
+// The self reviewer asks upstream what the pod may do, and denies everything to other users.
 func TestSelfReviewOfAccess(t *testing.T) {
 	w, asks, code := selfReviewed(t)
 	a := NewAuthorizer(AuthorizerOptions{Reviewer: asks, Clock: w.clock})

@@ -180,7 +180,7 @@ func TestLocalTokens(t *testing.T) {
 	}
 }
 
-// Everything else is upstream's to judge; here it is nobody's.
+// A token that the local checks do not cover is sent to upstream for review, which refuses it here.
 func TestLocalTokensLeaveTheRest(t *testing.T) {
 	onMint(t, TokensPods, func(g *guard, m *mint) {
 		now := time.Now().Unix()
@@ -339,8 +339,8 @@ func TestLocalTokensEnd(t *testing.T) {
 	})
 }
 
-// What is known here may be as old as what is to be asked about again: that is asked again a moment
-// later, not at once and for ever.
+// A local answer may be as old as the one that a sweep wants to renew. The sweep then checks again
+// a moment later, rather than at once in an endless loop.
 func TestLocalTokensAreRenewed(t *testing.T) {
 	m := newMint(t, "k1", jose.ES256)
 	onGuard(t, func(g *guard, s *setup) {
@@ -439,8 +439,8 @@ func TestParseKeys(t *testing.T) {
 	}
 }
 
-// Upstream that refuses what was taken here, or knows another by it, is asked about everything from
-// then on.
+// Once upstream refuses a token that was accepted locally, or names another user for it, upstream
+// reviews every token.
 func TestLocalTokensDisagreement(t *testing.T) {
 	onMint(t, TokensUnbound, func(g *guard, m *mint) {
 		time.Sleep(time.Minute)

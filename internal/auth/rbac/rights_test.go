@@ -48,7 +48,7 @@ type registry struct {
 	forbidden map[string]bool
 	mute      bool            // nothing is proven
 	mutes     map[string]bool // resources of which nothing is proven
-	relists   map[string]bool // resources whose state is told again
+	relists   map[string]bool // resources whose state is to be listed again
 	follows   map[string]int
 	documents map[string]string
 	reads     map[string]int // of documents
@@ -70,7 +70,7 @@ func newRegistry(t *testing.T, c *authtest.Cluster) *registry {
 	}
 }
 
-// do changes what is true, and tells everybody.
+// do applies a change to the state, and wakes its followers.
 func (g *registry) do(f func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -79,7 +79,7 @@ func (g *registry) do(f func()) {
 	g.wake = make(chan struct{})
 }
 
-// counted is how often something was asked for.
+// counted returns how often a resource was followed or a document read: by is follows or reads.
 func (g *registry) counted(by map[string]int, what string) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -146,7 +146,7 @@ func (g *registry) follow(ctx context.Context, t *RightsTable) error {
 	}
 }
 
-// tell tells a table of its state, and of what happens to it, until its state is to be told anew.
+// tell is the reflector of a table: it lists the state and delivers events until a relist is due.
 func (g *registry) tell(ctx context.Context, t *RightsTable, name string) error {
 	g.mu.Lock()
 	g.relists[name] = false
@@ -352,7 +352,7 @@ func (g *guard) metric(name string, labels ...string) float64 {
 	return 0
 }
 
-// grant binds somebody to a role of the same name, in a namespace or everywhere.
+// grant binds a subject to a role of the same name, in one namespace or in the cluster.
 func (g *guard) grant(namespace, name string, who rbacv1.Subject, rules ...rbacv1.PolicyRule) {
 	meta := metav1.ObjectMeta{Namespace: namespace, Name: name}
 	if namespace == "" {
@@ -366,7 +366,7 @@ func (g *guard) grant(namespace, name string, who rbacv1.Subject, rules ...rbacv
 		RoleRef: rbacv1.RoleRef{Kind: "Role", Name: name}})
 }
 
-// decide is what is decided about somebody's request, and how many reviews that took.
+// decide authorizes a request, and returns the decision and the number of access reviews it took.
 func (g *guard) decide(who *auth.Identity, target string) (auth.Decision, int) {
 	g.patrol.T.Helper()
 	_, before := g.Asked()
@@ -375,7 +375,7 @@ func (g *guard) decide(who *auth.Identity, target string) (auth.Decision, int) {
 	return d, after - before
 }
 
-// by checks a decision, and who made it.
+// by checks the verdict on a request, and how many access reviews it took.
 func (g *guard) by(who *auth.Identity, target string, want auth.Verdict, reviews int) auth.Decision {
 	g.patrol.T.Helper()
 	d, n := g.decide(who, target)
@@ -718,7 +718,7 @@ func TestLocalRBACCrossedChange(t *testing.T) {
 
 // Of two denials at once, an explanation of one is none of the other.
 func TestLocalRBACDoubts(t *testing.T) {
-	for _, last := range []string{"pods", "nodes"} { // which of them is asked about last
+	for _, last := range []string{"pods", "nodes"} { // the resource of the last request
 		onGuard(t, byRBAC, func(g *guard) {
 			g.checkEverything()
 			g.grant("", "pods", user("bob"), reads("pods"))
@@ -817,7 +817,7 @@ func TestChangesAreChecked(t *testing.T) {
 			t.Errorf("%d reviews for nothing", n-before)
 		}
 		g.patrol.Expect(carols, true, "")
-		// Upstream remembers for ten seconds that a token is good; by then it has been asked again.
+		// Upstream caches for ten seconds that a token is good. The last look comes after that.
 		g.authn.Authenticate(context.Background(), robot)
 		g.Change(func() { delete(g.Users, "token-of-system:serviceaccount:c1:robot") })
 		g.remove("serviceaccounts", "c1/robot")
@@ -866,7 +866,7 @@ func TestBurstOfChanges(t *testing.T) {
 	})
 }
 
-// What changed while nobody watched is found when the state is listed again.
+// Changes that a silent watch has not delivered are found when the state is listed again.
 func TestChangesDuringAGap(t *testing.T) {
 	onGuard(t, nil, func(g *guard) {
 		g.grant("", "pods", user("alice"), reads("pods"))
@@ -940,7 +940,7 @@ func TestUnreadableObject(t *testing.T) {
 	}
 }
 
-// Beyond a bound everybody is affected.
+// Beyond maxAffected entries, all subjects are affected.
 func TestAffectedIsBounded(t *testing.T) {
 	a, b := newAffected(), newAffected()
 	for i := range maxAffected {
