@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// When a silent client is to be asked is no matter of the wall clock: if that is set back by hours
-// meanwhile, nobody waits for hours.
+// The time of the next ping does not depend on the wall clock: a clock that is set back by hours
+// does not delay the ping by hours.
 func TestSilenceIsNotMeasuredByTheWallClock(t *testing.T) {
 	t.Parallel()
 	a := alive{conn: &Conn{opts: Options{Quiet: time.Minute}}, began: time.Now()}

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// The first frame of a server is its settings, whatever it is told meanwhile.
+// The first frame of a server is SETTINGS, even if GoAway is called before it is sent.
 func TestFirstFrames(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := silent(t, options(nil))
@@ -110,7 +110,7 @@ func TestGoAwayWaitsForTheLastAnswer(t *testing.T) {
 		c.eventually("the end of the stream",
 			func() bool { return c.locked(func(c *Conn) bool { return len(c.streams) == 0 }) })
 		c.conn.GoAway()
-		time.Sleep(lingering + lingering/5) // it is the client who does nothing
+		time.Sleep(lingering + lingering/5) // the client does not read
 		c.reads(1, 50_000)
 		c.until(`DATA 1 "" END`)
 		c.until("GOAWAY 1 NO_ERROR")
@@ -127,7 +127,7 @@ func TestGoAwayOfTheClient(t *testing.T) {
 	})
 }
 
-// An error of the connection is told before its end, whatever else comes meanwhile.
+// GOAWAY reports a connection error before the connection closes, whatever frames arrive meanwhile.
 func TestConnectionErrors(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -200,8 +200,8 @@ func TestStreamErrors(t *testing.T) {
 	})
 }
 
-// As many handlers run as streams are allowed, however fast a client resets them; some more
-// requests wait, and then it is told to calm down.
+// No more handlers run than streams are allowed, however fast a client resets its streams. A few
+// more requests wait; after those, the connection ends with ENHANCE_YOUR_CALM.
 func TestRapidReset(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var running, most atomic.Int32
@@ -266,7 +266,7 @@ func TestWaitingForAHandler(t *testing.T) {
 		func() bool { return c.locked(func(c *Conn) bool { return c.handlers.running == 0 }) })
 }
 
-// A client that wants to be told things and does not read them is cut off before they are too many.
+// A client that causes replies and does not read them is disconnected before too many are queued.
 func TestFloods(t *testing.T) {
 	t.Parallel()
 	floods := map[string]func(f *http2.Framer, i uint32) error{
@@ -343,8 +343,8 @@ func TestFloodOfContinuations(t *testing.T) {
 	})
 }
 
-// A client that says nothing is asked whether it is there, and one that does not answer is gone,
-// with its streams.
+// The server pings a silent client. Without an answer it closes the connection, and its streams
+// end.
 func TestPing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		opts := options(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })

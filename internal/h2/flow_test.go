@@ -113,8 +113,8 @@ func TestWindowOverflow(t *testing.T) {
 // left is what the client may still send on the connection, what is saved up included.
 func left(c *Conn) int { return int(c.inflow.left + c.inflow.saved) }
 
-// What a client has sent it may send again, whoever read it, or did not: else the window of its
-// connection would shrink for good.
+// The client gets its credit back for all data that it has sent, whether or not a handler has read
+// it: otherwise the window of the connection would shrink for good.
 func TestCreditComesBack(t *testing.T) {
 	t.Parallel()
 	const whole = 4 * 64 << 10 // MaxStreams windows
@@ -162,7 +162,7 @@ func TestCreditComesBack(t *testing.T) {
 			c.head(1, false, ":method", "POST")
 			sent := make(chan struct{})
 			test.send(c)
-			go func() { // so that nobody waits for room in the pipe
+			go func() { // so that no write waits for room in the pipe
 				defer close(sent)
 				_, _ = io.Copy(io.Discard, c.net)
 			}()
@@ -192,8 +192,8 @@ func TestCreditOfRequestsThatWaited(t *testing.T) {
 	c.eventually("all of the window", func() bool { return c.locked(func(c *Conn) bool { return left(c) == 64<<10 }) })
 }
 
-// Credit that was too little to tell of is told once the client has come to need it, whichever
-// stream took the rest.
+// Credit that is too small for a WINDOW_UPDATE is saved, and sent once the client needs it,
+// whichever stream has used up the rest of the window.
 func TestSavedCreditIsTold(t *testing.T) {
 	t.Parallel()
 	gate := make(chan struct{})
@@ -220,8 +220,8 @@ func TestSavedCreditIsTold(t *testing.T) {
 	c.expect("WINDOW_UPDATE 0 3000")
 }
 
-// A handler that writes without end takes turns with whoever else has something to send, whatever
-// frames the client takes: there is always room for a kept stream.
+// A handler that writes without end takes turns with the other streams, whatever frame size the
+// client allows: a kept stream always finds room in the outbox.
 func TestKeptStreamsFindRoom(t *testing.T) {
 	t.Parallel()
 	kept := make(chan *Stream, 1)
@@ -261,7 +261,8 @@ func TestKeptStreamsFindRoom(t *testing.T) {
 	c.until(`DATA 1 "" END`)
 }
 
-// One kept stream does not take more than its share either, and is told when there is room again.
+// One kept stream takes no more than its share of the outbox either. Its callback runs once there
+// is room again.
 func TestOfferAndPark(t *testing.T) {
 	t.Parallel()
 	kept := make(chan *Stream, 1)
@@ -302,7 +303,7 @@ func TestOfferAndPark(t *testing.T) {
 	}
 }
 
-// Who lacks a window is told of one; and who has parked is told that the stream has ended.
+// The callback of a parked stream runs when the client opens the window, and when the stream ends.
 func TestParkForAWindow(t *testing.T) {
 	t.Parallel()
 	kept := make(chan *Stream, 1)

@@ -148,7 +148,7 @@ func TestUnprovenConnectionsHoldLittle(t *testing.T) {
 	})
 }
 
-// Once a request has proven who sends it, what waits is handled, and more may come.
+// Once a request has proven its identity, the requests that wait are handled, and more may arrive.
 func TestProvenConnectionsHaveMore(t *testing.T) {
 	t.Parallel()
 	gate, running := make(chan struct{}), make(chan struct{}, 100)

@@ -158,7 +158,8 @@ func (c *client) data(id uint32, text string, end bool) {
 	c.must(c.framer.WriteData(id, end, []byte(text)))
 }
 
-// read is the next frame in a few words, or why there is none. Long data is told by its length.
+// read describes the next frame in a few words, or says why there is none. Long data is given as
+// its length.
 func (c *client) read() (string, error) {
 	frame, err := c.framer.ReadFrame()
 	if err != nil {

@@ -91,8 +91,8 @@ func TestReadDeadline(t *testing.T) {
 	c.told(all, "true")
 }
 
-// Trailers are there for whoever has read the body to its end, if they were announced; before, the
-// request is its handler's alone.
+// The request has the announced trailers once its handler has read the body to the end. Until then,
+// the connection does not write to the request.
 func TestRequestTrailers(t *testing.T) {
 	t.Parallel()
 	all, gate := make(told, 10), make(chan struct{})
@@ -115,7 +115,7 @@ func TestRequestTrailers(t *testing.T) {
 	c.until("HEADERS 1")
 
 	c.head(3, false, ":method", "POST")
-	c.raw(3, true, "content-length", "1") // nobody wants to know
+	c.raw(3, true, "content-length", "1") // not announced, so dropped
 	c.told(all, "[] []", "map[]", `"" <nil> map[]`)
 	c.until("HEADERS 3")
 }
@@ -141,8 +141,8 @@ func TestBadTrailers(t *testing.T) {
 	})
 }
 
-// A client that waits to be told to send its body is told so when that is read, but not once it has
-// its answer.
+// A request that expects 100 Continue gets it when the handler reads the body, but not once the
+// response has begun.
 func TestContinue(t *testing.T) {
 	t.Parallel()
 	c := connect(t, options(func(w http.ResponseWriter, r *http.Request) {

@@ -99,7 +99,7 @@ func answer(t *testing.T, c *http.Client, method string, body io.Reader, header,
 		resp.Header, len(all), all, err != nil, resp.Trailer)
 }
 
-// handlersToCompare are what is asked of both servers.
+// handlersToCompare run on both servers.
 var handlersToCompare = map[string]http.HandlerFunc{
 	"nothing": func(http.ResponseWriter, *http.Request) {},
 	"small":   func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>small") },
@@ -239,7 +239,7 @@ var handlersToCompare = map[string]http.HandlerFunc{
 	"an invalid error": func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusTeapot) },
 }
 
-// requestsToCompare are what is asked of each handler.
+// requestsToCompare are sent to each handler.
 var requestsToCompare = map[string]struct {
 	method          string
 	body            int

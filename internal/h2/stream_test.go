@@ -73,7 +73,8 @@ func TestWhyAStreamEnded(t *testing.T) {
 	ended(<-contexts, errGone)
 }
 
-// The owner of a stream whose client is still sending tells it that nobody listens.
+// A kept stream that ends while its client is still sending is reset with NO_ERROR, so that the
+// client stops sending.
 func TestKeepOfAnOpenRequest(t *testing.T) {
 	t.Parallel()
 	kept := make(chan *Stream, 1)
@@ -86,7 +87,7 @@ func TestKeepOfAnOpenRequest(t *testing.T) {
 	s := <-kept
 	c.eventually("the handler's return",
 		func() bool { return c.locked(func(c *Conn) bool { return c.handlers.running == 0 }) })
-	c.data(1, text(5000), false) // to nobody
+	c.data(1, text(5000), false) // no handler is left to read it
 	c.expect("WINDOW_UPDATE 0 5000")
 	s.End()
 	c.expect(`DATA 1 "" END`, "RST_STREAM 1 NO_ERROR")
@@ -139,8 +140,8 @@ func TestPanic(t *testing.T) {
 	c.expect("HEADERS 7 status=200 content-length=0 END")
 }
 
-// A handler that waits for room is told when its stream ends, and leaves nothing behind in the
-// outbox of a client that does not read.
+// The Write of a handler that waits for room returns when its stream ends, and leaves no data in
+// the outbox of a client that does not read.
 func TestEndOfWhoWaits(t *testing.T) {
 	t.Parallel()
 	ended := make(chan error, 1)

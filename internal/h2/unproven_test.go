@@ -29,8 +29,7 @@ func TestLongFramesEndTheConnection(t *testing.T) {
 	c.until("GOAWAY 3 FRAME_SIZE_ERROR")
 }
 
-// The window of a connection is the one that HTTP/2 begins with until a request has proven who
-// sends it.
+// A connection has the initial window of HTTP/2 until one of its requests has proven its identity.
 func TestConnectionWindowOpensWithProof(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		opts, pool := bounded(func(w http.ResponseWriter, r *http.Request) {
