@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// While a server is down its port refuses connections, and whoever asks for any port is given
-// another.
+// While a server is down, its port refuses connections, and no listener on port 0 is given that
+// port.
 func TestHold(t *testing.T) {
 	s := server(t, Options{})
 	at := s.listener.addr.(*net.TCPAddr)

@@ -22,7 +22,7 @@ import (
 // informer is a real shared informer under test.
 type informer struct {
 	shared cache.SharedIndexInformer
-	news   chan struct{} // one token when something was told since the last look
+	news   chan struct{} // one token if an event was delivered since the last look
 }
 
 // watchedBy runs an informer until the test ends.
@@ -69,7 +69,7 @@ func (in *informer) matches(t *testing.T, s *Server, want []Obj) {
 		}
 		select {
 		case <-in.news:
-		case <-time.After(20 * time.Millisecond): // HasSynced tells nobody
+		case <-time.After(20 * time.Millisecond): // HasSynced has no notification
 		case <-ctx.Done():
 			t.Fatalf("want %v\nhold %v\nrequests %v", truth, held, slices.Collect(requestLines(s)))
 		}

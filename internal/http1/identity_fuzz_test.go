@@ -13,9 +13,9 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// FuzzIdentityHeaders: who sends a request is read from fasthttp's view of it, and what upstream
-// gets from its raw head. In a request that is passed on they say the same, and so they do in one
-// that may be answered from memory.
+// FuzzIdentityHeaders: the proxy reads a request's identity from fasthttp's view of it, and the
+// headers that it sends upstream from the raw head. Both are equal in a request that is passed on,
+// and in one that may be answered from memory.
 func FuzzIdentityHeaders(f *testing.F) {
 	for _, lines := range []string{
 		"Authorization: Bearer a", "authorization:Bearer a\r\nAUTHORIZATION: Bearer b", "Authorization:\r\n Bearer a",
@@ -59,7 +59,7 @@ func FuzzIdentityHeaders(f *testing.F) {
 				sent[key] = values
 			}
 		}
-		// it goes on as it is, and only who is lent something matters
+		// such a request is passed on: only its identity must be equal
 		if !c.PlanRequest().Plain && strings.Contains(lines, ":") {
 			delete(seen, "Connection")
 			delete(sent, "Connection")

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// named is a transport that is told from others.
+// named is a transport with a name, so that tests can compare it.
 type named string
 
 func (named) RoundTrip(*http.Request) (*http.Response, error) { panic("BUG: asked") }

@@ -78,7 +78,7 @@ type crowd struct {
 	mu      sync.Mutex
 	alone   int // passed through by themselves
 	shared  []*written
-	release chan struct{} // lets those who are alone have the head of their answer
+	release chan struct{} // delivers the response heads of requests that pass alone
 }
 
 const listOfPods = "/api/v1/pods?limit=500"
@@ -98,7 +98,7 @@ func inCrowd(t *testing.T, test func(c *crowd)) {
 	})
 }
 
-// list sends one, and returns when everybody waits.
+// list sends one request, and returns once every goroutine is blocked.
 func (c *crowd) list(r plan.Request) {
 	c.asked.Go(func() {
 		w := &written{set: http.Header{}}
@@ -131,8 +131,8 @@ func (c *crowd) expect(alone, requests, shared int) {
 var pods500 = plan.Request{Method: "GET", Path: "/api/v1/pods", RawQuery: "limit=500", Accept: "application/json",
 	UserAgent: "one"}
 
-// Whoever asks while upstream is at work on the same shares what is asked next, and never what was
-// sent before.
+// Requests that arrive while upstream handles an equal one share the next that is sent, and never
+// one that was sent before they arrived.
 func TestCoalescing(t *testing.T) {
 	inCrowd(t, func(c *crowd) {
 		c.list(pods500)
@@ -173,8 +173,8 @@ func TestCoalescing(t *testing.T) {
 	})
 }
 
-// What is asked with the proxy's own credentials is made of what was parsed and authorised, not of
-// a client's bytes; and what upstream hands out for these credentials is not shared.
+// A request with the proxy's own credentials is built from what was parsed and authorised, not from
+// the client's bytes. A session that upstream opens for these credentials is not shared.
 func TestSharedRequestIsOfWhatWasParsed(t *testing.T) {
 	inCrowd(t, func(c *crowd) {
 		odd := pods500
@@ -200,7 +200,7 @@ func TestSharedRequestIsOfWhatWasParsed(t *testing.T) {
 	})
 }
 
-// What is long is not kept: each passes through by himself.
+// Requests with a long query are not coalesced: each passes through alone.
 func TestLongListsAreNotShared(t *testing.T) {
 	inCrowd(t, func(c *crowd) {
 		long := pods500
@@ -218,8 +218,7 @@ func TestLongListsAreNotShared(t *testing.T) {
 	})
 }
 
-// Who is the only one to have gathered passes through as he would have, and others gather behind
-// him.
+// A request that has gathered no other passes through alone, and later ones gather behind it.
 func TestNobodyToShareWith(t *testing.T) {
 	inCrowd(t, func(c *crowd) {
 		for range 2 {
@@ -259,7 +258,8 @@ func TestLanes(t *testing.T) {
 	})
 }
 
-// What is of one client alone, or too much to keep, is asked for by each.
+// An answer that is for one client alone, or too large to keep, is not shared: each request passes
+// through.
 func TestNotShared(t *testing.T) {
 	twice := answerOf(http.StatusOK, "")
 	twice.Header["Warning"] = []string{"one", "two"}
@@ -298,7 +298,8 @@ func TestOverloadIsShared(t *testing.T) {
 	})
 }
 
-// A request that is stuck upstream keeps nobody waiting for long, nor does one that is shared.
+// A request that is stuck upstream delays the ones behind it for a limited time only, and so does a
+// shared request.
 func TestStuckUpstream(t *testing.T) {
 	inCrowd(t, func(c *crowd) {
 		for range 3 {

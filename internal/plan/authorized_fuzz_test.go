@@ -15,8 +15,8 @@ import (
 // of the other's name, and in none.
 var readable = []string{"a/x 1", "a/y 2", "ab/x 3", "ab/y 4", "x 5", "y 6", "a 7", "ab 8"}
 
-// FuzzTargetIsWhatIsAuthorized: whatever the planner would answer from memory is what the
-// authorizer was asked about, or less. The two read the path and the query by code of their own.
+// FuzzTargetIsWhatIsAuthorized: what the planner would answer from memory is within the attributes
+// that the authorizer decides on. The two parse the path and the query separately.
 func FuzzTargetIsWhatIsAuthorized(f *testing.F) {
 	for _, path := range []string{
 		podsPath, podsPath + "/", podsPath + "//", "//api/v1/pods", "/api//v1/pods", "/api/v1//pods",
@@ -86,7 +86,7 @@ func FuzzTargetIsWhatIsAuthorized(f *testing.F) {
 		}
 		what, ok := auth.AttributesOf(method, path, query)
 		if !ok {
-			return // nobody is let in by that
+			return // such a request is not authorized
 		}
 		plan := p.Decide(c)
 		if what.Path != "" || what.Subresource != "" || what.Group != c.target.gvr.Group ||
@@ -117,7 +117,7 @@ func verbOf(p Plan) string {
 	return "watch"
 }
 
-// checkShown: no object is shown that is not within what was asked about.
+// checkShown: each object in the answer is within the authorized attributes.
 func checkShown(t *testing.T, plan Plan, what auth.Attributes) {
 	t.Helper()
 	resource := plan.Source.Resource()

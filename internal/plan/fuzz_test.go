@@ -147,7 +147,7 @@ func checkScope(t *testing.T, plan Plan, path string) {
 	}
 }
 
-// checkReading: what is answered is not older than what was asked for, and what must be proven is.
+// checkReading: no answer is older than the request allows, and the most recent state is proven.
 func checkReading(t *testing.T, plan Plan, query url.Values) {
 	t.Helper()
 	asked, _ := strconv.ParseUint(query.Get("resourceVersion"), 10, 64)

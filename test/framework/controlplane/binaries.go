@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// versionVariable names the minor of Kubernetes, such as 1.33, whose kube-apiserver is started where
-// Options name none.
+// versionVariable names the minor version of Kubernetes to start, such as 1.33, where Options name
+// none.
 const versionVariable = "KUBERNETES"
 
 // binDirVariable names a folder with a build to use instead of bin/controlplane of this repository.
