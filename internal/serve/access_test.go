@@ -74,7 +74,7 @@ func newAccess(t *testing.T, base *url.URL, registry prometheus.Registerer, o ri
 	return a
 }
 
-// people are two who upstream knows. Alice may read config maps of namespace n.
+// people makes two users known to upstream. Alice may read config maps of namespace n.
 func (r *rig) people() {
 	r.reviews.Know("alice", authenticationv1.UserInfo{Username: "alice", Groups: []string{"dev"}})
 	r.reviews.Know("bob", authenticationv1.UserInfo{Username: "bob"})
@@ -90,13 +90,14 @@ func bearing(token string) rawclient.RequestOption {
 	return rawclient.Header("Authorization", "Bearer "+token)
 }
 
-// upstreams reports that upstream answered, which it does without asking anybody who he is.
+// upstreams reports that upstream answered the request, which the fake apiserver does without
+// authenticating it.
 func upstreams(h http.Header) bool { return h.Get("X-Kubernetes-Pf-Flowschema-Uid") != "" }
 
 const inN, inM = "/api/v1/namespaces/n/configmaps", "/api/v1/namespaces/m/configmaps"
 
-// Who is known and allowed is answered from memory, who is known and not allowed is refused here,
-// and all others are upstream's (D12).
+// Requests of a known user are answered from memory if they are allowed and refused here if they
+// are not; all others pass through to upstream (D12).
 func TestAccess(t *testing.T) {
 	t.Parallel()
 	up := fakeapiserver.New(fakeapiserver.Options{})
@@ -168,8 +169,9 @@ func TestForbidden(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{access: true})
 	r.people()
-	const plain = `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"configmaps is forbidden: User \"bob\" cannot list resource ` +
-		`\"configmaps\" in API group \"\" in the namespace \"n\"","reason":"Forbidden","details":{"kind":"configmaps"},"code":403}` + "\n"
+	const plain = `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":` +
+		`"configmaps is forbidden: User \"bob\" cannot list resource \"configmaps\" in API group \"\" ` +
+		`in the namespace \"n\"","reason":"Forbidden","details":{"kind":"configmaps"},"code":403}` + "\n"
 	if got := r.list(inN+"?resourceVersion=0", bearing("bob")); string(got.Body) != plain {
 		t.Errorf("got  %s\nwant %s", got.Body, plain)
 	}
@@ -185,7 +187,7 @@ func TestForbidden(t *testing.T) {
 	}
 }
 
-// An authorizer is told all that upstream's own would be (W-22).
+// The authorizer gets all the attributes that upstream's own would get (W-22).
 func TestAttributesOfARequest(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{access: true})
@@ -203,7 +205,7 @@ func TestAttributesOfARequest(t *testing.T) {
 	}
 }
 
-// Where upstream cannot be asked, it answers itself.
+// While reviews fail, a request passes through, and upstream decides itself.
 func TestUnaskedIsPassedThrough(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{access: true})
@@ -214,8 +216,8 @@ func TestUnaskedIsPassedThrough(t *testing.T) {
 	}
 }
 
-// Who is known is not let in either while upstream does not say whether he is allowed; by a
-// certificate nothing is left to him.
+// A known user is not admitted, either, while upstream does not say whether the request is allowed:
+// with a token it passes through; with a certificate, which cannot pass through, it is refused.
 func TestKnownAndUnasked(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)
@@ -236,7 +238,7 @@ func TestKnownAndUnasked(t *testing.T) {
 	}
 }
 
-// eager is a catalog that mirrors what it is asked for.
+// eager is a catalog that would mirror any resource. It records which ones are looked up.
 type eager struct {
 	source.Catalog
 	found chan schema.GroupVersionResource
@@ -249,7 +251,7 @@ func (e eager) Find(gvr schema.GroupVersionResource) *source.Source {
 
 func (e eager) Knows(schema.GroupVersionResource) bool { return true }
 
-// Nothing is mirrored for who may not read it.
+// A request for a resource that its user may not read does not begin a mirror.
 func TestNothingIsMirroredForStrangers(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{access: true})
@@ -270,8 +272,8 @@ func TestNothingIsMirroredForStrangers(t *testing.T) {
 	}
 }
 
-// A watch ends when upstream allows it no more, cleanly, so that its client asks again and is told
-// why.
+// A watch that upstream no longer allows ends cleanly, so that its client requests it again and
+// receives the reason.
 func TestWatchIsRevoked(t *testing.T) {
 	eachWay(t, func(t *testing.T, goroutines bool) {
 		for _, proto := range []string{"1.1", "2"} {
@@ -306,7 +308,7 @@ func (r *rig) checks() float64 {
 	return r.metric("spillway_reauthorization_targets")
 }
 
-// Nobody asks about a watch that is over, however it ended.
+// A watch that has ended is not reviewed again, however it ended.
 func TestWatchIsForgotten(t *testing.T) {
 	eachWay(t, func(t *testing.T, goroutines bool) {
 		for _, proto := range []string{"1.1", "2"} {
@@ -338,8 +340,8 @@ func TestWatchIsForgotten(t *testing.T) {
 	})
 }
 
-// A watch that was revoked and ended as watches end leaves its connection alone: whoever was to cut
-// it finds that it is over.
+// A revoked watch that ended like any other leaves its connection alone: when the connection would
+// be cut, after CutAfter, the watch is over.
 func TestConnectionAfterARevokedWatch(t *testing.T) {
 	eachWay(t, func(t *testing.T, goroutines bool) {
 		t.Parallel()
@@ -373,8 +375,8 @@ func TestConnectionAfterARevokedWatch(t *testing.T) {
 	})
 }
 
-// A listener that lends the proxy's rights lends them to nobody with an identity of his own: what
-// the proxy may read is not his answer, whether upstream is asked about him or not.
+// A listener that lends the proxy's rights does not lend them to a request with an identity of its
+// own: that is not answered with what the proxy may read, whether requests are reviewed or not.
 func TestOwnIdentityIsNotAnsweredAsSelf(t *testing.T) {
 	t.Parallel()
 	for _, asking := range []bool{false, true} {
@@ -392,7 +394,7 @@ func TestOwnIdentityIsNotAnsweredAsSelf(t *testing.T) {
 			{"Authorization", "Bearer mallory", 200, true},
 			{"Authorization", "Basic YTpi", 200, true},
 			{"Authorization", "", 200, true},
-			{"Impersonate-User", "root", 403, false}, // he has no right to do that, and the proxy's is not his
+			{"Impersonate-User", "root", 403, false}, // the proxy's right to impersonate is not lent
 			{"Impersonate-Group", "system:masters", 403, false},
 			{"Impersonate-Extra-Scopes", "x", 403, false},
 		} {
@@ -475,8 +477,9 @@ func (a *authority) file() string {
 	return name
 }
 
-// A client certificate gets what is in memory. What would have to pass through is refused, since
-// upstream would take it for somebody else's; so is a certificate that is no good.
+// A request with a client certificate is answered from memory only. One that would have to pass
+// through is refused, since it would have another identity upstream; so is one with an invalid
+// certificate.
 func TestClientCertificates(t *testing.T) {
 	t.Parallel()
 	ca, other := newAuthority(t), newAuthority(t)
@@ -522,7 +525,7 @@ func TestClientCertificates(t *testing.T) {
 	}
 }
 
-// asserted is what upstream was told of who is asking.
+// asserted is the identity that a request asserts to upstream.
 func asserted(h http.Header) string {
 	return strings.Join([]string{
 		strings.Join(h["Authorization"], ","), strings.Join(h["Impersonate-User"], ","),
@@ -531,9 +534,9 @@ func asserted(h http.Header) string {
 	}, "|")
 }
 
-// Whose certificate upstream cannot be shown is impersonated there, if that was asked for: never
-// with anything else that says who is asking, never to impersonate others, and never a member of
-// certain groups.
+// The user of a client certificate is impersonated upstream, if that is configured: never beside
+// other credentials or the client's own impersonation headers, and never as a member of certain
+// groups.
 func TestImpersonatedCertificates(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)
@@ -697,7 +700,8 @@ func (r *rig) withCertificate(cert tls.Certificate, http2 bool, method, target s
 	return answer
 }
 
-// A listener with an owner is for his tokens alone: upstream does not even hear of others.
+// A listener with an owner serves only requests with the owner's tokens: upstream does not even see
+// others.
 func TestOwner(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{access: true, mutate: func(a *Access) { a.Owner = "alice" }})
@@ -739,8 +743,8 @@ func TestOwner(t *testing.T) {
 	}
 }
 
-// Who comes when too many are being asked about already is told to come back, and does not become
-// upstream's as well (D13).
+// A request that comes while too many reviews are under way is refused with a 429, and does not
+// pass through (D13).
 func TestBusyReviews(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{access: true, reviews: 1})

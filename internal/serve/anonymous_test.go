@@ -163,8 +163,8 @@ func TestTokensAreProvenBesideRequests(t *testing.T) {
 	}
 }
 
-// A refusal must be taken within the stall timeout, even where what was asked for may last:
-// watches, logs, and connections to something behind the apiserver.
+// A client must read a refusal within the stall timeout, even of a request whose answer could last:
+// a watch, a log, or a connection to something behind the apiserver.
 func TestRefusalsOfWhatLastsMustBeTaken(t *testing.T) {
 	t.Parallel()
 	const pods = "/api/v1/namespaces/n/pods"

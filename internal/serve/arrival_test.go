@@ -20,8 +20,8 @@ import (
 	"spillway/internal/watch"
 )
 
-// A quiet resource hears of a version only by asking. Whoever wants one that upstream has reached
-// by writes to something else is answered from memory (W-65, W-95).
+// The mirror of a quiet resource learns of a version only by a probe. A request for a version that
+// upstream has reached by writes to other resources is answered from memory (W-65, W-95).
 func TestArrivalOfAQuietResource(t *testing.T) {
 	t.Parallel()
 	up := fakeapiserver.New(fakeapiserver.Options{ProofDelay: 10 * time.Millisecond})
@@ -139,8 +139,8 @@ func (refusing) State(context.Context) (uint64, map[string]uint64, error) {
 	return 0, nil, errors.New("not now")
 }
 
-// What upstream says to the proxy's own questions is never an answer to a client's: that is asked
-// for with the client's request (D1).
+// Upstream's answer to the proxy's own probe is never the answer to a client: the client's request
+// passes through instead (D1).
 func TestRefusedQuestionIsNoAnswer(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps},

@@ -13,9 +13,9 @@ import (
 	"spillway/internal/source/sourcetest"
 )
 
-// While nothing can be proven, watches of the most recent state pass through as fast as upstream
-// can bear, and the others are told to come back, each at a time of his own; those of any state are
-// answered from memory.
+// While no freshness can be proven, watches of the most recent state pass through as fast as
+// upstream can bear, and the excess receives a 429 with a randomized Retry-After; watches of any
+// state are answered from memory.
 func TestDoubtfulWatches(t *testing.T) { eachProtocol(t, testDoubtfulWatches) }
 
 func testDoubtfulWatches(t *testing.T, http2 bool) {
@@ -28,14 +28,15 @@ func testDoubtfulWatches(t *testing.T, http2 bool) {
 	r.server.doubts = rate.NewLimiter(0, passing)
 	source := r.catalog[configMaps.GVR]
 	eventually(t, "doubt", func() bool {
-		_, _ = source.Fresh.Prove(t.Context()) // nobody does
+		_, _ = source.Fresh.Prove(t.Context()) // no proof succeeds
 		return source.Fresh.Doubtful()
 	})
 	client, url := http.DefaultClient, r.url
 	if http2 {
 		client, url = overHTTP2(t, 1<<20), r.tlsURL
 	}
-	const list = "?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds="
+	const list = "?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan" +
+		"&allowWatchBookmarks=true&timeoutSeconds="
 	passed := func() int { return len(r.up.RequestsFor(fakeapiserver.ConfigMaps, "watch")) }
 	before := passed()
 	for i := range 2 * passing {

@@ -75,8 +75,8 @@ func testDrain(t *testing.T, goroutines bool) {
 	r.ended(configMaps, watch.EndDrain, n)
 }
 
-// Draining does not wait for a client that does not read longer than it is told to; Close then
-// resets it.
+// Draining does not wait beyond its deadline for a client that does not read; Close then resets the
+// connection.
 func TestDrainOfAStalledClient(t *testing.T) { eachWay(t, testDrainOfAStalledClient) }
 
 func testDrainOfAStalledClient(t *testing.T, goroutines bool) {
@@ -103,8 +103,8 @@ func testDrainOfAStalledClient(t *testing.T, goroutines bool) {
 	}
 }
 
-// stalling is the answer to a GET of one who takes no more than he is made to read, and a receive
-// buffer of about so many bytes.
+// stalling returns the answer to a GET, for a client that reads only what the test reads and has a
+// receive buffer of about so many bytes.
 func stalling(t *testing.T, url string, buffer int) io.ReadCloser {
 	t.Helper()
 	dialer := net.Dialer{Timeout: patience}
