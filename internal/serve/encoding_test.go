@@ -23,8 +23,8 @@ const (
 )
 
 // TestUnencodable: an event that cannot be made in a client's encoding ends its watch, cleanly and
-// before it; the encoding is not offered any more, which is said once; and everybody else goes on
-// (W-235).
+// before the event; the encoding is not offered any more, which is logged once; all other watches
+// go on (W-235).
 func TestUnencodable(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{customWidgets}})
@@ -89,8 +89,8 @@ func TestUnencodableList(t *testing.T) {
 	}
 }
 
-// TestGzip is W-6: above 128 KiB, for who takes exactly gzip, in one piece that is the body; lists
-// and objects alike.
+// TestGzip is W-6: lists and objects above 128 KiB are compressed as a whole, with a
+// Content-Length, for a client that accepts exactly gzip.
 func TestGzip(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})

@@ -11,8 +11,8 @@ import (
 	"spillway/internal/passthrough"
 )
 
-// Upstream refuses a body before it has read it, and the client sends no more of it when it sees
-// that. The refusal must still arrive whole: nobody may wait for the rest of the body.
+// Upstream refuses a body before it has read it, and the client stops sending when it sees that.
+// The refusal must still arrive whole, without a wait for the rest of the body.
 func TestEarlyRefusal(t *testing.T) {
 	t.Parallel()
 	upstream := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

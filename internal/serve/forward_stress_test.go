@@ -56,7 +56,7 @@ func TestForwardMixedClients(t *testing.T) {
 	})
 }
 
-// echo sends body, every other time chunked, and checks what comes back.
+// echo sends body, chunked if its length is even, and checks that the answer repeats it.
 func echo(c *http.Client, url, body string) error {
 	var r io.Reader = strings.NewReader(body)
 	length := len(body)

@@ -177,7 +177,7 @@ func TestHTTP2StalledList(t *testing.T) {
 	if response.ContentLength != int64(len(list.Body)) {
 		t.Errorf("length %d, want %d", response.ContentLength, len(list.Body))
 	}
-	time.Sleep(2 * time.Second) // it is the client who does nothing
+	time.Sleep(2 * time.Second) // it is the client that stalls
 	if n, err := io.Copy(io.Discard, response.Body); err == nil || n >= response.ContentLength {
 		t.Errorf("a list that was left for two seconds came whole: %d bytes, %v", n, err)
 	}
@@ -406,7 +406,7 @@ func TestHTTP2PassThrough(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, word := range []string{"one", "two"} { // each comes back before the next goes
+		for _, word := range []string{"one", "two"} { // each is answered before the next is sent
 			_, _ = io.WriteString(feed, word)
 			got := make([]byte, len(word))
 			if _, err := io.ReadFull(response.Body, got); err != nil || string(got) != strings.ToUpper(word) {
@@ -439,8 +439,8 @@ func TestHTTP2PassThrough(t *testing.T) {
 	}
 }
 
-// A LIST that passes through is under way only until its head is there: those who want the same
-// wait no longer, though the client takes its time for the rest (D7).
+// A LIST that passes through holds up other requests for the same list only until its head is
+// there, however slowly its client reads the rest (D7).
 func TestHTTP2Stampede(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})

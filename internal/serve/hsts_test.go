@@ -14,8 +14,8 @@ import (
 	"spillway/internal/fakeapiserver"
 )
 
-// Every answer over TLS says it, whoever makes it and whatever way it takes, and once; none over
-// plain HTTP does, and none without directives.
+// Every answer over TLS has the header once, whichever component makes it and whichever path it
+// takes; answers over plain HTTP, or without directives, do not have it.
 func TestStrictTransportSecurity(t *testing.T) {
 	for _, directives := range [][]string{nil, {"max-age=31536000", "includeSubDomains"}} {
 		up := fakeapiserver.New(fakeapiserver.Options{})
