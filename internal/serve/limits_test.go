@@ -33,7 +33,7 @@ func impatient(l flowcontrol.Limits) *flowcontrol.Limiter {
 	return flowcontrol.NewLimiter(l, flowcontrol.Queue{}, nil)
 }
 
-// soon reports that a Retry-After is one of those that the first who are refused are told.
+// soon reports whether a Retry-After is one that the first refused requests receive.
 func soon(retryAfter string) bool { return slices.Contains([]string{"1", "2"}, retryAfter) }
 
 // spread tells times that are not the same for all.
@@ -194,8 +194,8 @@ func testLimitWatches(t *testing.T, http2 bool) {
 	returned(t, r.limiter)
 }
 
-// A user who has all the watches that one user may have takes none from others, whether his come
-// from memory or pass through.
+// A user with as many watches as one user may have takes none from other users, whether the watches
+// are served from memory or pass through.
 func TestLimitWatchesPerUser(t *testing.T) {
 	t.Parallel()
 	r := rigOf(t, fakeapiserver.New(fakeapiserver.Options{}),
@@ -218,7 +218,7 @@ func TestLimitWatchesPerUser(t *testing.T) {
 	}{
 		{"alice", fromMemory, 200}, {"alice", passing, 200}, {"alice", fromMemory, 429}, {"alice", passing, 429},
 		{"bob", fromMemory, 200}, {"bob", passing, 200}, {"bob", passing, 429},
-		{"mallory", passing, 200}, {"oscar", passing, 200}, // nobody knows who they are: they are an address
+		{"mallory", passing, 200}, {"oscar", passing, 200}, // unknown users count by their address
 		{"peggy", passing, 429},
 	} {
 		if code := open(c.token, c.target); code != c.code {
@@ -254,8 +254,8 @@ var (
 	}
 )
 
-// While there is no room for large answers, these wait, and small ones do not; who waits in vain is
-// refused, and who waited is answered.
+// While there is no room for large answers, requests for them wait until there is, and requests for
+// small ones do not wait.
 func TestLimitListBytes(t *testing.T) { eachProtocol(t, testLimitListBytes) }
 
 func testLimitListBytes(t *testing.T, http2 bool) {
@@ -297,7 +297,7 @@ func testLimitListBytes(t *testing.T, http2 bool) {
 	returned(t, r.limiter)
 }
 
-// Who comes when there is no place to wait is refused in flow control's words.
+// A request that finds no place in the queue is refused in flow control's words.
 func TestLimitListBytesRefused(t *testing.T) { eachProtocol(t, testLimitListBytesRefused) }
 
 func testLimitListBytesRefused(t *testing.T, http2 bool) {
@@ -341,7 +341,7 @@ func testLimitListBytesOfAWatch(t *testing.T, goroutines bool) {
 	returned(t, r.limiter)
 }
 
-// Who leaves while he waits is out of the line at once.
+// A request that its client cancels leaves the queue at once.
 func TestLimitDeparture(t *testing.T) { eachProtocol(t, testLimitDeparture) }
 
 func testLimitDeparture(t *testing.T, http2 bool) {
@@ -382,7 +382,8 @@ func testLimitDeparture(t *testing.T, http2 bool) {
 	})
 }
 
-// Who waits when the proxy goes away is told so, and holds nothing up.
+// A request that waits when the proxy shuts down is refused with a 503, and does not delay the
+// shutdown.
 func TestLimitClose(t *testing.T) {
 	t.Parallel()
 	r := rigOf(t, full(10), rigOptions{mirrors: []*object.Resource{configMaps},
@@ -416,7 +417,8 @@ func dialFrom(t *testing.T, address string) *http.Client {
 	return &http.Client{Transport: tr}
 }
 
-// With hundreds of requests of one client waiting, others are let in before all but one of them.
+// While hundreds of requests of one client wait, those of others are admitted before all but one of
+// them.
 func TestLimitPassThroughIsFair(t *testing.T) {
 	const elephants = 250 // no more than may wait
 	limiter := flowcontrol.NewLimiter(flowcontrol.Limits{PassThrough: 2}, flowcontrol.UsualQueue, nil)
@@ -504,7 +506,7 @@ func TestLimitPassThroughLasting(t *testing.T) {
 	})
 }
 
-// A client that asks too often is told so, whatever it asks for, and others are not.
+// A client above its rate is refused with a 429, whatever it requests.
 func TestLimitPassThroughRate(t *testing.T) {
 	every(t, func(t *testing.T, o frontOptions) {
 		o.mutate = func(o *passthrough.ForwarderOptions) {
@@ -556,7 +558,7 @@ func testLimitProbes(t *testing.T, http2 bool) {
 	}
 }
 
-// An informer that meets a limit comes back by itself and gets its state.
+// An informer that meets a limit retries by itself and gets its state.
 func TestLimitInformer(t *testing.T) {
 	t.Parallel()
 	for name, occupied := range map[string]func(*testing.T, *flowcontrol.Limiter) (release func()){

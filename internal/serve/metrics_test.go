@@ -15,8 +15,9 @@ func (r *rig) has(name string, labels ...string) bool {
 	return len(r.series(name, labels...)) > 0
 }
 
-// What has never happened to a resource is 0 and not absent, from the first time that somebody asks
-// for it: an alert on the increase of a counter that appears with its first count would miss that.
+// A counter of what has never happened to a resource is 0 and not absent, from the first request
+// for the resource on: an alert on the increase of a counter that appears with its first count
+// would miss that count.
 func TestCountersAreThereFromTheStart(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})
@@ -61,7 +62,7 @@ func testSentBytes(t *testing.T, goroutines bool) {
 	}
 }
 
-// How long a LIST takes is told by who answered.
+// The duration of a LIST is observed under the source of its answer.
 func TestListDurations(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})

@@ -95,7 +95,7 @@ func TestPanicField(t *testing.T) {
 	}
 }
 
-// A watch that runs into a bug after it was counted in, and before anybody delivers it, is counted
+// A watch that runs into a bug after it was counted, and before its delivery begins, is counted
 // out: nothing waits for it.
 func TestPanicBeforeDelivery(t *testing.T) {
 	r := newRig(t, rigOptions{audit: new(audit.Trail)}) // which has no policy to ask

@@ -41,8 +41,8 @@ func (r *rig) backfills(verb string) (sent []fakeapiserver.Request) {
 	return sent
 }
 
-// Who resumes from before the log begins is told what happened until there, in upstream's bytes,
-// and goes on from there.
+// A watch that resumes from before the beginning of the log receives the events up to there in
+// upstream's bytes, and goes on from the log.
 func TestResumeFromThePast(t *testing.T) { eachWay(t, testResumeFromThePast) }
 
 func testResumeFromThePast(t *testing.T, goroutines bool) {
@@ -118,8 +118,7 @@ func TestResumeFromThePastOverHTTP2(t *testing.T) {
 	expect(t, w, fmt.Sprintf("DELETED n/a %d", from+2), fmt.Sprintf("ADDED n/c %d", from+3))
 }
 
-// Who asks for more than upstream remembers is refused in its words; and without a backfill, for
-// more than the log has.
+// A watch that resumes from before upstream's own history is refused in upstream's words.
 func TestResumeFromAForgottenPast(t *testing.T) {
 	var from, floor uint64
 	r := pastRig(t, rigOptions{}, func(up *fakeapiserver.Server) {
@@ -138,7 +137,8 @@ func TestResumeFromAForgottenPast(t *testing.T) {
 	}
 }
 
-// Inside a gap of the mirror the log knows nothing; upstream is asked. What is void stays void.
+// The log has no events from within a gap of the mirror; a backfill gets them from upstream. A void
+// history stays void.
 func TestResumeInsideASeam(t *testing.T) {
 	r := pastRig(t, rigOptions{}, func(up *fakeapiserver.Server) { up.Create(fakeapiserver.ConfigMaps, "n", "a") })
 	r.up.HoldWatch(fakeapiserver.ConfigMaps)
@@ -167,8 +167,8 @@ func TestResumeInsideASeam(t *testing.T) {
 	}
 }
 
-// Who has to wait for his turn for too long is told to come back, before there is a head: client-go
-// does so without a new list.
+// A watch that waits too long for its backfill is refused with a 429 instead of a stream, which
+// client-go retries without a new list.
 func TestResumeWhenManyDo(t *testing.T) {
 	var from uint64
 	r := pastRig(t, rigOptions{backfill: 1}, func(up *fakeapiserver.Server) {
@@ -192,7 +192,8 @@ func TestResumeWhenManyDo(t *testing.T) {
 	}
 }
 
-// While upstream is away, who resumes is kept; he is told when it is back.
+// A watch that resumes while upstream is away is kept, and receives its events once upstream is
+// reachable.
 func TestResumeWhileUpstreamIsAway(t *testing.T) {
 	var from uint64
 	r := pastRig(t, rigOptions{}, func(up *fakeapiserver.Server) {

@@ -120,7 +120,7 @@ func TestHasteOfWatches(t *testing.T) {
 					w.Stall()
 					return closer(w.Close)
 				}
-				response, err := overHTTP2(t, 4096).Get(r.tlsURL + target) // whose body nobody reads
+				response, err := overHTTP2(t, 4096).Get(r.tlsURL + target) // its body is not read
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -174,7 +174,7 @@ func TestEconomy(t *testing.T) {
 	}
 	release()
 	r.server.Degrade(memory.RefuseAndEvict)
-	if list := r.list(mapsPath + "?resourceVersion=0"); list.Status != http.StatusOK { // nobody else has one
+	if list := r.list(mapsPath + "?resourceVersion=0"); list.Status != http.StatusOK { // no other request holds bytes
 		t.Errorf("answered %d", list.Status)
 	}
 	returned(t, r.limiter)
@@ -214,8 +214,8 @@ func TestBodiesWithoutRoom(t *testing.T) {
 	}
 }
 
-// Events that are far larger than a turn arrive whole, also to who reads slowly, and delay nobody
-// else.
+// Events that are far larger than a turn arrive whole, at a slow client, too, and delay no other
+// watch.
 func TestLargeEvents(t *testing.T) { eachWay(t, testLargeEvents) }
 
 func testLargeEvents(t *testing.T, goroutines bool) {
