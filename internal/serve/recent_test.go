@@ -61,7 +61,7 @@ func TestRecentListsOfABusyResource(t *testing.T) {
 	}
 }
 
-// Nobody waits long for a resource that says nothing, and most do not wait at all.
+// No LIST waits long for a mirror that receives no events, and most do not wait at all.
 func TestRecentListsOfAQuietResource(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})
@@ -83,7 +83,8 @@ func TestRecentListsOfAQuietResource(t *testing.T) {
 	}
 }
 
-// A LIST whose proof upstream refuses is passed through: the refusal of a probe is nobody's answer.
+// A LIST whose proof upstream refuses is passed through: the refusal of a probe is not sent to a
+// client.
 func TestRecentListWithoutProbes(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})
@@ -100,7 +101,7 @@ func TestRecentListWithoutProbes(t *testing.T) {
 	}
 }
 
-// How long upstream took for a whole answer is told once, and only of an answer that came.
+// The time that upstream takes for a whole answer is reported once, and only if it is no refusal.
 func TestTimeTaken(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -142,8 +143,8 @@ func TestTimeTaken(t *testing.T) {
 	}
 }
 
-// Clients that all come back at once make upstream list a few times, and each of them gets the
-// list.
+// Many clients that list at the same time cause only a few LISTs upstream, and each of them gets
+// the list.
 func TestStampede(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})
@@ -176,8 +177,8 @@ func TestStampede(t *testing.T) {
 	}
 }
 
-// Secrets are listed for each who asks, however many do at the same time: the proxy asks for none
-// of them in its own name.
+// Secrets are listed upstream for each client's request, however many come at the same time: the
+// proxy lists none in its own name.
 func TestSecretsAreNotShared(t *testing.T) {
 	t.Parallel()
 	secretive := object.NewResource(fakeapiserver.Secrets, "Secret", true, true)

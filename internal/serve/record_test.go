@@ -211,8 +211,8 @@ func TestRecordOfAnswers(t *testing.T) {
 	}
 }
 
-// Where a record is required, upstream answers what could not be put on record; who is only told to
-// come back is told so all the same.
+// If a record is required, upstream answers requests that cannot be recorded; if none is, they are
+// answered from memory.
 func TestRecordRequired(t *testing.T) {
 	t.Parallel()
 	for _, required := range []bool{true, false} {
@@ -277,7 +277,8 @@ func TestRecordOfPanics(t *testing.T) {
 	}
 }
 
-// Who acts as the proxy itself is put on record as that, and who is asked nothing as nobody.
+// A request that acts as the proxy is recorded with the proxy's identity, and one on a listener
+// without authentication with no user.
 func TestRecordOfSelf(t *testing.T) {
 	t.Parallel()
 	r, j := audited(t, internal.LevelMetadata, false, rigOptions{identity: passthrough.IdentitySelf})

@@ -69,7 +69,7 @@ type rigOptions struct {
 	// prober replaces the prober of each mirror.
 	prober func(cache.Prober) cache.Prober
 	limits *cache.HistoryLimits
-	// backfill is how many watches may tell of the past at a time; 0: nobody is told.
+	// backfill is how many backfills may run at a time; 0: there are none.
 	backfill int
 	// clients are the limits of what clients may request; impatient: no request waits for one.
 	clients   flowcontrol.Limits
@@ -79,11 +79,11 @@ type rigOptions struct {
 	neverAs []string
 	// goroutines: a goroutine for each watch, where there would be writers.
 	goroutines bool
-	// identity is the listeners'; who has none of his own is answered as the proxy if it is
-	// IdentitySelf.
+	// identity is the listeners'. With IdentitySelf a request without an identity of its own is
+	// answered as the proxy.
 	identity passthrough.IdentityMode
-	// access: upstream is asked who may have what; otherwise everybody may have everything. clientCA
-	// is the file of an authority.
+	// access: requests are reviewed; otherwise all of them are allowed. clientCA is the file of a
+	// certificate authority.
 	access   bool
 	clientCA string
 	mutate   func(*Access)

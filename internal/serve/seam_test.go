@@ -78,8 +78,8 @@ func testSeamEndToEnd(t *testing.T, goroutines bool) {
 	}
 }
 
-// An etcd that is restored is another past: every stream is told to start again, and so is who
-// resumes above it (D5).
+// A restored etcd has another history: every open stream expires, and so does a watch that resumes
+// from above it (D5).
 func TestRestoredUpstream(t *testing.T) { eachWay(t, testRestoredUpstream) }
 
 func testRestoredUpstream(t *testing.T, goroutines bool) {
@@ -95,7 +95,7 @@ func testRestoredUpstream(t *testing.T, goroutines bool) {
 	}
 	r.live(len(streams)) // or they would begin with what was restored
 	r.up.RestoreFrom(snapshot)
-	r.mirrors[configMaps.GVR].Relist("restored") // a plain watch from the future is silent: the mirror is told
+	r.mirrors[configMaps.GVR].Relist("restored") // its plain watch from the future would stay silent
 	for i, w := range streams {
 		events := until(t, w, func(e rawclient.WatchEvent) bool { return e.Type == "ERROR" })
 		if last := events[len(events)-1]; last.Status.Code != 410 || last.Status.Reason != metav1.StatusReasonExpired {
@@ -110,9 +110,9 @@ func testRestoredUpstream(t *testing.T, goroutines bool) {
 	expect(t, fresh, "ADDED n/a 2")
 }
 
-// After etcd was restored its revision moves on with every write to anything, while a quiet
-// resource hears of nothing. Who has listed anew must not be told again that he is too late: not by
-// a watch from a list that passed through, nor by one that begins with a state.
+// After etcd was restored its revision moves on with every write to any resource, while a quiet
+// resource has no events. A watch of a client that has listed anew must not expire again: neither
+// one from a list that passed through, nor one that begins with a state.
 func TestRestoredAndQuiet(t *testing.T) { eachWay(t, testRestoredAndQuiet) }
 
 func testRestoredAndQuiet(t *testing.T, goroutines bool) {
