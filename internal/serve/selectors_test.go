@@ -176,7 +176,7 @@ func TestHeavySelectorsAreShed(t *testing.T) {
 	})
 }
 
-// The hub asks no heavy selector about an event, and equal ones are asked once, aside.
+// The hub evaluates no heavy selector for an event; that happens aside, once for equal selectors.
 func TestHeavySelectorsAreAskedAside(t *testing.T) {
 	t.Parallel()
 	r := selecting(t, false, flowcontrol.Limits{})

@@ -301,7 +301,8 @@ func testWatchBytes(t *testing.T, goroutines bool) {
 		t.Fatal(err)
 	}
 	head, body, _ := strings.Cut(string(text), "\r\n\r\n")
-	event := `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"too old resource version: 1 (2)","reason":"Expired","code":410}}` + "\n"
+	event := `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure",` +
+		`"message":"too old resource version: 1 (2)","reason":"Expired","code":410}}` + "\n"
 	if want := fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(event), event); body != want {
 		t.Errorf("got  %q\nwant %q", body, want)
 	}
@@ -343,8 +344,8 @@ func bare(t *testing.T, catalog source.Catalog) *rig {
 	return r
 }
 
-// While the first state is on its way a request is held, then told to come back: never an empty
-// list (W-72, D14).
+// While the first state is on its way a request is held, then refused with a 429: never answered
+// with an empty list (W-72, D14).
 func TestNotReady(t *testing.T) {
 	t.Parallel()
 	resource := cache.New(configMaps, sourcetest.KeepAll, nil)

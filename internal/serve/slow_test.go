@@ -127,8 +127,8 @@ func trickle(t *testing.T, c net.Conn, endless func(i int) byte) string {
 	return string(answer)
 }
 
-// Who sends a byte now and then is cut when the time for the whole is over, wherever in a
-// connection he is. No byte of his is progress.
+// A client that sends a byte now and then is cut when the time for the whole is over, wherever in a
+// connection it is. Single bytes do not count as progress.
 func TestSlowSendersAreCut(t *testing.T) {
 	allowed := clientconn.Arrivals{Head: 200 * time.Millisecond, Owned: 200 * time.Millisecond,
 		Passed: 200 * time.Millisecond}
@@ -157,7 +157,7 @@ func TestSlowSendersAreCut(t *testing.T) {
 				t.Parallel()
 				g := newTurnstile(t, allowed, 0)
 				c := g.dial(t, protocols...)
-				_, _ = io.WriteString(c, begin) // who is slow enough is cut by now, which is as well
+				_, _ = io.WriteString(c, begin) // fails if the client is cut by now, which is as well
 				t.Logf("answered %.80q", trickle(t, c, always('a')))
 				g.onlyFirst(t)
 			})
@@ -181,7 +181,7 @@ func TestSlowSendersAreCut(t *testing.T) {
 	})
 }
 
-// onlyFirst fails the test if upstream was asked anything but the first request.
+// onlyFirst fails the test if upstream received any request but the first.
 func (g *turnstile) onlyFirst(t *testing.T) {
 	t.Helper()
 	g.heard.mu.Lock()
@@ -316,8 +316,8 @@ func TestLargeHeadHTTP2(t *testing.T) {
 	g.onlyFirst(t)
 }
 
-// At the limit a normal client gets through while all other connections are half open, and is told
-// when all others are busy.
+// At the limit a normal client gets through while all other connections are half open, and is
+// refused with a 429 while all others are busy.
 func TestLimitOfConnections(t *testing.T) {
 	const most = 20
 	g := newTurnstile(t, clientconn.UsualArrivals, most)

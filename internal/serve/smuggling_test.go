@@ -174,8 +174,8 @@ var framings = []struct {
 const smuggled = "GET /smuggled HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
 
 // TestSmuggling sends each framing, and a request after it, to upstream's HTTP server directly and
-// through the proxy. Of what upstream is asked directly, it must be asked a beginning, or nothing,
-// through the proxy: never anything else.
+// through the proxy. The requests that upstream receives through the proxy must be a prefix,
+// possibly empty, of those that it receives directly.
 func TestSmuggling(t *testing.T) {
 	for _, f := range framings {
 		t.Run(f.name, func(t *testing.T) {
@@ -221,7 +221,8 @@ func begins(all, first []string) bool {
 	return len(first) <= len(all) && slices.Equal(all[:len(first)], first)
 }
 
-// heardUpstream records what a server is asked, as far as a proxy has to leave it as it is.
+// heardUpstream records the requests that a server receives, as far as a proxy must leave them as
+// they are.
 type heardUpstream struct {
 	mu       sync.Mutex
 	requests []string
@@ -236,7 +237,7 @@ func (a *heardUpstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		r.Trailer["Authorization"], body)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if err == nil { // who sends half a body has not asked
+	if err == nil { // half a body makes no request
 		a.requests = append(a.requests, one)
 	}
 }
@@ -254,8 +255,8 @@ func askDirectly(t *testing.T, raw string, silence time.Duration) (requests []st
 	return a.requests, ended
 }
 
-// throughProxy sends bytes to a proxy with nothing in memory, and returns what upstream is asked
-// then.
+// throughProxy sends bytes to a proxy with nothing in memory. It returns the requests that upstream
+// receives, and the answer.
 func throughProxy(t *testing.T, raw string, silence time.Duration) (requests []string, answer string) {
 	t.Helper()
 	var a heardUpstream
@@ -287,8 +288,8 @@ func throughProxy(t *testing.T, raw string, silence time.Duration) (requests []s
 	return a.requests, answer
 }
 
-// fuzzPatience is how long a server may be silent before a fuzzer takes it for waiting. Who is
-// wrongly taken for that is not compared.
+// fuzzPatience is how long a server may be silent before a fuzzer takes it for waiting. An input
+// for which that is wrong is not compared.
 const fuzzPatience = 200 * time.Millisecond
 
 // converse sends bytes and returns what is answered until the server is silent for so long, and

@@ -14,8 +14,9 @@ import (
 	"spillway/internal/flowcontrol"
 )
 
-// While upstream is away, whoever takes a state of any age gets the last one, and is told how old
-// it is; whoever wants more is told that upstream is away. While it is not, nobody hears of age.
+// While upstream is away, a request for a state of any age is answered with the last one and its
+// Age; a request for more is refused because upstream is away. While upstream is reachable, no
+// answer has an Age.
 func TestStaleAnswers(t *testing.T) {
 	eachWay(t, func(t *testing.T, goroutines bool) {
 		var age atomic.Int64

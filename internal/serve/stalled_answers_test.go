@@ -42,8 +42,8 @@ func testStalledAnswers(t *testing.T, goroutines bool) {
 				return r.metric("spillway_client_connections") == 0 &&
 					r.metric("spillway_watches", "resource=configmaps") == 0
 			})
-			// By an abort: after a clean end the kernel would go on offering what it holds, to somebody who
-			// does not take it.
+			// By an abort: after a clean end the kernel would go on offering the bytes that it holds to a
+			// client that does not read them.
 			if _, err := io.Copy(io.Discard, c); !errors.Is(err, syscall.ECONNRESET) {
 				t.Errorf("%s was given up (TLS %v), and the client learns: %v", target, secure, err)
 			}

@@ -50,8 +50,8 @@ func within(n int) rawclient.RequestOption {
 	return rawclient.Header("Traceparent", fmt.Sprintf("00-%032x-%016x-01", n, n))
 }
 
-// A request of somebody whose word is believed has a span in the trace that he names, whoever
-// answers it, and upstream is told of that. Nothing of what is secret is in it.
+// A request with a trusted trace context has a span in that trace, whichever component answers it,
+// and upstream receives the span's context. The span has nothing that is secret.
 func TestTraces(t *testing.T) {
 	t.Parallel()
 	r, end := spanned(t, 0, rigOptions{})
@@ -132,7 +132,7 @@ func openWatch(t *testing.T, base, target string, opts ...rawclient.RequestOptio
 	return header.Get(apistatus.AuditIDHeader)
 }
 
-// sent reports that upstream was told of a span.
+// sent reports that a request upstream carried the context of a span.
 func (r *rig) sent(s *otlp.Span) bool {
 	want := "00-" + hex.EncodeToString(s.TraceId) + "-" + hex.EncodeToString(s.SpanId) + "-01"
 	for _, q := range r.up.Requests() {
@@ -174,7 +174,8 @@ func TestTracesOfWhatPassesThrough(t *testing.T) {
 	}
 }
 
-// Of whom nobody believes that he is traced is not, and what he says passes through as it is.
+// A request whose trace context is not trusted is not traced, and the context passes through
+// unchanged.
 func TestNotSampled(t *testing.T) {
 	t.Parallel()
 	r, end := spanned(t, 0, rigOptions{})
@@ -200,8 +201,8 @@ func TestNotSampled(t *testing.T) {
 	}
 }
 
-// How long LISTs took has the trace of one that took so long, if it is sampled, whoever answered
-// it.
+// The histogram of the durations of LISTs has the trace of a LIST as an exemplar, if it is sampled,
+// whichever source answered it.
 func TestExemplars(t *testing.T) {
 	t.Parallel()
 	for rate, want := range map[int32]bool{0: false, 1e6: true} {

@@ -25,9 +25,10 @@ import (
 
 const unknownToken = "Bearer nobody"
 
-// warden is an upstream that closes a connection of HTTP/2 on which a stranger asked, as
-// kube-apiserver does. It answers him when an upload has begun, and if that came on his connection
-// it came too late: the stranger's was the last request there.
+// warden is an upstream that closes an HTTP/2 connection on which a stranger, a client with an
+// unknown token, sent a request, as kube-apiserver does. It refuses the stranger once an upload has
+// begun. An upload on the same connection is lost: the GOAWAY names the stranger's request as the
+// last.
 type warden struct {
 	came  chan struct{} // the stranger has
 	begun chan struct{} // the first byte of an upload is here
@@ -83,7 +84,7 @@ func (w *warden) serve(_ *http.Server, c *tls.Conn, _ http.Handler) {
 type guarded struct {
 	mu     sync.Mutex // of writing
 	framer *http2.Framer
-	last   uint32 // the stranger's stream; 0: he is not here. Owned by who reads
+	last   uint32 // the stranger's stream; 0: there is none. Owned by the reading goroutine
 }
 
 func (g *guarded) write(frame func(*http2.Framer) error) {
@@ -106,7 +107,7 @@ func (g *guarded) refuse(id uint32) {
 	g.answer(id, "401")
 }
 
-// A stranger whom upstream refuses, and closes the connection he came on, costs nobody else a
+// A stranger that upstream refuses, closing the connection of the request, costs no other client a
 // request: an upload that has begun goes on, and the next one finds another connection.
 func TestStrangersEndNoUploads(t *testing.T) {
 	every(t, func(t *testing.T, o frontOptions) {

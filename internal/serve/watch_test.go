@@ -97,7 +97,8 @@ func testWatchCustomResources(t *testing.T, goroutines bool) {
 	up := fakeapiserver.New(fakeapiserver.Options{})
 	fill(up)
 	r := rigOf(t, up, rigOptions{goroutines: goroutines})
-	target := "/apis/example.com/v1/namespaces/n/widgets?watch=1&resourceVersion=0&allowWatchBookmarks=1&fieldSelector=spec.color%3Dred"
+	target := "/apis/example.com/v1/namespaces/n/widgets?watch=1&resourceVersion=0&allowWatchBookmarks=1" +
+		"&fieldSelector=spec.color%3Dred"
 	ours, theirs := r.watch(target), rawclient.Watch(deadline(t), up.URL, target)
 	t.Cleanup(theirs.Close)
 	got, want := lines(t, ours, 8), lines(t, theirs, 8)
