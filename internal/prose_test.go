@@ -1,15 +1,11 @@
 package internal_test
 
 import (
-	"errors"
-	"flag"
 	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io/fs"
 	"maps"
-	"os"
 	"path"
 	"regexp"
 	"slices"
@@ -18,8 +14,6 @@ import (
 	"unicode/utf8"
 )
 
-var update = flag.Bool("update", false, "lower the counts in "+proseList+"; without that file, write all of them")
-
 const (
 	ruleWords    = "words"    // banned words in comments, help texts, log messages and Markdown prose
 	ruleCode     = "code"     // lines of code over codeColumns
@@ -27,7 +21,6 @@ const (
 	ruleTypes    = "types"    // exported types that another package of internal/ exports, too; see sameName
 	codeColumns  = 120
 	proseColumns = 100
-	proseList    = "testdata/prose.txt"
 )
 
 // banned are words that hide which component acts, and phrases for which the field has a term.
@@ -65,8 +58,7 @@ type finding struct {
 	text string
 }
 
-// TestProse counts what breaks a rule in each file. testdata/prose.txt allows what there was when
-// the rules were made. A count may only go down.
+// TestProse reports what breaks a rule.
 func TestProse(t *testing.T) {
 	found := map[string][]finding{}
 	packages := map[string][]string{} // by the name of an exported type
@@ -104,46 +96,9 @@ func TestProse(t *testing.T) {
 		})
 	}
 
-	allowed, err := readAllowed()
-	unlisted := errors.Is(err, fs.ErrNotExist)
-	if err != nil && !unlisted {
-		t.Fatal(err)
-	}
-	counts := map[string]int{}
-	for file, findings := range found {
-		for _, f := range findings {
-			counts[file+" "+f.rule]++
-		}
-	}
-	for key := range allowed {
-		counts[key] += 0
-	}
-	var kept strings.Builder
-	for _, key := range slices.Sorted(maps.Keys(counts)) {
-		file, rule, _ := strings.Cut(key, " ")
-		n, limit := counts[key], allowed[key]
-		if unlisted && *update {
-			limit = n
-		}
-		switch {
-		case *update:
-			if least := min(n, limit); least > 0 {
-				fmt.Fprintln(&kept, key, least)
-			}
-		case n > limit:
-			t.Errorf("%s: %d findings of rule %s, %d allowed:", file, n, rule, limit)
-			for _, f := range found[file] {
-				if f.rule == rule {
-					t.Logf("%s:%d: %s", file, f.line, f.text)
-				}
-			}
-		case n < limit:
-			t.Errorf("%s: %d, %d allowed: run go test ./internal -run TestProse -update", key, n, limit)
-		}
-	}
-	if *update {
-		if err := os.WriteFile(proseList, []byte(kept.String()), 0o644); err != nil {
-			t.Fatal(err)
+	for _, file := range slices.Sorted(maps.Keys(found)) {
+		for _, f := range found[file] {
+			t.Errorf("%s:%d: rule %s: %s", file, f.line, f.rule, f.text)
 		}
 	}
 }
@@ -271,17 +226,3 @@ func inMarkdown(text string) (found []finding) {
 
 // breakable reports whether a line is more than a marker and one word.
 func breakable(line string) bool { return len(strings.Fields(line)) > 2 }
-
-// readAllowed reads the list: lines of a file, a rule and a count.
-func readAllowed() (map[string]int, error) {
-	text, err := os.ReadFile(proseList)
-	allowed := map[string]int{}
-	for line := range strings.Lines(string(text)) {
-		file, rule, n := "", "", 0
-		if _, err := fmt.Sscan(line, &file, &rule, &n); err != nil {
-			return nil, fmt.Errorf("%s: %q: %w", proseList, line, err)
-		}
-		allowed[file+" "+rule] = n
-	}
-	return allowed, err
-}
