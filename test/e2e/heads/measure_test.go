@@ -13,6 +13,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"spillway/test/framework/process"
 )
@@ -28,6 +29,9 @@ const (
 	leastNoise = 512 << 10
 	drift      = 2 << 20
 )
+
+// reviewed is by when upstream has reviewed credentials, on a busy machine.
+const reviewed = 30 * time.Second
 
 // rounds is how often each measurement is made. The median counts.
 const (
@@ -169,7 +173,17 @@ func (w *world) measure(h head, connections, rounds int) outcome {
 		}
 		asking.Wait()
 		w.quiet(connections)
-		all = append(all, sample("attack").less(none))
+		now := sample("attack").less(none)
+		// Requests whose credentials are under review upstream, which no metric counts, have yet to be
+		// answered.
+		for deadline := time.Now().Add(reviewed); now.used > int64(connections)*perConnection; {
+			if time.Now().After(deadline) {
+				break
+			}
+			time.Sleep(reviewed / 100)
+			now = sample("attack").less(none)
+		}
+		all = append(all, now)
 		o.sent, o.open = 0, 0
 		for _, a := range attackers {
 			o.sent += a.sent
