@@ -8,8 +8,10 @@
 //	hub ──wakes──▶ group ──▶ writer ──▶ slot ──▶ port ──▶ socket
 //	               (slots of one feed)   (turn)   (TLS)    one non-blocking send
 //
-// A writer owns its slots and is alone in sending to their sockets. It never waits: the slot of a
-// full socket is parked until there is room, or until its client has stalled.
+// A writer owns its slots and is alone in sending to the sockets of HTTP/1.1 watches. On HTTP/2 a
+// slot's frames go to the outbox of the connection, and the connection's own goroutine sends them.
+// A writer never waits: the slot of a full socket or outbox is parked until there is room, or until
+// its client has stalled.
 //
 // Invariant: a stream ends for exactly one EndReason, and holds no object past its initial events.
 // A bookmark never overtakes an event.
@@ -17,5 +19,5 @@
 // Why not a goroutine for each watch: 13 times the memory of an idle one over TLS, and eight times
 // the processor time of a delivery (docs/design/0010-slots-and-writers.md). That deliverer is still
 // here: it is the reference that the writers are tested against, and what systems without epoll
-// use.
+// and watches with heavy selectors use.
 package watch

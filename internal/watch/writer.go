@@ -11,9 +11,10 @@ import (
 	"spillway/internal/timerheap"
 )
 
-// writer owns a shard of slots and is the only one that sends to their connections. It never waits
-// for a client: a socket takes what it has room for, and the slot of one that is full is parked
-// until there is more, or until its client has stalled.
+// writer owns a shard of slots. It is the only goroutine that sends to the sockets of HTTP/1.1
+// watches; frames for an HTTP/2 stream go to the outbox of its connection, which sends them itself
+// (h2.Conn.send). It never waits for a client: an outlet takes what it has room for, and the slot
+// of one that is full is parked until there is more, or until its client has stalled.
 //
 // A slot has its turn when its signal woke its group, when there is room again, when something is
 // due or asked for, when it had more than one turn's worth, or when it has read the log and may go
