@@ -13,8 +13,8 @@ import (
 //
 // It follows its feed, which is the log with the selector already applied. A cursor that is below
 // the feed, or falls off it, reads the log itself until it meets the feed again: same frames, more
-// work. So a client that lags costs what it lags, and costs other clients nothing. One goroutine
-// uses a cursor.
+// work. A lagging cursor holds no events; its lag costs other clients nothing. One goroutine uses a
+// cursor.
 type Cursor struct {
 	hub      *Hub // that dispatches its feed
 	owner    Owner
