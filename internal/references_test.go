@@ -1,8 +1,13 @@
 package internal_test
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io/fs"
+	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -167,5 +172,200 @@ func TestNamesInDocumentsAreDeclared(t *testing.T) {
 	}
 	if cited < 20 {
 		t.Errorf("only %d names were found", cited)
+	}
+}
+
+var (
+	// quoted finds what Markdown shows as code.
+	quoted = regexp.MustCompile("`([^`\n]+)`")
+	// filePath is a Go file, with its last folders or without.
+	filePath = regexp.MustCompile(`^[\w/.-]+\.go$`)
+	// goName is a name of Go code: alone, or after its type, its package or both.
+	goName = regexp.MustCompile(`^[A-Za-z]\w*(?:\.[A-Za-z]\w*){0,2}$`)
+)
+
+// notDeclared are names that ARCHITECTURE.md shows as code and that no Go file declares, and what
+// they are.
+var notDeclared = map[string]string{
+	"D1": "a decision", "D31": "a decision",
+	"fasthttp": "a module", "unsafe": "a package of Go", "httputil.ReverseProxy": "a type of Go",
+	"portable": "a build tag", "sendto": "a system call", "slow_client_stalled": "a label",
+	"spillway_watch_terminations_total": "a metric", "spillway_dispatch_stalls_total": "a metric",
+}
+
+// TestArchitectureNamesWhatExists finds every Go file, function, method, field, type and folder
+// that ARCHITECTURE.md names.
+func TestArchitectureNamesWhatExists(t *testing.T) {
+	files := texts(t, ".go", ".md")
+	code := newDeclarations()
+	for file, text := range files {
+		if strings.HasSuffix(file, ".go") {
+			if err := code.add(file, text); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	paths, names, needless := 0, 0, maps.Clone(notDeclared)
+	for _, found := range quoted.FindAllStringSubmatch(files["ARCHITECTURE.md"], -1) {
+		name := found[1]
+		delete(needless, name)
+		switch {
+		case filePath.MatchString(name):
+			if paths++; !code.hasFile(name) {
+				t.Errorf("ARCHITECTURE.md names the file %s, which does not exist", name)
+			}
+		case goName.MatchString(name) && notDeclared[name] == "":
+			if names++; !code.has(name) {
+				t.Errorf("ARCHITECTURE.md names %s, which no Go file declares", name)
+			}
+		}
+	}
+	for name := range needless {
+		t.Errorf("ARCHITECTURE.md does not name %s: remove it from notDeclared", name)
+	}
+	if paths < 60 || names < 100 {
+		t.Errorf("only %d files and %d names were found", paths, names)
+	}
+}
+
+// declarations is what the Go files of the repository declare.
+type declarations struct {
+	files    []string                   // their paths, after a slash
+	packages map[string]bool            // by their names and by those of their folders
+	names    map[string]bool            // functions, methods, fields, types, variables and constants
+	members  map[string]map[string]bool // methods and fields, by the name of their type
+}
+
+func newDeclarations() *declarations {
+	return &declarations{
+		packages: map[string]bool{}, names: map[string]bool{}, members: map[string]map[string]bool{},
+	}
+}
+
+// add notes what a file declares outside of its functions.
+func (d *declarations) add(file, text string) error {
+	parsed, err := parser.ParseFile(token.NewFileSet(), file, text, parser.SkipObjectResolution)
+	if err != nil {
+		return err
+	}
+	d.files = append(d.files, "/"+file)
+	d.packages[parsed.Name.Name] = true
+	for _, folder := range strings.Split(path.Dir(file), "/") {
+		d.packages[folder] = true
+	}
+	ast.Inspect(parsed, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.FuncDecl:
+			d.names[n.Name.Name] = true
+			if n.Recv != nil {
+				d.member(receiver(n.Recv.List[0].Type), n.Name.Name)
+			}
+			return false
+		case *ast.ValueSpec:
+			for _, name := range n.Names {
+				d.names[name.Name] = true
+			}
+		case *ast.TypeSpec:
+			d.names[n.Name.Name] = true
+			d.within(n.Name.Name, n.Type)
+		}
+		return true
+	})
+	return nil
+}
+
+// within notes the fields of a struct and the methods of an interface.
+func (d *declarations) within(of string, t ast.Expr) {
+	var list *ast.FieldList
+	switch t := t.(type) {
+	case *ast.StructType:
+		list = t.Fields
+	case *ast.InterfaceType:
+		list = t.Methods
+	default:
+		return
+	}
+	for _, field := range list.List {
+		for _, name := range field.Names {
+			d.member(of, name.Name)
+		}
+	}
+}
+
+// member notes a method or a field of a type.
+func (d *declarations) member(of, name string) {
+	d.names[name] = true
+	if d.members[of] == nil {
+		d.members[of] = map[string]bool{}
+	}
+	d.members[of][name] = true
+}
+
+// receiver is the name of a method's type.
+func receiver(t ast.Expr) string {
+	switch t := t.(type) {
+	case *ast.StarExpr:
+		return receiver(t.X)
+	case *ast.IndexExpr:
+		return receiver(t.X)
+	case *ast.IndexListExpr:
+		return receiver(t.X)
+	case *ast.Ident:
+		return t.Name
+	}
+	return ""
+}
+
+// hasFile reports that there is a file whose path ends in this one.
+func (d *declarations) hasFile(name string) bool {
+	return slices.ContainsFunc(d.files, func(file string) bool { return strings.HasSuffix(file, "/"+name) })
+}
+
+// has reports that a name is declared: by its type, if it follows one. For a name that follows a
+// package, any declaration will do: TestNamesInDocumentsAreDeclared checks the package.
+func (d *declarations) has(name string) bool {
+	parts := strings.Split(name, ".")
+	switch len(parts) {
+	case 1:
+		return d.names[name] || d.packages[name]
+	case 2:
+		return d.members[parts[0]][parts[1]] || d.packages[parts[0]] && d.names[parts[1]]
+	}
+	return d.packages[parts[0]] && d.members[parts[1]][parts[2]]
+}
+
+// TestDeclarations shows which names are declared and which are not.
+func TestDeclarations(t *testing.T) {
+	code := newDeclarations()
+	err := code.add("internal/shop/till.go", `package shop
+type till struct{ coins int; mu struct{ open bool } }
+type drawer[T any] interface{ pull(T) }
+func (t *till) pay() { change := 1; _ = change }
+func (d box[T]) shut() {}
+const most = 3
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{
+		"shop", "till", "till.coins", "till.mu", "till.pay", "shop.till.pay", "drawer.pull", "pay", "box.shut", "shop.most",
+	} {
+		if !code.has(name) {
+			t.Errorf("%s is not declared", name)
+		}
+	}
+	for _, name := range []string{
+		"change", "left", "till.shut", "shop.till.shut", "drawer.pay", "bank.till.pay", "shops.till",
+	} {
+		if code.has(name) {
+			t.Errorf("%s is declared", name)
+		}
+	}
+	for name, want := range map[string]bool{
+		"till.go": true, "shop/till.go": true, "ill.go": false, "bank/till.go": false,
+	} {
+		if code.hasFile(name) != want {
+			t.Errorf("the file %s exists: %t, want %t", name, !want, want)
+		}
 	}
 }
