@@ -9,8 +9,10 @@
 // least. Poller reports that a client left, or that a full socket has room, for connections that no
 // goroutine reads or writes. Seats keep large answers from taking every processor.
 //
-// Invariant: a connection is counted from its accept to its end, once; and a client that takes
-// bytes is not evicted while memory suffices.
+// Invariant: a connection is counted from its accept to its end, once. A client that takes bytes (a
+// piece of 16 KiB within the stall timeout on HTTP/2) is evicted in two cases only: while memory is
+// short (EvictionPolicy.EndSlow), and, if it takes little of a large answer, while another large
+// answer waits for room (EvictionPolicy.EndCrowded).
 //
 // Why below TLS: a TLS connection cannot go on after a write that timed out half-way; a socket can.
 // Why not a goroutine for each connection that reads ahead: it costs a stack for each idle watch,
