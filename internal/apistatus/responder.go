@@ -77,7 +77,7 @@ func Write(w Responder, s *metav1.Status) {
 	w.Send(int(s.Code), Body(s))
 }
 
-// WriteAs is writeStatus in the form that the client understands (W-10).
+// WriteAs is Write in the form that the client understands (W-10).
 func WriteAs(w Responder, form StatusFormat, s *metav1.Status) {
 	observeFailure(w, s)
 	body, err := codec.Status(form.Format, s)

@@ -179,7 +179,7 @@ func (c *PacedConn) StopPacing() {
 // took something meanwhile: a client is evicted that much late at most.
 const StallChecks = 4
 
-// Write sends b. Under a pace it returns errStalled, or why its pin was condemned, once the client
+// Write sends b. Under a pace it returns ErrStalled, or why its pin was condemned, once the client
 // falls below it, and has reset the connection.
 func (c *PacedConn) Write(b []byte) (int, error) {
 	if c.gather != nil {

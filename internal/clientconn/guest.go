@@ -108,7 +108,7 @@ func (c *PacedConn) OverLimit() bool {
 	return c.guest.phase == surplus
 }
 
-// SendAway sends the client away, if there is a way that breaks no connection (onLeave).
+// SendAway sends the client away, if there is a way that breaks no connection (guest.leave).
 func (c *PacedConn) SendAway() {
 	if k := c.guest.at; k != nil {
 		k.mu.Lock()

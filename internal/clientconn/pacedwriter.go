@@ -39,7 +39,7 @@ type PacedWriter struct {
 // cost frames.
 const pieceNet = 16 << 10
 
-// NewPacedWriter makes a netWriter. Over it with close, before the handler returns. A stall of 0
+// NewPacedWriter makes a PacedWriter. The handler calls Close before it returns. A stall of 0
 // demands nothing of the client.
 func NewPacedWriter(w http.ResponseWriter, below *PacedConn, stall time.Duration) *PacedWriter {
 	n := &PacedWriter{ResponseWriter: w, control: http.NewResponseController(w), conn: below, stall: stall}
@@ -74,7 +74,7 @@ func (n *PacedWriter) Prove() {
 }
 
 // Write sends b, of which net/http may hold something back until it is flushed. It returns
-// errStalled, or why its pin was condemned, once the client falls below the pace, and has reset the
+// ErrStalled, or why its pin was condemned, once the client falls below the pace, and has reset the
 // stream.
 func (n *PacedWriter) Write(b []byte) (int, error) {
 	written := 0

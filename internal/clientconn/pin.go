@@ -22,10 +22,10 @@ type pin struct {
 	spent   atomic.Int64
 	waiting atomic.Int64 // when the write began that waits now, in nanoseconds since pinEpoch; 0: none does
 
-	condemned atomic.Pointer[error] // errSlow or errCrowded; nil: it is not
+	condemned atomic.Pointer[error] // ErrSlow or ErrCrowded; nil: it is not
 }
 
-// ErrSlow and errCrowded are why a pin ends before its client has taken the answer.
+// ErrSlow and ErrCrowded are why a pin ends before its client has taken the answer.
 var (
 	ErrSlow    = errors.New("the client was too slow while memory was short")
 	ErrCrowded = errors.New("the client was too slow while others waited for room")

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// ServerOptions configure an http1Server.
+// ServerOptions configure a ListenerServer.
 type ServerOptions struct {
 	// Handle answers a request.
 	Handle func(c Call)

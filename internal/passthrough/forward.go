@@ -42,7 +42,8 @@ type ForwarderOptions struct {
 	Limiter *flowcontrol.Limiter
 	// StallTimeout ends a short answer whose client takes no byte for so long. 0: 60 s.
 	StallTimeout time.Duration
-	// Arrivals are how long a client may take for what it sends; the zero value: usualArrivals.
+	// Arrivals are how long a client may take for what it sends; the zero value:
+	// clientconn.UsualArrivals.
 	Arrivals clientconn.Arrivals
 	// Metrics count; nil: nothing is registered.
 	Metrics *ForwardMetrics

@@ -56,7 +56,7 @@ func DepartsWith(ctx context.Context) flowcontrol.Departs {
 	}
 }
 
-// readInboundHTTP2 is readInbound for HTTP/2, where net/http has parsed the head and framing is
+// readInboundHTTP2 is ReadInbound for HTTP/2, where net/http has parsed the head and framing is
 // never in doubt.
 func readInboundHTTP2(r *http.Request) (*Inbound, error) {
 	if !strings.HasPrefix(r.RequestURI, "/") || r.Method == http.MethodConnect {

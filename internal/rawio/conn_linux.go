@@ -16,7 +16,7 @@ type TCPConn struct {
 	raw syscall.RawConn
 }
 
-// NewConn makes a Conn of a TCP connection. It returns any other connection as it is.
+// NewConn makes a TCPConn of a TCP connection. It returns any other connection as it is.
 func NewConn(c net.Conn) net.Conn {
 	tcp, ok := c.(*net.TCPConn)
 	if !ok {

@@ -73,7 +73,7 @@ func (r *record) of(v visitor, refused bool) {
 	}
 }
 
-// ObserveFailure implements failureObserver.
+// ObserveFailure implements apistatus.FailureObserver.
 func (c recorded) ObserveFailure(s *metav1.Status) { c.record.ObserveFailure(s) }
 
 // ObserveFailure says in what words the answer fails.
@@ -270,7 +270,7 @@ func jsonOfObject(p plan.Plan, o *object.Object) []byte {
 	return document
 }
 
-// ObserveShared implements shareObserver.
+// ObserveShared implements passthrough.ShareObserver.
 func (c recorded) ObserveShared(a passthrough.SharedAnswer) {
 	c.record.keepShared(a)
 	if o, ok := c.call.(passthrough.ShareObserver); ok {

@@ -86,7 +86,7 @@ func (t *trace) id() string {
 	return t.span.TraceID()
 }
 
-// ObserveShared implements shareObserver: the answer is one of upstream's that several get.
+// ObserveShared implements passthrough.ShareObserver: several clients get one answer of upstream.
 func (c traced) ObserveShared(passthrough.SharedAnswer) { c.trace.source = tracedShared }
 
 // Propagate sets the headers of a request upstream that name its span. A client whose request is

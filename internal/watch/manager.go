@@ -21,7 +21,7 @@ type Options struct {
 	// Goroutines gives each stream a goroutine, even where writers can serve them. It is set where
 	// there is no poller, which writers need, and by tests.
 	Goroutines bool
-	// Limiter, Seats and Haste are shared with what else is sent to clients.
+	// Limiter, Seats and Eviction are shared with the other answers of the server.
 	Limiter  *flowcontrol.Limiter
 	Seats    *clientconn.Seats
 	Eviction *clientconn.EvictionPolicy

@@ -14,8 +14,8 @@ import (
 type sink interface {
 	// begin sends the head of the answer, at once: the first event may be long in coming (W-102).
 	begin() error
-	// Write sends frames, at once and all of them. It returns errStalled, or why its pin was
-	// condemned, once the client falls below the pace; the stream is cut then.
+	// Write sends frames, at once and all of them. It returns clientconn.ErrStalled, or why its
+	// pin was condemned, once the client falls below the pace; the stream is cut then.
 	Write(b []byte) (int, error)
 	// Pace demands progress of the client from now on, which keeps so many bytes of old state alive;
 	// 0: none.

@@ -11,20 +11,20 @@ type Kind string
 
 // All kinds of State.
 const (
-	// Starting: the first complete state has not arrived. Requests wait for it, or pass through
+	// KindStarting: the first complete state has not arrived. Requests wait for it, or pass through
 	// once an attempt has failed.
 	KindStarting Kind = "starting"
-	// Synced: a watch keeps the state current.
+	// KindSynced: a watch keeps the state current.
 	KindSynced Kind = "synced"
-	// Resuming: the watch ended, and the next one has not begun. The state is served, with its age
+	// KindResuming: the watch ended, and the next one has not begun. The state is served, with its age
 	// once that is more than a moment.
 	KindResuming Kind = "resuming"
-	// Refused: the apiserver answers, and not with this resource. Requests pass through, until an
+	// KindRefused: the apiserver answers, and not with this resource. Requests pass through, until an
 	// attempt succeeds.
 	KindRefused Kind = "refused"
-	// FallingBack: a watch-list never ended its initial events. A LIST and a WATCH take its place.
+	// KindFallingBack: a watch-list never ended its initial events. A LIST and a WATCH take its place.
 	KindFallingBack Kind = "falling_back"
-	// GivenUp: the mirror has ended. Requests pass through.
+	// KindGivenUp: the mirror has ended. Requests pass through.
 	KindGivenUp Kind = "given_up"
 )
 
