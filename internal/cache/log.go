@@ -28,8 +28,8 @@ type bounds struct {
 	greatest uint64 // promised by an earlier generation: above through, if history was void
 	seen     uint64 // upstream has been found there since, though not everything up to it may be here
 	position uint64 // of the first entry that follows floor
-	void     uint64 // what was promised below it was promised by a history that is none any more
-	voids    uint64 // how often that has happened
+	void     uint64 // resourceVersions below it are of a history that reset made void; 0: none was
+	voids    uint64 // how often reset made a history void
 }
 
 // Entry is an event in the log, or, if the event has no object, progress: nothing happened up to
@@ -177,9 +177,9 @@ func (l *Log) search(from, head, rv uint64) (uint64, bool) {
 	return from + uint64(n), !lapped // #nosec G115 -- positions of one log, whose entries are in memory
 }
 
-// seamStart moves a position found for rv to the start of the seam whose deletions repeat rv, and
-// refuses one in a seam that begins below rv: whatever the seam holds, it does not know what came
-// and went.
+// seamStart moves a position found for rv to the start of the seam whose deletions repeat rv. It
+// refuses an rv inside the gap that a seam closes: the seam is the difference between the states
+// before and after the gap, so it lacks the deletion of an object that existed only in between.
 func (l *Log) seamStart(b *bounds, pos, head, rv uint64) (uint64, error) {
 	before := b.floor // what a reader at pos is complete through
 	if pos > b.position {

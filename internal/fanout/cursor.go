@@ -257,9 +257,11 @@ func (c *Cursor) fill(head uint64) error {
 	}
 }
 
-// arrive passes a log entry that a client from the future has, and once the log has reached the
-// client finds its place as if it came now: a gap that was closed meanwhile may hold deletions for
-// it, or may have swallowed it.
+// arrive takes a log entry for a cursor whose client resumed at a resourceVersion that the log had
+// not reached. Below that resourceVersion it skips the entry. Once the log reaches it, arrive finds
+// the position as for a client that resumes now, since a gap may have been closed meanwhile: if the
+// gap began at that resourceVersion, the client needs the deletions of the seam; if it lies inside
+// the gap, the cursor has expired.
 func (c *Cursor) arrive(e *cache.Entry) error {
 	if e.Through < c.through {
 		c.position++

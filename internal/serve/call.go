@@ -150,7 +150,8 @@ func (s *Server) answer(c call, p plan.Plan, v visitor) bool {
 
 // fromNewest finds out what upstream's present is, where a watch is to begin: what the client does
 // once it has the head of the answer is an event that it must see. It reports false if upstream
-// does not say.
+// does not say. p is a copy, but p.Watch points to the caller's WatchPlan: fromNewest sets its RV
+// and Start.
 func (s *Server) fromNewest(p plan.Plan) bool {
 	ctx, cancel := s.within(source.ArrivalTimeout)
 	defer cancel()

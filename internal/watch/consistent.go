@@ -93,8 +93,9 @@ func (s *Stream) held(proofs <-chan proof) (EndReason, error) {
 				s.cursor.Release()
 				return "", s.endOfState()
 			}
-			// Upstream's state at RV may have been compared with what the client has: history may never say
-			// so.
+			// A proof by comparison (design D7, step 4) shows that the mirror holds upstream's state at
+			// proven.RV, but does not move the log there, and nothing else has to. If the client has what it
+			// may see of that state, the watch goes on from the state.
 			if landed := s.cursor.Land(proven); landed != nil {
 				s.cursor.Close()
 				s.cursor = landed
