@@ -39,9 +39,10 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		refused: on.CounterVec("spillway_refused_requests_total",
 			"Requests answered from memory with an error, in the words of the apiserver, by code.", "resource", "code"),
 		cut: on.CounterVec("spillway_evicted_lists_total",
-			"LISTs from memory that ended since their client read too slowly: nothing for --stall-timeout "+
-				"(slow_client_stalled), or too little while memory was short (slow_client_memory_pressure) or while others "+
-				"waited for --max-list-bytes-in-flight (slow_client_quota).", "resource", "reason"),
+			"LISTs from memory that ended since their client read too slowly: nothing for --stall-timeout, "+
+				"or for 2 s while memory was short (slow_client_stalled), or too little while memory was short "+
+				"(slow_client_memory_pressure) or while others waited for --max-list-bytes-in-flight (slow_client_quota).",
+			"resource", "reason"),
 		recent: on.CounterVec("spillway_consistent_lists_total",
 			"LISTs without a resourceVersion, by the source of the answer: memory, upstream, or upstream after "+
 				"freshness could not be proven in time (upstream_after_timeout).", "resource", "source"),

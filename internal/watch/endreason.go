@@ -24,12 +24,14 @@ const (
 	EndDrain   EndReason = "drain"   // the proxy drains before it stops
 	// The history no longer reaches back to the cursor: ERROR 410 (W-107).
 	EndResourceVersionExpired EndReason = "resource_version_expired"
-	// The requested resourceVersion did not arrive in time: ERROR 504 (W-106).
+	// The requested resourceVersion did not arrive in time, and upstream confirmed that it does not
+	// exist: ERROR 504 (W-106). Without that confirmation the end is EndFreshnessTimeout.
 	EndResourceVersionTooLarge EndReason = "resource_version_too_large"
 	// An initial object was deleted before the state was proven: an end before the end bookmark
 	// (W-215).
 	EndInitialObjectDeleted EndReason = "initial_object_deleted"
-	// The state could not be proven fresh in time: an end before the end bookmark (W-216).
+	// The state could not be proven fresh in time, or the requested resourceVersion did not arrive
+	// although upstream has it or did not answer: an end before the end bookmark (W-216).
 	EndFreshnessTimeout EndReason = "freshness_timeout"
 	// The apiserver does not serve the resource any more, or not to the proxy (W-116).
 	EndResourceNotServed EndReason = "resource_not_served"
@@ -50,7 +52,8 @@ const (
 
 // Evictions of slow clients, and other broken ends: the connection or the HTTP/2 stream is reset.
 const (
-	// The client stopped reading for --stall-timeout.
+	// The client took nothing for --stall-timeout, or for 2 s while memory was short
+	// (clientconn.EvictionPolicy.StallTimeout).
 	EndSlowClientStalled EndReason = "slow_client_stalled"
 	// The client read its initial events too slowly while memory was short.
 	EndSlowClientMemory EndReason = "slow_client_memory_pressure"

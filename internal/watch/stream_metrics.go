@@ -41,7 +41,7 @@ func NewStreamMetrics(r prometheus.Registerer) *StreamMetrics {
 	on.Add(m.sent)
 	on.GaugeFunc("spillway_slow_client_watches",
 		"Watches whose client reads too slowly: the socket is full. Such a watch holds one frame, and is evicted "+
-			"after --stall-timeout.", m.parked)
+			"if its client takes nothing for --stall-timeout, or for 2 s while memory is short.", m.parked)
 	return m
 }
 
