@@ -16,6 +16,15 @@ import (
 // EndReason is why a watch ended. Every stream ends for exactly one, which is the label of the
 // metric spillway_watch_terminations_total, the log field, and decides what the client sees (design
 // D10).
+//
+// A new reason is added to its block of constants, clean or broken, and to:
+//   - EndReasons, and the list in design D10, in the same order;
+//   - Clean, if it is a broken end;
+//   - EvictionMessages, if it is the eviction of a slow client: its name then begins with
+//     slow_client_, by which dashboards and the status page count it;
+//   - revoked and reauth.Ends, if the client lost its permission;
+//   - ReasonOf, if an error of a cursor or a connection has it;
+//   - Stream.errorStatus, if the client gets an ERROR event.
 type EndReason string
 
 // Clean ends: the client gets the terminator of the body, and its connection stays open.

@@ -2,8 +2,6 @@ package watch
 
 import (
 	"fmt"
-	"regexp"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -245,34 +243,5 @@ func TestHeldInASeam(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-// An eviction of a slow client is found by the prefix slow_client_: in metrics, logs and sources.
-func TestEndReasonNames(t *testing.T) {
-	snake := regexp.MustCompile(`^[a-z]+(_[a-z]+)*$`)
-	seen := map[EndReason]bool{}
-	for _, r := range EndReasons {
-		_, evicted := EvictionMessages[r]
-		if evicted != strings.HasPrefix(string(r), "slow_client_") || evicted && r.Clean() {
-			t.Errorf("%s: evicted: %t, clean: %t", r, evicted, r.Clean())
-		}
-		if seen[r] || !snake.MatchString(string(r)) {
-			t.Errorf("%s: twice: %t, or not in snake case", r, seen[r])
-		}
-		seen[r] = true
-	}
-}
-
-// Every reason for which a watch is revoked is one for which a watch can end.
-func TestRevocationsAreReasons(t *testing.T) {
-	known := map[EndReason]bool{}
-	for _, r := range EndReasons {
-		known[r] = true
-	}
-	for _, why := range reauth.Ends {
-		if r := EndReason(why); !known[r] || !r.revoked() || !r.Clean() {
-			t.Errorf("%s: known: %v, revoked: %v, clean: %v", r, known[r], r.revoked(), r.Clean())
-		}
 	}
 }

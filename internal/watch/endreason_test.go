@@ -1,0 +1,115 @@
+package watch
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"spillway/internal/auth/reauth"
+)
+
+// TestEndReasonsAreComplete shows that EndReasons has every constant of endreason.go, and that
+// Clean is true of those in its first block alone.
+func TestEndReasonsAreComplete(t *testing.T) {
+	file, err := parser.ParseFile(token.NewFileSet(), "endreason.go", nil, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var blocks [][]string // the names of constants, by block
+	var listed []string   // the names in EndReasons
+	for _, d := range file.Decls {
+		decl, ok := d.(*ast.GenDecl)
+		if !ok || decl.Tok != token.CONST && decl.Tok != token.VAR {
+			continue
+		}
+		var names []string
+		for _, spec := range decl.Specs {
+			values := spec.(*ast.ValueSpec)
+			for _, name := range values.Names {
+				names = append(names, name.Name)
+			}
+			if values.Names[0].Name == "EndReasons" {
+				for _, e := range values.Values[0].(*ast.CompositeLit).Elts {
+					listed = append(listed, e.(*ast.Ident).Name)
+				}
+			}
+		}
+		if decl.Tok == token.CONST {
+			blocks = append(blocks, names)
+		}
+	}
+	if len(blocks) != 2 {
+		t.Fatalf("%d blocks of constants, want those of clean ends and those of broken ends", len(blocks))
+	}
+	if all := slices.Concat(blocks...); !slices.Equal(slices.Sorted(slices.Values(all)),
+		slices.Sorted(slices.Values(listed))) {
+		t.Fatalf("EndReasons has %q, the constants are %q", listed, all)
+	}
+	for i, name := range listed {
+		if r := EndReasons[i]; r.Clean() != slices.Contains(blocks[0], name) {
+			t.Errorf("%s: Clean is %t, its block says otherwise", name, r.Clean())
+		}
+	}
+}
+
+// TestEndReasonNames shows that exactly the evictions of slow clients have the prefix slow_client_,
+// by which metrics, logs and the status page find them, and a log message.
+func TestEndReasonNames(t *testing.T) {
+	snake := regexp.MustCompile(`^[a-z]+(_[a-z]+)*$`)
+	seen := map[EndReason]bool{}
+	for _, r := range EndReasons {
+		_, evicted := EvictionMessages[r]
+		if evicted != strings.HasPrefix(string(r), "slow_client_") || evicted && r.Clean() {
+			t.Errorf("%s: evicted: %t, clean: %t", r, evicted, r.Clean())
+		}
+		if seen[r] || !snake.MatchString(string(r)) {
+			t.Errorf("%s: twice: %t, or not in snake case", r, seen[r])
+		}
+		seen[r] = true
+	}
+	for r := range EvictionMessages {
+		if !seen[r] {
+			t.Errorf("EvictionMessages has %s, EndReasons has not", r)
+		}
+	}
+}
+
+// TestRevocationsAreReasons shows that a watch is revoked for exactly the reasons that package
+// reauth has.
+func TestRevocationsAreReasons(t *testing.T) {
+	for _, r := range EndReasons {
+		if known := slices.Contains(reauth.Ends, reauth.End(r)); r.revoked() != known || known && !r.Clean() {
+			t.Errorf("%s: revoked: %t, in reauth.Ends: %t, clean: %t", r, r.revoked(), known, r.Clean())
+		}
+	}
+	for _, why := range reauth.Ends {
+		if !slices.Contains(EndReasons, EndReason(why)) {
+			t.Errorf("reauth.Ends has %s, EndReasons has not", why)
+		}
+	}
+}
+
+// TestDesignListsEndReasons shows that design D10 lists EndReasons, in their order.
+func TestDesignListsEndReasons(t *testing.T) {
+	text, err := os.ReadFile("../../docs/design/0010-slots-and-writers.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, list, found := strings.Cut(string(text), "(`watch.EndReason`):")
+	list, _, ended := strings.Cut(list, ".")
+	if !found || !ended {
+		t.Fatal("design D10 has no list of reasons")
+	}
+	var listed []EndReason
+	for _, name := range regexp.MustCompile("`([^`]*)`").FindAllStringSubmatch(list, -1) {
+		listed = append(listed, EndReason(name[1]))
+	}
+	if !slices.Equal(listed, EndReasons) {
+		t.Errorf("design D10 lists %q, EndReasons are %q", listed, EndReasons)
+	}
+}
