@@ -19,7 +19,7 @@ func (r *Report) Facts() []Fact {
 	facts := []Fact{r.upstreamFact(), r.mirrorFact()}
 	facts = append(facts,
 		Fact{Name: "Watches", Text: Count(r.Watches.Total) + ", " + Bytes(r.Watches.BytesPerSecond) + "/s"},
-		Fact{Name: "Evicted", Text: Count(r.Ended[stalled]), Alert: r.evictedLately()},
+		Fact{Name: "Evicted", Text: Count(r.evicted()), Alert: r.evictedLately()},
 		r.memoryFact(),
 		r.fileFact(),
 		Fact{Name: "Version", Text: Printable(r.Version) + ", up " + Seconds(r.UptimeSeconds)},
@@ -27,8 +27,19 @@ func (r *Report) Facts() []Fact {
 	return facts
 }
 
-// stalled is the EndReason of a watch whose client stopped reading.
-const stalled = "slow_client_stalled"
+// evicts reports that watches with this EndReason ended since their clients read too slowly, or
+// nothing.
+func evicts(reason string) bool { return strings.HasPrefix(reason, "slow_client_") }
+
+// evicted is how many watches ended for such a reason.
+func (r *Report) evicted() (n uint64) {
+	for reason, ended := range r.Ended {
+		if evicts(reason) {
+			n += ended
+		}
+	}
+	return n
+}
 
 func (r *Report) upstreamFact() Fact {
 	host := Printable(r.Upstream.Host)
@@ -108,7 +119,7 @@ func (r *Report) evictedLately() bool {
 func (r *Report) EndFacts() []Fact {
 	facts := make([]Fact, 0, len(r.Ended))
 	for _, reason := range slices.Sorted(maps.Keys(r.Ended)) {
-		facts = append(facts, Fact{Name: Printable(reason), Text: Count(r.Ended[reason]), Alert: reason == stalled})
+		facts = append(facts, Fact{Name: Printable(reason), Text: Count(r.Ended[reason]), Alert: evicts(reason)})
 	}
 	return facts
 }

@@ -135,7 +135,8 @@ func (p *Page) view(report *Report, q Query) view {
 	}
 	evictions := section{
 		ID: "evictions", Name: "Evicted last", Empty: "No client has been evicted.",
-		Caption: "The last clients whose watches were ended since they stopped reading", Table: report.EvictionTable(),
+		Caption: "The last clients whose watches were ended since they read too slowly, or nothing",
+		Table:   report.EvictionTable(),
 	}
 	return view{
 		Report: report, Query: q, CSS: template.CSS(pageCSS), JS: template.JS(pageJS), // #nosec G203 -- our own files

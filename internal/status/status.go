@@ -132,7 +132,7 @@ type Watch struct {
 	LastEvent *time.Time `json:"lastEvent,omitempty"`
 }
 
-// Eviction is a watch that was ended since its client stopped reading.
+// Eviction is a watch that was ended since its client read too slowly, or nothing.
 type Eviction struct {
 	At            time.Time `json:"at"`
 	User          string    `json:"user"`

@@ -121,3 +121,21 @@ func TestUpstreamFact(t *testing.T) {
 	r.Upstream.Waiting = "connection\x1b refused"
 	f("has not answered yet, https://api:6443: connection\ufffd refused", true)
 }
+
+// TestEvictedFact shows that evictions of slow clients count for whichever reason, and nothing else
+// does.
+func TestEvictedFact(t *testing.T) {
+	r := sample()
+	r.Ended = map[string]uint64{"timeout": 5, "slow_client_stalled": 1, "slow_client_memory_pressure": 20,
+		"slow_client_quota": 300}
+	for _, f := range r.Facts() {
+		if f.Name == "Evicted" && f.Text != "321" {
+			t.Errorf("evicted: %s, want 321", f.Text)
+		}
+	}
+	for _, f := range r.EndFacts() {
+		if f.Alert != (f.Name != "timeout") {
+			t.Errorf("%s is highlighted: %t", f.Name, f.Alert)
+		}
+	}
+}

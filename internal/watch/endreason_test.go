@@ -113,3 +113,40 @@ func TestDesignListsEndReasons(t *testing.T) {
 		t.Errorf("design D10 lists %q, EndReasons are %q", listed, EndReasons)
 	}
 }
+
+// TestEvictionsAreKept shows that the report has the evictions of slow clients, for whichever
+// reason, and no other ends.
+func TestEvictionsAreKept(t *testing.T) {
+	bubbles(t, func(t *testing.T, d delivery) {
+		w := newWorld(t, d)
+		p := w.watch("/api/v1/pods?watch=1&resourceVersion=100")
+		var evicted int
+		for _, r := range EndReasons {
+			w.manager.ended.note(p.stream, r)
+			if strings.HasPrefix(string(r), "slow_client_") {
+				evicted++
+			}
+			if counts, kept := w.manager.EndCounts(); counts[r] != 1 || len(kept) != evicted {
+				t.Errorf("%s: counted %d times, and %d evictions are kept, want %d", r, counts[r], len(kept), evicted)
+			}
+		}
+	})
+}
+
+// TestDashboardCountsAllEvictions shows that the dashboard counts the evictions of slow clients for
+// whichever reason.
+func TestDashboardCountsAllEvictions(t *testing.T) {
+	text, err := os.ReadFile("../../charts/spillway/dashboard.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(`reason=[^,}]*slow_client[^,}]*`).FindAllString(string(text), -1)
+	if len(found) == 0 {
+		t.Error("the dashboard counts no evictions")
+	}
+	for _, matcher := range found {
+		if matcher != `reason=~\"slow_client_.*\"` {
+			t.Errorf("the dashboard counts %s", matcher)
+		}
+	}
+}

@@ -16,8 +16,8 @@ type endStats struct {
 	evicted []Eviction // oldest first
 }
 
-// Eviction is a watch that ended because its client stopped reading. It holds no Source, which
-// would hold the whole state of a mirror that was given up.
+// Eviction is a watch that ended because its client read too slowly, or nothing. It holds no
+// Source, which would hold the whole state of a mirror that was given up.
 type Eviction struct {
 	At       time.Time
 	Resource *object.Resource
@@ -39,7 +39,7 @@ func (e *endStats) note(st *Stream, reason EndReason) {
 		e.counts = map[EndReason]uint64{}
 	}
 	e.counts[reason]++
-	if reason != EndSlowClientStalled {
+	if _, evicted := EvictionMessages[reason]; !evicted {
 		return
 	}
 	if len(e.evicted) == evictionsKept {
