@@ -75,18 +75,18 @@ func passing(err error) bool {
 // cannot go on after a write that timed out half-way, while a socket can.
 type PacedConn struct {
 	net.Conn
-	seat    seat            // the answerer's
-	haste   *EvictionPolicy // static; nil: none
-	guest   guest
-	strict  *string    // static; nil: none
-	tls     bool       // static: there is TLS above
-	records tlsRecords // the reader's
-	pace    atomic.Pointer[pace]
-	gather  *[]byte                // the writer's: where what TLS writes is put instead of sent
-	most    int                    // what is gathered is sent when it is so much; 0: it is not sent here
-	timed   atomic.Bool            // TCP_USER_TIMEOUT is set, by SetPace
-	stalled atomic.Bool            // evicted: what is written now fails for that reason, whatever the error
-	lost    atomic.Pointer[func()] // called by Close, unless TakeOver was called before; nil: nothing is
+	seat     seat            // the answerer's
+	eviction *EvictionPolicy // static; nil: none
+	guest    guest
+	strict   *string    // static; nil: none
+	tls      bool       // static: there is TLS above
+	records  tlsRecords // the reader's
+	pace     atomic.Pointer[pace]
+	gather   *[]byte                // the writer's: where what TLS writes is put instead of sent
+	most     int                    // what is gathered is sent when it is so much; 0: it is not sent here
+	timed    atomic.Bool            // TCP_USER_TIMEOUT is set, by SetPace
+	stalled  atomic.Bool            // evicted: what is written now fails for that reason, whatever the error
+	lost     atomic.Pointer[func()] // called by Close, unless TakeOver was called before; nil: nothing is
 }
 
 // pace is how fast a client must take what it asked for.
@@ -95,9 +95,9 @@ type pace struct {
 	pin   *pin // the old state that is kept alive for the client; nil: none is
 }
 
-// New makes a paced connection of c. seats and h may be nil.
-func New(c net.Conn, s *Seats, h *EvictionPolicy) *PacedConn {
-	return &PacedConn{Conn: c, seat: seat{of: s}, haste: h}
+// New makes a paced connection of c. s and e may be nil.
+func New(c net.Conn, s *Seats, e *EvictionPolicy) *PacedConn {
+	return &PacedConn{Conn: c, seat: seat{of: s}, eviction: e}
 }
 
 // NetConn is the connection below, which has the socket.
@@ -134,10 +134,10 @@ func (c *PacedConn) SetPace(stall time.Duration, pinned int64) error {
 // follow puts a pace in the place of the one before.
 func (c *PacedConn) follow(p *pace) {
 	if before := c.pace.Swap(p); before != nil {
-		c.haste.unpin(before.pin)
+		c.eviction.unpin(before.pin)
 	}
 	if p != nil {
-		c.haste.pin(p.pin)
+		c.eviction.pin(p.pin)
 	}
 }
 
@@ -192,7 +192,7 @@ func (c *PacedConn) Write(b []byte) (int, error) {
 	}
 	written, progress := 0, time.Now()
 	for {
-		stall := c.haste.StallTimeout(p.stall)
+		stall := c.eviction.StallTimeout(p.stall)
 		if err := c.Conn.SetWriteDeadline(time.Now().Add(min(stall/StallChecks, LookAgainInterval))); err != nil {
 			return written, err
 		}

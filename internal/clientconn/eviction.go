@@ -11,7 +11,7 @@ import (
 // it is less than configured, since such a client holds memory here and in the kernel. The nil
 // policy always is as configured.
 type EvictionPolicy struct {
-	hurried atomic.Bool
+	lowMemory atomic.Bool
 
 	// What is held for clients that do not take it, apart from what Go counts.
 	parked   atomic.Int64 // slots whose socket is full
@@ -25,11 +25,11 @@ type EvictionPolicy struct {
 }
 
 const (
-	// hastyStall is how long a client may take nothing while memory is short, and hastyRate what it
-	// must take of a large answer then, in bytes per second of the time that it is waited for.
-	// Otherwise any progress will do.
-	hastyStall = 2 * time.Second
-	hastyRate  = 8 * crowdedRate
+	// lowMemoryStallTimeout is how long a client may take nothing while memory is short, and
+	// lowMemoryRate what it must take of a large answer then, in bytes per second of the time that
+	// writes wait for it. Otherwise any progress will do.
+	lowMemoryStallTimeout = 2 * time.Second
+	lowMemoryRate         = 8 * crowdedRate
 	// crowdedRate is what a client must take of a large answer while others wait for room for
 	// theirs, once it was waited for crowdedFor.
 	crowdedRate = 64 << 10
@@ -39,70 +39,70 @@ const (
 	// ParkedBytes is how many bytes the kernel is assumed to hold for a client that takes nothing: the
 	// last offer, on top of notSentLow.
 	ParkedBytes = OfferBytesLimit + notSentLow
-	// LookAgainInterval is how long a write waits at most before it looks whether it is still to be as
-	// patient.
+	// LookAgainInterval is how long a write waits at most before it looks whether its stall timeout
+	// has changed.
 	LookAgainInterval = time.Second
 )
 
 // StallTimeout is how long a client may take nothing now, where usual is configured.
-func (h *EvictionPolicy) StallTimeout(usual time.Duration) time.Duration {
-	if h != nil && h.hurried.Load() && usual > 0 {
-		return min(usual, hastyStall)
+func (e *EvictionPolicy) StallTimeout(usual time.Duration) time.Duration {
+	if e != nil && e.lowMemory.Load() && usual > 0 {
+		return min(usual, lowMemoryStallTimeout)
 	}
 	return usual
 }
 
 // pin and unpin tell of an answer that keeps old state alive; nil: there is none.
-func (h *EvictionPolicy) pin(p *pin) {
-	if h != nil && p != nil {
-		h.pins.add(p)
+func (e *EvictionPolicy) pin(p *pin) {
+	if e != nil && p != nil {
+		e.pins.add(p)
 	}
 }
 
-func (h *EvictionPolicy) unpin(p *pin) {
-	if h != nil && p != nil {
-		h.pins.drop(p)
+func (e *EvictionPolicy) unpin(p *pin) {
+	if e != nil && p != nil {
+		e.pins.drop(p)
 	}
 }
 
 // EndCrowded ends the most expensive of the large answers whose clients are slow, since another
 // waits for room.
-func (h *EvictionPolicy) EndCrowded() {
-	h.pins.condemn(cmp.Or(h.CrowdedRate, crowdedRate), cmp.Or(h.CrowdedFor, crowdedFor), ErrCrowded, math.MaxInt)
+func (e *EvictionPolicy) EndCrowded() {
+	e.pins.condemn(cmp.Or(e.CrowdedRate, crowdedRate), cmp.Or(e.CrowdedFor, crowdedFor), ErrCrowded, math.MaxInt)
 }
 
 // EndSlow ends the most expensive of the large answers whose clients are too slow while memory is
 // short.
-func (h *EvictionPolicy) EndSlow() {
-	h.pins.condemn(hastyRate, hastyStall, ErrSlow, condemnPart)
+func (e *EvictionPolicy) EndSlow() {
+	e.pins.condemn(lowMemoryRate, lowMemoryStallTimeout, ErrSlow, condemnPart)
 }
 
-// SetAggressive makes the server impatient, or patient again, and reports whether that is a change.
-func (h *EvictionPolicy) SetAggressive(on bool) (changed bool) { return h.hurried.Swap(on) != on }
+// SetLowMemory shortens the stall timeout while on is set, and reports whether that is a change.
+func (e *EvictionPolicy) SetLowMemory(on bool) (changed bool) { return e.lowMemory.Swap(on) != on }
 
 // Park counts a slot whose socket is full.
-func (h *EvictionPolicy) Park() { h.count(1, 0) }
+func (e *EvictionPolicy) Park() { e.count(1, 0) }
 
 // Unpark counts a slot whose socket has room again.
-func (h *EvictionPolicy) Unpark() { h.count(-1, 0) }
+func (e *EvictionPolicy) Unpark() { e.count(-1, 0) }
 
 // BeginState counts a state that is being sent.
-func (h *EvictionPolicy) BeginState() { h.count(0, 1) }
+func (e *EvictionPolicy) BeginState() { e.count(0, 1) }
 
 // EndState counts a state that has been sent, or given up.
-func (h *EvictionPolicy) EndState() { h.count(0, -1) }
+func (e *EvictionPolicy) EndState() { e.count(0, -1) }
 
-func (h *EvictionPolicy) count(parked, starting int64) {
-	if h != nil {
-		h.parked.Add(parked)
-		h.starting.Add(starting)
+func (e *EvictionPolicy) count(parked, starting int64) {
+	if e != nil {
+		e.parked.Add(parked)
+		e.starting.Add(starting)
 	}
 }
 
 // KernelBytes is about what the kernel holds for clients that have yet to take it.
-func (h *EvictionPolicy) KernelBytes() int64 {
-	return (h.parked.Load() + h.starting.Load()) * ParkedBytes
+func (e *EvictionPolicy) KernelBytes() int64 {
+	return (e.parked.Load() + e.starting.Load()) * ParkedBytes
 }
 
 // Parked is how many slots wait for their clients.
-func (h *EvictionPolicy) Parked() int64 { return h.parked.Load() }
+func (e *EvictionPolicy) Parked() int64 { return e.parked.Load() }

@@ -11,23 +11,23 @@ import (
 // guardLooks is how often the guard of the memory looks.
 const guardLooks = 100 * time.Millisecond
 
-// TestHasteOfWrites shows that a client that takes nothing, or little of what pins old state, is
-// evicted soon once memory is short, also if its write has begun before.
-func TestHasteOfWrites(t *testing.T) {
+// TestEvictionInLowMemory shows that a client that takes nothing, or little of what pins old state,
+// is evicted soon once memory is short, also if its write has begun before.
+func TestEvictionInLowMemory(t *testing.T) {
 	const stall = 10 * time.Minute
 	for _, c := range []struct {
-		name    string
-		pins    bool
-		n       int // bytes that the client takes at once, each second
-		hurried bool
-		want    error
+		name      string
+		pins      bool
+		n         int // bytes that the client takes at once, each second
+		lowMemory bool
+		want      error
 	}{
 		{"nothing", false, 0, true, ErrStalled},
 		{"nothing, with time", false, 0, false, nil},
 		{"a byte is progress", false, 1, true, nil},
 		{"a thin line, pins", true, 40_000, true, ErrSlow},
 		{"a thin line, pins, with time", true, 40_000, false, nil},
-		{"the rate that is asked for then", true, 2 * hastyRate, true, nil},
+		{"the rate that is asked for then", true, 2 * lowMemoryRate, true, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -35,8 +35,8 @@ func TestHasteOfWrites(t *testing.T) {
 				if c.n > 0 {
 					go drip(far, c.n, time.Second)
 				}
-				h := &EvictionPolicy{}
-				paced := &PacedConn{Conn: near, haste: h}
+				e := &EvictionPolicy{}
+				paced := &PacedConn{Conn: near, eviction: e}
 				if err := paced.SetPace(stall, pinnedIf(c.pins)); err != nil {
 					t.Fatal(err)
 				}
@@ -46,11 +46,11 @@ func TestHasteOfWrites(t *testing.T) {
 					ended <- err
 				}()
 				time.Sleep(3 * time.Second)
-				h.SetAggressive(c.hurried)
-				for range int((hastyStall + 2*LookAgainInterval) / guardLooks) {
+				e.SetLowMemory(c.lowMemory)
+				for range int((lowMemoryStallTimeout + 2*LookAgainInterval) / guardLooks) {
 					time.Sleep(guardLooks)
-					if c.hurried {
-						h.EndSlow()
+					if c.lowMemory {
+						e.EndSlow()
 					}
 				}
 				synctest.Wait()
@@ -69,21 +69,21 @@ func TestHasteOfWrites(t *testing.T) {
 	}
 }
 
-// TestHasteIsWithClientsOnly shows that a client that takes everything at once is not evicted,
-// however long its answer takes to make.
-func TestHasteIsWithClientsOnly(t *testing.T) {
+// TestLowMemoryEvictsSlowClientsOnly shows that a client that takes everything at once is not
+// evicted, however long its answer takes to make.
+func TestLowMemoryEvictsSlowClientsOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := pipe(t)
 		go func() { _, _ = io.Copy(io.Discard, far) }()
-		h := &EvictionPolicy{}
-		h.SetAggressive(true)
-		paced := &PacedConn{Conn: near, haste: h}
+		e := &EvictionPolicy{}
+		e.SetLowMemory(true)
+		paced := &PacedConn{Conn: near, eviction: e}
 		if err := paced.SetPace(10*time.Minute, 1); err != nil {
 			t.Fatal(err)
 		}
 		for i := range 5 {
-			time.Sleep(2 * hastyStall) // so long it takes to be made
-			h.EndSlow()
+			time.Sleep(2 * lowMemoryStallTimeout) // so long it takes to be made
+			e.EndSlow()
 			if _, err := paced.Write(make([]byte, 64<<10)); err != nil {
 				t.Fatalf("piece %d: %v", i, err)
 			}

@@ -106,7 +106,7 @@ func (n *PacedWriter) timed(send func() error) error {
 		defer n.seat.of.Take()
 	}
 	if n.stall > 0 {
-		n.timer.Reset(n.haste().StallTimeout(n.stall))
+		n.timer.Reset(n.eviction().StallTimeout(n.stall))
 		defer n.timer.Stop()
 	}
 	if n.pin != nil {
@@ -135,9 +135,9 @@ func (n *PacedWriter) Cause(err error) error {
 	return err
 }
 
-// Patient ends all demands on the client: what passes through for long may pause as long as its own
-// rules allow. The result demands progress again.
-func (n *PacedWriter) Patient() (impatient func()) {
+// SuspendPace ends all demands on the client: what passes through for long may pause as long as its
+// own rules allow. resume demands progress again.
+func (n *PacedWriter) SuspendPace() (resume func()) {
 	stall := n.stall
 	n.stall = 0
 	return func() { n.stall = stall }
@@ -162,8 +162,8 @@ func (n *PacedWriter) Pace(pinned int64) {
 	before := n.pin
 	n.pin = next
 	n.mu.Unlock()
-	n.haste().unpin(before)
-	n.haste().pin(next)
+	n.eviction().unpin(before)
+	n.eviction().pin(next)
 }
 
 // end resets the stream of a condemned pin, unless the pin is over.
@@ -175,19 +175,19 @@ func (n *PacedWriter) end(condemned *pin) {
 	}
 }
 
-// haste is that of the connection below.
-func (n *PacedWriter) haste() *EvictionPolicy {
+// eviction is the policy of the connection below; nil: none.
+func (n *PacedWriter) eviction() *EvictionPolicy {
 	if n.conn == nil {
 		return nil
 	}
-	return n.conn.haste
+	return n.conn.eviction
 }
 
 // evict ends the answer of a client that has not taken a piece in time. While memory is short that
 // says that it is slow, if it pins a state.
 func (n *PacedWriter) evict() {
 	n.mu.Lock()
-	if n.pin != nil && n.haste().StallTimeout(n.stall) < n.stall {
+	if n.pin != nil && n.eviction().StallTimeout(n.stall) < n.stall {
 		n.pin.condemned.CompareAndSwap(nil, &ErrSlow)
 	}
 	n.mu.Unlock()

@@ -16,10 +16,10 @@ func TestMostExpensivePinEndsFirst(t *testing.T) {
 			h.pin(p)
 			return p
 		}
-		fast := pinned(1<<40, 60*hastyRate)
+		fast := pinned(1<<40, 60*lowMemoryRate)
 		var slow []*pin
 		for i := range 32 {
-			slow = append(slow, pinned(int64(i+1), 60*hastyRate-1))
+			slow = append(slow, pinned(int64(i+1), 60*lowMemoryRate-1))
 		}
 		h.EndSlow()
 		for i, p := range slow {

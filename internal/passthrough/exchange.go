@@ -45,7 +45,7 @@ type exchange struct {
 	measures bool // a refusal is read as a whole, if it is short
 
 	known func() // called when upstream knows the sender of the request; nil: not needed
-	hurry func() // called when the answer is short, so that the client must take it; nil: it must in any case
+	pace  func() // called when the answer is short: demands progress of the client; nil: that is demanded already
 }
 
 // reach is how the client of an exchange is reached, whatever the way of its answer.

@@ -39,7 +39,7 @@ func (f *Forwarder) ForwardHTTP2(out *clientconn.PacedWriter, r *http.Request, b
 		x.known = out.Prove
 	}
 	if !x.class.short() {
-		x.hurry = out.Patient()
+		x.pace = out.SuspendPace()
 	}
 	if err := ownBody(out, r, x); err != nil {
 		apistatus.Write(w, apistatus.BadRequest("the request body ended early"))

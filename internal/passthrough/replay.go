@@ -81,7 +81,7 @@ func (r *replayer) take(from HTTP1Request, x *exchange) {
 		head = append(head, read...)
 	}
 	x.large = from.ShareHead()
-	x.hurry = func() {
+	x.pace = func() {
 		if p := clientconn.Of(x.conn); p != nil {
 			_ = p.SetPace(x.f.Opts.StallTimeout, 0) // fails on a closed connection, as the answer will
 		}

@@ -77,8 +77,8 @@ func noteResponse(resp *http.Response) error {
 	if x.known != nil && vouches(resp.StatusCode) {
 		x.known()
 	}
-	if x.hurry != nil && (x.class.short() || ends(resp)) {
-		x.hurry()
+	if x.pace != nil && (x.class.short() || ends(resp)) {
+		x.pace()
 	}
 	if resp.StatusCode == http.StatusSwitchingProtocols {
 		resp.Header.Del("Content-Length")

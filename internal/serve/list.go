@@ -131,24 +131,24 @@ func (s *Server) compress(made *composed) {
 }
 
 // limited is the body, which gives back the pass when it is closed.
-func (m *composed) limited(h *clientconn.EvictionPolicy) io.WriterTo {
+func (m *composed) limited(e *clientconn.EvictionPolicy) io.WriterTo {
 	if m.pass == (flowcontrol.Pass{}) {
 		return m.body
 	}
-	return &limitedBody{WriterTo: m.body, pass: m.pass, haste: h}
+	return &limitedBody{WriterTo: m.body, pass: m.pass, eviction: e}
 }
 
 // limitedBody is the body of an answer that has a pass until it is closed.
 type limitedBody struct {
 	io.WriterTo
-	pass  flowcontrol.Pass
-	haste *clientconn.EvictionPolicy
+	pass     flowcontrol.Pass
+	eviction *clientconn.EvictionPolicy
 }
 
 // WriteTo implements io.WriterTo.
 func (b *limitedBody) WriteTo(w io.Writer) (int64, error) {
-	b.haste.BeginState()
-	defer b.haste.EndState()
+	b.eviction.BeginState()
+	defer b.eviction.EndState()
 	return b.WriterTo.WriteTo(w)
 }
 

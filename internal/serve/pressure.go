@@ -14,7 +14,7 @@ func (s *Server) Outside() int64 { return s.eviction.KernelBytes() }
 func (s *Server) Degrade(step memory.Step) {
 	short := step >= memory.RefuseAndEvict
 	s.opts.Limiter.SetLowMemory(short)
-	if s.eviction.SetAggressive(short) && short {
+	if s.eviction.SetLowMemory(short) && short {
 		s.watches.ShedHeavy()
 		s.watches.LookAgain()
 	}

@@ -103,9 +103,9 @@ func TestStalledListIsLoggedAndCounted(t *testing.T) {
 	}
 }
 
-// A watch whose client takes nothing is counted as held outside, and ends when the server gets into
-// haste; one that has everything goes on.
-func TestHasteOfWatches(t *testing.T) {
+// A watch whose client takes nothing is counted as held outside, and ends once memory is short;
+// one that has everything goes on.
+func TestLowMemoryEvictsStalledWatches(t *testing.T) {
 	for _, http2 := range []bool{false, true} {
 		t.Run(fmt.Sprintf("http2=%v", http2), func(t *testing.T) {
 			t.Parallel()

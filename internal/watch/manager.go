@@ -38,14 +38,14 @@ type Options struct {
 // Manager owns the streams that are open: it admits, delivers, counts and ends them.
 type Manager struct {
 	// Static after construction.
-	opts    Options
-	base    context.Context
-	deliver deliverer
-	writers *writers // nil: none
-	seats   *clientconn.Seats
-	haste   *clientconn.EvictionPolicy
-	metrics *StreamMetrics
-	log     *zap.Logger
+	opts     Options
+	base     context.Context
+	deliver  deliverer
+	writers  *writers // nil: none
+	seats    *clientconn.Seats
+	eviction *clientconn.EvictionPolicy
+	metrics  *StreamMetrics
+	log      *zap.Logger
 
 	mu struct {
 		sync.Mutex
@@ -61,7 +61,7 @@ type Manager struct {
 // NewManager makes a manager. End its base, and then Wait.
 func NewManager(o Options) *Manager {
 	m := &Manager{
-		opts: o, base: o.Base, deliver: goroutines{}, seats: o.Seats, haste: o.Eviction, metrics: o.Metrics, log: o.Log,
+		opts: o, base: o.Base, deliver: goroutines{}, seats: o.Seats, eviction: o.Eviction, metrics: o.Metrics, log: o.Log,
 	}
 	m.mu.streams, m.mu.sent = map[*Stream]struct{}{}, map[string]int64{}
 	if haveWriters && !o.Goroutines {

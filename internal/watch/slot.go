@@ -108,13 +108,13 @@ func (s *slot) send() (gone bool, err error) {
 // park waits for room in the socket, as long as the client makes progress: any byte will do, since
 // a cursor pins nothing (design D10).
 func (s *slot) park(moved bool) error {
-	at, stall := now(), s.writer.manager.haste.StallTimeout(s.writer.stall)
+	at, stall := now(), s.writer.manager.eviction.StallTimeout(s.writer.stall)
 	if moved || !s.parked {
 		s.progress = at
 	}
 	if !s.parked {
 		s.parked = true
-		s.writer.manager.haste.Park()
+		s.writer.manager.eviction.Park()
 	}
 	s.stream.waits(len(s.rest)+len(s.port.held), s.progress)
 	s.port.out.park(s.poke)
@@ -135,6 +135,6 @@ func (s *slot) unpark() {
 	if s.parked {
 		s.parked = false
 		s.stream.waits(0, 0)
-		s.writer.manager.haste.Unpark()
+		s.writer.manager.eviction.Unpark()
 	}
 }

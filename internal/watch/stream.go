@@ -121,8 +121,8 @@ func (s *Stream) state(snapshot *cache.Snapshot) error {
 		return err
 	}
 	s.cursor, s.started = cursor, snapshot.RV
-	s.manager.haste.BeginState()
-	defer s.manager.haste.EndState()
+	s.manager.eviction.BeginState()
+	defer s.manager.eviction.EndState()
 	pinned := max(snapshot.Bytes, 1)
 	s.out.Pace(pinned)
 	defer s.out.Pace(0)

@@ -16,7 +16,7 @@ type StreamMetrics struct {
 	lags       *lags
 	backfilled *prometheus.CounterVec
 	unfilled   *prometheus.CounterVec
-	haste      *clientconn.EvictionPolicy // of the manager; nil: there is none
+	eviction   *clientconn.EvictionPolicy // of the manager; nil: there is none
 }
 
 // NewStreamMetrics makes the metrics of one manager and registers them; r may be nil.
@@ -47,15 +47,15 @@ func NewStreamMetrics(r prometheus.Registerer) *StreamMetrics {
 
 // follow shows what a manager does at the moment of a scrape. Called once, before there is one.
 func (m *StreamMetrics) follow(w *Manager) {
-	m.sent.sums, m.lags.groups, m.haste = w.sent, w.lags, w.haste
+	m.sent.sums, m.lags.groups, m.eviction = w.sent, w.lags, w.eviction
 }
 
 // parked is how many watches wait for their clients.
 func (m *StreamMetrics) parked() float64 {
-	if m.haste == nil {
+	if m.eviction == nil {
 		return 0
 	}
-	return float64(m.haste.Parked())
+	return float64(m.eviction.Parked())
 }
 
 // Introduce makes the counters of a resource, so that what has never happened is 0 and not absent.

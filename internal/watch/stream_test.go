@@ -404,7 +404,7 @@ func TestSlowClients(t *testing.T) {
 			t.Fatalf("a client that takes 4 KiB/s was ended while memory sufficed: %s", got)
 		default:
 		}
-		w.manager.haste.EndSlow()
+		w.manager.eviction.EndSlow()
 		time.Sleep(clientconn.LookAgainInterval)
 		synctest.Wait()
 		select {

@@ -177,7 +177,7 @@ func (w *world) watchAs(query string, prepare func(*Stream)) *peer {
 	near, far := narrowPipe()
 	st := w.manager.NewStream(w.plan(query), StreamOptions{})
 	st.SetChunked()
-	st.out = &ConnSink{Conn: clientconn.New(near, w.manager.seats, w.manager.haste),
+	st.out = &ConnSink{Conn: clientconn.New(near, w.manager.seats, w.manager.eviction),
 		StallTimeout: worldStall, Head: Head(st, noHeaders, "audit", "")}
 	p := &peer{t: w.t, stream: st, conn: far, reason: make(chan EndReason, 1)}
 	st.cleanup = func(reason EndReason) {
