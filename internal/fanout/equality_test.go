@@ -234,12 +234,12 @@ func (h *history) check(r reading) {
 // Whatever a client does and wherever it begins, it receives exactly the log as its selector sees
 // it: from its feed, from the log, or from either in turn.
 func TestEveryCursorReadsTheLog(t *testing.T) {
-	f := func(name string, limits cache.HistoryLimits, voids, frugal bool, tested func(*Stats, int) bool) {
+	f := func(name string, limits cache.HistoryLimits, voids, lowMemory bool, tested func(*Stats, int) bool) {
 		for seed := range *seeds {
 			t.Run(fmt.Sprintf("%s/seed=%d", name, seed), func(t *testing.T) {
 				h := newHistory(t, limits)
-				if frugal {
-					h.hub.Share(NewRoom(64 << 10))
+				if lowMemory {
+					h.hub.Share(NewByteBudget(64 << 10))
 				}
 				ctx, stop := contextFor(t)
 				var hub, readers sync.WaitGroup
@@ -256,7 +256,7 @@ func TestEveryCursorReadsTheLog(t *testing.T) {
 				r := rand.New(rand.NewPCG(uint64(seed), 0))
 				for i := range 2000 {
 					h.write(r, voids)
-					if frugal && i%50 == 25 {
+					if lowMemory && i%50 == 25 {
 						h.hub.SetLowMemory(i/50%2 == 0)
 					}
 					for i%50 == 0 && h.hub.Lag() > 0 { // else a machine with one core may see no feeds at all
@@ -286,8 +286,8 @@ func TestEveryCursorReadsTheLog(t *testing.T) {
 						"%d times lapped",
 						readings, expired, h.hub.Stats().Frames.Load(), h.hub.Stats().Replayed.Load(), h.hub.Stats().FeedLapped.Load())
 				}
-				if room := h.hub.room; room != nil && room.held.Load() != 0 {
-					t.Fatalf("%d bytes are left in the room", room.held.Load())
+				if budget := h.hub.budget; budget != nil && budget.used.Load() != 0 {
+					t.Fatalf("%d bytes are left in the budget", budget.used.Load())
 				}
 				if n := h.hub.Feeds(); n != 0 {
 					t.Fatalf("%d feeds are left", n)

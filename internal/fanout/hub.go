@@ -24,7 +24,7 @@ import (
 type Hub struct {
 	// Static after construction.
 	resource *cache.Resource
-	room     *Room // nil: as much as there is
+	budget   *ByteBudget // nil: no limit
 	turns    *Lanes
 	stats    *Stats // a lane's are its hub's
 
@@ -40,11 +40,11 @@ type Hub struct {
 	lowMemory atomic.Bool // see SetLowMemory
 
 	// The dispatcher's.
-	index   index
-	press   press
-	touched []*Feed // by the batch under way
-	saving  bool    // lowMemory, as the last batch found it
-	held    int64   // bytes of all feeds, as the room counts them
+	index       index
+	press       press
+	touched     []*Feed // by the batch under way
+	inLowMemory bool    // lowMemory, as the last batch found it
+	held        int64   // bytes of all feeds, as the budget counts them
 
 	mu struct {
 		// Held by streams that subscribe or leave, and by the dispatcher once per batch.
@@ -118,7 +118,7 @@ func (h *Hub) Lag() uint64 {
 
 // Run dispatches until ctx ends.
 func (h *Hub) Run(ctx context.Context) error {
-	defer func() { h.hold(-h.held) }()
+	defer func() { h.account(-h.held) }()
 	defer h.endLanes()
 	for {
 		changed := h.resource.Changed()
@@ -148,7 +148,7 @@ func (h *Hub) dispatch(most uint64) (more bool) {
 	done := *h.progress.Load()
 	snapshot := h.resource.Snapshot()
 	h.enroll(done.position)
-	h.save(done.position)
+	h.syncLowMemory(done.position)
 	if done.position < h.resource.Log().First() {
 		h.restart(snapshot)
 		return false
@@ -190,7 +190,7 @@ func (h *Hub) enroll(position uint64) {
 	h.mu.Unlock()
 	for _, f := range left {
 		h.index.remove(f)
-		h.hold(-f.size)
+		h.account(-f.size)
 	}
 	for f := range joined { // one that is released meanwhile is among those that have left, next time
 		f.activate(position)
@@ -214,14 +214,14 @@ func (h *Hub) tell(e *cache.Entry, next uint64) {
 	for _, f := range feeds {
 		untouched := !f.touched
 		before := f.size
-		if f.lonely() && (h.saving || h.full() || copied >= copiedMost) {
-			f.pass(e, next)
+		if f.hasFewStreams() && (h.inLowMemory || h.exhausted() || copied >= copiedMost) {
+			f.skip(e, next)
 		} else if f.add(e, next, &h.press) {
 			copied += size
 			h.stats.Frames.Add(1)
 			h.stats.Shares.Add(uint64(f.holders.Load())) // #nosec G115 -- never negative
 		}
-		h.hold(f.size - before)
+		h.account(f.size - before)
 		if untouched && f.touched {
 			h.touched = append(h.touched, f)
 		}
@@ -251,7 +251,7 @@ func (h *Hub) restart(s *cache.Snapshot) {
 	for _, f := range h.index.all {
 		f.restart(s.Next)
 	}
-	h.hold(-h.held)
+	h.account(-h.held)
 	h.touched = append(h.touched[:0], h.index.all...)
 	h.publish(progress{position: s.Next, through: s.RV})
 }

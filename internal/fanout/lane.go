@@ -103,11 +103,11 @@ func (h *Hub) lane(owner Owner) *Hub {
 		return l
 	}
 	l := newHub(h.resource)
-	l.parent, l.owner, l.room, l.turns, l.stats = h, owner, h.room, h.turns, h.stats
+	l.parent, l.owner, l.budget, l.turns, l.stats = h, owner, h.budget, h.turns, h.stats
 	l.progress.Store(h.progress.Load()) // what lies below is read from the log
 	l.lowMemory.Store(h.lowMemory.Load())
 	ctx, cancel := context.WithCancel(context.Background())
-	l.cancel, l.most = cancel, laneRoom
+	l.cancel, l.most = cancel, laneBytesLimit
 	h.lanes.of[owner] = l
 	if h.lanes.ended {
 		cancel() // its cursors read the log
@@ -119,7 +119,7 @@ func (h *Hub) lane(owner Owner) *Hub {
 
 // runLane dispatches until ctx ends.
 func (h *Hub) runLane(ctx context.Context) {
-	defer func() { h.hold(-h.held) }()
+	defer func() { h.account(-h.held) }()
 	for {
 		changed := h.resource.Changed()
 		for h.turns.in(func() bool { return h.dispatch(laneRun) }) {

@@ -52,7 +52,7 @@ func newMirror(ms *Set, info *object.Resource, state *mirrorState) *mirror {
 	m := &mirror{resource: cache.New(info, ms.limits, time.Now), prober: ms.client.NewProber(info), born: time.Now(),
 		state: state, questions: ms.questions}
 	m.hub = fanout.NewHub(m.resource)
-	m.hub.Share(ms.room)
+	m.hub.Share(ms.feedBytes)
 	m.hub.ShareLanes(ms.lanes)
 	m.resource.Expect(codec.Template(info))
 	m.representation = newRepresentation(ms.client, m.resource, ms.log)

@@ -40,17 +40,17 @@ import (
 // replaces the map.
 type Set struct {
 	// Static after construction.
-	o        SetOptions
-	client   *upstream.Client
-	limits   cache.HistoryLimits
-	backfill *backfill.WatchLimit // nil: none
-	room     *fanout.Room         // of feeds; nil: as much as they like
-	lanes    *fanout.Lanes
-	first    chan struct{} // a place for each first state that may be on its way on demand; nil: any number may
-	release  *codec.Release
-	memo     *object.Memo // of what is made of objects, whichever resource they are of
-	log      *zap.Logger
-	ctx      context.Context // of the mirrors
+	o         SetOptions
+	client    *upstream.Client
+	limits    cache.HistoryLimits
+	backfill  *backfill.WatchLimit // nil: none
+	feedBytes *fanout.ByteBudget   // of frames; nil: no limit
+	lanes     *fanout.Lanes
+	first     chan struct{} // a place for each first state that may be on its way on demand; nil: any number may
+	release   *codec.Release
+	memo      *object.Memo // of what is made of objects, whichever resource they are of
+	log       *zap.Logger
+	ctx       context.Context // of the mirrors
 
 	lines       *states.LogLimiter
 	transitions *prometheus.CounterVec
@@ -103,7 +103,7 @@ func NewSet(ctx context.Context, client *upstream.Client, o SetOptions, log *zap
 	}
 	m.lanes = fanout.NewLanes(runtime.GOMAXPROCS(0) / 2) // the other half is for hubs and writers
 	if o.FeedBytes > 0 {
-		m.room = fanout.NewRoom(o.FeedBytes)
+		m.feedBytes = fanout.NewByteBudget(o.FeedBytes)
 	}
 	if o.FirstStates > 0 {
 		m.first = make(chan struct{}, o.FirstStates)

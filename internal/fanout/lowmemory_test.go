@@ -7,7 +7,7 @@ import (
 
 // While memory is short a feed of few streams keeps nothing, from at once on, and its streams miss
 // nothing; one of many goes on. When that is over, feeds keep frames again.
-func TestFrugal(t *testing.T) {
+func TestLowMemoryKeepsFramesOfManyStreamsOnly(t *testing.T) {
 	w := newWorld(t, plenty)
 	w.set("n/a", "web")
 	w.hub.Dispatch()
@@ -18,7 +18,7 @@ func TestFrugal(t *testing.T) {
 		return c
 	}
 	var many []*Cursor
-	for range crowd {
+	for range sharedStreamsMin {
 		many = append(many, open("web"))
 	}
 	few := open("db")
@@ -72,13 +72,13 @@ func TestFrugal(t *testing.T) {
 	expect(many[0], 10)
 }
 
-// Feeds of few streams share a room: all of them together keep no more than fits, and every stream
-// gets everything.
-func TestRoom(t *testing.T) {
+// Feeds with few streams share a budget: all of them together keep no more than fits, and every
+// stream gets everything.
+func TestFeedsShareAByteBudget(t *testing.T) {
 	const most, feeds = 100 << 10, 40
 	w := newWorld(t, plenty)
-	room := NewRoom(most)
-	w.hub.Share(room)
+	budget := NewByteBudget(most)
+	w.hub.Share(budget)
 	w.set("n/a", "web")
 	w.hub.Dispatch()
 	var all []*Cursor
@@ -93,8 +93,8 @@ func TestRoom(t *testing.T) {
 	for i := range events {
 		w.setPadded(fmt.Sprint("n/", i), "web", 2000)
 		w.hub.Dispatch()
-		if held := room.held.Load(); held > most+maxSegment {
-			t.Fatalf("%d bytes are held in a room for %d", held, most)
+		if held := budget.used.Load(); held > most+maxSegment {
+			t.Fatalf("%d bytes are held in a budget of %d", held, most)
 		}
 		for n, c := range all[i%2*feeds/2:][:feeds/2] { // each second one lags behind
 			for run := []byte("first"); len(run) > 0; {
@@ -106,7 +106,7 @@ func TestRoom(t *testing.T) {
 			}
 		}
 	}
-	if room.held.Load() == 0 {
+	if budget.used.Load() == 0 {
 		t.Error("nothing is kept")
 	}
 	for i, n := range got {
@@ -118,7 +118,7 @@ func TestRoom(t *testing.T) {
 		c.Close()
 	}
 	w.hub.Dispatch()
-	if held := room.held.Load(); held != 0 {
+	if held := budget.used.Load(); held != 0 {
 		t.Errorf("%d bytes are held for nobody", held)
 	}
 }
