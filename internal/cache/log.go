@@ -168,12 +168,12 @@ func (l *Log) Find(rv uint64) (pos uint64, err error) {
 // moved past from.
 func (l *Log) search(from, head, rv uint64) (uint64, bool) {
 	lapped := false
-	n := sort.Search(int(head-min(head, from)),
-		func(i int) bool { // #nosec G115 -- positions of one log, whose entries are in memory
-			e, ok := l.At(from + uint64(i)) // #nosec G115 -- positions of one log, whose entries are in memory
-			lapped = lapped || !ok
-			return !ok || e.RV > rv
-		})
+	length := int(head - min(head, from)) // #nosec G115 -- positions of one log, whose entries are in memory
+	n := sort.Search(length, func(i int) bool {
+		e, ok := l.At(from + uint64(i)) // #nosec G115 -- positions of one log, whose entries are in memory
+		lapped = lapped || !ok
+		return !ok || e.RV > rv
+	})
 	return from + uint64(n), !lapped // #nosec G115 -- positions of one log, whose entries are in memory
 }
 

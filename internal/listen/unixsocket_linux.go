@@ -110,8 +110,8 @@ func (f folder) makePrivate(name string) (folder, error) {
 		return folder{}, err
 	}
 	info, err := private.Stat()
-	if err == nil && (info.Sys().(*syscall.Stat_t).Uid != uint32(os.Geteuid()) ||
-		info.Mode().Perm()&0o077 != 0) { // #nosec G115 -- user ids are 32 bits
+	user := uint32(os.Geteuid()) // #nosec G115 -- user ids are 32 bits
+	if err == nil && (info.Sys().(*syscall.Stat_t).Uid != user || info.Mode().Perm()&0o077 != 0) {
 		err = errors.New("another user has replaced a folder that was made for it")
 	}
 	if err == nil && info.Mode().Perm() != 0o700 { // the umask took something away

@@ -15,7 +15,8 @@ import (
 // it, again and again while a step is taken, for mirrors that have begun meanwhile.
 func (m *Set) Degrade(step memory.Step) {
 	derived, short := step >= memory.DropDerived, step >= memory.ShortenHistory
-	if before := memory.Step(m.step.Swap(int32(step))); before >= memory.DropDerived != derived {
+	before := memory.Step(m.step.Swap(int32(step))) // #nosec G115 -- one of four steps
+	if before >= memory.DropDerived != derived {
 		m.dropDerived(derived)
 	}
 	for _, one := range m.all() {
