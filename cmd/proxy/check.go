@@ -24,10 +24,11 @@ func newCheck() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check [flags]",
 		Short: "Ask a running spillway whether it serves",
-		Long: `spillway check asks a running spillway as a client would, prints a line for each answer, and ends with code 1 if one of them is
-not as it should be: /livez and /readyz, which pass through to the API server; with a token, the user that it is of; with a
-resource, a list of it, which must come from memory; with either, /version. The list selects the name spillway-check, so most
-likely it is empty. A spillway webhook answers the first two by itself.
+		Long: `spillway check asks a running spillway as a client would, prints a line for each answer, and ends
+with code 1 if one of them is not as it should be: /livez and /readyz, which pass through to the API
+server; with a token, the user that it is of; with a resource, a list of it, which must come from
+memory; with either, /version. The list selects the name spillway-check, so most likely it is empty.
+A spillway webhook answers the first two by itself.
 
 It is what the chart's test runs: helm test.`,
 		Example: `  spillway check --server https://spillway.spillway-system.svc --ca-file ca.crt --token-file token --resource pods

@@ -19,13 +19,15 @@ type startFunc func(ctx context.Context, o *config.Settings, log *zap.Logger) er
 
 const helpColumns = 110
 
-const longHelp = `spillway mirrors resources of a Kubernetes API server once and serves any number of LIST and WATCH clients
-from memory. Clients use it as they use the API server. What it cannot answer faithfully it passes through.`
+const longHelp = `spillway mirrors resources of a Kubernetes API server once and serves any number of LIST and WATCH
+clients from memory. Clients use it as they use the API server. What it cannot answer faithfully it
+passes through.`
 
-const sourcesHelp = `Every flag can also be given as an environment variable or in the file named by --config. The variable of
---history-bytes is SPILLWAY_HISTORY_BYTES (lists are separated by commas); its key in the file is history-bytes
-(YAML; lists are YAML lists). A flag wins over the environment, the environment over the file, the file over the
-default. A variable SPILLWAY_* or a key that is not known stops the start.`
+const sourcesHelp = `Every flag can also be given as an environment variable or in the file named by --config. The
+variable of --history-bytes is SPILLWAY_HISTORY_BYTES (lists are separated by commas); its key in
+the file is history-bytes (YAML; lists are YAML lists). A flag wins over the environment, the
+environment over the file, the file over the default. A variable SPILLWAY_* or a key that is not
+known stops the start.`
 
 const examples = `  # On a laptop, with the rights of the current kubeconfig:
   spillway --kubeconfig ~/.kube/config --resources pods,deployments.apps --listen-identity self

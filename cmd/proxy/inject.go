@@ -19,17 +19,19 @@ func newInject() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "inject [flags]",
 		Short: "Add spillway to the pods of manifests, as a sidecar",
-		Long: `spillway inject reads manifests and writes them with spillway added, as a sidecar, to pods and to whatever makes pods:
-unmodified programs that use in-cluster configuration then talk to it as to the API server. Where a container's variables name a
-proxy, loopback is added to NO_PROXY. All else stays as it is, byte for byte, and spillway uninject takes all that out again.
+		Long: `spillway inject reads manifests and writes them with spillway added, as a sidecar, to pods and to
+whatever makes pods: unmodified programs that use in-cluster configuration then talk to it as to the
+API server. Where a container's variables name a proxy, loopback is added to NO_PROXY. All else
+stays as it is, byte for byte, and spillway uninject takes all that out again.
 
-Annotations of pods, or of the templates of pods, go before the flags: spillway/inject: disabled leaves one out;
-spillway/image, spillway/resources, spillway/flags, spillway/port, spillway/health-port, spillway/cpu-request,
-spillway/cpu-limit, spillway/memory-request, spillway/memory-limit, spillway/place and spillway/allow-host-network are like the
-flags of these names.
+Annotations of pods, or of the templates of pods, go before the flags: spillway/inject: disabled
+leaves one out; spillway/image, spillway/resources, spillway/flags, spillway/port,
+spillway/health-port, spillway/cpu-request, spillway/cpu-limit, spillway/memory-request,
+spillway/memory-limit, spillway/place and spillway/allow-host-network are like the flags of these
+names.
 
-A Guaranteed pod stays Guaranteed. What the pod's namespace allows is not looked at: kube-apiserver refuses pods that break its
-LimitRanges and ResourceQuotas. The webhook sizes sidecars by them.`,
+A Guaranteed pod stays Guaranteed. What the pod's namespace allows is not looked at: kube-apiserver
+refuses pods that break its LimitRanges and ResourceQuotas. The webhook sizes sidecars by them.`,
 		Example: `  spillway inject --image registry.example.com/spillway:1 -f deploy.yaml | kubectl apply -f -
   kubectl get deployment controller -o yaml | spillway inject --image registry.example.com/spillway:1 | kubectl apply -f -`,
 	}
@@ -51,8 +53,8 @@ func newUninject() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "uninject [flags]",
 		Short: "Take out of manifests what spillway inject has added",
-		Long: `spillway uninject reads manifests and writes them without the sidecars that spillway inject has added. What spillway inject
-wrote becomes what it was written from, byte for byte.`,
+		Long: `spillway uninject reads manifests and writes them without the sidecars that spillway inject has
+added. What spillway inject wrote becomes what it was written from, byte for byte.`,
 		Example: `  spillway uninject -f injected.yaml | kubectl apply -f -`,
 	}
 	file := manifestFlag(cmd)

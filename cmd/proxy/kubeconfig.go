@@ -19,10 +19,12 @@ func newKubeconfig() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "kubeconfig [flags]",
 		Short: "Write a kubeconfig that leads to a spillway",
-		Long: `spillway kubeconfig writes a kubeconfig for clients of a spillway: kubectl, and whatever else reads one.
+		Long: `spillway kubeconfig writes a kubeconfig for clients of a spillway: kubectl, and whatever else reads
+one.
 
-With --kubeconfig, its user is that of a context there, with that user's credentials and rights. That takes https://, since
-clients send no credentials over plain HTTP. Without, it has no user, which is right for a spillway with --listen-identity=self.`,
+With --kubeconfig, its user is that of a context there, with that user's credentials and rights.
+That takes https://, since clients send no credentials over plain HTTP. Without, it has no user,
+which is right for a spillway with --listen-identity=self.`,
 		Example: `  # For the one on this machine, with --listen-identity=self:
   spillway kubeconfig --output spillway.kubeconfig
   kubectl --kubeconfig spillway.kubeconfig get pods --watch
