@@ -12,10 +12,11 @@ import (
 
 	"spillway/internal/codec"
 	"spillway/internal/object"
+	"spillway/internal/websocket"
 )
 
-// Frame is one watch event as it goes on the wire, HTTP chunk included (W-130 to W-132). Shared, so
-// never written to. There is no type for it: a frame is always a piece of a longer run of bytes.
+// Frame is one watch event as it goes on the wire, HTTP chunk or WebSocket frame included (W-130 to
+// W-132, W-120). Shared, so never written to. There is no type for it: a frame is always a piece of a longer run of bytes.
 const (
 	eventHead  = `{"type":"`
 	eventInner = `","object":`
@@ -133,10 +134,13 @@ func appendMember(dst []byte, enc object.Encoding, member []byte) []byte {
 	return appendChunkTail(dst, enc)
 }
 
-// AppendEnd appends the clean end of a stream (W-2).
+// AppendEnd appends the clean end of a stream (W-2, W-120).
 func AppendEnd(dst []byte, enc object.Encoding) []byte {
-	if enc.Chunked {
+	switch {
+	case enc.Chunked:
 		dst = append(dst, "0\r\n\r\n"...)
+	case enc.WebSocket:
+		dst = append(dst, websocket.CloseNormal...)
 	}
 	return dst
 }
@@ -151,7 +155,12 @@ func appendDocument(dst []byte, enc object.Encoding, typ string, doc []byte) ([]
 
 // appendJSON appends an event around an object of size bytes, which body appends.
 func appendJSON(dst []byte, enc object.Encoding, typ string, size int, body func([]byte) []byte) []byte {
-	dst = appendChunkHead(dst, enc, len(eventHead)+len(typ)+len(eventInner)+size+len(eventTail))
+	whole := len(eventHead) + len(typ) + len(eventInner) + size + len(eventTail)
+	if enc.WebSocket {
+		dst = websocket.AppendHead(dst, websocket.Text, whole)
+	} else {
+		dst = appendChunkHead(dst, enc, whole)
+	}
 	dst = append(dst, eventHead...)
 	dst = append(dst, typ...)
 	dst = append(dst, eventInner...)
@@ -161,15 +170,19 @@ func appendJSON(dst []byte, enc object.Encoding, typ string, size int, body func
 }
 
 // appendProtobuf appends a length and a bare WatchEvent, whose object is a RawExtension around a
-// document (W-132).
+// document (W-132). In a WebSocket the frame has the length (W-120).
 func appendProtobuf(dst []byte, enc object.Encoding, typ string, doc []byte) ([]byte, error) {
 	raw := protowire.SizeTag(1) + protowire.SizeBytes(len(doc))
 	size := protowire.SizeTag(1) + protowire.SizeBytes(len(typ)) + protowire.SizeTag(2) + protowire.SizeBytes(raw)
 	if int64(size) > math.MaxUint32 {
 		return dst, fmt.Errorf("%w: its frame would have %d bytes", ErrUnencodable, size)
 	}
-	dst = appendChunkHead(dst, enc, 4+size)
-	dst = binary.BigEndian.AppendUint32(dst, uint32(size)) // #nosec G115 -- checked above
+	if enc.WebSocket {
+		dst = websocket.AppendHead(dst, websocket.Binary, size)
+	} else {
+		dst = appendChunkHead(dst, enc, 4+size)
+		dst = binary.BigEndian.AppendUint32(dst, uint32(size)) // #nosec G115 -- checked above
+	}
 	dst = protowire.AppendTag(dst, 1, protowire.BytesType)
 	dst = protowire.AppendString(dst, typ)
 	dst = protowire.AppendTag(dst, 2, protowire.BytesType)

@@ -11,6 +11,9 @@ type Encoding struct {
 	View   View
 	// Chunked says that every frame is an HTTP/1.1 chunk. HTTP/2 carries bare events.
 	Chunked bool
+	// WebSocket says that every event is a frame of a WebSocket (W-120). It is neither chunked nor
+	// gzipped.
+	WebSocket bool
 	// Gzip says that the content is gzipped: each frame of a watch, or run of its initial frames, as a
 	// member of its own (W-7), a list as one stream (W-6).
 	Gzip bool
@@ -39,9 +42,9 @@ const (
 	MetadataV1beta1
 )
 
-// Bare is the encoding of what a chunk or a gzip member holds.
+// Bare is the encoding of what a chunk, a gzip member or a frame of a WebSocket holds.
 func (e Encoding) Bare() Encoding {
-	e.Chunked, e.Gzip = false, false
+	e.Chunked, e.Gzip, e.WebSocket = false, false, false
 	return e
 }
 
