@@ -117,6 +117,9 @@ func (p *Planner) Consider(r Request) (Candidate, bool) {
 		return Candidate{}, false
 	}
 	c := Candidate{r, t, r.Query()}
+	if r.WebSocket && (r.Method != http.MethodGet || !t.Watches(c.query)) {
+		return Candidate{}, false // upstream looks at the handshake of a watch alone
+	}
 	if t.object() && c.query.Get("resourceVersion") == "" {
 		return Candidate{}, false // a consistent GET passes through at once: nothing is sooner (design D7)
 	}
@@ -148,7 +151,9 @@ func (p *Planner) Decide(c Candidate) Plan {
 	plan.AnswerForm = form
 	if w := plan.Watch; w != nil {
 		plan.Encoding.Bookmarks = w.Bookmarks
-		plan.Encoding.Gzip = form.Gzip && w.EndMark && source.GzipsWatchLists() // no other watch is compressed (W-7)
+		// no other watch is compressed (W-7, W-120)
+		plan.Encoding.Gzip = form.Gzip && w.EndMark && source.GzipsWatchLists() && !c.WebSocket
+		plan.Encoding.WebSocket = c.WebSocket
 	}
 	return plan
 }

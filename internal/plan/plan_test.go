@@ -178,7 +178,11 @@ func TestPlanRequests(t *testing.T) {
 		"W-30 a malformed timeout comes first": func(r *Request) { r.RawQuery += "&timeout=x" },
 		"D12 nobody serves it":                 func(r *Request) { r.Path = "/api/v1/namespaces/a/strangers" },
 		"W-119 another protocol":               func(r *Request) { r.Plain = false },
-		"W-40 a watch in YAML":                 func(r *Request) { r.RawQuery += "&watch=1"; r.Accept = "application/yaml" },
+		"W-119 a list over a WebSocket":        func(r *Request) { r.WebSocket = true },
+		"W-119 a HEAD over a WebSocket": func(r *Request) {
+			r.Method, r.RawQuery, r.WebSocket = "HEAD", "watch=1", true
+		},
+		"W-40 a watch in YAML": func(r *Request) { r.RawQuery += "&watch=1"; r.Accept = "application/yaml" },
 		"W-46 tables": func(r *Request) {
 			r.Accept = "application/json;as=Table;g=meta.k8s.io;v=v1,application/json"
 		},

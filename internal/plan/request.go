@@ -17,8 +17,11 @@ type Request struct {
 	AcceptEncoding string
 	UserAgent      string
 	// Plain says that the request is nothing but its head, in HTTP/1.1 or 2, and asks for no other
-	// protocol. All others go upstream.
+	// protocol than what WebSocket says. All others go upstream.
 	Plain bool
+	// WebSocket says that a watch is to be sent over a WebSocket, whose handshake upstream would agree
+	// to (W-119). Requests for anything else over one go upstream.
+	WebSocket bool
 }
 
 // QueryParametersLimit is how many parameters a query may have that is read here and answered by

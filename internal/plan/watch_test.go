@@ -153,3 +153,21 @@ func TestPlanWatchListsAreCompressedAsUpstreams(t *testing.T) {
 		}
 	}
 }
+
+// A watch over a WebSocket is planned as any other, but it is not compressed (W-120).
+func TestPlanWebSocketWatch(t *testing.T) {
+	p := testPlanner(t)
+	for _, query := range []string{
+		"watch=1", "watch=1&resourceVersion=0", "watch=1&resourceVersion=7",
+		"watch=1&allowWatchBookmarks=true&resourceVersion=0",
+		"watch=1&resourceVersion=abc", "watch=1&timeoutSeconds=5&resourceVersion=0",
+	} {
+		r := Request{Method: "GET", Path: podsPath, RawQuery: query, AcceptEncoding: "gzip", Plain: true}
+		want := p.Plan(r)
+		r.WebSocket = true
+		got := p.Plan(r)
+		if got.text() != want.text() || got.Watch != nil && (!got.Encoding.WebSocket || got.Encoding.Gzip) {
+			t.Errorf("%s: got %q, %+v; want %q", query, got.text(), got.Encoding, want.text())
+		}
+	}
+}
