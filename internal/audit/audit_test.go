@@ -187,7 +187,7 @@ func TestFormat(t *testing.T) {
 		nobody := RequestInfo{ID: "x", Received: time.Unix(3, 0), What: auth.Attributes{Verb: "get", Path: "/version"}}
 		for _, write := range []func() error{
 			func() error { return l.Entry(request("get")).Answered(ok) },
-			func() error { return l.Entry(request("get", "whole")).Started() },
+			func() error { return l.Entry(request("get", "whole")).Started(200) },
 			func() error { return l.Entry(request("delete", "whole")).Answered(ok) },
 			func() error {
 				return l.Entry(request("delete", "whole")).Answered(ResponseInfo{Code: 404, Status: missing, Truncated: true})
@@ -311,7 +311,7 @@ func TestEnds(t *testing.T) {
 		all.Go(func() {
 			for range 100 {
 				e := l.Entry(request("end"))
-				if err := e.Started(); err != nil {
+				if err := e.Started(200); err != nil {
 					t.Error(err)
 				}
 				e.Ended()

@@ -122,9 +122,9 @@ func (e *RequestRecord) Refused(r ResponseInfo) error {
 	return e.emit(stageStarted)
 }
 
-// Started records a request whose answer lasts, before it begins.
-func (e *RequestRecord) Started() error {
-	e.respond(ResponseInfo{Code: http.StatusOK})
+// Started records a request whose answer lasts and has this code, before it begins.
+func (e *RequestRecord) Started(code int) error {
+	e.respond(ResponseInfo{Code: code})
 	return e.emit(stageReceived, stageStarted)
 }
 

@@ -262,7 +262,7 @@ func TestManyEnds(t *testing.T) {
 		watch := request("watch", "whole")
 		watch.ID = "late"
 		e := l.Entry(watch)
-		if err := e.Started(); err != nil {
+		if err := e.Started(200); err != nil {
 			t.Error(err)
 		}
 		e.Ended()

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -87,6 +88,9 @@ type PacedConn struct {
 	timed    atomic.Bool            // TCP_USER_TIMEOUT is set, by SetPace
 	stalled  atomic.Bool            // evicted: what is written now fails for that reason, whatever the error
 	lost     atomic.Pointer[func()] // called by Close, unless TakeOver was called before; nil: nothing is
+	// sending is held by SetPace and by writes that are sent: TLS writes on the goroutine that reads,
+	// too, to answer a key update.
+	sending sync.Mutex
 }
 
 // pace is how fast a client must take what it asked for.
@@ -116,6 +120,8 @@ func (c *PacedConn) Read(b []byte) (int, error) {
 // SetPace starts to demand progress; a stall of 0 ends that. An answer that keeps so many bytes of
 // old state alive is a large one: it waits for a seat first. Setting the pace anew ends both.
 func (c *PacedConn) SetPace(stall time.Duration, pinned int64) error {
+	c.sending.Lock()
+	defer c.sending.Unlock()
 	c.seat.want(pinned > 0)
 	c.timed.Store(stall > 0)
 	endVanished(c.Conn, 2*max(stall, 0)) // after a stall, so that a stall is what it is called
@@ -185,6 +191,8 @@ func (c *PacedConn) Write(b []byte) (int, error) {
 	if c.gather != nil {
 		return c.gathered(b)
 	}
+	c.sending.Lock()
+	defer c.sending.Unlock()
 	p := c.pace.Load()
 	if p == nil {
 		n, _, err := c.send(b)

@@ -16,7 +16,8 @@ import (
 )
 
 // Frame is one watch event as it goes on the wire, HTTP chunk or WebSocket frame included (W-130 to
-// W-132, W-120). Shared, so never written to. There is no type for it: a frame is always a piece of a longer run of bytes.
+// W-132, W-120). Shared, so never written to. There is no type for it: a frame is always a piece of
+// a longer run of bytes.
 const (
 	eventHead  = `{"type":"`
 	eventInner = `","object":`

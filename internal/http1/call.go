@@ -56,6 +56,9 @@ func (s *ListenerServer) Handler() fasthttp.RequestHandler {
 			apistatus.WriteMalformed(c, "malformed Host header")
 			return
 		}
+		if _, ok := c.handshake(); ok {
+			c.HangUp() // unless it becomes a WebSocket: what the client sent behind the head is no request (D-11)
+		}
 		s.opts.Handle(c)
 	}
 }
@@ -99,9 +102,10 @@ func (c Call) Forward(flow flowcontrol.Flow, as *auth.Impersonation, h passthrou
 func (c Call) PlanRequest() plan.Request {
 	h := &c.ctx.Request.Header
 	path, query, _ := bytes.Cut(h.RequestURI(), []byte("?"))
+	_, webSocket := c.handshake()
 	plain := bytes.Equal(h.Protocol(), []byte("HTTP/1.1")) && h.ContentLength() <= 0 &&
 		len(h.Peek("Transfer-Encoding")) == 0 &&
-		len(h.Peek("Upgrade")) == 0 && ordinary(h.PeekAll("Connection"))
+		(webSocket || len(h.Peek("Upgrade")) == 0 && ordinary(h.PeekAll("Connection")))
 	return plan.Request{
 		Method:         string(h.Method()),
 		Path:           string(path),
@@ -110,6 +114,7 @@ func (c Call) PlanRequest() plan.Request {
 		AcceptEncoding: string(h.Peek("Accept-Encoding")),
 		UserAgent:      string(h.UserAgent()),
 		Plain:          plain,
+		WebSocket:      webSocket,
 	}
 }
 
@@ -163,6 +168,10 @@ func (c Call) Guarded() passthrough.PlainRequest {
 // Watch takes the connection away from fasthttp and makes it a stream: no handler, no buffers and
 // no request context stay.
 func (c Call) Watch(st *watch.Stream, headers watch.HeadersFunc) {
+	if h, ok := c.handshake(); ok {
+		c.watchWebSocket(st, h)
+		return
+	}
 	s := c.server
 	st.SetChunked()
 	out := &watch.ConnSink{StallTimeout: s.opts.StallTimeout, Closing: c.ctx.Request.Header.ConnectionClose()}

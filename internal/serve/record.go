@@ -155,10 +155,10 @@ func (r *record) answers(code int) bool {
 }
 
 // starts is answers for a watch.
-func (r *record) starts() bool {
+func (r *record) starts(code int) bool {
 	r.settled = true
 	entry := r.begin()
-	return entry == nil || entry.Started() == nil || !r.required(http.StatusOK)
+	return entry == nil || entry.Started(code) == nil || !r.required(code)
 }
 
 // required reports that an answer must not be given which could not be put on record. A refusal to
@@ -229,7 +229,7 @@ func (c recorded) begin() {
 }
 
 func (c recorded) Watch(st *watch.Stream, headers watch.HeadersFunc) {
-	if !c.record.starts() {
+	if !c.record.starts(st.Code()) {
 		c.record.server.watches.Dismiss(st)
 		c.record.passOn()
 		return

@@ -158,7 +158,7 @@ func (c traced) Watch(st *watch.Stream, headers watch.HeadersFunc) {
 	if id := st.RecordID(); id != "" {
 		c.trace.auditID = id
 	}
-	c.trace.answered(http.StatusOK, -1)
+	c.trace.answered(st.Code(), -1)
 	c.call.Watch(st, headers)
 }
 

@@ -1,0 +1,78 @@
+package http1
+
+import (
+	"errors"
+	"net"
+	"time"
+
+	"spillway/internal/watch"
+	"spillway/internal/websocket"
+)
+
+// handshake is that of a request for a WebSocket which upstream would agree to.
+func (c Call) handshake() (websocket.Handshake, bool) {
+	h := &c.ctx.Request.Header
+	if len(h.Peek("Upgrade")) == 0 {
+		return websocket.Handshake{}, false
+	}
+	return websocket.HandshakeOf(string(h.Host()), func(name string) []string {
+		var values []string
+		for _, v := range h.PeekAll(name) {
+			values = append(values, string(v))
+		}
+		return values
+	})
+}
+
+// watchWebSocket takes the connection away from fasthttp and makes it the WebSocket of a stream.
+func (c Call) watchWebSocket(st *watch.Stream, h websocket.Handshake) {
+	s := c.server
+	out := &watch.WebSocketSink{
+		StallTimeout: s.opts.StallTimeout, Head: h.Answer(), Stream: st, Panicked: s.opts.Panicked,
+	}
+	st.Take()
+	hijack(c.ctx, func(conn net.Conn) {
+		early, err := sentEarly(conn)
+		if h, ok := conn.(interface{ UnsafeConn() net.Conn }); ok {
+			conn = h.UnsafeConn() // the wrapper holds a read buffer
+		}
+		out.Conn, out.Early = belowHead(conn), early
+		s.opts.Watches.Attach(st, out)
+		if err != nil {
+			s.opts.Watches.Ended(st, watch.EndAborted)
+			out.Close(false)
+			return
+		}
+		go s.opts.Watches.Deliver(st, func(reason watch.EndReason) {
+			s.opts.Watches.Ended(st, reason)
+			out.Close(reason.Clean())
+		})
+	}, func() {
+		out.Conn = c.ctx.Conn()
+		s.opts.Watches.Attach(st, out)
+		s.opts.Watches.Ended(st, watch.EndAborted)
+	})
+}
+
+// earlyBytesLimit is far more than is read of a connection ahead of a handshake: fasthttp's buffer,
+// and the rest of a TLS record.
+const earlyBytesLimit = 64 << 10
+
+var errSentEarly = errors.New("the client sent too much before it had the answer to its handshake")
+
+// sentEarly is what was read of a connection that was taken from fasthttp, beyond the handshake.
+func sentEarly(taken net.Conn) ([]byte, error) {
+	if err := taken.SetReadDeadline(time.Unix(1, 0)); err != nil {
+		return nil, err
+	}
+	var early []byte
+	for piece := make([]byte, 512); ; {
+		n, _ := taken.Read(piece) // what is here already: with that deadline nothing is read of the socket
+		if early = append(early, piece[:n]...); n == 0 {
+			return early, taken.SetReadDeadline(time.Time{})
+		}
+		if len(early) > earlyBytesLimit {
+			return nil, errSentEarly
+		}
+	}
+}

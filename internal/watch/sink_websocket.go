@@ -1,0 +1,175 @@
+package watch
+
+import (
+	"errors"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"spillway/internal/clientconn"
+	"spillway/internal/websocket"
+)
+
+// WebSocketSink is an HTTP/1.1 connection that has become a WebSocket, which ends with its stream.
+//
+// The stream's deliverer writes events. A goroutine of the sink reads what the client sends, from
+// begin until the connection is closed, and writes pongs and the answer to the client's close
+// frame. Each write is one or more whole frames, under a mutex.
+//
+// A writer has no port for it. To read TLS may be to write, as a key update is answered, while a
+// port has TLS collect its records; and a pong must not get into the middle of a frame of which a
+// full socket has taken a part.
+type WebSocketSink struct {
+	Conn         net.Conn
+	Head         []byte // until it is sent
+	Early        []byte // what the client sent behind its handshake, until the reader has it
+	StallTimeout time.Duration
+	Stream       *Stream
+	Panicked     func(p any)
+
+	reader chan struct{} // closed once the reader has ended; nil: it was not started
+
+	mu       sync.Mutex // of writes
+	answered bool       // the client has closed, and has the answer to that: nothing follows
+}
+
+// begin sends the handshake and starts to read.
+func (w *WebSocketSink) begin() error {
+	head, early := w.Head, w.Early
+	w.Head, w.Early = nil, nil
+	if _, err := w.Write(head); err != nil {
+		return err
+	}
+	w.reader = make(chan struct{})
+	go w.read(early)
+	return nil
+}
+
+// Write implements sink.
+func (w *WebSocketSink) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.answered {
+		return 0, net.ErrClosed
+	}
+	return w.Conn.Write(b)
+}
+
+// Pace implements sink.
+func (w *WebSocketSink) Pace(pinned int64) {
+	if p := clientconn.Of(w.Conn); p != nil {
+		_ = p.SetPace(w.StallTimeout, pinned) // fails on a closed connection, as the next write does
+	}
+}
+
+// cut leaves TLS alone, as that of ConnSink.
+func (w *WebSocketSink) cut() {
+	if p := clientconn.Of(w.Conn); p != nil {
+		p.Cut()
+	}
+}
+
+func (w *WebSocketSink) port(*writer) (port, bool) { return port{}, false }
+
+func (w *WebSocketSink) protocol() string { return "WebSocket" }
+
+func (w *WebSocketSink) client() string { return w.Conn.RemoteAddr().String() }
+
+// read answers the client's frames until there are no more, and stops the stream then.
+func (w *WebSocketSink) read(early []byte) {
+	defer close(w.reader)
+	defer func() {
+		if p := recover(); p != nil {
+			w.Panicked(p)
+			w.Stream.Stop(EndAborted)
+		}
+	}()
+	in := websocket.NewReader(&earlyReader{early, w.Conn})
+	var pong []byte
+	for {
+		payload, err := in.Ping()
+		pong = websocket.AppendPong(pong[:0], payload)
+		if !w.answer(pong, err) {
+			return
+		}
+	}
+}
+
+// answer sends a pong. It reports false, and has stopped the stream, if that fails, or if err says
+// that the client closed the WebSocket or that its connection failed. The reason is settled before
+// the deliverer can write, which fails then, too; and a client that closed the WebSocket gets the
+// answer to that before the deliverer can close the connection.
+func (w *WebSocketSink) answer(pong []byte, err error) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err == nil {
+		_, err = w.Conn.Write(pong)
+	}
+	if err != nil {
+		w.ends(err)
+	}
+	return err == nil
+}
+
+// ends stops the stream. Its caller holds the mutex.
+func (w *WebSocketSink) ends(err error) {
+	switch {
+	case errors.Is(err, websocket.ErrClosed), errors.Is(err, websocket.ErrUnmasked):
+		if w.Stream.Reason() != "" { // the deliverer ends the stream already, with a close frame of its own
+			return
+		}
+		_, _ = w.Conn.Write([]byte(websocket.CloseFrames(err))) // the client may be gone altogether
+		w.answered = true
+		w.Stream.Stop(EndClientClosed)
+	case errors.Is(err, net.ErrClosed): // here; the stream has a reason
+		w.Stream.Stop(EndAborted)
+	default:
+		reason := ReasonOf(err)
+		if reason == EndAborted {
+			reason = EndClientClosed
+		}
+		w.Stream.Stop(reason)
+	}
+}
+
+// Close ends the connection: so that the client sees an abort, unless it has the close frame. It
+// returns when nothing is read any more.
+func (w *WebSocketSink) Close(clean bool) {
+	w.mu.Lock()
+	clean = clean || w.answered
+	w.mu.Unlock()
+	if clean {
+		_ = w.Conn.Close() // the client has left
+	} else {
+		clientconn.Reset(w.Conn)
+	}
+	if w.reader != nil {
+		<-w.reader
+	}
+}
+
+// earlyReader reads what a client sent early, and then its connection.
+type earlyReader struct {
+	early []byte
+	conn  net.Conn
+}
+
+func (r *earlyReader) Read(b []byte) (int, error) {
+	if len(r.early) == 0 {
+		return r.conn.Read(b)
+	}
+	n := copy(b, r.early)
+	if r.early = r.early[n:]; len(r.early) == 0 {
+		r.early = nil
+	}
+	return n, nil
+}
+
+// Code is that of the head of the answer: of one that becomes a WebSocket, 101 (W-119).
+func (s *Stream) Code() int {
+	if s.plan.Encoding.WebSocket {
+		return http.StatusSwitchingProtocols
+	}
+	return http.StatusOK
+}
