@@ -101,6 +101,10 @@ var Rules = []Rule{
 	{Number: 117, Name: "selectors of watches"},
 	{Number: 118, Name: "transforms of watches"},
 	{Number: 119, Name: "watches over WebSockets"},
+	{Number: 120, Name: "frames of WebSockets"},
+	{Number: 121, Name: "clients close WebSockets"},
+	{Number: 122, Name: "pings on WebSockets"},
+	{Number: 123, Name: "what else clients send on WebSockets"},
 
 	{Number: 130, Name: "JSON streams"},
 	{Number: 131, Name: "chunk boundaries mean nothing"},
