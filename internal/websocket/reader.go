@@ -91,16 +91,21 @@ func (r *Reader) head() (op Opcode, size uint64, mask [4]byte, err error) {
 	return op, size, mask, r.read(mask[:])
 }
 
-// echo reads a ping.
+// echo reads a ping. What there is of one that the end of the connection cuts short is echoed, too:
+// the client may have closed its half alone.
 func (r *Reader) echo(size uint64, mask [4]byte) ([]byte, error) {
 	payload := r.payload[:min(size, pingBytesLimit)]
-	if err := r.read(payload); err != nil {
-		return nil, err
-	}
-	for i := range payload {
+	n, err := io.ReadFull(r.in, payload)
+	for i := range payload[:n] {
 		payload[i] ^= mask[i%len(mask)]
 	}
-	return payload, r.skip(size - uint64(len(payload)))
+	if err == nil {
+		_, err = io.CopyN(io.Discard, r.in, int64(size)-int64(n)) // #nosec G115 -- head clears the first bit
+	}
+	if err = ended(err); err != nil && !errors.Is(err, ErrClosed) {
+		return nil, err
+	}
+	return payload[:n], nil
 }
 
 func (r *Reader) read(b []byte) error {
