@@ -33,8 +33,7 @@ type AuthenticatorOptions struct {
 // proxy's word, a client certificate, a bearer token; the first that is good counts, whatever the
 // others are. It looks at one request and knows nothing of the one before it.
 //
-// A token in a WebSocket's subprotocol is not looked at: requests that ask for another protocol
-// pass through anyway.
+// A token in a WebSocket's subprotocol is not looked at: such a request passes through anyway.
 type Authenticator struct {
 	opts    AuthenticatorOptions
 	hasher  *hasher
