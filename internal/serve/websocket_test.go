@@ -16,9 +16,11 @@ import (
 	"testing"
 	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	internal "k8s.io/apiserver/pkg/apis/audit"
 
 	"spillway/internal/apistatus"
+	"spillway/internal/auth"
 	"spillway/internal/fakeapiserver"
 	"spillway/internal/object"
 	"spillway/internal/passthrough"
@@ -336,6 +338,28 @@ func TestWebSocketWatchIsOnRecord(t *testing.T) {
 		if e.ResponseStatus.Code != http.StatusSwitchingProtocols {
 			t.Errorf("%s: %v", e.Stage, e.ResponseStatus)
 		}
+	}
+}
+
+// A WebSocket watch that upstream no longer allows ends with the close frame (W-120).
+func TestWebSocketWatchIsRevoked(t *testing.T) {
+	for _, secure := range []bool{false, true} {
+		r := newRig(t, rigOptions{access: true})
+		r.people()
+		base := r.url
+		if secure {
+			base = r.tlsURL
+		}
+		w := dialWebSocket(t, base, inN+"?watch=1&resourceVersion=1", "", "Authorization: Bearer alice")
+		if w.head.StatusCode != http.StatusSwitchingProtocols {
+			t.Fatal(w.head.Status)
+		}
+		r.up.Create(fakeapiserver.ConfigMaps, "n", "seen")
+		w.lines(1)
+		r.reviews.Allow(func(authorizationv1.SubjectAccessReviewSpec) bool { return false })
+		r.access.Reauthorizer.Check(func(*auth.Identity, auth.Attributes) bool { return true })
+		w.ends(websocket.CloseNormal)
+		r.ended(configMaps, watch.EndForbidden, 1)
 	}
 }
 
