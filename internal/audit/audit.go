@@ -63,3 +63,6 @@ func (l *Trail) FailClosed() bool { return l.failClosed }
 // Close writes what is still to be written, and closes where it went. It waits for a bounded time,
 // and says how many events are lost by that.
 func (l *Trail) Close() error { return l.queue.close() }
+
+// Passed counts a request that was passed through since its events could not be written.
+func (l *Trail) Passed() { l.metrics.passed.Inc() }

@@ -1,6 +1,9 @@
 package audit
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // backlog is batches that wait, in the order in which they came.
 type backlog struct {
@@ -33,4 +36,16 @@ func (l *backlog) remove(b *batch) {
 		l.batches = slices.Delete(l.batches, i, i+1)
 		l.events, l.size = l.events-b.events, l.size-b.size
 	}
+}
+
+// batch is events of one entry, of which either all are on record or none is known to be.
+type batch struct {
+	lines   []byte
+	size    int // bytes that it holds: of the lines, or of whose end it is
+	events  int
+	ended   *RequestRecord // whose last event this is, of which no line is made yet; nil: there are lines
+	at      time.Time
+	tried   chan struct{} // closed when it has been written, or was not; nil: no answer waits
+	err     error         // then
+	forgone bool          // it counts as lost, whatever comes of it
 }

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"bytes"
 	"encoding/json"
 	"net/http"
 	"slices"
@@ -270,4 +271,32 @@ func agentOf(h http.Header) string {
 		return agent[:userAgentMost] + "...TRUNCATED"
 	}
 	return agent
+}
+
+// withoutManagedFields is an object or a list without them; nil if it is neither.
+func withoutManagedFields(raw []byte) []byte {
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	decoder.UseNumber()
+	var document map[string]any
+	if err := decoder.Decode(&document); err != nil {
+		return nil
+	}
+	forgetManagers(document)
+	items, _ := document["items"].([]any)
+	for _, item := range items {
+		if object, ok := item.(map[string]any); ok {
+			forgetManagers(object)
+		}
+	}
+	lean, err := json.Marshal(document)
+	if err != nil {
+		return nil
+	}
+	return lean
+}
+
+func forgetManagers(object map[string]any) {
+	if meta, ok := object["metadata"].(map[string]any); ok {
+		delete(meta, "managedFields")
+	}
 }

@@ -24,6 +24,3 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	}
 	return m
 }
-
-// Passed counts a request that was passed through since its events could not be written.
-func (l *Trail) Passed() { l.metrics.passed.Inc() }

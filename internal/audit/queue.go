@@ -71,18 +71,6 @@ type queue struct {
 	}
 }
 
-// batch is events of one entry, of which either all are on record or none is known to be.
-type batch struct {
-	lines   []byte
-	size    int // bytes that it holds: of the lines, or of whose end it is
-	events  int
-	ended   *RequestRecord // whose last event this is, of which no line is made yet; nil: there are lines
-	at      time.Time
-	tried   chan struct{} // closed when it has been written, or was not; nil: no answer waits
-	err     error         // then
-	forgone bool          // it counts as lost, whatever comes of it
-}
-
 func newQueue(o Options) *queue {
 	q := &queue{failClosed: o.FailClosed, metrics: o.Metrics, teller: newTeller(o), done: make(chan struct{}), out: o.Out}
 	q.mu.some = sync.NewCond(&q.mu)
