@@ -104,3 +104,42 @@ func (c *check) wake(holdMost time.Duration) time.Time {
 
 // DueBefore implements timerheap.Element.
 func (c *check) DueBefore(other *check) bool { return c.due.Before(other.due) }
+
+// End is why a watch may not go on.
+type End string
+
+// The reasons, which are also the labels of metrics.
+const (
+	EndCredentialExpired End = "credential_expired" // #nosec G101 -- by its own words
+	EndUnauthenticated   End = "unauthenticated"    // upstream refuses the token, or nothing vouches for the certificate
+	EndForbidden         End = "forbidden"          // upstream allows it no more
+	EndReviewTimeout     End = "review_timeout"     // upstream did not answer for too long
+)
+
+// Ends are all of them, so that each is a metric from the start.
+var Ends = []End{EndCredentialExpired, EndUnauthenticated, EndForbidden, EndReviewTimeout}
+
+// ReviewedStream is a running watch as the Reauthorizer knows it. Its methods are called one at a
+// time, in the order in which things happened, and must not block. What was under way when a Permit
+// was released may still arrive.
+type ReviewedStream interface {
+	// Hold keeps the stream from sending anything: it is time to know again whether it may, and
+	// upstream did not answer. It stays open, so that an apiserver that is away for a while
+	// costs no client a new list.
+	Hold()
+	// Resume ends Hold: upstream said that it still may.
+	Resume()
+	// End ends it. Nothing more is called.
+	End(End)
+}
+
+// Permit is what a running watch goes on by. Release it when the watch is over.
+type Permit struct {
+	owner  *Reauthorizer
+	stream ReviewedStream
+
+	// Guarded by owner.mu.
+	credential, permission *check
+	holds                  int // of the two, held
+	over                   bool
+}
