@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"os"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -254,4 +255,78 @@ func (f *Factory) Files() []rotation.FileState {
 		all = append(all, v.States()...)
 	}
 	return all
+}
+
+// inline stands for the file of what is written in a configuration that did not come from a file.
+const inline = "(inline)"
+
+// followKubeconfig follows a kubeconfig. Of one that leads elsewhere by now, or takes another kind
+// of credentials, nothing is taken: which server they are shown to is decided once.
+func followKubeconfig(source ConfigSource, log *zap.Logger) (*rotation.Value[*rest.Config], error) {
+	first := source.Config
+	parse := func([]rotation.Part) (*rest.Config, time.Time, error) {
+		cfg, err := source.Again()
+		switch {
+		case err != nil:
+			return nil, time.Time{}, err
+		case cfg.Host != first.Host || cfg.APIPath != first.APIPath || cfg.ServerName != first.ServerName ||
+			cfg.Insecure != first.Insecure:
+			return nil, time.Time{}, errors.New("the server, or how it is verified, is another one: restart to go there")
+		case hasCA(cfg) != hasCA(first) || hasPair(cfg) != hasPair(first) || hasToken(cfg) != hasToken(first) ||
+			cfg.Username != first.Username || (cfg.ExecProvider == nil) != (first.ExecProvider == nil) ||
+			(cfg.AuthProvider == nil) != (first.AuthProvider == nil):
+			return nil, time.Time{}, errors.New("it has credentials of another kind, or lacks what it had: restart to use them")
+		}
+		return cfg, time.Time{}, nil
+	}
+	return rotation.New(rotation.Options[*rest.Config]{
+		Use: "kubeconfig", Read: rotation.Files(source.File), Parse: parse, Log: log,
+	})
+}
+
+// config is the configuration as the kubeconfig has it now.
+func (f *Factory) config() *rest.Config {
+	if f.source != nil {
+		return f.source.Get()
+	}
+	return f.base
+}
+
+// part is what a configuration holds, or names a file of.
+func (f *Factory) part(data []byte, file string) (rotation.Part, error) {
+	if len(data) > 0 {
+		if f.file == "" {
+			return rotation.Part{File: inline, Text: data}, nil
+		}
+		return rotation.Part{File: f.file, Text: data}, nil
+	}
+	text, err := os.ReadFile(file) // #nosec G304 -- the operator names it
+	return rotation.Part{File: file, Text: text}, err
+}
+
+func (f *Factory) readTrust() ([]rotation.Part, error) {
+	cfg := f.config()
+	ca, err := f.part(cfg.CAData, cfg.CAFile)
+	return []rotation.Part{ca}, err
+}
+
+func (f *Factory) readPair() ([]rotation.Part, error) {
+	cfg := f.config()
+	cert, err := f.part(cfg.CertData, cfg.CertFile)
+	if err != nil {
+		return nil, err
+	}
+	key, err := f.part(cfg.KeyData, cfg.KeyFile)
+	return []rotation.Part{cert, key}, err
+}
+
+// readToken reads the token. A file comes before what is inline, as in client-go.
+func (f *Factory) readToken() ([]rotation.Part, error) {
+	cfg := f.config()
+	inline := []byte(cfg.BearerToken)
+	if cfg.BearerTokenFile != "" {
+		inline = nil
+	}
+	token, err := f.part(inline, cfg.BearerTokenFile)
+	return []rotation.Part{token}, err
 }
