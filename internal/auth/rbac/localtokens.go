@@ -108,7 +108,7 @@ func (l *localTokens) note(key auth.Digest, t *accountToken) {
 
 // exists reports that what a token is bound to is there, and since when that is known. That a
 // service account and a pod were there at one moment need not be shown, as for a role and its
-// binding (Rights.togetherLocked): an object of a uid comes once and goes once, and both were there
+// binding (tables.togetherLocked): an object of a uid comes once and goes once, and both were there
 // when upstream signed the token.
 func (r *Rights) exists(t *accountToken) (time.Time, bool) {
 	r.mu.RLock()

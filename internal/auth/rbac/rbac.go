@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"spillway/internal/auth"
@@ -19,7 +18,7 @@ import (
 // is missing here can make it say no where upstream says yes, not the other way round.
 //
 // A binding gives only a role that upstream had together with it at one moment
-// (Rights.togetherLocked). The two are watched apart: without that condition, a user that is bound
+// (tables.togetherLocked). The two are watched apart: without that condition, a user that is bound
 // to a role after the role was narrowed would for some seconds be allowed what the role gave
 // before.
 //
@@ -252,33 +251,13 @@ func drop[K comparable](index map[K]map[*binding]struct{}, key K, b *binding) {
 	}
 }
 
-// Access implements auth.LocalDecider.
-func (r *Rights) Access(review auth.AccessReview) auth.AccessDecide {
-	if !r.opts.RBAC {
-		return nil
-	}
-	l := newLocal(reviewOfAccess, r, review, r.access, func(_, there authorizationv1.SubjectAccessReviewStatus) bool {
-		return auth.VerdictOf(there) != auth.Denied
-	})
-	l.waits = r.waits
-	return l.ask
-}
+// objectName is where an object is.
+type objectName struct{ namespace, name string }
 
-// access allows what rules allow, by tables that are proven. It never denies.
-func (r *Rights) access(_ auth.Digest, q auth.Question) (auth.Answer[authorizationv1.SubjectAccessReviewStatus], bool) {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	_, proven := r.provenLocked(r.rbacTables()...)
-	var at time.Time
-	if !proven || !r.rbac.allows(q.Who, &q.What, func(b *binding) (held bool) {
-		at, held = r.togetherLocked(b)
-		return held
-	}) {
-		return auth.Answer[authorizationv1.SubjectAccessReviewStatus]{}, false
-	}
-	return auth.Answer[authorizationv1.SubjectAccessReviewStatus]{
-		Value: authorizationv1.SubjectAccessReviewStatus{Allowed: true}, At: at,
-	}, true
+// splitKey reads the key of an object in a namespace.
+func splitKey(key string) objectName {
+	namespace, name, _ := strings.Cut(key, "/")
+	return objectName{namespace, name}
 }
 
 // togetherLocked is the last moment at which upstream is known to have had a binding and its role
@@ -288,35 +267,15 @@ func (r *Rights) access(_ auth.Digest, q auth.Question) (auth.Answer[authorizati
 // Moments of this process are compared, not versions of two resources: an apiserver may keep the
 // two in two etcds (--etcd-servers-overrides), whose versions say nothing about each other, and
 // nothing upstream tells whether it does.
-func (r *Rights) togetherLocked(b *binding) (at time.Time, held bool) {
-	bindings, roles := r.roleBindings, r.roles
+func (s *tables) togetherLocked(b *binding) (at time.Time, held bool) {
+	bindings, roles := s.roleBindings, s.roles
 	if b.everywhere {
-		bindings = r.clusterBinds
+		bindings = s.clusterBinds
 	}
 	if b.role.cluster {
-		roles = r.clusterRoles
+		roles = s.clusterRoles
 	}
 	asked := min(bindings.asked, roles.asked)
-	at, held = r.provenLocked(bindings, roles)
+	at, held = s.provenLocked(bindings, roles)
 	return at, held && bindings.heldLocked(b.key, asked) && roles.heldLocked(b.role.key(), asked)
-}
-
-// waits reports that something would be allowed by a role and a binding, were they known to have
-// been together.
-func (r *Rights) waits(q auth.Question) bool {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	return r.rbac.allows(q.Who, &q.What, func(b *binding) bool {
-		_, held := r.togetherLocked(b)
-		return !held
-	})
-}
-
-// objectName is where an object is.
-type objectName struct{ namespace, name string }
-
-// splitKey reads the key of an object in a namespace.
-func splitKey(key string) objectName {
-	namespace, name, _ := strings.Cut(key, "/")
-	return objectName{namespace, name}
 }

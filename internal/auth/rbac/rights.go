@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 
@@ -43,23 +44,16 @@ import (
 // decided here any more.
 type Rights struct {
 	// Static after construction.
-	opts                       RightsOptions
-	clock                      clock.Clock
-	metrics                    *DecisionMetrics
-	log                        *zap.Logger
-	roles, clusterRoles        *RightsTable
-	roleBindings, clusterBinds *RightsTable
-	accounts, pods             *RightsTable // pods: nil if they are not watched
-	keys                       *keyring
-	news                       chan struct{}              // holds one: a subject is affected
-	jobs                       chan func(context.Context) // checks that wait for their turn
+	opts RightsOptions
+	log  *zap.Logger
+	keys *keyring
+	news chan struct{}              // holds one: a subject is affected
+	jobs chan func(context.Context) // checks that wait for their turn
 
-	mu sync.RWMutex
-	// Guarded by mu, as are the tables.
+	tables
+	// Guarded by the lock of the tables.
 	rbac    *rbac
-	last    place // in the order of what was heard and asked
 	pending *affected
-	changed time.Time // when anything in the tables last did
 }
 
 const (
@@ -94,8 +88,9 @@ func NewRights(o RightsOptions) *Rights {
 		o.Log = zap.NewNop()
 	}
 	r := &Rights{
-		opts: o, clock: o.Clock, metrics: o.Metrics, log: o.Log, pending: newAffected(),
+		opts: o, log: o.Log, pending: newAffected(),
 		news: make(chan struct{}, 1), jobs: make(chan func(context.Context), maxJobs),
+		tables: tables{clock: o.Clock, metrics: o.Metrics, through: o.Through},
 	}
 	r.rbac = newRBAC()
 	rbacGroup := func(resource, kind string, namespaced bool) *object.Resource {
@@ -105,37 +100,24 @@ func NewRights(o RightsOptions) *Rights {
 	core := func(resource, kind string) *object.Resource {
 		return object.NewResource(schema.GroupVersionResource{Version: "v1", Resource: resource}, kind, true, true)
 	}
-	r.roles = newTable(r, rbacGroup("roles", "Role", true), readRole, r.roleChanged)
-	r.clusterRoles = newTable(r, rbacGroup("clusterroles", "ClusterRole", false), readRole, r.clusterRoleChanged)
-	r.roleBindings = newTable(r, rbacGroup("rolebindings", "RoleBinding", true), readBinding, r.bindingChanged)
+	r.roles = newTable(&r.tables, rbacGroup("roles", "Role", true), readRole, r.roleChanged)
+	r.clusterRoles = newTable(&r.tables, rbacGroup("clusterroles", "ClusterRole", false), readRole, r.clusterRoleChanged)
+	r.roleBindings = newTable(&r.tables, rbacGroup("rolebindings", "RoleBinding", true), readBinding, r.bindingChanged)
 	clusterBindings := rbacGroup("clusterrolebindings", "ClusterRoleBinding", false)
-	r.clusterBinds = newTable(r, clusterBindings, readBinding, r.bindingChanged)
-	r.accounts = newTable(r, core("serviceaccounts", "ServiceAccount"), readExisting, r.accountChanged)
+	r.clusterBinds = newTable(&r.tables, clusterBindings, readBinding, r.bindingChanged)
+	r.accounts = newTable(&r.tables, core("serviceaccounts", "ServiceAccount"), readExisting, r.accountChanged)
 	for _, t := range r.rbacTables() {
 		t.proves = o.RBAC
 	}
 	r.accounts.proves = o.Tokens != TokensNone
 	if o.Tokens == TokensPods {
-		r.pods = newTable(r, core("pods", "Pod"), readExisting, r.podChanged)
+		r.pods = newTable(&r.tables, core("pods", "Pod"), readExisting, r.podChanged)
 		r.pods.proves = true
 	}
 	if o.Tokens != TokensNone {
 		r.keys = newKeyring(o.Reviewer)
 	}
 	return r
-}
-
-func (r *Rights) rbacTables() []*RightsTable {
-	return []*RightsTable{r.roles, r.clusterRoles, r.roleBindings, r.clusterBinds}
-}
-
-// Tables are all that is watched.
-func (r *Rights) Tables() []*RightsTable {
-	all := append(r.rbacTables(), r.accounts)
-	if r.pods != nil {
-		all = append(all, r.pods)
-	}
-	return all
 }
 
 // Run watches until ctx ends, and returns when nothing is under way any more. check gets the
@@ -371,26 +353,42 @@ func ended(before, after any) bool {
 	return there && !(still && is.uid == was.uid)
 }
 
-// nextLocked is the next place in the order of what is heard and asked.
-func (r *Rights) nextLocked() place {
-	r.last++
-	return r.last
-}
-
-// provenLocked is when the oldest of the proofs of some tables began, all of which have to count
-// now.
-func (r *Rights) provenLocked(tables ...*RightsTable) (time.Time, bool) {
-	oldest := r.clock.Now()
-	for _, t := range tables {
-		if !t.whole || t.proven.IsZero() {
-			return time.Time{}, false
-		}
-		if t.proven.Before(oldest) {
-			oldest = t.proven
-		}
+// Access implements auth.LocalDecider.
+func (r *Rights) Access(review auth.AccessReview) auth.AccessDecide {
+	if !r.opts.RBAC {
+		return nil
 	}
-	return oldest, r.counts(oldest)
+	l := newLocal(reviewOfAccess, r, review, r.access, func(_, there authorizationv1.SubjectAccessReviewStatus) bool {
+		return auth.VerdictOf(there) != auth.Denied
+	})
+	l.waits = r.waits
+	return l.ask
 }
 
-// counts reports that what was proven at a time still counts.
-func (r *Rights) counts(at time.Time) bool { return r.clock.Now().Sub(at) < auth.AllowedFor }
+// access allows what rules allow, by tables that are proven. It never denies.
+func (r *Rights) access(_ auth.Digest, q auth.Question) (auth.Answer[authorizationv1.SubjectAccessReviewStatus], bool) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	_, proven := r.provenLocked(r.rbacTables()...)
+	var at time.Time
+	if !proven || !r.rbac.allows(q.Who, &q.What, func(b *binding) (held bool) {
+		at, held = r.togetherLocked(b)
+		return held
+	}) {
+		return auth.Answer[authorizationv1.SubjectAccessReviewStatus]{}, false
+	}
+	return auth.Answer[authorizationv1.SubjectAccessReviewStatus]{
+		Value: authorizationv1.SubjectAccessReviewStatus{Allowed: true}, At: at,
+	}, true
+}
+
+// waits reports that something would be allowed by a role and a binding, were they known to have
+// been together.
+func (r *Rights) waits(q auth.Question) bool {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.rbac.allows(q.Who, &q.What, func(b *binding) bool {
+		_, held := r.togetherLocked(b)
+		return !held
+	})
+}

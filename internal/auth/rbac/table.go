@@ -6,8 +6,12 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"sync"
 	"time"
 
+	"k8s.io/utils/clock"
+
+	"spillway/internal/auth"
 	"spillway/internal/object"
 )
 
@@ -20,14 +24,14 @@ import (
 // heard of nothing proves nothing.
 type RightsTable struct {
 	// Static after construction.
-	rights   *Rights
+	tables   *tables
 	resource *object.Resource
 	read     func(*object.Object) (any, error)   // what is kept of an object
 	note     func(key string, before, after any) // gets each difference, with the lock held; nil for what is not there
 	proves   bool                                // decisions rest on it, so it has to be proven
 	sooner   chan struct{}                       // holds one: there are facts that the last question is too early for
 
-	// Guarded by rights.mu.
+	// Guarded by tables.mu.
 	entries    map[string]entry
 	whole      bool          // the entries are upstream's state at a version
 	told       uint64        // the version that the mirror has told of
@@ -51,10 +55,64 @@ type entry struct {
 // a time it is never that of two things, and no clock that is set disturbs it.
 type place uint64
 
-func newTable(r *Rights, resource *object.Resource, read func(*object.Object) (any, error),
+// tables are those of Rights, with what they share: a lock, and the order of what they heard and
+// asked.
+type tables struct {
+	// Static after construction.
+	clock                      clock.Clock
+	metrics                    *DecisionMetrics
+	through                    func(context.Context, *object.Resource, uint64) (last, reached uint64, err error)
+	roles, clusterRoles        *RightsTable
+	roleBindings, clusterBinds *RightsTable
+	accounts, pods             *RightsTable // pods: nil if they are not watched
+
+	mu sync.RWMutex
+	// Guarded by mu, as are the tables.
+	last    place     // in the order of what was heard and asked
+	changed time.Time // when anything in the tables last did
+}
+
+// nextLocked is the next place in the order of what is heard and asked.
+func (s *tables) nextLocked() place {
+	s.last++
+	return s.last
+}
+
+// provenLocked is when the oldest of the proofs of some tables began, all of which have to count
+// now.
+func (s *tables) provenLocked(tables ...*RightsTable) (time.Time, bool) {
+	oldest := s.clock.Now()
+	for _, t := range tables {
+		if !t.whole || t.proven.IsZero() {
+			return time.Time{}, false
+		}
+		if t.proven.Before(oldest) {
+			oldest = t.proven
+		}
+	}
+	return oldest, s.counts(oldest)
+}
+
+// counts reports that what was proven at a time still counts.
+func (s *tables) counts(at time.Time) bool { return s.clock.Now().Sub(at) < auth.AllowedFor }
+
+func (s *tables) rbacTables() []*RightsTable {
+	return []*RightsTable{s.roles, s.clusterRoles, s.roleBindings, s.clusterBinds}
+}
+
+// Tables are all that is watched.
+func (s *tables) Tables() []*RightsTable {
+	all := append(s.rbacTables(), s.accounts)
+	if s.pods != nil {
+		all = append(all, s.pods)
+	}
+	return all
+}
+
+func newTable(all *tables, resource *object.Resource, read func(*object.Object) (any, error),
 	note func(string, any, any)) *RightsTable {
 	return &RightsTable{
-		rights: r, resource: resource, read: read, note: note, sooner: make(chan struct{}, 1),
+		tables: all, resource: resource, read: read, note: note, sooner: make(chan struct{}, 1),
 		entries: map[string]entry{}, advanced: make(chan struct{}), restart: func() {},
 	}
 }
@@ -65,8 +123,8 @@ func (t *RightsTable) Resource() *object.Resource { return t.resource }
 // Through is the version up to which the table has been proven or told: a state that is older must
 // not replace it (upstream.WithPromised).
 func (t *RightsTable) Through() uint64 {
-	t.rights.mu.RLock()
-	defer t.rights.mu.RUnlock()
+	t.tables.mu.RLock()
+	defer t.tables.mu.RUnlock()
 	return t.throughLocked()
 }
 
@@ -85,8 +143,8 @@ func (t *RightsTable) Replace(objects []*object.Object, rv uint64) error {
 		}
 		fresh[o.Key] = fact
 	}
-	t.rights.mu.Lock()
-	defer t.rights.mu.Unlock()
+	t.tables.mu.Lock()
+	defer t.tables.mu.Unlock()
 	for key := range t.entries {
 		if _, still := fresh[key]; !still {
 			t.dropLocked(key)
@@ -99,7 +157,7 @@ func (t *RightsTable) Replace(objects []*object.Object, rv uint64) error {
 	}
 	t.doubtLocked()
 	t.whole, t.reached, t.forbidden = true, 0, false
-	t.rights.metrics.unwatched.WithLabelValues(t.resource.String()).Set(0)
+	t.tables.metrics.unwatched.WithLabelValues(t.resource.String()).Set(0)
 	t.advanceLocked(rv)
 	return nil
 }
@@ -113,8 +171,8 @@ func (t *RightsTable) Update(o *object.Object) error {
 	if err != nil {
 		return err
 	}
-	t.rights.mu.Lock()
-	defer t.rights.mu.Unlock()
+	t.tables.mu.Lock()
+	defer t.tables.mu.Unlock()
 	t.putLocked(o.Key, fact)
 	t.advanceLocked(o.RV)
 	return nil
@@ -122,8 +180,8 @@ func (t *RightsTable) Update(o *object.Object) error {
 
 // Delete drops an object.
 func (t *RightsTable) Delete(o *object.Object) error {
-	t.rights.mu.Lock()
-	defer t.rights.mu.Unlock()
+	t.tables.mu.Lock()
+	defer t.tables.mu.Unlock()
 	t.dropLocked(o.Key)
 	t.advanceLocked(o.RV)
 	return nil
@@ -131,8 +189,8 @@ func (t *RightsTable) Delete(o *object.Object) error {
 
 // Bookmark is progress.
 func (t *RightsTable) Bookmark(_ *object.Bookmark, rv uint64) error {
-	t.rights.mu.Lock()
-	defer t.rights.mu.Unlock()
+	t.tables.mu.Lock()
+	defer t.tables.mu.Unlock()
 	t.advanceLocked(rv)
 	return nil
 }
@@ -143,8 +201,8 @@ func (t *RightsTable) fact(o *object.Object) (any, error) {
 	if err == nil {
 		return fact, nil
 	}
-	t.rights.mu.Lock()
-	defer t.rights.mu.Unlock()
+	t.tables.mu.Lock()
+	defer t.tables.mu.Unlock()
 	t.doubtLocked()
 	t.whole = false
 	return nil, fmt.Errorf("%s %s: %w", t.resource, o.Key, err)
@@ -170,20 +228,20 @@ func (t *RightsTable) dropLocked(key string) {
 }
 
 func (t *RightsTable) notedLocked(key string, before, after any) {
-	t.rights.changed = t.rights.clock.Now()
+	t.tables.changed = t.tables.clock.Now()
 	t.note(key, before, after)
 }
 
 // heardLocked is the place of facts that the table hears of now. Tables whose facts count together
 // are proven again soon.
 func (t *RightsTable) heardLocked() place {
-	for _, other := range t.rights.together(t) {
+	for _, other := range t.tables.together(t) {
 		select {
 		case other.sooner <- struct{}{}:
 		default:
 		}
 	}
-	return t.rights.nextLocked()
+	return t.tables.nextLocked()
 }
 
 // heldLocked reports that upstream had an object's fact when a probe began: the table's last one,
@@ -210,8 +268,8 @@ func (t *RightsTable) doubtLocked() {
 // forget makes the table one that nothing is known of. Its entries stay for the next state to be
 // compared with.
 func (t *RightsTable) forget() {
-	t.rights.mu.Lock()
-	defer t.rights.mu.Unlock()
+	t.tables.mu.Lock()
+	defer t.tables.mu.Unlock()
 	t.forgetLocked()
 }
 
@@ -228,40 +286,40 @@ var (
 
 // prove finds out that the table holds everything that was acknowledged before the call.
 func (t *RightsTable) prove(ctx context.Context) error {
-	r := t.rights
-	r.mu.Lock()
+	s := t.tables
+	s.mu.Lock()
 	select {
 	case <-t.sooner:
 	default:
 	}
-	began, asked := r.clock.Now(), r.nextLocked()
+	began, asked := s.clock.Now(), s.nextLocked()
 	from, generation, whole := t.throughLocked(), t.generation, t.whole
-	r.mu.Unlock()
+	s.mu.Unlock()
 	if !whole || from == 0 {
 		return errNotMirrored
 	}
-	last, reached, err := r.opts.Through(ctx, t.resource, from)
+	last, reached, err := s.through(ctx, t.resource, from)
 	if err != nil {
 		return err
 	}
 	if reached < from {
-		r.rewritten(t, generation)
+		s.rewritten(t, generation)
 		return errRewritten
 	}
 	for {
-		r.mu.Lock()
+		s.mu.Lock()
 		switch {
 		case t.generation != generation || !t.whole:
-			r.mu.Unlock()
+			s.mu.Unlock()
 			return errOvertaken
 		case t.throughLocked() >= last:
 			t.reached = max(t.reached, reached)
 			t.proven, t.asked = began, asked
-			r.mu.Unlock()
+			s.mu.Unlock()
 			return nil
 		}
 		advanced := t.advanced
-		r.mu.Unlock()
+		s.mu.Unlock()
 		select {
 		case <-advanced:
 		case <-ctx.Done():
@@ -274,16 +332,16 @@ func (t *RightsTable) prove(ctx context.Context) error {
 // behind its own word. Roles and bindings most likely have one etcd, which was restored, so they
 // begin anew together: a proof of another table tells of the restore only until upstream's versions
 // have grown beyond that table's.
-func (r *Rights) rewritten(by *RightsTable, generation int) {
-	r.mu.Lock()
+func (s *tables) rewritten(by *RightsTable, generation int) {
+	s.mu.Lock()
 	var restarts []func()
 	if by.generation == generation {
-		for _, t := range r.together(by) {
+		for _, t := range s.together(by) {
 			t.forgetLocked()
 			restarts = append(restarts, t.restart)
 		}
 	}
-	r.mu.Unlock()
+	s.mu.Unlock()
 	for _, restart := range restarts {
 		restart()
 	}
@@ -291,8 +349,8 @@ func (r *Rights) rewritten(by *RightsTable, generation int) {
 
 // together are the tables whose facts count together with a table's, itself included: roles and
 // bindings.
-func (r *Rights) together(t *RightsTable) []*RightsTable {
-	if all := r.rbacTables(); slices.Contains(all, t) {
+func (s *tables) together(t *RightsTable) []*RightsTable {
+	if all := s.rbacTables(); slices.Contains(all, t) {
 		return all
 	}
 	return []*RightsTable{t}
