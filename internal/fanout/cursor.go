@@ -69,14 +69,9 @@ func (v OwnerView) Resume(rv uint64, sel object.Selector, enc object.Encoding) (
 	return c, nil
 }
 
-// From is that of an OwnerView without an owner, as are After and Resume.
+// From is that of an OwnerView without an owner, as is Resume.
 func (h *Hub) From(position, rv uint64, sel object.Selector, enc object.Encoding) *Cursor {
 	return h.For("").From(position, rv, sel, enc)
-}
-
-// After is that of an OwnerView without an owner.
-func (h *Hub) After(s *cache.Snapshot, sel object.Selector, enc object.Encoding) (*Cursor, error) {
-	return h.For("").After(s, sel, enc)
 }
 
 // Resume is that of an OwnerView without an owner.

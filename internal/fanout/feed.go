@@ -143,11 +143,11 @@ func (f *Feed) largest() int {
 
 // add appends the frame of a log entry, if the selector sees it, and reports whether it did. next
 // is the log position after the entry. Frames whose size is not known beforehand come from the
-// press.
+// frameCache.
 //
 // A frame that cannot be made leaves the feed to start over behind it: its cursors go on from the
 // log, and fail there in their turn.
-func (f *Feed) add(e *cache.Entry, next uint64, p *press) (added bool) {
+func (f *Feed) add(e *cache.Entry, next uint64, p *frameCache) (added bool) {
 	t, o, seen := f.selector.Seen(&e.Event)
 	var frame []byte
 	var err error

@@ -59,7 +59,7 @@ func TestFeedThatStartsOverLeavesItsCursors(t *testing.T) {
 		t.Fatal("the feed does not reach back to where it starts")
 	}
 	e, _ := w.resource.Log().At(w.resource.Log().Head() - 1)
-	f.add(e, 11, &press{}) // and never published
+	f.add(e, 11, &frameCache{}) // and never published
 	f.restart(50)
 	if _, _, next, ok := f.read(p, 10); ok {
 		t.Fatalf("a cursor at 10 was moved to %v of a feed that starts over at 50", next)

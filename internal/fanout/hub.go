@@ -41,7 +41,7 @@ type Hub struct {
 
 	// The dispatcher's.
 	index       index
-	press       press
+	frames      frameCache
 	touched     []*Feed // by the batch under way
 	inLowMemory bool    // lowMemory, as the last batch found it
 	held        int64   // bytes of all feeds, as the budget counts them
@@ -147,7 +147,7 @@ func (h *Hub) dispatch(most uint64) (more bool) {
 	began := time.Now()
 	done := *h.progress.Load()
 	snapshot := h.resource.Snapshot()
-	h.enroll(done.position)
+	h.syncIndex(done.position)
 	h.syncLowMemory(done.position)
 	if done.position < h.resource.Log().First() {
 		h.restart(snapshot)
@@ -164,7 +164,7 @@ func (h *Hub) dispatch(most uint64) (more bool) {
 		}
 		done.position, done.through = done.position+1, e.Through
 		within = e.Seam.Open() // a position never lies inside a seam
-		h.tell(e, done.position)
+		h.dispatchEntry(e, done.position)
 	}
 	h.publish(done)
 	if h.parent == nil && time.Since(began) > stallThreshold {
@@ -173,10 +173,10 @@ func (h *Hub) dispatch(most uint64) (more bool) {
 	return done.position < head
 }
 
-// enroll brings the index up to date with the feeds that came and left. New feeds start at a log
+// syncIndex brings the index up to date with the feeds that came and left. New feeds start at a log
 // position. The lock is held for no more than the lists: to index a feed costs what its selector
 // demands, and the writers wait for the lock, also for that of a lane.
-func (h *Hub) enroll(position uint64) {
+func (h *Hub) syncIndex(position uint64) {
 	h.mu.Lock()
 	left, joined := h.mu.left, h.mu.joined
 	if len(left) > 0 {
@@ -198,10 +198,10 @@ func (h *Hub) enroll(position uint64) {
 	}
 }
 
-// tell adds an entry to the feeds that it concerns; next is the log position after it. The end of a
+// dispatchEntry adds an entry to the feeds that it concerns; next is the log position after it. The end of a
 // seam concerns all.
-func (h *Hub) tell(e *cache.Entry, next uint64) {
-	h.press.next(h.resource.Template())
+func (h *Hub) dispatchEntry(e *cache.Entry, next uint64) {
+	h.frames.next(h.resource.Template())
 	feeds := h.index.find(&e.Event)
 	if e.Seam == cache.SeamEnd {
 		feeds = h.index.all
@@ -216,7 +216,7 @@ func (h *Hub) tell(e *cache.Entry, next uint64) {
 		before := f.size
 		if f.hasFewStreams() && (h.inLowMemory || h.exhausted() || copied >= copiedMost) {
 			f.skip(e, next)
-		} else if f.add(e, next, &h.press) {
+		} else if f.add(e, next, &h.frames) {
 			copied += size
 			h.stats.Frames.Add(1)
 			h.stats.Shares.Add(uint64(f.holders.Load())) // #nosec G115 -- never negative

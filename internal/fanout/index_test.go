@@ -220,7 +220,7 @@ func TestFramesAreMadeOnceForAllFeeds(t *testing.T) {
 	w.set("a/x", "web")
 	w.set("a/x", "db")
 	w.hub.Dispatch()
-	if n := len(w.hub.press.made); n != 3 {
+	if n := len(w.hub.frames.made); n != 3 {
 		t.Fatalf("%d frames were made for the last event, want one per encoding and one for the feed that it leaves", n)
 	}
 	if n := w.hub.Stats().Frames.Load(); n != uint64(2*len(cursors)+2) {

@@ -3,7 +3,7 @@ package fanout
 import "testing"
 
 // stands checks where a cursor stands: the resourceVersions of the first event that it has yet to
-// tell, and of the last that it told; 0: none.
+// dispatchEntry, and of the last that it told; 0: none.
 func (w *world) stands(c *Cursor, first, last uint64) {
 	w.Helper()
 	s := c.Standing()
