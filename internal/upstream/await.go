@@ -51,7 +51,7 @@ func Away(err error) bool {
 // how that came out: nil, ctx's cause, or an error that waiting does not mend. What an apiserver
 // refuses that has only begun does not count (see begins). missed is called for each attempt that
 // came to nothing, and in what time the next one follows at the latest; an upstream that is back is
-// noticed sooner (see lookout).
+// noticed sooner (see recoveryProbe).
 func (c *Client) Await(ctx context.Context, ask func(context.Context) error,
 	missed func(err error, again time.Duration)) error {
 	p := pace{first: firstPause, longest: longestPause}
@@ -75,7 +75,7 @@ func (c *Client) Await(ctx context.Context, ask func(context.Context) error,
 		}
 		again := p.fail()
 		missed(err, again)
-		c.lookout.wait(ctx, again)
+		c.recoveryProbe.wait(ctx, again)
 	}
 }
 
@@ -84,7 +84,7 @@ func (c *Client) Await(ctx context.Context, ask func(context.Context) error,
 // let us ask, which may be so for ever and is taken for that for a while. A refusal of our
 // credentials is only if it was away before.
 func (c *Client) begins(ctx context.Context, credentials, rules bool) bool {
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	code, err := c.readiness(ctx)
 	switch {

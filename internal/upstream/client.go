@@ -23,15 +23,15 @@ import (
 // of the proxy sent but names that were parsed. One Client serves all reflectors, probes and
 // look-ups.
 type Client struct {
-	transports *transport.Factory
-	cfg        *rest.Config
-	base       *url.URL
-	http       *http.Client
-	discovery  *discovery.DiscoveryClient
-	probes     *transport.Pool
-	lookout    lookout
-	served     served
-	contact    contact
+	transports    *transport.Factory
+	cfg           *rest.Config
+	base          *url.URL
+	http          *http.Client
+	discovery     *discovery.DiscoveryClient
+	probes        *transport.Pool
+	recoveryProbe recoveryProbe
+	served        served
+	contact       contact
 }
 
 // NewClient makes the client of one upstream; it sends nothing yet. The factory's files are
@@ -52,7 +52,7 @@ func NewClient(transports *transport.Factory) (*Client, error) {
 		return nil, fmt.Errorf("client for %s: %w", base.Host, err)
 	}
 	c := &Client{transports: transports, cfg: cfg, base: base, http: client, discovery: disco, probes: transports.Links()}
-	c.lookout.ask = c.serves
+	c.recoveryProbe.ask = c.serves
 	return c, nil
 }
 

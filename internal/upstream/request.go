@@ -79,7 +79,7 @@ func (c *Client) getWith(ctx context.Context, transport http.RoundTripper, r req
 	if r.accepted != nil {
 		r.accepted(resp.Header)
 	}
-	c.lookout.answered()
+	c.recoveryProbe.answered()
 	return body, nil
 }
 

@@ -158,7 +158,7 @@ func (s source) pause(ctx context.Context, v verdict, err error) {
 	switch {
 	case v == busy:
 		sleep(ctx, d)
-	case s.r.client.lookout.wait(ctx, d):
+	case s.r.client.recoveryProbe.wait(ctx, d):
 		s.r.pace.well()
 	}
 }

@@ -9,35 +9,35 @@ import (
 )
 
 const (
-	// lookEvery is how often upstream is probed while requests wait for it, and lookSeldom if it has
-	// been there already in the last lookAgain, and the requests that were retried had to wait again.
-	lookEvery  = time.Second
-	lookSeldom = 5 * time.Second
-	lookAgain  = 30 * time.Second
-	// lookTimeout is how long it may take to say so.
-	lookTimeout = 3 * time.Second
-	// comeback is the time over which waiting requests are sent again.
-	comeback = 1500 * time.Millisecond
+	// probeInterval is how often upstream is probed while requests wait for it. It is slowProbeInterval
+	// if upstream recovered within recentRecovery and the retried requests had to wait again.
+	probeInterval     = time.Second
+	slowProbeInterval = 5 * time.Second
+	recentRecovery    = 30 * time.Second
+	// probeTimeout is how long a probe may take.
+	probeTimeout = 3 * time.Second
+	// recoverySpread is the time over which the waiting requests are sent again.
+	recoverySpread = 1500 * time.Millisecond
 )
 
-// lookout notices for all mirrors of an upstream that it is back. Each of them waits longer after
-// every failure, since a hundred that ask every second are what an apiserver that starts can least
-// bear; and yet all are to be current a few seconds after it has. So one asks for all, and when it,
-// or any of them, is answered they are sent again, one after another.
-type lookout struct {
+// recoveryProbe finds out for all mirrors that upstream serves again. Each mirror backs off after
+// every failure, since an apiserver that starts cannot bear a hundred clients that retry every
+// second. Yet all mirrors are to be current a few seconds after it has started. So one probe runs
+// for all; when it or any request is answered, all waiting requests are sent again, spread out.
+type recoveryProbe struct {
 	ask func(context.Context) bool // does upstream serve?
 
 	mu      sync.Mutex
 	waiting int
 	back    chan struct{} // closed when upstream has answered
-	stop    func()        // ends the asking and waits for its end; nil while no request waits
+	stop    func()        // ends the probe and waits for its end; nil while no request waits
 	seen    time.Time     // when upstream was last seen to be back
 }
 
 // wait waits for d, or until upstream is back, and then for a moment that is not the same for all.
 // It reports whether upstream is back.
-func (l *lookout) wait(ctx context.Context, d time.Duration) bool {
-	back, leave := l.enter()
+func (p *recoveryProbe) wait(ctx context.Context, d time.Duration) bool {
+	back, leave := p.enter()
 	defer leave()
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -48,7 +48,7 @@ func (l *lookout) wait(ctx context.Context, d time.Duration) bool {
 	case <-ctx.Done():
 		return false
 	}
-	sleep(ctx, min(d, rand.N(comeback))) // #nosec G404 -- spreads times
+	sleep(ctx, min(d, rand.N(recoverySpread))) // #nosec G404 -- spreads times
 	return true
 }
 
@@ -62,70 +62,70 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-func (l *lookout) enter() (back <-chan struct{}, leave func()) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.back == nil {
-		l.back = make(chan struct{})
+func (p *recoveryProbe) enter() (back <-chan struct{}, leave func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.back == nil {
+		p.back = make(chan struct{})
 	}
-	if l.waiting++; l.waiting == 1 {
+	if p.waiting++; p.waiting == 1 {
 		ctx, cancel := context.WithCancel(context.Background())
 		var asking sync.WaitGroup
-		asking.Go(func() { l.look(ctx) })
-		l.stop = func() {
+		asking.Go(func() { p.run(ctx) })
+		p.stop = func() {
 			cancel()
 			asking.Wait()
 		}
 	}
-	return l.back, l.leave
+	return p.back, p.leave
 }
 
-func (l *lookout) leave() {
-	l.mu.Lock()
+func (p *recoveryProbe) leave() {
+	p.mu.Lock()
 	var stop func()
-	if l.waiting--; l.waiting == 0 {
-		stop, l.stop = l.stop, nil
+	if p.waiting--; p.waiting == 0 {
+		stop, p.stop = p.stop, nil
 	}
-	l.mu.Unlock()
+	p.mu.Unlock()
 	if stop != nil {
 		stop()
 	}
 }
 
-// look asks until ctx ends.
-func (l *lookout) look(ctx context.Context) {
+// run probes until ctx ends.
+func (p *recoveryProbe) run(ctx context.Context) {
 	for {
-		sleep(ctx, spread(l.interval()))
+		sleep(ctx, spread(p.interval()))
 		if ctx.Err() != nil {
 			return
 		}
-		asking, cancel := context.WithTimeout(ctx, lookTimeout)
-		serves := l.ask(asking)
+		asking, cancel := context.WithTimeout(ctx, probeTimeout)
+		serves := p.ask(asking)
 		cancel()
 		if serves {
-			l.answered()
+			p.answered()
 		}
 	}
 }
 
-func (l *lookout) interval() time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if time.Since(l.seen) < lookAgain {
-		return lookSeldom
+func (p *recoveryProbe) interval() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if time.Since(p.seen) < recentRecovery {
+		return slowProbeInterval
 	}
-	return lookEvery
+	return probeInterval
 }
 
 // answered wakes all waiting requests: upstream is back.
-func (l *lookout) answered() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.waiting == 0 {
+func (p *recoveryProbe) answered() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.waiting == 0 {
 		return
 	}
-	close(l.back)
-	l.back, l.seen = make(chan struct{}), time.Now()
+	close(p.back)
+	p.back, p.seen = make(chan struct{}), time.Now()
 }
 
 // Serves reports whether upstream serves. However many requests wait, upstream is probed once a
@@ -133,8 +133,8 @@ func (l *lookout) answered() {
 func (c *Client) Serves(ctx context.Context) bool {
 	c.served.mu.Lock()
 	defer c.served.mu.Unlock()
-	if time.Since(c.served.asked) >= lookEvery {
-		asking, cancel := context.WithTimeout(ctx, lookTimeout)
+	if time.Since(c.served.asked) >= probeInterval {
+		asking, cancel := context.WithTimeout(ctx, probeTimeout)
 		defer cancel()
 		c.served.said, c.served.asked = c.serves(asking), time.Now()
 	}
