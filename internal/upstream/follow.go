@@ -21,17 +21,17 @@ import (
 // object.Resource.Definition). It returns when ctx ends, or when upstream does not let us, with its
 // error.
 func (c *Client) FollowDefinitions(ctx context.Context, log *zap.Logger,
-	told func(schema.GroupResource, string)) error {
+	changed func(schema.GroupResource, string)) error {
 	gvr := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
-	return c.Follow(ctx, log, object.NewResource(gvr, "CustomResourceDefinition", false, true), &ledger{
-		fact: func(o *object.Object) (string, error) {
+	return c.Follow(ctx, log, object.NewResource(gvr, "CustomResourceDefinition", false, true), &changeNotifier{
+		valueOf: func(o *object.Object) (string, error) {
 			var d definition
 			if err := json.Unmarshal(o.JSON(), &d); err != nil || !d.established() {
 				return "", err
 			}
 			return d.Epoch, nil
 		},
-		told: func(name, epoch string) { told(schema.ParseGroupResource(name), epoch) },
+		onChange: func(name, epoch string) { changed(schema.ParseGroupResource(name), epoch) },
 	})
 }
 
@@ -39,17 +39,17 @@ func (c *Client) FollowDefinitions(ctx context.Context, log *zap.Logger,
 // answers for, and of those that it answers for again: the service is "" then. It returns as
 // FollowDefinitions does.
 func (c *Client) FollowServices(ctx context.Context, log *zap.Logger,
-	told func(gv schema.GroupVersion, service string)) error {
+	changed func(gv schema.GroupVersion, service string)) error {
 	gvr := schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
-	return c.Follow(ctx, log, object.NewResource(gvr, "APIService", false, true), &ledger{
-		fact: func(o *object.Object) (string, error) {
+	return c.Follow(ctx, log, object.NewResource(gvr, "APIService", false, true), &changeNotifier{
+		valueOf: func(o *object.Object) (string, error) {
 			var s apiService
 			err := json.Unmarshal(o.JSON(), &s)
 			return s.origin().service, err
 		},
-		told: func(name, service string) {
+		onChange: func(name, service string) {
 			version, group, _ := strings.Cut(name, ".")
-			told(schema.GroupVersion{Group: group, Version: version}, service)
+			changed(schema.GroupVersion{Group: group, Version: version}, service)
 		},
 	})
 }
@@ -77,9 +77,9 @@ func Denied(err error) bool {
 		errors.Is(err, ErrUncacheable)
 }
 
-// forgiven is how long an apiserver may forbid what it allowed before: one that has just begun
-// does, until it has read its rules.
-const forgiven = 5 * time.Second
+// forbiddenGracePeriod is how long an apiserver may forbid what it allowed before: one that has just
+// begun does, until it has read its rules.
+const forbiddenGracePeriod = 5 * time.Second
 
 // Denials tells the denials that count from those of an apiserver that has just begun. Safe for use
 // by many goroutines.
@@ -102,79 +102,79 @@ func (d *Denials) Final(err error, s Status) bool {
 	case d.since.IsZero() || s.Contact.After(d.since):
 		d.since = time.Now()
 	}
-	return time.Since(d.since) >= forgiven
+	return time.Since(d.since) >= forbiddenGracePeriod
 }
 
-// ledger is a Sink that keeps one fact of each object, and tells of each that becomes another one.
-// "" is the fact of what is not there. It keeps no object: a definition may be a megabyte.
-type ledger struct {
-	fact func(*object.Object) (string, error)
-	told func(name, fact string)
-	held map[string]string // without those that are ""
+// changeNotifier is a Sink that keeps one value of each object and calls onChange when it changes.
+// An object that does not exist has the value "". It keeps no object: a definition may be a megabyte.
+type changeNotifier struct {
+	valueOf  func(*object.Object) (string, error)
+	onChange func(name, value string)
+	values   map[string]string // by name; without ""
 }
 
-// Replace tells of all differences.
-func (l *ledger) Replace(objects []*object.Object, _ uint64) error {
-	gone := l.held
-	l.held = map[string]string{}
+// Replace reports all differences.
+func (n *changeNotifier) Replace(objects []*object.Object, _ uint64) error {
+	before := n.values
+	n.values = map[string]string{}
 	for _, o := range objects {
-		fact, err := l.read(o)
+		value, err := n.read(o)
 		if err != nil {
-			l.held = gone
+			n.values = before
 			return err
 		}
-		if fact != "" {
-			l.held[o.Key] = fact
+		if value != "" {
+			n.values[o.Key] = value
 		}
 	}
-	for name, fact := range l.held {
-		if gone[name] != fact {
-			l.told(name, fact)
+	for name, value := range n.values {
+		if before[name] != value {
+			n.onChange(name, value)
 		}
 	}
-	for name := range gone {
-		if l.held[name] == "" {
-			l.told(name, "")
+	for name := range before {
+		if n.values[name] == "" {
+			n.onChange(name, "")
 		}
 	}
 	return nil
 }
 
-// Add tells of a new fact.
-func (l *ledger) Add(o *object.Object) error { return l.Update(o) }
+// Add reports a new value.
+func (n *changeNotifier) Add(o *object.Object) error { return n.Update(o) }
 
-// Update tells of a fact that changed.
-func (l *ledger) Update(o *object.Object) error {
-	fact, err := l.read(o)
+// Update reports a value that changed.
+func (n *changeNotifier) Update(o *object.Object) error {
+	value, err := n.read(o)
 	if err == nil {
-		l.write(o.Key, fact)
+		n.write(o.Key, value)
 	}
 	return err
 }
 
-// Delete tells of a fact that is no more.
-func (l *ledger) Delete(o *object.Object) error {
-	l.write(o.Key, "")
+// Delete reports that the value is gone.
+func (n *changeNotifier) Delete(o *object.Object) error {
+	n.write(o.Key, "")
 	return nil
 }
 
-// Bookmark is no news.
-func (l *ledger) Bookmark(*object.Bookmark, uint64) error { return nil }
+// Bookmark changes no value.
+func (n *changeNotifier) Bookmark(*object.Bookmark, uint64) error { return nil }
 
-func (l *ledger) read(o *object.Object) (string, error) {
-	fact, err := l.fact(o)
+func (n *changeNotifier) read(o *object.Object) (string, error) {
+	value, err := n.valueOf(o)
 	if err != nil {
 		return "", fmt.Errorf("%w: %s: %w", ErrUncacheable, o.Key, err)
 	}
-	return fact, nil
+	return value, nil
 }
 
-func (l *ledger) write(name, fact string) {
-	if l.held[name] == fact {
+func (n *changeNotifier) write(name, value string) {
+	if n.values[name] == value {
 		return
 	}
-	if l.held[name] = fact; fact == "" {
-		delete(l.held, name)
+	if n.values[name] = value; value == "" {
+		delete(n.values, name)
 	}
-	l.told(name, fact)
+	n.onChange(name, value)
 }

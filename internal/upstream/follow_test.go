@@ -116,7 +116,7 @@ func TestFollowDefinitions(t *testing.T) {
 	h.await(t, "a definition that serves nothing", func(facts map[string]string) bool { return facts[name] == "" })
 }
 
-// A ledger tells of what changed while it could not hear.
+// A changeNotifier reports what changed while there was no watch.
 func TestFollowThroughGap(t *testing.T) {
 	s, c := apiserver(t, fakeapiserver.Options{})
 	for _, name := range []string{"as.example.com", "bs.example.com", "cs.example.com"} {
@@ -242,15 +242,15 @@ func TestDenials(t *testing.T) {
 		f(errors.New("refused"), Status{}, false)
 		synced := Status{Synced: true, Contact: time.Now()}
 		f(forbidden, synced, false)
-		time.Sleep(forgiven - time.Nanosecond)
+		time.Sleep(forbiddenGracePeriod - time.Nanosecond)
 		f(forbidden, synced, false)
 		f(errors.New("refused"), synced, false)
 		f(forbidden, synced, false)
-		time.Sleep(forgiven)
+		time.Sleep(forbiddenGracePeriod)
 		synced.Contact = time.Now()
 		time.Sleep(time.Nanosecond)
 		f(forbidden, synced, false)
-		time.Sleep(forgiven)
+		time.Sleep(forbiddenGracePeriod)
 		f(forbidden, synced, true)
 	})
 }

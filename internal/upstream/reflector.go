@@ -36,7 +36,7 @@ type Reflector struct {
 
 	fellBack atomic.Bool // the loop has yet to learn that a watch-list did not end
 
-	stray    sync.WaitGroup                  // what Run must wait for besides client-go's loop; see begin
+	requests sync.WaitGroup                  // what Run must wait for besides client-go's loop; see begin
 	template atomic.Pointer[object.Bookmark] // cut from upstream's latest bookmark
 	relist   atomic.Bool                     // the next watch must not resume
 	warning  atomic.Pointer[string]          // see Warning
@@ -117,7 +117,7 @@ func NewReflector(client *Client, resource *object.Resource, sink Sink, opts ...
 func (r *Reflector) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	logger := hush(r.log)
+	logger := demoteLog(r.log)
 	ctx = klog.NewContext(ctx, logger)
 	loop := cache.NewReflectorWithOptions(source{r}, nil, &store{ctx: ctx, r: r}, cache.ReflectorOptions{
 		Name:            r.resource.String(),
@@ -129,7 +129,7 @@ func (r *Reflector) Run(ctx context.Context) error {
 	r.setRunning(true)
 	loop.RunWithContext(ctx)
 	r.setRunning(false)
-	r.stray.Wait()
+	r.requests.Wait()
 	return context.Cause(ctx)
 }
 
@@ -139,13 +139,13 @@ func (r *Reflector) setRunning(on bool) {
 	r.running = on
 }
 
-// begin announces work that Run must wait for and that ends with stray.Done; false once Run is
+// begin announces work that Run must wait for and that ends with requests.Done; false once Run is
 // ending. client-go's loop lists in a goroutine of its own and does not wait for it.
 func (r *Reflector) begin() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.running {
-		r.stray.Add(1)
+		r.requests.Add(1)
 	}
 	return r.running
 }

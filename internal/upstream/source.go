@@ -46,7 +46,7 @@ func (s source) ListWithContext(ctx context.Context, o metav1.ListOptions) (runt
 	if !r.begin() {
 		return nil, context.Canceled
 	}
-	defer r.stray.Done()
+	defer r.requests.Done()
 	if o.Continue == "" {
 		r.relist.Store(false)
 	}
@@ -173,7 +173,7 @@ func (s source) started(st *stream) {
 	if r.relist.Load() {
 		st.fail(errRelist) // asked for while nothing could be interrupted
 	}
-	r.stray.Go(st.run) // the loop is running: it called us
+	r.requests.Go(st.run) // the loop is running: it called us
 }
 
 // verdict is what a failed attempt says of the next one.
@@ -217,9 +217,9 @@ func (s source) open(ctx context.Context, o metav1.ListOptions) (*stream, error)
 	ctx, cancel := watchContext(ctx, o.TimeoutSeconds)
 	asked := s.request(ctx, "watch", query)
 	if o.SendInitialEvents != nil && *o.SendInitialEvents {
-		heed := asked.accepted
+		record := asked.accepted
 		asked.accepted = func(head http.Header) {
-			heed(head)
+			record(head)
 			s.r.gzips.Store(head.Get("Content-Encoding") == "gzip")
 		}
 	}
@@ -247,7 +247,7 @@ func (s source) open(ctx context.Context, o metav1.ListOptions) (*stream, error)
 
 func (s source) request(ctx context.Context, verb string, query url.Values) request {
 	info := s.r.resource
-	accepted := func(head http.Header) { s.r.heed(ctx, head) }
+	accepted := func(head http.Header) { s.r.recordWarning(ctx, head) }
 	return request{verb: verb, resource: info.GVR.GroupResource(), path: info.Path(), query: query, accepted: accepted}
 }
 

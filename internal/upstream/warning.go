@@ -15,11 +15,11 @@ import (
 // is whole without it.
 const warningTimeout = 5 * time.Second
 
-// heed keeps what the head of an answer says of the resource itself. Texts do not tell that from
-// what it says of the proxy's credentials, since a definition's author may write anything. But what
-// concerns the credentials comes with every answer to them, so whatever upstream says about its
-// version, too, is not of the resource. Where that cannot be found out, what was known stays.
-func (r *Reflector) heed(ctx context.Context, head http.Header) {
+// recordWarning keeps the warnings of a response that concern the resource. Texts do not distinguish
+// them from warnings about the proxy's credentials, since a definition's author may write anything.
+// But warnings about the credentials come with every response, so what the response to /version has,
+// too, does not concern the resource. If that request fails, the known warnings stay.
+func (r *Reflector) recordWarning(ctx context.Context, head http.Header) {
 	warnings, _ := utilnet.ParseWarningHeaders(head.Values("Warning")) // what is malformed is no warning to anyone
 	if len(warnings) > 0 {
 		ours, err := r.client.warnings(ctx)
