@@ -59,7 +59,7 @@ func newMirror(ms *Set, info *object.Resource, state *mirrorState) *mirror {
 	m.source = &source.Source{Hub: m.hub, Fresh: cache.NewFreshness(m.resource, prober{m.prober, m}),
 		Codec: codec.New(info, ms.release)}
 	if ms.backfill != nil {
-		m.backfills = backfill.New(m.hub, past{ms.client.NewPast(info)}, ms.backfill)
+		m.backfills = backfill.New(m.hub, history{ms.client.NewHistory(info)}, ms.backfill)
 		m.source.Past = m.backfills
 	}
 	m.reflector = upstream.NewReflector(ms.client, info, m.resource, upstream.WithLogger(ms.log),
@@ -264,13 +264,13 @@ func (p proof) Prove(ctx context.Context, from uint64) (bookmark, last uint64, e
 	return max(progress.Bookmark, progress.Last), progress.Last, nil
 }
 
-// past shows upstream's past as the hub wants it.
-type past struct{ *upstream.Past }
+// history adapts upstream.History to backfill.HistorySource.
+type history struct{ *upstream.History }
 
-func (p past) Begin(ctx context.Context) (uint64, backfill.HistoryWatch, error) {
-	rv, telling, err := p.Past.Begin(ctx)
+func (h history) Begin(ctx context.Context) (uint64, backfill.HistoryWatch, error) {
+	rv, stream, err := h.History.Begin(ctx)
 	if err != nil {
 		return 0, nil, err
 	}
-	return rv, telling, nil
+	return rv, stream, nil
 }

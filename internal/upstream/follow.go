@@ -77,8 +77,8 @@ func Denied(err error) bool {
 		errors.Is(err, ErrUncacheable)
 }
 
-// forbiddenGracePeriod is how long an apiserver may forbid what it allowed before: one that has just
-// begun does, until it has read its rules.
+// forbiddenGracePeriod is how long an apiserver may forbid what it allowed before: one that has
+// just begun does, until it has read its rules.
 const forbiddenGracePeriod = 5 * time.Second
 
 // Denials tells the denials that count from those of an apiserver that has just begun. Safe for use
@@ -106,7 +106,7 @@ func (d *Denials) Final(err error, s Status) bool {
 }
 
 // changeNotifier is a Sink that keeps one value of each object and calls onChange when it changes.
-// An object that does not exist has the value "". It keeps no object: a definition may be a megabyte.
+// An object that does not exist has the value "". Objects are not kept: a definition may be large.
 type changeNotifier struct {
 	valueOf  func(*object.Object) (string, error)
 	onChange func(name, value string)

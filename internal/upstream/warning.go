@@ -15,9 +15,9 @@ import (
 // is whole without it.
 const warningTimeout = 5 * time.Second
 
-// recordWarning keeps the warnings of a response that concern the resource. Texts do not distinguish
-// them from warnings about the proxy's credentials, since a definition's author may write anything.
-// But warnings about the credentials come with every response, so what the response to /version has,
+// recordWarning keeps the warnings of a response that concern the resource. Texts do not tell them
+// from warnings about the proxy's credentials, since a definition's author may write anything. But
+// warnings about the credentials come with every response, so what the response to /version has,
 // too, does not concern the resource. If that request fails, the known warnings stay.
 func (r *Reflector) recordWarning(ctx context.Context, head http.Header) {
 	warnings, _ := utilnet.ParseWarningHeaders(head.Values("Warning")) // what is malformed is no warning to anyone

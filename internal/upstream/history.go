@@ -16,33 +16,33 @@ import (
 	"spillway/internal/upstream/wire"
 )
 
-// pastGrace is how much longer than its three seconds a watch of the past may last: upstream ends
-// it in time (W-112), but what it has sent by then may still be on its way.
-const pastGrace = 10 * time.Second
+// historyGracePeriod is how much longer than its three seconds a watch of history may last: upstream
+// ends it in time (W-112), but what it has sent by then may still be on its way.
+const historyGracePeriod = 10 * time.Second
 
-// Past asks upstream what it did to a resource before its mirror began (design D6). Safe for use by
-// many goroutines; how many of its watches are open at once is the caller's choice.
-type Past struct {
+// History reads events of a resource from before its mirror began (design D6). Safe for use by many
+// goroutines; the caller bounds how many of its watches are open at once.
+type History struct {
 	client   *Client
 	resource *object.Resource
 }
 
-// NewPast sends nothing yet. Its requests say "backfill" in their User-Agent.
-func (c *Client) NewPast(r *object.Resource) *Past { return &Past{client: c, resource: r} }
+// NewHistory sends nothing yet. Its requests say "backfill" in their User-Agent.
+func (c *Client) NewHistory(r *object.Resource) *History { return &History{client: c, resource: r} }
 
-// Telling is one watch of the past, on the connection of a LIST that has just made its apiserver
-// current, so that a bookmark comes, and shows what was requested (design D7). It belongs to one
-// goroutine, and must be closed.
-type Telling struct {
-	past *Past
-	link *transport.Link // nil once closed
-	stop context.CancelFunc
-	body interface{ Close() error } // nil before the watch
-	in   *wire.Lines
+// HistoryStream is one watch of history, on the connection of a LIST that has just made its
+// apiserver current, so that a bookmark comes, and shows what was requested (design D7). It belongs
+// to one goroutine, and must be closed.
+type HistoryStream struct {
+	history *History
+	link    *transport.Link // nil once closed
+	stop    context.CancelFunc
+	body    interface{ Close() error } // nil before the watch
+	in      *wire.Lines
 }
 
 // Begin asks for the store's revision, as Prober.Begin does.
-func (p *Past) Begin(ctx context.Context) (uint64, *Telling, error) {
+func (p *History) Begin(ctx context.Context) (uint64, *HistoryStream, error) {
 	l, err := p.client.probes.Take()
 	if err != nil {
 		return 0, nil, err
@@ -52,10 +52,10 @@ func (p *Past) Begin(ctx context.Context) (uint64, *Telling, error) {
 		l.HangUp()
 		return 0, nil, err
 	}
-	return rv, &Telling{past: p, link: l}, nil
+	return rv, &HistoryStream{history: p, link: l}, nil
 }
 
-func (p *Past) request(verb, path string, query url.Values, accept string) request {
+func (p *History) request(verb, path string, query url.Values, accept string) request {
 	return request{
 		verb: verb, resource: p.resource.GVR.GroupResource(), path: path, query: query, accept: accept,
 		agent: p.client.cfg.UserAgent + " backfill",
@@ -64,10 +64,10 @@ func (p *Past) request(verb, path string, query url.Values, accept string) reque
 
 // Watch begins to tell what a selector sees of what happened after from. It is upstream that
 // applies the selector: only upstream knows what objects were before.
-func (t *Telling) Watch(ctx context.Context, sel object.Selector, from uint64) error {
+func (t *HistoryStream) Watch(ctx context.Context, sel object.Selector, from uint64) error {
 	if from == 0 || t.body != nil {
 		// 0 would send the whole state
-		return errors.New("BUG: a watch of the past needs a version to start from, and a connection")
+		return errors.New("BUG: a watch of history needs a version to start from, and a connection")
 	}
 	query, err := queryOf(metav1.ListOptions{
 		Watch: true, AllowWatchBookmarks: true, ResourceVersion: strconv.FormatUint(from, 10),
@@ -77,8 +77,8 @@ func (t *Telling) Watch(ctx context.Context, sel object.Selector, from uint64) e
 	if err != nil {
 		return err
 	}
-	ctx, t.stop = context.WithTimeout(ctx, proofSeconds*time.Second+pastGrace)
-	body, err := t.past.client.getWith(ctx, t.link, t.past.request("watch", t.past.path(sel), query, ""))
+	ctx, t.stop = context.WithTimeout(ctx, proofSeconds*time.Second+historyGracePeriod)
+	body, err := t.history.client.getWith(ctx, t.link, t.history.request("watch", t.history.path(sel), query, ""))
 	if err != nil {
 		t.hangUp()
 		return err
@@ -88,7 +88,7 @@ func (t *Telling) Watch(ctx context.Context, sel object.Selector, from uint64) e
 }
 
 // path is where objects of the selector's namespace are.
-func (p *Past) path(sel object.Selector) string {
+func (p *History) path(sel object.Selector) string {
 	path := p.resource.Path()
 	if sel.Namespace == "" {
 		return path
@@ -100,7 +100,7 @@ func (p *Past) path(sel object.Selector) string {
 // Next is the next event; without an object it is a bookmark: nothing more happened up to rv.
 // io.EOF is the end of the watch, which says nothing; an error that upstream sent is an
 // *apierrors.StatusError.
-func (t *Telling) Next() (kind object.Type, o *object.Object, rv uint64, err error) {
+func (t *HistoryStream) Next() (kind object.Type, o *object.Object, rv uint64, err error) {
 	line, err := t.in.Next()
 	if err != nil {
 		return 0, nil, 0, err
@@ -120,18 +120,18 @@ func (t *Telling) Next() (kind object.Type, o *object.Object, rv uint64, err err
 	case watch.Deleted:
 		kind = object.Deleted
 	}
-	if o, err = parse(t.past.resource, raw); err != nil {
+	if o, err = parse(t.history.resource, raw); err != nil {
 		return 0, nil, 0, err
 	}
 	return kind, o, o.RV, nil
 }
 
 // Close gives the connection back, unless there may be more to come on it. Idempotent.
-func (t *Telling) Close() {
+func (t *HistoryStream) Close() {
 	switch {
 	case t.link == nil:
 	case t.body == nil:
-		t.past.client.probes.Put(t.link)
+		t.history.client.probes.Put(t.link)
 		t.link = nil
 	default:
 		_ = t.body.Close()
@@ -139,7 +139,7 @@ func (t *Telling) Close() {
 	}
 }
 
-func (t *Telling) hangUp() {
+func (t *HistoryStream) hangUp() {
 	t.stop()
 	t.link.HangUp()
 	t.link = nil

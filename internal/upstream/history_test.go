@@ -20,7 +20,7 @@ import (
 func TestPast(t *testing.T) {
 	for _, o := range []fakeapiserver.Options{{}, {TLS: true}, {HTTP2: true}} {
 		o.ProofDelay = time.Millisecond
-		eventually(t, "the past to be told on the connections of its LISTs", func() bool {
+		eventually(t, "history to be read on the connections of its LISTs", func() bool {
 			s, c := apiserver(t, o)
 			from := s.Create(configMaps.GVR, "a", "one", fakeapiserver.WithLabel("app", "x"))
 			s.Update(configMaps.GVR, "a", "one", fakeapiserver.WithLabel("app", "y"))
@@ -37,16 +37,16 @@ func TestPast(t *testing.T) {
 				{object.NewSelector("", "one", nil, nil), "MODIFIED a/one +1, BOOKMARK"},
 				{object.NewSelector("", "", app, nil), "DELETED a/one +1, ADDED b/two +2, DELETED b/two +3, BOOKMARK"},
 			} {
-				rv, telling, err := c.NewPast(configMaps).Begin(deadline(t))
+				rv, stream, err := c.NewHistory(configMaps).Begin(deadline(t))
 				if err != nil || rv != s.Revision() {
 					t.Fatalf("R is %d, storage at %d: %v", rv, s.Revision(), err)
 				}
-				if err := telling.Watch(deadline(t), one.sel, from); err != nil {
+				if err := stream.Watch(deadline(t), one.sel, from); err != nil {
 					t.Fatal(err)
 				}
 				var told []string
 				for {
-					kind, item, rv, err := telling.Next()
+					kind, item, rv, err := stream.Next()
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -58,8 +58,8 @@ func TestPast(t *testing.T) {
 					}
 					told = append(told, fmt.Sprintf("%s %s +%d", kind, item.Key, rv-from))
 				}
-				telling.Close()
-				telling.Close()
+				stream.Close()
+				stream.Close()
 				if got := strings.Join(told, ", "); got != one.want {
 					t.Errorf("%s: told %s, want %s", one.sel.Key(), got, one.want)
 				}
@@ -86,18 +86,18 @@ func TestPastRefused(t *testing.T) {
 	from := s.Create(configMaps.GVR, "a", "one")
 	s.Create(configMaps.GVR, "a", "two")
 	s.ForgetHistory(configMaps.GVR)
-	past := c.NewPast(configMaps)
-	open := func(from uint64) *Telling {
+	history := c.NewHistory(configMaps)
+	open := func(from uint64) *HistoryStream {
 		t.Helper()
-		_, telling, err := past.Begin(deadline(t))
+		_, stream, err := history.Begin(deadline(t))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := telling.Watch(deadline(t), object.Selector{}, from); err != nil {
+		if err := stream.Watch(deadline(t), object.Selector{}, from); err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(telling.Close)
-		return telling
+		t.Cleanup(stream.Close)
+		return stream
 	}
 	if _, _, _, err := open(from).Next(); !apierrors.IsResourceExpired(err) ||
 		err.Error() != fmt.Sprintf("too old resource version: %d (%d)", from, from+1) {
@@ -114,7 +114,7 @@ func TestPastRefused(t *testing.T) {
 	if _, _, _, err := cut.Next(); err == nil || errors.Is(err, io.EOF) {
 		t.Error(err)
 	}
-	_, unused, err := past.Begin(deadline(t))
+	_, unused, err := history.Begin(deadline(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,10 +123,10 @@ func TestPastRefused(t *testing.T) {
 	}
 	unused.Close()
 	s.FailProbes(1, 500)
-	if _, _, err := past.Begin(deadline(t)); err == nil {
+	if _, _, err := history.Begin(deadline(t)); err == nil {
 		t.Error("a LIST that failed is a beginning")
 	}
-	_, late, err := past.Begin(deadline(t))
+	_, late, err := history.Begin(deadline(t))
 	if err != nil {
 		t.Fatal(err)
 	}
