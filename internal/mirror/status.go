@@ -9,11 +9,11 @@ import (
 )
 
 // Statuses are how all mirrors stand, those that do not run at present included. watches is how
-// many watches each source has. away are the resources whose states are old since upstream is away,
+// many watches each source has. stale are the resources whose mirrors receive no events at present,
 // and oldest is the age of the oldest of them in seconds.
 func (m *Set) Statuses(now time.Time, watches map[*source.Source]int) (
-	all []*status.Resource, away []string, oldest float64) {
-	all, away = []*status.Resource{}, []string{}
+	all []*status.Resource, stale []string, oldest float64) {
+	all, stale = []*status.Resource{}, []string{}
 	listed := map[*mirrorState]bool{}
 	for _, running := range m.all() {
 		one := running.status(now)
@@ -21,7 +21,7 @@ func (m *Set) Statuses(now time.Time, watches map[*source.Source]int) (
 		all = append(all, one)
 		listed[running.state] = true
 		if _, isAway := running.age(); isAway {
-			away = append(away, one.Resource)
+			stale = append(stale, one.Resource)
 			oldest = max(oldest, one.StateAgeSeconds)
 		}
 	}
@@ -32,7 +32,7 @@ func (m *Set) Statuses(now time.Time, watches map[*source.Source]int) (
 			all = append(all, one)
 		}
 	}
-	return all, away, oldest
+	return all, stale, oldest
 }
 
 // status is how the mirror stands.
@@ -41,9 +41,9 @@ func (m *mirror) status(now time.Time) *status.Resource {
 	entries, since := m.resource.Log().Span()
 	r := &status.Resource{
 		Resource: m.resource.Info.String(), Version: m.resource.Info.GVR.Version, Synced: m.resource.Ready(), Since: m.born,
-		ResourceVersion: strconv.FormatUint(m.resource.Through(), 10), LogEntries: entries,
+		ResourceVersion: strconv.FormatUint(m.resource.Through(), 10), HistoryEvents: entries,
 		Feeds: m.hub.Feeds(), DispatchLag: m.hub.Lag(), Lists: up.Replaces, Failures: up.Failures,
-		Differences: m.differing.Load(),
+		ConsistencyCheckMismatches: m.differing.Load(),
 	}
 	m.state.tell(r, now)
 	age, _ := m.age()
@@ -52,7 +52,7 @@ func (m *mirror) status(now time.Time) *status.Resource {
 		r.ContactAgeSeconds = now.Sub(up.Contact).Seconds()
 	}
 	if !since.IsZero() {
-		r.LogSpanSeconds = now.Sub(since).Seconds()
+		r.HistorySpanSeconds = now.Sub(since).Seconds()
 	}
 	if s := m.resource.Snapshot(); s != nil {
 		r.Objects, r.ObjectBytes = s.Len(), s.Bytes

@@ -49,7 +49,7 @@ func (s *Parts) Report(context.Context) (*status.Report, error) {
 		on[watches[i].Source]++
 		r.Watches.Items = append(r.Watches.Items, watchStatus(&watches[i], now))
 	}
-	r.Resources, r.Upstream.Away, r.Upstream.StateAgeSeconds = s.Mirrors.Statuses(now, on)
+	r.Resources, r.Upstream.StaleResources, r.Upstream.StateAgeSeconds = s.Mirrors.Statuses(now, on)
 	ended, evicted := s.Server.Ended()
 	for reason, n := range ended {
 		r.Ended[string(reason)] = n

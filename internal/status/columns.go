@@ -94,11 +94,11 @@ var resourceColumns = []column[*Resource]{
 	},
 		func(r *Resource) Cell { return Cell{Text: ageOf(r.ContactAgeSeconds)} }),
 	figures("span", "History", "that is kept, for clients that resume", func(r *Resource) float64 {
-		return r.LogSpanSeconds
+		return r.HistorySpanSeconds
 	},
-		func(r *Resource) Cell { return Cell{Text: ageOf(r.LogSpanSeconds)} }),
-	figures("entries", "Entries", "of history", func(r *Resource) uint64 { return r.LogEntries }, func(r *Resource) Cell {
-		return Cell{Text: Count(r.LogEntries)}
+		func(r *Resource) Cell { return Cell{Text: ageOf(r.HistorySpanSeconds)} }),
+	figures("entries", "Entries", "of history", func(r *Resource) uint64 { return r.HistoryEvents }, func(r *Resource) Cell {
+		return Cell{Text: Count(r.HistoryEvents)}
 	}),
 	figures("watches", "Watches", "of clients", func(r *Resource) int { return r.Watches }, func(r *Resource) Cell {
 		return Cell{Text: Count(r.Watches)}

@@ -47,13 +47,13 @@ func (r *Report) upstreamFact() Fact {
 	case r.Upstream.Waiting != "":
 		return Fact{Name: "Upstream", Alert: true, Text: "has not answered yet, " + host + ": " +
 			Printable(r.Upstream.Waiting)}
-	case len(r.Upstream.Away) == 0:
+	case len(r.Upstream.StaleResources) == 0:
 		return Fact{Name: "Upstream", Text: "answers, " + host}
 	}
 	return Fact{
 		Name: "Upstream", Alert: true,
-		Text: fmt.Sprintf("away, states are %s old at most: %s; %s", Seconds(r.Upstream.StateAgeSeconds),
-			Printable(strings.Join(r.Upstream.Away, ", ")), host),
+		Text: fmt.Sprintf("unreachable, states are at most %s old: %s; %s", Seconds(r.Upstream.StateAgeSeconds),
+			Printable(strings.Join(r.Upstream.StaleResources, ", ")), host),
 	}
 }
 

@@ -16,7 +16,7 @@ func sample() *Report {
 	event := noon.Add(-90 * time.Second)
 	return &Report{
 		At: noon, Version: "v1.2.3", Started: noon.Add(-3 * time.Hour), UptimeSeconds: 3 * 3600,
-		Upstream: Upstream{Host: "https://api:6443", Away: []string{"pods"}, StateAgeSeconds: 12},
+		Upstream: Upstream{Host: "https://api:6443", StaleResources: []string{"pods"}, StateAgeSeconds: 12},
 		Memory:   Memory{LimitBytes: 256 << 20, InUseBytes: 200 << 20, Steps: []string{"derived"}},
 		Files: []*File{
 			{File: "/var/run/ca.crt", Use: "the apiserver's certificate authority", Since: noon.Add(-time.Hour),
@@ -27,7 +27,7 @@ func sample() *Report {
 		Resources: []*Resource{
 			{Resource: "pods", Version: "v1", Synced: true, ResourceVersion: "1234", Objects: 5000, ObjectBytes: 45 << 20,
 				Since:             noon.Add(-time.Hour),
-				ContactAgeSeconds: 12, StateAgeSeconds: 12, LogEntries: 100, LogSpanSeconds: 75, Watches: 2, Feeds: 1,
+				ContactAgeSeconds: 12, StateAgeSeconds: 12, HistoryEvents: 100, HistorySpanSeconds: 75, Watches: 2, Feeds: 1,
 				Lists: 1, Failures: 3, Error: "connection refused",
 				State: "resuming", StateCause: "connection refused", StateSince: noon.Add(-12 * time.Second), NextRetrySeconds: 4},
 			{Resource: "leases.coordination.k8s.io", Version: "v1", ResourceVersion: "0", Since: noon,

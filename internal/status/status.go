@@ -30,8 +30,8 @@ type Upstream struct {
 	Host string `json:"host"`
 	// Waiting is why nothing is served yet: upstream has not answered since the start. "" once it has.
 	Waiting string `json:"waiting,omitempty"`
-	// Away are the resources that cannot be kept current at present.
-	Away []string `json:"away"`
+	// StaleResources are those whose mirrors do not receive events at present.
+	StaleResources []string `json:"staleResources"`
 	// StateAgeSeconds is how long ago the oldest of their states was last known to be upstream's; 0
 	// while there are none.
 	StateAgeSeconds float64 `json:"stateAgeSeconds"`
@@ -72,17 +72,17 @@ type Resource struct {
 	Since            time.Time `json:"since"`       // mirrored since
 	// ContactAgeSeconds is how long ago upstream last sent something useful; StateAgeSeconds how old
 	// the state is, 0 while it is kept current.
-	ContactAgeSeconds float64 `json:"contactAgeSeconds"`
-	StateAgeSeconds   float64 `json:"stateAgeSeconds"`
-	LogEntries        uint64  `json:"logEntries"`
-	LogSpanSeconds    float64 `json:"logSpanSeconds"` // that history reaches back
-	Watches           int     `json:"watches"`
-	Feeds             int     `json:"feeds"`       // distinct selectors and encodings among them
-	DispatchLag       uint64  `json:"dispatchLag"` // events in history that are not dispatched to feeds yet
-	Lists             uint64  `json:"lists"`       // complete states that were requested from upstream
-	Failures          uint64  `json:"failures"`    // requests of the mirror that upstream failed
-	Differences       uint64  `json:"differences"` // from upstream's state, found by comparing
-	Error             string  `json:"error,omitempty"`
+	ContactAgeSeconds          float64 `json:"contactAgeSeconds"`
+	StateAgeSeconds            float64 `json:"stateAgeSeconds"`
+	HistoryEvents              uint64  `json:"historyEvents"`
+	HistorySpanSeconds         float64 `json:"historySpanSeconds"` // that history reaches back
+	Watches                    int     `json:"watches"`
+	Feeds                      int     `json:"feeds"`                      // distinct selectors and encodings among them
+	DispatchLag                uint64  `json:"dispatchLag"`                // events in history that are not dispatched to feeds yet
+	Lists                      uint64  `json:"lists"`                      // complete states that were requested from upstream
+	Failures                   uint64  `json:"failures"`                   // requests of the mirror that upstream failed
+	ConsistencyCheckMismatches uint64  `json:"consistencyCheckMismatches"` // objects that differ from upstream
+	Error                      string  `json:"error,omitempty"`
 }
 
 // Watches are those that are served from memory.

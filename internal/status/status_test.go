@@ -115,8 +115,8 @@ func TestUpstreamFact(t *testing.T) {
 			t.Errorf("%+v, want %q", got, want)
 		}
 	}
-	f("away, states are 12s old at most: pods; https://api:6443", true)
-	r.Upstream.Away = nil
+	f("unreachable, states are at most 12s old: pods; https://api:6443", true)
+	r.Upstream.StaleResources = nil
 	f("answers, https://api:6443", false)
 	r.Upstream.Waiting = "connection\x1b refused"
 	f("has not answered yet, https://api:6443: connection\ufffd refused", true)

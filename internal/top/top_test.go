@@ -164,7 +164,7 @@ func TestHostileText(t *testing.T) {
 	w := report.Watches.Items[0]
 	w.User, w.UserAgent, w.LabelSelector, w.Peer, w.Phase = evil, evil, evil, evil, evil
 	report.Version, report.Upstream.Host, report.Resources[0].Resource = evil, evil, evil
-	report.Upstream.Away, report.Ended = []string{evil}, map[string]uint64{evil: 1}
+	report.Upstream.StaleResources, report.Ended = []string{evil}, map[string]uint64{evil: 1}
 	m := open(t, proxy(t, report, nil), 300, 40)
 	m.failed = errors.New(evil)
 	all := strings.Join(m.lines(), "\n")

@@ -99,7 +99,7 @@ func TestStatusShowsEveryWatch(t *testing.T) {
 				return fmt.Errorf("one is %+v", one)
 			}
 		}
-		if m := r.Resources; len(m) != 1 || m[0].Watches != 200 || m[0].Feeds != 5 || m[0].LogEntries == 0 {
+		if m := r.Resources; len(m) != 1 || m[0].Watches != 200 || m[0].Feeds != 5 || m[0].HistoryEvents == 0 {
 			return fmt.Errorf("the mirror is %+v", m[0])
 		}
 		return nil
