@@ -27,26 +27,26 @@ var errDiffers = errors.New("the cache differs from upstream's state")
 
 // checks are the flights whose R the mirror's own stream did not reach by itself, and the checks of
 // upstream that are made for them. A check says how far history is complete, or that the present
-// content is upstream's. It grants every claim that this satisfies, not only the one it was made
-// for.
+// content is upstream's. It satisfies every waiter that this suffices for, not only the one that
+// it was made for.
 type checks struct {
-	claims map[*claim]struct{}
-	due    bool      // one is to begin
-	begun  time.Time // the last one
+	waiters map[*proofWaiter]struct{}
+	due     bool      // one is to begin
+	begun   time.Time // the last one
 }
 
-// claim is one flight that waits for a state that is complete through rv.
-type claim struct {
-	rv      uint64
-	granted chan *Snapshot
-	err     error // of the last check
+// proofWaiter is one flight that waits for a state that is complete through rv.
+type proofWaiter struct {
+	rv        uint64
+	satisfied chan *Snapshot
+	err       error // of the last check
 }
 
 // checked has upstream checked, and returns the first state through rv that comes of it, or of the
 // mirror's own stream.
 func (f *Freshness) checked(ctx context.Context, rv uint64) (*Snapshot, error) {
-	c := f.claim(rv)
-	defer f.withdraw(c)
+	c := f.addWaiter(rv)
+	defer f.removeWaiter(c)
 	for {
 		changed := f.resource.Changed()
 		if s := f.resource.Snapshot(); s != nil && s.RV >= rv {
@@ -54,7 +54,7 @@ func (f *Freshness) checked(ctx context.Context, rv uint64) (*Snapshot, error) {
 		}
 		select {
 		case <-changed:
-		case s := <-c.granted:
+		case s := <-c.satisfied:
 			return s, nil
 		case <-ctx.Done():
 			return nil, errors.Join(context.Cause(ctx), f.failure(c))
@@ -62,12 +62,12 @@ func (f *Freshness) checked(ctx context.Context, rv uint64) (*Snapshot, error) {
 	}
 }
 
-// claim waits for a check that begins from now on.
-func (f *Freshness) claim(rv uint64) *claim {
-	c := &claim{rv: rv, granted: make(chan *Snapshot, 1)}
+// addWaiter waits for a check that begins from now on.
+func (f *Freshness) addWaiter(rv uint64) *proofWaiter {
+	c := &proofWaiter{rv: rv, satisfied: make(chan *Snapshot, 1)}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.mu.checks.claims[c] = struct{}{}
+	f.mu.checks.waiters[c] = struct{}{}
 	if !f.mu.checks.due {
 		f.mu.checks.due = true
 		time.AfterFunc(checkEvery-time.Since(f.mu.checks.begun), f.check)
@@ -75,36 +75,36 @@ func (f *Freshness) claim(rv uint64) *claim {
 	return c
 }
 
-func (f *Freshness) withdraw(c *claim) {
+func (f *Freshness) removeWaiter(c *proofWaiter) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	delete(f.mu.checks.claims, c)
+	delete(f.mu.checks.waiters, c)
 }
 
-func (f *Freshness) failure(c *claim) error {
+func (f *Freshness) failure(c *proofWaiter) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return c.err
 }
 
-// grant hands a state to every claim that it satisfies.
-func (f *Freshness) grant(s *Snapshot) {
+// satisfy hands a state to every waiter whose version it holds.
+func (f *Freshness) satisfy(s *Snapshot) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for c := range f.mu.checks.claims {
+	for c := range f.mu.checks.waiters {
 		if c.rv <= s.RV {
-			c.granted <- s // it has room, and is offered no second
-			delete(f.mu.checks.claims, c)
+			c.satisfied <- s // it has room, and is offered no second
+			delete(f.mu.checks.waiters, c)
 		}
 	}
 }
 
-// owed reports whether a claim is beyond what history is complete through.
-func (f *Freshness) owed() bool {
+// hasPending reports whether the version of a waiter is beyond what history is complete through.
+func (f *Freshness) hasPending() bool {
 	through := f.resource.Through()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for c := range f.mu.checks.claims {
+	for c := range f.mu.checks.waiters {
 		if c.rv > through {
 			return true
 		}
@@ -112,7 +112,7 @@ func (f *Freshness) owed() bool {
 	return false
 }
 
-// check asks upstream for what the claims need. A small state is compared while the bookmark is on
+// check asks upstream for what the waiters need. A small state is compared while the bookmark is on
 // its way, which is still worth having, since it moves history along; a large one only if the
 // bookmark does not do: behind a balancer that splits a connection it may come from another
 // apiserver than R.
@@ -120,7 +120,7 @@ func (f *Freshness) check() {
 	f.mu.Lock()
 	f.mu.checks.due, f.mu.checks.begun = false, time.Now()
 	f.mu.Unlock()
-	if !f.resource.Ready() || !f.owed() {
+	if !f.resource.Ready() || !f.hasPending() {
 		return // there is nothing to prove, or the mirror's own stream was sooner
 	}
 	ctx, cancel := context.WithTimeoutCause(context.Background(), proofTimeout, ErrNotProven)
@@ -133,17 +133,17 @@ func (f *Freshness) check() {
 	}
 	advanced := f.advance(ctx)
 	both.Wait()
-	if !small && f.owed() {
+	if !small && f.hasPending() {
 		compared = f.compare(ctx)
 	}
 	f.failed(errors.Join(advanced, compared))
 }
 
-// failed tells the claims that a check left why it did not help them, should nothing else.
+// failed records the error of a check for the waiters that it did not satisfy.
 func (f *Freshness) failed(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for c := range f.mu.checks.claims {
+	for c := range f.mu.checks.waiters {
 		c.err = err
 	}
 }
@@ -182,9 +182,9 @@ func (f *Freshness) advance(ctx context.Context) error {
 	return nil
 }
 
-// compare grants the present content as upstream's state, if it is. That two states are equal does
-// not say that nothing happened between them, so history does not move: the claim is about the
-// content alone.
+// compare accepts the present content as upstream's state, if it is. That two states are equal does
+// not say that nothing happened between them, so history does not move: it is the content
+// alone that is proven.
 func (f *Freshness) compare(ctx context.Context) error {
 	generation := f.resource.Generation()
 	rv, versions, err := f.prober.State(ctx)
@@ -203,7 +203,7 @@ func (f *Freshness) compare(ctx context.Context) error {
 			return nil // the waiting flights have seen it
 		case s.holds(versions):
 			f.resource.Seen(rv, generation)
-			f.grant(s.provenAt(rv))
+			f.satisfy(s.provenAt(rv))
 			return nil
 		}
 		select {

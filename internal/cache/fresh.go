@@ -54,7 +54,7 @@ const (
 type Freshness struct {
 	resource *Resource
 	prober   Prober
-	worth    worth
+	cost     listCostModel
 
 	failures atomic.Int32 // flights in a row that failed a request that insisted
 
@@ -81,7 +81,7 @@ type flight struct {
 // NewFreshness makes the prover of one resource.
 func NewFreshness(r *Resource, p Prober) *Freshness {
 	f := &Freshness{resource: r, prober: p}
-	f.mu.checks.claims = map[*claim]struct{}{}
+	f.mu.checks.waiters = map[*proofWaiter]struct{}{}
 	return f
 }
 
@@ -89,7 +89,7 @@ func NewFreshness(r *Resource, p Prober) *Freshness {
 // or upstream's error if there is none in time; ctx's error if that comes first. The flight goes on
 // without the caller.
 func (f *Freshness) Prove(ctx context.Context) (*Snapshot, error) {
-	return f.land(ctx, f.join(true))
+	return f.await(ctx, f.join(true))
 }
 
 // Newest returns R: a resourceVersion that everything acknowledged before the call is at or below.
@@ -102,7 +102,7 @@ func (f *Freshness) Newest(ctx context.Context) (uint64, error) {
 		return 0, context.Cause(ctx)
 	}
 	if fl.rv == 0 {
-		_, err := f.land(ctx, fl)
+		_, err := f.await(ctx, fl)
 		return 0, err
 	}
 	return fl.rv, nil
@@ -118,9 +118,9 @@ func (f *Freshness) Doubtful() bool {
 	return true
 }
 
-// land waits for a flight. The newest state is as good as the one that was proven, and spares the
+// await waits for a flight. The newest state is as good as the one that was proven, and spares the
 // log behind it.
-func (f *Freshness) land(ctx context.Context, fl *flight) (*Snapshot, error) {
+func (f *Freshness) await(ctx context.Context, fl *flight) (*Snapshot, error) {
 	select {
 	case <-fl.done:
 	case <-ctx.Done():
@@ -154,15 +154,15 @@ func (f *Freshness) join(insists bool) *flight {
 	return fl
 }
 
-// startLocked lets the waiting flight go.
+// startLocked starts the waiting flight.
 func (f *Freshness) startLocked() {
 	fl := f.mu.waiting
 	f.mu.asking, f.mu.waiting = true, nil
-	go f.fly(fl)
+	go f.run(fl)
 }
 
-// fly is one flight from question to proof.
-func (f *Freshness) fly(fl *flight) {
+// run runs one flight, from the query of R to the proof.
+func (f *Freshness) run(fl *flight) {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), proofTimeout, ErrNotProven)
 	defer cancel()
 	fl.rv, fl.err = f.ask(ctx)
@@ -195,11 +195,11 @@ func (f *Freshness) ask(ctx context.Context) (uint64, error) {
 		return 0, fmt.Errorf("%w: upstream is at %d, below %d which it has promised", ErrNotProven, rv, through)
 	}
 	f.resource.Seen(rv, generation)
-	f.worth.asked(time.Since(began))
+	f.cost.asked(time.Since(began))
 	return rv, nil
 }
 
-// asked lets the next flight ask.
+// asked starts the next flight.
 func (f *Freshness) asked(fl *flight) {
 	close(fl.known)
 	f.mu.Lock()
@@ -213,7 +213,7 @@ func (f *Freshness) asked(fl *flight) {
 // prove waits until the cache is complete through R: by the mirror's own stream, or, if a request
 // insists, by a check of upstream.
 func (f *Freshness) prove(ctx context.Context, fl *flight) (*Snapshot, error) {
-	least := patience
+	least := proofWaitLimit
 	if fl.insists {
 		least = arrival
 	}
@@ -222,7 +222,7 @@ func (f *Freshness) prove(ctx context.Context, fl *flight) (*Snapshot, error) {
 	began := time.Now()
 	state, err := f.resource.StateThrough(soon, fl.rv)
 	fl.waited = time.Since(began)
-	f.worth.arrived(fl.waited, err == nil)
+	f.cost.arrived(fl.waited, err == nil)
 	if err == nil || !fl.insists {
 		return state, err
 	}

@@ -22,10 +22,10 @@ const (
 // recent is a state for a LIST that must not be older than the request, or an error if upstream
 // answers sooner.
 func (s *Server) recent(p plan.Plan) (*cache.Snapshot, error) {
-	state, err := p.Source.Fresh.ProveSoon(s.base, listSize(p))
+	state, err := p.Source.Fresh.TryProve(s.base, listSize(p))
 	answer := recentProven
 	switch {
-	case errors.Is(err, cache.ErrNotWorth):
+	case errors.Is(err, cache.ErrUpstreamFaster):
 		answer = recentPassed
 	case err != nil:
 		answer = recentLate

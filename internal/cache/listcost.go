@@ -8,9 +8,9 @@ import (
 )
 
 const (
-	// patience is how long a LIST waits for a proof at most, and what a proof that did not come by the
-	// mirror's own stream is taken to have cost.
-	patience = 100 * time.Millisecond
+	// proofWaitLimit is how long a LIST waits for a proof at most, and the presumed cost of a proof
+	// that did not come by the mirror's own stream.
+	proofWaitLimit = 100 * time.Millisecond
 	// exploreEvery and exploreShare are how often a LIST waits against expectation, so that a resource
 	// that has become busy is found out: one a second, and one in so many. What it waits for may be
 	// the round trip alone, which takes 100 ms where upstream's own cache is as quiet (W-211 d).
@@ -25,15 +25,15 @@ const (
 	pricedObjects = 10
 )
 
-// worth weighs the two ways to answer a consistent LIST. Both begin with a round trip: the question
-// for R, or the LIST itself. What differs is the wait from R until the cache is proven, against
+// listCostModel weighs the two ways to answer a consistent LIST. Both begin with a round trip: the
+// query of R, or the LIST itself. What differs is the wait from R until the cache is proven, against
 // upstream's making of the objects and their way through here; so those two are measured, per
 // resource, and the smaller is taken. Hence a quiet resource costs no LIST more than before, and
 // the LISTs of a busy one no longer reach upstream.
-type worth struct {
+type listCostModel struct {
 	mu      sync.Mutex
 	round   average // a question for R
-	arrival average // from R until the mirror's own stream got there, or patience
+	arrival average // from R until the mirror's own stream got there, or proofWaitLimit
 	object  average // of a LIST that passed through, above a round trip
 	explore time.Time
 	passing int // LISTs that did not wait since the last one that explored
@@ -54,25 +54,25 @@ func (a *average) add(sample time.Duration) {
 }
 
 // asked records how long a query of R took.
-func (w *worth) asked(took time.Duration) {
+func (w *listCostModel) asked(took time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.round.add(took)
 }
 
 // arrived records how long a flight waited for the mirror's own stream, and whether R arrived.
-func (w *worth) arrived(waited time.Duration, there bool) {
+func (w *listCostModel) arrived(waited time.Duration, there bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !there {
-		waited = patience
+		waited = proofWaitLimit
 	}
 	w.arrival.add(waited)
 }
 
 // passed records how long upstream took to answer a LIST of n objects. Before the first query of R
 // all of that counts.
-func (w *worth) passed(n int, took time.Duration) {
+func (w *listCostModel) passed(n int, took time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if n >= pricedObjects {
@@ -81,7 +81,7 @@ func (w *worth) passed(n int, took time.Duration) {
 }
 
 // priceLocked is what n objects are expected to cost if they pass through.
-func (w *worth) priceLocked(n int) time.Duration {
+func (w *listCostModel) priceLocked(n int) time.Duration {
 	if !w.object.known {
 		return time.Duration(n) * presumedPrice
 	}
@@ -91,7 +91,7 @@ func (w *worth) priceLocked(n int) time.Duration {
 // wait is how long a LIST of n objects is to wait for a proof: not at all if upstream is expected
 // to answer sooner. busy says that a query of R is under way, which must end first. An exploring
 // LIST waits no longer than the expected time of upstream.
-func (w *worth) wait(n int, busy bool) time.Duration {
+func (w *listCostModel) wait(n int, busy bool) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	price, cost := w.priceLocked(n), w.arrival.value
@@ -99,19 +99,19 @@ func (w *worth) wait(n int, busy bool) time.Duration {
 		cost += w.round.value / 2
 	}
 	if w.arrival.known && cost <= price {
-		return patience
+		return proofWaitLimit
 	}
 	now := time.Now()
 	if w.passing++; price < leastGain || now.Before(w.explore) || w.passing < exploreShare && w.arrival.known {
 		return 0
 	}
 	w.explore, w.passing = now.Add(exploreEvery), 0
-	return min(w.round.value+price, patience)
+	return min(w.round.value+price, proofWaitLimit)
 }
 
 // proved records how long a LIST of n objects that was answered from memory had to wait after R.
 // One that was faster than upstream lets the next be tried at once.
-func (w *worth) proved(n int, waited time.Duration) {
+func (w *listCostModel) proved(n int, waited time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if waited <= w.priceLocked(n) {
@@ -119,28 +119,28 @@ func (w *worth) proved(n int, waited time.Duration) {
 	}
 }
 
-// ErrNotWorth says that upstream is expected to answer sooner than the cache can be proven.
-var ErrNotWorth = errors.New("a proof is not worth the wait")
+// ErrUpstreamFaster says that upstream is expected to answer sooner than the cache can be proven.
+var ErrUpstreamFaster = errors.New("upstream is expected to answer before the cache can be proven")
 
-// ProveSoon is Prove for a LIST of n objects that can as well pass through. It returns ErrNotWorth
-// at once if that is expected to be sooner, and ErrNotProven after patience at most.
-func (f *Freshness) ProveSoon(ctx context.Context, n int) (*Snapshot, error) {
+// TryProve is Prove for a LIST of n objects that can as well pass through. It returns ErrUpstreamFaster
+// at once if that is expected to be sooner, and ErrNotProven after proofWaitLimit at most.
+func (f *Freshness) TryProve(ctx context.Context, n int) (*Snapshot, error) {
 	f.mu.Lock()
 	asking := f.mu.asking
 	f.mu.Unlock()
-	wait := f.worth.wait(n, asking)
+	wait := f.cost.wait(n, asking)
 	if wait == 0 {
-		return nil, ErrNotWorth
+		return nil, ErrUpstreamFaster
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, wait, ErrNotProven)
 	defer cancel()
 	fl := f.join(false)
-	state, err := f.land(ctx, fl)
+	state, err := f.await(ctx, fl)
 	if err == nil {
-		f.worth.proved(n, fl.waited)
+		f.cost.proved(n, fl.waited)
 	}
 	return state, err
 }
 
 // Passed records how long upstream took to answer a consistent LIST of n objects in full.
-func (f *Freshness) Passed(n int, took time.Duration) { f.worth.passed(n, took) }
+func (f *Freshness) Passed(n int, took time.Duration) { f.cost.passed(n, took) }

@@ -12,8 +12,8 @@ import (
 func answer(t *testing.T, f *Freshness, n int) (fromMemory bool, took time.Duration) {
 	t.Helper()
 	began := time.Now()
-	_, err := f.ProveSoon(t.Context(), n)
-	if err != nil && !errors.Is(err, ErrNotProven) && !errors.Is(err, ErrNotWorth) {
+	_, err := f.TryProve(t.Context(), n)
+	if err != nil && !errors.Is(err, ErrNotProven) && !errors.Is(err, ErrUpstreamFaster) {
 		t.Error(err)
 	}
 	return err == nil, time.Since(began)
@@ -89,8 +89,8 @@ func TestBusyResourceIsWorthAProof(t *testing.T) {
 	})
 }
 
-// What a LIST is worth is measured: where upstream is slow a longer wait for a proof pays.
-func TestDearListsAreWorthAWait(t *testing.T) {
+// The price of a LIST upstream is measured: where upstream is slow, LISTs wait longer for a proof.
+func TestListsWaitLongerForProofWhereUpstreamIsSlow(t *testing.T) {
 	u := &upstream{}
 	proof(t, u, func(t *testing.T, r *Resource, f *Freshness) {
 		u.begin = func(context.Context) (uint64, error) {
