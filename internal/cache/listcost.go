@@ -26,8 +26,8 @@ const (
 )
 
 // listCostModel weighs the two ways to answer a consistent LIST. Both begin with a round trip: the
-// query of R, or the LIST itself. What differs is the wait from R until the cache is proven, against
-// upstream's making of the objects and their way through here; so those two are measured, per
+// query of R, or the LIST itself. The difference is the wait from R until the cache is proven,
+// against the apiserver's encoding of the objects and their transfer. Both are measured, per
 // resource, and the smaller is taken. Hence a quiet resource costs no LIST more than before, and
 // the LISTs of a busy one no longer reach upstream.
 type listCostModel struct {
@@ -122,8 +122,9 @@ func (w *listCostModel) proved(n int, waited time.Duration) {
 // ErrUpstreamFaster says that upstream is expected to answer sooner than the cache can be proven.
 var ErrUpstreamFaster = errors.New("upstream is expected to answer before the cache can be proven")
 
-// TryProve is Prove for a LIST of n objects that can as well pass through. It returns ErrUpstreamFaster
-// at once if that is expected to be sooner, and ErrNotProven after proofWaitLimit at most.
+// TryProve is Prove for a LIST of n objects that can as well pass through. It returns
+// ErrUpstreamFaster at once if that is expected to be sooner, and ErrNotProven after proofWaitLimit
+// at most.
 func (f *Freshness) TryProve(ctx context.Context, n int) (*Snapshot, error) {
 	f.mu.Lock()
 	asking := f.mu.asking
