@@ -53,7 +53,7 @@ type queue struct {
 	// Static after construction.
 	failClosed bool
 	metrics    *Metrics
-	teller     *teller
+	losses     *lossReporter
 	done       chan struct{} // closed when nothing is written any more
 
 	// The goroutine's.
@@ -72,7 +72,9 @@ type queue struct {
 }
 
 func newQueue(o Options) *queue {
-	q := &queue{failClosed: o.FailClosed, metrics: o.Metrics, teller: newTeller(o), done: make(chan struct{}), out: o.Out}
+	q := &queue{
+		failClosed: o.FailClosed, metrics: o.Metrics, losses: newLossReporter(o), done: make(chan struct{}), out: o.Out,
+	}
 	q.mu.some = sync.NewCond(&q.mu)
 	q.mu.answers.most, q.mu.ends.most = answerBytes, endBytes
 	go q.run()
@@ -155,7 +157,7 @@ func (q *queue) leave(b *batch) error {
 // lost counts events that are lost, and has it told that events cannot be written.
 func (q *queue) lost(err error, events int) {
 	q.metrics.failures.Add(float64(events))
-	q.teller.lost(err, events)
+	q.losses.lost(err, events)
 }
 
 func (q *queue) run() {
@@ -238,7 +240,7 @@ func (q *queue) settle(group []*batch, ends []int, n int, err error) {
 		}
 	}
 	if err == nil {
-		q.teller.written()
+		q.losses.written()
 	}
 }
 
@@ -249,7 +251,7 @@ func (q *queue) close() error {
 	q.mu.closed = true
 	q.mu.some.Signal()
 	q.mu.Unlock()
-	defer q.teller.close()
+	defer q.losses.close()
 	timer := time.NewTimer(closePatience)
 	defer timer.Stop()
 	select {

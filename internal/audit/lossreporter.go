@@ -8,45 +8,45 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// tellEvery is the shortest interval between log lines about lost events.
-const tellEvery = 10 * time.Second
+// lossLogInterval is the shortest interval between log lines about lost events.
+const lossLogInterval = 10 * time.Second
 
-// teller logs that events are lost, at intervals, and when that is over.
+// lossReporter logs that events are lost, at intervals, and when that is over.
 //
 // Invariant: a request that loses an event does not wait for the process's own log. That may block
 // when the audit log does: stdout and stderr often have one reader. So a goroutine logs the sum of
 // what was lost since its last line.
-type teller struct {
+type lossReporter struct {
 	// Static after construction.
 	log        *zap.Logger
 	failClosed bool
-	news       chan struct{} // one slot: there is something to log
+	wakeCh     chan struct{} // one slot: there is something to log
 	done       chan struct{} // closed when nothing is logged any more
 
 	mu struct {
 		sync.Mutex
-		pace    rate.Sometimes
-		err     error // the last one
-		untold  int   // events that were lost since the last log line
-		due     bool  // a failure is to be logged
-		failing bool  // a failure was logged, and its end was not
-		again   bool  // the end of the failure is to be logged
-		closed  bool
+		pace       rate.Sometimes
+		err        error // the last one
+		unreported int   // events that were lost since the last log line
+		due        bool  // a failure is to be logged
+		failing    bool  // a failure was logged, and its end was not
+		again      bool  // the end of the failure is to be logged
+		closed     bool
 	}
 }
 
-func newTeller(o Options) *teller {
-	t := &teller{log: o.Log, failClosed: o.FailClosed, news: make(chan struct{}, 1), done: make(chan struct{})}
-	t.mu.pace = rate.Sometimes{Interval: tellEvery}
+func newLossReporter(o Options) *lossReporter {
+	t := &lossReporter{log: o.Log, failClosed: o.FailClosed, wakeCh: make(chan struct{}, 1), done: make(chan struct{})}
+	t.mu.pace = rate.Sometimes{Interval: lossLogInterval}
 	go t.run()
 	return t
 }
 
 // lost notes that events were lost, or none yet but an answer's patience.
-func (t *teller) lost(err error, events int) {
+func (t *lossReporter) lost(err error, events int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.mu.err, t.mu.untold = err, t.mu.untold+events
+	t.mu.err, t.mu.unreported = err, t.mu.unreported+events
 	t.mu.pace.Do(func() {
 		t.mu.due, t.mu.again = true, false
 		t.wake()
@@ -54,7 +54,7 @@ func (t *teller) lost(err error, events int) {
 }
 
 // written notes that something was written.
-func (t *teller) written() {
+func (t *lossReporter) written() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.mu.due || t.mu.failing {
@@ -63,17 +63,17 @@ func (t *teller) written() {
 	}
 }
 
-func (t *teller) wake() {
+func (t *lossReporter) wake() {
 	select {
-	case t.news <- struct{}{}:
+	case t.wakeCh <- struct{}{}:
 	default:
 	}
 }
 
-func (t *teller) run() {
+func (t *lossReporter) run() {
 	defer close(t.done)
 	for closed := false; !closed; {
-		<-t.news
+		<-t.wakeCh
 		var lines []func()
 		lines, closed = t.take()
 		for _, line := range lines {
@@ -83,26 +83,26 @@ func (t *teller) run() {
 }
 
 // take is what is to be logged now, at the end whatever has not been, and whether this is the end.
-func (t *teller) take() (lines []func(), closed bool) {
+func (t *lossReporter) take() (lines []func(), closed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.mu.due || t.mu.closed && t.mu.untold > 0 && !t.mu.again {
-		err, lost := zap.Error(t.mu.err), zap.Int("lostEvents", t.mu.untold)
+	if t.mu.due || t.mu.closed && t.mu.unreported > 0 && !t.mu.again {
+		err, lost := zap.Error(t.mu.err), zap.Int("lostEvents", t.mu.unreported)
 		lines = append(lines, func() {
 			t.log.Error("the audit log cannot be written", err, lost, zap.Bool("passingThrough", t.failClosed))
 		})
-		t.mu.due, t.mu.failing, t.mu.untold = false, true, 0
+		t.mu.due, t.mu.failing, t.mu.unreported = false, true, 0
 	}
 	if t.mu.again {
-		lost := zap.Int("lostEvents", t.mu.untold)
+		lost := zap.Int("lostEvents", t.mu.unreported)
 		lines = append(lines, func() { t.log.Info("the audit log is written again", lost) })
-		t.mu.again, t.mu.failing, t.mu.untold = false, false, 0
+		t.mu.again, t.mu.failing, t.mu.unreported = false, false, 0
 	}
 	return lines, t.mu.closed
 }
 
-// close has the rest told, and waits for that no longer than a moment.
-func (t *teller) close() {
+// close logs the rest, and waits for that no longer than patience.
+func (t *lossReporter) close() {
 	t.mu.Lock()
 	t.mu.closed = true
 	t.wake()
