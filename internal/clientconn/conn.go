@@ -78,13 +78,13 @@ type PacedConn struct {
 	net.Conn
 	seat     seat            // the answerer's
 	eviction *EvictionPolicy // static; nil: none
-	guest    guest
+	tracking connTracking
 	strict   *string    // static; nil: none
 	tls      bool       // static: there is TLS above
 	records  tlsRecords // the reader's
 	pace     atomic.Pointer[pace]
-	gather   *[]byte                // the writer's: where what TLS writes is put instead of sent
-	most     int                    // what is gathered is sent when it is so much; 0: it is not sent here
+	capture  *[]byte                // the writer's: where what TLS writes is put instead of sent
+	most     int                    // what is captured is sent when it is so much; 0: it is not sent here
 	timed    atomic.Bool            // TCP_USER_TIMEOUT is set, by SetPace
 	stalled  atomic.Bool            // evicted: what is written now fails for that reason, whatever the error
 	lost     atomic.Pointer[func()] // called by Close, unless TakeOver was called before; nil: nothing is
@@ -122,7 +122,7 @@ func (c *PacedConn) Read(b []byte) (int, error) {
 func (c *PacedConn) SetPace(stall time.Duration, pinned int64) error {
 	c.sending.Lock()
 	defer c.sending.Unlock()
-	c.seat.want(pinned > 0)
+	c.seat.setHeld(pinned > 0)
 	c.timed.Store(stall > 0)
 	endVanished(c.Conn, 2*max(stall, 0)) // after a stall, so that a stall is what it is called
 	if stall <= 0 {
@@ -161,16 +161,16 @@ func (c *PacedConn) OnLost(lost func()) { c.lost.Store(&lost) }
 // TakeOver reports that the connection has not been closed since OnLost.
 func (c *PacedConn) TakeOver() bool { return c.lost.Swap(nil) != nil }
 
-// Collect makes writes of TLS append to b from now on, instead of sending; nil: they send again. It
+// Capture makes writes of TLS append to b from now on, instead of sending; nil: they send again. It
 // is called by the goroutine that writes.
-func (c *PacedConn) Collect(b *[]byte) { c.gather = b }
+func (c *PacedConn) Capture(b *[]byte) { c.capture = b }
 
 // Close implements net.Conn. It calls the function that OnLost set.
 func (c *PacedConn) Close() error {
 	if lost := c.lost.Swap(nil); lost != nil {
 		(*lost)()
 	}
-	c.guest.left(c)
+	c.tracking.closed(c)
 	return c.Conn.Close()
 }
 
@@ -188,8 +188,8 @@ const StallChecks = 4
 // Write sends b. Under a pace it returns ErrStalled, or why its pin was condemned, once the client
 // falls below it, and has reset the connection.
 func (c *PacedConn) Write(b []byte) (int, error) {
-	if c.gather != nil {
-		return c.gathered(b)
+	if c.capture != nil {
+		return c.captured(b)
 	}
 	c.sending.Lock()
 	defer c.sending.Unlock()
@@ -231,16 +231,16 @@ func (c *PacedConn) Write(b []byte) (int, error) {
 // send sends b without a seat, or else gives it up while it waits for the client. It tells how long
 // it waited to have it back.
 func (c *PacedConn) send(b []byte) (n int, waited time.Duration, err error) {
-	if !c.seat.taken {
+	if !c.seat.held {
 		n, err = c.Conn.Write(b)
 		return n, 0, err
 	}
 	if raw, ok := c.Conn.(syscall.Conn); ok {
 		return sendSeated(raw, c.seat.of, b)
 	}
-	c.seat.of.Give()
+	c.seat.of.Release()
 	n, err = c.Conn.Write(b)
-	return n, c.seat.of.Take(), err
+	return n, c.seat.of.Acquire(), err
 }
 
 // abort resets the connection of a client that stalled. After a clean end, the kernel would keep

@@ -46,7 +46,7 @@ func sendSeated(c syscall.Conn, seats *Seats, b []byte) (n int, waited time.Dura
 	given := false
 	err = raw.Write(func(fd uintptr) bool {
 		if given {
-			waited, given = waited+seats.Take(), false
+			waited, given = waited+seats.Acquire(), false
 		}
 		for n < len(b) {
 			taken, err := unix.Write(int(fd), b[n:])
@@ -55,7 +55,7 @@ func sendSeated(c syscall.Conn, seats *Seats, b []byte) (n int, waited time.Dura
 				n += taken
 			case errors.Is(err, unix.EINTR):
 			case errors.Is(err, unix.EAGAIN):
-				seats.Give()
+				seats.Release()
 				given = true
 				return false
 			default:
@@ -66,7 +66,7 @@ func sendSeated(c syscall.Conn, seats *Seats, b []byte) (n int, waited time.Dura
 		return true
 	})
 	if given {
-		waited += seats.Take()
+		waited += seats.Acquire()
 	}
 	if err == nil {
 		err = failed

@@ -16,7 +16,7 @@ func endVanished(net.Conn, time.Duration) {}
 
 // sendSeated sends b without the seat, for where a send cannot tell that it would have to wait.
 func sendSeated(c syscall.Conn, seats *Seats, b []byte) (n int, waited time.Duration, err error) {
-	seats.Give()
+	seats.Release()
 	n, err = c.(net.Conn).Write(b)
-	return n, seats.Take(), err
+	return n, seats.Acquire(), err
 }

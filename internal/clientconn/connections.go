@@ -10,17 +10,17 @@ import (
 // Connections limits the connections of clients on all listeners, in all and for each peer, and
 // evicts some at the limit.
 //
-// An *arriving* connection has not sent a whole request. It costs its client nothing, so floods
-// consist of those. An *idle* one is between two requests. It is closed sooner or later anyway, and
-// clients handle that. An *active* one is being answered or watched, and is never evicted. So at
-// the limit a new connection replaces the one that
+// Connections have states like net/http's. A *new* connection has not sent a whole request. It
+// costs its client nothing, so floods consist of those. An *idle* one is between two requests.
+// Servers close idle connections anyway, and clients handle that. An *active* one is being answered
+// or watched, and is never evicted. At the limit, a new connection replaces
 //
-//   - has been arriving for longest, if that is longer than arrivalPatience, or if so many are
-//     arriving that they are a flood;
-//   - else has been idle for longest;
-//   - else has been arriving for longest.
+//   - the one that has been new for longest, if that is longer than newConnTimeout, or if so many
+//     are new that they are a flood;
+//   - else the one that has been idle for longest;
+//   - else the one that has been new for longest.
 //
-// No connection is evicted before arrivalLeast: until then the next one waits in the kernel's
+// No connection is evicted before newConnMinAge: until then the next one waits in the kernel's
 // queue. Otherwise a flood that reconnects as fast as it is evicted would evict every client that
 // needs longer.
 //
@@ -32,64 +32,63 @@ type Connections struct {
 	// Static after construction.
 	most    int // 0: no limit
 	perPeer int // 0: no limit
-	least   time.Duration
+	minAge  time.Duration
 	over    <-chan struct{} // closed when no connection waits any more; nil: never
 	metrics *ConnMetrics
-	began   time.Time // what guests count from: there are as many as connections, and a time.Time is large
+	began   time.Time // base of connTracking.since, which is smaller than a time.Time
 
 	mu struct {
 		sync.Mutex
-		all     tally
-		peers   map[netip.Addr]*tally // empty without perPeer
-		surplus queue                 // those beyond the limit, which are answered 429
+		all       tally
+		peers     map[netip.Addr]*tally // empty without perPeer
+		overLimit queue                 // those beyond the limit, which are answered 429
 	}
 }
 
 const (
-	// arrivalPatience is how long a connection may take for its first whole request before others go
-	// first: a TLS handshake and a head are a few round trips.
-	arrivalPatience = 5 * time.Second
-	// arrivalLeast is how long a connection has for it in any case.
-	arrivalLeast = 2 * time.Second
-	// admitAgain is how often is looked whether there is room for one that waits.
-	admitAgain = 10 * time.Millisecond
-	// floodShare is the part of the limit, one in so many, from which on those that are arriving are a
-	// flood.
+	// newConnTimeout is the age from which a new connection is evicted before idle ones: a TLS
+	// handshake and a head take a few round trips.
+	newConnTimeout = 5 * time.Second
+	// newConnMinAge is the age below which a new connection is never evicted.
+	newConnMinAge = 2 * time.Second
+	// admitRetryInterval is how often admit retries while every candidate is below newConnMinAge.
+	admitRetryInterval = 10 * time.Millisecond
+	// floodShare: if more than one in floodShare of the limit are new connections, that is a flood.
 	floodShare = 4
-	// surplusMost is how many connections beyond the limit are answered 429.
-	surplusMost = 128
+	// overLimitMax is how many connections beyond the limit are answered 429.
+	overLimitMax = 128
 )
 
 // tally is the connections of which there is a limit together: all, or those of one peer.
 type tally struct {
 	peer    netip.Addr // static; invalid: all
 	open    int
-	waiting [2]queue // arriving and resting
+	waiting [2]queue // by state: StateNew and StateIdle
 }
 
 // NewConnections limits connections, in all and those of one peer; 0: not. Once over is closed,
 // nothing waits for room.
 func NewConnections(most, perPeer int, m *ConnMetrics, over <-chan struct{}) *Connections {
-	k := &Connections{most: most, perPeer: perPeer, least: arrivalLeast, over: over, metrics: m, began: time.Now()}
+	k := &Connections{most: most, perPeer: perPeer, minAge: newConnMinAge, over: over, metrics: m, began: time.Now()}
 	k.mu.all = newTally(0)
-	k.mu.surplus = queue{link: 0}
+	k.mu.overLimit = queue{link: 0}
 	k.mu.peers = map[netip.Addr]*tally{}
 	return k
 }
 
 // AdmitAtOnce gives no connection a moment to arrive before another may take its place. It is
 // called before the first.
-func (k *Connections) AdmitAtOnce() { k.least = 0 }
+func (k *Connections) AdmitAtOnce() { k.minAge = 0 }
 
 // ActiveConnections is how many connections are answered or watched.
 func (k *Connections) ActiveConnections() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.mu.all.open - k.mu.all.waiting[Arriving].length - k.mu.all.waiting[Idle].length
+	return k.mu.all.open - k.mu.all.waiting[StateNew].length - k.mu.all.waiting[StateIdle].length
 }
 
 func newTally(link int) tally {
-	return tally{waiting: [2]queue{Arriving: {link: link}, Idle: {link: link}}}
+	return tally{waiting: [2]queue{StateNew: {link: link}, StateIdle: {link: link}}}
 }
 
 // admit counts a connection that has been accepted, and ends those that make room for it, which may
@@ -98,21 +97,21 @@ func (k *Connections) admit(c *PacedConn) {
 	if k == nil {
 		return
 	}
-	c.guest.at = k
+	c.tracking.limits = k
 	from := peerOf(c.Conn)
 	for waiting := true; waiting; {
 		k.mu.Lock()
-		var leaving []leaver
-		if waiting = k.busyArrivingLocked(); !waiting {
-			leaving = k.admitLocked(c, from)
+		var evicted []evictedConn
+		if waiting = k.victimTooYoungLocked(); !waiting {
+			evicted = k.admitLocked(c, from)
 		}
 		k.mu.Unlock()
-		for _, l := range leaving {
+		for _, l := range evicted {
 			l.end()
 		}
 		if waiting {
 			select {
-			case <-time.After(admitAgain):
+			case <-time.After(admitRetryInterval):
 			case <-k.over:
 				return // the caller of Accept closes the connection
 			}
@@ -120,35 +119,35 @@ func (k *Connections) admit(c *PacedConn) {
 	}
 }
 
-// busyArrivingLocked reports that the connection that would be evicted has just arrived.
-func (k *Connections) busyArrivingLocked() bool {
+// victimTooYoungLocked reports that the connection to evict is below the minimum age.
+func (k *Connections) victimTooYoungLocked() bool {
 	if k.most <= 0 || k.mu.all.open < k.most {
 		return false
 	}
 	now := time.Since(k.began)
 	victim, _ := k.mu.all.victim(now, k.most)
-	return victim != nil && victim.guest.phase == Arriving && now-victim.guest.since < k.least
+	return victim != nil && victim.tracking.state == StateNew && now-victim.tracking.since < k.minAge
 }
 
-// leaver is a connection that has to go, and how.
-type leaver struct {
-	conn  *PacedConn
-	leave func()
+// evictedConn is a connection to end, and how.
+type evictedConn struct {
+	conn    *PacedConn
+	onEvict func()
 }
 
-func (l leaver) end() {
-	if l.leave != nil {
-		l.leave()
+func (l evictedConn) end() {
+	if l.onEvict != nil {
+		l.onEvict()
 		return
 	}
 	l.conn.Cut()
 }
 
-func (k *Connections) admitLocked(c *PacedConn, from netip.Addr) (leaving []leaver) {
-	expel := func(c *PacedConn, reason string) {
-		leaving = append(leaving, leaver{c, c.guest.leave})
+func (k *Connections) admitLocked(c *PacedConn, from netip.Addr) (evicted []evictedConn) {
+	evict := func(c *PacedConn, reason string) {
+		evicted = append(evicted, evictedConn{c, c.tracking.onEvict})
 		k.forgetLocked(c)
-		k.metrics.expelled.WithLabelValues(reason).Inc()
+		k.metrics.evicted.WithLabelValues(reason).Inc()
 	}
 	full := false
 	limit := func(y *tally, most int) {
@@ -156,7 +155,7 @@ func (k *Connections) admitLocked(c *PacedConn, from netip.Addr) (leaving []leav
 			return
 		}
 		if victim, why := y.victim(time.Since(k.began), most); victim != nil {
-			expel(victim, why)
+			evict(victim, why)
 		} else {
 			full = true
 		}
@@ -164,19 +163,19 @@ func (k *Connections) admitLocked(c *PacedConn, from netip.Addr) (leaving []leav
 	limit(k.mu.peers[from], k.perPeer)
 	limit(&k.mu.all, k.most)
 	if full {
-		if k.mu.surplus.length >= surplusMost {
-			expel(k.mu.surplus.first, expelledSurplus)
+		if k.mu.overLimit.length >= overLimitMax {
+			evict(k.mu.overLimit.first, evictedOverLimit)
 		}
-		k.enterLocked(c, surplus)
-		return leaving
+		k.setStateLocked(c, stateOverLimit)
+		return evicted
 	}
 	k.mu.all.open++
 	k.metrics.open.Inc()
-	if c.guest.peer = k.peerLocked(from); c.guest.peer != nil {
-		c.guest.peer.open++
+	if c.tracking.peer = k.peerLocked(from); c.tracking.peer != nil {
+		c.tracking.peer.open++
 	}
-	k.enterLocked(c, Arriving)
-	return leaving
+	k.setStateLocked(c, StateNew)
+	return evicted
 }
 
 // peerLocked is the tally of a peer; nil if it has no limit.
@@ -196,15 +195,15 @@ func (k *Connections) peerLocked(from netip.Addr) *tally {
 
 // victim is the connection to evict, and why; nil if all are active.
 func (y *tally) victim(now time.Duration, most int) (*PacedConn, string) {
-	first, rested := y.waiting[Arriving].first, y.waiting[Idle].first
-	late := first != nil && now-first.guest.since > arrivalPatience
+	first, idle := y.waiting[StateNew].first, y.waiting[StateIdle].first
+	late := first != nil && now-first.tracking.since > newConnTimeout
 	switch {
-	case late, first != nil && y.waiting[Arriving].length*floodShare > most:
-		return first, expelledArriving
-	case rested != nil:
-		return rested, expelledIdle
+	case late, first != nil && y.waiting[StateNew].length*floodShare > most:
+		return first, evictedNew
+	case idle != nil:
+		return idle, evictedIdle
 	}
-	return first, expelledArriving
+	return first, evictedNew
 }
 
 // peerOf is where a connection comes from; invalid for a unix socket, whose peers are all this

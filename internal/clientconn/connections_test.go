@@ -40,11 +40,11 @@ func newHall(most, perPeer int) *hall {
 	return &hall{Connections: NewConnections(most, perPeer, NewConnMetrics(nil), nil)}
 }
 
-// enters is a new connection from a peer, in a phase.
-func (h *hall) enters(from string, p ConnPhase) *PacedConn {
+// enters is a new connection from a peer, in a state.
+func (h *hall) enters(from string, p ConnState) *PacedConn {
 	c := &PacedConn{Conn: &walkIn{from: net.TCPAddrFromAddrPort(netip.MustParseAddrPort(from + ":1"))}}
 	h.admit(c)
-	c.Enter(p)
+	c.SetState(p)
 	h.all = append(h.all, c)
 	return c
 }
@@ -55,7 +55,7 @@ func closed(c *PacedConn) bool { return c.Conn.(*walkIn).closed }
 func TestConnectionsMakeRoom(t *testing.T) {
 	type step struct {
 		from   string
-		phase  ConnPhase
+		phase  ConnState
 		before time.Duration // that passes before it comes
 	}
 	const a, b = "10.0.0.1", "10.0.0.2"
@@ -64,24 +64,24 @@ func TestConnectionsMakeRoom(t *testing.T) {
 		most, perPeer int
 		steps         []step
 		closed        []int // which of them
-		surplus       bool  // the last one is answered 429
+		overLimit     bool  // the last one is answered 429
 	}{
-		{"no limit", 0, 0, []step{{a, Active, 0}, {a, Idle, 0}, {a, Arriving, 0}}, nil, false},
-		{"room", 3, 0, []step{{a, Active, 0}, {a, Idle, 0}, {a, Arriving, 0}}, nil, false},
-		{"who rests goes before who has just come", 4, 0, []step{{a, Arriving, 0}, {a, Idle, 0}, {a, Idle, time.Second},
-			{a, Active, 0}, {a, Arriving, 0}}, []int{1}, false},
+		{"no limit", 0, 0, []step{{a, StateActive, 0}, {a, StateIdle, 0}, {a, StateNew, 0}}, nil, false},
+		{"room", 3, 0, []step{{a, StateActive, 0}, {a, StateIdle, 0}, {a, StateNew, 0}}, nil, false},
+		{"who rests goes before who has just come", 4, 0, []step{{a, StateNew, 0}, {a, StateIdle, 0}, {a, StateIdle, time.Second},
+			{a, StateActive, 0}, {a, StateNew, 0}}, []int{1}, false},
 		{"who takes too long to come goes before who rests", 4, 0,
-			[]step{{a, Arriving, 0}, {a, Idle, 6 * time.Second}, {a, Active, 0}, {a, Active, 0}, {a, Arriving, 0}}, []int{0},
+			[]step{{a, StateNew, 0}, {a, StateIdle, 6 * time.Second}, {a, StateActive, 0}, {a, StateActive, 0}, {a, StateNew, 0}}, []int{0},
 			false},
-		{"a flood of those who come", 4, 0, []step{{a, Arriving, 0}, {a, Arriving, 0}, {a, Idle, 0}, {a, Active, 0},
-			{a, Arriving, 0}}, []int{0}, false},
-		{"nobody but who comes", 2, 0, []step{{a, Arriving, 0}, {a, Active, 0}, {a, Arriving, 0}, {a, Arriving, 0}},
+		{"a flood of those who come", 4, 0, []step{{a, StateNew, 0}, {a, StateNew, 0}, {a, StateIdle, 0}, {a, StateActive, 0},
+			{a, StateNew, 0}}, []int{0}, false},
+		{"nobody but who comes", 2, 0, []step{{a, StateNew, 0}, {a, StateActive, 0}, {a, StateNew, 0}, {a, StateNew, 0}},
 			[]int{0, 2}, false},
-		{"all are busy", 2, 0, []step{{a, Active, 0}, {a, Active, 0}, {a, Arriving, 0}}, nil, true},
-		{"one peer has too many", 0, 2, []step{{a, Idle, 0}, {b, Idle, 0}, {a, Idle, 0}, {a, Arriving, 0}}, []int{0}, false},
-		{"one peer is too busy", 0, 2, []step{{a, Active, 0}, {b, Idle, 0}, {a, Active, 0}, {a, Arriving, 0}}, nil, true},
-		{"another peer is not", 0, 2, []step{{a, Active, 0}, {a, Active, 0}, {b, Idle, 0}, {b, Arriving, 0}}, nil, false},
-		{"a peer that makes room for itself does so for all", 2, 2, []step{{a, Idle, 0}, {a, Active, 0}, {a, Arriving, 0}},
+		{"all are busy", 2, 0, []step{{a, StateActive, 0}, {a, StateActive, 0}, {a, StateNew, 0}}, nil, true},
+		{"one peer has too many", 0, 2, []step{{a, StateIdle, 0}, {b, StateIdle, 0}, {a, StateIdle, 0}, {a, StateNew, 0}}, []int{0}, false},
+		{"one peer is too busy", 0, 2, []step{{a, StateActive, 0}, {b, StateIdle, 0}, {a, StateActive, 0}, {a, StateNew, 0}}, nil, true},
+		{"another peer is not", 0, 2, []step{{a, StateActive, 0}, {a, StateActive, 0}, {b, StateIdle, 0}, {b, StateNew, 0}}, nil, false},
+		{"a peer that makes room for itself does so for all", 2, 2, []step{{a, StateIdle, 0}, {a, StateActive, 0}, {a, StateNew, 0}},
 			[]int{0}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -96,8 +96,8 @@ func TestConnectionsMakeRoom(t *testing.T) {
 						t.Errorf("number %d is closed: %v, want %v", i, closed(one), want)
 					}
 				}
-				if last := h.all[len(h.all)-1]; last.OverLimit() != c.surplus {
-					t.Errorf("the last one is unwelcome: %v, want %v", last.OverLimit(), c.surplus)
+				if last := h.all[len(h.all)-1]; last.OverLimit() != c.overLimit {
+					t.Errorf("the last one is over the limit: %v, want %v", last.OverLimit(), c.overLimit)
 				}
 			})
 		})
@@ -108,9 +108,9 @@ func TestConnectionsMakeRoom(t *testing.T) {
 // those that have waited for longest are cut.
 func TestConnectionsSurplus(t *testing.T) {
 	h := newHall(1, 0)
-	h.enters("10.0.0.1", Active)
-	for range surplusMost + 3 {
-		h.enters("10.0.0.2", Arriving)
+	h.enters("10.0.0.1", StateActive)
+	for range overLimitMax + 3 {
+		h.enters("10.0.0.2", StateNew)
 	}
 	for i, c := range h.all {
 		if want := i >= 1 && i <= 3; closed(c) != want {
@@ -119,23 +119,23 @@ func TestConnectionsSurplus(t *testing.T) {
 	}
 }
 
-// TestConnectionsHaveAMoment shows that no connection is evicted before arrivalLeast. The next one
+// TestConnectionsHaveAMoment shows that no connection is evicted before newConnMinAge. The next one
 // waits for that, or until another one is closed.
 func TestConnectionsHaveAMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHall(2, 0)
-		first, second := h.enters("10.0.0.1", Arriving), h.enters("10.0.0.1", Active)
+		first, second := h.enters("10.0.0.1", StateNew), h.enters("10.0.0.1", StateActive)
 		began := time.Now()
-		h.enters("10.0.0.2", Arriving)
-		if waited := time.Since(began); !closed(first) || waited < arrivalLeast || waited > arrivalLeast+2*admitAgain {
-			t.Errorf("the first one is closed: %v, after %v; want that after %v", closed(first), waited, arrivalLeast)
+		h.enters("10.0.0.2", StateNew)
+		if waited := time.Since(began); !closed(first) || waited < newConnMinAge || waited > newConnMinAge+2*admitRetryInterval {
+			t.Errorf("the first one is closed: %v, after %v; want that after %v", closed(first), waited, newConnMinAge)
 		}
 		go func() {
-			time.Sleep(arrivalLeast / 4)
+			time.Sleep(newConnMinAge / 4)
 			_ = second.Close()
 		}()
 		began = time.Now()
-		if h.enters("10.0.0.2", Arriving); time.Since(began) > arrivalLeast/4+2*admitAgain {
+		if h.enters("10.0.0.2", StateNew); time.Since(began) > newConnMinAge/4+2*admitRetryInterval {
 			t.Errorf("it waited %v for room that there was", time.Since(began))
 		}
 
@@ -143,7 +143,7 @@ func TestConnectionsHaveAMoment(t *testing.T) {
 		h.over = over
 		close(over)
 		began = time.Now()
-		if h.enters("10.0.0.2", Arriving); time.Since(began) != 0 {
+		if h.enters("10.0.0.2", StateNew); time.Since(began) != 0 {
 			t.Error("it waited for a server that closes")
 		}
 	})
@@ -162,28 +162,28 @@ func connectionsCount(t *testing.T) {
 	for range 20_000 {
 		switch n := len(h.all); {
 		case n == 0 || random.IntN(3) == 0:
-			h.enters(fmt.Sprintf("10.0.0.%d", random.IntN(5)), Arriving)
+			h.enters(fmt.Sprintf("10.0.0.%d", random.IntN(5)), StateNew)
 		case random.IntN(3) == 0:
 			one := h.all[random.IntN(n)]
 			_ = one.Close()
 		default:
 			one := h.all[random.IntN(n)]
-			one.Enter([]ConnPhase{Arriving, Idle, Active}[random.IntN(3)])
+			one.SetState([]ConnState{StateNew, StateIdle, StateActive}[random.IntN(3)])
 		}
 		h.all = slices.DeleteFunc(h.all, closed)
 		peers := map[netip.Addr]int{}
-		open, surplus := 0, 0
+		open, overLimit := 0, 0
 		for _, c := range h.all {
 			if c.OverLimit() {
-				surplus++
+				overLimit++
 				continue
 			}
 			open++
 			peers[peerOf(c.Conn)]++
 		}
-		if h.mu.all.open != open || open > most || h.mu.surplus.length != surplus || len(h.mu.peers) != len(peers) {
-			t.Fatalf("%d are open and %d surplus, %d and %d are counted; %d peers, %d counted", open, surplus, h.mu.all.open,
-				h.mu.surplus.length, len(peers), len(h.mu.peers))
+		if h.mu.all.open != open || open > most || h.mu.overLimit.length != overLimit || len(h.mu.peers) != len(peers) {
+			t.Fatalf("%d are open and %d over the limit, %d and %d are counted; %d peers, %d counted", open, overLimit, h.mu.all.open,
+				h.mu.overLimit.length, len(peers), len(h.mu.peers))
 		}
 		for peer, n := range peers {
 			if got := h.mu.peers[peer].open; got != n || n > perPeer {
@@ -192,7 +192,7 @@ func connectionsCount(t *testing.T) {
 		}
 		for _, q := range h.mu.all.waiting {
 			n := 0
-			for c := q.first; c != nil; c = c.guest.links[0].after {
+			for c := q.first; c != nil; c = c.tracking.links[0].after {
 				n++
 			}
 			if n != q.length {

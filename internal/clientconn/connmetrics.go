@@ -8,29 +8,29 @@ import (
 
 // ConnMetrics count connections.
 type ConnMetrics struct {
-	expelled *prometheus.CounterVec
-	open     prometheus.Gauge
+	evicted *prometheus.CounterVec
+	open    prometheus.Gauge
 }
 
 // NewConnMetrics makes the metrics of one Connections and registers them; r may be nil.
 func NewConnMetrics(r prometheus.Registerer) *ConnMetrics {
 	on := metric.At(r)
 	m := &ConnMetrics{
-		expelled: on.CounterVec("spillway_evicted_connections_total",
+		evicted: on.CounterVec("spillway_evicted_connections_total",
 			"Client connections that were closed because of a limit of connections, by state: "+
 				"new (no whole request yet), idle, or over_limit (waiting for a 429).", "state"),
 		open: on.Gauge("spillway_client_connections",
 			"Connections that clients have."),
 	}
-	for _, phase := range []string{expelledArriving, expelledIdle, expelledSurplus} {
-		m.expelled.WithLabelValues(phase)
+	for _, state := range []string{evictedNew, evictedIdle, evictedOverLimit} {
+		m.evicted.WithLabelValues(state)
 	}
 	return m
 }
 
-// What a connection was doing that had to go: the label of a metric.
+// States of evicted connections: the values of a metric's label.
 const (
-	expelledArriving = "new"
-	expelledIdle     = "idle"
-	expelledSurplus  = "over_limit"
+	evictedNew       = "new"
+	evictedIdle      = "idle"
+	evictedOverLimit = "over_limit"
 )

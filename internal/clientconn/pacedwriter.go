@@ -101,9 +101,9 @@ func (n *PacedWriter) FlushError() error { return n.timed(n.control.Flush) }
 // timed calls what may have to wait for the client, without a seat: net/http sends on a goroutine
 // of its own.
 func (n *PacedWriter) timed(send func() error) error {
-	if n.seat.taken {
-		n.seat.of.Give()
-		defer n.seat.of.Take()
+	if n.seat.held {
+		n.seat.of.Release()
+		defer n.seat.of.Acquire()
 	}
 	if n.stall > 0 {
 		n.timer.Reset(n.eviction().StallTimeout(n.stall))
@@ -152,7 +152,7 @@ func (n *PacedWriter) HeadWritten() bool { return n.began }
 // Pace demands progress from now on. An answer that keeps so many bytes of old state alive has a
 // seat meanwhile.
 func (n *PacedWriter) Pace(pinned int64) {
-	n.seat.want(pinned > 0)
+	n.seat.setHeld(pinned > 0)
 	var next *pin
 	if pinned > 0 && n.stall > 0 {
 		next = &pin{bytes: pinned}

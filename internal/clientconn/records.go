@@ -15,8 +15,8 @@ type records struct {
 
 const (
 	RecordBytes = 16 << 10 // of what is in it, at most
-	// recordsSize is from how much on what is gathered is sent: three records, since a segment, before
-	// the device cuts it up, is just less than 64 KiB. A fourth one would leave a bit for another
+	// recordsSize is from how much on captured records are sent: three records, since a segment,
+	// before the device cuts it up, is just less than 64 KiB. A fourth one would leave a bit for another
 	// segment, and more than notSentLow in the kernel.
 	recordsSize = 48 << 10
 )
@@ -35,24 +35,24 @@ func (r records) Write(b []byte) (int, error) {
 	buffer := recordBuffers.Get().(*[]byte)
 	defer recordBuffers.Put(buffer)
 	*buffer = (*buffer)[:0]
-	r.conn.gather, r.conn.most = buffer, recordsSize
+	r.conn.capture, r.conn.most = buffer, recordsSize
 	n, err := r.tls.Write(b)
-	r.conn.gather, r.conn.most = nil, 0
+	r.conn.capture, r.conn.most = nil, 0
 	if err == nil && len(*buffer) > 0 {
 		_, err = r.conn.Write(*buffer)
 	}
 	return n, err
 }
 
-// gathered takes b instead of sending it.
-func (c *PacedConn) gathered(b []byte) (int, error) {
-	all := c.gather
+// captured takes b instead of sending it.
+func (c *PacedConn) captured(b []byte) (int, error) {
+	all := c.capture
 	*all = append(*all, b...)
 	if c.most == 0 || len(*all) < c.most {
 		return len(b), nil
 	}
-	c.gather = nil
+	c.capture = nil
 	_, err := c.Write(*all)
-	c.gather, *all = all, (*all)[:0]
+	c.capture, *all = all, (*all)[:0]
 	return len(b), err
 }

@@ -23,17 +23,17 @@ type Seats struct {
 	delivered  ring.Signal   // one of them has delivered it
 }
 
-// courtesy is how long a goroutine that takes a seat yields to writers. If they are never done,
+// yieldTimeout is how long a goroutine that takes a seat yields to writers. If they are never done,
 // lists advance by a piece after each.
-const courtesy = 10 * time.Millisecond
+const yieldTimeout = 10 * time.Millisecond
 
 // NewSeats makes the seats of a process that has so many processors.
 func NewSeats(processors int) *Seats {
 	return &Seats{processors: processors, taken: make(chan struct{}, max(1, processors-1))}
 }
 
-// Take waits for a seat, and returns how long it waited.
-func (t *Seats) Take() (waited time.Duration) {
+// Acquire waits for a seat, and returns how long it waited.
+func (t *Seats) Acquire() (waited time.Duration) {
 	if t == nil {
 		return 0
 	}
@@ -44,11 +44,11 @@ func (t *Seats) Take() (waited time.Duration) {
 		began = time.Now()
 		t.taken <- struct{}{}
 	}
-	if t.crowded() {
+	if t.contended() {
 		if began.IsZero() {
 			began = time.Now()
 		}
-		t.makeWay()
+		t.yield()
 	}
 	if began.IsZero() {
 		return 0
@@ -56,8 +56,8 @@ func (t *Seats) Take() (waited time.Duration) {
 	return time.Since(began)
 }
 
-// Give gives a seat back.
-func (t *Seats) Give() {
+// Release gives a seat back.
+func (t *Seats) Release() {
 	if t != nil {
 		<-t.taken
 	}
@@ -66,19 +66,19 @@ func (t *Seats) Give() {
 // InUse is how many seats are taken.
 func (t *Seats) InUse() int { return len(t.taken) }
 
-// crowded reports that writers and large answers leave no processor.
-func (t *Seats) crowded() bool {
+// contended reports that writers and large answers leave no processor.
+func (t *Seats) contended() bool {
 	n := int(t.delivering.Load())
 	return n > 0 && n+len(t.taken) >= t.processors
 }
 
-// makeWay waits until it is crowded no more, or courtesy is done.
-func (t *Seats) makeWay() {
-	done := time.NewTimer(courtesy)
+// yield waits until the processors are not contended, but not longer than yieldTimeout.
+func (t *Seats) yield() {
+	done := time.NewTimer(yieldTimeout)
 	defer done.Stop()
 	for {
 		delivered := t.delivered.Wait()
-		if !t.crowded() {
+		if !t.contended() {
 			return
 		}
 		select {
@@ -104,17 +104,17 @@ func (t *Seats) SetDelivering(something bool) {
 
 // seat is the one that an answer may have.
 type seat struct {
-	of    *Seats
-	taken bool
+	of   *Seats
+	held bool
 }
 
-// want takes the seat or gives it up, if that is not so already.
-func (l *seat) want(wanted bool) {
+// setHeld acquires or releases the seat, unless it is in that state already.
+func (l *seat) setHeld(wanted bool) {
 	switch {
-	case wanted && !l.taken:
-		l.of.Take()
-	case l.taken && !wanted:
-		l.of.Give()
+	case wanted && !l.held:
+		l.of.Acquire()
+	case l.held && !wanted:
+		l.of.Release()
 	}
-	l.taken = wanted
+	l.held = wanted
 }

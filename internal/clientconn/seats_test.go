@@ -54,7 +54,7 @@ func TestSeatIsGivenUpWhileWaiting(t *testing.T) {
 	}()
 	eventually(t, "the seat is given up", func() bool { return len(c.seat.of.taken) == 0 })
 
-	c.seat.of.Take() // ours now
+	c.seat.of.Acquire() // ours now
 	read := make(chan []byte, 1)
 	go func() {
 		all := make([]byte, len(text))
@@ -66,7 +66,7 @@ func TestSeatIsGivenUpWhileWaiting(t *testing.T) {
 		t.Fatal("it went on without a seat")
 	case <-time.After(50 * time.Millisecond):
 	}
-	c.seat.of.Give()
+	c.seat.of.Release()
 	if err := <-wrote; err != nil {
 		t.Error(err)
 	}
@@ -142,7 +142,7 @@ func TestSeatIsNotTheClientsTime(t *testing.T) {
 				select {
 				case c.seat.of.taken <- struct{}{}:
 					time.Sleep(time.Second)
-					c.seat.of.Give()
+					c.seat.of.Release()
 				case <-rival:
 					return
 				}
@@ -171,23 +171,23 @@ func TestSeatsMakeWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		two := NewSeats(2)
 		took := func() time.Duration {
-			waited := two.Take()
-			two.Give()
+			waited := two.Acquire()
+			two.Release()
 			return waited
 		}
 		if took() != 0 {
 			t.Error("it waited for nobody")
 		}
 		two.SetDelivering(true)
-		if got := took(); got != courtesy {
-			t.Errorf("it waited %v for a writer that is never done, want %v", got, courtesy)
+		if got := took(); got != yieldTimeout {
+			t.Errorf("it waited %v for a writer that is never done, want %v", got, yieldTimeout)
 		}
 		go func() {
-			time.Sleep(courtesy / 2)
+			time.Sleep(yieldTimeout / 2)
 			two.SetDelivering(false)
 		}()
-		if got := took(); got != courtesy/2 {
-			t.Errorf("it waited %v for a writer that was done after %v", got, courtesy/2)
+		if got := took(); got != yieldTimeout/2 {
+			t.Errorf("it waited %v for a writer that was done after %v", got, yieldTimeout/2)
 		}
 		two.processors = 3
 		two.SetDelivering(true)

@@ -34,9 +34,9 @@ func connState(c net.Conn, state fasthttp.ConnState) {
 	}
 	switch state {
 	case fasthttp.StateActive:
-		clientconn.Of(c).Enter(clientconn.Arriving)
+		clientconn.Of(c).SetState(clientconn.StateNew)
 	case fasthttp.StateIdle:
-		clientconn.Of(c).Enter(clientconn.Idle)
+		clientconn.Of(c).SetState(clientconn.StateIdle)
 	}
 }
 

@@ -44,7 +44,7 @@ func (s *ListenerServer) Handler() fasthttp.RequestHandler {
 		}
 		if p := clientconn.Of(ctx.Conn()); p != nil {
 			p.ClearPace()
-			p.Enter(clientconn.Active)
+			p.SetState(clientconn.StateActive)
 			if p.OverLimit() {
 				c.HangUp()
 				apistatus.WriteTooManyRequests(c, apistatus.RetryAfter())

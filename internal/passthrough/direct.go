@@ -94,8 +94,8 @@ func (x *exchange) request(body []byte) *http.Request {
 // arrivingBody is the request's body, while which the request is still on its way.
 func arrivingBody(r HTTP1Request, x *exchange) ([]byte, error) {
 	if p := clientconn.Of(x.conn); p != nil && x.in.length > 0 {
-		p.Enter(clientconn.Arriving)
-		defer p.Enter(clientconn.Active)
+		p.SetState(clientconn.StateNew)
+		defer p.SetState(clientconn.StateActive)
 	}
 	return r.Body(x.in.length)
 }

@@ -75,9 +75,9 @@ func (h *http2Server) serve(c net.Conn, front Front) error {
 		Idle:       idleTimeout,
 		Busy: func(some bool) {
 			if some {
-				below.Enter(clientconn.Active)
+				below.SetState(clientconn.StateActive)
 			} else {
-				below.Enter(clientconn.Idle)
+				below.SetState(clientconn.StateIdle)
 			}
 		},
 	})
@@ -86,7 +86,7 @@ func (h *http2Server) serve(c net.Conn, front Front) error {
 	}
 	defer h.left(conn)
 	if below != nil {
-		below.OnLeave(conn.GoAway)
+		below.OnEvict(conn.GoAway)
 		_ = below.SetPace(h.server.opts.StallTimeout, 0) // fails on a closed connection, as what follows will
 	}
 	conn.Serve()
@@ -151,7 +151,7 @@ func (h *http2Server) answer(w http.ResponseWriter, r *http.Request, front Front
 	defer c.recovered()
 	if below.OverLimit() {
 		apistatus.WriteTooManyRequests(c, apistatus.RetryAfter())
-		below.SendAway()
+		below.GoAway()
 		return
 	}
 	h.server.handle(c, front)

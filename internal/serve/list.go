@@ -104,8 +104,8 @@ const largeState = 500
 // upstream to make.
 func (s *Server) compose(p plan.Plan, snapshot *cache.Snapshot) (composed, error) {
 	if snapshot.Len() >= largeState {
-		s.seats.Take()
-		defer s.seats.Give()
+		s.seats.Acquire()
+		defer s.seats.Release()
 	}
 	items, meta := collect(p, snapshot)
 	list, err := codec.NewList(p.Encoding, p.Source.Resource().Info, items, meta)
@@ -125,8 +125,8 @@ func (s *Server) compress(made *composed) {
 	if made.list == nil {
 		return
 	}
-	s.seats.Take()
-	defer s.seats.Give()
+	s.seats.Acquire()
+	defer s.seats.Release()
 	made.body, made.compressed, made.list = made.list.Compress(), true, nil
 }
 

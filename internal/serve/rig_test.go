@@ -157,7 +157,7 @@ func (r *rig) mirror(o rigOptions) {
 		r.catalog[info.GVR] = &source.Source{Hub: hub, Fresh: cache.NewFreshness(resource, p),
 			Codec: sourcetest.NewCodec(info)}
 		if o.backfill > 0 {
-			backfills := backfill.New(hub, rigPast{client.NewPast(info)}, backfill.NewWatchLimit(o.backfill))
+			backfills := backfill.New(hub, rigHistory{client.NewHistory(info)}, backfill.NewWatchLimit(o.backfill))
 			r.catalog[info.GVR].Past = backfills
 			r.t.Cleanup(backfills.Close)
 		}
@@ -277,15 +277,15 @@ func (p rigProof) Prove(ctx context.Context, from uint64) (bookmark, last uint64
 	return max(progress.Bookmark, progress.Last), progress.Last, err
 }
 
-// rigPast shows upstream's past as the hub wants it, as the command does.
-type rigPast struct{ *upstream.Past }
+// rigHistory adapts upstream.History for backfill, as the command does.
+type rigHistory struct{ *upstream.History }
 
-func (p rigPast) Begin(ctx context.Context) (uint64, backfill.HistoryWatch, error) {
-	rv, telling, err := p.Past.Begin(ctx)
+func (h rigHistory) Begin(ctx context.Context) (uint64, backfill.HistoryWatch, error) {
+	rv, stream, err := h.History.Begin(ctx)
 	if err != nil {
 		return 0, nil, err
 	}
-	return rv, telling, nil
+	return rv, stream, nil
 }
 
 // mirrored waits until the mirror of a resource has all that upstream has of it.

@@ -57,9 +57,9 @@ func (p *port) send(b []byte) (taken int, moved bool, err error) {
 // sealed leaves the records of b in seal.
 func (p *port) sealed(b []byte) error {
 	*p.seal = (*p.seal)[:0]
-	p.below.Collect(p.seal)
+	p.below.Capture(p.seal)
 	_, err := p.secure.Write(b)
-	p.below.Collect(nil)
+	p.below.Capture(nil)
 	return err
 }
 
