@@ -73,7 +73,7 @@ func (n *narrow) Close() error {
 	return nil
 }
 
-// offer implements outlet.
+// offer implements nonblockingSender.
 func (n *narrow) offer(b []byte) (int, error) {
 	taken, _, err := n.give(b)
 	return taken, err
@@ -97,7 +97,7 @@ func (n *narrow) give(b []byte) (taken int, arrived <-chan struct{}, err error) 
 	return taken, n.arrived, nil
 }
 
-// park implements outlet.
+// park implements nonblockingSender.
 func (n *narrow) park(room func()) {
 	n.mu.Lock()
 	n.room = room

@@ -7,27 +7,28 @@ import (
 	"spillway/internal/clientconn"
 )
 
-// outlet is a socket that takes what it has room for, and never waits.
-type outlet interface {
+// nonblockingSender sends to a socket as much as fits, and never waits.
+type nonblockingSender interface {
 	// offer returns how many bytes of b were taken. If not all, park says when to try again.
 	offer(b []byte) (int, error)
 	// park lets room be called once there is room again. room must not block.
 	park(room func())
 }
 
-// port is where a slot sends: an outlet, under TLS where there is TLS. Only its writer uses it.
+// port is where a slot sends: a socket, under TLS where there is TLS. Only its writer uses
+// it.
 //
-// A TLS record is made for one connection and must go out as it is, so what a full outlet did not
-// take of one is held here: a turn of them at most, and none while the client keeps up.
+// A TLS record is made for one connection and must go out as it is, so what did not fit is held
+// here: a turn of them at most, and none while the client keeps up.
 type port struct {
-	out    outlet
-	secure net.Conn              // nil: no TLS
-	below  *clientconn.PacedConn // under TLS
-	seal   *[]byte               // the writer's: records on their way to the outlet
-	held   []byte                // those that are late
+	out       nonblockingSender
+	secure    net.Conn              // nil: no TLS
+	below     *clientconn.PacedConn // under TLS
+	encrypted *[]byte               // the writer's buffer: TLS records to be sent
+	held      []byte                // those that are late
 }
 
-// send takes what it can of b: less than all of it, or with something held, if the outlet is full.
+// send takes what it can of b: less than all of it, or with something held, if the socket is full.
 // moved says that bytes went out.
 func (p *port) send(b []byte) (taken int, moved bool, err error) {
 	if p.secure == nil {
@@ -44,24 +45,24 @@ func (p *port) send(b []byte) (taken int, moved bool, err error) {
 	if len(b) == 0 {
 		return 0, moved, nil
 	}
-	if err := p.sealed(b); err != nil {
+	if err := p.encrypt(b); err != nil {
 		return 0, moved, err
 	}
-	n, err := p.out.offer(*p.seal)
-	if n < len(*p.seal) {
-		p.held = bytes.Clone((*p.seal)[n:])
+	n, err := p.out.offer(*p.encrypted)
+	if n < len(*p.encrypted) {
+		p.held = bytes.Clone((*p.encrypted)[n:])
 	}
 	return len(b), moved || n > 0, err
 }
 
-// sealed leaves the records of b in seal.
-func (p *port) sealed(b []byte) error {
-	*p.seal = (*p.seal)[:0]
-	p.below.Capture(p.seal)
+// encrypt leaves the TLS records of b in encrypted.
+func (p *port) encrypt(b []byte) error {
+	*p.encrypted = (*p.encrypted)[:0]
+	p.below.Capture(p.encrypted)
 	_, err := p.secure.Write(b)
 	p.below.Capture(nil)
 	return err
 }
 
-// full reports that the outlet has not taken all that was sent.
+// full reports that the socket has not taken all that was sent.
 func (p *port) full(unsent []byte) bool { return len(unsent) > 0 || len(p.held) > 0 }

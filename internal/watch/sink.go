@@ -79,7 +79,7 @@ func (c *ConnSink) port(w *writer) (port, bool) {
 	if out == nil {
 		return port{}, false
 	}
-	p := port{out: out, below: clientconn.Of(c.Conn), seal: &w.seal}
+	p := port{out: out, below: clientconn.Of(c.Conn), encrypted: &w.encrypted}
 	if c.Conn != p.below {
 		p.secure = c.Conn
 	}

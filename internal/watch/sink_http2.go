@@ -72,7 +72,7 @@ func (n *StreamSink) Over(clean bool) {
 	}
 }
 
-// keptStream is the outlet of an HTTP/2 stream: the outbox of its connection, as far as the
+// keptStream is what a slot on HTTP/2 sends to: the outbox of its connection, as far as the
 // client's windows allow.
 type keptStream struct{ *h2.Stream }
 

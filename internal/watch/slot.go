@@ -8,7 +8,7 @@ import (
 // slot is a stream without a goroutine: its connection, what it could not send yet, and its places
 // in its writer's order of things.
 type slot struct {
-	timerheap.Node // in its writer's agenda
+	timerheap.Node // in its writer's timers
 
 	// Static after construction.
 	stream *Stream
@@ -36,7 +36,7 @@ type slot struct {
 // dueAt sets when the slot is due.
 func (s *slot) dueAt(at moment) {
 	s.due = at
-	s.writer.agenda.Set(s)
+	s.writer.timers.Set(s)
 }
 
 // DueBefore implements timerheap.Element.

@@ -7,8 +7,8 @@ import (
 	"spillway/internal/rawio"
 )
 
-// socket is the outlet of a connection. If the connection is closed meanwhile, it cannot send on
-// another one that has got the same descriptor: raw keeps the descriptor until the send is over.
+// socket sends to a connection. If the connection is closed meanwhile, it cannot send on another one
+// that has got the same descriptor: raw keeps the descriptor until the send is over.
 type socket struct {
 	raw     syscall.RawConn
 	watched *clientconn.Watched
@@ -16,19 +16,19 @@ type socket struct {
 	asked   bool          // NotifyRoom was called
 }
 
-// openSocket makes an outlet of a connection, nil if its socket is not watched.
-func openSocket(c *ConnSink, s *rawio.Sender) outlet {
+// openSocket makes the socket of a connection, nil if its socket is not watched.
+func openSocket(c *ConnSink, s *rawio.Sender) nonblockingSender {
 	if c.Watched == nil {
 		return nil
 	}
 	return &socket{raw: c.Watched.Socket(), watched: c.Watched, sender: s}
 }
 
-// offer implements outlet.
+// offer implements nonblockingSender.
 func (s *socket) offer(b []byte) (int, error) { return s.sender.Send(s.raw, b) }
 
-// park implements outlet. The kernel reports room only after a send that found none at all: after a
-// partial send it reports nothing.
+// park implements nonblockingSender. The kernel reports room only after a send that found none:
+// after a partial send it reports nothing.
 func (s *socket) park(room func()) {
 	if !s.asked {
 		s.asked = true

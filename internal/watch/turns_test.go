@@ -95,7 +95,7 @@ func TestEventAmongManyWatchesOfAnotherOwner(t *testing.T) {
 		woken.add(s)
 	}
 	woken.Wake()
-	w.news()
+	w.drainWakeups()
 	if first, second := w.queue.pop(), w.queue.pop(); first != one && second != one {
 		t.Error("the other owner's watch waits for more than one turn")
 	}

@@ -13,7 +13,7 @@ import (
 
 // writer owns a shard of slots. It is the only goroutine that sends to the sockets of HTTP/1.1
 // watches; frames for an HTTP/2 stream go to the outbox of its connection, which sends them itself
-// (h2.Conn.send). It never waits for a client: an outlet takes what it has room for, and the slot
+// (h2.Conn.send). It never waits for a client: a socket takes what it has room for, and the slot
 // of one that is full is parked until there is more, or until its client has stalled.
 //
 // A slot has its turn when its signal woke its group, when there is room again, when something is
@@ -25,14 +25,14 @@ type writer struct {
 	// Static after construction.
 	manager *Manager
 	stall   time.Duration
-	bell    chan struct{} // rings when there is news
-	open    func(*ConnSink) outlet
+	wakeCh  chan struct{} // has a value when mu's lists are not empty
+	open    func(*ConnSink) nonblockingSender
 
 	// The writer's goroutine's.
 	groups     map[*ring.Signal]*group
-	agenda     timerheap.Heap[*slot] // all slots, by when a bookmark, a deadline or a check is due
+	timers     timerheap.Heap[*slot] // all slots, by when a bookmark, a deadline or a check is due
 	queue      turnQueue
-	seal       []byte   // records on their way: of one turn at a time
+	encrypted  []byte   // TLS records of the current turn
 	delivering bool     // what SetDelivering was last called with
 	spare      struct { // what mu's lists were before, to be used again
 		slots  []*slot
@@ -50,17 +50,16 @@ type writer struct {
 const (
 	// turnSize is the most that is sent before the next slot has its turn: four TLS records.
 	turnSize = clientconn.OfferBytesLimit
-	// turnsBetweenNews is how many turns are taken before the writer looks again what else there is to
-	// do.
-	turnsBetweenNews = 64
+	// turnsPerDrain is how many turns the writer gives before it drains wake-ups again.
+	turnsPerDrain = 64
 )
 
 func newWriter(m *Manager) *writer {
 	sender := rawio.NewSender()
 	return &writer{
-		manager: m, stall: m.opts.StallTimeout, bell: make(chan struct{}, 1), groups: map[*ring.Signal]*group{},
+		manager: m, stall: m.opts.StallTimeout, wakeCh: make(chan struct{}, 1), groups: map[*ring.Signal]*group{},
 		queue: newTurnQueue(),
-		open:  func(c *ConnSink) outlet { return openSocket(c, sender) },
+		open:  func(c *ConnSink) nonblockingSender { return openSocket(c, sender) },
 	}
 }
 
@@ -90,7 +89,7 @@ func (w *writer) slotPoked(s *slot) bool {
 	if !s.poked {
 		s.poked = true
 		w.mu.slots = append(w.mu.slots, s)
-		w.ring()
+		w.wake()
 	}
 	return true
 }
@@ -99,12 +98,13 @@ func (w *writer) groupWoken(g *group) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.mu.groups = append(w.mu.groups, g)
-	w.ring()
+	w.wake()
 }
 
-func (w *writer) ring() {
+// wake makes run drain the wake-ups.
+func (w *writer) wake() {
 	select {
-	case w.bell <- struct{}{}:
+	case w.wakeCh <- struct{}{}:
 	default:
 	}
 }
@@ -114,19 +114,19 @@ func (w *writer) run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		w.news()
+		w.drainWakeups()
 		w.busy(!w.queue.empty())
 		if w.turns() {
 			continue
 		}
 		w.busy(false)
-		if s := w.agenda.First(); s != nil {
+		if s := w.timers.First(); s != nil {
 			timer.Reset(s.due.left())
 		} else {
 			timer.Stop()
 		}
 		select {
-		case <-w.bell:
+		case <-w.wakeCh:
 		case <-timer.C:
 		case <-ctx.Done():
 			w.close()
@@ -143,8 +143,8 @@ func (w *writer) busy(something bool) {
 	}
 }
 
-// news queues the slots that something happened to.
-func (w *writer) news() {
+// drainWakeups queues the slots that were poked, woken or are due.
+func (w *writer) drainWakeups() {
 	w.mu.Lock()
 	slots, groups := w.mu.slots, w.mu.groups
 	w.mu.slots, w.mu.groups = w.spare.slots[:0], w.spare.groups[:0]
@@ -168,7 +168,7 @@ func (w *writer) news() {
 	clear(groups)
 	w.spare.slots, w.spare.groups = slots, groups
 	present := now()
-	for s := w.agenda.First(); s != nil && s.due <= present; s = w.agenda.First() {
+	for s := w.timers.First(); s != nil && s.due <= present; s = w.timers.First() {
 		s.look = true
 		s.dueAt(present.after(time.Hour)) // its turn says when it is due again
 		w.enqueue(s)
@@ -188,7 +188,7 @@ func (w *writer) enqueue(s *slot) {
 
 // turns gives some slots their turns, and reports whether others are waiting.
 func (w *writer) turns() bool {
-	for range turnsBetweenNews {
+	for range turnsPerDrain {
 		if w.queue.empty() {
 			return false
 		}
@@ -286,7 +286,7 @@ func (w *writer) end(s *slot, reason EndReason) {
 	s.over = true
 	s.unpark()
 	w.leave(s)
-	w.agenda.Remove(s)
+	w.timers.Remove(s)
 	w.queue.leave(s)
 	s.rest, s.port.held = nil, nil
 	s.stream.Cleanup(reason)
@@ -297,11 +297,11 @@ func (w *writer) close() {
 	w.mu.Lock()
 	w.mu.closed = true
 	w.mu.Unlock()
-	w.news()
+	w.drainWakeups()
 	for !w.queue.empty() { // some have never had a turn
 		w.abort(w.queue.pop())
 	}
-	for s := w.agenda.First(); s != nil; s = w.agenda.First() {
+	for s := w.timers.First(); s != nil; s = w.timers.First() {
 		w.abort(s)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"spillway/internal/clientconn"
 )
 
-// broken is an outlet with a bug.
+// broken is a nonblockingSender with a bug.
 type broken struct{}
 
 func (broken) offer([]byte) (int, error) { panic("boom") }
@@ -20,7 +20,7 @@ func TestPanicInATurn(t *testing.T) {
 		w := newWorld(t, func(s *Manager) deliverer {
 			d := &writers{}
 			w, n := newWriter(s), 0
-			w.open = func(c *ConnSink) outlet {
+			w.open = func(c *ConnSink) nonblockingSender {
 				if n++; n == 1 {
 					return broken{}
 				}
