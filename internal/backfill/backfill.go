@@ -35,20 +35,16 @@ type Backfill struct {
 	// Static after construction.
 	coordinator *Coordinator
 	owner       fanout.Owner
-	voids       uint64 // of the log, when it began
 	selector    object.Selector
 
 	// The client's goroutine's.
 	watch    *catchUpWatch // nil: none yet, or the last one was of no further use
-	next     uint64        // number of the watch's first item that was not read
-	through  uint64        // what the client is complete through
-	target   uint64        // what it has to be complete through before the log goes on
 	behind   int           // how often it did not keep up
 	failed   int           // how often in a row upstream did not answer
 	scratch  []byte
 	encoding object.Encoding // of scratch
 
-	refused *cache.ExpiredError // guarded by watch.mu: upstream does not remember what the client lacks
+	client client // what its watch knows of it
 }
 
 const (
@@ -57,14 +53,26 @@ const (
 	// minPause and maxPause are how long a client waits before the next watch upstream after a
 	// failure.
 	minPause, maxPause = 500 * time.Millisecond, 15 * time.Second
+	// turnTimeout is how long a client that has received events already waits for its turn at the next
+	// watch.
+	turnTimeout = 30 * time.Second
 	// runBytes is about how many bytes of frames one Next returns.
 	runBytes = 64 << 10
+)
+
+var (
+	// ErrBusy says that a client did not get its turn in time. It can reconnect later.
+	ErrBusy = errors.New("too many clients are resuming from before the history in memory")
+	// ErrBehind says that a client did not keep up with the watch. It can go on from where it is.
+	ErrBehind = errors.New("the client did not keep up with the events from before the history in memory")
+
+	errClosed = errors.New("the mirror has ended")
 )
 
 // Close removes the client from its watch. Idempotent.
 func (b *Backfill) Close() {
 	if b.watch != nil {
-		b.watch.leave(b)
+		b.watch.leave(&b.client)
 		b.watch = nil
 	}
 }
@@ -100,7 +108,7 @@ func (b *Backfill) step(ctx context.Context) (*fanout.Cursor, error) {
 	if b.watch == nil {
 		return b.rejoin(ctx)
 	}
-	items, changed, end := b.watch.from(b)
+	items, changed, end := b.watch.from(&b.client)
 	for _, i := range items {
 		cursor, err := b.take(i)
 		if cursor != nil || err != nil || len(b.scratch) >= runBytes {
@@ -127,12 +135,12 @@ func (b *Backfill) take(i item) (*fanout.Cursor, error) {
 	if i.object != nil {
 		complete--
 	}
-	for complete >= b.target {
+	for complete >= b.client.target {
 		if cursor, err := b.resume(); cursor != nil || err != nil {
 			return cursor, err
 		}
 	}
-	if i.rv > b.through {
+	if i.rv > b.client.through {
 		if i.object != nil && b.sees(i.object) {
 			frame, err := fanout.AppendEvent(b.scratch, b.encoding, i.kind, i.object, i.rv)
 			if err != nil {
@@ -140,9 +148,9 @@ func (b *Backfill) take(i item) (*fanout.Cursor, error) {
 			}
 			b.scratch = frame
 		}
-		b.through = i.rv
+		b.client.through = i.rv
 	}
-	b.next++
+	b.client.next++
 	b.failed = 0
 	return nil, nil
 }
@@ -154,20 +162,20 @@ func (b *Backfill) sees(o *object.Object) bool { return !b.selector.Fixed() || b
 // begins by now.
 func (b *Backfill) resume() (*fanout.Cursor, error) {
 	hub, log := b.coordinator.hub, b.coordinator.log()
-	cursor, err := hub.For(b.owner).Resume(b.target, b.selector, b.encoding)
-	if log.Voids() != b.voids { // also if it was found: what was read until now belongs to another history
+	cursor, err := hub.For(b.owner).Resume(b.client.target, b.selector, b.encoding)
+	if log.Voids() != b.client.voids { // also if it was found: what was read until now belongs to another history
 		if cursor != nil {
 			cursor.Close()
 		}
-		return nil, &cache.ExpiredError{Asked: b.through, Oldest: log.Floor(), Void: true}
+		return nil, &cache.ExpiredError{Asked: b.client.through, Oldest: log.Floor(), Void: true}
 	}
 	var expired *cache.ExpiredError
 	switch {
 	case err == nil:
 		return cursor, nil
 	case errors.As(err, &expired) && expired.Missing():
-		b.target = expired.Oldest
-		b.watch.raise(b.target)
+		b.client.target = expired.Oldest
+		b.watch.raise(b.client.target)
 		return nil, nil
 	}
 	return nil, err
@@ -186,7 +194,7 @@ func (b *Backfill) ended(end error) error {
 		}
 	case errors.Is(end, errComplete): // but the target has moved since
 	case errors.Is(end, errSilent), refusal(end):
-		return &cache.ExpiredError{Asked: b.through, Oldest: b.target}
+		return &cache.ExpiredError{Asked: b.client.through, Oldest: b.client.target}
 	default:
 		b.failed++
 	}
@@ -216,7 +224,7 @@ func (b *Backfill) rejoin(ctx context.Context) (*fanout.Cursor, error) {
 func (b *Backfill) join(ctx context.Context) error {
 	watch, err := b.coordinator.enter(b)
 	if err != nil {
-		return &cache.ExpiredError{Asked: b.through, Oldest: b.target}
+		return &cache.ExpiredError{Asked: b.client.through, Oldest: b.client.target}
 	}
 	b.watch = watch
 	select {

@@ -5,31 +5,11 @@ import (
 	"errors"
 	"slices"
 	"sync"
-	"sync/atomic"
-	"time"
 
 	"spillway/internal/cache"
 	"spillway/internal/fanout"
 	"spillway/internal/object"
 )
-
-// HistorySource is upstream's history of the resource, from before the log begins.
-type HistorySource interface {
-	// Begin finds an apiserver to read from. rv is how far its storage was, at some moment since the
-	// call.
-	Begin(ctx context.Context) (rv uint64, w HistoryWatch, err error)
-}
-
-// HistoryWatch is one watch upstream, of an apiserver that was just made current (design D7). One
-// goroutine uses it.
-type HistoryWatch interface {
-	// Watch begins to read what a selector shows after from, for about three seconds.
-	Watch(ctx context.Context, sel object.Selector, from uint64) error
-	// Next is the next event; without an object it is a bookmark. io.EOF is the end of the watch,
-	// which proves nothing.
-	Next() (t object.Type, o *object.Object, rv uint64, err error)
-	Close()
-}
 
 // Coordinator opens watches upstream for the clients of one hub that resume from before its log.
 //
@@ -37,14 +17,8 @@ type HistoryWatch interface {
 // resourceVersion among them: whether such a selector shows an object never changes. Upstream
 // applies all other selectors, since only upstream knows what an object was before a change.
 type Coordinator struct {
-	// Static after construction.
-	hub    *fanout.Hub
-	source HistorySource
-	limit  *WatchLimit
-	ctx    context.Context // of the watches
-	stop   context.CancelFunc
-
-	open, opened atomic.Int64
+	shared
+	stop context.CancelFunc // ends the watches
 
 	mu struct {
 		sync.Mutex
@@ -54,25 +28,14 @@ type Coordinator struct {
 	running sync.WaitGroup
 }
 
-var (
-	// ErrBusy says that a client did not get its turn in time. It can reconnect later.
-	ErrBusy = errors.New("too many clients are resuming from before the history in memory")
-	// ErrBehind says that a client did not keep up with the watch. It can go on from where it is.
-	ErrBehind = errors.New("the client did not keep up with the events from before the history in memory")
-
-	errClosed = errors.New("the mirror has ended")
-)
-
 // New returns a Coordinator for the clients of a hub, within a limit that it shares with others.
 // Close it.
 func New(h *fanout.Hub, s HistorySource, l *WatchLimit) *Coordinator {
-	c := &Coordinator{hub: h, source: s, limit: l}
+	c := &Coordinator{shared: shared{hub: h, source: s, limit: l}}
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	c.mu.watches = map[string][]*catchUpWatch{}
 	return c
 }
-
-func (c *Coordinator) log() *cache.Log { return c.hub.Resource().Log() }
 
 // Close ends all watches, and returns when they have ended.
 func (c *Coordinator) Close() {
@@ -91,13 +54,13 @@ func (c *Coordinator) Watches() (open, opened int64) { return c.open.Load(), c.o
 // is ErrBusy. It returns nil if a backfill is not what the client lacks: the log has everything, or
 // upstream does not remember it either (see fanout.Hub.Resume).
 func (c *Coordinator) Join(ctx context.Context, owner fanout.Owner, rv uint64, sel object.Selector) (*Backfill, error) {
-	b := &Backfill{coordinator: c, owner: owner, voids: c.log().Voids(), through: rv, selector: sel}
+	b := &Backfill{coordinator: c, owner: owner, selector: sel, client: client{voids: c.log().Voids(), through: rv}}
 	_, err := c.log().Find(rv)
 	var expired *cache.ExpiredError
 	if !errors.As(err, &expired) || !expired.Missing() || rv == 0 {
 		return nil, nil
 	}
-	b.target = expired.Oldest
+	b.client.target = expired.Oldest
 	if err := b.join(ctx); err != nil {
 		return nil, err
 	}
@@ -116,20 +79,20 @@ func (c *Coordinator) enter(b *Backfill) (*catchUpWatch, error) {
 		return nil, errClosed
 	}
 	for _, w := range c.mu.watches[key] {
-		if w.admit(b) {
+		if w.admit(&b.client) {
 			return w, nil
 		}
 	}
-	w := newCatchUpWatch(c, key, sel)
-	if !w.shared() {
+	w := newCatchUpWatch(&c.shared, key, sel)
+	if !w.forAll() {
 		w.owner = b.owner
 	}
-	if !w.admit(b) { // history has become void in this moment
+	if !w.admit(&b.client) { // history has become void in this moment
 		w.cancel()
 		return nil, errClosed
 	}
 	c.mu.watches[key] = append(c.mu.watches[key], w)
-	c.running.Go(w.run)
+	c.running.Go(func() { w.run(c.forget) })
 	return w, nil
 }
 
@@ -144,7 +107,3 @@ func (c *Coordinator) forget(w *catchUpWatch) {
 	}
 	c.mu.watches[w.key] = left
 }
-
-// turnTimeout is how long a client that has received events already waits for its turn at the next
-// watch.
-const turnTimeout = 30 * time.Second

@@ -2,43 +2,26 @@ package backfill
 
 import (
 	"time"
-
-	"spillway/internal/object"
 )
-
-// item is an event, or without an object a bookmark.
-type item struct {
-	kind   object.Type
-	object *object.Object
-	rv     uint64
-}
-
-func (i item) size() int64 {
-	const overhead = 96
-	if i.object == nil {
-		return overhead
-	}
-	return int64(i.object.Size()) + overhead
-}
 
 // itemBatch is how many items a client reads at once.
 const itemBatch = 256
 
 // from is what a client has not read yet. If there is nothing, end is why nothing follows, or
 // changed closes when something does.
-func (w *catchUpWatch) from(b *Backfill) (items []item, changed <-chan struct{}, end error) {
+func (w *catchUpWatch) from(c *client) (items []item, changed <-chan struct{}, end error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
-	case b.refused != nil:
-		return nil, nil, b.refused
-	case b.next < w.mu.first:
+	case c.refused != nil:
+		return nil, nil, c.refused
+	case c.next < w.mu.first:
 		return nil, nil, ErrBehind
-	case b.next > w.mu.clients[b]:
-		w.mu.clients[b] = b.next
+	case c.next > w.mu.clients[c]:
+		w.mu.clients[c] = c.next
 		w.moveLocked()
 	}
-	items = w.mu.items[b.next-w.mu.first:]
+	items = w.mu.items[c.next-w.mu.first:]
 	items = items[:min(len(items), itemBatch):len(items)]
 	return items, w.mu.changed, w.mu.end
 }
@@ -47,14 +30,14 @@ func (w *catchUpWatch) keepLocked(i item) {
 	w.mu.items = append(w.mu.items, i)
 	w.mu.through = max(w.mu.through, i.rv)
 	w.mu.bytes += i.size()
-	w.coordinator.limit.held.Add(i.size())
+	w.shared.limit.held.Add(i.size())
 	w.changeLocked()
 }
 
 // roomLocked makes room for so many bytes: it drops what all clients have taken, and if that is not
 // enough, what the slowest have not.
 func (w *catchUpWatch) roomLocked(size int64) {
-	limit := w.coordinator.limit
+	limit := w.shared.limit
 	for len(w.mu.items) > 0 && limit.full(w.mu.bytes, size) {
 		taken := uint64(len(w.mu.items))
 		for _, next := range w.mu.clients {
@@ -91,7 +74,7 @@ func (w *catchUpWatch) awaitLocked() {
 func (w *catchUpWatch) dropLocked(n int) {
 	for _, i := range w.mu.items[:n] {
 		w.mu.bytes -= i.size()
-		w.coordinator.limit.held.Add(-i.size())
+		w.shared.limit.held.Add(-i.size())
 		w.mu.dropped = i.rv
 	}
 	w.mu.items = append([]item(nil), w.mu.items[n:]...) // another array: clients may still read this one

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,6 +16,31 @@ import (
 	"spillway/internal/fanout"
 	"spillway/internal/object"
 )
+
+// shared is what the watches of one Coordinator have in common.
+type shared struct {
+	hub    *fanout.Hub
+	source HistorySource
+	limit  *WatchLimit
+	ctx    context.Context
+
+	open, opened atomic.Int64 // watches upstream
+}
+
+func (s *shared) log() *cache.Log { return s.hub.Resource().Log() }
+
+// client is what a catchUpWatch knows of a Backfill.
+type client struct {
+	// Static after construction.
+	voids uint64 // of the log, when it began
+
+	// The client's goroutine's.
+	next    uint64 // number of the watch's first item that was not read
+	through uint64 // what the client is complete through
+	target  uint64 // what it has to be complete through before the log goes on
+
+	refused *cache.ExpiredError // guarded by the watch's mu: upstream does not remember what the client lacks
+}
 
 // catchUpWatch reads from upstream what happened before the log, once for several clients. It keeps
 // what it has read, up to a number of bytes, so that a client that joins later receives all of it,
@@ -26,25 +52,25 @@ import (
 // after a restart clients reconnect over some seconds, and all lack the same events.
 type catchUpWatch struct {
 	// Static after construction.
-	coordinator *Coordinator
-	key         string
-	selector    object.Selector // of the watch upstream
-	owner       fanout.Owner    // whose turn it takes: the first client's, if it is not shared
-	voids       uint64          // of the log, when it began
-	ctx         context.Context // ends when no client is left
-	cancel      context.CancelFunc
-	begun       chan struct{} // closed when it has its turn, or will never have one
+	shared   *shared
+	key      string
+	selector object.Selector // of the watch upstream
+	owner    fanout.Owner    // whose turn it takes: the first client's, if it is not shared
+	voids    uint64          // of the log, when it began
+	ctx      context.Context // ends when no client is left
+	cancel   context.CancelFunc
+	begun    chan struct{} // closed when it has its turn, or will never have one
 
 	// Its own goroutine's.
 	patience time.Duration // left for slow clients
 
 	mu struct {
 		sync.Mutex
-		clients map[*Backfill]uint64 // and the number of the first item that each has not taken
-		started bool                 // a watch was opened at from: a client that lacks more cannot join
-		from    uint64               // the resourceVersion of the first watch
-		through uint64               // the items are complete through this
-		target  uint64               // the greatest that a client needs
+		clients map[*client]uint64 // and the number of the first item that each has not taken
+		started bool               // a watch was opened at from: a client that lacks more cannot join
+		from    uint64             // the resourceVersion of the first watch
+		through uint64             // the items are complete through this
+		target  uint64             // the greatest that a client needs
 		items   []item
 		first   uint64 // number of items[0]
 		dropped uint64 // resourceVersion of the item before that: an older client lacks items
@@ -70,46 +96,46 @@ var (
 	errSilent   = errors.New("upstream sends neither events nor bookmarks")
 )
 
-func newCatchUpWatch(c *Coordinator, key string, sel object.Selector) *catchUpWatch {
-	w := &catchUpWatch{coordinator: c, key: key, selector: sel, voids: c.log().Voids(), begun: make(chan struct{}),
+func newCatchUpWatch(s *shared, key string, sel object.Selector) *catchUpWatch {
+	w := &catchUpWatch{shared: s, key: key, selector: sel, voids: s.log().Voids(), begun: make(chan struct{}),
 		patience: slowClientsTimeout}
-	w.ctx, w.cancel = context.WithCancel(c.ctx)
-	w.mu.clients = map[*Backfill]uint64{}
+	w.ctx, w.cancel = context.WithCancel(s.ctx)
+	w.mu.clients = map[*client]uint64{}
 	w.mu.changed, w.mu.moved = make(chan struct{}), make(chan struct{})
 	return w
 }
 
 // admit adds a client, if the items will be everything that it lacks.
-func (w *catchUpWatch) admit(b *Backfill) bool {
+func (w *catchUpWatch) admit(c *client) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if b.voids != w.voids {
+	if c.voids != w.voids {
 		return false
 	}
-	over := w.mu.end != nil && (w.mu.end != errComplete || b.target > w.mu.through)
-	late := w.mu.started && b.through < max(w.mu.from, w.mu.dropped)
+	over := w.mu.end != nil && (w.mu.end != errComplete || c.target > w.mu.through)
+	late := w.mu.started && c.through < max(w.mu.from, w.mu.dropped)
 	if over || late || w.mu.freed || w.ctx.Err() != nil {
 		return false
 	}
-	b.next = w.mu.first
-	w.mu.clients[b] = b.next
-	w.mu.target = max(w.mu.target, b.target)
+	c.next = w.mu.first
+	w.mu.clients[c] = c.next
+	w.mu.target = max(w.mu.target, c.target)
 	return true
 }
 
 // leave removes a client. The watch ends with the last.
-func (w *catchUpWatch) leave(b *Backfill) {
+func (w *catchUpWatch) leave(c *client) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	delete(w.mu.clients, b)
-	if len(w.mu.clients) == 0 && !(w.mu.end == errComplete && w.shared()) {
+	delete(w.mu.clients, c)
+	if len(w.mu.clients) == 0 && !(w.mu.end == errComplete && w.forAll()) {
 		w.cancel()
 	}
 	w.moveLocked()
 }
 
-// shared reports that it serves all clients that select by names and namespaces alone.
-func (w *catchUpWatch) shared() bool { return w.key == "" }
+// forAll reports that it serves all clients that select by names and namespaces alone.
+func (w *catchUpWatch) forAll() bool { return w.key == "" }
 
 func (w *catchUpWatch) moveLocked() {
 	close(w.mu.moved)
@@ -128,10 +154,10 @@ func (w *catchUpWatch) raise(target uint64) {
 	w.mu.target = max(w.mu.target, target)
 }
 
-// run reads from upstream, once it has its turn.
-func (w *catchUpWatch) run() {
+// run reads from upstream, once it has its turn. It calls forget when no further client may join.
+func (w *catchUpWatch) run(forget func(*catchUpWatch)) {
 	defer w.cancel()
-	limit := w.coordinator.limit
+	limit := w.shared.limit
 	err := limit.acquire(w.ctx, w.owner)
 	close(w.begun)
 	if err == nil {
@@ -145,7 +171,7 @@ func (w *catchUpWatch) run() {
 	case <-replay.C:
 	case <-w.ctx.Done(): // no client is left
 	}
-	w.coordinator.forget(w)
+	forget(w)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.mu.freed = true
@@ -184,7 +210,7 @@ func (w *catchUpWatch) read() error {
 // readOne reads one watch upstream to its end, and reports whether it yielded anything. The error
 // is errComplete once the items are complete through the target.
 func (w *catchUpWatch) readOne() (some bool, err error) {
-	rv, history, err := w.coordinator.source.Begin(w.ctx)
+	rv, history, err := w.shared.source.Begin(w.ctx)
 	if err != nil {
 		return false, err
 	}
@@ -199,9 +225,9 @@ func (w *catchUpWatch) readOne() (some bool, err error) {
 	if err := history.Watch(w.ctx, w.selector, from); err != nil {
 		return false, err
 	}
-	w.coordinator.opened.Add(1)
-	w.coordinator.open.Add(1)
-	defer w.coordinator.open.Add(-1)
+	w.shared.opened.Add(1)
+	w.shared.open.Add(1)
+	defer w.shared.open.Add(-1)
 	for {
 		kind, o, rv, err := history.Next()
 		switch {
@@ -237,9 +263,9 @@ func (w *catchUpWatch) start() (from, target uint64, ok bool) {
 	if w.mu.started {
 		return w.mu.through, w.mu.target, len(w.mu.clients) > 0
 	}
-	for b := range w.mu.clients {
-		if !ok || b.through < from {
-			from, ok = b.through, true
+	for c := range w.mu.clients {
+		if !ok || c.through < from {
+			from, ok = c.through, true
 		}
 	}
 	w.mu.started, w.mu.from, w.mu.through = true, from, from
@@ -264,10 +290,10 @@ func (w *catchUpWatch) refuse(err error) error {
 		return &cache.ExpiredError{Asked: w.mu.through, Oldest: max(oldest, w.mu.through+1), Words: words}
 	}
 	oldest = max(oldest, w.mu.from+1)
-	for b := range w.mu.clients {
-		if b.through < oldest {
-			b.refused = &cache.ExpiredError{Asked: b.through, Oldest: oldest, Words: words}
-			delete(w.mu.clients, b)
+	for c := range w.mu.clients {
+		if c.through < oldest {
+			c.refused = &cache.ExpiredError{Asked: c.through, Oldest: oldest, Words: words}
+			delete(w.mu.clients, c)
 		}
 	}
 	if len(w.mu.clients) == 0 {
@@ -300,7 +326,7 @@ func (w *catchUpWatch) add(i item) bool {
 // what was read.
 func (w *catchUpWatch) raiseLocked(complete uint64) bool {
 	for complete >= w.mu.target {
-		_, err := w.coordinator.log().Find(w.mu.target)
+		_, err := w.shared.log().Find(w.mu.target)
 		var expired *cache.ExpiredError
 		if !errors.As(err, &expired) || !expired.Missing() {
 			return false
