@@ -2,48 +2,20 @@ package serve
 
 import (
 	"context"
-	"crypto/x509"
 	"net/http"
-	"net/netip"
+	"runtime"
 	"time"
 
 	"spillway/internal/apistatus"
 	"spillway/internal/auth"
 	"spillway/internal/cache"
+	"spillway/internal/fanout"
 	"spillway/internal/flowcontrol"
 	"spillway/internal/passthrough"
 	"spillway/internal/plan"
 	"spillway/internal/source"
 	"spillway/internal/watch"
 )
-
-// call is one request and the place for its answer, on one of the protocols. The server decides
-// what becomes of a request once, for all protocols; a call knows how to read it and how to carry
-// that out.
-type call interface {
-	apistatus.Responder
-	// PlanRequest is what a plan looks at.
-	PlanRequest() plan.Request
-	// Guarded is what a guard looks at.
-	Guarded() passthrough.PlainRequest
-	// Headers are those of the request that are wanted, by their canonical keys.
-	Headers(wanted func(key string) bool) http.Header
-	// Certificates are those that the client sent, its own first; they are not verified.
-	Certificates() []*x509.Certificate
-	// Proven notes that the sender of the request is known, or that the listener does not ask.
-	Proven()
-	// Address is the client's IP address; none for a unix socket.
-	Address() netip.Addr
-	// Departs tells of the client's departure, for those that wait before they answer.
-	Departs(gone func()) (stop func())
-	// Watch serves a stream that was admitted to its end, or has it served. headers sets what the head
-	// of the answer says of the resource.
-	Watch(st *watch.Stream, headers watch.HeadersFunc)
-	// Forward passes the request through, and returns when the answer has begun or later. The
-	// limits count it for flow; as is its identity, if upstream has to know it; h observes the
-	// answer.
-	Forward(flow flowcontrol.Flow, as *auth.Impersonation, h passthrough.AnswerHooks)
-}
 
 // handle answers one request, and sees to it that it is on record and traced if that is wanted.
 func (s *Server) handle(c call, front Front) {
@@ -190,4 +162,103 @@ func (s *Server) awaitReady(r *cache.Resource) bool {
 // within is a context for a short wait that also ends with the server.
 func (s *Server) within(d time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(s.base, d)
+}
+
+// readers bound how many long queries are read at the same time: a selector of a megabyte keeps a
+// processor busy for a tenth of a second, and is read before it is known whether it is too much.
+type readers chan struct{}
+
+// longQuery is how many bytes of query are long.
+const longQuery = 16 << 10
+
+func newReaders() readers { return make(readers, max(1, runtime.GOMAXPROCS(0)/2)) }
+
+// read calls f, in its turn if the query is long.
+func (r readers) read(query string, f func()) {
+	if len(query) > longQuery {
+		r <- struct{}{}
+		defer func() { <-r }()
+	}
+	f()
+}
+
+// ReadinessPath is where the main listeners say whether this proxy is ready, without a question to
+// the apiserver. /readyz there is the apiserver's own and passes through. No path of a
+// kube-apiserver begins with /spillway.
+const ReadinessPath = "/spillway/readyz"
+
+// ready answers a probe of this proxy's own readiness, and reports whether the request is one.
+// Probes bring no credentials: the answer is yes or no, and why not is for --metrics-listen.
+func (s *Server) ready(c call, r plan.Request) bool {
+	if s.opts.Ready == nil || r.Path != ReadinessPath || r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return false
+	}
+	apistatus.SetCommonHeaders(c, "text/plain; charset=utf-8")
+	c.SetHeader("X-Content-Type-Options", "nosniff")
+	if s.opts.Ready() != nil {
+		c.Send(http.StatusInternalServerError, []byte("not ready\n"))
+		return true
+	}
+	c.Send(http.StatusOK, []byte("ok"))
+	return true
+}
+
+// turnAway answers while upstream has been away since the start, so that its state is not known; it
+// reports false once upstream has answered.
+//
+// A watch receives what upstream sends while it fills its watch cache: of all answers, 429 alone
+// makes client-go's informers retry the same watch, as without an answer. After anything else they
+// list anew, all at once, as soon as they can. All other requests receive what passing them on
+// would yield.
+func (s *Server) turnAway(c call, r plan.Request) bool {
+	if s.opts.Away == nil {
+		return false
+	}
+	why := s.opts.Away()
+	if why == nil {
+		return false
+	}
+	status := apistatus.Unavailable("upstream apiserver is unavailable: " + passthrough.FailureKind(why))
+	query := r.Query()
+	if t, ok := plan.ParseTarget(r.Path); ok && t.Watches(query) {
+		status = apistatus.NotReady(apistatus.RetryAfter())
+	}
+	apistatus.WriteAs(c, failureFormOf(r, query.Get("pretty")), status)
+	return true
+}
+
+// failureFormOf is the form of a refusal that only we can word.
+func failureFormOf(r plan.Request, pretty string) apistatus.StatusFormat {
+	if form, ok := plan.NegotiateFailure(r.Accept, plan.WantsPretty(pretty, r.UserAgent)); ok {
+		return form
+	}
+	return apistatus.StatusFormat{Indented: true} // as upstream does for want of a form
+}
+
+// flowOf is the flow that the limits count a request for: its user, if it is known already or was
+// authenticated lately, since no review is requested for this; else its address (design D13). What
+// a request only claims to be counts for nothing, or every made-up token would be a user with a
+// share.
+func flowOf(c call, v visitor, front Front) flowcontrol.Flow {
+	who := v.who
+	switch {
+	case v.grant != nil:
+		who = v.grant.result.Identity
+	case who == nil && !v.admitted && front.Access != nil:
+		who = front.Access.Authenticator.Recall(auth.AuthnRequest{Header: c.Headers(isAuthorization)})
+	}
+	if who != nil {
+		return flowcontrol.UserFlow(who.Name())
+	}
+	return flowcontrol.AddrFlow(c.Address())
+}
+
+func isAuthorization(key string) bool { return key == "Authorization" }
+
+// ownerOf is the user that the hub counts a watch for.
+func ownerOf(flow flowcontrol.Flow) fanout.Owner {
+	if flow.User != "" {
+		return fanout.Owner("user " + flow.User)
+	}
+	return fanout.Owner("address " + flow.Addr.String())
 }

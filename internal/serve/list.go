@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"go.uber.org/zap"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -18,6 +19,7 @@ import (
 	"spillway/internal/object"
 	"spillway/internal/plan"
 	"spillway/internal/source"
+	"spillway/internal/watch"
 )
 
 // list answers a LIST from a snapshot. It reports false, having written nothing, if upstream must
@@ -276,4 +278,38 @@ func nextPage(p plan.Plan, snapshot *cache.Snapshot, last string) (string, *int6
 		remaining = nil
 	}
 	return plan.EncodeContinue(snapshot.RV, last), remaining
+}
+
+// notedBody is the body of a LIST, which is logged and counted if it is cut since its client does
+// not take it. That a client leaves is its own affair.
+type notedBody struct {
+	io.WriterTo
+	server   *Server
+	resource string
+	client   string
+}
+
+// WriteTo implements io.WriterTo.
+func (b *notedBody) WriteTo(w io.Writer) (int64, error) {
+	n, err := b.WriterTo.WriteTo(w)
+	if err != nil &&
+		watch.LogEviction(b.server.log, watch.ReasonOf(err), zap.String("verb", "list"), zap.String("resource", b.resource),
+			zap.String("client", b.client), zap.Int64("bytes", n)) {
+		b.server.metrics.cut.WithLabelValues(b.resource, string(watch.ReasonOf(err))).Inc()
+	}
+	return n, err
+}
+
+// Close implements io.Closer.
+func (b *notedBody) Close() error { return apistatus.CloseBody(b.WriterTo) }
+
+// withdraw notes that an answer could not be made in the plan's encoding: from now on upstream
+// makes it. Nothing was left out: a watch ended before the event, a LIST or GET was not begun.
+func (s *Server) withdraw(p plan.Plan, cause error) {
+	resource, encoding := p.Source.Resource().Info.String(), plan.EncodingName(p.Encoding)
+	s.metrics.unencodable.WithLabelValues(resource, encoding).Inc()
+	if p.Source.Codec.Withdraw(p.Encoding.Format, p.Encoding.View) {
+		s.log.Warn("cannot encode what upstream sends; such requests pass through from now on",
+			zap.String("resource", resource), zap.String("encoding", encoding), zap.Error(cause))
+	}
 }

@@ -13,11 +13,13 @@ package serve
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/netip"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -27,11 +29,13 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/time/rate"
 
+	"spillway/internal/apistatus"
 	"spillway/internal/audit"
 	"spillway/internal/auth"
 	"spillway/internal/clientconn"
 	"spillway/internal/flowcontrol"
 	"spillway/internal/http1"
+	"spillway/internal/memory"
 	"spillway/internal/passthrough"
 	"spillway/internal/plan"
 	"spillway/internal/source"
@@ -94,6 +98,34 @@ type Front struct {
 	Self func() *auth.Identity
 	// AnswerAll answers every request from memory, without authorization.
 	AnswerAll bool
+}
+
+// call is one request and the place for its answer, on one of the protocols. The server decides
+// what becomes of a request once, for all protocols; a call knows how to read it and how to carry
+// that out.
+type call interface {
+	apistatus.Responder
+	// PlanRequest is what a plan looks at.
+	PlanRequest() plan.Request
+	// Guarded is what a guard looks at.
+	Guarded() passthrough.PlainRequest
+	// Headers are those of the request that are wanted, by their canonical keys.
+	Headers(wanted func(key string) bool) http.Header
+	// Certificates are those that the client sent, its own first; they are not verified.
+	Certificates() []*x509.Certificate
+	// Proven notes that the sender of the request is known, or that the listener does not ask.
+	Proven()
+	// Address is the client's IP address; none for a unix socket.
+	Address() netip.Addr
+	// Departs tells of the client's departure, for those that wait before they answer.
+	Departs(gone func()) (stop func())
+	// Watch serves a stream that was admitted to its end, or has it served. headers sets what the head
+	// of the answer says of the resource.
+	Watch(st *watch.Stream, headers watch.HeadersFunc)
+	// Forward passes the request through, and returns when the answer has begun or later. The
+	// limits count it for flow; as is its identity, if upstream has to know it; h observes the
+	// answer.
+	Forward(flow flowcontrol.Flow, as *auth.Impersonation, h passthrough.AnswerHooks)
 }
 
 // Server answers requests on any number of listeners. Streams outlive the handlers of their
@@ -239,4 +271,35 @@ func (s *Server) Close(ctx context.Context) error {
 	s.http2.close()
 	s.gone.Close()
 	return errors.Join(errs...)
+}
+
+// Drain ends the streams one by one, spread over about the period, each right after a bookmark, so
+// that clients reconnect with a fresh resourceVersion and not all at once (design D14). New watches
+// are refused from now on, and each HTTP/2 connection gets a GOAWAY at once, so that its client
+// opens another one for its next request. It returns when no stream is left, or when ctx ends.
+func (s *Server) Drain(ctx context.Context, period time.Duration) {
+	s.watches.RefuseNew()
+	s.http2.goAway()
+	s.watches.Drain(ctx, period)
+}
+
+// Outside is about how many bytes the kernel holds for clients that do not take what was sent to
+// them. It is an estimate, since what a kernel reports of it is either that of a whole machine or
+// takes a system call for each client.
+func (s *Server) Outside() int64 { return s.eviction.KernelBytes() }
+
+// Degrade makes the server refuse and evict while memory is short: it ends watches with heavy
+// selectors and admits hardly any, makes large answers one after another, and evicts clients that
+// read nothing, or little of a large answer, within seconds, the most expensive answer first. The
+// guard calls it again and again while a step is taken.
+func (s *Server) Degrade(step memory.Step) {
+	short := step >= memory.RefuseAndEvict
+	s.opts.Limiter.SetLowMemory(short)
+	if s.eviction.SetLowMemory(short) && short {
+		s.watches.ShedHeavy()
+		s.watches.LookAgain()
+	}
+	if short {
+		s.eviction.EndSlow()
+	}
 }
