@@ -9,6 +9,8 @@ package cache
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -58,15 +60,6 @@ type Resource struct {
 	}
 }
 
-// HistoryLimits bound the history of one resource.
-type HistoryLimits struct {
-	// HistoryBytes is the most that the log may hold, counted in bytes of JSON.
-	HistoryBytes int64
-	// HistoryMinAge is how long events are kept as long as HistoryBytes allows it: bookmarks come each
-	// minute exactly so that a client's resourceVersion stays inside 75 s (W-230).
-	HistoryMinAge time.Duration
-}
-
 // New makes an empty resource, which is not ready until its first Replace. now is the clock that
 // dates events.
 func New(info *object.Resource, limits HistoryLimits, now func() time.Time) *Resource {
@@ -113,6 +106,49 @@ func (r *Resource) Through() uint64 {
 		return s.RV
 	}
 	return 0
+}
+
+// At is the state at exactly rv, or an error if history does not know it: an ExpiredError for an
+// old one, and none is known above Through.
+//
+// Old states are not kept. The log holds both versions of every change, so At undoes changes from
+// the present back to rv: that costs nothing without requests for old states, and a client that
+// pages through a list shares the state made for its first page.
+func (r *Resource) At(rv uint64) (*Snapshot, error) {
+	now := r.snapshot.Load()
+	if now == nil || rv > now.RV {
+		return nil, ErrNotReached
+	}
+	if s := r.recent.get(rv, now.generation); s != nil {
+		return s, nil
+	}
+	s, err := r.undone(now, rv)
+	if err != nil {
+		return nil, err
+	}
+	r.recent.put(s)
+	return s, nil
+}
+
+// undone is the state at rv, found by undoing what the log says happened from then to now.
+func (r *Resource) undone(now *Snapshot, rv uint64) (*Snapshot, error) {
+	pos, err := r.log.Find(rv)
+	if err != nil {
+		return nil, err
+	}
+	if pos > now.Next {
+		// Within one history rv is not after now: it has become void meanwhile.
+		return nil, &ExpiredError{Asked: rv, Oldest: r.log.Floor()}
+	}
+	tree := now.copyTree()
+	for p := now.Next; p > pos; p-- {
+		e, ok := r.log.At(p - 1)
+		if !ok {
+			return nil, &ExpiredError{Asked: rv, Oldest: r.log.Floor()}
+		}
+		undo(tree, &e.Event)
+	}
+	return &Snapshot{RV: rv, Next: pos, Reached: rv, generation: now.generation, tree: tree}, nil
 }
 
 // Generation counts how often history was void, or held another representation than upstream's.
@@ -317,4 +353,29 @@ func (r *Resource) publish(through uint64) {
 		indexes: copyIndexes(r.mu.indexes),
 	})
 	r.changed.Wake()
+}
+
+// ErrNotReached says that upstream has not told the cache of a resourceVersion yet.
+var ErrNotReached = errors.New("resourceVersion not reached")
+
+// WaitThrough blocks until the cache is complete through rv, and returns ctx's error if that comes
+// first.
+func (r *Resource) WaitThrough(ctx context.Context, rv uint64) error {
+	_, err := r.StateThrough(ctx, rv)
+	return err
+}
+
+// StateThrough is the first state that is complete through rv, or ctx's error if that comes first.
+func (r *Resource) StateThrough(ctx context.Context, rv uint64) (*Snapshot, error) {
+	for {
+		changed := r.Changed()
+		if s := r.Snapshot(); s != nil && s.RV >= rv {
+			return s, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
 }

@@ -264,6 +264,15 @@ func (l *Log) raise(rv uint64) {
 	l.bounds.Store(&b)
 }
 
+// HistoryLimits bound the history of one resource.
+type HistoryLimits struct {
+	// HistoryBytes is the most that the log may hold, counted in bytes of JSON.
+	HistoryBytes int64
+	// HistoryMinAge is how long events are kept as long as HistoryBytes allows it: bookmarks come each
+	// minute exactly so that a client's resourceVersion stays inside 75 s (W-230).
+	HistoryMinAge time.Duration
+}
+
 // trim drops the oldest entries: whatever exceeds the budget, and beyond what is kept in any case,
 // in bytes, what is older than the minimum age. A seam goes whole, since without its first half the
 // rest is a lie.

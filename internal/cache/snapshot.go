@@ -68,49 +68,6 @@ func (s *Snapshot) clusterScoped() bool {
 	return ok && o.Namespace() == ""
 }
 
-// At is the state at exactly rv, or an error if history does not know it: an ExpiredError for an
-// old one, and none is known above Through.
-//
-// Old states are not kept. The log holds both versions of every change, so At undoes changes from
-// the present back to rv: that costs nothing without requests for old states, and a client that
-// pages through a list shares the state made for its first page.
-func (r *Resource) At(rv uint64) (*Snapshot, error) {
-	now := r.snapshot.Load()
-	if now == nil || rv > now.RV {
-		return nil, ErrNotReached
-	}
-	if s := r.recent.get(rv, now.generation); s != nil {
-		return s, nil
-	}
-	s, err := r.undone(now, rv)
-	if err != nil {
-		return nil, err
-	}
-	r.recent.put(s)
-	return s, nil
-}
-
-// undone is the state at rv, found by undoing what the log says happened from then to now.
-func (r *Resource) undone(now *Snapshot, rv uint64) (*Snapshot, error) {
-	pos, err := r.log.Find(rv)
-	if err != nil {
-		return nil, err
-	}
-	if pos > now.Next {
-		// Within one history rv is not after now: it has become void meanwhile.
-		return nil, &ExpiredError{Asked: rv, Oldest: r.log.Floor()}
-	}
-	tree := now.copyTree()
-	for p := now.Next; p > pos; p-- {
-		e, ok := r.log.At(p - 1)
-		if !ok {
-			return nil, &ExpiredError{Asked: rv, Oldest: r.log.Floor()}
-		}
-		undo(tree, &e.Event)
-	}
-	return &Snapshot{RV: rv, Next: pos, Reached: rv, generation: now.generation, tree: tree}, nil
-}
-
 // holds reports whether the state has exactly these objects, by key and resourceVersion.
 func (s *Snapshot) holds(versions map[string]uint64) bool {
 	if len(versions) != s.Len() {
