@@ -2,9 +2,12 @@ package watch
 
 import (
 	"errors"
+	"net/http"
 
 	"go.uber.org/zap"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"spillway/internal/apistatus"
 	"spillway/internal/auth/reauth"
 	"spillway/internal/backfill"
 	"spillway/internal/cache"
@@ -24,7 +27,7 @@ import (
 //     slow_client_, by which dashboards and the status page count it;
 //   - revoked and reauth.Ends, if the client lost its permission;
 //   - ReasonOf, if an error of a cursor or a connection has it;
-//   - Stream.errorStatus, if the client gets an ERROR event.
+//   - errorStatus, if the client gets an ERROR event.
 type EndReason string
 
 // Clean ends: the client gets the terminator of the body, and its connection stays open.
@@ -138,4 +141,20 @@ func LogEviction(log *zap.Logger, reason EndReason, fields ...zap.Field) bool {
 		log.Warn(message, append(fields, zap.String("reason", string(reason)))...)
 	}
 	return evicted
+}
+
+// errorStatus is the ERROR event that the reason shows, nil for none.
+func (r EndReason) errorStatus(cause error) *metav1.Status {
+	switch r {
+	case EndResourceVersionExpired:
+		var e *cache.ExpiredError
+		message := "too old resource version"
+		if errors.As(cause, &e) {
+			message = e.Error()
+		}
+		return apistatus.New(http.StatusGone, metav1.StatusReasonExpired, message, nil)
+	case EndResourceVersionTooLarge:
+		return apistatus.Of(cause)
+	}
+	return nil
 }

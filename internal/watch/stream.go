@@ -3,12 +3,9 @@ package watch
 import (
 	"errors"
 	"net"
-	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"spillway/internal/apistatus"
 	"spillway/internal/auth/reauth"
@@ -333,7 +330,7 @@ func (s *Stream) last(reason EndReason, cause error) ([]byte, EndReason) {
 		return nil, reason
 	}
 	var last []byte
-	if status := s.errorStatus(reason, cause); status != nil {
+	if status := reason.errorStatus(cause); status != nil {
 		var err error
 		if last, err = fanout.AppendError(last, s.plan.Encoding, status); err != nil {
 			return nil, s.failed(err)
@@ -347,22 +344,6 @@ func (s *Stream) poke() {
 	if slot := s.slot.Load(); slot != nil {
 		slot.poke()
 	}
-}
-
-// errorStatus is the ERROR event that a reason shows, nil for none.
-func (s *Stream) errorStatus(reason EndReason, cause error) *metav1.Status {
-	switch reason {
-	case EndResourceVersionExpired:
-		var e *cache.ExpiredError
-		message := "too old resource version"
-		if errors.As(cause, &e) {
-			message = e.Error()
-		}
-		return apistatus.New(http.StatusGone, metav1.StatusReasonExpired, message, nil)
-	case EndResourceVersionTooLarge:
-		return apistatus.Of(cause)
-	}
-	return nil
 }
 
 // Record is the audit record of a watch: its ID, and what is called when the watch has ended. Nil
