@@ -1,11 +1,19 @@
 package plan
 
 import (
+	"net/url"
+	"strconv"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme"
+	optionsvalidation "k8s.io/apimachinery/pkg/apis/meta/internalversion/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"spillway/internal/object"
 )
@@ -63,4 +71,65 @@ func nodeIndex(info *object.Resource, f fields.Selector) fields.Selector {
 		}
 	}
 	return nil
+}
+
+// watchListOn says that upstream has the feature, as it does since 1.34 (W-101).
+const watchListOn = true
+
+// decodeOptions reads the options of a LIST or WATCH with upstream's own code and in its order:
+// what is taken is what upstream takes, with the same defaults, and an error is worded as there
+// (W-24 to W-32, W-101, W-150, W-151).
+func decodeOptions(query url.Values) (*internalversion.ListOptions, error) {
+	o := &internalversion.ListOptions{}
+	if err := scheme.ParameterCodec.DecodeParameters(query, metav1.SchemeGroupVersion, o); err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	internalversion.SetListOptionsDefaults(o, watchListOn)
+	if errs := optionsvalidation.ValidateListOptions(o, watchListOn); len(errs) > 0 {
+		return nil, apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "ListOptions"}, "", errs)
+	}
+	if o.FieldSelector == nil { // there were no parameters at all
+		o.FieldSelector = fields.Everything()
+	}
+	return o, nil
+}
+
+// selectable reports that the resource has every field which the selector names. Upstream refuses
+// the others; but a newer one may have more fields than are known here, so such a request passes
+// through (W-152, W-154).
+func selectable(info *object.Resource, f fields.Selector) bool {
+	for _, r := range f.Requirements() {
+		if !info.Selectable(r.Field) {
+			return false
+		}
+	}
+	return true
+}
+
+// selectName adds the name of a deprecated watch's path to the field selector, which may only
+// repeat it (W-33).
+func selectName(f fields.Selector, name string) (fields.Selector, error) {
+	if name == "" {
+		return f, nil
+	}
+	if f.Empty() {
+		return fields.OneTermEqualSelector(metav1.ObjectNameField, name), nil
+	}
+	if selected, ok := f.RequiresExactMatch(metav1.ObjectNameField); !ok || selected != name {
+		return nil, apierrors.NewBadRequest("fieldSelector metadata.name doesn't match requested name")
+	}
+	return f, nil
+}
+
+// parseRV reads a resourceVersion; "" is 0. Leading zeros count for nothing, but "00" is not the
+// string "0" (W-27).
+func parseRV(text string) (uint64, error) {
+	if text == "" || text == "0" {
+		return 0, nil
+	}
+	rv, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return 0, field.Invalid(field.NewPath("resourceVersion"), text, err.Error())
+	}
+	return rv, nil
 }

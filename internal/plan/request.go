@@ -2,8 +2,15 @@ package plan
 
 import (
 	"net/url"
+	"slices"
 	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/api/validate/content"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"spillway/internal/object"
 )
 
 // Request is what a plan looks at: the raw request, unparsed where parsing could differ from
@@ -54,4 +61,100 @@ func queryTimeout(query url.Values) (time.Duration, error) {
 		return 0, nil
 	}
 	return time.ParseDuration(text)
+}
+
+// Target is what a path names, if that can be answered from memory: a collection, an object, or one
+// of the two by the deprecated path that always watches.
+type Target struct {
+	gvr       schema.GroupVersionResource
+	namespace string
+	name      string // "" for a collection
+	watch     bool   // …/watch/… (W-33)
+	anywhere  bool   // the path has a namespace segment, and it is empty: all namespaces (W-20)
+}
+
+// pathPartsLimit is more than the segments of any path that names something: the client chooses how
+// many there are.
+const pathPartsLimit = 16
+
+// ParseTarget reads a raw path as upstream does: decoded as a whole, with one slash at the end
+// ignored, then split, so that an escaped slash makes two segments (W-20, W-21). Subresources, and
+// whatever is not plainly a collection or an object, go upstream, which words the answer.
+func ParseTarget(raw string) (Target, bool) {
+	u, err := url.ParseRequestURI(raw)
+	if err != nil || !strings.HasPrefix(raw, "/") {
+		return Target{}, false
+	}
+	t, parts := Target{}, strings.SplitN(strings.TrimSuffix(u.Path, "/"), "/", pathPartsLimit)[1:]
+	switch {
+	case len(parts) > 2 && parts[0] == "api" && parts[1] == "v1":
+		t.gvr.Version, parts = parts[1], parts[2:]
+	case len(parts) > 3 && parts[0] == "apis" && parts[1] != "":
+		t.gvr.Group, t.gvr.Version, parts = parts[1], parts[2], parts[3:]
+	default:
+		return Target{}, false
+	}
+	if parts[0] == "watch" && len(parts) > 1 {
+		t.watch, parts = true, parts[1:]
+	}
+	if parts[0] == "namespaces" && len(parts) > 2 {
+		// namespaces/{name}/status and /finalize are subresources, not resources of a namespace.
+		if parts[2] == "status" || parts[2] == "finalize" {
+			return Target{}, false
+		}
+		t.namespace, t.anywhere, parts = parts[1], parts[1] == "", parts[2:]
+	}
+	if len(parts) > 2 || slices.Contains(parts, "") {
+		return Target{}, false
+	}
+	t.gvr.Resource = parts[0]
+	if len(parts) == 2 {
+		t.name = parts[1]
+	}
+	return t, len(content.IsPathSegmentName(t.name)) == 0 && namespaceName(t.namespace)
+}
+
+// namespaceName reports that a namespace may have this name, or that it is empty. Nothing is in any
+// other, and it is no part of a path that the proxy asks for itself.
+func namespaceName(name string) bool { return name == "" || len(validation.IsDNS1123Label(name)) == 0 }
+
+// Path is the one canonical path of a collection: what a request travels by whose credentials are
+// the proxy's own.
+func (t Target) Path() string {
+	path := "/apis/" + t.gvr.Group + "/" + t.gvr.Version
+	if t.gvr.Group == "" {
+		path = "/api/" + t.gvr.Version
+	}
+	if t.namespace != "" {
+		path += "/namespaces/" + t.namespace
+	}
+	return path + "/" + t.gvr.Resource
+}
+
+// object reports that the path is read as an object, not as a collection of one.
+func (t Target) object() bool { return t.name != "" && !t.watch }
+
+// Watches reports that the request is a WATCH, well-formed or not.
+func (t Target) Watches(query url.Values) bool {
+	return t.watch || t.name == "" && queryBool(query, "watch")
+}
+
+// fits reports that the path's scope is the resource's: to others upstream answers 404 (W-172), or
+// words it otherwise.
+func (t Target) fits(info *object.Resource) bool {
+	switch {
+	case !info.Namespaced:
+		return t.namespace == "" && !t.anywhere
+	case t.name != "":
+		return t.namespace != ""
+	}
+	return true
+}
+
+// key is the place of a named object in its resource.
+func (t Target) key() string {
+	if t.namespace == "" {
+		return t.name
+	}
+	return t.namespace + "/" + t.name
 }
