@@ -55,7 +55,8 @@ func TestStatusPage(t *testing.T) {
 		m.Watches != 2 || m.StateAgeSeconds != 0 || m.ResourceVersion == "0" || m.Since.IsZero() {
 		t.Errorf("%+v", m)
 	}
-	if r.Upstream.Host != up.URL || len(r.Upstream.StaleResources) != 0 || r.Memory.LimitBytes == 0 || r.Version != versionText() ||
+	if r.Upstream.Host != up.URL || len(r.Upstream.StaleResources) != 0 || r.Memory.LimitBytes == 0 ||
+		r.Version != versionText() ||
 		r.UptimeSeconds <= 0 {
 		t.Errorf("%+v %+v %s %g", r.Upstream, r.Memory, r.Version, r.UptimeSeconds)
 	}

@@ -68,20 +68,26 @@ func TestConnectionsMakeRoom(t *testing.T) {
 	}{
 		{"no limit", 0, 0, []step{{a, StateActive, 0}, {a, StateIdle, 0}, {a, StateNew, 0}}, nil, false},
 		{"room", 3, 0, []step{{a, StateActive, 0}, {a, StateIdle, 0}, {a, StateNew, 0}}, nil, false},
-		{"who rests goes before who has just come", 4, 0, []step{{a, StateNew, 0}, {a, StateIdle, 0}, {a, StateIdle, time.Second},
-			{a, StateActive, 0}, {a, StateNew, 0}}, []int{1}, false},
+		{"who rests goes before who has just come", 4, 0,
+			[]step{{a, StateNew, 0}, {a, StateIdle, 0}, {a, StateIdle, time.Second},
+				{a, StateActive, 0}, {a, StateNew, 0}}, []int{1}, false},
 		{"who takes too long to come goes before who rests", 4, 0,
-			[]step{{a, StateNew, 0}, {a, StateIdle, 6 * time.Second}, {a, StateActive, 0}, {a, StateActive, 0}, {a, StateNew, 0}}, []int{0},
+			[]step{{a, StateNew, 0}, {a, StateIdle, 6 * time.Second}, {a, StateActive, 0}, {a, StateActive, 0},
+				{a, StateNew, 0}}, []int{0},
 			false},
 		{"a flood of those who come", 4, 0, []step{{a, StateNew, 0}, {a, StateNew, 0}, {a, StateIdle, 0}, {a, StateActive, 0},
 			{a, StateNew, 0}}, []int{0}, false},
 		{"nobody but who comes", 2, 0, []step{{a, StateNew, 0}, {a, StateActive, 0}, {a, StateNew, 0}, {a, StateNew, 0}},
 			[]int{0, 2}, false},
 		{"all are busy", 2, 0, []step{{a, StateActive, 0}, {a, StateActive, 0}, {a, StateNew, 0}}, nil, true},
-		{"one peer has too many", 0, 2, []step{{a, StateIdle, 0}, {b, StateIdle, 0}, {a, StateIdle, 0}, {a, StateNew, 0}}, []int{0}, false},
-		{"one peer is too busy", 0, 2, []step{{a, StateActive, 0}, {b, StateIdle, 0}, {a, StateActive, 0}, {a, StateNew, 0}}, nil, true},
-		{"another peer is not", 0, 2, []step{{a, StateActive, 0}, {a, StateActive, 0}, {b, StateIdle, 0}, {b, StateNew, 0}}, nil, false},
-		{"a peer that makes room for itself does so for all", 2, 2, []step{{a, StateIdle, 0}, {a, StateActive, 0}, {a, StateNew, 0}},
+		{"one peer has too many", 0, 2, []step{{a, StateIdle, 0}, {b, StateIdle, 0}, {a, StateIdle, 0}, {a, StateNew, 0}},
+			[]int{0}, false},
+		{"one peer is too busy", 0, 2, []step{{a, StateActive, 0}, {b, StateIdle, 0}, {a, StateActive, 0}, {a, StateNew, 0}},
+			nil, true},
+		{"another peer is not", 0, 2, []step{{a, StateActive, 0}, {a, StateActive, 0}, {b, StateIdle, 0}, {b, StateNew, 0}},
+			nil, false},
+		{"a peer that makes room for itself does so for all", 2, 2,
+			[]step{{a, StateIdle, 0}, {a, StateActive, 0}, {a, StateNew, 0}},
 			[]int{0}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -127,7 +133,8 @@ func TestConnectionsHaveAMoment(t *testing.T) {
 		first, second := h.enters("10.0.0.1", StateNew), h.enters("10.0.0.1", StateActive)
 		began := time.Now()
 		h.enters("10.0.0.2", StateNew)
-		if waited := time.Since(began); !closed(first) || waited < newConnMinAge || waited > newConnMinAge+2*admitRetryInterval {
+		if waited := time.Since(began); !closed(first) || waited < newConnMinAge || waited > newConnMinAge+
+			2*admitRetryInterval {
 			t.Errorf("the first one is closed: %v, after %v; want that after %v", closed(first), waited, newConnMinAge)
 		}
 		go func() {
@@ -182,7 +189,8 @@ func connectionsCount(t *testing.T) {
 			peers[peerOf(c.Conn)]++
 		}
 		if h.mu.all.open != open || open > most || h.mu.overLimit.length != overLimit || len(h.mu.peers) != len(peers) {
-			t.Fatalf("%d are open and %d over the limit, %d and %d are counted; %d peers, %d counted", open, overLimit, h.mu.all.open,
+			t.Fatalf("%d are open and %d over the limit, %d and %d are counted; %d peers, %d counted", open, overLimit,
+				h.mu.all.open,
 				h.mu.overLimit.length, len(peers), len(h.mu.peers))
 		}
 		for peer, n := range peers {

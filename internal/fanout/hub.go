@@ -198,8 +198,8 @@ func (h *Hub) syncIndex(position uint64) {
 	}
 }
 
-// dispatchEntry adds an entry to the feeds that it concerns; next is the log position after it. The end of a
-// seam concerns all.
+// dispatchEntry adds an entry to the feeds that it concerns; next is the log position after it. The
+// end of a seam concerns all.
 func (h *Hub) dispatchEntry(e *cache.Entry, next uint64) {
 	h.frames.next(h.resource.Template())
 	feeds := h.index.find(&e.Event)

@@ -97,9 +97,10 @@ var resourceColumns = []column[*Resource]{
 		return r.HistorySpanSeconds
 	},
 		func(r *Resource) Cell { return Cell{Text: ageOf(r.HistorySpanSeconds)} }),
-	figures("entries", "Entries", "of history", func(r *Resource) uint64 { return r.HistoryEvents }, func(r *Resource) Cell {
-		return Cell{Text: Count(r.HistoryEvents)}
-	}),
+	figures("entries", "Entries", "of history", func(r *Resource) uint64 { return r.HistoryEvents },
+		func(r *Resource) Cell {
+			return Cell{Text: Count(r.HistoryEvents)}
+		}),
 	figures("watches", "Watches", "of clients", func(r *Resource) int { return r.Watches }, func(r *Resource) Cell {
 		return Cell{Text: Count(r.Watches)}
 	}),

@@ -72,17 +72,19 @@ type Resource struct {
 	Since            time.Time `json:"since"`       // mirrored since
 	// ContactAgeSeconds is how long ago upstream last sent something useful; StateAgeSeconds how old
 	// the state is, 0 while it is kept current.
-	ContactAgeSeconds          float64 `json:"contactAgeSeconds"`
-	StateAgeSeconds            float64 `json:"stateAgeSeconds"`
-	HistoryEvents              uint64  `json:"historyEvents"`
-	HistorySpanSeconds         float64 `json:"historySpanSeconds"` // that history reaches back
-	Watches                    int     `json:"watches"`
-	Feeds                      int     `json:"feeds"`                      // distinct selectors and encodings among them
-	DispatchLag                uint64  `json:"dispatchLag"`                // events in history that are not dispatched to feeds yet
-	Lists                      uint64  `json:"lists"`                      // complete states that were requested from upstream
-	Failures                   uint64  `json:"failures"`                   // requests of the mirror that upstream failed
-	ConsistencyCheckMismatches uint64  `json:"consistencyCheckMismatches"` // objects that differ from upstream
-	Error                      string  `json:"error,omitempty"`
+	ContactAgeSeconds  float64 `json:"contactAgeSeconds"`
+	StateAgeSeconds    float64 `json:"stateAgeSeconds"`
+	HistoryEvents      uint64  `json:"historyEvents"`
+	HistorySpanSeconds float64 `json:"historySpanSeconds"` // that history reaches back
+	Watches            int     `json:"watches"`
+	Feeds              int     `json:"feeds"` // distinct selectors and encodings among them
+	// events in history that are not dispatched to feeds yet
+	DispatchLag uint64 `json:"dispatchLag"`
+	// complete states that were requested from upstream
+	Lists                      uint64 `json:"lists"`
+	Failures                   uint64 `json:"failures"`                   // requests of the mirror that upstream failed
+	ConsistencyCheckMismatches uint64 `json:"consistencyCheckMismatches"` // objects that differ from upstream
+	Error                      string `json:"error,omitempty"`
 }
 
 // Watches are those that are served from memory.

@@ -16,8 +16,8 @@ import (
 	"spillway/internal/upstream/wire"
 )
 
-// historyGracePeriod is how much longer than its three seconds a watch of history may last: upstream
-// ends it in time (W-112), but what it has sent by then may still be on its way.
+// historyGracePeriod is how much longer than its three seconds a watch of history may last:
+// upstream ends it in time (W-112), but what it has sent by then may still be on its way.
 const historyGracePeriod = 10 * time.Second
 
 // History reads events of a resource from before its mirror began (design D6). Safe for use by many

@@ -9,8 +9,9 @@ import (
 )
 
 const (
-	// probeInterval is how often upstream is probed while requests wait for it. It is slowProbeInterval
-	// if upstream recovered within recentRecovery and the retried requests had to wait again.
+	// probeInterval is how often upstream is probed while requests wait for it. It is
+	// slowProbeInterval if upstream recovered within recentRecovery and the retried requests had to
+	// wait again.
 	probeInterval     = time.Second
 	slowProbeInterval = 5 * time.Second
 	recentRecovery    = 30 * time.Second

@@ -7,8 +7,8 @@ import (
 	"spillway/internal/rawio"
 )
 
-// socket sends to a connection. If the connection is closed meanwhile, it cannot send on another one
-// that has got the same descriptor: raw keeps the descriptor until the send is over.
+// socket sends to a connection. If the connection is closed meanwhile, it cannot send on another
+// one that has got the same descriptor: raw keeps the descriptor until the send is over.
 type socket struct {
 	raw     syscall.RawConn
 	watched *clientconn.Watched
