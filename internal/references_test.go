@@ -228,6 +228,39 @@ func TestArchitectureNamesWhatExists(t *testing.T) {
 	}
 }
 
+// walks are the chapters of ARCHITECTURE.md that lead from socket to socket, with the most files
+// that their numbered steps may name.
+var walks = map[string]int{"A watch event, step by step": 20, "A LIST, step by step": 25}
+
+// TestWalksAreShort holds how many files must be read to follow an event or a LIST.
+func TestWalksAreShort(t *testing.T) {
+	text, err := os.ReadFile("../ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for title, most := range walks {
+		_, chapter, found := strings.Cut(string(text), "\n## "+title+"\n")
+		if !found {
+			t.Fatalf("ARCHITECTURE.md has no chapter %q", title)
+		}
+		chapter, _, _ = strings.Cut(chapter, "\n## ")
+		files := map[string]bool{}
+		for paragraph := range strings.SplitSeq(chapter, "\n\n") {
+			if !strings.HasPrefix(strings.TrimSpace(paragraph), "1. ") {
+				continue
+			}
+			for _, found := range quoted.FindAllStringSubmatch(paragraph, -1) {
+				if filePath.MatchString(found[1]) {
+					files[found[1]] = true
+				}
+			}
+		}
+		if len(files) > most || len(files) < most/2 {
+			t.Errorf("%q names %d files, want at most %d: %v", title, len(files), most, slices.Sorted(maps.Keys(files)))
+		}
+	}
+}
+
 // declarations is what the Go files of the repository declare.
 type declarations struct {
 	files    []string                   // their paths, after a slash
