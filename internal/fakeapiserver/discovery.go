@@ -12,13 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 )
 
-// SetVersion changes the gitVersion of /version, as an upgrade does.
-func (s *Server) SetVersion(git string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.version = git
-}
-
 // discover answers discovery, version and health; false if the path is none of them. Aggregated
 // discovery is not offered: a client that requests it gets the plain form, and falls back.
 func (s *Server) discover(w http.ResponseWriter, r *http.Request) bool {
@@ -30,9 +23,8 @@ func (s *Server) discover(w http.ResponseWriter, r *http.Request) bool {
 	case "/apis":
 		answer = metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}, Groups: s.groups()}
 	case "/version":
-		s.mu.Lock()
-		answer = version.Info{Major: "1", Minor: "37", GitVersion: s.version, Platform: "linux/amd64"}
-		s.mu.Unlock()
+		git := s.kubernetesNow().Version
+		answer = version.Info{Major: "1", Minor: minorOf(git), GitVersion: git, Platform: "linux/amd64"}
 	case "/healthz", "/livez", "/readyz":
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		w.Header().Set("X-Content-Type-Options", "nosniff")

@@ -74,7 +74,7 @@ func (s *Server) short(w http.ResponseWriter, r *http.Request, at target, verb s
 	case "get":
 		s.serveGet(w, r, at)
 	case "list":
-		q, err := parseQuery(r, at)
+		q, err := parseQuery(r, at, !s.kubernetesNow().NoWatchList)
 		if err != nil {
 			writeError(w, r, err)
 			return
@@ -89,7 +89,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, at target, proof 
 	if s.refuse(w, r, "watch") || !s.stalled(r.Context(), AllReads) {
 		return
 	}
-	q, err := parseQuery(r, at)
+	q, err := parseQuery(r, at, !s.kubernetesNow().NoWatchList)
 	if err != nil {
 		writeError(w, r, err)
 		return

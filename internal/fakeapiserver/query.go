@@ -41,15 +41,15 @@ func (s selector) everything() bool { return s.labels.Empty() && s.fields.Empty(
 
 // parseQuery decodes, defaults and validates the options of a collection, with kube-apiserver's own
 // code and in its order (W-24 … W-32).
-func parseQuery(r *http.Request, at target) (*query, error) {
+func parseQuery(r *http.Request, at target, watchLists bool) (*query, error) {
 	q := &query{table: at.table, selector: selector{namespace: at.namespace, labels: labels.Everything(),
 		fields: fields.Everything()}}
 	o := &q.options
 	if err := scheme.ParameterCodec.DecodeParameters(r.URL.Query(), metav1.SchemeGroupVersion, o); err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
-	internalversion.SetListOptionsDefaults(o, true)
-	if errs := validation.ValidateListOptions(o, true); len(errs) > 0 {
+	internalversion.SetListOptionsDefaults(o, watchLists)
+	if errs := validation.ValidateListOptions(o, watchLists); len(errs) > 0 {
 		return nil, apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "ListOptions"}, "", errs)
 	}
 	if o.LabelSelector != nil {

@@ -53,6 +53,8 @@ type Options struct {
 	// Warning is what every answer warns of, as where upstream thinks little of the credentials. "" is
 	// nothing.
 	Warning string
+	// Kubernetes is the kube-apiserver that it behaves as (zero: Kubernetes137).
+	Kubernetes Kubernetes
 	// Resources are served besides the built-in ones, as custom resources unless their kind is known
 	// to client-go's scheme.
 	Resources []Resource
@@ -76,6 +78,9 @@ func (o Options) withDefaults() Options {
 	if o.History == 0 {
 		o.History = 100_000
 	}
+	if o.Kubernetes == (Kubernetes{}) {
+		o.Kubernetes = Kubernetes137
+	}
 	return o
 }
 
@@ -90,25 +95,25 @@ type Server struct {
 	done     chan struct{}
 	closing  sync.Once
 
-	mu        sync.Mutex
-	rev       uint64                                 // revision of the last write
-	compacted uint64                                 // states before this revision are gone
-	tables    map[schema.GroupVersionResource]*table // one per resource
-	order     []*table                               // tables, in the order they were declared
-	wake      chan struct{}                          // closed and replaced whenever anything here changes
-	faults    faults                                 // what the test asked for
-	requests  []Request                              // the latest, oldest first
-	extra     map[string]http.Handler                // by path prefix
-	version   string                                 // gitVersion of /version
-	random    *rand.ChaCha8                          // of UIDs
-	timers    map[*time.Timer]struct{}               // releases under way
+	mu         sync.Mutex
+	rev        uint64                                 // revision of the last write
+	compacted  uint64                                 // states before this revision are gone
+	tables     map[schema.GroupVersionResource]*table // one per resource
+	order      []*table                               // tables, in the order they were declared
+	wake       chan struct{}                          // closed and replaced whenever anything here changes
+	faults     faults                                 // what the test asked for
+	requests   []Request                              // the latest, oldest first
+	extra      map[string]http.Handler                // by path prefix
+	kubernetes Kubernetes                             // what it behaves as
+	random     *rand.ChaCha8                          // of UIDs
+	timers     map[*time.Timer]struct{}               // releases under way
 }
 
 // New starts a Server with no objects at revision 1. Close it.
 func New(o Options) *Server {
 	o = o.withDefaults()
 	s := &Server{
-		opts: o, rev: 1, done: make(chan struct{}), wake: make(chan struct{}), version: "v1.37.1",
+		opts: o, rev: 1, done: make(chan struct{}), wake: make(chan struct{}), kubernetes: o.Kubernetes,
 		tables: map[schema.GroupVersionResource]*table{}, extra: map[string]http.Handler{},
 		timers: map[*time.Timer]struct{}{},
 	}

@@ -230,7 +230,7 @@ func (s *Server) erase(at target, body []byte) ([]byte, error) {
 }
 
 func (s *Server) eraseAll(r *http.Request, at target) ([]byte, error) {
-	q, err := parseQuery(r, at)
+	q, err := parseQuery(r, at, !s.kubernetesNow().NoWatchList)
 	if err != nil {
 		return nil, err
 	}

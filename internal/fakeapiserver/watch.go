@@ -34,7 +34,7 @@ func (s *Server) serveWatch(w http.ResponseWriter, r *http.Request, q *query, pr
 		st.head(false)
 		return
 	}
-	st.head(q.watchList() && q.options.AllowWatchBookmarks && s.acceptsGzip(r))
+	st.head(s.compressed(r, q))
 	ctx, cancel := context.WithTimeout(r.Context(), st.lifetime)
 	defer cancel()
 	if err := s.open(ctx, st); err != nil {
@@ -66,7 +66,7 @@ func (s *Server) open(ctx context.Context, st *stream) error {
 	switch {
 	case unset && st.query.watchList():
 		return s.openConsistent(ctx, st)
-	case st.query.watchList():
+	case st.query.watchList(), o.SendInitialEvents == nil && st.rv == 0: // the second without the gate WatchList
 		return s.reached(ctx, t, st.rv, func() { s.startLocked(st, true) })
 	}
 	s.mu.Lock()
@@ -115,7 +115,7 @@ func (s *Server) startLocked(st *stream, initial bool) {
 	}
 	now := s.cachedLocked(t)
 	st.position, st.rv = t.cached, now.rv
-	st.endMarker = st.query.options.AllowWatchBookmarks && !(st.proof && s.faults.neverProve)
+	st.endMarker = st.query.watchList() && st.query.options.AllowWatchBookmarks && !(st.proof && s.faults.neverProve)
 	now.objects.Scan(func(_ string, o *Obj) bool {
 		if st.query.selector.matches(o) {
 			st.initial = append(st.initial, o)
