@@ -202,6 +202,7 @@ func (p *process) buildStatus(context.Context) error {
 	p.checks.Precede("start", p.startup.ready)
 	p.checks.Require("mirrors", p.mirrors.Ready)
 	p.checks.Require("upstream", p.mirrors.UpstreamReady(p.o.ReadyzUpstreamTimeout))
+	p.checks.Require("abilities", p.mirrors.DescribeAbilities)
 	p.checks.Require("pass-through", p.mirrors.PassThrough)
 	p.checks.Require("files", p.followed.Ready)
 	p.checks.Describe(p.mirrors.Describe)

@@ -10,6 +10,7 @@ import (
 type collector struct {
 	mirrors *Set
 	states  *stateMetrics
+	ability abilityMetrics
 	gauges  []mirrorMetric
 }
 
@@ -27,7 +28,7 @@ func NewCollector(m *Set) prometheus.Collector {
 			kind: kind, value: value}
 	}
 	const gauge, counter = prometheus.GaugeValue, prometheus.CounterValue
-	return &collector{mirrors: m, states: newStateMetrics(m), gauges: []mirrorMetric{
+	return &collector{mirrors: m, states: newStateMetrics(m), ability: newAbilityMetrics(), gauges: []mirrorMetric{
 		metric(gauge, "spillway_mirror_synced",
 			"1 once the resource's first complete state has arrived.",
 			func(m *mirror) float64 {
@@ -172,6 +173,7 @@ func NewCollector(m *Set) prometheus.Collector {
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	c.states.describe(out)
+	c.ability.describe(out)
 	for _, g := range c.gauges {
 		out <- g.desc
 	}
@@ -180,6 +182,7 @@ func (c *collector) Describe(out chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (c *collector) Collect(out chan<- prometheus.Metric) {
 	c.states.collect(out)
+	c.ability.collect(out, c.mirrors.Abilities())
 	for _, m := range c.mirrors.all() {
 		for _, g := range c.gauges {
 			out <- prometheus.MustNewConstMetric(g.desc, g.kind, g.value(m), m.resource.Info.String(),

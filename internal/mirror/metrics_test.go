@@ -50,6 +50,8 @@ func TestMirrorMetrics(t *testing.T) {
 			want = 2 * len(states.Kinds())
 		case "spillway_mirror_transitions_total", "spillway_mirror_limit_exceeded_total":
 			want = 1 // both became synced
+		case "spillway_upstream_info":
+			want = 1
 		}
 		if len(f.GetMetric()) != want {
 			t.Errorf("%s has %d series", f.GetName(), len(f.GetMetric()))

@@ -66,7 +66,9 @@ func newMirror(ms *Set, info *object.Resource, state *mirrorState) *mirror {
 		upstream.WithPromised(m.resource.Ask),
 		upstream.WithObserver(m.observer(ms)), upstream.WithEndMarkWait(ms.endMarkWait))
 	m.source.Warning, m.source.Age = m.reflector.Warning, m.age
-	m.source.CompressesWatchLists = m.reflector.CompressesWatchLists
+	m.source.CompressesWatchLists = func() bool {
+		return ms.client.Abilities().WatchListCompression == upstream.AbilityPresent
+	}
 	return m
 }
 

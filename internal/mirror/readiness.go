@@ -97,3 +97,6 @@ func (m *Set) PassThrough() (string, error) {
 	slices.Sort(names)
 	return fmt.Sprint("never mirrored: ", slices.Compact(names)), nil
 }
+
+// DescribeAbilities is the detail behind /readyz?verbose: what upstream can do.
+func (m *Set) DescribeAbilities() (string, error) { return m.Abilities().String(), nil }

@@ -158,6 +158,7 @@ func (m *Set) Begin(starting context.Context) error {
 		m.active.Go(func() { m.compareStates(m.o.CompareInterval) })
 	}
 	m.active.Go(func() { newEpochs(m, *version).run(m.ctx) })
+	m.active.Go(m.followAbilities)
 	if m.o.IdleTimeout > 0 {
 		m.active.Go(func() { m.dropIdle(m.o.IdleTimeout) })
 	}

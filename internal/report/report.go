@@ -37,12 +37,9 @@ func (s *Parts) Report(context.Context) (*status.Report, error) {
 	now := time.Now()
 	r := &status.Report{
 		At: now, Version: s.Version, Started: s.Started, UptimeSeconds: now.Sub(s.Started).Seconds(),
-		Upstream: status.Upstream{Host: s.Host}, Memory: s.memory(),
+		Upstream: s.upstream(), Memory: s.memory(),
 		Watches: status.Watches{Total: len(watches), Items: make([]*status.Watch, 0, len(watches))},
 		Ended:   map[string]uint64{}, Evictions: []*status.Eviction{}, Files: fileStatus(s.Files.States()),
-	}
-	if err := s.Waiting(); err != nil {
-		r.Upstream.Waiting = status.OneLine(err.Error())
 	}
 	on := map[*source.Source]int{}
 	for i := range watches {
@@ -58,6 +55,22 @@ func (s *Parts) Report(context.Context) (*status.Report, error) {
 		r.Evictions = append(r.Evictions, evictionStatus(e))
 	}
 	return r, nil
+}
+
+// upstream is what is known of it besides its mirrors.
+func (s *Parts) upstream() status.Upstream {
+	up := status.Upstream{Host: s.Host}
+	if err := s.Waiting(); err != nil {
+		up.Waiting = status.OneLine(err.Error())
+	}
+	now := s.Mirrors.Abilities()
+	if up.Version = now.Version(); up.Version != "" {
+		up.Abilities = map[string]string{}
+		for _, one := range now.All() {
+			up.Abilities[one.Name] = one.Value.String()
+		}
+	}
+	return up
 }
 
 func (s *Parts) memory() status.Memory {

@@ -16,7 +16,11 @@ type Fact struct {
 
 // Facts are how the proxy stands, at a glance.
 func (r *Report) Facts() []Fact {
-	facts := []Fact{r.upstreamFact(), r.mirrorFact()}
+	facts := []Fact{r.upstreamFact()}
+	if r.Upstream.Version != "" {
+		facts = append(facts, r.abilityFact())
+	}
+	facts = append(facts, r.mirrorFact())
 	facts = append(facts,
 		Fact{Name: "Watches", Text: Count(r.Watches.Total) + ", " + Bytes(r.Watches.BytesPerSecond) + "/s"},
 		Fact{Name: "Evicted", Text: Count(r.evicted()), Alert: r.evictedLately()},
@@ -55,6 +59,15 @@ func (r *Report) upstreamFact() Fact {
 		Text: fmt.Sprintf("unreachable, states are at most %s old: %s; %s", Seconds(r.Upstream.StateAgeSeconds),
 			Printable(strings.Join(r.Upstream.StaleResources, ", ")), host),
 	}
+}
+
+// abilityFact is what upstream can do.
+func (r *Report) abilityFact() Fact {
+	text := r.Upstream.Version
+	for _, name := range slices.Sorted(maps.Keys(r.Upstream.Abilities)) {
+		text += ", " + strings.ReplaceAll(name, "_", " ") + " " + r.Upstream.Abilities[name]
+	}
+	return Fact{Name: "Abilities", Text: Printable(text)}
 }
 
 func (r *Report) mirrorFact() Fact {

@@ -28,6 +28,10 @@ type Report struct {
 // Upstream is how the API server is from here.
 type Upstream struct {
 	Host string `json:"host"`
+	// Version is its version, or the oldest and the newest of several; "" until it has answered.
+	Version string `json:"version,omitempty"`
+	// Abilities are what it can do, as it has shown: by name yes, no or unknown.
+	Abilities map[string]string `json:"abilities,omitempty"`
 	// Waiting is why nothing is served yet: upstream has not answered since the start. "" once it has.
 	Waiting string `json:"waiting,omitempty"`
 	// StaleResources are those whose mirrors do not receive events at present.

@@ -32,6 +32,7 @@ type Client struct {
 	recoveryProbe recoveryProbe
 	served        served
 	contact       contact
+	abilities     *abilityRecord
 }
 
 // NewClient makes the client of one upstream; it sends nothing yet. The factory's files are
@@ -51,7 +52,8 @@ func NewClient(transports *transport.Factory) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("client for %s: %w", base.Host, err)
 	}
-	c := &Client{transports: transports, cfg: cfg, base: base, http: client, discovery: disco, probes: transports.Links()}
+	c := &Client{transports: transports, cfg: cfg, base: base, http: client, discovery: disco, probes: transports.Links(),
+		abilities: newAbilityRecord(time.Now)}
 	c.recoveryProbe.ask = c.serves
 	return c, nil
 }
@@ -87,6 +89,7 @@ func (c *Client) Version(ctx context.Context) (*version.Info, error) {
 	if err := c.getJSON(ctx, request{verb: "get", path: "/version"}, &info); err != nil {
 		return nil, err
 	}
+	c.abilities.sawVersion(info.GitVersion)
 	return &info, nil
 }
 

@@ -110,22 +110,3 @@ func TestEarlyEnd(t *testing.T) {
 		t.Errorf("%d early ends, want 1", n)
 	}
 }
-
-// A mirror knows by its own watch-list whether upstream compresses these, as soon as the Sink knows
-// anything.
-func TestCompressionOfWatchListsIsLearnt(t *testing.T) {
-	for _, plain := range []bool{false, true} {
-		_, c := apiserver(t, fakeapiserver.Options{NoGzip: plain})
-		sink := newRecorder()
-		r := NewReflector(c, configMaps, sink)
-		if r.CompressesWatchLists() {
-			t.Error("it is taken to compress before it was asked")
-		}
-		heard := make(chan bool, 10)
-		sink.fail = func(string) error { heard <- r.CompressesWatchLists(); return nil }
-		running(t, r)
-		if got := <-heard; got == plain {
-			t.Errorf("compresses: %t, where upstream's are plain: %t", got, plain)
-		}
-	}
-}

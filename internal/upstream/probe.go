@@ -141,7 +141,7 @@ func (p *Probe) Prove(ctx context.Context, from uint64) (Progress, error) {
 	p.prober.proofs.Add(1)
 	watching, cancel := context.WithTimeout(ctx, proofSeconds*time.Second+proofGrace)
 	defer cancel()
-	progress, err := p.watch(watching, from)
+	progress, err := p.watch(watching, from, "")
 	switch {
 	case err != nil:
 		if !errors.Is(ctx.Err(), context.Canceled) { // else the mirror got there first, and the proof is not needed any more
@@ -157,13 +157,13 @@ func (p *Probe) Prove(ctx context.Context, from uint64) (Progress, error) {
 	return progress, err
 }
 
-func (p *Probe) watch(ctx context.Context, from uint64) (progress Progress, err error) {
+func (p *Probe) watch(ctx context.Context, from uint64, fieldSelector string) (progress Progress, err error) {
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn: func(info httptrace.GotConnInfo) { progress.SameConnection = info.Reused },
 	})
 	query, err := queryOf(metav1.ListOptions{
 		Watch: true, AllowWatchBookmarks: true, ResourceVersion: strconv.FormatUint(from, 10),
-		TimeoutSeconds: new(int64(proofSeconds)),
+		TimeoutSeconds: new(int64(proofSeconds)), FieldSelector: fieldSelector,
 	})
 	if err != nil {
 		return progress, err

@@ -40,7 +40,6 @@ type Reflector struct {
 	template atomic.Pointer[object.Bookmark] // cut from upstream's latest bookmark
 	relist   atomic.Bool                     // the next watch must not resume
 	warning  atomic.Pointer[string]          // see Warning
-	gzips    atomic.Bool                     // see CompressesWatchLists
 	away     atomic.Bool                     // Status.Away is set
 
 	mu      sync.Mutex
@@ -176,11 +175,6 @@ func (r *Reflector) Warning() string {
 	}
 	return ""
 }
-
-// CompressesWatchLists reports whether upstream compressed the last watch-list that was requested
-// for, which is up to its version and its gates (W-7). Until there was one it is taken not to: each
-// client can read what is not compressed.
-func (r *Reflector) CompressesWatchLists() bool { return r.gzips.Load() }
 
 // Relist asks for the complete state again: the watch under way ends, and a Replace follows after a
 // backoff. It is for what changes the bytes of objects without an event, such as a CRD's schema

@@ -215,26 +215,27 @@ func (s source) open(ctx context.Context, o metav1.ListOptions) (*stream, error)
 		return nil, err
 	}
 	ctx, cancel := watchContext(ctx, o.TimeoutSeconds)
-	asked := s.request(ctx, "watch", query)
-	if o.SendInitialEvents != nil && *o.SendInitialEvents {
+	asked, initial := s.request(ctx, "watch", query), o.SendInitialEvents != nil
+	if initial {
 		record := asked.accepted
 		asked.accepted = func(head http.Header) {
 			record(head)
-			s.r.gzips.Store(head.Get("Content-Encoding") == "gzip")
+			s.r.client.abilities.saw(s.r.client.servedWatchList(head))
 		}
-	}
-	if o.SendInitialEvents != nil {
 		asked.patience = watchListHead
 	}
 	var on carrier
 	body, err := s.r.client.get(on.trace(ctx), asked)
 	if err != nil {
 		cancel()
+		if initial && apierrors.IsInvalid(err) {
+			s.r.client.abilities.saw(Abilities{WatchList: AbilityAbsent})
+		}
 		return nil, err
 	}
 	st := newStream(cancel, s.r, body)
 	st.carrier = on
-	st.least, st.ordered = shortWatch, o.SendInitialEvents == nil
+	st.least, st.ordered = shortWatch, !initial
 	st.last, _ = parseRV(o.ResourceVersion) // 0 if any will do
 	if !st.ordered {
 		st.endMark = newEndMark(s.r.endMarkFor, st.fail)

@@ -1,0 +1,73 @@
+package mirror
+
+import (
+	"reflect"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"spillway/internal/fakeapiserver"
+	"spillway/internal/upstream"
+)
+
+// Abilities are probed again after another version, after an outage and now and then. A change is
+// one line of log.
+func TestAbilitiesAreProbedAgain(t *testing.T) {
+	up := newUpstream(t)
+	up.SetKubernetes(fakeapiserver.Kubernetes136)
+	core, lines := observer.New(zap.InfoLevel)
+	m := mirroring(t, up, nil, "configmaps")
+	m.awaitReady(t, fakeapiserver.ConfigMaps)
+	now := time.Now()
+	p := &abilityProbes{mirrors: m, lines: zap.New(core), now: func() time.Time { return now },
+		version: m.Abilities().Version(), at: now.Add(-abilitiesInterval)}
+	probed := func(why string, want bool) {
+		t.Helper()
+		up.Create(fakeapiserver.Pods, "n", "", fakeapiserver.WithField("metadata.generateName", "elsewhere-"))
+		if got := p.due(); got != want {
+			t.Fatalf("%s: due %t, want %t", why, got, want)
+		}
+		if want {
+			p.probe()
+		}
+		p.log()
+	}
+	probed("the first", true)
+	if got := m.Abilities(); got.WatchList != upstream.AbilityPresent ||
+		got.WatchListCompression != upstream.AbilityAbsent || got.CachedLists != upstream.AbilityPresent {
+		t.Errorf("%v", got)
+	}
+	now = now.Add(abilitiesPause)
+	probed("nothing has changed", false)
+	now = now.Add(abilitiesInterval)
+	probed("now and then", true)
+
+	up.CutWatches(fakeapiserver.ConfigMaps)
+	up.FailWatches(1, 500)
+	eventually(t, "a failure", func() bool { return m.failures() > 0 })
+	eventually(t, "another watch", m.all()[0].well)
+	probed("an outage just after a probe", false)
+	now = now.Add(abilitiesPause)
+	probed("an outage", true)
+
+	up.SetKubernetes(fakeapiserver.Kubernetes137)
+	eventually(t, "the other version", func() bool { return m.Abilities().Newest == "v1.37.1" })
+	now = now.Add(abilitiesPause)
+	probed("another version", true)
+	if got := m.Abilities(); got.WatchListCompression != upstream.AbilityAbsent {
+		t.Errorf("%v, though the older version was just seen", got)
+	}
+	now = now.Add(rollingCheck)
+	probed("two versions", true)
+	logged := lines.FilterMessage("abilities of upstream").All()
+	for i, line := range logged[1:] {
+		if reflect.DeepEqual(line.ContextMap(), logged[i].ContextMap()) {
+			t.Errorf("logged twice: %v", line.ContextMap())
+		}
+	}
+	if last := logged[len(logged)-1].ContextMap()["version"]; last != "v1.36.3 to v1.37.1" {
+		t.Errorf("the last line is of %v", last)
+	}
+}

@@ -1,0 +1,269 @@
+package upstream
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/version"
+)
+
+// Ability says whether upstream can do something.
+type Ability int8
+
+// The values of an Ability.
+const (
+	AbilityUnknown Ability = iota // it has not shown itself
+	AbilityAbsent
+	AbilityPresent
+)
+
+// String implements fmt.Stringer.
+func (a Ability) String() string { return [...]string{"unknown", "no", "yes"}[a] }
+
+// abilityOf is the ability that one observation shows.
+func abilityOf(present bool) Ability {
+	if present {
+		return AbilityPresent
+	}
+	return AbilityAbsent
+}
+
+// Abilities are what upstream can do. They are found out by its behaviour and not derived from its
+// version, since owners and vendors change feature gates. While several versions answer at one
+// address, they are what the least able of them can do. Immutable and comparable.
+type Abilities struct {
+	// Oldest and Newest are the versions that answered lately; they differ during an upgrade.
+	Oldest, Newest string
+	// WatchList: a watch with sendInitialEvents is served, not refused (W-101).
+	WatchList Ability
+	// WatchListCompression: a watch-list is compressed for a client that accepts gzip (W-7).
+	WatchListCompression Ability
+	// QuietBookmarks: a resource gets bookmarks though it had no event since upstream started.
+	QuietBookmarks Ability
+	// CachedLists: a LIST without a resourceVersion is answered from the watch cache (W-210).
+	CachedLists Ability
+}
+
+// NamedAbility is one of Abilities as metrics, pages and logs name it.
+type NamedAbility struct {
+	Name  string
+	Value Ability
+}
+
+// All are the abilities by name, in a fixed order.
+func (a Abilities) All() []NamedAbility {
+	return []NamedAbility{
+		{"watch_list", a.WatchList}, {"watch_list_compression", a.WatchListCompression},
+		{"quiet_bookmarks", a.QuietBookmarks}, {"cached_lists", a.CachedLists},
+	}
+}
+
+// Version is the version, or the two ends of several.
+func (a Abilities) Version() string {
+	if a.Oldest == a.Newest {
+		return a.Oldest
+	}
+	return a.Oldest + " to " + a.Newest
+}
+
+// String is the abilities in one line.
+func (a Abilities) String() string {
+	var b strings.Builder
+	b.WriteString(a.Version())
+	for _, one := range a.All() {
+		fmt.Fprintf(&b, ", %s %s", strings.ReplaceAll(one.Name, "_", " "), one.Value)
+	}
+	return b.String()
+}
+
+// mixedVersionsFor is for how long a version, and what it could not do, counts after it was last
+// seen: during an upgrade each answer may be of another apiserver.
+const mixedVersionsFor = 10 * time.Minute
+
+// abilityRecord joins what is observed of upstream's abilities.
+type abilityRecord struct {
+	now     func() time.Time
+	current atomic.Pointer[Abilities]
+
+	mu       sync.Mutex
+	versions map[string]time.Time // when each was last seen
+	seen     Abilities            // the last observation of each that showed anything
+	absent   Abilities            // AbilityAbsent where one has shown itself so
+	since    [4]time.Time         // when it last did, in the order of fields
+}
+
+func newAbilityRecord(now func() time.Time) *abilityRecord {
+	r := &abilityRecord{now: now, versions: map[string]time.Time{}}
+	r.current.Store(&Abilities{})
+	return r
+}
+
+// fields are the abilities in a fixed order.
+func (a *Abilities) fields() [4]*Ability {
+	return [...]*Ability{&a.WatchList, &a.WatchListCompression, &a.QuietBookmarks, &a.CachedLists}
+}
+
+// sawVersion notes what /version said.
+func (r *abilityRecord) sawVersion(git string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.versions[git] = r.now()
+	r.joinLocked()
+}
+
+// saw notes one observation. What it leaves unknown stays as it was.
+func (r *abilityRecord) saw(a Abilities) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	seen, absent := r.seen.fields(), r.absent.fields()
+	for i, one := range a.fields() {
+		if *one != AbilityUnknown {
+			*seen[i] = *one
+		}
+		if *one == AbilityAbsent {
+			*absent[i], r.since[i] = AbilityAbsent, r.now()
+		}
+	}
+	r.joinLocked()
+}
+
+// joinLocked makes the lower of what was seen lately the present value.
+func (r *abilityRecord) joinLocked() {
+	now, joined := r.now(), r.seen
+	absent, fields := r.absent.fields(), joined.fields()
+	for i, one := range fields {
+		if *absent[i] == AbilityAbsent && now.Sub(r.since[i]) < mixedVersionsFor {
+			*one = AbilityAbsent
+		}
+	}
+	for git, last := range r.versions {
+		if now.Sub(last) >= mixedVersionsFor {
+			delete(r.versions, git)
+			continue
+		}
+		if joined.Oldest == "" || olderVersion(git, joined.Oldest) {
+			joined.Oldest = git
+		}
+		if joined.Newest == "" || olderVersion(joined.Newest, git) {
+			joined.Newest = git
+		}
+	}
+	r.current.Store(&joined)
+}
+
+// olderVersion orders versions; what is no version is older than any.
+func olderVersion(a, b string) bool {
+	x, errX := version.ParseSemantic(a)
+	y, errY := version.ParseSemantic(b)
+	switch {
+	case errX != nil && errY != nil:
+		return a < b
+	case errX != nil || errY != nil:
+		return errX != nil
+	}
+	return x.LessThan(y)
+}
+
+// Abilities are what is known by now.
+func (c *Client) Abilities() Abilities { return *c.abilities.current.Load() }
+
+// ProbeAbilities finds out anew what upstream can do, by requests for the resource that cost it
+// next to nothing: they select one name, and nothing. What does not show itself this time stays as
+// it was. It takes up to proofSeconds.
+//
+// Bookmarks and cached lists show themselves only on a resource that is behind the store's
+// revision, so a quiet one is to be chosen.
+func (p *Prober) ProbeAbilities(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, abilitiesTimeout)
+	defer cancel()
+	seen, err := p.watchListAbilities(ctx)
+	if err == nil {
+		err = p.cacheAbilities(ctx, &seen)
+	}
+	p.client.abilities.saw(seen)
+	return err
+}
+
+// abilitiesTimeout bounds a probe of abilities.
+const abilitiesTimeout = 3*probeTimeout + proofSeconds*time.Second
+
+// abilitySelector selects no object, and one key of storage.
+const abilitySelector = "metadata.name=spillway,metadata.name!=spillway"
+
+// watchListAbilities observes whether a watch-list is served, and compressed.
+func (p *Prober) watchListAbilities(ctx context.Context) (seen Abilities, err error) {
+	query, err := queryOf(metav1.ListOptions{
+		Watch: true, AllowWatchBookmarks: true, SendInitialEvents: new(true), ResourceVersion: "0",
+		ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan, FieldSelector: abilitySelector,
+		TimeoutSeconds: new(int64(1)),
+	})
+	if err != nil {
+		return seen, err
+	}
+	r := p.request("watch", query, partialObject)
+	r.accepted = func(head http.Header) { seen = p.client.servedWatchList(head) }
+	body, err := p.client.get(ctx, r)
+	switch {
+	case err == nil:
+		_ = body.Close()
+	case apierrors.IsInvalid(err):
+		seen.WatchList, err = AbilityAbsent, nil
+	}
+	return seen, err
+}
+
+// servedWatchList is what the head of a watch-list shows.
+func (c *Client) servedWatchList(head http.Header) Abilities {
+	seen := Abilities{WatchList: AbilityPresent}
+	if !c.cfg.DisableCompression { // else it was not asked for
+		seen.WatchListCompression = abilityOf(head.Get("Content-Encoding") == "gzip")
+	}
+	return seen
+}
+
+// cacheAbilities observes whether a consistent LIST makes the watch cache current, which it does
+// where that answers it, and whether the cache then sends a bookmark. All requests travel on one
+// connection, so that a balancer does not spread them over apiservers.
+func (p *Prober) cacheAbilities(ctx context.Context, seen *Abilities) error {
+	l, err := p.client.probes.Take()
+	if err != nil {
+		return err
+	}
+	probe := &Probe{prober: p, link: l}
+	defer probe.Close()
+	var before, store, after uint64
+	for _, one := range []struct {
+		version string
+		rv      *uint64
+	}{{"0", &before}, {"", &store}, {"0", &after}} {
+		query := url.Values{"fieldSelector": {abilitySelector}}
+		if one.version != "" {
+			query.Set("resourceVersion", one.version)
+		}
+		if *one.rv, err = p.client.revision(ctx, l, p.request("list", query, partialList)); err != nil {
+			probe.hangUp()
+			return err
+		}
+	}
+	if before >= store {
+		return nil // the cache was current anyway
+	}
+	seen.CachedLists = abilityOf(after >= store)
+	progress, err := probe.watch(ctx, before, abilitySelector)
+	if err != nil {
+		probe.hangUp()
+		return err
+	}
+	if progress.SameConnection {
+		seen.QuietBookmarks = abilityOf(progress.Bookmark > 0)
+	}
+	return nil
+}
