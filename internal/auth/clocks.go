@@ -7,14 +7,14 @@ import "time"
 // back.
 func OnRunningClock(end, near time.Time) time.Time { return near.Add(end.Sub(near)) }
 
-// leastStep is by how much a wall clock is set back at least that counts as set back: the two
+// minClockStep is by how much a wall clock must have gone back to count as set back: the two
 // clocks of a host drift apart by less.
-const leastStep = time.Second
+const minClockStep = time.Second
 
 // SetBackSince reports that the wall clock was set back since a moment, and what it would show now
 // if it had not been. An end that a credential tells has come when either has reached it: a
 // credential that was over does not become good again.
 func SetBackSince(began, now time.Time) (otherwise time.Time, back bool) {
 	otherwise = began.Round(0).Add(now.Sub(began))
-	return otherwise, otherwise.Sub(now.Round(0)) >= leastStep
+	return otherwise, otherwise.Sub(now.Round(0)) >= minClockStep
 }

@@ -29,7 +29,7 @@ func crowd(b *testing.B, clock *clocktesting.FakeClock, namespaces int) *Rights 
 	fill := func(t *RightsTable, make func(i int) string) {
 		objects := []*object.Object{}
 		for i := range namespaces {
-			o, err := t.Resource().ParseCopy([]byte(make(i)))
+			o, err := t.Resource().Parse([]byte(make(i)))
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -68,7 +68,7 @@ func (l *local[Q, A]) ask(key auth.Digest, q Q) (auth.Answer[A], bool) {
 	if !ok {
 		return auth.Answer[A]{}, false
 	}
-	if l.rights.opts.Random() < checkedShare && !l.rights.later(func(ctx context.Context) { l.check(ctx, key, q, a) }) {
+	if l.rights.opts.Random() < checkedShare && !l.rights.submit(func(ctx context.Context) { l.check(ctx, key, q, a) }) {
 		return auth.Answer[A]{}, false
 	}
 	return a, true

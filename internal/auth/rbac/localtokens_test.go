@@ -322,7 +322,7 @@ func TestLocalTokensEnd(t *testing.T) {
 		g.patrol.Expect(other, false, reauth.EndCredentialExpired)
 
 		g.remove("pods", "c1/p")
-		time.Sleep(lookEvery)
+		time.Sleep(checkMinInterval)
 		g.patrol.Expect(stream, false, reauth.EndUnauthenticated)
 		g.shows("pod is gone", bound, auth.Refused, 0)
 		unbound := m.sign(claims(nil))

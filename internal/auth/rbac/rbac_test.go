@@ -153,7 +153,7 @@ func TestRBACIndex(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		parsed, err := table.Resource().ParseCopy(raw)
+		parsed, err := table.Resource().Parse(raw)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -241,7 +241,7 @@ func FuzzRoleObjects(f *testing.F) {
 			if !json.Valid(raw) || strings.Contains(string(members), "metadata") {
 				return
 			}
-			o, err := table.Resource().ParseCopy(raw)
+			o, err := table.Resource().Parse(raw)
 			if err != nil {
 				return
 			}

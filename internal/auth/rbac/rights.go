@@ -44,16 +44,16 @@ import (
 // decided here any more.
 type Rights struct {
 	// Static after construction.
-	opts RightsOptions
-	log  *zap.Logger
-	keys *keyring
-	news chan struct{}              // holds one: a subject is affected
-	jobs chan func(context.Context) // checks that wait for their turn
+	opts   RightsOptions
+	log    *zap.Logger
+	keys   *keyring
+	wakeCh chan struct{}              // holds one: a subject is affected
+	jobs   chan func(context.Context) // checks that wait for their turn
 
 	tables
 	// Guarded by the lock of the tables.
 	rbac    *rbac
-	pending *affected
+	pending *affectedSubjects
 }
 
 const (
@@ -88,8 +88,8 @@ func NewRights(o RightsOptions) *Rights {
 		o.Log = zap.NewNop()
 	}
 	r := &Rights{
-		opts: o, log: o.Log, pending: newAffected(),
-		news: make(chan struct{}, 1), jobs: make(chan func(context.Context), maxJobs),
+		opts: o, log: o.Log, pending: newAffectedSubjects(),
+		wakeCh: make(chan struct{}, 1), jobs: make(chan func(context.Context), maxJobs),
 		tables: tables{clock: o.Clock, metrics: o.Metrics, through: o.Through},
 	}
 	r.rbac = newRBAC()
@@ -141,7 +141,7 @@ func (r *Rights) Run(ctx context.Context, check func(concerns func(*auth.Identit
 	for range jobsAtOnce {
 		all.Go(func() { r.work(ctx) })
 	}
-	r.tell(ctx, check)
+	r.checkAffected(ctx, check)
 	return nil
 }
 
@@ -229,8 +229,8 @@ func (r *Rights) work(ctx context.Context) {
 	}
 }
 
-// later has a check carried out; false: too many wait already.
-func (r *Rights) later(job func(context.Context)) bool {
+// submit queues a check for the workers; false: too many wait already.
+func (r *Rights) submit(job func(context.Context)) bool {
 	select {
 	case r.jobs <- job:
 		return true
@@ -239,10 +239,10 @@ func (r *Rights) later(job func(context.Context)) bool {
 	}
 }
 
-// tell passes on which subjects are affected: at once, and again when upstream has heard of it.
-// Bursts are one.
-func (r *Rights) tell(ctx context.Context, check func(func(*auth.Identity, auth.Attributes) bool)) {
-	var again looks
+// checkAffected has the watches of affected subjects checked: at once, and again when upstream has
+// received the change. Bursts are one.
+func (r *Rights) checkAffected(ctx context.Context, check func(func(*auth.Identity, auth.Attributes) bool)) {
+	var again rechecks
 	for ctx.Err() == nil {
 		who, now := r.take(), r.clock.Now()
 		if !who.empty() {
@@ -252,18 +252,18 @@ func (r *Rights) tell(ctx context.Context, check func(func(*auth.Identity, auth.
 		if !who.empty() {
 			r.metrics.changes.Inc()
 			check(who.concerns)
-			r.sleep(ctx, lookEvery)
+			r.sleep(ctx, checkMinInterval)
 		}
-		r.await(ctx, r.news, again.next())
+		r.await(ctx, r.wakeCh, again.next())
 	}
 }
 
 // take returns those affected since it was called last.
-func (r *Rights) take() *affected {
+func (r *Rights) take() *affectedSubjects {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	who := r.pending
-	r.pending = newAffected()
+	r.pending = newAffectedSubjects()
 	return who
 }
 
@@ -285,12 +285,12 @@ func (r *Rights) await(ctx context.Context, news <-chan struct{}, until time.Tim
 // affectsLocked notes subjects that may have lost something.
 func (r *Rights) affectsLocked(subjects ...subject) {
 	r.pending.add(subjects...)
-	r.rouse()
+	r.notify()
 }
 
-func (r *Rights) rouse() {
+func (r *Rights) notify() {
 	select {
-	case r.news <- struct{}{}:
+	case r.wakeCh <- struct{}{}:
 	default:
 	}
 }
@@ -343,7 +343,7 @@ func (r *Rights) podChanged(_ string, before, after any) {
 		return
 	}
 	r.pending.addPod(before.(existing).uid)
-	r.rouse()
+	r.notify()
 }
 
 // ended reports that what was there is there no more.

@@ -206,7 +206,7 @@ func (g *registry) parse(t *RightsTable, o any) *object.Object {
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	parsed, err := t.Resource().ParseCopy(raw)
+	parsed, err := t.Resource().Parse(raw)
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -792,7 +792,7 @@ func TestChangesAreChecked(t *testing.T) {
 			left := time.Now()
 			g.Change(func() { g.Denied[name] = true })
 			f()
-			time.Sleep(lookEvery)
+			time.Sleep(checkMinInterval)
 			g.patrol.Expect(l, false, reauth.EndForbidden)
 			if _, at := l.Ended(); at.Sub(left) > 50*time.Millisecond {
 				t.Errorf("%s: it took %v", name, at.Sub(left))
@@ -817,13 +817,14 @@ func TestChangesAreChecked(t *testing.T) {
 			t.Errorf("%d reviews for nothing", n-before)
 		}
 		g.patrol.Expect(carols, true, "")
-		// Upstream caches for ten seconds that a token is good. The last look comes after that.
+		// Upstream caches for ten seconds that a token is good. The last recheck comes after that.
 		g.authn.Authenticate(context.Background(), robot)
 		g.Change(func() { delete(g.Users, "token-of-system:serviceaccount:c1:robot") })
 		g.remove("serviceaccounts", "c1/robot")
 		left := time.Now()
-		time.Sleep(lookLast + 2*lookWith)
-		if end, at := robots.Ended(); end != reauth.EndUnauthenticated || at.Sub(left) > lookLast+lookWith+time.Second {
+		time.Sleep(lastRecheckDelay + 2*recheckMergeWindow)
+		latest := left.Add(lastRecheckDelay + recheckMergeWindow + time.Second)
+		if end, at := robots.Ended(); end != reauth.EndUnauthenticated || at.After(latest) {
 			t.Errorf("ended %q after %v", end, at.Sub(left))
 		}
 		g.patrol.Expect(elsewhere, true, "")
@@ -841,7 +842,7 @@ func TestChangesAreCheckedAgain(t *testing.T) {
 		time.Sleep(time.Second)
 		g.patrol.Expect(alices, true, "")
 		g.Change(func() { g.Denied["alice pods"] = true })
-		time.Sleep(lookAgain + lookWith)
+		time.Sleep(firstRecheckDelay + recheckMergeWindow)
 		g.patrol.Expect(alices, false, reauth.EndForbidden)
 	})
 }
@@ -881,7 +882,7 @@ func TestChangesDuringAGap(t *testing.T) {
 		if err := g.rights.clusterBinds.Replace(nil, 1000); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(lookEvery)
+		time.Sleep(checkMinInterval)
 		g.patrol.Expect(alices, false, reauth.EndForbidden)
 	})
 }
@@ -904,7 +905,7 @@ func TestForbiddenTables(t *testing.T) {
 		alices, _ := g.patrol.Watch(g.patrol.Know("alice"), "pods")
 		g.Change(func() { g.Denied["alice pods"] = true })
 		g.remove("clusterrolebindings", "pods")
-		time.Sleep(lookEvery)
+		time.Sleep(checkMinInterval)
 		g.patrol.Expect(alices, false, reauth.EndForbidden)
 		g.do(func() { g.forbidden["rolebindings"] = false })
 		g.grant("", "nodes", user("alice"), reads("nodes"))
@@ -920,7 +921,7 @@ func TestForbiddenTables(t *testing.T) {
 func TestUnreadableObject(t *testing.T) {
 	r := NewRights(RightsOptions{RBAC: true})
 	table := r.clusterRoles
-	o, err := table.Resource().ParseCopy(
+	o, err := table.Resource().Parse(
 		[]byte(`{"kind":"ClusterRole","apiVersion":"rbac.authorization.k8s.io/v1","metadata":{"name":"a",` +
 			`"resourceVersion":"7"},"rules":5}`))
 	if err != nil {
@@ -942,7 +943,7 @@ func TestUnreadableObject(t *testing.T) {
 
 // Beyond maxAffected entries, all subjects are affected.
 func TestAffectedIsBounded(t *testing.T) {
-	a, b := newAffected(), newAffected()
+	a, b := newAffectedSubjects(), newAffectedSubjects()
 	for i := range maxAffected {
 		a.add(subject{name: fmt.Sprint("a", i)})
 		b.addPod(fmt.Sprint("b", i))
@@ -954,7 +955,7 @@ func TestAffectedIsBounded(t *testing.T) {
 	if b.merge(a); !b.concerns(who, pods) || len(b.subjects)+len(b.pods) != 0 {
 		t.Error("not everybody is affected")
 	}
-	if c := newAffected(); !c.empty() {
+	if c := newAffectedSubjects(); !c.empty() {
 		t.Error("somebody is affected by nothing")
 	}
 }

@@ -34,7 +34,7 @@ type RightsTable struct {
 	// Guarded by tables.mu.
 	entries    map[string]entry
 	whole      bool          // the entries are upstream's state at a version
-	told       uint64        // the version that the mirror has told of
+	reported   uint64        // the version of the last change that the mirror reported
 	reached    uint64        // nothing happened in (told, reached]
 	proven     time.Time     // everything that was acknowledged before is in the entries
 	asked      place         // of the question that proved it
@@ -128,7 +128,7 @@ func (t *RightsTable) Through() uint64 {
 	return t.throughLocked()
 }
 
-func (t *RightsTable) throughLocked() uint64 { return max(t.told, t.reached) }
+func (t *RightsTable) throughLocked() uint64 { return max(t.reported, t.reached) }
 
 // Replace takes the complete state at a version. The state may be older than what was proven, or of
 // another history, as after a restore of etcd, which its version does not tell. So the table has to
@@ -254,7 +254,7 @@ func (t *RightsTable) heldLocked(key string, asked place) bool {
 }
 
 func (t *RightsTable) advanceLocked(rv uint64) {
-	t.told = rv
+	t.reported = rv
 	close(t.advanced)
 	t.advanced = make(chan struct{})
 }
@@ -275,7 +275,7 @@ func (t *RightsTable) forget() {
 
 func (t *RightsTable) forgetLocked() {
 	t.doubtLocked()
-	t.whole, t.told, t.reached = false, 0, 0
+	t.whole, t.reported, t.reached = false, 0, 0
 }
 
 var (

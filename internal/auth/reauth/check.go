@@ -8,9 +8,9 @@ import (
 )
 
 // check is a periodic review by upstream: whether a credential is valid, or whether an identity may
-// do something. It belongs to a rota, and to all watches that depend on it.
+// do something. It belongs to a reviewSchedule, and to all watches that depend on it.
 type check struct {
-	timerheap.Node // in the rota's agenda, while a watch depends on the check
+	timerheap.Node // among the schedule's deadlines, while a watch depends on the check
 
 	// Static after construction.
 	kind       kind
@@ -19,7 +19,7 @@ type check struct {
 	credential *auth.Credential // of a credential
 	what       auth.Attributes  // of a permission
 
-	// The rota's.
+	// The schedule's.
 	who       *auth.Identity // that the credential proves, or that has the permission
 	permits   map[*Permit]struct{}
 	ends      time.Time // when the credential ends, by the clock that runs; zero: by its own words it does not
@@ -31,7 +31,7 @@ type check struct {
 	again     bool // it became urgent while a review was under way
 	failures  int  // of reviews, since upstream last answered
 	held      bool
-	due       time.Time  // its wake, when the agenda last looked
+	due       time.Time  // its wake, as of the last reschedule
 	queue     *userQueue // while it is due or under way
 }
 
@@ -45,9 +45,9 @@ const (
 type state int
 
 const (
-	idle   state = iota
-	ready        // its turn comes as soon as one is free
-	asking       // it is under way
+	idle     state = iota
+	ready          // its turn comes as soon as one is free
+	underway       // it is under way
 )
 
 // limit is until when what is known counts.

@@ -3,7 +3,7 @@ package reauth
 // What tests outside the package compare with.
 const (
 	DefaultSweep    = defaultSweep
-	DefaultHoldMost = defaultHoldMost
+	DefaultHoldMost = defaultHoldTimeout
 	Grace           = grace
 )
 
@@ -11,5 +11,5 @@ const (
 func (r *Reauthorizer) Asks() (credentials, permissions int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.mu.rota.credentials), len(r.mu.rota.permissions)
+	return len(r.mu.schedule.credentials), len(r.mu.schedule.permissions)
 }

@@ -1,26 +1,27 @@
 package reauth
 
 // fairQueue holds the checks that are due, in one queue for each user. Users take turns, and a
-// user's checks start in the order in which they came due. It has no lock: it is the rota's.
+// user's checks start in the order in which they came due. It has no lock: it is part of a
+// reviewSchedule.
 //
 // A check starts only if its user has fewer under way than are free (a dynamic threshold, as shared
 // buffers of switches have it): one user occupies half of the limit, a second one half of what
 // remains. So users whose reviews never end leave room for others, and no weight has to be
 // configured.
 //
-// client-go's work queues know no users. fairness.Gate does, but needs a goroutine for each that
+// client-go's work queues know no users. flowcontrol.Gate does, but needs a goroutine for each that
 // waits.
 type fairQueue struct {
-	users  map[string]*userQueue // those with a check that is due or under way
-	turns  []*userQueue          // those with a check that is due; the first has the next turn
-	asking int                   // checks under way
+	users    map[string]*userQueue // those with a check that is due or under way
+	turns    []*userQueue          // those with a check that is due; the first has the next turn
+	underway int                   // checks under way
 }
 
 // userQueue is the checks of one user.
 type userQueue struct {
-	name   string
-	due    []*check // some may have left the agenda meanwhile
-	asking int
+	name     string
+	due      []*check // some may have lost their last watch meanwhile
+	underway int
 }
 
 // push adds a check that is due.
@@ -39,19 +40,19 @@ func (q *fairQueue) push(c *check) {
 // next is the check that starts now, of at most limit under way; nil: none does. A user that may
 // not start one loses this turn: its checks under way are as many as are free, or more.
 func (q *fairQueue) next(limit int) *check {
-	for n := len(q.turns); n > 0 && q.asking < limit; n-- {
+	for n := len(q.turns); n > 0 && q.underway < limit; n-- {
 		u := q.turns[0]
 		q.turns[0], q.turns = nil, q.turns[1:]
 		var c *check
-		if u.asking < limit-q.asking {
+		if u.underway < limit-q.underway {
 			c = u.pop()
 		}
 		if len(u.due) > 0 {
 			q.turns = append(q.turns, u)
 		}
 		if c != nil {
-			u.asking++
-			q.asking++
+			u.underway++
+			q.underway++
 			return c
 		}
 		q.forget(u)
@@ -59,7 +60,7 @@ func (q *fairQueue) next(limit int) *check {
 	return nil
 }
 
-// pop takes the first check that is still in the agenda; nil: none is.
+// pop takes the first check that a watch still depends on; nil: none is.
 func (u *userQueue) pop() *check {
 	for len(u.due) > 0 {
 		c := u.due[0]
@@ -73,15 +74,15 @@ func (u *userQueue) pop() *check {
 
 // done notes the end of a check that next started.
 func (q *fairQueue) done(c *check) {
-	c.queue.asking--
-	q.asking--
+	c.queue.underway--
+	q.underway--
 	q.forget(c.queue)
 	c.queue = nil
 }
 
 // forget drops a user without checks.
 func (q *fairQueue) forget(u *userQueue) {
-	if len(u.due) == 0 && u.asking == 0 {
+	if len(u.due) == 0 && u.underway == 0 {
 		delete(q.users, u.name)
 	}
 }

@@ -1,10 +1,10 @@
 // Package reauth authorises running watches periodically, which upstream itself does not do: is
 // each watch's credential still valid, and its permission still granted?
 //
-// A rota decides when to send each review, and pauses and ends watches. A Reauthorizer gives it a
-// clock, a lock and goroutines. There is one review for each distinct credential and for each
-// distinct permission, not for each watch: thousands of informers of one service account cost as
-// much as one.
+// A reviewSchedule decides when to send each review, and pauses and ends watches. A Reauthorizer
+// gives it a clock, a lock and goroutines. There is one review for each distinct credential and for
+// each distinct permission, not for each watch: thousands of informers of one service account cost
+// as much as one.
 //
 // Invariant: for each watch that is neither paused nor ended, reviews of its credential and of its
 // permission were sent at most a sweep and the grace ago, and agreed. A watch is paused, not ended,
@@ -38,7 +38,7 @@ type ReauthorizerOptions struct {
 	// often, by as much as upstream remembers them. 0: 25 s; not below MinSweep.
 	Sweep time.Duration
 	// HoldMost is how long a watch is held before it is ended. 0: 10 min.
-	HoldMost time.Duration
+	HoldTimeout time.Duration
 	// MaxChecks bounds the checks under way, of which one user has half at most. 0: 64.
 	MaxChecks int
 	Clock     clock.Clock    // nil: the real one
@@ -52,9 +52,9 @@ type ReauthorizerOptions struct {
 const MinSweep = 15 * time.Second
 
 const (
-	defaultSweep    = 25 * time.Second
-	defaultHoldMost = 10 * time.Minute
-	defaultChecks   = 64
+	defaultSweep       = 25 * time.Second
+	defaultHoldTimeout = 10 * time.Minute
+	defaultChecks      = 64
 	// grace is what an answer may take beyond its turn, with repetitions, before streams are held.
 	// With the default sweep all of it is 29 s: one less than the 30 s after which no client is
 	// sent what it may not have.
@@ -67,7 +67,7 @@ const (
 // counts from when it was sent, also if it was sent for a request: so what the caches remember is
 // within the bound, not on top of it.
 //
-// One goroutine runs the rota, and one more each review under way; a stream has none. With a
+// One goroutine runs the schedule, and one more each review under way; a stream has none. With a
 // LocalDecider the invariant holds for a proof that the decider's data is fresh, in place of a
 // review of the permission.
 type Reauthorizer struct {
@@ -75,11 +75,11 @@ type Reauthorizer struct {
 	opts    ReauthorizerOptions
 	clock   clock.Clock
 	metrics *CheckMetrics
-	wake    chan struct{} // holds one: the rota has changed
+	wake    chan struct{} // holds one: the schedule has changed
 
 	mu struct {
 		sync.Mutex
-		rota *rota
+		schedule *reviewSchedule
 	}
 }
 
@@ -88,8 +88,8 @@ func NewReauthorizer(o ReauthorizerOptions) *Reauthorizer {
 	if o.Sweep == 0 {
 		o.Sweep = defaultSweep
 	}
-	if o.HoldMost == 0 {
-		o.HoldMost = defaultHoldMost
+	if o.HoldTimeout == 0 {
+		o.HoldTimeout = defaultHoldTimeout
 	}
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
@@ -104,8 +104,8 @@ func NewReauthorizer(o ReauthorizerOptions) *Reauthorizer {
 		o.Log = zap.NewNop()
 	}
 	r := &Reauthorizer{opts: o, clock: o.Clock, metrics: o.Metrics, wake: make(chan struct{}, 1)}
-	r.mu.rota = newRota(rotaOptions{
-		sweep: o.Sweep, holdMost: o.HoldMost, most: cmp.Or(o.MaxChecks, defaultChecks), random: o.Random,
+	r.mu.schedule = newReviewSchedule(scheduleOptions{
+		sweep: o.Sweep, holdTimeout: o.HoldTimeout, maxChecks: cmp.Or(o.MaxChecks, defaultChecks), random: o.Random,
 		key: o.Authorizer.Key, recall: r.recall,
 	})
 	return r
@@ -119,9 +119,9 @@ func (r *Reauthorizer) Admit(
 ) *Permit {
 	p := &Permit{owner: r, stream: s}
 	r.mu.Lock()
-	r.mu.rota.admit(p, result, what, decision.At, r.clock.Now())
+	r.mu.schedule.admit(p, result, what, decision.At, r.clock.Now())
 	r.mu.Unlock()
-	r.rouse()
+	r.notify()
 	return p
 }
 
@@ -129,7 +129,7 @@ func (r *Reauthorizer) Admit(
 func (p *Permit) Release() {
 	p.owner.mu.Lock()
 	defer p.owner.mu.Unlock()
-	p.owner.mu.rota.release(p)
+	p.owner.mu.schedule.release(p)
 }
 
 // Check reviews at once the permissions and credentials that a change concerns, such as a binding,
@@ -137,12 +137,12 @@ func (p *Permit) Release() {
 // returns at once, too.
 func (r *Reauthorizer) Check(concerns func(who *auth.Identity, what auth.Attributes) bool) {
 	r.mu.Lock()
-	r.mu.rota.urge(concerns, r.clock.Now())
+	r.mu.schedule.recheck(concerns, r.clock.Now())
 	r.mu.Unlock()
-	r.rouse()
+	r.notify()
 }
 
-func (r *Reauthorizer) rouse() {
+func (r *Reauthorizer) notify() {
 	select {
 	case r.wake <- struct{}{}:
 	default:
@@ -155,28 +155,28 @@ func (r *Reauthorizer) Run(ctx context.Context) error {
 	var checks sync.WaitGroup
 	defer checks.Wait()
 	for {
-		turn := r.turn(r.clock.Now())
-		for _, tell := range turn.tell {
-			tell()
+		work := r.due(r.clock.Now())
+		for _, call := range work.calls {
+			call()
 		}
-		for _, c := range turn.ask {
-			checks.Go(func() { r.ask(ctx, c) })
+		for _, c := range work.reviews {
+			checks.Go(func() { r.review(ctx, c) })
 		}
-		if !r.sleep(ctx, turn.wake) {
+		if !r.sleep(ctx, work.wake) {
 			return nil
 		}
 	}
 }
 
-// turn is what is to be done now.
-func (r *Reauthorizer) turn(now time.Time) turn {
+// due returns what is to be done now.
+func (r *Reauthorizer) due(now time.Time) dueWork {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	rota := r.mu.rota
-	t := rota.turn(now)
-	r.metrics.watching.WithLabelValues(string(ofCredential)).Set(float64(len(rota.credentials)))
-	r.metrics.watching.WithLabelValues(string(ofPermission)).Set(float64(len(rota.permissions)))
-	r.metrics.held.Set(float64(rota.held))
+	schedule := r.mu.schedule
+	t := schedule.due(now)
+	r.metrics.watching.WithLabelValues(string(ofCredential)).Set(float64(len(schedule.credentials)))
+	r.metrics.watching.WithLabelValues(string(ofPermission)).Set(float64(len(schedule.permissions)))
+	r.metrics.held.Set(float64(schedule.held))
 	for _, end := range t.ended {
 		r.metrics.ends.WithLabelValues(string(end)).Inc()
 	}
@@ -200,12 +200,12 @@ func (r *Reauthorizer) sleep(ctx context.Context, until time.Time) bool {
 	return true
 }
 
-// ask sends the review of a check. One that panics counts as not answered.
-func (r *Reauthorizer) ask(ctx context.Context, c *check) {
-	f := finding{verdict: auth.Unasked, at: r.clock.Now()}
+// review sends the review of a check. One that panics counts as not answered.
+func (r *Reauthorizer) review(ctx context.Context, c *check) {
+	f := reviewResult{verdict: auth.Unasked, at: r.clock.Now()}
 	defer func() {
 		if p := recover(); p != nil {
-			f = finding{verdict: auth.Unasked, at: f.at}
+			f = reviewResult{verdict: auth.Unasked, at: f.at}
 			r.panicked(c, p)
 		}
 		r.metrics.checks.WithLabelValues(string(c.kind), string(f.verdict)).Inc()
@@ -213,17 +213,17 @@ func (r *Reauthorizer) ask(ctx context.Context, c *check) {
 		if f.verdict == auth.Allowed {
 			r.metrics.age.Observe(f.at.Sub(c.confirmed).Seconds())
 		}
-		r.mu.rota.found(c, f, r.clock.Now())
+		r.mu.schedule.handleResult(c, f, r.clock.Now())
 		r.mu.Unlock()
-		r.rouse()
+		r.notify()
 	}()
 	if c.kind == ofPermission {
 		d := r.opts.Authorizer.Renew(ctx, c.who, c.what)
-		f = finding{verdict: d.Verdict, at: d.At, end: EndForbidden}
+		f = reviewResult{verdict: d.Verdict, at: d.At, end: EndForbidden}
 		return
 	}
 	result := r.opts.Authenticator.Renew(ctx, c.credential)
-	f = finding{verdict: auth.Unasked, at: result.At, end: EndUnauthenticated, who: result.Identity}
+	f = reviewResult{verdict: auth.Unasked, at: result.At, end: EndUnauthenticated, who: result.Identity}
 	switch result.Outcome {
 	case auth.Authenticated:
 		f.verdict = auth.Allowed

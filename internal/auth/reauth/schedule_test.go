@@ -37,19 +37,19 @@ func named(name string, groups ...string) *auth.Identity {
 // digestOf stands for anything that fmt prints in full.
 func digestOf(of ...any) auth.Digest { return sha256.Sum256(fmt.Appendf(nil, "%q", of)) }
 
-// duty is a rota that a test turns by hand.
+// duty is a schedule that a test drives by hand.
 type duty struct {
-	t    *testing.T
-	rota *rota
-	now  time.Time
+	t        *testing.T
+	schedule *reviewSchedule
+	now      time.Time
 }
 
 var start = time.Unix(1_800_000_000, 0)
 
 func newDuty(t *testing.T, random func() float64) *duty {
 	d := &duty{t: t, now: start}
-	d.rota = newRota(rotaOptions{
-		sweep: 25 * time.Second, holdMost: time.Minute, most: 4, random: random,
+	d.schedule = newReviewSchedule(scheduleOptions{
+		sweep: 25 * time.Second, holdTimeout: time.Minute, maxChecks: 4, random: random,
 		key:    func(who *auth.Identity, what auth.Attributes) auth.Digest { return digestOf(who.UserInfo(), what) },
 		recall: func(*check) (time.Time, *auth.Identity, bool) { return time.Time{}, nil, false },
 	})
@@ -60,7 +60,7 @@ func newDuty(t *testing.T, random func() float64) *duty {
 func (d *duty) admit(name, resource string) (*Permit, *recorded) {
 	s := &recorded{}
 	p := &Permit{stream: s}
-	d.rota.admit(p, d.proven(name, name, d.now), auth.Attributes{Verb: "watch", Resource: resource}, d.now, d.now)
+	d.schedule.admit(p, d.proven(name, name, d.now), auth.Attributes{Verb: "watch", Resource: resource}, d.now, d.now)
 	return p, s
 }
 
@@ -74,24 +74,24 @@ func (d *duty) proven(token, name string, at time.Time) auth.Result {
 
 // turn does what is to be done, and returns the checks to be carried out.
 func (d *duty) turn() []*check {
-	t := d.rota.turn(d.now)
-	for _, tell := range t.tell {
+	t := d.schedule.due(d.now)
+	for _, tell := range t.calls {
 		tell()
 	}
 	if !t.wake.IsZero() && !t.wake.After(d.now) {
 		d.t.Fatalf("what is due is left undone: %v at %v", t.wake, d.now)
 	}
 	d.consistent()
-	return t.ask
+	return t.reviews
 }
 
-// consistent checks what must be true of a rota between two calls.
+// consistent checks what must be true of a schedule between two calls.
 func (d *duty) consistent() {
 	d.t.Helper()
-	r := d.rota
+	r := d.schedule
 	held := map[*Permit]bool{}
-	for i, c := range r.agenda {
-		if parent := (i - 1) / 2; i > 0 && r.agenda.Less(i, parent) || !c.due.Equal(c.wake(r.holdMost)) {
+	for i, c := range r.deadlines {
+		if parent := (i - 1) / 2; i > 0 && r.deadlines.Less(i, parent) || !c.due.Equal(c.wake(r.holdTimeout)) {
 			d.t.Fatalf("the agenda is out of order at %d", i)
 		}
 		if !c.InHeap() || len(c.permits) == 0 || r.of(c.kind)[c.key] != c {
@@ -119,9 +119,10 @@ func (d *duty) consistent() {
 			count++
 		}
 	}
-	if q := r.queue; count != r.held || len(r.agenda) != len(r.credentials)+len(r.permissions) || q.asking > r.most {
-		d.t.Fatalf("%d held, counted %d; %d checks in the agenda, %d known; %d asking", count, r.held, len(r.agenda),
-			len(r.credentials)+len(r.permissions), q.asking)
+	checks := len(r.credentials) + len(r.permissions)
+	if count != r.held || len(r.deadlines) != checks || r.queue.underway > r.maxChecks {
+		d.t.Fatalf("%d held, counted %d; %d checks have a deadline, %d are known; %d under way",
+			count, r.held, len(r.deadlines), checks, r.queue.underway)
 	}
 	d.consistentQueue()
 }
@@ -129,13 +130,13 @@ func (d *duty) consistent() {
 // consistentQueue checks that the queue counts each user's checks, and has each user in turn once.
 func (d *duty) consistentQueue() {
 	d.t.Helper()
-	q := d.rota.queue
+	q := d.schedule.queue
 	asking, due := 0, 0
 	for name, u := range q.users {
-		if u.name != name || u.asking < 0 || u.asking == 0 && len(u.due) == 0 {
-			d.t.Fatalf("%q is kept as %q, with %d checks under way and %d due", u.name, name, u.asking, len(u.due))
+		if u.name != name || u.underway < 0 || u.underway == 0 && len(u.due) == 0 {
+			d.t.Fatalf("%q is kept as %q, with %d checks under way and %d due", u.name, name, u.underway, len(u.due))
 		}
-		asking += u.asking
+		asking += u.underway
 		if len(u.due) > 0 {
 			due++
 		}
@@ -147,18 +148,18 @@ func (d *duty) consistentQueue() {
 			d.t.Fatalf("%q has a turn and %d checks that are due", u.name, len(u.due))
 		}
 	}
-	if asking != q.asking || len(turns) != due || len(q.turns) != due {
-		d.t.Fatalf("%d checks under way, counted %d; %d users with due ones, %d turns", asking, q.asking, due, len(q.turns))
+	if asking != q.underway || len(turns) != due || len(q.turns) != due {
+		d.t.Fatalf("%d checks under way, counted %d; %d users with due ones, %d turns", asking, q.underway, due, len(q.turns))
 	}
 }
 
 // found reports the result of a review that was sent now.
 func (d *duty) found(c *check, v auth.Verdict) {
-	f := finding{verdict: v, at: d.now, end: EndForbidden}
+	f := reviewResult{verdict: v, at: d.now, end: EndForbidden}
 	if c.kind == ofCredential {
 		f.end, f.who = EndUnauthenticated, c.who
 	}
-	d.rota.found(c, f, d.now)
+	d.schedule.handleResult(c, f, d.now)
 	d.consistent()
 }
 
@@ -187,7 +188,7 @@ func TestRotaHolds(t *testing.T) {
 		t.Error("held too early")
 	}
 	d.now = start.Add(29 * time.Second)
-	if d.turn(); !s.held || d.rota.held != 1 {
+	if d.turn(); !s.held || d.schedule.held != 1 {
 		t.Error("not held")
 	}
 	d.now = start.Add(29500 * time.Millisecond)
@@ -211,7 +212,7 @@ func TestRotaGivesUp(t *testing.T) {
 	}
 	d.turn()
 	// The credential's 19 s come first, and then its minute.
-	if s.end != EndReviewTimeout || d.now.Sub(start) > 80*time.Second || len(d.rota.agenda) != 0 {
+	if s.end != EndReviewTimeout || d.now.Sub(start) > 80*time.Second || len(d.schedule.deadlines) != 0 {
 		t.Errorf("%q after %v", s.end, d.now.Sub(start))
 	}
 	if tries < 20 || tries > 60 {
@@ -223,7 +224,7 @@ func TestRotaGivesUp(t *testing.T) {
 func TestRotaSpreads(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	d := newDuty(t, random.Float64)
-	d.rota.most = 1 << 20
+	d.schedule.maxChecks = 1 << 20
 	const herd = 5_000
 	for i := range herd {
 		d.admit(fmt.Sprint("user ", i), "pods")
@@ -231,11 +232,11 @@ func TestRotaSpreads(t *testing.T) {
 	perSecond := map[kind][]int{ofCredential: make([]int, 100), ofPermission: make([]int, 100)}
 	for ; d.now.Before(start.Add(100 * time.Second)); d.now = d.now.Add(100 * time.Millisecond) {
 		var due []*check
-		turn := d.rota.turn(d.now)
-		due = append(due, turn.ask...)
+		turn := d.schedule.due(d.now)
+		due = append(due, turn.reviews...)
 		for _, c := range due {
 			perSecond[c.kind][int(d.now.Sub(start)/time.Second)]++
-			d.rota.found(c, finding{verdict: auth.Allowed, at: d.now, who: c.who}, d.now)
+			d.schedule.handleResult(c, reviewResult{verdict: auth.Allowed, at: d.now, who: c.who}, d.now)
 		}
 	}
 	d.consistent()
@@ -259,12 +260,12 @@ func TestRotaStale(t *testing.T) {
 	at := d.now
 	d.now = d.now.Add(time.Second)
 	d.admit("alice", "pods") // which was just allowed
-	d.rota.found(asked, finding{verdict: auth.Denied, at: at, end: EndForbidden}, d.now)
+	d.schedule.handleResult(asked, reviewResult{verdict: auth.Denied, at: at, end: EndForbidden}, d.now)
 	again := d.turn()
 	if s.end != "" || len(again) != 1 || again[0] != asked {
 		t.Fatalf("ended %q, %d checks", s.end, len(again))
 	}
-	d.rota.urge(func(who *auth.Identity, _ auth.Attributes) bool { return who.Name() == "alice" }, d.now)
+	d.schedule.recheck(func(who *auth.Identity, _ auth.Attributes) bool { return who.Name() == "alice" }, d.now)
 	d.found(asked, auth.Allowed) // asked before the change
 	confirmed := asked.confirmed
 	var permission *check
@@ -290,11 +291,11 @@ func TestRotaIdentityChanges(t *testing.T) {
 	_, t2 := d.admit("alice", "nodes")
 	d.now = start.Add(15 * time.Second)
 	c := d.turn()[0]
-	d.rota.found(c, finding{verdict: auth.Allowed, at: d.now, who: named("alice", "fewer")}, d.now)
+	d.schedule.handleResult(c, reviewResult{verdict: auth.Allowed, at: d.now, who: named("alice", "fewer")}, d.now)
 	asked := d.turn()
 	if len(asked) != 2 || asked[0].kind != ofPermission || !asked[0].who.MemberOf("fewer") ||
-		len(d.rota.permissions) != 2 {
-		t.Fatalf("%d checks, %d permissions", len(asked), len(d.rota.permissions))
+		len(d.schedule.permissions) != 2 {
+		t.Fatalf("%d checks, %d permissions", len(asked), len(d.schedule.permissions))
 	}
 	for _, c := range asked {
 		v := auth.Allowed
@@ -311,7 +312,7 @@ func TestRotaIdentityChanges(t *testing.T) {
 // TestRotaIdentityChangesByRequests shows that a review for a request may find another user, too.
 func TestRotaIdentityChangesByRequests(t *testing.T) {
 	d := newDuty(t, func() float64 { return 0 })
-	d.rota.recall = func(c *check) (time.Time, *auth.Identity, bool) {
+	d.schedule.recall = func(c *check) (time.Time, *auth.Identity, bool) {
 		return d.now.Add(-time.Second), named("alice", "fewer"), c.kind == ofCredential
 	}
 	_, s := d.admit("alice", "pods")
@@ -332,14 +333,14 @@ func TestRotaCertificateEndsByTheClockThatRuns(t *testing.T) {
 	d := newDuty(t, func() float64 { return 0 })
 	d.now = time.Now()
 	looks := 0
-	d.rota.recall = func(*check) (time.Time, *auth.Identity, bool) {
+	d.schedule.recall = func(*check) (time.Time, *auth.Identity, bool) {
 		if looks++; looks > 100 {
 			panic("it is looked at again and again")
 		}
 		return time.Time{}, nil, false
 	}
 	s := &recorded{}
-	d.rota.admit(&Permit{stream: s}, auth.Result{
+	d.schedule.admit(&Permit{stream: s}, auth.Result{
 		Outcome: auth.Authenticated, Identity: named("alice"), At: d.now,
 		Credential: auth.NewCredential(digestOf("certificate"), auth.Secret{}, d.now.Round(0).Add(10*time.Second)),
 	}, auth.Attributes{Verb: "watch"}, d.now, d.now)
@@ -352,7 +353,7 @@ func TestRotaCertificateEndsByTheClockThatRuns(t *testing.T) {
 // admitMany admits streams of a user in so many namespaces.
 func (d *duty) admitMany(name string, n int) {
 	for i := range n {
-		d.rota.admit(&Permit{stream: &recorded{}}, d.proven(name, name, d.now),
+		d.schedule.admit(&Permit{stream: &recorded{}}, d.proven(name, name, d.now),
 			auth.Attributes{Verb: "watch", Namespace: fmt.Sprint("ns-", i)}, d.now, d.now)
 	}
 }
@@ -370,7 +371,7 @@ func namesOf(checks []*check) []string {
 // The reviews of other users start in the turn in which they come due.
 func TestRotaUserWithManyReviewsDelaysNoOther(t *testing.T) {
 	d := newDuty(t, func() float64 { return 0 })
-	d.rota.most = 64
+	d.schedule.maxChecks = 64
 	d.admitMany("many", 4000)
 	d.now = start.Add(20 * time.Second)
 	d.admit("alice", "pods")
@@ -392,7 +393,7 @@ func TestRotaUserWithManyReviewsDelaysNoOther(t *testing.T) {
 // due.
 func TestRotaUsersTakeTurns(t *testing.T) {
 	d := newDuty(t, func() float64 { return 0 })
-	d.rota.most = 1
+	d.schedule.maxChecks = 1
 	var order []string
 	for _, admitted := range []string{"alice 1", "alice 2", "alice 3", "bob 1", "carol 1", "carol 2", "carol 3"} {
 		name, resource, _ := strings.Cut(admitted, " ")
@@ -412,9 +413,9 @@ func TestRotaUsersTakeTurns(t *testing.T) {
 	}
 }
 
-// TestRotaAtRandom shows that the rota stays consistent in any order of events, and that no stream
-// runs without a review that agreed.
-func TestRotaAtRandom(t *testing.T) {
+// TestScheduleAtRandom shows that the schedule stays consistent in any order of events, and that no
+// stream runs without a review that agreed.
+func TestScheduleAtRandom(t *testing.T) {
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 7))
 		d := newDuty(t, random.Float64)
@@ -430,31 +431,31 @@ func TestRotaAtRandom(t *testing.T) {
 				p.stream = s
 				token, name := fmt.Sprint("token ", random.IntN(8)), fmt.Sprint("user ", random.IntN(5))
 				old := func() time.Time { return d.now.Add(-time.Duration(random.Int64N(int64(auth.AllowedFor)))) }
-				d.rota.admit(p, d.proven(token, name, old()), auth.Attributes{Verb: "watch", Resource: fmt.Sprint(random.IntN(3))},
-					old(), d.now)
+				what := auth.Attributes{Verb: "watch", Resource: fmt.Sprint(random.IntN(3))}
+				d.schedule.admit(p, d.proven(token, name, old()), what, old(), d.now)
 				permits, streams[p] = append(permits, p), s
 			case 2:
 				if len(permits) > 0 {
 					i := random.IntN(len(permits))
-					d.rota.release(permits[i])
+					d.schedule.release(permits[i])
 					delete(streams, permits[i])
 					permits = slices.Delete(permits, i, i+1)
 				}
 			case 3:
 				user := fmt.Sprint("user ", random.IntN(5))
-				d.rota.urge(func(who *auth.Identity, _ auth.Attributes) bool { return who.Name() == user }, d.now)
+				d.schedule.recheck(func(who *auth.Identity, _ auth.Attributes) bool { return who.Name() == user }, d.now)
 			default:
 				for len(asking) > 0 && random.IntN(3) > 0 {
 					i := random.IntN(len(asking))
 					c := asking[i]
 					asking = slices.Delete(asking, i, i+1)
-					f := finding{verdict: []auth.Verdict{auth.Allowed, auth.Allowed, auth.Allowed, auth.Unasked,
+					f := reviewResult{verdict: []auth.Verdict{auth.Allowed, auth.Allowed, auth.Allowed, auth.Unasked,
 						auth.Denied}[random.IntN(5)], at: asked[c], end: EndForbidden, who: c.who}
 					if c.kind == ofCredential && random.IntN(4) == 0 {
 						f.who = named(fmt.Sprint("user ", random.IntN(5)))
 					}
 					delete(asked, c)
-					d.rota.found(c, f, d.now)
+					d.schedule.handleResult(c, f, d.now)
 				}
 			}
 			for _, c := range d.turn() {
@@ -475,10 +476,10 @@ func TestRotaAtRandom(t *testing.T) {
 			}
 		}
 		for _, p := range permits {
-			d.rota.release(p)
+			d.schedule.release(p)
 		}
 		d.turn()
-		if n := len(d.rota.agenda); n != 0 {
+		if n := len(d.schedule.deadlines); n != 0 {
 			t.Fatalf("seed %d: %d checks are left for nobody", seed, n)
 		}
 	}
@@ -491,19 +492,19 @@ func TestRotaLooksAgain(t *testing.T) {
 	_, s := d.admit("alice", "pods")
 	d.now = start.Add(15 * time.Second)
 	looks := 0
-	for ; !s.held; d.now = d.now.Add(retryLeast / 2) {
+	for ; !s.held; d.now = d.now.Add(minRetryInterval / 2) {
 		for _, c := range d.turn() {
 			if looks++; c.kind != ofCredential {
 				t.Fatal("it is not the token's turn")
 			}
-			d.rota.found(c, finding{verdict: auth.Allowed, at: start, who: c.who}, d.now)
+			d.schedule.handleResult(c, reviewResult{verdict: auth.Allowed, at: start, who: c.who}, d.now)
 			d.consistent()
 		}
 		if d.now.Sub(start) > 20*time.Second {
 			t.Fatal("what is too old still counts")
 		}
 	}
-	if most := int(grace / retryLeast); looks < most/2 || looks > most+1 {
+	if most := int(grace / minRetryInterval); looks < most/2 || looks > most+1 {
 		t.Errorf("looked at %d times", looks)
 	}
 }

@@ -7,43 +7,43 @@ import (
 	"spillway/internal/timerheap"
 )
 
-// rota decides when to send each review, and pauses and ends streams. It has no clock, no goroutine
-// and no lock: it takes the time and the results of reviews, and returns what to do. So a test runs
-// days of it in a moment.
-type rota struct {
-	rotaOptions
+// reviewSchedule decides when to send each review, and pauses and ends streams. It has no clock, no
+// goroutine and no lock: it takes the time and the results of reviews, and returns what to do. So a
+// test runs days of it in a moment.
+type reviewSchedule struct {
+	scheduleOptions
 	credentials, permissions map[auth.Digest]*check
-	agenda                   timerheap.Heap[*check]
+	deadlines                timerheap.Heap[*check]
 	queue                    fairQueue // of the checks that are due
 	held                     int       // permits
-	urged                    time.Time
+	rechecked                time.Time
 	pause                    time.Duration // after a failure to ask: twice as long after each, none after an answer
 	paused                   time.Time     // no review is sent before
-	pending                  turn
+	pending                  dueWork
 }
 
-type rotaOptions struct {
-	sweep    time.Duration
-	holdMost time.Duration
-	most     int // checks under way
-	random   func() float64
-	key      func(*auth.Identity, auth.Attributes) auth.Digest
+type scheduleOptions struct {
+	sweep       time.Duration
+	holdTimeout time.Duration
+	maxChecks   int // checks under way
+	random      func() float64
+	key         func(*auth.Identity, auth.Attributes) auth.Digest
 	// recall is when upstream last agreed, and which identity it then said a credential proves, if
 	// that is known by other ways than a check's.
 	recall func(*check) (at time.Time, who *auth.Identity, ok bool)
 }
 
-// turn is what to do: calls of streams, in order, and reviews to send, each of which calls found
-// later. wake is when to call turn again at the latest; zero: when something changes.
-type turn struct {
-	tell  []func()
-	ended []End
-	ask   []*check
-	wake  time.Time
+// dueWork is what to do: calls of streams, in order, and reviews to send, whose results
+// handleResult takes. wake is when to call due again at the latest; zero: when something changes.
+type dueWork struct {
+	calls   []func()
+	ended   []End
+	reviews []*check
+	wake    time.Time
 }
 
-// finding is the result of a review.
-type finding struct {
+// reviewResult is the result of a review.
+type reviewResult struct {
 	verdict auth.Verdict
 	at      time.Time      // when the review was sent
 	end     End            // if denied
@@ -51,15 +51,15 @@ type finding struct {
 }
 
 const (
-	pauseLeast = 50 * time.Millisecond
-	pauseMost  = 2 * time.Second
-	retryLeast = 250 * time.Millisecond // of one check
-	retryMost  = 4 * time.Second
+	minPause         = 50 * time.Millisecond
+	maxPause         = 2 * time.Second
+	minRetryInterval = 250 * time.Millisecond // of one check
+	maxRetryInterval = 4 * time.Second
 )
 
-func newRota(o rotaOptions) *rota {
-	return &rota{
-		rotaOptions: o, credentials: map[auth.Digest]*check{}, permissions: map[auth.Digest]*check{},
+func newReviewSchedule(o scheduleOptions) *reviewSchedule {
+	return &reviewSchedule{
+		scheduleOptions: o, credentials: map[auth.Digest]*check{}, permissions: map[auth.Digest]*check{},
 		queue: fairQueue{users: map[string]*userQueue{}},
 	}
 }
@@ -72,7 +72,7 @@ func credentialSweep(sweep time.Duration) time.Duration {
 
 // admit adds a permit. What is known of its credential and its permission is as old as the
 // questions.
-func (r *rota) admit(p *Permit, result auth.Result, what auth.Attributes, decided, now time.Time) {
+func (r *reviewSchedule) admit(p *Permit, result auth.Result, what auth.Attributes, decided, now time.Time) {
 	c := r.credentials[result.Credential.Key()]
 	if c == nil {
 		c = &check{
@@ -94,7 +94,9 @@ func (r *rota) admit(p *Permit, result auth.Result, what auth.Attributes, decide
 // permission is the check of whether an identity may do something, as was decided at the given
 // time. If it is not sure that the decision was about this identity, it is reviewed at once, and
 // until then the streams go on for as long as if it was.
-func (r *rota) permission(who *auth.Identity, what auth.Attributes, decided, now time.Time, sure bool) *check {
+func (r *reviewSchedule) permission(
+	who *auth.Identity, what auth.Attributes, decided, now time.Time, sure bool,
+) *check {
 	key := r.key(who, what)
 	c := r.permissions[key]
 	switch {
@@ -112,33 +114,33 @@ func (r *rota) permission(who *auth.Identity, what auth.Attributes, decided, now
 
 // add adds a check. Its first review is sent at a random moment of the time that is left, so that
 // those of a herd are spread, and stay so.
-func (r *rota) add(c *check, at, now time.Time) {
+func (r *reviewSchedule) add(c *check, at, now time.Time) {
 	c.permits, c.confirmed = map[*Permit]struct{}{}, at
 	if end := c.expiry(); !end.IsZero() {
 		c.ends = auth.OnRunningClock(end, now)
 	}
 	c.held = !now.Before(c.limit())
 	c.plan(r.within(c, now))
-	if at.Before(r.urged) {
+	if at.Before(r.rechecked) {
 		c.urgent, c.next = true, now
 	}
 	r.of(c.kind)[c.key] = c
-	r.look(c)
+	r.reschedule(c)
 }
 
-// look puts a check that is new or has changed where it belongs in the agenda.
-func (r *rota) look(c *check) {
-	c.due = c.wake(r.holdMost)
-	r.agenda.Set(c)
+// reschedule puts a check that is new or has changed where it belongs among the deadlines.
+func (r *reviewSchedule) reschedule(c *check) {
+	c.due = c.wake(r.holdTimeout)
+	r.deadlines.Set(c)
 }
 
 // within is a random moment between now and when the next review is due.
-func (r *rota) within(c *check, now time.Time) time.Time {
+func (r *reviewSchedule) within(c *check, now time.Time) time.Time {
 	left := c.confirmed.Add(c.sweep).Sub(now)
 	return now.Add(time.Duration((1 - r.random()) * float64(max(left, 0))))
 }
 
-func (r *rota) of(k kind) map[auth.Digest]*check {
+func (r *reviewSchedule) of(k kind) map[auth.Digest]*check {
 	if k == ofCredential {
 		return r.credentials
 	}
@@ -146,7 +148,7 @@ func (r *rota) of(k kind) map[auth.Digest]*check {
 }
 
 // confirm notes that a review that was sent at the given time agreed.
-func (r *rota) confirm(c *check, at, now time.Time) {
+func (r *reviewSchedule) confirm(c *check, at, now time.Time) {
 	c.confirmed = at
 	if c.held && now.Before(c.limit()) {
 		c.held = false
@@ -154,13 +156,13 @@ func (r *rota) confirm(c *check, at, now time.Time) {
 			r.unhold(p)
 		}
 	}
-	r.look(c)
+	r.reschedule(c)
 }
 
 // identify notes the identity that a credential proves now. If that is another one than before, its
 // streams need that identity's permission, which is reviewed at once; how long they may run without
 // it does not change.
-func (r *rota) identify(c *check, who *auth.Identity, now time.Time) {
+func (r *reviewSchedule) identify(c *check, who *auth.Identity, now time.Time) {
 	if who == nil || who.Equal(c.who) {
 		return
 	}
@@ -174,7 +176,7 @@ func (r *rota) identify(c *check, who *auth.Identity, now time.Time) {
 }
 
 // join makes a permit run by a check.
-func (r *rota) join(p *Permit, c *check) {
+func (r *reviewSchedule) join(p *Permit, c *check) {
 	c.permits[p] = struct{}{}
 	if c.held {
 		r.hold(p)
@@ -182,37 +184,37 @@ func (r *rota) join(p *Permit, c *check) {
 }
 
 // leave makes a permit run by a check no more, which ends with its last permit.
-func (r *rota) leave(p *Permit, c *check) {
+func (r *reviewSchedule) leave(p *Permit, c *check) {
 	delete(c.permits, p)
 	if c.held {
 		r.unhold(p)
 	}
 	if len(c.permits) == 0 && c.InHeap() {
-		r.agenda.Remove(c)
+		r.deadlines.Remove(c)
 		delete(r.of(c.kind), c.key)
 	}
 }
 
-func (r *rota) hold(p *Permit) {
+func (r *reviewSchedule) hold(p *Permit) {
 	if p.holds++; p.holds == 1 {
 		r.held++
-		r.tell(p.stream.Hold)
+		r.call(p.stream.Hold)
 	}
 }
 
-func (r *rota) unhold(p *Permit) {
+func (r *reviewSchedule) unhold(p *Permit) {
 	if p.holds--; p.holds == 0 {
 		r.held--
 		if !p.over {
-			r.tell(p.stream.Resume)
+			r.call(p.stream.Resume)
 		}
 	}
 }
 
-func (r *rota) tell(f func()) { r.pending.tell = append(r.pending.tell, f) }
+func (r *reviewSchedule) call(f func()) { r.pending.calls = append(r.pending.calls, f) }
 
 // release forgets a permit.
-func (r *rota) release(p *Permit) {
+func (r *reviewSchedule) release(p *Permit) {
 	if p.over {
 		return
 	}
@@ -222,19 +224,19 @@ func (r *rota) release(p *Permit) {
 }
 
 // end ends all streams that run by a check.
-func (r *rota) end(c *check, why End) {
+func (r *reviewSchedule) end(c *check, why End) {
 	for p := range c.permits {
 		r.release(p)
-		r.tell(func() { p.stream.End(why) })
+		r.call(func() { p.stream.End(why) })
 		r.pending.ended = append(r.pending.ended, why)
 	}
 }
 
-// urge has those checks carried out now that a change concerns. A watch that is admitted later by
-// what was known before is checked at once, too, whatever the change concerned: that is rare, and
-// costs a question.
-func (r *rota) urge(concerns func(*auth.Identity, auth.Attributes) bool, now time.Time) {
-	r.urged = now
+// recheck makes the checks due that a change concerns. A watch that is admitted later by what was
+// known before is checked at once, too, whatever the change concerned: that is rare, and costs one
+// review.
+func (r *reviewSchedule) recheck(concerns func(*auth.Identity, auth.Attributes) bool, now time.Time) {
+	r.rechecked = now
 	for _, c := range r.permissions {
 		if !concerns(c.who, c.what) {
 			continue
@@ -246,32 +248,32 @@ func (r *rota) urge(concerns func(*auth.Identity, auth.Attributes) bool, now tim
 	}
 }
 
-func (r *rota) hasten(c *check, now time.Time) {
+func (r *reviewSchedule) hasten(c *check, now time.Time) {
 	c.urgent = true
 	switch c.state {
 	case idle:
 		c.next = now
-		r.look(c)
-	case asking:
+		r.reschedule(c)
+	case underway:
 		c.again = true
 	}
 }
 
-// turn is what is to be done now.
-func (r *rota) turn(now time.Time) turn {
-	for c := r.agenda.First(); c != nil && !c.due.After(now); c = r.agenda.First() {
-		r.attend(c, now)
+// due returns what is to be done now.
+func (r *reviewSchedule) due(now time.Time) dueWork {
+	for c := r.deadlines.First(); c != nil && !c.due.After(now); c = r.deadlines.First() {
+		r.handleDue(c, now)
 	}
 	t := r.pending
-	r.pending = turn{}
+	r.pending = dueWork{}
 	resting := now.Before(r.paused)
 	if !resting {
-		for c := r.queue.next(r.most); c != nil; c = r.queue.next(r.most) {
-			c.state = asking
-			t.ask = append(t.ask, c)
+		for c := r.queue.next(r.maxChecks); c != nil; c = r.queue.next(r.maxChecks) {
+			c.state = underway
+			t.reviews = append(t.reviews, c)
 		}
 	}
-	if c := r.agenda.First(); c != nil {
+	if c := r.deadlines.First(); c != nil {
 		t.wake = c.due
 	}
 	if resting && len(r.queue.turns) > 0 && r.paused.Before(t.wake) {
@@ -280,29 +282,29 @@ func (r *rota) turn(now time.Time) turn {
 	return t
 }
 
-// attend does what is due about a check.
-func (r *rota) attend(c *check, now time.Time) {
+// handleDue does what is due about a check.
+func (r *reviewSchedule) handleDue(c *check, now time.Time) {
 	switch {
 	case c.over(now):
 		r.end(c, EndCredentialExpired)
-	case c.held && !now.Before(c.limit().Add(r.holdMost)):
+	case c.held && !now.Before(c.limit().Add(r.holdTimeout)):
 		r.end(c, EndReviewTimeout)
 	case !c.held && !now.Before(c.limit()):
 		c.held = true
 		for p := range c.permits {
 			r.hold(p)
 		}
-		r.look(c)
+		r.reschedule(c)
 	case !r.postpone(c, now):
 		c.state = ready
 		r.queue.push(c)
-		r.look(c)
+		r.reschedule(c)
 	}
 }
 
 // postpone puts off a review that was sent for a request meanwhile, unless that leaves hardly any
 // time.
-func (r *rota) postpone(c *check, now time.Time) bool {
+func (r *reviewSchedule) postpone(c *check, now time.Time) bool {
 	if c.urgent || c.overtaken(now) {
 		return false
 	}
@@ -314,12 +316,12 @@ func (r *rota) postpone(c *check, now time.Time) bool {
 		return false
 	}
 	c.plan(r.within(c, now))
-	r.look(c)
+	r.reschedule(c)
 	return true
 }
 
-// found takes the result of a review that a turn returned.
-func (r *rota) found(c *check, f finding, now time.Time) {
+// handleResult takes the result of a review that due returned.
+func (r *reviewSchedule) handleResult(c *check, f reviewResult, now time.Time) {
 	r.queue.done(c)
 	if !c.InHeap() {
 		return // no watch depends on it
@@ -342,11 +344,11 @@ func (r *rota) found(c *check, f finding, now time.Time) {
 			r.confirm(c, f.at, now)
 		}
 		c.plan(c.confirmed.Add(c.sweep))
-		if least := now.Add(retryLeast); c.next.Before(least) {
-			c.next = least // what was known here may be no younger than what was known before
+		if earliest := now.Add(minRetryInterval); c.next.Before(earliest) {
+			c.next = earliest // what was known here may be no younger than what was known before
 		}
 	}
-	r.look(c)
+	r.reschedule(c)
 	switch {
 	case f.verdict == auth.Denied && !stale:
 		r.end(c, f.end)
@@ -357,11 +359,11 @@ func (r *rota) found(c *check, f finding, now time.Time) {
 
 // fail plans a review that was not answered anew, and backs off: while upstream is away, few
 // reviews are sent.
-func (r *rota) fail(c *check, now time.Time) {
+func (r *reviewSchedule) fail(c *check, now time.Time) {
 	if !now.Before(r.paused) {
-		r.pause = min(max(2*r.pause, pauseLeast), pauseMost)
+		r.pause = min(max(2*r.pause, minPause), maxPause)
 		r.paused = now.Add(r.pause)
 	}
-	c.next = now.Add(min(retryLeast<<min(c.failures, 8), retryMost))
+	c.next = now.Add(min(minRetryInterval<<min(c.failures, 8), maxRetryInterval))
 	c.failures++
 }
