@@ -5,24 +5,24 @@ import (
 	"time"
 )
 
-// backlog is batches that wait, in the order in which they came.
-type backlog struct {
+// batchQueue is batches that wait, in the order in which they came.
+type batchQueue struct {
 	batches []*batch
 	events  int
 	size    int
-	most    int // the size that it may have; a single batch may have any
+	maxSize int // the size that it may have; a single batch may have any
 }
 
-func (l *backlog) full(b *batch) bool {
-	return l.events+b.events > queueEvents || l.size+b.size > l.most && len(l.batches) > 0
+func (l *batchQueue) full(b *batch) bool {
+	return l.events+b.events > queueEvents || l.size+b.size > l.maxSize && len(l.batches) > 0
 }
 
-func (l *backlog) add(b *batch) {
+func (l *batchQueue) add(b *batch) {
 	l.batches = append(l.batches, b)
 	l.events, l.size = l.events+b.events, l.size+b.size
 }
 
-func (l *backlog) pop() *batch {
+func (l *batchQueue) pop() *batch {
 	b := l.batches[0]
 	l.batches[0] = nil // the array outlives it
 	l.batches = l.batches[1:]
@@ -31,7 +31,7 @@ func (l *backlog) pop() *batch {
 }
 
 // remove takes out a batch, if it is there.
-func (l *backlog) remove(b *batch) {
+func (l *batchQueue) remove(b *batch) {
 	if i := slices.Index(l.batches, b); i >= 0 {
 		l.batches = slices.Delete(l.batches, i, i+1)
 		l.events, l.size = l.events-b.events, l.size-b.size

@@ -42,7 +42,7 @@ func newLossReporter(o Options) *lossReporter {
 	return t
 }
 
-// lost notes that events were lost, or none yet but an answer's patience.
+// lost notes that events were lost, or none yet but that an answer waited for writeTimeout.
 func (t *lossReporter) lost(err error, events int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -101,13 +101,13 @@ func (t *lossReporter) take() (lines []func(), closed bool) {
 	return lines, t.mu.closed
 }
 
-// close logs the rest, and waits for that no longer than patience.
+// close logs the rest, and waits for that no longer than writeTimeout.
 func (t *lossReporter) close() {
 	t.mu.Lock()
 	t.mu.closed = true
 	t.wake()
 	t.mu.Unlock()
-	timer := time.NewTimer(patience)
+	timer := time.NewTimer(writeTimeout)
 	defer timer.Stop()
 	select {
 	case <-t.done:

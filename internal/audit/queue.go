@@ -20,17 +20,17 @@ const (
 	// endBytes is how many bytes ends may hold that wait: it is the lower bound only if their clients
 	// ask for them at length.
 	endBytes = 64 << 20
-	// gatherBytes is from how much on no more is gathered for one write.
-	gatherBytes = 64 << 10
-	// patience is how long an answer waits for its events to be written. What blocks for longer counts
-	// as what fails.
-	patience = time.Second
-	// closePatience is how long the end of the process waits for what is left.
-	closePatience = 5 * time.Second
+	// writeBytes is the size from which no more is added to one write.
+	writeBytes = 64 << 10
+	// writeTimeout is how long an answer waits for its events to be written. What blocks for longer
+	// counts as what fails.
+	writeTimeout = time.Second
+	// closeTimeout is how long the end of the process waits for what is left.
+	closeTimeout = 5 * time.Second
 )
 
 var (
-	errBlocked = fmt.Errorf("it has taken nothing for %v", patience)
+	errBlocked = fmt.Errorf("it has taken nothing for %v", writeTimeout)
 	errFull    = errors.New("it takes events more slowly than they come, and too many wait")
 	errClosed  = errors.New("it is closed")
 )
@@ -39,7 +39,7 @@ var (
 // block for ever: a pipe without a reader, a network file system whose server is gone.
 //
 // An answer waits for its events as long as writes end. Once an event has waited for longer than
-// the patience, no answer waits: a log that fails closed then refuses events at once, and their
+// writeTimeout, no answer waits: a log that fails closed then refuses events at once, and their
 // requests pass through; another one keeps events in the queue without their answers, and refuses
 // them when there are too many.
 //
@@ -64,7 +64,7 @@ type queue struct {
 	mu struct {
 		sync.Mutex
 		some          *sync.Cond // there is something to write, or it is closed
-		answers, ends backlog
+		answers, ends batchQueue
 		writing       []*batch
 		began         time.Time // of writing
 		closed        bool
@@ -76,7 +76,7 @@ func newQueue(o Options) *queue {
 		failClosed: o.FailClosed, metrics: o.Metrics, losses: newLossReporter(o), done: make(chan struct{}), out: o.Out,
 	}
 	q.mu.some = sync.NewCond(&q.mu)
-	q.mu.answers.most, q.mu.ends.most = answerBytes, endBytes
+	q.mu.answers.maxSize, q.mu.ends.maxSize = answerBytes, endBytes
 	go q.run()
 	return q
 }
@@ -89,7 +89,7 @@ func (q *queue) write(lines []byte, events int) error {
 	if late || err != nil {
 		return err
 	}
-	timer := time.NewTimer(patience)
+	timer := time.NewTimer(writeTimeout)
 	defer timer.Stop()
 	select {
 	case <-b.tried:
@@ -127,11 +127,11 @@ func (q *queue) add(b *batch) (late bool, err error) {
 
 // lateLocked reports that a write lasts, or an answer has waited, for too long by now.
 func (q *queue) lateLocked(now time.Time) bool {
-	if len(q.mu.writing) > 0 && now.Sub(q.mu.began) >= patience {
+	if len(q.mu.writing) > 0 && now.Sub(q.mu.began) >= writeTimeout {
 		return true
 	}
 	answers := q.mu.answers.batches
-	return len(answers) > 0 && now.Sub(answers[0].at) >= patience
+	return len(answers) > 0 && now.Sub(answers[0].at) >= writeTimeout
 }
 
 // leave ends an answer's wait for a batch. A log that fails closed takes the batch back; one that
@@ -194,9 +194,9 @@ func (q *queue) take() []*batch {
 // groupLocked takes out what is written at once: answers, and if no more of those wait, ends.
 func (q *queue) groupLocked() (group []*batch) {
 	size := 0
-	for _, list := range []*backlog{&q.mu.answers, &q.mu.ends} {
+	for _, list := range []*batchQueue{&q.mu.answers, &q.mu.ends} {
 		for len(list.batches) > 0 {
-			if size += list.batches[0].size; size > gatherBytes && len(group) > 0 {
+			if size += list.batches[0].size; size > writeBytes && len(group) > 0 {
 				return group
 			}
 			group = append(group, list.pop())
@@ -252,7 +252,7 @@ func (q *queue) close() error {
 	q.mu.some.Signal()
 	q.mu.Unlock()
 	defer q.losses.close()
-	timer := time.NewTimer(closePatience)
+	timer := time.NewTimer(closeTimeout)
 	defer timer.Stop()
 	select {
 	case <-q.done:
@@ -260,7 +260,7 @@ func (q *queue) close() error {
 	case <-timer.C:
 	}
 	lost := q.abandon()
-	return fmt.Errorf("it still could not be written after %v: %d events are lost", closePatience, lost)
+	return fmt.Errorf("it still could not be written after %v: %d events are lost", closeTimeout, lost)
 }
 
 // abandon gives up whatever is not on record, and counts it.
@@ -272,7 +272,7 @@ func (q *queue) abandon() (lost int) {
 			b.forgone, lost = true, lost+b.events
 		}
 	}
-	q.mu.answers, q.mu.ends = backlog{}, backlog{}
+	q.mu.answers, q.mu.ends = batchQueue{}, batchQueue{}
 	q.metrics.failures.Add(float64(lost))
 	return lost
 }

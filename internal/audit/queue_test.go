@@ -197,14 +197,14 @@ func TestOwnLogBlocked(t *testing.T) {
 			}
 			l.Entry(request("end")).Ended()
 		}
-		if took := time.Since(began); took != patience {
+		if took := time.Since(began); took != writeTimeout {
 			t.Errorf("answers took %v", took)
 		}
 		began = time.Now()
 		if l.Close() == nil {
 			t.Error("everything was written")
 		}
-		if took := time.Since(began); took > closePatience+patience {
+		if took := time.Since(began); took > closeTimeout+writeTimeout {
 			t.Errorf("the end took %v", took)
 		}
 		close(own.gate)
@@ -242,7 +242,7 @@ func TestFullOfEnds(t *testing.T) {
 type slow struct{ paper }
 
 func (s *slow) Write(p []byte) (int, error) {
-	time.Sleep(patience / 4)
+	time.Sleep(writeTimeout / 4)
 	return s.paper.Write(p)
 }
 
@@ -255,7 +255,7 @@ func TestManyEnds(t *testing.T) {
 		for range 2000 {
 			l.Entry(request("end")).Ended()
 		}
-		time.Sleep(patience + time.Millisecond)
+		time.Sleep(writeTimeout + time.Millisecond)
 		if n := len(out.events(t)); n == 2000 {
 			t.Fatal("nothing waits")
 		}
