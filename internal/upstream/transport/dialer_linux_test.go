@@ -80,7 +80,7 @@ func TestDialerLeavesTheMute(t *testing.T) {
 	_, second, port := both(t)
 	d := newDialer()
 	d.Resolver = resolving(t)
-	dial := func(want string) *listened {
+	dial := func(want string) *trackedConn {
 		t.Helper()
 		c, err := d.DialContext(deadline(t), "tcp", "upstream.test:"+port)
 		if err != nil {
@@ -90,14 +90,14 @@ func TestDialerLeavesTheMute(t *testing.T) {
 		if got := c.RemoteAddr().String(); got != want+":"+port {
 			t.Fatalf("connected to %s, want %s", got, want)
 		}
-		return c.(*listened)
+		return c.(*trackedConn)
 	}
-	ask := func(c *listened, since time.Duration) {
+	ask := func(c *trackedConn, since time.Duration) {
 		t.Helper()
 		if _, err := c.Write([]byte("?")); err != nil {
 			t.Fatal(err)
 		}
-		c.asked.Store(time.Now().Add(-since).UnixNano())
+		c.waitingSince.Store(time.Now().Add(-since).UnixNano())
 	}
 	dial("127.0.0.1").Close()
 	hurried := dial("127.0.0.1")
@@ -105,31 +105,31 @@ func TestDialerLeavesTheMute(t *testing.T) {
 	hurried.Close()
 	answered := dial("127.0.0.1")
 	ask(answered, time.Hour)
-	answered.asked.Store(0)
+	answered.waitingSince.Store(0)
 	answered.Close()
 	slow := dial("127.0.0.1")
-	ask(slow, muteAfter)
-	slow.there.Store(time.Now().UnixNano()) // another connection got an answer meanwhile
+	ask(slow, unresponsiveAfter)
+	slow.lastRead.Store(time.Now().UnixNano()) // another connection got an answer meanwhile
 	slow.Close()
 	dial("127.0.0.1").Close()
-	d.mutes.at("127.0.0.1:" + port).Store(0)
+	d.unresponsive.lastReadOf("127.0.0.1:" + port).Store(0)
 	vain := dial("127.0.0.1")
-	ask(vain, muteAfter)
+	ask(vain, unresponsiveAfter)
 	vain.Close()
 	dial("127.0.0.2").Close()
 	second.Close()
 	dial("127.0.0.1").Close() // rather than none
-	if !d.mutes.has("127.0.0.1:" + port) {
-		t.Error("it is forgotten who was mute")
+	if !d.unresponsive.has("127.0.0.1:" + port) {
+		t.Error("an unresponsive address is forgotten")
 	}
-	d.mutes.until["127.0.0.1:"+port] = time.Now().Add(-time.Second)
-	if d.mutes.has("127.0.0.1:" + port) {
-		t.Error("it is never forgotten who was mute")
+	d.unresponsive.until["127.0.0.1:"+port] = time.Now().Add(-time.Second)
+	if d.unresponsive.has("127.0.0.1:" + port) {
+		t.Error("an unresponsive address is never forgotten")
 	}
 }
 
-// An address that answers is no longer mute; while one is mute, no request is sent on a connection
-// that has been idle.
+// An address that answers is no longer unresponsive; while one is, no request is sent on a
+// connection that has been idle.
 func TestMuteAddress(t *testing.T) {
 	var mu sync.Mutex
 	states := map[http.ConnState]int{}
@@ -143,9 +143,9 @@ func TestMuteAddress(t *testing.T) {
 	defer s.Close()
 	d := newDialer()
 	transport := &http.Transport{DialContext: d.DialContext}
-	d.mutes.concern(transport)
+	d.unresponsive.closeIdleOf(transport)
 	address := s.Listener.Addr().String()
-	d.mutes.add(address)
+	d.unresponsive.add(address)
 	get := func() {
 		t.Helper()
 		resp, err := (&http.Client{Transport: transport}).Get(s.URL)
@@ -155,10 +155,10 @@ func TestMuteAddress(t *testing.T) {
 		resp.Body.Close()
 	}
 	get()
-	if d.mutes.has(address) {
-		t.Error("an address that speaks is mute")
+	if d.unresponsive.has(address) {
+		t.Error("an address that answers is unresponsive")
 	}
-	d.mutes.add(address)
+	d.unresponsive.add(address)
 	for ctx, closed := deadline(t), false; !closed; time.Sleep(time.Millisecond) {
 		if ctx.Err() != nil {
 			t.Fatal("the idle connection stays open")

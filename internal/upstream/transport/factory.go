@@ -223,7 +223,7 @@ func (s *shared) look() (changed bool) {
 		changed = v.Look() || changed
 	}
 	if changed {
-		s.dialer.mutes.closeIdle()
+		s.dialer.unresponsive.closeIdle()
 	}
 	s.mu.Lock()
 	s.retired = slices.DeleteFunc(s.retired, func(p weak.Pointer[http.Transport]) bool { return p.Value() == nil })

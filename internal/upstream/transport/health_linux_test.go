@@ -20,7 +20,7 @@ func TestUnacknowledged(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	raw, err := conn.(*listened).NetConn().(syscall.Conn).SyscallConn()
+	raw, err := conn.(*trackedConn).NetConn().(syscall.Conn).SyscallConn()
 	if err != nil {
 		t.Fatal(err)
 	}

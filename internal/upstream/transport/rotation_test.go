@@ -220,7 +220,7 @@ func transports(t *testing.T, f *Factory) map[string]http.RoundTripper {
 	}
 	all["probes"] = link
 	t.Cleanup(func() {
-		f.shared.dialer.mutes.closeIdle()
+		f.shared.dialer.unresponsive.closeIdle()
 		f.shared.look()
 	})
 	return all

@@ -163,7 +163,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 // refreshTrust looks at the file of authorities.
 func (s *shared) refreshTrust(f *Factory) {
 	if f.trust != nil && f.trust.Look() {
-		s.dialer.mutes.closeIdle()
+		s.dialer.unresponsive.closeIdle()
 	}
 }
 
@@ -271,7 +271,7 @@ func (t *Transport) build(trusted *trust, pair *certificate) (*http.Transport, e
 		Protocols:              protocols,
 		HTTP2:                  &http.HTTP2Config{SendPingTimeout: t.kind.pingAfter, PingTimeout: t.kind.pingWait},
 	}
-	t.factory.shared.dialer.mutes.concern(made)
+	t.factory.shared.dialer.unresponsive.closeIdleOf(made)
 	return made, nil
 }
 
