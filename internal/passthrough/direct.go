@@ -50,7 +50,7 @@ func (f *Forwarder) direct(r HTTP1Request, x *exchange) {
 		return
 	}
 	x.answered(resp)
-	x.heard.answeredUpstream(x.code)
+	x.hooks.answeredUpstream(x.code)
 	responseHeader(resp.Header)
 	r.Relay(resp)
 	if bodiless(x.in.method, resp) {

@@ -32,7 +32,7 @@ type exchange struct {
 
 	seat    flowcontrol.Pass // of the requests under way; a watch has it until its answer begins
 	lasting flowcontrol.Pass // of what lasts
-	heard   AnswerHooks
+	hooks   AnswerHooks
 	code    int         // of the answer; 0: none yet. Owned by the goroutine that answers
 	waiting atomic.Bool // replayed, but not yet with the net/http server: abort alone would end it
 	broken  atomic.Bool // replayed, and its body could not be read to its end
@@ -76,7 +76,7 @@ func (f *Forwarder) begin(w apistatus.Responder, in *Inbound, b Bearer, to reach
 		return nil
 	}
 	x := &exchange{f: f, in: in, class: in.class(), target: target, lent: b.lends(in.Header), sever: to.sever}
-	x.own()
+	x.reserveBody()
 	x.header, x.transport = outgoingHeader(in.Header, f.claims, in.peer, in.upgrade), f.transport(b, in, x.class)
 	if b.As != nil {
 		withoutIdentity(x.header)
@@ -86,7 +86,7 @@ func (f *Forwarder) begin(w apistatus.Responder, in *Inbound, b Bearer, to reach
 	}
 	x.ctx, x.cancel = context.WithCancel(f.base)
 	if !f.limited(w, x, b.Flow, to.departs) || !f.enter(w, x) {
-		x.letGo()
+		x.release()
 		return nil
 	}
 	if x.transport == nil {
@@ -102,8 +102,8 @@ func (f *Forwarder) begin(w apistatus.Responder, in *Inbound, b Bearer, to reach
 	return x
 }
 
-// own reserves room for the body, or has it sent on while it comes.
-func (x *exchange) own() {
+// reserveBody reserves room for the body, or has it sent on while it comes.
+func (x *exchange) reserveBody() {
 	if x.in.length <= 0 || !x.in.repeatable(x.class) {
 		return
 	}
@@ -114,7 +114,7 @@ func (x *exchange) own() {
 
 // limited waits until x may go within the limits, or answers that it may not.
 func (f *Forwarder) limited(w apistatus.Responder, x *exchange, flow flowcontrol.Flow, d flowcontrol.Departs) bool {
-	refusal := f.letIn(x, flow, d)
+	refusal := f.admit(x, flow, d)
 	if refusal == nil {
 		return true
 	}
@@ -131,10 +131,10 @@ func (f *Forwarder) limited(w apistatus.Responder, x *exchange, flow flowcontrol
 	return false
 }
 
-// letIn admits x as kube-apiserver's flow control would (WithPriorityAndFairness): a watch has a
+// admit admits x as kube-apiserver's flow control would (WithPriorityAndFairness): a watch has a
 // seat until its answer begins, and other lasting requests have none. They count as lasting. Probes
 // are exempt.
-func (f *Forwarder) letIn(x *exchange, flow flowcontrol.Flow, d flowcontrol.Departs) *flowcontrol.Refusal {
+func (f *Forwarder) admit(x *exchange, flow flowcontrol.Flow, d flowcontrol.Departs) *flowcontrol.Refusal {
 	if x.in.probes() {
 		return nil
 	}
@@ -150,7 +150,7 @@ func (f *Forwarder) letIn(x *exchange, flow flowcontrol.Flow, d flowcontrol.Depa
 
 // enter counts x in, unless the forwarder is closing, which it answers.
 func (f *Forwarder) enter(w apistatus.Responder, x *exchange) bool {
-	if !f.admit(x) {
+	if !f.register(x) {
 		f.metrics.answered(x.class, http.StatusServiceUnavailable)
 		w.HangUp()
 		apistatus.Write(w, apistatus.ShuttingDown())
@@ -160,7 +160,7 @@ func (f *Forwarder) enter(w apistatus.Responder, x *exchange) bool {
 	return true
 }
 
-func (f *Forwarder) admit(x *exchange) bool {
+func (f *Forwarder) register(x *exchange) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.mu.closing {
@@ -171,8 +171,8 @@ func (f *Forwarder) admit(x *exchange) bool {
 	return true
 }
 
-// letGo gives back what x holds.
-func (x *exchange) letGo() {
+// release gives back what x holds.
+func (x *exchange) release() {
 	x.cancel()
 	x.seat.Release()
 	x.lasting.Release()
@@ -216,9 +216,9 @@ func (h AnswerHooks) answeredUpstream(code int) {
 	}
 }
 
-// hear has h told of the answer, and upstream what trace it belongs to.
-func (x *exchange) hear(h AnswerHooks) {
-	x.heard = h
+// setHooks has h observe the answer, and propagates its trace upstream.
+func (x *exchange) setHooks(h AnswerHooks) {
+	x.hooks = h
 	if h.Trace != nil {
 		h.Trace.Propagate(x.header)
 	}
@@ -241,28 +241,28 @@ func (x *exchange) begun() {
 	if !x.class.short() {
 		x.seat.Release()
 	}
-	if x.heard.Head != nil {
-		x.heard.Head()
+	if x.hooks.Head != nil {
+		x.hooks.Head()
 	}
 }
 
 // complete reports to the hooks how long upstream took for the whole answer.
 func (x *exchange) complete(spent time.Duration) {
-	if x.heard.Took != nil && x.code == http.StatusOK {
-		x.heard.Took(spent)
-		x.heard.Took = nil
+	if x.hooks.Took != nil && x.code == http.StatusOK {
+		x.hooks.Took(spent)
+		x.hooks.Took = nil
 	}
 }
 
 // end counts the request out. Only the first call does anything.
 func (x *exchange) end() {
 	x.ends.Do(func() {
-		x.letGo()
+		x.release()
 		x.large.Close()
 		if x.code == 0 {
 			x.code = codeClientGone
 		}
-		x.heard.answeredUpstream(x.code)
+		x.hooks.answeredUpstream(x.code)
 		f := x.f
 		f.metrics.answered(x.class, x.code)
 		f.metrics.inFlight.WithLabelValues(x.class.String()).Dec()

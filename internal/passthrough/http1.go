@@ -76,7 +76,7 @@ func (f *Forwarder) Forward(r HTTP1Request, b Bearer, h AnswerHooks) {
 		return
 	}
 	x.conn = conn
-	x.hear(h)
+	x.setHooks(h)
 	if in.direct(x.class) {
 		f.direct(r, x)
 		return

@@ -34,7 +34,7 @@ func (f *Forwarder) ForwardHTTP2(out *clientconn.PacedWriter, r *http.Request, b
 	}
 	defer x.end()
 	x.body, x.measures = r.Body, true
-	x.hear(h)
+	x.setHooks(h)
 	if BearsToken(in.Header) {
 		x.known = out.Prove
 	}

@@ -49,7 +49,7 @@ func newReplayer(f *Forwarder) *replayer {
 	// No timeouts: the head is already here, and what follows may last.
 	r.handler = replayHandler(proxy)
 	r.server = &http.Server{ // #nosec G112 -- the head of every request is our own
-		Handler:     discreet(r.handler, f.log),
+		Handler:     redactPanics(r.handler, f.log),
 		ConnContext: withExchange,
 		ErrorLog:    std,
 	}

@@ -14,9 +14,9 @@ import (
 	"go.uber.org/zap"
 )
 
-// discreet is a handler whose panics are logged without what they hold, where net/http would print
-// all of it.
-func discreet(h http.Handler, log *zap.Logger) http.Handler {
+// redactPanics is a handler whose panics are logged without what they hold, where net/http would
+// print all of it.
+func redactPanics(h http.Handler, log *zap.Logger) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
 			p := recover()
@@ -127,9 +127,9 @@ func (exchangeTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := x.transport.RoundTrip(req)
 	x.begun()
 	if err == nil {
-		x.heard.answeredUpstream(resp.StatusCode)
+		x.hooks.answeredUpstream(resp.StatusCode)
 	}
-	if err == nil && x.heard.Took != nil {
+	if err == nil && x.hooks.Took != nil {
 		resp.Body = &timedBody{ReadCloser: resp.Body, x: x, spent: time.Since(began)}
 	}
 	return resp, err
