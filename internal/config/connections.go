@@ -7,11 +7,11 @@ const (
 	// clients' connections: for those to upstream, of which requests that pass through over HTTP/1.1
 	// need one each, and for files.
 	upstreamShare = 4
-	// leastUpstream is how many are kept at least.
-	leastUpstream = 128
-	// mostConnections is for a process without a limit worth the name: what they cost is memory long
+	// minUpstreamConns is how many are kept for upstream at least.
+	minUpstreamConns = 128
+	// maxConnections is for a process without a limit worth the name: what they cost is memory long
 	// before.
-	mostConnections = 1 << 20
+	maxConnections = 1 << 20
 )
 
 // Connections is how many connections clients may have.
@@ -24,11 +24,11 @@ func (o *Settings) Connections() int {
 
 // connectionsWithin is how many of so many open files may be clients' connections.
 func connectionsWithin(files uint64) int {
-	kept := max(files/upstreamShare, leastUpstream)
+	kept := max(files/upstreamShare, minUpstreamConns)
 	if files <= kept {
 		return 1
 	}
-	return int(min(files-kept, mostConnections)) // #nosec G115 -- at most mostConnections
+	return int(min(files-kept, maxConnections)) // #nosec G115 -- at most maxConnections
 }
 
 // unlimitedFiles is where the system does not say.

@@ -25,9 +25,9 @@ const minBudget = 64 << 20
 // minCheckPeriod keeps the comparison of whole states what it is meant to be: rare.
 const minCheckPeriod = 10 * time.Second
 
-// leastAway is the shortest --readyz-upstream-timeout. Upstream is sent a request each 15 s at
-// least, so that less would say nothing.
-const leastAway = 30 * time.Second
+// minReadyzTimeout is the shortest --readyz-upstream-timeout. Upstream is sent a request each 15 s
+// at least, so that less would say nothing.
+const minReadyzTimeout = 30 * time.Second
 
 // Validate refuses what cannot work, or would give access to users that must not have it, with one
 // line: the setting, its value, the remedy. It brings Resources into the form that Settings
@@ -94,9 +94,9 @@ func (o *Settings) validateNumbers() error {
 		return o.Refuse("resource-idle-timeout", o.ResourceIdleTimeout.String(),
 			"must not be negative; 0s keeps every resource")
 	}
-	if o.ReadyzUpstreamTimeout < 0 || o.ReadyzUpstreamTimeout > 0 && o.ReadyzUpstreamTimeout < leastAway {
+	if o.ReadyzUpstreamTimeout < 0 || o.ReadyzUpstreamTimeout > 0 && o.ReadyzUpstreamTimeout < minReadyzTimeout {
 		return o.Refuse("readyz-upstream-timeout", o.ReadyzUpstreamTimeout.String(),
-			"must be "+leastAway.String()+" or more, which a restart of an API server takes; 0s never fails readiness")
+			"must be "+minReadyzTimeout.String()+" or more, which a restart of an API server takes; 0s never fails readiness")
 	}
 	if o.MaxStaleness < 0 {
 		return o.Refuse("max-staleness", o.MaxStaleness.String(),

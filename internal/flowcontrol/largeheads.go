@@ -17,8 +17,8 @@ const (
 	// came, in fasthttp's buffer, as fasthttp's fields and raw head, as net/http's header, and as what
 	// goes upstream.
 	HeadCopies = 6
-	// leastHeadShare is what one peer may hold of the pool in any case; otherwise half of it.
-	leastHeadShare = HeadCopies * LargestHeadBytes
+	// minHeadShare is what one peer may hold of the pool in any case; otherwise half of it.
+	minHeadShare = HeadCopies * LargestHeadBytes
 )
 
 // LargeHeads is the bytes that large heads hold together.
@@ -49,7 +49,7 @@ func (p *LargeHeads) Take(peer netip.Addr, n int64) bool {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	share := max(p.most/2, leastHeadShare)
+	share := max(p.most/2, minHeadShare)
 	if p.most > 0 && (p.mu.held+n > p.most || p.mu.peers[peer]+n > share) {
 		p.refused.Add(1)
 		return false

@@ -25,8 +25,8 @@ type original struct {
 	Of   string `json:"of"` // the hash of the new document, without this
 }
 
-// mostOriginal is what annotations of an object may have together, but for some room.
-const mostOriginal = 240 << 10
+// maxOriginalBytes is what annotations of an object may have together, but for some room.
+const maxOriginalBytes = 240 << 10
 
 // rewritten is the document that says what want says, with its original in the annotations of w.
 func (d *document) rewritten(want []byte, w workload) (string, error) {
@@ -39,7 +39,7 @@ func (d *document) rewritten(want []byte, w workload) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if len(value) > mostOriginal {
+	if len(value) > maxOriginalBytes {
 		return "", fmt.Errorf("is in a document that is too large to be kept in an annotation, and not in YAML's own form " +
 			"(lines of `key: value`): write it so, or one object to a document")
 	}
@@ -203,8 +203,8 @@ func pack(o original) (string, error) {
 	return base64.StdEncoding.EncodeToString(packed.Bytes()), nil
 }
 
-// mostText bounds what an annotation may unfold to.
-const mostText = 32 << 20
+// maxTextBytes bounds what an annotation may unfold to.
+const maxTextBytes = 32 << 20
 
 func unpack(value string) (o original, err error) {
 	packed, err := base64.StdEncoding.DecodeString(value)
@@ -215,5 +215,5 @@ func unpack(value string) (o original, err error) {
 	if err != nil {
 		return o, err
 	}
-	return o, json.NewDecoder(io.LimitReader(from, mostText)).Decode(&o)
+	return o, json.NewDecoder(io.LimitReader(from, maxTextBytes)).Decode(&o)
 }

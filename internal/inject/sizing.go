@@ -34,9 +34,9 @@ type sizing struct {
 // become ready in time; the usual is what one is given where it must have a limit and none is
 // wanted. In a pod that is Guaranteed, it is set aside as a whole.
 var (
-	leastRequest = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m"),
+	minRequest = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m"),
 		corev1.ResourceMemory: resource.MustParse("64Mi")}
-	leastLimit = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"),
+	minLimit = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"),
 		corev1.ResourceMemory: resource.MustParse("64Mi")}
 	usualLimit = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m"),
 		corev1.ResourceMemory: resource.MustParse("256Mi")}
@@ -103,7 +103,7 @@ func (s *sizing) against(c *sidecarSize) []breach {
 		all = append(all, breach{"qos", "the pod would no longer be Guaranteed"})
 	}
 	for _, name := range computed {
-		least := leastLimit[name]
+		least := minLimit[name]
 		if wanted, set := s.wanted.Limits[name]; set && wanted.Cmp(least) < 0 {
 			least = wanted
 		}
@@ -166,7 +166,7 @@ func grow(pod, sidecar corev1.ResourceList, name corev1.ResourceName) {
 // of value.
 func (s *sizing) amounts(name corev1.ResourceName, step int64) (request, limit int64) {
 	b := s.limits.bounds(name)
-	request = between(value(name, s.wanted.Requests), value(name, leastRequest), step)
+	request = between(value(name, s.wanted.Requests), value(name, minRequest), step)
 	guaranteed := s.qos == corev1.PodQOSGuaranteed
 	usual := usualLimit
 	if guaranteed {
@@ -176,9 +176,9 @@ func (s *sizing) amounts(name corev1.ResourceName, step int64) (request, limit i
 	if limit == 0 && (guaranteed || b.limited || s.limits.wants(name, "limits.") || s.podHasLimit(name)) {
 		limit = max(value(name, usual), b.usual, request)
 	}
-	limit = between(limit, value(name, leastLimit), step)
+	limit = between(limit, value(name, minLimit), step)
 	if request == 0 && (b.asked || s.limits.wants(name, "requests.") || s.limits.wants(name, "")) {
-		request = value(name, leastRequest)
+		request = value(name, minRequest)
 	}
 	request = max(request, b.min)
 	if limit > 0 {
@@ -189,7 +189,7 @@ func (s *sizing) amounts(name corev1.ResourceName, step int64) (request, limit i
 	}
 	if limit > 0 && b.ratio > 0 && float64(limit) > float64(request)*b.ratio {
 		limit = int64(float64(request) * b.ratio)
-		if least := value(name, leastLimit); limit < least && (b.max == 0 || least <= b.max) {
+		if least := value(name, minLimit); limit < least && (b.max == 0 || least <= b.max) {
 			request, limit = int64(float64(least)/b.ratio)+1, least
 		}
 	}
