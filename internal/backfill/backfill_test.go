@@ -248,7 +248,7 @@ func (s *story) resumes(ctx context.Context, rv uint64, sel object.Selector, enc
 	}
 	var cursor *fanout.Cursor
 	if f == nil {
-		if cursor, err = s.hub.Resume(rv, sel, enc); err != nil {
+		if cursor, err = s.hub.For("").Resume(rv, sel, enc); err != nil {
 			return resumption{err: err}
 		}
 	} else {

@@ -22,11 +22,12 @@ type Cursor struct {
 	encoding object.Encoding
 
 	// Small, and beside each other: there is a cursor for every watch.
-	live               bool
-	seam               bool // between two entries of a seam
-	future             bool // the log has not reached through yet: until it does, there is silence (W-106)
-	holding, retracted bool // see Hold
-	sliced, cut        bool // see Slice
+	live                 bool
+	seam                 bool // between two entries of a seam
+	future               bool // the log has not reached through yet: until it does, there is silence (W-106)
+	sliced, cut          bool // see Slice
+	initialEvents        bool // see BeginInitialEvents
+	initialObjectDeleted bool // see ErrInitialObjectDeleted
 
 	feed     *Feed // nil: the log alone, the specification of the feed
 	place    place
@@ -67,16 +68,6 @@ func (v OwnerView) Resume(rv uint64, sel object.Selector, enc object.Encoding) (
 	c := v.From(position, rv, sel, enc)
 	c.future = future
 	return c, nil
-}
-
-// From is that of an OwnerView without an owner, as is Resume.
-func (h *Hub) From(position, rv uint64, sel object.Selector, enc object.Encoding) *Cursor {
-	return h.For("").From(position, rv, sel, enc)
-}
-
-// Resume is that of an OwnerView without an owner.
-func (h *Hub) Resume(rv uint64, sel object.Selector, enc object.Encoding) (*Cursor, error) {
-	return h.For("").Resume(rv, sel, enc)
 }
 
 // Replay makes a cursor that reads the log alone. It is the specification: every other cursor must
@@ -183,7 +174,7 @@ func (c *Cursor) Next() ([]byte, error) {
 
 // join moves a cursor that reads the log to its feed, if that reaches back to it.
 func (c *Cursor) join() bool {
-	if c.live || c.feed == nil || c.future || c.holding {
+	if c.live || c.feed == nil || c.future || c.initialEvents {
 		return false
 	}
 	if c.place, c.live = c.feed.locate(c.position); c.live {
@@ -230,7 +221,7 @@ func (c *Cursor) fill(head uint64) error {
 		case c.sliced && work >= sliceWork:
 			c.cut = c.position < head
 			return nil
-		case c.retracted:
+		case c.initialObjectDeleted:
 			return ErrInitialObjectDeleted
 		case c.hub.resource.Retired():
 			return &cache.ExpiredError{Asked: c.through, Oldest: log.Floor()}
@@ -285,11 +276,11 @@ func (c *Cursor) take(e *cache.Entry) error {
 func (c *Cursor) frame(e *cache.Entry) (err error) {
 	t, o, seen := c.selector.Seen(&e.Event)
 	switch {
-	case seen && c.holding:
-		err = c.hold(t, o, e.RV)
+	case seen && c.initialEvents:
+		err = c.appendInitial(t, o, e.RV)
 	case seen:
 		c.scratch, err = AppendEvent(c.scratch, c.encoding, t, o, e.RV)
-	case e.Seam == cache.SeamEnd && c.encoding.Bookmarks && !c.holding:
+	case e.Seam == cache.SeamEnd && c.encoding.Bookmarks && !c.initialEvents:
 		c.scratch, err = AppendBookmark(c.scratch, c.encoding, c.hub.resource.Template(), e.Through, false)
 		return err
 	default:

@@ -54,7 +54,7 @@ func TestCursorResumesAfterWhatItSaw(t *testing.T) {
 		w.expect(w.resume(102, everything, plain), "ADDED a/y 103", "ADDED a/z 105")
 		w.expect(w.resume(104, everything, plain), "ADDED a/z 105")
 		w.expect(w.resume(105, everything, plain))
-		if _, err := w.hub.Resume(100, everything, plain); err == nil ||
+		if _, err := w.hub.For("").Resume(100, everything, plain); err == nil ||
 			err.Error() != "too old resource version: 100 (101)" {
 			w.Fatal(err)
 		}
@@ -122,7 +122,7 @@ func TestCursorExpiresWhenHistoryIsVoid(t *testing.T) {
 		w.expectError(caughtUp, "too old resource version: 103 (90)")
 		w.expectError(behind, "too old resource version: 101 (90)")
 		w.expectError(pending, "too old resource version: 500 (90)")
-		if _, err := w.hub.Resume(103, everything, plain); err == nil {
+		if _, err := w.hub.For("").Resume(103, everything, plain); err == nil {
 			w.Fatal("a resume in a past that no longer exists was accepted")
 		}
 		fresh := w.live(everything, plain)
@@ -233,7 +233,7 @@ func TestCursorReadsSeams(t *testing.T) {
 		w.expect(w.resume(103, everything, chunked), append(first[2:], seam...)...)
 		w.expect(w.resume(111, everything, bookmarks))
 		for _, rv := range []uint64{105, 106, 107, 110} {
-			if c, err := w.hub.Resume(rv, everything, plain); err == nil {
+			if c, err := w.hub.For("").Resume(rv, everything, plain); err == nil {
 				run, _ := drain(c)
 				w.Fatalf("a resume at %d, inside the gap, was accepted: %q", rv, decode(w, run, plain))
 			}
@@ -249,7 +249,7 @@ func TestResumeInsideAGapWithoutDeletionsIsRefused(t *testing.T) {
 	w.replace(append(w.kept("a/x"), w.pod("a/y", "web", 106, 0))...) // 110: L
 	f := func(rv uint64, refusal string) {
 		t.Helper()
-		_, err := w.hub.Resume(rv, everything, plain)
+		_, err := w.hub.For("").Resume(rv, everything, plain)
 		if (err == nil) != (refusal == "") || err != nil && err.Error() != refusal {
 			t.Fatalf("resume at %d: %v, want %q", rv, err, refusal)
 		}

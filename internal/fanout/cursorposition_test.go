@@ -6,7 +6,7 @@ import "testing"
 // dispatchEntry, and of the last that it told; 0: none.
 func (w *world) stands(c *Cursor, first, last uint64) {
 	w.Helper()
-	s := c.Standing()
+	s := c.Position()
 	at := func(known bool, position uint64) uint64 {
 		if !known {
 			return 0
@@ -17,7 +17,7 @@ func (w *world) stands(c *Cursor, first, last uint64) {
 		}
 		return e.RV
 	}
-	if gotFirst, gotLast := at(s.Pending, s.First), at(s.Told, s.Last); gotFirst != first || gotLast != last {
+	if gotFirst, gotLast := at(s.Pending, s.First), at(s.LastKnown, s.Last); gotFirst != first || gotLast != last {
 		w.Fatalf("first %d, last %d; want %d, %d", gotFirst, gotLast, first, last)
 	}
 }

@@ -146,9 +146,9 @@ func (h *history) relist(r *rand.Rand) {
 func (h *history) read(r *rand.Rand, i int, follow bool) reading {
 	v := h.views[i]
 	s := h.resource.Snapshot()
-	c := h.hub.From(s.Next, s.RV, v.selector, v.encoding)
+	c := h.hub.For("").From(s.Next, s.RV, v.selector, v.encoding)
 	if r.IntN(2) == 0 {
-		if resumed, err := h.hub.Resume(s.RV-uint64(r.IntN(60)), v.selector, v.encoding); err == nil {
+		if resumed, err := h.hub.For("").Resume(s.RV-uint64(r.IntN(60)), v.selector, v.encoding); err == nil {
 			c.Close()
 			c = resumed
 		}

@@ -16,7 +16,7 @@ import (
 func Example() {
 	pods := object.NewResource(schema.GroupVersionResource{Version: "v1", Resource: "pods"}, "Pod", true, true)
 	pod := func(name string, rv int) *object.Object {
-		o, err := pods.ParseCopy(fmt.Appendf(nil, `{"kind":"Pod","apiVersion":"v1","metadata":{"name":%q,`+
+		o, err := pods.Parse(fmt.Appendf(nil, `{"kind":"Pod","apiVersion":"v1","metadata":{"name":%q,`+
 			`"namespace":"default","resourceVersion":"%d"}}`, name, rv))
 		if err != nil {
 			panic(err)
@@ -29,9 +29,9 @@ func Example() {
 	hub := fanout.NewHub(r) // Run dispatches; here Dispatch does, once
 
 	state := r.Snapshot()
-	one := hub.From(state.Next, state.RV, object.Selector{}, object.Encoding{})
-	other := hub.From(state.Next, state.RV, object.Selector{}, object.Encoding{})
-	late, err := hub.Resume(5, object.Selector{}, object.Encoding{})
+	one := hub.For("").From(state.Next, state.RV, object.Selector{}, object.Encoding{})
+	other := hub.For("").From(state.Next, state.RV, object.Selector{}, object.Encoding{})
+	late, err := hub.For("").Resume(5, object.Selector{}, object.Encoding{})
 	if err != nil {
 		panic(err)
 	}

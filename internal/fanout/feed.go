@@ -108,7 +108,7 @@ func (f *Feed) restart(position uint64) {
 func (f *Feed) open(position uint64, size int) {
 	f.tail = &segment{start: position, data: make([]byte, size), marks: make([]mark, max(1, min(maxMarks, size/64)))}
 	old := f.kept.Load()
-	keep := f.worth(old.segments, keptSegments*f.largest()-size)
+	keep := f.retained(old.segments, keptSegments*f.largest()-size)
 	dropped := old.segments[:len(old.segments)-len(keep)]
 	f.size += int64(size)
 	for _, s := range dropped {
@@ -118,8 +118,8 @@ func (f *Feed) open(position uint64, size int) {
 	f.kept.Store(&run{first: first, start: old.start, segments: append(slices.Clip(keep), f.tail)})
 }
 
-// worth are the last segments, as many as there are always or fit into room, in bytes.
-func (*Feed) worth(segments []*segment, room int) []*segment {
+// retained are the last segments: keptSegments, and more if they fit into room, in bytes.
+func (*Feed) retained(segments []*segment, room int) []*segment {
 	for i := len(segments) - 1; i >= 0; i-- {
 		if room -= len(segments[i].data); room < 0 && i <= len(segments)-keptSegments {
 			return segments[i+1:]

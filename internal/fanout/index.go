@@ -113,7 +113,7 @@ func (x *index) choose(f *Feed) bool {
 			namespace = t.Values[0]
 		}
 	}
-	rank, crowd := 0, 0
+	rank, fewest := 0, 0
 	l := &f.listing
 	for _, t := range terms {
 		if len(t.Values) == 0 || len(t.Values) > maxSpots {
@@ -124,9 +124,9 @@ func (x *index) choose(f *Feed) bool {
 			within = "" // it would say the same twice
 		}
 		d := x.dimension(t)
-		r, c := rankOf(t), d.crowd(within, t.Values)
-		if l.dimension == nil || r < rank || r == rank && c < crowd {
-			rank, crowd = r, c
+		r, c := rankOf(t), d.feedsAt(within, t.Values)
+		if l.dimension == nil || r < rank || r == rank && c < fewest {
+			rank, fewest = r, c
 			l.dimension, l.namespace, l.values = d, within, t.Values
 		}
 	}
@@ -246,8 +246,8 @@ func (d *dimension) count(namespace string, n int) {
 	}
 }
 
-// crowd is how many feeds stand at some spots.
-func (d *dimension) crowd(namespace string, values []string) int {
+// feedsAt is how many feeds stand at some spots.
+func (d *dimension) feedsAt(namespace string, values []string) int {
 	n := 0
 	for _, v := range values {
 		n += len(d.feeds[spot{namespace, v}])

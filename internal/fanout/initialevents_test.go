@@ -12,8 +12,8 @@ func TestHoldShowsChangesAsInitialState(t *testing.T) {
 		w.set("a/y", "web")
 		dispatch()
 		c, other := w.live(app("web"), bookmarks), w.live(app("db"), bookmarks)
-		c.Hold()
-		other.Hold()
+		c.BeginInitialEvents()
+		other.BeginInitialEvents()
 		dispatch()
 		w.set("a/x", "web") // 104
 		w.set("a/z", "web")
@@ -23,14 +23,14 @@ func TestHoldShowsChangesAsInitialState(t *testing.T) {
 		w.replace(append(w.kept("a/x", "a/y", "a/z"), w.pod("a/q", "web", 108, 0))...) // 110: a seam without a bookmark
 		dispatch()
 		w.expect(c, "ADDED a/q 108")
-		c.Release()
+		c.EndInitialEvents()
 		w.set("a/x", "web") // 111
 		dispatch()
 		w.expect(c, "MODIFIED a/x 111")
 		w.expect(other)
 
 		d := w.live(app("web"), bookmarks)
-		d.Hold()
+		d.BeginInitialEvents()
 		w.set("a/y", "db") // leaves the selector
 		dispatch()
 		w.expectError(d, ErrInitialObjectDeleted.Error())
@@ -45,7 +45,7 @@ func TestLandsWhereItSawNothingSince(t *testing.T) {
 	w, c := held(t, plenty)
 	lands := func(want bool, s *cache.Snapshot) {
 		t.Helper()
-		landed := c.Land(s)
+		landed := c.RebaseOn(s)
 		if landed != nil {
 			landed.Close()
 		}
@@ -76,7 +76,7 @@ func TestLandsInNoGap(t *testing.T) {
 	w.expect(c)
 	w.rv = 119
 	w.replace(append(w.kept("a/x"), w.pod("a/y", "web", 108, 0))...)
-	if c.Land(state) != nil {
+	if c.RebaseOn(state) != nil {
 		t.Fatal("landed in a gap")
 	}
 	w.expect(c, "ADDED a/y 108")
@@ -89,10 +89,10 @@ func TestLandsInNoUnseenGap(t *testing.T) {
 	w.rv = 119
 	w.replace(append(w.kept("a/x"), w.pod("a/q", "db", 108, 0))...)
 	w.expect(c)
-	if c.Land(state) != nil {
+	if c.RebaseOn(state) != nil {
 		t.Fatal("landed in a gap")
 	}
-	landed := c.Land(compared(w, 125))
+	landed := c.RebaseOn(compared(w, 125))
 	if landed == nil {
 		t.Fatal("does not land after it")
 	}
@@ -110,7 +110,7 @@ func TestLandsNowhereBeforeTheLog(t *testing.T) {
 	if first := w.resource.Log().First(); first <= state.Next {
 		t.Fatalf("the log begins at %d, which is not after %d", first, state.Next)
 	}
-	if c.Land(state) != nil {
+	if c.RebaseOn(state) != nil {
 		t.Fatal("landed where the log does not begin yet")
 	}
 }
@@ -123,7 +123,7 @@ func TestLandsInNoOtherHistory(t *testing.T) {
 	w.resource.Disown(w.resource.Generation())
 	w.rv = 106
 	w.replace()
-	if c.Land(state) != nil {
+	if c.RebaseOn(state) != nil {
 		t.Fatal("landed in another history")
 	}
 	w.expectError(c, "too old resource version: 102 (107)")
@@ -134,7 +134,7 @@ func held(t *testing.T, limits cache.HistoryLimits) (*world, *Cursor) {
 	w := newWorld(t, limits)
 	w.set("a/x", "web") // 102
 	c := w.live(app("web"), bookmarks)
-	c.Hold()
+	c.BeginInitialEvents()
 	return w, c
 }
 

@@ -286,7 +286,7 @@ func TestLargeEventIsCopiedFewTimes(t *testing.T) {
 	s := w.resource.Snapshot()
 	var all []*Cursor
 	for i := range 30 {
-		all = append(all, w.hub.From(s.Next, s.RV, unlike(t, "a", 1, i), plain))
+		all = append(all, w.hub.For("").From(s.Next, s.RV, unlike(t, "a", 1, i), plain))
 	}
 	w.hub.Dispatch()
 	w.setPadded("a/x", "web", 1<<20)

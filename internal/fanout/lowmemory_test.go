@@ -13,7 +13,7 @@ func TestLowMemoryKeepsFramesOfManyStreamsOnly(t *testing.T) {
 	w.hub.Dispatch()
 	open := func(app string) *Cursor {
 		s := w.resource.Snapshot()
-		c := w.hub.From(s.Next, s.RV, selectorOf(t, "", "", "app="+app, ""), plain)
+		c := w.hub.For("").From(s.Next, s.RV, selectorOf(t, "", "", "app="+app, ""), plain)
 		t.Cleanup(c.Close)
 		return c
 	}
@@ -84,7 +84,7 @@ func TestFeedsShareAByteBudget(t *testing.T) {
 	var all []*Cursor
 	for i := range feeds {
 		s := w.resource.Snapshot()
-		c := w.hub.From(s.Next, s.RV, selectorOf(t, "", "", fmt.Sprint("app!=", i), ""), plain)
+		c := w.hub.For("").From(s.Next, s.RV, selectorOf(t, "", "", fmt.Sprint("app!=", i), ""), plain)
 		defer c.Close()
 		all = append(all, c)
 	}

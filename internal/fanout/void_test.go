@@ -58,7 +58,7 @@ func TestNoCursorSurvivesVoidHistory(t *testing.T) {
 			})
 		}
 		reader(func() bool {
-			c, err := w.hub.Resume(s.RV, everything, plain)
+			c, err := w.hub.For("").Resume(s.RV, everything, plain)
 			if err != nil {
 				return false
 			}

@@ -18,7 +18,7 @@ func TestSilentWatchIsReplaced(t *testing.T) {
 	one := m.awaitComparable(t)
 	source := m.Find(fakeapiserver.ConfigMaps)
 	resource := source.Resource()
-	cursor := source.Hub.From(resource.Snapshot().Next, resource.Through(), object.Selector{}, object.Encoding{})
+	cursor := source.Hub.For("").From(resource.Snapshot().Next, resource.Through(), object.Selector{}, object.Encoding{})
 	defer cursor.Close()
 	lists := one.reflector.Status().Replaces
 

@@ -70,7 +70,7 @@ func (s *Stream) held(proofs <-chan proof) (EndReason, error) {
 	if err := s.state(s.plan.Source.Resource().Snapshot()); err != nil {
 		return "", err
 	}
-	s.cursor.Hold()
+	s.cursor.BeginInitialEvents()
 	ended := s.Done()
 	var proven *cache.Snapshot // what the client must have; nil before the proof
 	for {
@@ -90,13 +90,13 @@ func (s *Stream) held(proofs <-chan proof) (EndReason, error) {
 		}
 		if proven != nil && !s.cursor.InSeam() {
 			if s.cursor.Through() >= proven.RV {
-				s.cursor.Release()
+				s.cursor.EndInitialEvents()
 				return "", s.endOfState()
 			}
 			// A proof by comparison (design D7, step 4) shows that the mirror holds upstream's state at
 			// proven.RV, but does not move the log there, and nothing else has to. If the client has what it
 			// may see of that state, the watch goes on from the state.
-			if landed := s.cursor.Land(proven); landed != nil {
+			if landed := s.cursor.RebaseOn(proven); landed != nil {
 				s.cursor.Close()
 				s.cursor = landed
 				return "", s.endOfState()

@@ -10,7 +10,7 @@ import (
 type figures struct {
 	live     bool // it is past its initial events
 	bytes    int64
-	standing fanout.Standing
+	standing fanout.CursorPosition
 	unsent   int       // bytes that the client has yet to take
 	blocked  time.Time // since when the client takes nothing; zero: no send waits for it
 }
@@ -26,7 +26,7 @@ func (s *Stream) figures() (f figures, open bool) {
 	}
 	f = figures{live: s.mu.live, bytes: s.bytes.Load(), unsent: s.mu.unsent}
 	if f.live {
-		f.standing = s.cursor.Standing()
+		f.standing = s.cursor.Position()
 	}
 	if s.mu.unsent > 0 {
 		f.blocked = s.mu.blocked.time()

@@ -92,7 +92,7 @@ func (s *Stream) watch(out sink, f figures, now time.Time) Watch {
 		w.Lag = head - min(head, f.standing.First)
 		w.Behind = s.oldest(f.standing.First, now)
 	}
-	if f.standing.Told {
+	if f.standing.LastKnown {
 		if e, ok := log.At(f.standing.Last); ok {
 			w.LastEvent = e.At
 		}

@@ -115,7 +115,7 @@ func resumeAbove(s *Simulation, rv uint64, sel object.Selector, enc object.Encod
 			break
 		}
 	}
-	return s.hub.From(position, rv, sel, enc), nil
+	return s.hub.For("").From(position, rv, sel, enc), nil
 }
 
 // impatient is a cursor that cannot bear to lag.

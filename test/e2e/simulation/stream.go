@@ -16,8 +16,8 @@ type source interface {
 	InSeam() bool
 	Held() int
 	Lag() uint64
-	Hold()
-	Release()
+	BeginInitialEvents()
+	EndInitialEvents()
 	Close()
 }
 
@@ -61,10 +61,10 @@ type stream struct {
 func (c *client) fromState(consistent bool) *stream {
 	snapshot := c.sim.resource.Snapshot()
 	position := c.sim.faults.start(snapshot)
-	s := c.newStream(c.sim.hub.From(position, snapshot.RV, c.selector(), c.format.encoding()))
+	s := c.newStream(c.sim.hub.For("").From(position, snapshot.RV, c.selector(), c.format.encoding()))
 	s.started, s.phase, s.consistent = snapshot.RV, phaseState, consistent
 	if consistent {
-		s.source.Hold()
+		s.source.BeginInitialEvents()
 	}
 	snapshot.Scan(c.selector(), "", func(o *object.Object) bool {
 		s.out = made(fanout.AppendEvent(s.out, c.format.encoding(), object.Added, o, o.RV))
@@ -143,7 +143,7 @@ func (s *stream) fill() bool {
 	s.poll()
 	switch {
 	case s.phase == phaseHeld && s.proven && !s.source.InSeam():
-		s.source.Release()
+		s.source.EndInitialEvents()
 		s.endOfState()
 		return true
 	case s.phase == phaseLive && s.bookmarkDue && !s.source.InSeam():
