@@ -14,7 +14,7 @@ import (
 func Example() {
 	pods := object.NewResource(schema.GroupVersionResource{Version: "v1", Resource: "pods"}, "Pod", true, true)
 	pod := func(name string, rv int) *object.Object {
-		o, err := pods.ParseCopy(fmt.Appendf(nil, `{"kind":"Pod","apiVersion":"v1","metadata":{"name":%q,
+		o, err := pods.Parse(fmt.Appendf(nil, `{"kind":"Pod","apiVersion":"v1","metadata":{"name":%q,
 			"namespace":"default","resourceVersion":"%d"}}`, name, rv))
 		if err != nil {
 			panic(err)

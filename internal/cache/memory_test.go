@@ -24,7 +24,7 @@ func TestStateCostsItsJSON(t *testing.T) {
 	for i := range objects {
 		raw := fakeapiserver.Pod(i)
 		bytes += uint64(len(raw))
-		o, err := info.Parse(append(make([]byte, 0, len(raw)), raw...))
+		o, err := info.Parse(raw)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -78,10 +78,10 @@ func TestOtherBytesAreFound(t *testing.T) {
 	one := m.awaitComparable(t)
 	source := m.Find(fakeapiserver.ConfigMaps)
 	resource := source.Resource()
-	cursor := source.Hub.From(resource.Snapshot().Next, resource.Through(), object.Selector{}, object.Encoding{})
+	cursor := source.Hub.For("").From(resource.Snapshot().Next, resource.Through(), object.Selector{}, object.Encoding{})
 	defer cursor.Close()
 	o, _ := resource.Snapshot().Get("n/o0150")
-	wrong, err := resource.Info.ParseCopy(fmt.Appendf(nil,
+	wrong, err := resource.Info.Parse(fmt.Appendf(nil,
 		`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"o0150","namespace":"n","uid":%q,"resourceVersion":"%d"}}`,
 		o.UID, o.RV))
 	if err != nil {

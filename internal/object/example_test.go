@@ -13,7 +13,7 @@ import (
 func ExampleSelector_Seen() {
 	pods := object.NewResource(schema.GroupVersionResource{Version: "v1", Resource: "pods"}, "Pod", true, true)
 	pod := func(app string, rv int) *object.Object {
-		o, err := pods.ParseCopy(fmt.Appendf(nil, `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a",
+		o, err := pods.Parse(fmt.Appendf(nil, `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a",
 			"namespace":"default","resourceVersion":"%d","labels":{"app":%q}}}`, rv, app))
 		if err != nil {
 			panic(err)

@@ -14,19 +14,13 @@ import (
 // serials counts the objects that were parsed.
 var serials atomic.Uint64
 
-// Parse reads one object of the resource from raw, which it keeps: the caller must not change it
-// afterwards. An item of a built-in list, which lacks kind and apiVersion, gets them (W-60).
+// Parse reads one object of the resource from raw, of which it keeps a copy, exactly as large as it
+// needs to be: an object stays for long. An item of a built-in list, which lacks kind and
+// apiVersion, gets them (W-60).
 //
 // A resourceVersion that is not a decimal number is an error: such resources cannot be cached
 // (design D2).
 func (r *Resource) Parse(raw []byte) (*Object, error) {
-	shaped, _ := r.shape(raw)
-	return r.parse(shaped)
-}
-
-// ParseCopy is Parse of a copy of raw, exactly as large as it needs to be: an object stays for
-// long.
-func (r *Resource) ParseCopy(raw []byte) (*Object, error) {
 	shaped, copied := r.shape(raw)
 	if copied {
 		return r.parse(shaped)

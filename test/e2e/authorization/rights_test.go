@@ -513,7 +513,7 @@ func TestPlantedDisagreement(t *testing.T) {
 
 // eveIsAdmin is a binding that upstream does not have.
 func eveIsAdmin(bindings *object.Resource, rv uint64) (*object.Object, error) {
-	return bindings.ParseCopy(
+	return bindings.Parse(
 		fmt.Appendf(nil, `{"kind":"ClusterRoleBinding","apiVersion":"rbac.authorization.k8s.io/v1",`+
 			`"metadata":{"name":"planted","resourceVersion":"%d"},`+
 			`"subjects":[{"kind":"User","name":"eve"}],"roleRef":{"kind":"ClusterRole","name":"cluster-admin"}}`, rv))
