@@ -92,7 +92,7 @@ var keptTo = []struct {
 		"a server's library brings registries and gates of its own along; of it there is what audit policies mean, what " +
 			"events look like, and how tracing is configured"},
 	{"go.opentelemetry.io", []string{"tracing"},
-		"there is one place that knows what may be told of a request"},
+		"there is one place that knows what of a request may be recorded"},
 }
 
 // forbidden returns why the package in folder (relative to the module, with slashes) must not

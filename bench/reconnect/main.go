@@ -144,7 +144,7 @@ func through(ctx context.Context, pair *rig.Pair, scores *rig.Scores, h herd) er
 	rig.Say("%s: the proxy refused %.0f, ended watches %v, gave up %.0f things", h.name, metrics.Sum(refusals),
 		metrics.By(ends, "reason"), metrics.Sum(steps))
 	if why := causes(all); why != "" {
-		scores.Note(h.name+": what those who were cut heard", "%s", why)
+		scores.Note(h.name+": why streams were cut", "%s", why)
 	}
 	return nil
 }

@@ -26,7 +26,7 @@ func main() { rig.Measure("selectors", run) }
 
 func run(ctx context.Context, scores *rig.Scores) error {
 	if *pods > *watchers {
-		return fmt.Errorf("%d pods for %d watchers: some events would reach nobody", *pods, *watchers)
+		return fmt.Errorf("%d pods for %d watchers: some events would reach no watcher", *pods, *watchers)
 	}
 	pair, err := rig.StartPair(ctx, "pods")
 	if err != nil {

@@ -160,6 +160,6 @@ func TestRefusedAfterWaiting(t *testing.T) {
 		t.Errorf("ended with %v", err)
 	}
 	if n := p.logs.FilterMessage("stopped").Len(); n != 0 {
-		t.Error("an end that was not meant is told as one that was")
+		t.Error("an unexpected end is reported as an expected one")
 	}
 }

@@ -189,7 +189,7 @@ func TestOperatorsSpeakHTTP1(t *testing.T) {
 
 // A connection in the middle of an answer is not ended for a new one; of those that wait, the one
 // that has longest is.
-func TestBoundedListenerEndsWhoWaitsLongest(t *testing.T) {
+func TestBoundedListenerEndsTheLongestWaiting(t *testing.T) {
 	b := newBoundedListener(nil, 3)
 	conn := func() *boundedConn {
 		c, other := net.Pipe()

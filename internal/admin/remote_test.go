@@ -94,10 +94,10 @@ func TestRemoteUsers(t *testing.T) {
 	}
 	reviews.Fail(http.StatusInternalServerError)
 	if got := ask("/metrics", "new"); got.StatusCode != http.StatusServiceUnavailable {
-		t.Errorf("while nobody can be asked: %d", got.StatusCode)
+		t.Errorf("while the apiserver does not answer: %d", got.StatusCode)
 	}
 	if got := ask("/debug/pprof/heap", "prometheus"); got.StatusCode != http.StatusServiceUnavailable {
-		t.Errorf("while nobody can be asked: %d", got.StatusCode)
+		t.Errorf("while the apiserver does not answer: %d", got.StatusCode)
 	}
 	seen.TLS = nil // credentials are not taken where others might read them
 	handler = seen.handler(false)

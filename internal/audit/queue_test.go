@@ -278,7 +278,7 @@ func TestManyEnds(t *testing.T) {
 }
 
 // Close logs the events that were lost since the last log line.
-func TestRestIsTold(t *testing.T) {
+func TestCloseLogsTheRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logs := observer.New(zapcore.ErrorLevel)
 		p := &paper{left: -1}
@@ -303,7 +303,7 @@ func TestRestIsTold(t *testing.T) {
 			told += line.ContextMap()["lostEvents"].(int64)
 		}
 		if told != 4 {
-			t.Errorf("%d of 4 lost events were told", told)
+			t.Errorf("%d of 4 lost events were logged", told)
 		}
 	})
 }

@@ -149,7 +149,7 @@ func TestNotAuthenticated(t *testing.T) {
 	asked := len(w.reviews.Tokens())
 	a.Authenticate(w.ctx(), withToken("t"))
 	if n := len(w.reviews.Tokens()); n != asked {
-		t.Error("an apiserver that fails is asked again at once")
+		t.Error("an apiserver that fails gets another request at once")
 	}
 	w.server.Down()
 	w.clock.Step(DeniedFor)
@@ -310,7 +310,7 @@ func TestCertificates(t *testing.T) {
 		t.Errorf("got %+v until %v", r.Identity, r.Credential.expires)
 	}
 	if a.Certificates() == nil || w.authenticator().Certificates() != nil {
-		t.Error("clients are asked for certificates by those who want none, or not by those who do")
+		t.Error("certificates are requested where none are wanted, or not where they are")
 	}
 }
 

@@ -20,7 +20,7 @@ func wants(t testing.TB, target string) Attributes {
 	path, query, _ := strings.Cut(target, "?")
 	a, ok := AttributesOf("GET", path, query)
 	if !ok {
-		t.Fatalf("nobody asks an authorizer about %s", target)
+		t.Fatalf("no authorizer decides about %s", target)
 	}
 	return a
 }

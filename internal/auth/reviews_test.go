@@ -115,7 +115,7 @@ func TestReviewsShare(t *testing.T) {
 		gone, cancel := context.WithCancel(context.Background())
 		cancel()
 		if a := s.answer(gone, s.h.sum("abc"), "abc"); !errors.Is(a.Err, context.Canceled) {
-			t.Errorf("who left waits: %v", a.Err)
+			t.Errorf("a caller that left still waits: %v", a.Err)
 		}
 		all.Wait()
 		if s.asked.Load() != 1 || s.sources[fromReview] != 1 || s.sources[fromFlight] != 1000 {

@@ -552,7 +552,7 @@ func TestBackfillInsideASeam(t *testing.T) {
 		s.checkWatches(allFrom(103))
 		r := s.resumes(t.Context(), 102, everything, chunked, nothing)
 		if r.joined || r.events[0] != "DELETED n/a 102" {
-			t.Errorf("a resume before the seam was told %q", r.events)
+			t.Errorf("a resume before the seam received %q", r.events)
 		}
 		time.Sleep(2 * replayTimeout)
 		s.oldest = 105
@@ -581,12 +581,12 @@ func TestBackfillOfAVoidHistory(t *testing.T) {
 			s.put(fmt.Sprint("n/new", i), "x", true)
 		}
 		if r := <-joined; r.err == nil {
-			t.Errorf("a client of two histories was told %q", r.events)
+			t.Errorf("a client of two histories received %q", r.events)
 		}
 		opened := len(s.watches)
 		s.checkExpired(s.resumes(t.Context(), 101, everything, chunked, nothing), 101, 102)
 		if len(s.watches) != opened {
-			t.Error("upstream was asked")
+			t.Error("a request went upstream")
 		}
 		s.mu.Lock()
 		s.oldest = 0
@@ -675,10 +675,10 @@ func TestBackfillOfASlowClient(t *testing.T) {
 			want := s.told(everything, 100, chunked)
 			if r.err != nil && !errors.Is(r.err, ErrBehind) || !slices.Equal(r.events, want[:len(r.events)]) ||
 				len(r.events) == 0 {
-				t.Errorf("the slow one was told %d events, then %v", len(r.events), r.err)
+				t.Errorf("the slow one received %d events, then %v", len(r.events), r.err)
 			}
 			if behind := r.err != nil; behind != (takes > replayTimeout) || !behind && len(r.events) != len(want) {
-				t.Errorf("who takes %v was told %d of %d events, then %v", takes, len(r.events), len(want), r.err)
+				t.Errorf("the client that takes %v received %d of %d events, then %v", takes, len(r.events), len(want), r.err)
 			}
 		})
 	}
@@ -729,7 +729,7 @@ func TestBackfillSurvivesUpstream(t *testing.T) {
 		s.failing = nil
 		s.mu.Unlock()
 		if begins > 20 || begins < 3 {
-			t.Errorf("upstream was asked %d times in a minute", begins)
+			t.Errorf("%d requests went upstream in a minute", begins)
 		}
 		s.check(<-done, s.told(everything, 101, chunked))
 

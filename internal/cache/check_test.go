@@ -140,7 +140,7 @@ func TestChecksOverlap(t *testing.T) {
 		}
 		asked.Wait()
 		if most := int(7*time.Second/checkEvery) + 1; u.proving > most || u.proving < 10 {
-			t.Errorf("%d bookmarks were asked for, at most %d are due", u.proving, most)
+			t.Errorf("%d bookmarks were requested, at most %d are due", u.proving, most)
 		}
 	})
 }

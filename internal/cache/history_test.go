@@ -163,7 +163,7 @@ func checkAt(t *testing.T, r *Resource, model map[uint64]state, rv uint64) {
 	var expired *ExpiredError
 	switch {
 	case err == nil && !known:
-		t.Errorf("the state at %d, which nobody knows, is %s", rv, stateOf(s))
+		t.Errorf("the state at %d, which was never seen, is %s", rv, stateOf(s))
 	case err == nil && (stateOf(s).String() != want.String() || s.RV != rv):
 		t.Errorf("the state at %d is %s (%d)\nwant %s", rv, stateOf(s), s.RV, want)
 	case err != nil && !errors.As(err, &expired):

@@ -202,7 +202,7 @@ func TestProvenMeanwhile(t *testing.T) {
 			}
 			_ = r.Replace(objects(t, c.after...), want-1) // which was not requested
 			if r.Generation() != generation+1 {
-				t.Error("what was asked for once counts twice")
+				t.Error("one request counts twice")
 			}
 		})
 	}

@@ -167,7 +167,7 @@ func TestPaceBelowTLS(t *testing.T) {
 			t.Errorf("%d bytes arrived of %d", len(all), len(text))
 		}
 		if _, err := server.Write(text); !errors.Is(err, ErrStalled) {
-			t.Errorf("nobody reads: %v", err)
+			t.Errorf("the peer does not read: %v", err)
 		}
 	})
 }

@@ -27,7 +27,7 @@ func TestEvictionInLowMemory(t *testing.T) {
 		{"a byte is progress", false, 1, true, nil},
 		{"a thin line, pins", true, 40_000, true, ErrSlow},
 		{"a thin line, pins, with time", true, 40_000, false, nil},
-		{"the rate that is asked for then", true, 2 * lowMemoryRate, true, nil},
+		{"the rate that is demanded then", true, 2 * lowMemoryRate, true, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

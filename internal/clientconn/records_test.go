@@ -61,7 +61,7 @@ func TestRecords(t *testing.T) {
 				t.Errorf("%d bytes took %d sends", size, count.writes)
 			}
 			if _, err := RecordWriter(server, below).Write(text); !errors.Is(err, ErrStalled) {
-				t.Errorf("nobody reads %d bytes: %v", size, err)
+				t.Errorf("the peer does not read %d bytes: %v", size, err)
 			}
 		})
 	}

@@ -176,7 +176,7 @@ func TestSeatsMakeWay(t *testing.T) {
 			return waited
 		}
 		if took() != 0 {
-			t.Error("it waited for nobody")
+			t.Error("it waited for no seat")
 		}
 		two.SetDelivering(true)
 		if got := took(); got != yieldTimeout {

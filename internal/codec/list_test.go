@@ -76,7 +76,7 @@ func (f *failing) Write(b []byte) (int, error) {
 }
 
 // Nothing is written to a client that is gone.
-func TestListToNobody(t *testing.T) {
+func TestListToClientThatLeft(t *testing.T) {
 	items := manyConfigmaps(t)
 	made := func() *List {
 		l, err := NewList(object.Encoding{}, configmaps, items, metav1.ListMeta{ResourceVersion: "5000"})

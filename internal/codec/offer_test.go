@@ -60,15 +60,15 @@ func TestOffers(t *testing.T) {
 		codec *Codec
 		want  []offer
 	}{
-		"none":                          {nil, always},
-		"built-in":                      {New(configmaps, current), all},
-		"built-in, upstream newer":      {New(configmaps, old), cut},
-		"built-in, upstream unknown":    {New(configmaps, &Release{own: 37}), cut},
-		"built-in without a type":       {New(crds, current), partial},
-		"built-in with annotations":     {New(daemonSets, current), append(text, offer{object.Protobuf, object.Whole})},
-		"custom resource":               {New(widgets, current), partial},
-		"custom resource, newer":        {New(widgets, old), text},
-		"custom resource, nobody knows": {New(widgets, nil), text},
+		"none":                           {nil, always},
+		"built-in":                       {New(configmaps, current), all},
+		"built-in, upstream newer":       {New(configmaps, old), cut},
+		"built-in, upstream unknown":     {New(configmaps, &Release{own: 37}), cut},
+		"built-in without a type":        {New(crds, current), partial},
+		"built-in with annotations":      {New(daemonSets, current), append(text, offer{object.Protobuf, object.Whole})},
+		"custom resource":                {New(widgets, current), partial},
+		"custom resource, newer":         {New(widgets, old), text},
+		"custom resource, unknown codec": {New(widgets, nil), text},
 	} {
 		var got []offer
 		for _, f := range []object.Format{object.JSON, object.YAML, object.Protobuf} {

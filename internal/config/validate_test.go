@@ -188,15 +188,15 @@ func TestBadSettings(t *testing.T) {
 		{"no audience", nil, "--api-audiences=a,,b", "--api-audiences=a,,b: must not have an empty audience in it"},
 		{"certificates without TLS", nil, "--client-ca-file=DIR/bad.yaml",
 			"--client-ca-file=DIR/bad.yaml: has a meaning only with --listen-tls or --metrics-tls"},
-		{"tokens for anybody", nil, "--authentication-local-jwks=pods",
+		{"tokens for any audience", nil, "--authentication-local-jwks=pods",
 			"--authentication-local-jwks=pods: needs --api-audiences: which audiences " +
 				"the API server takes for its own cannot be seen from outside"},
 		{"unknown tokens", nil, "--authentication-local-jwks=all",
 			"--authentication-local-jwks=all: must be none, unbound or pods"},
-		{"rights that nobody looks at", nil, "--authorization-local-rbac --insecure-allow-all",
+		{"rights that are not checked", nil, "--authorization-local-rbac --insecure-allow-all",
 			"--authorization-local-rbac=true: has no meaning with " +
 				"--insecure-allow-all, which authenticates no client"},
-		{"certificates that nobody looks at", nil,
+		{"certificates that are not checked", nil,
 			"--listen-tls=127.0.0.1:0 --insecure-allow-all --client-ca-file=DIR/bad.yaml",
 			"--client-ca-file=DIR/bad.yaml: has no meaning with --insecure-allow-all, which authenticates no client"},
 		{"no authorities", nil, "--listen-tls=:0 --client-ca-file=DIR/bad.yaml",
@@ -210,7 +210,7 @@ func TestBadSettings(t *testing.T) {
 		{"impersonation without a kubeconfig", nil, "--impersonate-client-certs",
 			"--impersonate-client-certs=true: needs --impersonation-kubeconfig: a user that " +
 				"may impersonate, and nothing else"},
-		{"impersonation of nobody", nil, "--impersonate-client-certs --impersonation-kubeconfig=DIR/bad.yaml",
+		{"impersonation without clients", nil, "--impersonate-client-certs --impersonation-kubeconfig=DIR/bad.yaml",
 			"--impersonate-client-certs=true: has a " +
 				"meaning only with --client-ca-file or --requestheader-client-ca-file"},
 		{"no impersonation", nil, "--impersonation-kubeconfig=DIR/bad.yaml",

@@ -67,7 +67,7 @@ func TestStanding(t *testing.T) {
 	web.Close()
 }
 
-func TestStandingOfWhoReadsTheLog(t *testing.T) {
+func TestPositionOfCursorOnTheLog(t *testing.T) {
 	w := newWorld(t, plenty)
 	c := w.live(app("web"), plain)
 	defer c.Close()

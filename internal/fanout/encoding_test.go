@@ -139,13 +139,13 @@ func TestUnencodable(t *testing.T) {
 		}
 	}
 	if run, err := drain(other); err != nil || !strings.Contains(string(run), "z") {
-		t.Fatalf("who does not see the event: %q, %v", run, err)
+		t.Fatalf("a cursor that does not see the event: %q, %v", run, err)
 	}
 	w.expect(bystander, "ADDED a/x 102", "ADDED a/y 103", "ADDED a/unknown 104", "ADDED a/z 105")
 	after := w.live(everything, whole)
 	w.must(w.resource.Update(fits("zz")))
 	w.hub.Dispatch()
 	if run, err := drain(after); err != nil || !strings.Contains(string(run), "zz") || !after.live {
-		t.Fatalf("who begins behind it: %q, %v", run, err)
+		t.Fatalf("a cursor that begins behind it: %q, %v", run, err)
 	}
 }

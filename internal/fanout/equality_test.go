@@ -224,7 +224,7 @@ func (h *history) check(r reading) {
 				decode(h, r.got, h.views[r.view].encoding), decode(h, want, h.views[r.view].encoding))
 		}
 		if to > from && (r.through != ref.through[to] || r.seam != ref.seam[to]) {
-			h.Fatalf("at %d a client is told %d, %v, want %d, %v", r.end, r.through, r.seam, ref.through[to], ref.seam[to])
+			h.Fatalf("at %d a client receives %d, %v, want %d, %v", r.end, r.through, r.seam, ref.through[to], ref.seam[to])
 		}
 		return
 	}

@@ -43,7 +43,7 @@ func TestFeedIsSharedAndGoesWithItsLastHolder(t *testing.T) {
 	c := w.live(app("web"), plain)
 	feeds(1)
 	if c.feed == a.feed {
-		t.Fatal("a feed that was given up came back")
+		t.Fatal("a feed that was given up is used again")
 	}
 }
 

@@ -93,7 +93,7 @@ func TestHubAsksNoCostlySelectors(t *testing.T) {
 
 // Equal selectors have one feed and are evaluated once, however many watches there are, in the hub
 // and in a lane.
-func TestEqualSelectorsAreAskedOnce(t *testing.T) {
+func TestEqualSelectorsAreEvaluatedOnce(t *testing.T) {
 	w := newWorld(t, plenty)
 	w.hub.Dispatch()
 	s := w.resource.Snapshot()

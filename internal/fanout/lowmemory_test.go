@@ -119,6 +119,6 @@ func TestFeedsShareAByteBudget(t *testing.T) {
 	}
 	w.hub.Dispatch()
 	if held := budget.used.Load(); held != 0 {
-		t.Errorf("%d bytes are held for nobody", held)
+		t.Errorf("%d bytes are held without a cursor", held)
 	}
 }

@@ -25,7 +25,7 @@ func in(t *testing.T, g *Gate, k Flow, width int64) *Pass {
 func refused(t *testing.T, r *Refusal, want Reason) {
 	t.Helper()
 	if r == nil {
-		t.Fatalf("let in, want %s", want)
+		t.Fatalf("admitted, want %s", want)
 	}
 	if r.Reason != want {
 		t.Fatalf("refused for %s, want %s", r.Reason, want)
@@ -38,7 +38,7 @@ func refused(t *testing.T, r *Refusal, want Reason) {
 func empty(t *testing.T, g *Gate) {
 	t.Helper()
 	if l := g.Load(); l.Held != 0 || l.Waiting != 0 || l.Flows != 0 {
-		t.Errorf("want nothing held and nobody waiting, got %+v", l)
+		t.Errorf("want nothing held and no request waiting, got %+v", l)
 	}
 }
 
@@ -123,7 +123,7 @@ func TestGateWaits(t *testing.T) {
 		refused(t, r, ReasonQueueFull)
 		_, r = g.Admit(t.Context(), key(2), 1) // two of key(1) wait, one may have their place
 		if r == nil {
-			t.Fatal("let in")
+			t.Fatal("admitted")
 		}
 		if since := time.Since(began); since != 5*time.Second {
 			t.Errorf("waited %s, want 5 s", since)
@@ -193,7 +193,7 @@ func TestGateMany(t *testing.T) {
 	all.Wait()
 	empty(t, g)
 	if let.Load() == 0 || sent.Load() == 0 {
-		t.Errorf("%d were let in and %d refused: this test shows nothing", let.Load(), sent.Load())
+		t.Errorf("%d were admitted and %d refused: this test shows nothing", let.Load(), sent.Load())
 	}
 }
 

@@ -96,7 +96,7 @@ func (p *player) ask(k Flow, width int64) (inside, waits bool) {
 		width <= p.line.limit
 	got, ok := p.line.take(k, width)
 	if ok != free {
-		p.t.Fatalf("%v asks for %d: let in %v, want %v", k, width, ok, free)
+		p.t.Fatalf("%v asks for %d: admitted %v, want %v", k, width, ok, free)
 	}
 	if ok {
 		f.held += width
@@ -145,7 +145,7 @@ func (p *player) displaced(longest *int) {
 	p.t.Helper()
 	gone := slices.IndexFunc(p.waiters, func(w *waiter) bool { return w.verdict == displaced })
 	if gone < 0 {
-		p.t.Fatal("a full line has taken one more, and nobody has gone")
+		p.t.Fatal("a full line has taken one more, and none has left")
 	}
 	out := p.waiters[gone]
 	p.waiters = slices.Delete(p.waiters, gone, gone+1)
@@ -190,7 +190,7 @@ func (p *player) letIn() []*waiter {
 	in := p.ref.advance()
 	for _, w := range in {
 		if w.verdict != admitted {
-			p.t.Fatalf("%v, width %d, is to be let in, and waits", w.flow.key, w.width)
+			p.t.Fatalf("%v, width %d, is to be admitted, and waits", w.flow.key, w.width)
 		}
 		p.inside = append(p.inside, Pass{flow: w.flow, width: w.width})
 		p.waiters = slices.DeleteFunc(p.waiters, func(v *waiter) bool { return v == w })
@@ -257,7 +257,7 @@ func (p *player) play(moves []byte, flows int) {
 	}
 	for len(p.waiters) > 0 || len(p.inside) > 0 {
 		if len(p.inside) == 0 {
-			p.t.Fatalf("nobody is inside and %d wait", len(p.waiters))
+			p.t.Fatalf("none is admitted and %d wait", len(p.waiters))
 		}
 		p.release(0)
 	}
@@ -307,7 +307,7 @@ func TestLineElephant(t *testing.T) {
 	for mouse := 1; mouse <= 3; mouse++ {
 		in := p.release(0)
 		if len(in) != 1 || in[0].flow.key != key(mouse) {
-			t.Fatalf("release %d let in %v, want mouse %d", mouse, in, mouse)
+			t.Fatalf("release %d admitted %v, want mouse %d", mouse, in, mouse)
 		}
 	}
 	if in := p.release(0); len(in) != 1 || in[0].flow.key != key(0) {
@@ -360,7 +360,7 @@ func TestLineWide(t *testing.T) {
 	}
 	for i := range 9 {
 		if in := p.release(0); len(in) > 0 {
-			t.Fatalf("release %d let in %v before the wide one", i, in[0].flow.key)
+			t.Fatalf("release %d admitted %v before the wide one", i, in[0].flow.key)
 		}
 	}
 	if in := p.release(0); len(in) != 1 || in[0].flow.key != key(1) || in[0].width != 10 {
@@ -373,7 +373,7 @@ func TestLineShare(t *testing.T) {
 	p := newPlayer(t, 10, 4, 100, 100)
 	for i := range 6 {
 		if inside, _ := p.ask(key(0), 1); inside != (i < 4) {
-			t.Fatalf("request %d of one flow with a share of 4: let in %v", i, inside)
+			t.Fatalf("request %d of one flow with a share of 4: admitted %v", i, inside)
 		}
 	}
 	if inside, _ := p.ask(key(1), 3); !inside {

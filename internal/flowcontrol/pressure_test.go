@@ -47,7 +47,7 @@ func TestPressureSpreads(t *testing.T) {
 	}
 	for s := time.Second; s <= retryMost; s += time.Second {
 		if n := told[s]; n < 25 || n > 400 { // 100 each; that one is outside has a chance below 1e-12
-			t.Errorf("%s was told %d times of 3200", s, n)
+			t.Errorf("%s was reported %d times of 3200", s, n)
 		}
 	}
 	if len(told) != int(retryMost/time.Second) {

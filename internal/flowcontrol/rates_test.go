@@ -35,7 +35,7 @@ func TestRates(t *testing.T) {
 		}
 		refused(t, last, ReasonRate)
 		if last.RetryAfter > 2*time.Second {
-			t.Errorf("the next one is allowed in half a second, and it is told %s", last.RetryAfter)
+			t.Errorf("the next one is allowed in half a second, and Retry-After is %s", last.RetryAfter)
 		}
 		if ok, _ := allowed(key(1), 100); ok != 5 {
 			t.Errorf("another flow: %d of a burst of 5", ok)

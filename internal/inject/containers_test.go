@@ -45,7 +45,7 @@ func envOf(c corev1.Container) map[string]string {
 
 // A container with a proxy reaches the sidecar without it, and what excepted other addresses goes
 // on to.
-func TestProxyIsNotAskedForTheSidecar(t *testing.T) {
+func TestNoProxyExceptsTheSidecar(t *testing.T) {
 	for name, c := range map[string]struct {
 		env  string
 		want map[string]string

@@ -108,7 +108,7 @@ func TestSelfSignedCertificate(t *testing.T) {
 			t.Errorf("with --http2=%t it speaks %q", http2, got)
 		}
 		if got := negotiated(t, config, "http/1.1"); got != "http/1.1" { // as for upgrades
-			t.Errorf("with --http2=%t, to those who do not know better, it speaks %q", http2, got)
+			t.Errorf("with --http2=%t, to clients without ALPN, it speaks %q", http2, got)
 		}
 	}
 }

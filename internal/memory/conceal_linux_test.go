@@ -67,7 +67,7 @@ func TestConceal(t *testing.T) {
 			t.Fatalf("%v: %s", err, seen)
 		}
 		if denied := strings.Contains(string(seen), "permission denied"); denied != (conceal == "yes") {
-			t.Errorf("concealed: %s; somebody else: %s", conceal, seen)
+			t.Errorf("concealed: %s; another process: %s", conceal, seen)
 		}
 		_ = in.Close()
 		_, _ = io.Copy(io.Discard, out)

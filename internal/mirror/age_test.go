@@ -11,7 +11,7 @@ import (
 )
 
 // The age of a state that cannot be kept current is shown, and does not make the proxy unready.
-func TestAgeIsTold(t *testing.T) {
+func TestAgeIsSent(t *testing.T) {
 	t.Parallel()
 	up := newUpstream(t)
 	up.Create(fakeapiserver.ConfigMaps, "n", "a")
@@ -48,7 +48,7 @@ func TestAgeIsTold(t *testing.T) {
 	}
 	m.o.AsksAboutAll = false
 	if _, err := upstream(); !strings.Contains(err.Error(), "resources are served from their last state") {
-		t.Errorf("where nothing has to be asked: %v", err)
+		t.Errorf("where no request is needed: %v", err)
 	}
 	if err := up.Up(); err != nil {
 		t.Fatal(err)

@@ -94,7 +94,7 @@ func TestOtherBytesAreFound(t *testing.T) {
 		one.compare(t.Context(), zap.NewNop())
 	}
 	if n := one.differing.Load(); n == 0 {
-		t.Error("nobody found it")
+		t.Error("it was not found")
 	}
 	eventually(t, "upstream's bytes", func() bool {
 		got, ok := resource.Snapshot().Get("n/o0150")

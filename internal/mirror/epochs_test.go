@@ -60,7 +60,7 @@ func TestUpgrade(t *testing.T) {
 		t.Errorf("answers from memory as %s", got)
 	}
 	if run, err := cursor.Next(); len(run) > 0 || err != nil {
-		t.Errorf("a stream was told %q, %v", run, err)
+		t.Errorf("a stream received %q, %v", run, err)
 	}
 }
 

@@ -20,7 +20,7 @@ func TestIdleMirrors(t *testing.T) {
 	cursor := watching(t, watched)
 	m.dropIdleSince(time.Now().Add(-time.Hour))
 	if got := m.names(); got != "configmaps nodes pods" {
-		t.Errorf("mirrors %q although all were asked for", got)
+		t.Errorf("mirrors %q although all were requested", got)
 	}
 	m.dropIdleSince(time.Now().Add(time.Hour))
 	if got := m.names(); got != "nodes pods" || !idle.Resource().Retired() {

@@ -168,7 +168,7 @@ func TestMirrorsOnDemand(t *testing.T) {
 	up := newUpstream(t)
 	m := mirroring(t, up, nil, "*", "configmaps")
 	if got := m.names(); got != "configmaps" {
-		t.Errorf("mirrors %q before anybody asked", got)
+		t.Errorf("mirrors %q before any request", got)
 	}
 	m.awaitReady(t, fakeapiserver.Pods)
 	m.awaitReady(t, fakeapiserver.Deployments)

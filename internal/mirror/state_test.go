@@ -195,7 +195,7 @@ func TestShippedPausesKeepTheirPromise(t *testing.T) {
 }
 
 // A namespaced account: what is refused is not asked about each time that a client asks for it.
-func TestDeniedKindIsAskedForAtAGrowingPause(t *testing.T) {
+func TestDeniedKindIsRetriedAtGrowingPauses(t *testing.T) {
 	t.Parallel()
 	up := newUpstream(t)
 	var denied atomic.Int64

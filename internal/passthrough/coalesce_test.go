@@ -219,7 +219,7 @@ func TestLongListsAreNotShared(t *testing.T) {
 }
 
 // A request that has gathered no other passes through alone, and later ones gather behind it.
-func TestNobodyToShareWith(t *testing.T) {
+func TestNoRequestToShareWith(t *testing.T) {
 	inCrowd(t, func(c *crowd) {
 		for range 2 {
 			c.list(pods500)

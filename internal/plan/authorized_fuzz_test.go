@@ -100,7 +100,7 @@ func FuzzTargetIsWhatIsAuthorized(f *testing.F) {
 			t.Fatalf("%s of %v is answered by %s", method, c.target.gvr, info)
 		}
 		if verb := verbOf(plan); what.Verb != verb {
-			t.Fatalf("asked whether he may %s, and he gets a %s", what.Verb, verb)
+			t.Fatalf("authorized to %s, and answered as a %s", what.Verb, verb)
 		}
 		checkShown(t, plan, what)
 	})
@@ -128,7 +128,7 @@ func checkShown(t *testing.T, plan Plan, what auth.Attributes) {
 		}
 		switch {
 		case what.Namespace != "" && namespace != what.Namespace, what.Name != "" && o.Name() != what.Name:
-			t.Errorf("%s is shown to whom %+v is allowed: %s", o.Key, what, plan.text())
+			t.Errorf("%s is shown where %+v is allowed: %s", o.Key, what, plan.text())
 		}
 		return true
 	}

@@ -165,7 +165,7 @@ func checkReading(t *testing.T, plan Plan, query url.Values) {
 	case plan.Watch != nil && (plan.Watch.Start == StateConsistent) != (plan.Action == FromCacheProven):
 		t.Errorf("what must be proven is not what is: %s", plan.text())
 	case plan.Watch != nil && plan.Watch.EndMark && !plan.Watch.Bookmarks:
-		t.Errorf("a mark for who takes no bookmarks: %s", plan.text())
+		t.Errorf("a mark for a client that takes no bookmarks: %s", plan.text())
 	}
 }
 

@@ -176,7 +176,7 @@ func TestPlanRequests(t *testing.T) {
 		"W-23 POST":                            func(r *Request) { r.Method = http.MethodPost },
 		"W-23 methods have a case":             func(r *Request) { r.Method = "get" },
 		"W-30 a malformed timeout comes first": func(r *Request) { r.RawQuery += "&timeout=x" },
-		"D12 nobody serves it":                 func(r *Request) { r.Path = "/api/v1/namespaces/a/strangers" },
+		"D12 it is not served":                 func(r *Request) { r.Path = "/api/v1/namespaces/a/strangers" },
 		"W-119 another protocol":               func(r *Request) { r.Plain = false },
 		"W-119 a list over a WebSocket":        func(r *Request) { r.WebSocket = true },
 		"W-119 a HEAD over a WebSocket": func(r *Request) {

@@ -119,7 +119,7 @@ func TestPlanDoubtful(t *testing.T) {
 			t.Fatalf("before the second failure: %v", got)
 		}
 		if _, err := source.Fresh.Prove(t.Context()); err == nil {
-			t.Fatal("proven by nobody")
+			t.Fatal("proven without a proof")
 		}
 	}
 	if got := p.Plan(r).text(); got != "upstream" {

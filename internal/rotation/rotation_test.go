@@ -96,7 +96,7 @@ func TestValueKeepsWhatWasGood(t *testing.T) {
 	}
 }
 
-func TestValueIsLookedAtNoMoreThanAsked(t *testing.T) {
+func TestValueIsReadOnceInTheGivenTime(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "a")
 	put(t, name, "one")
 	clock := clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))

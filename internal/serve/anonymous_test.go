@@ -71,7 +71,7 @@ func knows(t *testing.T, o rigOptions) *rig {
 // With its answer to an anonymous request the connection sends GOAWAY, as upstream's does (W-1),
 // and ends once the requests that are under way are answered. A connection whose requests are a
 // user's goes on.
-func TestConnectionsOfNobodySayGoodbye(t *testing.T) {
+func TestUnauthenticatedConnectionsEndWithGoAway(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		token   string

@@ -177,7 +177,7 @@ func TestHeavySelectorsAreShed(t *testing.T) {
 }
 
 // The hub evaluates no heavy selector for an event; that happens aside, once for equal selectors.
-func TestHeavySelectorsAreAskedAside(t *testing.T) {
+func TestHeavySelectorsAreEvaluatedInLanes(t *testing.T) {
 	t.Parallel()
 	r := selecting(t, false, flowcontrol.Limits{})
 	target := inN + "?watch=1&resourceVersion=1&labelSelector="

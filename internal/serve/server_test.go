@@ -359,7 +359,7 @@ func TestNotReady(t *testing.T) {
 	}
 	after := strconv.Itoa(int(list.Failure.Details.RetryAfterSeconds))
 	if !spread(after) || list.Header.Get("Retry-After") != after {
-		t.Errorf("told to come back in %s s, %v", after, list.Header)
+		t.Errorf("Retry-After is %s s, %v", after, list.Header)
 	}
 	if n := r.metric("spillway_not_ready_rejections_total", "resource=configmaps"); n != 1 {
 		t.Errorf("counted %v", n)

@@ -48,12 +48,12 @@ func TestParents(t *testing.T) {
 		rate             int32
 		sampled, belongs bool
 	}{
-		{"nobody names one", "", false, 0, false, false},
-		{"nobody names one, all are sampled", "", false, 1e6, true, false},
-		{"sampled, of somebody trusted", sampledHere, true, 0, true, true},
+		{"no trace is named", "", false, 0, false, false},
+		{"no trace is named, all are sampled", "", false, 1e6, true, false},
+		{"sampled, of a trusted user", sampledHere, true, 0, true, true},
 		{"sampled, of a stranger", sampledHere, false, 0, false, false},
 		{"sampled, of a stranger, all are sampled", sampledHere, false, 1e6, true, false},
-		{"not sampled, of somebody trusted, all are sampled", ignoredHere, true, 1e6, false, false},
+		{"not sampled, of a trusted user, all are sampled", ignoredHere, true, 1e6, false, false},
 		{"malformed", "00-xyz-01", true, 0, false, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -91,7 +91,7 @@ func TestParents(t *testing.T) {
 			}
 			if want := "00-" + id + "-" + hex.EncodeToString(got.SpanId) + "-01"; header.Get(traceParent) != want ||
 				span.TraceID() != id {
-				t.Errorf("upstream is told %v, want %s", header, want)
+				t.Errorf("upstream receives %v, want %s", header, want)
 			}
 			if kept := header.Get(traceState) != ""; kept != c.belongs {
 				t.Errorf("the state of the trace is passed on: %t", kept)

@@ -124,7 +124,7 @@ func TestAway(t *testing.T) {
 		f(http.StatusText(code), c, want)
 	}
 	s, c := apiserver(t, fakeapiserver.Options{TLS: true})
-	f("a certificate of nobody's", clientFor(t, &rest.Config{Host: s.URL}), false)
+	f("a certificate of an unknown authority", clientFor(t, &rest.Config{Host: s.URL}), false)
 	s.Down()
 	f("refused", c, true)
 	if err := s.Up(); err != nil {
@@ -175,7 +175,7 @@ func TestAwait(t *testing.T) {
 	if err := untrusting.Await(deadline(t), untrusting.Check, func(err error, _ time.Duration) {
 		t.Errorf("asked again after %v", err)
 	}); err == nil {
-		t.Error("whom it does not trust will do")
+		t.Error("an untrusted server will do")
 	}
 	for _, code := range []int{http.StatusInternalServerError, http.StatusForbidden} { // it has yet to read its rules
 		s.Handle("/readyz", answering(code))

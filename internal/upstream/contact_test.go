@@ -52,7 +52,7 @@ func TestSilenceIsWhatNoApiserverAnswers(t *testing.T) {
 }
 
 // However many mirrors need to know whether upstream serves, it is probed once a second.
-func TestServesIsAskedOnceForAll(t *testing.T) {
+func TestServesIsRequestedOnceForAll(t *testing.T) {
 	s, c := apiserver(t, fakeapiserver.Options{})
 	for range 100 {
 		if !c.Serves(t.Context()) {

@@ -110,7 +110,7 @@ func TestFollowDefinitions(t *testing.T) {
 	}
 	s.Create(fakeapiserver.CRDs, "", name, crd(`,"singular":"gadget"`))
 	if e := epoch(""); e == second {
-		t.Error("a definition with another UID is told of as the same")
+		t.Error("a definition with another UID is reported as the same")
 	}
 	s.Update(fakeapiserver.CRDs, "", name, fakeapiserver.WithoutField("status"))
 	h.await(t, "a definition that serves nothing", func(facts map[string]string) bool { return facts[name] == "" })

@@ -73,7 +73,7 @@ func TestPast(t *testing.T) {
 				}
 			}
 			if path := watches[1].Path; path != "/api/v1/namespaces/b/configmaps" {
-				t.Errorf("a namespace was asked about at %s", path)
+				t.Errorf("a namespace was requested at %s", path)
 			}
 			return together
 		})
@@ -119,7 +119,7 @@ func TestPastRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := unused.Watch(deadline(t), object.Selector{}, 0); err == nil {
-		t.Error("the whole state was asked for")
+		t.Error("the whole state was requested")
 	}
 	unused.Close()
 	s.FailProbes(1, 500)

@@ -122,7 +122,7 @@ func TestComeback(t *testing.T) {
 		sink.awaitState(t, s, configMaps)
 	}
 	if n := asked.Load(); n == 0 || n >= mirrors {
-		t.Errorf("upstream was asked %d times whether it is back", n)
+		t.Errorf("%d probes went upstream", n)
 	}
 }
 
@@ -157,6 +157,6 @@ func TestPace(t *testing.T) {
 		seen[spread(time.Second)] = true
 	}
 	if len(seen) < 50 {
-		t.Errorf("100 who wait come back at %d moments", len(seen))
+		t.Errorf("100 waiting requests go on at %d moments", len(seen))
 	}
 }

@@ -16,7 +16,7 @@ func TestAtLeast(t *testing.T) {
 			t.Errorf("%+v with %d promised asks for %q, want %q", o, promised, got, want)
 		}
 		if complete := o.Continue == ""; calls != 1 && complete || calls != 0 && !complete {
-			t.Errorf("%+v: it is asked %d times what was promised", o, calls)
+			t.Errorf("%+v: it is called %d times", o, calls)
 		}
 	}
 	f(metav1.ListOptions{ResourceVersion: "100"}, 150, "150")

@@ -256,11 +256,11 @@ func TestStreamGoesBack(t *testing.T) {
 	at := func(rv int) string { return frame("MODIFIED", configMap("a", rv, "x")) }
 	f("forward", 4, false, at(5)+at(7)+bookmarkAt(7)+bookmarkAt(7)+at(8), 5, false)
 	f("an event that goes back", 4, false, at(7)+at(5)+at(8), 1, true)
-	f("one below what was asked for", 6, false, at(5), 0, true)
+	f("one below what was requested", 6, false, at(5), 0, true)
 	f("a bookmark that goes back", 4, false, at(7)+bookmarkAt(6), 1, true)
-	f("a bookmark below what was asked for", 4, false, bookmarkAt(3), 0, true)
+	f("a bookmark below what was requested", 4, false, bookmarkAt(3), 0, true)
 	f("two with one version", 4, false, at(5)+at(5), 2, false)
 	f("initial events", 4, true, at(8)+at(2)+initialEnd+at(10), 4, false)
 	f("back after initial events", 0, true, at(8)+initialEnd+at(8), 2, true)
-	f("a state that is older than what was asked for", 10, true, at(8)+initialEnd, 1, true)
+	f("a state that is older than what was requested", 10, true, at(8)+initialEnd, 1, true)
 }

@@ -51,7 +51,7 @@ func TestNoState(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, _, err := p.State(ctx); err == nil {
-		t.Error("a state that nobody waited for")
+		t.Error("a state without a waiter")
 	}
 	if n := p.Stats().Failed; n != 2 {
 		t.Errorf("%d failures are counted with one that was called off", n)

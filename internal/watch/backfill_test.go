@@ -154,7 +154,7 @@ func TestUnfilledReasons(t *testing.T) {
 		}
 	}
 	if !slices.Contains(EndReasons, ReasonOf(backfill.ErrBehind)) || !ReasonOf(backfill.ErrBusy).Clean() {
-		t.Error("who cannot be told now does not end cleanly")
+		t.Error("a stream that cannot be backfilled now does not end cleanly")
 	}
 }
 

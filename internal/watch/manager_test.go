@@ -77,15 +77,15 @@ func TestDrainOutOfTimeOfAStalledClient(t *testing.T) {
 	})
 }
 
-// TestDrainReturnsWhenNobodyIsLeft shows that Drain returns as soon as no stream is left.
-func TestDrainReturnsWhenNobodyIsLeft(t *testing.T) {
+// TestDrainReturnsWhenNoStreamIsLeft shows that Drain returns as soon as no stream is left.
+func TestDrainReturnsWhenNoStreamIsLeft(t *testing.T) {
 	draining(t, 2, func(t *testing.T, w *world, all []*peer) {
 		const period = time.Hour
 		began := time.Now()
 		w.manager.RefuseNew()
 		w.manager.Drain(t.Context(), period)
 		if took, last := time.Since(began), period*9/10/2; took != last {
-			t.Errorf("Drain took %s, the last was told after %s", took, last)
+			t.Errorf("Drain took %s, the last was ended after %s", took, last)
 		}
 	})
 }

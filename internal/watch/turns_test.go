@@ -38,7 +38,7 @@ func TestOwnersTakeTurns(t *testing.T) {
 	q.push(few[1])
 	q.pop()
 	if q.pop() != few[1] {
-		t.Error("an owner that comes back waits for more than one turn")
+		t.Error("an owner that returns waits for more than one turn")
 	}
 }
 

@@ -85,7 +85,7 @@ func TestLostWatchesAreCounted(t *testing.T) {
 	defer s.Close()
 	if !rig.Eventually(t.Context(), 30*time.Second, time.Millisecond,
 		func() bool { lost, _ := s.Lost(); return lost == 1 }) {
-		t.Error("a watch has ended and nobody noticed")
+		t.Error("the end of a watch was not noticed")
 	}
 }
 
@@ -151,7 +151,7 @@ func TestConnectionsAreTriedAgain(t *testing.T) {
 	o := Options{Server: rig.Server{URL: server.URL}, PerConn: 1, Targets: []string{"/never"}}
 	if s, err := Start(t.Context(), o); err == nil {
 		s.Close()
-		t.Fatal("nobody was sent away")
+		t.Fatal("no watch was refused")
 	}
 	o.Targets, o.Tries = slices.Repeat([]string{"/"}, conns), conns+1
 	s, err := Start(t.Context(), o)

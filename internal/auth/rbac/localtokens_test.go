@@ -358,7 +358,7 @@ func TestLocalTokensAreRenewed(t *testing.T) {
 			t.Errorf("%d token reviews, %d access reviews", tokens, accesses)
 		}
 		if len(stream.Told()) != 0 {
-			t.Errorf("it was told %q", stream.Told())
+			t.Errorf("it received %q", stream.Told())
 		}
 		for check, sweep := range map[string]time.Duration{"credential": reauth.MinSweep / 2, "permission": reauth.MinSweep} {
 			n := int(g.metric("spillway_reauthorizations_total", check, string(auth.Allowed)))

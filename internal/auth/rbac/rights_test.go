@@ -950,12 +950,12 @@ func TestAffectedIsBounded(t *testing.T) {
 	}
 	who, pods := reauthtest.Named("somebody"), reauthtest.Wants(t, "/api/v1/pods")
 	if a.concerns(who, pods) || b.concerns(who, pods) {
-		t.Error("somebody is affected")
+		t.Error("a subject is affected")
 	}
 	if b.merge(a); !b.concerns(who, pods) || len(b.subjects)+len(b.pods) != 0 {
-		t.Error("not everybody is affected")
+		t.Error("not all subjects are affected")
 	}
 	if c := newAffectedSubjects(); !c.empty() {
-		t.Error("somebody is affected by nothing")
+		t.Error("a subject is affected by no change")
 	}
 }

@@ -21,7 +21,7 @@ func TestEndsAreAwaitedByTheClockThatRuns(t *testing.T) {
 		confirmed: now, sweep: time.Minute, next: now.Add(time.Minute)}
 	certificate.ends = auth.OnRunningClock(end, now)
 	for what, at := range map[string]time.Time{
-		"when a token is asked about":     token.next,
+		"when a token is reviewed":        token.next,
 		"when a certificate is looked at": certificate.wake(time.Minute),
 	} {
 		if at == at.Round(0) { // which is what a wall clock alone can tell

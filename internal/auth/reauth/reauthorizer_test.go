@@ -54,18 +54,18 @@ func TestPermissionGoes(t *testing.T) {
 		p.Expect(bobs, true, "")
 		// What was found is what the next request hears, too.
 		if again, _ := p.Watch(alice, "pods"); again != nil {
-			t.Error("she is let in again")
+			t.Error("she is admitted again")
 		}
 		p.Cluster.Change(func() { delete(p.Cluster.Denied, "alice pods") })
 		time.Sleep(auth.AllowedFor)
 		if again, _ := p.Watch(alice, "pods"); again == nil {
-			t.Error("she is not let in again")
+			t.Error("she is not admitted again")
 		}
 		permit.Release()
 		permit.Release()
 		tokens, accesses := p.Asks()
 		if tokens != 1 || accesses != 2 {
-			t.Errorf("%d credentials and %d permissions are asked about", tokens, accesses)
+			t.Errorf("%d credentials and %d permissions are reviewed", tokens, accesses)
 		}
 	})
 }
@@ -204,8 +204,8 @@ func TestCheckAtOnce(t *testing.T) {
 	})
 }
 
-// TestAskedPerQuestion shows that a thousand equal watches need one review.
-func TestAskedPerQuestion(t *testing.T) {
+// TestOneReviewForEachQuestion shows that a thousand equal watches need one review.
+func TestOneReviewForEachQuestion(t *testing.T) {
 	reauthtest.On(t, nil, func(p *reauthtest.Patrol) {
 		request := p.Know("alice")
 		for range 1000 {
@@ -326,7 +326,7 @@ func storm(p *reauthtest.Patrol, seed uint64) (took []time.Duration) {
 				end, at := cl.live.Ended()
 				switch {
 				case cl.live.Runs() && time.Since(left) >= 30*time.Second:
-					p.T.Errorf("seed %d: %s still watches %s %v after he may not", seed, cl.user, cl.resource, time.Since(left))
+					p.T.Errorf("seed %d: %s still watches %s %v after losing the right", seed, cl.user, cl.resource, time.Since(left))
 				case end != "" && !cl.counted && at.After(left):
 					cl.counted = true
 					took = append(took, at.Sub(left))

@@ -480,7 +480,7 @@ func TestScheduleAtRandom(t *testing.T) {
 		}
 		d.turn()
 		if n := len(d.schedule.deadlines); n != 0 {
-			t.Fatalf("seed %d: %d checks are left for nobody", seed, n)
+			t.Fatalf("seed %d: %d checks are left without a watch", seed, n)
 		}
 	}
 }

@@ -149,7 +149,7 @@ func TestSyncedByFallingBackKeepsItsCause(t *testing.T) {
 	}
 }
 
-func TestTransitionsAreToldOfKindsAndCausesAndNothingElse(t *testing.T) {
+func TestTransitionsAreReportedOfKindsAndCausesOnly(t *testing.T) {
 	var told []string
 	m := NewMachine(newClock().Now, func(t Transition) {
 		told = append(told, string(t.From.Kind())+">"+string(t.To.Kind())+" "+string(t.To.Cause().Why))

@@ -340,7 +340,7 @@ func compareAttributes(t *testing.T, method, path, query string) {
 	u, err := url.ParseRequestURI(path)
 	if err != nil || !strings.HasPrefix(path, "/") {
 		if asked {
-			t.Errorf("%s is asked about, and net/http would not have it", what)
+			t.Errorf("%s is reviewed, and net/http would not have it", what)
 		}
 		return
 	}
@@ -348,7 +348,7 @@ func compareAttributes(t *testing.T, method, path, query string) {
 	info, err := resolver.NewRequestInfo(&http.Request{Method: method, URL: u})
 	if err != nil {
 		if asked {
-			t.Errorf("%s is asked about, and upstream says: %v", what, err)
+			t.Errorf("%s is reviewed, and upstream says: %v", what, err)
 		}
 		return
 	}

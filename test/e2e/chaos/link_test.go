@@ -66,7 +66,7 @@ func TestLinkCarries(t *testing.T) {
 	carries(t, server, client, much)
 	_ = client.(*net.TCPConn).CloseWrite()
 	if _, err := server.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-		t.Errorf("a half that has ended is told as %v", err)
+		t.Errorf("a half that has ended is reported as %v", err)
 	}
 	carries(t, server, client, []byte("still there"))
 }
@@ -145,7 +145,7 @@ func TestLinkReset(t *testing.T) {
 	l.Reset()
 	for _, end := range []net.Conn{client, server} {
 		if _, err := end.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
-			t.Errorf("a reset is told as %v", err)
+			t.Errorf("a reset is reported as %v", err)
 		}
 	}
 }

@@ -248,7 +248,7 @@ func (i *informer) expectTold(t *testing.T, w *writer) {
 		}
 	}
 	if !slices.Equal(told, w.told) {
-		t.Errorf("the informer was told\n%v, want\n%v", told, w.told)
+		t.Errorf("the informer received\n%v, want\n%v", told, w.told)
 	}
 }
 

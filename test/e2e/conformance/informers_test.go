@@ -51,7 +51,7 @@ func (s *suite) informersDuring(t *testing.T, trouble func()) {
 	go w.run(t.Context())
 	served := s.plain.watches(t)
 	s.secure2.Client.CloseIdleConnections()
-	process.Awaiting(t, "nobody to use HTTP/2", func(context.Context) error {
+	process.Awaiting(t, "no client to use HTTP/2", func(context.Context) error {
 		if n := s.secure.metric(t, "spillway_http2_connections"); n > 0 {
 			return fmt.Errorf("%d connections", n)
 		}

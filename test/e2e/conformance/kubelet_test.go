@@ -162,7 +162,7 @@ func (s *suite) testFollow(t *testing.T, k *kubelet) {
 		select {
 		case lines = <-k.followers:
 		case <-ctx.Done():
-			t.Fatalf("%s: nobody follows the log: %s", e.Name, out.text())
+			t.Fatalf("%s: no client follows the log: %s", e.Name, out.text())
 		}
 		want := "log of talker/main\n"
 		for i := range 5 {

@@ -243,6 +243,6 @@ func (s *suite) replay(ctx context.Context, t *testing.T, w watcher, start strin
 	told := s.hear(t, a)
 	c := exchange.CompareEvents(s.tally, request{Target: w.path + "?watch=1" + w.query}, live, told)
 	if len(c.Problems) > 0 {
-		t.Errorf("%s: not what was told live: %v", w.name, c.Problems)
+		t.Errorf("%s: not what was sent live: %v", w.name, c.Problems)
 	}
 }

@@ -59,7 +59,7 @@ func TestNoRequestIsHeldOpen(t *testing.T) {
 			t.Errorf("%s: %t", target, a.endless())
 		}
 		if endless && !strings.HasPrefix(a.target(), path+"?timeoutSeconds=1&") && a.target() != path+"?timeoutSeconds=1" {
-			t.Errorf("%s is asked for as %s", target, a.target())
+			t.Errorf("%s is requested as %s", target, a.target())
 		}
 	}
 }

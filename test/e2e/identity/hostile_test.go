@@ -279,7 +279,7 @@ func TestHostileIdentities(t *testing.T) {
 	_ = group.Wait() // what went wrong is noted
 	t.Logf("%d identities, %d cells, asked in %.0f s", len(all), len(cells), time.Since(start).Seconds())
 	if len(all) < 200 || len(cells) < 2000 {
-		t.Error("too few were asked")
+		t.Error("too few requests were sent")
 	}
 	s.judge(t, cells)
 }

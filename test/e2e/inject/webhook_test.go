@@ -286,6 +286,6 @@ func (c *cluster) asksWebhook(t *testing.T) {
 		t.Errorf("the webhook ended with %v", w.child.Err)
 	}
 	if pod := create("without-webhook", nil); len(pod.Spec.InitContainers) > 0 {
-		t.Error("injected by nobody")
+		t.Error("not injected by the webhook")
 	}
 }

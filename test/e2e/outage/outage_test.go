@@ -269,7 +269,7 @@ func TestFrozenAPIServerCausesNoList(t *testing.T) {
 	t.Logf("thawed after %.0f s: a write reaches all %d clients %.2f s after", total.Seconds(), len(w.all), took.Seconds())
 	w.checkClients()
 	if n := w.metric("spillway_upstream_lists_total"); n != lists {
-		t.Errorf("%d complete states were asked for", n-lists)
+		t.Errorf("%d complete states were requested", n-lists)
 	}
 }
 

@@ -77,7 +77,7 @@ func TestEtcdRestoredToOldRevisions(t *testing.T) {
 	if err := w.cp.StartAPIServer(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	process.Awaiting(t, "streams to be told", func(context.Context) error {
+	process.Awaiting(t, "streams to be ended", func(context.Context) error {
 		for _, s := range w.raw {
 			if !s.over() {
 				return errors.New("one is open")

@@ -102,7 +102,7 @@ func (w *world) crafted(t *testing.T) {
 			p.never = func(received []byte) error {
 				for _, song := range outside {
 					if bytes.Contains(received, song) {
-						return fmt.Errorf("he is shown %s…", song)
+						return fmt.Errorf("the answer shows %s…", song)
 					}
 				}
 				return nil
@@ -155,7 +155,7 @@ func (w *world) onDemand(t *testing.T) {
 	asking.Wait()
 	time.Sleep(2 * time.Second) // what was begun has been written down by now
 	for _, e := range w.listed(t) {
-		t.Errorf("listed for nobody who may have it: %s %s", e.Verb, e.RequestURI)
+		t.Errorf("listed without a user that may have it: %s %s", e.Verb, e.RequestURI)
 	}
 	// A user with the right makes the proxy list it; for others nothing changes.
 	all, nothing := w.callerOf(t, proxy, "all"), w.callerOf(t, proxy, "nothing")
@@ -168,7 +168,7 @@ func (w *world) onDemand(t *testing.T) {
 			return nil
 		})
 		if a := nothing.mustAsk(t, path+"?resourceVersion=0"); a.Status != http.StatusForbidden {
-			t.Errorf("%s: who may not have what is mirrored now gets %d", path, a.Status)
+			t.Errorf("%s: a user without the right now gets %d", path, a.Status)
 		}
 	}
 	if n := len(w.listed(t)); n < len(wanted) {

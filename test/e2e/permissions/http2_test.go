@@ -69,7 +69,7 @@ func (w *world) overHTTP2(t *testing.T) {
 	asking.Wait()
 	t.Logf("%d cells, %d refused, %d from memory, %d refused by the proxy itself", n.cells, n.refused, n.memory, n.own)
 	if n.cells < len(columns) || n.memory == 0 || n.own == 0 {
-		t.Error("too little was asked")
+		t.Error("too few requests were sent")
 	}
 }
 

@@ -193,22 +193,22 @@ func (m *mortal) awaitRefusal(t *testing.T, proxy *process.Proxy) {
 		return
 	}
 	for e := range w.events {
-		t.Errorf("%s: after the end he gets %s", m.name, e.Line)
+		t.Errorf("%s: after the end the client receives %s", m.name, e.Line)
 	}
 	if w.status != want {
-		t.Errorf("%s: asking again he is told %d %s, want %d", m.name, w.status, said(w.body), want)
+		t.Errorf("%s: the next request is answered %d %s, want %d", m.name, w.status, said(w.body), want)
 	}
 }
 
 // goesOn checks that nothing has become of the watch.
 func (m *mortal) goesOn(t *testing.T) {
 	t.Helper()
-	process.Awaiting(t, "an event for who keeps his rights", func(context.Context) error {
+	process.Awaiting(t, "an event for the user that keeps the right", func(context.Context) error {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		switch {
 		case !m.ended.IsZero():
-			t.Fatalf("who keeps his rights watches no more: %v", m.err)
+			t.Fatalf("the user that keeps the right watches no more: %v", m.err)
 		case time.Since(m.last) > 5*time.Second:
 			return errors.New("none for long")
 		}

@@ -106,14 +106,14 @@ func TestStatusShowsEveryWatch(t *testing.T) {
 	})
 	// What a watch reads from the log itself, as some do that were there before their feed, is not
 	// accounted for: of the others the last event is known.
-	w.awaitReport("somebody's last event", "limit=1000", func(r *status.Report) error {
+	w.awaitReport("the last event of a watch", "limit=1000", func(r *status.Report) error {
 		for _, one := range r.Watches.Items {
 			if one.LastEvent != nil {
 				return nil
 			}
 		}
 		w.write("a", "web", 1000)
-		return fmt.Errorf("nobody was told anything by a feed: %+v", r.Watches.Items[0])
+		return fmt.Errorf("no feed has sent an event: %+v", r.Watches.Items[0])
 	})
 	report := w.awaitReport("rates", "limit=3&sort=-user", func(*status.Report) error { return nil })
 	if len(report.Watches.Items) != 3 || report.Watches.Total != 200 || report.Watches.Items[0].User != "bob" ||
@@ -126,7 +126,7 @@ func TestStatusShowsEveryWatch(t *testing.T) {
 	for i := range 60 {
 		w.write("b", "none", 100_000+i)
 	}
-	w.awaitReport("the one who lags", "limit=1", func(r *status.Report) error {
+	w.awaitReport("the watch that lags", "limit=1", func(r *status.Report) error {
 		if one := r.Watches.Items[0]; one.User != "carol" || one.LagEvents == 0 || one.LagSeconds == 0 ||
 			one.UnsentBytes == 0 || one.BlockedSeconds < 1 {
 			return fmt.Errorf("the first by lag is %+v", one)

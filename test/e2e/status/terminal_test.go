@@ -54,7 +54,7 @@ func (w *world) terminal(t *testing.T) {
 			return false
 		}
 	}
-	t.Logf("by lag:\n%s", shows("the one who lags", first("carol ")))
+	t.Logf("by lag:\n%s", shows("the watch that lags", first("carol ")))
 	press := func(key string) {
 		t.Helper()
 		if _, err := tmux(t.Context(), "send-keys", key); err != nil {

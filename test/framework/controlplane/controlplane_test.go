@@ -31,7 +31,7 @@ func TestControlPlane(t *testing.T) {
 		{"users may do what they should", testUsers},
 		{"objects survive a restart of the apiserver", testRestart},
 		{"a frozen etcd leaves reads from the cache", testFreezeEtcd},
-		{"etcd stops and comes back", testStopEtcd},
+		{"etcd stops and starts again", testStopEtcd},
 		{"compaction ends old exact lists and watches", testCompact},
 		{"a node made by hand is ready", testMakeNode},
 		{"kubectl runs, streams and reports errors", testKubectl},

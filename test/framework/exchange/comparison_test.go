@@ -36,7 +36,7 @@ func TestListVersions(t *testing.T) {
 		{"an object in a list, the kind first", headed("PodList", "items", "7", "6"), headed("PodList", "items", "9", "7"),
 			false},
 		{"an object in a list in YAML", inYAML("7", "6"), inYAML("9", "7"), false},
-		{"before what was asked for", sorted("Oddities", "7", "6"), sorted("Oddities", "4", "6"), false},
+		{"before what was requested", sorted("Oddities", "7", "6"), sorted("Oddities", "4", "6"), false},
 		{"an object", object("7"), object("9"), false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
