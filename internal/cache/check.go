@@ -17,6 +17,9 @@ const (
 	// sent sooner than the bookmark, and costs upstream no more than the LIST that a client would have
 	// sent.
 	smallState = 500
+	// bookmarkWait is how long a large state waits for the bookmark before it is compared, where
+	// bookmarks are to be expected: they come within 1.7 s (W-111).
+	bookmarkWait = 2 * time.Second
 	// comparison is how long the mirror's own stream may take to get to the state that it is compared
 	// with.
 	comparison = 500 * time.Millisecond
@@ -70,7 +73,11 @@ func (f *Freshness) addWaiter(rv uint64) *proofWaiter {
 	f.mu.checks.waiters[c] = struct{}{}
 	if !f.mu.checks.due {
 		f.mu.checks.due = true
-		time.AfterFunc(checkEvery-time.Since(f.mu.checks.begun), f.check)
+		pause := checkEvery
+		if !f.prober.Bookmarks() {
+			pause = statePause
+		}
+		time.AfterFunc(pause-time.Since(f.mu.checks.begun), f.check)
 	}
 	return c
 }
@@ -112,10 +119,11 @@ func (f *Freshness) hasPending() bool {
 	return false
 }
 
-// check asks upstream for what the waiters need. A small state is compared while the bookmark is on
-// its way, which is still worth having, since it moves history along; a large one only if the
-// bookmark does not do: behind a balancer that splits a connection it may come from another
-// apiserver than R.
+// check asks upstream for what the waiters need: for its state alone, if no bookmark is to be
+// expected. A small state is compared while the bookmark is on
+// its way, which is still worth having, since it moves history along; a large one only if no
+// bookmark comes or it does not do: behind a balancer that splits a connection it may come from
+// another apiserver than R.
 func (f *Freshness) check() {
 	f.mu.Lock()
 	f.mu.checks.due, f.mu.checks.begun = false, time.Now()
@@ -125,18 +133,35 @@ func (f *Freshness) check() {
 	}
 	ctx, cancel := context.WithTimeoutCause(context.Background(), proofTimeout, ErrNotProven)
 	defer cancel()
+	if !f.prober.Bookmarks() {
+		f.failed(f.compare(ctx))
+		return
+	}
 	var both sync.WaitGroup
 	var compared error
-	small := f.resource.Snapshot().Len() <= smallState
-	if small {
-		both.Go(func() { compared = f.compare(ctx) })
-	}
-	advanced := f.advance(ctx)
+	advanced := make(chan struct{})
+	both.Go(func() {
+		if f.resource.Snapshot().Len() > smallState {
+			awaitBookmark(advanced)
+		}
+		if f.hasPending() {
+			compared = f.compare(ctx)
+		}
+	})
+	err := f.advance(ctx)
+	close(advanced)
 	both.Wait()
-	if !small && f.hasPending() {
-		compared = f.compare(ctx)
+	f.failed(errors.Join(err, compared))
+}
+
+// awaitBookmark returns when a bookmark has come or was in vain, or is not to be expected any more.
+func awaitBookmark(advanced <-chan struct{}) {
+	timer := time.NewTimer(bookmarkWait)
+	defer timer.Stop()
+	select {
+	case <-advanced:
+	case <-timer.C:
 	}
-	f.failed(errors.Join(advanced, compared))
 }
 
 // failed records the error of a check for the waiters that it did not satisfy.
@@ -186,30 +211,41 @@ func (f *Freshness) advance(ctx context.Context) error {
 // not say that nothing happened between them, so history does not move: it is the content
 // alone that is proven.
 func (f *Freshness) compare(ctx context.Context) error {
-	generation := f.resource.Generation()
+	generation, through := f.resource.Generation(), f.resource.Through()
 	rv, versions, err := f.prober.State(ctx)
 	if err != nil {
 		return err
 	}
+	if rv < through {
+		return f.learn(rv, through, generation)
+	}
+	s, err := f.match(ctx, generation, rv, versions)
+	if err == nil {
+		f.resource.Seen(rv, generation)
+		f.satisfy(s)
+	}
+	return err
+}
+
+// match waits until the mirror holds upstream's state at rv, or is past it.
+func (f *Freshness) match(ctx context.Context, generation, rv uint64, versions map[string]uint64) (*Snapshot, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, comparison, errDiffers)
 	defer cancel()
 	for {
 		changed := f.resource.Changed()
 		s := f.resource.Snapshot()
 		switch {
-		case s.generation != generation:
-			return errDiffers
+		case s == nil || s.generation != generation:
+			return nil, errDiffers
 		case s.RV >= rv:
-			return nil // the waiting flights have seen it
+			return s, nil
 		case s.holds(versions):
-			f.resource.Seen(rv, generation)
-			f.satisfy(s.provenAt(rv))
-			return nil
+			return s.provenAt(rv), nil
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return nil, context.Cause(ctx)
 		}
 	}
 }

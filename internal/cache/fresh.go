@@ -17,6 +17,9 @@ type Prober interface {
 	// State learns the resourceVersion of every object, by key, in a state that is not older than the
 	// call, and the resourceVersion of that state. It is one request, which no balancer can split.
 	State(ctx context.Context) (rv uint64, versions map[string]uint64, err error)
+	// Bookmarks reports whether Prove may be expected to bring a bookmark for a resource that had no
+	// event lately: Kubernetes 1.30 and older send none.
+	Bookmarks() bool
 }
 
 // Proof is one upstream connection. Whatever it says comes from the apiserver that answered its
@@ -38,6 +41,9 @@ const (
 	// arrival is how long a flight waits for the mirror's own stream before it has upstream checked:
 	// on a busy resource the next event is the proof (W-211 l).
 	arrival = 25 * time.Millisecond
+	// statePause is the time between two flights that read upstream's state, which may cost it a read
+	// of etcd: requests that arrive meanwhile share the next one.
+	statePause = time.Second
 	// doubt is how many flights in a row may fail before requests that need a proof had better go
 	// upstream.
 	doubt = 2
@@ -60,8 +66,10 @@ type Freshness struct {
 
 	mu struct {
 		sync.Mutex
-		asking  bool    // a flight is asking for R
+		asking  bool    // a flight is asking for R, or pauses before it does
 		waiting *flight // the one that asks next
+		begun   time.Time
+		late    uint64 // what history was complete through when R had to be checked last
 		checks  checks
 	}
 }
@@ -154,21 +162,53 @@ func (f *Freshness) join(insists bool) *flight {
 	return fl
 }
 
-// startLocked starts the waiting flight.
+// startLocked starts the waiting flight, at once or after its pause. Requests join it meanwhile.
 func (f *Freshness) startLocked() {
+	f.mu.asking = true
+	if pause := f.pauseLocked(); pause > 0 {
+		time.AfterFunc(pause, func() {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.startLocked()
+		})
+		return
+	}
 	fl := f.mu.waiting
-	f.mu.asking, f.mu.waiting = true, nil
-	go f.run(fl)
+	f.mu.waiting, f.mu.begun = nil, time.Now()
+	go f.run(fl, fl.insists && f.quietLocked())
 }
 
-// run runs one flight, from the query of R to the proof.
-func (f *Freshness) run(fl *flight) {
+// quietLocked reports that neither an event nor a bookmark is to be expected: upstream sends no
+// bookmark, and the last proof found no event either.
+func (f *Freshness) quietLocked() bool {
+	return !f.prober.Bookmarks() && f.mu.late == f.resource.Through() && f.mu.late > 0
+}
+
+// pauseLocked is how long the waiting flight is held, so that requests which arrive one after
+// another do not cost upstream a LIST each where only LISTs prove anything.
+func (f *Freshness) pauseLocked() time.Duration {
+	switch {
+	case !f.mu.waiting.insists || f.prober.Bookmarks():
+		return 0
+	case f.quietLocked():
+		return statePause - time.Since(f.mu.begun)
+	}
+	return 2*arrival - time.Since(f.mu.begun)
+}
+
+// run runs one flight, from the query of R to the proof. If the resource is quiet, upstream's state
+// is both.
+func (f *Freshness) run(fl *flight, quiet bool) {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), proofTimeout, ErrNotProven)
 	defer cancel()
-	fl.rv, fl.err = f.ask(ctx)
-	f.asked(fl)
-	if fl.err == nil {
-		fl.state, fl.err = f.prove(ctx, fl)
+	if quiet {
+		f.runByState(ctx, fl)
+	} else {
+		fl.rv, fl.err = f.ask(ctx)
+		f.asked(fl)
+		if fl.err == nil {
+			fl.state, fl.err = f.prove(ctx, fl)
+		}
 	}
 	switch {
 	case fl.err == nil:
@@ -190,13 +230,40 @@ func (f *Freshness) ask(ctx context.Context) (uint64, error) {
 		return 0, err
 	}
 	proof.Close()
-	if rv < through {
-		f.resource.Disown(generation)
-		return 0, fmt.Errorf("%w: upstream is at %d, below %d which it has promised", ErrNotProven, rv, through)
+	if err := f.learn(rv, through, generation); err != nil {
+		return 0, err
 	}
-	f.resource.Seen(rv, generation)
 	f.cost.asked(time.Since(began))
 	return rv, nil
+}
+
+// learn notes R, which upstream said after it had promised through.
+func (f *Freshness) learn(rv, through, generation uint64) error {
+	if rv < through {
+		f.resource.Disown(generation)
+		return fmt.Errorf("%w: upstream is at %d, below %d which it has promised", ErrNotProven, rv, through)
+	}
+	f.resource.Seen(rv, generation)
+	return nil
+}
+
+// runByState learns R and proves the cache by one read of upstream's state.
+func (f *Freshness) runByState(ctx context.Context, fl *flight) {
+	generation, through := f.resource.Generation(), f.resource.Through()
+	rv, versions, err := f.prober.State(ctx)
+	if err == nil {
+		err = f.learn(rv, through, generation)
+	}
+	if err == nil {
+		fl.rv = rv
+	}
+	f.asked(fl)
+	if fl.err = err; err != nil {
+		return
+	}
+	if fl.state, fl.err = f.match(ctx, generation, rv, versions); fl.err == nil {
+		f.satisfy(fl.state)
+	}
 }
 
 // asked starts the next flight.
@@ -226,5 +293,8 @@ func (f *Freshness) prove(ctx context.Context, fl *flight) (*Snapshot, error) {
 	if err == nil || !fl.insists {
 		return state, err
 	}
+	f.mu.Lock()
+	f.mu.late = f.resource.Through()
+	f.mu.Unlock()
 	return f.checked(ctx, fl.rv)
 }

@@ -22,7 +22,11 @@ type upstream struct {
 
 	mu                                          sync.Mutex
 	begun, proving, proved, connected, compared int
+
+	silent bool // it sends no bookmarks for a quiet resource
 }
+
+func (u *upstream) Bookmarks() bool { return !u.silent }
 
 func (u *upstream) count(n *int, by int) {
 	u.mu.Lock()

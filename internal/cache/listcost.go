@@ -127,8 +127,11 @@ var ErrUpstreamFaster = errors.New("upstream is expected to answer before the ca
 // at most.
 func (f *Freshness) TryProve(ctx context.Context, n int) (*Snapshot, error) {
 	f.mu.Lock()
-	asking := f.mu.asking
+	asking, quiet := f.mu.asking, f.quietLocked()
 	f.mu.Unlock()
+	if quiet {
+		return nil, ErrUpstreamFaster // the proof would be a LIST as well
+	}
 	wait := f.cost.wait(n, asking)
 	if wait == 0 {
 		return nil, ErrUpstreamFaster

@@ -154,6 +154,8 @@ func (l liar) State(context.Context) (uint64, map[string]uint64, error) {
 	return 0, nil, errors.New("a liar shows nothing")
 }
 
+func (l liar) Bookmarks() bool { return true }
+
 func (l liar) Close() {}
 
 // The check above catches a proof that proves nothing.
@@ -205,8 +207,8 @@ func TestPassesThroughWithoutProofs(t *testing.T) {
 	r.server.doubts = rate.NewLimiter(rate.Inf, 0) // as often as this looks
 	r.up.Create(fakeapiserver.ConfigMaps, "n", "a")
 	r.mirrored(configMaps)
-	r.up.NeverProve(true)
-	r.up.Bump() // upstream is ahead of what it has told
+	r.up.HoldWatch(fakeapiserver.ConfigMaps)
+	rv := r.up.Update(fakeapiserver.ConfigMaps, "n", "a", fakeapiserver.WithData("k", "v")) // ahead of what it has told
 	const target = mapsPath + "?watch=1&allowWatchBookmarks=1"
 	for range 2 {
 		w := r.watch(target)
@@ -215,13 +217,12 @@ func TestPassesThroughWithoutProofs(t *testing.T) {
 	}
 	r.ended(configMaps, watch.EndFreshnessTimeout, 2)
 	w := r.watch(target)
-	expect(t, w, "ADDED n/a 2", fmt.Sprintf("BOOKMARK %d end", r.up.Revision()))
+	expect(t, w, fmt.Sprintf("ADDED n/a %d", rv), fmt.Sprintf("BOOKMARK %d end", r.up.Revision()))
 	if n := r.up.OpenWatches(fakeapiserver.ConfigMaps).Long; n != 2 { // the mirror's, and the client's
 		t.Errorf("%d long watches upstream", n)
 	}
 	w.Close()
-	r.up.NeverProve(false)
-	r.up.Create(fakeapiserver.ConfigMaps, "n", "b") // makes the mirror move: the flight under way succeeds
+	r.up.ReleaseWatch(fakeapiserver.ConfigMaps) // the flight under way succeeds
 	eventually(t, "a watch from memory", func() bool {
 		w := r.watch(target)
 		defer w.Close()

@@ -114,3 +114,46 @@ func TestLeastAbleVersionCounts(t *testing.T) {
 	see("v1.9.0-beta.1+vendor", Abilities{})
 	expect("v1.9.0-beta.1+vendor", "v1.37.1", AbilityAbsent)
 }
+
+// A proof that ends without a bookmark shows that quiet resources get none.
+func TestProofWithoutBookmarkShowsAnAbility(t *testing.T) {
+	eventually(t, "a proof on the connection of its probe", func() bool {
+		s, c := behind(t, fakeapiserver.Kubernetes130)
+		p := c.NewProber(configMaps)
+		if !p.Bookmarks() {
+			t.Error("no bookmarks are expected before one failed to come")
+		}
+		_, probe, err := p.Begin(deadline(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer probe.Close()
+		got, err := probe.Prove(deadline(t), 1)
+		if err != nil || got.Bookmark != 0 {
+			t.Fatalf("%+v, %v at %d", got, err, s.Revision())
+		}
+		return !p.Bookmarks()
+	})
+}
+
+// Where watch-lists are refused, a state is that of a quorum LIST.
+func TestStateByList(t *testing.T) {
+	for _, release := range []fakeapiserver.Kubernetes{fakeapiserver.Kubernetes130, fakeapiserver.Kubernetes133} {
+		s, c := apiserver(t, fakeapiserver.Options{Kubernetes: release})
+		one, two := s.Create(configMaps.GVR, "a", "one"), s.Create(configMaps.GVR, "b", "two")
+		s.Create(fakeapiserver.Pods, "a", "elsewhere")
+		p := c.NewProber(configMaps)
+		for range 2 {
+			rv, versions, err := p.State(deadline(t))
+			if err != nil || rv != s.Revision() || len(versions) != 2 || versions["a/one"] != one || versions["b/two"] != two {
+				t.Errorf("%s: %d %v, %v", release.Version, rv, versions, err)
+			}
+		}
+		if n := s.Watches(configMaps.GVR); n.Long+n.Proof != 1 {
+			t.Errorf("%s: %+v watch-lists were tried", release.Version, n)
+		}
+		if got := p.Stats(); got != (ProbeStats{States: 2}) {
+			t.Errorf("%+v", got)
+		}
+	}
+}

@@ -48,27 +48,34 @@ func (c *Client) versionsPage(ctx context.Context, r *object.Resource, o metav1.
 		return "", err
 	}
 	defer body.Close()
+	page, err := readVersionsPage(body, told)
+	if err != nil {
+		return "", fmt.Errorf("versions of %s: %w", r, err)
+	}
+	return page.Continue, nil
+}
+
+// readVersionsPage tells the version of every object of a page, by key and in upstream's order.
+func readVersionsPage(body io.Reader, told func(key string, rv uint64)) (metav1.ListMeta, error) {
 	var page struct {
-		Metadata struct {
-			Continue string `json:"continue"`
-		} `json:"metadata"`
-		Items []json.RawMessage `json:"items"`
+		Metadata metav1.ListMeta   `json:"metadata"`
+		Items    []json.RawMessage `json:"items"`
 	}
 	text, err := io.ReadAll(io.LimitReader(body, maxExact))
 	if err == nil {
 		err = json.Unmarshal(text, &page)
 	}
 	if err != nil {
-		return "", fmt.Errorf("versions of %s: %w", r, err)
+		return metav1.ListMeta{}, err
 	}
 	for _, raw := range page.Items {
 		rv, key, _, err := versionOf(raw)
 		if err != nil {
-			return "", err
+			return metav1.ListMeta{}, err
 		}
 		told(key, rv)
 	}
-	return page.Metadata.Continue, nil
+	return page.Metadata, nil
 }
 
 // From lists at most limit objects from a key on, as they are in the state at exactly rv.

@@ -40,6 +40,7 @@ type Prober struct {
 	resource                         *object.Resource
 	probes, proofs, unproven, failed atomic.Uint64
 	apart, states                    atomic.Uint64
+	lists                            atomic.Pointer[time.Time] // until when LISTs take the place of watch-lists
 }
 
 // ProbeStats counts what a Prober asked upstream.
@@ -100,6 +101,10 @@ func (p *Prober) Begin(ctx context.Context) (uint64, *Probe, error) {
 	return 0, nil, err
 }
 
+// Bookmarks reports whether upstream sends a bookmark to a watch of a quiet resource, as far as is
+// known.
+func (p *Prober) Bookmarks() bool { return p.client.Abilities().QuietBookmarks != AbilityAbsent }
+
 func (p *Prober) request(verb string, query url.Values, accept string) request {
 	return request{
 		verb: verb, resource: p.resource.GVR.GroupResource(), path: p.resource.Path(), query: query, accept: accept,
@@ -150,6 +155,9 @@ func (p *Probe) Prove(ctx context.Context, from uint64) (Progress, error) {
 		p.hangUp()
 	case progress.Bookmark == 0:
 		p.prober.unproven.Add(1)
+		if progress.SameConnection && progress.Events == 0 {
+			p.prober.client.abilities.saw(Abilities{QuietBookmarks: AbilityAbsent})
+		}
 	}
 	if err == nil && !progress.SameConnection {
 		p.prober.apart.Add(1)

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
@@ -17,16 +19,63 @@ import (
 var errNoEnd = errors.New("the watch-list ended before its initial events did")
 
 // State asks for the version of every object, by key, in a state that is not older than the call,
-// and for the state's own version: a watch-list as metadata (W-211h). It is a single request, which
-// no balancer can split; its connection is whichever comes.
+// and for the state's own version: a watch-list as metadata (W-211h), or a LIST where upstream
+// serves none. Neither can be split by a balancer: the pages of a LIST are of the state of its
+// first one. Its connection is whichever comes.
 func (p *Prober) State(ctx context.Context) (uint64, map[string]uint64, error) {
 	p.states.Add(1)
-	rv, versions, err := p.state(ctx)
+	rv, versions, err := p.stateBy(ctx)
 	if err != nil && !errors.Is(ctx.Err(), context.Canceled) {
 		p.failed.Add(1)
 	}
 	return rv, versions, err
 }
+
+// stateBy chooses between the two. A watch-list that does not end its initial events is not tried
+// again for listsFor, as mirrors do: what stands between may drop bookmarks.
+func (p *Prober) stateBy(ctx context.Context) (uint64, map[string]uint64, error) {
+	until := p.lists.Load()
+	if p.client.Abilities().WatchList != AbilityAbsent && (until == nil || time.Now().After(*until)) {
+		rv, versions, err := p.state(ctx)
+		switch {
+		case errors.Is(err, errNoEnd), errors.Is(ctx.Err(), context.DeadlineExceeded):
+			p.lists.Store(new(time.Now().Add(listsFor)))
+			return rv, versions, err
+		case !apierrors.IsInvalid(err):
+			return rv, versions, err
+		}
+		p.client.abilities.saw(Abilities{WatchList: AbilityAbsent})
+	}
+	return p.listed(ctx)
+}
+
+// listed is the state by a LIST. Its pages are so large that few resources have several.
+func (p *Prober) listed(ctx context.Context) (uint64, map[string]uint64, error) {
+	versions := map[string]uint64{}
+	for o := (metav1.ListOptions{Limit: statePage}); ; {
+		query, err := queryOf(o)
+		if err != nil {
+			return 0, nil, err
+		}
+		body, err := p.client.get(ctx, p.request("list", query, partialList))
+		if err != nil {
+			return 0, nil, err
+		}
+		page, err := readVersionsPage(body, func(key string, rv uint64) { versions[key] = rv })
+		_ = body.Close()
+		if err != nil {
+			return 0, nil, fmt.Errorf("state of %s: %w", p.resource, err)
+		}
+		if page.Continue == "" {
+			rv, err := parseRV(page.ResourceVersion)
+			return rv, versions, err
+		}
+		o.Continue = page.Continue
+	}
+}
+
+// statePage is how many objects of a state are listed at a time.
+const statePage = 10_000
 
 func (p *Prober) state(ctx context.Context) (uint64, map[string]uint64, error) {
 	ctx, cancel := context.WithCancel(ctx) // nothing is wanted of the watch that follows

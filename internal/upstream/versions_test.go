@@ -37,7 +37,7 @@ func TestNoState(t *testing.T) {
 	s, c := apiserver(t, fakeapiserver.Options{})
 	s.Create(configMaps.GVR, "a", "one")
 	p := c.NewProber(configMaps)
-	s.FailWatches(1, 422)
+	s.FailWatches(1, 403)
 	if _, _, err := p.State(deadline(t)); err == nil {
 		t.Error("a refusal is taken for a state")
 	}
