@@ -26,7 +26,7 @@ func (cp *ControlPlane) StartAPIServer(ctx context.Context) error {
 	p, err := cp.launch(ctx, program{
 		name:  "kube-apiserver",
 		path:  cp.path,
-		args:  cp.apiserverArgs(cp.ports.apiserver, cp.etcdRoute),
+		args:  append(cp.apiserverGates(), cp.apiserverArgs(cp.ports.apiserver, cp.etcdRoute)...),
 		ready: func(ctx context.Context) error { return cp.get(ctx, cp.URL()+"/readyz") },
 	})
 	if err == nil {
@@ -80,13 +80,6 @@ func (cp *ControlPlane) apiserverArgs(port int, etcdRoute string) []string {
 	if !cp.options.ServiceAccountAdmission {
 		args = append(args, "--disable-admission-plugins=ServiceAccount")
 	}
-	if gates := cp.options.FeatureGates; len(gates) > 0 {
-		var list []string
-		for _, gate := range slices.Sorted(maps.Keys(gates)) {
-			list = append(list, fmt.Sprintf("%s=%t", gate, gates[gate]))
-		}
-		args = append(args, "--feature-gates="+strings.Join(list, ","))
-	}
 	if sizes := cp.options.WatchCacheSizes; len(sizes) > 0 {
 		var list []string
 		for _, resource := range slices.Sorted(maps.Keys(sizes)) {
@@ -102,6 +95,20 @@ func (cp *ControlPlane) apiserverArgs(port int, etcdRoute string) []string {
 		args = append(args, "--etcd-servers-overrides="+strings.Join(list, ","))
 	}
 	return append(args, cp.options.APIServerArgs...)
+}
+
+// apiserverGates is the part of the command line that sets feature gates, which kube-apiserver of
+// another minor need not know.
+func (cp *ControlPlane) apiserverGates() []string {
+	gates := cp.options.FeatureGates
+	if len(gates) == 0 {
+		return nil
+	}
+	var list []string
+	for _, gate := range slices.Sorted(maps.Keys(gates)) {
+		list = append(list, fmt.Sprintf("%s=%t", gate, gates[gate]))
+	}
+	return []string{"--feature-gates=" + strings.Join(list, ",")}
 }
 
 // get succeeds when url answers 200 to an admin.

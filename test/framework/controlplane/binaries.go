@@ -5,12 +5,16 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 )
 
 // versionVariable names the minor version of Kubernetes to start, such as 1.33, where Options name
 // none.
 const versionVariable = "KUBERNETES"
+
+// gatesVariable sets feature gates where Options set none: A=false,B=true.
+const gatesVariable = "KUBERNETES_FEATURE_GATES"
 
 // binDirVariable names a folder with a build to use instead of bin/controlplane of this repository.
 const binDirVariable = "CONTROLPLANE_DIR"
@@ -46,11 +50,11 @@ func apiserverOf(bin, minor string) (string, error) {
 	if minor == "" {
 		return path, nil
 	}
-	version, err := exec.Command(path, "--version").Output() // Kubernetes v1.37.1
+	newest, err := minorOf(path)
 	if err != nil {
-		return "", fmt.Errorf("cannot tell the version of %s: %w", path, err)
+		return "", err
 	}
-	if strings.HasPrefix(string(version), "Kubernetes v"+minor+".") {
+	if minor == fmt.Sprintf("1.%d", newest) {
 		return path, nil
 	}
 	dir := bin + "-" + minor
@@ -63,6 +67,43 @@ func apiserverOf(bin, minor string) (string, error) {
 			minor)
 	}
 	return path, nil
+}
+
+// Built reports that kube-apiserver of a minor, such as 1.33, has been built.
+func Built(minor string) bool {
+	bin, err := binDir()
+	if err != nil {
+		return false
+	}
+	_, err = apiserverOf(bin, minor)
+	return err == nil
+}
+
+// parseGates reads the value of gatesVariable.
+func parseGates(text string) (map[string]bool, error) {
+	gates := map[string]bool{}
+	for part := range strings.SplitSeq(text, ",") {
+		name, value, _ := strings.Cut(part, "=")
+		on, err := strconv.ParseBool(value)
+		if err != nil {
+			return nil, fmt.Errorf("%s=%q: want Gate=true or Gate=false, separated by commas", gatesVariable, text)
+		}
+		gates[name] = on
+	}
+	return gates, nil
+}
+
+// minorOf returns the minor of a program of Kubernetes: 37 of 1.37.1.
+func minorOf(path string) (int, error) {
+	output, err := exec.Command(path, "--version").Output() // Kubernetes v1.37.1
+	if err != nil {
+		return 0, fmt.Errorf("cannot tell the version of %s: %w", path, err)
+	}
+	var minor, patch int
+	if _, err := fmt.Sscanf(string(output), "Kubernetes v1.%d.%d", &minor, &patch); err != nil {
+		return 0, fmt.Errorf("cannot read the version of %s: %q", path, output)
+	}
+	return minor, nil
 }
 
 // repositoryRoot walks up from the working folder: tests run in their package's, commands anywhere

@@ -28,7 +28,8 @@ type Options struct {
 	// KUBERNETES=1.33` has built. Empty: that of the environment's KUBERNETES, else the newest. All
 	// other programs are the newest.
 	Kubernetes string
-	// FeatureGates is --feature-gates of kube-apiserver.
+	// FeatureGates is --feature-gates of kube-apiserver. nil: those of the environment's
+	// KUBERNETES_FEATURE_GATES.
 	FeatureGates map[string]bool
 	// Dir keeps etcd's data, credentials, kubeconfigs and logs. Empty: a temporary folder that Stop
 	// removes. Starting in the Dir of an earlier control plane finds its objects again, under new
@@ -69,6 +70,7 @@ type ControlPlane struct {
 	options Options
 	bin     string
 	path    string // of kube-apiserver
+	minor   int    // its version
 	dir     string
 	tempDir bool
 	ports   ports
@@ -105,7 +107,16 @@ func Start(ctx context.Context, options Options) (*ControlPlane, error) {
 	if err != nil {
 		return nil, err
 	}
-	cp := &ControlPlane{options: options, bin: bin, path: path, nursery: newNursery()}
+	minor, err := minorOf(path)
+	if err != nil {
+		return nil, err
+	}
+	if text := os.Getenv(gatesVariable); text != "" && options.FeatureGates == nil {
+		if options.FeatureGates, err = parseGates(text); err != nil {
+			return nil, err
+		}
+	}
+	cp := &ControlPlane{options: options, bin: bin, path: path, minor: minor, nursery: newNursery()}
 	if err := cp.start(ctx); err != nil {
 		cp.Stop()
 		return nil, err
@@ -186,6 +197,17 @@ func (cp *ControlPlane) Stop() {
 
 // Dir is the folder that holds data, credentials, kubeconfigs and logs.
 func (cp *ControlPlane) Dir() string { return cp.dir }
+
+// Minor is the minor version of kube-apiserver: 37 of 1.37.1.
+func (cp *ControlPlane) Minor() int { return cp.minor }
+
+// FeatureGates are those that kube-apiserver has been given; all others have its defaults.
+func (cp *ControlPlane) FeatureGates() map[string]bool { return cp.options.FeatureGates }
+
+// Newest reports that kube-apiserver is the newest, with its default feature gates.
+func (cp *ControlPlane) Newest() bool {
+	return cp.path == filepath.Join(cp.bin, "kube-apiserver") && len(cp.options.FeatureGates) == 0
+}
 
 // URL is where kube-apiserver listens, https://127.0.0.1:port.
 func (cp *ControlPlane) URL() string { return fmt.Sprintf("https://127.0.0.1:%d", cp.ports.apiserver) }

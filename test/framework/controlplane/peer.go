@@ -19,25 +19,26 @@ func (p *Peer) URL() string { return p.url }
 // StartPeer starts another kube-apiserver, on a port of its own, and returns when /readyz says ok.
 // It ends with the control plane, or when it is killed.
 func (cp *ControlPlane) StartPeer(ctx context.Context) (*Peer, error) {
-	return cp.startPeer(ctx, cp.path, cp.etcdRoute)
+	return cp.startPeer(ctx, cp.path, cp.apiserverGates(), cp.etcdRoute)
 }
 
-// StartPeerOf starts a peer of another minor of Kubernetes, as while a cluster is upgraded.
+// StartPeerOf starts a peer of another minor of Kubernetes, as while a cluster is upgraded; the
+// empty minor is the newest. Its feature gates are the defaults.
 func (cp *ControlPlane) StartPeerOf(ctx context.Context, minor string) (*Peer, error) {
 	path, err := apiserverOf(cp.bin, minor)
 	if err != nil {
 		return nil, err
 	}
-	return cp.startPeer(ctx, path, cp.etcdRoute)
+	return cp.startPeer(ctx, path, nil, cp.etcdRoute)
 }
 
 // StartPeerBehind starts a peer that reaches etcd at another address, host:port, than the first
 // apiserver does.
 func (cp *ControlPlane) StartPeerBehind(ctx context.Context, etcdRoute string) (*Peer, error) {
-	return cp.startPeer(ctx, cp.path, etcdRoute)
+	return cp.startPeer(ctx, cp.path, cp.apiserverGates(), etcdRoute)
 }
 
-func (cp *ControlPlane) startPeer(ctx context.Context, path, etcdRoute string) (*Peer, error) {
+func (cp *ControlPlane) startPeer(ctx context.Context, path string, gates []string, etcdRoute string) (*Peer, error) {
 	port, err := FreePort()
 	if err != nil {
 		return nil, err
@@ -47,7 +48,7 @@ func (cp *ControlPlane) startPeer(ctx context.Context, path, etcdRoute string) (
 		name:  "kube-apiserver",
 		path:  path,
 		log:   fmt.Sprintf("kube-apiserver-%d", port),
-		args:  cp.apiserverArgs(port, etcdRoute),
+		args:  append(gates, cp.apiserverArgs(port, etcdRoute)...),
 		ready: func(ctx context.Context) error { return cp.get(ctx, url+"/readyz") },
 	})
 	if err != nil {

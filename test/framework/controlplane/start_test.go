@@ -66,6 +66,18 @@ func TestStartErrorsNameTheCause(t *testing.T) {
 	}
 }
 
+func TestGatesOfTheEnvironment(t *testing.T) {
+	got, err := parseGates("A=false,B=true")
+	if err != nil || len(got) != 2 || got["A"] || !got["B"] {
+		t.Errorf("got %v, %v", got, err)
+	}
+	for _, text := range []string{"A", "A=", "A=false,", "A=off"} {
+		if _, err := parseGates(text); err == nil || !strings.Contains(err.Error(), gatesVariable) {
+			t.Errorf("%q: got %v, want the variable's name", text, err)
+		}
+	}
+}
+
 // TestVersionOfKubernetes compares /version with the environment's KUBERNETES, or with
 // the kube-apiserver of the build.
 func TestVersionOfKubernetes(t *testing.T) {
