@@ -114,10 +114,10 @@ func coverageTable(all []*coverage) string {
 // caseTable is every case, separated by tabs.
 func caseTable(cases []exchange.Case) string {
 	var b strings.Builder
-	fmt.Fprintln(&b, "test\trules\tdirect\tproxied\tequal\tanswered")
+	fmt.Fprintln(&b, "test\trules\tdirect\tproxied\tequal\tanswered\tdeviation")
 	for _, s := range cases {
-		fmt.Fprintf(&b, "%s\t%s\t%s\t%s\t%t\t%v\n", s.Test, strings.Join(s.Rules, " "), status(s.Direct), status(s.Proxied),
-			s.Equal, s.By)
+		fmt.Fprintf(&b, "%s\t%s\t%s\t%s\t%t\t%v\t%s\n", s.Test, strings.Join(s.Rules, " "), status(s.Direct),
+			status(s.Proxied), s.Equal, s.By, s.Deviation)
 	}
 	return b.String()
 }

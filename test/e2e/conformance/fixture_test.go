@@ -184,7 +184,11 @@ func (w *world) mark(t *testing.T, name, version string) {
 // the requests permit any.
 func (w *world) settle(t *testing.T, path, version string) {
 	t.Helper()
-	for _, e := range []*endpoint{w.direct, w.plain, w.secure} {
+	servers := []*endpoint{w.direct, w.plain, w.secure}
+	if w.newest != nil {
+		servers = append(servers, w.newest)
+	}
+	for _, e := range servers {
 		process.Awaiting(t, e.Name+" to know "+path+" at "+version, func(ctx context.Context) error {
 			a, err := e.Do(ctx, request{Target: path + "?resourceVersion=0"})
 			if err != nil {

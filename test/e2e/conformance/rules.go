@@ -14,6 +14,27 @@ type Rule struct {
 	Exempt string
 }
 
+// Groups are what rules are about, each from the number of its first rule to that of the next one.
+var Groups = []struct {
+	From int
+	Name string
+}{
+	{1, "connections, headers, bodies"}, {20, "paths and options"}, {40, "formats"}, {60, "lists"},
+	{80, "continue tokens"}, {95, "objects"}, {100, "watches"}, {130, "streams"}, {150, "selectors"}, {170, "errors"},
+	{190, "clients"}, {210, "freshness"}, {230, "history"}, {240, "shards, versions"}, {250, "transport"},
+}
+
+// GroupOf is the name of the group of a rule.
+func GroupOf(number int) string {
+	name := ""
+	for _, g := range Groups {
+		if number >= g.From {
+			name = g.Name
+		}
+	}
+	return name
+}
+
 // Rules are all of them, in order.
 var Rules = []Rule{
 	{Number: 1, Name: "protocol versions and ALPN"},

@@ -190,7 +190,7 @@ func (s *suite) testHead(t *testing.T) {
 	defer cancel()
 	for _, options := range []string{"&resourceVersion=${future}", "&resourceVersion=${last}", "", informer,
 		noState + "&resourceVersion=0"} {
-		for _, e := range s.sides() {
+		for _, e := range []*endpoint{s.reference(watcher{query: options}, s.plain), s.plain, s.secure} {
 			st, err := e.open(ctx, request{Target: s.fill("/api/v1/namespaces/none/configmaps?watch=1&timeoutSeconds=600" +
 				options)})
 			if err != nil {

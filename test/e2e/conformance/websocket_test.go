@@ -86,6 +86,9 @@ func (s *suite) testWebSocket(t *testing.T) {
 		{"W-123", silent, nil, memory, 0, masked(0x82, strings.Repeat("m", 60_000)) + masked(0x89, "a") + bye},
 		{"W-123", silent, nil, memory, 0, "\x82\xff\x00\x00\x00\x00\x02\x00\x00\x01\x00\x00\x00\x00"},
 	} {
+		if s.skew != nil && strings.Contains(c.query, marked) {
+			continue // the lengths of frames differ by release
+		}
 		s.compareWebSockets(t, c)
 	}
 }

@@ -1,6 +1,9 @@
 package conformance
 
 import (
+	"context"
+	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -9,6 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"spillway/test/framework/controlplane"
+	"spillway/test/framework/exchange"
 	"spillway/test/framework/process"
 )
 
@@ -30,6 +34,10 @@ type world struct {
 	secure *endpoint // Spillway over TLS, as the user of the client's token
 
 	direct2, secure2 *endpoint // the same in HTTP/2
+
+	release         exchange.Release
+	newest, newest2 *endpoint      // the newest apiserver, where direct is another
+	skew            *exchange.Skew // what may differ from direct then
 
 	marks map[string]string // what ${name} in a target stands for
 }
@@ -67,6 +75,7 @@ func newWorld(t *testing.T) *world {
 	if _, err := cp.Compact(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	w.startNewest(t)
 	binary := process.BuildProxy(t)
 	plain := startProxy(t, binary, "--kubeconfig="+cp.Kubeconfig(controlplane.Admin), "--listen-identity=self",
 		"--listen-allow-connect",
@@ -84,6 +93,34 @@ func newWorld(t *testing.T) *world {
 	w.mirroring(t, w.secure)
 	w.changeObjects(t)
 	return w
+}
+
+// startNewest starts the newest apiserver beside one that is another.
+func (w *world) startNewest(t *testing.T) {
+	t.Helper()
+	w.release = exchange.Release{Minor: w.cp.Minor(), Gates: w.cp.FeatureGates()}
+	if w.cp.Newest() {
+		return
+	}
+	peer, err := w.cp.StartPeerOf(t.Context(), "")
+	must(t, err)
+	w.newest = newEndpoint("newest", peer.URL(), w.cp.Config(controlplane.Admin))
+	w.newest2 = w.newest.overHTTP2()
+	w.skew = exchange.NewSkew(w.release, w.newest.Endpoint)
+	for _, path := range collections { // its memory of custom resources begins with the first request
+		process.Awaiting(t, "the newest apiserver to serve "+path, func(ctx context.Context) error {
+			return w.newest.serves(ctx, path)
+		})
+	}
+}
+
+// serves reports why an apiserver does not answer from its watch cache.
+func (e *endpoint) serves(ctx context.Context, path string) error {
+	a, err := e.Do(ctx, request{Target: path + "?resourceVersion=0"})
+	if err == nil && a.Status != http.StatusOK {
+		err = fmt.Errorf("%d: %s", a.Status, a.Body)
+	}
+	return err
 }
 
 // startProxy starts the binary before the suite's resources and returns when it is ready.

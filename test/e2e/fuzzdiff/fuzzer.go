@@ -26,6 +26,7 @@ type Fuzzer struct {
 	Workers int   // requests at a time; most of the time they wait
 	Seed    uint64
 	Tally   *exchange.Tally
+	Skew    *exchange.Skew // where the apiserver is not the newest
 
 	Asked   atomic.Int64
 	Memory  atomic.Int64 // answered from memory
@@ -166,7 +167,10 @@ func (f *Fuzzer) compareOnce(ctx context.Context, way Way, a ask) *exchange.Comp
 			Problems: []string{fmt.Sprintf("no answer: direct %v, proxied %v", failure, err)}}
 	}
 	c := exchange.Compare(f.Tally, r, direct, answered)
-	if c.OtherFormat {
+	if err := f.Skew.Explain(ctx, c); err != nil {
+		c.Problems = append(c.Problems, err.Error())
+	}
+	if c.OtherFormat && c.Deviation == "" {
 		f.compareInJSON(ctx, way, c)
 	}
 	return c

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -58,6 +59,8 @@ type world struct {
 	client  *kubernetes.Clientset
 	dynamic dynamic.Interface
 	direct  *exchange.Endpoint
+	newest  *exchange.Endpoint // where direct is another
+	skew    *exchange.Skew     // what may differ then
 	proxied []*exchange.Endpoint
 	ways    []Way
 	state   State
@@ -66,12 +69,13 @@ type world struct {
 }
 
 // newWorld starts a cluster whose history begins, for the proxies and for the apiserver, after its
-// objects were made.
-func newWorld(t *testing.T) *world {
+// objects were made. front returns where the proxies find the apiserver and the newest one beside
+// it; nil is the apiserver itself.
+func newWorld(t *testing.T, options controlplane.Options, front func(urls ...string) string) *world {
 	t.Helper()
-	cp, err := controlplane.Start(t.Context(), controlplane.Options{
-		Log: t.Output(), APIServerArgs: []string{"--etcd-compaction-interval=0"}, // old states stay, however long it takes
-	})
+	options.Log = t.Output()
+	options.APIServerArgs = []string{"--etcd-compaction-interval=0"} // old states stay, however long it takes
+	cp, err := controlplane.Start(t.Context(), options)
 	must(t, err)
 	t.Cleanup(cp.Stop)
 	w := &world{cp: cp, now: map[string]uint64{}}
@@ -86,7 +90,12 @@ func newWorld(t *testing.T) *world {
 	must(t, cp.RestartAPIServer(t.Context())) // no apiserver has the history before
 	_, err = cp.Compact(t.Context())
 	must(t, err)
-	w.startProxies(t, config)
+	w.startNewest(t, config)
+	upstream := rest.CopyConfig(config)
+	if front != nil {
+		upstream.Host = front(w.cp.URL(), w.newest.Base)
+	}
+	w.startProxies(t, config, upstream)
 	w.state = State{
 		Resources: resources, Namespaces: namespaces, Ancient: []uint64{1, 5, ancient / 2, ancient - 1},
 		Credentials: []string{"Bearer nonsense", "Bearer " + cp.Config(controlplane.Alice).BearerToken, "Basic abc",
@@ -95,13 +104,36 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-func (w *world) startProxies(t *testing.T, config *rest.Config) {
+// startNewest starts the newest apiserver beside one that is another.
+func (w *world) startNewest(t *testing.T, config *rest.Config) {
+	t.Helper()
+	if w.cp.Newest() {
+		return
+	}
+	peer, err := w.cp.StartPeerOf(t.Context(), "")
+	must(t, err)
+	w.newest = exchange.NewEndpoint("newest", peer.URL(), config)
+	w.skew = exchange.NewSkew(exchange.Release{Minor: w.cp.Minor(), Gates: w.cp.FeatureGates()}, w.newest)
+}
+
+// servers are all that answer.
+func (w *world) servers() []*exchange.Endpoint {
+	all := append([]*exchange.Endpoint{w.direct}, w.proxied...)
+	if w.newest != nil {
+		all = append(all, w.newest)
+	}
+	return all
+}
+
+func (w *world) startProxies(t *testing.T, config, upstream *rest.Config) {
 	t.Helper()
 	binary := process.BuildProxy(t)
-	p := process.StartProxy(t, binary, "--kubeconfig="+w.cp.Kubeconfig(controlplane.Admin), "--resources="+mirrored,
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	must(t, controlplane.WriteKubeconfig(kubeconfig, upstream))
+	p := process.StartProxy(t, binary, "--kubeconfig="+kubeconfig, "--resources="+mirrored,
 		"--listen-identity=self", "--listen-allow-connect")
 	w.proxied = append(w.proxied, exchange.NewEndpoint("plain", p.Plain, &rest.Config{Host: p.Plain}))
-	p = process.StartProxy(t, binary, "--kubeconfig="+w.cp.Kubeconfig(controlplane.Admin), "--resources="+mirrored,
+	p = process.StartProxy(t, binary, "--kubeconfig="+kubeconfig, "--resources="+mirrored,
 		"--listen=", "--listen-tls=127.0.0.1:0", "--insecure-allow-all")
 	w.proxied = append(w.proxied, exchange.NewEndpoint("tls", p.TLS, &rest.Config{
 		Host: p.TLS, BearerToken: config.BearerToken, TLSClientConfig: rest.TLSClientConfig{Insecure: true},
@@ -236,7 +268,7 @@ func (w *world) comeAndGo(t *testing.T) []uint64 {
 // settle waits until every server shows the last change of a resource in answers of any age.
 func (w *world) settle(t *testing.T, r Resource) {
 	t.Helper()
-	for _, e := range append([]*exchange.Endpoint{w.direct}, w.proxied...) {
+	for _, e := range w.servers() {
 		process.Awaiting(t, e.Name+" to know the last of "+r.Plural, func(ctx context.Context) error {
 			at, _, err := listMeta(ctx, e, r.collection("")+"?resourceVersion=0")
 			if err == nil && at < w.now[r.Plural] {
@@ -253,7 +285,7 @@ func (w *world) tokens(t *testing.T) []string {
 	var tokens []string
 	for _, r := range resources {
 		for _, namespace := range []string{"", "a"} {
-			for _, e := range append([]*exchange.Endpoint{w.direct}, w.proxied...) {
+			for _, e := range w.servers() {
 				_, token, err := listMeta(t.Context(), e, fmt.Sprintf("%s?limit=1&resourceVersion=%d", r.collection(namespace),
 					w.now[r.Plural]))
 				must(t, err)

@@ -23,9 +23,12 @@ type Comparison struct {
 	Direct, Proxied *Answer
 	tally           *Tally
 	Problems        []string
+	Deviation       string  // the V-n that explains the difference from an older apiserver
+	Newest          *Answer // of the newest apiserver, where Deviation is set
 	FromMemory      bool
 	OtherFormat     bool    // the proxied answer is in JSON where the direct one is not
 	less            *Answer // the one that is a stream with which the other begins
+	late            bool    // OutOfTime, found before the newest apiserver's answer was looked at
 	unmarked        bool    // less lacks the mark at the end of the initial events, next
 }
 

@@ -1,12 +1,18 @@
 package exchange
 
+import (
+	"bytes"
+	"net/http"
+)
+
 // Deviation is a way in which a response of the proxy may differ from kube-apiserver's. The
 // conformance suite fails when a response differs in any other way, and when a declared deviation
 // never occurs. docs/deviations.md is made of this table.
 type Deviation struct {
 	// ID is how code and documents cite it. D-n are differences between the proxy and a
 	// kube-apiserver. N-n are values that two responses of the same apiserver do not share either,
-	// so that a rule compares them instead of their bytes.
+	// so that a rule compares them instead of their bytes. V-n are differences from an older
+	// apiserver, or from one with other feature gates: there the response is the newest apiserver's.
 	ID string
 	// What differs, and how far.
 	What string
@@ -14,6 +20,11 @@ type Deviation struct {
 	Why string
 	// Rule is the rule of docs/protocol.md (W-n) that it bends or relies on.
 	Rule string
+	// Releases says of which older apiservers a V-n is.
+	Releases string
+
+	in    func(Release) bool     // one of them
+	older func(*Comparison) bool // the difference from it is this
 }
 
 // The identities of the deviations.
@@ -32,6 +43,14 @@ const (
 	NormBookmarkVersion = "N-3"
 	NormPerAnswer       = "N-4"
 	NormClocked         = "N-5"
+	DevWatchList        = "V-1"
+	DevToken            = "V-2"
+	DevExactFuture      = "V-3"
+	DevSelectable       = "V-4"
+	DevEmptyTime        = "V-5"
+	DevRefusal          = "V-6"
+	DevTokenAtZero      = "V-7"
+	DevSettings         = "V-8"
 )
 
 // Deviations are all differences that the conformance suite allows.
@@ -129,5 +148,76 @@ var Deviations = []Deviation{
 		Why: "the apiserver prints the age at the time of the response, and reassembles OpenAPI now and then; of a watch " +
 			"that ends before or soon after it begins it sends what it has time for, and so does the proxy, which may have to " +
 			"query it first; tables and OpenAPI pass through",
+	},
+	{
+		ID: DevWatchList, Rule: "W-32, W-100, W-101, W-215",
+		Releases: "before 1.32, 1.33, and newer ones with WatchList=false",
+		What: "sendInitialEvents is served, where the apiserver answers 422; and a watch with bookmarks that begins with " +
+			"the state receives the bookmark at the end of it",
+		Why: "one request has one answer whatever the upstream is; a client that does not send the option does not receive " +
+			"anything but one bookmark more",
+		in:    func(r Release) bool { return !r.Enabled("WatchList") },
+		older: (*Comparison).watchList,
+	},
+	{
+		ID: DevToken, Rule: "W-80, W-81",
+		Releases: "before 1.34, and newer ones with ListFromCacheSnapshot=false",
+		What:     "the start inside a continue token begins with a slash, where the apiserver's does not",
+		Why:      "tokens are opaque to clients, and all apiservers accept both",
+		in:       func(r Release) bool { return !r.Enabled("ListFromCacheSnapshot") },
+		older:    (*Comparison).tokensDiffer,
+	},
+	{
+		ID: DevExactFuture, Rule: "W-64, W-68, W-176",
+		Releases: "before 1.34, and newer ones with ListFromCacheSnapshot=false",
+		What: "a LIST at an exact resourceVersion that is too large is answered 504 with Retry-After, where the apiserver " +
+			"answers 500",
+		Why:   "the newest apiserver does so; both say that the version is not there yet",
+		in:    func(r Release) bool { return !r.Enabled("ListFromCacheSnapshot") },
+		older: func(c *Comparison) bool { return c.Direct.Status == http.StatusInternalServerError },
+	},
+	{
+		ID: DevTokenAtZero, Rule: "W-69, W-80",
+		Releases: "before 1.34, and newer ones with ListFromCacheSnapshot=false",
+		What:     "limit is ignored in a LIST with both a continue token and resourceVersion=0, as without a token",
+		Why:      "the newest apiserver does so; no client sends a resourceVersion with a token",
+		in:       func(r Release) bool { return !r.Enabled("ListFromCacheSnapshot") },
+		older: func(c *Comparison) bool {
+			q := c.query()
+			return q.Get("continue") != "" && q.Get("resourceVersion") == "0"
+		},
+	},
+	{
+		ID: DevSelectable, Rule: "W-152, W-154",
+		Releases: "before 1.37",
+		What:     "fields of resources that became selectable later are selectable",
+		Why:      "the mirror has the whole object, and a selector that is refused is of no use to any client",
+		in:       func(r Release) bool { return r.Minor < 37 },
+		older: func(c *Comparison) bool {
+			return c.query().Get("fieldSelector") != "" && c.Direct.Status == http.StatusBadRequest &&
+				c.Proxied.Status == http.StatusOK
+		},
+	},
+	{
+		ID: DevEmptyTime, Rule: "W-110",
+		Releases: "before 1.34",
+		What:     "bookmarks have no creationTimestamp, where the apiserver's is null",
+		Why:      "both mean the same to every decoder",
+		in:       func(r Release) bool { return r.Minor < 34 },
+		older:    func(c *Comparison) bool { return bytes.Contains(c.Direct.Body, []byte(`"creationTimestamp":null`)) },
+	},
+	{
+		ID: DevSettings, Rule: "W-136",
+		Releases: "before 1.37",
+		What:     "the SETTINGS of HTTP/2 are those of the newest apiserver",
+		Why:      "they describe the server that sends them",
+	},
+	{
+		ID: DevRefusal, Rule: "W-30, W-31, W-32, W-154, W-175",
+		Releases: "before 1.37, and 1.37 with WatchList=false",
+		What:     "which options are refused, which of several faults is named, and in which words",
+		Why:      "the newest apiserver's rules hold for every upstream; a request that is refused either way is not in use",
+		in:       func(r Release) bool { return r.Minor < 37 || !r.Enabled("WatchList") },
+		older:    (*Comparison).refused,
 	},
 }

@@ -21,7 +21,8 @@ func TestDeviationsReference(t *testing.T) {
 		switch {
 		case seen[d.ID]:
 			t.Errorf("%s is declared twice", d.ID)
-		case d.What == "" || d.Why == "" || !strings.HasPrefix(d.Rule, "W-"):
+		case d.What == "" || d.Why == "" || !strings.HasPrefix(d.Rule, "W-"),
+			strings.HasPrefix(d.ID, "V-") != (d.Releases != ""):
 			t.Errorf("%s lacks a text or a rule", d.ID)
 		}
 		seen[d.ID] = true
@@ -46,6 +47,8 @@ func deviationsReference() string {
 	var b strings.Builder
 	b.WriteString(deviationsHead)
 	deviationTable(&b, "D-")
+	b.WriteString(olderHead)
+	deviationTable(&b, "V-")
 	b.WriteString(normsHead)
 	deviationTable(&b, "N-")
 	b.WriteString(deviationsTail)
@@ -59,10 +62,15 @@ var rule = regexp.MustCompile(`W-(\d+)`)
 func deviationTable(b *strings.Builder, prefix string) {
 	b.WriteString("| id | what | why | rule |\n|---|---|---|---|\n")
 	for _, d := range Deviations {
-		if strings.HasPrefix(d.ID, prefix) {
-			fmt.Fprintf(b, "| <a id=%q></a>%s | %s | %s | %s |\n", strings.ToLower(d.ID), d.ID, d.What, d.Why,
-				rule.ReplaceAllString(d.Rule, "[$0](protocol.md#w-$1)"))
+		if !strings.HasPrefix(d.ID, prefix) {
+			continue
 		}
+		what := d.What
+		if d.Releases != "" {
+			what = d.Releases + ": " + what
+		}
+		fmt.Fprintf(b, "| <a id=%q></a>%s | %s | %s | %s |\n", strings.ToLower(d.ID), d.ID, what, d.Why,
+			rule.ReplaceAllString(d.Rule, "[$0](protocol.md#w-$1)"))
 	}
 }
 
@@ -76,6 +84,16 @@ never occurs. The table is in ` + "`test/framework/exchange/deviations.go`" + `;
 [protocol.md](protocol.md).
 
 ## Differences
+
+`
+
+const olderHead = `
+## Before older API servers
+
+Spillway's semantics are those of the newest kube-apiserver, whatever its upstream is; encodings are
+upstream's. Before an older one, or one with other feature gates, the suite accepts a response that
+upstream does not give only if the newest one gives it, and if it differs as follows.
+[versions.md](versions.md) says which group of rules that concerns in which version.
 
 `
 

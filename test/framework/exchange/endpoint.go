@@ -71,6 +71,8 @@ type Answer struct {
 	Length int         // of the body before it was decoded
 	Cut    error       // why the body ended, unless it ended properly
 	Took   time.Duration
+
+	text bool // Body is what came in protobuf as readable text
 }
 
 // UserAgent is what requests call themselves unless they say otherwise. It makes nothing pretty

@@ -114,6 +114,9 @@ const (
 // because it did not receive it in time (D-12). That is a difference like any other, unless the
 // next answers are equal.
 func (c *Comparison) OutOfTime() bool {
+	if c.late {
+		return true
+	}
 	if c.less == nil || len(c.Problems) != 1 {
 		return false
 	}

@@ -34,7 +34,7 @@ var decoder = func() runtime.Decoder {
 // since fields may be encoded in any order; a watch becomes the lines that it is in JSON.
 func (a *Answer) readable() ([]byte, error) {
 	switch kind := a.Header.Get("Content-Type"); {
-	case !strings.HasPrefix(kind, protobufType):
+	case a.text || !strings.HasPrefix(kind, protobufType):
 		return a.Body, nil
 	case strings.Contains(kind, "stream=watch"):
 		return decodeFrames(a.Body)

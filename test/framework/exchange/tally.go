@@ -21,6 +21,7 @@ type Case struct {
 	Direct, Proxied int // statuses; 0 where a case is more than one answer
 	By              Source
 	Equal           bool
+	Deviation       string // the V-n by which the answers may differ
 }
 
 // NewTally is empty.
@@ -49,13 +50,13 @@ func (y *Tally) Deviated(id string) {
 	y.used[id]++
 }
 
-// Unused are the deviations that nothing relied on.
+// Unused are the deviations that nothing relied on, but for those from older apiservers.
 func (y *Tally) Unused() []string {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	var ids []string
 	for _, d := range Deviations {
-		if y.used[d.ID] == 0 {
+		if y.used[d.ID] == 0 && d.Releases == "" {
 			ids = append(ids, d.ID)
 		}
 	}

@@ -1,0 +1,245 @@
+package exchange
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Release is a kube-apiserver by what its answers depend on.
+type Release struct {
+	Minor int             // 33 of 1.33.13
+	Gates map[string]bool // those that are not at their default
+}
+
+// enabledSince are the minors in which a feature gate became true by default, false, true again.
+var enabledSince = map[string][]int{
+	"WatchList":               {32, 33, 34},
+	"WatchListCompression":    {37},
+	"ConsistentListFromCache": {31},
+	"ListFromCacheSnapshot":   {34},
+}
+
+// Enabled reports that a feature gate is on, or that its feature needs no gate any more.
+func (r Release) Enabled(gate string) bool {
+	if on, given := r.Gates[gate]; given {
+		return on
+	}
+	on := false
+	for _, minor := range enabledSince[gate] {
+		if r.Minor >= minor {
+			on = !on
+		}
+	}
+	return on
+}
+
+func (r Release) String() string {
+	text := fmt.Sprintf("1.%d", r.Minor)
+	for _, gate := range slices.Sorted(maps.Keys(r.Gates)) {
+		text += fmt.Sprintf(" %s=%t", gate, r.Gates[gate])
+	}
+	return text
+}
+
+// Skew is a kube-apiserver that is not the newest, or has other feature gates, and the newest
+// beside it on the same etcd. Spillway's semantics are the newest's, its encodings those of its
+// upstream: an answer that is not the older apiserver's must be the newest's, for a reason that the
+// table of deviations names. A nil Skew explains nothing.
+type Skew struct {
+	Release Release
+	// Mixed says that the proxy's upstream is both, so that the newest's answer needs no name.
+	Mixed  bool
+	newest [2]*Endpoint // in HTTP/1.1 and HTTP/2
+}
+
+// NewSkew compares with the newest kube-apiserver at an endpoint.
+func NewSkew(release Release, newest *Endpoint) *Skew {
+	return &Skew{Release: release, newest: [2]*Endpoint{newest, newest.OverHTTP2()}}
+}
+
+// Explain sends the request of a comparison that found problems to the newest apiserver. If its
+// answer is the proxy's, and a deviation names the difference, the comparison has no problems any
+// more.
+func (s *Skew) Explain(ctx context.Context, c *Comparison) error {
+	if s == nil || len(c.Problems) == 0 {
+		return nil
+	}
+	if c.endOnly(s.Release) {
+		return nil
+	}
+	again, err := s.compare(ctx, c, c.Request)
+	if err == nil && again.OtherFormat {
+		r := c.Request
+		r.Header = maps.Clone(r.Header)
+		r.Header["Accept"] = "application/json"
+		again, err = s.compare(ctx, c, r)
+	}
+	if err != nil {
+		return err
+	}
+	if len(again.Problems) > 0 {
+		c.late = c.OutOfTime() || again.OutOfTime()
+		c.Problems = append(c.Problems, "nor is it the answer of the newest apiserver: "+strings.Join(again.Problems, "; "))
+		return nil
+	}
+	s.name(c, again.Direct)
+	return nil
+}
+
+func (s *Skew) compare(ctx context.Context, c *Comparison, r Request) (*Comparison, error) {
+	e := s.newest[0]
+	if c.Direct.Proto == "HTTP/2.0" {
+		e = s.newest[1]
+	}
+	for tries := 1; ; tries++ {
+		answer, err := e.Do(ctx, r)
+		if err != nil {
+			return nil, fmt.Errorf("the newest apiserver: %w", err)
+		}
+		if answer.Status == http.StatusTooManyRequests && tries < readyTries { // its watch cache has just begun
+			time.Sleep(readyPause)
+			continue
+		}
+		return s.compareWith(c, r, answer), nil
+	}
+}
+
+// readyTries and readyPause bound how long the newest apiserver may take to fill a watch cache.
+const (
+	readyTries = 50
+	readyPause = 200 * time.Millisecond
+)
+
+// endOnly reports that an apiserver without watch-lists sent the same events, but for the bookmark
+// at the end of the initial ones. The newest apiserver shows no more than that: its objects may
+// have fields that the older one does not know.
+func (c *Comparison) endOnly(r Release) bool {
+	q := c.query()
+	if r.Enabled("WatchList") || q.Get("sendInitialEvents") != "" || Number(q.Get("resourceVersion")) != 0 {
+		return false
+	}
+	direct, err := c.Direct.readable()
+	if err != nil || !isStream(direct) && len(direct) > 0 {
+		return false
+	}
+	proxied, err := c.Proxied.readable()
+	if err != nil || !isStream(proxied) {
+		return false
+	}
+	var heard []byte
+	for _, e := range SplitEvents(proxied) {
+		if !e.End {
+			heard = append(heard, e.Line...)
+		}
+	}
+	told := *c.Direct
+	told.Body, told.text = direct, true
+	without := *c.Proxied
+	without.Body, without.text = heard, true
+	if again := Compare(c.tally, c.Request, told.normal(), without.normal()); len(again.Problems) > 0 {
+		return false
+	}
+	c.tally.Deviated(DevWatchList)
+	c.Problems, c.Deviation = nil, DevWatchList
+	return true
+}
+
+// compareWith compares an answer of the newest apiserver with the proxy's, apart from what is in
+// the older one's encoding.
+func (s *Skew) compareWith(c *Comparison, r Request, newest *Answer) *Comparison {
+	if !s.Release.Enabled("WatchListCompression") && c.longLived() {
+		newest.Header.Del("Content-Encoding")
+		newest.Header.Del("Vary")
+	}
+	return Compare(c.tally, r, newest.normal(), c.Proxied.normal())
+}
+
+// Older apiservers write an empty time into bookmarks and into the templates of pods.
+var emptyTime = regexp.MustCompile(`"creationTimestamp": ?null,\s*|,\s*"creationTimestamp": ?null|` +
+	`"creationTimestamp": ?null|(?m)^ *creationTimestamp: null\n`)
+
+// normal is an answer without what the encodings of two releases differ in: empty times, and the
+// slash at the start of what a continue token names.
+func (a *Answer) normal() *Answer {
+	text, err := a.readable()
+	if err != nil {
+		return a // the comparison says why
+	}
+	changed := emptyTime.ReplaceAll(text, nil)
+	changed = tokenJSON.ReplaceAllFunc(changed, func(match []byte) []byte {
+		written := string(tokenJSON.FindSubmatch(match)[1])
+		token, err := DecodeToken(written)
+		if err != nil {
+			return match
+		}
+		return bytes.Replace(match, []byte(written), []byte(EncodeToken(token.RV, strings.TrimPrefix(token.Start, "/"))), 1)
+	})
+	if bytes.Equal(changed, text) {
+		return a
+	}
+	normal := *a
+	normal.Body, normal.text = changed, true
+	return &normal
+}
+
+// Recompare compares again where the direct answer is the newest apiserver's.
+func (s *Skew) Recompare(c *Comparison) { c.Problems = s.compareWith(c, c.Request, c.Direct).Problems }
+
+// name finds the deviation of a proxied answer that is the newest apiserver's.
+func (s *Skew) name(c *Comparison, newest *Answer) {
+	if c.Newest = newest; s.Mixed {
+		c.Problems = nil
+		return
+	}
+	for _, d := range Deviations {
+		if d.older != nil && d.in(s.Release) && d.older(c) {
+			c.tally.Deviated(d.ID)
+			c.Problems, c.Deviation = nil, d.ID
+			return
+		}
+	}
+	c.Problems = append(c.Problems, "it is the answer of the newest apiserver, and no deviation of "+s.Release.String()+
+		" names the difference")
+}
+
+// watchList reports that the newest apiserver ends the initial events of a request with a bookmark.
+func (c *Comparison) watchList() bool {
+	q := c.query()
+	return q.Get("sendInitialEvents") != "" || c.longLived() && Number(q.Get("resourceVersion")) == 0
+}
+
+// tokensDiffer reports that the two answers are the same but for their continue tokens.
+func (c *Comparison) tokensDiffer() bool {
+	direct, err := c.Direct.readable()
+	if err != nil {
+		return false
+	}
+	proxied, err := c.Proxied.readable()
+	if err != nil || tokenJSON.Find(proxied) == nil || tokenJSON.Find(direct) == nil {
+		return false
+	}
+	without := func(b []byte) []byte {
+		return tokenJSON.ReplaceAll(c.withoutVersion(b), nil)
+	}
+	return bytes.Equal(without(direct), without(proxied))
+}
+
+// withoutVersion blanks the version of a list that has no exact one.
+func (c *Comparison) withoutVersion(b []byte) []byte {
+	if c.exact() || !isList(b) {
+		return b
+	}
+	return versionJSON.ReplaceAll(b, nil)
+}
+
+// refused reports that one of the two apiservers, or both, sends an error.
+func (c *Comparison) refused() bool {
+	return c.Direct.Status >= http.StatusBadRequest || c.Newest.Status >= http.StatusBadRequest
+}

@@ -1,0 +1,96 @@
+package exchange
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"testing"
+
+	"k8s.io/client-go/rest"
+)
+
+func TestGatesByRelease(t *testing.T) {
+	for _, c := range []struct {
+		release Release
+		gate    string
+		want    bool
+	}{
+		{Release{Minor: 31}, "WatchList", false},
+		{Release{Minor: 32}, "WatchList", true},
+		{Release{Minor: 33}, "WatchList", false},
+		{Release{Minor: 34}, "WatchList", true},
+		{Release{Minor: 37, Gates: map[string]bool{"WatchList": false}}, "WatchList", false},
+		{Release{Minor: 36}, "WatchListCompression", false},
+	} {
+		if got := c.release.Enabled(c.gate); got != c.want {
+			t.Errorf("%s: %s is on: %t", c.release, c.gate, got)
+		}
+	}
+}
+
+// TestExplain compares answers with those of an older and of the newest apiserver.
+func TestExplain(t *testing.T) {
+	const (
+		plain  = `{"kind":"ConfigMapList","metadata":{"resourceVersion":"7"},"items":[]}`
+		other  = `{"kind":"ConfigMapList","metadata":{"resourceVersion":"7"},"items":[{"metadata":{"name":"a"}}]}`
+		status = `{"kind":"Status","status":"Failure","message":"no"}`
+	)
+	answer := func(code int, body string) *Answer {
+		return &Answer{Proto: "HTTP/1.1", Status: code, Header: http.Header{}, Body: []byte(body)}
+	}
+	for _, c := range []struct {
+		name, target          string
+		older, newest, answer *Answer
+		want                  string // a deviation; empty: problems
+	}{
+		{"the newest's answer", "/x?sendInitialEvents=true&watch=1", answer(422, status), answer(200, plain),
+			answer(200, plain), DevWatchList},
+		{"an answer of neither", "/x?sendInitialEvents=true&watch=1", answer(422, status), answer(200, plain),
+			answer(200, other), ""},
+		{"the newest's, without a name", "/x", answer(200, other), answer(200, plain), answer(200, plain), ""},
+		{"a refusal in other words", "/x?limit=-1", answer(400, status), answer(422, status), answer(422, status),
+			DevRefusal},
+		{"tokens", "/x?limit=1&resourceVersion=7",
+			answer(200, `{"kind":"L","metadata":{"continue":"`+EncodeToken(7, "a\x00")+`"},"items":[]}`),
+			answer(200, `{"kind":"L","metadata":{"continue":"`+EncodeToken(7, "a\x00")+`"},"items":[]}`),
+			answer(200, `{"kind":"L","metadata":{"continue":"`+EncodeToken(7, "/a\x00")+`"},"items":[]}`), DevToken},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			newest := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(c.newest.Status)
+				_, _ = w.Write(c.newest.Body)
+			}))
+			defer newest.Close()
+			y := NewTally()
+			ours := *c.answer
+			head, err := NewEndpoint("", newest.URL, &rest.Config{}).Do(t.Context(), Request{Target: "/"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ours.Header = head.Header // of which only the body matters here
+			ours.Length = len(ours.Body)
+			ours.Header.Set("Content-Length", strconv.Itoa(ours.Length))
+			compared := Compare(y, Request{Target: c.target}, c.older, &ours)
+			s := NewSkew(Release{Minor: 33}, NewEndpoint("newest", newest.URL, &rest.Config{}))
+			if err := s.Explain(t.Context(), compared); err != nil {
+				t.Fatal(err)
+			}
+			if compared.Deviation != c.want || (c.want == "") != (len(compared.Problems) > 0) {
+				t.Errorf("%q, want %q: %v", compared.Deviation, c.want, compared.Problems)
+			}
+		})
+	}
+}
+
+func TestAnswersWithoutEmptyTimes(t *testing.T) {
+	for in, want := range map[string]string{
+		`{"metadata":{"creationTimestamp":null,"name":"a"}}`: `{"metadata":{"name":"a"}}`,
+		`{"metadata":{"name":"a","creationTimestamp":null}}`: `{"metadata":{"name":"a"}}`,
+		`{"metadata":{"creationTimestamp":null}}`:            `{"metadata":{}}`,
+		"metadata:\n  creationTimestamp: null\n  name: a\n":  "metadata:\n  name: a\n",
+	} {
+		if got := string((&Answer{Header: http.Header{}, Body: []byte(in)}).normal().Body); got != want {
+			t.Errorf("%s became %s", in, got)
+		}
+	}
+}
