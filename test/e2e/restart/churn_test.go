@@ -108,7 +108,8 @@ func (c *churn) change(ctx context.Context) error {
 
 func configMap(namespace, name, app string, n int) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{"app": app}},
-		Data:       map[string]string{pulseName: strconv.Itoa(n)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{"app": app},
+			Annotations: map[string]string{pulseName: strconv.Itoa(n)}}, // which metadata informers see, too
+		Data: map[string]string{pulseName: strconv.Itoa(n)},
 	}
 }

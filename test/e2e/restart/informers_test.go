@@ -3,7 +3,6 @@ package restart
 import (
 	"context"
 	"fmt"
-	"maps"
 	"net/http"
 	"strconv"
 	"strings"
@@ -13,9 +12,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
@@ -68,7 +70,39 @@ type informer struct {
 	view view
 }
 
-// crowd is many informers, of all views, in JSON and in protobuf.
+// form is how an informer requests objects.
+type form struct {
+	media    string
+	metadata bool // alone
+	plain    bool // without gzip
+}
+
+// forms are two that show whole objects, as most informers use, and those that differ from them.
+var forms = []form{
+	{media: "application/json"}, {media: "application/vnd.kubernetes.protobuf"},
+	{metadata: true}, {media: "application/json", plain: true},
+}
+
+// informers returns the function that makes informers of this form.
+func (f form) informers(config *rest.Config) (func(view) cache.SharedIndexInformer, error) {
+	config = rest.CopyConfig(config)
+	config.QPS, config.DisableCompression = -1, f.plain
+	if f.metadata {
+		client, err := metadata.NewForConfig(config)
+		return func(v view) cache.SharedIndexInformer {
+			return metadatainformer.NewFilteredMetadataInformer(client, corev1.SchemeGroupVersion.WithResource("configmaps"),
+				v.namespace, 0, cache.Indexers{}, v.apply).Informer()
+		}, err
+	}
+	config.ContentType, config.AcceptContentTypes = f.media, f.media+",application/json"
+	client, err := kubernetes.NewForConfig(config)
+	return func(v view) cache.SharedIndexInformer {
+		return informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(v.namespace),
+			informers.WithTweakListOptions(v.apply)).Core().V1().ConfigMaps().Informer()
+	}, err
+}
+
+// crowd is many informers, of all views and forms.
 type crowd struct {
 	t    *testing.T
 	all  []informer
@@ -79,16 +113,15 @@ type crowd struct {
 func newCrowd(t *testing.T, config *rest.Config, n int) *crowd {
 	t.Helper()
 	c := &crowd{t: t}
-	var clients []kubernetes.Interface
-	for _, media := range []string{"application/json", "application/vnd.kubernetes.protobuf"} {
-		config := rest.CopyConfig(config)
-		config.QPS, config.ContentType, config.AcceptContentTypes = -1, media, media+",application/json"
-		config.Wrap(c.sent.wrap)
-		client, err := kubernetes.NewForConfig(config)
+	config = rest.CopyConfig(config)
+	config.Wrap(c.sent.wrap)
+	var makers []func(view) cache.SharedIndexInformer
+	for _, f := range forms {
+		maker, err := f.informers(config)
 		if err != nil {
 			t.Fatal(err)
 		}
-		clients = append(clients, client)
+		makers = append(makers, maker)
 	}
 	stop := make(chan struct{})
 	var running sync.WaitGroup
@@ -98,9 +131,7 @@ func newCrowd(t *testing.T, config *rest.Config, n int) *crowd {
 	})
 	for i := range n {
 		v := views[i%len(views)]
-		one := informer{view: v, SharedIndexInformer: informers.NewSharedInformerFactoryWithOptions(clients[i/len(views)%2],
-			0,
-			informers.WithNamespace(v.namespace), informers.WithTweakListOptions(v.apply)).Core().V1().ConfigMaps().Informer()}
+		one := informer{view: v, SharedIndexInformer: makers[i/len(views)%len(makers)](v)}
 		running.Go(func() { one.Run(stop) })
 		c.all = append(c.all, one)
 	}
@@ -121,7 +152,7 @@ func (i informer) pulse() int {
 	if !ok || err != nil {
 		return 0
 	}
-	n, _ := strconv.Atoi(o.(*corev1.ConfigMap).Data[pulseName])
+	n, _ := strconv.Atoi(o.(metav1.Object).GetAnnotations()[pulseName])
 	return n
 }
 
@@ -150,8 +181,8 @@ func (c *crowd) reach(pulse int, since time.Time) (median, last time.Duration) {
 	return median, last
 }
 
-// check waits until every informer holds what upstream has, at the versions that it has, and
-// nothing else. Upstream is read each time: a write that its sender had given up may yet be done.
+// check waits until every informer holds what upstream has, and nothing else. Upstream is read each
+// time: a write that its sender had given up may yet be done.
 func (c *crowd) check(direct kubernetes.Interface) {
 	c.t.Helper()
 	for _, v := range views {
@@ -173,40 +204,45 @@ func (c *crowd) check(direct kubernetes.Interface) {
 	}
 }
 
-// truth is what upstream shows of a view: the versions of objects by their names.
-func (v view) truth(ctx context.Context, direct kubernetes.Interface) (map[string]string, error) {
+// truth is what upstream shows of a view: objects by their names.
+func (v view) truth(ctx context.Context, direct kubernetes.Interface) (map[string]*corev1.ConfigMap, error) {
 	options := metav1.ListOptions{}
 	v.apply(&options)
 	list, err := direct.CoreV1().ConfigMaps(v.namespace).List(ctx, options)
 	if err != nil {
 		return nil, err
 	}
-	truth := map[string]string{}
+	truth := map[string]*corev1.ConfigMap{}
 	for _, o := range list.Items {
-		truth[o.Namespace+"/"+o.Name] = o.ResourceVersion
+		truth[o.Namespace+"/"+o.Name] = &o
 	}
 	return truth, nil
 }
 
-func (i informer) holds(truth map[string]string) error {
-	held := map[string]string{}
-	for _, o := range i.GetStore().List() {
-		m := o.(*corev1.ConfigMap)
-		held[m.Namespace+"/"+m.Name] = m.ResourceVersion
-	}
-	if maps.Equal(held, truth) {
-		return nil
-	}
+// holds compares what an informer has with upstream's, field for field.
+func (i informer) holds(truth map[string]*corev1.ConfigMap) error {
 	var differ []string
-	for key := range truth {
-		if held[key] != truth[key] {
-			differ = append(differ, fmt.Sprintf("%s is at %q, held at %q", key, truth[key], held[key]))
+	for key, want := range truth {
+		switch got, _, _ := i.GetStore().GetByKey(key); got := got.(type) {
+		case nil:
+			differ = append(differ, key+" is missing")
+		case *corev1.ConfigMap:
+			if !equality.Semantic.DeepEqual(got, want) {
+				differ = append(differ, fmt.Sprintf("%s is %v, held is %v", key, want, got))
+			}
+		case *metav1.PartialObjectMetadata:
+			if !equality.Semantic.DeepEqual(got.ObjectMeta, want.ObjectMeta) {
+				differ = append(differ, fmt.Sprintf("%s is %v, held is %v", key, want.ObjectMeta, got.ObjectMeta))
+			}
 		}
 	}
-	for key := range held {
-		if truth[key] == "" {
+	for _, key := range i.GetStore().ListKeys() {
+		if truth[key] == nil {
 			differ = append(differ, key+" is a ghost")
 		}
+	}
+	if len(differ) == 0 {
+		return nil
 	}
 	return fmt.Errorf("it differs: %s", strings.Join(differ, ", "))
 }

@@ -32,12 +32,25 @@ type scene struct {
 // newScene starts them. What happens directly upstream trusts more authorities, too.
 func newScene(t *testing.T, more ...*controlplane.Authority) *scene {
 	t.Helper()
-	cp, err := controlplane.Start(t.Context(), controlplane.Options{Log: t.Output()})
+	cp := startControlPlane(t, controlplane.Options{})
+	return newSceneOf(t, cp, cp.Config(controlplane.Admin), more...)
+}
+
+func startControlPlane(t *testing.T, options controlplane.Options) *controlplane.ControlPlane {
+	t.Helper()
+	options.Log = t.Output()
+	cp, err := controlplane.Start(t.Context(), options)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(cp.Stop)
-	config := rest.CopyConfig(cp.Config(controlplane.Admin))
+	return cp
+}
+
+// newSceneOf is newScene of a control plane that is written to by a way to its apiserver.
+func newSceneOf(t *testing.T, cp *controlplane.ControlPlane, way *rest.Config, more ...*controlplane.Authority) *scene {
+	t.Helper()
+	config := rest.CopyConfig(way)
 	config.QPS, config.Timeout = -1, 5*time.Second
 	for _, authority := range more {
 		config.CAData = slices.Concat(config.CAData, authority.PEM())
