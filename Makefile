@@ -44,7 +44,7 @@ sbom: build ## Write down what bin/spillway is built from, as CycloneDX: bin/spi
 
 ##@ Test it
 
-.PHONY: test test-long lint fuzz fuzz-diff conformance conformance-full simulation simulation-full readyourwrites readyourwrites-full chaos restart restart-full permissions revocation show-frozen controllers bench-go show
+.PHONY: test test-long lint fuzz fuzz-diff conformance conformance-full simulation simulation-full readyourwrites readyourwrites-full versions versions-short chaos restart restart-full permissions revocation show-frozen controllers bench-go show
 
 test: tools controlplane ## Run the tests: the proxy's own, then those against a real control plane
 	@./hack/test.sh
@@ -81,6 +81,16 @@ readyourwrites: controlplane ## Write, and at once read through a proxy whose ow
 
 readyourwrites-full: controlplane ## The same 100,000 times
 	cd test && go test -v -count=1 -timeout=4h ./e2e/readyourwrites -tries=100000
+
+versions: controlplane ## Run the suites against kube-apiserver 1.30 to 1.37, and 1.37 with feature gates off, and write docs/versions.md; what has passed (bin/versions) is not run again
+	@for minor in $$(awk '!/^#/ { print $$1 }' test/framework/controlplane/binaries/older.txt); do \
+		KUBERNETES=$$minor ./test/framework/controlplane/build.sh; done
+	cd test && go run ./e2e/versions -out=$(CURDIR)/bin/versions -page=$(CURDIR)/docs/versions.md
+
+versions-short: controlplane ## Run short forms of them against 1.33, which has no watch-lists
+	@KUBERNETES=1.33 ./test/framework/controlplane/build.sh
+	rm -rf bin/versions-short
+	cd test && go run ./e2e/versions -short -only='^1.33$$' -out=$(CURDIR)/bin/versions-short
 
 restart: controlplane ## Kill and restart Spillway, move to another replica, restart kube-apiserver, all under 50 informers: none may list anew
 	cd test && go test -v -count=1 ./e2e/restart
