@@ -71,6 +71,11 @@ func suites(report string) []suite {
 			args:  []string{"./e2e/restart", "-run=^TestAPIServerRestarted$"},
 			shows: regexp.MustCompile(`(\d+ relists)`),
 		},
+		{
+			name:  "informers of client-go 1.30 to 1.37",
+			args:  []string{"./e2e/versions", "-run=^TestInformersOf"},
+			shows: regexp.MustCompile(`http://\S+ 500 informers have synced after .*: (\d+ states)`),
+		},
 		{name: "one request, one answer", args: []string{"./e2e/versions", "-run=^TestOneAnswer$"}},
 		{name: "watch-lists in plain or gzip", args: []string{"./e2e/compression"}},
 	}

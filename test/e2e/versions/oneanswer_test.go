@@ -2,9 +2,11 @@ package main
 
 import (
 	"encoding/json"
+	"flag"
 	"fmt"
 	"maps"
 	"net/http"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -20,6 +22,15 @@ import (
 	"spillway/test/framework/exchange"
 	"spillway/test/framework/process"
 )
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	// Requests wait, above all, so the number of tests at a time is not a matter of processors.
+	if err := flag.Set("test.parallel", "32"); err != nil {
+		panic(err) // the flag exists
+	}
+	os.Exit(m.Run())
+}
 
 // times is how often each request is sent, some at the same time.
 const times, atOnce = 50, 10
@@ -47,18 +58,18 @@ func TestOneAnswer(t *testing.T) {
 	const list = "/api/v1/namespaces/default/configmaps?"
 	const initial = "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
 	const partial = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
-	for _, c := range []struct{ query, accept string }{
-		{query: initial + "&timeoutSeconds=1"},
-		{query: initial + "&timeoutSeconds=4"},
-		{query: initial + "&timeoutSeconds=7"},
-		{query: initial + "&timeoutSeconds=1&resourceVersion=0"},
-		{query: initial + "&timeoutSeconds=1&resourceVersion=" + version},
-		{query: initial + "&timeoutSeconds=7", accept: partial},
+	for _, c := range []struct {
+		query, accept string
+		seconds       []int // of timeoutSeconds, whichever has no influence
+	}{
+		{query: initial, seconds: []int{2, 4, 7}},
+		{query: initial + "&resourceVersion=0", seconds: []int{1, 5}},
+		{query: initial + "&resourceVersion=" + version, seconds: []int{1, 5}},
+		{query: initial, accept: partial, seconds: []int{2, 4, 7}},
 		{query: "watch=1&sendInitialEvents=false&resourceVersionMatch=NotOlderThan&timeoutSeconds=1"},
 		{query: "watch=1&sendInitialEvents=true&timeoutSeconds=1"},
-		{query: "watch=1&allowWatchBookmarks=true&timeoutSeconds=1&resourceVersion=0"},
-		{query: "watch=1&allowWatchBookmarks=true&timeoutSeconds=1"},
-		{query: "watch=1&allowWatchBookmarks=true&timeoutSeconds=7"},
+		{query: "watch=1&allowWatchBookmarks=true&resourceVersion=0", seconds: []int{1, 5}},
+		{query: "watch=1&allowWatchBookmarks=true", seconds: []int{2, 7}},
 		{query: "watch=1&limit=1&timeoutSeconds=1&resourceVersion=0"},
 		{query: ""},
 		{query: "resourceVersion=0&limit=2"},
@@ -76,17 +87,25 @@ func TestOneAnswer(t *testing.T) {
 			if c.accept != "" {
 				r.Header["Accept"] = c.accept
 			}
-			if got := ask(t, e, r); len(got) != 1 {
+			got := map[string]int{}
+			for _, seconds := range c.seconds {
+				timed := r
+				timed.Target += fmt.Sprint("&timeoutSeconds=", seconds)
+				ask(t, e, timed, got)
+			}
+			if c.seconds == nil {
+				ask(t, e, r, got)
+			}
+			if len(got) != 1 {
 				t.Errorf("%d answers:\n%s", len(got), describe(got))
 			}
 		})
 	}
 }
 
-// ask sends a request many times, and returns how often each answer came.
-func ask(t *testing.T, e *exchange.Endpoint, r exchange.Request) map[string]int {
+// ask sends a request many times, and counts how often each answer came.
+func ask(t *testing.T, e *exchange.Endpoint, r exchange.Request, got map[string]int) {
 	var mu sync.Mutex
-	got := map[string]int{}
 	var asking sync.WaitGroup
 	for range atOnce {
 		asking.Go(func() {
@@ -103,7 +122,6 @@ func ask(t *testing.T, e *exchange.Endpoint, r exchange.Request) map[string]int 
 		})
 	}
 	asking.Wait()
-	return got
 }
 
 func describe(got map[string]int) string {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,24 @@ import (
 
 // Audit is upstream's audit log.
 type Audit struct{ name string }
+
+// auditPolicy has everything written down, and nothing of what is in it.
+const auditPolicy = `apiVersion: audit.k8s.io/v1
+kind: Policy
+rules:
+- level: Metadata
+`
+
+// NewAudit returns a log, and the flags by which kube-apiserver writes it.
+func NewAudit(t *testing.T) ([]string, *Audit) {
+	t.Helper()
+	policy, log := filepath.Join(t.TempDir(), "policy.yaml"), filepath.Join(t.TempDir(), "audit.log")
+	if err := os.WriteFile(policy, []byte(auditPolicy), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return []string{"--audit-policy-file=" + policy, "--audit-log-path=" + log, "--audit-log-mode=blocking-strict"},
+		&Audit{name: log}
+}
 
 // Entry is what upstream wrote down about a request at one of its stages.
 type Entry struct {

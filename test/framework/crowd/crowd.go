@@ -53,19 +53,13 @@ type Cluster struct {
 	roots *x509.CertPool
 }
 
-// auditPolicy has everything written down, and nothing of what is in it.
-const auditPolicy = `apiVersion: audit.k8s.io/v1
-kind: Policy
-rules:
-- level: Metadata
-`
-
 // Start starts a cluster that ends with the test.
 func Start(t *testing.T, o Options) *Cluster {
 	t.Helper()
 	c := &Cluster{dir: t.TempDir(), roots: x509.NewCertPool()}
 	c.Clients, c.Fronts = authority(t), authority(t)
-	c.Audit = &Audit{name: c.path("audit.log")}
+	var flags []string
+	flags, c.Audit = NewAudit(t)
 	users := map[controlplane.User][]string{Self: nil}
 	for user, groups := range o.Users {
 		users[user] = groups
@@ -73,10 +67,7 @@ func Start(t *testing.T, o Options) *Cluster {
 	args := append([]string{
 		"--client-ca-file=" + c.File(t, "clients.crt", c.Clients.PEM()),
 		"--requestheader-client-ca-file=" + c.File(t, "fronts.crt", c.Fronts.PEM()),
-		"--audit-policy-file=" + c.File(t, "policy.yaml", []byte(auditPolicy)),
-		"--audit-log-path=" + c.Audit.name,
-		"--audit-log-mode=blocking-strict",
-	}, FrontFlags()...)
+	}, append(flags, FrontFlags()...)...)
 	cp, err := controlplane.Start(t.Context(), controlplane.Options{Log: t.Output(), Users: users,
 		APIServerArgs: append(args, o.APIServerArgs...)})
 	if err != nil {

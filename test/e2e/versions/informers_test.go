@@ -1,0 +1,227 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"spillway/test/framework/controlplane"
+	"spillway/test/framework/crowd"
+	"spillway/test/framework/process"
+)
+
+const (
+	// together is how many informers start together, and statesAtMost how often the apiserver may
+	// have to send them, or the mirror for them, its state.
+	together, statesAtMost = 200, 2
+	// many is how many start before the apiserver itself, for comparison.
+	many = 500
+	// informed is the namespace that informers watch.
+	informed = "informed"
+)
+
+// TestInformersOfOlderClients starts informers of client-go 1.30, 1.33, 1.35 and 1.37, each many at
+// once, through Spillway: all sync, hold what a LIST shows, follow changes, and cost the apiserver
+// two LISTs at most.
+func TestInformersOfOlderClients(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it builds four versions of client-go")
+	}
+	w := newInformed(t)
+	for _, c := range []struct {
+		version  string
+		modfile  string
+		informer int
+	}{{"1.30", "go-1.30.mod", together}, {"1.33", "go-1.33.mod", together}, {"1.35", "go-1.35.mod", together},
+		{"1.37", "go.mod", together}, {"1.37", "go.mod", many}} {
+		t.Run(fmt.Sprintf("%d of client-go %s", c.informer, c.version), func(t *testing.T) {
+			binary := filepath.Join(t.TempDir(), "clientgo")
+			build := exec.CommandContext(t.Context(), "go", "build", "-modfile="+c.modfile, "-o", binary, ".")
+			build.Dir = "../clients/clientgo"
+			if out, err := build.CombinedOutput(); err != nil {
+				t.Fatalf("cannot build the client: %v\n%s", err, out)
+			}
+			proxy := process.StartProxy(t, w.proxy, "--kubeconfig="+w.cp.Kubeconfig(controlplane.Admin),
+				"--resources=configmaps", "--listen-identity=self")
+			if states := w.start(t, binary, proxy.Plain, c.informer); states > statesAtMost {
+				t.Errorf("the apiserver sent its state %d times, want %d at most", states, statesAtMost)
+			}
+			proxy.Stop()
+			if c.informer == many {
+				w.start(t, binary, w.cp.URL(), c.informer)
+			}
+		})
+	}
+}
+
+// informedWorld is a control plane with an audit log.
+type informedWorld struct {
+	cp     *controlplane.ControlPlane
+	client kubernetes.Interface
+	audit  *crowd.Audit
+	proxy  string // the program
+	ca     string // files
+	token  string
+	writes int
+}
+
+func newInformed(t *testing.T) *informedWorld {
+	t.Helper()
+	flags, audit := crowd.NewAudit(t)
+	cp, err := controlplane.Start(t.Context(), controlplane.Options{Log: t.Output(), APIServerArgs: flags})
+	must(t, err)
+	t.Cleanup(cp.Stop)
+	w := &informedWorld{cp: cp, audit: audit, proxy: process.BuildProxy(t), ca: filepath.Join(t.TempDir(), "ca"),
+		token: filepath.Join(t.TempDir(), "token")}
+	must(t, os.WriteFile(w.ca, cp.CA(), 0o600))
+	must(t, os.WriteFile(w.token, []byte(cp.Config(controlplane.Admin).BearerToken), 0o600))
+	w.client, err = kubernetes.NewForConfig(cp.Config(controlplane.Admin))
+	must(t, err)
+	_, err = w.client.CoreV1().Namespaces().Create(t.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: informed}}, metav1.CreateOptions{})
+	must(t, err)
+	for i := range 20 {
+		w.put(t, fmt.Sprint("object-", i))
+	}
+	return w
+}
+
+// put creates or changes an object.
+func (w *informedWorld) put(t *testing.T, name string) {
+	t.Helper()
+	w.writes++
+	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"seen": "true"},
+		Annotations: map[string]string{"value": strconv.Itoa(w.writes)}}}
+	objects := w.client.CoreV1().ConfigMaps(informed)
+	if _, err := objects.Update(t.Context(), o, metav1.UpdateOptions{}); err != nil {
+		_, err = objects.Create(t.Context(), o, metav1.CreateOptions{})
+		must(t, err)
+	}
+}
+
+// states are the requests by which the apiserver has sent the state of ConfigMaps, by the identities
+// of their records. A probe of what it can selects nothing, and a page of one object is no state.
+func (w *informedWorld) states(t *testing.T) map[string]string {
+	t.Helper()
+	sent := map[string]string{}
+	for _, e := range w.audit.Entries(t, "/configmaps") {
+		query, err := url.Parse(e.RequestURI)
+		must(t, err)
+		q := query.Query()
+		state := e.Verb == "list" && q.Get("limit") != "1" || q.Get("sendInitialEvents") == "true"
+		probe := strings.Contains(q.Get("fieldSelector"), "!=")
+		if state && !probe && e.ResponseStatus != nil && e.ResponseStatus.Code == http.StatusOK {
+			sent[e.AuditID] = e.RequestURI + " " + e.UserAgent
+		}
+	}
+	return sent
+}
+
+// start runs informers against a server until they have followed some changes, and returns how
+// often the apiserver has sent its state.
+func (w *informedWorld) start(t *testing.T, binary, server string, informers int) int {
+	t.Helper()
+	before, began := w.states(t), time.Now()
+	spent, err := w.cp.APIServer().CPU()
+	must(t, err)
+	cmd := exec.CommandContext(t.Context(), binary, server, w.ca, w.token, informed, strconv.Itoa(informers))
+	cmd.Stderr = t.Output()
+	in, err := cmd.StdinPipe()
+	must(t, err)
+	out, err := cmd.StdoutPipe()
+	must(t, err)
+	must(t, cmd.Start())
+	lines := make(chan said, 1<<12)
+	go read(out, lines)
+	expect(t, lines, "synced")
+	took, sent := time.Since(began), w.states(t)
+	maps.DeleteFunc(sent, func(id, _ string) bool { return before[id] != "" })
+	states := len(sent)
+	now, err := w.cp.APIServer().CPU()
+	must(t, err)
+	t.Logf("%s: %d informers have synced after %v: %d states and %v of CPU of the apiserver", server, informers,
+		took.Round(time.Millisecond), states, now-spent)
+	if states <= statesAtMost {
+		t.Log(slices.Collect(maps.Values(sent)))
+	}
+	w.put(t, "object-0")
+	w.put(t, "new-"+strconv.Itoa(w.writes))
+	must(t, w.client.CoreV1().ConfigMaps(informed).Delete(t.Context(), "new-"+strconv.Itoa(w.writes-1),
+		metav1.DeleteOptions{}))
+	w.put(t, "last")
+	list, err := w.client.CoreV1().ConfigMaps(informed).List(t.Context(), metav1.ListOptions{LabelSelector: "seen=true"})
+	must(t, err)
+	truth := map[string]string{}
+	for _, o := range list.Items {
+		truth[o.Name] = o.Annotations["value"]
+	}
+	process.Awaiting(t, "the informers to hold what a LIST shows", func(context.Context) error {
+		if _, err := io.WriteString(in, "\n"); err != nil {
+			return err
+		}
+		if state := expect(t, lines, "state"); state.Unlike > 0 || !maps.Equal(state.Objects, truth) {
+			return fmt.Errorf("%d differ from the first, which has %v, want %v", state.Unlike, state.Objects, truth)
+		}
+		return nil
+	})
+	must(t, in.Close())
+	for range lines { // up to its end
+	}
+	must(t, cmd.Wait())
+	return states
+}
+
+// said is a line of the program.
+type said struct {
+	What    string
+	Objects map[string]string
+	Unlike  int
+}
+
+// read reads lines until the program closes its output.
+func read(out io.Reader, lines chan<- said) {
+	defer close(lines)
+	text := bufio.NewScanner(out)
+	for text.Scan() {
+		var l said
+		if json.Unmarshal(text.Bytes(), &l) == nil {
+			lines <- l
+		}
+	}
+}
+
+// expect waits for a line.
+func expect(t *testing.T, lines <-chan said, what string) said {
+	t.Helper()
+	timeout := time.After(process.Patience)
+	for {
+		select {
+		case l, ok := <-lines:
+			if !ok {
+				t.Fatalf("the program ended before it said %q", what)
+			}
+			if l.What == what {
+				return l
+			}
+		case <-timeout:
+			t.Fatalf("waiting for %q", what)
+		}
+	}
+}
