@@ -25,8 +25,8 @@ type PlainGuard struct {
 
 // NewPlainGuard returns a guard that admits localhost, 127.0.0.1, [::1] (with any port) and
 // acceptHosts: an entry without a port stands for every port. acceptOrigins are compared whole
-// (scheme://host[:port]). selfConnect allows exec, attach, portforward and proxy requests that act
-// as the proxy itself.
+// (scheme://host[:port]); see ownOrigin for one that need not be named. selfConnect allows exec,
+// attach, portforward and proxy requests that act as the proxy itself.
 func NewPlainGuard(acceptHosts, acceptOrigins []string, selfConnect bool) *PlainGuard {
 	g := &PlainGuard{hosts: []string{"localhost", "127.0.0.1", "[::1]"}, selfConnect: selfConnect}
 	for _, h := range acceptHosts {
@@ -68,7 +68,7 @@ func (g *PlainGuard) Refusal(r PlainRequest) *metav1.Status {
 				"--accept-hosts", apistatus.Clip(r.Host)))
 	}
 	for _, origin := range r.Origins {
-		if !slices.Contains(g.origins, strings.ToLower(origin)) {
+		if !slices.Contains(g.origins, strings.ToLower(origin)) && !ownOrigin(r, origin) {
 			return apistatus.Forbidden(fmt.Sprintf("origin %q is not accepted on this listener: add it to --accept-origins",
 				apistatus.Clip(origin)))
 		}
@@ -82,6 +82,19 @@ func (g *PlainGuard) Refusal(r PlainRequest) *metav1.Status {
 				"start the proxy with --listen-allow-connect", what))
 	}
 	return nil
+}
+
+// ownOrigin reports that a request opens a watch over a WebSocket and that its only Origin is the
+// listener as the request addresses it. Clients outside browsers send that, since kube-apiserver
+// requires an Origin of every WebSocket. No other page gains by it: a browser sends the origin of
+// the page, and a page of this very origin reads the same by GET, which has no Origin. The Host is
+// accepted already, so a name that is rebound to loopback is none.
+func ownOrigin(r PlainRequest, origin string) bool {
+	if !r.Upgrade || len(r.Origins) != 1 || !strings.EqualFold(origin, "http://"+r.Host) {
+		return false
+	}
+	path, query, _ := strings.Cut(r.Target, "?")
+	return upgradesWatch(r.Method, parseAPIPath(path), query)
 }
 
 // hostAccepted compares as browsers send it: lower case, with or without a port.

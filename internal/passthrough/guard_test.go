@@ -42,6 +42,28 @@ func TestPlainGuard(t *testing.T) {
 	f(guard, with(local("/"), ""), "--accept-origins")
 	f(guard, with(local("/"), "http://localhost:8001"), "--accept-origins")
 
+	watch := func(host, target string, origins ...string) PlainRequest {
+		return PlainRequest{Host: host, Method: "GET", Target: target, Upgrade: true, AsSelf: true, Origins: origins}
+	}
+	const pods = "/api/v1/pods?watch=1"
+	f(guard, watch("127.0.0.1:8001", pods, "http://127.0.0.1:8001"), "")
+	f(guard, watch("Localhost", "/api/v1/watch/pods", "http://localhost"), "")
+	f(guard, watch("[::1]:8001", pods, "http://[::1]:8001"), "")
+	f(guard, watch("evil.example:8001", pods, "http://evil.example:8001"), "--accept-hosts") // rebound
+	for _, origin := range []string{"http://evil.example", "http://localhost:8001", "http://127.0.0.1", "null", "",
+		"https://127.0.0.1:8001", "http://127.0.0.1:8001/", "http://127.0.0.1:8001.evil.example"} {
+		f(guard, watch("127.0.0.1:8001", pods, origin), "--accept-origins")
+	}
+	f(guard, watch("127.0.0.1:8001", pods, "http://127.0.0.1:8001", "http://evil.example"), "--accept-origins")
+	f(guard, watch("127.0.0.1:8001", pods, "http://127.0.0.1:8001", "http://127.0.0.1:8001"), "--accept-origins")
+	for _, target := range []string{"/api/v1/pods", "/api/v1/namespaces/a/pods/b/exec?watch=1",
+		"/api/v1/nodes/n/proxy/x"} {
+		f(open, watch("127.0.0.1:8001", target, "http://127.0.0.1:8001"), "--accept-origins")
+	}
+	plain := watch("127.0.0.1:8001", pods, "http://127.0.0.1:8001")
+	plain.Upgrade = false
+	f(guard, plain, "--accept-origins")
+
 	self := func(target string, upgrade bool) PlainRequest {
 		return PlainRequest{Host: "localhost", Method: "GET", Target: target, AsSelf: true, Upgrade: upgrade}
 	}
