@@ -67,10 +67,10 @@ func questions() []question {
 		"exec":       "/api/v1/namespaces/default/pods/p/exec?command=x&stdout=1",
 		"log":        "/api/v1/namespaces/default/pods/p/log?follow=1",
 		"node proxy": "/api/v1/nodes/n/proxy/healthz",
-		"watch":      "/api/v1/namespaces/default/configmaps?watch=1&timeoutSeconds=1",
+		"watch":      "/api/v1/namespaces/default/configmaps?watch=1&resourceVersion=0&timeoutSeconds=30",
 	} {
 		all = append(all, question{way: way{name: name, method: "GET", path: path, lines: webSocket},
-			protocol: overWebSocket})
+			protocol: overWebSocket, memory: name == "watch"})
 	}
 	return all
 }
