@@ -89,7 +89,7 @@ func (s *suite) askFields(t *testing.T, e *endpoint, gvr schema.GroupVersionReso
 			ask("?resourceVersion=0&fieldSelector=" + label + "!%3Dx")
 			ask("?resourceVersion=0&fieldSelector=" + label + "%3D")
 		} else {
-			ask("?watch=1&resourceVersion=0&fieldSelector=" + label + "%3Dx")
+			ask("?watch=1&timeoutSeconds=1&resourceVersion=0&fieldSelector=" + label + "%3Dx")
 		}
 	}
 	s.show(t, "W-152 W-153 W-154", by)

@@ -74,6 +74,8 @@ func (s *Skew) Explain(ctx context.Context, c *Comparison) error {
 	if c.endOnly(s.Release) {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, newestPatience) // it may serve what the older one refuses, for long
+	defer cancel()
 	again, err := s.compare(ctx, c, c.Request)
 	if err == nil && again.OtherFormat {
 		r := c.Request
@@ -113,8 +115,9 @@ func (s *Skew) compare(ctx context.Context, c *Comparison, r Request) (*Comparis
 
 // readyTries and readyPause bound how long the newest apiserver may take to fill a watch cache.
 const (
-	readyTries = 50
-	readyPause = 200 * time.Millisecond
+	newestPatience = 30 * time.Second
+	readyTries     = 50
+	readyPause     = 200 * time.Millisecond
 )
 
 // endOnly reports that an apiserver without watch-lists sent the same events, but for the bookmark
