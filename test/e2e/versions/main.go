@@ -45,6 +45,7 @@ type suite struct {
 	name  string
 	args  []string       // of go test
 	short []string       // in place of args with -short
+	long  bool           // it has no short form
 	shows *regexp.Regexp // finds what the log says of a suite that passed; the first group is shown
 }
 
@@ -74,6 +75,7 @@ func suites(report string) []suite {
 		{
 			name:  "informers of client-go 1.30 to 1.37",
 			args:  []string{"./e2e/versions", "-run=^TestInformersOf"},
+			long:  true, // it builds four versions of client-go
 			shows: regexp.MustCompile(`http://\S+ 500 informers have synced after .*: (\d+ states)`),
 		},
 		{name: "one request, one answer", args: []string{"./e2e/versions", "-run=^TestOneAnswer$"}},
@@ -108,6 +110,9 @@ func run(out, only, page string, short bool) error {
 		}
 		dir := filepath.Join(out, c.folder())
 		for _, s := range suites(dir) {
+			if short && s.long {
+				continue
+			}
 			if err := runOnce(c, s, dir, short); err != nil {
 				failures = append(failures, fmt.Errorf("%s: %s: %w", c, s.name, err))
 			}
