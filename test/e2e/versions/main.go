@@ -33,11 +33,11 @@ func columns() []column {
 	for minor := 30; minor <= 37; minor++ {
 		all = append(all, column{minor: fmt.Sprintf("1.%d", minor)})
 	}
-	for _, gate := range []string{"WatchList", "WatchListCompression", "ConsistentListFromCache",
-		"ListFromCacheSnapshot"} {
+	for _, gate := range []string{"WatchList", "WatchListCompression", "ListFromCacheSnapshot"} {
 		all = append(all, column{minor: "1.37", gates: gate + "=false"})
 	}
-	return all
+	// which later ones do not have
+	return append(all, column{minor: "1.33", gates: "ConsistentListFromCache=false"})
 }
 
 // suite is what is run in every column.

@@ -247,3 +247,9 @@ func (c *Comparison) withoutVersion(b []byte) []byte {
 func (c *Comparison) refused() bool {
 	return c.Direct.Status >= http.StatusBadRequest || c.Newest.Status >= http.StatusBadRequest
 }
+
+// contains reports that the readable body of an answer contains some text.
+func contains(a *Answer, text string) bool {
+	body, err := a.readable()
+	return err == nil && bytes.Contains(body, []byte(text))
+}
