@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -73,6 +75,7 @@ func (s *suite) play(t *testing.T, p play) {
 	defer cancel()
 	start := s.now(t, collections[p.resource])
 	var audiences []*audience
+	p.watchers = slices.DeleteFunc(p.watchers, func(w watcher) bool { return !s.selectable(t, w) })
 	for _, w := range p.watchers {
 		for _, from := range []string{"&resourceVersion=" + start, "&resourceVersion=0" + marked, informer} {
 			v := w
@@ -93,6 +96,18 @@ func (s *suite) play(t *testing.T, p play) {
 	for _, w := range p.watchers {
 		s.replay(ctx, t, w, start, stories[w.name])
 	}
+}
+
+// selectable reports whether the apiserver knows the selector of a watcher: an older one does not
+// know all fields.
+func (s *suite) selectable(t *testing.T, w watcher) bool {
+	t.Helper()
+	if s.skew == nil {
+		return true
+	}
+	a, err := s.direct.Do(t.Context(), request{Target: w.path + "?resourceVersion=0" + w.query})
+	must(t, err)
+	return a.Status == http.StatusOK
 }
 
 // now is the resourceVersion of a collection.

@@ -49,6 +49,7 @@ const (
 	DevTokenAtZero      = "V-7"
 	DevSettings         = "V-8"
 	DevBlueprint        = "V-9"
+	DevIndexedPage      = "V-10"
 )
 
 // Deviations are all differences that the conformance suite allows.
@@ -183,6 +184,17 @@ var Deviations = []Deviation{
 		older: func(c *Comparison) bool {
 			q := c.query()
 			return q.Get("continue") != "" && q.Get("resourceVersion") == "0"
+		},
+	},
+	{
+		ID: DevIndexedPage, Rule: "W-69",
+		Releases: "before 1.31",
+		What: "a LIST with limit that is answered from the watch cache by spec.nodeName has no continue token after its " +
+			"last object",
+		Why: "there is no further page",
+		in:  func(r Release) bool { return r.Minor < 31 },
+		older: func(c *Comparison) bool {
+			return c.query().Get("limit") != "" && contains(c.Direct, `"continue":"`) && !contains(c.Proxied, `"continue":"`)
 		},
 	},
 	{

@@ -162,6 +162,11 @@ func (s *Skew) compareWith(c *Comparison, r Request, newest *Answer) *Comparison
 		newest.Header.Del("Content-Encoding")
 		newest.Header.Del("Vary")
 	}
+	if own, given := c.Proxied.Header["Warning"]; given {
+		newest.Header["Warning"] = own // of deprecated resources, in the older one's words
+	} else {
+		newest.Header.Del("Warning")
+	}
 	return Compare(c.tally, r, newest.normal(), c.Proxied.normal())
 }
 
