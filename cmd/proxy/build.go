@@ -17,6 +17,7 @@ import (
 	"spillway/internal/memory"
 	"spillway/internal/mirror"
 	"spillway/internal/passthrough"
+	"spillway/internal/plan"
 	"spillway/internal/report"
 	"spillway/internal/rotation"
 	"spillway/internal/serve"
@@ -181,7 +182,8 @@ func (p *process) buildRecords(context.Context) (err error) {
 func (p *process) buildServer(context.Context) error {
 	p.startup, p.checks = newStartup(), &health.Checks{}
 	p.server = serve.New(serve.Options{
-		Catalog: p.mirrors, Forwarder: p.forwarder, Own: p.own, MaxStaleness: p.o.MaxStaleness,
+		Catalog: p.mirrors, Forwarder: p.forwarder, Own: p.own, Semantics: semantics(p.o, p.client),
+		MaxStaleness: p.o.MaxStaleness,
 		StallTimeout: p.o.StallTimeout, Limiter: p.limiter,
 		MaxConnections: p.o.Connections(), MaxConnectionsPerPeer: p.o.MaxConnectionsPerPeer,
 		Away: p.startup.reason, Ready: p.checks.Ready,
@@ -213,6 +215,14 @@ func (p *process) buildStatus(context.Context) error {
 	p.reporter = status.NewReporter(parts.Report)
 	p.closing(p.reporter.Close)
 	return nil
+}
+
+// semantics are whose answers requests get, by what upstream can do.
+func semantics(o *config.Settings, client *upstream.Client) plan.Semantics {
+	return plan.Semantics{
+		OfUpstream:        o.Semantics == config.SemanticsUpstream,
+		RefusesWatchLists: func() bool { return client.Abilities().WatchList == upstream.AbilityAbsent },
+	}
 }
 
 // mirrorOptions are the options of the mirrors.

@@ -55,6 +55,11 @@ func (o *Settings) upstreamFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig,
 		"Reach the API server as the current context of this `file` says. When empty, use the service account of the pod "+
 			"spillway runs in.")
+	fs.Var(NewChoice(&o.Semantics, SemanticsNewest, SemanticsUpstream), "semantics",
+		"Whose answers mirrored resources get where versions of Kubernetes differ. newest: those of the newest version "+
+			"(watch-lists above all), whatever the API server's version and gates, so that a request gets the same answer "+
+			"always; but nothing is compressed that the API server would send plain. upstream: those of the API server, "+
+			"refusals included.")
 	fs.DurationVar(&o.MaxStaleness, "max-staleness", o.MaxStaleness,
 		"While the API server cannot be reached, go on answering requests that take a state of any age "+
 			"(resourceVersion=0 and the like) from the last one known, for this `duration`, with its age in the header "+

@@ -25,6 +25,12 @@ const (
 	IdentityPodToken = "pod-token"
 )
 
+// Values of --semantics: whose answers requests get where versions of Kubernetes differ.
+const (
+	SemanticsNewest   = "newest"   // those of the newest version, whatever upstream's is
+	SemanticsUpstream = "upstream" // those of upstream's version and gates, refusals included
+)
+
 // Values of --authentication-local-jwks: which tokens are verified here.
 const (
 	LocalTokensNone    = "none"
@@ -37,6 +43,7 @@ const (
 // (does a resource exist) is found out later.
 type Settings struct {
 	Kubeconfig string // path; in-cluster configuration when empty
+	Semantics  string // SemanticsNewest or SemanticsUpstream
 
 	Resources           []string      // resource[.version][.group], or "*"; each once
 	MaxResources        int           // most resources cached on demand by "*"
@@ -125,6 +132,7 @@ const defaultListenMode = "0600"
 // New is the defaults.
 func New() *Settings {
 	return &Settings{
+		Semantics:           SemanticsNewest,
 		MaxResources:        256,
 		ResourceIdleTimeout: time.Hour,
 		HistoryBytes:        64 << 20,

@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"spillway/internal/mirror/states"
 	"spillway/internal/object"
 	"spillway/internal/source"
 	"spillway/internal/upstream"
@@ -43,6 +44,13 @@ func (m *Set) Knows(gvr schema.GroupVersionResource) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.mu.refused[gvr] == ""
+}
+
+// Soon implements source.Catalog: what runs and is not refused gets a state, or its representation
+// again.
+func (m *Set) Soon(gvr schema.GroupVersionResource) bool {
+	found := (*m.running.Load())[gvr]
+	return found != nil && found.state.State().Kind() != states.KindRefused && found.usable() == nil
 }
 
 func (m *Set) isNamed(gvr schema.GroupVersionResource) bool {

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"net/url"
+	"regexp"
 	"strconv"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -73,19 +74,16 @@ func nodeIndex(info *object.Resource, f fields.Selector) fields.Selector {
 	return nil
 }
 
-// watchListOn says that upstream has the feature, as it does since 1.34 (W-101).
-const watchListOn = true
-
 // decodeOptions reads the options of a LIST or WATCH with upstream's own code and in its order:
 // what is taken is what upstream takes, with the same defaults, and an error is worded as there
-// (W-24 to W-32, W-101, W-150, W-151).
-func decodeOptions(query url.Values) (*internalversion.ListOptions, error) {
+// (W-24 to W-32, W-101, W-150, W-151). watchLists is upstream's gate WatchList.
+func decodeOptions(query url.Values, watchLists bool) (*internalversion.ListOptions, error) {
 	o := &internalversion.ListOptions{}
 	if err := scheme.ParameterCodec.DecodeParameters(query, metav1.SchemeGroupVersion, o); err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
-	internalversion.SetListOptionsDefaults(o, watchListOn)
-	if errs := optionsvalidation.ValidateListOptions(o, watchListOn); len(errs) > 0 {
+	internalversion.SetListOptionsDefaults(o, watchLists)
+	if errs := optionsvalidation.ValidateListOptions(o, watchLists); len(errs) > 0 {
 		return nil, apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "ListOptions"}, "", errs)
 	}
 	if o.FieldSelector == nil { // there were no parameters at all
@@ -93,6 +91,19 @@ func decodeOptions(query url.Values) (*internalversion.ListOptions, error) {
 	}
 	return o, nil
 }
+
+// oddLabels reports a label selector with two commas at the end of a set, "x in (a,,)": Kubernetes
+// up to 1.34 refuses it. Upstream knows which it is.
+func oddLabels(query url.Values) bool {
+	for _, selector := range query["labelSelector"] {
+		if oddSet.MatchString(selector) {
+			return true
+		}
+	}
+	return false
+}
+
+var oddSet = regexp.MustCompile(`,\s*,\s*\)`)
 
 // selectable reports that the resource has every field which the selector names. Upstream refuses
 // the others; but a newer one may have more fields than are known here, so such a request passes

@@ -95,7 +95,26 @@ type Planner struct {
 	Catalog source.Catalog
 	// WatchTimeout chooses how long a watch lasts that does not say (W-29).
 	WatchTimeout func() time.Duration
+	// Semantics are whose answers requests get where versions of Kubernetes differ.
+	Semantics Semantics
 }
+
+// Semantics are whose answers requests get where versions of Kubernetes differ. The zero value is
+// the newest version's, before an upstream of that version.
+type Semantics struct {
+	// OfUpstream: those of upstream's version and gates, refusals included. Otherwise they are the
+	// newest version's, whatever upstream's are, so that a request gets the same answer always.
+	OfUpstream bool
+	// RefusesWatchLists reports that upstream does; nil: it does not.
+	RefusesWatchLists func() bool
+}
+
+func (s Semantics) refusesWatchLists() bool {
+	return s.RefusesWatchLists != nil && s.RefusesWatchLists()
+}
+
+// watchLists reports whether watch-lists are served (W-101).
+func (s Semantics) watchLists() bool { return !s.OfUpstream || !s.refusesWatchLists() }
 
 // Candidate is a request that may be answered from memory, as far as is known before
 // authentication.
@@ -148,6 +167,9 @@ func (p *Planner) Decide(c Candidate) Plan {
 	} else {
 		plan = p.planQuery(source, t, query)
 	}
+	if plan.Action == Refuse && p.Semantics.OfUpstream {
+		return Plan{} // which may refuse in other words, or not at all
+	}
 	plan.AnswerForm = form
 	if w := plan.Watch; w != nil {
 		plan.Encoding.Bookmarks = w.Bookmarks
@@ -169,7 +191,10 @@ func (p *Planner) planQuery(s *source.Source, t Target, query url.Values) Plan {
 	if query.Has("shardSelector") {
 		return Plan{}
 	}
-	o, err := decodeOptions(query)
+	if oddLabels(query) {
+		return Plan{}
+	}
+	o, err := decodeOptions(query, p.Semantics.watchLists())
 	if err != nil {
 		return refuse(s, err)
 	}
@@ -185,6 +210,14 @@ func (p *Planner) planQuery(s *source.Source, t Target, query url.Values) Plan {
 		return p.planWatch(s, c)
 	}
 	return planList(s, c, hurried)
+}
+
+// Awaits reports that a request which is not answered from memory now would be refused by upstream,
+// though memory serves such requests: a watch-list, before an upstream that serves none. It is to
+// be sent again.
+func (p *Planner) Awaits(c Candidate, decided Plan) bool {
+	return !p.Semantics.OfUpstream && c.target.Watches(c.query) && c.query.Has("sendInitialEvents") &&
+		p.Semantics.refusesWatchLists() && (decided.Action != Upstream || p.Catalog.Soon(c.target.gvr))
 }
 
 // MostRecent reports that the plan is for a LIST that must not be older than the request.

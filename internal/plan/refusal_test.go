@@ -83,7 +83,7 @@ func TestRefusalBodies(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = decodeOptions(values)
+		_, err = decodeOptions(values, true)
 		return err
 	}
 	_, malformed := parseRV("abc")

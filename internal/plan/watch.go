@@ -22,14 +22,16 @@ func (p *Planner) planWatch(s *source.Source, c collection) Plan {
 	}
 	plan := Plan{Action: FromCache, Source: s, Selector: c.selector, Watch: w}
 	if w.Start == StateConsistent {
-		// What ends before a proof can be expected goes where no proof is needed.
-		if w.Timeout <= source.ProofTimeout {
+		plan.Action = FromCacheProven
+		// What ends before a proof can be expected goes where no proof is needed, if the answer is the
+		// same there.
+		switch {
+		case p.Semantics.watchLists() && p.Semantics.refusesWatchLists():
+		case w.Timeout <= source.ProofTimeout:
 			return Plan{}
-		}
-		if s.Fresh.Doubtful() {
+		case s.Fresh.Doubtful():
 			return Plan{Source: s, Doubtful: true}
 		}
-		plan.Action = FromCacheProven
 	}
 	return plan
 }

@@ -250,6 +250,7 @@ func (e eager) Find(gvr schema.GroupVersionResource) *source.Source {
 }
 
 func (e eager) Knows(schema.GroupVersionResource) bool { return true }
+func (e eager) Soon(schema.GroupVersionResource) bool  { return false }
 
 // A request for a resource that its user may not read does not begin a mirror.
 func TestNothingIsMirroredForStrangers(t *testing.T) {

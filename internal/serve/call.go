@@ -68,6 +68,9 @@ func (s *Server) respond(c call, front Front, r *record, t *trace) {
 	}
 	switch {
 	case p.Action != plan.Upstream && s.answer(c, p, v):
+	case ok && v.admitted && s.planner.Awaits(candidate, p):
+		apistatus.WriteAs(c, failureFormOf(request, request.Query().Get("pretty")),
+			apistatus.NotReady(apistatus.RetryAfter()))
 	case p.Doubtful && !s.doubts.Allow():
 		s.metrics.unproven.WithLabelValues(p.Source.Resource().Info.String()).Inc()
 		s.sendAway(c)

@@ -30,6 +30,7 @@ import (
 	"spillway/internal/flowcontrol"
 	"spillway/internal/object"
 	"spillway/internal/passthrough"
+	"spillway/internal/plan"
 	"spillway/internal/source"
 	"spillway/internal/source/sourcetest"
 	"spillway/internal/tracing"
@@ -54,6 +55,7 @@ type rig struct {
 	limiter  *flowcontrol.Limiter
 	url      string
 	tlsURL   string
+	client   *upstream.Client
 	catalog  sourcetest.Resources
 	registry *prometheus.Registry
 	logs     *observer.ObservedLogs
@@ -68,6 +70,8 @@ type rigOptions struct {
 	mirrors []*object.Resource
 	// prober replaces the prober of each mirror.
 	prober func(cache.Prober) cache.Prober
+	// ofUpstream: semantics are upstream's.
+	ofUpstream bool
 	limits *cache.HistoryLimits
 	// backfill is how many backfills may run at a time; 0: there are none.
 	backfill int
@@ -145,6 +149,7 @@ func (r *rig) mirror(o rigOptions) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	r.client = client
 	ctx, stop := context.WithCancel(context.Background())
 	r.t.Cleanup(client.Close)
 	for _, info := range o.mirrors {
@@ -165,6 +170,9 @@ func (r *rig) mirror(o rigOptions) {
 			upstream.WithPauses(5*time.Millisecond, 5*time.Millisecond))
 		r.mirrors[info.GVR] = reflector
 		r.catalog[info.GVR].Warning, r.catalog[info.GVR].Age = reflector.Warning, o.age
+		r.catalog[info.GVR].CompressesWatchLists = func() bool {
+			return client.Abilities().WatchListCompression == upstream.AbilityPresent
+		}
 		done := make(chan struct{}, 2)
 		go func() {
 			_ = reflector.Run(ctx)
@@ -204,6 +212,9 @@ func (r *rig) serve(o rigOptions, log *zap.Logger) {
 	}
 	r.limiter = flowcontrol.NewLimiter(o.clients, queue, r.registry)
 	r.server = New(Options{
+		Semantics: plan.Semantics{OfUpstream: o.ofUpstream, RefusesWatchLists: func() bool {
+			return r.client.Abilities().WatchList == upstream.AbilityAbsent
+		}},
 		Catalog: r.catalog, Own: passing, Ready: o.ready, MaxStaleness: o.stalest, StallTimeout: o.stall,
 		Limiter: r.limiter, Goroutines: o.goroutines, Audit: o.audit, Tracer: o.tracer,
 		Metrics: NewMetrics(r.registry), Log: log,

@@ -50,6 +50,8 @@ type Options struct {
 	// Own carries requests upstream for several clients at once, under the proxy's own credentials;
 	// nil: there are none. It must not decompress.
 	Own http.RoundTripper
+	// Semantics are whose answers requests get where versions of Kubernetes differ.
+	Semantics plan.Semantics
 	// MaxStaleness is how old a state may be that is shown while upstream is away.
 	MaxStaleness time.Duration
 	// Ready is why this proxy is not ready, nil if it is; probes of ReadinessPath call it. No
@@ -162,7 +164,7 @@ func New(opts Options) *Server {
 	s := &Server{opts: opts, metrics: opts.Metrics, log: opts.Log, seats: clientconn.NewSeats(runtime.GOMAXPROCS(0)),
 		eviction: &clientconn.EvictionPolicy{}, readers: newReaders(),
 		doubts: rate.NewLimiter(doubtRate, doubtBurst), arrivals: clientconn.UsualArrivals}
-	s.planner = plan.Planner{Catalog: opts.Catalog, WatchTimeout: randomWatchTimeout}
+	s.planner = plan.Planner{Catalog: opts.Catalog, WatchTimeout: randomWatchTimeout, Semantics: opts.Semantics}
 	s.base, s.stop = context.WithCancelCause(context.Background())
 	s.gone = clientconn.NewPoller(opts.Log)
 	s.watches = watch.NewManager(watch.Options{

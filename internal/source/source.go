@@ -19,6 +19,8 @@ type Catalog interface {
 	Find(gvr schema.GroupVersionResource) *Source
 	// Knows reports whether Find may return one, now or in a later call. It starts nothing.
 	Knows(gvr schema.GroupVersionResource) bool
+	// Soon reports that Find returns nil for the moment alone.
+	Soon(gvr schema.GroupVersionResource) bool
 }
 
 // Source is one resource that is answered from memory.

@@ -43,6 +43,9 @@ func (f Resources) Find(gvr schema.GroupVersionResource) *source.Source { return
 // Knows implements source.Catalog.
 func (f Resources) Knows(gvr schema.GroupVersionResource) bool { return f[gvr] != nil }
 
+// Soon implements source.Catalog.
+func (Resources) Soon(schema.GroupVersionResource) bool { return false }
+
 // Unreachable is a cache.Prober: an upstream that proves nothing.
 type Unreachable struct{}
 

@@ -58,6 +58,8 @@ func (nothing) Find(schema.GroupVersionResource) *source.Source { return nil }
 
 func (nothing) Knows(schema.GroupVersionResource) bool { return false }
 
+func (nothing) Soon(schema.GroupVersionResource) bool { return false }
+
 // spillway passes everything through to upstream, one watch at a time, and returns where.
 func spillway(t *testing.T, upstream string) string {
 	t.Helper()

@@ -41,6 +41,8 @@ func (c catalog) Find(gvr schema.GroupVersionResource) *source.Source { return c
 
 func (c catalog) Knows(gvr schema.GroupVersionResource) bool { return c[gvr] != nil }
 
+func (catalog) Soon(schema.GroupVersionResource) bool { return false }
+
 func newPlanner(t testing.TB) *plan.Planner {
 	t.Helper()
 	release := codec.ReleaseOf(37)
