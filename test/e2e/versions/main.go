@@ -85,9 +85,9 @@ func suites(report string) []suite {
 
 func main() {
 	out := flag.String("out", "", "the `folder` of results")
-	only := flag.String("only", "", "run columns that match this `regexp`, and write no table")
+	only := flag.String("only", "", "run columns that match this `regexp`")
 	short := flag.Bool("short", false, "run short forms of the suites")
-	page := flag.String("page", "", "the `file` that holds the table")
+	page := flag.String("page", "", "write the table of all results so far into this `file`")
 	flag.Parse()
 	if err := run(*out, *only, *page, *short); err != nil {
 		fmt.Fprintln(os.Stderr, "versions:", err)
@@ -118,16 +118,19 @@ func run(out, only, page string, short bool) error {
 			}
 		}
 	}
-	if only == "" {
+	if page != "" {
 		failures = append(failures, writeTable(page, out))
 	}
 	return errors.Join(failures...)
 }
 
-// runOnce runs a suite in a column unless it has passed before.
+// shortForm stands in the note of a result that is of the short form of a suite.
+const shortForm = "short"
+
+// runOnce runs a suite in a column unless it has passed before in this form or the whole.
 func runOnce(c column, s suite, dir string, short bool) error {
 	log := filepath.Join(dir, strings.ReplaceAll(s.name, " ", "-")+".log")
-	if _, err := os.Stat(log + ".passed"); err == nil {
+	if form, err := os.ReadFile(log + ".passed"); err == nil && (short || string(form) != shortForm) {
 		return nil
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -151,7 +154,11 @@ func runOnce(c column, s suite, dir string, short bool) error {
 	if err != nil {
 		return fmt.Errorf("%w; see %s", err, log)
 	}
-	if err := os.WriteFile(log+".passed", nil, 0o600); err != nil {
+	form := "whole"
+	if short && s.short != nil {
+		form = shortForm
+	}
+	if err := os.WriteFile(log+".passed", []byte(form), 0o600); err != nil {
 		return fmt.Errorf("cannot note that it passed: %w", err)
 	}
 	return nil

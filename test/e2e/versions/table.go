@@ -39,9 +39,14 @@ func writeTable(page, out string) error {
 func table(out string) string {
 	var b strings.Builder
 	all := columns()
+	var brief []string
 	b.WriteString("\n| |")
 	for _, c := range all {
 		fmt.Fprintf(&b, " %s |", strings.TrimPrefix(c.String(), "1.37 "))
+		form, err := os.ReadFile(filepath.Join(out, c.folder(), "conformance.log.passed"))
+		if err == nil && string(form) == shortForm {
+			brief = append(brief, c.String())
+		}
 	}
 	b.WriteString("\n|---|" + strings.Repeat("---|", len(all)) + "\n")
 	cases := map[column]map[string]cell{}
@@ -61,6 +66,9 @@ func table(out string) string {
 			fmt.Fprintf(&b, " %s |", s.cell(filepath.Join(out, c.folder())))
 		}
 		b.WriteString("\n")
+	}
+	if len(brief) > 0 {
+		fmt.Fprintf(&b, "\nWithout the cases that wait for long: %s.\n", strings.Join(brief, ", "))
 	}
 	return b.String() + "\n"
 }
