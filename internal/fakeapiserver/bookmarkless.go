@@ -16,6 +16,7 @@ const (
 	DropEndMarks  Dropped = iota // the one that ends a watch-list's initial events
 	DropInitial                  // all of a watch-list, whenever they come
 	DropBookmarks                // all of every watch
+	CutAtEndMarks                // the end mark and all that follows: the watch-list ends there
 )
 
 // Bookmarkless is a proxy before an apiserver that passes on everything but bookmarks, as access
@@ -29,7 +30,7 @@ func Bookmarkless(target *url.URL, transport http.RoundTripper, what Dropped) ht
 	proxy.ModifyResponse = func(r *http.Response) error {
 		query := r.Request.URL.Query()
 		if isWatch(query) && (what == DropBookmarks || query.Get("sendInitialEvents") == "true") {
-			r.Body = &withoutBookmarks{in: bufio.NewReader(r.Body), body: r.Body, all: what != DropEndMarks}
+			r.Body = &withoutBookmarks{in: bufio.NewReader(r.Body), body: r.Body, what: what}
 		}
 		return nil
 	}
@@ -40,7 +41,7 @@ func Bookmarkless(target *url.URL, transport http.RoundTripper, what Dropped) ht
 type withoutBookmarks struct {
 	in   *bufio.Reader
 	body io.Closer
-	all  bool
+	what Dropped
 	line []byte // what of a line has not been read
 	err  error
 }
@@ -53,7 +54,16 @@ func (b *withoutBookmarks) Read(p []byte) (int, error) {
 		}
 		b.line, b.err = b.in.ReadBytes('\n')
 		bookmark := bytes.HasPrefix(b.line, []byte(`{"type":"BOOKMARK"`))
-		if bookmark && (b.all || bytes.Contains(b.line, []byte("initial-events-end"))) {
+		end := bookmark && bytes.Contains(b.line, []byte("initial-events-end"))
+		switch b.what {
+		case CutAtEndMarks:
+			if end {
+				return 0, io.EOF
+			}
+		case DropEndMarks:
+			bookmark = end
+		}
+		if bookmark && b.what != CutAtEndMarks {
 			b.line = nil
 		}
 	}

@@ -72,7 +72,7 @@ type rigOptions struct {
 	prober func(cache.Prober) cache.Prober
 	// ofUpstream: semantics are upstream's.
 	ofUpstream bool
-	limits *cache.HistoryLimits
+	limits     *cache.HistoryLimits
 	// backfill is how many backfills may run at a time; 0: there are none.
 	backfill int
 	// clients are the limits of what clients may request; impatient: no request waits for one.

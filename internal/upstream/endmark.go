@@ -14,6 +14,9 @@ const (
 	// current, which takes it 3 s at most (W-65). Progress is endMarkBytes.
 	endMarkWait  = 10 * time.Second
 	endMarkBytes = 64 << 10
+	// unendedLimit is how many watch-lists in a row may end cleanly without that bookmark before a
+	// LIST takes their place: an apiserver that restarts ends one.
+	unendedLimit = 2
 	// watchListHead is how long the head of a watch-list may take, before a LIST is tried, which
 	// has headTimeout.
 	watchListHead = 20 * time.Second

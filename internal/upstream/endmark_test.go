@@ -33,16 +33,23 @@ func behindBookmarkless(t *testing.T, what fakeapiserver.Dropped) (*fakeapiserve
 
 func TestWatchListWithoutItsEndFallsBackToListAndWatch(t *testing.T) {
 	for name, what := range map[string]fakeapiserver.Dropped{"end marks": fakeapiserver.DropEndMarks,
-		"of watch-lists": fakeapiserver.DropInitial, "all": fakeapiserver.DropBookmarks} {
+		"of watch-lists": fakeapiserver.DropInitial, "all": fakeapiserver.DropBookmarks,
+		"end marks and what follows": fakeapiserver.CutAtEndMarks} {
 		t.Run(name, func(t *testing.T) {
 			s, c := behindBookmarkless(t, what)
 			s.Create(configMaps.GVR, "a", "one")
 			sink := newRecorder()
 			fell := make(chan error, 10)
-			r := mirror(t, c, configMaps, sink, WithEndMarkWait(50*time.Millisecond),
+			wait := 50 * time.Millisecond
+			if what == fakeapiserver.CutAtEndMarks {
+				wait = time.Hour // it has ended by then
+			}
+			r := mirror(t, c, configMaps, sink, WithEndMarkWait(wait),
 				WithObserver(Observer{FellBack: func(err error) { fell <- err }}))
 			sink.awaitState(t, s, configMaps)
-			if err := <-fell; !errors.As(err, new(errNoEndMark)) {
+			err := <-fell
+			if ended := what == fakeapiserver.CutAtEndMarks; errors.Is(err, errNoEnd) != ended ||
+				errors.As(err, new(errNoEndMark)) == ended {
 				t.Errorf("fell back since %v", err)
 			}
 			rv := s.Create(configMaps.GVR, "a", "two")

@@ -34,7 +34,8 @@ type Reflector struct {
 	endMarkFor time.Duration // how long a watch-list may make no progress before its end
 	lists      time.Time     // until when no watch-list is tried, since one did not end
 
-	fellBack atomic.Bool // the loop has yet to learn that a watch-list did not end
+	fellBack atomic.Bool  // the loop has yet to learn that a watch-list did not end
+	unended  atomic.Int32 // watch-lists in a row that ended without their end mark
 
 	requests sync.WaitGroup                  // what Run must wait for besides client-go's loop; see begin
 	template atomic.Pointer[object.Bookmark] // cut from upstream's latest bookmark

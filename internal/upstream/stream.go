@@ -103,6 +103,11 @@ func (s *stream) run() {
 		s.send(watch.Event{Type: watch.Error, Object: asStatus(end.error)})
 		return
 	}
+	if err == io.EOF && s.endMark != nil && !s.renewed.Load() && s.r.unended.Add(1) >= unendedLimit {
+		s.r.fallBack(errNoEnd)
+		s.send(watch.Event{Type: watch.Error, Object: asStatus(errNoEnd)})
+		return
+	}
 	switch {
 	case errors.Is(err, context.Canceled): // by us
 	case !errors.Is(err, io.EOF):
@@ -175,6 +180,7 @@ func (s *stream) event(line []byte) (watch.Event, error) {
 		if b.ends() && s.endMark != nil {
 			s.endMark.stop()
 			s.endMark = nil
+			s.r.unended.Store(0)
 		}
 		s.ordered = s.ordered || b.ends()
 		return watch.Event{Type: t, Object: b}, s.follows(b.rv)
