@@ -66,6 +66,14 @@ func (s *Server) LoseEvents(gvr schema.GroupVersionResource, n int) {
 	s.do(gvr, func(t *table) { t.losing = n })
 }
 
+// CorruptDelete deletes an object that can no longer be decoded: watches receive an ERROR event of
+// reason StorageReadError in place of its deletion, and end, as those of kube-apiserver since 1.37.
+func (s *Server) CorruptDelete(gvr schema.GroupVersionResource, namespace, name string) {
+	s.do(gvr, func(t *table) { t.corrupt = true })
+	s.Delete(gvr, namespace, name)
+	s.do(gvr, func(t *table) { t.corrupt = false })
+}
+
 // ReleaseWatch delivers what HoldWatch held back, and everything from then on.
 func (s *Server) ReleaseWatch(gvr schema.GroupVersionResource) {
 	s.do(gvr, func(t *table) {

@@ -14,6 +14,7 @@ type change struct {
 	RV       uint64
 	New, Old *Obj
 	lost     bool // the watches that were open when it was stored are never told
+	corrupt  bool // a deletion whose object cannot be decoded: an ERROR in its place ends a watch
 
 	once sync.Once
 	gone *Obj
@@ -49,6 +50,7 @@ type table struct {
 	held      bool // HoldWatch
 	losing    int  // LoseEvents
 	lagging   bool // HoldCache
+	corrupt   bool // CorruptDelete
 	bookmarks bool // false after SuppressBookmarks
 
 	streams map[*stream]struct{}
@@ -154,6 +156,7 @@ func (s *Server) commitLocked(t *table, c *change) {
 	} else {
 		t.objects.Delete(c.Old.Key)
 	}
+	c.corrupt = t.corrupt
 	if t.losing > 0 {
 		t.losing--
 		c.lost = true

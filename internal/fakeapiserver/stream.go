@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"sync/atomic"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // ending is how a stream is to be ended from outside.
@@ -96,7 +98,7 @@ func (st *stream) run(ctx context.Context) {
 	due := false
 	for {
 		batch := st.take(due)
-		if batch.lapped || !st.write(batch.frames) {
+		if batch.lapped || !st.write(batch.frames) || batch.over {
 			return
 		}
 		due = false
@@ -120,6 +122,7 @@ func (st *stream) run(ctx context.Context) {
 type batch struct {
 	frames []byte
 	lapped bool
+	over   bool          // they end with an ERROR
 	wake   chan struct{} // closed when there may be more
 }
 
@@ -138,11 +141,17 @@ func (st *stream) take(bookmarkDue bool) batch {
 	changes, b, bookmark := st.advance(bookmarkDue)
 	for _, c := range changes {
 		st.passed = c.RV
+		if c.corrupt {
+			st.frame(&out, "ERROR", statusJSON(failed(http.StatusInternalServerError, metav1.StatusReasonStoreReadError,
+				"saw a DELETED event, but object data is corrupt", nil)))
+			b.over = true
+			break
+		}
 		if kind, raw := st.seen(c); raw != nil {
 			st.frame(&out, kind, raw)
 		}
 	}
-	if bookmark > st.rv && bookmark >= st.passed {
+	if !b.over && bookmark > st.rv && bookmark >= st.passed {
 		st.frame(&out, "BOOKMARK", st.query.form.raw(st.query.table.kind.bookmark(bookmark, false)))
 	}
 	b.frames = out.Bytes()

@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"bytes"
 	"reflect"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"spillway/internal/fakeapiserver"
+	"spillway/internal/mirror/states"
 	"spillway/internal/upstream"
 )
 
@@ -69,5 +71,35 @@ func TestAbilitiesAreProbedAgain(t *testing.T) {
 	}
 	if last := logged[len(logged)-1].ContextMap()["version"]; last != "v1.36.3 to v1.37.1" {
 		t.Errorf("the last line is of %v", last)
+	}
+}
+
+// The deletion of an object that upstream cannot decode is an ERROR event there, and no 410.
+// Clients receive the deletion, and no watch ends.
+func TestCorruptDeletionReachesClients(t *testing.T) {
+	up := newUpstream(t)
+	up.Create(fakeapiserver.ConfigMaps, "n", "corrupt")
+	up.Create(fakeapiserver.ConfigMaps, "n", "other")
+	m := mirroring(t, up, nil, "configmaps")
+	m.awaitReady(t, fakeapiserver.ConfigMaps)
+	source := m.Find(fakeapiserver.ConfigMaps)
+	cursor := watching(t, source)
+	up.CorruptDelete(fakeapiserver.ConfigMaps, "n", "corrupt")
+	var seen []byte
+	eventually(t, "the deletion", func() bool {
+		run, err := cursor.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen = append(seen, run...)
+		return bytes.Contains(seen, []byte(`{"type":"DELETED"`))
+	})
+	if n := bytes.Count(seen, []byte(`"type":"DELETED"`)); n != 1 || !bytes.Contains(seen, []byte(`"name":"corrupt"`)) ||
+		bytes.Contains(seen, []byte(`"type":"ERROR"`)) {
+		t.Errorf("a watch received %s", seen)
+	}
+	m.awaitKind(t, "configmaps", states.KindSynced)
+	if m.Find(fakeapiserver.ConfigMaps) != source || source.Resource().Disowned() {
+		t.Error("the mirror began anew")
 	}
 }

@@ -145,6 +145,25 @@ func TestMirrorSurvives(t *testing.T) {
 		s.ForgetHistory(gvr)
 		s.ReleaseWatch(gvr)
 	})
+	f("a corrupt deletion", 2, func(_ *testing.T, s *fakeapiserver.Server, _ *Reflector) {
+		s.CorruptDelete(gvr, "a", "lose")
+		s.Create(gvr, "a", "new")
+	})
+	f("a cache that is not ready", 1, func(_ *testing.T, s *fakeapiserver.Server, _ *Reflector) {
+		s.FailWatches(2, http.StatusServiceUnavailable) // as up to 1.30, after a wait
+		s.DropWatches(gvr)
+		change(s)
+	})
+	f("a state that cannot be read", 2, func(t *testing.T, s *fakeapiserver.Server, r *Reflector) {
+		s.FailLists(2, http.StatusInternalServerError)
+		s.FailWatches(1, http.StatusInternalServerError)
+		r.Relist("test")
+		eventually(t, "a failure", func() bool { return r.Status().Failures > 0 })
+		if st := r.Status(); !st.Synced {
+			t.Errorf("the last state is not held: %+v", st)
+		}
+		change(s)
+	})
 	f("a restored etcd", 2, func(_ *testing.T, s *fakeapiserver.Server, r *Reflector) {
 		snap := s.Snapshot()
 		change(s)
