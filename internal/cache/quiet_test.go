@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,10 +15,11 @@ import (
 func TestQuietResourceIsProvenByFewReadsOfState(t *testing.T) {
 	u := &upstream{begin: at(25), prove: says(proofTimeout, 0, 0), silent: true}
 	proof(t, u, func(t *testing.T, r *Resource, f *Freshness) {
-		revision := uint64(25)
-		u.begin = func(context.Context) (uint64, error) { return revision, nil }
+		var revision atomic.Uint64
+		revision.Store(25)
+		u.begin = func(context.Context) (uint64, error) { return revision.Load(), nil }
 		u.state = func(context.Context) (uint64, map[string]uint64, error) {
-			rv := revision
+			rv := revision.Load()
 			time.Sleep(10 * time.Millisecond)
 			return rv, map[string]uint64{"n/a": 11}, nil
 		}
@@ -25,8 +27,8 @@ func TestQuietResourceIsProvenByFewReadsOfState(t *testing.T) {
 			var asked sync.WaitGroup
 			for i := range 500 {
 				time.Sleep(time.Millisecond)
-				revision = uint64(26 + i)
-				least := revision
+				least := uint64(26 + i)
+				revision.Store(least)
 				asked.Go(func() {
 					began := time.Now()
 					s, err := f.Prove(t.Context())
