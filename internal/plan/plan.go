@@ -212,12 +212,15 @@ func (p *Planner) planQuery(s *source.Source, t Target, query url.Values) Plan {
 	return planList(s, c, hurried)
 }
 
-// Awaits reports that a request which is not answered from memory now would be refused by upstream,
-// though memory serves such requests: a watch-list, before an upstream that serves none. It is to
-// be sent again.
+// Awaits reports that a request is to be sent again: memory serves such requests and cannot answer
+// now, and upstream has another answer. That is a watch that begins with the most recent state, or
+// has sendInitialEvents, before an upstream that refuses watch-lists.
 func (p *Planner) Awaits(c Candidate, decided Plan) bool {
-	return !p.Semantics.OfUpstream && c.target.Watches(c.query) && c.query.Has("sendInitialEvents") &&
-		p.Semantics.refusesWatchLists() && (decided.Action != Upstream || p.Catalog.Soon(c.target.gvr))
+	if p.Semantics.OfUpstream || !p.Semantics.refusesWatchLists() || !c.target.Watches(c.query) {
+		return false
+	}
+	return decided.Doubtful ||
+		c.query.Has("sendInitialEvents") && (decided.Action != Upstream || p.Catalog.Soon(c.target.gvr))
 }
 
 // MostRecent reports that the plan is for a LIST that must not be older than the request.

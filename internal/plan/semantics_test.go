@@ -20,7 +20,7 @@ func semanticsPlanner(t *testing.T, ofUpstream, refuses bool) *Planner {
 }
 
 // With the newest semantics a watch-list is never sent to an upstream that would refuse it, however
-// short it is and whether or not proofs succeed.
+// short it is. While proofs fail it is to be sent again.
 func TestPlanNewestSemantics(t *testing.T) {
 	p := semanticsPlanner(t, false, true)
 	for _, c := range []struct{ query, want string }{
@@ -32,11 +32,17 @@ func TestPlanNewestSemantics(t *testing.T) {
 		{"watch=1&resourceVersion=0&allowWatchBookmarks=1", "pods watch state bookmarks mark 42m0s"},
 	} {
 		r := Request{Method: "GET", Path: podsPath, RawQuery: c.query, Plain: true}
-		for range 3 {
-			if got := p.Plan(r).text(); got != c.want {
-				t.Errorf("%s: %q, want %q", c.query, got, c.want)
-			}
-			_, _ = p.Catalog.Find(sourcetest.Pods.GVR).Fresh.Prove(t.Context()) // fails
+		if got := p.Plan(r).text(); got != c.want {
+			t.Errorf("%s: %q, want %q", c.query, got, c.want)
+		}
+	}
+	for range 2 {
+		_, _ = p.Catalog.Find(sourcetest.Pods.GVR).Fresh.Prove(t.Context()) // fails
+	}
+	for _, query := range []string{watchListQuery, watchListQuery + "&timeoutSeconds=1", "watch=1"} {
+		c, _ := p.Consider(Request{Method: "GET", Path: podsPath, RawQuery: query, Plain: true})
+		if decided := p.Decide(c); !decided.Doubtful || !p.Awaits(c, decided) {
+			t.Errorf("%s while proofs fail: %q", query, decided.text())
 		}
 	}
 }

@@ -23,11 +23,10 @@ func (p *Planner) planWatch(s *source.Source, c collection) Plan {
 	plan := Plan{Action: FromCache, Source: s, Selector: c.selector, Watch: w}
 	if w.Start == StateConsistent {
 		plan.Action = FromCacheProven
-		// What ends before a proof can be expected goes where no proof is needed, if the answer is the
-		// same there.
+		here := p.Semantics.watchLists() && p.Semantics.refusesWatchLists() // upstream has no such answer
 		switch {
-		case p.Semantics.watchLists() && p.Semantics.refusesWatchLists():
-		case w.Timeout <= source.ProofTimeout:
+		// What ends before a proof can be expected goes where no proof is needed.
+		case w.Timeout <= source.ProofTimeout && !here:
 			return Plan{}
 		case s.Fresh.Doubtful():
 			return Plan{Source: s, Doubtful: true}

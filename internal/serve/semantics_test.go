@@ -78,3 +78,36 @@ func TestUpstreamSemanticsRefuseAsUpstream(t *testing.T) {
 		t.Errorf("%v, %v: an end bookmark that upstream does not send", e, err)
 	}
 }
+
+// While proofs fail, watch-lists are to be sent again, not to an upstream that refuses them.
+func TestWatchListsAwaitProofs(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps},
+		up: fakeapiserver.Options{Kubernetes: fakeapiserver.Kubernetes133}})
+	r.up.Create(fakeapiserver.ConfigMaps, "n", "a")
+	r.mirrored(configMaps)
+	r.up.HoldWatch(fakeapiserver.ConfigMaps)
+	rv := r.up.Update(fakeapiserver.ConfigMaps, "n", "a", fakeapiserver.WithData("k", "v"))
+	target := mapsPath + watchListQueries()[0]
+	for range 2 {
+		w := r.watch(target)
+		over(t, w, rawclient.Ended)
+	}
+	for range 3 {
+		got := r.list(target)
+		if got.Status != http.StatusTooManyRequests || got.Header.Get("Retry-After") == "" {
+			t.Errorf("%d %s", got.Status, got.Body)
+		}
+	}
+	r.up.ReleaseWatch(fakeapiserver.ConfigMaps)
+	eventually(t, "a watch-list from memory", func() bool {
+		w := rawclient.Watch(deadline(t), r.url, target)
+		defer w.Close()
+		if code, _, err := w.Head(deadline(t)); err != nil || code != http.StatusOK {
+			return false
+		}
+		expect(t, w, fmt.Sprintf("ADDED n/a %d", rv))
+		until(t, w, isEnd)
+		return true
+	})
+}

@@ -155,7 +155,9 @@ func (p *Probe) Prove(ctx context.Context, from uint64) (Progress, error) {
 		p.hangUp()
 	case progress.Bookmark == 0:
 		p.prober.unproven.Add(1)
-		if progress.SameConnection && progress.Events == 0 {
+		// Where a bookmark came before, this one was late, and reads of the whole state are no remedy.
+		if progress.SameConnection && progress.Events == 0 &&
+			p.prober.client.Abilities().QuietBookmarks == AbilityUnknown {
 			p.prober.client.abilities.saw(Abilities{QuietBookmarks: AbilityAbsent})
 		}
 	}
