@@ -46,7 +46,7 @@ var mayImport = map[string][]string{
 	"audit":       {"auth", "metric"},
 	"tracing":     {"auth"},
 	"apistatus":   {"codec", "object"},
-	"flowcontrol": {"metric", "object"},
+	"flowcontrol": {"metric", "object", "timerheap"},
 	"clientconn":  {"apistatus", "flowcontrol", "metric", "ring"},
 	"source":      {"apistatus", "backfill", "cache", "codec", "fanout", "object"},
 	"plan":        {"apistatus", "object", "source"},

@@ -1,8 +1,9 @@
 package flowcontrol
 
 import (
-	"container/heap"
 	"slices"
+
+	"spillway/internal/timerheap"
 )
 
 // line is the state of a gate: what each flow holds, and its queue. It has no lock, clock or
@@ -21,19 +22,20 @@ type line struct {
 	narrow  bool // see Gate.Narrow
 	held    int64
 	waiting int
-	flows   map[Flow]*flow // those that hold or wait
-	turns   turns          // the flows whose first may be admitted as soon as there is room
-	stamp   uint64         // of the last turn given
-	spare   []*flow        // to be used again
+	flows   map[Flow]*flow        // those that hold or wait
+	turns   timerheap.Heap[*flow] // the flows whose first may be admitted as soon as there is room
+	stamp   uint64                // of the last turn given
+	spare   []*flow               // to be used again
 }
 
 // flow is what a flow holds, and its queue.
 type flow struct {
+	timerheap.Node // among turns, unless its queue is empty or it has its share
+
 	key      Flow
 	held     int64
 	waiting  []*waiter // first come first
 	turn     uint64    // when it began to wait, or had its last turn: smaller is earlier
-	place    int       // among turns; -1: its queue is empty, or it has its share
 	pressure pressure  // of its own refusals
 }
 
@@ -195,14 +197,10 @@ func (l *line) drop(w *waiter) {
 // place gives a flow its place among turns, or takes it out, and forgets a flow that neither holds
 // nor waits.
 func (l *line) place(f *flow) {
-	due := len(f.waiting) > 0 && f.held+f.waiting[0].width <= l.share
-	switch {
-	case due && f.place < 0:
-		heap.Push(&l.turns, f)
-	case due:
-		heap.Fix(&l.turns, f.place)
-	case f.place >= 0:
-		heap.Remove(&l.turns, f.place)
+	if len(f.waiting) > 0 && f.held+f.waiting[0].width <= l.share {
+		l.turns.Set(f)
+	} else {
+		l.turns.Remove(f)
 	}
 	if f.held == 0 && len(f.waiting) == 0 {
 		l.forget(f)
@@ -219,7 +217,7 @@ func (l *line) enter(key Flow) *flow {
 	if n := len(l.spare); n > 0 {
 		f, l.spare = l.spare[n-1], l.spare[:n-1]
 	} else {
-		f = &flow{place: -1}
+		f = &flow{}
 	}
 	f.key = key
 	l.flows[key] = f
@@ -233,44 +231,15 @@ const spareMost = 64
 func (l *line) forget(f *flow) {
 	delete(l.flows, f.key)
 	if len(l.spare) < spareMost {
-		*f = flow{place: -1}
+		*f = flow{}
 		l.spare = append(l.spare, f)
 	}
 }
 
-// turns is a heap of the flows whose first request may be admitted, the next one first.
-type turns []*flow
-
-// Len implements heap.Interface.
-func (t turns) Len() int { return len(t) }
-
-// Less implements heap.Interface.
-func (t turns) Less(i, j int) bool {
-	if t[i].held != t[j].held {
-		return t[i].held < t[j].held
+// DueBefore implements timerheap.Element.
+func (f *flow) DueBefore(other *flow) bool {
+	if f.held != other.held {
+		return f.held < other.held
 	}
-	return t[i].turn < t[j].turn
-}
-
-// Swap implements heap.Interface.
-func (t turns) Swap(i, j int) {
-	t[i], t[j] = t[j], t[i]
-	t[i].place, t[j].place = i, j
-}
-
-// Push implements heap.Interface.
-func (t *turns) Push(x any) {
-	f := x.(*flow)
-	f.place = len(*t)
-	*t = append(*t, f)
-}
-
-// Pop implements heap.Interface.
-func (t *turns) Pop() any {
-	last := len(*t) - 1
-	f := (*t)[last]
-	(*t)[last] = nil
-	*t = (*t)[:last]
-	f.place = -1
-	return f
+	return f.turn < other.turn
 }

@@ -1,4 +1,4 @@
-// Package timerheap orders elements by the times at which they are due. The owner of a heap needs
+// Package timerheap orders elements by when they are due. The owner of a heap of deadlines needs
 // one timer, for the first element, where each element would need its own otherwise.
 package timerheap
 
