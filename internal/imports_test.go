@@ -68,7 +68,7 @@ var mayImport = map[string][]string{
 
 	"inject":       {},
 	"allowance":    {},
-	"admission":    {"inject"},
+	"admission":    {"inject", "listen"},
 	"webhook":      {"admission", "allowance", "auth", "inject", "listen", "memory", "upstream"},
 	"sidecar":      {},
 	"clientconfig": {},

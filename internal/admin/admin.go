@@ -66,21 +66,19 @@ func NewRegistry() *prometheus.Registry {
 // Serve serves listener until ctx is done, then lets requests under way end for lingerPeriod. It
 // closes the listener.
 func (o *Endpoints) Serve(ctx context.Context, listener net.Listener) error {
-	bounded := newBoundedListener(listener, operatorConnectionsLimit)
 	server := &http.Server{ // #nosec G112 -- boundServer sets its timeouts
 		Handler:   o.handler(listen.IsLoopbackAddr(listener.Addr())),
 		TLSConfig: o.TLS,
-		ConnState: bounded.connState,
 		ErrorLog:  zap.NewStdLog(o.Log),
 	}
 	boundServer(server)
 	served := make(chan error, 1)
 	go func() {
 		if o.TLS != nil {
-			served <- server.ServeTLS(bounded, "", "")
+			served <- server.ServeTLS(listener, "", "")
 			return
 		}
-		served <- server.Serve(bounded)
+		served <- server.Serve(listener)
 	}()
 	select {
 	case err := <-served:
@@ -109,7 +107,10 @@ func (o *Endpoints) handler(loopback bool) http.Handler {
 	} else {
 		mux.Handle("/", remote{access: o.Access, away: o.Away, secure: o.TLS != nil, next: o.numbers(nil)})
 	}
-	return mux
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		listen.RequestArrived(r.Context()) // bodies are of no account here
+		mux.ServeHTTP(w, r)
+	})
 }
 
 // numbers answers what is not for all. What names users is served through guard; nil: all of it is

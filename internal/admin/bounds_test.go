@@ -187,42 +187,6 @@ func TestOperatorsSpeakHTTP1(t *testing.T) {
 	}
 }
 
-// A connection in the middle of an answer is not ended for a new one; of those that wait, the one
-// that has longest is.
-func TestBoundedListenerEndsTheLongestWaiting(t *testing.T) {
-	b := newBoundedListener(nil, 3)
-	conn := func() *boundedConn {
-		c, other := net.Pipe()
-		t.Cleanup(func() { _, _ = c.Close(), other.Close() })
-		return &boundedConn{Conn: c, listener: b}
-	}
-	one, two, three, four, five, six := conn(), conn(), conn(), conn(), conn(), conn()
-	f := func(c *boundedConn, want net.Conn) {
-		t.Helper()
-		if got := b.admit(c); got != want {
-			t.Errorf("ended %p, want %p", got, want)
-		}
-	}
-	for _, c := range []*boundedConn{one, two, three} {
-		f(c, nil)
-	}
-	b.connState(one, http.StateActive)
-	f(four, two)
-	b.connState(two, http.StateClosed) // a late state of a closed connection changes nothing
-	b.connState(one, http.StateIdle)
-	f(five, three)
-	for _, c := range []*boundedConn{one, four, five} {
-		b.connState(c, http.StateActive)
-	}
-	f(six, six)
-	_ = four.Close()
-	_ = four.Close()
-	f(six, nil)
-	if len(b.open) != 3 || b.waiting.Len() != 1 {
-		t.Errorf("%d open, %d waiting", len(b.open), b.waiting.Len())
-	}
-}
-
 func TestAtMost(t *testing.T) {
 	entered, leave := make(chan struct{}), make(chan struct{})
 	handler := atMost(2, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {

@@ -5,7 +5,7 @@
 // a rule of its namespace with one, and what there is no room to look at, is admitted as it is,
 // with a warning for the client that creates it. And what it holds is bounded whatever arrives:
 // reviews by what they become, not by how they arrive (weigh, room), their number by that of the
-// connections (Connections).
+// connections (Server).
 package admission
 
 import (
@@ -26,6 +26,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"spillway/internal/inject"
+	"spillway/internal/listen"
 )
 
 // handler answers AdmissionReviews (admission.k8s.io/v1) of pods.
@@ -83,7 +84,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	from, err := h.room.receive(ctx, r)
 	var answer []byte
 	if err == nil {
-		complete(r.Context())
+		listen.RequestArrived(r.Context())
 		answer, err = h.answer(ctx, from)
 	}
 	var refused *refusal

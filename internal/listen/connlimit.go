@@ -1,0 +1,117 @@
+package listen
+
+import (
+	"container/list"
+	"context"
+	"crypto/tls"
+	"net"
+	"net/http"
+	"sync"
+)
+
+// connLimit bounds the connections of a server. At the limit, a new one takes the place of the one
+// that has been open longest without a complete request: of those that have begun none, or are
+// sending one; or else of those that have been answered and are silent. What has sent a complete
+// request keeps its place, and if all have, the new one is closed. So silent and slow clients keep
+// no others out, as they could by a limit at which accepting stops.
+type connLimit struct {
+	limit int
+
+	mu                sync.Mutex
+	all               map[net.Conn]*limitedConn
+	incomplete, quiet *list.List // of *limitedConn, longest first
+}
+
+// limitedConn is a connection, and where it is; nil: its request is complete.
+type limitedConn struct {
+	conn  net.Conn
+	list  *list.List
+	place *list.Element
+}
+
+// LimitConns bounds the connections of a server of HTTP/1.1. Its handlers call RequestArrived.
+func LimitConns(server *http.Server, limit int) {
+	c := newConnLimit(limit)
+	server.ConnState, server.ConnContext = c.changed, c.context
+}
+
+func newConnLimit(limit int) *connLimit {
+	return &connLimit{limit: limit, all: map[net.Conn]*limitedConn{}, incomplete: list.New(), quiet: list.New()}
+}
+
+type requestArrivedKey struct{}
+
+// RequestArrived says that the request of a context has arrived completely.
+func RequestArrived(ctx context.Context) {
+	if do, ok := ctx.Value(requestArrivedKey{}).(func()); ok {
+		do()
+	}
+}
+
+// context implements http.Server.ConnContext.
+func (c *connLimit) context(ctx context.Context, conn net.Conn) context.Context {
+	return context.WithValue(ctx, requestArrivedKey{}, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.moveLocked(conn, nil)
+	})
+}
+
+// changed implements http.Server.ConnState.
+func (c *connLimit) changed(conn net.Conn, state http.ConnState) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch state {
+	case http.StateNew:
+		if len(c.all) >= c.limit && !c.displaceLocked() {
+			abort(conn)
+		}
+		c.all[conn] = &limitedConn{conn: conn}
+		c.moveLocked(conn, c.incomplete)
+	case http.StateActive:
+		if at := c.all[conn]; at != nil && at.list != c.incomplete { // one that is new has been counted since it came
+			c.moveLocked(conn, c.incomplete)
+		}
+	case http.StateIdle:
+		c.moveLocked(conn, c.quiet)
+	case http.StateClosed, http.StateHijacked:
+		c.moveLocked(conn, nil)
+		delete(c.all, conn)
+	}
+}
+
+// moveLocked puts a connection at the end of a list, or in none.
+func (c *connLimit) moveLocked(conn net.Conn, to *list.List) {
+	at := c.all[conn]
+	if at == nil {
+		return
+	}
+	if at.list != nil {
+		at.list.Remove(at.place)
+	}
+	if at.list = to; to != nil {
+		at.place = to.PushBack(at)
+	}
+}
+
+// displaceLocked closes the connection that can best be spared. It reports false if there is none.
+func (c *connLimit) displaceLocked() bool {
+	for _, from := range []*list.List{c.incomplete, c.quiet} {
+		if first := from.Front(); first != nil {
+			at := first.Value.(*limitedConn)
+			c.moveLocked(at.conn, nil)
+			delete(c.all, at.conn)
+			abort(at.conn)
+			return true
+		}
+	}
+	return false
+}
+
+// abort closes a connection without a word: tls.Conn waits for its client to take one.
+func abort(conn net.Conn) {
+	if over, ok := conn.(*tls.Conn); ok {
+		conn = over.NetConn()
+	}
+	_ = conn.Close()
+}
