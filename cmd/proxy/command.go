@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -106,4 +107,58 @@ func helpText(cmd *cobra.Command, groups []config.FlagGroup) string {
 	}
 	fmt.Fprintf(&b, "\n%s\n", sourcesHelp)
 	return b.String()
+}
+
+// version is set by the build: -ldflags "-X main.version=v0.1.0". Otherwise it is what the Go tool
+// knows of the module.
+var version string
+
+// versionText is what --version prints: the version and the toolchain.
+func versionText() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return version
+	}
+	return fmt.Sprintf("%s (%s)", buildVersion(info), info.GoVersion)
+}
+
+func buildVersion(info *debug.BuildInfo) string {
+	if version != "" {
+		return version
+	}
+	return info.Main.Version
+}
+
+// subcommands are what spillway does besides being a proxy. Each has a file of its own.
+func subcommands(stderr io.Writer) []*cobra.Command {
+	return []*cobra.Command{
+		newCheck(),
+		newInject(),
+		newKubeconfig(),
+		newUninject(),
+		newWebhook(stderr),
+	}
+}
+
+// commandHelp is --help of a subcommand.
+func commandHelp(cmd *cobra.Command) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n\nUsage:\n  %s\n\nExamples:\n%s\n\nFlags:\n%s",
+		cmd.Long, cmd.UseLine(), cmd.Example, cmd.Flags().FlagUsagesWrapped(helpColumns))
+	return b.String()
+}
+
+// prepare gives a subcommand what all have.
+func prepare(cmd *cobra.Command) *cobra.Command {
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		return fmt.Errorf("unexpected argument %q: %s takes flags only; %s --help lists them",
+			args[0], cmd.CommandPath(), cmd.CommandPath())
+	}
+	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) { fmt.Fprint(cmd.OutOrStdout(), commandHelp(cmd)) })
+	cmd.Flags().SortFlags = false
+	cmd.Flags().BoolP("help", "h", false, "Print this help and exit.")
+	return cmd
 }

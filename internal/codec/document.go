@@ -1,8 +1,12 @@
 package codec
 
 import (
+	"bytes"
 	"encoding/json"
 	"strconv"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 
 	"spillway/internal/object"
 )
@@ -104,4 +108,31 @@ func messageAt(v object.View, o *object.Object, rv uint64) ([]byte, error) {
 		return nil, err
 	}
 	return partialMessage(meta), nil
+}
+
+// YAML is a JSON document as YAML, made the way upstream makes it (W-47).
+func YAML(document []byte) ([]byte, error) { return yaml.JSONToYAML(document) }
+
+// Indent is a JSON document for people to read: two blanks per level, and no newline at the end
+// (W-9).
+func Indent(document []byte) ([]byte, error) {
+	var out bytes.Buffer
+	if err := json.Indent(&out, bytes.TrimSpace(document), "", "  "); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
+}
+
+// Status is a failure as a document of its own, in whatever format the client understands (W-10);
+// JSON without its newline.
+func Status(f object.Format, s *metav1.Status) ([]byte, error) {
+	if f == object.Protobuf {
+		msg, err := s.Marshal()
+		return appendDocument(nil, s.TypeMeta, msg), err
+	}
+	raw, err := json.Marshal(s)
+	if err == nil && f == object.YAML {
+		return YAML(raw)
+	}
+	return raw, err
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"testing"
 )
 
 // listener accepts for the HTTP server and knows every connection, so that it can close them,
@@ -265,4 +266,22 @@ func withConn(ctx context.Context, c net.Conn) context.Context {
 func connOf(ctx context.Context) *conn {
 	c, _ := ctx.Value(connKey{}).(*conn)
 	return c
+}
+
+// RefusingAddress is one that refuses connections for as long as the test runs. It is the near end
+// of a connection: the port of a listener that was closed could be given to another server by the
+// time that it is used.
+func RefusingAddress(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	conn, err := net.Dial("tcp4", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn.LocalAddr().String()
 }

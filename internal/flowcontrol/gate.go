@@ -3,9 +3,32 @@ package flowcontrol
 import (
 	"context"
 	"math"
+	"net/netip"
 	"sync"
 	"time"
 )
+
+// Flow is the unit of fairness: a user or, before a request is authenticated, an address. The zero
+// Flow is a flow like any other: of clients that have neither, such as those on a unix socket.
+type Flow struct {
+	User string     // its name as upstream knows it; "": not known
+	Addr netip.Addr // of the client, if its name is not known
+}
+
+// UserFlow is the flow of a user.
+func UserFlow(name string) Flow { return Flow{User: name} }
+
+// AddrFlow is the flow of an address. A host with one IPv6 address commonly has all 2^64 of the
+// same /64 prefix (RFC 6177, RFC 4291 section 2.5.1), so a prefix is one flow.
+func AddrFlow(addr netip.Addr) Flow {
+	addr = addr.Unmap().WithZone("")
+	if addr.Is6() {
+		if prefix, err := addr.Prefix(64); err == nil {
+			addr = prefix.Addr()
+		}
+	}
+	return Flow{Addr: addr}
+}
 
 // Options are the bounds of a Gate.
 type Options struct {
@@ -211,4 +234,29 @@ func (g *Gate) Share() int64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.mu.line.share
+}
+
+// Reason is why a request was refused: a metric's label. The first four have the names of
+// kube-apiserver's apiserver_flowcontrol_rejected_requests_total.
+type Reason string
+
+// The reasons.
+const (
+	ReasonLimit     Reason = "concurrency-limit" // all of the limit is held, and there is no queue
+	ReasonQueueFull Reason = "queue-full"        // the queue is full, that of the flow or of all
+	ReasonTimeout   Reason = "time-out"          // it waited for Options.Wait
+	ReasonCancelled Reason = "cancelled"         // its client left while it waited
+	ReasonShare     Reason = "user-limit"        // its flow holds its share, and there is no queue
+	ReasonRate      Reason = "user-rate"         // its flow exceeds its rate
+)
+
+// Reasons are all of them, so that each is a metric from the start.
+var Reasons = []Reason{ReasonLimit, ReasonQueueFull, ReasonTimeout, ReasonCancelled, ReasonShare, ReasonRate}
+
+// Refusal is why a request is not admitted.
+type Refusal struct {
+	Reason Reason
+	// RetryAfter is when the client should retry: whole seconds, at least one, and different for
+	// requests that are refused at the same time.
+	RetryAfter time.Duration
 }

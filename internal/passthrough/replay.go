@@ -10,10 +10,10 @@ import (
 	"strconv"
 	"sync"
 
+	"go.uber.org/zap"
+
 	"spillway/internal/apistatus"
 	"spillway/internal/clientconn"
-
-	"go.uber.org/zap"
 )
 
 // replayer serves what needs net/http's proxy: it takes a connection from its server and lets a
@@ -167,4 +167,44 @@ func (f *Forwarder) replayFailed(w http.ResponseWriter, req *http.Request, err e
 	out := clientconn.NewPacedWriter(w, nil, 0)
 	defer out.Close()
 	apistatus.Write(clientconn.NetResponder{Writer: out, RequestFields: x.in.Header}, s)
+}
+
+// replayConn is a hijacked connection with a request head in front. Reads see the head first, then
+// what the server had buffered, then the client. Closing it ends the exchange.
+type replayConn struct {
+	net.Conn
+	head []byte // owned by Read, which net/http never calls from two goroutines at once
+	x    *exchange
+}
+
+// Read implements net.Conn. It never mixes the head with what comes after it.
+func (c *replayConn) Read(p []byte) (int, error) {
+	if len(c.head) == 0 {
+		return c.Conn.Read(p)
+	}
+	n := copy(p, c.head)
+	if c.head = c.head[n:]; len(c.head) == 0 {
+		c.head = nil
+	}
+	return n, nil
+}
+
+// CloseWrite ends the direction to the client, if the connection can do that; net/http and upgraded
+// protocols use it.
+func (c *replayConn) CloseWrite() error {
+	conn := c.Conn
+	if h, ok := conn.(interface{ UnsafeConn() net.Conn }); ok {
+		conn = h.UnsafeConn()
+	}
+	if w, ok := conn.(interface{ CloseWrite() error }); ok {
+		return w.CloseWrite()
+	}
+	return c.Close()
+}
+
+// Close implements net.Conn.
+func (c *replayConn) Close() error {
+	err := c.Conn.Close()
+	c.x.end()
+	return err
 }

@@ -18,7 +18,7 @@ import (
 const (
 	// unresponsiveAfter: an address counts as unresponsive if a connection to it is closed after it
 	// has waited for a byte for this long. It is less than any of the times after which a connection
-	// is given up (see health.go).
+	// is given up (see pingAfter).
 	unresponsiveAfter = 3 * time.Second
 	// avoidDuration is how long an unresponsive address is avoided, if another one accepts.
 	avoidDuration = time.Minute

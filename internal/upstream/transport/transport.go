@@ -9,9 +9,38 @@ import (
 	"sync/atomic"
 	"time"
 
-	clienttransport "k8s.io/client-go/transport"
-
 	"k8s.io/client-go/rest"
+	clienttransport "k8s.io/client-go/transport"
+)
+
+// How soon a connection is known to be dead that neither side has closed: an apiserver that hangs,
+// a host or a path that has gone. A mirror on it is not current any more, and no byte tells. What
+// is taken for dead too early costs a connection and new watches that go on where the old ones
+// were; what is taken for alive costs every client the time in which it hears nothing, and
+// client-go's own 45 s are most of what an outage of seconds takes to heal.
+//
+// What passes through for clients is another matter. A write that is under way is lost with its
+// connection, and an apiserver that is merely busy may be silent for seconds: there HTTP/2 has the
+// patience that it has in client-go, so that no client loses a request that it would not have lost
+// without us.
+const (
+	// pingAfter and pingTimeout are for the HTTP/2 of mirrors: a connection that has been silent so
+	// long is sent a ping, and has so long for it. passingPingAfter and passingPingTimeout are for
+	// that of clients' requests.
+	pingAfter          = 4 * time.Second
+	pingTimeout        = 4 * time.Second
+	passingPingAfter   = 30 * time.Second
+	passingPingTimeout = 15 * time.Second
+	// unacknowledged is how long bytes may be on their way to a host that does not acknowledge them
+	// (TCP_USER_TIMEOUT), and keepaliveProbe how often a silent one is probed for an
+	// acknowledgement, for HTTP/1.1.
+	unacknowledged = 10 * time.Second
+	keepaliveIdle  = 5 * time.Second
+	keepaliveProbe = 2 * time.Second
+	// dialTimeout and handshakeTimeout are for a connection that is being made. A host that is up
+	// again is found by the next one sooner than by the kernel's doubling of its own attempts.
+	dialTimeout      = 5 * time.Second
+	handshakeTimeout = 5 * time.Second
 )
 
 // Purpose is what a transport is for.
@@ -26,7 +55,7 @@ type Purpose struct {
 	pingWait   time.Duration
 }
 
-// The kinds of transports. See health.go for when they give a connection up.
+// The kinds of transports. See pingAfter for when they give a connection up.
 var (
 	// Mirrors is for reflectors, probes of discovery, and what else the proxy asks for itself.
 	Mirrors = Purpose{compressed: true, maxIdle: 25, idle: idleTimeout, pingAfter: pingAfter, pingWait: pingTimeout}
@@ -290,3 +319,29 @@ func (g *generation) authority() string {
 	}
 	return g.trust.file
 }
+
+// freshIdle is how long a connection is kept that was made in vain, since the request that wanted
+// it ended meanwhile. freshPingAfter and freshPingTimeout are for the sign of life of its upstream,
+// in all as long as for other requests that pass through.
+//
+// The first two are short since net/http's timers for them hold a connection of HTTP/2, some 16 kB,
+// until they expire, also after the connection has ended with its answer.
+const (
+	freshIdle        = time.Second
+	freshPingAfter   = time.Second
+	freshPingTimeout = passingPingAfter + passingPingTimeout - freshPingAfter
+)
+
+// fresh sends each request on a connection of its own, over HTTP/2 if upstream speaks that: there
+// an answer may begin, and end, before the request does. The connection ends with the answer, and
+// no other request can end it.
+//
+// A single transport that keeps no connections alive would not do: requests that begin at once find
+// each other's new connections of HTTP/2 in its pool, and the second one on it has lost a body that
+// was closed on the way. So each request has a pool of its own.
+type fresh struct {
+	like *http.Transport // never used itself
+}
+
+// RoundTrip implements http.RoundTripper.
+func (f fresh) RoundTrip(r *http.Request) (*http.Response, error) { return f.like.Clone().RoundTrip(r) }
