@@ -49,13 +49,11 @@ func newLifetime(parent context.Context, drainPeriod time.Duration, caught <-cha
 			return
 		}
 		startDrain()
-		over := time.NewTimer(drainPeriod)
-		defer over.Stop()
 		select {
 		case s := <-caught:
 			log.Warn("stopping at once: second signal", zap.Stringer("signal", s))
 			exit(1)
-		case <-over.C:
+		case <-time.After(drainPeriod):
 			log.Info("drain period over: stopping")
 		case <-stop.Done():
 		}

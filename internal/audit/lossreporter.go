@@ -107,10 +107,8 @@ func (t *lossReporter) close() {
 	t.mu.closed = true
 	t.wake()
 	t.mu.Unlock()
-	timer := time.NewTimer(writeTimeout)
-	defer timer.Stop()
 	select {
 	case <-t.done:
-	case <-timer.C:
+	case <-time.After(writeTimeout):
 	}
 }

@@ -89,12 +89,10 @@ func (q *queue) write(lines []byte, events int) error {
 	if late || err != nil {
 		return err
 	}
-	timer := time.NewTimer(writeTimeout)
-	defer timer.Stop()
 	select {
 	case <-b.tried:
 		return b.err
-	case <-timer.C:
+	case <-time.After(writeTimeout):
 		return q.leave(b)
 	}
 }
@@ -252,12 +250,10 @@ func (q *queue) close() error {
 	q.mu.some.Signal()
 	q.mu.Unlock()
 	defer q.losses.close()
-	timer := time.NewTimer(closeTimeout)
-	defer timer.Stop()
 	select {
 	case <-q.done:
 		return q.err
-	case <-timer.C:
+	case <-time.After(closeTimeout):
 	}
 	lost := q.abandon()
 	return fmt.Errorf("it still could not be written after %v: %d events are lost", closeTimeout, lost)

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"errors"
@@ -55,7 +56,7 @@ func NewAuthenticator(o AuthenticatorOptions) *Authenticator {
 	if o.Metrics == nil {
 		o.Metrics = NewMetrics(nil)
 	}
-	b := bounds{remembered: orDefault(o.MaxTokens, defaultTokens), underWay: orDefault(o.MaxReviews, defaultTokenReviews)}
+	b := bounds{remembered: cmp.Or(o.MaxTokens, defaultTokens), underWay: cmp.Or(o.MaxReviews, defaultTokenReviews)}
 	a := &Authenticator{opts: o, hasher: newHasher(), tokens: newTokens(o.Reviewer, o.Audiences, b, o.Clock),
 		clock: o.Clock, metrics: o.Metrics}
 	a.tokens.reviews.count = o.Metrics.answers(reviewOfToken)
@@ -63,13 +64,6 @@ func NewAuthenticator(o AuthenticatorOptions) *Authenticator {
 		a.tokens.reviews.local = o.Local.Tokens(a.tokens.audiences, b.remembered, a.tokens.reviews.review)
 	}
 	return a
-}
-
-func orDefault(n, unset int) int {
-	if n == 0 {
-		return unset
-	}
-	return n
 }
 
 // Reads reports that a header, by its canonical key, is read for the identity of a request:
@@ -182,7 +176,7 @@ func (a *Authenticator) certified(c *Credential, now time.Time) (*Identity, erro
 	who, err := c.who, error(nil)
 	if c.front {
 		err = a.opts.FrontProxy.verify(c.peer, now)
-	} else if err = a.opts.ClientCA.verify(c.peer, now); err == nil {
+	} else if err = a.opts.ClientCA.Verify(c.peer, now); err == nil {
 		who, err = userOfCertificate(c.peer[0])
 	}
 	if err != nil {

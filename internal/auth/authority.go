@@ -57,10 +57,10 @@ func (a *Authority) Shares(other *Authority) bool {
 	return slices.ContainsFunc(mine, func(c *x509.Certificate) bool { return slices.ContainsFunc(others, c.Equal) })
 }
 
-// verify reports why the first of the certificates is not vouched for, for a client, at a moment.
-// The others may stand between. After the wall clock was set back, they must also be good at the
-// moment that it would show otherwise.
-func (a *Authority) verify(peer []*x509.Certificate, now time.Time) error {
+// Verify reports why the first of the certificates, which there must be, is not vouched for, for a
+// client, at a moment. The others may stand between. After the wall clock was set back, they must
+// also be good at the moment that it would show otherwise.
+func (a *Authority) Verify(peer []*x509.Certificate, now time.Time) error {
 	if err := a.verifyAt(peer, now); err != nil {
 		return err
 	}
@@ -88,7 +88,3 @@ func (a *Authority) verifyAt(peer []*x509.Certificate, at time.Time) error {
 	_, err := peer[0].Verify(opts)
 	return err
 }
-
-// Verify reports why a client's certificates, its own first, are not vouched for at a moment. There
-// must be one.
-func (a *Authority) Verify(peer []*x509.Certificate, now time.Time) error { return a.verify(peer, now) }

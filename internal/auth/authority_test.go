@@ -34,7 +34,7 @@ func TestAuthorityReloads(t *testing.T) {
 			cert *x509.Certificate
 			want bool
 		}{{old, wantOld}, {fresh, wantFresh}} {
-			if err := a.verify([]*x509.Certificate{c.cert}, clock.Now()); (err == nil) != c.want {
+			if err := a.Verify([]*x509.Certificate{c.cert}, clock.Now()); (err == nil) != c.want {
 				t.Errorf("signed by %s: %v, want good: %v", c.cert.Issuer, err, c.want)
 			}
 		}

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -89,8 +90,8 @@ func NewAuthorizer(o AuthorizerOptions) *Authorizer {
 	if o.Metrics == nil {
 		o.Metrics = NewMetrics(nil)
 	}
-	b := bounds{remembered: orDefault(o.MaxAnswers, defaultAnswers),
-		underWay: orDefault(o.MaxReviews, defaultAccessReviews)}
+	b := bounds{remembered: cmp.Or(o.MaxAnswers, defaultAnswers),
+		underWay: cmp.Or(o.MaxReviews, defaultAccessReviews)}
 	b.each = max(1, b.underWay/2)
 	a := &Authorizer{hasher: newHasher(), metrics: o.Metrics}
 	a.reviews = newReviews[Question, authorizationv1.SubjectAccessReviewStatus](b, o.Clock)

@@ -42,7 +42,7 @@ func (p *FrontProxy) Reads(name string) bool {
 
 // verify reports why a certificate is not the front proxy's.
 func (p *FrontProxy) verify(peer []*x509.Certificate, now time.Time) error {
-	if err := p.Authority.verify(peer, now); err != nil {
+	if err := p.Authority.Verify(peer, now); err != nil {
 		return err
 	}
 	if len(p.AllowedNames) > 0 && !slices.Contains(p.AllowedNames, peer[0].Subject.CommonName) {

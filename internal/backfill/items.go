@@ -60,11 +60,9 @@ func (w *catchUpWatch) awaitLocked() {
 	w.mu.Unlock()
 	defer w.mu.Lock()
 	began := time.Now()
-	timer := time.NewTimer(w.patience)
-	defer timer.Stop()
 	select {
 	case <-moved:
-	case <-timer.C:
+	case <-time.After(w.patience):
 	case <-w.ctx.Done():
 	}
 	w.patience -= time.Since(began)

@@ -165,10 +165,8 @@ func (w *catchUpWatch) run(forget func(*catchUpWatch)) {
 		limit.release(w.owner)
 	}
 	w.finish(err)
-	replay := time.NewTimer(replayTimeout)
-	defer replay.Stop()
 	select {
-	case <-replay.C:
+	case <-time.After(replayTimeout):
 	case <-w.ctx.Done(): // no client is left
 	}
 	forget(w)

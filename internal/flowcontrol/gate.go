@@ -160,12 +160,10 @@ func (g *Gate) refuseLocked(key Flow, width int64) *Refusal {
 
 // await waits for the verdict on w.
 func (g *Gate) await(ctx context.Context, w *waiter) (Pass, *Refusal) {
-	up := time.NewTimer(g.wait)
-	defer up.Stop()
 	reason := ReasonTimeout
 	select {
 	case <-w.ready:
-	case <-up.C:
+	case <-time.After(g.wait):
 	case <-ctx.Done():
 		reason = ReasonCancelled
 	}

@@ -76,10 +76,8 @@ func (m *Set) follow(what, instead string, run func() error) {
 
 // pause reports false if the mirrors end first.
 func (m *Set) pause(d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return true
 	case <-m.ctx.Done():
 		return false

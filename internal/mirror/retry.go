@@ -140,16 +140,13 @@ func (m *Set) seek() {
 		if len(names) == 0 {
 			return
 		}
-		wait := time.NewTimer(time.Until(due))
 		select {
-		case <-wait.C:
+		case <-time.After(time.Until(due)):
 		case <-m.sought:
-			wait.Stop()
 			if !m.pause(seekPause) {
 				return
 			}
 		case <-m.ctx.Done():
-			wait.Stop()
 			return
 		}
 		found, err := m.client.Resolve(m.ctx, names)

@@ -136,23 +136,8 @@ func (b *answerBody) Read(p []byte) (int, error) {
 func (b *answerBody) WriteTo(w io.Writer) (int64, error) {
 	buf := copyBuffers.Get().(*[32 << 10]byte)
 	defer copyBuffers.Put(buf)
-	var written int64
-	for {
-		n, err := b.Read(buf[:])
-		if n > 0 {
-			m, werr := w.Write(buf[:n])
-			written += int64(m)
-			if werr != nil {
-				return written, werr
-			}
-		}
-		if err == io.EOF {
-			return written, nil
-		}
-		if err != nil {
-			return written, err
-		}
-	}
+	// Hides WriterTo, which is this method, and ReaderFrom, which may read into a buffer of its own.
+	return io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{b}, buf[:])
 }
 
 // Close implements io.Closer.

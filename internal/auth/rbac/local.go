@@ -92,7 +92,7 @@ func (l *local[Q, A]) check(ctx context.Context, key auth.Digest, q Q, here auth
 // settle finds out whether upstream's denial has to do with a change.
 func (l *local[Q, A]) settle(ctx context.Context, key auth.Digest, q Q, at time.Time) {
 	for denied := l.rights.clock.Now(); ; {
-		l.rights.sleep(ctx, proveRetry)
+		l.rights.await(ctx, nil, l.rights.clock.Now().Add(proveRetry))
 		if ctx.Err() != nil {
 			return
 		}

@@ -193,7 +193,7 @@ func (r *Rights) follow(ctx context.Context, t *RightsTable) {
 			continue
 		}
 		r.refused(t, err)
-		r.sleep(ctx, forbiddenRetry)
+		r.await(ctx, nil, r.clock.Now().Add(forbiddenRetry))
 	}
 }
 
@@ -235,18 +235,8 @@ func (r *Rights) repeat(ctx context.Context, what string, prove func(context.Con
 			r.log.Info("nothing is decided here by what cannot be proven: upstream decides instead",
 				zap.String("resource", what), zap.Error(err))
 		}
-		least := began.Add(proveLeast)
-		r.sleep(ctx, least.Sub(r.clock.Now()))
+		r.await(ctx, nil, began.Add(proveLeast))
 		r.await(ctx, sooner, next)
-	}
-}
-
-func (r *Rights) sleep(ctx context.Context, d time.Duration) {
-	timer := r.clock.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C():
 	}
 }
 
@@ -285,7 +275,7 @@ func (r *Rights) checkAffected(ctx context.Context, check func(func(*auth.Identi
 		if !who.empty() {
 			r.metrics.changes.Inc()
 			check(who.concerns)
-			r.sleep(ctx, checkMinInterval)
+			r.await(ctx, nil, r.clock.Now().Add(checkMinInterval))
 		}
 		r.await(ctx, r.wakeCh, again.next())
 	}
