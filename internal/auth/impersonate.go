@@ -2,6 +2,7 @@ package auth
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -178,8 +179,6 @@ func (i impersonating) RoundTrip(r *http.Request) (*http.Response, error) {
 			delete(r.Header, name)
 		}
 	}
-	for name, values := range i.header {
-		r.Header[name] = values
-	}
+	maps.Copy(r.Header, i.header)
 	return i.through.RoundTrip(r)
 }

@@ -2,6 +2,7 @@ package fakeapiserver
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -69,13 +70,9 @@ func WithJSON(raw string) Edit {
 		if err := utiljson.Unmarshal([]byte(raw), &from); err != nil {
 			panic(fmt.Sprintf("BUG: WithJSON: %v", err))
 		}
-		for k, v := range metadata(from) {
-			metadata(m)[k] = v
-		}
+		maps.Copy(metadata(m), metadata(from))
 		delete(from, "metadata")
-		for k, v := range from {
-			m[k] = v
-		}
+		maps.Copy(m, from)
 	}
 }
 

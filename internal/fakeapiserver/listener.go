@@ -3,7 +3,9 @@ package fakeapiserver
 import (
 	"context"
 	"errors"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 )
@@ -175,10 +177,7 @@ func (l *listener) up() error {
 // cut resets all connections.
 func (l *listener) cut() {
 	l.mu.Lock()
-	conns := make([]*conn, 0, len(l.conns))
-	for c := range l.conns {
-		conns = append(conns, c)
-	}
+	conns := slices.Collect(maps.Keys(l.conns))
 	l.mu.Unlock()
 	for _, c := range conns {
 		c.reset()

@@ -3,6 +3,7 @@ package mirror
 import (
 	"cmp"
 	"errors"
+	"maps"
 	"net/http"
 	"slices"
 	"time"
@@ -70,13 +71,7 @@ func (s *mirrorState) waiting() bool {
 func (m *Set) states() []*mirrorState {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	all := make([]*mirrorState, 0, len(m.mu.states)+len(m.mu.missing))
-	for _, s := range m.mu.states {
-		all = append(all, s)
-	}
-	for _, s := range m.mu.missing {
-		all = append(all, s)
-	}
+	all := slices.AppendSeq(slices.Collect(maps.Values(m.mu.states)), maps.Values(m.mu.missing))
 	slices.SortFunc(all, func(a, b *mirrorState) int {
 		return cmp.Or(cmp.Compare(a.resource, b.resource), cmp.Compare(a.version, b.version))
 	})

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -113,9 +114,7 @@ func (b *Bookmark) encodeAnnotations(end bool) string {
 		return ""
 	}
 	all := make(map[string]string, len(b.annotations)+1)
-	for k, v := range b.annotations {
-		all[k] = v
-	}
+	maps.Copy(all, b.annotations)
 	if end {
 		all[metav1.InitialEventsAnnotationKey] = "true"
 	}

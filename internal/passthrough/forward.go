@@ -2,8 +2,10 @@ package passthrough
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"sync"
 	"time"
 
@@ -175,10 +177,7 @@ func (f *Forwarder) Close(ctx context.Context) error {
 // abort ends every exchange at once.
 func (f *Forwarder) abort() {
 	f.mu.Lock()
-	var all []*exchange
-	for x := range f.mu.exchanges {
-		all = append(all, x)
-	}
+	all := slices.Collect(maps.Keys(f.mu.exchanges))
 	f.mu.Unlock()
 	for _, x := range all {
 		x.abort()

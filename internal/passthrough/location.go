@@ -10,23 +10,14 @@ import (
 // side: the path of base, which goes in front of every request's, is taken off again, and so are
 // upstream's scheme and host. Elsewhere is left as it is.
 func mapBack(h http.Header, base *url.URL) {
-	if locations := h["Location"]; len(locations) > 0 {
-		mapped := make([]string, len(locations))
-		for i, location := range locations {
-			mapped[i] = mapLocation(location, base)
+	for i, location := range h["Location"] {
+		h["Location"][i] = mapLocation(location, base)
+	}
+	if prefix := basePath(base); prefix != "" {
+		for i, cookie := range h["Set-Cookie"] {
+			h["Set-Cookie"][i] = mapCookie(cookie, prefix)
 		}
-		h["Location"] = mapped
 	}
-	prefix := basePath(base)
-	cookies := h["Set-Cookie"]
-	if len(cookies) == 0 || prefix == "" {
-		return
-	}
-	mapped := make([]string, len(cookies))
-	for i, cookie := range cookies {
-		mapped[i] = mapCookie(cookie, prefix)
-	}
-	h["Set-Cookie"] = mapped
 }
 
 // basePath is the path of base as it is sent, without a slash at its end.

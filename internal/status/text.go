@@ -39,20 +39,16 @@ func (r *Report) WriteText(w io.Writer, q Query) error {
 // writeTable writes a table whose columns are as wide as they must be. Text in them has no tabs: it
 // is Printable.
 func writeTable(b *strings.Builder, t Table) {
-	widths := make([]int, len(t.Columns))
-	rows := make([][]string, 0, len(t.Rows)+1)
-	head := make([]string, len(t.Columns))
-	for i, c := range t.Columns {
-		head[i] = strings.ToUpper(c.Name)
+	rows := make([][]string, len(t.Rows)+1)
+	for _, c := range t.Columns {
+		rows[0] = append(rows[0], strings.ToUpper(c.Name))
 	}
-	rows = append(rows, head)
-	for _, cells := range t.Rows {
-		row := make([]string, len(cells))
-		for i, c := range cells {
-			row[i] = c.Text
+	for i, cells := range t.Rows {
+		for _, c := range cells {
+			rows[i+1] = append(rows[i+1], c.Text)
 		}
-		rows = append(rows, row)
 	}
+	widths := make([]int, len(t.Columns))
 	for _, row := range rows {
 		for i, text := range row {
 			widths[i] = max(widths[i], utf8.RuneCountInString(text))
@@ -61,12 +57,11 @@ func writeTable(b *strings.Builder, t Table) {
 	for _, row := range rows {
 		var line strings.Builder
 		for i, text := range row {
-			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(text))
-			if t.Columns[i].Number {
-				line.WriteString(pad + text + "  ")
-			} else {
-				line.WriteString(text + pad + "  ")
+			width := widths[i]
+			if !t.Columns[i].Number {
+				width = -width // which pads on the right
 			}
+			fmt.Fprintf(&line, "%*s  ", width, text)
 		}
 		b.WriteString(strings.TrimRight(line.String(), " ") + "\n")
 	}

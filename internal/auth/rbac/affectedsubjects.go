@@ -1,6 +1,7 @@
 package rbac
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -51,12 +52,8 @@ func (a *affectedSubjects) limit() {
 // merge adds those of another one.
 func (a *affectedSubjects) merge(b *affectedSubjects) {
 	a.everyone = a.everyone || b.everyone
-	for s := range b.subjects {
-		a.subjects[s] = struct{}{}
-	}
-	for uid := range b.pods {
-		a.pods[uid] = struct{}{}
-	}
+	maps.Copy(a.subjects, b.subjects)
+	maps.Copy(a.pods, b.pods)
 	a.limit()
 }
 
