@@ -128,9 +128,10 @@ func TestFindings(t *testing.T) {
 	f(inMarkdown("<!-- Made by a test. -->\nwho"))
 }
 
-// spoken are calls and fields whose literals operators read: log messages, flags, help texts.
+// spoken are calls and fields whose literals operators and clients read: log messages, errors,
+// flags, help texts, Statuses.
 var spoken = regexp.MustCompile(`^(Debug|Info|Warn|Error|\w*VarP?|NewDesc|(Counter|Gauge)(Vec|Func)?|desc|metric|` +
-	`Help|Short|Long)$`)
+	`Help|Short|Long|New|Errorf|BadRequest|BadGateway|Forbidden|Unavailable|Message)$`)
 
 // inGo finds what breaks a rule in a Go file, and all exported types that it declares.
 func inGo(file, text string) (found []finding, err error) {

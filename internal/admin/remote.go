@@ -65,7 +65,7 @@ func (s remote) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func authzUnavailable(w http.ResponseWriter) {
 	writeRefusal(w, &metav1.Status{
-		Message: "the apiserver could not be asked whether this is allowed", Reason: metav1.StatusReasonServiceUnavailable,
+		Message: "the apiserver did not answer whether this is allowed", Reason: metav1.StatusReasonServiceUnavailable,
 		Code: http.StatusServiceUnavailable,
 	})
 }

@@ -56,7 +56,7 @@ func openFile(path string) (io.WriteCloser, error) {
 	return f, err
 }
 
-var errUnread = errors.New("nobody reads this pipe; start who does first")
+var errUnread = errors.New("this pipe has no reader; start the reader first")
 
 // writerOnly is not closed: others write there, too.
 type writerOnly struct{ io.Writer }

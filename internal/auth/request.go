@@ -101,7 +101,7 @@ type Result struct {
 var (
 	errRefusedToken = errors.New("upstream does not know the token")
 	errAudience     = errors.New("the token is for another audience")
-	errNameless     = errors.New("the token is nobody's")
+	errNameless     = errors.New("the token belongs to no user")
 	errUnaskable    = errors.New("a review would ask about another token")
 	errReplaced     = errors.New("the user of the token has a U+FFFD, which may stand for another byte")
 )

@@ -125,7 +125,7 @@ func headerRefusal(in http.Header, b Bearer, claims func(string) bool) *metav1.S
 		key := textproto.CanonicalMIMEHeaderKey(name)
 		if OwnIdentity(key) || claims(key) || key == "Sec-Websocket-Protocol" && OwnCredentials(nil, in[key]) {
 			return apistatus.BadRequest("the Connection header must not name " + apistatus.Clip(name) +
-				": a proxy would drop it and change who is asking")
+				": a proxy would drop it and change the user of the request")
 		}
 	}
 	if !b.lends(in) {

@@ -151,12 +151,12 @@ func (a *Access) owner(ctx context.Context, c call, r plan.Request, candidate bo
 	case errors.Is(result.Err, auth.ErrBusy):
 		return visitor{busy: true}, nil
 	case result.Outcome == auth.Unknown:
-		return visitor{}, apistatus.Unavailable("upstream could not be asked whose token this is")
+		return visitor{}, apistatus.Unavailable("upstream did not answer whose token this is")
 	case result.Outcome != auth.Authenticated:
 		return visitor{}, apistatus.Unauthorized()
 	case result.Identity.Name() != a.Owner:
 		return visitor{who: result.Identity}, apistatus.Forbidden("this listener is for " + a.Owner +
-			" alone, and the token is somebody else's")
+			" alone, and the token is another user's")
 	}
 	c.Proven()
 	if !candidate || len(headers) > 1 {
@@ -206,7 +206,7 @@ func (v *visitor) notPassed(err error) *metav1.Status {
 	var uncarriable *auth.UncarriableError
 	switch {
 	case v.unasked:
-		return apistatus.Unavailable("upstream could not be asked whether this is allowed")
+		return apistatus.Unavailable("upstream did not answer whether this is allowed")
 	case errors.As(err, &uncarriable):
 		return apistatus.Forbidden(
 			"this request is not answered from memory, and its identity cannot be sent to the apiserver in a header: " +
