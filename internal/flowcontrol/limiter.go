@@ -179,8 +179,7 @@ func (l *Limiter) SetLowMemory(on bool) {
 	}
 }
 
-// ReserveBody reserves room for a body that is to be read before it is sent on. disown gives it
-// back.
+// ReserveBody reserves room for a body that is to be read before it is sent on.
 func (l *Limiter) ReserveBody(size int64) bool { return l == nil || l.bodies.take(size) }
 
 // ReleaseBody gives back what ReserveBody reserved.

@@ -12,7 +12,6 @@ import (
 	"io"
 	"reflect"
 	"regexp"
-	"slices"
 
 	"go.yaml.in/yaml/v3"
 	k8syaml "sigs.k8s.io/yaml"
@@ -50,12 +49,7 @@ func (d *document) rewritten(want []byte, w workload) (string, error) {
 	if want, err = patched(want, add); err != nil {
 		return "", err
 	}
-	text, err := d.written(want)
-	if err == nil && !says(text, want) {
-		err = errors.New("is written in a way that cannot be changed: pass it through kubectl create --dry-run=client " +
-			"--output=yaml --filename=- first")
-	}
-	return text, err
+	return d.written(want)
 }
 
 // original is what the document was written from, if w keeps that and the document was not changed
@@ -107,19 +101,14 @@ func (d *document) isOf(text string) bool {
 
 // bare is what a document says without what may have been added to it.
 func (d *document) bare() any {
-	object, err := decode(d.json)
+	var paths []string
+	var changes []change
+	for _, w := range d.workloads() {
+		paths, changes = append(paths, added(d.object, w)...), append(changes, changed(d.object, w)...)
+	}
+	object, err := d.stripped(paths, changes)
 	if err != nil {
 		return nil
-	}
-	var paths []string
-	for _, w := range d.workloads() {
-		for _, c := range changed(d.object, w) {
-			object = with(object, parts(c.path), c.value)
-		}
-		paths = append(paths, added(d.object, w)...)
-	}
-	for _, path := range slices.Backward(paths) {
-		object = without(object, parts(path))
 	}
 	return tidy(object)
 }
@@ -174,7 +163,12 @@ func (d *document) written(object []byte) (string, error) {
 		return "", err
 	}
 	from, to := d.bounds()
-	return d.text[:from] + string(out) + d.text[to:], nil
+	text := d.text[:from] + string(out) + d.text[to:]
+	if !says(text, object) {
+		return "", errors.New("is written in a way that cannot be changed: pass it through kubectl create " +
+			"--dry-run=client --output=yaml --filename=- first")
+	}
+	return text, nil
 }
 
 // hash is of what a document says, however it is written.

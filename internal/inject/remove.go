@@ -2,7 +2,6 @@ package inject
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -31,20 +30,22 @@ func (d *document) remove() ([]Done, error) {
 	if len(paths) == 0 {
 		return all, nil
 	}
-	want, err := d.stripped(paths, changes)
+	object, err := d.stripped(paths, changes)
+	if err != nil {
+		return nil, err
+	}
+	want, err := json.Marshal(object)
 	if err != nil {
 		return nil, err
 	}
 	text, ok := cutAll(d.text, paths, changes)
 	if !ok || !says(text, want) { // its lines cannot be taken out one by one
-		text, err = d.written(want)
-		if err == nil && !says(text, want) {
-			err = errors.New("is written in a way that cannot be changed: pass it through kubectl create --dry-run=client " +
-				"--output=yaml --filename=- first")
+		if text, err = d.written(want); err != nil {
+			return nil, err
 		}
 	}
 	d.text = text
-	return all, err
+	return all, nil
 }
 
 // restored is what was done if one of the workloads keeps what the document was, which it is again
@@ -77,7 +78,7 @@ func (d *document) restored() ([]Done, error) {
 }
 
 // stripped is what a document says without what paths lead to, and before changes.
-func (d *document) stripped(paths []string, changes []change) ([]byte, error) {
+func (d *document) stripped(paths []string, changes []change) (any, error) {
 	object, err := decode(d.json)
 	if err != nil {
 		return nil, err
@@ -88,7 +89,7 @@ func (d *document) stripped(paths []string, changes []change) ([]byte, error) {
 	for _, path := range slices.Backward(paths) { // later items first, whose places change otherwise
 		object = without(object, parts(path))
 	}
-	return json.Marshal(object)
+	return object, nil
 }
 
 // added are the places of what was added to a workload.
@@ -101,8 +102,7 @@ func added(object any, w workload) (all []string) {
 		return all
 	}
 	named := func(list string, names ...string) {
-		items, _ := at(object, list).([]any)
-		for i, item := range items {
+		for i, item := range itemsAt(object, list) {
 			if name, _ := at(item, "/name").(string); slices.Contains(names, name) {
 				all = append(all, fmt.Sprintf("%s/%d", list, i))
 			}
@@ -112,8 +112,7 @@ func added(object any, w workload) (all []string) {
 	named(w.template+"/spec/volumes", FilesVolume, KeyVolume, TokenVolume)
 	own := ownMount(object, w) != nil
 	for _, list := range []string{w.template + "/spec/initContainers", w.template + "/spec/containers"} {
-		containers, _ := at(object, list).([]any)
-		for i, c := range containers {
+		for i, c := range itemsAt(object, list) {
 			if name, _ := at(c, "/name").(string); name == Container {
 				continue // it goes as a whole
 			}
