@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
+
+	"spillway/internal/editdistance"
 )
 
 // ExplainFlagError says in our words what pflag found wrong with the command line of a command.
@@ -57,7 +59,7 @@ func flagNames(flags *pflag.FlagSet) []string {
 func nearest(given string, names []string) string {
 	best, bestDistance := "", len(given)/3+1
 	for _, name := range names {
-		d := editDistance(plainName(given), plainName(name))
+		d := editdistance.Of(plainName(given), plainName(name))
 		if sameWords(given, name) {
 			d = 0
 		}
@@ -80,25 +82,4 @@ func sameWords(a, b string) bool {
 		return slices.Sorted(slices.Values(strings.Split(strings.ReplaceAll(name, "_", "-"), "-")))
 	}
 	return slices.Equal(words(a), words(b))
-}
-
-// editDistance is the Levenshtein distance between two short strings, in bytes.
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			substitute := diagonal
-			if a[i] != b[j] {
-				substitute++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(substitute, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

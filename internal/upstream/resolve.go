@@ -1,9 +1,11 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -14,6 +16,7 @@ import (
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/restmapper"
 
+	"spillway/internal/editdistance"
 	"spillway/internal/object"
 	"spillway/internal/upstream/transport"
 )
@@ -151,45 +154,18 @@ func (c *catalog) near(arg string) []string {
 	best := map[string]int{}
 	for gvr, entry := range c.entries {
 		name := gvr.GroupResource().String()
-		distance := editDistance(arg, name)
+		distance := editdistance.Of(arg, name)
 		for _, candidate := range append([]string{gvr.Resource, entry.SingularName}, entry.ShortNames...) {
 			if candidate != "" {
-				distance = min(distance, editDistance(resource, candidate))
+				distance = min(distance, editdistance.Of(resource, candidate))
 			}
 		}
 		if distance <= allowed {
 			best[name] = distance
 		}
 	}
-	names := make([]string, 0, len(best))
-	for name := range best {
-		names = append(names, name)
-	}
-	slices.SortFunc(names, func(a, b string) int {
-		if d := best[a] - best[b]; d != 0 {
-			return d
-		}
-		return strings.Compare(a, b)
+	names := slices.SortedFunc(maps.Keys(best), func(a, b string) int {
+		return cmp.Or(best[a]-best[b], strings.Compare(a, b))
 	})
 	return names[:min(len(names), 3)]
-}
-
-// editDistance is how many bytes must be inserted, deleted or replaced to make b of a.
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			diagonal, row[j+1] = row[j+1], min(row[j+1]+1, row[j]+1, diagonal+cost)
-		}
-	}
-	return row[len(b)]
 }
