@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
-	"mime"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/munnerz/goautoneg"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -27,56 +27,32 @@ func (f form) raw(raw []byte) []byte {
 	return partial(raw, f.partial)
 }
 
-// clause is one element of an Accept header.
-type clause struct {
-	media  string
-	params map[string]string
-	q      float64
-}
-
-// clauses are the elements of Accept, the preferred first; ties keep their order and wildcards come
-// last (W-42).
-func clauses(r *http.Request) []clause {
+// clauses are the elements of Accept, in the order that kube-apiserver's own parser prefers (W-42).
+func clauses(r *http.Request) []goautoneg.Accept {
 	header := strings.Join(r.Header.Values("Accept"), ",")
 	if strings.TrimSpace(header) == "" {
-		return []clause{{media: "*/*", q: 1}}
+		header = "*/*"
 	}
-	var list []clause
-	for _, part := range strings.Split(header, ",") {
-		media, params, err := mime.ParseMediaType(part)
-		if err != nil {
-			continue
-		}
-		c := clause{media: media, params: params, q: 1}
-		if q, err := strconv.ParseFloat(params["q"], 64); err == nil {
-			c.q = q
-		}
-		list = append(list, c)
-	}
-	slices.SortStableFunc(list, func(a, b clause) int {
-		if a.q != b.q {
-			return int(1000 * (b.q - a.q))
-		}
-		return strings.Count(a.media, "*") - strings.Count(b.media, "*")
-	})
-	return list
+	return goautoneg.ParseAccept(header)
+}
+
+// isJSON reports that JSON satisfies an element of Accept.
+func isJSON(c goautoneg.Accept) bool {
+	return slices.Contains([]string{"application/json", "application/*", "*/*"}, c.Type+"/"+c.SubType)
 }
 
 // negotiate picks the form of an answer. list says that the request is for a collection: transforms
 // must fit (W-44).
 func negotiate(r *http.Request, list, watch bool) (form, error) {
 	for _, c := range clauses(r) {
-		if c.media != "application/json" && c.media != "*/*" && c.media != "application/*" {
+		if stream := c.Params["stream"]; !isJSON(c) || stream != "" && stream != "watch" {
 			continue
 		}
-		if stream := c.params["stream"]; stream != "" && stream != "watch" {
-			continue
-		}
-		as, v := c.params["as"], c.params["v"]
-		if as == "" && c.params["g"] == "" && v == "" {
+		as, v := c.Params["as"], c.Params["v"]
+		if as == "" && c.Params["g"] == "" && v == "" {
 			return form{}, nil
 		}
-		if c.params["g"] != metav1.GroupName || v != "v1" && v != "v1beta1" {
+		if c.Params["g"] != metav1.GroupName || v != "v1" && v != "v1beta1" {
 			continue
 		}
 		if as == "PartialObjectMetadata" && (!list || watch) || as == "PartialObjectMetadataList" && list && !watch {
@@ -92,14 +68,12 @@ func negotiate(r *http.Request, list, watch bool) (form, error) {
 }
 
 func acceptsJSON(r *http.Request) bool {
-	return slices.ContainsFunc(clauses(r), func(c clause) bool {
-		return c.params["as"] == "" && (c.media == "application/json" || c.media == "*/*" || c.media == "application/*")
-	})
+	return slices.ContainsFunc(clauses(r), func(c goautoneg.Accept) bool { return c.Params["as"] == "" && isJSON(c) })
 }
 
 // pretty reports whether the answer is indented (W-9).
 func pretty(r *http.Request) bool {
-	if slices.ContainsFunc(clauses(r), func(c clause) bool { return c.params["pretty"] == "1" }) {
+	if slices.ContainsFunc(clauses(r), func(c goautoneg.Accept) bool { return c.Params["pretty"] == "1" }) {
 		return true
 	}
 	if q := r.URL.Query().Get("pretty"); q != "" {
