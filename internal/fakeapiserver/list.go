@@ -3,7 +3,6 @@ package fakeapiserver
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -138,22 +137,17 @@ func (q *query) encode(p page, shown form) []byte {
 	if shown.partial != "" {
 		kind, apiVersion = "PartialObjectMetadataList", shown.partial
 	}
-	meta, err := json.Marshal(p.meta)
-	if err != nil {
-		panic("BUG: list metadata cannot be encoded: " + err.Error())
-	}
 	items := q.items(p.items, shown)
 	if !r.Custom || shown.partial != "" {
-		return fmt.Appendf(nil, `{"kind":%q,"apiVersion":%q,"metadata":%s,"items":%s}`, kind, apiVersion, meta, items)
+		return fmt.Appendf(nil, `{"kind":%q,"apiVersion":%q,"metadata":%s,"items":%s}`, kind, apiVersion,
+			mustJSON(p.meta), items)
 	}
 	sorted := map[string]any{"continue": p.meta.Continue, "resourceVersion": p.meta.ResourceVersion}
 	if p.meta.RemainingItemCount != nil {
 		sorted["remainingItemCount"] = *p.meta.RemainingItemCount
 	}
-	if meta, err = json.Marshal(sorted); err != nil {
-		panic("BUG: list metadata cannot be encoded: " + err.Error())
-	}
-	return fmt.Appendf(nil, `{"apiVersion":%q,"items":%s,"kind":%q,"metadata":%s}`, apiVersion, items, kind, meta)
+	return fmt.Appendf(nil, `{"apiVersion":%q,"items":%s,"kind":%q,"metadata":%s}`, apiVersion, items, kind,
+		mustJSON(sorted))
 }
 
 func (q *query) items(list []*Obj, shown form) []byte {

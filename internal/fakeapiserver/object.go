@@ -41,6 +41,15 @@ func mustTree(raw []byte) map[string]any {
 	return m
 }
 
+// mustJSON encodes what is known to be encodable.
+func mustJSON(value any) []byte {
+	raw, err := json.Marshal(value)
+	if err != nil {
+		panic(fmt.Sprintf("BUG: %T cannot be encoded: %v", value, err))
+	}
+	return raw
+}
+
 // object makes the version of an object that m describes, at revision rv.
 func (r *Resource) object(m map[string]any, rv uint64) (*Obj, error) {
 	meta := metadata(m)
@@ -125,11 +134,7 @@ func partial(raw []byte, apiVersion string) []byte {
 		panic(fmt.Sprintf("BUG: stored object is not JSON: %v", err))
 	}
 	p.Kind, p.APIVersion = "PartialObjectMetadata", apiVersion
-	out, err := json.Marshal(p)
-	if err != nil {
-		panic(fmt.Sprintf("BUG: metadata cannot be encoded: %v", err))
-	}
-	return out
+	return mustJSON(p)
 }
 
 // equalBut reports whether two encodings differ in nothing but the resourceVersion: such a write
@@ -138,9 +143,7 @@ func equalBut(a, b []byte) bool {
 	x, y := mustTree(a), mustTree(b)
 	delete(metadata(x), "resourceVersion")
 	delete(metadata(y), "resourceVersion")
-	p, errP := json.Marshal(x)
-	q, errQ := json.Marshal(y)
-	return errP == nil && errQ == nil && bytes.Equal(p, q)
+	return bytes.Equal(mustJSON(x), mustJSON(y))
 }
 
 // metadata returns the metadata map of an object, adding one if it has none.

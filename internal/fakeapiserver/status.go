@@ -1,7 +1,6 @@
 package fakeapiserver
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -32,25 +31,19 @@ func statusOf(err error) metav1.Status {
 	return status
 }
 
-func statusJSON(err error) []byte {
-	raw, marshalErr := json.Marshal(statusOf(err))
-	if marshalErr != nil {
-		panic("BUG: a Status cannot be encoded: " + marshalErr.Error())
-	}
-	return raw
-}
-
 // tooLarge is the answer to a resourceVersion that has not come yet (W-68); events say so without
 // asking to retry.
 func tooLarge(asked, current uint64, retry bool) error {
-	details := &metav1.StatusDetails{Causes: []metav1.StatusCause{{
-		Type: metav1.CauseTypeResourceVersionTooLarge, Message: "Too large resource version",
-	}}}
+	retrySeconds := 0
 	if retry {
-		details.RetryAfterSeconds = 1
+		retrySeconds = 1
 	}
-	message := fmt.Sprintf("Timeout: Too large resource version: %d, current: %d", asked, current)
-	return failed(http.StatusGatewayTimeout, metav1.StatusReasonTimeout, message, details)
+	message := fmt.Sprintf("Too large resource version: %d, current: %d", asked, current)
+	err := apierrors.NewTimeoutError(message, retrySeconds)
+	err.ErrStatus.Details.Causes = []metav1.StatusCause{{
+		Type: metav1.CauseTypeResourceVersionTooLarge, Message: "Too large resource version",
+	}}
+	return err
 }
 
 // expiredList is the answer to an exact read of a state that is gone (W-67).
@@ -136,7 +129,7 @@ func writeError(w http.ResponseWriter, r *http.Request, err error) {
 	if status.Details != nil && status.Details.RetryAfterSeconds > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int(status.Details.RetryAfterSeconds)))
 	}
-	body := statusJSON(err)
+	body := mustJSON(status)
 	if !acceptsJSON(r) || pretty(r) {
 		body = indented(body)
 	} else {

@@ -237,7 +237,7 @@ func (st *stream) write(frames []byte) bool {
 // fail ends the stream with an ERROR event (W-107, W-108).
 func (st *stream) fail(err error) {
 	var out bytes.Buffer
-	st.frame(&out, "ERROR", statusJSON(err))
+	st.frame(&out, "ERROR", mustJSON(statusOf(err)))
 	st.write(out.Bytes())
 }
 

@@ -27,11 +27,7 @@ func next(rv int64, key string, uncached bool) string {
 }
 
 func (t token) String() string {
-	raw, err := json.Marshal(t)
-	if err != nil {
-		panic("BUG: a continue token cannot be encoded: " + err.Error())
-	}
-	return base64.RawURLEncoding.EncodeToString(raw)
+	return base64.RawURLEncoding.EncodeToString(mustJSON(t))
 }
 
 // parseToken reads a continue token and returns it with Start relative, without leading slash

@@ -15,6 +15,7 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/ptr"
 )
 
 // maxBody is the largest body of a write, as upstream.
@@ -115,9 +116,7 @@ func (s *Server) post(r *http.Request, at target, body []byte) ([]byte, error) {
 		if prefix == "" {
 			return nil, apierrors.NewBadRequest("name or generateName is required")
 		}
-		if meta["name"], err = s.generatedLocked(prefix); err != nil {
-			return nil, err
-		}
+		meta["name"] = s.generatedLocked(prefix)
 	}
 	o, err := s.createLocked(at.table, m)
 	return rawOf(o, err)
@@ -205,15 +204,7 @@ func (s *Server) erase(at target, body []byte) ([]byte, error) {
 		return nil, err
 	}
 	if p := o.Preconditions; p != nil {
-		var rv string
-		var uid types.UID
-		if p.ResourceVersion != nil {
-			rv = *p.ResourceVersion
-		}
-		if p.UID != nil {
-			uid = *p.UID
-		}
-		if err := checkIdentity(at.table, old, rv, uid); err != nil {
+		if err := checkIdentity(at.table, old, ptr.Deref(p.ResourceVersion, ""), ptr.Deref(p.UID, "")); err != nil {
 			return nil, err
 		}
 	}

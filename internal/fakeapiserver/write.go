@@ -223,12 +223,10 @@ func (r *Resource) generations() bool { return r.Custom || r.GVR == Deployments 
 func sameSpec(a, b map[string]any) bool { return fmt.Sprint(a["spec"]) == fmt.Sprint(b["spec"]) }
 
 // generatedLocked completes metadata.generateName.
-func (s *Server) generatedLocked(prefix string) (string, error) {
+func (s *Server) generatedLocked(prefix string) string {
 	var b [3]byte
-	if _, err := s.random.Read(b[:]); err != nil {
-		return "", err
-	}
-	return prefix + hex.EncodeToString(b[:])[:5], nil
+	_, _ = s.random.Read(b[:]) // never fails
+	return prefix + hex.EncodeToString(b[:])[:5]
 }
 
 // checkIdentity refuses a write whose preconditions do not hold: 409, as upstream.
