@@ -3,6 +3,7 @@ package conformance
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	"spillway/test/framework/exchange"
+	"spillway/test/framework/process"
 )
 
 // webSocketCase is a watch over a WebSocket, and what its client sends.
@@ -117,9 +119,12 @@ func (s *suite) compareWebSockets(t *testing.T, c webSocketCase) {
 	if c.by == memory && bytes.HasPrefix(answers[0], []byte("101")) {
 		want = asked
 	}
-	if got := [2]int{s.secure.watches(t) - before[0], s.plain.watches(t) - before[1]}; got[0] < want || got[1] < want {
-		t.Errorf("%s %q: the proxies served %d watches from memory, want %d", c.query, c.head, got, want)
-	}
+	process.Awaiting(t, "the watches served from memory", func(context.Context) error {
+		if got := [2]int{s.secure.watches(t) - before[0], s.plain.watches(t) - before[1]}; got[0] < want || got[1] < want {
+			return fmt.Errorf("%s %q: %d at the two proxies, want %d", c.query, c.head, got, want)
+		}
+		return nil
+	})
 	if equal {
 		s.show(t, c.rules, c.by)
 	}
