@@ -142,8 +142,8 @@ func (st *stream) take(bookmarkDue bool) batch {
 	for _, c := range changes {
 		st.passed = c.RV
 		if c.corrupt {
-			st.frame(&out, "ERROR", statusJSON(failed(http.StatusInternalServerError, metav1.StatusReasonStoreReadError,
-				"saw a DELETED event, but object data is corrupt", nil)))
+			st.frame(&out, "ERROR", mustJSON(statusOf(failed(http.StatusInternalServerError,
+				metav1.StatusReasonStoreReadError, "saw a DELETED event, but object data is corrupt", nil))))
 			b.over = true
 			break
 		}
