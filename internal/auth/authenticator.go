@@ -50,9 +50,7 @@ const (
 
 // NewAuthenticator returns an Authenticator. It has no goroutines of its own.
 func NewAuthenticator(o AuthenticatorOptions) *Authenticator {
-	if o.Clock == nil {
-		o.Clock = clock.RealClock{}
-	}
+	o.Clock = cmp.Or(o.Clock, clock.PassiveClock(clock.RealClock{}))
 	if o.Metrics == nil {
 		o.Metrics = NewMetrics(nil)
 	}

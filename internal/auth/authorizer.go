@@ -84,9 +84,7 @@ const (
 
 // NewAuthorizer returns an Authorizer. It has no goroutines of its own.
 func NewAuthorizer(o AuthorizerOptions) *Authorizer {
-	if o.Clock == nil {
-		o.Clock = clock.RealClock{}
-	}
+	o.Clock = cmp.Or(o.Clock, clock.PassiveClock(clock.RealClock{}))
 	if o.Metrics == nil {
 		o.Metrics = NewMetrics(nil)
 	}

@@ -12,6 +12,7 @@
 package fakeapiserver
 
 import (
+	"cmp"
 	"io"
 	"log"
 	"math/rand/v2"
@@ -62,25 +63,12 @@ type Options struct {
 
 func (o Options) withDefaults() Options {
 	o.TLS = o.TLS || o.HTTP2
-	for _, d := range []struct {
-		value *time.Duration
-		unset time.Duration
-	}{
-		{&o.BookmarkPeriod, time.Minute},
-		{&o.TooLargeWait, 50 * time.Millisecond},
-		{&o.RequestTimeout, time.Minute},
-		{&o.MinRequestTimeout, 30 * time.Minute},
-	} {
-		if *d.value == 0 {
-			*d.value = d.unset
-		}
-	}
-	if o.History == 0 {
-		o.History = 100_000
-	}
-	if o.Kubernetes == (Kubernetes{}) {
-		o.Kubernetes = Kubernetes137
-	}
+	o.BookmarkPeriod = cmp.Or(o.BookmarkPeriod, time.Minute)
+	o.TooLargeWait = cmp.Or(o.TooLargeWait, 50*time.Millisecond)
+	o.RequestTimeout = cmp.Or(o.RequestTimeout, time.Minute)
+	o.MinRequestTimeout = cmp.Or(o.MinRequestTimeout, 30*time.Minute)
+	o.History = cmp.Or(o.History, 100_000)
+	o.Kubernetes = cmp.Or(o.Kubernetes, Kubernetes137)
 	return o
 }
 

@@ -1,6 +1,7 @@
 package passthrough
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"net/http"
@@ -122,19 +123,14 @@ type Forwarder struct {
 
 // NewForwarder returns a Forwarder that starts its two goroutines with the first request.
 func NewForwarder(opts ForwarderOptions) *Forwarder {
-	f := &Forwarder{Opts: opts, metrics: opts.Metrics, log: opts.Log}
+	f := &Forwarder{Opts: opts, metrics: opts.Metrics, log: cmp.Or(opts.Log, zap.NewNop())}
 	if f.metrics == nil {
 		f.metrics = NewForwardMetrics(nil)
-	}
-	if f.log == nil {
-		f.log = zap.NewNop()
 	}
 	if f.Opts.StallTimeout <= 0 {
 		f.Opts.StallTimeout = defaultStallTimeout
 	}
-	if f.Opts.Arrivals == (clientconn.Arrivals{}) {
-		f.Opts.Arrivals = clientconn.UsualArrivals
-	}
+	f.Opts.Arrivals = cmp.Or(opts.Arrivals, clientconn.UsualArrivals)
 	f.base, f.cancel = context.WithCancel(context.Background())
 	f.mu.exchanges = make(map[*exchange]struct{})
 	f.replays = newReplayer(f)

@@ -12,6 +12,7 @@ package rotation
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"os"
 	"slices"
@@ -85,12 +86,7 @@ type Value[T any] struct {
 
 // New reads the files for the first time.
 func New[T any](o Options[T]) (*Value[T], error) {
-	if o.Clock == nil {
-		o.Clock = clock.RealClock{}
-	}
-	if o.Log == nil {
-		o.Log = zap.NewNop()
-	}
+	o.Clock, o.Log = cmp.Or(o.Clock, clock.PassiveClock(clock.RealClock{})), cmp.Or(o.Log, zap.NewNop())
 	v := &Value[T]{o: o}
 	v.mu.Lock()
 	defer v.mu.Unlock()

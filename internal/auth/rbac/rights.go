@@ -14,6 +14,7 @@
 package rbac
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -108,17 +109,12 @@ const (
 
 // NewRights returns Rights that know nothing until Run.
 func NewRights(o RightsOptions) *Rights {
-	if o.Clock == nil {
-		o.Clock = clock.RealClock{}
-	}
+	o.Clock, o.Log = cmp.Or(o.Clock, clock.Clock(clock.RealClock{})), cmp.Or(o.Log, zap.NewNop())
 	if o.Random == nil {
 		o.Random = rand.Float64
 	}
 	if o.Metrics == nil {
 		o.Metrics = NewMetrics(nil)
-	}
-	if o.Log == nil {
-		o.Log = zap.NewNop()
 	}
 	r := &Rights{
 		opts: o, log: o.Log, pending: newAffectedSubjects(),

@@ -85,23 +85,13 @@ type Reauthorizer struct {
 
 // NewReauthorizer returns a Reauthorizer that does nothing until Run.
 func NewReauthorizer(o ReauthorizerOptions) *Reauthorizer {
-	if o.Sweep == 0 {
-		o.Sweep = defaultSweep
-	}
-	if o.HoldTimeout == 0 {
-		o.HoldTimeout = defaultHoldTimeout
-	}
-	if o.Clock == nil {
-		o.Clock = clock.RealClock{}
-	}
+	o.Sweep, o.HoldTimeout = cmp.Or(o.Sweep, defaultSweep), cmp.Or(o.HoldTimeout, defaultHoldTimeout)
+	o.Clock, o.Log = cmp.Or(o.Clock, clock.Clock(clock.RealClock{})), cmp.Or(o.Log, zap.NewNop())
 	if o.Random == nil {
 		o.Random = rand.Float64
 	}
 	if o.Metrics == nil {
 		o.Metrics = NewMetrics(nil)
-	}
-	if o.Log == nil {
-		o.Log = zap.NewNop()
 	}
 	r := &Reauthorizer{opts: o, clock: o.Clock, metrics: o.Metrics, wake: make(chan struct{}, 1)}
 	r.mu.schedule = newReviewSchedule(scheduleOptions{
