@@ -35,6 +35,10 @@ func NewBookmark(r *Resource) *Bookmark {
 	return &Bookmark{resource: r, head: head, tail: "}}", sorted: !r.Builtin}
 }
 
+// listBlueprint is the annotation by which 1.32 sends an empty list, in the encoding of the watch,
+// at the end of the initial events. Neither another watch nor a later bookmark may have it.
+const listBlueprint = "kubernetes.io/initial-events-list-blueprint"
+
 // Resource is what the bookmark is about.
 func (b *Bookmark) Resource() *Resource { return b.resource }
 
@@ -58,6 +62,7 @@ func BookmarkFrom(r *Resource, raw []byte) (*Bookmark, error) {
 		return nil, fmt.Errorf("bookmark of %s: %w", r, err)
 	}
 	delete(b.annotations, metav1.InitialEventsAnnotationKey)
+	delete(b.annotations, listBlueprint)
 	return b, nil
 }
 

@@ -24,6 +24,12 @@ func TestBookmarkFromUpstream(t *testing.T) {
 		`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"resourceVersion":"322","annotations":{`+endAnnotation+`}}}`+"\n",
 		`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"resourceVersion":"1045"}}`,
 		`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"resourceVersion":"1045","annotations":{`+endAnnotation+`}}}`)
+	// 1.32 sends an empty list with it, in the encoding of that one watch-list.
+	f(configMaps,
+		`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"resourceVersion":"322","annotations":{`+endAnnotation+
+			`,"kubernetes.io/initial-events-list-blueprint":"e30="}}}`,
+		`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"resourceVersion":"1045"}}`,
+		`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"resourceVersion":"1045","annotations":{`+endAnnotation+`}}}`)
 	f(pods,
 		`{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"448"},"spec":{"containers":null},"status":{}}`,
 		`{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"1045"},"spec":{"containers":null},"status":{}}`,
