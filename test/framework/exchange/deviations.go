@@ -213,7 +213,7 @@ var Deviations = []Deviation{
 		Releases: "1.32, and 1.33 with WatchList=true",
 		What: "the bookmark at the end of the initial events has no annotation " +
 			"kubernetes.io/initial-events-list-blueprint",
-		Why:   "later apiservers do not send it either",
+		Why:   "it is an empty list in the encoding of one watch; later apiservers do not send it",
 		in:    func(r Release) bool { return r.Minor < 34 && r.Enabled("WatchList") },
 		older: func(c *Comparison) bool { return contains(c.Direct, "kubernetes.io/initial-events-list-blueprint") },
 	},

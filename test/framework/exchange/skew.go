@@ -157,7 +157,8 @@ func (c *Comparison) endOnly(r Release) bool {
 // compareWith compares an answer of the newest apiserver with the proxy's, apart from what is in
 // the older one's encoding.
 func (s *Skew) compareWith(c *Comparison, r Request, newest *Answer) *Comparison {
-	mayCompress := s.Release.Enabled("WatchListCompression") || s.Mixed && c.Proxied.Header.Get("Content-Encoding") != ""
+	mayCompress := s.Release.Enabled("WatchList") && s.Release.Enabled("WatchListCompression") ||
+		s.Mixed && c.Proxied.Header.Get("Content-Encoding") != ""
 	if c.longLived() && !mayCompress {
 		newest.Header.Del("Content-Encoding")
 		newest.Header.Del("Vary")
