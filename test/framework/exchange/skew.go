@@ -74,6 +74,7 @@ func (s *Skew) Explain(ctx context.Context, c *Comparison) error {
 	if c.endOnly(s.Release) {
 		return nil
 	}
+	outOfTime := c.OutOfTime()
 	ctx, cancel := context.WithTimeout(ctx, newestPatience) // it may serve what the older one refuses, for long
 	defer cancel()
 	again, err := s.compare(ctx, c, c.Request)
@@ -87,11 +88,12 @@ func (s *Skew) Explain(ctx context.Context, c *Comparison) error {
 		return err
 	}
 	if len(again.Problems) > 0 {
-		c.late = c.OutOfTime() || again.OutOfTime()
+		c.late = outOfTime || again.OutOfTime()
 		c.Problems = append(c.Problems, "nor is it the answer of the newest apiserver: "+strings.Join(again.Problems, "; "))
 		return nil
 	}
 	s.name(c, again.Direct)
+	c.late = outOfTime && len(c.Problems) > 0
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"testing"
+	"time"
 
 	"k8s.io/client-go/rest"
 )
@@ -79,6 +80,35 @@ func TestExplain(t *testing.T) {
 				t.Errorf("%q, want %q: %v", compared.Deviation, c.want, compared.Problems)
 			}
 		})
+	}
+}
+
+// TestLateEventsAreNoDeviation holds that a short watch in which the older apiserver ran out of
+// time is to be repeated, though the newest sent the same as the proxy.
+func TestLateEventsAreNoDeviation(t *testing.T) {
+	const first = `{"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":"6"}}}` + "\n"
+	const second = `{"type":"ADDED","object":{"metadata":{"name":"b","resourceVersion":"7"}}}` + "\n"
+	newest := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte(first + second))
+	}))
+	defer newest.Close()
+	e := NewEndpoint("newest", newest.URL, &rest.Config{})
+	r := Request{Target: "/x?watch=1&timeoutSeconds=1&resourceVersion=5"}
+	whole, err := e.Do(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	older := *whole
+	older.Body, older.Took = []byte(first), time.Second
+	older.Header = whole.Header.Clone()
+	older.Length = len(first)
+	older.Header.Set("Content-Length", strconv.Itoa(older.Length))
+	c := Compare(NewTally(), r, &older, whole)
+	if err := NewSkew(Release{Minor: 36}, e).Explain(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	if c.Deviation != "" || !c.OutOfTime() {
+		t.Errorf("deviation %q, out of time: %t: %v", c.Deviation, c.OutOfTime(), c.Problems)
 	}
 }
 
