@@ -130,13 +130,15 @@ include test/framework/controlplane/controlplane.mk
 
 ##@ Keep house
 
-.PHONY: help tools browser node containers clean
+.PHONY: help tools browser languages containers clean
 
 browser: ## Install Debian's Chromium and tmux, where they are missing: tests of the status page look at it in both, and are skipped elsewhere
 	@./hack/debian.sh "chromium tmux" chromium fonts-liberation tmux
 
-node: ## Install Debian's Node.js and npm, where they are missing: the test of the JavaScript client is skipped elsewhere
+languages: ## Install Debian's Node.js, JDK, Maven and Python, where they are missing: the tests of clients are skipped elsewhere (Debian's cargo is too old for kube-rs)
 	@./hack/debian.sh "node npm" nodejs npm
+	@./hack/debian.sh "javac mvn" default-jdk-headless maven
+	@./hack/debian.sh "python3" python3 python3-venv
 
 containers: ## Install Debian's buildah, runc and BusyBox, where they are missing: the test of the container image is skipped elsewhere
 	@./hack/debian.sh "buildah runc busybox" buildah runc busybox-static

@@ -1,4 +1,7 @@
-// Package clients runs clients that are not client-go, unmodified, through Spillway before a real
-// control plane. The invariant: a client ends with the apiserver's state, and received each change
-// once.
+// Package clients runs the clients of many languages, unmodified, through Spillway before a real
+// control plane. The invariant: a client ends with the apiserver's state, received each change
+// once, and lists no more often than it does at a kube-apiserver.
+//
+// A client is a small program in a folder of its own, pinned by a lock file, that speaks the
+// protocol of protocol_test.go; clients_test.go has a row for each.
 package clients

@@ -15,13 +15,12 @@ type replicas struct {
 	present atomic.Pointer[string] // its address
 }
 
-func newSwitch(t *testing.T, server string) *replicas {
+func newSwitch(t *testing.T) *replicas {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	t.Cleanup(func() { listener.Close() })
-	r := &replicas{url: "http://" + listener.Addr().String()}
-	r.to(t, server)
+	r := &replicas{url: "https://" + listener.Addr().String()}
 	go func() {
 		for {
 			c, err := listener.Accept()

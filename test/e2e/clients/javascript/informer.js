@@ -1,18 +1,39 @@
-// An informer as users of the client write it: ConfigMaps of one namespace, told line by line. It knows nothing of proxies.
+// An informer as users of the client write it.
+import { readFileSync } from 'node:fs';
+import { createInterface } from 'node:readline';
 import * as k8s from '@kubernetes/client-node';
 
-const [namespace, labelSelector] = process.argv.slice(2);
+const [server, caFile, tokenFile, namespace] = process.argv.slice(2);
 const config = new k8s.KubeConfig();
-config.loadFromDefault();
+config.loadFromClusterAndUser({ name: 'cluster', server, caFile }, { name: 'user', token: readFileSync(tokenFile, 'utf8').trim() });
 const api = config.makeApiClient(k8s.CoreV1Api);
+const labelSelector = 'seen=true';
 const list = () => api.listNamespacedConfigMap({ namespace, labelSelector });
 const informer = k8s.makeInformer(config, `/api/v1/namespaces/${namespace}/configmaps`, list, labelSelector);
 
-const tell = (what, object) =>
-  console.log(JSON.stringify({ what, name: object?.metadata?.name, version: object?.metadata?.resourceVersion, data: object?.data }));
-for (const what of ['add', 'update', 'delete', 'connect']) informer.on(what, (object) => tell(what, object));
+const say = (line) => console.log(JSON.stringify(line));
+const value = (object) => object.metadata.annotations?.value ?? '';
+for (const what of ['add', 'update', 'delete'])
+  informer.on(what, (object) => say({ what, name: object.metadata.name, value: value(object) }));
 informer.on('error', (error) => {
-  console.log(JSON.stringify({ what: 'error', message: String(error) }));
-  setTimeout(() => informer.start(), 1000); // as its documentation says
+  console.error(String(error));
+  setTimeout(start, 1000); // as its documentation says
 });
-await informer.start();
+
+createInterface({ input: process.stdin })
+  .on('line', () => say({ what: 'state', objects: Object.fromEntries(informer.list().map((o) => [o.metadata.name, value(o)])) }))
+  .on('close', () => process.exit(0));
+
+// start returns when the informer has listed.
+let synced = false;
+async function start() {
+  try {
+    await informer.start();
+    if (!synced) say({ what: 'synced' });
+    synced = true;
+  } catch (error) {
+    console.error(String(error));
+    setTimeout(start, 1000);
+  }
+}
+await start();
