@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"spillway/test/framework/buildah"
 	"spillway/test/framework/controlplane"
 	"spillway/test/framework/process"
 )
@@ -23,13 +24,13 @@ import (
 // The image has its labels, is the same when it is built again, and holds the program that a
 // checkout gives: with its licence, and nothing else.
 func TestImageIsReproducibleAndMinimal(t *testing.T) {
-	b := newBuilder(t)
-	first := b.build("spillway")
-	if second := b.build("again"); second != first {
+	store := buildah.New(t)
+	first := build(store, "spillway")
+	if second := build(store, "again"); second != first {
 		t.Errorf("built again, it is %s, before %s", second, first)
 	}
 
-	s := b.settings("spillway")
+	s := settingsOf(t, store, "spillway")
 	if s.Config.User != "65532:65532" || !slices.Equal(s.Config.Entrypoint, []string{"/spillway"}) {
 		t.Errorf("it runs %q as %q", s.Config.Entrypoint, s.Config.User)
 	}
@@ -48,12 +49,12 @@ func TestImageIsReproducibleAndMinimal(t *testing.T) {
 		t.Error("it has no description")
 	}
 
-	root := b.unpack("spillway")
+	root := unpack(store, "spillway")
 	if got, want := files(t, root), []string{"LICENSE", "etc/passwd", "spillway"}; !slices.Equal(got, want) {
 		t.Errorf("it holds %q, want %q", got, want)
 	}
 	elsewhere := filepath.Join(t.TempDir(), "spillway")
-	b.run("make", "-C", b.root, "--no-print-directory", "build", "BINARY="+elsewhere, "VERSION="+version)
+	store.Make("build", "BINARY="+elsewhere, "VERSION="+version)
 	if digest(t, filepath.Join(root, "spillway")) != digest(t, elsewhere) {
 		t.Error("its program is not the one that make build gives")
 	}
