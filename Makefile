@@ -127,6 +127,7 @@ show: $(shell grep -sohE '^show-[a-z-]+' bench/bench.mk) ## Run every program th
 
 # The control plane that tests, benchmarks and the demo run against.
 include test/framework/controlplane/controlplane.mk
+include test/framework/node/node.mk
 
 ##@ Keep house
 

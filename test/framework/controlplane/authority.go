@@ -1,7 +1,6 @@
 package controlplane
 
 import (
-	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -18,7 +17,7 @@ import (
 // that a test wants to have.
 type Authority struct {
 	certificate *x509.Certificate
-	key         crypto.Signer
+	key         *ecdsa.PrivateKey
 	pem         []byte
 }
 
@@ -55,8 +54,12 @@ func NewAuthority() (*Authority, error) {
 // PEM is the authority's own certificate.
 func (a *Authority) PEM() []byte { return a.pem }
 
-// IssueServer makes a serving certificate for the loopback addresses.
-func (a *Authority) IssueServer(name string) (KeyPair, error) {
+// Key is the authority's private key, PEM encoded.
+func (a *Authority) Key() ([]byte, error) { return keyPEM(a.key) }
+
+// IssueServer makes a serving certificate for the loopback addresses, and for other hosts: names or
+// addresses.
+func (a *Authority) IssueServer(name string, hosts ...string) (KeyPair, error) {
 	template, err := newTemplate(pkix.Name{CommonName: name})
 	if err != nil {
 		return KeyPair{}, err
@@ -64,6 +67,13 @@ func (a *Authority) IssueServer(name string) (KeyPair, error) {
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	template.DNSNames = []string{"localhost", "kubernetes.default.svc"}
 	template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}
+	for _, host := range hosts {
+		if ip := net.ParseIP(host); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else {
+			template.DNSNames = append(template.DNSNames, host)
+		}
+	}
 	return a.issue(template)
 }
 

@@ -19,11 +19,11 @@ const gatesVariable = "KUBERNETES_FEATURE_GATES"
 // binDirVariable names a folder with a build to use instead of bin/controlplane of this repository.
 const binDirVariable = "CONTROLPLANE_DIR"
 
-// binDir returns the folder that build.sh filled. The error says how to fill it.
-func binDir() (string, error) {
+// BinDir returns the folder that build.sh filled. The error says how to fill it.
+func BinDir() (string, error) {
 	dir := os.Getenv(binDirVariable)
 	if dir == "" {
-		root, err := repositoryRoot()
+		root, err := RepositoryRoot()
 		if err != nil {
 			return "", err
 		}
@@ -71,7 +71,7 @@ func apiserverOf(bin, minor string) (string, error) {
 
 // Built reports that kube-apiserver of a minor, such as 1.33, has been built.
 func Built(minor string) bool {
-	bin, err := binDir()
+	bin, err := BinDir()
 	if err != nil {
 		return false
 	}
@@ -106,9 +106,9 @@ func minorOf(path string) (int, error) {
 	return minor, nil
 }
 
-// repositoryRoot walks up from the working folder: tests run in their package's, commands anywhere
+// RepositoryRoot walks up from the working folder: tests run in their package's, commands anywhere
 // inside.
-func repositoryRoot() (string, error) {
+func RepositoryRoot() (string, error) {
 	start, err := os.Getwd()
 	if err != nil {
 		return "", fmt.Errorf("cannot tell the working folder: %w", err)

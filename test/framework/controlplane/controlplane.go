@@ -99,7 +99,7 @@ func Start(ctx context.Context, options Options) (*ControlPlane, error) {
 	if options.Log == nil {
 		options.Log = io.Discard
 	}
-	bin, err := binDir()
+	bin, err := BinDir()
 	if err != nil {
 		return nil, err
 	}

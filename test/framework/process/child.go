@@ -20,9 +20,12 @@ type Child struct {
 	Err  error // how it ended; read after Done
 }
 
-// Start starts cmd in a process group of its own.
+// Start starts cmd in a process group of its own, and in the namespaces that its SysProcAttr names.
 func Start(cmd *exec.Cmd, in io.Reader, out io.Writer) (*Child, error) {
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Setpgid, cmd.SysProcAttr.Pdeathsig = true, syscall.SIGKILL
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, out, out
 	cmd.WaitDelay = 5 * time.Second
 	c := &Child{cmd: cmd, Done: make(chan struct{})}
@@ -41,6 +44,9 @@ func Start(cmd *exec.Cmd, in io.Reader, out io.Writer) (*Child, error) {
 	}
 	return c, nil
 }
+
+// Pid is the process id, which means this process only until Done.
+func (c *Child) Pid() int { return c.cmd.Process.Pid }
 
 // Ended reports that it has.
 func (c *Child) Ended() bool {
