@@ -36,6 +36,8 @@ type checks struct {
 	waiters map[*proofWaiter]struct{}
 	due     bool      // one is to begin
 	begun   time.Time // the last one
+	// compared is when upstream's state was read last for a check.
+	compared time.Time
 }
 
 // proofWaiter is one flight that waits for a state that is complete through rv.
@@ -141,7 +143,7 @@ func (f *Freshness) check() {
 	var compared error
 	advanced := make(chan struct{})
 	both.Go(func() {
-		if f.resource.Snapshot().Len() > smallState {
+		if !f.comparesAtOnce() {
 			awaitBookmark(advanced)
 		}
 		if f.hasPending() {
@@ -152,6 +154,14 @@ func (f *Freshness) check() {
 	close(advanced)
 	both.Wait()
 	f.failed(errors.Join(err, compared))
+}
+
+// comparesAtOnce reports that the state is small, and its comparison no LIST shortly after another.
+func (f *Freshness) comparesAtOnce() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.resource.Snapshot().Len() <= smallState &&
+		(!f.prober.ListsState() || time.Since(f.mu.checks.compared) >= statePause)
 }
 
 // awaitBookmark returns when a bookmark has come or was in vain, or is not to be expected any more.
@@ -211,6 +221,9 @@ func (f *Freshness) advance(ctx context.Context) error {
 // not say that nothing happened between them, so history does not move: it is the content
 // alone that is proven.
 func (f *Freshness) compare(ctx context.Context) error {
+	f.mu.Lock()
+	f.mu.checks.compared = time.Now()
+	f.mu.Unlock()
 	generation, through := f.resource.Generation(), f.resource.Through()
 	rv, versions, err := f.prober.State(ctx)
 	if err != nil {

@@ -123,3 +123,26 @@ func TestBookmarkThatDoesNotComeIsWaitedForOnce(t *testing.T) {
 		time.Sleep(proofTimeout)
 	})
 }
+
+// Where the state is a LIST, it is read once a second at most, and the bookmark does for the rest.
+func TestComparisonsByListAreFew(t *testing.T) {
+	for _, lists := range []bool{false, true} {
+		u := &upstream{lists: lists, begin: at(26), prove: says(1700*time.Millisecond, 26, 0),
+			state: shows(10*time.Millisecond, 25, map[string]uint64{"n/a": 11})} // not enough for any
+		proof(t, u, func(t *testing.T, r *Resource, f *Freshness) {
+			var asked sync.WaitGroup
+			for range 100 {
+				time.Sleep(9 * time.Millisecond)
+				asked.Go(func() {
+					if _, err := f.Prove(t.Context()); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			asked.Wait()
+			if few := u.compared <= 2; few != lists {
+				t.Errorf("%d reads of state, by LIST %t", u.compared, lists)
+			}
+		})
+	}
+}

@@ -156,6 +156,8 @@ func (l liar) State(context.Context) (uint64, map[string]uint64, error) {
 
 func (l liar) Bookmarks() bool { return true }
 
+func (l liar) ListsState() bool { return false }
+
 func (l liar) Close() {}
 
 // The check above catches a proof that proves nothing.
