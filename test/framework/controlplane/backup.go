@@ -42,7 +42,7 @@ func (cp *ControlPlane) RestoreEtcd(ctx context.Context, dir string) error {
 // restore --bump-revision --mark-compacted` does. It returns the new one.
 func (cp *ControlPlane) SkipRevisions(ctx context.Context, n int) (int64, error) {
 	for range n {
-		if err := cp.etcdCall(ctx, "put", map[string]any{"key": etcdBytes("skipped_revisions"), "value": ""},
+		if err := cp.EtcdCall(ctx, "put", map[string]any{"key": etcdBytes("skipped_revisions"), "value": ""},
 			nil); err != nil {
 			return 0, err
 		}

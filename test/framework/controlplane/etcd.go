@@ -75,7 +75,7 @@ func (cp *ControlPlane) Revision(ctx context.Context) (int64, error) {
 			Revision string `json:"revision"`
 		} `json:"header"`
 	}
-	if err := cp.etcdCall(ctx, "range", map[string]any{"key": etcdBytes("compact_rev_key")}, &answer); err != nil {
+	if err := cp.EtcdCall(ctx, "range", map[string]any{"key": etcdBytes("compact_rev_key")}, &answer); err != nil {
 		return 0, err
 	}
 	revision, err := strconv.ParseInt(answer.Header.Revision, 10, 64)
@@ -97,11 +97,11 @@ func (cp *ControlPlane) Compact(ctx context.Context) (int64, error) {
 	}
 	// Where compactors exchange, with each other and their apiservers' caches, how far they got.
 	mark := map[string]any{"key": etcdBytes("compact_rev_key"), "value": etcdBytes(strconv.FormatInt(revision, 10))}
-	if err := cp.etcdCall(ctx, "put", mark, nil); err != nil {
+	if err := cp.EtcdCall(ctx, "put", mark, nil); err != nil {
 		return 0, err
 	}
 	order := map[string]any{"revision": strconv.FormatInt(revision, 10), "physical": true}
-	if err := cp.etcdCall(ctx, "compaction", order, nil); err != nil {
+	if err := cp.EtcdCall(ctx, "compaction", order, nil); err != nil {
 		return 0, err
 	}
 	return revision, nil
@@ -113,8 +113,9 @@ func (cp *ControlPlane) EtcdAddress() string { return fmt.Sprintf("127.0.0.1:%d"
 
 func (cp *ControlPlane) etcdURL() string { return "http://" + cp.EtcdAddress() }
 
-// etcdCall speaks etcd's JSON gateway, which saves us the dependency on its client.
-func (cp *ControlPlane) etcdCall(ctx context.Context, method string, request, answer any) error {
+// EtcdCall speaks etcd's JSON gateway, such as the method put, which saves us the dependency on its
+// client. answer may be nil.
+func (cp *ControlPlane) EtcdCall(ctx context.Context, method string, request, answer any) error {
 	body, err := json.Marshal(request)
 	if err != nil {
 		return fmt.Errorf("cannot encode etcd's %s: %w", method, err)
