@@ -20,8 +20,9 @@ type Deviation struct {
 	// Releases says of which older apiservers a V-n is.
 	Releases string
 
-	in    func(Release) bool     // one of them
-	older func(*Comparison) bool // the difference from it is this
+	in       func(Release) bool     // one of them
+	older    func(*Comparison) bool // the difference from it is this
+	encoding bool                   // of what says the same
 }
 
 // The identities of the deviations.
@@ -163,6 +164,7 @@ var Deviations = []Deviation{
 		Releases: "before 1.34, and newer ones with ListFromCacheSnapshot=false",
 		What:     "the start inside a continue token begins with a slash, where the apiserver's does not",
 		Why:      "tokens are opaque to clients, and all apiservers accept both",
+		encoding: true,
 		in:       func(r Release) bool { return !r.Enabled("ListFromCacheSnapshot") },
 		older:    (*Comparison).tokensDiffer,
 	},
@@ -213,15 +215,17 @@ var Deviations = []Deviation{
 		Releases: "1.32, and 1.33 with WatchList=true",
 		What: "the bookmark at the end of the initial events has no annotation " +
 			"kubernetes.io/initial-events-list-blueprint",
-		Why:   "it is an empty list in the encoding of one watch; later apiservers do not send it",
-		in:    func(r Release) bool { return r.Minor < 34 && r.Enabled("WatchList") },
-		older: func(c *Comparison) bool { return contains(c.Direct, "kubernetes.io/initial-events-list-blueprint") },
+		Why:      "it is an empty list in the encoding of one watch; later apiservers do not send it",
+		encoding: true,
+		in:       func(r Release) bool { return r.Minor < 34 && r.Enabled("WatchList") },
+		older:    func(c *Comparison) bool { return contains(c.Direct, "kubernetes.io/initial-events-list-blueprint") },
 	},
 	{
 		ID: DevEmptyTime, Rule: "W-110",
 		Releases: "before 1.34",
 		What:     "bookmarks have no creationTimestamp, where the apiserver's is null",
 		Why:      "both mean the same to every decoder",
+		encoding: true,
 		in:       func(r Release) bool { return r.Minor < 34 },
 		older:    func(c *Comparison) bool { return contains(c.Direct, `"creationTimestamp":null`) },
 	},

@@ -51,6 +51,16 @@ func TestExplain(t *testing.T) {
 		{"the newest's, without a name", "/x", answer(200, other), answer(200, plain), answer(200, plain), ""},
 		{"a refusal in other words", "/x?limit=-1", answer(400, status), answer(422, status), answer(422, status),
 			DevRefusal},
+		{"an object that the newest shows otherwise", "/x?watch=1",
+			answer(200, `{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"7","creationTimestamp":null}}}`+"\n"),
+			answer(200, `{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"7"},"new":{}}}`+"\n"),
+			answer(200, `{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"7"}}}`+"\n"), DevEmptyTime},
+		{"the blueprint of another list", "/x?watch=1",
+			answer(200, `{"type":"BOOKMARK","object":{"metadata":{"annotations":{"k8s.io/initial-events-end":"true",`+
+				`"kubernetes.io/initial-events-list-blueprint":"e30="}}}}`+"\n"),
+			answer(200, `{"type":"BOOKMARK","object":{"metadata":{"annotations":{"k8s.io/initial-events-end":"true"}}}}`+"\n"),
+			answer(200, `{"type":"BOOKMARK","object":{"metadata":{"annotations":{"k8s.io/initial-events-end":"true",`+
+				`"kubernetes.io/initial-events-list-blueprint":"W10="}}}}`+"\n"), ""},
 		{"tokens", "/x?limit=1&resourceVersion=7",
 			answer(200, `{"kind":"L","metadata":{"continue":"`+EncodeToken(7, "a\x00")+`"},"items":[]}`),
 			answer(200, `{"kind":"L","metadata":{"continue":"`+EncodeToken(7, "a\x00")+`"},"items":[]}`),
@@ -63,15 +73,16 @@ func TestExplain(t *testing.T) {
 			}))
 			defer newest.Close()
 			y := NewTally()
-			ours := *c.answer
+			older, ours := *c.older, *c.answer
 			head, err := NewEndpoint("", newest.URL, &rest.Config{}).Do(t.Context(), Request{Target: "/"})
 			if err != nil {
 				t.Fatal(err)
 			}
-			ours.Header = head.Header // of which only the body matters here
-			ours.Length = len(ours.Body)
-			ours.Header.Set("Content-Length", strconv.Itoa(ours.Length))
-			compared := Compare(y, Request{Target: c.target}, c.older, &ours)
+			for _, a := range []*Answer{&older, &ours} {
+				a.Header, a.Length = head.Header.Clone(), len(a.Body) // only the bodies matter here
+				a.Header.Set("Content-Length", strconv.Itoa(a.Length))
+			}
+			compared := Compare(y, Request{Target: c.target}, &older, &ours)
 			s := NewSkew(Release{Minor: 33}, NewEndpoint("newest", newest.URL, &rest.Config{}))
 			if err := s.Explain(t.Context(), compared); err != nil {
 				t.Fatal(err)
