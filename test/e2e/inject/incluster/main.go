@@ -1,11 +1,13 @@
 // Command incluster is a program as they run in pods: client-go, configured by rest.InClusterConfig
 // and nothing else. It watches config maps with an informer, and lists them again and again with a
-// configuration of its own each time. What it sees it prints, a line of JSON each.
+// configuration of its own each time. What it sees it prints, a line of JSON each. With -once it
+// ends when it has seen a config map and a list from memory.
 package main
 
 import (
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -41,15 +43,17 @@ func say(l Line) {
 }
 
 func main() {
+	once := flag.Bool("once", false, "end at the first list from memory after a watch's first config map")
+	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx); err != nil {
+	if err := run(ctx, *once); err != nil {
 		say(Line{Error: err.Error()})
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context) error {
+func run(ctx context.Context, once bool) error {
 	config, err := rest.InClusterConfig()
 	if err != nil {
 		return err
@@ -59,7 +63,8 @@ func run(ctx context.Context) error {
 		return err
 	}
 	factory := informers.NewSharedInformerFactory(client, 0)
-	_, err = factory.Core().V1().ConfigMaps().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+	informer := factory.Core().V1().ConfigMaps().Informer()
+	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(o any) { say(Line{Added: o.(*corev1.ConfigMap).Name}) },
 	})
 	if err != nil {
@@ -67,18 +72,21 @@ func run(ctx context.Context) error {
 	}
 	factory.Start(ctx.Done())
 	for ctx.Err() == nil {
-		list()
+		if memory := list(); once && memory && registration.HasSynced() {
+			return nil
+		}
 		time.Sleep(200 * time.Millisecond)
 	}
 	return nil
 }
 
-func list() {
+func list() (memory bool) {
 	line, err := listOnce()
 	if err != nil {
 		line.Error = err.Error()
 	}
 	say(line)
+	return line.Memory
 }
 
 func listOnce() (l Line, err error) {

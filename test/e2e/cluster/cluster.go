@@ -1,0 +1,5 @@
+// Package cluster installs the chart, with the image that the Dockerfile gives, into a real cluster
+// of one node, and holds it there to what the other suites show of processes: clients behind the
+// Service list nothing anew and miss nothing while pods are replaced, and pods with a sidecar start
+// and work, whatever they look like.
+package cluster
