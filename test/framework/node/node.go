@@ -218,7 +218,11 @@ func (n *Node) Dial(ctx context.Context, _, address string) (net.Conn, error) {
 	if err == nil {
 		reason, err = readLine(conn)
 	}
-	if err == nil && reason != "" {
+	switch {
+	case err != nil || reason == "":
+	case strings.Contains(reason, syscall.ECONNREFUSED.Error()):
+		err = fmt.Errorf("%s: %w", reason, syscall.ECONNREFUSED) // clients treat it in a way of its own
+	default:
 		err = errors.New(reason)
 	}
 	if err != nil {
