@@ -29,15 +29,19 @@ var (
 
 // Limits of ratios to kube-apiserver, over TLS and HTTP/1.1 unless said otherwise.
 var (
-	tlsLimit       = rig.AtMost(0.40, 0.25)
-	plainLimit     = rig.AtMost(0.27, 0.20)
-	burstsLimit    = rig.AtMost(0.15, 0.08)
-	protobufLimit  = rig.AtMost(0.35, 0.25)
-	http2Limit     = rig.AtMost(0.45, 0.30)
-	delayLimit     = rig.AtMost(0.5, 0.25)
-	sustainedLimit = rig.AtLeast(5, 10)
-	floorLimit     = rig.AtMost(1.35, 1.15) // Spillway plain as a multiple of a bare loop of sends
-	listsLimit     = rig.AtMost(2, 1.3)     // a delay among LISTs as a multiple of one without
+	tlsLimit      = rig.AtMost(0.40, 0.25)
+	plainLimit    = rig.AtMost(0.27, 0.20)
+	burstsLimit   = rig.AtMost(0.15, 0.08)
+	protobufLimit = rig.AtMost(0.35, 0.25)
+	http2Limit    = rig.AtMost(0.45, 0.30)
+	// A connection for each watch.
+	aloneLimit       = rig.AtMost(0.36, 0.28)
+	aloneBurstsLimit = rig.AtMost(0.20, 0.12)
+	http1Limit       = rig.AtMost(1.25, 1.10) // as a multiple of HTTP/1.1
+	delayLimit       = rig.AtMost(0.5, 0.25)
+	sustainedLimit   = rig.AtLeast(5, 10)
+	floorLimit       = rig.AtMost(1.35, 1.15) // Spillway plain as a multiple of a bare loop of sends
+	listsLimit       = rig.AtMost(2, 1.3)     // a delay among LISTs as a multiple of one without
 )
 
 func main() {

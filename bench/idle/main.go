@@ -20,8 +20,10 @@ var (
 
 // Limits of kB per watch.
 var (
-	tlsLimit   = rig.AtMost(13, 9)
-	plainLimit = rig.AtMost(3, 1.2)
+	tlsLimit     = rig.AtMost(13, 9)
+	plainLimit   = rig.AtMost(3, 1.2)
+	connLimit    = rig.AtMost(16, 12)
+	furtherLimit = rig.AtMost(1.5, 1)
 )
 
 func main() { rig.Measure("idle", run) }
@@ -33,7 +35,7 @@ func run(ctx context.Context, scores *rig.Scores) error {
 	}
 	defer pair.Stop()
 	var tls, plain, apiserver figures
-	shared := figures{perConn: 20}
+	alone, shared := figures{perConn: 1}, figures{perConn: 10}
 	for round := range *rounds {
 		for _, side := range []struct {
 			figures *figures
@@ -42,6 +44,7 @@ func run(ctx context.Context, scores *rig.Scores) error {
 		}{
 			{&tls, func() rig.Server { return pair.Spillway }, func() rig.Gauge { return pair.Proxy.Gauge() }},
 			{&plain, pair.Plain, func() rig.Gauge { return pair.Proxy.Gauge() }},
+			{&alone, func() rig.Server { return pair.Spillway }, func() rig.Gauge { return pair.Proxy.Gauge() }},
 			{&shared, func() rig.Server { return pair.Spillway }, func() rig.Gauge { return pair.Proxy.Gauge() }},
 			{&apiserver, func() rig.Server { return pair.APIServer }, pair.APIServerGauge},
 		} {
@@ -58,11 +61,11 @@ func run(ctx context.Context, scores *rig.Scores) error {
 	}
 	scores.Figure("RSS per idle watch, TLS", "", rig.Kilobytes, tls.rss, apiserver.rss, tlsLimit)
 	scores.Figure("RSS per idle watch, plain", "", rig.Kilobytes, plain.rss, nil, plainLimit)
-	scores.Figure(fmt.Sprintf("RSS per idle watch, HTTP/2, %d watches per connection", shared.perConn), "", rig.Kilobytes,
-		shared.rss, nil, rig.NoLimit)
+	scores.Figure("RSS per idle connection with one watch, HTTP/2", "", rig.Kilobytes, alone.rss, nil, connLimit)
+	scores.Figure("RSS per further watch on it", "", rig.Kilobytes, shared.further(alone), nil, furtherLimit)
 	scores.Figure("of that in use, TLS", "", rig.Kilobytes, tls.held, apiserver.held, rig.NoLimit)
 	scores.Figure("of that in use, plain", "", rig.Kilobytes, plain.held, nil, rig.NoLimit)
-	scores.Figure("of that in use, HTTP/2", "", rig.Kilobytes, shared.held, nil, rig.NoLimit)
+	scores.Figure("of that in use, HTTP/2, one watch", "", rig.Kilobytes, alone.held, nil, rig.NoLimit)
 	return nil
 }
 
@@ -70,6 +73,16 @@ func run(ctx context.Context, scores *rig.Scores) error {
 type figures struct {
 	perConn   int // watches on each connection, by HTTP/2; 0 is HTTP/1.1
 	held, rss []float64
+}
+
+// further is what each watch beyond the first of its connection takes, if the first of them takes
+// what each of alone does.
+func (f *figures) further(alone figures) (all []float64) {
+	n := float64(f.perConn)
+	for i, rss := range f.rss {
+		all = append(all, (n*rss-alone.rss[i])/(n-1))
+	}
+	return all
 }
 
 // add measures the memory of a server before and with its watches.

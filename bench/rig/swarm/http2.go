@@ -37,7 +37,7 @@ func (s *Swarm) startHTTP2(ctx context.Context, o Options) error {
 
 // mux opens one connection and its watches, and has it read.
 func (s *Swarm) mux(ctx context.Context, o Options, targets []string, token string) error {
-	c := &muxed{swarm: s, watches: map[uint32]*scanner{}, done: make(chan struct{})}
+	c := &muxed{swarm: s, watches: map[uint32]*muxedWatch{}, done: make(chan struct{})}
 	if err := c.open(ctx, o, targets, token); err != nil {
 		if c.conn != nil {
 			_ = c.conn.Close()
@@ -53,9 +53,17 @@ type muxed struct {
 	swarm   *Swarm
 	conn    *tls.Conn
 	framer  *http2.Framer
-	watches map[uint32]*scanner // by stream
-	owed    uint32              // bytes that have been read and not been granted again
+	watches map[uint32]*muxedWatch // by stream
+	owed    uint32                 // bytes that have been read and not been granted again
+	grants  bytes.Buffer           // what granter writes, which is sent as one
+	granter *http2.Framer
 	done    chan struct{}
+}
+
+// muxedWatch is one of its watches.
+type muxedWatch struct {
+	scanner
+	owed uint32
 }
 
 // window is what a server may send ahead: more than ever piles up, so that it never waits for us.
@@ -78,6 +86,7 @@ func (c *muxed) open(ctx context.Context, o Options, targets []string, token str
 	c.conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
 	c.framer = http2.NewFramer(c.conn, c.conn)
 	c.framer.SetReuseFrames()
+	c.granter = http2.NewFramer(&c.grants, nil)
 	if err := c.conn.SetReadDeadline(time.Now().Add(dialPatience)); err != nil {
 		return err
 	}
@@ -106,7 +115,7 @@ func (c *muxed) open(ctx context.Context, o Options, targets []string, token str
 			}
 		}
 		stream := uint32(2*i + 1)
-		c.watches[stream] = &scanner{}
+		c.watches[stream] = &muxedWatch{}
 		if err := c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: block.Bytes(),
 			EndStream: true, EndHeaders: true}); err != nil {
 			return err
@@ -188,20 +197,33 @@ func (c *muxed) take(frame http2.Frame, delays []int32) ([]int32, error) {
 	return delays, nil
 }
 
-// grant lets the server send on by the connection, once much has been read. The window of a stream
-// is never used up.
+// grantAt is how many bytes are read before WINDOW_UPDATE frames grant them again, on the stream
+// and on the connection. It is that of net/http's client, and so of client-go.
+const grantAt = 4 << 10
+
+// grant lets the server send on.
 func (c *muxed) grant(f *http2.DataFrame) error {
 	if f.StreamEnded() {
 		return fmt.Errorf("stream %d ended", f.StreamID)
 	}
-	const often = 16 << 20
-	c.owed += f.Length
-	if c.owed < often {
+	c.grants.Reset()
+	w := c.watches[f.StreamID]
+	for _, one := range []struct {
+		id   uint32
+		owed *uint32
+	}{{0, &c.owed}, {f.StreamID, &w.owed}} {
+		if *one.owed += f.Length; *one.owed >= grantAt {
+			if err := c.granter.WriteWindowUpdate(one.id, *one.owed); err != nil {
+				return err
+			}
+			*one.owed = 0
+		}
+	}
+	if c.grants.Len() == 0 {
 		return nil
 	}
-	owed := c.owed
-	c.owed = 0
-	return c.framer.WriteWindowUpdate(0, owed)
+	_, err := c.conn.Write(c.grants.Bytes())
+	return err
 }
 
 func (c *muxed) close() {
