@@ -48,7 +48,7 @@ var mayImport = map[string][]string{
 	"tracing":     {"auth"},
 	"apistatus":   {"codec", "object"},
 	"flowcontrol": {"metric", "object", "timerheap"},
-	"clientconn":  {"apistatus", "flowcontrol", "metric", "ring"},
+	"clientconn":  {"apistatus", "flowcontrol", "metric", "rawio", "ring"},
 	"source":      {"apistatus", "backfill", "cache", "codec", "fanout", "object"},
 	"plan":        {"apistatus", "object", "source"},
 	"watch": {

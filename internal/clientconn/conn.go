@@ -83,11 +83,12 @@ type PacedConn struct {
 	tls      bool       // static: there is TLS above
 	records  tlsRecords // the reader's
 	pace     atomic.Pointer[pace]
-	capture  *[]byte                // the writer's: where what TLS writes is put instead of sent
-	most     int                    // what is captured is sent when it is so much; 0: it is not sent here
-	timed    atomic.Bool            // TCP_USER_TIMEOUT is set, by SetPace
-	stalled  atomic.Bool            // evicted: what is written now fails for that reason, whatever the error
-	lost     atomic.Pointer[func()] // called by Close, unless TakeOver was called before; nil: nothing is
+	capture  *[]byte                    // the writer's: where what TLS writes is put instead of sent
+	most     int                        // what is captured is sent when it is so much; 0: it is not sent here
+	timed    atomic.Bool                // TCP_USER_TIMEOUT is set, by SetPace
+	stalled  atomic.Bool                // evicted: what is written now fails for that reason, whatever the error
+	lost     atomic.Pointer[func()]     // called by Close, unless TakeOver was called before; nil: nothing is
+	polled   atomic.Pointer[PolledConn] // reads and writes without waiting; nil: they wait
 	// sending is held by SetPace and by writes that are sent: TLS writes on the goroutine that reads,
 	// too, to answer a key update.
 	sending sync.Mutex
@@ -110,11 +111,18 @@ func (c *PacedConn) NetConn() net.Conn { return c.Conn }
 // Read implements net.Conn. Below TLS it reads no further than the record that it is in.
 func (c *PacedConn) Read(b []byte) (int, error) {
 	if !c.tls {
-		return c.Conn.Read(b)
+		return c.receive(b)
 	}
-	n, err := c.Conn.Read(c.records.limit(b))
+	n, err := c.receive(c.records.limit(b))
 	c.records.follow(b[:n])
 	return n, err
+}
+
+func (c *PacedConn) receive(b []byte) (int, error) {
+	if s := c.polled.Load(); s != nil {
+		return s.receive(b)
+	}
+	return c.Conn.Read(b)
 }
 
 // SetPace starts to demand progress; a stall of 0 ends that. An answer that keeps so many bytes of
@@ -171,6 +179,9 @@ func (c *PacedConn) Close() error {
 		(*lost)()
 	}
 	c.tracking.closed(c)
+	if s := c.polled.Load(); s != nil {
+		s.last()
+	}
 	return c.Conn.Close()
 }
 
@@ -190,6 +201,9 @@ const StallChecks = 4
 func (c *PacedConn) Write(b []byte) (int, error) {
 	if c.capture != nil {
 		return c.captured(b)
+	}
+	if s := c.polled.Load(); s != nil {
+		return s.take(b)
 	}
 	c.sending.Lock()
 	defer c.sending.Unlock()

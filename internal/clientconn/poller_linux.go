@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"go.uber.org/zap"
@@ -39,8 +40,11 @@ type Watched struct {
 	id     uint64
 
 	// Guarded by poller.mu.
-	gone func()
-	room func() // nil: NotifyRoom was not called
+	gone  func()
+	ready func() // nil: Attend was not called
+
+	left atomic.Bool // the peer has ended the connection; set for Attend alone
+	room func()      // nil: NotifyRoom was not called
 }
 
 // NewPoller starts watching. Without an epoll (out of descriptors) it returns nil, which watches
@@ -82,13 +86,31 @@ func (p *Poller) Watch(c net.Conn, gone func()) *Watched {
 		return nil
 	}
 	w := &Watched{poller: p, conn: conn, gone: gone}
+	p.add(w)
+	// If the connection is closed already, its next read or write fails.
+	_ = w.control(unix.EPOLL_CTL_ADD, unix.EPOLLRDHUP|unix.EPOLLONESHOT)
+	return w
+}
+
+func (p *Poller) add(w *Watched) {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.last++
 	w.id = p.last
 	p.watched[w.id] = w
-	p.mu.Unlock()
-	// If the connection is closed already, its next read or write fails.
-	_ = w.control(unix.EPOLL_CTL_ADD, unix.EPOLLRDHUP|unix.EPOLLONESHOT)
+}
+
+// Attend calls ready whenever bytes have arrived or the peer has ended the connection, and room
+// whenever the socket has room, at least after it had none. Neither may block. Since no lock is
+// held meanwhile, a call may still run after Stop has returned. Attend returns nil if the
+// connection cannot be watched.
+func (p *Poller) Attend(conn syscall.RawConn, ready, room func()) *Watched {
+	w := &Watched{poller: p, conn: conn, ready: ready, room: room}
+	p.add(w)
+	if w.control(unix.EPOLL_CTL_ADD, unix.EPOLLIN|unix.EPOLLRDHUP|unix.EPOLLOUT|unix.EPOLLET) != nil {
+		w.Stop()
+		return nil
+	}
 	return w
 }
 
@@ -121,14 +143,16 @@ func (w *Watched) control(op int, events uint32) error {
 		Pad: int32(uint32(w.id >> 32))} // #nosec G115 -- the halves of an id
 	var failed error
 	err := w.poller.raw.Control(func(epoll uintptr) {
-		failed = w.conn.Control(func(fd uintptr) { _ = unix.EpollCtl(int(epoll), op, int(fd), &event) })
+		var refused error
+		failed = w.conn.Control(func(fd uintptr) { refused = unix.EpollCtl(int(epoll), op, int(fd), &event) })
+		failed = errors.Join(failed, refused)
 	})
 	return errors.Join(err, failed)
 }
 
 func (p *Poller) run() {
 	defer close(p.done)
-	events := make([]unix.EpollEvent, 64)
+	events := make([]unix.EpollEvent, 256)
 	for {
 		var n int
 		err := p.raw.Read(func(fd uintptr) bool {
@@ -150,6 +174,10 @@ func (p *Poller) happened(id uint64, events uint32) {
 	w := p.watched[id]
 	switch {
 	case w == nil:
+	case w.ready != nil:
+		p.mu.Unlock()
+		w.attended(events)
+		p.mu.Lock()
 	case events&(unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0:
 		delete(p.watched, id)
 		w.gone()
@@ -158,6 +186,22 @@ func (p *Poller) happened(id uint64, events uint32) {
 	}
 }
 
+// attended calls room and ready for an event. Each event also reports room that there was before.
+func (w *Watched) attended(events uint32) {
+	if events&unix.EPOLLOUT != 0 {
+		w.room()
+	}
+	if events&(unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0 {
+		w.left.Store(true)
+	}
+	if events&^unix.EPOLLOUT != 0 {
+		w.ready()
+	}
+}
+
+// Left reports that the peer of an attended connection has ended it.
+func (w *Watched) Left() bool { return w.left.Load() }
+
 // Close stops watching.
 func (p *Poller) Close() {
 	if p == nil {
@@ -165,22 +209,4 @@ func (p *Poller) Close() {
 	}
 	_ = p.file.Close()
 	<-p.done
-}
-
-// rawConn is the socket under c, or nil if c does not show it.
-func rawConn(c net.Conn) syscall.RawConn {
-	for {
-		switch v := c.(type) {
-		case syscall.Conn:
-			raw, err := v.SyscallConn()
-			if err != nil {
-				return nil
-			}
-			return raw
-		case interface{ NetConn() net.Conn }: // crypto/tls, and wrappers that follow its example
-			c = v.NetConn()
-		default:
-			return nil
-		}
-	}
 }

@@ -21,6 +21,11 @@ func NewPoller(*zap.Logger) *Poller { return nil }
 
 func (*Poller) Watch(net.Conn, func()) *Watched { return nil }
 
+func (*Poller) Attend(syscall.RawConn, func(), func()) *Watched { return nil }
+
+// Left returns false: nothing is attended.
+func (*Watched) Left() bool { return false }
+
 func (*Watched) Socket() syscall.RawConn { return nil }
 
 func (*Watched) NotifyRoom(func()) {}

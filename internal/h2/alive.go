@@ -89,7 +89,7 @@ func (a *alive) look() {
 	if err == nil && c.err == nil {
 		a.timer.Reset(max(next.Sub(now), time.Millisecond))
 	}
-	c.mu.Unlock()
+	c.unlock()
 	if err != nil {
 		c.end(err)
 	}

@@ -72,7 +72,7 @@ func (c *Conn) begin(f *http2.HeadersFrame) error {
 // proven nothing only updates the state of the compression, which costs little.
 func (c *Conn) wanted(h http2.FrameHeader) bool {
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.unlock()
 	return !c.unproven() || !c.deaf(h)
 }
 
@@ -110,7 +110,7 @@ func (c *Conn) drop() {
 		_ = c.decoder.Close()
 	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.unlock()
 	c.ledger.free(&b.claim)
 	if c.unproven() && !b.served {
 		if c.ledger.unserved += b.cost; c.ledger.unserved > unservedHeads*c.ledger.bounds.Head {
@@ -243,7 +243,7 @@ func (c *Conn) settle(b *block) {
 		return
 	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.unlock()
 	c.ledger.shrink(&b.claim, cost)
 }
 

@@ -125,7 +125,7 @@ func (b *body) Close() error {
 	unread := b.drop()
 	c := b.stream.conn
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.unlock()
 	c.credit(nil, unread)
 	return nil
 }
@@ -165,7 +165,7 @@ func (b *body) limit(at time.Time) {
 func (s *Stream) proceed() {
 	c := s.conn
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.unlock()
 	if s.err == nil && !s.heard && !s.began {
 		c.control()
 		c.head(s.id, 100, nil, nil, false)
@@ -179,7 +179,7 @@ func (s *Stream) took(n int) {
 	}
 	c := s.conn
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.unlock()
 	c.credit(nil, n)
 	if s.err == nil && !s.heard {
 		c.credit(s, n)

@@ -18,24 +18,32 @@ import (
 // Conn is one client's connection.
 type Conn struct {
 	// Static after construction.
-	opts   Options
-	net    net.Conn
-	tls    *tls.ConnectionState // nil: none
-	remote string
-	framer *http2.Framer // writes into the outbox, under mu
-	ring   chan struct{} // rings when the outbox has something
-	over   chan struct{} // closed when the connection has ended
+	opts     Options
+	net      net.Conn
+	tls      *tls.ConnectionState // nil: none
+	remote   string
+	framer   *http2.Framer   // writes into the outbox, under mu
+	nonblock NonblockingConn // nil: the connection has goroutines
+	ring     chan struct{}   // rings when the outbox has something; nil without goroutines
+	over     chan struct{}   // closed when the connection has ended; nil without goroutines
+
+	reading reading
 
 	// The reader's.
-	frames   *http2.Framer
-	long     bool // frames keeps more than keptFrame bytes
-	greeted  bool // the client's settings have come
+	input    *input // nil: it is borrowed while there is something to read
+	partial  []byte // of a frame, while none is borrowed
+	long     bool   // input holds more than keptFrame bytes
+	prefaced bool   // the client's preface has come
+	greeted  bool   // the client's settings have come
 	decoder  *hpack.Decoder
 	incoming *block // the head that is on its way in; nil: none is
 	lost     bool   // heads cannot be decoded any more
+	ignoring bool   // what still comes is not read any more
+	why      error  // for that reason
 
 	mu       sync.Mutex
 	err      error // why the connection has ended
+	opened   bool  // nonblock is open
 	streams  map[uint32]*Stream
 	last     uint32 // the greatest id of a stream so far
 	unacked  int    // settings of ours that the client has yet to acknowledge
@@ -65,16 +73,18 @@ var (
 // New makes a connection of one on which the client has chosen HTTP/2.
 func New(c net.Conn, opts Options) *Conn {
 	h := &Conn{
-		opts: opts, net: c, remote: c.RemoteAddr().String(), ring: make(chan struct{}, 1), over: make(chan struct{}),
-		streams: map[uint32]*Stream{}, window: firstWindow, starting: firstWindow, maxFrame: minFrame,
-		inflow: inflow{left: firstWindow},
+		opts: opts, net: c, remote: c.RemoteAddr().String(), nonblock: opts.Nonblocking,
+		streams: map[uint32]*Stream{},
+		window:  firstWindow, starting: firstWindow, maxFrame: minFrame, inflow: inflow{left: firstWindow},
+	}
+	if h.nonblock == nil {
+		h.ring, h.over = make(chan struct{}, 1), make(chan struct{})
 	}
 	if t, ok := c.(interface{ ConnectionState() tls.ConnectionState }); ok {
 		state := t.ConnectionState()
 		h.tls = &state
 	}
 	h.framer = http2.NewFramer(&h.outbox, nil)
-	h.frames = newReader(c)
 	h.decoder = hpack.NewDecoder(tableSize, func(hpack.HeaderField) {})
 	h.ledger = ledger{bounds: opts.Bounds, freed: make(chan struct{}, 1)}
 	h.encoder = hpack.NewEncoder(&h.block)
@@ -83,33 +93,46 @@ func New(c net.Conn, opts Options) *Conn {
 	return h
 }
 
-// newReader reads frames. It keeps the bytes of the longest.
-func newReader(c net.Conn) *http2.Framer {
-	f := http2.NewFramer(nil, c)
-	f.SetMaxReadFrameSize(minFrame)
-	return f
-}
-
 // NetConn is the connection below.
 func (c *Conn) NetConn() net.Conn { return c.net }
 
 // headerList allows for ten fields beside the bytes, as net/http does.
 func (o *Options) headerList() uint32 { return o.MaxHeader + 10*perHeaderField }
 
-// Serve serves the connection until its end.
+// Serve serves the connection: with goroutines until its end, without until it needs this one no
+// longer.
 func (c *Conn) Serve() {
+	if c.nonblock != nil {
+		c.serveNonblocking()
+		return
+	}
 	var sender sync.WaitGroup
 	sender.Go(c.send)
+	c.startAlive()
+	c.finish(c.read())
+	sender.Wait()
+	c.opts.ended()
+}
+
+func (c *Conn) startAlive() {
 	c.mu.Lock()
+	defer c.unlock()
 	c.alive.start(c)
-	c.mu.Unlock()
-	err := c.read()
+}
+
+// finish ends the connection after its last read, which failed.
+func (c *Conn) finish(err error) {
 	c.drop()
+	switch {
+	case errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed):
+		err = errGone
+	case c.why != nil:
+		err = c.why
+	}
 	if err != nil && !errors.Is(err, errGone) {
 		c.opts.Log.Debug("ending an HTTP/2 connection", zap.String("client", c.remote), zap.Error(err))
 	}
 	c.end(err)
-	sender.Wait()
 }
 
 // hello sends the first frames.
@@ -159,70 +182,45 @@ func weak(state *tls.ConnectionState) string {
 	return ""
 }
 
-// read acts on what the client sends, until it sends no more or what cannot be understood.
+// smallInput is how many bytes a goroutine that waits for a client reads at once.
+const smallInput = 1 << 10
+
+// read takes what the client sends, until the client sends no more or what cannot be understood.
 func (c *Conn) read() error {
-	preface := make([]byte, len(http2.ClientPreface))
-	if _, err := io.ReadFull(c.net, preface); err != nil {
-		return gone(err)
-	}
-	if string(preface) != http2.ClientPreface {
-		return fmt.Errorf("began with %q", preface)
-	}
+	c.input = newInput(smallInput)
 	for {
-		frame, err := c.frames.ReadFrame()
-		switch {
-		case err == nil:
-			err = c.take(frame)
-			c.forget(frame.Header().Length)
-		case errors.Is(err, http2.ErrFrameTooLarge):
-			err = http2.ConnectionError(http2.ErrCodeFrameSize)
+		length, _ := c.input.whole()
+		n, err := c.net.Read(c.input.free(length))
+		c.input.to += n
+		if n == 0 && err != nil {
+			return err
 		}
-		var stream http2.StreamError
-		var all http2.ConnectionError
-		switch {
-		case err == nil:
-		case errors.As(err, &stream):
-			c.refuse(stream)
-		case errors.As(err, &all):
-			c.goAway(http2.ErrCode(all))
-			if frame == nil || c.lost { // where the next one begins is not known, or what it says
-				c.ignore()
-				return all
-			}
-		default:
-			return gone(err)
+		if _, err := c.takeAll(c.input, false); err != nil {
+			return err
 		}
+		c.forget()
 	}
 }
 
 // forget lets go of the bytes of a long frame after it, and after those that belong to it. A client
 // whose credentials are verified may send more of them.
-func (c *Conn) forget(length uint32) {
-	c.long = c.long || length > keptFrame
+func (c *Conn) forget() {
 	if !c.long || c.incoming != nil {
 		return
 	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.unlock()
 	if c.unproven() {
-		c.frames, c.long = newReader(c.net), false
+		left := c.input.buffer[c.input.from:c.input.to]
+		c.input, c.long = newInput(max(smallInput, len(left))), false
+		c.input.to = copy(c.input.buffer, left)
 	}
-}
-
-// ignore reads on without understanding, so that what was sent last is not lost to a reset.
-func (c *Conn) ignore() { _, _ = io.Copy(io.Discard, c.net) }
-
-func gone(err error) error {
-	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
-		return errGone
-	}
-	return err
 }
 
 // refuse resets a stream for an error of the client's.
 func (c *Conn) refuse(e http2.StreamError) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.unlock()
 	if s := c.streams[e.StreamID]; s != nil {
 		s.reset(e.Code, fmt.Errorf("stream error: %w", e))
 		return
@@ -241,7 +239,7 @@ func (c *Conn) GoAway() { c.goAway(http2.ErrCodeNo) }
 
 func (c *Conn) goAway(code http2.ErrCode) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.unlock()
 	c.leave(code)
 }
 
@@ -272,7 +270,7 @@ func (c *Conn) linger() {
 	if late {
 		c.closing.Reset(lingering)
 	}
-	c.mu.Unlock()
+	c.unlock()
 	if !late {
 		c.end(errGone)
 	}
@@ -284,9 +282,12 @@ func (c *Conn) Close() { c.end(net.ErrClosed) }
 // end ends the connection and its streams. The first error counts.
 func (c *Conn) end(err error) {
 	c.mu.Lock()
-	if c.err == nil {
+	first := c.err == nil
+	if first {
 		c.err = err
-		close(c.over)
+		if c.over != nil {
+			close(c.over)
+		}
 		for _, s := range c.streams {
 			s.close(err)
 		}
@@ -296,6 +297,9 @@ func (c *Conn) end(err error) {
 			c.closing.Stop()
 		}
 	}
-	c.mu.Unlock()
+	c.unlock()
 	_ = c.net.Close()
+	if first && c.nonblock != nil {
+		c.ready() // the reader lets go of the rest
+	}
 }

@@ -252,7 +252,7 @@ func TestKeptStreamsFindRoom(t *testing.T) {
 	}
 	for i := range 20 {
 		c.eventually("a full outbox", full)
-		if n, err := s.Offer([]byte("event")); n != 5 || err != nil {
+		if n, err := offer(s, []byte("event")); n != 5 || err != nil {
 			t.Fatalf("%d: %d bytes taken, %v", i, n, err)
 		}
 		c.until(`DATA 1 "event"`)
@@ -278,7 +278,7 @@ func TestOfferAndPark(t *testing.T) {
 	rings := func() { room <- struct{}{} }
 	sent := 0
 	for {
-		n, err := s.Offer(make([]byte, 100_000))
+		n, err := offer(s, make([]byte, 100_000))
 		c.must(err)
 		if sent += n; n < 100_000 &&
 			c.locked(func(c *Conn) bool { return c.outbox.sending && c.outbox.len() >= 2*outboxFull }) {
@@ -325,21 +325,21 @@ func TestParkForAWindow(t *testing.T) {
 		c.get(id, "/")
 		c.until("HEADERS")
 		s, room := <-kept, make(chan struct{}, 10)
-		if n, err := s.Offer([]byte("0123456789ab")); n != 10 || err != nil {
+		if n, err := offer(s, []byte("0123456789ab")); n != 10 || err != nil {
 			t.Fatalf("%d bytes taken, %v", n, err)
 		}
 		c.until("DATA")
 		s.Park(func() { room <- struct{}{} })
 		c.must(c.framer.WriteWindowUpdate(id, 1))
 		c.await(room, "a window")
-		if n, err := s.Offer([]byte("ab")); n != 1 || err != nil {
+		if n, err := offer(s, []byte("ab")); n != 1 || err != nil {
 			t.Fatalf("%d bytes taken, %v", n, err)
 		}
 		c.until("DATA")
 		s.Park(func() { room <- struct{}{} })
 		end(id, s)
 		c.await(room, "the end")
-		if _, err := s.Offer([]byte("b")); err == nil {
+		if _, err := offer(s, []byte("b")); err == nil {
 			t.Error("a stream that has ended takes bytes")
 		}
 		s.Park(func() { room <- struct{}{} })

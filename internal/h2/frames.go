@@ -18,7 +18,7 @@ func (c *Conn) take(frame http2.Frame) error {
 		c.mu.Lock()
 		c.alive.tell(false)
 		c.alive.soon()
-		c.mu.Unlock()
+		c.unlock()
 	}
 	switch f := frame.(type) {
 	case *http2.HeadersFrame:
@@ -27,7 +27,7 @@ func (c *Conn) take(frame http2.Frame) error {
 		return c.proceed(f)
 	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.unlock()
 	if c.deaf(frame.Header()) {
 		if data, ok := frame.(*http2.DataFrame); ok {
 			return c.waste(data)

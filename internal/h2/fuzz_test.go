@@ -20,6 +20,7 @@ func fuzzed(t *testing.T, said []byte, reads bool) {
 		if r.URL.Path == "/kept" {
 			if s, err := w.(*Response).Keep(); err == nil {
 				_, _ = s.Offer(make([]byte, 100_000))
+				s.Conn().Flush()
 				s.Park(func() {})
 			}
 			return
@@ -30,7 +31,7 @@ func fuzzed(t *testing.T, said []byte, reads bool) {
 	mine, theirs := net.Pipe()
 	served := make(chan struct{})
 	go func() {
-		New(theirs, opts).Serve()
+		serve(theirs, opts)
 		close(served)
 	}()
 	read := make(chan struct{})

@@ -9,6 +9,10 @@
 // Here each frame goes into the connection's outbox, and what has piled up there goes out as one
 // write.
 //
+// A connection has two forms. With goroutines, one reads and one sends. Without, an idle
+// connection holds no goroutine, no timer beside its keep-alive and no buffer (NonblockingConn).
+// Both parse the same input (input), fill the same outbox and pass the same tests.
+//
 // Invariant: nothing but a connection's own two goroutines ever waits for its socket. A handler
 // waits for room in the outbox, an owner is notified when there is some, and what cannot wait
 // (answers to pings, settings, resets) is bounded: the connection of a client that causes too much
@@ -46,6 +50,19 @@ type Options struct {
 	// Busy is called when the client has greeted, and then whenever there is a first stream or no
 	// stream any more. It must not call back. nil: no function is called.
 	Busy func(streams bool)
+	// Ended is called when the connection has ended. nil: no function is called.
+	Ended func()
+
+	// Nonblocking is the connection without goroutines of its own: each goroutine that has frames to
+	// send sends them, and bytes are read when it calls ready. nil: one goroutine reads, and one
+	// sends. That is the reference implementation, for tests and where there is no epoll.
+	Nonblocking NonblockingConn
+}
+
+func (o *Options) ended() {
+	if o.Ended != nil {
+		o.Ended()
+	}
 }
 
 // Fixed limits, which are those of golang.org/x/net/http2.

@@ -59,7 +59,7 @@ func (c *Conn) run(one *call) {
 		c.handle(one)
 		c.mu.Lock()
 		one = c.next()
-		c.mu.Unlock()
+		c.unlock()
 	}
 }
 
@@ -98,7 +98,7 @@ func (c *Conn) handle(one *call) {
 			_ = s.body.Close()
 		}
 		c.mu.Lock()
-		defer c.mu.Unlock()
+		defer c.unlock()
 		s.handled()
 	}()
 	one.handler.ServeHTTP(w, one.request)

@@ -154,7 +154,7 @@ func (l *ledger) ring() {
 // moment for what they give back or prove.
 func (c *Conn) claims(cl *claim, n int64) bool {
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.unlock()
 	var end time.Time
 	for !c.ledger.grow(cl, n) {
 		switch {
@@ -166,7 +166,7 @@ func (c *Conn) claims(cl *claim, n int64) bool {
 			c.ledger.vain = true
 			return false
 		}
-		c.mu.Unlock()
+		c.unlock()
 		late := time.NewTimer(time.Until(end))
 		select {
 		case <-c.ledger.freed:
@@ -189,13 +189,13 @@ func (w *Response) Prover() (prove func()) { return w.stream.conn.prove }
 func (w *Response) Proven() bool {
 	c := w.stream.conn
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.unlock()
 	return !c.unproven()
 }
 
 func (c *Conn) prove() {
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.unlock()
 	if c.ledger.proven {
 		return
 	}

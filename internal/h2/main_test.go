@@ -3,6 +3,7 @@ package h2
 import (
 	"bytes"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -19,7 +20,21 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(eachKind{m}) }
+
+// eachKind runs the tests with connections that have goroutines, and with those that have none.
+type eachKind struct{ m *testing.M }
+
+// Run implements goleak.TestingM.
+func (k eachKind) Run() int {
+	if fuzzing := flag.Lookup("test.fuzz").Value.String(); fuzzing != "" {
+		nonblocking = true
+		return k.m.Run()
+	}
+	code := k.m.Run()
+	nonblocking = true
+	return max(code, k.m.Run())
+}
 
 // patience is how long a test waits for what must happen.
 const patience = 20 * time.Second
@@ -48,16 +63,14 @@ func options(h http.HandlerFunc) Options {
 func silent(t testing.TB, opts Options) *client {
 	t.Helper()
 	mine, theirs := net.Pipe()
-	c := &client{TB: t, net: mine, conn: New(theirs, opts), framer: http2.NewFramer(mine, mine),
-		served: make(chan struct{})}
+	served := make(chan struct{})
+	opts.Ended = func() { close(served) }
+	c := &client{TB: t, net: mine, conn: newConn(theirs, opts), framer: http2.NewFramer(mine, mine), served: served}
 	c.enc = hpack.NewEncoder(&c.block)
 	c.framer.ReadMetaHeaders = hpack.NewDecoder(tableSize, nil)
 	c.framer.SetMaxReadFrameSize(1 << 20)
 	c.must(mine.SetDeadline(time.Now().Add(patience)))
-	go func() {
-		c.conn.Serve()
-		close(c.served)
-	}()
+	go c.conn.Serve()
 	t.Cleanup(func() {
 		_ = mine.Close()
 		c.await(c.served, "Serve")

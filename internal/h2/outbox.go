@@ -72,8 +72,12 @@ func (c *Conn) control() {
 	}
 }
 
-// flush lets what is in the outbox be sent, by send. Called with mu held, or not.
+// flush wakes send; without goroutines, unlock sends what is in the outbox. Called with mu held, or
+// not.
 func (c *Conn) flush() {
+	if c.ring == nil {
+		return
+	}
 	select {
 	case c.ring <- struct{}{}:
 	default:
@@ -90,15 +94,20 @@ func (c *Conn) send() {
 		}
 		for frames := c.swap(); frames != nil; frames = c.swap() {
 			_, err := c.net.Write(*frames)
-			if cap(*frames) <= 4*outboxFull {
-				*frames = (*frames)[:0]
-				boxes.Put(frames)
-			}
+			recycle(frames)
 			if err != nil {
 				c.end(err)
 				return
 			}
 		}
+	}
+}
+
+// recycle gives frames back that were sent.
+func recycle(frames *[]byte) {
+	if cap(*frames) <= 4*outboxFull {
+		*frames = (*frames)[:0]
+		boxes.Put(frames)
 	}
 }
 

@@ -22,7 +22,7 @@ var serverContext = context.WithValue(context.Background(), http.ServerContextKe
 // arrived takes a request, or the trailer of one.
 func (c *Conn) arrived(b *block) error {
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.unlock()
 	f := &http2.MetaHeadersFrame{HeadersFrame: &b.headers, Fields: b.fields}
 	if c.deaf(b.headers.FrameHeader) {
 		return nil

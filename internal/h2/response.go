@@ -136,7 +136,7 @@ func (w *Response) send(b []byte, last bool) error {
 	}
 	if !last && len(b) == 0 {
 		w.stream.conn.mu.Lock()
-		defer w.stream.conn.mu.Unlock()
+		defer w.stream.conn.unlock()
 		return w.stream.err
 	}
 	if !last || len(w.trailers) == 0 {

@@ -44,7 +44,7 @@ func (w *Response) leave() error {
 	s := w.stream
 	c := s.conn
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.unlock()
 	if s.err != nil {
 		return s.err
 	}
@@ -125,7 +125,7 @@ func (r *rests) stop() {
 func (c *Conn) lookAtRests() {
 	stall := c.opts.Stall()
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.unlock()
 	for s := range c.rests.streams {
 		if stall > 0 && time.Since(s.rested) >= stall {
 			s.reset(http2.ErrCodeCancel, errDone)

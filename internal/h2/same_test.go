@@ -268,7 +268,7 @@ func TestSameAnswers(t *testing.T) {
 			want, got := asker(t, func(c net.Conn) {
 				server.ServeConn(c, &http2.ServeConnOpts{Handler: handler,
 					BaseConfig: &http.Server{ErrorLog: log.New(io.Discard, "", 0)}})
-			}), asker(t, func(c net.Conn) { New(c, opts).Serve() })
+			}), asker(t, func(c net.Conn) { serve(c, opts) })
 			for how, r := range requestsToCompare {
 				ask := func(c *http.Client) string {
 					var body io.Reader

@@ -41,7 +41,7 @@ type Stream struct {
 func (s *Stream) write(b []byte, end bool) error {
 	c := s.conn
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.unlock()
 	for {
 		if s.err != nil {
 			return s.err
@@ -75,13 +75,17 @@ func (s *Stream) sleep(room bool) {
 		s.wake = make(chan struct{}, 1)
 	}
 	s.wait(room)
-	c.mu.Unlock()
+	c.unlock()
 	<-s.wake
 	c.mu.Lock()
 }
 
-// Offer sends what there is room for, and returns how much of b that is. Only a kept stream's owner
-// may call it, as all that follow.
+// Conn is the connection of the stream.
+func (s *Stream) Conn() *Conn { return s.conn }
+
+// Offer puts what there is room for into the outbox, and returns how much of b that is. Conn.Flush
+// sends it, so that what several streams offer is one send. Only a kept stream's owner may call it,
+// as all that follow.
 func (s *Stream) Offer(b []byte) (int, error) {
 	c := s.conn
 	c.mu.Lock()
@@ -98,7 +102,7 @@ func (s *Stream) Offer(b []byte) (int, error) {
 func (s *Stream) Park(room func()) {
 	c := s.conn
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.unlock()
 	if s.err != nil || s.window > 0 && c.window > 0 && c.outbox.len() < 2*c.full() {
 		room()
 		return
@@ -111,7 +115,7 @@ func (s *Stream) Park(room func()) {
 func (s *Stream) End() {
 	c := s.conn
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.unlock()
 	if s.err == nil {
 		c.put(s, nil, true, 0)
 		s.finish()
@@ -122,7 +126,7 @@ func (s *Stream) End() {
 // Reset ends the answer so that the client sees that it has no end. Any goroutine may call it.
 func (s *Stream) Reset() {
 	s.conn.mu.Lock()
-	defer s.conn.mu.Unlock()
+	defer s.conn.unlock()
 	s.reset(http2.ErrCodeInternal, errDone)
 }
 

@@ -122,7 +122,11 @@ func TestUnprovenConnectionsKeepNoLongFrame(t *testing.T) {
 		c := connect(t, opts)
 		kept := func() int {
 			synctest.Wait() // the reader waits for a frame
-			return reflect.ValueOf(c.conn.frames).Elem().FieldByName("readBuf").Cap()
+			in := c.conn.input
+			if in == nil {
+				return len(c.conn.partial)
+			}
+			return max(len(in.buffer), reflect.ValueOf(in.framer).Elem().FieldByName("readBuf").Cap())
 		}
 		post := func(id uint32, path string) {
 			c.head(id, false, ":method", "POST", ":path", path)
@@ -145,7 +149,7 @@ func TestUnprovenConnectionsKeepNoLongFrame(t *testing.T) {
 		c.get(id, "/prove")
 		c.until(fmt.Sprintf(`DATA %d "0" END`, id))
 		post(id+2, "/")
-		if n := kept(); n < minFrame {
+		if n := kept(); n < minFrame && !nonblocking {
 			t.Errorf("%d bytes are kept for a client that is known", n)
 		}
 		c.settled(pool)

@@ -25,8 +25,9 @@ import (
 type ServerOptions struct {
 	// Handle answers a request.
 	Handle func(c Call)
-	// HTTP2 serves a connection on which the client chose HTTP/2, until its end.
-	HTTP2 func(c net.Conn) error
+	// HTTP2 serves a connection on which the client chose HTTP/2, maybe beyond its return, and closes
+	// it.
+	HTTP2 func(c net.Conn)
 
 	Forwarder *passthrough.Forwarder
 	// Identity decides whose credentials requests that pass through have upstream.
@@ -55,7 +56,13 @@ func New(o ServerOptions) *ListenerServer {
 	s.fast = s.fasthttp(OrdinaryHeadBytes)
 	s.fast.ErrorHandler = func(ctx *fasthttp.RequestCtx, err error) { s.misread(ctx, err, true) }
 	s.fast.Handler = s.Handler()
-	s.fast.NextProto(http2.NextProtoTLS, func(c net.Conn) error { return o.HTTP2(belowHead(c)) })
+	s.fast.NextProto(http2.NextProtoTLS, func(c net.Conn) error {
+		if h := headConnOf(c); h != nil {
+			h.detach() // fasthttp closes what it has
+		}
+		o.HTTP2(belowHead(c))
+		return nil
+	})
 	return s
 }
 

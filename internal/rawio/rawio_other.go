@@ -22,3 +22,15 @@ func NewSender() *Sender { return &Sender{} }
 
 // Send returns errors.ErrUnsupported.
 func (*Sender) Send(syscall.RawConn, []byte) (int, error) { return 0, errors.ErrUnsupported }
+
+// ErrWouldBlock says that nothing has come yet.
+var ErrWouldBlock = errors.New("nothing has come yet")
+
+// Receiver receives nothing here.
+type Receiver struct{}
+
+// NewReceiver makes a Receiver.
+func NewReceiver() *Receiver { return &Receiver{} }
+
+// Receive returns errors.ErrUnsupported.
+func (*Receiver) Receive(syscall.RawConn, []byte) (int, error) { return 0, errors.ErrUnsupported }

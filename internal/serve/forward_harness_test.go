@@ -19,6 +19,7 @@ import (
 	"spillway/internal/auth"
 	"spillway/internal/clientconn"
 	"spillway/internal/flowcontrol"
+	"spillway/internal/h2"
 	"spillway/internal/http1"
 	"spillway/internal/passthrough"
 	"spillway/internal/source/sourcetest"
@@ -74,7 +75,13 @@ func newFront(t *testing.T, upstream http.Handler, o frontOptions) *front {
 	if o.http2 {
 		passing := New(Options{Catalog: sourcetest.Resources{}, Forwarder: fr.forwarder, StallTimeout: patience,
 			Metrics: NewMetrics(nil), Log: zap.NewNop()})
-		server.NextProto("h2", func(c net.Conn) error { return passing.http2.serve(c, Front{Identity: o.identity}) })
+		server.NextProto("h2", func(c net.Conn) error {
+			passing.http2.serve(c, Front{Identity: o.identity})
+			for slices.ContainsFunc(passing.http2.open(), func(h *h2.Conn) bool { return h.NetConn() == c }) {
+				time.Sleep(time.Millisecond) // fasthttp closes what a handler has left
+			}
+			return nil
+		})
 		// after everything else: nothing is left that could fail
 		t.Cleanup(func() { _ = passing.Close(context.Background()) })
 		defer t.Cleanup(passing.http2.close) // before the front, which waits for its connections

@@ -1,9 +1,12 @@
 package serve
 
 import (
+	"context"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -55,11 +58,12 @@ func newHTTP2Server(s *Server) *http2Server {
 	return h
 }
 
-// serve serves one connection until its end.
-func (h *http2Server) serve(c net.Conn, front Front) error {
+// serve serves one connection, maybe beyond its return.
+func (h *http2Server) serve(c net.Conn, front Front) {
 	below, from := clientconn.Of(c), clientconn.AddressOf(c.RemoteAddr())
 	proving := &atomic.Bool{}
-	conn := h2.New(c, h2.Options{
+	var conn *h2.Conn
+	conn = h2.New(c, h2.Options{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			h.prove(w, r, front, proving)
 			h.answer(w, r, front, below)
@@ -80,16 +84,29 @@ func (h *http2Server) serve(c net.Conn, front Front) error {
 				below.SetState(clientconn.StateIdle)
 			}
 		},
+		Ended:       func() { h.left(conn) },
+		Nonblocking: h.nonblocking(c),
 	})
 	if !h.admit(conn) {
-		return nil // its listener closes it
+		_ = c.Close()
+		return
 	}
-	defer h.left(conn)
 	if below != nil {
 		below.OnEvict(conn.GoAway)
 		_ = below.SetPace(h.server.opts.StallTimeout, 0) // fails on a closed connection, as what follows will
 	}
 	conn.Serve()
+}
+
+// nonblocking is what a connection is read from and written to without a goroutine, where that is
+// possible.
+func (h *http2Server) nonblocking(c net.Conn) h2.NonblockingConn {
+	if !h.server.watches.HaveWriters() {
+		return nil
+	}
+	if s := clientconn.NewPolledConn(c, h.server.gone); s != nil {
+		return s
+	}
 	return nil
 }
 
@@ -159,11 +176,16 @@ func (h *http2Server) answer(w http.ResponseWriter, r *http.Request, front Front
 
 // goAway tells clients to open another connection for their next request. Streams go on.
 func (h *http2Server) goAway() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for c := range h.mu.conns {
+	for _, c := range h.open() {
 		c.GoAway()
 	}
+}
+
+// open are the connections that there are.
+func (h *http2Server) open() []*h2.Conn {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Collect(maps.Keys(h.mu.conns))
 }
 
 // leave takes no more connections, and tells the clients of those that there are. A connection then
@@ -175,15 +197,28 @@ func (h *http2Server) leave() {
 	h.goAway()
 }
 
+// await returns when no connection is left, or when ctx ends.
+func (h *http2Server) await(ctx context.Context) {
+	done := make(chan struct{})
+	go func() {
+		h.active.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}
+
 // close ends the connections that are left.
 func (h *http2Server) close() {
 	h.mu.Lock()
 	h.mu.closing = true
-	for c := range h.mu.conns {
+	h.mu.Unlock()
+	for _, c := range h.open() {
 		clientconn.Reset(c.NetConn())
 		c.Close()
 	}
-	h.mu.Unlock()
 	h.active.Wait()
 }
 

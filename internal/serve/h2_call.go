@@ -111,10 +111,10 @@ func (c http2Call) Guarded() passthrough.PlainRequest {
 // Watch delivers the stream of a watch to its end, or to where it needs its handler no longer.
 func (c http2Call) Watch(st *watch.Stream, headers watch.HeadersFunc) {
 	s := c.server
-	ctx := c.r.Context()
+	ctx, w := c.r.Context(), c.Writer // and not c, which holds the request
 	stop := context.AfterFunc(ctx, func() {
 		// Whichever noticed first that the connection was cut.
-		if reason := watch.ReasonOf(c.Writer.Cause(context.Cause(ctx))); watch.EvictionMessages[reason] != "" {
+		if reason := watch.ReasonOf(w.Cause(context.Cause(ctx))); watch.EvictionMessages[reason] != "" {
 			st.Stop(reason)
 		}
 		st.Stop(watch.EndClientClosed)
@@ -122,7 +122,7 @@ func (c http2Call) Watch(st *watch.Stream, headers watch.HeadersFunc) {
 	head := func() {
 		watch.SetHeaders(st, headers, st.AuditID(c.RequestHeader(apistatus.AuditIDHeader)), c.SetHeader)
 	}
-	out := &watch.StreamSink{PacedWriter: c.Writer, Head: head, Address: c.r.RemoteAddr}
+	out := &watch.StreamSink{PacedWriter: w, Head: head, Address: c.r.RemoteAddr}
 	s.watches.Attach(st, out)
 	st.Take()
 	s.watches.Deliver(st, func(reason watch.EndReason) {

@@ -227,7 +227,7 @@ func (s *Server) Serve(ln net.Listener, front Front) error {
 func (s *Server) http1(front Front) *http1.ListenerServer {
 	return http1.New(http1.ServerOptions{
 		Handle:   func(c http1.Call) { s.handle(c, front) },
-		HTTP2:    func(c net.Conn) error { return s.http2.serve(c, front) },
+		HTTP2:    func(c net.Conn) { s.http2.serve(c, front) },
 		Identity: front.Identity, Forwarder: s.opts.Forwarder, Watches: s.watches, Poller: s.gone,
 		Heads:    s.opts.Limiter.LargeHeads(),
 		Arrivals: s.arrivals, StallTimeout: s.opts.StallTimeout, IdleTimeout: idleTimeout, Panicked: s.panicked, Log: s.log,
@@ -267,6 +267,7 @@ func (s *Server) Close(ctx context.Context) error {
 	for _, front := range fronts {
 		errs = append(errs, front.Shutdown(ctx))
 	}
+	s.http2.await(ctx)
 	s.watches.Wait()
 	s.coalescer.Wait()
 	errs = append(errs, s.opts.Forwarder.Close(ctx))

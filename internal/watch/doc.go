@@ -9,7 +9,8 @@
 //	               (slots of one feed)   (turn)   (TLS)    one non-blocking send
 //
 // A writer owns its slots and is alone in sending to the sockets of HTTP/1.1 watches. On HTTP/2 a
-// slot's frames go to the outbox of the connection, and the connection's own goroutine sends them.
+// slot's frames go to the outbox of the connection, which the writer flushes: the frames of all its
+// streams are one send.
 // A writer never waits: the slot of a full socket or outbox is parked until there is room, or until
 // its client has stalled.
 //

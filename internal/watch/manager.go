@@ -72,6 +72,9 @@ func NewManager(o Options) *Manager {
 	return m
 }
 
+// HaveWriters reports that writers deliver streams.
+func (m *Manager) HaveWriters() bool { return m.writers != nil }
+
 // Wait returns when no stream is left and the writers have ended.
 func (m *Manager) Wait() {
 	m.active.Wait()

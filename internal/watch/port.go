@@ -17,6 +17,9 @@ type nonblockingSender interface {
 	park(room func())
 }
 
+// flusher sends what slots have offered to it: several of them may share one.
+type flusher interface{ Flush() }
+
 // port is where a slot sends: a socket, under TLS where there is TLS. Only its writer uses
 // it.
 //

@@ -40,7 +40,7 @@ func (n *StreamSink) protocol() string { return "HTTP/2" }
 
 func (n *StreamSink) client() string { return n.Address }
 
-func (n *StreamSink) port(*writer) (port, bool) {
+func (n *StreamSink) port(w *writer) (port, bool) {
 	response, ok := n.ResponseWriter.(*h2.Response)
 	if !ok {
 		return port{}, false
@@ -50,7 +50,7 @@ func (n *StreamSink) port(*writer) (port, bool) {
 		return port{}, false
 	}
 	n.kept.Store(kept)
-	return port{out: keptStream{kept}}, true
+	return port{out: keptStream{kept, w}}, true
 }
 
 // cut implements sink.
@@ -73,9 +73,19 @@ func (n *StreamSink) Over(clean bool) {
 }
 
 // keptStream is what a slot on HTTP/2 sends to: the outbox of its connection, as far as the
-// client's windows allow.
-type keptStream struct{ *h2.Stream }
+// client's windows allow. The writer flushes the connection after other slots have had their
+// turns, so that the events of all its streams are one send.
+type keptStream struct {
+	*h2.Stream
+	writer *writer
+}
 
-func (k keptStream) offer(b []byte) (int, error) { return k.Offer(b) }
+func (k keptStream) offer(b []byte) (int, error) {
+	n, err := k.Offer(b)
+	if n > 0 {
+		k.writer.flushLater(k.Conn())
+	}
+	return n, err
+}
 
 func (k keptStream) park(room func()) { k.Park(room) }

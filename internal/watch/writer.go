@@ -13,8 +13,8 @@ import (
 )
 
 // writer owns a shard of slots. It is the only goroutine that sends to the sockets of HTTP/1.1
-// watches; frames for an HTTP/2 stream go to the outbox of its connection, which sends them itself
-// (h2.Conn.send). It never waits for a client: a socket takes what it has room for, and the slot
+// watches; frames for an HTTP/2 stream go to the outbox of its connection, which the writer flushes
+// (h2.Conn.Flush). It never waits for a client: a socket takes what it has room for, and the slot
 // of one that is full is parked until there is more, or until its client has stalled.
 //
 // A slot has its turn when its signal woke its group, when there is room again, when something is
@@ -33,9 +33,11 @@ type writer struct {
 	groups     map[*ring.Signal]*group
 	timers     timerheap.Heap[*slot] // all slots, by when a bookmark, a deadline or a check is due
 	queue      turnQueue
-	encrypted  []byte   // TLS records of the current turn
-	delivering bool     // what SetDelivering was last called with
-	spare      struct { // what mu's lists were before, to be used again
+	encrypted  []byte // TLS records of the current turn
+	unflushed  map[flusher]struct{}
+	flushes    []flusher // the same, in order
+	delivering bool      // what SetDelivering was last called with
+	spare      struct {  // what mu's lists were before, to be used again
 		slots  []*slot
 		groups []*group
 	}
@@ -53,14 +55,16 @@ const (
 	turnSize = clientconn.OfferBytesLimit
 	// turnsPerDrain is how many turns the writer gives before it drains wake-ups again.
 	turnsPerDrain = 64
+	// flushLimit is how many connections of HTTP/2 wait at most for their streams' turns.
+	flushLimit = 64
 )
 
 func newWriter(m *Manager) *writer {
 	sender := rawio.NewSender()
 	return &writer{
 		manager: m, stall: m.opts.StallTimeout, wakeCh: make(chan struct{}, 1), groups: map[*ring.Signal]*group{},
-		queue: newTurnQueue(),
-		open:  func(c *ConnSink) nonblockingSender { return openSocket(c, sender) },
+		queue: newTurnQueue(), unflushed: map[flusher]struct{}{},
+		open: func(c *ConnSink) nonblockingSender { return openSocket(c, sender) },
 	}
 }
 
@@ -120,6 +124,7 @@ func (w *writer) run(ctx context.Context) {
 		if w.turns() {
 			continue
 		}
+		w.flush()
 		w.busy(false)
 		if s := w.timers.First(); s != nil {
 			timer.Reset(s.due.left())
@@ -194,8 +199,29 @@ func (w *writer) turns() bool {
 			return false
 		}
 		w.turn(w.queue.pop())
+		if len(w.flushes) >= flushLimit {
+			w.flush()
+		}
 	}
 	return !w.queue.empty()
+}
+
+// flushLater has a connection flushed when its streams have had their turns.
+func (w *writer) flushLater(c flusher) {
+	if _, found := w.unflushed[c]; !found {
+		w.unflushed[c] = struct{}{}
+		w.flushes = append(w.flushes, c)
+	}
+}
+
+// flush sends what slots have put into the outboxes of their connections.
+func (w *writer) flush() {
+	for _, c := range w.flushes {
+		c.Flush()
+	}
+	clear(w.flushes)
+	clear(w.unflushed)
+	w.flushes = w.flushes[:0]
 }
 
 // turn sends once to the client of a slot: what is left of before, or what its stream has next. A

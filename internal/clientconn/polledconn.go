@@ -1,0 +1,287 @@
+package clientconn
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"spillway/internal/rawio"
+)
+
+// PolledConn reads and writes a connection without waiting, so that the connection needs no
+// goroutine: a Poller calls ready and room (h2.NonblockingConn). Below TLS it takes the records
+// that TLS writes, in their order, and sends them as far as there is room.
+//
+// TLS can be read this way: after a temporary error crypto/tls goes on where it was, also in the
+// middle of a record.
+type PolledConn struct {
+	// Static after construction.
+	conn   net.Conn // TLS, or below
+	below  *PacedConn
+	raw    syscall.RawConn
+	poller *Poller
+	stream bool // a short read has emptied the socket, as it has with TCP
+
+	watched   *Watched // set by Open
+	room      func()
+	exhausted bool        // the reader's: nothing is left to be read
+	full      atomic.Bool // room is to be called
+
+	mu      sync.Mutex
+	unsent  *[]byte     // nil: none
+	sent    int         // bytes of unsent that were sent
+	replies int         // bytes in unsent, or more, that TLS wrote by itself
+	err     error       // of a send, or of a client that stalled
+	since   time.Time   // when a send last found no room, with no byte sent since; zero: it found some
+	clock   *time.Timer // runs while something is unsent; nil: it never has
+
+	writing atomic.Bool // Write is called
+}
+
+// repliesLimit is how many bytes TLS may write by itself that a client does not read. Those are
+// answers to key updates, for which a client need not read.
+const repliesLimit = 16 << 10
+
+var errUnread = errors.New("the client does not read what was sent to it")
+
+// wouldBlock is the error of a read when nothing has come yet. It is temporary, for crypto/tls.
+type wouldBlock struct{}
+
+func (wouldBlock) Error() string    { return "nothing has come yet" }
+func (wouldBlock) Timeout() bool    { return true }
+func (wouldBlock) Temporary() bool  { return true }
+func (wouldBlock) WouldBlock() bool { return true }
+
+var (
+	unsentBuffers = sync.Pool{New: func() any { b := make([]byte, 0, RecordBytes); return &b }}
+	senders       = sync.Pool{New: func() any { return rawio.NewSender() }}
+	receivers     = sync.Pool{New: func() any { return rawio.NewReceiver() }}
+)
+
+// NewPolledConn makes a PolledConn of a connection whose handshake is done and that nothing reads
+// or writes; nil if it cannot be polled.
+func NewPolledConn(c net.Conn, p *Poller) *PolledConn {
+	below := Of(c)
+	if p == nil || below == nil || !rawio.Supported {
+		return nil
+	}
+	raw := rawConn(c)
+	if raw == nil {
+		return nil
+	}
+	_, tcp := below.Conn.(*net.TCPConn)
+	return &PolledConn{conn: c, below: below, raw: raw, poller: p, stream: tcp}
+}
+
+// Open implements h2.NonblockingConn. From now on no read or write of the connection waits.
+func (s *PolledConn) Open(ready, room func()) error {
+	s.room = room
+	s.below.polled.Store(s)
+	s.watched = s.poller.Attend(s.raw, ready, s.roomAgain)
+	if s.watched == nil {
+		return fmt.Errorf("watching a connection: %w", net.ErrClosed)
+	}
+	return nil
+}
+
+// Again is called before the reads that follow a call of ready.
+func (s *PolledConn) Again() { s.exhausted = false }
+
+// Read implements h2.NonblockingConn.
+func (s *PolledConn) Read(b []byte) (int, error) { return s.conn.Read(b) }
+
+// Write implements h2.NonblockingConn.
+func (s *PolledConn) Write(b []byte) (int, error) {
+	s.writing.Store(true)
+	defer s.writing.Store(false)
+	return s.conn.Write(b)
+}
+
+// Pending implements h2.NonblockingConn.
+func (s *PolledConn) Pending() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.unsent != nil
+}
+
+// receive reads what has arrived at the socket. TLS calls it, and take.
+func (s *PolledConn) receive(b []byte) (int, error) {
+	switch err := s.failure(); {
+	case err != nil:
+		return 0, err
+	case s.exhausted:
+		return 0, wouldBlock{}
+	}
+	r := receivers.Get().(*rawio.Receiver)
+	n, err := r.Receive(s.raw, b)
+	receivers.Put(r)
+	var failed syscall.Errno
+	switch {
+	case errors.Is(err, rawio.ErrWouldBlock):
+		s.exhausted = true
+		return 0, wouldBlock{}
+	case errors.As(err, &failed): // some of these call themselves temporary
+		return n, os.NewSyscallError("recvfrom", err)
+	}
+	s.exhausted = s.stream && err == nil && n < len(b) && !s.watched.Left()
+	return n, err
+}
+
+// failure is the error of a send before.
+func (s *PolledConn) failure() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+// take takes what is to be sent.
+func (s *PolledConn) take(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return 0, s.err
+	}
+	if s.unsent == nil {
+		s.unsent = unsentBuffers.Get().(*[]byte)
+	}
+	if !s.writing.Load() {
+		if s.replies += len(b); s.replies > repliesLimit {
+			s.err = errUnread
+			return 0, s.err
+		}
+	}
+	*s.unsent = append(*s.unsent, b...)
+	return len(b), nil
+}
+
+// Flush implements h2.NonblockingConn.
+func (s *PolledConn) Flush() (done bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.send(); s.err == nil && s.unsent != nil {
+		// An event of the poller counts from here on. Room that it reported before is found by a second
+		// send.
+		s.full.Store(true)
+		if s.send(); s.unsent != nil {
+			s.blocked()
+			return false, s.err
+		}
+		if !s.full.CompareAndSwap(true, false) {
+			return false, nil // room was called: its goroutine goes on
+		}
+	}
+	return s.err == nil, s.err
+}
+
+// send sends what there is room for. Called with mu held.
+func (s *PolledConn) send() {
+	if s.unsent == nil || s.err != nil {
+		return
+	}
+	sender := senders.Get().(*rawio.Sender)
+	n, err := sender.Send(s.raw, (*s.unsent)[s.sent:])
+	senders.Put(sender)
+	s.sent += n
+	if n > 0 {
+		s.since = time.Time{}
+	}
+	if s.err = err; s.sent == len(*s.unsent) {
+		s.forget()
+	}
+}
+
+// forget releases the buffer.
+func (s *PolledConn) forget() {
+	if b := s.unsent; b != nil && cap(*b) <= 4*OfferBytesLimit {
+		*b = (*b)[:0]
+		unsentBuffers.Put(b)
+	}
+	s.unsent, s.sent, s.replies = nil, 0, 0
+	if s.clock != nil {
+		s.clock.Stop()
+	}
+}
+
+// blocked has the client evicted if it takes nothing for the stall timeout. Called with mu held.
+func (s *PolledConn) blocked() {
+	p := s.below.pace.Load()
+	if p == nil || s.err != nil {
+		return
+	}
+	if s.since.IsZero() {
+		s.since = time.Now()
+	}
+	wait := min(s.below.eviction.StallTimeout(p.stall)/StallChecks, LookAgainInterval)
+	if s.clock == nil {
+		s.clock = time.AfterFunc(wait, s.look)
+	} else {
+		s.clock.Reset(wait)
+	}
+}
+
+// look looks whether the client has taken something meanwhile.
+func (s *PolledConn) look() {
+	s.mu.Lock()
+	p := s.below.pace.Load()
+	if s.unsent == nil || s.err != nil || p == nil {
+		s.mu.Unlock()
+		return
+	}
+	if s.since.IsZero() || time.Since(s.since) < s.below.eviction.StallTimeout(p.stall) {
+		s.blocked()
+		s.mu.Unlock()
+		return
+	}
+	s.err = ErrStalled
+	s.mu.Unlock()
+	_ = s.below.abort()
+	s.roomAgain()
+}
+
+// roomAgain calls room if it is waited for.
+func (s *PolledConn) roomAgain() {
+	if s.full.CompareAndSwap(true, false) {
+		s.room()
+	}
+}
+
+// Close ends the calls. The connection is closed.
+func (s *PolledConn) Close() {
+	s.watched.Stop()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err == nil {
+		s.err = net.ErrClosed
+	}
+	s.forget()
+}
+
+// last sends what TLS has written before it closes the connection, as far as there is room.
+func (s *PolledConn) last() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.send()
+}
+
+// rawConn is the socket under c, or nil if c does not show it.
+func rawConn(c net.Conn) syscall.RawConn {
+	for {
+		switch v := c.(type) {
+		case syscall.Conn:
+			raw, err := v.SyscallConn()
+			if err != nil {
+				return nil
+			}
+			return raw
+		case interface{ NetConn() net.Conn }: // crypto/tls, and wrappers that follow its example
+			c = v.NetConn()
+		default:
+			return nil
+		}
+	}
+}

@@ -1,0 +1,170 @@
+package h2
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"golang.org/x/net/http2"
+)
+
+const frameHeader = 9
+
+// input is the received bytes of a connection that are not taken yet, and the framer that reads
+// them. A connection without goroutines borrows one while there is something to read. Of a frame
+// that has begun it keeps the received bytes alone (Conn.partial).
+type input struct {
+	framer   *http2.Framer // of whole frames, from next
+	next     []byte
+	buffer   []byte
+	from, to int // of buffer: what is not taken yet
+}
+
+// newInput makes an input that holds so many bytes at first.
+func newInput(size int) *input {
+	in := &input{buffer: make([]byte, size)}
+	in.framer = http2.NewFramer(nil, (*inputReader)(in))
+	in.framer.SetMaxReadFrameSize(minFrame)
+	in.framer.AllowIllegalReads = true // the next frame may be another framer's: takeOne checks the order
+	return in
+}
+
+// inputs are those that no connection has borrowed.
+var inputs = sync.Pool{New: func() any { return newInput(frameHeader + minFrame) }}
+
+// borrowInput is an input for a connection of which so much is not taken yet.
+func borrowInput(partial []byte) *input {
+	in := inputs.Get().(*input)
+	in.from, in.to = 0, copy(in.buffer, partial)
+	return in
+}
+
+// giveBack gives a borrowed input back, and returns what is not taken yet, in partial if it fits.
+func (in *input) giveBack(partial []byte) []byte {
+	left := in.buffer[in.from:in.to]
+	if len(left) > 0 {
+		partial = append(partial[:0], left...)
+	} else {
+		partial = nil
+	}
+	in.next = nil
+	inputs.Put(in)
+	return partial
+}
+
+// inputReader is the io.Reader of an input's framer.
+type inputReader input
+
+// Read implements io.Reader.
+func (r *inputReader) Read(b []byte) (int, error) {
+	if len(r.next) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(b, r.next)
+	r.next = r.next[n:]
+	return n, nil
+}
+
+// free is where to read more to, room for at least so many bytes in all and for one.
+func (in *input) free(size int) []byte {
+	if in.from > 0 {
+		in.to, in.from = copy(in.buffer, in.buffer[in.from:in.to]), 0
+	}
+	if size = max(size, in.to+1); size > len(in.buffer) {
+		in.buffer = append(make([]byte, 0, size), in.buffer[:in.to]...)[:size]
+	}
+	return in.buffer[in.to:]
+}
+
+// whole is the length of the frame that comes next, and whether it is all there, or so much of it
+// as tells that it is not read.
+func (in *input) whole() (length int, ok bool) {
+	b := in.buffer[in.from:in.to]
+	if len(b) < frameHeader {
+		return frameHeader, false
+	}
+	length = frameHeader + int(binary.BigEndian.Uint32(b)>>8)
+	return length, len(b) >= length || length > frameHeader+minFrame
+}
+
+// quick tells the frames that never wait and take no longer for one connection than for another.
+func (in *input) quick() bool {
+	switch http2.FrameType(in.buffer[in.from+3]) {
+	case http2.FrameWindowUpdate, http2.FramePing, http2.FrameSettings, http2.FrameRSTStream, http2.FramePriority,
+		http2.FrameGoAway:
+		return true
+	}
+	return false
+}
+
+// take reads the frame that comes next, which is whole. It is valid until the next one is read.
+func (in *input) take(length int) (http2.Frame, error) {
+	in.next = in.buffer[in.from:min(in.from+length, in.to)]
+	in.from += len(in.next)
+	return in.framer.ReadFrame()
+}
+
+// takeAll takes the whole frames of an input. With quick, it stops before one that is not quick to
+// take, and reports that: slow. An error is the end of the connection.
+func (c *Conn) takeAll(in *input, quick bool) (slow bool, err error) {
+	if c.ignoring {
+		in.from = in.to // so that what was sent last is not lost to a reset
+		return false, nil
+	}
+	if !c.prefaced {
+		if in.to-in.from < len(http2.ClientPreface) {
+			return false, nil
+		}
+		preface := string(in.buffer[in.from:][:len(http2.ClientPreface)])
+		in.from += len(preface)
+		if preface != http2.ClientPreface {
+			return false, fmt.Errorf("began with %q", preface)
+		}
+		c.prefaced = true
+	}
+	for length, ok := in.whole(); ok; length, ok = in.whole() {
+		if quick && !in.quick() {
+			return true, nil
+		}
+		frame, err := c.takeOne(in, length)
+		switch {
+		case err == nil:
+			err = c.take(frame)
+		case errors.Is(err, http2.ErrFrameTooLarge):
+			err = http2.ConnectionError(http2.ErrCodeFrameSize)
+		}
+		var stream http2.StreamError
+		var all http2.ConnectionError
+		switch {
+		case err == nil:
+		case errors.As(err, &stream):
+			c.refuse(stream)
+		case errors.As(err, &all):
+			c.goAway(http2.ErrCode(all))
+			if frame == nil || c.lost { // where the next one begins is not known, or what it says
+				c.ignoring, c.why = true, all
+				in.from = in.to
+				return false, nil
+			}
+		default:
+			return false, err
+		}
+	}
+	return false, nil
+}
+
+// takeOne reads the frame that comes next, which is whole. Between the frames of a head there may
+// be no other (RFC 9113, section 4.3).
+func (c *Conn) takeOne(in *input, length int) (http2.Frame, error) {
+	h := in.buffer[in.from:]
+	continued, id := http2.FrameType(h[3]) == http2.FrameContinuation, binary.BigEndian.Uint32(h[5:])&maxWindow
+	if b := c.incoming; (b != nil) != continued || b != nil && b.headers.StreamID != id {
+		if length <= frameHeader+minFrame {
+			return nil, http2.ConnectionError(http2.ErrCodeProtocol)
+		}
+	}
+	c.long = c.long || length > keptFrame
+	return in.take(length)
+}

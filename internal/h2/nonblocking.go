@@ -1,0 +1,232 @@
+package h2
+
+import (
+	"net"
+	"sync/atomic"
+)
+
+// NonblockingConn is a client's connection as h2 reads and writes it without goroutines of its own.
+// No method waits.
+type NonblockingConn interface {
+	// Open has ready called whenever bytes have arrived or the client has left, and room after a Flush
+	// that left something, once more can be sent. Neither blocks.
+	Open(ready, room func()) error
+	// Again is called before the reads that follow a call of ready.
+	Again()
+	// Read reads what has arrived. If nothing has, the error has a method WouldBlock that returns
+	// true. One goroutine at a time reads.
+	Read(b []byte) (int, error)
+	// Write takes all of b, for Flush to send. One goroutine at a time writes and flushes; another one
+	// may read meanwhile.
+	Write(b []byte) (int, error)
+	// Flush sends what there is room for, and reports whether nothing is left. If something is left,
+	// room is called once.
+	Flush() (done bool, err error)
+	// Pending reports whether there is something for Flush to send. TLS adds to it while it reads, to
+	// answer a key update.
+	Pending() bool
+	// Close ends the calls of ready and room, except those that run. The connection is closed.
+	Close()
+}
+
+// wouldBlock reports that an error of a NonblockingConn's Read says that nothing has come yet.
+func wouldBlock(err error) bool {
+	e, ok := err.(interface{ WouldBlock() bool }) //nolint:errorlint // nothing wraps it
+	return ok && e.WouldBlock()
+}
+
+// reading has at most one goroutine at a time read a connection that has none of its own. The
+// reader that finds the connection ended releases what the connection holds.
+type reading struct{ state atomic.Int32 }
+
+const (
+	readNone  int32 = iota
+	readSome        // a goroutine reads
+	readAgain       // a goroutine reads, and ready was called since it began
+	readEnded       // the connection has ended, and holds nothing
+)
+
+// begin makes the caller the reader and returns true. If another goroutine reads, that one reads
+// again.
+func (r *reading) begin() bool {
+	for {
+		switch {
+		case r.state.CompareAndSwap(readNone, readSome):
+			return true
+		case r.state.CompareAndSwap(readSome, readAgain), r.state.Load() >= readAgain:
+			return false
+		}
+	}
+}
+
+// pause makes the connection one without a reader, unless ready was called since the reader began.
+func (r *reading) pause() bool {
+	if r.state.CompareAndSwap(readSome, readNone) {
+		return true
+	}
+	r.state.Store(readSome)
+	return false
+}
+
+// quickReads is how often the poller's goroutine reads one connection before a goroutine is started
+// for it: a client that sends much must not delay other connections.
+const quickReads = 4
+
+// ready reads what has arrived. The goroutine of the poller calls it, which must not wait: it takes
+// frames that change a few integers. For any other frame a goroutine is started, which ends as soon
+// as there is nothing to read.
+func (c *Conn) ready() {
+	if !c.reading.begin() {
+		return
+	}
+	if !c.attend(quickReads) {
+		go c.attend(0)
+	}
+}
+
+// attend reads until there is nothing to read, or the connection ends. With a limit, it returns
+// false after so many reads, or before a frame that takes longer; the caller is still the reader.
+func (c *Conn) attend(limit int) bool {
+	for {
+		in := borrowInput(c.partial)
+		paused, err := c.attendWith(in, limit)
+		c.partial = in.giveBack(c.partial)
+		switch {
+		case err != nil:
+			c.leaveReading(err)
+			return true
+		case !paused:
+			return false
+		case c.reading.pause():
+			return true
+		}
+	}
+}
+
+// attendWith is attend with an input. It returns paused when there is nothing to read.
+func (c *Conn) attendWith(in *input, limit int) (paused bool, err error) {
+	quick := limit > 0
+	c.nonblock.Again()
+	for reads := 0; ; reads++ {
+		if c.gone() {
+			return true, net.ErrClosed
+		}
+		slow, err := c.takeAll(in, quick)
+		if err != nil {
+			return true, err
+		}
+		if slow || quick && reads == limit {
+			return false, nil
+		}
+		n, err := c.nonblock.Read(in.free(0))
+		in.to += n
+		switch {
+		case n > 0: // an error is there the next time, too
+		case wouldBlock(err):
+			c.sendPending()
+			return true, nil
+		case err != nil:
+			return true, err
+		}
+	}
+}
+
+// gone reports that the connection has ended.
+func (c *Conn) gone() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err != nil
+}
+
+// leaveReading ends the connection, if it has not ended yet, and releases what it holds.
+func (c *Conn) leaveReading(err error) {
+	c.finish(err)
+	c.partial = nil
+	c.nonblock.Close()
+	c.reading.state.Store(readEnded)
+	c.opts.ended()
+}
+
+// serveNonblocking reads what has arrived so far. From then on the poller calls ready.
+func (c *Conn) serveNonblocking() {
+	if !c.reading.begin() {
+		return // it was closed before
+	}
+	if err := c.nonblock.Open(c.ready, c.roomy); err != nil {
+		c.leaveReading(err)
+		return
+	}
+	c.mu.Lock()
+	c.opened = true
+	c.mu.Unlock()
+	c.startAlive()
+	c.attend(0)
+}
+
+// unlock unlocks mu. If the connection has no goroutines, the caller sends what is in the outbox,
+// unless another goroutine is sending.
+func (c *Conn) unlock() {
+	send := c.opened && c.outbox.frames != nil && !c.outbox.sending && c.err == nil
+	if send {
+		c.outbox.sending = true
+	}
+	c.mu.Unlock()
+	if send {
+		c.pump()
+	}
+}
+
+// Flush sends what Offer has put into the outbox. A connection with goroutines sends by itself.
+func (c *Conn) Flush() {
+	c.mu.Lock()
+	c.unlock()
+}
+
+// pump sends what is in the outbox, until there is nothing or the socket is full. Its caller has
+// set outbox.sending, or goes on for one that has and found the socket full.
+func (c *Conn) pump() {
+	for frames := c.swap(); frames != nil; frames = c.swap() {
+		_, err := c.nonblock.Write(*frames)
+		recycle(frames)
+		done := false
+		if err == nil {
+			done, err = c.nonblock.Flush()
+		}
+		if err != nil {
+			c.end(err)
+			return
+		}
+		if !done {
+			return
+		}
+	}
+	c.sendPending()
+}
+
+// sendPending sends what TLS has to send by itself, unless another goroutine is sending.
+func (c *Conn) sendPending() {
+	if !c.nonblock.Pending() {
+		return
+	}
+	c.mu.Lock()
+	idle := c.opened && !c.outbox.sending && c.err == nil
+	c.outbox.sending = c.outbox.sending || idle
+	c.mu.Unlock()
+	if idle {
+		c.resume()
+	}
+}
+
+// resume sends what a Flush before has left, and then what is in the outbox.
+func (c *Conn) resume() {
+	switch done, err := c.nonblock.Flush(); {
+	case err != nil:
+		c.end(err)
+	case done:
+		c.pump()
+	}
+}
+
+// roomy is called when there is room again. TLS may have much to encrypt: the poller does not wait
+// for that.
+func (c *Conn) roomy() { go c.resume() }
