@@ -6,7 +6,7 @@ import (
 )
 
 // capable is a variable of the environment by which CI says that its machine can run nodes.
-const capable = "SPILLWAY_CI"
+const capable = "REQUIRE_NODE"
 
 // Require skips a test where no node can be started, and fails it where one must be.
 func Require(t *testing.T) {
