@@ -62,7 +62,7 @@ func (s *suite) testWebSocket(t *testing.T) {
 		{"W-118 W-119", state, []string{table}, upstream, 1, bye},
 		{"W-120", c1 + "?watch=1&timeoutSeconds=600&fieldSelector=metadata.name%3Da" + informer,
 			[]string{"Accept-Encoding: gzip"}, memory, 2, bye},
-		{"W-120", collections["widgets"] + "?watch=1&timeoutSeconds=600&resourceVersion=0&fieldSelector=metadata.name%3Dw1",
+		{"W-120", someWidgets + "?watch=1&timeoutSeconds=600&resourceVersion=0&fieldSelector=metadata.name%3Dw1",
 			nil, memory, 1, bye},
 		{"W-120", "/api/v1/namespaces/heavy/configmaps?watch=1&timeoutSeconds=600&resourceVersion=0", nil, memory, 40, bye},
 		{"W-119", state, []string{"Sec-WebSocket-Protocol: base64.binary.k8s.io"}, memory, 1, bye},

@@ -51,6 +51,7 @@ const (
 	DevSettings         = "V-8"
 	DevBlueprint        = "V-9"
 	DevIndexedPage      = "V-10"
+	DevOneOfAll         = "V-11"
 )
 
 // Deviations are all differences that the conformance suite allows.
@@ -148,6 +149,15 @@ var Deviations = []Deviation{
 		Why: "the apiserver prints the age at the time of the response, and reassembles OpenAPI now and then; of a watch " +
 			"that ends before or soon after it begins it sends what it has time for, and so does the proxy, which may have to " +
 			"query it first; tables and OpenAPI pass through",
+	},
+	{
+		ID: DevOneOfAll, Rule: "W-100, W-152",
+		Releases: "1.31",
+		What: "a watch of all namespaces that selects one name begins with the objects of that name, where the apiserver " +
+			"sends nothing of the state",
+		Why:   "the apiserver looks them up in its watch cache by a key without a namespace; 1.30 and 1.32 send them",
+		in:    func(r Release) bool { return r.Minor == 31 },
+		older: (*Comparison).oneOfAll,
 	},
 	{
 		ID: DevWatchList, Rule: "W-32, W-100, W-101, W-215",

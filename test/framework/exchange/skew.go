@@ -251,6 +251,13 @@ func (c *Comparison) watchList() bool {
 	return q.Get("sendInitialEvents") != "" || c.longLived() && Number(q.Get("resourceVersion")) == 0
 }
 
+// oneOfAll reports that a watch of all namespaces selects one name, and that its direct answer has
+// no object.
+func (c *Comparison) oneOfAll() bool {
+	return c.longLived() && strings.Contains(c.query().Get("fieldSelector"), "metadata.name=") &&
+		!contains(c.Direct, `"ADDED"`) && contains(c.Proxied, `"ADDED"`)
+}
+
 // tokensDiffer reports that the two answers are the same but for their continue tokens.
 func (c *Comparison) tokensDiffer() bool {
 	direct, err := c.Direct.readable()
