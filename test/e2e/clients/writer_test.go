@@ -72,6 +72,17 @@ func (w *writer) end() {
 	w.ended.Wait()
 }
 
+// counts is how many changes each object has had.
+func (w *writer) counts() map[string]int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	counts := map[string]int{}
+	for name, changes := range w.changes {
+		counts[name] = len(changes)
+	}
+	return counts
+}
+
 // one changes one object at random.
 func (w *writer) one(ctx context.Context) error {
 	w.mu.Lock()
