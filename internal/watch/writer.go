@@ -36,6 +36,7 @@ type writer struct {
 	encrypted  []byte // TLS records of the current turn
 	unflushed  map[flusher]struct{}
 	flushes    []flusher // the same, in order
+	offered    moment    // when the first of them became one
 	delivering bool      // what SetDelivering was last called with
 	spare      struct {  // what mu's lists were before, to be used again
 		slots  []*slot
@@ -55,8 +56,10 @@ const (
 	turnSize = clientconn.OfferBytesLimit
 	// turnsPerDrain is how many turns the writer gives before it drains wake-ups again.
 	turnsPerDrain = 64
-	// flushLimit is how many connections of HTTP/2 wait at most for their streams' turns.
+	// flushLimit is how many connections of HTTP/2 wait at most for their streams' turns, and
+	// flushDelay how long, while the queue does not get empty.
 	flushLimit = 64
+	flushDelay = 2 * time.Millisecond
 )
 
 func newWriter(m *Manager) *writer {
@@ -203,12 +206,18 @@ func (w *writer) turns() bool {
 			w.flush()
 		}
 	}
+	if len(w.flushes) > 0 && now().since(w.offered) >= flushDelay {
+		w.flush()
+	}
 	return !w.queue.empty()
 }
 
 // flushLater has a connection flushed when its streams have had their turns.
 func (w *writer) flushLater(c flusher) {
 	if _, found := w.unflushed[c]; !found {
+		if len(w.flushes) == 0 {
+			w.offered = now()
+		}
 		w.unflushed[c] = struct{}{}
 		w.flushes = append(w.flushes, c)
 	}

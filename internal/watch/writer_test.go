@@ -3,6 +3,7 @@ package watch
 import (
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"spillway/internal/clientconn"
 )
@@ -83,4 +84,25 @@ func TestStopAmongAdoptions(t *testing.T) {
 		late := w.watch("/api/v1/pods?watch=1&resourceVersion=100")
 		late.ends(EndAborted)
 	})
+}
+
+// flushes counts the calls of Flush.
+type flushes int
+
+func (f *flushes) Flush() { *f++ }
+
+// What slots on HTTP/2 have offered is sent soon, also while the queue does not get empty.
+func TestFlushAmongManyTurns(t *testing.T) {
+	t.Parallel()
+	w, sent := newWriter(&Manager{}), new(flushes)
+	slots := turnsOf(&w.queue, "owner", 3*turnsPerDrain)
+	for _, s := range slots {
+		s.over = true // its turn is short
+	}
+	pushAll(&w.queue, slots)
+	w.flushLater(sent)
+	time.Sleep(flushDelay)
+	if !w.turns() || *sent != 1 {
+		t.Errorf("after %d turns of %d, it was sent %d times", turnsPerDrain, len(slots), *sent)
+	}
 }
