@@ -44,6 +44,7 @@ type Conn struct {
 	mu       sync.Mutex
 	err      error // why the connection has ended
 	opened   bool  // nonblock is open
+	corked   bool  // the reader takes frames that are quick to take: their answers are one send
 	streams  map[uint32]*Stream
 	last     uint32 // the greatest id of a stream so far
 	unacked  int    // settings of ours that the client has yet to acknowledge

@@ -107,7 +107,7 @@ func (in *input) take(length int) (http2.Frame, error) {
 }
 
 // takeAll takes the whole frames of an input. With quick, it stops before one that is not quick to
-// take, and reports that: slow. An error is the end of the connection.
+// take, or after many, and reports that: slow. An error is the end of the connection.
 func (c *Conn) takeAll(in *input, quick bool) (slow bool, err error) {
 	if c.ignoring {
 		in.from = in.to // so that what was sent last is not lost to a reset
@@ -124,10 +124,16 @@ func (c *Conn) takeAll(in *input, quick bool) (slow bool, err error) {
 		}
 		c.prefaced = true
 	}
+	corked := false
+	defer func() { c.cork(&corked, false) }()
+	taken := 0
 	for length, ok := in.whole(); ok; length, ok = in.whole() {
-		if quick && !in.quick() {
+		short := in.quick()
+		if quick && (!short || taken == quickFrames) {
 			return true, nil
 		}
+		taken++
+		c.cork(&corked, short)
 		frame, err := c.takeOne(in, length)
 		switch {
 		case err == nil:

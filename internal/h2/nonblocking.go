@@ -70,7 +70,15 @@ func (r *reading) pause() bool {
 
 // quickReads is how often the poller's goroutine reads one connection before a goroutine is started
 // for it: a client that sends much must not delay other connections.
-const quickReads = 4
+// quickFrames is how many frames it takes of each read.
+const (
+	quickReads  = 4
+	quickFrames = 128
+)
+
+// pumpRounds is how often a goroutine that has frames to send sends what others have put into the
+// outbox meanwhile, and its own. It may be a writer's, or the poller's.
+const pumpRounds = 2
 
 // ready reads what has arrived. The goroutine of the poller calls it, which must not wait: it takes
 // frames that change a few integers. For any other frame a goroutine is started, which ends as soon
@@ -166,7 +174,7 @@ func (c *Conn) serveNonblocking() {
 // unlock unlocks mu. If the connection has no goroutines, the caller sends what is in the outbox,
 // unless another goroutine is sending.
 func (c *Conn) unlock() {
-	send := c.opened && c.outbox.frames != nil && !c.outbox.sending && c.err == nil
+	send := c.opened && !c.corked && c.outbox.frames != nil && !c.outbox.sending && c.err == nil
 	if send {
 		c.outbox.sending = true
 	}
@@ -176,6 +184,18 @@ func (c *Conn) unlock() {
 	}
 }
 
+// cork holds back what is put into the outbox while the reader takes frames that are quick to take:
+// a client may send a thousand pings at once. corked is the reader's note of it.
+func (c *Conn) cork(corked *bool, on bool) {
+	if c.nonblock == nil || *corked == on {
+		return
+	}
+	*corked = on
+	c.mu.Lock()
+	c.corked = on
+	c.unlock()
+}
+
 // Flush sends what Offer has put into the outbox. A connection with goroutines sends by itself.
 func (c *Conn) Flush() {
 	c.mu.Lock()
@@ -183,9 +203,16 @@ func (c *Conn) Flush() {
 }
 
 // pump sends what is in the outbox, until there is nothing or the socket is full. Its caller has
-// set outbox.sending, or goes on for one that has and found the socket full.
-func (c *Conn) pump() {
-	for frames := c.swap(); frames != nil; frames = c.swap() {
+// set outbox.sending, or goes on for one that has and found the socket full. While others put more
+// and more into the outbox, another goroutine goes on.
+func (c *Conn) pump() { c.pumpFrom(c.swap()) }
+
+func (c *Conn) pumpFrom(frames *[]byte) {
+	for round := 1; frames != nil; frames, round = c.swap(), round+1 {
+		if round > pumpRounds {
+			go c.pumpFrom(frames)
+			return
+		}
 		_, err := c.nonblock.Write(*frames)
 		recycle(frames)
 		done := false
