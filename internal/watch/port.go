@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"net"
 	"syscall"
+	"time"
 
 	"spillway/internal/clientconn"
 	"spillway/internal/rawio"
@@ -19,6 +20,49 @@ type nonblockingSender interface {
 
 // flusher sends what slots have offered to it: several of them may share one.
 type flusher interface{ Flush() }
+
+// flushQueue are the connections of HTTP/2 whose slots have offered something in their turns, in
+// order. Each is flushed once for several turns. Their writer's goroutine uses it alone.
+type flushQueue struct {
+	queued map[flusher]struct{}
+	order  []flusher
+	since  moment // of the first
+}
+
+const (
+	// flushLimit is how many connections wait at most for their streams' turns, and flushDelay how
+	// long, while the writer's queue does not get empty.
+	flushLimit = 64
+	flushDelay = 2 * time.Millisecond
+)
+
+func newFlushQueue() flushQueue { return flushQueue{queued: map[flusher]struct{}{}} }
+
+func (q *flushQueue) add(c flusher) {
+	if _, found := q.queued[c]; found {
+		return
+	}
+	if len(q.order) == 0 {
+		q.since = now()
+	}
+	q.queued[c] = struct{}{}
+	q.order = append(q.order, c)
+}
+
+func (q *flushQueue) full() bool { return len(q.order) >= flushLimit }
+
+// late reports that the first has waited for as long as it may.
+func (q *flushQueue) late() bool { return len(q.order) > 0 && now().since(q.since) >= flushDelay }
+
+// flush sends what slots have put into the outboxes of their connections.
+func (q *flushQueue) flush() {
+	for _, c := range q.order {
+		c.Flush()
+	}
+	clear(q.order)
+	clear(q.queued)
+	q.order = q.order[:0]
+}
 
 // port is where a slot sends: a socket, under TLS where there is TLS. Only its writer uses
 // it.

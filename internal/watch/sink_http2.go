@@ -83,7 +83,7 @@ type keptStream struct {
 func (k keptStream) offer(b []byte) (int, error) {
 	n, err := k.Offer(b)
 	if n > 0 {
-		k.writer.flushLater(k.Conn())
+		k.writer.unflushed.add(k.Conn())
 	}
 	return n, err
 }

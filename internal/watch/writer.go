@@ -34,11 +34,9 @@ type writer struct {
 	timers     timerheap.Heap[*slot] // all slots, by when a bookmark, a deadline or a check is due
 	queue      turnQueue
 	encrypted  []byte // TLS records of the current turn
-	unflushed  map[flusher]struct{}
-	flushes    []flusher // the same, in order
-	offered    moment    // when the first of them became one
-	delivering bool      // what SetDelivering was last called with
-	spare      struct {  // what mu's lists were before, to be used again
+	unflushed  flushQueue
+	delivering bool     // what SetDelivering was last called with
+	spare      struct { // what mu's lists were before, to be used again
 		slots  []*slot
 		groups []*group
 	}
@@ -56,17 +54,13 @@ const (
 	turnSize = clientconn.OfferBytesLimit
 	// turnsPerDrain is how many turns the writer gives before it drains wake-ups again.
 	turnsPerDrain = 64
-	// flushLimit is how many connections of HTTP/2 wait at most for their streams' turns, and
-	// flushDelay how long, while the queue does not get empty.
-	flushLimit = 64
-	flushDelay = 2 * time.Millisecond
 )
 
 func newWriter(m *Manager) *writer {
 	sender := rawio.NewSender()
 	return &writer{
 		manager: m, stall: m.opts.StallTimeout, wakeCh: make(chan struct{}, 1), groups: map[*ring.Signal]*group{},
-		queue: newTurnQueue(), unflushed: map[flusher]struct{}{},
+		queue: newTurnQueue(), unflushed: newFlushQueue(),
 		open: func(c *ConnSink) nonblockingSender { return openSocket(c, sender) },
 	}
 }
@@ -127,7 +121,7 @@ func (w *writer) run(ctx context.Context) {
 		if w.turns() {
 			continue
 		}
-		w.flush()
+		w.unflushed.flush()
 		w.busy(false)
 		if s := w.timers.First(); s != nil {
 			timer.Reset(s.due.left())
@@ -202,35 +196,14 @@ func (w *writer) turns() bool {
 			return false
 		}
 		w.turn(w.queue.pop())
-		if len(w.flushes) >= flushLimit {
-			w.flush()
+		if w.unflushed.full() {
+			w.unflushed.flush()
 		}
 	}
-	if len(w.flushes) > 0 && now().since(w.offered) >= flushDelay {
-		w.flush()
+	if w.unflushed.late() {
+		w.unflushed.flush()
 	}
 	return !w.queue.empty()
-}
-
-// flushLater has a connection flushed when its streams have had their turns.
-func (w *writer) flushLater(c flusher) {
-	if _, found := w.unflushed[c]; !found {
-		if len(w.flushes) == 0 {
-			w.offered = now()
-		}
-		w.unflushed[c] = struct{}{}
-		w.flushes = append(w.flushes, c)
-	}
-}
-
-// flush sends what slots have put into the outboxes of their connections.
-func (w *writer) flush() {
-	for _, c := range w.flushes {
-		c.Flush()
-	}
-	clear(w.flushes)
-	clear(w.unflushed)
-	w.flushes = w.flushes[:0]
 }
 
 // turn sends once to the client of a slot: what is left of before, or what its stream has next. A

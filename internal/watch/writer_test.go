@@ -100,7 +100,7 @@ func TestFlushAmongManyTurns(t *testing.T) {
 		s.over = true // its turn is short
 	}
 	pushAll(&w.queue, slots)
-	w.flushLater(sent)
+	w.unflushed.add(sent)
 	time.Sleep(flushDelay)
 	if !w.turns() || *sent != 1 {
 		t.Errorf("after %d turns of %d, it was sent %d times", turnsPerDrain, len(slots), *sent)
