@@ -107,7 +107,9 @@ func (b built) containerd(s *supervisor) error {
 root = "`+s.dir+`/containerd"
 state = "/run/containerd"
 oom_score = 0
-disabled_plugins = ["io.containerd.tracing.processor.v1.otlp", "io.containerd.internal.v1.tracing", "io.containerd.nri.v1.nri"]
+disabled_plugins = [
+  "io.containerd.tracing.processor.v1.otlp", "io.containerd.internal.v1.tracing", "io.containerd.nri.v1.nri",
+]
 [grpc]
   address = "`+containerd+`"
 [plugins."io.containerd.grpc.v1.cri"]
