@@ -8,8 +8,8 @@ import (
 // NonblockingConn is a client's connection as h2 reads and writes it without goroutines of its own.
 // No method waits.
 type NonblockingConn interface {
-	// Open has ready called whenever bytes have arrived or the client has left, and room after a Flush
-	// that left something, once more can be sent. Neither blocks.
+	// Open has ready called whenever bytes have arrived or the client has left. After a Flush that
+	// left something it has room called as soon as more can be sent. Neither may block.
 	Open(ready, room func()) error
 	// Again is called before the reads that follow a call of ready.
 	Again()
