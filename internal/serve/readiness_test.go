@@ -5,14 +5,16 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
 // A balancer that brings no credentials hears whether this proxy is ready, and upstream is not
 // asked; all else at that path is upstream's.
 func TestReadinessOnMainListenersAsksNothing(t *testing.T) {
-	var ready error
-	r := newRig(t, rigOptions{access: true, ready: func() error { return ready }})
+	var ready atomic.Value // a func() error
+	ready.Store(func() error { return nil })
+	r := newRig(t, rigOptions{access: true, ready: func() error { return ready.Load().(func() error)() }})
 	ask := func(client *http.Client, method, target string) (int, string) {
 		t.Helper()
 		request, err := http.NewRequestWithContext(t.Context(), method, target, nil)
@@ -40,11 +42,11 @@ func TestReadinessOnMainListenersAsksNothing(t *testing.T) {
 	}
 	for base, client := range map[string]*http.Client{r.url: http.DefaultClient, r.tlsURL: overHTTP2(t, 1<<20)} {
 		before := asked()
-		ready = nil
+		ready.Store(func() error { return nil })
 		if code, body := ask(client, http.MethodGet, base+ReadinessPath); code != 200 || body != "ok" {
 			t.Errorf("%s: %d %q", base, code, body)
 		}
-		ready = errors.New("a secret of this replica")
+		ready.Store(func() error { return errors.New("a secret of this replica") })
 		if code, body := ask(client, http.MethodGet, base+ReadinessPath+"?verbose"); code != 500 || body != "not ready\n" {
 			t.Errorf("%s: %d %q", base, code, body)
 		}
