@@ -5,24 +5,29 @@ import (
 	"fmt"
 	"io"
 
-	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"spillway/internal/object"
 	"spillway/internal/upstream/wire"
 )
 
+// listing is a list, or a page of one.
+type listing struct {
+	meta    metav1.ListMeta
+	objects []*object.Object
+}
+
 // decodeList reads a list item by item, as it arrives.
-func decodeList(r *object.Resource, in io.Reader) (*metainternalversion.List, error) {
-	list := &metainternalversion.List{}
-	if err := decodeMembers(r, wire.NewValues(in), list); err != nil {
-		return nil, fmt.Errorf("list of %s: %w", r, err)
+func decodeList(r *object.Resource, in io.Reader) (listing, error) {
+	var list listing
+	if err := decodeMembers(r, wire.NewValues(in), &list); err != nil {
+		return listing{}, fmt.Errorf("list of %s: %w", r, err)
 	}
 	return list, nil
 }
 
 // decodeMembers reads up to the closing brace: without it the list was cut off.
-func decodeMembers(r *object.Resource, v *wire.Values, list *metainternalversion.List) error {
+func decodeMembers(r *object.Resource, v *wire.Values, list *listing) error {
 	if err := v.Expect('{'); err != nil {
 		return err
 	}
@@ -48,7 +53,7 @@ func decodeMembers(r *object.Resource, v *wire.Values, list *metainternalversion
 	}
 }
 
-func decodeMember(r *object.Resource, v *wire.Values, list *metainternalversion.List, key string) error {
+func decodeMember(r *object.Resource, v *wire.Values, list *listing, key string) error {
 	if key == "items" {
 		return decodeItems(r, v, list)
 	}
@@ -57,7 +62,7 @@ func decodeMember(r *object.Resource, v *wire.Values, list *metainternalversion.
 	case err != nil:
 		return err
 	case key == "metadata":
-		return decodeListMeta(value, &list.ListMeta)
+		return decodeListMeta(value, &list.meta)
 	case !json.Valid(value):
 		return fmt.Errorf("%w in %q", wire.ErrNoJSON, key)
 	}
@@ -72,7 +77,7 @@ func decodeListMeta(value []byte, into *metav1.ListMeta) error {
 	return err
 }
 
-func decodeItems(r *object.Resource, v *wire.Values, list *metainternalversion.List) error {
+func decodeItems(r *object.Resource, v *wire.Values, list *listing) error {
 	if c, err := v.Peek(); err != nil {
 		return err
 	} else if c != '[' {
@@ -98,7 +103,7 @@ func decodeItems(r *object.Resource, v *wire.Values, list *metainternalversion.L
 		if err != nil {
 			return err
 		}
-		list.Items = append(list.Items, item{o})
+		list.objects = append(list.objects, o)
 	}
 }
 

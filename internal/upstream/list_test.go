@@ -10,8 +10,7 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"k8s.io/apimachinery/pkg/runtime"
-
+	"spillway/internal/object"
 	"spillway/internal/upstream/wire"
 )
 
@@ -31,10 +30,10 @@ func (p *inPieces) Read(b []byte) (int, error) {
 }
 
 // keysOf are the keys of a list's items.
-func keysOf(items []runtime.Object) string {
+func keysOf(items []*object.Object) string {
 	var keys []string
-	for _, i := range items {
-		keys = append(keys, i.(item).object.Key)
+	for _, o := range items {
+		keys = append(keys, o.Key)
 	}
 	return strings.Join(keys, " ")
 }
@@ -49,7 +48,7 @@ func TestDecodeList(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s in pieces of %d: %v", body, n, err)
 			}
-			if got := keysOf(list.Items) + "@" + list.ResourceVersion + list.Continue; got != want {
+			if got := keysOf(list.objects) + "@" + list.meta.ResourceVersion + list.meta.Continue; got != want {
 				t.Fatalf("%s in pieces of %d: %s, want %s", body, n, got, want)
 			}
 		}
@@ -116,13 +115,14 @@ func FuzzDecodeList(f *testing.F) {
 		if members["items"] != nil && json.Unmarshal(members["items"], &items) != nil {
 			return
 		}
-		if len(items) != len(list.Items) || keysOf(list.Items) != keysOf(whole.Items) {
-			t.Fatalf("%d items %s, whole %s, want %d", len(list.Items), keysOf(list.Items), keysOf(whole.Items), len(items))
+		if len(items) != len(list.objects) || keysOf(list.objects) != keysOf(whole.objects) {
+			t.Fatalf("%d items %s, whole %s, want %d", len(list.objects), keysOf(list.objects), keysOf(whole.objects),
+				len(items))
 		}
 		for i := range items {
 			o, err := configMaps.Parse(items[i])
-			if err != nil || !bytes.Equal(o.JSON(), list.Items[i].(item).object.JSON()) {
-				t.Fatalf("item %d is %s, want %s, %v", i, list.Items[i].(item).object.JSON(), items[i], err)
+			if err != nil || !bytes.Equal(o.JSON(), list.objects[i].JSON()) {
+				t.Fatalf("item %d is %s, want %s, %v", i, list.objects[i].JSON(), items[i], err)
 			}
 		}
 	})
@@ -141,11 +141,11 @@ func TestDecodeLargeList(t *testing.T) {
 	}
 	body += "]}"
 	list, err := decodeList(configMaps, strings.NewReader(body))
-	if err != nil || keysOf(list.Items) != "a/n0 a/n1 a/n2 a/n3 a/n4" {
-		t.Fatalf("%v, %v", keysOf(list.Items), err)
+	if err != nil || keysOf(list.objects) != "a/n0 a/n1 a/n2 a/n3 a/n4" {
+		t.Fatalf("%v, %v", keysOf(list.objects), err)
 	}
-	for _, i := range list.Items {
-		if o := i.(item).object; cap(o.JSON()) > o.Size() {
+	for _, o := range list.objects {
+		if cap(o.JSON()) > o.Size() {
 			t.Errorf("%s has room for %d bytes and is %d long", o.Key, cap(o.JSON()), o.Size())
 		}
 	}

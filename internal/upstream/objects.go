@@ -31,12 +31,5 @@ func (c *Client) Objects(ctx context.Context, r *object.Resource, rv uint64) ([]
 func objectsOf(r *object.Resource, body io.ReadCloser) ([]*object.Object, error) {
 	defer body.Close()
 	list, err := decodeList(r, body)
-	if err != nil {
-		return nil, err
-	}
-	objects := make([]*object.Object, len(list.Items))
-	for i, one := range list.Items {
-		objects[i] = one.(item).object
-	}
-	return objects, nil
+	return list.objects, err
 }

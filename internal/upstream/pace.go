@@ -3,8 +3,6 @@ package upstream
 import (
 	"math/rand/v2"
 	"time"
-
-	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 const (
@@ -47,10 +45,4 @@ func spread(d time.Duration) time.Duration {
 		return 0
 	}
 	return d/2 + rand.N(d) // #nosec G404 -- spreads times
-}
-
-// loop is the same for client-go's loop, which waits between two complete states, and nowhere else:
-// see source.WatchWithContext.
-func (p *pace) loop() *wait.Backoff {
-	return &wait.Backoff{Duration: p.first, Cap: p.longest, Factor: 2, Steps: 16, Jitter: 0.5}
 }

@@ -7,20 +7,13 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-	"k8s.io/client-go/tools/cache"
-	"k8s.io/klog/v2"
 
 	"spillway/internal/object"
 )
 
 // Reflector mirrors one upstream resource into a Sink: a watch-list, then the watch that goes on
-// from it, and all over again whenever upstream says 410.
-//
-// The loop is client-go's, whose answers to every way in which upstream can fail are the ones that
-// upstream is built for: the fallback to LIST, what 410 and 504 mean. Ours is what it reads and
-// writes, as the bytes upstream sent, and that a watch is opened again for as long as it may yet go
-// on where it ended: the loop's own answer to most failures is another complete state, and its
-// patience with an upstream that is away grows to a minute (see source.WatchWithContext).
+// from it, and all over again whenever upstream says 410 (see loop). What it keeps as bytes is what
+// upstream sent.
 type Reflector struct {
 	client   *Client
 	resource *object.Resource
@@ -29,25 +22,16 @@ type Reflector struct {
 	observer Observer
 	promised func() uint64 // nil: no more is promised than the Sink received
 
-	// The loop's goroutine's.
-	pace       pace
+	pace       pace          // how long to pause, at first and at most
 	endMarkFor time.Duration // how long a watch-list may make no progress before its end
-	lists      time.Time     // until when no watch-list is tried, since one did not end
 
-	fellBack atomic.Bool  // the loop has yet to learn that a watch-list did not end
-	unended  atomic.Int32 // watch-lists in a row that ended without their end mark
+	relist  atomic.Bool            // the next watch must not resume
+	warning atomic.Pointer[string] // see Warning
+	away    atomic.Bool            // Status.Away is set
 
-	requests sync.WaitGroup                  // what Run must wait for besides client-go's loop; see begin
-	template atomic.Pointer[object.Bookmark] // cut from upstream's latest bookmark
-	relist   atomic.Bool                     // the next watch must not resume
-	warning  atomic.Pointer[string]          // see Warning
-	away     atomic.Bool                     // Status.Away is set
-
-	mu      sync.Mutex
-	running bool
-	stream  *stream // the watch under way, nil if there is none
-	ended   *ending // of the last one, until it was looked at
-	status  Status
+	mu     sync.Mutex
+	stream *stream // the watch under way, nil if there is none
+	status Status
 }
 
 // Status is how a Reflector is doing. The counters never go back.
@@ -75,7 +59,7 @@ type Status struct {
 // Option adjusts a Reflector.
 type Option func(*Reflector)
 
-// WithLogger says where the Reflector and client-go's loop beneath it log. The default is nowhere.
+// WithLogger says where the Reflector logs. The default is nowhere.
 func WithLogger(log *zap.Logger) Option {
 	return func(r *Reflector) { r.log = log.With(zap.Stringer("resource", r.resource)) }
 }
@@ -110,44 +94,6 @@ func NewReflector(client *Client, resource *object.Resource, sink Sink, opts ...
 		o(r)
 	}
 	return r
-}
-
-// Run mirrors until ctx ends and returns then, with its cause, once nothing of it runs any more. It
-// may be called again, not twice at once.
-func (r *Reflector) Run(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	logger := demoteLog(r.log)
-	ctx = klog.NewContext(ctx, logger)
-	loop := cache.NewReflectorWithOptions(source{r}, nil, &store{ctx: ctx, r: r}, cache.ReflectorOptions{
-		Name:            r.resource.String(),
-		TypeDescription: r.resource.String(),
-		Logger:          &logger,
-		Clock:           endingClock{ctx: ctx},
-		Backoff:         r.pace.loop(),
-	})
-	r.setRunning(true)
-	loop.RunWithContext(ctx)
-	r.setRunning(false)
-	r.requests.Wait()
-	return context.Cause(ctx)
-}
-
-func (r *Reflector) setRunning(on bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.running = on
-}
-
-// begin announces work that Run must wait for and that ends with requests.Done; false once Run is
-// ending. client-go's loop lists in a goroutine of its own and does not wait for it.
-func (r *Reflector) begin() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.running {
-		r.requests.Add(1)
-	}
-	return r.running
 }
 
 // Status is how the mirror is doing now.
@@ -203,31 +149,20 @@ func (r *Reflector) opened(s *stream) {
 		status.Watches++
 		r.stream = s
 	})
-}
-
-func (r *Reflector) closed(s *stream, end ending) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.stream == s {
-		r.stream, r.ended = nil, &end
+	if s.ordered {
+		r.observer.Opened()
+	}
+	if r.relist.Load() {
+		s.fail(errRelist) // asked for while nothing could be interrupted
 	}
 }
 
-// ending is how a watch ended.
-type ending struct {
-	lasted time.Duration
-	// when its time was over, because we wished it, or with a word of upstream's that the loop knows
-	// what to do about
-	expired bool
-}
-
-// lastEnding is how the last watch ended; once, and nil if there was none.
-func (r *Reflector) lastEnding() *ending {
+func (r *Reflector) closed(s *stream) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	end := r.ended
-	r.ended = nil
-	return end
+	if r.stream == s {
+		r.stream = nil
+	}
 }
 
 // interrupt ends the watch under way as if upstream had reported err.
@@ -256,13 +191,6 @@ func (r *Reflector) failed(ctx context.Context, what string, err error) {
 	r.mu.Unlock()
 	r.log.Debug("upstream failed", zap.String("request", what), zap.Error(err))
 	r.observer.Failed(err)
-}
-
-// fallBack has the loop list where a watch-list did not end.
-func (r *Reflector) fallBack(err error) {
-	r.log.Debug("falling back to LIST and WATCH", zap.Error(err))
-	r.fellBack.Store(true)
-	r.observer.FellBack(err)
 }
 
 func (r *Reflector) wentBack() {

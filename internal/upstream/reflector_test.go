@@ -201,24 +201,17 @@ func TestPages(t *testing.T) {
 	for i := range 7 {
 		s.Create(configMaps.GVR, "a", fmt.Sprintf("o%d", i))
 	}
-	src := source{NewReflector(c, configMaps, newRecorder())}
+	l := loop{r: NewReflector(c, configMaps, newRecorder())}
+	list, pages, err := l.pages(deadline(t), metav1.ListOptions{Limit: 3})
+	if err != nil || pages != 3 {
+		t.Fatalf("%d pages, %v", pages, err)
+	}
 	var got []string
-	o := metav1.ListOptions{Limit: 3}
-	for {
-		list, err := src.list(deadline(t), o)
-		if err != nil {
-			t.Fatal(err)
+	for _, o := range list.objects {
+		if !strings.HasPrefix(string(o.JSON()), `{"kind":"ConfigMap",`) {
+			t.Errorf("%s lacks its type: %s", o.Key, o.JSON())
 		}
-		for _, i := range list.Items {
-			o := i.(item).object
-			if !strings.HasPrefix(string(o.JSON()), `{"kind":"ConfigMap",`) {
-				t.Errorf("%s lacks its type: %s", o.Key, o.JSON())
-			}
-			got = append(got, o.Name())
-		}
-		if o.Continue = list.Continue; o.Continue == "" {
-			break
-		}
+		got = append(got, o.Name())
 	}
 	if want := []string{"o0", "o1", "o2", "o3", "o4", "o5", "o6"}; !slices.Equal(got, want) {
 		t.Errorf("got %v", got)
@@ -291,7 +284,7 @@ func TestRunEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, c := apiserver(t, fakeapiserver.Options{})
 			prepare(s)
-			r := NewReflector(c, configMaps, newRecorder()) // client-go's own back-off
+			r := NewReflector(c, configMaps, newRecorder()) // the shipped pauses
 			for range 2 {
 				ctx, cancel := context.WithCancel(deadline(t))
 				done := make(chan error)

@@ -7,11 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync"
 	"sync/atomic"
 	"time"
 
-	"go.uber.org/zap"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
@@ -20,179 +18,118 @@ import (
 	"spillway/internal/upstream/wire"
 )
 
-var _ watch.Interface = (*stream)(nil)
-
-// stream is one watch as client-go's loop reads it: a goroutine cuts the body into events and hands
-// them over one by one.
-//
-// A body that ends anywhere, cut off or not, is the end of the watch and no error: the loop resumes
-// after the last whole event. Only what cannot be understood is an ERROR event, which makes the
-// loop start over with a complete state.
+// stream is one watch, read by the loop: a body that is cut into events.
 type stream struct {
 	r        *Reflector
 	resource *object.Resource
 	body     io.ReadCloser
+	lines    *wire.Lines
 	carrier  carrier
-	until    time.Time     // when upstream is to end it, set before run; zero: not known
-	least    time.Duration // for how long the loop sees it at least, if it is without events; set before run
-	born     time.Time
-	last     uint64    // the greatest version so far; at first what was requested
-	endMark  *endMark  // of a watch-list; set before run, nil once it was seen
-	ordered  bool      // versions do not go back any more: it is past the initial events
-	begun    time.Time // when the loop began to count events: at its birth, and again after the initial ones
-	sent     bool      // an event since
-	events   chan watch.Event
 	cancel   context.CancelFunc // ends the request
-	stop     sync.Once
-	stopped  chan struct{}         // events are not read any more
-	failure  atomic.Pointer[error] // why we ended it ourselves
-	renewed  atomic.Bool           // we ended it, and for no fault of upstream's history
+	born     time.Time
+	until    time.Time // when upstream is to end it; zero: not known
+
+	empty   bool     // no event was read
+	last    uint64   // the greatest version so far; at first what was requested
+	ordered bool     // versions do not go back any more: it is past the initial events
+	endMark *endMark // of a watch-list
+
+	failure atomic.Pointer[error] // why we ended it ourselves
+	renewed atomic.Bool           // we ended it, and for no fault of upstream's history
 }
 
 func newStream(cancel context.CancelFunc, r *Reflector, body io.ReadCloser) *stream {
-	now := time.Now()
-	return &stream{
-		r: r, resource: r.resource, body: body, events: make(chan watch.Event), born: now, begun: now,
-		cancel: cancel, stopped: make(chan struct{}),
-	}
+	return &stream{r: r, resource: r.resource, body: body, lines: wire.NewLines(body), cancel: cancel, born: time.Now(),
+		empty: true}
 }
 
-// ResultChan is closed at the end of the watch.
-func (s *stream) ResultChan() <-chan watch.Event { return s.events }
-
-// Stop ends the watch. It may be called any number of times.
-func (s *stream) Stop() {
-	s.stop.Do(func() { close(s.stopped) })
-	s.cancel()
-}
-
-// fail ends the watch as if upstream had reported err.
+// fail ends the watch as if upstream had reported err. Safe for use by many goroutines.
 func (s *stream) fail(err error) {
 	s.failure.CompareAndSwap(nil, &err)
 	s.cancel()
 }
 
-// renew ends the watch as if its time were over.
+// renew ends the watch as if its time were over. Safe for use by many goroutines.
 func (s *stream) renew() {
 	s.renewed.Store(true)
 	s.cancel()
 }
 
-// run reads until the body ends.
-func (s *stream) run() {
-	defer close(s.events)
-	defer s.body.Close()
-	defer s.cancel()
-	err := s.read()
+// close ends the request. Idempotent.
+func (s *stream) close() {
 	if s.endMark != nil {
 		s.endMark.stop()
 	}
-	own, inTime := s.failure.Load(), time.Until(s.until) <= endMargin
-	var end *endError
-	told := errors.As(err, &end)
-	s.r.closed(s, ending{time.Since(s.born), inTime || own != nil || told || s.renewed.Load()})
-	if own != nil {
-		if errors.As(*own, new(errNoEndMark)) {
-			s.r.fallBack(*own)
-		}
-		s.send(watch.Event{Type: watch.Error, Object: asStatus(*own)})
-		return
-	}
-	if told {
-		s.r.failed(context.Background(), "watch", end.error)
-		s.send(watch.Event{Type: watch.Error, Object: asStatus(end.error)})
-		return
-	}
-	if err == io.EOF && s.endMark != nil && !s.renewed.Load() && s.r.unended.Add(1) >= unendedLimit {
-		s.r.fallBack(errNoEnd)
-		s.send(watch.Event{Type: watch.Error, Object: asStatus(errNoEnd)})
-		return
-	}
-	switch {
-	case errors.Is(err, context.Canceled): // by us
-	case !errors.Is(err, io.EOF):
-		s.r.failed(context.Background(), "watch", err) // it resumes, but until then nothing is current
-	case !inTime:
-		s.r.observer.Ended()
-	}
-	s.r.log.Debug("watch ended", zap.Error(err))
-	s.linger()
-}
-
-// linger keeps the loop from taking a watch that ended at once for something that cannot be
-// watched. It would list then, which is right only as long as there is no state to go on from.
-func (s *stream) linger() {
-	if s.sent || !s.ordered || s.least == 0 {
-		return
-	}
-	timer := time.NewTimer(time.Until(s.begun.Add(s.least)))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-s.stopped:
-	}
+	s.cancel()
+	_ = s.body.Close()
 }
 
 // endMargin is how much before its time a watch may end and yet end in time: its clock is
 // upstream's.
 const endMargin = 5 * time.Second
 
-// endError is an end of the watch that the loop must learn of: upstream's ERROR event, or something
-// that makes no sense.
-type endError struct{ error }
+// messageError is an end of the watch that asks for another state: upstream's ERROR event, or
+// something that makes no sense.
+type messageError struct{ error }
 
-func (e *endError) Unwrap() error { return e.error }
+func (e *messageError) Unwrap() error { return e.error }
 
-func (s *stream) read() error {
-	in := wire.NewLines(s.body)
-	for {
-		line, err := in.Next()
-		if errors.Is(err, wire.ErrTooLong) {
-			return &endError{fmt.Errorf("%w: %w", ErrUncacheable, err)}
-		}
-		if err != nil {
-			return err
-		}
-		event, err := s.event(line)
-		if err != nil {
-			return &endError{err}
-		}
-		if !s.send(event) {
-			return context.Canceled
-		}
-	}
+// event is one event of a watch.
+type event struct {
+	kind     watch.EventType
+	rv       uint64
+	object   *object.Object   // of ADDED, MODIFIED and DELETED
+	bookmark *object.Bookmark // the template of a BOOKMARK
+	// a BOOKMARK after which all initial events have been sent (W-110)
+	endsInitial bool
 }
 
-// event reads one line. Nothing of the line is kept.
-func (s *stream) event(line []byte) (watch.Event, error) {
-	t, raw, err := split(line)
-	if err != nil {
-		return watch.Event{}, err
+// next reads an event. Its error is a *messageError if it is about what upstream sent, otherwise it
+// is that of the body: io.EOF at a clean end.
+func (s *stream) next() (event, error) {
+	line, err := s.lines.Next()
+	if errors.Is(err, wire.ErrTooLong) {
+		return event{}, &messageError{fmt.Errorf("%w: %w", ErrUncacheable, err)}
 	}
-	switch t {
+	if err != nil {
+		return event{}, err
+	}
+	e, err := s.parse(line)
+	if err == nil {
+		err = s.follows(e.rv)
+	}
+	if err != nil {
+		return event{}, &messageError{err}
+	}
+	s.empty = false
+	return e, nil
+}
+
+// parse reads one line. Nothing of the line is kept.
+func (s *stream) parse(line []byte) (event, error) {
+	kind, raw, err := split(line)
+	if err != nil {
+		return event{}, err
+	}
+	switch kind {
 	case watch.Error:
-		return watch.Event{}, statusError(raw)
+		return event{}, statusError(raw)
 	case watch.Bookmark:
-		b, err := s.bookmark(raw)
-		if err != nil {
-			return watch.Event{}, err
-		}
-		if b.ends() && s.endMark != nil {
+		e, err := parseBookmark(s.resource, raw)
+		if e.endsInitial && s.endMark != nil {
 			s.endMark.stop()
-			s.endMark = nil
-			s.r.unended.Store(0)
 		}
-		s.ordered = s.ordered || b.ends()
-		return watch.Event{Type: t, Object: b}, s.follows(b.rv)
+		s.ordered = s.ordered || e.endsInitial
+		return e, err
 	}
 	if s.endMark != nil {
-		s.endMark.saw(t, len(raw))
+		s.endMark.saw(kind, len(raw))
 	}
 	o, err := parse(s.resource, raw)
 	if err != nil {
-		return watch.Event{}, err
+		return event{}, err
 	}
-	return watch.Event{Type: t, Object: item{o}}, s.follows(o.RV)
+	return event{kind: kind, rv: o.RV, object: o}, nil
 }
 
 // errWentBack says that upstream told of something older than what it had told before.
@@ -213,13 +150,14 @@ func (s *stream) follows(rv uint64) error {
 	return nil
 }
 
-func (s *stream) bookmark(raw []byte) (*bookmark, error) {
-	b, template, err := parseBookmark(s.resource, raw)
+// parseBookmark reads a bookmark and cuts the template for our own out of it. raw is not kept.
+func parseBookmark(r *object.Resource, raw []byte) (event, error) {
+	rv, _, endsInitial, err := versionOf(raw)
 	if err != nil {
-		return nil, err
+		return event{}, fmt.Errorf("bookmark of %s: %w", r, err)
 	}
-	s.r.template.Store(template) // before it is handed over: the store looks it up
-	return b, nil
+	template, err := object.BookmarkFrom(r, raw)
+	return event{kind: watch.Bookmark, rv: rv, bookmark: template, endsInitial: endsInitial}, err
 }
 
 // statusError is the error in an ERROR event.
@@ -229,20 +167,6 @@ func statusError(raw []byte) error {
 		return fmt.Errorf("ERROR event with %.200q", raw)
 	}
 	return &apierrors.StatusError{ErrStatus: status}
-}
-
-// send hands an event over, unless the reader has stopped.
-func (s *stream) send(e watch.Event) bool {
-	select {
-	case s.events <- e:
-		s.sent = true
-		if b, ok := e.Object.(*bookmark); ok && b.ends() {
-			s.sent, s.begun = false, time.Now()
-		}
-		return true
-	case <-s.stopped:
-		return false
-	}
 }
 
 // split cuts a line into the event's type and the bytes of its object, which alias the line. The

@@ -29,22 +29,31 @@ func frame(kind, object string) string { return `{"type":"` + kind + `","object"
 const end = `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"resourceVersion":"9","annotations":` +
 	`{"k8s.io/initial-events-end":"true"}}}`
 
-// read runs a stream over a body and describes its events.
+// streamOf is a stream over a body.
+func streamOf(body io.Reader) *stream {
+	return newStream(func() {}, NewReflector(nil, configMaps, newRecorder()), io.NopCloser(body))
+}
+
+// read describes the events of a stream over a body, and its end if a message of upstream's is one.
 func read(body io.Reader) []string {
-	s := newStream(func() {}, NewReflector(nil, configMaps, newRecorder()), io.NopCloser(body))
-	go s.run()
 	var got []string
-	for e := range s.ResultChan() {
-		switch o := e.Object.(type) {
-		case item:
-			got = append(got, fmt.Sprintf("%s %s %d %d", e.Type, o.object.Key, o.object.RV, o.object.Size()))
-		case *bookmark:
-			got = append(got, fmt.Sprintf("%s %s %s", e.Type, o.meta.ResourceVersion, o.meta.Annotations))
+	for s := streamOf(body); ; {
+		e, err := s.next()
+		var message *messageError
+		var status apierrors.APIStatus
+		switch {
+		case errors.As(err, &status):
+			return append(got, fmt.Sprintf("ERROR %d", status.Status().Code))
+		case errors.As(err, &message):
+			return append(got, "not understood")
+		case err != nil:
+			return got
+		case e.kind == watch.Bookmark:
+			got = append(got, fmt.Sprintf("%s %d %v", e.kind, e.rv, e.endsInitial))
 		default:
-			got = append(got, fmt.Sprintf("%s %d", e.Type, apierrors.FromObject(o).(apierrors.APIStatus).Status().Code))
+			got = append(got, fmt.Sprintf("%s %s %d %d", e.kind, e.object.Key, e.rv, e.object.Size()))
 		}
 	}
-	return got
 }
 
 func TestStream(t *testing.T) {
@@ -68,7 +77,7 @@ func TestStream(t *testing.T) {
 	f("empty", "")
 	f("one event", frame("ADDED", small), added)
 	f("all types", frame("ADDED", small)+frame("MODIFIED", small)+frame("DELETED", small)+frame("BOOKMARK", end), added,
-		"MODIFIED"+added[5:], "DELETED"+added[5:], "BOOKMARK 9 map[k8s.io/initial-events-end:true]")
+		"MODIFIED"+added[5:], "DELETED"+added[5:], "BOOKMARK 9 true")
 	f("a line longer than the buffer", frame("ADDED", huge)+frame("ADDED", small),
 		fmt.Sprintf("ADDED a/b 6 %d", len(huge)), added)
 	f("other order of members", `{ "object" : `+small+`, "type": "ADDED" }`+"\n", added)
@@ -77,24 +86,26 @@ func TestStream(t *testing.T) {
 	f("expired", frame("ADDED", small)+
 		frame("ERROR", `{"kind":"Status","status":"Failure","reason":"Expired","code":410}`)+frame("ADDED", small),
 		added, "ERROR 410")
-	f("an error that is no Status", frame("ERROR", `{"kind":"Pod"}`), "ERROR 500")
-	f("unknown type", frame("RENAMED", small), "ERROR 500")
-	f("two objects in one event", frame("ADDED", small+`,"object":`+small), "ERROR 500")
-	f("not JSON", "<html>\n", "ERROR 500")
-	f("an object without a version", frame("ADDED", `{"metadata":{"name":"x"}}`), "ERROR 500")
-	f("a version that is no number", frame("ADDED", strings.Replace(small, `"5"`, `"five"`, 1)), "ERROR 500")
-	f("a bookmark without a version", frame("BOOKMARK", `{"metadata":{}}`), "ERROR 500")
+	f("an error that is no Status", frame("ERROR", `{"kind":"Pod"}`), "not understood")
+	f("unknown type", frame("RENAMED", small), "not understood")
+	f("two objects in one event", frame("ADDED", small+`,"object":`+small), "not understood")
+	f("not JSON", "<html>\n", "not understood")
+	f("an object without a version", frame("ADDED", `{"metadata":{"name":"x"}}`), "not understood")
+	f("a version that is no number", frame("ADDED", strings.Replace(small, `"5"`, `"five"`, 1)), "not understood")
+	f("a bookmark without a version", frame("BOOKMARK", `{"metadata":{}}`), "not understood")
 }
 
 // Objects are kept for long: they must own their bytes, and no more than those.
 func TestStreamKeepsExactBytes(t *testing.T) {
 	a, b := configMap("a", 1, "first"), configMap("b", 2, "other")
-	s := newStream(func() {}, NewReflector(nil, configMaps, newRecorder()),
-		io.NopCloser(strings.NewReader(frame("ADDED", a)+frame("ADDED", b))))
-	go s.run()
+	s := streamOf(strings.NewReader(frame("ADDED", a) + frame("ADDED", b)))
 	var got [][]byte
-	for e := range s.ResultChan() {
-		got = append(got, e.Object.(item).object.JSON())
+	for range 2 {
+		e, err := s.next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, e.object.JSON())
 	}
 	for i, want := range []string{a, b} {
 		if string(got[i]) != want || cap(got[i]) != len(want) {
@@ -103,29 +114,16 @@ func TestStreamKeepsExactBytes(t *testing.T) {
 	}
 }
 
-func TestStreamStop(t *testing.T) {
-	r, w := io.Pipe()
-	defer w.Close()
-	s := newStream(func() { _ = w.Close() }, NewReflector(nil, configMaps, newRecorder()), r)
-	go s.run()
-	if _, err := w.Write([]byte(frame("ADDED", configMap("a", 1, "")))); err != nil {
-		t.Fatal(err)
-	}
-	s.Stop() // with an event that is not taken
-	s.Stop()
-	for range s.ResultChan() {
-	}
-}
-
+// Whichever reason comes first is why a watch ended, and the loop learns it.
 func TestStreamFail(t *testing.T) {
-	r, w := io.Pipe()
-	s := newStream(func() { _ = w.CloseWithError(io.ErrClosedPipe) }, NewReflector(nil, configMaps, newRecorder()), r)
-	go s.run()
+	in, out := io.Pipe()
+	r := NewReflector(nil, configMaps, newRecorder())
+	s := newStream(func() { _ = out.CloseWithError(io.ErrClosedPipe) }, r, in)
 	s.fail(errRelist)
 	s.fail(errors.New("later"))
-	e := <-s.ResultChan()
-	if e.Type != watch.Error || !apierrors.IsResourceExpired(apierrors.FromObject(e.Object)) {
-		t.Errorf("got %v", e)
+	l := loop{r: r}
+	if err := l.follow(t.Context(), s); !apierrors.IsResourceExpired(err) {
+		t.Errorf("it ended with %v", err)
 	}
 }
 
@@ -146,18 +144,24 @@ func member(text string, flush bool) []byte {
 func TestGzipMembersAreNotDelayed(t *testing.T) {
 	for _, flush := range []bool{true, false} {
 		r, w := io.Pipe()
-		s := newStream(func() { _ = r.Close() }, NewReflector(nil, configMaps, newRecorder()), wire.NewMembers(r))
-		go s.run()
+		s := streamOf(wire.NewMembers(r))
+		events := make(chan event)
+		go func() {
+			defer close(events)
+			for e, err := s.next(); err == nil; e, err = s.next() {
+				events <- e
+			}
+		}()
 		for i := 1; i <= 3; i++ {
 			if _, err := w.Write(member(frame("ADDED", configMap("a", i, strings.Repeat("z", i*50_000))), flush)); err != nil {
 				t.Fatal(err)
 			}
-			if e := <-s.ResultChan(); e.Object.(item).object.RV != uint64(i) {
+			if e := <-events; e.rv != uint64(i) {
 				t.Fatalf("event %d is %v", i, e)
 			}
 		}
 		_ = w.Close()
-		if e, more := <-s.ResultChan(); more {
+		if e, more := <-events; more {
 			t.Errorf("after the end: %v", e)
 		}
 	}
@@ -193,17 +197,19 @@ func FuzzStream(f *testing.F) {
 		if chunk%2 == 0 {
 			in = iotest.OneByteReader(in)
 		}
-		s := newStream(func() {}, NewReflector(nil, configMaps, newRecorder()), io.NopCloser(in))
-		go s.run()
+		s := streamOf(in)
 		lines := bytes.Split(body, []byte("\n"))
-		for e := range s.ResultChan() {
+		for {
+			e, err := s.next()
+			if err != nil {
+				return
+			}
 			if len(lines) < 2 {
 				t.Fatalf("%v comes from no whole line", e)
 			}
 			line := lines[0]
 			lines = lines[1:]
-			o, ok := e.Object.(item)
-			if !ok {
+			if e.object == nil {
 				continue
 			}
 			var want struct {
@@ -213,8 +219,8 @@ func FuzzStream(f *testing.F) {
 			if err := json.Unmarshal(line, &want); err != nil {
 				continue // we check less than encoding/json does
 			}
-			if string(e.Type) != want.Type || !bytes.Equal(bytes.TrimSpace(o.object.JSON()), withType(want.Object)) {
-				t.Fatalf("line %q\nread as %s %s", line, e.Type, o.object.JSON())
+			if string(e.kind) != want.Type || !bytes.Equal(bytes.TrimSpace(e.object.JSON()), withType(want.Object)) {
+				t.Fatalf("line %q\nread as %s %s", line, e.kind, e.object.JSON())
 			}
 		}
 	})
@@ -242,13 +248,14 @@ func TestStreamGoesBack(t *testing.T) {
 		r := NewReflector(nil, configMaps, newRecorder())
 		s := newStream(func() {}, r, io.NopCloser(strings.NewReader(body)))
 		s.last, s.ordered = asked, !initial
-		go s.run()
 		n := 0
-		for e := range s.ResultChan() {
-			if e.Type != watch.Error {
-				n++
-			}
+		var err error
+		for ; err == nil; n++ {
+			_, err = s.next()
 		}
+		n--
+		l := loop{r: r}
+		_ = l.end(t.Context(), s, err)
 		if n != events || (r.Status().Regressions == 1) != back || errors.Is(r.Status().Err, errWentBack) != back {
 			t.Errorf("%s: %d events, %+v; want %d, back: %v", name, n, r.Status(), events, back)
 		}

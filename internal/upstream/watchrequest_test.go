@@ -11,8 +11,8 @@ func TestAtLeast(t *testing.T) {
 	f := func(o metav1.ListOptions, promised uint64, want string) {
 		t.Helper()
 		calls := 0
-		s := source{&Reflector{promised: func() uint64 { calls++; return promised }}}
-		if got := s.atLeast(o).ResourceVersion; got != want {
+		r := &Reflector{promised: func() uint64 { calls++; return promised }}
+		if got := r.atLeast(o).ResourceVersion; got != want {
 			t.Errorf("%+v with %d promised asks for %q, want %q", o, promised, got, want)
 		}
 		if complete := o.Continue == ""; calls != 1 && complete || calls != 0 && !complete {

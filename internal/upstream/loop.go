@@ -1,0 +1,380 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"time"
+
+	"go.uber.org/zap"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"spillway/internal/object"
+)
+
+const (
+	// minWatchSeconds is the shortest timeoutSeconds of a watch; the longest is twice that. They are
+	// client-go's.
+	minWatchSeconds = 300
+	// listPage is the limit of a LIST that may be served from etcd, as client-go's.
+	listPage = 500
+	// steady is how long a mirror has needed no complete state when the pauses between complete
+	// states begin anew.
+	steady = 2 * time.Minute
+	// shortWatchList is how long a watch-list without an event must last to be one (client-go's).
+	shortWatchList = time.Second
+)
+
+// errEmpty says that what was to be a watch-list ended at once, without an event.
+var errEmpty = errors.New("the watch-list ended at once")
+
+// loop is one Run of a Reflector, and belongs to its goroutine: a complete state, then watches that
+// continue it, until only another complete state helps.
+//
+// The requests and their order are those of client-go's Reflector (W-190), for which upstream is
+// built. The loop differs where a mirror of many clients must. client-go reads the complete state
+// after most failures; this loop opens the watch again unless upstream says that this is in vain.
+// client-go's pauses grow to a minute, these to 8 s. client-go needs decoded objects, a store and a
+// second goroutine; here one goroutine reads the events and gives them to the Sink as they are.
+type loop struct {
+	r *Reflector
+
+	rv         uint64           // of the Sink's state, 0 if it has none
+	mostRecent bool             // upstream does not have rv, so that the next state is its most recent one
+	paged      bool             // upstream applies limits to LISTs at any version: it has no watch cache
+	template   *object.Bookmark // of upstream's latest bookmark
+
+	pauses  pace      // between requests
+	states  pace      // between complete states
+	ended   *ending   // of the last watch, until the next one is opened
+	unended int       // watch-lists in a row that ended without their end mark
+	lists   time.Time // until when no watch-list is tried, since one did not end
+}
+
+// ending is how a watch ended.
+type ending struct {
+	lasted time.Duration
+	// when its time was over, because we wished it, or with a word of upstream's
+	expired bool
+}
+
+// errSink is an error of the Sink. The Sink receives nothing more until the next Replace.
+type errSink struct{ error }
+
+func (e errSink) Unwrap() error { return e.error }
+
+// Run mirrors until ctx ends and returns then, with its cause, once nothing of it runs any more. It
+// may be called again, not twice at once.
+func (r *Reflector) Run(ctx context.Context) error {
+	l := loop{r: r, pauses: r.pace, states: r.pace}
+	for ctx.Err() == nil {
+		began := time.Now()
+		l.mirror(ctx)
+		if time.Since(began) >= steady {
+			l.states.well()
+		}
+		pause := l.states.fail()
+		r.observer.Waiting(time.Now().Add(pause))
+		sleep(ctx, pause)
+	}
+	return context.Cause(ctx)
+}
+
+// mirror gives the Sink a complete state and follows it with watches, until no watch can continue.
+func (l *loop) mirror(ctx context.Context) {
+	st, err := l.watchList(ctx)
+	if err != nil && !errors.As(err, new(errSink)) && ctx.Err() == nil {
+		l.r.log.Debug("a LIST takes the place of a watch-list", zap.Error(err))
+		st, err = nil, l.list(ctx)
+	}
+	for err == nil && ctx.Err() == nil {
+		if st == nil {
+			st, err = l.watch(ctx)
+		}
+		if err == nil {
+			err = l.follow(ctx, st)
+			st = nil
+		}
+		if apierrors.IsTooManyRequests(err) { // the watch is admitted later, and the state is as good as it was
+			err = nil
+			sleep(ctx, l.pauses.fail())
+		}
+	}
+	if st != nil {
+		l.end(ctx, st, context.Canceled)
+	}
+}
+
+// watchList gives the Sink the initial events of a watch-list and returns the watch that goes on
+// from there. Any error but an errSink asks for a LIST instead.
+func (l *loop) watchList(ctx context.Context) (*stream, error) {
+	for {
+		l.recover(ctx)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if time.Now().Before(l.lists) {
+			return nil, errNoEnd
+		}
+		o := l.watchOptions()
+		o.SendInitialEvents, o.ResourceVersionMatch = new(true), metav1.ResourceVersionMatchNotOlderThan
+		if l.mostRecent {
+			o.ResourceVersion = ""
+		}
+		st, err := l.open(ctx, o)
+		if err == nil {
+			var complete bool
+			if complete, err = l.initial(ctx, st); complete {
+				return st, nil
+			}
+		}
+		switch {
+		case err == nil, errors.Is(err, errRelist):
+		case apierrors.IsTooManyRequests(err):
+			sleep(ctx, l.pauses.fail())
+		case unavailable(err) && !l.mostRecent:
+			l.mostRecent = true
+		default:
+			return nil, err
+		}
+	}
+}
+
+// initial reads initial events and gives the Sink the state that they make. It returns false if the
+// watch-list ended before that: with nil another one may be tried.
+func (l *loop) initial(ctx context.Context, st *stream) (complete bool, err error) {
+	objects := map[string]*object.Object{}
+	for {
+		e, err := st.next()
+		switch {
+		case err != nil:
+			return false, l.end(ctx, st, err)
+		case e.endsInitial:
+			l.template, l.unended = e.bookmark, 0
+			if err := l.replace(ctx, slices.Collect(maps.Values(objects)), e.rv); err != nil {
+				return false, l.end(ctx, st, err)
+			}
+			return true, nil
+		case e.kind == watch.Bookmark:
+			l.template = e.bookmark
+		case e.kind == watch.Deleted:
+			delete(objects, e.object.Key)
+		default:
+			objects[e.object.Key] = e.object
+		}
+	}
+}
+
+// list gives the Sink the state of a LIST.
+func (l *loop) list(ctx context.Context) error {
+	o := metav1.ListOptions{Limit: listPage}
+	if !l.mostRecent {
+		o.ResourceVersion = strconv.FormatUint(l.rv, 10)
+	}
+	if !l.mostRecent && l.rv > 0 && !l.paged {
+		o.Limit = 0 // upstream's watch cache answers "not older than" only without one
+	}
+	state, pages, err := l.pages(ctx, o)
+	if unavailable(err) {
+		l.mostRecent = true
+		state, pages, err = l.pages(ctx, metav1.ListOptions{Limit: listPage})
+	}
+	if err != nil {
+		return err
+	}
+	l.paged = l.paged || o.ResourceVersion == "0" && pages > 1
+	rv, err := parseRV(state.meta.ResourceVersion)
+	if err != nil {
+		l.r.failed(ctx, "list", err)
+		return err
+	}
+	return l.replace(ctx, state.objects, rv)
+}
+
+// pages reads a LIST page by page. If upstream no longer has the version of the pages, the LIST is
+// repeated without a limit.
+func (l *loop) pages(ctx context.Context, o metav1.ListOptions) (whole listing, pages int, err error) {
+	l.r.relist.Store(false)
+	first := o
+	for {
+		page, err := l.page(ctx, o)
+		if apierrors.IsResourceExpired(err) && o.Continue != "" {
+			first.Limit = 0
+			whole, err = l.page(ctx, first)
+			return whole, pages + 1, err
+		}
+		if err != nil {
+			return listing{}, pages, err
+		}
+		pages++
+		whole.meta, whole.objects = page.meta, append(whole.objects, page.objects...)
+		if page.meta.Continue == "" {
+			return whole, pages, nil
+		}
+		o.Continue, o.ResourceVersion = page.meta.Continue, ""
+	}
+}
+
+func (l *loop) page(ctx context.Context, o metav1.ListOptions) (listing, error) {
+	page, err := l.r.list(ctx, o)
+	if err != nil {
+		l.r.failed(ctx, "list", err)
+		return listing{}, err
+	}
+	l.r.reached(nil)
+	return page, nil
+}
+
+// watch opens a watch that continues the Sink's state.
+func (l *loop) watch(ctx context.Context) (*stream, error) {
+	l.recover(ctx)
+	return l.open(ctx, l.watchOptions())
+}
+
+func (l *loop) watchOptions() metav1.ListOptions {
+	o := metav1.ListOptions{
+		AllowWatchBookmarks: true,
+		TimeoutSeconds:      new(minWatchSeconds + rand.Int64N(minWatchSeconds)), // #nosec G404 -- spreads times
+	}
+	if l.rv > 0 {
+		o.ResourceVersion = strconv.FormatUint(l.rv, 10)
+	}
+	return o
+}
+
+// follow gives the Sink the events of a watch until it ends. It returns nil if another watch may
+// continue, and otherwise why the Sink needs another state.
+func (l *loop) follow(ctx context.Context, st *stream) error {
+	for {
+		e, err := st.next()
+		if err == nil {
+			err = l.apply(ctx, e)
+		}
+		if err != nil {
+			return l.end(ctx, st, err)
+		}
+	}
+}
+
+// end closes a watch that ended with err. It returns nil if another watch may continue where it
+// ended.
+//
+// A body that ends anywhere, cut off or not, is no error: a watch resumes after the last whole
+// event. Only what cannot be understood, or an ERROR event, asks for another state.
+func (l *loop) end(ctx context.Context, st *stream, err error) error {
+	st.close()
+	l.r.closed(st)
+	own, inTime, renewed := st.failure.Load(), time.Until(st.until) <= endMargin, st.renewed.Load()
+	var message *messageError
+	var sink errSink
+	known := own != nil || errors.As(err, &message) || errors.As(err, &sink)
+	l.ended = &ending{time.Since(st.born), inTime || known || renewed}
+	switch {
+	case own != nil:
+		if errors.As(*own, new(errNoEndMark)) {
+			l.fallBack(*own)
+		}
+		return *own
+	case message != nil:
+		l.r.failed(ctx, "watch", message.error)
+		return message.error
+	case known:
+		return sink
+	case err == io.EOF && !st.ordered && !renewed:
+		if l.unended++; l.unended >= unendedLimit {
+			l.fallBack(errNoEnd)
+			return errNoEnd
+		}
+	}
+	switch {
+	case errors.Is(err, context.Canceled): // by us
+	case err != io.EOF:
+		l.r.failed(ctx, "watch", err) // it resumes, but until then nothing is current
+	case !inTime:
+		l.r.observer.Ended()
+	}
+	l.r.log.Debug("watch ended", zap.Error(err))
+	if st.empty && !st.ordered && !renewed && l.ended.lasted < shortWatchList {
+		return errEmpty
+	}
+	return nil
+}
+
+// fallBack has LISTs take the place of watch-lists, since one did not end.
+func (l *loop) fallBack(err error) {
+	l.lists = time.Now().Add(listsFor)
+	l.r.log.Debug("falling back to LIST and WATCH", zap.Error(err))
+	l.r.observer.FellBack(err)
+}
+
+// replace gives the Sink a complete state, and the template of the bookmark that came with it.
+func (l *loop) replace(ctx context.Context, objects []*object.Object, rv uint64) error {
+	if err := l.r.sink.Replace(objects, rv); err != nil {
+		return l.refused(ctx, err)
+	}
+	l.rv, l.mostRecent = rv, false
+	l.r.reached(func(st *Status) {
+		st.Synced, st.RV = true, rv
+		st.Replaces++
+	})
+	l.r.observer.Completed()
+	if l.template == nil {
+		return nil
+	}
+	return l.refused(ctx, l.r.sink.Bookmark(l.template, rv))
+}
+
+// apply gives the Sink an event.
+func (l *loop) apply(ctx context.Context, e event) error {
+	sink, err := l.r.sink, error(nil)
+	switch e.kind {
+	case watch.Added:
+		err = sink.Add(e.object)
+	case watch.Modified:
+		err = sink.Update(e.object)
+	case watch.Deleted:
+		err = sink.Delete(e.object)
+	case watch.Bookmark:
+		l.template = e.bookmark
+		err = sink.Bookmark(e.bookmark, e.rv)
+	}
+	if err != nil {
+		return l.refused(ctx, err)
+	}
+	l.rv = e.rv
+	l.r.reached(func(st *Status) { st.RV = e.rv })
+	return nil
+}
+
+// refused is an error of the Sink as an errSink.
+func (l *loop) refused(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	l.r.failed(ctx, "store", err)
+	return errSink{err}
+}
+
+// unavailable reports that upstream does not have the requested version: it has forgotten it, or
+// has yet to reach it.
+func unavailable(err error) bool {
+	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) ||
+		apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
+}
+
+// parseRV reads a resourceVersion, which upstream may make up as it likes: only decimal ones can be
+// compared (W-242).
+func parseRV(text string) (uint64, error) {
+	rv, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%w: resourceVersion %q is not a decimal number", ErrUncacheable, text)
+	}
+	return rv, nil
+}

@@ -1,0 +1,198 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
+)
+
+// watchGrace is how much longer than its timeoutSeconds a watch may last before we end it
+// ourselves: upstream ends it in time (W-112) unless it is no longer there.
+const watchGrace = 30 * time.Second
+
+// errRelist ends a watch so that the complete state is read.
+var errRelist = apierrors.NewResourceExpired("relist requested")
+
+// open opens a watch, or a watch-list. It tries until upstream says that this is in vain: an
+// upstream that cannot be reached, or is not ready yet, can bear the LISTs of all mirrors least.
+func (l *loop) open(ctx context.Context, o metav1.ListOptions) (*stream, error) {
+	r, initial := l.r, o.SendInitialEvents != nil
+	refused := time.Time{} // since when upstream has answered with nothing but refusals
+	for {
+		if relist := r.relist.Swap(false); relist && !initial {
+			return nil, errRelist
+		}
+		st, err := r.watch(ctx, o)
+		if err == nil {
+			return st, nil
+		}
+		v := verdictOn(err, initial)
+		if v == answered && initial {
+			r.log.Debug("upstream refuses a watch-list, trying a LIST") // which tells whether this is a failure
+			return nil, err
+		}
+		r.failed(ctx, "watch", err)
+		switch {
+		case v == unreachable:
+			refused = time.Time{}
+		case refused.IsZero():
+			refused = time.Now()
+		}
+		doubted := v == busy && !apierrors.IsTooManyRequests(err) && time.Since(refused) > doubtful
+		if v == answered || doubted || ctx.Err() != nil {
+			return nil, err
+		}
+		l.pause(ctx, v, err)
+	}
+}
+
+// recover waits after a watch that ended before its time, and longer if it had not lasted: all the
+// others have ended, too.
+func (l *loop) recover(ctx context.Context) {
+	end := l.ended
+	l.ended = nil
+	switch {
+	case end == nil:
+	case end.lasted < lasted && !end.expired:
+		sleep(ctx, min(l.pauses.fail(), spread(busyPause)))
+	default:
+		l.pauses.well()
+		if !end.expired {
+			sleep(ctx, spread(l.pauses.first/2))
+		}
+	}
+}
+
+// pause waits before the next attempt.
+func (l *loop) pause(ctx context.Context, v verdict, err error) {
+	d := l.pauses.fail()
+	seconds, _ := apierrors.SuggestsClientDelay(err)
+	switch {
+	case apierrors.IsTooManyRequests(err):
+		d = max(d, min(spread(time.Duration(seconds)*time.Second), longestPause))
+	case v == busy:
+		d = min(d, spread(busyPause))
+	}
+	l.r.observer.Waiting(time.Now().Add(d))
+	switch {
+	case v == busy:
+		sleep(ctx, d)
+	case l.r.client.recoveryProbe.wait(ctx, d):
+		l.pauses.well()
+	}
+}
+
+// verdict is what a failed attempt says of the next one.
+type verdict int
+
+const (
+	unreachable verdict = iota // there was no answer that makes sense: the same may work as soon as upstream is there
+	busy                       // upstream cannot now, or, since it has only begun, does not know yet whether it may
+	answered                   // another attempt would have the same answer
+)
+
+// verdictOn judges a failure of a watch, or of a watch-list: a LIST may take the place of that.
+func verdictOn(err error, initial bool) verdict {
+	var status apierrors.APIStatus
+	switch {
+	// what stands between may wait for the first event
+	case errors.Is(err, ErrUncacheable), initial && errors.As(err, new(errNoHead)):
+		return answered
+	case !errors.As(err, &status):
+		return unreachable
+	case apierrors.IsTooManyRequests(err):
+		return busy
+	case initial, apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge):
+		return answered
+	case status.Status().Code >= http.StatusInternalServerError, apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
+		return busy
+	}
+	return answered
+}
+
+// watch sends one request for a watch, or for a watch-list.
+func (r *Reflector) watch(ctx context.Context, o metav1.ListOptions) (*stream, error) {
+	initial := o.SendInitialEvents != nil
+	o.Watch = true
+	if initial {
+		o = r.atLeast(o)
+	}
+	query, err := queryOf(o)
+	if err != nil {
+		return nil, err
+	}
+	lasts := time.Duration(*o.TimeoutSeconds) * time.Second
+	ctx, cancel := context.WithTimeout(ctx, lasts+watchGrace)
+	asked := r.request(ctx, "watch", query)
+	if initial {
+		record := asked.accepted
+		asked.accepted = func(head http.Header) {
+			record(head)
+			r.client.abilities.saw(r.client.servedWatchList(head))
+		}
+		asked.patience = watchListHead
+	}
+	var on carrier
+	body, err := r.client.get(on.trace(ctx), asked)
+	if err != nil {
+		cancel()
+		if initial && apierrors.IsInvalid(err) {
+			r.client.abilities.saw(Abilities{WatchList: AbilityAbsent})
+		}
+		return nil, err
+	}
+	st := newStream(cancel, r, body)
+	st.carrier, st.until, st.ordered = on, time.Now().Add(lasts), !initial
+	st.last, _ = parseRV(o.ResourceVersion) // 0 if any will do
+	if initial {
+		st.endMark = newEndMark(r.endMarkFor, st.fail)
+	}
+	r.opened(st)
+	return st, nil
+}
+
+// list reads a LIST, or one page of it.
+func (r *Reflector) list(ctx context.Context, o metav1.ListOptions) (listing, error) {
+	query, err := queryOf(r.atLeast(o))
+	if err != nil {
+		return listing{}, err
+	}
+	body, err := r.client.get(ctx, r.request(ctx, "list", query))
+	if err != nil {
+		return listing{}, err
+	}
+	defer body.Close()
+	return decodeList(r.resource, body)
+}
+
+func (r *Reflector) request(ctx context.Context, verb string, query url.Values) request {
+	accepted := func(head http.Header) { r.recordWarning(ctx, head) }
+	return request{verb: verb, resource: r.resource.GVR.GroupResource(), path: r.resource.Path(), query: query,
+		accepted: accepted}
+}
+
+// atLeast raises the version that a complete state must not be older than to what has been
+// promised. Versions that mean something else ("any", "most recent", a page's) stay.
+func (r *Reflector) atLeast(o metav1.ListOptions) metav1.ListOptions {
+	if r.promised == nil || o.Continue != "" {
+		return o
+	}
+	promised := r.promised()
+	if rv, err := parseRV(o.ResourceVersion); err == nil && rv > 0 {
+		o.ResourceVersion = strconv.FormatUint(max(rv, promised), 10)
+	}
+	return o
+}
+
+// queryOf spells list options as a query.
+func queryOf(o metav1.ListOptions) (url.Values, error) {
+	return scheme.ParameterCodec.EncodeParameters(&o, schema.GroupVersion{Version: "v1"})
+}
