@@ -182,7 +182,7 @@ func blank(b []byte, match []int, show func(text string)) []byte {
 var (
 	versionJSON = regexp.MustCompile(`"resourceVersion": ?"(\d+)"`)
 	versionYAML = regexp.MustCompile(`resourceVersion: "(\d+)"`)
-	tokenJSON   = regexp.MustCompile(`"continue": ?"([A-Za-z0-9_-]+)"`)
+	tokenText   = regexp.MustCompile(`(?m)(?:"continue": ?"|^ +continue: "?)([A-Za-z0-9_-]+)`) // JSON and YAML
 	kindFirst   = regexp.MustCompile(`^\{\s*"kind":`)
 	itemsYAML   = regexp.MustCompile(`(?m)^(items|rows):`)
 )
@@ -222,7 +222,7 @@ func (c *Comparison) blankListVersion(who string, b []byte) []byte {
 	default:
 		b = blank(b, last(versionYAML.FindAllSubmatchIndex(b, -1)), check)
 	}
-	match := tokenJSON.FindSubmatchIndex(b)
+	match := tokenText.FindSubmatchIndex(b)
 	if match == nil {
 		return b
 	}

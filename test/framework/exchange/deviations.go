@@ -182,10 +182,13 @@ var Deviations = []Deviation{
 		ID: DevExactFuture, Rule: "W-64, W-68, W-176",
 		Releases: "before 1.34, and newer ones with ListFromCacheSnapshot=false",
 		What: "a LIST at an exact resourceVersion that is too large is answered 504 with Retry-After, where the apiserver " +
-			"answers 500",
-		Why:   "the newest apiserver does so; both say that the version is not there yet",
-		in:    func(r Release) bool { return !r.Enabled("ListFromCacheSnapshot") },
-		older: func(c *Comparison) bool { return c.Direct.Status == http.StatusInternalServerError },
+			"answers 500, or 504 without Retry-After",
+		Why: "the newest apiserver does so; both say that the version is not there yet",
+		in:  func(r Release) bool { return !r.Enabled("ListFromCacheSnapshot") },
+		older: func(c *Comparison) bool {
+			return c.Direct.Status == http.StatusInternalServerError ||
+				c.Direct.Status == http.StatusGatewayTimeout && c.Direct.Header.Get("Retry-After") == ""
+		},
 	},
 	{
 		ID: DevTokenAtZero, Rule: "W-69, W-80",

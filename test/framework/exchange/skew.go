@@ -209,8 +209,8 @@ func (a *Answer) normal(without ...*regexp.Regexp) *Answer {
 	for _, pattern := range without {
 		changed = pattern.ReplaceAll(changed, nil)
 	}
-	changed = tokenJSON.ReplaceAllFunc(changed, func(match []byte) []byte {
-		written := string(tokenJSON.FindSubmatch(match)[1])
+	changed = tokenText.ReplaceAllFunc(changed, func(match []byte) []byte {
+		written := string(tokenText.FindSubmatch(match)[1])
 		token, err := DecodeToken(written)
 		if err != nil {
 			return match
@@ -265,11 +265,11 @@ func (c *Comparison) tokensDiffer() bool {
 		return false
 	}
 	proxied, err := c.Proxied.readable()
-	if err != nil || tokenJSON.Find(proxied) == nil || tokenJSON.Find(direct) == nil {
+	if err != nil || tokenText.Find(proxied) == nil || tokenText.Find(direct) == nil {
 		return false
 	}
 	without := func(b []byte) []byte {
-		return tokenJSON.ReplaceAll(c.withoutVersion(b), nil)
+		return tokenText.ReplaceAll(c.withoutVersion(b), nil)
 	}
 	return bytes.Equal(without(direct), without(proxied))
 }
@@ -279,7 +279,7 @@ func (c *Comparison) withoutVersion(b []byte) []byte {
 	if c.exact() || !isList(b) {
 		return b
 	}
-	return versionJSON.ReplaceAll(b, nil)
+	return versionYAML.ReplaceAll(versionJSON.ReplaceAll(b, nil), nil)
 }
 
 // refused reports that one of the two apiservers, or both, sends an error.

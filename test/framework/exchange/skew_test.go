@@ -65,6 +65,13 @@ func TestExplain(t *testing.T) {
 			answer(200, `{"kind":"L","metadata":{"continue":"`+EncodeToken(7, "a\x00")+`"},"items":[]}`),
 			answer(200, `{"kind":"L","metadata":{"continue":"`+EncodeToken(7, "a\x00")+`"},"items":[]}`),
 			answer(200, `{"kind":"L","metadata":{"continue":"`+EncodeToken(7, "/a\x00")+`"},"items":[]}`), DevToken},
+		{"tokens in YAML", "/x?limit=1&resourceVersion=7",
+			answer(200, "items: []\nmetadata:\n  continue: "+EncodeToken(7, "a\x00")+"\n  resourceVersion: \"7\"\n"),
+			answer(200, "items: []\nmetadata:\n  continue: "+EncodeToken(7, "a\x00")+"\n  resourceVersion: \"7\"\n"),
+			answer(200, "items: []\nmetadata:\n  continue: "+EncodeToken(7, "/a\x00")+"\n  resourceVersion: \"7\"\n"),
+			DevToken},
+		{"a version that is too large", "/x?resourceVersion=70&resourceVersionMatch=Exact", answer(504, plain),
+			answer(504, status), answer(504, status), DevExactFuture},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			newest := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
