@@ -1,6 +1,6 @@
-// Command versions runs suites against every minor of Kubernetes that is in support, and against
-// the newest with feature gates off, and writes the table of docs/versions.md. Results are kept in
-// a folder; a suite that has passed is not run again.
+// Command versions runs suites against every minor of Kubernetes that is in support, against some
+// with feature gates off, and during an upgrade, and writes the tables of docs/versions.md. Results
+// are kept in a folder; a suite that has passed is not run again.
 package main
 
 import (
@@ -38,6 +38,17 @@ func columns() []column {
 	}
 	// which later ones do not have
 	return append(all, column{minor: "1.33", gates: "ConsistentListFromCache=false"})
+}
+
+// upgrade is what suites of an upgrade run against: two kube-apiservers at one address.
+var upgrade = column{minor: "1.36 to 1.37 and back"}
+
+// environment chooses the kube-apiserver.
+func (c column) environment() []string {
+	if c == upgrade { // the suites start both
+		return []string{"KUBERNETES=", "KUBERNETES_FEATURE_GATES="}
+	}
+	return []string{"KUBERNETES=" + c.minor, "KUBERNETES_FEATURE_GATES=" + c.gates}
 }
 
 // suite is what is run in every column.
@@ -83,6 +94,20 @@ func suites(report string) []suite {
 	}
 }
 
+// upgradeSuites are rows of a table of their own.
+func upgradeSuites() []suite {
+	return []suite{
+		{
+			name: "200 informers", args: []string{"./e2e/restart", "-run=^TestRollingUpgrade$", "-timeout=30m"}, long: true,
+			shows: regexp.MustCompile(`(\d+ relists)`),
+		},
+		{
+			name: "random requests", args: []string{"./e2e/fuzzdiff", "-run=^TestUpgradeAnswers$", "-timeout=30m"}, long: true,
+			shows: regexp.MustCompile(`: (\d+ requests) \(`),
+		},
+	}
+}
+
 func main() {
 	out := flag.String("out", "", "the `folder` of results")
 	only := flag.String("only", "", "run columns that match this `regexp`")
@@ -104,12 +129,16 @@ func run(out, only, page string, short bool) error {
 		return fmt.Errorf("-out: %w", err)
 	}
 	var failures []error
-	for _, c := range columns() {
+	for _, c := range append(columns(), upgrade) {
 		if !wanted.MatchString(c.String()) {
 			continue
 		}
 		dir := filepath.Join(out, c.folder())
-		for _, s := range suites(dir) {
+		of := suites(dir)
+		if c == upgrade {
+			of = upgradeSuites()
+		}
+		for _, s := range of {
 			if short && s.long {
 				continue
 			}
@@ -147,7 +176,7 @@ func runOnce(c column, s suite, dir string, short bool) error {
 	}
 	began := time.Now()
 	test := exec.Command("go", append([]string{"test", "-v", "-count=1"}, args...)...) // #nosec G204 -- our own
-	test.Env = append(os.Environ(), "KUBERNETES="+c.minor, "KUBERNETES_FEATURE_GATES="+c.gates)
+	test.Env = append(os.Environ(), c.environment()...)
 	test.Stdout, test.Stderr = file, file
 	err = test.Run()
 	fmt.Printf("%s: %s: %v, %s\n", c, s.name, outcome(err), time.Since(began).Round(time.Second))

@@ -35,7 +35,8 @@ func writeTable(page, out string) error {
 	return nil
 }
 
-// table has a column for each apiserver, and a row for each group of rules and each suite.
+// table has a column for each apiserver, and a row for each group of rules and each suite; below it
+// are the suites of an upgrade.
 func table(out string) string {
 	var b strings.Builder
 	all := columns()
@@ -69,6 +70,10 @@ func table(out string) string {
 	}
 	if len(brief) > 0 {
 		fmt.Fprintf(&b, "\nWithout the cases that wait for long: %s.\n", strings.Join(brief, ", "))
+	}
+	fmt.Fprintf(&b, "\n| | %s |\n|---|---|\n", upgrade)
+	for _, s := range upgradeSuites() {
+		fmt.Fprintf(&b, "| %s | %s |\n", s.name, s.cell(filepath.Join(out, upgrade.folder())))
 	}
 	return b.String() + "\n"
 }

@@ -25,6 +25,10 @@ func TestTable(t *testing.T) {
 	write("random-requests.log.passed", "")
 	write("read-your-writes.log", "")
 	write("conformance.log.passed", shortForm)
+	dir = filepath.Join(out, upgrade.folder())
+	must(t, os.MkdirAll(dir, 0o755))
+	write("200-informers.log", "an upgrade: 0 relists")
+	write("200-informers.log.passed", "whole")
 	page := filepath.Join(out, "page.md")
 	must(t, os.WriteFile(page, []byte("head\n"+tableBegin+"old\n"+tableEnd+"tail\n"), 0o600))
 	must(t, writeTable(page, out))
@@ -34,7 +38,7 @@ func TestTable(t *testing.T) {
 		"head\n", "tail\n", "| lists |  |  |  | equal |", "| watches |  |  |  | [V-1](deviations.md#v-1) |",
 		"| selectors |  |  |  | **1 different** |",
 		"| random requests |  |  |  | 500 requests: [V-6](deviations.md#v-6) |", "| read-your-writes |  |  |  | **failed** |",
-		"\nWithout the cases that wait for long: 1.33.\n",
+		"\nWithout the cases that wait for long: 1.33.\n", "| 200 informers | 0 relists |\n| random requests |  |\n",
 	} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("no %q in\n%s", want, text)

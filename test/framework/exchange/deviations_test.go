@@ -3,18 +3,22 @@ package exchange
 import (
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"spillway/test/framework/process"
 )
 
-var update = flag.Bool("update", false, "rewrite docs/deviations.md from the table")
+var update = flag.Bool("update", false, "rewrite docs/deviations.md, and a table of docs/protocol.md")
 
-// TestDeviationsReference compares docs/deviations.md with the table.
+// TestDeviationsReference compares docs/deviations.md, and the table of rules in docs/protocol.md
+// that depend on the apiserver's version, with the table of deviations.
 func TestDeviationsReference(t *testing.T) {
 	seen := map[string]bool{}
 	for _, d := range Deviations {
@@ -27,19 +31,61 @@ func TestDeviationsReference(t *testing.T) {
 		}
 		seen[d.ID] = true
 	}
-	path, made := filepath.Join(process.Repository(t), "docs", "deviations.md"), deviationsReference()
-	if *update {
-		if err := os.WriteFile(path, []byte(made), 0o644); err != nil {
-			t.Fatal(err)
+	compareDocument(t, "deviations.md", func(string) string { return deviationsReference() })
+	compareDocument(t, "protocol.md", func(kept string) string {
+		head, rest, ok := strings.Cut(kept, olderRulesBegin)
+		_, tail, ok2 := strings.Cut(rest, olderRulesEnd)
+		if !ok || !ok2 {
+			t.Fatalf("docs/protocol.md has no place for the table: %q and %q", olderRulesBegin, olderRulesEnd)
 		}
-	}
+		return head + olderRulesBegin + olderRules() + olderRulesEnd + tail
+	})
+}
+
+// compareDocument compares a document with what it should be, or rewrites it.
+func compareDocument(t *testing.T, name string, want func(kept string) string) {
+	t.Helper()
+	path := filepath.Join(process.Repository(t), "docs", name)
 	kept, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if string(kept) != made {
-		t.Error("docs/deviations.md is not what the table says: run go test ./framework/exchange -update in test/")
+	made := want(string(kept))
+	if string(kept) == made {
+		return
 	}
+	if !*update {
+		t.Errorf("docs/%s is not what the table says: run go test ./framework/exchange -update in test/", name)
+	} else if err := os.WriteFile(path, []byte(made), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The table of rules that depend on the version stands between these lines of docs/protocol.md.
+const (
+	olderRulesBegin = "<!-- made by go test ./framework/exchange -update in test/: begin -->\n"
+	olderRulesEnd   = "<!-- made by go test ./framework/exchange -update in test/: end -->\n"
+)
+
+// olderRules lists the rules that older apiservers do not keep to.
+func olderRules() string {
+	releases := map[int][]string{}
+	for _, d := range Deviations {
+		if d.Releases == "" {
+			continue
+		}
+		for _, match := range rule.FindAllStringSubmatch(d.Rule, -1) {
+			n, _ := strconv.Atoi(match[1]) // the pattern's digits
+			link := fmt.Sprintf("[%s](deviations.md#%s)", d.ID, strings.ToLower(d.ID))
+			releases[n] = append(releases[n], link+" ("+d.Releases+")")
+		}
+	}
+	var b strings.Builder
+	b.WriteString("| rule | deviation, and where it occurs |\n|---|---|\n")
+	for _, n := range slices.Sorted(maps.Keys(releases)) {
+		fmt.Fprintf(&b, "| [W-%d] | %s |\n", n, strings.Join(releases[n], "; "))
+	}
+	return b.String()
 }
 
 // deviationsReference is docs/deviations.md.
