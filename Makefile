@@ -44,10 +44,19 @@ sbom: build ## Write down what bin/spillway is built from, as CycloneDX: bin/spi
 
 ##@ Test it
 
-.PHONY: test test-long lint fuzz fuzz-diff conformance conformance-full simulation simulation-full readyourwrites readyourwrites-full versions versions-short chaos restart restart-full permissions revocation show-frozen controllers bench-go show
+.PHONY: test test-plan test-unit test-suites test-long lint fuzz fuzz-diff conformance conformance-full simulation simulation-full readyourwrites readyourwrites-full versions versions-short chaos restart restart-full permissions revocation show-frozen controllers bench-go show
 
-test: tools controlplane ## Run the tests: the proxy's own, then those against a real control plane
+test: test-plan tools controlplane ## Run the tests: the proxy's own, then those against a real control plane
 	@./hack/test.sh
+
+test-plan:
+	@./hack/test.sh plan
+
+test-unit: tools ## Run the proxy's own tests only
+	@./hack/test.sh unit
+
+test-suites: tools controlplane ## Run the tests against a real control plane only
+	@./hack/test.sh suites
 
 test-long: tools controlplane ## Run the suites whole of which `make test` leaves out what waits for long
 	@./hack/test.sh long

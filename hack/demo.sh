@@ -2,6 +2,7 @@
 # Builds what the demo needs and runs it: before the cluster of $DEMO_KUBECONFIG, or before a control plane of its own.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+source hack/progress.sh
 
 say() { printf '\n== %s\n' "$*"; }
 
@@ -12,22 +13,34 @@ if [[ -n $kubeconfig && ! -r $kubeconfig ]]; then
 	exit 1
 fi
 
-say "building Spillway and the demo"
-make --no-print-directory build ${VERSION:+VERSION="$VERSION"}
-(cd test && go build -o ../bin/demo ./demo)
-
-if [[ -z $kubeconfig ]]; then
-	say "building the control plane (once per machine)"
-	make --no-print-directory controlplane
-	say "the show begins"
-	exec env -u KUBECONFIG bin/demo
-fi
-
-kubectl=$(command -v kubectl || :)
-if [[ -z $kubectl ]]; then
-	say "building kubectl, since there is none in PATH (once per machine)"
-	./test/framework/controlplane/build.sh kubectl
+# What is built: all that the demo shows and nothing else.
+programs=(etcd kube-apiserver kubectl)
+[[ -z $kubeconfig ]] || programs=()
+kubectl=${CONTROLPLANE_DIR:-bin/controlplane}/kubectl
+if [[ -n $kubeconfig ]] && ! kubectl=$(command -v kubectl); then
 	kubectl=${CONTROLPLANE_DIR:-bin/controlplane}/kubectl
+	programs=(kubectl)
 fi
-say "the show begins"
-exec env -u KUBECONFIG bin/demo -kubeconfig="$kubeconfig" -kubectl="$kubectl"
+
+steps=("Spillway and the demo, from source: a minute or two the first time, then seconds")
+if ((${#programs[@]} > 0)); then
+	steps+=("${programs[*]}, from source: about 8 minutes on 2 processors, once per machine")
+fi
+if [[ -n $kubeconfig ]]; then
+	steps+=("the demo before the cluster of $kubeconfig: half a minute, then until Ctrl-C")
+else
+	steps+=("the demo before etcd and kube-apiserver: half a minute, then until Ctrl-C")
+fi
+say "make demo: ${#steps[@]} steps"
+for i in "${!steps[@]}"; do echo "$((i + 1)). ${steps[i]}"; done
+
+say "1. Spillway and the demo"
+with_progress "building Spillway" make --no-print-directory build ${VERSION:+VERSION="$VERSION"}
+(cd test && with_progress "building the demo" go build -o ../bin/demo ./demo)
+if ((${#programs[@]} > 0)); then
+	say "2. ${programs[*]}"
+	KUBERNETES= ./test/framework/controlplane/build.sh "${programs[@]}"
+fi
+
+say "${#steps[@]}. the demo"
+exec env -u KUBECONFIG bin/demo ${kubeconfig:+-kubeconfig="$kubeconfig"} -kubectl="$kubectl"

@@ -1,12 +1,28 @@
 #!/usr/bin/env bash
 # Runs the tests of every module of this repository, the proxy's own first, and sums them up. The suites in test/ start real
 # control planes: they always run, since Go's test cache does not know that a server has changed, and three at a time, since mostly they wait.
-# `test.sh long` runs what -short leaves out of those suites instead: they, whole; and beside them conformance of a proxy whose watches are
-# goroutines.
-# The tests' events (go test -json) and the sum are left in bin/test/, or bin/test-long/, for other programs.
+# `test.sh unit` runs the proxy's own tests only, `test.sh suites` the others. `test.sh long` runs what -short leaves out of the suites instead:
+# they, whole; and beside them conformance of a proxy whose watches are goroutines. `test.sh plan` says what `make test` is going to do.
+# The tests' events (go test -json) and the sum are left in bin/test/, or bin/test-long/ and so on, for other programs.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 source hack/modules.sh
+source hack/progress.sh
+
+if [[ ${1:-} == plan ]]; then
+	tools="up to date" servers="up to date"
+	[[ -e bin/tools/.installed ]] || tools="a few minutes, once per clone"
+	[[ -x ${CONTROLPLANE_DIR:-bin/controlplane}/kube-scheduler ]] ||
+		servers="about 8 minutes on 2 processors, once per machine, unless another clone has built it"
+	cat <<-END
+		== make test: 4 steps
+		1. build the tools of the tests from source: $tools
+		2. build etcd and Kubernetes from source: $servers
+		3. the proxy's own tests (make test-unit): about 4 minutes, once the compiler's cache is warm
+		4. the suites against a real control plane (make test-suites): about 12 minutes
+	END
+	exit
+fi
 results=bin/test${1:+-$1}
 rm -rf "$results"
 mkdir -p "$results"
@@ -30,9 +46,10 @@ run() { # module, flags of go test and packages
 	shift
 	runs=$((runs + 1))
 	printf '\n== %s: go test %s\n' "$(sed -n 's/^module //p' "$module/go.mod")" "$*"
-	(cd "$module" && "$OLDPWD/bin/tools/gotestsum" --format standard-quiet --jsonfile "$OLDPWD/$results/$runs.json" -- "$@")
+	(cd "$module" && with_progress "these tests" \
+		"$OLDPWD/bin/tools/gotestsum" --format standard-quiet --jsonfile "$OLDPWD/$results/$runs.json" -- "$@")
 	local failed=$?
-	echo "   $((SECONDS - started)) s"
+	((SECONDS - started < 5)) || echo "   $(duration "$SECONDS") since the beginning"
 	((failed == 0)) || status=1
 	return "$failed"
 }
@@ -50,6 +67,10 @@ if [[ ${1:-} == long ]]; then
 	cat "$results/beside"
 else
 	for module in $(modules); do
+		case ${1:-},$module in
+		unit,. | suites,[^.]* | ,*) ;;
+		*) continue ;;
+		esac
 		case $module in
 		.)
 			run . "${race[@]}" ./...

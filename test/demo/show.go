@@ -45,7 +45,7 @@ func (s *show) upstreamTitle() string {
 	if s.kubeconfig != "" {
 		return "The cluster of " + s.kubeconfig
 	}
-	return "A real control plane: etcd, kube-apiserver, kube-controller-manager, kube-scheduler"
+	return "A real control plane: etcd and kube-apiserver"
 }
 
 func (s *show) startUpstream(ctx context.Context) (err error) {
@@ -56,16 +56,11 @@ func (s *show) startUpstream(ctx context.Context) (err error) {
 		return s.useCluster(ctx)
 	}
 	s.controlPlane, err = controlplane.Start(ctx, controlplane.Options{
-		Dir: filepath.Join(s.dir, "controlplane"), ControllerManager: true, Scheduler: true, Log: s.console,
+		Dir: filepath.Join(s.dir, "controlplane"), Log: s.console,
 	})
 	if err != nil {
 		return err
 	}
-	node, err := s.controlPlane.MakeNode(ctx, "demo-node")
-	if err != nil {
-		return err
-	}
-	s.console.line("a node made by hand: %s (no kubelet, so pods are scheduled but stay Pending)", node.Name)
 	s.upstreamFile = s.controlPlane.Kubeconfig(controlplane.Admin)
 	return s.connect(s.controlPlane.Config(controlplane.Admin))
 }

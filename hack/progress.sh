@@ -1,0 +1,19 @@
+# To be sourced: signs of life of long steps.
+
+# duration prints seconds as 3m05s.
+duration() {
+	if (($1 >= 60)); then printf '%dm%02ds' $(($1 / 60)) $(($1 % 60)); else printf '%ds' "$1"; fi
+}
+
+# with_progress runs a command and prints every 20 seconds that it still runs, and in the end how long it took.
+with_progress() { # what, command…
+	local what=$1 began=$SECONDS ticker status=0
+	shift
+	while sleep 20 >/dev/null 2>&1; do echo "   $what: still at it after $(duration $((SECONDS - began)))"; done &
+	ticker=$!
+	"$@" || status=$?
+	kill "$ticker" 2>/dev/null
+	wait "$ticker" 2>/dev/null || :
+	((SECONDS - began < 5)) || echo "   $what took $(duration $((SECONDS - began)))"
+	return "$status"
+}
