@@ -147,7 +147,7 @@ func (p *process) buildMirrors(context.Context) error {
 // buildForwarder makes what passes requests through, and the limits of clients.
 func (p *process) buildForwarder(context.Context) (err error) {
 	p.limits = serverLimits(p.o.Limits)
-	p.limiter = flowcontrol.NewLimiter(p.limits, flowcontrol.UsualQueue, p.registry)
+	p.limiter = flowcontrol.NewLimiter(p.limits, flowcontrol.DefaultQueue, p.registry)
 	p.forwarder, err = newForwarder(
 		p.transports, p.client.Base(), p.own, p.bare, p.limiter, p.o, p.registry, p.log)
 	return err

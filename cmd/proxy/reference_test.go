@@ -169,7 +169,7 @@ func metricGroups() []metricGroup {
 	groups[0].collectors = []prometheus.Collector{mirror.NewCollector(nil)}
 	serve.NewMetrics(&groups[1])
 	passthrough.NewForwardMetrics(&groups[2])
-	flowcontrol.NewLimiter(serverLimits(config.New().Limits), flowcontrol.UsualQueue, &groups[3])
+	flowcontrol.NewLimiter(serverLimits(config.New().Limits), flowcontrol.DefaultQueue, &groups[3])
 	newAccessMetrics(&groups[4])
 	audit.NewMetrics(&groups[5])
 	groups[6].collectors = []prometheus.Collector{rotation.NewCollector(nil)}

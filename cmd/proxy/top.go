@@ -21,8 +21,8 @@ const topExamples = `  spillway top
   spillway top --once --sort rate
   spillway top --address https://spillway.example.com:9464 --token-file token --ca-file ca.crt`
 
-// intervalLeast is how often there is something new: a report is good for a second.
-const intervalLeast = time.Second
+// minInterval is how often there is something new: a report is good for a second.
+const minInterval = time.Second
 
 // topOptions are the flags of the command top.
 type topOptions struct {
@@ -83,8 +83,8 @@ func (o *topOptions) options() (top.Options, error) {
 				o.address)
 		}
 	}
-	if o.interval < intervalLeast {
-		return top.Options{}, fmt.Errorf("--interval=%s: must be at least %s", o.interval, intervalLeast)
+	if o.interval < minInterval {
+		return top.Options{}, fmt.Errorf("--interval=%s: must be at least %s", o.interval, minInterval)
 	}
 	order, err := status.ParseOrder(o.sort)
 	if err != nil {

@@ -9,10 +9,10 @@ import (
 )
 
 const (
-	// checkEvery is how soon one check of upstream may follow another. A check takes up to 1.7 s
+	// checkInterval is how soon one check of upstream may follow another. A check takes up to 1.7 s
 	// (W-211 i), so a few overlap while flights keep coming: a new flight waits for the next check,
 	// not for the end of this one.
-	checkEvery = 250 * time.Millisecond
+	checkInterval = 250 * time.Millisecond
 	// smallState is how many objects a state may have to be compared at once: their metadata is then
 	// sent sooner than the bookmark, and costs upstream no more than the LIST that a client would have
 	// sent.
@@ -75,9 +75,9 @@ func (f *Freshness) addWaiter(rv uint64) *proofWaiter {
 	f.mu.checks.waiters[c] = struct{}{}
 	if !f.mu.checks.due {
 		f.mu.checks.due = true
-		pause := checkEvery
+		pause := checkInterval
 		if !f.prober.Bookmarks() {
-			pause = statePause
+			pause = stateReadInterval
 		}
 		time.AfterFunc(pause-time.Since(f.mu.checks.begun), f.check)
 	}
@@ -161,7 +161,7 @@ func (f *Freshness) comparesAtOnce() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.resource.Snapshot().Len() <= smallState &&
-		(!f.prober.ListsState() || time.Since(f.mu.checks.compared) >= statePause)
+		(!f.prober.ListsState() || time.Since(f.mu.checks.compared) >= stateReadInterval)
 }
 
 // awaitBookmark returns when a bookmark has come or was in vain, or is not to be expected any more.

@@ -132,14 +132,14 @@ func TestChecksOverlap(t *testing.T) {
 				if _, err := f.Prove(t.Context()); err != nil {
 					t.Error(err)
 				}
-				if took := time.Since(began); took > arrival+checkEvery+1700*time.Millisecond {
+				if took := time.Since(began); took > arrival+checkInterval+1700*time.Millisecond {
 					t.Errorf("a proof took %v", took)
 				}
 			})
 			time.Sleep(50 * time.Millisecond)
 		}
 		asked.Wait()
-		if most := int(7*time.Second/checkEvery) + 1; u.proving > most || u.proving < 10 {
+		if most := int(7*time.Second/checkInterval) + 1; u.proving > most || u.proving < 10 {
 			t.Errorf("%d bookmarks were requested, at most %d are due", u.proving, most)
 		}
 	})

@@ -43,9 +43,9 @@ const (
 	// arrival is how long a flight waits for the mirror's own stream before it has upstream checked:
 	// on a busy resource the next event is the proof (W-211 l).
 	arrival = 25 * time.Millisecond
-	// statePause is the time between two flights that read upstream's state, which may cost it a read
-	// of etcd: requests that arrive meanwhile share the next one.
-	statePause = time.Second
+	// stateReadInterval is the time between two flights that read upstream's state, which may cost it
+	// a read of etcd: requests that arrive meanwhile share the next one.
+	stateReadInterval = time.Second
 	// doubt is how many flights in a row may fail before requests that need a proof had better go
 	// upstream.
 	doubt = 2
@@ -193,7 +193,7 @@ func (f *Freshness) pauseLocked() time.Duration {
 	case !f.mu.waiting.insists || f.prober.Bookmarks():
 		return 0
 	case f.quietLocked():
-		return statePause - time.Since(f.mu.begun)
+		return stateReadInterval - time.Since(f.mu.begun)
 	}
 	return 2*arrival - time.Since(f.mu.begun)
 }

@@ -11,18 +11,19 @@ const (
 	// proofWaitLimit is how long a LIST waits for a proof at most, and the presumed cost of a proof
 	// that did not come by the mirror's own stream.
 	proofWaitLimit = 100 * time.Millisecond
-	// exploreEvery and exploreShare are how often a LIST waits against expectation, so that a resource
-	// that has become busy is found out: one a second, and one in so many. What it waits for may be
-	// the round trip alone, which takes 100 ms where upstream's own cache is as quiet (W-211 d).
-	exploreEvery = time.Second
-	exploreShare = 20
-	// leastGain is a price below which there is nothing to be found out.
-	leastGain = 500 * time.Microsecond
-	// presumedPrice is what upstream's making of one object and its way through here are taken to cost
-	// before one was measured.
-	presumedPrice = 20 * time.Microsecond
-	// pricedObjects is how many objects a LIST must have to tell the price of one.
-	pricedObjects = 10
+	// exploreInterval and exploreShare are how often a LIST waits against expectation, so that a
+	// resource that has become busy is found out: one a second, and one in so many. What it waits for
+	// may be the round trip alone, which takes 100 ms where upstream's own cache is as quiet (W-211
+	// d).
+	exploreInterval = time.Second
+	exploreShare    = 20
+	// minGain is a price below which there is nothing to be found out.
+	minGain = 500 * time.Microsecond
+	// defaultObjectCost is what upstream's making of one object and its way through here are taken to
+	// cost before one was measured.
+	defaultObjectCost = 20 * time.Microsecond
+	// minCostedObjects is how many objects a LIST must have to tell the price of one.
+	minCostedObjects = 10
 )
 
 // listCostModel weighs the two ways to answer a consistent LIST. Both begin with a round trip: the
@@ -75,7 +76,7 @@ func (w *listCostModel) arrived(waited time.Duration, there bool) {
 func (w *listCostModel) passed(n int, took time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if n >= pricedObjects {
+	if n >= minCostedObjects {
 		w.object.add(max(took-w.round.value, 0) / time.Duration(n))
 	}
 }
@@ -83,7 +84,7 @@ func (w *listCostModel) passed(n int, took time.Duration) {
 // priceLocked is what n objects are expected to cost if they pass through.
 func (w *listCostModel) priceLocked(n int) time.Duration {
 	if !w.object.known {
-		return time.Duration(n) * presumedPrice
+		return time.Duration(n) * defaultObjectCost
 	}
 	return time.Duration(n) * w.object.value
 }
@@ -102,10 +103,10 @@ func (w *listCostModel) wait(n int, busy bool) time.Duration {
 		return proofWaitLimit
 	}
 	now := time.Now()
-	if w.passing++; price < leastGain || now.Before(w.explore) || w.passing < exploreShare && w.arrival.known {
+	if w.passing++; price < minGain || now.Before(w.explore) || w.passing < exploreShare && w.arrival.known {
 		return 0
 	}
-	w.explore, w.passing = now.Add(exploreEvery), 0
+	w.explore, w.passing = now.Add(exploreInterval), 0
 	return min(w.round.value+price, proofWaitLimit)
 }
 

@@ -27,7 +27,7 @@ func TestQuietResourceIsNotWorthAProof(t *testing.T) {
 		waited, lists := 0, 0
 		for began := time.Now(); time.Since(began) < 10*time.Second; time.Sleep(10 * time.Millisecond) {
 			fromMemory, took := answer(t, f, 1000)
-			if price := 1000 * presumedPrice; fromMemory || took > price {
+			if price := 1000 * defaultObjectCost; fromMemory || took > price {
 				t.Fatalf("answered from memory: %v, after %v", fromMemory, took)
 			}
 			if lists++; took > 0 {

@@ -35,7 +35,7 @@ func TestQuietResourceIsProvenByFewReadsOfState(t *testing.T) {
 					if err != nil || s.RV < least {
 						t.Errorf("%+v, want a state of %d or later: %v", s, least, err)
 					}
-					if took := time.Since(began); took > statePause+2*arrival+20*time.Millisecond {
+					if took := time.Since(began); took > stateReadInterval+2*arrival+20*time.Millisecond {
 						t.Errorf("a proof took %v", took)
 					}
 				})
@@ -46,7 +46,7 @@ func TestQuietResourceIsProvenByFewReadsOfState(t *testing.T) {
 		if u.compared > 2 || u.begun > 1 || u.proving != 0 {
 			t.Errorf("%d reads of state, %d of R and %d watches for 500 requests", u.compared, u.begun, u.proving)
 		}
-		time.Sleep(statePause)
+		time.Sleep(stateReadInterval)
 		begun, compared := u.begun, u.compared
 		herd()
 		if u.compared > compared+2 || u.begun != begun || u.proving != 0 {
@@ -63,7 +63,7 @@ func TestEventEndsTheQuiet(t *testing.T) {
 	u := &upstream{begin: at(25), silent: true, state: shows(0, 25, map[string]uint64{"n/a": 11})}
 	proof(t, u, func(t *testing.T, r *Resource, f *Freshness) {
 		checkProve(t, f, nil, arrival)
-		time.Sleep(statePause)
+		time.Sleep(stateReadInterval)
 		checkProve(t, f, nil, 0) // by state at once
 		if u.begun != 1 || u.compared != 2 {
 			t.Fatalf("%d reads of R and %d of state", u.begun, u.compared)
@@ -73,7 +73,7 @@ func TestEventEndsTheQuiet(t *testing.T) {
 		}
 		_ = r.Add(pod(t, "b", 24))
 		u.begin = at(27)
-		time.Sleep(statePause)
+		time.Sleep(stateReadInterval)
 		time.AfterFunc(10*time.Millisecond, func() { _ = r.Update(pod(t, "b", 27)) })
 		checkProve(t, f, nil, 10*time.Millisecond)
 		if u.begun != 2 || u.compared != 2 {
@@ -87,10 +87,10 @@ func TestStateOfAQuietResourceIsNotTrustedBlindly(t *testing.T) {
 	u := &upstream{begin: at(25), silent: true, state: shows(0, 25, map[string]uint64{"n/a": 11})}
 	proof(t, u, func(t *testing.T, r *Resource, f *Freshness) {
 		checkProve(t, f, nil, arrival)
-		time.Sleep(statePause)
+		time.Sleep(stateReadInterval)
 		u.state = shows(0, 26, map[string]uint64{"n/a": 25})
 		checkProve(t, f, errDiffers, comparison)
-		time.Sleep(statePause)
+		time.Sleep(stateReadInterval)
 		u.state = shows(0, 19, map[string]uint64{"n/a": 11})
 		checkProve(t, f, ErrNotProven, 0)
 		if !r.Disowned() {

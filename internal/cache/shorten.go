@@ -2,9 +2,9 @@ package cache
 
 import "time"
 
-// leastAge is the age that history reaches back to when as little as possible is kept: a quiet
+// minHistoryAge is the age that history reaches back to when as little as possible is kept: a quiet
 // client has a bookmark each minute, so a client that loses its connection can resume (W-230).
-const leastAge = 75 * time.Second
+const minHistoryAge = 75 * time.Second
 
 // Shorten drops history while memory is short: events older than 75 s, whatever room there is, and
 // the old states made from it. A quiet resource trims nothing by itself, so Shorten is called now
@@ -30,7 +30,7 @@ func (r *Resource) trim() {
 	limits := r.limits
 	kept := limits.HistoryBytes / 2 // whatever its age, so that a burst does not cost young history
 	if r.mu.short {
-		kept, limits.HistoryMinAge = 0, min(limits.HistoryMinAge, leastAge)
+		kept, limits.HistoryMinAge = 0, min(limits.HistoryMinAge, minHistoryAge)
 	}
 	r.log.trim(limits, kept, r.now())
 }

@@ -16,10 +16,10 @@ type Arrivals struct {
 	Passed time.Duration
 }
 
-// UsualArrivals are kube-apiserver's times: 32 s for a head, and its --request-timeout of 60 s for
-// a request; what passes through has a little more, so that upstream says in its own words that
+// DefaultArrivals are kube-apiserver's times: 32 s for a head, and its --request-timeout of 60 s
+// for a request; what passes through has a little more, so that upstream says in its own words that
 // this took too long.
-var UsualArrivals = Arrivals{Head: 32 * time.Second, Owned: time.Minute, Passed: 75 * time.Second}
+var DefaultArrivals = Arrivals{Head: 32 * time.Second, Owned: time.Minute, Passed: 75 * time.Second}
 
 // AddressOf is the IP address of a connection's other end; none for a unix socket.
 func AddressOf(a net.Addr) netip.Addr {

@@ -15,9 +15,9 @@ import (
 // ErrStalled says that a client took nothing for the stall timeout.
 var ErrStalled = errors.New("the client stopped reading")
 
-// notSentLow bounds what a stalled client pins in the kernel to about this many bytes, without
-// capping the window on long paths as a small send buffer would (design D10a).
-const notSentLow = 64 << 10
+// unsentBytesLimit bounds what a stalled client pins in the kernel to about this many bytes,
+// without capping the window on long paths as a small send buffer would (design D10a).
+const unsentBytesLimit = 64 << 10
 
 // Listener makes every connection a paced one, and counts it.
 type Listener struct {
@@ -31,17 +31,17 @@ type Listener struct {
 	Log    *zap.Logger
 }
 
-// acceptAgain and acceptAtLast are how long an Accept that failed is not tried again, at first and
-// at most (net/http's).
+// acceptRetryMin and acceptRetryMax are how long an Accept that failed is not tried again, at first
+// and at most (net/http's).
 const (
-	acceptAgain  = 5 * time.Millisecond
-	acceptAtLast = time.Second
+	acceptRetryMin = 5 * time.Millisecond
+	acceptRetryMax = time.Second
 )
 
 // Accept waits for the next connection. Where the system cannot give one now, as without
 // descriptors left, it tries again: an error would end the server.
 func (l Listener) Accept() (net.Conn, error) {
-	for pause := acceptAgain; ; pause = min(2*pause, acceptAtLast) {
+	for pause := acceptRetryMin; ; pause = min(2*pause, acceptRetryMax) {
 		c, err := l.Listener.Accept()
 		switch {
 		case err == nil:

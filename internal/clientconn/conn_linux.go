@@ -13,7 +13,7 @@ import (
 // tune prepares an accepted connection for long streams. What a kernel does not know it refuses,
 // and the connection works without it.
 func tune(c net.Conn) {
-	setTCP(c, unix.TCP_NOTSENT_LOWAT, notSentLow)
+	setTCP(c, unix.TCP_NOTSENT_LOWAT, unsentBytesLimit)
 }
 
 // endVanished makes the kernel end the connection when its peer has acknowledged nothing, or kept

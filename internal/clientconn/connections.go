@@ -55,8 +55,8 @@ const (
 	admitRetryInterval = 10 * time.Millisecond
 	// floodShare: if more than one in floodShare of the limit are new connections, that is a flood.
 	floodShare = 4
-	// overLimitMax is how many connections beyond the limit are answered 429.
-	overLimitMax = 128
+	// overLimitConnsLimit is how many connections beyond the limit are answered 429.
+	overLimitConnsLimit = 128
 )
 
 // tally is the connections of which there is a limit together: all, or those of one peer.
@@ -163,7 +163,7 @@ func (k *Connections) admitLocked(c *PacedConn, from netip.Addr) (evicted []evic
 	limit(k.mu.peers[from], k.perPeer)
 	limit(&k.mu.all, k.most)
 	if full {
-		if k.mu.overLimit.length >= overLimitMax {
+		if k.mu.overLimit.length >= overLimitConnsLimit {
 			evict(k.mu.overLimit.first, evictedOverLimit)
 		}
 		k.setStateLocked(c, stateOverLimit)

@@ -115,7 +115,7 @@ func TestConnectionsMakeRoom(t *testing.T) {
 func TestConnectionsSurplus(t *testing.T) {
 	h := newHall(1, 0)
 	h.enters("10.0.0.1", StateActive)
-	for range overLimitMax + 3 {
+	for range overLimitConnsLimit + 3 {
 		h.enters("10.0.0.2", StateNew)
 	}
 	for i, c := range h.all {

@@ -37,8 +37,8 @@ const (
 	// OfferBytesLimit is how many bytes of a watch a socket is offered at a time, at most.
 	OfferBytesLimit = 64 << 10
 	// ParkedBytes is how many bytes the kernel is assumed to hold for a client that takes nothing: the
-	// last offer, on top of notSentLow.
-	ParkedBytes = OfferBytesLimit + notSentLow
+	// last offer, on top of unsentBytesLimit.
+	ParkedBytes = OfferBytesLimit + unsentBytesLimit
 	// LookAgainInterval is how long a write waits at most before it looks whether its stall timeout
 	// has changed.
 	LookAgainInterval = time.Second
@@ -74,7 +74,7 @@ func (e *EvictionPolicy) EndCrowded() {
 // EndSlow ends the most expensive of the large answers whose clients are too slow while memory is
 // short.
 func (e *EvictionPolicy) EndSlow() {
-	e.pins.condemn(lowMemoryRate, lowMemoryStallTimeout, ErrSlow, condemnPart)
+	e.pins.condemn(lowMemoryRate, lowMemoryStallTimeout, ErrSlow, evictedFraction)
 }
 
 // SetLowMemory shortens the stall timeout while on is set, and reports whether that is a change.

@@ -14,7 +14,7 @@ import (
 // client that stops reading a stream gets a reset of it; its other streams go on.
 //
 // It sees progress a piece at a time, since net/http reports a piece only when it has been sent as
-// a whole: a client is evicted that takes less than pieceNet within the stall timeout, where
+// a whole: a client is evicted that takes less than pieceBytes within the stall timeout, where
 // PacedConn counts every byte.
 type PacedWriter struct {
 	http.ResponseWriter
@@ -35,9 +35,9 @@ type PacedWriter struct {
 	over    bool // the handler returns: net/http's writer must not be touched any more
 }
 
-// pieceNet is what HTTP/2 clients take in one frame unless they ask for more: smaller pieces would
-// cost frames.
-const pieceNet = 16 << 10
+// pieceBytes is what HTTP/2 clients take in one frame unless they ask for more: smaller pieces
+// would cost frames.
+const pieceBytes = 16 << 10
 
 // NewPacedWriter makes a PacedWriter. The handler calls Close before it returns. A stall of 0
 // demands nothing of the client.
@@ -79,7 +79,7 @@ func (n *PacedWriter) Prove() {
 func (n *PacedWriter) Write(b []byte) (int, error) {
 	written := 0
 	for len(b) > 0 {
-		piece := b[:min(len(b), pieceNet)]
+		piece := b[:min(len(b), pieceBytes)]
 		err := n.timed(func() error {
 			_, err := n.ResponseWriter.Write(piece)
 			return err

@@ -90,9 +90,9 @@ func (s *pins) drop(p *pin) {
 	delete(s.all, p)
 }
 
-// condemnPart is the part of the pins that are too slow, one in so many, that is ended at a look:
-// the next one shows whether that was enough.
-const condemnPart = 16
+// evictedFraction is the part of the pins that are too slow, one in so many, that is ended at a
+// look: the next one shows whether that was enough.
+const evictedFraction = 16
 
 // condemn ends the most expensive of the pins that are slower than a rate: one in part, and one at
 // least.

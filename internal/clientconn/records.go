@@ -18,7 +18,7 @@ const (
 	RecordBytes = 16 << 10 // of what is in it, at most
 	// recordsSize is from how much on captured records are sent: three records, since a segment,
 	// before the device cuts it up, is just less than 64 KiB. A fourth one would leave a bit for
-	// another segment, and more than notSentLow in the kernel.
+	// another segment, and more than unsentBytesLimit in the kernel.
 	recordsSize = 48 << 10
 )
 

@@ -35,9 +35,9 @@ func (s segment) sums() (crc, shift uint32, size int) {
 // How many bytes of items a segment has. Small ones compress less well, in large ones a change
 // costs more.
 const (
-	segmentLeast  = 32 << 10
-	segmentTarget = 64 << 10 // on average, about
-	segmentMost   = 256 << 10
+	segmentMinBytes    = 32 << 10
+	segmentTargetBytes = 64 << 10 // on average, about
+	segmentMaxBytes    = 256 << 10
 )
 
 // segmentCuts makes cuts differ between processes, so that no client can choose names that make bad
@@ -48,7 +48,7 @@ var segmentCuts = maphash.MakeSeed()
 // alone, so that runs stay the same around those that come and go; and on the size by its order of
 // magnitude, so that a change seldom moves a cut.
 func cutsBefore(key string, size int) bool {
-	odds := uint64(segmentTarget) >> bits.Len(uint(size))
+	odds := uint64(segmentTargetBytes) >> bits.Len(uint(size))
 	return odds <= 1 || maphash.String(segmentCuts, key)%odds == 0
 }
 
@@ -58,7 +58,7 @@ type Cutter struct{ size int }
 
 // Before reports whether a run ends before this object, of which n bytes are to be compressed.
 func (c *Cutter) Before(o *object.Object, n int) bool {
-	cut := c.size >= segmentMost || c.size >= segmentLeast && cutsBefore(o.Key, n)
+	cut := c.size >= segmentMaxBytes || c.size >= segmentMinBytes && cutsBefore(o.Key, n)
 	if cut {
 		c.size = 0
 	}
@@ -125,7 +125,7 @@ func (l *List) compress(from, to int) segment {
 	s = binary.LittleEndian.AppendUint32(s, crcShift(len(d.content)))
 	s = binary.LittleEndian.AppendUint32(
 		s, uint32(len(d.content))) // #nosec G115 -- modulo 2^32, as in the trailer of gzip (RFC 1952)
-	if cap(d.content) > 2*segmentMost { // after one huge object
+	if cap(d.content) > 2*segmentMaxBytes { // after one huge object
 		d.content, d.out = nil, nil
 	}
 	return s
@@ -187,13 +187,13 @@ func (c *Compressed) sum(content []byte) {
 	c.total += uint32(len(content)) // #nosec G115 -- modulo 2^32, as in the trailer of gzip (RFC 1952)
 }
 
-// storedMost is how much a stored block may hold (RFC 1951, 3.2.4).
-const storedMost = 1<<16 - 1
+// storedBytesLimit is how much a stored block may hold (RFC 1951, 3.2.4).
+const storedBytesLimit = 1<<16 - 1
 
 // appendStored appends content in deflate blocks that are not compressed: what is shorter than a
 // compressor's tables.
 func appendStored(dst, content []byte, final bool) []byte {
-	for block := range slices.Chunk(content, storedMost) {
+	for block := range slices.Chunk(content, storedBytesLimit) {
 		content = content[len(block):]
 		last := byte(0)
 		if final && len(content) == 0 {
@@ -201,9 +201,9 @@ func appendStored(dst, content []byte, final bool) []byte {
 		}
 		dst = append(dst, last)
 		dst = binary.LittleEndian.AppendUint16(
-			dst, uint16(len(block))) // #nosec G115 -- a stored block has at most 65535 bytes (storedMost)
+			dst, uint16(len(block))) // #nosec G115 -- a stored block has at most 65535 bytes (storedBytesLimit)
 		dst = binary.LittleEndian.AppendUint16(
-			dst, ^uint16(len(block))) // #nosec G115 -- a stored block has at most 65535 bytes (storedMost)
+			dst, ^uint16(len(block))) // #nosec G115 -- a stored block has at most 65535 bytes (storedBytesLimit)
 		dst = append(dst, block...)
 	}
 	return dst

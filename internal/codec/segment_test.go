@@ -68,13 +68,13 @@ func gunzip(t testing.TB, member []byte) []byte {
 // A compressed list is one gzip member of the list, in every encoding.
 func TestCompressedLists(t *testing.T) {
 	items := manyConfigmaps(t)
-	items = append(items, configmap(t, 4000, 4001, 3*segmentMost), configmap(t, 4001, 4002, 20))
+	items = append(items, configmap(t, 4000, 4001, 3*segmentMaxBytes), configmap(t, 4001, 4002, 20))
 	for _, enc := range []object.Encoding{
 		{}, {View: object.Metadata}, {View: object.MetadataV1beta1}, protobufWhole,
 		{Format: object.Protobuf, View: object.Metadata}, {Format: object.Protobuf, View: object.MetadataV1beta1},
 	} {
 		for _, meta := range []metav1.ListMeta{{ResourceVersion: "5000"},
-			{ResourceVersion: "5000", Continue: strings.Repeat("abc", storedMost)}} {
+			{ResourceVersion: "5000", Continue: strings.Repeat("abc", storedBytesLimit)}} {
 			for _, n := range []int{0, 1, 2, 3, len(items)} {
 				member, content := compressed(t, enc, configmaps, items[len(items)-n:], meta)
 				if !bytes.Equal(gunzip(t, member), content) {
@@ -186,12 +186,12 @@ func TestSegmentSizes(t *testing.T) {
 		sizes, total := 0, 0
 		for i, s := range segmentsOf(t, items) {
 			_, _, n := s.sums()
-			if n > segmentMost+2*size+1000 {
+			if n > segmentMaxBytes+2*size+1000 {
 				t.Errorf("segment %d of items of %d bytes has %d", i, size, n)
 			}
 			sizes, total = sizes+1, total+n
 		}
-		if mean := total / sizes; mean < min(segmentLeast, total) || mean > 2*segmentTarget+2*size {
+		if mean := total / sizes; mean < min(segmentMinBytes, total) || mean > 2*segmentTargetBytes+2*size {
 			t.Errorf("items of %d bytes: %d segments of %d bytes on average", size, sizes, mean)
 		}
 	}

@@ -16,9 +16,9 @@ const (
 	connectionPrice = 64 << 10
 	watchPrice      = 16 << 10
 	selectorTerm    = 64
-	// firstStatesMost is how many resources are listed at a time because clients request them: how
+	// firstStatesLimit is how many resources are listed at a time because clients request them: how
 	// large they are shows only then.
-	firstStatesMost = 2
+	firstStatesLimit = 2
 	// minHeadBytes is what one of the largest heads over HTTP/1.1 takes.
 	minHeadBytes = 8 << 20
 )
@@ -55,7 +55,7 @@ func (o *Settings) lower(budget int64) {
 	o.Limits.SelectorTerms = int(max(budget/termPart/selectorTerm, 1))
 	o.Limits.BodyBytes = max(budget/bodyPart, minListBytes)
 	o.LeastForms = budget / formPart
-	o.FirstStates, o.FeedBytes = firstStatesMost, max(budget/feedPart, minListBytes)
+	o.FirstStates, o.FeedBytes = firstStatesLimit, max(budget/feedPart, minListBytes)
 	if !o.given("max-connections") {
 		o.MaxConnections = min(o.Connections(), int(max(budget/connectionPrice, 1)))
 	}

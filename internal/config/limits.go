@@ -70,8 +70,8 @@ func (o *Settings) requestLimitFlags(fs *pflag.FlagSet) {
 			"two seconds.")
 }
 
-// qpsMost is a rate beyond which a limit is surely not meant.
-const qpsMost = 1e6
+// maxQPS is a rate beyond which a limit is surely not meant.
+const maxQPS = 1e6
 
 func (o *Settings) validateRequestLimits() error {
 	l := o.Limits
@@ -96,7 +96,7 @@ func (o *Settings) validateRequestLimits() error {
 		return o.Refuse("max-large-header-bytes", l.HeaderBytes.String(),
 			"must be 0, which is no limit, or at least 1Mi; is the unit missing, as in 64Mi?")
 	}
-	if !(l.QPSPerUser >= 0 && l.QPSPerUser <= qpsMost) { // also what is no number
+	if !(l.QPSPerUser >= 0 && l.QPSPerUser <= maxQPS) { // also what is no number
 		return o.Refuse("max-passthrough-qps-per-user", fmt.Sprint(l.QPSPerUser),
 			"must be between 0, which is no limit, and 1000000")
 	}

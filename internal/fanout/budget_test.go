@@ -42,7 +42,7 @@ func TestDispatchAllocatesPerSegmentOnly(t *testing.T) {
 	for range 10 { // segments grow
 		again()
 	}
-	perSegment := min(maxMarks, perHolder/500) // each has one stream
+	perSegment := min(maxMarks, segmentBytesPerStream/500) // each has one stream
 	bound := 1 + len(cursors)*turnover*(events/perSegment+1)
 	if n := testing.AllocsPerRun(20, again); n > float64(bound) {
 		t.Fatalf("%v allocations for %d events on %d feeds, want at most %d", n, events, len(cursors), bound)
@@ -84,7 +84,7 @@ func TestDeliveryAllocatesNothing(t *testing.T) {
 	batch(w, 300)
 	w.hub.Dispatch()
 	begin := *c
-	if run, err := drain(c); err != nil || len(run) < 2*perHolder || !c.live {
+	if run, err := drain(c); err != nil || len(run) < 2*segmentBytesPerStream || !c.live {
 		t.Fatalf("%d bytes, %v, from the feed: %v", len(run), err, c.live)
 	}
 	bytes := 0
@@ -99,7 +99,7 @@ func TestDeliveryAllocatesNothing(t *testing.T) {
 	}); n > 0 {
 		t.Fatalf("%v allocations for the delivery of 300 events", n)
 	}
-	if bytes < 100*2*perHolder {
+	if bytes < 100*2*segmentBytesPerStream {
 		t.Fatalf("only %d bytes were delivered", bytes)
 	}
 }

@@ -36,8 +36,8 @@ type Cursor struct {
 	scratch  []byte
 }
 
-// replayRun is how many bytes of frames a cursor makes at once when it reads the log.
-const replayRun = 64 << 10
+// replayRunBytes is how many bytes of frames a cursor makes at once when it reads the log.
+const replayRunBytes = 64 << 10
 
 // From makes a cursor that begins at a log position at which the client is complete through rv.
 // Close it.
@@ -129,11 +129,11 @@ func (c *Cursor) Slice() { c.sliced = true }
 // More reports that the last Next ended early.
 func (c *Cursor) More() bool { return c.cut }
 
-// sliceWork is how much a sliced cursor reads in one Next: so many entries, fewer if their objects
-// have many labels. It is about as much work as one send.
+// sliceEntries is how much a sliced cursor reads in one Next: so many entries, fewer if their
+// objects have many labels. It is about as much work as one send.
 const (
-	sliceWork   = 64
-	sliceLabels = 32 // labels that are as much work as an entry
+	sliceEntries   = 64
+	labelsPerEntry = 32 // labels that are as much work as an entry
 )
 
 // workOf is what it costs to ask a selector about an entry.
@@ -144,7 +144,7 @@ func workOf(e *cache.Entry) int {
 			labels += o.NumLabels()
 		}
 	}
-	return 1 + labels/sliceLabels
+	return 1 + labels/labelsPerEntry
 }
 
 // Next returns the frames that follow, ready to send and valid until the next call; none if the
@@ -218,7 +218,7 @@ func (c *Cursor) fill(head uint64) error {
 	log, work := c.hub.resource.Log(), 0
 	for {
 		switch {
-		case c.sliced && work >= sliceWork:
+		case c.sliced && work >= sliceEntries:
 			c.cut = c.position < head
 			return nil
 		case c.initialObjectDeleted:

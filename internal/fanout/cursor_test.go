@@ -94,7 +94,7 @@ func TestCursorLappedByTheLogExpires(t *testing.T) {
 			w.Fatal("the log keeps everything: nothing is tested")
 		}
 		// A feed is short, too: the cursor reads from the log.
-		for range 8 * maxSegment / 1000 {
+		for range 8 * maxSegmentBytes / 1000 {
 			w.setPadded("a/x", "web", 1000)
 			dispatch()
 		}
@@ -311,7 +311,7 @@ func TestCursorLappedByItsFeedGoesOnFromTheLog(t *testing.T) {
 	w.hub.Dispatch()
 	w.expect(c)
 	var want []string
-	for range 2 * keptSegments * maxSegment / 1000 {
+	for range 2 * keptSegments * maxSegmentBytes / 1000 {
 		w.setPadded("a/x", "web", 1000)
 		w.hub.Dispatch()
 	}

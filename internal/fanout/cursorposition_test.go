@@ -55,12 +55,12 @@ func TestStanding(t *testing.T) {
 	// Its last change is found in earlier segments, too; and if its feed moves past it, the log shows
 	// the next one.
 	for range 40 {
-		w.setPadded("a/y", "web", minSegment/4)
+		w.setPadded("a/y", "web", minSegmentBytes/4)
 		w.hub.Dispatch()
 	}
 	w.stands(web, 107, 105)
 	for range keptSegments {
-		w.setPadded("a/y", "web", perHolder)
+		w.setPadded("a/y", "web", segmentBytesPerStream)
 		w.hub.Dispatch()
 	}
 	w.stands(web, 106, 0)

@@ -79,11 +79,11 @@ type mark struct {
 }
 
 const (
-	minSegment   = 2 << 10   // of the first segment of a feed; each next one is twice as large, up to the feed's largest
-	maxSegment   = 256 << 10 // of a feed of many; a larger frame has a segment of its own
-	perHolder    = 32 << 10  // how much larger each stream makes a feed's largest segment
-	maxMarks     = 512
-	keptSegments = 4 // at least; while they are small, as many more as are no more bytes
+	minSegmentBytes       = 2 << 10   // of a feed's first segment; the next is twice as large, up to the largest
+	maxSegmentBytes       = 256 << 10 // of a feed of many; a larger frame has a segment of its own
+	segmentBytesPerStream = 32 << 10  // how much larger each stream makes a feed's largest segment
+	maxMarks              = 512
+	keptSegments          = 4 // at least; while they are small, as many more as are no more bytes
 )
 
 func newFeed(key feedKey, sel object.Selector, enc object.Encoding) *Feed {
@@ -134,11 +134,11 @@ func (*Feed) retained(segments []*segment, room int) []*segment {
 //
 // In a lane there are as many as its owner likes, so those of one stream are smaller still.
 func (f *Feed) largest() int {
-	each := perHolder
+	each := segmentBytesPerStream
 	if f.aside {
 		each /= 8
 	}
-	return min(maxSegment, each*int(f.holders.Load()))
+	return min(maxSegmentBytes, each*int(f.holders.Load()))
 }
 
 // add appends the frame of a log entry, if the selector sees it, and reports whether it did. next
@@ -186,7 +186,7 @@ func (f *Feed) mark(e *cache.Entry, next uint64, end int) {
 func (f *Feed) reserve(need int) *segment {
 	s := f.tail
 	if s == nil {
-		f.open(f.kept.Load().start, max(minSegment, need))
+		f.open(f.kept.Load().start, max(minSegmentBytes, need))
 		return f.tail
 	}
 	if s.count < len(s.marks) && s.used+need <= len(s.data) {
@@ -197,7 +197,7 @@ func (f *Feed) reserve(need int) *segment {
 	if s.count > 0 {
 		position = s.marks[s.count-1].next
 	}
-	f.open(position, max(min(2*len(s.data), f.largest()), minSegment, need))
+	f.open(position, max(min(2*len(s.data), f.largest()), minSegmentBytes, need))
 	return f.tail
 }
 

@@ -81,7 +81,7 @@ func TestStalledCursorPinsNothing(t *testing.T) {
 	w.hub.Dispatch()
 	w.expect(c, "ADDED a/x 102")
 	segment := weak.Make(c.feed.tail)
-	for range 2 * keptSegments * maxSegment / 1000 {
+	for range 2 * keptSegments * maxSegmentBytes / 1000 {
 		w.setPadded("a/x", "web", 1000)
 		w.hub.Dispatch()
 	}
@@ -122,13 +122,13 @@ func TestHubRunsUntilItsContextEnds(t *testing.T) {
 // What a feed keeps is in proportion to its streams: thousands of feeds for a stream each must not
 // keep what one for thousands may.
 func TestFeedKeepsByItsStreams(t *testing.T) {
-	for streams, most := range map[int]int{1: keptSegments * perHolder, 100: keptSegments * maxSegment} {
+	for streams, most := range map[int]int{1: keptSegments * segmentBytesPerStream, 100: keptSegments * maxSegmentBytes} {
 		w := newWorld(t, plenty)
 		var c *Cursor
 		for range streams {
 			c = w.live(everything, plain)
 		}
-		for range 2 * keptSegments * maxSegment / 1000 {
+		for range 2 * keptSegments * maxSegmentBytes / 1000 {
 			w.setPadded("a/x", "web", 1000)
 			w.hub.Dispatch()
 		}
@@ -147,7 +147,7 @@ func TestFeedKeepsLargeFrames(t *testing.T) {
 	w := newWorld(t, plenty)
 	c := w.live(everything, plain)
 	for range 10 {
-		w.setPadded("a/x", "web", 5*perHolder)
+		w.setPadded("a/x", "web", 5*segmentBytesPerStream)
 		w.hub.Dispatch()
 	}
 	if n := len(c.feed.kept.Load().segments); n != keptSegments {

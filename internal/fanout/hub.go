@@ -214,7 +214,7 @@ func (h *Hub) dispatchEntry(e *cache.Entry, next uint64) {
 	for _, f := range feeds {
 		untouched := !f.touched
 		before := f.size
-		if f.hasFewStreams() && (h.inLowMemory || h.exhausted() || copied >= copiedMost) {
+		if f.hasFewStreams() && (h.inLowMemory || h.exhausted() || copied >= copiedBytesLimit) {
 			f.skip(e, next)
 		} else if f.add(e, next, &h.frames) {
 			copied += size
@@ -231,10 +231,10 @@ func (h *Hub) dispatchEntry(e *cache.Entry, next uint64) {
 	}
 }
 
-// copiedMost is how many bytes of one event are copied into feeds. An object has up to a megabyte,
-// and each distinct selector has its own copy; beyond this, feeds of few streams leave the event to
-// the log.
-const copiedMost = 8 << 20
+// copiedBytesLimit is how many bytes of one event are copied into feeds. An object has up to a
+// megabyte, and each distinct selector has its own copy; beyond this, feeds of few streams leave
+// the event to the log.
+const copiedBytesLimit = 8 << 20
 
 // count counts selectors that are evaluated.
 func (h *Hub) count(asked int) {

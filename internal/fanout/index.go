@@ -47,14 +47,14 @@ type listing struct {
 	found     uint64 // by which look-up
 }
 
-// maxSpots is how many values a term may allow to be usable. Each is an entry in memory; asking is
-// cheaper than a thousand of them.
-const maxSpots = 16
+// maxSelectedKeys is how many values a term may allow to be usable. Each is an entry in memory;
+// asking is cheaper than a thousand of them.
+const maxSelectedKeys = 16
 
-// fine are the fields whose values few objects share. Labels come next, since their values are for
-// telling objects apart by, then all other fields, of which many have two or three values, and last
-// the namespace alone.
-var fine = map[string]bool{
+// selectiveFields are the fields whose values few objects share. Labels come next, since their
+// values are for telling objects apart by, then all other fields, of which many have two or three
+// values, and last the namespace alone.
+var selectiveFields = map[string]bool{
 	"spec.nodeName": true, "spec.host": true, "spec.podName": true, "spec.pool.name": true,
 	"spec.clusterIP": true, "status.podIP": true, "status.nominatedNodeName": true,
 }
@@ -116,7 +116,7 @@ func (x *index) choose(f *Feed) bool {
 	rank, fewest := 0, 0
 	l := &f.listing
 	for _, t := range terms {
-		if len(t.Values) == 0 || len(t.Values) > maxSpots {
+		if len(t.Values) == 0 || len(t.Values) > maxSelectedKeys {
 			continue
 		}
 		within := namespace
@@ -145,7 +145,7 @@ func rankOf(t object.Term) int {
 		return 0
 	case t.Name == object.FieldNamespace:
 		return 4
-	case fine[t.Name] && t.Values[0] != "":
+	case selectiveFields[t.Name] && t.Values[0] != "":
 		return 1
 	default:
 		return 3

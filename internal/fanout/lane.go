@@ -20,30 +20,30 @@ type Owner string
 // A lane is the same code as the hub and sees the same log, so it shows the same frames. Nothing
 // moves from one to the other: where a feed is dispatched is decided when it is made.
 const (
-	// ownerShare is the price of one owner's feeds in a hub: 240 of one term each, 2,048 single
+	// ownerCostLimit is the price of one owner's feeds in a hub: 240 of one term each, 2,048 single
 	// values, or 15 of 256 terms.
-	ownerShare = 4096
-	// hubShare is that of all owners' feeds.
-	hubShare = 16 * ownerShare
-	// feedPrice is what a feed costs besides its terms: a look at the event, and a copy of its frame.
-	feedPrice = 16
-	// singlePrice is the price of a feed that stands in the index under all that it demands: few of
-	// them are found by one event.
-	singlePrice = 2
-	// laneRun is how many events a lane dispatches before another lane has its turn.
-	laneRun = 64
+	ownerCostLimit = 4096
+	// hubCostLimit is that of all owners' feeds.
+	hubCostLimit = 16 * ownerCostLimit
+	// feedCost is what a feed costs besides its terms: a look at the event, and a copy of its frame.
+	feedCost = 16
+	// indexedFeedCost is the price of a feed that stands in the index under all that it demands: few
+	// of them are found by one event.
+	indexedFeedCost = 2
+	// laneRunEvents is how many events a lane dispatches before another lane has its turn.
+	laneRunEvents = 64
 )
 
-// priceOf is what a selector's feed costs the dispatcher at worst. Feeds that select by scope alone
+// costOf is what a selector's feed costs the dispatcher at worst. Feeds that select by scope alone
 // cost nothing here: an event concerns one of them for each encoding.
-func priceOf(sel object.Selector) int {
+func costOf(sel object.Selector) int {
 	switch {
 	case sel.ScopeOnly():
 		return 0
 	case sel.Single():
-		return singlePrice
+		return indexedFeedCost
 	}
-	return feedPrice + sel.Weight()
+	return feedCost + sel.Weight()
 }
 
 // Lanes bound how many lanes dispatch at the same time, over all hubs that share them, so that
@@ -79,11 +79,11 @@ type lanes struct {
 
 // takes reports that there is room in the hub itself for a feed of the owner's. The hub is locked.
 func (h *Hub) takes(owner Owner, sel object.Selector) bool {
-	price := priceOf(sel)
+	price := costOf(sel)
 	if owner == "" || price == 0 {
 		return true
 	}
-	return sel.Light() && h.lanes.shares[owner]+price <= ownerShare && h.lanes.total+price <= hubShare
+	return sel.Light() && h.lanes.shares[owner]+price <= ownerCostLimit && h.lanes.total+price <= hubCostLimit
 }
 
 // charge counts a feed in, or out again with a negative sign. The hub is locked.
@@ -122,7 +122,7 @@ func (h *Hub) runLane(ctx context.Context) {
 	defer func() { h.account(-h.held) }()
 	for {
 		changed := h.resource.Changed()
-		for h.turns.in(func() bool { return h.dispatch(laneRun) }) {
+		for h.turns.in(func() bool { return h.dispatch(laneRunEvents) }) {
 			if ctx.Err() != nil {
 				return
 			}

@@ -55,14 +55,14 @@ func TestHubAsksNoCostlySelectors(t *testing.T) {
 	view, s := w.hub.For("mallory"), w.resource.Snapshot()
 	var heavy, light []*Cursor
 	for i := range 3 {
-		heavy = append(heavy, view.From(s.Next, s.RV, unlike(t, "a", object.LightMost+1, i), plain))
+		heavy = append(heavy, view.From(s.Next, s.RV, unlike(t, "a", object.LightWeightLimit+1, i), plain))
 	}
 	const each = 100
 	for i := range 200 {
 		light = append(light, view.From(s.Next, s.RV, unlike(t, "a", each, 100+i), plain))
 	}
 	other := w.hub.For("alice").From(s.Next, s.RV, unlike(t, "a", 1, 1000), plain)
-	within := ownerShare / (feedPrice + each)
+	within := ownerCostLimit / (feedCost + each)
 	w.hub.Dispatch()
 	const events = 5
 	for i := range events {
@@ -145,7 +145,7 @@ func TestWhatCostsNothingNeedsNoShare(t *testing.T) {
 	if n := w.hub.Lanes(); n != 0 {
 		t.Errorf("%d lanes", n)
 	}
-	if w.hub.lanes.total != singlePrice || w.hub.lanes.shares["alice"] != singlePrice {
+	if w.hub.lanes.total != indexedFeedCost || w.hub.lanes.shares["alice"] != indexedFeedCost {
 		t.Errorf("%d, %v", w.hub.lanes.total, w.hub.lanes.shares)
 	}
 	for _, c := range all {
@@ -248,8 +248,8 @@ func TestLanesTellWhatTheLogTells(t *testing.T) {
 func TestSlicedCursorAsksAboutFewAtATime(t *testing.T) {
 	w := newWorld(t, plenty)
 	s := w.resource.Snapshot()
-	for i := range 10 * sliceWork {
-		w.set(fmt.Sprint("a/", i), []string{"web", "db"}[i*2/(10*sliceWork)])
+	for i := range 10 * sliceEntries {
+		w.set(fmt.Sprint("a/", i), []string{"web", "db"}[i*2/(10*sliceEntries)])
 	}
 	sel := app("db") // sees the second half
 	whole, sliced := w.hub.Replay(s.Next, s.RV, sel, plain), w.hub.Replay(s.Next, s.RV, sel, plain)
@@ -262,7 +262,7 @@ func TestSlicedCursorAsksAboutFewAtATime(t *testing.T) {
 		before := sliced.Lag()
 		run, err := sliced.Next()
 		w.must(err)
-		if n := before - sliced.Lag(); n > sliceWork {
+		if n := before - sliced.Lag(); n > sliceEntries {
 			t.Fatalf("asked about %d entries at once", n)
 		}
 		got = append(got, run...)
@@ -291,7 +291,7 @@ func TestLargeEventIsCopiedFewTimes(t *testing.T) {
 	w.hub.Dispatch()
 	w.setPadded("a/x", "web", 1<<20)
 	w.hub.Dispatch()
-	if n := w.hub.Stats().Frames.Load(); n != copiedMost>>20 {
+	if n := w.hub.Stats().Frames.Load(); n != copiedBytesLimit>>20 {
 		t.Errorf("%d copies", n)
 	}
 	for _, c := range all {
@@ -307,7 +307,7 @@ func TestLaneHasRoomOfItsOwn(t *testing.T) {
 	s := w.resource.Snapshot()
 	var all []*Cursor
 	for i := range 300 {
-		all = append(all, w.hub.For("mallory").From(s.Next, s.RV, unlike(t, "a", object.LightMost+1, i), plain))
+		all = append(all, w.hub.For("mallory").From(s.Next, s.RV, unlike(t, "a", object.LightWeightLimit+1, i), plain))
 	}
 	lane := all[0].hub
 	lane.most = 1 << 20

@@ -78,7 +78,7 @@ func (h *Hub) replayed() int {
 	if h.lowMemory.Load() {
 		return 1
 	}
-	return replayRun
+	return replayRunBytes
 }
 
 func (f *Feed) hasFewStreams() bool { return f.holders.Load() < sharedStreamsMin }

@@ -93,7 +93,7 @@ func TestFeedsShareAByteBudget(t *testing.T) {
 	for i := range events {
 		w.setPadded(fmt.Sprint("n/", i), "web", 2000)
 		w.hub.Dispatch()
-		if held := budget.used.Load(); held > most+maxSegment {
+		if held := budget.used.Load(); held > most+maxSegmentBytes {
 			t.Fatalf("%d bytes are held in a budget of %d", held, most)
 		}
 		for n, c := range all[i%2*feeds/2:][:feeds/2] { // each second one lags behind

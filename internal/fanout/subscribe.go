@@ -22,7 +22,7 @@ func (h *Hub) enter(key feedKey, owner Owner, sel object.Selector) *Feed {
 	f := h.mu.feeds[key]
 	if f == nil {
 		f = newFeed(key, sel, key.encoding)
-		f.owner, f.price, f.aside = owner, priceOf(sel), h.parent != nil
+		f.owner, f.price, f.aside = owner, costOf(sel), h.parent != nil
 		h.charge(f, 1)
 		h.mu.feeds[key] = f
 		h.mu.joined[f] = struct{}{}

@@ -30,8 +30,8 @@ func refused(t *testing.T, r *Refusal, want Reason) {
 	if r.Reason != want {
 		t.Fatalf("refused for %s, want %s", r.Reason, want)
 	}
-	if r.RetryAfter < time.Second || r.RetryAfter > retryMost || r.RetryAfter%time.Second != 0 {
-		t.Fatalf("retry after %s, want whole seconds from 1 s to %s", r.RetryAfter, retryMost)
+	if r.RetryAfter < time.Second || r.RetryAfter > retryAfterMax || r.RetryAfter%time.Second != 0 {
+		t.Fatalf("retry after %s, want whole seconds from 1 s to %s", r.RetryAfter, retryAfterMax)
 	}
 }
 

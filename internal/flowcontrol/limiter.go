@@ -42,20 +42,20 @@ type Queue struct {
 	Requests, RequestsPerUser int
 }
 
-// UsualQueue is as long as that of kube-apiserver's workload-low level, where controllers are: it
+// DefaultQueue is as long as that of kube-apiserver's workload-low level, where controllers are: it
 // holds 128 queues of 50, of which a user has 6.
-var UsualQueue = Queue{Requests: 6400, RequestsPerUser: 300}
+var DefaultQueue = Queue{Requests: 6400, RequestsPerUser: 300}
 
 const (
-	// listWait is how long a LIST or watch waits for its turn: about as long as for a state that is on
-	// its way (design D14).
-	listWait = 5 * time.Second
-	// passThroughWait is as long as kube-apiserver lets a request wait: a quarter of what it gives it
-	// in all (WithPriorityAndFairness).
-	passThroughWait = 15 * time.Second
-	// userPart is the part of ListBytes that one user has at most. With all of it, a single user with
-	// slow clients would keep all others from their first state.
-	userPart = 2
+	// listQueueTimeout is how long a LIST or watch waits for its turn: about as long as for a state
+	// that is on its way (design D14).
+	listQueueTimeout = 5 * time.Second
+	// passThroughQueueTimeout is as long as kube-apiserver lets a request wait: a quarter of what it
+	// gives it in all (WithPriorityAndFairness).
+	passThroughQueueTimeout = 15 * time.Second
+	// userListFraction is the part of ListBytes that one user has at most. With all of it, a single
+	// user with slow clients would keep all others from their first state.
+	userListFraction = 2
 )
 
 // Limiter applies limits. A Server and its Forwarder have the same one. The nil Limiter limits
@@ -86,12 +86,12 @@ func NewLimiter(l Limits, q Queue, r prometheus.Registerer) *Limiter {
 	limiter.lasting = m.limit(LimitWatches, limiter,
 		Options{Limit: int64(l.Watches), Share: int64(l.WatchesPerUser), Reserve: int64(l.WatchesReserve)})
 	limiter.lists = m.limit(LimitListBytes, limiter, Options{
-		Limit: l.ListBytes, Share: max(l.ListBytes/userPart, min(l.ListBytes, 1)),
-		Waiting: q.Requests, WaitingEach: q.RequestsPerUser, Wait: listWait,
+		Limit: l.ListBytes, Share: max(l.ListBytes/userListFraction, min(l.ListBytes, 1)),
+		Waiting: q.Requests, WaitingEach: q.RequestsPerUser, Wait: listQueueTimeout,
 	})
 	limiter.passing = m.limit(LimitPassThrough, limiter, Options{
 		Limit: int64(l.PassThrough), Share: int64(l.PassThroughPerUser),
-		Waiting: q.Requests, WaitingEach: q.RequestsPerUser, Wait: passThroughWait,
+		Waiting: q.Requests, WaitingEach: q.RequestsPerUser, Wait: passThroughQueueTimeout,
 	})
 	limiter.selectors = newSelections(m.limit(LimitSelectors, limiter, Options{
 		Limit: int64(l.SelectorTerms), Share: int64(l.SelectorTermsPerUser),

@@ -71,13 +71,13 @@ func newLine(limit, share int64, most, each int) *line {
 // width is what a request counts as: a request wider than a share could never be admitted.
 func (l *line) width(asked int64) int64 { return min(max(asked, 1), l.share) }
 
-// narrowPart is the part of the limit, one in so many, that counts while the line is narrow.
-const narrowPart = 16
+// narrowFraction is the part of the limit, one in so many, that counts while the line is narrow.
+const narrowFraction = 16
 
 // room reports that there is room for a width.
 func (l *line) room(width int64) bool {
 	if l.narrow && l.held > 0 {
-		return l.held+width <= l.limit/narrowPart
+		return l.held+width <= l.limit/narrowFraction
 	}
 	return l.held+width <= l.limit
 }
@@ -224,13 +224,13 @@ func (l *line) enter(key Flow) *flow {
 	return f
 }
 
-// spareMost is how many flows are kept to be used again: so many come and go at once without an
-// allocation.
-const spareMost = 64
+// spareFlowsLimit is how many flows are kept to be used again: so many come and go at once without
+// an allocation.
+const spareFlowsLimit = 64
 
 func (l *line) forget(f *flow) {
 	delete(l.flows, f.key)
-	if len(l.spare) < spareMost {
+	if len(l.spare) < spareFlowsLimit {
 		*f = flow{}
 		l.spare = append(l.spare, f)
 	}

@@ -15,8 +15,8 @@ type pressure struct {
 	refused int
 }
 
-// retryMost is the longest Retry-After, as at kube-apiserver.
-const retryMost = 32 * time.Second
+// retryAfterMax is the longest Retry-After, as at kube-apiserver.
+const retryAfterMax = 32 * time.Second
 
 // refuse counts a refusal and returns its Retry-After: between a second and twice the present time,
 // in whole seconds, since that is the unit of the header.
@@ -43,5 +43,5 @@ func (p *pressure) adjust(passed time.Duration) {
 	case p.refused < seconds:
 		p.after -= time.Second
 	}
-	p.after = min(max(p.after, time.Second), retryMost/2)
+	p.after = min(max(p.after, time.Second), retryAfterMax/2)
 }

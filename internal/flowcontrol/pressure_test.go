@@ -29,8 +29,8 @@ func TestPressure(t *testing.T) {
 		t.Errorf("one refusal a second: %s, want 2 s at most", calm)
 	}
 	now, hard := press(&p, now, 60, 200)
-	if hard != retryMost {
-		t.Errorf("200 refusals a second for a minute: up to %s, want %s", hard, retryMost)
+	if hard != retryAfterMax {
+		t.Errorf("200 refusals a second for a minute: up to %s, want %s", hard, retryAfterMax)
 	}
 	if after := p.refuse(now.Add(time.Hour)); after > 2*time.Second {
 		t.Errorf("an hour later: %s, want 2 s at most", after)
@@ -45,12 +45,12 @@ func TestPressureSpreads(t *testing.T) {
 	for range 3200 {
 		told[p.refuse(now)]++
 	}
-	for s := time.Second; s <= retryMost; s += time.Second {
+	for s := time.Second; s <= retryAfterMax; s += time.Second {
 		if n := told[s]; n < 25 || n > 400 { // 100 each; that one is outside has a chance below 1e-12
 			t.Errorf("%s was reported %d times of 3200", s, n)
 		}
 	}
-	if len(told) != int(retryMost/time.Second) {
+	if len(told) != int(retryAfterMax/time.Second) {
 		t.Errorf("told %d different times", len(told))
 	}
 }

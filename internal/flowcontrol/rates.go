@@ -13,7 +13,8 @@ import (
 // There are two generations of buckets. One that is used moves to the young generation; when that
 // is as old as an empty bucket needs to fill, or has as many buckets as may be, the old one is
 // dropped and the young one is old. So a bucket is forgotten when it is full and as good as new, or
-// else when generationMost others were used since: memory is bounded whatever the number of flows.
+// else when generationBucketsLimit others were used since: memory is bounded whatever the number of
+// flows.
 type Rates struct {
 	every rate.Limit
 	burst int
@@ -26,8 +27,8 @@ type Rates struct {
 	}
 }
 
-// generationMost is how many buckets a generation has at most: some 2 MB for both of them.
-const generationMost = 8192
+// generationBucketsLimit is how many buckets a generation has at most: some 2 MB for both of them.
+const generationBucketsLimit = 8192
 
 // NewRates returns rates of perSecond requests with bursts of burst, at least one; nil, which
 // admits every request, if perSecond is 0.
@@ -57,11 +58,11 @@ func (r *Rates) Allow(key Flow) *Refusal {
 	next := time.Duration((1 - bucket.TokensAt(now)) / float64(r.every) * float64(time.Second))
 	// One of the refused requests gets the next token; the others should retry one by one after it.
 	after := next + rand.N(next+time.Second) // #nosec G404 -- spreads times
-	return &Refusal{Reason: ReasonRate, RetryAfter: min((after + time.Second - 1).Truncate(time.Second), retryMost)}
+	return &Refusal{Reason: ReasonRate, RetryAfter: min((after + time.Second - 1).Truncate(time.Second), retryAfterMax)}
 }
 
 func (r *Rates) bucketLocked(key Flow, now time.Time) *rate.Limiter {
-	if now.Sub(r.mu.since) >= r.lasts || len(r.mu.young) >= generationMost {
+	if now.Sub(r.mu.since) >= r.lasts || len(r.mu.young) >= generationBucketsLimit {
 		r.turnLocked(now)
 	}
 	if b := r.mu.young[key]; b != nil {

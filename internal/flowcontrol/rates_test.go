@@ -60,11 +60,11 @@ func TestRates(t *testing.T) {
 func TestRatesBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := NewRates(1, 60)
-		for n := range 5 * generationMost {
+		for n := range 5 * generationBucketsLimit {
 			if refusal := r.Allow(key(n)); refusal != nil {
 				t.Fatal(refusal)
 			}
-			if have := len(r.mu.young) + len(r.mu.old); have > 2*generationMost {
+			if have := len(r.mu.young) + len(r.mu.old); have > 2*generationBucketsLimit {
 				t.Fatalf("%d buckets after %d flows", have, n)
 			}
 		}

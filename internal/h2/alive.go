@@ -24,8 +24,8 @@ type alive struct {
 }
 
 var (
-	errSilent = errors.New("the client has not answered a ping")
-	errMute   = errors.New("the client sent no settings")
+	errSilent     = errors.New("the client has not answered a ping")
+	errNoSettings = errors.New("the client sent no settings")
 )
 
 func (a *alive) start(c *Conn) {
@@ -102,7 +102,7 @@ func (a *alive) due(now time.Time) (time.Time, error) {
 	spoke := a.spoke.Load()
 	if spoke == 0 {
 		if !now.Before(a.began.Add(helloTimeout)) {
-			return now, errMute
+			return now, errNoSettings
 		}
 		return a.began.Add(helloTimeout), nil
 	}

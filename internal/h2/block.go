@@ -43,9 +43,9 @@ type block struct {
 const (
 	claimStep      = 4 << 10 // bytes that are decoded before they are claimed
 	maxEmptyFrames = 16
-	// refusedMost is how many bytes of a head that was refused are kept, so that its connection can go
-	// on.
-	refusedMost = 2 * minFrame
+	// refusedHeadBytesLimit is how many bytes of a head that was refused are kept, so that its
+	// connection can go on.
+	refusedHeadBytesLimit = 2 * minFrame
 )
 
 // methodGet is a field of HPACK's static table, which changes nothing.
@@ -132,7 +132,7 @@ func (c *Conn) fragment(part []byte, last bool) error {
 		part = c.collect(b, part, last)
 	}
 	switch {
-	case !last && b.refused && b.encoded > refusedMost:
+	case !last && b.refused && b.encoded > refusedHeadBytesLimit:
 		return c.turnAway(b)
 	case !last:
 		return nil
@@ -162,7 +162,7 @@ func (c *Conn) collect(b *block, part []byte, last bool) []byte {
 	room := cap(b.parts)
 	if need := len(b.parts) + len(part); need > room {
 		room = max(need, 2*room)
-		if !c.holds(b, int64(room-cap(b.parts))) && !last && b.encoded > refusedMost {
+		if !c.holds(b, int64(room-cap(b.parts))) && !last && b.encoded > refusedHeadBytesLimit {
 			return b.parts // it is turned away
 		}
 	}
@@ -281,7 +281,7 @@ func (c *Conn) turnAway(b *block) error {
 // small reports whether a head that was refused is an ordinary one, which there may be room for
 // later.
 func (b *block) small(bounds *Bounds) bool {
-	return !b.claim.large && b.claim.total()+b.due <= bounds.Head && b.encoded <= refusedMost
+	return !b.claim.large && b.claim.total()+b.due <= bounds.Head && b.encoded <= refusedHeadBytesLimit
 }
 
 // checkPseudo refuses a head whose pseudo header fields are not those of a request, or not once

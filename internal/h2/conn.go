@@ -259,7 +259,7 @@ func (c *Conn) leave(code http2.ErrCode) {
 // left ends the connection soon if GOAWAY was its last word. Called with mu held.
 func (c *Conn) left() {
 	if c.closing == nil && (c.awayCode != http2.ErrCodeNo || c.away && len(c.streams) == 0) {
-		c.closing = time.AfterFunc(lingering, c.linger)
+		c.closing = time.AfterFunc(goAwayTimeout, c.linger)
 		c.flush()
 	}
 }
@@ -269,7 +269,7 @@ func (c *Conn) linger() {
 	c.mu.Lock()
 	late := c.err == nil && c.awayCode == http2.ErrCodeNo && (c.outbox.sending || c.outbox.len() > 0)
 	if late {
-		c.closing.Reset(lingering)
+		c.closing.Reset(goAwayTimeout)
 	}
 	c.unlock()
 	if !late {

@@ -110,7 +110,7 @@ func TestGoAwayWaitsForTheLastAnswer(t *testing.T) {
 		c.eventually("the end of the stream",
 			func() bool { return c.locked(func(c *Conn) bool { return len(c.streams) == 0 }) })
 		c.conn.GoAway()
-		time.Sleep(lingering + lingering/5) // the client does not read
+		time.Sleep(goAwayTimeout + goAwayTimeout/5) // the client does not read
 		c.reads(1, 50_000)
 		c.until(`DATA 1 "" END`)
 		c.until("GOAWAY 1 NO_ERROR")

@@ -68,14 +68,14 @@ func (o *Options) ended() {
 // Fixed limits, which are those of golang.org/x/net/http2.
 const (
 	helloTimeout   = 10 * time.Second // for the client's preface and settings
-	lingering      = time.Second      // between GOAWAY and the end of the connection, so that the client reads it
+	goAwayTimeout  = time.Second      // between GOAWAY and the end of the connection, so that the client reads it
 	tableSize      = 4096             // of heads' compression, both ways
 	firstWindow    = 65535            // of a connection, and of a stream until settings say otherwise
 	maxWindow      = 1<<31 - 1
 	minFrame       = 16 << 10
 	keptFrame      = 4 << 10  // bytes of a frame that are kept for the next one while a connection has proven nothing
 	maxFrame       = 64 << 10 // that is sent, whatever the client would take
-	heldMost       = 4096     // bytes of an answer that are held back for more to come
+	heldBytesLimit = 4096     // bytes of an answer that are held back for more to come
 	waitingFactor  = 4        // requests that wait for a handler, in MaxStreams, before the client gets ENHANCE_YOUR_CALM
 	perHeaderField = 32       // what a field counts beside its bytes (RFC 9113, section 6.5.2)
 )

@@ -33,9 +33,9 @@ const (
 	streamCost = 1 << 10 // of a request, beside its fields
 	fieldCost  = 200     // of a field in the maps that hold it, beside its bytes
 	restCost   = 768     // of an answer that waits for its client, beside its bytes
-	// roomWait is how long a request waits, unread, for others of its connection to end or to prove
-	// something.
-	roomWait = 250 * time.Millisecond
+	// memoryTimeout is how long a request waits, unread, for others of its connection to end or to
+	// prove something.
+	memoryTimeout = 250 * time.Millisecond
 	// unprovenFlood is outboxFlood of a connection that has proven nothing.
 	unprovenFlood = 64 << 10
 	// unprovenBodies is what is left of such a connection's window to the bodies that a handler reads:
@@ -161,7 +161,7 @@ func (c *Conn) claims(cl *claim, n int64) bool {
 		case c.err != nil, c.handlers.running == 0, c.ledger.vain, cl.total()+n > c.ledger.bounds.Head:
 			return false
 		case end.IsZero():
-			end = time.Now().Add(roomWait)
+			end = time.Now().Add(memoryTimeout)
 		case !time.Now().Before(end):
 			c.ledger.vain = true
 			return false

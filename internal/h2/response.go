@@ -68,13 +68,13 @@ func (w *Response) Write(b []byte) (int, error) {
 		return 0, http.ErrContentLength
 	}
 	taken := 0
-	for len(w.held)+len(b) > heldMost { // as bufio.Writer does: the first piece tells the type
+	for len(w.held)+len(b) > heldBytesLimit { // as bufio.Writer does: the first piece tells the type
 		var n int
 		var err error
 		if len(w.held) == 0 {
 			n, err = len(b), w.send(b, false)
 		} else {
-			n = heldMost - len(w.held)
+			n = heldBytesLimit - len(w.held)
 			w.held = append(w.held, b[:n]...)
 			err = w.flushHeld()
 		}

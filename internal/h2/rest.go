@@ -16,8 +16,8 @@ type rests struct {
 	clock   *time.Timer // nil: it does not run
 }
 
-// restLook is how often is looked whether one has waited for too long.
-const restLook = time.Second
+// restInterval is how often is looked whether one has waited for too long.
+const restInterval = time.Second
 
 // whole reports that the answer's body is complete and small, and that nothing of it has been sent.
 func (w *Response) whole() bool {
@@ -97,7 +97,7 @@ func (r *rests) enter(c *Conn, s *Stream) {
 	}
 	r.streams[s] = struct{}{}
 	if r.clock == nil && c.opts.Stall != nil && c.err == nil {
-		r.clock = time.AfterFunc(restLook, func() { c.lookAtRests() })
+		r.clock = time.AfterFunc(restInterval, func() { c.lookAtRests() })
 	}
 }
 
@@ -132,6 +132,6 @@ func (c *Conn) lookAtRests() {
 		}
 	}
 	if c.rests.clock != nil && len(c.rests.streams) > 0 {
-		c.rests.clock.Reset(restLook)
+		c.rests.clock.Reset(restInterval)
 	}
 }

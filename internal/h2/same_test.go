@@ -104,10 +104,10 @@ var handlersToCompare = map[string]http.HandlerFunc{
 	"nothing": func(http.ResponseWriter, *http.Request) {},
 	"small":   func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>small") },
 	"as much as is held": func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = w.Write(bytes.Repeat([]byte("a"), heldMost-1))
+		_, _ = w.Write(bytes.Repeat([]byte("a"), heldBytesLimit-1))
 		_, _ = w.Write([]byte("b"))
 	},
-	"more than is held": func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, heldMost+1)) },
+	"more than is held": func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, heldBytesLimit+1)) },
 	"large":             func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 300_000)) },
 	"small, then large": func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "<")

@@ -14,17 +14,19 @@ import (
 )
 
 const (
-	// settle is how long a resource passes through after its definition has changed. Upstream takes
-	// down what it served by the old one a second later, and only then do all answers follow the new
-	// one; should it take longer, it ends our watch at that moment, before its time, and the state is
-	// read again (see newMirror).
-	settle = 2 * time.Second
-	// parting is how long upstream is given to tell of the deletion of every object whose definition
-	// is gone, and farewell how long streams then have until they end, as upstream's own do (W-116).
-	parting  = 3 * time.Second
-	farewell = time.Second
-	// followAgain is how often it is tried again to follow what upstream did not let us follow.
-	followAgain = 5 * time.Minute
+	// definitionSettleTime is how long a resource passes through after its definition has changed.
+	// Upstream takes down what it served by the old one a second later, and only then do all answers
+	// follow the new one; should it take longer, it ends our watch at that moment, before its time,
+	// and the state is read again (see newMirror).
+	definitionSettleTime = 2 * time.Second
+	// definitionDeletionTimeout is how long upstream is given to tell of the deletion of every object
+	// whose definition is gone, and streamEndDelay how long streams then have until they end, as
+	// upstream's own do (W-116).
+	definitionDeletionTimeout = 3 * time.Second
+	streamEndDelay            = time.Second
+	// followRetryInterval is how often it is tried again to follow what upstream did not let us
+	// follow.
+	followRetryInterval = 5 * time.Minute
 )
 
 // followDefinitions keeps the mirrors to what upstream's definitions and API services say, until
@@ -68,7 +70,7 @@ func (m *Set) follow(what, instead string, run func() error) {
 		if !said {
 			m.log.Warn("upstream does not let us watch "+what+": "+instead, zap.Error(err))
 		}
-		if !m.pause(followAgain) {
+		if !m.pause(followRetryInterval) {
 			return
 		}
 	}
@@ -129,14 +131,14 @@ func (m *Set) renew(concerned func(schema.GroupVersionResource, *object.Resource
 		if !concerned(gvr, info) {
 			return false
 		}
-		m.mu.settling[gvr.GroupResource()] = time.Now().Add(settle)
+		m.mu.settling[gvr.GroupResource()] = time.Now().Add(definitionSettleTime)
 		return true
 	})
 	for gvr, one := range *m.running.Load() {
 		if !concerned(gvr, one.resource.Info) {
 			continue
 		}
-		m.mu.settling[gvr.GroupResource()] = time.Now().Add(settle)
+		m.mu.settling[gvr.GroupResource()] = time.Now().Add(definitionSettleTime)
 		m.remove(one)
 		m.dismiss(one, states.Cause{Why: states.WhyResourceChanged, Text: why})
 		end(one)
@@ -160,10 +162,10 @@ func (m *Set) dismiss(one *mirror, why states.Cause) {
 // these events after that of the definition: watches get them all the same (W-116).
 func (m *Set) part(one *mirror) {
 	m.active.Go(func() {
-		ctx, cancel := context.WithTimeout(m.ctx, parting)
+		ctx, cancel := context.WithTimeout(m.ctx, definitionDeletionTimeout)
 		defer cancel()
 		one.awaitEmpty(ctx)
-		m.pause(farewell)
+		m.pause(streamEndDelay)
 		one.end()
 	})
 }

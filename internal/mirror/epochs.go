@@ -19,15 +19,15 @@ const (
 	// begins watches anew: that is looked for each watchCheck.
 	epochCheck = 15 * time.Second
 	watchCheck = time.Second
-	// rolling is how long after another version was seen upstream may be a mixture of both: as long
-	// all states are read again each rollingCheck, whichever apiserver answers then.
+	// rollingUpgradeDuration is how long after another version was seen upstream may be a mixture of
+	// both: as long all states are read again each rollingCheck, whichever apiserver answers then.
 	//
-	// hintPause and hintLongest are how long a watch that began is no reason to ask sooner, after
-	// the one before was.
-	rolling      = 10 * time.Minute
-	hintPause    = 5 * time.Second
-	hintLongest  = time.Minute
-	rollingCheck = time.Minute
+	// hintIntervalMin and hintIntervalMax are how long a watch that began is no reason to ask sooner,
+	// after the one before was.
+	rollingUpgradeDuration = 10 * time.Minute
+	hintIntervalMin        = 5 * time.Second
+	hintIntervalMax        = time.Minute
+	rollingCheck           = time.Minute
 )
 
 // epochs notices that upstream shows objects in another way than before, though nothing was written
@@ -50,7 +50,7 @@ type epochs struct {
 func newEpochs(m *Set, first apimachinery.Info) *epochs {
 	return &epochs{
 		mirrors: m, version: first, minors: map[string]time.Time{first.Minor: time.Now()}, now: time.Now,
-		hints:   states.Pace{First: hintPause, Longest: hintLongest},
+		hints:   states.Pace{First: hintIntervalMin, Longest: hintIntervalMax},
 		storage: map[*mirror]string{}, schemas: map[schema.GroupVersion]string{},
 	}
 }
@@ -115,7 +115,7 @@ func (e *epochs) sawVersion(info apimachinery.Info) {
 		e.mirrors.log.Info("upstream is another version: what it shows is read again",
 			zap.String("previousVersion", e.version.GitVersion),
 			zap.String("version", info.GitVersion))
-		e.version, e.until, e.reread = info, now.Add(rolling), now
+		e.version, e.until, e.reread = info, now.Add(rollingUpgradeDuration), now
 		for _, one := range e.mirrors.all() {
 			one.representation.doubt()
 		}
@@ -132,7 +132,7 @@ func (e *epochs) sawVersion(info apimachinery.Info) {
 func (e *epochs) greatestMinor() string {
 	greatest, text := -1, ""
 	for minor, seen := range e.minors {
-		if e.now().Sub(seen) > rolling {
+		if e.now().Sub(seen) > rollingUpgradeDuration {
 			delete(e.minors, minor)
 			continue
 		}

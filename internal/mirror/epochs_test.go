@@ -96,7 +96,7 @@ func TestRollingUpgrade(t *testing.T) {
 	eventually(t, "the end of that", func() bool {
 		return len(m.Find(fakeapiserver.ConfigMaps).Resource().Info.Kind) > 0 && lists() == before+1
 	})
-	now = now.Add(rolling)
+	now = now.Add(rollingUpgradeDuration)
 	version("38")
 	now = now.Add(rollingCheck)
 	version("38")
@@ -121,7 +121,7 @@ func TestGreatestMinor(t *testing.T) {
 	f("37", "37")
 	f("38+", "38+", "9")
 	f("38+", "37")
-	now = now.Add(rolling + time.Second)
+	now = now.Add(rollingUpgradeDuration + time.Second)
 	f("37", "37")
 	f("odd", "odd")
 }

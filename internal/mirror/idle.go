@@ -6,8 +6,8 @@ import (
 	"spillway/internal/mirror/states"
 )
 
-// noClient is why what is idle is given up.
-const noClient = "no client asks for it"
+// idleReason is why what is idle is given up.
+const idleReason = "no client asks for it"
 
 // dropIdle ends the mirrors on demand without a request and without a watch for so long, until the
 // mirrors end. A later request waits for a new first state.
@@ -23,7 +23,7 @@ func (m *Set) dropIdleSince(since time.Time) {
 	running := *m.running.Load()
 	for gvr, state := range m.mu.states { // the refused ones, long after the last request for them
 		if running[gvr] == nil && !m.isNamed(gvr) && state.State().Next().Before(since) {
-			m.forget(gvr, state, states.Cause{Why: states.WhyIdle, Text: noClient})
+			m.forget(gvr, state, states.Cause{Why: states.WhyIdle, Text: idleReason})
 		}
 	}
 	for gvr, one := range running {
@@ -31,7 +31,7 @@ func (m *Set) dropIdleSince(since time.Time) {
 			continue
 		}
 		m.remove(one)
-		m.dismiss(one, states.Cause{Why: states.WhyIdle, Text: noClient})
+		m.dismiss(one, states.Cause{Why: states.WhyIdle, Text: idleReason})
 		one.end()
 	}
 }

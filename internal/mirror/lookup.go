@@ -13,9 +13,9 @@ import (
 	"spillway/internal/upstream"
 )
 
-// lookEvery is the shortest interval between two look-ups of a resource that upstream did not
+// lookupInterval is the shortest interval between two look-ups of a resource that upstream did not
 // serve. A CRD may appear at any time.
-const lookEvery = 5 * time.Second
+const lookupInterval = 5 * time.Second
 
 // Find implements source.Catalog.
 func (m *Set) Find(gvr schema.GroupVersionResource) *source.Source {
@@ -68,7 +68,7 @@ func (m *Set) offer(gvr schema.GroupVersionResource) *object.Resource {
 	if info := m.mu.offered[gvr]; info != nil {
 		return info
 	}
-	if m.mu.refused[gvr] != "" || time.Since(m.mu.looking[gvr]) < lookEvery || m.ctx.Err() != nil ||
+	if m.mu.refused[gvr] != "" || time.Since(m.mu.looking[gvr]) < lookupInterval || m.ctx.Err() != nil ||
 		time.Now().Before(m.mu.settling[gvr.GroupResource()]) {
 		return nil
 	}

@@ -138,7 +138,7 @@ func (m *mirror) step(move func()) {
 // not away, and its answers to others are as good as those to the mirror.
 func (m *mirror) failed(ms *Set, err error) {
 	cause := causeOf(err)
-	if cause.Why != states.WhyRefused || time.Since(m.reflector.Status().Away) < awayAfter {
+	if cause.Why != states.WhyRefused || time.Since(m.reflector.Status().Away) < awayThreshold {
 		m.step(func() { m.state.Interrupt(cause) })
 		return
 	}
@@ -185,9 +185,9 @@ func (m *mirror) usable() *source.Source {
 	return m.source
 }
 
-// awayAfter is how long upstream must have been of no use for the state to be called old. A watch
-// that has to be opened a second time is no outage.
-const awayAfter = 2 * time.Second
+// awayThreshold is how long upstream must have been of no use for the state to be called old. A
+// watch that has to be opened a second time is no outage.
+const awayThreshold = 2 * time.Second
 
 // age is how long ago the state was last known to be upstream's, if it is not kept current; 0 while
 // it is. away says that the apiserver does not answer; otherwise it does, and yet nothing keeps the
@@ -195,7 +195,7 @@ const awayAfter = 2 * time.Second
 func (m *mirror) age() (age time.Duration, away bool) {
 	s := m.state.State()
 	since, contact := m.reflector.Away()
-	if since.IsZero() || time.Since(since) < awayAfter ||
+	if since.IsZero() || time.Since(since) < awayThreshold ||
 		!s.Holds() || s.Kind() == states.KindSynced || !m.resource.Ready() {
 		return 0, false
 	}

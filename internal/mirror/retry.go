@@ -88,7 +88,7 @@ func (m *Set) restore(concerned func(schema.GroupVersionResource) bool) {
 			continue
 		}
 		state.retry.Reset()
-		due := time.Now().Add(settle)
+		due := time.Now().Add(definitionSettleTime)
 		state.due = due
 		state.Lose(state.State().Cause(), due)
 		m.active.Go(func() { m.retry(info.GVR, state, due) })
@@ -129,9 +129,9 @@ func (m *Set) adopt(found []upstream.Resolved) int {
 	return missing
 }
 
-// seekPause is how long what is missing is not looked for although there is a hint that it may be
-// there: hints come in swarms.
-const seekPause = time.Second
+// seekInterval is how long what is missing is not looked for although there is a hint that it may
+// be there: hints come in swarms.
+const seekInterval = time.Second
 
 // seek looks for the named resources that are missing until there are none, or the mirrors end.
 func (m *Set) seek() {
@@ -143,7 +143,7 @@ func (m *Set) seek() {
 		select {
 		case <-time.After(time.Until(due)):
 		case <-m.sought:
-			if !m.pause(seekPause) {
+			if !m.pause(seekInterval) {
 				return
 			}
 		case <-m.ctx.Done():

@@ -41,8 +41,8 @@ func (m *Set) dropDerived(on bool) {
 	}
 }
 
-// firstWait is how long a first state keeps others waiting.
-const firstWait = 15 * time.Second
+// firstStateTimeout is how long a first state keeps others waiting.
+const firstStateTimeout = 15 * time.Second
 
 // queue waits for a place to be mirrored. It is given back when the first state is there, or does
 // not come.
@@ -57,7 +57,7 @@ func (m *Set) queue(ctx context.Context, one *mirror) {
 	}
 	m.active.Go(func() {
 		defer func() { <-m.first }()
-		ctx, cancel := context.WithTimeout(ctx, firstWait)
+		ctx, cancel := context.WithTimeout(ctx, firstStateTimeout)
 		defer cancel()
 		for {
 			changed := one.resource.Changed()

@@ -114,10 +114,10 @@ func (e *ResourcesError) Unwrap() error { return e.Err }
 func NewSet(ctx context.Context, client *upstream.Client, o SetOptions, log *zap.Logger) *Set {
 	m := &Set{
 		o: o, client: client, release: codec.NewRelease(), memo: object.NewMemo(o.EncodingCacheBytes), log: log, ctx: ctx,
-		lines: states.NewLog(log, states.LogPeriod, time.Now), transitions: newTransitions(), retryFirst: retryFirst,
+		lines: states.NewLog(log, states.LogPeriod, time.Now), transitions: newTransitions(), retryFirst: retryMin,
 		endMarkWait: endMarkWait,
 		slots:       slotless{said: states.Pace{First: time.Minute, Longest: 10 * time.Minute}},
-		questions:   states.Pace{First: questionPause, Longest: questionLongest},
+		questions:   states.Pace{First: questionIntervalMin, Longest: questionIntervalMax},
 		sought:      make(chan struct{}, 1),
 		limits:      cache.HistoryLimits{HistoryBytes: o.HistoryBytes, HistoryMinAge: o.HistoryMinAge},
 	}
@@ -173,7 +173,7 @@ func (m *Set) Begin(starting context.Context) error {
 		m.active.Go(m.seek)
 	}
 	m.active.Go(func() { m.checkHistories(historyCheck) })
-	m.active.Go(func() { m.watchSilence(silence, watchdogTick) })
+	m.active.Go(func() { m.watchSilence(silenceTimeout, watchdogTick) })
 	if m.o.CompareInterval > 0 {
 		m.active.Go(func() { m.compareStates(m.o.CompareInterval) })
 	}

@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// silence is how long a mirror's watch may tell nothing before it is doubted: upstream's bookmarks
-	// come each minute (W-111), unless nothing at all has happened since the watch began.
-	silence = 75 * time.Second
+	// silenceTimeout is how long a mirror's watch may tell nothing before it is doubted: upstream's
+	// bookmarks come each minute (W-111), unless nothing at all has happened since the watch began.
+	silenceTimeout = 75 * time.Second
 	// watchdogTick is how often mirrors are looked at, and doubtsAtOnce how many are doubted at the
 	// same time.
 	watchdogTick = 5 * time.Second

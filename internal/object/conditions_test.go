@@ -109,11 +109,11 @@ func TestWeight(t *testing.T) {
 	f("a in (b,c,d),e notin (f,g)", "", 5)
 	f(strings.Repeat("a", 60)+"/"+strings.Repeat("b", 60), "", 3)
 	f("", "metadata.name!="+strings.Repeat("x", 320), 10)
-	if s := many(t, LightMost, "k%d!=v"); !s.Light() {
-		t.Errorf("%d terms are not light", LightMost)
+	if s := many(t, LightWeightLimit, "k%d!=v"); !s.Light() {
+		t.Errorf("%d terms are not light", LightWeightLimit)
 	}
-	if s := many(t, LightMost+1, "k%d!=v"); s.Light() {
-		t.Errorf("%d terms are light", LightMost+1)
+	if s := many(t, LightWeightLimit+1, "k%d!=v"); s.Light() {
+		t.Errorf("%d terms are light", LightWeightLimit+1)
 	}
 	if s := many(t, 64, "k%d!="+strings.Repeat("v", 63)); !s.Light() {
 		t.Errorf("%d bytes are not light", len(s.LabelQuery()))
@@ -184,7 +184,7 @@ func BenchmarkMatches(b *testing.B) {
 	}
 	for _, labelled := range []int{5, 10_000} {
 		o := object(labelled)
-		for _, terms := range []int{1, LightMost, 60_000} {
+		for _, terms := range []int{1, LightWeightLimit, 60_000} {
 			s := many(b, terms, "k%05d!=v")
 			b.Run(fmt.Sprintf("labels=%d/terms=%d", labelled, terms), func(b *testing.B) {
 				for b.Loop() {

@@ -27,9 +27,9 @@ type Form struct {
 	used  atomic.Bool // again, since the Memo last looked
 }
 
-// runsMost is how many runs of one kind are kept that begin with the same object: lists with
+// runsLimit is how many runs of one kind are kept that begin with the same object: lists with
 // different selectors have different runs.
-const runsMost = 4
+const runsLimit = 4
 
 // errAbandoned is why a form has no bytes whose maker panicked.
 var errAbandoned = errors.New("the form of an object was abandoned while it was made")
@@ -115,7 +115,7 @@ func (held *forms) with(f *Form) *forms {
 		}
 		next = append(next, other)
 	}
-	if same >= runsMost {
+	if same >= runsLimit {
 		next = slices.Delete(next, oldest, oldest+1)
 	}
 	next = append(next, f)

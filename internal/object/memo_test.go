@@ -69,19 +69,19 @@ func TestFormIsMadeOnce(t *testing.T) {
 func TestRuns(t *testing.T) {
 	f := newFormed(t, 10, nil)
 	for range 2 {
-		for n := 1; n <= runsMost; n++ {
+		for n := 1; n <= runsLimit; n++ {
 			f.get(0, 1, f.objects[1:n]...)
 		}
 	}
-	f.expect("different lengths", runsMost)
+	f.expect("different lengths", runsLimit)
 	f.get(0, 0)
 	f.get(0, 1, f.objects[5:8]...) // instead of the first
 	f.get(0, 1, f.objects[1:2]...)
-	f.expect("one more", runsMost+2)
+	f.expect("one more", runsLimit+2)
 	f.get(0, 1)
-	f.expect("the first again", runsMost+3)
+	f.expect("the first again", runsLimit+3)
 	f.get(0, 0)
-	f.expect("the other kind", runsMost+3)
+	f.expect("the other kind", runsLimit+3)
 }
 
 // A Memo holds no more than its limit, and what is used longest.

@@ -58,14 +58,14 @@ func (s Selector) Weight() int {
 }
 
 const (
-	// LightMost is the weight up to which a selector is light: 256 terms, or 8 KiB.
-	LightMost = 256
+	// LightWeightLimit is the weight up to which a selector is light: 256 terms, or 8 KiB.
+	LightWeightLimit = 256
 	// termBytes is the length of a selector that weighs as much as a term.
 	termBytes = 32
 )
 
 // Light reports that asking the selector about an object costs little, whatever the object.
-func (s Selector) Light() bool { return s.Weight() <= LightMost }
+func (s Selector) Light() bool { return s.Weight() <= LightWeightLimit }
 
 // Size is about how many bytes of memory the selector takes.
 func (s Selector) Size() int { return s.labels.size() + s.fields.size() }

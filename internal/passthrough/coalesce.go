@@ -14,20 +14,20 @@ import (
 )
 
 const (
-	// sharedMost is the largest answer, in bytes, that is kept to be written more than once.
-	sharedMost = 8 << 20
-	// sharingMost is how many such answers are being fetched at once.
-	sharingMost = 16
+	// sharedBytesLimit is the largest answer, in bytes, that is kept to be written more than once.
+	sharedBytesLimit = 8 << 20
+	// sharedAnswersLimit is how many such answers are being fetched at once.
+	sharedAnswersLimit = 16
 	// laneKeyLimit is how long the key of a lane may be, in bytes: keys are kept, and clients make
 	// them up.
 	laneKeyLimit = 4 << 10
-	// gatherMost is how long a LIST waits for the one before it to be under way. After that upstream
-	// is taken to be stuck, which is no reason to wait any longer.
-	gatherMost = 2 * time.Second
-	// sharedWait bounds a request that is shared, as upstream bounds it itself.
-	sharedWait = 75 * time.Second
-	// largeFor is how long it is remembered that an answer was too large.
-	largeFor = time.Minute
+	// gatherTimeout is how long a LIST waits for the one before it to be under way. After that
+	// upstream is taken to be stuck, which is no reason to wait any longer.
+	gatherTimeout = 2 * time.Second
+	// sharedTimeout bounds a request that is shared, as upstream bounds it itself.
+	sharedTimeout = 75 * time.Second
+	// largeAnswerPeriod is how long it is remembered that an answer was too large.
+	largeAnswerPeriod = time.Minute
 )
 
 // Coalescer lets LISTs of the most recent state that pass through at the same time share one
@@ -136,14 +136,14 @@ func (c *Coalescer) join(key LaneKey, agent string) (g *gathering, first bool) {
 	defer c.mu.Unlock()
 	l := c.mu.lanes[key]
 	switch {
-	case c.own == nil || key.size() > laneKeyLimit || time.Since(c.mu.large[key]) < largeFor:
+	case c.own == nil || key.size() > laneKeyLimit || time.Since(c.mu.large[key]) < largeAnswerPeriod:
 		return nil, false
 	case l == nil:
 		c.mu.lanes[key] = &lane{sent: 1}
 		return nil, true
 	case l.next == nil:
 		g := &gathering{agent: agent, done: make(chan struct{})}
-		g.late = time.AfterFunc(gatherMost, func() {
+		g.late = time.AfterFunc(gatherTimeout, func() {
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			if l.next == g {
@@ -181,7 +181,7 @@ func (c *Coalescer) startLocked(key LaneKey, l *lane) {
 		close(g.done)
 		return
 	}
-	room := c.mu.sharing < sharingMost
+	room := c.mu.sharing < sharedAnswersLimit
 	if room {
 		c.mu.sharing++
 	}
@@ -201,7 +201,7 @@ func (c *Coalescer) fetch(key LaneKey, agent string) *SharedAnswer {
 	defer c.mu.Unlock()
 	c.mu.sharing--
 	if tooLarge {
-		if len(c.mu.large) >= 16*sharingMost { // queries that clients made up
+		if len(c.mu.large) >= 16*sharedAnswersLimit { // queries that clients made up
 			clear(c.mu.large)
 		}
 		c.mu.large[key] = time.Now()
@@ -210,7 +210,7 @@ func (c *Coalescer) fetch(key LaneKey, agent string) *SharedAnswer {
 }
 
 func (c *Coalescer) ask(key LaneKey, agent string) (answer *SharedAnswer, tooLarge bool) {
-	ctx, cancel := context.WithTimeout(c.ctx, sharedWait)
+	ctx, cancel := context.WithTimeout(c.ctx, sharedTimeout)
 	defer cancel()
 	target := key.path
 	if key.query != "" {
@@ -237,8 +237,8 @@ func (c *Coalescer) ask(key LaneKey, agent string) (answer *SharedAnswer, tooLar
 	if !sharable(resp) {
 		return nil, false
 	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, sharedMost+1))
-	if err != nil || len(body) > sharedMost {
+	body, err := io.ReadAll(io.LimitReader(resp.Body, sharedBytesLimit+1))
+	if err != nil || len(body) > sharedBytesLimit {
 		return nil, err == nil
 	}
 	responseHeader(resp.Header)

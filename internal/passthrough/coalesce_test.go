@@ -265,7 +265,7 @@ func TestNotShared(t *testing.T) {
 	twice.Header["Warning"] = []string{"one", "two"}
 	for name, answer := range map[string]*http.Response{
 		"forbidden": answerOf(http.StatusForbidden, "no"), "no answer": nil,
-		"too large":              answerOf(http.StatusOK, strings.Repeat("x", sharedMost+1)),
+		"too large":              answerOf(http.StatusOK, strings.Repeat("x", sharedBytesLimit+1)),
 		"two values of a header": twice,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -305,16 +305,16 @@ func TestStuckUpstream(t *testing.T) {
 		for range 3 {
 			c.list(pods500)
 		}
-		time.Sleep(gatherMost - time.Nanosecond)
+		time.Sleep(gatherTimeout - time.Nanosecond)
 		c.expect(1, 0, 0)
 		time.Sleep(time.Nanosecond)
 		c.expect(1, 1, 0)
 		for range 2 {
 			c.list(pods500)
 		}
-		time.Sleep(gatherMost)
+		time.Sleep(gatherTimeout)
 		c.expect(1, 2, 0)
-		time.Sleep(sharedWait)
+		time.Sleep(sharedTimeout)
 		c.expect(5, 2, 0)
 		close(c.release)
 	})
@@ -323,7 +323,7 @@ func TestStuckUpstream(t *testing.T) {
 // Shared answers are kept in memory, so not many at once: beyond that each passes through.
 func TestSharingIsBounded(t *testing.T) {
 	inCrowd(t, func(c *crowd) {
-		for i := range sharingMost + 1 {
+		for i := range sharedAnswersLimit + 1 {
 			r := pods500
 			r.RawQuery = fmt.Sprint("limit=", i)
 			for range 3 {
@@ -332,12 +332,12 @@ func TestSharingIsBounded(t *testing.T) {
 			c.release <- struct{}{}
 			synctest.Wait()
 		}
-		c.expect(sharingMost+1+2, sharingMost, 0)
+		c.expect(sharedAnswersLimit+1+2, sharedAnswersLimit, 0)
 		close(c.release)
-		for range sharingMost {
+		for range sharedAnswersLimit {
 			c.upstream.answers <- answerOf(http.StatusOK, "")
 		}
-		c.expect(sharingMost+3, sharingMost, 2*sharingMost)
+		c.expect(sharedAnswersLimit+3, sharedAnswersLimit, 2*sharedAnswersLimit)
 	})
 }
 

@@ -130,7 +130,7 @@ func NewForwarder(opts ForwarderOptions) *Forwarder {
 	if f.Opts.StallTimeout <= 0 {
 		f.Opts.StallTimeout = defaultStallTimeout
 	}
-	f.Opts.Arrivals = cmp.Or(opts.Arrivals, clientconn.UsualArrivals)
+	f.Opts.Arrivals = cmp.Or(opts.Arrivals, clientconn.DefaultArrivals)
 	f.base, f.cancel = context.WithCancel(context.Background())
 	f.mu.exchanges = make(map[*exchange]struct{})
 	f.replays = newReplayer(f)

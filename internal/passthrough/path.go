@@ -14,8 +14,8 @@ import (
 // apiserver.
 var connects = []string{"exec", "attach", "portforward", "proxy"}
 
-// mostParts is more than the segments of the longest path whose parts have names.
-const mostParts = 16
+// pathPartsLimit is more than the segments of the longest path whose parts have names.
+const pathPartsLimit = 16
 
 // apiPath is what a request path names, read as upstream reads it: percent-decoded once, then split
 // at every slash (W-21), so that an encoded slash makes two segments there and here. Resource, name
@@ -40,7 +40,7 @@ func parseAPIPath(raw string) apiPath {
 	if p.suspect {
 		p.connects = anyConnects(strings.FieldsFuncSeq(decodeFully(path), func(r rune) bool { return r == '/' || r == '\\' }))
 	}
-	parts := resourceParts(strings.SplitN(trimmed, "/", mostParts)) // a client chooses how many there are
+	parts := resourceParts(strings.SplitN(trimmed, "/", pathPartsLimit)) // a client chooses how many there are
 	if len(parts) > 1 && (parts[0] == "watch" || parts[0] == "proxy") {
 		p.verb, parts = parts[0], parts[1:]
 	}

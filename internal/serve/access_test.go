@@ -371,7 +371,7 @@ func TestConnectionAfterARevokedWatch(t *testing.T) {
 			if _, err := io.Copy(io.Discard, next.Body); err != nil || next.StatusCode != http.StatusForbidden {
 				t.Errorf("the next request: %s, %v", next.Status, err)
 			}
-			time.Sleep(watch.CutAfter + watch.CutAfter/4)
+			time.Sleep(watch.CleanEndTimeout + watch.CleanEndTimeout/4)
 		}
 	})
 }

@@ -66,7 +66,7 @@ func listAnswerer(b *testing.B, n int, record *audit.Trail) func() int {
 		Catalog: sourcetest.Resources{sourcetest.Pods.GVR: source}, Forwarder: forwarder, StallTimeout: time.Minute,
 		Audit: record, Metrics: NewMetrics(nil), Log: zap.NewNop(),
 		Limiter: flowcontrol.NewLimiter(flowcontrol.Limits{Watches: 1000, WatchesPerUser: 500, ListBytes: 1 << 30},
-			flowcontrol.UsualQueue, nil),
+			flowcontrol.DefaultQueue, nil),
 	})
 	b.Cleanup(func() { _ = server.Close(b.Context()) })
 	handler := server.http1(Front{AnswerAll: true}).Handler()

@@ -175,14 +175,14 @@ func (s *Server) within(d time.Duration) (context.Context, context.CancelFunc) {
 // processor busy for a tenth of a second, and is read before it is known whether it is too much.
 type readers chan struct{}
 
-// longQuery is how many bytes of query are long.
-const longQuery = 16 << 10
+// longQueryBytes is how many bytes of query are long.
+const longQueryBytes = 16 << 10
 
 func newReaders() readers { return make(readers, max(1, runtime.GOMAXPROCS(0)/2)) }
 
 // read calls f, in its turn if the query is long.
 func (r readers) read(query string, f func()) {
-	if len(query) > longQuery {
+	if len(query) > longQueryBytes {
 		r <- struct{}{}
 		defer func() { <-r }()
 	}
@@ -276,14 +276,14 @@ const (
 	// not change, since clients show each text once; how old the state is, is in the header Age.
 	awayText  = `299 - "the apiserver is out of the proxy's reach: this is the last state known, see the header Age"`
 	staleText = `299 - "the proxy's copy of %s is not kept current: this is the last state known, see the header Age"`
-	// warnEvery is how often one flow is warned. client-go logs every warning that it gets, and an
-	// informer lists in each attempt of its own, so that an outage would fill logs with one line. It
-	// is counted by flow, not by connection: over HTTP/1.1 a client may well open a connection for
+	// warningInterval is how often one flow is warned. client-go logs every warning that it gets, and
+	// an informer lists in each attempt of its own, so that an outage would fill logs with one line.
+	// It is counted by flow, not by connection: over HTTP/1.1 a client may well open a connection for
 	// each request.
-	warnEvery = time.Minute
-	// warnedMost is how many flows are remembered. A flow beyond them gets no warning, but the header
-	// Age.
-	warnedMost = 10_000
+	warningInterval = time.Minute
+	// warnedUsersLimit is how many flows are remembered. A flow beyond them gets no warning, but the
+	// header Age.
+	warnedUsersLimit = 10_000
 )
 
 // staleness is what an answer says of the age of its state (design D15). The zero value says
@@ -349,16 +349,16 @@ type lastWarnings struct {
 func (w *lastWarnings) due(flow flowcontrol.Flow, now time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if last, ok := w.last[flow]; ok && now.Sub(last) < warnEvery {
+	if last, ok := w.last[flow]; ok && now.Sub(last) < warningInterval {
 		return false
 	}
-	if len(w.last) >= warnedMost {
+	if len(w.last) >= warnedUsersLimit {
 		for f, last := range w.last {
-			if now.Sub(last) >= warnEvery {
+			if now.Sub(last) >= warningInterval {
 				delete(w.last, f)
 			}
 		}
-		if len(w.last) >= warnedMost {
+		if len(w.last) >= warnedUsersLimit {
 			return false
 		}
 	}

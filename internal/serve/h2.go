@@ -25,11 +25,11 @@ import (
 const (
 	http2Streams = 100
 	http2Window  = 256 << 10
-	// http2Quiet is the silence of a client after which it is sent a ping, and http2Pong the time that
-	// it has to answer: a host that vanished takes its watches with it after 45 s, where TCP would
-	// wait for minutes.
-	http2Quiet = 30 * time.Second
-	http2Pong  = 15 * time.Second
+	// http2QuietTimeout is the silence of a client after which it is sent a ping, and http2PongTimeout
+	// the time that it has to answer: a host that vanished takes its watches with it after 45 s, where
+	// TCP would wait for minutes.
+	http2QuietTimeout = 30 * time.Second
+	http2PongTimeout  = 15 * time.Second
 )
 
 // http2Server serves the connections on which clients chose HTTP/2: those of a TLS listener that
@@ -74,8 +74,8 @@ func (h *http2Server) serve(c net.Conn, front Front) {
 		MaxHeader:  http.DefaultMaxHeaderBytes,
 		Bounds:     h.bounds(from, front),
 		Stall:      func() time.Duration { return h.server.eviction.StallTimeout(h.server.opts.StallTimeout) },
-		Quiet:      http2Quiet,
-		Pong:       http2Pong,
+		Quiet:      http2QuietTimeout,
+		Pong:       http2PongTimeout,
 		Idle:       idleTimeout,
 		Busy: func(some bool) {
 			if some {
@@ -224,17 +224,17 @@ func (h *http2Server) close() {
 
 // What a connection of HTTP/2 may hold of its own; see h2.Bounds.
 const (
-	http2Head     = 32 << 10
-	http2Unproven = 32 << 10
-	http2Proven   = 256 << 10
-	http2Handlers = 4
+	http2HeadBytes     = 32 << 10
+	http2UnprovenBytes = 32 << 10
+	http2ProvenBytes   = 256 << 10
+	http2Handlers      = 4
 )
 
 // bounds are what a connection of HTTP/2 may hold.
 func (h *http2Server) bounds(peer netip.Addr, front Front) *h2.Bounds {
 	pool := h.server.opts.Limiter.LargeHeads()
 	return &h2.Bounds{
-		Head: http2Head, Unproven: http2Unproven, Proven: http2Proven, Handlers: http2Handlers,
+		Head: http2HeadBytes, Unproven: http2UnprovenBytes, Proven: http2ProvenBytes, Handlers: http2Handlers,
 		Arrival: h.server.arrivals.Head, Large: http1.HeadArrivalTimeout,
 		Reserve:     func(n int64) bool { return pool.Take(peer, n) },
 		Release:     func(n int64) { pool.Give(peer, n) },

@@ -29,7 +29,7 @@ type mouth struct {
 
 func newMouth(t *testing.T, bytes int64, upstream http.HandlerFunc) *mouth {
 	t.Helper()
-	limiter := flowcontrol.NewLimiter(flowcontrol.Limits{HeaderBytes: bytes}, flowcontrol.UsualQueue, nil)
+	limiter := flowcontrol.NewLimiter(flowcontrol.Limits{HeaderBytes: bytes}, flowcontrol.DefaultQueue, nil)
 	m := &mouth{turnstile: &turnstile{}, limiter: limiter}
 	up := httptest.NewServer(upstream)
 	base, err := url.Parse(up.URL)

@@ -421,7 +421,7 @@ func dialFrom(t *testing.T, address string) *http.Client {
 // them.
 func TestLimitPassThroughIsFair(t *testing.T) {
 	const elephants = 250 // no more than may wait
-	limiter := flowcontrol.NewLimiter(flowcontrol.Limits{PassThrough: 2}, flowcontrol.UsualQueue, nil)
+	limiter := flowcontrol.NewLimiter(flowcontrol.Limits{PassThrough: 2}, flowcontrol.DefaultQueue, nil)
 	arrived, release := make(chan string, elephants+10), make(chan struct{})
 	fr := newFront(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		arrived <- r.URL.Path
@@ -469,7 +469,7 @@ func TestLimitPassThroughIsFair(t *testing.T) {
 func TestLimitPassThroughLasting(t *testing.T) {
 	headed, goOn := make(chan struct{}, 10), make(chan struct{})
 	every(t, func(t *testing.T, o frontOptions) {
-		limiter := flowcontrol.NewLimiter(flowcontrol.Limits{Watches: 10, PassThrough: 10}, flowcontrol.UsualQueue, nil)
+		limiter := flowcontrol.NewLimiter(flowcontrol.Limits{Watches: 10, PassThrough: 10}, flowcontrol.DefaultQueue, nil)
 		o.mutate = func(o *passthrough.ForwarderOptions) { o.Limiter = limiter }
 		fr := newFront(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			headed <- struct{}{}
@@ -511,7 +511,7 @@ func TestLimitPassThroughRate(t *testing.T) {
 	every(t, func(t *testing.T, o frontOptions) {
 		o.mutate = func(o *passthrough.ForwarderOptions) {
 			limits := flowcontrol.Limits{PassThroughQPS: 0.001, PassThroughBurst: 2}
-			o.Limiter = flowcontrol.NewLimiter(limits, flowcontrol.UsualQueue, nil)
+			o.Limiter = flowcontrol.NewLimiter(limits, flowcontrol.DefaultQueue, nil)
 		}
 		fr := newFront(t, answers(), o)
 		client := fr.client(t)

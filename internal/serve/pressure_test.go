@@ -185,7 +185,7 @@ func TestEconomy(t *testing.T) {
 func TestBodiesWithoutRoom(t *testing.T) {
 	for _, http2 := range []bool{false, true} {
 		t.Run(fmt.Sprintf("http2=%v", http2), func(t *testing.T) {
-			limiter := flowcontrol.NewLimiter(flowcontrol.Limits{BodyBytes: 1000}, flowcontrol.UsualQueue, nil)
+			limiter := flowcontrol.NewLimiter(flowcontrol.Limits{BodyBytes: 1000}, flowcontrol.DefaultQueue, nil)
 			fr := newFront(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				n, err := io.Copy(io.Discard, r.Body)
 				room := limiter.ReserveBody(1)

@@ -54,9 +54,9 @@ func (s *Server) passRecent(c call, r plan.Request, p plan.Plan, v visitor) {
 	}
 }
 
-// sizedMost is how many objects are counted at most to tell how large a LIST is. Beyond it a proof
-// is worth any wait.
-const sizedMost = 2000
+// sizedItemsLimit is how many objects are counted at most to tell how large a LIST is. Beyond it a
+// proof is worth any wait.
+const sizedItemsLimit = 2000
 
 // listSize is about how many objects the LIST has now. Counting takes no longer than it tells
 // something.
@@ -65,9 +65,9 @@ func listSize(p plan.Plan) int {
 	if state == nil {
 		return 0
 	}
-	most := sizedMost
+	most := sizedItemsLimit
 	if p.List.Limit > 0 {
-		most = int(min(p.List.Limit, sizedMost))
+		most = int(min(p.List.Limit, sizedItemsLimit))
 	}
 	if p.Selector.ScopeOnly() && p.Selector.Namespace == "" && p.Selector.Name == "" {
 		return min(state.Len(), most)
@@ -81,7 +81,7 @@ func listSize(p plan.Plan) int {
 		if looked++; p.Selector.Matches(o) {
 			n++
 		}
-		return n < most && looked < 5*sizedMost
+		return n < most && looked < 5*sizedItemsLimit
 	})
 	return n
 }

@@ -206,7 +206,7 @@ func (r *rig) serve(o rigOptions, log *zap.Logger) {
 			o.mutate(r.access)
 		}
 	}
-	queue := flowcontrol.UsualQueue
+	queue := flowcontrol.DefaultQueue
 	if o.impatient {
 		queue = flowcontrol.Queue{}
 	}

@@ -163,7 +163,7 @@ type Server struct {
 func New(opts Options) *Server {
 	s := &Server{opts: opts, metrics: opts.Metrics, log: opts.Log, seats: clientconn.NewSeats(runtime.GOMAXPROCS(0)),
 		eviction: &clientconn.EvictionPolicy{}, readers: newReaders(),
-		doubts: rate.NewLimiter(doubtRate, doubtBurst), arrivals: clientconn.UsualArrivals}
+		doubts: rate.NewLimiter(unprovenWatchRate, unprovenWatchBurst), arrivals: clientconn.DefaultArrivals}
 	s.planner = plan.Planner{Catalog: opts.Catalog, WatchTimeout: randomWatchTimeout, Semantics: opts.Semantics}
 	s.base, s.stop = context.WithCancelCause(context.Background())
 	s.gone = clientconn.NewPoller(opts.Log)
@@ -179,12 +179,12 @@ func New(opts Options) *Server {
 	return s
 }
 
-// doubtRate and doubtBurst are how many watches per second pass through that want the most recent
-// state while the cache cannot be proven, and how many at once. When upstream is too busy to prove
-// anything, a herd that it gets instead of a question keeps it so.
+// unprovenWatchRate and unprovenWatchBurst are how many watches per second pass through that want
+// the most recent state while the cache cannot be proven, and how many at once. When upstream is
+// too busy to prove anything, a herd that it gets instead of a question keeps it so.
 const (
-	doubtRate  = 10
-	doubtBurst = 20
+	unprovenWatchRate  = 10
+	unprovenWatchBurst = 20
 )
 
 // randomWatchTimeout spreads the ends of watches that do not say how long they last (W-29, design

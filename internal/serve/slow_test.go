@@ -265,7 +265,7 @@ func writeHead(t *testing.T, framer *http2.Framer, stream uint32, end bool, fiel
 func TestMisreadRequests(t *testing.T) {
 	direct := httptest.NewServer(http.NotFoundHandler())
 	defer direct.Close()
-	g := newTurnstile(t, clientconn.UsualArrivals, 0)
+	g := newTurnstile(t, clientconn.DefaultArrivals, 0)
 	long := strings.Repeat("a", http.DefaultMaxHeaderBytes+8<<10)
 	for name, raw := range map[string]string{
 		"a header that is too long": "GET / HTTP/1.1\r\nHost: localhost\r\nX: " + long + "\r\n\r\n",
@@ -291,7 +291,7 @@ func TestMisreadRequests(t *testing.T) {
 
 // A head that is too large for HTTP/2 is answered 431, too.
 func TestLargeHeadHTTP2(t *testing.T) {
-	g := newTurnstile(t, clientconn.UsualArrivals, 0)
+	g := newTurnstile(t, clientconn.DefaultArrivals, 0)
 	transport := &http.Transport{TLSClientConfig: g.trust.Clone(), ForceAttemptHTTP2: true}
 	defer transport.CloseIdleConnections()
 	ask := func(size int) (int, error) {
@@ -320,7 +320,7 @@ func TestLargeHeadHTTP2(t *testing.T) {
 // refused with a 429 while all others are busy.
 func TestLimitOfConnections(t *testing.T) {
 	const most = 20
-	g := newTurnstile(t, clientconn.UsualArrivals, most)
+	g := newTurnstile(t, clientconn.DefaultArrivals, most)
 	for i := range 3 * most {
 		if i%2 == 0 {
 			g.dial(t) // and nothing more

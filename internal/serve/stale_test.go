@@ -97,10 +97,10 @@ func TestWarned(t *testing.T) {
 	f("a", 59*time.Second, false)
 	f("a", time.Minute, true)
 	f("a", 61*time.Second, false)
-	for i := range 2 * warnedMost {
+	for i := range 2 * warnedUsersLimit {
 		w.due(flowcontrol.AddrFlow(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})), now)
 	}
-	if n := len(w.last); n > warnedMost {
+	if n := len(w.last); n > warnedUsersLimit {
 		t.Errorf("%d flows are remembered", n)
 	}
 	f("c", 0, false)

@@ -28,8 +28,8 @@ const (
 	freshFor = time.Second
 	// keptFor is how long a report is kept for the rates of the next one.
 	keptFor = time.Minute
-	// gatherMost bounds how long a report takes.
-	gatherMost = 10 * time.Second
+	// gatherTimeout bounds how long a report takes.
+	gatherTimeout = 10 * time.Second
 )
 
 // NewReporter makes a reporter without a report. Close it.
@@ -58,7 +58,7 @@ func (r *Reporter) Report(ctx context.Context) (*Report, error) {
 	if r.last != nil && r.now().Sub(r.last.At) < freshFor {
 		return r.last, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, gatherMost)
+	ctx, cancel := context.WithTimeout(ctx, gatherTimeout)
 	defer cancel()
 	report, err := r.gather(ctx)
 	if err != nil {

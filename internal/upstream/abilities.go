@@ -84,9 +84,9 @@ func (a Abilities) String() string {
 	return b.String()
 }
 
-// mixedVersionsFor is for how long a version, and what it could not do, counts after it was last
+// mixedVersionsPeriod is for how long a version, and what it could not do, counts after it was last
 // seen: during an upgrade each answer may be of another apiserver.
-const mixedVersionsFor = 10 * time.Minute
+const mixedVersionsPeriod = 10 * time.Minute
 
 // abilityRecord joins what is observed of upstream's abilities.
 type abilityRecord struct {
@@ -140,12 +140,12 @@ func (r *abilityRecord) joinLocked() {
 	now, joined := r.now(), r.seen
 	absent, fields := r.absent.fields(), joined.fields()
 	for i, one := range fields {
-		if *absent[i] == AbilityAbsent && now.Sub(r.since[i]) < mixedVersionsFor {
+		if *absent[i] == AbilityAbsent && now.Sub(r.since[i]) < mixedVersionsPeriod {
 			*one = AbilityAbsent
 		}
 	}
 	for git, last := range r.versions {
-		if now.Sub(last) >= mixedVersionsFor {
+		if now.Sub(last) >= mixedVersionsPeriod {
 			delete(r.versions, git)
 			continue
 		}

@@ -98,14 +98,14 @@ func TestLeastAbleVersionCounts(t *testing.T) {
 	see("v1.36.3", cannot)
 	expect("v1.36.3", "v1.36.3", AbilityAbsent)
 	for range 5 {
-		now = now.Add(mixedVersionsFor / 2)
+		now = now.Add(mixedVersionsPeriod / 2)
 		see("v1.37.1", can)
 		expect("v1.36.3", "v1.37.1", AbilityAbsent)
 		see("v1.36.3", cannot)
 		see("v1.37.1", can)
 		expect("v1.36.3", "v1.37.1", AbilityAbsent)
 	}
-	now = now.Add(mixedVersionsFor)
+	now = now.Add(mixedVersionsPeriod)
 	see("v1.37.1", can)
 	expect("v1.37.1", "v1.37.1", AbilityPresent)
 	now = now.Add(time.Second)

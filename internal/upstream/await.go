@@ -54,7 +54,7 @@ func Away(err error) bool {
 // noticed sooner (see recoveryProbe).
 func (c *Client) Await(ctx context.Context, ask func(context.Context) error,
 	missed func(err error, again time.Duration)) error {
-	p := pace{first: firstPause, longest: longestPause}
+	p := pace{first: pauseMin, longest: pauseMax}
 	var refused time.Time // since when it has done so; zero: it was away since
 	for away := false; ; {
 		err := ask(ctx)
@@ -69,7 +69,7 @@ func (c *Client) Await(ctx context.Context, ask func(context.Context) error,
 			if refused.IsZero() {
 				refused = time.Now()
 			}
-			if !c.begins(ctx, away && time.Since(refused) < doubtful, time.Since(refused) < doubtful) {
+			if !c.begins(ctx, away && time.Since(refused) < refusalTimeout, time.Since(refused) < refusalTimeout) {
 				return err
 			}
 		}

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+	customResourceDefinitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 	// crdPage bounds what is in memory at once: a definition may be a megabyte.
 	crdPage = "50"
 )
@@ -127,7 +127,7 @@ func (d *definition) resource(gvr schema.GroupVersionResource, entry metav1.APIR
 // definition reads the definition of one custom resource; nil if the proxy may not.
 func (c *Client) definition(ctx context.Context, gr schema.GroupResource) (*definition, error) {
 	d := new(definition)
-	if err := c.getJSON(ctx, request{verb: "get", path: crds + "/" + gr.String()}, d); err != nil {
+	if err := c.getJSON(ctx, request{verb: "get", path: customResourceDefinitions + "/" + gr.String()}, d); err != nil {
 		return nil, c.unlessHidden(ctx, err)
 	}
 	return d, nil
@@ -144,7 +144,7 @@ func (c *Client) definitions(ctx context.Context) (map[schema.GroupResource]*def
 			} `json:"metadata"`
 			Items []*definition `json:"items"`
 		}
-		if err := c.getJSON(ctx, request{verb: "list", path: crds, query: query}, &page); err != nil {
+		if err := c.getJSON(ctx, request{verb: "list", path: customResourceDefinitions, query: query}, &page); err != nil {
 			return all, c.unlessHidden(ctx, err)
 		}
 		for _, d := range page.Items {

@@ -9,20 +9,20 @@ import (
 )
 
 const (
-	// endMarkWait is how long a watch-list may make no progress before its initial events end:
+	// endMarkTimeout is how long a watch-list may make no progress before its initial events end:
 	// upstream sends the bookmark that ends them with the last of them, as soon as its cache is
 	// current, which takes it 3 s at most (W-65). Progress is endMarkBytes.
-	endMarkWait  = 10 * time.Second
-	endMarkBytes = 64 << 10
+	endMarkTimeout = 10 * time.Second
+	endMarkBytes   = 64 << 10
 	// unendedLimit is how many watch-lists in a row may end cleanly without that bookmark before a
 	// LIST takes their place: an apiserver that restarts ends one.
 	unendedLimit = 2
-	// watchListHead is how long the head of a watch-list may take, before a LIST is tried, which
-	// has headTimeout.
-	watchListHead = 20 * time.Second
-	// listsFor is for how long a mirror lists where a watch-list has not ended before it tries
-	// another one. A trial costs endMarkWait.
-	listsFor = time.Hour
+	// watchListHeadTimeout is how long the head of a watch-list may take, before a LIST is tried,
+	// which has headTimeout.
+	watchListHeadTimeout = 20 * time.Second
+	// listFallbackPeriod is for how long a mirror lists where a watch-list has not ended before it
+	// tries another one. A trial costs endMarkTimeout.
+	listFallbackPeriod = time.Hour
 )
 
 // errNoEndMark says that a watch-list has not ended its initial events. What stands between may

@@ -73,9 +73,9 @@ func TestEndMarkIsWaitedForAsLongAsInitialEventsCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
 		var late atomic.Int64 // nanoseconds from the beginning
-		e := newEndMark(endMarkWait, func(error) { late.Store(int64(time.Since(begin))) })
+		e := newEndMark(endMarkTimeout, func(error) { late.Store(int64(time.Since(begin))) })
 		for range 6 { // a minute on a thin line
-			time.Sleep(endMarkWait - time.Second)
+			time.Sleep(endMarkTimeout - time.Second)
 			e.saw(watch.Added, endMarkBytes)
 		}
 		if late.Load() != 0 {
@@ -87,10 +87,10 @@ func TestEndMarkIsWaitedForAsLongAsInitialEventsCome(t *testing.T) {
 			e.saw(watch.Added, endMarkBytes)
 			time.Sleep(time.Second)
 		}
-		if after := time.Duration(late.Load()) - arrived; after > endMarkWait+time.Second {
+		if after := time.Duration(late.Load()) - arrived; after > endMarkTimeout+time.Second {
 			t.Errorf("given up %v after the last initial event", after)
 		}
-		seen := newEndMark(endMarkWait, func(error) { t.Error("given up after its end was seen") })
+		seen := newEndMark(endMarkTimeout, func(error) { t.Error("given up after its end was seen") })
 		seen.stop()
 		seen.stop()
 		seen.saw(watch.Added, 1)

@@ -173,7 +173,7 @@ func TestFollowServices(t *testing.T) {
 // A follower that may not see definitions reports that, and does not go on trying.
 func TestFollowDenied(t *testing.T) {
 	s, c := apiserver(t, fakeapiserver.Options{})
-	s.Handle(crds, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	s.Handle(customResourceDefinitions, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusForbidden)
 		_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`))
@@ -210,7 +210,7 @@ func TestStorageHashes(t *testing.T) {
 // The list kind is what the definition says, and so is what makes two definitions different (W-60).
 func TestListKind(t *testing.T) {
 	all := cluster()
-	all[crds+"/gateways.gateway.networking.k8s.io"] = strings.Replace(gateways, `{"spec"`,
+	all[customResourceDefinitions+"/gateways.gateway.networking.k8s.io"] = strings.Replace(gateways, `{"spec"`,
 		`{"status":{"acceptedNames":{"listKind":"GatewayCollection"}},"spec"`, 1)
 	got, err := strictly(t, documents(t, all), []string{"gateways.gateway.networking.k8s.io", "pods"})
 	if err != nil {

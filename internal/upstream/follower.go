@@ -7,9 +7,9 @@ import (
 	"go.uber.org/zap"
 )
 
-// blip is how long a failure is not worth a line: a watch that has to be opened a second time is no
-// outage.
-const blip = 2 * time.Second
+// failureLogDelay is how long a failure is not worth a line: a watch that has to be opened a second
+// time is no outage.
+const failureLogDelay = 2 * time.Second
 
 // follower observes a Reflector that Follow runs: it logs an outage once, and ends the Reflector
 // when upstream denies it.
@@ -42,7 +42,7 @@ func (f *follower) failed(err error) {
 		return
 	}
 	var timer *time.Timer
-	timer = time.AfterFunc(blip, func() {
+	timer = time.AfterFunc(failureLogDelay, func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		if f.timer == timer {

@@ -21,7 +21,7 @@ func TestFollowerSaysWhatLastsAndNothingElse(t *testing.T) {
 		o := f.observer()
 		for range 100 {
 			o.Failed(errors.New("cut"))
-			time.Sleep(blip / 2)
+			time.Sleep(failureLogDelay / 2)
 			o.Opened()
 			time.Sleep(20 * time.Second)
 		}
@@ -30,7 +30,7 @@ func TestFollowerSaysWhatLastsAndNothingElse(t *testing.T) {
 		}
 		for range 100 {
 			o.Failed(errors.New("refused"))
-			time.Sleep(blip)
+			time.Sleep(failureLogDelay)
 		}
 		o.Completed()
 		o.Opened()

@@ -25,11 +25,12 @@ const (
 	minWatchSeconds = 300
 	// listPage is the limit of a LIST that may be served from etcd, as client-go's.
 	listPage = 500
-	// steady is how long a mirror has needed no complete state when the pauses between complete
-	// states begin anew.
-	steady = 2 * time.Minute
-	// shortWatchList is how long a watch-list without an event must last to be one (client-go's).
-	shortWatchList = time.Second
+	// stableStateDuration is how long a mirror has needed no complete state when the pauses between
+	// complete states begin anew.
+	stableStateDuration = 2 * time.Minute
+	// minWatchListDuration is how long a watch-list without an event must last to be one
+	// (client-go's).
+	minWatchListDuration = time.Second
 )
 
 // errEmpty says that what was to be a watch-list ended at once, without an event.
@@ -77,7 +78,7 @@ func (r *Reflector) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		began := time.Now()
 		l.mirror(ctx)
-		if time.Since(began) >= steady {
+		if time.Since(began) >= stableStateDuration {
 			l.states.well()
 		}
 		pause := l.states.fail()
@@ -301,7 +302,7 @@ func (l *loop) end(ctx context.Context, st *stream, err error) error {
 		l.r.observer.Ended()
 	}
 	l.r.log.Debug("watch ended", zap.Error(err))
-	if st.empty && !st.ordered && !renewed && l.ended.lasted < shortWatchList {
+	if st.empty && !st.ordered && !renewed && l.ended.lasted < minWatchListDuration {
 		return errEmpty
 	}
 	return nil
@@ -309,7 +310,7 @@ func (l *loop) end(ctx context.Context, st *stream, err error) error {
 
 // fallBack has LISTs take the place of watch-lists, since one did not end.
 func (l *loop) fallBack(err error) {
-	l.lists = time.Now().Add(listsFor)
+	l.lists = time.Now().Add(listFallbackPeriod)
 	l.r.log.Debug("falling back to LIST and WATCH", zap.Error(err))
 	l.r.observer.FellBack(err)
 }

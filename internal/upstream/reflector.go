@@ -88,8 +88,8 @@ func WithEndMarkWait(d time.Duration) Option {
 // NewReflector starts nothing; Run does.
 func NewReflector(client *Client, resource *object.Resource, sink Sink, opts ...Option) *Reflector {
 	r := &Reflector{client: client, resource: resource, sink: sink, log: zap.NewNop(), observer: Observer{}.complete(),
-		endMarkFor: endMarkWait}
-	r.pace = pace{first: firstPause, longest: longestPause}
+		endMarkFor: endMarkTimeout}
+	r.pace = pace{first: pauseMin, longest: pauseMax}
 	for _, o := range opts {
 		o(r)
 	}

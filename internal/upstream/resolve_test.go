@@ -52,8 +52,8 @@ func cluster() map[string]string {
 			`{"kube-aggregator.kubernetes.io/automanaged":"true"}},"spec":{}}`,
 		apiServices + "/v1beta1.metrics.k8s.io": `{"spec":{"service":{"namespace":"kube-system",` +
 			`"name":"metrics-server"}}}`,
-		crds: `{"items":[` + gateways + `]}`,
-		crds + "/gateways.gateway.networking.k8s.io": gateways,
+		customResourceDefinitions: `{"items":[` + gateways + `]}`,
+		customResourceDefinitions + "/gateways.gateway.networking.k8s.io": gateways,
 	}
 }
 
@@ -195,7 +195,7 @@ func TestResource(t *testing.T) {
 func TestBuiltinWithoutRights(t *testing.T) {
 	answers := cluster()
 	for path := range answers {
-		if strings.HasPrefix(path, apiServices) || strings.HasPrefix(path, crds) {
+		if strings.HasPrefix(path, apiServices) || strings.HasPrefix(path, customResourceDefinitions) {
 			answers[path] = "403"
 		}
 	}

@@ -32,14 +32,14 @@ func (p *Prober) State(ctx context.Context) (uint64, map[string]uint64, error) {
 }
 
 // stateBy chooses between the two. A watch-list that does not end its initial events is not tried
-// again for listsFor, as mirrors do: what stands between may drop bookmarks.
+// again for listFallbackPeriod, as mirrors do: what stands between may drop bookmarks.
 func (p *Prober) stateBy(ctx context.Context) (uint64, map[string]uint64, error) {
 	until := p.lists.Load()
 	if p.client.Abilities().WatchList != AbilityAbsent && (until == nil || time.Now().After(*until)) {
 		rv, versions, err := p.state(ctx)
 		switch {
 		case errors.Is(err, errNoEnd), errors.Is(ctx.Err(), context.DeadlineExceeded):
-			p.lists.Store(new(time.Now().Add(listsFor)))
+			p.lists.Store(new(time.Now().Add(listFallbackPeriod)))
 			return rv, versions, err
 		case !apierrors.IsInvalid(err):
 			return rv, versions, err

@@ -46,7 +46,7 @@ func (l *loop) open(ctx context.Context, o metav1.ListOptions) (*stream, error) 
 		case refused.IsZero():
 			refused = time.Now()
 		}
-		doubted := v == busy && !apierrors.IsTooManyRequests(err) && time.Since(refused) > doubtful
+		doubted := v == busy && !apierrors.IsTooManyRequests(err) && time.Since(refused) > refusalTimeout
 		if v == answered || doubted || ctx.Err() != nil {
 			return nil, err
 		}
@@ -61,8 +61,8 @@ func (l *loop) recover(ctx context.Context) {
 	l.ended = nil
 	switch {
 	case end == nil:
-	case end.lasted < lasted && !end.expired:
-		sleep(ctx, min(l.pauses.fail(), spread(busyPause)))
+	case end.lasted < stableWatchDuration && !end.expired:
+		sleep(ctx, min(l.pauses.fail(), spread(busyPauseMax)))
 	default:
 		l.pauses.well()
 		if !end.expired {
@@ -77,9 +77,9 @@ func (l *loop) pause(ctx context.Context, v verdict, err error) {
 	seconds, _ := apierrors.SuggestsClientDelay(err)
 	switch {
 	case apierrors.IsTooManyRequests(err):
-		d = max(d, min(spread(time.Duration(seconds)*time.Second), longestPause))
+		d = max(d, min(spread(time.Duration(seconds)*time.Second), pauseMax))
 	case v == busy:
-		d = min(d, spread(busyPause))
+		d = min(d, spread(busyPauseMax))
 	}
 	l.r.observer.Waiting(time.Now().Add(d))
 	switch {
@@ -138,7 +138,7 @@ func (r *Reflector) watch(ctx context.Context, o metav1.ListOptions) (*stream, e
 			record(head)
 			r.client.abilities.saw(r.client.servedWatchList(head))
 		}
-		asked.patience = watchListHead
+		asked.patience = watchListHeadTimeout
 	}
 	var on carrier
 	body, err := r.client.get(on.trace(ctx), asked)

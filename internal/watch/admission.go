@@ -17,9 +17,9 @@ import (
 	"spillway/internal/plan"
 )
 
-// longestWatch is longer than anything lasts, and short enough for moments to hold its end: a
+// maxWatchDuration is longer than anything lasts, and short enough for moments to hold its end: a
 // client may ask for up to 292 years.
-const longestWatch = 100 * 365 * 24 * time.Hour
+const maxWatchDuration = 100 * 365 * 24 * time.Hour
 
 // StreamOptions are what a stream is made of besides its plan.
 type StreamOptions struct {
@@ -39,7 +39,7 @@ type request interface {
 
 // NewStream makes the stream of a watch, which has yet to be admitted and to get its sink.
 func (m *Manager) NewStream(p plan.Plan, o StreamOptions) *Stream {
-	p.Watch.Timeout = min(p.Watch.Timeout, longestWatch)
+	p.Watch.Timeout = min(p.Watch.Timeout, maxWatchDuration)
 	st := &Stream{
 		plan:     p,
 		admit:    o.Admit,
@@ -210,12 +210,12 @@ func (st *Stream) stateWidth() int64 {
 	return flowcontrol.Width(size, st.plan.Encoding.Gzip)
 }
 
-// measuredMost is how many objects a selector is matched with to estimate the selected part of a
-// state.
-const measuredMost = 5000
+// measuredObjectsLimit is how many objects a selector is matched with to estimate the selected part
+// of a state.
+const measuredObjectsLimit = 5000
 
 // sizeOf is about how many bytes of JSON are selected of a state. It is exact unless the selector
-// would have to be matched with more than measuredMost objects.
+// would have to be matched with more than measuredObjectsLimit objects.
 func sizeOf(state *cache.Snapshot, sel object.Selector) int64 {
 	switch {
 	case state == nil:
@@ -233,16 +233,16 @@ func sizeOf(state *cache.Snapshot, sel object.Selector) int64 {
 	state.Scan(scope, "", func(o *object.Object) bool {
 		size := int64(o.Size())
 		total += size
-		if n++; n <= measuredMost {
+		if n++; n <= measuredObjectsLimit {
 			asked += size
 			if sel.Matches(o) {
 				selected += size
 			}
 		}
-		return n <= measuredMost || !everywhere
+		return n <= measuredObjectsLimit || !everywhere
 	})
 	switch {
-	case n <= measuredMost:
+	case n <= measuredObjectsLimit:
 		return selected
 	case everywhere:
 		total = state.Bytes

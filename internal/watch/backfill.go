@@ -16,12 +16,12 @@ import (
 )
 
 const (
-	// pastWait is how long a watch may wait, before its head, for its turn to get events from before
-	// the log begins.
-	pastWait = 3 * time.Second
-	// pastRetry is the Retry-After of a watch whose turn did not come, in seconds: a turn takes one or
-	// two.
-	pastRetry = 2
+	// backfillTurnTimeout is how long a watch may wait, before its head, for its turn to get events
+	// from before the log begins.
+	backfillTurnTimeout = 3 * time.Second
+	// backfillRetrySeconds is the Retry-After of a watch whose turn did not come, in seconds: a turn
+	// takes one or two.
+	backfillRetrySeconds = 2
 )
 
 // ReachBack reserves a backfill for a watch that resumes from before the log begins (design D6), or
@@ -32,7 +32,7 @@ func (m *Manager) ReachBack(c request, st *Stream) bool {
 	if past == nil || w.Start != plan.EventsFrom || w.Timeout <= 0 {
 		return true
 	}
-	ctx, cancel := context.WithTimeout(m.base, pastWait)
+	ctx, cancel := context.WithTimeout(m.base, backfillTurnTimeout)
 	defer cancel()
 	defer c.Departs(cancel)()
 	var err error
@@ -51,7 +51,7 @@ func (m *Manager) ReachBack(c request, st *Stream) bool {
 func statusPastBusy() *metav1.Status {
 	return apistatus.New(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests,
 		"too many watches resume from before this proxy's history begins",
-		&metav1.StatusDetails{RetryAfterSeconds: pastRetry})
+		&metav1.StatusDetails{RetryAfterSeconds: backfillRetrySeconds})
 }
 
 // resume begins a watch that goes on from a resourceVersion.

@@ -6,13 +6,14 @@ import "unique"
 // Interned, since most watches are those of a few.
 type ClientInfo struct{ user, agent unique.Handle[string] }
 
-// agentMost is how many bytes of a User-Agent header are kept: a head may hold a megabyte.
-const agentMost = 256
+// userAgentBytesLimit is how many bytes of a User-Agent header are kept: a head may hold a
+// megabyte.
+const userAgentBytesLimit = 256
 
 // NewClient makes a ClientInfo of the name of a user, "" if requests are not authenticated, and of
 // a User-Agent header.
 func NewClient(user, agent string) ClientInfo {
-	return ClientInfo{user: unique.Make(user), agent: unique.Make(agent[:min(len(agent), agentMost)])}
+	return ClientInfo{user: unique.Make(user), agent: unique.Make(agent[:min(len(agent), userAgentBytesLimit)])}
 }
 
 // name and userAgent are "" of a client that was not named.

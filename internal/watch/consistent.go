@@ -9,9 +9,10 @@ import (
 )
 
 const (
-	// proofHead is how long a stream with an end bookmark waits for the proof before it sends what it
-	// has: on a busy resource the proof is there by then, and nothing has to be held back (design D7).
-	proofHead = 100 * time.Millisecond
+	// initialProofTimeout is how long a stream with an end bookmark waits for the proof before it
+	// sends what it has: on a busy resource the proof is there by then, and nothing has to be held
+	// back (design D7).
+	initialProofTimeout = 100 * time.Millisecond
 )
 
 // consistent begins a watch whose state must not be older than the request (design D7, W-215).
@@ -31,7 +32,7 @@ func (s *Stream) consistent() (EndReason, error) {
 	head := ctx
 	if s.plan.Watch.EndMark {
 		var cancelHead context.CancelFunc
-		head, cancelHead = context.WithTimeout(ctx, proofHead)
+		head, cancelHead = context.WithTimeout(ctx, initialProofTimeout)
 		defer cancelHead()
 	}
 	select {

@@ -23,7 +23,7 @@ func TestHeldBookmark(t *testing.T) {
 		w.oracle.Set(110, nil)
 		w.oracle.Hold()
 		p := w.watch(watchList)
-		time.Sleep(proofHead - 1)
+		time.Sleep(initialProofTimeout - 1)
 		p.gets()
 		time.Sleep(time.Nanosecond)
 		p.gets("ADDED a/x 5", "ADDED a/y 6")

@@ -29,8 +29,8 @@ type Eviction struct {
 	Bytes    int64
 }
 
-// evictionsKept is how many are remembered.
-const evictionsKept = 20
+// keptEvictionsLimit is how many are remembered.
+const keptEvictionsLimit = 20
 
 func (e *endStats) note(st *Stream, reason EndReason) {
 	e.mu.Lock()
@@ -42,7 +42,7 @@ func (e *endStats) note(st *Stream, reason EndReason) {
 	if _, evicted := EvictionMessages[reason]; !evicted {
 		return
 	}
-	if len(e.evicted) == evictionsKept {
+	if len(e.evicted) == keptEvictionsLimit {
 		e.evicted = slices.Delete(e.evicted, 0, 1)
 	}
 	e.evicted = append(e.evicted, Eviction{

@@ -42,14 +42,14 @@ func (s *Stream) Resume() {
 	}
 }
 
-// CutAfter is how long a stream that is no longer allowed may take to end cleanly. Then its
+// CleanEndTimeout is how long a stream that is no longer allowed may take to end cleanly. Then its
 // connection is cut, and the client does not get what it has not taken.
-const CutAfter = time.Second
+const CleanEndTimeout = time.Second
 
 // End implements reauth.ReviewedStream.
 func (s *Stream) End(why reauth.End) {
 	s.Stop(EndReason(why))
-	s.cutAfter(CutAfter, s.out.cut)
+	s.cutAfter(CleanEndTimeout, s.out.cut)
 }
 
 // pass waits until the gate is open. It returns an endError if the stream has to end instead. A

@@ -86,7 +86,7 @@ func TestRevokedWhileFull(t *testing.T) {
 		w.set("a/x 102")
 		synctest.Wait()
 		p.stream.End(reauth.EndForbidden)
-		time.Sleep(CutAfter)
+		time.Sleep(CleanEndTimeout)
 		synctest.Wait()
 		if got := <-p.reason; got != EndForbidden {
 			t.Errorf("ended: %s", got)

@@ -103,9 +103,9 @@ func (s *Stream) watch(out sink, f figures, now time.Time) Watch {
 // began is when the stream was made.
 func (s *Stream) began() time.Time { return s.deadline.time().Add(-s.plan.Watch.Timeout) }
 
-// selectorMost is how much of a selector is reported, in bytes: a client may send a megabyte, for
-// each of its watches.
-const selectorMost = 1024
+// selectorBytesLimit is how much of a selector is reported, in bytes: a client may send a megabyte,
+// for each of its watches.
+const selectorBytesLimit = 1024
 
 // selection is what the stream selects.
 func (s *Stream) selection() Selected {
@@ -116,10 +116,10 @@ func (s *Stream) selection() Selected {
 
 // shortened holds no more of a long text than it shows.
 func shortened(text string) string {
-	if len(text) <= selectorMost {
+	if len(text) <= selectorBytesLimit {
 		return text
 	}
-	return strings.ToValidUTF8(text[:selectorMost], "") + "…" // a copy
+	return strings.ToValidUTF8(text[:selectorBytesLimit], "") + "…" // a copy
 }
 
 // streamEncoding names an encoding with its content-coding.

@@ -86,7 +86,7 @@ func TestWatches(t *testing.T) {
 			one.Selected != (Selected{Namespace: "o", Labels: "app=x", Fields: "metadata.name=k"}) {
 			t.Errorf("picky selects %+v", one.Selected)
 		}
-		if one.Lag != 0 || one.Phase != Live || len(one.Agent) != agentMost ||
+		if one.Lag != 0 || one.Phase != Live || len(one.Agent) != userAgentBytesLimit ||
 			!one.Deadline.Equal(began.Add(600*time.Second)) || !one.LastEvent.IsZero() {
 			t.Errorf("picky: %+v", one)
 		}
@@ -223,9 +223,9 @@ func TestSelects(t *testing.T) {
 // The reported part of a selector is short, valid text, and does not keep the rest of it in memory.
 func TestLongSelectorsAreShortened(t *testing.T) {
 	for text, want := range map[string]string{
-		"": "", "app=x": "app=x", strings.Repeat("a", selectorMost): strings.Repeat("a", selectorMost),
-		strings.Repeat("a", 1<<20): strings.Repeat("a", selectorMost) + "…",
-		strings.Repeat("€", 1<<10): strings.Repeat("€", selectorMost/3) + "…",
+		"": "", "app=x": "app=x", strings.Repeat("a", selectorBytesLimit): strings.Repeat("a", selectorBytesLimit),
+		strings.Repeat("a", 1<<20): strings.Repeat("a", selectorBytesLimit) + "…",
+		strings.Repeat("€", 1<<10): strings.Repeat("€", selectorBytesLimit/3) + "…",
 	} {
 		if got := shortened(text); got != want {
 			t.Errorf("%.20q of %d bytes became %.20q of %d", text, len(text), got, len(got))

@@ -120,7 +120,7 @@ func (m *Manager) RefuseNew() {
 // Drain ends the streams one by one, spread over about the period, each right after a bookmark, so
 // that clients reconnect with a fresh resourceVersion and not all at once (design D14). Call
 // RefuseNew before. It returns when no stream is left, or when ctx ends: then the streams that are
-// left are stopped at once, and have farewell to end.
+// left are stopped at once, and have drainEndTimeout to end.
 func (m *Manager) Drain(ctx context.Context, period time.Duration) {
 	streams := m.Open()
 	left := make(chan struct{})
@@ -144,7 +144,7 @@ func (m *Manager) Drain(ctx context.Context, period time.Duration) {
 	case <-ctx.Done():
 	}
 	if late {
-		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
+		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainEndTimeout)
 		defer cancel()
 		select {
 		case <-left:
@@ -153,9 +153,9 @@ func (m *Manager) Drain(ctx context.Context, period time.Duration) {
 	}
 }
 
-// farewell is how long streams may take to end that were stopped when the time of a drain was over,
-// as after a pause of the whole process.
-const farewell = time.Second
+// drainEndTimeout is how long streams may take to end that were stopped when the time of a drain
+// was over, as after a pause of the whole process.
+const drainEndTimeout = time.Second
 
 // Cut cuts the streams that are left: some may be waiting for clients that do not read.
 func (m *Manager) Cut() {

@@ -70,7 +70,7 @@ func TestDrainOutOfTimeOfAStalledClient(t *testing.T) {
 		began := time.Now()
 		w.manager.RefuseNew()
 		w.manager.Drain(ctx, time.Hour)
-		if took := time.Since(began); took != farewell {
+		if took := time.Since(began); took != drainEndTimeout {
 			t.Errorf("Drain took %s", took)
 		}
 		all[0].resume()

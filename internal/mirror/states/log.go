@@ -15,8 +15,8 @@ const (
 	// LogPeriod is for how long transitions of one kind and cause are counted after one of them had
 	// its line.
 	LogPeriod = time.Minute
-	// namedMost is how many resources a line names of those that it counts.
-	namedMost = 5
+	// namedResourcesLimit is how many resources a line names of those that it counts.
+	namedResourcesLimit = 5
 )
 
 // LogLimiter logs transitions. Those to one kind of state for one cause have one line for each
@@ -42,7 +42,7 @@ type chain struct {
 type repeated struct {
 	since     time.Time
 	count     int
-	resources []string // at most namedMost
+	resources []string // at most namedResourcesLimit
 	more      bool
 	last      Transition
 }
@@ -78,7 +78,7 @@ func (l *LogLimiter) Tell(resource, version string, t Transition) {
 	r.last = t
 	switch name := resource; {
 	case slices.Contains(r.resources, name):
-	case len(r.resources) < namedMost:
+	case len(r.resources) < namedResourcesLimit:
 		r.resources = append(r.resources, name)
 	default:
 		r.more = true

@@ -69,7 +69,7 @@ func spillway(t *testing.T, upstream string) string {
 	}
 	transport := &http.Transport{DisableCompression: true}
 	client := passthrough.Transports{Any: transport, HTTP1: transport, Fresh: transport}
-	limiter := flowcontrol.NewLimiter(flowcontrol.Limits{Watches: 1}, flowcontrol.UsualQueue, nil)
+	limiter := flowcontrol.NewLimiter(flowcontrol.Limits{Watches: 1}, flowcontrol.DefaultQueue, nil)
 	server := serve.New(serve.Options{
 		Catalog: nothing{}, Limiter: limiter, StallTimeout: patience, Metrics: serve.NewMetrics(nil), Log: zap.NewNop(),
 		Forwarder: passthrough.NewForwarder(passthrough.ForwarderOptions{Base: base, Client: client, Limiter: limiter}),
