@@ -4,8 +4,8 @@
 // Two invariants. It keeps no pod from being created: what cannot have a sidecar, what would break
 // a rule of its namespace with one, and what there is no room to look at, is admitted as it is,
 // with a warning for the client that creates it. And what it holds is bounded whatever arrives:
-// reviews by what they become, not by how they arrive (weigh, room), their number by that of the
-// connections (Server).
+// reviews by what they become, not by how they arrive (weigh, memoryBounds), their number by that
+// of the connections (Server).
 package admission
 
 import (
@@ -34,7 +34,7 @@ type handler struct {
 	options inject.Options
 	verify  func([]*x509.Certificate) error // of a client; nil: any may ask
 	limits  LimitsFunc
-	room    room
+	memory  memoryBounds
 	log     *zap.Logger
 }
 
@@ -49,7 +49,7 @@ func Handler(
 	o inject.Options, verify func([]*x509.Certificate) error, limits LimitsFunc, log *zap.Logger,
 ) http.Handler {
 	o.Admitted = true
-	return &handler{o, verify, limits, newRoom(), log}
+	return &handler{o, verify, limits, newMemoryBounds(), log}
 }
 
 // review is what is read of an AdmissionReview.
@@ -81,7 +81,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	until, _ := ctx.Deadline()
 	_ = http.NewResponseController(w).SetReadDeadline(until) // a test's recorder has none
-	from, err := h.room.receive(ctx, r)
+	from, err := h.memory.receive(ctx, r)
 	var answer []byte
 	if err == nil {
 		listen.RequestArrived(r.Context())
@@ -115,15 +115,15 @@ func (h *handler) authenticate(r *http.Request) error {
 // answer reads a review and answers it, as soon as there is room for what it becomes. It gives back
 // the room for its text.
 func (h *handler) answer(ctx context.Context, from received) ([]byte, error) {
-	defer h.room.done(from)
+	defer h.memory.done(from)
 	weight, err := weigh(from.text)
 	if err != nil {
 		return nil, &refusal{http.StatusRequestEntityTooLarge, err.Error()}
 	}
-	if h.room.work.Acquire(ctx, weight) != nil {
+	if h.memory.work.Acquire(ctx, weight) != nil {
 		return nil, errBusy
 	}
-	defer h.room.work.Release(weight)
+	defer h.memory.work.Release(weight)
 	request, err := decode(from.text)
 	if err != nil {
 		return nil, err

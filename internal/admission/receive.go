@@ -25,12 +25,12 @@ const (
 	workBytes   = weightLimitBytes
 )
 
-// room bounds what all reviews hold together. A review waits for text's while it holds nothing, and
-// for work's while it holds text's; what holds work's waits for nothing.
-type room struct{ text, work *semaphore.Weighted }
+// memory bounds what all reviews hold together. A review waits for text's while it holds nothing,
+// and for work's while it holds text's; what holds work's waits for nothing.
+type memoryBounds struct{ text, work *semaphore.Weighted }
 
-func newRoom() room {
-	return room{semaphore.NewWeighted(bodiesBytes), semaphore.NewWeighted(workBytes)}
+func newMemoryBounds() memoryBounds {
+	return memoryBounds{semaphore.NewWeighted(bodiesBytes), semaphore.NewWeighted(workBytes)}
 }
 
 // refusal is why a review is not looked at.
@@ -52,12 +52,12 @@ var (
 // received is the text of a review, or its beginning where there is an error.
 type received struct {
 	text []byte
-	held int64 // of room.text
+	held int64 // of memory.text
 }
 
 // receive reads a review as far as it may be read, until ctx ends, which is when r's connection may
 // not be read any longer.
-func (m room) receive(ctx context.Context, r *http.Request) (received, error) {
+func (m memoryBounds) receive(ctx context.Context, r *http.Request) (received, error) {
 	size := r.ContentLength
 	head := make([]byte, headBytes)
 	if size >= 0 {
@@ -109,7 +109,7 @@ func readAll(head []byte, rest io.Reader, size int64) ([]byte, error) {
 }
 
 // done gives back what a review holds of its text.
-func (m room) done(r received) {
+func (m memoryBounds) done(r received) {
 	if r.held > 0 {
 		m.text.Release(r.held)
 	}

@@ -26,8 +26,8 @@ import (
 	"spillway/internal/auth"
 )
 
-// paper is what a log is written on. It may tear or be used up.
-type paper struct {
+// failingFile is what a log is written on. It may tear or be used up.
+type failingFile struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 	left int // bytes that can be written before it fails; negative: any number
@@ -35,7 +35,7 @@ type paper struct {
 
 var errUsedUp = errors.New("no space left on device")
 
-func (p *paper) Write(b []byte) (int, error) {
+func (p *failingFile) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.left < 0 || len(b) <= p.left {
@@ -46,14 +46,14 @@ func (p *paper) Write(b []byte) (int, error) {
 	return n, errUsedUp
 }
 
-func (p *paper) room(n int) {
+func (p *failingFile) room(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.left = n
 }
 
 // events are the lines, of which none may be anything but an event.
-func (p *paper) events(t *testing.T) []auditv1.Event {
+func (p *failingFile) events(t *testing.T) []auditv1.Event {
 	t.Helper()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -103,10 +103,10 @@ var levels = &Policy{
 	},
 }
 
-// newLog is a log on paper.
-func newLog(t *testing.T, o Options) (*Trail, *paper) {
+// newLog is a log in a failingFile.
+func newLog(t *testing.T, o Options) (*Trail, *failingFile) {
 	t.Helper()
-	p := &paper{left: -1}
+	p := &failingFile{left: -1}
 	o.Policy, o.Out = levels, p
 	if o.Log == nil {
 		o.Log = zap.NewNop()
@@ -257,7 +257,7 @@ func TestManagedFields(t *testing.T) {
 	if got := withoutManagedFields([]byte(`[`)); got != nil {
 		t.Errorf("%s", got)
 	}
-	l := New(Options{Out: &paper{left: -1}, Log: zap.NewNop(),
+	l := New(Options{Out: &failingFile{left: -1}, Log: zap.NewNop(),
 		Policy: &Policy{OmitManagedFields: true, Rules: []internal.PolicyRule{{Level: internal.LevelRequestResponse}}}})
 	defer l.Close()
 	e := l.Entry(request("get"))
@@ -304,7 +304,7 @@ func TestFailures(t *testing.T) {
 // Ends of watches are written without a caller that waits, and all of them before the log is
 // closed.
 func TestEnds(t *testing.T) {
-	p, registry := &paper{left: -1}, prometheus.NewRegistry()
+	p, registry := &failingFile{left: -1}, prometheus.NewRegistry()
 	l := New(Options{Policy: levels, Out: p, Log: zap.NewNop(), Metrics: NewMetrics(registry)})
 	var all sync.WaitGroup
 	for range 4 {

@@ -15,18 +15,20 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 )
 
-// blocked is paper whose writes block until the gate opens.
+// blocked is a file whose writes block until the gate opens.
 type blocked struct {
-	paper
+	failingFile
 	gate chan struct{}
 }
 
 func (b *blocked) Write(p []byte) (int, error) {
 	<-b.gate
-	return b.paper.Write(p)
+	return b.failingFile.Write(p)
 }
 
-func newBlocked() *blocked { return &blocked{paper: paper{left: -1}, gate: make(chan struct{})} }
+func newBlocked() *blocked {
+	return &blocked{failingFile: failingFile{left: -1}, gate: make(chan struct{})}
+}
 
 // A write that lasts for ever holds up answers for a second, and only those that came before it was
 // noticed: where a record is required they are then not given from here, otherwise they are, and
@@ -175,19 +177,19 @@ func TestCloseWhileBlocked(t *testing.T) {
 	})
 }
 
-// clog is a log, of the process itself, that blocks until it is let go.
-type clog struct{ gate chan struct{} }
+// blockedLog is a log, of the process itself, that blocks until it is let go.
+type blockedLog struct{ gate chan struct{} }
 
-func (c clog) Write(p []byte) (int, error) {
+func (c blockedLog) Write(p []byte) (int, error) {
 	<-c.gate
 	return len(p), nil
 }
-func (clog) Sync() error { return nil }
+func (blockedLog) Sync() error { return nil }
 
 // No request waits for the process's own log, nor does Close.
 func TestOwnLogBlocked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		out, own := newBlocked(), clog{make(chan struct{})}
+		out, own := newBlocked(), blockedLog{make(chan struct{})}
 		log := zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), own, zap.InfoLevel))
 		l := New(Options{Policy: levels, Out: out, FailClosed: true, Log: log})
 		began := time.Now()
@@ -238,19 +240,19 @@ func TestFullOfEnds(t *testing.T) {
 	})
 }
 
-// slow is paper on which each write takes its time.
-type slow struct{ paper }
+// slow is a file in which each write takes its time.
+type slow struct{ failingFile }
 
 func (s *slow) Write(p []byte) (int, error) {
 	time.Sleep(writeTimeout / 4)
-	return s.paper.Write(p)
+	return s.failingFile.Write(p)
 }
 
 // Many ends at once are no log that blocks: what is answered meanwhile is written before them, and
 // after the beginning of its own watch.
 func TestManyEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		out := &slow{paper{left: -1}}
+		out := &slow{failingFile{left: -1}}
 		l := New(Options{Policy: levels, Out: out, FailClosed: true, Log: zap.NewNop()})
 		for range 2000 {
 			l.Entry(request("end")).Ended()
@@ -281,7 +283,7 @@ func TestManyEnds(t *testing.T) {
 func TestCloseLogsTheRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logs := observer.New(zapcore.ErrorLevel)
-		p := &paper{left: -1}
+		p := &failingFile{left: -1}
 		l := New(Options{Policy: levels, Out: p, Log: zap.New(core)})
 		for range 2 {
 			p.room(0)

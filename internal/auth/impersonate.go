@@ -25,17 +25,19 @@ type Impersonation struct {
 	header http.Header
 }
 
-// UncarriableError says why no header carries an identity.
-type UncarriableError struct {
+// UnencodableIdentityError says why no header carries an identity.
+type UnencodableIdentityError struct {
 	Part string // user, group, uid, extra, or identity for all of it
 	Name string // of the part, quoted
 	Why  string
 }
 
 // Error implements error.
-func (e *UncarriableError) Error() string { return fmt.Sprintf("the %s %s %s", e.Part, e.Name, e.Why) }
+func (e *UnencodableIdentityError) Error() string {
+	return fmt.Sprintf("the %s %s %s", e.Part, e.Name, e.Why)
+}
 
-// NewImpersonation puts an identity into headers. The error is an *UncarriableError.
+// NewImpersonation puts an identity into headers. The error is an *UnencodableIdentityError.
 func NewImpersonation(who *Identity) (*Impersonation, error) {
 	if who.name == "" {
 		return nil, uncarriable("user", who.name, "is empty")
@@ -105,7 +107,7 @@ func uncarriable(part, name, why string) error {
 	if len(name) > most {
 		name = name[:most] + "…"
 	}
-	return &UncarriableError{Part: part, Name: fmt.Sprintf("%q", name), Why: why}
+	return &UnencodableIdentityError{Part: part, Name: fmt.Sprintf("%q", name), Why: why}
 }
 
 // HeaderLoss says what HTTP/1.1 or HTTP/2 would do to a header's value on its way; "": it arrives

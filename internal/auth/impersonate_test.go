@@ -32,7 +32,7 @@ func TestImpersonationRefusesWhatHeadersChange(t *testing.T) {
 			"extra": {Username: "a", Extra: map[string]extraValue{"k": {"v", lost}}},
 		} {
 			as, err := NewImpersonation(NewIdentity(user))
-			var refused *UncarriableError
+			var refused *UnencodableIdentityError
 			if !errors.As(err, &refused) || refused.Part != part || as != nil {
 				t.Errorf("%s %q: got %v, %v", part, lost, as, err)
 			}
@@ -45,7 +45,7 @@ func TestImpersonationRefusesWhatHeadersChange(t *testing.T) {
 		"identity": NewIdentity(userInfo{Username: "a", Groups: slices.Repeat([]string{"dev"}, 30000)}),
 	} {
 		_, err := NewImpersonation(who)
-		var refused *UncarriableError
+		var refused *UnencodableIdentityError
 		if !errors.As(err, &refused) || refused.Part != strings.TrimSpace(part) {
 			t.Errorf("%s: got %v", part, err)
 		}
@@ -162,18 +162,19 @@ func TestReviewsAskOnlyAboutText(t *testing.T) {
 	}
 }
 
-// takesAll answers every review with yes.
-type takesAll struct {
+// allowAllReviewer answers every review with yes.
+type allowAllReviewer struct {
 	user  userInfo
 	asked []string
 }
 
-func (a *takesAll) token(_ context.Context, token Secret, _ []string) (authenticationv1.TokenReviewStatus, error) {
+func (a *allowAllReviewer) token(_ context.Context, token Secret, _ []string) (authenticationv1.TokenReviewStatus,
+	error) {
 	a.asked = append(a.asked, token.Reveal())
 	return authenticationv1.TokenReviewStatus{Authenticated: true, User: a.user}, nil
 }
 
-func (a *takesAll) access(_ context.Context,
+func (a *allowAllReviewer) access(_ context.Context,
 	spec authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, error) {
 	a.asked = append(a.asked, spec.User)
 	return authorizationv1.SubjectAccessReviewStatus{Allowed: true}, nil
@@ -182,8 +183,8 @@ func (a *takesAll) access(_ context.Context,
 // A review that would carry another token, or whose answer may name another user, proves nothing.
 // An identity that a review cannot carry is not authorized.
 func TestReviewsThatChangeAnIdentityProveNothing(t *testing.T) {
-	up := &takesAll{user: userInfo{Username: "alice"}}
-	reviewer := &Reviewer{asker: up}
+	up := &allowAllReviewer{user: userInfo{Username: "alice"}}
+	reviewer := &Reviewer{reviewClient: up}
 	a := NewAuthenticator(AuthenticatorOptions{Reviewer: reviewer})
 	with := func(value string) Result {
 		return a.Authenticate(t.Context(), AuthnRequest{Header: http.Header{"Authorization": {value}}})

@@ -31,15 +31,15 @@ const (
 // without client-go's request: that repeats what was refused with a Retry-After, for as long as it
 // takes, and here a late answer is none.
 type Reviewer struct {
-	asker
+	reviewClient
 	base    *url.URL
 	http    *http.Client
 	log     *zap.Logger
 	failing atomic.Bool // so that the log says once that it began, and once that it is over
 }
 
-// asker puts the two questions to upstream. Errors are *UnaskedError.
-type asker interface {
+// reviewClient puts the two questions to upstream. Errors are *NotReviewedError.
+type reviewClient interface {
 	// token asks whose token it is. Without audiences it must be one for upstream itself.
 	token(ctx context.Context, token Secret, audiences []string) (authenticationv1.TokenReviewStatus, error)
 	// access asks whether an identity may do something.
@@ -47,28 +47,28 @@ type asker interface {
 		error)
 }
 
-// delegate asks about others (TokenReview, SubjectAccessReview).
-type delegate struct{ *Reviewer }
+// delegatedReviewer asks about others (TokenReview, SubjectAccessReview).
+type delegatedReviewer struct{ *Reviewer }
 
 // NewReviewer returns a Reviewer that sends with own, which adds the proxy's credentials, to the
 // apiserver at base. It follows no redirects: they would carry the credentials elsewhere.
 func NewReviewer(base *url.URL, own http.RoundTripper, log *zap.Logger) *Reviewer {
 	r := &Reviewer{base: base, log: log, http: &http.Client{Transport: own, CheckRedirect: noRedirects}}
-	r.asker = delegate{r}
+	r.reviewClient = delegatedReviewer{r}
 	return r
 }
 
 func noRedirects(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// UnaskedError is why upstream did not answer a review. It holds nothing of the question.
-type UnaskedError struct {
+// NotReviewedError is why upstream did not answer a review. It holds nothing of the question.
+type NotReviewedError struct {
 	Review string // TokenReview or SubjectAccessReview
 	Code   int    // of upstream's answer; 0: there was none
 	Reason string
 }
 
 // Error implements error.
-func (e *UnaskedError) Error() string {
+func (e *NotReviewedError) Error() string {
 	if e.Code == 0 {
 		return fmt.Sprintf("%s: %s", e.Review, e.Reason)
 	}
@@ -77,7 +77,7 @@ func (e *UnaskedError) Error() string {
 
 // general reports that the failure has nothing to do with the question: upstream is away, at its
 // limits, or takes no questions of us.
-func (e *UnaskedError) general() bool {
+func (e *NotReviewedError) general() bool {
 	switch e.Code {
 	case 0, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusTooManyRequests:
 		return true
@@ -85,9 +85,9 @@ func (e *UnaskedError) general() bool {
 	return e.Code >= http.StatusInternalServerError
 }
 
-// token implements asker.
-func (r delegate) token(ctx context.Context, token Secret, audiences []string) (authenticationv1.TokenReviewStatus,
-	error) {
+// token implements reviewClient.
+func (r delegatedReviewer) token(ctx context.Context, token Secret, audiences []string) (
+	authenticationv1.TokenReviewStatus, error) {
 	review := authenticationv1.TokenReview{
 		TypeMeta: metav1.TypeMeta{Kind: "TokenReview", APIVersion: "authentication.k8s.io/v1"},
 		Spec:     authenticationv1.TokenReviewSpec{Token: token.Reveal(), Audiences: audiences},
@@ -100,8 +100,8 @@ func (r delegate) token(ctx context.Context, token Secret, audiences []string) (
 	return told.Status, nil
 }
 
-// access implements asker.
-func (r delegate) access(ctx context.Context, spec authorizationv1.SubjectAccessReviewSpec) (
+// access implements reviewClient.
+func (r delegatedReviewer) access(ctx context.Context, spec authorizationv1.SubjectAccessReviewSpec) (
 	authorizationv1.SubjectAccessReviewStatus, error) {
 	review := authorizationv1.SubjectAccessReview{
 		TypeMeta: metav1.TypeMeta{Kind: "SubjectAccessReview", APIVersion: "authorization.k8s.io/v1"},
@@ -114,11 +114,11 @@ func (r delegate) access(ctx context.Context, spec authorizationv1.SubjectAccess
 	return told.Status, nil
 }
 
-// Fetch reads a document of upstream's. Errors are *UnaskedError.
+// Fetch reads a document of upstream's. Errors are *NotReviewedError.
 func (r *Reviewer) Fetch(ctx context.Context, path string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.base.JoinPath(path).String(), nil)
 	if err != nil {
-		return nil, &UnaskedError{Review: path, Reason: err.Error()}
+		return nil, &NotReviewedError{Review: path, Reason: err.Error()}
 	}
 	req.Header.Set("Accept", "application/json, application/jwk-set+json")
 	code, raw, unasked := send(r.http, req)
@@ -127,13 +127,13 @@ func (r *Reviewer) Fetch(ctx context.Context, path string) ([]byte, error) {
 		unasked.Review = path
 		return nil, unasked
 	case code != http.StatusOK:
-		return nil, &UnaskedError{Review: path, Code: code, Reason: refusalOf(raw)}
+		return nil, &NotReviewedError{Review: path, Code: code, Reason: refusalOf(raw)}
 	}
 	return raw, nil
 }
 
 // post asks under the proxy's own credentials.
-func (r *Reviewer) post(ctx context.Context, kind, path string, review, told any) *UnaskedError {
+func (r *Reviewer) post(ctx context.Context, kind, path string, review, told any) *NotReviewedError {
 	unasked := r.exchange(ctx, r.http, path, review, told)
 	if unasked != nil {
 		unasked.Review = kind
@@ -143,7 +143,7 @@ func (r *Reviewer) post(ctx context.Context, kind, path string, review, told any
 }
 
 // note tells the log when upstream stops answering and when it does again. nil: it did.
-func (r *Reviewer) note(ctx context.Context, unasked *UnaskedError) {
+func (r *Reviewer) note(ctx context.Context, unasked *NotReviewedError) {
 	if unasked == nil {
 		if r.failing.CompareAndSwap(true, false) {
 			r.log.Info("upstream answers reviews again")
@@ -159,14 +159,14 @@ func (r *Reviewer) note(ctx context.Context, unasked *UnaskedError) {
 }
 
 // exchange sends a review and reads what upstream made of it.
-func (r *Reviewer) exchange(ctx context.Context, by *http.Client, path string, review, told any) *UnaskedError {
+func (r *Reviewer) exchange(ctx context.Context, by *http.Client, path string, review, told any) *NotReviewedError {
 	body, err := json.Marshal(review)
 	if err != nil {
-		return &UnaskedError{Reason: "the review cannot be encoded"}
+		return &NotReviewedError{Reason: "the review cannot be encoded"}
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.base.JoinPath(path).String(), bytes.NewReader(body))
 	if err != nil {
-		return &UnaskedError{Reason: err.Error()}
+		return &NotReviewedError{Reason: err.Error()}
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "application/json")
@@ -175,30 +175,30 @@ func (r *Reviewer) exchange(ctx context.Context, by *http.Client, path string, r
 	case unasked != nil:
 		return unasked
 	case code >= http.StatusInternalServerError:
-		return &UnaskedError{Code: code, Reason: "it failed"} // its words may repeat the question
+		return &NotReviewedError{Code: code, Reason: "it failed"} // its words may repeat the question
 	case code != http.StatusCreated && code != http.StatusOK:
-		return &UnaskedError{Code: code, Reason: refusalOf(raw)}
+		return &NotReviewedError{Code: code, Reason: refusalOf(raw)}
 	}
 	if err := json.Unmarshal(raw, told); err != nil {
-		return &UnaskedError{Code: code, Reason: "its answer is not a review"}
+		return &NotReviewedError{Code: code, Reason: "its answer is not a review"}
 	}
 	return nil
 }
 
 // send sends a request and reads its answer.
-func send(by *http.Client, req *http.Request) (int, []byte, *UnaskedError) {
+func send(by *http.Client, req *http.Request) (int, []byte, *NotReviewedError) {
 	resp, err := by.Do(req)
 	if err != nil {
 		var e *url.Error
 		if errors.As(err, &e) {
 			err = e.Err
 		}
-		return 0, nil, &UnaskedError{Reason: err.Error()}
+		return 0, nil, &NotReviewedError{Reason: err.Error()}
 	}
 	defer resp.Body.Close()
 	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxReview))
 	if err != nil {
-		return 0, nil, &UnaskedError{Reason: err.Error()}
+		return 0, nil, &NotReviewedError{Reason: err.Error()}
 	}
 	return resp.StatusCode, raw, nil
 }

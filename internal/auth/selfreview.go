@@ -15,11 +15,11 @@ const (
 	selfAccessReviews = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 )
 
-// selfAsker asks upstream what each user may ask about itself, so that it needs no rights but those
-// of system:basic-user, which all authenticated users have. Which identity a token proves, upstream
-// says to the token; what an identity may do, it says to the proxy, and so only of the proxy's own
-// identity.
-type selfAsker struct {
+// selfReviewer asks upstream what each user may ask about itself, so that it needs no rights but
+// those of system:basic-user, which all authenticated users have. Which identity a token proves,
+// upstream says to the token; what an identity may do, it says to the proxy, and so only of the
+// proxy's own identity.
+type selfReviewer struct {
 	*Reviewer
 	bare http.RoundTripper
 	name string
@@ -30,16 +30,16 @@ type selfAsker struct {
 // credentials, and own the proxy's.
 func NewSelfReviewer(of *Reviewer, bare http.RoundTripper, name string) *Reviewer {
 	r := &Reviewer{base: of.base, http: of.http, log: of.log}
-	r.asker = selfAsker{Reviewer: r, bare: bare, name: name}
+	r.reviewClient = selfReviewer{Reviewer: r, bare: bare, name: name}
 	return r
 }
 
-// token implements asker. A token that is for another audience is none here.
-func (s selfAsker) token(ctx context.Context, token Secret, _ []string) (authenticationv1.TokenReviewStatus, error) {
+// token implements reviewClient. A token that is for another audience is none here.
+func (s selfReviewer) token(ctx context.Context, token Secret, _ []string) (authenticationv1.TokenReviewStatus, error) {
 	review := authenticationv1.SelfSubjectReview{TypeMeta: metav1.TypeMeta{Kind: "SelfSubjectReview",
 		APIVersion: "authentication.k8s.io/v1"}}
 	var told authenticationv1.SelfSubjectReview
-	under := &http.Client{Transport: underToken{s.bare, token}, CheckRedirect: noRedirects}
+	under := &http.Client{Transport: tokenTransport{s.bare, token}, CheckRedirect: noRedirects}
 	unasked := s.exchange(ctx, under, selfReviews, &review, &told)
 	switch {
 	case unasked == nil:
@@ -54,8 +54,8 @@ func (s selfAsker) token(ctx context.Context, token Secret, _ []string) (authent
 	return authenticationv1.TokenReviewStatus{}, unasked
 }
 
-// access implements asker.
-func (s selfAsker) access(ctx context.Context, spec authorizationv1.SubjectAccessReviewSpec) (
+// access implements reviewClient.
+func (s selfReviewer) access(ctx context.Context, spec authorizationv1.SubjectAccessReviewSpec) (
 	authorizationv1.SubjectAccessReviewStatus, error) {
 	if spec.User != s.name {
 		return authorizationv1.SubjectAccessReviewStatus{Denied: true}, nil
@@ -73,14 +73,14 @@ func (s selfAsker) access(ctx context.Context, spec authorizationv1.SubjectAcces
 	return told.Status, nil
 }
 
-// underToken sends requests under a token.
-type underToken struct {
+// tokenTransport sends requests under a token.
+type tokenTransport struct {
 	bare  http.RoundTripper
 	token Secret
 }
 
 // RoundTrip implements http.RoundTripper.
-func (u underToken) RoundTrip(r *http.Request) (*http.Response, error) {
+func (u tokenTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	r.Header.Set(authorizationHeader, "Bearer "+u.token.Reveal())
 	return u.bare.RoundTrip(r)

@@ -20,8 +20,8 @@ import (
 	"spillway/internal/object"
 )
 
-// story is an upstream that remembers what it did, and tells of it.
-type story struct {
+// fakeHistory is an upstream that remembers what it did, and tells of it.
+type fakeHistory struct {
 	*world
 	coordinator *Coordinator
 
@@ -30,7 +30,7 @@ type story struct {
 	state    map[string]*object.Object
 	oldest   uint64 // a watch from before is refused
 	nameless bool   // its refusals do not say so
-	watches  []asked
+	watches  []openedWatch
 	begins   int
 	failing  error         // of Begin
 	silent   bool          // no bookmarks
@@ -38,20 +38,20 @@ type story struct {
 	most     int           // events of one watch, 0: all
 }
 
-// asked is a watch that was opened.
-type asked struct {
+// openedWatch is a watch that was opened.
+type openedWatch struct {
 	selector string
 	from     uint64
 }
 
 // newStory begins at resourceVersion 100. The log begins when the test says so: see begin.
-func newStory(t testing.TB) *story {
+func newStory(t testing.TB) *fakeHistory {
 	w := &world{TB: t, clock: time.Unix(1e9, 0), rv: 100}
-	return &story{world: w, state: map[string]*object.Object{}, oldest: 100}
+	return &fakeHistory{world: w, state: map[string]*object.Object{}, oldest: 100}
 }
 
 // begin lets the mirror begin at the present.
-func (s *story) begin(limits cache.HistoryLimits, watches int) {
+func (s *fakeHistory) begin(limits cache.HistoryLimits, watches int) {
 	s.Helper()
 	s.resource = cache.New(pods, limits, func() time.Time { return s.clock })
 	s.hub = fanout.NewHub(s.resource)
@@ -60,7 +60,7 @@ func (s *story) begin(limits cache.HistoryLimits, watches int) {
 }
 
 // list has the mirror read the state: its first one, or behind a gap.
-func (s *story) list() {
+func (s *fakeHistory) list() {
 	s.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,9 +72,9 @@ func (s *story) list() {
 }
 
 // put and remove happen upstream; the mirror receives the event only if follows.
-func (s *story) put(key, app string, follows bool) { s.putPadded(key, app, 0, follows) }
+func (s *fakeHistory) put(key, app string, follows bool) { s.putPadded(key, app, 0, follows) }
 
-func (s *story) putPadded(key, app string, pad int, follows bool) {
+func (s *fakeHistory) putPadded(key, app string, pad int, follows bool) {
 	s.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,7 +87,7 @@ func (s *story) putPadded(key, app string, pad int, follows bool) {
 	}
 }
 
-func (s *story) remove(key string, follows bool) {
+func (s *fakeHistory) remove(key string, follows bool) {
 	s.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,14 +104,14 @@ func (s *story) remove(key string, follows bool) {
 }
 
 // present is how far upstream is.
-func (s *story) present() uint64 {
+func (s *fakeHistory) present() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.rv
 }
 
 // told is what upstream's own watch from a resourceVersion tells.
-func (s *story) told(sel object.Selector, from uint64, enc object.Encoding) []string {
+func (s *fakeHistory) told(sel object.Selector, from uint64, enc object.Encoding) []string {
 	s.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,19 +126,19 @@ func (s *story) told(sel object.Selector, from uint64, enc object.Encoding) []st
 }
 
 // Begin implements Past.
-func (s *story) Begin(ctx context.Context) (uint64, HistoryWatch, error) {
+func (s *fakeHistory) Begin(ctx context.Context) (uint64, HistoryWatch, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.begins++
 	if s.failing != nil {
 		return 0, nil, s.failing
 	}
-	return s.rv, &chapter{story: s}, ctx.Err()
+	return s.rv, &fakeWatch{story: s}, ctx.Err()
 }
 
-// chapter is one watch of a story.
-type chapter struct {
-	story  *story
+// fakeWatch is one watch of a fakeHistory.
+type fakeWatch struct {
+	story  *fakeHistory
 	ctx    context.Context
 	sel    object.Selector
 	passed uint64
@@ -148,16 +148,16 @@ type chapter struct {
 	marked bool
 }
 
-func (c *chapter) Watch(ctx context.Context, sel object.Selector, from uint64) error {
+func (c *fakeWatch) Watch(ctx context.Context, sel object.Selector, from uint64) error {
 	s := c.story
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.watches = append(s.watches, asked{sel.Key(), from})
+	s.watches = append(s.watches, openedWatch{sel.Key(), from})
 	c.ctx, c.sel, c.passed, c.until = ctx, sel, from, time.Now().Add(3*time.Second)
 	return nil
 }
 
-func (c *chapter) Next() (object.Type, *object.Object, uint64, error) {
+func (c *fakeWatch) Next() (object.Type, *object.Object, uint64, error) {
 	s := c.story
 	for {
 		s.mu.Lock()
@@ -192,7 +192,7 @@ func (c *chapter) Next() (object.Type, *object.Object, uint64, error) {
 }
 
 // next is the next event that upstream has.
-func (c *chapter) next() (*object.Event, time.Duration, error) {
+func (c *fakeWatch) next() (*object.Event, time.Duration, error) {
 	s := c.story
 	if !c.begun && c.passed < s.oldest {
 		message := fmt.Sprintf("too old resource version: %d (%d)", c.passed, s.oldest)
@@ -215,7 +215,7 @@ func (c *chapter) next() (*object.Event, time.Duration, error) {
 	return nil, 0, nil
 }
 
-func (c *chapter) sleep(d time.Duration) bool {
+func (c *fakeWatch) sleep(d time.Duration) bool {
 	if d == 0 {
 		return c.ctx.Err() == nil
 	}
@@ -227,7 +227,7 @@ func (c *chapter) sleep(d time.Duration) bool {
 	}
 }
 
-func (c *chapter) Close() {}
+func (c *fakeWatch) Close() {}
 
 // resumption is what one client got.
 type resumption struct {
@@ -240,7 +240,7 @@ type resumption struct {
 
 // resumes tells a client everything from a resourceVersion up to what the log has when it gets
 // there. take is called with every run of frames.
-func (s *story) resumes(ctx context.Context, rv uint64, sel object.Selector, enc object.Encoding, take func()) (
+func (s *fakeHistory) resumes(ctx context.Context, rv uint64, sel object.Selector, enc object.Encoding, take func()) (
 	r resumption) {
 	f, err := s.coordinator.Join(ctx, "", rv, sel)
 	if err != nil {
@@ -273,7 +273,7 @@ func (s *story) resumes(ctx context.Context, rv uint64, sel object.Selector, enc
 	return r
 }
 
-func (s *story) check(r resumption, want []string) {
+func (s *fakeHistory) check(r resumption, want []string) {
 	s.Helper()
 	if r.err != nil || !slices.Equal(r.events, want) {
 		s.Errorf("told %q, then %v\nwant %q", r.events, r.err, want)
@@ -283,7 +283,7 @@ func (s *story) check(r resumption, want []string) {
 // forgotten are the words of an apiserver that has no watch cache.
 const forgotten = "The resourceVersion for the provided watch is too old."
 
-func (s *story) checkExpired(r resumption, asked, oldest uint64) {
+func (s *fakeHistory) checkExpired(r resumption, asked, oldest uint64) {
 	s.Helper()
 	var expired *cache.ExpiredError
 	if len(r.events) > 0 || !errors.As(r.err, &expired) || expired.Asked != asked || expired.Oldest != oldest ||
@@ -292,7 +292,7 @@ func (s *story) checkExpired(r resumption, asked, oldest uint64) {
 	}
 }
 
-func (s *story) checkWatches(want ...asked) {
+func (s *fakeHistory) checkWatches(want ...openedWatch) {
 	s.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -304,7 +304,7 @@ func (s *story) checkWatches(want ...asked) {
 func nothing() {}
 
 // inBubble runs a test in which time passes only when all goroutines wait.
-func inBubble(t *testing.T, f func(t *testing.T, s *story)) {
+func inBubble(t *testing.T, f func(t *testing.T, s *fakeHistory)) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStory(t)
 		f(t, s)
@@ -317,13 +317,13 @@ func inBubble(t *testing.T, f func(t *testing.T, s *story)) {
 	})
 }
 
-var all = asked{selector: object.Selector{}.Key()}
+var all = openedWatch{selector: object.Selector{}.Key()}
 
-func allFrom(rv uint64) asked { return asked{all.selector, rv} }
+func allFrom(rv uint64) openedWatch { return openedWatch{all.selector, rv} }
 
 // A quiet resource: the bookmark says that nothing is missing.
 func TestBackfillEndsAtABookmark(t *testing.T) {
-	inBubble(t, func(t *testing.T, s *story) {
+	inBubble(t, func(t *testing.T, s *fakeHistory) {
 		s.put("n/a", "x", false) // 101
 		s.put("n/b", "x", false)
 		s.remove("n/a", false)
@@ -344,7 +344,7 @@ func TestBackfillEndsAtABookmark(t *testing.T) {
 
 // A busy one: the first event that the log has.
 func TestBackfillEndsAtAnEvent(t *testing.T) {
-	inBubble(t, func(t *testing.T, s *story) {
+	inBubble(t, func(t *testing.T, s *fakeHistory) {
 		s.silent = true
 		s.put("n/a", "x", false) // 101
 		s.put("n/b", "x", false)
@@ -360,7 +360,7 @@ func TestBackfillEndsAtAnEvent(t *testing.T) {
 // Clients that select by name and namespace alone share a watch of all objects, from the smallest
 // of their resourceVersions.
 func TestBackfillIsShared(t *testing.T) {
-	inBubble(t, func(t *testing.T, s *story) {
+	inBubble(t, func(t *testing.T, s *fakeHistory) {
 		for i := range 50 {
 			s.put(fmt.Sprintf("n%d/p%d", i%3, i), "x", false) // 101 … 150
 		}
@@ -384,7 +384,7 @@ func TestBackfillIsShared(t *testing.T) {
 // A client that joins a running backfill gets all of its events; a client that needs earlier ones
 // has another backfill.
 func TestBackfillIsJoined(t *testing.T) {
-	inBubble(t, func(t *testing.T, s *story) {
+	inBubble(t, func(t *testing.T, s *fakeHistory) {
 		s.pause = 10 * time.Millisecond
 		for i := range 50 {
 			s.put(fmt.Sprintf("n/p%d", i), "x", false) // 101 … 150
@@ -413,7 +413,7 @@ func TestBackfillIsJoined(t *testing.T) {
 // Only upstream knows what objects were: other selectors are its own to apply, each by a watch of
 // its own.
 func TestBackfillOfSelectors(t *testing.T) {
-	inBubble(t, func(t *testing.T, s *story) {
+	inBubble(t, func(t *testing.T, s *fakeHistory) {
 		s.put("n/a", "x", false) // 101
 		s.put("n/b", "y", false)
 		s.put("n/a", "y", false) // leaves x
@@ -428,9 +428,11 @@ func TestBackfillOfSelectors(t *testing.T) {
 			})
 		}
 		clients.Wait()
-		slices.SortFunc(s.watches, func(a, b asked) int { return slices.Compare([]byte(a.selector), []byte(b.selector)) })
-		want := []asked{{app("x").Key(), 101}, {app("y").Key(), 101}, {except("x").Key(), 101}, {node("x").Key(), 101}}
-		slices.SortFunc(want, func(a, b asked) int { return slices.Compare([]byte(a.selector), []byte(b.selector)) })
+		slices.SortFunc(s.watches, func(a, b openedWatch) int {
+			return slices.Compare([]byte(a.selector), []byte(b.selector))
+		})
+		want := []openedWatch{{app("x").Key(), 101}, {app("y").Key(), 101}, {except("x").Key(), 101}, {node("x").Key(), 101}}
+		slices.SortFunc(want, func(a, b openedWatch) int { return slices.Compare([]byte(a.selector), []byte(b.selector)) })
 		s.checkWatches(want...)
 		if got := s.told(app("x"), 101, chunked); got[0] != "DELETED n/a 103" {
 			t.Errorf("no transition was tested: %q", got)
@@ -442,7 +444,7 @@ func TestBackfillOfSelectors(t *testing.T) {
 // resume.
 func TestBackfillRefusesWhomUpstreamRefuses(t *testing.T) {
 	for _, nameless := range []bool{false, true} {
-		inBubble(t, func(t *testing.T, s *story) {
+		inBubble(t, func(t *testing.T, s *fakeHistory) {
 			s.nameless = nameless
 			for i := range 20 {
 				s.put(fmt.Sprintf("n/p%d", i), "x", false) // 101 … 120
@@ -477,7 +479,7 @@ func TestBackfillRefusesWhomUpstreamRefuses(t *testing.T) {
 }
 
 // hold takes the only turn, so that all clients that arrive until it is given back wait together.
-func (s *story) hold(t *testing.T) (release func()) {
+func (s *fakeHistory) hold(t *testing.T) (release func()) {
 	if err := s.coordinator.limit.acquire(t.Context(), ""); err != nil {
 		t.Fatal(err)
 	}
@@ -486,7 +488,7 @@ func (s *story) hold(t *testing.T) (release func()) {
 
 // What upstream forgets between two watches is not sent.
 func TestBackfillIsForgottenOnTheWay(t *testing.T) {
-	inBubble(t, func(t *testing.T, s *story) {
+	inBubble(t, func(t *testing.T, s *fakeHistory) {
 		s.most, s.pause = 2, 500*time.Millisecond
 		for i := range 6 {
 			s.put(fmt.Sprintf("n/p%d", i), "x", false) // 101 … 106
@@ -507,7 +509,7 @@ func TestBackfillIsForgottenOnTheWay(t *testing.T) {
 
 // The log may lose its first entries while a backfill runs: then the backfill goes on further.
 func TestBackfillFollowsTheFloor(t *testing.T) {
-	inBubble(t, func(t *testing.T, s *story) {
+	inBubble(t, func(t *testing.T, s *fakeHistory) {
 		s.pause = 10 * time.Millisecond
 		for i := range 20 {
 			s.put(fmt.Sprintf("n/p%d", i), "x", false) // 101 … 120
@@ -538,7 +540,7 @@ func TestBackfillFollowsTheFloor(t *testing.T) {
 
 // Inside a gap of the mirror the log knows nothing, but upstream may.
 func TestBackfillInsideASeam(t *testing.T) {
-	inBubble(t, func(t *testing.T, s *story) {
+	inBubble(t, func(t *testing.T, s *fakeHistory) {
 		s.put("n/a", "x", false)
 		s.begin(plenty, 1)
 		s.put("n/b", "x", true) // 102: P
@@ -562,7 +564,7 @@ func TestBackfillInsideASeam(t *testing.T) {
 
 // A void history cannot be continued by what upstream remembers now.
 func TestBackfillOfAVoidHistory(t *testing.T) {
-	inBubble(t, func(t *testing.T, s *story) {
+	inBubble(t, func(t *testing.T, s *fakeHistory) {
 		s.put("n/a", "x", false) // 101
 		s.put("n/b", "x", false)
 		s.put("n/c", "x", false)
@@ -596,7 +598,7 @@ func TestBackfillOfAVoidHistory(t *testing.T) {
 
 // More watches than may be open at a time wait for their turn, and not for ever.
 func TestBackfillLimit(t *testing.T) {
-	inBubble(t, func(t *testing.T, s *story) {
+	inBubble(t, func(t *testing.T, s *fakeHistory) {
 		s.put("n/a", "x", false)
 		s.put("n/b", "x", false)
 		s.begin(plenty, 2)
@@ -631,7 +633,7 @@ func TestBackfillLimit(t *testing.T) {
 // or reconnects later.
 func TestBackfillOfASlowClient(t *testing.T) {
 	for _, takes := range []time.Duration{time.Hour, 20 * time.Second, 700 * time.Millisecond} {
-		inBubble(t, func(t *testing.T, s *story) {
+		inBubble(t, func(t *testing.T, s *fakeHistory) {
 			for i := range 24 {
 				s.putPadded(fmt.Sprintf("n/p%d", i), "x", 32<<10, false) // 768 KiB in all
 			}
@@ -686,7 +688,7 @@ func TestBackfillOfASlowClient(t *testing.T) {
 
 // All resources together hold no more than one bound.
 func TestBackfillBytesOfAll(t *testing.T) {
-	inBubble(t, func(t *testing.T, s *story) {
+	inBubble(t, func(t *testing.T, s *fakeHistory) {
 		for i := range 40 {
 			s.putPadded(fmt.Sprintf("n/p%d", i), fmt.Sprint(i%8), 32<<10, false)
 		}
@@ -714,7 +716,7 @@ func TestBackfillBytesOfAll(t *testing.T) {
 
 // While upstream is away, clients wait; they resume when it answers.
 func TestBackfillSurvivesUpstream(t *testing.T) {
-	inBubble(t, func(t *testing.T, s *story) {
+	inBubble(t, func(t *testing.T, s *fakeHistory) {
 		s.most = 3
 		for i := range 10 {
 			s.put(fmt.Sprintf("n/p%d", i), "x", false)
@@ -757,19 +759,19 @@ func TestBackfillSurvivesUpstream(t *testing.T) {
 
 // Where upstream says neither what happened nor that nothing did, nothing may be claimed.
 func TestBackfillFromAMuteUpstream(t *testing.T) {
-	inBubble(t, func(t *testing.T, s *story) {
+	inBubble(t, func(t *testing.T, s *fakeHistory) {
 		s.silent = true
 		s.put("n/a", "x", false)
 		s.put("n/b", "x", false)
 		s.begin(plenty, 1)
 		s.checkExpired(s.resumes(t.Context(), 101, app("none"), chunked, nothing), 101, 102)
-		s.checkWatches(slices.Repeat([]asked{{app("none").Key(), 101}}, silentWatchLimit)...)
+		s.checkWatches(slices.Repeat([]openedWatch{{app("none").Key(), 101}}, silentWatchLimit)...)
 	})
 }
 
 // A client whose backfill is under way at the end, and a client that arrives then, has expired.
 func TestBackfillsClose(t *testing.T) {
-	inBubble(t, func(t *testing.T, s *story) {
+	inBubble(t, func(t *testing.T, s *fakeHistory) {
 		s.silent = true
 		s.put("n/a", "x", false)
 		s.put("n/b", "x", false)
@@ -787,7 +789,7 @@ func TestBackfillsClose(t *testing.T) {
 // client gets what upstream's own watch would have sent.
 func TestBackfillIsUpstreamsOwnWatch(t *testing.T) {
 	for seed := range uint64(25) {
-		inBubble(t, func(t *testing.T, s *story) {
+		inBubble(t, func(t *testing.T, s *fakeHistory) {
 			random := rand.New(rand.NewPCG(seed, 1)) // #nosec G404 -- reproducible
 			act := func(follows bool) {
 				key := fmt.Sprintf("n%d/p%d", random.IntN(3), random.IntN(6))

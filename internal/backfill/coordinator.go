@@ -17,7 +17,7 @@ import (
 // resourceVersion among them: whether such a selector shows an object never changes. Upstream
 // applies all other selectors, since only upstream knows what an object was before a change.
 type Coordinator struct {
-	shared
+	coordinatorState
 	stop context.CancelFunc // ends the watches
 
 	mu struct {
@@ -31,7 +31,7 @@ type Coordinator struct {
 // New returns a Coordinator for the clients of a hub, within a limit that it shares with others.
 // Close it.
 func New(h *fanout.Hub, s HistorySource, l *WatchLimit) *Coordinator {
-	c := &Coordinator{shared: shared{hub: h, source: s, limit: l}}
+	c := &Coordinator{coordinatorState: coordinatorState{hub: h, source: s, limit: l}}
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	c.mu.watches = map[string][]*catchUpWatch{}
 	return c
@@ -83,7 +83,7 @@ func (c *Coordinator) enter(b *Backfill) (*catchUpWatch, error) {
 			return w, nil
 		}
 	}
-	w := newCatchUpWatch(&c.shared, key, sel)
+	w := newCatchUpWatch(&c.coordinatorState, key, sel)
 	if !w.forAll() {
 		w.owner = b.owner
 	}

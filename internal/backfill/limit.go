@@ -18,12 +18,12 @@ type WatchLimit struct {
 
 	mu struct {
 		sync.Mutex
-		shares map[fanout.Owner]*share
+		shares map[fanout.Owner]*turnCount
 	}
 }
 
-// share is an owner's, while a client of the owner waits for a turn or has one.
-type share struct {
+// turnCount is an owner's, while a client of the owner waits for a turn or has one.
+type turnCount struct {
 	turns chan struct{}
 	users int // guarded by WatchLimit.mu
 }
@@ -38,7 +38,7 @@ const (
 func NewWatchLimit(watches int) *WatchLimit {
 	l := &WatchLimit{turns: make(chan struct{}, watches), least: totalBytes / 2 / int64(max(1, watches)),
 		each: watchBytes, most: totalBytes}
-	l.mu.shares = map[fanout.Owner]*share{}
+	l.mu.shares = map[fanout.Owner]*turnCount{}
 	return l
 }
 
@@ -71,9 +71,9 @@ func (l *WatchLimit) release(owner fanout.Owner) {
 	l.leave(owner, s)
 }
 
-// enter is the share of an owner. The empty owner, whose watches serve all clients that select by
-// scope alone, may have all turns.
-func (l *WatchLimit) enter(owner fanout.Owner) *share {
+// enter is the turnCount of an owner. The empty owner, whose watches serve all clients that select
+// by scope alone, may have all turns.
+func (l *WatchLimit) enter(owner fanout.Owner) *turnCount {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.mu.shares[owner]
@@ -82,14 +82,14 @@ func (l *WatchLimit) enter(owner fanout.Owner) *share {
 		if owner != "" {
 			most = (most + 1) / 2
 		}
-		s = &share{turns: make(chan struct{}, most)}
+		s = &turnCount{turns: make(chan struct{}, most)}
 		l.mu.shares[owner] = s
 	}
 	s.users++
 	return s
 }
 
-func (l *WatchLimit) leave(owner fanout.Owner, s *share) {
+func (l *WatchLimit) leave(owner fanout.Owner, s *turnCount) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if s.users--; s.users == 0 {

@@ -17,8 +17,8 @@ import (
 	"spillway/internal/object"
 )
 
-// shared is what the watches of one Coordinator have in common.
-type shared struct {
+// coordinatorState is what the watches of one Coordinator have in common.
+type coordinatorState struct {
 	hub    *fanout.Hub
 	source HistorySource
 	limit  *WatchLimit
@@ -27,7 +27,7 @@ type shared struct {
 	open, opened atomic.Int64 // watches upstream
 }
 
-func (s *shared) log() *cache.Log { return s.hub.Resource().Log() }
+func (s *coordinatorState) log() *cache.Log { return s.hub.Resource().Log() }
 
 // client is what a catchUpWatch knows of a Backfill.
 type client struct {
@@ -52,7 +52,7 @@ type client struct {
 // after a restart clients reconnect over some seconds, and all lack the same events.
 type catchUpWatch struct {
 	// Static after construction.
-	shared   *shared
+	shared   *coordinatorState
 	key      string
 	selector object.Selector // of the watch upstream
 	owner    fanout.Owner    // whose turn it takes: the first client's, if it is not shared
@@ -96,7 +96,7 @@ var (
 	errSilent   = errors.New("upstream sends neither events nor bookmarks")
 )
 
-func newCatchUpWatch(s *shared, key string, sel object.Selector) *catchUpWatch {
+func newCatchUpWatch(s *coordinatorState, key string, sel object.Selector) *catchUpWatch {
 	w := &catchUpWatch{shared: s, key: key, selector: sel, voids: s.log().Voids(), begun: make(chan struct{}),
 		patience: slowClientsTimeout}
 	w.ctx, w.cancel = context.WithCancel(s.ctx)

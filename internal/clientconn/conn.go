@@ -196,7 +196,7 @@ func (c *PacedConn) StopPacing() {
 // took something meanwhile: a client is evicted that much late at most.
 const StallChecks = 4
 
-// Write sends b. Under a pace it returns ErrStalled, or why its pin was condemned, once the client
+// Write sends b. Under a pace it returns ErrStalled, or why its pin was evicted, once the client
 // falls below it, and has reset the connection.
 func (c *PacedConn) Write(b []byte) (int, error) {
 	if c.capture != nil {
@@ -228,7 +228,7 @@ func (c *PacedConn) Write(b []byte) (int, error) {
 		if n > 0 {
 			progress = time.Now()
 		}
-		switch slow := p.pin.sentence(); {
+		switch slow := p.pin.evictionReason(); {
 		case slow != nil:
 			c.Cut()
 			return written, slow

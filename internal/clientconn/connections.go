@@ -39,9 +39,9 @@ type Connections struct {
 
 	mu struct {
 		sync.Mutex
-		all       tally
-		peers     map[netip.Addr]*tally // empty without perPeer
-		overLimit queue                 // those beyond the limit, which are answered 429
+		all       connCounts
+		peers     map[netip.Addr]*connCounts // empty without perPeer
+		overLimit queue                      // those beyond the limit, which are answered 429
 	}
 }
 
@@ -59,8 +59,8 @@ const (
 	overLimitConnsLimit = 128
 )
 
-// tally is the connections of which there is a limit together: all, or those of one peer.
-type tally struct {
+// connCounts is the connections of which there is a limit together: all, or those of one peer.
+type connCounts struct {
 	peer    netip.Addr // static; invalid: all
 	open    int
 	waiting [2]queue // by state: StateNew and StateIdle
@@ -72,7 +72,7 @@ func NewConnections(most, perPeer int, m *ConnMetrics, over <-chan struct{}) *Co
 	k := &Connections{most: most, perPeer: perPeer, minAge: newConnMinAge, over: over, metrics: m, began: time.Now()}
 	k.mu.all = newTally(0)
 	k.mu.overLimit = queue{link: 0}
-	k.mu.peers = map[netip.Addr]*tally{}
+	k.mu.peers = map[netip.Addr]*connCounts{}
 	return k
 }
 
@@ -87,8 +87,8 @@ func (k *Connections) ActiveConnections() int {
 	return k.mu.all.open - k.mu.all.waiting[StateNew].length - k.mu.all.waiting[StateIdle].length
 }
 
-func newTally(link int) tally {
-	return tally{waiting: [2]queue{StateNew: {link: link}, StateIdle: {link: link}}}
+func newTally(link int) connCounts {
+	return connCounts{waiting: [2]queue{StateNew: {link: link}, StateIdle: {link: link}}}
 }
 
 // admit counts a connection that has been accepted, and ends those that make room for it, which may
@@ -150,7 +150,7 @@ func (k *Connections) admitLocked(c *PacedConn, from netip.Addr) (evicted []evic
 		k.metrics.evicted.WithLabelValues(reason).Inc()
 	}
 	full := false
-	limit := func(y *tally, most int) {
+	limit := func(y *connCounts, most int) {
 		if y == nil || most <= 0 || y.open < most {
 			return
 		}
@@ -178,8 +178,8 @@ func (k *Connections) admitLocked(c *PacedConn, from netip.Addr) (evicted []evic
 	return evicted
 }
 
-// peerLocked is the tally of a peer; nil if it has no limit.
-func (k *Connections) peerLocked(from netip.Addr) *tally {
+// peerLocked is the count of a peer; nil if it has no limit.
+func (k *Connections) peerLocked(from netip.Addr) *connCounts {
 	if k.perPeer <= 0 || !from.IsValid() {
 		return nil
 	}
@@ -194,7 +194,7 @@ func (k *Connections) peerLocked(from netip.Addr) *tally {
 }
 
 // victim is the connection to evict, and why; nil if all are active.
-func (y *tally) victim(now time.Duration, most int) (*PacedConn, string) {
+func (y *connCounts) victim(now time.Duration, most int) (*PacedConn, string) {
 	first, idle := y.waiting[StateNew].first, y.waiting[StateIdle].first
 	late := first != nil && now-first.tracking.since > newConnTimeout
 	switch {
@@ -233,7 +233,7 @@ type connTracking struct {
 	state   ConnState
 	since   time.Duration // since connections.began
 	links   [2]link       // in a queue of all, and in one of its peer's
-	peer    *tally        // nil: its peer has no limit
+	peer    *connCounts   // nil: its peer has no limit
 	onEvict func()        // ends it without breaking a request; nil: it is cut
 }
 

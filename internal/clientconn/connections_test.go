@@ -16,40 +16,40 @@ import (
 	"go.uber.org/zap"
 )
 
-// walkIn is a connection that notes whether it was closed.
-type walkIn struct {
+// recordedConn is a connection that notes whether it was closed.
+type recordedConn struct {
 	net.Conn
 	from   net.Addr
 	closed bool
 }
 
-func (v *walkIn) RemoteAddr() net.Addr { return v.from }
+func (v *recordedConn) RemoteAddr() net.Addr { return v.from }
 
-func (v *walkIn) Close() error {
+func (v *recordedConn) Close() error {
 	v.closed = true
 	return nil
 }
 
-// hall lets walk-ins in.
-type hall struct {
+// connFixture lets walk-ins in.
+type connFixture struct {
 	*Connections
 	all []*PacedConn
 }
 
-func newHall(most, perPeer int) *hall {
-	return &hall{Connections: NewConnections(most, perPeer, NewConnMetrics(nil), nil)}
+func newHall(most, perPeer int) *connFixture {
+	return &connFixture{Connections: NewConnections(most, perPeer, NewConnMetrics(nil), nil)}
 }
 
 // enters is a new connection from a peer, in a state.
-func (h *hall) enters(from string, p ConnState) *PacedConn {
-	c := &PacedConn{Conn: &walkIn{from: net.TCPAddrFromAddrPort(netip.MustParseAddrPort(from + ":1"))}}
+func (h *connFixture) enters(from string, p ConnState) *PacedConn {
+	c := &PacedConn{Conn: &recordedConn{from: net.TCPAddrFromAddrPort(netip.MustParseAddrPort(from + ":1"))}}
 	h.admit(c)
 	c.SetState(p)
 	h.all = append(h.all, c)
 	return c
 }
 
-func closed(c *PacedConn) bool { return c.Conn.(*walkIn).closed }
+func closed(c *PacedConn) bool { return c.Conn.(*recordedConn).closed }
 
 // TestConnectionsMakeRoom shows which connection is evicted for one more.
 func TestConnectionsMakeRoom(t *testing.T) {
@@ -210,13 +210,13 @@ func connectionsCount(t *testing.T) {
 	}
 }
 
-// scripted is a listener that fails a few times.
-type scripted struct {
+// failingListener is a listener that fails a few times.
+type failingListener struct {
 	net.Listener
 	errs []error
 }
 
-func (s *scripted) Accept() (net.Conn, error) {
+func (s *failingListener) Accept() (net.Conn, error) {
 	if len(s.errs) > 0 {
 		err := s.errs[0]
 		s.errs = s.errs[1:]
@@ -231,15 +231,15 @@ func (s *scripted) Accept() (net.Conn, error) {
 func TestAcceptGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		short := &net.OpError{Op: "accept", Err: syscall.EMFILE}
-		l := Listener{Listener: &scripted{errs: []error{short, short, &net.OpError{Op: "accept", Err: syscall.ECONNABORTED}}},
-			Log: zap.NewNop()}
+		aborted := &net.OpError{Op: "accept", Err: syscall.ECONNABORTED}
+		l := Listener{Listener: &failingListener{errs: []error{short, short, aborted}}, Log: zap.NewNop()}
 		c, err := l.Accept()
 		if err != nil {
 			t.Fatal(err)
 		}
 		_ = c.Close()
 		for _, final := range []error{net.ErrClosed, io.EOF, &net.OpError{Op: "accept", Err: syscall.EINVAL}} {
-			l.Listener = &scripted{errs: []error{final}}
+			l.Listener = &failingListener{errs: []error{final}}
 			if _, err := l.Accept(); !errors.Is(err, final) {
 				t.Errorf("%v became %v", final, err)
 			}

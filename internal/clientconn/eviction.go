@@ -68,13 +68,13 @@ func (e *EvictionPolicy) unpin(p *pin) {
 // EndCrowded ends the most expensive of the large answers whose clients are slow, since another
 // waits for room.
 func (e *EvictionPolicy) EndCrowded() {
-	e.pins.condemn(cmp.Or(e.CrowdedRate, crowdedRate), cmp.Or(e.CrowdedFor, crowdedFor), ErrCrowded, math.MaxInt)
+	e.pins.evictSlow(cmp.Or(e.CrowdedRate, crowdedRate), cmp.Or(e.CrowdedFor, crowdedFor), ErrCrowded, math.MaxInt)
 }
 
 // EndSlow ends the most expensive of the large answers whose clients are too slow while memory is
 // short.
 func (e *EvictionPolicy) EndSlow() {
-	e.pins.condemn(lowMemoryRate, lowMemoryStallTimeout, ErrSlow, evictedFraction)
+	e.pins.evictSlow(lowMemoryRate, lowMemoryStallTimeout, ErrSlow, evictedFraction)
 }
 
 // SetLowMemory shortens the stall timeout while on is set, and reports whether that is a change.

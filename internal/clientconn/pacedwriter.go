@@ -74,7 +74,7 @@ func (n *PacedWriter) Prove() {
 }
 
 // Write sends b, of which net/http may hold something back until it is flushed. It returns
-// ErrStalled, or why its pin was condemned, once the client falls below the pace, and has reset the
+// ErrStalled, or why its pin was evicted, once the client falls below the pace, and has reset the
 // stream.
 func (n *PacedWriter) Write(b []byte) (int, error) {
 	written := 0
@@ -123,7 +123,7 @@ func (n *PacedWriter) timed(send func() error) error {
 func (n *PacedWriter) Cause(err error) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	slow := n.pin.sentence()
+	slow := n.pin.evictionReason()
 	switch {
 	case slow != nil:
 		return slow
@@ -166,7 +166,7 @@ func (n *PacedWriter) Pace(pinned int64) {
 	n.eviction().pin(next)
 }
 
-// end resets the stream of a condemned pin, unless the pin is over.
+// end resets the stream of an evicted pin, unless the pin is over.
 func (n *PacedWriter) end(condemned *pin) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -188,7 +188,7 @@ func (n *PacedWriter) eviction() *EvictionPolicy {
 func (n *PacedWriter) evict() {
 	n.mu.Lock()
 	if n.pin != nil && n.eviction().StallTimeout(n.stall) < n.stall {
-		n.pin.condemned.CompareAndSwap(nil, &ErrSlow)
+		n.pin.evicted.CompareAndSwap(nil, &ErrSlow)
 	}
 	n.mu.Unlock()
 	n.reset(&n.stalled)

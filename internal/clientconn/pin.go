@@ -14,7 +14,7 @@ import (
 // apiserver. It costs memory alone, so it is ended for nothing but a shortage.
 type pin struct {
 	bytes int64  // of the state that it keeps alive
-	wake  func() // makes a write that waits return once the pin is condemned; nil: writes look by themselves
+	wake  func() // makes a write that waits return once the pin is evicted; nil: writes look by themselves
 
 	taken atomic.Int64 // bytes
 	// nanoseconds in which writes waited for the client; the time in which the answer is made is
@@ -22,7 +22,7 @@ type pin struct {
 	spent   atomic.Int64
 	waiting atomic.Int64 // when the write began that waits now, in nanoseconds since pinEpoch; 0: none does
 
-	condemned atomic.Pointer[error] // ErrSlow or ErrCrowded; nil: it is not
+	evicted atomic.Pointer[error] // ErrSlow or ErrCrowded; nil: it is not
 }
 
 // ErrSlow and ErrCrowded are why a pin ends before its client has taken the answer.
@@ -59,10 +59,10 @@ func (p *pin) slower(rate float64, least time.Duration) bool {
 	return spent >= least && float64(p.taken.Load()) < rate*spent.Seconds()
 }
 
-// sentence is why the pin is to end; nil: it is not.
-func (p *pin) sentence() error {
+// evictionReason is why the pin is to end; nil: it is not.
+func (p *pin) evictionReason() error {
 	if p != nil {
-		if why := p.condemned.Load(); why != nil {
+		if why := p.evicted.Load(); why != nil {
 			return *why
 		}
 	}
@@ -94,9 +94,9 @@ func (s *pins) drop(p *pin) {
 // look: the next one shows whether that was enough.
 const evictedFraction = 16
 
-// condemn ends the most expensive of the pins that are slower than a rate: one in part, and one at
-// least.
-func (s *pins) condemn(rate float64, least time.Duration, why error, part int) {
+// evictSlow ends the most expensive of the pins that are slower than a rate: one in part, and one
+// at least.
+func (s *pins) evictSlow(rate float64, least time.Duration, why error, part int) {
 	s.mu.Lock()
 	var slow []*pin
 	for p := range s.all {
@@ -107,7 +107,7 @@ func (s *pins) condemn(rate float64, least time.Duration, why error, part int) {
 	slices.SortFunc(slow, func(a, b *pin) int { return cmp.Compare(b.bytes, a.bytes) })
 	slow = slow[:min(len(slow), max(1, len(slow)/part))]
 	for _, p := range slow {
-		p.condemned.Store(&why)
+		p.evicted.Store(&why)
 		delete(s.all, p)
 	}
 	s.mu.Unlock()

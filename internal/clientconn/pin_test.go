@@ -23,7 +23,7 @@ func TestMostExpensivePinEndsFirst(t *testing.T) {
 		}
 		h.EndSlow()
 		for i, p := range slow {
-			if condemned := p.sentence() != nil; condemned != (i >= 30) {
+			if condemned := p.evictionReason() != nil; condemned != (i >= 30) {
 				t.Errorf("after the first look the pin of %d bytes is condemned: %v", p.bytes, condemned)
 			}
 		}
@@ -31,11 +31,11 @@ func TestMostExpensivePinEndsFirst(t *testing.T) {
 			h.EndSlow()
 		}
 		for _, p := range slow {
-			if p.sentence() != ErrSlow {
+			if p.evictionReason() != ErrSlow {
 				t.Errorf("the pin of %d bytes goes on while memory is short", p.bytes)
 			}
 		}
-		if fast.sentence() != nil {
+		if fast.evictionReason() != nil {
 			t.Error("a client that is fast enough was condemned")
 		}
 		if h.unpin(fast); len(h.pins.all) != 0 {

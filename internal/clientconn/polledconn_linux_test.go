@@ -105,7 +105,7 @@ func TestPolledConnReadsCutRecords(t *testing.T) {
 	_, _ = rand.Read(want)
 	for name, cut := range map[string]func(net.Conn) net.Conn{
 		"whole": nil,
-		"cut":   func(c net.Conn) net.Conn { return &everyTenth{Conn: c} },
+		"cut":   func(c net.Conn) net.Conn { return &fragmentingWriter{Conn: c} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -126,13 +126,13 @@ func TestPolledConnReadsCutRecords(t *testing.T) {
 	}
 }
 
-// everyTenth sends every tenth record in pieces, with time between them.
-type everyTenth struct {
+// fragmentingWriter sends every tenth record in pieces, with time between them.
+type fragmentingWriter struct {
 	net.Conn
 	records int
 }
 
-func (c *everyTenth) Write(b []byte) (int, error) {
+func (c *fragmentingWriter) Write(b []byte) (int, error) {
 	c.records++
 	sent := 0
 	if c.records%10 == 0 {

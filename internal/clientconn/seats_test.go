@@ -94,7 +94,7 @@ func TestSeatOfABrokenAnswer(t *testing.T) {
 				const stall = 200 * time.Millisecond
 				err := c.SetPace(stall, 1)
 				if err == nil {
-					_, err = endless{}.WriteTo(c)
+					_, err = endlessBody{}.WriteTo(c)
 				}
 				done <- errors.Join(err, c.SetPace(stall, 0))
 			}()
@@ -113,10 +113,10 @@ func TestSeatOfABrokenAnswer(t *testing.T) {
 	}
 }
 
-// endless is a body without an end.
-type endless struct{}
+// endlessBody is a body without an end.
+type endlessBody struct{}
 
-func (endless) WriteTo(w io.Writer) (written int64, err error) {
+func (endlessBody) WriteTo(w io.Writer) (written int64, err error) {
 	piece := make([]byte, 64<<10)
 	for err == nil {
 		var n int

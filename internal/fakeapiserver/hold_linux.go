@@ -8,18 +8,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// held is a socket that has a port of 127.0.0.1 and does not listen: connections to the port are
-// refused, the kernel gives it to no process that binds any port, and a process that binds it by
-// number may listen there besides. This is what SO_REUSEADDR means to Linux.
-type held int
+// heldPort is a socket that has a port of 127.0.0.1 and does not listen: connections to the port
+// are refused, the kernel gives it to no process that binds any port, and a process that binds it
+// by number may listen there besides. This is what SO_REUSEADDR means to Linux.
+type heldPort int
 
 // hold holds a free port.
-func hold() (held, error) {
+func hold() (heldPort, error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return 0, os.NewSyscallError("socket", err)
 	}
-	h := held(fd)
+	h := heldPort(fd)
 	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
 		h.release()
 		return 0, os.NewSyscallError("setsockopt", err)
@@ -32,7 +32,7 @@ func hold() (held, error) {
 }
 
 // listen listens at the port.
-func (h held) listen() (net.Listener, error) {
+func (h heldPort) listen() (net.Listener, error) {
 	name, err := unix.Getsockname(int(h))
 	if err != nil {
 		return nil, os.NewSyscallError("getsockname", err)
@@ -40,4 +40,4 @@ func (h held) listen() (net.Listener, error) {
 	return net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(name.(*unix.SockaddrInet4).Port)))
 }
 
-func (h held) release() { _ = unix.Close(int(h)) }
+func (h heldPort) release() { _ = unix.Close(int(h)) }

@@ -7,13 +7,13 @@ import (
 	"net"
 )
 
-// held is a port of 127.0.0.1 that another process may get while none listens there.
-type held struct{ address string }
+// heldPort is a port of 127.0.0.1 that another process may get while none listens there.
+type heldPort struct{ address string }
 
-func hold() (*held, error) { return &held{}, nil }
+func hold() (*heldPort, error) { return &heldPort{}, nil }
 
 // listen listens at the port, the first time at any.
-func (h *held) listen() (net.Listener, error) {
+func (h *heldPort) listen() (net.Listener, error) {
 	l, err := net.Listen("tcp4", cmp.Or(h.address, "127.0.0.1:0"))
 	if err == nil {
 		h.address = l.Addr().String()
@@ -21,4 +21,4 @@ func (h *held) listen() (net.Listener, error) {
 	return l, err
 }
 
-func (h *held) release() {}
+func (h *heldPort) release() {}

@@ -30,7 +30,7 @@ type Cursor struct {
 	initialObjectDeleted bool // see ErrInitialObjectDeleted
 
 	feed     *Feed // nil: the log alone, the specification of the feed
-	place    place
+	place    feedPosition
 	position uint64 // in the log: everything below was returned
 	through  uint64
 	scratch  []byte

@@ -21,7 +21,7 @@ func (c *Cursor) Position() CursorPosition {
 }
 
 // positionOf is that of a cursor at p, which has what lies below a log position.
-func (f *Feed) positionOf(p place, position uint64) (s CursorPosition) {
+func (f *Feed) positionOf(p feedPosition, position uint64) (s CursorPosition) {
 	kept := f.kept.Load() // before the marks are read, as in read
 	if p.segment < kept.first {
 		return CursorPosition{First: position, Pending: true}

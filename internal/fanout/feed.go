@@ -34,7 +34,7 @@ type Feed struct {
 	tail    *segment // nil: nothing was shown since the feed started
 	touched bool     // since the last wake
 	size    int64    // bytes of the segments that are kept
-	listing listing
+	listing indexEntry
 
 	// Written under Hub.mu, read by the dispatcher.
 	holders atomic.Int32
@@ -216,20 +216,20 @@ func (f *Feed) wake() {
 	}
 }
 
-// place is a position in a feed: a segment and the number of its marks that were taken.
-type place struct {
+// feedPosition is a position in a feed: a segment and the number of its marks that were taken.
+type feedPosition struct {
 	segment uint64
 	taken   int
 }
 
-// locate finds the place of a log position, or false if the feed does not reach back to it.
-func (f *Feed) locate(position uint64) (place, bool) {
+// locate finds the feedPosition of a log position, or false if the feed does not reach back to it.
+func (f *Feed) locate(position uint64) (feedPosition, bool) {
 	kept := f.kept.Load()
 	switch {
 	case kept == nil:
-		return place{}, false
+		return feedPosition{}, false
 	case len(kept.segments) == 0:
-		return place{segment: kept.first}, kept.start <= position
+		return feedPosition{segment: kept.first}, kept.start <= position
 	}
 	for i := len(kept.segments) - 1; i >= 0; i-- {
 		s := kept.segments[i]
@@ -238,9 +238,9 @@ func (f *Feed) locate(position uint64) (place, bool) {
 		}
 		marks := s.visible()
 		taken := sort.Search(len(marks), func(i int) bool { return marks[i].next > position })
-		return place{segment: kept.first + uint64(i), taken: taken}, true
+		return feedPosition{segment: kept.first + uint64(i), taken: taken}, true
 	}
-	return place{}, false
+	return feedPosition{}, false
 }
 
 // visible are the segment's published marks.
@@ -251,7 +251,7 @@ func (s *segment) visible() []mark {
 // read returns the frames at p that lie above a log position, the last of their marks, and the
 // place after them. No frames mean that p is at the end. It returns false if the feed has moved
 // past p.
-func (f *Feed) read(p place, position uint64) (frames []byte, last mark, next place, ok bool) {
+func (f *Feed) read(p feedPosition, position uint64) (frames []byte, last mark, next feedPosition, ok bool) {
 	// The segments must be known before their marks are read: a segment is complete once it has a
 	// successor.
 	kept := f.kept.Load()
@@ -270,9 +270,9 @@ func (f *Feed) read(p place, position uint64) (frames []byte, last mark, next pl
 				start = marks[p.taken-1].end
 			}
 			last = marks[len(marks)-1]
-			return s.data[start:last.end:last.end], last, place{segment: p.segment, taken: len(marks)}, true
+			return s.data[start:last.end:last.end], last, feedPosition{segment: p.segment, taken: len(marks)}, true
 		}
-		next, p = p, place{segment: p.segment + 1}
+		next, p = p, feedPosition{segment: p.segment + 1}
 	}
 	return nil, mark{}, next, true
 }

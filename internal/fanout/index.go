@@ -31,15 +31,15 @@ type index struct {
 type dimension struct {
 	label        bool
 	name         string
-	feeds        map[spot][]*Feed
+	feeds        map[scopedValue][]*Feed
 	scoped, free int // spots that name a namespace, and those that do not, counted by feed
 }
 
-// spot is a value, in a namespace or in all.
-type spot struct{ namespace, value string }
+// scopedValue is a value, in a namespace or in all.
+type scopedValue struct{ namespace, value string }
 
-// listing is where the index has a feed.
-type listing struct {
+// indexEntry is where the index has a feed.
+type indexEntry struct {
 	number    int        // in index.all
 	dimension *dimension // nil: in index.rest
 	namespace string
@@ -70,7 +70,7 @@ func (x *index) add(f *Feed) {
 	l := &f.listing
 	l.dimension.count(l.namespace, len(l.values))
 	for _, v := range l.values {
-		at := spot{l.namespace, v}
+		at := scopedValue{l.namespace, v}
 		l.dimension.feeds[at] = append(l.dimension.feeds[at], f)
 	}
 }
@@ -83,14 +83,14 @@ func (x *index) remove(f *Feed) {
 	x.all[len(x.all)-1] = nil
 	x.all = x.all[:len(x.all)-1]
 	x.found = nil // lest it holds the feed
-	f.listing = listing{}
+	f.listing = indexEntry{}
 	if l.dimension == nil {
 		x.rest = without(x.rest, f)
 		return
 	}
 	l.dimension.count(l.namespace, -len(l.values))
 	for _, v := range l.values {
-		at := spot{l.namespace, v}
+		at := scopedValue{l.namespace, v}
 		if left := without(l.dimension.feeds[at], f); len(left) > 0 {
 			l.dimension.feeds[at] = left
 		} else {
@@ -161,7 +161,7 @@ func (x *index) dimension(t object.Term) *dimension {
 	} else if i := slices.IndexFunc(x.fields, func(d *dimension) bool { return d.name == t.Name }); i >= 0 {
 		return x.fields[i]
 	}
-	return &dimension{label: t.Label, name: t.Name, feeds: map[spot][]*Feed{}}
+	return &dimension{label: t.Label, name: t.Name, feeds: map[scopedValue][]*Feed{}}
 }
 
 // open makes look-ups heed a dimension.
@@ -221,10 +221,10 @@ func (x *index) match(o *object.Object) {
 
 func (x *index) collect(d *dimension, namespace, value string) {
 	if d.free > 0 {
-		x.take(d.feeds[spot{"", value}])
+		x.take(d.feeds[scopedValue{"", value}])
 	}
 	if d.scoped > 0 && namespace != "" {
-		x.take(d.feeds[spot{namespace, value}])
+		x.take(d.feeds[scopedValue{namespace, value}])
 	}
 }
 
@@ -250,7 +250,7 @@ func (d *dimension) count(namespace string, n int) {
 func (d *dimension) feedsAt(namespace string, values []string) int {
 	n := 0
 	for _, v := range values {
-		n += len(d.feeds[spot{namespace, v}])
+		n += len(d.feeds[scopedValue{namespace, v}])
 	}
 	return n
 }

@@ -30,16 +30,16 @@ func selectorOf(t testing.TB, namespace, name, label, field string) object.Selec
 	return object.NewSelector(namespace, name, l, f)
 }
 
-// lottery draws selectors and events from a world that is small enough for them to meet.
-type lottery struct {
+// selectorGenerator draws selectors and events from a world that is small enough for them to meet.
+type selectorGenerator struct {
 	*testing.T
 	*rand.Rand
 	rv uint64
 }
 
-func (l *lottery) one(of ...string) string { return of[l.IntN(len(of))] }
+func (l *selectorGenerator) one(of ...string) string { return of[l.IntN(len(of))] }
 
-func (l *lottery) selector() object.Selector {
+func (l *selectorGenerator) selector() object.Selector {
 	var label, field []string
 	for range l.IntN(3) {
 		key := l.one("app", "tier", "x/y")
@@ -58,7 +58,7 @@ func (l *lottery) selector() object.Selector {
 		strings.Join(field, ","))
 }
 
-func (l *lottery) object(namespace, name string) *object.Object {
+func (l *selectorGenerator) object(namespace, name string) *object.Object {
 	var set []string
 	for _, key := range []string{"app", "tier", "x/y"} {
 		if value := l.one("", "a", "b", "2", "-"); value != "-" {
@@ -79,7 +79,7 @@ func (l *lottery) object(namespace, name string) *object.Object {
 }
 
 // event is a creation, a change, a deletion, or progress.
-func (l *lottery) event() *object.Event {
+func (l *selectorGenerator) event() *object.Event {
 	namespace, name := l.one("n0", "n1", "n2"), l.one("p0", "p1", "p2")
 	e := &object.Event{}
 	if l.IntN(8) > 0 {
@@ -95,7 +95,7 @@ func (l *lottery) event() *object.Event {
 // checkIndex lets feeds come and go, and holds what the index finds against asking every feed: none
 // is left out that sees the event, none is found twice, and none that is gone.
 func checkIndex(t *testing.T, seed uint64) (found, asked int) {
-	l := &lottery{T: t, Rand: rand.New(rand.NewPCG(seed, 0))}
+	l := &selectorGenerator{T: t, Rand: rand.New(rand.NewPCG(seed, 0))}
 	var x index
 	var feeds []*Feed
 	for range 200 {

@@ -54,7 +54,7 @@ type Gate struct {
 
 	mu struct {
 		sync.Mutex
-		line     *line
+		line     *gateState
 		pressure pressure
 	}
 }
@@ -73,7 +73,7 @@ func NewGate(o Options) *Gate {
 		share = limit
 	}
 	g := &Gate{wait: o.Wait}
-	g.mu.line = newLine(limit, share, o.Waiting, o.WaitingEach)
+	g.mu.line = newGateState(limit, share, o.Waiting, o.WaitingEach)
 	g.mu.line.reserve = o.Reserve
 	return g
 }

@@ -52,13 +52,13 @@ type Conn struct {
 	awayCode http2.ErrCode
 	closing  *time.Timer // nil: not yet
 	handlers handlers
-	ledger   ledger
+	ledger   memoryLedger
 	rests    rests
 	outbox   outbox
 	inflow   inflow
 	encoder  *hpack.Encoder
 	block    bytes.Buffer // the encoder's
-	alive    alive
+	alive    keepalive
 
 	window   int64 // what may be sent on the connection, and
 	starting int32 // on a new stream
@@ -87,7 +87,7 @@ func New(c net.Conn, opts Options) *Conn {
 	}
 	h.framer = http2.NewFramer(&h.outbox, nil)
 	h.decoder = hpack.NewDecoder(tableSize, func(hpack.HeaderField) {})
-	h.ledger = ledger{bounds: opts.Bounds, freed: make(chan struct{}, 1)}
+	h.ledger = memoryLedger{bounds: opts.Bounds, freed: make(chan struct{}, 1)}
 	h.encoder = hpack.NewEncoder(&h.block)
 	h.encoder.SetMaxDynamicTableSizeLimit(tableSize)
 	h.hello() // before GoAway can be called

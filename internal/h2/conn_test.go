@@ -237,7 +237,7 @@ func TestRapidReset(t *testing.T) {
 // meanwhile.
 func TestWaitingForAHandler(t *testing.T) {
 	t.Parallel()
-	paths, gate := make(told, 10), make(chan struct{})
+	paths, gate := make(handlerMessages, 10), make(chan struct{})
 	opts := options(func(_ http.ResponseWriter, r *http.Request) {
 		paths <- r.URL.Path
 		<-gate

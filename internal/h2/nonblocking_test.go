@@ -35,7 +35,7 @@ func (f *fakeConn) Read(b []byte) (int, error) {
 	defer f.mu.Unlock()
 	n := copy(b, f.come)
 	if f.come = f.come[n:]; n == 0 {
-		return 0, notYet{}
+		return 0, noDataError{}
 	}
 	return n, nil
 }

@@ -23,11 +23,11 @@ type pipeConn struct {
 	err     error // of a write
 }
 
-// notYet is a pipeConn's error for nothing to read.
-type notYet struct{}
+// noDataError is a pipeConn's error for nothing to read.
+type noDataError struct{}
 
-func (notYet) Error() string    { return "nothing to read yet" }
-func (notYet) WouldBlock() bool { return true }
+func (noDataError) Error() string    { return "nothing to read yet" }
+func (noDataError) WouldBlock() bool { return true }
 
 func (s *pipeConn) Open(ready, room func()) error {
 	s.ready, s.room = ready, room
@@ -73,7 +73,7 @@ func (s *pipeConn) Read(b []byte) (int, error) {
 	case s.failed != nil:
 		return 0, s.failed
 	}
-	return 0, notYet{}
+	return 0, noDataError{}
 }
 
 func (s *pipeConn) Write(b []byte) (int, error) {

@@ -14,10 +14,10 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// told is what handlers of tests tell.
-type told chan string
+// handlerMessages is what handlers of tests tell.
+type handlerMessages chan string
 
-func (c *client) told(all told, want ...string) {
+func (c *client) told(all handlerMessages, want ...string) {
 	c.Helper()
 	for _, w := range want {
 		select {
@@ -36,7 +36,7 @@ func (c *client) told(all told, want ...string) {
 // deadline.
 func TestBody(t *testing.T) {
 	t.Parallel()
-	all := make(told, 10)
+	all := make(handlerMessages, 10)
 	c := connect(t, options(func(_ http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		all <- fmt.Sprintf("%d %d %v", r.ContentLength, len(body), err)
@@ -72,7 +72,7 @@ func TestBody(t *testing.T) {
 // A deadline for reading lets reads fail, at once if it has passed.
 func TestReadDeadline(t *testing.T) {
 	t.Parallel()
-	all := make(told, 10)
+	all := make(handlerMessages, 10)
 	c := connect(t, options(func(w http.ResponseWriter, r *http.Request) {
 		control := http.NewResponseController(w)
 		for _, at := range []time.Time{time.Now().Add(time.Hour), {}, time.Now().Add(10 * time.Millisecond)} {
@@ -95,7 +95,7 @@ func TestReadDeadline(t *testing.T) {
 // the connection does not write to the request.
 func TestRequestTrailers(t *testing.T) {
 	t.Parallel()
-	all, gate := make(told, 10), make(chan struct{})
+	all, gate := make(handlerMessages, 10), make(chan struct{})
 	c := connect(t, options(func(_ http.ResponseWriter, r *http.Request) {
 		all <- fmt.Sprint(slices.Sorted(maps.Keys(r.Trailer)), r.Header["Trailer"])
 		for range 100 {
@@ -175,7 +175,7 @@ func TestContinue(t *testing.T) {
 // Whose request it is and where it goes is never in doubt.
 func TestTarget(t *testing.T) {
 	t.Parallel()
-	all := make(told, 1)
+	all := make(handlerMessages, 1)
 	opts := options(func(_ http.ResponseWriter, r *http.Request) {
 		all <- fmt.Sprintf("%s %s %s %v %v", r.Method, r.Host, r.URL, r.Header["Host"], r.Header["Cookie"])
 	})

@@ -192,7 +192,7 @@ func (s *Stream) wait(room bool) {
 	}
 }
 
-// told says that there may be room, or that there never will be.
+// handlerMessages says that there may be room, or that there never will be.
 func (s *Stream) told() {
 	if s.rest != nil && s.err == nil {
 		s.resume()

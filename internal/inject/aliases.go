@@ -14,7 +14,7 @@ const unfoldedLimitBytes = 4 << 20
 
 // checkAliases refuses a document whose aliases unfold to too much, or that contains itself.
 func checkAliases(root *yaml.Node) error {
-	u := unfolding{sizes: map[*yaml.Node]int64{}}
+	u := expansionSize{sizes: map[*yaml.Node]int64{}}
 	u.size(root)
 	switch {
 	case u.circular:
@@ -25,8 +25,8 @@ func checkAliases(root *yaml.Node) error {
 	return nil
 }
 
-// unfolding adds up what the nodes of a document are with their aliases unfolded.
-type unfolding struct {
+// expansionSize adds up what the nodes of a document are with their aliases unfolded.
+type expansionSize struct {
 	sizes    map[*yaml.Node]int64 // of nodes with an anchor; underWay while it is found out
 	added    int64                // by aliases, no more than is needed to be too much
 	circular bool
@@ -37,7 +37,7 @@ const (
 	underWay  = -1
 )
 
-func (u *unfolding) size(n *yaml.Node) int64 {
+func (u *expansionSize) size(n *yaml.Node) int64 {
 	if n.Kind == yaml.AliasNode {
 		n := u.sizes[n.Alias]
 		if n == underWay {

@@ -16,9 +16,9 @@ type NamespaceLimits struct {
 	Quotas []*corev1.ResourceQuota
 }
 
-// breach is a rule that a pod does not keep. Two breaches with the same rule are the same one,
+// violation is a rule that a pod does not keep. Two breaches with the same rule are the same one,
 // whatever the numbers.
-type breach struct{ rule, why string }
+type violation struct{ rule, why string }
 
 // setDefaults does to a container what LimitRanger does to one that it sees for the first time.
 func (l *NamespaceLimits) setDefaults(c *corev1.Container) {
@@ -61,7 +61,7 @@ func (l *NamespaceLimits) items(kind corev1.LimitType) (all []rangeItem) {
 }
 
 // breaches are the rules of the namespace that a pod does not keep.
-func (l *NamespaceLimits) breaches(pod *corev1.Pod) (all []breach) {
+func (l *NamespaceLimits) breaches(pod *corev1.Pod) (all []violation) {
 	for _, item := range l.items(corev1.LimitTypeContainer) {
 		for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
 			all = append(all, item.breaches("container "+c.Name, c.Resources.Requests, c.Resources.Limits)...)
@@ -87,10 +87,10 @@ func (l *NamespaceLimits) breaches(pod *corev1.Pod) (all []breach) {
 }
 
 // breaches are those of min, max and maxLimitRequestRatio, as LimitRanger finds them.
-func (i rangeItem) breaches(of string, requests, limits corev1.ResourceList) (all []breach) {
+func (i rangeItem) breaches(of string, requests, limits corev1.ResourceList) (all []violation) {
 	say := func(what string, name corev1.ResourceName, q resource.Quantity) {
 		rule := fmt.Sprintf("LimitRange %s: %s of %s per %s", i.of, what, name, i.Type)
-		all = append(all, breach{rule + " for " + of, fmt.Sprintf("%s is %s", rule, q.String())})
+		all = append(all, violation{rule + " for " + of, fmt.Sprintf("%s is %s", rule, q.String())})
 	}
 	for name, bound := range i.Min {
 		request, asked := requests[name]
@@ -124,14 +124,14 @@ var everyContainersQuota = []corev1.ResourceName{
 }
 
 // quotaBreaches are what a quota has against a pod of these sums.
-func quotaBreaches(q *corev1.ResourceQuota, pod *corev1.Pod, requests, limits corev1.ResourceList) (all []breach) {
+func quotaBreaches(q *corev1.ResourceQuota, pod *corev1.Pod, requests, limits corev1.ResourceList) (all []violation) {
 	hard := hardOf(q)
 	for name, bound := range hard {
 		if slices.Contains(everyContainersQuota, name) && !hasPodLevel(pod) {
 			for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
 				if _, said := usage(c.Resources.Requests, c.Resources.Limits)[name]; !said {
 					rule := fmt.Sprintf("ResourceQuota %s wants %s", q.Name, name)
-					all = append(all, breach{rule + " for " + c.Name, rule + " to be said for every container"})
+					all = append(all, violation{rule + " for " + c.Name, rule + " to be said for every container"})
 				}
 			}
 		}
@@ -143,7 +143,7 @@ func quotaBreaches(q *corev1.ResourceQuota, pod *corev1.Pod, requests, limits co
 		if uses.Cmp(bound) > 0 {
 			rule := fmt.Sprintf("ResourceQuota %s has too little left of %s", q.Name, name)
 			used := q.Status.Used[name]
-			all = append(all, breach{rule, fmt.Sprintf("%s (%s of %s are used)", rule, used.String(), bound.String())})
+			all = append(all, violation{rule, fmt.Sprintf("%s (%s of %s are used)", rule, used.String(), bound.String())})
 		}
 	}
 	return all

@@ -47,7 +47,7 @@ func each(text string, do func(*document) ([]Done, error)) (string, []Done, erro
 			return "", nil, fmt.Errorf("the document in line %d: %w", line, err)
 		}
 		done, err := do(d)
-		var of *ofError
+		var of *objectError
 		switch {
 		case errors.As(err, &of):
 			return "", nil, fmt.Errorf("%s, in the document in line %d: %w", of.object, line, of.err)
@@ -61,13 +61,13 @@ func each(text string, do func(*document) ([]Done, error)) (string, []Done, erro
 	return out.String(), all, nil
 }
 
-// ofError is of one object of a document.
-type ofError struct {
+// objectError is of one object of a document.
+type objectError struct {
 	object string
 	err    error
 }
 
-func (e *ofError) Error() string { return e.object + ": " + e.err.Error() }
+func (e *objectError) Error() string { return e.object + ": " + e.err.Error() }
 
 // inject adds to the workloads of a document. The text is kept but for what is inserted; where that
 // cannot be, because of how it is written, the document is written anew, and keeps its original
@@ -84,7 +84,7 @@ func (d *document) inject(o Options) ([]Done, error) {
 			all = append(all, Done{Object: w.name, Left: left.Error()})
 			continue
 		case err != nil:
-			return nil, &ofError{w.name, err}
+			return nil, &objectError{w.name, err}
 		case len(patch) == 0:
 			keeper = w
 		}
@@ -108,7 +108,7 @@ func (d *document) inject(o Options) ([]Done, error) {
 			"--dry-run=client --output=yaml --filename=- first")
 	}
 	if err != nil {
-		return nil, &ofError{keeper.name, err}
+		return nil, &objectError{keeper.name, err}
 	}
 	d.text = text
 	return all, nil

@@ -130,12 +130,12 @@ func (o *Options) validateRequirements() error {
 // isSpace reports what Kubernetes takes for one, which refuses pods whose image has some around it.
 func isSpace(r rune) bool { return r <= ' ' || unicode.IsSpace(r) }
 
-// wrongError says what is wrong with a setting, which is a flag here and an annotation there.
-type wrongError struct{ setting, value, remedy string }
+// settingError says what is wrong with a setting, which is a flag here and an annotation there.
+type settingError struct{ setting, value, remedy string }
 
-func (e *wrongError) Error() string { return "--" + e.setting + "=" + e.value + ": " + e.remedy }
+func (e *settingError) Error() string { return "--" + e.setting + "=" + e.value + ": " + e.remedy }
 
-func wrong(setting, value, remedy string) error { return &wrongError{setting, value, remedy} }
+func wrong(setting, value, remedy string) error { return &settingError{setting, value, remedy} }
 
 // of are the options for a pod.
 func (o Options) of(template *Template) (Options, error) {
@@ -155,7 +155,7 @@ func (o Options) of(template *Template) (Options, error) {
 		}
 	}
 	err := o.Validate()
-	var w *wrongError
+	var w *settingError
 	if errors.As(err, &w) {
 		err = fmt.Errorf("annotation %s%s: %q: %s", prefix, w.setting, w.value, w.remedy)
 	}

@@ -136,7 +136,7 @@ var end = regexp.MustCompile(`(?m)^\.\.\.([ \t\r\n]|\z)`)
 
 // bounds are where in the text the document is, without the markers around it.
 func (d *document) bounds() (from, to int) {
-	t := &page{d.text, d.root, lineStarts(d.text)}
+	t := &sourceText{d.text, d.root, lineStarts(d.text)}
 	from = t.starts[d.root.Line-1]
 	if !t.begins(d.root.Line, d.root.Column) { // behind ---
 		from += len(string([]rune(t.line(d.root.Line))[:d.root.Column-1]))

@@ -200,12 +200,12 @@ func qosOfOne(r *corev1.ResourceRequirements) corev1.PodQOSClass {
 
 // shapeBreaches are what validation of pods has against their resources: requests above limits, and
 // a pod's sum below its containers'.
-func shapeBreaches(pod *corev1.Pod) (all []breach) {
+func shapeBreaches(pod *corev1.Pod) (all []violation) {
 	check := func(of string, r *corev1.ResourceRequirements) {
 		for name, limit := range r.Limits {
 			if request := r.Requests[name]; request.Cmp(limit) > 0 {
 				rule := of + " would ask for more " + string(name) + " than its limit"
-				all = append(all, breach{rule, rule + ", " + quantityText(limit)})
+				all = append(all, violation{rule, rule + ", " + quantityText(limit)})
 			}
 		}
 	}
@@ -218,7 +218,7 @@ func shapeBreaches(pod *corev1.Pod) (all []breach) {
 		for name, bound := range pod.Spec.Resources.Requests {
 			if q := sum[name]; q.Cmp(bound) > 0 {
 				rule := "spec.resources.requests has too little " + string(name) + " for all containers"
-				all = append(all, breach{rule, rule + ", " + quantityText(bound)})
+				all = append(all, violation{rule, rule + ", " + quantityText(bound)})
 			}
 		}
 	}

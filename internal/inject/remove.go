@@ -198,7 +198,7 @@ func size(n *yaml.Node) int {
 }
 
 // extent is where the lines are of what path leads to, which parent is of.
-func (t *page) extent(parent *yaml.Node, path []string) (from, to int, ok bool) {
+func (t *sourceText) extent(parent *yaml.Node, path []string) (from, to int, ok bool) {
 	node := t.find(path)
 	if node == nil {
 		return 0, 0, false
@@ -223,7 +223,7 @@ func (t *page) extent(parent *yaml.Node, path []string) (from, to int, ok bool) 
 
 // ends reports that a line is not of what began at a column before it: something begins there, at
 // this column or in front of it.
-func (t *page) ends(line, column int, item bool) bool {
+func (t *sourceText) ends(line, column int, item bool) bool {
 	text := t.line(line)
 	if isFiller(text) {
 		return false

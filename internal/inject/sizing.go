@@ -27,7 +27,7 @@ type sizing struct {
 	limits *NamespaceLimits
 	wanted corev1.ResourceRequirements
 	qos    corev1.PodQOSClass
-	before []breach // of the pod without it
+	before []violation // of the pod without it
 }
 
 // least and usual are limits of sidecars. With less than the least, one that has a limit does not
@@ -62,7 +62,7 @@ func (o Options) size(t *Template, at int) (*sidecarSize, error) {
 		s.limits = &NamespaceLimits{}
 	}
 	s.before = s.breaches(pod)
-	var against []breach
+	var against []violation
 	for sum := range 2*steps + 1 { // the largest first
 		for cpu := max(0, sum-steps); cpu <= min(sum, steps); cpu++ {
 			candidate := s.candidate(map[corev1.ResourceName]int64{corev1.ResourceCPU: int64(cpu),
@@ -76,7 +76,7 @@ func (o Options) size(t *Template, at int) (*sidecarSize, error) {
 		MemoryRequestAnnotation + " and the like", true}
 }
 
-func explain(all []breach) string {
+func explain(all []violation) string {
 	texts := map[string]bool{}
 	for _, b := range all {
 		texts[b.why] = true
@@ -84,23 +84,23 @@ func explain(all []breach) string {
 	return strings.Join(slices.Sorted(maps.Keys(texts)), ", ")
 }
 
-func (s *sizing) breaches(pod *corev1.Pod) []breach {
+func (s *sizing) breaches(pod *corev1.Pod) []violation {
 	return append(s.limits.breaches(pod), shapeBreaches(pod)...)
 }
 
 // against is what there is against a candidate: rules that the pod keeps without it.
-func (s *sizing) against(c *sidecarSize) []breach {
+func (s *sizing) against(c *sidecarSize) []violation {
 	pod := &corev1.Pod{Spec: s.pod.Spec} // what it shares with s.pod is not changed
 	sidecar := corev1.Container{Name: Container, RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways),
 		Resources: *c.ResourceRequirements.DeepCopy()}
 	s.limits.setDefaults(&sidecar)
 	pod.Spec.InitContainers = slices.Insert(slices.Clone(pod.Spec.InitContainers), s.at, sidecar)
 	pod.Spec.Resources = c.pod
-	all := slices.DeleteFunc(s.breaches(pod), func(b breach) bool {
-		return slices.ContainsFunc(s.before, func(had breach) bool { return had.rule == b.rule })
+	all := slices.DeleteFunc(s.breaches(pod), func(b violation) bool {
+		return slices.ContainsFunc(s.before, func(had violation) bool { return had.rule == b.rule })
 	})
 	if s.qos == corev1.PodQOSGuaranteed && qosOf(pod) != s.qos {
-		all = append(all, breach{"qos", "the pod would no longer be Guaranteed"})
+		all = append(all, violation{"qos", "the pod would no longer be Guaranteed"})
 	}
 	for _, name := range computed {
 		least := minLimit[name]
@@ -113,7 +113,7 @@ func (s *sizing) against(c *sidecarSize) []breach {
 			if from := s.limits.bounds(name).of; from != "" {
 				why += " (" + from + ")"
 			}
-			all = append(all, breach{"least " + string(name), why})
+			all = append(all, violation{"least " + string(name), why})
 		}
 	}
 	return all

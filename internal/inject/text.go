@@ -57,7 +57,7 @@ type insertion struct {
 
 // isBefore changes a path to what it was before items were prepended to lists. It reports false if
 // it leads into one of those.
-func (t *page) isBefore(path []string, prepended map[string]int) bool {
+func (t *sourceText) isBefore(path []string, prepended map[string]int) bool {
 	list := ""
 	for i, part := range path {
 		if n := prepended[list]; n > 0 && i < len(path)-1 {
@@ -75,7 +75,7 @@ func (t *page) isBefore(path []string, prepended map[string]int) bool {
 // insert adds one thing in front of one that is there, at its indentation, and in front of the
 // comment above that. So it is found again without knowing what was inserted: it ends where the
 // next thing begins.
-func (t *page) insert(path []string, what any) (insertion, bool) {
+func (t *sourceText) insert(path []string, what any) (insertion, bool) {
 	key := path[len(path)-1]
 	parent := t.find(path[:len(path)-1])
 	if !isBlock(parent) {
@@ -102,7 +102,7 @@ func (t *page) insert(path []string, what any) (insertion, bool) {
 }
 
 // extend gives a string a longer value, if it is written on one line as what it says.
-func (t *page) extend(path []string, what any) (insertion, bool) {
+func (t *sourceText) extend(path []string, what any) (insertion, bool) {
 	node := t.find(path)
 	long, isText := what.(string)
 	if node == nil || !isText {
@@ -115,7 +115,7 @@ func (t *page) extend(path []string, what any) (insertion, bool) {
 
 // endOf is where a scalar ends that is written on one line as what it says: in front of its quote,
 // if it has one.
-func (t *page) endOf(node *yaml.Node) (int, bool) {
+func (t *sourceText) endOf(node *yaml.Node) (int, bool) {
 	quote := map[yaml.Style]string{0: "", yaml.DoubleQuotedStyle: `"`, yaml.SingleQuotedStyle: "'"}
 	q, ok := quote[node.Style]
 	from := t.starts[node.Line-1] + node.Column - 1
@@ -141,19 +141,19 @@ func render(value any, indent int, lineEnd string) (string, bool) {
 	return out.String(), true
 }
 
-// page is a text with what it says, to be found by line and column.
-type page struct {
+// sourceText is a text with what it says, to be found by line and column.
+type sourceText struct {
 	text   string
 	root   *yaml.Node
 	starts []int // of lines, and the end
 }
 
-func read(text string) (*page, bool) {
+func read(text string) (*sourceText, bool) {
 	var root yaml.Node
 	if err := yaml.Unmarshal([]byte(text), &root); err != nil || len(root.Content) == 0 {
 		return nil, false
 	}
-	return &page{text, root.Content[0], lineStarts(text)}, true
+	return &sourceText{text, root.Content[0], lineStarts(text)}, true
 }
 
 // lineStarts are the places where lines begin, and the end of the text. Lines end where YAML's do.
@@ -175,12 +175,12 @@ func lineStarts(text string) []int {
 	return starts
 }
 
-func (t *page) line(n int) string { return t.text[t.starts[n-1]:t.starts[n]] }
+func (t *sourceText) line(n int) string { return t.text[t.starts[n-1]:t.starts[n]] }
 
 // lines is how many there are.
-func (t *page) lines() int { return len(t.starts) - 1 }
+func (t *sourceText) lines() int { return len(t.starts) - 1 }
 
-func (t *page) lineEnd(n int) string {
+func (t *sourceText) lineEnd(n int) string {
 	if strings.HasSuffix(t.line(n), "\r\n") {
 		return "\r\n"
 	}
@@ -188,14 +188,14 @@ func (t *page) lineEnd(n int) string {
 }
 
 // begins reports that there is nothing but spaces in front of a column.
-func (t *page) begins(line, column int) bool {
+func (t *sourceText) begins(line, column int) bool {
 	text := t.line(line)
 	return len(text) >= column && strings.TrimLeft(text[:column-1], " ") == ""
 }
 
 // aboveComments is the first line of the comment that belongs to what begins at line and column, or
 // that line.
-func (t *page) aboveComments(line, column int) int {
+func (t *sourceText) aboveComments(line, column int) int {
 	for line > 1 {
 		above := t.line(line - 1)
 		if text := strings.TrimLeft(above, " "); !strings.HasPrefix(text, "#") || len(above)-len(text) != column-1 {
@@ -208,7 +208,7 @@ func (t *page) aboveComments(line, column int) int {
 
 // find is the node at a path of keys and indices; nil if there is none, or if it is written in a
 // manner that cannot be added to.
-func (t *page) find(path []string) *yaml.Node {
+func (t *sourceText) find(path []string) *yaml.Node {
 	node := t.root
 	for _, part := range path {
 		if !isBlock(node) {
@@ -258,7 +258,7 @@ var first = []string{"apiVersion", "kind", "metadata", "name", "image", "imagePu
 // neighbour is the key of a mapping in front of which another is inserted: one at the beginning of
 // its line, and where there is a choice one that does not tell what the whole is. nil: there is
 // none.
-func (t *page) neighbour(mapping *yaml.Node) *yaml.Node {
+func (t *sourceText) neighbour(mapping *yaml.Node) *yaml.Node {
 	var last *yaml.Node
 	for i := 0; i < len(mapping.Content); i += 2 {
 		key := mapping.Content[i]

@@ -85,7 +85,7 @@ func with(tree any, path []string, value any) any {
 }
 
 // cutBack finds what is to be cut of a text so that a string is what it was.
-func (t *page) cutBack(c change) (cut [2]int, ok bool) {
+func (t *sourceText) cutBack(c change) (cut [2]int, ok bool) {
 	node := t.find(parts(c.path))
 	before, isText := c.value.(string)
 	if node == nil || !isText {

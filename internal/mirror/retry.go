@@ -194,8 +194,8 @@ func (m *Set) wantsSlot(info *object.Resource, running map[schema.GroupVersionRe
 	return true
 }
 
-// slotless counts the requests that passed through for want of a slot.
-type slotless struct {
+// slotRejections counts the requests that passed through for want of a slot.
+type slotRejections struct {
 	passed atomic.Uint64
 	said   states.Pace // guarded by Set.mu
 }

@@ -81,7 +81,7 @@ type Set struct {
 	named   atomic.Pointer[[]*object.Resource]
 	running atomic.Pointer[map[schema.GroupVersionResource]*mirror]
 	sought  chan struct{} // holds one word that what is missing may be there by now
-	slots   slotless
+	slots   slotRejections
 	blind   atomic.Bool  // upstream does not let us see definitions
 	step    atomic.Int32 // the memory guard's, a memory.Step
 	turned  atomic.Int64 // requests that passed through for that reason
@@ -116,7 +116,7 @@ func NewSet(ctx context.Context, client *upstream.Client, o SetOptions, log *zap
 		o: o, client: client, release: codec.NewRelease(), memo: object.NewMemo(o.EncodingCacheBytes), log: log, ctx: ctx,
 		lines: states.NewLog(log, states.LogPeriod, time.Now), transitions: newTransitions(), retryFirst: retryMin,
 		endMarkWait: endMarkWait,
-		slots:       slotless{said: states.Pace{First: time.Minute, Longest: 10 * time.Minute}},
+		slots:       slotRejections{said: states.Pace{First: time.Minute, Longest: 10 * time.Minute}},
 		questions:   states.Pace{First: questionIntervalMin, Longest: questionIntervalMax},
 		sought:      make(chan struct{}, 1),
 		limits:      cache.HistoryLimits{HistoryBytes: o.HistoryBytes, HistoryMinAge: o.HistoryMinAge},

@@ -65,12 +65,12 @@ type LaneKey struct {
 // lane is one kind of LIST that is under way.
 type lane struct {
 	sent int // whose answers have not begun, or, of those that are shared, not come
-	next *gathering
+	next *pendingList
 }
 
-// gathering is the LISTs that wait for the next request of a lane. Its result is set before done is
-// closed.
-type gathering struct {
+// pendingList is the LISTs that wait for the next request of a lane. Its result is set before done
+// is closed.
+type pendingList struct {
 	agent string // of the first: all of them get the same answer
 	size  int
 	late  *time.Timer
@@ -129,9 +129,9 @@ func (c *Coalescer) Pass(w apistatus.Responder, key LaneKey, agent string, alone
 	return false
 }
 
-// join is the gathering to wait with. None: pass through, as the first if nothing of the lane is
+// join is the pendingList to wait with. None: pass through, as the first if nothing of the lane is
 // under way.
-func (c *Coalescer) join(key LaneKey, agent string) (g *gathering, first bool) {
+func (c *Coalescer) join(key LaneKey, agent string) (g *pendingList, first bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l := c.mu.lanes[key]
@@ -142,7 +142,7 @@ func (c *Coalescer) join(key LaneKey, agent string) (g *gathering, first bool) {
 		c.mu.lanes[key] = &lane{sent: 1}
 		return nil, true
 	case l.next == nil:
-		g := &gathering{agent: agent, done: make(chan struct{})}
+		g := &pendingList{agent: agent, done: make(chan struct{})}
 		g.late = time.AfterFunc(gatherTimeout, func() {
 			c.mu.Lock()
 			defer c.mu.Unlock()

@@ -68,8 +68,8 @@ func (w *written) Stream(code int, b io.WriterTo, _ int64) {
 	_, _ = b.WriteTo(&w.body)
 }
 
-// crowd sends LISTs through a coalescer.
-type crowd struct {
+// listSender sends LISTs through a coalescer.
+type listSender struct {
 	t         *testing.T
 	upstream  *lister
 	coalescer *Coalescer
@@ -83,10 +83,10 @@ type crowd struct {
 
 const listOfPods = "/api/v1/pods?limit=500"
 
-func inCrowd(t *testing.T, test func(c *crowd)) {
+func inCrowd(t *testing.T, test func(c *listSender)) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		c := &crowd{t: t, upstream: &lister{answers: make(chan *http.Response)}, release: make(chan struct{})}
+		c := &listSender{t: t, upstream: &lister{answers: make(chan *http.Response)}, release: make(chan struct{})}
 		c.coalescer = NewCoalescer(ctx, c.upstream, &url.URL{Scheme: "https", Host: "upstream"})
 		test(c)
 		cancel()
@@ -99,7 +99,7 @@ func inCrowd(t *testing.T, test func(c *crowd)) {
 }
 
 // list sends one request, and returns once every goroutine is blocked.
-func (c *crowd) list(r plan.Request) {
+func (c *listSender) list(r plan.Request) {
 	c.asked.Go(func() {
 		w := &written{set: http.Header{}}
 		shared := c.coalescer.Pass(w, LaneOf(r, "gzip"), r.UserAgent, func(func()) {
@@ -117,7 +117,7 @@ func (c *crowd) list(r plan.Request) {
 	synctest.Wait()
 }
 
-func (c *crowd) expect(alone, requests, shared int) {
+func (c *listSender) expect(alone, requests, shared int) {
 	c.t.Helper()
 	synctest.Wait()
 	c.mu.Lock()
@@ -134,7 +134,7 @@ var pods500 = plan.Request{Method: "GET", Path: "/api/v1/pods", RawQuery: "limit
 // Requests that arrive while upstream handles an equal one share the next that is sent, and never
 // one that was sent before they arrived.
 func TestCoalescing(t *testing.T) {
-	inCrowd(t, func(c *crowd) {
+	inCrowd(t, func(c *listSender) {
 		c.list(pods500)
 		c.expect(1, 0, 0)
 		for range 10 {
@@ -176,7 +176,7 @@ func TestCoalescing(t *testing.T) {
 // A request with the proxy's own credentials is built from what was parsed and authorised, not from
 // the client's bytes. A session that upstream opens for these credentials is not shared.
 func TestSharedRequestIsOfWhatWasParsed(t *testing.T) {
-	inCrowd(t, func(c *crowd) {
+	inCrowd(t, func(c *listSender) {
 		odd := pods500
 		odd.Path, odd.RawQuery = "/api%2Fv1/n%61mespaces/a/pods/",
 			"limit=%zz&%6cimit=5&b;c&limit=6&labelSelector=a+in+(b)&&=#&d= e"
@@ -202,7 +202,7 @@ func TestSharedRequestIsOfWhatWasParsed(t *testing.T) {
 
 // Requests with a long query are not coalesced: each passes through alone.
 func TestLongListsAreNotShared(t *testing.T) {
-	inCrowd(t, func(c *crowd) {
+	inCrowd(t, func(c *listSender) {
 		long := pods500
 		long.RawQuery += "&labelSelector=" + strings.Repeat("a", laneKeyLimit)
 		for range 3 {
@@ -220,7 +220,7 @@ func TestLongListsAreNotShared(t *testing.T) {
 
 // A request that has gathered no other passes through alone, and later ones gather behind it.
 func TestNoRequestToShareWith(t *testing.T) {
-	inCrowd(t, func(c *crowd) {
+	inCrowd(t, func(c *listSender) {
 		for range 2 {
 			c.list(pods500)
 		}
@@ -239,7 +239,7 @@ func TestNoRequestToShareWith(t *testing.T) {
 
 // Requests to which upstream may give different answers share nothing.
 func TestLanes(t *testing.T) {
-	inCrowd(t, func(c *crowd) {
+	inCrowd(t, func(c *listSender) {
 		c.list(pods500)
 		others := []plan.Request{pods500, pods500, pods500, pods500, pods500}
 		others[0].Path = "/api/v1/namespaces/a/pods"
@@ -269,7 +269,7 @@ func TestNotShared(t *testing.T) {
 		"two values of a header": twice,
 	} {
 		t.Run(name, func(t *testing.T) {
-			inCrowd(t, func(c *crowd) {
+			inCrowd(t, func(c *listSender) {
 				for range 4 {
 					c.list(pods500)
 				}
@@ -288,7 +288,7 @@ func TestNotShared(t *testing.T) {
 
 // An overloaded upstream is not asked by each.
 func TestOverloadIsShared(t *testing.T) {
-	inCrowd(t, func(c *crowd) {
+	inCrowd(t, func(c *listSender) {
 		for range 4 {
 			c.list(pods500)
 		}
@@ -301,7 +301,7 @@ func TestOverloadIsShared(t *testing.T) {
 // A request that is stuck upstream delays the ones behind it for a limited time only, and so does a
 // shared request.
 func TestStuckUpstream(t *testing.T) {
-	inCrowd(t, func(c *crowd) {
+	inCrowd(t, func(c *listSender) {
 		for range 3 {
 			c.list(pods500)
 		}
@@ -322,7 +322,7 @@ func TestStuckUpstream(t *testing.T) {
 
 // Shared answers are kept in memory, so not many at once: beyond that each passes through.
 func TestSharingIsBounded(t *testing.T) {
-	inCrowd(t, func(c *crowd) {
+	inCrowd(t, func(c *listSender) {
 		for i := range sharedAnswersLimit + 1 {
 			r := pods500
 			r.RawQuery = fmt.Sprint("limit=", i)
@@ -343,7 +343,7 @@ func TestSharingIsBounded(t *testing.T) {
 
 // Without credentials of its own the proxy asks nothing for others.
 func TestNothingToShareWith(t *testing.T) {
-	inCrowd(t, func(c *crowd) {
+	inCrowd(t, func(c *listSender) {
 		c.coalescer.own = nil
 		for range 3 {
 			c.list(pods500)

@@ -48,15 +48,15 @@ type exchange struct {
 	pace  func() // called when the answer is short: demands progress of the client; nil: that is demanded already
 }
 
-// reach is how the client of an exchange is reached, whatever the way of its answer.
-type reach struct {
+// clientControl is how the client of an exchange is reached, whatever the way of its answer.
+type clientControl struct {
 	sever   func() // breaks its answer off
 	departs flowcontrol.Departs
 }
 
 // begin decides what goes upstream of a request, in one place for all ways there, waits for its
 // turn, and counts it in. It returns nil after it has answered a request that does not go.
-func (f *Forwarder) begin(w apistatus.Responder, in *Inbound, b Bearer, to reach) *exchange {
+func (f *Forwarder) begin(w apistatus.Responder, in *Inbound, b Bearer, to clientControl) *exchange {
 	target, err := targetURL(f.Opts.Base, in.target)
 	if err != nil {
 		apistatus.WriteMalformed(w, "malformed request target")

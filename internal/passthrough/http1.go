@@ -68,7 +68,7 @@ func (f *Forwarder) Forward(r HTTP1Request, b Bearer, h AnswerHooks) {
 		return
 	}
 	conn := r.Conn()
-	x := f.begin(w, in, b, reach{
+	x := f.begin(w, in, b, clientControl{
 		sever:   func() { _ = conn.Close() },
 		departs: func(gone func()) (stop func()) { return f.gone.Watch(conn, gone).Stop },
 	})

@@ -28,7 +28,7 @@ func (f *Forwarder) ForwardHTTP2(out *clientconn.PacedWriter, r *http.Request, b
 		apistatus.Write(w, apistatus.BadRequest(err.Error()))
 		return
 	}
-	x := f.begin(w, in, b, reach{sever: out.Cut, departs: DepartsWith(r.Context())})
+	x := f.begin(w, in, b, clientControl{sever: out.Cut, departs: DepartsWith(r.Context())})
 	if x == nil {
 		return
 	}

@@ -69,10 +69,10 @@ func FuzzPlan(f *testing.F) {
 			t.Errorf("refused for nothing: %s", plan.text())
 		case plan.Action == Refuse && plan.Status.Code < 400:
 			t.Errorf("not a refusal: %s", plan.text())
-		case plan.List != nil && slices.ContainsFunc(wrong, func(c complaint) bool { return c != aboutExport }):
+		case plan.List != nil && slices.ContainsFunc(wrong, func(c optionError) bool { return c != aboutExport }):
 			t.Errorf("%q, and yet: %s", wrong, plan.text())
 		case plan.Watch != nil &&
-			slices.ContainsFunc(wrong, func(c complaint) bool {
+			slices.ContainsFunc(wrong, func(c optionError) bool {
 				return c != aboutTimeout && c != aboutToken && c != aboutExport
 			}):
 			t.Errorf("%q, and yet: %s", wrong, plan.text())
@@ -85,21 +85,21 @@ func FuzzPlan(f *testing.F) {
 	})
 }
 
-// complaint is something that upstream may refuse a request for. Which of them counts depends on
+// optionError is something that upstream may refuse a request for. Which of them counts depends on
 // what the request is.
-type complaint string
+type optionError string
 
 const (
-	aboutTimeout complaint = "timeout"
-	aboutExport  complaint = "export"
-	aboutOptions complaint = "options"
-	aboutVersion complaint = "version"
-	aboutToken   complaint = "token"
+	aboutTimeout optionError = "timeout"
+	aboutExport  optionError = "export"
+	aboutOptions optionError = "options"
+	aboutVersion optionError = "version"
+	aboutToken   optionError = "token"
 )
 
 // complaints are all that could be found fault with in a query.
-func complaints(query url.Values) []complaint {
-	var all []complaint
+func complaints(query url.Values) []optionError {
+	var all []optionError
 	if text := query.Get("timeout"); text != "" {
 		if _, err := time.ParseDuration(text); err != nil {
 			all = append(all, aboutTimeout)

@@ -24,8 +24,8 @@ type AnswerForm struct {
 	Failure apistatus.StatusFormat
 }
 
-// asked is what a request asks to be shown.
-type asked struct {
+// requestedForm is what a request asks to be shown.
+type requestedForm struct {
 	source     *source.Source
 	collection bool
 	watch      bool
@@ -37,7 +37,7 @@ type asked struct {
 //
 // Where upstream would choose protobuf and there is none here, the next element that asks for the
 // same view may do.
-func negotiate(r Request, query url.Values, a asked) (AnswerForm, bool) {
+func negotiate(r Request, query url.Values, a requestedForm) (AnswerForm, bool) {
 	builtin := a.source.Resource().Info.Builtin
 	if builtin && !routable(r.Accept) {
 		return AnswerForm{}, false
@@ -204,7 +204,7 @@ func (c *mediaChoice) allowed(builtin bool) bool {
 // view is the view that an element asks for, or false if it is not made here, or not for what is
 // asked: upstream refuses the metadata of a list as that of an object, and the reverse (W-44); a
 // table it prints itself (W-46).
-func (c *mediaChoice) view(a asked) (object.View, bool) {
+func (c *mediaChoice) view(a requestedForm) (object.View, bool) {
 	if c.unmade {
 		return object.Whole, false
 	}

@@ -43,14 +43,15 @@ func TestNegotiate(t *testing.T) {
 		one   = ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 		list  = ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 	)
-	builtin := asked{source: &source.Source{Hub: sourcetest.New(t, sourcetest.Pods, sourcetest.Unreachable{}, 1).Hub,
-		Codec: sourcetest.NewCodec(sourcetest.Pods)}, collection: true}
-	custom := asked{source: sourcetest.New(t, sourcetest.Widgets, sourcetest.Unreachable{}, 1), collection: true}
-	typeless := asked{source: sourcetest.New(t, definitions, sourcetest.Unreachable{}, 1), collection: true}
-	old := asked{source: &source.Source{Hub: builtin.source.Hub, Codec: codec.New(sourcetest.Pods, nil)}, collection: true}
-	watch := func(a asked) asked { a.watch = true; return a }
-	object := func(a asked) asked { a.collection = false; return a }
-	f := func(a asked, accept, want string) {
+	pods := sourcetest.New(t, sourcetest.Pods, sourcetest.Unreachable{}, 1).Hub
+	builtin := requestedForm{collection: true,
+		source: &source.Source{Hub: pods, Codec: sourcetest.NewCodec(sourcetest.Pods)}}
+	custom := requestedForm{source: sourcetest.New(t, sourcetest.Widgets, sourcetest.Unreachable{}, 1), collection: true}
+	typeless := requestedForm{source: sourcetest.New(t, definitions, sourcetest.Unreachable{}, 1), collection: true}
+	old := requestedForm{source: &source.Source{Hub: pods, Codec: codec.New(sourcetest.Pods, nil)}, collection: true}
+	watch := func(a requestedForm) requestedForm { a.watch = true; return a }
+	object := func(a requestedForm) requestedForm { a.collection = false; return a }
+	f := func(a requestedForm, accept, want string) {
 		t.Helper()
 		got := "upstream"
 		if form, ok := negotiate(Request{Accept: accept}, nil, a); ok {
@@ -60,7 +61,7 @@ func TestNegotiate(t *testing.T) {
 			t.Errorf("%q: got %q, want %q", accept, got, want)
 		}
 	}
-	for _, a := range []asked{builtin, custom, object(builtin), watch(builtin), watch(custom)} {
+	for _, a := range []requestedForm{builtin, custom, object(builtin), watch(builtin), watch(custom)} {
 		f(a, "", "json")
 		f(a, "application/json", "json")
 		f(a, "*/*", "json")
@@ -91,7 +92,7 @@ func TestNegotiate(t *testing.T) {
 		f(a, "application/json;as=PartialObjectMetadata", "upstream")
 		f(a, "application/json;as=Foo;g=meta.k8s.io;v=v1,application/json", "json")
 	}
-	for _, a := range []asked{builtin, object(builtin), watch(builtin)} {
+	for _, a := range []requestedForm{builtin, object(builtin), watch(builtin)} {
 		f(a, proto, "protobuf")
 		f(a, proto+",application/json", "protobuf")
 		f(a, proto+";stream=watch,application/json", "protobuf")
@@ -100,7 +101,7 @@ func TestNegotiate(t *testing.T) {
 		f(a, "application/*", "upstream")
 		f(a, "application/*,application/json", "json")
 	}
-	for _, a := range []asked{custom, watch(custom)} {
+	for _, a := range []requestedForm{custom, watch(custom)} {
 		f(a, proto, "upstream")
 		f(a, proto+",application/json", "json, failing in protobuf")
 		f(a, "application/*", "json")
@@ -113,7 +114,7 @@ func TestNegotiate(t *testing.T) {
 	f(watch(builtin), "application/yaml", "upstream")
 	f(watch(builtin), "application/yaml,application/json", "upstream")
 
-	for _, a := range []asked{builtin, custom} {
+	for _, a := range []requestedForm{builtin, custom} {
 		f(a, "application/json"+list, "json metadata, failing in json pretty")
 		f(a, "application/json"+list+",application/json", "json metadata, failing in json")
 		f(a, strings.ReplaceAll("application/json"+list, "v=v1", "v=v1beta1"), "json metadata beta, failing in json pretty")
@@ -128,7 +129,7 @@ func TestNegotiate(t *testing.T) {
 		f(a, "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v2", "upstream")
 	}
 	// Where protobuf cannot be made, JSON will do if it shows the same.
-	for _, a := range []asked{typeless, old} {
+	for _, a := range []requestedForm{typeless, old} {
 		f(a, proto, "upstream")
 		f(a, proto+",application/json", "json, failing in protobuf")
 		f(a, proto+",application/json"+list, "upstream")
@@ -143,7 +144,7 @@ func TestNegotiate(t *testing.T) {
 // does.
 func TestNegotiatePretty(t *testing.T) {
 	source := sourcetest.New(t, sourcetest.Pods, sourcetest.Unreachable{}, 1)
-	f := func(r Request, a asked, want string) {
+	f := func(r Request, a requestedForm, want string) {
 		t.Helper()
 		a.source = source
 		form, ok := negotiate(r, r.Query(), a)
@@ -151,13 +152,13 @@ func TestNegotiatePretty(t *testing.T) {
 			t.Errorf("%+v: got %q, want %q", r, got, want)
 		}
 	}
-	f(Request{RawQuery: "pretty=1"}, asked{}, "json pretty")
-	f(Request{UserAgent: "curl/8.5.0"}, asked{collection: true}, "json pretty")
-	f(Request{Accept: "application/json;pretty=1"}, asked{}, "json pretty")
-	f(Request{Accept: "application/json;pretty=true"}, asked{}, "json")
-	f(Request{Accept: "application/yaml", RawQuery: "pretty=1"}, asked{}, "yaml")
-	f(Request{Accept: "application/vnd.kubernetes.protobuf", RawQuery: "pretty=1"}, asked{}, "protobuf")
-	f(Request{RawQuery: "pretty=1"}, asked{collection: true, watch: true}, "json, failing in json pretty")
+	f(Request{RawQuery: "pretty=1"}, requestedForm{}, "json pretty")
+	f(Request{UserAgent: "curl/8.5.0"}, requestedForm{collection: true}, "json pretty")
+	f(Request{Accept: "application/json;pretty=1"}, requestedForm{}, "json pretty")
+	f(Request{Accept: "application/json;pretty=true"}, requestedForm{}, "json")
+	f(Request{Accept: "application/yaml", RawQuery: "pretty=1"}, requestedForm{}, "yaml")
+	f(Request{Accept: "application/vnd.kubernetes.protobuf", RawQuery: "pretty=1"}, requestedForm{}, "protobuf")
+	f(Request{RawQuery: "pretty=1"}, requestedForm{collection: true, watch: true}, "json, failing in json pretty")
 }
 
 // TestAcceptsGzip is W-6.

@@ -157,7 +157,8 @@ func (p *Planner) Decide(c Candidate) Plan {
 	if source == nil || !t.fits(source.Resource().Info) {
 		return Plan{}
 	}
-	form, ok := negotiate(c.Request, query, asked{source: source, collection: !t.object(), watch: t.Watches(query)})
+	requested := requestedForm{source: source, collection: !t.object(), watch: t.Watches(query)}
+	form, ok := negotiate(c.Request, query, requested)
 	if !ok {
 		return Plan{}
 	}

@@ -28,16 +28,16 @@ type Access struct {
 	Owner string
 }
 
-// visitor is the sender of a request, as far as it is known and matters for the answer.
-type visitor struct {
+// requester is the sender of a request, as far as it is known and matters for the answer.
+type requester struct {
 	came  time.Time        // when the request did
 	flow  flowcontrol.Flow // the limits count the request for it
 	agent string           // what the client says that it is
 	trace *trace           // of the request
-	// admitted: the request may be answered from memory. grant is what that rests on; nil: it rests on
-	// the listener, whose clients may have everything that is mirrored.
+	// admitted: the request may be answered from memory. authorization is what that rests on; nil: it
+	// rests on the listener, whose clients may have everything that is mirrored.
 	admitted bool
-	grant    *grant
+	grant    *authorization
 	// stranded: the client is authenticated by a certificate, which upstream cannot be shown. A
 	// request that passes through as it is would have another identity there, so it does not; but its
 	// user may be impersonated. nil: the user is not known.
@@ -53,9 +53,9 @@ type visitor struct {
 	busy bool
 }
 
-// grant is what allows one request to be answered from memory: upstream knows its user, and allows
-// it. A watch goes on by it.
-type grant struct {
+// authorization is what allows one request to be answered from memory: upstream knows its user, and
+// allows it. A watch goes on by it.
+type authorization struct {
 	by       *reauth.Reauthorizer
 	result   auth.Result
 	what     auth.Attributes
@@ -63,7 +63,7 @@ type grant struct {
 }
 
 // permit is what a watch goes on by; nil: it rests on the listener.
-func (g *grant) permit() func(reauth.ReviewedStream) *reauth.Permit {
+func (g *authorization) permit() func(reauth.ReviewedStream) *reauth.Permit {
 	if g == nil {
 		return nil
 	}
@@ -71,7 +71,7 @@ func (g *grant) permit() func(reauth.ReviewedStream) *reauth.Permit {
 }
 
 // client is the sender of a request, for operators. Its name is empty if it was not asked for.
-func (v *visitor) client() watch.ClientInfo {
+func (v *requester) client() watch.ClientInfo {
 	user := ""
 	if v.grant != nil {
 		user = v.grant.result.Identity.Name()
@@ -83,26 +83,26 @@ func (v *visitor) client() watch.ClientInfo {
 // come from memory; upstream answers everything else itself. Errors admit no request: one whose
 // user is not known, or not known to be allowed, passes through, and upstream has the last word. A
 // status is the answer to a known user that is not allowed (W-174).
-func (s *Server) visit(c call, r plan.Request, candidate bool, front Front) (visitor, *metav1.Status) {
+func (s *Server) visit(c call, r plan.Request, candidate bool, front Front) (requester, *metav1.Status) {
 	switch {
 	case front.AnswerAll:
 		c.Proven()
-		return visitor{admitted: true}, nil
+		return requester{admitted: true}, nil
 	case front.Identity == passthrough.IdentitySelf && len(c.Headers(passthrough.OwnIdentity)) == 0:
 		c.Proven()
-		v := visitor{admitted: true}
+		v := requester{admitted: true}
 		if front.Self != nil {
 			v.self = front.Self()
 		}
 		return v, nil
 	case front.Access == nil:
-		return visitor{}, nil
+		return requester{}, nil
 	case front.Access.Owner != "":
 		return front.Access.owner(s.base, c, r, candidate)
 	}
 	peer := c.Certificates()
 	if !candidate && len(peer) == 0 {
-		return visitor{}, nil
+		return requester{}, nil
 	}
 	a := front.Access
 	request := auth.AuthnRequest{Header: c.Headers(a.Authenticator.Reads), Peer: peer}
@@ -113,7 +113,7 @@ func (s *Server) visit(c call, r plan.Request, candidate bool, front Front) (vis
 		return v, refusal
 	}
 	c.Proven()
-	v := visitor{stranded: result.Credential.Certified(), who: result.Identity}
+	v := requester{stranded: result.Credential.Certified(), who: result.Identity}
 	if !candidate {
 		return v, nil
 	}
@@ -121,7 +121,7 @@ func (s *Server) visit(c call, r plan.Request, candidate bool, front Front) (vis
 }
 
 // authorized finds out whether a user may have what a request is for.
-func (a *Access) authorized(ctx context.Context, r plan.Request, result auth.Result, v visitor) (visitor,
+func (a *Access) authorized(ctx context.Context, r plan.Request, result auth.Result, v requester) (requester,
 	*metav1.Status) {
 	what, ok := auth.AttributesOf(r.Method, r.Path, r.RawQuery)
 	if !ok {
@@ -131,7 +131,7 @@ func (a *Access) authorized(ctx context.Context, r plan.Request, result auth.Res
 	decision := a.Authorizer.Authorize(ctx, result.Identity, what)
 	switch decision.Verdict {
 	case auth.Allowed:
-		v.admitted, v.grant = true, &grant{a.Reauthorizer, result, what, decision}
+		v.admitted, v.grant = true, &authorization{a.Reauthorizer, result, what, decision}
 	case auth.Denied:
 		v.denied, v.reason = true, decision.Reason
 		return v, auth.Forbidden(result.Identity, what, decision.Reason)
@@ -143,39 +143,39 @@ func (a *Access) authorized(ctx context.Context, r plan.Request, result auth.Res
 
 // owner admits requests with a token of the listener's owner, and no others: upstream does not even
 // see them. Whether the owner may impersonate another user is upstream's to judge.
-func (a *Access) owner(ctx context.Context, c call, r plan.Request, candidate bool) (visitor, *metav1.Status) {
+func (a *Access) owner(ctx context.Context, c call, r plan.Request, candidate bool) (requester, *metav1.Status) {
 	headers := c.Headers(a.Authenticator.Reads)
 	token := auth.AuthnRequest{Header: http.Header{"Authorization": headers["Authorization"]}}
 	result := a.Authenticator.Authenticate(ctx, token)
 	switch {
 	case errors.Is(result.Err, auth.ErrBusy):
-		return visitor{busy: true}, nil
+		return requester{busy: true}, nil
 	case result.Outcome == auth.Unknown:
-		return visitor{}, apistatus.Unavailable("upstream did not answer whose token this is")
+		return requester{}, apistatus.Unavailable("upstream did not answer whose token this is")
 	case result.Outcome != auth.Authenticated:
-		return visitor{}, apistatus.Unauthorized()
+		return requester{}, apistatus.Unauthorized()
 	case result.Identity.Name() != a.Owner:
-		return visitor{who: result.Identity}, apistatus.Forbidden("this listener is for " + a.Owner +
+		return requester{who: result.Identity}, apistatus.Forbidden("this listener is for " + a.Owner +
 			" alone, and the token is another user's")
 	}
 	c.Proven()
 	if !candidate || len(headers) > 1 {
-		return visitor{}, nil
+		return requester{}, nil
 	}
-	return a.authorized(ctx, r, result, visitor{})
+	return a.authorized(ctx, r, result, requester{})
 }
 
 // unknownVisitor is the sender of a request without a known user. Upstream judges its token; but
 // upstream sees neither an invalid certificate nor whether a valid one would have allowed
 // impersonation, so these are refused here.
-func unknownVisitor(result auth.Result, r auth.AuthnRequest) (visitor, *metav1.Status) {
+func unknownVisitor(result auth.Result, r auth.AuthnRequest) (requester, *metav1.Status) {
 	if !result.Certificate {
-		return visitor{}, nil
+		return requester{}, nil
 	}
 	if result.Outcome == auth.Refused && len(r.Header["Authorization"]) == 0 {
-		return visitor{}, apistatus.Unauthorized()
+		return requester{}, apistatus.Unauthorized()
 	}
-	return visitor{stranded: result.Outcome == auth.Impersonating}, nil
+	return requester{stranded: result.Outcome == auth.Impersonating}, nil
 }
 
 // sendAway answers requests that too many reviews keep from being reviewed: passing them all
@@ -185,7 +185,7 @@ func (s *Server) sendAway(c call) {
 }
 
 // pass passes a request through, if it is there what it is here.
-func (s *Server) pass(c call, v visitor, h passthrough.AnswerHooks) {
+func (s *Server) pass(c call, v requester, h passthrough.AnswerHooks) {
 	var as *auth.Impersonation
 	if v.stranded {
 		var err error
@@ -202,8 +202,8 @@ func (s *Server) pass(c call, v visitor, h passthrough.AnswerHooks) {
 
 // notPassed is the answer to a request that is not passed through, since upstream would take it for
 // another identity's. err is why there is no impersonation.
-func (v *visitor) notPassed(err error) *metav1.Status {
-	var uncarriable *auth.UncarriableError
+func (v *requester) notPassed(err error) *metav1.Status {
+	var uncarriable *auth.UnencodableIdentityError
 	switch {
 	case v.unasked:
 		return apistatus.Unavailable("upstream did not answer whether this is allowed")
@@ -220,7 +220,7 @@ func (v *visitor) notPassed(err error) *metav1.Status {
 // refuseVisitor answers a request that is not allowed. In a form that is not made here upstream
 // answers it, if it would refuse it, too; a request that only the proxy can refuse cannot evade
 // that by such a form.
-func (s *Server) refuseVisitor(c call, r plan.Request, v visitor, status *metav1.Status) {
+func (s *Server) refuseVisitor(c call, r plan.Request, v requester, status *metav1.Status) {
 	form, ok := plan.NegotiateFailure(r.Accept, plan.WantsPretty(r.Query().Get("pretty"), r.UserAgent))
 	switch {
 	case ok:

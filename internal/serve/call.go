@@ -26,7 +26,7 @@ func (s *Server) handle(c call, front Front) {
 	t := s.tracing()
 	if t != nil {
 		defer t.over()
-		c = traced{c, t}
+		c = tracedCall{c, t}
 	}
 	if s.opts.Audit == nil {
 		s.respond(c, front, nil, t)
@@ -84,7 +84,7 @@ func (s *Server) respond(c call, front Front, r *record, t *trace) {
 }
 
 // answer answers here, or reports false if upstream must.
-func (s *Server) answer(c call, p plan.Plan, v visitor) bool {
+func (s *Server) answer(c call, p plan.Plan, v requester) bool {
 	s.metrics.introduce(p.Source)
 	r := p.Source.Resource()
 	if p.MostRecent() && !r.Ready() {
@@ -171,17 +171,18 @@ func (s *Server) within(d time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(s.base, d)
 }
 
-// readers bound how many long queries are read at the same time: a selector of a megabyte keeps a
-// processor busy for a tenth of a second, and is read before it is known whether it is too much.
-type readers chan struct{}
+// longQueryLimit bound how many long queries are read at the same time: a selector of a megabyte
+// keeps a processor busy for a tenth of a second, and is read before it is known whether it is too
+// much.
+type longQueryLimit chan struct{}
 
 // longQueryBytes is how many bytes of query are long.
 const longQueryBytes = 16 << 10
 
-func newReaders() readers { return make(readers, max(1, runtime.GOMAXPROCS(0)/2)) }
+func newReaders() longQueryLimit { return make(longQueryLimit, max(1, runtime.GOMAXPROCS(0)/2)) }
 
 // read calls f, in its turn if the query is long.
-func (r readers) read(query string, f func()) {
+func (r longQueryLimit) read(query string, f func()) {
 	if len(query) > longQueryBytes {
 		r <- struct{}{}
 		defer func() { <-r }()
@@ -246,7 +247,7 @@ func failureFormOf(r plan.Request, pretty string) apistatus.StatusFormat {
 // authenticated lately, since no review is requested for this; else its address (design D13). What
 // a request only claims to be counts for nothing, or every made-up token would be a user with a
 // share.
-func flowOf(c call, v visitor, front Front) flowcontrol.Flow {
+func flowOf(c call, v requester, front Front) flowcontrol.Flow {
 	who := v.who
 	switch {
 	case v.grant != nil:

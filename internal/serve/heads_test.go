@@ -21,16 +21,16 @@ import (
 	"go.uber.org/zap"
 )
 
-// mouth is a server before an upstream that says how large what it got is.
-type mouth struct {
-	*turnstile
+// sizeRecorder is a server before an upstream that says how large what it got is.
+type sizeRecorder struct {
+	*slowClientServer
 	limiter *flowcontrol.Limiter
 }
 
-func newMouth(t *testing.T, bytes int64, upstream http.HandlerFunc) *mouth {
+func newMouth(t *testing.T, bytes int64, upstream http.HandlerFunc) *sizeRecorder {
 	t.Helper()
 	limiter := flowcontrol.NewLimiter(flowcontrol.Limits{HeaderBytes: bytes}, flowcontrol.DefaultQueue, nil)
-	m := &mouth{turnstile: &turnstile{}, limiter: limiter}
+	m := &sizeRecorder{slowClientServer: &slowClientServer{}, limiter: limiter}
 	up := httptest.NewServer(upstream)
 	base, err := url.Parse(up.URL)
 	if err != nil {
@@ -98,7 +98,7 @@ func cookieOf(n int) string {
 }
 
 // eventuallyFree waits until no large head holds anything.
-func (m *mouth) eventuallyFree(t *testing.T) {
+func (m *sizeRecorder) eventuallyFree(t *testing.T) {
 	t.Helper()
 	for end := time.Now().Add(patience); m.limiter.LargeHeads().Held() != 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {

@@ -24,7 +24,7 @@ import (
 
 // list answers a LIST from a snapshot. It reports false, having written nothing, if upstream must
 // answer.
-func (s *Server) list(c call, a answering, v visitor) bool {
+func (s *Server) list(c call, a answering, v requester) bool {
 	p := a.Plan
 	snapshot, err := s.snapshot(p)
 	if err != nil {
@@ -47,14 +47,14 @@ func (s *Server) list(c call, a answering, v visitor) bool {
 	s.listed(v, listedMemory)
 	s.begin(c, a, "list")
 	documentHeaders(c, p, made.compressed)
-	body := &notedBody{WriterTo: made.limited(s.eviction), server: s, resource: p.Source.Resource().Info.String(),
+	body := &countedBody{WriterTo: made.limited(s.eviction), server: s, resource: p.Source.Resource().Info.String(),
 		client: c.Address().String()}
 	c.Stream(http.StatusOK, body, int64(made.body.Size()))
 	return true
 }
 
-// composed is a list that only has to be written.
-type composed struct {
+// encodedList is a list that only has to be written.
+type encodedList struct {
 	body interface {
 		io.WriterTo
 		Size() int
@@ -67,7 +67,7 @@ type composed struct {
 // composeLimited makes a list within the limits. While it waits for its turn, it is let go of but
 // for its state, and then made again.
 func (s *Server) composeLimited(c call, p plan.Plan, snapshot *cache.Snapshot, flow flowcontrol.Flow) (
-	composed, *flowcontrol.Refusal, error,
+	encodedList, *flowcontrol.Refusal, error,
 ) {
 	made, err := s.compose(p, snapshot)
 	if err != nil || made.body == nil || !flowcontrol.IsLarge(int64(made.body.Size())) {
@@ -78,9 +78,9 @@ func (s *Server) composeLimited(c call, p plan.Plan, snapshot *cache.Snapshot, f
 	pass, ok := s.opts.Limiter.TryList(flow, width)
 	if !ok {
 		var refusal *flowcontrol.Refusal
-		made = composed{}
+		made = encodedList{}
 		if pass, refusal = s.opts.Limiter.AdmitList(c.Departs, flow, width); refusal != nil {
-			return composed{}, refusal, nil
+			return encodedList{}, refusal, nil
 		}
 	}
 	handed := false
@@ -91,7 +91,7 @@ func (s *Server) composeLimited(c call, p plan.Plan, snapshot *cache.Snapshot, f
 	}()
 	if !ok {
 		if made, err = s.compose(p, snapshot); err != nil || made.body == nil {
-			return composed{}, nil, err
+			return encodedList{}, nil, err
 		}
 	}
 	s.compress(&made)
@@ -104,7 +104,7 @@ const largeState = 500
 
 // compose makes a list but for its compression, on a seat if it is large. One without a body is for
 // upstream to make.
-func (s *Server) compose(p plan.Plan, snapshot *cache.Snapshot) (composed, error) {
+func (s *Server) compose(p plan.Plan, snapshot *cache.Snapshot) (encodedList, error) {
 	if snapshot.Len() >= largeState {
 		s.seats.Acquire()
 		defer s.seats.Release()
@@ -113,17 +113,17 @@ func (s *Server) compose(p plan.Plan, snapshot *cache.Snapshot) (composed, error
 	list, err := codec.NewList(p.Encoding, p.Source.Resource().Info, items, meta)
 	switch {
 	case err != nil:
-		return composed{}, err
+		return encodedList{}, err
 	case textual(p.AnswerForm):
 		return composeText(p, list)
 	case compresses(p.AnswerForm, list.Size()):
-		return composed{body: list, list: list}, nil
+		return encodedList{body: list, list: list}, nil
 	}
-	return composed{body: list}, nil
+	return encodedList{body: list}, nil
 }
 
 // compress compresses what is to be compressed, on a seat.
-func (s *Server) compress(made *composed) {
+func (s *Server) compress(made *encodedList) {
 	if made.list == nil {
 		return
 	}
@@ -133,7 +133,7 @@ func (s *Server) compress(made *composed) {
 }
 
 // limited is the body, which gives back the pass when it is closed.
-func (m *composed) limited(e *clientconn.EvictionPolicy) io.WriterTo {
+func (m *encodedList) limited(e *clientconn.EvictionPolicy) io.WriterTo {
 	if m.pass == (flowcontrol.Pass{}) {
 		return m.body
 	}
@@ -161,19 +161,19 @@ func (b *limitedBody) Close() error {
 }
 
 // composeText makes a list for people.
-func composeText(p plan.Plan, list *codec.List) (composed, error) {
+func composeText(p plan.Plan, list *codec.List) (encodedList, error) {
 	if list.Size() > maxText {
-		return composed{}, nil
+		return encodedList{}, nil
 	}
 	text, err := list.Text(func(document []byte) ([]byte, error) { return textOf(p.AnswerForm, document) })
 	if err != nil {
-		return composed{}, err
+		return encodedList{}, err
 	}
 	compressed := compresses(p.AnswerForm, len(text))
 	if compressed {
 		text = codec.AppendMember(nil, text)
 	}
-	return composed{body: plainText(text), compressed: compressed}, nil
+	return encodedList{body: plainText(text), compressed: compressed}, nil
 }
 
 // plainText is a list that is all text already.
@@ -280,9 +280,9 @@ func nextPage(p plan.Plan, snapshot *cache.Snapshot, last string) (string, *int6
 	return plan.EncodeContinue(snapshot.RV, last), remaining
 }
 
-// notedBody is the body of a LIST, which is logged and counted if it is cut since its client does
+// countedBody is the body of a LIST, which is logged and counted if it is cut since its client does
 // not take it. That a client leaves is its own affair.
-type notedBody struct {
+type countedBody struct {
 	io.WriterTo
 	server   *Server
 	resource string
@@ -290,7 +290,7 @@ type notedBody struct {
 }
 
 // WriteTo implements io.WriterTo.
-func (b *notedBody) WriteTo(w io.Writer) (int64, error) {
+func (b *countedBody) WriteTo(w io.Writer) (int64, error) {
 	n, err := b.WriterTo.WriteTo(w)
 	if err != nil &&
 		watch.LogEviction(b.server.log, watch.ReasonOf(err), zap.String("verb", "list"), zap.String("resource", b.resource),
@@ -301,7 +301,7 @@ func (b *notedBody) WriteTo(w io.Writer) (int64, error) {
 }
 
 // Close implements io.Closer.
-func (b *notedBody) Close() error { return apistatus.CloseBody(b.WriterTo) }
+func (b *countedBody) Close() error { return apistatus.CloseBody(b.WriterTo) }
 
 // withdraw notes that an answer could not be made in the plan's encoding: from now on upstream
 // makes it. Nothing was left out: a watch ended before the event, a LIST or GET was not begun.

@@ -21,7 +21,7 @@ var listedBy = []string{listedMemory, listedUpstream, listedShared}
 
 // listed notes that the head of the answer to a LIST is there, and its source. A traced one is the
 // exemplar for others that took as long.
-func (s *Server) listed(v visitor, by string) {
+func (s *Server) listed(v requester, by string) {
 	took := time.Since(v.came).Seconds()
 	if id := v.trace.id(); id != "" {
 		s.metrics.lists[by].(prometheus.ExemplarObserver).ObserveWithExemplar(took, prometheus.Labels{"trace_id": id})
@@ -31,7 +31,7 @@ func (s *Server) listed(v visitor, by string) {
 }
 
 // passList passes a LIST through that would have been answered here.
-func (s *Server) passList(c call, v visitor, h passthrough.AnswerHooks) {
+func (s *Server) passList(c call, v requester, h passthrough.AnswerHooks) {
 	begun := sync.OnceFunc(func() { s.listed(v, listedUpstream) })
 	head := h.Head
 	h.Head = func() {

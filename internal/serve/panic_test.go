@@ -16,10 +16,10 @@ import (
 	"spillway/internal/passthrough"
 )
 
-// revealing is a transport with a bug that shows what it was working on.
-type revealing struct{ how func(r *http.Request) }
+// panickingTransport is a transport with a bug that shows what it was working on.
+type panickingTransport struct{ how func(r *http.Request) }
 
-func (p revealing) RoundTrip(r *http.Request) (*http.Response, error) {
+func (p panickingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	p.how(r)
 	return nil, errors.New("not reached")
 }
@@ -38,7 +38,7 @@ func TestPanicsKeepRequestsSecret(t *testing.T) {
 			every(t, func(t *testing.T, o frontOptions) {
 				core, logs := observer.New(zap.DebugLevel)
 				o.mutate = func(f *passthrough.ForwarderOptions) {
-					f.Client, f.Log = all(revealing{how}), zap.New(core)
+					f.Client, f.Log = all(panickingTransport{how}), zap.New(core)
 				}
 				fr := newFront(t, http.NotFoundHandler(), o)
 				client := fr.client(t)

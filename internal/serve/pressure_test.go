@@ -118,7 +118,7 @@ func TestLowMemoryEvictsStalledWatches(t *testing.T) {
 				if !http2 {
 					w := r.watch(target, rawclient.ReceiveBuffer(4096))
 					w.Stall()
-					return closer(w.Close)
+					return closeFunc(w.Close)
 				}
 				response, err := overHTTP2(t, 4096).Get(r.tlsURL + target) // its body is not read
 				if err != nil {
@@ -143,9 +143,9 @@ func TestLowMemoryEvictsStalledWatches(t *testing.T) {
 	}
 }
 
-type closer func()
+type closeFunc func()
 
-func (c closer) Close() error { c(); return nil }
+func (c closeFunc) Close() error { c(); return nil }
 
 // While little memory is left, one large answer waits for another although the limit has room for
 // both; and then no more.

@@ -139,32 +139,32 @@ func answeredInStreams(r *rig) float64 {
 	return sum
 }
 
-// liar is a prober whose proofs succeed at once, whatever upstream has.
-type liar struct{ resource *cache.Resource }
+// falseProber is a prober whose proofs succeed at once, whatever upstream has.
+type falseProber struct{ resource *cache.Resource }
 
-func (l liar) Begin(context.Context) (uint64, cache.Proof, error) {
+func (l falseProber) Begin(context.Context) (uint64, cache.Proof, error) {
 	return l.resource.Through(), l, nil
 }
 
-func (l liar) Prove(context.Context, uint64) (bookmark, last uint64, err error) {
+func (l falseProber) Prove(context.Context, uint64) (bookmark, last uint64, err error) {
 	return l.resource.Through(), 0, nil
 }
 
-func (l liar) State(context.Context) (uint64, map[string]uint64, error) {
+func (l falseProber) State(context.Context) (uint64, map[string]uint64, error) {
 	return 0, nil, errors.New("a liar shows nothing")
 }
 
-func (l liar) Bookmarks() bool { return true }
+func (l falseProber) Bookmarks() bool { return true }
 
-func (l liar) ListsState() bool { return false }
+func (l falseProber) ListsState() bool { return false }
 
-func (l liar) Close() {}
+func (l falseProber) Close() {}
 
 // The check above catches a proof that proves nothing.
 func TestPlantedStaleness(t *testing.T) {
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})
 	source := r.catalog[configMaps.GVR]
-	source.Fresh = cache.NewFreshness(source.Resource(), liar{source.Resource()})
+	source.Fresh = cache.NewFreshness(source.Resource(), falseProber{source.Resource()})
 	r.up.HoldWatch(fakeapiserver.ConfigMaps)
 	if err := readAfterWrite(t, r, "n", "a", true); err == nil {
 		t.Error("a stale end bookmark was not noticed")

@@ -39,7 +39,7 @@ var secrets = schema.GroupResource{Resource: "secrets"}
 
 // passRecent passes a LIST of the most recent state through, together with others that are the
 // same. How long upstream takes for it tells what a proof is worth.
-func (s *Server) passRecent(c call, r plan.Request, p plan.Plan, v visitor) {
+func (s *Server) passRecent(c call, r plan.Request, p plan.Plan, v requester) {
 	info, fresh, n := p.Source.Resource().Info, p.Source.Fresh, listSize(p)
 	alone := func(head func()) {
 		s.passList(c, v, passthrough.AnswerHooks{Head: head, Took: func(took time.Duration) { fresh.Passed(n, took) }})

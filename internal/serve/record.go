@@ -40,7 +40,7 @@ type record struct {
 	call     call
 	received time.Time
 	id       string
-	visitor  visitor
+	visitor  requester
 	passable bool // the request may pass through instead: upstream says the same, or has the last word
 
 	headers   [][2]string // of the answer, kept until the source of the answer is certain
@@ -67,7 +67,7 @@ func recordOf(w apistatus.Responder) *record {
 }
 
 // of notes the sender of a request, and whether the request is refused on account of it.
-func (r *record) of(v visitor, refused bool) {
+func (r *record) of(v requester, refused bool) {
 	if r != nil {
 		r.visitor, r.passable = v, !refused || v.denied
 	}

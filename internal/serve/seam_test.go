@@ -156,11 +156,11 @@ func testRestoredAndQuiet(t *testing.T, goroutines bool) {
 	}
 }
 
-// holder is a real informer behind the proxy.
-type holder struct{ cache.SharedIndexInformer }
+// informerCache is a real informer behind the proxy.
+type informerCache struct{ cache.SharedIndexInformer }
 
 // informer runs a real informer against the proxy until the test ends.
-func (r *rig) informer(contentType string) holder {
+func (r *rig) informer(contentType string) informerCache {
 	r.t.Helper()
 	config := &rest.Config{Host: r.url, QPS: -1}
 	config.ContentType = contentType
@@ -171,7 +171,7 @@ func (r *rig) informer(contentType string) holder {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	in := holder{informers.NewSharedInformerFactory(client, 0).Core().V1().ConfigMaps().Informer()}
+	in := informerCache{informers.NewSharedInformerFactory(client, 0).Core().V1().ConfigMaps().Informer()}
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() { in.Run(stop) })
@@ -183,7 +183,7 @@ func (r *rig) informer(contentType string) holder {
 }
 
 // holds waits until the informer holds what upstream stores: no less, and no ghosts.
-func (in holder) holds(t *testing.T, up *fakeapiserver.Server) {
+func (in informerCache) holds(t *testing.T, up *fakeapiserver.Server) {
 	t.Helper()
 	var truth, held map[string]string
 	for until := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
@@ -215,7 +215,7 @@ func testInformersThroughTheProxy(t *testing.T, goroutines bool) {
 			for i := range 10 {
 				r.up.Create(fakeapiserver.ConfigMaps, "n", fmt.Sprint(i))
 			}
-			all := []holder{r.informer("application/json"), r.informer("application/vnd.kubernetes.protobuf")}
+			all := []informerCache{r.informer("application/json"), r.informer("application/vnd.kubernetes.protobuf")}
 			check := func() {
 				t.Helper()
 				for _, in := range all {

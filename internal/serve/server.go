@@ -144,7 +144,7 @@ type Server struct {
 	warned    lastWarnings
 	seats     *clientconn.Seats
 	eviction  *clientconn.EvictionPolicy
-	readers   readers
+	readers   longQueryLimit
 	doubts    *rate.Limiter // watches that pass through since nothing can be proven
 	arrivals  clientconn.Arrivals
 	conns     *clientconn.Connections

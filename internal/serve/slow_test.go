@@ -26,17 +26,18 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// turnstile is a proxy with nothing in memory, whose clients have little time and little room.
-type turnstile struct {
-	heard      heardUpstream
+// slowClientServer is a proxy with nothing in memory, whose clients have little time and little
+// room.
+type slowClientServer struct {
+	heard      receivedRequests
 	server     *Server
 	plain, tls string // addresses
 	trust      *tls.Config
 }
 
-func newTurnstile(t *testing.T, allowed clientconn.Arrivals, most int) *turnstile {
+func newTurnstile(t *testing.T, allowed clientconn.Arrivals, most int) *slowClientServer {
 	t.Helper()
-	g := &turnstile{}
+	g := &slowClientServer{}
 	upstream := httptest.NewServer(&g.heard)
 	base, err := url.Parse(upstream.URL)
 	if err != nil {
@@ -74,7 +75,7 @@ func newTurnstile(t *testing.T, allowed clientconn.Arrivals, most int) *turnstil
 }
 
 // dial connects: to the TLS listener with these protocols, or to the plain one without any.
-func (g *turnstile) dial(t *testing.T, protocols ...string) net.Conn {
+func (g *slowClientServer) dial(t *testing.T, protocols ...string) net.Conn {
 	t.Helper()
 	address := g.plain
 	if protocols != nil {
@@ -182,7 +183,7 @@ func TestSlowSendersAreCut(t *testing.T) {
 }
 
 // onlyFirst fails the test if upstream received any request but the first.
-func (g *turnstile) onlyFirst(t *testing.T) {
+func (g *slowClientServer) onlyFirst(t *testing.T) {
 	t.Helper()
 	g.heard.mu.Lock()
 	defer g.heard.mu.Unlock()
@@ -376,7 +377,7 @@ func TestLimitOfConnections(t *testing.T) {
 }
 
 // busy is how many are neither arriving nor resting.
-func (g *turnstile) busy() int {
+func (g *slowClientServer) busy() int {
 	return g.server.conns.ActiveConnections()
 }
 

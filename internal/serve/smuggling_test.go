@@ -221,14 +221,14 @@ func begins(all, first []string) bool {
 	return len(first) <= len(all) && slices.Equal(all[:len(first)], first)
 }
 
-// heardUpstream records the requests that a server receives, as far as a proxy must leave them as
-// they are.
-type heardUpstream struct {
+// receivedRequests records the requests that a server receives, as far as a proxy must leave them
+// as they are.
+type receivedRequests struct {
 	mu       sync.Mutex
 	requests []string
 }
 
-func (a *heardUpstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (a *receivedRequests) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		body = []byte("(broken)")
@@ -247,7 +247,7 @@ func (a *heardUpstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // close the connection.
 func askDirectly(t *testing.T, raw string, silence time.Duration) (requests []string, ended bool) {
 	t.Helper()
-	var a heardUpstream
+	var a receivedRequests
 	s := httptest.NewServer(&a)
 	_, ended = converse(t, s.Listener.Addr().String(), strings.TrimLeft(raw, "\r\n"), silence)
 	s.CloseClientConnections()
@@ -259,7 +259,7 @@ func askDirectly(t *testing.T, raw string, silence time.Duration) (requests []st
 // receives, and the answer.
 func throughProxy(t *testing.T, raw string, silence time.Duration) (requests []string, answer string) {
 	t.Helper()
-	var a heardUpstream
+	var a receivedRequests
 	upstream := httptest.NewServer(&a)
 	base, err := url.Parse(upstream.URL)
 	if err != nil {

@@ -22,8 +22,8 @@ const (
 	tracedUpstream = "upstream" // passed through
 )
 
-// traced is a call of whose answer a span tells.
-type traced struct {
+// tracedCall is a call of whose answer a span tells.
+type tracedCall struct {
 	call
 	trace *trace
 }
@@ -87,7 +87,7 @@ func (t *trace) id() string {
 }
 
 // ObserveShared implements passthrough.ShareObserver: several clients get one answer of upstream.
-func (c traced) ObserveShared(passthrough.SharedAnswer) { c.trace.source = tracedShared }
+func (c tracedCall) ObserveShared(passthrough.SharedAnswer) { c.trace.source = tracedShared }
 
 // Propagate sets the headers of a request upstream that name its span. A client whose request is
 // not sampled has set them itself.
@@ -119,42 +119,42 @@ func (t *trace) over() {
 }
 
 // Noting is w, whose answer ends the span.
-func (t *trace) Noting(w apistatus.Responder) apistatus.Responder { return noted{w, t} }
+func (t *trace) Noting(w apistatus.Responder) apistatus.Responder { return tracedResponder{w, t} }
 
-// noted is a responder whose answer ends a span.
-type noted struct {
+// tracedResponder is a responder whose answer ends a span.
+type tracedResponder struct {
 	apistatus.Responder
 	trace *trace
 }
 
-func (n noted) Send(code int, body []byte) {
+func (n tracedResponder) Send(code int, body []byte) {
 	n.trace.answered(code, int64(len(body)))
 	n.Responder.Send(code, body)
 }
 
-func (n noted) Stream(code int, body io.WriterTo, size int64) {
+func (n tracedResponder) Stream(code int, body io.WriterTo, size int64) {
 	n.trace.answered(code, size)
 	n.Responder.Stream(code, body, size)
 }
 
-func (c traced) SetHeader(key, value string) {
+func (c tracedCall) SetHeader(key, value string) {
 	if key == apistatus.AuditIDHeader {
 		c.trace.auditID = value
 	}
 	c.call.SetHeader(key, value)
 }
 
-func (c traced) Send(code int, body []byte) {
+func (c tracedCall) Send(code int, body []byte) {
 	c.trace.of(c, nil)
-	noted{c.call, c.trace}.Send(code, body)
+	tracedResponder{c.call, c.trace}.Send(code, body)
 }
 
-func (c traced) Stream(code int, body io.WriterTo, size int64) {
+func (c tracedCall) Stream(code int, body io.WriterTo, size int64) {
 	c.trace.of(c, nil)
-	noted{c.call, c.trace}.Stream(code, body, size)
+	tracedResponder{c.call, c.trace}.Stream(code, body, size)
 }
 
-func (c traced) Watch(st *watch.Stream, headers watch.HeadersFunc) {
+func (c tracedCall) Watch(st *watch.Stream, headers watch.HeadersFunc) {
 	if id := st.RecordID(); id != "" {
 		c.trace.auditID = id
 	}
@@ -162,7 +162,7 @@ func (c traced) Watch(st *watch.Stream, headers watch.HeadersFunc) {
 	c.call.Watch(st, headers)
 }
 
-func (c traced) Forward(flow flowcontrol.Flow, as *auth.Impersonation, h passthrough.AnswerHooks) {
+func (c tracedCall) Forward(flow flowcontrol.Flow, as *auth.Impersonation, h passthrough.AnswerHooks) {
 	c.trace.passed, h.Trace = true, c.trace
 	c.call.Forward(flow, as, h)
 }

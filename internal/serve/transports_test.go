@@ -25,18 +25,18 @@ import (
 
 const unknownToken = "Bearer nobody"
 
-// warden is an upstream that closes an HTTP/2 connection on which a stranger, a client with an
-// unknown token, sent a request, as kube-apiserver does. It refuses the stranger once an upload has
-// begun. An upload on the same connection is lost: the GOAWAY names the stranger's request as the
-// last.
-type warden struct {
+// goAwayServer is an upstream that closes an HTTP/2 connection on which a stranger, a client with
+// an unknown token, sent a request, as kube-apiserver does. It refuses the stranger once an upload
+// has begun. An upload on the same connection is lost: the GOAWAY names the stranger's request as
+// the last.
+type goAwayServer struct {
 	came  chan struct{} // the stranger has
 	begun chan struct{} // the first byte of an upload is here
 	once  sync.Once
 }
 
 // serve speaks HTTP/2 on c until its other end leaves.
-func (w *warden) serve(_ *http.Server, c *tls.Conn, _ http.Handler) {
+func (w *goAwayServer) serve(_ *http.Server, c *tls.Conn, _ http.Handler) {
 	preface := make([]byte, len(http2.ClientPreface))
 	if _, err := io.ReadFull(c, preface); err != nil {
 		return
@@ -80,7 +80,7 @@ func (w *warden) serve(_ *http.Server, c *tls.Conn, _ http.Handler) {
 	}
 }
 
-// guarded is a connection to a warden.
+// guarded is a connection to a goAwayServer.
 type guarded struct {
 	mu     sync.Mutex // of writing
 	framer *http2.Framer
@@ -111,7 +111,7 @@ func (g *guarded) refuse(id uint32) {
 // request: an upload that has begun goes on, and the next one finds another connection.
 func TestStrangersEndNoUploads(t *testing.T) {
 	every(t, func(t *testing.T, o frontOptions) {
-		w := &warden{came: make(chan struct{}), begun: make(chan struct{})}
+		w := &goAwayServer{came: make(chan struct{}), begun: make(chan struct{})}
 		up := httptest.NewUnstartedServer(http.NotFoundHandler())
 		up.TLS = &tls.Config{NextProtos: []string{"h2", "http/1.1"}} //nolint:gosec // httptest's
 		up.Config.TLSNextProto = map[string]func(*http.Server, *tls.Conn, http.Handler){"h2": w.serve}
@@ -197,7 +197,7 @@ type upload struct {
 }
 
 // begin sends the beginning of an upload, and returns when upstream has some.
-func begin(ctx context.Context, t *testing.T, fr *front, w *warden) *upload {
+func begin(ctx context.Context, t *testing.T, fr *front, w *goAwayServer) *upload {
 	t.Helper()
 	body, pieces := io.Pipe()
 	u := &upload{body: pieces, code: post(ctx, fr.client(t), fr.url(), "Bearer somebody", body)}

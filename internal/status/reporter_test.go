@@ -7,21 +7,21 @@ import (
 	"time"
 )
 
-// clockwork gathers reports of one watch, at a time and with bytes that the test sets.
-type clockwork struct {
+// fakeReports gathers reports of one watch, at a time and with bytes that the test sets.
+type fakeReports struct {
 	now      time.Time
 	bytes    int64
 	gathered int
 	err      error
 }
 
-func (c *clockwork) gather(context.Context) (*Report, error) {
+func (c *fakeReports) gather(context.Context) (*Report, error) {
 	c.gathered++
 	return &Report{At: c.now, Watches: Watches{Total: 1, Items: []*Watch{{ID: 7, Bytes: c.bytes, AgeSeconds: 10}}}}, c.err
 }
 
 func TestReporter(t *testing.T) {
-	c := &clockwork{now: noon, bytes: 1000}
+	c := &fakeReports{now: noon, bytes: 1000}
 	r := NewReporter(c.gather)
 	defer r.Close()
 	r.now = func() time.Time { return c.now }

@@ -41,16 +41,16 @@ func answering(code int) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
 }
 
-// gone is a connection whose other end has closed it.
-type gone struct {
+// closedConn is a connection whose other end has closed it.
+type closedConn struct {
 	net.Conn
 	noticed chan struct{}
 	once    sync.Once
 }
 
-func (g *gone) Read([]byte) (int, error) { return 0, io.EOF }
+func (g *closedConn) Read([]byte) (int, error) { return 0, io.EOF }
 
-func (g *gone) Close() error {
+func (g *closedConn) Close() error {
 	g.once.Do(func() { close(g.noticed) })
 	return g.Conn.Close()
 }
@@ -59,7 +59,7 @@ func (g *gone) Close() error {
 func TestAwayBeforeTheRequest(t *testing.T) {
 	near, far := net.Pipe()
 	defer far.Close()
-	conn := &gone{Conn: near, noticed: make(chan struct{})}
+	conn := &closedConn{Conn: near, noticed: make(chan struct{})}
 	transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return conn, nil }}
 	ctx := httptrace.WithClientTrace(deadline(t),
 		&httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { <-conn.noticed }})

@@ -119,21 +119,21 @@ func (c *Client) Check(ctx context.Context) error {
 	return explain(err, "apiserver %s: %s", host, transport.OneLine(withoutURL(err)))
 }
 
-// explained is an error in other words, which name what to do.
-type explained struct {
+// describedError is an error in other words, which name what to do.
+type describedError struct {
 	error
 	text string
 }
 
 func explain(err error, format string, args ...any) error {
-	return explained{err, fmt.Sprintf(format, args...)}
+	return describedError{err, fmt.Sprintf(format, args...)}
 }
 
 // Error is the words.
-func (e explained) Error() string { return e.text }
+func (e describedError) Error() string { return e.text }
 
 // Unwrap is the error that they are for.
-func (e explained) Unwrap() error { return e.error }
+func (e describedError) Unwrap() error { return e.error }
 
 // withoutURL leaves out the request that net/http puts before every error.
 func withoutURL(err error) error {

@@ -20,14 +20,14 @@ import (
 	"spillway/internal/fakeapiserver"
 )
 
-// heard is what a follower received, by name, and how often.
-type heard struct {
+// receivedChanges is what a follower received, by name, and how often.
+type receivedChanges struct {
 	mu    sync.Mutex
 	facts map[string]string
 	times int
 }
 
-func (h *heard) tell(name, fact string) {
+func (h *receivedChanges) tell(name, fact string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.facts == nil {
@@ -38,7 +38,7 @@ func (h *heard) tell(name, fact string) {
 }
 
 // await waits until cond, called with mu held, is true.
-func (h *heard) await(t *testing.T, what string, cond func(facts map[string]string) bool) {
+func (h *receivedChanges) await(t *testing.T, what string, cond func(facts map[string]string) bool) {
 	t.Helper()
 	for ctx := deadline(t); ; time.Sleep(time.Millisecond) {
 		h.mu.Lock()
@@ -79,7 +79,7 @@ func TestFollowDefinitions(t *testing.T) {
 	s, c := apiserver(t, fakeapiserver.Options{})
 	const name = "gadgets.example.com"
 	s.Create(fakeapiserver.CRDs, "", name, crd(""))
-	var h heard
+	var h receivedChanges
 	following(t, func(ctx context.Context) error {
 		return c.FollowDefinitions(ctx, zap.NewNop(), func(gr schema.GroupResource, epoch string) {
 			h.tell(gr.String(), epoch)
@@ -122,7 +122,7 @@ func TestFollowThroughGap(t *testing.T) {
 	for _, name := range []string{"as.example.com", "bs.example.com", "cs.example.com"} {
 		s.Create(fakeapiserver.CRDs, "", name, crd(""))
 	}
-	var h heard
+	var h receivedChanges
 	following(t, func(ctx context.Context) error {
 		return c.FollowDefinitions(ctx, zap.NewNop(), func(gr schema.GroupResource, epoch string) {
 			h.tell(gr.Resource, epoch)
@@ -152,7 +152,7 @@ func TestFollowServices(t *testing.T) {
 	behind := fakeapiserver.WithJSON(`{"spec":{"service":{"namespace":"n","name":"metrics"}}}`)
 	s.Create(services, "", "v1.apps")
 	s.Create(services, "", "v1beta1.metrics.k8s.io", behind)
-	var h heard
+	var h receivedChanges
 	following(t, func(ctx context.Context) error {
 		return c.FollowServices(ctx, zap.NewNop(), func(gv schema.GroupVersion, service string) {
 			h.tell(gv.String(), service)

@@ -14,13 +14,13 @@ import (
 	"spillway/internal/upstream/wire"
 )
 
-// inPieces is a body that arrives n bytes at a time.
-type inPieces struct {
+// chunkedReader is a body that arrives n bytes at a time.
+type chunkedReader struct {
 	rest []byte
 	n    int
 }
 
-func (p *inPieces) Read(b []byte) (int, error) {
+func (p *chunkedReader) Read(b []byte) (int, error) {
 	if len(p.rest) == 0 {
 		return 0, io.EOF
 	}
@@ -44,7 +44,7 @@ func TestDecodeList(t *testing.T) {
 	f := func(body, want string) {
 		t.Helper()
 		for n := 1; n <= len(body); n++ {
-			list, err := decodeList(configMaps, &inPieces{[]byte(body), n})
+			list, err := decodeList(configMaps, &chunkedReader{[]byte(body), n})
 			if err != nil {
 				t.Fatalf("%s in pieces of %d: %v", body, n, err)
 			}
@@ -101,7 +101,7 @@ func FuzzDecodeList(f *testing.F) {
 		f.Add([]byte(seed), uint8(3))
 	}
 	f.Fuzz(func(t *testing.T, body []byte, n uint8) {
-		list, err := decodeList(configMaps, &inPieces{bytes.Clone(body), int(n) + 1})
+		list, err := decodeList(configMaps, &chunkedReader{bytes.Clone(body), int(n) + 1})
 		whole, wholeErr := decodeList(configMaps, bytes.NewReader(body))
 		if fmt.Sprint(err) != fmt.Sprint(wholeErr) {
 			t.Fatalf("in pieces %v, as a whole %v", err, wholeErr)

@@ -72,13 +72,13 @@ func Unresolved(resolved []Resolved) error {
 	return errors.New(strings.Join(wrong, "; "))
 }
 
-// unknown says that upstream serves no resource of a name. Its kind of error is a 404.
-type unknown struct{ text string }
+// unknownResourceError says that upstream serves no resource of a name. Its kind of error is a 404.
+type unknownResourceError struct{ text string }
 
-func (e unknown) Error() string { return e.text }
+func (e unknownResourceError) Error() string { return e.text }
 
 // Status implements apierrors.APIStatus.
-func (e unknown) Status() metav1.Status {
+func (e unknownResourceError) Status() metav1.Status {
 	return metav1.Status{Status: metav1.StatusFailure, Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound,
 		Message: e.text}
 }
@@ -139,7 +139,7 @@ func (c *catalog) lookUp(ctx context.Context, arg string) (schema.GroupVersionRe
 	if near := c.near(strings.ToLower(arg)); len(near) > 0 {
 		message += "; did you mean " + strings.Join(near, ", ") + "?"
 	}
-	return schema.GroupVersionResource{}, unknown{message}
+	return schema.GroupVersionResource{}, unknownResourceError{message}
 }
 
 func (c *catalog) serves(gvr schema.GroupVersionResource) bool {

@@ -8,18 +8,18 @@ import (
 	"net/url"
 )
 
-// carrier is the connection that a watch travels on.
-type carrier struct{ conn net.Conn }
+// watchConn is the connection that a watch travels on.
+type watchConn struct{ conn net.Conn }
 
 // trace notes the connection that the request of ctx gets.
-func (c *carrier) trace(ctx context.Context) context.Context {
+func (c *watchConn) trace(ctx context.Context) context.Context {
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn: func(info httptrace.GotConnInfo) { c.conn = info.Conn },
 	})
 }
 
 // shared reports that other requests can travel on it while the watch does: it is HTTP/2.
-func (c *carrier) shared() bool {
+func (c *watchConn) shared() bool {
 	t, ok := c.conn.(*tls.Conn)
 	return ok && t.ConnectionState().NegotiatedProtocol == "h2"
 }
@@ -35,7 +35,7 @@ func (r *Reflector) Revision(ctx context.Context) (rv uint64, same bool, err err
 	if s == nil || !s.carrier.shared() {
 		return 0, false, nil
 	}
-	var got carrier
+	var got watchConn
 	question := r.client.NewProber(r.resource).request("list", url.Values{"limit": {"1"}}, partialList)
 	rv, err = r.client.revision(got.trace(ctx), r.client.http.Transport, question)
 	return rv, err == nil && got.conn == s.carrier.conn, err

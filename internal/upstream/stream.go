@@ -24,7 +24,7 @@ type stream struct {
 	resource *object.Resource
 	body     io.ReadCloser
 	lines    *wire.Lines
-	carrier  carrier
+	carrier  watchConn
 	cancel   context.CancelFunc // ends the request
 	born     time.Time
 	until    time.Time // when upstream is to end it; zero: not known

@@ -52,27 +52,27 @@ func syncReflector(ctx context.Context, b *testing.B, cfg *rest.Config, want int
 	client := clientFor(b, cfg)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	sink := arrival{cancel: cancel}
+	sink := firstStateSink{cancel: cancel}
 	_ = NewReflector(client, object.NewResource(podsGVR, "Pod", true, true), &sink).Run(ctx)
 	if sink.objects != want {
 		b.Fatalf("%d objects arrived, want %d", sink.objects, want)
 	}
 }
 
-// arrival is a Sink that has enough with the first state.
-type arrival struct {
+// firstStateSink is a Sink that has enough with the first state.
+type firstStateSink struct {
 	Sink
 	cancel  func()
 	objects int
 }
 
-func (a *arrival) Replace(objects []*object.Object, _ uint64) error {
+func (a *firstStateSink) Replace(objects []*object.Object, _ uint64) error {
 	a.objects = len(objects)
 	a.cancel()
 	return nil
 }
 
-func (a *arrival) Bookmark(*object.Bookmark, uint64) error { return nil }
+func (a *firstStateSink) Bookmark(*object.Bookmark, uint64) error { return nil }
 
 func syncDynamic(ctx context.Context, b *testing.B, cfg *rest.Config, want int) {
 	client, err := dynamic.NewForConfig(cfg)
@@ -102,15 +102,15 @@ func cpu(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// recording is upstream's answer to a watch-list, which then stays open, or to a LIST, if it takes
-// no watch-lists.
-type recording struct {
+// recordedAnswer is upstream's answer to a watch-list, which then stays open, or to a LIST, if it
+// takes no watch-lists.
+type recordedAnswer struct {
 	body      []byte
 	watchList bool
 }
 
-func record(pods int, watchList bool) *recording {
-	r := &recording{watchList: watchList}
+func record(pods int, watchList bool) *recordedAnswer {
+	r := &recordedAnswer{watchList: watchList}
 	if watchList {
 		for i := range pods {
 			r.body = fmt.Appendf(r.body, `{"type":"ADDED","object":%s}`+"\n", fakeapiserver.Pod(i))
@@ -133,18 +133,18 @@ func record(pods int, watchList bool) *recording {
 }
 
 // RoundTrip answers as upstream does.
-func (r *recording) RoundTrip(q *http.Request) (*http.Response, error) {
+func (r *recordedAnswer) RoundTrip(q *http.Request) (*http.Response, error) {
 	answer := &http.Response{StatusCode: http.StatusOK, ProtoMajor: 1, ProtoMinor: 1,
 		Header: http.Header{"Content-Type": {"application/json"}}, Request: q}
 	query := q.URL.Query()
 	switch {
 	case query.Get("watch") == "" || r.watchList && query.Get("sendInitialEvents") == "true":
-		answer.Body = io.NopCloser(io.MultiReader(bytes.NewReader(r.body), silence{q.Context()}))
+		answer.Body = io.NopCloser(io.MultiReader(bytes.NewReader(r.body), blockedBody{q.Context()}))
 		if query.Get("watch") == "" {
 			answer.Body = io.NopCloser(bytes.NewReader(r.body))
 		}
 	case query.Get("watch") != "" && query.Get("sendInitialEvents") == "":
-		answer.Body = io.NopCloser(silence{q.Context()})
+		answer.Body = io.NopCloser(blockedBody{q.Context()})
 	default:
 		answer.StatusCode = http.StatusUnprocessableEntity
 		answer.Body = io.NopCloser(
@@ -153,13 +153,13 @@ func (r *recording) RoundTrip(q *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// silence is a body of which nothing comes until the request ends.
-type silence struct{ ctx context.Context }
+// blockedBody is a body of which nothing comes until the request ends.
+type blockedBody struct{ ctx context.Context }
 
-func (s silence) Read([]byte) (int, error) {
+func (s blockedBody) Read([]byte) (int, error) {
 	<-s.ctx.Done()
 	return 0, s.ctx.Err()
 }
 
 // WrappedRoundTripper says that there is no connection to close.
-func (r *recording) WrappedRoundTripper() http.RoundTripper { return &http.Transport{} }
+func (r *recordedAnswer) WrappedRoundTripper() http.RoundTripper { return &http.Transport{} }

@@ -140,7 +140,7 @@ func (r *Reflector) watch(ctx context.Context, o metav1.ListOptions) (*stream, e
 		}
 		asked.patience = watchListHeadTimeout
 	}
-	var on carrier
+	var on watchConn
 	body, err := r.client.get(on.trace(ctx), asked)
 	if err != nil {
 		cancel()

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// told is what a client received, and how its watch ended.
-type told struct {
+// receivedStream is what a client received, and how its watch ended.
+type receivedStream struct {
 	events []string // without bookmarks: their moments differ
 	reason EndReason
 }
@@ -24,11 +24,11 @@ type script struct {
 	world   *world
 	version int
 	pods    map[string]int // by name, the version
-	peers   []*peer
+	peers   []*testClient
 }
 
 // play runs some steps, and returns what each client received.
-func (s *script) play(steps int) []told {
+func (s *script) play(steps int) []receivedStream {
 	for range steps {
 		s.step()
 	}
@@ -36,7 +36,7 @@ func (s *script) play(steps int) []told {
 		p.resume()
 	}
 	time.Sleep(2 * time.Hour) // longer than any watch lasts
-	var all []told
+	var all []receivedStream
 	for _, p := range s.peers {
 		all = append(all, s.toldTo(p))
 	}
@@ -113,7 +113,7 @@ func (s *script) watch() {
 	s.peers = append(s.peers, s.world.watch("/api/v1/pods?"+query))
 }
 
-func (s *script) disturb(p *peer) {
+func (s *script) disturb(p *testClient) {
 	switch s.rand.IntN(8) {
 	case 0, 1:
 		p.pause()
@@ -130,9 +130,9 @@ func (s *script) disturb(p *peer) {
 	}
 }
 
-func (s *script) toldTo(p *peer) told {
+func (s *script) toldTo(p *testClient) receivedStream {
 	_, events, _ := p.received()
-	var out told
+	var out receivedStream
 	last := 0
 	for _, e := range events {
 		words := strings.Fields(e)
@@ -164,7 +164,7 @@ func (s *script) toldTo(p *peer) told {
 func TestDeliverersAgree(t *testing.T) {
 	var written, stalled int
 	for seed := range uint64(30) {
-		results := map[string][]told{}
+		results := map[string][]receivedStream{}
 		for name, d := range deliveries {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, d)
@@ -194,7 +194,7 @@ func TestDeliverersAgree(t *testing.T) {
 }
 
 // sameStory compares what two clients received. A drained client may have received less.
-func sameStory(a, b told) bool {
+func sameStory(a, b receivedStream) bool {
 	if a.reason == EndDrain {
 		n := min(len(a.events), len(b.events))
 		return slices.Equal(a.events[:n], b.events[:n])

@@ -16,21 +16,23 @@ import (
 	"spillway/internal/source/sourcetest"
 )
 
-// narrator is a past of which the test says what it tells, and when.
-type narrator struct {
+// scriptedHistory is a past of which the test says what it tells, and when.
+type scriptedHistory struct {
 	t    *testing.T
 	says chan func() (object.Type, *object.Object, uint64, error)
 	ctx  context.Context
 }
 
-func (n *narrator) Begin(context.Context) (uint64, backfill.HistoryWatch, error) { return 1000, n, nil }
+func (n *scriptedHistory) Begin(context.Context) (uint64, backfill.HistoryWatch, error) {
+	return 1000, n, nil
+}
 
-func (n *narrator) Watch(ctx context.Context, _ object.Selector, _ uint64) error {
+func (n *scriptedHistory) Watch(ctx context.Context, _ object.Selector, _ uint64) error {
 	n.ctx = ctx
 	return nil
 }
 
-func (n *narrator) Next() (object.Type, *object.Object, uint64, error) {
+func (n *scriptedHistory) Next() (object.Type, *object.Object, uint64, error) {
 	select {
 	case say := <-n.says:
 		return say()
@@ -39,21 +41,21 @@ func (n *narrator) Next() (object.Type, *object.Object, uint64, error) {
 	}
 }
 
-func (n *narrator) Close() {}
+func (n *scriptedHistory) Close() {}
 
-func (n *narrator) tell(kind object.Type, pod string) {
+func (n *scriptedHistory) tell(kind object.Type, pod string) {
 	o := sourcetest.ParseOne(n.t, sourcetest.Pods, pod)
 	n.says <- func() (object.Type, *object.Object, uint64, error) { return kind, o, o.RV, nil }
 }
 
-func (n *narrator) mark(rv uint64) {
+func (n *scriptedHistory) mark(rv uint64) {
 	n.says <- func() (object.Type, *object.Object, uint64, error) { return 0, nil, rv, nil }
 }
 
 // narrate starts a watch of a world whose log begins at 100. The test sends the events before that.
-func narrate(t *testing.T, w *world, query string, rv uint64) (*narrator, *peer) {
+func narrate(t *testing.T, w *world, query string, rv uint64) (*scriptedHistory, *testClient) {
 	t.Helper()
-	n := &narrator{t: t, says: make(chan func() (object.Type, *object.Object, uint64, error))}
+	n := &scriptedHistory{t: t, says: make(chan func() (object.Type, *object.Object, uint64, error))}
 	w.source.Past = backfill.New(w.source.Hub, n, backfill.NewWatchLimit(1))
 	t.Cleanup(w.source.Past.Close)
 	p := w.watchAs(fmt.Sprintf("/api/v1/pods?watch=1&resourceVersion=%d%s", rv, query), func(st *Stream) {
@@ -87,10 +89,10 @@ func TestPastIsGated(t *testing.T) {
 		w.set("a/x 105")
 		p.gets("MODIFIED a/x 105")
 	})
-	for reason, end := range map[EndReason]func(*peer){
-		EndTimeout:   func(*peer) { time.Sleep(100 * time.Second) },
-		EndDrain:     func(p *peer) { p.stream.Stop(EndDrain) },
-		EndForbidden: func(p *peer) { p.stream.End(reauth.EndForbidden) },
+	for reason, end := range map[EndReason]func(*testClient){
+		EndTimeout:   func(*testClient) { time.Sleep(100 * time.Second) },
+		EndDrain:     func(p *testClient) { p.stream.Stop(EndDrain) },
+		EndForbidden: func(p *testClient) { p.stream.End(reauth.EndForbidden) },
 	} {
 		for _, held := range []bool{false, true} {
 			bubbles(t, func(t *testing.T, d delivery) {
@@ -165,7 +167,7 @@ func TestOvertakenByASeam(t *testing.T) {
 		bubbles(t, func(t *testing.T, d delivery) {
 			w := newWorld(t, d, "a/x 95")
 			if told {
-				w.source.Past = backfill.New(w.source.Hub, &narrator{t: t}, backfill.NewWatchLimit(1))
+				w.source.Past = backfill.New(w.source.Hub, &scriptedHistory{t: t}, backfill.NewWatchLimit(1))
 				t.Cleanup(w.source.Past.Close)
 			}
 			p := w.watch("/api/v1/pods?watch=1&resourceVersion=150&allowWatchBookmarks=1")

@@ -119,7 +119,7 @@ func TestHeldOverAGap(t *testing.T) {
 // A proof may be of a history that the client has yet to be sent: it is looked at again once that
 // was (W-215).
 func TestHeldUntilWhatWasProven(t *testing.T) {
-	whileProving(t, func(w *world, p *peer, proofs chan<- proof) {
+	whileProving(t, func(w *world, p *testClient, proofs chan<- proof) {
 		p.gets("ADDED a/x 5")
 		proofs <- proof{state: &cache.Snapshot{RV: 110, Reached: 105, Next: w.head() + 1}}
 		p.gets()
@@ -133,7 +133,7 @@ func TestHeldUntilWhatWasProven(t *testing.T) {
 // History may say by itself that nothing happened up to some point before the proof. That changes
 // nothing of what the client has.
 func TestHeldThroughProgress(t *testing.T) {
-	whileProving(t, func(w *world, p *peer, proofs chan<- proof) {
+	whileProving(t, func(w *world, p *testClient, proofs chan<- proof) {
 		p.gets("ADDED a/x 5")
 		proven := &cache.Snapshot{RV: 110, Reached: 105, Next: w.head()}
 		w.progress(109)
@@ -146,7 +146,7 @@ func TestHeldThroughProgress(t *testing.T) {
 // A state that was proven to be as an older one says nothing to a client that has been sent what
 // came and went in between.
 func TestHeldBetween(t *testing.T) {
-	whileProving(t, func(w *world, p *peer, proofs chan<- proof) {
+	whileProving(t, func(w *world, p *testClient, proofs chan<- proof) {
 		proven := &cache.Snapshot{RV: 110, Reached: 105, Next: w.head()}
 		w.set("a/y 106")
 		p.gets("ADDED a/x 5", "ADDED a/y 106")
@@ -158,7 +158,7 @@ func TestHeldBetween(t *testing.T) {
 }
 
 // whileProving runs f in a bubble with a watch-list of a/x that is held for what f proves.
-func whileProving(t *testing.T, f func(w *world, p *peer, proofs chan<- proof)) {
+func whileProving(t *testing.T, f func(w *world, p *testClient, proofs chan<- proof)) {
 	synctest.Test(t, func(t *testing.T) {
 		proofs := make(chan proof, 1)
 		w := newWorld(t, func(*Manager) deliverer { return proving{proofs: proofs} }, "a/x 5")

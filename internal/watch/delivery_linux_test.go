@@ -26,8 +26,8 @@ import (
 	"spillway/internal/source/sourcetest"
 )
 
-// audience are many clients of one feed, on real sockets, that do nothing but take what comes.
-type audience struct {
+// socketClients are many clients of one feed, on real sockets, that do nothing but take what comes.
+type socketClients struct {
 	tb      testing.TB
 	manager *Manager
 	poller  *clientconn.Poller
@@ -48,9 +48,9 @@ type audience struct {
 }
 
 // newAudience starts n clients whose events have about size bytes.
-func newAudience(tb testing.TB, n, size int, secure bool, d func(*Manager) deliverer) *audience {
+func newAudience(tb testing.TB, n, size int, secure bool, d func(*Manager) deliverer) *socketClients {
 	const version = 1_000_000 // so that all have as many digits
-	c := &audience{
+	c := &socketClients{
 		tb: tb, source: sourcetest.New(tb, sourcetest.Pods, sourcetest.NewOracle(version), version, "a/x 1000000"),
 		version: version, padding: strings.Repeat("x", size), done: make(chan struct{}),
 	}
@@ -96,7 +96,7 @@ func newAudience(tb testing.TB, n, size int, secure bool, d func(*Manager) deliv
 }
 
 // join makes one more client, whose watch is past its initial events.
-func (c *audience) join(ln net.Listener, ended *sync.WaitGroup) {
+func (c *socketClients) join(ln net.Listener, ended *sync.WaitGroup) {
 	c.tb.Helper()
 	client, err := net.Dial("tcp", ln.Addr().String())
 	if err != nil {
@@ -134,7 +134,7 @@ func (c *audience) join(ln net.Listener, ended *sync.WaitGroup) {
 	c.drained(client)
 }
 
-func (c *audience) handshake(accepted, client net.Conn) net.Conn {
+func (c *socketClients) handshake(accepted, client net.Conn) net.Conn {
 	c.tb.Helper()
 	server := tls.Server(accepted, c.config)
 	shaken := make(chan error, 1)
@@ -150,7 +150,7 @@ func (c *audience) handshake(accepted, client net.Conn) net.Conn {
 }
 
 // drained leaves a client's socket to take, behind Go's back.
-func (c *audience) drained(client net.Conn) {
+func (c *socketClients) drained(client net.Conn) {
 	c.tb.Helper()
 	raw, err := client.(*net.TCPConn).SyscallConn()
 	if err != nil {
@@ -169,7 +169,7 @@ func (c *audience) drained(client net.Conn) {
 }
 
 // take reads for all clients, on a thread of its own, and throws it away.
-func (c *audience) take() {
+func (c *socketClients) take() {
 	defer close(c.done)
 	runtime.LockOSThread()
 	events := make([]unix.EpollEvent, 512)
@@ -199,12 +199,12 @@ func cpuTime(clock int32) int64 {
 }
 
 // pod is the object's next version.
-func (c *audience) pod() *object.Object {
+func (c *socketClients) pod() *object.Object {
 	return sourcetest.ParseOne(c.tb, sourcetest.Pods, fmt.Sprintf("a/x %d pad=%s", c.version, c.padding))
 }
 
 // write puts k events into the log and into the feeds.
-func (c *audience) write(k int) {
+func (c *socketClients) write(k int) {
 	for range k {
 		c.version++
 		if err := c.source.Resource().Update(c.pod()); err != nil {
@@ -215,7 +215,7 @@ func (c *audience) write(k int) {
 }
 
 // settled waits until the clients have taken so many bytes.
-func (c *audience) settled(least int64) {
+func (c *socketClients) settled(least int64) {
 	for until := time.Now().Add(patience); c.taken.Load() < least; time.Sleep(100 * time.Microsecond) {
 		if time.Now().After(until) {
 			c.tb.Fatalf("only %d of %d bytes arrived", c.taken.Load(), least)
@@ -225,7 +225,7 @@ func (c *audience) settled(least int64) {
 
 // ready waits until every client has the head of its answer and follows the feed, and returns what
 // they have taken.
-func (c *audience) ready() int64 {
+func (c *socketClients) ready() int64 {
 	head := int64(len(c.streams) * (c.head + c.sealed))
 	c.settled(head)
 	for range 2 { // the first event comes from the log, at least to some
@@ -237,7 +237,7 @@ func (c *audience) ready() int64 {
 }
 
 // round is how many bytes k events are, sent to all clients at once.
-func (c *audience) round(k int) int64 { return int64(len(c.streams) * (k*c.frame + c.sealed)) }
+func (c *socketClients) round(k int) int64 { return int64(len(c.streams) * (k*c.frame + c.sealed)) }
 
 func byWriters(m *Manager) deliverer { return newWriters(m) }
 
@@ -301,13 +301,13 @@ func TestIdleWatchesAreSmall(t *testing.T) {
 	}
 }
 
-type footprint struct {
+type memoryUse struct {
 	bytes      float64 // of heap and stacks
 	goroutines int
 }
 
 // measured is what n idle watches take, their clients' sockets included.
-func measured(t *testing.T, n int, secure bool) (f footprint) {
+func measured(t *testing.T, n int, secure bool) (f memoryUse) {
 	t.Helper()
 	t.Run(fmt.Sprint(n), func(t *testing.T) {
 		// A server that was stopped before this is held by fasthttp's cleaner of idle workers, for up to
@@ -355,7 +355,7 @@ func benchmarkDelivery(b *testing.B, k int, secure bool, d func(*Manager) delive
 	const clients = 1000
 	bare := d == nil
 	if bare {
-		d = func(*Manager) deliverer { return idle{} }
+		d = func(*Manager) deliverer { return idleDeliverer{} }
 	}
 	c := newAudience(b, clients, 2000, secure, d)
 	frame := make([]byte, k*c.frame)
@@ -398,7 +398,7 @@ func BenchmarkWatches(b *testing.B) {
 			c.write(1)
 			for b.Loop() {
 				for _, st := range c.streams {
-					if _, open := st.figures(); !open {
+					if _, open := st.counters(); !open {
 						b.Fatal("a stream has ended")
 					}
 				}
@@ -408,10 +408,10 @@ func BenchmarkWatches(b *testing.B) {
 	}
 }
 
-// idle is a deliverer that leaves its streams alone.
-type idle struct{}
+// idleDeliverer is a deliverer that leaves its streams alone.
+type idleDeliverer struct{}
 
-func (idle) deliver(s *Stream) {
+func (idleDeliverer) deliver(s *Stream) {
 	<-s.Done()
 	s.Cleanup(EndAborted)
 }

@@ -39,10 +39,10 @@ func TestHeld(t *testing.T) {
 // TestHeldToTheEnd shows that a paused watch may end, cleanly and without events.
 func TestHeldToTheEnd(t *testing.T) {
 	const query = "/api/v1/pods?watch=1&resourceVersion=100&allowWatchBookmarks=1&timeoutSeconds=100"
-	for reason, end := range map[EndReason]func(*peer){
-		EndTimeout:   func(*peer) { time.Sleep(100 * time.Second) },
-		EndDrain:     func(p *peer) { p.stream.Stop(EndDrain) },
-		EndForbidden: func(p *peer) { p.stream.End(reauth.EndForbidden) },
+	for reason, end := range map[EndReason]func(*testClient){
+		EndTimeout:   func(*testClient) { time.Sleep(100 * time.Second) },
+		EndDrain:     func(p *testClient) { p.stream.Stop(EndDrain) },
+		EndForbidden: func(p *testClient) { p.stream.End(reauth.EndForbidden) },
 	} {
 		bubbles(t, func(t *testing.T, d delivery) {
 			w := newWorld(t, d, "a/x 5")

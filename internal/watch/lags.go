@@ -59,7 +59,7 @@ func (m *Manager) lags() map[lagGroup]lag { return grouped(m.Open(), time.Now())
 func grouped(streams []*Stream, now time.Time) map[lagGroup]lag {
 	groups, names := map[lagGroup]lag{}, map[*source.Source]string{}
 	for _, st := range streams {
-		f, open := st.figures()
+		f, open := st.counters()
 		if !open {
 			continue
 		}
@@ -75,7 +75,7 @@ func grouped(streams []*Stream, now time.Time) map[lagGroup]lag {
 }
 
 // behind is the lag of a stream, that of its client counted in.
-func (s *Stream) behind(f figures, now time.Time) (behind time.Duration) {
+func (s *Stream) behind(f streamCounters, now time.Time) (behind time.Duration) {
 	if f.live && f.standing.Pending {
 		behind = s.oldest(f.standing.First, now)
 	}

@@ -61,7 +61,7 @@ func (m *Manager) Watches() []Watch {
 	now := time.Now()
 	watches := make([]Watch, 0, len(streams))
 	for i, st := range streams {
-		if f, open := st.figures(); open && outs[i] != nil {
+		if f, open := st.counters(); open && outs[i] != nil {
 			watches = append(watches, st.watch(outs[i], f, now))
 		}
 	}
@@ -69,8 +69,8 @@ func (m *Manager) Watches() []Watch {
 	return watches
 }
 
-// watch is what is known of a stream by its figures.
-func (s *Stream) watch(out sink, f figures, now time.Time) Watch {
+// watch is what is known of a stream by its counters.
+func (s *Stream) watch(out sink, f streamCounters, now time.Time) Watch {
 	w := Watch{
 		ID: s.id, Source: s.plan.Source, Selected: s.selection(), Encoding: streamEncoding(s.plan.Encoding),
 		User: s.client.name(), Agent: s.client.userAgent(), Client: out.client(), Protocol: out.protocol(),

@@ -8,11 +8,11 @@ import (
 )
 
 // draining is a bubble with watches for Drain to end.
-func draining(t *testing.T, n int, f func(t *testing.T, w *world, all []*peer)) {
+func draining(t *testing.T, n int, f func(t *testing.T, w *world, all []*testClient)) {
 	t.Helper()
 	bubbles(t, func(t *testing.T, d delivery) {
 		w := newWorld(t, d, "a/x 5")
-		var all []*peer
+		var all []*testClient
 		for range n {
 			const query = "/api/v1/pods?watch=1&resourceVersion=90&allowWatchBookmarks=1&sendInitialEvents=true&" +
 				"resourceVersionMatch=NotOlderThan"
@@ -39,7 +39,7 @@ func draining(t *testing.T, n int, f func(t *testing.T, w *world, all []*peer)) 
 // TestDrainOutOfTime shows that watches that are not stopped yet when the time is over end cleanly,
 // too, before Drain returns: Cut follows.
 func TestDrainOutOfTime(t *testing.T) {
-	draining(t, 3, func(t *testing.T, w *world, all []*peer) {
+	draining(t, 3, func(t *testing.T, w *world, all []*testClient) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		w.manager.RefuseNew()
@@ -61,7 +61,7 @@ func TestDrainOutOfTime(t *testing.T) {
 // TestDrainOutOfTimeOfAStalledClient shows that Drain does not wait for a client that does not take
 // its end when the time is over.
 func TestDrainOutOfTimeOfAStalledClient(t *testing.T) {
-	draining(t, 1, func(t *testing.T, w *world, all []*peer) {
+	draining(t, 1, func(t *testing.T, w *world, all []*testClient) {
 		all[0].pause()
 		w.set("a/x 102") // is taken by the read under way
 		synctest.Wait()
@@ -79,7 +79,7 @@ func TestDrainOutOfTimeOfAStalledClient(t *testing.T) {
 
 // TestDrainReturnsWhenNoStreamIsLeft shows that Drain returns as soon as no stream is left.
 func TestDrainReturnsWhenNoStreamIsLeft(t *testing.T) {
-	draining(t, 2, func(t *testing.T, w *world, all []*peer) {
+	draining(t, 2, func(t *testing.T, w *world, all []*testClient) {
 		const period = time.Hour
 		began := time.Now()
 		w.manager.RefuseNew()
@@ -92,7 +92,7 @@ func TestDrainReturnsWhenNoStreamIsLeft(t *testing.T) {
 
 // TestDrainReturnsWhenAllHaveLeft shows that Drain waits for no turn when all clients have left.
 func TestDrainReturnsWhenAllHaveLeft(t *testing.T) {
-	draining(t, 2, func(t *testing.T, w *world, all []*peer) {
+	draining(t, 2, func(t *testing.T, w *world, all []*testClient) {
 		const period, turn = time.Hour, 27 * time.Minute // of the second
 		began := time.Now()
 		for _, p := range all { // either of them is stopped by then

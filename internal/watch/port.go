@@ -26,7 +26,7 @@ type flusher interface{ Flush() }
 type flushQueue struct {
 	queued map[flusher]struct{}
 	order  []flusher
-	since  moment // of the first
+	since  monotonicTime // of the first
 }
 
 const (

@@ -23,13 +23,13 @@ type slot struct {
 	rest     []byte    // made, and not sent; bytes that are shared unless the cursor reads the log
 	reason   EndReason // settled: rest is the last that is sent
 	over     bool
-	look     bool        // something is due, or poke was called
-	parked   bool        // the socket is full
-	progress moment      // while parked: when the client last took a byte
-	queued   bool        // waits for its turn
-	next     *slot       // of its owner, while it waits
-	owner    *ownerTurns // its place among owners; nil: it has had no turn yet
-	due      moment
+	look     bool          // something is due, or poke was called
+	parked   bool          // the socket is full
+	progress monotonicTime // while parked: when the client last took a byte
+	queued   bool          // waits for its turn
+	next     *slot         // of its owner, while it waits
+	owner    *ownerTurns   // its place among owners; nil: it has had no turn yet
+	due      monotonicTime
 	group    *group
 	index    int // in the group
 
@@ -38,7 +38,7 @@ type slot struct {
 }
 
 // dueAt sets when the slot is due.
-func (s *slot) dueAt(at moment) {
+func (s *slot) dueAt(at monotonicTime) {
 	s.due = at
 	s.writer.timers.Set(s)
 }

@@ -31,7 +31,7 @@ type Stream struct {
 	out      sink // set under manager.mu, once, before it is delivered
 	plan     plan.Plan
 	admit    func(reauth.ReviewedStream) *reauth.Permit // nil: its listener's clients may have everything
-	deadline moment
+	deadline monotonicTime
 	owner    fanout.Owner              // that the hub counts it for
 	lasting  flowcontrol.Pass          // of the number of watches
 	selected flowcontrol.SelectorClaim // of what selectors weigh
@@ -46,7 +46,7 @@ type Stream struct {
 	past     *backfill.Backfill // events from before the log that are not sent yet; nil: none
 	cursor   *fanout.Cursor
 	started  uint64 // the resourceVersion that the client begins at: bookmarks at or below it tell nothing (W-111)
-	bookmark moment
+	bookmark monotonicTime
 	shut     <-chan struct{} // what the gate opened by when it was last looked at; nil: it was open
 	sent     bool            // something since the time was last looked at
 	taken    bool            // the deliverer counts it out, not the handler of its request
@@ -56,13 +56,13 @@ type Stream struct {
 	id     uint64 // set when it is admitted; no other stream has it
 	client ClientInfo
 
-	// What figures reads. The deliverer holds it while it uses the cursor, never while it waits for
+	// What counters reads. The deliverer holds it while it uses the cursor, never while it waits for
 	// the client.
 	mu struct {
 		sync.Mutex
 		live, ended bool
 		unsent      int
-		blocked     moment
+		blocked     monotonicTime
 	}
 }
 
@@ -267,7 +267,7 @@ func (s *Stream) mark(rv uint64) ([]byte, error) {
 }
 
 // schedule sets when the next bookmark is due.
-func (s *Stream) schedule(present moment) {
+func (s *Stream) schedule(present monotonicTime) {
 	s.bookmark = min(present.after(bookmarkPeriod), s.deadline.after(-bookmarkLead))
 	if s.bookmark <= present {
 		s.bookmark = s.deadline.after(time.Hour)
@@ -277,7 +277,7 @@ func (s *Stream) schedule(present moment) {
 // next is when something is due. A stream without bookmarks is looked at as often, which keeps its
 // cursor near the head of the log. Otherwise its feed could drop it after an hour, and its client
 // could not resume from its last event.
-func (s *Stream) next() moment {
+func (s *Stream) next() monotonicTime {
 	if s.shut == nil {
 		return min(s.bookmark, s.deadline)
 	}

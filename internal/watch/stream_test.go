@@ -429,7 +429,7 @@ func TestDrainedStream(t *testing.T) {
 		w.set("a/x 101")
 		w.resource().Progress(110, w.resource().Generation())
 		fresh.gets("MODIFIED a/x 101")
-		for _, one := range []*peer{p, fresh, without} {
+		for _, one := range []*testClient{p, fresh, without} {
 			one.stream.Stop(EndDrain)
 		}
 		p.ends(EndDrain, "MODIFIED a/x 101", "BOOKMARK 110")

@@ -136,8 +136,8 @@ func (w *world) relist(rv uint64, pods ...string) {
 	}
 }
 
-// peer is a client. It reads everything, unless it is paused.
-type peer struct {
+// testClient is a client. It reads everything, unless it is paused.
+type testClient struct {
 	t      *testing.T
 	stream *Stream
 	conn   net.Conn
@@ -152,7 +152,7 @@ type peer struct {
 }
 
 // watch starts a stream of the pods on path.
-func (w *world) watch(query string) *peer { return w.watchAs(query, func(*Stream) {}) }
+func (w *world) watch(query string) *testClient { return w.watchAs(query, func(*Stream) {}) }
 
 // plan is that of a watch.
 func (w *world) plan(query string) plan.Plan {
@@ -172,14 +172,14 @@ func (w *world) plan(query string) plan.Plan {
 func noHeaders(func(key, value string)) {}
 
 // watchAs is watch, of a stream that is prepared.
-func (w *world) watchAs(query string, prepare func(*Stream)) *peer {
+func (w *world) watchAs(query string, prepare func(*Stream)) *testClient {
 	w.t.Helper()
 	near, far := narrowPipe()
 	st := w.manager.NewStream(w.plan(query), StreamOptions{})
 	st.SetChunked()
 	st.out = &ConnSink{Conn: clientconn.New(near, w.manager.seats, w.manager.eviction),
 		StallTimeout: worldStall, Head: Head(st, noHeaders, "audit", "")}
-	p := &peer{t: w.t, stream: st, conn: far, reason: make(chan EndReason, 1)}
+	p := &testClient{t: w.t, stream: st, conn: far, reason: make(chan EndReason, 1)}
 	st.cleanup = func(reason EndReason) {
 		st.closeCursor()
 		_ = near.Close()
@@ -192,12 +192,12 @@ func (w *world) watchAs(query string, prepare func(*Stream)) *peer {
 	return p
 }
 
-func (p *peer) close() {
+func (p *testClient) close() {
 	_ = p.conn.Close()
 	p.resume()
 }
 
-func (p *peer) read() {
+func (p *testClient) read() {
 	buf := make([]byte, 4<<10)
 	for {
 		p.mu.Lock()
@@ -222,7 +222,7 @@ func (p *peer) read() {
 }
 
 // pause stops reading after the read that is under way.
-func (p *peer) pause() {
+func (p *testClient) pause() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.paused == nil {
@@ -231,7 +231,7 @@ func (p *peer) pause() {
 }
 
 // resume reads on.
-func (p *peer) resume() {
+func (p *testClient) resume() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.paused != nil {
@@ -240,8 +240,8 @@ func (p *peer) resume() {
 	}
 }
 
-// slowly makes the peer sleep for each read.
-func (p *peer) slowly(d time.Duration) {
+// slowly makes the client sleep for each read.
+func (p *testClient) slowly(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.pace = func(int) { time.Sleep(d) }
@@ -249,7 +249,7 @@ func (p *peer) slowly(d time.Duration) {
 
 // received is everything so far: the head, the events in short, and whether the body was
 // terminated.
-func (p *peer) received() (head *http.Response, events []string, terminated bool) {
+func (p *testClient) received() (head *http.Response, events []string, terminated bool) {
 	p.t.Helper()
 	synctest.Wait()
 	p.mu.Lock()
@@ -304,7 +304,7 @@ func short(t *testing.T, line []byte) string {
 }
 
 // gets compares what came since the last time with what should have.
-func (p *peer) gets(want ...string) {
+func (p *testClient) gets(want ...string) {
 	p.t.Helper()
 	head, events, _ := p.received()
 	if head == nil {
@@ -318,7 +318,7 @@ func (p *peer) gets(want ...string) {
 
 // ends checks that the stream has ended, for the reason, with its terminator if that is a clean
 // one, after the events.
-func (p *peer) ends(want EndReason, last ...string) {
+func (p *testClient) ends(want EndReason, last ...string) {
 	p.t.Helper()
 	p.gets(last...)
 	_, _, terminated := p.received()
@@ -336,7 +336,7 @@ func (p *peer) ends(want EndReason, last ...string) {
 }
 
 // goesOn checks that the stream has not ended.
-func (p *peer) goesOn() {
+func (p *testClient) goesOn() {
 	p.t.Helper()
 	synctest.Wait()
 	select {

@@ -55,7 +55,7 @@ func TestBackFromTheLog(t *testing.T) {
 		w.set("a/x 105") // by now the hub knows the feeds
 		early.gets("MODIFIED a/x 105")
 		picky.gets()
-		for _, p := range []*peer{early, picky} {
+		for _, p := range []*testClient{early, picky} {
 			if !p.stream.cursor.Follows() {
 				t.Errorf("%q still waits for the log", p.stream.plan.Selector.Namespace)
 			}

@@ -30,17 +30,17 @@ import (
 
 const testIssuer = "https://kubernetes.default.svc"
 
-// mint signs tokens as kube-apiserver does, and any other.
-type mint struct {
+// tokenSigner signs tokens as kube-apiserver does, and any other.
+type tokenSigner struct {
 	t   *testing.T
 	kid string
 	alg jose.SignatureAlgorithm
 	key crypto.Signer
 }
 
-func newMint(t *testing.T, kid string, alg jose.SignatureAlgorithm) *mint {
+func newMint(t *testing.T, kid string, alg jose.SignatureAlgorithm) *tokenSigner {
 	t.Helper()
-	m := &mint{t: t, kid: kid, alg: alg}
+	m := &tokenSigner{t: t, kid: kid, alg: alg}
 	var err error
 	if alg == jose.RS256 {
 		m.key, err = rsa.GenerateKey(rand.Reader, 2048)
@@ -54,12 +54,12 @@ func newMint(t *testing.T, kid string, alg jose.SignatureAlgorithm) *mint {
 }
 
 // public is the key as upstream publishes it.
-func (m *mint) public() jose.JSONWebKey {
+func (m *tokenSigner) public() jose.JSONWebKey {
 	return jose.JSONWebKey{Key: m.key.Public(), KeyID: m.kid, Algorithm: string(m.alg), Use: "sig"}
 }
 
 // sign makes a token. header overrides what its head says.
-func (m *mint) sign(claims map[string]any) string {
+func (m *tokenSigner) sign(claims map[string]any) string {
 	m.t.Helper()
 	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: m.alg, Key: jose.JSONWebKey{Key: m.key, KeyID: m.kid}}, nil)
 	if err != nil {
@@ -124,7 +124,7 @@ func (g *registry) publish(keys ...jose.JSONWebKey) {
 }
 
 // onMint runs a test with tokens that are verified here: c1/robot and its pod p exist.
-func onMint(t *testing.T, kept TokensKept, test func(g *guard, m *mint)) {
+func onMint(t *testing.T, kept TokensKept, test func(g *guard, m *tokenSigner)) {
 	t.Helper()
 	m := newMint(t, "k1", jose.RS256)
 	onGuard(t, func(g *guard, s *setup) {
@@ -156,7 +156,7 @@ func (g *guard) shows(what, token string, want auth.Outcome, reviews int) auth.R
 func TestLocalTokens(t *testing.T) {
 	for _, alg := range []jose.SignatureAlgorithm{jose.RS256, jose.ES256} {
 		m := newMint(t, "k2", alg)
-		onMint(t, TokensPods, func(g *guard, _ *mint) {
+		onMint(t, TokensPods, func(g *guard, _ *tokenSigner) {
 			g.registry.publish(m.public())
 			time.Sleep(auth.AllowedFor)
 			result := g.shows("unbound", m.sign(claims(nil)), auth.Authenticated, 0)
@@ -182,7 +182,7 @@ func TestLocalTokens(t *testing.T) {
 
 // A token that the local checks do not cover is sent to upstream for review, which refuses it here.
 func TestLocalTokensLeaveTheRest(t *testing.T) {
-	onMint(t, TokensPods, func(g *guard, m *mint) {
+	onMint(t, TokensPods, func(g *guard, m *tokenSigner) {
 		now := time.Now().Unix()
 		ref := func(name, uid string) map[string]any { return map[string]any{"name": name, "uid": uid} }
 		for what, changes := range map[string]map[string]any{
@@ -210,11 +210,11 @@ func TestLocalTokensLeaveTheRest(t *testing.T) {
 		g.shows("unknown key", stranger.sign(claims(nil)), auth.Refused, 1)
 		stranger.kid = "k1"
 		g.shows("another key by the same name", stranger.sign(claims(nil)), auth.Refused, 1)
-		unnamed := &mint{t: t, alg: m.alg, key: m.key}
+		unnamed := &tokenSigner{t: t, alg: m.alg, key: m.key}
 		g.shows("unnamed key", unnamed.sign(claims(nil)), auth.Refused, 1)
 		elliptic := newMint(t, "k1", jose.ES256)
 		g.shows("another algorithm", elliptic.sign(claims(nil)), auth.Refused, 1)
-		pss := &mint{t: t, kid: "k1", alg: jose.PS256, key: m.key}
+		pss := &tokenSigner{t: t, kid: "k1", alg: jose.PS256, key: m.key}
 		g.shows("an algorithm that upstream does not use", pss.sign(claims(nil)), auth.Refused, 1)
 		der, err := x509.MarshalPKIXPublicKey(m.key.Public())
 		if err != nil {
@@ -270,7 +270,7 @@ func mustDecode(t *testing.T, part string) string {
 }
 
 // withOwnKey is a token that brings the key to verify it by.
-func withOwnKey(t *testing.T, m *mint) string {
+func withOwnKey(t *testing.T, m *tokenSigner) string {
 	t.Helper()
 	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: m.alg, Key: m.key},
 		&jose.SignerOptions{EmbedJWK: true, ExtraHeaders: map[jose.HeaderKey]any{"kid": "k1"}})
@@ -282,7 +282,7 @@ func withOwnKey(t *testing.T, m *mint) string {
 
 // Where pods are not watched, a token that is bound to one is upstream's to judge.
 func TestLocalTokensWithoutPods(t *testing.T) {
-	onMint(t, TokensUnbound, func(g *guard, m *mint) {
+	onMint(t, TokensUnbound, func(g *guard, m *tokenSigner) {
 		g.shows("unbound", m.sign(claims(nil)), auth.Authenticated, 0)
 		g.shows("bound", m.sign(claims(inPod)), auth.Refused, 1)
 		if n := g.counted(g.follows, "pods"); n != 0 {
@@ -304,7 +304,7 @@ func TestLocalTokensWithoutPods(t *testing.T) {
 
 // What ceases to be ends it: a service account, a pod, one that is on its way out, a token's time.
 func TestLocalTokensEnd(t *testing.T) {
-	onMint(t, TokensPods, func(g *guard, m *mint) {
+	onMint(t, TokensPods, func(g *guard, m *tokenSigner) {
 		bound, short := m.sign(claims(inPod)), m.sign(claims(map[string]any{"exp": time.Now().Unix() + 60}))
 		g.shows("bound", bound, auth.Authenticated, 0)
 		g.shows("short", short, auth.Authenticated, 0)
@@ -372,7 +372,7 @@ func TestLocalTokensAreRenewed(t *testing.T) {
 // Keys count while they are published: new ones soon, old ones no longer than any answer does,
 // whatever tokens ask for.
 func TestKeyRotation(t *testing.T) {
-	onMint(t, TokensUnbound, func(g *guard, m *mint) {
+	onMint(t, TokensUnbound, func(g *guard, m *tokenSigner) {
 		next := newMint(t, "k2", jose.ES256)
 		old, fresh := m.sign(claims(nil)), next.sign(claims(nil))
 		g.shows("old", old, auth.Authenticated, 0)
@@ -442,7 +442,7 @@ func TestParseKeys(t *testing.T) {
 // Once upstream refuses a token that was accepted locally, or names another user for it, upstream
 // reviews every token.
 func TestLocalTokensDisagreement(t *testing.T) {
-	onMint(t, TokensUnbound, func(g *guard, m *mint) {
+	onMint(t, TokensUnbound, func(g *guard, m *tokenSigner) {
 		time.Sleep(time.Minute)
 		g.checkEverything()
 		token := m.sign(claims(nil))

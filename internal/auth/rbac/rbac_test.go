@@ -62,15 +62,16 @@ func TestRules(t *testing.T) {
 	f(rbacv1.PolicyRule{}, "/version", false)
 }
 
-// unindexed is RBAC as upstream's resolver goes about it: it reads all bindings for each question.
-type unindexed struct {
+// referenceResolver is RBAC as upstream's resolver goes about it: it reads all bindings for each
+// question.
+type referenceResolver struct {
 	roles        map[string]*rbacv1.Role
 	clusterRoles map[string]*rbacv1.ClusterRole
 	bindings     map[string]*rbacv1.RoleBinding
 	clusterBinds map[string]*rbacv1.ClusterRoleBinding
 }
 
-func (u *unindexed) allows(who *auth.Identity, what *auth.Attributes) bool {
+func (u *referenceResolver) allows(who *auth.Identity, what *auth.Attributes) bool {
 	for _, b := range u.clusterBinds {
 		if u.applies(who, b.Subjects, "") && u.grants(b.RoleRef, "", what) {
 			return true
@@ -85,7 +86,7 @@ func (u *unindexed) allows(who *auth.Identity, what *auth.Attributes) bool {
 	return false
 }
 
-func (u *unindexed) grants(ref rbacv1.RoleRef, namespace string, what *auth.Attributes) bool {
+func (u *referenceResolver) grants(ref rbacv1.RoleRef, namespace string, what *auth.Attributes) bool {
 	var rules []rbacv1.PolicyRule
 	switch {
 	case ref.Kind == "Role" && namespace != "" && u.roles[namespace+"/"+ref.Name] != nil:
@@ -96,7 +97,7 @@ func (u *unindexed) grants(ref rbacv1.RoleRef, namespace string, what *auth.Attr
 	return slices.ContainsFunc(rules, func(r rbacv1.PolicyRule) bool { return ruleAllows(&r, what) })
 }
 
-func (u *unindexed) applies(who *auth.Identity, subjects []rbacv1.Subject, namespace string) bool {
+func (u *referenceResolver) applies(who *auth.Identity, subjects []rbacv1.Subject, namespace string) bool {
 	for _, s := range subjects {
 		home := namespace
 		if s.Namespace != "" {
@@ -143,7 +144,7 @@ func TestRBACIndex(t *testing.T) {
 		return rbacv1.RoleRef{Kind: pick("Role", "ClusterRole", "Other"), Name: pick(names...)}
 	}
 	r := NewRights(RightsOptions{})
-	u := &unindexed{map[string]*rbacv1.Role{}, map[string]*rbacv1.ClusterRole{}, map[string]*rbacv1.RoleBinding{},
+	u := &referenceResolver{map[string]*rbacv1.Role{}, map[string]*rbacv1.ClusterRole{}, map[string]*rbacv1.RoleBinding{},
 		map[string]*rbacv1.ClusterRoleBinding{}}
 	version := 0
 	tell := func(table *RightsTable, meta *metav1.ObjectMeta, o any, gone bool) {

@@ -248,9 +248,9 @@ func (g *registry) RoundTrip(r *http.Request) (*http.Response, error) {
 		Request: r}, nil
 }
 
-// guard is a patrol whose rights are watched.
+// guard is a model whose rights are watched.
 type guard struct {
-	patrol *reauthtest.Patrol
+	patrol *reauthtest.Model
 	*registry
 	authn  *auth.Authenticator
 	authz  *auth.Authorizer
@@ -297,7 +297,7 @@ func onGuard(t *testing.T, change func(*guard, *setup), test func(*guard)) {
 		}
 		g.rights = NewRights(s.rights)
 		o.Authn.Local, o.Authz.Local, o.Authz.Clock = g, g, s.rights.Clock
-	}, func(p *reauthtest.Patrol) {
+	}, func(p *reauthtest.Model) {
 		g.patrol, g.authn, g.authz, g.began = p, p.Authn, p.Authz, p.Began
 		ctx, cancel := context.WithCancel(p.T.Context())
 		done := make(chan error)

@@ -37,23 +37,23 @@ type RightsTable struct {
 	reported   uint64        // the version of the last change that the mirror reported
 	reached    uint64        // nothing happened in (told, reached]
 	proven     time.Time     // everything that was acknowledged before is in the entries
-	asked      place         // of the question that proved it
+	asked      sequence      // of the question that proved it
 	generation int           // grows whenever a proof under way must not count
 	advanced   chan struct{} // closed when told grows, and replaced
 	restart    func()        // has the mirror begin anew
 	forbidden  bool          // upstream does not let it be mirrored, and the log says so
 }
 
-// entry is what is kept of an object. Upstream had the fact at its place in the order or before,
-// and the table has heard of every change since then.
+// entry is what is kept of an object. Upstream had the fact at its number in the sequence or
+// before, and the table has heard of every change since then.
 type entry struct {
 	fact  any // as the table's read made it
-	place place
+	place sequence
 }
 
-// place is where something stands in the order of what the tables of Rights heard and asked. Unlike
-// a time it is never that of two things, and no clock that is set disturbs it.
-type place uint64
+// sequence is where something stands in the order of what the tables of Rights heard and asked.
+// Unlike a time it is never that of two things, and no clock that is set disturbs it.
+type sequence uint64
 
 // tables are those of Rights, with what they share: a lock, and the order of what they heard and
 // asked.
@@ -68,12 +68,12 @@ type tables struct {
 
 	mu sync.RWMutex
 	// Guarded by mu, as are the tables.
-	last    place     // in the order of what was heard and asked
+	last    sequence  // in the order of what was heard and asked
 	changed time.Time // when anything in the tables last did
 }
 
-// nextLocked is the next place in the order of what is heard and asked.
-func (s *tables) nextLocked() place {
+// nextLocked is the next number in the sequence of what is heard and asked.
+func (s *tables) nextLocked() sequence {
 	s.last++
 	return s.last
 }
@@ -232,9 +232,9 @@ func (t *RightsTable) notedLocked(key string, before, after any) {
 	t.note(key, before, after)
 }
 
-// heardLocked is the place of facts that the table hears of now. Tables whose facts count together
+// heardLocked is the number of facts that the table hears of now. Tables whose facts count together
 // are proven again soon.
-func (t *RightsTable) heardLocked() place {
+func (t *RightsTable) heardLocked() sequence {
 	for _, other := range t.tables.together(t) {
 		select {
 		case other.sooner <- struct{}{}:
@@ -248,7 +248,7 @@ func (t *RightsTable) heardLocked() place {
 // or an earlier one of another table. The table showed a state from before that probe when it
 // received the fact, has shown one from after it since the proof, and has kept the fact in between
 // without leaving out a change. So upstream kept it as well.
-func (t *RightsTable) heldLocked(key string, asked place) bool {
+func (t *RightsTable) heldLocked(key string, asked sequence) bool {
 	e, there := t.entries[key]
 	return there && e.place < asked
 }

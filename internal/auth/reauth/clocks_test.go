@@ -16,10 +16,10 @@ import (
 )
 
 // onClock runs a test in a bubble where everything looks at one clock that can be set.
-func onClock(t *testing.T, test func(*reauthtest.Patrol, *authtest.Clock)) {
+func onClock(t *testing.T, test func(*reauthtest.Model, *authtest.Clock)) {
 	t.Helper()
 	j := authtest.NewClock(t)
-	reauthtest.On(t, func(s *reauthtest.Setup) { useClock(s, j) }, func(p *reauthtest.Patrol) { test(p, j) })
+	reauthtest.On(t, func(s *reauthtest.Setup) { useClock(s, j) }, func(p *reauthtest.Model) { test(p, j) })
 }
 
 func useClock(s *reauthtest.Setup, j *authtest.Clock) {
@@ -33,7 +33,7 @@ func useClock(s *reauthtest.Setup, j *authtest.Clock) {
 func TestClockJumpsDoNotChangeWhatWatchesRunBy(t *testing.T) {
 	for name, by := range authtest.Jumps {
 		t.Run(name, func(t *testing.T) {
-			onClock(t, func(p *reauthtest.Patrol, j *authtest.Clock) {
+			onClock(t, func(p *reauthtest.Model, j *authtest.Clock) {
 				stays, _ := p.Watch(p.Know("alice"), "pods")
 				token, _ := p.Watch(p.Know("bob"), "pods")
 				right, _ := p.Watch(p.Know("carol"), "pods")
@@ -69,7 +69,7 @@ func TestClockJumpsDoNotChangeWhatWatchesRunBy(t *testing.T) {
 func TestClockJumpsDoNotChangeHowLongWatchesAreHeld(t *testing.T) {
 	for name, by := range authtest.Jumps {
 		t.Run(name, func(t *testing.T) {
-			onClock(t, func(p *reauthtest.Patrol, j *authtest.Clock) {
+			onClock(t, func(p *reauthtest.Model, j *authtest.Clock) {
 				held, _ := p.Watch(p.Know("alice"), "pods")
 				time.Sleep(time.Minute)
 				p.Cluster.Change(func() { p.Cluster.Failing = true })
@@ -89,7 +89,7 @@ func TestClockJumpsDoNotChangeHowLongWatchesAreHeld(t *testing.T) {
 func TestClockJumpsDoNotChangeHowLongAnswersCount(t *testing.T) {
 	for name, by := range authtest.Jumps {
 		t.Run(name, func(t *testing.T) {
-			onClock(t, func(p *reauthtest.Patrol, j *authtest.Clock) {
+			onClock(t, func(p *reauthtest.Model, j *authtest.Clock) {
 				alice := p.Know("alice")
 				asks := func() (auth.Outcome, auth.Verdict) {
 					result := p.Authn.Authenticate(context.Background(), alice)
@@ -146,7 +146,7 @@ func TestClockJumpsDoNotProlongCertificates(t *testing.T) {
 					t.Fatal(err)
 				}
 				s.Authn.ClientCA = ca
-			}, func(p *reauthtest.Patrol) {
+			}, func(p *reauthtest.Model) {
 				shows := auth.AuthnRequest{Peer: []*x509.Certificate{cert}}
 				watch, _ := p.Watch(shows, "pods")
 				time.Sleep(10*time.Minute - time.Since(p.Began))

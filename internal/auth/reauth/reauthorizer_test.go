@@ -36,7 +36,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestPermissionGoes(t *testing.T) {
-	reauthtest.On(t, nil, func(p *reauthtest.Patrol) {
+	reauthtest.On(t, nil, func(p *reauthtest.Model) {
 		alice, bob := p.Know("alice"), p.Know("bob")
 		gone, _ := p.Watch(alice, "pods")
 		other, _ := p.Watch(alice, "nodes")
@@ -73,7 +73,7 @@ func TestPermissionGoes(t *testing.T) {
 // Upstream itself remembers a token for ten seconds, and yet the streams of one that is revoked end
 // in time.
 func TestTokenGoes(t *testing.T) {
-	reauthtest.On(t, nil, func(p *reauthtest.Patrol) {
+	reauthtest.On(t, nil, func(p *reauthtest.Model) {
 		request := p.Know("alice")
 		one, _ := p.Watch(request, "pods")
 		two, _ := p.Watch(request, "nodes")
@@ -89,7 +89,7 @@ func TestTokenGoes(t *testing.T) {
 }
 
 func TestTokenReachesItsEnd(t *testing.T) {
-	reauthtest.On(t, nil, func(p *reauthtest.Patrol) {
+	reauthtest.On(t, nil, func(p *reauthtest.Model) {
 		end := time.Now().Add(41 * time.Second)
 		token := authtest.JWT(fmt.Sprintf(`{"exp":%d}`, end.Unix()))
 		p.Cluster.Change(func() { p.Cluster.Users[token] = "alice" })
@@ -117,7 +117,7 @@ func TestCertificateReachesItsEnd(t *testing.T) {
 		if s.Authn.ClientCA, err = auth.NewAuthority(name, clock.RealClock{}, zap.NewNop()); err != nil {
 			t.Fatal(err)
 		}
-	}, func(p *reauthtest.Patrol) {
+	}, func(p *reauthtest.Model) {
 		end := time.Now().Add(61 * time.Second)
 		issue := func(user string, until time.Time) auth.AuthnRequest {
 			return auth.AuthnRequest{Peer: []*x509.Certificate{clients.Issue(pkix.Name{CommonName: user}, until)}}
@@ -141,7 +141,7 @@ func TestCertificateReachesItsEnd(t *testing.T) {
 // TestUpstreamIsAway shows that streams are paused in time, and not ended, while upstream does not
 // answer, and that they go on when it does.
 func TestUpstreamIsAway(t *testing.T) {
-	reauthtest.On(t, nil, func(p *reauthtest.Patrol) {
+	reauthtest.On(t, nil, func(p *reauthtest.Model) {
 		request := p.Know("alice")
 		stays, _ := p.Watch(request, "pods")
 		goes, _ := p.Watch(request, "nodes")
@@ -168,7 +168,7 @@ func TestUpstreamIsAway(t *testing.T) {
 
 // A reported change causes checks at once of the watches that it concerns.
 func TestCheckAtOnce(t *testing.T) {
-	reauthtest.On(t, nil, func(p *reauthtest.Patrol) {
+	reauthtest.On(t, nil, func(p *reauthtest.Model) {
 		var streams []*reauthtest.Live
 		for i := range 100 {
 			l, _ := p.Watch(p.Know(fmt.Sprint("user-", i)), "pods")
@@ -206,7 +206,7 @@ func TestCheckAtOnce(t *testing.T) {
 
 // TestOneReviewForEachQuestion shows that a thousand equal watches need one review.
 func TestOneReviewForEachQuestion(t *testing.T) {
-	reauthtest.On(t, nil, func(p *reauthtest.Patrol) {
+	reauthtest.On(t, nil, func(p *reauthtest.Model) {
 		request := p.Know("alice")
 		for range 1000 {
 			p.Watch(request, "pods")
@@ -222,7 +222,7 @@ func TestOneReviewForEachQuestion(t *testing.T) {
 
 // TestRequestsConfirm shows that reviews for requests count for watches.
 func TestRequestsConfirm(t *testing.T) {
-	reauthtest.On(t, nil, func(p *reauthtest.Patrol) {
+	reauthtest.On(t, nil, func(p *reauthtest.Model) {
 		request := p.Know("alice")
 		l, _ := p.Watch(request, "pods")
 		for range 600 {
@@ -245,7 +245,7 @@ func TestThirtySeconds(t *testing.T) {
 		reauthtest.On(t, func(s *reauthtest.Setup) {
 			random := rand.New(rand.NewPCG(seed, 3))
 			s.Reauth.Random, s.Reauth.MaxChecks = random.Float64, 8
-		}, func(p *reauthtest.Patrol) { took = append(took, storm(p, seed)...) })
+		}, func(p *reauthtest.Model) { took = append(took, storm(p, seed)...) })
 	}
 	slices.Sort(took)
 	if len(took) < 100 {
@@ -257,7 +257,7 @@ func TestThirtySeconds(t *testing.T) {
 
 // storm changes things at random for ten minutes, and returns how long streams went on without a
 // right.
-func storm(p *reauthtest.Patrol, seed uint64) (took []time.Duration) {
+func storm(p *reauthtest.Model, seed uint64) (took []time.Duration) {
 	random := rand.New(rand.NewPCG(seed, 5))
 	resources := []string{"pods", "nodes", "secrets"}
 	lost := map[string]time.Time{} // a user, whose token is gone, or "user resource": since when
@@ -350,14 +350,14 @@ func storm(p *reauthtest.Patrol, seed uint64) (took []time.Duration) {
 	return took
 }
 
-// stuck is a transport whose access reviews of one user are never answered.
-type stuck struct {
+// blockedTransport is a transport whose access reviews of one user are never answered.
+type blockedTransport struct {
 	*authtest.Cluster
 	user string
 	on   atomic.Bool
 }
 
-func (s *stuck) RoundTrip(r *http.Request) (*http.Response, error) {
+func (s *blockedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !s.on.Load() || r.URL.Path != authtest.AccessReviews {
 		return s.Cluster.RoundTrip(r)
 	}
@@ -376,13 +376,13 @@ func (s *stuck) RoundTrip(r *http.Request) (*http.Response, error) {
 // A user with thousands of permissions whose reviews time out holds up no other user's watch, and a
 // right of another user goes as soon as ever.
 func TestUserWithSlowReviewsDelaysNoOther(t *testing.T) {
-	slow := &stuck{user: "many"}
+	slow := &blockedTransport{user: "many"}
 	reauthtest.On(t, func(s *reauthtest.Setup) {
 		slow.Cluster = s.Cluster
 		tokens := s.Authn.Reviewer
 		s.Ask(slow)
 		s.Authn.Reviewer = tokens
-	}, func(p *reauthtest.Patrol) {
+	}, func(p *reauthtest.Model) {
 		many := p.Know("many")
 		for i := range 4000 {
 			p.Watch(many, fmt.Sprintf("namespaces/ns-%d/pods", i))
@@ -434,7 +434,7 @@ func TestReauthorizerOverHTTP(t *testing.T) {
 	what := reauthtest.Wants(t, "/api/v1/pods?watch=1")
 	result := authn.Authenticate(ctx, reauthtest.WithToken("t"))
 	ended := make(chan reauth.End, 1)
-	r.Admit(result, what, authz.Authorize(ctx, result.Identity, what), endsOnly(ended))
+	r.Admit(result, what, authz.Authorize(ctx, result.Identity, what), endRecorder(ended))
 	reviews.Allow(func(authorizationv1.SubjectAccessReviewSpec) bool { return false })
 	r.Check(func(who *auth.Identity, _ auth.Attributes) bool { return who.Name() == "alice" })
 	if end := <-ended; end != reauth.EndForbidden {
@@ -446,20 +446,20 @@ func TestReauthorizerOverHTTP(t *testing.T) {
 	}
 }
 
-// endsOnly is a stream that tells of its end.
-type endsOnly chan reauth.End
+// endRecorder is a stream that tells of its end.
+type endRecorder chan reauth.End
 
-func (endsOnly) Hold()              {}
-func (endsOnly) Resume()            {}
-func (e endsOnly) End(w reauth.End) { e <- w }
+func (endRecorder) Hold()              {}
+func (endRecorder) Resume()            {}
+func (e endRecorder) End(w reauth.End) { e <- w }
 
-// buggy is a transport that panics while it is on.
-type buggy struct {
+// panickingTransport is a transport that panics while it is on.
+type panickingTransport struct {
 	next http.RoundTripper
 	on   atomic.Bool
 }
 
-func (b *buggy) RoundTrip(r *http.Request) (*http.Response, error) {
+func (b *panickingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if b.on.Load() {
 		panic("secret")
 	}
@@ -469,7 +469,7 @@ func (b *buggy) RoundTrip(r *http.Request) (*http.Response, error) {
 // TestCheckPanics shows that a review that panics counts as not answered: the stream is paused, and
 // goes on after the next one.
 func TestCheckPanics(t *testing.T) {
-	bug := &buggy{}
+	bug := &panickingTransport{}
 	core, logs := observer.New(zap.DebugLevel)
 	reauthtest.On(t, func(s *reauthtest.Setup) {
 		bug.next = s.Cluster
@@ -477,7 +477,7 @@ func TestCheckPanics(t *testing.T) {
 		s.Ask(bug)
 		s.Authz.Reviewer = permissions
 		s.Reauth.Log = zap.New(core)
-	}, func(p *reauthtest.Patrol) {
+	}, func(p *reauthtest.Model) {
 		l, permit := p.Watch(p.Know("alice"), "pods")
 		time.Sleep(time.Minute)
 		p.Expect(l, true, "")

@@ -37,8 +37,8 @@ func named(name string, groups ...string) *auth.Identity {
 // digestOf stands for anything that fmt prints in full.
 func digestOf(of ...any) auth.Digest { return sha256.Sum256(fmt.Appendf(nil, "%q", of)) }
 
-// duty is a schedule that a test drives by hand.
-type duty struct {
+// manualSchedule is a schedule that a test drives by hand.
+type manualSchedule struct {
 	t        *testing.T
 	schedule *reviewSchedule
 	now      time.Time
@@ -46,8 +46,8 @@ type duty struct {
 
 var start = time.Unix(1_800_000_000, 0)
 
-func newDuty(t *testing.T, random func() float64) *duty {
-	d := &duty{t: t, now: start}
+func newDuty(t *testing.T, random func() float64) *manualSchedule {
+	d := &manualSchedule{t: t, now: start}
 	d.schedule = newReviewSchedule(scheduleOptions{
 		sweep: 25 * time.Second, holdTimeout: time.Minute, maxChecks: 4, random: random,
 		key:    func(who *auth.Identity, what auth.Attributes) auth.Digest { return digestOf(who.UserInfo(), what) },
@@ -57,7 +57,7 @@ func newDuty(t *testing.T, random func() float64) *duty {
 }
 
 // admit admits a stream of a user.
-func (d *duty) admit(name, resource string) (*Permit, *recorded) {
+func (d *manualSchedule) admit(name, resource string) (*Permit, *recorded) {
 	s := &recorded{}
 	p := &Permit{stream: s}
 	d.schedule.admit(p, d.proven(name, name, d.now), auth.Attributes{Verb: "watch", Resource: resource}, d.now, d.now)
@@ -65,7 +65,7 @@ func (d *duty) admit(name, resource string) (*Permit, *recorded) {
 }
 
 // proven is the result of a valid token of a user.
-func (d *duty) proven(token, name string, at time.Time) auth.Result {
+func (d *manualSchedule) proven(token, name string, at time.Time) auth.Result {
 	return auth.Result{
 		Outcome: auth.Authenticated, Identity: named(name), At: at,
 		Credential: auth.NewCredential(digestOf(token), auth.NewSecret(token), time.Time{}),
@@ -73,7 +73,7 @@ func (d *duty) proven(token, name string, at time.Time) auth.Result {
 }
 
 // turn does what is to be done, and returns the checks to be carried out.
-func (d *duty) turn() []*check {
+func (d *manualSchedule) turn() []*check {
 	t := d.schedule.due(d.now)
 	for _, tell := range t.calls {
 		tell()
@@ -86,7 +86,7 @@ func (d *duty) turn() []*check {
 }
 
 // consistent checks what must be true of a schedule between two calls.
-func (d *duty) consistent() {
+func (d *manualSchedule) consistent() {
 	d.t.Helper()
 	r := d.schedule
 	held := map[*Permit]bool{}
@@ -128,7 +128,7 @@ func (d *duty) consistent() {
 }
 
 // consistentQueue checks that the queue counts each user's checks, and has each user in turn once.
-func (d *duty) consistentQueue() {
+func (d *manualSchedule) consistentQueue() {
 	d.t.Helper()
 	q := d.schedule.queue
 	asking, due := 0, 0
@@ -154,7 +154,7 @@ func (d *duty) consistentQueue() {
 }
 
 // found reports the result of a review that was sent now.
-func (d *duty) found(c *check, v auth.Verdict) {
+func (d *manualSchedule) found(c *check, v auth.Verdict) {
 	f := reviewResult{verdict: v, at: d.now, end: EndForbidden}
 	if c.kind == ofCredential {
 		f.end, f.who = EndUnauthenticated, c.who
@@ -351,7 +351,7 @@ func TestRotaCertificateEndsByTheClockThatRuns(t *testing.T) {
 }
 
 // admitMany admits streams of a user in so many namespaces.
-func (d *duty) admitMany(name string, n int) {
+func (d *manualSchedule) admitMany(name string, n int) {
 	for i := range n {
 		d.schedule.admit(&Permit{stream: &recorded{}}, d.proven(name, name, d.now),
 			auth.Attributes{Verb: "watch", Namespace: fmt.Sprint("ns-", i)}, d.now, d.now)

@@ -29,17 +29,17 @@ type LogLimiter struct {
 	now    func() time.Time
 
 	mu     sync.Mutex
-	chains map[chain]*repeated
+	chains map[lineGroup]*lineCounts
 }
 
-// chain is what transitions have in common that share a line.
-type chain struct {
+// lineGroup is what transitions have in common that share a line.
+type lineGroup struct {
 	to  Kind
 	why Why
 }
 
-// repeated is what happened since the line before.
-type repeated struct {
+// lineCounts is what happened since the line before.
+type lineCounts struct {
 	since     time.Time
 	count     int
 	resources []string // at most namedResourcesLimit
@@ -49,7 +49,7 @@ type repeated struct {
 
 // NewLog writes to log. Run writes the lines that are due at the end of a period.
 func NewLog(log *zap.Logger, period time.Duration, now func() time.Time) *LogLimiter {
-	return &LogLimiter{log: log, period: period, now: now, chains: map[chain]*repeated{}}
+	return &LogLimiter{log: log, period: period, now: now, chains: map[lineGroup]*lineCounts{}}
 }
 
 // Tell hears of a transition of the mirror of a resource.
@@ -60,13 +60,13 @@ func (l *LogLimiter) Tell(resource, version string, t Transition) {
 		l.write(t, of(resource, version, t)...)
 		return
 	}
-	key := chain{t.To.Kind(), t.To.Cause().Why}
+	key := lineGroup{t.To.Kind(), t.To.Cause().Why}
 	if key.to == KindSynced {
 		key.why = t.From.Cause().Why
 	}
 	r := l.chains[key]
 	if r == nil {
-		l.chains[key] = &repeated{since: t.At}
+		l.chains[key] = &lineCounts{since: t.At}
 		fields := of(resource, version, t)
 		if next := t.To.Next(); !next.IsZero() {
 			fields = append(fields, zap.Duration("retryAfter", next.Sub(t.At).Round(time.Millisecond)))
@@ -124,7 +124,7 @@ func (l *LogLimiter) Flush() {
 			}
 			l.write(r.last, zap.String("resources", names), zap.Int("count", r.count),
 				zap.Duration("period", now.Sub(r.since).Round(time.Second)))
-			l.chains[key] = &repeated{since: now}
+			l.chains[key] = &lineCounts{since: now}
 		}
 	}
 }

@@ -54,7 +54,7 @@ func TestMirrorsThatAreCutEachTwentySecondsHaveAFewLinesAMinute(t *testing.T) {
 	})
 }
 
-// A trouble that was over is logged at once when it begins again.
+// A degradation that was over is logged at once when it begins again.
 func TestALineFollowsAQuietPeriodAtOnce(t *testing.T) {
 	clock := newClock()
 	core, lines := observer.New(zapcore.DebugLevel)

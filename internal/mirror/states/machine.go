@@ -27,7 +27,7 @@ type Machine struct {
 // must return at once, and must not call the Machine. It may be nil.
 func NewMachine(now func() time.Time, told func(Transition)) *Machine {
 	m := &Machine{now: now, told: told}
-	var first State = starting{era: era{now()}}
+	var first State = starting{baseState: baseState{now()}}
 	m.state.Store(&first)
 	return m
 }
@@ -55,18 +55,18 @@ func (m *Machine) Open() { m.step(State.opened) }
 // Interrupt says that nothing keeps the state current, or that an attempt to get one came to
 // nothing.
 func (m *Machine) Interrupt(c Cause) {
-	m.step(func(s State, at time.Time) State { return s.interrupted(at, trouble{cause: c}) })
+	m.step(func(s State, at time.Time) State { return s.interrupted(at, degradation{cause: c}) })
 }
 
 // Refuse says that an apiserver that answers does not serve the resource, and when the next attempt
 // is; zero: that is not known yet.
 func (m *Machine) Refuse(c Cause, until time.Time) {
-	m.step(func(s State, at time.Time) State { return s.refused(at, trouble{c, until}) })
+	m.step(func(s State, at time.Time) State { return s.refused(at, degradation{c, until}) })
 }
 
 // FallBack says that a watch-list did not end, and that a LIST follows.
 func (m *Machine) FallBack(c Cause) {
-	m.step(func(s State, at time.Time) State { return s.fellBack(at, trouble{cause: c}) })
+	m.step(func(s State, at time.Time) State { return s.fellBack(at, degradation{cause: c}) })
 }
 
 // Wait says when the next attempt is.
@@ -76,7 +76,7 @@ func (m *Machine) Wait(until time.Time) {
 
 // Lose is Refuse, for a mirror whose state is not held any more.
 func (m *Machine) Lose(c Cause, until time.Time) {
-	m.step(func(s State, at time.Time) State { return s.lost(at, trouble{c, until}) })
+	m.step(func(s State, at time.Time) State { return s.lost(at, degradation{c, until}) })
 }
 
 // GiveUp ends it.

@@ -84,80 +84,84 @@ type State interface {
 	// A type that lacks an answer to one of these does not compile.
 	completed(at time.Time) State
 	opened(at time.Time) State
-	interrupted(at time.Time, t trouble) State
-	refused(at time.Time, t trouble) State
-	fellBack(at time.Time, t trouble) State
-	lost(at time.Time, t trouble) State
+	interrupted(at time.Time, t degradation) State
+	refused(at time.Time, t degradation) State
+	fellBack(at time.Time, t degradation) State
+	lost(at time.Time, t degradation) State
 	waits(next time.Time) State
 	gaveUp(at time.Time, c Cause) State
 }
 
-// trouble is what a state other than synced has to tell.
-type trouble struct {
+// degradation is what a state other than synced has to tell.
+type degradation struct {
 	cause Cause
 	next  time.Time
 }
 
-func (t trouble) Cause() Cause    { return t.cause }
-func (t trouble) Next() time.Time { return t.next }
+func (t degradation) Cause() Cause    { return t.cause }
+func (t degradation) Next() time.Time { return t.next }
 
-// era is when a state began, and what all states do the same.
-type era struct{ since time.Time }
+// baseState is when a state began, and what all states do the same.
+type baseState struct{ since time.Time }
 
-func (e era) Since() time.Time                 { return e.since }
-func (era) gaveUp(at time.Time, c Cause) State { return givenUp{era{at}, c} }
-func (era) lost(at time.Time, t trouble) State { return refused{era{at}, t, false} }
-func (era) completed(at time.Time) State       { return synced{era: era{at}} }
+func (e baseState) Since() time.Time                     { return e.since }
+func (baseState) gaveUp(at time.Time, c Cause) State     { return givenUp{baseState{at}, c} }
+func (baseState) lost(at time.Time, t degradation) State { return refused{baseState{at}, t, false} }
+func (baseState) completed(at time.Time) State           { return synced{baseState: baseState{at}} }
 
 // starting has no complete state yet.
 type starting struct {
-	era
-	trouble
+	baseState
+	degradation
 }
 
-func (starting) Kind() Kind                                 { return KindStarting }
-func (starting) Holds() bool                                { return false }
-func (s starting) opened(time.Time) State                   { return s }
-func (s starting) interrupted(_ time.Time, t trouble) State { return starting{s.era, t} }
-func (starting) refused(at time.Time, t trouble) State      { return refused{era{at}, t, false} }
-func (starting) fellBack(at time.Time, t trouble) State     { return fallingBack{era{at}, t, false} }
-func (s starting) waits(next time.Time) State               { s.next = next; return s }
+func (starting) Kind() Kind                                     { return KindStarting }
+func (starting) Holds() bool                                    { return false }
+func (s starting) opened(time.Time) State                       { return s }
+func (s starting) interrupted(_ time.Time, t degradation) State { return starting{s.baseState, t} }
+func (starting) refused(at time.Time, t degradation) State      { return refused{baseState{at}, t, false} }
+func (starting) fellBack(at time.Time, t degradation) State {
+	return fallingBack{baseState{at}, t, false}
+}
+func (s starting) waits(next time.Time) State { s.next = next; return s }
 
 // synced follows a watch. Its cause, if it has one, is why it follows another way than usual.
 type synced struct {
-	era
+	baseState
 	cause Cause
 }
 
-func (synced) Kind() Kind                                { return KindSynced }
-func (s synced) Cause() Cause                            { return s.cause }
-func (synced) Next() time.Time                           { return time.Time{} }
-func (synced) Holds() bool                               { return true }
-func (s synced) completed(time.Time) State               { return s }
-func (s synced) opened(time.Time) State                  { return s }
-func (synced) interrupted(at time.Time, t trouble) State { return resuming{era{at}, t} }
-func (synced) refused(at time.Time, t trouble) State     { return refused{era{at}, t, true} }
-func (synced) fellBack(at time.Time, t trouble) State    { return fallingBack{era{at}, t, true} }
-func (s synced) waits(time.Time) State                   { return s }
+func (synced) Kind() Kind                                    { return KindSynced }
+func (s synced) Cause() Cause                                { return s.cause }
+func (synced) Next() time.Time                               { return time.Time{} }
+func (synced) Holds() bool                                   { return true }
+func (s synced) completed(time.Time) State                   { return s }
+func (s synced) opened(time.Time) State                      { return s }
+func (synced) interrupted(at time.Time, t degradation) State { return resuming{baseState{at}, t} }
+func (synced) refused(at time.Time, t degradation) State     { return refused{baseState{at}, t, true} }
+func (synced) fellBack(at time.Time, t degradation) State    { return fallingBack{baseState{at}, t, true} }
+func (s synced) waits(time.Time) State                       { return s }
 
 // resuming has a complete state that no watch keeps current.
 type resuming struct {
-	era
-	trouble
+	baseState
+	degradation
 }
 
-func (resuming) Kind() Kind                                 { return KindResuming }
-func (resuming) Holds() bool                                { return true }
-func (resuming) opened(at time.Time) State                  { return synced{era: era{at}} }
-func (r resuming) interrupted(_ time.Time, t trouble) State { return resuming{r.era, t} }
-func (resuming) refused(at time.Time, t trouble) State      { return refused{era{at}, t, true} }
-func (resuming) fellBack(at time.Time, t trouble) State     { return fallingBack{era{at}, t, true} }
-func (r resuming) waits(next time.Time) State               { r.next = next; return r }
+func (resuming) Kind() Kind                                     { return KindResuming }
+func (resuming) Holds() bool                                    { return true }
+func (resuming) opened(at time.Time) State                      { return synced{baseState: baseState{at}} }
+func (r resuming) interrupted(_ time.Time, t degradation) State { return resuming{r.baseState, t} }
+func (resuming) refused(at time.Time, t degradation) State      { return refused{baseState{at}, t, true} }
+func (resuming) fellBack(at time.Time, t degradation) State {
+	return fallingBack{baseState{at}, t, true}
+}
+func (r resuming) waits(next time.Time) State { r.next = next; return r }
 
 // refused is not served by an apiserver that answers.
 type refused struct {
-	era
-	trouble
+	baseState
+	degradation
 	holds bool
 }
 
@@ -167,53 +171,59 @@ func (r refused) opened(at time.Time) State {
 	if !r.holds {
 		return r // of a watch-list: the state is on its way
 	}
-	return synced{era: era{at}}
+	return synced{baseState: baseState{at}}
 }
-func (r refused) interrupted(at time.Time, t trouble) State {
+func (r refused) interrupted(at time.Time, t degradation) State {
 	if !r.holds {
-		return starting{era{at}, t}
+		return starting{baseState{at}, t}
 	}
-	return resuming{era{at}, t}
+	return resuming{baseState{at}, t}
 }
-func (r refused) refused(_ time.Time, t trouble) State   { return refused{r.era, t, r.holds} }
-func (r refused) lost(_ time.Time, t trouble) State      { return refused{r.era, t, false} }
-func (r refused) fellBack(at time.Time, t trouble) State { return fallingBack{era{at}, t, r.holds} }
-func (r refused) waits(next time.Time) State             { r.next = next; return r }
+func (r refused) refused(_ time.Time, t degradation) State { return refused{r.baseState, t, r.holds} }
+func (r refused) lost(_ time.Time, t degradation) State    { return refused{r.baseState, t, false} }
+func (r refused) fellBack(at time.Time, t degradation) State {
+	return fallingBack{baseState{at}, t, r.holds}
+}
+func (r refused) waits(next time.Time) State { r.next = next; return r }
 
 // fallingBack waits for a LIST where a watch-list did not end.
 type fallingBack struct {
-	era
-	trouble
+	baseState
+	degradation
 	holds bool
 }
 
 func (fallingBack) Kind() Kind                     { return KindFallingBack }
 func (f fallingBack) Holds() bool                  { return f.holds }
-func (f fallingBack) completed(at time.Time) State { return synced{era{at}, f.cause} }
+func (f fallingBack) completed(at time.Time) State { return synced{baseState{at}, f.cause} }
 func (f fallingBack) opened(time.Time) State       { return f }
-func (f fallingBack) interrupted(_ time.Time, t trouble) State {
+func (f fallingBack) interrupted(_ time.Time, t degradation) State {
 	f.next = t.next // why it falls back stays the cause
 	return f
 }
-func (f fallingBack) refused(at time.Time, t trouble) State { return refused{era{at}, t, f.holds} }
-func (f fallingBack) fellBack(_ time.Time, t trouble) State { return fallingBack{f.era, t, f.holds} }
-func (f fallingBack) waits(next time.Time) State            { f.next = next; return f }
+func (f fallingBack) refused(at time.Time, t degradation) State {
+	return refused{baseState{at}, t, f.holds}
+}
+func (f fallingBack) fellBack(_ time.Time, t degradation) State {
+	return fallingBack{f.baseState, t, f.holds}
+}
+func (f fallingBack) waits(next time.Time) State { f.next = next; return f }
 
 // givenUp is the end.
 type givenUp struct {
-	era
+	baseState
 	cause Cause
 }
 
-func (givenUp) Kind() Kind                             { return KindGivenUp }
-func (g givenUp) Cause() Cause                         { return g.cause }
-func (givenUp) Next() time.Time                        { return time.Time{} }
-func (givenUp) Holds() bool                            { return false }
-func (g givenUp) completed(time.Time) State            { return g }
-func (g givenUp) opened(time.Time) State               { return g }
-func (g givenUp) interrupted(time.Time, trouble) State { return g }
-func (g givenUp) refused(time.Time, trouble) State     { return g }
-func (g givenUp) lost(time.Time, trouble) State        { return g }
-func (g givenUp) fellBack(time.Time, trouble) State    { return g }
-func (g givenUp) waits(time.Time) State                { return g }
-func (g givenUp) gaveUp(time.Time, Cause) State        { return g }
+func (givenUp) Kind() Kind                                 { return KindGivenUp }
+func (g givenUp) Cause() Cause                             { return g.cause }
+func (givenUp) Next() time.Time                            { return time.Time{} }
+func (givenUp) Holds() bool                                { return false }
+func (g givenUp) completed(time.Time) State                { return g }
+func (g givenUp) opened(time.Time) State                   { return g }
+func (g givenUp) interrupted(time.Time, degradation) State { return g }
+func (g givenUp) refused(time.Time, degradation) State     { return g }
+func (g givenUp) lost(time.Time, degradation) State        { return g }
+func (g givenUp) fellBack(time.Time, degradation) State    { return g }
+func (g givenUp) waits(time.Time) State                    { return g }
+func (g givenUp) gaveUp(time.Time, Cause) State            { return g }

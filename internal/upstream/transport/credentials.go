@@ -28,16 +28,16 @@ func (b *bearer) WrappedRoundTripper() http.RoundTripper { return b.next }
 // refusedInterval is how often credentials that are not accepted have their files looked at.
 const refusedInterval = time.Second
 
-// renewed looks at the files of the credentials when upstream does not accept these, so that the
-// next request has what is there by now. It sends none again: whether that is safe, its sender
-// knows.
-type renewed struct {
+// reloadingTransport looks at the files of the credentials when upstream does not accept these, so
+// that the next request has what is there by now. It sends none again: whether that is safe, its
+// sender knows.
+type reloadingTransport struct {
 	factory *Factory
 	next    http.RoundTripper
 }
 
 // RoundTrip implements http.RoundTripper.
-func (n *renewed) RoundTrip(r *http.Request) (*http.Response, error) {
+func (n *reloadingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	own := r.Header.Get("Authorization") == ""
 	response, err := n.next.RoundTrip(r)
 	if own && err == nil && response.StatusCode == http.StatusUnauthorized {
@@ -47,7 +47,7 @@ func (n *renewed) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // WrappedRoundTripper implements utilnet.RoundTripperWrapper.
-func (n *renewed) WrappedRoundTripper() http.RoundTripper { return n.next }
+func (n *reloadingTransport) WrappedRoundTripper() http.RoundTripper { return n.next }
 
 func (f *Factory) refreshCredentials() {
 	if f.source != nil {

@@ -42,7 +42,7 @@ type ConfigSource struct {
 // share caches that nothing here controls, and end every connection, watches included, when a
 // client certificate is renewed.
 type Factory struct {
-	shared *shared
+	shared *sharedSettings
 	base   *rest.Config                  // as it was read first
 	source *rotation.Value[*rest.Config] // nil: there is no kubeconfig
 	file   string                        // the kubeconfig's; "": there is none
@@ -51,8 +51,8 @@ type Factory struct {
 	token  *rotation.Value[string]       // nil: there is no token
 }
 
-// shared is what the transports of all identities at one upstream have in common.
-type shared struct {
+// sharedSettings is what the transports of all identities at one upstream have in common.
+type sharedSettings struct {
 	dialer *dialer
 	log    *zap.Logger
 
@@ -69,7 +69,7 @@ type followed interface {
 
 // New reads the files that a configuration names. It connects to nothing.
 func New(source ConfigSource, log *zap.Logger) (*Factory, error) {
-	f := &Factory{shared: &shared{dialer: newDialer(), log: log}}
+	f := &Factory{shared: &sharedSettings{dialer: newDialer(), log: log}}
 	if err := f.follow(source); err != nil {
 		return nil, err
 	}
@@ -183,7 +183,7 @@ func (f *Factory) followCredentials() (err error) {
 }
 
 // add begins to follow files.
-func add[T any](s *shared, o rotation.Options[T]) (*rotation.Value[T], error) {
+func add[T any](s *sharedSettings, o rotation.Options[T]) (*rotation.Value[T], error) {
 	v, err := rotation.New(o)
 	if err != nil {
 		return nil, err
@@ -192,7 +192,7 @@ func add[T any](s *shared, o rotation.Options[T]) (*rotation.Value[T], error) {
 	return v, nil
 }
 
-func (s *shared) add(v followed) {
+func (s *sharedSettings) add(v followed) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.values = append(s.values, v)
@@ -215,7 +215,7 @@ func (f *Factory) Run(ctx context.Context) error {
 // look looks at all files. When something changed, connections that are idle are closed: they were
 // made by what was there before. Those of transports that were replaced are closed whenever they
 // are idle.
-func (s *shared) look() (changed bool) {
+func (s *sharedSettings) look() (changed bool) {
 	s.mu.Lock()
 	values := slices.Clone(s.values)
 	s.mu.Unlock()
@@ -238,7 +238,7 @@ func (s *shared) look() (changed bool) {
 }
 
 // retire is for a transport that another one has replaced.
-func (s *shared) retire(t *http.Transport) {
+func (s *sharedSettings) retire(t *http.Transport) {
 	t.CloseIdleConnections()
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -142,7 +142,7 @@ func (f *Factory) own(kind Purpose) (*Transport, http.RoundTripper, error) {
 	if f.token != nil {
 		rt = &bearer{factory: f, next: rt}
 	}
-	return t, &renewed{factory: f, next: rt}, nil
+	return t, &reloadingTransport{factory: f, next: rt}, nil
 }
 
 func (f *Factory) transport(kind Purpose, cfg *rest.Config, bare bool) (*Transport, error) {
@@ -190,7 +190,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // refreshTrust looks at the file of authorities.
-func (s *shared) refreshTrust(f *Factory) {
+func (s *sharedSettings) refreshTrust(f *Factory) {
 	if f.trust != nil && f.trust.Look() {
 		s.dialer.unresponsive.closeIdle()
 	}
@@ -307,7 +307,7 @@ func (t *Transport) build(trusted *trust, pair *certificate) (*http.Transport, e
 // send sends a request, on a connection of its own if the kind says so.
 func (g *generation) send(r *http.Request, kind Purpose) (*http.Response, error) {
 	if kind.fresh {
-		return fresh{like: g.http}.RoundTrip(r)
+		return singleUseTransport{like: g.http}.RoundTrip(r)
 	}
 	return g.http.RoundTrip(r)
 }
@@ -332,16 +332,18 @@ const (
 	freshPingTimeout = passingPingAfter + passingPingTimeout - freshPingAfter
 )
 
-// fresh sends each request on a connection of its own, over HTTP/2 if upstream speaks that: there
-// an answer may begin, and end, before the request does. The connection ends with the answer, and
-// no other request can end it.
+// singleUseTransport sends each request on a connection of its own, over HTTP/2 if upstream speaks
+// that: there an answer may begin, and end, before the request does. The connection ends with the
+// answer, and no other request can end it.
 //
 // A single transport that keeps no connections alive would not do: requests that begin at once find
 // each other's new connections of HTTP/2 in its pool, and the second one on it has lost a body that
 // was closed on the way. So each request has a pool of its own.
-type fresh struct {
+type singleUseTransport struct {
 	like *http.Transport // never used itself
 }
 
 // RoundTrip implements http.RoundTripper.
-func (f fresh) RoundTrip(r *http.Request) (*http.Response, error) { return f.like.Clone().RoundTrip(r) }
+func (f singleUseTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	return f.like.Clone().RoundTrip(r)
+}

@@ -9,7 +9,7 @@ import (
 // does not delay the ping by hours.
 func TestSilenceIsNotMeasuredByTheWallClock(t *testing.T) {
 	t.Parallel()
-	a := alive{conn: &Conn{opts: Options{Quiet: time.Minute}}, began: time.Now()}
+	a := keepalive{conn: &Conn{opts: Options{Quiet: time.Minute}}, began: time.Now()}
 	a.heard()
 	next, err := a.due(time.Now())
 	if err != nil || time.Until(next) > time.Minute {

@@ -6,7 +6,7 @@ import (
 	"spillway/internal/timerheap"
 )
 
-// line is the state of a gate: what each flow holds, and its queue. It has no lock, clock or
+// gateState is the state of a gate: what each flow holds, and its queue. It has no lock, clock or
 // goroutine, so that tests can make one move at a time.
 //
 // The next request to be admitted is of the flow that holds least; among equals, of the flow whose
@@ -14,7 +14,7 @@ import (
 // admissions: a flow whose requests last ten times as long as another's holds no more for it. A
 // flow is first in, first out. The next request waits until there is room for its width, and so do
 // all behind it: otherwise narrow requests would starve wide ones.
-type line struct {
+type gateState struct {
 	limit, share int64 // the most that is held, by all and by one flow; share <= limit
 	reserve      int64 // what remains free when a flow exceeds its share; 0: none does
 	most, each   int   // bounds of the queue, in all and of one flow
@@ -64,18 +64,18 @@ const (
 	displaced // by a request of a flow with a shorter queue
 )
 
-func newLine(limit, share int64, most, each int) *line {
-	return &line{limit: limit, share: share, most: most, each: each, flows: map[Flow]*flow{}}
+func newGateState(limit, share int64, most, each int) *gateState {
+	return &gateState{limit: limit, share: share, most: most, each: each, flows: map[Flow]*flow{}}
 }
 
 // width is what a request counts as: a request wider than a share could never be admitted.
-func (l *line) width(asked int64) int64 { return min(max(asked, 1), l.share) }
+func (l *gateState) width(asked int64) int64 { return min(max(asked, 1), l.share) }
 
-// narrowFraction is the part of the limit, one in so many, that counts while the line is narrow.
+// narrowFraction is the part of the limit, one in so many, that counts while the gate is narrow.
 const narrowFraction = 16
 
 // room reports that there is room for a width.
-func (l *line) room(width int64) bool {
+func (l *gateState) room(width int64) bool {
 	if l.narrow && l.held > 0 {
 		return l.held+width <= l.limit/narrowFraction
 	}
@@ -84,12 +84,12 @@ func (l *line) room(width int64) bool {
 
 // shares reports that a flow that holds so much may have a width more: within its share, or since
 // no other flow wants it.
-func (l *line) shares(held, width int64) bool {
+func (l *gateState) shares(held, width int64) bool {
 	return held+width <= l.share || l.reserve > 0 && l.held+width <= l.limit-l.reserve
 }
 
 // take admits a request at once, if there is room and no request that waits precedes it.
-func (l *line) take(key Flow, width int64) (*flow, bool) {
+func (l *gateState) take(key Flow, width int64) (*flow, bool) {
 	f := l.flows[key]
 	held := int64(0)
 	if f != nil {
@@ -107,7 +107,7 @@ func (l *line) take(key Flow, width int64) (*flow, bool) {
 }
 
 // join queues a request, in the place of another if the queue is full; nil if it cannot.
-func (l *line) join(key Flow, width int64) *waiter {
+func (l *gateState) join(key Flow, width int64) *waiter {
 	f := l.flows[key]
 	if l.most == 0 || f.waits() >= l.each {
 		return nil
@@ -132,7 +132,7 @@ func (l *line) join(key Flow, width int64) *waiter {
 // flow with the longest queue, if that is longer by two at least. Without it, many flows at once
 // could fill the queue and shut out all others. It visits every flow, but only when the queue is
 // full.
-func (l *line) displace(f *flow) bool {
+func (l *gateState) displace(f *flow) bool {
 	var longest *flow
 	for _, g := range l.flows {
 		if g.waits() > longest.waits() {
@@ -150,13 +150,13 @@ func (l *line) displace(f *flow) bool {
 }
 
 // leave removes a request that waits no longer.
-func (l *line) leave(w *waiter) {
+func (l *gateState) leave(w *waiter) {
 	l.drop(w)
 	l.advance()
 }
 
 // release gives back what a request of f held.
-func (l *line) release(f *flow, width int64) {
+func (l *gateState) release(f *flow, width int64) {
 	f.held -= width
 	l.held -= width
 	l.place(f)
@@ -164,7 +164,7 @@ func (l *line) release(f *flow, width int64) {
 }
 
 // advance admits the next requests as long as there is room.
-func (l *line) advance() {
+func (l *gateState) advance() {
 	for len(l.turns) > 0 {
 		f := l.turns[0]
 		w := f.waiting[0]
@@ -181,7 +181,7 @@ func (l *line) advance() {
 }
 
 // drop takes a waiter off its flow.
-func (l *line) drop(w *waiter) {
+func (l *gateState) drop(w *waiter) {
 	f := w.flow
 	i := slices.Index(f.waiting, w)
 	if i == 0 {
@@ -196,7 +196,7 @@ func (l *line) drop(w *waiter) {
 
 // place gives a flow its place among turns, or takes it out, and forgets a flow that neither holds
 // nor waits.
-func (l *line) place(f *flow) {
+func (l *gateState) place(f *flow) {
 	if len(f.waiting) > 0 && f.held+f.waiting[0].width <= l.share {
 		l.turns.Set(f)
 	} else {
@@ -207,12 +207,12 @@ func (l *line) place(f *flow) {
 	}
 }
 
-func (l *line) nextStamp() uint64 {
+func (l *gateState) nextStamp() uint64 {
 	l.stamp++
 	return l.stamp
 }
 
-func (l *line) enter(key Flow) *flow {
+func (l *gateState) enter(key Flow) *flow {
 	var f *flow
 	if n := len(l.spare); n > 0 {
 		f, l.spare = l.spare[n-1], l.spare[:n-1]
@@ -228,7 +228,7 @@ func (l *line) enter(key Flow) *flow {
 // an allocation.
 const spareFlowsLimit = 64
 
-func (l *line) forget(f *flow) {
+func (l *gateState) forget(f *flow) {
 	delete(l.flows, f.key)
 	if len(l.spare) < spareFlowsLimit {
 		*f = flow{}

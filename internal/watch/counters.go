@@ -6,8 +6,8 @@ import (
 	"spillway/internal/fanout"
 )
 
-// figures are what metrics and the status page show of an open stream.
-type figures struct {
+// counters are what metrics and the status page show of an open stream.
+type streamCounters struct {
 	live     bool // it is past its initial events
 	bytes    int64
 	standing fanout.CursorPosition
@@ -15,16 +15,16 @@ type figures struct {
 	blocked  time.Time // since when the client takes nothing; zero: no send waits for it
 }
 
-// figures returns the stream's, or false if it has ended. Any goroutine may call it: it waits for a
-// read of the stream's cursor at most, never for its client. A delivery keeps no figures of its own
-// for it: it only locks while it changes what is read here.
-func (s *Stream) figures() (f figures, open bool) {
+// counters returns the stream's, or false if it has ended. Any goroutine may call it: it waits for
+// a read of the stream's cursor at most, never for its client. A delivery keeps no counters of its
+// own for it: it only locks while it changes what is read here.
+func (s *Stream) counters() (f streamCounters, open bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.mu.ended {
 		return f, false
 	}
-	f = figures{live: s.mu.live, bytes: s.bytes.Load(), unsent: s.mu.unsent}
+	f = streamCounters{live: s.mu.live, bytes: s.bytes.Load(), unsent: s.mu.unsent}
 	if f.live {
 		f.standing = s.cursor.Position()
 	}
@@ -43,7 +43,7 @@ func (s *Stream) begins() {
 
 // waits notes how many bytes wait for the client, and since when it has taken nothing. 0: it has
 // taken all of them.
-func (s *Stream) waits(unsent int, since moment) {
+func (s *Stream) waits(unsent int, since monotonicTime) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.unsent, s.mu.blocked = unsent, since

@@ -61,10 +61,10 @@ type claim struct {
 
 func (cl *claim) total() int64 { return cl.own + cl.pooled }
 
-// ledger adds up the claims of a connection. Guarded by Conn.mu.
+// memoryLedger adds up the claims of a connection. Guarded by Conn.mu.
 //
 // Invariant: held is the sum of the claims' own parts, and never exceeds the allowance.
-type ledger struct {
+type memoryLedger struct {
 	bounds   *Bounds // static; nil: nothing is bounded
 	held     int64
 	large    int // claims that are large
@@ -74,7 +74,7 @@ type ledger struct {
 	freed    chan struct{} // rings when something has been given back, or proven
 }
 
-func (l *ledger) allowance() int64 {
+func (l *memoryLedger) allowance() int64 {
 	if l.proven {
 		return l.bounds.Proven
 	}
@@ -82,7 +82,7 @@ func (l *ledger) allowance() int64 {
 }
 
 // grow adds n bytes to a claim, or reports that there is no room for them.
-func (l *ledger) grow(cl *claim, n int64) bool {
+func (l *memoryLedger) grow(cl *claim, n int64) bool {
 	if l.bounds == nil {
 		return true
 	}
@@ -111,7 +111,7 @@ func (l *ledger) grow(cl *claim, n int64) bool {
 }
 
 // shrink gives back all of a claim but n bytes.
-func (l *ledger) shrink(cl *claim, n int64) {
+func (l *memoryLedger) shrink(cl *claim, n int64) {
 	less := cl.total() - n
 	if l.bounds == nil || less <= 0 {
 		return
@@ -131,7 +131,7 @@ func (l *ledger) shrink(cl *claim, n int64) {
 }
 
 // adopt has one claim hold what another did.
-func (l *ledger) adopt(cl, other *claim) {
+func (l *memoryLedger) adopt(cl, other *claim) {
 	cl.own, cl.pooled = cl.own+other.own, cl.pooled+other.pooled
 	if other.large && cl.large {
 		l.large--
@@ -140,9 +140,9 @@ func (l *ledger) adopt(cl, other *claim) {
 	*other = claim{}
 }
 
-func (l *ledger) free(cl *claim) { l.shrink(cl, 0) }
+func (l *memoryLedger) free(cl *claim) { l.shrink(cl, 0) }
 
-func (l *ledger) ring() {
+func (l *memoryLedger) ring() {
 	l.vain = false
 	select {
 	case l.freed <- struct{}{}:

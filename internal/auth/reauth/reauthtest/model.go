@@ -97,7 +97,7 @@ func (l *Live) Told() []string {
 	return l.told
 }
 
-// Setup is what a test may change before a Patrol begins.
+// Setup is what a test may change before a Model begins.
 type Setup struct {
 	Cluster *authtest.Cluster
 	Authn   auth.AuthenticatorOptions
@@ -112,8 +112,8 @@ func (s *Setup) Ask(through http.RoundTripper) *auth.Reviewer {
 	return r
 }
 
-// Patrol is everything between clients and a cluster.
-type Patrol struct {
+// Model is everything between clients and a cluster.
+type Model struct {
 	T       *testing.T
 	Cluster *authtest.Cluster
 	Authn   *auth.Authenticator
@@ -123,7 +123,7 @@ type Patrol struct {
 }
 
 // On runs a test in a bubble, with a Reauthorizer at work.
-func On(t *testing.T, change func(*Setup), test func(*Patrol)) {
+func On(t *testing.T, change func(*Setup), test func(*Model)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s := &Setup{Cluster: authtest.NewCluster()}
@@ -132,7 +132,7 @@ func On(t *testing.T, change func(*Setup), test func(*Patrol)) {
 		if change != nil {
 			change(s)
 		}
-		p := &Patrol{T: t, Cluster: s.Cluster, Authn: auth.NewAuthenticator(s.Authn),
+		p := &Model{T: t, Cluster: s.Cluster, Authn: auth.NewAuthenticator(s.Authn),
 			Authz: auth.NewAuthorizer(s.Authz), Began: time.Now()}
 		s.Reauth.Authenticator, s.Reauth.Authorizer = p.Authn, p.Authz
 		p.Reauthorizer = reauth.NewReauthorizer(s.Reauth)
@@ -148,13 +148,13 @@ func On(t *testing.T, change func(*Setup), test func(*Patrol)) {
 }
 
 // Know makes a token of a user's good, and returns a request with it.
-func (p *Patrol) Know(user string) auth.AuthnRequest {
+func (p *Model) Know(user string) auth.AuthnRequest {
 	p.Cluster.Change(func() { p.Cluster.Users["token-of-"+user] = user })
 	return WithToken("token-of-" + user)
 }
 
 // Watch starts a watch of a resource; nil if the request may not have one.
-func (p *Patrol) Watch(r auth.AuthnRequest, resource string) (*Live, *reauth.Permit) {
+func (p *Model) Watch(r auth.AuthnRequest, resource string) (*Live, *reauth.Permit) {
 	p.T.Helper()
 	result := p.Authn.Authenticate(context.Background(), r)
 	if result.Outcome != auth.Authenticated {
@@ -170,7 +170,7 @@ func (p *Patrol) Watch(r auth.AuthnRequest, resource string) (*Live, *reauth.Per
 }
 
 // Expect checks how a watch stands.
-func (p *Patrol) Expect(l *Live, running bool, end reauth.End) {
+func (p *Model) Expect(l *Live, running bool, end reauth.End) {
 	p.T.Helper()
 	synctest.Wait()
 	if got, _ := l.Ended(); l.Runs() != running || got != end {

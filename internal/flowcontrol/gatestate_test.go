@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// reference is the specification of a line: each decision visits every flow.
+// reference is the specification of a gateState: each decision visits every flow.
 type reference struct {
-	line  *line // its bounds
+	line  *gateState // its bounds
 	flows map[Flow]*referenceFlow
 	stamp int
 }
@@ -67,27 +67,27 @@ func (r *reference) advance() (in []*waiter) {
 	return in
 }
 
-// player makes moves on a line and on the reference, and fails when they differ or when an
-// invariant does not hold.
-type player struct {
+// modelPlayer makes moves on a gateState and on the reference, and fails when they differ or when
+// an invariant does not hold.
+type modelPlayer struct {
 	t    testing.TB
-	line *line
+	line *gateState
 	ref  *reference
 
 	inside  []Pass    // admitted, to be released
 	waiters []*waiter // in line
 }
 
-func newPlayer(t testing.TB, limit, share int64, most, each int) *player {
-	l := newLine(limit, share, most, each)
-	return &player{t: t, line: l, ref: &reference{line: l, flows: map[Flow]*referenceFlow{}}}
+func newPlayer(t testing.TB, limit, share int64, most, each int) *modelPlayer {
+	l := newGateState(limit, share, most, each)
+	return &modelPlayer{t: t, line: l, ref: &reference{line: l, flows: map[Flow]*referenceFlow{}}}
 }
 
 func key(n int) Flow { return UserFlow(fmt.Sprint("user-", n)) }
 
 // ask asks for width, waits if it cannot be had at once, and reports whether it is inside and
 // whether it waits.
-func (p *player) ask(k Flow, width int64) (inside, waits bool) {
+func (p *modelPlayer) ask(k Flow, width int64) (inside, waits bool) {
 	p.t.Helper()
 	width = p.line.width(width)
 	f := p.ref.flow(k)
@@ -129,7 +129,7 @@ func (p *player) ask(k Flow, width int64) (inside, waits bool) {
 
 // victim is the length of the queue whose last request a request of f displaces; nil if it
 // displaces none.
-func (p *player) victim(f *referenceFlow) *int {
+func (p *modelPlayer) victim(f *referenceFlow) *int {
 	longest := 0
 	for _, g := range p.ref.flows {
 		longest = max(longest, len(g.waiting))
@@ -141,7 +141,7 @@ func (p *player) victim(f *referenceFlow) *int {
 }
 
 // displaced checks that the last request of one of the longest queues was displaced, and no other.
-func (p *player) displaced(longest *int) {
+func (p *modelPlayer) displaced(longest *int) {
 	p.t.Helper()
 	gone := slices.IndexFunc(p.waiters, func(w *waiter) bool { return w.verdict == displaced })
 	if gone < 0 {
@@ -163,7 +163,7 @@ func (p *player) displaced(longest *int) {
 }
 
 // release releases number i of the admitted requests, and returns those that are admitted for it.
-func (p *player) release(i int) []*waiter {
+func (p *modelPlayer) release(i int) []*waiter {
 	p.t.Helper()
 	pass := p.inside[i]
 	p.inside = slices.Delete(p.inside, i, i+1)
@@ -173,7 +173,7 @@ func (p *player) release(i int) []*waiter {
 }
 
 // leave removes number i of the requests that wait.
-func (p *player) leave(i int) []*waiter {
+func (p *modelPlayer) leave(i int) []*waiter {
 	p.t.Helper()
 	w := p.waiters[i]
 	p.waiters = slices.Delete(p.waiters, i, i+1)
@@ -184,8 +184,8 @@ func (p *player) leave(i int) []*waiter {
 	return p.letIn()
 }
 
-// letIn checks that the line admitted the requests that the reference admits.
-func (p *player) letIn() []*waiter {
+// letIn checks that the gateState admitted the requests that the reference admits.
+func (p *modelPlayer) letIn() []*waiter {
 	p.t.Helper()
 	in := p.ref.advance()
 	for _, w := range in {
@@ -200,7 +200,7 @@ func (p *player) letIn() []*waiter {
 }
 
 // check checks what holds between any two moves.
-func (p *player) check() {
+func (p *modelPlayer) check() {
 	p.t.Helper()
 	l := p.line
 	held := map[Flow]int64{}
@@ -241,7 +241,7 @@ func (p *player) check() {
 }
 
 // play makes a move for each two bytes, and releases everything in the end.
-func (p *player) play(moves []byte, flows int) {
+func (p *modelPlayer) play(moves []byte, flows int) {
 	p.t.Helper()
 	for len(moves) >= 2 {
 		what, which := moves[0], int(moves[1])
@@ -266,7 +266,8 @@ func (p *player) play(moves []byte, flows int) {
 	}
 }
 
-// Whatever the order of things, the line does what the plainest one does, and its invariants hold.
+// Whatever the order of things, the gateState does what the plainest one does, and its invariants
+// hold.
 func TestLineRandom(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -401,10 +402,10 @@ func TestLineDisplaces(t *testing.T) {
 	}
 }
 
-// A narrow line admits a small part of the limit, or one wider request alone; requests that wait
+// A narrow gate admits a small part of the limit, or one wider request alone; requests that wait
 // are admitted when it is wide again.
 func TestNarrow(t *testing.T) {
-	l := newLine(160, 160, 10, 10)
+	l := newGateState(160, 160, 10, 10)
 	l.narrow = true
 	wide, ok := l.take(key(0), 100)
 	if !ok {

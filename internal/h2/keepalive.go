@@ -9,9 +9,9 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// alive notices clients that say nothing: those that never greet, those that vanished, and those
-// that want nothing any more. Guarded by Conn.mu, but for the time.
-type alive struct {
+// keepalive notices clients that say nothing: those that never greet, those that vanished, and
+// those that want nothing any more. Guarded by Conn.mu, but for the time.
+type keepalive struct {
 	conn  *Conn
 	timer *time.Timer
 	began time.Time // also read without mu by the reader, which starts later
@@ -28,7 +28,7 @@ var (
 	errNoSettings = errors.New("the client sent no settings")
 )
 
-func (a *alive) start(c *Conn) {
+func (a *keepalive) start(c *Conn) {
 	now := time.Now()
 	a.conn, a.began, a.idle = c, now, now
 	if c.err != nil {
@@ -39,41 +39,41 @@ func (a *alive) start(c *Conn) {
 
 // soon looks anew when what is due next: after the client's first frame it may be idle, and be
 // asked. Called with mu held.
-func (a *alive) soon() {
+func (a *keepalive) soon() {
 	if a.conn.err == nil {
 		a.timer.Reset(0)
 	}
 }
 
-func (a *alive) stop() {
+func (a *keepalive) stop() {
 	if a.timer != nil {
 		a.timer.Stop()
 	}
 }
 
 // stir and rest note that there are streams, and that there are none. Called with mu held.
-func (a *alive) stir() {
+func (a *keepalive) stir() {
 	if !a.idle.IsZero() {
 		a.idle = time.Time{}
 		a.tell(true)
 	}
 }
 
-func (a *alive) rest() {
+func (a *keepalive) rest() {
 	a.idle = time.Now()
 	a.tell(false)
 }
 
-func (a *alive) tell(streams bool) {
+func (a *keepalive) tell(streams bool) {
 	if busy := a.conn.opts.Busy; busy != nil && a.conn.err == nil {
 		busy(streams)
 	}
 }
 
-func (a *alive) heard() { a.spoke.Store(max(1, int64(time.Since(a.began)))) }
+func (a *keepalive) heard() { a.spoke.Store(max(1, int64(time.Since(a.began)))) }
 
 // ponged notes an answer. Called with mu held.
-func (a *alive) ponged(word [8]byte) {
+func (a *keepalive) ponged(word [8]byte) {
 	if word == a.word && !a.asked.IsZero() {
 		a.asked = time.Time{}
 		a.soon() // and not when the answer would have been due
@@ -81,7 +81,7 @@ func (a *alive) ponged(word [8]byte) {
 }
 
 // look looks whether the client is there, and sets when to look again.
-func (a *alive) look() {
+func (a *keepalive) look() {
 	c := a.conn
 	c.mu.Lock()
 	now := time.Now()
@@ -97,7 +97,7 @@ func (a *alive) look() {
 
 // due does what the time has come for, and returns when something will be due next. Called with mu
 // held.
-func (a *alive) due(now time.Time) (time.Time, error) {
+func (a *keepalive) due(now time.Time) (time.Time, error) {
 	c := a.conn
 	spoke := a.spoke.Load()
 	if spoke == 0 {
