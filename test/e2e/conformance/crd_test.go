@@ -57,7 +57,7 @@ func gizmoDefinition() *apiextensionsv1.CustomResourceDefinition {
 	return d
 }
 
-// withSelectable is a patch with its operation on selectable fields, where the apiserver keeps them.
+// withSelectable is a patch with its operation on selectable fields, where the apiserver has them.
 func (s *suite) withSelectable(patch, operation string) string {
 	if s.release.Enabled("CustomResourceFieldSelectors") {
 		return patch + operation
