@@ -31,7 +31,7 @@ mkdir -p "$results"
 # and a race detector would watch over the clients.
 within="./e2e/authentication ./e2e/flowcontrol ./e2e/negotiation ./e2e/simulation"
 # Those that -short cuts.
-cut="./e2e/chaos ./e2e/conformance ./e2e/fuzzdiff ./e2e/thin"
+cut="./e2e/chaos ./e2e/conformance ./e2e/fuzzdiff ./e2e/slowlink"
 
 race=(-race)
 if ! command -v "$(go env CC)" >/dev/null || [[ ${CGO_ENABLED:-} == 0 ]]; then

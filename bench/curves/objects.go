@@ -60,7 +60,7 @@ func (s *show) byObjects(ctx context.Context) error {
 }
 
 // memory is the curve of how much larger the servers are than they are now.
-func (s *show) memory(ctx context.Context, objects string) (*sweep, error) {
+func (s *show) memory(ctx context.Context, objects string) (*curvePair, error) {
 	apiserver, spillway := s.APIServer, s.Spillway
 	gauges := map[int]rig.Gauge{apiserver.Pid: s.APIServerGauge(), spillway.Pid: s.Proxy.Gauge()}
 	empty := map[int]int64{}

@@ -10,8 +10,8 @@ import (
 	"spillway/bench/rig/plot"
 )
 
-// sweep is a curve for each side, which grows point by point.
-type sweep struct {
+// curvePair is a curve for each side, which grows point by point.
+type curvePair struct {
 	plot.Plot
 	name    string
 	measure func(ctx context.Context, server rig.Server, n int) (sample, error)
@@ -34,12 +34,12 @@ type sample struct {
 }
 
 func (s *show) newSweep(name string, p plot.Plot, measure func(ctx context.Context, server rig.Server, n int) (sample,
-	error)) *sweep {
-	return (&sweep{Plot: p, name: name, measure: measure, rounds: *rounds, scores: s.scores}).between(s.sides())
+	error)) *curvePair {
+	return (&curvePair{Plot: p, name: name, measure: measure, rounds: *rounds, scores: s.scores}).between(s.sides())
 }
 
 // between says for which sides.
-func (s *sweep) between(sides []rig.Server) *sweep {
+func (s *curvePair) between(sides []rig.Server) *curvePair {
 	s.sides, s.ended, s.Curves = sides, make([]bool, len(sides)), make([]plot.Curve, len(sides))
 	for i, side := range sides {
 		s.Curves[i].Name = side.Name
@@ -49,7 +49,7 @@ func (s *sweep) between(sides []rig.Server) *sweep {
 
 // measureAt adds the point for n to the curve of each side that has not ended: the medians of
 // rounds, in which they take turns.
-func (s *sweep) measureAt(ctx context.Context, n int) error {
+func (s *curvePair) measureAt(ctx context.Context, n int) error {
 	xs, ys, troubles := make([][]float64, len(s.sides)), make([][]float64, len(s.sides)), make([][]string, len(s.sides))
 	for range s.rounds {
 		for i, server := range s.sides {
@@ -84,7 +84,7 @@ func (s *sweep) measureAt(ctx context.Context, n int) error {
 }
 
 // bear says what a side did not bear, which Spillway must not do. In most rounds, and it ends.
-func (s *sweep) bear(side, n int, troubles []string) {
+func (s *curvePair) bear(side, n int, troubles []string) {
 	if len(troubles) == 0 {
 		return
 	}
@@ -98,7 +98,7 @@ func (s *sweep) bear(side, n int, troubles []string) {
 }
 
 // note adds lines for a point to the table.
-func (s *sweep) note(n int, ys [][]float64) {
+func (s *curvePair) note(n int, ys [][]float64) {
 	what := fmt.Sprintf(s.row, n)
 	if s.ended[0] {
 		s.scores.Figure(what, "", s.unit, ys[1], nil, rig.NoLimit)
@@ -114,7 +114,7 @@ func (s *sweep) note(n int, ys [][]float64) {
 var nearLinear = rig.AtMost(1.15, 1.05)
 
 // finish draws the curves, and says how they grow.
-func (s *sweep) finish() error {
+func (s *curvePair) finish() error {
 	const power rig.Unit = "n^%.2f"
 	grows := make([][]float64, len(s.Curves))
 	for i, c := range s.Curves {

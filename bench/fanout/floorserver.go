@@ -21,13 +21,13 @@ import (
 	"spillway/bench/rig"
 )
 
-// orders is a descriptor to read from without telling Go's scheduler, which would wake the
+// eventFD is a descriptor to read from without telling Go's scheduler, which would wake the
 // runtime's monitor for each event. A goroutine that waits in Read occupies one of the scheduler's
 // processors, and delays anything that stops the world.
-type orders uintptr
+type eventFD uintptr
 
 // Read implements io.Reader.
-func (fd orders) Read(b []byte) (int, error) {
+func (fd eventFD) Read(b []byte) (int, error) {
 	for {
 		n, _, errno := syscall.RawSyscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)))
 		switch {
@@ -49,7 +49,7 @@ const collectFrom = 512 << 20
 // serveFloor is the floor's process: the first line of in is an event, and each line after it the
 // stamp of one to send now, with those that were ordered with it. It says where it listens, without
 // TLS and with it.
-func serveFloor(in orders, out io.Writer) error {
+func serveFloor(in eventFD, out io.Writer) error {
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(collectFrom)
 	runtime.GOMAXPROCS(2) // the other one is for accept

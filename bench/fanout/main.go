@@ -46,7 +46,7 @@ var (
 
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == floorCommand {
-		if err := serveFloor(orders(os.Stdin.Fd()), os.Stdout); err != nil {
+		if err := serveFloor(eventFD(os.Stdin.Fd()), os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, "floor:", err)
 			os.Exit(1)
 		}

@@ -30,23 +30,23 @@ func newFlood(p *rig.Proxy) *flood {
 // hello is the beginning of a TLS handshake that never goes on.
 const hello = "\x16\x03\x01\x20\x00\x01\x00\x1f\xfc\x03\x03"
 
-// manners are how a connection behaves: what it sends at once, and then, a byte a second, for ever;
-// nothing if that is empty.
-type manners struct {
+// connBehaviour are how a connection behaves: what it sends at once, and then, a byte a second, for
+// ever; nothing if that is empty.
+type connBehaviour struct {
 	secure    bool // with a whole TLS handshake
 	tls       bool // on the TLS listener
 	at, after string
 }
 
-func (f *flood) halfOpen(i int) manners {
-	return []manners{{}, {tls: true}, {tls: true, at: hello}, {at: "GET /api HT"}, {tls: true, secure: true}}[i%5]
+func (f *flood) halfOpen(i int) connBehaviour {
+	return []connBehaviour{{}, {tls: true}, {tls: true, at: hello}, {at: "GET /api HT"}, {tls: true, secure: true}}[i%5]
 }
 
-func (f *flood) slow(i int) manners {
+func (f *flood) slow(i int) connBehaviour {
 	const head = "GET /api/v1/configmaps HTTP/1.1\r\nHost: localhost\r\nX-Slow: "
 	const body = "POST /api/v1/namespaces/default/configmaps HTTP/1.1\r\nHost: localhost\r\nContent-Type: " +
 		"application/json\r\nContent-Length: 100000\r\n\r\n"
-	return []manners{
+	return []connBehaviour{
 		{at: head, after: "a"}, {at: body, after: " "}, {tls: true, secure: true, at: head, after: "a"},
 		{tls: true, secure: true, at: body, after: " "},
 		{tls: true, at: hello, after: "\x00"},
@@ -80,7 +80,7 @@ func (f *flood) fall() {
 // on the same machine, has time for the client.
 const again = time.Second
 
-func (f *flood) persist(ctx context.Context, m manners) {
+func (f *flood) persist(ctx context.Context, m connBehaviour) {
 	for ctx.Err() == nil {
 		if f.once(ctx, m) && ctx.Err() == nil {
 			f.cut.Add(1)
@@ -93,7 +93,7 @@ func (f *flood) persist(ctx context.Context, m manners) {
 }
 
 // once opens one and keeps it until it is cut.
-func (f *flood) once(ctx context.Context, m manners) (opened bool) {
+func (f *flood) once(ctx context.Context, m connBehaviour) (opened bool) {
 	address := f.plain
 	if m.tls {
 		address = f.tls

@@ -61,7 +61,7 @@ func run(ctx context.Context, r *rig.Report) error {
 		return err
 	}
 	defer watches.Close()
-	c := &course{proxy: pair.Proxy, pulse: func(ctx context.Context) (swarm.Sample, error) {
+	c := &minuteHistory{proxy: pair.Proxy, pulse: func(ctx context.Context) (swarm.Sample, error) {
 		return load.Pulse(ctx, watches)
 	}}
 	if err := c.fill(ctx); err != nil {
@@ -81,7 +81,7 @@ func run(ctx context.Context, r *rig.Report) error {
 
 // record writes the table into the document, and draws the course beside it, where the flags
 // request it.
-func record(r *rig.Report, c *course) error {
+func record(r *rig.Report, c *minuteHistory) error {
 	if *results == "" {
 		return nil
 	}

@@ -25,19 +25,20 @@ var (
 	only    = flag.String("only", "", "play one attack only, by its name")
 )
 
-// attack is watches that one user opens in namespace a. Both namespaces get Rate writes a second.
+// attackKind is watches that one user opens in namespace a. Both namespaces get Rate writes a
+// second.
 //
 // Plain compares with as many watches of one term instead of with none. That is right where every
 // write goes to thousands of watches, so that deliveries alone fill the processors, which servers
 // and clients share here: what counts is that the selectors add nothing to that.
-type attack struct {
+type attackKind struct {
 	Name           string
 	Watches, Terms int
 	Equal, Plain   bool
 	Rate           float64
 }
 
-var attacks = []attack{
+var attacks = []attackKind{
 	{Name: "40 × 60,000 terms", Watches: 40, Terms: 60_000, Rate: 40},
 	{Name: "40 equal × 60,000 terms", Watches: 40, Terms: 60_000, Equal: true, Rate: 40},
 	{Name: "400 × 3,000 terms", Watches: 400, Terms: 3000, Rate: 40},
@@ -47,8 +48,8 @@ var attacks = []attack{
 }
 
 // plain is as many watches, with a selector of one term each.
-func (a attack) plain() attack {
-	return attack{Name: a.Name + ": watches of one term", Watches: a.Watches, Terms: 1, Rate: a.Rate}
+func (a attackKind) plain() attackKind {
+	return attackKind{Name: a.Name + ": watches of one term", Watches: a.Watches, Terms: 1, Rate: a.Rate}
 }
 
 // mostRatio is how much later than without the attack, or than beside plain watches, the other
@@ -197,7 +198,7 @@ func (s *show) measure(ctx context.Context, server rig.Server, rate float64) (*s
 
 // alone measures the proxy and kube-apiserver with what an attack is compared with: no other
 // watches, or plain ones at the proxy.
-func (s *show) alone(ctx context.Context, a attack) (proxy, beside *sample, err error) {
+func (s *show) alone(ctx context.Context, a attackKind) (proxy, beside *sample, err error) {
 	if a.Plain {
 		g, err := s.besiege(s.pair.Spillway, a.plain())
 		if err != nil {
@@ -216,7 +217,7 @@ func (s *show) alone(ctx context.Context, a attack) (proxy, beside *sample, err 
 }
 
 // play measures the proxy without an attack and with it.
-func (s *show) play(ctx context.Context, a attack) error {
+func (s *show) play(ctx context.Context, a attackKind) error {
 	rig.Say("%s", a.Name)
 	idle, err := s.pair.Proxy.Usage()
 	if err != nil {
@@ -292,7 +293,7 @@ func (s *show) follow(ctx context.Context) (stop func() float64) {
 }
 
 // compare measures kube-apiserver with and without an attack, and beside it nothing of the proxy.
-func (s *show) compare(ctx context.Context, a attack) error {
+func (s *show) compare(ctx context.Context, a attackKind) error {
 	rig.Say("kube-apiserver: %s", a.Name)
 	s.pair.StopProxy()
 	before, err := s.measure(ctx, s.pair.APIServer, a.Rate)

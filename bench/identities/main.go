@@ -85,7 +85,7 @@ func run(ctx context.Context, scores *rig.Scores) error {
 	if err != nil {
 		return err
 	}
-	var by []through
+	var by []settingCost
 	for _, one := range settings {
 		t, err := m.through(ctx, one)
 		if err != nil {
@@ -104,16 +104,16 @@ func run(ctx context.Context, scores *rig.Scores) error {
 	return nil
 }
 
-// through is what one setting of Spillway costs.
-type through struct {
+// settingCost is what one setting of Spillway costs.
+type settingCost struct {
 	setting
 	mirrors usage // without clients
 	crowd   usage
 }
 
-// through measures Spillway with one setting.
-func (m *measurement) through(ctx context.Context, one setting) (through, error) {
-	t := through{setting: one}
+// settingCost measures Spillway with one setting.
+func (m *measurement) through(ctx context.Context, one setting) (settingCost, error) {
+	t := settingCost{setting: one}
 	err := m.pair.StartProxyAs(ctx, m.kubeconfig, crowd.Resources, strings.Fields(one.flags)...)
 	if err == nil {
 		defer m.pair.StopProxy()
@@ -147,7 +147,7 @@ func (m *measurement) watched(ctx context.Context, server rig.Server) (usage, er
 // report writes what a setting came to. Reviews are all that upstream has to do beside what it has
 // for the mirrors of a proxy without clients and without flags: also for whatever makes reviews
 // unnecessary.
-func (t *through) report(scores *rig.Scores, idle, mirrors, direct usage) {
+func (t *settingCost) report(scores *rig.Scores, idle, mirrors, direct usage) {
 	watches := direct.upstream - idle.upstream
 	reviews := t.crowd.upstream - mirrors.upstream
 	all := t.crowd.upstream - idle.upstream

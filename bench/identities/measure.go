@@ -16,7 +16,7 @@ import (
 type measurement struct {
 	pair       *rig.Pair
 	kubeconfig string // the proxy's
-	crowd      *crowd.Crowd
+	crowd      *crowd.Accounts
 }
 
 // usage is what went on in a second, while objects were written.
@@ -33,7 +33,7 @@ type usage struct {
 const patience = 20 * time.Second
 
 // measure writes for a while and reads, after the settling, what is used by a crowd, or by none.
-func (m *measurement) measure(ctx context.Context, s *swarm.Swarm, settling time.Duration) (usage, error) {
+func (m *measurement) measure(ctx context.Context, s *swarm.WatchSet, settling time.Duration) (usage, error) {
 	if s != nil {
 		s.Reset()
 	}

@@ -117,8 +117,8 @@ func (l *lister) paged(ctx context.Context, rv uint64) (*list, error) {
 	}
 }
 
-// verify compares with the truth, after the lister has stopped.
-func (l *lister) verify(t *truth) error {
+// verify compares with the acknowledged writes, after the lister has stopped.
+func (l *lister) verify(t *acknowledgedWrites) error {
 	if l.problem != nil {
 		return l.problem
 	}

@@ -36,7 +36,7 @@ const resource = "podtemplates"
 var namespaces = []string{"red", "green", "blue"}
 
 // firstState is what was written before the first watch.
-var firstState truth
+var firstState acknowledgedWrites
 
 func main() { rig.Main("onewatch", run) }
 
@@ -46,7 +46,7 @@ func run(ctx context.Context, r *rig.Report) error {
 		return err
 	}
 	defer cp.Stop()
-	s := &show{cp: cp, report: r, truth: &truth{}}
+	s := &show{cp: cp, report: r, truth: &acknowledgedWrites{}}
 	if err := s.prepare(ctx); err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ type show struct {
 	direct  kubernetes.Interface // straight at the apiserver
 	proxy   *rig.Proxy
 	report  *rig.Report
-	truth   *truth
+	truth   *acknowledgedWrites
 	writers []*writer
 	sampler *sampler
 	client  *http.Client

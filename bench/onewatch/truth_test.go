@@ -13,8 +13,8 @@ var (
 	back  = labels.Set{"tier": "back"}
 )
 
-func sample() *truth {
-	t := &truth{}
+func sample() *acknowledgedWrites {
+	t := &acknowledgedWrites{}
 	t.add(change{rv: 14, namespace: "red", name: "b", after: back})
 	t.add(change{rv: 11, namespace: "red", name: "a", after: front})
 	t.add(change{rv: 12, namespace: "red", name: "a", before: front, after: back})
@@ -27,17 +27,17 @@ func sample() *truth {
 
 // Selectors turn changes into appearances and disappearances.
 func TestExpected(t *testing.T) {
-	f := func(s scope, rv uint64, want ...sighting) {
+	f := func(s scope, rv uint64, want ...receivedEvent) {
 		t.Helper()
 		if got := sample().expected(s, rv); !slices.Equal(got, want) {
 			t.Errorf("expected(%v, %d) = %v, want %v", s, rv, got, want)
 		}
 	}
 	f(scope{"red", labels.SelectorFromSet(front)}, 0,
-		sighting{"ADDED", "red/a", 11}, sighting{"DELETED", "red/a", 12}, sighting{"ADDED", "red/a", 13},
-		sighting{"DELETED", "red/a", 16})
+		receivedEvent{"ADDED", "red/a", 11}, receivedEvent{"DELETED", "red/a", 12}, receivedEvent{"ADDED", "red/a", 13},
+		receivedEvent{"DELETED", "red/a", 16})
 	f(scope{"red", labels.Everything()}, 12,
-		sighting{"MODIFIED", "red/a", 13}, sighting{"ADDED", "red/b", 14}, sighting{"DELETED", "red/a", 16})
+		receivedEvent{"MODIFIED", "red/a", 13}, receivedEvent{"ADDED", "red/b", 14}, receivedEvent{"DELETED", "red/a", 16})
 	f(scope{"blue", labels.SelectorFromSet(back)}, 0)
 }
 
@@ -56,7 +56,7 @@ func TestState(t *testing.T) {
 // What the show claims cannot happen is found when it happens.
 func TestDifference(t *testing.T) {
 	want := sample().expected(scope{"", labels.Everything()}, 0)
-	f := func(seen []sighting, found string) {
+	f := func(seen []receivedEvent, found string) {
 		t.Helper()
 		if d := difference(seen, want); found == "" && d != "" || !strings.Contains(d, found) {
 			t.Errorf("difference = %q, want %q in it", d, found)

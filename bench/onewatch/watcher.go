@@ -27,7 +27,7 @@ type watcher struct {
 
 	// The watcher's own, until it has stopped.
 	began   uint64 // the version it is complete through before its first event
-	seen    []sighting
+	seen    []receivedEvent
 	initial map[string]uint64 // the state it began with
 	at      uint64            // the version it is complete through
 	problem error
@@ -156,15 +156,15 @@ func (w *watcher) take(e rig.Event, expecting int) error {
 			w.startedAt(firstState.changes[len(firstState.changes)-1].rv)
 		}
 	default:
-		w.seen = append(w.seen, sighting{e.Type, e.Key(), e.RV})
+		w.seen = append(w.seen, receivedEvent{e.Type, e.Key(), e.RV})
 		w.at = e.RV
 		w.count.Add(1)
 	}
 	return nil
 }
 
-// verify compares with the truth, after the watcher has stopped.
-func (w *watcher) verify(t *truth) error {
+// verify compares with the acknowledged writes, after the watcher has stopped.
+func (w *watcher) verify(t *acknowledgedWrites) error {
 	if w.problem != nil {
 		return w.problem
 	}

@@ -19,7 +19,7 @@ import (
 type writer struct {
 	id      int
 	client  kubernetes.Interface
-	truth   *truth
+	truth   *acknowledgedWrites
 	random  *rand.Rand
 	objects []*corev1.PodTemplate // that exist
 	made    int

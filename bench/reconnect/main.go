@@ -43,8 +43,8 @@ var (
 
 func main() { rig.Measure("reconnect", run) }
 
-// herd is clients that all do the same.
-type herd struct {
+// reconnectingClients is clients that all do the same.
+type reconnectingClients struct {
 	name string
 	n    int
 	part int  // the first so many are of one node each
@@ -71,7 +71,7 @@ func run(ctx context.Context, scores *rig.Scores) error {
 		}()
 		pair.Cgroup = group
 	}
-	for _, h := range []herd{
+	for _, h := range []reconnectingClients{
 		{name: fmt.Sprintf("%d watches at RV=0 of %d pods", *many, *pods / *nodes), n: *many, part: *many},
 		{name: fmt.Sprintf("%d watch-lists of %d pods", *many, *pods / *nodes), n: *many, part: *many, list: true},
 		{name: fmt.Sprintf("%d watch-lists of %d pods, gzip", *many, *pods / *nodes), n: *many, part: *many, list: true,
@@ -89,7 +89,7 @@ func run(ctx context.Context, scores *rig.Scores) error {
 	if *direct == 0 {
 		return nil
 	}
-	for _, h := range []herd{
+	for _, h := range []reconnectingClients{
 		{name: fmt.Sprintf("%d watch-lists of %d pods", *direct, *pods / *nodes), n: *direct, part: *direct, list: true},
 		{name: fmt.Sprintf("%d watch-lists of %d pods", *direct, *pods), n: *direct, list: true},
 	} {
@@ -102,7 +102,7 @@ func run(ctx context.Context, scores *rig.Scores) error {
 
 // through measures a herd that reconnects to a proxy that has just been started, as after a restart
 // of its own.
-func through(ctx context.Context, pair *rig.Pair, scores *rig.Scores, h herd) error {
+func through(ctx context.Context, pair *rig.Pair, scores *rig.Scores, h reconnectingClients) error {
 	if h.n == 0 || !strings.Contains(h.name, *only) {
 		return nil
 	}
@@ -150,7 +150,7 @@ func through(ctx context.Context, pair *rig.Pair, scores *rig.Scores, h herd) er
 }
 
 // beside measures a herd that reconnects to kube-apiserver.
-func beside(ctx context.Context, pair *rig.Pair, scores *rig.Scores, h herd) error {
+func beside(ctx context.Context, pair *rig.Pair, scores *rig.Scores, h reconnectingClients) error {
 	if err := pair.Settle(ctx); err != nil {
 		return err
 	}
@@ -176,7 +176,11 @@ func beside(ctx context.Context, pair *rig.Pair, scores *rig.Scores, h herd) err
 
 // run lets all clients come at once and returns when each has its state. middle is called when half
 // of them have.
-func (h herd) run(ctx context.Context, server rig.Server, middle func()) ([]*client, time.Duration, error) {
+func (h reconnectingClients) run(
+	ctx context.Context,
+	server rig.Server,
+	middle func(),
+) ([]*client, time.Duration, error) {
 	all := make([]*client, h.n)
 	defer func() {
 		for _, c := range all {
@@ -215,7 +219,7 @@ func (h herd) run(ctx context.Context, server rig.Server, middle func()) ([]*cli
 	return all, time.Since(began), err
 }
 
-func (h herd) client(server rig.Server, i int) *client {
+func (h reconnectingClients) client(server rig.Server, i int) *client {
 	query := url.Values{"watch": {"true"}, "allowWatchBookmarks": {"true"}, "resourceVersion": {"0"},
 		"timeoutSeconds": {"3600"}}
 	c := &client{server: server, source: net.IPv4(127, 1, byte(i/250), byte(1+i%250)), gzip: h.gzip, want: *pods}
@@ -274,7 +278,7 @@ func withoutAddresses(err error) string {
 }
 
 // profile writes a heap profile.
-func profile(ctx context.Context, pair *rig.Pair, h herd) {
+func profile(ctx context.Context, pair *rig.Pair, h reconnectingClients) {
 	if *heap == "" {
 		return
 	}

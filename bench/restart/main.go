@@ -89,10 +89,10 @@ type cost struct {
 
 // play restarts kube-apiserver under informers that open starts, and measures what that costs it.
 // With open nil, there are no watches.
-func (s *show) play(ctx context.Context, who string, open func(ctx context.Context) (*crowd, error)) (c cost,
+func (s *show) play(ctx context.Context, who string, open func(ctx context.Context) (*informerGroup, error)) (c cost,
 	err error) {
 	defer s.StopProxy()
-	crowd := &crowd{}
+	crowd := &informerGroup{}
 	if open != nil {
 		if crowd, err = open(ctx); err != nil {
 			return cost{}, err
@@ -133,7 +133,7 @@ func (s *show) play(ctx context.Context, who string, open func(ctx context.Conte
 // write changes pods for a while, and returns when every client has received the first change and
 // the while is over: how long the former took. Requests that an apiserver drops just after its
 // start do not matter.
-func (s *show) write(ctx context.Context, crowd *crowd, while time.Duration) (took time.Duration, err error) {
+func (s *show) write(ctx context.Context, crowd *informerGroup, while time.Duration) (took time.Duration, err error) {
 	var paths []string
 	for i := range *pods {
 		paths = append(paths, rig.PodPath(i))
@@ -167,12 +167,12 @@ func (s *show) write(ctx context.Context, crowd *crowd, while time.Duration) (to
 }
 
 // direct has informers watch kube-apiserver itself.
-func (s *show) direct(ctx context.Context) (*crowd, error) {
+func (s *show) direct(ctx context.Context) (*informerGroup, error) {
 	return newCrowd(ctx, s.Config(), *crowdSize)
 }
 
 // proxied has them watch a proxy whose upstream it is.
-func (s *show) proxied(ctx context.Context) (*crowd, error) {
+func (s *show) proxied(ctx context.Context) (*informerGroup, error) {
 	if err := s.StartProxy(ctx, "pods"); err != nil {
 		return nil, err
 	}
@@ -181,7 +181,7 @@ func (s *show) proxied(ctx context.Context) (*crowd, error) {
 
 // sent is how many bytes kube-apiserver has sent to the clients that are measured: what the
 // informers have read, or the proxy, which reads next to nothing else.
-func (s *show) sent(crowd *crowd) (int64, error) {
+func (s *show) sent(crowd *informerGroup) (int64, error) {
 	if s.Proxy == nil {
 		return crowd.read.Load(), nil
 	}

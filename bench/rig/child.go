@@ -10,8 +10,8 @@ import (
 // nursery forks children on a thread that lives as long as this process: the kernel kills a child
 // when the thread that forked it ends, and that is what keeps proxies from outliving a program that
 // was killed.
-var nursery = sync.OnceValue(func() chan<- birth {
-	births := make(chan birth)
+var nursery = sync.OnceValue(func() chan<- startRequest {
+	births := make(chan startRequest)
 	go func() {
 		runtime.LockOSThread()
 		for b := range births {
@@ -21,7 +21,7 @@ var nursery = sync.OnceValue(func() chan<- birth {
 	return births
 })
 
-type birth struct {
+type startRequest struct {
 	cmd     *exec.Cmd
 	started chan error
 }
@@ -30,7 +30,7 @@ type birth struct {
 // reaches only us.
 func Start(cmd *exec.Cmd) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	b := birth{cmd: cmd, started: make(chan error, 1)}
+	b := startRequest{cmd: cmd, started: make(chan error, 1)}
 	nursery() <- b
 	return <-b.started
 }

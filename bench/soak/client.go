@@ -22,54 +22,58 @@ import (
 	"spillway/bench/rig"
 )
 
-// visitor is a client that comes in one of many ways, stays a while and leaves in one of many ways.
-type visitor struct {
+// churnClient is a client that comes in one of many ways, stays a while and leaves in one of many
+// ways.
+type churnClient struct {
 	base   string // where it goes: the plain or the TLS listener
 	client *http.Client
 	random *rand.Rand
 	stay   time.Duration // at most
 }
 
-// visit is one way to come and go.
-type visit struct {
+// clientVisit is one way to come and go.
+type clientVisit struct {
 	name string
-	pay  func(*visitor, context.Context) error
+	pay  func(*churnClient, context.Context) error
 }
 
 // visits are the ways. Each ends by itself.
-var visits = []visit{
-	{"watch from now, hang up", func(v *visitor, ctx context.Context) error {
+var visits = []clientVisit{
+	{"watch from now, hang up", func(v *churnClient, ctx context.Context) error {
 		return v.watch(ctx, url.Values{"resourceVersion": {"0"}}, v.while())
 	}},
-	{"watch-list, hang up", func(v *visitor, ctx context.Context) error {
+	{"watch-list, hang up", func(v *churnClient, ctx context.Context) error {
 		return v.watch(ctx, url.Values{"sendInitialEvents": {"true"}, "resourceVersionMatch": {"NotOlderThan"},
 			"allowWatchBookmarks": {"true"}}, v.while())
 	}},
-	{"watch-list, hang up at once", func(v *visitor, ctx context.Context) error {
+	{"watch-list, hang up at once", func(v *churnClient, ctx context.Context) error {
 		return v.watch(ctx, url.Values{"sendInitialEvents": {"true"}, "resourceVersionMatch": {"NotOlderThan"},
 			"allowWatchBookmarks": {"true"}}, 0)
 	}},
-	{"watch by label to its timeout", func(v *visitor, ctx context.Context) error {
+	{"watch by label to its timeout", func(v *churnClient, ctx context.Context) error {
 		return v.watch(ctx, url.Values{"resourceVersion": {"0"}, "labelSelector": {"n=" + strconv.Itoa(v.random.IntN(10))},
 			"timeoutSeconds": {"1"}}, patience)
 	}},
-	{"watch from too old a version", func(v *visitor, ctx context.Context) error {
+	{"watch from too old a version", func(v *churnClient, ctx context.Context) error {
 		return v.watch(ctx, url.Values{"resourceVersion": {"1"}}, v.while())
 	}},
-	{"watch as protobuf, hang up", func(v *visitor, ctx context.Context) error {
+	{"watch as protobuf, hang up", func(v *churnClient, ctx context.Context) error {
 		return v.glance(ctx, "?watch=true&resourceVersion=0", runtime.ContentTypeProtobuf)
 	}},
-	{"watch a table (passes through)", func(v *visitor, ctx context.Context) error {
+	{"watch a table (passes through)", func(v *churnClient, ctx context.Context) error {
 		return v.glance(ctx, "?watch=true&resourceVersion=0", "application/json;as=Table;v=v1;g=meta.k8s.io")
 	}},
-	{"list, then watch from there", (*visitor).listAndWatch},
-	{"list page by page", (*visitor).pages},
-	{"list, gzip'd", (*visitor).gzipped},
-	{"list as protobuf", (*visitor).protobuf},
-	{"consistent list (passes through)", func(v *visitor, ctx context.Context) error { return v.read(ctx, url.Values{}) }},
-	{"list, half read", (*visitor).half},
-	{"stall, then hang up", (*visitor).stall},
-	{"half a request", (*visitor).unfinished},
+	{"list, then watch from there", (*churnClient).listAndWatch},
+	{"list page by page", (*churnClient).pages},
+	{"list, gzip'd", (*churnClient).gzipped},
+	{"list as protobuf", (*churnClient).protobuf},
+	{
+		"consistent list (passes through)",
+		func(v *churnClient, ctx context.Context) error { return v.read(ctx, url.Values{}) },
+	},
+	{"list, half read", (*churnClient).half},
+	{"stall, then hang up", (*churnClient).stall},
+	{"half a request", (*churnClient).unfinished},
 }
 
 const path = "/api/v1/namespaces/default/configmaps"
@@ -77,10 +81,10 @@ const path = "/api/v1/namespaces/default/configmaps"
 // patience bounds one visit.
 const patience = 30 * time.Second
 
-func (v *visitor) while() time.Duration { return time.Duration(v.random.Int64N(int64(v.stay))) }
+func (v *churnClient) while() time.Duration { return time.Duration(v.random.Int64N(int64(v.stay))) }
 
 // watch watches for a while, or to the end of the watch.
-func (v *visitor) watch(ctx context.Context, query url.Values, while time.Duration) error {
+func (v *churnClient) watch(ctx context.Context, query url.Values, while time.Duration) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	w, err := rig.OpenWatch(ctx, v.client, v.base+path, query)
@@ -110,7 +114,7 @@ func expected(err error) error {
 }
 
 // get requests the collection. Header fields are name, value, name, value...
-func (v *visitor) get(ctx context.Context, query string, header ...string) (*http.Response, error) {
+func (v *churnClient) get(ctx context.Context, query string, header ...string) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, v.base+path+query, nil)
 	if err != nil {
 		return nil, err
@@ -130,7 +134,7 @@ func (v *visitor) get(ctx context.Context, query string, header ...string) (*htt
 }
 
 // glance watches in another form for a while. What comes is not read closely.
-func (v *visitor) glance(ctx context.Context, query, accept string) error {
+func (v *churnClient) glance(ctx context.Context, query, accept string) error {
 	ctx, cancel := context.WithTimeout(ctx, v.while()+time.Millisecond)
 	defer cancel()
 	response, err := v.get(ctx, query, "Accept", accept)
@@ -145,7 +149,7 @@ func (v *visitor) glance(ctx context.Context, query, accept string) error {
 }
 
 // gzipped lists as a client does that takes gzip.
-func (v *visitor) gzipped(ctx context.Context) error {
+func (v *churnClient) gzipped(ctx context.Context) error {
 	response, err := v.get(ctx, "?resourceVersion=0", "Accept", "application/json", "Accept-Encoding", "gzip")
 	if err != nil {
 		return err
@@ -166,7 +170,7 @@ func (v *visitor) gzipped(ctx context.Context) error {
 }
 
 // protobuf lists in that encoding.
-func (v *visitor) protobuf(ctx context.Context) error {
+func (v *churnClient) protobuf(ctx context.Context) error {
 	response, err := v.get(ctx, "?resourceVersion=0", "Accept", runtime.ContentTypeProtobuf)
 	if err != nil {
 		return err
@@ -180,7 +184,7 @@ func (v *visitor) protobuf(ctx context.Context) error {
 }
 
 // list lists and returns what came.
-func (v *visitor) list(ctx context.Context, query url.Values) (*metav1.PartialObjectMetadataList, error) {
+func (v *churnClient) list(ctx context.Context, query url.Values) (*metav1.PartialObjectMetadataList, error) {
 	body, err := rig.Get(ctx, v.client, v.base+path+"?"+query.Encode())
 	if err != nil {
 		return nil, err
@@ -194,12 +198,12 @@ func (v *visitor) list(ctx context.Context, query url.Values) (*metav1.PartialOb
 	return &list, err
 }
 
-func (v *visitor) read(ctx context.Context, query url.Values) error {
+func (v *churnClient) read(ctx context.Context, query url.Values) error {
 	_, err := v.list(ctx, query)
 	return err
 }
 
-func (v *visitor) listAndWatch(ctx context.Context) error {
+func (v *churnClient) listAndWatch(ctx context.Context) error {
 	list, err := v.list(ctx, url.Values{"resourceVersion": {"0"}})
 	if err != nil {
 		return err
@@ -207,7 +211,7 @@ func (v *visitor) listAndWatch(ctx context.Context) error {
 	return v.watch(ctx, url.Values{"resourceVersion": {list.ResourceVersion}, "allowWatchBookmarks": {"true"}}, v.while())
 }
 
-func (v *visitor) pages(ctx context.Context) error {
+func (v *churnClient) pages(ctx context.Context) error {
 	list, err := v.list(ctx, url.Values{"resourceVersion": {"0"}})
 	if err != nil {
 		return err
@@ -226,7 +230,7 @@ func (v *visitor) pages(ctx context.Context) error {
 }
 
 // half hangs up in the middle of an answer.
-func (v *visitor) half(ctx context.Context) error {
+func (v *churnClient) half(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	body, err := rig.Get(ctx, v.client, v.base+path+"?resourceVersion=0")
@@ -237,7 +241,7 @@ func (v *visitor) half(ctx context.Context) error {
 	return errors.Join(err, body.Close())
 }
 
-func (v *visitor) stall(ctx context.Context) error {
+func (v *churnClient) stall(ctx context.Context) error {
 	s, err := rig.Stall(ctx, v.base, path+"?watch=true&resourceVersion=0", rig.SmallWindow)
 	if err != nil {
 		return err
@@ -251,7 +255,7 @@ func (v *visitor) stall(ctx context.Context) error {
 }
 
 // unfinished sends the beginning of a request.
-func (v *visitor) unfinished(ctx context.Context) error {
+func (v *churnClient) unfinished(ctx context.Context) error {
 	u, err := url.Parse(v.base)
 	if err != nil {
 		return err

@@ -14,7 +14,7 @@ type delivery struct {
 
 // deliveries are those of all events whose acknowledgement is known, by that. An event that comes
 // before it has no lag.
-func deliveries(writes []write, seen []sighting) []delivery {
+func deliveries(writes []write, seen []receivedEvent) []delivery {
 	acked := map[uint64]time.Time{}
 	for _, w := range writes {
 		if w.rv != 0 && w.answered {

@@ -14,9 +14,9 @@ type write struct {
 	answered bool
 }
 
-// ledger is every write, in order: there is one writer. It comes from the answers to the writes, so
-// that no watch has a part in it.
-type ledger struct {
+// eventLedger is every write, in order: there is one writer. It comes from the answers to the
+// writes, so that no watch has a part in it.
+type eventLedger struct {
 	mu struct {
 		sync.Mutex
 		writes []write
@@ -25,7 +25,7 @@ type ledger struct {
 	}
 }
 
-func (l *ledger) add(w write) {
+func (l *eventLedger) add(w write) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.mu.writes = append(l.mu.writes, w)
@@ -40,14 +40,14 @@ func (l *ledger) add(w write) {
 }
 
 // version is that of an object, 0 if there is none.
-func (l *ledger) version(object int) uint64 {
+func (l *eventLedger) version(object int) uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.mu.exists[object]
 }
 
 // until is every write up to the newest that has a version, and that version.
-func (l *ledger) until() ([]write, uint64) {
+func (l *eventLedger) until() ([]write, uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := len(l.mu.writes)
@@ -69,8 +69,8 @@ const (
 // String is what the protocol calls it.
 func (k kind) String() string { return [...]string{"ADDED", "MODIFIED", "DELETED"}[k] }
 
-// sighting is an event that a client received.
-type sighting struct {
+// receivedEvent is an event that a client received.
+type receivedEvent struct {
 	kind   kind
 	object int
 	rv     uint64
@@ -80,7 +80,13 @@ type sighting struct {
 // compare holds what a client saw against what was written since it listed the objects as they were
 // at a version: each event once, in order, and nothing else. While upstream is away, a version may
 // be overwritten before the mirror has seen it: these are counted.
-func compare(writes []write, listed map[int]uint64, from uint64, seen []sighting, away func(from, to time.Time) bool) (
+func compare(
+	writes []write,
+	listed map[int]uint64,
+	from uint64,
+	seen []receivedEvent,
+	away func(from, to time.Time) bool,
+) (
 	merged int, err error) {
 	later := since(writes, from)
 	state, err := follow(later, listed, from, seen)
@@ -115,7 +121,7 @@ func since(writes []write, rv uint64) []write {
 
 // follow plays the events, each of which must be a write and follow from what was seen before, and
 // returns the state they lead to.
-func follow(writes []write, listed map[int]uint64, from uint64, seen []sighting) (map[int]uint64, error) {
+func follow(writes []write, listed map[int]uint64, from uint64, seen []receivedEvent) (map[int]uint64, error) {
 	written := map[uint64]int{}
 	for _, w := range writes {
 		written[w.rv] = w.object
@@ -144,7 +150,7 @@ func follow(writes []write, listed map[int]uint64, from uint64, seen []sighting)
 
 // missing counts the versions that were not seen and were overwritten while upstream was away. Any
 // other is an error.
-func missing(writes []write, seen []sighting, away func(from, to time.Time) bool) (int, error) {
+func missing(writes []write, seen []receivedEvent, away func(from, to time.Time) bool) (int, error) {
 	told := map[uint64]bool{}
 	for _, s := range seen {
 		if s.kind != deleted {

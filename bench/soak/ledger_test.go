@@ -16,7 +16,7 @@ func second(n int) time.Time { return noon.Add(time.Duration(n) * time.Second) }
 // sample is what was written each second: object 1 there from before, 2 created, deleted and
 // created again.
 func sample() []write {
-	l := &ledger{}
+	l := &eventLedger{}
 	for i, w := range []write{{object: 1, rv: 10}, {object: 2, rv: 11}, {object: 1, rv: 12}, {object: 1, rv: 13},
 		{object: 2}, {object: 2, rv: 15}, {object: 1}} {
 		w.at = second(i)
@@ -27,7 +27,7 @@ func sample() []write {
 }
 
 func TestLedgerKnowsTheState(t *testing.T) {
-	l := &ledger{}
+	l := &eventLedger{}
 	l.add(write{object: 1, rv: 10})
 	l.add(write{object: 2, rv: 11})
 	l.add(write{object: 1})
@@ -41,15 +41,15 @@ func TestLedgerKnowsTheState(t *testing.T) {
 
 // What the soak claims cannot happen is found when it happens.
 func TestCompareFindsMissedAndRepeatedEvents(t *testing.T) {
-	good := []sighting{{kind: added, object: 2, rv: 11}, {kind: modified, object: 1, rv: 12},
+	good := []receivedEvent{{kind: added, object: 2, rv: 11}, {kind: modified, object: 1, rv: 12},
 		{kind: modified, object: 1, rv: 13}, {kind: deleted, object: 2, rv: 14}, {kind: added, object: 2, rv: 15}}
 	// Upstream was away from second 2 to 4: a relist knows no version 12, and deletes at the version
 	// before it.
-	seam := []sighting{{kind: added, object: 2, rv: 11}, {kind: deleted, object: 2, rv: 11},
+	seam := []receivedEvent{{kind: added, object: 2, rv: 11}, {kind: deleted, object: 2, rv: 11},
 		{kind: modified, object: 1, rv: 13}, {kind: added, object: 2, rv: 15}}
 	there := func(time.Time, time.Time) bool { return false }
 	away := func(from, to time.Time) bool { return !from.Before(second(2)) && !to.After(second(4)) }
-	f := func(seen []sighting, away func(from, to time.Time) bool, wantMerged int, wantError string) {
+	f := func(seen []receivedEvent, away func(from, to time.Time) bool, wantMerged int, wantError string) {
 		t.Helper()
 		listed := map[int]uint64{1: 10}
 		merged, err := compare(sample(), listed, 10, seen, away)
@@ -65,8 +65,8 @@ func TestCompareFindsMissedAndRepeatedEvents(t *testing.T) {
 			t.Errorf("the list was changed: %v", listed)
 		}
 	}
-	without := func(i int) []sighting { return slices.Delete(slices.Clone(good), i, i+1) }
-	twice := func(i int) []sighting { return slices.Insert(slices.Clone(good), i, good[i]) }
+	without := func(i int) []receivedEvent { return slices.Delete(slices.Clone(good), i, i+1) }
+	twice := func(i int) []receivedEvent { return slices.Insert(slices.Clone(good), i, good[i]) }
 	f(good, there, 0, "")
 	f(seam, away, 1, "")
 	f(seam, there, 0, "version 12 of object 1 was never seen")
@@ -78,8 +78,8 @@ func TestCompareFindsMissedAndRepeatedEvents(t *testing.T) {
 	f(without(4), func(_, _ time.Time) bool { return true }, 0, "version 15 of object 2 was never seen")
 	f(twice(1), there, 0, "comes after")
 	f(twice(3), there, 0, "does not follow")
-	f(append(slices.Clone(good), sighting{kind: modified, object: 1, rv: 16}), there, 0, "was never written")
-	f(append(slices.Clone(good), sighting{kind: deleted, object: 1, rv: 16}), there, 0, "ends at version 0")
+	f(append(slices.Clone(good), receivedEvent{kind: modified, object: 1, rv: 16}), there, 0, "was never written")
+	f(append(slices.Clone(good), receivedEvent{kind: deleted, object: 1, rv: 16}), there, 0, "ends at version 0")
 	swapped := slices.Clone(good)
 	swapped[1], swapped[2] = swapped[2], swapped[1]
 	f(swapped, there, 0, "comes after")

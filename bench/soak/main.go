@@ -60,7 +60,7 @@ func run(ctx context.Context, r *rig.Report) error {
 	s := &show{cp: cp, proxy: p, report: r, token: cp.Config(controlplane.Admin).BearerToken,
 		outages: newOutages(*duration)}
 	s.writer = &writer{
-		maps: client.CoreV1().ConfigMaps(metav1.NamespaceDefault), ledger: &ledger{}, outages: s.outages,
+		maps: client.CoreV1().ConfigMaps(metav1.NamespaceDefault), ledger: &eventLedger{}, outages: s.outages,
 		random: rand.New(rand.NewPCG(3, 3)),
 	}
 	writing, stopWriting := context.WithCancel(ctx)
@@ -76,11 +76,11 @@ type show struct {
 	cp       *controlplane.ControlPlane
 	proxy    *rig.Proxy
 	report   *rig.Report
-	token    string // of the visitors over TLS
+	token    string // of the churn clients over TLS
 	outages  *outages
 	writer   *writer
-	visitors visitors
-	lulls    lulls
+	visitors churnCounts
+	lulls    quietPeriods
 }
 
 func (s *show) play(ctx context.Context) error {
@@ -110,7 +110,7 @@ func (s *show) play(ctx context.Context) error {
 }
 
 // soak is the time itself: all of it at once, and a look every few seconds.
-func (s *show) soak(ctx context.Context) (*course, error) {
+func (s *show) soak(ctx context.Context) (*levelHistory, error) {
 	staying, err := s.openSteady(ctx)
 	if err != nil {
 		return nil, err
@@ -121,7 +121,7 @@ func (s *show) soak(ctx context.Context) (*course, error) {
 		return nil, err
 	}
 	defer witnesses.close()
-	way := &course{began: time.Now()}
+	way := &levelHistory{began: time.Now()}
 	coming, stop := context.WithTimeout(ctx, *duration)
 	defer stop()
 	group, coming := errgroup.WithContext(coming)
@@ -140,7 +140,7 @@ func (s *show) soak(ctx context.Context) (*course, error) {
 
 // record writes what was found into the document, draws it, and writes down all looks, where the
 // flags request it.
-func (s *show) record(way *course) error {
+func (s *show) record(way *levelHistory) error {
 	if *series != "" {
 		if err := way.write(*series, s.outages); err != nil {
 			return err

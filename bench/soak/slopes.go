@@ -16,26 +16,26 @@ const (
 // level is something that must stay as it is, however long clients come and go.
 type level struct {
 	name  string
-	of    func(look) float64
+	of    func(levelSample) float64
 	trend func(plot.Curve) rig.Trend
 }
 
 // levels are what is held to that.
 var levels = []level{
-	{"RSS", func(l look) float64 { return l.rss }, memory},
-	{"heap after a collection", func(l look) float64 { return l.heap }, memory},
-	{"goroutines", func(l look) float64 { return l.goroutines }, few},
-	{"file descriptors", func(l look) float64 { return l.fds }, few},
+	{"RSS", func(l levelSample) float64 { return l.rss }, memory},
+	{"heap after a collection", func(l levelSample) float64 { return l.heap }, memory},
+	{"goroutines", func(l levelSample) float64 { return l.goroutines }, few},
+	{"file descriptors", func(l levelSample) float64 { return l.fds }, few},
 }
 
 func memory(c plot.Curve) rig.Trend { return rig.NewTrend(c, " MiB", 3) }
 func few(c plot.Curve) rig.Trend    { return rig.TrendWithin(c, 5) }
 
-// judgeSlopes says how the levels of the lulls went, after the beginning and while upstream was
-// there.
-func (s *show) judgeSlopes(c *course) {
+// judgeSlopes says how the levels of the quiet periods went, after the beginning and while upstream
+// was there.
+func (s *show) judgeSlopes(c *levelHistory) {
 	from := c.began.Add(time.Duration(warming * float64(*duration)))
-	counts := func(one look) bool { return one.at.After(from) && !s.outages.excuse(one.at, one.at) }
+	counts := func(one levelSample) bool { return one.at.After(from) && !s.outages.excuse(one.at, one.at) }
 	for _, l := range levels {
 		curve := c.curve(l.name, c.rests, l.of, counts)
 		if len(curve.Points) < enough {
@@ -56,7 +56,7 @@ func (s *show) judgeSlopes(c *course) {
 }
 
 // draw draws the course beside the document, and returns the file's name.
-func (s *show) draw(c *course, title string) (string, error) {
+func (s *show) draw(c *levelHistory, title string) (string, error) {
 	const file = "soak.svg"
 	both := func(l level) []plot.Curve {
 		return []plot.Curve{c.curve("with visitors", c.looks, l.of, all), c.curve("in lulls", c.rests, l.of, all)}
@@ -73,6 +73,6 @@ func (s *show) draw(c *course, title string) (string, error) {
 	}.Write(filepath.Join(filepath.Dir(*results), file))
 }
 
-func all(look) bool           { return true }
-func median(one look) float64 { return one.p50 }
-func latest(one look) float64 { return one.p99 }
+func all(levelSample) bool           { return true }
+func median(one levelSample) float64 { return one.p50 }
+func latest(one levelSample) float64 { return one.p99 }

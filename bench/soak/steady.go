@@ -11,16 +11,16 @@ import (
 	"spillway/bench/rig/swarm"
 )
 
-// steady are watches that stay while others come and go: the load of a proxy that has something to
-// do.
-type steady struct {
-	watches *swarm.Swarm
+// backgroundWatches are watches that stay while others come and go: the load of a proxy that has
+// something to do.
+type backgroundWatches struct {
+	watches *swarm.WatchSet
 	opened  time.Time
 	cpu     time.Duration // that the proxy had used by then
 }
 
 // openSteady opens them over TLS; nil if none are wanted.
-func (s *show) openSteady(ctx context.Context) (*steady, error) {
+func (s *show) openSteady(ctx context.Context) (*backgroundWatches, error) {
 	if *steadyWatches == 0 {
 		return nil, nil
 	}
@@ -38,21 +38,21 @@ func (s *show) openSteady(ctx context.Context) (*steady, error) {
 		return nil, err
 	}
 	usage, err := s.proxy.Usage()
-	return &steady{watches: watches, opened: time.Now(), cpu: usage.CPU}, err
+	return &backgroundWatches{watches: watches, opened: time.Now(), cpu: usage.CPU}, err
 }
 
 // lifetime of a watch that stays is longer than it is needed.
 func lifetime() time.Duration { return *duration + time.Hour }
 
 // close ends them.
-func (w *steady) close() {
+func (w *backgroundWatches) close() {
 	if w != nil {
 		w.watches.Close()
 	}
 }
 
 // checkSteady checks that none was lost.
-func (s *show) checkSteady(w *steady) error {
+func (s *show) checkSteady(w *backgroundWatches) error {
 	if w == nil {
 		return nil
 	}

@@ -27,7 +27,7 @@ const (
 // place, before the next one begins.
 type writer struct {
 	maps    corev1client.ConfigMapInterface
-	ledger  *ledger
+	ledger  *eventLedger
 	outages *outages
 	random  *rand.Rand
 	refused atomic.Int64 // writes that failed although upstream was there

@@ -70,7 +70,7 @@ func (s *show) timed(ctx context.Context, p *rig.Proxy, stalled bool) (delays, e
 	defer end()
 	readers := readAll(ctx, p.URL, readerCount, &players)
 	reference := readWith(ctx, s.direct, s.apiserver, 1, &players)
-	var clients []*rig.Staller
+	var clients []*rig.StalledClient
 	if stalled {
 		var err error
 		if clients, err = stallMany(ctx, p.URL, stallers, rig.SmallWindow); err != nil {
@@ -129,9 +129,9 @@ func (s *show) explain(ctx context.Context, p *rig.Proxy, readers []*reader) str
 }
 
 // allFull reports that the proxy has bytes for every stalled client that it cannot send.
-func (s *show) allFull(p *rig.Proxy, clients []*rig.Staller) bool {
+func (s *show) allFull(p *rig.Proxy, clients []*rig.StalledClient) bool {
 	for _, c := range clients {
-		l, err := s.look(context.Background(), p, []*rig.Staller{c})
+		l, err := s.look(context.Background(), p, []*rig.StalledClient{c})
 		if err != nil || l.sender == 0 {
 			return false
 		}

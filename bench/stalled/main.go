@@ -59,8 +59,8 @@ func run(ctx context.Context, r *rig.Report) error {
 }
 
 // stallMany opens n watches whose clients do not read.
-func stallMany(ctx context.Context, base string, n, window int) ([]*rig.Staller, error) {
-	var all []*rig.Staller
+func stallMany(ctx context.Context, base string, n, window int) ([]*rig.StalledClient, error) {
+	var all []*rig.StalledClient
 	for range n {
 		c, err := rig.Stall(ctx, base, watchPath+"?watch=true&resourceVersion=0&allowWatchBookmarks=true", window)
 		if err != nil {
@@ -72,7 +72,7 @@ func stallMany(ctx context.Context, base string, n, window int) ([]*rig.Staller,
 	return all, nil
 }
 
-func closeAll(clients []*rig.Staller) {
+func closeAll(clients []*rig.StalledClient) {
 	for _, c := range clients {
 		c.Close()
 	}

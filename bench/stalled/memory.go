@@ -75,16 +75,16 @@ func (s *show) fill(ctx context.Context, readers []*reader, n int) (int64, error
 	return int64(n) * largeEvent, nil
 }
 
-// look is what the proxy and the kernel hold.
-type look struct {
+// memorySample is what the proxy and the kernel hold.
+type memorySample struct {
 	rig.Memory
 	sender, receiver uint64 // of all stalled connections
 	most             uint64 // the proxy's side of one of them
 	tcp              int64
 }
 
-func (s *show) look(ctx context.Context, p *rig.Proxy, clients []*rig.Staller) (look, error) {
-	var l look
+func (s *show) look(ctx context.Context, p *rig.Proxy, clients []*rig.StalledClient) (memorySample, error) {
+	var l memorySample
 	var err error
 	if l.Memory, err = p.Memory(ctx); err != nil {
 		return l, err
@@ -106,7 +106,7 @@ func (s *show) look(ctx context.Context, p *rig.Proxy, clients []*rig.Staller) (
 	return l, err
 }
 
-func (s *show) reportMemory(without rig.Memory, first, second look, written int64) {
+func (s *show) reportMemory(without rig.Memory, first, second memorySample, written int64) {
 	r := s.report
 	r.Note("heap without stalled clients", "%s (the log may keep %d MiB)", mib(without.Heap), historyMiB)
 	r.Note("heap with "+count(stallers)+" of them", "%s", mib(first.Heap))

@@ -81,8 +81,8 @@ const nothing = "limitranges"
 // show is one run.
 type show struct{ *rig.Pair }
 
-// need is what a process needed until it was synced.
-type need struct {
+// syncCost is what a process needed until it was synced.
+type syncCost struct {
 	cpu, took time.Duration
 	resident  rig.Resident
 }
@@ -92,7 +92,7 @@ type figures struct{ cpu, took, held, rss []float64 }
 
 // add measures one process that takes nothing, and one that takes the pods.
 func (s *show) add(ctx context.Context, f *figures, measure func(ctx context.Context, resource string) (
-	need, error)) error {
+	syncCost, error)) error {
 	base, err := measure(ctx, nothing)
 	if err != nil {
 		return err
@@ -111,12 +111,12 @@ func (s *show) add(ctx context.Context, f *figures, measure func(ctx context.Con
 }
 
 // spillway measures a proxy that mirrors a resource.
-func (s *show) spillway(ctx context.Context, resource string) (need, error) {
+func (s *show) spillway(ctx context.Context, resource string) (syncCost, error) {
 	began := time.Now()
 	if err := s.StartProxy(ctx, resource); err != nil { // which returns when it is ready: when all is mirrored
-		return need{}, err
+		return syncCost{}, err
 	}
-	n := need{took: time.Since(began)}
+	n := syncCost{took: time.Since(began)}
 	var err error
 	if n.cpu, err = s.Spillway.CPU(); err != nil {
 		return n, err
@@ -127,24 +127,24 @@ func (s *show) spillway(ctx context.Context, resource string) (need, error) {
 
 // informer measures a process that runs an informer of client-go on a resource. It is this program,
 // started once more.
-func (s *show) informer(ctx context.Context, resource string) (need, error) {
+func (s *show) informer(ctx context.Context, resource string) (syncCost, error) {
 	self, err := os.Executable()
 	if err != nil {
-		return need{}, err
+		return syncCost{}, err
 	}
 	cmd := exec.Command(self, informerCommand, s.ControlPlane.Kubeconfig(controlplane.Admin), resource)
 	cmd.Stderr = os.Stderr
 	orders, err := cmd.StdinPipe()
 	if err != nil {
-		return need{}, err
+		return syncCost{}, err
 	}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
-		return need{}, err
+		return syncCost{}, err
 	}
 	began := time.Now()
 	if err := rig.Start(cmd); err != nil {
-		return need{}, err
+		return syncCost{}, err
 	}
 	defer func() {
 		_ = cmd.Process.Kill() // fails only when it is gone already
@@ -152,9 +152,9 @@ func (s *show) informer(ctx context.Context, resource string) (need, error) {
 	}()
 	said := bufio.NewReader(out)
 	if _, err := said.ReadString('\n'); err != nil {
-		return need{}, fmt.Errorf("the informer was not synced: %w", err)
+		return syncCost{}, fmt.Errorf("the informer was not synced: %w", err)
 	}
-	n := need{took: time.Since(began)}
+	n := syncCost{took: time.Since(began)}
 	if n.cpu, err = rig.CPUOf(cmd.Process.Pid); err != nil {
 		return n, err
 	}

@@ -11,11 +11,11 @@ import (
 	"spillway/bench/rig/swarm"
 )
 
-// herd is the clients that reconnect, and the server they reconnect to.
-type herd struct {
+// tokenClients is the clients that reconnect, and the server they reconnect to.
+type tokenClients struct {
 	pair       *rig.Pair
 	kubeconfig string // the proxy's
-	crowd      *crowd.Crowd
+	crowd      *crowd.Accounts
 }
 
 // outcome is what came of one herd, from the cut, or from when the proxy was ready again, until all
@@ -36,7 +36,7 @@ const patience = 20 * time.Second
 
 // rush lets all stream, for a while if the server remains, cuts them off at once and lets them come
 // back at once, to a new proxy if so wanted. They go on from where they were.
-func (h *herd) rush(ctx context.Context, server func() rig.Server, watches int, restart bool) (outcome, error) {
+func (h *tokenClients) rush(ctx context.Context, server func() rig.Server, watches int, restart bool) (outcome, error) {
 	o, err := h.crowd.Options(ctx, server(), watches)
 	if err != nil {
 		return outcome{}, err
@@ -101,7 +101,7 @@ func (h *herd) rush(ctx context.Context, server func() rig.Server, watches int, 
 // usage is the CPU that each side has used.
 type usage struct{ upstream, proxy, clients time.Duration }
 
-func (h *herd) used() (u usage, err error) {
+func (h *tokenClients) used() (u usage, err error) {
 	if u.upstream, err = h.pair.APIServer.CPU(); err != nil {
 		return u, err
 	}
@@ -116,7 +116,7 @@ func (h *herd) used() (u usage, err error) {
 
 // streaming writes to an object of each resource and waits until every client that watches it has
 // it.
-func (h *herd) streaming(ctx context.Context, s *swarm.Swarm, watches int) error {
+func (h *tokenClients) streaming(ctx context.Context, s *swarm.WatchSet, watches int) error {
 	s.Reset()
 	const perSecond = 50
 	written, err := h.crowd.Writer().Run(ctx, perSecond, 1, crowd.Watches*time.Second/perSecond)

@@ -32,7 +32,7 @@ func run(ctx context.Context, scores *rig.Scores) error {
 		return err
 	}
 	defer pair.Stop()
-	h := herd{pair: pair}
+	h := tokenClients{pair: pair}
 	if h.kubeconfig, err = pair.ProxyKubeconfig(ctx); err != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ func run(ctx context.Context, scores *rig.Scores) error {
 }
 
 // startProxy starts a proxy with no identity cached, in place of the one that runs.
-func (h *herd) startProxy(ctx context.Context) error {
+func (h *tokenClients) startProxy(ctx context.Context) error {
 	if err := h.pair.StartProxyAs(ctx, h.kubeconfig, crowd.Resources, strings.Fields(*proxyFlags)...); err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func (h *herd) startProxy(ctx context.Context) error {
 }
 
 // compare measures herds of clients with so many watches each.
-func (h *herd) compare(ctx context.Context, scores *rig.Scores, watches int) error {
+func (h *tokenClients) compare(ctx context.Context, scores *rig.Scores, watches int) error {
 	var cut, restarted, direct outcomes
 	spillway, apiserver := func() rig.Server { return h.pair.Spillway }, func() rig.Server { return h.pair.APIServer }
 	for range *rounds {

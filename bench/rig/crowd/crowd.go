@@ -29,16 +29,16 @@ const (
 	stranger     = 10 // each so-many-th has a binding of its own
 )
 
-// Crowd is n service accounts and what they watch.
-type Crowd struct {
+// Accounts is n service accounts and what they watch.
+type Accounts struct {
 	n      int
 	tokens []string
 	writer *rig.Writer
 }
 
 // New makes the service accounts, their rights and their tokens, and the objects that they watch.
-func New(ctx context.Context, p *rig.Pair, n int) (*Crowd, error) {
-	c := &Crowd{n: n}
+func New(ctx context.Context, p *rig.Pair, n int) (*Accounts, error) {
+	c := &Accounts{n: n}
 	client, err := kubernetes.NewForConfig(p.Config())
 	if err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ func New(ctx context.Context, p *rig.Pair, n int) (*Crowd, error) {
 
 // Options are the watches of all members, those that come first for each, on a connection each,
 // from now on.
-func (c *Crowd) Options(ctx context.Context, server rig.Server, watches int) (swarm.Options, error) {
+func (c *Accounts) Options(ctx context.Context, server rig.Server, watches int) (swarm.Options, error) {
 	o := swarm.Options{Server: server, PerConn: watches, Tokens: c.tokens, NoDelays: true}
 	newest := make([]uint64, watches)
 	for i, collection := range collections[:watches] {
@@ -75,11 +75,11 @@ func (c *Crowd) Options(ctx context.Context, server rig.Server, watches int) (sw
 }
 
 // Writer changes the objects, one of each resource in turn.
-func (c *Crowd) Writer() *rig.Writer { return c.writer }
+func (c *Accounts) Writer() *rig.Writer { return c.writer }
 
 // Reached is how many deliveries the first writes of a run of the Writer come to, if each member
 // has so many watches.
-func (c *Crowd) Reached(writes, watches int) int64 {
+func (c *Accounts) Reached(writes, watches int) int64 {
 	deliveries := int64(0)
 	for i := range writes {
 		resource, namespace := i%Watches, i/Watches%c.namespaces()
@@ -116,7 +116,7 @@ func labelled(name string) string {
 }
 
 // targets are what a member watches.
-func (c *Crowd) targets(member int) []string {
+func (c *Accounts) targets(member int) []string {
 	home := "/namespaces/" + namespace(c.home(member)) + "/"
 	return []string{
 		"/api/v1/services?",
@@ -127,7 +127,7 @@ func (c *Crowd) targets(member int) []string {
 }
 
 // objects are the paths of what is written to: one object of each resource in each namespace.
-func (c *Crowd) objects() []string {
+func (c *Accounts) objects() []string {
 	var paths []string
 	for i := range c.namespaces() {
 		in := "/namespaces/" + namespace(i) + "/"
@@ -140,7 +140,7 @@ func (c *Crowd) objects() []string {
 }
 
 // watching is how many members watch a resource in a namespace.
-func (c *Crowd) watching(resource, namespace int) int {
+func (c *Accounts) watching(resource, namespace int) int {
 	n := 0
 	for member := range c.n {
 		sees := c.home(member)
@@ -157,13 +157,13 @@ func (c *Crowd) watching(resource, namespace int) int {
 	return n
 }
 
-func (c *Crowd) namespaces() int { return (c.n + perNamespace - 1) / perNamespace }
+func (c *Accounts) namespaces() int { return (c.n + perNamespace - 1) / perNamespace }
 
 // home is the namespace of a member.
-func (c *Crowd) home(member int) int { return member / perNamespace }
+func (c *Accounts) home(member int) int { return member / perNamespace }
 
 // podsOf is the namespace whose pods a member watches.
-func (c *Crowd) podsOf(member int) int {
+func (c *Accounts) podsOf(member int) int {
 	if isStranger(member) {
 		return (c.home(member) + 1) % c.namespaces()
 	}

@@ -8,7 +8,7 @@ import (
 
 // TestWritesReachTheirWatchers holds what is reckoned against what each member requests.
 func TestWritesReachTheirWatchers(t *testing.T) {
-	c := &Crowd{n: 2*perNamespace + perNamespace/2} // the last namespace is half full
+	c := &Accounts{n: 2*perNamespace + perNamespace/2} // the last namespace is half full
 	paths := c.objects()
 	want := int64(0)
 	for writes := range 3 * len(paths) {
@@ -46,7 +46,7 @@ func selects(t *testing.T, target, path string) bool {
 }
 
 func TestEachTenthMemberIsAStranger(t *testing.T) {
-	c := &Crowd{n: 2 * perNamespace}
+	c := &Accounts{n: 2 * perNamespace}
 	abroad := 0
 	for member := range c.n {
 		if c.podsOf(member) != c.home(member) {

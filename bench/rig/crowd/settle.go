@@ -28,7 +28,7 @@ func each(ctx context.Context, n int, do func(ctx context.Context, i int) error)
 }
 
 // settle makes the namespaces, with what is watched in them and the rights to it.
-func (c *Crowd) settle(ctx context.Context, client kubernetes.Interface) error {
+func (c *Accounts) settle(ctx context.Context, client kubernetes.Interface) error {
 	all := role("services", "", "services")
 	if _, err := client.RbacV1().ClusterRoles().Create(
 		ctx, &rbacv1.ClusterRole{ObjectMeta: all.ObjectMeta, Rules: all.Rules}, metav1.CreateOptions{}); err != nil {
@@ -123,7 +123,7 @@ func group(name string) []rbacv1.Subject {
 }
 
 // enroll makes the members and returns their tokens.
-func (c *Crowd) enroll(ctx context.Context, client kubernetes.Interface) ([]string, error) {
+func (c *Accounts) enroll(ctx context.Context, client kubernetes.Interface) ([]string, error) {
 	tokens := make([]string, c.n)
 	err := each(ctx, c.n, func(ctx context.Context, i int) (err error) {
 		home, name := namespace(c.home(i)), memberName(i)

@@ -18,8 +18,8 @@ import (
 
 // watch is one watch on a connection of its own.
 type watch struct {
-	sock *sock
-	conn net.Conn // sock, or TLS over it
+	sock *rawConn
+	conn net.Conn // rawConn, or TLS over it
 	body chunks
 	scan scanner
 
@@ -28,7 +28,7 @@ type watch struct {
 }
 
 // startHTTP1 opens all watches, and then reads them with one poller.
-func (s *Swarm) startHTTP1(ctx context.Context, o Options) error {
+func (s *WatchSet) startHTTP1(ctx context.Context, o Options) error {
 	p, err := newPoller(s, len(o.Targets))
 	if err != nil {
 		return err
@@ -100,7 +100,7 @@ var errEnded = errors.New("the watch has ended")
 
 // poller reads many connections by one epoll, on one thread.
 type poller struct {
-	swarm   *Swarm
+	swarm   *WatchSet
 	epoll   int
 	watches []atomic.Pointer[watch] // each is handed over by the goroutine that opened it
 	buffer  []byte
@@ -114,7 +114,7 @@ type poller struct {
 
 const bufferSize = 256 << 10
 
-func newPoller(s *Swarm, n int) (*poller, error) {
+func newPoller(s *WatchSet, n int) (*poller, error) {
 	epoll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("epoll: %w", err)

@@ -16,7 +16,7 @@ import (
 )
 
 // startHTTP2 opens the watches, so many on each connection.
-func (s *Swarm) startHTTP2(ctx context.Context, o Options) error {
+func (s *WatchSet) startHTTP2(ctx context.Context, o Options) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(o.AtOnce)
 	conn := 0
@@ -36,7 +36,7 @@ func (s *Swarm) startHTTP2(ctx context.Context, o Options) error {
 }
 
 // mux opens one connection and its watches, and has it read.
-func (s *Swarm) mux(ctx context.Context, o Options, targets []string, token string) error {
+func (s *WatchSet) mux(ctx context.Context, o Options, targets []string, token string) error {
 	c := &muxed{swarm: s, watches: map[uint32]*muxedWatch{}, done: make(chan struct{})}
 	if err := c.open(ctx, o, targets, token); err != nil {
 		if c.conn != nil {
@@ -50,7 +50,7 @@ func (s *Swarm) mux(ctx context.Context, o Options, targets []string, token stri
 
 // muxed is one connection with many watches.
 type muxed struct {
-	swarm   *Swarm
+	swarm   *WatchSet
 	conn    *tls.Conn
 	framer  *http2.Framer
 	watches map[uint32]*muxedWatch // by stream

@@ -48,7 +48,7 @@ func (l Load) Measure(ctx context.Context) (Sample, error) {
 }
 
 // Open opens the watches, from now on.
-func (l Load) Open(ctx context.Context) (*Swarm, error) {
+func (l Load) Open(ctx context.Context) (*WatchSet, error) {
 	o := l.Options
 	if l.Collection != "" {
 		newest, err := l.Server.Newest(ctx, l.Collection)
@@ -65,7 +65,7 @@ func (l Load) Open(ctx context.Context) (*Swarm, error) {
 
 // Pulse writes for a while to watches that are open. What the server uses while nothing is written
 // is measured before, and taken off.
-func (l Load) Pulse(ctx context.Context, s *Swarm) (Sample, error) {
+func (l Load) Pulse(ctx context.Context, s *WatchSet) (Sample, error) {
 	time.Sleep(calm)
 	before, err := l.Server.CPU()
 	if err != nil {

@@ -36,8 +36,8 @@ type Options struct {
 	NoDelays bool // count only: for a swarm that lives so long that the delays of all it saw were too many
 }
 
-// Swarm is a number of open watches.
-type Swarm struct {
+// WatchSet is a number of open watches.
+type WatchSet struct {
 	seen  atomic.Int64
 	lost  atomic.Int64
 	tried atomic.Int64 // again
@@ -57,14 +57,14 @@ type reader interface {
 }
 
 // Start opens watches and returns when each has been answered. Close it.
-func Start(ctx context.Context, o Options) (*Swarm, error) {
+func Start(ctx context.Context, o Options) (*WatchSet, error) {
 	if o.Accept == "" {
 		o.Accept = "application/json"
 	}
 	if o.AtOnce == 0 {
 		o.AtOnce = dialing
 	}
-	s := &Swarm{countOnly: o.NoDelays}
+	s := &WatchSet{countOnly: o.NoDelays}
 	open := s.startHTTP1
 	if o.PerConn > 0 {
 		open = s.startHTTP2
@@ -77,7 +77,7 @@ func Start(ctx context.Context, o Options) (*Swarm, error) {
 }
 
 // Close ends all watches.
-func (s *Swarm) Close() {
+func (s *WatchSet) Close() {
 	s.mu.Lock()
 	live := s.live
 	s.live = nil
@@ -99,7 +99,7 @@ func (o *Options) token(conn int) string {
 }
 
 // read lets a reader read until Close.
-func (s *Swarm) read(r reader) {
+func (s *WatchSet) read(r reader) {
 	s.mu.Lock()
 	s.live = append(s.live, r)
 	s.mu.Unlock()
@@ -107,7 +107,7 @@ func (s *Swarm) read(r reader) {
 }
 
 // Reset forgets what was seen.
-func (s *Swarm) Reset() {
+func (s *WatchSet) Reset() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.seen.Store(0)
@@ -115,21 +115,21 @@ func (s *Swarm) Reset() {
 }
 
 // Seen is how many stamps have arrived since Reset.
-func (s *Swarm) Seen() int64 { return s.seen.Load() }
+func (s *WatchSet) Seen() int64 { return s.seen.Load() }
 
 // Lost is how many watches have ended by themselves, and how the first did.
-func (s *Swarm) Lost() (int64, error) {
+func (s *WatchSet) Lost() (int64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.lost.Load(), s.problem
 }
 
 // Again is how many connections were tried again until all were open.
-func (s *Swarm) Again() int64 { return s.tried.Load() }
+func (s *WatchSet) Again() int64 { return s.tried.Load() }
 
 // Await waits until n stamps have arrived since Reset, or for so long none, and reports whether
 // they have.
-func (s *Swarm) Await(ctx context.Context, n int64, patience time.Duration) bool {
+func (s *WatchSet) Await(ctx context.Context, n int64, patience time.Duration) bool {
 	seen, since := s.Seen(), time.Now()
 	for seen < n && ctx.Err() == nil && time.Since(since) < patience {
 		time.Sleep(time.Millisecond)
@@ -141,14 +141,14 @@ func (s *Swarm) Await(ctx context.Context, n int64, patience time.Duration) bool
 }
 
 // Delays are the delays of all that has arrived since Reset.
-func (s *Swarm) Delays() Delays {
+func (s *WatchSet) Delays() Delays {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return newDelays(s.delays)
 }
 
 // took adds what a reader has read.
-func (s *Swarm) took(delays []int32) {
+func (s *WatchSet) took(delays []int32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.countOnly {
@@ -158,7 +158,7 @@ func (s *Swarm) took(delays []int32) {
 }
 
 // lose counts a watch that ended.
-func (s *Swarm) lose(err error) {
+func (s *WatchSet) lose(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.lost.Add(1) == 1 {

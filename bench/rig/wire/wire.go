@@ -23,7 +23,7 @@ import (
 // Wire is one such network. All methods of a nil Wire do as if there were none: clients are on
 // loopback.
 type Wire struct {
-	carrier *carrier
+	carrier *packetThread
 	calls   chan func() // for the thread in the clients' namespace
 }
 

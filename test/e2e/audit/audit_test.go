@@ -19,8 +19,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"spillway/test/framework/authcluster"
 	"spillway/test/framework/controlplane"
-	"spillway/test/framework/crowd"
 	"spillway/test/framework/exchange"
 	"spillway/test/framework/process"
 	"spillway/test/framework/wire"
@@ -54,16 +54,16 @@ const (
 )
 
 type world struct {
-	*crowd.Cluster
+	*authcluster.Cluster
 	upstream log
-	people   map[string]crowd.Person
+	people   map[string]authcluster.User
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	dir := t.TempDir()
 	w := &world{upstream: log{filepath.Join(dir, "upstream.log")}}
-	w.Cluster = crowd.Start(t, crowd.Options{
+	w.Cluster = authcluster.Start(t, authcluster.Options{
 		Users: map[controlplane.User][]string{reader: {"people"}, tester: {"testers"}, nothing: nil},
 		APIServerArgs: []string{
 			"--audit-policy-file=" + policyFile(t, policy), "--audit-log-path=" + w.upstream.name,
@@ -85,11 +85,11 @@ func newWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	read := crowd.Everywhere(crowd.Rule("get,list,watch", "", "configmaps"))
-	w.people = map[string]crowd.Person{
+	read := authcluster.Everywhere(authcluster.Rule("get,list,watch", "", "configmaps"))
+	w.people = map[string]authcluster.User{
 		"reader": w.User(reader), "tester": w.User(tester), "nothing": w.User(nothing),
 		"account": w.ServiceAccount(t, "plain", "account", 0), "certified": w.Certified(t, "certified", "people"),
-		"stranger": crowd.WithCertificate(t, "stranger", forged),
+		"stranger": authcluster.WithCertificate(t, "stranger", forged),
 	}
 	for name, p := range w.people {
 		if name != "nothing" && name != "stranger" {
@@ -302,24 +302,24 @@ func TestAuditLogMatchesUpstream(t *testing.T) {
 	t.Run("itself", func(t *testing.T) { w.itself(t, binary) })
 }
 
-// asked is a request that is sent to both, in one of the protocols.
-type asked struct {
+// auditedRequest is a request that is sent to both, in one of the protocols.
+type auditedRequest struct {
 	question
 	http2 bool
 	ids   [2]string // directly, and through the proxy
 }
 
-func (a asked) String() string {
+func (a auditedRequest) String() string {
 	return fmt.Sprintf("%s, %s %s %s, HTTP/2 %v", a.who, a.method, a.target, a.accept, a.http2)
 }
 
 func (w *world) alike(t *testing.T, binary string) {
 	own := log{filepath.Join(t.TempDir(), "logs", "own.log")}
 	proxy := w.proxy(t, binary, own.name, "--audit-fail-closed")
-	var all []asked
+	var all []auditedRequest
 	for i, q := range questions() {
 		for _, http2 := range []bool{false, true} {
-			all = append(all, asked{q, http2,
+			all = append(all, auditedRequest{q, http2,
 				[2]string{fmt.Sprintf("direct-%d-%v", i, http2), fmt.Sprintf("proxied-%d-%v", i, http2)}})
 		}
 	}
@@ -333,7 +333,7 @@ func (w *world) alike(t *testing.T, binary string) {
 		}
 		t.Logf("%d requests were passed through", late)
 		before += late
-		var some []asked
+		var some []auditedRequest
 		for _, i := range w.passedThrough(t, all, late) {
 			for side := range all[i].ids {
 				all[i].ids[side] += fmt.Sprintf("-again-%d", again)
@@ -370,7 +370,7 @@ const mostAgain = 3
 // passedThrough are the indexes of as many questions as the proxy says that it has passed through
 // since its record was not written in time. More of them in upstream's log end the test: some were
 // sent there for nothing.
-func (w *world) passedThrough(t *testing.T, all []asked, many int) (indexes []int) {
+func (w *world) passedThrough(t *testing.T, all []auditedRequest, many int) (indexes []int) {
 	t.Helper()
 	process.Awaiting(t, "upstream's events of what was passed through", func(context.Context) error {
 		indexes = indexes[:0]
@@ -391,12 +391,12 @@ func (w *world) passedThrough(t *testing.T, all []asked, many int) (indexes []in
 }
 
 // askAll puts all questions to both, and ends the test if any was not answered as it must be.
-func (w *world) askAll(t *testing.T, proxy *process.Proxy, all []asked) {
+func (w *world) askAll(t *testing.T, proxy *process.Proxy, all []auditedRequest) {
 	t.Helper()
 	group, ctx := errgroup.WithContext(t.Context())
 	group.SetLimit(8)
 	for _, a := range all {
-		for i, to := range []wire.Address{w.Direct(w.people[a.who]), crowd.Through(proxy, w.people[a.who])} {
+		for i, to := range []wire.Address{w.Direct(w.people[a.who]), authcluster.Through(proxy, w.people[a.who])} {
 			group.Go(func() error {
 				ctx, cancel := context.WithTimeout(ctx, patience)
 				defer cancel()
@@ -427,7 +427,7 @@ func (w *world) passing(t *testing.T, proxy *process.Proxy, own log) {
 		{"nothing", http.MethodGet, "/api/v1/nodes?resourceVersion=0", "", 403, false},
 	} {
 		id := fmt.Sprintf("passed-%d", i)
-		status, _, err := w.ask(t.Context(), crowd.Through(proxy, w.people[q.who]), false, q, id)
+		status, _, err := w.ask(t.Context(), authcluster.Through(proxy, w.people[q.who]), false, q, id)
 		if status != q.status || err != nil {
 			t.Fatalf("%s: %d, %v", q.target, status, err)
 		}
@@ -453,7 +453,7 @@ func (w *world) unwritable(t *testing.T, binary string) {
 		} {
 			for _, http2 := range []bool{false, true} {
 				id := fmt.Sprintf("unwritable-%v-%d-%v", required, i, http2)
-				status, header, err := w.ask(t.Context(), crowd.Through(proxy, w.people[q.who]), http2, q, id)
+				status, header, err := w.ask(t.Context(), authcluster.Through(proxy, w.people[q.who]), http2, q, id)
 				if status != q.status || err != nil {
 					t.Fatalf("%s: %d, %v", id, status, err)
 				}
@@ -482,7 +482,7 @@ func (w *world) unwritable(t *testing.T, binary string) {
 func (w *world) itself(t *testing.T, binary string) {
 	own := log{filepath.Join(t.TempDir(), "own.log")}
 	all := policyFile(t, "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules:\n- level: Metadata\n")
-	proxy := process.StartProxy(t, binary, "--kubeconfig="+w.Kubeconfig(crowd.Self), "--listen-identity=self",
+	proxy := process.StartProxy(t, binary, "--kubeconfig="+w.Kubeconfig(authcluster.Self), "--listen-identity=self",
 		"--resources=configmaps",
 		"--audit-policy-file="+all, "--audit-log-path="+own.name)
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, proxy.Plain+fmt.Sprintf(list, "plain")+
@@ -498,7 +498,7 @@ func (w *world) itself(t *testing.T, binary string) {
 	response.Body.Close()
 	last := own.ended(t, "itself")[1]
 	user := last["user"].(map[string]any)
-	known := user["username"] == string(crowd.Self) && user["uid"] == string(crowd.Self) &&
+	known := user["username"] == string(authcluster.Self) && user["uid"] == string(authcluster.Self) &&
 		strings.Contains(fmt.Sprint(user["groups"]), "system:authenticated")
 	if response.StatusCode != http.StatusOK || !known || last["annotations"] != nil {
 		t.Errorf("%d, %v", response.StatusCode, last)

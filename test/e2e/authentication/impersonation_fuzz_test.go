@@ -24,11 +24,11 @@ import (
 	"spillway/internal/auth"
 )
 
-// permissive allows everything. Where it is not constrained, it allows only impersonation of old.
-type permissive struct{ constrained bool }
+// allowAll allows everything. Where it is not constrained, it allows only impersonation of old.
+type allowAll struct{ constrained bool }
 
 // Authorize implements authorizer.Authorizer.
-func (p permissive) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+func (p allowAll) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 	if !p.constrained && a.GetVerb() != "impersonate" {
 		return authorizer.DecisionNoOpinion, "", nil
 	}
@@ -52,9 +52,9 @@ func newImpersonated(tb testing.TB) *impersonated {
 	codecs := serializer.NewCodecFactory(runtime.NewScheme())
 	mux := http.NewServeMux()
 	for path, filter := range map[string]http.Handler{
-		"/old":    impersonation.WithImpersonation(last, permissive{}, codecs),
-		"/legacy": impersonation.WithConstrainedImpersonation(last, permissive{}, codecs),
-		"/new":    impersonation.WithConstrainedImpersonation(last, permissive{constrained: true}, codecs),
+		"/old":    impersonation.WithImpersonation(last, allowAll{}, codecs),
+		"/legacy": impersonation.WithConstrainedImpersonation(last, allowAll{}, codecs),
+		"/new":    impersonation.WithConstrainedImpersonation(last, allowAll{constrained: true}, codecs),
 	} {
 		mux.Handle(path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			ctx := request.WithUser(r.Context(), &user.DefaultInfo{Name: "lender"})

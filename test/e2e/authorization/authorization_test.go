@@ -43,14 +43,14 @@ type world struct {
 	admin  *kubernetes.Clientset
 	authn  *auth.Authenticator
 	authz  *auth.Authorizer
-	people []person
+	people []credentialedUser
 
 	// added to what the tables hold; nil: nothing
 	planted func(bindings *object.Resource, rv uint64) (*object.Object, error)
 }
 
-// person is a user with credentials.
-type person struct {
+// credentialedUser is a user with credentials.
+type credentialedUser struct {
 	name   string
 	config *rest.Config
 	shows  auth.AuthnRequest
@@ -101,7 +101,7 @@ func newWorldWith(t *testing.T, o controlplane.Options) *world {
 // add adds a user with credentials.
 func (w *world) add(t *testing.T, name string, config *rest.Config) {
 	t.Helper()
-	p := person{name: name, config: config, shows: auth.AuthnRequest{Header: http.Header{}}}
+	p := credentialedUser{name: name, config: config, shows: auth.AuthnRequest{Header: http.Header{}}}
 	if config.BearerToken != "" {
 		p.shows.Header.Set("Authorization", "Bearer "+config.BearerToken)
 	} else {
@@ -287,7 +287,7 @@ func (w *world) ask(t *testing.T, transport http.RoundTripper, target string) (i
 }
 
 // compareIdentity compares an identity with upstream's.
-func (w *world) compareIdentity(t *testing.T, p person, ours *auth.Identity) {
+func (w *world) compareIdentity(t *testing.T, p credentialedUser, ours *auth.Identity) {
 	t.Helper()
 	client, err := kubernetes.NewForConfig(p.config)
 	if err != nil {
@@ -338,7 +338,7 @@ func TestLostRightsEndOnlyTheirWatches(t *testing.T) {
 		}
 	}()
 	watch := func(name, target string) *ending {
-		i := slices.IndexFunc(w.people, func(p person) bool { return p.name == name })
+		i := slices.IndexFunc(w.people, func(p credentialedUser) bool { return p.name == name })
 		result := w.authn.Authenticate(ctx, w.people[i].shows)
 		path, query, _ := strings.Cut(target, "?")
 		what, _ := auth.AttributesOf(http.MethodGet, path, query)

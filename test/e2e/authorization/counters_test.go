@@ -18,15 +18,15 @@ import (
 	"spillway/test/framework/controlplane"
 )
 
-// holds withhold the events of their resources from tables for a while. They are delivered later,
-// in order.
-type holds struct {
+// withheldEvents withhold the events of their resources from tables for a while. They are delivered
+// later, in order.
+type withheldEvents struct {
 	mu sync.Mutex
 	on map[string]chan struct{} // closed at the end of the hold
 }
 
 // hold begins, and returns what ends it.
-func (h *holds) hold(resource string) (release func()) {
+func (h *withheldEvents) hold(resource string) (release func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.on == nil {
@@ -43,7 +43,7 @@ func (h *holds) hold(resource string) (release func()) {
 }
 
 // wait waits for the end of the hold on a resource, if there is one.
-func (h *holds) wait(resource string) {
+func (h *withheldEvents) wait(resource string) {
 	h.mu.Lock()
 	ended := h.on[resource]
 	h.mu.Unlock()

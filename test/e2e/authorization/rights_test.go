@@ -34,27 +34,27 @@ import (
 // patience is how long a slow machine may take for what takes a moment.
 const patience = time.Minute
 
-// watchman watches rights before a real apiserver, and decides by them. The requests of its own
-// watches are counted apart from reviews.
-type watchman struct {
+// rightsWatcher watches rights before a real apiserver, and decides by them. The requests of its
+// own watches are counted apart from reviews.
+type rightsWatcher struct {
 	rights  *rbac.Rights
 	authn   *auth.Authenticator
 	authz   *auth.Authorizer // decides by rights, as does the Reauthorizer
 	asks    *auth.Authorizer // reviews everything upstream
-	reviews *counted
+	reviews *countingTransport
 	deaf    atomic.Bool // tables receive nothing, as if their watch was quiet
-	holds
+	withheldEvents
 	stop func()
 }
 
-// counted is a transport that counts reviews.
-type counted struct {
+// countingTransport is a transport that counts reviews.
+type countingTransport struct {
 	http.RoundTripper
 	tokens, accesses atomic.Int64
 }
 
 // RoundTrip implements http.RoundTripper.
-func (c *counted) RoundTrip(r *http.Request) (*http.Response, error) {
+func (c *countingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	switch {
 	case strings.HasSuffix(r.URL.Path, "/tokenreviews"):
 		c.tokens.Add(1)
@@ -68,7 +68,7 @@ func (c *counted) RoundTrip(r *http.Request) (*http.Response, error) {
 const apiAudience = "https://kubernetes.default.svc"
 
 // watchRights watches until the test ends.
-func (w *world) watchRights(t *testing.T, sweep time.Duration, change func(*rbac.RightsOptions)) (*watchman,
+func (w *world) watchRights(t *testing.T, sweep time.Duration, change func(*rbac.RightsOptions)) (*rightsWatcher,
 	*reauth.Reauthorizer) {
 	t.Helper()
 	config := w.cp.Config(controlplane.Admin)
@@ -88,11 +88,11 @@ func (w *world) watchRights(t *testing.T, sweep time.Duration, change func(*rbac
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &watchman{reviews: &counted{RoundTripper: own}}
+	m := &rightsWatcher{reviews: &countingTransport{RoundTripper: own}}
 	reviewer := auth.NewReviewer(base, m.reviews, zap.NewNop())
 	o := rbac.RightsOptions{
 		Follow: func(ctx context.Context, table *rbac.RightsTable) error {
-			return client.Follow(ctx, zap.NewNop(), table.Resource(), &ear{table, &m.deaf, &m.holds, w.planted},
+			return client.Follow(ctx, zap.NewNop(), table.Resource(), &eventFilter{table, &m.deaf, &m.withheldEvents, w.planted},
 				upstream.WithPromised(table.Through))
 		},
 		Through: client.Through, Reviewer: reviewer,
@@ -119,16 +119,16 @@ func (w *world) watchRights(t *testing.T, sweep time.Duration, change func(*rbac
 	return m, r
 }
 
-// ear delivers the events of its resource to a table, or withholds them; and adds to each complete
-// state a binding that upstream does not have.
-type ear struct {
+// eventFilter delivers the events of its resource to a table, or withholds them; and adds to each
+// complete state a binding that upstream does not have.
+type eventFilter struct {
 	*rbac.RightsTable
 	deaf    *atomic.Bool
-	holds   *holds
+	holds   *withheldEvents
 	planted func(bindings *object.Resource, rv uint64) (*object.Object, error) // nil for none
 }
 
-func (e *ear) Replace(objects []*object.Object, rv uint64) error {
+func (e *eventFilter) Replace(objects []*object.Object, rv uint64) error {
 	if e.planted != nil && e.Resource().GVR.Resource == "clusterrolebindings" {
 		one, err := e.planted(e.Resource(), rv)
 		if err != nil {
@@ -139,20 +139,20 @@ func (e *ear) Replace(objects []*object.Object, rv uint64) error {
 	return e.RightsTable.Replace(objects, rv)
 }
 
-func (e *ear) Add(o *object.Object) error {
+func (e *eventFilter) Add(o *object.Object) error {
 	return e.unless(func() error { return e.RightsTable.Add(o) })
 }
-func (e *ear) Update(o *object.Object) error {
+func (e *eventFilter) Update(o *object.Object) error {
 	return e.unless(func() error { return e.RightsTable.Update(o) })
 }
-func (e *ear) Delete(o *object.Object) error {
+func (e *eventFilter) Delete(o *object.Object) error {
 	return e.unless(func() error { return e.RightsTable.Delete(o) })
 }
-func (e *ear) Bookmark(b *object.Bookmark, rv uint64) error {
+func (e *eventFilter) Bookmark(b *object.Bookmark, rv uint64) error {
 	return e.unless(func() error { return e.RightsTable.Bookmark(b, rv) })
 }
 
-func (e *ear) unless(f func() error) error {
+func (e *eventFilter) unless(f func() error) error {
 	e.holds.wait(e.Resource().GVR.Resource)
 	if e.deaf.Load() {
 		return nil
@@ -164,11 +164,11 @@ func (e *ear) unless(f func() error) error {
 // use.
 type decider struct {
 	authz   *auth.Authorizer
-	reviews *counted
+	reviews *countingTransport
 }
 
-func (m *watchman) decider(w *world) *decider {
-	d := &decider{reviews: &counted{RoundTripper: m.reviews.RoundTripper}}
+func (m *rightsWatcher) decider(w *world) *decider {
+	d := &decider{reviews: &countingTransport{RoundTripper: m.reviews.RoundTripper}}
 	base, _ := url.Parse(w.cp.URL())
 	d.authz = auth.NewAuthorizer(auth.AuthorizerOptions{Reviewer: auth.NewReviewer(base, d.reviews, zap.NewNop()),
 		Local: m.rights})
@@ -535,7 +535,7 @@ func TestChangedRightsEndWatchesBeforeTheSweep(t *testing.T) {
 	w.people = append(w.people, w.bound(t, "c1", "reads-one", pod))
 	m, r := w.watchRights(t, 10*time.Minute, func(o *rbac.RightsOptions) { o.Tokens = rbac.TokensPods })
 	watch := func(name, target string) *ending {
-		i := slices.IndexFunc(w.people, func(p person) bool { return p.name == name })
+		i := slices.IndexFunc(w.people, func(p credentialedUser) bool { return p.name == name })
 		result := m.authn.Authenticate(ctx, w.people[i].shows)
 		path, query, _ := strings.Cut(target, "?")
 		what, _ := auth.AttributesOf(http.MethodGet, path, query)
@@ -609,7 +609,7 @@ func TestChangedRightsEndWatchesBeforeTheSweep(t *testing.T) {
 }
 
 // bound is a user with a token of a service account that is bound to a pod.
-func (w *world) bound(t *testing.T, namespace, account string, pod *corev1.Pod) person {
+func (w *world) bound(t *testing.T, namespace, account string, pod *corev1.Pod) credentialedUser {
 	t.Helper()
 	token, err := w.admin.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), account,
 		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
@@ -648,7 +648,7 @@ func TestLocalTokensProveUpstreamsIdentities(t *testing.T) {
 	m, _ := w.watchRights(t, 0, func(o *rbac.RightsOptions) {
 		o.Tokens, o.Random = rbac.TokensPods, func() float64 { return 1 }
 	})
-	tokens := []person{w.bound(t, "c1", "reads-one", pod)}
+	tokens := []credentialedUser{w.bound(t, "c1", "reads-one", pod)}
 	for range herd {
 		tokens = append(tokens, w.bound(t, "c1", "reads-one", pod))
 	}
@@ -657,7 +657,7 @@ func TestLocalTokensProveUpstreamsIdentities(t *testing.T) {
 			tokens = append(tokens, p)
 		}
 	}
-	show := func(p person) (auth.Result, bool) {
+	show := func(p credentialedUser) (auth.Result, bool) {
 		before := m.reviews.tokens.Load()
 		result := m.authn.Authenticate(ctx, p.shows)
 		return result, m.reviews.tokens.Load() == before
@@ -684,7 +684,9 @@ func TestLocalTokensProveUpstreamsIdentities(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stranger := person{shows: auth.AuthnRequest{Header: http.Header{"Authorization": {"Bearer " + other.Status.Token}}}}
+	stranger := credentialedUser{
+		shows: auth.AuthnRequest{Header: http.Header{"Authorization": {"Bearer " + other.Status.Token}}},
+	}
 	if result, here := show(stranger); here || result.Outcome != auth.Refused {
 		t.Errorf("for another audience: %s, verified here: %v", result.Outcome, here)
 	}

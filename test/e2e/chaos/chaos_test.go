@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 func TestChaos(t *testing.T) {
 	seeds := chosenSeeds()
 	began, binary := time.Now(), process.BuildFaultyProxy(t, stage(t)...)
-	s := &survival{todo: make(chan uint64, len(seeds)), faults: map[string]*survived{}}
+	s := &runResults{todo: make(chan uint64, len(seeds)), faults: map[string]*faultCounts{}}
 	for _, seed := range seeds {
 		s.todo <- seed
 	}
@@ -58,21 +58,21 @@ func TestChaos(t *testing.T) {
 	}
 }
 
-// survival is what several worlds, each with one run at a time, have got through.
-type survival struct {
+// runResults is what several worlds, each with one run at a time, have got through.
+type runResults struct {
 	todo chan uint64 // closed
 
 	// Guarded by mu.
 	mu     sync.Mutex
-	faults map[string]*survived // by name
+	faults map[string]*faultCounts // by name
 	total  tally
 }
 
-// survived counts the runs that had a fault.
-type survived struct{ times, guarded int }
+// faultCounts counts the runs that had a fault.
+type faultCounts struct{ times, guarded int }
 
 // live makes a world go through runs until there are none left.
-func (s *survival) live(t *testing.T, binary string) {
+func (s *runResults) live(t *testing.T, binary string) {
 	w, whole := newWorld(t), true
 	for seed := range s.todo {
 		if !whole {
@@ -88,7 +88,7 @@ func (s *survival) live(t *testing.T, binary string) {
 	}
 }
 
-func (s *survival) count(seed uint64, counts tally, well bool) {
+func (s *runResults) count(seed uint64, counts tally, well bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.total.add(counts)
@@ -97,7 +97,7 @@ func (s *survival) count(seed uint64, counts tally, well bool) {
 	}
 	for _, step := range newSchedule(seed) {
 		if s.faults[step.name] == nil {
-			s.faults[step.name] = &survived{}
+			s.faults[step.name] = &faultCounts{}
 		}
 		s.faults[step.name].times++
 		if guarded(seed) {
@@ -130,7 +130,7 @@ func (w *world) run(t *testing.T, binary string, seed uint64) (tally, error) {
 	began := time.Now()
 	plan := newSchedule(seed)
 	t.Logf("seed %d, guarded: %t: %s", seed, guarded(seed), plan)
-	w.excuses = &excuses{}
+	w.excuses = &allowances{}
 	w.newProxy(t, binary, guarded(seed))
 	c, err := w.newCast(seed)
 	if err != nil {
@@ -183,7 +183,7 @@ func (w *world) run(t *testing.T, binary string, seed uint64) (tally, error) {
 // arrived, none of them had to list anew, as one that has lost its watch does after its backoff.
 // Then nothing may have been missing or taken back, from the beginning of that on; and a client
 // that has a state need not list anew, unless a restored etcd gives resourceVersions a second time.
-func (w *world) calm(ctx context.Context, t *testing.T, c *cast) error {
+func (w *world) calm(ctx context.Context, t *testing.T, c *runClients) error {
 	const lists = "spillway_upstream_lists_total"
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
 		before, since := process.Metric(t, w.proxy.metrics, lists), time.Now()

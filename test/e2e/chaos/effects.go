@@ -21,16 +21,16 @@ const (
 	effects
 )
 
-// excuses are the effects that are possible, by the time from which on they are. They do not end
+// allowances are the effects that are possible, by the time from which on they are. They do not end
 // with their fault: a mirror that was cut off may find out late, and a client even later. Some end
 // once every client has received something that happened after all was mended.
-type excuses struct {
+type allowances struct {
 	mu    sync.Mutex
 	begin [effects]time.Time // guarded by mu
 	end   [effects]time.Time // guarded by mu
 }
 
-func (e *excuses) from(at time.Time, what ...effect) {
+func (e *allowances) from(at time.Time, what ...effect) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, w := range what {
@@ -40,7 +40,7 @@ func (e *excuses) from(at time.Time, what ...effect) {
 	}
 }
 
-func (e *excuses) until(at time.Time, what ...effect) {
+func (e *allowances) until(at time.Time, what ...effect) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, w := range what {
@@ -49,7 +49,7 @@ func (e *excuses) until(at time.Time, what ...effect) {
 }
 
 // allow reports whether something is excused at a time.
-func (e *excuses) allow(what effect, at time.Time) bool {
+func (e *allowances) allow(what effect, at time.Time) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	begin, end := e.begin[what], e.end[what]

@@ -65,10 +65,16 @@ func faults() []fault {
 		restored("etcd restored", 0),
 		restored("etcd restored, revisions skipped", 1000),
 		{"definition removed", []string{theDefinition}, []effect{cut, refuse, seam, expire, remove}, undefine, define},
-		{"partition", []string{clientsLink, upstreamLink}, upstreamGone, setLinks(Weather{Held: true}), setLinks(Weather{})},
+		{
+			"partition",
+			[]string{clientsLink, upstreamLink},
+			upstreamGone,
+			setLinks(LinkConditions{Held: true}),
+			setLinks(LinkConditions{}),
+		},
 		lagging(),
 		{"one of two addresses of the apiserver dead", []string{upstreamLink}, []effect{cut, refuse}, loseAddress,
-			setUpstream(Weather{})},
+			setUpstream(LinkConditions{})},
 		{"webhook stalled", []string{theWebhook}, []effect{refuse}, stallWebhook(true), stallWebhook(false)},
 		{"webhook failing", []string{theWebhook}, []effect{refuse}, failWebhook(true), failWebhook(false)},
 		slugs("slow clients", true),
@@ -76,14 +82,14 @@ func faults() []fault {
 	}
 	for _, l := range []struct {
 		name    string
-		of      func(*world) weathered
+		of      func(*world) conditionedLink
 		effects []effect
 	}{
-		{clientsLink, func(w *world) weathered { return w.clients }, []effect{cut}},
-		{upstreamLink, func(w *world) weathered { return w.upstream }, upstreamGone},
-		{etcdLink, func(w *world) weathered { return w.etcd }, upstreamGone},
+		{clientsLink, func(w *world) conditionedLink { return w.clients }, []effect{cut}},
+		{upstreamLink, func(w *world) conditionedLink { return w.upstream }, upstreamGone},
+		{etcdLink, func(w *world) conditionedLink { return w.etcd }, upstreamGone},
 	} {
-		set := func(weather Weather) func(context.Context, *world) error {
+		set := func(weather LinkConditions) func(context.Context, *world) error {
 			return func(_ context.Context, w *world) error {
 				l.of(w).Set(weather)
 				return nil
@@ -93,23 +99,30 @@ func faults() []fault {
 			l.of(w).Reset()
 			return nil
 		}
-		all = append(all,
+		all = append(
+			all,
 			fault{l.name + " reset", []string{l.name}, l.effects, reset, reset},
-			fault{l.name + " half-open", []string{l.name}, l.effects, set(Weather{Silent: true}), set(Weather{})},
-			fault{l.name + " stalled", []string{l.name}, l.effects, set(Weather{Held: true}), set(Weather{})},
-			fault{l.name + lossy(), []string{l.name}, l.effects, set(Weather{Loss: 0.02, Latency: 2 * time.Millisecond}),
-				set(Weather{})},
-			fault{l.name + " far (300 ms)", []string{l.name}, l.effects, set(Weather{Latency: 300 * time.Millisecond}),
-				set(Weather{})},
-			fault{l.name + " narrow (100 kB/s)", []string{l.name}, l.effects, set(Weather{Bandwidth: 100_000}), set(Weather{})},
+			fault{l.name + " half-open", []string{l.name}, l.effects, set(LinkConditions{Silent: true}), set(LinkConditions{})},
+			fault{l.name + " stalled", []string{l.name}, l.effects, set(LinkConditions{Held: true}), set(LinkConditions{})},
+			fault{l.name + lossy(), []string{l.name}, l.effects, set(LinkConditions{Loss: 0.02, Latency: 2 * time.Millisecond}),
+				set(LinkConditions{})},
+			fault{l.name + " far (300 ms)", []string{l.name}, l.effects, set(LinkConditions{Latency: 300 * time.Millisecond}),
+				set(LinkConditions{})},
+			fault{
+				l.name + " narrow (100 kB/s)",
+				[]string{l.name},
+				l.effects,
+				set(LinkConditions{Bandwidth: 100_000}),
+				set(LinkConditions{}),
+			},
 		)
 	}
 	return all
 }
 
-// weathered is a link, or several.
-type weathered interface {
-	Set(Weather)
+// conditionedLink is a link, or several.
+type conditionedLink interface {
+	Set(LinkConditions)
 	Reset()
 }
 
@@ -117,12 +130,12 @@ type weathered interface {
 // try first. Connections are reset, so that others are opened at once; the other address is as good
 // as ever.
 func loseAddress(_ context.Context, w *world) error {
-	w.upstream[0].Set(Weather{Held: true, Loss: 1})
+	w.upstream[0].Set(LinkConditions{Held: true, Loss: 1})
 	w.upstream[0].Reset()
 	return nil
 }
 
-func setUpstream(weather Weather) func(context.Context, *world) error {
+func setUpstream(weather LinkConditions) func(context.Context, *world) error {
 	return func(_ context.Context, w *world) error {
 		w.upstream.Set(weather)
 		return nil
@@ -148,7 +161,7 @@ func clockJumps(name string, by time.Duration) fault {
 
 func stallWebhook(held bool) func(context.Context, *world) error {
 	return func(_ context.Context, w *world) error {
-		w.webhook.link.Set(Weather{Held: held})
+		w.webhook.link.Set(LinkConditions{Held: held})
 		return nil
 	}
 }
@@ -170,13 +183,13 @@ func thawProxy(_ context.Context, w *world) error   { return w.proxy.signal(sysc
 
 // vanish ends connections without a FIN or a reset.
 func vanish(_ context.Context, w *world) error {
-	w.clients.Set(Weather{Silent: true})
+	w.clients.Set(LinkConditions{Silent: true})
 	w.proxy.kill()
 	return nil
 }
 
 func reappear(_ context.Context, w *world) error {
-	w.clients.Set(Weather{})
+	w.clients.Set(LinkConditions{})
 	return w.proxy.start("")
 }
 
@@ -225,7 +238,7 @@ func frozen(name string, of func(*world) *controlplane.Process) fault {
 // forget lets things happen of which the proxy can never learn: it is cut off, then the apiserver
 // dies and its history with it.
 func forget(ctx context.Context, w *world) error {
-	w.upstream.Set(Weather{Held: true})
+	w.upstream.Set(LinkConditions{Held: true})
 	pause(ctx, 500*time.Millisecond)
 	return nil
 }
@@ -237,7 +250,7 @@ func remember(ctx context.Context, w *world) error {
 	if err == nil {
 		err = w.cp.StartAPIServer(ctx)
 	}
-	w.upstream.Set(Weather{})
+	w.upstream.Set(LinkConditions{})
 	return err
 }
 
@@ -336,7 +349,7 @@ func lagging() fault {
 			w.upstream.Lead(hostOf(w.cp.URL()), hostOf(peer.URL()))
 			w.upstream.Reset()
 			pause(ctx, 500*time.Millisecond)
-			toEtcd.Set(Weather{Held: true})
+			toEtcd.Set(LinkConditions{Held: true})
 			return nil
 		}, func(_ context.Context, w *world) error {
 			w.upstream.Lead(hostOf(w.cp.URL()))
@@ -356,7 +369,7 @@ func undefine(ctx context.Context, w *world) error { return w.undefine(ctx) }
 func define(ctx context.Context, w *world) error   { return w.define(ctx) }
 
 // setLinks is weather on both sides of the proxy.
-func setLinks(weather Weather) func(context.Context, *world) error {
+func setLinks(weather LinkConditions) func(context.Context, *world) error {
 	return func(_ context.Context, w *world) error {
 		w.clients.Set(weather)
 		w.upstream.Set(weather)
@@ -366,9 +379,9 @@ func setLinks(weather Weather) func(context.Context, *world) error {
 
 // slugs is a crowd that reads next to nothing.
 func slugs(name string, read bool) fault {
-	var crowd *sluggards
+	var crowd *slowClients
 	return fault{name, []string{name}, nil, func(_ context.Context, w *world) (err error) {
-		crowd, err = newSluggards(w.endpoint(readerUser), 40, read)
+		crowd, err = newSlowClients(w.endpoint(readerUser), 40, read)
 		return err
 	}, func(context.Context, *world) error {
 		crowd.leave()

@@ -26,11 +26,11 @@ type informer struct {
 	// Guarded by mu.
 	mu    sync.Mutex
 	told  map[string]version // by key and resourceVersion
-	wrong []slip
+	wrong []violation
 }
 
-// slip is something that must not happen, unless it is excused at that time.
-type slip struct {
+// violation is something that must not happen, unless it is excused at that time.
+type violation struct {
 	at   time.Time
 	text string
 }
@@ -78,7 +78,7 @@ func (i *informer) saw(before, now any) {
 		return
 	}
 	if _, was := read(before); is.rv < was.rv {
-		i.wrong = append(i.wrong, slip{time.Now(), fmt.Sprintf("%s goes from %+v back to %+v", key, was, is)})
+		i.wrong = append(i.wrong, violation{time.Now(), fmt.Sprintf("%s goes from %+v back to %+v", key, was, is)})
 	}
 }
 
@@ -93,7 +93,7 @@ func (i *informer) state() map[string]version {
 }
 
 // judge says what was wrong with what the handlers received.
-func (i *informer) judge(truth []*timeline, excused *excuses) error {
+func (i *informer) judge(truth []*timeline, excused *allowances) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	for _, w := range i.wrong {

@@ -26,14 +26,14 @@ type Link struct {
 	// Guarded by mu.
 	mu      sync.Mutex
 	targets []string
-	weather Weather
+	weather LinkConditions
 	changed chan struct{} // closed when weather changes
 	wires   map[*wire]struct{}
 	closed  bool
 }
 
-// Weather is what a link does to what it carries. The zero value is none.
-type Weather struct {
+// LinkConditions is what a link does to what it carries. The zero value is none.
+type LinkConditions struct {
 	Held      bool          // nothing arrives until the weather is better; then all of it does
 	Silent    bool          // nothing arrives on connections that see this, not even the end of their peers
 	Latency   time.Duration // everything arrives later, each way
@@ -70,7 +70,7 @@ func (l *Link) Lead(targets ...string) {
 }
 
 // Set changes the weather.
-func (l *Link) Set(w Weather) {
+func (l *Link) Set(w LinkConditions) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.weather = w
@@ -111,7 +111,7 @@ func (ls Links) Lead(targets ...string) {
 }
 
 // Set changes the weather on all.
-func (ls Links) Set(w Weather) {
+func (ls Links) Set(w LinkConditions) {
 	for _, l := range ls {
 		l.Set(w)
 	}

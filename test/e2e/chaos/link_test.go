@@ -73,14 +73,17 @@ func TestLinkCarries(t *testing.T) {
 
 func TestLinkWeather(t *testing.T) {
 	l, client, server := ends(t)
-	l.Set(Weather{Held: true})
+	l.Set(LinkConditions{Held: true})
 	_, _ = client.Write([]byte("x"))
 	nothingArrives(t, server)
-	l.Set(Weather{})
+	l.Set(LinkConditions{})
 	if _, err := io.ReadFull(server, make([]byte, 1)); err != nil {
 		t.Fatalf("what was held does not arrive: %v", err)
 	}
-	for name, w := range map[string]Weather{"far": {Latency: 30 * time.Millisecond}, "narrow": {Bandwidth: 100_000}} {
+	for name, w := range map[string]LinkConditions{
+		"far":    {Latency: 30 * time.Millisecond},
+		"narrow": {Bandwidth: 100_000},
+	} {
 		l.Set(w)
 		began := time.Now()
 		carries(t, server, client, bytes.Repeat([]byte("x"), 2000))
@@ -98,11 +101,11 @@ func TestLinkLoses(t *testing.T) {
 	}
 	l, client, server := ends(t)
 	much := bytes.Repeat([]byte("spillway"), 10_000)
-	for l.Set(Weather{Loss: 0.1}); resent(t, client) == 0 || resent(t, server) == 0; {
+	for l.Set(LinkConditions{Loss: 0.1}); resent(t, client) == 0 || resent(t, server) == 0; {
 		carries(t, client, server, much)
 		carries(t, server, client, much)
 	}
-	l.Set(Weather{})
+	l.Set(LinkConditions{})
 	carries(t, client, server, bytes.Repeat(much, 100))
 }
 
@@ -131,7 +134,7 @@ func TestLinkMakesLossUp(t *testing.T) {
 	noLoss = func() error { return errors.New("nothing can be lost") }
 	t.Cleanup(func() { noLoss = real }) // once the link is closed
 	l, client, server := ends(t)
-	l.Set(Weather{Loss: 1})
+	l.Set(LinkConditions{Loss: 1})
 	began := time.Now()
 	carries(t, server, client, []byte("x"))
 	if took := time.Since(began); took < resend {
@@ -152,8 +155,8 @@ func TestLinkReset(t *testing.T) {
 
 func TestLinkSilence(t *testing.T) {
 	l, client, server := ends(t)
-	l.Set(Weather{Silent: true})
-	l.Set(Weather{})
+	l.Set(LinkConditions{Silent: true})
+	l.Set(LinkConditions{})
 	_, _ = client.Write([]byte("x"))
 	nothingArrives(t, server)
 	_ = client.Close()

@@ -9,7 +9,7 @@ import (
 // oracle judges what clients received by what happened.
 type oracle struct {
 	truth   []*timeline
-	excuses *excuses
+	excuses *allowances
 	tally   *tally
 }
 
@@ -34,7 +34,7 @@ func (t *tally) add(o tally) {
 // verdict is one client before the oracle.
 type verdict struct {
 	*oracle
-	journal *journal
+	journal *receivedEvents
 	held    map[string]version
 	fresh   map[string]version // what the initial events of a stream have shown; nil after them
 	from    uint64             // where the stream began
@@ -45,9 +45,9 @@ type verdict struct {
 	open     bool
 }
 
-// judge returns what is wrong with a journal; nil if nothing is. What the client holds in the end
-// is compared with what is there.
-func (o *oracle) judge(j *journal) error {
+// judge returns what is wrong with what a client received; nil if nothing is. What the client holds
+// in the end is compared with what is there.
+func (o *oracle) judge(j *receivedEvents) error {
 	v := &verdict{oracle: o, journal: j}
 	notes := j.all()
 	for i, n := range notes {

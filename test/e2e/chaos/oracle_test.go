@@ -123,9 +123,9 @@ func TestOracle(t *testing.T) {
 		{"forbidden", all, []effect{cut, refuse, seam, expire, remove}, []note{{kind: "refused", code: 403}}, "403"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			o := &oracle{truth: []*timeline{truth}, excuses: &excuses{}, tally: &tally{}}
+			o := &oracle{truth: []*timeline{truth}, excuses: &allowances{}, tally: &tally{}}
 			o.excuses.from(time.Now().Add(-time.Hour), test.excused...)
-			j := &journal{name: "client", view: test.view}
+			j := &receivedEvents{name: "client", view: test.view}
 			for _, n := range test.notes {
 				j.add(n)
 			}
@@ -137,7 +137,7 @@ func TestOracle(t *testing.T) {
 // What a fault excuses is a violation before it, and once all has been mended.
 func TestFaultExcusesOnlyUntilMended(t *testing.T) {
 	now := time.Now()
-	e := &excuses{}
+	e := &allowances{}
 	e.from(now, seam, cut)
 	e.from(now.Add(time.Second), seam)
 	e.until(now.Add(time.Minute), seam)
@@ -174,9 +174,9 @@ func TestOracleRewrittenHistory(t *testing.T) {
 		{"neither is told", []note{listed(before, all, 18), opened(18), bookmark(26)}, "a bookmark at 26"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			o := &oracle{truth: []*timeline{before, later}, excuses: &excuses{}, tally: &tally{}}
+			o := &oracle{truth: []*timeline{before, later}, excuses: &allowances{}, tally: &tally{}}
 			o.excuses.from(time.Now().Add(-time.Hour), seam, rewrite)
-			j := &journal{name: "client", view: all}
+			j := &receivedEvents{name: "client", view: all}
 			for _, n := range test.notes {
 				j.add(n)
 			}
@@ -187,7 +187,7 @@ func TestOracleRewrittenHistory(t *testing.T) {
 
 // What a GET finds was there at the time of the request, or later.
 func TestOracleReads(t *testing.T) {
-	o := &oracle{truth: []*timeline{past()}, excuses: &excuses{}, tally: &tally{}}
+	o := &oracle{truth: []*timeline{past()}, excuses: &allowances{}, tally: &tally{}}
 	there := func(rv uint64) version { return past().at("things", "n/a", rv) }
 	for _, test := range []struct {
 		name  string

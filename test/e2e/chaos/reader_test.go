@@ -19,7 +19,7 @@ type reader struct {
 	resource schema.GroupVersionResource
 	writer   *writer
 	ask      func() ask
-	all, red *journal
+	all, red *receivedEvents
 
 	// Guarded by mu.
 	mu       sync.Mutex
@@ -30,8 +30,8 @@ type reader struct {
 func newReader(c *client, r schema.GroupVersionResource, w *writer, ask func() ask) *reader {
 	return &reader{
 		client: c, resource: r, writer: w, ask: ask,
-		all: &journal{name: "reader of " + r.Resource, view: view{resource: r.Resource}},
-		red: &journal{name: "reader of red " + r.Resource, view: view{resource: r.Resource, team: teams[0]}},
+		all: &receivedEvents{name: "reader of " + r.Resource, view: view{resource: r.Resource}},
+		red: &receivedEvents{name: "reader of red " + r.Resource, view: view{resource: r.Resource, team: teams[0]}},
 	}
 }
 

@@ -112,7 +112,7 @@ func (c *client) list(ctx context.Context, path string, query url.Values, a ask)
 // whenever a stream ends, and lists anew when a 410 requires it.
 type watcher struct {
 	*client
-	journal   *journal
+	journal   *receivedEvents
 	path      string
 	team      string
 	watchList bool
@@ -128,7 +128,7 @@ func newWatcher(c *client, name string, r schema.GroupVersionResource, namespace
 	ask func() ask) *watcher {
 	return &watcher{
 		client: c, path: collectionPath(r, namespace), team: team, watchList: watchList, ask: ask,
-		journal: &journal{name: name, view: view{resource: r.Resource, namespace: namespace, team: team}},
+		journal: &receivedEvents{name: name, view: view{resource: r.Resource, namespace: namespace, team: team}},
 	}
 }
 
@@ -232,7 +232,7 @@ func (w *watcher) watch(ctx context.Context, begin bool) note {
 	}
 	w.journal.add(opened)
 	err = w.follow(json.NewDecoder(response.Body), begin, asked)
-	var told *told
+	var told *errorEvent
 	switch {
 	case errors.As(err, &told):
 		return note{kind: "ERROR", code: told.code, text: told.message}
@@ -248,13 +248,13 @@ func (w *watcher) watch(ctx context.Context, begin bool) note {
 // client gives it up.
 const watchGrace = 6 * time.Second
 
-// told is an ERROR event.
-type told struct {
+// errorEvent is an ERROR event.
+type errorEvent struct {
 	code    int
 	message string
 }
 
-func (t *told) Error() string { return t.message }
+func (t *errorEvent) Error() string { return t.message }
 
 // follow takes the events of a stream until it ends.
 func (w *watcher) follow(stream *json.Decoder, begin bool, asked ask) error {
@@ -267,7 +267,7 @@ func (w *watcher) follow(stream *json.Decoder, begin bool, asked ask) error {
 		n := note{kind: e.Type, key: e.Object.key(), version: e.Object.version()}
 		switch {
 		case e.Type == "ERROR":
-			return &told{e.Object.Code, e.Object.Message}
+			return &errorEvent{e.Object.Code, e.Object.Message}
 		case e.Type == "BOOKMARK" && begin && e.Object.Metadata.Annotations[initialEventsEnd] == "true":
 			begin = false
 			w.journal.add(note{kind: "listed", version: n.version, state: maps.Clone(fresh), asked: asked, initial: true})

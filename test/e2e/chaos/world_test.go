@@ -44,8 +44,8 @@ type world struct {
 
 	clock   *process.Clock // the proxy's
 	proxy   *proxy
-	excuses *excuses     // of this run; written before anything breaks
-	cast    *cast        // likewise
+	excuses *allowances  // of this run; written before anything breaks
+	cast    *runClients  // likewise
 	pen     sync.RWMutex // the writers'; the holder of the write lock keeps them from writing
 }
 
@@ -204,7 +204,7 @@ func (w *world) undefine(ctx context.Context) error {
 	})
 }
 
-// eventually tries until it succeeds or is hopeless, for as long as ctx and patience last.
+// eventually tries until it succeeds or fails for good, for as long as ctx and patience last.
 func eventually(ctx context.Context, try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -212,7 +212,7 @@ func eventually(ctx context.Context, try func(context.Context) error) error {
 		attempt, done := context.WithTimeout(ctx, 10*time.Second)
 		err := try(attempt)
 		done()
-		var hopeless *hopeless
+		var hopeless *permanentError
 		if err == nil || errors.As(err, &hopeless) {
 			return err
 		}
@@ -222,8 +222,8 @@ func eventually(ctx context.Context, try func(context.Context) error) error {
 	}
 }
 
-// hopeless is an error that will not go away.
-type hopeless struct{ error }
+// permanentError is an error that will not go away.
+type permanentError struct{ error }
 
 // patience bounds waits for what must happen. It decides nothing but how long a failing run takes.
 const patience = 2 * time.Minute
@@ -264,14 +264,14 @@ type proxy struct {
 
 	// Guarded by mu.
 	mu      sync.Mutex
-	current *life
+	current *proxyProcess
 	logs    []*os.File
-	slips   []slip // starts that failed
-	dead    error  // why it ended though it should not have
+	slips   []violation // starts that failed
+	dead    error       // why it ended though it should not have
 }
 
-// life is one process of the proxy's.
-type life struct {
+// proxyProcess is one process of the proxy's.
+type proxyProcess struct {
 	*process.Child
 	killed bool // guarded by proxy.mu
 }
@@ -352,7 +352,7 @@ func (p *proxy) startLocked(log string) error {
 	if err != nil {
 		return err
 	}
-	l := &life{Child: child}
+	l := &proxyProcess{Child: child}
 	p.current = l
 	p.supervising.Go(func() { p.supervise(l, log) })
 	return nil
@@ -360,7 +360,7 @@ func (p *proxy) startLocked(log string) error {
 
 // supervise starts the proxy again if it has ended before it had begun. One that waits for upstream
 // is alive all the while.
-func (p *proxy) supervise(l *life, log string) {
+func (p *proxy) supervise(l *proxyProcess, log string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	begun := false
@@ -379,7 +379,7 @@ func (p *proxy) supervise(l *life, log string) {
 	case begun:
 		p.dead = fmt.Errorf("the proxy ended by itself: %v", l.Err)
 	default:
-		p.slips = append(p.slips, slip{time.Now(), fmt.Sprintf("the proxy does not start: %v", l.Err)})
+		p.slips = append(p.slips, violation{time.Now(), fmt.Sprintf("the proxy does not start: %v", l.Err)})
 		if err := p.startLocked(log); err != nil {
 			p.dead = err
 		}
@@ -437,7 +437,7 @@ func (p *proxy) well() error {
 }
 
 // started says what was wrong with its starts: they fail only while upstream is away.
-func (p *proxy) started(excused *excuses) error {
+func (p *proxy) started(excused *allowances) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, s := range p.slips {

@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"spillway/test/framework/authcluster"
 	"spillway/test/framework/controlplane"
-	"spillway/test/framework/crowd"
 	"spillway/test/framework/process"
 )
 
@@ -106,14 +106,14 @@ type run struct {
 
 // scene is a cluster with a writer, a Spillway, and all clients twice.
 type scene struct {
-	*crowd.Cluster
+	*authcluster.Cluster
 	t       *testing.T
 	writer  *writer
 	binary  string
 	front   *replicas
 	proxy   *process.Proxy
 	flags   []string
-	logs    []*crowd.Audit
+	logs    []*authcluster.Audit
 	direct  []*run
 	through []*run
 	outage  [2]map[string]int // how many changes each object had had before it and after it
@@ -191,11 +191,15 @@ func newScene(t *testing.T, built map[*toolchain]string) *scene {
 	for i := range clients {
 		users[user("direct", i)], users[user("through", i)] = []string{group}, []string{group}
 	}
-	s := &scene{Cluster: crowd.Start(t, crowd.Options{Users: users}), t: t, binary: process.BuildProxy(t)}
+	s := &scene{Cluster: authcluster.Start(t, authcluster.Options{Users: users}), t: t, binary: process.BuildProxy(t)}
 	s.Namespace(t, namespace)
-	s.GrantTo(t, crowd.Group(group), crowd.In(namespace, crowd.Rule("get,list,watch", "", "configmaps,services")))
+	s.GrantTo(
+		t,
+		authcluster.Group(group),
+		authcluster.In(namespace, authcluster.Rule("get,list,watch", "", "configmaps,services")),
+	)
 	s.Settle(t)
-	s.logs = []*crowd.Audit{s.Audit}
+	s.logs = []*authcluster.Audit{s.Audit}
 	authority, err := controlplane.NewAuthority()
 	must(t, err)
 	pair, err := authority.IssueServer("spillway")
@@ -216,7 +220,7 @@ func newScene(t *testing.T, built map[*toolchain]string) *scene {
 // startProxy starts a Spillway, and leads new connections to it.
 func (s *scene) startProxy() {
 	s.t.Helper()
-	flags, log := crowd.NewAudit(s.t)
+	flags, log := authcluster.NewAudit(s.t)
 	s.logs = append(s.logs, log)
 	s.proxy = process.StartProxy(s.t, s.binary, append(slices.Clone(s.flags), flags[:2]...)...) // policy and path
 	s.front.to(s.t, s.proxy.TLS)

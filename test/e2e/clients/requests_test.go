@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"spillway/test/framework/crowd"
+	"spillway/test/framework/authcluster"
 )
 
 // requests are what a user requested, by the audit logs.
@@ -21,7 +21,7 @@ type requests struct {
 }
 
 // requestsOf are those of a user so far that were answered with success.
-func requestsOf(t *testing.T, user string, logs ...*crowd.Audit) requests {
+func requestsOf(t *testing.T, user string, logs ...*authcluster.Audit) requests {
 	t.Helper()
 	var r requests
 	var list, watch string

@@ -34,20 +34,20 @@ type writer struct {
 	stop   context.CancelFunc
 
 	mu      sync.Mutex
-	objects map[string]written
+	objects map[string]writtenObject
 	changes map[string][]string
 	value   int
 }
 
-// written is an object.
-type written struct {
+// writtenObject is an object.
+type writtenObject struct {
 	seen  bool
 	value string
 }
 
 func newWriter(client kubernetes.Interface) *writer {
 	return &writer{client: client, random: rand.New(rand.NewPCG(1, 1)), // #nosec G404 -- reproducible
-		objects: map[string]written{}, changes: map[string][]string{}}
+		objects: map[string]writtenObject{}, changes: map[string][]string{}}
 }
 
 // start writes until end.
@@ -105,7 +105,7 @@ func (w *writer) mark(t *testing.T) string {
 
 func (w *writer) put(ctx context.Context, name string, seen bool) error {
 	w.value++
-	o := written{seen, strconv.Itoa(w.value) + " <&> ü \u2028"}
+	o := writtenObject{seen, strconv.Itoa(w.value) + " <&> ü \u2028"}
 	old, existed := w.objects[name]
 	meta := metav1.ObjectMeta{Name: name, Labels: map[string]string{"seen": strconv.FormatBool(seen)},
 		Annotations: map[string]string{"value": o.value}}

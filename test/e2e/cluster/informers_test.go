@@ -65,26 +65,28 @@ func (c *cluster) through(t *testing.T, token string) *rest.Config {
 	}
 }
 
-// crowd are informers behind the Service, and a client that writes straight at the apiserver.
-type crowd struct {
+// informerGroup are informers behind the Service, and a client that writes straight at the
+// apiserver.
+type informerGroup struct {
 	lists, watches atomic.Int64
 	mu             sync.Mutex
 	failures       []string
 
-	informers []*counting
+	informers []*writeCounter
 	written   atomic.Int64
 	stop      func()
 }
 
-// counting is an informer's count of one ConfigMap, which is written with one number after another.
-type counting struct {
+// writeCounter is an informer's count of one ConfigMap, which is written with one number after
+// another.
+type writeCounter struct {
 	last, gaps atomic.Int64
 }
 
 const counter = "counter"
 
-// startCrowd starts informers and the writer; stop it with crowd.stop.
-func (c *cluster) startCrowd(t *testing.T, size int) *crowd {
+// startCrowd starts informers and the writer; stop it with informerGroup.stop.
+func (c *cluster) startCrowd(t *testing.T, size int) *informerGroup {
 	t.Helper()
 	token := c.token(t, metav1.NamespaceDefault, account)
 	maps := c.client.CoreV1().ConfigMaps(metav1.NamespaceDefault)
@@ -98,7 +100,7 @@ func (c *cluster) startCrowd(t *testing.T, size int) *crowd {
 	must(t, err)
 
 	ctx, cancel := context.WithCancel(t.Context())
-	cr := &crowd{}
+	cr := &informerGroup{}
 	var ends sync.WaitGroup
 	for range size {
 		config := c.through(t, token)
@@ -106,7 +108,7 @@ func (c *cluster) startCrowd(t *testing.T, size int) *crowd {
 		client, err := kubernetes.NewForConfig(config)
 		must(t, err)
 		factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(metav1.NamespaceDefault))
-		one := &counting{}
+		one := &writeCounter{}
 		_, err = factory.Core().V1().ConfigMaps().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 			AddFunc:    func(o any) { one.see(o, true) },
 			UpdateFunc: func(_, o any) { one.see(o, false) },
@@ -141,7 +143,7 @@ func (c *cluster) startCrowd(t *testing.T, size int) *crowd {
 	return cr
 }
 
-func (one *counting) see(o any, first bool) {
+func (one *writeCounter) see(o any, first bool) {
 	object, ok := o.(*corev1.ConfigMap)
 	if !ok || object.Name != counter {
 		return
@@ -153,7 +155,7 @@ func (one *counting) see(o any, first bool) {
 }
 
 // observe counts the requests of one informer.
-func (cr *crowd) observe(next http.RoundTripper) http.RoundTripper {
+func (cr *informerGroup) observe(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		query := r.URL.Query()
 		if query.Get("watch") == "" || query.Get("sendInitialEvents") != "" {
@@ -183,7 +185,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // catchUp awaits that all informers have seen what is written by now.
-func (cr *crowd) catchUp(t *testing.T, what string) {
+func (cr *informerGroup) catchUp(t *testing.T, what string) {
 	t.Helper()
 	until := cr.written.Load() + 1
 	process.Awaiting(t, "the informers after "+what, func(context.Context) error {
@@ -208,7 +210,7 @@ func (ta tally) String() string {
 }
 
 // take is what has happened since it was called last.
-func (cr *crowd) take() tally {
+func (cr *informerGroup) take() tally {
 	ta := tally{lists: cr.lists.Swap(0), watches: cr.watches.Swap(0)}
 	for _, one := range cr.informers {
 		ta.gaps += one.gaps.Swap(0)
@@ -221,7 +223,7 @@ func (cr *crowd) take() tally {
 
 // check awaits that the informers have caught up, and that they have listed nothing, missed nothing
 // and failed in nothing.
-func (cr *crowd) check(t *testing.T, what string) {
+func (cr *informerGroup) check(t *testing.T, what string) {
 	t.Helper()
 	cr.catchUp(t, what)
 	ta := cr.take()

@@ -19,7 +19,7 @@ import (
 func (s *suite) testHTTP2(t *testing.T) {
 	for _, ending := range []string{"&resourceVersion=${first}", "&resourceVersion=1", "&resourceVersion=${future}"} {
 		target := s.fill(c1 + "?watch=1&timeoutSeconds=1" + ending)
-		var told [2]conversation
+		var told [2]http2Stream
 		for i, e := range []*endpoint{s.direct2, s.secure2} {
 			told[i] = e.converse(t, target)
 		}
@@ -49,8 +49,8 @@ func (s *suite) testHTTP2(t *testing.T) {
 	}
 }
 
-// conversation is one stream of a connection, as frames.
-type conversation struct {
+// http2Stream is one stream of a connection, as frames.
+type http2Stream struct {
 	settings   []string
 	headersEnd bool // the stream ended with its head
 	emptyEnd   bool // it ended with an empty DATA frame
@@ -58,7 +58,7 @@ type conversation struct {
 }
 
 // converse requests a target on a connection of its own and reads to the end of the stream.
-func (e *endpoint) converse(t *testing.T, target string) conversation {
+func (e *endpoint) converse(t *testing.T, target string) http2Stream {
 	t.Helper()
 	c := e.dial(t, "h2")
 	_, err := io.WriteString(c, http2.ClientPreface)
@@ -67,7 +67,7 @@ func (e *endpoint) converse(t *testing.T, target string) conversation {
 	must(t, framer.WriteSettings())
 	must(t, framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: e.head(t, target), EndHeaders: true,
 		EndStream: true}))
-	var told conversation
+	var told http2Stream
 	for {
 		frame, err := framer.ReadFrame()
 		must(t, err)

@@ -23,14 +23,14 @@ func (s *suite) testKubectl(t *testing.T) {
 	t.Run("watches", s.testKubectlWatches)
 }
 
-// printed is all that a kubectl said.
-type printed struct {
+// kubectlOutput is all that a kubectl said.
+type kubectlOutput struct {
 	out, err string
 	failed   bool
 }
 
 // kubectl runs kubectl against one side.
-func (s *suite) kubectl(t *testing.T, e *endpoint, input string, args ...string) printed {
+func (s *suite) kubectl(t *testing.T, e *endpoint, input string, args ...string) kubectlOutput {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), process.Patience)
 	defer cancel()
@@ -44,7 +44,7 @@ func (s *suite) kubectl(t *testing.T, e *endpoint, input string, args ...string)
 	must(t, ctx.Err())
 	where := strings.NewReplacer(e.Base, "SERVER", strings.TrimPrefix(strings.TrimPrefix(e.Base, "https://"), "http://"),
 		"SERVER")
-	return printed{where.Replace(out.String()), where.Replace(errs.String()), err != nil}
+	return kubectlOutput{where.Replace(out.String()), where.Replace(errs.String()), err != nil}
 }
 
 func (s *suite) testKubectlReads(t *testing.T) {
@@ -158,10 +158,10 @@ func (s *suite) testKubectlWatches(t *testing.T) {
 		"get configmap watched -n c2 -w -o jsonpath={.metadata.name}@{.metadata.resourceVersion}{\"\\n\"}",
 		"get configmaps -A -w -o name",
 	}
-	outputs := make([][3]*growing, len(commands))
+	outputs := make([][3]*processOutput, len(commands))
 	for i, line := range commands {
 		for j, e := range []*endpoint{s.direct, s.plain, s.secure} {
-			out := &growing{}
+			out := &processOutput{}
 			outputs[i][j] = out
 			p, err := s.cp.StartKubectl(controlplane.Streams{Out: out, Err: out},
 				append([]string{"--kubeconfig=" + e.kubeconfig(t)}, strings.Fields(line)...)...)
@@ -201,7 +201,7 @@ func (s *suite) testKubectlWatches(t *testing.T) {
 
 // sameOutput waits until both have printed the end of the story, and compares from where the story
 // began.
-func (s *suite) sameOutput(t *testing.T, line string, outputs [3]*growing, version string) {
+func (s *suite) sameOutput(t *testing.T, line string, outputs [3]*processOutput, version string) {
 	t.Helper()
 	begin, end := "first", "last"
 	if strings.Contains(line, "configmap watched") {
@@ -226,21 +226,21 @@ func (s *suite) sameOutput(t *testing.T, line string, outputs [3]*growing, versi
 	s.show(t, "W-193 W-195", memory)
 }
 
-// growing is what a process has written so far.
-type growing struct {
+// processOutput is what a process has written so far.
+type processOutput struct {
 	mu sync.Mutex
 	b  bytes.Buffer
 }
 
-var _ io.Writer = (*growing)(nil)
+var _ io.Writer = (*processOutput)(nil)
 
-func (g *growing) Write(b []byte) (int, error) {
+func (g *processOutput) Write(b []byte) (int, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.b.Write(b)
 }
 
-func (g *growing) text() string {
+func (g *processOutput) text() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.b.String()

@@ -153,7 +153,7 @@ func (s *suite) testFollow(t *testing.T, k *kubelet) {
 	ctx, cancel := context.WithTimeout(t.Context(), process.Patience)
 	defer cancel()
 	for _, e := range s.sides() {
-		out := &growing{}
+		out := &processOutput{}
 		p, err := s.cp.StartKubectl(controlplane.Streams{Out: out, Err: out}, "logs", "-f", "-n", "c1", "talker",
 			"--kubeconfig="+e.kubeconfig(t))
 		must(t, err)

@@ -37,16 +37,16 @@ func (s *suite) testLive(t *testing.T) {
 	}
 }
 
-// play is a script of writes and of the watches during them.
-type play struct {
+// writeScript is a script of writes and of the watches during them.
+type writeScript struct {
 	name     string
 	resource string // whose list says where to begin
 	watchers []watcher
 	script   func(*testing.T)
 }
 
-// audience is one watcher on every side, in every protocol.
-type audience struct {
+// watcherGroup is one watcher on every side, in every protocol.
+type watcherGroup struct {
 	watcher
 	streams map[*endpoint]*stream
 }
@@ -70,18 +70,18 @@ func (s *suite) reference(w watcher, proxied *endpoint) *endpoint {
 	return s.newest
 }
 
-func (s *suite) play(t *testing.T, p play) {
+func (s *suite) play(t *testing.T, p writeScript) {
 	ctx, cancel := context.WithTimeout(t.Context(), process.Patience)
 	defer cancel()
 	start := s.now(t, collections[p.resource])
-	var audiences []*audience
+	var audiences []*watcherGroup
 	p.watchers = slices.DeleteFunc(p.watchers, func(w watcher) bool { return !s.selectable(t, w) })
 	for _, w := range p.watchers {
 		for _, from := range []string{"&resourceVersion=" + start, "&resourceVersion=0" + marked, informer} {
 			v := w
 			v.name += " " + from
 			v.query += from
-			audiences = append(audiences, &audience{watcher: v})
+			audiences = append(audiences, &watcherGroup{watcher: v})
 		}
 	}
 	s.openAll(ctx, t, audiences...)
@@ -120,7 +120,7 @@ func (s *suite) now(t *testing.T, path string) string {
 
 // openAll opens watchers on every side. Those that begin with state have seen it when the first
 // write comes: their last initial event is the end bookmark.
-func (s *suite) openAll(ctx context.Context, t *testing.T, audiences ...*audience) {
+func (s *suite) openAll(ctx context.Context, t *testing.T, audiences ...*watcherGroup) {
 	t.Helper()
 	var opening sync.WaitGroup
 	var mu sync.Mutex
@@ -148,7 +148,7 @@ func (s *suite) openAll(ctx context.Context, t *testing.T, audiences ...*audienc
 // open opens it on one side, and reads the state that it begins with. One that ends within its
 // state, cleanly, has promised nothing: upstream did not say in time how far it is, and the client
 // sends the request again (W-216). Upstream itself may answer then, until it says.
-func (a *audience) open(ctx context.Context, t *testing.T, e *endpoint) (*stream, error) {
+func (a *watcherGroup) open(ctx context.Context, t *testing.T, e *endpoint) (*stream, error) {
 	for doubt := false; ; doubt = true {
 		st, err := e.open(ctx, request{Target: a.path + "?watch=1&timeoutSeconds=600" + a.query, Header: a.header})
 		if err != nil {
@@ -217,7 +217,7 @@ func (w watcher) last(e event) bool {
 
 // hear collects what a watcher received from every side and compares it. It returns the apiserver's
 // version.
-func (s *suite) hear(t *testing.T, a *audience) []event {
+func (s *suite) hear(t *testing.T, a *watcherGroup) []event {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), process.Patience)
 	defer cancel()
@@ -269,7 +269,7 @@ func join(events []event) []byte {
 func (s *suite) replay(ctx context.Context, t *testing.T, w watcher, start string, live []event) {
 	t.Helper()
 	w.query += "&resourceVersion=" + start
-	a := &audience{watcher: w}
+	a := &watcherGroup{watcher: w}
 	a.name += " from history"
 	s.openAll(ctx, t, a)
 	told := s.hear(t, a)

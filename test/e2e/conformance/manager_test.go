@@ -33,7 +33,7 @@ func (s *suite) testManager(t *testing.T) {
 	kind := &unstructured.Unstructured{}
 	kind.SetAPIVersion(widgetGroup + "/v1")
 	kind.SetKind("Widget")
-	copier := &copier{manager.GetClient()}
+	copier := &sizeReconciler{manager.GetClient()}
 	must(t, controllerruntime.NewControllerManagedBy(manager).For(kind).Owns(&corev1.ConfigMap{}).Complete(copier))
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -69,11 +69,11 @@ func (s *suite) testManager(t *testing.T) {
 	s.show(t, "W-190 W-196 W-233", memory)
 }
 
-// copier writes a widget's size into a ConfigMap that the widget owns.
-type copier struct{ client.Client }
+// sizeReconciler writes a widget's size into a ConfigMap that the widget owns.
+type sizeReconciler struct{ client.Client }
 
 // Reconcile implements reconcile.Reconciler.
-func (c *copier) Reconcile(ctx context.Context, r reconcile.Request) (reconcile.Result, error) {
+func (c *sizeReconciler) Reconcile(ctx context.Context, r reconcile.Request) (reconcile.Result, error) {
 	source := &unstructured.Unstructured{}
 	source.SetAPIVersion(widgetGroup + "/v1")
 	source.SetKind("Widget")

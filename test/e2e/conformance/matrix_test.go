@@ -121,13 +121,13 @@ func everyCombination() []matrix {
 const seed = 3
 
 // trials are the requests of a matrix for one of its targets.
-func (m *matrix) trials(target string, everything bool) []trial {
+func (m *matrix) trials(target string, everything bool) []matrixCase {
 	chance := rand.New(rand.NewPCG(seed, uint64(len(target))))
 	size := 1
 	for _, d := range m.crossed {
 		size *= len(d.values)
 	}
-	var trials []trial
+	var trials []matrixCase
 	switch {
 	case everything && target == m.targets[0]:
 		for i := range size {
@@ -146,8 +146,8 @@ func (m *matrix) trials(target string, everything bool) []trial {
 // sampled are few requests in which each value of each option occurs about as often as any other.
 // Left to chance, nearly all would have something wrong with them; so every other one leaves out
 // all but the resourceVersion and one more of its options.
-func (m *matrix) sampled(chance *rand.Rand) []trial {
-	var trials []trial
+func (m *matrix) sampled(chance *rand.Rand) []matrixCase {
+	var trials []matrixCase
 	decks := make([][]int, len(m.crossed))
 	for n := range m.sample {
 		i, kept := 0, 1+chance.IntN(len(m.crossed)-1)
@@ -167,21 +167,21 @@ func (m *matrix) sampled(chance *rand.Rand) []trial {
 	return trials
 }
 
-// trial is what a request of a matrix says beside its target.
-type trial struct {
+// matrixCase is what a request of a matrix says beside its target.
+type matrixCase struct {
 	query  string
 	accept string // empty for none
 }
 
-// trial is the i-th combination of what is crossed, with what chance adds.
-func (m *matrix) trial(i int, chance *rand.Rand) trial {
+// matrixCase is the i-th combination of what is crossed, with what chance adds.
+func (m *matrix) trial(i int, chance *rand.Rand) matrixCase {
 	values := make([]string, len(m.crossed))
 	for d := len(m.crossed) - 1; d >= 0; d-- {
 		n := len(m.crossed[d].values)
 		values[d] = m.crossed[d].values[i%n]
 		i /= n
 	}
-	var made trial
+	var made matrixCase
 	var parts []string
 	if m.options != "" {
 		parts = append(parts, m.options)

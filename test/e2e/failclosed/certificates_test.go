@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"spillway/test/framework/authcluster"
 	"spillway/test/framework/controlplane"
-	"spillway/test/framework/crowd"
 	"spillway/test/framework/process"
 	"spillway/test/framework/wire"
 )
@@ -28,13 +28,13 @@ func authority(t *testing.T) *controlplane.Authority {
 }
 
 // certified is a user with a certificate of an authority's, and the right to read.
-func (w *world) certified(t *testing.T, by *controlplane.Authority, name string, end time.Time) crowd.Person {
+func (w *world) certified(t *testing.T, by *controlplane.Authority, name string, end time.Time) authcluster.User {
 	t.Helper()
 	pair, err := by.IssueClientUntil(end, name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return crowd.WithCertificate(t, name, pair)
+	return authcluster.WithCertificate(t, name, pair)
 }
 
 // authorityChanges replaces the authority of the clients' certificates. Those of the old one
@@ -44,13 +44,13 @@ func (w *world) authorityChanges(t *testing.T) {
 	t.Parallel()
 	old, next, end := authority(t), authority(t), time.Now().Add(time.Hour)
 	before, after := w.certified(t, old, "rotated", end), w.certified(t, next, "rotated", end)
-	w.Grant(t, before, crowd.Everywhere(reads.Rules...))
+	w.Grant(t, before, authcluster.Everywhere(reads.Rules...))
 	w.Settle(t)
 	file := w.File(t, "rotated.crt", old.PEM())
 	proxy := process.StartProxy(t, w.binary, append(w.ProxyFlags(), "--resources=configmaps", "--client-ca-file="+file)...)
 	awaitMemory(t, proxy, before)
 	expect(t, proxy, after, list, itself, http.StatusUnauthorized)
-	to := crowd.Through(proxy, before)
+	to := authcluster.Through(proxy, before)
 	kept, err := wire.Dial(t.Context(), to)
 	if err != nil {
 		t.Fatal(err)
@@ -82,12 +82,12 @@ func (w *world) authorityChanges(t *testing.T) {
 // certificateEnds lets a certificate end while its connection stays.
 func (w *world) certificateEnds(t *testing.T) {
 	t.Parallel()
-	w.Grant(t, w.Certified(t, "ends"), crowd.Everywhere(reads.Rules...))
+	w.Grant(t, w.Certified(t, "ends"), authcluster.Everywhere(reads.Rules...))
 	w.Settle(t)
 	proxy := process.StartProxy(t, w.binary, append(w.ProxyFlags(), "--resources=configmaps")...)
 	awaitMemory(t, proxy, w.certified(t, w.Clients, "ends", time.Now().Add(time.Hour)))
 	var (
-		p    crowd.Person
+		p    authcluster.User
 		end  time.Time
 		kept *wire.Conn
 		f    *follower
@@ -95,9 +95,9 @@ func (w *world) certificateEnds(t *testing.T) {
 	for lasts := 5 * time.Second; f == nil; lasts *= 2 { // until it does not end before its first answers
 		end = time.Now().Add(lasts).Truncate(time.Second) // a certificate says when it ends in seconds
 		p = w.certified(t, w.Clients, "ends", end)
-		kept, f = w.whileItLasts(t, crowd.Through(proxy, p), p, end)
+		kept, f = w.whileItLasts(t, authcluster.Through(proxy, p), p, end)
 	}
-	to := crowd.Through(proxy, p)
+	to := authcluster.Through(proxy, p)
 	<-f.done
 	if late := time.Since(end); late > 30*time.Second || f.err != nil || f.answer.Cut != nil {
 		t.Errorf("the watch ended %v after the certificate: %v", late, f.err)
@@ -112,7 +112,7 @@ func (w *world) certificateEnds(t *testing.T) {
 
 // whileItLasts is a connection on which the user was served, and a watch of the user's. There are
 // none if the certificate expired before.
-func (w *world) whileItLasts(t *testing.T, to wire.Address, p crowd.Person, end time.Time) (*wire.Conn, *follower) {
+func (w *world) whileItLasts(t *testing.T, to wire.Address, p authcluster.User, end time.Time) (*wire.Conn, *follower) {
 	t.Helper()
 	kept, err := wire.Dial(t.Context(), to)
 	if err != nil {
@@ -143,7 +143,7 @@ func (w *world) whileItLasts(t *testing.T, to wire.Address, p crowd.Person, end 
 func (w *world) servingChanges(t *testing.T) {
 	t.Parallel()
 	p := w.ServiceAccount(t, "red", "serving", 0)
-	w.Grant(t, p, crowd.Everywhere(reads.Rules...))
+	w.Grant(t, p, authcluster.Everywhere(reads.Rules...))
 	w.Settle(t)
 	dir := t.TempDir()
 	cert, key := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
@@ -161,7 +161,7 @@ func (w *world) servingChanges(t *testing.T) {
 	proxy := process.StartProxy(t, w.binary, append(w.ProxyFlags(), "--resources=configmaps", "--tls-cert-file="+cert,
 		"--tls-private-key-file="+key)...)
 	trusting := func(a *controlplane.Authority) wire.Address {
-		to := crowd.Through(proxy, p)
+		to := authcluster.Through(proxy, p)
 		to.TLS = &tls.Config{RootCAs: x509.NewCertPool(), ServerName: "127.0.0.1"}
 		to.TLS.RootCAs.AppendCertsFromPEM(a.PEM())
 		return to
@@ -193,8 +193,8 @@ func (w *world) otherAudience(t *testing.T) {
 	whole := w.ServiceAccount(t, "red", "audience", 0)
 	w.Grant(t, whole, reads)
 	w.Settle(t)
-	ours := crowd.Bearer("for the proxy", w.Token(t, "red", "audience", 0, "spillway"))
-	others := crowd.Bearer("for others", w.Token(t, "red", "audience", 0, "elsewhere"))
+	ours := authcluster.Bearer("for the proxy", w.Token(t, "red", "audience", 0, "spillway"))
+	others := authcluster.Bearer("for others", w.Token(t, "red", "audience", 0, "elsewhere"))
 	usual := process.StartProxy(t, w.binary, append(w.ProxyFlags(), "--resources=configmaps")...)
 	awaitMemory(t, usual, whole)
 	own := process.StartProxy(t, w.binary, append(w.ProxyFlags(), "--resources=configmaps", "--api-audiences=spillway")...)

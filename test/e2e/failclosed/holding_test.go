@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"spillway/test/framework/crowd"
+	"spillway/test/framework/authcluster"
 	"spillway/test/framework/exchange"
 	"spillway/test/framework/process"
 	"spillway/test/framework/wire"
@@ -27,7 +27,7 @@ const busy = "/api/v1/namespaces/busy/configmaps?resourceVersion=0&watch=1"
 
 // follow begins to watch, and returns when the first bytes have come. Each has a last word of its
 // own, since all see the same objects.
-func follow(t *testing.T, to wire.Address, p crowd.Person) *follower {
+func follow(t *testing.T, to wire.Address, p authcluster.User) *follower {
 	t.Helper()
 	f, ok := tryFollow(t, to, p)
 	if !ok {
@@ -37,7 +37,7 @@ func follow(t *testing.T, to wire.Address, p crowd.Person) *follower {
 }
 
 // tryFollow is follow for a request that may be refused, which ok reports.
-func tryFollow(t *testing.T, to wire.Address, p crowd.Person) (f *follower, ok bool) {
+func tryFollow(t *testing.T, to wire.Address, p authcluster.User) (f *follower, ok bool) {
 	t.Helper()
 	conn, err := wire.Dial(t.Context(), to)
 	if err != nil {
@@ -81,14 +81,14 @@ func (w *world) holding(t *testing.T) {
 		t.Run(group, func(t *testing.T) {
 			t.Parallel()
 			p := w.ServiceAccount(t, "red", fmt.Sprintf("watches-%d", i), 0)
-			w.Grant(t, p, crowd.Everywhere(reads.Rules...))
+			w.Grant(t, p, authcluster.Everywhere(reads.Rules...))
 			w.Settle(t)
 			r := newRelay(t, w.Cluster)
 			proxy := process.StartProxy(t, w.binary, r.flags(t, w.Cluster, "--resources=configmaps")...)
 			name := fmt.Sprintf("object-%d", i)
 			w.object(t, "busy", name, nil)
 			awaitMemory(t, proxy, p)
-			f := follow(t, crowd.Through(proxy, p), p)
+			f := follow(t, authcluster.Through(proxy, p), p)
 			r.fault.Store(&faults(group)[0])
 			failing := time.Now()
 			var latest time.Duration

@@ -17,8 +17,8 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"spillway/test/framework/authcluster"
 	"spillway/test/framework/controlplane"
-	"spillway/test/framework/crowd"
 	"spillway/test/framework/process"
 	"spillway/test/framework/wire"
 )
@@ -37,7 +37,7 @@ type pathFront struct {
 	astray []string // what was requested of the front itself, and with which credentials
 }
 
-func newPathFront(t *testing.T, c *crowd.Cluster) *pathFront {
+func newPathFront(t *testing.T, c *authcluster.Cluster) *pathFront {
 	t.Helper()
 	upstream, err := url.Parse(c.URL())
 	if err != nil {
@@ -83,7 +83,7 @@ func newPathFront(t *testing.T, c *crowd.Cluster) *pathFront {
 }
 
 // kubeconfig is that of a user behind the front.
-func (f *pathFront) kubeconfig(t *testing.T, c *crowd.Cluster, u controlplane.User) string {
+func (f *pathFront) kubeconfig(t *testing.T, c *authcluster.Cluster, u controlplane.User) string {
 	t.Helper()
 	file := c.Kubeconfig(u + "-fronted")
 	config := &rest.Config{Host: f.url + frontPath, BearerToken: c.Config(u).BearerToken,
@@ -99,21 +99,29 @@ func (f *pathFront) kubeconfig(t *testing.T, c *crowd.Cluster, u controlplane.Us
 func (w *world) lentCredentials(t *testing.T) {
 	t.Parallel()
 	mallory := w.Certified(t, "mallory")
-	w.Grant(t, w.User("impersonator"), crowd.Everywhere(crowd.Rule("impersonate", "", "users,groups,serviceaccounts"),
-		crowd.Rule("impersonate", "authentication.k8s.io", "*")))
+	w.Grant(
+		t,
+		w.User("impersonator"),
+		authcluster.Everywhere(authcluster.Rule("impersonate", "", "users,groups,serviceaccounts"),
+			authcluster.Rule("impersonate", "authentication.k8s.io", "*")),
+	)
 	w.Settle(t)
 	front := newPathFront(t, w.Cluster)
-	flags := append(w.ProxyFlags(), "--resources=configmaps", "--kubeconfig="+front.kubeconfig(t, w.Cluster, crowd.Self))
+	flags := append(
+		w.ProxyFlags(),
+		"--resources=configmaps",
+		"--kubeconfig="+front.kubeconfig(t, w.Cluster, authcluster.Self),
+	)
 	lender := process.StartProxy(t, w.binary,
 		append(flags, "--impersonate-client-certs",
 			"--impersonation-kubeconfig="+front.kubeconfig(t, w.Cluster, "impersonator"))...)
 	self := process.StartProxy(t, w.binary, append(flags, "--listen=127.0.0.1:0", "--listen-identity=self")...)
-	anonymous := crowd.Anonymous()
+	anonymous := authcluster.Anonymous()
 	for _, way := range []struct {
 		name string
 		to   wire.Address
-		by   crowd.Person
-	}{{"impersonator", crowd.Through(lender, mallory), mallory}, {"self", crowd.Plainly(self), anonymous}} {
+		by   authcluster.User
+	}{{"impersonator", authcluster.Through(lender, mallory), mallory}, {"self", authcluster.Plainly(self), anonymous}} {
 		ask := func(target string) (int, string) {
 			t.Helper()
 			a, _, err := getUntil(t.Context(), way.to, way.by, target, nil)

@@ -16,8 +16,8 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"spillway/test/framework/authcluster"
 	"spillway/test/framework/controlplane"
-	"spillway/test/framework/crowd"
 )
 
 // fault is what becomes of reviews on their way to upstream, and of nothing else.
@@ -69,14 +69,14 @@ func faults(group string) []fault {
 	return all
 }
 
-// relay stands between Spillway and upstream.
-type relay struct {
+// upstreamProxy stands between Spillway and upstream.
+type upstreamProxy struct {
 	url   string
 	ca    []byte
 	fault atomic.Pointer[fault] // nil: none
 }
 
-func newRelay(t *testing.T, c *crowd.Cluster) *relay {
+func newRelay(t *testing.T, c *authcluster.Cluster) *upstreamProxy {
 	t.Helper()
 	upstream, err := url.Parse(c.URL())
 	if err != nil {
@@ -90,7 +90,7 @@ func newRelay(t *testing.T, c *crowd.Cluster) *relay {
 		Transport: transport, FlushInterval: -1, ErrorLog: log.New(io.Discard, "", 0), // clients that leave
 		Rewrite: func(p *httputil.ProxyRequest) { p.SetURL(upstream) },
 	}
-	r := &relay{}
+	r := &upstreamProxy{}
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		if f := r.fault.Load(); f != nil && strings.HasPrefix(request.URL.Path, f.group) &&
 			request.Method == http.MethodPost {
@@ -112,10 +112,10 @@ func newRelay(t *testing.T, c *crowd.Cluster) *relay {
 	return r
 }
 
-// flags are those of a proxy behind the relay.
-func (r *relay) flags(t *testing.T, c *crowd.Cluster, more ...string) []string {
+// flags are those of a proxy behind the upstreamProxy.
+func (r *upstreamProxy) flags(t *testing.T, c *authcluster.Cluster, more ...string) []string {
 	t.Helper()
-	self := &rest.Config{Host: r.url, BearerToken: c.Config(crowd.Self).BearerToken,
+	self := &rest.Config{Host: r.url, BearerToken: c.Config(authcluster.Self).BearerToken,
 		TLSClientConfig: rest.TLSClientConfig{CAData: r.ca}}
 	file := c.Kubeconfig(controlplane.User("relayed-" + self.Host[len("https://127.0.0.1:"):]))
 	if err := controlplane.WriteKubeconfig(file, self); err != nil {

@@ -16,8 +16,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"spillway/test/framework/authcluster"
 	"spillway/test/framework/controlplane"
-	"spillway/test/framework/crowd"
 	"spillway/test/framework/exchange"
 	"spillway/test/framework/process"
 	"spillway/test/framework/wire"
@@ -31,17 +31,17 @@ const (
 	watch = list + "&watch=1&timeoutSeconds=60"
 )
 
-var reads = crowd.In("red", crowd.Rule("get,list,watch", "", "configmaps"))
+var reads = authcluster.In("red", authcluster.Rule("get,list,watch", "", "configmaps"))
 
 // world is a cluster with an object to read, before which each test has a proxy of its own.
 type world struct {
-	*crowd.Cluster
+	*authcluster.Cluster
 	binary string
 }
 
 // TestFailClosed is every doubt.
 func TestFailClosed(t *testing.T) {
-	w := &world{crowd.Start(t, crowd.Options{Users: map[controlplane.User][]string{"impersonator": nil}}),
+	w := &world{authcluster.Start(t, authcluster.Options{Users: map[controlplane.User][]string{"impersonator": nil}}),
 		process.BuildProxy(t)}
 	w.Namespace(t, "red")
 	w.Namespace(t, "busy")
@@ -72,12 +72,12 @@ func (w *world) object(t *testing.T, namespace, name string, data map[string]str
 }
 
 // get sends one request, on a connection of its own.
-func get(ctx context.Context, to wire.Address, p crowd.Person, target string) (*exchange.Answer, []byte, error) {
+func get(ctx context.Context, to wire.Address, p authcluster.User, target string) (*exchange.Answer, []byte, error) {
 	return getUntil(ctx, to, p, target, nil)
 }
 
 // getUntil is get, but reads no further when enough of the body is there.
-func getUntil(ctx context.Context, to wire.Address, p crowd.Person, target string, enough func(body []byte) bool) (
+func getUntil(ctx context.Context, to wire.Address, p authcluster.User, target string, enough func(body []byte) bool) (
 	*exchange.Answer, []byte, error) {
 	conn, err := wire.Dial(ctx, to)
 	if err != nil {
@@ -90,7 +90,7 @@ func getUntil(ctx context.Context, to wire.Address, p crowd.Person, target strin
 // shown reports that an object is in what was received.
 func shown(received []byte) bool { return bytes.Contains(received, []byte(canary)) }
 
-func request(to wire.Address, p crowd.Person, target string) []byte {
+func request(to wire.Address, p authcluster.User, target string) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "GET %s HTTP/1.1\r\nHost: %s\r\n", target, to.Host)
 	for name, values := range p.Header {
@@ -110,7 +110,7 @@ func fromMemory(a *exchange.Answer) bool { return a.Header.Get(exchange.FlowCont
 func (w *world) failing(t *testing.T) {
 	t.Parallel()
 	all := append(faults(tokenReviews), faults(accessReviews)...)
-	type trio struct{ may, mayNot, certified crowd.Person }
+	type trio struct{ may, mayNot, certified authcluster.User }
 	var trios []trio
 	for i := range all { // for i := range all { // users that are not in the proxy's caches
 		may, mayNot := w.ServiceAccount(t, "red", fmt.Sprintf("may-%d", i), 0),
@@ -133,7 +133,7 @@ func (w *world) failing(t *testing.T) {
 				asking.Go(func() { expect(t, proxy, who.may, target, upstream, http.StatusOK) })
 				asking.Go(func() { expect(t, proxy, who.mayNot, target, upstream, http.StatusForbidden) })
 				asking.Go(func() {
-					expect(t, proxy, crowd.Bearer("nobody", rand.Text()), target, anybody, http.StatusUnauthorized)
+					expect(t, proxy, authcluster.Bearer("nobody", rand.Text()), target, anybody, http.StatusUnauthorized)
 				})
 				if f.group == accessReviews {
 					asking.Go(func() { expect(t, proxy, who.certified, target, itself, http.StatusServiceUnavailable) })
@@ -150,25 +150,25 @@ func (w *world) failing(t *testing.T) {
 	}
 }
 
-// by is the server that answers.
-type by string
+// answerSource is the server that answers.
+type answerSource string
 
 const (
-	upstream by = "upstream"
-	itself   by = "the proxy"
-	anybody  by = "" // of a 401 one cannot see it
+	upstream answerSource = "upstream"
+	itself   answerSource = "the proxy"
+	anybody  answerSource = "" // of a 401 one cannot see it
 )
 
 // expect sends a request, and checks which server answers what. An answer must show an object, and
 // a watch has time enough for it; a refusal, which is read to its end, must be without any byte of
 // one.
-func expect(t *testing.T, proxy *process.Proxy, p crowd.Person, target string, who by, status int) {
+func expect(t *testing.T, proxy *process.Proxy, p authcluster.User, target string, who answerSource, status int) {
 	t.Helper()
 	var enough func([]byte) bool
 	if status == http.StatusOK {
 		enough = shown
 	}
-	a, received, err := getUntil(t.Context(), crowd.Through(proxy, p), p, target, enough)
+	a, received, err := getUntil(t.Context(), authcluster.Through(proxy, p), p, target, enough)
 	if err != nil {
 		t.Errorf("%s, %s: %v", p.Name, target, err)
 		return
@@ -187,10 +187,10 @@ func expect(t *testing.T, proxy *process.Proxy, p crowd.Person, target string, w
 }
 
 // awaitMemory waits until a user's request is answered from memory.
-func awaitMemory(t *testing.T, proxy *process.Proxy, p crowd.Person) {
+func awaitMemory(t *testing.T, proxy *process.Proxy, p authcluster.User) {
 	t.Helper()
 	process.Awaiting(t, "answers from memory to "+p.Name, func(ctx context.Context) error {
-		a, _, err := get(ctx, crowd.Through(proxy, p), p, list)
+		a, _, err := get(ctx, authcluster.Through(proxy, p), p, list)
 		if err == nil && (a.Status != http.StatusOK || !fromMemory(a)) {
 			err = fmt.Errorf("%d, from memory: %t", a.Status, fromMemory(a))
 		}

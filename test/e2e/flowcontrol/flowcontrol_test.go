@@ -51,14 +51,14 @@ func apiserver(h http.Handler) http.Handler {
 	return genericapifilters.WithAuditInit(h)
 }
 
-// nothing is a catalog in which nothing is mirrored.
-type nothing struct{}
+// emptyCatalog is a catalog in which nothing is mirrored.
+type emptyCatalog struct{}
 
-func (nothing) Find(schema.GroupVersionResource) *source.Source { return nil }
+func (emptyCatalog) Find(schema.GroupVersionResource) *source.Source { return nil }
 
-func (nothing) Knows(schema.GroupVersionResource) bool { return false }
+func (emptyCatalog) Knows(schema.GroupVersionResource) bool { return false }
 
-func (nothing) Soon(schema.GroupVersionResource) bool { return false }
+func (emptyCatalog) Soon(schema.GroupVersionResource) bool { return false }
 
 // spillway passes everything through to upstream, one watch at a time, and returns where.
 func spillway(t *testing.T, upstream string) string {
@@ -71,7 +71,7 @@ func spillway(t *testing.T, upstream string) string {
 	client := passthrough.Transports{Any: transport, HTTP1: transport, Fresh: transport}
 	limiter := flowcontrol.NewLimiter(flowcontrol.Limits{Watches: 1}, flowcontrol.DefaultQueue, nil)
 	server := serve.New(serve.Options{
-		Catalog: nothing{}, Limiter: limiter, StallTimeout: patience, Metrics: serve.NewMetrics(nil), Log: zap.NewNop(),
+		Catalog: emptyCatalog{}, Limiter: limiter, StallTimeout: patience, Metrics: serve.NewMetrics(nil), Log: zap.NewNop(),
 		Forwarder: passthrough.NewForwarder(passthrough.ForwarderOptions{Base: base, Client: client, Limiter: limiter}),
 	})
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

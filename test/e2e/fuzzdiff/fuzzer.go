@@ -13,8 +13,8 @@ import (
 	"spillway/test/framework/exchange"
 )
 
-// Way is a way through Spillway, and the way around it that it is held against.
-type Way struct {
+// Route is a way through Spillway, and the way around it that it is held against.
+type Route struct {
 	Direct, Proxied *exchange.Endpoint
 	// Trusting: this way does not authenticate, so credentials are left out.
 	Trusting bool
@@ -22,8 +22,8 @@ type Way struct {
 
 // Fuzzer sends an apiserver and the proxies before it the same. Its counts may be read at any time.
 type Fuzzer struct {
-	Ways    []Way // each request goes one of them
-	Workers int   // requests at a time; most of the time they wait
+	Ways    []Route // each request goes one of them
+	Workers int     // requests at a time; most of the time they wait
 	Seed    uint64
 	Tally   *exchange.Tally
 	Skew    *exchange.Skew // where the apiserver is not the newest
@@ -39,7 +39,7 @@ type Fuzzer struct {
 // that does not matter.
 type Finding struct {
 	Seed, Number  uint64
-	Way           Way
+	Way           Route
 	Found, Shrunk ask
 	Problems      []string // of the shrunk request
 	Tries, Seen   int      // how often the shrunk request was sent in the end, and how often the answers differed
@@ -138,7 +138,7 @@ func (f *Fuzzer) String() string {
 
 // compare sends the request to both at once. If the answers depend on the moment, it is repeated
 // until they are equal (N-5), and so is a short watch in which one of the two ran out of time.
-func (f *Fuzzer) compare(ctx context.Context, way Way, a ask) *exchange.Comparison {
+func (f *Fuzzer) compare(ctx context.Context, way Route, a ask) *exchange.Comparison {
 	for tries := 1; ; tries++ {
 		c := f.compareOnce(ctx, way, a)
 		if len(c.Problems) == 0 || !a.momentary() && !c.OutOfTime() || tries == clockTries || ctx.Err() != nil {
@@ -147,7 +147,7 @@ func (f *Fuzzer) compare(ctx context.Context, way Way, a ask) *exchange.Comparis
 	}
 }
 
-func (f *Fuzzer) compareOnce(ctx context.Context, way Way, a ask) *exchange.Comparison {
+func (f *Fuzzer) compareOnce(ctx context.Context, way Route, a ask) *exchange.Comparison {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	r := a.request()
@@ -178,7 +178,7 @@ func (f *Fuzzer) compareOnce(ctx context.Context, way Way, a ask) *exchange.Comp
 
 // compareInJSON compares an answer that was given in JSON instead of protobuf with the apiserver's
 // in JSON.
-func (f *Fuzzer) compareInJSON(ctx context.Context, way Way, c *exchange.Comparison) {
+func (f *Fuzzer) compareInJSON(ctx context.Context, way Route, c *exchange.Comparison) {
 	r := c.Request
 	r.Header = map[string]string{}
 	for name, value := range c.Request.Header {

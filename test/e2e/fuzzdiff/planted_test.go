@@ -160,7 +160,7 @@ func (w *world) testPlanted(t *testing.T, state *State) {
 			client := *honest.Client
 			client.Transport = planted.through(client.Transport)
 			bent.Client, bent.Name = &client, "planted"
-			f := &Fuzzer{Ways: []Way{{Direct: w.direct, Proxied: &bent}}, Workers: 8, Seed: *seed, Tally: exchange.NewTally()}
+			f := &Fuzzer{Ways: []Route{{Direct: w.direct, Proxied: &bent}}, Workers: 8, Seed: *seed, Tally: exchange.NewTally()}
 			finding := f.firstFinding(t.Context(), state, uint64(i)<<32)
 			if finding == nil {
 				t.Fatalf("not found: %s", f)

@@ -23,7 +23,7 @@ func (f *Fuzzer) shrink(ctx context.Context, found *Finding) {
 	ctx, cancel := context.WithTimeout(ctx, shrinkTime)
 	defer cancel()
 	kind := kindOf(found.Problems)
-	differs := func(compare func(context.Context, Way, ask) *exchange.Comparison, a ask) []string {
+	differs := func(compare func(context.Context, Route, ask) *exchange.Comparison, a ask) []string {
 		c := compare(ctx, found.Way, a)
 		if ctx.Err() != nil || kindOf(c.Problems) != kind { // another difference would be another finding
 			return nil

@@ -62,7 +62,7 @@ type world struct {
 	newest  *exchange.Endpoint // where direct is another
 	skew    *exchange.Skew     // what may differ then
 	proxied []*exchange.Endpoint
-	ways    []Way
+	ways    []Route
 	state   State
 	rounds  [][]uint64 // versions made by each round
 	now     map[string]uint64
@@ -139,7 +139,7 @@ func (w *world) startProxies(t *testing.T, config, upstream *rest.Config) {
 		Host: p.TLS, BearerToken: config.BearerToken, TLSClientConfig: rest.TLSClientConfig{Insecure: true},
 	}))
 	plain, secure := w.proxied[0], w.proxied[1]
-	w.ways = []Way{
+	w.ways = []Route{
 		{Direct: w.direct, Proxied: plain},
 		{Direct: w.direct, Proxied: secure, Trusting: true},
 		{Direct: w.direct.OverHTTP2(), Proxied: secure.OverHTTP2(), Trusting: true},

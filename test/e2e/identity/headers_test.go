@@ -55,8 +55,8 @@ var shapes = []shape{
 	{"empty", func(c claim, _ string) ([]string, string) { return []string{c.name + ":"}, "" }, true},
 }
 
-// way is a way that requests take through the proxy.
-type way struct {
+// proxyRoute is a way that requests take through the proxy.
+type proxyRoute struct {
 	name, method, path string
 	lines              []string
 	body               string // of a request that has no trailer
@@ -64,14 +64,14 @@ type way struct {
 }
 
 // target holds a mark by which the audit log finds the request.
-func (w way) target(mark string) string {
+func (w proxyRoute) target(mark string) string {
 	path, query, _ := strings.Cut(w.path, "?")
 	return path + "?mark=" + mark + "&" + query
 }
 
 const object = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"made"}}`
 
-var ways = []way{
+var ways = []proxyRoute{
 	{name: "direct", method: "GET", path: "/api/v1/namespaces/default/configmaps/a"},
 	{name: "direct, a list", method: "GET", path: "/api/v1/namespaces/default/services"},
 	{name: "direct, with a body", method: "POST", path: "/api/v1/namespaces/default/configmaps?dryRun=All",
@@ -107,7 +107,7 @@ func large() string {
 }
 
 // request is what goes over the wire: own is the client's credentials, shaped is what is tried.
-func (w way) request(host, mark string, own, shaped []string, trailer string) []byte {
+func (w proxyRoute) request(host, mark string, own, shaped []string, trailer string) []byte {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: identity\r\n", w.method, w.target(mark), host)
 	for _, lines := range [][]string{w.lines, own, shaped} {

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"spillway/test/framework/crowd"
+	"spillway/test/framework/authcluster"
 	"spillway/test/framework/process"
 )
 
@@ -68,7 +68,7 @@ func (s *stage) identities(t *testing.T, cells []*cell) map[string]users {
 }
 
 // effective is the identity of a request after impersonation.
-func effective(e crowd.Entry) string {
+func effective(e authcluster.Entry) string {
 	user := &e.User
 	if e.ImpersonatedUser != nil {
 		user = e.ImpersonatedUser

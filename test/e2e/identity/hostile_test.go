@@ -18,8 +18,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"spillway/test/framework/authcluster"
 	"spillway/test/framework/controlplane"
-	"spillway/test/framework/crowd"
 	"spillway/test/framework/exchange"
 	"spillway/test/framework/process"
 	"spillway/test/framework/wire"
@@ -39,7 +39,7 @@ const (
 
 // question is what each identity requests.
 type question struct {
-	way
+	proxyRoute
 	protocol string
 	memory   bool // answered from memory where the user is allowed
 }
@@ -51,25 +51,28 @@ func questions() []question {
 		"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Origin: http://localhost"}
 	var all []question
 	for _, protocol := range []string{overHTTP1, overHTTP2} {
-		for _, v := range []way{
+		for _, v := range []proxyRoute{
 			{name: "memory", method: "GET", path: "/api/v1/namespaces/default/configmaps?resourceVersion=0"},
 			{name: "read", method: "GET", path: "/api/v1/namespaces/default/services"},
 			{name: "write", method: "POST", path: "/api/v1/namespaces/default/configmaps?dryRun=All", lines: body, body: object},
 			{name: "whoami", method: "POST", path: "/apis/authentication.k8s.io/v1/selfsubjectreviews", lines: body,
 				body: whoami},
 		} {
-			all = append(all, question{way: v, protocol: protocol, memory: v.name == "memory"})
+			all = append(all, question{proxyRoute: v, protocol: protocol, memory: v.name == "memory"})
 		}
 	}
-	all = append(all, question{way: way{name: "log", method: "GET", path: "/api/v1/namespaces/default/pods/p/log"},
-		protocol: overHTTP1})
+	all = append(
+		all,
+		question{proxyRoute: proxyRoute{name: "log", method: "GET", path: "/api/v1/namespaces/default/pods/p/log"},
+			protocol: overHTTP1},
+	)
 	for name, path := range map[string]string{
 		"exec":       "/api/v1/namespaces/default/pods/p/exec?command=x&stdout=1",
 		"log":        "/api/v1/namespaces/default/pods/p/log?follow=1",
 		"node proxy": "/api/v1/nodes/n/proxy/healthz",
 		"watch":      "/api/v1/namespaces/default/configmaps?watch=1&resourceVersion=0&timeoutSeconds=30",
 	} {
-		all = append(all, question{way: way{name: name, method: "GET", path: path, lines: webSocket},
+		all = append(all, question{proxyRoute: proxyRoute{name: name, method: "GET", path: path, lines: webSocket},
 			protocol: overWebSocket, memory: name == "watch"})
 	}
 	return all
@@ -79,15 +82,15 @@ func questions() []question {
 type cell struct {
 	who      hostile
 	question question
-	asked    [2]asking // directly and through the proxy
+	asked    [2]exchangeResult // directly and through the proxy
 }
 
 func (c *cell) String() string {
 	return fmt.Sprintf("%v: %s over %s", c.who, c.question.name, c.question.protocol)
 }
 
-// asking is one request and its answer.
-type asking struct {
+// exchangeResult is one request and its answer.
+type exchangeResult struct {
 	mark   string
 	status int
 	memory bool // the answer is the proxy's own
@@ -120,7 +123,7 @@ func (c *caller) drop() {
 	c.conn = nil
 }
 
-func (c *caller) ask(ctx context.Context, q question, mark string) (a asking, err error) {
+func (c *caller) ask(ctx context.Context, q question, mark string) (a exchangeResult, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	var status int
@@ -131,7 +134,7 @@ func (c *caller) ask(ctx context.Context, q question, mark string) (a asking, er
 	} else {
 		status, header, body, err = c.askHTTP1(ctx, q, mark)
 	}
-	return asking{mark: mark, status: status, memory: header.Get(exchange.FlowControl) == "", body: body}, err
+	return exchangeResult{mark: mark, status: status, memory: header.Get(exchange.FlowControl) == "", body: body}, err
 }
 
 // askHTTP1 keeps its connection for the next request if it may.
@@ -186,17 +189,17 @@ func (c *caller) askHTTP2(ctx context.Context, q question, mark string) (int, ht
 // stage is a cluster with clients of hostile identities, and a proxy before it that impersonates
 // them.
 type stage struct {
-	*crowd.Cluster
+	*authcluster.Cluster
 	proxy *process.Proxy
-	front crowd.Person
+	front authcluster.User
 	marks atomic.Int64
 }
 
 func newStage(t *testing.T, all []hostile) *stage {
 	t.Helper()
-	s := &stage{Cluster: crowd.Start(t, crowd.Options{Users: map[controlplane.User][]string{lender: nil}})}
-	s.Grant(t, s.User(lender), crowd.Everywhere(crowd.Rule("impersonate", "", "users,groups,serviceaccounts"),
-		crowd.Rule("impersonate", "authentication.k8s.io", "*")))
+	s := &stage{Cluster: authcluster.Start(t, authcluster.Options{Users: map[controlplane.User][]string{lender: nil}})}
+	s.Grant(t, s.User(lender), authcluster.Everywhere(authcluster.Rule("impersonate", "", "users,groups,serviceaccounts"),
+		authcluster.Rule("impersonate", "authentication.k8s.io", "*")))
 	create := metav1.CreateOptions{}
 	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "entitled"}, Subjects: bindings(all),
@@ -221,7 +224,7 @@ func newStage(t *testing.T, all []hostile) *stage {
 	flags := append(s.ProxyFlags(), "--resources=configmaps", "--impersonate-client-certs",
 		"--impersonation-kubeconfig="+s.Kubeconfig(lender))
 	s.proxy = process.StartProxy(t, process.BuildProxy(t), flags...)
-	s.front = s.Vouched(t, crowd.FrontName, mallory)
+	s.front = s.Vouched(t, authcluster.FrontName, mallory)
 	s.awaitMemory(t)
 	return s
 }
@@ -229,7 +232,7 @@ func newStage(t *testing.T, all []hostile) *stage {
 // awaitMemory waits until the proxy answers from memory.
 func (s *stage) awaitMemory(t *testing.T) {
 	t.Helper()
-	c := newCaller(crowd.Through(s.proxy, s.front), byFront(field{"X-Remote-User", root}))
+	c := newCaller(authcluster.Through(s.proxy, s.front), byFront(field{"X-Remote-User", root}))
 	defer c.close()
 	process.Awaiting(t, "answers from memory", func(ctx context.Context) error {
 		a, err := c.ask(ctx, questions()[0], "none")
@@ -241,7 +244,7 @@ func (s *stage) awaitMemory(t *testing.T) {
 }
 
 // person has the credentials of an identity.
-func (s *stage) person(t *testing.T, who hostile) crowd.Person {
+func (s *stage) person(t *testing.T, who hostile) authcluster.User {
 	if who.subject == nil {
 		return s.front
 	}
@@ -249,7 +252,7 @@ func (s *stage) person(t *testing.T, who hostile) crowd.Person {
 	if err != nil {
 		t.Fatalf("%v: %v", who, err)
 	}
-	return crowd.WithCertificate(t, who.name, pair)
+	return authcluster.WithCertificate(t, who.name, pair)
 }
 
 // TestHostileIdentities sends the same directly and through the proxy, as identities whose bytes
@@ -272,7 +275,7 @@ func TestHostileIdentities(t *testing.T) {
 		}
 		cells = append(cells, row...)
 		group.Go(func() error {
-			s.askRow(ctx, t, row, s.Direct(p), crowd.Through(s.proxy, p))
+			s.askRow(ctx, t, row, s.Direct(p), authcluster.Through(s.proxy, p))
 			return nil
 		})
 	}
@@ -299,7 +302,7 @@ func (s *stage) askRow(ctx context.Context, t *testing.T, row []*cell, to ...wir
 }
 
 // user is the identity that the apiserver found in a review of itself.
-func (a asking) user() (string, error) {
+func (a exchangeResult) user() (string, error) {
 	var review authenticationv1.SelfSubjectReview
 	if err := json.NewDecoder(bytes.NewReader(a.body)).Decode(&review); err != nil {
 		return "", err

@@ -17,8 +17,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"spillway/test/framework/authcluster"
 	"spillway/test/framework/controlplane"
-	"spillway/test/framework/crowd"
 	"spillway/test/framework/exchange"
 	"spillway/test/framework/process"
 	"spillway/test/framework/wire"
@@ -39,12 +39,12 @@ type listener struct {
 	http2 bool
 }
 
-// trial is a request with a claim in some shape, sent directly or through a listener.
-type trial struct {
+// claimCase is a request with a claim in some shape, sent directly or through a listener.
+type claimCase struct {
 	at    listener
 	claim claim
 	shape shape
-	way   way
+	way   proxyRoute
 
 	mark   string
 	status int  // 0: the connection was closed without an answer
@@ -52,31 +52,31 @@ type trial struct {
 	err    error
 }
 
-func (r *trial) String() string {
+func (r *claimCase) String() string {
 	return fmt.Sprintf("%s: %s, %s, %s", r.at.name, r.claim.name, r.shape.name, r.way.name)
 }
 
-// key is what a trial has in common with the same sent directly.
-func (r *trial) key() string {
+// key is what a claimCase has in common with the same sent directly.
+func (r *claimCase) key() string {
 	return fmt.Sprintf("%t %t %s %s %s", r.at.self, r.at.http2, r.claim.name, r.shape.name, r.way.name)
 }
 
 type world struct {
-	*crowd.Cluster
+	*authcluster.Cluster
 	claims []claim
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{Cluster: crowd.Start(
-		t, crowd.Options{Users: map[controlplane.User][]string{client: nil, victim: nil, powerless: nil}})}
+	w := &world{Cluster: authcluster.Start(
+		t, authcluster.Options{Users: map[controlplane.User][]string{client: nil, victim: nil, powerless: nil}})}
 	for _, user := range []controlplane.User{client, victim} {
-		w.Grant(t, w.User(user), crowd.In("default", crowd.Rule("*", "", "*")))
+		w.Grant(t, w.User(user), authcluster.In("default", authcluster.Rule("*", "", "*")))
 	}
 	impersonate := func(group, resource string, names ...string) rbacv1.PolicyRule {
-		return crowd.Rule("impersonate", group, resource, names...)
+		return authcluster.Rule("impersonate", group, resource, names...)
 	}
-	w.Grant(t, w.User(client), crowd.Everywhere(
+	w.Grant(t, w.User(client), authcluster.Everywhere(
 		impersonate("", "users", string(victim)), impersonate("", "groups", "claimed"),
 		impersonate("authentication.k8s.io", "uids", "claimed"),
 		impersonate("authentication.k8s.io", "userextras/claim", "claimed"),
@@ -106,7 +106,7 @@ func (w *world) bearer(u controlplane.User) string { return w.User(u).Header.Get
 
 // shown is what a request shows besides what is tried. To the proxy as itself it shows nothing
 // else: then upstream would refuse it.
-func (w *world) shown(r *trial) (own []string, c claim, other string) {
+func (w *world) shown(r *claimCase) (own []string, c claim, other string) {
 	c = r.claim
 	if c.name == "Authorization" {
 		if r.at.self {
@@ -130,12 +130,13 @@ func TestIdentityHeaders(t *testing.T) {
 	flags := append(w.ProxyFlags(), "--resources=configmaps", "--listen=127.0.0.1:0")
 	asClient := process.StartProxy(t, binary, append(flags, "--listen-identity=client")...)
 	asSelf := process.StartProxy(t, binary, append(flags, "--listen-identity=self", "--listen-allow-connect")...)
-	direct := w.Direct(crowd.Anonymous())
-	secure := crowd.Through(asClient, crowd.Anonymous())
-	var trials []*trial
+	direct := w.Direct(authcluster.Anonymous())
+	secure := authcluster.Through(asClient, authcluster.Anonymous())
+	var trials []*claimCase
 	for _, at := range []listener{
-		{name: "direct", to: direct}, {name: "TLS", to: secure}, {name: "plain, as the client", to: crowd.Plainly(asClient)},
-		{name: "direct", to: direct, self: true}, {name: "plain, as itself", to: crowd.Plainly(asSelf), self: true},
+		{name: "direct", to: direct}, {name: "TLS", to: secure},
+		{name: "plain, as the client", to: authcluster.Plainly(asClient)},
+		{name: "direct", to: direct, self: true}, {name: "plain, as itself", to: authcluster.Plainly(asSelf), self: true},
 		{name: "direct", to: direct, http2: true}, {name: "TLS", to: secure, http2: true},
 	} {
 		trials = append(trials, w.trialsAt(at)...)
@@ -153,26 +154,26 @@ func TestIdentityHeaders(t *testing.T) {
 	w.judge(t, trials)
 }
 
-// patience bounds how long a trial may take.
+// patience bounds how long a request may take.
 const patience = time.Minute
 
 // trialsAt are all that are sent to a listener.
-func (w *world) trialsAt(at listener) []*trial {
-	var all []*trial
+func (w *world) trialsAt(at listener) []*claimCase {
+	var all []*claimCase
 	for _, c := range w.claims {
 		for _, s := range shapes {
 			for _, v := range ways {
 				if at.http2 && (!s.http2 || strings.HasPrefix(v.name, "upgrade") || v.chunked) {
 					continue
 				}
-				all = append(all, &trial{at: at, claim: c, shape: s, way: v})
+				all = append(all, &claimCase{at: at, claim: c, shape: s, way: v})
 			}
 		}
 	}
 	return all
 }
 
-func (w *world) carryOut(ctx context.Context, r *trial) {
+func (w *world) carryOut(ctx context.Context, r *claimCase) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	own, c, other := w.shown(r)
@@ -197,14 +198,14 @@ func (w *world) carryOut(ctx context.Context, r *trial) {
 	r.answered(a.Status, a.Header)
 }
 
-func (r *trial) answered(status int, header http.Header) {
+func (r *claimCase) answered(status int, header http.Header) {
 	r.status, r.memory = status, header.Get(exchange.FlowControl) == ""
 }
 
 var transports sync.Map // of the address
 
 // overHTTP2 sends the same in HTTP/2.
-func (r *trial) overHTTP2(ctx context.Context, lines []string) {
+func (r *claimCase) overHTTP2(ctx context.Context, lines []string) {
 	transport := &http.Transport{TLSClientConfig: r.at.to.TLS.Clone(), DisableCompression: true}
 	transport.Protocols = new(http.Protocols)
 	transport.Protocols.SetHTTP2(true)
@@ -238,7 +239,7 @@ func (r *trial) overHTTP2(ctx context.Context, lines []string) {
 // users are those that a request was carried out as, by the records of upstream's stages.
 type users map[string]bool
 
-func describe(e crowd.Entry) string {
+func describe(e authcluster.Entry) string {
 	text := e.User.Username
 	if i := e.ImpersonatedUser; i != nil {
 		text += fmt.Sprintf(" as %s %q %q %q", i.Username, i.UID, i.Groups, i.Extra)
@@ -248,7 +249,7 @@ func describe(e crowd.Entry) string {
 
 // ended is what upstream recorded about all trials. A request is recorded before it is answered,
 // and the user that it was carried out as perhaps only after that.
-func (w *world) ended(t *testing.T) (all []crowd.Entry) {
+func (w *world) ended(t *testing.T) (all []authcluster.Entry) {
 	t.Helper()
 	process.Awaiting(t, "upstream to have written down the ends of all requests", func(context.Context) error {
 		all = w.Audit.Entries(t, "mark=m")
@@ -273,7 +274,7 @@ func (w *world) ended(t *testing.T) (all []crowd.Entry) {
 
 // judge holds what upstream wrote down about a request through the proxy against what it wrote down
 // about the same request sent directly.
-func (w *world) judge(t *testing.T, trials []*trial) {
+func (w *world) judge(t *testing.T, trials []*claimCase) {
 	wrote := map[string]users{}
 	for _, e := range w.ended(t) {
 		_, rest, _ := strings.Cut(e.RequestURI, "mark=")
@@ -283,7 +284,7 @@ func (w *world) judge(t *testing.T, trials []*trial) {
 		}
 		wrote[mark][describe(e)] = true
 	}
-	directly := map[string]*trial{}
+	directly := map[string]*claimCase{}
 	for _, r := range trials {
 		if r.at.name == "direct" {
 			directly[r.key()] = r
@@ -312,14 +313,14 @@ func (w *world) judge(t *testing.T, trials []*trial) {
 	}
 }
 
-// judge says what became of a trial, and what is wrong with that.
-func (r *trial) judge(direct *trial, wrote, wroteDirectly users) (outcome, problem string) {
+// judge says what became of a claimCase, and what is wrong with that.
+func (r *claimCase) judge(direct *claimCase, wrote, wroteDirectly users) (outcome, problem string) {
 	lists := fmt.Sprintf("%d (%v), upstream wrote down %q; directly %d (%v), %q", r.status, r.err,
 		slices.Sorted(maps.Keys(wrote)), direct.status, direct.err,
 		slices.Sorted(maps.Keys(wroteDirectly)))
 	if r.at.self && !r.credentials() {
 		for name := range wrote {
-			if name != string(crowd.Self) {
+			if name != string(authcluster.Self) {
 				return "", "somebody else than the proxy itself: " + lists
 			}
 		}
@@ -351,7 +352,7 @@ func (r *trial) judge(direct *trial, wrote, wroteDirectly users) (outcome, probl
 
 // credentials reports whether a request to the proxy as itself brings some of its own, in a way
 // that an HTTP server could take for such.
-func (r *trial) credentials() bool {
+func (r *claimCase) credentials() bool {
 	switch {
 	case strings.HasPrefix(r.claim.name, "X-Remote-"):
 		return false // taken from a front proxy alone, which has a certificate

@@ -170,7 +170,12 @@ func shapes() map[string]func(*corev1.Pod) {
 var asked = map[string]string{"spillway/inject": "enabled"}
 
 // try has kube-apiserver do all for a pod but keep it.
-func (w *warned) try(t *testing.T, namespace string, change func(*corev1.Pod), labels map[string]string) (*corev1.Pod,
+func (w *warningRecorder) try(
+	t *testing.T,
+	namespace string,
+	change func(*corev1.Pod),
+	labels map[string]string,
+) (*corev1.Pod,
 	error) {
 	t.Helper()
 	w.warnings = nil

@@ -196,17 +196,19 @@ func (c *cluster) register(t *testing.T, w *webhook) {
 	})
 }
 
-// warned is a client that keeps the warnings that it receives.
-type warned struct {
+// warningRecorder is a client that keeps the warnings that it receives.
+type warningRecorder struct {
 	*kubernetes.Clientset
 	warnings []string
 }
 
-func (w *warned) HandleWarningHeader(_ int, _, text string) { w.warnings = append(w.warnings, text) }
+func (w *warningRecorder) HandleWarningHeader(_ int, _, text string) {
+	w.warnings = append(w.warnings, text)
+}
 
-func (c *cluster) warned(t *testing.T) *warned {
+func (c *cluster) warned(t *testing.T) *warningRecorder {
 	t.Helper()
-	w := &warned{}
+	w := &warningRecorder{}
 	config := rest.CopyConfig(c.Config(controlplane.Admin))
 	config.WarningHandler = w
 	var err error

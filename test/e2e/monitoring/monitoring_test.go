@@ -68,7 +68,7 @@ func TestMissingSeriesIsReported(t *testing.T) {
 		got) != 1 {
 		t.Errorf("a legend that names another label: %q", got)
 	}
-	if got := knows(map[string]described{"spillway_a": {kind: "counter"}}, s); len(got) != 3 {
+	if got := knows(map[string]documentedMetric{"spillway_a": {kind: "counter"}}, s); len(got) != 3 {
 		t.Errorf("a reference that is wrong about the type and the labels of one and lacks the other: %q", got)
 	}
 }

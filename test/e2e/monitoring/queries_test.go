@@ -102,7 +102,7 @@ func (q query) unresolved(s scrape) (problems []string) {
 	if err != nil {
 		return []string{err.Error()}
 	}
-	found := &finder{scrape: s}
+	found := &expressionNames{scrape: s}
 	shown := found.labelsOf(expr)
 	for _, name := range inLegend.FindAllStringSubmatch(q.legend, -1) {
 		if !slices.Contains(shown, name[1]) {
@@ -115,18 +115,18 @@ func (q query) unresolved(s scrape) (problems []string) {
 // inLegend finds the labels that a legend or an annotation names.
 var inLegend = regexp.MustCompile(`\{\{ *([a-z_]+) *\}\}`)
 
-// finder looks for what an expression names.
-type finder struct {
+// expressionNames looks for what an expression names.
+type expressionNames struct {
 	scrape  scrape
 	missing []string
 }
 
-func (f *finder) miss(format string, args ...any) {
+func (f *expressionNames) miss(format string, args ...any) {
 	f.missing = append(f.missing, fmt.Sprintf(format, args...))
 }
 
 // labelsOf are the labels that the result of an expression can have.
-func (f *finder) labelsOf(expr parser.Node) (names []string) {
+func (f *expressionNames) labelsOf(expr parser.Node) (names []string) {
 	switch e := expr.(type) {
 	case *parser.VectorSelector:
 		return f.selected(e)
@@ -146,7 +146,7 @@ func (f *finder) labelsOf(expr parser.Node) (names []string) {
 }
 
 // selected are the labels of the series that a selector selects, of which there has to be one.
-func (f *finder) selected(s *parser.VectorSelector) (names []string) {
+func (f *expressionNames) selected(s *parser.VectorSelector) (names []string) {
 	found := false
 	for _, series := range f.scrape.series {
 		if matches(series, s.LabelMatchers) {

@@ -14,21 +14,21 @@ import (
 	"spillway/test/framework/process"
 )
 
-// described is what docs/metrics.md says of a metric.
-type described struct {
+// documentedMetric is what docs/metrics.md says of a metric.
+type documentedMetric struct {
 	kind   string
 	labels []string
 }
 
 // reference is docs/metrics.md, by name.
-func reference(t *testing.T) map[string]described {
+func reference(t *testing.T) map[string]documentedMetric {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(process.Repository(t), "docs", "metrics.md"))
 	must(t, err)
-	all := map[string]described{}
+	all := map[string]documentedMetric{}
 	for _, row := range regexp.MustCompile(
 		"(?m)^\\| `(spillway_[a-z0-9_]+)` \\| ([a-z]+) \\| ([^|]*) \\|").FindAllStringSubmatch(string(text), -1) {
-		d := described{kind: row[2], labels: regexp.MustCompile("[a-z_]+").FindAllString(row[3], -1)}
+		d := documentedMetric{kind: row[2], labels: regexp.MustCompile("[a-z_]+").FindAllString(row[3], -1)}
 		slices.Sort(d.labels)
 		all[row[1]] = d
 	}
@@ -36,7 +36,7 @@ func reference(t *testing.T) map[string]described {
 }
 
 // knows reports what a scrape has of Spillway's own that the reference has not, or has otherwise.
-func knows(reference map[string]described, s scrape) (problems []string) {
+func knows(reference map[string]documentedMetric, s scrape) (problems []string) {
 	for name, kind := range s.types {
 		switch d, known := reference[name]; {
 		case !strings.HasPrefix(name, "spillway_"):

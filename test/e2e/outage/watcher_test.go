@@ -85,14 +85,14 @@ func watchRaw(t *testing.T, proxy *process.Proxy, names func(line string) string
 	return s
 }
 
-// counting counts the requests of an informer for a complete state.
-type counting struct {
+// stateRequestCounter counts the requests of an informer for a complete state.
+type stateRequestCounter struct {
 	next http.RoundTripper
 	seen *seen
 }
 
 // RoundTrip implements http.RoundTripper.
-func (c counting) RoundTrip(r *http.Request) (*http.Response, error) {
+func (c stateRequestCounter) RoundTrip(r *http.Request) (*http.Response, error) {
 	if q := r.URL.Query(); q.Get("watch") == "" || q.Get("sendInitialEvents") != "" {
 		c.seen.mu.Lock()
 		c.seen.starts++
@@ -116,7 +116,7 @@ func informing(t *testing.T, proxy *process.Proxy) (*seen, cache.InformerSynced)
 	t.Helper()
 	s := newSeen()
 	config := &rest.Config{Host: proxy.Plain, QPS: -1}
-	config.Wrap(func(rt http.RoundTripper) http.RoundTripper { return counting{rt, s} })
+	config.Wrap(func(rt http.RoundTripper) http.RoundTripper { return stateRequestCounter{rt, s} })
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)

@@ -14,7 +14,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"spillway/test/framework/crowd"
+	"spillway/test/framework/authcluster"
 	"spillway/test/framework/exchange"
 	"spillway/test/framework/process"
 )
@@ -178,20 +178,20 @@ func (w *world) onDemand(t *testing.T) {
 
 // listed is what upstream has written down of lists and watches by the proxies of what is wanted on
 // demand.
-func (w *world) listed(t *testing.T) []crowd.Entry {
+func (w *world) listed(t *testing.T) []authcluster.Entry {
 	t.Helper()
-	return slices.DeleteFunc(w.Audit.Entries(t, "/"), func(e crowd.Entry) bool {
+	return slices.DeleteFunc(w.Audit.Entries(t, "/"), func(e authcluster.Entry) bool {
 		path, _, _ := strings.Cut(e.RequestURI, "?")
 		resource := path[strings.LastIndexByte(path, '/')+1:]
 		among := slices.ContainsFunc(wanted, func(path string) bool { return strings.HasSuffix(path, "/"+resource) })
-		return e.User.Username != string(crowd.Self) || e.Verb != "list" && e.Verb != "watch" || !among
+		return e.User.Username != string(authcluster.Self) || e.Verb != "list" && e.Verb != "watch" || !among
 	})
 }
 
 func (w *world) callerOf(t *testing.T, proxy *process.Proxy, name string) *caller {
 	t.Helper()
 	p := w.person(t, name)
-	return &caller{to: crowd.Through(proxy, p.Person), who: p.Person}
+	return &caller{to: authcluster.Through(proxy, p.User), who: p.User}
 }
 
 // mustAsk sends a request, and fails the test if there is no answer.

@@ -16,20 +16,20 @@ import (
 	"golang.org/x/net/http2"
 	"k8s.io/client-go/rest"
 
-	"spillway/test/framework/crowd"
+	"spillway/test/framework/authcluster"
 	"spillway/test/framework/exchange"
 	"spillway/test/framework/wire"
 )
 
-// tap keeps what is read of a connection.
-type tap struct {
+// recordingConn keeps what is read of a connection.
+type recordingConn struct {
 	net.Conn
 	mu   sync.Mutex
 	read bytes.Buffer
 }
 
 // Read implements io.Reader.
-func (c *tap) Read(p []byte) (int, error) {
+func (c *recordingConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -38,7 +38,7 @@ func (c *tap) Read(p []byte) (int, error) {
 }
 
 // take is what was read since it was last taken.
-func (c *tap) take() []byte {
+func (c *recordingConn) take() []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	b := bytes.Clone(c.read.Bytes())
@@ -78,8 +78,8 @@ func (w *world) cellOverHTTP2(ctx context.Context, n *counts, p identity, column
 	var problem error
 	for range 5 {
 		var answers [2]*exchange.Answer
-		for i, to := range []wire.Address{w.Direct(p.Person), crowd.Through(w.proxy, p.Person)} {
-			a, received, err := askOverHTTP2(ctx, to, p.Person, column)
+		for i, to := range []wire.Address{w.Direct(p.User), authcluster.Through(w.proxy, p.User)} {
+			a, received, err := askOverHTTP2(ctx, to, p.User, column)
 			if err != nil {
 				return err
 			}
@@ -104,9 +104,9 @@ func (w *world) cellOverHTTP2(ctx context.Context, n *counts, p identity, column
 
 // askOverHTTP2 sends a request on a connection of its own, and returns every byte that came on it
 // until the end of the answer.
-func askOverHTTP2(ctx context.Context, to wire.Address, p crowd.Person, column target) (*exchange.Answer, []byte,
+func askOverHTTP2(ctx context.Context, to wire.Address, p authcluster.User, column target) (*exchange.Answer, []byte,
 	error) {
-	var c *tap
+	var c *recordingConn
 	config := to.TLS.Clone()
 	config.NextProtos = []string{"h2"}
 	transport := &http2.Transport{DisableCompression: true, DialTLSContext: func(ctx context.Context, network, addr string,
@@ -116,7 +116,7 @@ func askOverHTTP2(ctx context.Context, to wire.Address, p crowd.Person, column t
 			return nil, err
 		}
 		secure := tls.Client(raw, config)
-		c = &tap{Conn: secure}
+		c = &recordingConn{Conn: secure}
 		return c, secure.HandshakeContext(ctx)
 	}}
 	defer transport.CloseIdleConnections()

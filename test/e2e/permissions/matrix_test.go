@@ -14,8 +14,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"spillway/test/framework/authcluster"
 	"spillway/test/framework/controlplane"
-	"spillway/test/framework/crowd"
 	"spillway/test/framework/exchange"
 	"spillway/test/framework/process"
 	"spillway/test/framework/wire"
@@ -26,7 +26,7 @@ const mirrored = "configmaps,pods,secrets,nodes,namespaces,deployments.apps,gems
 
 // world is a cluster with users and objects, and the proxy before it.
 type world struct {
-	*crowd.Cluster
+	*authcluster.Cluster
 	binary string
 	proxy  *process.Proxy
 	lender *process.Proxy // impersonates the users of certificates
@@ -36,13 +36,13 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{Cluster: crowd.Start(t, crowd.Options{Users: tokenUsers()}), binary: process.BuildProxy(t),
+	w := &world{Cluster: authcluster.Start(t, authcluster.Options{Users: tokenUsers()}), binary: process.BuildProxy(t),
 		tally: exchange.NewTally()}
 	makeObjects(t, w.Cluster)
 	w.people = populate(t, w.Cluster)
 	impersonator := w.User("impersonator")
-	w.Grant(t, impersonator, crowd.Everywhere(crowd.Rule("impersonate", "", "users,groups,serviceaccounts"),
-		crowd.Rule("impersonate", "authentication.k8s.io", "*")))
+	w.Grant(t, impersonator, authcluster.Everywhere(authcluster.Rule("impersonate", "", "users,groups,serviceaccounts"),
+		authcluster.Rule("impersonate", "authentication.k8s.io", "*")))
 	w.Settle(t)
 	if err := controlplane.WriteKubeconfig(w.Kubeconfig("impersonator"), w.Config("impersonator")); err != nil {
 		t.Fatal(err)
@@ -129,8 +129,8 @@ func (w *world) row(ctx context.Context, t *testing.T, n *counts, p identity, co
 	if p.byLender {
 		proxy = w.lender
 	}
-	direct, proxied := &caller{to: w.Direct(p.Person), who: p.Person}, &caller{to: crowd.Through(proxy, p.Person),
-		who: p.Person}
+	direct, proxied := &caller{to: w.Direct(p.User), who: p.User}, &caller{to: authcluster.Through(proxy, p.User),
+		who: p.User}
 	for _, column := range columns {
 		for try := 1; ; try++ {
 			again, err := w.cell(ctx, n, p, column, direct, proxied)
@@ -221,7 +221,7 @@ func (n *counts) note(c *exchange.Comparison) {
 // caller sends requests as one user, on one connection for as long as it lasts.
 type caller struct {
 	to   wire.Address
-	who  crowd.Person
+	who  authcluster.User
 	conn *wire.Conn
 }
 

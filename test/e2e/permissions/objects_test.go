@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"spillway/test/framework/controlplane"
-	"spillway/test/framework/crowd"
+	"spillway/test/framework/authcluster"
 	"spillway/test/framework/process"
 )
 
@@ -40,7 +40,7 @@ func meta(namespace, name string) metav1.ObjectMeta {
 }
 
 // makeObjects makes what the requests are for.
-func makeObjects(t *testing.T, c *crowd.Cluster) {
+func makeObjects(t *testing.T, c *authcluster.Cluster) {
 	t.Helper()
 	for _, name := range []string{"red", "blue", "green"} {
 		c.Namespace(t, name)
@@ -84,7 +84,7 @@ func makeObjects(t *testing.T, c *crowd.Cluster) {
 }
 
 // makeGems defines a custom resource, and makes some of it.
-func makeGems(t *testing.T, c *crowd.Cluster) {
+func makeGems(t *testing.T, c *authcluster.Cluster) {
 	t.Helper()
 	config := c.Config(controlplane.Admin)
 	definitions, err := apiextensions.NewForConfig(config)

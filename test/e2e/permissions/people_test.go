@@ -10,60 +10,64 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 
+	"spillway/test/framework/authcluster"
 	"spillway/test/framework/controlplane"
-	"spillway/test/framework/crowd"
 )
 
 const read = "get,list,watch"
 
 // users have tokens, and these rights.
-var users = map[controlplane.User][]crowd.Right{
+var users = map[controlplane.User][]authcluster.Right{
 	"nothing":      nil,
-	"cm":           {crowd.Everywhere(crowd.Rule(read, "", "configmaps"))},
-	"cm-red":       {crowd.In("red", crowd.Rule(read, "", "configmaps"))},
-	"cm-get-red":   {crowd.In("red", crowd.Rule("get", "", "configmaps"))},
-	"cm-list-red":  {crowd.In("red", crowd.Rule("list", "", "configmaps"))},
-	"cm-watch-red": {crowd.In("red", crowd.Rule("watch", "", "configmaps"))},
-	"cm-list":      {crowd.Everywhere(crowd.Rule("list", "", "configmaps"))},
-	"cm-watch":     {crowd.Everywhere(crowd.Rule("watch", "", "configmaps"))},
-	"cm-a-red":     {crowd.In("red", crowd.Rule(read, "", "configmaps", "a"))},
-	"cm-a":         {crowd.Everywhere(crowd.Rule(read, "", "configmaps", "a"))},
-	"cm-list-b": {crowd.In("red", crowd.Rule("list,watch", "", "configmaps", "b")),
-		crowd.In("blue", crowd.Rule("list,watch", "", "configmaps", "b"))},
-	"cm-red-blue-a": {crowd.In("red", crowd.Rule(read, "", "configmaps")),
-		crowd.In("blue", crowd.Rule(read, "", "configmaps", "a"))},
-	"pods-red":      {crowd.In("red", crowd.Rule(read, "", "pods"))},
-	"pods-log":      {crowd.In("red", crowd.Rule("get", "", "pods/log"))},
-	"pods-status":   {crowd.In("red", crowd.Rule("get,patch,update", "", "pods/status"))},
-	"pods-sub":      {crowd.Everywhere(crowd.Rule("*", "", "pods/*"))},
-	"pods-exec":     {crowd.In("red", crowd.Rule("create,get", "", "pods/exec,pods/attach,pods/portforward,pods/proxy"))},
-	"nodes":         {crowd.Everywhere(crowd.Rule(read, "", "nodes"))},
-	"nodes-n1":      {crowd.Everywhere(crowd.Rule(read, "", "nodes", "n1"))},
-	"namespaces":    {crowd.Everywhere(crowd.Rule(read, "", "namespaces"))},
-	"namespace-red": {crowd.In("red", crowd.Rule("get,list", "", "namespaces"))},
-	"deploy-red":    {crowd.In("red", crowd.Rule(read, "apps", "deployments"))},
-	"scale-red":     {crowd.In("red", crowd.Rule("get,update,patch", "apps", "deployments/scale"))},
-	"apps":          {crowd.Everywhere(crowd.Rule("*", "apps", "*"))},
-	"all-red":       {crowd.In("red", crowd.Rule("*", "*", "*"))},
-	"all":           {crowd.Everywhere(crowd.Rule("*", "*", "*"))},
-	"secrets-red":   {crowd.In("red", crowd.Rule(read, "", "secrets"))},
-	"secrets-list":  {crowd.Everywhere(crowd.Rule("list", "", "secrets"))},
-	"gems":          {crowd.Everywhere(crowd.Rule(read, gemGroup, "gems"))},
-	"gems-a-red":    {crowd.In("red", crowd.Rule(read, gemGroup, "gems", "a"))},
-	"writes-red":    {crowd.In("red", crowd.Rule("create,update,patch,delete,deletecollection", "", "configmaps"))},
-	"deletes-a":     {crowd.In("red", crowd.Rule("delete", "", "configmaps", "a"))},
-	"health":        {crowd.Everywhere(crowd.Paths("get", "/healthz", "/livez/*"))},
-	"paths":         {crowd.Everywhere(crowd.Paths("*", "*"))},
-	"other-group": {crowd.Everywhere(crowd.Rule(read, "extensions", "deployments"),
-		crowd.Rule(read, "apps", "configmaps"), crowd.Rule(read, "", "gems"))},
-	"green":         {crowd.In("green", crowd.Rule(read, "*", "*"))},
+	"cm":           {authcluster.Everywhere(authcluster.Rule(read, "", "configmaps"))},
+	"cm-red":       {authcluster.In("red", authcluster.Rule(read, "", "configmaps"))},
+	"cm-get-red":   {authcluster.In("red", authcluster.Rule("get", "", "configmaps"))},
+	"cm-list-red":  {authcluster.In("red", authcluster.Rule("list", "", "configmaps"))},
+	"cm-watch-red": {authcluster.In("red", authcluster.Rule("watch", "", "configmaps"))},
+	"cm-list":      {authcluster.Everywhere(authcluster.Rule("list", "", "configmaps"))},
+	"cm-watch":     {authcluster.Everywhere(authcluster.Rule("watch", "", "configmaps"))},
+	"cm-a-red":     {authcluster.In("red", authcluster.Rule(read, "", "configmaps", "a"))},
+	"cm-a":         {authcluster.Everywhere(authcluster.Rule(read, "", "configmaps", "a"))},
+	"cm-list-b": {authcluster.In("red", authcluster.Rule("list,watch", "", "configmaps", "b")),
+		authcluster.In("blue", authcluster.Rule("list,watch", "", "configmaps", "b"))},
+	"cm-red-blue-a": {authcluster.In("red", authcluster.Rule(read, "", "configmaps")),
+		authcluster.In("blue", authcluster.Rule(read, "", "configmaps", "a"))},
+	"pods-red":    {authcluster.In("red", authcluster.Rule(read, "", "pods"))},
+	"pods-log":    {authcluster.In("red", authcluster.Rule("get", "", "pods/log"))},
+	"pods-status": {authcluster.In("red", authcluster.Rule("get,patch,update", "", "pods/status"))},
+	"pods-sub":    {authcluster.Everywhere(authcluster.Rule("*", "", "pods/*"))},
+	"pods-exec": {
+		authcluster.In("red", authcluster.Rule("create,get", "", "pods/exec,pods/attach,pods/portforward,pods/proxy")),
+	},
+	"nodes":         {authcluster.Everywhere(authcluster.Rule(read, "", "nodes"))},
+	"nodes-n1":      {authcluster.Everywhere(authcluster.Rule(read, "", "nodes", "n1"))},
+	"namespaces":    {authcluster.Everywhere(authcluster.Rule(read, "", "namespaces"))},
+	"namespace-red": {authcluster.In("red", authcluster.Rule("get,list", "", "namespaces"))},
+	"deploy-red":    {authcluster.In("red", authcluster.Rule(read, "apps", "deployments"))},
+	"scale-red":     {authcluster.In("red", authcluster.Rule("get,update,patch", "apps", "deployments/scale"))},
+	"apps":          {authcluster.Everywhere(authcluster.Rule("*", "apps", "*"))},
+	"all-red":       {authcluster.In("red", authcluster.Rule("*", "*", "*"))},
+	"all":           {authcluster.Everywhere(authcluster.Rule("*", "*", "*"))},
+	"secrets-red":   {authcluster.In("red", authcluster.Rule(read, "", "secrets"))},
+	"secrets-list":  {authcluster.Everywhere(authcluster.Rule("list", "", "secrets"))},
+	"gems":          {authcluster.Everywhere(authcluster.Rule(read, gemGroup, "gems"))},
+	"gems-a-red":    {authcluster.In("red", authcluster.Rule(read, gemGroup, "gems", "a"))},
+	"writes-red": {
+		authcluster.In("red", authcluster.Rule("create,update,patch,delete,deletecollection", "", "configmaps")),
+	},
+	"deletes-a": {authcluster.In("red", authcluster.Rule("delete", "", "configmaps", "a"))},
+	"health":    {authcluster.Everywhere(authcluster.Paths("get", "/healthz", "/livez/*"))},
+	"paths":     {authcluster.Everywhere(authcluster.Paths("*", "*"))},
+	"other-group": {authcluster.Everywhere(authcluster.Rule(read, "extensions", "deployments"),
+		authcluster.Rule(read, "apps", "configmaps"), authcluster.Rule(read, "", "gems"))},
+	"green":         {authcluster.In("green", authcluster.Rule(read, "*", "*"))},
 	"in-readers":    nil,
-	"in-two-groups": {crowd.In("blue", crowd.Rule("get", "", "configmaps"))},
+	"in-two-groups": {authcluster.In("blue", authcluster.Rule("get", "", "configmaps"))},
 	"in-masters":    nil,
-	"impersonates": {crowd.Everywhere(rbacv1.PolicyRule{Verbs: []string{"impersonate"}, APIGroups: []string{""},
+	"impersonates": {authcluster.Everywhere(rbacv1.PolicyRule{Verbs: []string{"impersonate"}, APIGroups: []string{""},
 		Resources: []string{"users"}, ResourceNames: []string{"cm-red"}})},
-	"reads-reviews": {crowd.Everywhere(crowd.Rule("create", "authentication.k8s.io", "tokenreviews"),
-		crowd.Rule("create", "authorization.k8s.io", "subjectaccessreviews"))},
+	"reads-reviews": {authcluster.Everywhere(authcluster.Rule("create", "authentication.k8s.io", "tokenreviews"),
+		authcluster.Rule("create", "authorization.k8s.io", "subjectaccessreviews"))},
 }
 
 // groups are those that users are in. What the first two may do is bound to them.
@@ -81,7 +85,7 @@ func tokenUsers() map[controlplane.User][]string {
 
 // identity is one row of the matrix: a user with credentials.
 type identity struct {
-	crowd.Person
+	authcluster.User
 	// unforwardable: upstream cannot be shown the credentials.
 	unforwardable bool
 	// byLender: requests go to the proxy that may impersonate the user for that. unlendable: and does
@@ -101,49 +105,60 @@ func (p identity) lent() identity {
 }
 
 // populate gives every user its rights, and returns the users.
-func populate(t *testing.T, c *crowd.Cluster) []identity {
+func populate(t *testing.T, c *authcluster.Cluster) []identity {
 	t.Helper()
-	c.GrantTo(t, crowd.Group("readers"), crowd.Everywhere(crowd.Rule(read, "", "configmaps,pods")))
-	c.GrantTo(t, crowd.Group("watchers"), crowd.In("red", crowd.Rule("watch", "", "secrets")))
-	c.GrantTo(t, crowd.Group("system:serviceaccounts:blue"), crowd.In("red", crowd.Rule("list", "", "pods")))
-	c.GrantTo(t, crowd.Anonymous().Subject, crowd.In("green", crowd.Rule("get,list,watch", "", "configmaps")))
+	c.GrantTo(t, authcluster.Group("readers"), authcluster.Everywhere(authcluster.Rule(read, "", "configmaps,pods")))
+	c.GrantTo(t, authcluster.Group("watchers"), authcluster.In("red", authcluster.Rule("watch", "", "secrets")))
+	c.GrantTo(
+		t,
+		authcluster.Group("system:serviceaccounts:blue"),
+		authcluster.In("red", authcluster.Rule("list", "", "pods")),
+	)
+	c.GrantTo(
+		t,
+		authcluster.Anonymous().Subject,
+		authcluster.In("green", authcluster.Rule("get,list,watch", "", "configmaps")),
+	)
 	var all []identity
-	add := func(p crowd.Person, rights ...crowd.Right) {
+	add := func(p authcluster.User, rights ...authcluster.Right) {
 		c.Grant(t, p, rights...)
-		all = append(all, identity{Person: p, unforwardable: len(p.Certificates) > 0, unlendable: p.Name == "cert-master"})
+		all = append(all, identity{User: p, unforwardable: len(p.Certificates) > 0, unlendable: p.Name == "cert-master"})
 	}
 	for name, rights := range users {
 		add(c.User(name), rights...)
 	}
-	add(c.ServiceAccount(t, "red", "reads", 0), crowd.In("red", crowd.Rule(read, "", "configmaps,pods")))
+	add(c.ServiceAccount(t, "red", "reads", 0), authcluster.In("red", authcluster.Rule(read, "", "configmaps,pods")))
 	add(c.ServiceAccount(t, "red", "nothing", 0))
-	add(c.ServiceAccount(t, "blue", "by-group", 0), crowd.In("blue", crowd.Rule(read, "", "secrets")))
-	add(c.ServiceAccount(t, "blue", "reads-one", 0), crowd.In("blue", crowd.Rule(read, "", "configmaps", "d")))
-	add(c.ServiceAccount(t, "green", "reads-all", 0), crowd.Everywhere(crowd.Rule(read, "*", "*")))
+	add(c.ServiceAccount(t, "blue", "by-group", 0), authcluster.In("blue", authcluster.Rule(read, "", "secrets")))
+	add(c.ServiceAccount(t, "blue", "reads-one", 0), authcluster.In("blue", authcluster.Rule(read, "", "configmaps", "d")))
+	add(c.ServiceAccount(t, "green", "reads-all", 0), authcluster.Everywhere(authcluster.Rule(read, "*", "*")))
 
 	add(c.Certified(t, "cert-nothing"))
-	add(c.Certified(t, "cert-cm-red"), crowd.In("red", crowd.Rule(read, "", "configmaps")))
-	add(c.Certified(t, "cert-pods"), crowd.Everywhere(crowd.Rule(read, "", "pods")))
+	add(c.Certified(t, "cert-cm-red"), authcluster.In("red", authcluster.Rule(read, "", "configmaps")))
+	add(c.Certified(t, "cert-pods"), authcluster.Everywhere(authcluster.Rule(read, "", "pods")))
 	add(c.Certified(t, "cert-reader", "readers"))
 	add(c.Certified(t, "cert-master", "system:masters"))
-	add(c.Certified(t, `eve<&>"'`), crowd.In("red", crowd.Rule("list", "", "configmaps")))
-	add(c.Vouched(t, crowd.FrontName, "vouched-nothing"))
-	add(c.Vouched(t, crowd.FrontName, "vouched-cm-red"), crowd.In("red", crowd.Rule(read, "", "configmaps")))
-	add(c.Vouched(t, crowd.FrontName, "vouched-reader", "readers"))
+	add(c.Certified(t, `eve<&>"'`), authcluster.In("red", authcluster.Rule("list", "", "configmaps")))
+	add(c.Vouched(t, authcluster.FrontName, "vouched-nothing"))
+	add(
+		c.Vouched(t, authcluster.FrontName, "vouched-cm-red"),
+		authcluster.In("red", authcluster.Rule(read, "", "configmaps")),
+	)
+	add(c.Vouched(t, authcluster.FrontName, "vouched-reader", "readers"))
 
 	all = append(all, impersonators(c)...)
 	return append(all, strangers(t, c)...)
 }
 
 // impersonators send requests as another user, with the right to it or without.
-func impersonators(c *crowd.Cluster) []identity {
+func impersonators(c *authcluster.Cluster) []identity {
 	as := func(by controlplane.User, header http.Header) identity {
 		p := c.User(by)
 		p.Name = string(by) + " as " + strings.Join(header["Impersonate-User"], "")
 		for name, values := range header {
 			p.Header[name] = values
 		}
-		return identity{Person: p}
+		return identity{User: p}
 	}
 	return []identity{
 		as("in-masters", http.Header{"Impersonate-User": {"cm-red"}}),
@@ -158,16 +173,16 @@ func impersonators(c *crowd.Cluster) []identity {
 }
 
 // strangers show nothing, or nothing that is any good.
-func strangers(t *testing.T, c *crowd.Cluster) []identity {
+func strangers(t *testing.T, c *authcluster.Cluster) []identity {
 	t.Helper()
 	good := strings.TrimPrefix(c.User("all").Header.Get("Authorization"), "Bearer ")
 	raw := func(name string, values ...string) identity {
-		return identity{Person: crowd.Person{Name: name, Header: http.Header{"Authorization": values}}}
+		return identity{User: authcluster.User{Name: name, Header: http.Header{"Authorization": values}}}
 	}
 	token := c.Token(t, "green", "reads-all", 0)
 	stolen := c.Certified(t, "a certificate and the token of another")
 	stolen.Header = c.User("cm-red").Header
-	wrongFront := c.Vouched(t, "not-"+crowd.FrontName, "vouched for by a stranger", "system:masters")
+	wrongFront := c.Vouched(t, "not-"+authcluster.FrontName, "vouched for by a stranger", "system:masters")
 	unvouched := c.Certified(t, "cert-claims")
 	unvouched.Header = http.Header{"X-Remote-User": {"all"}, "X-Remote-Group": {"system:masters"}}
 	claims := c.User("nothing")
@@ -186,9 +201,9 @@ func strangers(t *testing.T, c *crowd.Cluster) []identity {
 	if err != nil {
 		t.Fatal(err)
 	}
-	unproven := func(p crowd.Person) identity { return identity{Person: p, unforwardable: true, unproven: true} }
+	unproven := func(p authcluster.User) identity { return identity{User: p, unforwardable: true, unproven: true} }
 	return []identity{
-		{Person: crowd.Anonymous()},
+		{User: authcluster.Anonymous()},
 		raw("a token of nobody's", "Bearer "+rand.Text()),
 		raw("an expired token", "Bearer "+c.Expire(t, token, time.Now().Add(-time.Hour))),
 		raw("a token signed by another", "Bearer "+token[:len(token)-8]+"AAAAAAAA"),
@@ -199,10 +214,10 @@ func strangers(t *testing.T, c *crowd.Cluster) []identity {
 		raw("two tokens, the first good", "Bearer "+good, "Bearer "+rand.Text()),
 		raw("two tokens, the second good", "Bearer "+rand.Text(), "Bearer "+good),
 		raw("a token, and more", "Bearer "+good+" more"),
-		{Person: claims},
-		{Person: stolen, unforwardable: true, unlendable: true}, {Person: unvouched, unforwardable: true},
+		{User: claims},
+		{User: stolen, unforwardable: true, unlendable: true}, {User: unvouched, unforwardable: true},
 		unproven(wrongFront),
-		unproven(crowd.WithCertificate(t, "an expired certificate", expired)),
-		unproven(crowd.WithCertificate(t, "a certificate of another authority", unknown)),
+		unproven(authcluster.WithCertificate(t, "an expired certificate", expired)),
+		unproven(authcluster.WithCertificate(t, "a certificate of another authority", unknown)),
 	}
 }

@@ -60,8 +60,8 @@ func thing(i int) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: fmt.Sprintf("things%02d", i)}
 }
 
-// crowd is clients of one proxy.
-type crowd struct {
+// pressureClients is clients of one proxy.
+type pressureClients struct {
 	t     *testing.T
 	up    *fakeapiserver.Server
 	proxy *process.Proxy
@@ -69,7 +69,7 @@ type crowd struct {
 	mu    sync.Mutex
 }
 
-func newCrowd(t *testing.T, binary string, args ...string) *crowd {
+func newPressureClients(t *testing.T, binary string, args ...string) *pressureClients {
 	t.Helper()
 	up := cluster(t)
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
@@ -80,7 +80,7 @@ func newCrowd(t *testing.T, binary string, args ...string) *crowd {
 	}
 	args = append([]string{"--kubeconfig=" + kubeconfig, "--resources=configmaps,*", "--listen-identity=self",
 		"--log-level=info"}, args...)
-	c := &crowd{t: t, up: up, proxy: process.StartProxy(t, binary, args...)}
+	c := &pressureClients{t: t, up: up, proxy: process.StartProxy(t, binary, args...)}
 	t.Cleanup(func() {
 		for _, conn := range c.conns {
 			_ = conn.Close()
@@ -90,7 +90,7 @@ func newCrowd(t *testing.T, binary string, args ...string) *crowd {
 }
 
 // ask sends the beginning of a request on a connection of its own, of which nothing is ever read.
-func (c *crowd) ask(text string) {
+func (c *pressureClients) ask(text string) {
 	dialer := net.Dialer{Timeout: process.Patience, Control: func(_, _ string, raw syscall.RawConn) error {
 		var failed error
 		err := raw.Control(func(fd uintptr) {
@@ -114,7 +114,7 @@ func (c *crowd) ask(text string) {
 }
 
 // each sends many at a time.
-func (c *crowd) each(n int, text func(i int) string) {
+func (c *pressureClients) each(n int, text func(i int) string) {
 	var asking sync.WaitGroup
 	room := make(chan struct{}, 64)
 	for i := range n {
@@ -130,7 +130,7 @@ func (c *crowd) each(n int, text func(i int) string) {
 func get(target string) string { return "GET " + target + " HTTP/1.1\r\nHost: localhost\r\n\r\n" }
 
 // attack does all of it, and returns when the proxy has had to do with all of it.
-func (c *crowd) attack() {
+func (c *pressureClients) attack() {
 	const all = "/api/v1/configmaps"
 	c.each(150, func(i int) string { return get(fmt.Sprintf("%s?resourceVersion=0&labelSelector=a!=%d", all, i)) })
 	c.each(150, func(i int) string {
@@ -169,7 +169,7 @@ func (c *crowd) attack() {
 }
 
 // served fails unless an ordinary client is served.
-func (c *crowd) served() {
+func (c *pressureClients) served() {
 	c.t.Helper()
 	process.Awaiting(c.t, "an ordinary client", func(ctx context.Context) error {
 		return process.ExpectOK(ctx, c.proxy.Plain+"/api/v1/namespaces/n/configmaps/map-1?resourceVersion=0")
@@ -190,7 +190,7 @@ func (c *crowd) served() {
 func TestMemoryStaysWithinBudgetUnderPressure(t *testing.T) {
 	binary := process.BuildProxy(t)
 	t.Run("with a budget", func(t *testing.T) {
-		c := newCrowd(t, binary, fmt.Sprintf("--memory-budget=%d", budget))
+		c := newPressureClients(t, binary, fmt.Sprintf("--memory-budget=%d", budget))
 		c.attack()
 		c.served()
 		most := c.proxy.MostResident(t)
@@ -210,7 +210,7 @@ func TestMemoryStaysWithinBudgetUnderPressure(t *testing.T) {
 		}
 	})
 	t.Run("without", func(t *testing.T) {
-		c := newCrowd(t, binary, "--memory-budget=1Ti")
+		c := newPressureClients(t, binary, "--memory-budget=1Ti")
 		c.attack()
 		c.served()
 		if most := c.proxy.MostResident(t); most < 2*budget {

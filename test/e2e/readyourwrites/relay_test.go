@@ -18,15 +18,15 @@ import (
 	"spillway/test/framework/controlplane"
 )
 
-// relay stands between the proxy and the apiserver and makes everything slow that a cache may lean
-// on, and nothing else.
+// delayingProxy stands between the proxy and the apiserver and makes everything slow that a cache
+// may lean on, and nothing else.
 //
 // The bytes of the mirror's own watch arrive some milliseconds late, each run of them by a time of
 // its own and all in their order, as from an apiserver whose watchers lag (W-212); probes and their
 // watches do not, so that what is known of upstream is always ahead of what has arrived. Complete
 // LISTs take long to come, as from an apiserver under load: else none of them would be worth a
 // proof.
-type relay struct {
+type delayingProxy struct {
 	url     string
 	delayed atomic.Int64 // runs of bytes of watches
 }
@@ -38,7 +38,7 @@ const (
 	dearList = 75 * time.Millisecond
 )
 
-func newRelay(t *testing.T, cp *controlplane.ControlPlane) *relay {
+func newRelay(t *testing.T, cp *controlplane.ControlPlane) *delayingProxy {
 	t.Helper()
 	upstream, err := url.Parse(cp.URL())
 	if err != nil {
@@ -49,7 +49,7 @@ func newRelay(t *testing.T, cp *controlplane.ControlPlane) *relay {
 	transport := &http.Transport{
 		TLSClientConfig: &tls.Config{RootCAs: roots}, DisableCompression: true, MaxIdleConnsPerHost: 256,
 	}
-	r := &relay{}
+	r := &delayingProxy{}
 	proxy := &httputil.ReverseProxy{
 		Transport: transport, FlushInterval: -1, ErrorLog: log.New(io.Discard, "", 0), // clients that leave
 		Rewrite: func(p *httputil.ProxyRequest) {
@@ -105,7 +105,7 @@ type run struct {
 	err   error
 }
 
-func (r *relay) late(body io.ReadCloser) *lateBody {
+func (r *delayingProxy) late(body io.ReadCloser) *lateBody {
 	l := &lateBody{Closer: body, runs: make(chan run, 4096)}
 	go func() {
 		defer close(l.runs)

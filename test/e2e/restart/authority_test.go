@@ -42,7 +42,7 @@ func TestCertificateAuthorityRotated(t *testing.T) {
 	p := process.StartProxy(t, s.binary, "--kubeconfig="+kubeconfig, "--resources=configmaps", "--log-level=info")
 	client := &rest.Config{Host: p.Plain, BearerToken: admin.BearerToken}
 	k := newKubelet(t, s.direct)
-	c := newCrowd(t, client, *crowdSize)
+	c := newInformerGroup(t, client, *informerCount)
 	w := startWriter(t, client)
 	changed := func(n int) {
 		t.Helper()

@@ -102,7 +102,7 @@ func TestUpstreamFailsOver(t *testing.T) {
 	}
 	p := process.StartProxy(t, program, "--kubeconfig="+kubeconfig, "--listen-identity=self", "--resources=configmaps",
 		"--log-level=info")
-	c := newCrowd(t, &rest.Config{Host: p.Plain}, *crowdSize)
+	c := newInformerGroup(t, &rest.Config{Host: p.Plain}, *informerCount)
 	passes(t, p, time.Now())
 	over := func(what string) {
 		began := time.Now()

@@ -102,17 +102,17 @@ func (f form) informers(config *rest.Config) (func(view) cache.SharedIndexInform
 	}, err
 }
 
-// crowd is many informers, of all views and forms.
-type crowd struct {
+// informerGroup is many informers, of all views and forms.
+type informerGroup struct {
 	t    *testing.T
 	all  []informer
 	sent counter
 }
 
-// newCrowd returns when all of them are synced. They end with the test.
-func newCrowd(t *testing.T, config *rest.Config, n int) *crowd {
+// newInformerGroup returns when all of them are synced. They end with the test.
+func newInformerGroup(t *testing.T, config *rest.Config, n int) *informerGroup {
 	t.Helper()
-	c := &crowd{t: t}
+	c := &informerGroup{t: t}
 	config = rest.CopyConfig(config)
 	config.Wrap(c.sent.wrap)
 	var makers []func(view) cache.SharedIndexInformer
@@ -158,7 +158,7 @@ func (i informer) pulse() int {
 
 // reach waits until every informer has seen so much of the pulse, and returns how long the last one
 // and the median took.
-func (c *crowd) reach(pulse int, since time.Time) (median, last time.Duration) {
+func (c *informerGroup) reach(pulse int, since time.Time) (median, last time.Duration) {
 	c.t.Helper()
 	waiting := c.all
 	process.Awaiting(c.t, fmt.Sprintf("informers to see pulse %d", pulse), func(context.Context) error {
@@ -183,7 +183,7 @@ func (c *crowd) reach(pulse int, since time.Time) (median, last time.Duration) {
 
 // check waits until every informer holds what upstream has, and nothing else. Upstream is read each
 // time: a write that its sender had given up may yet be done.
-func (c *crowd) check(direct kubernetes.Interface) {
+func (c *informerGroup) check(direct kubernetes.Interface) {
 	c.t.Helper()
 	for _, v := range views {
 		process.Awaiting(c.t, fmt.Sprintf("%v to hold what upstream has", v), func(ctx context.Context) error {

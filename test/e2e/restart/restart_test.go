@@ -14,7 +14,7 @@ import (
 	"spillway/test/framework/process"
 )
 
-var crowdSize = flag.Int("informers", 50, "informers that watch through the proxy")
+var informerCount = flag.Int("informers", 50, "informers that watch through the proxy")
 
 // away is how long no server answers the informers: long enough that much happens, short enough
 // that upstream remembers.
@@ -75,7 +75,7 @@ func (s *scene) proxy(address string) *process.Proxy {
 
 // disturb takes something from the informers and gives it back, and reports how they got over it:
 // none may have listed anew, and all must hold what upstream has in the end.
-func (s *scene) disturb(c *crowd, what string, disturb func()) {
+func (s *scene) disturb(c *informerGroup, what string, disturb func()) {
 	s.t.Helper()
 	// a watch that shows nothing and is over within a second is an error to client-go
 	c.reach(int(s.churn.pulse.Load())+5, time.Now())
@@ -120,21 +120,21 @@ func (s *scene) backfilled(p *process.Proxy, least int) {
 func TestProxyKilled(t *testing.T) {
 	s := newScene(t)
 	p := s.proxy("")
-	c := newCrowd(t, &rest.Config{Host: p.Plain}, *crowdSize)
+	c := newInformerGroup(t, &rest.Config{Host: p.Plain}, *informerCount)
 	var again *process.Proxy
 	s.disturb(c, "the proxy is killed", func() {
 		p.Kill()
 		time.Sleep(away)
 		again = s.proxy(p.Plain)
 	})
-	s.backfilled(again, *crowdSize/2)
+	s.backfilled(again, *informerCount/2)
 }
 
 // Another replica takes over, which none of the informers has seen before.
 func TestReplicaTakesOver(t *testing.T) {
 	s := newScene(t)
 	f := process.NewForwarder(t, s.proxy("").Plain)
-	c := newCrowd(t, &rest.Config{Host: "http://" + f.Address}, *crowdSize)
+	c := newInformerGroup(t, &rest.Config{Host: "http://" + f.Address}, *informerCount)
 	var other *process.Proxy
 	s.disturb(c, "another replica takes over", func() {
 		f.Down()
@@ -142,14 +142,14 @@ func TestReplicaTakesOver(t *testing.T) {
 		other = s.proxy("")
 		f.Up(other.Plain)
 	})
-	s.backfilled(other, *crowdSize/2)
+	s.backfilled(other, *informerCount/2)
 }
 
 // kube-apiserver is restarted behind the proxy: its history is lost, that of the proxy is not.
 func TestAPIServerRestarted(t *testing.T) {
 	s := newScene(t)
 	p := s.proxy("")
-	c := newCrowd(t, &rest.Config{Host: p.Plain}, *crowdSize)
+	c := newInformerGroup(t, &rest.Config{Host: p.Plain}, *informerCount)
 	s.disturb(c, "kube-apiserver is restarted", func() {
 		if err := s.cp.RestartAPIServer(t.Context()); err != nil {
 			t.Fatal(err)

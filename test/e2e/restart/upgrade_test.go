@@ -14,8 +14,8 @@ import (
 const (
 	// upgradeFrom is the minor before the newest.
 	upgradeFrom = "1.36"
-	// upgradeCrowd is how many informers watch during an upgrade.
-	upgradeCrowd = 200
+	// upgradeInformers is how many informers watch during an upgrade.
+	upgradeInformers = 200
 	// mixed is how long two versions answer at one address.
 	mixed = 3 * time.Second
 	grace = 20 * time.Second
@@ -37,7 +37,7 @@ func TestRollingUpgrade(t *testing.T) {
 	must(t, controlplane.WriteKubeconfig(kubeconfig, way))
 	p := process.StartProxy(t, s.binary, "--kubeconfig="+kubeconfig, "--listen-identity=self", "--resources=configmaps",
 		"--log-level=info")
-	c := newCrowd(t, &rest.Config{Host: p.Plain}, max(*crowdSize, upgradeCrowd))
+	c := newInformerGroup(t, &rest.Config{Host: p.Plain}, max(*informerCount, upgradeInformers))
 	// at takes all connections to the servers at these addresses, and waits until all informers see
 	// a later pulse.
 	at := func(urls ...string) {

@@ -12,18 +12,18 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"spillway/test/framework/crowd"
+	"spillway/test/framework/authcluster"
 	"spillway/test/framework/process"
 )
 
 const red = "/api/v1/namespaces/red/configmaps"
 
-var reads = crowd.In("red", crowd.Rule("get,list,watch", "", "configmaps"))
+var reads = authcluster.In("red", authcluster.Rule("get,list,watch", "", "configmaps"))
 
-// mortal is a watch whose right is going to end.
-type mortal struct {
+// endingWatch is a watch whose right is going to end.
+type endingWatch struct {
 	name   string
-	person crowd.Person
+	person authcluster.User
 	http2  bool
 	ends   string // the reason in the metrics; empty: it goes on
 	from   time.Time
@@ -40,7 +40,7 @@ type mortal struct {
 // would answer it. Other watches do not notice.
 func TestWatchesEndWithTheirRights(t *testing.T) {
 	t.Parallel()
-	c := crowd.Start(t, crowd.Options{})
+	c := authcluster.Start(t, authcluster.Options{})
 	s := newScribe(t, c, "red")
 	deleted, unbound, roleless, stays := c.ServiceAccount(t, "red", "deleted", 0),
 		c.ServiceAccount(t, "red", "unbound", 0),
@@ -48,7 +48,7 @@ func TestWatchesEndWithTheirRights(t *testing.T) {
 	expiring := c.ServiceAccount(t, "red", "expiring", 0)
 	certified := c.Certified(t, "certified")
 	binding, role := c.Grant(t, unbound, reads)[0], c.Grant(t, roleless, reads)[0]
-	for _, p := range []crowd.Person{deleted, stays, expiring, certified} {
+	for _, p := range []authcluster.User{deleted, stays, expiring, certified} {
 		c.Grant(t, p, reads)
 	}
 	c.Settle(t)
@@ -64,10 +64,10 @@ func TestWatchesEndWithTheirRights(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	certified = crowd.WithCertificate(t, "certified", pair)
+	certified = authcluster.WithCertificate(t, "certified", pair)
 	token := strings.TrimPrefix(expiring.Header.Get("Authorization"), "Bearer ")
-	expiring.Header.Set("Authorization", "Bearer "+c.Expire(t, token, end.Add(-crowd.Leeway)))
-	mortals := []*mortal{
+	expiring.Header.Set("Authorization", "Bearer "+c.Expire(t, token, end.Add(-authcluster.Leeway)))
+	mortals := []*endingWatch{
 		{name: "service account deleted", person: deleted, ends: "unauthenticated"},
 		{name: "service account deleted, HTTP/2", person: deleted, ends: "unauthenticated", http2: true},
 		{name: "binding deleted", person: unbound, ends: "forbidden"},
@@ -113,9 +113,9 @@ func TestWatchesEndWithTheirRights(t *testing.T) {
 }
 
 // start opens the watch and follows it.
-func (m *mortal) start(ctx context.Context, t *testing.T, proxy *process.Proxy, running *sync.WaitGroup) {
+func (m *endingWatch) start(ctx context.Context, t *testing.T, proxy *process.Proxy, running *sync.WaitGroup) {
 	t.Helper()
-	to := crowd.Through(proxy, m.person)
+	to := authcluster.Through(proxy, m.person)
 	w, err := open(ctx, clientFor(to, m.http2), to, m.person, red, "0")
 	if err != nil {
 		t.Fatalf("%s: %v", m.name, err)
@@ -144,7 +144,7 @@ func (m *mortal) start(ctx context.Context, t *testing.T, proxy *process.Proxy, 
 const fewest = 2
 
 // awaitEvents waits until the watch has been sent events.
-func (m *mortal) awaitEvents(t *testing.T) {
+func (m *endingWatch) awaitEvents(t *testing.T) {
 	t.Helper()
 	process.Awaiting(t, "events for "+m.name, func(context.Context) error {
 		m.mu.Lock()
@@ -157,7 +157,7 @@ func (m *mortal) awaitEvents(t *testing.T) {
 }
 
 // awaitEnd waits for the end and looks at when and how it came.
-func (m *mortal) awaitEnd(t *testing.T) {
+func (m *endingWatch) awaitEnd(t *testing.T) {
 	t.Helper()
 	process.Awaiting(t, "the end of a watch: "+m.name, func(context.Context) error {
 		m.mu.Lock()
@@ -177,13 +177,13 @@ func (m *mortal) awaitEnd(t *testing.T) {
 }
 
 // awaitRefusal sends the request again, from the beginning, until it is refused.
-func (m *mortal) awaitRefusal(t *testing.T, proxy *process.Proxy) {
+func (m *endingWatch) awaitRefusal(t *testing.T, proxy *process.Proxy) {
 	t.Helper()
 	want := http.StatusUnauthorized
 	if m.ends == "forbidden" {
 		want = http.StatusForbidden
 	}
-	to := crowd.Through(proxy, m.person)
+	to := authcluster.Through(proxy, m.person)
 	if m.ends == "credential_expired" && len(m.person.Certificates) == 0 {
 		time.Sleep(time.Until(m.from.Add(11 * time.Second))) // for so long upstream itself remembers that it was good
 	}
@@ -201,7 +201,7 @@ func (m *mortal) awaitRefusal(t *testing.T, proxy *process.Proxy) {
 }
 
 // goesOn checks that nothing has become of the watch.
-func (m *mortal) goesOn(t *testing.T) {
+func (m *endingWatch) goesOn(t *testing.T) {
 	t.Helper()
 	process.Awaiting(t, "an event for the user that keeps the right", func(context.Context) error {
 		m.mu.Lock()

@@ -16,8 +16,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"spillway/test/framework/authcluster"
 	"spillway/test/framework/controlplane"
-	"spillway/test/framework/crowd"
 	"spillway/test/framework/exchange"
 	"spillway/test/framework/process"
 )
@@ -34,8 +34,8 @@ const (
 
 // pair is a user and a namespace, and the user's watch of it.
 type pair struct {
-	cluster *crowd.Cluster
-	person  crowd.Person
+	cluster *authcluster.Cluster
+	person  authcluster.User
 	place   string
 	name    string // of the role and the binding
 
@@ -61,7 +61,7 @@ func TestRandomRights(t *testing.T) {
 	for i := range people {
 		users[controlplane.User(fmt.Sprintf("u%d", i))] = nil
 	}
-	c := crowd.Start(t, crowd.Options{Users: users})
+	c := authcluster.Start(t, authcluster.Options{Users: users})
 	var namespaces []string
 	for i := range places {
 		namespaces = append(namespaces, fmt.Sprintf("n%d", i))
@@ -89,7 +89,7 @@ func TestRandomRights(t *testing.T) {
 	defer cancel()
 	clients := map[string]*http.Client{}
 	for i, p := range pairs {
-		to := crowd.Through(proxy, p.person)
+		to := authcluster.Through(proxy, p.person)
 		if clients[p.name] == nil {
 			clients[p.name] = clientFor(to, i%2 == 0)
 		}
@@ -146,7 +146,7 @@ func (p *pair) grant(ctx context.Context) error {
 	_ = rbac.RoleBindings(p.place).Delete(ctx, p.name, none) // neither need be there
 	_ = rbac.Roles(p.place).Delete(ctx, p.name, none)
 	_, err := rbac.Roles(p.place).Create(
-		ctx, &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{crowd.Rule("get,list,watch", "", "configmaps")}},
+		ctx, &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{authcluster.Rule("get,list,watch", "", "configmaps")}},
 		options)
 	if err != nil {
 		return err
@@ -175,7 +175,7 @@ func (p *pair) revoke(ctx context.Context, way int) error {
 		_, err = rbac.RoleBindings(p.place).Update(ctx, p.binding(), metav1.UpdateOptions{})
 	case 3:
 		role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: p.name},
-			Rules: []rbacv1.PolicyRule{crowd.Rule("get,list", "", "configmaps")}}
+			Rules: []rbacv1.PolicyRule{authcluster.Rule("get,list", "", "configmaps")}}
 		_, err = rbac.Roles(p.place).Update(ctx, role, metav1.UpdateOptions{})
 	}
 	p.mu.Lock()
@@ -186,7 +186,7 @@ func (p *pair) revoke(ctx context.Context, way int) error {
 
 // watch watches whenever it is permitted, and resumes from where it was.
 func (p *pair) watch(ctx context.Context, t *testing.T, client *http.Client, proxy *process.Proxy) {
-	to, rv := crowd.Through(proxy, p.person), "0"
+	to, rv := authcluster.Through(proxy, p.person), "0"
 	for ctx.Err() == nil {
 		w, err := open(ctx, client, to, p.person, "/api/v1/namespaces/"+p.place+"/configmaps", rv)
 		if err != nil {

@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
-	"spillway/test/framework/crowd"
+	"spillway/test/framework/authcluster"
 	"spillway/test/framework/exchange"
 	"spillway/test/framework/process"
 )
@@ -57,7 +57,7 @@ func (r *renewer) RoundTrip(request *http.Request) (*http.Response, error) {
 // resumes from where it was, requests the state only once, and misses nothing.
 func TestInformerResumesOnceItsRightsReturn(t *testing.T) {
 	t.Parallel()
-	c := crowd.Start(t, crowd.Options{})
+	c := authcluster.Start(t, authcluster.Options{})
 	s := newScribe(t, c, "red")
 	p := c.ServiceAccount(t, "red", "informer", 0)
 	binding := c.Grant(t, p, reads)[0]
@@ -77,7 +77,7 @@ func TestInformerResumesOnceItsRightsReturn(t *testing.T) {
 			t.Fatal("no state")
 		}
 		end := time.Now().Add(lasts)
-		r, informer = informed(ctx, t, proxy, c.Expire(t, good, end.Add(-crowd.Leeway)), end)
+		r, informer = informed(ctx, t, proxy, c.Expire(t, good, end.Add(-authcluster.Leeway)), end)
 	}
 	r.token.Store(&good) // for the requests that come
 	writing.Go(func() { s.run(ctx, t, 100*time.Millisecond) })

@@ -12,7 +12,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"spillway/test/framework/crowd"
+	"spillway/test/framework/authcluster"
 	"spillway/test/framework/exchange"
 	"spillway/test/framework/wire"
 )
@@ -37,7 +37,13 @@ type watch struct {
 }
 
 // open opens a watch. Its first events are the state, if rv is "0".
-func open(ctx context.Context, client *http.Client, to wire.Address, p crowd.Person, path, rv string) (*watch, error) {
+func open(
+	ctx context.Context,
+	client *http.Client,
+	to wire.Address,
+	p authcluster.User,
+	path, rv string,
+) (*watch, error) {
 	target := "https://" + to.Host + path + "?watch=1&allowWatchBookmarks=true&resourceVersion=" + rv
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"spillway/test/framework/authcluster"
 	"spillway/test/framework/controlplane"
-	"spillway/test/framework/crowd"
 	"spillway/test/framework/process"
 )
 
@@ -32,8 +32,8 @@ const (
 // patience bounds what a working proxy does at once.
 const patience = 2 * time.Minute
 
-// attack is watches of mallory's: so many of so many terms each.
-type attack struct {
+// selectorAttack is watches of mallory's: so many of so many terms each.
+type selectorAttack struct {
 	watches, terms int
 	equal          bool
 }
@@ -41,7 +41,7 @@ type attack struct {
 // share is what one user's selectors may weigh in this test. All attacks together exceed it.
 const share = 40_000
 
-var attacks = []attack{
+var attacks = []selectorAttack{
 	{watches: 5, terms: 12_000},
 	{watches: 40, terms: 3000, equal: true},
 	{watches: 100, terms: 256},
@@ -73,10 +73,10 @@ func bearer(t *testing.T, token string) func(ctx context.Context, url string) (*
 
 func TestCostlySelectorsDelayNoOtherUser(t *testing.T) {
 	t.Parallel()
-	c := crowd.Start(t, crowd.Options{Users: map[controlplane.User][]string{mallory: nil, alice: nil}})
+	c := authcluster.Start(t, authcluster.Options{Users: map[controlplane.User][]string{mallory: nil, alice: nil}})
 	for namespace, user := range map[string]controlplane.User{"a": mallory, "b": alice} {
 		c.Namespace(t, namespace)
-		c.Grant(t, c.User(user), crowd.In(namespace, crowd.Rule("get,list,watch", "", "configmaps")))
+		c.Grant(t, c.User(user), authcluster.In(namespace, authcluster.Rule("get,list,watch", "", "configmaps")))
 	}
 	c.Settle(t)
 	proxy := process.StartProxy(t, process.BuildProxy(t),
@@ -190,7 +190,7 @@ func besiege(ctx context.Context, t *testing.T, get func(context.Context, string
 }
 
 // write creates ConfigMaps in both namespaces, and returns the names of those in b, in order.
-func write(t *testing.T, c *crowd.Cluster, n int) (names []string) {
+func write(t *testing.T, c *authcluster.Cluster, n int) (names []string) {
 	t.Helper()
 	for i := range n {
 		for _, namespace := range []string{"a", "b"} {

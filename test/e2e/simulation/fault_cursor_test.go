@@ -11,15 +11,15 @@ import (
 	"spillway/internal/object"
 )
 
-// edited is a cursor whose frames a fault tampers with, a few at a time.
-type edited struct {
+// tamperingCursor is a cursor whose frames a fault tampers with, a few at a time.
+type tamperingCursor struct {
 	source
 	stream *stream
 	every  int // how rarely
-	edit   func(e *edited, frames [][]byte) [][]byte
+	edit   func(e *tamperingCursor, frames [][]byte) [][]byte
 }
 
-func (e *edited) Next() ([]byte, error) {
+func (e *tamperingCursor) Next() ([]byte, error) {
 	run, err := e.source.Next()
 	if err != nil || e.stream.phase != phaseLive || e.stream.sim.rand.IntN(e.every) > 0 {
 		return run, err
@@ -49,29 +49,29 @@ func frames(run []byte, chunked bool) (all [][]byte) {
 func isEvent(frame []byte) bool { return !bytes.Contains(frame, []byte(`"BOOKMARK"`)) }
 
 // tamper is a fault in what cursors return.
-func tamper(edit func(e *edited, frames [][]byte) [][]byte) faults {
+func tamper(edit func(e *tamperingCursor, frames [][]byte) [][]byte) faults {
 	return faults{onSource: func(s *stream, c source) source {
-		return &edited{source: c, stream: s, every: 20, edit: edit}
+		return &tamperingCursor{source: c, stream: s, every: 20, edit: edit}
 	}}
 }
 
-// through is a cursor that promises something else.
-type through struct {
+// overpromisingCursor is a cursor that promises something else.
+type overpromisingCursor struct {
 	source
 	rv func(source) uint64
 }
 
-func (t *through) Through() uint64 { return t.rv(t.source) }
+func (t *overpromisingCursor) Through() uint64 { return t.rv(t.source) }
 
 // open is a cursor that does not know of seams.
 type open struct{ source }
 
 func (open) InSeam() bool { return false }
 
-// deaf is a cursor that takes what it must report as nothing more.
-type deaf struct{ source }
+// laggingCursor is a cursor that takes what it must report as nothing more.
+type laggingCursor struct{ source }
 
-func (d *deaf) Next() ([]byte, error) {
+func (d *laggingCursor) Next() ([]byte, error) {
 	run, err := d.source.Next()
 	if err != nil && !errors.Is(err, fanout.ErrInitialObjectDeleted) {
 		return nil, nil
@@ -79,20 +79,20 @@ func (d *deaf) Next() ([]byte, error) {
 	return run, err
 }
 
-// hoarder is a cursor that queues whatever comes for its client.
-type hoarder struct {
+// queueingCursor is a cursor that queues whatever comes for its client.
+type queueingCursor struct {
 	source
 	queue []byte
 }
 
-func (h *hoarder) Held() int {
+func (h *queueingCursor) Held() int {
 	if run, err := h.source.Next(); err == nil {
 		h.queue = append(h.queue, run...)
 	}
 	return len(h.queue)
 }
 
-func (h *hoarder) Next() ([]byte, error) {
+func (h *queueingCursor) Next() ([]byte, error) {
 	if run := h.queue; len(run) > 0 {
 		h.queue = nil
 		return run, nil
@@ -101,7 +101,7 @@ func (h *hoarder) Next() ([]byte, error) {
 	return bytes.Clone(run), err
 }
 
-func (h *hoarder) InSeam() bool { return len(h.queue) > 0 || h.source.InSeam() }
+func (h *queueingCursor) InSeam() bool { return len(h.queue) > 0 || h.source.InSeam() }
 
 // resumeAbove is Find without the rule of the seam: after the last entry at or below rv.
 func resumeAbove(s *Simulation, rv uint64, sel object.Selector, enc object.Encoding) (source, error) {
@@ -118,10 +118,10 @@ func resumeAbove(s *Simulation, rv uint64, sel object.Selector, enc object.Encod
 	return s.hub.For("").From(position, rv, sel, enc), nil
 }
 
-// impatient is a cursor that cannot bear to lag.
-type impatient struct{ source }
+// endingCursor is a cursor that cannot bear to lag.
+type endingCursor struct{ source }
 
-func (i *impatient) Next() ([]byte, error) {
+func (i *endingCursor) Next() ([]byte, error) {
 	if i.Lag() > 4 {
 		return nil, &cache.ExpiredError{Asked: i.Through(), Oldest: i.Through() + 1}
 	}
@@ -148,15 +148,15 @@ func (s *slow) Next() ([]byte, error) {
 	return f, nil
 }
 
-// diligent is a cursor that promises what it sent last, even inside a seam, and has a bookmark sent
-// there.
-type diligent struct {
+// seamBookmarkCursor is a cursor that promises what it sent last, even inside a seam, and has a
+// bookmark sent there.
+type seamBookmarkCursor struct {
 	slow
 	last   uint64
 	paused bool
 }
 
-func (d *diligent) Next() ([]byte, error) {
+func (d *seamBookmarkCursor) Next() ([]byte, error) {
 	if _, inside := d.stream.sim.history.now().index(d.last); inside && !d.paused && len(d.rest) > 0 {
 		d.paused, d.stream.bookmarkDue = true, true
 		return nil, nil
@@ -166,7 +166,7 @@ func (d *diligent) Next() ([]byte, error) {
 	return run, err
 }
 
-func (d *diligent) Through() uint64 {
+func (d *seamBookmarkCursor) Through() uint64 {
 	if d.paused {
 		return d.last
 	}

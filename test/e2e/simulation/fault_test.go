@@ -22,7 +22,7 @@ var planted = []struct {
 	adapt  func(*config)
 }{
 	{"two events change places", Order, func() faults {
-		return tamper(func(_ *edited, f [][]byte) [][]byte {
+		return tamper(func(_ *tamperingCursor, f [][]byte) [][]byte {
 			if len(f) > 1 && isEvent(f[0]) && isEvent(f[1]) && rvOf(f[0]) < rvOf(f[1]) {
 				f[0], f[1] = f[1], f[0]
 			}
@@ -30,7 +30,7 @@ var planted = []struct {
 		})
 	}, nil},
 	{"an event is lost", Complete, func() faults {
-		return tamper(func(_ *edited, f [][]byte) [][]byte {
+		return tamper(func(_ *tamperingCursor, f [][]byte) [][]byte {
 			if len(f) > 1 && isEvent(f[0]) {
 				return f[1:]
 			}
@@ -38,7 +38,7 @@ var planted = []struct {
 		})
 	}, nil},
 	{"an event shows another version", Complete, func() faults {
-		return tamper(func(_ *edited, f [][]byte) [][]byte {
+		return tamper(func(_ *tamperingCursor, f [][]byte) [][]byte {
 			for i := range f {
 				f[i] = bytes.Replace(f[i], []byte(`"app":"web"`), []byte(`"app":"wab"`), 1)
 			}
@@ -46,7 +46,7 @@ var planted = []struct {
 		})
 	}, nil},
 	{"a change is shown as a creation", Complete, func() faults {
-		return tamper(func(e *edited, f [][]byte) [][]byte {
+		return tamper(func(e *tamperingCursor, f [][]byte) [][]byte {
 			if e.stream.client.format.chunked {
 				return f
 			}
@@ -63,7 +63,7 @@ var planted = []struct {
 		return faults{onResume: resumeAbove}
 	}, nil},
 	{"an event comes twice", Once, func() faults {
-		return tamper(func(_ *edited, f [][]byte) [][]byte {
+		return tamper(func(_ *tamperingCursor, f [][]byte) [][]byte {
 			if len(f) > 0 && isEvent(f[0]) {
 				return append([][]byte{f[0]}, f...)
 			}
@@ -84,7 +84,7 @@ var planted = []struct {
 		}}
 	}, nil},
 	{"a bookmark overtakes an event", Bookmark, func() faults {
-		return tamper(func(e *edited, f [][]byte) [][]byte {
+		return tamper(func(e *tamperingCursor, f [][]byte) [][]byte {
 			if n := len(f) - 1; n >= 0 && e.stream.client.format.bookmarks && isEvent(f[n]) && rvOf(f[n]) == e.Through() &&
 				!e.InSeam() {
 				overtaking := made(fanout.AppendBookmark(nil, e.stream.client.format.encoding(), e.stream.sim.resource.Template(),
@@ -96,11 +96,11 @@ var planted = []struct {
 	}, nil},
 	{"a bookmark promises what is not known yet", Bookmark, func() faults {
 		return faults{onSource: func(s *stream, c source) source {
-			return &through{c, func(c source) uint64 { return c.Through() + 1000 }}
+			return &overpromisingCursor{c, func(c source) uint64 { return c.Through() + 1000 }}
 		}}
 	}, nil},
 	{"frames are queued for a client that stalls", Memory, func() faults {
-		return faults{onSource: func(_ *stream, c source) source { return &hoarder{source: c} }}
+		return faults{onSource: func(_ *stream, c source) source { return &queueingCursor{source: c} }}
 	}, func(c *config) { c.padding = 3000 }},
 	{"the hub waits for a client to read", Dispatch, func() faults {
 		room := make(chan struct{})
@@ -165,7 +165,7 @@ var planted = []struct {
 		}}
 	}, nil},
 	{"a stream expires while history reaches back to it", End, func() faults {
-		return faults{onSource: func(s *stream, c source) source { return &impatient{c} }}
+		return faults{onSource: func(s *stream, c source) source { return &endingCursor{c} }}
 	}, nil},
 	{"a resume is refused while history reaches back to it", End, func() faults {
 		return faults{onResume: func(s *Simulation, rv uint64, sel object.Selector, enc object.Encoding) (source, error) {
@@ -176,7 +176,7 @@ var planted = []struct {
 		}}
 	}, nil},
 	{"a stream outlives void history", End, func() faults {
-		return faults{onSource: func(_ *stream, c source) source { return &deaf{c} }}
+		return faults{onSource: func(_ *stream, c source) source { return &laggingCursor{c} }}
 	}, func(c *config) { c.limits = cache.HistoryLimits{HistoryBytes: 1 << 30} }},
 	{"a stream is ended inside a seam", Seam, func() faults {
 		return faults{onSource: func(s *stream, c source) source { return open{&slow{source: c, stream: s}} }}
@@ -186,7 +186,7 @@ var planted = []struct {
 			if !s.client.format.bookmarks {
 				return c
 			}
-			return open{&diligent{slow: slow{source: c, stream: s}}}
+			return open{&seamBookmarkCursor{slow: slow{source: c, stream: s}}}
 		}}
 	}, nil},
 }

@@ -20,18 +20,18 @@ import (
 	"spillway/internal/fakeapiserver"
 )
 
-// informed is a real informer behind a relay, and what its handlers know.
+// informed is a real informer behind a cuttingProxy, and what its handlers know.
 type informed struct {
-	relay  *relay
+	relay  *cuttingProxy
 	shared cache.SharedIndexInformer
 
 	mu   sync.Mutex
 	held map[string]string // key to resourceVersion
 }
 
-func newInformed(t *testing.T, r *relay) *informed {
+func newInformed(t *testing.T, r *cuttingProxy) *informed {
 	t.Helper()
-	// The relay looks for events in what it passes on.
+	// The cuttingProxy looks for events in what it passes on.
 	transport := &http.Transport{DisableCompression: true}
 	t.Cleanup(transport.CloseIdleConnections)
 	client, err := kubernetes.NewForConfig(&rest.Config{

@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// relay stands between a client and the proxy. Once armed, it cuts the connection of a watch when
-// so many deletions have passed, before the frame that follows.
-type relay struct {
+// cuttingProxy stands between a client and the proxy. Once armed, it cuts the connection of a watch
+// when so many deletions have passed, before the frame that follows.
+type cuttingProxy struct {
 	listener net.Listener
 	target   string
 	cut      chan struct{} // closed when it has
@@ -24,27 +24,33 @@ type relay struct {
 }
 
 // newRelay makes a relay to a host:port that will let some deletions pass.
-func newRelay(t *testing.T, target string, deletions int) *relay {
+func newRelay(t *testing.T, target string, deletions int) *cuttingProxy {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &relay{listener: l, target: target, left: deletions, cut: make(chan struct{}), conns: map[net.Conn]struct{}{}}
+	r := &cuttingProxy{
+		listener: l,
+		target:   target,
+		left:     deletions,
+		cut:      make(chan struct{}),
+		conns:    map[net.Conn]struct{}{},
+	}
 	r.done.Go(r.accept)
 	t.Cleanup(r.close)
 	return r
 }
 
-func (r *relay) url() string { return "http://" + r.listener.Addr().String() }
+func (r *cuttingProxy) url() string { return "http://" + r.listener.Addr().String() }
 
-func (r *relay) arm() {
+func (r *cuttingProxy) arm() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.armed = true
 }
 
-func (r *relay) accept() {
+func (r *cuttingProxy) accept() {
 	for {
 		client, err := r.listener.Accept()
 		if err != nil {
@@ -68,7 +74,7 @@ func (r *relay) accept() {
 	}
 }
 
-func (r *relay) track(conns ...net.Conn) {
+func (r *cuttingProxy) track(conns ...net.Conn) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, c := range conns {
@@ -86,7 +92,7 @@ const (
 
 // pass copies what the proxy sends, and holds back the start of a line for as long as it may be
 // that of an event.
-func (r *relay) pass(client io.Writer, server io.Reader) error {
+func (r *cuttingProxy) pass(client io.Writer, server io.Reader) error {
 	var held []byte // of the line, while it may be a deletion; nil after that
 	start := true
 	buf := make([]byte, 4096)
@@ -115,7 +121,7 @@ func (r *relay) pass(client io.Writer, server io.Reader) error {
 }
 
 // cuts reports whether the connection is to be cut before an event.
-func (r *relay) cuts(deletion bool) bool {
+func (r *cuttingProxy) cuts(deletion bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
@@ -131,7 +137,7 @@ func (r *relay) cuts(deletion bool) bool {
 	return false
 }
 
-func (r *relay) close() {
+func (r *cuttingProxy) close() {
 	r.listener.Close()
 	r.mu.Lock()
 	for c := range r.conns {

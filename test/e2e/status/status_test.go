@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"spillway/internal/status"
-	"spillway/test/framework/crowd"
+	"spillway/test/framework/authcluster"
 	"spillway/test/framework/process"
 )
 
@@ -181,7 +181,7 @@ func (w *world) strangers(t *testing.T) {
 		address = "https://127.0.0.1:" + port
 		return err
 	})
-	ask := func(who crowd.Person, format string) (int, string) {
+	ask := func(who authcluster.User, format string) (int, string) {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address+"/statusz?format="+format, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -198,14 +198,14 @@ func (w *world) strangers(t *testing.T) {
 		return response.StatusCode, string(body)
 	}
 	for _, c := range []struct {
-		who  crowd.Person
+		who  authcluster.User
 		code int
 		says string
 	}{
 		{w.people["operator"], http.StatusOK, "configmaps"},
 		{w.people["alice"], http.StatusForbidden, `User \"alice\" cannot get path \"/statusz\"`},
-		{crowd.Anonymous(), http.StatusUnauthorized, "Unauthorized"},
-		{crowd.Bearer("forged", "forged"), http.StatusUnauthorized, "Unauthorized"},
+		{authcluster.Anonymous(), http.StatusUnauthorized, "Unauthorized"},
+		{authcluster.Bearer("forged", "forged"), http.StatusUnauthorized, "Unauthorized"},
 	} {
 		for _, format := range []string{"json", "html", "fragment"} {
 			if code, body := ask(c.who, format); code != c.code || !strings.Contains(body, c.says) {

@@ -19,8 +19,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"spillway/internal/status"
+	"spillway/test/framework/authcluster"
 	"spillway/test/framework/controlplane"
-	"spillway/test/framework/crowd"
 	"spillway/test/framework/process"
 )
 
@@ -28,11 +28,11 @@ const namespace = "looked-at"
 
 // world is a control plane, a proxy before it, and users that watch through it.
 type world struct {
-	*crowd.Cluster
+	*authcluster.Cluster
 	t      *testing.T
 	binary string
 	proxy  *process.Proxy
-	people map[string]crowd.Person
+	people map[string]authcluster.User
 }
 
 // newWorld has users that may read config maps, and an operator that may read the status page and
@@ -40,15 +40,15 @@ type world struct {
 func newWorld(t *testing.T, flags ...string) *world {
 	t.Helper()
 	users := map[controlplane.User][]string{"alice": nil, "bob": nil, "carol": nil, "operator": nil}
-	w := &world{Cluster: crowd.Start(t, crowd.Options{Users: users}), t: t, binary: process.BuildProxy(t),
-		people: map[string]crowd.Person{}}
+	w := &world{Cluster: authcluster.Start(t, authcluster.Options{Users: users}), t: t, binary: process.BuildProxy(t),
+		people: map[string]authcluster.User{}}
 	for name := range users {
 		w.people[string(name)] = w.User(name)
 		if name != "operator" {
-			w.Grant(t, w.User(name), crowd.Everywhere(crowd.Rule("get,list,watch", "", "configmaps")))
+			w.Grant(t, w.User(name), authcluster.Everywhere(authcluster.Rule("get,list,watch", "", "configmaps")))
 		}
 	}
-	w.Grant(t, w.User("operator"), crowd.Everywhere(crowd.Paths("get", "/statusz")))
+	w.Grant(t, w.User("operator"), authcluster.Everywhere(authcluster.Paths("get", "/statusz")))
 	w.Settle(t)
 	w.Namespace(t, namespace)
 	w.proxy = process.StartProxy(t, w.binary, append(append(w.ProxyFlags(), "--resources=configmaps"), flags...)...)

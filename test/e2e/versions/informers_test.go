@@ -22,8 +22,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"spillway/test/framework/authcluster"
 	"spillway/test/framework/controlplane"
-	"spillway/test/framework/crowd"
 	"spillway/test/framework/process"
 )
 
@@ -77,7 +77,7 @@ func TestInformersOfOlderClients(t *testing.T) {
 type informedWorld struct {
 	cp     *controlplane.ControlPlane
 	client kubernetes.Interface
-	audit  *crowd.Audit
+	audit  *authcluster.Audit
 	proxy  string // the program
 	ca     string // files
 	token  string
@@ -86,7 +86,7 @@ type informedWorld struct {
 
 func newInformed(t *testing.T) *informedWorld {
 	t.Helper()
-	flags, audit := crowd.NewAudit(t)
+	flags, audit := authcluster.NewAudit(t)
 	cp, err := controlplane.Start(t.Context(), controlplane.Options{Log: t.Output(), APIServerArgs: flags})
 	must(t, err)
 	t.Cleanup(cp.Stop)
@@ -150,7 +150,7 @@ func (w *informedWorld) start(t *testing.T, binary, server string, informers int
 	out, err := cmd.StdoutPipe()
 	must(t, err)
 	must(t, cmd.Start())
-	lines := make(chan said, 1<<12)
+	lines := make(chan programLine, 1<<12)
 	go read(out, lines)
 	expect(t, lines, "synced")
 	took, sent := time.Since(began), w.states(t)
@@ -190,19 +190,19 @@ func (w *informedWorld) start(t *testing.T, binary, server string, informers int
 	return states
 }
 
-// said is a line of the program.
-type said struct {
+// programLine is a line of the program.
+type programLine struct {
 	What    string
 	Objects map[string]string
 	Unlike  int
 }
 
 // read reads lines until the program closes its output.
-func read(out io.Reader, lines chan<- said) {
+func read(out io.Reader, lines chan<- programLine) {
 	defer close(lines)
 	text := bufio.NewScanner(out)
 	for text.Scan() {
-		var l said
+		var l programLine
 		if json.Unmarshal(text.Bytes(), &l) == nil {
 			lines <- l
 		}
@@ -210,7 +210,7 @@ func read(out io.Reader, lines chan<- said) {
 }
 
 // expect waits for a line.
-func expect(t *testing.T, lines <-chan said, what string) said {
+func expect(t *testing.T, lines <-chan programLine, what string) programLine {
 	t.Helper()
 	timeout := time.After(process.Patience)
 	for {

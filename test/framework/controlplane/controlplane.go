@@ -74,7 +74,7 @@ type ControlPlane struct {
 	dir     string
 	tempDir bool
 	ports   ports
-	nursery *nursery
+	nursery *childStarter
 	users   *credentials
 
 	etcdRoute string // host:port at which kube-apiserver reaches etcd

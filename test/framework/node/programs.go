@@ -28,39 +28,43 @@ const (
 // dirVariable names a folder with a build to use instead of bin/node of this repository.
 const dirVariable = "NODE_DIR"
 
-// built are the folders of the programs that the project builds.
-type built struct{ controlplane, node string }
+// programFolders are the folders of the programs that the project builds.
+type programFolders struct{ controlplane, node string }
 
 // programs returns where they are. The error says how to build them.
-func programs() (built, error) {
-	var b built
+func programs() (programFolders, error) {
+	var b programFolders
 	var err error
 	if b.controlplane, err = controlplane.BinDir(); err != nil {
-		return built{}, err
+		return programFolders{}, err
 	}
 	if b.node = os.Getenv(dirVariable); b.node == "" {
 		root, err := controlplane.RepositoryRoot()
 		if err != nil {
-			return built{}, err
+			return programFolders{}, err
 		}
 		b.node = filepath.Join(root, "bin", "node")
 	}
 	for _, name := range []string{"kubelet", "kube-proxy", "containerd", "containerd-shim-runc-v2", "ctr", "pause"} {
 		if _, err := os.Stat(filepath.Join(b.node, name)); err != nil {
-			return built{}, fmt.Errorf("%s is not in %s: run `make cluster-build`, or point %s at an existing build", name,
-				b.node, dirVariable)
+			return programFolders{}, fmt.Errorf(
+				"%s is not in %s: run `make cluster-build`, or point %s at an existing build",
+				name,
+				b.node,
+				dirVariable,
+			)
 		}
 	}
 	return b, nil
 }
 
-func (b built) etcd(s *supervisor) error {
+func (b programFolders) etcd(s *supervisor) error {
 	return s.keep("etcd", b.controlplane+"/etcd", "--data-dir="+s.dir+"/etcd", "--listen-client-urls="+etcdAddress,
 		"--advertise-client-urls="+etcdAddress, "--listen-peer-urls=http://127.0.0.1:2380", "--unsafe-no-fsync",
 		"--log-level=error")
 }
 
-func (b built) apiserver(s *supervisor) error {
+func (b programFolders) apiserver(s *supervisor) error {
 	pki := s.dir + "/"
 	return s.keep("kube-apiserver", b.controlplane+"/kube-apiserver", "--etcd-servers="+etcdAddress,
 		"--secure-port=6443", "--advertise-address="+address,
@@ -76,15 +80,15 @@ func (b built) apiserver(s *supervisor) error {
 		"--service-cluster-ip-range="+serviceNet, "--allow-privileged=true")
 }
 
-func (b built) controllerManager(s *supervisor) error {
+func (b programFolders) controllerManager(s *supervisor) error {
 	return b.controller(s, "kube-controller-manager", "--use-service-account-credentials",
 		"--service-account-private-key-file="+s.dir+"/service-account.key", "--root-ca-file="+s.dir+"/ca.crt",
 		"--cluster-signing-cert-file="+s.dir+"/ca.crt", "--cluster-signing-key-file="+s.dir+"/ca.key")
 }
 
-func (b built) scheduler(s *supervisor) error { return b.controller(s, "kube-scheduler") }
+func (b programFolders) scheduler(s *supervisor) error { return b.controller(s, "kube-scheduler") }
 
-func (b built) controller(s *supervisor, name string, args ...string) error {
+func (b programFolders) controller(s *supervisor, name string, args ...string) error {
 	kubeconfig := s.dir + "/" + name + ".kubeconfig"
 	return s.keep(name, b.controlplane+"/"+name, append(args, "--kubeconfig="+kubeconfig,
 		"--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig, "--leader-elect=false")...)
@@ -92,7 +96,7 @@ func (b built) controller(s *supervisor, name string, args ...string) error {
 
 // containerd runs containers by runc. A machine that may not lower a process's oom_score_adj (no
 // CAP_SYS_RESOURCE) has runc fail without restrict_oom_score_adj.
-func (b built) containerd(s *supervisor) error {
+func (b programFolders) containerd(s *supervisor) error {
 	if err := os.MkdirAll(s.dir+"/cni", 0o755); err != nil {
 		return err
 	}
@@ -129,7 +133,7 @@ disabled_plugins = [
 }
 
 // images imports those that the folder of images has.
-func (b built) images(ctx context.Context, s *supervisor) error {
+func (b programFolders) images(ctx context.Context, s *supervisor) error {
 	if err := awaiting(ctx, "containerd", func() error {
 		_, err := os.Stat(containerd)
 		return err
@@ -152,7 +156,7 @@ func (b built) images(ctx context.Context, s *supervisor) error {
 
 func imageDir(dir string) string { return dir + "/images" }
 
-func (b built) kubelet(s *supervisor) error {
+func (b programFolders) kubelet(s *supervisor) error {
 	// Images are never collected: no registry could give them back.
 	config := s.dir + "/kubelet.yaml"
 	if err := write(config, `apiVersion: kubelet.config.k8s.io/v1beta1
@@ -185,7 +189,7 @@ syncFrequency: 10s
 }
 
 // proxy leaves conntrack's limits alone: they are the machine's, not the network namespace's.
-func (b built) proxy(s *supervisor) error {
+func (b programFolders) proxy(s *supervisor) error {
 	config := s.dir + "/kube-proxy.yaml"
 	if err := write(config, `apiVersion: kubeproxy.config.k8s.io/v1alpha1
 kind: KubeProxyConfiguration

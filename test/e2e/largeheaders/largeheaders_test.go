@@ -1,0 +1,256 @@
+// Package heads has clients without credentials try to make a Spillway hold memory by heads of
+// requests that are small on the wire and large once they are decoded, and others send large heads
+// that are to pass.
+package largeheaders
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+
+	"spillway/internal/fakeapiserver"
+	"spillway/test/framework/process"
+)
+
+// world is a proxy before a small apiserver that knows one token, and refuses requests for nodes.
+type world struct {
+	*testing.T
+	up       *fakeapiserver.Server
+	proxy    *process.Proxy
+	measures string      // the socket where the proxy says what it holds, if it was built for that
+	still    *sync.Mutex // held during a well-meaning client's request, and during a measurement
+}
+
+func newWorld(t *testing.T, binary string, args ...string) *world {
+	t.Helper()
+	up := fakeapiserver.New(fakeapiserver.Options{ProofDelay: 10 * time.Millisecond, HTTP2: true})
+	t.Cleanup(up.Close)
+	reviews := up.Reviews()
+	reviews.Know("good", authenticationv1.UserInfo{Username: "good"})
+	reviews.Allow(func(authorizationv1.SubjectAccessReviewSpec) bool { return true })
+	up.Handle("/api/v1/nodes", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		code, reason := http.StatusForbidden, "Forbidden"
+		if r.Header.Get("Authorization") != "" {
+			code, reason = http.StatusUnauthorized, "Unauthorized"
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(code)
+		fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure",`+
+			`"message":"nodes is forbidden: User \"system:anonymous\" cannot list resource \"nodes\"",`+
+			`"reason":%q,"code":%d}`, reason, code)
+	}))
+	up.Handle("/measure", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "%d %d", len(r.Header.Get("Cookie")), len(r.URL.RawQuery))
+	}))
+	for _, path := range []string{"/gather", "/gather/bodies"} {
+		arrived := make(chan struct{}, gathered)
+		up.Handle(path, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			arrived <- struct{}{}
+			for len(arrived) < gathered && r.Context().Err() == nil {
+				time.Sleep(10 * time.Millisecond)
+			}
+		}))
+	}
+	for i := range 100 {
+		up.Create(fakeapiserver.ConfigMaps, "n", fmt.Sprint("map-", i), fakeapiserver.WithPadding(1000))
+	}
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	text := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"test","contexts":[{"name":"test","context":{"cluster":"test"}}],
+"clusters":[{"name":"test","cluster":{"server":%q,"certificate-authority-data":%q}}]}`, up.URL, base64.StdEncoding.EncodeToString(up.Config().CAData))
+	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args = append([]string{"--kubeconfig=" + kubeconfig, "--resources=configmaps", "--listen-tls=127.0.0.1:0",
+		"--log-level=info", "--debug"}, args...)
+	measures := filepath.Join(t.TempDir(), "measure")
+	t.Setenv("HEADS_MEASURE", measures)
+	w := &world{t, up, process.StartProxy(t, binary, args...), measures, &sync.Mutex{}}
+	w.warm()
+	return w
+}
+
+// gathered is how many requests are under way at a time before anything is measured: as many as all
+// connections of an attack can have. The connections to upstream that these need are kept for later
+// requests, and are bounded by --max-passthrough-requests, not by what one connection may have.
+const gathered = 260
+
+// warm has a client that means well do what needs that.
+func (w *world) warm() {
+	w.Helper()
+	client := w.client()
+	for _, ask := range []func() (*http.Response, error){
+		func() (*http.Response, error) { return client.Get(w.proxy.TLS + "/gather") },
+		func() (*http.Response, error) { // which goes over HTTP/1.1
+			return client.Post(w.proxy.TLS+"/gather/bodies", "", io.MultiReader(strings.NewReader("a body of unknown length")))
+		},
+	} {
+		var all sync.WaitGroup
+		for range gathered {
+			all.Go(func() {
+				response, err := ask()
+				if err != nil {
+					w.Error(err)
+					return
+				}
+				if response.StatusCode != http.StatusOK {
+					w.Error(response.Status)
+				}
+				_ = response.Body.Close()
+			})
+		}
+		all.Wait()
+	}
+	// a connection is idle a little after the last body on it was closed
+	process.Awaiting(w.T, "no connection is left", func(ctx context.Context) error {
+		client.CloseIdleConnections()
+		n, err := process.ReadMetric(ctx, w.proxy.Metrics, "spillway_http2_connections")
+		if err != nil || n > 0 {
+			return fmt.Errorf("%d connections, %v", n, err)
+		}
+		return nil
+	})
+}
+
+// client is one that means well, with connections of its own.
+func (w *world) client() *http.Client {
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}
+	w.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: bearer{transport}}
+}
+
+type bearer struct{ next *http.Transport }
+
+func (b bearer) CloseIdleConnections() { b.next.CloseIdleConnections() }
+
+func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer good")
+	return b.next.RoundTrip(r)
+}
+
+func (w *world) list(client *http.Client) error {
+	response, err := client.Get(w.proxy.TLS + "/api/v1/configmaps?resourceVersion=0")
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	var list struct{ Items []json.RawMessage }
+	if err := json.NewDecoder(response.Body).Decode(&list); err != nil || len(list.Items) != 100 {
+		return fmt.Errorf("%s, %d items, %v", response.Status, len(list.Items), err)
+	}
+	return nil
+}
+
+// TestLargeHeadsPass: heads up to the API server's own limit pass, over HTTP/1.1 without
+// credentials, and over HTTP/2 with some.
+func TestLargeHeadsPass(t *testing.T) {
+	w := newWorld(t, process.BuildProxy(t))
+	one := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+	t.Cleanup(one.CloseIdleConnections)
+	for name, c := range map[string]struct {
+		client *http.Client
+		url    string
+	}{
+		"plain": {&http.Client{Transport: one}, w.proxy.Plain}, "TLS": {&http.Client{Transport: one}, w.proxy.TLS},
+		"HTTP/2": {w.client(), w.proxy.TLS},
+	} {
+		for _, size := range []int{16384, 100_000, 990_000} {
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
+				c.url+"/measure?"+strings.Repeat("q", size/20), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set("Cookie", strings.Repeat("a", size))
+			response, err := c.client.Do(r)
+			if err != nil {
+				t.Fatalf("%s, %d: %v", name, size, err)
+			}
+			body, _ := io.ReadAll(response.Body)
+			_ = response.Body.Close()
+			if want := fmt.Sprintf("%d %d", size, size/20); string(body) != want || response.StatusCode != http.StatusOK {
+				t.Errorf("%s, %d: %s, %.200q", name, size, response.Status, body)
+			}
+		}
+	}
+	w.quiet(0)
+}
+
+// follow has a client that means well list and watch until the returned function is called, which
+// fails if the client was not served.
+func (w *world) follow() (stop func()) {
+	w.Helper()
+	client := w.client()
+	ctx, cancel := context.WithCancel(context.Background())
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet,
+		fmt.Sprintf("%s/api/v1/configmaps?watch=1&resourceVersion=%d", w.proxy.TLS, w.up.Revision()), nil)
+	if err != nil {
+		w.Fatal(err)
+	}
+	response, err := client.Do(r)
+	if err != nil || response.StatusCode != http.StatusOK {
+		w.Fatalf("%v, %v", response, err)
+	}
+	var both sync.WaitGroup
+	seen := make(chan string, 1000)
+	both.Go(func() {
+		defer close(seen)
+		events := bufio.NewReader(response.Body)
+		for {
+			line, err := events.ReadString('\n')
+			if err != nil {
+				return
+			}
+			seen <- line
+		}
+	})
+	var failed error
+	lists := 0
+	both.Go(func() {
+		for ctx.Err() == nil {
+			w.still.Lock()
+			if err := w.list(client); err != nil && failed == nil {
+				failed = err
+			}
+			w.still.Unlock()
+			lists++
+			time.Sleep(20 * time.Millisecond)
+		}
+	})
+	changes := 0
+	change := func() {
+		changes++
+		w.up.Update(fakeapiserver.ConfigMaps, "n", "map-1", fakeapiserver.WithPadding(1000+changes))
+		select {
+		case line, open := <-seen:
+			if !open || !strings.Contains(line, `"MODIFIED"`) {
+				w.Errorf("the watch has %.100q", line)
+			}
+		case <-time.After(process.Patience):
+			w.Error("the watch has no event")
+		}
+	}
+	change()
+	return func() {
+		change()
+		cancel()
+		_ = response.Body.Close()
+		both.Wait()
+		if failed != nil || lists == 0 {
+			w.Errorf("of %d lists: %v", lists, failed)
+		}
+	}
+}
