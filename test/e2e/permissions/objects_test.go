@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
-	"spillway/test/framework/controlplane"
 	"spillway/test/framework/authcluster"
+	"spillway/test/framework/controlplane"
 	"spillway/test/framework/process"
 )
 
