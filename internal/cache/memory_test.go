@@ -8,8 +8,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"spillway/internal/fakeapiserver"
 	"spillway/internal/object"
+	"spillway/internal/object/objecttest"
 	"spillway/internal/testutil"
 )
 
@@ -22,7 +22,7 @@ func TestStateCostsItsJSON(t *testing.T) {
 	state := make([]*object.Object, 0, objects)
 	var bytes uint64
 	for i := range objects {
-		raw := fakeapiserver.Pod(i)
+		raw := objecttest.ClusterPod(i)
 		bytes += uint64(len(raw))
 		o, err := info.Parse(raw)
 		if err != nil {

@@ -106,13 +106,3 @@ func decodeItems(r *object.Resource, v *wire.Values, list *listing) error {
 		list.objects = append(list.objects, o)
 	}
 }
-
-// parse reads an object of which raw is not kept. What cannot be read now cannot be read later
-// either.
-func parse(r *object.Resource, raw []byte) (*object.Object, error) {
-	o, err := r.Parse(raw)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUncacheable, err)
-	}
-	return o, nil
-}

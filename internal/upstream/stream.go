@@ -132,6 +132,16 @@ func (s *stream) parse(line []byte) (event, error) {
 	return event{kind: kind, rv: o.RV, object: o}, nil
 }
 
+// parse reads an object of which raw is not kept. What cannot be read now cannot be read later
+// either.
+func parse(r *object.Resource, raw []byte) (*object.Object, error) {
+	o, err := r.Parse(raw)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUncacheable, err)
+	}
+	return o, nil
+}
+
 // errWentBack says that upstream told of something older than what it had told before.
 var errWentBack = errors.New("upstream goes back: it may have been restored from a backup")
 

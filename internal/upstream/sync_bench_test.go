@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/rest"
 
-	"spillway/internal/fakeapiserver"
 	"spillway/internal/object"
+	"spillway/internal/object/objecttest"
 )
 
 // BenchmarkSync is what it costs to take over 10000 pods of 3 to 4 KiB, and what client-go's
@@ -113,7 +113,7 @@ func record(pods int, watchList bool) *recordedAnswer {
 	r := &recordedAnswer{watchList: watchList}
 	if watchList {
 		for i := range pods {
-			r.body = fmt.Appendf(r.body, `{"type":"ADDED","object":%s}`+"\n", fakeapiserver.Pod(i))
+			r.body = fmt.Appendf(r.body, `{"type":"ADDED","object":%s}`+"\n", objecttest.ClusterPod(i))
 		}
 		r.body = append(r.body, `{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":`+
 			`{"resourceVersion":"9000000","creationTimestamp":null,`+
@@ -125,7 +125,7 @@ func record(pods int, watchList bool) *recordedAnswer {
 		if i > 0 {
 			r.body = append(r.body, ',')
 		}
-		item, _ := bytes.CutPrefix(fakeapiserver.Pod(i), []byte(`{"kind":"Pod","apiVersion":"v1",`))
+		item, _ := bytes.CutPrefix(objecttest.ClusterPod(i), []byte(`{"kind":"Pod","apiVersion":"v1",`))
 		r.body = append(append(r.body, '{'), item...)
 	}
 	r.body = append(r.body, "]}"...)

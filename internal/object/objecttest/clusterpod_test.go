@@ -1,4 +1,4 @@
-package fakeapiserver
+package objecttest
 
 import (
 	"bytes"
@@ -9,7 +9,7 @@ import (
 func TestPodIsAsLargeAsItSays(t *testing.T) {
 	seen := map[string]bool{}
 	for n := range 500 {
-		raw := Pod(n)
+		raw := ClusterPod(n)
 		var p struct{ Metadata struct{ Name string } }
 		if err := json.Unmarshal(raw, &p); err != nil || bytes.Contains(raw, []byte("$")) {
 			t.Fatalf("%v in %s", err, raw)

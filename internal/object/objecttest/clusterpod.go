@@ -1,14 +1,14 @@
-package fakeapiserver
+package objecttest
 
 import (
 	"fmt"
 	"strings"
 )
 
-// Pod is the JSON of the nth pod of a large cluster, as an apiserver writes it: of 3 to 4 KiB, half
-// of which are managed fields, in one of 200 namespaces and on one of 1000 nodes, and with the
-// labels that its nineteen siblings have, too.
-func Pod(n int) []byte {
+// ClusterPod is the JSON of the nth pod of a large cluster, as an apiserver writes it: of 3 to 4
+// KiB, half of which are managed fields, in one of 200 namespaces and on one of 1000 nodes, and
+// with the labels that its nineteen siblings have, too.
+func ClusterPod(n int) []byte {
 	deployment := n / 20
 	app, hash := fmt.Sprintf("service-%d", deployment), fmt.Sprintf("%09x", deployment*2654435761%(1<<36))
 	var settings, owned strings.Builder
@@ -23,10 +23,11 @@ func Pod(n int) []byte {
 		app, "$HASH", hash,
 		"$RELEASE", fmt.Sprint(deployment%7), "$NODE", fmt.Sprintf("node-%d.example", n%1000),
 		"$SETTINGS", settings.String(), "$OWNED", owned.String(), "$THIRD", fmt.Sprint(n%250), "$FOURTH", fmt.Sprint(n%240),
-	).Replace(pod))
+	).Replace(clusterPod))
 }
 
-const pod = `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"$REPLICAS-$SUFFIX","generateName":"$REPLICAS-",` +
+const clusterPod = `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"$REPLICAS-$SUFFIX",` +
+	`"generateName":"$REPLICAS-",` +
 	`"namespace":"team-$NAMESPACE","uid":"5c2f7a3e-9d41-4b0c-8e6f-$UID",` +
 	`"resourceVersion":"$VERSION","generation":1,"creationTimestamp":"2026-05-04T09:31:22Z",` +
 	`"labels":{"app.kubernetes.io/name":"$APP","app.kubernetes.io/part-of":"shop",` +
