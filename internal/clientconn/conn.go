@@ -31,17 +31,17 @@ type Listener struct {
 	Log    *zap.Logger
 }
 
-// acceptRetryMin and acceptRetryMax are how long an Accept that failed is not tried again, at first
+// minAcceptRetry and maxAcceptRetry are how long an Accept that failed is not tried again, at first
 // and at most (net/http's).
 const (
-	acceptRetryMin = 5 * time.Millisecond
-	acceptRetryMax = time.Second
+	minAcceptRetry = 5 * time.Millisecond
+	maxAcceptRetry = time.Second
 )
 
 // Accept waits for the next connection. Where the system cannot give one now, as without
 // descriptors left, it tries again: an error would end the server.
 func (l Listener) Accept() (net.Conn, error) {
-	for pause := acceptRetryMin; ; pause = min(2*pause, acceptRetryMax) {
+	for pause := minAcceptRetry; ; pause = min(2*pause, maxAcceptRetry) {
 		c, err := l.Listener.Accept()
 		switch {
 		case err == nil:

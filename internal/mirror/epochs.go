@@ -22,11 +22,11 @@ const (
 	// rollingUpgradeDuration is how long after another version was seen upstream may be a mixture of
 	// both: as long all states are read again each rollingCheck, whichever apiserver answers then.
 	//
-	// hintIntervalMin and hintIntervalMax are how long a watch that began is no reason to ask sooner,
+	// minHintInterval and maxHintInterval are how long a watch that began is no reason to ask sooner,
 	// after the one before was.
 	rollingUpgradeDuration = 10 * time.Minute
-	hintIntervalMin        = 5 * time.Second
-	hintIntervalMax        = time.Minute
+	minHintInterval        = 5 * time.Second
+	maxHintInterval        = time.Minute
 	rollingCheck           = time.Minute
 )
 
@@ -50,7 +50,7 @@ type epochs struct {
 func newEpochs(m *Set, first apimachinery.Info) *epochs {
 	return &epochs{
 		mirrors: m, version: first, minors: map[string]time.Time{first.Minor: time.Now()}, now: time.Now,
-		hints:   states.Pace{First: hintIntervalMin, Longest: hintIntervalMax},
+		hints:   states.Pace{First: minHintInterval, Longest: maxHintInterval},
 		storage: map[*mirror]string{}, schemas: map[schema.GroupVersion]string{},
 	}
 }

@@ -11,12 +11,12 @@ import (
 // restored etcd may go unnoticed.
 const historyCheck = 5 * time.Second
 
-// questionIntervalMin and questionIntervalMax are how long upstream is not asked again about a
+// minQuestionInterval and maxQuestionInterval are how long upstream is not asked again about a
 // mirror, though the mirror has begun another watch: what cuts watches all the time would make the
 // question the more expensive the less it matters.
 const (
-	questionIntervalMin = 15 * time.Second
-	questionIntervalMax = 30 * time.Second
+	minQuestionInterval = 15 * time.Second
+	maxQuestionInterval = 30 * time.Second
 )
 
 // checkHistories asks upstream how far it is, for each mirror that has begun another watch or got a

@@ -31,16 +31,16 @@ type representation struct {
 }
 
 const (
-	// suspicionIntervalMin and suspicionIntervalMax are how long a state that was read again since a
+	// minSuspicionInterval and maxSuspicionInterval are how long a state that was read again since a
 	// watch ended early is not read again for that reason: a proxy between that cuts watches would
 	// have every state of a custom resource listed all the time.
-	suspicionIntervalMin = 10 * time.Second
-	suspicionIntervalMax = 10 * time.Minute
+	minSuspicionInterval = 10 * time.Second
+	maxSuspicionInterval = 10 * time.Minute
 )
 
 func newRepresentation(client *upstream.Client, resource *cache.Resource, log *zap.Logger) *representation {
 	return &representation{
-		client: client, resource: resource, pace: states.Pace{First: suspicionIntervalMin, Longest: suspicionIntervalMax},
+		client: client, resource: resource, pace: states.Pace{First: minSuspicionInterval, Longest: maxSuspicionInterval},
 		asked: make(chan struct{}, 1),
 		log:   log.With(zap.Stringer("resource", resource.Info), zap.String("version", resource.Info.GVR.Version)),
 	}

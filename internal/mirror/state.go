@@ -17,14 +17,14 @@ import (
 )
 
 const (
-	// retryMin and retryMax are how long it takes until what the apiserver refuses is tried
-	// again: at first, and at most. With a fifth more, and what an attempt takes, that is less than
-	// 30 s.
-	retryMin = 2 * time.Second
-	retryMax = 20 * time.Second
-	// costlyRetryMax is the longest pause where an attempt reads a complete state, or where one is in
-	// vain as a rule.
-	costlyRetryMax = 5 * time.Minute
+	// minRetryInterval and maxRetryInterval are how long it takes until what the apiserver refuses is
+	// tried again: at first, and at most. With a fifth more, and what an attempt takes, that is less
+	// than 30 s.
+	minRetryInterval = 2 * time.Second
+	maxRetryInterval = 20 * time.Second
+	// maxCostlyRetryInterval is the longest pause where an attempt reads a complete state, or where
+	// one is in vain as a rule.
+	maxCostlyRetryInterval = 5 * time.Minute
 )
 
 // mirrorState is the state of a resource's mirror, which outlives it: a mirror that is refused
@@ -41,7 +41,7 @@ type mirrorState struct {
 // newState is the state of a resource that is to be mirrored from now on.
 func (m *Set) newState(resource, version string) *mirrorState {
 	return &mirrorState{
-		resource: resource, version: version, retry: states.Pace{First: m.retryFirst, Longest: retryMax},
+		resource: resource, version: version, retry: states.Pace{First: m.retryFirst, Longest: maxRetryInterval},
 		Machine: states.NewMachine(time.Now, func(t states.Transition) {
 			// An empty label is none to Prometheus.
 			m.transitions.WithLabelValues(string(t.To.Kind()), cmp.Or(string(t.To.Cause().Why), "none")).Inc()
@@ -52,9 +52,9 @@ func (m *Set) newState(resource, version string) *mirrorState {
 
 // next plans another attempt after a failure. Callers hold Set.mu.
 func (s *mirrorState) next(why states.Why) time.Time {
-	s.retry.Longest = retryMax
+	s.retry.Longest = maxRetryInterval
 	if why == states.WhyMalformed || why == states.WhyUncacheable {
-		s.retry.Longest = costlyRetryMax
+		s.retry.Longest = maxCostlyRetryInterval
 	}
 	s.due = s.retry.Next(time.Now())
 	return s.due

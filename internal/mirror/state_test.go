@@ -179,16 +179,16 @@ func TestNamedResourcesThatAreNotThereHoldNothingUp(t *testing.T) {
 // With the shipped pauses, however long it was refused, the next attempt is less than 30 s away;
 // what costs a complete state waits longer each time.
 func TestShippedPausesKeepTheirPromise(t *testing.T) {
-	s := &mirrorState{retry: states.Pace{First: retryMin}}
+	s := &mirrorState{retry: states.Pace{First: minRetryInterval}}
 	longest := time.Duration(0)
 	for range 100 {
 		now := time.Now()
 		longest = max(longest, s.next(states.WhyForbidden).Sub(now))
 	}
-	if longest > 25*time.Second || longest < retryMax*4/5 {
+	if longest > 25*time.Second || longest < maxRetryInterval*4/5 {
 		t.Errorf("up to %v", longest)
 	}
-	s = &mirrorState{retry: states.Pace{First: retryMin}}
+	s = &mirrorState{retry: states.Pace{First: minRetryInterval}}
 	if d := time.Until(s.next(states.WhyMalformed)); d > 3*time.Second {
 		t.Errorf("malformed once is tried again after %v", d)
 	}

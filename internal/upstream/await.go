@@ -54,7 +54,7 @@ func Away(err error) bool {
 // noticed sooner (see recoveryProbe).
 func (c *Client) Await(ctx context.Context, ask func(context.Context) error,
 	missed func(err error, again time.Duration)) error {
-	p := pace{first: pauseMin, longest: pauseMax}
+	p := pace{first: minPause, longest: maxPause}
 	var refused time.Time // since when it has done so; zero: it was away since
 	for away := false; ; {
 		err := ask(ctx)

@@ -152,7 +152,7 @@ func TestAwait(t *testing.T) {
 	await := func(ask func(context.Context) error) error {
 		missed.Store(0)
 		return c.Await(deadline(t), ask, func(err error, again time.Duration) {
-			if err == nil || again <= 0 || again > 2*pauseMax {
+			if err == nil || again <= 0 || again > 2*maxPause {
 				t.Errorf("%v, again in %v", err, again)
 			}
 			if missed.Add(1) == 2 {

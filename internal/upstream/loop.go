@@ -109,7 +109,7 @@ func (l *loop) mirror(ctx context.Context) {
 		}
 	}
 	if st != nil {
-		l.end(ctx, st, context.Canceled)
+		_ = l.end(ctx, st, context.Canceled)
 	}
 }
 

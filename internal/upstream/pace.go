@@ -6,20 +6,20 @@ import (
 )
 
 const (
-	// pauseMin and pauseMax are how long a mirror waits before it asks again: the first time
+	// minPause and maxPause are how long a mirror waits before it asks again: the first time
 	// after something that lasted, and at most. Each is made up to half as long again or as short,
 	// so that mirrors which failed at once do not ask at once.
-	pauseMin = 200 * time.Millisecond
-	pauseMax = 8 * time.Second
+	minPause = 200 * time.Millisecond
+	maxPause = 8 * time.Second
 	// stableWatchDuration is how long a watch must have been open for upstream to be well again.
 	stableWatchDuration = 10 * time.Second
 	// refusalTimeout is how long upstream may refuse to go on with a watch, for reasons that are over
 	// soon as a rule (it starts, it has too much to do, its etcd is away), before its complete
 	// state is requested instead.
 	refusalTimeout = 15 * time.Second
-	// busyPauseMax is the longest pause meanwhile, since an apiserver that begins takes a few seconds,
+	// maxBusyPause is the longest pause meanwhile, since an apiserver that begins takes a few seconds,
 	// and between watches that do not last.
-	busyPauseMax = time.Second
+	maxBusyPause = time.Second
 )
 
 // pace is how long to wait before the next request upstream. It belongs to the goroutine that sends

@@ -89,7 +89,7 @@ func WithEndMarkWait(d time.Duration) Option {
 func NewReflector(client *Client, resource *object.Resource, sink Sink, opts ...Option) *Reflector {
 	r := &Reflector{client: client, resource: resource, sink: sink, log: zap.NewNop(), observer: Observer{}.complete(),
 		endMarkFor: endMarkTimeout}
-	r.pace = pace{first: pauseMin, longest: pauseMax}
+	r.pace = pace{first: minPause, longest: maxPause}
 	for _, o := range opts {
 		o(r)
 	}

@@ -62,7 +62,7 @@ func (l *loop) recover(ctx context.Context) {
 	switch {
 	case end == nil:
 	case end.lasted < stableWatchDuration && !end.expired:
-		sleep(ctx, min(l.pauses.fail(), spread(busyPauseMax)))
+		sleep(ctx, min(l.pauses.fail(), spread(maxBusyPause)))
 	default:
 		l.pauses.well()
 		if !end.expired {
@@ -77,9 +77,9 @@ func (l *loop) pause(ctx context.Context, v verdict, err error) {
 	seconds, _ := apierrors.SuggestsClientDelay(err)
 	switch {
 	case apierrors.IsTooManyRequests(err):
-		d = max(d, min(spread(time.Duration(seconds)*time.Second), pauseMax))
+		d = max(d, min(spread(time.Duration(seconds)*time.Second), maxPause))
 	case v == busy:
-		d = min(d, spread(busyPauseMax))
+		d = min(d, spread(maxBusyPause))
 	}
 	l.r.observer.Waiting(time.Now().Add(d))
 	switch {
