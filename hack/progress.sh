@@ -5,11 +5,12 @@ duration() {
 	if (($1 >= 60)); then printf '%dm%02ds' $(($1 / 60)) $(($1 % 60)); else printf '%ds' "$1"; fi
 }
 
-# with_progress runs a command and prints every 20 seconds that it still runs, and in the end how long it took.
+# with_progress runs a command and prints now and then that it still runs, and in the end how long it took.
 with_progress() { # what, command…
-	local what=$1 began=$SECONDS ticker status=0
+	local what=$1 began=$SECONDS every=60 ticker status=0
 	shift
-	while sleep 20 >/dev/null 2>&1; do echo "   $what: still at it after $(duration $((SECONDS - began)))"; done &
+	[[ ! -t 1 ]] || every=20
+	while sleep "$every" >/dev/null 2>&1; do echo "   $what: still running after $(duration $((SECONDS - began)))"; done &
 	ticker=$!
 	"$@" || status=$?
 	kill "$ticker" 2>/dev/null
