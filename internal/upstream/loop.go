@@ -183,7 +183,7 @@ func (l *loop) list(ctx context.Context) error {
 		o.Limit = 0 // upstream's watch cache answers "not older than" only without one
 	}
 	state, pages, err := l.pages(ctx, o)
-	if unavailable(err) {
+	if unavailable(err) && !l.mostRecent {
 		l.mostRecent = true
 		state, pages, err = l.pages(ctx, metav1.ListOptions{Limit: listPage})
 	}
