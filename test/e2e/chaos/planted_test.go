@@ -42,7 +42,7 @@ func TestPlantedFaultsAreCaught(t *testing.T) {
 			New: "f.resource.StateThrough(soon, 0)",
 		}, []string{"which was acknowledged before it was asked for"}},
 		{"a watch that ends by the wall clock", process.Fault{
-			File: "internal/watch/moment.go", Old: "time.Since(epoch)", New: "time.Now().Round(0).Sub(epoch.Round(0))",
+			File: "internal/watch/monotonictime.go", Old: "time.Since(epoch)", New: "time.Now().Round(0).Sub(epoch.Round(0))",
 		}, []string{"the stream ended before its time"}},
 		{"a proxy that believes everybody", process.Fault{
 			File: "internal/auth/authorizer.go",
