@@ -46,27 +46,49 @@ func BinDir() (string, error) {
 // folder. The empty minor is that of the build itself.
 func apiserverOf(bin, minor string) (string, error) {
 	const name = "kube-apiserver"
-	path := filepath.Join(bin, name)
-	if minor == "" {
-		return path, nil
-	}
-	newest, err := minorOf(path)
+	dir, err := folderOf(bin, minor)
 	if err != nil {
 		return "", err
 	}
-	if minor == fmt.Sprintf("1.%d", newest) {
-		return path, nil
-	}
-	dir := bin + "-" + minor
-	if os.Getenv(binDirVariable) != "" {
-		dir = filepath.Join(bin, minor)
-	}
-	path = filepath.Join(dir, name)
+	path := filepath.Join(dir, name)
 	if _, err := os.Stat(path); err != nil {
 		return "", fmt.Errorf("%s of Kubernetes %s is not in %s: run `make controlplane KUBERNETES=%s`", name, minor, dir,
 			minor)
 	}
 	return path, nil
+}
+
+// folderOf returns the folder of the programs of a minor.
+func folderOf(bin, minor string) (string, error) {
+	if minor == "" {
+		return bin, nil
+	}
+	newest, err := minorOf(filepath.Join(bin, "kube-apiserver"))
+	switch {
+	case err != nil:
+		return "", err
+	case minor == fmt.Sprintf("1.%d", newest):
+		return bin, nil
+	case os.Getenv(binDirVariable) != "":
+		return filepath.Join(bin, minor), nil
+	}
+	return bin + "-" + minor, nil
+}
+
+// VersionDir returns the minor that the environment's KUBERNETES names, and the folder of its
+// programs of Kubernetes, which may lack some. Both are those of BinDir, with an empty minor, if it
+// is the newest or none.
+func VersionDir() (minor, dir string, err error) {
+	bin, err := BinDir()
+	if err != nil {
+		return "", "", err
+	}
+	minor = os.Getenv(versionVariable)
+	dir, err = folderOf(bin, minor)
+	if dir == bin {
+		minor = ""
+	}
+	return minor, dir, err
 }
 
 // Built reports that kube-apiserver of a minor, such as 1.33, has been built.

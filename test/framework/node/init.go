@@ -8,9 +8,11 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -45,9 +47,12 @@ func Main() {
 	var err error
 	switch os.Args[0] {
 	case outerInit:
-		err = enterCgroup(os.Args[2], innerInit, os.Args[1])
+		err = enterCgroup(os.Args[3], innerInit, os.Args[1], os.Args[2])
 	case innerInit:
-		err = initialize(os.Args[1])
+		var number int
+		if number, err = strconv.Atoi(os.Args[2]); err == nil {
+			err = initialize(os.Args[1], placeOf(number))
+		}
 	default:
 		return
 	}
@@ -56,18 +61,10 @@ func Main() {
 }
 
 // initialize is PID 1. It returns with an error or not at all.
-func initialize(dir string) error {
+func initialize(dir string, at place) error {
 	progress := os.NewFile(progressFile, "progress")
 	started := time.Now()
 	step := func(what string) { fmt.Fprintf(progress, "%s after %.1fs\n", what, time.Since(started).Seconds()) }
-	forwarded, err := listener(apiFile)
-	if err != nil {
-		return err
-	}
-	dialled, err := listener(dialFile)
-	if err != nil {
-		return err
-	}
 	bin, err := programs()
 	if err != nil {
 		return err
@@ -79,44 +76,20 @@ func initialize(dir string) error {
 		return err
 	}
 	s := newSupervisor(dir)
-	if err := network(s); err != nil {
-		return err
-	}
-	go accept(forwarded, func(conn net.Conn) { forward(conn, apiAddress) })
-	go accept(dialled, dialFor)
-	step("its namespaces are there")
-
-	ctx := context.Background()
-	for _, start := range []func() error{
-		func() error { return bin.etcd(s) },
-		func() error { return bin.containerd(s) },
-		func() error { return bin.apiserver(s) },
-		func() error { return bin.images(ctx, s) },
-	} {
-		if err := start(); err != nil {
-			return err
-		}
-	}
-	step("containerd has its images")
 	client, err := adminClient(dir)
 	if err != nil {
 		return err
 	}
-	if err := awaiting(ctx, "kube-apiserver", func() error {
-		return client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
-	}); err != nil {
+	ctx := context.Background()
+	if at.number == 0 {
+		err = bin.startFirst(ctx, s, at, client, step)
+	} else {
+		err = bin.startWorker(ctx, s, at, step)
+	}
+	if err != nil {
 		return err
 	}
-	step("kube-apiserver is ready")
-	for _, start := range []func(*supervisor) error{bin.controllerManager, bin.scheduler, bin.kubelet, bin.proxy} {
-		if err := start(s); err != nil {
-			return err
-		}
-	}
-	if err := serveNames(ctx, client); err != nil {
-		return err
-	}
-	if err := awaiting(ctx, "the node to be Ready", func() error { return ready(ctx, client) }); err != nil {
+	if err := awaiting(ctx, "the node to be Ready", func() error { return ready(ctx, client, at, started) }); err != nil {
 		return err
 	}
 	step("the node is Ready")
@@ -124,22 +97,95 @@ func initialize(dir string) error {
 	select {}
 }
 
-// network sets the node's interfaces up. A pair of veth carries the node's address, since not every
+// startFirst starts the programs of the first node.
+func (b programFolders) startFirst(ctx context.Context, s *supervisor, at place, client kubernetes.Interface,
+	step func(string)) error {
+	forwarded, err := listener(apiFile)
+	if err != nil {
+		return err
+	}
+	dialled, err := listener(dialFile)
+	if err != nil {
+		return err
+	}
+	if err := network(s, at); err != nil {
+		return err
+	}
+	go accept(forwarded, func(conn net.Conn) { forward(conn, apiAddress) })
+	go accept(dialled, dialFor)
+	step("its namespaces are there")
+	for _, start := range []func() error{
+		func() error { return b.etcd(s) },
+		func() error { return b.containerd(s, at) },
+		func() error { return b.apiserver(s) },
+		func() error { return b.images(ctx, s) },
+	} {
+		if err := start(); err != nil {
+			return err
+		}
+	}
+	step("containerd has its images")
+	if err := awaiting(ctx, "kube-apiserver", func() error {
+		return client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
+	}); err != nil {
+		return err
+	}
+	step("kube-apiserver is ready")
+	if err := errors.Join(b.controllerManager(s), b.scheduler(s), b.kubelet(s, at), b.proxy(s, at)); err != nil {
+		return err
+	}
+	return serveNames(ctx, client)
+}
+
+// startWorker starts the programs of another node.
+func (b programFolders) startWorker(ctx context.Context, s *supervisor, at place, step func(string)) error {
+	if err := workerNetwork(ctx, s, at); err != nil {
+		return err
+	}
+	if err := b.containerd(s, at); err != nil {
+		return err
+	}
+	if err := b.images(ctx, s); err != nil {
+		return err
+	}
+	step("containerd has its images")
+	return errors.Join(b.kubelet(s, at), b.proxy(s, at))
+}
+
+// network sets the first node's interfaces up. A pair of veth carries its address, since not every
 // kernel has dummy devices. Nothing is out there, but the kubelet finds the node's address by the
 // default route.
-func network(s *supervisor) error {
-	for _, command := range []string{
-		"link set lo up", "link add node0 type veth peer name node1", "address add " + address + "/24 dev node0",
-		"link set node0 up", "link set node1 up", "route add default dev node0",
-	} {
+func network(s *supervisor, at place) error {
+	return setUp(s, at, "link add node0 type veth peer name node1", "address add "+at.address()+"/32 dev node0",
+		"link set node0 up", "link set node1 up", "route add default dev node0")
+}
+
+// workerNetwork sets a worker's interfaces up, once it has its link.
+func workerNetwork(ctx context.Context, s *supervisor, at place) error {
+	if err := awaiting(ctx, "the link to the first node", func() error {
+		_, err := net.InterfaceByName(uplink)
+		return err
+	}); err != nil {
+		return err
+	}
+	first := placeOf(0).address()
+	return setUp(s, at, "address add "+at.address()+"/32 dev "+uplink, "link set "+uplink+" up",
+		"route add "+first+"/32 dev "+uplink, "route add default via "+first)
+}
+
+func setUp(s *supervisor, at place, commands ...string) error {
+	for _, command := range append([]string{"link set lo up"}, commands...) {
 		if err := s.run("ip", strings.Fields(command)...); err != nil {
 			return err
 		}
 	}
+	if err := unix.Sethostname([]byte(at.name())); err != nil {
+		return fmt.Errorf("cannot set the host's name: %w", err)
+	}
 	if err := write("/proc/sys/net/ipv4/ip_forward", "1"); err != nil {
 		return err
 	}
-	return os.WriteFile("/run/resolv.conf", []byte("nameserver 127.0.0.1\n"), 0o644)
+	return os.WriteFile("/run/resolv.conf", []byte("nameserver "+placeOf(0).address()+"\n"), 0o644)
 }
 
 func listener(fd uintptr) (net.Listener, error) {
@@ -216,7 +262,7 @@ func serveNames(ctx context.Context, client kubernetes.Interface) error {
 	}
 	_, err = client.DiscoveryV1().EndpointSlices(meta.Namespace).Create(ctx, &discoveryv1.EndpointSlice{ObjectMeta: meta,
 		AddressType: discoveryv1.AddressTypeIPv4, Ports: targets,
-		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{address}}}}, metav1.CreateOptions{})
+		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{placeOf(0).address()}}}}, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return err
 	}
@@ -225,18 +271,20 @@ func serveNames(ctx context.Context, client kubernetes.Interface) error {
 	return err
 }
 
-// ready returns why pods cannot be started yet.
-func ready(ctx context.Context, client kubernetes.Interface) error {
+// ready returns why pods cannot be started yet. What the kubelet reported before a time is of
+// another life.
+func ready(ctx context.Context, client kubernetes.Interface, at place, since time.Time) error {
 	if _, err := client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default",
 		metav1.GetOptions{}); err != nil {
 		return err
 	}
-	node, err := client.CoreV1().Nodes().Get(ctx, hostname, metav1.GetOptions{})
+	node, err := client.CoreV1().Nodes().Get(ctx, at.name(), metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
 	for _, condition := range node.Status.Conditions {
-		if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue && len(node.Spec.Taints) == 0 {
+		if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue &&
+			!condition.LastHeartbeatTime.Time.Before(since.Truncate(time.Second)) && len(node.Spec.Taints) == 0 {
 			return nil
 		}
 	}

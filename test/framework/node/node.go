@@ -1,39 +1,39 @@
-// Package node starts a real cluster of one node: etcd, kube-apiserver, kube-controller-manager,
-// kube-scheduler, containerd, kubelet, kube-proxy and a DNS server, in mount, network, PID, UTS,
-// IPC and cgroup namespaces of their own. The invariant: outside them there are no more than two
-// listeners on loopback, which the program that starts the node holds; and nothing of it is left
-// when that program has ended, however it ends, but for empty cgroups after a SIGKILL, which the
-// next node removes.
+// Package node starts a real cluster. Its first node has etcd, kube-apiserver,
+// kube-controller-manager, kube-scheduler, containerd, kubelet, kube-proxy and a DNS server, in
+// mount, network, PID, UTS, IPC and cgroup namespaces of their own. Further nodes (workers) have
+// containerd, kubelet and kube-proxy in namespaces of their own, and a link to the first. The
+// invariant: outside the namespaces there are no more than two listeners on loopback, which the
+// program that starts the cluster holds; and nothing of it is left when that program has ended,
+// however it ends, but for empty cgroups after a SIGKILL, which the next node removes.
 //
 // It needs Linux, root, `make cluster-build` and `make cluster-tools`. A program that starts nodes
 // calls Main before all else, since it is PID 1 of them, too.
 package node
 
 import (
-	"bufio"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
-	"time"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/rest"
 
 	"spillway/test/framework/controlplane"
-	"spillway/test/framework/process"
 )
 
-// Options say what to start. The zero value is a node in a temporary folder.
+// Options say what to start. The zero value is a cluster of one node in a temporary folder.
 type Options struct {
+	// Workers is the number of nodes beside the first.
+	Workers int
 	// Images are imported besides the pause image.
 	Images []Image
 	// Archives are image archives (OCI or docker) to import.
@@ -42,20 +42,20 @@ type Options struct {
 	Log io.Writer
 }
 
-// Node is a running cluster of one node.
+// Node is a running cluster: its first node, and its workers.
 type Node struct {
 	options    Options
 	dir        string
-	cgroup     string
 	config     *rest.Config
 	api, dials *net.TCPListener
-	init       *process.Child
+	first      *machine
+	workers    []*machine
 }
 
-// nodes counts those that this process has started.
-var nodes atomic.Int64
+// clusters counts those that this process has started.
+var clusters atomic.Int64
 
-// Start returns a node that is Ready. On error nothing is left behind.
+// Start returns a cluster of which all nodes are Ready. On error nothing is left behind.
 func Start(ctx context.Context, options Options) (*Node, error) {
 	if options.Log == nil {
 		options.Log = io.Discard
@@ -63,7 +63,7 @@ func Start(ctx context.Context, options Options) (*Node, error) {
 	if err := Missing(); err != nil {
 		return nil, err
 	}
-	n := &Node{options: options, cgroup: fmt.Sprint(cgroupPrefix, os.Getpid(), "-", nodes.Add(1))}
+	n := &Node{options: options}
 	err := n.prepare()
 	if err == nil {
 		err = n.PowerOn(ctx)
@@ -80,6 +80,12 @@ func (n *Node) prepare() error {
 		return err
 	}
 	n.dir = dir
+	cgroup := fmt.Sprint(cgroupPrefix, os.Getpid(), "-", clusters.Add(1))
+	n.first = &machine{place: placeOf(0), dir: dir, cgroup: cgroup}
+	for i := range n.options.Workers {
+		at := placeOf(i + 1)
+		n.workers = append(n.workers, &machine{place: at, dir: filepath.Join(dir, at.name()), cgroup: cgroup + "-" + at.name()})
+	}
 	for _, l := range []**net.TCPListener{&n.api, &n.dials} {
 		listener, err := net.Listen("tcp4", "127.0.0.1:0")
 		if err != nil {
@@ -112,75 +118,71 @@ func (n *Node) prepare() error {
 			return err
 		}
 	}
+	for _, w := range n.workers {
+		if err := os.Symlink(imageDir(dir), imageDir(w.dir)); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
 // PowerOn starts all programs, in the state in which the last PowerOff left their disks, and
-// returns when the node is Ready.
+// returns when all nodes are Ready.
 func (n *Node) PowerOn(ctx context.Context) error {
-	progress, out, err := os.Pipe()
-	if err != nil {
-		return err
-	}
-	defer progress.Close()
-	log, err := os.OpenFile(filepath.Join(n.dir, "init.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	defer log.Close()
-	cmd := exec.Command("/proc/self/exe")
-	cmd.Args = []string{outerInit, n.dir, n.cgroup}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: namespaces}
-	cmd.ExtraFiles = []*os.File{out}
+	var files []*os.File
 	for _, l := range []*net.TCPListener{n.api, n.dials} {
 		file, err := l.File()
 		if err != nil {
 			return err
 		}
 		defer file.Close()
-		cmd.ExtraFiles = append(cmd.ExtraFiles, file)
+		files = append(files, file)
 	}
-	n.init, err = process.Start(cmd, nil, log)
-	out.Close()
-	if err != nil {
+	if err := n.first.powerOn(ctx, n.options.Log, nil, files...); err != nil {
 		return err
 	}
-	stop := context.AfterFunc(ctx, n.init.Kill)
-	defer stop()
-	for lines := bufio.NewScanner(progress); lines.Scan(); {
-		line := lines.Text()
-		if line == done {
-			return nil
-		}
-		if text, ok := strings.CutPrefix(line, failed); ok {
-			err = errors.New(text)
-			break
-		}
-		fmt.Fprintln(n.options.Log, "node:", line)
+	var all errgroup.Group
+	for i := range n.workers {
+		all.Go(func() error { return n.PowerOnWorker(ctx, i) })
 	}
-	n.init.Kill()
-	text, _ := os.ReadFile(log.Name()) // the error says enough without
-	return fmt.Errorf("the node did not start: %w\n%s", cmp.Or(err, context.Cause(ctx), n.init.Err), text)
+	return all.Wait()
 }
 
-// PowerOff ends all processes of the node at once (SIGKILL). What they have written stays, and so
-// do the node's addresses on loopback.
+// PowerOnWorker starts a worker (from 0), and returns when it is Ready.
+func (n *Node) PowerOnWorker(ctx context.Context, i int) error {
+	w := n.workers[i]
+	return w.powerOn(ctx, n.options.Log, func() error { return w.connect(n.first) })
+}
+
+// PowerOff ends all processes of the cluster at once (SIGKILL). What they have written stays, and
+// so do the cluster's addresses on loopback.
 func (n *Node) PowerOff() error {
-	if n.init == nil {
+	var all error
+	for i := range n.workers {
+		all = errors.Join(all, n.PowerOffWorker(i))
+	}
+	if n.first == nil {
 		return nil
 	}
-	n.init.Kill() // PID 1: the kernel ends the others before it reports the end of this one
-	var err error
-	for range 100 { // a cgroup is busy until the last process in it has been reaped
-		if err = removeCgroups(n.cgroup); err == nil {
-			return nil
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
-	return err
+	return errors.Join(all, n.first.powerOff())
 }
 
-// Stop ends the node and removes all that it has written.
+// PowerOffWorker ends all processes of a worker (from 0) as a power cut does: no peer receives a
+// word of it.
+func (n *Node) PowerOffWorker(i int) error {
+	w := n.workers[i]
+	if w.init == nil || w.init.Ended() {
+		return nil
+	}
+	if n.first.init != nil && !n.first.init.Ended() {
+		if err := w.disconnect(n.first); err != nil {
+			return err
+		}
+	}
+	return w.powerOff()
+}
+
+// Stop ends the cluster and removes all that it has written.
 func (n *Node) Stop() error {
 	err := n.PowerOff()
 	for _, l := range []*net.TCPListener{n.api, n.dials} {
@@ -193,6 +195,17 @@ func (n *Node) Stop() error {
 	}
 	return errors.Join(err, os.RemoveAll(n.dir))
 }
+
+// Nodes are the names of all nodes. The first is that with the control plane; the others are the
+// workers.
+func (n *Node) Nodes() (names []string) {
+	for _, m := range n.machines() {
+		names = append(names, m.name())
+	}
+	return names
+}
+
+func (n *Node) machines() []*machine { return append([]*machine{n.first}, n.workers...) }
 
 // Config is the admin's, for clients on this machine. The caller owns it.
 func (n *Node) Config() *rest.Config { return rest.CopyConfig(n.config) }
@@ -246,20 +259,32 @@ func readLine(r io.Reader) (string, error) {
 	}
 }
 
-// KillContainer kills a container's process (SIGKILL), as a pod's status names it:
-// containerd://ID.
-func (n *Node) KillContainer(id string) error {
+// KillContainer kills a container's process (SIGKILL) on the named node. The container is named as
+// in a pod's status: containerd://ID.
+func (n *Node) KillContainer(node, id string) error {
 	bin, err := programs()
 	if err != nil {
 		return err
 	}
 	_, id, _ = strings.Cut(id, "://")
-	cmd := exec.Command("nsenter", "--target="+strconv.Itoa(n.init.Pid()), "--mount", "--pid", bin.node+"/ctr",
-		"--namespace=k8s.io", "tasks", "kill", "--signal=SIGKILL", id)
+	cmd, err := n.Command(node, bin.node+"/ctr", "--namespace=k8s.io", "tasks", "kill", "--signal=SIGKILL", id)
+	if err != nil {
+		return err
+	}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("cannot kill container %s: %w: %s", id, err, out)
 	}
 	return nil
+}
+
+// Command is a program to be run in the mount, network and PID namespaces of the named node.
+func (n *Node) Command(node, program string, args ...string) (*exec.Cmd, error) {
+	for _, m := range n.machines() {
+		if m.name() == node {
+			return m.command(program, args...), nil
+		}
+	}
+	return nil, fmt.Errorf("there is no node %q", node)
 }
 
 // identities makes the certificates and kubeconfigs of all programs.
@@ -280,11 +305,14 @@ func (n *Node) identities() error {
 	if err != nil {
 		return err
 	}
-	files := map[string][]byte{"ca.crt": authority.PEM(), "ca.key": key, "service-account.key": signing}
+	authorityFile := map[string][]byte{"ca.crt": authority.PEM()}
+	files := maps.Clone(authorityFile)
+	files["ca.key"], files["service-account.key"] = key, signing
 	add := func(name string, pair controlplane.KeyPair, err error) error {
 		files[name+".crt"], files[name+".key"] = pair.Cert, pair.Key
 		return err
 	}
+	dir := n.dir
 	server := func(name, commonName string, hosts ...string) error {
 		pair, err := authority.IssueServer(commonName, hosts...)
 		return add(name, pair, err)
@@ -296,29 +324,42 @@ func (n *Node) identities() error {
 		}
 		config := &rest.Config{Host: "https://" + apiAddress, QPS: -1, TLSClientConfig: rest.TLSClientConfig{
 			CAData: authority.PEM(), CertData: pair.Cert, KeyData: pair.Key}}
-		if err := controlplane.WriteKubeconfig(filepath.Join(n.dir, name+".kubeconfig"), config); err != nil {
+		if err := controlplane.WriteKubeconfig(filepath.Join(dir, name+".kubeconfig"), config); err != nil {
 			return err
 		}
-		if name == "admin" {
+		if name == "admin" && dir == n.dir {
 			config.Host = "https://" + n.api.Addr().String()
 			n.config = config
 			return controlplane.WriteKubeconfig(n.Kubeconfig(), config)
 		}
 		return nil
 	}
+	nodeOf := func(at place) error {
+		return errors.Join(
+			server("kubelet-serving", at.name(), at.name(), at.address()),
+			client("admin", "admin", "system:masters"),
+			client("kubelet", "system:node:"+at.name(), "system:nodes"),
+			client("kube-proxy", "system:kube-proxy"),
+		)
+	}
+	write := func() (err error) {
+		for name, content := range files {
+			err = errors.Join(err, os.WriteFile(filepath.Join(dir, name), content, 0o600))
+		}
+		return err
+	}
 	err = errors.Join(
-		server("apiserver", "kube-apiserver", address, apiService, "kubernetes", "kubernetes.default",
+		server("apiserver", "kube-apiserver", n.first.address(), apiService, "kubernetes", "kubernetes.default",
 			"kubernetes.default.svc.cluster.local"),
-		server("kubelet-serving", hostname, hostname, address),
-		client("admin", "admin", "system:masters"),
+		nodeOf(n.first.place),
 		client("apiserver-kubelet", "apiserver-kubelet", "system:masters"),
 		client("kube-controller-manager", "system:kube-controller-manager"),
 		client("kube-scheduler", "system:kube-scheduler"),
-		client("kubelet", "system:node:"+hostname, "system:nodes"),
-		client("kube-proxy", "system:kube-proxy"),
+		write(),
 	)
-	for name, content := range files {
-		err = errors.Join(err, os.WriteFile(filepath.Join(n.dir, name), content, 0o600))
+	for _, w := range n.workers {
+		dir, files = w.dir, maps.Clone(authorityFile)
+		err = errors.Join(err, os.Mkdir(dir, 0o755), nodeOf(w.place), write())
 	}
 	return err
 }

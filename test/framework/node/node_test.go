@@ -24,11 +24,11 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// TestNode: a pod runs on the node, again after a power cut, and of the node nothing is left.
+// TestNode: pods run on both nodes, again after a power cut, and of the cluster nothing is left.
 func TestNode(t *testing.T) {
 	Require(t)
 	before := traces(t)
-	n, err := Start(t.Context(), Options{Log: t.Output()})
+	n, err := Start(t.Context(), Options{Workers: 1, Log: t.Output()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,15 +43,19 @@ func TestNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	pods := client.CoreV1().Pods(metav1.NamespaceDefault)
-	_, err = pods.Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "pause"},
-		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "pause", Image: pauseImage}}}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
+	nodes := n.Nodes()
+	for _, node := range nodes {
+		_, err = pods.Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: node},
+			Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "pause", Image: pauseImage}}}},
+			metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
-	running := func(restarts int32) {
+	running := func(node string, restarts int32) {
 		t.Helper()
-		process.Awaiting(t, "the pod", func(ctx context.Context) error {
-			pod, err := pods.Get(ctx, "pause", metav1.GetOptions{})
+		process.Awaiting(t, "the pod on "+node, func(ctx context.Context) error {
+			pod, err := pods.Get(ctx, node, metav1.GetOptions{})
 			if err != nil {
 				return err
 			}
@@ -63,7 +67,9 @@ func TestNode(t *testing.T) {
 			return fmt.Errorf("it is %v", pod.Status)
 		})
 	}
-	running(0)
+	for _, node := range nodes {
+		running(node, 0)
+	}
 	conn, err := n.Dial(t.Context(), "tcp", "kubernetes.default.svc.cluster.local:443")
 	if err != nil {
 		t.Fatal(err)
@@ -73,18 +79,32 @@ func TestNode(t *testing.T) {
 		t.Error("a Service that is not there has an address")
 	}
 
-	of := namespacesOf(t, n.init.Pid())
-	if during := traces(t); during["cgroups"] == before["cgroups"] {
-		t.Error("the comparison does not see the node's cgroups")
+	of := map[string]bool{}
+	note := func() {
+		for _, m := range n.machines() {
+			maps.Copy(of, namespacesOf(t, m.init.Pid()))
+		}
 	}
+	note()
+	if during := traces(t); during["cgroups"] == before["cgroups"] {
+		t.Error("the comparison does not see the nodes' cgroups")
+	}
+	if err := n.PowerOffWorker(0); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.PowerOnWorker(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	running(nodes[1], 1)
 	if err := n.PowerOff(); err != nil {
 		t.Fatal(err)
 	}
 	if err := n.PowerOn(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	running(1)
-	maps.Copy(of, namespacesOf(t, n.init.Pid()))
+	running(nodes[0], 1)
+	running(nodes[1], 2)
+	note()
 	if err := n.Stop(); err != nil {
 		t.Fatal(err)
 	}

@@ -5,20 +5,19 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"spillway/test/framework/controlplane"
 )
 
-// What is the same in all nodes: each is in a network of its own.
+// What is the same in all clusters: each is in a network of its own.
 const (
-	hostname    = "node"
-	address     = "10.123.0.1"
-	apiAddress  = address + ":6443"
-	dnsAddress  = address + ":53"
+	apiAddress  = "10.123.0.1:6443" // on the first node
+	dnsAddress  = "10.123.0.1:53"
 	serviceNet  = "10.96.0.0/16"
 	apiService  = "10.96.0.1"
 	dnsService  = "10.96.0.10"
-	podNet      = "10.244.0.0/24"
+	podNets     = "10.244.0.0/16" // of all nodes
 	etcdAddress = "http://127.0.0.1:2379"
 	cni         = "/usr/lib/cni" // where Debian's containernetworking-plugins are
 	containerd  = "/run/containerd/containerd.sock"
@@ -28,14 +27,21 @@ const (
 // dirVariable names a folder with a build to use instead of bin/node of this repository.
 const dirVariable = "NODE_DIR"
 
-// programFolders are the folders of the programs that the project builds.
-type programFolders struct{ controlplane, node string }
+// programFolders are the folders of the programs that the project builds: etcd and kubectl, the other
+// programs of the control plane, kubelet and kube-proxy, and all others of a node.
+type programFolders struct {
+	controlplane, kubernetes, agents, node string
+	minor                                  string // of an older Kubernetes; "": the newest
+}
 
 // programs returns where they are. The error says how to build them.
 func programs() (programFolders, error) {
 	var b programFolders
 	var err error
 	if b.controlplane, err = controlplane.BinDir(); err != nil {
+		return programFolders{}, err
+	}
+	if b.minor, b.kubernetes, err = controlplane.VersionDir(); err != nil {
 		return programFolders{}, err
 	}
 	if b.node = os.Getenv(dirVariable); b.node == "" {
@@ -45,17 +51,30 @@ func programs() (programFolders, error) {
 		}
 		b.node = filepath.Join(root, "bin", "node")
 	}
-	for _, name := range []string{"kubelet", "kube-proxy", "containerd", "containerd-shim-runc-v2", "ctr", "pause"} {
-		if _, err := os.Stat(filepath.Join(b.node, name)); err != nil {
-			return programFolders{}, fmt.Errorf(
-				"%s is not in %s: run `make cluster-build`, or point %s at an existing build",
-				name,
-				b.node,
-				dirVariable,
-			)
+	b.agents = b.node
+	if b.minor != "" {
+		b.agents = b.kubernetes
+	}
+	for _, want := range []struct{ dir, names string }{
+		{b.kubernetes, "kube-apiserver kube-controller-manager kube-scheduler"}, {b.agents, "kubelet kube-proxy"},
+		{b.node, "containerd containerd-shim-runc-v2 ctr pause"},
+	} {
+		for name := range strings.FieldsSeq(want.names) {
+			if _, err := os.Stat(filepath.Join(want.dir, name)); err != nil {
+				return programFolders{}, fmt.Errorf("%s is not in %s: run `make cluster-build%s`, or point %s at an existing build",
+					name, want.dir, b.setting(), dirVariable)
+			}
 		}
 	}
 	return b, nil
+}
+
+// setting is what make needs to build the same.
+func (b programFolders) setting() string {
+	if b.minor == "" {
+		return ""
+	}
+	return " KUBERNETES=" + b.minor
 }
 
 func (b programFolders) etcd(s *supervisor) error {
@@ -66,8 +85,8 @@ func (b programFolders) etcd(s *supervisor) error {
 
 func (b programFolders) apiserver(s *supervisor) error {
 	pki := s.dir + "/"
-	return s.keep("kube-apiserver", b.controlplane+"/kube-apiserver", "--etcd-servers="+etcdAddress,
-		"--secure-port=6443", "--advertise-address="+address,
+	return s.keep("kube-apiserver", b.kubernetes+"/kube-apiserver", "--etcd-servers="+etcdAddress,
+		"--secure-port=6443", "--advertise-address="+placeOf(0).address(),
 		"--tls-cert-file="+pki+"apiserver.crt", "--tls-private-key-file="+pki+"apiserver.key",
 		"--client-ca-file="+pki+"ca.crt",
 		"--kubelet-client-certificate="+pki+"apiserver-kubelet.crt",
@@ -83,6 +102,7 @@ func (b programFolders) apiserver(s *supervisor) error {
 func (b programFolders) controllerManager(s *supervisor) error {
 	return b.controller(s, "kube-controller-manager", "--use-service-account-credentials",
 		"--service-account-private-key-file="+s.dir+"/service-account.key", "--root-ca-file="+s.dir+"/ca.crt",
+		"--node-monitor-grace-period=20s", // so that Services forget a node before its clients notice its silence
 		"--cluster-signing-cert-file="+s.dir+"/ca.crt", "--cluster-signing-key-file="+s.dir+"/ca.key")
 }
 
@@ -90,20 +110,20 @@ func (b programFolders) scheduler(s *supervisor) error { return b.controller(s, 
 
 func (b programFolders) controller(s *supervisor, name string, args ...string) error {
 	kubeconfig := s.dir + "/" + name + ".kubeconfig"
-	return s.keep(name, b.controlplane+"/"+name, append(args, "--kubeconfig="+kubeconfig,
+	return s.keep(name, b.kubernetes+"/"+name, append(args, "--kubeconfig="+kubeconfig,
 		"--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig, "--leader-elect=false")...)
 }
 
 // containerd runs containers by runc. A machine that may not lower a process's oom_score_adj (no
 // CAP_SYS_RESOURCE) has runc fail without restrict_oom_score_adj.
-func (b programFolders) containerd(s *supervisor) error {
+func (b programFolders) containerd(s *supervisor, at place) error {
 	if err := os.MkdirAll(s.dir+"/cni", 0o755); err != nil {
 		return err
 	}
 	// ptp, not bridge: pods reach each other through Services by routes, without br_netfilter
 	if err := write(s.dir+"/cni/10-node.conflist", `{"cniVersion": "1.0.0", "name": "node", "plugins": [
 	{"type": "ptp", "ipMasq": false, "ipam": {"type": "host-local", "dataDir": "/run/cni/ipam",
-		"ranges": [[{"subnet": "`+podNet+`"}]], "routes": [{"dst": "0.0.0.0/0"}]}}
+		"ranges": [[{"subnet": "`+at.podNet()+`"}]], "routes": [{"dst": "0.0.0.0/0"}]}}
 ]}`); err != nil {
 		return err
 	}
@@ -156,13 +176,12 @@ func (b programFolders) images(ctx context.Context, s *supervisor) error {
 
 func imageDir(dir string) string { return dir + "/images" }
 
-func (b programFolders) kubelet(s *supervisor) error {
+func (b programFolders) kubelet(s *supervisor, at place) error {
 	// Images are never collected: no registry could give them back.
 	config := s.dir + "/kubelet.yaml"
 	if err := write(config, `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
-failCgroupV1: false
-address: `+address+`
+`+b.since131("failCgroupV1: false\n")+`address: `+at.address()+`
 authentication: {anonymous: {enabled: false}, webhook: {enabled: true}, x509: {clientCAFile: `+s.dir+`/ca.crt}}
 authorization: {mode: Webhook}
 tlsCertFile: `+s.dir+`/kubelet-serving.crt
@@ -184,23 +203,39 @@ syncFrequency: 10s
 `); err != nil {
 		return err
 	}
-	return s.keep("kubelet", b.node+"/kubelet", "--config="+config, "--kubeconfig="+s.dir+"/kubelet.kubeconfig",
-		"--hostname-override="+hostname, "--node-ip="+address)
+	return s.keep("kubelet", b.agents+"/kubelet", "--config="+config, "--kubeconfig="+s.dir+"/kubelet.kubeconfig",
+		"--hostname-override="+at.name(), "--node-ip="+at.address())
+}
+
+// since131 and before131 are settings that Kubernetes of other minors does not know.
+func (b programFolders) since131(setting string) string {
+	if b.minor == "1.30" {
+		return ""
+	}
+	return setting
+}
+
+func (b programFolders) before131(setting string) string {
+	if b.minor == "1.30" {
+		return setting
+	}
+	return ""
 }
 
 // proxy leaves conntrack's limits alone: they are the machine's, not the network namespace's.
-func (b programFolders) proxy(s *supervisor) error {
+func (b programFolders) proxy(s *supervisor, at place) error {
 	config := s.dir + "/kube-proxy.yaml"
 	if err := write(config, `apiVersion: kubeproxy.config.k8s.io/v1alpha1
 kind: KubeProxyConfiguration
 mode: nftables
+featureGates: {`+b.before131("NFTablesProxyMode: true")+`}
 clientConnection: {kubeconfig: `+s.dir+`/kube-proxy.kubeconfig}
-hostnameOverride: `+hostname+`
-clusterCIDR: `+podNet+`
+hostnameOverride: `+at.name()+`
+clusterCIDR: `+podNets+`
 conntrack: {maxPerCore: 0, min: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeout: 0s}
 oomScoreAdj: 0
 `); err != nil {
 		return err
 	}
-	return s.keep("kube-proxy", b.node+"/kube-proxy", "--config="+config)
+	return s.keep("kube-proxy", b.agents+"/kube-proxy", "--config="+config)
 }

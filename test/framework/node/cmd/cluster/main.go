@@ -1,9 +1,10 @@
-// Command cluster runs a real cluster of one node until SIGINT, SIGTERM or the end of its parent,
+// Command cluster runs a real cluster of one or more nodes until SIGINT, SIGTERM or the end of its parent,
 // and prints the line by which kubectl and helm reach it.
 package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/signal"
@@ -16,14 +17,16 @@ func main() {
 	node.Main()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	if err := run(ctx, os.Args[1:]); err != nil && ctx.Err() == nil { // a signal during the start is no error
+	nodes := flag.Int("nodes", 1, "how many there are")
+	flag.Parse()
+	if err := run(ctx, *nodes, flag.Args()); err != nil && ctx.Err() == nil { // a signal during the start is no error
 		fmt.Fprintln(os.Stderr, "cluster:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, archives []string) (err error) {
-	n, err := node.Start(ctx, node.Options{Archives: archives, Log: os.Stderr})
+func run(ctx context.Context, nodes int, archives []string) (err error) {
+	n, err := node.Start(ctx, node.Options{Workers: max(0, nodes-1), Archives: archives, Log: os.Stderr})
 	if err != nil {
 		return err
 	}
