@@ -160,7 +160,7 @@ bin/tools/.installed: $(wildcard hack/tools/go.* hack/tools/*/go.*)
 	cd hack/tools && GOBIN=$(CURDIR)/bin/tools go install tool
 	cd hack/tools/helm && GOBIN=$(CURDIR)/bin/tools go install tool
 	cd hack/tools/golangci && GOBIN=$(CURDIR)/bin/tools go install tool
-	cd hack/tools/promtool && GOBIN=$(CURDIR)/bin/tools go install -tags remove_all_sd tool # it finds no targets, so needs no clouds' clients
+	cd hack/tools/promtool && GOBIN=$(CURDIR)/bin/tools go install -tags remove_all_sd,enable_kubernetes_sd tool # without the clients of clouds
 	@touch $@
 
 clean: ## Remove everything that was built here: bin/ and dist/

@@ -33,14 +33,14 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// cluster is a node, and what the tests need to change what is on it.
+// cluster is two nodes, and what the tests need to change what is on them.
 type cluster struct {
 	*node.Node
 	client kubernetes.Interface
 	root   string // of the repository
 }
 
-// TestCluster starts one node for all tests, which come one after another.
+// TestCluster starts one cluster for all tests, which come one after another.
 func TestCluster(t *testing.T) {
 	node.Require(t)
 	store := buildah.New(t)
@@ -53,7 +53,7 @@ func TestCluster(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	n, err := node.Start(t.Context(), node.Options{Archives: []string{archive}, Log: t.Output(),
+	n, err := node.Start(t.Context(), node.Options{Workers: 1, Archives: []string{archive}, Log: t.Output(),
 		Images: []node.Image{{Name: clientImage, Program: incluster, User: "65532:65532"}}})
 	must(t, err)
 	t.Cleanup(func() { must(t, n.Stop()) })
@@ -67,11 +67,12 @@ func TestCluster(t *testing.T) {
 		name string
 		run  func(*testing.T)
 	}{
-		{"cluster", c.testCluster}, {"loadShedding", c.testLoadShedding}, {"sidecar", c.testSidecar},
+		{"cluster", c.testCluster}, {"DaemonSet", c.testDaemonSet}, {"loadShedding", c.testLoadShedding},
+		{"sidecar", c.testSidecar},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if testing.Short() && test.name == "loadShedding" {
-				t.Skip("the chart's test renders this mode; here it is seen in the long form")
+			if testing.Short() && (test.name == "loadShedding" || test.name == "DaemonSet") {
+				t.Skip("the chart's test renders it; here it is seen in the long form")
 			}
 			defer func() {
 				if t.Failed() {

@@ -135,10 +135,11 @@ func (c *cluster) startCrowd(t *testing.T, size int) *informerGroup {
 			}
 		}
 	})
-	cr.stop = func() {
+	cr.stop = sync.OnceFunc(func() {
 		cancel()
 		ends.Wait()
-	}
+		must(t, maps.Delete(context.Background(), counter, metav1.DeleteOptions{}))
+	})
 	t.Cleanup(cr.stop)
 	return cr
 }
@@ -170,6 +171,8 @@ func (cr *informerGroup) observe(next http.RoundTripper) http.RoundTripper {
 			failure = err.Error()
 		case err == nil && response.StatusCode >= http.StatusBadRequest:
 			failure = response.Status
+		case err == nil && response.Header.Get("X-Kubernetes-Pf-Flowschema-Uid") != "":
+			failure = "the answer is upstream's"
 		}
 		if failure != "" {
 			cr.mu.Lock()

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -43,6 +44,7 @@ type row struct {
 	change func(*corev1.PodTemplateSpec)
 	// warning is part of why the pod gets no sidecar; empty: it gets one.
 	warning string
+	slow    string // why it is left out of the short form; empty: it is not
 	// then is what is to happen to the running pod.
 	then func(t *testing.T, c *cluster, pod *corev1.Pod)
 }
@@ -56,8 +58,8 @@ func (c *cluster) testSidecar(t *testing.T) {
 	t.Run("rows", func(t *testing.T) {
 		for _, r := range rows() {
 			t.Run(r.name, func(t *testing.T) {
-				if testing.Short() && r.name == "CronJob" {
-					t.Skip("short: it waits for the next minute")
+				if testing.Short() && r.slow != "" {
+					t.Skip("short: " + r.slow)
 				}
 				t.Parallel()
 				c.testRow(t, r)
@@ -82,7 +84,7 @@ func rows() []row {
 		{name: "Deployment", kind: deployment},
 		{name: "StatefulSet", kind: statefulSet},
 		{name: "Job", kind: job},
-		{name: "CronJob", kind: cronJob},
+		{name: "CronJob", kind: cronJob, slow: "it waits for the next minute"},
 		{name: "Pod", kind: pod},
 		{name: "restricted", kind: pod, labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}},
 		{name: "LimitRange and ResourceQuota", kind: deployment, policy: []runtime.Object{
@@ -120,21 +122,67 @@ func rows() []row {
 				p.Labels["spillway/inject"] = "enabled"
 				p.Spec.AutomountServiceAccountToken = ptr.To(false)
 			}},
-		{name: "token of its own", kind: pod, change: func(p *corev1.PodTemplateSpec) {
-			p.Spec.AutomountServiceAccountToken = ptr.To(false)
-			p.Spec.Volumes = []corev1.Volume{{Name: "own", VolumeSource: corev1.VolumeSource{
-				Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
-					{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}},
-					{ConfigMap: &corev1.ConfigMapProjection{
-						LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt"}}},
-					{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{{Path: "namespace",
-						FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.namespace"}}}}},
-				}}}}}
-			p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "own", ReadOnly: true,
-				MountPath: "/var/run/secrets/kubernetes.io/serviceaccount"}}
-		}},
+		{name: "token of its own", kind: pod, change: func(p *corev1.PodTemplateSpec) { ownToken(p, time.Hour) }},
+		{name: "token rotation", kind: pod, slow: "it waits for ten minutes", then: rotate,
+			change: func(p *corev1.PodTemplateSpec) { ownToken(p, shortestToken) }},
 		{name: "kill -9 of the sidecar", kind: pod, then: killSidecar},
 		{name: "termination order", kind: pod, then: terminate},
+	}
+}
+
+// ownToken gives a pod a token by a volume of its own, instead of the one that is made for every pod.
+func ownToken(p *corev1.PodTemplateSpec, validity time.Duration) {
+	p.Spec.AutomountServiceAccountToken = ptr.To(false)
+	p.Spec.Volumes = []corev1.Volume{{Name: "own", VolumeSource: corev1.VolumeSource{
+		Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+			{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token",
+				ExpirationSeconds: ptr.To(int64(validity.Seconds()))}},
+			{ConfigMap: &corev1.ConfigMapProjection{
+				LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt"}}},
+			{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{{Path: "namespace",
+				FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.namespace"}}}}},
+		}}}}}
+	p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "own", ReadOnly: true,
+		MountPath: "/var/run/secrets/kubernetes.io/serviceaccount"}}
+}
+
+// shortestToken is the shortest validity that kube-apiserver grants. The kubelet renews a token when
+// a fifth of its validity is left.
+const shortestToken = 10 * time.Minute
+
+// rotate awaits that the kubelet has renewed the token, and that the program is served from memory
+// with the new one, past the end of the old.
+func rotate(t *testing.T, c *cluster, p *corev1.Pod) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*shortestToken)
+	defer cancel()
+	tokens := map[string]time.Time{}
+	for old := ""; ; {
+		text, err := c.client.CoreV1().Pods(p.Namespace).GetLogs(p.Name, &corev1.PodLogOptions{Container: app,
+			TailLines: ptr.To[int64](10)}).DoRaw(ctx)
+		must(t, err)
+		for line := range bytes.Lines(text) {
+			var l struct {
+				Token, Error string
+				Memory       bool
+			}
+			if json.Unmarshal(line, &l) != nil || l.Token == "" && l.Error == "" {
+				continue
+			}
+			if l.Error != "" || !l.Memory {
+				t.Fatalf("the program says %s", line)
+			}
+			if _, known := tokens[l.Token]; !known {
+				tokens[l.Token] = time.Now()
+			}
+			if old == "" {
+				old = l.Token
+			}
+			if l.Token != old && time.Since(tokens[old]) > shortestToken {
+				return
+			}
+		}
+		time.Sleep(time.Second)
 	}
 }
 
@@ -272,7 +320,7 @@ func injected(p *corev1.Pod) bool {
 func killSidecar(t *testing.T, c *cluster, p *corev1.Pod) {
 	t.Helper()
 	before := len(c.log(t, p, app))
-	must(t, c.KillContainer(p.Status.InitContainerStatuses[0].ContainerID))
+	must(t, c.KillContainer(p.Spec.NodeName, p.Status.InitContainerStatuses[0].ContainerID))
 	process.Awaiting(t, "the sidecar's restart", func(ctx context.Context) error {
 		now, err := c.client.CoreV1().Pods(p.Namespace).Get(ctx, p.Name, metav1.GetOptions{})
 		if err != nil {

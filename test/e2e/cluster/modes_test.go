@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -21,24 +22,26 @@ import (
 )
 
 const (
-	proxies   = "app.kubernetes.io/instance=" + release + ",pod-template-hash" // not the pod of helm test
+	proxies   = "app.kubernetes.io/instance=" + release + ",app.kubernetes.io/component!=test"
 	crowdSize = 20
 )
 
 // testCluster replaces the pods of a proxy for the whole cluster in every way that an operator has,
-// under informers that watch through its Service.
+// and cuts the power of one of their nodes, under informers that watch through its Service.
 func (c *cluster) testCluster(t *testing.T) {
+	c.defineServiceMonitors(t)
 	const readers = `=[{"kind": "ServiceAccount", "name": "` + account + `", "namespace": "default"}]`
-	c.install(t, "cluster", "--set-json=rbac.metricsReaders"+readers, "--set-json=rbac.statusReaders"+readers)
+	c.install(t, "cluster", "--set-json=rbac.metricsReaders"+readers, "--set-json=rbac.statusReaders"+readers,
+		"--set=monitoring.serviceMonitor.enabled=true", "--set=monitoring.serviceMonitor.interval=1s",
+		"--set=networkPolicy.enabled=true", "--set-json=networkPolicy.clients="+friends,
+		"--set-json=networkPolicy.metrics="+friends)
 	t.Log(c.helm(t, "test", release, "--logs"))
+	c.spread(t)
 	crowd := c.startCrowd(t, crowdSize)
 	crowd.check(t, "the start")
+	c.cutWorker(t, crowd)
 
-	upgrade := func(values ...string) {
-		c.helm(t, append([]string{"upgrade", release, filepath.Join(c.root, "charts", "spillway"), "--reuse-values", "--wait",
-			"--timeout=" + patience}, values...)...)
-	}
-	upgrade("--set-string=workload.podAnnotations.change=1")
+	c.upgrade(t, "--set-string=workload.podAnnotations.change=1")
 	c.settle(t)
 	crowd.check(t, "helm upgrade")
 	c.helm(t, "rollback", release, "1", "--wait", "--timeout="+patience)
@@ -48,15 +51,69 @@ func (c *cluster) testCluster(t *testing.T) {
 	c.settle(t)
 	crowd.check(t, "eviction")
 	t.Run("pages", c.testPages)
+	t.Run("Prometheus", c.testPrometheus)
+	t.Run("NetworkPolicy", c.testNetworkPolicy)
 
-	// While the node is off, requests fail. What an informer has to do then is to end with the state.
+	// While the whole cluster is off, requests fail. What an informer has to do then is to end with the
+	// state.
 	must(t, c.PowerOff())
 	must(t, c.PowerOn(t.Context()))
 	c.settle(t)
-	crowd.catchUp(t, "power cut")
+	crowd.catchUp(t, "the power cut of all nodes")
 	ta := crowd.take()
-	t.Logf("power cut: %d watches anew, %d lists, %d failed requests", ta.watches, ta.lists, len(ta.failures))
+	t.Logf("power cut of all nodes: %d watches anew, %d lists, %d failed requests", ta.watches, ta.lists, len(ta.failures))
 	crowd.stop()
+}
+
+// testDaemonSet loses and replaces the pods of a proxy on each node.
+func (c *cluster) testDaemonSet(t *testing.T) {
+	c.install(t, "cluster", "--set=workload.kind=DaemonSet")
+	c.settle(t)
+	c.spread(t)
+	crowd := c.startCrowd(t, crowdSize)
+	crowd.check(t, "the start")
+	c.cutWorker(t, crowd)
+	c.upgrade(t, "--set-string=workload.podAnnotations.change=1")
+	c.settle(t)
+	crowd.check(t, "helm upgrade of a DaemonSet")
+	crowd.stop()
+}
+
+func (c *cluster) upgrade(t *testing.T, values ...string) {
+	t.Helper()
+	c.helm(t, append([]string{"upgrade", release, filepath.Join(c.root, "charts", "spillway"), "--reuse-values", "--wait",
+		"--timeout=" + patience}, values...)...)
+}
+
+// spread checks that each node has a pod of the proxy.
+func (c *cluster) spread(t *testing.T) {
+	t.Helper()
+	pods, err := c.pods(t.Context(), namespace, proxies)
+	must(t, err)
+	var on []string
+	for _, pod := range pods {
+		on = append(on, pod.Spec.NodeName)
+	}
+	if slices.Sort(on); !slices.Equal(on, c.Nodes()) {
+		t.Fatalf("the pods are on %v, want one on each of %v", on, c.Nodes())
+	}
+}
+
+// cutWorker cuts the power of the node without the control plane, and so one of two pods. Its
+// clients receive no word of it. They notice by an unanswered ping, which client-go's informers, of
+// any server, answer by a list: the other pod has it in memory.
+func (c *cluster) cutWorker(t *testing.T, crowd *informerGroup) {
+	t.Helper()
+	must(t, c.PowerOffWorker(0))
+	crowd.catchUp(t, "a node's power cut")
+	ta := crowd.take()
+	t.Logf("a node's power cut: %d informers, %d writes so far: %v", len(crowd.informers), crowd.written.Load(), ta)
+	if ta.lists == 0 || ta.gaps > ta.lists || len(ta.failures) != 0 {
+		t.Errorf("a node's power cut: %v; want a list of each informer of the lost pod, and no failure", ta)
+	}
+	must(t, c.PowerOnWorker(t.Context(), 0))
+	c.settle(t)
+	crowd.check(t, "the node's return")
 }
 
 // settle awaits that the pods are ready, and that those that were replaced are gone.

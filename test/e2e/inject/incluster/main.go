@@ -1,7 +1,8 @@
 // Command incluster is a program as they run in pods: client-go, configured by rest.InClusterConfig
 // and nothing else. It watches config maps with an informer, and lists them again and again with a
 // configuration of its own each time. What it sees it prints, a line of JSON each. With -once it
-// ends when it has seen a config map and a list from memory.
+// ends when it has seen a config map and a list from memory. With -dial it does nothing but connect,
+// again and again, to the addresses that are its arguments.
 package main
 
 import (
@@ -10,6 +11,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/signal"
@@ -31,6 +33,7 @@ type Line struct {
 	Memory bool   `json:"memory,omitempty"` // that list was not the API server's
 	Token  string `json:"token,omitempty"`  // that the request carried
 	Host   string `json:"host,omitempty"`   // and where
+	Dialed string `json:"dialed,omitempty"` // an address of -dial
 	Error  string `json:"error,omitempty"`
 }
 
@@ -44,9 +47,14 @@ func say(l Line) {
 
 func main() {
 	once := flag.Bool("once", false, "end at the first list from memory after a watch's first config map")
+	dial := flag.Bool("dial", false, "connect to the arguments, and do nothing else")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
+	if *dial {
+		connect(ctx, flag.Args())
+		return
+	}
 	if err := run(ctx, *once); err != nil {
 		say(Line{Error: err.Error()})
 		os.Exit(1)
@@ -78,6 +86,24 @@ func run(ctx context.Context, once bool) error {
 		time.Sleep(200 * time.Millisecond)
 	}
 	return nil
+}
+
+// connect says which addresses take connections, and why the others do not.
+func connect(ctx context.Context, addresses []string) {
+	d := net.Dialer{Timeout: 2 * time.Second}
+	for ctx.Err() == nil {
+		for _, address := range addresses {
+			line := Line{Dialed: address}
+			conn, err := d.DialContext(ctx, "tcp", address)
+			if err != nil {
+				line.Error = err.Error()
+			} else {
+				conn.Close()
+			}
+			say(line)
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
 }
 
 func list() (memory bool) {
