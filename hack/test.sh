@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the tests of every module of this repository, the proxy's own first, and sums them up. The suites in test/ start real
-# control planes: they always run, since Go's test cache does not know that a server has changed, and three at a time, since mostly they wait.
+# control planes: they always run, since Go's test cache does not know that a server has changed, and four at a time, since mostly they wait.
 # `test.sh unit` runs the proxy's own tests only, `test.sh suites` the others. `test.sh long` runs what -short leaves out of the suites instead:
 # they, whole; and beside them conformance of a proxy whose watches are goroutines. `test.sh plan` says what `make test` is going to do.
 # The tests' events (go test -json) and the sum are left in bin/test/, or bin/test-long/ and so on, for other programs.
@@ -30,8 +30,8 @@ mkdir -p "$results"
 # The suites of the module test in whose own process the proxy's code runs; before all others the proxy is a process of its own,
 # and a race detector would watch over the clients.
 within="./e2e/authentication ./e2e/flowcontrol ./e2e/negotiation ./e2e/simulation"
-# Those that -short cuts.
-cut="./e2e/chaos ./e2e/conformance ./e2e/fuzzdiff ./e2e/slowlink"
+# Those that -short cuts, the longest first.
+cut="./e2e/slowlink ./e2e/chaos ./e2e/conformance ./e2e/fuzzdiff"
 
 race=(-race)
 if ! command -v "$(go env CC)" >/dev/null || [[ ${CGO_ENABLED:-} == 0 ]]; then
@@ -62,7 +62,7 @@ others() {
 if [[ ${1:-} == long ]]; then
 	PROXY_TAGS=portable run test -short -count=1 ./e2e/conformance >"$results/beside" &
 	runs=$((runs + 1)) # its own
-	run test -count=1 -p=2 -timeout=30m $cut
+	run test -count=1 -p=3 -timeout=30m $cut
 	wait "$!" || status=1
 	cat "$results/beside"
 else
@@ -81,7 +81,7 @@ else
 		test)
 			run test "${race[@]}" -count=1 -p=1 $within
 			PROXY_TAGS=portable run test "${race[@]}" -count=1 ./e2e/simulation # of a proxy whose watches are goroutines
-			run test -short -count=1 -p=3 -timeout=30m $(others)
+			run test -short -count=1 -p=4 -timeout=30m $(others)
 			;;
 		*) run "$module" ./... ;; # programs: they are built, and what they judge by is tested
 		esac
