@@ -130,7 +130,8 @@ func rows() []row {
 	}
 }
 
-// ownToken gives a pod a token by a volume of its own, instead of the one that is made for every pod.
+// ownToken gives a pod a token by a volume of its own, instead of the one that is made for every
+// pod.
 func ownToken(p *corev1.PodTemplateSpec, validity time.Duration) {
 	p.Spec.AutomountServiceAccountToken = ptr.To(false)
 	p.Spec.Volumes = []corev1.Volume{{Name: "own", VolumeSource: corev1.VolumeSource{
@@ -146,8 +147,8 @@ func ownToken(p *corev1.PodTemplateSpec, validity time.Duration) {
 		MountPath: "/var/run/secrets/kubernetes.io/serviceaccount"}}
 }
 
-// shortestToken is the shortest validity that kube-apiserver grants. The kubelet renews a token when
-// a fifth of its validity is left.
+// shortestToken is the shortest validity that kube-apiserver grants. The kubelet renews a token
+// when a fifth of its validity is left.
 const shortestToken = 10 * time.Minute
 
 // rotate awaits that the kubelet has renewed the token, and that the program is served from memory

@@ -54,8 +54,8 @@ func (c *cluster) testCluster(t *testing.T) {
 	t.Run("Prometheus", c.testPrometheus)
 	t.Run("NetworkPolicy", c.testNetworkPolicy)
 
-	// While the whole cluster is off, requests fail. What an informer has to do then is to end with the
-	// state.
+	// While the whole cluster is off, requests fail. What an informer has to do then is to end with
+	// the state.
 	must(t, c.PowerOff())
 	must(t, c.PowerOn(t.Context()))
 	c.settle(t)

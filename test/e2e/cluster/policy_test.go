@@ -17,7 +17,7 @@ import (
 	"spillway/test/framework/process"
 )
 
-// friends are the peers that the chart's NetworkPolicy is to let in, as JSON: the pods of namespaces
+// friends are the peers that the chart's NetworkPolicy is to admit, as JSON: the pods of namespaces
 // with a label.
 const friends = `[{"namespaceSelector": {"matchLabels": {"access": "spillway"}}}]`
 
@@ -57,7 +57,8 @@ func (c *cluster) testNetworkPolicy(t *testing.T) {
 			return err
 		}
 		for i, pod := range now {
-			if pod.Status.ContainerStatuses[0].RestartCount == pods[i].Status.ContainerStatuses[0].RestartCount || !isReady(&pod) {
+			before := pods[i].Status.ContainerStatuses[0].RestartCount
+			if pod.Status.ContainerStatuses[0].RestartCount == before || !isReady(&pod) {
 				return errNotYet
 			}
 		}
@@ -173,7 +174,8 @@ func (c *cluster) rules(t *testing.T, policy *networkingv1.NetworkPolicy) string
 		"chain to-node { type filter hook input priority 11; " + settled + out.String() + "}\n}\n"
 }
 
-// portMatch is the part of a rule that is about a port; of a name it is the container's of that name.
+// portMatch is the part of a rule that is about a port; of a name it is the container's of that
+// name.
 func portMatch(pod *corev1.Pod, port networkingv1.NetworkPolicyPort) string {
 	protocol := strings.ToLower(string(ptr.Deref(port.Protocol, corev1.ProtocolTCP)))
 	number := port.Port.IntVal

@@ -77,7 +77,8 @@ func (c *cluster) testPrometheus(t *testing.T) {
 	})
 }
 
-// scrapeConfig is what the Prometheus operator makes of the ServiceMonitor, as far as it has fields.
+// scrapeConfig is what the Prometheus operator makes of the ServiceMonitor, as far as it has
+// fields.
 func (c *cluster) scrapeConfig(t *testing.T, dir string) string {
 	t.Helper()
 	text, err := c.client.Discovery().RESTClient().Get().AbsPath(monitors).DoRaw(t.Context())

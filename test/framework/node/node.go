@@ -84,7 +84,8 @@ func (n *Node) prepare() error {
 	n.first = &machine{place: placeOf(0), dir: dir, cgroup: cgroup}
 	for i := range n.options.Workers {
 		at := placeOf(i + 1)
-		n.workers = append(n.workers, &machine{place: at, dir: filepath.Join(dir, at.name()), cgroup: cgroup + "-" + at.name()})
+		n.workers = append(n.workers, &machine{place: at, dir: filepath.Join(dir, at.name()),
+			cgroup: cgroup + "-" + at.name()})
 	}
 	for _, l := range []**net.TCPListener{&n.api, &n.dials} {
 		listener, err := net.Listen("tcp4", "127.0.0.1:0")

@@ -27,8 +27,8 @@ const (
 // dirVariable names a folder with a build to use instead of bin/node of this repository.
 const dirVariable = "NODE_DIR"
 
-// programFolders are the folders of the programs that the project builds: etcd and kubectl, the other
-// programs of the control plane, kubelet and kube-proxy, and all others of a node.
+// programFolders are the folders of the programs that the project builds: etcd and kubectl, the
+// other programs of the control plane, kubelet and kube-proxy, and all others of a node.
 type programFolders struct {
 	controlplane, kubernetes, agents, node string
 	minor                                  string // of an older Kubernetes; "": the newest

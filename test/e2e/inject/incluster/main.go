@@ -1,8 +1,8 @@
 // Command incluster is a program as they run in pods: client-go, configured by rest.InClusterConfig
 // and nothing else. It watches config maps with an informer, and lists them again and again with a
 // configuration of its own each time. What it sees it prints, a line of JSON each. With -once it
-// ends when it has seen a config map and a list from memory. With -dial it does nothing but connect,
-// again and again, to the addresses that are its arguments.
+// ends when it has seen a config map and a list from memory. With -dial it does nothing but
+// connect, again and again, to the addresses that are its arguments.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Command cluster runs a real cluster of one or more nodes until SIGINT, SIGTERM or the end of its parent,
-// and prints the line by which kubectl and helm reach it.
+// Command cluster runs a real cluster of one or more nodes until SIGINT, SIGTERM or the end of its
+// parent, and prints the line by which kubectl and helm reach it.
 package main
 
 import (
