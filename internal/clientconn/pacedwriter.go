@@ -28,11 +28,11 @@ type PacedWriter struct {
 	EndsConnection func(code int) bool
 
 	mu      sync.Mutex
-	timer   *time.Timer
-	pin     *pin // the old state that is kept alive for the client; nil: none is. Set by the handler alone
-	stalled bool // the clock ran out
-	severed bool // by cut
-	over    bool // the handler returns: net/http's writer must not be touched any more
+	timer   *time.Timer // the handler's; nil: nothing has been written yet
+	pin     *pin        // the old state that is kept alive for the client; nil: none is. Set by the handler alone
+	stalled bool        // the clock ran out
+	severed bool        // by cut
+	over    bool        // the handler returns: net/http's writer must not be touched any more
 }
 
 // pieceBytes is what HTTP/2 clients take in one frame unless they ask for more: smaller pieces
@@ -46,8 +46,6 @@ func NewPacedWriter(w http.ResponseWriter, below *PacedConn, stall time.Duration
 	if below != nil {
 		n.seat.of = below.seat.of
 	}
-	n.timer = time.AfterFunc(time.Hour, n.evict)
-	n.timer.Stop()
 	return n
 }
 
@@ -106,7 +104,11 @@ func (n *PacedWriter) timed(send func() error) error {
 		defer n.seat.of.Acquire()
 	}
 	if n.stall > 0 {
-		n.timer.Reset(n.eviction().StallTimeout(n.stall))
+		if after := n.eviction().StallTimeout(n.stall); n.timer == nil {
+			n.timer = time.AfterFunc(after, n.evict)
+		} else {
+			n.timer.Reset(after)
+		}
 		defer n.timer.Stop()
 	}
 	if n.pin != nil {
@@ -213,11 +215,20 @@ func (n *PacedWriter) breakLocked() {
 	}
 }
 
-// Close lets go of the answer.
+// OnEnd has f called when the stream ends; see h2.Response.
+func (n *PacedWriter) OnEnd(f func(error)) (stop func()) {
+	return n.ResponseWriter.(interface {
+		OnEnd(f func(error)) (stop func())
+	}).OnEnd(f)
+}
+
+// Close lets go of the answer. A stream that is kept beyond its handler holds nothing but its pace's
+// end.
 func (n *PacedWriter) Close() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.over = true
+	n.ResponseWriter, n.control, n.timer = nil, nil, nil
 }
 
 // StrictTransportSecurityHeader is a header that keeps browsers from plain HTTP (RFC 6797). As in

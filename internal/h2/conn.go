@@ -20,7 +20,7 @@ type Conn struct {
 	// Static after construction.
 	opts     Options
 	net      net.Conn
-	tls      *tls.ConnectionState // nil: none
+	secure   tlsConn // nil: the connection has no TLS
 	remote   string
 	framer   *http2.Framer   // writes into the outbox, under mu
 	nonblock NonblockingConn // nil: the connection has goroutines
@@ -81,17 +81,27 @@ func New(c net.Conn, opts Options) *Conn {
 	if h.nonblock == nil {
 		h.ring, h.over = make(chan struct{}, 1), make(chan struct{})
 	}
-	if t, ok := c.(interface{ ConnectionState() tls.ConnectionState }); ok {
-		state := t.ConnectionState()
-		h.tls = &state
-	}
+	h.secure, _ = c.(tlsConn)
 	h.framer = http2.NewFramer(&h.outbox, nil)
 	h.decoder = hpack.NewDecoder(tableSize, func(hpack.HeaderField) {})
-	h.ledger = memoryLedger{bounds: opts.Bounds, freed: make(chan struct{}, 1)}
+	h.ledger = memoryLedger{bounds: opts.Bounds, peer: opts.Peer, freed: make(chan struct{}, 1)}
 	h.encoder = hpack.NewEncoder(&h.block)
-	h.encoder.SetMaxDynamicTableSizeLimit(tableSize)
-	h.hello() // before GoAway can be called
+	h.encoder.SetMaxDynamicTableSizeLimit(0) // a table costs more memory than it saves bytes of few answers
+	h.hello()                                // before GoAway can be called
 	return h
+}
+
+// tlsConn is what crypto/tls and wrappers of it know of a connection.
+type tlsConn interface{ ConnectionState() tls.ConnectionState }
+
+// state is that of the connection's TLS, made anew each time: kept, it would be a tenth of what an
+// idle connection takes. nil: there is none.
+func (c *Conn) state() *tls.ConnectionState {
+	if c.secure == nil {
+		return nil
+	}
+	state := c.secure.ConnectionState()
+	return &state
 }
 
 // NetConn is the connection below.
@@ -138,7 +148,7 @@ func (c *Conn) finish(err error) {
 
 // hello sends the first frames.
 func (c *Conn) hello() {
-	if why := weak(c.tls); why != "" {
+	if why := weak(c.state()); why != "" {
 		_ = c.framer.WriteGoAway(0, http2.ErrCodeInadequateSecurity, []byte(why))
 		c.away, c.awayCode = true, http2.ErrCodeInadequateSecurity
 		c.left()

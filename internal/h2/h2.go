@@ -21,6 +21,7 @@ package h2
 
 import (
 	"net/http"
+	"net/netip"
 	"time"
 
 	"go.uber.org/zap"
@@ -37,8 +38,9 @@ type Options struct {
 	// MaxStreams times as many per connection. A connection that Bounds says has proven nothing keeps
 	// the window that HTTP/2 begins with.
 	Window uint32
-	// Bounds are on what heads hold; nil: there are none but these.
+	// Bounds are on what heads hold; nil: there are none but these. Peer is passed to its pool.
 	Bounds *Bounds
+	Peer   netip.Addr
 	// Stall is how long a client may take nothing of an answer that its handler has left; nil: as long
 	// as it likes.
 	Stall func() time.Duration

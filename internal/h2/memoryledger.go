@@ -2,6 +2,7 @@ package h2
 
 import (
 	"net/http"
+	"net/netip"
 	"time"
 )
 
@@ -20,9 +21,10 @@ type Bounds struct {
 	Arrival  time.Duration // for a head in several frames
 	Large    time.Duration // for a large head, from when it has become large
 
-	// Reserve takes bytes from the pool, or reports that it has none left. Release gives them back.
-	Reserve func(int64) bool
-	Release func(int64)
+	// Reserve takes bytes for a peer from the pool, or reports that it has none left. Release gives
+	// them back.
+	Reserve func(peer netip.Addr, bytes int64) bool
+	Release func(peer netip.Addr, bytes int64)
 	// Credentials reports whether a request names its sender. No other may have a large head.
 	Credentials func(*http.Request) bool
 	// Refuse answers a request whose large head is not taken.
@@ -66,6 +68,7 @@ func (cl *claim) total() int64 { return cl.own + cl.pooled }
 // Invariant: held is the sum of the claims' own parts, and never exceeds the allowance.
 type memoryLedger struct {
 	bounds   *Bounds // static; nil: nothing is bounded
+	peer     netip.Addr
 	held     int64
 	large    int // claims that are large
 	proven   bool
@@ -103,7 +106,7 @@ func (l *memoryLedger) grow(cl *claim, n int64) bool {
 		cl.large = true
 		l.large++
 	}
-	if !l.bounds.Reserve(n) {
+	if !l.bounds.Reserve(l.peer, n) {
 		return false
 	}
 	cl.pooled += n
@@ -118,7 +121,7 @@ func (l *memoryLedger) shrink(cl *claim, n int64) {
 	}
 	pooled := min(less, cl.pooled)
 	if pooled > 0 {
-		l.bounds.Release(pooled)
+		l.bounds.Release(l.peer, pooled)
 	}
 	cl.pooled -= pooled
 	cl.own -= less - pooled

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/netip"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -21,14 +22,14 @@ func bounded(h http.HandlerFunc) (Options, *atomic.Int64) {
 	opts.MaxStreams, opts.MaxHeader = 100, 1<<20
 	opts.Bounds = &Bounds{
 		Head: 16 << 10, Unproven: 16 << 10, Proven: 64 << 10, Handlers: 2, Arrival: 15 * time.Second, Large: 10 * time.Second,
-		Reserve: func(n int64) bool {
+		Reserve: func(_ netip.Addr, n int64) bool {
 			if pool.Add(n) > 4<<20 {
 				pool.Add(-n)
 				return false
 			}
 			return true
 		},
-		Release:     func(n int64) { pool.Add(-n) },
+		Release:     func(_ netip.Addr, n int64) { pool.Add(-n) },
 		Credentials: func(r *http.Request) bool { return r.Header.Get("Authorization") != "" },
 		Refuse:      http.HandlerFunc(tooLarge),
 	}

@@ -93,7 +93,7 @@ func (c *Conn) accept(s *Stream, b *block, f *http2.MetaHeadersFrame) (*http.Req
 func (c *Conn) headless(s *Stream, b *block) *http.Request {
 	r := &http.Request{
 		Method: http.MethodGet, URL: &url.URL{Path: "/"}, RequestURI: "/", Host: "localhost",
-		Proto: "HTTP/2.0", ProtoMajor: 2, Header: http.Header{}, RemoteAddr: c.remote, TLS: c.tls, Body: http.NoBody,
+		Proto: "HTTP/2.0", ProtoMajor: 2, Header: http.Header{}, RemoteAddr: c.remote, TLS: c.state(), Body: http.NoBody,
 	}
 	if len(b.fields) > 0 && b.fields[0].Name == ":method" && b.fields[0].Value == http.MethodHead {
 		r.Method = http.MethodHead
@@ -152,7 +152,7 @@ func (c *Conn) request(s *Stream, f *http2.MetaHeadersFrame) (*http.Request, err
 		return nil, err
 	}
 	if scheme == "https" {
-		r.TLS = c.tls
+		r.TLS = c.state()
 	}
 	announced(r)
 	proceed := httpguts.HeaderValuesContainsToken(r.Header["Expect"], "100-continue")

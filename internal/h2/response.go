@@ -210,6 +210,32 @@ func (w *Response) undated() {
 	}
 }
 
+// endFunc is called when a stream ends.
+type endFunc struct{ call func(error) }
+
+// OnEnd has f called with the reason when the stream ends, on a goroutine of its own, unless stop is
+// called before. A stream that is kept holds half a kilobyte less than after context.AfterFunc.
+func (w *Response) OnEnd(f func(error)) (stop func()) {
+	s, e := w.stream, &endFunc{f}
+	s.conn.mu.Lock()
+	defer s.conn.unlock()
+	if s.err != nil {
+		go f(s.err)
+		return func() {}
+	}
+	s.onEnd = append(s.onEnd, e)
+	return func() { s.forget(e) }
+}
+
+// forget ends what OnEnd began.
+func (s *Stream) forget(e *endFunc) {
+	s.conn.mu.Lock()
+	defer s.conn.unlock()
+	if s.onEnd = slices.DeleteFunc(s.onEnd, func(other *endFunc) bool { return other == e }); len(s.onEnd) == 0 {
+		s.onEnd = nil
+	}
+}
+
 // Keep lets the stream outlive its handler: it is its owner's from now on, and the handler must
 // write no more. What was written is sent first.
 func (w *Response) Keep() (*Stream, error) {

@@ -29,6 +29,7 @@ type Stream struct {
 	err      error         // why it has ended; nil: it has not
 	waiting  bool          // for room, in the outbox's list
 	room     func()        // the owner's, once it waits for room
+	onEnd    []*endFunc    // see Response.OnEnd
 	wake     chan struct{} // the handler's, once it does
 	claim    claim         // of its head, until no handler has it, and then of what it rests on
 	call     *call         // it waits for a handler
@@ -162,6 +163,10 @@ func (s *Stream) close(err error) {
 	s.err = err
 	delete(c.streams, s.id)
 	s.cancel(err)
+	for _, e := range s.onEnd {
+		go e.call(err)
+	}
+	s.onEnd = nil
 	c.rests.leave(s)
 	if one := s.call; one != nil { // it never gets a handler
 		s.call, one.request = nil, nil

@@ -47,6 +47,35 @@ func TestKeep(t *testing.T) {
 	c.quiet()
 }
 
+// Functions of OnEnd are called with the reason when the stream ends, or at once if it has; a stopped
+// one is not.
+func TestOnEnd(t *testing.T) {
+	t.Parallel()
+	responses := make(chan *Response, 1)
+	c := connect(t, options(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.(*Response).Keep()
+		responses <- w.(*Response)
+	}))
+	c.get(1, "/")
+	w := <-responses
+	reasons := make(chan error, 3)
+	note := func(err error) { reasons <- err }
+	stop := w.OnEnd(func(error) { t.Error("a stopped function is called") })
+	w.OnEnd(note)
+	w.OnEnd(note)
+	stop()
+	if len(reasons) > 0 {
+		t.Errorf("a function is called before the end: %v", <-reasons)
+	}
+	w.stream.Reset()
+	w.OnEnd(note)()
+	for range 3 {
+		if err := <-reasons; !errors.Is(err, errDone) {
+			t.Errorf("the reason is %v", err)
+		}
+	}
+}
+
 // The end of a stream is its context's, and says why.
 func TestWhyAStreamEnded(t *testing.T) {
 	t.Parallel()

@@ -28,7 +28,7 @@ func (f *Forwarder) ForwardHTTP2(out *clientconn.PacedWriter, r *http.Request, b
 		apistatus.Write(w, apistatus.BadRequest(err.Error()))
 		return
 	}
-	x := f.begin(w, in, b, clientControl{sever: out.Cut, departs: DepartsWith(r.Context())})
+	x := f.begin(w, in, b, clientControl{sever: out.Cut, departs: departsWith(r.Context())})
 	if x == nil {
 		return
 	}
@@ -48,8 +48,8 @@ func (f *Forwarder) ForwardHTTP2(out *clientconn.PacedWriter, r *http.Request, b
 	f.replays.handler.ServeHTTP(out, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x)))
 }
 
-// DepartsWith is the departure of a client whose request's context ends with it.
-func DepartsWith(ctx context.Context) flowcontrol.Departs {
+// departsWith is the departure of a client whose request's context ends with it.
+func departsWith(ctx context.Context) flowcontrol.Departs {
 	return func(gone func()) (stop func()) {
 		end := context.AfterFunc(ctx, gone)
 		return func() { end() }

@@ -76,7 +76,8 @@ func newFront(t *testing.T, upstream http.Handler, o frontOptions) *front {
 		passing := New(Options{Catalog: sourcetest.Resources{}, Forwarder: fr.forwarder, StallTimeout: patience,
 			Metrics: NewMetrics(nil), Log: zap.NewNop()})
 		server.NextProto("h2", func(c net.Conn) error {
-			passing.http2.serve(c, Front{Identity: o.identity})
+			front := Front{Identity: o.identity}
+			passing.http2.serve(c, front, passing.http2.bounds(front))
 			for slices.ContainsFunc(passing.http2.open(), func(h *h2.Conn) bool { return h.NetConn() == c }) {
 				time.Sleep(time.Millisecond) // fasthttp closes what a handler has left
 			}

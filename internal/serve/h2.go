@@ -5,7 +5,6 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -59,8 +58,8 @@ func newHTTP2Server(s *Server) *http2Server {
 }
 
 // serve serves one connection, maybe beyond its return.
-func (h *http2Server) serve(c net.Conn, front Front) {
-	below, from := clientconn.Of(c), clientconn.AddressOf(c.RemoteAddr())
+func (h *http2Server) serve(c net.Conn, front Front, bounds *h2.Bounds) {
+	below := clientconn.Of(c)
 	proving := &atomic.Bool{}
 	var conn *h2.Conn
 	conn = h2.New(c, h2.Options{
@@ -72,7 +71,8 @@ func (h *http2Server) serve(c net.Conn, front Front) {
 		MaxStreams: http2Streams,
 		Window:     http2Window,
 		MaxHeader:  http.DefaultMaxHeaderBytes,
-		Bounds:     h.bounds(from, front),
+		Bounds:     bounds,
+		Peer:       clientconn.AddressOf(c.RemoteAddr()),
 		Stall:      func() time.Duration { return h.server.eviction.StallTimeout(h.server.opts.StallTimeout) },
 		Quiet:      http2QuietTimeout,
 		Pong:       http2PongTimeout,
@@ -230,14 +230,14 @@ const (
 	http2Handlers      = 4
 )
 
-// bounds are what a connection of HTTP/2 may hold.
-func (h *http2Server) bounds(peer netip.Addr, front Front) *h2.Bounds {
+// bounds are what each connection of HTTP/2 to a listener may hold.
+func (h *http2Server) bounds(front Front) *h2.Bounds {
 	pool := h.server.opts.Limiter.LargeHeads()
 	return &h2.Bounds{
 		Head: http2HeadBytes, Unproven: http2UnprovenBytes, Proven: http2ProvenBytes, Handlers: http2Handlers,
 		Arrival: h.server.arrivals.Head, Large: http1.HeadArrivalTimeout,
-		Reserve:     func(n int64) bool { return pool.Take(peer, n) },
-		Release:     func(n int64) { pool.Give(peer, n) },
+		Reserve:     pool.Take,
+		Release:     pool.Give,
 		Credentials: func(r *http.Request) bool { return !front.anonymous(r) },
 		Refuse: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			out := clientconn.NewPacedWriter(w, nil, h.server.opts.StallTimeout)

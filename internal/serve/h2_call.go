@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"context"
 	"crypto/x509"
 	"net/http"
 	"net/netip"
@@ -54,7 +53,7 @@ func (c http2Call) Address() netip.Addr {
 }
 
 func (c http2Call) Departs(gone func()) (stop func()) {
-	return passthrough.DepartsWith(c.r.Context())(gone)
+	return c.Writer.OnEnd(func(error) { gone() })
 }
 
 func (c http2Call) Forward(flow flowcontrol.Flow, as *auth.Impersonation, h passthrough.AnswerHooks) {
@@ -111,10 +110,10 @@ func (c http2Call) Guarded() passthrough.PlainRequest {
 // Watch delivers the stream of a watch to its end, or to where it needs its handler no longer.
 func (c http2Call) Watch(st *watch.Stream, headers watch.HeadersFunc) {
 	s := c.server
-	ctx, w := c.r.Context(), c.Writer // and not c, which holds the request
-	stop := context.AfterFunc(ctx, func() {
+	w := c.Writer // and not c, which holds the request
+	stop := w.OnEnd(func(err error) {
 		// Whichever noticed first that the connection was cut.
-		if reason := watch.ReasonOf(w.Cause(context.Cause(ctx))); watch.EvictionMessages[reason] != "" {
+		if reason := watch.ReasonOf(w.Cause(err)); watch.EvictionMessages[reason] != "" {
 			st.Stop(reason)
 		}
 		st.Stop(watch.EndClientClosed)

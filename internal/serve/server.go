@@ -225,9 +225,10 @@ func (s *Server) Serve(ln net.Listener, front Front) error {
 
 // http1 serves HTTP/1.1, and accepts HTTP/2, for a listener.
 func (s *Server) http1(front Front) *http1.ListenerServer {
+	bounds := s.http2.bounds(front)
 	return http1.New(http1.ServerOptions{
 		Handle:   func(c http1.Call) { s.handle(c, front) },
-		HTTP2:    func(c net.Conn) { s.http2.serve(c, front) },
+		HTTP2:    func(c net.Conn) { s.http2.serve(c, front, bounds) },
 		Identity: front.Identity, Forwarder: s.opts.Forwarder, Watches: s.watches, Poller: s.gone,
 		Heads:    s.opts.Limiter.LargeHeads(),
 		Arrivals: s.arrivals, StallTimeout: s.opts.StallTimeout, IdleTimeout: idleTimeout, Panicked: s.panicked, Log: s.log,
