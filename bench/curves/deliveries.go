@@ -72,8 +72,8 @@ type write = func(ctx context.Context, perSecond float64, burst int, while time.
 func delivery(ctx context.Context, server rig.Server, watchers, rate int, write write) (sample, error) {
 	const target = rig.ConfigMaps + "?watch=true&allowWatchBookmarks=true&timeoutSeconds=3600"
 	one, err := swarm.Load{
-		Options:    swarm.Options{Server: server, Targets: slices.Repeat([]string{target}, watchers)},
-		Collection: rig.ConfigMaps, Rate: float64(rate), Burst: 1, While: *window, Reach: watchers, Write: write,
+		Options: swarm.Options{Server: server, Targets: slices.Repeat([]string{target}, watchers)},
+		FromNow: true, Rate: float64(rate), Burst: 1, While: *window, Reach: watchers, Write: write,
 	}.Measure(ctx)
 	return sample{x: float64(one.Written-1) / one.Took.Seconds(), y: one.PerDelivery(), trouble: one.Trouble}, err
 }

@@ -150,50 +150,6 @@ func (s *show) protobuf(ctx context.Context) error {
 	return err
 }
 
-// http2 compares HTTP/2 as clients speak it. A kubelet or an agent is a connection with a watch of
-// each of its resources; a process with many informers is one with many. The same events over
-// HTTP/1.1 tell what HTTP/2 adds.
-func (s *show) http2(ctx context.Context) error {
-	for _, shape := range []struct {
-		perConn, burst int
-		rate           float64
-		limit          rig.Limit
-	}{
-		{1, 1, *rate, aloneLimit}, {1, 1, busier * *rate, aloneLimit}, {1, 16, *rate, aloneBurstsLimit},
-		{20, 1, *rate, http2Limit}, {20, 1, busier * *rate, rig.NoLimit},
-	} {
-		name := fmt.Sprintf("HTTP/2, %d watches on a connection, %g/s", shape.perConn, shape.rate)
-		if shape.burst > 1 {
-			name += fmt.Sprintf(" in bursts of %d", shape.burst)
-		}
-		load := func(server rig.Server, perConn int) swarm.Load {
-			l := s.load(server)
-			l.PerConn, l.Rate, l.Burst = perConn, shape.rate, shape.burst
-			l.While = max(l.While, time.Duration(float64(16*shape.burst)/shape.rate*float64(time.Second)))
-			return l
-		}
-		loads := []swarm.Load{load(s.Spillway, shape.perConn), load(s.APIServer, shape.perConn)}
-		if shape.perConn == 1 {
-			loads = append(loads, load(s.Spillway, 0))
-		}
-		all, err := swarm.MeasureAll(ctx, *rounds, loads...)
-		if err != nil {
-			return err
-		}
-		ours := all[0].Of(swarm.Sample.PerDelivery)
-		s.scores.Ratio("CPU per delivery, "+name, rig.Micros, ours, all[1].Of(swarm.Sample.PerDelivery), shape.limit)
-		if len(all) > 2 {
-			s.scores.RatioTo("CPU per delivery, "+name, "HTTP/1.1", rig.Micros, ours, all[2].Of(swarm.Sample.PerDelivery),
-				http1Limit)
-		}
-		s.complete(name, all...)
-		if shape.burst == 1 {
-			s.delays(fmt.Sprintf("HTTP/2, %d on a connection", shape.perConn), shape.rate, all[0], all[1])
-		}
-	}
-	return nil
-}
-
 // busier is how many times as much there is to do where delays are looked at once more.
 const busier = 5
 

@@ -38,6 +38,7 @@ var (
 	aloneLimit       = rig.AtMost(0.36, 0.28)
 	aloneBurstsLimit = rig.AtMost(0.20, 0.12)
 	http1Limit       = rig.AtMost(1.25, 1.10) // as a multiple of HTTP/1.1
+	startsLimit      = rig.AtLeast(1, 2)
 	delayLimit       = rig.AtMost(0.5, 0.25)
 	sustainedLimit   = rig.AtLeast(5, 10)
 	floorLimit       = rig.AtMost(1.35, 1.15) // Spillway plain as a multiple of a bare loop of sends
@@ -76,10 +77,11 @@ func (s *show) parts() rig.Parts {
 	if s.wire != nil {
 		return light
 	}
-	return append(light, rig.Parts{
-		{Name: "http2", Play: s.http2}, {Name: "busy", Play: s.busy}, {Name: "lists", Play: s.lists},
-		{Name: "sustained", Play: s.sustained},
-	}...)
+	clients := rig.Parts{{Name: "http2", Play: s.http2}, {Name: "ten", Play: s.tenResources},
+		{Name: "twice", Play: s.twice}, {Name: "starts", Play: s.starts}}
+	return slices.Concat(clients, light, rig.Parts{
+		{Name: "busy", Play: s.busy}, {Name: "lists", Play: s.lists}, {Name: "sustained", Play: s.sustained},
+	})
 }
 
 func run(ctx context.Context, scores *rig.Scores) error {
@@ -96,7 +98,7 @@ func run(ctx context.Context, scores *rig.Scores) error {
 	if err != nil {
 		return err
 	}
-	if s.Pair, err = rig.StartPair(ctx, "configmaps,pods"); err != nil {
+	if s.Pair, err = rig.StartPair(ctx, rig.TenResources+",pods"); err != nil {
 		return err
 	}
 	defer s.Stop()
@@ -112,14 +114,14 @@ func run(ctx context.Context, scores *rig.Scores) error {
 func (s *show) load(server rig.Server) swarm.Load {
 	const target = rig.ConfigMaps + "?watch=true&allowWatchBookmarks=true&timeoutSeconds=3600"
 	return swarm.Load{
-		Options:    swarm.Options{Server: server, Targets: slices.Repeat([]string{target}, *watchers), Wire: s.wire},
-		Collection: rig.ConfigMaps, Rate: *rate, Burst: 1, While: *window, Reach: *watchers, Write: s.writer.Run,
+		Options: swarm.Options{Server: server, Targets: slices.Repeat([]string{target}, *watchers), Wire: s.wire},
+		FromNow: true, Rate: *rate, Burst: 1, While: *window, Reach: *watchers, Write: s.writer.Run,
 	}
 }
 
 // floorLoad is the ordinary load of the bare loop, which writes its events itself.
 func (s *show) floorLoad(floor *floor, server rig.Server) swarm.Load {
 	l := s.load(server)
-	l.Collection, l.Write = "", floor.run
+	l.FromNow, l.Write = false, floor.run
 	return l
 }

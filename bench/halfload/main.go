@@ -53,7 +53,7 @@ func run(ctx context.Context, r *rig.Report) error {
 	load := swarm.Load{
 		Options: swarm.Options{Server: pair.Spillway, Targets: slices.Repeat([]string{target}, *watchers),
 			Every: listened},
-		Collection: rig.ConfigMaps, Rate: *rate, Burst: 1, While: turnTime, Reach: *watchers / listened,
+		FromNow: true, Rate: *rate, Burst: 1, While: turnTime, Reach: *watchers / listened,
 		Write: pair.NewWriter(paths).Run,
 	}
 	watches, err := load.Open(ctx)

@@ -59,10 +59,10 @@ func run(ctx context.Context, scores *rig.Scores) error {
 			}
 		}
 	}
-	scores.Figure("RSS per idle watch, TLS", "", rig.Kilobytes, tls.rss, apiserver.rss, tlsLimit)
-	scores.Figure("RSS per idle watch, plain", "", rig.Kilobytes, plain.rss, nil, plainLimit)
 	scores.Figure("RSS per idle connection with one watch, HTTP/2", "", rig.Kilobytes, alone.rss, nil, connLimit)
 	scores.Figure("RSS per further watch on it", "", rig.Kilobytes, shared.further(alone), nil, furtherLimit)
+	scores.Figure("RSS per idle watch, TLS", "", rig.Kilobytes, tls.rss, apiserver.rss, tlsLimit)
+	scores.Figure("RSS per idle watch, plain", "", rig.Kilobytes, plain.rss, nil, plainLimit)
 	scores.Figure("of that in use, TLS", "", rig.Kilobytes, tls.held, apiserver.held, rig.NoLimit)
 	scores.Figure("of that in use, plain", "", rig.Kilobytes, plain.held, nil, rig.NoLimit)
 	scores.Figure("of that in use, HTTP/2, one watch", "", rig.Kilobytes, alone.held, nil, rig.NoLimit)

@@ -45,6 +45,45 @@ func (p *Pair) CreateConfigMaps(ctx context.Context, n, size int) ([]string, err
 	return paths, err
 }
 
+// TenResources are those that CreateOfEach makes objects of, as --resources names them.
+const TenResources = "configmaps,endpoints,leases.coordination.k8s.io,limitranges,persistentvolumeclaims,podtemplates," +
+	"replicationcontrollers,resourcequotas,serviceaccounts,services"
+
+// CreateOfEach creates n stamped objects of each of ten resources, whose JSON has about a size, and
+// returns their paths, so that neighbours are of different resources, and those of the collections.
+func (p *Pair) CreateOfEach(ctx context.Context, n, size int) (paths, collections []string, err error) {
+	const pod = `{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"a","image":"a"}]}}`
+	specs := map[string]string{
+		"limitranges":            `,"spec":{"limits":[]}`,
+		"persistentvolumeclaims": `,"spec":{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}}}`,
+		"podtemplates":           `,"template":` + pod,
+		"replicationcontrollers": `,"spec":{"replicas":0,"selector":{"a":"b"},"template":` + pod + `}`,
+		"services":               `,"spec":{"ports":[{"port":80}]}`,
+	}
+	for name := range strings.SplitSeq(TenResources, ",") {
+		resource, group, _ := strings.Cut(name, ".")
+		collection := "/api/v1/namespaces/default/" + resource
+		if group != "" {
+			collection = "/apis/" + group + "/v1/namespaces/default/" + resource
+		}
+		err := p.Create(ctx, collection, n, func(i int) []byte {
+			const rest = 500 // bytes, about, of the metadata that kube-apiserver adds
+			return fmt.Appendf(nil, `{"metadata":{"name":"each-%d","annotations":{"at":"%s%d","padding":"%s"}}%s}`, i,
+				StampPrefix, time.Now().UnixNano(), incompressible(max(0, size-rest)), specs[resource])
+		})
+		if err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", resource, err)
+		}
+		collections = append(collections, collection)
+	}
+	for i := range n {
+		for _, collection := range collections {
+			paths = append(paths, fmt.Sprintf("%s/each-%d", collection, i))
+		}
+	}
+	return paths, collections, nil
+}
+
 // incompressible is text that does not compress, and holds no stamp.
 func incompressible(n int) string {
 	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+-"

@@ -47,8 +47,8 @@ func run(ctx context.Context, scores *rig.Scores) error {
 	writer := pair.NewWriter(paths)
 	load := func(server rig.Server) swarm.Load {
 		return swarm.Load{
-			Options:    swarm.Options{Server: server, Targets: targets},
-			Collection: rig.AllPods, Rate: *rate, Burst: 1, While: *window, Reach: 1, Write: writer.Run,
+			Options: swarm.Options{Server: server, Targets: targets},
+			FromNow: true, Rate: *rate, Burst: 1, While: *window, Reach: 1, Write: writer.Run,
 		}
 	}
 	all, err := swarm.MeasureAll(ctx, *rounds, load(pair.Spillway), load(pair.APIServer))

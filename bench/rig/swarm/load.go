@@ -3,6 +3,7 @@ package swarm
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"spillway/bench/rig"
@@ -10,8 +11,8 @@ import (
 
 // Load is what a server is given to do: watches that are open while objects are written.
 type Load struct {
-	Options           // of the watches; resourceVersion is added to their targets
-	Collection string // where to request it; "" adds none
+	Options      // of the watches
+	FromNow bool // they see what is written from now on: a resourceVersion is added to their targets
 
 	Rate  float64 // writes per second
 	Burst int     // of them at once
@@ -50,14 +51,18 @@ func (l Load) Measure(ctx context.Context) (Sample, error) {
 // Open opens the watches, from now on.
 func (l Load) Open(ctx context.Context) (*WatchSet, error) {
 	o := l.Options
-	if l.Collection != "" {
-		newest, err := l.Server.Newest(ctx, l.Collection)
-		if err != nil {
-			return nil, err
-		}
+	if l.FromNow {
 		o.Targets = nil
+		newest := map[string]uint64{}
 		for _, target := range l.Targets {
-			o.Targets = append(o.Targets, fmt.Sprintf("%s&resourceVersion=%d", target, newest))
+			collection, _, _ := strings.Cut(target, "?")
+			if newest[collection] == 0 {
+				var err error
+				if newest[collection], err = l.Server.Newest(ctx, collection); err != nil {
+					return nil, err
+				}
+			}
+			o.Targets = append(o.Targets, fmt.Sprintf("%s&resourceVersion=%d", target, newest[collection]))
 		}
 	}
 	return Start(ctx, o)
