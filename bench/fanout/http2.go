@@ -109,6 +109,7 @@ func (s *show) starts(ctx context.Context) error {
 			time.Sleep(time.Second) // its share of the connections' end
 		}
 	}
-	s.scores.Ratio("connections with one watch begun per second of CPU, HTTP/2", rig.PerSecond, all[0], all[1], startsLimit)
+	s.scores.Ratio("connections with one watch begun per second of CPU, HTTP/2", rig.PerSecond, all[0], all[1],
+		startsLimit)
 	return nil
 }

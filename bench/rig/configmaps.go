@@ -46,8 +46,8 @@ func (p *Pair) CreateConfigMaps(ctx context.Context, n, size int) ([]string, err
 }
 
 // TenResources are those that CreateOfEach makes objects of, as --resources names them.
-const TenResources = "configmaps,endpoints,leases.coordination.k8s.io,limitranges,persistentvolumeclaims,podtemplates," +
-	"replicationcontrollers,resourcequotas,serviceaccounts,services"
+const TenResources = "configmaps,endpoints,leases.coordination.k8s.io,limitranges,persistentvolumeclaims," +
+	"podtemplates,replicationcontrollers,resourcequotas,serviceaccounts,services"
 
 // CreateOfEach creates n stamped objects of each of ten resources, whose JSON has about a size, and
 // returns their paths, so that neighbours are of different resources, and those of the collections.

@@ -222,8 +222,8 @@ func (n *PacedWriter) OnEnd(f func(error)) (stop func()) {
 	}).OnEnd(f)
 }
 
-// Close lets go of the answer. A stream that is kept beyond its handler holds nothing but its pace's
-// end.
+// Close lets go of the answer. A stream that is kept beyond its handler holds nothing but its
+// pace's end.
 func (n *PacedWriter) Close() {
 	n.mu.Lock()
 	defer n.mu.Unlock()

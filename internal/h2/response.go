@@ -213,8 +213,8 @@ func (w *Response) undated() {
 // endFunc is called when a stream ends.
 type endFunc struct{ call func(error) }
 
-// OnEnd has f called with the reason when the stream ends, on a goroutine of its own, unless stop is
-// called before. A stream that is kept holds half a kilobyte less than after context.AfterFunc.
+// OnEnd has f called with the reason when the stream ends, on a goroutine of its own, unless stop
+// is called before. A stream that is kept holds half a kilobyte less than after context.AfterFunc.
 func (w *Response) OnEnd(f func(error)) (stop func()) {
 	s, e := w.stream, &endFunc{f}
 	s.conn.mu.Lock()

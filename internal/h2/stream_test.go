@@ -47,8 +47,8 @@ func TestKeep(t *testing.T) {
 	c.quiet()
 }
 
-// Functions of OnEnd are called with the reason when the stream ends, or at once if it has; a stopped
-// one is not.
+// Functions of OnEnd are called with the reason when the stream ends, or at once if it has; a
+// stopped one is not.
 func TestOnEnd(t *testing.T) {
 	t.Parallel()
 	responses := make(chan *Response, 1)
