@@ -19,7 +19,8 @@ const gatesVariable = "KUBERNETES_FEATURE_GATES"
 // binDirVariable names a folder with a build to use instead of bin/controlplane of this repository.
 const binDirVariable = "CONTROLPLANE_DIR"
 
-// BinDir returns the folder that build.sh filled. The error says how to fill it.
+// BinDir returns the folder that build.sh filled with at least what Start starts: etcd and
+// kube-apiserver. The error says how to fill it, as that of starting any other program does.
 func BinDir() (string, error) {
 	dir := os.Getenv(binDirVariable)
 	if dir == "" {
@@ -33,13 +34,21 @@ func BinDir() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("cannot resolve %s: %w", dir, err)
 	}
-	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"} {
-		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.IsDir() {
-			return "", fmt.Errorf("%s is not in %s: run `make controlplane`, or point %s at an existing build", name, dir,
-				binDirVariable)
+	for _, name := range []string{"etcd", "kube-apiserver"} {
+		if err := present(filepath.Join(dir, name)); err != nil {
+			return "", err
 		}
 	}
 	return dir, nil
+}
+
+// present returns an error that says how to build the program with this path if it is not there.
+func present(path string) error {
+	if info, err := os.Stat(path); err != nil || info.IsDir() {
+		return fmt.Errorf("%s is not in %s: run `make controlplane`, or point %s at an existing build",
+			filepath.Base(path), filepath.Dir(path), binDirVariable)
+	}
+	return nil
 }
 
 // apiserverOf returns the path of kube-apiserver of a minor, such as 1.33, beside the build in a

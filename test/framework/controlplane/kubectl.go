@@ -47,6 +47,9 @@ func (cp *ControlPlane) KubectlInput(ctx context.Context, input string, args ...
 // StartKubectl starts a kubectl that goes on until it ends or is stopped, such as `get pods -w`.
 func (cp *ControlPlane) StartKubectl(streams Streams, args ...string) (*Process, error) {
 	path := filepath.Join(cp.bin, "kubectl")
+	if err := present(path); err != nil {
+		return nil, err
+	}
 	cmd := exec.Command(path, append([]string{"--kubeconfig=" + cp.Kubeconfig(Admin)}, args...)...)
 	cmd.Env = append(os.Environ(), "KUBECACHEDIR="+filepath.Join(cp.dir, "kubectl-cache"), "KUBECONFIG=")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = streams.In, streams.Out, streams.Err

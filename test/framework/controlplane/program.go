@@ -42,6 +42,9 @@ func (cp *ControlPlane) launch(ctx context.Context, pr program) (*Process, error
 	if pr.path == "" {
 		pr.path = filepath.Join(cp.bin, pr.name)
 	}
+	if err := present(pr.path); err != nil {
+		return nil, err
+	}
 	cmd := exec.Command(pr.path, pr.args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = cp.dir, log, log
 	p, err := cp.nursery.start(pr.name, cmd)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -63,6 +64,31 @@ func TestStartErrorsNameTheCause(t *testing.T) {
 	t.Setenv(binDirVariable, t.TempDir())
 	if _, err := Start(t.Context(), Options{}); err == nil || !strings.Contains(err.Error(), "make controlplane") {
 		t.Errorf("got %v, want a hint at make controlplane", err)
+	}
+}
+
+// TestStartNeedsWhatItStarts starts a control plane from a folder without the programs that
+// nothing asks for, as `make demo` leaves it on a new machine.
+func TestStartNeedsWhatItStarts(t *testing.T) {
+	all, err := BinDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin := t.TempDir()
+	for _, name := range []string{"etcd", "kube-apiserver"} {
+		if err := os.Symlink(filepath.Join(all, name), filepath.Join(bin, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv(binDirVariable, bin)
+	t.Setenv(versionVariable, "")
+	cp := start(t, Options{})
+	_, err = cp.StartScheduler(t.Context(), cp.Kubeconfig(Admin))
+	if err == nil || !strings.Contains(err.Error(), "kube-scheduler is not in") {
+		t.Errorf("a scheduler that is not there: got %v, want a hint at make controlplane", err)
+	}
+	if _, err = cp.Kubectl(t.Context(), "version"); err == nil || !strings.Contains(err.Error(), "kubectl is not in") {
+		t.Errorf("a kubectl that is not there: got %v, want a hint at make controlplane", err)
 	}
 }
 
