@@ -13,13 +13,13 @@ if [[ ${1:-} == plan ]]; then
 	tools="up to date" servers="up to date"
 	[[ -e bin/tools/.installed ]] || tools="a few minutes, once per clone"
 	[[ -x ${CONTROLPLANE_DIR:-bin/controlplane}/kube-scheduler ]] ||
-		servers="about 8 minutes on 2 processors, once per machine, unless another clone has built it"
+		servers="about 10 minutes on 2 processors, once per machine, unless another clone has built it"
 	cat <<-END
 		== make test: 4 steps
 		1. build the tools of the tests from source: $tools
 		2. build etcd and Kubernetes from source: $servers
-		3. the proxy's own tests (make test-unit): about 4 minutes, once the compiler's cache is warm
-		4. the suites against a real control plane (make test-suites): about 12 minutes
+		3. the proxy's own tests (make test-unit): about 5 minutes, once the compiler's cache is warm
+		4. the suites against a real control plane (make test-suites): about 16 minutes
 	END
 	exit
 fi
