@@ -1,6 +1,6 @@
 # Spillway in a container: a static program, no shell, not root. Builds for the target platform without emulating it. The same sources,
 # base images and arguments give the same program; name the bases by digest to have the same image, too.
-ARG GOLANG=golang:1.26.8
+ARG GOLANG=docker.io/library/golang:1.26.8
 ARG BASE=gcr.io/distroless/static:nonroot
 
 FROM --platform=$BUILDPLATFORM $GOLANG AS build

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,6 +21,28 @@ import (
 	"spillway/test/framework/controlplane"
 	"spillway/test/framework/process"
 )
+
+// TestBasesNameTheirRegistry reads the Dockerfile: podman and buildah, as distributions configure
+// them, look for a name without a registry nowhere.
+func TestBasesNameTheirRegistry(t *testing.T) {
+	root, err := controlplane.RepositoryRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(root, "Dockerfile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bases := regexp.MustCompile(`(?m)^ARG (?:GOLANG|BASE)=(\S+)$`).FindAllSubmatch(text, -1)
+	if len(bases) != 2 {
+		t.Fatalf("%d bases, want 2", len(bases))
+	}
+	for _, base := range bases {
+		if registry, _, ok := strings.Cut(string(base[1]), "/"); !ok || !strings.Contains(registry, ".") {
+			t.Errorf("%s does not name its registry", base[1])
+		}
+	}
+}
 
 // The image has its labels, is the same when it is built again, and holds the program that a
 // checkout gives: with its licence, and nothing else.
