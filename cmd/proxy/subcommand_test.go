@@ -84,7 +84,7 @@ func TestCommandsRefuse(t *testing.T) {
 			t.Errorf("%s: %d, %q, %q; want %q", args, got.code, got.stdout, got.stderr, want)
 		}
 	}
-	f("inject", "--image=: must be an image that your nodes can pull, such as registry.example.com/spillway:1")
+	f("inject", "--image=: must be an image that your nodes can pull, such as registry.example.com/spillway:v1")
 	f("inject pod.yaml",
 		`unexpected argument "pod.yaml": spillway inject takes flags only; spillway inject --help lists them`)
 	f("inject --filenam=x", "--filenam: no such flag; did you mean --filename?")

@@ -52,7 +52,7 @@ too many values, is created without a sidecar, with a warning; so is one for who
 no room, nor within half of the webhook's timeout.
 
 Annotations of pods go before the flags, see spillway inject --help.`,
-		Example: `  spillway webhook --image registry.example.com/spillway:1 \
+		Example: `  spillway webhook --image registry.example.com/spillway:v1 \
     --tls-cert-file tls.crt --tls-private-key-file tls.key`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := w.validate(); err != nil {

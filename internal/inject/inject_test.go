@@ -22,7 +22,7 @@ var update = flag.Bool("update", false, "rewrite testdata from what the code doe
 
 func options() Options {
 	o := Defaults()
-	o.Image = "registry.example.com/spillway:1"
+	o.Image = "registry.example.com/spillway:v1"
 	return o
 }
 

@@ -84,7 +84,7 @@ func Defaults() Options {
 func (o *Options) Validate() error {
 	switch {
 	case o.Image == "" || strings.ContainsFunc(o.Image, isSpace):
-		return wrong("image", o.Image, "must be an image that your nodes can pull, such as registry.example.com/spillway:1")
+		return wrong("image", o.Image, "must be an image that your nodes can pull, such as registry.example.com/spillway:v1")
 	case !slices.Contains([]corev1.PullPolicy{"", corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever},
 		o.PullPolicy):
 		return wrong("image-pull-policy", string(o.PullPolicy), "must be Always, IfNotPresent or Never")
