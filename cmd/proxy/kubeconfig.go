@@ -33,9 +33,12 @@ which is right for a spillway with --listen-identity=self.`,
   spillway kubeconfig --server https://spillway.spillway-system.svc --certificate-authority spillway-ca.crt \
     --kubeconfig ~/.kube/config --output spillway.kubeconfig`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			text, err := clientconfig.Make(o)
+			text, warning, err := clientconfig.Make(o)
 			if err != nil {
 				return err
+			}
+			if warning != "" {
+				cmd.PrintErrln("warning:", warning)
 			}
 			if output == "-" {
 				_, err = cmd.OutOrStdout().Write(text)

@@ -30,8 +30,22 @@ type Options struct {
 	Namespace string // that of the context when empty
 }
 
-// Make is the kubeconfig. Errors name the flag that gave the option.
-func Make(o Options) ([]byte, error) {
+// Make is the kubeconfig, and a warning about its user, if there is one. Errors name the flag that
+// gave the option.
+func Make(o Options) (text []byte, warning string, err error) {
+	config, err := o.config()
+	if err != nil {
+		return nil, "", err
+	}
+	if user := config.AuthInfos[name]; user != nil && len(user.ClientCertificateData) > 0 {
+		warning = "its user has a client certificate, and is anonymous at a spillway that does not verify it: that takes " +
+			"--client-ca-file (clientCA of the chart), and --impersonate-client-certs for requests that pass through"
+	}
+	text, err = clientcmd.Write(*config)
+	return text, warning, err
+}
+
+func (o Options) config() (*api.Config, error) {
 	server, err := o.server()
 	if err != nil {
 		return nil, err
@@ -76,7 +90,7 @@ func Make(o Options) ([]byte, error) {
 			context.Namespace = namespace
 		}
 	}
-	return clientcmd.Write(*config)
+	return config, nil
 }
 
 // takeToken has the user be whose token is in a file, such as a pod's.

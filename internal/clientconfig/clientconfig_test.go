@@ -41,9 +41,9 @@ func files(t *testing.T) string {
 func TestMake(t *testing.T) {
 	dir := files(t)
 	at := func(name string) string { return filepath.Join(dir, name) }
-	text, err := Make(Options{Server: "https://spillway.ns.svc", CAFile: at("ca.crt"), From: at("config")})
-	if err != nil {
-		t.Fatal(err)
+	text, warning, err := Make(Options{Server: "https://spillway.ns.svc", CAFile: at("ca.crt"), From: at("config")})
+	if err != nil || warning != "" {
+		t.Fatal(err, warning)
 	}
 	config, err := clientcmd.Load(text)
 	if err != nil {
@@ -56,22 +56,22 @@ func TestMake(t *testing.T) {
 		len(config.AuthInfos) != 1 {
 		t.Errorf("%s", text)
 	}
-	if text, err = Make(Options{Server: "https://spillway.ns.svc", From: at("config"), Context: "certificate",
-		Namespace: "other"}); err != nil {
-		t.Fatal(err)
+	if text, warning, err = Make(Options{Server: "https://spillway.ns.svc", From: at("config"), Context: "certificate",
+		Namespace: "other"}); err != nil || !strings.Contains(warning, "--client-ca-file") {
+		t.Fatal(err, warning)
 	}
 	if config, err = clientcmd.Load(text); err != nil || string(config.AuthInfos["spillway"].ClientKeyData) != "key" ||
 		config.Contexts["spillway"].Namespace != "other" {
 		t.Errorf("%v: %s", err, text)
 	}
-	if text, err = Make(Options{Server: "https://spillway.ns.svc", TokenFile: "/run/token"}); err != nil {
+	if text, _, err = Make(Options{Server: "https://spillway.ns.svc", TokenFile: "/run/token"}); err != nil {
 		t.Fatal(err)
 	}
 	if config, err = clientcmd.Load(text); err != nil || config.AuthInfos["spillway"].TokenFile != "/run/token" ||
 		config.Contexts["spillway"].AuthInfo != "spillway" {
 		t.Errorf("%v: %s", err, text)
 	}
-	if text, err = Make(Options{Server: "http://localhost:8001"}); err != nil {
+	if text, _, err = Make(Options{Server: "http://localhost:8001"}); err != nil {
 		t.Fatal(err)
 	}
 	if config, err = clientcmd.Load(text); err != nil || len(config.AuthInfos) != 0 ||
@@ -87,7 +87,7 @@ func TestMakeRefuses(t *testing.T) {
 	const secure = "https://spillway.ns.svc"
 	f := func(o Options, want string) {
 		t.Helper()
-		text, err := Make(o)
+		text, _, err := Make(o)
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%+v: %v, want %q; %s", o, err, want, text)
 		}
