@@ -85,7 +85,7 @@ func suites(report string) []suite {
 		},
 		{
 			name:  "informers of client-go 1.30 to 1.37",
-			args:  []string{"./e2e/versions", "-run=^TestInformersOf"},
+			args:  []string{"./e2e/versions", "-run=^TestInformersOf", "-timeout=30m"},
 			long:  true, // it builds four versions of client-go
 			shows: regexp.MustCompile(`http://\S+ 500 informers have synced after .*: (\d+ states)`),
 		},
