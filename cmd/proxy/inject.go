@@ -33,7 +33,7 @@ names.
 A Guaranteed pod stays Guaranteed. What the pod's namespace allows is not looked at: kube-apiserver
 refuses pods that break its LimitRanges and ResourceQuotas. The webhook sizes sidecars by them.`,
 		Example: `  spillway inject --image registry.example.com/spillway:v1 -f deploy.yaml | kubectl apply -f -
-  kubectl get deploy controller -o yaml | spillway inject --image registry.example.com/spillway:v1 | kubectl apply -f -`,
+  kubectl get deploy agent -o yaml | spillway inject --image registry.example.com/spillway:v1 | kubectl apply -f -`,
 	}
 	file := manifestFlag(cmd)
 	sidecarFlags(cmd.Flags(), &o)
