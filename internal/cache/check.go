@@ -17,8 +17,8 @@ const (
 	// sent sooner than the bookmark, and costs upstream no more than the LIST that a client would have
 	// sent.
 	smallState = 500
-	// bookmarkWait is how long a large state waits for the bookmark before it is compared, where
-	// bookmarks are to be expected: they come within 1.7 s (W-111).
+	// bookmarkWait is how long a check waits for the bookmark before it compares a state that is
+	// large, or that was compared less than this ago. Bookmarks come within 1.7 s (W-111).
 	bookmarkWait = 2 * time.Second
 	// comparison is how long the mirror's own stream may take to get to the state that it is compared
 	// with.
@@ -36,7 +36,7 @@ type checks struct {
 	waiters map[*proofWaiter]struct{}
 	due     bool      // one is to begin
 	begun   time.Time // the last one
-	// compared is when upstream's state was read last for a check.
+	// compared is when a check last began to read upstream's state, unless that was in vain.
 	compared time.Time
 }
 
@@ -122,13 +122,13 @@ func (f *Freshness) hasPending() bool {
 }
 
 // check asks upstream for what the waiters need: for its state alone, if no bookmark is to be
-// expected. A small state is compared while the bookmark is on
-// its way, which is still worth having, since it moves history along; a large one only if no
-// bookmark comes or it does not do: behind a balancer that splits a connection it may come from
-// another apiserver than R.
+// expected. Otherwise the state is compared while the bookmark is on its way, or if that is late or
+// in vain: behind a balancer that splits a connection it may come from another apiserver than R.
+// The bookmark is worth having in any case, since it moves history along.
 func (f *Freshness) check() {
+	begun := time.Now()
 	f.mu.Lock()
-	f.mu.checks.due, f.mu.checks.begun = false, time.Now()
+	f.mu.checks.due, f.mu.checks.begun = false, begun
 	f.mu.Unlock()
 	if !f.resource.Ready() || !f.hasPending() {
 		return // there is nothing to prove, or the mirror's own stream was sooner
@@ -146,7 +146,7 @@ func (f *Freshness) check() {
 		if !f.comparesAtOnce() {
 			awaitBookmark(advanced)
 		}
-		if f.hasPending() {
+		if f.hasPending() && !f.comparedSince(begun) {
 			compared = f.compare(ctx)
 		}
 	})
@@ -156,12 +156,19 @@ func (f *Freshness) check() {
 	f.failed(errors.Join(err, compared))
 }
 
-// comparesAtOnce reports that the state is small, and its comparison no LIST shortly after another.
+// comparesAtOnce reports that the state is small, and none was read lately: requests that arrive
+// together cost one read, and the bookmark does for those after it.
 func (f *Freshness) comparesAtOnce() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.resource.Snapshot().Len() <= smallState &&
-		(!f.prober.ListsState() || time.Since(f.mu.checks.compared) >= stateReadInterval)
+	return f.resource.Snapshot().Len() <= smallState && time.Since(f.mu.checks.compared) >= bookmarkWait
+}
+
+// comparedSince reports that a state was read that a check which began then need not read again.
+func (f *Freshness) comparedSince(begun time.Time) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.mu.checks.compared.After(begun)
 }
 
 // awaitBookmark returns when a bookmark has come or was in vain, or is not to be expected any more.
@@ -219,11 +226,22 @@ func (f *Freshness) advance(ctx context.Context) error {
 
 // compare accepts the present content as upstream's state, if it is. That two states are equal does
 // not say that nothing happened between them, so history does not move: it is the content
-// alone that is proven.
+// alone that is proven. A comparison in vain does not keep another check from its own.
 func (f *Freshness) compare(ctx context.Context) error {
+	begun := time.Now()
 	f.mu.Lock()
-	f.mu.checks.compared = time.Now()
+	f.mu.checks.compared = begun
 	f.mu.Unlock()
+	err := f.compareState(ctx)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err != nil && f.mu.checks.compared.Equal(begun) {
+		f.mu.checks.compared = time.Time{}
+	}
+	return err
+}
+
+func (f *Freshness) compareState(ctx context.Context) error {
 	generation, through := f.resource.Generation(), f.resource.Through()
 	rv, versions, err := f.prober.State(ctx)
 	if err != nil {

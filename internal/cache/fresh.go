@@ -20,8 +20,6 @@ type Prober interface {
 	// Bookmarks reports whether Prove may be expected to bring a bookmark for a resource that had no
 	// event lately: Kubernetes 1.30 and older send none.
 	Bookmarks() bool
-	// ListsState reports whether State costs upstream a LIST.
-	ListsState() bool
 }
 
 // Proof is one upstream connection. Whatever it says comes from the apiserver that answered its

@@ -24,10 +24,7 @@ type upstream struct {
 	begun, proving, proved, connected, compared int
 
 	silent bool // it sends no bookmarks for a quiet resource
-	lists  bool // it serves no watch-lists
 }
-
-func (u *upstream) ListsState() bool { return u.lists }
 
 func (u *upstream) Bookmarks() bool { return !u.silent }
 

@@ -124,25 +124,65 @@ func TestBookmarkThatDoesNotComeIsWaitedForOnce(t *testing.T) {
 	})
 }
 
-// Where the state is a LIST, it is read once a second at most, and the bookmark does for the rest.
-func TestComparisonsByListAreFew(t *testing.T) {
-	for _, lists := range []bool{false, true} {
-		u := &upstream{lists: lists, begin: at(26), prove: says(1700*time.Millisecond, 26, 0),
-			state: shows(10*time.Millisecond, 25, map[string]uint64{"n/a": 11})} // not enough for any
-		proof(t, u, func(t *testing.T, r *Resource, f *Freshness) {
-			var asked sync.WaitGroup
-			for range 100 {
-				time.Sleep(9 * time.Millisecond)
-				asked.Go(func() {
-					if _, err := f.Prove(t.Context()); err != nil {
-						t.Error(err)
-					}
-				})
+// Requests that arrive together cost two reads of a small state at most, whatever becomes of the
+// bookmarks: one at once, and one for all whose bookmark was in vain or is late.
+func TestHerdCostsTwoReadsOfState(t *testing.T) {
+	for name, late := range map[string]time.Duration{
+		"in time": 1700 * time.Millisecond, "late": proofTimeout - 100*time.Millisecond, "never": time.Minute,
+	} {
+		t.Run(name, func(t *testing.T) {
+			var revision atomic.Uint64
+			revision.Store(25)
+			u := &upstream{begin: func(context.Context) (uint64, error) { return revision.Load(), nil }}
+			u.prove = func(ctx context.Context, from uint64) (uint64, uint64, error) {
+				return says(late, revision.Load(), 0)(ctx, from)
 			}
-			asked.Wait()
-			if few := u.compared <= 2; few != lists {
-				t.Errorf("%d reads of state, by LIST %t", u.compared, lists)
+			u.state = func(context.Context) (uint64, map[string]uint64, error) {
+				rv := revision.Load()
+				time.Sleep(100 * time.Millisecond)
+				return rv, map[string]uint64{"n/a": 11}, nil
 			}
+			proof(t, u, func(t *testing.T, _ *Resource, f *Freshness) {
+				var asked sync.WaitGroup
+				for range 500 {
+					time.Sleep(3700 * time.Microsecond) // 1.85 s, less than one is waited for
+					least := revision.Add(1)
+					asked.Go(func() {
+						began := time.Now()
+						s, err := f.Prove(t.Context())
+						if err != nil || max(s.RV, s.Reached) < least {
+							t.Errorf("%+v, want a state of %d or later: %v", s, least, err)
+						}
+						if took := time.Since(began); took > checkInterval+bookmarkWait+200*time.Millisecond {
+							t.Errorf("a proof took %v", took)
+						}
+					})
+				}
+				asked.Wait()
+				if u.compared > 2 {
+					t.Errorf("%d reads of state for 500 requests", u.compared)
+				}
+			})
 		})
 	}
+}
+
+// A read of the state that fails does not stand in for those of other checks.
+func TestComparisonInVainIsRepeated(t *testing.T) {
+	u := &upstream{begin: at(26), prove: says(time.Minute, 0, 0)}
+	reads := 0
+	u.state = func(context.Context) (uint64, map[string]uint64, error) {
+		if reads++; reads == 1 {
+			time.Sleep(100 * time.Millisecond)
+			return 0, nil, errUpstream
+		}
+		return 26, map[string]uint64{"n/a": 11}, nil
+	}
+	proof(t, u, func(t *testing.T, _ *Resource, f *Freshness) {
+		var first sync.WaitGroup
+		first.Go(func() { checkProve(t, f, nil, arrival+checkInterval) })
+		time.Sleep(arrival + 50*time.Millisecond)
+		checkProve(t, f, nil, checkInterval-50*time.Millisecond)
+		first.Wait()
+	})
 }

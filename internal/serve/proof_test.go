@@ -156,8 +156,6 @@ func (l falseProber) State(context.Context) (uint64, map[string]uint64, error) {
 
 func (l falseProber) Bookmarks() bool { return true }
 
-func (l falseProber) ListsState() bool { return false }
-
 func (l falseProber) Close() {}
 
 // The check above catches a proof that proves nothing.

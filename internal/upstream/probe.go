@@ -105,9 +105,6 @@ func (p *Prober) Begin(ctx context.Context) (uint64, *Probe, error) {
 // known.
 func (p *Prober) Bookmarks() bool { return p.client.Abilities().QuietBookmarks != AbilityAbsent }
 
-// ListsState reports whether State is a LIST, as far as is known.
-func (p *Prober) ListsState() bool { return p.client.Abilities().WatchList == AbilityAbsent }
-
 func (p *Prober) request(verb string, query url.Values, accept string) request {
 	return request{
 		verb: verb, resource: p.resource.GVR.GroupResource(), path: p.resource.Path(), query: query, accept: accept,

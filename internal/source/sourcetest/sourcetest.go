@@ -62,9 +62,6 @@ func (Unreachable) State(context.Context) (uint64, map[string]uint64, error) {
 // Bookmarks implements cache.Prober.
 func (Unreachable) Bookmarks() bool { return true }
 
-// ListsState implements cache.Prober.
-func (Unreachable) ListsState() bool { return false }
-
 // KeepAll keeps all history that a test can make.
 var KeepAll = cache.HistoryLimits{HistoryBytes: 1 << 30, HistoryMinAge: time.Hour}
 
@@ -207,9 +204,6 @@ func (o *Oracle) State(context.Context) (uint64, map[string]uint64, error) {
 
 // Bookmarks implements cache.Prober.
 func (o *Oracle) Bookmarks() bool { return true }
-
-// ListsState implements cache.Prober.
-func (o *Oracle) ListsState() bool { return false }
 
 // Close implements cache.Proof.
 func (o *Oracle) Close() {}
