@@ -56,20 +56,13 @@ func NewForwarderAt(t *testing.T, address string, urls ...string) *Forwarder {
 // Up forwards to the servers at these URLs from now on, after Down.
 func (f *Forwarder) Up(urls ...string) {
 	f.t.Helper()
-	var targets []string
-	for _, u := range urls {
-		parsed, err := url.Parse(u)
-		if err != nil {
-			f.t.Fatal(err)
-		}
-		targets = append(targets, parsed.Host)
-	}
+	f.Direct(urls...)
 	listener, err := net.Listen("tcp", f.Address)
 	if err != nil {
 		f.t.Fatal(err)
 	}
 	f.mu.Lock()
-	f.listener, f.Address, f.targets = listener, listener.Addr().String(), targets
+	f.listener, f.Address = listener, listener.Addr().String()
 	f.mu.Unlock()
 	f.serving.Go(func() {
 		for {
@@ -82,6 +75,23 @@ func (f *Forwarder) Up(urls ...string) {
 			}
 		}
 	})
+}
+
+// Direct hands connections to the servers at these URLs from now on. Those that are open stay as
+// they are.
+func (f *Forwarder) Direct(urls ...string) {
+	f.t.Helper()
+	var targets []string
+	for _, u := range urls {
+		parsed, err := url.Parse(u)
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		targets = append(targets, parsed.Host)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.targets = targets
 }
 
 // Freeze leaves all connections open, accepts others, and carries nothing any more, as what is
