@@ -124,8 +124,8 @@ func TestBookmarkThatDoesNotComeIsWaitedForOnce(t *testing.T) {
 	})
 }
 
-// Requests that arrive together cost two reads of a small state at most, whatever becomes of the
-// bookmarks: one at once, and one for all whose bookmark was in vain or is late.
+// Requests that arrive together cost two reads of a small state at most: one at once, and one for
+// all whose bookmark is late.
 func TestHerdCostsTwoReadsOfState(t *testing.T) {
 	for name, late := range map[string]time.Duration{
 		"in time": 1700 * time.Millisecond, "late": proofTimeout - 100*time.Millisecond, "never": time.Minute,

@@ -8,12 +8,13 @@ import (
 	"time"
 )
 
-// PacedWriter is an answer of net/http whose client must keep up, as PacedConn is for a whole
-// connection. On HTTP/2 a client may read one stream and not another, and flow control stops that
-// one alone. So each stream has a stall timeout of its own, which runs only while a write waits. A
-// client that stops reading a stream gets a reset of it; its other streams go on.
+// PacedWriter is an answer of an http.ResponseWriter, h2.Response above all, whose client must keep
+// up, as PacedConn is for a whole connection. On HTTP/2 a client may read one stream and not
+// another, and flow control stops that one alone. So each stream has a stall timeout of its own,
+// which runs only while a write waits. A client that stops reading a stream gets a reset of it; its
+// other streams go on.
 //
-// It sees progress a piece at a time, since net/http reports a piece only when it has been sent as
+// It sees progress a piece at a time, since the writer reports a piece only when it has taken it as
 // a whole: a client is evicted that takes less than pieceBytes within the stall timeout, where
 // PacedConn counts every byte.
 type PacedWriter struct {
@@ -32,7 +33,7 @@ type PacedWriter struct {
 	pin     *pin        // the old state that is kept alive for the client; nil: none is. Set by the handler alone
 	stalled bool        // the clock ran out
 	severed bool        // by cut
-	over    bool        // the handler returns: net/http's writer must not be touched any more
+	over    bool        // the handler returns: its ResponseWriter must not be touched any more
 }
 
 // pieceBytes is what HTTP/2 clients take in one frame unless they ask for more: smaller pieces

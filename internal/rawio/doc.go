@@ -6,9 +6,9 @@
 // too long (go.dev/issue/18236). A proxy with a few events a second is idle between any two of
 // them.
 //
-// There are two users. A Sender sends what a socket has room for, and leaves the wait to its
-// caller: the writers of watches. A TCPConn is a net.Conn that waits in Go's poller as net's own
-// does: the connections to the apiserver.
+// A Sender sends what a socket has room for, a Receiver takes what has arrived, and both leave the
+// wait to their caller: the writers of watches, and connections over HTTP/2. A TCPConn is a
+// net.Conn that waits in Go's poller as net's own does: the connections to the apiserver.
 //
 // Invariant: only calls that cannot block are made without an announcement (MSG_DONTWAIT). The
 // descriptor stays open during a call, since syscall.RawConn holds it.

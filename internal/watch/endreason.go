@@ -27,7 +27,11 @@ import (
 //     slow_client_, by which dashboards and the status page count it;
 //   - revoked and reauth.Ends, if the client lost its permission;
 //   - ReasonOf, if an error of a cursor or a connection has it;
-//   - errorStatus, if the client gets an ERROR event.
+//   - errorStatus, if the client gets an ERROR event;
+//   - the help text of spillway_evicted_lists_total, if a LIST may end for it, too;
+//   - docs/failure-modes.md.
+//
+// Stream.failed and Stream.last may put another reason in place of one.
 type EndReason string
 
 // Clean ends: the client gets the terminator of the body, and its connection stays open.

@@ -134,7 +134,7 @@ func TestEvictionsAreKept(t *testing.T) {
 }
 
 // TestDashboardCountsAllEvictions shows that the dashboard counts the evictions of slow clients for
-// whichever reason.
+// whichever reason, and explains reasons that exist.
 func TestDashboardCountsAllEvictions(t *testing.T) {
 	text, err := os.ReadFile("../../charts/spillway/dashboard.json")
 	if err != nil {
@@ -147,6 +147,15 @@ func TestDashboardCountsAllEvictions(t *testing.T) {
 	for _, matcher := range found {
 		if matcher != `reason=~\"slow_client_.*\"` {
 			t.Errorf("the dashboard counts %s", matcher)
+		}
+	}
+	explained := regexp.MustCompile(`"Why watches end",\s+"description": "([^"]+)"`).FindStringSubmatch(string(text))
+	if explained == nil {
+		t.Fatal("the dashboard does not explain why watches end")
+	}
+	for _, name := range regexp.MustCompile(`\w+_\w+`).FindAllString(explained[1], -1) {
+		if !slices.Contains(EndReasons, EndReason(name)) {
+			t.Errorf("the dashboard explains %s, which is no reason", name)
 		}
 	}
 }
