@@ -130,10 +130,21 @@ func (n *PacedWriter) Cause(err error) error {
 	switch {
 	case slow != nil:
 		return slow
-	case n.stalled, n.conn != nil && n.conn.stalled.Load():
+	case n.stalled:
 		return ErrStalled
 	case n.severed:
-		return errors.Join(net.ErrClosed, err)
+		err = errors.Join(net.ErrClosed, err)
+	}
+	return n.conn.Cause(err)
+}
+
+// Below is the connection below; nil: there is none to ask.
+func (n *PacedWriter) Below() *PacedConn { return n.conn }
+
+// Cause is why what is sent on the connection failed, whose error is err. Nil knows no better.
+func (c *PacedConn) Cause(err error) error {
+	if c != nil && c.stalled.Load() {
+		return ErrStalled
 	}
 	return err
 }

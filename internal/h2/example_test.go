@@ -18,7 +18,7 @@ func ExampleResponse_Keep() {
 	kept := make(chan *h2.Stream, 1)
 	handler := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "the handler's words, ")
-		if s, err := w.(*h2.Response).Keep(); err == nil {
+		if s, err := w.(*h2.Response).Keep(nil); err == nil {
 			kept <- s
 		}
 	})

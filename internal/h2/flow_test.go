@@ -227,7 +227,7 @@ func TestKeptStreamsFindRoom(t *testing.T) {
 	kept := make(chan *Stream, 1)
 	c := connect(t, options(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/kept" {
-			s, _ := w.(*Response).Keep()
+			s, _ := w.(*Response).Keep(nil)
 			kept <- s
 			return
 		}
@@ -267,7 +267,7 @@ func TestOfferAndPark(t *testing.T) {
 	t.Parallel()
 	kept := make(chan *Stream, 1)
 	c := connect(t, options(func(w http.ResponseWriter, _ *http.Request) {
-		s, _ := w.(*Response).Keep()
+		s, _ := w.(*Response).Keep(nil)
 		kept <- s
 	}), http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20})
 	c.must(c.framer.WriteWindowUpdate(0, 1<<20))
@@ -308,7 +308,7 @@ func TestParkForAWindow(t *testing.T) {
 	t.Parallel()
 	kept := make(chan *Stream, 1)
 	c := connect(t, options(func(w http.ResponseWriter, _ *http.Request) {
-		s, _ := w.(*Response).Keep()
+		s, _ := w.(*Response).Keep(nil)
 		kept <- s
 	}), http2.Setting{ID: http2.SettingInitialWindowSize, Val: 10})
 	ends := []func(uint32, *Stream){

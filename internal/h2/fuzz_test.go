@@ -18,7 +18,7 @@ func fuzzed(t *testing.T, said []byte, reads bool) {
 	t.Helper()
 	opts := options(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/kept" {
-			if s, err := w.(*Response).Keep(); err == nil {
+			if s, err := w.(*Response).Keep(nil); err == nil {
 				_, _ = s.Offer(make([]byte, 100_000))
 				s.Conn().Flush()
 				s.Park(func() {})

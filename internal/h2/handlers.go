@@ -99,7 +99,7 @@ func (c *Conn) handle(one *call) {
 		}
 		c.mu.Lock()
 		defer c.unlock()
-		s.handled()
+		s.handled(w.kept)
 	}()
 	one.handler.ServeHTTP(w, one.request)
 	w.finish()

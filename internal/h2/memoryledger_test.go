@@ -107,6 +107,36 @@ func TestUnprovenConnectionsEndWithARefusal(t *testing.T) {
 	})
 }
 
+// A kept stream whose request ends after its handler has returned holds nothing of it then: neither
+// a large trailer's claim nor what the handler needed.
+func TestRequestThatEndsAfterItsHandlerHoldsNothing(t *testing.T) {
+	for name, end := range map[string]func(*client){
+		"by a trailer": func(c *client) { c.raw(1, true, crumbs("x", 20)...) },
+		"by data":      func(c *client) { c.must(c.framer.WriteData(1, true, nil)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				opts, pool := bounded(func(w http.ResponseWriter, _ *http.Request) {
+					w.(*Response).Prove()
+					_, _ = w.(*Response).Keep(nil)
+				})
+				c := connect(t, opts)
+				c.head(1, false, "content-length", "0", "trailer", "x", "authorization", "a")
+				c.until("HEADERS 1 status=200")
+				c.eventually("the handler's return",
+					func() bool { return c.locked(func(c *Conn) bool { return c.handlers.running == 0 }) })
+				end(c)
+				c.eventually("the request's end",
+					func() bool { return c.locked(func(c *Conn) bool { return c.streams[1].exchange == nil }) })
+				c.settled(pool)
+				c.must(c.framer.WriteWindowUpdate(1, 100))
+				c.must(c.framer.WriteRSTStream(1, http2.ErrCodeCancel))
+				c.quiet()
+			})
+		})
+	}
+}
+
 // Malformed heads are decoded up to a number of bytes; then the connection receives GOAWAY.
 func TestUnprovenConnectionsEndWithUnservedHeads(t *testing.T) {
 	bubble(t, func(t *testing.T) {

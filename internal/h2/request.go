@@ -53,7 +53,7 @@ func (c *Conn) arrived(b *block) error {
 		return http2.StreamError{StreamID: id, Code: http2.ErrCodeRefusedStream}
 	}
 	s := &Stream{conn: c, id: id, window: int64(c.starting), inflow: inflow{left: int32(c.opts.Window)},
-		heard: f.StreamEnded()} // #nosec G115 -- bounded by the options
+		heard: f.StreamEnded(), exchange: &exchange{}} // #nosec G115 -- bounded by the options
 	r, handler, err := c.accept(s, b, f)
 	if err != nil {
 		return http2.StreamError{StreamID: id, Code: http2.ErrCodeProtocol, Cause: err}
@@ -270,6 +270,7 @@ func (s *Stream) trail(b *block, f *http2.MetaHeadersFrame) error {
 func (s *Stream) complete(trailer http.Header) {
 	s.heard = true
 	s.body.end(trailer)
+	s.letGo()
 }
 
 // data takes a piece of a request's body. Called with mu held.

@@ -85,9 +85,21 @@ func (s *Stream) resume() {
 }
 
 // handled follows the end of a request's handler, which had its head.
-func (s *Stream) handled() {
+func (s *Stream) handled(kept bool) {
 	if s.rest == nil {
 		s.conn.ledger.free(&s.claim)
+	}
+	s.left = kept
+	s.letGo()
+}
+
+// letGo releases the exchange of a kept stream, once its handler has returned and its request is
+// whole: a trailer may have come since.
+func (s *Stream) letGo() {
+	if s.left && s.heard {
+		s.conn.ledger.free(&s.claim)
+		s.cancel(errDone)
+		s.exchange = nil
 	}
 }
 

@@ -15,26 +15,51 @@ var errDone = errors.New("the stream has ended")
 // Stream is one request and its answer.
 type Stream struct {
 	// Static after construction.
-	conn   *Conn
-	id     uint32
+	conn *Conn
+	id   uint32
+
+	// Guarded by conn.mu.
+	heard    bool // the client has sent all of it
+	trailing bool // its trailer has come
+	began    bool // the head of the answer has gone
+	waiting  bool // for room, in the outbox's list
+	window   int64
+	inflow   inflow
+	err      error  // why it has ended; nil: it has not
+	keeper   Keeper // of a stream that is kept; nil: there is none
+	room     func() // the owner's, once it waits for room
+	*exchange
+}
+
+// exchange is what a stream needs for its handler, and until the request is whole. A kept stream
+// lets go of it: there are many, and they last.
+type exchange struct {
+	// Static after construction.
 	cancel context.CancelCauseFunc // of the request's context
 	body   *body                   // nil: the request has none
 
 	// Guarded by conn.mu.
-	window   int64
-	inflow   inflow
-	heard    bool          // the client has sent all of it
-	trailing bool          // its trailer has come
-	began    bool          // the head of the answer has gone
-	err      error         // why it has ended; nil: it has not
-	waiting  bool          // for room, in the outbox's list
-	room     func()        // the owner's, once it waits for room
-	onEnd    []*endFunc    // see Response.OnEnd
-	wake     chan struct{} // the handler's, once it does
-	claim    claim         // of its head, until no handler has it, and then of what it rests on
-	call     *call         // it waits for a handler
-	rest     []byte        // of the answer, that its handler has left
-	rested   time.Time     // when the client last took some of it
+	onEnd  []*endFunc    // see Response.OnEnd
+	wake   chan struct{} // the handler's, once it waits for room
+	claim  claim         // of its head, until no handler has it, and then of what it rests on
+	call   *call         // it waits for a handler
+	left   bool          // the stream is kept, and its handler has returned
+	rest   []byte        // of the answer, that its handler has left
+	rested time.Time     // when the client last took some of it
+}
+
+// Keeper is the owner of a stream that outlives its handler.
+type Keeper interface {
+	// Ended is called once when the stream ends, with the reason, on a goroutine of its own. It is not
+	// called if Release was.
+	Ended(err error)
+}
+
+// Release lets go of the stream's keeper. Any goroutine may call it.
+func (s *Stream) Release() {
+	s.conn.mu.Lock()
+	defer s.conn.unlock()
+	s.keeper = nil
 }
 
 // write sends b, and ends the stream after it if end says so. It waits for room, until the stream
@@ -162,18 +187,12 @@ func (s *Stream) close(err error) {
 	c := s.conn
 	s.err = err
 	delete(c.streams, s.id)
-	s.cancel(err)
-	for _, e := range s.onEnd {
-		go e.call(err)
+	if s.exchange != nil {
+		s.breakOff(err)
 	}
-	s.onEnd = nil
-	c.rests.leave(s)
-	if one := s.call; one != nil { // it never gets a handler
-		s.call, one.request = nil, nil
-		c.ledger.free(&s.claim)
-	}
-	if s.body != nil {
-		s.body.fail(err)
+	if keeper := s.keeper; keeper != nil {
+		s.keeper = nil
+		go keeper.Ended(err)
 	}
 	if s.waiting {
 		s.waiting = false
@@ -188,6 +207,24 @@ func (s *Stream) close(err error) {
 	}
 }
 
+// breakOff ends what the handler has of the stream.
+func (s *Stream) breakOff(err error) {
+	c := s.conn
+	s.cancel(err)
+	for _, e := range s.onEnd {
+		go e.call(err)
+	}
+	s.onEnd = nil
+	c.rests.leave(s)
+	if one := s.call; one != nil { // it never gets a handler
+		s.call, one.request = nil, nil
+		c.ledger.free(&s.claim)
+	}
+	if s.body != nil {
+		s.body.fail(err)
+	}
+}
+
 // wait has the stream's owner notified of room. A stream without a window of its own needs none,
 // and its owner is notified when the window grows.
 func (s *Stream) wait(room bool) {
@@ -199,7 +236,7 @@ func (s *Stream) wait(room bool) {
 
 // handlerMessages says that there may be room, or that there never will be.
 func (s *Stream) told() {
-	if s.rest != nil && s.err == nil {
+	if s.exchange != nil && s.rest != nil && s.err == nil {
 		s.resume()
 		return
 	}
@@ -207,7 +244,7 @@ func (s *Stream) told() {
 		s.room = nil
 		room()
 	}
-	if s.wake != nil {
+	if s.exchange != nil && s.wake != nil {
 		select {
 		case s.wake <- struct{}{}:
 		default:

@@ -19,7 +19,7 @@ func TestKeep(t *testing.T) {
 		contexts <- r.Context()
 		w.Header().Set("Content-Type", "a/b")
 		_, _ = w.Write([]byte("first"))
-		s, err := w.(*Response).Keep()
+		s, err := w.(*Response).Keep(nil)
 		if err != nil {
 			t.Error(err)
 		}
@@ -36,15 +36,45 @@ func TestKeep(t *testing.T) {
 		}
 		c.expect(`DATA 1 "` + event + `"`)
 	}
-	if err := ctx.Err(); err != nil {
-		t.Errorf("the context has ended before its stream: %v", err)
-	}
+	c.await(ctx.Done(), "the end of the context, with the handler")
 	s.End()
 	c.expect(`DATA 1 "" END`)
-	c.await(ctx.Done(), "the end of the context")
 	s.End()
 	s.Reset()
 	c.quiet()
+}
+
+// noted is a Keeper that notes the end of its stream.
+type noted chan error
+
+// Ended implements Keeper.
+func (n noted) Ended(err error) { n <- err }
+
+// The keeper of a stream learns why it ended, unless it has let go of it.
+func TestKeeper(t *testing.T) {
+	t.Parallel()
+	kept, ends := make(chan *Stream, 2), make(noted, 2)
+	c := connect(t, options(func(w http.ResponseWriter, _ *http.Request) {
+		s, err := w.(*Response).Keep(ends)
+		if err != nil {
+			t.Error(err)
+		}
+		kept <- s
+	}))
+	c.get(1, "/")
+	c.until("HEADERS 1")
+	<-kept
+	c.get(3, "/")
+	c.until("HEADERS 3")
+	(<-kept).Release()
+	c.must(c.framer.WriteRSTStream(3, http2.ErrCodeCancel))
+	c.must(c.framer.WriteRSTStream(1, http2.ErrCodeCancel))
+	if err := <-ends; !errors.Is(err, ErrReset) {
+		t.Errorf("the reason is %v", err)
+	}
+	if len(ends) > 0 {
+		t.Error("a keeper hears of a stream that it has let go of")
+	}
 }
 
 // Functions of OnEnd are called with the reason when the stream ends, or at once if it has; a
@@ -52,9 +82,9 @@ func TestKeep(t *testing.T) {
 func TestOnEnd(t *testing.T) {
 	t.Parallel()
 	responses := make(chan *Response, 1)
-	c := connect(t, options(func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = w.(*Response).Keep()
+	c := connect(t, options(func(w http.ResponseWriter, r *http.Request) {
 		responses <- w.(*Response)
+		<-r.Context().Done()
 	}))
 	c.get(1, "/")
 	w := <-responses
@@ -82,7 +112,8 @@ func TestWhyAStreamEnded(t *testing.T) {
 	contexts := make(chan context.Context, 3)
 	c := connect(t, options(func(w http.ResponseWriter, r *http.Request) {
 		contexts <- r.Context()
-		_, _ = w.(*Response).Keep()
+		_ = w.(*Response).FlushError()
+		<-r.Context().Done()
 	}))
 	ended := func(ctx context.Context, why error) {
 		t.Helper()
@@ -108,7 +139,7 @@ func TestKeepOfAnOpenRequest(t *testing.T) {
 	t.Parallel()
 	kept := make(chan *Stream, 1)
 	c := connect(t, options(func(w http.ResponseWriter, _ *http.Request) {
-		s, _ := w.(*Response).Keep()
+		s, _ := w.(*Response).Keep(nil)
 		kept <- s
 	}))
 	c.head(1, false, ":method", "POST")
@@ -127,7 +158,7 @@ func TestKeptStreamsAreStreams(t *testing.T) {
 	t.Parallel()
 	kept := make(chan *Stream, 10)
 	opts := options(func(w http.ResponseWriter, _ *http.Request) {
-		s, _ := w.(*Response).Keep()
+		s, _ := w.(*Response).Keep(nil)
 		kept <- s
 	})
 	opts.MaxStreams = 2
@@ -150,7 +181,7 @@ func TestPanic(t *testing.T) {
 	c := connect(t, options(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/kept":
-			_, _ = w.(*Response).Keep()
+			_, _ = w.(*Response).Keep(nil)
 			panic("a bug")
 		case "/begun":
 			_ = http.NewResponseController(w).Flush()
@@ -243,7 +274,7 @@ func TestOfferAllocates(t *testing.T) {
 	}
 	kept := make(chan *Stream, 1)
 	c := connect(t, options(func(w http.ResponseWriter, _ *http.Request) {
-		s, _ := w.(*Response).Keep()
+		s, _ := w.(*Response).Keep(nil)
 		kept <- s
 	}), http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 30})
 	c.must(c.framer.WriteWindowUpdate(0, 1<<30))

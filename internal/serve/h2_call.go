@@ -109,24 +109,7 @@ func (c http2Call) Guarded() passthrough.PlainRequest {
 
 // Watch delivers the stream of a watch to its end, or to where it needs its handler no longer.
 func (c http2Call) Watch(st *watch.Stream, headers watch.HeadersFunc) {
-	s := c.server
-	w := c.Writer // and not c, which holds the request
-	stop := w.OnEnd(func(err error) {
-		// Whichever noticed first that the connection was cut.
-		if reason := watch.ReasonOf(w.Cause(err)); watch.EvictionMessages[reason] != "" {
-			st.Stop(reason)
-		}
-		st.Stop(watch.EndClientClosed)
-	})
-	head := func() {
+	c.server.watches.DeliverHTTP2(st, c.Writer, c.r.RemoteAddr, func() {
 		watch.SetHeaders(st, headers, st.AuditID(c.RequestHeader(apistatus.AuditIDHeader)), c.SetHeader)
-	}
-	out := &watch.StreamSink{PacedWriter: w, Head: head, Address: c.r.RemoteAddr}
-	s.watches.Attach(st, out)
-	st.Take()
-	s.watches.Deliver(st, func(reason watch.EndReason) {
-		stop()
-		out.Over(reason.Clean())
-		s.watches.Ended(st, reason)
 	})
 }

@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"net"
 	"net/http"
 	"sync/atomic"
 
@@ -8,84 +9,141 @@ import (
 	"spillway/internal/h2"
 )
 
-// StreamSink is where a watch on an HTTP/2 stream goes. It ends with its handler, unless a writer
-// has taken it over.
-type StreamSink struct {
+// http2Sink is where a watch on an HTTP/2 stream goes. It ends with its handler, unless a writer
+// has taken it over: then it owns the stream, and is where the writer's slot sends to, the outbox
+// of the connection, as far as the client's windows allow. The writer flushes the connection after
+// other slots have had their turns, so that the events of all its streams are one send.
+//
+// There is one for each watch, for as long as it lasts: it lets go of what only the handler needs.
+type http2Sink struct {
+	// Static after construction.
+	stream  *Stream
+	address string // the client's
+	below   *clientconn.PacedConn
+
+	answer atomic.Pointer[http2Answer] // nil once it is kept
+	kept   atomic.Pointer[h2.Stream]   // nil until it is
+	writer *writer                     // static once it is kept
+}
+
+// http2Answer is what a sink needs until it is kept.
+type http2Answer struct {
 	*clientconn.PacedWriter
-	Head    func() // sets the headers of the answer
-	Address string
-	kept    atomic.Pointer[h2.Stream] // the writer's
+	setHead func()
+	stop    func() // of PacedWriter.OnEnd
 }
 
-func (n *StreamSink) begin() error {
-	n.Head()
-	n.Head = nil
-	n.WriteHeader(http.StatusOK)
-	return n.FlushError()
+// DeliverHTTP2 delivers an admitted stream to the client at an address. setHead sets the headers of
+// the answer.
+func (m *Manager) DeliverHTTP2(st *Stream, w *clientconn.PacedWriter, address string, setHead func()) {
+	n := &http2Sink{stream: st, address: address, below: w.Below()}
+	n.answer.Store(&http2Answer{PacedWriter: w, setHead: setHead,
+		stop: w.OnEnd(func(err error) { st.clientLeft(w.Cause(err)) })})
+	m.Attach(st, n)
+	st.Take()
+	m.Deliver(st, n.over)
 }
 
-// Write sends a run of frames at once.
-func (n *StreamSink) Write(b []byte) (int, error) {
-	if len(b) == 0 {
-		return 0, nil
+// clientLeft stops the stream, whose connection or HTTP/2 stream has ended: whichever noticed first
+// why it was cut.
+func (s *Stream) clientLeft(err error) {
+	if reason := ReasonOf(err); EvictionMessages[reason] != "" {
+		s.Stop(reason)
 	}
-	written, err := n.PacedWriter.Write(b)
-	if err != nil {
-		return written, err
-	}
-	return written, n.FlushError()
+	s.Stop(EndClientClosed)
 }
 
-func (n *StreamSink) protocol() string { return "HTTP/2" }
+// Ended implements h2.Keeper.
+func (n *http2Sink) Ended(err error) { n.stream.clientLeft(n.below.Cause(err)) }
 
-func (n *StreamSink) client() string { return n.Address }
-
-func (n *StreamSink) port(w *writer) (port, bool) {
-	response, ok := n.ResponseWriter.(*h2.Response)
-	if !ok {
-		return port{}, false
+// over follows the end of the watch.
+func (n *http2Sink) over(reason EndReason) {
+	if a := n.answer.Load(); a != nil {
+		a.stop()
 	}
-	kept, err := response.Keep()
-	if err != nil {
-		return port{}, false
+	kept := n.kept.Load()
+	if kept != nil {
+		kept.Release()
 	}
-	n.kept.Store(kept)
-	return port{out: keptStream{kept, w}}, true
-}
-
-// cut implements sink.
-func (n *StreamSink) cut() {
-	if kept := n.kept.Load(); kept != nil {
-		kept.Reset()
-		return
-	}
-	n.PacedWriter.Cut()
-}
-
-// Over ends what is kept, and cuts what has no end.
-func (n *StreamSink) Over(clean bool) {
-	switch kept := n.kept.Load(); {
-	case !clean:
+	switch {
+	case !reason.Clean():
 		n.cut()
 	case kept != nil:
 		kept.End()
 	}
+	n.stream.manager.Ended(n.stream, reason)
 }
 
-// keptStream is what a slot on HTTP/2 sends to: the outbox of its connection, as far as the
-// client's windows allow. The writer flushes the connection after other slots have had their
-// turns, so that the events of all its streams are one send.
-type keptStream struct {
-	*h2.Stream
-	writer *writer
+func (n *http2Sink) begin() error {
+	a := n.answer.Load()
+	a.setHead()
+	a.WriteHeader(http.StatusOK)
+	return a.FlushError()
 }
 
-func (k keptStream) offer(b []byte) (int, error) {
-	n, err := k.Offer(b)
-	if n > 0 {
-		k.writer.unflushed.add(k.Conn())
+// Write sends a run of frames at once. A sink that is kept fails: its writer has ended meanwhile.
+func (n *http2Sink) Write(b []byte) (int, error) {
+	if len(b) == 0 {
+		return 0, nil
 	}
-	return n, err
+	a := n.answer.Load()
+	if a == nil {
+		return 0, net.ErrClosed
+	}
+	written, err := a.Write(b)
+	if err != nil {
+		return written, err
+	}
+	return written, a.FlushError()
 }
 
-func (k keptStream) park(room func()) { k.Park(room) }
+// Pace implements sink.
+func (n *http2Sink) Pace(pinned int64) { n.answer.Load().Pace(pinned) }
+
+func (n *http2Sink) protocol() string { return "HTTP/2" }
+
+func (n *http2Sink) client() string { return n.address }
+
+func (n *http2Sink) port(w *writer) (port, bool) {
+	a := n.answer.Load()
+	response, ok := a.ResponseWriter.(*h2.Response)
+	if !ok {
+		return port{}, false
+	}
+	kept, err := response.Keep(n)
+	if err != nil {
+		return port{}, false
+	}
+	n.writer = w
+	n.kept.Store(kept)
+	a.stop()
+	a.Close() // its clock evicts no longer
+	if err := a.Cause(nil); err != nil {
+		n.stream.clientLeft(err)
+	}
+	n.answer.Store(nil)
+	return port{out: n}, true
+}
+
+// cut implements sink. Meanwhile it may become kept.
+func (n *http2Sink) cut() {
+	if a := n.answer.Load(); a != nil {
+		a.Cut()
+	}
+	if kept := n.kept.Load(); kept != nil {
+		kept.Reset()
+	}
+}
+
+// offer implements nonblockingSender.
+func (n *http2Sink) offer(b []byte) (int, error) {
+	kept := n.kept.Load()
+	taken, err := kept.Offer(b)
+	if taken > 0 {
+		n.writer.unflushed.add(kept.Conn())
+	}
+	return taken, err
+}
+
+// park implements nonblockingSender.
+func (n *http2Sink) park(room func()) { n.kept.Load().Park(room) }
