@@ -18,7 +18,7 @@ import (
 type Cursor struct {
 	hub      *Hub // that dispatches its feed
 	owner    Owner
-	selector object.Selector
+	selector *object.Selector // its feed's, which is equal to the request's, and there once
 	encoding object.Encoding
 
 	// Small, and beside each other: there is a cursor for every watch.
@@ -42,11 +42,10 @@ const replayRunBytes = 64 << 10
 // From makes a cursor that begins at a log position at which the client is complete through rv.
 // Close it.
 func (v OwnerView) From(position, rv uint64, sel object.Selector, enc object.Encoding) *Cursor {
-	c := v.hub.Replay(position, rv, sel, enc)
-	c.owner = v.owner
-	c.hub, c.feed = v.hub.subscribe(v.owner, sel, enc)
-	c.selector = c.feed.selector // equal, and there once
-	return c
+	hub, feed := v.hub.subscribe(v.owner, sel, enc)
+	return &Cursor{
+		hub: hub, owner: v.owner, selector: &feed.selector, encoding: enc, feed: feed, position: position, through: rv,
+	}
 }
 
 // After makes a cursor for a client that has a state. Close it.
@@ -73,8 +72,11 @@ func (v OwnerView) Resume(rv uint64, sel object.Selector, enc object.Encoding) (
 // Replay makes a cursor that reads the log alone. It is the specification: every other cursor must
 // return the same events.
 func (h *Hub) Replay(position, rv uint64, sel object.Selector, enc object.Encoding) *Cursor {
-	return &Cursor{hub: h, selector: sel, encoding: enc, position: position, through: rv}
+	return &Cursor{hub: h, selector: &sel, encoding: enc, position: position, through: rv}
 }
+
+// Selector is what the client sees. Immutable; all cursors of a feed have the same.
+func (c *Cursor) Selector() *object.Selector { return c.selector }
 
 // Close gives the feed back.
 func (c *Cursor) Close() {

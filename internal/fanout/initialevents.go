@@ -26,7 +26,7 @@ func (c *Cursor) RebaseOn(s *cache.Snapshot) *Cursor {
 	if !c.hasReached(s) {
 		return nil
 	}
-	rebased, err := c.hub.For(c.owner).After(s, c.selector, c.encoding)
+	rebased, err := c.hub.For(c.owner).After(s, *c.selector, c.encoding)
 	if err != nil {
 		return nil // a gap was closed meanwhile
 	}

@@ -36,7 +36,7 @@ func (s *Server) list(c call, a answering, v requester) bool {
 		apistatus.WriteLimited(c, p.Failure, s.opts.Limiter.Closed(), refusal.RetryAfter)
 		return true
 	case err != nil:
-		s.withdraw(p, err)
+		s.withdraw(p.Source, p.Encoding, err)
 		return false
 	case made.body == nil:
 		return false
@@ -204,7 +204,7 @@ func (s *Server) get(w apistatus.Responder, a answering) bool {
 		document, err = codec.Indent(document)
 	}
 	if err != nil {
-		s.withdraw(p, err)
+		s.withdraw(p.Source, p.Encoding, err)
 		return false
 	}
 	if p.Encoding.Format == object.JSON && !p.Pretty {
@@ -303,12 +303,12 @@ func (b *countedBody) WriteTo(w io.Writer) (int64, error) {
 // Close implements io.Closer.
 func (b *countedBody) Close() error { return apistatus.CloseBody(b.WriterTo) }
 
-// withdraw notes that an answer could not be made in the plan's encoding: from now on upstream
+// withdraw notes that an answer could not be made in the requested encoding: from now on upstream
 // makes it. Nothing was left out: a watch ended before the event, a LIST or GET was not begun.
-func (s *Server) withdraw(p plan.Plan, cause error) {
-	resource, encoding := p.Source.Resource().Info.String(), plan.EncodingName(p.Encoding)
+func (s *Server) withdraw(of *source.Source, e object.Encoding, cause error) {
+	resource, encoding := of.Resource().Info.String(), plan.EncodingName(e)
 	s.metrics.unencodable.WithLabelValues(resource, encoding).Inc()
-	if p.Source.Codec.Withdraw(p.Encoding.Format, p.Encoding.View) {
+	if of.Codec.Withdraw(e.Format, e.View) {
 		s.log.Warn("cannot encode what upstream sends; such requests pass through from now on",
 			zap.String("resource", resource), zap.String("encoding", encoding), zap.Error(cause))
 	}

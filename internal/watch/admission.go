@@ -39,14 +39,13 @@ type request interface {
 
 // NewStream makes the stream of a watch, which has yet to be admitted and to get its sink.
 func (m *Manager) NewStream(p plan.Plan, o StreamOptions) *Stream {
-	p.Watch.Timeout = min(p.Watch.Timeout, maxWatchDuration)
 	st := &Stream{
-		plan:     p,
-		admit:    o.Admit,
-		owner:    o.Owner,
-		client:   o.Client,
-		deadline: now().after(p.Watch.Timeout),
+		source: p.Source, start: p.Watch.Start, from: p.Watch.RV, timeout: min(p.Watch.Timeout, maxWatchDuration),
+		encoding: p.Encoding, failure: p.Failure, marks: p.Watch.Bookmarks, endMark: p.Watch.EndMark,
+		admit: o.Admit, owner: o.Owner, client: o.Client,
 	}
+	st.deadline = now().after(st.timeout)
+	st.selects.Store(&p.Selector)
 	st.begin(m)
 	return st
 }
@@ -67,11 +66,13 @@ func (m *Manager) Begin(c request, st *Stream, flow flowcontrol.Flow) bool {
 			return false
 		}
 		if width := st.stateWidth(); width > 0 {
-			st.starting, refusal = m.opts.Limiter.AdmitList(c.Departs, flow, width)
+			var starting flowcontrol.Pass
+			starting, refusal = m.opts.Limiter.AdmitList(c.Departs, flow, width)
+			st.starting = &starting
 		}
 	}
 	if refusal != nil {
-		apistatus.WriteLimited(c, st.plan.Failure, m.opts.Limiter.Closed(), refusal.RetryAfter)
+		apistatus.WriteLimited(c, st.failure, m.opts.Limiter.Closed(), refusal.RetryAfter)
 		return false
 	}
 	admitted = true
@@ -80,8 +81,8 @@ func (m *Manager) Begin(c request, st *Stream, flow flowcontrol.Flow) bool {
 
 // choose counts the stream's selector.
 func (st *Stream) choose(flow flowcontrol.Flow) (refusal *flowcontrol.Refusal) {
-	p := &st.plan
-	p.Selector, refusal = st.manager.opts.Limiter.ClaimSelector(&st.selected, flow, p.Source, p.Selector, p.Encoding)
+	claimed, refusal := st.manager.opts.Limiter.ClaimSelector(&st.selected, flow, st.source, st.selector(), st.encoding)
+	st.selects.Store(&claimed)
 	return refusal
 }
 
@@ -91,9 +92,17 @@ func (st *Stream) release(reason EndReason) {
 	if st.past != nil {
 		st.past.Close()
 	}
-	st.starting.Release()
+	st.releaseStarting()
 	st.manager.opts.Limiter.ReleaseSelector(&st.selected)
 	st.lasting.Release()
+}
+
+// releaseStarting gives back what the initial state takes.
+func (st *Stream) releaseStarting() {
+	if st.starting != nil {
+		st.starting.Release()
+		st.starting = nil
+	}
 }
 
 // Admit counts a stream in. While the server drains, it releases the stream and returns false.
@@ -108,7 +117,7 @@ func (m *Manager) Admit(st *Stream) bool {
 	st.id = m.mu.admitted
 	m.mu.streams[st] = struct{}{}
 	m.active.Add(1)
-	m.metrics.streams.WithLabelValues(st.resource(), plan.EncodingName(st.plan.Encoding)).Inc()
+	m.metrics.streams.WithLabelValues(st.resource(), plan.EncodingName(st.encoding)).Inc()
 	return true
 }
 
@@ -147,7 +156,7 @@ func (m *Manager) Ended(st *Stream, reason EndReason) (draining bool) {
 		st.permit.Release()
 	}
 	st.closeCursor()
-	m.metrics.streams.WithLabelValues(st.resource(), plan.EncodingName(st.plan.Encoding)).Dec()
+	m.metrics.streams.WithLabelValues(st.resource(), plan.EncodingName(st.encoding)).Dec()
 	m.metrics.ends.WithLabelValues(st.resource(), string(reason)).Inc()
 	st.logEnd(m.log, reason)
 	m.ended.note(st, reason)
@@ -163,7 +172,7 @@ func (m *Manager) Dismiss(st *Stream) {
 	}
 	st.taken = true
 	st.release(EndAborted)
-	m.metrics.streams.WithLabelValues(st.resource(), plan.EncodingName(st.plan.Encoding)).Dec()
+	m.metrics.streams.WithLabelValues(st.resource(), plan.EncodingName(st.encoding)).Dec()
 	m.remove(st)
 }
 
@@ -198,16 +207,16 @@ func (st *Stream) logEnd(log *zap.Logger, reason EndReason) {
 // stateWidth is about what the state counts as that the watch begins with; 0 if there is none, or
 // only a small one.
 func (st *Stream) stateWidth() int64 {
-	switch st.plan.Watch.Start {
+	switch st.start {
 	case plan.StateAny, plan.StateAtLeast, plan.StateConsistent:
 	default:
 		return 0
 	}
-	size := sizeOf(st.plan.Source.Resource().Snapshot(), st.plan.Selector)
+	size := sizeOf(st.source.Resource().Snapshot(), st.selector())
 	if !flowcontrol.IsLarge(size) {
 		return 0
 	}
-	return flowcontrol.Width(size, st.plan.Encoding.Gzip)
+	return flowcontrol.Width(size, st.encoding.Gzip)
 }
 
 // measuredObjectsLimit is how many objects a selector is matched with to estimate the selected part
@@ -263,9 +272,9 @@ func statusSelectors(sel object.Selector, most int64, retryAfter int) *metav1.St
 func (m *Manager) refuseSelector(c request, st *Stream, r *flowcontrol.Refusal) {
 	l := m.opts.Limiter
 	if l.Closed() {
-		apistatus.WriteLimited(c, st.plan.Failure, true, r.RetryAfter)
+		apistatus.WriteLimited(c, st.failure, true, r.RetryAfter)
 		return
 	}
-	apistatus.WriteAs(c, st.plan.Failure, statusSelectors(st.plan.Selector, l.SelectorShare(),
+	apistatus.WriteAs(c, st.failure, statusSelectors(st.selector(), l.SelectorShare(),
 		int(r.RetryAfter/time.Second)))
 }

@@ -28,22 +28,22 @@ const (
 // answers the request. It is called before the head is sent: only after a 429 does client-go send
 // the request again without a new list.
 func (m *Manager) ReachBack(c request, st *Stream) bool {
-	past, w := st.plan.Source.Past, st.plan.Watch
-	if past == nil || w.Start != plan.EventsFrom || w.Timeout <= 0 {
+	past := st.source.Past
+	if past == nil || st.start != plan.EventsFrom || st.timeout <= 0 {
 		return true
 	}
 	ctx, cancel := context.WithTimeout(m.base, backfillTurnTimeout)
 	defer cancel()
 	defer c.Departs(cancel)()
 	var err error
-	if st.past, err = past.Join(ctx, st.owner, w.RV, st.plan.Selector); !errors.Is(err, backfill.ErrBusy) {
+	if st.past, err = past.Join(ctx, st.owner, st.from, st.selector()); !errors.Is(err, backfill.ErrBusy) {
 		return true // any other error is handled when the stream begins
 	}
 	st.release(EndAborted)
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) { // else the client left, or the proxy stops
 		m.metrics.unfilled.WithLabelValues(st.resource(), string(unfilledBusy)).Inc()
 	}
-	apistatus.WriteAs(c, st.plan.Failure, statusPastBusy())
+	apistatus.WriteAs(c, st.failure, statusPastBusy())
 	return false
 }
 
@@ -56,12 +56,12 @@ func statusPastBusy() *metav1.Status {
 
 // resume begins a watch that goes on from a resourceVersion.
 func (s *Stream) resume() (EndReason, error) {
-	s.started = s.plan.Watch.RV
+	s.started = s.from
 	if s.past == nil {
-		c, err := s.hub().Resume(s.started, s.plan.Selector, s.plan.Encoding)
+		c, err := s.hub().Resume(s.started, s.selector(), s.encoding)
 		var expired *cache.ExpiredError
 		if errors.As(err, &expired) && expired.Ahead() && s.seenUpstream() {
-			c, err = s.hub().Resume(s.started, s.plan.Selector, s.plan.Encoding)
+			c, err = s.hub().Resume(s.started, s.selector(), s.encoding)
 		}
 		s.cursor = c
 		return "", err
@@ -84,7 +84,7 @@ func (s *Stream) resume() (EndReason, error) {
 func (s *Stream) seenUpstream() bool {
 	ctx, cancel := context.WithTimeout(s.context(), source.ArrivalTimeout)
 	defer cancel()
-	_, err := s.plan.Source.Fresh.Newest(ctx)
+	_, err := s.source.Fresh.Newest(ctx)
 	return err == nil
 }
 
@@ -94,7 +94,7 @@ func (s *Stream) backfill(past *backfill.Backfill) error {
 	ctx, cancel := s.untilDeadline()
 	defer cancel()
 	for {
-		run, cursor, err := past.Next(ctx, s.plan.Encoding)
+		run, cursor, err := past.Next(ctx, s.encoding)
 		switch {
 		case err != nil:
 			return err
@@ -115,7 +115,7 @@ func (s *Stream) backfill(past *backfill.Backfill) error {
 // passed it. Upstream may know what is in the gap, so the client should send its request again.
 func (s *Stream) overtaken(err error) bool {
 	var expired *cache.ExpiredError
-	return s.plan.Source.Past != nil && s.cursor != nil && s.cursor.Ahead() &&
+	return s.source.Past != nil && s.cursor != nil && s.cursor.Ahead() &&
 		errors.As(err, &expired) && expired.Missing()
 }
 

@@ -60,7 +60,7 @@ func narrate(t *testing.T, w *world, query string, rv uint64) (*scriptedHistory,
 	t.Cleanup(w.source.Past.Close)
 	p := w.watchAs(fmt.Sprintf("/api/v1/pods?watch=1&resourceVersion=%d%s", rv, query), func(st *Stream) {
 		var err error
-		if st.past, err = w.source.Past.Join(t.Context(), "", rv, st.plan.Selector); err != nil {
+		if st.past, err = w.source.Past.Join(t.Context(), "", rv, st.selector()); err != nil {
 			t.Fatal(err)
 		}
 	})

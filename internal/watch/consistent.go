@@ -25,12 +25,12 @@ func (s *Stream) consistent() (EndReason, error) {
 	defer cancel()
 	proofs := make(chan proof, 1)
 	go func() {
-		state, err := s.plan.Source.Fresh.Prove(ctx)
+		state, err := s.source.Fresh.Prove(ctx)
 		proofs <- proof{state, err}
 	}()
 
 	head := ctx
-	if s.plan.Watch.EndMark {
+	if s.endMark {
 		var cancelHead context.CancelFunc
 		head, cancelHead = context.WithTimeout(ctx, initialProofTimeout)
 		defer cancelHead()
@@ -46,7 +46,7 @@ func (s *Stream) consistent() (EndReason, error) {
 		return "", s.endOfState()
 	case <-head.Done():
 	}
-	if !s.plan.Watch.EndMark {
+	if !s.endMark {
 		return s.inVain(EndFreshnessTimeout), nil
 	}
 	return s.held(proofs)
@@ -68,7 +68,7 @@ func (s *Stream) inVain(reason EndReason) EndReason {
 
 // held sends the state, then what changes until the proof, as ADDED, and then the end bookmark.
 func (s *Stream) held(proofs <-chan proof) (EndReason, error) {
-	if err := s.state(s.plan.Source.Resource().Snapshot()); err != nil {
+	if err := s.state(s.source.Resource().Snapshot()); err != nil {
 		return "", err
 	}
 	s.cursor.BeginInitialEvents()

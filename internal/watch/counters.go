@@ -36,6 +36,7 @@ func (s *Stream) counters() (f streamCounters, open bool) {
 
 // begins notes that the stream is past its initial events: from now on its cursor may be read.
 func (s *Stream) begins() {
+	s.selects.Store(s.cursor.Selector())
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.live = true

@@ -104,7 +104,7 @@ func (d *writers) deliver(s *Stream) {
 	switch {
 	case reason != "" || err != nil:
 		goroutines{}.finish(s, nil, reason, err)
-	case !s.plan.Selector.Light(): // matching a long log with it would delay other streams
+	case !s.selector().Light(): // matching a long log with it would delay other streams
 		goroutines{}.live(s)
 	case !d.shards[int(d.next.Add(1))%len(d.shards)].adopt(s):
 		goroutines{}.live(s)

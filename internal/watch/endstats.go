@@ -46,7 +46,7 @@ func (e *endStats) note(st *Stream, reason EndReason) {
 		e.evicted = slices.Delete(e.evicted, 0, 1)
 	}
 	e.evicted = append(e.evicted, Eviction{
-		At: time.Now(), Resource: st.plan.Source.Resource().Info, Selected: st.selection(), User: st.client.name(),
+		At: time.Now(), Resource: st.source.Resource().Info, Selected: st.selection(), User: st.client.name(),
 		Agent: st.client.userAgent(), Client: st.out.client(), Began: st.began(),
 		Bytes: st.bytes.Load(),
 	})

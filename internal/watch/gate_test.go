@@ -221,7 +221,7 @@ func TestHeldInASeam(t *testing.T) {
 				w := newWorld(t, deliveries["goroutines"])
 				st := w.manager.NewStream(w.plan("/api/v1/pods?watch=1&resourceVersion=100"), StreamOptions{})
 				var err error
-				if st.cursor, err = w.source.Hub.For("").Resume(100, st.plan.Selector, st.plan.Encoding); err != nil {
+				if st.cursor, err = w.source.Hub.For("").Resume(100, st.selector(), st.encoding); err != nil {
 					t.Fatal(err)
 				}
 				var pods []string

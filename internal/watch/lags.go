@@ -63,11 +63,11 @@ func grouped(streams []*Stream, now time.Time) map[lagGroup]lag {
 		if !open {
 			continue
 		}
-		source := st.plan.Source
+		source := st.source
 		if names[source] == "" {
 			names[source] = source.Resource().Info.String()
 		}
-		at := lagGroup{names[source], selectorType(st.plan.Selector)}
+		at := lagGroup{names[source], selectorType(st.selector())}
 		one := groups[at]
 		groups[at] = lag{streams: one.streams + 1, behind: max(one.behind, st.behind(f, now))}
 	}
@@ -87,7 +87,7 @@ func (s *Stream) behind(f streamCounters, now time.Time) (behind time.Duration) 
 
 // oldest is how old the event at a log position is.
 func (s *Stream) oldest(position uint64, now time.Time) time.Duration {
-	log := s.plan.Source.Resource().Log()
+	log := s.source.Resource().Log()
 	if e, ok := log.At(position); ok {
 		return now.Sub(e.At)
 	}

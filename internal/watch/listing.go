@@ -72,7 +72,7 @@ func (m *Manager) Watches() []Watch {
 // watch is what is known of a stream by its counters.
 func (s *Stream) watch(out sink, f streamCounters, now time.Time) Watch {
 	w := Watch{
-		ID: s.id, Source: s.plan.Source, Selected: s.selection(), Encoding: streamEncoding(s.plan.Encoding),
+		ID: s.id, Source: s.source, Selected: s.selection(), Encoding: streamEncoding(s.encoding),
 		User: s.client.name(), Agent: s.client.userAgent(), Client: out.client(), Protocol: out.protocol(),
 		Began: s.began(), Deadline: s.deadline.time(),
 		Phase: Starting, Bytes: f.bytes, Unsent: f.unsent,
@@ -86,7 +86,7 @@ func (s *Stream) watch(out sink, f streamCounters, now time.Time) Watch {
 	if w.Phase = Live; s.gate.opens() != nil {
 		w.Phase = Held
 	}
-	log := s.plan.Source.Resource().Log()
+	log := s.source.Resource().Log()
 	if f.standing.Pending {
 		head := log.Head()
 		w.Lag = head - min(head, f.standing.First)
@@ -101,7 +101,7 @@ func (s *Stream) watch(out sink, f streamCounters, now time.Time) Watch {
 }
 
 // began is when the stream was made.
-func (s *Stream) began() time.Time { return s.deadline.time().Add(-s.plan.Watch.Timeout) }
+func (s *Stream) began() time.Time { return s.deadline.time().Add(-s.timeout) }
 
 // selectorBytesLimit is how much of a selector is reported, in bytes: a client may send a megabyte,
 // for each of its watches.
@@ -109,7 +109,7 @@ const selectorBytesLimit = 1024
 
 // selection is what the stream selects.
 func (s *Stream) selection() Selected {
-	sel := s.plan.Selector
+	sel := s.selector()
 	return Selected{Namespace: sel.Namespace, Name: sel.Name, Labels: shortened(sel.LabelQuery()),
 		Fields: shortened(sel.FieldQuery())}
 }

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"spillway/internal/object"
-	"spillway/internal/plan"
 	"spillway/internal/source/sourcetest"
 )
 
@@ -128,8 +127,9 @@ func TestWatches(t *testing.T) {
 func TestLagsOfTwoSources(t *testing.T) {
 	var streams []*Stream
 	for range 2 {
-		streams = append(streams,
-			&Stream{plan: plan.Plan{Source: sourcetest.New(t, sourcetest.Pods, sourcetest.NewOracle(100), 100)}})
+		st := &Stream{source: sourcetest.New(t, sourcetest.Pods, sourcetest.NewOracle(100), 100)}
+		st.selects.Store(&object.Selector{})
+		streams = append(streams, st)
 	}
 	want := map[lagGroup]lag{{"pods", "all"}: {streams: 2}}
 	if got := grouped(streams, time.Now()); !maps.Equal(got, want) {

@@ -7,7 +7,8 @@ import (
 
 	"spillway/internal/clientconn"
 	"spillway/internal/flowcontrol"
-	"spillway/internal/plan"
+	"spillway/internal/object"
+	"spillway/internal/source"
 
 	"go.uber.org/zap"
 )
@@ -28,8 +29,8 @@ type Options struct {
 
 	// Panicked reports what a panic of a delivery was about.
 	Panicked func(p any)
-	// Withdraw reports a plan whose events cannot be made in the requested encoding.
-	Withdraw func(p plan.Plan, cause error)
+	// Withdraw reports events that cannot be made in the requested encoding.
+	Withdraw func(of *source.Source, e object.Encoding, cause error)
 
 	Metrics *StreamMetrics
 	Log     *zap.Logger
@@ -83,6 +84,13 @@ func (m *Manager) Wait() {
 	}
 }
 
+// Len is how many streams are open.
+func (m *Manager) Len() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.mu.streams)
+}
+
 // Open are the streams that are open.
 func (m *Manager) Open() []*Stream {
 	m.mu.Lock()
@@ -104,7 +112,7 @@ func (m *Manager) LookAgain() {
 // ShedHeavy ends the watches with heavy selectors.
 func (m *Manager) ShedHeavy() {
 	for _, st := range m.Open() {
-		if !st.plan.Selector.Light() {
+		if !st.selector().Light() {
 			st.Stop(EndMemoryPressure)
 		}
 	}

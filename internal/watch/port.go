@@ -70,8 +70,13 @@ func (q *flushQueue) flush() {
 // A TLS record is made for one connection and must go out as it is, so what did not fit is held
 // here: a turn of them at most, and none while the client keeps up.
 type port struct {
-	out       nonblockingSender
-	secure    net.Conn              // nil: no TLS
+	out    nonblockingSender
+	secure *securePort // nil: no TLS, or not its own
+}
+
+// securePort is the TLS of a port.
+type securePort struct {
+	conn      net.Conn
 	below     *clientconn.PacedConn // under TLS
 	encrypted *[]byte               // the writer's buffer: TLS records to be sent
 	held      []byte                // those that are late
@@ -80,41 +85,50 @@ type port struct {
 // send takes what it can of b: less than all of it, or with something held, if the socket is full.
 // moved says that bytes went out.
 func (p *port) send(b []byte) (taken int, moved bool, err error) {
-	if p.secure == nil {
+	s := p.secure
+	if s == nil {
 		taken, err = p.out.offer(b)
 		return taken, taken > 0, err
 	}
-	if len(p.held) > 0 {
-		n, err := p.out.offer(p.held)
-		if p.held = p.held[n:]; err != nil || len(p.held) > 0 {
+	if len(s.held) > 0 {
+		n, err := p.out.offer(s.held)
+		if s.held = s.held[n:]; err != nil || len(s.held) > 0 {
 			return 0, n > 0, err
 		}
-		p.held, moved = nil, true
+		s.held, moved = nil, true
 	}
 	if len(b) == 0 {
 		return 0, moved, nil
 	}
-	if err := p.encrypt(b); err != nil {
+	if err := s.encrypt(b); err != nil {
 		return 0, moved, err
 	}
-	n, err := p.out.offer(*p.encrypted)
-	if n < len(*p.encrypted) {
-		p.held = bytes.Clone((*p.encrypted)[n:])
+	n, err := p.out.offer(*s.encrypted)
+	if n < len(*s.encrypted) {
+		s.held = bytes.Clone((*s.encrypted)[n:])
 	}
 	return len(b), moved || n > 0, err
 }
 
 // encrypt leaves the TLS records of b in encrypted.
-func (p *port) encrypt(b []byte) error {
-	*p.encrypted = (*p.encrypted)[:0]
-	p.below.Capture(p.encrypted)
-	_, err := p.secure.Write(b)
-	p.below.Capture(nil)
+func (s *securePort) encrypt(b []byte) error {
+	*s.encrypted = (*s.encrypted)[:0]
+	s.below.Capture(s.encrypted)
+	_, err := s.conn.Write(b)
+	s.below.Capture(nil)
 	return err
 }
 
+// held is how many bytes were made for the socket that it has not taken.
+func (p *port) held() int {
+	if p.secure == nil {
+		return 0
+	}
+	return len(p.secure.held)
+}
+
 // full reports that the socket has not taken all that was sent.
-func (p *port) full(unsent []byte) bool { return len(unsent) > 0 || len(p.held) > 0 }
+func (p *port) full(unsent []byte) bool { return len(unsent) > 0 || p.held() > 0 }
 
 // socket sends to a connection. If the connection is closed meanwhile, it cannot send on another
 // one that has got the same descriptor: raw keeps the descriptor until the send is over.

@@ -47,7 +47,7 @@ func (m *Manager) sent() map[string]int64 {
 	m.mu.Unlock()
 	of := map[*source.Source]int64{}
 	for _, st := range open {
-		of[st.plan.Source] += st.bytes.Load()
+		of[st.source] += st.bytes.Load()
 	}
 	for source, sum := range of {
 		sums[source.Resource().Info.String()] += sum

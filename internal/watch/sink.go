@@ -79,12 +79,12 @@ func (c *ConnSink) port(w *writer) (port, bool) {
 	if out == nil {
 		return port{}, false
 	}
-	p := port{out: out, below: clientconn.Of(c.Conn), encrypted: &w.encrypted}
-	if c.Conn != p.below {
-		p.secure = c.Conn
+	p, below := port{out: out}, clientconn.Of(c.Conn)
+	if c.Conn != below {
+		p.secure = &securePort{conn: c.Conn, below: below, encrypted: &w.encrypted}
 	}
-	if p.below != nil {
-		p.below.StopPacing()
+	if below != nil {
+		below.StopPacing()
 	}
 	return p, true
 }
@@ -116,9 +116,9 @@ type HeadersFunc func(set func(key, value string))
 func SetHeaders(st *Stream, headers HeadersFunc, audit string, set func(key, value string)) {
 	set(apistatus.AuditIDHeader, audit)
 	set("Cache-Control", "no-cache, private")
-	set("Content-Type", st.plan.Encoding.StreamMediaType())
+	set("Content-Type", st.encoding.StreamMediaType())
 	headers(set)
-	if st.plan.Encoding.Gzip {
+	if st.encoding.Gzip {
 		set("Content-Encoding", "gzip")
 		set("Vary", "Accept-Encoding")
 	}

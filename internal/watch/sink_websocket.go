@@ -168,7 +168,7 @@ func (r *earlyReader) Read(b []byte) (int, error) {
 
 // Code is that of the head of the answer: of one that becomes a WebSocket, 101 (W-119).
 func (s *Stream) Code() int {
-	if s.plan.Encoding.WebSocket {
+	if s.encoding.WebSocket {
 		return http.StatusSwitchingProtocols
 	}
 	return http.StatusOK

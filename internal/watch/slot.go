@@ -120,7 +120,7 @@ func (s *slot) park(moved bool) error {
 		s.parked = true
 		s.writer.manager.eviction.Park()
 	}
-	s.stream.waits(len(s.rest)+len(s.port.held), s.progress)
+	s.stream.waits(len(s.rest)+s.port.held(), s.progress)
 	s.port.out.park(s.poke)
 	if stall <= 0 {
 		return nil

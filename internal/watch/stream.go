@@ -29,18 +29,26 @@ type Stream struct {
 
 	// Static after construction.
 	out      sink // set under manager.mu, once, before it is delivered
-	plan     plan.Plan
+	source   *source.Source
+	start    plan.WatchStart
+	from     uint64        // the resourceVersion of the request
+	timeout  time.Duration // how long it lasts
+	encoding object.Encoding
+	failure  apistatus.StatusFormat
+	marks    bool                                       // bookmarks
+	endMark  bool                                       // the end of its initial events
 	admit    func(reauth.ReviewedStream) *reauth.Permit // nil: its listener's clients may have everything
 	deadline monotonicTime
 	owner    fanout.Owner              // that the hub counts it for
 	lasting  flowcontrol.Pass          // of the number of watches
 	selected flowcontrol.SelectorClaim // of what selectors weigh
-	starting flowcontrol.Pass          // of the bytes of initial states, until it is past its own
+	starting *flowcontrol.Pass         // of the bytes of initial states, until it is past its own; nil: none
 
-	slot   atomic.Pointer[slot] // where it is delivered from, once it has no goroutine
-	gate   gate
-	permit *reauth.Permit // of the Reauthorizer; nil: it is not reauthorised. Set before it is delivered
-	record *Record        // nil: none is kept. Set before it is delivered
+	selects atomic.Pointer[object.Selector] // the request's own, and then its feed's, which is equal
+	slot    atomic.Pointer[slot]            // where it is delivered from, once it has no goroutine
+	gate    gate
+	permit  *reauth.Permit // of the Reauthorizer; nil: it is not reauthorised. Set before it is delivered
+	record  *Record        // nil: none is kept. Set before it is delivered
 
 	// The deliverer's.
 	past     *backfill.Backfill // events from before the log that are not sent yet; nil: none
@@ -73,35 +81,38 @@ const (
 	bookmarkLead   = 2 * time.Second
 )
 
+// selector is what the stream selects.
+func (s *Stream) selector() object.Selector { return *s.selects.Load() }
+
 // resource is the label of metrics and log lines.
-func (s *Stream) resource() string { return s.plan.Source.Resource().Info.String() }
+func (s *Stream) resource() string { return s.source.Resource().Info.String() }
 
 // hub is the hub, as the stream's user uses it.
-func (s *Stream) hub() fanout.OwnerView { return s.plan.Source.Hub.For(s.owner) }
+func (s *Stream) hub() fanout.OwnerView { return s.source.Hub.For(s.owner) }
 
 // initial brings the stream to where live events follow, or to its end.
 func (s *Stream) initial() (EndReason, error) {
-	defer s.starting.Release()
+	defer s.releaseStarting()
 	s.out.Pace(0)
 	if err := s.out.begin(); err != nil {
 		return "", err
 	}
-	if s.plan.Watch.Timeout <= 0 {
+	if s.timeout <= 0 {
 		return EndTimeout, nil
 	}
-	state := s.plan.Source.Resource().Snapshot()
-	switch w := s.plan.Watch; w.Start {
+	state := s.source.Resource().Snapshot()
+	switch s.start {
 	case plan.EventsFrom:
 		return s.resume()
 	case plan.EventsFromNow:
-		s.cursor = s.hub().From(state.Next, state.RV, s.plan.Selector, s.plan.Encoding)
+		s.cursor = s.hub().From(state.Next, state.RV, s.selector(), s.encoding)
 		s.started = state.RV
 		return "", nil
 	case plan.StateConsistent:
 		return s.consistent()
 	case plan.StateAtLeast:
 		var err error
-		if state, err = s.plan.Source.AwaitRVInWatch(s.context(), w.RV); err != nil {
+		if state, err = s.source.AwaitRVInWatch(s.context(), s.from); err != nil {
 			return s.notArrived(err)
 		}
 	}
@@ -113,7 +124,7 @@ func (s *Stream) initial() (EndReason, error) {
 
 // state sends a state as ADDED events, and places the cursor behind it.
 func (s *Stream) state(snapshot *cache.Snapshot) error {
-	cursor, err := s.hub().After(snapshot, s.plan.Selector, s.plan.Encoding)
+	cursor, err := s.hub().After(snapshot, s.selector(), s.encoding)
 	if err != nil {
 		return err
 	}
@@ -126,7 +137,7 @@ func (s *Stream) state(snapshot *cache.Snapshot) error {
 	var run []*object.Object
 	buffer := make([]byte, 0, runSize)
 	cuts := s.cutter()
-	snapshot.Scan(s.plan.Selector, "", func(o *object.Object) bool {
+	snapshot.Scan(s.selector(), "", func(o *object.Object) bool {
 		if cuts(o) && len(run) > 0 {
 			buffer, err = s.writeRun(buffer[:0], run, pinned)
 			run = run[:0]
@@ -144,7 +155,7 @@ func (s *Stream) state(snapshot *cache.Snapshot) error {
 // cutter returns what cuts a state into runs that are written at once: of a size, or of the objects
 // of a run that may have been compressed for another stream.
 func (s *Stream) cutter() func(*object.Object) bool {
-	if s.plan.Encoding.Gzip {
+	if s.encoding.Gzip {
 		var cutter codec.Cutter
 		return func(o *object.Object) bool { return cutter.Before(o, fanout.EventSize(o)) }
 	}
@@ -165,7 +176,7 @@ func (s *Stream) writeRun(buffer []byte, run []*object.Object, pinned int64) ([]
 	if err := s.pass(pinned); err != nil {
 		return buffer, err
 	}
-	buffer, err := fanout.AppendState(buffer, s.plan.Encoding, run)
+	buffer, err := fanout.AppendState(buffer, s.encoding, run)
 	if err != nil {
 		return buffer, err
 	}
@@ -188,14 +199,14 @@ func (s *Stream) notArrived(err error) (EndReason, error) {
 
 // endOfState tells clients that asked for the mark that the initial events are complete.
 func (s *Stream) endOfState() error {
-	if !s.plan.Watch.EndMark {
+	if !s.endMark {
 		return nil
 	}
 	s.started = s.cursor.Through()
-	return s.send(fanout.AppendBookmark(nil, s.plan.Encoding, s.template(), s.started, true))
+	return s.send(fanout.AppendBookmark(nil, s.encoding, s.template(), s.started, true))
 }
 
-func (s *Stream) template() *object.Bookmark { return s.plan.Source.Resource().Template() }
+func (s *Stream) template() *object.Bookmark { return s.source.Resource().Template() }
 
 // pull returns what is sent next, valid until the next pull: nothing if the client has everything.
 // look says that something other than events may be due. A reason or an error is the stream's end,
@@ -260,10 +271,10 @@ func (s *Stream) due(caughtUp bool) ([]byte, EndReason, error) {
 
 // mark makes a bookmark, if it tells the client anything.
 func (s *Stream) mark(rv uint64) ([]byte, error) {
-	if !s.plan.Watch.Bookmarks || rv <= s.started {
+	if !s.marks || rv <= s.started {
 		return nil, nil
 	}
-	return fanout.AppendBookmark(nil, s.plan.Encoding, s.template(), rv, false)
+	return fanout.AppendBookmark(nil, s.encoding, s.template(), rv, false)
 }
 
 // schedule sets when the next bookmark is due.
@@ -302,7 +313,7 @@ func (s *Stream) write(b []byte) error {
 // reason that is settled already: then that reason counts.
 func (s *Stream) failed(err error) EndReason {
 	switch reason := ReasonOf(err); {
-	case reason == EndResourceVersionExpired && s.plan.Source.Resource().Retired():
+	case reason == EndResourceVersionExpired && s.source.Resource().Retired():
 		return EndResourceNotServed
 	case reason == EndResourceVersionExpired && s.overtaken(err):
 		return EndBackfillFailed
@@ -324,7 +335,7 @@ func (s *Stream) last(reason EndReason, cause error) ([]byte, EndReason) {
 		reason = s.failed(cause)
 	}
 	if reason == EndEncodingFailed {
-		s.manager.opts.Withdraw(s.plan, cause)
+		s.manager.opts.Withdraw(s.source, s.encoding, cause)
 	}
 	if !reason.Clean() {
 		return nil, reason
@@ -332,11 +343,11 @@ func (s *Stream) last(reason EndReason, cause error) ([]byte, EndReason) {
 	var last []byte
 	if status := reason.errorStatus(cause); status != nil {
 		var err error
-		if last, err = fanout.AppendError(last, s.plan.Encoding, status); err != nil {
+		if last, err = fanout.AppendError(last, s.encoding, status); err != nil {
 			return nil, s.failed(err)
 		}
 	}
-	return fanout.AppendEnd(last, s.plan.Encoding), reason
+	return fanout.AppendEnd(last, s.encoding), reason
 }
 
 // poke makes the writer look at the stream, if it is a slot.
@@ -380,7 +391,7 @@ func (s *Stream) RecordID() string {
 }
 
 // SetChunked has events framed as chunks of HTTP/1.1. It is called before the stream is delivered.
-func (s *Stream) SetChunked() { s.plan.Encoding.Chunked = true }
+func (s *Stream) SetChunked() { s.encoding.Chunked = true }
 
 // Take says that the caller counts the stream out (Manager.Ended). Until then Dismiss does.
 func (s *Stream) Take() { s.taken = true }

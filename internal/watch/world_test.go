@@ -75,7 +75,7 @@ func newWorld(t *testing.T, d delivery, pods ...string) *world {
 	w.manager = NewManager(Options{
 		Base: base, StallTimeout: worldStall, Seats: clientconn.NewSeats(1), Eviction: &clientconn.EvictionPolicy{},
 		Panicked: func(any) {},
-		Withdraw: func(p plan.Plan, _ error) { w.source.Codec.Withdraw(p.Encoding.Format, p.Encoding.View) },
+		Withdraw: func(of *source.Source, e object.Encoding, _ error) { of.Codec.Withdraw(e.Format, e.View) },
 		Metrics:  NewStreamMetrics(nil), Log: zap.NewNop(),
 	})
 	w.manager.deliver = d(w.manager)

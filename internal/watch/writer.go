@@ -297,7 +297,7 @@ func (w *writer) end(s *slot, reason EndReason) {
 	w.leave(s)
 	w.timers.Remove(s)
 	w.queue.leave(s)
-	s.rest, s.port.held = nil, nil
+	s.rest, s.port.secure = nil, nil
 	s.stream.Cleanup(reason)
 }
 

@@ -57,7 +57,7 @@ func TestBackFromTheLog(t *testing.T) {
 		picky.gets()
 		for _, p := range []*testClient{early, picky} {
 			if !p.stream.cursor.Follows() {
-				t.Errorf("%q still waits for the log", p.stream.plan.Selector.Namespace)
+				t.Errorf("%q still waits for the log", p.stream.selector().Namespace)
 			}
 		}
 		replayed := w.source.Hub.Stats().Replayed.Load()
