@@ -11,6 +11,7 @@ import (
 	"spillway/internal/admin"
 	"spillway/internal/config"
 	"spillway/internal/listen"
+	"spillway/internal/memory"
 	"spillway/internal/mirror"
 	"spillway/internal/passthrough"
 	"spillway/internal/serve"
@@ -37,6 +38,7 @@ func (p *process) start(ctx context.Context) error {
 	}
 	serving()
 	p.spawn(func() error { return p.access.run(p.life.stop) }) // to the end: no watch goes on without reviews
+	p.spawn(func() error { return memory.NewPacer(p.server.Held).Run(p.life.stop) })
 	if p.guard != nil {
 		p.spawn(func() error { return p.guard.Run(p.life.stop) })
 	}

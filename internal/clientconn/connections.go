@@ -87,6 +87,13 @@ func (k *Connections) ActiveConnections() int {
 	return k.mu.all.open - k.mu.all.waiting[StateNew].length - k.mu.all.waiting[StateIdle].length
 }
 
+// Open is how many connections are open, without those beyond the limit.
+func (k *Connections) Open() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.mu.all.open
+}
+
 func newTally(link int) connCounts {
 	return connCounts{waiting: [2]queue{StateNew: {link: link}, StateIdle: {link: link}}}
 }

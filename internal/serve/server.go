@@ -287,6 +287,9 @@ func (s *Server) Drain(ctx context.Context, period time.Duration) {
 	s.watches.Drain(ctx, period)
 }
 
+// Held is how many connections and watches there are.
+func (s *Server) Held() int { return s.conns.Open() + s.watches.Len() }
+
 // Outside is about how many bytes the kernel holds for clients that do not take what was sent to
 // them. It is an estimate, since what a kernel reports of it is either that of a whole machine or
 // takes a system call for each client.
