@@ -18,8 +18,12 @@ const (
 	// sent.
 	smallState = 500
 	// bookmarkWait is how long a check waits for the bookmark before it compares a state that is
-	// large, or that was compared less than this ago. Bookmarks come within 1.7 s (W-111).
+	// large. Bookmarks come within 1.7 s (W-111).
 	bookmarkWait = 2 * time.Second
+	// comparisonInterval is the time between two comparisons that prove something: requests that
+	// arrive together cost one, and the bookmark, or the next one, does for those after it. It leaves
+	// that one half of the time that a request has.
+	comparisonInterval = proofTimeout / 2
 	// comparison is how long the mirror's own stream may take to get to the state that it is compared
 	// with.
 	comparison = 500 * time.Millisecond
@@ -36,21 +40,25 @@ type checks struct {
 	waiters map[*proofWaiter]struct{}
 	due     bool      // one is to begin
 	begun   time.Time // the last one
-	// compared is when a check last began to read upstream's state, unless that was in vain.
-	compared time.Time
 }
 
 // proofWaiter is one flight that waits for a state that is complete through rv.
 type proofWaiter struct {
+	// Static after construction.
 	rv        uint64
+	asked     time.Time // when its flight began
+	since     time.Time // when it began to wait
 	satisfied chan *Snapshot
-	err       error // of the last check
+
+	inVain bool // a check that began after it has brought no bookmark that does
+	// Why the last bookmark and the last comparison did not satisfy it.
+	bookmarkErr, comparisonErr error
 }
 
 // checked has upstream checked, and returns the first state through rv that comes of it, or of the
 // mirror's own stream.
-func (f *Freshness) checked(ctx context.Context, rv uint64) (*Snapshot, error) {
-	c := f.addWaiter(rv)
+func (f *Freshness) checked(ctx context.Context, rv uint64, asked time.Time) (*Snapshot, error) {
+	c := f.addWaiter(rv, asked)
 	defer f.removeWaiter(c)
 	for {
 		changed := f.resource.Changed()
@@ -67,20 +75,17 @@ func (f *Freshness) checked(ctx context.Context, rv uint64) (*Snapshot, error) {
 	}
 }
 
-// addWaiter waits for a check that begins from now on.
-func (f *Freshness) addWaiter(rv uint64) *proofWaiter {
-	c := &proofWaiter{rv: rv, satisfied: make(chan *Snapshot, 1)}
+// addWaiter waits for a check and a comparison that begin from now on.
+func (f *Freshness) addWaiter(rv uint64, asked time.Time) *proofWaiter {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	c := &proofWaiter{rv: rv, asked: asked, since: time.Now(), satisfied: make(chan *Snapshot, 1)}
 	f.mu.checks.waiters[c] = struct{}{}
-	if !f.mu.checks.due {
+	if !f.mu.checks.due && f.prober.Bookmarks() {
 		f.mu.checks.due = true
-		pause := checkInterval
-		if !f.prober.Bookmarks() {
-			pause = stateReadInterval
-		}
-		time.AfterFunc(pause-time.Since(f.mu.checks.begun), f.check)
+		time.AfterFunc(checkInterval-time.Since(f.mu.checks.begun), f.check)
 	}
+	f.armComparisonLocked()
 	return c
 }
 
@@ -93,7 +98,7 @@ func (f *Freshness) removeWaiter(c *proofWaiter) {
 func (f *Freshness) failure(c *proofWaiter) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return c.err
+	return errors.Join(c.bookmarkErr, c.comparisonErr)
 }
 
 // satisfy hands a state to every waiter whose version it holds.
@@ -108,85 +113,49 @@ func (f *Freshness) satisfy(s *Snapshot) {
 	}
 }
 
-// hasPending reports whether the version of a waiter is beyond what history is complete through.
-func (f *Freshness) hasPending() bool {
-	through := f.resource.Through()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for c := range f.mu.checks.waiters {
-		if c.rv > through {
-			return true
-		}
-	}
-	return false
-}
-
-// check asks upstream for what the waiters need: for its state alone, if no bookmark is to be
-// expected. Otherwise the state is compared while the bookmark is on its way, or if that is late or
-// in vain: behind a balancer that splits a connection it may come from another apiserver than R.
-// The bookmark is worth having in any case, since it moves history along.
+// check asks upstream for a bookmark, if there is something to prove and the mirror's own stream
+// was not sooner. The state is compared meanwhile if it is small, and if the bookmark is late or in
+// vain: behind a balancer that splits a connection it may come from another apiserver than R. The
+// bookmark is worth having in any case, since it moves history along.
 func (f *Freshness) check() {
-	begun := time.Now()
-	f.mu.Lock()
-	f.mu.checks.due, f.mu.checks.begun = false, begun
-	f.mu.Unlock()
-	if !f.resource.Ready() || !f.hasPending() {
-		return // there is nothing to prove, or the mirror's own stream was sooner
+	begun, due := f.beginCheck()
+	if !due {
+		return
 	}
 	ctx, cancel := context.WithTimeoutCause(context.Background(), proofTimeout, ErrNotProven)
 	defer cancel()
-	if !f.prober.Bookmarks() {
-		f.failed(f.compare(ctx))
-		return
-	}
-	var both sync.WaitGroup
-	var compared error
-	advanced := make(chan struct{})
-	both.Go(func() {
-		if !f.comparesAtOnce() {
-			awaitBookmark(advanced)
-		}
-		if f.hasPending() && !f.comparedSince(begun) {
-			compared = f.compare(ctx)
-		}
-	})
-	err := f.advance(ctx)
-	close(advanced)
-	both.Wait()
-	f.failed(errors.Join(err, compared))
-}
-
-// comparesAtOnce reports that the state is small, and none was read lately: requests that arrive
-// together cost one read, and the bookmark does for those after it.
-func (f *Freshness) comparesAtOnce() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.resource.Snapshot().Len() <= smallState && time.Since(f.mu.checks.compared) >= bookmarkWait
-}
-
-// comparedSince reports that a state was read that a check which began then need not read again.
-func (f *Freshness) comparedSince(begun time.Time) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.mu.checks.compared.After(begun)
-}
-
-// awaitBookmark returns when a bookmark has come or was in vain, or is not to be expected any more.
-func awaitBookmark(advanced <-chan struct{}) {
-	timer := time.NewTimer(bookmarkWait)
-	defer timer.Stop()
-	select {
-	case <-advanced:
-	case <-timer.C:
-	}
-}
-
-// failed records the error of a check for the waiters that it did not satisfy.
-func (f *Freshness) failed(err error) {
+	f.failed(f.advance(ctx), nil)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for c := range f.mu.checks.waiters {
-		c.err = err
+		c.inVain = c.inVain || !c.since.After(begun)
+	}
+	f.armComparisonLocked()
+}
+
+func (f *Freshness) beginCheck() (begun time.Time, due bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	begun = time.Now()
+	f.mu.checks.due, f.mu.checks.begun = false, begun
+	through := f.resource.Through()
+	for c := range f.mu.checks.waiters {
+		due = due || c.rv > through
+	}
+	return begun, due && f.resource.Ready()
+}
+
+// failed records errors for the waiters that are not satisfied; nil leaves those before.
+func (f *Freshness) failed(bookmark, comparison error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for c := range f.mu.checks.waiters {
+		if bookmark != nil {
+			c.bookmarkErr = bookmark
+		}
+		if comparison != nil {
+			c.comparisonErr = comparison
+		}
 	}
 }
 
@@ -222,61 +191,4 @@ func (f *Freshness) advance(ctx context.Context) error {
 	}
 	f.resource.Progress(bookmark, generation)
 	return nil
-}
-
-// compare accepts the present content as upstream's state, if it is. That two states are equal does
-// not say that nothing happened between them, so history does not move: it is the content
-// alone that is proven. A comparison in vain does not keep another check from its own.
-func (f *Freshness) compare(ctx context.Context) error {
-	begun := time.Now()
-	f.mu.Lock()
-	f.mu.checks.compared = begun
-	f.mu.Unlock()
-	err := f.compareState(ctx)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if err != nil && f.mu.checks.compared.Equal(begun) {
-		f.mu.checks.compared = time.Time{}
-	}
-	return err
-}
-
-func (f *Freshness) compareState(ctx context.Context) error {
-	generation, through := f.resource.Generation(), f.resource.Through()
-	rv, versions, err := f.prober.State(ctx)
-	if err != nil {
-		return err
-	}
-	if rv < through {
-		return f.learn(rv, through, generation)
-	}
-	s, err := f.match(ctx, generation, rv, versions)
-	if err == nil {
-		f.resource.Seen(rv, generation)
-		f.satisfy(s)
-	}
-	return err
-}
-
-// match waits until the mirror holds upstream's state at rv, or is past it.
-func (f *Freshness) match(ctx context.Context, generation, rv uint64, versions map[string]uint64) (*Snapshot, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, comparison, errDiffers)
-	defer cancel()
-	for {
-		changed := f.resource.Changed()
-		s := f.resource.Snapshot()
-		switch {
-		case s == nil || s.generation != generation:
-			return nil, errDiffers
-		case s.RV >= rv:
-			return s, nil
-		case s.holds(versions):
-			return s.provenAt(rv), nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
-	}
 }

@@ -70,12 +70,15 @@ type Freshness struct {
 		waiting *flight // the one that asks next
 		begun   time.Time
 		late    uint64 // what history was complete through when R had to be checked last
-		checks  checks
+
+		checks      checks
+		comparisons comparisons
 	}
 }
 
 // flight is one query of R and the requests that wait for the proof.
 type flight struct {
+	begun   time.Time     // static once R is queried
 	insists bool          // a request cannot be answered without the proof; fixed once R is queried
 	known   chan struct{} // closed when rv is known, or never will be
 	rv      uint64        // R, 0 if upstream did not say
@@ -175,6 +178,7 @@ func (f *Freshness) startLocked() {
 	}
 	fl := f.mu.waiting
 	f.mu.waiting, f.mu.begun = nil, time.Now()
+	fl.begun = f.mu.begun
 	go f.run(fl, fl.insists && f.quietLocked())
 }
 
@@ -296,5 +300,5 @@ func (f *Freshness) prove(ctx context.Context, fl *flight) (*Snapshot, error) {
 	f.mu.Lock()
 	f.mu.late = f.resource.Through()
 	f.mu.Unlock()
-	return f.checked(ctx, fl.rv)
+	return f.checked(ctx, fl.rv, fl.begun)
 }

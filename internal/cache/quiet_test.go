@@ -115,6 +115,7 @@ func TestBookmarkThatDoesNotComeIsWaitedForOnce(t *testing.T) {
 		f := NewFreshness(r, u)
 		checkProve(t, f, nil, arrival+bookmarkWait)
 		time.Sleep(proofTimeout)
+		synctest.Wait()
 		u.silent = true // as the watch has shown
 		checkProve(t, f, nil, 0)
 		if u.proving != 1 {
@@ -124,18 +125,26 @@ func TestBookmarkThatDoesNotComeIsWaitedForOnce(t *testing.T) {
 	})
 }
 
-// Requests that arrive together cost two reads of a small state at most: one at once, and one for
-// all whose bookmark is late.
+// Requests that arrive together cost two reads of a small state at most, whatever becomes of the
+// bookmarks: one at once, and one for all that are not proven when the next is due.
 func TestHerdCostsTwoReadsOfState(t *testing.T) {
-	for name, late := range map[string]time.Duration{
-		"in time": 1700 * time.Millisecond, "late": proofTimeout - 100*time.Millisecond, "never": time.Minute,
+	for name, bookmark := range map[string]struct {
+		after time.Duration
+		vain  bool
+	}{
+		"in time": {after: 1700 * time.Millisecond}, "late": {after: proofTimeout - 100*time.Millisecond},
+		"never": {after: time.Minute}, "in vain": {after: 700 * time.Millisecond, vain: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var revision atomic.Uint64
 			revision.Store(25)
 			u := &upstream{begin: func(context.Context) (uint64, error) { return revision.Load(), nil }}
 			u.prove = func(ctx context.Context, from uint64) (uint64, uint64, error) {
-				return says(late, revision.Load(), 0)(ctx, from)
+				rv := revision.Load()
+				if bookmark.vain {
+					rv = 0
+				}
+				return says(bookmark.after, rv, 0)(ctx, from)
 			}
 			u.state = func(context.Context) (uint64, map[string]uint64, error) {
 				rv := revision.Load()
@@ -145,7 +154,7 @@ func TestHerdCostsTwoReadsOfState(t *testing.T) {
 			proof(t, u, func(t *testing.T, _ *Resource, f *Freshness) {
 				var asked sync.WaitGroup
 				for range 500 {
-					time.Sleep(3700 * time.Microsecond) // 1.85 s, less than one is waited for
+					time.Sleep(2800 * time.Microsecond) // 1.4 s, less than between two reads
 					least := revision.Add(1)
 					asked.Go(func() {
 						began := time.Now()
@@ -153,7 +162,7 @@ func TestHerdCostsTwoReadsOfState(t *testing.T) {
 						if err != nil || max(s.RV, s.Reached) < least {
 							t.Errorf("%+v, want a state of %d or later: %v", s, least, err)
 						}
-						if took := time.Since(began); took > checkInterval+bookmarkWait+200*time.Millisecond {
+						if took := time.Since(began); took > arrival+comparisonInterval+100*time.Millisecond {
 							t.Errorf("a proof took %v", took)
 						}
 					})
@@ -167,22 +176,93 @@ func TestHerdCostsTwoReadsOfState(t *testing.T) {
 	}
 }
 
-// A read of the state that fails does not stand in for those of other checks.
+// A read of the state that fails is repeated for all that wait, also for those that came while it
+// was under way and whose check needed none of its own.
 func TestComparisonInVainIsRepeated(t *testing.T) {
+	for _, long := range []time.Duration{100 * time.Millisecond, 400 * time.Millisecond} {
+		u := &upstream{begin: at(26), prove: says(time.Minute, 0, 0)}
+		reads := 0
+		u.state = func(context.Context) (uint64, map[string]uint64, error) {
+			if reads++; reads == 1 {
+				time.Sleep(long)
+				return 0, nil, errUpstream
+			}
+			return 26, map[string]uint64{"n/a": 11}, nil
+		}
+		proof(t, u, func(t *testing.T, _ *Resource, f *Freshness) {
+			var first sync.WaitGroup
+			first.Go(func() { checkProve(t, f, nil, arrival+long+checkInterval) })
+			time.Sleep(75 * time.Millisecond)
+			checkProve(t, f, nil, arrival+long+checkInterval-75*time.Millisecond)
+			first.Wait()
+			if reads != 2 {
+				t.Errorf("%d reads of state", reads)
+			}
+		})
+	}
+}
+
+// A read of the state that hangs is overtaken by another one, for those that wait for it, too.
+func TestComparisonThatHangsIsOvertaken(t *testing.T) {
 	u := &upstream{begin: at(26), prove: says(time.Minute, 0, 0)}
-	reads := 0
-	u.state = func(context.Context) (uint64, map[string]uint64, error) {
-		if reads++; reads == 1 {
-			time.Sleep(100 * time.Millisecond)
-			return 0, nil, errUpstream
+	var reads atomic.Int32
+	u.state = func(ctx context.Context) (uint64, map[string]uint64, error) {
+		if reads.Add(1) == 1 {
+			<-ctx.Done()
+			return 0, nil, ctx.Err()
 		}
 		return 26, map[string]uint64{"n/a": 11}, nil
 	}
 	proof(t, u, func(t *testing.T, _ *Resource, f *Freshness) {
-		var first sync.WaitGroup
-		first.Go(func() { checkProve(t, f, nil, arrival+checkInterval) })
-		time.Sleep(arrival + 50*time.Millisecond)
-		checkProve(t, f, nil, checkInterval-50*time.Millisecond)
-		first.Wait()
+		checkProve(t, f, nil, arrival+comparisonInterval)
+		if reads.Load() != 2 {
+			t.Errorf("%d reads of state", reads.Load())
+		}
+	})
+}
+
+// A large state is not read while each bookmark comes in time, however long requests keep coming.
+func TestLargeStateIsNotReadWhereBookmarksCome(t *testing.T) {
+	u := &upstream{begin: at(25)}
+	synctest.Test(t, func(t *testing.T) {
+		r := newPods(unlimited)
+		var state []string
+		for i := range smallState + 1 {
+			state = append(state, fmt.Sprintf("p%04d=x@%d", i, 11))
+		}
+		_ = r.Replace(objects(t, state...), 20)
+		var revision atomic.Uint64
+		revision.Store(25)
+		u.begin = func(context.Context) (uint64, error) { return revision.Load(), nil }
+		u.prove = func(ctx context.Context, from uint64) (uint64, uint64, error) {
+			return says(time.Second, revision.Load(), 0)(ctx, from)
+		}
+		f := NewFreshness(r, u)
+		var asked sync.WaitGroup
+		for range 20 {
+			revision.Add(1)
+			asked.Go(func() {
+				if _, err := f.Prove(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+			time.Sleep(300 * time.Millisecond)
+		}
+		asked.Wait()
+		if u.compared > 0 {
+			t.Errorf("%d reads of state", u.compared)
+		}
+		time.Sleep(proofTimeout)
+	})
+}
+
+// Where no bookmark comes, a read of the state that fails is repeated once a second.
+func TestRefusedStateIsAskedForSeldom(t *testing.T) {
+	u := &upstream{begin: at(26), silent: true} // refused at once
+	proof(t, u, func(t *testing.T, _ *Resource, f *Freshness) {
+		checkProve(t, f, errRefused, proofTimeout)
+		if u.compared != 3 {
+			t.Errorf("%d reads of state in %v", u.compared, proofTimeout)
+		}
 	})
 }
