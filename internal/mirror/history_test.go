@@ -38,6 +38,27 @@ func TestRestoredUpstreamIsNoticed(t *testing.T) {
 	}
 }
 
+// So does a read of upstream's state, which is all that is sent where no bookmark comes.
+func TestRestoredUpstreamIsNoticedByItsState(t *testing.T) {
+	t.Parallel()
+	up := newUpstream(t)
+	up.Create(fakeapiserver.ConfigMaps, "n", "a")
+	snapshot := up.Snapshot()
+	m := mirroring(t, up, nil, "configmaps")
+	one := m.awaitComparable(t)
+	resource := one.resource
+	if err := resource.WaitThrough(t.Context(), up.Create(fakeapiserver.ConfigMaps, "n", "lost")); err != nil {
+		t.Fatal(err)
+	}
+	up.RestoreFrom(snapshot)
+	generation := resource.Generation()
+	if _, _, err := (prober{one.prober, one}).State(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	resource.Disown(generation) // as the cache does next; whichever finds out first has it listed
+	eventually(t, "the mirror to hold what upstream holds", func() bool { return resource.Snapshot().Len() == 1 })
+}
+
 // Without any request, a mirror whose watch began anew checks upstream by itself.
 func TestRestoredUpstreamIsNoticedByItself(t *testing.T) {
 	t.Parallel()

@@ -246,6 +246,16 @@ func (p prober) Begin(ctx context.Context) (uint64, cache.Proof, error) {
 	return rv, proof{probe}, nil
 }
 
+// State implements cache.Prober.
+func (p prober) State(ctx context.Context) (uint64, map[string]uint64, error) {
+	generation, promised := p.mirror.resource.Generation(), p.mirror.resource.Through()
+	rv, versions, err := p.Prober.State(ctx)
+	if err == nil {
+		p.mirror.judge(rv, generation, promised)
+	}
+	return rv, versions, err
+}
+
 // judge hears how far upstream is. One that is behind what it promised before has another history
 // than the mirror's.
 func (m *mirror) judge(rv, generation, promised uint64) {
