@@ -8,8 +8,9 @@ import (
 // comparisons are the reads of upstream's state for waiters. Each serves all that were there before
 // it began, so the next one is for those that came later, or for all if it was in vain or hangs.
 //
-// Invariant: the timer runs until the first of them is due (comparisonDueLocked), which changes
-// only where armComparisonLocked is called.
+// Invariant: while something waits, the timer runs until the next one is due (comparisonDueLocked),
+// or until a time before that, when it looks again. So only what makes one due sooner has to call
+// armComparisonLocked: a waiter, a bookmark in vain, the end of a comparison in vain.
 type comparisons struct {
 	last  time.Time   // when the last one began that was not in vain
 	pause time.Time   // when the next one may begin at the earliest
