@@ -3,6 +3,8 @@ package cache
 import (
 	"context"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // comparisons are the reads of upstream's state for waiters. Each serves all that were there before
@@ -69,7 +71,8 @@ func (f *Freshness) armComparisonLocked() {
 	}
 }
 
-// compareNow makes the comparison that is due. After one in vain there is a pause.
+// compareNow makes the comparison that is due. After one in vain there is a pause, which is not
+// shorter than the Retry-After of a refusal.
 func (f *Freshness) compareNow() {
 	begun, due := f.beginComparison()
 	if !due {
@@ -87,8 +90,12 @@ func (f *Freshness) compareNow() {
 		pause = stateReadInterval
 	}
 	if c.last.Equal(begun) { // else another one has overtaken it
-		c.last, c.pause = time.Time{}, time.Now().Add(pause)
+		c.last = time.Time{}
 	}
+	if after, limited := apierrors.SuggestsClientDelay(err); limited {
+		pause = max(pause, time.Duration(after)*time.Second)
+	}
+	c.pause = latest(c.pause, time.Now().Add(pause))
 	f.armComparisonLocked()
 }
 

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // Where no bookmark comes for a quiet resource, the proof is upstream's state. Two reads of it
@@ -200,6 +202,29 @@ func TestComparisonInVainIsRepeated(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A read of the state that upstream refuses with Retry-After is repeated no sooner.
+func TestRetryAfterOfAComparisonIsKept(t *testing.T) {
+	u := &upstream{begin: at(26), prove: says(time.Minute, 0, 0)}
+	const after = 2 * time.Second
+	var refused time.Time
+	u.state = func(context.Context) (uint64, map[string]uint64, error) {
+		if refused.IsZero() {
+			refused = time.Now()
+			return 0, nil, apierrors.NewTooManyRequests("too many requests", int(after/time.Second))
+		}
+		if early := after - time.Since(refused); early > 0 {
+			t.Errorf("a read of the state is %v early", early)
+		}
+		return 26, map[string]uint64{"n/a": 11}, nil
+	}
+	proof(t, u, func(t *testing.T, _ *Resource, f *Freshness) {
+		checkProve(t, f, nil, arrival+after)
+		if u.compared != 2 {
+			t.Errorf("%d reads of state", u.compared)
+		}
+	})
 }
 
 // A read of the state that hangs is overtaken by another one, for those that wait for it, too.
