@@ -136,6 +136,12 @@ func appendMember(dst []byte, enc object.Encoding, member []byte) []byte {
 	return appendChunkTail(dst, enc)
 }
 
+// AppendNoEvents appends what a gzip stream without events contains: an empty member. A body of no
+// bytes is no gzip stream, and decoders fail on it.
+func AppendNoEvents(dst []byte, enc object.Encoding) []byte {
+	return appendMember(dst, enc, codec.AppendMember(nil, nil))
+}
+
 // AppendEnd appends the clean end of a stream (W-2, W-120).
 func AppendEnd(dst []byte, enc object.Encoding) []byte {
 	switch {

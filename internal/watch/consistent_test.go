@@ -1,7 +1,9 @@
 package watch
 
 import (
+	"compress/gzip"
 	"errors"
+	"io"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -219,6 +221,23 @@ func TestUnproven(t *testing.T) {
 			w.oracle.Release()
 		})
 	}
+}
+
+// A compressed watch that ends without an event is a gzip stream that contains nothing: decoders fail
+// on a body of no bytes (W-7).
+func TestUnprovenAndCompressed(t *testing.T) {
+	bubbles(t, func(t *testing.T, d delivery) {
+		w := newWorld(t, d)
+		w.oracle.Set(0, errors.New("connection refused"))
+		p := w.watchAs(watchList, func(st *Stream) { st.encoding.Gzip = true })
+		z, err := gzip.NewReader(p.response().Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if body, err := io.ReadAll(z); err != nil || len(body) > 0 {
+			t.Errorf("%q, %v", body, err)
+		}
+	})
 }
 
 // TestNothingToProveWith shows that nothing is proven while upstream does not answer, or while it

@@ -347,6 +347,9 @@ func (s *Stream) last(reason EndReason, cause error) ([]byte, EndReason) {
 			return nil, s.failed(err)
 		}
 	}
+	if s.encoding.Gzip && len(last) == 0 && s.bytes.Load() == 0 {
+		last = fanout.AppendNoEvents(last, s.encoding)
+	}
 	return fanout.AppendEnd(last, s.encoding), reason
 }
 

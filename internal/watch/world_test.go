@@ -247,20 +247,30 @@ func (p *testClient) slowly(d time.Duration) {
 	p.pace = func(int) { time.Sleep(d) }
 }
 
-// received is everything so far: the head, the events in short, and whether the body was
-// terminated.
-func (p *testClient) received() (head *http.Response, events []string, terminated bool) {
+// response is everything so far as it came: nil without a head.
+func (p *testClient) response() *http.Response {
 	p.t.Helper()
 	synctest.Wait()
 	p.mu.Lock()
 	text := string(p.text)
 	p.mu.Unlock()
 	if text == "" {
-		return nil, nil, false
+		return nil
 	}
 	response, err := http.ReadResponse(bufio.NewReader(strings.NewReader(text)), nil)
 	if err != nil {
 		p.t.Fatalf("head: %v: %q", err, text)
+	}
+	return response
+}
+
+// received is everything so far: the head, the events in short, and whether the body was
+// terminated.
+func (p *testClient) received() (head *http.Response, events []string, terminated bool) {
+	p.t.Helper()
+	response := p.response()
+	if response == nil {
+		return nil, nil, false
 	}
 	lines := bufio.NewReader(response.Body)
 	for {
