@@ -60,18 +60,29 @@ func New(t *testing.T) *Store {
 	return s
 }
 
+// unsealed is what buildah says when it cannot seal the copy of itself that it is about to execute.
+// The kernel refuses that while a write to the copy is under way, which is soon over.
+const unsealed = "sealing memfd copy"
+
+// sealings is how often a program is run that could not be sealed.
+const sealings = 10
+
 // Run runs a program and returns what it printed.
 func (s *Store) Run(name string, args ...string) string {
 	s.t.Helper()
-	cmd := exec.CommandContext(s.t.Context(), name, args...)
-	cmd.Env = s.env
-	var said strings.Builder
-	cmd.Stderr = &said
-	out, err := cmd.Output()
-	if err != nil {
-		s.t.Fatalf("%s %s: %v\n%s\n%s", name, strings.Join(args, " "), err, out, said.String())
+	for tries := 1; ; tries++ {
+		cmd := exec.CommandContext(s.t.Context(), name, args...)
+		cmd.Env = s.env
+		var said strings.Builder
+		cmd.Stderr = &said
+		out, err := cmd.Output()
+		switch {
+		case err == nil:
+			return strings.TrimSpace(string(out))
+		case tries == sealings || !strings.Contains(said.String(), unsealed):
+			s.t.Fatalf("%s %s: %v\n%s\n%s", name, strings.Join(args, " "), err, out, said.String())
+		}
 	}
-	return strings.TrimSpace(string(out))
 }
 
 // Make runs a target of the Makefile.
