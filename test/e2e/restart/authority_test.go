@@ -72,8 +72,8 @@ func TestCertificateAuthorityRotated(t *testing.T) {
 		talk.check(t, "without the first authority")
 		k.converse(t, client).check(t, "on new connections")
 		w.succeeds(10)
+		w.end() // what the informers hold is then compared with a LIST
 	})
-	w.end()
 	failed := 0
 	for _, f := range w.failed {
 		if failed++; f.ended.Before(down) || f.began.After(up) {
