@@ -223,8 +223,8 @@ func TestUnproven(t *testing.T) {
 	}
 }
 
-// A compressed watch that ends without an event is a gzip stream that contains nothing: decoders fail
-// on a body of no bytes (W-7).
+// A compressed watch that ends without an event is a gzip stream that contains nothing: decoders
+// fail on a body of no bytes (W-7).
 func TestUnprovenAndCompressed(t *testing.T) {
 	bubbles(t, func(t *testing.T, d delivery) {
 		w := newWorld(t, d)

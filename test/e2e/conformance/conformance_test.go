@@ -193,7 +193,7 @@ func (s *suite) ask(t *testing.T, proxied *endpoint, c scenario) *exchange.Compa
 }
 
 // patient bounds how often a watch is repeated in which one of the two ran out of time.
-const patient = 5
+const patient = 20
 
 // inTime sends a request both ways, and again if one of the two ran out of time. It is nil if one
 // did not answer at all.

@@ -125,7 +125,8 @@ func (e *Endpoint) Do(ctx context.Context, r Request) (*Answer, error) {
 	a := &Answer{Proto: response.Proto, Status: response.StatusCode, Header: WholeHeader(response)}
 	a.Body, a.Cut = io.ReadAll(response.Body)
 	a.Took, a.Length = time.Since(start), len(a.Body)
-	if response.Header.Get("Content-Encoding") == "gzip" {
+	// kube-apiserver begins the gzip stream of a watch with its first event.
+	if response.Header.Get("Content-Encoding") == "gzip" && a.Length > 0 {
 		if a.Body, err = gunzip(a.Body); err != nil {
 			return nil, err
 		}

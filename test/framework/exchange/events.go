@@ -89,7 +89,8 @@ func (c *Comparison) events(direct, proxied []Event) {
 			c.differ(fmt.Sprintf("event %d", i), "(none)", Clip(proxied[i].Line))
 			return
 		case i >= len(proxied):
-			c.less, c.unmarked = c.Proxied, direct[i].End
+			fromNow := i == 0 && c.query().Get("resourceVersion") == ""
+			c.less, c.unproven = c.Proxied, direct[i].End || fromNow
 			c.differ(fmt.Sprintf("event %d", i), Clip(direct[i].Line), "(none)")
 			return
 		}
@@ -110,9 +111,9 @@ const (
 
 // OutOfTime reports that one of the two delivered the same as the other, but not all of it when the
 // time of a short watch was up: the apiserver, or the proxy, which may need an answer of the
-// apiserver first; or that the proxy ended a longer one without the mark of its complete state,
-// because it did not receive it in time (D-12). That is a difference like any other, unless the
-// next answers are equal.
+// apiserver first; or that the proxy ended a longer one without the mark of its complete state, or
+// without the state of now, because the proof did not come in time (D-12). That is a difference
+// like any other, unless the next answers are equal.
 func (c *Comparison) OutOfTime() bool {
 	if c.late {
 		return true
@@ -125,7 +126,7 @@ func (c *Comparison) OutOfTime() bool {
 	if err == nil && 0 < seconds && seconds <= shortest {
 		return c.less.Took >= timeout
 	}
-	return c.unmarked && c.less == c.Proxied && c.less.Took >= proof && (timeout == 0 || c.less.Took < timeout)
+	return c.unproven && c.less == c.Proxied && c.less.Took >= proof && (timeout == 0 || c.less.Took < timeout)
 }
 
 // Oldest finds what a 410 says one may start from (W-107).
