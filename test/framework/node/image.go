@@ -16,6 +16,9 @@ type Image struct {
 	Name    string // as a pod names it, such as localhost/pause:1
 	Program string // the file, which becomes the entry point
 	User    string // uid:gid
+	// Commands are links to the program in /bin, by name, for one that goes by the name by which it is
+	// started, as BusyBox does.
+	Commands []string
 }
 
 // write writes the image as an OCI archive (image-layout of the OCI's image-spec), which containerd
@@ -26,7 +29,11 @@ func (i Image) write(archive string) error {
 		return fmt.Errorf("cannot read the program of image %s: %w", i.Name, err)
 	}
 	const entrypoint = "program"
-	layer, err := tarOf(file{entrypoint, 0o755, program})
+	contents := []file{{name: entrypoint, mode: 0o755, content: program}}
+	for _, command := range i.Commands {
+		contents = append(contents, file{name: "bin/" + command, mode: 0o777, link: "/" + entrypoint})
+	}
+	layer, err := tarOf(contents...)
 	if err != nil {
 		return err
 	}
@@ -34,7 +41,7 @@ func (i Image) write(archive string) error {
 	blob := func(content []byte) (digest string) {
 		sum := sha256.Sum256(content)
 		digest = hex.EncodeToString(sum[:])
-		blobs = append(blobs, file{"blobs/sha256/" + digest, 0o644, content})
+		blobs = append(blobs, file{name: "blobs/sha256/" + digest, mode: 0o644, content: content})
 		return "sha256:" + digest
 	}
 	descriptor := func(mediaType string, value any) map[string]any {
@@ -56,8 +63,8 @@ func (i Image) write(archive string) error {
 	})
 	manifest["annotations"] = map[string]string{"io.containerd.image.name": i.Name}
 	index, _ := json.Marshal(map[string]any{"schemaVersion": 2, "manifests": []any{manifest}}) // as above
-	text, err := tarOf(append(blobs, file{"index.json", 0o644, index},
-		file{"oci-layout", 0o644, []byte(`{"imageLayoutVersion": "1.0.0"}`)})...)
+	text, err := tarOf(append(blobs, file{name: "index.json", mode: 0o644, content: index},
+		file{name: "oci-layout", mode: 0o644, content: []byte(`{"imageLayoutVersion": "1.0.0"}`)})...)
 	if err != nil {
 		return err
 	}
@@ -71,13 +78,18 @@ type file struct {
 	name    string
 	mode    int64
 	content []byte
+	link    string // what a symbolic link names; empty: it is a file
 }
 
 func tarOf(files ...file) ([]byte, error) {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
 	for _, f := range files {
-		err := w.WriteHeader(&tar.Header{Name: f.name, Mode: f.mode, Size: int64(len(f.content)), Typeflag: tar.TypeReg})
+		header := &tar.Header{Name: f.name, Mode: f.mode, Size: int64(len(f.content)), Typeflag: tar.TypeReg}
+		if f.link != "" {
+			header.Typeflag, header.Linkname = tar.TypeSymlink, f.link
+		}
+		err := w.WriteHeader(header)
 		if err == nil {
 			_, err = w.Write(f.content)
 		}
