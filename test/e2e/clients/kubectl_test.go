@@ -22,9 +22,6 @@ import (
 	"spillway/test/framework/process"
 )
 
-// oldKubectl is the older of the two minors of kubectl that are run.
-const oldKubectl = "1.30"
-
 // kubectl is one of a version, with a kubeconfig and a namespace.
 type kubectl struct{ program, kubeconfig, cache, namespace, node string }
 
@@ -47,7 +44,7 @@ func TestKubectl(t *testing.T) {
 	config.Host, config.CAData = p.TLS, authority.PEM()
 	must(t, controlplane.WriteKubeconfig(through, config))
 	w := &cluster{client: client}
-	for version, program := range kubectls(t) {
+	for version, program := range process.Kubectls(t) {
 		t.Run(version, func(t *testing.T) {
 			outputs := map[string]string{}
 			for way, kubeconfig := range map[string]string{"direct": cp.Kubeconfig(controlplane.Admin), "through": through} {
@@ -66,20 +63,6 @@ func TestKubectl(t *testing.T) {
 	if n := process.Metric(t, p.Metrics, "spillway_watch_terminations_total"); n == 0 {
 		t.Error("no watch was served from memory")
 	}
-}
-
-// kubectls are the programs that are built, by their version.
-func kubectls(t *testing.T) map[string]string {
-	t.Helper()
-	built := filepath.Join(process.Repository(t), "bin", "controlplane")
-	programs := map[string]string{"newest": filepath.Join(built, "kubectl")}
-	old := filepath.Join(built+"-"+oldKubectl, "kubectl")
-	if _, err := os.Stat(old); err == nil {
-		programs[oldKubectl] = old
-	} else {
-		t.Logf("SKIPPED kubectl %s: run `make controlplane KUBERNETES=%s PROGRAMS=kubectl`", oldKubectl, oldKubectl)
-	}
-	return programs
 }
 
 // session is what a few commands print.
