@@ -1,6 +1,7 @@
 package process
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -20,6 +21,7 @@ type Forwarder struct {
 	Address string // host:port
 
 	t       *testing.T
+	dial    Dial
 	serving sync.WaitGroup
 
 	mu       sync.Mutex
@@ -30,21 +32,36 @@ type Forwarder struct {
 	frozen   chan struct{} // closed when it is not frozen any more; nil: it is not
 }
 
+// Dial connects to an address, as that of net.Dialer does.
+type Dial func(ctx context.Context, network, address string) (net.Conn, error)
+
 // NewForwarder forwards to the servers at these URLs, at a port that is still free when it comes up
 // again. It ends with the test.
 func NewForwarder(t *testing.T, urls ...string) *Forwarder {
+	t.Helper()
+	return NewForwarderInto(t, new(net.Dialer).DialContext, urls...)
+}
+
+// NewForwarderInto is NewForwarder to servers that dial connects to, such as those in a network
+// that this process is not in.
+func NewForwarderInto(t *testing.T, dial Dial, urls ...string) *Forwarder {
 	t.Helper()
 	port, err := controlplane.FreePort()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return NewForwarderAt(t, fmt.Sprintf("127.0.0.1:%d", port), urls...)
+	return newForwarder(t, dial, fmt.Sprintf("127.0.0.1:%d", port), urls...)
 }
 
 // NewForwarderAt is NewForwarder at an address of this machine, host:port.
 func NewForwarderAt(t *testing.T, address string, urls ...string) *Forwarder {
 	t.Helper()
-	f := &Forwarder{t: t, Address: address, conns: map[net.Conn]struct{}{}}
+	return newForwarder(t, new(net.Dialer).DialContext, address, urls...)
+}
+
+func newForwarder(t *testing.T, dial Dial, address string, urls ...string) *Forwarder {
+	t.Helper()
+	f := &Forwarder{t: t, dial: dial, Address: address, conns: map[net.Conn]struct{}{}}
 	f.Up(urls...)
 	t.Cleanup(func() {
 		f.Down()
@@ -139,7 +156,7 @@ func (f *Forwarder) serve(from net.Listener, client net.Conn) {
 	target := f.targets[f.next%len(f.targets)]
 	f.next++
 	f.mu.Unlock()
-	server, err := net.Dial("tcp", target)
+	server, err := f.dial(context.Background(), "tcp", target) // not the test's: it serves until Down
 	if err != nil {
 		return
 	}
