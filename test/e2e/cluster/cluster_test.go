@@ -25,6 +25,7 @@ const (
 	namespace   = "spillway-system"
 	imageTag    = "spillway:1"
 	clientImage = "localhost/incluster:1"
+	shellImage  = "localhost/busybox:1"
 	patience    = "3m"
 )
 
@@ -53,8 +54,12 @@ func TestCluster(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
+	busybox, err := exec.LookPath("busybox") // static, which store has needed, too
+	must(t, err)
 	n, err := node.Start(t.Context(), node.Options{Workers: 1, Archives: []string{archive}, Log: t.Output(),
-		Images: []node.Image{{Name: clientImage, Program: incluster, User: "65532:65532"}}})
+		Images: []node.Image{{Name: clientImage, Program: incluster, User: "65532:65532"},
+			{Name: shellImage, Program: busybox, User: "65532:65532",
+				Commands: []string{"cat", "httpd", "mkfifo", "sh", "tar", "test"}}}})
 	must(t, err)
 	t.Cleanup(func() { must(t, n.Stop()) })
 	config := n.Config()

@@ -51,6 +51,7 @@ func (c *cluster) testCluster(t *testing.T) {
 	c.settle(t)
 	crowd.check(t, "eviction")
 	t.Run("pages", c.testPages)
+	t.Run("kubectl", c.testKubectl)
 	t.Run("Prometheus", c.testPrometheus)
 	t.Run("NetworkPolicy", c.testNetworkPolicy)
 

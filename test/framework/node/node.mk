@@ -17,7 +17,7 @@ cluster-build: controlplane ## Build kubelet, kube-proxy, containerd, ctr and a 
 cluster-tools: ## Install Debian's runc, nftables and CNI plugins, where they are missing: the tests on a real node are skipped elsewhere
 	@./hack/debian.sh "runc nft ip nsenter /usr/lib/cni/ptp" runc nftables iproute2 util-linux containernetworking-plugins
 
-test-cluster: cluster-build tools ## Install the chart on two real nodes, replace its pods and cut the power of a node under 20 informers, enforce its NetworkPolicy, scrape it, and give sidecars to pods of all sorts
+test-cluster: cluster-build tools ## Install the chart on two real nodes, replace its pods and cut the power of a node under 20 informers, run kubectl's sessions with a pod, enforce its NetworkPolicy, scrape it, and give sidecars to pods of all sorts
 	cd test && go test -v -count=1 -timeout=1h ./framework/node ./e2e/cluster
 
 clean-cluster: ## Remove what any clone on this machine has built of a node
