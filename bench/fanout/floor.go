@@ -19,12 +19,13 @@ const (
 
 // floor is a server that does as little as can be done: it sends the frame of an event, or the
 // frames of a burst as one, to each of its clients, in one loop of system calls that do not block;
-// over TLS crypto/tls seals it for each of them before. It is this program, started once more, so
-// that its CPU is measured apart from ours.
+// over TLS crypto/tls seals it for each of them before, and over HTTP/2 it reads the WINDOW_UPDATE
+// frames that they return. It is this program, started once more, so that its CPU is measured apart
+// from ours.
 type floor struct {
-	plain, secure rig.Server // one process
-	cmd           *exec.Cmd
-	orders        io.WriteCloser
+	plain, secure, http2 rig.Server // one process
+	cmd                  *exec.Cmd
+	orders               io.WriteCloser
 }
 
 // startFloor starts it with the frame of an event that Spillway sent.
@@ -63,13 +64,14 @@ func (s *show) startFloor(ctx context.Context) (*floor, error) {
 		f.stop()
 		return nil, err
 	}
-	var plain, secure string
-	if _, err := fmt.Fscanln(out, &plain, &secure); err != nil {
+	var plain, secure, overHTTP2 string
+	if _, err := fmt.Fscanln(out, &plain, &secure, &overHTTP2); err != nil {
 		f.stop()
 		return nil, fmt.Errorf("the bare loop does not say where it listens: %w", err)
 	}
 	f.plain = rig.Server{Name: floorName, URL: "http://" + plain, Pid: f.cmd.Process.Pid}
 	f.secure = rig.Server{Name: floorName + ", TLS", URL: "https://" + secure, Pid: f.cmd.Process.Pid}
+	f.http2 = rig.Server{Name: floorName + ", HTTP/2", URL: "https://" + overHTTP2, Pid: f.cmd.Process.Pid}
 	return f, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -15,6 +16,7 @@ import (
 	"syscall"
 	"unsafe"
 
+	"golang.org/x/net/http2"
 	"golang.org/x/sys/unix"
 	"k8s.io/client-go/util/cert"
 
@@ -47,8 +49,8 @@ func (fd eventFD) Read(b []byte) (int, error) {
 const collectFrom = 512 << 20
 
 // serveFloor is the floor's process: the first line of in is an event, and each line after it the
-// stamp of one to send now, with those that were ordered with it. It says where it listens, without
-// TLS and with it.
+// stamp of one to send now, with those that were ordered with it. It says where it listens: without
+// TLS, with it, and over HTTP/2.
 func serveFloor(in eventFD, out io.Writer) error {
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(collectFrom)
@@ -58,8 +60,7 @@ func serveFloor(in eventFD, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	frame := fmt.Appendf(nil, "%x\r\n%s\r\n", len(event), event)
-	at := bytes.Index(frame, []byte(rig.StampPrefix))
+	at := bytes.Index(event, []byte(rig.StampPrefix))
 	if at < 0 {
 		return fmt.Errorf("no stamp in %q", event)
 	}
@@ -68,30 +69,40 @@ func serveFloor(in eventFD, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	overHTTP2 := config.Clone()
+	overHTTP2.NextProtos = []string{http2.NextProtoTLS}
 	var c clients
-	plain, err := c.listen(nil)
-	if err != nil {
-		return err
+	for _, config := range []*tls.Config{nil, config, overHTTP2} {
+		address, err := c.listen(config)
+		if err != nil {
+			return err
+		}
+		fmt.Fprint(out, address, " ")
 	}
-	secure, err := c.listen(config)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintln(out, plain, secure)
-	var burst []byte
+	fmt.Fprintln(out)
+	var chunks []byte
+	var data bytes.Buffer
+	framer := http2.NewFramer(&data, nil)
 	for {
 		stamp, err := lines.ReadString('\n')
 		if err != nil {
 			return nil // our parent has gone
 		}
-		copy(frame[at:], strings.TrimSpace(stamp))
-		burst = append(burst, frame...)
+		copy(event[at:], strings.TrimSpace(stamp))
+		chunks = fmt.Appendf(chunks, "%x\r\n%s\r\n", len(event), event)
+		if err := framer.WriteData(floorStream, false, event); err != nil {
+			return err
+		}
 		if lines.Buffered() == 0 {
-			c.send(burst)
-			burst = burst[:0]
+			c.send(chunks, data.Bytes())
+			chunks = chunks[:0]
+			data.Reset()
 		}
 	}
 }
+
+// floorStream is the only stream of a client over HTTP/2.
+const floorStream = 1
 
 // floorTLS is TLS as Spillway has it, with a certificate that no client verifies.
 func floorTLS() (*tls.Config, error) {
@@ -149,7 +160,9 @@ func (c *clients) accept(listener int, config *tls.Config) {
 			one.secure = tls.Server(one, config)
 			conn = one.secure
 		}
-		if _, err = conn.Read(request); err == nil {
+		if config != nil && config.NextProtos != nil {
+			err = one.beginHTTP2()
+		} else if _, err = conn.Read(request); err == nil {
 			_, err = io.WriteString(conn, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
 		}
 		if err != nil {
@@ -162,13 +175,19 @@ func (c *clients) accept(listener int, config *tls.Config) {
 	}
 }
 
-// send sends a frame to all, and forgets those that take no more.
-func (c *clients) send(frame []byte) {
+// send sends all clients the same, in the frames of their protocol, and forgets those that take no
+// more. What those of HTTP/2 have sent is read.
+func (c *clients) send(chunks, data []byte) {
 	c.Lock()
 	defer c.Unlock()
 	kept := c.all[:0]
 	for _, one := range c.all {
-		b := one.sealed(frame, &c.seal)
+		frames := chunks
+		if one.http2 {
+			frames = data
+			one.readGrants(len(data))
+		}
+		b := one.sealed(frames, &c.seal)
 		n, _, _ := syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(one.fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))),
 			uintptr(len(b)),
 			unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
@@ -188,7 +207,55 @@ type client struct {
 	fd       int
 	secure   *tls.Conn // over it; nil: none
 	gather   *[]byte   // where what is written is put instead of sent; nil: it is sent
+
+	http2 bool // a read does not wait
+	owed  int  // bytes that the client has not granted again
 }
+
+// beginHTTP2 answers the only request of a connection.
+func (c *client) beginHTTP2() error {
+	preface := make([]byte, len(http2.ClientPreface))
+	if _, err := io.ReadFull(c.secure, preface); err != nil {
+		return err
+	}
+	framer := http2.NewFramer(c.secure, c.secure)
+	if err := errors.Join(framer.WriteSettings(), framer.WriteSettingsAck()); err != nil {
+		return err
+	}
+	for {
+		frame, err := framer.ReadFrame()
+		if err != nil {
+			return err
+		}
+		if frame.Header().Type == http2.FrameHeaders {
+			c.http2 = true
+			const status200 = 0x88 // RFC 7541, appendix A
+			return framer.WriteHeaders(http2.HeadersFrameParam{StreamID: floorStream, BlockFragment: []byte{status200},
+				EndHeaders: true})
+		}
+	}
+}
+
+// grantedAt is how many bytes a client takes before it grants them again.
+const grantedAt = 4 << 10
+
+// readGrants reads the WINDOW_UPDATE frames that a client sends about now, with one system call:
+// what they say does not matter, since its windows do not fill.
+func (c *client) readGrants(sent int) {
+	if c.owed += sent; c.owed < grantedAt {
+		return
+	}
+	c.owed = 0
+	var frames [256]byte
+	_, _ = c.secure.Read(frames[:]) // nothing may have come
+}
+
+// nothingYet is the error of a read that does not wait. It is temporary, for crypto/tls.
+type nothingYet struct{}
+
+func (nothingYet) Error() string   { return "nothing has come yet" }
+func (nothingYet) Timeout() bool   { return true }
+func (nothingYet) Temporary() bool { return true }
 
 // sealed is b as it is sent: itself, or its records, in seal.
 func (c *client) sealed(b []byte, seal *[]byte) []byte {
@@ -204,6 +271,19 @@ func (c *client) sealed(b []byte, seal *[]byte) []byte {
 
 // Read implements net.Conn.
 func (c *client) Read(b []byte) (int, error) {
+	if c.http2 {
+		n, _, errno := syscall.RawSyscall6(unix.SYS_RECVFROM, uintptr(c.fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))),
+			uintptr(len(b)), unix.MSG_DONTWAIT, 0, 0)
+		switch {
+		case errno == unix.EAGAIN:
+			return 0, nothingYet{}
+		case errno != 0:
+			return 0, errno
+		case n == 0:
+			return 0, io.EOF
+		}
+		return int(n), nil
+	}
 	n, err := unix.Read(c.fd, b)
 	if n == 0 && err == nil {
 		err = io.EOF

@@ -14,6 +14,11 @@ import (
 // each of its resources; a process with many informers is one with many. The same events over
 // HTTP/1.1 tell what HTTP/2 adds.
 func (s *show) http2(ctx context.Context) error {
+	floor, err := s.startFloor(ctx)
+	if err != nil {
+		return err
+	}
+	defer floor.stop()
 	for _, shape := range []struct {
 		perConn, burst int
 		rate           float64
@@ -34,7 +39,9 @@ func (s *show) http2(ctx context.Context) error {
 		}
 		loads := []swarm.Load{load(s.Spillway, shape.perConn), load(s.APIServer, shape.perConn)}
 		if shape.perConn == 1 {
-			loads = append(loads, load(s.Spillway, 0))
+			bare := load(floor.http2, 1)
+			bare.FromNow, bare.Write = false, floor.run
+			loads = append(loads, load(s.Spillway, 0), bare)
 		}
 		all, err := swarm.MeasureAll(ctx, *rounds, loads...)
 		if err != nil {
@@ -45,6 +52,7 @@ func (s *show) http2(ctx context.Context) error {
 		if len(all) > 2 {
 			s.scores.RatioTo("CPU per delivery, "+name, "HTTP/1.1", rig.Micros, ours, all[2].Of(swarm.Sample.PerDelivery),
 				http1Limit)
+			s.leastHTTP2(name, all[3], all[1], all[2])
 		}
 		s.complete(name, all...)
 		if shape.burst == 1 {
@@ -52,6 +60,15 @@ func (s *show) http2(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// leastHTTP2 notes what is left of kube-apiserver's CPU, and of Spillway's over HTTP/1.1, where
+// nothing but sends and reads of WINDOW_UPDATE frames is done.
+func (s *show) leastHTTP2(name string, least, apiserver, http1 swarm.Samples) {
+	cost := func(of swarm.Samples) float64 { return rig.Median(of.Of(swarm.Sample.PerDelivery)) }
+	loop := cost(least)
+	s.scores.Note("CPU per delivery of a bare loop, "+name, "%.2f µs, %.3f of kube-apiserver's, %.3f of Spillway's over "+
+		"HTTP/1.1", loop, loop/cost(apiserver), loop/cost(http1))
 }
 
 // tenResources compares connections with a watch of each of ten resources, over which the events
