@@ -14,11 +14,6 @@ import (
 // each of its resources; a process with many informers is one with many. The same events over
 // HTTP/1.1 tell what HTTP/2 adds.
 func (s *show) http2(ctx context.Context) error {
-	floor, err := s.startFloor(ctx)
-	if err != nil {
-		return err
-	}
-	defer floor.stop()
 	for _, shape := range []struct {
 		perConn, burst int
 		rate           float64
@@ -39,6 +34,11 @@ func (s *show) http2(ctx context.Context) error {
 		}
 		loads := []swarm.Load{load(s.Spillway, shape.perConn), load(s.APIServer, shape.perConn)}
 		if shape.perConn == 1 {
+			floor, err := s.startFloor(ctx) // one for all would have garbage to collect
+			if err != nil {
+				return err
+			}
+			defer floor.stop()
 			bare := load(floor.http2, 1)
 			bare.FromNow, bare.Write = false, floor.run
 			loads = append(loads, load(s.Spillway, 0), bare)
