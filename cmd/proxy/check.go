@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -12,6 +13,9 @@ import (
 	"spillway/internal/config"
 	"spillway/internal/top"
 )
+
+// checkPatience is for how long spillway check tries a server that refuses connections.
+const checkPatience = 10 * time.Second
 
 // checkOptions are the flags of the command check.
 type checkOptions struct {
@@ -57,7 +61,7 @@ func (o *checkOptions) client() (*check.Checker, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--server=%s: %w", o.server, err)
 	}
-	c := &check.Checker{Base: base}
+	c := &check.Checker{Base: base, Patience: checkPatience}
 	if o.tokenFile != "" {
 		token, err := os.ReadFile(o.tokenFile)
 		if err != nil {

@@ -18,6 +18,7 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"syscall"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -30,6 +31,10 @@ type Checker struct {
 	Base      *url.URL
 	Token     string            // "": none
 	Transport http.RoundTripper // which must not follow redirects
+
+	// Patience is for how long connections may be refused at first. A Service refuses them until each
+	// node knows of its pods, which is a moment after they are ready. 0: the first one counts.
+	Patience time.Duration
 
 	marks bool // the API server marks what it answers itself
 }
@@ -50,7 +55,7 @@ type question struct {
 // server; with a token, its user; with a resource, a list of it from memory. It writes a line for
 // each to out. The error names the first that failed.
 func (c *Checker) Run(ctx context.Context, resource string, out io.Writer) error {
-	questions := []question{{"/livez", c.probe("/livez")}, {"/readyz", c.probe("/readyz")}}
+	questions := []question{{"/livez", c.reach}, {"/readyz", c.probe("/readyz")}}
 	if c.Token != "" || resource != "" {
 		questions = append(questions, question{"/version", c.version})
 	}
@@ -91,6 +96,25 @@ func (c *Checker) probe(path string) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
 		_, err := c.do(ctx, http.MethodGet, path, "", nil)
 		return "200", err
+	}
+}
+
+// refusedPause is the time between two connections while they are refused.
+const refusedPause = 200 * time.Millisecond
+
+// reach probes /livez, again while connections are refused.
+func (c *Checker) reach(ctx context.Context) (string, error) {
+	probe := c.probe("/livez")
+	for began := time.Now(); ; {
+		told, err := probe(ctx)
+		if !errors.Is(err, syscall.ECONNREFUSED) || time.Since(began) >= c.Patience {
+			return told, err
+		}
+		select {
+		case <-time.After(refusedPause):
+		case <-ctx.Done():
+			return told, err
+		}
 	}
 }
 

@@ -2,12 +2,16 @@ package check
 
 import (
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 )
 
 // answers is a server that answers paths with texts, as the API server does if they are not from
@@ -64,6 +68,37 @@ func good() answers {
 		"GET /apis/apps/v1/deployments":       `{"metadata":{"resourceVersion":"7"}}`,
 		"GET /api/v1/pods":                    `{"metadata":{"resourceVersion":"8"}}`,
 		"GET /apis/example.com/v1beta1/gears": `{"metadata":{"resourceVersion":"9"}}`,
+	}
+}
+
+// refusing refuses connections as often as it says.
+type refusing struct {
+	http.RoundTripper
+	times int
+}
+
+func (r *refusing) RoundTrip(req *http.Request) (*http.Response, error) {
+	if r.times--; r.times >= 0 {
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+	}
+	return r.RoundTripper.RoundTrip(req)
+}
+
+// Refused connections are tried again; without patience the first one counts.
+func TestRefusedAtFirst(t *testing.T) {
+	server := httptest.NewServer(good())
+	defer server.Close()
+	base, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{}
+	defer transport.CloseIdleConnections()
+	for patience, ok := range map[time.Duration]bool{0: false, time.Minute: true} {
+		c := &Checker{Base: base, Transport: &refusing{transport, 2}, Patience: patience}
+		if err := c.Run(t.Context(), "", io.Discard); (err == nil) != ok {
+			t.Errorf("with a patience of %v: %v", patience, err)
+		}
 	}
 }
 
