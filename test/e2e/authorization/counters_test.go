@@ -54,8 +54,9 @@ func (h *withheldEvents) wait(resource string) {
 
 // TestLocalRBACOfTwoEtcds keeps role bindings in an etcd of their own and has both counters stand
 // where versions of the one look like versions of the other. While the watch on roles is held, a
-// role is narrowed and then bound: what the role gave before is refused from the first moment,
-// since the bound user never had it. In one etcd the same holds.
+// role is narrowed and then bound: what the role gave before is never allowed here, since the bound
+// user never had it, and is refused as soon as kube-apiserver itself refuses it. In one etcd the
+// same holds.
 func TestLocalRBACOfTwoEtcds(t *testing.T) {
 	for what, apart := range map[string][]string{"one": nil, "two": {"rbac.authorization.k8s.io/rolebindings"}} {
 		t.Run(what, func(t *testing.T) { narrowThenBind(t, controlplane.Options{SecondEtcd: apart}) })
@@ -107,14 +108,24 @@ func narrowThenBind(t *testing.T, o controlplane.Options) {
 	}
 	t.Logf("the role is of version %s, its counter at %d or more, the binding of version %s", role.ResourceVersion,
 		roles, bound.ResourceVersion)
-	asked := 0
+	asked, denied := 0, 0
 	for end := time.Now().Add(auth.AllowedFor + 5*time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		asked++
-		if decision, here := d.decide(t, mallory, lists("secrets")); decision.Verdict != auth.Denied {
+		decision, here := d.decide(t, mallory, lists("secrets"))
+		switch {
+		case decision.Verdict == auth.Denied:
+			denied++
+		case decision.Verdict == auth.Allowed && !here && denied == 0:
+			// kube-apiserver reads roles and bindings from two watches of its own, too, and may have
+			// seen the binding first.
+		default:
 			t.Fatalf("question %d: %s (%v), decided here: %v", asked, decision.Verdict, decision.Err, here)
 		}
 	}
-	t.Logf("%d questions were all denied", asked)
+	if denied == 0 {
+		t.Fatalf("kube-apiserver allowed all of %d questions", asked)
+	}
+	t.Logf("%d of %d questions were denied, the rest allowed by kube-apiserver before it saw the role", denied, asked)
 	release()
 	began := time.Now()
 	await(t, "decided here again", func() bool {
