@@ -18,25 +18,25 @@ import (
 // fields occupy is claimed while they are decoded, and time is short. A few bytes on the wire can
 // be a megabyte here.
 type block struct {
-	headers  http2.HeadersFrame
-	fields   []hpack.HeaderField
-	left     uint32 // bytes of fields that may still come, as RFC 9113, section 6.5.2, counts them
-	trailers uint32 // the same of the names of trailers
-	regular  bool   // a field that is none of HTTP/2's own has come
-	invalid  error
-	over     bool // larger than any head may be
-	refused  bool // there is no room for it
+	headers          http2.HeadersFrame
+	fields           []hpack.HeaderField
+	fieldBytesLeft   uint32 // bytes of fields that may still come, as RFC 9113, section 6.5.2, counts them
+	trailerBytesLeft uint32 // the same of the names of trailers
+	regular          bool   // a field that is none of HTTP/2's own has come
+	invalid          error
+	oversized        bool // larger than any head may be
+	refused          bool // there is no room for it
 
 	claim   claim
 	encoded int64 // bytes on the wire
 	// those of a head that has no end yet; the decoder would keep room for as many until its
 	// connection ends
-	parts  []byte
-	due    int64 // decoded, and not yet claimed
-	cost   int64 // decoded, in all
-	empty  int   // frames without a byte
-	clock  *time.Timer
-	served bool // it became a request for the handler, or a trailer
+	parts        []byte
+	unclaimed    int64 // decoded, and not yet claimed
+	decodedBytes int64 // decoded, in all
+	emptyFrames  int   // frames without a byte
+	clock        *time.Timer
+	served       bool // it became a request for the handler, or a trailer
 }
 
 // Limits of a head's frames.
@@ -57,9 +57,9 @@ var errSlowHead = errors.New("the head of a request took too long to arrive")
 // begin takes the first frame of a head.
 func (c *Conn) begin(f *http2.HeadersFrame) error {
 	limit := c.opts.headerList()
-	b := &block{headers: *f, left: limit, trailers: limit}
+	b := &block{headers: *f, fieldBytesLeft: limit, trailerBytesLeft: limit}
 	c.incoming = b
-	c.decoder.SetEmitEnabled(c.wanted(f.FrameHeader))
+	c.decoder.SetEmitEnabled(c.fieldsMatter(f.FrameHeader))
 	c.decoder.SetMaxStringLength(int(limit))
 	c.decoder.SetEmitFunc(func(field hpack.HeaderField) { c.field(b, field) })
 	if c.ledger.bounds != nil && !f.HeadersEnded() {
@@ -68,34 +68,34 @@ func (c *Conn) begin(f *http2.HeadersFrame) error {
 	return c.fragment(f.HeaderBlockFragment(), f.HeadersEnded())
 }
 
-// wanted reports whether the fields of a head matter. After GOAWAY, a head of a connection that has
-// proven nothing only updates the state of the compression, which costs little.
-func (c *Conn) wanted(h http2.FrameHeader) bool {
+// fieldsMatter reports whether the fields of a head matter. After GOAWAY, a head of a connection
+// that has proven nothing only updates the state of the compression, which costs little.
+func (c *Conn) fieldsMatter(h http2.FrameHeader) bool {
 	c.mu.Lock()
 	defer c.unlock()
-	return !c.unproven() || !c.deaf(h)
+	return !c.unproven() || !c.ignores(h)
 }
 
-// proceed takes one of the frames that follow. The framer has checked that it belongs to the head.
-func (c *Conn) proceed(f *http2.ContinuationFrame) error {
+// continueHead takes one of the frames that follow. The framer has checked that it belongs to the
+// head.
+func (c *Conn) continueHead(f *http2.ContinuationFrame) error {
 	if b := c.incoming; len(f.HeaderBlockFragment()) == 0 && !f.HeadersEnded() {
-		if b.empty++; b.empty > maxEmptyFrames {
-			return c.broken(http2.ErrCodeEnhanceYourCalm)
+		if b.emptyFrames++; b.emptyFrames > maxEmptyFrames {
+			return c.abandon(http2.ErrCodeEnhanceYourCalm)
 		}
 	}
 	return c.fragment(f.HeaderBlockFragment(), f.HeadersEnded())
 }
 
-// broken gives the head up, and with it the connection: its compression cannot be followed any
-// more.
-func (c *Conn) broken(code http2.ErrCode) error {
-	c.drop()
+// abandon gives up the head, and with it the connection: the state of its compression is lost.
+func (c *Conn) abandon(code http2.ErrCode) error {
+	c.dropHead()
 	c.lost = true
 	return http2.ConnectionError(code)
 }
 
-// drop lets go of the head.
-func (c *Conn) drop() {
+// dropHead releases the head, and closes the connection soon if too many heads were in vain.
+func (c *Conn) dropHead() {
 	b := c.incoming
 	if b == nil {
 		return
@@ -113,8 +113,8 @@ func (c *Conn) drop() {
 	defer c.unlock()
 	c.ledger.free(&b.claim)
 	if c.unproven() && !b.served {
-		if c.ledger.unserved += b.cost; c.ledger.unserved > unservedHeads*c.ledger.bounds.Head {
-			c.leave(http2.ErrCodeNo)
+		if c.ledger.unserved += b.decodedBytes; c.ledger.unserved > unservedHeads*c.ledger.bounds.Head {
+			c.goAwayLocked(http2.ErrCodeNo)
 		}
 	}
 }
@@ -123,37 +123,37 @@ func (c *Conn) drop() {
 func (c *Conn) fragment(part []byte, last bool) error {
 	b := c.incoming
 	b.encoded += int64(len(part))
-	if b.encoded > int64(b.left)+int64(b.trailers) {
-		return c.broken(http2.ErrCodeProtocol)
+	if b.encoded > int64(b.fieldBytesLeft)+int64(b.trailerBytesLeft) {
+		return c.abandon(http2.ErrCodeProtocol)
 	}
 	if last && len(b.parts) == 0 {
-		c.holds(b, int64(len(part)))
+		c.reserve(b, int64(len(part)))
 	} else {
 		part = c.collect(b, part, last)
 	}
 	switch {
 	case !last && b.refused && b.encoded > refusedHeadBytesLimit:
-		return c.turnAway(b)
+		return c.rejectUnfinished(b)
 	case !last:
 		return nil
 	}
 	if _, err := c.decoder.Write(part); err != nil {
-		return c.broken(http2.ErrCodeCompression)
+		return c.abandon(http2.ErrCodeCompression)
 	}
-	c.holds(b, b.due)
-	b.due = 0
+	c.reserve(b, b.unclaimed)
+	b.unclaimed = 0
 	switch {
 	case c.decoder.Close() != nil:
-		return c.broken(http2.ErrCodeCompression)
+		return c.abandon(http2.ErrCodeCompression)
 	case b.invalid == nil:
 		b.invalid = checkPseudo(b.fields)
 	}
-	defer c.drop()
+	defer c.dropHead()
 	if b.invalid != nil {
 		return http2.StreamError{StreamID: b.headers.StreamID, Code: http2.ErrCodeProtocol, Cause: b.invalid}
 	}
-	c.settle(b)
-	return c.arrived(b)
+	c.settleClaim(b)
+	return c.requestArrived(b)
 }
 
 // collect adds a part of a head to those before, and returns all of them. Of a head that was
@@ -162,7 +162,7 @@ func (c *Conn) collect(b *block, part []byte, last bool) []byte {
 	room := cap(b.parts)
 	if need := len(b.parts) + len(part); need > room {
 		room = max(need, 2*room)
-		if !c.holds(b, int64(room-cap(b.parts))) && !last && b.encoded > refusedHeadBytesLimit {
+		if !c.reserve(b, int64(room-cap(b.parts))) && !last && b.encoded > refusedHeadBytesLimit {
 			return b.parts // it is turned away
 		}
 	}
@@ -188,36 +188,36 @@ func (c *Conn) field(b *block, field hpack.HeaderField) {
 			b.invalid = fmt.Errorf("invalid header field name %q", field.Name)
 		}
 	}
-	left, size := &b.left, field.Size()
+	left, size := &b.fieldBytesLeft, field.Size()
 	if field.Name == "trailer" { // each name in it becomes a field
 		names := uint32(strings.Count(field.Value, ",")) +
 			1 // #nosec G115 -- bounded by the size of a head
-		left, size = &b.trailers, uint32(len(field.Value))-names+1+names*perHeaderField // #nosec G115 -- likewise
-		b.due += int64(names) * fieldCost
+		left, size = &b.trailerBytesLeft, uint32(len(field.Value))-names+1+names*perHeaderField // #nosec G115 -- likewise
+		b.unclaimed += int64(names) * fieldCost
 	}
 	if size > *left {
-		b.over, b.left, b.trailers = true, 0, 0
+		b.oversized, b.fieldBytesLeft, b.trailerBytesLeft = true, 0, 0
 	} else {
 		*left -= size
 	}
 	cost := fieldCost + int64(len(field.Name)) + int64(len(field.Value))
-	b.due += cost
-	if b.due >= claimStep && b.invalid == nil && !b.over {
-		c.holds(b, b.due)
-		b.due = 0
+	b.unclaimed += cost
+	if b.unclaimed >= claimStep && b.invalid == nil && !b.oversized {
+		c.reserve(b, b.unclaimed)
+		b.unclaimed = 0
 	}
-	if b.invalid != nil || b.over || b.refused {
+	if b.invalid != nil || b.oversized || b.refused {
 		c.decoder.SetEmitEnabled(false)
 		b.fields = nil
 		return
 	}
-	b.cost += cost
+	b.decodedBytes += cost
 	b.fields = append(b.fields, field)
 }
 
-// holds claims n bytes more for a head, unless it has been refused.
-func (c *Conn) holds(b *block, n int64) bool {
-	if c.ledger.bounds == nil || b.refused || b.over || n == 0 {
+// reserve claims n bytes more for a head, unless it has been refused.
+func (c *Conn) reserve(b *block, n int64) bool {
+	if c.ledger.bounds == nil || b.refused || b.oversized || n == 0 {
 		return !b.refused
 	}
 	large := b.claim.large
@@ -231,15 +231,15 @@ func (c *Conn) holds(b *block, n int64) bool {
 	return true
 }
 
-// settle has a head claim what it occupies from now on: its fields, once more what of them is
-// joined, and its stream.
-func (c *Conn) settle(b *block) {
+// settleClaim sets the claim of a head to what it occupies from now on: its fields, once more what
+// of them is joined, and its stream.
+func (c *Conn) settleClaim(b *block) {
 	if c.ledger.bounds == nil || b.refused {
 		return
 	}
-	cost := streamCost + b.cost + joined(b.fields)
+	cost := streamCost + b.decodedBytes + joinedBytes(b.fields)
 	if more := cost - b.claim.total(); more > 0 {
-		c.holds(b, more)
+		c.reserve(b, more)
 		return
 	}
 	c.mu.Lock()
@@ -247,11 +247,11 @@ func (c *Conn) settle(b *block) {
 	c.ledger.shrink(&b.claim, cost)
 }
 
-// joined is how many bytes of fields are held once more: those that are copied to make one of
+// joinedBytes is how many bytes of fields are held once more: those that are copied to make one of
 // several, which are cookies (RFC 9113, section 8.2.3), the way that a request has come, which a
 // proxy adds to, and the protocols that it offers; and a path, which is held as it came and
 // decoded.
-func joined(fields []hpack.HeaderField) (n int64) {
+func joinedBytes(fields []hpack.HeaderField) (n int64) {
 	for _, f := range fields {
 		switch f.Name {
 		case "cookie", "x-forwarded-for", "sec-websocket-protocol":
@@ -264,12 +264,12 @@ func joined(fields []hpack.HeaderField) (n int64) {
 	return n
 }
 
-// turnAway refuses a head whose end is still to come, and ends the connection: to follow its
-// compression is to hold it.
-func (c *Conn) turnAway(b *block) error {
+// rejectUnfinished refuses a head whose end is still to come, and ends the connection: to follow
+// its compression is to hold it.
+func (c *Conn) rejectUnfinished(b *block) error {
 	b.refused, b.fields = true, nil
-	err := c.arrived(b)
-	c.drop()
+	err := c.requestArrived(b)
+	c.dropHead()
 	var stream http2.StreamError
 	if errors.As(err, &stream) {
 		c.refuse(stream)
@@ -281,7 +281,7 @@ func (c *Conn) turnAway(b *block) error {
 // small reports whether a head that was refused is an ordinary one, which there may be room for
 // later.
 func (b *block) small(bounds *Bounds) bool {
-	return !b.claim.large && b.claim.total()+b.due <= bounds.Head && b.encoded <= refusedHeadBytesLimit
+	return !b.claim.large && b.claim.total()+b.unclaimed <= bounds.Head && b.encoded <= refusedHeadBytesLimit
 }
 
 // checkPseudo refuses a head whose pseudo header fields are not those of a request, or not once
@@ -317,7 +317,7 @@ func validWireName(name string) bool {
 // refusal answers a request whose head was not taken.
 func (c *Conn) refusal(b *block) http.Handler {
 	switch {
-	case b.over || c.ledger.bounds == nil || c.ledger.bounds.Refuse == nil:
+	case b.oversized || c.ledger.bounds == nil || c.ledger.bounds.Refuse == nil:
 		return http.HandlerFunc(tooLarge)
 	default:
 		return c.ledger.bounds.Refuse

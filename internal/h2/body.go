@@ -21,19 +21,19 @@ type body struct {
 	trailer  http.Header // the request's, as far as announced
 
 	// The handler's.
-	proceed bool // the client waits for 100 Continue
+	expectsContinue bool // the client waits for 100 Continue
 
-	mu       sync.Mutex
-	more     sync.Cond
-	buffer   bytes.Buffer
-	got      int64
-	err      error       // after what is in buffer
-	last     http.Header // the trailer that came, until the end has been read
-	deadline *time.Timer
+	mu              sync.Mutex
+	more            sync.Cond
+	buffer          bytes.Buffer
+	received        int64
+	err             error       // after what is in buffer
+	receivedTrailer http.Header // the trailer that came, until the end has been read
+	deadline        *time.Timer
 }
 
 func newBody(s *Stream, expected int64, proceed bool) *body {
-	b := &body{stream: s, expected: expected, proceed: proceed}
+	b := &body{stream: s, expected: expected, expectsContinue: proceed}
 	b.more.L = &b.mu
 	return b
 }
@@ -42,7 +42,7 @@ func newBody(s *Stream, expected int64, proceed bool) *body {
 func (b *body) put(data []byte) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.got += int64(len(data))
+	b.received += int64(len(data))
 	if b.err != nil {
 		return false
 	}
@@ -55,17 +55,17 @@ func (b *body) put(data []byte) bool {
 func (b *body) exceeds(n int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.expected >= 0 && b.got+int64(n) > b.expected
+	return b.expected >= 0 && b.received+int64(n) > b.expected
 }
 
 // end says that the client has sent all of it, and a trailer after it.
 func (b *body) end(trailer http.Header) {
 	b.mu.Lock()
-	b.last = trailer
-	short := b.expected >= 0 && b.got != b.expected
+	b.receivedTrailer = trailer
+	short := b.expected >= 0 && b.received != b.expected
 	b.mu.Unlock()
 	if short {
-		b.fail(fmt.Errorf("%d bytes were announced, and %d came: %w", b.expected, b.got, io.ErrUnexpectedEOF))
+		b.fail(fmt.Errorf("%d bytes were announced, and %d came: %w", b.expected, b.received, io.ErrUnexpectedEOF))
 		return
 	}
 	b.fail(io.EOF)
@@ -75,11 +75,11 @@ func (b *body) end(trailer http.Header) {
 func (b *body) fail(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.failed(err)
+	b.failLocked(err)
 }
 
-// failed is fail with mu held.
-func (b *body) failed(err error) {
+// failLocked is fail with mu held.
+func (b *body) failLocked(err error) {
 	if b.err == nil {
 		b.err = err
 	}
@@ -88,9 +88,9 @@ func (b *body) failed(err error) {
 
 // Read implements io.Reader. What is read the client may send again.
 func (b *body) Read(p []byte) (int, error) {
-	if b.proceed {
-		b.proceed = false
-		b.stream.proceed()
+	if b.expectsContinue {
+		b.expectsContinue = false
+		b.stream.sendContinue()
 	}
 	b.mu.Lock()
 	for b.buffer.Len() == 0 && b.err == nil {
@@ -102,27 +102,27 @@ func (b *body) Read(p []byte) (int, error) {
 		err = nil
 	}
 	if err == io.EOF {
-		b.trail()
+		b.publishTrailer()
 	}
 	b.mu.Unlock()
-	b.stream.took(n)
+	b.stream.creditRead(n)
 	return n, err
 }
 
-// trail shows the trailer once the body has been read to its end: until then the request is the
-// handler's alone. Called with mu held.
-func (b *body) trail() {
-	for key, values := range b.last {
+// publishTrailer shows the trailer once the body has been read to its end: until then the request
+// is the handler's alone. Called with mu held.
+func (b *body) publishTrailer() {
+	for key, values := range b.receivedTrailer {
 		if _, announced := b.trailer[key]; announced {
 			b.trailer[key] = values
 		}
 	}
-	b.last = nil
+	b.receivedTrailer = nil
 }
 
 // Close implements io.Closer: the handler wants no more of it.
 func (b *body) Close() error {
-	unread := b.drop()
+	unread := b.discard()
 	c := b.stream.conn
 	c.mu.Lock()
 	defer c.unlock()
@@ -130,8 +130,8 @@ func (b *body) Close() error {
 	return nil
 }
 
-// drop forgets what has not been read, and returns how much that is.
-func (b *body) drop() int {
+// discard forgets what has not been read, and returns how much that is.
+func (b *body) discard() int {
 	b.fail(errClosedBody)
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -143,8 +143,8 @@ func (b *body) drop() int {
 	return unread
 }
 
-// limit lets reads fail at a time; zero: never.
-func (b *body) limit(at time.Time) {
+// setDeadline lets reads fail at a time; zero: never.
+func (b *body) setDeadline(at time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.deadline != nil {
@@ -155,25 +155,25 @@ func (b *body) limit(at time.Time) {
 	switch left := time.Until(at); {
 	case at.IsZero():
 	case left <= 0:
-		b.failed(late)
+		b.failLocked(late)
 	default:
 		b.deadline = time.AfterFunc(left, func() { b.fail(late) })
 	}
 }
 
-// proceed tells the client to send the body.
-func (s *Stream) proceed() {
+// sendContinue tells the client to send the body.
+func (s *Stream) sendContinue() {
 	c := s.conn
 	c.mu.Lock()
 	defer c.unlock()
-	if s.err == nil && !s.heard && !s.began {
+	if s.err == nil && !s.requestEnded && !s.headSent {
 		c.control()
 		c.head(s.id, 100, nil, nil, false)
 	}
 }
 
-// took lets the client send as much again as was read.
-func (s *Stream) took(n int) {
+// creditRead lets the client send as much again as was read.
+func (s *Stream) creditRead(n int) {
 	if n == 0 {
 		return
 	}
@@ -181,7 +181,7 @@ func (s *Stream) took(n int) {
 	c.mu.Lock()
 	defer c.unlock()
 	c.credit(nil, n)
-	if s.err == nil && !s.heard {
+	if s.err == nil && !s.requestEnded {
 		c.credit(s, n)
 	}
 }

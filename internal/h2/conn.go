@@ -18,51 +18,51 @@ import (
 // Conn is one client's connection.
 type Conn struct {
 	// Static after construction.
-	opts     Options
-	net      net.Conn
-	secure   tlsConn // nil: the connection has no TLS
-	remote   string
-	framer   *http2.Framer   // writes into the outbox, under mu
-	nonblock NonblockingConn // nil: the connection has goroutines
-	ring     chan struct{}   // rings when the outbox has something; nil without goroutines
-	over     chan struct{}   // closed when the connection has ended; nil without goroutines
+	opts       Options
+	net        net.Conn
+	secure     tlsConn // nil: the connection has no TLS
+	remote     string
+	framer     *http2.Framer   // writes into the outbox, under mu
+	nonblock   NonblockingConn // nil: the connection has goroutines
+	wakeSender chan struct{}   // rings when the outbox has something; nil without goroutines
+	ended      chan struct{}   // closed when the connection has ended; nil without goroutines
 
 	reading reading
 
 	// The reader's.
-	input    *input // nil: it is borrowed while there is something to read
-	partial  []byte // of a frame, while none is borrowed
-	long     bool   // input holds more than keptFrame bytes
-	prefaced bool   // the client's preface has come
-	greeted  bool   // the client's settings have come
-	decoder  *hpack.Decoder
-	incoming *block // the head that is on its way in; nil: none is
-	lost     bool   // heads cannot be decoded any more
-	ignoring bool   // what still comes is not read any more
-	why      error  // for that reason
+	input     *input // nil: it is borrowed while there is something to read
+	partial   []byte // of a frame, while none is borrowed
+	longInput bool   // input holds more than keptFrame bytes
+	prefaced  bool   // the client's preface has come
+	greeted   bool   // the client's settings have come
+	decoder   *hpack.Decoder
+	incoming  *block // the head that is on its way in; nil: none is
+	lost      bool   // heads cannot be decoded any more
+	ignoring  bool   // what still comes is not read any more
+	why       error  // for that reason
 
-	mu       sync.Mutex
-	err      error // why the connection has ended
-	opened   bool  // nonblock is open
-	corked   bool  // the reader takes frames that are quick to take: their answers are one send
-	streams  map[uint32]*Stream
-	last     uint32 // the greatest id of a stream so far
-	unacked  int    // settings of ours that the client has yet to acknowledge
-	away     bool   // GOAWAY has been sent
-	awayCode http2.ErrCode
-	closing  *time.Timer // nil: not yet
-	handlers handlers
-	ledger   memoryLedger
-	rests    rests
-	outbox   outbox
-	inflow   inflow
-	encoder  *hpack.Encoder
-	block    bytes.Buffer // the encoder's
-	alive    keepalive
+	mu         sync.Mutex
+	err        error // why the connection has ended
+	opened     bool  // nonblock is open
+	corked     bool  // the reader takes frames that are quick to take: their answers are one send
+	streams    map[uint32]*Stream
+	last       uint32 // the greatest id of a stream so far
+	unacked    int    // settings of ours that the client has yet to acknowledge
+	away       bool   // GOAWAY has been sent
+	awayCode   http2.ErrCode
+	closing    *time.Timer // nil: not yet
+	handlers   handlers
+	ledger     memoryLedger
+	remainders remainders
+	outbox     outbox
+	inflow     inflow
+	encoder    *hpack.Encoder
+	block      bytes.Buffer // the encoder's
+	alive      keepalive
 
-	window   int64 // what may be sent on the connection, and
-	starting int32 // on a new stream
-	maxFrame int
+	window        int64 // what may be sent on the connection, and
+	initialWindow int32 // on a new stream
+	maxFrame      int
 }
 
 // errGone says that the client ended the connection, and ErrReset that it reset the stream.
@@ -76,10 +76,10 @@ func New(c net.Conn, opts Options) *Conn {
 	h := &Conn{
 		opts: opts, net: c, remote: c.RemoteAddr().String(), nonblock: opts.Nonblocking,
 		streams: map[uint32]*Stream{},
-		window:  firstWindow, starting: firstWindow, maxFrame: minFrame, inflow: inflow{left: firstWindow},
+		window:  firstWindow, initialWindow: firstWindow, maxFrame: minFrame, inflow: inflow{left: firstWindow},
 	}
 	if h.nonblock == nil {
-		h.ring, h.over = make(chan struct{}, 1), make(chan struct{})
+		h.wakeSender, h.ended = make(chan struct{}, 1), make(chan struct{})
 	}
 	h.secure, _ = c.(tlsConn)
 	h.framer = http2.NewFramer(&h.outbox, nil)
@@ -87,7 +87,7 @@ func New(c net.Conn, opts Options) *Conn {
 	h.ledger = memoryLedger{bounds: opts.Bounds, peer: opts.Peer, freed: make(chan struct{}, 1)}
 	h.encoder = hpack.NewEncoder(&h.block)
 	h.encoder.SetMaxDynamicTableSizeLimit(0) // a table costs more memory than it saves bytes of few answers
-	h.hello()                                // before GoAway can be called
+	h.sendSettings()                         // before GoAway can be called
 	return h
 }
 
@@ -133,7 +133,7 @@ func (c *Conn) startAlive() {
 
 // finish ends the connection after its last read, which failed.
 func (c *Conn) finish(err error) {
-	c.drop()
+	c.dropHead()
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed):
 		err = errGone
@@ -146,12 +146,12 @@ func (c *Conn) finish(err error) {
 	c.end(err)
 }
 
-// hello sends the first frames.
-func (c *Conn) hello() {
-	if why := weak(c.state()); why != "" {
+// sendSettings sends the first frames: settings, and the window of the connection.
+func (c *Conn) sendSettings() {
+	if why := weakTLS(c.state()); why != "" {
 		_ = c.framer.WriteGoAway(0, http2.ErrCodeInadequateSecurity, []byte(why))
 		c.away, c.awayCode = true, http2.ErrCodeInadequateSecurity
-		c.left()
+		c.closeSoon()
 		return
 	}
 	c.unacked++
@@ -164,18 +164,18 @@ func (c *Conn) hello() {
 		http2.Setting{ID: http2.SettingNoRFC7540Priorities, Val: 1},
 	)
 	if !c.unproven() {
-		c.open()
+		c.openWindow()
 	}
 	c.flush()
 }
 
-// open lets the client send as much as the windows of all its streams allow. Until then a
+// openWindow lets the client send as much as the windows of all its streams allow. Until then a
 // connection has the window that every connection begins with. Called with mu held, or before
 // anything else can be.
-func (c *Conn) open() { c.credit(nil, max(int(c.opts.Window*c.opts.MaxStreams)-firstWindow, 0)) }
+func (c *Conn) openWindow() { c.credit(nil, max(int(c.opts.Window*c.opts.MaxStreams)-firstWindow, 0)) }
 
-// weak says what is wrong with a connection's TLS (RFC 9113, section 9.2), "" if nothing is.
-func weak(state *tls.ConnectionState) string {
+// weakTLS says what is wrong with a connection's TLS (RFC 9113, section 9.2), "" if nothing is.
+func weakTLS(state *tls.ConnectionState) string {
 	switch {
 	case state == nil || state.Version >= tls.VersionTLS13:
 	case state.Version < tls.VersionTLS12:
@@ -209,21 +209,21 @@ func (c *Conn) read() error {
 		if _, err := c.takeAll(c.input, false); err != nil {
 			return err
 		}
-		c.forget()
+		c.releaseLongInput()
 	}
 }
 
-// forget lets go of the bytes of a long frame after it, and after those that belong to it. A client
-// whose credentials are verified may send more of them.
-func (c *Conn) forget() {
-	if !c.long || c.incoming != nil {
+// releaseLongInput lets go of the bytes of a long frame after it, and after those that belong to
+// it. A client whose credentials are verified may send more of them.
+func (c *Conn) releaseLongInput() {
+	if !c.longInput || c.incoming != nil {
 		return
 	}
 	c.mu.Lock()
 	defer c.unlock()
 	if c.unproven() {
 		left := c.input.buffer[c.input.from:c.input.to]
-		c.input, c.long = newInput(max(smallInput, len(left))), false
+		c.input, c.longInput = newInput(max(smallInput, len(left))), false
 		c.input.to = copy(c.input.buffer, left)
 	}
 }
@@ -251,11 +251,11 @@ func (c *Conn) GoAway() { c.goAway(http2.ErrCodeNo) }
 func (c *Conn) goAway(code http2.ErrCode) {
 	c.mu.Lock()
 	defer c.unlock()
-	c.leave(code)
+	c.goAwayLocked(code)
 }
 
-// leave sends GOAWAY. Called with mu held.
-func (c *Conn) leave(code http2.ErrCode) {
+// goAwayLocked sends GOAWAY. Called with mu held.
+func (c *Conn) goAwayLocked(code http2.ErrCode) {
 	if c.err != nil || c.away && (code == http2.ErrCodeNo || c.awayCode != http2.ErrCodeNo) {
 		return
 	}
@@ -263,11 +263,11 @@ func (c *Conn) leave(code http2.ErrCode) {
 	c.control()
 	_ = c.framer.WriteGoAway(c.last, code, nil)
 	c.flush()
-	c.left()
+	c.closeSoon()
 }
 
-// left ends the connection soon if GOAWAY was its last word. Called with mu held.
-func (c *Conn) left() {
+// closeSoon ends the connection soon if GOAWAY was its last word. Called with mu held.
+func (c *Conn) closeSoon() {
 	if c.closing == nil && (c.awayCode != http2.ErrCodeNo || c.away && len(c.streams) == 0) {
 		c.closing = time.AfterFunc(goAwayTimeout, c.linger)
 		c.flush()
@@ -296,14 +296,14 @@ func (c *Conn) end(err error) {
 	first := c.err == nil
 	if first {
 		c.err = err
-		if c.over != nil {
-			close(c.over)
+		if c.ended != nil {
+			close(c.ended)
 		}
 		for _, s := range c.streams {
 			s.close(err)
 		}
 		c.alive.stop()
-		c.rests.stop()
+		c.remainders.stop()
 		if c.closing != nil {
 			c.closing.Stop()
 		}

@@ -61,7 +61,7 @@ func TestWeakTLS(t *testing.T) {
 		{&tls.ConnectionState{Version: tls.VersionTLS12, CipherSuite: tls.TLS_RSA_WITH_AES_128_GCM_SHA256}, true},
 		{&tls.ConnectionState{Version: tls.VersionTLS12, CipherSuite: tls.TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA}, true},
 	} {
-		if why := weak(test.state); (why != "") != test.weak {
+		if why := weakTLS(test.state); (why != "") != test.weak {
 			t.Errorf("%+v: %q", test.state, why)
 		}
 	}

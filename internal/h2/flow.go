@@ -7,11 +7,11 @@ import (
 // inflow is what the client may still send on a stream or a connection. Small credits are saved up,
 // so that a frame tells of many.
 type inflow struct {
-	left, saved int32
+	left, unsent int32
 }
 
-// refresh is the credit that is worth a frame.
-const refresh = 4 << 10
+// creditThreshold is the credit from which a WINDOW_UPDATE frame is sent.
+const creditThreshold = 4 << 10
 
 // take notes that n bytes have come, and reports whether they were allowed.
 func (f *inflow) take(n uint32) bool {
@@ -24,13 +24,13 @@ func (f *inflow) take(n uint32) bool {
 
 // add gives n bytes of credit, and returns the increment to send to the client now.
 func (f *inflow) add(n int) int32 {
-	f.saved += int32(n) // #nosec G115 -- windows are below 2^31 (RFC 9113, section 6.9.1)
-	if f.saved < refresh && f.saved < f.left {
+	f.unsent += int32(n) // #nosec G115 -- windows are below 2^31 (RFC 9113, section 6.9.1)
+	if f.unsent < creditThreshold && f.unsent < f.left {
 		return 0
 	}
-	told := f.saved
-	f.left, f.saved = f.left+told, 0
-	return told
+	granted := f.unsent
+	f.left, f.unsent = f.left+granted, 0
+	return granted
 }
 
 // credit lets the client send n bytes more, on a stream or (nil) on the connection. With n = 0 it
@@ -43,15 +43,15 @@ func (c *Conn) credit(s *Stream, n int) {
 	if c.err != nil {
 		return
 	}
-	if told := flow.add(n); told > 0 {
+	if granted := flow.add(n); granted > 0 {
 		c.control()
-		_ = c.framer.WriteWindowUpdate(id, uint32(told))
+		_ = c.framer.WriteWindowUpdate(id, uint32(granted))
 		c.flush()
 	}
 }
 
-// waste gives back the credit of a frame that no handler reads. Called with mu held.
-func (c *Conn) waste(f *http2.DataFrame) error {
+// discardData gives back the credit of a DATA frame that no handler reads. Called with mu held.
+func (c *Conn) discardData(f *http2.DataFrame) error {
 	if !c.inflow.take(f.Length) {
 		return http2.ConnectionError(http2.ErrCodeFlowControl)
 	}
@@ -59,13 +59,13 @@ func (c *Conn) waste(f *http2.DataFrame) error {
 	return nil
 }
 
-// widen lets us send more. Called with mu held.
-func (c *Conn) widen(f *http2.WindowUpdateFrame) error {
+// windowUpdate takes a WINDOW_UPDATE frame. Called with mu held.
+func (c *Conn) windowUpdate(f *http2.WindowUpdateFrame) error {
 	if f.StreamID == 0 {
 		if c.window += int64(f.Increment); c.window > maxWindow {
 			return http2.ConnectionError(http2.ErrCodeFlowControl)
 		}
-		c.room()
+		c.wakeWaiting()
 		return nil
 	}
 	if c.idle(f.StreamID) {
@@ -78,21 +78,21 @@ func (c *Conn) widen(f *http2.WindowUpdateFrame) error {
 	if s.window += int64(f.Increment); s.window > maxWindow {
 		return http2.StreamError{StreamID: f.StreamID, Code: http2.ErrCodeFlowControl}
 	}
-	s.told()
+	s.notify()
 	return nil
 }
 
-// resize changes the window that streams begin with, which changes those of all that there are.
-// Called with mu held.
-func (c *Conn) resize(starting int64) error {
-	more := starting - int64(c.starting)
-	c.starting = int32(starting) // #nosec G115 -- windows are below 2^31 (RFC 9113, section 6.9.1)
+// setInitialWindow takes SETTINGS_INITIAL_WINDOW_SIZE, which also changes the windows of open
+// streams. Called with mu held.
+func (c *Conn) setInitialWindow(starting int64) error {
+	more := starting - int64(c.initialWindow)
+	c.initialWindow = int32(starting) // #nosec G115 -- windows are below 2^31 (RFC 9113, section 6.9.1)
 	for _, s := range c.streams {
 		if s.window += more; s.window > maxWindow {
 			return http2.ConnectionError(http2.ErrCodeFlowControl)
 		}
 		if more > 0 {
-			s.told()
+			s.notify()
 		}
 	}
 	return nil

@@ -111,7 +111,7 @@ func TestWindowOverflow(t *testing.T) {
 }
 
 // left is what the client may still send on the connection, what is saved up included.
-func left(c *Conn) int { return int(c.inflow.left + c.inflow.saved) }
+func left(c *Conn) int { return int(c.inflow.left + c.inflow.unsent) }
 
 // The client gets its credit back for all data that it has sent, whether or not a handler has read
 // it: otherwise the window of the connection would shrink for good.
@@ -209,9 +209,9 @@ func TestSavedCreditIsTold(t *testing.T) {
 	c := connect(t, opts)
 	c.head(1, false, ":method", "POST", ":path", "/read")
 	c.data(1, text(3000), false)
-	c.eventually("the read", func() bool { return c.locked(func(c *Conn) bool { return c.inflow.saved == 3000 }) })
-	// All windows of streams together are the connection's: only those of streams that were reset can
-	// fill it.
+	c.eventually("the read", func() bool { return c.locked(func(c *Conn) bool { return c.inflow.unsent == 3000 }) })
+	// All windows of streams together are the connection's: only those of streams that were reset
+	// can fill it.
 	c.locked(func(c *Conn) bool { c.inflow.left = 20_000; return true })
 	c.head(3, false, ":method", "POST")
 	c.data(3, text(10_000), false)

@@ -12,25 +12,25 @@ func (c *Conn) take(frame http2.Frame) error {
 	if settings, ok := frame.(*http2.SettingsFrame); !c.greeted && (!ok || settings.IsAck()) {
 		return http2.ConnectionError(http2.ErrCodeProtocol)
 	}
-	c.alive.heard()
+	c.alive.frameReceived()
 	if !c.greeted {
 		c.greeted = true
 		c.mu.Lock()
-		c.alive.tell(false)
-		c.alive.soon()
+		c.alive.reportBusy(false)
+		c.alive.checkNow()
 		c.unlock()
 	}
 	switch f := frame.(type) {
 	case *http2.HeadersFrame:
 		return c.begin(f)
 	case *http2.ContinuationFrame:
-		return c.proceed(f)
+		return c.continueHead(f)
 	}
 	c.mu.Lock()
 	defer c.unlock()
-	if c.deaf(frame.Header()) {
+	if c.ignores(frame.Header()) {
 		if data, ok := frame.(*http2.DataFrame); ok {
-			return c.waste(data)
+			return c.discardData(data)
 		}
 		return nil
 	}
@@ -40,9 +40,9 @@ func (c *Conn) take(frame http2.Frame) error {
 	case *http2.DataFrame:
 		return c.data(f)
 	case *http2.WindowUpdateFrame:
-		return c.widen(f)
+		return c.windowUpdate(f)
 	case *http2.RSTStreamFrame:
-		return c.resetBy(f)
+		return c.rstStream(f)
 	case *http2.PingFrame:
 		c.ping(f)
 	case *http2.PriorityFrame:
@@ -50,16 +50,16 @@ func (c *Conn) take(frame http2.Frame) error {
 			return http2.StreamError{StreamID: f.StreamID, Code: http2.ErrCodeProtocol}
 		}
 	case *http2.GoAwayFrame:
-		c.leave(http2.ErrCodeNo) // as it does
+		c.goAwayLocked(http2.ErrCodeNo) // as it does
 	case *http2.PushPromiseFrame:
 		return http2.ConnectionError(http2.ErrCodeProtocol)
 	}
 	return nil
 }
 
-// deaf tells the frames that do not count any more: all of them after an error, and after GOAWAY
-// those of streams that came later.
-func (c *Conn) deaf(h http2.FrameHeader) bool {
+// ignores reports the frames that do not count any more: all of them after an error, and after
+// GOAWAY those of streams that came later.
+func (c *Conn) ignores(h http2.FrameHeader) bool {
 	return c.err != nil || c.awayCode != http2.ErrCodeNo || c.away && h.StreamID > c.last
 }
 
@@ -93,7 +93,7 @@ func (c *Conn) setting(s http2.Setting) error {
 	case http2.SettingMaxFrameSize:
 		c.maxFrame = int(min(s.Val, maxFrame))
 	case http2.SettingInitialWindowSize:
-		return c.resize(int64(s.Val))
+		return c.setInitialWindow(int64(s.Val))
 	case http2.SettingNoRFC7540Priorities:
 		if s.Val > 1 {
 			return http2.ConnectionError(http2.ErrCodeProtocol)
@@ -105,7 +105,7 @@ func (c *Conn) setting(s http2.Setting) error {
 // ping answers a ping, or notes the answer to ours.
 func (c *Conn) ping(f *http2.PingFrame) {
 	if f.IsAck() {
-		c.alive.ponged(f.Data)
+		c.alive.pingAcked(f.Data)
 		return
 	}
 	c.control()
@@ -113,8 +113,8 @@ func (c *Conn) ping(f *http2.PingFrame) {
 	c.flush()
 }
 
-// resetBy ends a stream at the client's wish.
-func (c *Conn) resetBy(f *http2.RSTStreamFrame) error {
+// rstStream takes a RST_STREAM frame.
+func (c *Conn) rstStream(f *http2.RSTStreamFrame) error {
 	if c.idle(f.StreamID) {
 		return http2.ConnectionError(http2.ErrCodeProtocol)
 	}

@@ -34,15 +34,15 @@ type Options struct {
 
 	MaxStreams uint32 // at a time, per connection
 	MaxHeader  uint32 // bytes of a request's head
-	// Window is how many bytes of request body a client may send before they are read, per stream, and
-	// MaxStreams times as many per connection. A connection that Bounds says has proven nothing keeps
-	// the window that HTTP/2 begins with.
+	// Window is how many bytes of request body a client may send before they are read, per stream,
+	// and MaxStreams times as many per connection. A connection that Bounds says has proven nothing
+	// keeps the window that HTTP/2 begins with.
 	Window uint32
 	// Bounds are on what heads hold; nil: there are none but these. Peer is passed to its pool.
 	Bounds *Bounds
 	Peer   netip.Addr
-	// Stall is how long a client may take nothing of an answer that its handler has left; nil: as long
-	// as it likes.
+	// Stall is how long a client may take nothing of an answer that its handler has left; nil: as
+	// long as it likes.
 	Stall func() time.Duration
 
 	Quiet time.Duration // without a frame from the client, after which the client is sent a ping
@@ -55,8 +55,8 @@ type Options struct {
 	// Ended is called when the connection has ended. nil: no function is called.
 	Ended func()
 
-	// Nonblocking is the connection without goroutines of its own: each goroutine that has frames to
-	// send sends them, and bytes are read when it calls ready. nil: one goroutine reads, and one
+	// Nonblocking is the connection without goroutines of its own: each goroutine that has frames
+	// to send sends them, and bytes are read when it calls ready. nil: one goroutine reads, and one
 	// sends. That is the reference implementation, for tests and where there is no epoll.
 	Nonblocking NonblockingConn
 }

@@ -47,7 +47,7 @@ func (c *Conn) schedule(one *call) error {
 func (c *Conn) startWaiting() {
 	for h := &c.handlers; h.running < c.opts.MaxStreams && len(h.waiting) > 0; {
 		h.running++
-		if one := c.next(); one != nil {
+		if one := c.nextCall(); one != nil {
 			go c.run(one)
 		}
 	}
@@ -58,13 +58,13 @@ func (c *Conn) run(one *call) {
 	for one != nil {
 		c.handle(one)
 		c.mu.Lock()
-		one = c.next()
+		one = c.nextCall()
 		c.unlock()
 	}
 }
 
-// next is the call that has waited longest, and still has a stream. Called with mu held.
-func (c *Conn) next() *call {
+// nextCall is the call that has waited longest, and still has a stream. Called with mu held.
+func (c *Conn) nextCall() *call {
 	h := &c.handlers
 	for len(h.waiting) > 0 {
 		one := h.waiting[0]
@@ -74,7 +74,7 @@ func (c *Conn) next() *call {
 			return one
 		}
 		if one.stream.body != nil {
-			c.credit(nil, one.stream.body.drop())
+			c.credit(nil, one.stream.body.discard())
 		}
 	}
 	h.waiting = nil

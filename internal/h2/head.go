@@ -25,7 +25,7 @@ func (s *Stream) sendHead(status int, h http.Header, keys []string, end bool) er
 	if err := s.admit(); err != nil {
 		return err
 	}
-	s.began = s.began || status >= 200
+	s.headSent = s.headSent || status >= 200
 	c.head(s.id, status, h, keys, end)
 	if end {
 		s.finish()

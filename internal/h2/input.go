@@ -171,6 +171,6 @@ func (c *Conn) takeOne(in *input, length int) (http2.Frame, error) {
 			return nil, http2.ConnectionError(http2.ErrCodeProtocol)
 		}
 	}
-	c.long = c.long || length > keptFrame
+	c.longInput = c.longInput || length > keptFrame
 	return in.take(length)
 }

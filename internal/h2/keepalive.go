@@ -9,18 +9,18 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// keepalive notices clients that say nothing: those that never greet, those that vanished, and
-// those that want nothing any more. Guarded by Conn.mu, but for the time.
+// keepalive ends the connections of clients that send no settings, that answer no ping, or that
+// have had no stream for the idle timeout. Guarded by Conn.mu, but for the time.
 type keepalive struct {
 	conn  *Conn
 	timer *time.Timer
 	began time.Time // also read without mu by the reader, which starts later
 	// when the last frame came, in nanoseconds from the beginning: a wall clock may be set; 0: none
 	// has come
-	spoke atomic.Int64
-	idle  time.Time // since when there is no stream; zero: there are some
-	asked time.Time // when the unanswered ping was sent; zero: none is
-	word  [8]byte   // what it is to say
+	lastFrame  atomic.Int64
+	idleSince  time.Time // since when there is no stream; zero: there are some
+	pingSentAt time.Time // when the unanswered ping was sent; zero: none is
+	pingData   [8]byte   // its payload
 }
 
 var (
@@ -30,16 +30,16 @@ var (
 
 func (a *keepalive) start(c *Conn) {
 	now := time.Now()
-	a.conn, a.began, a.idle = c, now, now
+	a.conn, a.began, a.idleSince = c, now, now
 	if c.err != nil {
 		return
 	}
-	a.timer = time.AfterFunc(helloTimeout, a.look)
+	a.timer = time.AfterFunc(helloTimeout, a.check)
 }
 
-// soon looks anew when what is due next: after the client's first frame it may be idle, and be
-// asked. Called with mu held.
-func (a *keepalive) soon() {
+// checkNow runs check at once, to compute anew what is due next: after the client's first frame
+// that may be a ping or the end of an idle connection. Called with mu held.
+func (a *keepalive) checkNow() {
 	if a.conn.err == nil {
 		a.timer.Reset(0)
 	}
@@ -51,37 +51,38 @@ func (a *keepalive) stop() {
 	}
 }
 
-// stir and rest note that there are streams, and that there are none. Called with mu held.
-func (a *keepalive) stir() {
-	if !a.idle.IsZero() {
-		a.idle = time.Time{}
-		a.tell(true)
+// streamsOpened and streamsClosed note that there are streams, and that there are none. Called with
+// mu held.
+func (a *keepalive) streamsOpened() {
+	if !a.idleSince.IsZero() {
+		a.idleSince = time.Time{}
+		a.reportBusy(true)
 	}
 }
 
-func (a *keepalive) rest() {
-	a.idle = time.Now()
-	a.tell(false)
+func (a *keepalive) streamsClosed() {
+	a.idleSince = time.Now()
+	a.reportBusy(false)
 }
 
-func (a *keepalive) tell(streams bool) {
+func (a *keepalive) reportBusy(streams bool) {
 	if busy := a.conn.opts.Busy; busy != nil && a.conn.err == nil {
 		busy(streams)
 	}
 }
 
-func (a *keepalive) heard() { a.spoke.Store(max(1, int64(time.Since(a.began)))) }
+func (a *keepalive) frameReceived() { a.lastFrame.Store(max(1, int64(time.Since(a.began)))) }
 
-// ponged notes an answer. Called with mu held.
-func (a *keepalive) ponged(word [8]byte) {
-	if word == a.word && !a.asked.IsZero() {
-		a.asked = time.Time{}
-		a.soon() // and not when the answer would have been due
+// pingAcked takes the answer to a ping. Called with mu held.
+func (a *keepalive) pingAcked(word [8]byte) {
+	if word == a.pingData && !a.pingSentAt.IsZero() {
+		a.pingSentAt = time.Time{}
+		a.checkNow() // and not when the answer would have been due
 	}
 }
 
-// look looks whether the client is there, and sets when to look again.
-func (a *keepalive) look() {
+// check does what is due, and sets when to check again.
+func (a *keepalive) check() {
 	c := a.conn
 	c.mu.Lock()
 	now := time.Now()
@@ -99,7 +100,7 @@ func (a *keepalive) look() {
 // held.
 func (a *keepalive) due(now time.Time) (time.Time, error) {
 	c := a.conn
-	spoke := a.spoke.Load()
+	spoke := a.lastFrame.Load()
 	if spoke == 0 {
 		if !now.Before(a.began.Add(helloTimeout)) {
 			return now, errNoSettings
@@ -109,27 +110,27 @@ func (a *keepalive) due(now time.Time) (time.Time, error) {
 	next := now.Add(time.Hour)
 	switch {
 	case c.opts.Idle <= 0:
-	case a.idle.IsZero():
+	case a.idleSince.IsZero():
 		next = now.Add(c.opts.Idle)
-	case !now.Before(a.idle.Add(c.opts.Idle)):
-		c.leave(http2.ErrCodeNo)
+	case !now.Before(a.idleSince.Add(c.opts.Idle)):
+		c.goAwayLocked(http2.ErrCodeNo)
 	default:
-		next = a.idle.Add(c.opts.Idle)
+		next = a.idleSince.Add(c.opts.Idle)
 	}
 	if c.opts.Quiet <= 0 {
 		return next, nil
 	}
 	quiet := a.began.Add(time.Duration(spoke) + c.opts.Quiet)
 	switch {
-	case !a.asked.IsZero():
-		quiet = a.asked.Add(c.opts.Pong)
+	case !a.pingSentAt.IsZero():
+		quiet = a.pingSentAt.Add(c.opts.Pong)
 		if !now.Before(quiet) {
 			return now, errSilent
 		}
 	case !now.Before(quiet):
-		_, _ = rand.Read(a.word[:])
-		a.asked, quiet = now, now.Add(c.opts.Pong)
-		_ = c.framer.WritePing(false, a.word)
+		_, _ = rand.Read(a.pingData[:])
+		a.pingSentAt, quiet = now, now.Add(c.opts.Pong)
+		_ = c.framer.WritePing(false, a.pingData)
 		c.flush()
 	}
 	if quiet.Before(next) {

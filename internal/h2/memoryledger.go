@@ -32,24 +32,24 @@ type Bounds struct {
 }
 
 const (
-	streamCost = 1 << 10 // of a request, beside its fields
-	fieldCost  = 200     // of a field in the maps that hold it, beside its bytes
-	restCost   = 768     // of an answer that waits for its client, beside its bytes
+	streamCost    = 1 << 10 // of a request, beside its fields
+	fieldCost     = 200     // of a field in the maps that hold it, beside its bytes
+	remainderCost = 768     // of an answer that waits for its client, beside its bytes
 	// memoryTimeout is how long a request waits, unread, for others of its connection to end or to
 	// prove something.
 	memoryTimeout = 250 * time.Millisecond
 	// unprovenFlood is outboxFlood of a connection that has proven nothing.
 	unprovenFlood = 64 << 10
-	// unprovenBodies is what is left of such a connection's window to the bodies that a handler reads:
-	// a body that waits for a handler must not keep those from their end.
+	// unprovenBodies is what is left of such a connection's window to the bodies that a handler
+	// reads: a body that waits for a handler must not keep those from their end.
 	unprovenBodies = firstWindow / 2
-	// unprovenWaiting is how many requests of a connection that has proven nothing wait for a handler,
-	// those included that were reset.
+	// unprovenWaiting is how many requests of a connection that has proven nothing wait for a
+	// handler, those included that were reset.
 	unprovenWaiting = 64
-	// unprovenRests is how many answers of such a connection wait for its client to open a window.
-	// Beside their own bytes they keep pages from the system: they lie among what their handlers have
-	// freed.
-	unprovenRests = 4
+	// unprovenRemainders is how many answers of such a connection wait for its client to open a
+	// window. Beside their own bytes they keep pages from the system: they lie among what their
+	// handlers have freed.
+	unprovenRemainders = 4
 	// unservedHeads is how many heads, as long as an ordinary one may be, such a connection has
 	// decoded and then refused, or reset as malformed, before it receives GOAWAY.
 	unservedHeads = 16
@@ -67,14 +67,14 @@ func (cl *claim) total() int64 { return cl.own + cl.pooled }
 //
 // Invariant: held is the sum of the claims' own parts, and never exceeds the allowance.
 type memoryLedger struct {
-	bounds   *Bounds // static; nil: nothing is bounded
-	peer     netip.Addr
-	held     int64
-	large    int // claims that are large
-	proven   bool
-	unserved int64         // bytes of heads that were decoded and not served, while nothing was proven
-	vain     bool          // a wait for room was in vain, and nothing has been given back since
-	freed    chan struct{} // rings when something has been given back, or proven
+	bounds       *Bounds // static; nil: nothing is bounded
+	peer         netip.Addr
+	held         int64
+	large        int // claims that are large
+	proven       bool
+	unserved     int64         // bytes of heads that were decoded and not served, while nothing was proven
+	waitedInVain bool          // a wait for room was in vain, and nothing has been given back since
+	freed        chan struct{} // rings when something has been given back, or proven
 }
 
 func (l *memoryLedger) allowance() int64 {
@@ -130,7 +130,7 @@ func (l *memoryLedger) shrink(cl *claim, n int64) {
 		cl.large = false
 		l.large--
 	}
-	l.ring()
+	l.signalFreed()
 }
 
 // adopt has one claim hold what another did.
@@ -145,8 +145,8 @@ func (l *memoryLedger) adopt(cl, other *claim) {
 
 func (l *memoryLedger) free(cl *claim) { l.shrink(cl, 0) }
 
-func (l *memoryLedger) ring() {
-	l.vain = false
+func (l *memoryLedger) signalFreed() {
+	l.waitedInVain = false
 	select {
 	case l.freed <- struct{}{}:
 	default:
@@ -161,12 +161,12 @@ func (c *Conn) claims(cl *claim, n int64) bool {
 	var end time.Time
 	for !c.ledger.grow(cl, n) {
 		switch {
-		case c.err != nil, c.handlers.running == 0, c.ledger.vain, cl.total()+n > c.ledger.bounds.Head:
+		case c.err != nil, c.handlers.running == 0, c.ledger.waitedInVain, cl.total()+n > c.ledger.bounds.Head:
 			return false
 		case end.IsZero():
 			end = time.Now().Add(memoryTimeout)
 		case !time.Now().Before(end):
-			c.ledger.vain = true
+			c.ledger.waitedInVain = true
 			return false
 		}
 		c.unlock()
@@ -203,8 +203,8 @@ func (c *Conn) prove() {
 		return
 	}
 	c.ledger.proven = true
-	c.open()
-	c.ledger.ring()
+	c.openWindow()
+	c.ledger.signalFreed()
 	c.startWaiting()
 }
 
@@ -212,25 +212,25 @@ func (c *Conn) prove() {
 // mu held.
 func (c *Conn) unproven() bool { return c.ledger.bounds != nil && !c.ledger.proven }
 
-// full is from how many bytes in the outbox on a handler waits: what a client does not read is
-// held, too.
-func (c *Conn) full() int {
+// outboxLimit is from how many bytes in the outbox on a handler waits: what a client does not read
+// is held, too.
+func (c *Conn) outboxLimit() int {
 	if c.unproven() {
 		return minFrame
 	}
 	return outboxFull
 }
 
-// flood is from how many bytes in the outbox on a frame that cannot wait ends the connection.
-func (c *Conn) flood() int {
+// floodLimit is from how many bytes in the outbox on a frame that cannot wait ends the connection.
+func (c *Conn) floodLimit() int {
 	if c.unproven() {
 		return unprovenFlood
 	}
 	return outboxFlood
 }
 
-// crowds reports that the body of a request that waits for a handler takes the window that the
+// bodyCrowds reports that the body of a request that waits for a handler takes the window that the
 // requests before it need.
-func (c *Conn) crowds(s *Stream, n uint32) bool {
+func (c *Conn) bodyCrowds(s *Stream, n uint32) bool {
 	return c.unproven() && s.call != nil && int64(c.inflow.left)-int64(n) < unprovenBodies
 }

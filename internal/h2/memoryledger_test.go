@@ -50,7 +50,7 @@ func (c *client) settled(pool *atomic.Int64) {
 	c.Helper()
 	c.eventually("the end of all claims", func() bool {
 		return c.locked(func(c *Conn) bool {
-			return c.ledger.held == 0 && c.ledger.large == 0 && len(c.rests.streams) == 0
+			return c.ledger.held == 0 && c.ledger.large == 0 && len(c.remainders.streams) == 0
 		}) && pool.Load() == 0
 	})
 }
@@ -216,7 +216,7 @@ func TestAnswersThatAreNotTakenEnd(t *testing.T) {
 		c.until("HEADERS")
 		c.until("HEADERS")
 		c.eventually("the handlers' return", func() bool {
-			return c.locked(func(c *Conn) bool { return c.handlers.running == 0 && len(c.rests.streams) == 2 })
+			return c.locked(func(c *Conn) bool { return c.handlers.running == 0 && len(c.remainders.streams) == 2 })
 		})
 		c.must(c.framer.WriteWindowUpdate(3, 3))
 		c.expect(`DATA 3 "an "`)

@@ -16,14 +16,14 @@ type NonblockingConn interface {
 	// Read reads what has arrived. If nothing has, the error has a method WouldBlock that returns
 	// true. One goroutine at a time reads.
 	Read(b []byte) (int, error)
-	// Write takes all of b, for Flush to send. One goroutine at a time writes and flushes; another one
-	// may read meanwhile.
+	// Write takes all of b, for Flush to send. One goroutine at a time writes and flushes; another
+	// one may read meanwhile.
 	Write(b []byte) (int, error)
-	// Flush sends what there is room for, and reports whether nothing is left. If something is left,
-	// room is called once.
+	// Flush sends what there is room for, and reports whether nothing is left. If something is
+	// left, room is called once.
 	Flush() (done bool, err error)
-	// Pending reports whether there is something for Flush to send. TLS adds to it while it reads, to
-	// answer a key update.
+	// Pending reports whether there is something for Flush to send. TLS adds to it while it reads,
+	// to answer a key update.
 	Pending() bool
 	// Close ends the calls of ready and room, except those that run. The connection is closed.
 	Close()
@@ -87,21 +87,22 @@ func (c *Conn) ready() {
 	if !c.reading.begin() {
 		return
 	}
-	if !c.attend(quickReads) {
-		go c.attend(0)
+	if !c.readAvailable(quickReads) {
+		go c.readAvailable(0)
 	}
 }
 
-// attend reads until there is nothing to read, or the connection ends. With a limit, it returns
-// false after so many reads, or before a frame that takes longer; the caller is still the reader.
-func (c *Conn) attend(limit int) bool {
+// readAvailable reads until there is nothing to read, or the connection ends. With a limit, it
+// returns false after so many reads, or before a frame that takes longer; the caller is still the
+// reader.
+func (c *Conn) readAvailable(limit int) bool {
 	for {
 		in := borrowInput(c.partial)
-		paused, err := c.attendWith(in, limit)
+		paused, err := c.readInto(in, limit)
 		c.partial = in.giveBack(c.partial)
 		switch {
 		case err != nil:
-			c.leaveReading(err)
+			c.endReading(err)
 			return true
 		case !paused:
 			return false
@@ -111,12 +112,12 @@ func (c *Conn) attend(limit int) bool {
 	}
 }
 
-// attendWith is attend with an input. It returns paused when there is nothing to read.
-func (c *Conn) attendWith(in *input, limit int) (paused bool, err error) {
+// readInto is readAvailable with an input. It returns paused when there is nothing to read.
+func (c *Conn) readInto(in *input, limit int) (paused bool, err error) {
 	quick := limit > 0
 	c.nonblock.Again()
 	for reads := 0; ; reads++ {
-		if c.gone() {
+		if c.hasEnded() {
 			return true, net.ErrClosed
 		}
 		slow, err := c.takeAll(in, quick)
@@ -139,15 +140,15 @@ func (c *Conn) attendWith(in *input, limit int) (paused bool, err error) {
 	}
 }
 
-// gone reports that the connection has ended.
-func (c *Conn) gone() bool {
+// hasEnded reports that the connection has ended.
+func (c *Conn) hasEnded() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err != nil
 }
 
-// leaveReading ends the connection, if it has not ended yet, and releases what it holds.
-func (c *Conn) leaveReading(err error) {
+// endReading ends the connection, if it has not ended yet, and releases what it holds.
+func (c *Conn) endReading(err error) {
 	c.finish(err)
 	c.partial = nil
 	c.nonblock.Close()
@@ -160,15 +161,15 @@ func (c *Conn) serveNonblocking() {
 	if !c.reading.begin() {
 		return // it was closed before
 	}
-	if err := c.nonblock.Open(c.ready, c.roomy); err != nil {
-		c.leaveReading(err)
+	if err := c.nonblock.Open(c.ready, c.writable); err != nil {
+		c.endReading(err)
 		return
 	}
 	c.mu.Lock()
 	c.opened = true
 	c.mu.Unlock()
 	c.startAlive()
-	c.attend(0)
+	c.readAvailable(0)
 }
 
 // unlock unlocks mu. If the connection has no goroutines, the caller sends what is in the outbox,
@@ -205,10 +206,10 @@ func (c *Conn) Flush() {
 // pump sends what is in the outbox, until there is nothing or the socket is full. Its caller has
 // set outbox.sending, or goes on for one that has and found the socket full. While others put more
 // and more into the outbox, another goroutine goes on.
-func (c *Conn) pump() { c.pumpFrom(c.swap()) }
+func (c *Conn) pump() { c.pumpFrom(c.takeFrames()) }
 
 func (c *Conn) pumpFrom(frames *[]byte) {
-	for round := 1; frames != nil; frames, round = c.swap(), round+1 {
+	for round := 1; frames != nil; frames, round = c.takeFrames(), round+1 {
 		if round > pumpRounds {
 			go c.pumpFrom(frames)
 			return
@@ -254,6 +255,6 @@ func (c *Conn) resume() {
 	}
 }
 
-// roomy is called when there is room again. TLS may have much to encrypt: the poller does not wait
-// for that.
-func (c *Conn) roomy() { go c.resume() }
+// writable is called when the socket has room again. TLS may have much to encrypt: the poller does
+// not wait for that.
+func (c *Conn) writable() { go c.resume() }

@@ -28,8 +28,8 @@ const (
 // errFlood ends a connection whose client asks for answers and does not read them.
 var errFlood = errors.New("the client reads no answers to its control frames")
 
-// boxes are what outboxes were: an idle connection has none.
-var boxes = sync.Pool{New: func() any { b := make([]byte, 0, minFrame); return &b }}
+// outboxBuffers are what outboxes were: an idle connection has none.
+var outboxBuffers = sync.Pool{New: func() any { b := make([]byte, 0, minFrame); return &b }}
 
 // Write implements io.Writer.
 func (o *outbox) Write(frame []byte) (int, error) {
@@ -40,7 +40,7 @@ func (o *outbox) Write(frame []byte) (int, error) {
 
 func (o *outbox) open() {
 	if o.frames == nil {
-		o.frames = boxes.Get().(*[]byte)
+		o.frames = outboxBuffers.Get().(*[]byte)
 	}
 }
 
@@ -66,7 +66,7 @@ func (o *outbox) data(id uint32, b []byte, end bool) {
 
 // control is called before a frame is put that cannot wait. Called with mu held.
 func (c *Conn) control() {
-	if c.outbox.len() > c.flood() && !c.outbox.flooded {
+	if c.outbox.len() > c.floodLimit() && !c.outbox.flooded {
 		c.outbox.flooded = true
 		go c.end(errFlood)
 	}
@@ -75,11 +75,11 @@ func (c *Conn) control() {
 // flush wakes send; without goroutines, unlock sends what is in the outbox. Called with mu held, or
 // not.
 func (c *Conn) flush() {
-	if c.ring == nil {
+	if c.wakeSender == nil {
 		return
 	}
 	select {
-	case c.ring <- struct{}{}:
+	case c.wakeSender <- struct{}{}:
 	default:
 	}
 }
@@ -88,11 +88,11 @@ func (c *Conn) flush() {
 func (c *Conn) send() {
 	for {
 		select {
-		case <-c.ring:
-		case <-c.over:
+		case <-c.wakeSender:
+		case <-c.ended:
 			return
 		}
-		for frames := c.swap(); frames != nil; frames = c.swap() {
+		for frames := c.takeFrames(); frames != nil; frames = c.takeFrames() {
 			_, err := c.net.Write(*frames)
 			recycle(frames)
 			if err != nil {
@@ -107,30 +107,30 @@ func (c *Conn) send() {
 func recycle(frames *[]byte) {
 	if cap(*frames) <= 4*outboxFull {
 		*frames = (*frames)[:0]
-		boxes.Put(frames)
+		outboxBuffers.Put(frames)
 	}
 }
 
-// swap takes what the outbox has, which makes room. It returns nil if there is nothing.
-func (c *Conn) swap() *[]byte {
+// takeFrames takes what the outbox has, which makes room. It returns nil if there is nothing.
+func (c *Conn) takeFrames() *[]byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	frames := c.outbox.frames
 	c.outbox.sending = frames != nil
 	if frames != nil {
 		c.outbox.frames = nil
-		c.room()
+		c.wakeWaiting()
 	}
 	return frames
 }
 
-// room wakes those that wait for room. Called with mu held.
-func (c *Conn) room() {
+// wakeWaiting wakes those that wait for wakeWaiting. Called with mu held.
+func (c *Conn) wakeWaiting() {
 	waiting := c.outbox.waiting
 	c.outbox.waiting = nil
 	for _, s := range waiting {
 		s.waiting = false
-		s.told()
+		s.notify()
 	}
 }
 

@@ -19,12 +19,12 @@ import (
 var serverContext = context.WithValue(context.Background(), http.ServerContextKey,
 	&http.Server{ReadHeaderTimeout: helloTimeout})
 
-// arrived takes a request, or the trailer of one.
-func (c *Conn) arrived(b *block) error {
+// requestArrived takes a request, or the trailer of one.
+func (c *Conn) requestArrived(b *block) error {
 	c.mu.Lock()
 	defer c.unlock()
 	f := &http2.MetaHeadersFrame{HeadersFrame: &b.headers, Fields: b.fields}
-	if c.deaf(b.headers.FrameHeader) {
+	if c.ignores(b.headers.FrameHeader) {
 		return nil
 	}
 	id := f.StreamID
@@ -33,7 +33,7 @@ func (c *Conn) arrived(b *block) error {
 	}
 	if s := c.streams[id]; s != nil {
 		b.served = true
-		return s.trail(b, f)
+		return s.trailerArrived(b, f)
 	}
 	if id <= c.last {
 		return http2.ConnectionError(http2.ErrCodeProtocol)
@@ -52,8 +52,8 @@ func (c *Conn) arrived(b *block) error {
 	if b.refused && b.small(c.ledger.bounds) {
 		return http2.StreamError{StreamID: id, Code: http2.ErrCodeRefusedStream}
 	}
-	s := &Stream{conn: c, id: id, window: int64(c.starting), inflow: inflow{left: int32(c.opts.Window)},
-		heard: f.StreamEnded(), exchange: &exchange{}} // #nosec G115 -- bounded by the options
+	s := &Stream{conn: c, id: id, window: int64(c.initialWindow), inflow: inflow{left: int32(c.opts.Window)},
+		requestEnded: f.StreamEnded(), exchange: &exchange{}} // #nosec G115 -- bounded by the options
 	r, handler, err := c.accept(s, b, f)
 	if err != nil {
 		return http2.StreamError{StreamID: id, Code: http2.ErrCodeProtocol, Cause: err}
@@ -61,16 +61,16 @@ func (c *Conn) arrived(b *block) error {
 	s.claim, b.claim = b.claim, claim{}
 	c.streams[id] = s
 	if b.served = !b.refused; b.refused && c.unproven() {
-		c.leave(http2.ErrCodeNo) // the next one would be decoded and refused, too
+		c.goAwayLocked(http2.ErrCodeNo) // the next one would be decoded and refused, too
 	}
-	c.alive.stir()
+	c.alive.streamsOpened()
 	return c.schedule(&call{stream: s, request: r, handler: handler})
 }
 
 // accept makes the request of a head, and finds its handler.
 func (c *Conn) accept(s *Stream, b *block, f *http2.MetaHeadersFrame) (*http.Request, http.Handler, error) {
-	if b.over || b.refused {
-		return c.headless(s, b), c.refusal(b), nil
+	if b.oversized || b.refused {
+		return c.requestWithoutHead(s, b), c.refusal(b), nil
 	}
 	r, err := c.request(s, f)
 	if err != nil {
@@ -80,17 +80,17 @@ func (c *Conn) accept(s *Stream, b *block, f *http2.MetaHeadersFrame) (*http.Req
 		s.cancel(errDone)
 		c.ledger.free(&b.claim)
 		b.refused = true
-		return c.headless(s, b), bounds.Refuse, nil
+		return c.requestWithoutHead(s, b), bounds.Refuse, nil
 	}
-	join(r)
+	joinCookies(r)
 	if err := forbiddenHeader(r.Header); err != nil {
 		return r, badRequest(err), nil
 	}
 	return r, c.opts.Handler, nil
 }
 
-// headless is a request whose head was not taken, for the handler that refuses it.
-func (c *Conn) headless(s *Stream, b *block) *http.Request {
+// requestWithoutHead is a request whose head was not taken, for the handler that refuses it.
+func (c *Conn) requestWithoutHead(s *Stream, b *block) *http.Request {
 	r := &http.Request{
 		Method: http.MethodGet, URL: &url.URL{Path: "/"}, RequestURI: "/", Host: "localhost",
 		Proto: "HTTP/2.0", ProtoMajor: 2, Header: http.Header{}, RemoteAddr: c.remote, TLS: c.state(), Body: http.NoBody,
@@ -98,7 +98,7 @@ func (c *Conn) headless(s *Stream, b *block) *http.Request {
 	if len(b.fields) > 0 && b.fields[0].Name == ":method" && b.fields[0].Value == http.MethodHead {
 		r.Method = http.MethodHead
 	}
-	if !s.heard {
+	if !s.requestEnded {
 		s.body = newBody(s, -1, false)
 		r.Body = s.body
 	}
@@ -107,8 +107,8 @@ func (c *Conn) headless(s *Stream, b *block) *http.Request {
 	return r.WithContext(ctx)
 }
 
-// join makes one field of a request's cookies (RFC 9113, section 8.2.3).
-func join(r *http.Request) {
+// joinCookies makes one field of a request's cookies (RFC 9113, section 8.2.3).
+func joinCookies(r *http.Request) {
 	if cookies := r.Header["Cookie"]; len(cookies) > 1 {
 		r.Header["Cookie"] = []string{strings.Join(cookies, "; ")}
 	}
@@ -148,19 +148,19 @@ func (c *Conn) request(s *Stream, f *http2.MetaHeadersFrame) (*http.Request, err
 	for _, field := range f.RegularFields() {
 		r.Header.Add(field.Name, field.Value)
 	}
-	if err := target(r, scheme, f.PseudoValue("protocol")); err != nil {
+	if err := setTarget(r, scheme, f.PseudoValue("protocol")); err != nil {
 		return nil, err
 	}
 	if scheme == "https" {
 		r.TLS = c.state()
 	}
-	announced(r)
+	announceTrailers(r)
 	proceed := httpguts.HeaderValuesContainsToken(r.Header["Expect"], "100-continue")
 	if proceed {
 		r.Header.Del("Expect")
 	}
 	r.Body = http.NoBody
-	if !s.heard {
+	if !s.requestEnded {
 		r.ContentLength = contentLength(r.Header)
 		s.body = newBody(s, r.ContentLength, proceed)
 		s.body.trailer = r.Trailer
@@ -171,8 +171,8 @@ func (c *Conn) request(s *Stream, f *http2.MetaHeadersFrame) (*http.Request, err
 	return r.WithContext(ctx), nil
 }
 
-// target sets where a request goes (RFC 9113, section 8.3.1).
-func target(r *http.Request, scheme, protocol string) error {
+// setTarget sets where a request goes (RFC 9113, section 8.3.1).
+func setTarget(r *http.Request, scheme, protocol string) error {
 	switch {
 	case protocol != "": // extended CONNECT, which is not offered
 		return errors.New("extended CONNECT")
@@ -207,8 +207,8 @@ func target(r *http.Request, scheme, protocol string) error {
 	return err
 }
 
-// announced makes room for the trailer that is announced.
-func announced(r *http.Request) {
+// announceTrailers makes room for the trailer that is announceTrailers.
+func announceTrailers(r *http.Request) {
 	for _, line := range r.Header["Trailer"] {
 		for key := range strings.SplitSeq(line, ",") {
 			switch key = textproto.CanonicalMIMEHeaderKey(textproto.TrimString(key)); key {
@@ -236,12 +236,12 @@ func contentLength(h http.Header) int64 {
 	return int64(n)
 }
 
-// trail takes the trailer of a request, which ends it.
-func (s *Stream) trail(b *block, f *http2.MetaHeadersFrame) error {
+// trailerArrived takes the trailer of a request, which ends it.
+func (s *Stream) trailerArrived(b *block, f *http2.MetaHeadersFrame) error {
 	switch {
-	case b.over || b.refused:
+	case b.oversized || b.refused:
 		return http2.StreamError{StreamID: s.id, Code: http2.ErrCodeEnhanceYourCalm}
-	case s.heard:
+	case s.requestEnded:
 		return http2.StreamError{StreamID: s.id, Code: http2.ErrCodeStreamClosed}
 	case s.trailing:
 		return http2.ConnectionError(http2.ErrCodeProtocol)
@@ -261,16 +261,16 @@ func (s *Stream) trail(b *block, f *http2.MetaHeadersFrame) error {
 		}
 		s.conn.ledger.adopt(&s.claim, &b.claim)
 	}
-	s.complete(trailer)
+	s.requestComplete(trailer)
 	return nil
 }
 
-// complete follows the end of a request. Its trailer is shown once the body has been read to its
-// end.
-func (s *Stream) complete(trailer http.Header) {
-	s.heard = true
+// requestComplete follows the end of a request. Its trailer is shown once the body has been read to
+// its end.
+func (s *Stream) requestComplete(trailer http.Header) {
+	s.requestEnded = true
 	s.body.end(trailer)
-	s.letGo()
+	s.releaseExchange()
 }
 
 // data takes a piece of a request's body. Called with mu held.
@@ -279,27 +279,27 @@ func (c *Conn) data(f *http2.DataFrame) error {
 		return http2.ConnectionError(http2.ErrCodeProtocol)
 	}
 	s, data := c.streams[f.StreamID], f.Data()
-	if s == nil || s.heard || s.trailing {
-		if err := c.waste(f); err != nil {
+	if s == nil || s.requestEnded || s.trailing {
+		if err := c.discardData(f); err != nil {
 			return err
 		}
 		return http2.StreamError{StreamID: f.StreamID, Code: http2.ErrCodeStreamClosed}
 	}
 	if s.body.exceeds(len(data)) {
-		if err := c.waste(f); err != nil {
+		if err := c.discardData(f); err != nil {
 			return err
 		}
 		s.body.fail(errors.New("the request body is longer than announced"))
 		return http2.StreamError{StreamID: f.StreamID, Code: http2.ErrCodeProtocol}
 	}
-	if c.crowds(s, f.Length) {
-		if err := c.waste(f); err != nil {
+	if c.bodyCrowds(s, f.Length) {
+		if err := c.discardData(f); err != nil {
 			return err
 		}
 		return http2.StreamError{StreamID: f.StreamID, Code: http2.ErrCodeRefusedStream}
 	}
 	if !s.inflow.take(f.Length) {
-		if err := c.waste(f); err != nil {
+		if err := c.discardData(f); err != nil {
 			return err
 		}
 		return http2.StreamError{StreamID: f.StreamID, Code: http2.ErrCodeFlowControl}
@@ -315,7 +315,7 @@ func (c *Conn) data(f *http2.DataFrame) error {
 		c.credit(nil, int(f.Length))
 	}
 	if f.StreamEnded() {
-		s.complete(nil)
+		s.requestComplete(nil)
 	}
 	return nil
 }

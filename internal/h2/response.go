@@ -22,7 +22,7 @@ type Response struct {
 	header   http.Header // the handler's
 	sent     http.Header // as it was when the status was set
 	status   int         // 0: not yet
-	began    bool        // the head has gone
+	headSent bool        // the head has gone
 	kept     bool
 	written  int64    // bytes of the body
 	held     []byte   // of them, not sent
@@ -50,7 +50,7 @@ func (w *Response) WriteHeader(status int) {
 		w.status, w.sent = status, w.header.Clone()
 		for _, line := range w.sent["Trailer"] {
 			for key := range strings.SplitSeq(line, ",") {
-				w.declare(key)
+				w.declareTrailer(key)
 			}
 		}
 	}
@@ -109,7 +109,7 @@ func (w *Response) FlushError() error {
 	if w.status == 0 {
 		w.WriteHeader(http.StatusOK)
 	}
-	if w.whole() {
+	if w.heldIsWhole() {
 		return nil // finish sends it, and need not wait
 	}
 	if len(w.held) > 0 {
@@ -124,10 +124,10 @@ func (w *Response) Flush() { _ = w.FlushError() }
 // send sends a piece of the body, and the head before the first, if it has not gone.
 func (w *Response) send(b []byte, last bool) error {
 	silent := w.request.Method == http.MethodHead
-	if !w.began {
-		w.began = true
+	if !w.headSent {
+		w.headSent = true
 		end := silent || last && len(b) == 0 && len(w.trailers) == 0
-		if err := w.sendHead(w.status, w.complete(b, last), end); err != nil || end {
+		if err := w.sendHead(w.status, w.completeHead(b, last), end); err != nil || end {
 			return err
 		}
 	}
@@ -148,8 +148,8 @@ func (w *Response) send(b []byte, last bool) error {
 	return w.sendTrailer()
 }
 
-// complete adds to the head what the handler has left to the server.
-func (w *Response) complete(b []byte, last bool) http.Header {
+// completeHead adds to the head what the handler has left to the server.
+func (w *Response) completeHead(b []byte, last bool) http.Header {
 	h := w.sent
 	if _, err := strconv.ParseUint(h.Get("Content-Length"), 10, 63); err != nil {
 		h.Del("Content-Length")
@@ -171,7 +171,7 @@ func (w *Response) complete(b []byte, last bool) http.Header {
 	return h
 }
 
-func (w *Response) declare(key string) {
+func (w *Response) declareTrailer(key string) {
 	key = http.CanonicalHeaderKey(strings.TrimSpace(key))
 	if httpguts.ValidTrailerHeader(key) && !slices.Contains(w.trailers, key) {
 		w.trailers = append(w.trailers, key)
@@ -180,7 +180,7 @@ func (w *Response) declare(key string) {
 
 // finish ends the answer, unless its stream is kept.
 func (w *Response) finish() {
-	defer w.undated() // the deadline is also for what is sent here
+	defer w.stopDeadline() // the deadline is also for what is sent here
 	if w.kept {
 		return
 	}
@@ -189,20 +189,20 @@ func (w *Response) finish() {
 	}
 	for key, values := range maps.Clone(w.header) {
 		if name, found := strings.CutPrefix(key, http.TrailerPrefix); found {
-			w.declare(name)
+			w.declareTrailer(name)
 			w.header[http.CanonicalHeaderKey(name)] = values
 		}
 	}
 	w.trailers = slices.DeleteFunc(w.trailers, func(key string) bool { return len(w.header[key]) == 0 })
-	if w.leavable() {
-		_ = w.leave()
+	if w.mayLeaveRemainder() {
+		_ = w.leaveRemainder()
 		return
 	}
 	_ = w.send(w.held, true) // fails on a stream that has ended
 }
 
-// undated ends the deadline for writing.
-func (w *Response) undated() {
+// stopDeadline ends the deadline for writing.
+func (w *Response) stopDeadline() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.deadline != nil {
@@ -262,7 +262,7 @@ func (w *Response) EnableFullDuplex() error { return nil }
 // SetReadDeadline lets reading the request's body fail at a time.
 func (w *Response) SetReadDeadline(at time.Time) error {
 	if w.stream.body != nil {
-		w.stream.body.limit(at)
+		w.stream.body.setDeadline(at)
 	}
 	return nil
 }

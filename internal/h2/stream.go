@@ -19,15 +19,15 @@ type Stream struct {
 	id   uint32
 
 	// Guarded by conn.mu.
-	heard    bool // the client has sent all of it
-	trailing bool // its trailer has come
-	began    bool // the head of the answer has gone
-	waiting  bool // for room, in the outbox's list
-	window   int64
-	inflow   inflow
-	err      error  // why it has ended; nil: it has not
-	keeper   Keeper // of a stream that is kept; nil: there is none
-	room     func() // the owner's, once it waits for room
+	requestEnded bool // the client has sent all of it
+	trailing     bool // its trailer has come
+	headSent     bool // the head of the answer has gone
+	waiting      bool // for room, in the outbox's list
+	window       int64
+	inflow       inflow
+	err          error  // why it has ended; nil: it has not
+	keeper       Keeper // of a stream that is kept; nil: there is none
+	room         func() // the owner's, once it waits for room
 	*exchange
 }
 
@@ -39,19 +39,19 @@ type exchange struct {
 	body   *body                   // nil: the request has none
 
 	// Guarded by conn.mu.
-	onEnd  []*endFunc    // see Response.OnEnd
-	wake   chan struct{} // the handler's, once it waits for room
-	claim  claim         // of its head, until no handler has it, and then of what it rests on
-	call   *call         // it waits for a handler
-	left   bool          // the stream is kept, and its handler has returned
-	rest   []byte        // of the answer, that its handler has left
-	rested time.Time     // when the client last took some of it
+	onEnd            []*endFunc    // see Response.OnEnd
+	wake             chan struct{} // the handler's, once it waits for room
+	claim            claim         // of its head, until no handler has it, and then of what it rests on
+	call             *call         // it waits for a handler
+	handlerReturned  bool          // the stream is kept, and its handler has returned
+	remainder        []byte        // of the answer, that its handler has left
+	remainderTakenAt time.Time     // when the client last took some of it
 }
 
 // Keeper is the owner of a stream that outlives its handler.
 type Keeper interface {
-	// Ended is called once when the stream ends, with the reason, on a goroutine of its own. It is not
-	// called if Release was.
+	// Ended is called once when the stream ends, with the reason, on a goroutine of its own. It is
+	// not called if Release was.
 	Ended(err error)
 }
 
@@ -72,7 +72,7 @@ func (s *Stream) write(b []byte, end bool) error {
 		if s.err != nil {
 			return s.err
 		}
-		n := c.put(s, b, end, c.full())
+		n := c.put(s, b, end, c.outboxLimit())
 		c.flush()
 		if b = b[n:]; len(b) == 0 {
 			if end {
@@ -80,27 +80,27 @@ func (s *Stream) write(b []byte, end bool) error {
 			}
 			return nil
 		}
-		s.sleep(s.window > 0)
+		s.waitForRoom(s.window > 0)
 	}
 }
 
 // admit waits until a head may be put into the outbox, or the stream ends. Heads have no window:
 // without waiting, a client that asks and never reads would pile them up. Called with mu held.
 func (s *Stream) admit() error {
-	for s.err == nil && s.conn.outbox.len() >= s.conn.full() {
-		s.sleep(true)
+	for s.err == nil && s.conn.outbox.len() >= s.conn.outboxLimit() {
+		s.waitForRoom(true)
 	}
 	return s.err
 }
 
-// sleep waits for room, or only for a window of the stream's own. Called with mu held, which is
-// released meanwhile.
-func (s *Stream) sleep(room bool) {
+// waitForRoom waits for room, or only for a window of the stream's own. Called with mu held, which
+// is released meanwhile.
+func (s *Stream) waitForRoom(room bool) {
 	c := s.conn
 	if s.wake == nil {
 		s.wake = make(chan struct{}, 1)
 	}
-	s.wait(room)
+	s.requestRoom(room)
 	c.unlock()
 	<-s.wake
 	c.mu.Lock()
@@ -119,7 +119,7 @@ func (s *Stream) Offer(b []byte) (int, error) {
 	if s.err != nil {
 		return 0, s.err
 	}
-	n := c.put(s, b, false, 2*c.full())
+	n := c.put(s, b, false, 2*c.outboxLimit())
 	c.flush()
 	return n, nil
 }
@@ -129,12 +129,12 @@ func (s *Stream) Park(room func()) {
 	c := s.conn
 	c.mu.Lock()
 	defer c.unlock()
-	if s.err != nil || s.window > 0 && c.window > 0 && c.outbox.len() < 2*c.full() {
+	if s.err != nil || s.window > 0 && c.window > 0 && c.outbox.len() < 2*c.outboxLimit() {
 		room()
 		return
 	}
 	s.room = room
-	s.wait(s.window > 0)
+	s.requestRoom(s.window > 0)
 }
 
 // End ends the answer as it should.
@@ -172,7 +172,7 @@ func (s *Stream) reset(code http2.ErrCode, err error) {
 // finish follows the end of the answer. A client that is still sending gets NO_ERROR: its body is
 // not read any more (RFC 9113, section 8.1).
 func (s *Stream) finish() {
-	if !s.heard {
+	if !s.requestEnded {
 		s.reset(http2.ErrCodeNo, errDone)
 		return
 	}
@@ -188,7 +188,7 @@ func (s *Stream) close(err error) {
 	s.err = err
 	delete(c.streams, s.id)
 	if s.exchange != nil {
-		s.breakOff(err)
+		s.endExchange(err)
 	}
 	if keeper := s.keeper; keeper != nil {
 		s.keeper = nil
@@ -198,24 +198,24 @@ func (s *Stream) close(err error) {
 		s.waiting = false
 		c.outbox.waiting = slices.DeleteFunc(c.outbox.waiting, func(w *Stream) bool { return w == s })
 	}
-	s.told()
+	s.notify()
 	if len(c.streams) == 0 {
-		c.alive.rest()
+		c.alive.streamsClosed()
 	}
 	if c.err == nil {
-		c.left()
+		c.closeSoon()
 	}
 }
 
-// breakOff ends what the handler has of the stream.
-func (s *Stream) breakOff(err error) {
+// endExchange ends what the handler has of the stream.
+func (s *Stream) endExchange(err error) {
 	c := s.conn
 	s.cancel(err)
 	for _, e := range s.onEnd {
 		go e.call(err)
 	}
 	s.onEnd = nil
-	c.rests.leave(s)
+	c.remainders.remove(s)
 	if one := s.call; one != nil { // it never gets a handler
 		s.call, one.request = nil, nil
 		c.ledger.free(&s.claim)
@@ -225,19 +225,19 @@ func (s *Stream) breakOff(err error) {
 	}
 }
 
-// wait has the stream's owner notified of room. A stream without a window of its own needs none,
-// and its owner is notified when the window grows.
-func (s *Stream) wait(room bool) {
+// requestRoom has the stream's owner notified of room. A stream without a window of its own needs
+// none, and its owner is notified when the window grows.
+func (s *Stream) requestRoom(room bool) {
 	if !s.waiting && room {
 		s.waiting = true
 		s.conn.outbox.waiting = append(s.conn.outbox.waiting, s)
 	}
 }
 
-// handlerMessages says that there may be room, or that there never will be.
-func (s *Stream) told() {
-	if s.exchange != nil && s.rest != nil && s.err == nil {
-		s.resume()
+// notify wakes the owner or the handler: there may be room, or there never will be.
+func (s *Stream) notify() {
+	if s.exchange != nil && s.remainder != nil && s.err == nil {
+		s.sendRemainder()
 		return
 	}
 	if room := s.room; room != nil {

@@ -100,7 +100,7 @@ func TestWaitingBodiesLeaveRoom(t *testing.T) {
 		c.until(`DATA 5 "16384" END`)
 		c.settled(pool)
 		c.locked(func(c *Conn) bool {
-			if left := c.inflow.left + c.inflow.saved; left != firstWindow {
+			if left := c.inflow.left + c.inflow.unsent; left != firstWindow {
 				t.Errorf("the window has %d bytes in the end, not %d", left, firstWindow)
 			}
 			return true
@@ -163,24 +163,24 @@ func TestUnprovenConnectionsKeepFewAnswers(t *testing.T) {
 		opts.MaxStreams, opts.Bounds.Unproven = 100, 1<<20
 		c := connect(t, opts, http2.Setting{ID: http2.SettingInitialWindowSize})
 		id := func(i int) uint32 { return uint32(2*i + 1) }
-		for i := range unprovenRests {
+		for i := range unprovenRemainders {
 			c.get(id(i), "/")
 			c.until(fmt.Sprintf("HEADERS %d", id(i)))
 		}
-		c.get(id(unprovenRests), "/")
-		c.until(fmt.Sprintf("RST_STREAM %d ENHANCE_YOUR_CALM", id(unprovenRests)))
+		c.get(id(unprovenRemainders), "/")
+		c.until(fmt.Sprintf("RST_STREAM %d ENHANCE_YOUR_CALM", id(unprovenRemainders)))
 		c.must(c.framer.WriteWindowUpdate(1, 100))
 		c.until(`DATA 1 "an answer" END`)
-		c.get(id(unprovenRests+1), "/")
-		c.until(fmt.Sprintf("HEADERS %d", id(unprovenRests+1)))
+		c.get(id(unprovenRemainders+1), "/")
+		c.until(fmt.Sprintf("HEADERS %d", id(unprovenRemainders+1)))
 		c.quiet()
 		c.locked(func(c *Conn) bool {
-			if n := len(c.rests.streams); n != unprovenRests {
+			if n := len(c.remainders.streams); n != unprovenRemainders {
 				t.Errorf("%d answers are kept", n)
 			}
 			return true
 		})
-		for i := range unprovenRests + 2 {
+		for i := range unprovenRemainders + 2 {
 			c.must(c.framer.WriteRSTStream(id(i), http2.ErrCodeCancel))
 		}
 		c.settled(pool)
