@@ -76,21 +76,21 @@ func passing(err error) bool {
 // cannot go on after a write that timed out half-way, while a socket can.
 type PacedConn struct {
 	net.Conn
-	seat     seat            // the answerer's
-	eviction *EvictionPolicy // static; nil: none
-	tracking connTracking
-	strict   *string    // static; nil: none
-	tls      bool       // static: there is TLS above
-	records  tlsRecords // the reader's
-	pace     atomic.Pointer[pace]
-	capture  *[]byte                    // the writer's: where what TLS writes is put instead of sent
-	most     int                        // what is captured is sent when it is so much; 0: it is not sent here
-	timed    atomic.Bool                // TCP_USER_TIMEOUT is set, by SetPace
-	stalled  atomic.Bool                // evicted: what is written now fails for that reason, whatever the error
-	lost     atomic.Pointer[func()]     // called by Close, unless TakeOver was called before; nil: nothing is
-	polled   atomic.Pointer[PolledConn] // reads and writes without waiting; nil: they wait
-	// sending is held by SetPace and by writes that are sent: TLS writes on the goroutine that reads,
-	// too, to answer a key update.
+	seat         seat            // the answerer's
+	eviction     *EvictionPolicy // static; nil: none
+	tracking     connTracking
+	strict       *string    // static; nil: none
+	tls          bool       // static: there is TLS above
+	records      tlsRecords // the reader's
+	pace         atomic.Pointer[pace]
+	capture      *[]byte                    // the writer's: where what TLS writes is put instead of sent
+	captureLimit int                        // bytes of capture from which it is sent; 0: it is not sent here
+	timed        atomic.Bool                // TCP_USER_TIMEOUT is set, by SetPace
+	stalled      atomic.Bool                // evicted: what is written now fails for that reason, whatever the error
+	lost         atomic.Pointer[func()]     // called by Close, unless TakeOver was called before; nil: nothing is
+	polled       atomic.Pointer[PolledConn] // reads and writes without waiting; nil: they wait
+	// sending is held by SetPace and by writes that are sent: TLS writes on the goroutine that
+	// reads, too, to answer a key update.
 	sending sync.Mutex
 }
 
@@ -180,7 +180,7 @@ func (c *PacedConn) Close() error {
 	}
 	c.tracking.closed(c)
 	if s := c.polled.Load(); s != nil {
-		s.last()
+		s.sendLast()
 	}
 	return c.Conn.Close()
 }
@@ -200,10 +200,10 @@ const StallChecks = 4
 // falls below it, and has reset the connection.
 func (c *PacedConn) Write(b []byte) (int, error) {
 	if c.capture != nil {
-		return c.captured(b)
+		return c.appendCaptured(b)
 	}
 	if s := c.polled.Load(); s != nil {
-		return s.take(b)
+		return s.bufferRecords(b)
 	}
 	c.sending.Lock()
 	defer c.sending.Unlock()

@@ -30,7 +30,7 @@ import (
 // Invariant: a connection is counted once, from when it is accepted until it is closed or evicted.
 type Connections struct {
 	// Static after construction.
-	most    int // 0: no limit
+	limit   int // 0: no limit
 	perPeer int // 0: no limit
 	minAge  time.Duration
 	over    <-chan struct{} // closed when no connection waits any more; nil: never
@@ -69,8 +69,8 @@ type connCounts struct {
 // NewConnections limits connections, in all and those of one peer; 0: not. Once over is closed,
 // nothing waits for room.
 func NewConnections(most, perPeer int, m *ConnMetrics, over <-chan struct{}) *Connections {
-	k := &Connections{most: most, perPeer: perPeer, minAge: newConnMinAge, over: over, metrics: m, began: time.Now()}
-	k.mu.all = newTally(0)
+	k := &Connections{limit: most, perPeer: perPeer, minAge: newConnMinAge, over: over, metrics: m, began: time.Now()}
+	k.mu.all = newConnCounts(0)
 	k.mu.overLimit = queue{link: 0}
 	k.mu.peers = map[netip.Addr]*connCounts{}
 	return k
@@ -94,7 +94,7 @@ func (k *Connections) Open() int {
 	return k.mu.all.open
 }
 
-func newTally(link int) connCounts {
+func newConnCounts(link int) connCounts {
 	return connCounts{waiting: [2]queue{StateNew: {link: link}, StateIdle: {link: link}}}
 }
 
@@ -128,11 +128,11 @@ func (k *Connections) admit(c *PacedConn) {
 
 // victimTooYoungLocked reports that the connection to evict is below the minimum age.
 func (k *Connections) victimTooYoungLocked() bool {
-	if k.most <= 0 || k.mu.all.open < k.most {
+	if k.limit <= 0 || k.mu.all.open < k.limit {
 		return false
 	}
 	now := time.Since(k.began)
-	victim, _ := k.mu.all.victim(now, k.most)
+	victim, _ := k.mu.all.victim(now, k.limit)
 	return victim != nil && victim.tracking.state == StateNew && now-victim.tracking.since < k.minAge
 }
 
@@ -168,7 +168,7 @@ func (k *Connections) admitLocked(c *PacedConn, from netip.Addr) (evicted []evic
 		}
 	}
 	limit(k.mu.peers[from], k.perPeer)
-	limit(&k.mu.all, k.most)
+	limit(&k.mu.all, k.limit)
 	if full {
 		if k.mu.overLimit.length >= overLimitConnsLimit {
 			evict(k.mu.overLimit.first, evictedOverLimit)
@@ -192,7 +192,7 @@ func (k *Connections) peerLocked(from netip.Addr) *connCounts {
 	}
 	p := k.mu.peers[from]
 	if p == nil {
-		made := newTally(1)
+		made := newConnCounts(1)
 		p = &made
 		p.peer = from
 		k.mu.peers[from] = p

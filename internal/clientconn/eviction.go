@@ -36,8 +36,8 @@ const (
 	crowdedFor  = 10 * time.Second
 	// OfferBytesLimit is how many bytes of a watch a socket is offered at a time, at most.
 	OfferBytesLimit = 64 << 10
-	// ParkedBytes is how many bytes the kernel is assumed to hold for a client that takes nothing: the
-	// last offer, on top of unsentBytesLimit.
+	// ParkedBytes is how many bytes the kernel is assumed to hold for a client that takes nothing:
+	// the last offer, on top of unsentBytesLimit.
 	ParkedBytes = OfferBytesLimit + unsentBytesLimit
 	// LookAgainInterval is how long a write waits at most before it looks whether its stall timeout
 	// has changed.

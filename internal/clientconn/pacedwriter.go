@@ -24,8 +24,9 @@ type PacedWriter struct {
 	stall   time.Duration
 	seat    seat
 	began   bool // the head is written
-	// EndsConnection reports that the connection ends with an answer of that status, as kube-apiserver
-	// has it for requests over HTTP/2 that it does not know the user of; nil: it does not.
+	// EndsConnection reports that the connection ends with an answer of that status, as
+	// kube-apiserver has it for requests over HTTP/2 that it does not know the user of; nil: it
+	// does not.
 	EndsConnection func(code int) bool
 
 	mu      sync.Mutex

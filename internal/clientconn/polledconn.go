@@ -32,13 +32,13 @@ type PolledConn struct {
 	exhausted bool        // the reader's: nothing is left to be read
 	full      atomic.Bool // room is to be called
 
-	mu      sync.Mutex
-	unsent  *[]byte     // nil: none
-	sent    int         // bytes of unsent that were sent
-	replies int         // bytes in unsent, or more, that TLS wrote by itself
-	err     error       // of a send, or of a client that stalled
-	since   time.Time   // when a send last found no room, with no byte sent since; zero: it found some
-	clock   *time.Timer // runs while something is unsent; nil: it never has
+	mu           sync.Mutex
+	unsent       *[]byte     // nil: none
+	sent         int         // bytes of unsent that were sent
+	replies      int         // bytes in unsent, or more, that TLS wrote by itself
+	err          error       // of a send, or of a client that stalled
+	blockedSince time.Time   // when a send last found no room, with no byte sent since; zero: it found some
+	stallTimer   *time.Timer // runs while something is unsent; nil: it never has
 
 	writing atomic.Bool // Write is called
 }
@@ -82,7 +82,7 @@ func NewPolledConn(c net.Conn, p *Poller) *PolledConn {
 func (s *PolledConn) Open(ready, room func()) error {
 	s.room = room
 	s.below.polled.Store(s)
-	s.watched = s.poller.Attend(s.raw, ready, s.roomAgain)
+	s.watched = s.poller.Attend(s.raw, ready, s.writable)
 	if s.watched == nil {
 		return fmt.Errorf("watching a connection: %w", net.ErrClosed)
 	}
@@ -111,7 +111,7 @@ func (s *PolledConn) Pending() bool {
 
 // receive reads what has arrived at the socket. TLS calls it, and take.
 func (s *PolledConn) receive(b []byte) (int, error) {
-	switch err := s.failure(); {
+	switch err := s.sendError(); {
 	case err != nil:
 		return 0, err
 	case s.exhausted:
@@ -132,15 +132,15 @@ func (s *PolledConn) receive(b []byte) (int, error) {
 	return n, err
 }
 
-// failure is the error of a send before.
-func (s *PolledConn) failure() error {
+// sendError is the error of a send before.
+func (s *PolledConn) sendError() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err
 }
 
-// take takes what is to be sent.
-func (s *PolledConn) take(b []byte) (int, error) {
+// bufferRecords keeps what TLS writes for Flush to send.
+func (s *PolledConn) bufferRecords(b []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err != nil {
@@ -164,11 +164,11 @@ func (s *PolledConn) Flush() (done bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.send(); s.err == nil && s.unsent != nil {
-		// An event of the poller counts from here on. Room that it reported before is found by a second
-		// send.
+		// An event of the poller counts from here on. Room that it reported before is found by a
+		// second send.
 		s.full.Store(true)
 		if s.send(); s.unsent != nil {
-			s.blocked()
+			s.scheduleStallCheck()
 			return false, s.err
 		}
 		if !s.full.CompareAndSwap(true, false) {
@@ -188,63 +188,63 @@ func (s *PolledConn) send() {
 	senders.Put(sender)
 	s.sent += n
 	if n > 0 {
-		s.since = time.Time{}
+		s.blockedSince = time.Time{}
 	}
 	if s.err = err; s.sent == len(*s.unsent) {
-		s.forget()
+		s.releaseBuffer()
 	}
 }
 
-// forget releases the buffer.
-func (s *PolledConn) forget() {
+// releaseBuffer gives the buffer back, and stops the timer.
+func (s *PolledConn) releaseBuffer() {
 	if b := s.unsent; b != nil && cap(*b) <= 4*OfferBytesLimit {
 		*b = (*b)[:0]
 		unsentBuffers.Put(b)
 	}
 	s.unsent, s.sent, s.replies = nil, 0, 0
-	if s.clock != nil {
-		s.clock.Stop()
+	if s.stallTimer != nil {
+		s.stallTimer.Stop()
 	}
 }
 
-// blocked has the client evicted if it takes nothing for the stall timeout. Called with mu held.
-func (s *PolledConn) blocked() {
+// scheduleStallCheck has checkStall run while the client takes nothing. Called with mu held.
+func (s *PolledConn) scheduleStallCheck() {
 	p := s.below.pace.Load()
 	if p == nil || s.err != nil {
 		return
 	}
-	if s.since.IsZero() {
-		s.since = time.Now()
+	if s.blockedSince.IsZero() {
+		s.blockedSince = time.Now()
 	}
 	wait := min(s.below.eviction.StallTimeout(p.stall)/StallChecks, LookAgainInterval)
-	if s.clock == nil {
-		s.clock = time.AfterFunc(wait, s.look)
+	if s.stallTimer == nil {
+		s.stallTimer = time.AfterFunc(wait, s.checkStall)
 	} else {
-		s.clock.Reset(wait)
+		s.stallTimer.Reset(wait)
 	}
 }
 
-// look looks whether the client has taken something meanwhile.
-func (s *PolledConn) look() {
+// checkStall evicts the client if it has taken nothing for the stall timeout.
+func (s *PolledConn) checkStall() {
 	s.mu.Lock()
 	p := s.below.pace.Load()
 	if s.unsent == nil || s.err != nil || p == nil {
 		s.mu.Unlock()
 		return
 	}
-	if s.since.IsZero() || time.Since(s.since) < s.below.eviction.StallTimeout(p.stall) {
-		s.blocked()
+	if s.blockedSince.IsZero() || time.Since(s.blockedSince) < s.below.eviction.StallTimeout(p.stall) {
+		s.scheduleStallCheck()
 		s.mu.Unlock()
 		return
 	}
 	s.err = ErrStalled
 	s.mu.Unlock()
 	_ = s.below.abort()
-	s.roomAgain()
+	s.writable()
 }
 
-// roomAgain calls room if it is waited for.
-func (s *PolledConn) roomAgain() {
+// writable calls room if a Flush has left something.
+func (s *PolledConn) writable() {
 	if s.full.CompareAndSwap(true, false) {
 		s.room()
 	}
@@ -258,11 +258,11 @@ func (s *PolledConn) Close() {
 	if s.err == nil {
 		s.err = net.ErrClosed
 	}
-	s.forget()
+	s.releaseBuffer()
 }
 
-// last sends what TLS has written before it closes the connection, as far as there is room.
-func (s *PolledConn) last() {
+// sendLast sends what TLS has written before it closes the connection, as far as there is room.
+func (s *PolledConn) sendLast() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.send()

@@ -163,12 +163,12 @@ func (p *Poller) run() {
 			return // closed
 		}
 		for _, e := range events[:n] {
-			p.happened(uint64(uint32(e.Fd))|uint64(uint32(e.Pad))<<32, e.Events) // #nosec G115 -- the halves of an id
+			p.dispatch(uint64(uint32(e.Fd))|uint64(uint32(e.Pad))<<32, e.Events) // #nosec G115 -- the halves of an id
 		}
 	}
 }
 
-func (p *Poller) happened(id uint64, events uint32) {
+func (p *Poller) dispatch(id uint64, events uint32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	w := p.watched[id]
@@ -176,7 +176,7 @@ func (p *Poller) happened(id uint64, events uint32) {
 	case w == nil:
 	case w.ready != nil:
 		p.mu.Unlock()
-		w.attended(events)
+		w.dispatch(events)
 		p.mu.Lock()
 	case events&(unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0:
 		delete(p.watched, id)
@@ -186,8 +186,8 @@ func (p *Poller) happened(id uint64, events uint32) {
 	}
 }
 
-// attended calls room and ready for an event. Each event also reports room that there was before.
-func (w *Watched) attended(events uint32) {
+// dispatch calls room and ready for an event. Each event also reports room that there was before.
+func (w *Watched) dispatch(events uint32) {
 	if events&unix.EPOLLOUT != 0 {
 		w.room()
 	}

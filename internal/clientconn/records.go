@@ -36,20 +36,20 @@ func (r records) Write(b []byte) (int, error) {
 	buffer := recordBuffers.Get().(*[]byte)
 	defer recordBuffers.Put(buffer)
 	*buffer = (*buffer)[:0]
-	r.conn.capture, r.conn.most = buffer, recordsSize
+	r.conn.capture, r.conn.captureLimit = buffer, recordsSize
 	n, err := r.tls.Write(b)
-	r.conn.capture, r.conn.most = nil, 0
+	r.conn.capture, r.conn.captureLimit = nil, 0
 	if err == nil && len(*buffer) > 0 {
 		_, err = r.conn.Write(*buffer)
 	}
 	return n, err
 }
 
-// captured takes b instead of sending it.
-func (c *PacedConn) captured(b []byte) (int, error) {
+// appendCaptured appends b to what is captured, and sends all of it from captureLimit on.
+func (c *PacedConn) appendCaptured(b []byte) (int, error) {
 	all := c.capture
 	*all = append(*all, b...)
-	if c.most == 0 || len(*all) < c.most {
+	if c.captureLimit == 0 || len(*all) < c.captureLimit {
 		return len(b), nil
 	}
 	c.capture = nil
@@ -74,15 +74,15 @@ const recordsAhead = 1 << 10
 // consumed, too: up to 68 kB, of which records, of 16 KiB at most, need 18. The zero value is the
 // state at the beginning of a connection.
 type tlsRecords struct {
-	left uint32 // bytes of the present record that are still to be read
-	read uint8  // bytes of its header
-	head [recordHeader]byte
+	payloadLeft uint32 // bytes of the present record that are still to be read
+	headerRead  uint8  // bytes of its header
+	head        [recordHeader]byte
 }
 
 // limit is the part of b to read into.
 func (r *tlsRecords) limit(b []byte) []byte {
-	if r.left > 0 {
-		return b[:min(len(b), int(r.left))]
+	if r.payloadLeft > 0 {
+		return b[:min(len(b), int(r.payloadLeft))]
 	}
 	return b[:min(len(b), recordsAhead)]
 }
@@ -90,16 +90,16 @@ func (r *tlsRecords) limit(b []byte) []byte {
 // follow takes what was read.
 func (r *tlsRecords) follow(b []byte) {
 	for len(b) > 0 {
-		if r.left > 0 {
-			n := min(len(b), int(r.left))
-			r.left -= uint32(n) // #nosec G115 -- bounded by left
+		if r.payloadLeft > 0 {
+			n := min(len(b), int(r.payloadLeft))
+			r.payloadLeft -= uint32(n) // #nosec G115 -- bounded by left
 			b = b[n:]
 			continue
 		}
-		n := copy(r.head[r.read:], b)
+		n := copy(r.head[r.headerRead:], b)
 		b = b[n:]
-		if r.read += uint8(n); r.read == recordHeader { // #nosec G115 -- bounded by the header
-			r.left, r.read = uint32(binary.BigEndian.Uint16(r.head[3:])), 0
+		if r.headerRead += uint8(n); r.headerRead == recordHeader { // #nosec G115 -- bounded by the header
+			r.payloadLeft, r.headerRead = uint32(binary.BigEndian.Uint16(r.head[3:])), 0
 		}
 	}
 }

@@ -19,8 +19,8 @@ const (
 	// backfillTurnTimeout is how long a watch may wait, before its head, for its turn to get events
 	// from before the log begins.
 	backfillTurnTimeout = 3 * time.Second
-	// backfillRetrySeconds is the Retry-After of a watch whose turn did not come, in seconds: a turn
-	// takes one or two.
+	// backfillRetrySeconds is the Retry-After of a watch whose turn did not come, in seconds: a
+	// turn takes one or two.
 	backfillRetrySeconds = 2
 )
 

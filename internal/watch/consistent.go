@@ -38,7 +38,7 @@ func (s *Stream) consistent() (EndReason, error) {
 	select {
 	case proven := <-proofs:
 		if proven.err != nil {
-			return s.inVain(EndFreshnessTimeout), nil
+			return s.reasonAfterWait(EndFreshnessTimeout), nil
 		}
 		if err := s.state(proven.state); err != nil {
 			return "", err
@@ -47,9 +47,9 @@ func (s *Stream) consistent() (EndReason, error) {
 	case <-head.Done():
 	}
 	if !s.endMark {
-		return s.inVain(EndFreshnessTimeout), nil
+		return s.reasonAfterWait(EndFreshnessTimeout), nil
 	}
-	return s.held(proofs)
+	return s.stateThenProof(proofs)
 }
 
 // proof is a state that is not older than the request, or why there is none.
@@ -58,16 +58,17 @@ type proof struct {
 	err   error
 }
 
-// inVain is why a stream ends that waited in vain: for reason, unless it was over anyway.
-func (s *Stream) inVain(reason EndReason) EndReason {
+// reasonAfterWait is why a stream ends whose wait has failed: reason, unless it has one already.
+func (s *Stream) reasonAfterWait(reason EndReason) EndReason {
 	if ending := s.Reason(); ending != "" {
 		return ending
 	}
 	return reason
 }
 
-// held sends the state, then what changes until the proof, as ADDED, and then the end bookmark.
-func (s *Stream) held(proofs <-chan proof) (EndReason, error) {
+// stateThenProof sends the state, then what changes until the proof, as ADDED, and then the end
+// bookmark.
+func (s *Stream) stateThenProof(proofs <-chan proof) (EndReason, error) {
 	if err := s.state(s.source.Resource().Snapshot()); err != nil {
 		return "", err
 	}
@@ -94,9 +95,9 @@ func (s *Stream) held(proofs <-chan proof) (EndReason, error) {
 				s.cursor.EndInitialEvents()
 				return "", s.endOfState()
 			}
-			// A proof by comparison (design D7, step 4) shows that the mirror holds upstream's state at
-			// proven.RV, but does not move the log there, and nothing else has to. If the client has what it
-			// may see of that state, the watch goes on from the state.
+			// A proof by comparison (design D7, step 4) shows that the mirror holds upstream's
+			// state at proven.RV, but does not move the log there, and nothing else has to. If the
+			// client has what it may see of that state, the watch goes on from the state.
 			if landed := s.cursor.RebaseOn(proven); landed != nil {
 				s.cursor.Close()
 				s.cursor = landed
@@ -107,7 +108,7 @@ func (s *Stream) held(proofs <-chan proof) (EndReason, error) {
 		case <-more:
 		case p := <-proofs:
 			if p.err != nil {
-				return s.inVain(EndFreshnessTimeout), nil
+				return s.reasonAfterWait(EndFreshnessTimeout), nil
 			}
 			proven = p.state
 		case <-ended:

@@ -178,7 +178,7 @@ func (d proving) deliver(s *Stream) {
 	err := s.out.begin()
 	var reason EndReason
 	if err == nil {
-		reason, err = s.held(d.proofs)
+		reason, err = s.stateThenProof(d.proofs)
 	}
 	if reason != "" || err != nil {
 		d.finish(s, nil, reason, err)

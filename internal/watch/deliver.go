@@ -64,10 +64,10 @@ func (g goroutines) live(s *Stream) {
 
 // finish tells the client, after what is still to be sent, and settles the final reason.
 func (goroutines) finish(s *Stream, run []byte, reason EndReason, cause error) {
-	last, reason := s.last(reason, cause)
+	last, reason := s.lastFrames(reason, cause)
 	if reason.Clean() {
 		if err := s.write(append(run, last...)); err != nil {
-			reason = s.failed(err)
+			reason = s.endReasonOf(err)
 		}
 	}
 	s.Cleanup(reason)

@@ -310,8 +310,8 @@ type memoryUse struct {
 func measured(t *testing.T, n int, secure bool) (f memoryUse) {
 	t.Helper()
 	t.Run(fmt.Sprint(n), func(t *testing.T) {
-		// A server that was stopped before this is held by fasthttp's cleaner of idle workers, for up to
-		// ten seconds.
+		// A server that was stopped before this is held by fasthttp's cleaner of idle workers, for
+		// up to ten seconds.
 		eventually(t, "what earlier tests left to be let go of", func() bool {
 			stacks := make([]byte, 4<<20)
 			return !bytes.Contains(stacks[:runtime.Stack(stacks, true)], []byte("fasthttp.(*workerPool).Start"))

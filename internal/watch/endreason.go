@@ -58,8 +58,8 @@ const (
 	// Memory is short, and the watch has an expensive selector. The client can resume (W-113).
 	EndMemoryPressure EndReason = "memory_pressure"
 
-	// Permission is lost: the end is clean if the client reads it at once. Its next request gets the
-	// apiserver's answer (package reauth).
+	// Permission is lost: the end is clean if the client reads it at once. Its next request gets
+	// the apiserver's answer (package reauth).
 	EndCredentialExpired = EndReason(reauth.EndCredentialExpired)
 	EndUnauthenticated   = EndReason(reauth.EndUnauthenticated)
 	EndForbidden         = EndReason(reauth.EndForbidden)
@@ -79,8 +79,8 @@ const (
 
 	// The client closed its connection or cancelled its HTTP/2 stream.
 	EndClientClosed EndReason = "client_closed"
-	// A write to the client failed, its deadline passed while it was paused in the middle of a seam,
-	// or the proxy stopped without a drain.
+	// A write to the client failed, its deadline passed while it was paused in the middle of a
+	// seam, or the proxy stopped without a drain.
 	EndAborted EndReason = "aborted"
 )
 

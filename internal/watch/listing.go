@@ -30,8 +30,8 @@ type Watch struct {
 	Behind   time.Duration // age of that one
 	Unsent   int           // bytes of the send under way that the connection has not taken
 	Blocked  time.Duration // since the connection last took any of them; 0: no send waits
-	// when the last event that was sent happened; zero if history does not reach back to it, or if it
-	// was read from the log
+	// when the last event that was sent happened; zero if history does not reach back to it, or if
+	// it was read from the log
 	LastEvent time.Time
 }
 

@@ -17,14 +17,14 @@ type sink interface {
 	// Write sends frames, at once and all of them. It returns clientconn.ErrStalled, or why its
 	// pin was condemned, once the client falls below the pace; the stream is cut then.
 	Write(b []byte) (int, error)
-	// Pace demands progress of the client from now on, which keeps so many bytes of old state alive;
-	// 0: none.
+	// Pace demands progress of the client from now on, which keeps so many bytes of old state
+	// alive; 0: none.
 	Pace(pinned int64)
-	// cut ends the stream so that the client sees that it has no end. A Write that waits returns. Any
-	// goroutine may call it.
+	// cut ends the stream so that the client sees that it has no end. A Write that waits returns.
+	// Any goroutine may call it.
 	cut()
-	// port is where a writer may send from now on, instead of Write. It reports false if there is no
-	// sending without waiting.
+	// port is where a writer may send from now on, instead of Write. It reports false if there is
+	// no sending without waiting.
 	port(w *writer) (port, bool)
 	// client is the client's address, for the log.
 	client() string
@@ -37,8 +37,8 @@ type ConnSink struct {
 	Conn         net.Conn
 	Head         []byte // until it is sent; all but its end
 	StallTimeout time.Duration
-	// the connection is closed after this answer: the client wants that, or has sent more behind its
-	// request
+	// the connection is closed after this answer: the client wants that, or has sent more behind
+	// its request
 	Closing bool
 	Watched *clientconn.Watched
 }

@@ -20,7 +20,7 @@ type slot struct {
 
 	// The writer's.
 	port     port
-	rest     []byte    // made, and not sent; bytes that are shared unless the cursor reads the log
+	unsent   []byte    // made, and not sent; bytes that are shared unless the cursor reads the log
 	reason   EndReason // settled: rest is the last that is sent
 	over     bool
 	look     bool          // something is due, or poke was called
@@ -55,16 +55,16 @@ func (s *slot) mustCut() EndReason {
 	switch reason := s.stream.Reason(); {
 	case !reason.Clean():
 		return reason
-	case reason.revoked() && s.port.full(s.rest):
+	case reason.revoked() && s.port.full(s.unsent):
 		s.stream.out.cut()
 		return reason
 	}
 	return ""
 }
 
-// keep holds back what is not sent yet while the gate is shut, until the deadline of the watch at
-// the latest. Meanwhile the client does not count as stalled.
-func (s *slot) keep() {
+// holdBack holds back what is not sent yet while the gate is shut, until the deadline of the watch
+// at the latest. Meanwhile the client does not count as stalled.
+func (s *slot) holdBack() {
 	s.progress, s.look = now(), false
 	if s.progress >= s.stream.deadline {
 		s.stream.out.cut()
@@ -78,11 +78,11 @@ func (s *slot) keep() {
 func (s *slot) fill() {
 	run, reason, err := s.stream.pull(s.look)
 	if reason != "" || err != nil {
-		last, final := s.stream.last(reason, err)
-		s.rest, s.reason = append(run, last...), final
+		last, final := s.stream.lastFrames(reason, err)
+		s.unsent, s.reason = append(run, last...), final
 		return
 	}
-	s.rest = run
+	s.unsent = run
 	if s.look {
 		s.look = s.stream.Reason() != "" || s.stream.next() <= now()
 		s.dueAt(s.stream.next())
@@ -92,10 +92,10 @@ func (s *slot) fill() {
 // send sends a turn's worth of what there is. It reports whether all that was to be sent this time
 // has gone.
 func (s *slot) send() (gone bool, err error) {
-	piece := s.rest[:min(len(s.rest), turnSize)]
+	piece := s.unsent[:min(len(s.unsent), turnSize)]
 	n, moved, err := s.port.send(piece)
 	s.stream.bytes.Add(int64(n))
-	s.rest = s.rest[n:]
+	s.unsent = s.unsent[n:]
 	switch {
 	case err != nil:
 		return false, err
@@ -120,7 +120,7 @@ func (s *slot) park(moved bool) error {
 		s.parked = true
 		s.writer.manager.eviction.Park()
 	}
-	s.stream.waits(len(s.rest)+s.port.held(), s.progress)
+	s.stream.waits(len(s.unsent)+s.port.held(), s.progress)
 	s.port.out.park(s.poke)
 	if stall <= 0 {
 		return nil
@@ -128,8 +128,8 @@ func (s *slot) park(moved bool) error {
 	if at.since(s.progress) >= stall {
 		return clientconn.ErrStalled
 	}
-	// Look again without an event of the socket, too: the kernel reports room late if the client takes
-	// little at a time.
+	// Look again without an event of the socket, too: the kernel reports room late if the client
+	// takes little at a time.
 	s.dueAt(min(s.progress.after(stall), at.after(stall/clientconn.StallChecks)))
 	return nil
 }

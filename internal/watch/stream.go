@@ -64,8 +64,8 @@ type Stream struct {
 	id     uint64 // set when it is admitted; no other stream has it
 	client ClientInfo
 
-	// What counters reads. The deliverer holds it while it uses the cursor, never while it waits for
-	// the client.
+	// What counters reads. The deliverer holds it while it uses the cursor, never while it waits
+	// for the client.
 	mu struct {
 		sync.Mutex
 		live, ended bool
@@ -194,7 +194,7 @@ func (s *Stream) notArrived(err error) (EndReason, error) {
 	if errors.As(err, &large) {
 		return "", err
 	}
-	return s.inVain(EndFreshnessTimeout), nil
+	return s.reasonAfterWait(EndFreshnessTimeout), nil
 }
 
 // endOfState tells clients that asked for the mark that the initial events are complete.
@@ -309,9 +309,9 @@ func (s *Stream) write(b []byte) error {
 	return err
 }
 
-// failed is the reason behind an error. A write also fails if the connection was closed for a
+// endReasonOf is the reason behind an error. A write also fails if the connection was closed for a
 // reason that is settled already: then that reason counts.
-func (s *Stream) failed(err error) EndReason {
+func (s *Stream) endReasonOf(err error) EndReason {
 	switch reason := ReasonOf(err); {
 	case reason == EndResourceVersionExpired && s.source.Resource().Retired():
 		return EndResourceNotServed
@@ -329,10 +329,10 @@ func (s *Stream) failed(err error) EndReason {
 	return EndClientClosed
 }
 
-// last makes the last frames of the stream, and settles the reason.
-func (s *Stream) last(reason EndReason, cause error) ([]byte, EndReason) {
+// lastFrames makes the last frames of the stream, and settles the reason.
+func (s *Stream) lastFrames(reason EndReason, cause error) ([]byte, EndReason) {
 	if cause != nil {
-		reason = s.failed(cause)
+		reason = s.endReasonOf(cause)
 	}
 	if reason == EndEncodingFailed {
 		s.manager.opts.Withdraw(s.source, s.encoding, cause)
@@ -344,7 +344,7 @@ func (s *Stream) last(reason EndReason, cause error) ([]byte, EndReason) {
 	if status := reason.errorStatus(cause); status != nil {
 		var err error
 		if last, err = fanout.AppendError(last, s.encoding, status); err != nil {
-			return nil, s.failed(err)
+			return nil, s.endReasonOf(err)
 		}
 	}
 	if s.encoding.Gzip && len(last) == 0 && s.bytes.Load() == 0 {

@@ -224,9 +224,9 @@ func (w *writer) turn(s *slot) {
 			return
 		}
 	}
-	switch full := s.port.full(s.rest); {
+	switch full := s.port.full(s.unsent); {
 	case full && s.stream.gate.opens() != nil:
-		s.keep()
+		s.holdBack()
 		return
 	case !full && s.reason == "":
 		if s.fill(); s.reason == "" {
@@ -237,7 +237,7 @@ func (w *writer) turn(s *slot) {
 		w.end(s, s.reason)
 		return
 	}
-	if !s.port.full(s.rest) { // there is nothing to send
+	if !s.port.full(s.unsent) { // there is nothing to send
 		switch {
 		case s.reason != "":
 			w.end(s, s.reason)
@@ -248,11 +248,11 @@ func (w *writer) turn(s *slot) {
 	}
 	switch gone, err := s.send(); {
 	case err != nil:
-		w.end(s, s.stream.failed(err))
+		w.end(s, s.stream.endReasonOf(err))
 	case !gone:
-	case s.reason != "" && len(s.rest) == 0:
+	case s.reason != "" && len(s.unsent) == 0:
 		w.end(s, s.reason)
-	case len(s.rest) > 0 || s.look || s.stream.cursor.Lag() > 0 || !s.stream.cursor.Follows():
+	case len(s.unsent) > 0 || s.look || s.stream.cursor.Lag() > 0 || !s.stream.cursor.Follows():
 		w.enqueue(s)
 	}
 }
@@ -297,7 +297,7 @@ func (w *writer) end(s *slot, reason EndReason) {
 	w.leave(s)
 	w.timers.Remove(s)
 	w.queue.leave(s)
-	s.rest, s.port.secure = nil, nil
+	s.unsent, s.port.secure = nil, nil
 	s.stream.Cleanup(reason)
 }
 
