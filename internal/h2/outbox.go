@@ -11,8 +11,8 @@ import (
 // outbox is the frames of a connection that wait to be sent, in the order in which they were put.
 // It is an io.Writer for the framer. Guarded by Conn.mu.
 //
-// Handlers stop at Conn.full, and owners of kept streams at twice that: however much one stream of
-// a connection has to send, the events of the others find room.
+// Handlers stop at Conn.outboxLimit, and owners of kept streams at twice that: however much one
+// stream of a connection has to send, the events of the others find room.
 type outbox struct {
 	frames  *[]byte   // nil: none
 	sending bool      // what was here before is being written

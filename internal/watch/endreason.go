@@ -31,7 +31,7 @@ import (
 //   - the help text of spillway_evicted_lists_total, if a LIST may end for it, too;
 //   - docs/failure-modes.md.
 //
-// Stream.failed and Stream.last may put another reason in place of one.
+// Stream.endReasonOf and Stream.lastFrames may put another reason in place of one.
 type EndReason string
 
 // Clean ends: the client gets the terminator of the body, and its connection stays open.
