@@ -26,6 +26,7 @@ func asker(t *testing.T, serve func(net.Conn)) *http.Client {
 	var serving sync.WaitGroup
 	var mu sync.Mutex
 	var all []net.Conn // net/http closes only those that it thinks are idle
+	over := false      // net/http may still dial for a request that another connection has answered
 	plain := new(http.Protocols)
 	plain.SetUnencryptedHTTP2(true)
 	tr := &http.Transport{
@@ -46,6 +47,9 @@ func asker(t *testing.T, serve func(net.Conn)) *http.Client {
 			}
 			mu.Lock()
 			defer mu.Unlock()
+			if over {
+				return nil, errors.Join(net.ErrClosed, mine.Close(), theirs.Close())
+			}
 			all = append(all, mine)
 			serving.Go(func() { serve(theirs) })
 			return mine, nil
@@ -54,10 +58,11 @@ func asker(t *testing.T, serve func(net.Conn)) *http.Client {
 	t.Cleanup(func() {
 		tr.CloseIdleConnections()
 		mu.Lock()
-		defer mu.Unlock()
+		over = true
 		for _, c := range all {
 			_ = c.Close()
 		}
+		mu.Unlock()
 		serving.Wait()
 	})
 	return &http.Client{Transport: tr}
