@@ -35,6 +35,7 @@ func (c *Conn) schedule(one *call) error {
 		h.running++
 		go c.run(one)
 	case uint32(len(h.waiting)) >= waiting: // #nosec G115 -- bounded by the comparison
+		c.ledger.free(&one.stream.claim) // it will have no handler
 		return http2.ConnectionError(http2.ErrCodeEnhanceYourCalm)
 	default:
 		h.waiting = append(h.waiting, one)

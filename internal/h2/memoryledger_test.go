@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
 )
 
 // bounded are options with small bounds, and what their pool holds.
@@ -52,6 +53,36 @@ func (c *client) settled(pool *atomic.Int64) {
 		return c.locked(func(c *Conn) bool {
 			return c.ledger.held == 0 && c.ledger.large == 0 && len(c.remainders.streams) == 0
 		}) && pool.Load() == 0
+	})
+}
+
+// What the head of a request holds is given back, too, if so many wait that it is not served.
+func TestRequestBeyondTheWaitingGivesItsHeadBack(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		gate := make(chan struct{})
+		opts, pool := bounded(func(http.ResponseWriter, *http.Request) { <-gate })
+		c := connect(t, opts)
+		defer close(gate)
+		all := opts.Bounds.Handlers + unprovenWaiting
+		id := func(i uint32) uint32 { return 2*i + 1 }
+		for i := range all {
+			c.get(id(i), "/")
+			c.must(c.framer.WriteRSTStream(id(i), http2.ErrCodeCancel))
+		}
+		c.quiet()
+		c.block.Reset()
+		for _, f := range [][2]string{{":method", "GET"}, {":scheme", "https"}, {":authority", "host"}, {":path", "/"},
+			{"authorization", "a"}, {"x", strings.Repeat("~", 30_000)}} {
+			c.must(c.enc.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]}))
+		}
+		block := c.block.Bytes() // in frames of which no first ones use up what the connection has of its own
+		c.must(c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id(all), BlockFragment: block[:4000], EndStream: true}))
+		c.must(c.framer.WriteContinuation(id(all), false, block[4000:20_000]))
+		c.must(c.framer.WriteContinuation(id(all), true, block[20_000:]))
+		c.expect(fmt.Sprintf("GOAWAY %d ENHANCE_YOUR_CALM", id(all)))
+		if pool.Load() != 0 {
+			t.Error("the head holds a part of the pool")
+		}
 	})
 }
 
