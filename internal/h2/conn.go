@@ -269,15 +269,18 @@ func (c *Conn) goAwayLocked(code http2.ErrCode) {
 // closeSoon ends the connection soon if GOAWAY was its last word. Called with mu held.
 func (c *Conn) closeSoon() {
 	if c.closing == nil && (c.awayCode != http2.ErrCodeNo || c.away && len(c.streams) == 0) {
-		c.closing = time.AfterFunc(goAwayTimeout, c.linger)
+		end := time.Now().Add(lingerTimeout)
+		c.closing = time.AfterFunc(goAwayTimeout, func() { c.linger(end) })
 		c.flush()
 	}
 }
 
-// linger ends the connection after GOAWAY, unless the last answers are still on their way.
-func (c *Conn) linger() {
+// linger ends the connection after GOAWAY. Until end it waits while the last answers are still on
+// their way.
+func (c *Conn) linger(end time.Time) {
 	c.mu.Lock()
-	late := c.err == nil && c.awayCode == http2.ErrCodeNo && (c.outbox.sending || c.outbox.len() > 0)
+	late := c.err == nil && c.awayCode == http2.ErrCodeNo && (c.outbox.sending || c.outbox.len() > 0) &&
+		time.Now().Before(end)
 	if late {
 		c.closing.Reset(goAwayTimeout)
 	}

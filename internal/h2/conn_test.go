@@ -118,6 +118,21 @@ func TestGoAwayWaitsForTheLastAnswer(t *testing.T) {
 	})
 }
 
+// A client that reads nothing after GOAWAY does not keep its connection by asking for more.
+func TestGoAwayOfASilentReader(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := connect(t, options(nil))
+		c.must(c.framer.WritePing(false, [8]byte{}))
+		c.conn.GoAway()
+		for end := time.Now().Add(2 * lingerTimeout); time.Now().Before(end); time.Sleep(time.Second) {
+			_ = c.framer.WritePing(false, [8]byte{})
+		}
+		if c.locked(func(c *Conn) bool { return c.err == nil }) {
+			t.Error("the connection has not ended")
+		}
+	})
+}
+
 // A client that says that it leaves is let go.
 func TestGoAwayOfTheClient(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -67,6 +67,10 @@ func (o *Options) ended() {
 	}
 }
 
+// lingerTimeout is how long the last answers may take after GOAWAY: a client could read slowly, and
+// have more and more pings answered, for as long as it likes.
+const lingerTimeout = 30 * time.Second
+
 // Fixed limits, which are those of golang.org/x/net/http2.
 const (
 	helloTimeout   = 10 * time.Second // for the client's preface and settings
