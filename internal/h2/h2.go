@@ -52,7 +52,8 @@ type Options struct {
 	// Busy is called when the client has greeted, and then whenever there is a first stream or no
 	// stream any more. It must not call back. nil: no function is called.
 	Busy func(streams bool)
-	// Ended is called when the connection has ended. nil: no function is called.
+	// Ended is called when the connection has ended, and without goroutines also if it was closed
+	// before Serve. nil: no function is called.
 	Ended func()
 
 	// Nonblocking is the connection without goroutines of its own: each goroutine that has frames

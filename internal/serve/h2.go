@@ -88,7 +88,7 @@ func (h *http2Server) serve(c net.Conn, front Front, bounds *h2.Bounds) {
 		Nonblocking: h.nonblocking(c),
 	})
 	if !h.admit(conn) {
-		_ = c.Close()
+		conn.Close()
 		return
 	}
 	if below != nil {
@@ -147,9 +147,13 @@ func (h *http2Server) admit(c *h2.Conn) bool {
 	return true
 }
 
+// left follows the end of a connection, also of one that was not admitted.
 func (h *http2Server) left(c *h2.Conn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if _, admitted := h.mu.conns[c]; !admitted {
+		return
+	}
 	delete(h.mu.conns, c)
 	h.active.Done()
 	h.server.metrics.http2.Dec()

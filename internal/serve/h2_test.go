@@ -21,6 +21,7 @@ import (
 	"spillway/internal/fakeapiserver"
 	"spillway/internal/fakeapiserver/rawclient"
 	"spillway/internal/flowcontrol"
+	"spillway/internal/h2"
 	"spillway/internal/object"
 	"spillway/internal/passthrough"
 	"spillway/internal/watch"
@@ -238,6 +239,27 @@ func TestHTTP2Close(t *testing.T) {
 	if n := r.metric("spillway_http2_connections"); n != 0 {
 		t.Errorf("%v connections", n)
 	}
+}
+
+// A connection that comes while the server closes is not counted, so its end is not either.
+func TestHTTP2ComesTooLate(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{})
+	h := r.server.http2
+	h.leave()
+	mine, theirs := net.Pipe()
+	defer mine.Close()
+	c := h2.New(theirs, h2.Options{})
+	if h.admit(c) {
+		t.Fatal("it was admitted")
+	}
+	h.active.Add(1) // one that was
+	h.left(c)
+	if n := r.metric("spillway_http2_connections"); n != 0 {
+		t.Fatalf("%v connections", n)
+	}
+	h.active.Done() // panics if it was done before
+	c.Close()
 }
 
 // The first frames are a kube-apiserver's (W-1) but for the size of frames and the connection's
