@@ -166,6 +166,7 @@ func TestUnprovenConnectionsKeepFewAnswers(t *testing.T) {
 		for i := range unprovenRemainders {
 			c.get(id(i), "/")
 			c.until(fmt.Sprintf("HEADERS %d", id(i)))
+			synctest.Wait() // the answer is kept after its head was sent
 		}
 		c.get(id(unprovenRemainders), "/")
 		c.until(fmt.Sprintf("RST_STREAM %d ENHANCE_YOUR_CALM", id(unprovenRemainders)))
@@ -174,6 +175,7 @@ func TestUnprovenConnectionsKeepFewAnswers(t *testing.T) {
 		c.get(id(unprovenRemainders+1), "/")
 		c.until(fmt.Sprintf("HEADERS %d", id(unprovenRemainders+1)))
 		c.quiet()
+		synctest.Wait()
 		c.locked(func(c *Conn) bool {
 			if n := len(c.remainders.streams); n != unprovenRemainders {
 				t.Errorf("%d answers are kept", n)
