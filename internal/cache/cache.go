@@ -55,6 +55,7 @@ type Resource struct {
 		// the greatest resourceVersion ever promised, or known to be promised by upstream, over all
 		// generations
 		greatest uint64
+		seen     uint64 // where upstream was found in this generation; see Seen
 		asked    uint64 // Through when a complete state was requested; see Ask
 		asking   bool   // it has not arrived
 	}
@@ -106,6 +107,15 @@ func (r *Resource) Through() uint64 {
 		return s.RV
 	}
 	return 0
+}
+
+// Promised is the greatest resourceVersion that clients may hold of this history: Through, or where
+// upstream was found beyond it, which a proof may have handed out. An upstream that is below it, by
+// a question sent afterwards, has another history.
+func (r *Resource) Promised() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return max(r.Through(), r.mu.seen)
 }
 
 // At is the state at exactly rv, or an error if history does not know it: an ExpiredError for an
@@ -228,6 +238,7 @@ func (r *Resource) Seen(rv, generation uint64) {
 	defer r.mu.Unlock()
 	if r.Ready() && generation == r.mu.generation {
 		r.mu.greatest = max(r.mu.greatest, rv)
+		r.mu.seen = max(r.mu.seen, rv)
 		r.log.see(rv)
 	}
 }
@@ -287,6 +298,7 @@ func (r *Resource) Replace(objects []*object.Object, rv uint64) error {
 	r.load(sorted)
 	if s.rewritten {
 		r.mu.generation++
+		r.mu.seen = 0
 		r.log.reset(rv, r.mu.greatest)
 	} else {
 		r.append(s.entries()...)

@@ -163,15 +163,15 @@ func (f *Freshness) failed(bookmark, comparison error) {
 // the mirror has delivered whatever happened before it. It gives up when the mirror's own stream
 // gets there first.
 func (f *Freshness) advance(ctx context.Context) error {
-	generation, through := f.resource.Generation(), f.resource.Through()
+	generation, promised := f.resource.Generation(), f.resource.Promised()
 	rv, proof, err := f.prober.Begin(ctx)
 	if err != nil {
 		return err
 	}
 	defer proof.Close()
-	if rv < through {
+	if rv < promised {
 		f.resource.Disown(generation)
-		return fmt.Errorf("upstream is at %d, below %d which it has promised", rv, through)
+		return fmt.Errorf("upstream is at %d, below %d which it has promised", rv, promised)
 	}
 	watching, stop := context.WithCancel(ctx)
 	var overtaken sync.WaitGroup

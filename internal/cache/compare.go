@@ -119,13 +119,13 @@ func (f *Freshness) beginComparison() (begun time.Time, due bool) {
 func (f *Freshness) compare() error {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), proofTimeout, ErrNotProven)
 	defer cancel()
-	generation, through := f.resource.Generation(), f.resource.Through()
+	generation, promised := f.resource.Generation(), f.resource.Promised()
 	rv, versions, err := f.prober.State(ctx)
 	if err != nil {
 		return err
 	}
-	if rv < through {
-		return f.learn(rv, through, generation)
+	if rv < promised {
+		return f.learn(rv, promised, generation)
 	}
 	s, err := f.match(ctx, generation, rv, versions)
 	if err == nil {

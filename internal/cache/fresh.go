@@ -225,7 +225,7 @@ func (f *Freshness) run(fl *flight, quiet bool) {
 
 // ask learns R.
 func (f *Freshness) ask(ctx context.Context) (uint64, error) {
-	generation, through, began := f.resource.Generation(), f.resource.Through(), time.Now()
+	generation, promised, began := f.resource.Generation(), f.resource.Promised(), time.Now()
 	rv, proof, err := f.prober.Begin(ctx)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -234,18 +234,18 @@ func (f *Freshness) ask(ctx context.Context) (uint64, error) {
 		return 0, err
 	}
 	proof.Close()
-	if err := f.learn(rv, through, generation); err != nil {
+	if err := f.learn(rv, promised, generation); err != nil {
 		return 0, err
 	}
 	f.cost.asked(time.Since(began))
 	return rv, nil
 }
 
-// learn notes R, which upstream said after it had promised through.
-func (f *Freshness) learn(rv, through, generation uint64) error {
-	if rv < through {
+// learn notes R, the answer to a question that was sent after promised.
+func (f *Freshness) learn(rv, promised, generation uint64) error {
+	if rv < promised {
 		f.resource.Disown(generation)
-		return fmt.Errorf("%w: upstream is at %d, below %d which it has promised", ErrNotProven, rv, through)
+		return fmt.Errorf("%w: upstream is at %d, below %d which it has promised", ErrNotProven, rv, promised)
 	}
 	f.resource.Seen(rv, generation)
 	return nil
@@ -253,10 +253,10 @@ func (f *Freshness) learn(rv, through, generation uint64) error {
 
 // runByState learns R and proves the cache by one read of upstream's state.
 func (f *Freshness) runByState(ctx context.Context, fl *flight) {
-	generation, through := f.resource.Generation(), f.resource.Through()
+	generation, promised := f.resource.Generation(), f.resource.Promised()
 	rv, versions, err := f.prober.State(ctx)
 	if err == nil {
-		err = f.learn(rv, through, generation)
+		err = f.learn(rv, promised, generation)
 	}
 	if err == nil {
 		fl.rv = rv

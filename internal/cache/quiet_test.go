@@ -27,10 +27,9 @@ func TestQuietResourceIsProvenByFewReadsOfState(t *testing.T) {
 		}
 		herd := func() {
 			var asked sync.WaitGroup
-			for i := range 500 {
+			for range 500 {
 				time.Sleep(time.Millisecond)
-				least := uint64(26 + i)
-				revision.Store(least)
+				least := revision.Add(1)
 				asked.Go(func() {
 					began := time.Now()
 					s, err := f.Prove(t.Context())
@@ -99,6 +98,46 @@ func TestStateOfAQuietResourceIsNotTrustedBlindly(t *testing.T) {
 			t.Error("a store that went back is taken for the same")
 		}
 	})
+}
+
+// A store that went back is found out though history never got to what it had said: a proof by
+// state hands its resourceVersion to clients, and their watches would be silent until the store is
+// there again.
+func TestStoreBehindAProofIsAnotherOne(t *testing.T) {
+	finders := map[string]func(context.Context, *Freshness) error{
+		"a proof": func(ctx context.Context, f *Freshness) error {
+			_, err := f.Prove(ctx)
+			return err
+		},
+		"a question": func(ctx context.Context, f *Freshness) error {
+			_, err := f.Newest(ctx)
+			return err
+		},
+		"a comparison": func(_ context.Context, f *Freshness) error { return f.compare() },
+		"a check":      func(ctx context.Context, f *Freshness) error { return f.advance(ctx) },
+	}
+	for name, find := range finders {
+		t.Run(name, func(t *testing.T) {
+			u := &upstream{begin: at(900), silent: true, state: shows(0, 900, map[string]uint64{"n/a": 11})}
+			proof(t, u, func(t *testing.T, r *Resource, f *Freshness) {
+				checkProve(t, f, nil, arrival)
+				time.Sleep(stateReadInterval)
+				u.begin, u.state = at(500), shows(0, 500, map[string]uint64{"n/a": 11})
+				if err := find(t.Context(), f); err == nil || !r.Disowned() {
+					t.Fatalf("the store went back: %v", err)
+				}
+				_ = r.Replace(objects(t, "a=a@11"), 505)
+				if _, err := r.Log().Find(900); err == nil {
+					t.Error("a watch goes on from what an earlier history has promised")
+				}
+				time.Sleep(stateReadInterval)
+				u.begin, u.state = at(506), shows(0, 506, map[string]uint64{"n/a": 11})
+				if _, err := f.Prove(t.Context()); err != nil {
+					t.Errorf("proof of the new history: %v", err)
+				}
+			})
+		})
+	}
 }
 
 // Before it is known that no bookmark comes, a large state is compared once it should have come: a

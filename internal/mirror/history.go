@@ -61,7 +61,7 @@ func (m *Set) checkBegun(before checks) checks {
 
 // checkHistory reports whether upstream said how far it is.
 func (m *mirror) checkHistory(ctx context.Context, log *zap.Logger) bool {
-	generation, promised := m.resource.Generation(), m.resource.Through()
+	generation, promised := m.resource.Generation(), m.resource.Promised()
 	rv, same, err := m.reflector.Revision(ctx)
 	if err == nil && same {
 		m.judge(rv, generation, promised)

@@ -237,7 +237,7 @@ type prober struct {
 }
 
 func (p prober) Begin(ctx context.Context) (uint64, cache.Proof, error) {
-	generation, promised := p.mirror.resource.Generation(), p.mirror.resource.Through()
+	generation, promised := p.mirror.resource.Generation(), p.mirror.resource.Promised()
 	rv, probe, err := p.Prober.Begin(ctx)
 	if err != nil {
 		return 0, nil, err
@@ -248,7 +248,7 @@ func (p prober) Begin(ctx context.Context) (uint64, cache.Proof, error) {
 
 // State implements cache.Prober.
 func (p prober) State(ctx context.Context) (uint64, map[string]uint64, error) {
-	generation, promised := p.mirror.resource.Generation(), p.mirror.resource.Through()
+	generation, promised := p.mirror.resource.Generation(), p.mirror.resource.Promised()
 	rv, versions, err := p.Prober.State(ctx)
 	if err == nil {
 		p.mirror.judge(rv, generation, promised)
