@@ -24,6 +24,9 @@ const (
 	// arrive together cost one, and the bookmark, or the next one, does for those after it. It leaves
 	// that one half of the time that a request has.
 	comparisonInterval = proofTimeout / 2
+	// maxRefusalPause is how long a refused comparison keeps others from beginning at most: what
+	// stands before upstream may ask for an hour, and mend in a minute. Mirrors wait as long.
+	maxRefusalPause = 8 * time.Second
 	// comparison is how long the mirror's own stream may take to get to the state that it is compared
 	// with.
 	comparison = 500 * time.Millisecond

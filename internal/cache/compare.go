@@ -72,7 +72,7 @@ func (f *Freshness) armComparisonLocked() {
 }
 
 // compareNow makes the comparison that is due. After one in vain there is a pause, which is not
-// shorter than the Retry-After of a refusal.
+// shorter than the Retry-After of a refusal, up to maxRefusalPause.
 func (f *Freshness) compareNow() {
 	begun, due := f.beginComparison()
 	if !due {
@@ -93,7 +93,7 @@ func (f *Freshness) compareNow() {
 		c.last = time.Time{}
 	}
 	if after, limited := apierrors.SuggestsClientDelay(err); limited {
-		pause = max(pause, time.Duration(after)*time.Second)
+		pause = max(pause, min(time.Duration(after)*time.Second, maxRefusalPause))
 	}
 	c.pause = latest(c.pause, time.Now().Add(pause))
 	f.armComparisonLocked()

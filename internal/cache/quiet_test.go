@@ -266,6 +266,26 @@ func TestRetryAfterOfAComparisonIsKept(t *testing.T) {
 	})
 }
 
+// A Retry-After of an hour is not kept that long.
+func TestLongRetryAfterOfAComparisonIsBounded(t *testing.T) {
+	for _, silent := range []bool{false, true} {
+		u := &upstream{begin: at(26), prove: says(time.Minute, 0, 0), silent: silent}
+		reads := 0
+		u.state = func(context.Context) (uint64, map[string]uint64, error) {
+			if reads++; reads == 1 {
+				return 0, nil, apierrors.NewTooManyRequests("maintenance", 3600)
+			}
+			return 26, map[string]uint64{"n/a": 24}, nil
+		}
+		proof(t, u, func(t *testing.T, r *Resource, f *Freshness) {
+			checkProve(t, f, ErrNotProven, proofTimeout)
+			time.Sleep(maxRefusalPause)
+			_ = r.Update(pod(t, "a", 24))
+			checkProve(t, f, nil, arrival)
+		})
+	}
+}
+
 // A read of the state that hangs is overtaken by another one, for those that wait for it, too.
 func TestComparisonThatHangsIsOvertaken(t *testing.T) {
 	u := &upstream{begin: at(26), prove: says(time.Minute, 0, 0)}
