@@ -3,7 +3,6 @@ package upstream
 import (
 	"context"
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strconv"
@@ -13,13 +12,8 @@ import (
 	"spillway/internal/object"
 )
 
-const (
-	// exactPage is how many objects of an exact state are requested at a time.
-	exactPage = 500
-	// maxExact bounds what is read of such a page: metadata may have 256 KiB of annotations, and
-	// few objects have.
-	maxExact = 64 << 20
-)
+// exactPage is how many objects of an exact state are requested at a time.
+const exactPage = 500
 
 // Versions tells the version of every object, by key and in upstream's order, in the state at
 // exactly rv: in pages, as metadata. An error may come when some have been returned already; one
@@ -55,27 +49,20 @@ func (c *Client) versionsPage(ctx context.Context, r *object.Resource, o metav1.
 	return page.Continue, nil
 }
 
-// readVersionsPage tells the version of every object of a page, by key and in upstream's order.
+// readVersionsPage tells the version of every object of a page, by key and in upstream's order. The
+// page may be long: metadata has up to 256 KiB of annotations.
 func readVersionsPage(body io.Reader, told func(key string, rv uint64)) (metav1.ListMeta, error) {
-	var page struct {
-		Metadata metav1.ListMeta   `json:"metadata"`
-		Items    []json.RawMessage `json:"items"`
-	}
-	text, err := io.ReadAll(io.LimitReader(body, maxExact))
-	if err == nil {
-		err = json.Unmarshal(text, &page)
-	}
-	if err != nil {
-		return metav1.ListMeta{}, err
-	}
-	for _, raw := range page.Items {
+	meta, err := readItems(body, func(raw []byte) error {
 		rv, key, _, err := versionOf(raw)
-		if err != nil {
-			return metav1.ListMeta{}, err
+		if err == nil {
+			told(key, rv)
 		}
-		told(key, rv)
+		return err
+	})
+	if err == nil { // to its end, so that the connection stays
+		_, err = io.Copy(io.Discard, io.LimitReader(body, maxProbe))
 	}
-	return page.Metadata, nil
+	return meta, err
 }
 
 // From lists at most limit objects from a key on, as they are in the state at exactly rv.

@@ -20,49 +20,59 @@ type listing struct {
 // decodeList reads a list item by item, as it arrives.
 func decodeList(r *object.Resource, in io.Reader) (listing, error) {
 	var list listing
-	if err := decodeMembers(r, wire.NewValues(in), &list); err != nil {
+	var err error
+	list.meta, err = readItems(in, func(raw []byte) error {
+		o, err := parse(r, raw)
+		if err == nil {
+			list.objects = append(list.objects, o)
+		}
+		return err
+	})
+	if err != nil {
 		return listing{}, fmt.Errorf("list of %s: %w", r, err)
 	}
 	return list, nil
 }
 
-// decodeMembers reads up to the closing brace: without it the list was cut off.
-func decodeMembers(r *object.Resource, v *wire.Values, list *listing) error {
+// readItems reads a list as it arrives, up to the closing brace: without it the list was cut off.
+// It calls item with each item's text, which is valid until item returns.
+func readItems(in io.Reader, item func(raw []byte) error) (meta metav1.ListMeta, err error) {
+	v := wire.NewValues(in)
 	if err := v.Expect('{'); err != nil {
-		return err
+		return meta, err
 	}
 	for first := true; ; first = false {
 		more, err := v.More(first, '}')
 		if err != nil || !more {
-			return err
+			return meta, err
 		}
 		name, err := v.Next()
 		if err != nil {
-			return err
+			return meta, err
 		}
 		var key string
 		if err := json.Unmarshal(name, &key); err != nil {
-			return err
+			return meta, err
 		}
 		if err := v.Expect(':'); err != nil {
-			return err
+			return meta, err
 		}
-		if err := decodeMember(r, v, list, key); err != nil {
-			return err
+		if err := readMember(v, key, &meta, item); err != nil {
+			return meta, err
 		}
 	}
 }
 
-func decodeMember(r *object.Resource, v *wire.Values, list *listing, key string) error {
+func readMember(v *wire.Values, key string, meta *metav1.ListMeta, item func([]byte) error) error {
 	if key == "items" {
-		return decodeItems(r, v, list)
+		return readArray(v, item)
 	}
 	value, err := v.Next()
 	switch {
 	case err != nil:
 		return err
 	case key == "metadata":
-		return decodeListMeta(value, &list.meta)
+		return decodeListMeta(value, meta)
 	case !json.Valid(value):
 		return fmt.Errorf("%w in %q", wire.ErrNoJSON, key)
 	}
@@ -77,7 +87,7 @@ func decodeListMeta(value []byte, into *metav1.ListMeta) error {
 	return err
 }
 
-func decodeItems(r *object.Resource, v *wire.Values, list *listing) error {
+func readArray(v *wire.Values, item func([]byte) error) error {
 	if c, err := v.Peek(); err != nil {
 		return err
 	} else if c != '[' {
@@ -99,10 +109,8 @@ func decodeItems(r *object.Resource, v *wire.Values, list *listing) error {
 		if err != nil {
 			return err
 		}
-		o, err := parse(r, raw)
-		if err != nil {
+		if err := item(raw); err != nil {
 			return err
 		}
-		list.objects = append(list.objects, o)
 	}
 }

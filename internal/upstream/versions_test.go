@@ -3,7 +3,9 @@ package upstream
 import (
 	"context"
 	"errors"
+	"io"
 	"maps"
+	"strings"
 	"testing"
 
 	"spillway/internal/fakeapiserver"
@@ -55,5 +57,26 @@ func TestNoState(t *testing.T) {
 	}
 	if n := p.Stats().Failed; n != 2 {
 		t.Errorf("%d failures are counted with one that was called off", n)
+	}
+}
+
+// A page of metadata is read however long it is.
+func TestLongPageOfVersions(t *testing.T) {
+	const n = 300
+	item := `{"metadata":{"namespace":"n","name":"a","resourceVersion":"11","annotations":{"a":"` +
+		strings.Repeat("x", 256<<10) + `"}}}`
+	parts := []io.Reader{strings.NewReader(`{"metadata":{"resourceVersion":"20"},"items":[` + item)}
+	for range n - 1 {
+		parts = append(parts, strings.NewReader(","), strings.NewReader(item))
+	}
+	parts = append(parts, strings.NewReader("]}\n"))
+	items := 0
+	meta, err := readVersionsPage(io.MultiReader(parts...), func(key string, rv uint64) {
+		if items++; key != "n/a" || rv != 11 {
+			t.Fatalf("%s at %d", key, rv)
+		}
+	})
+	if err != nil || items != n || meta.ResourceVersion != "20" {
+		t.Errorf("%d of %d items, at %q: %v", items, n, meta.ResourceVersion, err)
 	}
 }
