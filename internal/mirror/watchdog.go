@@ -2,13 +2,15 @@ package mirror
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"spillway/internal/mirror/states"
-
 	"spillway/internal/status"
+	"spillway/internal/upstream"
 )
 
 const (
@@ -57,12 +59,13 @@ func newer(a, b time.Time) time.Time {
 }
 
 // proveAlive replaces the watch of a mirror that cannot be proven to hold what upstream holds. The
-// new one goes on where the old one was, so that neither upstream lists nor a client notices.
+// new one goes on where the old one was, so that neither upstream lists nor a client notices. An
+// upstream that refuses to say what it holds says nothing of the watch.
 func (m *mirror) proveAlive(ctx context.Context) {
 	proving, cancel := context.WithTimeout(ctx, doubtTimeout)
 	defer cancel()
 	_, err := m.source.Fresh.Prove(proving)
-	if err == nil || ctx.Err() != nil {
+	if err == nil || ctx.Err() != nil || refused(err) {
 		return
 	}
 	m.step(func() {
@@ -71,4 +74,10 @@ func (m *mirror) proveAlive(ctx context.Context) {
 	})
 	m.replaced.Add(1)
 	m.reflector.Renew()
+}
+
+// refused reports that upstream has answered, and cannot serve now.
+func refused(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && upstream.Away(err)
 }

@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"net/http"
 	"testing"
 	"time"
 
@@ -50,6 +51,23 @@ func TestQuietWatchIsLeftAlone(t *testing.T) {
 	up.Create(fakeapiserver.Pods, "n", "elsewhere") // so that only a watch can prove it
 	m.active.Go(func() { m.watchSilence(time.Millisecond, time.Millisecond) })
 	eventually(t, "proofs", func() bool { return one.prober.Stats().Probes >= 5 })
+	if n := one.replaced.Load(); n != 0 || one.reflector.Status().Watches != 1 {
+		t.Errorf("replaced %d times, %d watches", n, one.reflector.Status().Watches)
+	}
+}
+
+// A watch is not replaced because upstream refuses questions.
+func TestWatchIsLeftAloneWhileQuestionsAreRefused(t *testing.T) {
+	t.Parallel()
+	up := newUpstream(t)
+	up.Create(fakeapiserver.ConfigMaps, "n", "a")
+	m := mirroring(t, up, nil, "configmaps")
+	m.awaitReady(t, fakeapiserver.ConfigMaps)
+	one := m.all()[0]
+	up.FailProbes(1000, http.StatusTooManyRequests)
+	before := one.prober.Stats().Failed
+	m.active.Go(func() { m.watchSilence(time.Millisecond, time.Millisecond) })
+	eventually(t, "refusals", func() bool { return one.prober.Stats().Failed >= before+3 })
 	if n := one.replaced.Load(); n != 0 || one.reflector.Status().Watches != 1 {
 		t.Errorf("replaced %d times, %d watches", n, one.reflector.Status().Watches)
 	}
