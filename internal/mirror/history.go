@@ -19,6 +19,10 @@ const (
 	maxQuestionInterval = 30 * time.Second
 )
 
+// questionTimeout bounds one question: one resource whose LIST hangs must not keep the others from
+// being asked about.
+const questionTimeout = 5 * time.Second
+
 // checkHistories asks upstream how far it is, for each mirror that has begun another watch or got a
 // complete state, until the mirrors end. Whatever happened to upstream, watches begin anew after
 // it; one that begins after its etcd was restored is silent about that, and the mirror would be
@@ -61,6 +65,8 @@ func (m *Set) checkBegun(before checks) checks {
 
 // checkHistory reports whether upstream said how far it is.
 func (m *mirror) checkHistory(ctx context.Context, log *zap.Logger) bool {
+	ctx, cancel := context.WithTimeout(ctx, questionTimeout)
+	defer cancel()
 	generation, promised := m.resource.Generation(), m.resource.Promised()
 	rv, same, err := m.reflector.Revision(ctx)
 	if err == nil && same {

@@ -95,6 +95,26 @@ func TestStateIsChecked(t *testing.T) {
 	}
 }
 
+// A resource whose LIST hangs does not keep the others from being asked about.
+func TestQuestionThatHangsIsGivenUp(t *testing.T) {
+	t.Parallel()
+	up := newUpstream(t)
+	m := mirroring(t, up, nil, "configmaps")
+	one := m.awaitComparable(t)
+	up.StallReads(fakeapiserver.ConsistentReads)
+	defer up.StallReads(fakeapiserver.NoReads)
+	answered := make(chan bool, 1)
+	go func() { answered <- one.checkHistory(t.Context(), zap.NewNop()) }()
+	select {
+	case said := <-answered:
+		if said {
+			t.Error("a question that hangs is taken for answered")
+		}
+	case <-time.After(patience):
+		t.Error("the question goes on")
+	}
+}
+
 // However many requests notice, and however long upstream takes to send its present state, the
 // mirror comes to hold it: a list that is under way is not begun anew.
 func TestRestoredUpstreamIsReadOnce(t *testing.T) {
