@@ -255,7 +255,8 @@ func (f *Freshness) learn(rv, promised, generation uint64) error {
 	return nil
 }
 
-// runByState learns R and proves the cache by one read of upstream's state.
+// runByState learns R and proves the cache by one read of upstream's state. If the cache differs, it
+// waits as any flight does.
 func (f *Freshness) runByState(ctx context.Context, fl *flight) {
 	generation, promised := f.resource.Generation(), f.resource.Promised()
 	rv, versions, err := f.prober.State(ctx)
@@ -271,8 +272,11 @@ func (f *Freshness) runByState(ctx context.Context, fl *flight) {
 	if fl.err = err; err != nil {
 		return
 	}
-	if fl.state, fl.err = f.match(ctx, generation, rv, versions); fl.err == nil {
+	switch fl.state, fl.err = f.match(ctx, generation, rv, versions); {
+	case fl.err == nil:
 		f.satisfy(fl.state)
+	case ctx.Err() == nil: // the mirror's own stream may be late
+		fl.state, fl.err = f.checked(ctx, rv, fl.begun)
 	}
 }
 

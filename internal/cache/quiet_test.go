@@ -90,13 +90,26 @@ func TestStateOfAQuietResourceIsNotTrustedBlindly(t *testing.T) {
 		checkProve(t, f, nil, arrival)
 		time.Sleep(stateReadInterval)
 		u.state = shows(0, 26, map[string]uint64{"n/a": 25})
-		checkProve(t, f, errDiffers, comparison)
+		checkProve(t, f, errDiffers, proofTimeout)
 		time.Sleep(stateReadInterval)
 		u.state = shows(0, 19, map[string]uint64{"n/a": 11})
 		checkProve(t, f, ErrNotProven, 0)
 		if !r.Disowned() {
 			t.Error("a store that went back is taken for the same")
 		}
+	})
+}
+
+// The event that a quiet resource's state shows may be late on the mirror's own stream.
+func TestStateOfAQuietResourceIsWaitedFor(t *testing.T) {
+	u := &upstream{begin: at(25), silent: true, state: shows(0, 25, map[string]uint64{"n/a": 11})}
+	proof(t, u, func(t *testing.T, r *Resource, f *Freshness) {
+		checkProve(t, f, nil, arrival)
+		time.Sleep(stateReadInterval)
+		const late = comparison + 200*time.Millisecond
+		u.begin, u.state = at(30), shows(0, 30, map[string]uint64{"n/a": 30})
+		time.AfterFunc(late, func() { _ = r.Update(pod(t, "a", 30)) })
+		checkProve(t, f, nil, late)
 	})
 }
 
