@@ -255,8 +255,8 @@ func (f *Freshness) learn(rv, promised, generation uint64) error {
 	return nil
 }
 
-// runByState learns R and proves the cache by one read of upstream's state. If the cache differs, it
-// waits as any flight does.
+// runByState learns R and proves the cache by one read of upstream's state. If the cache differs,
+// the flight waits as any other does.
 func (f *Freshness) runByState(ctx context.Context, fl *flight) {
 	generation, promised := f.resource.Generation(), f.resource.Promised()
 	rv, versions, err := f.prober.State(ctx)

@@ -76,7 +76,9 @@ func TestRequestBeyondTheWaitingGivesItsHeadBack(t *testing.T) {
 			c.must(c.enc.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]}))
 		}
 		block := c.block.Bytes() // in frames of which no first ones use up what the connection has of its own
-		c.must(c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id(all), BlockFragment: block[:4000], EndStream: true}))
+		c.must(c.framer.WriteHeaders(http2.HeadersFrameParam{
+			StreamID: id(all), BlockFragment: block[:4000], EndStream: true,
+		}))
 		c.must(c.framer.WriteContinuation(id(all), false, block[4000:20_000]))
 		c.must(c.framer.WriteContinuation(id(all), true, block[20_000:]))
 		c.expect(fmt.Sprintf("GOAWAY %d ENHANCE_YOUR_CALM", id(all)))

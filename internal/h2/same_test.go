@@ -21,7 +21,7 @@ import (
 )
 
 // asker is net/http's client, each of whose connections is served by serve. wait is how long it
-// waits to be told to send a body.
+// waits for 100 before it sends a body.
 func asker(t *testing.T, wait time.Duration, serve func(net.Conn)) *http.Client {
 	t.Helper()
 	var serving sync.WaitGroup

@@ -19,8 +19,8 @@ const (
 	maxQuestionInterval = 30 * time.Second
 )
 
-// questionTimeout bounds one question: one resource whose LIST hangs must not keep the others from
-// being asked about.
+// questionTimeout bounds one question: a LIST that hangs must not hold up the questions about other
+// resources.
 const questionTimeout = 5 * time.Second
 
 // checkHistories asks upstream how far it is, for each mirror that has begun another watch or got a

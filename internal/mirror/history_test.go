@@ -95,7 +95,7 @@ func TestStateIsChecked(t *testing.T) {
 	}
 }
 
-// A resource whose LIST hangs does not keep the others from being asked about.
+// A LIST of one resource that hangs does not hold up the questions about others.
 func TestQuestionThatHangsIsGivenUp(t *testing.T) {
 	t.Parallel()
 	up := newUpstream(t)
