@@ -129,7 +129,6 @@ func TestDoubtful(t *testing.T) {
 	proof(t, u, func(t *testing.T, r *Resource, f *Freshness) {
 		check := func(doubtful bool, begun int) {
 			t.Helper()
-			time.Sleep(checkInterval) // the pause after a failure
 			if got := f.Doubtful(); got != doubtful {
 				t.Errorf("doubtful: %v", got)
 			}

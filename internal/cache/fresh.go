@@ -69,8 +69,7 @@ type Freshness struct {
 		asking  bool    // a flight is asking for R, or pauses before it does
 		waiting *flight // the one that asks next
 		begun   time.Time
-		pause   time.Time // no flight asks before; see pauseFlights
-		late    uint64    // what history was complete through when R had to be checked last
+		late    uint64 // what history was complete through when R had to be checked last
 
 		checks      checks
 		comparisons comparisons
@@ -190,17 +189,15 @@ func (f *Freshness) quietLocked() bool {
 }
 
 // pauseLocked is how long the waiting flight is held, so that requests which arrive one after
-// another do not cost upstream a LIST each where only LISTs prove anything, or where it refuses
-// them.
+// another do not cost upstream a LIST each where only LISTs prove anything.
 func (f *Freshness) pauseLocked() time.Duration {
-	refused := time.Until(f.mu.pause)
 	switch {
 	case !f.mu.waiting.insists || f.prober.Bookmarks():
-		return refused
+		return 0
 	case f.quietLocked():
-		return max(refused, stateReadInterval-time.Since(f.mu.begun))
+		return stateReadInterval - time.Since(f.mu.begun)
 	}
-	return max(refused, 2*arrival-time.Since(f.mu.begun))
+	return 2*arrival - time.Since(f.mu.begun)
 }
 
 // run runs one flight, from the query of R to the proof. If the resource is quiet, upstream's state
@@ -231,7 +228,6 @@ func (f *Freshness) ask(ctx context.Context) (uint64, error) {
 	generation, promised, began := f.resource.Generation(), f.resource.Promised(), time.Now()
 	rv, proof, err := f.prober.Begin(ctx)
 	if err != nil {
-		f.pauseFlights()
 		if ctx.Err() != nil {
 			err = errors.Join(ErrNotProven, err)
 		}
@@ -260,9 +256,7 @@ func (f *Freshness) learn(rv, promised, generation uint64) error {
 func (f *Freshness) runByState(ctx context.Context, fl *flight) {
 	generation, promised := f.resource.Generation(), f.resource.Promised()
 	rv, versions, err := f.prober.State(ctx)
-	if err != nil {
-		f.pauseFlights()
-	} else {
+	if err == nil {
 		err = f.learn(rv, promised, generation)
 	}
 	if err == nil {
@@ -278,14 +272,6 @@ func (f *Freshness) runByState(ctx context.Context, fl *flight) {
 	case ctx.Err() == nil: // the mirror's own stream may be late
 		fl.state, fl.err = f.checked(ctx, rv, fl.begun)
 	}
-}
-
-// pauseFlights follows a question that upstream did not answer: requests that wait for an answer
-// must not cost one question after the other.
-func (f *Freshness) pauseFlights() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.mu.pause = time.Now().Add(checkInterval)
 }
 
 // asked starts the next flight.

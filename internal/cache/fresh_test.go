@@ -7,8 +7,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 var (
@@ -103,35 +101,6 @@ func checkProve(t *testing.T, f *Freshness, want error, after time.Duration) {
 	}
 	if took := time.Since(start); took != after {
 		t.Errorf("the proof took %v, want %v", took, after)
-	}
-}
-
-// An upstream that refuses questions is not asked without pause, however many requests wait.
-func TestRefusedQuestionsPause(t *testing.T) {
-	for _, silent := range []bool{false, true} {
-		u := &upstream{prove: says(time.Minute, 0, 0), silent: silent}
-		u.begin = func(context.Context) (uint64, error) {
-			time.Sleep(3 * time.Millisecond)
-			return 0, apierrors.NewTooManyRequests("too many requests", 1)
-		}
-		proof(t, u, func(t *testing.T, _ *Resource, f *Freshness) {
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-			defer cancel()
-			var all sync.WaitGroup
-			for range 200 {
-				all.Go(func() {
-					for ctx.Err() == nil {
-						if _, err := f.Prove(ctx); err == nil {
-							t.Error("it was proven")
-						}
-					}
-				})
-			}
-			all.Wait()
-			if u.begun > 41 {
-				t.Errorf("%d questions in 10 s", u.begun)
-			}
-		})
 	}
 }
 

@@ -247,7 +247,6 @@ func TestNothingToProveWith(t *testing.T) {
 		w := newWorld(t, d, "a/x 5")
 		w.oracle.Set(0, errors.New("connection refused"))
 		w.watch(watchList).ends(EndFreshnessTimeout)
-		time.Sleep(time.Second) // the pause after a failure
 		w.oracle.Set(90, nil)
 		w.watch(unmarkedNow).ends(EndFreshnessTimeout)
 	})
