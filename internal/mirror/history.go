@@ -65,15 +65,17 @@ func (m *Set) checkBegun(before checks) checks {
 
 // checkHistory reports whether upstream said how far it is.
 func (m *mirror) checkHistory(ctx context.Context, log *zap.Logger) bool {
-	ctx, cancel := context.WithTimeout(ctx, questionTimeout)
+	first, cancel := context.WithTimeout(ctx, questionTimeout)
 	defer cancel()
 	generation, promised := m.resource.Generation(), m.resource.Promised()
-	rv, same, err := m.reflector.Revision(ctx)
+	rv, same, err := m.reflector.Revision(first)
 	if err == nil && same {
 		m.judge(rv, generation, promised)
 		return true
 	}
-	_, probe, err := prober{m.prober, m}.Begin(ctx)
+	second, cancel := context.WithTimeout(ctx, questionTimeout)
+	defer cancel()
+	_, probe, err := prober{m.prober, m}.Begin(second)
 	if err != nil {
 		log.Debug("upstream did not say how far it is", zap.Stringer("resource", m.resource.Info), zap.Error(err))
 		return false

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"spillway/internal/cache"
 	"spillway/internal/mirror/states"
 	"spillway/internal/status"
 	"spillway/internal/upstream"
@@ -76,8 +77,9 @@ func (m *mirror) proveAlive(ctx context.Context) {
 	m.reflector.Renew()
 }
 
-// refused reports that upstream has answered, and cannot serve now.
+// refused reports that upstream refused the question of how far it is. A comparison that is refused
+// after an answer to it excuses no watch.
 func refused(err error) bool {
 	var status apierrors.APIStatus
-	return errors.As(err, &status) && upstream.Away(err)
+	return !errors.Is(err, cache.ErrNotProven) && errors.As(err, &status) && upstream.Away(err)
 }

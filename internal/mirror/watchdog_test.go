@@ -1,10 +1,14 @@
 package mirror
 
 import (
+	"errors"
 	"net/http"
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"spillway/internal/cache"
 	"spillway/internal/fakeapiserver"
 	"spillway/internal/object"
 )
@@ -40,35 +44,37 @@ func TestSilentWatchIsReplaced(t *testing.T) {
 	}
 }
 
-// A watch that is silent since nothing happens is left alone.
+// A watch that is silent since nothing happens is left alone, and so is one while upstream refuses
+// the question of how far it is.
 func TestQuietWatchIsLeftAlone(t *testing.T) {
 	t.Parallel()
-	up := newUpstream(t)
-	up.Create(fakeapiserver.ConfigMaps, "n", "a")
-	m := mirroring(t, up, nil, "configmaps")
-	m.awaitReady(t, fakeapiserver.ConfigMaps)
-	one := m.all()[0]
-	up.Create(fakeapiserver.Pods, "n", "elsewhere") // so that only a watch can prove it
-	m.active.Go(func() { m.watchSilence(time.Millisecond, time.Millisecond) })
-	eventually(t, "proofs", func() bool { return one.prober.Stats().Probes >= 5 })
-	if n := one.replaced.Load(); n != 0 || one.reflector.Status().Watches != 1 {
-		t.Errorf("replaced %d times, %d watches", n, one.reflector.Status().Watches)
+	for name, refuses := range map[string]bool{"proven": false, "refused": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			up := newUpstream(t)
+			up.Create(fakeapiserver.ConfigMaps, "n", "a")
+			m := mirroring(t, up, nil, "configmaps")
+			m.awaitReady(t, fakeapiserver.ConfigMaps)
+			one := m.all()[0]
+			up.Create(fakeapiserver.Pods, "n", "elsewhere") // so that only a watch can prove it
+			if refuses {
+				up.FailProbes(1000, http.StatusTooManyRequests)
+			}
+			before := one.prober.Stats().Probes
+			m.active.Go(func() { m.watchSilence(time.Millisecond, time.Millisecond) })
+			eventually(t, "proofs", func() bool { return one.prober.Stats().Probes >= before+5 })
+			if n := one.replaced.Load(); n != 0 || one.reflector.Status().Watches != 1 {
+				t.Errorf("replaced %d times, %d watches", n, one.reflector.Status().Watches)
+			}
+		})
 	}
 }
 
-// A watch is not replaced because upstream refuses questions.
-func TestWatchIsLeftAloneWhileQuestionsAreRefused(t *testing.T) {
+// What a comparison failed with does not excuse a watch.
+func TestRefusedComparisonExcusesNoWatch(t *testing.T) {
 	t.Parallel()
-	up := newUpstream(t)
-	up.Create(fakeapiserver.ConfigMaps, "n", "a")
-	m := mirroring(t, up, nil, "configmaps")
-	m.awaitReady(t, fakeapiserver.ConfigMaps)
-	one := m.all()[0]
-	up.FailProbes(1000, http.StatusTooManyRequests)
-	before := one.prober.Stats().Failed
-	m.active.Go(func() { m.watchSilence(time.Millisecond, time.Millisecond) })
-	eventually(t, "refusals", func() bool { return one.prober.Stats().Failed >= before+3 })
-	if n := one.replaced.Load(); n != 0 || one.reflector.Status().Watches != 1 {
-		t.Errorf("replaced %d times, %d watches", n, one.reflector.Status().Watches)
+	busy := apierrors.NewTooManyRequests("busy", 1)
+	if !refused(busy) || refused(errors.Join(cache.ErrNotProven, busy)) || refused(cache.ErrNotProven) {
+		t.Error("only a refused question says nothing of the watch")
 	}
 }
