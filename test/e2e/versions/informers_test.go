@@ -121,9 +121,10 @@ func (w *informedWorld) put(t *testing.T, name string) {
 	}
 }
 
-// states are the requests by which the apiserver has sent the state of ConfigMaps, by audit
-// identity. A probe of what it can selects nothing, and a page of one object is no state.
-func (w *informedWorld) states(t *testing.T) map[string]string {
+// states are the requests received since then by which the apiserver has sent the state of
+// ConfigMaps, by audit identity. A probe of what it can selects nothing, and a page of one object is
+// no state.
+func (w *informedWorld) states(t *testing.T, since time.Time) map[string]string {
 	t.Helper()
 	sent := map[string]string{}
 	for _, e := range w.audit.Entries(t, "/configmaps") {
@@ -132,7 +133,8 @@ func (w *informedWorld) states(t *testing.T) map[string]string {
 		q := query.Query()
 		state := e.Verb == "list" && q.Get("limit") != "1" || q.Get("sendInitialEvents") == "true"
 		probe := strings.Contains(q.Get("fieldSelector"), "!=")
-		if state && !probe && e.ResponseStatus != nil && e.ResponseStatus.Code == http.StatusOK {
+		recent := !e.RequestReceivedTimestamp.Before(since)
+		if state && !probe && recent && e.ResponseStatus != nil && e.ResponseStatus.Code == http.StatusOK {
 			sent[e.AuditID] = e.RequestURI + " " + e.UserAgent
 		}
 	}
@@ -143,7 +145,7 @@ func (w *informedWorld) states(t *testing.T) map[string]string {
 // often the apiserver has sent its state until they had synced, and how long that took.
 func (w *informedWorld) start(t *testing.T, binary, server string, informers int) (states int, took time.Duration) {
 	t.Helper()
-	before, began := w.states(t), time.Now()
+	began := time.Now()
 	spent, err := w.cp.APIServer().CPU()
 	must(t, err)
 	stop := w.moveOn(t)
@@ -159,8 +161,7 @@ func (w *informedWorld) start(t *testing.T, binary, server string, informers int
 	expect(t, lines, "synced")
 	stop()
 	took = time.Since(began)
-	sent := w.states(t)
-	maps.DeleteFunc(sent, func(id, _ string) bool { return before[id] != "" })
+	sent := w.states(t, began)
 	states = len(sent)
 	now, err := w.cp.APIServer().CPU()
 	must(t, err)

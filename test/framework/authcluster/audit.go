@@ -43,7 +43,8 @@ type Entry struct {
 	UserAgent        string
 	ObjectRef        *struct{ Resource, Namespace, Name, APIGroup, Subresource string }
 	ResponseStatus   *struct{ Code int }
-	StageTimestamp   time.Time
+
+	RequestReceivedTimestamp, StageTimestamp time.Time
 }
 
 // AuditUser is a user as upstream authenticated it.
