@@ -122,8 +122,8 @@ func (w *informedWorld) put(t *testing.T, name string) {
 }
 
 // states are the requests received since then by which the apiserver has sent the state of
-// ConfigMaps, by audit identity. A probe of what it can selects nothing, and a page of one object is
-// no state.
+// ConfigMaps, by audit identity. A probe of what it can selects nothing, and a page of one object
+// is no state.
 func (w *informedWorld) states(t *testing.T, since time.Time) map[string]string {
 	t.Helper()
 	sent := map[string]string{}
