@@ -3,7 +3,6 @@ package readyourwrites
 import (
 	"flag"
 	"fmt"
-	"path/filepath"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -81,21 +80,18 @@ func startControlPlane(t *testing.T) *controlplane.ControlPlane {
 
 func namespaceOf(worker int) string { return fmt.Sprintf("w%d", worker) }
 
-// play lets workers write to the apiserver and read through a proxy behind a relay, until the tries
+// play lets workers write to the apiserver and read through a proxy before a slow upstream, until the tries
 // are used up or enough was seen.
 func play(t *testing.T, cp *controlplane.ControlPlane, binary string, tries int, enough func(*tally) bool) *tally {
 	t.Helper()
-	relay := newRelay(t, cp)
-	kubeconfig := filepath.Join(t.TempDir(), "relay.kubeconfig")
-	if err := controlplane.WriteKubeconfig(kubeconfig, &rest.Config{Host: relay.url}); err != nil {
-		t.Fatal(err)
-	}
-	proxy := process.StartProxy(t, binary, "--kubeconfig="+kubeconfig, "--listen-identity=self", "--resources=configmaps")
+	upstream := &slowUpstream{}
+	proxy := process.StartProxy(t, binary, "--kubeconfig="+upstream.kubeconfig(t, cp), "--listen-identity=self",
+		"--resources=configmaps")
 	players := newPlayers(t, cp.Config(controlplane.Admin), &rest.Config{Host: proxy.Plain})
 	players.enough = enough
 	players.strict(t)
 	seen := players.play(t, tries)
-	if relay.delayed.Load() == 0 {
+	if upstream.delayed.Load() == 0 {
 		t.Error("no watch was late: this tests nothing")
 	}
 	return seen
