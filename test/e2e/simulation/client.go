@@ -7,10 +7,14 @@ type kind uint8
 
 const (
 	watchList      kind = iota // the state as ADDED events, up to a bookmark; any age
-	consistentList             // the same, held back until the state is proven
+	consistentList             // the same, and the bookmark is not below what upstream had when the client came
 	listWatch                  // a LIST, then a watch from its resourceVersion
 	events                     // no state: a watch from some resourceVersion
+	fromNow                    // no state: a watch of what follows its head
 )
+
+// state reports that the watch itself begins with the state.
+func (k kind) state() bool { return k <= consistentList }
 
 // client is a watcher with a mind of its own: it stalls, reads by the byte, vanishes, resumes from
 // what it saw last, and starts over on a 410.
@@ -29,14 +33,14 @@ type client struct {
 }
 
 func newClient(s *Simulation, id int) *client {
-	c := &client{sim: s, id: id, kind: kind(s.rand.IntN(4)), filter: randomFilter(s.rand)}
-	c.format = format{chunked: s.rand.IntN(3) > 0, bookmarks: c.kind <= consistentList || s.rand.IntN(2) == 0}
+	c := &client{sim: s, id: id, kind: kind(s.rand.IntN(5)), filter: randomFilter(s.rand)}
+	c.format = format{chunked: s.rand.IntN(3) > 0, bookmarks: c.kind.state() || s.rand.IntN(2) == 0}
 	return c
 }
 
 func (c *client) String() string {
 	return fmt.Sprintf("client %d (%v, %+v, %+v) at %d", c.id, [...]string{"watch-list", "consistent watch-list",
-		"list and watch", "events"}[c.kind],
+		"list and watch", "events", "events from now"}[c.kind],
 		c.filter, c.format, c.last)
 }
 
@@ -64,7 +68,7 @@ func (c *client) step() {
 	case n < 188:
 		c.stream.bookmarkDue = true
 	default:
-		c.stream.proven = true
+		c.stream.answer()
 	}
 }
 
@@ -82,7 +86,11 @@ func (c *client) connect() {
 	c.session = newSession(c)
 	switch c.kind {
 	case watchList, consistentList:
+		c.session.begin()
 		c.stream = c.fromState(c.kind == consistentList)
+	case fromNow:
+		c.session.begin()
+		c.stream = c.fromState(false)
 	case listWatch:
 		c.list()
 		c.resume()
@@ -127,7 +135,7 @@ func (c *client) receive(p []byte) {
 func (c *client) closed(s *stream) {
 	c.stream = nil
 	c.session.ended(s, c.wire)
-	if why := s.reasons[0]; why == expired || why == retracted {
+	if why := s.reasons[0]; why == expired || why == unproven {
 		c.last = 0
 	}
 }
@@ -140,7 +148,9 @@ func (c *client) cut() {
 	c.sim.counts.Cuts++
 	if c.stream.phase != phaseEnded {
 		c.stream.reasons = append(c.stream.reasons, departed)
-		c.stream.source.Close()
+		if c.stream.source != nil {
+			c.stream.source.Close()
+		}
 	}
 	c.stream = nil
 	if c.session.failed { // it has seen the ERROR
@@ -164,12 +174,13 @@ func (c *client) drain() {
 func (c *client) rest() {
 	c.stalled = false
 	if c.stream != nil {
-		c.stream.proven = true
+		c.stream.prove()
 	}
 	for range 3 { // to be proven takes one, a bookmark another
 		c.drain()
 		if c.stream != nil {
-			c.stream.proven, c.stream.bookmarkDue = true, true
+			c.stream.prove()
+			c.stream.bookmarkDue = true
 		}
 	}
 	if c.sim.violation != nil {

@@ -12,6 +12,8 @@ type faults struct {
 	onSource   func(*stream, source) source
 	onResume   func(s *Simulation, rv uint64, sel object.Selector, enc object.Encoding) (source, error)
 	onStart    func(*cache.Snapshot) uint64
+	onProof    func(rv uint64) uint64
+	late       bool // the head is sent, and then the place in history is fixed
 	onDispatch func(*Simulation)
 	onSelector func(*client) object.Selector
 	onFinish   func(*stream, []byte) []byte
@@ -45,6 +47,13 @@ func (f *faults) start(snapshot *cache.Snapshot) uint64 {
 		return snapshot.Next
 	}
 	return f.onStart(snapshot)
+}
+
+func (f *faults) proof(rv uint64) uint64 {
+	if f.onProof == nil {
+		return rv
+	}
+	return f.onProof(rv)
 }
 
 func (f *faults) dispatch(s *Simulation) {

@@ -2,12 +2,10 @@ package simulation
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"strings"
 
 	"spillway/internal/cache"
-	"spillway/internal/fanout"
 	"spillway/internal/object"
 )
 
@@ -73,7 +71,7 @@ type laggingCursor struct{ source }
 
 func (d *laggingCursor) Next() ([]byte, error) {
 	run, err := d.source.Next()
-	if err != nil && !errors.Is(err, fanout.ErrInitialObjectDeleted) {
+	if err != nil {
 		return nil, nil
 	}
 	return run, err

@@ -59,6 +59,10 @@ var planted = []struct {
 	{"a stream begins after its state", Complete, func() faults {
 		return faults{onStart: func(s *cache.Snapshot) uint64 { return s.Next + 1 }}
 	}, nil},
+	{"the snapshot is taken after the head", Complete, func() faults { return faults{late: true} }, nil},
+	{"the end of the state is told without a proof", Bookmark, func() faults {
+		return faults{onProof: func(uint64) uint64 { return 0 }}
+	}, nil},
 	{"a resume at P skips the seam's deletions", Complete, func() faults {
 		return faults{onResume: resumeAbove}
 	}, nil},

@@ -16,19 +16,37 @@ func (s *session) message(m *message) uint64 {
 		if m.code != 410 {
 			s.report(End, "an ERROR %d that is not a 410: %s", m.code, m.text)
 		}
-	case m.Type == "BOOKMARK" && s.initial:
+	case m.Type == "BOOKMARK" && m.end && s.initial:
 		return s.endOfState(m)
+	case m.Type == "BOOKMARK" && s.initial: // at the end of a seam
+		s.stateComplete()
+		s.bookmarked(m)
 	case m.Type == "BOOKMARK":
 		return s.bookmarked(m)
-	case s.initial:
-		if m.Type != "ADDED" {
-			s.report(Complete, "%v among the initial events", m)
-		}
+	case s.initial && s.ofState(m):
 		s.store[m.key] = string(m.Object)
+	case s.initial:
+		s.stateComplete()
+		s.event(m) // no place to resume at: the client has not all of the state before the mark
 	default:
 		return s.event(m)
 	}
 	return 0
+}
+
+// ofState reports that a message is an object of the state at the head.
+func (s *session) ofState(m *message) bool {
+	v := s.want[m.key]
+	_, has := s.store[m.key]
+	return !s.begun && m.Type == "ADDED" && v != nil && v.rv == m.rv && !has
+}
+
+// stateComplete checks, once, that all of the state at the head has come.
+func (s *session) stateComplete() {
+	if !s.begun {
+		s.begun = true
+		s.compare()
+	}
 }
 
 // event is invariants 1 to 4 for one event.
@@ -69,23 +87,28 @@ func (s *session) settle() {
 	}
 }
 
-// endOfState is the bookmark after the initial events: they must be the state at its
-// resourceVersion.
+// endOfState is the bookmark after the initial events: the state at the head and what followed it
+// must be the state at its resourceVersion, and that must not be older than the request.
 func (s *session) endOfState(m *message) uint64 {
-	if !m.end {
-		s.report(Bookmark, "%v among the initial events", m)
+	s.stateComplete()
+	if m.rv < s.asked && s.restores == s.client.sim.up.restores {
+		s.report(Bookmark, "the initial events end at %d, below %d where upstream was", m.rv, s.asked)
 	}
 	s.initial = false
-	s.bookmark, s.rv = m.rv, m.rv
-	s.place(m.rv)
-	s.promised = s.wanted
-	s.compare()
-	return m.rv
+	return s.vouched(m)
 }
 
 // bookmarked is a promise that the client has everything up to a resourceVersion.
 func (s *session) bookmarked(m *message) uint64 {
 	s.client.sim.counts.Bookmarks++
+	if m.end {
+		s.report(Bookmark, "%v says again that the initial events are complete", m)
+	}
+	return s.vouched(m)
+}
+
+// vouched judges the promise of a bookmark.
+func (s *session) vouched(m *message) uint64 {
 	s.settle()
 	s.take(delivery{"BOOKMARK", "/", m.rv})
 	i, inside := s.generation.index(m.rv)
@@ -96,8 +119,6 @@ func (s *session) bookmarked(m *message) uint64 {
 		s.report(Seam, "%v inside a seam", m)
 	case m.rv > s.generation.through:
 		s.report(Bookmark, "%v, but nothing is known beyond %d", m, s.generation.through)
-	case m.end:
-		s.report(Bookmark, "%v says again that the initial events are complete", m)
 	}
 	s.bookmark, s.promised = m.rv, i
 	if len(s.pending) == 0 || s.pending[0].entry >= i {
@@ -180,8 +201,8 @@ func (s *session) ended(st *stream, w *wire) {
 	switch why {
 	case expired:
 		sim.counts.Expired++
-	case retracted:
-		sim.counts.Retracted++
+	case unproven:
+		sim.counts.Unproven++
 	case deadline:
 		sim.counts.Deadlines++
 	}

@@ -109,7 +109,7 @@ func cutInside(t *testing.T, s *Simulation, c *client, cut, more int) {
 			c.session = newSession(c)
 		}
 		c.connect()
-		c.stream.proven = true
+		c.stream.prove()
 		c.drain()
 	})
 	if c.format.bookmarks {

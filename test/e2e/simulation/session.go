@@ -12,6 +12,9 @@ type session struct {
 	generation *generation
 	state      bool // the client wants to hold the state
 	initial    bool // and has not received its mark yet
+	begun      bool // and has all of the state at its head
+	asked      uint64
+	restores   int // of upstream when the client came
 	future     uint64
 
 	scanned   int                 // entries before it are in pending, or were
@@ -46,8 +49,8 @@ type delivery struct {
 func newSession(c *client) *session {
 	s := &session{client: c, generation: c.sim.history.now(), scanned: -1, delivered: map[delivery]bool{},
 		store: map[string]string{}}
-	s.state = c.kind != events
-	s.initial = c.kind == watchList || c.kind == consistentList
+	s.state = c.kind <= listWatch
+	s.initial = c.kind.state()
 	s.connected()
 	return s
 }
@@ -60,6 +63,15 @@ func (s *session) connected() {
 
 func (s *session) report(check Check, format string, args ...any) {
 	s.client.sim.report(check, "%v: "+format, append([]any{s.client}, args...)...)
+}
+
+// begin is the head of a watch from now. What the mirror had then is the state, and what came after
+// that are events. A consistent watch ends its initial events where upstream was then, or later.
+func (s *session) begin() {
+	s.place(s.generation.through)
+	if s.client.kind == consistentList {
+		s.asked, s.restores = s.client.sim.up.rv, s.client.sim.up.restores
+	}
 }
 
 // list is a LIST of the present state; it returns its resourceVersion.

@@ -65,7 +65,7 @@ const (
 
 // counts say what a run has tried, so that an empty one cannot pass for a green one.
 type counts struct {
-	Writes, Relists, Seams, Voids, Events, Bookmarks, Starts, Resumes, Expired, Retracted, Deadlines, Cuts, Exact int
+	Writes, Relists, Seams, Voids, Events, Bookmarks, Starts, Resumes, Expired, Unproven, Deadlines, Cuts, Exact int
 }
 
 func (c *counts) add(o counts) {
@@ -78,7 +78,7 @@ func (c *counts) add(o counts) {
 	c.Starts += o.Starts
 	c.Resumes += o.Resumes
 	c.Expired += o.Expired
-	c.Retracted += o.Retracted
+	c.Unproven += o.Unproven
 	c.Deadlines += o.Deadlines
 	c.Cuts += o.Cuts
 	c.Exact += o.Exact

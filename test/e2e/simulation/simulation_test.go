@@ -45,7 +45,7 @@ func TestSimulation(t *testing.T) {
 	}
 	t.Logf("%d seeds of %d steps: %+v", *seeds, *steps, all)
 	for what, n := range map[string]int{
-		"seams": all.Seams, "voids": all.Voids, "expired": all.Expired, "retracted": all.Retracted,
+		"seams": all.Seams, "voids": all.Voids, "expired": all.Expired, "unproven": all.Unproven,
 		"deadlines": all.Deadlines, "cuts": all.Cuts, "bookmarks": all.Bookmarks, "exact reads": all.Exact,
 	} {
 		if n == 0 && *seeds**steps >= 10000 {

@@ -1,8 +1,6 @@
 package simulation
 
 import (
-	"errors"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"spillway/internal/fanout"
@@ -16,8 +14,6 @@ type source interface {
 	InSeam() bool
 	Held() int
 	Lag() uint64
-	BeginInitialEvents()
-	EndInitialEvents()
 	Close()
 }
 
@@ -25,17 +21,18 @@ type source interface {
 type reason string
 
 const (
-	expired   reason = "expired"   // history does not reach back to the client: 410
-	retracted reason = "retracted" // an initial object went away before the state was proven: a clean end
-	deadline  reason = "deadline"  // a clean end
-	departed  reason = "departed"  // the client's own doing
+	expired  reason = "expired"  // history does not reach back to the client: 410
+	unproven reason = "unproven" // upstream did not say how far it is: a clean end
+	deadline reason = "deadline" // a clean end
+	departed reason = "departed" // the client's own doing
 )
 
 type phase uint8
 
 const (
-	phaseState phase = iota // the initial objects
-	phaseHeld               // all of them were sent; waiting for the proof that they are the present
+	phaseHead  phase = iota // the head, which only a planted fault sends before its place is fixed
+	phaseState              // the initial objects
+	phaseHeld               // what follows them, until the client has what was there when it came
 	phaseLive
 	phaseEnded
 )
@@ -54,23 +51,68 @@ type stream struct {
 	ahead      bool   // the client was ahead of history then
 	reasons    []reason
 
-	consistent, proven, bookmarkDue, endDue bool
+	question            *question // nil: the state may be of any age
+	bookmarkDue, endDue bool
 }
 
-// fromState opens a stream that begins with the state.
-func (c *client) fromState(consistent bool) *stream {
-	snapshot := c.sim.resource.Snapshot()
-	position := c.sim.faults.start(snapshot)
-	s := c.newStream(c.sim.hub.For("").From(position, snapshot.RV, c.selector(), c.format.encoding()))
-	s.started, s.phase, s.consistent = snapshot.RV, phaseState, consistent
-	if consistent {
-		s.source.BeginInitialEvents()
+// question is how far upstream is: what it says before the stream may call its state the present.
+// The answer comes late, after those to later questions, or never.
+type question struct {
+	asked    uint64 // how far upstream was when it was sent
+	never    bool
+	answered bool
+	rv       uint64 // the answer
+}
+
+// answer lets the answer come, which is as old as the question or as the answer's way back is short;
+// or lets the stream find that there is none.
+func (s *stream) answer() {
+	q := s.question
+	if q == nil || q.answered {
+		return
 	}
+	q.answered, q.rv = true, q.asked
+	if s.sim.rand.IntN(2) == 0 {
+		q.rv = s.sim.up.rv
+	}
+	q.rv = s.sim.faults.proof(q.rv)
+}
+
+// prove lets an answer come in any case, and as of now.
+func (s *stream) prove() {
+	if s.question != nil {
+		*s.question = question{answered: true, rv: s.sim.up.rv}
+	}
+}
+
+// fromState opens a stream that begins with the state. Its place in history is fixed when its head
+// is sent.
+func (c *client) fromState(consistent bool) *stream {
+	s := c.newStream(nil)
+	if consistent {
+		s.question = &question{asked: c.sim.up.rv, never: c.sim.rand.IntN(8) == 0}
+	}
+	if !c.sim.faults.late {
+		s.fix()
+	}
+	return s
+}
+
+// fix places a stream at the present: a client that is to have the state gets it.
+func (s *stream) fix() {
+	c, snapshot := s.client, s.sim.resource.Snapshot()
+	position := c.sim.faults.start(snapshot)
+	cursor := c.sim.hub.For("").From(position, snapshot.RV, c.selector(), c.format.encoding())
+	s.source = c.sim.faults.source(s, cursor)
+	s.started, s.phase = snapshot.RV, phaseLive
+	if !c.kind.state() {
+		return
+	}
+	s.phase = phaseState
 	snapshot.Scan(c.selector(), "", func(o *object.Object) bool {
 		s.out = made(fanout.AppendEvent(s.out, c.format.encoding(), object.Added, o, o.RV))
 		return true
 	})
-	return s
 }
 
 // fromRV opens a stream of what follows rv, or one that says that it cannot.
@@ -122,7 +164,10 @@ func (s *stream) pump(n int) bool {
 // fill gets more to send, or the end; false if there is nothing.
 func (s *stream) fill() bool {
 	switch {
-	case s.phase == phaseState && s.consistent:
+	case s.phase == phaseHead:
+		s.fix()
+		return true
+	case s.phase == phaseState && s.question != nil:
 		s.phase = phaseHeld
 		return true
 	case s.phase == phaseState:
@@ -130,6 +175,10 @@ func (s *stream) fill() bool {
 		return true
 	case s.phase == phaseLive && s.endDue && !s.source.InSeam():
 		s.end(deadline, nil)
+		return true
+	}
+	if q := s.question; s.phase == phaseHeld && q.answered && q.never && !s.source.InSeam() {
+		s.end(unproven, nil)
 		return true
 	}
 	run, err := s.source.Next()
@@ -142,8 +191,7 @@ func (s *stream) fill() bool {
 	}
 	s.poll()
 	switch {
-	case s.phase == phaseHeld && s.proven && !s.source.InSeam():
-		s.source.EndInitialEvents()
+	case s.phase == phaseHeld && s.question.answered && s.source.Through() >= s.question.rv && !s.source.InSeam():
 		s.endOfState()
 		return true
 	case s.phase == phaseLive && s.bookmarkDue && !s.source.InSeam():
@@ -171,10 +219,6 @@ func (s *stream) endOfState() {
 }
 
 func (s *stream) fail(err error) {
-	if errors.Is(err, fanout.ErrInitialObjectDeleted) {
-		s.end(retracted, nil)
-		return
-	}
 	s.client.session.refused(s)
 	s.end(expired, err)
 }

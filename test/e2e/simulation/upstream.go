@@ -60,10 +60,12 @@ type upstream struct {
 	rand    *rand.Rand
 	rv, uid uint64
 	lowest  uint64 // what it was put back to since the last list
-	padding int
-	state   map[string]*version
-	writes  []write
-	made    map[identity]bool // in all timelines
+	// restores is how often it was put back.
+	restores int
+	padding  int
+	state    map[string]*version
+	writes   []write
+	made     map[identity]bool // in all timelines
 }
 
 // identity is what differs between versions. After a restore upstream could make another version of
@@ -126,6 +128,7 @@ func (u *upstream) remove(key string) {
 // restore brings back an etcd of some writes ago. What is written from now on reuses
 // resourceVersions.
 func (u *upstream) restore(writes int) {
+	u.restores++
 	for ; writes > 0 && len(u.writes) > 0; writes-- {
 		last := u.writes[len(u.writes)-1]
 		u.writes = u.writes[:len(u.writes)-1]
