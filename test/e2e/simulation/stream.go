@@ -64,8 +64,8 @@ type question struct {
 	rv       uint64 // the answer
 }
 
-// answer lets the answer come, which is as old as the question or as the answer's way back is short;
-// or lets the stream find that there is none.
+// answer lets the answer come, which is as old as the question or as the answer's way back is
+// short; or lets the stream find that there is none.
 func (s *stream) answer() {
 	q := s.question
 	if q == nil || q.answered {

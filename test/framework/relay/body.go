@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// delayedBody passes on what it reads some time after it arrived, each run of bytes by a time of its
-// own, and all in their order.
+// delayedBody passes on what it reads some time after it arrived, each run of bytes by a time of
+// its own, and all in their order.
 type delayedBody struct {
 	io.Closer
 	runs chan run

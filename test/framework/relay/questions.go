@@ -19,14 +19,14 @@ const agent = "spillway/"
 func IsOwn(r *http.Request) bool { return strings.HasPrefix(r.Header.Get("User-Agent"), agent) }
 
 // IsQuestion reports that a request is one by which Spillway learns how far the API server is, or
-// what its history was: a probe, a backfill or a check. It is not one that mirrors a resource, nor a
-// review.
+// what its history was: a probe, a backfill or a check. It is not one that mirrors a resource, nor
+// a review.
 func IsQuestion(r *http.Request) bool {
 	return IsOwn(r) && strings.Contains(r.Header.Get("User-Agent"), " ")
 }
 
-// Answers says how late the API server answers Spillway's questions. The zero value is at once. As a
-// flag it is a time, random or never.
+// Answers says how late the API server answers Spillway's questions. The zero value is at once. As
+// a flag it is a time, random or never.
 type Answers struct {
 	text  string
 	after time.Duration
@@ -42,7 +42,9 @@ const (
 )
 
 // randomTimes are those of Random.
-var randomTimes = []time.Duration{0, 5 * time.Millisecond, 100 * time.Millisecond, 700 * time.Millisecond, 3 * time.Second}
+var randomTimes = []time.Duration{
+	0, 5 * time.Millisecond, 100 * time.Millisecond, 700 * time.Millisecond, 3 * time.Second,
+}
 
 // Set implements flag.Value.
 func (a *Answers) Set(text string) error {
