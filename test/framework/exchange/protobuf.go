@@ -68,7 +68,7 @@ func decodeFrames(body []byte) ([]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("a frame in protobuf: %w", err)
 		}
-		line, err := decodeFrame(frame[:n])
+		line, err := DecodeFrame(frame[:n])
 		if err != nil {
 			return nil, err
 		}
@@ -76,7 +76,8 @@ func decodeFrames(body []byte) ([]byte, error) {
 	}
 }
 
-func decodeFrame(frame []byte) ([]byte, error) {
+// DecodeFrame prints an event of a watch in protobuf, without its length, as a line of JSON.
+func DecodeFrame(frame []byte) ([]byte, error) {
 	var e metav1.WatchEvent
 	if err := e.Unmarshal(frame); err != nil {
 		return nil, fmt.Errorf("a frame in protobuf: %w", err)

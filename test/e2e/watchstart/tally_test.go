@@ -1,0 +1,101 @@
+package watchstart
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// tally is what came of the starts of a run.
+type tally struct {
+	refused atomic.Int64 // with 429
+
+	mu                      sync.Mutex
+	whole, unproven, passed int
+	lost                    []string
+	times                   map[string]*times // by beginning
+}
+
+// times are how long it took from the request to the head, and to the first event that is not of
+// the script.
+type times struct{ head, first []time.Duration }
+
+func newTally() *tally { return &tally{times: map[string]*times{}} }
+
+// add notes a start that was as it is to be. whole says that everything came, passed that upstream
+// answered.
+func (y *tally) add(s start, whole, passed bool, head, first time.Duration) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	if passed {
+		y.passed++
+	}
+	if !whole {
+		y.unproven++
+		return
+	}
+	y.whole++
+	key := s.beginning.name
+	if s.ends() {
+		key += ", with bookmarks"
+	}
+	if y.times[key] == nil {
+		y.times[key] = &times{}
+	}
+	y.times[key].head = append(y.times[key].head, head)
+	if s.place == state && !s.one && first > 0 {
+		y.times[key].first = append(y.times[key].first, first)
+	}
+}
+
+// lose notes a start that was not.
+func (y *tally) lose(text string) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	y.lost = append(y.lost, text)
+}
+
+// check fails the test for what was lost, and if nothing was tested. Where answers are prompt, no
+// watch may have ended unproven.
+func (y *tally) check(t *testing.T, prompt bool) {
+	t.Helper()
+	for i, text := range y.lost {
+		if i < 5 {
+			t.Error(text)
+		}
+	}
+	if len(y.lost) > 0 {
+		t.Errorf("%d starts lost something", len(y.lost))
+	}
+	if y.whole <= y.passed {
+		t.Errorf("of %d starts upstream itself answered %d: this tests nothing", y.whole, y.passed)
+	}
+	if prompt && y.unproven > 0 {
+		t.Errorf("%d watches ended unproven, though answers were prompt", y.unproven)
+	}
+}
+
+func (y *tally) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d starts as directly, %d lost something; %d passed through, %d ended unproven, %d were refused\n",
+		y.whole, len(y.lost), y.passed, y.unproven, y.refused.Load())
+	for _, key := range slices.Sorted(maps.Keys(y.times)) {
+		fmt.Fprintf(&b, "%-50s head %9s, first event %9s (medians of %d)\n", key, median(y.times[key].head),
+			median(y.times[key].first), len(y.times[key].head))
+	}
+	return b.String()
+}
+
+// median is empty without values.
+func median(all []time.Duration) string {
+	if len(all) == 0 {
+		return ""
+	}
+	slices.Sort(all)
+	return all[len(all)/2].Round(10 * time.Microsecond).String()
+}
