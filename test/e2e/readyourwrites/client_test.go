@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"k8s.io/client-go/rest"
@@ -40,6 +41,14 @@ type meta struct {
 
 // versions are a namespace's objects: resourceVersions by name.
 type versions map[string]string
+
+func clone(v versions) versions {
+	all := versions{}
+	for name, version := range v {
+		all[name] = version
+	}
+	return all
+}
 
 // answer is what a read said: the objects, the resourceVersion at which it said so, and whether the
 // proxy said it by itself.
@@ -139,43 +148,92 @@ func (c *client) get(ctx context.Context, namespace, name string) (answer, error
 // client tries again.
 var errUnfinished = errors.New("the watch ended before its initial events did")
 
-// watchList reads the namespace as of now, as informers do.
-func (c *client) watchList(ctx context.Context, namespace string) (answer, error) {
+// watched is what a watch-list shows: what it had at the end of its initial events, and what it had
+// when a version had come.
+type watched struct {
+	initial answer
+	later   versions
+}
+
+// watchList reads the namespace as of now, as informers do, and goes on until it has the versions
+// that headed returns, each of them and in their order. headed is called when the head is there.
+func (c *client) watchList(ctx context.Context, namespace string, headed func() ([]string, error)) (watched, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	target := maps(namespace) +
 		"?watch=true&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&timeoutSeconds=60"
 	resp, err := c.do(ctx, http.MethodGet, target, nil, http.StatusOK)
 	if err != nil {
-		return answer{}, err
+		return watched{}, err
 	}
 	defer resp.Body.Close()
-	a := answer{objects: versions{}, own: ownAnswer(resp)}
-	for in := bufio.NewReader(resp.Body); ; {
+	wanted, err := headed()
+	if err != nil {
+		return watched{}, err
+	}
+	w := watched{initial: answer{own: ownAnswer(resp)}, later: versions{}}
+	for in := bufio.NewReader(resp.Body); len(wanted) > 0 || w.initial.objects == nil; {
 		line, err := in.ReadBytes('\n')
 		switch {
+		case err == io.EOF && w.initial.objects != nil:
+			return w, fmt.Errorf("the watch ended, and %s never came", wanted)
 		case err == io.EOF:
-			return a, errUnfinished
+			return w, errUnfinished
 		case err != nil:
-			return a, err
+			return w, err
 		}
-		var e struct {
-			Type   string
-			Object struct{ Metadata meta }
-		}
+		var e event
 		if err := json.Unmarshal(line, &e); err != nil {
-			return a, fmt.Errorf("%w: %.300s", err, line)
+			return w, fmt.Errorf("%w: %.300s", err, line)
 		}
-		switch o := e.Object.Metadata; {
-		case e.Type == "BOOKMARK" && o.Annotations["k8s.io/initial-events-end"] == "true":
-			a.rv, err = strconv.ParseUint(o.ResourceVersion, 10, 64)
-			return a, err
-		case e.Type == "ADDED":
-			a.objects[o.Name] = o.ResourceVersion
+		if e.ends() {
+			w.initial.objects = clone(w.later)
+			if w.initial.rv, err = strconv.ParseUint(e.Object.Metadata.ResourceVersion, 10, 64); err != nil {
+				return w, err
+			}
+			continue
+		}
+		if !w.later.apply(e) {
+			return w, fmt.Errorf("after %v came %s", w.later, line)
+		}
+		switch slices.Index(wanted, e.Object.Metadata.ResourceVersion) {
+		case -1:
+		case 0:
+			wanted = wanted[1:]
 		default:
-			return a, fmt.Errorf("before the end of the initial events: %s", line)
+			return w, fmt.Errorf("%s of %s came without what came before it", line, wanted)
 		}
 	}
+	return w, nil
+}
+
+// event is what is read of an event.
+type event struct {
+	Type   string
+	Object struct{ Metadata meta }
+}
+
+// ends reports the bookmark at the end of the initial events.
+func (e event) ends() bool {
+	return e.Type == "BOOKMARK" && e.Object.Metadata.Annotations["k8s.io/initial-events-end"] == "true"
+}
+
+// apply applies an event, and reports whether one of its type may come for an object that is there,
+// or is not.
+func (v versions) apply(e event) bool {
+	o := e.Object.Metadata
+	_, has := v[o.Name]
+	switch e.Type {
+	case "BOOKMARK":
+		return true
+	case "ADDED", "MODIFIED":
+		v[o.Name] = o.ResourceVersion
+		return has == (e.Type == "MODIFIED")
+	case "DELETED":
+		delete(v, o.Name)
+		return has
+	}
+	return false
 }
 
 // ownAnswer reports that no flow schema of the apiserver had a part in the answer: the proxy gave

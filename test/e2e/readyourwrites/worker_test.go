@@ -110,10 +110,15 @@ func (w *worker) write(ctx context.Context) (name string, err error) {
 	default:
 		w.truth[name], err = c.put(ctx, w.namespace, name, value, false)
 	}
+	w.note(name, err)
+	return name, err
+}
+
+// note notes the version that a write was answered with.
+func (w *worker) note(name string, err error) {
 	if rv, e := strconv.ParseUint(w.truth[name], 10, 64); err == nil && e == nil {
 		w.newest = max(w.newest, rv)
 	}
-	return name, err
 }
 
 func (w *worker) list(ctx context.Context) error {
@@ -125,15 +130,41 @@ func (w *worker) list(ctx context.Context) error {
 	if a.own {
 		w.tally.listsFromMemory.Add(1)
 	}
-	w.compare("LIST", a, w.truth)
+	w.compare("LIST", a, w.truth, w.newest)
 	return nil
 }
 
+// stage is what a worker has written up to a version.
+type stage struct {
+	newest  uint64
+	objects versions
+}
+
+func (w *worker) stage() stage { return stage{w.newest, clone(w.truth)} }
+
+// watchList reads by a watch-list. Mostly the worker writes again the moment that the head is
+// there: the watch shows that, too.
 func (w *worker) watchList(ctx context.Context) error {
+	stages, again := []stage{w.stage()}, w.random.IntN(4) > 0 && !w.lenient
+	headed := func() ([]string, error) {
+		if !again {
+			return nil, nil
+		}
+		again = false
+		made, err := w.writeTwice(ctx)
+		stages = append(stages, made...)
+		var versions []string
+		for _, s := range made {
+			versions = append(versions, strconv.FormatUint(s.newest, 10))
+		}
+		return versions, err
+	}
 	for {
-		a, err := w.proxy.watchList(ctx, w.namespace)
+		seen, err := w.proxy.watchList(ctx, w.namespace, headed)
+		a := seen.initial
 		if errors.Is(err, errUnfinished) {
 			w.tally.unfinished.Add(1)
+			stages = stages[len(stages)-1:]
 			continue
 		}
 		if err != nil {
@@ -143,9 +174,29 @@ func (w *worker) watchList(ctx context.Context) error {
 		if a.own {
 			w.tally.watchListsFromMemory.Add(1)
 		}
-		w.compare("watch-list", a, w.truth)
+		for len(stages) > 1 && stages[1].newest <= a.rv {
+			stages = stages[1:]
+		}
+		w.compare("watch-list", a, stages[0].objects, stages[0].newest)
+		a.objects = seen.later
+		w.compare("watch-list, as it went on,", a, w.truth, stages[0].newest)
 		return nil
 	}
+}
+
+// writeTwice creates an object and changes it.
+func (w *worker) writeTwice(ctx context.Context) (made []stage, err error) {
+	w.serial++
+	name := fmt.Sprintf("c%d", w.serial)
+	for _, create := range []bool{true, false} {
+		value := fmt.Sprintf("created: %t", create)
+		if w.truth[name], err = w.direct.put(ctx, w.namespace, name, value, create); err != nil {
+			return nil, err
+		}
+		w.note(name, nil)
+		made = append(made, w.stage())
+	}
+	return made, nil
 }
 
 func (w *worker) get(ctx context.Context, name string) error {
@@ -159,13 +210,13 @@ func (w *worker) get(ctx context.Context, name string) error {
 	if rv, ok := w.truth[name]; ok {
 		want[name] = rv
 	}
-	w.compare("GET", a, want)
+	w.compare("GET", a, want, w.newest)
 	return nil
 }
 
 // compare notes an answer that does not show exactly what the worker wrote, or that says it is
-// older.
-func (w *worker) compare(what string, a answer, want versions) {
+// older than the version of that.
+func (w *worker) compare(what string, a answer, want versions, newest uint64) {
 	source := "upstream"
 	if a.own {
 		source = "memory"
@@ -174,7 +225,7 @@ func (w *worker) compare(what string, a answer, want versions) {
 	case !reflect.DeepEqual(a.objects, want):
 		w.tally.isStale(fmt.Errorf("%s of %s from %s at %d shows %v, not %v", what, w.namespace, source, a.rv, a.objects,
 			want))
-	case a.rv < w.newest:
-		w.tally.isStale(fmt.Errorf("%s of %s from %s says it is at %d, below %d", what, w.namespace, source, a.rv, w.newest))
+	case a.rv < newest:
+		w.tally.isStale(fmt.Errorf("%s of %s from %s says it is at %d, below %d", what, w.namespace, source, a.rv, newest))
 	}
 }
