@@ -8,7 +8,6 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"spillway/test/framework/controlplane"
 	"spillway/test/framework/exchange"
 	"spillway/test/framework/process"
 )
@@ -16,8 +15,8 @@ import (
 // onDemand starts a proxy, until the test ends, that mirrors whatever is requested.
 func (s *suite) onDemand(t *testing.T) *endpoint {
 	t.Helper()
-	p := process.StartProxy(t, process.BuildProxy(t), "--resources=*,secrets", "--kubeconfig="+
-		s.cp.Kubeconfig(controlplane.Admin), "--listen-identity=self")
+	p := process.StartProxy(t, process.BuildProxy(t), "--resources=*,secrets", "--kubeconfig="+s.proxies,
+		"--listen-identity=self")
 	e := newEndpoint("on demand", p.Plain, &rest.Config{Host: p.Plain})
 	e.metrics = p.Metrics
 	return e

@@ -26,7 +26,6 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 
-	"spillway/test/framework/controlplane"
 	"spillway/test/framework/process"
 )
 
@@ -61,8 +60,7 @@ func (s *suite) testKinds(t *testing.T) {
 			names = append(names, k.mirrorName())
 		}
 	}
-	p := process.StartProxy(t, process.BuildProxy(t), "--resources="+strings.Join(names, ","), "--kubeconfig="+
-		s.cp.Kubeconfig(controlplane.Admin),
+	p := process.StartProxy(t, process.BuildProxy(t), "--resources="+strings.Join(names, ","), "--kubeconfig="+s.proxies,
 		"--listen-identity=self", "--listen-allow-connect")
 	e := newEndpoint("every kind", p.Plain, &rest.Config{Host: p.Plain})
 	e.metrics = p.Metrics

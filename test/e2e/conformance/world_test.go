@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -26,6 +27,7 @@ var mirrored = []string{
 // world is one cluster and the ways to it.
 type world struct {
 	cp      *controlplane.ControlPlane
+	proxies string                // the kubeconfig of proxies: at the apiserver, or where its answers are late
 	client  *kubernetes.Clientset // straight at the apiserver
 	dynamic dynamic.Interface
 
@@ -77,12 +79,14 @@ func newWorld(t *testing.T) *world {
 	}
 	w.startNewest(t)
 	binary := process.BuildProxy(t)
-	plain := startProxy(t, binary, "--kubeconfig="+cp.Kubeconfig(controlplane.Admin), "--listen-identity=self",
+	w.proxies = filepath.Join(t.TempDir(), "proxies.kubeconfig")
+	must(t, controlplane.WriteKubeconfig(w.proxies, late.Before(t, config)))
+	plain := startProxy(t, binary, "--kubeconfig="+w.proxies, "--listen-identity=self",
 		"--listen-allow-connect",
 		"--accept-origins=http://example.com")
 	w.plain = newEndpoint("plain", plain.Plain, &rest.Config{Host: plain.Plain})
 	w.plain.metrics = plain.Metrics
-	secure := startProxy(t, binary, "--kubeconfig="+cp.Kubeconfig(controlplane.Admin), "--listen=",
+	secure := startProxy(t, binary, "--kubeconfig="+w.proxies, "--listen=",
 		"--listen-tls=127.0.0.1:0", "--insecure-allow-all")
 	w.secure = newEndpoint("tls", secure.TLS, &rest.Config{
 		Host: secure.TLS, BearerToken: config.BearerToken, TLSClientConfig: rest.TLSClientConfig{Insecure: true},

@@ -9,6 +9,7 @@ import (
 
 	"spillway/test/framework/controlplane"
 	"spillway/test/framework/exchange"
+	"spillway/test/framework/relay"
 )
 
 var (
@@ -17,6 +18,13 @@ var (
 	seed     = flag.Uint64("seed", 1, "what the requests are made from")
 	share    = flag.Float64("share", 60, "how much must be answered from memory, in percent")
 )
+
+// late is how late the apiserver answers the proxies' own questions.
+var late relay.Answers
+
+func init() {
+	flag.Var(&late, "late", "how late the apiserver answers the proxies' own questions: a time, random or never")
+}
 
 func TestMain(m *testing.M) {
 	flag.Parse()

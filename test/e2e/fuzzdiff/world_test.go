@@ -95,7 +95,7 @@ func newWorld(t *testing.T, options controlplane.Options, front func(urls ...str
 	if front != nil {
 		upstream.Host = front(w.cp.URL(), w.newest.Base)
 	}
-	w.startProxies(t, config, upstream)
+	w.startProxies(t, config, late.Before(t, upstream))
 	w.state = State{
 		Resources: resources, Namespaces: namespaces, Ancient: []uint64{1, 5, ancient / 2, ancient - 1},
 		Credentials: []string{"Bearer nonsense", "Bearer " + cp.Config(controlplane.Alice).BearerToken, "Basic abc",
