@@ -44,7 +44,7 @@ sbom: build ## Write down what bin/spillway is built from, as CycloneDX: bin/spi
 
 ##@ Test it
 
-.PHONY: test test-plan test-unit test-suites test-long lint fuzz fuzz-diff conformance conformance-full simulation simulation-full readyourwrites readyourwrites-full versions versions-short chaos restart restart-full permissions revocation show-frozen controllers bench-go show
+.PHONY: test test-plan test-unit test-suites test-long lint fuzz fuzz-diff conformance conformance-full watchstart watchstart-full watchers simulation simulation-full readyourwrites readyourwrites-full versions versions-short chaos restart restart-full permissions revocation show-frozen controllers bench-go show
 
 test: test-plan tools controlplane ## Run the tests: the proxy's own, then those against a real control plane
 	@./hack/test.sh
@@ -67,8 +67,11 @@ lint: tools ## Check formatting, golangci-lint (.golangci.yml), govulncheck, the
 fuzz: ## Run every fuzz target for FUZZTIME (20s)
 	@./hack/fuzz.sh $(FUZZTIME)
 
-conformance: controlplane ## Send kube-apiserver and Spillway the same requests, and compare every answer (PROXY_TAGS=portable: of a proxy with a goroutine for each watch, as outside Linux); bin/conformance/coverage.md tells which rules were shown
-	cd test && go test -v -count=1 ./e2e/conformance -args -report=$(CURDIR)/bin/conformance
+# How late the API server answers Spillway's own questions: 700ms, random or never. Empty: at once.
+LATE ?=
+
+conformance: controlplane ## Send kube-apiserver and Spillway the same requests, and compare every answer (PROXY_TAGS=portable: of a proxy with a goroutine for each watch, as outside Linux; LATE=700ms: its questions are answered late); bin/conformance/coverage.md tells which rules were shown
+	cd test && go test -v -count=1 $(if $(LATE),-short) -timeout=30m ./e2e/conformance -args -late=$(LATE) -report=$(CURDIR)/bin/conformance
 
 conformance-full: controlplane ## The same with every combination of options, and with what takes minutes
 	cd test && go test -v -count=1 -timeout=2h ./e2e/conformance -args -full -report=$(CURDIR)/bin/conformance
@@ -76,8 +79,20 @@ conformance-full: controlplane ## The same with every combination of options, an
 fuzz-diff: REQUESTS ?= 20000
 fuzz-diff: MINUTES ?= 15
 fuzz-diff: SEED ?= $(shell od -An -N3 -tu4 /dev/urandom | tr -d ' ')
-fuzz-diff: controlplane ## Send both the same random requests (REQUESTS=20000, at most MINUTES=15), and shrink what differs (SEED=)
-	cd test && go test -v -count=1 -timeout=0 ./e2e/fuzzdiff -requests=$(REQUESTS) -minutes=$(MINUTES) -seed=$(SEED)
+fuzz-diff: controlplane ## Send both the same random requests (REQUESTS=20000, at most MINUTES=15; LATE=random), and shrink what differs (SEED=)
+	cd test && go test -v -count=1 -timeout=0 ./e2e/fuzzdiff $(if $(LATE),-share=0) -late=$(LATE) -requests=$(REQUESTS) -minutes=$(MINUTES) -seed=$(SEED)
+
+watchstart: controlplane ## Start watches, write the moment the head is there, and compare with kube-apiserver's: 60 for each lateness of its answers
+	cd test && go test -v -count=1 ./e2e/watchstart
+
+watchstart-full: STARTS ?= 10000
+watchstart-full: controlplane ## The same STARTS (10000) times for each, on a machine that is kept busy
+	cd test && go test -v -count=1 -timeout=0 ./e2e/watchstart -starts=$(STARTS) -busy=4
+
+watchers: RUNS ?= 100
+watchers: controlplane ## Run Kubernetes' own conformance specs of watches against Spillway, RUNS (100) times, on a machine that is kept busy (LATE=700ms)
+	cd test/e2e/watchers/specs && CGO_ENABLED=0 go build -mod=readonly -trimpath -buildvcs=false -ldflags "-s -w" -o $(CURDIR)/bin/watchers .
+	cd test && go test -v -count=1 -timeout=0 ./e2e/watchers -runs=$(RUNS) -late=$(LATE)
 
 simulation: ## Run the simulation with its default, small number of seeds
 	cd test && go test -race -count=1 ./e2e/simulation
@@ -85,11 +100,12 @@ simulation: ## Run the simulation with its default, small number of seeds
 simulation-full: ## Run the simulation with 200 seeds of 2000 steps each
 	cd test && go test -race -count=1 -timeout=4h ./e2e/simulation -seeds=200 -steps=2000
 
-readyourwrites: controlplane ## Write, and at once read through a proxy whose own watch is late: 2000 times
-	cd test && go test -v -count=1 ./e2e/readyourwrites
+readyourwrites: controlplane ## Write, and at once read through a proxy whose own watch is late (LATE=random: its questions, too): 2000 times
+	cd test && go test -v -count=1 ./e2e/readyourwrites -late=$(LATE)
 
-readyourwrites-full: controlplane ## The same 100,000 times
-	cd test && go test -v -count=1 -timeout=4h ./e2e/readyourwrites -tries=100000
+readyourwrites-full: TRIES ?= 100000
+readyourwrites-full: controlplane ## The same TRIES (100000) times
+	cd test && go test -v -count=1 -timeout=4h ./e2e/readyourwrites -tries=$(TRIES) -late=$(LATE)
 
 versions: controlplane ## Run the suites against kube-apiserver 1.30 to 1.37, and 1.37 with feature gates off, and write docs/versions.md; what has passed (bin/versions) is not run again
 	@for minor in $$(awk '!/^#/ { print $$1 }' test/framework/controlplane/binaries/older.txt); do \

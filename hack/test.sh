@@ -82,6 +82,9 @@ else
 			run test "${race[@]}" -count=1 -p=1 $within
 			PROXY_TAGS=portable run test "${race[@]}" -count=1 ./e2e/simulation # of a proxy whose watches are goroutines
 			run test -short -count=1 -p=4 -timeout=30m $(others)
+			# of a proxy whose questions are answered late, out of order or never
+			run test -short -count=1 ./e2e/readyourwrites -late=random -tries=500
+			run test -short -count=1 ./e2e/fuzzdiff -late=random -requests=1000 -share=0
 			;;
 		*) run "$module" ./... ;; # programs: they are built, and what they judge by is tested
 		esac
