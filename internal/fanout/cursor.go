@@ -22,12 +22,10 @@ type Cursor struct {
 	encoding object.Encoding
 
 	// Small, and beside each other: there is a cursor for every watch.
-	live                 bool
-	seam                 bool // between two entries of a seam
-	future               bool // the log has not reached through yet: until it does, there is silence (W-106)
-	sliced, cut          bool // see Slice
-	initialEvents        bool // see BeginInitialEvents
-	initialObjectDeleted bool // see ErrInitialObjectDeleted
+	live        bool
+	seam        bool // between two entries of a seam
+	future      bool // the log has not reached through yet: until it does, there is silence (W-106)
+	sliced, cut bool // see Slice
 
 	feed     *Feed // nil: the log alone, the specification of the feed
 	place    feedPosition
@@ -176,7 +174,7 @@ func (c *Cursor) Next() ([]byte, error) {
 
 // join moves a cursor that reads the log to its feed, if that reaches back to it.
 func (c *Cursor) join() bool {
-	if c.live || c.feed == nil || c.future || c.initialEvents {
+	if c.live || c.feed == nil || c.future {
 		return false
 	}
 	if c.place, c.live = c.feed.locate(c.position); c.live {
@@ -223,8 +221,6 @@ func (c *Cursor) fill(head uint64) error {
 		case c.sliced && work >= sliceEntries:
 			c.cut = c.position < head
 			return nil
-		case c.initialObjectDeleted:
-			return ErrInitialObjectDeleted
 		case c.hub.resource.Retired():
 			return &cache.ExpiredError{Asked: c.through, Oldest: log.Floor()}
 		case c.position >= head || len(c.scratch) >= c.hub.replayed():
@@ -278,11 +274,9 @@ func (c *Cursor) take(e *cache.Entry) error {
 func (c *Cursor) frame(e *cache.Entry) (err error) {
 	t, o, seen := c.selector.Seen(&e.Event)
 	switch {
-	case seen && c.initialEvents:
-		err = c.appendInitial(t, o, e.RV)
 	case seen:
 		c.scratch, err = AppendEvent(c.scratch, c.encoding, t, o, e.RV)
-	case e.Seam == cache.SeamEnd && c.encoding.Bookmarks && !c.initialEvents:
+	case e.Seam == cache.SeamEnd && c.encoding.Bookmarks:
 		c.scratch, err = AppendBookmark(c.scratch, c.encoding, c.hub.resource.Template(), e.Through, false)
 		return err
 	default:

@@ -115,6 +115,7 @@ func (c Call) PlanRequest() plan.Request {
 		UserAgent:      string(h.UserAgent()),
 		Plain:          plain,
 		WebSocket:      webSocket,
+		Chunked:        true,
 	}
 }
 
@@ -173,7 +174,6 @@ func (c Call) Watch(st *watch.Stream, headers watch.HeadersFunc) {
 		return
 	}
 	s := c.server
-	st.SetChunked()
 	out := &watch.ConnSink{StallTimeout: s.opts.StallTimeout, Closing: c.ctx.Request.Header.ConnectionClose()}
 	id := st.AuditID(c.RequestHeader(apistatus.AuditIDHeader))
 	out.Head = watch.Head(st, headers, id, clientconn.StrictTransportSecurity(c.ctx.Conn()))

@@ -176,7 +176,7 @@ func (p *Planner) Decide(c Candidate) Plan {
 		plan.Encoding.Bookmarks = w.Bookmarks
 		// no other watch is compressed (W-7, W-120)
 		plan.Encoding.Gzip = form.Gzip && w.EndMark && source.GzipsWatchLists() && !c.WebSocket
-		plan.Encoding.WebSocket = c.WebSocket
+		plan.Encoding.WebSocket, plan.Encoding.Chunked = c.WebSocket, c.Chunked && !c.WebSocket
 	}
 	return plan
 }

@@ -29,6 +29,8 @@ type Request struct {
 	// WebSocket says that a watch is to be sent over a WebSocket, whose handshake upstream would agree
 	// to (W-119). Requests for anything else over one go upstream.
 	WebSocket bool
+	// Chunked says that a watch is otherwise sent as chunks of HTTP/1.1, one for each event.
+	Chunked bool
 }
 
 // QueryParametersLimit is how many parameters a query may have that is read here and answered by

@@ -26,7 +26,7 @@ func (p *Planner) planWatch(s *source.Source, c collection) Plan {
 		here := p.Semantics.watchLists() && p.Semantics.refusesWatchLists() // upstream has no such answer
 		switch {
 		// What ends before a proof can be expected goes where no proof is needed.
-		case w.Timeout <= source.ProofTimeout && !here:
+		case w.Timeout <= source.ArrivalTimeout && !here:
 			return Plan{}
 		case s.Fresh.Doubtful():
 			return Plan{Source: s, Doubtful: true}

@@ -22,7 +22,7 @@ func TestPlanWatch(t *testing.T) {
 		{"W-100 events, no mark", "watch=1&resourceVersion=90&allowWatchBookmarks=1",
 			"pods watch events >90 bookmarks 42m0s"},
 		{"W-27 leading zeros", "watch=1&resourceVersion=0090", "pods watch events >90 42m0s"},
-		{"W-101 too short for a proof", "watch=1&timeoutSeconds=6", "upstream"},
+		{"W-101 too short for a proof", "watch=1&timeoutSeconds=3", "upstream"},
 		{"W-106 future", "watch=1&resourceVersion=900", "pods watch events >900 42m0s"},
 		{"W-106 the largest", "watch=1&resourceVersion=18446744073709551615",
 			"pods watch events >18446744073709551615 42m0s"},

@@ -67,13 +67,11 @@ func (s *Server) respond(c call, front Front, r *record, t *trace) {
 		s.readers.read(request.RawQuery, func() { p = s.planner.Decide(candidate) })
 	}
 	switch {
-	case p.Action != plan.Upstream && s.answer(c, p, v):
+	case p.Action != plan.Upstream && s.answer(c, &p, v):
 	case ok && v.admitted && s.planner.Awaits(candidate, p):
 		apistatus.WriteAs(c, failureFormOf(request, request.Query().Get("pretty")),
 			apistatus.NotReady(apistatus.RetryAfter()))
-	case p.Doubtful && !s.doubts.Allow():
-		s.metrics.unproven.WithLabelValues(p.Source.Resource().Info.String()).Inc()
-		s.sendAway(c)
+	case p.Doubtful && s.turnAwayUnproven(c, p.Source):
 	case p.MostRecent():
 		s.passRecent(c, request, p, v)
 	case p.List != nil:
@@ -84,7 +82,7 @@ func (s *Server) respond(c call, front Front, r *record, t *trace) {
 }
 
 // answer answers here, or reports false if upstream must.
-func (s *Server) answer(c call, p plan.Plan, v requester) bool {
+func (s *Server) answer(c call, p *plan.Plan, v requester) bool {
 	s.metrics.introduce(p.Source)
 	r := p.Source.Resource()
 	if p.MostRecent() && !r.Ready() {
@@ -100,11 +98,11 @@ func (s *Server) answer(c call, p plan.Plan, v requester) bool {
 	case r.Retired() || !r.Ready(): // given up meanwhile: whatever upstream says now, it does not say here
 		return false
 	case p.Action == plan.Refuse:
-		s.refuse(c, answering{Plan: p}, p.Status)
+		s.refuse(c, answering{Plan: *p}, p.Status)
 		return true
 	}
-	stale, ok := s.stale(p, v.flow)
-	a := answering{p, stale}
+	stale, ok := s.stale(*p, v.flow)
+	a := answering{*p, stale}
 	switch {
 	case !ok:
 		return false
@@ -112,33 +110,34 @@ func (s *Server) answer(c call, p plan.Plan, v requester) bool {
 		return s.get(c, a)
 	case p.List != nil:
 		return s.list(c, a, v)
-	case p.Watch.Start == plan.EventsFromNewest && !s.fromNewest(p):
-		return false
 	}
-	st := s.watches.NewStream(p, watch.StreamOptions{Owner: ownerOf(v.flow), Client: v.client(), Admit: v.grant.permit()})
-	if s.watches.Begin(c, st, v.flow) && s.watches.ReachBack(c, st) {
-		if !s.watches.Admit(st) {
-			apistatus.WriteAs(c, p.Failure, apistatus.ShuttingDown())
-			return true
-		}
+	return s.watch(c, p, a, v)
+}
+
+// watch answers a watch here, or reports false if upstream must. p is then doubtful if the cache
+// could not be proven.
+func (s *Server) watch(c call, p *plan.Plan, a answering, v requester) bool {
+	st, opening := s.watches.Open(c, a.Plan,
+		watch.StreamOptions{Owner: ownerOf(v.flow), Client: v.client(), Admit: v.grant.permit()}, v.flow)
+	switch opening {
+	case watch.Opened:
 		defer s.watches.Dismiss(st) // if it runs into a bug before a deliverer takes it
 		c.Watch(st, a.headers)
+	case watch.Unproven:
+		p.Doubtful = true
+		return false
 	}
 	return true
 }
 
-// fromNewest finds out what upstream's present is, where a watch is to begin: what the client does
-// once it has the head of the answer is an event that it must see. It reports false if upstream
-// does not say. p is a copy, but p.Watch points to the caller's WatchPlan: fromNewest sets its RV
-// and Start.
-func (s *Server) fromNewest(p plan.Plan) bool {
-	ctx, cancel := s.within(source.ArrivalTimeout)
-	defer cancel()
-	rv, err := p.Source.Fresh.Newest(ctx)
-	if err != nil {
+// turnAwayUnproven refuses a watch that upstream would have to serve because the cache cannot be
+// proven, beyond a rate. It reports false if the watch may pass through.
+func (s *Server) turnAwayUnproven(c call, of *source.Source) bool {
+	if s.doubts.Allow() {
 		return false
 	}
-	p.Watch.RV, p.Watch.Start = rv, plan.EventsFrom
+	s.metrics.unproven.WithLabelValues(of.Resource().Info.String()).Inc()
+	s.sendAway(c)
 	return true
 }
 
@@ -164,11 +163,6 @@ func (s *Server) awaitReady(r *cache.Resource) bool {
 			return false
 		}
 	}
-}
-
-// within is a context for a short wait that also ends with the server.
-func (s *Server) within(d time.Duration) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(s.base, d)
 }
 
 // longQueryLimit bound how many long queries are read at the same time: a selector of a megabyte

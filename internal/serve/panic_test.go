@@ -105,7 +105,7 @@ func TestPanicBeforeDelivery(t *testing.T) {
 			t.Fatalf("got %+v, %v", got, err)
 		}
 	}
-	streams := len(r.server.watches.Open())
+	streams := len(r.server.watches.Streams())
 	if counted, watches := r.metric("spillway_watches"),
 		r.metric("spillway_flowcontrol_current_watches"); streams != 0 || counted != 0 || watches != 0 {
 		t.Fatalf("%d streams, %v counted, %v within the limits", streams, counted, watches)

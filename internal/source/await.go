@@ -15,26 +15,18 @@ import (
 )
 
 const (
-	// ArrivalTimeout bounds a wait for a resourceVersion, as upstream bounds its own, however short
-	// the watch is to be (W-65, W-106).
+	// ArrivalTimeout bounds a wait for a resourceVersion or a proof, as upstream bounds its own (W-65,
+	// W-106, W-216).
 	ArrivalTimeout = 3 * time.Second
-	// ProofTimeout bounds a wait for a proof. A request that arrives while an older proof is under way
-	// waits for the end of that, which proves nothing to it, and then for its own: three seconds each.
-	ProofTimeout = 2 * ArrivalTimeout
 	// HurriedArrivalTimeout is how long a read waits for a state that upstream has and the cache is
 	// about to have, if its client may give up before it is clear that the state does not exist.
 	// Upstream answers then.
 	HurriedArrivalTimeout = 100 * time.Millisecond
-	// VerdictTimeout bounds the question whether upstream itself has what did not arrive, if upstream
-	// can answer the request otherwise.
+	// VerdictTimeout bounds the question whether upstream itself has what did not arrive: upstream
+	// answers the request otherwise.
 	VerdictTimeout = ArrivalTimeout
-	// watchVerdictTimeout bounds it for a watch whose head is sent, so that upstream cannot answer it.
-	// The question waits for the end of an older one, and then for its own answer, as proofs do.
-	watchVerdictTimeout = ProofTimeout
 	// proofInterval is the pause between two proofs: what is waited for may be a write to anything.
 	proofInterval = 100 * time.Millisecond
-	// watchRounds is how often a watch waits for what neither arrives nor is known to be too large.
-	watchRounds = 2
 )
 
 // TooLargeError says that a resourceVersion exists neither here nor upstream (W-68, W-106).
@@ -83,19 +75,6 @@ func (s *Source) AwaitRV(ctx context.Context, rv uint64, verdict time.Duration) 
 		return nil, context.Cause(ctx)
 	}
 	return nil, s.verdict(ctx, rv, verdict)
-}
-
-// AwaitRVInWatch is AwaitRV for a watch. Where it is not known why rv does not arrive, as with an
-// upstream that is too busy to answer, a client that has its head is kept, but not for ever: sent
-// away, it would ask the same again.
-func (s *Source) AwaitRVInWatch(ctx context.Context, rv uint64) (state *cache.Snapshot, err error) {
-	for range watchRounds {
-		state, err = s.AwaitRV(ctx, rv, watchVerdictTimeout)
-		if !errors.Is(err, errBehind) {
-			break
-		}
-	}
-	return state, err
 }
 
 // proveThrough asks for one proof after another until one is of a state that is not older than rv;

@@ -37,8 +37,7 @@ type request interface {
 	Departs(gone func()) (stop func())
 }
 
-// NewStream makes the stream of a watch, which has yet to be admitted and to get its sink.
-func (m *Manager) NewStream(p plan.Plan, o StreamOptions) *Stream {
+func (m *Manager) newStream(p plan.Plan, o StreamOptions) *Stream {
 	st := &Stream{
 		source: p.Source, start: p.Watch.Start, from: p.Watch.RV, timeout: min(p.Watch.Timeout, maxWatchDuration),
 		encoding: p.Encoding, failure: p.Failure, marks: p.Watch.Bookmarks, endMark: p.Watch.EndMark,
@@ -50,33 +49,39 @@ func (m *Manager) NewStream(p plan.Plan, o StreamOptions) *Stream {
 	return st
 }
 
-// Begin reserves what a watch takes of the limits, or answers the request. Ended and Dismiss give
-// it back.
-func (m *Manager) Begin(c request, st *Stream, flow flowcontrol.Flow) bool {
-	admitted := false
-	defer func() {
-		if !admitted {
-			st.release(EndAborted)
-		}
-	}()
+// reserve reserves what a watch takes of the limits, or answers the request. release gives it back.
+func (st *Stream) reserve(c request, flow flowcontrol.Flow) bool {
 	var refusal *flowcontrol.Refusal
-	if st.lasting, refusal = m.opts.Limiter.AdmitLasting(flow); refusal == nil {
-		if costly := st.choose(flow); costly != nil {
-			m.refuseSelector(c, st, costly)
-			return false
-		}
-		if width := st.stateWidth(); width > 0 {
-			var starting flowcontrol.Pass
-			starting, refusal = m.opts.Limiter.AdmitList(c.Departs, flow, width)
-			st.starting = &starting
-		}
-	}
-	if refusal != nil {
-		apistatus.WriteLimited(c, st.failure, m.opts.Limiter.Closed(), refusal.RetryAfter)
+	if st.lasting, refusal = st.manager.opts.Limiter.AdmitLasting(flow); refusal != nil {
+		st.refuse(c, refusal)
 		return false
 	}
-	admitted = true
+	if costly := st.choose(flow); costly != nil {
+		st.manager.refuseSelector(c, st, costly)
+		return false
+	}
 	return true
+}
+
+// reserveState reserves what the state takes that the watch begins with, or answers the request. A
+// watch that waits for its state to be proven holds none of it.
+func (st *Stream) reserveState(c request, flow flowcontrol.Flow) bool {
+	width := st.stateWidth()
+	if width == 0 {
+		return true
+	}
+	starting, refusal := st.manager.opts.Limiter.AdmitList(c.Departs, flow, width)
+	if refusal != nil {
+		st.refuse(c, refusal)
+		return false
+	}
+	st.starting = &starting
+	return true
+}
+
+// refuse answers a request that is beyond the limits.
+func (st *Stream) refuse(c request, r *flowcontrol.Refusal) {
+	apistatus.WriteLimited(c, st.failure, st.manager.opts.Limiter.Closed(), r.RetryAfter)
 }
 
 // choose counts the stream's selector.
@@ -89,9 +94,7 @@ func (st *Stream) choose(flow flowcontrol.Flow) (refusal *flowcontrol.Refusal) {
 // release gives back what a stream holds. It is called when the stream has ended, or cannot begin.
 func (st *Stream) release(reason EndReason) {
 	st.Lifecycle.Stop(reason)
-	if st.past != nil {
-		st.past.Close()
-	}
+	st.closeCursor()
 	st.releaseStarting()
 	st.manager.opts.Limiter.ReleaseSelector(&st.selected)
 	st.lasting.Release()
@@ -105,12 +108,11 @@ func (st *Stream) releaseStarting() {
 	}
 }
 
-// Admit counts a stream in. While the server drains, it releases the stream and returns false.
-func (m *Manager) Admit(st *Stream) bool {
+// admit counts a stream in. It reports false while the server drains.
+func (m *Manager) admit(st *Stream) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.mu.draining {
-		st.release(EndDrain)
 		return false
 	}
 	m.mu.admitted++
@@ -155,7 +157,6 @@ func (m *Manager) Ended(st *Stream, reason EndReason) (draining bool) {
 	if st.permit != nil {
 		st.permit.Release()
 	}
-	st.closeCursor()
 	m.metrics.streams.WithLabelValues(st.resource(), plan.EncodingName(st.encoding)).Dec()
 	m.metrics.ends.WithLabelValues(st.resource(), string(reason)).Inc()
 	st.logEnd(m.log, reason)

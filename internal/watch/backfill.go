@@ -11,7 +11,6 @@ import (
 	"spillway/internal/apistatus"
 	"spillway/internal/backfill"
 	"spillway/internal/cache"
-	"spillway/internal/plan"
 	"spillway/internal/source"
 )
 
@@ -24,27 +23,38 @@ const (
 	backfillRetrySeconds = 2
 )
 
-// ReachBack reserves a backfill for a watch that resumes from before the log begins (design D6), or
-// answers the request. It is called before the head is sent: only after a 429 does client-go send
-// the request again without a new list.
-func (m *Manager) ReachBack(c request, st *Stream) bool {
-	past := st.source.Past
-	if past == nil || st.start != plan.EventsFrom || st.timeout <= 0 {
-		return true
-	}
-	ctx, cancel := context.WithTimeout(m.base, backfillTurnTimeout)
-	defer cancel()
-	defer c.Departs(cancel)()
+// reachBack waits for the turn of a watch that resumes from before the log begins (design D6). An
+// error other than backfill.ErrBusy shows once its place in history is fixed.
+func (s *Stream) reachBack(ctx context.Context) error {
 	var err error
-	if st.past, err = past.Join(ctx, st.owner, st.from, st.selector()); !errors.Is(err, backfill.ErrBusy) {
-		return true // any other error is handled when the stream begins
+	if past := s.source.Past; past != nil {
+		turn, cancel := context.WithTimeout(ctx, backfillTurnTimeout)
+		defer cancel()
+		s.past, err = past.Join(turn, s.owner, s.from, s.selector())
 	}
-	st.release(EndAborted)
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) { // else the client left, or the proxy stops
-		m.metrics.unfilled.WithLabelValues(st.resource(), string(unfilledBusy)).Inc()
+	if errors.Is(err, backfill.ErrBusy) {
+		if ctx.Err() == nil { // else the client left, or the proxy stops
+			s.manager.metrics.unfilled.WithLabelValues(s.resource(), string(unfilledBusy)).Inc()
+		}
+		return err
 	}
-	apistatus.WriteAs(c, st.failure, statusPastBusy())
-	return false
+	if s.past == nil {
+		s.learnNewest(ctx)
+	}
+	return nil
+}
+
+// learnNewest asks upstream for its current resourceVersion, if the stream resumes ahead of a
+// history that upstream has rewritten. Without it a client whose resourceVersion comes from upstream
+// itself would list again and again, until an event of this resource arrives.
+func (s *Stream) learnNewest(ctx context.Context) {
+	var expired *cache.ExpiredError
+	if _, err := s.source.Resource().Log().Find(s.from); !errors.As(err, &expired) || !expired.Ahead() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, source.ArrivalTimeout)
+	defer cancel()
+	_, _ = s.source.Fresh.Newest(ctx) // the log then has what there is to know
 }
 
 // statusPastBusy is the answer to a resume that cannot be served now, but soon.
@@ -54,18 +64,8 @@ func statusPastBusy() *metav1.Status {
 		&metav1.StatusDetails{RetryAfterSeconds: backfillRetrySeconds})
 }
 
-// resume begins a watch that goes on from a resourceVersion.
-func (s *Stream) resume() (EndReason, error) {
-	s.started = s.from
-	if s.past == nil {
-		c, err := s.hub().Resume(s.started, s.selector(), s.encoding)
-		var expired *cache.ExpiredError
-		if errors.As(err, &expired) && expired.Ahead() && s.seenUpstream() {
-			c, err = s.hub().Resume(s.started, s.selector(), s.encoding)
-		}
-		s.cursor = c
-		return "", err
-	}
+// reachLog sends what happened before the log begins, and places the cursor at its beginning.
+func (s *Stream) reachLog() error {
 	past := s.past
 	s.past = nil // a live stream holds no backfill
 	defer past.Close()
@@ -75,17 +75,7 @@ func (s *Stream) resume() (EndReason, error) {
 	} else if reason := unfilledFor(err); reason != "" {
 		s.manager.metrics.unfilled.WithLabelValues(s.resource(), string(reason)).Inc()
 	}
-	return "", err
-}
-
-// seenUpstream asks upstream for its current resourceVersion, after upstream's history was
-// rewritten, and reports whether upstream answered. Without it a client whose resourceVersion comes
-// from upstream itself would list again and again, until an event of this resource arrives.
-func (s *Stream) seenUpstream() bool {
-	ctx, cancel := context.WithTimeout(s.context(), source.ArrivalTimeout)
-	defer cancel()
-	_, err := s.source.Fresh.Newest(ctx)
-	return err == nil
+	return err
 }
 
 // backfill sends the events from before the log begins, and places the cursor at its beginning.

@@ -58,13 +58,7 @@ func narrate(t *testing.T, w *world, query string, rv uint64) (*scriptedHistory,
 	n := &scriptedHistory{t: t, says: make(chan func() (object.Type, *object.Object, uint64, error))}
 	w.source.Past = backfill.New(w.source.Hub, n, backfill.NewWatchLimit(1))
 	t.Cleanup(w.source.Past.Close)
-	p := w.watchAs(fmt.Sprintf("/api/v1/pods?watch=1&resourceVersion=%d%s", rv, query), func(st *Stream) {
-		var err error
-		if st.past, err = w.source.Past.Join(t.Context(), "", rv, st.selector()); err != nil {
-			t.Fatal(err)
-		}
-	})
-	return n, p
+	return n, w.watch(fmt.Sprintf("/api/v1/pods?watch=1&resourceVersion=%d%s", rv, query))
 }
 
 // TestPastIsGated shows that a watch may be paused during its backfill, and ends for the same

@@ -50,11 +50,14 @@ func (s *Stream) waits(unsent int, since monotonicTime) {
 	s.mu.unsent, s.mu.blocked = unsent, since
 }
 
-// closeCursor notes that the stream has ended.
+// closeCursor notes that the stream has ended, and gives its place in history back.
 func (s *Stream) closeCursor() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mu.ended = true
+	s.mu.ended, s.first = true, beginning{}
+	if s.past != nil {
+		s.past.Close()
+	}
 	if s.cursor != nil {
 		s.cursor.Close()
 	}

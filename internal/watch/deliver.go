@@ -18,12 +18,11 @@ type deliverer interface {
 type goroutines struct{}
 
 func (g goroutines) deliver(s *Stream) {
-	reason, err := s.initial()
-	if reason == "" && err == nil {
-		g.live(s)
+	if err := s.initial(); err != nil {
+		g.finish(s, nil, "", err)
 		return
 	}
-	g.finish(s, nil, reason, err)
+	g.live(s)
 }
 
 // live sends what follows the initial events.
@@ -75,7 +74,7 @@ func (goroutines) finish(s *Stream, run []byte, reason EndReason, cause error) {
 
 // writers is the deliverer that needs no goroutine per stream: each is a slot of one of a few
 // writers, from its initial events to its end. The initial events are made and sent by the
-// goroutine that came with it, since they wait, for proofs and for their client.
+// goroutine that came with it, since they wait for their client.
 type writers struct {
 	shards []*writer
 	next   atomic.Uint32
@@ -100,10 +99,10 @@ func (d *writers) start(m *Manager) {
 }
 
 func (d *writers) deliver(s *Stream) {
-	reason, err := s.initial()
+	err := s.initial()
 	switch {
-	case reason != "" || err != nil:
-		goroutines{}.finish(s, nil, reason, err)
+	case err != nil:
+		goroutines{}.finish(s, nil, "", err)
 	case !s.selector().Light(): // matching a long log with it would delay other streams
 		goroutines{}.live(s)
 	case !d.shards[int(d.next.Add(1))%len(d.shards)].adopt(s):

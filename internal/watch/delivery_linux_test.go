@@ -112,25 +112,24 @@ func (c *socketClients) join(ln net.Listener, ended *sync.WaitGroup) {
 	planner := plan.Planner{Catalog: sourcetest.Resources{sourcetest.Pods.GVR: c.source},
 		WatchTimeout: func() time.Duration { return time.Hour }}
 	candidate, _ := planner.Consider(plan.Request{
-		Method: "GET", Path: "/api/v1/pods", RawQuery: "watch=1&resourceVersion=1000000", Plain: true,
+		Method: "GET", Path: "/api/v1/pods", RawQuery: "watch=1&resourceVersion=1000000", Plain: true, Chunked: true,
 	})
-	st := c.manager.NewStream(planner.Decide(candidate), StreamOptions{})
-	st.SetChunked()
+	st, opening := c.manager.Open(testRequest{&testClient{left: make(chan struct{})}}, planner.Decide(candidate), StreamOptions{}, noFlow)
+	if opening != Opened {
+		c.tb.Fatalf("opening %v", opening)
+	}
 	out := &ConnSink{Conn: accepted, StallTimeout: time.Minute, Head: Head(st, noHeaders, "audit", "")}
 	c.head = len(out.Head)
 	out.Watched = c.poller.Watch(accepted, func() { st.Stop(EndClientClosed) })
 	st.out = out
 	ended.Add(1)
-	st.cleanup = func(EndReason) {
+	c.streams = append(c.streams, st)
+	go c.manager.Deliver(st, func(reason EndReason) {
 		out.Watched.Stop()
-		if st.cursor != nil {
-			st.cursor.Close()
-		}
+		c.manager.Ended(st, reason)
 		clientconn.Reset(out.Conn)
 		ended.Done()
-	}
-	c.streams = append(c.streams, st)
-	go c.manager.Deliver(st, st.cleanup)
+	})
 	c.drained(client)
 }
 

@@ -41,14 +41,8 @@ const (
 	// The history no longer reaches back to the cursor: ERROR 410 (W-107).
 	EndResourceVersionExpired EndReason = "resource_version_expired"
 	// The requested resourceVersion did not arrive in time, and upstream confirmed that it does not
-	// exist: ERROR 504 (W-106). Without that confirmation the end is EndFreshnessTimeout.
+	// exist: ERROR 504 (W-106).
 	EndResourceVersionTooLarge EndReason = "resource_version_too_large"
-	// An initial object was deleted before the state was proven: an end before the end bookmark
-	// (W-215).
-	EndInitialObjectDeleted EndReason = "initial_object_deleted"
-	// The state could not be proven fresh in time, or the requested resourceVersion did not arrive
-	// although upstream has it or did not answer: an end before the end bookmark (W-216).
-	EndFreshnessTimeout EndReason = "freshness_timeout"
 	// The apiserver does not serve the resource any more, or not to the proxy (W-116).
 	EndResourceNotServed EndReason = "resource_not_served"
 	// An event cannot be encoded for the client: an end before that event (W-235).
@@ -86,8 +80,8 @@ const (
 
 // EndReasons are all of them, so that each is a metric from the start.
 var EndReasons = []EndReason{
-	EndTimeout, EndDrain, EndResourceVersionExpired, EndResourceVersionTooLarge, EndInitialObjectDeleted,
-	EndFreshnessTimeout, EndResourceNotServed, EndEncodingFailed, EndBackfillFailed, EndMemoryPressure,
+	EndTimeout, EndDrain, EndResourceVersionExpired, EndResourceVersionTooLarge,
+	EndResourceNotServed, EndEncodingFailed, EndBackfillFailed, EndMemoryPressure,
 	EndCredentialExpired, EndUnauthenticated, EndForbidden, EndReviewTimeout,
 	EndSlowClientStalled, EndSlowClientMemory, EndSlowClientQuota, EndClientClosed, EndAborted,
 }
@@ -118,8 +112,6 @@ func ReasonOf(err error) EndReason {
 		return EndResourceVersionExpired
 	case errors.As(err, &large):
 		return EndResourceVersionTooLarge
-	case errors.Is(err, fanout.ErrInitialObjectDeleted):
-		return EndInitialObjectDeleted
 	case errors.Is(err, fanout.ErrUnencodable):
 		return EndEncodingFailed
 	case errors.Is(err, backfill.ErrBusy), errors.Is(err, backfill.ErrBehind):

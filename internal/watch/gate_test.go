@@ -166,46 +166,24 @@ func TestHeldFromTheBeginning(t *testing.T) {
 	const query = "/api/v1/pods?watch=1&resourceVersion=0&allowWatchBookmarks=1&timeoutSeconds=300"
 	bubbles(t, func(t *testing.T, d delivery) {
 		w := newWorld(t, d, "a/x 5")
-		p := w.watchAs(query, (*Stream).Hold)
+		p := w.watchAs(query, StreamOptions{}, (*Stream).Hold)
 		time.Sleep(time.Minute)
 		p.gets()
 		w.unseated() // others have a use for it
 		p.stream.Resume()
 		p.gets("ADDED a/x 5", "BOOKMARK 100 end")
 
-		revoked := w.watchAs(query, (*Stream).Hold)
+		revoked := w.watchAs(query, StreamOptions{}, (*Stream).Hold)
 		revoked.gets()
 		revoked.stream.End(reauth.EndUnauthenticated)
 		revoked.ends(EndUnauthenticated)
 
-		late := w.watchAs(query, (*Stream).Hold)
+		late := w.watchAs(query, StreamOptions{}, (*Stream).Hold)
 		time.Sleep(300 * time.Second)
 		late.ends(EndTimeout)
 
-		never := w.watchAs(query, func(st *Stream) { st.End(reauth.EndForbidden) })
+		never := w.watchAs(query, StreamOptions{}, func(st *Stream) { st.End(reauth.EndForbidden) })
 		never.ends(EndForbidden)
-	})
-}
-
-// Initial events that follow a state, until it is proven, wait as well.
-func TestHeldUntilProven(t *testing.T) {
-	bubbles(t, func(t *testing.T, d delivery) {
-		w := newWorld(t, d, "a/x 5")
-		w.oracle.Set(110, nil)
-		w.oracle.Hold()
-		p := w.watch(watchList)
-		time.Sleep(time.Second)
-		p.gets("ADDED a/x 5")
-		p.stream.Hold()
-		w.set("a/y 101")
-		p.gets()
-		p.stream.Resume()
-		p.gets("ADDED a/y 101")
-		p.stream.Hold()
-		w.set("a/y 102")
-		p.stream.End(reauth.EndForbidden)
-		p.ends(EndForbidden)
-		w.oracle.Release()
 	})
 }
 
@@ -219,7 +197,7 @@ func TestHeldInASeam(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, deliveries["goroutines"])
-				st := w.manager.NewStream(w.plan("/api/v1/pods?watch=1&resourceVersion=100"), StreamOptions{})
+				st := w.manager.newStream(w.plan("/api/v1/pods?watch=1&resourceVersion=100"), StreamOptions{})
 				var err error
 				if st.cursor, err = w.source.Hub.For("").Resume(100, st.selector(), st.encoding); err != nil {
 					t.Fatal(err)

@@ -54,7 +54,7 @@ func (l *lags) Collect(out chan<- prometheus.Metric) {
 }
 
 // lags is the lag of all watches.
-func (m *Manager) lags() map[lagGroup]lag { return grouped(m.Open(), time.Now()) }
+func (m *Manager) lags() map[lagGroup]lag { return grouped(m.Streams(), time.Now()) }
 
 func grouped(streams []*Stream, now time.Time) map[lagGroup]lag {
 	groups, names := map[lagGroup]lag{}, map[*source.Source]string{}

@@ -44,7 +44,7 @@ type Phase string
 
 // The phases.
 const (
-	Starting Phase = "starting" // its state is being sent, or waits for a proof of freshness
+	Starting Phase = "starting" // its state is being sent
 	Live     Phase = "live"
 	Held     Phase = "held" // paused: upstream does not answer whether it is still allowed
 )

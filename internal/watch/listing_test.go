@@ -16,14 +16,10 @@ import (
 	"spillway/internal/source/sourcetest"
 )
 
-// admitted has a world's stream counted, as a request's is.
-func (w *world) admitted(who ClientInfo) func(*Stream) {
-	return func(st *Stream) {
-		st.client = who
-		if !w.manager.Admit(st) {
-			w.t.Fatal("not admitted")
-		}
-	}
+// watchBy is watch, of a client that is known.
+func (w *world) watchBy(query string, who ClientInfo) *testClient {
+	w.t.Helper()
+	return w.watchAs(query, StreamOptions{Client: who}, func(*Stream) {})
 }
 
 // known is what is known of a world's watches, by their users.
@@ -46,12 +42,10 @@ func TestWatches(t *testing.T) {
 	bubbles(t, func(t *testing.T, d delivery) {
 		w := newWorld(t, d, "a/x 5")
 		began := time.Now()
-		swift := w.watchAs("/api/v1/pods?watch=1&resourceVersion=0&allowWatchBookmarks=1",
-			w.admitted(NewClient("swift", "kubectl/v1")))
-		picky := w.watchAs("/api/v1/namespaces/o/pods?watch=1&resourceVersion=100&labelSelector=app%3Dx&"+
-			"fieldSelector=metadata.name%3Dk&timeoutSeconds=600",
-			w.admitted(NewClient("picky", strings.Repeat("ü", 1000))))
-		slow := w.watchAs("/api/v1/pods?watch=1&resourceVersion=100", w.admitted(ClientInfo{}))
+		swift := w.watchBy("/api/v1/pods?watch=1&resourceVersion=0&allowWatchBookmarks=1", NewClient("swift", "kubectl/v1"))
+		picky := w.watchBy("/api/v1/namespaces/o/pods?watch=1&resourceVersion=100&labelSelector=app%3Dx&"+
+			"fieldSelector=metadata.name%3Dk&timeoutSeconds=600", NewClient("picky", strings.Repeat("ü", 1000)))
+		slow := w.watchBy("/api/v1/pods?watch=1&resourceVersion=100", ClientInfo{})
 		swift.gets("ADDED a/x 5", "BOOKMARK 100 end")
 		picky.gets()
 		slow.gets()
@@ -137,21 +131,14 @@ func TestLagsOfTwoSources(t *testing.T) {
 	}
 }
 
-// A watch that waits for its state to be proven is starting.
+// A watch is starting until its state is sent.
 func TestWatchesThatStart(t *testing.T) {
 	bubbles(t, func(t *testing.T, d delivery) {
 		w := newWorld(t, d, "a/x 5")
-		w.oracle.Hold()
-		w.oracle.Set(200, nil)
-		p := w.watchAs("/api/v1/pods?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&"+
-			"allowWatchBookmarks=true", w.admitted(NewClient("new", "")))
-		time.Sleep(200 * time.Millisecond)
+		w.watchAs("/api/v1/pods?watch=1&resourceVersion=0", StreamOptions{Client: NewClient("new", "")}, (*Stream).Hold)
 		if one := w.known()["new"]; one.Phase != Starting || one.Lag != 0 {
 			t.Errorf("%+v", one)
 		}
-		w.oracle.Release()
-		time.Sleep(time.Minute)
-		_ = p
 	})
 }
 
@@ -160,7 +147,7 @@ func TestWatchesOfMany(t *testing.T) {
 		w := newWorld(t, deliveries["writers"], "a/x 5")
 		const many = 400
 		for i := range many {
-			w.watchAs("/api/v1/pods?watch=1&resourceVersion=100", w.admitted(NewClient(fmt.Sprint("user-", i), "")))
+			w.watchBy("/api/v1/pods?watch=1&resourceVersion=100", NewClient(fmt.Sprint("user-", i), ""))
 		}
 		w.set("a/x 101")
 		known := w.known()
@@ -179,7 +166,7 @@ func TestWatchesOfMany(t *testing.T) {
 func TestEndedWatchesAreNotListed(t *testing.T) {
 	bubbles(t, func(t *testing.T, d delivery) {
 		w := newWorld(t, d, "a/x 5")
-		p := w.watchAs("/api/v1/pods?watch=1&resourceVersion=100", w.admitted(NewClient("last", "")))
+		p := w.watchBy("/api/v1/pods?watch=1&resourceVersion=100", NewClient("last", ""))
 		p.gets()
 		if n := len(w.manager.Watches()); n != 1 {
 			t.Errorf("%d watches", n)

@@ -91,8 +91,8 @@ func (m *Manager) Len() int {
 	return len(m.mu.streams)
 }
 
-// Open are the streams that are open.
-func (m *Manager) Open() []*Stream {
+// Streams lists the streams that are open.
+func (m *Manager) Streams() []*Stream {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	streams := make([]*Stream, 0, len(m.mu.streams))
@@ -104,14 +104,14 @@ func (m *Manager) Open() []*Stream {
 
 // LookAgain makes the writers look at all slots: a parked one is looked at late otherwise.
 func (m *Manager) LookAgain() {
-	for _, st := range m.Open() {
+	for _, st := range m.Streams() {
 		st.poke()
 	}
 }
 
 // ShedHeavy ends the watches with heavy selectors.
 func (m *Manager) ShedHeavy() {
-	for _, st := range m.Open() {
+	for _, st := range m.Streams() {
 		if !st.selector().Light() {
 			st.Stop(EndMemoryPressure)
 		}
@@ -130,7 +130,7 @@ func (m *Manager) RefuseNew() {
 // RefuseNew before. It returns when no stream is left, or when ctx ends: then the streams that are
 // left are stopped at once, and have drainEndTimeout to end.
 func (m *Manager) Drain(ctx context.Context, period time.Duration) {
-	streams := m.Open()
+	streams := m.Streams()
 	left := make(chan struct{})
 	go func() {
 		m.active.Wait()

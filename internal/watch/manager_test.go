@@ -16,15 +16,7 @@ func draining(t *testing.T, n int, f func(t *testing.T, w *world, all []*testCli
 		for range n {
 			const query = "/api/v1/pods?watch=1&resourceVersion=90&allowWatchBookmarks=1&sendInitialEvents=true&" +
 				"resourceVersionMatch=NotOlderThan"
-			p := w.watchAs(query, func(st *Stream) {
-				w.manager.mu.streams[st] = struct{}{}
-				w.manager.active.Add(1)
-				cleanup := st.cleanup
-				st.cleanup = func(reason EndReason) {
-					cleanup(reason)
-					w.manager.active.Done()
-				}
-			})
+			p := w.watch(query)
 			p.gets("ADDED a/x 5", "BOOKMARK 100 end")
 			all = append(all, p)
 		}

@@ -50,7 +50,8 @@ type Stream struct {
 	permit  *reauth.Permit // of the Reauthorizer; nil: it is not reauthorised. Set before it is delivered
 	record  *Record        // nil: none is kept. Set before it is delivered
 
-	// The deliverer's.
+	// The deliverer's, once the stream is open.
+	first    beginning          // what is sent first; empty from then on
 	past     *backfill.Backfill // events from before the log that are not sent yet; nil: none
 	cursor   *fanout.Cursor
 	started  uint64 // the resourceVersion that the client begins at: bookmarks at or below it tell nothing (W-111)
@@ -90,50 +91,36 @@ func (s *Stream) resource() string { return s.source.Resource().Info.String() }
 // hub is the hub, as the stream's user uses it.
 func (s *Stream) hub() fanout.OwnerView { return s.source.Hub.For(s.owner) }
 
-// initial brings the stream to where live events follow, or to its end.
-func (s *Stream) initial() (EndReason, error) {
+// initial sends the head and what the stream begins with: then live events follow. An error is the
+// stream's end.
+func (s *Stream) initial() error {
 	defer s.releaseStarting()
-	s.out.Pace(0)
-	if err := s.out.begin(); err != nil {
-		return "", err
+	first := s.first
+	s.first = beginning{}
+	s.out.Pace(first.pinned())
+	defer s.out.Pace(0)
+	err := s.out.begin()
+	switch {
+	case err != nil:
+		return err
+	case first.err != nil:
+		return first.err
+	case s.past != nil:
+		return s.reachLog()
+	case first.state == nil:
+		return nil
 	}
-	if s.timeout <= 0 {
-		return EndTimeout, nil
-	}
-	state := s.source.Resource().Snapshot()
-	switch s.start {
-	case plan.EventsFrom:
-		return s.resume()
-	case plan.EventsFromNow:
-		s.cursor = s.hub().From(state.Next, state.RV, s.selector(), s.encoding)
-		s.started = state.RV
-		return "", nil
-	case plan.StateConsistent:
-		return s.consistent()
-	case plan.StateAtLeast:
-		var err error
-		if state, err = s.source.AwaitRVInWatch(s.context(), s.from); err != nil {
-			return s.notArrived(err)
-		}
-	}
-	if err := s.state(state); err != nil {
-		return "", err
-	}
-	return "", s.endOfState()
-}
-
-// state sends a state as ADDED events, and places the cursor behind it.
-func (s *Stream) state(snapshot *cache.Snapshot) error {
-	cursor, err := s.hub().After(snapshot, s.selector(), s.encoding)
-	if err != nil {
+	if err := s.sendState(first.state); err != nil {
 		return err
 	}
-	s.cursor, s.started = cursor, snapshot.RV
+	return s.endOfState()
+}
+
+// sendState sends a state as ADDED events.
+func (s *Stream) sendState(snapshot *cache.Snapshot) (err error) {
 	s.manager.eviction.BeginState()
 	defer s.manager.eviction.EndState()
-	pinned := max(snapshot.Bytes, 1)
-	s.out.Pace(pinned)
-	defer s.out.Pace(0)
+	pinned := pinnedBytes(snapshot)
 	var run []*object.Object
 	buffer := make([]byte, 0, runSize)
 	cuts := s.cutter()
@@ -186,23 +173,11 @@ func (s *Stream) writeRun(buffer []byte, run []*object.Object, pinned int64) ([]
 // runSize is how much is written at once (design D10a).
 const runSize = 64 << 10
 
-// notArrived ends a watch whose resourceVersion did not arrive. If upstream says that it is too
-// large, the client gets that error. Anything else is a clean end, after which the client sends its
-// request again.
-func (s *Stream) notArrived(err error) (EndReason, error) {
-	var large *source.TooLargeError
-	if errors.As(err, &large) {
-		return "", err
-	}
-	return s.reasonAfterWait(EndFreshnessTimeout), nil
-}
-
 // endOfState tells clients that asked for the mark that the initial events are complete.
 func (s *Stream) endOfState() error {
 	if !s.endMark {
 		return nil
 	}
-	s.started = s.cursor.Through()
 	return s.send(fanout.AppendBookmark(nil, s.encoding, s.template(), s.started, true))
 }
 
@@ -392,9 +367,6 @@ func (s *Stream) RecordID() string {
 	}
 	return s.record.ID
 }
-
-// SetChunked has events framed as chunks of HTTP/1.1. It is called before the stream is delivered.
-func (s *Stream) SetChunked() { s.encoding.Chunked = true }
 
 // Take says that the caller counts the stream out (Manager.Ended). Until then Dismiss does.
 func (s *Stream) Take() { s.taken = true }

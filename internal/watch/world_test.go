@@ -20,6 +20,7 @@ import (
 
 	"spillway/internal/cache"
 	"spillway/internal/clientconn"
+	"spillway/internal/flowcontrol"
 	"spillway/internal/object"
 	"spillway/internal/plan"
 	"spillway/internal/source"
@@ -34,6 +35,7 @@ type world struct {
 	stop    context.CancelCauseFunc
 	source  *source.Source
 	oracle  *sourcetest.Oracle
+	pace    func(n int) // of new clients; nil: they read at once
 }
 
 const worldStall = 30 * time.Second
@@ -138,10 +140,14 @@ func (w *world) relist(rv uint64, pods ...string) {
 
 // testClient is a client. It reads everything, unless it is paused.
 type testClient struct {
-	t      *testing.T
-	stream *Stream
-	conn   net.Conn
-	reason chan EndReason // how the server says that it ended
+	t       *testing.T
+	stream  *Stream // nil until it is open
+	world   *world
+	opening Opening
+	refused int // the code of the answer to a request that is no watch; 0: none
+	conn    net.Conn
+	left    chan struct{}  // closed when the client has left
+	reason  chan EndReason // how the server says that it ended
 
 	mu     sync.Mutex
 	paused chan struct{} // nil: reading
@@ -152,7 +158,10 @@ type testClient struct {
 }
 
 // watch starts a stream of the pods on path.
-func (w *world) watch(query string) *testClient { return w.watchAs(query, func(*Stream) {}) }
+func (w *world) watch(query string) *testClient {
+	w.t.Helper()
+	return w.watchAs(query, StreamOptions{}, func(*Stream) {})
+}
 
 // plan is that of a watch.
 func (w *world) plan(query string) plan.Plan {
@@ -160,7 +169,8 @@ func (w *world) plan(query string) plan.Plan {
 	planner := plan.Planner{Catalog: sourcetest.Resources{sourcetest.Pods.GVR: w.source},
 		WatchTimeout: func() time.Duration { return time.Hour }}
 	path, query, _ := strings.Cut(query, "?")
-	candidate, _ := planner.Consider(plan.Request{Method: "GET", Path: path, RawQuery: query, Plain: true})
+	candidate, _ := planner.Consider(plan.Request{Method: "GET", Path: path, RawQuery: query, Plain: true,
+		Chunked: true})
 	plan := planner.Decide(candidate)
 	if plan.Watch == nil {
 		w.t.Fatalf("%s?%s is not a watch: action %v", path, query, plan.Action)
@@ -171,30 +181,69 @@ func (w *world) plan(query string) plan.Plan {
 // noHeaders has nothing to say of a resource.
 func noHeaders(func(key, value string)) {}
 
-// watchAs is watch, of a stream that is prepared.
-func (w *world) watchAs(query string, prepare func(*Stream)) *testClient {
+// watchAs is watch, of a stream that is prepared once it is open.
+func (w *world) watchAs(query string, o StreamOptions, prepare func(*Stream)) *testClient {
 	w.t.Helper()
 	near, far := narrowPipe()
-	st := w.manager.NewStream(w.plan(query), StreamOptions{})
-	st.SetChunked()
-	st.out = &ConnSink{Conn: clientconn.New(near, w.manager.seats, w.manager.eviction),
-		StallTimeout: worldStall, Head: Head(st, noHeaders, "audit", "")}
-	p := &testClient{t: w.t, stream: st, conn: far, reason: make(chan EndReason, 1)}
-	st.cleanup = func(reason EndReason) {
-		st.closeCursor()
-		_ = near.Close()
-		p.reason <- reason
-	}
-	prepare(st)
-	go w.manager.Deliver(st, st.cleanup)
+	p := &testClient{t: w.t, world: w, pace: w.pace, conn: far, left: make(chan struct{}), reason: make(chan EndReason, 1)}
+	plan := w.plan(query)
+	go func() {
+		if p.stream, p.opening = w.manager.Open(testRequest{p}, plan, o, noFlow); p.opening != Opened {
+			_ = near.Close()
+			return
+		}
+		st := p.stream
+		w.manager.Attach(st, &ConnSink{Conn: clientconn.New(near, w.manager.seats, w.manager.eviction),
+			StallTimeout: worldStall, Head: Head(st, noHeaders, "audit", "")})
+		prepare(st)
+		w.manager.Deliver(st, func(reason EndReason) {
+			w.manager.Ended(st, reason)
+			_ = near.Close()
+			p.reason <- reason
+		})
+	}()
 	go p.read()
 	w.t.Cleanup(func() { p.close() })
+	synctest.Wait()
 	return p
 }
 
+// testRequest is the request of a testClient, where a watch that does not begin is answered.
+type testRequest struct{ p *testClient }
+
+func (testRequest) RequestHeader(string) string               { return "" }
+func (testRequest) SetHeader(_, _ string)                     {}
+func (r testRequest) Send(code int, _ []byte)                 { r.p.refused = code }
+func (r testRequest) Stream(code int, _ io.WriterTo, _ int64) { r.p.refused = code }
+func (testRequest) HangUp()                                   {}
+
+func (r testRequest) Departs(gone func()) (stop func()) {
+	stopped := make(chan struct{})
+	go func() {
+		select {
+		case <-r.p.left:
+			gone()
+		case <-stopped:
+		}
+	}()
+	return sync.OnceFunc(func() { close(stopped) })
+}
+
 func (p *testClient) close() {
+	p.leave()
 	_ = p.conn.Close()
 	p.resume()
+}
+
+// leave tells the server, as the poller of connections does, that the client has left.
+func (p *testClient) leave() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case <-p.left:
+	default:
+		close(p.left)
+	}
 }
 
 func (p *testClient) read() {
@@ -355,3 +404,6 @@ func (p *testClient) goesOn() {
 	default:
 	}
 }
+
+// noFlow is that of requests that no limit counts.
+var noFlow flowcontrol.Flow

@@ -80,9 +80,12 @@ func TestStopAmongAdoptions(t *testing.T) {
 		synctest.Wait()
 		w.stop(EndAborted.AsError())
 		adopted.ends(EndAborted)
-		slow.ends(EndAborted)
 		late := w.watch("/api/v1/pods?watch=1&resourceVersion=100")
-		late.ends(EndAborted)
+		for _, p := range []*testClient{slow, late} {
+			if got := <-p.reason; got != EndAborted {
+				t.Errorf("ended: %s", got)
+			}
+		}
 	})
 }
 

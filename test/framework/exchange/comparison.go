@@ -29,7 +29,6 @@ type Comparison struct {
 	OtherFormat     bool    // the proxied answer is in JSON where the direct one is not
 	less            *Answer // the one that is a stream with which the other begins
 	late            bool    // OutOfTime, found before the newest apiserver's answer was looked at
-	unproven        bool    // what less lacks first waits for a proof: the mark of a state, or a state of now
 }
 
 // FlowControl is on every answer that an apiserver's handlers gave, and on none that was made from

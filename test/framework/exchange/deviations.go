@@ -34,7 +34,6 @@ const (
 	DevOldest           = "D-7"
 	DevLongerHistory    = "D-8"
 	DevClosed           = "D-11"
-	DevUnproven         = "D-12"
 	DevMalformed        = "D-13"
 	NormListVersion     = "N-1"
 	NormCurrentVersion  = "N-2"
@@ -104,16 +103,6 @@ var Deviations = []Deviation{
 			"able to at any time",
 	},
 	{
-		ID: DevUnproven, Rule: "W-66, W-106, W-216",
-		What: "a watch-list from now that cannot be proven complete, as when etcd is away, ends cleanly after its ADDED " +
-			"events, without its bookmark, where the apiserver sends an ERROR 500 at its timeout; a watch from now without " +
-			"such a bookmark ends cleanly without any event; one from a resourceVersion that does not arrive, and of which " +
-			"upstream does not say that it is too large, ends cleanly without any event, where the apiserver sends an ERROR " +
-			"504 after three seconds",
-		Why: "neither claims to be complete; clients that wait for the bookmark repeat the request, and a client from now " +
-			"receives upstream's own answer after the second failure",
-	},
-	{
 		ID: DevMalformed, Rule: "W-21",
 		What: "a request whose target is no URL is refused with 400 in other words and with more headers",
 		Why: "net/http refuses it before the apiserver sees it; the connection is closed either way, and no client sends " +
@@ -145,8 +134,7 @@ var Deviations = []Deviation{
 		ID: NormClocked, Rule: "W-46",
 		What: "tables that contain an age; OpenAPI; health checks; watches with a negative timeoutSeconds; watches from " +
 			"now that end before the apiserver knows its current resourceVersion; watches of at most two seconds on which one " +
-			"side sent less than the other when the time was up; watches that the proxy ended unproven: these are requested " +
-			"until both responses are equal",
+			"side sent less than the other when the time was up: these are requested until both responses are equal",
 		Why: "the apiserver prints the age at the time of the response, reassembles OpenAPI now and then, and checks its " +
 			"health anew; of a watch that ends before or soon after it begins it sends what it has time for, and so does the " +
 			"proxy, which may have to query it first; tables, OpenAPI and health checks pass through",

@@ -89,8 +89,7 @@ func (c *Comparison) events(direct, proxied []Event) {
 			c.differ(fmt.Sprintf("event %d", i), "(none)", Clip(proxied[i].Line))
 			return
 		case i >= len(proxied):
-			fromNow := i == 0 && c.query().Get("resourceVersion") == ""
-			c.less, c.unproven = c.Proxied, direct[i].End || fromNow
+			c.less = c.Proxied
 			c.differ(fmt.Sprintf("event %d", i), Clip(direct[i].Line), "(none)")
 			return
 		}
@@ -101,19 +100,13 @@ func (c *Comparison) events(direct, proxied []Event) {
 	}
 }
 
-const (
-	// shortest is what a watch lasts at most to be one that a busy server may not find the time for,
-	// in seconds.
-	shortest = 2
-	// proof is how long a proxy lets upstream take to say how far it is (W-210).
-	proof = 3 * time.Second
-)
+// shortest is what a watch lasts at most to be one that a busy server may not find the time for, in
+// seconds.
+const shortest = 2
 
 // OutOfTime reports that one of the two delivered the same as the other, but not all of it when the
 // time of a short watch was up: the apiserver, or the proxy, which may need an answer of the
-// apiserver first; or that the proxy ended a longer one without the mark of its complete state, or
-// without the state of now, because the proof did not come in time (D-12). That is a difference
-// like any other, unless the next answers are equal.
+// apiserver first. That is a difference like any other, unless the next answers are equal.
 func (c *Comparison) OutOfTime() bool {
 	if c.late {
 		return true
@@ -122,11 +115,7 @@ func (c *Comparison) OutOfTime() bool {
 		return false
 	}
 	seconds, err := strconv.Atoi(c.query().Get("timeoutSeconds"))
-	timeout := time.Duration(seconds) * time.Second
-	if err == nil && 0 < seconds && seconds <= shortest {
-		return c.less.Took >= timeout
-	}
-	return c.unproven && c.less == c.Proxied && c.less.Took >= proof && (timeout == 0 || c.less.Took < timeout)
+	return err == nil && 0 < seconds && seconds <= shortest && c.less.Took >= time.Duration(seconds)*time.Second
 }
 
 // Oldest finds what a 410 says one may start from (W-107).
