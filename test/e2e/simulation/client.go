@@ -7,7 +7,7 @@ type kind uint8
 
 const (
 	watchList      kind = iota // the state as ADDED events, up to a bookmark; any age
-	consistentList             // the same, and the bookmark is not below what upstream had when the client came
+	consistentList             // the same, not older than what upstream had when the client came
 	listWatch                  // a LIST, then a watch from its resourceVersion
 	events                     // no state: a watch from some resourceVersion
 	fromNow                    // no state: a watch of what follows its head
@@ -85,12 +85,8 @@ func (c *client) connect() {
 	c.sim.counts.Starts++
 	c.session = newSession(c)
 	switch c.kind {
-	case watchList, consistentList:
-		c.session.begin()
-		c.stream = c.fromState(c.kind == consistentList)
-	case fromNow:
-		c.session.begin()
-		c.stream = c.fromState(false)
+	case watchList, consistentList, fromNow:
+		c.stream = c.fromNow()
 	case listWatch:
 		c.list()
 		c.resume()

@@ -10,11 +10,11 @@ import (
 type session struct {
 	client     *client
 	generation *generation
-	state      bool // the client wants to hold the state
-	initial    bool // and has not received its mark yet
-	begun      bool // and has all of the state at its head
-	asked      uint64
-	restores   int // of upstream when the client came
+	state      bool   // the client wants to hold the state
+	initial    bool   // and has not received its mark yet
+	begun      bool   // and has all of the state at its head
+	asked      uint64 // what upstream had when the client came, if the state must not be older
+	restores   int    // of upstream then
 	future     uint64
 
 	scanned   int                 // entries before it are in pending, or were
@@ -51,6 +51,9 @@ func newSession(c *client) *session {
 		store: map[string]string{}}
 	s.state = c.kind <= listWatch
 	s.initial = c.kind.state()
+	if c.kind == consistentList {
+		s.asked, s.restores = c.sim.up.rv, c.sim.up.restores
+	}
 	s.connected()
 	return s
 }
@@ -66,12 +69,10 @@ func (s *session) report(check Check, format string, args ...any) {
 }
 
 // begin is the head of a watch from now. What the mirror had then is the state, and what came after
-// that are events. A consistent watch ends its initial events where upstream was then, or later.
+// that are events.
 func (s *session) begin() {
+	s.generation = s.client.sim.history.now()
 	s.place(s.generation.through)
-	if s.client.kind == consistentList {
-		s.asked, s.restores = s.client.sim.up.rv, s.client.sim.up.restores
-	}
 }
 
 // list is a LIST of the present state; it returns its resourceVersion.

@@ -22,7 +22,7 @@ type reason string
 
 const (
 	expired  reason = "expired"  // history does not reach back to the client: 410
-	unproven reason = "unproven" // upstream did not say how far it is: a clean end
+	unproven reason = "unproven" // upstream did not say how far it is, and has to answer itself
 	deadline reason = "deadline" // a clean end
 	departed reason = "departed" // the client's own doing
 )
@@ -30,9 +30,9 @@ const (
 type phase uint8
 
 const (
-	phaseHead  phase = iota // the head, which only a planted fault sends before its place is fixed
+	phaseAsked phase = iota // nothing was sent: the mirror may not have all that upstream has
+	phaseHead               // the head, behind which only a planted fault fixes the place in history
 	phaseState              // the initial objects
-	phaseHeld               // what follows them, until the client has what was there when it came
 	phaseLive
 	phaseEnded
 )
@@ -64,8 +64,8 @@ type question struct {
 	rv       uint64 // the answer
 }
 
-// answer lets the answer come, which is as old as the question or as the answer's way back is
-// short; or lets the stream find that there is none.
+// answer lets the answer come, which is as old as the question or as new as itself; or lets the
+// stream find that there is none.
 func (s *stream) answer() {
 	q := s.question
 	if q == nil || q.answered {
@@ -85,17 +85,26 @@ func (s *stream) prove() {
 	}
 }
 
-// fromState opens a stream that begins with the state. Its place in history is fixed when its head
-// is sent.
-func (c *client) fromState(consistent bool) *stream {
+// fromNow opens a stream that begins where history is when its head is sent. A consistent one sends
+// its head when the mirror is known to have all that upstream had.
+func (c *client) fromNow() *stream {
 	s := c.newStream(nil)
-	if consistent {
+	s.phase = phaseAsked
+	if c.kind == consistentList {
 		s.question = &question{asked: c.sim.up.rv, never: c.sim.rand.IntN(8) == 0}
-	}
-	if !c.sim.faults.late {
-		s.fix()
+	} else {
+		s.head()
 	}
 	return s
+}
+
+// head sends the head. The place in history is fixed before that, but for a planted fault.
+func (s *stream) head() {
+	s.phase, s.generation = phaseHead, s.sim.history.now()
+	s.client.session.begin()
+	if !s.sim.faults.late {
+		s.fix()
+	}
 }
 
 // fix places a stream at the present: a client that is to have the state gets it.
@@ -164,21 +173,16 @@ func (s *stream) pump(n int) bool {
 // fill gets more to send, or the end; false if there is nothing.
 func (s *stream) fill() bool {
 	switch {
+	case s.phase == phaseAsked:
+		return s.proven()
 	case s.phase == phaseHead:
 		s.fix()
-		return true
-	case s.phase == phaseState && s.question != nil:
-		s.phase = phaseHeld
 		return true
 	case s.phase == phaseState:
 		s.endOfState()
 		return true
 	case s.phase == phaseLive && s.endDue && !s.source.InSeam():
 		s.end(deadline, nil)
-		return true
-	}
-	if q := s.question; s.phase == phaseHeld && q.answered && q.never && !s.source.InSeam() {
-		s.end(unproven, nil)
 		return true
 	}
 	run, err := s.source.Next()
@@ -191,9 +195,6 @@ func (s *stream) fill() bool {
 	}
 	s.poll()
 	switch {
-	case s.phase == phaseHeld && s.question.answered && s.source.Through() >= s.question.rv && !s.source.InSeam():
-		s.endOfState()
-		return true
 	case s.phase == phaseLive && s.bookmarkDue && !s.source.InSeam():
 		s.bookmarkDue = false
 		if rv := s.source.Through(); s.client.format.bookmarks && rv > s.started {
@@ -202,6 +203,22 @@ func (s *stream) fill() bool {
 		}
 	}
 	return false
+}
+
+// proven sends the head once the answer is there and the mirror has got as far. A stream without an
+// answer is not for the proxy: the client has to begin again.
+func (s *stream) proven() bool {
+	switch q := s.question; {
+	case !q.answered:
+		return false
+	case q.never:
+		s.end(unproven, nil)
+	case s.sim.resource.Through() < q.rv:
+		return false
+	default:
+		s.head()
+	}
+	return true
 }
 
 func (s *stream) poll() {
