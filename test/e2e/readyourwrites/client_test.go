@@ -148,6 +148,9 @@ func (c *client) get(ctx context.Context, namespace, name string) (answer, error
 // client tries again.
 var errUnfinished = errors.New("the watch ended before its initial events did")
 
+// errLost is a watch that does not show each write at its head, once and in its order.
+var errLost = errors.New("an event is lost")
+
 // watched is what a watch-list shows: what it had at the end of its initial events, and what it had
 // when a version had come.
 type watched struct {
@@ -176,7 +179,7 @@ func (c *client) watchList(ctx context.Context, namespace string, headed func() 
 		line, err := in.ReadBytes('\n')
 		switch {
 		case err == io.EOF && w.initial.objects != nil:
-			return w, fmt.Errorf("the watch ended, and %s never came", wanted)
+			return w, fmt.Errorf("%w: the watch ended without %s", errLost, wanted)
 		case err == io.EOF:
 			return w, errUnfinished
 		case err != nil:
@@ -194,14 +197,14 @@ func (c *client) watchList(ctx context.Context, namespace string, headed func() 
 			continue
 		}
 		if !w.later.apply(e) {
-			return w, fmt.Errorf("after %v came %s", w.later, line)
+			return w, fmt.Errorf("%w: after %v came %s", errLost, w.later, line)
 		}
 		switch slices.Index(wanted, e.Object.Metadata.ResourceVersion) {
 		case -1:
 		case 0:
 			wanted = wanted[1:]
 		default:
-			return w, fmt.Errorf("%s of %s came without what came before it", line, wanted)
+			return w, fmt.Errorf("%w: %s came, of %s", errLost, line, wanted)
 		}
 	}
 	return w, nil

@@ -58,6 +58,18 @@ func TestPlantedStaleness(t *testing.T) {
 	}
 }
 
+// A proxy that fixes the place of a watch after its head is caught.
+func TestPlantedLateSnapshot(t *testing.T) {
+	cp := startControlPlane(t)
+	seen := play(t, cp, process.BuildFaultyProxy(t, process.LateSnapshot), plantedTries,
+		func(s *tally) bool { return len(s.staleReads()) > 0 })
+	if len(seen.staleReads()) == 0 {
+		t.Errorf("not caught: %s", seen)
+		return
+	}
+	t.Log("caught: ", seen.staleReads()[0])
+}
+
 func startControlPlane(t *testing.T) *controlplane.ControlPlane {
 	t.Helper()
 	cp, err := controlplane.Start(t.Context(), controlplane.Options{Log: t.Output()})

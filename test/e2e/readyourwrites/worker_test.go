@@ -162,10 +162,14 @@ func (w *worker) watchList(ctx context.Context) error {
 	for {
 		seen, err := w.proxy.watchList(ctx, w.namespace, headed)
 		a := seen.initial
-		if errors.Is(err, errUnfinished) {
+		switch {
+		case errors.Is(err, errUnfinished):
 			w.tally.unfinished.Add(1)
 			stages = stages[len(stages)-1:]
 			continue
+		case errors.Is(err, errLost):
+			w.tally.isStale(err)
+			return nil
 		}
 		if err != nil {
 			return err

@@ -53,15 +53,15 @@ func (s *story) split(got []exchange.Event) (early, live []exchange.Event) {
 	return early, live
 }
 
-// judge holds what came against the story and against the API server's own watch. whole says that
-// the watch did not end before everything had come. The result is what is wrong.
-func (s *story) judge(got, direct []exchange.Event, whole bool) (wrong []string) {
+// judge holds what came against the story and against the API server's own watch. The result is
+// what is wrong.
+func (s *story) judge(got, direct []exchange.Event) (wrong []string) {
 	early, live := s.split(got)
 	fail := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	if why := s.order(got); why != "" {
 		fail("%s", why)
 	}
-	if why := s.judgeEarly(early, direct, whole || len(live) > 0); why != "" {
+	if why := s.judgeEarly(early, direct); why != "" {
 		fail("%s", why)
 	}
 	want := s.live()
@@ -69,9 +69,7 @@ func (s *story) judge(got, direct []exchange.Event, whole bool) (wrong []string)
 	for i := range max(len(live), len(want)) {
 		switch {
 		case i >= len(live):
-			if whole {
-				fail("event %d after the head, %s %s, is missing", i, want[i].seen(s.selection, s.name), want[i].name)
-			}
+			fail("event %d after the head, %s %s, is missing", i, want[i].seen(s.selection, s.name), want[i].name)
 			return wrong
 		case i >= len(want):
 			fail("event %d after the head is one too many: %s", i, exchange.Clip(live[i].Line))
@@ -93,11 +91,11 @@ func (s *story) judge(got, direct []exchange.Event, whole bool) (wrong []string)
 func isNamed(e exchange.Event, name string) bool { return strings.HasSuffix(e.Name, "/"+name) }
 
 // judgeEarly holds what came up to the head against the objects or the writes of that time.
-func (s *story) judgeEarly(early, direct []exchange.Event, whole bool) string {
+func (s *story) judgeEarly(early, direct []exchange.Event) string {
 	directly, _ := s.split(direct)
 	switch s.place {
 	case events:
-		if !slices.EqualFunc(early, directly, sameLine) && whole {
+		if !slices.EqualFunc(early, directly, sameLine) {
 			return fmt.Sprintf("up to the head came%s, directly%s", summary(early), summary(directly))
 		}
 	case now:
@@ -110,7 +108,7 @@ func (s *story) judgeEarly(early, direct []exchange.Event, whole bool) string {
 			}
 		}
 	case state:
-		return s.judgeState(early, directly, whole)
+		return s.judgeState(early, directly)
 	}
 	return ""
 }
@@ -125,7 +123,7 @@ func (s *story) written(e exchange.Event) bool {
 }
 
 // judgeState folds what came up to the head: the result is what was there.
-func (s *story) judgeState(early, directly []exchange.Event, whole bool) string {
+func (s *story) judgeState(early, directly []exchange.Event) string {
 	held := map[string]exchange.Event{}
 	for _, e := range early {
 		_, name, _ := strings.Cut(e.Name, "/")
@@ -147,7 +145,7 @@ func (s *story) judgeState(early, directly []exchange.Event, whole bool) string 
 	if s.one {
 		want = map[string]uint64{}
 	}
-	if whole && !maps.Equal(versions, want) {
+	if !maps.Equal(versions, want) {
 		return fmt.Sprintf("the state is %v, not %v", versions, want)
 	}
 	for _, e := range directly {

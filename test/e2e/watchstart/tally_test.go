@@ -15,10 +15,10 @@ import (
 type tally struct {
 	refused atomic.Int64 // with 429
 
-	mu                      sync.Mutex
-	whole, unproven, passed int
-	lost                    []string
-	times                   map[string]*times // by beginning
+	mu           sync.Mutex
+	good, passed int
+	lost         []string
+	times        map[string]*times // by beginning
 }
 
 // times are how long it took from the request to the head, and to the first event that is not of
@@ -27,19 +27,20 @@ type times struct{ head, first []time.Duration }
 
 func newTally() *tally { return &tally{times: map[string]*times{}} }
 
-// add notes a start that was as it is to be. whole says that everything came, passed that upstream
-// answered.
-func (y *tally) add(s start, whole, passed bool, head, first time.Duration) {
+// add notes a start that was as directly. passed says that upstream answered.
+func (y *tally) add(passed bool) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	if passed {
 		y.passed++
 	}
-	if !whole {
-		y.unproven++
-		return
-	}
-	y.whole++
+	y.good++
+}
+
+// time notes how long it took to the head and to the first event.
+func (y *tally) time(s start, head, first time.Duration) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
 	key := s.beginning.name
 	if s.ends() {
 		key += ", with bookmarks"
@@ -61,7 +62,7 @@ func (y *tally) lose(text string) {
 }
 
 // check fails the test for what was lost, and if nothing was tested. Where answers are prompt, no
-// watch may have ended unproven.
+// watch may have been refused.
 func (y *tally) check(t *testing.T, prompt bool) {
 	t.Helper()
 	for i, text := range y.lost {
@@ -72,18 +73,18 @@ func (y *tally) check(t *testing.T, prompt bool) {
 	if len(y.lost) > 0 {
 		t.Errorf("%d starts lost something", len(y.lost))
 	}
-	if y.whole <= y.passed {
-		t.Errorf("of %d starts upstream itself answered %d: this tests nothing", y.whole, y.passed)
+	if y.good <= y.passed {
+		t.Errorf("of %d starts upstream itself answered %d: this tests nothing", y.good, y.passed)
 	}
-	if prompt && y.unproven > 0 {
-		t.Errorf("%d watches ended unproven, though answers were prompt", y.unproven)
+	if n := y.refused.Load(); prompt && n > 0 {
+		t.Errorf("%d watches were refused, though answers were prompt", n)
 	}
 }
 
 func (y *tally) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d starts as directly, %d lost something; %d passed through, %d ended unproven, %d were refused\n",
-		y.whole, len(y.lost), y.passed, y.unproven, y.refused.Load())
+	fmt.Fprintf(&b, "%d starts as directly, of which %d passed through; %d lost something; %d refusals\n",
+		y.good, y.passed, len(y.lost), y.refused.Load())
 	for _, key := range slices.Sorted(maps.Keys(y.times)) {
 		fmt.Fprintf(&b, "%-50s head %9s, first event %9s (medians of %d)\n", key, median(y.times[key].head),
 			median(y.times[key].first), len(y.times[key].head))

@@ -14,6 +14,29 @@ import (
 // path. Where nothing stands in Old, New is a file that is not there otherwise.
 type Fault struct{ File, Old, New string }
 
+// LateSnapshot is a proxy that sends the head of a watch and fixes the watch's place in history
+// only some time after it.
+var LateSnapshot = Fault{
+	File: "internal/watch/stream.go",
+	Old: `	first := s.first
+	s.first = beginning{}
+	s.out.Pace(first.pinned())
+	defer s.out.Pace(0)
+	err := s.out.begin()
+`,
+	New: `	err := s.out.begin()
+	if err == nil && s.first.err == nil && s.past == nil {
+		time.Sleep(50 * time.Millisecond)
+		s.cursor.Close()
+		s.fix(nil)
+	}
+	first := s.first
+	s.first = beginning{}
+	s.out.Pace(first.pinned())
+	defer s.out.Pace(0)
+`,
+}
+
 // BuildFaultyProxy compiles a proxy with faults. The files themselves stay as they are: what is
 // planted leaves no trace in the product.
 func BuildFaultyProxy(t *testing.T, faults ...Fault) string {
