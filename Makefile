@@ -83,7 +83,7 @@ fuzz-diff: controlplane ## Send both the same random requests (REQUESTS=20000, a
 	cd test && go test -v -count=1 -timeout=0 ./e2e/fuzzdiff $(if $(LATE),-share=0) -late=$(LATE) -requests=$(REQUESTS) -minutes=$(MINUTES) -seed=$(SEED)
 
 watchstart: controlplane ## Start watches, write the moment the head is there, and compare with kube-apiserver's: 60 for each lateness of its answers
-	cd test && go test -v -count=1 ./e2e/watchstart
+	cd test && go test -v -count=1 ./e2e/watchstart -busy=2
 
 watchstart-full: STARTS ?= 10000
 watchstart-full: controlplane ## The same STARTS (10000) times for each, on a machine that is kept busy

@@ -30,7 +30,7 @@ var (
 	lates = flag.String("late", "0,5ms,100ms,700ms,3s,5s,random,never",
 		"how late upstream answers Spillway's questions: times, random and never")
 	workers = flag.Int("workers", 4, "how many watches to start at a time, for each lateness")
-	busy    = flag.Int("busy", 1, "how many goroutines keep the machine busy meanwhile")
+	busy    = flag.Int("busy", 0, "how many goroutines keep the machine busy meanwhile")
 	seed    = flag.Uint64("seed", 1, "what the order of starts is made from")
 	only    = flag.String("only", "", "start only watches whose description contains this text")
 )
