@@ -30,13 +30,29 @@ func (s *story) live() (all []write) {
 	return all
 }
 
-// enough reports that a watch has shown as much as the script says, and ended its initial events.
+// enough reports that a watch has shown the last write of the script that it sees, and ended its
+// initial events; or that it has failed.
 func (s *story) enough(got []exchange.Event) bool {
-	_, live := s.split(got)
-	ended := slices.ContainsFunc(got, func(e exchange.Event) bool { return e.End })
-	return len(live) >= len(s.live()) && (ended || !s.ends()) || slices.ContainsFunc(got, func(e exchange.Event) bool {
-		return e.Type == "ERROR" || e.Type == ""
-	})
+	live := s.live()
+	last, ended := live[len(live)-1], !s.ends()
+	shown := false
+	for _, e := range got {
+		if e.Type == "ERROR" || e.Type == "" {
+			return true
+		}
+		ended = ended || e.End
+		if last.version > 0 {
+			shown = shown || e.Type != "BOOKMARK" && e.Version >= last.version
+		} else {
+			shown = shown || e.Type == "DELETED" && isNamed(e, last.name) && !relabelled(e, live)
+		}
+	}
+	return shown && ended
+}
+
+// relabelled reports that a deletion is that of an object that has left the selection.
+func relabelled(e exchange.Event, live []write) bool {
+	return slices.ContainsFunc(live, func(w write) bool { return w.version == e.Version })
 }
 
 // split are the events up to the head and those that followed it, without bookmarks.

@@ -61,6 +61,13 @@ func (y *tally) lose(text string) {
 	y.lost = append(y.lost, text)
 }
 
+// losses is how many starts lost something.
+func (y *tally) losses() int {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	return len(y.lost)
+}
+
 // check fails the test for what was lost, and if nothing was tested. Where answers are prompt, no
 // watch may have been refused.
 func (y *tally) check(t *testing.T, prompt bool) {

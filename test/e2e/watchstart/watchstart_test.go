@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -64,7 +65,7 @@ func TestWhatFollowsTheHeadIsSeen(t *testing.T) {
 			t.Run(late, func(t *testing.T) {
 				t.Parallel()
 				run := startRun(t, cp, binary, late, i)
-				run.play(t, order(uint64(i)), *count)
+				run.play(t, order(uint64(i)), *count, math.MaxInt)
 				t.Log(run.tally)
 				run.tally.check(t, run.answers.Prompt())
 			})
@@ -81,7 +82,7 @@ func TestALateSnapshotIsCaught(t *testing.T) {
 	}
 	t.Cleanup(cp.Stop)
 	run := startRun(t, cp, process.BuildFaultyProxy(t, process.LateSnapshot), "0", 0)
-	run.play(t, order(0), 40)
+	run.play(t, order(0), 100, 1)
 	if len(run.tally.lost) == 0 {
 		t.Errorf("not caught: %s", run.tally)
 		return
@@ -137,14 +138,14 @@ func startRun(t *testing.T, cp *controlplane.ControlPlane, binary, late string, 
 	return r
 }
 
-// play starts so many watches.
-func (r *run) play(t *testing.T, starts []start, count int) {
+// play starts so many watches, or until so many have lost something.
+func (r *run) play(t *testing.T, starts []start, count, losses int) {
 	t.Helper()
 	var next atomic.Int64
 	group, ctx := errgroup.WithContext(t.Context())
 	for _, w := range r.workers {
 		group.Go(func() error {
-			for i := next.Add(1) - 1; i < int64(count); i = next.Add(1) - 1 {
+			for i := next.Add(1) - 1; i < int64(count) && r.tally.losses() < losses; i = next.Add(1) - 1 {
 				s := starts[i%int64(len(starts))]
 				if err := r.start(ctx, w, s, fmt.Sprintf("start-%d", i)); err != nil {
 					return fmt.Errorf("%s: %w", s, err)
