@@ -9,60 +9,58 @@ import (
 )
 
 const (
-	// checkInterval is how soon one check of upstream may follow another. A check takes up to 1.7 s
-	// (W-211 i), so a few overlap while flights keep coming: a new flight waits for the next check,
-	// not for the end of this one.
-	checkInterval = 250 * time.Millisecond
-	// smallState is how many objects a state may have to be compared at once: their metadata is then
-	// sent sooner than the bookmark, and costs upstream no more than the LIST that a client would have
-	// sent.
-	smallState = 500
-	// bookmarkWait is how long a check waits for the bookmark before it compares a state that is
-	// large. Bookmarks come within 1.7 s (W-111).
-	bookmarkWait = 2 * time.Second
-	// comparisonInterval is the time between two comparisons that prove something: requests that
-	// arrive together cost one, and the bookmark, or the next one, does for those after it. It leaves
-	// that one half of the time that a request has.
+	// bookmarkInterval is how soon one watch for a bookmark may follow another. Such a watch takes up
+	// to 1.7 s (W-211 i), so a few overlap while flights keep coming: a new flight waits for the next
+	// one, not for the end of this one.
+	bookmarkInterval = 250 * time.Millisecond
+	// comparisonInterval is the time between two reads of upstream's state, whatever becomes of them.
+	// It leaves the next one half of the time that a request has.
 	comparisonInterval = proofTimeout / 2
-	// maxRefusalPause is how long a refused comparison keeps others from beginning at most: what
-	// stands before upstream may ask for an hour, and mend in a minute. Mirrors wait as long.
-	maxRefusalPause = 8 * time.Second
-	// comparison is how long the mirror's own stream may take to get to the state that it is compared
-	// with.
-	comparison = 500 * time.Millisecond
+	// smallState is how many objects a state may have to be compared. Their metadata is sent sooner
+	// than the bookmark, and costs upstream no more than the LIST that a client would have sent. A
+	// larger state is never read: an upstream that is slow to send the bookmark would get the dearer
+	// question.
+	smallState = 500
 )
-
-// errDiffers says that the mirror does not hold what upstream holds, and did not come to.
-var errDiffers = errors.New("the cache differs from upstream's state")
-
-// checks are the flights whose R the mirror's own stream did not reach by itself, and the checks of
-// upstream that are made for them. A check says how far history is complete, or that the present
-// content is upstream's. It satisfies every waiter that this suffices for, not only the one that
-// it was made for.
-type checks struct {
-	waiters map[*proofWaiter]struct{}
-	due     bool      // one is to begin
-	begun   time.Time // the last one
-}
 
 // proofWaiter is one flight that waits for a state that is complete through rv.
 type proofWaiter struct {
 	// Static after construction.
 	rv        uint64
-	asked     time.Time // when its flight began
-	since     time.Time // when it began to wait
 	satisfied chan *Snapshot
 
-	inVain bool // a check that began after it has brought no bookmark that does
 	// Why the last bookmark and the last comparison did not satisfy it.
 	bookmarkErr, comparisonErr error
 }
 
+// rounds are checks of upstream, each for all flights that wait when it begins. They begin an
+// interval apart and may overlap, so one that hangs holds up no other. Freshness.mu guards them.
+type rounds struct {
+	interval time.Duration // static
+	next     time.Time     // when the next one may begin
+	due      bool          // it has its time
+}
+
+// scheduleLocked has the next round begin as soon as it may.
+func (r *rounds) scheduleLocked(begin func()) {
+	if !r.due {
+		r.due = true
+		time.AfterFunc(time.Until(r.next), begin)
+	}
+}
+
+// endedLocked notes the error of a round. After a refusal the next one waits for its Retry-After.
+func (r *rounds) endedLocked(began time.Time, err error) {
+	if again := began.Add(pauseAfter(err)); err != nil && again.After(r.next) {
+		r.next = again
+	}
+}
+
 // checked has upstream checked, and returns the first state through rv that comes of it, or of the
 // mirror's own stream.
-func (f *Freshness) checked(ctx context.Context, rv uint64, asked time.Time) (*Snapshot, error) {
-	c := f.addWaiter(rv, asked)
-	defer f.removeWaiter(c)
+func (f *Freshness) checked(ctx context.Context, rv uint64) (*Snapshot, error) {
+	w := f.addWaiter(rv)
+	defer f.removeWaiter(w)
 	for {
 		changed := f.resource.Changed()
 		if s := f.resource.Snapshot(); s != nil && s.RV >= rv {
@@ -70,95 +68,105 @@ func (f *Freshness) checked(ctx context.Context, rv uint64, asked time.Time) (*S
 		}
 		select {
 		case <-changed:
-		case s := <-c.satisfied:
+		case s := <-w.satisfied:
 			return s, nil
 		case <-ctx.Done():
-			return nil, errors.Join(context.Cause(ctx), f.failure(c))
+			return nil, errors.Join(context.Cause(ctx), f.failure(w))
 		}
 	}
 }
 
-// addWaiter waits for a check and a comparison that begin from now on.
-func (f *Freshness) addWaiter(rv uint64, asked time.Time) *proofWaiter {
+// addWaiter waits for a bookmark and a comparison that begin from now on.
+func (f *Freshness) addWaiter(rv uint64) *proofWaiter {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	c := &proofWaiter{rv: rv, asked: asked, since: time.Now(), satisfied: make(chan *Snapshot, 1)}
-	f.mu.checks.waiters[c] = struct{}{}
-	if !f.mu.checks.due && f.prober.Bookmarks() {
-		f.mu.checks.due = true
-		time.AfterFunc(checkInterval-time.Since(f.mu.checks.begun), f.check)
-	}
-	f.armComparisonLocked()
-	return c
+	w := &proofWaiter{rv: rv, satisfied: make(chan *Snapshot, 1)}
+	f.mu.waiters[w] = struct{}{}
+	f.mu.bookmarks.scheduleLocked(f.awaitBookmark)
+	f.mu.comparisons.scheduleLocked(f.compareStates)
+	return w
 }
 
-func (f *Freshness) removeWaiter(c *proofWaiter) {
+func (f *Freshness) removeWaiter(w *proofWaiter) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	delete(f.mu.checks.waiters, c)
+	delete(f.mu.waiters, w)
 }
 
-func (f *Freshness) failure(c *proofWaiter) error {
+func (f *Freshness) failure(w *proofWaiter) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return errors.Join(c.bookmarkErr, c.comparisonErr)
+	return errors.Join(w.bookmarkErr, w.comparisonErr)
 }
 
 // satisfy hands a state to every waiter whose version it holds.
 func (f *Freshness) satisfy(s *Snapshot) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for c := range f.mu.checks.waiters {
-		if c.rv <= s.RV {
-			c.satisfied <- s // it has room, and is offered no second
-			delete(f.mu.checks.waiters, c)
+	for w := range f.mu.waiters {
+		if w.rv <= s.RV {
+			w.satisfied <- s // it has room, and is offered no second
+			delete(f.mu.waiters, w)
 		}
 	}
 }
 
-// check asks upstream for a bookmark, if there is something to prove and the mirror's own stream
-// was not sooner. The state is compared meanwhile if it is small, and if the bookmark is late or in
-// vain: behind a balancer that splits a connection it may come from another apiserver than R. The
-// bookmark is worth having in any case, since it moves history along.
-func (f *Freshness) check() {
-	begun, due := f.beginCheck()
-	if !due {
+// beginRound begins a round. It reports false if nothing waits for it, or if it is to begin later.
+func (f *Freshness) beginRound(r *rounds, begin func()) (began time.Time, waiting bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	began, r.due = time.Now(), false
+	through := f.resource.Through()
+	for w := range f.mu.waiters {
+		waiting = waiting || w.rv > through
+	}
+	switch {
+	case !waiting || !f.resource.Ready():
+		return began, false
+	case began.Before(r.next): // upstream has refused the last one meanwhile
+		r.scheduleLocked(begin)
+		return began, false
+	}
+	r.next = began.Add(r.interval)
+	return began, true
+}
+
+// awaitBookmark asks upstream for a bookmark, for what waits and was not served by the mirror's own
+// stream. Each waiter gets one: a second would be no sooner.
+func (f *Freshness) awaitBookmark() {
+	began, waiting := f.beginRound(&f.mu.bookmarks, f.awaitBookmark)
+	if !waiting {
 		return
 	}
 	ctx, cancel := context.WithTimeoutCause(context.Background(), proofTimeout, ErrNotProven)
 	defer cancel()
-	f.failed(f.advance(ctx), nil)
+	err := f.advance(ctx)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for c := range f.mu.checks.waiters {
-		c.inVain = c.inVain || !c.since.After(begun)
+	f.mu.bookmarks.endedLocked(began, err)
+	for w := range f.mu.waiters {
+		w.bookmarkErr = err
 	}
-	f.armComparisonLocked()
 }
 
-func (f *Freshness) beginCheck() (begun time.Time, due bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	begun = time.Now()
-	f.mu.checks.due, f.mu.checks.begun = false, begun
-	through := f.resource.Through()
-	for c := range f.mu.checks.waiters {
-		due = due || c.rv > through
+// compareStates compares a small state with upstream's, and again for what still waits: where a
+// balancer splits a connection, the bookmark may come from another apiserver than R.
+func (f *Freshness) compareStates() {
+	began, waiting := f.beginRound(&f.mu.comparisons, f.compareStates)
+	if !waiting || f.resource.Snapshot().Len() > smallState {
+		return
 	}
-	return begun, due && f.resource.Ready()
-}
-
-// failed records errors for the waiters that are not satisfied; nil leaves those before.
-func (f *Freshness) failed(bookmark, comparison error) {
+	f.mu.Lock()
+	f.mu.comparisons.scheduleLocked(f.compareStates)
+	f.mu.Unlock()
+	ctx, cancel := context.WithTimeoutCause(context.Background(), proofTimeout, ErrNotProven)
+	defer cancel()
+	err := f.compare(ctx)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for c := range f.mu.checks.waiters {
-		if bookmark != nil {
-			c.bookmarkErr = bookmark
-		}
-		if comparison != nil {
-			c.comparisonErr = comparison
-		}
+	f.mu.comparisons.endedLocked(began, err)
+	for w := range f.mu.waiters {
+		w.comparisonErr = err
 	}
 }
 

@@ -3,10 +3,8 @@ package cache
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 )
 
@@ -76,43 +74,11 @@ func TestNoComparisonAcrossVoid(t *testing.T) {
 		state: shows(time.Second, 26, map[string]uint64{"n/a": 11})}
 	proof(t, u, func(t *testing.T, r *Resource, f *Freshness) {
 		time.AfterFunc(500*time.Millisecond, func() { _ = r.Replace(objects(t, "a=a@11"), 15) })
-		checkProve(t, f, nil, arrival+time.Second+checkInterval+time.Second)
+		checkProve(t, f, nil, arrival+comparisonInterval+time.Second)
 		if u.compared != 2 {
 			t.Errorf("%d comparisons", u.compared)
 		}
 	})
-}
-
-// A large state is compared only if the bookmark does not do: that may come from another apiserver
-// than R (design D7).
-func TestComparisonOfALargeState(t *testing.T) {
-	for _, c := range []struct {
-		bookmark uint64
-		after    time.Duration
-		compared int
-		rv       uint64
-	}{{27, time.Second, 0, 27}, {24, time.Second + 70*time.Millisecond, 1, 26}} {
-		u := &upstream{begin: at(25), prove: says(time.Second, c.bookmark, 0)}
-		synctest.Test(t, func(t *testing.T) {
-			r, versions := newPods(unlimited), map[string]uint64{}
-			var state []string
-			for i := range smallState + 1 {
-				name := fmt.Sprintf("p%04d", i)
-				state, versions["n/"+name] = append(state, fmt.Sprintf("%s=x@%d", name, 11)), 11
-			}
-			_ = r.Replace(objects(t, state...), 20)
-			u.state = shows(70*time.Millisecond, 26, versions)
-			began := time.Now()
-			s, err := NewFreshness(r, u).Prove(t.Context())
-			if err != nil || s.RV != c.rv || u.compared != c.compared {
-				t.Errorf("%+v after %d comparisons: %v", s, u.compared, err)
-			}
-			if took := time.Since(began) - arrival; took != c.after {
-				t.Errorf("it took %v, want %v", took, c.after)
-			}
-			time.Sleep(proofTimeout)
-		})
-	}
 }
 
 // A flight that begins while a check waits for its bookmark need not wait for the end of that
@@ -136,14 +102,14 @@ func TestChecksOverlap(t *testing.T) {
 				if _, err := f.Prove(t.Context()); err != nil {
 					t.Error(err)
 				}
-				if took := time.Since(began); took > arrival+checkInterval+1700*time.Millisecond {
+				if took := time.Since(began); took > arrival+bookmarkInterval+1700*time.Millisecond {
 					t.Errorf("a proof took %v", took)
 				}
 			})
 			time.Sleep(50 * time.Millisecond)
 		}
 		asked.Wait()
-		if most := int(7*time.Second/checkInterval) + 1; u.proving > most || u.proving < 10 {
+		if most := int(7*time.Second/bookmarkInterval) + 1; u.proving > most || u.proving < 10 {
 			t.Errorf("%d bookmarks were requested, at most %d are due", u.proving, most)
 		}
 	})

@@ -140,9 +140,13 @@ func TestDoubtful(t *testing.T) {
 		check(false, 0)
 		checkProve(t, f, errUpstream, 0)
 		check(false, 1)
+		time.Sleep(refusedInterval)
 		checkProve(t, f, errUpstream, 0)
+		check(true, 2) // too early to ask
+		time.Sleep(refusedInterval)
 		check(true, 3)
 		fails = false
+		time.Sleep(refusedInterval)
 		check(true, 4)
 		check(false, 4)
 		fails = true

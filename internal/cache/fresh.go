@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // Prober asks upstream how far it is.
@@ -17,9 +19,6 @@ type Prober interface {
 	// State learns the resourceVersion of every object, by key, in a state that is not older than the
 	// call, and the resourceVersion of that state. It is one request, which no balancer can split.
 	State(ctx context.Context) (rv uint64, versions map[string]uint64, err error)
-	// Bookmarks reports whether Prove may be expected to bring a bookmark for a resource that had no
-	// event lately: Kubernetes 1.30 and older send none.
-	Bookmarks() bool
 }
 
 // Proof is one upstream connection. Whatever it says comes from the apiserver that answered its
@@ -41,9 +40,11 @@ const (
 	// arrival is how long a flight waits for the mirror's own stream before it has upstream checked:
 	// on a busy resource the next event is the proof (W-211 l).
 	arrival = 25 * time.Millisecond
-	// stateReadInterval is the time between two flights that read upstream's state, which may cost it
-	// a read of etcd: requests that arrive meanwhile share the next one.
-	stateReadInterval = time.Second
+	// refusedInterval is how long a refused question is not sent again, from its beginning on, and
+	// maxRefusedInterval how long at most if the refusal has a Retry-After: what stands before upstream
+	// may ask for an hour, and mend in a minute.
+	refusedInterval    = 100 * time.Millisecond
+	maxRefusedInterval = 8 * time.Second
 	// doubt is how many flights in a row may fail before requests that need a proof had better go
 	// upstream.
 	doubt = 2
@@ -66,19 +67,24 @@ type Freshness struct {
 
 	mu struct {
 		sync.Mutex
-		asking  bool    // a flight is asking for R, or pauses before it does
+		asking  bool    // a flight is asking for R
 		waiting *flight // the one that asks next
-		begun   time.Time
-		late    uint64 // what history was complete through when R had to be checked last
+		refusal refusal // of the last question
 
-		checks      checks
-		comparisons comparisons
+		waiters     map[*proofWaiter]struct{}
+		bookmarks   rounds
+		comparisons rounds
 	}
+}
+
+// refusal is an error in answer to R, which requests get until the question may be sent again.
+type refusal struct {
+	err   error
+	until time.Time
 }
 
 // flight is one query of R and the requests that wait for the proof.
 type flight struct {
-	begun   time.Time     // static once R is queried
 	insists bool          // a request cannot be answered without the proof; fixed once R is queried
 	known   chan struct{} // closed when rv is known, or never will be
 	rv      uint64        // R, 0 if upstream did not say
@@ -92,7 +98,8 @@ type flight struct {
 // NewFreshness makes the prover of one resource.
 func NewFreshness(r *Resource, p Prober) *Freshness {
 	f := &Freshness{resource: r, prober: p}
-	f.mu.checks.waiters = map[*proofWaiter]struct{}{}
+	f.mu.waiters = map[*proofWaiter]struct{}{}
+	f.mu.bookmarks.interval, f.mu.comparisons.interval = bookmarkInterval, comparisonInterval
 	return f
 }
 
@@ -100,12 +107,28 @@ func NewFreshness(r *Resource, p Prober) *Freshness {
 // or upstream's error if there is none in time; ctx's error if that comes first. The flight goes on
 // without the caller.
 func (f *Freshness) Prove(ctx context.Context) (*Snapshot, error) {
+	if err := f.refused(); err != nil {
+		return nil, err
+	}
 	return f.await(ctx, f.join(true))
+}
+
+// refused is why upstream does not say R at present, nil if it may be asked.
+func (f *Freshness) refused() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if time.Now().Before(f.mu.refusal.until) {
+		return f.mu.refusal.err
+	}
+	return nil
 }
 
 // Newest returns R: a resourceVersion that everything acknowledged before the call is at or below.
 // That says nothing about the cache, which may not have heard of it yet (W-212).
 func (f *Freshness) Newest(ctx context.Context) (uint64, error) {
+	if err := f.refused(); err != nil {
+		return 0, err
+	}
 	fl := f.join(false)
 	select {
 	case <-fl.known:
@@ -125,7 +148,9 @@ func (f *Freshness) Doubtful() bool {
 	if f.failures.Load() < doubt {
 		return false
 	}
-	f.join(true)
+	if f.refused() == nil {
+		f.join(true)
+	}
 	return true
 }
 
@@ -165,54 +190,22 @@ func (f *Freshness) join(insists bool) *flight {
 	return fl
 }
 
-// startLocked starts the waiting flight, at once or after its pause. Requests join it meanwhile.
+// startLocked starts the waiting flight.
 func (f *Freshness) startLocked() {
-	f.mu.asking = true
-	if pause := f.pauseLocked(); pause > 0 {
-		time.AfterFunc(pause, func() {
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			f.startLocked()
-		})
-		return
-	}
 	fl := f.mu.waiting
-	f.mu.waiting, f.mu.begun = nil, time.Now()
-	fl.begun = f.mu.begun
-	go f.run(fl, fl.insists && f.quietLocked())
+	f.mu.asking, f.mu.waiting = true, nil
+	go f.run(fl)
 }
 
-// quietLocked reports that neither an event nor a bookmark is to be expected: upstream sends no
-// bookmark, and the last proof found no event either.
-func (f *Freshness) quietLocked() bool {
-	return !f.prober.Bookmarks() && f.mu.late == f.resource.Through() && f.mu.late > 0
-}
-
-// pauseLocked is how long the waiting flight is held, so that requests which arrive one after
-// another do not cost upstream a LIST each where only LISTs prove anything.
-func (f *Freshness) pauseLocked() time.Duration {
-	switch {
-	case !f.mu.waiting.insists || f.prober.Bookmarks():
-		return 0
-	case f.quietLocked():
-		return stateReadInterval - time.Since(f.mu.begun)
-	}
-	return 2*arrival - time.Since(f.mu.begun)
-}
-
-// run runs one flight, from the query of R to the proof. If the resource is quiet, upstream's state
-// is both.
-func (f *Freshness) run(fl *flight, quiet bool) {
+// run runs one flight, from the query of R to the proof.
+func (f *Freshness) run(fl *flight) {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), proofTimeout, ErrNotProven)
 	defer cancel()
-	if quiet {
-		f.runByState(ctx, fl)
-	} else {
-		fl.rv, fl.err = f.ask(ctx)
-		f.asked(fl)
-		if fl.err == nil {
-			fl.state, fl.err = f.prove(ctx, fl)
-		}
+	began := time.Now()
+	fl.rv, fl.err = f.ask(ctx)
+	f.asked(fl, began)
+	if fl.err == nil {
+		fl.state, fl.err = f.prove(ctx, fl)
 	}
 	switch {
 	case fl.err == nil:
@@ -251,38 +244,34 @@ func (f *Freshness) learn(rv, promised, generation uint64) error {
 	return nil
 }
 
-// runByState learns R and proves the cache by one read of upstream's state. If the cache differs,
-// the flight waits as any other does.
-func (f *Freshness) runByState(ctx context.Context, fl *flight) {
-	generation, promised := f.resource.Generation(), f.resource.Promised()
-	rv, versions, err := f.prober.State(ctx)
-	if err == nil {
-		err = f.learn(rv, promised, generation)
-	}
-	if err == nil {
-		fl.rv = rv
-	}
-	f.asked(fl)
-	if fl.err = err; err != nil {
-		return
-	}
-	switch fl.state, fl.err = f.match(ctx, generation, rv, versions); {
-	case fl.err == nil:
-		f.satisfy(fl.state)
-	case ctx.Err() == nil: // the mirror's own stream may be late
-		fl.state, fl.err = f.checked(ctx, rv, fl.begun)
-	}
-}
-
-// asked starts the next flight.
-func (f *Freshness) asked(fl *flight) {
+// asked starts the next flight, unless upstream refused this one's question: then those that wait
+// get the same refusal.
+func (f *Freshness) asked(fl *flight, began time.Time) {
 	close(fl.known)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.mu.asking = false
-	if f.mu.waiting != nil {
+	if fl.err != nil {
+		f.mu.refusal = refusal{fl.err, began.Add(pauseAfter(fl.err))}
+	}
+	next := f.mu.waiting
+	switch {
+	case next == nil:
+	case time.Now().Before(f.mu.refusal.until):
+		f.mu.waiting, next.err = nil, fl.err
+		close(next.known)
+		close(next.done)
+	default:
 		f.startLocked()
 	}
+}
+
+// pauseAfter is how long a question is not sent again that upstream refused.
+func pauseAfter(err error) time.Duration {
+	if seconds, limited := apierrors.SuggestsClientDelay(err); limited {
+		return max(refusedInterval, min(time.Duration(seconds)*time.Second, maxRefusedInterval))
+	}
+	return refusedInterval
 }
 
 // prove waits until the cache is complete through R: by the mirror's own stream, or, if a request
@@ -301,8 +290,5 @@ func (f *Freshness) prove(ctx context.Context, fl *flight) (*Snapshot, error) {
 	if err == nil || !fl.insists {
 		return state, err
 	}
-	f.mu.Lock()
-	f.mu.late = f.resource.Through()
-	f.mu.Unlock()
-	return f.checked(ctx, fl.rv, fl.begun)
+	return f.checked(ctx, fl.rv)
 }

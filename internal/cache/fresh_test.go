@@ -22,11 +22,7 @@ type upstream struct {
 
 	mu                                          sync.Mutex
 	begun, proving, proved, connected, compared int
-
-	silent bool // it sends no bookmarks for a quiet resource
 }
-
-func (u *upstream) Bookmarks() bool { return !u.silent }
 
 func (u *upstream) count(n *int, by int) {
 	u.mu.Lock()
@@ -261,8 +257,10 @@ func TestProofOfRewrittenHistory(t *testing.T) {
 	proof(t, u, func(t *testing.T, r *Resource, f *Freshness) {
 		generation, position := r.Generation(), r.Snapshot().Next
 		checkProve(t, f, ErrNotProven, 0)
+		time.Sleep(refusedInterval)
 		u.begin = at(20)
 		checkProve(t, f, ErrNotProven, 0)
+		time.Sleep(refusedInterval)
 		_ = r.Replace(objects(t, "a=a@11", "b=b@22"), 25)
 		if r.Generation() == generation || position >= r.Log().Head() {
 			t.Errorf("generation %d, head %d: history goes on", r.Generation(), r.Log().Head())

@@ -127,12 +127,12 @@ var ErrUpstreamFaster = errors.New("upstream is expected to answer before the ca
 // ErrUpstreamFaster at once if that is expected to be sooner, and ErrNotProven after proofWaitLimit
 // at most.
 func (f *Freshness) TryProve(ctx context.Context, n int) (*Snapshot, error) {
-	f.mu.Lock()
-	asking, quiet := f.mu.asking, f.quietLocked()
-	f.mu.Unlock()
-	if quiet {
-		return nil, ErrUpstreamFaster // the proof would be a LIST as well
+	if f.refused() != nil {
+		return nil, ErrUpstreamFaster
 	}
+	f.mu.Lock()
+	asking := f.mu.asking
+	f.mu.Unlock()
 	wait := f.cost.wait(n, asking)
 	if wait == 0 {
 		return nil, ErrUpstreamFaster

@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -65,25 +66,21 @@ func (m *Set) failures() (n uint64) {
 	return n
 }
 
-// probe probes by the resource whose mirror is furthest behind the store, which is the quietest. A
-// failure is tried again after abilitiesPause.
+// probe probes by the resource of any mirror that is well. A failure is tried again after
+// abilitiesPause.
 func (p *abilityProbes) probe() {
-	quietest := (*mirror)(nil)
-	for _, one := range p.mirrors.all() {
-		if one.resource.Ready() && one.well() &&
-			(quietest == nil || one.resource.Through() < quietest.resource.Through()) {
-			quietest = one
-		}
-	}
-	if quietest == nil {
+	all := p.mirrors.all()
+	i := slices.IndexFunc(all, func(m *mirror) bool { return m.resource.Ready() && m.well() })
+	if i < 0 {
 		return
 	}
+	one := all[i]
 	p.probed = true
 	failures := p.mirrors.failures()
-	if err := quietest.prober.ProbeAbilities(p.mirrors.ctx); err != nil {
+	if err := one.prober.ProbeAbilities(p.mirrors.ctx); err != nil {
 		p.at = p.now().Add(2*abilitiesPause - abilitiesInterval)
 		p.lines.Debug("upstream's abilities were not found out",
-			zap.Stringer("resource", quietest.resource.Info), zap.Error(err))
+			zap.Stringer("resource", one.resource.Info), zap.Error(err))
 		return
 	}
 	p.at, p.version, p.failures = p.now(), p.mirrors.client.Abilities().Version(), failures
@@ -115,9 +112,8 @@ func newAbilityMetrics() abilityMetrics {
 			"1 for the version of the apiserver; of several that answer at its address, the oldest and the newest.",
 			[]string{"version", "newest_version"}, nil),
 		ability: prometheus.NewDesc("spillway_upstream_ability",
-			"1 if the apiserver has the ability, 0 if it has not; missing while that is not known: watch_list, "+
-				"watch_list_compression, quiet_bookmarks or cached_lists. Of several versions behind one address the "+
-				"least able counts.",
+			"1 if the apiserver has the ability, 0 if it has not; missing while that is not known: watch_list or "+
+				"watch_list_compression. Of several versions behind one address the least able counts.",
 			[]string{"ability"}, nil),
 	}
 }

@@ -38,7 +38,7 @@ func TestAbilitiesAreProbedAgain(t *testing.T) {
 	}
 	probed("the first", true)
 	if got := m.Abilities(); got.WatchList != upstream.AbilityPresent ||
-		got.WatchListCompression != upstream.AbilityAbsent || got.CachedLists != upstream.AbilityPresent {
+		got.WatchListCompression != upstream.AbilityAbsent {
 		t.Errorf("%v", got)
 	}
 	now = now.Add(abilitiesPause)

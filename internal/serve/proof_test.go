@@ -154,8 +154,6 @@ func (l falseProber) State(context.Context) (uint64, map[string]uint64, error) {
 	return 0, nil, errors.New("a liar shows nothing")
 }
 
-func (l falseProber) Bookmarks() bool { return true }
-
 func (l falseProber) Close() {}
 
 // The check above catches a proof that proves nothing.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -46,10 +45,6 @@ type Abilities struct {
 	WatchList Ability
 	// WatchListCompression: a watch-list is compressed for a client that accepts gzip (W-7).
 	WatchListCompression Ability
-	// QuietBookmarks: a resource gets bookmarks though it had no event since upstream started.
-	QuietBookmarks Ability
-	// CachedLists: a LIST without a resourceVersion is answered from the watch cache (W-210).
-	CachedLists Ability
 }
 
 // NamedAbility is one of Abilities as metrics, pages and logs name it.
@@ -62,7 +57,6 @@ type NamedAbility struct {
 func (a Abilities) All() []NamedAbility {
 	return []NamedAbility{
 		{"watch_list", a.WatchList}, {"watch_list_compression", a.WatchListCompression},
-		{"quiet_bookmarks", a.QuietBookmarks}, {"cached_lists", a.CachedLists},
 	}
 }
 
@@ -97,7 +91,7 @@ type abilityRecord struct {
 	versions map[string]time.Time // when each was last seen
 	seen     Abilities            // the last observation of each that showed anything
 	absent   Abilities            // AbilityAbsent where one has shown itself so
-	since    [4]time.Time         // when it last did, in the order of fields
+	since    [2]time.Time         // when it last did, in the order of fields
 }
 
 func newAbilityRecord(now func() time.Time) *abilityRecord {
@@ -107,8 +101,8 @@ func newAbilityRecord(now func() time.Time) *abilityRecord {
 }
 
 // fields are the abilities in a fixed order.
-func (a *Abilities) fields() [4]*Ability {
-	return [...]*Ability{&a.WatchList, &a.WatchListCompression, &a.QuietBookmarks, &a.CachedLists}
+func (a *Abilities) fields() [2]*Ability {
+	return [...]*Ability{&a.WatchList, &a.WatchListCompression}
 }
 
 // sawVersion notes what /version said.
@@ -175,25 +169,16 @@ func olderVersion(a, b string) bool {
 // Abilities are what is known by now.
 func (c *Client) Abilities() Abilities { return *c.abilities.current.Load() }
 
-// ProbeAbilities finds out anew what upstream can do, by requests for the resource that cost it
-// next to nothing: they select one name, and nothing. What does not show itself this time stays as
-// it was. It takes up to proofSeconds.
-//
-// Bookmarks and cached lists show themselves only on a resource that is behind the store's
-// revision, so a quiet one is to be chosen.
+// ProbeAbilities finds out again what upstream can do, by a watch-list that costs it next to
+// nothing: it selects one name, and nothing. An ability is concluded from an answer that shows or
+// excludes it, never from silence: what does not show itself this time stays as it was.
 func (p *Prober) ProbeAbilities(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, abilitiesTimeout)
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	seen, err := p.watchListAbilities(ctx)
-	if err == nil {
-		err = p.cacheAbilities(ctx, &seen)
-	}
 	p.client.abilities.saw(seen)
 	return err
 }
-
-// abilitiesTimeout bounds a probe of abilities.
-const abilitiesTimeout = 3*probeTimeout + proofSeconds*time.Second
 
 // abilitySelector selects no object, and one key of storage.
 const abilitySelector = "metadata.name=spillway,metadata.name!=spillway"
@@ -227,43 +212,4 @@ func (c *Client) servedWatchList(head http.Header) Abilities {
 		seen.WatchListCompression = abilityOf(head.Get("Content-Encoding") == "gzip")
 	}
 	return seen
-}
-
-// cacheAbilities observes whether a consistent LIST makes the watch cache current, which it does
-// where that answers it, and whether the cache then sends a bookmark. All requests travel on one
-// connection, so that a balancer does not spread them over apiservers.
-func (p *Prober) cacheAbilities(ctx context.Context, seen *Abilities) error {
-	l, err := p.client.probes.Take()
-	if err != nil {
-		return err
-	}
-	probe := &Probe{prober: p, link: l}
-	defer probe.Close()
-	var before, store, after uint64
-	for _, one := range []struct {
-		version string
-		rv      *uint64
-	}{{"0", &before}, {"", &store}, {"0", &after}} {
-		query := url.Values{"fieldSelector": {abilitySelector}}
-		if one.version != "" {
-			query.Set("resourceVersion", one.version)
-		}
-		if *one.rv, err = p.client.revision(ctx, l, p.request("list", query, partialList)); err != nil {
-			probe.hangUp()
-			return err
-		}
-	}
-	if before >= store {
-		return nil // the cache was current anyway
-	}
-	seen.CachedLists = abilityOf(after >= store)
-	progress, err := probe.watch(ctx, before, abilitySelector)
-	if err != nil {
-		probe.hangUp()
-		return err
-	}
-	if progress.SameConnection {
-		seen.QuietBookmarks = abilityOf(progress.Bookmark > 0)
-	}
-	return nil
 }

@@ -79,6 +79,14 @@ func (c *Client) Await(ctx context.Context, ask func(context.Context) error,
 	}
 }
 
+// answersInTime reports whether upstream answers a small question at once, whatever its answer is.
+func (c *Client) answersInTime(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, promptAnswerTimeout)
+	defer cancel()
+	_, err := c.readiness(ctx)
+	return err == nil
+}
+
 // begins reports whether upstream has only begun, so that it may allow in a moment what it has just
 // refused: it says that it is not ready; or, since it has yet to read its rules, it does not even
 // let us ask, which may be so for ever and is taken for that for a while. A refusal of our

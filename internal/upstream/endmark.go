@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -14,6 +15,9 @@ const (
 	// current, which takes it 3 s at most (W-65). Progress is endMarkBytes.
 	endMarkTimeout = 10 * time.Second
 	endMarkBytes   = 64 << 10
+	// promptAnswerTimeout is how long upstream may take to answer another question so that the end of
+	// a watch-list is missing, and not late.
+	promptAnswerTimeout = time.Second
 	// unendedLimit is how many watch-lists in a row may end cleanly without that bookmark before a
 	// LIST takes their place: an apiserver that restarts ends one.
 	unendedLimit = 2
@@ -25,6 +29,9 @@ const (
 	listFallbackPeriod = time.Hour
 )
 
+// errNoEnd says that a watch-list ended before it was complete.
+var errNoEnd = errors.New("the watch-list ended before its initial events did")
+
 // errNoEndMark says that a watch-list has not ended its initial events. What stands between may
 // drop bookmarks.
 type errNoEndMark struct{ wait time.Duration }
@@ -34,11 +41,14 @@ func (e errNoEndMark) Error() string {
 		"before the apiserver may drop bookmarks", e.wait)
 }
 
-// endMark ends a watch-list whose initial events do not end. Initial events are ADDED, so that any
-// other event comes after them and is no progress: a busy resource would have a watch-list look
-// alive for ever.
+// endMark ends a watch-list whose initial events do not end, although upstream answers other
+// questions in time: an upstream that is slow has not said that it sends no bookmark. Initial events
+// are ADDED, so that any other event comes after them and is no progress: a busy resource would have
+// a watch-list look alive for ever.
 type endMark struct {
-	wait time.Duration
+	wait    time.Duration
+	answers func() bool // upstream does, in time
+	late    func(error)
 
 	mu    sync.Mutex
 	timer *time.Timer // nil once the end was seen
@@ -47,8 +57,23 @@ type endMark struct {
 }
 
 // newEndMark calls late unless the end comes.
-func newEndMark(wait time.Duration, late func(error)) *endMark {
-	return &endMark{wait: wait, timer: time.AfterFunc(wait, func() { late(errNoEndMark{wait}) })}
+func newEndMark(wait time.Duration, answers func() bool, late func(error)) *endMark {
+	e := &endMark{wait: wait, answers: answers, late: late}
+	e.timer = time.AfterFunc(wait, e.overdue)
+	return e
+}
+
+// overdue decides whose fault it is that the end has not come.
+func (e *endMark) overdue() {
+	if e.answers() {
+		e.late(errNoEndMark{e.wait})
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.timer != nil {
+		e.timer.Reset(e.wait)
+	}
 }
 
 // saw hears of an event before the end. Callers need no lock.

@@ -73,7 +73,8 @@ func TestEndMarkIsWaitedForAsLongAsInitialEventsCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
 		var late atomic.Int64 // nanoseconds from the beginning
-		e := newEndMark(endMarkTimeout, func(error) { late.Store(int64(time.Since(begin))) })
+		yes := func() bool { return true }
+		e := newEndMark(endMarkTimeout, yes, func(error) { late.Store(int64(time.Since(begin))) })
 		for range 6 { // a minute on a thin line
 			time.Sleep(endMarkTimeout - time.Second)
 			e.saw(watch.Added, endMarkBytes)
@@ -90,10 +91,25 @@ func TestEndMarkIsWaitedForAsLongAsInitialEventsCome(t *testing.T) {
 		if after := time.Duration(late.Load()) - arrived; after > endMarkTimeout+time.Second {
 			t.Errorf("given up %v after the last initial event", after)
 		}
-		seen := newEndMark(endMarkTimeout, func(error) { t.Error("given up after its end was seen") })
+		seen := newEndMark(endMarkTimeout, yes, func(error) { t.Error("given up after its end was seen") })
 		seen.stop()
 		seen.stop()
 		seen.saw(watch.Added, 1)
 		time.Sleep(time.Hour)
+	})
+}
+
+// An upstream that does not answer anything else either is slow. Its watch-list goes on.
+func TestEndMarkOfASlowUpstreamIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin, asked := time.Now(), 0
+		var late time.Duration
+		e := newEndMark(endMarkTimeout, func() bool { asked++; return asked > 6 },
+			func(error) { late = time.Since(begin) })
+		defer e.stop()
+		time.Sleep(time.Hour)
+		if late != 7*endMarkTimeout || asked != 7 {
+			t.Errorf("given up after %v and %d questions", late, asked)
+		}
 	})
 }

@@ -40,7 +40,6 @@ type Prober struct {
 	resource                         *object.Resource
 	probes, proofs, unproven, failed atomic.Uint64
 	apart, states                    atomic.Uint64
-	lists                            atomic.Pointer[time.Time] // until when LISTs take the place of watch-lists
 }
 
 // ProbeStats counts what a Prober asked upstream.
@@ -101,10 +100,6 @@ func (p *Prober) Begin(ctx context.Context) (uint64, *Probe, error) {
 	return 0, nil, err
 }
 
-// Bookmarks reports whether upstream sends a bookmark to a watch of a quiet resource, as far as is
-// known.
-func (p *Prober) Bookmarks() bool { return p.client.Abilities().QuietBookmarks != AbilityAbsent }
-
 func (p *Prober) request(verb string, query url.Values, accept string) request {
 	return request{
 		verb: verb, resource: p.resource.GVR.GroupResource(), path: p.resource.Path(), query: query, accept: accept,
@@ -146,7 +141,7 @@ func (p *Probe) Prove(ctx context.Context, from uint64) (Progress, error) {
 	p.prober.proofs.Add(1)
 	watching, cancel := context.WithTimeout(ctx, proofSeconds*time.Second+proofGrace)
 	defer cancel()
-	progress, err := p.watch(watching, from, "")
+	progress, err := p.watch(watching, from)
 	switch {
 	case err != nil:
 		if !errors.Is(ctx.Err(), context.Canceled) { // else the mirror got there first, and the proof is not needed any more
@@ -155,11 +150,6 @@ func (p *Probe) Prove(ctx context.Context, from uint64) (Progress, error) {
 		p.hangUp()
 	case progress.Bookmark == 0:
 		p.prober.unproven.Add(1)
-		// Where a bookmark came before, this one was late, and reads of the whole state are no remedy.
-		if progress.SameConnection && progress.Events == 0 &&
-			p.prober.client.Abilities().QuietBookmarks == AbilityUnknown {
-			p.prober.client.abilities.saw(Abilities{QuietBookmarks: AbilityAbsent})
-		}
 	}
 	if err == nil && !progress.SameConnection {
 		p.prober.apart.Add(1)
@@ -167,13 +157,13 @@ func (p *Probe) Prove(ctx context.Context, from uint64) (Progress, error) {
 	return progress, err
 }
 
-func (p *Probe) watch(ctx context.Context, from uint64, fieldSelector string) (progress Progress, err error) {
+func (p *Probe) watch(ctx context.Context, from uint64) (progress Progress, err error) {
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn: func(info httptrace.GotConnInfo) { progress.SameConnection = info.Reused },
 	})
 	query, err := queryOf(metav1.ListOptions{
 		Watch: true, AllowWatchBookmarks: true, ResourceVersion: strconv.FormatUint(from, 10),
-		TimeoutSeconds: new(int64(proofSeconds)), FieldSelector: fieldSelector,
+		TimeoutSeconds: new(int64(proofSeconds)),
 	})
 	if err != nil {
 		return progress, err

@@ -2,7 +2,6 @@ package upstream
 
 import (
 	"context"
-	"errors"
 	"io"
 	"maps"
 	"strings"
@@ -11,7 +10,7 @@ import (
 	"spillway/internal/fakeapiserver"
 )
 
-// State is what upstream holds now, as keys and versions, whatever else was written (W-211h).
+// State is what upstream holds now, as keys and versions, whatever else was written.
 func TestState(t *testing.T) {
 	for _, o := range []fakeapiserver.Options{{}, {TLS: true}, {HTTP2: true}} {
 		s, c := apiserver(t, o)
@@ -39,15 +38,11 @@ func TestNoState(t *testing.T) {
 	s, c := apiserver(t, fakeapiserver.Options{})
 	s.Create(configMaps.GVR, "a", "one")
 	p := c.NewProber(configMaps)
-	s.FailWatches(1, 403)
+	s.FailLists(1, 403)
 	if _, _, err := p.State(deadline(t)); err == nil {
 		t.Error("a refusal is taken for a state")
 	}
-	s.NeverProve(true)
-	if _, versions, err := p.State(deadline(t)); !errors.Is(err, errNoEnd) {
-		t.Errorf("%v of a watch-list that ended early: %v", versions, err)
-	}
-	if n := p.Stats().Failed; n != 2 {
+	if n := p.Stats().Failed; n != 1 {
 		t.Errorf("%d failures are counted", n)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -55,7 +50,7 @@ func TestNoState(t *testing.T) {
 	if _, _, err := p.State(ctx); err == nil {
 		t.Error("a state without a waiter")
 	}
-	if n := p.Stats().Failed; n != 2 {
+	if n := p.Stats().Failed; n != 1 {
 		t.Errorf("%d failures are counted with one that was called off", n)
 	}
 }

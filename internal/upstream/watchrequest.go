@@ -153,7 +153,7 @@ func (r *Reflector) watch(ctx context.Context, o metav1.ListOptions) (*stream, e
 	st.carrier, st.until, st.ordered = on, time.Now().Add(lasts), !initial
 	st.last, _ = parseRV(o.ResourceVersion) // 0 if any will do
 	if initial {
-		st.endMark = newEndMark(r.endMarkFor, st.fail)
+		st.endMark = newEndMark(r.endMarkFor, func() bool { return r.client.answersInTime(ctx) }, st.fail)
 	}
 	r.opened(st)
 	return st, nil

@@ -45,19 +45,23 @@ func pinnedBytes(s *cache.Snapshot) int64 { return max(s.Bytes, 1) }
 
 // Open begins a watch: it reserves what the watch takes of the limits, waits for a state that the
 // watch may begin with, and fixes the place in history where it begins. Like kube-apiserver it waits
-// before the head is sent.
-func (m *Manager) Open(c request, p plan.Plan, o StreamOptions, flow flowcontrol.Flow) (*Stream, Opening) {
-	st := m.newStream(p, o)
-	opening := st.open(c, flow)
-	if opening == Opened && !m.admit(st) {
-		apistatus.WriteAs(c, st.failure, apistatus.ShuttingDown())
-		opening = Refused
-	}
-	if opening != Opened {
-		st.release(EndAborted)
+// before the head is sent. A panic gives everything back.
+func (m *Manager) Open(c request, p plan.Plan, o StreamOptions, flow flowcontrol.Flow) (st *Stream, opening Opening) {
+	opening = Refused
+	opened := m.newStream(p, o)
+	defer func() {
+		if opening != Opened {
+			opened.release(EndAborted)
+		}
+	}()
+	if opening = opened.open(c, flow); opening != Opened {
 		return nil, opening
 	}
-	return st, Opened
+	if !m.admit(opened) {
+		apistatus.WriteAs(c, opened.failure, apistatus.ShuttingDown())
+		return nil, Refused
+	}
+	return opened, Opened
 }
 
 func (s *Stream) open(c request, flow flowcontrol.Flow) Opening {

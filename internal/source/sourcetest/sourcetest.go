@@ -59,9 +59,6 @@ func (Unreachable) State(context.Context) (uint64, map[string]uint64, error) {
 	return 0, nil, errors.New("upstream is gone")
 }
 
-// Bookmarks implements cache.Prober.
-func (Unreachable) Bookmarks() bool { return true }
-
 // KeepAll keeps all history that a test can make.
 var KeepAll = cache.HistoryLimits{HistoryBytes: 1 << 30, HistoryMinAge: time.Hour}
 
@@ -201,9 +198,6 @@ func (o *Oracle) Prove(ctx context.Context, _ uint64) (bookmark, last uint64, er
 func (o *Oracle) State(context.Context) (uint64, map[string]uint64, error) {
 	return 0, nil, errors.New("no watch-lists")
 }
-
-// Bookmarks implements cache.Prober.
-func (o *Oracle) Bookmarks() bool { return true }
 
 // Close implements cache.Proof.
 func (o *Oracle) Close() {}

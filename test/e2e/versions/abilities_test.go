@@ -28,9 +28,8 @@ func TestAbilities(t *testing.T) {
 	client, err := kubernetes.NewForConfig(cp.Config(controlplane.Admin))
 	must(t, err)
 	want := fmt.Sprintf("[+]abilities ok: v1.%d.", cp.Minor())
-	abilities := fmt.Sprintf("watch list %s, watch list compression %s, quiet bookmarks %s, cached lists %s",
-		is(cp, "WatchList", cp.Minor() == 32 || cp.Minor() >= 34), compression(cp),
-		is(cp, "", cp.Minor() >= 31), is(cp, "ConsistentListFromCache", cp.Minor() >= 31))
+	abilities := fmt.Sprintf("watch list %s, watch list compression %s",
+		is(cp, "WatchList", cp.Minor() == 32 || cp.Minor() >= 34), compression(cp))
 	var last string
 	for until := time.Now().Add(testutil.Patience); ; time.Sleep(time.Second) {
 		// etcd moves, while endpoints do not
