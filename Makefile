@@ -87,7 +87,7 @@ watchstart: controlplane ## Start watches, write the moment the head is there, a
 
 watchstart-full: STARTS ?= 10000
 watchstart-full: controlplane ## The same STARTS (10000) times for each, on a machine that is kept busy
-	cd test && go test -v -count=1 -timeout=0 ./e2e/watchstart -starts=$(STARTS) -busy=4
+	cd test && go test -v -count=1 -timeout=0 ./e2e/watchstart -starts=$(STARTS) -workers=16 -busy=4
 
 watchers: RUNS ?= 100
 watchers: controlplane ## Run Kubernetes' own conformance specs of watches against Spillway, RUNS (100) times, on a machine that is kept busy (LATE=700ms)
