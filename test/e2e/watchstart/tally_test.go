@@ -14,6 +14,7 @@ import (
 // tally is what came of the starts of a run.
 type tally struct {
 	refused atomic.Int64 // with 429
+	ended   atomic.Int64 // by the API server
 
 	mu           sync.Mutex
 	good, passed int
@@ -90,8 +91,8 @@ func (y *tally) check(t *testing.T, prompt bool) {
 
 func (y *tally) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d starts as directly, of which %d passed through; %d lost something; %d refusals\n",
-		y.good, y.passed, len(y.lost), y.refused.Load())
+	fmt.Fprintf(&b, "%d starts as directly, of which %d passed through; %d lost something; %d were refused and %d ended by the API "+
+		"server, and started again\n", y.good, y.passed, len(y.lost), y.refused.Load(), y.ended.Load())
 	for _, key := range slices.Sorted(maps.Keys(y.times)) {
 		fmt.Fprintf(&b, "%-50s head %9s, first event %9s (medians of %d)\n", key, median(y.times[key].head),
 			median(y.times[key].first), len(y.times[key].head))

@@ -159,7 +159,8 @@ func (r *run) play(t *testing.T, starts []start, count, losses int) {
 	}
 }
 
-// start starts a watch. One that is refused because upstream is busy is started again.
+// start starts a watch. One that is refused because upstream is busy is started again, and so is
+// one that the API server itself ends, as it does with watches that it has no time for.
 func (r *run) start(ctx context.Context, w *worker, s start, name string) error {
 	const tries = 60
 	for try := range tries {
@@ -168,11 +169,11 @@ func (r *run) start(ctx context.Context, w *worker, s start, name string) error 
 			return err
 		}
 	}
-	return fmt.Errorf("refused %d times", tries)
+	return fmt.Errorf("refused, or ended by the API server, %d times", tries)
 }
 
 // try starts a watch at both, writes once Spillway's head is there, and compares. It returns false
-// if the watch was refused.
+// if the watch was refused, or ended by the API server.
 func (r *run) try(ctx context.Context, w *worker, s start, name string) (done bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -194,6 +195,10 @@ func (r *run) try(ctx context.Context, w *worker, s start, name string) (done bo
 		return false, fmt.Errorf("writing: %w", err)
 	}
 	told, err := direct.until(ctx, story.enough)
+	if errors.Is(err, errEnded) {
+		r.tally.ended.Add(1)
+		return false, nil
+	}
 	if err != nil {
 		return false, fmt.Errorf("directly: %w after%s", err, summary(told))
 	}
@@ -202,6 +207,11 @@ func (r *run) try(ctx context.Context, w *worker, s start, name string) (done bo
 	}
 	got, err := proxied.until(ctx, story.enough)
 	r.tally.time(s, headed.Sub(began), proxied.first.Sub(began))
+	// of a WebSocket it is not seen which server answered
+	if passed := proxied.passed || s.webSocket && !r.answers.Prompt(); passed && errors.Is(err, errEnded) {
+		r.tally.ended.Add(1)
+		return false, nil
+	}
 	wrong := story.judge(got, told)
 	if err != nil {
 		wrong = append(wrong, err.Error())
