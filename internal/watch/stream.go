@@ -98,7 +98,12 @@ func (s *Stream) initial() error {
 	first := s.first
 	s.first = beginning{}
 	s.out.Pace(first.pinned())
-	defer s.out.Pace(0)
+	err := s.sendBeginning(first)
+	s.out.Pace(0) // not after a panic, which may have left the connection locked
+	return err
+}
+
+func (s *Stream) sendBeginning(first beginning) error {
 	err := s.out.begin()
 	switch {
 	case err != nil:

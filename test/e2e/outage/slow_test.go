@@ -1,0 +1,189 @@
+package outage
+
+import (
+	"bufio"
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"spillway/test/framework/controlplane"
+	"spillway/test/framework/process"
+)
+
+var (
+	slowStarts = flag.Int("slow.starts", 1, "how many proxies start in front of each slow apiserver")
+	slowLoad   = flag.Duration("slow.load", 10*time.Second, "how long clients ask for the present state")
+)
+
+const (
+	// runs is how long a slow apiserver runs at a time; then it stands still for a multiple of that.
+	runs = 5 * time.Millisecond
+	// manyObjects is more than a state may have to be compared (design D7).
+	manyObjects    = 600
+	presentWatches = "/api/v1/configmaps?watch=1&allowWatchBookmarks=true&sendInitialEvents=true" +
+		"&resourceVersionMatch=NotOlderThan&timeoutSeconds=60"
+)
+
+// A slow apiserver is not taken for one that lacks an ability, and gets no more questions than one
+// that is well, nor larger answers.
+func TestSlowAPIServer(t *testing.T) {
+	cp, err := controlplane.Start(t.Context(), controlplane.Options{Log: t.Output()})
+	must(t, err)
+	t.Cleanup(cp.Stop)
+	config := cp.Config(controlplane.Admin)
+	config.QPS = -1
+	admin, err := kubernetes.NewForConfig(config)
+	must(t, err)
+	for i := range manyObjects {
+		_, err := admin.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("many-%d", i)}, Data: map[string]string{"k": strings.Repeat("v", 500)},
+		}, metav1.CreateOptions{})
+		must(t, err)
+	}
+	binary := process.BuildProxy(t)
+	args := []string{"--kubeconfig=" + cp.Kubeconfig(controlplane.Admin), "--resources=configmaps,endpoints,secrets",
+		"--listen-identity=self"}
+
+	proxy := process.StartProxy(t, binary, args...)
+	well := costOf(t, admin, proxy)
+	proxy.Stop()
+	for _, share := range []int{10, 50} {
+		thaw := slowDown(t, cp, share)
+		for range *slowStarts {
+			proxy := process.StartProxy(t, binary, args...)
+			slow := costOf(t, admin, proxy)
+			t.Logf("at 1/%d: %+v, and %+v at full speed", share, slow, well)
+			if slow.requests > well.requests || slow.bytes > well.bytes {
+				t.Errorf("at 1/%d the apiserver gets more than at full speed", share)
+			}
+			checkAbilities(t, cp, proxy)
+			proxy.Stop()
+		}
+		thaw()
+	}
+}
+
+// slowDown lets the apiserver run for one part of the time in so many, until thaw is called.
+func slowDown(t *testing.T, cp *controlplane.ControlPlane, share int) (thaw func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var slowing sync.WaitGroup
+	slowing.Go(func() {
+		for ctx.Err() == nil {
+			_ = cp.FreezeAPIServer() // fails once it has ended, with the test
+			time.Sleep(time.Duration(share-1) * runs)
+			_ = cp.ThawAPIServer()
+			time.Sleep(runs)
+		}
+	})
+	thaw = sync.OnceFunc(func() { cancel(); slowing.Wait() })
+	t.Cleanup(thaw)
+	return thaw
+}
+
+// checkAbilities expects that nothing was found missing: an ability is known to be there, or not
+// known.
+func checkAbilities(t *testing.T, cp *controlplane.ControlPlane, proxy *process.Proxy) {
+	t.Helper()
+	ready := text(t, proxy.Metrics+"/readyz?verbose")
+	for line := range strings.Lines(ready) {
+		if strings.Contains(line, "]abilities ") && cp.Newest() && strings.Contains(line, " no") {
+			t.Errorf("found out wrongly: %s", line)
+		}
+		if strings.Contains(line, "falling_back") {
+			t.Errorf("a mirror lists: %s", line)
+		}
+	}
+	if n := process.Metric(t, proxy.Metrics, `spillway_mirror_transitions_total{cause="no_initial_events_end"`); n > 0 {
+		t.Errorf("%d watch-lists were taken for such without an end", n)
+	}
+}
+
+// cost is what reaches the apiserver of one resource.
+type cost struct{ requests, bytes int }
+
+// costOf is the cost of clients that ask a proxy for the present state, five a second.
+func costOf(t *testing.T, admin kubernetes.Interface, proxy *process.Proxy) cost {
+	t.Helper()
+	before := counted(t, admin)
+	var asking sync.WaitGroup
+	for until := time.Now().Add(*slowLoad); time.Now().Before(until); time.Sleep(200 * time.Millisecond) {
+		asking.Go(func() { untilEnd(t.Context(), proxy.Plain+presentWatches) })
+	}
+	asking.Wait()
+	after := counted(t, admin)
+	return cost{requests: after.requests - before.requests, bytes: after.bytes - before.bytes}
+}
+
+// untilEnd watches until the initial events end, if they do.
+func untilEnd(ctx context.Context, url string) {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return
+	}
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return
+	}
+	defer response.Body.Close() //nolint:errcheck // it was read as far as is wanted
+	for lines := bufio.NewReader(response.Body); ; {
+		line, err := lines.ReadString('\n')
+		if err != nil || strings.Contains(line, "initial-events-end") {
+			return
+		}
+	}
+}
+
+// counted is what the apiserver has counted of configmaps.
+func counted(t *testing.T, admin kubernetes.Interface) (c cost) {
+	t.Helper()
+	raw, err := admin.CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
+	must(t, err)
+	for line := range strings.Lines(string(raw)) {
+		if !strings.Contains(line, `resource="configmaps"`) {
+			continue
+		}
+		name, _, _ := strings.Cut(line, "{")
+		var value float64
+		_, err := fmt.Sscan(line[strings.LastIndexByte(line, ' ')+1:], &value)
+		must(t, err)
+		switch name {
+		case "apiserver_request_total":
+			c.requests += int(value)
+		case "apiserver_response_sizes_sum", "apiserver_watch_events_sizes_sum":
+			c.bytes += int(value)
+		}
+	}
+	return c
+}
+
+func text(t *testing.T, url string) string {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	must(t, err)
+	response, err := http.DefaultClient.Do(r)
+	must(t, err)
+	defer response.Body.Close() //nolint:errcheck // it is read to its end
+	body, err := io.ReadAll(response.Body)
+	must(t, err)
+	return string(body)
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
