@@ -30,8 +30,9 @@ spillway/health-port, spillway/cpu-request, spillway/cpu-limit, spillway/memory-
 spillway/memory-limit, spillway/place and spillway/allow-host-network are like the flags of these
 names.
 
-A Guaranteed pod stays Guaranteed. What the pod's namespace allows is not looked at: kube-apiserver
-refuses pods that break its LimitRanges and ResourceQuotas. The webhook sizes sidecars by them.`,
+A pod keeps its QoS class: the sidecar of one that requests nothing requests nothing, unless an
+annotation or a limit says a size. What the pod's namespace allows is not looked at: kube-apiserver
+refuses pods that break its LimitRanges and ResourceQuotas. The webhook keeps to them.`,
 		Example: `  spillway inject --image registry.example.com/spillway:v1 -f deploy.yaml | kubectl apply -f -
   kubectl get deploy agent -o yaml | spillway inject --image registry.example.com/spillway:v1 | kubectl apply -f -`,
 	}
@@ -113,12 +114,14 @@ func sidecarFlags(f *pflag.FlagSet, o *inject.Options) {
 	f.Int32Var(&o.Port, "port", o.Port, "The `port` on loopback on which they serve their pod.")
 	f.Int32Var(&o.HealthPort, "health-port", o.HealthPort, "The `port` on which they answer the kubelet's probes.")
 	f.StringVar(&o.CPURequest, "cpu-request", o.CPURequest,
-		"How much CPU is set aside for each, a `quantity`. When empty, none.")
+		"How much CPU is set aside for each, a `quantity`. When empty, none. Pods that request nothing themselves have a "+
+			"sidecar that requests nothing, unless it has a limit.")
 	f.StringVar(&o.CPULimit, "cpu-limit", o.CPULimit,
 		"How much CPU each may use, a `quantity`. When empty, there is no limit, since one holds up events whenever it is "+
 			"reached, but where a Guaranteed pod or, for the webhook, its namespace makes one necessary.")
 	f.StringVar(&o.MemoryRequest, "memory-request", o.MemoryRequest,
-		"How much memory is set aside for each, a `quantity`. When empty, none.")
+		"How much memory is set aside for each, a `quantity`. When empty, none. For pods that request nothing as with "+
+			"--cpu-request.")
 	f.StringVar(&o.MemoryLimit, "memory-limit", o.MemoryLimit,
 		"How much memory each may use, a `quantity`, which it keeps to. When empty, there is no limit but where one is "+
 			"necessary.")

@@ -38,14 +38,14 @@ inject would add. The MutatingWebhookConfiguration selects the pods; the chart's
 the label spillway/inject: enabled, and those in namespaces with it. Its health is at /livez and
 /readyz.
 
-It never keeps a pod from being created: a sidecar is of a size that its namespace and its pod
-allow, and where there is none, the pod is created without, with a warning that says why and what to
-do. For that it follows LimitRanges and ResourceQuotas (it may get, list and watch them in all
-namespaces); while it cannot, it adds no sidecars. With --namespace-limits=ignore it asks nothing of
-a cluster and needs no rights: for clusters without these, which would refuse pods with sidecars.
-Guaranteed pods stay Guaranteed, with a sidecar whose requests are its limits. What a pod asks for
-as a whole (spec.resources) grows by its part. Rules of policy engines and other webhooks are not
-known to it: have them except the container spillway.
+No rule of a namespace refuses a pod because of its sidecar. The pod keeps its QoS class, the sidecar
+keeps to LimitRanges and ResourceQuotas, and where it cannot, the pod is created without, with a
+warning that names the rule and what to do. For that the webhook follows these objects (it may get,
+list and watch them in all namespaces); while it cannot, it adds no sidecars. Sidecars are charged
+to quotas, as all containers are. With --namespace-limits=ignore it asks nothing of a cluster and
+needs no rights: for clusters without these, which would refuse pods with sidecars. What a pod asks
+for as a whole (spec.resources) grows by its part. Rules of policy engines and other webhooks are
+not known to it: have them except the container spillway.
 
 Reviews are bounded: a pod of more than 128 containers, or whose review is longer than 3 MiB or of
 too many values, is created without a sidecar, with a warning; so is one for whose review there is

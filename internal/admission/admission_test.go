@@ -123,6 +123,7 @@ func TestNoReview(t *testing.T) {
 // While it is not known what a namespace allows, and where that is too little, a pod is created
 // without a sidecar, with a warning.
 func TestLimitsOfNamespaces(t *testing.T) {
+	sized := strings.Replace(pod, `"name": "app"`, `"name": "app", "resources": {"limits": {"memory": "1Mi"}}`, 1)
 	small := corev1.LimitRangeItem{Type: corev1.LimitTypeContainer,
 		Max: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Mi")}}
 	for want, limits := range map[string]LimitsFunc{
@@ -139,7 +140,7 @@ func TestLimitsOfNamespaces(t *testing.T) {
 		o.Image = "spillway:1"
 		w := httptest.NewRecorder()
 		Handler(o, nil, limits, zap.NewNop()).ServeHTTP(w,
-			httptest.NewRequest(http.MethodPost, "/inject", strings.NewReader(reviewOf(pod, ""))))
+			httptest.NewRequest(http.MethodPost, "/inject", strings.NewReader(reviewOf(sized, ""))))
 		var answer admissionv1.AdmissionReview
 		if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil {
 			t.Fatal(err)

@@ -241,7 +241,7 @@ func TestGuaranteedStaysGuaranteed(t *testing.T) {
 		t, podWith("  containers:\n  - name: app\n    image: app\n    resources:\n      limits:\n        cpu: 2\n        "+
 			"memory: 1Gi\n"))
 	r := pod.Spec.InitContainers[0].Resources
-	if qosOfOne(&r) != corev1.PodQOSGuaranteed || r.Limits.Memory().String() != "256Mi" || len(done.Notes) != 1 {
+	if !sameAmounts(r.Requests, r.Limits) || r.Limits.Memory().String() != "256Mi" || len(done.Notes) != 1 {
 		t.Errorf("%+v, notes %q", r, done.Notes)
 	}
 	_, all, err := Manifest(

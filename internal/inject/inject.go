@@ -73,7 +73,7 @@ func Plan(template *Template, o Options) (Patch, []string, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	size, err := o.size(template, at)
+	size, err := o.size(template)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -89,7 +89,7 @@ func Plan(template *Template, o Options) (Patch, []string, error) {
 	for i := range spec.Containers {
 		p.lead(fmt.Sprintf("/spec/containers/%d", i), &spec.Containers[i], o)
 	}
-	return p.patch, append(size.notes(o.requirements()), p.notes...), nil
+	return p.patch, append(size.notes, p.notes...), nil
 }
 
 // leave says why there is nothing to do.

@@ -2,45 +2,49 @@ package inject
 
 import (
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
 )
 
-// NamespaceLimits is what a namespace allows its pods: the rules by which kube-apiserver refuses
-// pods after its webhooks. LimitRanger gives the sidecar defaults first, then checks it;
-// ResourceQuota comes last.
+// NamespaceLimits are the rules of a namespace by which kube-apiserver refuses pods after its
+// webhooks. This file is the closed table of those that injection follows, which D30 gives as a
+// table. A rule that is not in it leaves the pod as it is.
 type NamespaceLimits struct {
 	Ranges []*corev1.LimitRange
 	Quotas []*corev1.ResourceQuota
 }
 
-// violation is a rule that a pod does not keep. Two breaches with the same rule are the same one,
-// whatever the numbers.
-type violation struct{ rule, why string }
-
-// setDefaults does to a container what LimitRanger does to one that it sees for the first time.
-func (l *NamespaceLimits) setDefaults(c *corev1.Container) {
-	r := &c.Resources
-	if r.Requests == nil {
-		r.Requests = corev1.ResourceList{}
-	}
-	if r.Limits == nil {
-		r.Limits = corev1.ResourceList{}
-	}
-	for _, item := range l.items(corev1.LimitTypeContainer) {
-		fill(r.Limits, item.Default)
-		fill(r.Requests, item.DefaultRequest)
-	}
+// noRoom says which rule keeps a pod from having a sidecar.
+func noRoom(format string, args ...any) error {
+	return &LeftError{"there is no room for a sidecar: " + fmt.Sprintf(format, args...) + "; raise that, or say a " +
+		"smaller size by " + MemoryRequestAnnotation + ", " + MemoryLimitAnnotation + " and the like", true}
 }
 
-func fill(list, defaults corev1.ResourceList) {
-	for name, q := range defaults {
-		if _, set := list[name]; !set {
-			list[name] = q
-		}
-	}
+// notFollowed says which rule injection does not follow.
+func notFollowed(format string, args ...any) error {
+	return &LeftError{fmt.Sprintf(format, args...) + ", which a sidecar may break: change that rule, or annotate the " +
+		"pod " + OptAnnotation + ": " + OptOut, true}
+}
+
+// isEmpty reports that the namespace has no rules.
+func (l *NamespaceLimits) isEmpty() bool { return len(l.Ranges)+len(l.Quotas) == 0 }
+
+// mentions reports that a rule is about a resource.
+func (l *NamespaceLimits) mentions(name corev1.ResourceName) bool {
+	return slices.ContainsFunc(l.items(), func(i rangeItem) bool { return slices.Contains(i.names(), name) }) ||
+		slices.ContainsFunc(l.Quotas, func(q *corev1.ResourceQuota) bool {
+			return slices.ContainsFunc([]corev1.ResourceName{name, "requests." + name, "limits." + name},
+				func(n corev1.ResourceName) bool {
+					_, set := hardOf(q)[n]
+					return set
+				})
+		})
 }
 
 // rangeItem is one limit of a LimitRange.
@@ -49,113 +53,145 @@ type rangeItem struct {
 	of string
 }
 
-func (l *NamespaceLimits) items(kind corev1.LimitType) (all []rangeItem) {
+func (l *NamespaceLimits) items() (all []rangeItem) {
 	for _, r := range l.Ranges {
 		for _, item := range r.Spec.Limits {
-			if item.Type == kind {
-				all = append(all, rangeItem{item, r.Name})
-			}
+			all = append(all, rangeItem{item, r.Name})
 		}
 	}
 	return all
 }
 
-// breaches are the rules of the namespace that a pod does not keep.
-func (l *NamespaceLimits) breaches(pod *corev1.Pod) (all []violation) {
-	for _, item := range l.items(corev1.LimitTypeContainer) {
-		for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
-			all = append(all, item.breaches("container "+c.Name, c.Resources.Requests, c.Resources.Limits)...)
+// names are the resources that an item is about, in order.
+func (i rangeItem) names() []corev1.ResourceName {
+	all := map[corev1.ResourceName]bool{}
+	for _, list := range []corev1.ResourceList{i.Min, i.Max, i.Default, i.DefaultRequest, i.MaxLimitRequestRatio} {
+		for name := range list {
+			all[name] = true
 		}
 	}
-	requests, limits := podRequests(pod), podLimits(pod)
-	for _, item := range l.items(corev1.LimitTypePod) {
-		all = append(all, item.breaches("the pod", requests, limits)...)
-	}
-	addAll(requests, pod.Spec.Overhead)
-	for name, q := range pod.Spec.Overhead {
-		if limit, set := limits[name]; set && !limit.IsZero() {
-			limit.Add(q)
-			limits[name] = limit
+	return slices.Sorted(maps.Keys(all))
+}
+
+// within is the size next to a wanted one that the LimitRanges allow containers.
+func (l *NamespaceLimits) within(name corev1.ResourceName, size resource.Quantity) resource.Quantity {
+	for _, bound := range []struct {
+		of   func(rangeItem) corev1.ResourceList
+		sign int // of size.Cmp, where the bound takes the size's place
+	}{{func(i rangeItem) corev1.ResourceList { return i.Min }, -1},
+		{func(i rangeItem) corev1.ResourceList { return i.Max }, 1}} {
+		for _, i := range l.items() {
+			if q, set := bound.of(i)[name]; set && i.Type == corev1.LimitTypeContainer && size.Cmp(q) == bound.sign {
+				size = q
+			}
 		}
 	}
+	return size
+}
+
+// apply fits a sidecar into the LimitRanges, whose defaults it takes nothing of: it says 0 of what
+// it has not. pod is what the pod has as a whole, with the sidecar.
+func (l *NamespaceLimits) apply(s *sidecarSize, pod podTotal) error {
+	for _, i := range l.items() {
+		var err error
+		switch {
+		case i.Type == corev1.LimitTypeContainer:
+			err = i.applyToContainer(s)
+		case i.Type == corev1.LimitTypePod && s.isSized():
+			err = i.checkPod(pod)
+		case i.Type == corev1.LimitTypePod, i.Type == corev1.LimitTypePersistentVolumeClaim,
+			strings.Contains(string(i.Type), "/"): // of an extension, which is not about pods
+		default:
+			err = notFollowed("LimitRange %s has a limit of type %s", i.of, i.Type)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// applyToContainer checks what a sidecar has, whose requests are its limits: a ratio holds. Of what
+// it has not it says 0, which keeps a max.
+func (i rangeItem) applyToContainer(s *sidecarSize) error {
+	for _, name := range i.names() {
+		size := s.Requests[name]
+		least, hasMin := i.Min[name]
+		most, hasMax := i.Max[name]
+		_, hasRatio := i.MaxLimitRequestRatio[name]
+		_, hasDefault := i.Default[name]
+		switch {
+		case size.IsZero() && (hasMin || hasRatio):
+			return notFollowed("LimitRange %s demands %s of every container", i.of, name)
+		case size.IsZero():
+			s.Requests[name] = resource.Quantity{}
+			if hasDefault || hasMax || name != corev1.ResourceEphemeralStorage {
+				s.Limits[name] = resource.Quantity{} // of extended resources it is the request
+			}
+		case hasMin && size.Cmp(least) < 0:
+			return noRoom("LimitRange %s: min of %s per Container is %s", i.of, name, least.String())
+		case hasMax && size.Cmp(most) > 0:
+			return noRoom("LimitRange %s: max of %s per Container is %s", i.of, name, most.String())
+		}
+	}
+	return nil
+}
+
+// checkPod checks a pod with its sidecar. A min is kept, since sums grow; a ratio may grow where
+// init containers precede the sidecar.
+func (i rangeItem) checkPod(pod podTotal) error {
+	for _, name := range computed {
+		if _, set := i.MaxLimitRequestRatio[name]; set {
+			return notFollowed("LimitRange %s has a maxLimitRequestRatio of %s per Pod", i.of, name)
+		}
+		most, set := i.Max[name]
+		request, limit := pod.requests[name], pod.limits[name]
+		if set && (request.Cmp(most) > 0 || limit.Cmp(most) > 0) {
+			return noRoom("LimitRange %s: max of %s per Pod is %s", i.of, name, most.String())
+		}
+	}
+	return nil
+}
+
+// checkQuotas checks what is left of the quotas that select a pod. Injection changes no property by
+// which they select, but for the class of a pod whose annotations say a size: changed.
+func (l *NamespaceLimits) checkQuotas(pod *corev1.Pod, total podTotal, changed bool) error {
 	for _, q := range l.Quotas {
-		if matches(q, pod) {
-			all = append(all, quotaBreaches(q, pod, requests, limits)...)
-		}
-	}
-	return all
-}
-
-// breaches are those of min, max and maxLimitRequestRatio, as LimitRanger finds them.
-func (i rangeItem) breaches(of string, requests, limits corev1.ResourceList) (all []violation) {
-	say := func(what string, name corev1.ResourceName, q resource.Quantity) {
-		rule := fmt.Sprintf("LimitRange %s: %s of %s per %s", i.of, what, name, i.Type)
-		all = append(all, violation{rule + " for " + of, fmt.Sprintf("%s is %s", rule, q.String())})
-	}
-	for name, bound := range i.Min {
-		request, asked := requests[name]
-		limit, limited := limits[name]
-		if !asked || request.Cmp(bound) < 0 || limited && limit.Cmp(bound) < 0 {
-			say("min", name, bound)
-		}
-	}
-	for name, bound := range i.Max {
-		request, asked := requests[name]
-		limit, limited := limits[name]
-		if !limited || limit.Cmp(bound) > 0 || asked && request.Cmp(bound) > 0 {
-			say("max", name, bound)
-		}
-	}
-	for name, bound := range i.MaxLimitRequestRatio {
-		request, limit := requests[name], limits[name]
-		if request.IsZero() || limit.IsZero() ||
-			limit.AsApproximateFloat64()/request.AsApproximateFloat64() > bound.AsApproximateFloat64() {
-			say("maxLimitRequestRatio", name, bound)
-		}
-	}
-	return all
-}
-
-// everyContainersQuota are the resources of a quota of which each container has to say how much it
-// asks for.
-var everyContainersQuota = []corev1.ResourceName{
-	corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceRequestsCPU, corev1.ResourceRequestsMemory,
-	corev1.ResourceLimitsCPU, corev1.ResourceLimitsMemory,
-}
-
-// quotaBreaches are what a quota has against a pod of these sums.
-func quotaBreaches(q *corev1.ResourceQuota, pod *corev1.Pod, requests, limits corev1.ResourceList) (all []violation) {
-	hard := hardOf(q)
-	for name, bound := range hard {
-		if slices.Contains(everyContainersQuota, name) && !hasPodLevel(pod) {
-			for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
-				if _, said := usage(c.Resources.Requests, c.Resources.Limits)[name]; !said {
-					rule := fmt.Sprintf("ResourceQuota %s wants %s", q.Name, name)
-					all = append(all, violation{rule + " for " + c.Name, rule + " to be said for every container"})
-				}
+		selected := true
+		for _, scope := range scopesOf(q) {
+			is, known := inScope(scope, pod)
+			switch {
+			case !known:
+				return notFollowed("ResourceQuota %s has the scope %s", q.Name, scope.ScopeName)
+			case changed && (scope.ScopeName == corev1.ResourceQuotaScopeBestEffort ||
+				scope.ScopeName == corev1.ResourceQuotaScopeNotBestEffort):
+				return notFollowed("ResourceQuota %s has the scope %s, and the pod is no longer BestEffort with a sidecar that "+
+					"has a size", q.Name, scope.ScopeName)
 			}
+			selected = selected && is
 		}
-		uses, counted := usage(requests, limits)[name]
-		if !counted || uses.Sign() <= 0 {
+		if !selected {
 			continue
 		}
-		uses.Add(q.Status.Used[name])
-		if uses.Cmp(bound) > 0 {
-			rule := fmt.Sprintf("ResourceQuota %s has too little left of %s", q.Name, name)
-			used := q.Status.Used[name]
-			all = append(all, violation{rule, fmt.Sprintf("%s (%s of %s are used)", rule, used.String(), bound.String())})
+		hard, usage := hardOf(q), total.usage()
+		for _, name := range slices.Sorted(maps.Keys(usage)) {
+			used, sum := q.Status.Used[name], sumOf(q.Status.Used[name], usage[name])
+			if bound, set := hard[name]; set && sum.Cmp(bound) > 0 {
+				return noRoom("ResourceQuota %s has too little left of %s (%s of %s are used)", q.Name, name, used.String(),
+					bound.String())
+			}
 		}
 	}
-	return all
+	return nil
 }
 
 // hardOf are the bounds of a quota: what its controller has acknowledged, and what it will.
 func hardOf(q *corev1.ResourceQuota) corev1.ResourceList {
-	hard := q.Spec.Hard.DeepCopy()
+	hard := q.Status.Hard.DeepCopy()
 	if hard == nil {
 		hard = corev1.ResourceList{}
 	}
-	for name, bound := range q.Status.Hard {
+	for name, bound := range q.Spec.Hard {
 		if other, set := hard[name]; !set || bound.Cmp(other) < 0 {
 			hard[name] = bound
 		}
@@ -163,59 +199,50 @@ func hardOf(q *corev1.ResourceQuota) corev1.ResourceList {
 	return hard
 }
 
-// usage is what sums are called in a quota.
-func usage(requests, limits corev1.ResourceList) corev1.ResourceList {
-	all := corev1.ResourceList{}
-	for name, q := range requests {
-		all["requests."+name] = q
-		all[name] = q
+func scopesOf(q *corev1.ResourceQuota) (all []corev1.ScopedResourceSelectorRequirement) {
+	for _, scope := range q.Spec.Scopes {
+		all = append(all, corev1.ScopedResourceSelectorRequirement{ScopeName: scope,
+			Operator: corev1.ScopeSelectorOpExists})
 	}
-	for name, q := range limits {
-		all["limits."+name] = q
+	if s := q.Spec.ScopeSelector; s != nil {
+		all = append(all, s.MatchExpressions...)
 	}
 	return all
 }
 
-// matches reports that a pod is counted by a quota. In doubt it is.
-func matches(q *corev1.ResourceQuota, pod *corev1.Pod) bool {
-	for _, scope := range q.Spec.Scopes {
-		if !inScope(corev1.ScopedResourceSelectorRequirement{ScopeName: scope, Operator: corev1.ScopeSelectorOpExists}, pod) {
-			return false
-		}
-	}
-	if s := q.Spec.ScopeSelector; s != nil {
-		for _, r := range s.MatchExpressions {
-			if !inScope(r, pod) {
-				return false
-			}
-		}
-	}
-	return true
-}
-
-func inScope(r corev1.ScopedResourceSelectorRequirement, pod *corev1.Pod) bool {
-	deadline := pod.Spec.ActiveDeadlineSeconds
+// inScope reports that a pod is in a scope of quotas, or may be, and that the scope is known.
+func inScope(r corev1.ScopedResourceSelectorRequirement, pod *corev1.Pod) (is, known bool) {
+	terminating := pod.Spec.ActiveDeadlineSeconds != nil && *pod.Spec.ActiveDeadlineSeconds >= 0
 	switch r.ScopeName {
 	case corev1.ResourceQuotaScopeTerminating:
-		return deadline != nil && *deadline >= 0
+		return terminating, true
 	case corev1.ResourceQuotaScopeNotTerminating:
-		return deadline == nil || *deadline < 0
+		return !terminating, true
 	case corev1.ResourceQuotaScopeBestEffort:
-		return qosOf(pod) == corev1.PodQOSBestEffort
+		return isBestEffort(pod), true
 	case corev1.ResourceQuotaScopeNotBestEffort:
-		return qosOf(pod) != corev1.PodQOSBestEffort
+		return !isBestEffort(pod), true
 	case corev1.ResourceQuotaScopePriorityClass:
-		class := pod.Spec.PriorityClassName
-		switch r.Operator {
-		case corev1.ScopeSelectorOpExists:
-			return class != ""
-		case corev1.ScopeSelectorOpDoesNotExist:
-			return class == ""
-		case corev1.ScopeSelectorOpIn:
-			return slices.Contains(r.Values, class)
-		case corev1.ScopeSelectorOpNotIn:
-			return !slices.Contains(r.Values, class)
-		}
+		return hasPriority(r, pod.Spec.PriorityClassName), true
+	case corev1.ResourceQuotaScopeCrossNamespacePodAffinity, corev1.ResourceQuotaScopeVolumeAttributesClass:
+		return true, true
 	}
-	return true
+	return false, false
+}
+
+// operators are those of scope selectors.
+var operators = map[corev1.ScopeSelectorOperator]selection.Operator{
+	corev1.ScopeSelectorOpIn: selection.In, corev1.ScopeSelectorOpNotIn: selection.NotIn,
+	corev1.ScopeSelectorOpExists: selection.Exists, corev1.ScopeSelectorOpDoesNotExist: selection.DoesNotExist,
+}
+
+// hasPriority matches a class of priority as labels are matched. In doubt it matches.
+func hasPriority(r corev1.ScopedResourceSelectorRequirement, class string) bool {
+	const key = string(corev1.ResourceQuotaScopePriorityClass)
+	var of labels.Set
+	if class != "" {
+		of = labels.Set{key: class}
+	}
+	requirement, err := labels.NewRequirement(key, operators[r.Operator], r.Values)
+	return err != nil || requirement.Matches(of)
 }

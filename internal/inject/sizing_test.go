@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -34,58 +35,189 @@ func quotaOf(hard, used string) *NamespaceLimits {
 	}}}
 }
 
-// A sidecar is as large as its pod and the namespace allow, up to what is wanted, and there is none
-// that is too small to work.
-func TestSizedToPodAndNamespace(t *testing.T) {
+func sameAmounts(a, b corev1.ResourceList) bool { return apiequality.Semantic.DeepEqual(a, b) }
+
+// podOf is a pod with one container that asks for something.
+func podOf(requests, limits string) *corev1.PodTemplateSpec {
+	return &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{
+		Name:      "app",
+		Resources: corev1.ResourceRequirements{Requests: amounts(requests), Limits: amounts(limits)},
+	}}}}
+}
+
+func scopedQuota(hard string, scopes ...corev1.ResourceQuotaScope) *NamespaceLimits {
+	l := quotaOf(hard, "")
+	l.Quotas[0].Spec.Scopes = scopes
+	return l
+}
+
+func priorityQuota(hard, used string, operator corev1.ScopeSelectorOperator, classes ...string) *NamespaceLimits {
+	l := quotaOf(hard, used)
+	l.Quotas[0].Spec.ScopeSelector = &corev1.ScopeSelector{
+		MatchExpressions: []corev1.ScopedResourceSelectorRequirement{
+			{ScopeName: corev1.ResourceQuotaScopePriorityClass, Operator: operator, Values: classes}}}
+	return l
+}
+
+func podRange(change func(*corev1.LimitRangeItem)) *NamespaceLimits {
+	return rangeOf(func(i *corev1.LimitRangeItem) {
+		i.Type = corev1.LimitTypePod
+		change(i)
+	})
+}
+
+// A sidecar is of a size with which its pod keeps each rule of the namespace that it keeps without
+// it; or the pod is left, and what is said names the rule.
+func TestSizeKeepsEachRuleOfTheNamespace(t *testing.T) {
+	const gpu = "example.com/gpu"
 	for _, c := range []struct {
 		name           string
 		limits         *NamespaceLimits
-		pod            string // limits of its container
-		requests, upTo string // of the sidecar; empty: left
+		pod            *corev1.PodTemplateSpec
+		requests, upTo string // of the sidecar
+		left           string // part of why there is none
 	}{
-		{"nothing", nil, "", "cpu=50m memory=128Mi", ""},
-		{"default", rangeOf(func(i *corev1.LimitRangeItem) { i.Default = amounts("memory=100Mi cpu=40m") }), "",
-			"cpu=50m memory=128Mi", "cpu=500m memory=256Mi"},
-		{"large default", rangeOf(func(i *corev1.LimitRangeItem) { i.Default = amounts("cpu=2") }), "",
-			"cpu=50m memory=128Mi", "cpu=2"},
-		{"min", rangeOf(func(i *corev1.LimitRangeItem) { i.Min = amounts("cpu=100m") }), "", "cpu=100m memory=128Mi", ""},
-		{"max", rangeOf(func(i *corev1.LimitRangeItem) { i.Max = amounts("memory=100Mi") }), "", "cpu=50m memory=100Mi",
-			"memory=100Mi"},
-		{"too small a max", rangeOf(func(i *corev1.LimitRangeItem) { i.Max = amounts("memory=63Mi") }), "", "", ""},
-		{"ratio", rangeOf(func(i *corev1.LimitRangeItem) { i.MaxLimitRequestRatio = amounts("memory=1 cpu=4") }), "",
-			"cpu=50m memory=128Mi", "cpu=200m memory=128Mi"},
-		{"ratio of one", rangeOf(func(i *corev1.LimitRangeItem) { i.MaxLimitRequestRatio = amounts("cpu=1") }), "",
-			"cpu=100m memory=128Mi", "cpu=100m"},
-		{"quota of limits", quotaOf("limits.cpu=1 limits.memory=1Gi", ""), "cpu=1m memory=1Mi", "cpu=200m memory=256Mi",
-			"cpu=200m memory=256Mi"},
-		{"tight quota", quotaOf("requests.memory=1Gi", "requests.memory=900Mi"), "memory=1Mi cpu=1",
-			"cpu=200m memory=112Mi", "cpu=200m memory=112Mi"},
-		{"full quota", quotaOf("requests.memory=1Gi", "requests.memory=1000Mi"), "memory=1Mi", "", ""},
-		{"quota that the pod alone breaks", quotaOf("requests.memory=1Gi", "requests.memory=1Gi"), "memory=1Mi",
-			"cpu=50m memory=128Mi", ""},
-		{"guaranteed", nil, "cpu=1 memory=1Gi", "cpu=200m memory=256Mi", "cpu=200m memory=256Mi"},
+		{name: "a BestEffort pod stays BestEffort", pod: podOf("", "")},
+		{name: "a Burstable pod in a namespace without rules has what is wanted", pod: podOf("cpu=1m", ""),
+			requests: "cpu=50m memory=128Mi"},
+		{name: "a Guaranteed pod stays Guaranteed", pod: podOf("", "cpu=1 memory=1Gi"),
+			requests: "cpu=200m memory=256Mi", upTo: "cpu=200m memory=256Mi"},
+		{name: "a rule about one resource says nothing about the other", pod: podOf("memory=1Mi", ""),
+			limits:   rangeOf(func(i *corev1.LimitRangeItem) { i.Default = amounts("memory=100Mi") }),
+			requests: "cpu=50m memory=256Mi", upTo: "memory=256Mi"},
+		{name: "a LimitRange's min raises a sidecar", pod: podOf("cpu=1", ""),
+			limits:   rangeOf(func(i *corev1.LimitRangeItem) { i.Min = amounts("cpu=300m") }),
+			requests: "cpu=300m memory=128Mi", upTo: "cpu=300m"},
+		{name: "a LimitRange's max lowers a sidecar", pod: podOf("memory=1Mi", "memory=1Mi"),
+			limits:   rangeOf(func(i *corev1.LimitRangeItem) { i.Max = amounts("memory=100Mi") }),
+			requests: "cpu=50m memory=100Mi", upTo: "memory=100Mi"},
+		{name: "a sidecar that a LimitRange makes too small is none", pod: podOf("memory=1Mi", "memory=1Mi"),
+			limits: rangeOf(func(i *corev1.LimitRangeItem) { i.Max = amounts("memory=63Mi") }),
+			left:   "would have 63Mi of memory because of a LimitRange, and needs 64Mi"},
+		{name: "a ratio of a container is kept by requests that are limits", pod: podOf("cpu=1", "cpu=1"),
+			limits:   rangeOf(func(i *corev1.LimitRangeItem) { i.MaxLimitRequestRatio = amounts("cpu=1") }),
+			requests: "cpu=200m memory=128Mi", upTo: "cpu=200m"},
+		{name: "a ratio of the pod is not followed", pod: podOf("cpu=1", "cpu=1"),
+			limits: podRange(func(i *corev1.LimitRangeItem) { i.MaxLimitRequestRatio = amounts("cpu=1") }),
+			left:   "LimitRange r has a maxLimitRequestRatio of cpu per Pod"},
+		{name: "a max of the pod has room", pod: podOf("memory=1Mi", "memory=1Mi"),
+			limits:   podRange(func(i *corev1.LimitRangeItem) { i.Max = amounts("memory=257Mi") }),
+			requests: "cpu=50m memory=256Mi", upTo: "memory=256Mi"},
+		{name: "a max of the pod has no room", pod: podOf("memory=1Mi", "memory=2Mi"),
+			limits: podRange(func(i *corev1.LimitRangeItem) { i.Max = amounts("memory=257Mi") }),
+			left:   "LimitRange r: max of memory per Pod is 257Mi"},
+		{name: "a sidecar says 0 of an extended resource that a LimitRange would give it", pod: podOf("cpu=1m", ""),
+			limits: rangeOf(func(i *corev1.LimitRangeItem) {
+				i.Max, i.Default, i.DefaultRequest = amounts(gpu+"=2"), amounts(gpu+"=1"), amounts(gpu+"=1")
+			}), requests: "cpu=50m memory=128Mi " + gpu + "=0", upTo: gpu + "=0"},
+		{name: "a BestEffort pod's sidecar says 0 of all that a LimitRange would give it", pod: podOf(gpu+"=1", gpu+"=1"),
+			limits: rangeOf(func(i *corev1.LimitRangeItem) {
+				i.Default, i.DefaultRequest = amounts(gpu+"=1 cpu=1"), amounts(gpu+"=1 cpu=1")
+			}), requests: "cpu=0 memory=0 " + gpu + "=0", upTo: "cpu=0 memory=0 " + gpu + "=0"},
+		{name: "a sidecar requests 0 of ephemeral storage, without a limit that would be the pod's", pod: podOf("cpu=1m", ""),
+			limits: rangeOf(func(i *corev1.LimitRangeItem) {
+				i.DefaultRequest = amounts("ephemeral-storage=1Gi")
+			}), requests: "cpu=50m memory=128Mi ephemeral-storage=0"},
+		{name: "a LimitRange that demands an extended resource is not followed", pod: podOf("cpu=1m", ""),
+			limits: rangeOf(func(i *corev1.LimitRangeItem) {
+				i.Min, i.DefaultRequest = amounts(gpu+"=1"), amounts(gpu+"=1")
+			}), left: "LimitRange r demands " + gpu + " of every container"},
+		{name: "a ratio of another resource is not followed", pod: podOf("cpu=1m", ""),
+			limits: rangeOf(func(i *corev1.LimitRangeItem) { i.MaxLimitRequestRatio = amounts("ephemeral-storage=1") }),
+			left:   "LimitRange r demands ephemeral-storage of every container"},
+		{name: "a LimitRange of claims says nothing", pod: podOf("cpu=1m", ""), requests: "cpu=50m memory=128Mi",
+			limits: rangeOf(func(i *corev1.LimitRangeItem) {
+				i.Type, i.Min = corev1.LimitTypePersistentVolumeClaim, amounts("storage=1Gi")
+			})},
+		{name: "a LimitRange of a type that is not known is not followed", pod: podOf("cpu=1m", ""),
+			limits: rangeOf(func(i *corev1.LimitRangeItem) { i.Type = "Sandbox" }),
+			left:   "LimitRange r has a limit of type Sandbox"},
+		{name: "a quota of limits is charged", pod: podOf("", "cpu=1m memory=1Mi"),
+			limits:   quotaOf("limits.cpu=1 limits.memory=1Gi", ""),
+			requests: "cpu=200m memory=256Mi", upTo: "cpu=200m memory=256Mi"},
+		{name: "a quota has just enough left", pod: podOf("memory=1Mi cpu=1", ""),
+			limits:   quotaOf("requests.memory=1Gi", "requests.memory=767Mi"),
+			requests: "cpu=50m memory=256Mi", upTo: "memory=256Mi"},
+		{name: "a quota has too little left", pod: podOf("memory=1Mi cpu=1", ""),
+			limits: quotaOf("requests.memory=1Gi", "requests.memory=768Mi"),
+			left:   "ResourceQuota q has too little left of requests.memory (768Mi of 1Gi are used)"},
+		{name: "a quota of pods alone says nothing", pod: podOf("cpu=1m", ""), limits: quotaOf("pods=1", "pods=1"),
+			requests: "cpu=50m memory=128Mi"},
+		{name: "no quota's scope is left by a BestEffort pod", pod: podOf("", ""),
+			limits: scopedQuota("pods=0", corev1.ResourceQuotaScopeNotBestEffort), requests: "cpu=0 memory=0",
+			upTo: "cpu=0 memory=0"},
+		{name: "a quota that wants CPU is given 0 of it by a BestEffort pod's sidecar", pod: podOf("cpu=0", ""),
+			limits: quotaOf("cpu=1", ""), requests: "cpu=0 memory=0", upTo: "cpu=0 memory=0"},
+		{name: "a full quota of another scope says nothing", pod: podOf("memory=1Mi", ""),
+			limits:   scopedQuota("limits.memory=0", corev1.ResourceQuotaScopeTerminating),
+			requests: "cpu=50m memory=256Mi", upTo: "memory=256Mi"},
+		{name: "a full quota of the pod's scope leaves it", pod: podOf("memory=1Mi", ""),
+			limits: scopedQuota("limits.memory=0", corev1.ResourceQuotaScopeNotTerminating),
+			left:   "ResourceQuota q has too little left of limits.memory"},
+		{name: "a full quota of a scope that cannot be seen leaves the pod", pod: podOf("memory=1Mi", ""),
+			limits: scopedQuota("limits.memory=0", corev1.ResourceQuotaScopeCrossNamespacePodAffinity),
+			left:   "ResourceQuota q has too little left of limits.memory"},
+		{name: "a scope that is not known is not followed", pod: podOf("memory=1Mi", ""),
+			limits: scopedQuota("pods=1", "Sandboxed"), left: "ResourceQuota q has the scope Sandboxed"},
+		{name: "a full quota of other priorities says nothing", pod: podOf("memory=1Mi", ""),
+			limits:   priorityQuota("memory=0", "", corev1.ScopeSelectorOpIn, "high"),
+			requests: "cpu=50m memory=256Mi", upTo: "memory=256Mi"},
+		{name: "a full quota of pods without that priority leaves one", pod: podOf("memory=1Mi", ""),
+			limits: priorityQuota("memory=0", "", corev1.ScopeSelectorOpNotIn, "high"),
+			left:   "ResourceQuota q has too little left of memory"},
 	} {
-		template := templateOf(t, &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{
-			Name: "app", Resources: corev1.ResourceRequirements{Limits: amounts(c.pod)},
-		}}}})
-		o := options()
-		o.Limits = c.limits
-		got, err := o.size(template, 0)
-		var left *LeftError
-		switch {
-		case c.requests == "":
-			if !errors.As(err, &left) || !left.Notable {
-				t.Errorf("%s: %+v, %v", c.name, got, err)
-			}
-		case err != nil:
-			t.Errorf("%s: %v", c.name, err)
-		default:
-			for list, want := range map[*corev1.ResourceList]string{&got.Requests: c.requests, &got.Limits: c.upTo} {
-				wanted := amounts(want)
-				if len(*list) != len(wanted) || (*list).Cpu().Cmp(*wanted.Cpu()) != 0 ||
-					(*list).Memory().Cmp(*wanted.Memory()) != 0 {
-					t.Errorf("%s: asks for %v up to %v, want %s up to %s", c.name, got.Requests, got.Limits, c.requests, c.upTo)
+		t.Run(c.name, func(t *testing.T) {
+			o := options()
+			o.Limits = c.limits
+			got, err := o.size(templateOf(t, c.pod))
+			if c.left != "" {
+				var left *LeftError
+				if !errors.As(err, &left) || !left.Notable || !strings.Contains(left.Error(), c.left) {
+					t.Fatalf("%+v, %v; want %q", got, err, c.left)
 				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !sameAmounts(got.Requests, amounts(c.requests)) || !sameAmounts(got.Limits, amounts(c.upTo)) {
+				t.Errorf("asks for %v up to %v, want %s up to %s", got.Requests, got.Limits, c.requests, c.upTo)
+			}
+		})
+	}
+}
+
+// A size that was said for a BestEffort pod is its sidecar's, and that the pod's class changes is
+// said; where quotas select by class, it is left.
+func TestSizeThatIsSaidChangesTheClassAloud(t *testing.T) {
+	annotated := podOf("", "")
+	annotated.Annotations = map[string]string{MemoryRequestAnnotation: "64Mi"}
+	limited := options()
+	limited.MemoryLimit = "256Mi"
+	for name, c := range map[string]struct {
+		o        Options
+		pod      *corev1.PodTemplateSpec
+		requests string
+	}{
+		"by an annotation": {options(), annotated, "cpu=50m memory=64Mi"},
+		"as a limit":       {limited, podOf("", ""), "cpu=50m memory=128Mi"},
+	} {
+		o, err := c.o.of(templateOf(t, c.pod))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := o.size(templateOf(t, c.pod))
+		if err != nil || !sameAmounts(got.Requests, amounts(c.requests)) ||
+			!strings.Contains(strings.Join(got.notes, ""), "the pod is Burstable with its sidecar") {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+		for _, scope := range []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeBestEffort,
+			corev1.ResourceQuotaScopeNotBestEffort} {
+			o.Limits = scopedQuota("pods=1", scope)
+			var left *LeftError
+			if _, err := o.size(templateOf(t, c.pod)); !errors.As(err, &left) ||
+				!strings.Contains(left.Error(), "ResourceQuota q has the scope "+string(scope)) {
+				t.Errorf("%s, with a quota by scope: %v", name, err)
 			}
 		}
 	}
@@ -112,7 +244,7 @@ func TestPodLevelGrows(t *testing.T) {
 		}
 	}
 	requests, _ := found["/spec/resources/requests"].(corev1.ResourceList)
-	if len(found) != 2 || found["/spec/resources/limits/memory"] != "356Mi" || requests.Memory().String() != "228Mi" {
+	if len(found) != 2 || found["/spec/resources/limits/memory"] != "356Mi" || requests.Memory().String() != "356Mi" {
 		t.Errorf("%+v", found)
 	}
 }
@@ -126,7 +258,7 @@ func TestAmountsOfStrangers(t *testing.T) {
 	for _, amounts := range []Amounts{{"cpu": "1e-100000000"}, {"memory": "lots"}, many} {
 		template := &Template{Spec: Spec{Containers: []PodContainer{{Name: "app",
 			Resources: Requirements{Requests: amounts}}}}}
-		if _, err := options().size(template, 0); err == nil {
+		if _, err := options().size(template); err == nil {
 			t.Errorf("%d amounts are taken", len(amounts))
 		}
 	}
