@@ -98,7 +98,7 @@ func leave(template *Template, o Options) error {
 	switch {
 	case template.Annotations[OptAnnotation] == OptOut || template.Labels[OptAnnotation] == OptOut:
 		return &LeftError{reason: OptAnnotation + " is " + OptOut}
-	case template.Annotations[InjectedAnnotation] != "":
+	case isInjected(&template.Spec):
 		return &LeftError{reason: "it is injected already"}
 	case !o.mounts(&template.Spec):
 		return &LeftError{"its containers are given no token of a service account (automountServiceAccountToken of the pod " +
@@ -106,6 +106,21 @@ func leave(template *Template, o Options) error {
 			"talks to the API server as the pod: set that to true, or mount a projected volume at " + accountDir, asked}
 	}
 	return nil
+}
+
+// isInjected reports that a pod has the sidecar that Plan adds: an init container of its name with
+// its two volumes in their places. The annotation says nothing about it, since tools drop it
+// (kubectl debug --copy-to) or copy it to other pods.
+func isInjected(spec *Spec) bool {
+	return slices.ContainsFunc(spec.InitContainers, func(c PodContainer) bool {
+		return c.Name == Container && mountsAt(&c, FilesVolume, filesDir) && mountsAt(&c, KeyVolume, keyDir)
+	})
+}
+
+func mountsAt(c *PodContainer, volume, dir string) bool {
+	return slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool {
+		return m.Name == volume && path.Clean(m.MountPath) == dir
+	})
 }
 
 // mounts reports that something in a pod has, or will have, the token of its service account.
@@ -131,7 +146,8 @@ func refuse(template *Template, o Options) error {
 	}
 	for _, v := range spec.Volumes {
 		if slices.Contains([]string{FilesVolume, KeyVolume, TokenVolume}, v.Name) {
-			return fmt.Errorf("has a volume %s of its own: rename it", v.Name)
+			return fmt.Errorf("has a volume %s, but no sidecar that mounts it: if it is what is left of one, take it out with "+
+				"spillway uninject, or else rename it", v.Name)
 		}
 	}
 	for _, c := range everyContainer(spec) {

@@ -140,7 +140,8 @@ func TestRefused(t *testing.T) {
 	f(pod("", ", os: {name: windows}"), "is for Windows")
 	f(pod("", ", nodeSelector: {kubernetes.io/os: windows}"), "is for Windows")
 	f(pod("", ", initContainers: [{name: spillway, image: other}]"), "has a container spillway of its own")
-	f(pod("", ", volumes: [{name: spillway-key, emptyDir: {}}]"), "has a volume spillway-key of its own")
+	f(pod("", ", volumes: [{name: spillway-key, emptyDir: {}}]"), "has a volume spillway-key, but no sidecar that "+
+		"mounts it: if it is what is left of one, take it out with spillway uninject")
 	f(pod("", ", containers: []"), "has no containers")
 	f(pod("", ", containers: app"), "its pods cannot be read")
 	f(container("env: [{name: KUBERNETES_SERVICE_HOST, value: x}]"), "container app sets KUBERNETES_SERVICE_HOST itself")
@@ -337,6 +338,84 @@ func TestAdmitted(t *testing.T) {
 	none := corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app"}}}}
 	if _, _, err := Plan(templateOf(t, &none), o); !errors.As(err, &left) {
 		t.Errorf("without a token: %v", err)
+	}
+}
+
+// A pod with a sidecar is known by that, whatever tools have dropped or copied: it is not injected
+// again, and uninject takes the sidecar out.
+func TestInjectedIsKnownByItsSidecar(t *testing.T) {
+	const text = "apiVersion: v1\nkind: Pod\nmetadata:\n  labels:\n    app: a\n  name: app\nspec:\n" +
+		"  containers:\n  - image: app\n    name: app\n"
+	out, _, err := Manifest(text, options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	change := func(do func(pod *corev1.Pod)) string {
+		var pod corev1.Pod
+		if err := k8syaml.Unmarshal([]byte(out), &pod); err != nil {
+			t.Fatal(err)
+		}
+		do(&pod)
+		changed, err := k8syaml.Marshal(&pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(changed)
+	}
+	removed := func(changed string) corev1.Pod {
+		t.Helper()
+		back, done, err := Remove(changed)
+		if err != nil || len(done) != 1 || done[0].Left != "" {
+			t.Fatalf("%v, %+v", err, done)
+		}
+		var pod corev1.Pod
+		if err := k8syaml.Unmarshal([]byte(back), &pod); err != nil {
+			t.Fatal(err)
+		}
+		return pod
+	}
+	for name, c := range map[string]struct {
+		do   func(pod *corev1.Pod)
+		left string // why it is not injected; or part of the error
+	}{
+		"kubectl debug --copy-to --profile=general": {func(pod *corev1.Pod) {
+			pod.Annotations, pod.Labels, pod.Name = nil, nil, "copy"
+			pod.Spec.InitContainers[0].StartupProbe, pod.Spec.InitContainers[0].LivenessProbe = nil, nil
+			pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "debugger", Image: "busybox"})
+		}, "it is injected already"},
+		"another image and more init containers": {func(pod *corev1.Pod) {
+			pod.Annotations = nil
+			pod.Spec.InitContainers[0].Image = "other"
+			pod.Spec.InitContainers = append([]corev1.Container{{Name: "first"}}, pod.Spec.InitContainers...)
+		}, "it is injected already"},
+		"kubectl debug --keep-init-containers=false": {func(pod *corev1.Pod) {
+			pod.Annotations, pod.Spec.InitContainers = nil, nil
+		}, "has a volume spillway-serviceaccount, but no sidecar that mounts it"},
+		"the same with --keep-annotations": {func(pod *corev1.Pod) { pod.Spec.InitContainers = nil },
+			"has a volume spillway-serviceaccount, but no sidecar that mounts it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			changed := change(c.do)
+			again, done, err := Manifest(changed, options())
+			switch {
+			case err != nil && strings.Contains(err.Error(), c.left):
+			case err != nil || again != changed || len(done) != 1 || done[0].Left != c.left:
+				t.Errorf("%v, %+v, want %q", err, done, c.left)
+			}
+			pod := removed(changed)
+			if len(pod.Spec.Volumes) > 0 || len(pod.Annotations) > 0 || len(pod.Spec.Containers[0].Env) > 0 ||
+				len(pod.Spec.Containers[0].VolumeMounts) > 0 || slices.ContainsFunc(pod.Spec.InitContainers,
+				func(c corev1.Container) bool { return c.Name == Container }) {
+				t.Errorf("what is left: %+v", pod)
+			}
+		})
+	}
+	// Of a pod whose annotations were copied alone, nothing is injected yet.
+	copied := strings.Replace(text, "  name: app\nspec",
+		"  name: app\n  annotations:\n    spillway/injected: \"true\"\nspec", 1)
+	again, _, err := Manifest(copied, options())
+	if err != nil || strings.Count(again, InjectedAnnotation) != 1 || !strings.Contains(again, FilesVolume) {
+		t.Errorf("with the annotation alone: %v\n%s", err, again)
 	}
 }
 

@@ -190,7 +190,7 @@ func (o *Options) set(name, value string) error {
 		if o.AllowHostNetwork, err = strconv.ParseBool(value); err != nil {
 			err = fmt.Errorf("must be true or false")
 		}
-	case originalAnnotation: // of a pod, whose metadata is the template's
+	case originalAnnotation, InjectedAnnotation: // of a pod, whose metadata is the template's, or copied
 	default:
 		err = fmt.Errorf("there is no such setting")
 	}

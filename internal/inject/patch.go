@@ -59,6 +59,7 @@ func prepend[T any](p *planner, list string, n int, items ...T) {
 func (p *planner) annotate(template *Template) {
 	const value = "true"
 	switch {
+	case template.Annotations[InjectedAnnotation] != "": // a tool has copied it
 	case len(template.Annotations) > 0:
 		p.add("/metadata/annotations/"+escape(InjectedAnnotation), value)
 	case template.Name != "" || template.GenerateName != "" || template.Namespace != "" || len(template.Labels) > 0:

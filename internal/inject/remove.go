@@ -98,7 +98,7 @@ func added(object any, w workload) (all []string) {
 		all = append(all, kept) // what it keeps is another document than this by now
 	}
 	mark := w.template + "/metadata/annotations/" + escape(InjectedAnnotation)
-	if at(object, mark) == nil {
+	if !isMarked(object, w) {
 		return all
 	}
 	named := func(list string, names ...string) {
@@ -127,7 +127,19 @@ func added(object any, w workload) (all []string) {
 			}
 		}
 	}
-	return append(all, mark) // last: without it nothing is ours
+	if at(object, mark) != nil {
+		all = append(all, mark)
+	}
+	return all
+}
+
+// isMarked reports that a workload has something that Plan has added: it says so, or it has a
+// volume that all parts of a sidecar have in common. Tools drop annotations, or the sidecar alone.
+func isMarked(object any, w workload) bool {
+	return at(object, w.template+"/metadata/annotations/"+escape(InjectedAnnotation)) != nil ||
+		slices.ContainsFunc(itemsAt(object, w.template+"/spec/volumes"), func(v any) bool {
+			return at(v, "/name") == FilesVolume
+		})
 }
 
 // cutAll takes the lines of some things out of a text, and with the last of a list or mapping its

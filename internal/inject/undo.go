@@ -16,7 +16,7 @@ type change struct {
 // changed is what was replaced in a workload: values of NO_PROXY, and mounts of the pod's own
 // service account, which the sidecar shows.
 func changed(object any, w workload) (all []change) {
-	if at(object, w.template+"/metadata/annotations/"+escape(InjectedAnnotation)) == nil {
+	if !isMarked(object, w) {
 		return nil
 	}
 	mount := ownMount(object, w)
