@@ -189,9 +189,6 @@ func (h *handler) patchOf(r *request) ([]byte, []string, error) {
 	if r.unreadable != nil {
 		return nil, nil, fmt.Errorf("the pod cannot be read: %w", r.unreadable)
 	}
-	if err := tooLarge(&r.Object); err != nil {
-		return nil, nil, err
-	}
 	o := h.options
 	if h.limits != nil {
 		var err error

@@ -114,10 +114,10 @@ func TestTooMuchIsAdmitted(t *testing.T) {
 	containers := func(n int, mount string) string {
 		return reviewOf(`{"spec": {"containers": [`+repeat(`{"name": "a", `+mount+`}`, n)+`]}}`, "")
 	}
-	if r := response(t, containers(containerLimit, mount)); len(r.Patch) == 0 {
+	if r := response(t, containers(inject.ContainerLimit, mount)); len(r.Patch) == 0 {
 		t.Errorf("as many containers as there may be: %q", r.Warnings)
 	}
-	f(containers(containerLimit+1, mount), "has 129 containers, of at most 128")
+	f(containers(inject.ContainerLimit+1, mount), "has 129 containers, of at most 128")
 	f(containers(1, long), "would need a patch of 13")
 	f(reviewOf(`{"spec": {"containers": [{}]}, "unknown": "`+strings.Repeat("a", reviewLimitBytes)+`"}`, ""),
 		"its review is longer than 3145728 bytes")

@@ -1,17 +1,12 @@
 package admission
 
-import (
-	"fmt"
-
-	"spillway/internal/inject"
-)
+import "fmt"
 
 // What a review may be. A review of a real pod is 5 to 40 kB, of some hundred values.
 const (
 	reviewLimitBytes = 3 << 20 // as much as the API server takes of an object
 	weightLimitBytes = 24 << 20
 	depthLimit       = 100
-	containerLimit   = 128
 	patchLimitBytes  = 128 << 10
 )
 
@@ -54,12 +49,4 @@ func weigh(text []byte) (int64, error) {
 		return weight, fmt.Errorf("its review has %d values in %d bytes, which is too much", values, len(text))
 	}
 	return weight, nil
-}
-
-// tooLarge says why what is added to a pod would be too large; nil if it is not.
-func tooLarge(pod *inject.Template) error {
-	if n := len(pod.Spec.InitContainers) + len(pod.Spec.Containers); n > containerLimit {
-		return fmt.Errorf("has %d containers, of at most %d", n, containerLimit)
-	}
-	return nil
 }

@@ -19,31 +19,108 @@ import (
 
 // document is one of a stream: its text, and what that says.
 type document struct {
-	text   string
-	root   *yaml.Node // nil: there is nothing but comments, or nothing that concerns us
-	json   []byte     // as kubectl understands it; with root
-	object any        // of json, numbers as they are
+	text       string
+	start, end int    // of what it says in the text, without markers, and in JSON's manner without the last end of line
+	json       []byte // as kubectl understands it; nil: there is nothing that concerns us
+	object     any    // of json, numbers as they are
+	isFlow     bool   // JSON, or YAML in JSON's manner
 }
 
 // marker is a line that begins a document, with the directives before it.
 var marker = regexp.MustCompile(`(?m)^(%.*\r?\n)*---([ \t\r\n]|\z)`)
 
-// split cuts a stream in front of each document, so that its parts together are the stream.
+// split cuts a stream in front of each document, so that its parts together are the stream: YAML at
+// its markers, and JSON between its values, as kubectl does.
 func split(text string) []string {
 	var parts []string
 	from := 0
 	for _, at := range marker.FindAllStringIndex(text, -1) {
 		if at[0] > from {
-			parts = append(parts, text[from:at[0]])
+			parts = append(parts, splitJSON(text[from:at[0]])...)
 			from = at[0]
 		}
 	}
-	return append(parts, text[from:])
+	return append(parts, splitJSON(text[from:])...)
 }
 
-// parse reads one document. What is of no kind that has pods is not looked at any further.
+// splitJSON cuts what is between two markers behind each of its JSON values. What is not JSON as a
+// whole is one document.
+func splitJSON(text string) []string {
+	start, ok := startOfJSON(text)
+	if !ok {
+		return []string{text}
+	}
+	var parts []string
+	from := 0
+	decoder := json.NewDecoder(strings.NewReader(text[start:]))
+	for {
+		var value json.RawMessage
+		switch err := decoder.Decode(&value); {
+		case errors.Is(err, io.EOF):
+			if len(parts) == 0 {
+				return []string{text}
+			}
+			parts[len(parts)-1] += text[from:]
+			return parts
+		case err != nil:
+			return []string{text}
+		}
+		to := start + int(decoder.InputOffset())
+		parts = append(parts, text[from:to])
+		from = to
+	}
+}
+
+// startOfJSON is where JSON begins in a part of a stream, behind its marker. It reports false if
+// there is none.
+func startOfJSON(text string) (int, bool) {
+	start := 0
+	if at := marker.FindStringIndex(text); at != nil && at[0] == 0 {
+		start = at[1]
+	}
+	rest := strings.TrimPrefix(text[start:], "\ufeff")
+	rest = strings.TrimLeft(rest, " \t\r\n")
+	return len(text) - len(rest), strings.HasPrefix(rest, "{")
+}
+
+// parse reads one document: as JSON if it is, or else as YAML.
 func parse(text string) (*document, error) {
-	d := &document{text: text}
+	if err := checkValues(text); err != nil {
+		return nil, err
+	}
+	start, mayBeJSON := startOfJSON(text)
+	if !mayBeJSON {
+		return parseYAML(text)
+	}
+	d, err := parseJSON(text, start)
+	if err == nil {
+		return d, nil
+	}
+	if d, other := parseYAML(text); other == nil { // in JSON's manner, with a comment or the like
+		return d, nil
+	}
+	return nil, fmt.Errorf("not valid JSON: %w", err)
+}
+
+func parseJSON(text string, start int) (*document, error) {
+	decoder := json.NewDecoder(strings.NewReader(text[start:]))
+	decoder.UseNumber()
+	d := &document{text: text, start: start, isFlow: true}
+	if err := decoder.Decode(&d.object); err != nil {
+		return nil, err
+	}
+	d.end = start + int(decoder.InputOffset())
+	if strings.TrimLeft(text[d.end:], " \t\r\n") != "" {
+		return nil, errors.New("something follows its end")
+	}
+	d.json = []byte(text[start:d.end])
+	return d, nil
+}
+
+// parseYAML reads one document of YAML. What is of no kind that has pods is not looked at any
+// further.
+func parseYAML(text string) (*document, error) {
+	d := &document{text: text, end: len(text)}
 	decoder := yaml.NewDecoder(strings.NewReader(text))
 	var root, second yaml.Node
 	switch err := decoder.Decode(&root); {
@@ -68,8 +145,26 @@ func parse(text string) (*document, error) {
 	if d.object, err = decode(d.json); err != nil {
 		return nil, err
 	}
-	d.root = root.Content[0]
+	d.setBounds(root.Content[0])
 	return d, nil
+}
+
+var end = regexp.MustCompile(`(?m)^\.\.\.([ \t\r\n]|\z)`)
+
+// setBounds finds where in its text a document of YAML is, without the markers around it.
+func (d *document) setBounds(root *yaml.Node) {
+	d.isFlow = root.Style&yaml.FlowStyle != 0
+	t := &sourceText{d.text, root, lineStarts(d.text)}
+	d.start = t.starts[root.Line-1]
+	if !t.begins(root.Line, root.Column) { // behind ---
+		d.start += len(string([]rune(t.line(root.Line))[:root.Column-1]))
+	}
+	if at := end.FindStringIndex(d.text[d.start:]); at != nil {
+		d.end = d.start + at[0]
+	}
+	if d.isFlow {
+		d.end = d.start + len(strings.TrimRight(d.text[d.start:d.end], " \t\r\n"))
+	}
 }
 
 func decode(text []byte) (object any, err error) {
@@ -145,9 +240,6 @@ type workload struct {
 
 // workloads are those of a document, which may be one or a list of them.
 func (d *document) workloads() []workload {
-	if d.root == nil {
-		return nil
-	}
 	return workloadsIn(d.object, "")
 }
 

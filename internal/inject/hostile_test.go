@@ -17,6 +17,18 @@ func block(lines string) string {
 		"spec:\n  containers:\n  - name: app\n    image: app\n"
 }
 
+// jsonPod is a Pod as Python's json writes it.
+const jsonPod = `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "app"}, ` +
+	`"spec": {"containers": [{"name": "app", "image": "app"}]}}`
+
+// toJSON is a document as kubectl reads it.
+func toJSON(text string) ([]byte, error) {
+	if start, ok := startOfJSON(text); ok && json.Valid([]byte(text[start:])) {
+		return []byte(text[start:]), nil
+	}
+	return k8syaml.YAMLToJSON([]byte(text))
+}
+
 // means checks what injecting a stream means: every document that kubectl reads says what it said,
 // with the patch that Plan makes of it; and taken out again it is what it was, byte for byte. It
 // returns what became of it.
@@ -39,7 +51,7 @@ func means(t *testing.T, text string) (out string, done []Done, err error) {
 		if before[i] == after[i] && len(done) == 0 {
 			continue
 		}
-		want, err := k8syaml.YAMLToJSON([]byte(before[i]))
+		want, err := toJSON(before[i])
 		if err != nil {
 			if before[i] != after[i] {
 				t.Errorf("%q, which is unreadable, becomes %q", before[i], after[i])
@@ -69,7 +81,7 @@ func means(t *testing.T, text string) (out string, done []Done, err error) {
 				t.Fatal(err)
 			}
 		}
-		got, err := k8syaml.YAMLToJSON([]byte(after[i]))
+		got, err := toJSON(after[i])
 		if err != nil {
 			t.Fatalf("%q becomes unreadable: %v", before[i], err)
 		}
@@ -130,7 +142,24 @@ func TestHostileYAML(t *testing.T) {
 		"marker in block scalar":     {block("  annotations:\n    a: |\n      ---\n      text\n"), "pod/app"},
 		"marker at the margin":       {block("  annotations:\n    a: |\n---\n  text\n"), refused},
 		"anchor of another document": {"x: &p Pod\n---\nkind: *p\n" + base, refused},
-		"a stream of JSON":           {`{"kind": "Pod"}` + "\n" + `{"kind": "Pod"}`, refused},
+		"a stream of JSON": {`{"kind": "ConfigMap"}` + "\n" + jsonPod + "\n" + jsonPod + "\n",
+			"pod/app pod/app"},
+		"JSON without anything between": {jsonPod + jsonPod, "pod/app pod/app"},
+		"JSON behind markers": {"---\n" + jsonPod + "\n--- " + jsonPod + "\n---\n" + block(""),
+			"pod/app pod/app pod/app"},
+		"JSON behind a byte order mark":  {"\ufeff" + jsonPod, "pod/app"},
+		"JSON with an emoji in escapes":  {strings.Replace(jsonPod, `"image"`, `"e": "\ud83d\ude00", "image"`, 1), "pod/app"},
+		"JSON with half of a surrogate":  {strings.Replace(jsonPod, `"image"`, `"e": "\ud83d", "image"`, 1), "pod/app"},
+		"JSON with a slash in an escape": {strings.Replace(jsonPod, `"image"`, `"e": "\/", "image"`, 1), "pod/app"},
+		"JSON with numbers": {strings.Replace(jsonPod, `"image"`,
+			`"n": [12345678901234567890123, 1e400, 1.10, -0, 0.1e-7], "image"`, 1), "pod/app"},
+		"JSON in a List": {`{"kind": "List", "apiVersion": "v1", "items": [` + jsonPod + `, {"kind": "PodList", ` +
+			`"apiVersion": "v1", "items": [` + jsonPod + `]}]}`, "pod/app pod/app"},
+		"JSON with one key twice": {strings.Replace(jsonPod, `{"apiVersion"`, `{"kind": "ConfigMap", "apiVersion"`, 1),
+			"pod/app"},
+		"JSON with a comment, which is YAML": {jsonPod + "\n# the end\n", "pod/app"},
+		"JSON that is cut off":               {jsonPod[:len(jsonPod)-2], refused},
+		"JSON of other kinds":                {`{"kind": "ConfigMap", "data": {"a": "\ud83d\ude00"}}`, ""},
 		"JSON": {`{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "app"}, ` +
 			`"spec": {"containers": [{"name": "a\u00e9"}]}}`, "pod/app"},
 		"a tab":               {block("\tlabels: {}\n"), refused},
@@ -183,7 +212,7 @@ func TestAliasesAreBounded(t *testing.T) {
 	for name, text := range map[string]string{
 		"laughs": laughs.String(),
 		"long":   "x: &a \"" + strings.Repeat("a", 100_000) + "\"\ny: [" + strings.Repeat("*a,", 100_000) + "]\n",
-		"merges": "x: &a {b: " + strings.Repeat("a", 100_000) + "}\ny: [" + strings.Repeat("{<<: *a},", 100_000) + "]\n",
+		"merges": "x: &a {b: " + strings.Repeat("a", 100_000) + "}\ny: [" + strings.Repeat("{<<: *a},", 40_000) + "]\n",
 	} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
@@ -196,6 +225,45 @@ func TestAliasesAreBounded(t *testing.T) {
 		if most := uint64(400 * len(text)); after.TotalAlloc-before.TotalAlloc > max(most, 8<<20) {
 			t.Errorf("%s: %d bytes allocated for %d", name, after.TotalAlloc-before.TotalAlloc, len(text))
 		}
+	}
+}
+
+// TestTooManyValuesAreRefusedBeforeTheyAreParsed: what has hundreds of thousands of containers,
+// anchors or values is refused for less than it would take to parse it, as YAML or JSON.
+func TestTooManyValuesAreRefusedBeforeTheyAreParsed(t *testing.T) {
+	repeat := func(format string, n int) string {
+		var all strings.Builder
+		for i := range n {
+			fmt.Fprintf(&all, format, i)
+		}
+		return all.String()
+	}
+	for name, c := range map[string]struct{ text, want string }{
+		"100,000 containers in YAML": {block(repeat("  - name: c%d\n    image: abcdef\n", 100_000)),
+			"has up to 300"},
+		"100,000 containers in JSON": {`{"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [` +
+			repeat(`{"name": "c%d"},`, 100_000) + `{"name": "app"}]}}`, "has up to 300"},
+		"300,000 anchors":          {block("  x:\n" + repeat("  - &a%d bcd\n", 300_000)), "has up to 600"},
+		"500,000 values in a flow": {"kind: Pod\nx: [" + strings.Repeat("a,", 500_000) + "]\n", "has up to 500"},
+		"200 containers in YAML": {block("") + repeat("  - name: c%d\n", 200),
+			"pod/app, in the document in line 1: has 201 containers, of at most 128"},
+		"200 containers in JSON": {`{"apiVersion": "v1", "kind": "Pod", "spec": {"containers": [` +
+			repeat(`{"name": "c%d"},`, 199) + `{"name": "app"}]}}`, "has 200 containers, of at most 128"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			out, _, err := Manifest(c.text, options())
+			runtime.ReadMemStats(&after)
+			allocated := after.TotalAlloc - before.TotalAlloc
+			t.Logf("%d bytes: %d allocated", len(c.text), allocated)
+			if out != "" || err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%.100s, %v; want %q", out, err, c.want)
+			}
+			if allocated > 32<<20 {
+				t.Errorf("%d bytes allocated for %d", allocated, len(c.text))
+			}
+		})
 	}
 }
 

@@ -133,6 +133,9 @@ func (o *Options) mounts(spec *Spec) bool {
 // refuse says why a pod cannot have a sidecar.
 func refuse(template *Template, o Options) error {
 	spec := &template.Spec
+	if err := checkContainers(len(spec.InitContainers) + len(spec.Containers)); err != nil {
+		return err
+	}
 	switch {
 	case len(spec.Containers) == 0:
 		return fmt.Errorf("has no containers")

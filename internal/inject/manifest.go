@@ -98,9 +98,11 @@ func (d *document) inject(o Options) ([]Done, error) {
 	if err != nil {
 		return nil, err
 	}
-	if text, ok := insertAll(d.text, patch); ok && says(text, want) && restores(text, d.text) {
-		d.text = text
-		return all, nil
+	if !d.isFlow {
+		if text, ok := insertAll(d.text, patch); ok && says(text, want) && restores(text, d.text) {
+			d.text = text
+			return all, nil
+		}
 	}
 	text, err := d.rewritten(want, keeper)
 	if err == nil && !restores(text, d.text) {
@@ -142,6 +144,11 @@ func restores(text, original string) bool {
 
 // template reads the pod template of a workload.
 func (d *document) template(w workload) (*Template, error) {
+	spec := w.template + "/spec"
+	if err := checkContainers(len(itemsAt(d.object, spec+"/initContainers")) +
+		len(itemsAt(d.object, spec+"/containers"))); err != nil { // before as many are decoded
+		return nil, err
+	}
 	text, err := json.Marshal(at(d.object, w.template))
 	if err != nil {
 		return nil, err

@@ -11,9 +11,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
-	"regexp"
 
-	"go.yaml.in/yaml/v3"
 	k8syaml "sigs.k8s.io/yaml"
 )
 
@@ -29,12 +27,11 @@ const maxOriginalBytes = 240 << 10
 
 // rewritten is the document that says what want says, with its original in the annotations of w.
 func (d *document) rewritten(want []byte, w workload) (string, error) {
-	from, to := d.bounds()
 	of, err := hash(want)
 	if err != nil {
 		return "", err
 	}
-	value, err := pack(original{d.text[from:to], of})
+	value, err := pack(original{d.text[d.start:d.end], of})
 	if err != nil {
 		return "", err
 	}
@@ -80,8 +77,7 @@ func (d *document) original(w workload) (string, bool) {
 			return "", false
 		}
 		if of, err := hash(text); err == nil && of == kept.Of {
-			from, to := d.bounds()
-			text := d.text[:from] + kept.Text + d.text[to:]
+			text := d.text[:d.start] + kept.Text + d.text[d.end:]
 			return text, d.isOf(text)
 		}
 	}
@@ -93,7 +89,7 @@ func (d *document) original(w workload) (string, bool) {
 // is taken out.
 func (d *document) isOf(text string) bool {
 	original, err := parse(text)
-	if err != nil || original.root == nil {
+	if err != nil || original.json == nil {
 		return false
 	}
 	return reflect.DeepEqual(original.bare(), d.bare())
@@ -132,38 +128,21 @@ func tidy(tree any) any {
 	return tree
 }
 
-var end = regexp.MustCompile(`(?m)^\.\.\.([ \t\r\n]|\z)`)
-
-// bounds are where in the text the document is, without the markers around it.
-func (d *document) bounds() (from, to int) {
-	t := &sourceText{d.text, d.root, lineStarts(d.text)}
-	from = t.starts[d.root.Line-1]
-	if !t.begins(d.root.Line, d.root.Column) { // behind ---
-		from += len(string([]rune(t.line(d.root.Line))[:d.root.Column-1]))
-	}
-	to = len(d.text)
-	if at := end.FindStringIndex(d.text[from:]); at != nil {
-		to = from + at[0]
-	}
-	return from, to
-}
-
 // written is the text with another document in it, in the same manner: JSON where it was in JSON's.
 func (d *document) written(object []byte) (string, error) {
 	var out []byte
 	var err error
-	if d.root.Style&yaml.FlowStyle != 0 {
+	if d.isFlow {
 		var indented bytes.Buffer
 		err = json.Indent(&indented, object, "", "  ")
-		out = append(indented.Bytes(), '\n')
+		out = indented.Bytes()
 	} else {
 		out, err = k8syaml.JSONToYAML(object)
 	}
 	if err != nil {
 		return "", err
 	}
-	from, to := d.bounds()
-	text := d.text[:from] + string(out) + d.text[to:]
+	text := d.text[:d.start] + string(out) + d.text[d.end:]
 	if !says(text, object) {
 		return "", errors.New("is written in a way that cannot be changed: pass it through kubectl create " +
 			"--dry-run=client --output=yaml --filename=- first")

@@ -38,7 +38,10 @@ func (d *document) remove() ([]Done, error) {
 	if err != nil {
 		return nil, err
 	}
-	text, ok := cutAll(d.text, paths, changes)
+	text, ok := "", false
+	if !d.isFlow {
+		text, ok = cutAll(d.text, paths, changes)
+	}
 	if !ok || !says(text, want) { // its lines cannot be taken out one by one
 		if text, err = d.written(want); err != nil {
 			return nil, err
