@@ -419,6 +419,23 @@ func TestInjectedIsKnownByItsSidecar(t *testing.T) {
 	}
 }
 
+// A pod whose annotations are as large as the API server takes is injected without one more.
+func TestAnnotationsAreFull(t *testing.T) {
+	const limit = 256 << 10
+	for size, marked := range map[int]bool{limit - len("a") - len(InjectedAnnotation+"true"): true,
+		limit - len("a"): false} {
+		template := templateOf(t, podOf("", ""))
+		template.Annotations = map[string]string{"a": strings.Repeat("x", size)}
+		patch, _, err := Plan(template, options())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found := strings.HasPrefix(patch[0].Path, "/metadata"); found != marked {
+			t.Errorf("with %d bytes: %t, %s", size, found, patch[0].Path)
+		}
+	}
+}
+
 // uninject removes the sidecar, and nothing else, from a manifest that was edited since, or read
 // from the API server.
 func TestRemoveFromChanged(t *testing.T) {

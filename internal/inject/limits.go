@@ -154,8 +154,8 @@ func (i rangeItem) checkPod(pod podTotal) error {
 }
 
 // checkQuotas checks what is left of the quotas that select a pod. Injection changes no property by
-// which they select, but for the class of a pod whose annotations say a size: changed.
-func (l *NamespaceLimits) checkQuotas(pod *corev1.Pod, total podTotal, changed bool) error {
+// which they select, unless mayChange: then a sidecar with a size may change the pod's class.
+func (l *NamespaceLimits) checkQuotas(pod *corev1.Pod, total podTotal, mayChange bool) error {
 	for _, q := range l.Quotas {
 		selected := true
 		for _, scope := range scopesOf(q) {
@@ -163,10 +163,10 @@ func (l *NamespaceLimits) checkQuotas(pod *corev1.Pod, total podTotal, changed b
 			switch {
 			case !known:
 				return notFollowed("ResourceQuota %s has the scope %s", q.Name, scope.ScopeName)
-			case changed && (scope.ScopeName == corev1.ResourceQuotaScopeBestEffort ||
+			case mayChange && (scope.ScopeName == corev1.ResourceQuotaScopeBestEffort ||
 				scope.ScopeName == corev1.ResourceQuotaScopeNotBestEffort):
-				return notFollowed("ResourceQuota %s has the scope %s, and the pod is no longer BestEffort with a sidecar that "+
-					"has a size", q.Name, scope.ScopeName)
+				return notFollowed("ResourceQuota %s has the scope %s, and the pod's containers are BestEffort without a "+
+					"sidecar that has a size", q.Name, scope.ScopeName)
 			}
 			selected = selected && is
 		}

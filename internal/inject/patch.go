@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/api/validation"
 )
 
 // Operation is one of a JSON patch (RFC 6902).
@@ -60,6 +61,7 @@ func (p *planner) annotate(template *Template) {
 	const value = "true"
 	switch {
 	case template.Annotations[InjectedAnnotation] != "": // a tool has copied it
+	case annotationBytes(template)+len(InjectedAnnotation)+len(value) > validation.TotalAnnotationSizeLimitB: // no room
 	case len(template.Annotations) > 0:
 		p.add("/metadata/annotations/"+escape(InjectedAnnotation), value)
 	case template.Name != "" || template.GenerateName != "" || template.Namespace != "" || len(template.Labels) > 0:
@@ -67,6 +69,13 @@ func (p *planner) annotate(template *Template) {
 	default:
 		p.add("/metadata", map[string]any{"annotations": map[string]string{InjectedAnnotation: value}})
 	}
+}
+
+func annotationBytes(template *Template) (n int) {
+	for name, value := range template.Annotations {
+		n += len(name) + len(value)
+	}
+	return n
 }
 
 func (p *planner) addContainer(spec *Spec, at int, c corev1.Container) {

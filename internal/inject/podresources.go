@@ -76,8 +76,14 @@ func fillPodLevel(pod *corev1.Pod) {
 }
 
 // isBestEffort reports that a pod asks for no CPU and no memory.
-func isBestEffort(pod *corev1.Pod) bool {
-	return !slices.ContainsFunc(requirementsOf(pod), hasSize)
+func isBestEffort(pod *corev1.Pod) bool { return !slices.ContainsFunc(requirementsOf(pod), hasSize) }
+
+// byContainers is a pod without what it asks for as a whole, which kube-apiserver drops where the
+// feature PodLevelResources is off, after its webhooks.
+func byContainers(pod *corev1.Pod) *corev1.Pod {
+	without := &corev1.Pod{Spec: pod.Spec}
+	without.Spec.Resources = nil
+	return without
 }
 
 // hasSize reports that there is some CPU or memory.
@@ -115,11 +121,11 @@ type podTotal struct{ requests, limits corev1.ResourceList }
 // totalWith is the most that a pod has with a sidecar, wherever among the init containers that is:
 // a sidecar adds no more than it has.
 func totalWith(pod *corev1.Pod, s *sidecarSize) podTotal {
-	requests := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
-	limits := resourcehelper.PodLimits(pod, resourcehelper.PodResourcesOptions{})
+	o := resourcehelper.PodResourcesOptions{}
 	total := podTotal{corev1.ResourceList{}, corev1.ResourceList{}}
 	for _, name := range computed {
-		request, limit := requests[name], limits[name]
+		request := larger(resourcehelper.PodRequests(pod, o)[name], resourcehelper.PodRequests(byContainers(pod), o)[name])
+		limit := larger(resourcehelper.PodLimits(pod, o)[name], resourcehelper.PodLimits(byContainers(pod), o)[name])
 		if resourcehelper.IsPodLevelResourcesSet(pod) { // what it requests as a whole may become its limit
 			limit = larger(limit, request)
 		}

@@ -62,8 +62,7 @@ func (o Options) size(t *Template) (*sidecarSize, error) {
 			s.Requests[name], s.Limits[name] = resource.Quantity{}, resource.Quantity{}
 		}
 	}
-	changed := bestEffort && s.isSized()
-	if changed {
+	if bestEffort && s.isSized() {
 		s.note("the pod is Burstable with its sidecar, whose size was said: it was BestEffort")
 	}
 	total := totalWith(pod, s)
@@ -71,7 +70,7 @@ func (o Options) size(t *Template) (*sidecarSize, error) {
 		return nil, err
 	}
 	if s.isSized() {
-		if err := limits.checkQuotas(pod, total, changed); err != nil {
+		if err := limits.checkQuotas(pod, total, isBestEffort(byContainers(pod))); err != nil {
 			return nil, err
 		}
 	}

@@ -223,6 +223,28 @@ func TestSizeThatIsSaidChangesTheClassAloud(t *testing.T) {
 	}
 }
 
+// What kube-apiserver drops where the feature is off changes nothing: the sums are the larger ones,
+// and a quota by class leaves a pod whose containers are BestEffort.
+func TestPodLevelMayBeDropped(t *testing.T) {
+	for name, c := range map[string]struct {
+		pod    *corev1.PodTemplateSpec
+		limits *NamespaceLimits
+		left   string
+	}{
+		"more by its containers": {podOf("memory=800Mi", ""), quotaOf("memory=1Gi", ""), "too little left of memory"},
+		"BestEffort by its containers": {podOf("", ""), scopedQuota("pods=0", corev1.ResourceQuotaScopeNotBestEffort),
+			"has the scope NotBestEffort"},
+	} {
+		c.pod.Spec.Resources = &corev1.ResourceRequirements{Requests: amounts("memory=1Mi")}
+		o := options()
+		o.Admitted, o.Limits = true, c.limits
+		var left *LeftError
+		if got, err := o.size(templateOf(t, c.pod)); !errors.As(err, &left) || !strings.Contains(left.Error(), c.left) {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+}
+
 // What a pod asks for as a whole grows by the sidecar's part, and what follows from a limit is
 // said, so that it does not follow from the sidecar alone.
 func TestPodLevelGrows(t *testing.T) {

@@ -105,6 +105,8 @@ func TestInjected(t *testing.T) {
 	t.Run("an unmodified program", c.runsUnmodifiedProgram)
 	t.Run("quota", c.fitsQuota)
 	t.Run("webhook", c.asksWebhook)
+	t.Run("copies of pods", c.copiesPods)
+	t.Run("streams of JSON", c.takesStreams)
 	t.Run("kubeconfig", c.takesKubeconfig)
 }
 
