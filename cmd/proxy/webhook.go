@@ -76,7 +76,7 @@ Annotations of pods go before the flags, see spillway inject --help.`,
 	f.StringSliceVar(&w.ClientNames, "client-allowed-names", nil,
 		"And only with a common name in this comma-separated `list`. When empty, with any.")
 	f.Var(config.NewChoice(&w.Limits, webhook.LimitsRead, webhook.LimitsIgnore), "namespace-limits",
-		"Follow what namespaces allow their pods (LimitRanges, ResourceQuotas) and size sidecars by it, or assume that "+
+		"Follow what namespaces allow their pods (LimitRanges, ResourceQuotas) and keep sidecars to it, or assume that "+
 			"they allow everything.")
 	f.StringVar(&w.Kubeconfig, "kubeconfig", "",
 		"Follow the cluster in this kubeconfig `file`. When empty, the one whose pod this is.")

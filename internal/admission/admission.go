@@ -1,9 +1,9 @@
 // Package admission answers what the API server asks about pods that are created: with the patch
 // that gives them a sidecar.
 //
-// Two invariants. It keeps no pod from being created: what cannot have a sidecar, what would break
-// a rule of its namespace with one, and what there is no room to look at, is admitted as it is,
-// with a warning for the client that creates it. And what it holds is bounded whatever arrives:
+// Two invariants. It allows every pod: what cannot have a sidecar, what may break a rule of its
+// namespace with one, and what there is no room to look at, is admitted as it is, with a warning
+// for the client that creates it. And what it holds is bounded whatever arrives:
 // reviews by what they become, not by how they arrive (weigh, memoryBounds), their number by that
 // of the connections (Server).
 package admission

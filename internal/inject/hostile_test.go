@@ -292,6 +292,32 @@ func TestListGrowsWithItsSize(t *testing.T) {
 	}
 }
 
+// TestOriginalsAreTriedAFewTimes: a document in which each object says that it keeps the original
+// takes no more than a few times the work of one without.
+func TestOriginalsAreTriedAFewTimes(t *testing.T) {
+	value, err := pack(original{"{}", "0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	allocated := func(annotation string) uint64 {
+		pod := strings.Replace(jsonPod, `"name": "app"}`, `"name": "app", "annotations": {"`+annotation+`": "`+value+`"}}`, 1)
+		list := `{"kind": "List", "apiVersion": "v1", "items": [` + strings.Repeat(pod+",", 300) + pod + `]}`
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, done, err := Remove(list)
+		runtime.ReadMemStats(&after)
+		if err != nil || len(done) != 301 {
+			t.Fatalf("%d, %v", len(done), err)
+		}
+		return after.TotalAlloc - before.TotalAlloc
+	}
+	with, without := allocated(originalAnnotation), allocated("example.com/other")
+	t.Logf("%d bytes allocated, %d without originals", with, without)
+	if with > 10*without {
+		t.Errorf("301 originals take %d times as much", with/without)
+	}
+}
+
 // TestOriginalIsNotBelieved: the annotation that keeps a document's text gives back nothing but
 // what the document says.
 func TestOriginalIsNotBelieved(t *testing.T) {

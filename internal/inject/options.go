@@ -67,8 +67,8 @@ type Options struct {
 	// that they are given.
 	Admitted bool
 
-	// Limits are those of the pod's namespace; nil: they are not known, and the sidecar is sized by
-	// the pod alone.
+	// Limits are the rules of the pod's namespace; nil: they are not known, and the pod alone
+	// decides.
 	Limits *NamespaceLimits
 
 	ownAccount bool // the pod mounts its service account itself, where it wants it

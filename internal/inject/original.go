@@ -49,6 +49,15 @@ func (d *document) rewritten(want []byte, w workload) (string, error) {
 	return d.written(want)
 }
 
+// originalLimit bounds how many workloads of a document are tried for its original, each of which
+// takes as much work as to read it. One keeps it, or a few if it was injected in parts.
+const originalLimit = 8
+
+// keepsOriginal reports that a workload has an original, of whatever.
+func (d *document) keepsOriginal(w workload) bool {
+	return at(d.object, w.object+"/metadata/annotations/"+escape(originalAnnotation)) != nil
+}
+
 // original is what the document was written from, if w keeps that and the document was not changed
 // since.
 func (d *document) original(w workload) (string, bool) {

@@ -55,7 +55,14 @@ func (d *document) remove() ([]Done, error) {
 // then.
 func (d *document) restored() ([]Done, error) {
 	all := d.workloads()
+	tries := 0
 	for _, w := range slices.Backward(all) {
+		if !d.keepsOriginal(w) {
+			continue
+		}
+		if tries++; tries > originalLimit {
+			break
+		}
 		text, ok := d.original(w)
 		if !ok {
 			continue

@@ -2,8 +2,8 @@
 // what it follows of the cluster, and its memory. Package admission answers the reviews.
 //
 // Invariant: what it holds of a cluster is what the cluster's namespaces allow their pods, and
-// nothing with LimitsIgnore. It never keeps a pod from being created: while it does not know what a
-// namespace allows, pods are created without sidecars.
+// nothing with LimitsIgnore. While it does not know what a namespace allows, pods are created
+// without sidecars.
 package webhook
 
 import (
@@ -33,7 +33,7 @@ import (
 
 // Values of Webhook.Limits.
 const (
-	LimitsRead   = "read"   // size sidecars by what namespaces allow
+	LimitsRead   = "read"   // keep sidecars to what namespaces allow
 	LimitsIgnore = "ignore" // namespaces allow everything
 )
 
