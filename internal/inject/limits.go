@@ -73,17 +73,16 @@ func (i rangeItem) names() []corev1.ResourceName {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// within is the size next to a wanted one that the LimitRanges allow containers.
+// within is the size next to a wanted one that the LimitRanges allow containers. Where a min is
+// above a max there is none.
 func (l *NamespaceLimits) within(name corev1.ResourceName, size resource.Quantity) resource.Quantity {
-	for _, bound := range []struct {
-		of   func(rangeItem) corev1.ResourceList
-		sign int // of size.Cmp, where the bound takes the size's place
-	}{{func(i rangeItem) corev1.ResourceList { return i.Min }, -1},
-		{func(i rangeItem) corev1.ResourceList { return i.Max }, 1}} {
-		for _, i := range l.items() {
-			if q, set := bound.of(i)[name]; set && i.Type == corev1.LimitTypeContainer && size.Cmp(q) == bound.sign {
-				size = q
-			}
+	items := slices.DeleteFunc(l.items(), func(i rangeItem) bool { return i.Type != corev1.LimitTypeContainer })
+	for _, i := range items {
+		size = larger(size, i.Min[name])
+	}
+	for _, i := range items {
+		if q, set := i.Max[name]; set && size.Cmp(q) > 0 {
+			size = q
 		}
 	}
 	return size
@@ -116,19 +115,19 @@ func (l *NamespaceLimits) apply(s *sidecarSize, pod podTotal) error {
 func (i rangeItem) applyToContainer(s *sidecarSize) error {
 	for _, name := range i.names() {
 		size := s.Requests[name]
-		least, hasMin := i.Min[name]
+		least := i.Min[name]
 		most, hasMax := i.Max[name]
 		_, hasRatio := i.MaxLimitRequestRatio[name]
 		_, hasDefault := i.Default[name]
 		switch {
-		case size.IsZero() && (hasMin || hasRatio):
+		case size.IsZero() && (least.Sign() > 0 || hasRatio):
 			return notFollowed("LimitRange %s demands %s of every container", i.of, name)
 		case size.IsZero():
 			s.Requests[name] = resource.Quantity{}
 			if hasDefault || hasMax || name != corev1.ResourceEphemeralStorage {
 				s.Limits[name] = resource.Quantity{} // of extended resources it is the request
 			}
-		case hasMin && size.Cmp(least) < 0:
+		case size.Cmp(least) < 0:
 			return noRoom("LimitRange %s: min of %s per Container is %s", i.of, name, least.String())
 		case hasMax && size.Cmp(most) > 0:
 			return noRoom("LimitRange %s: max of %s per Container is %s", i.of, name, most.String())

@@ -49,18 +49,16 @@ func (o Options) size(t *Template) (*sidecarSize, error) {
 	s := &sidecarSize{ResourceRequirements: corev1.ResourceRequirements{Requests: corev1.ResourceList{},
 		Limits: corev1.ResourceList{}}}
 	bestEffort := isBestEffort(pod)
-	switch {
-	case !bestEffort || o.saysSize(t):
+	if !bestEffort || o.saysSize(t) {
 		pair := whole || isGuaranteed(pod)
 		for _, name := range computed {
 			if err := s.set(name, o.requirements(), pair || limits.mentions(name), limits); err != nil {
 				return nil, err
 			}
 		}
-	case !limits.isEmpty(): // or else the namespace's defaults would be the sidecar's
-		for _, name := range computed {
-			s.Requests[name], s.Limits[name] = resource.Quantity{}, resource.Quantity{}
-		}
+	}
+	if !limits.isEmpty() {
+		s.sayZeros()
 	}
 	if bestEffort && s.isSized() {
 		s.note("the pod is Burstable with its sidecar, whose size was said: it was BestEffort")
@@ -120,6 +118,18 @@ func (s *sidecarSize) set(name corev1.ResourceName, wanted corev1.ResourceRequir
 	}
 	s.Requests[name], s.Limits[name] = size, size
 	return nil
+}
+
+// sayZeros says 0 of what a sidecar does not have, or else a namespace's defaults would be its own.
+// Containers with hugepages have to say something of CPU or memory, even if it is 0 of all.
+func (s *sidecarSize) sayZeros() {
+	for _, name := range computed {
+		_, requested := s.Requests[name]
+		_, limited := s.Limits[name]
+		if !requested && !limited {
+			s.Requests[name], s.Limits[name] = resource.Quantity{}, resource.Quantity{}
+		}
+	}
 }
 
 // isSized reports that a sidecar has some CPU or memory.

@@ -122,6 +122,10 @@ func TestSizeKeepsEachRuleOfTheNamespace(t *testing.T) {
 			limits: rangeOf(func(i *corev1.LimitRangeItem) {
 				i.Min, i.DefaultRequest = amounts(gpu+"=1"), amounts(gpu+"=1")
 			}), left: "LimitRange r demands " + gpu + " of every container"},
+		{name: "a LimitRange that demands 0 of an extended resource is kept", pod: podOf("cpu=1m", ""),
+			limits: rangeOf(func(i *corev1.LimitRangeItem) {
+				i.Min, i.DefaultRequest = amounts(gpu+"=0"), amounts(gpu+"=0")
+			}), requests: "cpu=50m memory=128Mi " + gpu + "=0", upTo: gpu + "=0"},
 		{name: "a ratio of another resource is not followed", pod: podOf("cpu=1m", ""),
 			limits: rangeOf(func(i *corev1.LimitRangeItem) { i.MaxLimitRequestRatio = amounts("ephemeral-storage=1") }),
 			left:   "LimitRange r demands ephemeral-storage of every container"},
@@ -242,6 +246,19 @@ func TestPodLevelMayBeDropped(t *testing.T) {
 		if got, err := o.size(templateOf(t, c.pod)); !errors.As(err, &left) || !strings.Contains(left.Error(), c.left) {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
+	}
+}
+
+// A sidecar for which nothing is wanted says 0 beside hugepages of which it says 0, which
+// kube-apiserver refuses alone.
+func TestZerosOfHugepagesAreNotAlone(t *testing.T) {
+	o := options()
+	o.CPURequest, o.MemoryRequest = "", ""
+	o.Limits = rangeOf(func(i *corev1.LimitRangeItem) { i.Default = amounts("hugepages-2Mi=2Mi") })
+	got, err := o.size(templateOf(t, podOf("cpu=1m", "")))
+	if want := amounts("cpu=0 memory=0 hugepages-2Mi=0"); err != nil || !sameAmounts(got.Requests, want) ||
+		!sameAmounts(got.Limits, want) {
+		t.Errorf("%+v, %v", got, err)
 	}
 }
 
