@@ -137,6 +137,11 @@ func TestRefused(t *testing.T) {
 	}
 	f(pod("", ", hostNetwork: true"), `pod/app, in the document in line 1: is in the network of its node (hostNetwork)`)
 	f("---\n"+pod("", "")+"---\n"+pod("", ", hostNetwork: true"), `in line 6: is in the network`)
+	onNode := strings.Replace(jsonPod, `"spec": {`, `"spec": {"hostNetwork": true, `, 1)
+	f(jsonPod+onNode, "pod/app, in the document in line 1: is in the network")
+	f(jsonPod+"\n"+jsonPod+"\n\n"+onNode+"\n", "pod/app, in the document in line 4: is in the network")
+	f("---\n"+jsonPod+"\n---\n"+pod("", ", hostNetwork: true"), "pod/app, in the document in line 3: is in the network")
+	f(jsonPod+"\n{", "the document in line 1: not valid JSON: something follows its end")
 	f(pod("", ", os: {name: windows}"), "is for Windows")
 	f(pod("", ", nodeSelector: {kubernetes.io/os: windows}"), "is for Windows")
 	f(pod("", ", initContainers: [{name: spillway, image: other}]"), "has a container spillway of its own")

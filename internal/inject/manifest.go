@@ -40,8 +40,13 @@ func each(text string, do func(*document) ([]Done, error)) (string, []Done, erro
 	}
 	var out strings.Builder
 	var all []Done
-	line := 1
+	next := 1
 	for _, part := range split(text) {
+		line := next
+		if start, ok := startOfJSON(part); ok {
+			line += lineEnds(part[:start])
+		}
+		next += lineEnds(part)
 		d, err := parse(part)
 		if err != nil {
 			return "", nil, fmt.Errorf("the document in line %d: %w", line, err)
@@ -56,7 +61,6 @@ func each(text string, do func(*document) ([]Done, error)) (string, []Done, erro
 		}
 		out.WriteString(d.text)
 		all = append(all, done...)
-		line += len(lineStarts(part)) - 1
 	}
 	return out.String(), all, nil
 }

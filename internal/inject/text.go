@@ -175,6 +175,9 @@ func lineStarts(text string) []int {
 	return starts
 }
 
+// lineEnds is how many lines end in a text.
+func lineEnds(text string) int { return len(lineStarts(text+".")) - 2 }
+
 func (t *sourceText) line(n int) string { return t.text[t.starts[n-1]:t.starts[n]] }
 
 // lines is how many there are.
