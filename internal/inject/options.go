@@ -55,8 +55,8 @@ type Options struct {
 	HealthPort int32 // for the kubelet
 
 	// None when empty. The limit of CPU is empty by default: a process that has reached it is stopped
-	// for the rest of a tenth of a second, which delays every event. It is for namespaces whose
-	// ResourceQuota demands one of every container.
+	// for the rest of a tenth of a second, which delays every event. Where a rule or the pod makes one
+	// necessary, it is usualLimit.
 	CPURequest, CPULimit, MemoryRequest, MemoryLimit string
 
 	AllowHostNetwork bool
