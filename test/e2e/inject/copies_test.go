@@ -103,7 +103,7 @@ func (c *cluster) takesStreams(t *testing.T) {
 		"a List":            `{"apiVersion": "v1", "kind": "List", "items": [` + pod("one") + "," + pod("two") + "]}\n",
 		"a byte order mark": "\ufeff" + pod("one"),
 		"JSON, then YAML": pod("one") + "\n---\napiVersion: v1\nkind: Pod\nmetadata:\n  name: two\n  namespace: " +
-			namespace + "\nspec:\n  containers:\n  - name: app\n    image: app\n",
+			namespace + "\nspec:\n  serviceAccountName: " + account + "\n  containers:\n  - name: app\n    image: app\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			apply := func(text string) string {
