@@ -2,9 +2,10 @@
 // page and profiles. It has a listener of its own, so that probes do not queue behind clients.
 //
 // Invariant: /livez and /readyz are for all; all else is for this machine, and for remote users
-// that the apiserver allows to get that very path, over TLS. Metrics tell what a cluster holds, and
-// the status page which user reads it. What clients without credentials make the process hold is
-// bounded (see bounds.go).
+// that the apiserver allows to get that very path, over TLS. Readers of metrics that were allowed
+// remain so for a bounded time while no review can be had: monitoring must not depend on what it
+// monitors (see readers.go). Metrics tell what a cluster holds, and the status page which user
+// reads it. What clients without credentials make the process hold is bounded (see bounds.go).
 package admin
 
 import (
@@ -21,6 +22,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.uber.org/zap"
+	"golang.org/x/sync/singleflight"
 
 	"spillway/internal/auth"
 	"spillway/internal/health"
@@ -105,7 +107,8 @@ func (o *Endpoints) handler(loopback bool) http.Handler {
 	if loopback {
 		mux.Handle("/", o.numbers(loopbackOnly))
 	} else {
-		mux.Handle("/", remote{access: o.Access, away: o.Away, secure: o.TLS != nil, next: o.numbers(nil)})
+		mux.Handle("/", remote{access: o.Access, away: o.Away, secure: o.TLS != nil, readers: newMetricsReaders(),
+			reviews: &singleflight.Group{}, next: o.numbers(nil)})
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		listen.RequestArrived(r.Context()) // bodies are of no account here
@@ -124,7 +127,7 @@ func (o *Endpoints) numbers(guard func(http.Handler) http.Handler) http.Handler 
 		}
 		mux.Handle("GET "+StatusPath, page)
 	}
-	mux.Handle("GET /metrics",
+	mux.Handle("GET "+metricsPath,
 		promhttp.HandlerFor(o.Registry, promhttp.HandlerOpts{ErrorLog: zap.NewStdLog(o.Log), EnableOpenMetrics: o.Exemplars}))
 	mux.HandleFunc("GET /{$}", o.serveIndex)
 	if o.Debug {

@@ -1,23 +1,46 @@
 package admin
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"net"
 	"net/http"
 	"strings"
+	"time"
 
+	"golang.org/x/sync/singleflight"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"spillway/internal/auth"
 )
 
+// rememberedReviewWait is how long a reader of metrics that is remembered waits for its review:
+// less than any scrape takes to time out.
+const rememberedReviewWait = 2 * time.Second
+
 // remote serves next to users of other machines: to those that the apiserver allows to get that
-// very path (design D16), such as system:monitoring /metrics. Any doubt is a refusal.
+// very path (design D16), such as system:monitoring /metrics. Any doubt is a refusal, except that
+// readers of metrics go on reading them while no review can be had (see metricsReaders).
 type remote struct {
-	access func() (*auth.Authenticator, *auth.Authorizer) // nil: there are no remote users
-	away   func() error                                   // nil function: access may be called
-	secure bool                                           // over TLS; credentials are not taken otherwise
-	next   http.Handler
+	access  func() (*auth.Authenticator, *auth.Authorizer) // nil: there are no remote users
+	away    func() error                                   // nil function: access may be called
+	secure  bool                                           // over TLS; credentials are not taken otherwise
+	readers *metricsReaders
+	reviews *singleflight.Group // of readers that are remembered, each once at a time
+	next    http.Handler
+}
+
+// judgement is what upstream says of a request.
+type judgement struct {
+	refusal  *metav1.Status // nil: it is allowed
+	reviewed time.Time      // when the review of an allowed one was sent
+	expires  time.Time      // when its credential ends by its own words; zero: it does not say
+}
+
+// isUnreviewed reports that upstream did not say.
+func (j judgement) isUnreviewed() bool {
+	return j.refusal != nil && j.refusal.Code == http.StatusServiceUnavailable
 }
 
 // ServeHTTP implements http.Handler.
@@ -29,45 +52,92 @@ func (s remote) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			"for the rest", http.StatusForbidden)
 		return
 	}
-	if s.away != nil && s.away() != nil {
-		authzUnavailable(w)
-		return
-	}
-	request := auth.AuthnRequest{Header: r.Header}
-	if r.TLS != nil {
-		request.Peer = r.TLS.PeerCertificates
-	}
-	authenticator, authorizer := s.access()
-	result := authenticator.Authenticate(r.Context(), request)
-	if result.Outcome == auth.Unknown {
-		authzUnavailable(w)
-		return
-	}
-	if result.Outcome != auth.Authenticated {
-		writeRefusal(w, &metav1.Status{Message: "Unauthorized", Reason: metav1.StatusReasonUnauthorized,
-			Code: http.StatusUnauthorized})
-		return
+	if s.away != nil {
+		if err := s.away(); err != nil {
+			writeRefusal(w, unreviewed(err))
+			return
+		}
 	}
 	what, ok := auth.AttributesOf(r.Method, r.URL.EscapedPath(), r.URL.RawQuery)
 	if !ok {
 		http.NotFound(w, r)
 		return
 	}
-	switch decision := authorizer.Authorize(r.Context(), result.Identity, what); decision.Verdict {
-	case auth.Allowed:
-		s.next.ServeHTTP(w, r)
-	case auth.Denied:
-		writeRefusal(w, auth.Forbidden(result.Identity, what, decision.Reason))
+	request := auth.AuthnRequest{Header: r.Header}
+	if r.TLS != nil {
+		request.Peer = r.TLS.PeerCertificates
+	}
+	judge := s.judge
+	if isMetrics(r) {
+		judge = s.judgeReader
+	}
+	if said := judge(r.Context(), request, what); said.refusal != nil {
+		writeRefusal(w, said.refusal)
+		return
+	}
+	s.next.ServeHTTP(w, r)
+}
+
+// judge finds out whether a request is allowed.
+func (s remote) judge(ctx context.Context, request auth.AuthnRequest, what auth.Attributes) judgement {
+	authenticator, authorizer := s.access()
+	result := authenticator.Authenticate(ctx, request)
+	switch result.Outcome {
+	case auth.Authenticated:
+	case auth.Unknown:
+		return judgement{refusal: unreviewed(result.Err)}
 	default:
-		authzUnavailable(w)
+		return judgement{refusal: &metav1.Status{Message: "Unauthorized", Reason: metav1.StatusReasonUnauthorized,
+			Code: http.StatusUnauthorized}}
+	}
+	switch decision := authorizer.Authorize(ctx, result.Identity, what); decision.Verdict {
+	case auth.Allowed:
+		return judgement{reviewed: decision.At, expires: result.Credential.Expires()}
+	case auth.Denied:
+		return judgement{refusal: auth.Forbidden(result.Identity, what, decision.Reason)}
+	default:
+		return judgement{refusal: unreviewed(decision.Err)}
 	}
 }
 
-func authzUnavailable(w http.ResponseWriter) {
-	writeRefusal(w, &metav1.Status{
-		Message: "the apiserver did not answer whether this is allowed", Reason: metav1.StatusReasonServiceUnavailable,
-		Code: http.StatusServiceUnavailable,
-	})
+// judgeReader is judge for a reader of metrics. One that is remembered waits for a moment; what
+// upstream says after that is noted, and is the answer to the next request.
+func (s remote) judgeReader(ctx context.Context, request auth.AuthnRequest, what auth.Attributes) judgement {
+	authenticator, _ := s.access()
+	reader := s.readers.digest(authenticator, request)
+	review := func(ctx context.Context) judgement {
+		said := s.judge(ctx, request, what)
+		s.readers.note(reader, said, time.Now())
+		return said
+	}
+	if !s.readers.isAllowed(reader, time.Now()) {
+		return review(ctx)
+	}
+	background := context.WithoutCancel(ctx)
+	reviewed := s.reviews.DoChan(string(reader[:]), func() (any, error) { return review(background), nil })
+	select {
+	case result := <-reviewed:
+		if said := result.Val.(judgement); !said.isUnreviewed() {
+			return said
+		}
+	case <-time.After(rememberedReviewWait):
+	}
+	if !s.readers.isAllowed(reader, time.Now()) { // its time is over, or it was denied meanwhile
+		return judgement{refusal: unreviewed(nil)}
+	}
+	return judgement{}
+}
+
+// unreviewed is the answer to a request that upstream did not review, for a reason.
+func unreviewed(why error) *metav1.Status {
+	message := "the API server did not answer whether this is allowed"
+	var unasked *auth.NotReviewedError
+	if errors.As(why, &unasked) && unasked.IsRefused() {
+		message = "the API server denied Spillway the review of whether this is allowed: Spillway needs the rights of " +
+			"the cluster role system:auth-delegator"
+	}
+	return &metav1.Status{Message: message, Reason: metav1.StatusReasonServiceUnavailable,
+		Code: http.StatusServiceUnavailable}
 }
 
 // writeRefusal answers as a kube-apiserver refuses (W-174).

@@ -122,7 +122,7 @@ func TestRemoteUsersBeforeUpstreamAnswers(t *testing.T) {
 		r.Header.Set("Authorization", "Bearer somebody")
 		seen.handler(false).ServeHTTP(w, r)
 		if w.Code != want || want != http.StatusOK &&
-			!strings.Contains(w.Body.String(), "the apiserver did not answer whether this is allowed") {
+			!strings.Contains(w.Body.String(), "the API server did not answer whether this is allowed") {
 			t.Errorf("GET %s: %d %s", path, w.Code, w.Body)
 		}
 	}

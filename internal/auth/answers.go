@@ -48,7 +48,7 @@ func (m *AnswerCache[A]) Recall(key Digest, now time.Time) (Answer[A], bool) {
 
 // Note keeps an answer until the given time.
 func (m *AnswerCache[A]) Note(key Digest, a Answer[A], until, now time.Time) {
-	m.forget(key)
+	m.Forget(key)
 	if !now.Before(until) || m.most <= 0 {
 		return
 	}
@@ -61,7 +61,8 @@ func (m *AnswerCache[A]) Note(key Digest, a Answer[A], until, now time.Time) {
 	m.entries[key] = m.order.PushBack(&remembered[A]{key, until, a})
 }
 
-func (m *AnswerCache[A]) forget(key Digest) {
+// Forget drops an answer.
+func (m *AnswerCache[A]) Forget(key Digest) {
 	if e, ok := m.entries[key]; ok {
 		m.remove(e)
 	}

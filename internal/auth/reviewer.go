@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -35,7 +36,13 @@ type Reviewer struct {
 	base    *url.URL
 	http    *http.Client
 	log     *zap.Logger
-	failing atomic.Bool // so that the log says once that it began, and once that it is over
+	failing atomic.Pointer[ReviewFailure] // nil: the last review was answered
+}
+
+// ReviewFailure is why upstream answers no reviews, and since when for this kind of reason.
+type ReviewFailure struct {
+	Since time.Time
+	Err   *NotReviewedError
 }
 
 // reviewClient puts the two questions to upstream. Errors are *NotReviewedError.
@@ -83,6 +90,11 @@ func (e *NotReviewedError) general() bool {
 		return true
 	}
 	return e.Code >= http.StatusInternalServerError
+}
+
+// IsRefused reports that upstream does not permit the proxy to send the review.
+func (e *NotReviewedError) IsRefused() bool {
+	return e.Code == http.StatusUnauthorized || e.Code == http.StatusForbidden
 }
 
 // token implements reviewClient.
@@ -142,20 +154,31 @@ func (r *Reviewer) post(ctx context.Context, kind, path string, review, told any
 	return unasked
 }
 
-// note tells the log when upstream stops answering and when it does again. nil: it did.
+// Failure is why upstream answers no reviews at present; nil: it answered the last one.
+func (r *Reviewer) Failure() *ReviewFailure { return r.failing.Load() }
+
+// note tells the log when upstream stops answering, when its reason becomes another one, and when
+// it answers again. nil: it did.
 func (r *Reviewer) note(ctx context.Context, unasked *NotReviewedError) {
+	before := r.failing.Load()
 	if unasked == nil {
-		if r.failing.CompareAndSwap(true, false) {
+		if before != nil && r.failing.CompareAndSwap(before, nil) {
 			r.log.Info("upstream answers reviews again")
 		}
 		return
 	}
-	if !errors.Is(ctx.Err(), context.Canceled) && unasked.general() && r.failing.CompareAndSwap(false, true) {
-		r.log.Warn("upstream reviews neither the identity of clients nor their permissions; they get nothing from "+
-			"memory, and watches pause when they are due to be checked; the proxy needs "+
-			"the rights of the cluster role system:auth-delegator",
-			zap.Error(unasked))
+	if errors.Is(ctx.Err(), context.Canceled) || !unasked.general() ||
+		before != nil && before.Err.IsRefused() == unasked.IsRefused() ||
+		!r.failing.CompareAndSwap(before, &ReviewFailure{Since: time.Now(), Err: unasked}) {
+		return
 	}
+	text := "upstream does not answer reviews of the identity of clients and of their permissions"
+	if unasked.IsRefused() {
+		text = "upstream denies Spillway reviews of the identity of clients and of their permissions: give it the " +
+			"rights of the cluster role system:auth-delegator"
+	}
+	r.log.Warn(text+"; clients get nothing from memory, and watches pause when they are due to be checked",
+		zap.Error(unasked))
 }
 
 // exchange sends a review and reads what upstream made of it.

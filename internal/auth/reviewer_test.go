@@ -36,10 +36,17 @@ func TestReviewerLogs(t *testing.T) {
 	}
 	check(0, 0)
 	check(503, 1)
-	check(403, 1)
-	check(0, 2)
-	check(400, 2) // may be about this question alone
-	check(429, 3)
+	check(500, 1) // nothing new
+	check(403, 2) // it answers, and denies
+	check(401, 2)
+	check(0, 3)
+	check(400, 3) // may be about this question alone
+	check(429, 4)
+	for i, names := range []bool{false, true, false, false} { // the role only where it is missing
+		if got := strings.Contains(logs.All()[i].Message, "system:auth-delegator"); got != names {
+			t.Errorf("line %d: %s", i, logs.All()[i].Message)
+		}
+	}
 	for _, code := range []int{400, 403, 500} { // and an apiserver that repeats what it was sent
 		w.server.Handle(tokenReviews, http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
 			rw.WriteHeader(code)

@@ -194,7 +194,7 @@ func (r *reviews[Q, A]) send(ctx context.Context, key Digest, q Q) Answer[A] {
 	if r.good(a.Value) {
 		to, other = other, to
 	}
-	other.forget(key)
+	other.Forget(key)
 	to.Note(key, a, until, now)
 	return a
 }

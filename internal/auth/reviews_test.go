@@ -300,8 +300,8 @@ func TestMemory(t *testing.T) {
 	check(12, "a2", "d1")
 	note("e", 1, 5, 12) // too old already
 	check(12, "a2", "d1")
-	m.forget(h.sum("a"))
-	m.forget(h.sum("a"))
+	m.Forget(h.sum("a"))
+	m.Forget(h.sum("a"))
 	check(13, "d1")
 	note("b", 1, 100, 50)
 	check(50, "b1")

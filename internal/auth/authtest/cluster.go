@@ -37,9 +37,10 @@ type Cluster struct {
 	Users      map[string]string    // token -> user
 	Remembered map[string]time.Time // token -> until when it is good unseen
 	Groups     map[string][]string
-	Denied     map[string]bool      // "user resource"
+	Denied     map[string]bool      // "user resource", or "user /path"
 	Latency    func() time.Duration // called with the lock held
 	Failing    bool
+	Refusing   int // the code of every answer; 0: reviews are answered
 	tokens     int
 	accesses   int
 }
@@ -72,7 +73,7 @@ var errDown = errors.New("connection refused")
 // answer.
 func (c *Cluster) RoundTrip(r *http.Request) (*http.Response, error) {
 	c.mu.Lock()
-	half := c.Latency() / 2
+	half, refusing := c.Latency()/2, c.Refusing
 	if c.Failing {
 		c.mu.Unlock()
 		return nil, errDown
@@ -88,6 +89,9 @@ func (c *Cluster) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer := c.answer(r.URL.Path, raw)
 	if err := Wait(r.Context(), half); err != nil {
 		return nil, err
+	}
+	if refusing != 0 {
+		return &http.Response{StatusCode: refusing, Header: http.Header{}, Body: http.NoBody, Request: r}, nil
 	}
 	return &http.Response{StatusCode: http.StatusCreated, Header: http.Header{},
 		Body: io.NopCloser(bytes.NewReader(answer)), Request: r}, nil
@@ -128,11 +132,19 @@ func (c *Cluster) answer(path string, raw []byte) []byte {
 		c.accesses++
 		var review authorizationv1.SubjectAccessReview
 		_ = json.Unmarshal(raw, &review)
-		review.Status.Allowed = !c.Denied[review.Spec.User+" "+review.Spec.ResourceAttributes.Resource]
+		review.Status.Allowed = !c.Denied[review.Spec.User+" "+requested(review.Spec)]
 		answer = review
 	}
 	encoded, _ := json.Marshal(answer)
 	return encoded
+}
+
+// requested is the resource or the path that a review is about.
+func requested(spec authorizationv1.SubjectAccessReviewSpec) string {
+	if spec.NonResourceAttributes != nil {
+		return spec.NonResourceAttributes.Path
+	}
+	return spec.ResourceAttributes.Resource
 }
 
 // JWT is a token that makes these claims.
