@@ -146,6 +146,7 @@ func TestLoopbackOnly(t *testing.T) {
 	f("127.0.0.1", 200)
 	f("[::1]:9464", 200)
 	f("[::1]", 200)
+	f("[0:0:0:0:0:0:0:1]:9464", 200)
 	f("", 403)
 	f("evil.example.com", 403)
 	f("evil.example.com:9464", 403)

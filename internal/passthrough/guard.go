@@ -3,6 +3,7 @@ package passthrough
 import (
 	"fmt"
 	"net"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,7 +31,10 @@ type PlainGuard struct {
 func NewPlainGuard(acceptHosts, acceptOrigins []string, selfConnect bool) *PlainGuard {
 	g := &PlainGuard{hosts: []string{"localhost", "127.0.0.1", "[::1]"}, selfConnect: selfConnect}
 	for _, h := range acceptHosts {
-		g.hosts = append(g.hosts, strings.ToLower(h))
+		if address, err := netip.ParseAddr(h); err == nil && address.Is6() {
+			h = "[" + h + "]" // as in a Host header
+		}
+		g.hosts = append(g.hosts, normalizedHost(h))
 	}
 	for _, o := range acceptOrigins {
 		g.origins = append(g.origins, strings.ToLower(o))
@@ -97,10 +101,9 @@ func ownOrigin(r PlainRequest, origin string) bool {
 	return upgradesWatch(r.Method, parseAPIPath(path), query)
 }
 
-// hostAccepted compares as browsers send it: lower case, with or without a port.
+// hostAccepted compares hosts in one form, with or without a port.
 func (g *PlainGuard) hostAccepted(host string) bool {
-	host = strings.ToLower(host)
-	if slices.Contains(g.hosts, host) {
+	if slices.Contains(g.hosts, normalizedHost(host)) {
 		return true
 	}
 	name, port, err := net.SplitHostPort(host)
@@ -113,7 +116,24 @@ func (g *PlainGuard) hostAccepted(host string) bool {
 	if strings.Contains(name, ":") {
 		name = "[" + name + "]"
 	}
-	return slices.Contains(g.hosts, name)
+	return slices.Contains(g.hosts, normalizedHost(name))
+}
+
+// normalizedHost is one form of all that name a host without a port: lower case, an IPv6 address in
+// its shortest form (RFC 5952), and an IPv4 address as such where IPv6 maps it.
+func normalizedHost(host string) string {
+	host = strings.ToLower(host)
+	if !strings.HasPrefix(host, "[") || !strings.HasSuffix(host, "]") {
+		return host
+	}
+	address, err := netip.ParseAddr(host[1 : len(host)-1])
+	switch {
+	case err != nil || !address.Is6():
+		return host
+	case address.Is4In6():
+		return address.Unmap().String()
+	}
+	return "[" + address.String() + "]"
 }
 
 // connectRequest reports whether r reaches into a workload, and what to call it. An upgrade of

@@ -7,8 +7,8 @@ import (
 )
 
 func TestPlainGuard(t *testing.T) {
-	guard := NewPlainGuard([]string{"Proxy.internal", "other:8001", "[fd00::1]"}, []string{"https://Console.example"},
-		false)
+	guard := NewPlainGuard([]string{"Proxy.internal", "other:8001", "[fd00::1]", "fd00::0:2"},
+		[]string{"https://Console.example"}, false)
 	open := NewPlainGuard(nil, nil, true)
 	f := func(g *PlainGuard, r PlainRequest, want string) {
 		t.Helper()
@@ -21,12 +21,14 @@ func TestPlainGuard(t *testing.T) {
 		}
 	}
 	for _, host := range []string{"localhost", "LOCALHOST:8001", "127.0.0.1", "127.0.0.1:1", "[::1]", "[::1]:8001",
-		"proxy.internal", "proxy.internal:80", "other:8001", "[fd00::1]:443"} {
+		"proxy.internal", "proxy.internal:80", "other:8001", "[fd00::1]:443", "[0:0:0:0:0:0:0:1]",
+		"[0:0:0:0:0:0:0:1]:8001", "[::0001]", "[::ffff:127.0.0.1]:1", "[FD00:0::1]", "[fd00::2]"} {
 		f(guard, PlainRequest{Host: host, Target: "/"}, "")
 	}
 	for _, host := range []string{"", "evil.example", "localhost.evil.example", "localhost.", "127.0.0.1.nip.io",
 		"127.0.0.2", "::1", "other", "other:80", "localhost:", "localhost:x", "localhost:80:80", "[::1", "a@localhost",
-		"0.0.0.0"} {
+		"0.0.0.0", "0:0:0:0:0:0:0:1", "[::2]", "[::1]]", "[[::1]]", "[::1%25lo]", "[127.0.0.1]",
+		"[localhost]", "[::ffff:127.0.0.2]"} {
 		f(guard, PlainRequest{Host: host, Target: "/"}, "--accept-hosts")
 		f(guard, PlainRequest{Host: host, Target: "/"}, fmt.Sprintf("%q", host))
 	}
