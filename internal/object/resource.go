@@ -157,3 +157,16 @@ func (n *pathNode) set(values []span, v span) {
 }
 
 func path(dotted string) []string { return strings.Split(dotted, ".") }
+
+// HasPaths reports that kube-apiserver reads the paths of a resource as that resource's. A custom
+// one may have the name of a part of paths: after "namespaces" a namespace is read, and after
+// "watch" or "proxy" what these verbs of old are for (W-33).
+func HasPaths(r schema.GroupResource) bool {
+	switch r.Resource {
+	case "namespaces":
+		return r.Group == ""
+	case "watch", "proxy":
+		return false
+	}
+	return true
+}

@@ -113,7 +113,8 @@ func ParseTarget(raw string) (Target, bool) {
 	if len(parts) == 2 {
 		t.name = parts[1]
 	}
-	return t, len(content.IsPathSegmentName(t.name)) == 0 && namespaceName(t.namespace)
+	return t, object.HasPaths(t.gvr.GroupResource()) && len(content.IsPathSegmentName(t.name)) == 0 &&
+		namespaceName(t.namespace)
 }
 
 // namespaceName reports that a namespace may have this name, or that it is empty. Nothing is in any

@@ -108,6 +108,8 @@ func refusal(gvr schema.GroupVersionResource, entry metav1.APIResource, o origin
 		return "subresources are no collections"
 	case gvr.Resource == "events" && (gvr.Group == "" || gvr.Group == "events.k8s.io"):
 		return "upstream has no watch cache for events, and their versions are not unique"
+	case !object.HasPaths(gvr.GroupResource()):
+		return fmt.Sprintf("upstream reads %q in a path as a part of paths, not as this resource", gvr.Resource)
 	case !slices.Contains(entry.Verbs, "list") || !slices.Contains(entry.Verbs, "watch"):
 		return fmt.Sprintf("it cannot be listed and watched, its verbs are %s", strings.Join(entry.Verbs, ", "))
 	case o.service != "":
