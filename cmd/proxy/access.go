@@ -2,7 +2,10 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
@@ -13,8 +16,10 @@ import (
 	"spillway/internal/auth/rbac"
 	"spillway/internal/auth/reauth"
 	"spillway/internal/config"
+	"spillway/internal/metric"
 	"spillway/internal/rotation"
 	"spillway/internal/serve"
+	"spillway/internal/status"
 	"spillway/internal/upstream"
 )
 
@@ -24,6 +29,53 @@ type access struct {
 	tls, plain *serve.Access
 	rights     *rbac.Rights // nil: they are not watched
 	owned      func(context.Context) error
+	// reviewer sends reviews; nil: every client may have everything. self sends those of a listener that
+	// is for one account, once begin has found out which.
+	reviewer *auth.Reviewer
+	self     atomic.Pointer[auth.Reviewer]
+}
+
+// reviewFailures are why upstream does not answer reviews at present.
+func (a *access) reviewFailures() (all []*auth.ReviewFailure) {
+	for _, reviewer := range []*auth.Reviewer{a.reviewer, a.self.Load()} {
+		if reviewer == nil {
+			continue
+		}
+		if failure := reviewer.Failure(); failure != nil {
+			all = append(all, failure)
+		}
+	}
+	return all
+}
+
+// describeReviews is the part of /readyz?verbose about reviews. Nothing of it makes a replica
+// unready: as a rule all replicas have the same API server and the same role.
+func (a *access) describeReviews() (lines []string) {
+	for _, failure := range a.reviewFailures() {
+		since := time.Since(failure.Since).Round(time.Second)
+		cause := status.OneLine(failure.Err.Error())
+		if failure.Err.IsRefused() {
+			lines = append(lines, fmt.Sprintf("[!]reviews refused for %s: %s; clients get nothing from memory: give Spillway "+
+				"the rights of the cluster role system:auth-delegator", since, cause))
+			continue
+		}
+		lines = append(lines, fmt.Sprintf("[!]reviews unanswered for %s: %s; clients that need one get nothing from memory",
+			since, cause))
+	}
+	if len(lines) == 0 && a.reviewer != nil {
+		lines = []string{"[+]reviews ok"}
+	}
+	return lines
+}
+
+// refusedReviews is 1 while upstream denies the proxy reviews, as an alert reads it.
+func (a *access) refusedReviews() float64 {
+	for _, failure := range a.reviewFailures() {
+		if failure.Err.IsRefused() {
+			return 1
+		}
+	}
+	return 0
 }
 
 // accessMetrics are those of all listeners.
@@ -35,6 +87,11 @@ type accessMetrics struct {
 
 func newAccessMetrics(r prometheus.Registerer) *accessMetrics {
 	return &accessMetrics{auth.NewMetrics(r), reauth.NewMetrics(r), rbac.NewMetrics(r)}
+}
+
+func newReviewMetrics(r prometheus.Registerer, denied func() float64) {
+	metric.At(r).GaugeFunc("spillway_reviews_denied",
+		"1 while the apiserver denies Spillway the TokenReviews or SubjectAccessReviews that its clients need.", denied)
 }
 
 // newAccess makes it. Reviews go upstream under own; bare is without credentials.
@@ -50,7 +107,8 @@ func newAccess(client *upstream.Client, own, bare http.RoundTripper, followed *r
 	if err != nil {
 		return nil, err
 	}
-	all := &access{tls: others, plain: others, rights: rights}
+	all := &access{tls: others, plain: others, rights: rights, reviewer: reviewer}
+	newReviewMetrics(registry, all.refusedReviews)
 	if o.ListenIdentity != config.IdentityPodToken && o.SidecarDir == "" {
 		return all, nil
 	}
@@ -70,7 +128,9 @@ func newAccess(client *upstream.Client, own, bare http.RoundTripper, followed *r
 		default:
 			return refuseFor(o, "listen-identity", o.ListenIdentity, err)
 		}
-		self := auth.AuthenticatorOptions{Reviewer: auth.NewSelfReviewer(reviewer, bare, owner), Metrics: metrics.requests}
+		selfReviewer := auth.NewSelfReviewer(reviewer, bare, owner)
+		all.self.Store(selfReviewer)
+		self := auth.AuthenticatorOptions{Reviewer: selfReviewer, Metrics: metrics.requests}
 		*pod = *asking(self, o, metrics, log)
 		pod.Owner = owner
 		return nil

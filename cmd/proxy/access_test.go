@@ -2,6 +2,9 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"net/http"
+	"net/url"
 	"testing"
 	"time"
 
@@ -9,6 +12,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"spillway/internal/auth"
+	"spillway/internal/auth/authtest"
 	"spillway/internal/auth/rbac"
 	"spillway/internal/config"
 	"spillway/internal/fakeapiserver"
@@ -59,5 +63,40 @@ func TestRightsThatMayNotBeWatched(t *testing.T) {
 	if n := logs.FilterMessageSnippet("cannot be proven").FilterField(
 		zap.String("what", "roles.rbac.authorization.k8s.io")).Len(); n != 0 {
 		t.Errorf("%d lines about proofs", n)
+	}
+}
+
+// /readyz?verbose and the metric tell a denied review from one that is not answered.
+func TestReviewsAreDescribed(t *testing.T) {
+	cluster := authtest.NewCluster()
+	reviewer := auth.NewReviewer(&url.URL{Scheme: "https", Host: "cluster"}, cluster, zap.NewNop())
+	authenticator := auth.NewAuthenticator(auth.AuthenticatorOptions{Reviewer: reviewer})
+	a := &access{reviewer: reviewer}
+	for i, c := range []struct {
+		name   string
+		breaks func()
+		line   string
+		denied float64
+	}{
+		{"answered", func() {}, "[+]reviews ok", 0},
+		{"denied", func() { cluster.Refusing = http.StatusForbidden }, "[!]reviews refused for 0s: TokenReview: upstream " +
+			"answered 403: without a Status; clients get nothing from memory: give Spillway the rights of the cluster role " +
+			"system:auth-delegator", 1},
+		{"unanswered", func() { cluster.Failing = true }, "[!]reviews unanswered for 0s: TokenReview: connection refused; " +
+			"clients that need one get nothing from memory", 0},
+		{"answered again", func() { cluster.Failing, cluster.Refusing = false, 0 }, "[+]reviews ok", 0},
+	} {
+		cluster.Change(c.breaks)
+		header := http.Header{"Authorization": {fmt.Sprint("Bearer token", i)}}
+		authenticator.Authenticate(t.Context(), auth.AuthnRequest{Header: header})
+		if got := a.describeReviews(); len(got) != 1 || got[0] != c.line {
+			t.Errorf("%s: %q", c.name, got)
+		}
+		if got := a.refusedReviews(); got != c.denied {
+			t.Errorf("%s: the metric is %v", c.name, got)
+		}
+	}
+	if got := (&access{}).describeReviews(); len(got) != 0 {
+		t.Errorf("without reviews: %q", got)
 	}
 }

@@ -207,6 +207,7 @@ func (p *process) buildStatus(context.Context) error {
 	p.checks.Require("abilities", p.mirrors.DescribeAbilities)
 	p.checks.Require("pass-through", p.mirrors.PassThrough)
 	p.checks.Require("files", p.followed.Ready)
+	p.checks.Describe(p.access.describeReviews)
 	p.checks.Describe(p.mirrors.Describe)
 	parts := &report.Parts{
 		Version: versionText(), Host: p.source.Config.Host, Started: p.began, Waiting: p.startup.reason,

@@ -29,14 +29,6 @@ func NewCollector(m *Set) prometheus.Collector {
 	}
 	const gauge, counter = prometheus.GaugeValue, prometheus.CounterValue
 	return &collector{mirrors: m, states: newStateMetrics(m), ability: newAbilityMetrics(), gauges: []mirrorMetric{
-		metric(gauge, "spillway_mirror_synced",
-			"1 once the resource's first complete state has arrived.",
-			func(m *mirror) float64 {
-				if m.resource.Ready() {
-					return 1
-				}
-				return 0
-			}),
 		metric(gauge, "spillway_mirror_objects",
 			"Objects in memory.",
 			func(m *mirror) float64 {

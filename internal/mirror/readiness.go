@@ -42,16 +42,9 @@ func (m *Set) UpstreamReady(limit time.Duration) health.Check {
 			return "", fmt.Errorf("the apiserver has not answered for %s, and --readyz-upstream-timeout is %s",
 				time.Since(since).Round(time.Second), limit)
 		}
-		var names []string
-		var oldest time.Duration
-		for _, one := range m.all() {
-			if age, away := one.age(); age > 0 && away {
-				names = append(names, one.resource.Info.String())
-				oldest = max(oldest, age)
-			}
-		}
+		names, oldest := m.oldStates()
 		if len(names) == 0 {
-			return "", nil
+			return "", m.silence()
 		}
 		what := "served from their last state"
 		if m.o.AsksAboutAll {
@@ -62,6 +55,16 @@ func (m *Set) UpstreamReady(limit time.Duration) health.Check {
 			what,
 			oldest.Round(time.Second), strings.Join(names, ", ")))
 	}
+}
+
+// silence is the Notice that upstream has not answered for a while, though no state is old yet.
+// nil: it answers.
+func (m *Set) silence() error {
+	since := m.client.SilentSince()
+	if since.IsZero() || time.Since(since) < awayThreshold {
+		return nil
+	}
+	return health.Notice(fmt.Sprintf("the API server has not answered for %s", time.Since(since).Round(time.Second)))
 }
 
 // Ready is the check behind /readyz: every named resource has had its first state, or is known to

@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync/atomic"
@@ -35,6 +36,13 @@ func (m *Set) refuse(gvr schema.GroupVersionResource, state *mirrorState, cause 
 	}
 }
 
+// missingRole is the remedy for a denial: the rule that Spillway's role lacks. The group is the one
+// that upstream serves the resource in, which --resources need not name.
+func missingRole(r schema.GroupResource) string {
+	return fmt.Sprintf("; give Spillway a ClusterRole with apiGroups [%q], resources [%q], verbs [get, list, watch]",
+		r.Group, r.Resource)
+}
+
 // forget ends the state of a resource. Callers hold mu.
 func (m *Set) forget(gvr schema.GroupVersionResource, state *mirrorState, cause states.Cause) {
 	state.GiveUp(cause)
@@ -66,7 +74,7 @@ func (m *Set) retry(gvr schema.GroupVersionResource, state *mirrorState, due tim
 		}
 		cause := state.State().Cause()
 		if err != nil && !errors.Is(err, errDelegated) {
-			cause = causeOf(err)
+			cause = lastAnswer(cause, causeOf(err))
 		}
 		due = state.next(cause.Why)
 		state.Lose(cause, due)
@@ -105,10 +113,10 @@ func (m *Set) adopt(found []upstream.Resolved) int {
 		state := m.mu.missing[one.Name]
 		if one.Err != nil {
 			if state == nil {
-				state = m.newState(one.Name, "")
+				state = m.newState(labelsOf(one.Name))
 				m.mu.missing[one.Name] = state
 			}
-			cause := causeOf(one.Err)
+			cause := lastAnswer(state.State().Cause(), causeOf(one.Err))
 			state.Lose(cause, state.next(cause.Why))
 			continue
 		}
@@ -176,8 +184,17 @@ func (m *Set) postpone(cause states.Cause) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, state := range m.mu.missing {
-		state.Lose(cause, state.next(cause.Why))
+		state.Lose(lastAnswer(state.State().Cause(), cause), state.next(cause.Why))
 	}
+}
+
+// lastAnswer is why a resource is refused once an attempt has failed: upstream's last words about
+// it. An upstream that does not answer says nothing of it.
+func lastAnswer(before, now states.Cause) states.Cause {
+	if now.Why == states.WhyUnreachable && before.Why != states.WhyNone {
+		return before
+	}
+	return now
 }
 
 // wantsSlot reports that no more resources may be mirrored on demand. Callers hold mu.

@@ -174,6 +174,7 @@ func (m *Set) Begin(starting context.Context) error {
 	}
 	m.active.Go(func() { m.checkHistories(historyCheck) })
 	m.active.Go(func() { m.watchSilence(silenceTimeout, watchdogTick) })
+	m.active.Go(m.logOutages)
 	if m.o.CompareInterval > 0 {
 		m.active.Go(func() { m.compareStates(m.o.CompareInterval) })
 	}
@@ -255,7 +256,11 @@ func (m *Set) lose(lost *mirror, cause error) {
 		m.mu.offered[info.GVR] = info
 	}
 	lost.end()
-	m.refuse(info.GVR, lost.state, causeOf(cause))
+	why := causeOf(cause)
+	if apierrors.IsForbidden(cause) {
+		why.Text += missingRole(info.GVR.GroupResource())
+	}
+	m.refuse(info.GVR, lost.state, why)
 }
 
 // remove takes a mirror out of the catalog; false if it is not there any more. Callers hold mu.

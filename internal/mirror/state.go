@@ -5,7 +5,9 @@ import (
 	"errors"
 	"maps"
 	"net/http"
+	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -50,6 +52,19 @@ func (m *Set) newState(resource, version string) *mirrorState {
 	}
 }
 
+// bareVersion is what a version of an API looks like, other than a group.
+var bareVersion = regexp.MustCompile(`^v[0-9]+((alpha|beta)[0-9]+)?$`)
+
+// labelsOf are the labels of a resource[.version][.group] that upstream does not serve: those that
+// it gets once it does, as far as its name tells.
+func labelsOf(name string) (resource, version string) {
+	parts := strings.SplitN(name, ".", 3)
+	if len(parts) == 1 || !bareVersion.MatchString(parts[1]) {
+		return name, ""
+	}
+	return strings.TrimSuffix(strings.Join(slices.Delete(slices.Clone(parts), 1, 2), "."), "."), parts[1]
+}
+
 // next plans another attempt after a failure. Callers hold Set.mu.
 func (s *mirrorState) next(why states.Why) time.Time {
 	s.retry.Longest = maxRetryInterval
@@ -75,7 +90,9 @@ func (m *Set) states() []*mirrorState {
 	slices.SortFunc(all, func(a, b *mirrorState) int {
 		return cmp.Or(cmp.Compare(a.resource, b.resource), cmp.Compare(a.version, b.version))
 	})
-	return all
+	return slices.CompactFunc(all, func(a, b *mirrorState) bool { // two names of one that is missing
+		return a.resource == b.resource && a.version == b.version
+	})
 }
 
 // causeOf tells why a mirror has failed from what it failed with.

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -119,6 +120,83 @@ func TestBusyApiserverIsServedForFromMemory(t *testing.T) {
 	}
 }
 
+// syncedMetric is spillway_mirror_synced of a resource.
+func syncedMetric(t *testing.T, m *Set, resource string) float64 {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(NewCollector(m))
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, one := range f.GetMetric() {
+			if f.GetName() == "spillway_mirror_synced" && one.GetLabel()[0].GetValue() == resource {
+				return one.GetGauge().GetValue()
+			}
+		}
+	}
+	t.Fatalf("there is no spillway_mirror_synced of %s", resource)
+	return 0
+}
+
+// A name that is missing has the labels that its resource gets, and two names of one have one
+// series.
+func TestMissingNamesHaveTheLabelsOfTheirResource(t *testing.T) {
+	for name, want := range map[string][2]string{
+		"widgets":                       {"widgets", ""},
+		"widgets.example.com":           {"widgets.example.com", ""},
+		"widgets.v1.example.com":        {"widgets.example.com", "v1"},
+		"widgets.v2beta1.a.example.com": {"widgets.a.example.com", "v2beta1"},
+		"pods.v2.":                      {"pods", "v2"},
+		"":                              {"", ""},
+	} {
+		if resource, version := labelsOf(name); [2]string{resource, version} != want {
+			t.Errorf("%s: %q %q", name, resource, version)
+		}
+	}
+	up := fakeapiserver.New(fakeapiserver.Options{ProofDelay: 10 * time.Millisecond})
+	t.Cleanup(up.Close)
+	m := mirroringTo(t, up, zap.NewNop(), nil, "configmaps", "gizmos.v1.example.com", "gizmos.v1.example.com.")
+	if n := syncedMetric(t, m, "gizmos.example.com"); n != 0 {
+		t.Errorf("spillway_mirror_synced is %v", n)
+	}
+}
+
+// An upstream that is away is logged once, and once more when it answers; it is no new reason for
+// what it refused before.
+func TestOutageHasOneLine(t *testing.T) {
+	t.Parallel()
+	core, logs := observer.New(zap.InfoLevel)
+	up := fakeapiserver.New(fakeapiserver.Options{ProofDelay: 10 * time.Millisecond})
+	t.Cleanup(up.Close)
+	m := mirroringTo(t, up, zap.New(core), nil, "configmaps", "pods", "gizmos.example.com")
+	m.awaitReady(t, fakeapiserver.Pods)
+	m.awaitReady(t, fakeapiserver.ConfigMaps)
+	up.Down()
+	said := func(text string) func() bool {
+		return func() bool { return logs.FilterMessageSnippet(text).Len() > 0 }
+	}
+	eventually(t, "the outage to be logged", said("the API server does not answer"))
+	line := logs.FilterMessageSnippet("the API server does not answer").All()[0].ContextMap()
+	if line["oldMirrors"] != int64(2) {
+		t.Errorf("%v", line)
+	}
+	for _, one := range m.states() {
+		if reason := one.State().Cause().Text; one.resource == "gizmos.example.com" &&
+			!strings.Contains(reason, "upstream serves no resource") {
+			t.Errorf("it is refused for %q", reason)
+		}
+	}
+	if err := up.Up(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "its end to be logged", said("the API server answers again"))
+	if n := logs.FilterMessageSnippet("the API server").Len(); n != 2 {
+		t.Errorf("%d lines", n)
+	}
+}
+
 // One missing, one delegated to a server that is down, one that upstream refuses, one malformed
 // once: the others are served at once, and each of these soon after it is good.
 func TestNamedResourcesThatAreNotThereHoldNothingUp(t *testing.T) {
@@ -159,8 +237,25 @@ func TestNamedResourcesThatAreNotThereHoldNothingUp(t *testing.T) {
 	if _, err := m.Ready(); err != nil {
 		t.Errorf("not ready: %v", err)
 	}
-	if n := logs.FilterMessageSnippet("not mirrored for now").Len(); n < 2 || n > 3 { // not served, forbidden, malformed
-		t.Errorf("%d lines about what is not mirrored", n)
+	reasons := map[string]string{}
+	for _, line := range logs.FilterMessageSnippet("not mirrored for now").All() {
+		reasons[fmt.Sprint(line.ContextMap()["resource"])] = fmt.Sprint(line.ContextMap()["reason"])
+	}
+	for name, reason := range map[string]string{
+		"gadgets.example.org": `upstream serves no resource "gadgets.example.org"`,
+		"jobs.batch":          `upstream serves no resource "jobs.batch"`,
+		"nodes": `give Spillway a ClusterRole with apiGroups [""], resources ["nodes"], verbs [get, list, ` +
+			`watch]`,
+	} {
+		if !strings.Contains(reasons[name], reason) {
+			t.Errorf("the log says of %s: %q", name, reasons[name])
+		}
+		if n := syncedMetric(t, m, name); n != 0 {
+			t.Errorf("spillway_mirror_synced of %s is %v", name, n)
+		}
+	}
+	if n := syncedMetric(t, m, "configmaps"); n != 1 {
+		t.Errorf("spillway_mirror_synced of configmaps is %v", n)
 	}
 	up.Handle("/api/v1/nodes", nil)
 	m.awaitKind(t, "nodes", states.KindSynced)

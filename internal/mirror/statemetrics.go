@@ -11,6 +11,7 @@ type stateMetrics struct {
 	mirrors     *Set
 	transitions *prometheus.CounterVec
 	state       *prometheus.Desc
+	synced      *prometheus.Desc
 	slotless    *prometheus.Desc
 }
 
@@ -22,6 +23,10 @@ func newStateMetrics(m *Set) *stateMetrics {
 			"1 for the state of a resource's mirror, 0 for the others: "+
 				"starting, synced, resuming, refused, falling_back or given_up.",
 			[]string{"resource", "version", "state"}, nil),
+		synced: prometheus.NewDesc("spillway_mirror_synced",
+			"1 if requests for the resource can be answered from memory, 0 for one that is to be mirrored and is "+
+				"starting, unknown to the apiserver, or refused by it.",
+			[]string{"resource", "version"}, nil),
 		slotless: prometheus.NewDesc("spillway_mirror_limit_exceeded_total",
 			"Requests that passed through since --max-resources are already mirrored on demand.", nil, nil),
 	}
@@ -42,13 +47,19 @@ func newTransitions() *prometheus.CounterVec {
 
 func (c *stateMetrics) describe(out chan<- *prometheus.Desc) {
 	out <- c.state
+	out <- c.synced
 	c.transitions.Describe(out)
 	out <- c.slotless
 }
 
 func (c *stateMetrics) collect(out chan<- prometheus.Metric) {
 	for _, one := range c.mirrors.states() {
-		now := one.State().Kind()
+		state := one.State()
+		now, synced := state.Kind(), 0.0
+		if state.Holds() && now != states.KindRefused {
+			synced = 1
+		}
+		out <- prometheus.MustNewConstMetric(c.synced, prometheus.GaugeValue, synced, one.resource, one.version)
 		for _, kind := range states.Kinds() {
 			value := 0.0
 			if kind == now {

@@ -75,3 +75,66 @@ func TestALineFollowsAQuietPeriodAtOnce(t *testing.T) {
 		}
 	}
 }
+
+// Each resource that is refused has its line at once, with its own reason. Repetitions are counted,
+// and where their reasons differ the line names each.
+func TestEachRefusedResourceHasALineAtOnce(t *testing.T) {
+	clock := newClock()
+	core, lines := observer.New(zapcore.DebugLevel)
+	log := NewLog(zap.New(core), time.Minute, clock.Now)
+	machines := map[string]*Machine{}
+	refuse := func(name string) {
+		m := machines[name]
+		if m == nil {
+			m = NewMachine(clock.Now, func(tr Transition) { log.Tell(name, "v1", tr) })
+			machines[name] = m
+		}
+		m.Complete()
+		m.Lose(Cause{WhyForbidden, name + " is forbidden"}, clock.now.Add(time.Second))
+	}
+	names := []string{"pods", "nodes", "secrets"}
+	for _, name := range names {
+		refuse(name)
+	}
+	refused := lines.FilterMessage("the resource is not mirrored for now, its requests pass through").TakeAll()
+	for i, line := range refused {
+		if got := line.ContextMap(); got["resource"] != names[i] || got["reason"] != names[i]+" is forbidden" {
+			t.Errorf("line %d: %v", i, got)
+		}
+	}
+	if len(refused) != len(names) {
+		t.Errorf("%d lines for %d resources", len(refused), len(names))
+	}
+	lines.TakeAll()
+	for range 10 {
+		refuse("pods")
+		refuse("nodes")
+	}
+	clock.now = clock.now.Add(time.Minute)
+	log.Flush()
+	counted := lines.FilterMessage("the resource is not mirrored for now, its requests pass through").TakeAll()
+	if len(counted) != 1 {
+		t.Fatalf("%d lines about repetitions", len(counted))
+	}
+	got := counted[0].ContextMap()
+	if got["count"] != int64(20) || got["reason"] != nil ||
+		fmt.Sprint(got["reasons"]) != "[pods: pods is forbidden nodes: nodes is forbidden]" {
+		t.Errorf("repetitions: %v", got)
+	}
+}
+
+// A cluster in which Spillway may read nothing has a bounded number of lines.
+func TestLinesOfRefusedResourcesAreBounded(t *testing.T) {
+	clock := newClock()
+	core, lines := observer.New(zapcore.DebugLevel)
+	log := NewLog(zap.New(core), time.Minute, clock.Now)
+	for i := range 500 {
+		m := NewMachine(clock.Now, func(tr Transition) { log.Tell(fmt.Sprint("kind", i), "v1", tr) })
+		m.Lose(Cause{WhyForbidden, "forbidden"}, clock.now)
+	}
+	clock.now = clock.now.Add(time.Minute)
+	log.Flush()
+	if n := lines.Len(); n != refusedResourcesLimit+1 {
+		t.Errorf("%d lines", n)
+	}
+}

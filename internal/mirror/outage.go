@@ -1,0 +1,44 @@
+package mirror
+
+import (
+	"time"
+
+	"go.uber.org/zap"
+)
+
+const (
+	// outageLogDelay is how long upstream must have been silent for the log to say so: by then every
+	// mirror has noticed. outageCheckInterval is how often that is looked at.
+	outageLogDelay      = 10 * time.Second
+	outageCheckInterval = time.Second
+)
+
+// logOutages logs once for each outage that upstream does not answer, and once that it answers
+// again, until the mirrors end. The lines of the mirrors say what became of each.
+func (m *Set) logOutages() {
+	var logged time.Time // since when the outage that has its line lasts; zero: there is none
+	for m.pause(outageCheckInterval) {
+		since := m.client.SilentSince()
+		switch {
+		case since.IsZero() && !logged.IsZero():
+			m.log.Info("the API server answers again", zap.Duration("after", time.Since(logged).Round(time.Second)))
+			logged = time.Time{}
+		case !since.IsZero() && logged.IsZero() && time.Since(since) >= outageLogDelay:
+			old, _ := m.oldStates()
+			m.log.Warn("the API server does not answer", zap.Time("since", since), zap.Int("oldMirrors", len(old)))
+			logged = since
+		}
+	}
+}
+
+// oldStates are the resources whose states are old because the apiserver does not answer, and how
+// old the oldest is.
+func (m *Set) oldStates() (names []string, oldest time.Duration) {
+	for _, one := range m.all() {
+		if age, away := one.age(); age > 0 && away {
+			names = append(names, one.resource.Info.String())
+			oldest = max(oldest, age)
+		}
+	}
+	return names, oldest
+}
