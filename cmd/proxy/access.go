@@ -29,8 +29,8 @@ type access struct {
 	tls, plain *serve.Access
 	rights     *rbac.Rights // nil: they are not watched
 	owned      func(context.Context) error
-	// reviewer sends reviews; nil: every client may have everything. self sends those of a listener that
-	// is for one account, once begin has found out which.
+	// reviewer sends reviews; nil: every client may have everything. self sends those of a listener
+	// that is for one account, once begin has found out which.
 	reviewer *auth.Reviewer
 	self     atomic.Pointer[auth.Reviewer]
 }

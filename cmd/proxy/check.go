@@ -19,7 +19,8 @@ const checkPatience = 10 * time.Second
 
 // checkOptions are the flags of the command check.
 type checkOptions struct {
-	server, caFile, tokenFile, resource string
+	server, health, caFile, tokenFile string
+	resources                         []string
 }
 
 // newCheck returns `spillway check`.
@@ -30,19 +31,19 @@ func newCheck() *cobra.Command {
 		Short: "Ask a running spillway whether it serves",
 		Long: `spillway check asks a running spillway as a client would, prints a line for each answer, and ends
 with code 1 if one of them is not as it should be: /livez and /readyz, which pass through to the API
-server; with a token, the user that it is of; with a resource, a list of it, which must come from
-memory; with either, /version. The list selects the name spillway-check, so most likely it is empty.
-A spillway webhook answers the first two by itself.
+server; with a token, the user that it is of; with resources, a list of each, which must come from
+memory; with either, /version; with --health, what the spillway says is wrong. Lists select the name
+spillway-check, so most likely they are empty. A spillway webhook answers the first two by itself.
 
 It is what the chart's test runs: helm test.`,
-		Example: `  spillway check --server https://spillway.spillway-system.svc --ca-file ca.crt --token-file token --resource pods
+		Example: `  spillway check --server https://spillway.spillway-system.svc --ca-file ca.crt --token-file token --resource pods,nodes
   spillway check --server https://spillway-webhook.spillway-system.svc --ca-file ca.crt`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client, err := o.client()
 			if err != nil {
 				return err
 			}
-			return client.Run(cmd.Context(), o.resource, cmd.OutOrStdout())
+			return client.Run(cmd.Context(), o.resources, cmd.OutOrStdout())
 		},
 	}
 	f := cmd.Flags()
@@ -50,8 +51,10 @@ It is what the chart's test runs: helm test.`,
 	f.StringVar(&o.caFile, "ca-file", "", "Trust the certificates in this PEM `file`, instead of the system's.")
 	f.StringVar(&o.tokenFile, "token-file", "",
 		"Send requests with the bearer token in this `file`; over https only, except on loopback.")
-	f.StringVar(&o.resource, "resource", "", "List this `resource`, as resource[.version][.group], "+
-		"which must be mirrored, and allowed to the user of the check.")
+	f.StringVar(&o.health, "health", "", "The `URL` of its metrics listener: read /readyz?verbose there, which says "+
+		"what is wrong. Over https it must show the certificate that is for the host of --server.")
+	f.StringSliceVar(&o.resources, "resource", nil, "List this `resource`, as resource[.version][.group], "+
+		"which must be mirrored, and allowed to the user of the check. Several: comma-separated, or repeated.")
 	return prepare(cmd)
 }
 
@@ -74,14 +77,26 @@ func (o *checkOptions) client() (*check.Checker, error) {
 			return nil, fmt.Errorf("--server=%s: a token is not sent over plain HTTP to another machine: use https", o.server)
 		}
 	}
-	if o.resource != "" {
-		if o.resource == config.AllResources {
+	for _, resource := range o.resources {
+		if resource == config.AllResources {
 			return nil, errors.New("--resource=*: name one, such as pods")
 		}
-		if err := config.CheckResource(o.resource); err != nil {
-			return nil, fmt.Errorf("--resource=%s: %w", o.resource, err)
+		if err := config.CheckResource(resource); err != nil {
+			return nil, fmt.Errorf("--resource=%s: %w", resource, err)
 		}
 	}
-	c.Transport, err = transportTo(base, "server", o.caFile)
-	return c, err
+	transport, err := transportTo(base, "server", o.caFile)
+	if err != nil {
+		return nil, err
+	}
+	c.Transport = transport
+	if o.health != "" {
+		if c.Health, err = top.ParseBase(o.health); err != nil {
+			return nil, fmt.Errorf("--health=%s: %w", o.health, err)
+		}
+		to := transport.Clone()
+		to.TLSClientConfig.ServerName = base.Hostname()
+		c.HealthTransport = to
+	}
+	return c, nil
 }

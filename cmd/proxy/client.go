@@ -16,7 +16,7 @@ import (
 // transportTo is the transport by which a command sends requests to a running proxy at base, a URL
 // that the flag named address gave. It trusts the certificates in caFile, or the system's if caFile
 // is empty.
-func transportTo(base *url.URL, address, caFile string) (http.RoundTripper, error) {
+func transportTo(base *url.URL, address, caFile string) (*http.Transport, error) {
 	secure := &tls.Config{MinVersion: tls.VersionTLS12}
 	if caFile != "" {
 		pem, err := os.ReadFile(caFile) // #nosec G304 -- the user names it

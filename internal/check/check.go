@@ -31,12 +31,16 @@ type Checker struct {
 	Base      *url.URL
 	Token     string            // "": none
 	Transport http.RoundTripper // which must not follow redirects
+	// Health is where the metrics listener is, and HealthTransport leads there. nil: it is not asked.
+	Health          *url.URL
+	HealthTransport http.RoundTripper
 
 	// Patience is for how long connections may be refused at first. A Service refuses them until each
 	// node knows of its pods, which is a moment after they are ready. 0: the first one counts.
 	Patience time.Duration
 
-	marks bool // the API server marks what it answers itself
+	marks     bool // the API server marks what it answers itself
+	explained bool // the metrics listener named what is wrong
 }
 
 const (
@@ -52,17 +56,20 @@ type question struct {
 }
 
 // Run sends all questions: health and readiness; with a token or a resource, the version of the API
-// server; with a token, its user; with a resource, a list of it from memory. It writes a line for
-// each to out. The error names the first that failed.
-func (c *Checker) Run(ctx context.Context, resource string, out io.Writer) error {
+// server; with a token, its user; with Health, what the proxy says of itself; a list of each
+// resource from memory. It writes a line for each to out. The error names the first that failed.
+func (c *Checker) Run(ctx context.Context, resources []string, out io.Writer) error {
 	questions := []question{{"/livez", c.reach}, {"/readyz", c.probe("/readyz")}}
-	if c.Token != "" || resource != "" {
+	if c.Token != "" || len(resources) > 0 {
 		questions = append(questions, question{"/version", c.version})
 	}
 	if c.Token != "" {
 		questions = append(questions, question{"user", c.whoami})
 	}
-	if resource != "" {
+	if c.Health != nil { // after what may cause a review
+		questions = append(questions, question{"/readyz?verbose", c.health})
+	}
+	for _, resource := range resources {
 		questions = append(questions, question{"LIST " + resource, func(ctx context.Context) (string, error) {
 			return c.list(ctx, resource)
 		}})
@@ -145,6 +152,39 @@ func (c *Checker) whoami(ctx context.Context) (string, error) {
 	return r.Status.UserInfo.Username, nil
 }
 
+// health reads what the proxy says of itself. What is wrong there and not merely on its way is an
+// error: checks that failed, mirrors that are refused, reviews that are not answered.
+func (c *Checker) health(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerMost)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(c.Health.String(), "/")+"/readyz?verbose",
+		http.NoBody)
+	if err != nil {
+		return "", err
+	}
+	response, err := c.HealthTransport.RoundTrip(r)
+	if err != nil {
+		return "", unreached(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(response.Body, bodyMost))
+	if err != nil {
+		return "", err
+	}
+	if !strings.Contains(string(text), "[+]") {
+		return "", fmt.Errorf("%d, and no list of checks: is --health the metrics listener of a spillway?",
+			response.StatusCode)
+	}
+	if wrong := wrongLine.FindAllString(string(text), -1); len(wrong) > 0 {
+		c.explained = true
+		return "", errors.New(strings.Join(wrong, "; "))
+	}
+	return "nothing is wrong", nil
+}
+
+// wrongLine is a line of /readyz?verbose about what does not come right by itself.
+var wrongLine = regexp.MustCompile(`(?m)^\[-\].*|^\[!\](reviews |mirror [^ ]+ refused ).*`)
+
 // selected is what a list is restricted to: most likely nothing, so that it costs as little in a
 // large cluster as in a small one.
 const selected = "?resourceVersion=0&fieldSelector=metadata.name%3Dspillway-check"
@@ -168,9 +208,12 @@ func (c *Checker) list(ctx context.Context, resource string) (string, error) {
 		return "", err
 	case l.Metadata.ResourceVersion == "":
 		return "", errors.New("the answer is no list: is --server a spillway?")
+	case header.Get(flowControl) != "" && c.explained:
+		return "", errors.New("not from memory but from the API server: /readyz?verbose, above, says why")
 	case header.Get(flowControl) != "":
-		return "", fmt.Errorf("not from memory but from the API server: have --resources of that spillway name %s, and let "+
-			"it get, list and watch them; its log says what it may not", resource)
+		return "", fmt.Errorf("not from memory but from the API server: have --resources of that spillway name %s, let it "+
+			"get, list and watch them, and let it send reviews (system:auth-delegator); /readyz?verbose on its "+
+			"--metrics-listen says which of these is missing", resource)
 	}
 	if !c.marks {
 		return "at resourceVersion " + l.Metadata.ResourceVersion +

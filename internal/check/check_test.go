@@ -42,7 +42,7 @@ func (a answers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // run returns what is printed, and the error.
-func run(t *testing.T, a http.Handler, token, resource string) (string, error) {
+func run(t *testing.T, a http.Handler, token string, resources ...string) (string, error) {
 	t.Helper()
 	server := httptest.NewServer(a)
 	defer server.Close()
@@ -53,7 +53,7 @@ func run(t *testing.T, a http.Handler, token, resource string) (string, error) {
 	var out strings.Builder
 	transport := &http.Transport{}
 	defer transport.CloseIdleConnections()
-	err = (&Checker{Base: base, Token: token, Transport: transport}).Run(t.Context(), resource, &out)
+	err = (&Checker{Base: base, Token: token, Transport: transport}).Run(t.Context(), resources, &out)
 	if err != nil {
 		err = fmt.Errorf("%s", strings.TrimPrefix(err.Error(), server.URL+": "))
 	}
@@ -96,14 +96,14 @@ func TestRefusedAtFirst(t *testing.T) {
 	defer transport.CloseIdleConnections()
 	for patience, ok := range map[time.Duration]bool{0: false, time.Minute: true} {
 		c := &Checker{Base: base, Transport: &refusing{transport, 2}, Patience: patience}
-		if err := c.Run(t.Context(), "", io.Discard); (err == nil) != ok {
+		if err := c.Run(t.Context(), nil, io.Discard); (err == nil) != ok {
 			t.Errorf("with a patience of %v: %v", patience, err)
 		}
 	}
 }
 
 func TestGood(t *testing.T) {
-	if out, err := run(t, good(), "", ""); err != nil || out != "ok      /livez: 200\nok      /readyz: 200\n" {
+	if out, err := run(t, good(), ""); err != nil || out != "ok      /livez: 200\nok      /readyz: 200\n" {
 		t.Errorf("%v: %s", err, out)
 	}
 	for resource, version := range map[string]string{"deployments.apps": "7", "deployments.v1.apps": "7", "pods": "8",
@@ -179,10 +179,58 @@ func TestNamesAreNotKnown(t *testing.T) {
 		})
 		var out strings.Builder
 		err := (&Checker{Base: &url.URL{Scheme: "https", Host: "spillway.team.svc"}, Token: "a",
-			Transport: transport}).Run(t.Context(), "pods", &out)
+			Transport: transport}).Run(t.Context(), []string{"pods"}, &out)
 		if err == nil || !strings.Contains(err.Error(), want) || asked != 1 ||
 			strings.Count(out.String(), "FAILED") != 1 || !strings.HasSuffix(out.String(), "no other question is sent\n") {
 			t.Errorf("asked %d times: %v\n%s", asked, err, &out)
 		}
+	}
+}
+
+// Each resource is listed, and what the proxy says of itself is the cause of what is not from
+// memory.
+func TestHealthNamesTheCause(t *testing.T) {
+	const forbidden = `[!]mirror gears.example.com refused for 3s: gears.example.com is forbidden; next attempt within 2s`
+	const notListed = `[-]mirrors failed: pods has not been listed yet`
+	const denied = `[!]reviews refused for 5s: 403`
+	verbose := map[string]string{
+		"":        "[+]shutdown ok\n[!]files: old\n[!]mirror pods resuming for 1s\nreadyz check passed\n",
+		denied:    "[+]shutdown ok\n" + denied + "\nreadyz check passed\n",
+		forbidden: "[+]shutdown ok\n" + forbidden + "\n[+]mirror pods ok: synced for 3s\n",
+		notListed: "[+]shutdown ok\n" + notListed + "\n", "200, and no list of checks": "<html>",
+	}
+	for want, text := range verbose {
+		health := httptest.NewServer(answers{"GET /readyz": text})
+		at, err := url.Parse(health.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := good()
+		a["GET /apis/example.com/v1beta1/gears"] = `upstream {"metadata":{"resourceVersion":"7"}}`
+		server := httptest.NewServer(a)
+		base, err := url.Parse(server.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out strings.Builder
+		transport := &http.Transport{}
+		c := &Checker{Base: base, Token: "a", Transport: transport, Health: at, HealthTransport: transport}
+		err = c.Run(t.Context(), []string{"pods", "gears.v1beta1.example.com"}, &out)
+		line := "ok      /readyz?verbose: nothing is wrong\n"
+		cause := "let it send reviews (system:auth-delegator); /readyz?verbose on its --metrics-listen says"
+		if want != "" {
+			line = "FAILED  /readyz?verbose: " + want
+		}
+		if strings.HasPrefix(want, "[") {
+			cause = "/readyz?verbose, above, says why"
+		}
+		if err == nil || !strings.Contains(out.String(), line) || !strings.Contains(out.String(), "ok      LIST pods: ") ||
+			!strings.Contains(out.String(), "FAILED  LIST gears.v1beta1.example.com: not from memory") ||
+			!strings.Contains(out.String(), cause) {
+			t.Errorf("%s: %v\n%s", want, err, &out)
+		}
+		transport.CloseIdleConnections()
+		server.Close()
+		health.Close()
 	}
 }
