@@ -30,9 +30,103 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 
 {{- define "spillway.labels" -}}
 {{ include "spillway.selector" . }}
-app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/version: {{ include "spillway.labelValue" .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
+helm.sh/chart: {{ include "spillway.labelValue" (printf "%s-%s" .Chart.Name .Chart.Version) | quote }}
+{{- end -}}
+
+{{- /* A version as a label may have it: without the plus sign of build metadata, which Flux and others add, and not too long. */ -}}
+{{- define "spillway.labelValue" -}}
+{{- . | replace "+" "_" | trunc 63 | trimAll "-_." -}}
+{{- end -}}
+
+{{- /* The labels of the chart's own pods, of which none ever gets a sidecar: the webhook could not start while it refuses its own pods. */ -}}
+{{- define "spillway.podLabels" -}}
+{{ include "spillway.labels" . }}
+{{ include "spillway.noSidecar" . }}
+{{- with omit .Values.workload.podLabels "spillway/inject" }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- define "spillway.noSidecar" -}}
+spillway/inject: disabled
+{{- end -}}
+
+{{- /* What pods run as. Where a value is null, the cluster decides, as OpenShift's restricted SCC wants it. */ -}}
+{{- define "spillway.podSecurityContext" -}}
+runAsNonRoot: true
+{{- range $key := list "runAsUser" "runAsGroup" "fsGroup" }}
+{{- with get $.Values.workload $key }}
+{{ $key }}: {{ int64 . }}
+{{- end }}
+{{- end }}
+seccompProfile:
+  type: RuntimeDefault
+{{- end -}}
+
+{{- /* Resources of the core group, and the groups of others that are often named: a Role needs the plural and the group of each. */ -}}
+{{- define "spillway.knownGroups" -}}
+"": [configmaps, endpoints, events, limitranges, namespaces, nodes, persistentvolumeclaims, persistentvolumes, pods, podtemplates, replicationcontrollers, resourcequotas, secrets, serviceaccounts, services]
+admissionregistration.k8s.io: [mutatingwebhookconfigurations, validatingadmissionpolicies, validatingadmissionpolicybindings, validatingwebhookconfigurations]
+apiextensions.k8s.io: [customresourcedefinitions]
+apiregistration.k8s.io: [apiservices]
+apps: [controllerrevisions, daemonsets, deployments, replicasets, statefulsets]
+autoscaling: [horizontalpodautoscalers]
+batch: [cronjobs, jobs]
+certificates.k8s.io: [certificatesigningrequests, clustertrustbundles]
+coordination.k8s.io: [leases]
+discovery.k8s.io: [endpointslices]
+flowcontrol.apiserver.k8s.io: [flowschemas, prioritylevelconfigurations]
+networking.k8s.io: [ingressclasses, ingresses, ipaddresses, networkpolicies, servicecidrs]
+node.k8s.io: [runtimeclasses]
+policy: [poddisruptionbudgets]
+rbac.authorization.k8s.io: [clusterrolebindings, clusterroles, rolebindings, roles]
+resource.k8s.io: [deviceclasses, resourceclaims, resourceclaimtemplates, resourceslices]
+scheduling.k8s.io: [priorityclasses]
+storage.k8s.io: [csidrivers, csinodes, csistoragecapacities, storageclasses, volumeattachments]
+{{- end -}}
+
+{{- /* One of `resources` in its parts, as JSON: resource and group. A name for which no Role could be written is refused, though Spillway would find out what it means. */ -}}
+{{- define "spillway.resource" -}}
+{{- $name := .name -}}
+{{- $known := include "spillway.knownGroups" . | fromYaml -}}
+{{- $parts := splitList "." $name -}}
+{{- $resource := first $parts -}}
+{{- $group := rest $parts -}}
+{{- if and $group (regexMatch "^v[0-9]+((alpha|beta)[0-9]+)?$" (first $group)) -}}
+{{- $group = rest $group -}}
+{{- end -}}
+{{- $group = join "." $group -}}
+{{- $plurals := get $known $group | default list -}}
+{{- if and $plurals (not (has $resource $plurals)) -}}
+  {{- range list (printf "%ss" $resource) (printf "%ses" $resource) (regexReplaceAll "y$" $resource "ies") -}}
+    {{- if and (ne . $resource) (has . $plurals) -}}
+      {{- fail (printf "resources: %s: name its plural: %s" $name (trimSuffix "." (printf "%s.%s" . $group))) -}}
+    {{- end -}}
+  {{- end -}}
+  {{- if not $group -}}
+    {{- range $in, $others := $known -}}
+      {{- if has $resource $others -}}
+        {{- fail (printf "resources: %s: name its group: %s.%s" $name $resource $in) -}}
+      {{- end -}}
+    {{- end -}}
+    {{- fail (printf "resources: %s is no plural of the core group: name plural and group, as kubectl api-resources shows them, such as endpointslices.discovery.k8s.io" $name) -}}
+  {{- end -}}
+{{- end -}}
+{{- dict "resource" $resource "group" $group | toJson -}}
+{{- end -}}
+
+{{- /* Refuses values that mean nothing. */ -}}
+{{- define "spillway.checkValues" -}}
+{{- if eq (toString .Values.enabled) "false" -}}
+{{- fail "enabled: false is for the condition of a parent chart, which then leaves this chart out: have its requirement name that condition, or do not install this chart" -}}
+{{- end -}}
+{{- if ne .Values.mode "sidecar" -}}
+{{- range without .Values.resources "*" -}}
+{{- $_ := include "spillway.resource" (dict "name" .) -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 
 {{- define "spillway.serviceAccount" -}}
@@ -47,7 +141,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
 {{- if .Values.image.digest -}}
 {{- printf "%s@%s" .Values.image.repository .Values.image.digest -}}
 {{- else -}}
-{{- printf "%s:%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) -}}
+{{- printf "%s:%s" .Values.image.repository (default (.Chart.AppVersion | replace "+" "_") .Values.image.tag) -}}
 {{- end -}}
 {{- end -}}
 

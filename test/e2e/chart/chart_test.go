@@ -54,6 +54,10 @@ var settings = map[string][]string{
 		"--set-file=webhook.caBundle=testdata/ca.crt"},
 	"sidecars, cert-manager": {"--set=mode=sidecar,tls.source=certManager",
 		"--set=tls.certManager.issuerRef.kind=Issuer,tls.certManager.issuerRef.name=ca"},
+	"OpenShift": {"--set=workload.runAsUser=null,workload.runAsGroup=null,workload.fsGroup=null",
+		"--set=podDisruptionBudget.unhealthyPodEvictionPolicy=AlwaysAllow"},
+	"sidecars, no exception": {"--set=mode=sidecar,webhook.failurePolicy=Fail",
+		"--set-string=workload.podLabels.spillway/inject=enabled"},
 	"shedding": {"--set=mode=loadShedding,flowControl.enabled=true,config.max-watches-per-user=100",
 		"--set=loadShedding.limits.max-passthrough-qps-per-user=0.5"},
 }
@@ -119,9 +123,19 @@ func TestBadValuesAreRefused(t *testing.T) {
 			"'Ignore', 'Fail'",
 		"mode=sidecar,tls.source=secret,tls.secretName=a":      "webhook.caBundle is needed",
 		"mode=loadShedding,loadShedding.limits.max-requests=1": "'max-requests' not allowed",
-		"drainSeconds=0":                                   "'/drainSeconds'",
-		"service.trafficDistribution=me":                   "'/service/trafficDistribution'",
-		"autoscaling.enabled=true,workload.kind=DaemonSet": "autoscaling.enabled needs workload.kind=Deployment",
+		"resources={pods,configmap}":                           "resources: configmap: name its plural: configmaps",
+		"resources={endpointslices}":                           "name its group: endpointslices.discovery.k8s.io",
+		"resources={deployment.apps}":                          "name its plural: deployments.apps",
+		"resources={networkpolicy.v1.networking.k8s.io}":       "name its plural: networkpolicies.networking.k8s.io",
+		"resources={widgets}":                                  "widgets is no plural of the core group",
+		"enabled=false":                                        "enabled: false is for the condition of a parent chart",
+		"enabled=maybe":                                        "'/enabled': got string, want boolean",
+		"tls.generated.withoutCluster=false":                   "Set tls.source=certManager, or tls.source=secret",
+		"podDisruptionBudget.unhealthyPodEvictionPolicy=No":    "'/podDisruptionBudget/unhealthyPodEvictionPolicy'",
+		"workload.runAsUser=0":                                 "'/workload/runAsUser'",
+		"drainSeconds=0":                                       "'/drainSeconds'",
+		"service.trafficDistribution=me":                       "'/service/trafficDistribution'",
+		"autoscaling.enabled=true,workload.kind=DaemonSet":     "autoscaling.enabled needs workload.kind=Deployment",
 	} {
 		if _, err := h.template(t.Context(), "--set="+values); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", values, err, want)

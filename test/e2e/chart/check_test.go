@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -39,14 +38,16 @@ func TestHelmTestReportsWhatIsWrong(t *testing.T) {
 	token := tokenOf(t, cp, release)
 	p := startPod(t, cp, process.BuildProxy(t), all, token)
 	process.Awaiting(t, "it to be ready", p.ready)
-	out, err := helmTest(t, all, p.api, token)
+	out, err := helmTest(t, all, p, token)
 	if err != nil {
 		t.Errorf("%v: %s", err, out)
 	}
 	for _, want := range []string{
 		"ok      /livez: 200\n", "ok      /readyz: 200\n", "ok      /version: v1.",
 		"ok      user: system:serviceaccount:" + namespace + ":" + release + "\n",
+		"ok      /readyz?verbose: nothing is wrong\n",
 		"ok      LIST deployments.apps: from memory, at resourceVersion ",
+		"ok      LIST widgets.v1.example.com: from memory, at resourceVersion ",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("it does not say %q: %s", want, out)
@@ -55,29 +56,29 @@ func TestHelmTestReportsWhatIsWrong(t *testing.T) {
 	// with another certificate, by another authority
 	manifest, err = h.template(t.Context(), "--set=resources={widgets.v1.example.com}")
 	must(t, err)
-	if out, err = helmTest(t, objects(t, manifest), p.api, token); err == nil || strings.Contains(out, "ok") ||
+	if out, err = helmTest(t, objects(t, manifest), p, token); err == nil || strings.Contains(out, "ok") ||
 		!strings.Contains(err.Error(), "its certificate is not believed") {
 		t.Errorf("of an authority that it does not trust: %v, %s", err, out)
 	}
 	grant(t, cp, "nobody", []any{})
-	if out, err = helmTest(t, all, p.api, tokenOf(t, cp, "nobody")); err == nil ||
-		!strings.Contains(err.Error(), "1 of 5 checks failed, first LIST deployments.apps: 403 ") {
+	if out, err = helmTest(t, all, p, tokenOf(t, cp, "nobody")); err == nil ||
+		!strings.Contains(err.Error(), "2 of 7 checks failed, first LIST deployments.apps: 403 ") {
 		t.Errorf("of somebody without rights: %v, %s", err, out)
 	}
-	if out, err = helmTest(t, all, p.api, "made.up"); err == nil ||
+	if out, err = helmTest(t, all, p, "made.up"); err == nil ||
 		!strings.Contains(err.Error(), "token of this cluster that is good still") {
 		t.Errorf("of a token that is nobody's: %v, %s", err, out)
 	}
 	p.child.Stop(time.Minute)
-	if out, err = helmTest(t, all, p.api, token); err == nil ||
-		!strings.Contains(err.Error(), "5 of 5 checks failed, first /livez: no answer: ") {
+	if out, err = helmTest(t, all, p, token); err == nil ||
+		!strings.Contains(err.Error(), "7 of 7 checks failed, first /livez: no answer: ") {
 		t.Errorf("of what has ended: %v, %s", err, out)
 	}
 }
 
-// helmTest runs the container of the rendered test pod, to which what serves at url is the Service,
-// and returns what it printed. The error holds what it said on standard error.
-func helmTest(t *testing.T, all []*unstructured.Unstructured, url, token string) (string, error) {
+// helmTest runs the container of the rendered test pod, to which a pod is behind the Services, and
+// returns what it printed. The error holds what it said on standard error.
+func helmTest(t *testing.T, all []*unstructured.Unstructured, p *pod, token string) (string, error) {
 	t.Helper()
 	var pod corev1.Pod
 	must(t, runtime.DefaultUnstructuredConverter.FromUnstructured(pick(t, all, "Pod", release+"-test").Object, &pod))
@@ -104,7 +105,7 @@ func helmTest(t *testing.T, all []*unstructured.Unstructured, url, token string)
 		}
 	}
 	cmd := exec.CommandContext(t.Context(), process.BuildProxy(t), args...)
-	cmd.Env = append(os.Environ(), "HTTPS_PROXY="+tunnel(t, url))
+	cmd.Env = append(os.Environ(), "HTTPS_PROXY="+tunnel(t, p))
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := cmd.Run()
@@ -117,17 +118,19 @@ func helmTest(t *testing.T, all []*unstructured.Unstructured, url, token string)
 // accountToken is where the kubelet gives a pod the token of its service account.
 const accountToken = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 
-// tunnel is an HTTP proxy that leads requests for the Service to a server, as kube-proxy would.
-func tunnel(t *testing.T, to string) string {
+// tunnel is an HTTP proxy that leads requests for the Services to a pod, as kube-proxy would.
+func tunnel(t *testing.T, p *pod) string {
 	t.Helper()
-	target, err := url.Parse(to)
-	must(t, err)
+	metrics := strings.Replace(serverName, release, release+"-metrics", 1)
+	targets := map[string]string{serverName + ":443": strings.TrimPrefix(p.api, "https://"),
+		metrics + ":9464": strings.TrimPrefix(p.metrics, "https://")}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodConnect || r.Host != serverName+":443" {
+		target, ok := targets[r.Host]
+		if r.Method != http.MethodConnect || !ok {
 			http.Error(w, "there is no such Service", http.StatusBadGateway)
 			return
 		}
-		there, err := net.Dial("tcp", target.Host)
+		there, err := net.Dial("tcp", target)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadGateway)
 			return

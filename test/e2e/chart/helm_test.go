@@ -49,9 +49,15 @@ const (
 	namespace = "spillway-system"
 )
 
-// template renders the chart with values, given as flags of helm.
+// template renders the chart with values, given as flags of helm. There is no cluster to keep a CA
+// in.
 func (h *helm) template(ctx context.Context, values ...string) (string, error) {
-	return h.run(ctx, append([]string{"template", release, h.chart, "--namespace=" + namespace}, values...)...)
+	return h.templateOf(ctx, h.chart, append([]string{"--set=tls.generated.withoutCluster=true"}, values...)...)
+}
+
+// templateOf renders any chart with values.
+func (h *helm) templateOf(ctx context.Context, chart string, values ...string) (string, error) {
+	return h.run(ctx, append([]string{"template", release, chart, "--namespace=" + namespace}, values...)...)
 }
 
 // objects are what a manifest holds.

@@ -52,7 +52,8 @@ func addsSidecars(t *testing.T, cp *controlplane.ControlPlane) {
 	grant(t, cp, "sizing", rules)
 	configuration := pick(t, all, "MutatingWebhookConfiguration", namespace+"."+release)
 	url := startWebhook(t, all, cp, tokenOf(t, cp, "sizing"))
-	if out, err := helmTest(t, all, url, ""); err != nil || out != "ok      /livez: 200\nok      /readyz: 200\n" {
+	const good = "ok      /livez: 200\nok      /readyz: 200\n"
+	if out, err := helmTest(t, all, &pod{api: url}, ""); err != nil || out != good {
 		t.Errorf("helm test: %v, %s", err, out)
 	}
 	reach(t, configuration, url, decoded(t, pick(t, all, "Secret", release+"-tls"))["tls.crt"])

@@ -12,6 +12,12 @@ import (
 	"github.com/prometheus/prometheus/model/textparse"
 )
 
+// job and instance are the labels that Prometheus gives to all series of a target.
+const (
+	job      = "spillway-metrics"
+	instance = "127.0.0.1:9464"
+)
+
 // scrape is what Prometheus makes of /metrics.
 type scrape struct {
 	text   []byte
@@ -41,7 +47,8 @@ func parsed(t *testing.T, text []byte) scrape {
 	p := textparse.NewPromParser(bytes.Clone(text), labels.NewSymbolTable(), false)
 	for {
 		entry, err := p.Next()
-		if errors.Is(err, io.EOF) {
+		if errors.Is(err, io.EOF) { // and Prometheus adds that it was there
+			s.series = append(s.series, labels.FromStrings(model.MetricNameLabel, "up", "job", job, "instance", instance))
 			return s
 		}
 		must(t, err)
@@ -52,7 +59,7 @@ func parsed(t *testing.T, text []byte) scrape {
 		case textparse.EntrySeries:
 			var of labels.Labels
 			p.Labels(&of)
-			s.series = append(s.series, labels.NewBuilder(of).Set("job", "spillway").Set("instance", "127.0.0.1:9464").Labels())
+			s.series = append(s.series, labels.NewBuilder(of).Set("job", job).Set("instance", instance).Labels())
 		}
 	}
 }
