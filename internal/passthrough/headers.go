@@ -222,17 +222,10 @@ func connectionTokens(h http.Header) iter.Seq[string] {
 	}
 }
 
-// BearsToken reports that a header has a bearer token, as kube-apiserver reads it: of the first
-// Authorization, by the scheme in any case, up to the next blank; or a WebSocket's subprotocol.
+// BearsToken reports that a header has a bearer token, as kube-apiserver reads it of a request that
+// upgrades nothing: of the first Authorization, by the scheme in any case, up to the next blank. A
+// WebSocket's subprotocol (W-119) is read of an upgrade alone, which HTTP/2 does not have.
 func BearsToken(h http.Header) bool {
 	parts := strings.SplitN(strings.TrimSpace(h.Get("Authorization")), " ", 3)
-	if len(parts) > 1 && strings.EqualFold(parts[0], "bearer") && parts[1] != "" {
-		return true
-	}
-	for _, p := range h["Sec-Websocket-Protocol"] {
-		if strings.Contains(p, WebSocketBearer) {
-			return true
-		}
-	}
-	return false
+	return len(parts) > 1 && strings.EqualFold(parts[0], "bearer") && parts[1] != ""
 }

@@ -18,17 +18,25 @@ import (
 
 	"spillway/internal/fakeapiserver"
 	"spillway/internal/object"
+	"spillway/internal/passthrough"
 )
 
 // ask sends a GET on a stream, with a token if that is not empty.
 func (r *rawHTTP2) ask(id uint32, path, token string) {
 	r.t.Helper()
+	if token == "" {
+		r.send(id, "GET", path)
+		return
+	}
+	r.send(id, "GET", path, "authorization", "Bearer "+token)
+}
+
+// send sends a request without a body on a stream, with header fields: name, value and so on.
+func (r *rawHTTP2) send(id uint32, method, path string, fields ...string) {
+	r.t.Helper()
 	var block bytes.Buffer
 	enc := hpack.NewEncoder(&block)
-	fields := []string{":method", "GET", ":scheme", "https", ":authority", "localhost", ":path", path}
-	if token != "" {
-		fields = append(fields, "authorization", "Bearer "+token)
-	}
+	fields = append([]string{":method", method, ":scheme", "https", ":authority", "localhost", ":path", path}, fields...)
 	for i := 0; i < len(fields); i += 2 {
 		r.check(enc.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1], Sensitive: true}))
 	}
@@ -116,6 +124,49 @@ func TestUnauthenticatedConnectionsEndWithGoAway(t *testing.T) {
 			raw.ask(5, "/answer", c.token)
 			if got := raw.until("HEADERS", 5); strings.Contains(fmt.Sprint(got), "GOAWAY") {
 				t.Errorf("before the next answer came %q", got)
+			}
+		})
+	}
+}
+
+// A field proves nothing unless upstream reads credentials from it. A WebSocket's subprotocol is
+// read of an upgrade alone, which HTTP/2 has none of; Authorization with the scheme bearer and a
+// token. A preflight (OPTIONS) may be answered by upstream ahead of its authentication.
+func TestUnreadCredentialsProveNothing(t *testing.T) {
+	t.Parallel()
+	protocol := passthrough.WebSocketBearer + "eA"
+	for name, c := range map[string]struct {
+		method string
+		code   int
+		fields []string
+		goaway bool // with the answer
+	}{
+		"a subprotocol, refused":  {"GET", 403, []string{"sec-websocket-protocol", protocol}, true},
+		"a subprotocol, answered": {"GET", 200, []string{"sec-websocket-protocol", protocol}, true},
+		"a subprotocol among others": {"GET", 403,
+			[]string{"sec-websocket-protocol", "v4.channel.k8s.io, " + protocol}, true},
+		"another scheme":       {"GET", 403, []string{"authorization", "Basic Z29vZDpnb29k"}, true},
+		"no token":             {"GET", 403, []string{"authorization", "Bearer "}, true},
+		"two blanks":           {"GET", 403, []string{"authorization", "Bearer  good"}, true},
+		"a tab":                {"GET", 403, []string{"authorization", "Bearer\tgood"}, true},
+		"a token in the query": {"GET", 403, nil, true},
+		"a token behind another scheme": {"GET", 403,
+			[]string{"authorization", "Basic eA==", "authorization", "Bearer good"}, true},
+		"a preflight": {"OPTIONS", 204, []string{"authorization", "Bearer nobody's", "origin", "https://a"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := knows(t, rigOptions{})
+			r.up.Handle("/answer", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(c.code) }))
+			raw := dialHTTP2(t, r, nil)
+			raw.settings()
+			raw.send(1, c.method, "/answer?access_token=good", c.fields...)
+			got := fmt.Sprint(raw.until("HEADERS", 1), raw.quiet())
+			if strings.Contains(got, "WINDOW_UPDATE") {
+				t.Errorf("it was taken for a known client: %s", got)
+			}
+			if strings.Contains(got, "GOAWAY") != c.goaway {
+				t.Errorf("before the answer came %s", got)
 			}
 		})
 	}
