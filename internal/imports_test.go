@@ -70,7 +70,7 @@ var mayImport = map[string][]string{
 	"inject":       {},
 	"allowance":    {},
 	"admission":    {"inject", "listen"},
-	"webhook":      {"admission", "allowance", "auth", "inject", "listen", "memory", "upstream"},
+	"webhook":      {"admission", "allowance", "auth", "flowcontrol", "inject", "listen", "memory", "upstream"},
 	"sidecar":      {},
 	"clientconfig": {},
 }

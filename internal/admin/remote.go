@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -63,7 +64,8 @@ func (s remote) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	request := auth.AuthnRequest{Header: r.Header}
+	from, _ := netip.ParseAddrPort(r.RemoteAddr)
+	request := auth.AuthnRequest{Header: r.Header, From: from.Addr()}
 	if r.TLS != nil {
 		request.Peer = r.TLS.PeerCertificates
 	}

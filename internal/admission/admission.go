@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -32,7 +33,7 @@ import (
 // handler answers AdmissionReviews (admission.k8s.io/v1) of pods.
 type handler struct {
 	options inject.Options
-	verify  func([]*x509.Certificate) error // of a client; nil: any may ask
+	verify  VerifyFunc // of a client; nil: any may ask
 	limits  LimitsFunc
 	memory  memoryBounds
 	log     *zap.Logger
@@ -42,11 +43,15 @@ type handler struct {
 // pods are left as they are.
 type LimitsFunc func(namespace string) (*inject.NamespaceLimits, error)
 
+// VerifyFunc returns why the certificates of a client at an address, of which there is one, are not
+// accepted.
+type VerifyFunc func(ctx context.Context, from netip.Addr, peer []*x509.Certificate) error
+
 // Handler answers AdmissionReviews of pods with sidecars like o, of a size that limits allow; nil:
 // that the pod allows. Clients have to show a certificate that verify takes; if it is nil, any
 // client may ask.
 func Handler(
-	o inject.Options, verify func([]*x509.Certificate) error, limits LimitsFunc, log *zap.Logger,
+	o inject.Options, verify VerifyFunc, limits LimitsFunc, log *zap.Logger,
 ) http.Handler {
 	o.Admitted = true
 	return &handler{o, verify, limits, newMemoryBounds(), log}
@@ -106,7 +111,8 @@ func (h *handler) authenticate(r *http.Request) error {
 		return errors.New("a client certificate is needed: give the API server one for this webhook " +
 			"(--admission-control-config-file)")
 	}
-	if err := h.verify(r.TLS.PeerCertificates); err != nil {
+	from, _ := netip.ParseAddrPort(r.RemoteAddr) // of a unix socket it is none
+	if err := h.verify(r.Context(), from.Addr(), r.TLS.PeerCertificates); err != nil {
 		return fmt.Errorf("the client certificate is not accepted: %w", err)
 	}
 	return nil

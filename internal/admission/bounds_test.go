@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
@@ -9,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"runtime"
 	"strings"
 	"testing"
@@ -237,7 +239,7 @@ func TestClientsAreVerified(t *testing.T) {
 	} {
 		o := inject.Defaults()
 		o.Image = "spillway:1"
-		h := Handler(o, func([]*x509.Certificate) error { return c.err }, nil, zap.NewNop())
+		h := Handler(o, func(context.Context, netip.Addr, []*x509.Certificate) error { return c.err }, nil, zap.NewNop())
 		body := strings.NewReader(reviewOf(pod, ""))
 		r := httptest.NewRequest(http.MethodPost, "/inject", body)
 		r.TLS = c.state

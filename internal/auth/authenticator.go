@@ -5,10 +5,13 @@ import (
 	"context"
 	"crypto/x509"
 	"errors"
+	"net/netip"
 	"strings"
 	"time"
 
 	"k8s.io/utils/clock"
+
+	"spillway/internal/flowcontrol"
 )
 
 // AuthenticatorOptions configure an Authenticator.
@@ -82,8 +85,7 @@ func (a *Authenticator) Certificates() *x509.CertPool {
 	}
 	pool := x509.NewCertPool()
 	for _, authority := range authorities {
-		_, certs := authority.current()
-		for _, c := range certs {
+		for _, c := range authority.current() {
 			pool.AddCert(c)
 		}
 	}
@@ -126,8 +128,8 @@ func (a *Authenticator) authenticate(ctx context.Context, r AuthnRequest) Result
 	if r.impersonates() {
 		return Result{Outcome: Impersonating, At: a.clock.Now()}
 	}
-	result, refusal := a.byPeer(r)
-	if result.Outcome == Authenticated {
+	result, refusal := a.byPeer(ctx, r)
+	if result.Outcome == Authenticated || result.Outcome == Unknown {
 		return result
 	}
 	if token, ok := r.bearer(); ok {
@@ -145,22 +147,27 @@ func (a *Authenticator) authenticate(ctx context.Context, r AuthnRequest) Result
 }
 
 // byPeer looks at the client's certificate. The error says why it proves nothing, if there is one.
-func (a *Authenticator) byPeer(r AuthnRequest) (Result, error) {
+// The outcome is Unknown if that could not be found out in time.
+func (a *Authenticator) byPeer(ctx context.Context, r AuthnRequest) (Result, error) {
 	now := a.clock.Now()
-	if len(r.Peer) == 0 {
+	peer := NewChain(r.Peer)
+	if peer.Empty() {
 		return Result{Outcome: Anonymous, At: now}, nil
 	}
 	var refusals []error
 	var candidates []*Credential
 	if p := a.opts.FrontProxy; p != nil {
-		candidates = append(candidates, &Credential{peer: r.Peer, front: true, who: p.vouched(r.Header)})
+		candidates = append(candidates, &Credential{peer: peer, front: true, who: p.vouched(r.Header)})
 	}
 	if a.opts.ClientCA != nil {
-		candidates = append(candidates, &Credential{peer: r.Peer})
+		candidates = append(candidates, &Credential{peer: peer})
 	}
 	for _, c := range candidates {
-		who, err := a.certified(c, now)
-		if err == nil && who != nil {
+		who, err := a.certified(ctx, flowcontrol.AddrFlow(r.From), c, now)
+		switch {
+		case errors.Is(err, ErrBusy):
+			return Result{Outcome: Unknown, At: now, Err: err}, err
+		case err == nil && who != nil:
 			c.who = who
 			return a.byCertificate(c, now), nil
 		}
@@ -169,16 +176,30 @@ func (a *Authenticator) byPeer(r AuthnRequest) (Result, error) {
 	return Result{Outcome: Anonymous, At: now}, errors.Join(refusals...)
 }
 
-// certified is the identity that a certificate proves; nil: none.
-func (a *Authenticator) certified(c *Credential, now time.Time) (*Identity, error) {
+// Vouched reports that an authority vouches for a client's certificate now. from and ctx are as in
+// Authority.Verify. It names no user, and nothing may be allowed for it.
+func (a *Authenticator) Vouched(ctx context.Context, from netip.Addr, certificates []*x509.Certificate) bool {
+	peer, flow, now := NewChain(certificates), flowcontrol.AddrFlow(from), a.clock.Now()
+	if peer.Empty() {
+		return false
+	}
+	if p := a.opts.FrontProxy; p != nil && p.verify(ctx, flow, peer, now) == nil {
+		return true
+	}
+	return a.opts.ClientCA != nil && a.opts.ClientCA.Verify(ctx, flow, peer, now) == nil
+}
+
+// certified is the identity that a certificate proves; nil: none. from shares the turns.
+func (a *Authenticator) certified(ctx context.Context, from flowcontrol.Flow, c *Credential, now time.Time) (*Identity,
+	error) {
 	who, err := c.who, error(nil)
 	if c.front {
-		err = a.opts.FrontProxy.verify(c.peer, now)
-	} else if err = a.opts.ClientCA.Verify(c.peer, now); err == nil {
-		who, err = userOfCertificate(c.peer[0])
+		err = a.opts.FrontProxy.verify(ctx, from, c.peer, now)
+	} else if err = a.opts.ClientCA.Verify(ctx, from, c.peer, now); err == nil {
+		who, err = userOfCertificate(c.peer.leaf())
 	}
 	if err != nil {
-		return nil, certificateError(c.peer[0], err)
+		return nil, certificateError(c.peer.leaf(), err)
 	}
 	return who, nil
 }
@@ -189,16 +210,13 @@ func (a *Authenticator) byCertificate(c *Credential, now time.Time) Result {
 	if c.front {
 		kind = "front proxy"
 	}
-	parts := []string{kind}
-	for _, cert := range c.peer {
-		parts = append(parts, string(cert.Raw))
-	}
+	parts := []string{kind, string(c.peer.digest[:])}
 	if c.front { // one certificate vouches for many users
 		who := c.who.digest(a.hasher)
 		parts = append(parts, string(who[:]))
 	}
 	c.key = a.hasher.sum(parts...)
-	c.expires = c.peer[0].NotAfter
+	c.expires = c.peer.leaf().NotAfter
 	return Result{Outcome: Authenticated, Identity: c.who, Credential: c, At: now}
 }
 
@@ -220,8 +238,11 @@ func (a *Authenticator) Renew(ctx context.Context, c *Credential) Result {
 		return a.byToken(c.token, c.key, a.tokens.reviews.renew(ctx, c.key, c.token))
 	}
 	now := a.clock.Now()
-	who, err := a.certified(c, now)
-	if err != nil || who == nil {
+	who, err := a.certified(ctx, flowcontrol.UserFlow(c.who.Name()), c, now)
+	switch {
+	case errors.Is(err, ErrBusy):
+		return Result{Outcome: Unknown, At: now, Err: err}
+	case err != nil || who == nil:
 		return Result{Outcome: Refused, At: now, Err: err}
 	}
 	return Result{Outcome: Authenticated, Identity: who, Credential: c, At: now}

@@ -34,7 +34,7 @@ func TestAuthorityReloads(t *testing.T) {
 			cert *x509.Certificate
 			want bool
 		}{{old, wantOld}, {fresh, wantFresh}} {
-			if err := a.Verify([]*x509.Certificate{c.cert}, clock.Now()); (err == nil) != c.want {
+			if err := verify(a, clock.Now(), c.cert); (err == nil) != c.want {
 				t.Errorf("signed by %s: %v, want good: %v", c.cert.Issuer, err, c.want)
 			}
 		}
@@ -63,7 +63,7 @@ func TestAuthorityReloads(t *testing.T) {
 	check(true, true, 3)
 	replace(authtest.PEM(second.Cert))
 	check(false, true, 4)
-	if _, certs := a.current(); len(certs) != 1 || certs[0].Subject.CommonName != "second" {
+	if certs := a.current(); len(certs) != 1 || certs[0].Subject.CommonName != "second" {
 		t.Errorf("got %v", certs)
 	}
 }

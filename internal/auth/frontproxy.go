@@ -1,7 +1,7 @@
 package auth
 
 import (
-	"crypto/x509"
+	"context"
 	"errors"
 	"maps"
 	"net/http"
@@ -12,6 +12,8 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+
+	"spillway/internal/flowcontrol"
 )
 
 // FrontProxy is a proxy before this one that authenticates users and names them in headers. It
@@ -41,11 +43,11 @@ func (p *FrontProxy) Reads(name string) bool {
 }
 
 // verify reports why a certificate is not the front proxy's.
-func (p *FrontProxy) verify(peer []*x509.Certificate, now time.Time) error {
-	if err := p.Authority.Verify(peer, now); err != nil {
+func (p *FrontProxy) verify(ctx context.Context, from flowcontrol.Flow, peer Chain, now time.Time) error {
+	if err := p.Authority.Verify(ctx, from, peer, now); err != nil {
 		return err
 	}
-	if len(p.AllowedNames) > 0 && !slices.Contains(p.AllowedNames, peer[0].Subject.CommonName) {
+	if len(p.AllowedNames) > 0 && !slices.Contains(p.AllowedNames, peer.leaf().Subject.CommonName) {
 		return errFrontProxyName
 	}
 	return nil

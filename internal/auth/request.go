@@ -7,6 +7,7 @@ import (
 	"errors"
 	"math"
 	"net/http"
+	"net/netip"
 	"strings"
 	"time"
 )
@@ -18,6 +19,8 @@ type AuthnRequest struct {
 	// Peer are the certificates that the client sent, its own first. That it holds the key to it is
 	// known by the handshake; nothing else about them is.
 	Peer []*x509.Certificate
+	// From shares the turns of verifications: the client's address.
+	From netip.Addr
 }
 
 const (
@@ -117,7 +120,7 @@ type Credential struct {
 	token Secret // empty: by certificate
 
 	// By certificate.
-	peer  []*x509.Certificate
+	peer  Chain
 	front bool      // it is a front proxy's, which vouches for other users
 	who   *Identity // that the certificate, or the front proxy, names
 

@@ -105,7 +105,7 @@ func (s *Server) visit(c call, r plan.Request, candidate bool, front Front) (req
 		return requester{}, nil
 	}
 	a := front.Access
-	request := auth.AuthnRequest{Header: c.Headers(a.Authenticator.Reads), Peer: peer}
+	request := auth.AuthnRequest{Header: c.Headers(a.Authenticator.Reads), Peer: peer, From: c.Address()}
 	result := a.Authenticator.Authenticate(s.base, request)
 	if result.Outcome != auth.Authenticated {
 		v, refusal := unknownVisitor(result, request)

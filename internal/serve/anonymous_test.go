@@ -3,6 +3,7 @@ package serve
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
@@ -165,6 +166,33 @@ func TestUnreadCredentialsProveNothing(t *testing.T) {
 			if strings.Contains(got, "WINDOW_UPDATE") {
 				t.Errorf("it was taken for a known client: %s", got)
 			}
+			if strings.Contains(got, "GOAWAY") != c.goaway {
+				t.Errorf("before the answer came %s", got)
+			}
+		})
+	}
+}
+
+// A certificate of the client's own making is no credential, where the listener asks for one: the
+// request is the API server's anonymous user's, whatever else it has.
+func TestStrangersCertificatesProveNothing(t *testing.T) {
+	t.Parallel()
+	ca, stranger := newAuthority(t), newAuthority(t)
+	up := fakeapiserver.New(fakeapiserver.Options{ProofDelay: 10 * time.Millisecond})
+	up.Handle("/answer", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(403) }))
+	r := rigOf(t, up, rigOptions{access: true, clientCA: ca.file(), mirrors: []*object.Resource{configMaps}})
+	for name, c := range map[string]struct {
+		cert   tls.Certificate
+		goaway bool
+	}{
+		"a stranger's":    {stranger.user("alice", time.Now().Add(time.Hour)), true},
+		"the authority's": {ca.user("alice", time.Now().Add(time.Hour)), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			raw := dialHTTP2With(t, r, nil, c.cert)
+			raw.settings()
+			raw.send(1, "GET", "/answer", "authorization", "Basic eA==")
+			got := fmt.Sprint(raw.until("HEADERS", 1), raw.quiet())
 			if strings.Contains(got, "GOAWAY") != c.goaway {
 				t.Errorf("before the answer came %s", got)
 			}

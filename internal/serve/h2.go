@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"crypto/tls"
 	"maps"
 	"net"
 	"net/http"
@@ -58,20 +59,21 @@ func newHTTP2Server(s *Server) *http2Server {
 }
 
 // serve serves one connection, maybe beyond its return.
-func (h *http2Server) serve(c net.Conn, front Front, bounds *h2.Bounds) {
+func (h *http2Server) serve(c net.Conn, front Front, bounds http2Bounds) {
 	below := clientconn.Of(c)
 	proving := &atomic.Bool{}
+	certified := h.certified(c, front)
 	var conn *h2.Conn
 	conn = h2.New(c, h2.Options{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			h.prove(w, r, front, proving)
-			h.answer(w, r, front, below)
+			h.answer(w, r, front, certified, below)
 		}),
 		Log:        h.server.log,
 		MaxStreams: http2Streams,
 		Window:     http2Window,
 		MaxHeader:  http.DefaultMaxHeaderBytes,
-		Bounds:     bounds,
+		Bounds:     bounds.of(certified),
 		Peer:       clientconn.AddressOf(c.RemoteAddr()),
 		Stall:      func() time.Duration { return h.server.eviction.StallTimeout(h.server.opts.StallTimeout) },
 		Quiet:      http2QuietTimeout,
@@ -160,10 +162,11 @@ func (h *http2Server) left(c *h2.Conn) {
 }
 
 // answer answers one request.
-func (h *http2Server) answer(w http.ResponseWriter, r *http.Request, front Front, below *clientconn.PacedConn) {
+func (h *http2Server) answer(w http.ResponseWriter, r *http.Request, front Front, certified bool,
+	below *clientconn.PacedConn) {
 	out := clientconn.NewPacedWriter(w, below, h.server.opts.StallTimeout)
 	defer out.Close()
-	anonymous := front.anonymous(r)
+	anonymous := front.anonymous(r, certified)
 	out.EndsConnection = func(code int) bool { return anonymous || code == http.StatusUnauthorized }
 	c := http2Call{
 		NetResponder: clientconn.NetResponder{Writer: out, RequestFields: r.Header},
@@ -234,28 +237,53 @@ const (
 	http2Handlers      = 4
 )
 
-// bounds are what each connection of HTTP/2 to a listener may hold.
-func (h *http2Server) bounds(front Front) *h2.Bounds {
+// http2Bounds are what each connection of HTTP/2 to a listener may hold: of a client with a good
+// certificate, and of any other.
+type http2Bounds struct{ certified, other *h2.Bounds }
+
+func (b http2Bounds) of(certified bool) *h2.Bounds {
+	if certified {
+		return b.certified
+	}
+	return b.other
+}
+
+func (h *http2Server) bounds(front Front) http2Bounds {
+	return http2Bounds{certified: h.boundsOf(front, true), other: h.boundsOf(front, false)}
+}
+
+func (h *http2Server) boundsOf(front Front, certified bool) *h2.Bounds {
 	pool := h.server.opts.Limiter.LargeHeads()
 	return &h2.Bounds{
 		Head: http2HeadBytes, Unproven: http2UnprovenBytes, Proven: http2ProvenBytes, Handlers: http2Handlers,
 		Arrival: h.server.arrivals.Head, Large: http1.HeadArrivalTimeout,
 		Reserve:     pool.Take,
 		Release:     pool.Give,
-		Credentials: func(r *http.Request) bool { return !front.anonymous(r) },
+		Credentials: func(r *http.Request) bool { return !front.anonymous(r, certified) },
 		Refuse: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			out := clientconn.NewPacedWriter(w, nil, h.server.opts.StallTimeout)
 			defer out.Close()
-			out.EndsConnection = func(int) bool { return front.anonymous(r) }
+			out.EndsConnection = func(int) bool { return front.anonymous(r, certified) }
 			apistatus.Write(clientconn.NetResponder{Writer: out, RequestFields: r.Header}, apistatus.HeadTooLarge())
 		}),
 	}
 }
 
+// certified reports that the client has sent a certificate that is vouched for: any client can send
+// one of its own making.
+func (h *http2Server) certified(c net.Conn, front Front) bool {
+	secure, ok := c.(interface{ ConnectionState() tls.ConnectionState })
+	if !ok || front.Access == nil {
+		return false
+	}
+	peer := secure.ConnectionState().PeerCertificates
+	return front.Access.Authenticator.Vouched(h.server.base, clientconn.AddressOf(c.RemoteAddr()), peer)
+}
+
 // anonymous reports that nothing in a request can name its sender, so that kube-apiserver takes it
 // for system:anonymous: no certificate, and no bearer token where one is looked for.
-func (f Front) anonymous(r *http.Request) bool {
-	if f.AnswerAll || f.Identity == passthrough.IdentitySelf || r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
+func (f Front) anonymous(r *http.Request, certified bool) bool {
+	if f.AnswerAll || f.Identity == passthrough.IdentitySelf || certified {
 		return false
 	}
 	return !passthrough.BearsToken(r.Header)

@@ -502,13 +502,19 @@ type rawHTTP2 struct {
 // dialHTTP2 opens a connection to a rig's TLS listener.
 func dialHTTP2(t *testing.T, r *rig, tune func(*net.TCPConn) error) *rawHTTP2 {
 	t.Helper()
+	return dialHTTP2With(t, r, tune)
+}
+
+// dialHTTP2With is dialHTTP2 of a client with certificates.
+func dialHTTP2With(t *testing.T, r *rig, tune func(*net.TCPConn) error, certificates ...tls.Certificate) *rawHTTP2 {
+	t.Helper()
 	raw := &rawHTTP2{t: t}
 	tcp, err := net.Dial("tcp", strings.TrimPrefix(r.tlsURL, "https://"))
 	raw.check(err)
 	if tune != nil {
 		raw.check(tune(tcp.(*net.TCPConn)))
 	}
-	conn := tls.Client(tcp, &tls.Config{InsecureSkipVerify: true,
+	conn := tls.Client(tcp, &tls.Config{InsecureSkipVerify: true, Certificates: certificates,
 		NextProtos: []string{"h2"}}) //nolint:gosec // a throw-away certificate
 	t.Cleanup(func() { _ = tcp.Close() })
 	raw.check(conn.SetDeadline(time.Now().Add(patience)))

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -24,6 +25,7 @@ import (
 	"spillway/internal/admission"
 	"spillway/internal/allowance"
 	"spillway/internal/auth"
+	"spillway/internal/flowcontrol"
 	"spillway/internal/inject"
 	"spillway/internal/listen"
 	"spillway/internal/memory"
@@ -160,7 +162,7 @@ func (w *Webhook) follow(ctx context.Context, log *zap.Logger) (limits admission
 }
 
 // clients is what verifies those that send reviews; nil: any may.
-func (w *Webhook) clients(log *zap.Logger) (func([]*x509.Certificate) error, error) {
+func (w *Webhook) clients(log *zap.Logger) (admission.VerifyFunc, error) {
 	if w.ClientCA == "" {
 		return nil, nil
 	}
@@ -168,8 +170,9 @@ func (w *Webhook) clients(log *zap.Logger) (func([]*x509.Certificate) error, err
 	if err != nil {
 		return nil, fmt.Errorf("--client-ca-file=%s: %w", w.ClientCA, err)
 	}
-	return func(peer []*x509.Certificate) error {
-		if err := authority.Verify(peer, time.Now()); err != nil {
+	return func(ctx context.Context, from netip.Addr, peer []*x509.Certificate) error {
+		err := authority.Verify(ctx, flowcontrol.AddrFlow(from), auth.NewChain(peer), time.Now())
+		if err != nil {
 			return err
 		}
 		if name := peer[0].Subject.CommonName; len(w.ClientNames) > 0 && !slices.Contains(w.ClientNames, name) {
@@ -202,8 +205,7 @@ func limitMemory(held int64) (int64, error) {
 }
 
 // handler answers reviews and probes. That it ends shows in its listener, which is gone.
-func (w *Webhook) handler(verify func([]*x509.Certificate) error, limits admission.LimitsFunc,
-	log *zap.Logger) http.Handler {
+func (w *Webhook) handler(verify admission.VerifyFunc, limits admission.LimitsFunc, log *zap.Logger) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("POST /inject", admission.Handler(w.Sidecar, verify, limits, log))
 	for _, probe := range []string{"/livez", "/readyz"} {
