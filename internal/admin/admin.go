@@ -28,6 +28,7 @@ import (
 	"spillway/internal/health"
 	"spillway/internal/listen"
 	"spillway/internal/status"
+	"spillway/internal/tlsconn"
 )
 
 // lingerPeriod is how long scrapes and probes under way may take to end.
@@ -77,7 +78,7 @@ func (o *Endpoints) Serve(ctx context.Context, listener net.Listener) error {
 	served := make(chan error, 1)
 	go func() {
 		if o.TLS != nil {
-			served <- server.ServeTLS(listener, "", "")
+			served <- tlsconn.Serve(server, listener)
 			return
 		}
 		served <- server.Serve(listener)

@@ -7,6 +7,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"time"
+
+	"spillway/internal/tlsconn"
 )
 
 // Chain is the certificates that a client sent, its own first, and their digest. The zero Chain is
@@ -16,13 +18,9 @@ type Chain struct {
 	digest       Digest
 }
 
-const (
-	// ChainLimit is how many certificates a chain has at most.
-	ChainLimit = 10
-	// sameNameLimit is how many of those that may stand between have one name, as where an authority
-	// is signed by two others. x509 tries all ways through certificates of equal names.
-	sameNameLimit = 2
-)
+// sameNameLimit is how many of those that may stand between have one name, as where an authority is
+// signed by two others. x509 tries all ways through certificates of equal names.
+const sameNameLimit = 2
 
 // NewChain is the chain of a client's certificates.
 func NewChain(certificates []*x509.Certificate) Chain {
@@ -49,8 +47,8 @@ func (c Chain) leaf() *x509.Certificate { return c.certificates[0] }
 
 // check reports why a chain is not verified at all.
 func (c Chain) check() error {
-	if n := len(c.certificates); n > ChainLimit {
-		return fmt.Errorf("the client sent %d certificates: send at most %d", n, ChainLimit)
+	if n := len(c.certificates); n > tlsconn.CertificatesLimit {
+		return fmt.Errorf("the client sent %d certificates: send at most %d", n, tlsconn.CertificatesLimit)
 	}
 	between := c.certificates[1:]
 	for i, one := range between {

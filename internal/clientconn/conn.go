@@ -1,6 +1,7 @@
 package clientconn
 
 import (
+	"crypto/tls"
 	"errors"
 	"net"
 	"os"
@@ -10,6 +11,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"spillway/internal/tlsconn"
 )
 
 // ErrStalled says that a client took nothing for the stall timeout.
@@ -27,7 +30,7 @@ type Listener struct {
 	Conns    *Connections
 	// Strict is what answers say of strict transport security; nil: nothing.
 	Strict *string
-	TLS    bool // there is TLS above
+	TLS    *tls.Config // nil: there is no TLS
 	Log    *zap.Logger
 }
 
@@ -47,8 +50,11 @@ func (l Listener) Accept() (net.Conn, error) {
 		case err == nil:
 			tune(c)
 			paced := New(c, l.Seats, l.Eviction)
-			paced.strict, paced.tls = l.Strict, l.TLS
+			paced.strict, paced.tls = l.Strict, l.TLS != nil
 			l.Conns.admit(paced)
+			if l.TLS != nil {
+				return paced.Secure(l.TLS), nil
+			}
 			return paced, nil
 		case !passing(err):
 			return nil, err
@@ -79,9 +85,9 @@ type PacedConn struct {
 	seat         seat            // the answerer's
 	eviction     *EvictionPolicy // static; nil: none
 	tracking     connTracking
-	strict       *string    // static; nil: none
-	tls          bool       // static: there is TLS above
-	records      tlsRecords // the reader's
+	strict       *string       // static; nil: none
+	tls          bool          // static: there is TLS above
+	meter        tlsconn.Meter // the reader's
 	pace         atomic.Pointer[pace]
 	capture      *[]byte                    // the writer's: where what TLS writes is put instead of sent
 	captureLimit int                        // bytes of capture from which it is sent; 0: it is not sent here
@@ -108,14 +114,22 @@ func New(c net.Conn, s *Seats, e *EvictionPolicy) *PacedConn {
 // NetConn is the connection below, which has the socket.
 func (c *PacedConn) NetConn() net.Conn { return c.Conn }
 
-// Read implements net.Conn. Below TLS it reads no further than the record that it is in.
+// Read implements net.Conn. Below TLS it reads no further than the record that it is in, and no
+// more than a client may send without plaintext.
 func (c *PacedConn) Read(b []byte) (int, error) {
 	if !c.tls {
 		return c.receive(b)
 	}
-	n, err := c.receive(c.records.limit(b))
-	c.records.follow(b[:n])
+	n, err := c.receive(c.meter.Limit(b))
+	if flood := c.meter.Count(b[:n]); flood != nil {
+		return 0, flood
+	}
 	return n, err
+}
+
+// Secure is the connection with TLS above it.
+func (c *PacedConn) Secure(config *tls.Config) *tlsconn.SecureConn {
+	return tlsconn.Server(c, &c.meter, config)
 }
 
 func (c *PacedConn) receive(b []byte) (int, error) {

@@ -48,7 +48,7 @@ func newPolledPair(t *testing.T, stall time.Duration, cut func(net.Conn) net.Con
 	tune(near)
 	paced := New(near, nil, &EvictionPolicy{})
 	paced.tls = true
-	server := tls.Server(paced, &tls.Config{Certificates: identity.TLS.Certificates})
+	server := paced.Secure(&tls.Config{Certificates: identity.TLS.Certificates})
 	if cut != nil {
 		far = cut(far)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"spillway/internal/flowcontrol"
+	"spillway/internal/tlsconn"
 
 	"github.com/valyala/fasthttp"
 )
@@ -33,7 +34,7 @@ type headConn struct {
 // tlsHeadConn is a headConn over TLS, which fasthttp asks for it.
 type tlsHeadConn struct {
 	*headConn
-	secure *tls.Conn
+	secure *tlsconn.SecureConn
 }
 
 func (c tlsHeadConn) Handshake() error                     { return c.secure.Handshake() }
@@ -45,7 +46,7 @@ var heardHeads = sync.Pool{New: func() any { b := make([]byte, 0, 2048); return 
 // throughHead wraps a connection. prefix is what was read of it before.
 func throughHead(c net.Conn, prefix []byte, large *flowcontrol.LargeHead) net.Conn {
 	h := &headConn{Conn: c, prefix: prefix, large: large, hearing: large == nil}
-	if secure, ok := c.(*tls.Conn); ok {
+	if secure, ok := c.(*tlsconn.SecureConn); ok {
 		return tlsHeadConn{h, secure}
 	}
 	return h

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"spillway/internal/rotation"
+	"spillway/internal/tlsconn"
 )
 
 // TLS says how listeners with TLS are served.
@@ -65,7 +66,7 @@ func RequestCertificates(config *tls.Config, authorities func() *x509.CertPool) 
 	if authorities() == nil {
 		return
 	}
-	config.ClientAuth = tls.RequestClientCert
+	config.ClientAuth, config.VerifyConnection = tls.RequestClientCert, tlsconn.CheckCertificates
 	listener := config.Clone() // without this hook, or each connection's would ask for another
 	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		now := listener.Clone()

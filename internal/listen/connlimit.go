@@ -3,7 +3,6 @@ package listen
 import (
 	"container/list"
 	"context"
-	"crypto/tls"
 	"net"
 	"net/http"
 	"sync"
@@ -110,7 +109,7 @@ func (c *connLimit) displaceLocked() bool {
 
 // abort closes a connection without a word: tls.Conn waits for its client to take one.
 func abort(conn net.Conn) {
-	if over, ok := conn.(*tls.Conn); ok {
+	if over, ok := conn.(interface{ NetConn() net.Conn }); ok {
 		conn = over.NetConn()
 	}
 	_ = conn.Close()

@@ -207,17 +207,13 @@ func (s *Server) Serve(ln net.Listener, front Front) error {
 		return ln.Close()
 	}
 	accepted := clientconn.Listener{
-		Listener: ln, Seats: s.seats, Eviction: s.eviction, Conns: s.conns, TLS: front.TLS != nil, Log: s.log,
+		Listener: ln, Seats: s.seats, Eviction: s.eviction, Conns: s.conns, TLS: front.TLS, Log: s.log,
 	}
 	if front.TLS != nil && len(front.StrictTransportSecurity) > 0 {
 		directives := strings.Join(front.StrictTransportSecurity, "; ")
 		accepted.Strict = &directives
 	}
-	var paced net.Listener = accepted
-	if front.TLS != nil {
-		paced = tls.NewListener(paced, front.TLS)
-	}
-	if err := server.Serve(paced); err != nil {
+	if err := server.Serve(accepted); err != nil {
 		return fmt.Errorf("serving on %s: %w", ln.Addr(), err)
 	}
 	return nil

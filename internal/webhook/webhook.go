@@ -29,6 +29,7 @@ import (
 	"spillway/internal/inject"
 	"spillway/internal/listen"
 	"spillway/internal/memory"
+	"spillway/internal/tlsconn"
 	"spillway/internal/upstream"
 	"spillway/internal/upstream/transport"
 )
@@ -89,6 +90,7 @@ func (w *Webhook) Run(drain, stop context.Context, log *zap.Logger) error {
 	}
 	if verify != nil {
 		config.ClientAuth = tls.RequestClientCert // verified per review: probes have none
+		config.VerifyConnection = tlsconn.CheckCertificates
 	}
 	listener, err := listen.Open(w.Listen, listen.Socket{})
 	if err != nil {
@@ -106,7 +108,7 @@ func (w *Webhook) Run(drain, stop context.Context, log *zap.Logger) error {
 	}
 	server := admission.Server(w.handler(verify, limits, log), config, log)
 	served := make(chan error, 1)
-	go func() { served <- server.ServeTLS(listener, "", "") }()
+	go func() { served <- tlsconn.Serve(server, listener) }()
 	log.Info("serving admission reviews", zap.Stringer("address", listener.Addr()), zap.Int64("gomemlimit", limit))
 	select {
 	case err := <-served:

@@ -1,0 +1,44 @@
+package tlsconn
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+)
+
+// SecureConn is the server's side of a TLS connection, above a Meter.
+type SecureConn struct {
+	*tls.Conn
+	meter *Meter // below
+}
+
+// Server makes a connection of one whose reads meter limits and counts.
+func Server(below net.Conn, meter *Meter, config *tls.Config) *SecureConn {
+	return &SecureConn{Conn: tls.Server(below, config), meter: meter}
+}
+
+// Handshake runs the handshake, unless it is done.
+func (c *SecureConn) Handshake() error { return c.HandshakeContext(context.Background()) }
+
+// HandshakeContext is Handshake until ctx ends.
+func (c *SecureConn) HandshakeContext(ctx context.Context) error {
+	err := c.Conn.HandshakeContext(ctx)
+	if err == nil {
+		c.meter.open()
+	}
+	return err
+}
+
+// Read implements net.Conn.
+func (c *SecureConn) Read(b []byte) (int, error) {
+	if !c.meter.opened {
+		if err := c.Handshake(); err != nil {
+			return 0, err
+		}
+	}
+	n, err := c.Conn.Read(b)
+	if n > 0 {
+		c.meter.plaintext()
+	}
+	return n, err
+}

@@ -1,0 +1,97 @@
+package tlsconn
+
+import (
+	"encoding/binary"
+	"errors"
+)
+
+const (
+	// HandshakeBytesLimit is how many bytes a client may send until its handshake is done: two
+	// ClientHellos with a session ticket, which holds the client's certificates, or one and the
+	// certificates.
+	HandshakeBytesLimit = 32 << 10
+	// SilentBytesLimit is how many bytes a client may send after that without a byte of plaintext:
+	// the longest record (RFC 8446, section 5.2), and as many as hundreds of key updates or empty
+	// records have. What is read of a record is all that is held of plaintext, so more is never
+	// needed.
+	SilentBytesLimit = recordHeader + maxRecordPayload + 4<<10
+
+	// recordHeader is the length of the header of a TLS record, whose last two bytes are the length
+	// of the rest; maxRecordPayload is what that may be: for TLS 1.2, which allows the most.
+	recordHeader     = 5
+	maxRecordPayload = 16<<10 + 2<<10
+	// recordsAhead is how many bytes are read at once where a record begins: ordinary requests come
+	// with one read.
+	recordsAhead = 1 << 10
+)
+
+// ErrHandshakeTooLong and ErrTooSilent are why a Meter ends a connection.
+var (
+	ErrHandshakeTooLong = errors.New("the client's TLS handshake is too long")
+	ErrTooSilent        = errors.New("the client sends TLS records without a byte of plaintext")
+)
+
+// Meter follows the TLS records in what a client sends. It has two purposes.
+//
+// It counts the bytes that came without plaintext, see the limits above.
+//
+// And it lets the last read of a long record end with that record. crypto/tls reads as much as its
+// buffer has room for, and keeps the buffer until the connection ends. If the buffer has the
+// beginning of the next record, it grows by the bytes that were consumed, too: up to 68 kB, of
+// which records, of 16 KiB at most, need 18.
+//
+// The zero value is the state at the beginning of a connection. The goroutine that reads uses it.
+type Meter struct {
+	payloadLeft uint32 // bytes of the present record that are still to be read
+	silentBytes uint32 // that were read since the last byte of plaintext, or since the beginning
+	headerRead  uint8  // bytes of its header
+	opened      bool   // the handshake is done
+	head        [recordHeader]byte
+}
+
+// Limit is the part of b to read into.
+func (m *Meter) Limit(b []byte) []byte {
+	if m.payloadLeft > 0 {
+		return b[:min(len(b), int(m.payloadLeft))]
+	}
+	return b[:min(len(b), recordsAhead)]
+}
+
+// Count takes what was read, and returns why the connection must end; nil: it may go on.
+func (m *Meter) Count(b []byte) error {
+	m.silentBytes += uint32(len(b)) // #nosec G115 -- a read is bounded by Limit, and the sum below
+	switch {
+	case !m.opened && m.silentBytes > HandshakeBytesLimit:
+		return ErrHandshakeTooLong
+	case m.opened && m.silentBytes > SilentBytesLimit:
+		return ErrTooSilent
+	}
+	m.follow(b)
+	return nil
+}
+
+// open notes the end of the handshake.
+func (m *Meter) open() {
+	if !m.opened {
+		m.opened, m.silentBytes = true, 0
+	}
+}
+
+// plaintext notes that plaintext has come.
+func (m *Meter) plaintext() { m.silentBytes = 0 }
+
+func (m *Meter) follow(b []byte) {
+	for len(b) > 0 {
+		if m.payloadLeft > 0 {
+			n := min(len(b), int(m.payloadLeft))
+			m.payloadLeft -= uint32(n) // #nosec G115 -- bounded by payloadLeft
+			b = b[n:]
+			continue
+		}
+		n := copy(m.head[m.headerRead:], b)
+		b = b[n:]
+		if m.headerRead += uint8(n); m.headerRead == recordHeader { // #nosec G115 -- bounded by the header
+			m.payloadLeft, m.headerRead = uint32(binary.BigEndian.Uint16(m.head[3:])), 0
+		}
+	}
+}
