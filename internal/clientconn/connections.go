@@ -4,28 +4,34 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
 // Connections limits the connections of clients on all listeners, in all and for each peer, and
 // evicts some at the limit.
 //
-// Connections have states like net/http's. A *new* connection has not sent a whole request. It
-// costs its client nothing, so floods consist of those. An *idle* one is between two requests.
-// Servers close idle connections anyway, and clients handle that. An *active* one is being answered
-// or watched, and is never evicted. At the limit, a new connection replaces
+// Connections have states like net/http's. A *new* connection has not sent a whole request, an
+// *idle* one is between two requests, and an *active* one is being answered or watched. Whatever
+// its state, a connection is *unproven* until a request on it has had credentials that are good.
+// New and unproven connections cost their clients nothing, so floods consist of those. Servers
+// close idle connections anyway, and clients handle that. A proven connection that is active is
+// never evicted, unless it is *leaving*: it ends with what is under way (GOAWAY). At the limit, a
+// new connection replaces
 //
-//   - the one that has been new for longest, if that is longer than newConnTimeout, or if so many
-//     are new that they are a flood;
+//   - the new or unproven one that has been in its state for longest, if that is longer than
+//     newConnTimeout, or if there are so many of them that they are a flood;
 //   - else the one that has been idle for longest;
-//   - else the one that has been new for longest.
+//   - else the new or unproven one that has been in its state for longest;
+//   - else the one that has been leaving for longest.
 //
-// No connection is evicted before newConnMinAge: until then the next one waits in the kernel's
-// queue. Otherwise a flood that reconnects as fast as it is evicted would evict every client that
-// needs longer.
+// No new or unproven connection is evicted before newConnMinAge, unless it is idle: until then the
+// next one waits in the kernel's queue. Otherwise a flood that reconnects as fast as it is evicted
+// would evict every client that needs longer.
 //
-// Where all are active, a few more than the limit are accepted, and their requests are answered 429
-// with Retry-After. Beyond those few the one that has waited for its request for longest is cut.
+// Where none can be evicted, a few more than the limit are accepted, and their requests are
+// answered 429 with Retry-After. Beyond those few the one that has waited for its request for
+// longest is cut.
 //
 // Invariant: a connection is counted once, from when it is accepted until it is closed or evicted.
 type Connections struct {
@@ -42,18 +48,19 @@ type Connections struct {
 		all       connCounts
 		peers     map[netip.Addr]*connCounts // empty without perPeer
 		overLimit queue                      // those beyond the limit, which are answered 429
+		resting   int                        // of all: new or idle
 	}
 }
 
 const (
-	// newConnTimeout is the age from which a new connection is evicted before idle ones: a TLS
-	// handshake and a head take a few round trips.
+	// newConnTimeout is the age from which a new or unproven connection is evicted rather than idle
+	// ones: a TLS handshake, a head, and a review of a token take a few round trips.
 	newConnTimeout = 5 * time.Second
-	// newConnMinAge is the age below which a new connection is never evicted.
+	// newConnMinAge is the age below which a new or unproven connection is not evicted.
 	newConnMinAge = 2 * time.Second
 	// admitRetryInterval is how often admit retries while every candidate is below newConnMinAge.
 	admitRetryInterval = 10 * time.Millisecond
-	// floodShare: if more than one in floodShare of the limit are new connections, that is a flood.
+	// floodShare: if more than one in floodShare of the limit are new or unproven, that is a flood.
 	floodShare = 4
 	// overLimitConnsLimit is how many connections beyond the limit are answered 429.
 	overLimitConnsLimit = 128
@@ -63,8 +70,20 @@ const (
 type connCounts struct {
 	peer    netip.Addr // static; invalid: all
 	open    int
-	waiting [2]queue // by state: StateNew and StateIdle
+	waiting [evictionQueues]queue // by evictionQueue
 }
+
+// evictionQueue is where a connection waits that may be evicted.
+type evictionQueue int8
+
+const (
+	queueUnproven  evictionQueue = iota // new or unproven
+	queueIdle                           // proven, and idle
+	queueLeaving                        // proven, active and leaving
+	evictionQueues                      // how many there are
+	queueOverLimit                      // accepted beyond the limit
+	queueNone                           // not to be evicted
+)
 
 // NewConnections limits connections, in all and those of one peer; 0: not. Once over is closed,
 // nothing waits for room.
@@ -84,7 +103,7 @@ func (k *Connections) AdmitAtOnce() { k.minAge = 0 }
 func (k *Connections) ActiveConnections() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.mu.all.open - k.mu.all.waiting[StateNew].length - k.mu.all.waiting[StateIdle].length
+	return k.mu.all.open - k.mu.resting
 }
 
 // Open is how many connections are open, without those beyond the limit.
@@ -94,8 +113,11 @@ func (k *Connections) Open() int {
 	return k.mu.all.open
 }
 
-func newConnCounts(link int) connCounts {
-	return connCounts{waiting: [2]queue{StateNew: {link: link}, StateIdle: {link: link}}}
+func newConnCounts(link int) (y connCounts) {
+	for i := range y.waiting {
+		y.waiting[i].link = link
+	}
+	return y
 }
 
 // admit counts a connection that has been accepted, and ends those that make room for it, which may
@@ -120,6 +142,7 @@ func (k *Connections) admit(c *PacedConn) {
 			select {
 			case <-time.After(admitRetryInterval):
 			case <-k.over:
+				c.tracking.limits = nil
 				return // the caller of Accept closes the connection
 			}
 		}
@@ -133,18 +156,20 @@ func (k *Connections) victimTooYoungLocked() bool {
 	}
 	now := time.Since(k.began)
 	victim, _ := k.mu.all.victim(now, k.limit)
-	return victim != nil && victim.tracking.state == StateNew && now-victim.tracking.since < k.minAge
+	return victim != nil && victim.tracking.queue == queueUnproven && victim.tracking.state != StateIdle &&
+		now-victim.tracking.since < k.minAge
 }
 
 // evictedConn is a connection to end, and how.
 type evictedConn struct {
 	conn    *PacedConn
-	onEvict func()
+	gently  bool // without breaking a request, if there is a way
+	onEvict func(gently bool)
 }
 
 func (l evictedConn) end() {
 	if l.onEvict != nil {
-		l.onEvict()
+		l.onEvict(l.gently)
 		return
 	}
 	l.conn.Cut()
@@ -152,7 +177,7 @@ func (l evictedConn) end() {
 
 func (k *Connections) admitLocked(c *PacedConn, from netip.Addr) (evicted []evictedConn) {
 	evict := func(c *PacedConn, reason string) {
-		evicted = append(evicted, evictedConn{c, c.tracking.onEvict})
+		evicted = append(evicted, evictedConn{c, c.tracking.queue == queueIdle, c.tracking.onEvict})
 		k.forgetLocked(c)
 		k.metrics.evicted.WithLabelValues(reason).Inc()
 	}
@@ -200,17 +225,31 @@ func (k *Connections) peerLocked(from netip.Addr) *connCounts {
 	return p
 }
 
-// victim is the connection to evict, and why; nil if all are active.
+// victim is the connection to evict, and why; nil if there is none.
 func (y *connCounts) victim(now time.Duration, most int) (*PacedConn, string) {
-	first, idle := y.waiting[StateNew].first, y.waiting[StateIdle].first
+	unproven, idle := &y.waiting[queueUnproven], y.waiting[queueIdle].first
+	first := unproven.first
 	late := first != nil && now-first.tracking.since > newConnTimeout
 	switch {
-	case late, first != nil && y.waiting[StateNew].length*floodShare > most:
-		return first, evictedNew
+	case late, first != nil && unproven.length*floodShare > most:
+		return first, first.tracking.state.evictionReason()
 	case idle != nil:
 		return idle, evictedIdle
+	case first != nil:
+		return first, first.tracking.state.evictionReason()
 	}
-	return first, evictedNew
+	return y.waiting[queueLeaving].first, evictedLeaving
+}
+
+// evictionReason is why a connection is evicted that is in a state and unproven.
+func (p ConnState) evictionReason() string {
+	switch p {
+	case StateNew:
+		return evictedNew
+	case StateIdle:
+		return evictedIdle
+	}
+	return evictedUnproven
 }
 
 // peerOf is where a connection comes from; invalid for a unix socket, whose peers are all this
@@ -238,38 +277,70 @@ const (
 type connTracking struct {
 	limits  *Connections // static; nil: it is not counted
 	state   ConnState
-	since   time.Duration // since connections.began
-	links   [2]link       // in a queue of all, and in one of its peer's
-	peer    *connCounts   // nil: its peer has no limit
-	onEvict func()        // ends it without breaking a request; nil: it is cut
+	queue   evictionQueue
+	leaving bool              // GOAWAY has been sent
+	proven  atomic.Bool       // also read without mu: it changes once
+	since   time.Duration     // since connections.began
+	links   [2]link           // in a queue of all, and in one of its peer's
+	peer    *connCounts       // nil: its peer has no limit
+	onEvict func(gently bool) // ends it, without breaking a request if gently; nil: it is cut
 }
 
-// setStateLocked puts a connection into a state, behind the others in that state.
+// queueLocked is where a connection in its state waits to be evicted.
+func (g *connTracking) queueLocked() evictionQueue {
+	switch {
+	case g.state == stateOverLimit:
+		return queueOverLimit
+	case g.state == stateClosed:
+		return queueNone
+	case g.state == StateNew || !g.proven.Load():
+		return queueUnproven
+	case g.state == StateIdle:
+		return queueIdle
+	case g.leaving:
+		return queueLeaving
+	}
+	return queueNone
+}
+
+// setStateLocked puts a connection into a state, behind the others that are evicted as it is.
 func (k *Connections) setStateLocked(c *PacedConn, p ConnState) {
-	c.tracking.state, c.tracking.since = p, time.Since(k.began)
-	switch p {
-	case StateNew, StateIdle:
-		k.mu.all.waiting[p].push(c)
-		if peer := c.tracking.peer; peer != nil {
-			peer.waiting[p].push(c)
+	g := &c.tracking
+	g.state, g.since = p, time.Since(k.began)
+	if p.rests() {
+		k.mu.resting++
+	}
+	switch g.queue = g.queueLocked(); {
+	case g.queue < evictionQueues:
+		k.mu.all.waiting[g.queue].push(c)
+		if g.peer != nil {
+			g.peer.waiting[g.queue].push(c)
 		}
-	case stateOverLimit:
+	case g.queue == queueOverLimit:
 		k.mu.overLimit.push(c)
 	}
 }
 
 // clearStateLocked takes a connection out of its state.
 func (k *Connections) clearStateLocked(c *PacedConn) {
-	switch p := c.tracking.state; p {
-	case StateNew, StateIdle:
-		k.mu.all.waiting[p].remove(c)
-		if peer := c.tracking.peer; peer != nil {
-			peer.waiting[p].remove(c)
+	g := &c.tracking
+	if g.state.rests() {
+		k.mu.resting--
+	}
+	switch {
+	case g.queue < evictionQueues:
+		k.mu.all.waiting[g.queue].remove(c)
+		if g.peer != nil {
+			g.peer.waiting[g.queue].remove(c)
 		}
-	case stateOverLimit:
+	case g.queue == queueOverLimit:
 		k.mu.overLimit.remove(c)
 	}
+	g.queue = queueNone
 }
+
+// rests reports that a connection in a state is neither answered nor watched.
+func (p ConnState) rests() bool { return p == StateNew || p == StateIdle }
 
 // forgetLocked counts a connection no longer.
 func (k *Connections) forgetLocked(c *PacedConn) {
@@ -308,8 +379,37 @@ func (c *PacedConn) SetState(p ConnState) {
 	k.setStateLocked(c, p)
 }
 
-// OnEvict sets how the connection is ended without breaking a request.
-func (c *PacedConn) OnEvict(evict func()) {
+// Prove notes that a request has had good credentials. The nil connection is counted nowhere.
+func (c *PacedConn) Prove() {
+	if c == nil || c.tracking.limits == nil || c.tracking.proven.Load() {
+		return
+	}
+	c.change(func(g *connTracking) { g.proven.Store(true) })
+}
+
+// Leave notes that the connection ends with what is under way on it.
+func (c *PacedConn) Leave() {
+	if c != nil && c.tracking.limits != nil {
+		c.change(func(g *connTracking) { g.leaving = true })
+	}
+}
+
+// change changes what decides how a connection is evicted.
+func (c *PacedConn) change(f func(g *connTracking)) {
+	k, g := c.tracking.limits, &c.tracking
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if g.state == stateOverLimit || g.state == stateClosed {
+		f(g)
+		return
+	}
+	k.clearStateLocked(c)
+	f(g)
+	k.setStateLocked(c, g.state)
+}
+
+// OnEvict sets how the connection is ended: if gently, without breaking a request; else at once.
+func (c *PacedConn) OnEvict(evict func(gently bool)) {
 	if k := c.tracking.limits; k != nil {
 		k.mu.Lock()
 		defer k.mu.Unlock()
@@ -335,7 +435,7 @@ func (c *PacedConn) GoAway() {
 		evict := c.tracking.onEvict
 		k.mu.Unlock()
 		if evict != nil {
-			evict()
+			evict(true)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	dto "github.com/prometheus/client_model/go"
 	"go.uber.org/zap"
 )
 
@@ -40,8 +41,15 @@ func newHall(most, perPeer int) *connFixture {
 	return &connFixture{Connections: NewConnections(most, perPeer, NewConnMetrics(nil), nil)}
 }
 
-// enters is a new connection from a peer, in a state.
+// enters is a new connection from a peer, proven and in a state.
 func (h *connFixture) enters(from string, p ConnState) *PacedConn {
+	c := h.entersUnproven(from, p)
+	c.Prove()
+	return c
+}
+
+// entersUnproven is a new connection from a peer in a state.
+func (h *connFixture) entersUnproven(from string, p ConnState) *PacedConn {
 	c := &PacedConn{Conn: &recordedConn{from: net.TCPAddrFromAddrPort(netip.MustParseAddrPort(from + ":1"))}}
 	h.admit(c)
 	c.SetState(p)
@@ -110,6 +118,113 @@ func TestConnectionsMakeRoom(t *testing.T) {
 	}
 }
 
+// What a client does before it has proven anything keeps no place: neither requests that last, nor
+// answers that it does not take.
+func TestUnprovenConnectionsMakeRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const limit, attackers = 200, 230
+		h := newHall(limit, 0)
+		for range attackers {
+			h.entersUnproven("10.0.0.1", StateActive)
+		}
+		time.Sleep(newConnMinAge)
+		for range 2 * limit {
+			c := h.enters("10.0.0.2", StateActive)
+			if c.OverLimit() {
+				t.Fatal("a connection is answered 429")
+			}
+			_ = c.Close()
+		}
+		for range limit {
+			h.enters("10.0.0.2", StateActive)
+		}
+		if last := h.enters("10.0.0.2", StateActive); !last.OverLimit() {
+			t.Error("a proven and active connection was evicted")
+		}
+	})
+}
+
+// The order of eviction, in a hall of 4 that is full.
+func TestEvictionOrder(t *testing.T) {
+	const from = "10.0.0.1"
+	proven := func(p ConnState) func(*connFixture) *PacedConn {
+		return func(h *connFixture) *PacedConn { return h.enters(from, p) }
+	}
+	unproven := func(p ConnState) func(*connFixture) *PacedConn {
+		return func(h *connFixture) *PacedConn { return h.entersUnproven(from, p) }
+	}
+	leaving := func(h *connFixture) *PacedConn {
+		c := h.enters(from, StateActive)
+		c.Leave()
+		return c
+	}
+	late := func(enter func(*connFixture) *PacedConn) func(*connFixture) *PacedConn {
+		return func(h *connFixture) *PacedConn {
+			c := enter(h)
+			time.Sleep(newConnTimeout + time.Second)
+			return c
+		}
+	}
+	active, idle, fresh := proven(StateActive), proven(StateIdle), proven(StateNew)
+	for name, c := range map[string]struct {
+		all    [4]func(*connFixture) *PacedConn
+		victim int
+		reason string
+		gently bool
+	}{
+		"unproven and active for long": {
+			[4]func(*connFixture) *PacedConn{idle, late(unproven(StateActive)), active, active},
+			1, "unproven", false},
+		"unproven and idle for long": {
+			[4]func(*connFixture) *PacedConn{idle, late(unproven(StateIdle)), active, active},
+			1, "idle", false},
+		"new for long": {
+			[4]func(*connFixture) *PacedConn{idle, late(fresh), active, active},
+			1, "new", false},
+		"idle rather than lately unproven": {
+			[4]func(*connFixture) *PacedConn{unproven(StateActive), active, idle, active},
+			2, "idle", true},
+		"lately unproven": {
+			[4]func(*connFixture) *PacedConn{active, active, unproven(StateActive), active},
+			2, "unproven", false},
+		"lately unproven, rather than left": {
+			[4]func(*connFixture) *PacedConn{leaving, unproven(StateActive), active, active},
+			1, "unproven", false},
+		"left": {
+			[4]func(*connFixture) *PacedConn{active, leaving, leaving, active},
+			1, "leaving", false},
+		"many unproven are a flood": {
+			[4]func(*connFixture) *PacedConn{idle, unproven(StateActive), unproven(StateIdle), active},
+			1, "unproven", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHall(4, 0)
+				evicted := -1
+				for i, enter := range c.all {
+					enter(h).OnEvict(func(gently bool) {
+						if evicted = i; gently != c.gently {
+							t.Errorf("number %d is evicted gently: %v", i, gently)
+						}
+					})
+				}
+				time.Sleep(newConnMinAge)
+				h.enters(from, StateActive)
+				if evicted != c.victim {
+					t.Errorf("number %d is evicted, want %d", evicted, c.victim)
+				}
+				var counted dto.Metric
+				if err := h.metrics.evicted.WithLabelValues(c.reason).Write(&counted); err != nil {
+					t.Fatal(err)
+				}
+				if n := counted.Counter.GetValue(); n != 1 {
+					t.Errorf("%v were evicted as %s", n, c.reason)
+				}
+			})
+		})
+	}
+}
+
 // TestConnectionsSurplus shows that few connections beyond the limit are answered 429, and that
 // those that have waited for longest are cut.
 func TestConnectionsSurplus(t *testing.T) {
@@ -169,13 +284,19 @@ func connectionsCount(t *testing.T) {
 	for range 20_000 {
 		switch n := len(h.all); {
 		case n == 0 || random.IntN(3) == 0:
-			h.enters(fmt.Sprintf("10.0.0.%d", random.IntN(5)), StateNew)
+			h.entersUnproven(fmt.Sprintf("10.0.0.%d", random.IntN(5)), StateNew)
 		case random.IntN(3) == 0:
 			one := h.all[random.IntN(n)]
 			_ = one.Close()
 		default:
 			one := h.all[random.IntN(n)]
 			one.SetState([]ConnState{StateNew, StateIdle, StateActive}[random.IntN(3)])
+			if random.IntN(3) == 0 {
+				one.Prove()
+			}
+			if random.IntN(20) == 0 {
+				one.Leave()
+			}
 		}
 		h.all = slices.DeleteFunc(h.all, closed)
 		peers := map[netip.Addr]int{}

@@ -18,11 +18,12 @@ func NewConnMetrics(r prometheus.Registerer) *ConnMetrics {
 	m := &ConnMetrics{
 		evicted: on.CounterVec("spillway_evicted_connections_total",
 			"Client connections that were closed because of a limit of connections, by state: "+
-				"new (no whole request yet), idle, or over_limit (waiting for a 429).", "state"),
+				"new (no whole request yet), idle, unproven (answered, without good credentials so far), leaving (after "+
+				"GOAWAY), or over_limit (waiting for a 429).", "state"),
 		open: on.Gauge("spillway_client_connections",
 			"Connections that clients have."),
 	}
-	for _, state := range []string{evictedNew, evictedIdle, evictedOverLimit} {
+	for _, state := range []string{evictedNew, evictedIdle, evictedUnproven, evictedLeaving, evictedOverLimit} {
 		m.evicted.WithLabelValues(state)
 	}
 	return m
@@ -32,5 +33,7 @@ func NewConnMetrics(r prometheus.Registerer) *ConnMetrics {
 const (
 	evictedNew       = "new"
 	evictedIdle      = "idle"
+	evictedUnproven  = "unproven"
+	evictedLeaving   = "leaving"
 	evictedOverLimit = "over_limit"
 )

@@ -259,7 +259,9 @@ func (c *Conn) goAwayLocked(code http2.ErrCode) {
 	if c.err != nil || c.away && (code == http2.ErrCodeNo || c.awayCode != http2.ErrCodeNo) {
 		return
 	}
-	c.away, c.awayCode = true, code
+	if c.away, c.awayCode = true, code; c.opts.Leaving != nil {
+		c.opts.Leaving()
+	}
 	c.control()
 	_ = c.framer.WriteGoAway(c.last, code, nil)
 	c.flush()

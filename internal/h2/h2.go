@@ -52,6 +52,9 @@ type Options struct {
 	// Busy is called when the client has greeted, and then whenever there is a first stream or no
 	// stream any more. It must not call back. nil: no function is called.
 	Busy func(streams bool)
+	// Proven is called once a request has proven its sender, and Leaving once GOAWAY has been sent.
+	// They must not call back. nil: no function is called.
+	Proven, Leaving func()
 	// Ended is called when the connection has ended, and without goroutines also if it was closed
 	// before Serve. nil: no function is called.
 	Ended func()

@@ -202,7 +202,9 @@ func (c *Conn) prove() {
 	if c.ledger.proven {
 		return
 	}
-	c.ledger.proven = true
+	if c.ledger.proven = true; c.opts.Proven != nil {
+		c.opts.Proven()
+	}
 	c.openWindow()
 	c.ledger.signalFreed()
 	c.startWaiting()

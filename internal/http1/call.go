@@ -81,8 +81,8 @@ func (c Call) recovered() {
 	}
 }
 
-// Proven notes nothing: the connection has one head at a time.
-func (c Call) Proven() {}
+// Proven notes that the sender of the request is known, or that the listener does not ask.
+func (c Call) Proven() { clientconn.Of(c.ctx.Conn()).Prove() }
 
 // Address is the client's IP address; none for a unix socket.
 func (c Call) Address() netip.Addr { return clientconn.AddressOf(c.ctx.RemoteAddr()) }

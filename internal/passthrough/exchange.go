@@ -230,6 +230,9 @@ func (x *exchange) setHooks(h AnswerHooks) {
 // service's own.
 func (x *exchange) answered(resp *http.Response) {
 	x.code = resp.StatusCode
+	if x.known != nil && vouches(resp.StatusCode) {
+		x.known()
+	}
 	if x.lent && !x.in.path.proxies() {
 		resp.Header.Del("Set-Cookie")
 	}

@@ -229,3 +229,14 @@ func BearsToken(h http.Header) bool {
 	parts := strings.SplitN(strings.TrimSpace(h.Get("Authorization")), " ", 3)
 	return len(parts) > 1 && strings.EqualFold(parts[0], "bearer") && parts[1] != ""
 }
+
+// bearsCredentials reports that upstream reads credentials of the request, so that its answer shows
+// whether they are good: a bearer token, or that of a WebSocket's subprotocol (W-119). A preflight
+// (OPTIONS) is answered ahead of authentication.
+func (in *Inbound) bearsCredentials() bool {
+	if in.method == http.MethodOptions {
+		return false
+	}
+	return BearsToken(in.Header) ||
+		strings.EqualFold(in.upgrade, "websocket") && OwnCredentials(nil, in.Header["Sec-Websocket-Protocol"])
+}

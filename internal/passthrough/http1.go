@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"spillway/internal/apistatus"
+	"spillway/internal/clientconn"
 	"spillway/internal/flowcontrol"
 )
 
@@ -76,6 +77,9 @@ func (f *Forwarder) Forward(r HTTP1Request, b Bearer, h AnswerHooks) {
 		return
 	}
 	x.conn = conn
+	if in.bearsCredentials() {
+		x.known = clientconn.Of(conn).Prove
+	}
 	x.setHooks(h)
 	if in.direct(x.class) {
 		f.direct(r, x)

@@ -35,7 +35,7 @@ func (f *Forwarder) ForwardHTTP2(out *clientconn.PacedWriter, r *http.Request, b
 	defer x.end()
 	x.body, x.measures = r.Body, true
 	x.setHooks(h)
-	if BearsToken(in.Header) && in.method != http.MethodOptions { // a preflight is answered ahead of authentication
+	if in.bearsCredentials() {
 		x.known = out.Prove
 	}
 	if !x.class.short() {

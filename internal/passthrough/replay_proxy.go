@@ -74,9 +74,6 @@ func noteResponse(resp *http.Response) error {
 	if x.measures && resp.StatusCode >= http.StatusBadRequest && resp.ContentLength < 0 && len(resp.Trailer) == 0 {
 		measure(resp)
 	}
-	if x.known != nil && vouches(resp.StatusCode) {
-		x.known()
-	}
 	if x.pace != nil && (x.class.short() || ends(resp)) {
 		x.pace()
 	}
@@ -198,7 +195,8 @@ func (pooledBuffers) Put(b []byte) { copyBuffers.Put((*[32 << 10]byte)(b)) }
 // may have answered shows nothing.
 func vouches(status int) bool {
 	switch status {
-	case http.StatusForbidden, http.StatusNotFound, http.StatusConflict, http.StatusGone, http.StatusUnprocessableEntity:
+	case http.StatusSwitchingProtocols, http.StatusForbidden, http.StatusNotFound, http.StatusConflict, http.StatusGone,
+		http.StatusUnprocessableEntity:
 		return true
 	}
 	return status >= http.StatusOK && status < http.StatusMultipleChoices

@@ -52,6 +52,9 @@ func (s *Server) respond(c call, front Front, r *record, t *trace) {
 	s.readers.read(request.RawQuery, func() { candidate, ok = s.planner.Consider(request) })
 	v, refusal := s.visit(c, request, ok, front)
 	v.came, v.flow, v.agent, v.trace = came, flowOf(c, v, front), request.UserAgent, t
+	if v.flow.User != "" { // also of a request that passes through, by a token that was reviewed lately
+		c.Proven()
+	}
 	r.of(v, refusal != nil)
 	t.of(c, v.who)
 	if refusal != nil {

@@ -86,6 +86,8 @@ func (h *http2Server) serve(c net.Conn, front Front, bounds http2Bounds) {
 				below.SetState(clientconn.StateIdle)
 			}
 		},
+		Proven:      below.Prove,
+		Leaving:     below.Leave,
 		Ended:       func() { h.left(conn) },
 		Nonblocking: h.nonblocking(c),
 	})
@@ -94,7 +96,14 @@ func (h *http2Server) serve(c net.Conn, front Front, bounds http2Bounds) {
 		return
 	}
 	if below != nil {
-		below.OnEvict(conn.GoAway)
+		below.OnEvict(func(gently bool) {
+			if gently {
+				conn.GoAway()
+				return
+			}
+			below.Cut() // TLS would wait to say goodbye
+			conn.Close()
+		})
 		_ = below.SetPace(h.server.opts.StallTimeout, 0) // fails on a closed connection, as what follows will
 	}
 	conn.Serve()

@@ -78,6 +78,8 @@ type rigOptions struct {
 	// clients are the limits of what clients may request; impatient: no request waits for one.
 	clients   flowcontrol.Limits
 	impatient bool
+	// connections is how many clients may have; 0: as many as they like.
+	connections int
 	// as and neverAs are the Forwarder's.
 	as      passthrough.Transports
 	neverAs []string
@@ -216,7 +218,7 @@ func (r *rig) serve(o rigOptions, log *zap.Logger) {
 			return r.client.Abilities().WatchList == upstream.AbilityAbsent
 		}},
 		Catalog: r.catalog, Own: passing, Ready: o.ready, MaxStaleness: o.stalest, StallTimeout: o.stall,
-		Limiter: r.limiter, Goroutines: o.goroutines, Audit: o.audit, Tracer: o.tracer,
+		Limiter: r.limiter, Goroutines: o.goroutines, Audit: o.audit, Tracer: o.tracer, MaxConnections: o.connections,
 		Metrics: NewMetrics(r.registry), Log: log,
 		Forwarder: passthrough.NewForwarder(passthrough.ForwarderOptions{Base: base, Client: all(passing), As: o.as,
 			NeverAs: o.neverAs, Limiter: r.limiter,
