@@ -176,11 +176,7 @@ func (l evictedConn) end() {
 }
 
 func (k *Connections) admitLocked(c *PacedConn, from netip.Addr) (evicted []evictedConn) {
-	evict := func(c *PacedConn, reason string) {
-		evicted = append(evicted, evictedConn{c, c.tracking.queue == queueIdle, c.tracking.onEvict})
-		k.forgetLocked(c)
-		k.metrics.evicted.WithLabelValues(reason).Inc()
-	}
+	evict := func(c *PacedConn, reason string) { evicted = append(evicted, k.evictLocked(c, reason)) }
 	full := false
 	limit := func(y *connCounts, most int) {
 		if y == nil || most <= 0 || y.open < most {
@@ -208,6 +204,40 @@ func (k *Connections) admitLocked(c *PacedConn, from netip.Addr) (evicted []evic
 	}
 	k.setStateLocked(c, StateNew)
 	return evicted
+}
+
+// evictLocked counts a connection no longer, which its caller ends.
+func (k *Connections) evictLocked(c *PacedConn, reason string) evictedConn {
+	l := evictedConn{c, c.tracking.queue == queueIdle, c.tracking.onEvict}
+	k.forgetLocked(c)
+	k.metrics.evicted.WithLabelValues(reason).Inc()
+	return l
+}
+
+// EvictUnproven ends a part of the connections that are new or unproven, the oldest first, while
+// memory is short: all of them together may hold more than is left. Those that have sent a request
+// have newConnTimeout, since credentials take long to review when many clients come at once. The
+// next call shows whether that was enough.
+func (k *Connections) EvictUnproven() {
+	k.mu.Lock()
+	now := time.Since(k.began)
+	unproven := &k.mu.all.waiting[queueUnproven]
+	most := max(1, unproven.length/evictedFraction)
+	var evicted []evictedConn
+	for c := unproven.first; c != nil && len(evicted) < most; {
+		next, least := c.tracking.links[0].after, newConnTimeout
+		if c.tracking.state == StateNew {
+			least = k.minAge
+		}
+		if now-c.tracking.since >= least {
+			evicted = append(evicted, k.evictLocked(c, c.tracking.state.evictionReason()))
+		}
+		c = next
+	}
+	k.mu.Unlock()
+	for _, l := range evicted {
+		l.end()
+	}
 }
 
 // peerLocked is the count of a peer; nil if it has no limit.

@@ -225,6 +225,37 @@ func TestEvictionOrder(t *testing.T) {
 	}
 }
 
+// While memory is short, connections that have proven nothing end within seconds, sooner without a
+// request than with one, and no others.
+func TestShortMemoryEvictsUnprovenConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHall(0, 0)
+		look := func(want int) {
+			t.Helper()
+			for range 100 {
+				h.EvictUnproven()
+			}
+			if n := h.Open(); n != want {
+				t.Errorf("%d are open, want %d", n, want)
+			}
+		}
+		for range 500 {
+			h.entersUnproven("10.0.0.1", StateActive)
+			h.entersUnproven("10.0.0.1", StateNew)
+		}
+		active, idle := h.enters("10.0.0.2", StateActive), h.enters("10.0.0.2", StateIdle)
+		look(1002)
+		time.Sleep(newConnMinAge)
+		look(502)
+		time.Sleep(newConnTimeout - newConnMinAge)
+		fresh := h.entersUnproven("10.0.0.3", StateNew)
+		look(3)
+		if closed(active) || closed(idle) || closed(fresh) {
+			t.Errorf("closed are %v, %v, %v", closed(active), closed(idle), closed(fresh))
+		}
+	})
+}
+
 // TestConnectionsSurplus shows that few connections beyond the limit are answered 429, and that
 // those that have waited for longest are cut.
 func TestConnectionsSurplus(t *testing.T) {

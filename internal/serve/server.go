@@ -293,8 +293,9 @@ func (s *Server) Outside() int64 { return s.eviction.KernelBytes() }
 
 // Degrade makes the server refuse and evict while memory is short: it ends watches with heavy
 // selectors and admits hardly any, makes large answers one after another, and evicts clients that
-// read nothing, or little of a large answer, within seconds, the most expensive answer first. The
-// guard calls it again and again while a step is taken.
+// read nothing, or little of a large answer, within seconds, the most expensive answer first, and
+// connections that have proven nothing, the oldest first. The guard calls it again and again while
+// a step is taken.
 func (s *Server) Degrade(step memory.Step) {
 	short := step >= memory.RefuseAndEvict
 	s.opts.Limiter.SetLowMemory(short)
@@ -304,5 +305,6 @@ func (s *Server) Degrade(step memory.Step) {
 	}
 	if short {
 		s.eviction.EndSlow()
+		s.conns.EvictUnproven()
 	}
 }
