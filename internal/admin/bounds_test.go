@@ -21,6 +21,7 @@ import (
 
 	"spillway/internal/health"
 	"spillway/internal/listen"
+	"spillway/internal/tlsconn/tlsconntest"
 )
 
 // serveOperators serves a handler as the metrics listener is served, and returns its address and
@@ -184,6 +185,23 @@ func TestOperatorsSpeakHTTP1(t *testing.T) {
 	answer, _ := io.ReadAll(p)
 	if !bytes.HasPrefix(answer, []byte("HTTP/1.1 ")) || bytes.HasPrefix(answer, []byte("HTTP/1.1 2")) {
 		t.Errorf("HTTP/2 without TLS was answered %q", answer)
+	}
+}
+
+// A client that sends a TLS message without an end is cut.
+func TestOperatorsMustSendPlaintext(t *testing.T) {
+	s := httptest.NewTLSServer(http.NotFoundHandler())
+	defer s.Close()
+	addr, open := serveOperators(t, &Endpoints{Health: &health.Checks{}, Registry: NewRegistry(),
+		TLS: &tls.Config{Certificates: s.TLS.Certificates}, Log: zap.NewNop()})
+	c, err := tlsconntest.Dial(t, addr, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = c.SendUnfinished(256 << 10) // fails when it is cut
+	_, _ = io.Copy(io.Discard, c)   // session tickets, until then
+	if n := open(); n != 0 {
+		t.Errorf("%d connections are open", n)
 	}
 }
 

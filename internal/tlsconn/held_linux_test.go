@@ -119,21 +119,6 @@ func unread(t *testing.T, c net.Conn) (n int) {
 	return n
 }
 
-// unfinishedHello is the beginning of a ClientHello, in records of so many bytes in all.
-func unfinishedHello(size int) []byte {
-	var all []byte
-	for left := size; left > recordHeader; {
-		n := min(left-recordHeader, 16<<10)
-		record := make([]byte, recordHeader+n)
-		copy(record, []byte{tlsconntest.RecordHandshake, 3, 1, byte(n >> 8), byte(n)})
-		if all == nil {
-			copy(record[recordHeader:], []byte{1, 0, 0xff, 0}) // a ClientHello of 65,280 bytes
-		}
-		all, left = append(all, record...), left-len(record)
-	}
-	return all
-}
-
 // densest is a certificate that just fits, of the kind that takes the most memory for its bytes.
 func densest(t *testing.T) tls.Certificate {
 	t.Helper()

@@ -247,3 +247,18 @@ func inUse() int {
 	runtime.ReadMemStats(&m)
 	return int(m.HeapAlloc) // #nosec G115 -- a test's
 }
+
+// unfinishedHello is the beginning of a ClientHello, in records of so many bytes in all.
+func unfinishedHello(size int) []byte {
+	var all []byte
+	for left := size; left > recordHeader; {
+		n := min(left-recordHeader, 16<<10)
+		record := make([]byte, recordHeader+n)
+		copy(record, []byte{tlsconntest.RecordHandshake, 3, 1, byte(n >> 8), byte(n)})
+		if all == nil {
+			copy(record[recordHeader:], []byte{1, 0, 0xff, 0}) // a ClientHello of 65,280 bytes
+		}
+		all, left = append(all, record...), left-len(record)
+	}
+	return all
+}
