@@ -15,12 +15,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/zap"
 
 	"spillway/internal/health"
 	"spillway/internal/listen"
+	"spillway/internal/testutil"
 	"spillway/internal/tlsconn/tlsconntest"
 )
 
@@ -202,6 +204,59 @@ func TestOperatorsMustSendPlaintext(t *testing.T) {
 	_, _ = io.Copy(io.Discard, c)   // session tickets, until then
 	if n := open(); n != 0 {
 		t.Errorf("%d connections are open", n)
+	}
+}
+
+// A connection has the time of SECURITY.md for each of its phases.
+func TestOperatorsHaveLimitedTime(t *testing.T) {
+	const get = "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
+	for name, c := range map[string]struct {
+		sent    string
+		answers int // that are taken
+		ends    time.Duration
+	}{
+		"nothing is sent":       {"", 0, 10 * time.Second},
+		"a head without an end": {"GET /livez HTTP/1.1\r\n", 0, 10 * time.Second},
+		"a body without an end": {"POST /livez HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n", 1,
+			10 * time.Second},
+		"an answer is not taken":    {get, 0, 30 * time.Second},
+		"idle between two requests": {get, 1, 2 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				listener := testutil.NewPipeListener()
+				o := &Endpoints{Health: &health.Checks{}, Registry: NewRegistry(), Log: zap.NewNop()}
+				ctx, cancel := context.WithCancel(t.Context())
+				done := make(chan error, 1)
+				go func() { done <- o.Serve(ctx, listener) }()
+				conn := listener.Dial()
+				began := time.Now()
+				if _, err := io.WriteString(conn, c.sent); err != nil {
+					t.Fatal(err)
+				}
+				read := bufio.NewReader(conn)
+				for range c.answers {
+					response, err := http.ReadResponse(read, nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					_, _ = io.Copy(io.Discard, response.Body)
+				}
+				time.Sleep(c.ends - time.Since(began) - time.Millisecond)
+				if listener.Closed() {
+					t.Errorf("it was ended within %v", c.ends)
+				}
+				time.Sleep(2 * time.Millisecond)
+				if !listener.Closed() {
+					t.Errorf("it was not ended after %v", c.ends)
+				}
+				_ = conn.Close()
+				cancel()
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+			})
+		})
 	}
 }
 

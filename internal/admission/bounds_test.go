@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -22,6 +23,7 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"spillway/internal/inject"
+	"spillway/internal/testutil"
 )
 
 // repeat is a list of n items.
@@ -275,4 +277,54 @@ func FuzzReview(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A connection has the time of SECURITY.md for each of its phases.
+func TestReviewersHaveLimitedTime(t *testing.T) {
+	const get = "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
+	for name, c := range map[string]struct {
+		sent    string
+		answers int // that are taken
+		ends    time.Duration
+	}{
+		"nothing is sent":       {"", 0, 5 * time.Second},
+		"a head without an end": {"GET /livez HTTP/1.1\r\n", 0, 5 * time.Second},
+		"a body without an end": {"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n", 1,
+			10 * time.Second},
+		"an answer is not taken":    {get, 0, 15 * time.Second},
+		"idle between two requests": {get, 1, 2 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				listener := testutil.NewPipeListener()
+				server := Server(http.NotFoundHandler(), &tls.Config{}, zap.NewNop())
+				done := make(chan error, 1)
+				go func() { done <- server.Serve(listener) }()
+				conn := listener.Dial()
+				began := time.Now()
+				if _, err := io.WriteString(conn, c.sent); err != nil {
+					t.Fatal(err)
+				}
+				read := bufio.NewReader(conn)
+				for range c.answers {
+					response, err := http.ReadResponse(read, nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					_, _ = io.Copy(io.Discard, response.Body)
+				}
+				time.Sleep(c.ends - time.Since(began) - time.Millisecond)
+				if listener.Closed() {
+					t.Errorf("it was ended within %v", c.ends)
+				}
+				time.Sleep(2 * time.Millisecond)
+				if !listener.Closed() {
+					t.Errorf("it was not ended after %v", c.ends)
+				}
+				_ = conn.Close()
+				_ = server.Close()
+				<-done
+			})
+		})
+	}
 }
