@@ -86,11 +86,11 @@ type PacedConn struct {
 	eviction     *EvictionPolicy // static; nil: none
 	tracking     connTracking
 	strict       *string       // static; nil: none
-	tls          bool          // static: there is TLS above
 	meter        tlsconn.Meter // the reader's
 	pace         atomic.Pointer[pace]
 	capture      *[]byte                    // the writer's: where what TLS writes is put instead of sent
-	captureLimit int                        // bytes of capture from which it is sent; 0: it is not sent here
+	captureLimit int32                      // bytes of capture from which it is sent; 0: it is not sent here
+	tls          bool                       // static: there is TLS above
 	timed        atomic.Bool                // TCP_USER_TIMEOUT is set, by SetPace
 	stalled      atomic.Bool                // evicted: what is written now fails for that reason, whatever the error
 	lost         atomic.Pointer[func()]     // called by Close, unless TakeOver was called before; nil: nothing is

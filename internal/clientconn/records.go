@@ -48,7 +48,7 @@ func (r records) Write(b []byte) (int, error) {
 func (c *PacedConn) appendCaptured(b []byte) (int, error) {
 	all := c.capture
 	*all = append(*all, b...)
-	if c.captureLimit == 0 || len(*all) < c.captureLimit {
+	if c.captureLimit == 0 || len(*all) < int(c.captureLimit) {
 		return len(b), nil
 	}
 	c.capture = nil

@@ -262,3 +262,34 @@ func unfinishedHello(size int) []byte {
 	}
 	return all
 }
+
+// However records arrive, the Meter is where it would be had they arrived at once, and no read goes
+// beyond the end of a record that is longer than what is read ahead.
+func FuzzMeter(f *testing.F) {
+	f.Add([]byte{22, 3, 1, 0, 2, 1, 2, 23, 3, 3, 0, 0}, []byte{1, 2, 200})
+	f.Add(unfinishedHello(4<<10), []byte{255})
+	f.Fuzz(func(t *testing.T, sent, sizes []byte) {
+		var whole, pieces Meter
+		wholeErr := whole.Count(sent)
+		var err error
+		buffer := make([]byte, 20<<10)
+		for i, left := 0, sent; len(left) > 0 && err == nil; i++ {
+			size := len(buffer)
+			if len(sizes) > 0 {
+				size = 1 + 80*int(sizes[i%len(sizes)])
+			}
+			room := pieces.Limit(buffer[:size])
+			if len(room) == 0 {
+				t.Fatal("there is no room for a byte")
+			}
+			if ahead := max(recordsAhead, int(pieces.payloadLeft)); len(room) > ahead {
+				t.Fatalf("%d bytes are read, %d are left of the record", len(room), pieces.payloadLeft)
+			}
+			n := copy(room, left)
+			err, left = pieces.Count(room[:n]), left[n:]
+		}
+		if (err == nil) != (wholeErr == nil) || err == nil && pieces != whole {
+			t.Fatalf("in pieces %+v, %v; at once %+v, %v", pieces, err, whole, wholeErr)
+		}
+	})
+}
