@@ -47,8 +47,8 @@ func Dial(t testing.TB, address string, protocols []string, certificates ...tls.
 	_ = below.SetDeadline(time.Now().Add(time.Minute)) // fails on a closed connection, as what follows will
 	var keys bytes.Buffer
 	conn := tls.Client(below, &tls.Config{
-		InsecureSkipVerify: true, MinVersion: tls.VersionTLS13, KeyLogWriter: &keys, Certificates: certificates,
-		NextProtos: protocols,
+		InsecureSkipVerify: true, MinVersion: tls.VersionTLS13, KeyLogWriter: &keys, NextProtos: protocols,
+		GetClientCertificate: Always(certificates...),
 	}) //nolint:gosec // a throw-away certificate
 	if err := conn.Handshake(); err != nil {
 		return nil, fmt.Errorf("handshake: %w", err)
@@ -66,6 +66,16 @@ func Dial(t testing.TB, address string, protocols []string, certificates ...tls.
 		t.Fatal(err)
 	}
 	return &RecordClient{Conn: below, seal: seal, nonce: expand(t, secret, "iv", 12)}, nil
+}
+
+// Always has a client send its certificate, whatever authorities the server asks for.
+func Always(certificates ...tls.Certificate) func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+	return func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		if len(certificates) == 0 {
+			return new(tls.Certificate), nil
+		}
+		return &certificates[0], nil
+	}
 }
 
 // trafficSecret is the client's first secret for application data, of a key log.

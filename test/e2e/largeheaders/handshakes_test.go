@@ -43,35 +43,41 @@ func TestHandshakesHoldLittle(t *testing.T) {
 	}
 }
 
-// attacksOfTLS are what a client sends that makes TLS hold as much as it may, or more.
-func attacksOfTLS(t *testing.T) map[string]func(address string) (net.Conn, error) {
+// attackOfTLS makes a connection that sends as much as TLS lets it, or more.
+type attackOfTLS struct {
+	connect func(address string) (net.Conn, error)
+	least   int64 // bytes that each connection holds: the attack does what it says
+}
+
+func attacksOfTLS(t *testing.T) map[string]attackOfTLS {
 	t.Helper()
 	huge := tlsconntest.Certificate(t, tlsconntest.Usages(80_000))
 	dense := tlsconntest.Certificate(t, tlsconntest.Usages(700)) // just below what is accepted
-	return map[string]func(address string) (net.Conn, error){
-		"a certificate of 240 kB": func(address string) (net.Conn, error) {
-			return tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{huge}})
-		},
-		"a certificate, and a message without an end": func(address string) (net.Conn, error) {
+	return map[string]attackOfTLS{
+		"a certificate of 240 kB": {connect: func(address string) (net.Conn, error) {
+			return tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true,
+				GetClientCertificate: tlsconntest.Always(huge)})
+		}},
+		"a certificate, and a message without an end": {least: 64 << 10, connect: func(address string) (net.Conn, error) {
 			c, err := tlsconntest.Dial(t, address, nil, dense)
 			if err == nil {
 				_ = c.SendUnfinished(tlsconn.SilentBytesLimit - 200) // fails if it is cut
 			}
 			return c, err
-		},
-		"a message of 256 KiB without an end": func(address string) (net.Conn, error) {
+		}},
+		"a message of 256 KiB without an end": {connect: func(address string) (net.Conn, error) {
 			c, err := tlsconntest.Dial(t, address, []string{"h2"})
 			if err == nil {
 				_ = c.SendUnfinished(256 << 10) // fails when it is cut
 			}
 			return c, err
-		},
+		}},
 	}
 }
 
 // measureHandshakes has many connections attack, and compares what the process holds with what it
 // held before.
-func (w *world) measureHandshakes(name string, attack func(address string) (net.Conn, error)) {
+func (w *world) measureHandshakes(name string, attack attackOfTLS) {
 	w.Helper()
 	const connections = 300
 	before := w.held()
@@ -80,7 +86,7 @@ func (w *world) measureHandshakes(name string, attack func(address string) (net.
 	for range 10 {
 		all.Go(func() {
 			for range connections / 10 {
-				if c, err := attack(strings.TrimPrefix(w.proxy.TLS, "https://")); err == nil {
+				if c, err := attack.connect(strings.TrimPrefix(w.proxy.TLS, "https://")); err == nil {
 					opened <- c
 				}
 			}
@@ -96,6 +102,9 @@ func (w *world) measureHandshakes(name string, attack func(address string) (net.
 	held := w.held().less(before)
 	w.Logf("%s, %d connections: %d bytes in use and %d resident each", name, len(conns), held.used/connections,
 		held.resident/connections)
+	if held.used < connections*attack.least {
+		w.Errorf("%s: %d connections hold no more than %d bytes", name, len(conns), held.used)
+	}
 	if held.used > connections*perHandshake || held.resident > connections*perHandshake+16<<20 {
 		w.Errorf("%s: %d connections hold %d bytes, and %d resident; documented are %d", name, len(conns), held.used,
 			held.resident, connections*perHandshake)
