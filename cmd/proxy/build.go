@@ -14,6 +14,7 @@ import (
 	"spillway/internal/config"
 	"spillway/internal/flowcontrol"
 	"spillway/internal/health"
+	"spillway/internal/logging"
 	"spillway/internal/memory"
 	"spillway/internal/mirror"
 	"spillway/internal/passthrough"
@@ -30,6 +31,7 @@ import (
 type process struct {
 	o         *config.Settings
 	log       *zap.Logger
+	sink      *logging.Output // of log
 	life      lifetime
 	began     time.Time
 	budget    budget
@@ -67,13 +69,13 @@ type process struct {
 
 // run builds the parts, starts them and shuts them down. It returns when a signal or ctx ends the
 // process, or with the first reason why the process cannot go on.
-func run(ctx context.Context, o *config.Settings, log *zap.Logger) error {
+func run(ctx context.Context, o *config.Settings, log *zap.Logger, sink *logging.Output) error {
 	if !o.Debug {
 		if err := memory.Conceal(); err != nil {
 			log.Warn("what is in memory may be read by others of this user", zap.Error(err))
 		}
 	}
-	p := &process{o: o, log: log, began: time.Now(), budget: applyBudget(o)}
+	p := &process{o: o, log: log, sink: sink, began: time.Now(), budget: applyBudget(o)}
 	defer p.close()
 	if err := p.build(ctx); err != nil {
 		return err
@@ -129,7 +131,7 @@ func (p *process) buildUpstream(ctx context.Context) (err error) {
 		return err
 	}
 	p.life = watchSignals(ctx, p.o.DrainPeriod, p.log)
-	p.closing(p.life.finish)
+	p.closing(p.life.over)
 	return nil
 }
 
@@ -137,7 +139,7 @@ func (p *process) buildUpstream(ctx context.Context) (err error) {
 func (p *process) buildMirrors(context.Context) error {
 	p.mirrors = mirror.NewSet(p.life.stop, p.client, mirrorOptions(p.o), p.log)
 	p.registry = admin.NewRegistry()
-	p.registry.MustRegister(mirror.NewCollector(p.mirrors))
+	p.registry.MustRegister(mirror.NewCollector(p.mirrors), logging.NewCollector(p.sink))
 	p.followed = &rotation.Followed{}
 	p.followed.Add(p.transports.Files)
 	p.registry.MustRegister(rotation.NewCollector(p.followed))

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"runtime/debug"
 	"strings"
 
@@ -15,8 +14,8 @@ import (
 )
 
 // startFunc runs the process with settings that have been checked. It returns when the process
-// ends.
-type startFunc func(ctx context.Context, o *config.Settings, log *zap.Logger) error
+// ends. sink is where log goes.
+type startFunc func(ctx context.Context, o *config.Settings, log *zap.Logger, sink *logging.Output) error
 
 const helpColumns = 110
 
@@ -36,7 +35,7 @@ const examples = `  # On a laptop, with the rights of the current kubeconfig:
 
 // newCommand returns the root command. It reads settings from args, then environ ("NAME=value"
 // each), then the file that they name.
-func newCommand(environ []string, stderr io.Writer, start startFunc) *cobra.Command {
+func newCommand(environ []string, sink *logging.Output, start startFunc) *cobra.Command {
 	o := config.New()
 	groups := o.FlagGroups()
 	cmd := &cobra.Command{
@@ -49,7 +48,7 @@ func newCommand(environ []string, stderr io.Writer, start startFunc) *cobra.Comm
 		SilenceErrors:     true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return startWith(cmd, o, environ, stderr, start)
+			return startWith(cmd, o, environ, sink, start)
 		},
 	}
 	for _, g := range groups {
@@ -60,21 +59,19 @@ func newCommand(environ []string, stderr io.Writer, start startFunc) *cobra.Comm
 	cmd.SetFlagErrorFunc(explain)
 	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) { fmt.Fprint(cmd.OutOrStdout(), helpText(cmd, groups)) })
 	cmd.AddCommand(newTop())
-	cmd.AddCommand(subcommands(stderr)...)
+	cmd.AddCommand(subcommands(sink)...)
 	return cmd
 }
 
 // startWith completes the options from the environment and the file, checks them, and starts.
-func startWith(cmd *cobra.Command, o *config.Settings, environ []string, stderr io.Writer, start startFunc) error {
+func startWith(cmd *cobra.Command, o *config.Settings, environ []string, sink *logging.Output, start startFunc) error {
 	if err := o.Complete(cmd.Flags(), environ); err != nil {
 		return err
 	}
 	if err := o.Validate(environ); err != nil {
 		return err
 	}
-	log := logging.New(o.LogLevel, o.LogFormat, stderr)
-	defer func() { _ = log.Sync() }() // stderr may be a pipe, which cannot be synced; nothing is buffered
-	return start(cmd.Context(), o, log)
+	return start(cmd.Context(), o, logging.New(o.LogLevel, o.LogFormat, sink), sink)
 }
 
 // explain says what is wrong with the flags of cmd.
@@ -130,13 +127,13 @@ func buildVersion(info *debug.BuildInfo) string {
 }
 
 // subcommands are what spillway does besides being a proxy. Each has a file of its own.
-func subcommands(stderr io.Writer) []*cobra.Command {
+func subcommands(sink *logging.Output) []*cobra.Command {
 	return []*cobra.Command{
 		newCheck(),
 		newInject(),
 		newKubeconfig(),
 		newUninject(),
-		newWebhook(stderr),
+		newWebhook(sink),
 	}
 }
 

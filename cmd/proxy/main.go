@@ -3,7 +3,8 @@
 // This package builds the parts of the process from its settings, starts them and ends them; each
 // subcommand has a file. It holds no logic of the proxy itself: what a part does is in its package
 // below internal, so that it can be tested without the others. Invariant: a start that fails prints
-// exactly one line to stderr that says what is wrong and what to do, and exits with code 1.
+// exactly one line to stderr that says what is wrong and what to do, and exits with code 1. All
+// that is written to stderr goes through one logging.Output, so that nothing waits for its reader.
 package main
 
 import (
@@ -12,6 +13,7 @@ import (
 	"io"
 	"os"
 
+	"spillway/internal/logging"
 	"spillway/internal/status"
 )
 
@@ -22,12 +24,14 @@ func main() {
 // execute runs the command line args in the environment environ and returns the exit code. start
 // runs once the settings are known to be good: run, except in tests.
 func execute(args, environ []string, stdout, stderr io.Writer, start startFunc) int {
-	cmd := newCommand(environ, stderr, start)
+	sink := logging.NewOutput(stderr)
+	defer func() { _ = sink.Sync() }() // for as long as it is read
+	cmd := newCommand(environ, sink, start)
 	cmd.SetArgs(append([]string{}, args...)) // never nil, for which cobra would read os.Args
 	cmd.SetOut(stdout)
-	cmd.SetErr(stderr)
+	cmd.SetErr(sink)
 	if err := cmd.ExecuteContext(context.Background()); err != nil {
-		fmt.Fprintln(stderr, "spillway: "+status.OneLine(err.Error()))
+		fmt.Fprintln(sink, "spillway: "+status.OneLine(err.Error()))
 		return 1
 	}
 	return 0

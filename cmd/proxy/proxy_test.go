@@ -17,6 +17,7 @@ import (
 
 	"spillway/internal/config"
 	"spillway/internal/listen"
+	"spillway/internal/logging"
 	"spillway/internal/testutil"
 )
 
@@ -35,7 +36,7 @@ type result struct {
 func start(environ []string, args ...string) result {
 	var stdout, stderr bytes.Buffer
 	var started *config.Settings
-	wire := func(_ context.Context, o *config.Settings, _ *zap.Logger) error {
+	wire := func(_ context.Context, o *config.Settings, _ *zap.Logger, _ *logging.Output) error {
 		started = o
 		return nil
 	}
@@ -104,7 +105,7 @@ func expectLine(t *testing.T, got result, want string) {
 
 func TestErrorOfTheWiringIsOneLine(t *testing.T) {
 	var stdout, stderr bytes.Buffer
-	wire := func(context.Context, *config.Settings, *zap.Logger) error {
+	wire := func(context.Context, *config.Settings, *zap.Logger, *logging.Output) error {
 		return errors.New("the API server is gone:\n\tconnection refused\r\n")
 	}
 	// These flags come with a warning, which would be a second line.

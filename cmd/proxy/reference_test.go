@@ -18,6 +18,7 @@ import (
 	"spillway/internal/audit"
 	"spillway/internal/config"
 	"spillway/internal/flowcontrol"
+	"spillway/internal/logging"
 	"spillway/internal/memory"
 	"spillway/internal/mirror"
 	"spillway/internal/passthrough"
@@ -106,7 +107,7 @@ func flagReference() string {
 	}
 	fmt.Fprint(&b, "\n# Flags of commands\n\nThese are given on the command line alone. `spillway COMMAND --help` says "+
 		"the same.\n")
-	for _, cmd := range newCommand(nil, io.Discard, nil).Commands() {
+	for _, cmd := range newCommand(nil, logging.NewOutput(io.Discard), nil).Commands() {
 		fmt.Fprintf(&b, "\n## spillway %s\n\n%s.\n\n", cmd.Name(), cmd.Short)
 		flagTable(&b, cmd.Flags())
 	}
@@ -163,6 +164,7 @@ func metricGroups() []metricGroup {
 		{name: "Audit log", about: "What is recorded. Only with `--audit-policy-file`."},
 		{name: "Files", about: "Certificates, keys, tokens and kubeconfigs, which are read again when they change. `file` " +
 			"is the path, `use` what it is for."},
+		{name: "The process", about: "What should stay 0: log lines that are lost."},
 		{name: "Memory", about: "How near the process is to its budget. What is in use and the steps are shown where there " +
 			"is a budget."},
 	}
@@ -174,7 +176,8 @@ func metricGroups() []metricGroup {
 	newReviewMetrics(&groups[4], func() float64 { return 0 })
 	audit.NewMetrics(&groups[5])
 	groups[6].collectors = []prometheus.Collector{rotation.NewCollector(nil)}
-	groups[7].collectors = []prometheus.Collector{memory.NewCollector(nil, nil, nil)}
+	groups[7].collectors = []prometheus.Collector{logging.NewCollector(nil)}
+	groups[8].collectors = []prometheus.Collector{memory.NewCollector(nil, nil, nil)}
 	return groups
 }
 

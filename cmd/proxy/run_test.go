@@ -24,6 +24,7 @@ import (
 	"spillway/internal/config"
 	"spillway/internal/fakeapiserver"
 	"spillway/internal/fakeapiserver/rawclient"
+	"spillway/internal/logging"
 )
 
 // kubeconfig writes a configuration that leads to an upstream.
@@ -89,7 +90,7 @@ func launched(t *testing.T, up *fakeapiserver.Server, change func(*config.Settin
 	core, logs := observer.New(zap.DebugLevel)
 	ctx, stop := context.WithCancel(context.Background())
 	p := &proxy{t: t, logs: logs, stop: stop, done: make(chan error, 1)}
-	go func() { p.done <- run(ctx, o, zap.New(core)) }()
+	go func() { p.done <- run(ctx, o, zap.New(core), logging.NewOutput(io.Discard)) }()
 	t.Cleanup(func() {
 		stop()
 		<-p.done

@@ -18,12 +18,13 @@ import (
 
 	"spillway/internal/config"
 	"spillway/internal/inject"
+	"spillway/internal/logging"
 	"spillway/internal/status"
 	"spillway/internal/webhook"
 )
 
 func TestHelpOfCommandsIsReadable(t *testing.T) {
-	for _, cmd := range newCommand(nil, os.Stderr, nil).Commands() {
+	for _, cmd := range newCommand(nil, logging.NewOutput(os.Stderr), nil).Commands() {
 		got := start(nil, cmd.Name(), "--help")
 		if got.code != 0 || got.stderr != "" || got.options != nil {
 			t.Fatalf("%s --help: code %d, stderr %q", cmd.Name(), got.code, got.stderr)
@@ -36,7 +37,7 @@ func TestHelpOfCommandsIsReadable(t *testing.T) {
 func given(t *testing.T, input string, args ...string) result {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	cmd := newCommand([]string{"PATH=/bin"}, &stderr, nil)
+	cmd := newCommand([]string{"PATH=/bin"}, logging.NewOutput(&stderr), nil)
 	cmd.SetArgs(args)
 	cmd.SetIn(strings.NewReader(input))
 	cmd.SetOut(&stdout)

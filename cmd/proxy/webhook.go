@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,8 +22,8 @@ type webhookCommand struct {
 	logFormat       string
 }
 
-// newWebhook returns `spillway webhook`, which logs to stderr.
-func newWebhook(stderr io.Writer) *cobra.Command {
+// newWebhook returns `spillway webhook`, which logs to sink.
+func newWebhook(sink *logging.Output) *cobra.Command {
 	w := &webhookCommand{
 		Webhook:         webhook.Webhook{Sidecar: inject.Defaults(), Limits: webhook.LimitsRead},
 		shutdownTimeout: 10 * time.Second, logLevel: "info", logFormat: "json",
@@ -58,9 +57,7 @@ Annotations of pods go before the flags, see spillway inject --help.`,
 			if err := w.validate(); err != nil {
 				return err
 			}
-			log := logging.New(w.logLevel, w.logFormat, stderr)
-			defer func() { _ = log.Sync() }()
-			return w.run(cmd.Context(), log)
+			return w.run(cmd.Context(), logging.New(w.logLevel, w.logFormat, sink))
 		},
 	}
 	f := cmd.Flags()
@@ -101,6 +98,6 @@ func (w *webhookCommand) validate() error {
 // run serves until ctx ends or the process gets a signal.
 func (w *webhookCommand) run(ctx context.Context, log *zap.Logger) error {
 	life := watchSignals(ctx, w.shutdownTimeout, log)
-	defer life.finish()
+	defer life.over()
 	return w.Run(life.drain, life.stop, log)
 }

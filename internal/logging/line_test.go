@@ -48,7 +48,9 @@ func TestLogCallsAreLines(t *testing.T) {
 	for _, format := range Formats {
 		for _, text := range injections {
 			var out bytes.Buffer
-			logged(New("info", format, &out), text)
+			logger := New("info", format, &out)
+			logged(logger, text)
+			_ = logger.Sync()
 			lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
 			if len(lines) != entries {
 				t.Errorf("%s, %.40q: %d lines of %d entries", format, text, len(lines), entries)
@@ -72,8 +74,10 @@ func TestLogFieldsAreNotForged(t *testing.T) {
 	want := []string{"any", "bytes", "error", "level", "msg", "time", "user"}
 	for _, text := range injections {
 		var out bytes.Buffer
-		New("info", "json", &out).Info("m", zap.String("user", text), zap.ByteString("bytes", []byte(text)),
-			zap.Error(errors.New(text)), zap.Any("any", "x"))
+		l := New("info", "json", &out)
+		l.Info("m", zap.String("user", text), zap.ByteString("bytes", []byte(text)), zap.Error(errors.New(text)),
+			zap.Any("any", "x"))
+		_ = l.Sync()
 		var entry map[string]any
 		if err := json.Unmarshal(out.Bytes(), &entry); err != nil {
 			t.Fatalf("%.40q: %v", text, err)
@@ -88,7 +92,9 @@ func TestLogFieldsAreNotForged(t *testing.T) {
 		}
 
 		out.Reset()
-		New("info", "console", &out).Info(text, zap.String("user", text))
+		l = New("info", "console", &out)
+		l.Info(text, zap.String("user", text))
+		_ = l.Sync()
 		columns := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\t")
 		if len(columns) != 4 || columns[1] != "info" {
 			t.Fatalf("%.40q: columns %.40q", text, columns)
@@ -104,6 +110,7 @@ func TestLogEntriesAreBounded(t *testing.T) {
 	l := New("info", "json", &out)
 	l.Info("many", zap.Strings("list", slices.Repeat([]string{"12345678"}, 1<<16)), zap.String("user", "u"))
 	l.Info("long", zap.String("user", strings.Repeat("€", 1<<16)))
+	_ = l.Sync()
 	lines := strings.Split(out.String(), "\n")
 	var many struct {
 		Msg          string
@@ -130,6 +137,7 @@ func FuzzLogLine(f *testing.F) {
 		var out bytes.Buffer
 		l := New("info", "json", &out)
 		l.Info(message, zap.String("v", value))
+		_ = l.Sync()
 		if lines := bytes.Count(out.Bytes(), []byte("\n")); lines != 1 {
 			t.Errorf("%d lines: %q", lines, &out)
 		}

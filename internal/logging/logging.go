@@ -1,7 +1,8 @@
 // Package logging makes the logger of the process.
 //
-// Invariant: an entry is one line, whatever is in it, and a bounded one. Each entry passes one
-// encoder that sees to it, so that no caller has to clean what it logs.
+// Invariants: an entry is one line, whatever is in it, and a bounded one. Each entry passes one
+// encoder that sees to it, so that no caller has to clean what it logs. A goroutine that logs does
+// not wait for the output (see Output).
 package logging
 
 import (
@@ -28,12 +29,14 @@ const klogVerbosity = 2
 // New returns a logger that writes one line per entry to w: level is one of Levels, format one of
 // Formats. Entries never carry stack traces; what the caller learns must be in the message. The
 // logs of client-go (klog) and of the standard library go the same way from then on, which is
-// process-wide.
+// process-wide. What was logged last is in w once the logger's Sync has returned. Where w is an
+// Output, a line in the same format counts the lines that it drops.
 func New(level, format string, w io.Writer) *zap.Logger {
 	var threshold zapcore.Level
 	_ = threshold.Set(level) // one of Levels; else info
 	encoder := newEncoder(format)
-	sink := zapcore.Lock(zapcore.AddSync(w))
+	sink := asOutput(w)
+	sink.tellOmissions(encoder)
 	log := zap.New(zapcore.NewCore(encoder, sink, threshold))
 
 	klogThreshold := threshold

@@ -25,6 +25,7 @@ func logEverything(level, format string) []string {
 	klog.InfoS("klog info")
 	klog.ErrorS(errors.New("boom"), "klog error")
 	log.Print("stdlib info")
+	_ = logger.Sync()
 	return strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
 }
 
