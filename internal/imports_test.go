@@ -41,7 +41,7 @@ var mayImport = map[string][]string{
 	"logging":     {},
 	"memory":      {},
 	"health":      {"status"},
-	"config":      {"audit", "auth", "editdistance", "inject", "listen", "logging", "sidecar", "tracing"},
+	"config":      {"audit", "auth", "editdistance", "inject", "listen", "logging", "rotation", "sidecar", "tracing"},
 	"report":      {"memory", "mirror", "object", "rotation", "serve", "source", "status", "watch"},
 	"admin":       {"auth", "health", "listen", "status", "tlsconn"},
 	"h2":          {},

@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"os"
 	"strings"
 
 	"go.uber.org/zap"
@@ -12,6 +11,7 @@ import (
 	"spillway/internal/auth"
 	"spillway/internal/auth/reauth"
 	"spillway/internal/listen"
+	"spillway/internal/rotation"
 )
 
 // validateAccess refuses what would give access to users that must not have it, and what would keep
@@ -89,7 +89,7 @@ func (o *Settings) validateImpersonation() error {
 		return o.Refuse("impersonate-client-certs", "true",
 			"has a meaning only with --client-ca-file or --requestheader-client-ca-file")
 	}
-	if _, err := os.ReadFile(o.ImpersonationKubeconfig); err != nil {
+	if _, err := rotation.ReadFile(o.ImpersonationKubeconfig); err != nil {
 		return o.Refuse("impersonation-kubeconfig", o.ImpersonationKubeconfig, "cannot be read: "+Cause(err))
 	}
 	return nil

@@ -2,11 +2,11 @@ package config
 
 import (
 	"fmt"
-	"os"
 
 	"github.com/spf13/pflag"
 
 	"spillway/internal/audit"
+	"spillway/internal/rotation"
 )
 
 // AuditOptions are the flags of the audit log, which are named as kube-apiserver's where they mean
@@ -66,7 +66,7 @@ func (o *Settings) validateAudit() error {
 	case a.To.Path == "":
 		return o.Refuse("audit-policy-file", a.PolicyFile, "needs --audit-log-path; - is standard output")
 	}
-	text, err := os.ReadFile(a.PolicyFile)
+	text, err := rotation.ReadFile(a.PolicyFile)
 	if err != nil {
 		return o.Refuse("audit-policy-file", a.PolicyFile, "cannot be read: "+Cause(err))
 	}

@@ -6,10 +6,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"spillway/internal/rotation"
 )
 
 // configEntry is one key of the configuration file. Values stay text, so that a value means the
@@ -26,7 +27,7 @@ type configEntry struct {
 // what it holds name the file and the line. Decoding into nodes rather than into a struct keeps
 // lines for messages and does not guess types (no "no" that becomes false).
 func readConfigFile(path string) ([]configEntry, error) {
-	text, err := os.ReadFile(path) // #nosec G304 -- the operator names it
+	text, err := rotation.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}

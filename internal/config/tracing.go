@@ -1,10 +1,9 @@
 package config
 
 import (
-	"os"
-
 	"github.com/spf13/pflag"
 
+	"spillway/internal/rotation"
 	"spillway/internal/tracing"
 )
 
@@ -27,7 +26,7 @@ func (o *Settings) validateTracing() error {
 	if t.File == "" {
 		return nil
 	}
-	text, err := os.ReadFile(t.File)
+	text, err := rotation.ReadFile(t.File)
 	if err != nil {
 		return o.Refuse("tracing-config-file", t.File, "cannot be read: "+Cause(err))
 	}

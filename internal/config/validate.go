@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"spillway/internal/listen"
+	"spillway/internal/rotation"
 )
 
 // minHistoryBytes catches a size that lost its unit: --history-bytes=64, --encoding-cache-bytes=64.
@@ -68,7 +68,7 @@ func (o *Settings) validateKubeconfig(environ []string) error {
 		return errors.New("--kubeconfig is not set, and this is not a pod (KUBERNETES_SERVICE_HOST is not set either): " +
 			"name a kubeconfig file")
 	}
-	if _, err := os.ReadFile(o.Kubeconfig); err != nil {
+	if _, err := rotation.ReadFile(o.Kubeconfig); err != nil {
 		return o.Refuse("kubeconfig", o.Kubeconfig, "cannot be read: "+Cause(err))
 	}
 	return nil
@@ -246,11 +246,11 @@ func (o *Settings) validateKeyPair() error {
 	if o.TLSCertFile == "" {
 		return nil
 	}
-	chain, err := os.ReadFile(o.TLSCertFile)
+	chain, err := rotation.ReadFile(o.TLSCertFile)
 	if err != nil {
 		return o.Refuse("tls-cert-file", o.TLSCertFile, "cannot be read: "+Cause(err))
 	}
-	key, err := os.ReadFile(o.TLSPrivateKeyFile)
+	key, err := rotation.ReadFile(o.TLSPrivateKeyFile)
 	if err != nil {
 		return o.Refuse("tls-private-key-file", o.TLSPrivateKeyFile, "cannot be read: "+Cause(err))
 	}

@@ -3,7 +3,8 @@
 //
 // The invariant: what is in use was read whole and understood. A file that cannot be read, or does
 // not fit the files that it belongs to, leaves in use what was there before, as in the middle of a
-// rotation; the log names it once.
+// rotation; the log names it once. So does a file whose file system hangs: reading has a bound, and
+// nothing waits for it twice.
 //
 // Files are compared by their bytes. Their times would be cheaper to look at and say less: a volume
 // of the kubelet's changes when a symbolic link is renamed, and tools that restore files restore
@@ -14,7 +15,6 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -60,7 +60,7 @@ func Files(names ...string) func() ([]Part, error) {
 	return func() ([]Part, error) {
 		parts := make([]Part, 0, len(names))
 		for _, name := range names {
-			text, err := os.ReadFile(name) // #nosec G304 -- the operator names it
+			text, err := ReadFile(name)
 			if err != nil {
 				return nil, err
 			}
@@ -75,9 +75,10 @@ type Value[T any] struct {
 	o       Options[T] // static
 	current atomic.Pointer[T]
 	looked  atomic.Pointer[time.Time] // when the files were looked at, by both clocks: the wall clock may be set back
+	looking sync.Mutex                // one look at a time; mu is taken below it
 
-	mu      sync.Mutex
-	parts   []Part // what current was made of
+	mu      sync.Mutex // is not held while files are read
+	parts   []Part     // what current was made of
 	since   time.Time
 	changes uint64
 	expires time.Time
@@ -88,9 +89,7 @@ type Value[T any] struct {
 func New[T any](o Options[T]) (*Value[T], error) {
 	o.Clock, o.Log = cmp.Or(o.Clock, clock.PassiveClock(clock.RealClock{})), cmp.Or(o.Log, zap.NewNop())
 	v := &Value[T]{o: o}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if _, err := v.lookLocked(); err != nil {
+	if _, err := v.look(); err != nil {
 		return nil, err
 	}
 	return v, nil
@@ -107,11 +106,14 @@ func (v *Value[T]) Recent(age time.Duration) T {
 	return v.Get()
 }
 
-// Look reads the files, and reports whether something else is in use from now on.
+// Look reads the files, and reports whether something else is in use from now on. Files that cannot
+// be read in time (see Bounded) leave in use what is.
 func (v *Value[T]) Look() bool {
+	v.looking.Lock()
+	defer v.looking.Unlock()
+	changed, err := v.look()
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	changed, err := v.lookLocked()
 	switch {
 	case err != nil && (v.err == nil || v.err.Error() != err.Error()):
 		v.o.Log.Warn("keeping the "+v.o.Use+" in use: what is there now cannot be used", zap.Error(err),
@@ -125,7 +127,9 @@ func (v *Value[T]) Look() bool {
 	return changed
 }
 
-func (v *Value[T]) lookLocked() (changed bool, err error) {
+// look reads the files and uses what is in them, if it is something else and good. Callers hold
+// looking, which parts need no other lock to be read under.
+func (v *Value[T]) look() (changed bool, err error) {
 	now := v.o.Clock.Now()
 	v.looked.Store(&now)
 	parts, err := v.o.Read()
@@ -141,6 +145,8 @@ func (v *Value[T]) lookLocked() (changed bool, err error) {
 		return false, fmt.Errorf("%s %s: %w", v.o.Use, strings.Join(names(parts), " with "), err)
 	}
 	v.current.Store(&value)
+	v.mu.Lock()
+	defer v.mu.Unlock()
 	v.parts, v.since, v.expires = parts, now, expires
 	if !first {
 		v.changes++

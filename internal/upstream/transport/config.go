@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net/url"
-	"os"
 	"strings"
 
 	"k8s.io/client-go/rest"
@@ -13,13 +12,15 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	_ "k8s.io/client-go/plugin/pkg/client/auth" // whatever kubectl can log in with
+
+	"spillway/internal/rotation"
 )
 
 // LoadConfig reads the kubeconfig at path; without a path, the service account of the pod that the
 // process runs in. An error is one line that says what to do.
 func LoadConfig(path string) (ConfigSource, error) {
 	if path == "" {
-		cfg, err := inCluster()
+		cfg, err := rotation.Bounded("the pod's service account", inCluster)
 		return ConfigSource{Config: cfg}, err
 	}
 	raw, err := readKubeconfig(path)
@@ -28,7 +29,11 @@ func LoadConfig(path string) (ConfigSource, error) {
 	}
 	// Tools turn a kubeconfig to other clusters while the proxy runs: the context of the start counts.
 	context := raw.CurrentContext
-	again := func() (*rest.Config, error) { return fromFile(path, context) }
+	again := func() (*rest.Config, error) {
+		return rotation.Bounded("kubeconfig "+path+", or a file that it names", func() (*rest.Config, error) {
+			return fromFile(path, context)
+		})
+	}
 	cfg, err := again()
 	return ConfigSource{Config: cfg, File: path, Again: again}, err
 }
@@ -50,7 +55,7 @@ func inCluster() (*rest.Config, error) {
 
 // readKubeconfig reads a kubeconfig that has a current context.
 func readKubeconfig(path string) (*clientcmdapi.Config, error) {
-	text, err := os.ReadFile(path) // #nosec G304 -- the operator names it
+	text, err := rotation.ReadFile(path)
 	if err != nil {
 		var p *fs.PathError
 		if errors.As(err, &p) {

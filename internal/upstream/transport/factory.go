@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"os"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -300,7 +299,7 @@ func (f *Factory) part(data []byte, file string) (rotation.Part, error) {
 		}
 		return rotation.Part{File: f.file, Text: data}, nil
 	}
-	text, err := os.ReadFile(file) // #nosec G304 -- the operator names it
+	text, err := rotation.ReadFile(file)
 	return rotation.Part{File: file, Text: text}, err
 }
 
