@@ -38,9 +38,17 @@ func (m *Set) Describe() []string {
 // unless limit says for how long.
 func (m *Set) UpstreamReady(limit time.Duration) health.Check {
 	return func() (string, error) {
+		trouble := m.client.CredentialTrouble()
 		if since := m.client.SilentSince(); limit > 0 && !since.IsZero() && time.Since(since) >= limit {
-			return "", fmt.Errorf("the apiserver has not answered for %s, and --readyz-upstream-timeout is %s",
-				time.Since(since).Round(time.Second), limit)
+			why := ""
+			if trouble != nil {
+				why = ": " + trouble.Error()
+			}
+			return "", fmt.Errorf("the apiserver has not answered for %s, and --readyz-upstream-timeout is %s%s",
+				time.Since(since).Round(time.Second), limit, why)
+		}
+		if trouble != nil {
+			return "", health.Notice(trouble.Error())
 		}
 		names, oldest := m.oldStates()
 		if len(names) == 0 {

@@ -37,6 +37,8 @@ func neverSent(err error) bool {
 		rec  tls.RecordHeaderError
 	)
 	switch {
+	case withoutCredentials(err):
+		return true
 	case errors.As(err, &op):
 		return op.Op == "dial"
 	case errors.As(err, &dns), errors.As(err, &cert), errors.As(err, &rec):
@@ -52,6 +54,8 @@ func FailureKind(err error) string {
 		cert *tls.CertificateVerificationError
 	)
 	switch {
+	case withoutCredentials(err):
+		return "the proxy has no credentials for it"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "connection refused"
 	case errors.As(err, &dns):
@@ -64,6 +68,13 @@ func FailureKind(err error) string {
 		return "it closed the connection"
 	}
 	return "no answer"
+}
+
+// withoutCredentials reports that nothing was sent, since the proxy's own credentials could not be
+// had (transport.CredentialError).
+func withoutCredentials(err error) bool {
+	var e interface{ NeverSent() bool }
+	return errors.As(err, &e) && e.NeverSent()
 }
 
 func timedOut(err error) bool {

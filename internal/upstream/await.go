@@ -11,6 +11,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+
+	"spillway/internal/upstream/transport"
 )
 
 // Away reports that an error says no more than that upstream cannot be used now: the same may work
@@ -19,15 +21,19 @@ import (
 // trusted, credentials that cannot be had, something that is no kube-apiserver.
 //
 // Away is: a name that does not resolve, since names come and go with what they name; no
-// connection, or none that lasts, a handshake included; no answer in time; and the answers of an
-// apiserver, or of what stands before it, that cannot serve now (5xx, 429).
+// connection, or none that lasts, a handshake included; no answer in time, of a credential plugin
+// neither; and the answers of an apiserver, or of what stands before it, that cannot serve now
+// (5xx, 429).
 func Away(err error) bool {
 	var status apierrors.APIStatus
 	var name *net.DNSError
 	var op *net.OpError
+	var missing *transport.CredentialError
 	switch {
 	case err == nil:
 		return false
+	case errors.As(err, &missing):
+		return missing.Timeout()
 	case errors.As(err, &status):
 		code := status.Status().Code
 		return code >= http.StatusInternalServerError || code == http.StatusTooManyRequests

@@ -162,10 +162,19 @@ func jsonAnswer(resp *http.Response) bool {
 	return resp.Header.Get("Content-Type") == "application/json"
 }
 
-// SilentSince is since when upstream has not answered; zero: its last answer came.
+// SilentSince is since when upstream has not answered, or had no request for want of
+// credentials; zero: its last answer came.
 func (c *Client) SilentSince() time.Time {
-	if since := c.contact.silent.Load(); since != nil {
-		return *since
+	since, _ := c.transports.CredentialTrouble()
+	if silent := c.contact.silent.Load(); silent != nil && (since.IsZero() || silent.Before(since)) {
+		return *silent
 	}
-	return time.Time{}
+	return since
+}
+
+// CredentialTrouble is why the proxy's own credentials cannot be had at present; nil: they can, or
+// nothing is known of it.
+func (c *Client) CredentialTrouble() error {
+	_, err := c.transports.CredentialTrouble()
+	return err
 }

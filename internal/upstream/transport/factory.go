@@ -48,6 +48,7 @@ type Factory struct {
 	trust  *rotation.Value[*trust]       // nil: no authority is named
 	pair   *rotation.Value[*certificate] // nil: there is no client certificate that is followed
 	token  *rotation.Value[string]       // nil: there is no token
+	plugin *plugin                       // nil: no plugin supplies credentials
 }
 
 // sharedSettings is what the transports of all identities at one upstream have in common.
@@ -121,6 +122,7 @@ func (f *Factory) Config() *rest.Config { return f.base }
 // follow begins to follow the kubeconfig.
 func (f *Factory) follow(source ConfigSource) error {
 	f.base, f.file = ownConfig(source.Config), source.File
+	f.plugin = newPlugin(f.base, f.shared.log)
 	if source.Again == nil {
 		return nil
 	}

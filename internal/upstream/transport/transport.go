@@ -135,7 +135,7 @@ func (f *Factory) own(kind Purpose) (*Transport, http.RoundTripper, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	rt, err := clienttransport.HTTPWrappersForConfig(t.config, t)
+	rt, err := f.wrapped(t)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -143,6 +143,17 @@ func (f *Factory) own(kind Purpose) (*Transport, http.RoundTripper, error) {
 		rt = &bearer{factory: f, next: rt}
 	}
 	return t, &reloadingTransport{factory: f, next: rt}, nil
+}
+
+// wrapped is t within client-go's wrappers, which add credentials.
+func (f *Factory) wrapped(t *Transport) (http.RoundTripper, error) {
+	wrap := func(next http.RoundTripper) (http.RoundTripper, error) {
+		return clienttransport.HTTPWrappersForConfig(t.config, next)
+	}
+	if f.plugin == nil {
+		return wrap(t)
+	}
+	return newPatientTransport(f.plugin, wrap, t)
 }
 
 func (f *Factory) transport(kind Purpose, cfg *rest.Config, bare bool) (*Transport, error) {
@@ -277,6 +288,9 @@ func (t *Transport) build(trusted *trust, pair *certificate) (*http.Transport, e
 	}
 	if pair != nil {
 		secure.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return pair, nil }
+	}
+	if get := secure.GetClientCertificate; pair == nil && get != nil && t.factory.plugin != nil {
+		secure.GetClientCertificate = t.factory.plugin.certificate(get)
 	}
 	proxy := t.config.Proxy
 	if proxy == nil {
