@@ -32,17 +32,20 @@ var mayImport = map[string][]string{
 	"editdistance": {},
 	"websocket":    {},
 	"metric":       {},
-	"upstream":     {"editdistance", "object", "rawio", "rotation"},
-	"auth":         {"flowcontrol", "metric", "object", "rotation", "timerheap", "tlsconn"},
+	"watchdog":     {},
+	"upstream":     {"editdistance", "object", "rawio", "rotation", "watchdog"},
+	"auth":         {"flowcontrol", "metric", "object", "rotation", "timerheap", "tlsconn", "watchdog"},
 	// of serve it takes Source and Catalog alone, until these have a package below both
-	"mirror":      {"backfill", "cache", "codec", "fanout", "health", "memory", "object", "source", "status", "upstream"},
+	"mirror": {
+		"backfill", "cache", "codec", "fanout", "health", "memory", "object", "source", "status", "upstream", "watchdog",
+	},
 	"listen":      {"rotation", "tlsconn"},
 	"tlsconn":     {},
 	"logging":     {},
 	"memory":      {},
 	"health":      {"status"},
 	"config":      {"audit", "auth", "editdistance", "inject", "listen", "logging", "rotation", "sidecar", "tracing"},
-	"report":      {"memory", "mirror", "object", "rotation", "serve", "source", "status", "watch"},
+	"report":      {"memory", "mirror", "object", "rotation", "serve", "source", "status", "watch", "watchdog"},
 	"admin":       {"auth", "health", "listen", "status", "tlsconn"},
 	"h2":          {},
 	"audit":       {"auth", "metric"},
@@ -54,7 +57,7 @@ var mayImport = map[string][]string{
 	"plan":        {"apistatus", "object", "source"},
 	"watch": {
 		"apistatus", "auth", "backfill", "cache", "clientconn", "codec", "fanout", "flowcontrol", "h2",
-		"metric", "object", "plan", "rawio", "ring", "source", "timerheap", "websocket",
+		"metric", "object", "plan", "rawio", "ring", "source", "timerheap", "watchdog", "websocket",
 	},
 	"passthrough": {"apistatus", "auth", "clientconn", "flowcontrol", "metric", "plan"},
 	"http1": {
@@ -62,7 +65,7 @@ var mayImport = map[string][]string{
 	},
 	"serve": {
 		"apistatus", "audit", "auth", "cache", "clientconn", "codec", "fanout", "flowcontrol", "h2",
-		"http1", "memory", "metric", "object", "passthrough", "plan", "source", "tracing", "watch",
+		"http1", "memory", "metric", "object", "passthrough", "plan", "source", "tracing", "watch", "watchdog",
 	},
 	"status":        {},
 	"top":           {"status"},
@@ -218,7 +221,7 @@ func TestForbidden(t *testing.T) {
 	f("internal/object", "spillway/internal/ring", "imports no package of ours")
 	f("internal/object/scan", "spillway/internal/object", "")
 	f("internal/object/scan", "spillway/internal/cache", "imports no package of ours")
-	f("internal/upstream", "spillway/internal/cache", "may import editdistance, object, rawio, rotation only")
+	f("internal/upstream", "spillway/internal/cache", "may import editdistance, object, rawio, rotation, watchdog only")
 	f("internal/serve", "spillway/internal/upstream", "of ours, internal/serve may import ")
 	f("internal/serve", "spillway/internal/serve/wire", "")
 	f("internal/serve", "spillway/cmd/proxy", "nothing below internal/ imports what is above it")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 	"spillway/internal/serve"
 	"spillway/internal/status"
 	"spillway/internal/upstream"
+	"spillway/internal/watchdog"
 )
 
 // access is what authenticates and authorizes the clients of the listeners. An access is nil where
@@ -156,11 +158,15 @@ func (a *access) remote() func() (*auth.Authenticator, *auth.Authorizer) {
 }
 
 // run asks about running watches until ctx ends.
-func (a *access) run(ctx context.Context) error {
+func (a *access) run(ctx context.Context, clock *watchdog.Monitor) error {
 	var group errgroup.Group
 	all := a.reauthorizers()
-	for _, one := range all {
-		group.Go(func() error { return one.Run(ctx) })
+	for i, one := range all {
+		watched := clock.Watch(watchdog.Reauthorizer, strconv.Itoa(i), reauthorizerLimit, one.Progress)
+		group.Go(func() error {
+			defer watched.End()
+			return one.Run(ctx)
+		})
 	}
 	if a.rights != nil {
 		group.Go(func() error {

@@ -25,6 +25,7 @@ import (
 	"spillway/internal/status"
 	"spillway/internal/upstream"
 	"spillway/internal/upstream/transport"
+	"spillway/internal/watchdog"
 )
 
 // process is the parts of the program. build makes them, start starts them, shutdown ends them.
@@ -57,6 +58,7 @@ type process struct {
 	server    *serve.Server
 
 	// of operators
+	clock    *watchdog.Monitor // of the loops of all parts
 	registry *prometheus.Registry
 	followed *rotation.Followed
 	checks   *health.Checks
@@ -75,7 +77,7 @@ func run(ctx context.Context, o *config.Settings, log *zap.Logger, sink *logging
 			log.Warn("what is in memory may be read by others of this user", zap.Error(err))
 		}
 	}
-	p := &process{o: o, log: log, sink: sink, began: time.Now(), budget: applyBudget(o)}
+	p := &process{o: o, log: log, sink: sink, began: time.Now(), budget: applyBudget(o), clock: watchdog.New(log)}
 	defer p.close()
 	if err := p.build(ctx); err != nil {
 		return err
@@ -137,9 +139,9 @@ func (p *process) buildUpstream(ctx context.Context) (err error) {
 
 // buildMirrors makes the mirrors, and what is followed and measured.
 func (p *process) buildMirrors(context.Context) error {
-	p.mirrors = mirror.NewSet(p.life.stop, p.client, mirrorOptions(p.o), p.log)
+	p.mirrors = mirror.NewSet(p.life.stop, p.client, mirrorOptions(p.o, p.clock), p.log)
 	p.registry = admin.NewRegistry()
-	p.registry.MustRegister(mirror.NewCollector(p.mirrors), logging.NewCollector(p.sink))
+	p.registry.MustRegister(mirror.NewCollector(p.mirrors), logging.NewCollector(p.sink), watchdog.NewCollector(p.clock))
 	p.followed = &rotation.Followed{}
 	p.followed.Add(p.transports.Files)
 	p.registry.MustRegister(rotation.NewCollector(p.followed))
@@ -186,7 +188,7 @@ func (p *process) buildServer(context.Context) error {
 	p.server = serve.New(serve.Options{
 		Catalog: p.mirrors, Forwarder: p.forwarder, Own: p.own, Semantics: semantics(p.o, p.client),
 		MaxStaleness: p.o.MaxStaleness,
-		StallTimeout: p.o.StallTimeout, Limiter: p.limiter,
+		StallTimeout: p.o.StallTimeout, Limiter: p.limiter, Clock: p.clock,
 		MaxConnections: p.o.Connections(), MaxConnectionsPerPeer: p.o.MaxConnectionsPerPeer,
 		Away: p.startup.reason, Ready: p.checks.Ready,
 		Audit: p.record.log, Tracer: p.traces.tracer, Metrics: serve.NewMetrics(p.registry), Log: p.log,
@@ -211,9 +213,10 @@ func (p *process) buildStatus(context.Context) error {
 	p.checks.Require("files", p.followed.Ready)
 	p.checks.Describe(p.access.describeReviews)
 	p.checks.Describe(p.mirrors.Describe)
+	p.checks.Describe(p.clock.Describe)
 	parts := &report.Parts{
 		Version: versionText(), Host: p.source.Config.Host, Started: p.began, Waiting: p.startup.reason,
-		Mirrors: p.mirrors, Server: p.server, Guard: p.guard, Files: p.followed,
+		Mirrors: p.mirrors, Server: p.server, Guard: p.guard, Files: p.followed, Clock: p.clock,
 	}
 	p.reporter = status.NewReporter(parts.Report)
 	p.closing(p.reporter.Close)
@@ -229,7 +232,7 @@ func semantics(o *config.Settings, client *upstream.Client) plan.Semantics {
 }
 
 // mirrorOptions are the options of the mirrors.
-func mirrorOptions(o *config.Settings) mirror.SetOptions {
+func mirrorOptions(o *config.Settings, clock *watchdog.Monitor) mirror.SetOptions {
 	named, all := o.NamedResources()
 	return mirror.SetOptions{
 		Resources: named, OnDemand: all, Strict: o.StrictResources, MaxOnDemand: o.MaxResources,
@@ -238,5 +241,6 @@ func mirrorOptions(o *config.Settings) mirror.SetOptions {
 		EncodingCacheBytes: int64(o.EncodingCacheBytes), EncodedBytesAtLeast: o.LeastForms,
 		FeedBytes: o.FeedBytes, FirstStates: o.FirstStates,
 		StripManagedFields: o.StripManagedFields, AsksAboutAll: o.AsksAboutAll(),
+		Clock: clock,
 	}
 }

@@ -24,6 +24,7 @@ import (
 	"spillway/internal/passthrough"
 	"spillway/internal/rotation"
 	"spillway/internal/serve"
+	"spillway/internal/watchdog"
 )
 
 // docs/flags.md and docs/metrics.md are what the code says, and nothing else.
@@ -164,7 +165,7 @@ func metricGroups() []metricGroup {
 		{name: "Audit log", about: "What is recorded. Only with `--audit-policy-file`."},
 		{name: "Files", about: "Certificates, keys, tokens and kubeconfigs, which are read again when they change. `file` " +
 			"is the path, `use` what it is for."},
-		{name: "The process", about: "What should stay 0: log lines that are lost."},
+		{name: "The process", about: "What should stay 0: loops that do not move, and log lines that are lost."},
 		{name: "Memory", about: "How near the process is to its budget. What is in use and the steps are shown where there " +
 			"is a budget."},
 	}
@@ -176,7 +177,7 @@ func metricGroups() []metricGroup {
 	newReviewMetrics(&groups[4], func() float64 { return 0 })
 	audit.NewMetrics(&groups[5])
 	groups[6].collectors = []prometheus.Collector{rotation.NewCollector(nil)}
-	groups[7].collectors = []prometheus.Collector{logging.NewCollector(nil)}
+	groups[7].collectors = []prometheus.Collector{watchdog.NewCollector(nil), logging.NewCollector(nil)}
 	groups[8].collectors = []prometheus.Collector{memory.NewCollector(nil, nil, nil)}
 	return groups
 }

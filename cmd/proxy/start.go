@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -15,6 +16,15 @@ import (
 	"spillway/internal/mirror"
 	"spillway/internal/passthrough"
 	"spillway/internal/serve"
+	"spillway/internal/watchdog"
+)
+
+const (
+	// logLimit is how long one write to the log, or to the audit log, may take until its loop is
+	// called stalled.
+	logLimit = 2 * time.Second
+	// reauthorizerLimit is that of what a reauthorizer does between two waits, which is no review.
+	reauthorizerLimit = 5 * time.Second
 )
 
 // start starts the parts and serves until the process drains. It returns early with the reason if
@@ -24,6 +34,11 @@ func (p *process) start(ctx context.Context) error {
 		p.spawn(func() error { p.pod.projection.Run(p.life.stop); return nil })
 	}
 	p.spawn(func() error { return p.transports.Run(p.life.stop) })
+	p.spawn(func() error { return p.clock.Run(p.life.stop) })
+	p.clock.Watch(watchdog.Log, "", logLimit, p.sink.Progress)
+	if p.record.log != nil {
+		p.clock.Watch(watchdog.Audit, "", logLimit, p.record.log.Progress)
+	}
 	serving := sync.OnceFunc(p.serve)
 	err := p.startup.await(p.life.drain, p.client, p.begin, serving, p.log)
 	if p.life.drain.Err() != nil { // the signal came first
@@ -37,7 +52,7 @@ func (p *process) start(ctx context.Context) error {
 		p.log.Warn(w)
 	}
 	serving()
-	p.spawn(func() error { return p.access.run(p.life.stop) }) // to the end: no watch goes on without reviews
+	p.spawn(func() error { return p.access.run(p.life.stop, p.clock) }) // to the end: no watch goes on without reviews
 	p.spawn(func() error { return memory.NewPacer(p.server.Held).Run(p.life.stop) })
 	if p.guard != nil {
 		p.spawn(func() error { return p.guard.Run(p.life.stop) })

@@ -60,6 +60,13 @@ func New(o Options) *Trail {
 // FailClosed reports that nothing is to be answered from memory whose events could not be written.
 func (l *Trail) FailClosed() bool { return l.failClosed }
 
+// Progress is how many writes of the log have ended, and whether one is under way.
+func (l *Trail) Progress() (writes uint64, working bool) {
+	l.queue.mu.Lock()
+	defer l.queue.mu.Unlock()
+	return l.queue.mu.writes, len(l.queue.mu.writing) > 0
+}
+
 // Close writes what is still to be written, and closes where it went. It waits for a bounded time,
 // and says how many events are lost by that.
 func (l *Trail) Close() error { return l.queue.close() }

@@ -67,6 +67,7 @@ type queue struct {
 		answers, ends batchQueue
 		writing       []*batch
 		began         time.Time // of writing
+		writes        uint64    // that have ended
 		closed        bool
 	}
 }
@@ -222,6 +223,7 @@ func (q *queue) settle(group []*batch, ends []int, n int, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.mu.writing = nil
+	q.mu.writes++
 	for i, b := range group {
 		if ends[i] > n {
 			b.err = cmp.Or(b.err, err)

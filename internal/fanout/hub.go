@@ -116,6 +116,11 @@ func (h *Hub) Lag() uint64 {
 	return head - min(head, done)
 }
 
+// Progress is a watchdog.ProgressFunc: the hub works while it has entries to dispatch.
+func (h *Hub) Progress() (turns uint64, working bool) {
+	return h.stats.Events.Load() + h.progress.Load().position, h.resource.Ready() && h.Lag() > 0
+}
+
 // Run dispatches until ctx ends.
 func (h *Hub) Run(ctx context.Context) error {
 	defer func() { h.account(-h.held) }()

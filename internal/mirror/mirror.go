@@ -15,6 +15,7 @@ import (
 	"spillway/internal/object"
 	"spillway/internal/source"
 	"spillway/internal/upstream"
+	"spillway/internal/watchdog"
 )
 
 // mirror is one resource on its way from upstream to its clients: reflector → cache → hub.
@@ -28,6 +29,8 @@ type mirror struct {
 	cancel    context.CancelFunc
 	state     *mirrorState
 	ended     atomic.Bool // its word on the state does not count any more
+	// watched and dispatcher are the reflector's loop and the hub's, as the clock sees them.
+	watched, dispatcher *watchdog.LoopWatch
 
 	representation *representation
 	denials        upstream.Denials
@@ -65,6 +68,8 @@ func newMirror(ms *Set, info *object.Resource, state *mirrorState) *mirror {
 	m.reflector = upstream.NewReflector(ms.client, info, m.resource, upstream.WithLogger(ms.log),
 		upstream.WithPromised(m.resource.Ask),
 		upstream.WithObserver(m.observer(ms)), upstream.WithEndMarkWait(ms.endMarkWait))
+	m.watched = ms.o.Clock.Watch(watchdog.Mirror, info.String(), awayThreshold, m.reflector.Progress)
+	m.dispatcher = ms.o.Clock.Watch(watchdog.Dispatcher, info.String(), dispatchLimit, m.hub.Progress)
 	m.source.Warning, m.source.Age = m.reflector.Warning, m.age
 	m.source.CompressesWatchLists = func() bool {
 		return ms.client.Abilities().WatchListCompression == upstream.AbilityPresent
@@ -75,6 +80,8 @@ func newMirror(ms *Set, info *object.Resource, state *mirrorState) *mirror {
 // run mirrors until ctx ends or the mirror is stopped. When the reflector has returned, the hub
 // tells its feeds what is left.
 func (m *mirror) run(ctx context.Context) {
+	defer m.watched.End()
+	defer m.dispatcher.End()
 	hubCtx, stopHub := context.WithCancel(context.WithoutCancel(ctx))
 	hubDone := make(chan struct{})
 	go func() {
@@ -189,18 +196,30 @@ func (m *mirror) usable() *source.Source {
 // watch that has to be opened a second time is no outage.
 const awayThreshold = 2 * time.Second
 
+// dispatchLimit is how long a hub may take for one event until its loop is called stalled.
+const dispatchLimit = 5 * time.Second
+
 // age is how long ago the state was last known to be upstream's, if it is not kept current; 0 while
 // it is. away says that the apiserver does not answer; otherwise it does, and yet nothing keeps the
-// state current.
+// state current. A mirror whose own loop is stuck cannot say so: then the clock does, whatever
+// state it is in.
 func (m *mirror) age() (age time.Duration, away bool) {
 	s := m.state.State()
+	if !s.Holds() || !m.resource.Ready() {
+		return 0, false
+	}
 	since, contact := m.reflector.Away()
-	if since.IsZero() || time.Since(since) < awayThreshold ||
-		!s.Holds() || s.Kind() == states.KindSynced || !m.resource.Ready() {
+	switch {
+	case !m.watched.StalledSince().IsZero(), isOver(m.reflector.UnwatchedSince()):
+		return time.Since(m.reflector.Contact()), s.Cause().Why == states.WhyUnreachable
+	case !isOver(since), s.Kind() == states.KindSynced:
 		return 0, false
 	}
 	return time.Since(contact), s.Cause().Why == states.WhyUnreachable
 }
+
+// isOver reports that awayThreshold is over since then; zero: never.
+func isOver(since time.Time) bool { return !since.IsZero() && time.Since(since) >= awayThreshold }
 
 // used is when the last request for the mirror came.
 func (m *mirror) used() time.Time { return m.born.Add(time.Duration(m.asked.Load())) }

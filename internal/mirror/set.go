@@ -31,6 +31,7 @@ import (
 	"spillway/internal/object"
 	"spillway/internal/source"
 	"spillway/internal/upstream"
+	"spillway/internal/watchdog"
 )
 
 // SetOptions say what is mirrored, and what of it is kept.
@@ -51,6 +52,7 @@ type SetOptions struct {
 	StripManagedFields  bool
 	// AsksAboutAll says that upstream reviews every client, so that none is served while it is away.
 	AsksAboutAll bool
+	Clock        *watchdog.Monitor // of the mirrors' loops; nil: nothing watches them
 }
 
 // Set is the resources that are mirrored, and those that will be when a client requests them. It is

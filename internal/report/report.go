@@ -17,6 +17,7 @@ import (
 	"spillway/internal/source"
 	"spillway/internal/status"
 	"spillway/internal/watch"
+	"spillway/internal/watchdog"
 )
 
 // Parts is what a report is made of.
@@ -29,6 +30,7 @@ type Parts struct {
 	Server  *serve.Server
 	Guard   *memory.Guard // nil: there is no limit
 	Files   *rotation.Followed
+	Clock   *watchdog.Monitor
 }
 
 // Report says how all parts stand now.
@@ -40,6 +42,9 @@ func (s *Parts) Report(context.Context) (*status.Report, error) {
 		Upstream: s.upstream(), Memory: s.memory(),
 		Watches: status.Watches{Total: len(watches), Items: make([]*status.Watch, 0, len(watches))},
 		Ended:   map[string]uint64{}, Evictions: []*status.Eviction{}, Files: fileStatus(s.Files.States()),
+	}
+	for _, stall := range s.Clock.Stalled() {
+		r.StalledLoops = append(r.StalledLoops, &status.StalledLoop{Loop: stall.Loop, Since: stall.Since})
 	}
 	on := map[*source.Source]int{}
 	for i := range watches {

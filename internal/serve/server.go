@@ -41,6 +41,7 @@ import (
 	"spillway/internal/source"
 	"spillway/internal/tracing"
 	"spillway/internal/watch"
+	"spillway/internal/watchdog"
 )
 
 // Options configure a Server.
@@ -70,6 +71,9 @@ type Options struct {
 	// MaxConnections is how many connections clients may have, and MaxConnectionsPerPeer how many
 	// those at one IP address may. 0: as many as they like.
 	MaxConnections, MaxConnectionsPerPeer int
+
+	// Clock watches the loops that deliver watches; nil: nothing does.
+	Clock *watchdog.Monitor
 
 	// Audit puts on record what is answered here; nil: nothing is.
 	Audit *audit.Trail
@@ -170,7 +174,7 @@ func New(opts Options) *Server {
 	s.watches = watch.NewManager(watch.Options{
 		Base: s.base, StallTimeout: opts.StallTimeout, Goroutines: opts.Goroutines || s.gone == nil, Limiter: opts.Limiter,
 		Seats: s.seats, Eviction: s.eviction, Panicked: s.panicked, Withdraw: s.withdraw,
-		Metrics: opts.Metrics.watches, Log: opts.Log,
+		Clock: opts.Clock, Metrics: opts.Metrics.watches, Log: opts.Log,
 	})
 	s.coalescer = passthrough.NewCoalescer(s.base, opts.Own, opts.Forwarder.Opts.Base)
 	s.conns = clientconn.NewConnections(opts.MaxConnections, opts.MaxConnectionsPerPeer, opts.Metrics.conns, s.base.Done())

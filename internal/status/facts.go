@@ -21,6 +21,9 @@ func (r *Report) Facts() []Fact {
 		facts = append(facts, r.abilityFact())
 	}
 	facts = append(facts, r.mirrorFact())
+	if len(r.StalledLoops) > 0 {
+		facts = append(facts, r.loopFact())
+	}
 	facts = append(facts,
 		Fact{Name: "Watches", Text: Count(r.Watches.Total) + ", " + Bytes(r.Watches.BytesPerSecond) + "/s"},
 		Fact{Name: "Evicted", Text: Count(r.evicted()), Alert: r.evictedLately()},
@@ -83,6 +86,15 @@ func (r *Report) mirrorFact() Fact {
 		Text: fmt.Sprintf("%d of %d resources, %s objects, %s", synced, len(r.Resources), Count(objects),
 			Bytes(float64(bytes))),
 	}
+}
+
+// loopFact names the loops that do not move.
+func (r *Report) loopFact() Fact {
+	names := make([]string, 0, len(r.StalledLoops))
+	for _, l := range r.StalledLoops {
+		names = append(names, fmt.Sprintf("%s for %s", l.Loop, Seconds(r.At.Sub(l.Since).Seconds())))
+	}
+	return Fact{Name: "Stalled", Alert: true, Text: Printable(strings.Join(names, ", "))}
 }
 
 func (r *Report) memoryFact() Fact {

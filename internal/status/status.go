@@ -16,13 +16,15 @@ type Report struct {
 	Started       time.Time `json:"started"`
 	UptimeSeconds float64   `json:"uptimeSeconds"`
 
-	Upstream  Upstream          `json:"upstream"`
-	Memory    Memory            `json:"memory"`
-	Files     []*File           `json:"files"` // that are followed while they are rotated
-	Resources []*Resource       `json:"resources"`
-	Watches   Watches           `json:"watches"`
-	Ended     map[string]uint64 `json:"ended"`     // watches, by the one reason why
-	Evictions []*Eviction       `json:"evictions"` // the last ones, latest first
+	Upstream Upstream `json:"upstream"`
+	Memory   Memory   `json:"memory"`
+	Files    []*File  `json:"files"` // that are followed while they are rotated
+	// StalledLoops are loops of the process that have work and do not move. There should be none.
+	StalledLoops []*StalledLoop    `json:"stalledLoops,omitempty"`
+	Resources    []*Resource       `json:"resources"`
+	Watches      Watches           `json:"watches"`
+	Ended        map[string]uint64 `json:"ended"`     // watches, by the one reason why
+	Evictions    []*Eviction       `json:"evictions"` // the last ones, latest first
 }
 
 // Upstream is how the API server is from here.
@@ -57,6 +59,12 @@ type File struct {
 	Changes uint64     `json:"changes"`
 	Expires *time.Time `json:"expires,omitempty"` // when the certificate in use ends; of authorities, the last of them
 	Error   string     `json:"error,omitempty"`   // why what is in the file now is not in use
+}
+
+// StalledLoop is a loop of the process that has work and does not move.
+type StalledLoop struct {
+	Loop  string    `json:"loop"` // what it does, and for what: mirror pods
+	Since time.Time `json:"since"`
 }
 
 // Resource is one that is mirrored.

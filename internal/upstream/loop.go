@@ -83,10 +83,14 @@ func (r *Reflector) Run(ctx context.Context) error {
 		}
 		pause := l.states.fail()
 		r.observer.Waiting(time.Now().Add(pause))
-		sleep(ctx, pause)
+		l.sleep(ctx, pause)
 	}
+	r.loop.Rest()
 	return context.Cause(ctx)
 }
+
+// sleep waits for d, or until ctx ends.
+func (l *loop) sleep(ctx context.Context, d time.Duration) { l.r.wait(func() { sleep(ctx, d) }) }
 
 // mirror gives the Sink a complete state and follows it with watches, until no watch can continue.
 func (l *loop) mirror(ctx context.Context) {
@@ -105,7 +109,7 @@ func (l *loop) mirror(ctx context.Context) {
 		}
 		if apierrors.IsTooManyRequests(err) { // the watch is admitted later, and the state is as good as it was
 			err = nil
-			sleep(ctx, l.pauses.fail())
+			l.sleep(ctx, l.pauses.fail())
 		}
 	}
 	if st != nil {
@@ -139,7 +143,7 @@ func (l *loop) watchList(ctx context.Context) (*stream, error) {
 		switch {
 		case err == nil, errors.Is(err, errRelist):
 		case apierrors.IsTooManyRequests(err):
-			sleep(ctx, l.pauses.fail())
+			l.sleep(ctx, l.pauses.fail())
 		case unavailable(err) && !l.mostRecent:
 			l.mostRecent = true
 		default:

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"spillway/internal/object"
+	"spillway/internal/watchdog"
 )
 
 // Reflector mirrors one upstream resource into a Sink: a watch-list, then the watch that goes on
@@ -28,6 +29,11 @@ type Reflector struct {
 	relist  atomic.Bool            // the next watch must not resume
 	warning atomic.Pointer[string] // see Warning
 	away    atomic.Bool            // Status.Away is set
+	loop    watchdog.Loop          // rests while Run waits for upstream, or until an attempt is due
+	born    time.Time
+	// contact is Status.Contact, and unwatched since when no watch is open, both in nanoseconds after
+	// born; 0: never, and one is. A clock that may be set does not change them.
+	contact, unwatched atomic.Int64
 
 	mu     sync.Mutex
 	stream *stream // the watch under way, nil if there is none
@@ -88,7 +94,7 @@ func WithEndMarkWait(d time.Duration) Option {
 // NewReflector starts nothing; Run does.
 func NewReflector(client *Client, resource *object.Resource, sink Sink, opts ...Option) *Reflector {
 	r := &Reflector{client: client, resource: resource, sink: sink, log: zap.NewNop(), observer: Observer{}.complete(),
-		endMarkFor: endMarkTimeout}
+		endMarkFor: endMarkTimeout, born: time.Now()}
 	r.pace = pace{first: minPause, longest: maxPause}
 	for _, o := range opts {
 		o(r)
@@ -112,6 +118,29 @@ func (r *Reflector) Away() (since, contact time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.status.Away, r.status.Contact
+}
+
+// Progress is a watchdog.ProgressFunc of what Run does between two waits for upstream.
+func (r *Reflector) Progress() (turns uint64, working bool) { return r.loop.Progress() }
+
+// Contact is Status.Contact, for every request to ask: it waits for nothing that Run may hold.
+func (r *Reflector) Contact() time.Time { return r.moment(&r.contact) }
+
+// UnwatchedSince is since when no watch has been open, zero while one is, or none has been.
+func (r *Reflector) UnwatchedSince() time.Time { return r.moment(&r.unwatched) }
+
+func (r *Reflector) moment(after *atomic.Int64) time.Time {
+	if ns := after.Load(); ns != 0 {
+		return r.born.Add(time.Duration(ns))
+	}
+	return time.Time{}
+}
+
+// wait calls what waits for upstream, or until an attempt is due.
+func (r *Reflector) wait(f func()) {
+	r.loop.Rest()
+	f()
+	r.loop.Work()
 }
 
 // Warning is what upstream says in the Warning header of every answer about the resource, "" if
@@ -149,6 +178,7 @@ func (r *Reflector) opened(s *stream) {
 		status.Watches++
 		r.stream = s
 	})
+	r.unwatched.Store(0)
 	if s.ordered {
 		r.observer.Opened()
 	}
@@ -162,6 +192,7 @@ func (r *Reflector) closed(s *stream) {
 	defer r.mu.Unlock()
 	if r.stream == s {
 		r.stream = nil
+		r.unwatched.Store(int64(time.Since(r.born)))
 	}
 }
 
@@ -202,14 +233,16 @@ func (r *Reflector) wentBack() {
 // reached records that upstream sent something useful; change is called with mu held.
 func (r *Reflector) reached(change func(*Status)) {
 	now := time.Now()
+	r.contact.Store(int64(now.Sub(r.born)))
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	if away := r.status.Away; !away.IsZero() {
-		r.away.Store(false)
-		r.log.Debug("upstream is of use again", zap.Duration("after", now.Sub(away)))
-	}
+	away := r.status.Away
 	r.status.Contact, r.status.Err, r.status.Away = now, nil, time.Time{}
 	if change != nil {
 		change(&r.status)
+	}
+	r.away.Store(false)
+	r.mu.Unlock()
+	if !away.IsZero() {
+		r.log.Debug("upstream is of use again", zap.Duration("after", now.Sub(away)))
 	}
 }

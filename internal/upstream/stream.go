@@ -87,7 +87,9 @@ type event struct {
 // next reads an event. Its error is a *messageError if it is about what upstream sent, otherwise it
 // is that of the body: io.EOF at a clean end.
 func (s *stream) next() (event, error) {
+	s.r.loop.Rest()
 	line, err := s.lines.Next()
+	s.r.loop.Work()
 	if errors.Is(err, wire.ErrTooLong) {
 		return event{}, &messageError{fmt.Errorf("%w: %w", ErrUncacheable, err)}
 	}

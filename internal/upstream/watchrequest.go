@@ -62,11 +62,11 @@ func (l *loop) recover(ctx context.Context) {
 	switch {
 	case end == nil:
 	case end.lasted < stableWatchDuration && !end.expired:
-		sleep(ctx, min(l.pauses.fail(), spread(maxBusyPause)))
+		l.sleep(ctx, min(l.pauses.fail(), spread(maxBusyPause)))
 	default:
 		l.pauses.well()
 		if !end.expired {
-			sleep(ctx, spread(l.pauses.first/2))
+			l.sleep(ctx, spread(l.pauses.first/2))
 		}
 	}
 }
@@ -82,10 +82,13 @@ func (l *loop) pause(ctx context.Context, v verdict, err error) {
 		d = min(d, spread(maxBusyPause))
 	}
 	l.r.observer.Waiting(time.Now().Add(d))
-	switch {
-	case v == busy:
-		sleep(ctx, d)
-	case l.r.client.recoveryProbe.wait(ctx, d):
+	if v == busy {
+		l.sleep(ctx, d)
+		return
+	}
+	var back bool
+	l.r.wait(func() { back = l.r.client.recoveryProbe.wait(ctx, d) })
+	if back {
 		l.pauses.well()
 	}
 }
@@ -141,7 +144,9 @@ func (r *Reflector) watch(ctx context.Context, o metav1.ListOptions) (*stream, e
 		asked.patience = watchListHeadTimeout
 	}
 	var on watchConn
+	r.loop.Rest()
 	body, err := r.client.get(on.trace(ctx), asked)
+	r.loop.Work()
 	if err != nil {
 		cancel()
 		if initial && apierrors.IsInvalid(err) {
@@ -165,6 +170,8 @@ func (r *Reflector) list(ctx context.Context, o metav1.ListOptions) (listing, er
 	if err != nil {
 		return listing{}, err
 	}
+	r.loop.Rest() // until the list has arrived
+	defer r.loop.Work()
 	body, err := r.client.get(ctx, r.request(ctx, "list", query))
 	if err != nil {
 		return listing{}, err

@@ -2,9 +2,12 @@ package watch
 
 import (
 	"runtime"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"spillway/internal/watchdog"
 )
 
 // deliverer moves frames from cursors to sinks, until each stream ends.
@@ -81,6 +84,10 @@ type writers struct {
 	done   sync.WaitGroup
 }
 
+// writerLimit is how long a writer may take for some turns until its loop is called stalled. It
+// never waits for a client.
+const writerLimit = 5 * time.Second
+
 // newWriters starts writers; they end with the server's base. Half of the processors are theirs:
 // the rest have to make what they send.
 func newWriters(m *Manager) *writers {
@@ -93,8 +100,12 @@ func newWriters(m *Manager) *writers {
 }
 
 func (d *writers) start(m *Manager) {
-	for _, w := range d.shards {
-		d.done.Go(func() { w.run(m.base) })
+	for i, w := range d.shards {
+		watched := m.opts.Clock.Watch(watchdog.Writer, strconv.Itoa(i), writerLimit, w.loop.Progress)
+		d.done.Go(func() {
+			defer watched.End()
+			w.run(m.base)
+		})
 	}
 }
 

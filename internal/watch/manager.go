@@ -11,6 +11,7 @@ import (
 	"spillway/internal/source"
 
 	"go.uber.org/zap"
+	"spillway/internal/watchdog"
 )
 
 // Options configure a manager.
@@ -26,6 +27,9 @@ type Options struct {
 	Limiter  *flowcontrol.Limiter
 	Seats    *clientconn.Seats
 	Eviction *clientconn.EvictionPolicy
+
+	// Clock watches the writers; nil: nothing does.
+	Clock *watchdog.Monitor
 
 	// Panicked reports what a panic of a delivery was about.
 	Panicked func(p any)

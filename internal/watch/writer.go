@@ -10,6 +10,7 @@ import (
 	"spillway/internal/rawio"
 	"spillway/internal/ring"
 	"spillway/internal/timerheap"
+	"spillway/internal/watchdog"
 )
 
 // writer owns a shard of slots. It is the only goroutine that sends to the sockets of HTTP/1.1
@@ -35,8 +36,9 @@ type writer struct {
 	queue      turnQueue
 	encrypted  []byte // TLS records of the current turn
 	unflushed  flushQueue
-	delivering bool     // what SetDelivering was last called with
-	spare      struct { // what mu's lists were before, to be used again
+	delivering bool          // what SetDelivering was last called with
+	loop       watchdog.Loop // rests while nothing is to be delivered
+	spare      struct {      // what mu's lists were before, to be used again
 		slots  []*slot
 		groups []*group
 	}
@@ -115,7 +117,9 @@ func (w *writer) wake() {
 func (w *writer) run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	defer w.loop.Rest()
 	for {
+		w.loop.Work()
 		w.drainWakeups()
 		w.busy(!w.queue.empty())
 		if w.turns() {
@@ -128,10 +132,12 @@ func (w *writer) run(ctx context.Context) {
 		} else {
 			timer.Stop()
 		}
+		w.loop.Rest()
 		select {
 		case <-w.wakeCh:
 		case <-timer.C:
 		case <-ctx.Done():
+			w.loop.Work()
 			w.close()
 			return
 		}

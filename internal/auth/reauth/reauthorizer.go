@@ -28,6 +28,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"spillway/internal/auth"
+	"spillway/internal/watchdog"
 )
 
 // ReauthorizerOptions configure a Reauthorizer.
@@ -76,6 +77,7 @@ type Reauthorizer struct {
 	clock   clock.Clock
 	metrics *CheckMetrics
 	wake    chan struct{} // holds one: the schedule has changed
+	loop    watchdog.Loop // rests until something is due
 
 	mu struct {
 		sync.Mutex
@@ -144,7 +146,9 @@ func (r *Reauthorizer) notify() {
 func (r *Reauthorizer) Run(ctx context.Context) error {
 	var checks sync.WaitGroup
 	defer checks.Wait()
+	defer r.loop.Rest()
 	for {
+		r.loop.Work()
 		work := r.due(r.clock.Now())
 		for _, call := range work.calls {
 			call()
@@ -152,11 +156,15 @@ func (r *Reauthorizer) Run(ctx context.Context) error {
 		for _, c := range work.reviews {
 			checks.Go(func() { r.review(ctx, c) })
 		}
+		r.loop.Rest()
 		if !r.sleep(ctx, work.wake) {
 			return nil
 		}
 	}
 }
+
+// Progress is a watchdog.ProgressFunc of Run.
+func (r *Reauthorizer) Progress() (turns uint64, working bool) { return r.loop.Progress() }
 
 // due returns what is to be done now.
 func (r *Reauthorizer) due(now time.Time) dueWork {
