@@ -26,7 +26,7 @@ var LateSnapshot = Fault{
 `,
 	New: `	err := s.out.begin()
 	if err == nil && s.first.err == nil && s.past == nil {
-		time.Sleep(50 * time.Millisecond)
+		time.Sleep(500 * time.Millisecond)
 		s.cursor.Close()
 		s.fix(nil)
 	}
