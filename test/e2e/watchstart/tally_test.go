@@ -91,8 +91,8 @@ func (y *tally) check(t *testing.T, prompt bool) {
 
 func (y *tally) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d starts as directly, of which %d passed through; %d lost something; %d were refused and %d ended by the API "+
-		"server, and started again\n", y.good, y.passed, len(y.lost), y.refused.Load(), y.ended.Load())
+	fmt.Fprintf(&b, "%d starts as directly, of which %d passed through; %d lost something; %d were refused, and %d "+
+		"ended by the API server, and started again\n", y.good, y.passed, len(y.lost), y.refused.Load(), y.ended.Load())
 	for _, key := range slices.Sorted(maps.Keys(y.times)) {
 		fmt.Fprintf(&b, "%-50s head %9s, first event %9s (medians of %d)\n", key, median(y.times[key].head),
 			median(y.times[key].first), len(y.times[key].head))
