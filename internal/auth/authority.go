@@ -119,7 +119,7 @@ func (a *Authority) verifyAt(ctx context.Context, from flowcontrol.Flow, peer Ch
 		return err
 	}
 	authorities := a.file.Recent(reloadEvery)
-	if err, ok := a.recall(authorities, peer, at); ok {
+	if ok, err := a.recall(authorities, peer, at); ok {
 		return err
 	}
 	pass, refused := a.turns.Admit(ctx, from, 1)
@@ -127,7 +127,7 @@ func (a *Authority) verifyAt(ctx context.Context, from flowcontrol.Flow, peer Ch
 		return errVerifying
 	}
 	defer pass.Release()
-	if err, ok := a.recall(authorities, peer, at); ok { // another request of the connection has had its turn
+	if ok, err := a.recall(authorities, peer, at); ok { // another request of the connection has had its turn
 		return err
 	}
 	err := peer.verify(authorities.Pool, at)
@@ -140,7 +140,7 @@ func (a *Authority) verifyAt(ctx context.Context, from flowcontrol.Flow, peer Ch
 }
 
 // recall is the verdict on a chain that is remembered and true at a moment.
-func (a *Authority) recall(authorities *rotation.Authorities, peer Chain, at time.Time) (verdict error, ok bool) {
+func (a *Authority) recall(authorities *rotation.Authorities, peer Chain, at time.Time) (ok bool, verdict error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.verdicts.of != authorities {
@@ -149,10 +149,10 @@ func (a *Authority) recall(authorities *rotation.Authorities, peer Chain, at tim
 	}
 	for _, cache := range []*AnswerCache[struct{}]{a.verdicts.good, a.verdicts.bad} {
 		if said, ok := cache.Recall(peer.digest, at); ok && at.After(said.At) {
-			return said.Err, true
+			return true, said.Err
 		}
 	}
-	return nil, false
+	return false, nil
 }
 
 // note remembers a verdict. It is true between two moments: those nearest to at of the beginnings

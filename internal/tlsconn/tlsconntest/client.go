@@ -47,9 +47,10 @@ func Dial(t testing.TB, address string, protocols []string, certificates ...tls.
 	_ = below.SetDeadline(time.Now().Add(time.Minute)) // fails on a closed connection, as what follows will
 	var keys bytes.Buffer
 	conn := tls.Client(below, &tls.Config{
-		InsecureSkipVerify: true, MinVersion: tls.VersionTLS13, KeyLogWriter: &keys, NextProtos: protocols,
+		InsecureSkipVerify: true, // #nosec G402 -- a throw-away certificate
+		MinVersion:         tls.VersionTLS13, KeyLogWriter: &keys, NextProtos: protocols,
 		GetClientCertificate: Always(certificates...),
-	}) //nolint:gosec // a throw-away certificate
+	})
 	if err := conn.Handshake(); err != nil {
 		return nil, fmt.Errorf("handshake: %w", err)
 	}
@@ -98,7 +99,7 @@ func trafficSecret(t testing.TB, log string) []byte {
 func expand(t testing.TB, secret []byte, label string, length int) []byte {
 	t.Helper()
 	label = "tls13 " + label
-	info := []byte{0, byte(length), byte(len(label))}
+	info := []byte{0, byte(length), byte(len(label))} // #nosec G115 -- a few bytes
 	info = append(append(info, label...), 0)
 	key, err := hkdf.Expand(sha256.New, secret, string(info), length)
 	if err != nil {
