@@ -1,6 +1,7 @@
 package passthrough
 
 import (
+	"encoding/hex"
 	"net/http"
 	"net/url"
 	"strings"
@@ -73,11 +74,47 @@ func sameHost(a, b *url.URL) bool {
 	return strings.EqualFold(a.Hostname(), b.Hostname()) && port(a) == port(b)
 }
 
+// cutPrefix cuts the prefix off a target that begins with the same path, maybe in another percent
+// form (RFC 3986, section 6.2.2.2).
+func cutPrefix(target, prefix string) (rest string, ok bool) {
+	for prefix != "" {
+		if target == "" {
+			return "", false
+		}
+		var got, want pathByte
+		got, target = firstPathByte(target)
+		want, prefix = firstPathByte(prefix)
+		if got != want {
+			return "", false
+		}
+	}
+	return target, true
+}
+
+// pathByte is a byte of a path, and whether it stands for itself alone: a slash that is encoded
+// separates no segments, and so is another than one that is not.
+type pathByte struct {
+	value   byte
+	encoded bool
+}
+
+// firstPathByte is the first byte of a path that is not empty, and what follows it.
+func firstPathByte(path string) (pathByte, string) {
+	if path[0] != '%' || len(path) < 3 {
+		return pathByte{value: path[0]}, path[1:]
+	}
+	decoded, err := hex.DecodeString(path[1:3])
+	if err != nil {
+		return pathByte{value: '%'}, path[1:]
+	}
+	return pathByte{value: decoded[0], encoded: strings.IndexByte("/?#%", decoded[0]) >= 0}, path[3:]
+}
+
 // belowPath is a target, a path and what follows it, without the prefix of its path. A target that
 // climbs may lead out of the prefix, so it is not below it. What is returned begins with one slash:
 // with two, or with what browsers take for them, it would name a host.
 func belowPath(target, prefix string) (string, bool) {
-	rest, ok := strings.CutPrefix(target, prefix)
+	rest, ok := cutPrefix(target, prefix)
 	switch {
 	case !ok, rest != "" && !strings.ContainsRune("/?#", rune(rest[0])), prefix != "" && climbs(rest):
 		return "", false

@@ -16,6 +16,15 @@ func TestLocationsLeadBackThroughTheProxy(t *testing.T) {
 		{"https://h/k8s/clusters/c-1", "https://h/k8s/clusters/c-1?x=1", "/?x=1"},
 		{"https://h/k8s/clusters/c-1", "/k8s/clusters/c-1", "/"},
 		{"https://h/a%2Fb", "/a%2Fb/c%2Fd", "/c%2Fd"},
+		// The same path in another percent form. An encoded slash is another path than a slash.
+		{"https://h/k8s/clusters/c-1", "/k8s/clusters/c%2D1/api/%7ex", "/api/%7ex"},
+		{"https://h/k8s/clusters/c-1", "https://h/%6B8s/clusters/c-1/api", "/api"},
+		{"https://h/k8s/c%2D1", "/k8s/c-1/api", "/api"},
+		{"https://h/a%2Fb", "/a%2fb/c", "/c"},
+		{"https://h/a%C3%A4", "/a%c3%a4/c", "/c"},
+		{"https://h/a/b", "/a%2Fb/c", "https://h/a%2Fb/c"},
+		{"https://h/a%2Fb", "/a/b/c", "https://h/a/b/c"},
+		{"https://h/a%2541", "/a%41/c", "https://h/a%41/c"},
 		// What is relative to the request is so for the client.
 		{"https://h/k8s/clusters/c-1", "pods", "pods"},
 		{"https://h/k8s/clusters/c-1", "../pods", "../pods"},
