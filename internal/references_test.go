@@ -188,7 +188,7 @@ var (
 // they are.
 var notDeclared = map[string]string{
 	"D1": "a decision", "D33": "a decision",
-	"fasthttp": "a module", "unsafe": "a package of Go", "httputil.ReverseProxy": "a type of Go",
+	"fasthttp": "a module", "unsafe": "a package of Go",
 	"portable": "a build tag", "sendto": "a system call", "slow_client_stalled": "a label",
 	"spillway_watch_terminations_total": "a metric", "spillway_dispatch_stalls_total": "a metric",
 }

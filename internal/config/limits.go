@@ -60,7 +60,8 @@ func (o *Settings) requestLimitFlags(fs *pflag.FlagSet) {
 			"answered 431. A head may have 1 MiB, as the API server has it.")
 	fs.IntVar(&l.PassThrough, "max-passthrough-requests", l.PassThrough,
 		"Pass at most this `number` of requests through at a time, besides those that last. Others wait for their "+
-			"turn, up to 15s; the user with fewest under way goes first.")
+			"turn, up to 15s; the user with fewest under way goes first. Senders that the API server has not accepted "+
+			"lately have an eighth of it together.")
 	fs.IntVar(&l.PassThroughPerUser, "max-passthrough-requests-per-user", l.PassThroughPerUser,
 		"Pass at most this `number` of them through for one user.")
 	fs.Float64Var(&l.QPSPerUser, "max-passthrough-qps-per-user", l.QPSPerUser,

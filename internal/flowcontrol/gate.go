@@ -84,6 +84,7 @@ type Pass struct {
 	gate  *Gate
 	width int64
 	flow  *flow // guarded by gate.mu; nil: released
+	part  *Pass // of a limit within this one, released with it; nil: none
 }
 
 // Release gives back what is held.
@@ -93,10 +94,13 @@ func (p *Pass) Release() {
 		return
 	}
 	g.mu.Lock()
-	defer g.mu.Unlock()
 	if f := p.flow; f != nil {
 		p.flow = nil
 		g.mu.line.release(f, p.width)
+	}
+	g.mu.Unlock()
+	if p.part != nil {
+		p.part.Release()
 	}
 }
 

@@ -1,6 +1,7 @@
 package flowcontrol
 
 import (
+	"cmp"
 	"context"
 	"sync/atomic"
 	"time"
@@ -23,11 +24,13 @@ type Limits struct {
 	// is refused at once.
 	SelectorTerms, SelectorTermsPerUser int
 	// BodyBytes bounds the bodies that are read before they are sent on, so that they can be sent
-	// again. Others are sent on while they come.
+	// again. Others are sent on while they come. Unproven senders have a part of it, also without a
+	// limit.
 	BodyBytes int64
 	// HeaderBytes bounds what large heads of requests hold together.
 	HeaderBytes int64
-	// PassThrough bounds the requests that are under way to upstream and have an answer that ends.
+	// PassThrough bounds the requests that are under way to upstream and have an answer that ends. An
+	// eighth of it is all that unproven senders have together: upstream has not accepted them.
 	// Watches count until their answer begins; all else that lasts does not count, as in
 	// kube-apiserver's flow control. Beyond it they wait, and are then refused.
 	PassThrough, PassThroughPerUser int
@@ -53,6 +56,11 @@ const (
 	// passThroughQueueTimeout is as long as kube-apiserver lets a request wait: a quarter of what it
 	// gives it in all (WithPriorityAndFairness).
 	passThroughQueueTimeout = 15 * time.Second
+	// unprovenFraction is the part of PassThrough and of BodyBytes, one in so many, that all senders
+	// have together that upstream has not accepted yet: the rest is kept for its users.
+	unprovenFraction = 8
+	// unprovenBodyBytesLimit is the most of BodyBytes that they have, also if there is no limit.
+	unprovenBodyBytesLimit = 16 << 20
 	// userListFraction is the part of ListBytes that one user has at most. With all of it, a single
 	// user with slow clients would keep all others from their first state.
 	userListFraction = 2
@@ -62,9 +70,10 @@ const (
 // nothing.
 type Limiter struct {
 	lasting, lists, passing *limit
+	passingUnproven         *limit // within passing
 	selectors               *selections
 	rates                   *Rates
-	bodies                  bodies
+	bodies, unprovenBodies  bodies // those of unproven senders are in both
 	heads                   *LargeHeads
 	overRate                func(Reason)           // counts
 	loads                   map[string]func() Load // static, by the names of the limits
@@ -79,7 +88,8 @@ type Limiter struct {
 // be nil.
 func NewLimiter(l Limits, q Queue, r prometheus.Registerer) *Limiter {
 	m := newLimitMetrics(r)
-	limiter := &Limiter{bodies: bodies{most: l.BodyBytes}, heads: NewLargeHeads(l.HeaderBytes),
+	limiter := &Limiter{bodies: bodies{most: l.BodyBytes}, unprovenBodies: bodies{most: unprovenBodyBytes(l.BodyBytes)},
+		heads: NewLargeHeads(l.HeaderBytes),
 		rates: NewRates(l.PassThroughQPS, l.PassThroughBurst), overRate: m.refuser(LimitPassThrough),
 		loads: map[string]func() Load{}}
 	limiter.open, limiter.stop = context.WithCancel(context.Background())
@@ -89,10 +99,13 @@ func NewLimiter(l Limits, q Queue, r prometheus.Registerer) *Limiter {
 		Limit: l.ListBytes, Share: max(l.ListBytes/userListFraction, min(l.ListBytes, 1)),
 		Waiting: q.Requests, WaitingEach: q.RequestsPerUser, Wait: listQueueTimeout,
 	})
-	limiter.passing = m.limit(LimitPassThrough, limiter, Options{
+	passing := Options{
 		Limit: int64(l.PassThrough), Share: int64(l.PassThroughPerUser),
 		Waiting: q.Requests, WaitingEach: q.RequestsPerUser, Wait: passThroughQueueTimeout,
-	})
+	}
+	limiter.passing = m.limit(LimitPassThrough, limiter, passing)
+	limiter.passingUnproven = m.within(limiter.passing, unprovenPart(passing))
+	limiter.loads[LimitPassThrough] = limiter.loadPassThrough
 	limiter.selectors = newSelections(m.limit(LimitSelectors, limiter, Options{
 		Limit: int64(l.SelectorTerms), Share: int64(l.SelectorTermsPerUser),
 	}))
@@ -150,12 +163,46 @@ func (l *Limiter) OnCrowded(relieve func()) {
 }
 
 // AdmitPassThrough admits a request that passes through and has one answer, or the beginning of
-// one.
-func (l *Limiter) AdmitPassThrough(d Departs, flow Flow) (Pass, *Refusal) {
+// one. Senders that are not proven first wait for one of the few places that they have together.
+func (l *Limiter) AdmitPassThrough(d Departs, flow Flow, proven bool) (Pass, *Refusal) {
 	if l == nil {
 		return Pass{}, nil
 	}
-	return l.passing.admit(d, flow, 1)
+	if proven {
+		return l.passing.admit(d, flow, 1)
+	}
+	part, refusal := l.passingUnproven.admit(d, flow, 1)
+	if refusal != nil {
+		return Pass{}, refusal
+	}
+	pass, refusal := l.passing.admit(d, flow, 1)
+	if refusal != nil {
+		part.Release()
+		return Pass{}, refusal
+	}
+	pass.part = &part
+	return pass, nil
+}
+
+// unprovenPart are the bounds of what unproven senders have together of what passes through. One
+// flow has half of it, so that one address leaves room for others.
+func unprovenPart(o Options) Options {
+	if o.Limit <= 0 {
+		o.Share = 0
+		return o
+	}
+	o.Limit = max(o.Limit/unprovenFraction, 1)
+	o.Share = min(max(o.Limit/2, 1), cmp.Or(o.Share, o.Limit))
+	return o
+}
+
+// loadPassThrough is the load of what passes through, with the requests that wait for the unproven
+// part.
+func (l *Limiter) loadPassThrough() Load {
+	all, part := l.passing.gate.Load(), l.passingUnproven.gate.Load()
+	all.Waiting += part.Waiting
+	all.Flows = max(all.Flows, part.Flows)
+	return all
 }
 
 // AllowRate counts a request that passes through.
@@ -179,14 +226,32 @@ func (l *Limiter) SetLowMemory(on bool) {
 	}
 }
 
-// ReserveBody reserves room for a body that is to be read before it is sent on.
-func (l *Limiter) ReserveBody(size int64) bool { return l == nil || l.bodies.take(size) }
-
-// ReleaseBody gives back what ReserveBody reserved.
-func (l *Limiter) ReleaseBody(size int64) {
-	if l != nil {
+// ReserveBody reserves room for a body that is to be read before it is sent on, and returns how to
+// give it back; nil: there is no room. Senders that are not proven have a small part together.
+func (l *Limiter) ReserveBody(size int64, proven bool) (release func()) {
+	switch {
+	case l == nil:
+		return func() {}
+	case !l.bodies.take(size):
+		return nil
+	case proven:
+		return func() { l.bodies.held.Add(-size) }
+	case !l.unprovenBodies.take(size):
 		l.bodies.held.Add(-size)
+		return nil
 	}
+	return func() {
+		l.bodies.held.Add(-size)
+		l.unprovenBodies.held.Add(-size)
+	}
+}
+
+// unprovenBodyBytes is how many bytes of bodies are read for unproven senders together.
+func unprovenBodyBytes(all int64) int64 {
+	if all <= 0 {
+		return unprovenBodyBytesLimit
+	}
+	return min(unprovenBodyBytesLimit, max(all/unprovenFraction, 1))
 }
 
 // LargeHeads are what large heads hold; nil: they are not bounded.

@@ -76,6 +76,12 @@ func (m *limitMetrics) limit(name string, l *Limiter, o Options) *limit {
 	return &limit{gate: gate, open: l.open, refused: m.refuser(name), waited: m.waited.WithLabelValues(name)}
 }
 
+// within is a limit on a part of what l limits. It counts what it refuses, and the time in its
+// queue, as l does.
+func (m *limitMetrics) within(l *limit, o Options) *limit {
+	return &limit{gate: NewGate(o), open: l.open, refused: l.refused, waited: l.waited}
+}
+
 // selectors shows the size of the selectors.
 func (m *limitMetrics) selectors(s *selections) {
 	m.GaugeFunc("spillway_selector_bytes",

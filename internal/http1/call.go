@@ -38,6 +38,7 @@ func (s *ListenerServer) Handler() fasthttp.RequestHandler {
 	return func(ctx *fasthttp.RequestCtx) {
 		c := s.CallOf(ctx)
 		defer c.strict()
+		defer c.dropRest()
 		defer c.recovered()
 		if h := headConnOf(ctx.Conn()); h != nil {
 			h.begins(ctx)
@@ -61,6 +62,18 @@ func (s *ListenerServer) Handler() fasthttp.RequestHandler {
 		}
 		s.opts.Handle(c)
 	}
+}
+
+// dropRest bounds the time that is spent on the rest of a body that nothing reads. The server drops
+// what comes of it within that time, and closes the connection if that is not all.
+func (c Call) dropRest() {
+	h := headConnOf(c.ctx.Conn())
+	length := c.ctx.Request.Header.ContentLength()
+	if h == nil || c.ctx.Hijacked() || length >= 0 && length <= PrefetchBytesLimit || c.ctx.RequestBodyStream() == nil {
+		return
+	}
+	h.lingers.Store(true)
+	_ = h.SetReadDeadline(time.Now().Add(clientconn.LingerTimeout)) // fails on a closed connection, as the answer will
 }
 
 // strict adds to an answer what browsers are to know, if it does not say so already.
@@ -95,7 +108,7 @@ func (c Call) Departs(gone func()) (stop func()) {
 // Forward passes the request through.
 func (c Call) Forward(flow flowcontrol.Flow, as *auth.Impersonation, h passthrough.AnswerHooks) {
 	c.server.opts.Forwarder.Forward(RequestOf(c.ctx),
-		passthrough.Bearer{Listener: c.server.opts.Identity, As: as, Flow: flow}, h)
+		passthrough.Bearer{Listener: c.server.opts.Identity, As: as, Flow: flow, Trusted: c.server.opts.Trusted}, h)
 }
 
 // PlanRequest copies what a plan needs.
@@ -180,10 +193,7 @@ func (c Call) Watch(st *watch.Stream, headers watch.HeadersFunc) {
 	st.Take()
 	hijack(c.ctx, func(conn net.Conn) {
 		out.Closing = out.Closing || pipelined(conn)
-		if h, ok := conn.(interface{ UnsafeConn() net.Conn }); ok {
-			conn = h.UnsafeConn() // the wrapper holds a read buffer
-		}
-		out.Conn = belowHead(conn)
+		out.Conn = belowServer(conn) // the wrapper holds a read buffer
 		s.opts.Watches.Attach(st, out)
 		go s.runConn(st, out)
 	}, func() {

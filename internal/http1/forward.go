@@ -60,7 +60,7 @@ const PrefetchBytesLimit = 8 << 10
 func (r fastRequest) BodyStart(length int64) ([]byte, error) {
 	stream := r.ctx.RequestBodyStream()
 	if stream == nil {
-		return r.ctx.Request.Body(), nil // the server does not stream bodies: this is all of it
+		return bytes.Clone(r.ctx.Request.Body()), nil // the server does not stream bodies: this is all of it
 	}
 	read := make([]byte, min(length, PrefetchBytesLimit))
 	if _, err := io.ReadFull(stream, read); err != nil {
@@ -96,7 +96,18 @@ type writtenBody struct{ passthrough.RelayedBody }
 // SupportsBodyWriteTo implements fasthttp.BodyWriterTo.
 func (writtenBody) SupportsBodyWriteTo() bool { return true }
 
-func (r fastRequest) Hijack(take func(net.Conn), lost func()) { hijack(r.ctx, take, lost) }
+func (r fastRequest) Hijack(take func(c net.Conn, in io.Reader), lost func()) {
+	hijack(r.ctx, func(c net.Conn) { take(belowServer(c), c) }, lost)
+}
+
+// belowServer is a hijacked connection without what its server reads it by. Nothing of it may be
+// left to be read there.
+func belowServer(hijacked net.Conn) net.Conn {
+	if h, ok := hijacked.(interface{ UnsafeConn() net.Conn }); ok {
+		hijacked = h.UnsafeConn()
+	}
+	return belowHead(hijacked)
+}
 
 func (r fastRequest) ShareHead() *flowcontrol.LargeHead {
 	if h := headConnOf(r.ctx.Conn()); h != nil {

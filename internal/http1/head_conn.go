@@ -5,8 +5,10 @@ import (
 	"crypto/tls"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"spillway/internal/clientconn"
 	"spillway/internal/flowcontrol"
 	"spillway/internal/tlsconn"
 
@@ -29,6 +31,7 @@ type headConn struct {
 	detached bool                   // the connection has another owner
 
 	answering *fasthttp.RequestCtx // nil: none is
+	lingers   atomic.Bool          // the client may still be sending when it is closed
 }
 
 // tlsHeadConn is a headConn over TLS, which fasthttp asks for it.
@@ -125,6 +128,7 @@ func (c *headConn) begins(ctx *fasthttp.RequestCtx) {
 // ends follows the answer, and lets go of what a long head was read into.
 func (c *headConn) ends() {
 	c.listen(true)
+	c.lingers.Store(false)
 	ctx := c.answering
 	if ctx == nil {
 		return
@@ -157,17 +161,13 @@ func (c *headConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// CloseWrite ends the direction to the client, if the connection can do that.
-func (c *headConn) CloseWrite() error {
-	if w, ok := c.Conn.(interface{ CloseWrite() error }); ok && !c.detached {
-		return w.CloseWrite()
-	}
-	return c.Close()
-}
-
 // Close implements net.Conn.
 func (c *headConn) Close() error {
-	if c.detached {
+	switch {
+	case c.detached:
+		return nil
+	case c.lingers.Swap(false):
+		clientconn.Linger(c.Conn, c.Conn)
 		return nil
 	}
 	return c.Conn.Close()

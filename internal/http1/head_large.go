@@ -78,11 +78,7 @@ func (s *ListenerServer) giveBack(ctx *fasthttp.RequestCtx) {
 			_ = c.Close()
 			return
 		}
-		if h, ok := c.(interface{ UnsafeConn() net.Conn }); ok {
-			c = h.UnsafeConn()
-		}
-		c = belowHead(c)
-		go s.rejoin(c)
+		go s.rejoin(belowServer(c))
 	})
 }
 

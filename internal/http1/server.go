@@ -32,9 +32,11 @@ type ServerOptions struct {
 	Forwarder *passthrough.Forwarder
 	// Identity decides whose credentials requests that pass through have upstream.
 	Identity passthrough.IdentityMode
-	Watches  *watch.Manager
-	Poller   *clientconn.Poller      // nil: clients that leave are not noticed
-	Heads    *flowcontrol.LargeHeads // of large heads; nil: they are not bounded
+	// Trusted: the listener trusts all of its clients.
+	Trusted bool
+	Watches *watch.Manager
+	Poller  *clientconn.Poller      // nil: clients that leave are not noticed
+	Heads   *flowcontrol.LargeHeads // of large heads; nil: they are not bounded
 
 	Arrivals     clientconn.Arrivals
 	StallTimeout time.Duration // how long a client may take nothing; 0: as long as it likes
@@ -176,11 +178,6 @@ func (s *ListenerServer) misread(ctx *fasthttp.RequestCtx, err error, ordinary b
 	_ = c.Close() // fasthttp's own words find it closed
 }
 
-// lastWordsWait is how long a client may take to read an answer for which it did not wait. A
-// connection that is closed at once while it has unread bytes is reset, and the answer lost
-// (net/http waits as long).
-const lastWordsWait = 500 * time.Millisecond
-
 // lastWords is an answer of net/http's own, after which it closes the connection.
 func lastWords(c net.Conn, status string) {
 	lastAnswer(c, "HTTP/1.1 "+status+"\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n"+status)
@@ -195,17 +192,11 @@ func lastStatus(c net.Conn, s *metav1.Status) {
 		len(body), body))
 }
 
-// lastAnswer sends an answer, and has the client read it.
+// lastAnswer sends an answer for which the client did not wait, and has the client read it.
 func lastAnswer(c net.Conn, answer string) {
-	_ = c.SetDeadline(time.Now().Add(lastWordsWait)) // fails on a closed connection, as what follows will
-	_, err := io.WriteString(c, answer)
 	c = belowHead(c)
-	if below, ok := c.(*clientconn.PacedConn); ok {
-		c = below.Conn
-	}
-	if half, ok := c.(interface{ CloseWrite() error }); ok && err == nil {
-		if half.CloseWrite() == nil {
-			_, _ = io.Copy(io.Discard, io.LimitReader(c, http.DefaultMaxHeaderBytes))
-		}
+	_ = c.SetDeadline(time.Now().Add(clientconn.LingerTimeout)) // fails on a closed connection, as what follows will
+	if _, err := io.WriteString(c, answer); err == nil {
+		clientconn.Linger(c, c)
 	}
 }

@@ -33,10 +33,7 @@ func (c Call) watchWebSocket(st *watch.Stream, h websocket.Handshake) {
 	st.Take()
 	hijack(c.ctx, func(conn net.Conn) {
 		early, err := sentEarly(conn)
-		if h, ok := conn.(interface{ UnsafeConn() net.Conn }); ok {
-			conn = h.UnsafeConn() // the wrapper holds a read buffer
-		}
-		out.Conn, out.Early = belowHead(conn), early
+		out.Conn, out.Early = belowServer(conn), early // the wrapper holds a read buffer
 		s.opts.Watches.Attach(st, out)
 		if err != nil {
 			s.opts.Watches.Ended(st, watch.EndAborted)

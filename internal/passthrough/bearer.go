@@ -29,11 +29,18 @@ type Bearer struct {
 	Listener IdentityMode
 	As       *auth.Impersonation // proven here by what upstream cannot be shown; nil: upstream sees for itself
 	Flow     flowcontrol.Flow    // that the limits count the request for
+	Trusted  bool                // the listener trusts all of its clients
 }
 
 // self reports that a request with these headers is lent the proxy's own credentials.
 func (b Bearer) self(in http.Header) bool {
 	return b.As == nil && b.Listener == IdentitySelf && !OwnCredentials(in["Authorization"], in["Sec-Websocket-Protocol"])
+}
+
+// proven reports that the sender of a request is known, here or upstream: to claim a name costs
+// nothing.
+func (f *Forwarder) proven(b Bearer, in http.Header) bool {
+	return b.Trusted || b.Flow.User != "" || b.lends(in) || f.tokens.accepted(in)
 }
 
 // lends reports that a request with these headers travels under credentials that are not its own.

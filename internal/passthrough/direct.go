@@ -19,9 +19,8 @@ var copyBuffers = sync.Pool{New: func() any { return new([32 << 10]byte) }}
 // direct sends x straight to upstream and hands the answer to the server, which streams it after
 // the handler returns. Meanwhile an epoll tells of a client that leaves, since the server may not
 // (W-253).
-func (f *Forwarder) direct(r HTTP1Request, x *exchange) {
+func (f *Forwarder) direct(r HTTP1Request, x *exchange, body []byte) {
 	streams := false
-	stop := func() {}
 	defer func() {
 		if p := recover(); p != nil {
 			f.log.Error("BUG: panic while passing a request through", PanicField(p), zap.Stack("stack"))
@@ -31,22 +30,18 @@ func (f *Forwarder) direct(r HTTP1Request, x *exchange) {
 			apistatus.Write(w, apistatus.BadGateway("the proxy failed; the request may have been carried out"))
 		}
 		if !streams {
-			stop()
 			x.end()
 		}
 	}()
-	body, err := arrivingBody(r, x)
-	if err != nil {
-		w := r.AnswerWithin(0)
-		w.HangUp()
-		apistatus.Write(w, apistatus.BadRequest("the request body ended early"))
-		return
-	}
-	stop = f.gone.Watch(x.conn, x.cancel).Stop
+	x.watchClient()
 	began := time.Now()
 	resp, err := x.transport.RoundTrip(x.request(body))
 	if err != nil {
-		f.failed(r, x, err)
+		w := r.AnswerWithin(0)
+		if x.ctx.Err() != nil {
+			w.HangUp() // the client has left
+		}
+		x.failed(w, err)
 		return
 	}
 	x.answered(resp)
@@ -59,22 +54,8 @@ func (f *Forwarder) direct(r HTTP1Request, x *exchange) {
 	}
 	streams = true
 	r.RelayBody(&answerBody{
-		x: x, upstream: resp.Body, stop: stop, stall: f.Opts.StallTimeout, spent: time.Since(began), left: resp.ContentLength,
+		x: x, upstream: resp.Body, stall: f.Opts.StallTimeout, spent: time.Since(began), left: resp.ContentLength,
 	}, resp.ContentLength, f.Opts.StallTimeout)
-}
-
-// failed answers for an upstream that did not. If the client has left there is no answer.
-func (f *Forwarder) failed(r HTTP1Request, x *exchange, err error) {
-	s := failureStatus(x.class, err)
-	w := r.AnswerWithin(0)
-	if x.ctx.Err() != nil {
-		w.HangUp()
-	} else {
-		x.code = int(s.Code)
-		f.log.Warn("upstream gave no answer", zap.String("method", x.in.method), zap.Stringer("class", x.class),
-			zap.Error(err))
-	}
-	apistatus.Write(w, s)
 }
 
 // request is what goes upstream. GetBody lets the transport repeat it on a fresh connection if the
@@ -91,13 +72,21 @@ func (x *exchange) request(body []byte) *http.Request {
 	return r.WithContext(x.ctx)
 }
 
-// arrivingBody is the request's body, while which the request is still on its way.
-func arrivingBody(r HTTP1Request, x *exchange) ([]byte, error) {
-	if p := clientconn.Of(x.conn); p != nil && x.in.length > 0 {
-		p.SetState(clientconn.StateNew)
-		defer p.SetState(clientconn.StateActive)
+// arrivingBody is the request's body.
+func arrivingBody(r HTTP1Request, x *exchange) (body []byte, err error) {
+	if x.in.length > 0 {
+		x.whileArriving(func() { body, err = r.Body(x.in.length) })
 	}
-	return r.Body(x.in.length)
+	return body, err
+}
+
+// whileArriving calls f, meanwhile the request is still on its way: another connection may take the
+// place of its own.
+func (x *exchange) whileArriving(f func()) {
+	p := clientconn.Of(x.conn)
+	p.SetState(clientconn.StateNew)
+	defer p.SetState(clientconn.StateActive)
+	f()
 }
 
 // bodiless reports whether the answer has no body, whatever its headers say.
@@ -112,7 +101,6 @@ func bodiless(method string, resp *http.Response) bool {
 type answerBody struct {
 	x        *exchange
 	upstream io.ReadCloser
-	stop     func()
 	stall    time.Duration
 	spent    time.Duration // waiting for upstream
 	left     int64         // of the answer's length; negative: not known
@@ -144,7 +132,6 @@ func (b *answerBody) WriteTo(w io.Writer) (int64, error) {
 func (b *answerBody) Close() error {
 	var err error
 	b.closes.Do(func() {
-		b.stop()
 		b.x.cancel() // a body that was not read to its end is not worth draining
 		err = b.upstream.Close()
 		b.x.end()

@@ -3,12 +3,13 @@
 // Forwarder decides once, for HTTP/1.1 and HTTP/2, what the apiserver gets of a request: which
 // headers, under whose credentials, over which transport. A short request over HTTP/1.1 goes
 // straight to a RoundTripper. Everything else (upgrades, watches, logs, chunked and large bodies,
-// HTTP/2) takes httputil.ReverseProxy, which streams both ways. Coalescer lets LISTs of the most
-// recent state that pass through at the same time share one request (design D7).
+// HTTP/2) is streamed both ways. Coalescer lets LISTs of the most recent state that pass through at
+// the same time share one request upstream (design D7).
 //
-// Invariant: every request that is admitted is ended once. Credentials of the proxy never travel
-// with a request that could choose another place than the apiserver, and transports of different
-// credentials are never mixed (design D12).
+// Invariant: every request that is admitted is ended once, by its answer at the latest. Credentials
+// of the proxy never travel with a request that could choose another place than the apiserver, and
+// transports of different credentials are never mixed (design D12).
 //
-// Why not httputil.ReverseProxy alone: over HTTP/1.1 it costs half as much again as the direct way.
+// Why not httputil.ReverseProxy: over HTTP/1.1 it costs half as much again as the direct way, and
+// needs a net/http server, which waits for the rest of a body after the answer.
 package passthrough

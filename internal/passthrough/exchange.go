@@ -2,7 +2,6 @@ package passthrough
 
 import (
 	"context"
-	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"spillway/internal/apistatus"
+	"spillway/internal/clientconn"
 	"spillway/internal/flowcontrol"
 )
 
@@ -23,39 +23,42 @@ type exchange struct {
 	target    *url.URL
 	header    http.Header // what upstream gets
 	transport http.RoundTripper
-	lent      bool      // the transport's credentials are not the client's
-	conn      net.Conn  // the client's, if it is this exchange's alone
-	body      io.Closer // the client's, if reads of it end when it is closed; nil: it is left open
-	sever     func()    // breaks the answer off, so that its server ends it. Any goroutine may call it
+	lent      bool // the transport's credentials are not the client's
+	proven    bool // upstream is known to accept the sender
+	flow      flowcontrol.Flow
+	client    clientControl
+	conn      net.Conn    // the client's, if it is this exchange's alone
+	body      *clientBody // sent on while it comes; nil: none is
 	ctx       context.Context
 	cancel    context.CancelFunc
 
-	seat    flowcontrol.Pass // of the requests under way; a watch has it until its answer begins
-	lasting flowcontrol.Pass // of what lasts
-	hooks   AnswerHooks
-	code    int         // of the answer; 0: none yet. Owned by the goroutine that answers
-	waiting atomic.Bool // replayed, but not yet with the net/http server: abort alone would end it
-	broken  atomic.Bool // replayed, and its body could not be read to its end
-	// of a body that must have arrived by a time; nil: it may last. Owned by the reader of the body
-	late  *http.ResponseController
-	ends  sync.Once
-	owned int64                  // what is reserved for the body, in bytes
-	large *flowcontrol.LargeHead // the request's head; nil: it is not large
+	seat        flowcontrol.Pass // of the requests under way; a watch has it until its answer begins
+	lasting     flowcontrol.Pass // of what lasts
+	releaseBody func()           // gives back what is reserved for the body; nil: nothing is
+	hooks       AnswerHooks
+	code        int         // of the answer; 0: none yet. Owned by the goroutine that answers
+	underWay    bool        // it has had its turn
+	waiting     atomic.Bool // its connection is on its way from its server: abort alone would end it
+	ends        sync.Once
+	large       *flowcontrol.LargeHead // the request's head; nil: it is not large
 
-	measures bool // a refusal is read as a whole, if it is short
-
-	known func() // called when upstream knows the sender of the request; nil: not needed
-	pace  func() // called when the answer is short: demands progress of the client; nil: that is demanded already
+	watch struct { // for the client's departure
+		sync.Mutex
+		over bool
+		on   *clientconn.Watched
+	}
 }
 
 // clientControl is how the client of an exchange is reached, whatever the way of its answer.
 type clientControl struct {
-	sever   func() // breaks its answer off
+	sever   func() // breaks its answer off, so that its server ends it. Any goroutine may call it
 	departs flowcontrol.Departs
+	known   func() // called when upstream accepts the sender of the request; nil: not needed
 }
 
-// begin decides what goes upstream of a request, in one place for all ways there, waits for its
-// turn, and counts it in. It returns nil after it has answered a request that does not go.
+// begin decides what goes upstream of a request, in one place for all ways there, and registers it.
+// It returns nil after it has answered a request that does not go. One that goes still has to take
+// a seat, once its body is here if that is to be read ahead.
 func (f *Forwarder) begin(w apistatus.Responder, in *Inbound, b Bearer, to clientControl) *exchange {
 	target, err := targetURL(f.Opts.Base, in.target)
 	if err != nil {
@@ -75,7 +78,8 @@ func (f *Forwarder) begin(w apistatus.Responder, in *Inbound, b Bearer, to clien
 		apistatus.Write(w, s)
 		return nil
 	}
-	x := &exchange{f: f, in: in, class: in.class(), target: target, lent: b.lends(in.Header), sever: to.sever}
+	x := &exchange{f: f, in: in, class: in.class(), target: target, lent: b.lends(in.Header), flow: b.Flow, client: to}
+	x.proven = f.proven(b, in.Header)
 	x.reserveBody()
 	x.header, x.transport = outgoingHeader(in.Header, f.claims, in.peer, in.upgrade), f.transport(b, in, x.class)
 	if b.As != nil {
@@ -85,8 +89,11 @@ func (f *Forwarder) begin(w apistatus.Responder, in *Inbound, b Bearer, to clien
 		withoutPlace(x.header)
 	}
 	x.ctx, x.cancel = context.WithCancel(f.base)
-	if !f.limited(w, x, b.Flow, to.departs) || !f.enter(w, x) {
+	if !f.register(x) {
 		x.release()
+		f.metrics.answered(x.class, http.StatusServiceUnavailable)
+		w.HangUp()
+		apistatus.Write(w, apistatus.ShuttingDown())
 		return nil
 	}
 	if x.transport == nil {
@@ -99,65 +106,63 @@ func (f *Forwarder) begin(w apistatus.Responder, in *Inbound, b Bearer, to clien
 		x.end()
 		return nil
 	}
+	if refusal := x.enter(); refusal != nil {
+		x.refuse(w, refusal)
+		return nil
+	}
 	return x
 }
 
 // reserveBody reserves room for the body, or has it sent on while it comes.
 func (x *exchange) reserveBody() {
-	if x.in.length <= 0 || !x.in.repeatable(x.class) {
-		return
-	}
-	if x.in.passed = !x.f.Opts.Limiter.ReserveBody(x.in.length); !x.in.passed {
-		x.owned = x.in.length
+	if x.in.length > 0 && x.in.repeatable(x.class) {
+		x.releaseBody = x.f.Opts.Limiter.ReserveBody(x.in.length, x.proven)
+		x.in.passed = x.releaseBody == nil
 	}
 }
 
-// limited waits until x may go within the limits, or answers that it may not.
-func (f *Forwarder) limited(w apistatus.Responder, x *exchange, flow flowcontrol.Flow, d flowcontrol.Departs) bool {
-	refusal := f.admit(x, flow, d)
-	if refusal == nil {
-		return true
-	}
-	code := http.StatusTooManyRequests
-	switch {
-	case f.Opts.Limiter.Closed():
-		code = http.StatusServiceUnavailable
-	case refusal.Reason == flowcontrol.ReasonCancelled:
-		code = codeClientGone
-		w.HangUp() // the client does not read what is answered now
-	}
-	f.metrics.answered(x.class, code)
-	apistatus.WriteLimited(w, apistatus.StatusFormat{}, f.Opts.Limiter.Closed(), refusal.RetryAfter)
-	return false
-}
-
-// admit admits x as kube-apiserver's flow control would (WithPriorityAndFairness): a watch has a
-// seat until its answer begins, and other lasting requests have none. They count as lasting. Probes
-// are exempt.
-func (f *Forwarder) admit(x *exchange, flow flowcontrol.Flow, d flowcontrol.Departs) *flowcontrol.Refusal {
+// enter admits x as far as that does not have to wait. Probes are exempt.
+func (x *exchange) enter() *flowcontrol.Refusal {
 	if x.in.probes() {
 		return nil
 	}
-	refusal := f.Opts.Limiter.AllowRate(flow)
+	refusal := x.f.Opts.Limiter.AllowRate(x.flow)
 	if refusal == nil && !x.class.short() {
-		x.lasting, refusal = f.Opts.Limiter.AdmitLasting(flow)
-	}
-	if refusal == nil && (x.class.short() || x.class == classStream && watching(x.in.path, x.in.query)) {
-		x.seat, refusal = f.Opts.Limiter.AdmitPassThrough(d, flow)
+		x.lasting, refusal = x.f.Opts.Limiter.AdmitLasting(x.flow)
 	}
 	return refusal
 }
 
-// enter counts x in, unless the forwarder is closing, which it answers.
-func (f *Forwarder) enter(w apistatus.Responder, x *exchange) bool {
-	if !f.register(x) {
-		f.metrics.answered(x.class, http.StatusServiceUnavailable)
-		w.HangUp()
-		apistatus.Write(w, apistatus.ShuttingDown())
-		return false
+// takeSeat waits until x may go upstream, as kube-apiserver's flow control would
+// (WithPriorityAndFairness): a watch has a seat until its answer begins, and other lasting requests
+// have none. They count as lasting. Probes are exempt. It reports false after it has answered that
+// x may not, which ends it.
+func (x *exchange) takeSeat(w apistatus.Responder) bool {
+	if !x.in.probes() && (x.class.short() || x.class == classStream && watching(x.in.path, x.in.query)) {
+		var refusal *flowcontrol.Refusal
+		if x.seat, refusal = x.f.Opts.Limiter.AdmitPassThrough(x.client.departs, x.flow, x.proven); refusal != nil {
+			x.refuse(w, refusal)
+			return false
+		}
 	}
-	f.metrics.inFlight.WithLabelValues(x.class.String()).Inc()
+	x.underWay = true
+	x.f.metrics.inFlight.WithLabelValues(x.class.String()).Inc()
 	return true
+}
+
+// refuse answers that x may not go within the limits, and ends it.
+func (x *exchange) refuse(w apistatus.Responder, refusal *flowcontrol.Refusal) {
+	closed := x.f.Opts.Limiter.Closed()
+	x.code = http.StatusTooManyRequests
+	switch {
+	case closed:
+		x.code = http.StatusServiceUnavailable
+	case refusal.Reason == flowcontrol.ReasonCancelled:
+		x.code = codeClientGone
+		w.HangUp() // the client does not read what is answered now
+	}
+	apistatus.WriteLimited(w, apistatus.StatusFormat{}, closed, refusal.RetryAfter)
+	x.end()
 }
 
 func (f *Forwarder) register(x *exchange) bool {
@@ -176,8 +181,27 @@ func (x *exchange) release() {
 	x.cancel()
 	x.seat.Release()
 	x.lasting.Release()
-	x.f.Opts.Limiter.ReleaseBody(x.owned)
-	x.owned = 0
+	if x.releaseBody != nil {
+		x.releaseBody()
+	}
+}
+
+// watchClient cancels x once its client leaves.
+func (x *exchange) watchClient() {
+	x.watch.Lock()
+	defer x.watch.Unlock()
+	if !x.watch.over {
+		x.watch.on = x.f.gone.Watch(x.conn, x.cancel)
+	}
+}
+
+// stopWatchingClient ends that for good.
+func (x *exchange) stopWatchingClient() {
+	x.watch.Lock()
+	defer x.watch.Unlock()
+	x.watch.over = true
+	x.watch.on.Stop()
+	x.watch.on = nil
 }
 
 // AnswerHooks observe an answer on its way through. Its functions may be nil.
@@ -230,8 +254,11 @@ func (x *exchange) setHooks(h AnswerHooks) {
 // service's own.
 func (x *exchange) answered(resp *http.Response) {
 	x.code = resp.StatusCode
-	if x.known != nil && vouches(resp.StatusCode) {
-		x.known()
+	if x.in.bearsCredentials() && vouches(x.code) {
+		x.f.tokens.note(x.in.Header)
+		if x.client.known != nil {
+			x.client.known()
+		}
 	}
 	if x.lent && !x.in.path.proxies() {
 		resp.Header.Del("Set-Cookie")
@@ -260,6 +287,7 @@ func (x *exchange) complete(spent time.Duration) {
 // end counts the request out. Only the first call does anything.
 func (x *exchange) end() {
 	x.ends.Do(func() {
+		x.stopWatchingClient()
 		x.release()
 		x.large.Close()
 		if x.code == 0 {
@@ -268,7 +296,9 @@ func (x *exchange) end() {
 		x.hooks.answeredUpstream(x.code)
 		f := x.f
 		f.metrics.answered(x.class, x.code)
-		f.metrics.inFlight.WithLabelValues(x.class.String()).Dec()
+		if x.underWay {
+			f.metrics.inFlight.WithLabelValues(x.class.String()).Dec()
+		}
 		f.mu.Lock()
 		delete(f.mu.exchanges, x)
 		f.mu.Unlock()
@@ -279,7 +309,7 @@ func (x *exchange) end() {
 // abort cuts the request off, upstream and for the client.
 func (x *exchange) abort() {
 	x.cancel()
-	x.sever()
+	x.client.sever()
 	if x.waiting.CompareAndSwap(true, false) {
 		x.end()
 	}

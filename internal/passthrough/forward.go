@@ -17,9 +17,8 @@ import (
 )
 
 const (
-	// OwnedBodyLimit is the largest body, in bytes, that is copied before it is sent: a transport may
-	// still read a body after the answer is there, and the server's own stream is gone by then. Larger
-	// bodies are replayed.
+	// OwnedBodyLimit is the largest body, in bytes, that is copied before it is sent, so that it can
+	// be sent again, and takes no seat while it comes. Larger bodies are sent on while they come.
 	OwnedBodyLimit = 1 << 20
 	// defaultStallTimeout is how long a client may take no byte of a short answer: as long as
 	// upstream's own limit for a whole request.
@@ -83,7 +82,7 @@ type ForwarderOptions struct {
 	// StallTimeout ends a short answer whose client takes no byte for so long. 0: 60 s.
 	StallTimeout time.Duration
 	// Arrivals are how long a client may take for what it sends; the zero value:
-	// clientconn.UsualArrivals.
+	// clientconn.DefaultArrivals.
 	Arrivals clientconn.Arrivals
 	// Metrics count; nil: nothing is registered.
 	Metrics *ForwardMetrics
@@ -92,17 +91,16 @@ type ForwarderOptions struct {
 
 // Forwarder passes requests through to upstream unchanged, streaming both ways.
 //
-// Over HTTP/1.1 there are two ways. A short request goes straight from the handler to a
-// RoundTripper, with a body of its own, and the answer is streamed back; that costs two thirds of
-// net/http's own proxy. Everything else (upgrades, watches, logs, chunked and large bodies) leaves
-// the server: its connection is hijacked and one request replayed into a net/http server that runs
-// httputil.ReverseProxy, which streams both ways and notices a client that leaves. Not
-// fasthttpadaptor: it buffers bodies and never cancels.
+// There are two ways. A short request over HTTP/1.1 goes straight from the handler to a
+// RoundTripper, with a body of its own, and the server streams the answer back. Everything else is
+// streamed both ways (streamed.go): HTTP/2 by the goroutine of its handler; over HTTP/1.1 upgrades,
+// watches, logs, chunked and large bodies, by a goroutine that takes the connection from its server
+// (taken.go).
 //
-// HTTP/2 requests take net/http's proxy as they are, in their own goroutine.
-//
-// All ways send the same headers, decided once, before the ways part. Invariant: every request that
-// begin admits is ended exactly once, by the answer, the client, or Close.
+// Both ways send the same headers, decided once, before the ways part. Invariants: every request
+// that begin admits is ended exactly once, by the answer, the client, or Close. Once its answer has
+// ended, a request holds no place, no seat and no room, and its connection is closed within
+// clientconn.LingerTimeout or ready for the next request.
 type Forwarder struct {
 	Opts    ForwarderOptions
 	metrics *ForwardMetrics
@@ -111,7 +109,7 @@ type Forwarder struct {
 	cancel  context.CancelFunc
 	starts  sync.Once
 	gone    *clientconn.Poller
-	replays *replayer
+	tokens  *acceptedTokens
 
 	mu struct {
 		sync.Mutex
@@ -121,9 +119,9 @@ type Forwarder struct {
 	active sync.WaitGroup // one per exchange
 }
 
-// NewForwarder returns a Forwarder that starts its two goroutines with the first request.
+// NewForwarder returns a Forwarder that starts its goroutine with the first request.
 func NewForwarder(opts ForwarderOptions) *Forwarder {
-	f := &Forwarder{Opts: opts, metrics: opts.Metrics, log: cmp.Or(opts.Log, zap.NewNop())}
+	f := &Forwarder{Opts: opts, metrics: opts.Metrics, log: cmp.Or(opts.Log, zap.NewNop()), tokens: newAcceptedTokens()}
 	if f.metrics == nil {
 		f.metrics = NewForwardMetrics(nil)
 	}
@@ -133,14 +131,10 @@ func NewForwarder(opts ForwarderOptions) *Forwarder {
 	f.Opts.Arrivals = cmp.Or(opts.Arrivals, clientconn.DefaultArrivals)
 	f.base, f.cancel = context.WithCancel(context.Background())
 	f.mu.exchanges = make(map[*exchange]struct{})
-	f.replays = newReplayer(f)
 	return f
 }
 
-func (f *Forwarder) start() {
-	f.gone = clientconn.NewPoller(f.log)
-	f.replays.start()
-}
+func (f *Forwarder) start() { f.gone = clientconn.NewPoller(f.log) }
 
 // Close refuses new requests, waits until those in flight have ended or ctx is done, then ends the
 // rest. It returns ctx's error if some had to be ended, and is idempotent.
@@ -165,7 +159,6 @@ func (f *Forwarder) Close(ctx context.Context) error {
 		<-ended
 	}
 	f.cancel()
-	f.replays.close()
 	f.gone.Close()
 	return err
 }

@@ -36,8 +36,9 @@ type HTTP1Request interface {
 	// is sent at once. The client must take a first part of it within stall. The server closes it.
 	RelayBody(body RelayedBody, size int64, stall time.Duration)
 	// Hijack takes the connection from the server. Exactly one of the functions is called: take, by a
-	// goroutine of its own, or lost, if the connection is closed before.
-	Hijack(take func(net.Conn), lost func())
+	// goroutine of its own, or lost, if the connection is closed first. in reads the connection, with
+	// what the server has read of it ahead.
+	Hijack(take func(c net.Conn, in io.Reader), lost func())
 	// ShareHead holds the bytes of a large head beyond the answer; nil: the head is not large.
 	ShareHead() *flowcontrol.LargeHead
 }
@@ -58,8 +59,8 @@ type RawHead struct {
 
 // Forward answers the request with upstream's answer. The caller has already decided that the
 // request may go upstream, as b says. It returns when the answer's head is known (short requests)
-// or at once (those that are replayed: their connection is then no longer the server's). h observes
-// the answer.
+// or once the request has its turn (those that are streamed: their connection is then no longer the
+// server's). h observes the answer.
 func (f *Forwarder) Forward(r HTTP1Request, b Bearer, h AnswerHooks) {
 	f.starts.Do(f.start)
 	w := h.noting(r.AnswerWithin(f.Opts.StallTimeout))
@@ -72,20 +73,33 @@ func (f *Forwarder) Forward(r HTTP1Request, b Bearer, h AnswerHooks) {
 	x := f.begin(w, in, b, clientControl{
 		sever:   func() { _ = conn.Close() },
 		departs: func(gone func()) (stop func()) { return f.gone.Watch(conn, gone).Stop },
+		known:   clientconn.Of(conn).Prove,
 	})
 	if x == nil {
 		return
 	}
 	x.conn = conn
-	if in.bearsCredentials() {
-		x.known = clientconn.Of(conn).Prove
-	}
-	x.setHooks(h)
 	if in.direct(x.class) {
-		f.direct(r, x)
+		body, err := arrivingBody(r, x)
+		switch {
+		case err != nil:
+			x.endedEarly(w)
+		case x.takeSeat(w):
+			x.setHooks(h)
+			f.direct(r, x, body)
+		}
 		return
 	}
-	f.replays.take(r, x)
+	admitted := false
+	if in.length == 0 {
+		admitted = x.takeSeat(w)
+	} else {
+		x.whileArriving(func() { admitted = x.takeSeat(w) })
+	}
+	if admitted {
+		x.setHooks(h)
+		f.takeOver(r, x)
+	}
 }
 
 // ReadInbound copies the request. It fails for what net/http would refuse to parse and for framing

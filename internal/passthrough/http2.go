@@ -1,13 +1,14 @@
 package passthrough
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,9 +18,8 @@ import (
 )
 
 // ForwardHTTP2 answers a request on an HTTP/2 stream with upstream's answer. Each has a goroutine
-// already and streams both ways, so all of them take net/http's proxy; what goes upstream is
-// decided by the code that decides it for HTTP/1.1. out and r are of one handler, which must return
-// after this does: when the whole answer is sent.
+// already, so all of them are streamed. out and r are of one handler, which must return after this
+// does: when the whole answer is sent.
 func (f *Forwarder) ForwardHTTP2(out *clientconn.PacedWriter, r *http.Request, b Bearer, h AnswerHooks) {
 	f.starts.Do(f.start)
 	w := h.noting(clientconn.NetResponder{Writer: out, RequestFields: r.Header})
@@ -28,24 +28,105 @@ func (f *Forwarder) ForwardHTTP2(out *clientconn.PacedWriter, r *http.Request, b
 		apistatus.Write(w, apistatus.BadRequest(err.Error()))
 		return
 	}
-	x := f.begin(w, in, b, clientControl{sever: out.Cut, departs: departsWith(r.Context())})
+	x := f.begin(w, in, b, clientControl{sever: out.Cut, departs: departsWith(r.Context()), known: out.Prove})
 	if x == nil {
 		return
 	}
 	defer x.end()
-	x.body, x.measures = r.Body, true
-	x.setHooks(h)
-	if in.bearsCredentials() {
-		x.known = out.Prove
+	defer context.AfterFunc(r.Context(), x.cancel)()
+	var owned []byte
+	var body *clientBody
+	switch {
+	case in.length == 0:
+	case in.repeatable(x.class):
+		if owned, err = ownBody(out, r, f.Opts.Arrivals.Owned, in.length); err != nil {
+			apistatus.Write(w, apistatus.BadRequest("the request body ended early"))
+			return
+		}
+	default:
+		body = &clientBody{from: r.Body, late: out.SetReadDeadline, stop: func() { _ = r.Body.Close() }}
 	}
-	if !x.class.short() {
-		x.pace = out.SuspendPace()
-	}
-	if err := ownBody(out, r, x); err != nil {
-		apistatus.Write(w, apistatus.BadRequest("the request body ended early"))
+	if !x.takeSeat(w) {
 		return
 	}
-	f.replays.handler.ServeHTTP(out, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x)))
+	x.setHooks(h)
+	if body != nil {
+		defer body.Close()
+		if x.class.short() {
+			_ = body.late(time.Now().Add(f.Opts.Arrivals.Passed)) // fails when the stream is gone, as the read will
+		}
+	}
+	x.answerHTTP2(out, x.request(owned), body)
+}
+
+// answerHTTP2 sends the request of x upstream and answers with what comes.
+func (x *exchange) answerHTTP2(out *clientconn.PacedWriter, r *http.Request, body *clientBody) {
+	resume := func() {}
+	if !x.class.short() {
+		resume = out.SuspendPace()
+	}
+	resp, err := x.roundTrip(r, body, func(code int, h http.Header) {
+		maps.Copy(out.Header(), h)
+		out.WriteHeader(code)
+		clear(out.Header())
+	})
+	if err == nil {
+		defer resp.Body.Close()
+		defer x.cancel()                                      // a body that was not read to its end is not worth draining
+		if resp.StatusCode == http.StatusSwitchingProtocols { // HTTP/2 asks for none
+			err = errWrongProtocol
+		}
+	}
+	if err != nil {
+		resume()
+		x.failed(clientconn.NetResponder{Writer: out, RequestFields: x.in.Header}, err)
+		return
+	}
+	if resp.StatusCode >= http.StatusBadRequest && resp.ContentLength < 0 && len(resp.Trailer) == 0 {
+		measure(resp)
+	}
+	if ends(resp) {
+		resume()
+	}
+	if relay(out, resp) != nil {
+		out.Cut() // what was sent must not look complete
+	}
+}
+
+// relay sends an answer while it comes. Each piece is flushed: the next one may be long in coming.
+// An error says that the client did not get all of it.
+func relay(out *clientconn.PacedWriter, resp *http.Response) error {
+	h := out.Header()
+	maps.Copy(h, resp.Header)
+	if h["Content-Type"] == nil {
+		h["Content-Type"] = nil // else it is guessed
+	}
+	if len(resp.Trailer) > 0 {
+		h.Set("Trailer", strings.Join(slices.Sorted(maps.Keys(resp.Trailer)), ", "))
+	}
+	out.WriteHeader(resp.StatusCode)
+	if resp.ContentLength < 0 {
+		if err := out.FlushError(); err != nil {
+			return err
+		}
+	}
+	if err := copyAll(flushedWriter{out}, resp.Body); err != nil {
+		return err
+	}
+	maps.Copy(h, resp.Trailer)
+	return nil
+}
+
+// flushedWriter sends what is written to it at once.
+type flushedWriter struct{ *clientconn.PacedWriter }
+
+// Write implements io.Writer.
+func (w flushedWriter) Write(b []byte) (int, error) {
+	n, err := w.PacedWriter.Write(b)
+	if err == nil {
+		err = w.FlushError()
+	}
+	return n, err
 }
 
 // departsWith is the departure of a client whose request's context ends with it.
@@ -71,19 +152,14 @@ func readInboundHTTP2(r *http.Request) (*Inbound, error) {
 	return in, nil
 }
 
-// ownBody copies a small body, so that the transport can send it again on a fresh connection if the
-// pooled one turns out to be dead; larger ones are passed on while they come.
-func ownBody(out *clientconn.PacedWriter, r *http.Request, x *exchange) error {
-	if x.in.length == 0 || !x.in.repeatable(x.class) {
-		return nil
-	}
-	_ = out.SetReadDeadline(time.Now().Add(x.f.Opts.Arrivals.Owned)) // fails when the stream is gone, as the read will
-	body := make([]byte, x.in.length)
+// ownBody reads a small body, so that the transport can send it again on a fresh connection if the
+// pooled one turns out to be dead.
+func ownBody(out *clientconn.PacedWriter, r *http.Request, within time.Duration, length int64) ([]byte, error) {
+	_ = out.SetReadDeadline(time.Now().Add(within)) // fails when the stream is gone, as the read will
+	body := make([]byte, length)
 	if _, err := io.ReadFull(r.Body, body); err != nil {
-		return fmt.Errorf("reading %d bytes of request body: %w", x.in.length, err)
+		return nil, fmt.Errorf("reading %d bytes of request body: %w", length, err)
 	}
 	_ = out.SetReadDeadline(time.Time{})
-	r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
-	r.Body, _ = r.GetBody()
-	return nil
+	return body, nil
 }

@@ -585,7 +585,7 @@ func TestImpersonatedCertificates(t *testing.T) {
 			"Bearer own|system:serviceaccount:n:a|system:authenticated|||"},
 	} {
 		for _, http2 := range []bool{false, true} {
-			for _, long := range []bool{false, true} { // which is replayed
+			for _, long := range []bool{false, true} { // which is streamed
 				body := io.Reader(http.NoBody)
 				if long {
 					body = io.MultiReader(strings.NewReader("x")) // of unknown length

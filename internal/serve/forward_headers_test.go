@@ -44,7 +44,7 @@ func (f *front) send(t *testing.T, raw string) (int, string) {
 	return resp.StatusCode, string(b)
 }
 
-// ways are three requests that take the direct and the replayed way, with a place for headers.
+// ways are three requests that take the direct and the streamed way, with a place for headers.
 var ways = []string{
 	"GET /x HTTP/1.1\r\nHost: evil\r\n%s\r\n",
 	"GET /x?watch=1 HTTP/1.1\r\nHost: evil\r\n%s\r\n",

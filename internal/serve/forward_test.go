@@ -63,7 +63,7 @@ func TestForwardAnswersAsUpstream(t *testing.T) {
 		client := fr.client(t)
 		for _, path := range []string{"/small", "/large", "/gzip", "/none", "/same", "/moved", "/absent"} {
 			for _, method := range []string{"GET", "HEAD", "OPTIONS", "DELETE"} {
-				// Chunked bodies and watch take the replayed way; answers must not depend on the way.
+				// Chunked bodies and watch are streamed; answers must not depend on the way.
 				for _, query := range []string{"", "?watch=1"} {
 					t.Run(method+path+query, func(t *testing.T) {
 						want, wantBody := get(t, fr.upstream.Client(), method, fr.upstream.URL+path+query)
@@ -324,7 +324,7 @@ func TestForwardContainsPanics(t *testing.T) {
 	conn, r := fr.dial(t)
 	fmt.Fprint(conn, "GET /small?watch=1 HTTP/1.1\r\nHost: localhost\r\n\r\n")
 	if _, err := http.ReadResponse(r, nil); err == nil {
-		t.Error("a replayed request survived the panic of its transport")
+		t.Error("a streamed request survived the panic of its transport")
 	}
 	fr.awaitIdle(t)
 }

@@ -30,19 +30,16 @@ func (c http2Call) HangUp() {}
 // recovered turns a panic into a 500, or a reset if the answer has begun, and a log line.
 func (c http2Call) recovered() {
 	p := recover()
-	switch {
-	case p == nil:
-	case p == http.ErrAbortHandler: // the proxy's way to say that an answer ended early
-		c.Writer.Cut()
-	default:
-		c.server.panicked(p)
-		if c.Writer.HeadWritten() {
-			c.Writer.Cut()
-			return
-		}
-		clear(c.Writer.Header())
-		apistatus.WriteInternalError(c)
+	if p == nil {
+		return
 	}
+	c.server.panicked(p)
+	if c.Writer.HeadWritten() {
+		c.Writer.Cut()
+		return
+	}
+	clear(c.Writer.Header())
+	apistatus.WriteInternalError(c)
 }
 
 func (c http2Call) Proven() { c.Writer.Prove() }
@@ -57,8 +54,8 @@ func (c http2Call) Departs(gone func()) (stop func()) {
 }
 
 func (c http2Call) Forward(flow flowcontrol.Flow, as *auth.Impersonation, h passthrough.AnswerHooks) {
-	c.server.opts.Forwarder.ForwardHTTP2(c.Writer, c.r, passthrough.Bearer{Listener: c.front.Identity, As: as, Flow: flow},
-		h)
+	c.server.opts.Forwarder.ForwardHTTP2(c.Writer, c.r,
+		passthrough.Bearer{Listener: c.front.Identity, As: as, Flow: flow, Trusted: c.front.AnswerAll}, h)
 }
 
 // PlanRequest is what a plan needs. A request with a body is nothing that a plan knows.

@@ -61,7 +61,7 @@ func occupyAs(t *testing.T, l *flowcontrol.Limiter, user, limit string, width in
 		pass, refusal = l.AdmitLasting(flow)
 		ok = refusal == nil
 	case flowcontrol.LimitPassThrough:
-		pass, refusal = l.AdmitPassThrough(nil, flow)
+		pass, refusal = l.AdmitPassThrough(nil, flow, true)
 		ok = refusal == nil
 	}
 	if !ok {
@@ -426,7 +426,8 @@ func TestLimitPassThroughIsFair(t *testing.T) {
 	fr := newFront(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		arrived <- r.URL.Path
 		<-release
-	}), frontOptions{mutate: func(o *passthrough.ForwarderOptions) { o.Limiter = limiter }})
+	}), frontOptions{identity: passthrough.IdentitySelf, // of unproven senders one could have a place at a time
+		mutate: func(o *passthrough.ForwarderOptions) { o.Limiter = limiter }})
 	var all sync.WaitGroup
 	ask := func(from, path string) {
 		client := dialFrom(t, from)

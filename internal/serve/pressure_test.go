@@ -188,12 +188,13 @@ func TestBodiesWithoutRoom(t *testing.T) {
 			limiter := flowcontrol.NewLimiter(flowcontrol.Limits{BodyBytes: 1000}, flowcontrol.DefaultQueue, nil)
 			fr := newFront(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				n, err := io.Copy(io.Discard, r.Body)
-				room := limiter.ReserveBody(1)
-				if room {
-					limiter.ReleaseBody(1)
+				release := limiter.ReserveBody(1, true)
+				if release != nil {
+					release()
 				}
-				fmt.Fprintf(w, "%d bytes, %v, room: %v", n, err, room)
-			}), frontOptions{http2: http2, mutate: func(o *passthrough.ForwarderOptions) { o.Limiter = limiter }})
+				fmt.Fprintf(w, "%d bytes, %v, room: %v", n, err, release != nil)
+			}), frontOptions{http2: http2, identity: passthrough.IdentitySelf,
+				mutate: func(o *passthrough.ForwarderOptions) { o.Limiter = limiter }})
 			for size, room := range map[int]bool{0: true, 1000: false, 1001: true, 100_000: true} {
 				response, err := fr.client(t).Post(fr.url()+"/x", "text/plain", strings.NewReader(strings.Repeat("x", size)))
 				if err != nil {
@@ -205,10 +206,11 @@ func TestBodiesWithoutRoom(t *testing.T) {
 					t.Errorf("%q, %v, want %q", body, err, want)
 				}
 				fr.awaitIdle(t)
-				if !limiter.ReserveBody(1000) {
+				release := limiter.ReserveBody(1000, true)
+				if release == nil {
 					t.Fatalf("after %d bytes: room is not given back", size)
 				}
-				limiter.ReleaseBody(1000)
+				release()
 			}
 		})
 	}

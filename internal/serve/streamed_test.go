@@ -13,7 +13,7 @@ import (
 	"spillway/internal/passthrough"
 )
 
-func TestReplayStreamsAnswers(t *testing.T) {
+func TestStreamedStreamsAnswers(t *testing.T) {
 	every(t, func(t *testing.T, o frontOptions) {
 		next, gone := make(chan string), make(chan struct{})
 		fr := newFront(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -48,7 +48,7 @@ func TestReplayStreamsAnswers(t *testing.T) {
 	})
 }
 
-func TestReplayLargeBodies(t *testing.T) {
+func TestStreamedLargeBodies(t *testing.T) {
 	every(t, func(t *testing.T, o frontOptions) {
 		fr := newFront(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			sum := sha256.New()
@@ -89,7 +89,7 @@ func TestReplayLargeBodies(t *testing.T) {
 	})
 }
 
-func TestReplayAnswerBeforeTheBodyIsRead(t *testing.T) {
+func TestStreamedAnswerBeforeTheBodyIsRead(t *testing.T) {
 	fr := newFront(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "too large", http.StatusRequestEntityTooLarge)
 	}), frontOptions{})
@@ -107,7 +107,7 @@ func TestReplayAnswerBeforeTheBodyIsRead(t *testing.T) {
 	}
 }
 
-func TestReplayExpectContinue(t *testing.T) {
+func TestStreamedExpectContinue(t *testing.T) {
 	fr := newFront(t, answers(), frontOptions{})
 	for _, framing := range []string{"Content-Length: 5", "Transfer-Encoding: chunked"} {
 		conn, r := fr.dial(t)
@@ -133,7 +133,7 @@ func TestReplayExpectContinue(t *testing.T) {
 	}
 }
 
-func TestReplayServesOneRequestPerConnection(t *testing.T) {
+func TestStreamedServesOneRequestPerConnection(t *testing.T) {
 	fr := newFront(t, answers(), frontOptions{})
 	conn, r := fr.dial(t)
 	// A watch and, behind it, a request that must not pass by the handler's checks.
@@ -153,7 +153,7 @@ func TestReplayServesOneRequestPerConnection(t *testing.T) {
 	}
 }
 
-func TestReplayHTTP10(t *testing.T) {
+func TestStreamedHTTP10(t *testing.T) {
 	fr := newFront(t, answers(), frontOptions{})
 	conn, r := fr.dial(t)
 	fmt.Fprint(conn, "GET /large HTTP/1.0\r\nHost: localhost\r\n\r\n")

@@ -1,0 +1,77 @@
+package passthrough
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"net/http"
+	"sync"
+	"time"
+
+	"spillway/internal/auth"
+)
+
+const (
+	// acceptedTokensLimit is how many tokens are remembered: some 3 MB.
+	acceptedTokensLimit = 16 << 10
+	// acceptedTokenPeriod is how long one is remembered after an answer to it.
+	acceptedTokenPeriod = 10 * time.Minute
+)
+
+// acceptedTokens remembers bearer tokens that upstream has accepted with a request that passed
+// through. That gives their senders seats; nothing is allowed for it, so it does not matter that a
+// token is revoked meanwhile.
+type acceptedTokens struct {
+	key [sha256.Size]byte // so that no digest says anything of its token
+
+	mu     sync.Mutex
+	tokens *auth.AnswerCache[struct{}]
+}
+
+func newAcceptedTokens() *acceptedTokens {
+	t := &acceptedTokens{tokens: auth.NewAnswerCache[struct{}](acceptedTokensLimit)}
+	_, _ = rand.Read(t.key[:]) // never fails: it ends the process instead
+	return t
+}
+
+// digest stands for the bearer token of a request. A token in another place than Authorization is
+// none: upstream reads it in some requests only.
+func (t *acceptedTokens) digest(h http.Header) (auth.Digest, bool) {
+	if !BearsToken(http.Header{"Authorization": h["Authorization"]}) {
+		return auth.Digest{}, false
+	}
+	return sha256.Sum256(append(t.key[:], h.Get("Authorization")...)), true
+}
+
+// note remembers the token of a request that upstream has accepted, if it has one.
+func (t *acceptedTokens) note(h http.Header) {
+	if token, ok := t.digest(h); ok {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		now := time.Now()
+		t.tokens.Note(token, auth.Answer[struct{}]{At: now}, now.Add(acceptedTokenPeriod), now)
+	}
+}
+
+// accepted reports that upstream has lately accepted the token of a request.
+func (t *acceptedTokens) accepted(h http.Header) bool {
+	token, ok := t.digest(h)
+	if !ok {
+		return false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, accepted := t.tokens.Recall(token, time.Now())
+	return accepted
+}
+
+// vouches reports that an answer of upstream's shows that it knows the bearer of the request's
+// token: it refuses a bad one with 401 before it looks at anything else. What something in between
+// may have answered shows nothing.
+func vouches(status int) bool {
+	switch status {
+	case http.StatusSwitchingProtocols, http.StatusForbidden, http.StatusNotFound, http.StatusConflict, http.StatusGone,
+		http.StatusUnprocessableEntity:
+		return true
+	}
+	return status >= http.StatusOK && status < http.StatusMultipleChoices
+}

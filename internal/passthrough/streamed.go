@@ -1,0 +1,125 @@
+package passthrough
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"net/textproto"
+	"strconv"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"spillway/internal/apistatus"
+)
+
+// A streamed exchange sends its request upstream while the body comes, and its answer to the client
+// while that comes: all of HTTP/2, and over HTTP/1.1 what the server cannot answer itself (see
+// takeOver). Its answer is the end of the exchange, whatever of the request is still unsent.
+
+// roundTrip sends r upstream; its body is body, unless that is nil. early gets what upstream sends
+// ahead of its answer (1xx).
+func (x *exchange) roundTrip(r *http.Request, body *clientBody, early func(code int, h http.Header)) (*http.Response,
+	error) {
+	if x.body = body; body != nil {
+		r.Body, r.ContentLength = body, x.in.length
+	}
+	ctx, answered := withEarlyHeads(r.Context(), early)
+	began := time.Now()
+	resp, err := x.transport.RoundTrip(r.WithContext(ctx))
+	answered()
+	x.begun()
+	if err != nil {
+		return nil, err
+	}
+	x.hooks.answeredUpstream(resp.StatusCode)
+	x.answered(resp)
+	if resp.StatusCode != http.StatusSwitchingProtocols {
+		responseHeader(resp.Header)
+		resp.Body = &timedBody{ReadCloser: resp.Body, x: x, spent: time.Since(began)}
+	}
+	return resp, nil
+}
+
+// withEarlyHeads calls early for what upstream sends ahead of its answer, until answered is called.
+func withEarlyHeads(ctx context.Context, early func(code int, h http.Header)) (with context.Context, answered func()) {
+	var mu sync.Mutex
+	over := false
+	trace := &httptrace.ClientTrace{Got1xxResponse: func(code int, header textproto.MIMEHeader) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if !over && code != http.StatusContinue { // which the client's own server has sent
+			h := http.Header(header)
+			responseHeader(h)
+			early(code, h)
+		}
+		return nil
+	}}
+	return httptrace.WithClientTrace(ctx, trace), func() {
+		mu.Lock()
+		defer mu.Unlock()
+		over = true
+	}
+}
+
+// timedBody tells how long upstream took for an answer, however long its client did.
+type timedBody struct {
+	io.ReadCloser
+	x     *exchange
+	spent time.Duration // waiting for upstream
+}
+
+// Read implements io.Reader.
+func (b *timedBody) Read(p []byte) (int, error) {
+	began := time.Now()
+	n, err := b.ReadCloser.Read(p)
+	b.spent += time.Since(began)
+	if err == io.EOF {
+		b.x.complete(b.spent)
+	}
+	return n, err
+}
+
+// failed answers for an upstream that did not, or for a request that could not be read to its end.
+func (x *exchange) failed(w apistatus.Responder, err error) {
+	s := failureStatus(x.class, err)
+	switch live := x.ctx.Err() == nil; {
+	case live && x.body != nil && x.body.broken.Load():
+		s = apistatus.BadRequest("the body of the request ends before it is complete, or its chunks are malformed")
+		x.code = int(s.Code)
+	case live:
+		x.code = int(s.Code)
+		x.f.log.Warn("upstream gave no answer", zap.String("method", x.in.method), zap.Stringer("class", x.class),
+			zap.Error(err))
+	}
+	apistatus.Write(w, s)
+}
+
+// measure reads a refusal that does not say how long it is, if it is as short as they are: an
+// answer that is at hand as a whole does not keep its handler while its client does not take it.
+func measure(resp *http.Response) {
+	const most = 4 << 10
+	body := make([]byte, most)
+	n, err := io.ReadFull(resp.Body, body)
+	rest := resp.Body
+	read := io.Reader(bytes.NewReader(body[:n]))
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
+		resp.ContentLength = int64(n)
+		resp.Header.Set("Content-Length", strconv.Itoa(n))
+	} else {
+		read = io.MultiReader(read, rest) // what failed fails again
+	}
+	resp.Body = struct {
+		io.Reader
+		io.Closer
+	}{read, rest}
+}
+
+// ends reports that an answer is short, whatever the request: a refusal, or an answer of known
+// length.
+func ends(resp *http.Response) bool {
+	return resp.StatusCode >= http.StatusMultipleChoices || resp.StatusCode >= http.StatusOK && resp.ContentLength >= 0
+}
