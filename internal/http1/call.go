@@ -57,11 +57,23 @@ func (s *ListenerServer) Handler() fasthttp.RequestHandler {
 			apistatus.WriteMalformed(c, "malformed Host header")
 			return
 		}
+		if c.expectsMore() {
+			c.HangUp()
+			ctx.SetStatusCode(fasthttp.StatusExpectationFailed)
+			return
+		}
 		if _, ok := c.handshake(); ok {
 			c.HangUp() // unless it becomes a WebSocket: what the client sent behind the head is no request (D-11)
 		}
 		s.opts.Handle(c)
 	}
+}
+
+// expectsMore reports that the client waits for something that net/http's server, and so upstream,
+// does not know, and answers 417.
+func (c Call) expectsMore() bool {
+	expect := string(c.ctx.Request.Header.Peek("Expect"))
+	return expect != "" && !httpguts.HeaderValuesContainsToken([]string{expect}, "100-continue")
 }
 
 // dropRest bounds the time that is spent on the rest of a body that nothing reads. The server drops

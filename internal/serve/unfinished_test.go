@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -329,4 +330,37 @@ func heapAfterGC() int64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
+}
+
+// An expectation that upstream does not know is refused as upstream refuses it, and the request is
+// not carried out.
+func TestUnknownExpectation(t *testing.T) {
+	var asked atomic.Int64
+	count := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) })
+	p := newLimitedProxy(t, nil, count)
+	direct := httptest.NewServer(count)
+	defer direct.Close()
+	undated := func(answer string) string {
+		before, after, _ := strings.Cut(answer, "Date: ")
+		_, after, _ = strings.Cut(after, "\r\n")
+		return before + after
+	}
+	for _, expect := range []string{"foo", "100-continued", "200-ok, foo"} {
+		raw := "POST /x HTTP/1.1\r\nHost: a\r\nExpect: " + expect + "\r\nContent-Length: 2\r\n\r\nhi"
+		want, _ := converse(t, direct.Listener.Addr().String(), raw, patience)
+		got, ended := converse(t, p.plain, raw, patience)
+		if !ended || !strings.HasPrefix(got, "HTTP/1.1 417 ") || sortedLines(undated(got)) != sortedLines(undated(want)) {
+			t.Errorf("%s: answered %q, ended %t; upstream's server answers %q", expect, got, ended, want)
+		}
+	}
+	if n := asked.Load(); n > 0 {
+		t.Errorf("%d requests were carried out", n)
+	}
+}
+
+// sortedLines are the lines of a head in an order of their own.
+func sortedLines(head string) string {
+	lines := strings.Split(head, "\r\n")
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
 }
