@@ -95,7 +95,7 @@ func TestPluginHangsLater(t *testing.T) {
 	w := newWorld(t)
 	binary := process.BuildProxy(t)
 	p := w.newPlugin(t)
-	const unready = 12 * time.Second
+	const unready = 30 * time.Second // the least that the flag takes
 	s := start(t, binary, "--kubeconfig="+p.kubeconfig, "--readyz-upstream-timeout="+unready.String())
 	own := start(t, binary, "--kubeconfig="+p.kubeconfig, "--listen-identity=self")
 	w.write("a")
