@@ -158,7 +158,8 @@ func tunnel(t *testing.T, p *pod) string {
 func TestHelmTestIsAClient(t *testing.T) {
 	h := newHelm(t)
 	for _, values := range [][]string{{"--set=networkPolicy.enabled=true",
-		`--set-json=networkPolicy.clients=[{"podSelector":{"matchLabels":{"a":"b"}}}]`}, {"--set=mode=sidecar"},
+		`--set-json=networkPolicy.clients=[{"podSelector":{"matchLabels":{"a":"b"}}}]`,
+		`--set-json=networkPolicy.metrics=[{"podSelector":{"matchLabels":{"a":"c"}}}]`}, {"--set=mode=sidecar"},
 		{"--set=mode=sidecar,networkPolicy.enabled=true",
 			`--set-json=networkPolicy.clients=[{"podSelector":{"matchLabels":{"a":"b"}}}]`}} {
 		manifest, err := h.template(t.Context(), values...)
@@ -176,10 +177,12 @@ func TestHelmTestIsAClient(t *testing.T) {
 			case "NetworkPolicy":
 				var policy networkingv1.NetworkPolicy
 				must(t, runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &policy))
-				if !slices.ContainsFunc(policy.Spec.Ingress[0].From, func(p networkingv1.NetworkPolicyPeer) bool {
-					return labels.SelectorFromSet(p.PodSelector.MatchLabels).Matches(its)
-				}) {
-					t.Errorf("it is kept out: %v", policy.Spec.Ingress[0])
+				for _, rule := range policy.Spec.Ingress {
+					if !slices.ContainsFunc(rule.From, func(p networkingv1.NetworkPolicyPeer) bool {
+						return labels.SelectorFromSet(p.PodSelector.MatchLabels).Matches(its)
+					}) {
+						t.Errorf("it is kept out: %v", rule)
+					}
 				}
 			}
 		}

@@ -61,6 +61,7 @@ func TestUmbrellaChartWithCondition(t *testing.T) {
 // and the values are: with failurePolicy Fail the webhook would keep itself from ever starting.
 func TestWebhookNeverSelectsItself(t *testing.T) {
 	h := newHelm(t)
+	selectors := podSelectors(t, h)
 	for name, values := range settings {
 		manifest, err := h.template(t.Context(), values...)
 		must(t, err)
@@ -73,7 +74,7 @@ func TestWebhookNeverSelectsItself(t *testing.T) {
 			default:
 				continue
 			}
-			for _, selector := range podSelectors(t, h) {
+			for _, selector := range selectors {
 				if selector.Matches(labels.Set(pod.GetLabels())) {
 					t.Errorf("%s: %s %s is selected by %s", name, o.GetKind(), o.GetName(), selector)
 				}

@@ -24,7 +24,8 @@ func TestCommandsOfTheDocuments(t *testing.T) {
 		must(t, err)
 		for _, m := range command.FindAllStringSubmatch(string(text), -1) {
 			found++
-			cmd := exec.CommandContext(t.Context(), "bash", "-c", `"$0" template`+m[1], newHelm(t).program)
+			flags := strings.ReplaceAll(m[1], " --reuse-values", "") + " --set=tls.generated.withoutCluster=true"
+			cmd := exec.CommandContext(t.Context(), "bash", "-c", `"$0" template`+flags, newHelm(t).program)
 			cmd.Dir = root
 			output, err := cmd.CombinedOutput()
 			if err != nil {
