@@ -142,7 +142,7 @@ func TestDoubtful(t *testing.T) {
 		check(false, 1)
 		time.Sleep(refusedInterval)
 		checkProve(t, f, errUpstream, 0)
-		check(true, 2) // too early to ask
+		check(true, 2) // too early to ask again
 		time.Sleep(refusedInterval)
 		check(true, 3)
 		fails = false

@@ -40,8 +40,8 @@ const (
 	// arrival is how long a flight waits for the mirror's own stream before it has upstream checked:
 	// on a busy resource the next event is the proof (W-211 l).
 	arrival = 25 * time.Millisecond
-	// refusedInterval is how long a refused question is not sent again, from its beginning on, and
-	// maxRefusedInterval how long at most if the refusal has a Retry-After: what stands before upstream
+	// refusedInterval is how long a refused question is not sent again, from its beginning on.
+	// maxRefusedInterval is how long at most if the refusal has a Retry-After: a front of upstream's
 	// may ask for an hour, and mend in a minute.
 	refusedInterval    = 100 * time.Millisecond
 	maxRefusedInterval = 8 * time.Second
@@ -63,7 +63,7 @@ type Freshness struct {
 	prober   Prober
 	cost     listCostModel
 
-	failures atomic.Int32 // flights in a row that failed a request that insisted
+	failures atomic.Int32 // proofs in a row that failed a request that insisted
 
 	mu struct {
 		sync.Mutex
@@ -108,12 +108,13 @@ func NewFreshness(r *Resource, p Prober) *Freshness {
 // without the caller.
 func (f *Freshness) Prove(ctx context.Context) (*Snapshot, error) {
 	if err := f.refused(); err != nil {
+		f.failures.Add(1)
 		return nil, err
 	}
 	return f.await(ctx, f.join(true))
 }
 
-// refused is why upstream does not say R at present, nil if it may be asked.
+// refused is why upstream does not say R at present, nil if the question may be sent.
 func (f *Freshness) refused() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

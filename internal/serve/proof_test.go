@@ -30,8 +30,8 @@ func (s stale) Error() string {
 }
 
 // readAfterWrite writes, then reads what a consistent watch says is the present, and returns how
-// stale that is: nil if it is not. A stream may end before it says anything, when its connection was
-// cut: then it is tried again.
+// stale that is: nil if it is not. A stream whose connection was cut may end before it says anything.
+// Then it is tried again.
 func readAfterWrite(t *testing.T, r *rig, namespace, name string, bookmarks bool) error {
 	t.Helper()
 	wrote := r.up.Create(fakeapiserver.ConfigMaps, namespace, name)
@@ -167,7 +167,7 @@ func TestPlantedStaleness(t *testing.T) {
 	}
 }
 
-// While the mirror's stream stands still, a watch that must not be older than its request waits, and
+// While the mirror's stream stands still, a watch that must not be older than its request waits. It
 // then begins with what was missing (W-212, W-215).
 func TestHeadWaitsForTheMirror(t *testing.T) {
 	t.Parallel()

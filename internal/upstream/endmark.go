@@ -41,10 +41,10 @@ func (e errNoEndMark) Error() string {
 		"before the apiserver may drop bookmarks", e.wait)
 }
 
-// endMark ends a watch-list whose initial events do not end, although upstream answers other
-// questions in time: an upstream that is slow has not said that it sends no bookmark. Initial events
-// are ADDED, so that any other event comes after them and is no progress: a busy resource would have
-// a watch-list look alive for ever.
+// endMark ends a watch-list whose initial events do not end, although upstream answers another
+// question in time: one that is slow has not said that it sends no bookmark. Initial events are
+// ADDED, so any other event comes after them and is no progress. A busy resource would otherwise
+// have a watch-list look alive for ever.
 type endMark struct {
 	wait    time.Duration
 	answers func() bool // upstream does, in time

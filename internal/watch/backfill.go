@@ -45,8 +45,8 @@ func (s *Stream) reachBack(ctx context.Context) error {
 }
 
 // learnNewest asks upstream for its current resourceVersion, if the stream resumes ahead of a
-// history that upstream has rewritten. Without it a client whose resourceVersion comes from upstream
-// itself would list again and again, until an event of this resource arrives.
+// history that upstream has rewritten. Without it a client that has its resourceVersion from
+// upstream would list again and again, until an event of this resource arrives.
 func (s *Stream) learnNewest(ctx context.Context) {
 	var expired *cache.ExpiredError
 	if _, err := s.source.Resource().Log().Find(s.from); !errors.As(err, &expired) || !expired.Ahead() {

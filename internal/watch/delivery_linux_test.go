@@ -114,7 +114,8 @@ func (c *socketClients) join(ln net.Listener, ended *sync.WaitGroup) {
 	candidate, _ := planner.Consider(plan.Request{
 		Method: "GET", Path: "/api/v1/pods", RawQuery: "watch=1&resourceVersion=1000000", Plain: true, Chunked: true,
 	})
-	st, opening := c.manager.Open(testRequest{&testClient{left: make(chan struct{})}}, planner.Decide(candidate), StreamOptions{}, noFlow)
+	request := testRequest{&testClient{left: make(chan struct{})}}
+	st, opening := c.manager.Open(request, planner.Decide(candidate), StreamOptions{}, noFlow)
 	if opening != Opened {
 		c.tb.Fatalf("opening %v", opening)
 	}

@@ -44,8 +44,8 @@ func (b beginning) pinned() int64 {
 func pinnedBytes(s *cache.Snapshot) int64 { return max(s.Bytes, 1) }
 
 // Open begins a watch: it reserves what the watch takes of the limits, waits for a state that the
-// watch may begin with, and fixes the place in history where it begins. Like kube-apiserver it waits
-// before the head is sent. A panic gives everything back.
+// watch may begin with, and fixes the place in history where it begins. Like kube-apiserver, it
+// waits until then with the head. A panic gives everything back.
 func (m *Manager) Open(c request, p plan.Plan, o StreamOptions, flow flowcontrol.Flow) (st *Stream, opening Opening) {
 	opening = Refused
 	opened := m.newStream(p, o)

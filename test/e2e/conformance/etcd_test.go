@@ -63,8 +63,8 @@ func (s *suite) testUnanswered(t *testing.T) {
 }
 
 // testUnproven requests a watch-list that cannot be completed: neither side may say that it was
-// complete. The apiserver ends it with an error at its timeout, and so answers what the proxy cannot
-// prove.
+// complete. The apiserver ends it with an error at its timeout. What the proxy cannot prove passes
+// through, and gets the same.
 func (s *suite) testUnproven(t *testing.T) {
 	t.Parallel()
 	direct, proxied := s.both(t, s.plain, request{Target: "/api/v1/namespaces/c1/secrets?watch=1&timeoutSeconds=7" +

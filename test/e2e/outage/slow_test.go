@@ -46,7 +46,8 @@ func TestSlowAPIServer(t *testing.T) {
 	must(t, err)
 	for i := range manyObjects {
 		_, err := admin.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("many-%d", i)}, Data: map[string]string{"k": strings.Repeat("v", 500)},
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("many-%d", i)},
+			Data:       map[string]string{"k": strings.Repeat("v", 500)},
 		}, metav1.CreateOptions{})
 		must(t, err)
 	}
