@@ -30,7 +30,7 @@ func (s stale) Error() string {
 }
 
 // readAfterWrite writes, then reads what a consistent watch says is the present, and returns how
-// stale that is: nil if it is not. A stream whose connection was cut may end before it says anything.
+// stale that is: nil if it is not. A stream whose connection was cut may end before it shows that.
 // Then it is tried again.
 func readAfterWrite(t *testing.T, r *rig, namespace, name string, bookmarks bool) error {
 	t.Helper()
