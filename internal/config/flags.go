@@ -208,9 +208,10 @@ func (o *Settings) accessFlags(fs *pflag.FlagSet) {
 
 func (o *Settings) limitFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.MaxConnections, "max-connections", o.MaxConnections,
-		"Serve at most this `number` of client connections. Another one takes the place of one that has yet to bring "+
-			"a request, or is between two; where all are busy its requests are answered 429. 0: three quarters of the "+
-			"open files that the process may have (ulimit -n), and all but 128 of them where that is less.")
+		"Serve at most this `number` of client connections. Another one takes the place of one without a "+
+			"request with good credentials so far, of one between two requests, or of one that leaves after GOAWAY. Where "+
+			"there is none of these, its requests are answered 429. 0: three quarters of the open files that the process "+
+			"may have (ulimit -n), and all but 128 of them where that is less.")
 	fs.IntVar(&o.MaxConnectionsPerPeer, "max-connections-per-peer", o.MaxConnectionsPerPeer,
 		"Serve at most this `number` of them to one IP address, likewise. 0: no limit, since all pods of a node may share "+
 			"one.")

@@ -103,10 +103,10 @@ func NewCollector(m *Set) prometheus.Collector {
 			"Short watches that proved a mirror current.",
 			func(m *mirror) float64 { return float64(m.prober.Stats().Proofs) }),
 		metric(counter, "spillway_freshness_watch_lists_total",
-			"Watch-lists of metadata that a mirror was compared with, or LISTs where the apiserver serves no watch-list.",
+			"LISTs of metadata that a mirror of at most 500 objects was compared with.",
 			func(m *mirror) float64 { return float64(m.prober.Stats().States) }),
 		metric(counter, "spillway_freshness_failures_total",
-			"Freshness probes, watches, watch-lists and LISTs that failed or proved nothing.",
+			"Freshness probes, watches and LISTs that failed or proved nothing.",
 			func(m *mirror) float64 {
 				s := m.prober.Stats()
 				return float64(s.Failed + s.Unproven)
