@@ -88,8 +88,8 @@ func newLifetime(parent context.Context, drainPeriod time.Duration, caught <-cha
 	}}
 }
 
-// forcedEnd exits the process at a time that can only come nearer, in a goroutine that waits for
-// nothing.
+// forcedEnd exits the process at a time, in a goroutine that waits for nothing else. The time can
+// only become earlier.
 type forcedEnd struct {
 	exit func() // static
 

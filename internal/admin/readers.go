@@ -42,8 +42,8 @@ func newMetricsReaders() *metricsReaders {
 	return m
 }
 
-// digest is equal for requests that prove the same: it is of all headers that authentication reads,
-// and of the client's certificates.
+// digest is equal for requests with the same credentials: it covers all headers that authentication
+// reads, and the client's certificates.
 func (m *metricsReaders) digest(a *auth.Authenticator, request auth.AuthnRequest) (d auth.Digest) {
 	mac := hmac.New(sha256.New, m.key[:])
 	for _, name := range slices.Sorted(maps.Keys(request.Header)) {

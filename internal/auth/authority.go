@@ -171,7 +171,7 @@ func (a *Authority) note(authorities *rotation.Authorities, peer Chain, at time.
 	cache.Note(peer.digest, Answer[struct{}]{Err: verdict, At: since}, until, at)
 }
 
-// steady is between which moments, about a given one, no certificate of some begins or ends.
+// steady returns the time around a moment in which no certificate of a list begins or ends.
 func steady(at time.Time, certificates []*x509.Certificate) (since, until time.Time) {
 	until = at.Add(steadyFor)
 	for _, c := range certificates {

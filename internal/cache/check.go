@@ -18,8 +18,8 @@ const (
 	comparisonInterval = proofTimeout / 2
 	// smallState is how many objects a state may have to be compared. Their metadata is sent sooner
 	// than the bookmark, and costs upstream no more than the LIST that a client would have sent. A
-	// larger state is never read: an upstream that is slow to send the bookmark would get the dearer
-	// question.
+	// larger state is never read: an upstream that is slow to send the bookmark would get the more
+	// expensive question.
 	smallState = 500
 )
 

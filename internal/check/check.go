@@ -182,7 +182,7 @@ func (c *Checker) health(ctx context.Context) (string, error) {
 	return "nothing is wrong", nil
 }
 
-// wrongLine is a line of /readyz?verbose about what does not come right by itself.
+// wrongLine is a line of /readyz?verbose about a fault that does not end by itself.
 var wrongLine = regexp.MustCompile(`(?m)^\[-\].*|^\[!\](reviews |mirror [^ ]+ refused ).*`)
 
 // selected is what a list is restricted to: most likely nothing, so that it costs as little in a

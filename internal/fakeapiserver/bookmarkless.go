@@ -19,8 +19,8 @@ const (
 	CutAtEndMarks                // the end mark and all that follows: the watch-list ends there
 )
 
-// Bookmarkless is a proxy before an apiserver that passes on everything but bookmarks, as access
-// proxies do that know no such event.
+// Bookmarkless is a proxy in front of an apiserver that passes on everything but bookmarks, as
+// access proxies do that know no such event.
 func Bookmarkless(target *url.URL, transport http.RoundTripper, what Dropped) http.Handler {
 	proxy := &httputil.ReverseProxy{Transport: transport, FlushInterval: -1}
 	proxy.Rewrite = func(r *httputil.ProxyRequest) {

@@ -110,8 +110,8 @@ func (l *NamespaceLimits) apply(s *sidecarSize, pod podTotal) error {
 	return nil
 }
 
-// applyToContainer checks what a sidecar has, whose requests are its limits: a ratio holds. Of what
-// it has not it says 0, which keeps a max.
+// applyToContainer checks the size of a sidecar. Its requests are its limits, so every ratio holds.
+// It sets 0 for resources that the sidecar does not have, which keeps a max.
 func (i rangeItem) applyToContainer(s *sidecarSize) error {
 	for _, name := range i.names() {
 		size := s.Requests[name]

@@ -53,7 +53,7 @@ func (d *document) rewritten(want []byte, w workload) (string, error) {
 // takes as much work as to read it. One keeps it, or a few if it was injected in parts.
 const originalLimit = 8
 
-// keepsOriginal reports that a workload has an original, of whatever.
+// keepsOriginal reports that a workload has an original, maybe of another document.
 func (d *document) keepsOriginal(w workload) bool {
 	return at(d.object, w.object+"/metadata/annotations/"+escape(originalAnnotation)) != nil
 }

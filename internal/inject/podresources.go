@@ -118,8 +118,8 @@ func requirementsOf(pod *corev1.Pod) (all []corev1.ResourceRequirements) {
 // podTotal is what a pod has of CPU and memory as a whole at most.
 type podTotal struct{ requests, limits corev1.ResourceList }
 
-// totalWith is the most that a pod has with a sidecar, wherever among the init containers that is:
-// a sidecar adds no more than it has.
+// totalWith is the most that a pod has with a sidecar in any place among the init containers: a
+// sidecar adds no more than its own size.
 func totalWith(pod *corev1.Pod, s *sidecarSize) podTotal {
 	o := resourcehelper.PodResourcesOptions{}
 	total := podTotal{corev1.ResourceList{}, corev1.ResourceList{}}

@@ -120,8 +120,8 @@ func (s *sidecarSize) set(name corev1.ResourceName, wanted corev1.ResourceRequir
 	return nil
 }
 
-// sayZeros says 0 of what a sidecar does not have, or else a namespace's defaults would be its own.
-// Containers with hugepages have to say something of CPU or memory, even if it is 0 of all.
+// sayZeros sets 0 for resources that a sidecar does not have. Otherwise it would get a namespace's
+// defaults. Containers with hugepages must have CPU or memory in their requests, even if it is 0.
 func (s *sidecarSize) sayZeros() {
 	for _, name := range computed {
 		_, requested := s.Requests[name]

@@ -199,7 +199,7 @@ func (s *Output) Progress() (writes uint64, working bool) {
 	return s.writes, !s.began.IsZero()
 }
 
-// tellOmissions has a line in the encoder's format tell of lines that are dropped.
+// tellOmissions has dropped lines reported by a line in the encoder's format.
 func (s *Output) tellOmissions(encoder zapcore.Encoder) {
 	encoder = encoder.Clone()
 	s.mu.Lock()

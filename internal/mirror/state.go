@@ -56,7 +56,7 @@ func (m *Set) newState(resource, version string) *mirrorState {
 var bareVersion = regexp.MustCompile(`^v[0-9]+((alpha|beta)[0-9]+)?$`)
 
 // labelsOf are the labels of a resource[.version][.group] that upstream does not serve: those that
-// it gets once it does, as far as its name tells.
+// it gets once it is served, as far as they follow from its name.
 func labelsOf(name string) (resource, version string) {
 	parts := strings.SplitN(name, ".", 3)
 	if len(parts) == 1 || !bareVersion.MatchString(parts[1]) {

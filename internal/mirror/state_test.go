@@ -314,7 +314,7 @@ func TestDeniedKindIsRetriedAtGrowingPauses(t *testing.T) {
 	}
 }
 
-// A proxy before the apiserver that drops bookmarks: the mirror is synced, says so, and counts it.
+// A proxy in front of the apiserver drops bookmarks: the mirror is synced, says so, and counts it.
 func TestDroppedBookmarksAreAStateALineAndACount(t *testing.T) {
 	t.Parallel()
 	up := newUpstream(t)
@@ -329,7 +329,7 @@ func TestDroppedBookmarksAreAStateALineAndACount(t *testing.T) {
 	m := mirroringAt(t, up, proxy.URL, zap.New(core), "configmaps")
 	m.awaitKind(t, "configmaps", states.KindSynced)
 	if lines := m.Describe(); len(lines) != 1 ||
-		!strings.Contains(lines[0], "a proxy before the apiserver may drop bookmarks") {
+		!strings.Contains(lines[0], "a proxy in front of the apiserver may drop bookmarks") {
 		t.Errorf("it says %q", lines)
 	}
 	if n := logs.FilterMessage("the mirror falls back to LIST and WATCH").Len(); n != 1 {

@@ -8,7 +8,7 @@ import (
 )
 
 // readTimeout is how long reading a file may take. A file system that hangs, such as a network's
-// whose server is gone, keeps a reader for ever, and no context ends that.
+// whose server is gone, blocks a reader, and no context ends that.
 const readTimeout = 3 * time.Second
 
 // HungError says that something could not be read within readTimeout.

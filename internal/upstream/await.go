@@ -21,8 +21,8 @@ import (
 // trusted, credentials that cannot be had, something that is no kube-apiserver.
 //
 // Away is: a name that does not resolve, since names come and go with what they name; no
-// connection, or none that lasts, a handshake included; no answer in time, of a credential plugin
-// neither; and the answers of an apiserver, or of what stands before it, that cannot serve now
+// connection, or none that lasts, a handshake included; no answer in time, also of a credential
+// plugin; and an answer of the apiserver, or of a proxy in front of it, that it cannot serve now
 // (5xx, 429).
 func Away(err error) bool {
 	var status apierrors.APIStatus
@@ -85,7 +85,7 @@ func (c *Client) Await(ctx context.Context, ask func(context.Context) error,
 	}
 }
 
-// answersInTime reports whether upstream answers a small question at once, whatever its answer is.
+// answersInTime reports whether upstream answers /readyz in promptAnswerTimeout, with any status.
 func (c *Client) answersInTime(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, promptAnswerTimeout)
 	defer cancel()

@@ -38,13 +38,13 @@ type errNoEndMark struct{ wait time.Duration }
 
 func (e errNoEndMark) Error() string {
 	return fmt.Sprintf("the watch-list did not end its initial events: no bookmark and no progress for %s; a proxy "+
-		"before the apiserver may drop bookmarks", e.wait)
+		"in front of the apiserver may drop bookmarks", e.wait)
 }
 
 // endMark ends a watch-list whose initial events do not end, although upstream answers another
 // question in time: one that is slow has not said that it sends no bookmark. Initial events are
 // ADDED, so any other event comes after them and is no progress. A busy resource would otherwise
-// have a watch-list look alive for ever.
+// have a watch-list look alive without end.
 type endMark struct {
 	wait    time.Duration
 	answers func() bool // upstream does, in time

@@ -1,5 +1,5 @@
 // Package relay stands between Spillway and an API server and makes answers late: by a time, out of
-// order between connections, or for ever. A callback decides for each request.
+// order between connections, or never. A callback decides for each request.
 //
 // Invariant: apart from when they come, answers are the API server's own, and a request that is not
 // late passes at once.
