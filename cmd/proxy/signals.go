@@ -11,8 +11,9 @@ import (
 	"go.uber.org/zap"
 )
 
-// endTimeout is how long the process may take to end after its drain period: longer than all that
-// has a bound of its own (connections, the audit log, spans, the log).
+// endTimeout is how long the process may take to end after its drain period: longer than its
+// connections, its audit log and its spans have together. The log is written after that, and has a
+// bound of its own.
 const endTimeout = 12 * time.Second
 
 // lifetime is the two ends of the process. drain is done with the first SIGTERM or SIGINT: stop

@@ -102,7 +102,7 @@ func NewCollector(m *Set) prometheus.Collector {
 		metric(counter, "spillway_freshness_watches_total",
 			"Short watches that proved a mirror current.",
 			func(m *mirror) float64 { return float64(m.prober.Stats().Proofs) }),
-		metric(counter, "spillway_freshness_watch_lists_total",
+		metric(counter, "spillway_freshness_state_lists_total",
 			"LISTs of metadata that a mirror of at most 500 objects was compared with.",
 			func(m *mirror) float64 { return float64(m.prober.Stats().States) }),
 		metric(counter, "spillway_freshness_failures_total",
