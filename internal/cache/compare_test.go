@@ -266,3 +266,37 @@ func TestRefusedQuestionIsNotRepeated(t *testing.T) {
 		})
 	}
 }
+
+// A refusal ends with the next answer: those that waited meanwhile get that.
+func TestAnswerEndsARefusal(t *testing.T) {
+	var refused atomic.Bool
+	refused.Store(true)
+	u := &upstream{begin: func(context.Context) (uint64, error) {
+		time.Sleep(time.Millisecond)
+		if refused.Load() {
+			return 0, apierrors.NewTooManyRequests("busy", 1)
+		}
+		return 20, nil
+	}}
+	proof(t, u, func(t *testing.T, _ *Resource, f *Freshness) {
+		for round := range 3 {
+			refused.Store(true)
+			if _, err := f.Prove(t.Context()); err == nil {
+				t.Fatal("a refusal is a proof")
+			}
+			refused.Store(false)
+			var asking sync.WaitGroup
+			for range 100 {
+				asking.Go(func() {
+					s, err := f.Prove(t.Context())
+					if (s == nil) == (err == nil) {
+						t.Errorf("round %d: state %v, %v", round, s, err)
+					}
+				})
+			}
+			asking.Wait()
+			time.Sleep(time.Second)
+			checkProve(t, f, nil, time.Millisecond)
+		}
+	})
+}

@@ -48,6 +48,9 @@ const (
 	// doubt is how many flights in a row may fail before requests that need a proof had better go
 	// upstream.
 	doubt = 2
+	// unprovableAfter is how long proofs must have failed until requests need not be sent again to
+	// wait for one.
+	unprovableAfter = 30 * time.Second
 )
 
 // Freshness proves that a resource's cache is not older than the moment of the request (design D7).
@@ -63,7 +66,8 @@ type Freshness struct {
 	prober   Prober
 	cost     listCostModel
 
-	failures atomic.Int32 // proofs in a row that failed a request that insisted
+	failures atomic.Int32              // proofs in a row that failed a request that insisted
+	failing  atomic.Pointer[time.Time] // when the first of them did; nil: the last one succeeded
 
 	mu struct {
 		sync.Mutex
@@ -82,6 +86,8 @@ type refusal struct {
 	err   error
 	until time.Time
 }
+
+func (r refusal) inForce() bool { return time.Now().Before(r.until) }
 
 // flight is one query of R and the requests that wait for the proof.
 type flight struct {
@@ -107,30 +113,21 @@ func NewFreshness(r *Resource, p Prober) *Freshness {
 // or upstream's error if there is none in time; ctx's error if that comes first. The flight goes on
 // without the caller.
 func (f *Freshness) Prove(ctx context.Context) (*Snapshot, error) {
-	if err := f.refused(); err != nil {
-		f.failures.Add(1)
+	fl, err := f.join(true)
+	if err != nil {
+		f.failed()
 		return nil, err
 	}
-	return f.await(ctx, f.join(true))
-}
-
-// refused is why upstream does not say R at present, nil if the question may be sent.
-func (f *Freshness) refused() error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if time.Now().Before(f.mu.refusal.until) {
-		return f.mu.refusal.err
-	}
-	return nil
+	return f.await(ctx, fl)
 }
 
 // Newest returns R: a resourceVersion that everything acknowledged before the call is at or below.
 // That says nothing about the cache, which may not have heard of it yet (W-212).
 func (f *Freshness) Newest(ctx context.Context) (uint64, error) {
-	if err := f.refused(); err != nil {
+	fl, err := f.join(false)
+	if err != nil {
 		return 0, err
 	}
-	fl := f.join(false)
 	select {
 	case <-fl.known:
 	case <-ctx.Done():
@@ -149,10 +146,21 @@ func (f *Freshness) Doubtful() bool {
 	if f.failures.Load() < doubt {
 		return false
 	}
-	if f.refused() == nil {
-		f.join(true)
-	}
+	_, _ = f.join(true) // an error says that it is too early
 	return true
+}
+
+// IsUnprovable reports that no proof has succeeded for so long that another one is not to be waited
+// for.
+func (f *Freshness) IsUnprovable() bool {
+	since := f.failing.Load()
+	return since != nil && time.Since(*since) >= unprovableAfter
+}
+
+// failed counts a proof that failed a request which insisted.
+func (f *Freshness) failed() {
+	f.failures.Add(1)
+	f.failing.CompareAndSwap(nil, new(time.Now()))
 }
 
 // await waits for a flight. The newest state is as good as the one that was proven, and spares the
@@ -176,10 +184,14 @@ func (f *Freshness) await(ctx context.Context, fl *flight) (*Snapshot, error) {
 	return fl.state, nil
 }
 
-// join returns a flight that has not asked yet: one that has may have asked too early.
-func (f *Freshness) join(insists bool) *flight {
+// join returns a flight that has not asked yet: one that has may have asked too early. An error is
+// upstream's refusal of the last question, which is not to be repeated yet.
+func (f *Freshness) join(insists bool) (*flight, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.mu.refusal.inForce() {
+		return nil, f.mu.refusal.err
+	}
 	if f.mu.waiting == nil {
 		f.mu.waiting = &flight{known: make(chan struct{}), done: make(chan struct{})}
 	}
@@ -188,7 +200,7 @@ func (f *Freshness) join(insists bool) *flight {
 	if !f.mu.asking {
 		f.startLocked()
 	}
-	return fl
+	return fl, nil
 }
 
 // startLocked starts the waiting flight.
@@ -211,8 +223,9 @@ func (f *Freshness) run(fl *flight) {
 	switch {
 	case fl.err == nil:
 		f.failures.Store(0)
+		f.failing.Store(nil)
 	case fl.insists:
-		f.failures.Add(1)
+		f.failed()
 	}
 	close(fl.done)
 }
@@ -251,14 +264,14 @@ func (f *Freshness) asked(fl *flight, began time.Time) {
 	close(fl.known)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.mu.asking = false
+	f.mu.asking, f.mu.refusal = false, refusal{}
 	if fl.err != nil {
 		f.mu.refusal = refusal{fl.err, began.Add(pauseAfter(fl.err))}
 	}
 	next := f.mu.waiting
 	switch {
 	case next == nil:
-	case time.Now().Before(f.mu.refusal.until):
+	case f.mu.refusal.inForce():
 		f.mu.waiting, next.err = nil, fl.err
 		close(next.known)
 		close(next.done)

@@ -127,9 +127,6 @@ var ErrUpstreamFaster = errors.New("upstream is expected to answer before the ca
 // ErrUpstreamFaster at once if that is expected to be sooner, and ErrNotProven after proofWaitLimit
 // at most.
 func (f *Freshness) TryProve(ctx context.Context, n int) (*Snapshot, error) {
-	if f.refused() != nil {
-		return nil, ErrUpstreamFaster
-	}
 	f.mu.Lock()
 	asking := f.mu.asking
 	f.mu.Unlock()
@@ -139,7 +136,10 @@ func (f *Freshness) TryProve(ctx context.Context, n int) (*Snapshot, error) {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, wait, ErrNotProven)
 	defer cancel()
-	fl := f.join(false)
+	fl, err := f.join(false)
+	if err != nil {
+		return nil, ErrUpstreamFaster // it does not answer questions at present
+	}
 	state, err := f.await(ctx, fl)
 	if err == nil {
 		f.cost.proved(n, fl.waited)

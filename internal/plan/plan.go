@@ -215,13 +215,16 @@ func (p *Planner) planQuery(s *source.Source, t Target, query url.Values) Plan {
 
 // Awaits reports that a request is to be sent again: memory serves such requests and cannot answer
 // now, and upstream has another answer. That is a watch that begins with the most recent state, or
-// has sendInitialEvents, before an upstream that refuses watch-lists.
+// has sendInitialEvents, where upstream refuses watch-lists. Where nothing can be proven for long,
+// the refusal is better than none: clients list then.
 func (p *Planner) Awaits(c Candidate, decided Plan) bool {
 	if p.Semantics.OfUpstream || !p.Semantics.refusesWatchLists() || !c.target.Watches(c.query) {
 		return false
 	}
-	return decided.Doubtful ||
-		c.query.Has("sendInitialEvents") && (decided.Action != Upstream || p.Catalog.Soon(c.target.gvr))
+	if decided.Doubtful {
+		return !decided.Source.Fresh.IsUnprovable()
+	}
+	return c.query.Has("sendInitialEvents") && (decided.Action != Upstream || p.Catalog.Soon(c.target.gvr))
 }
 
 // MostRecent reports that the plan is for a LIST that must not be older than the request.

@@ -127,7 +127,7 @@ func (s *Server) watch(c call, p *plan.Plan, a answering, v requester) bool {
 		defer s.watches.Dismiss(st) // if it runs into a bug before a deliverer takes it
 		c.Watch(st, a.headers)
 	case watch.Unproven:
-		p.Doubtful = true
+		*p = plan.Plan{Source: p.Source, Doubtful: true}
 		return false
 	}
 	return true
