@@ -211,11 +211,21 @@ func (m *mirror) age() (age time.Duration, away bool) {
 	since, contact := m.reflector.Away()
 	switch {
 	case !m.watched.StalledSince().IsZero(), isOver(m.reflector.UnwatchedSince()):
-		return time.Since(m.reflector.Contact()), s.Cause().Why == states.WhyUnreachable
+		return time.Since(m.lastCurrent()), s.Cause().Why == states.WhyUnreachable
 	case !isOver(since), s.Kind() == states.KindSynced:
 		return 0, false
 	}
 	return time.Since(contact), s.Cause().Why == states.WhyUnreachable
+}
+
+// lastCurrent is when a watch last kept the state current. Pages of a new state are contact, but
+// change nothing of it until all of them have come.
+func (m *mirror) lastCurrent() time.Time {
+	contact, unwatched := m.reflector.Contact(), m.reflector.UnwatchedSince()
+	if !unwatched.IsZero() && unwatched.Before(contact) {
+		return unwatched
+	}
+	return contact
 }
 
 // isOver reports that awayThreshold is over since then; zero: never.

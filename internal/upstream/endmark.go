@@ -53,27 +53,40 @@ type endMark struct {
 	mu    sync.Mutex
 	timer *time.Timer // nil once the end was seen
 	bytes int         // of initial events since the timer was set
+	sets  int         // how often the timer was set again
 	past  bool        // an event came that is no initial one
 }
 
 // newEndMark calls late unless the end comes.
 func newEndMark(wait time.Duration, answers func() bool, late func(error)) *endMark {
 	e := &endMark{wait: wait, answers: answers, late: late}
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	e.timer = time.AfterFunc(wait, e.overdue)
 	return e
 }
 
 // overdue decides whose fault it is that the end has not come.
 func (e *endMark) overdue() {
-	if e.answers() {
-		e.late(errNoEndMark{e.wait})
-		return
-	}
+	e.mu.Lock()
+	sets := e.sets
+	e.mu.Unlock()
+	answers := e.answers()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.timer != nil {
-		e.timer.Reset(e.wait)
+	switch {
+	case e.timer == nil, e.sets != sets: // it came meanwhile, or there was progress
+	case answers:
+		e.late(errNoEndMark{e.wait})
+	default:
+		e.resetLocked()
 	}
+}
+
+func (e *endMark) resetLocked() {
+	e.bytes = 0
+	e.sets++
+	e.timer.Reset(e.wait)
 }
 
 // saw hears of an event before the end. Callers need no lock.
@@ -88,8 +101,7 @@ func (e *endMark) saw(t watch.EventType, bytes int) {
 		return
 	}
 	if e.bytes += bytes; e.bytes >= endMarkBytes {
-		e.bytes = 0
-		e.timer.Reset(e.wait)
+		e.resetLocked()
 	}
 }
 

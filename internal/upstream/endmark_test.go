@@ -108,8 +108,42 @@ func TestEndMarkOfASlowUpstreamIsWaitedFor(t *testing.T) {
 			func(error) { late = time.Since(begin) })
 		defer e.stop()
 		time.Sleep(time.Hour)
+		synctest.Wait()
 		if late != 7*endMarkTimeout || asked != 7 {
 			t.Errorf("given up after %v and %d questions", late, asked)
 		}
 	})
+}
+
+// What comes while upstream answers the other question counts: the end, or more of the state.
+func TestEndMarkThatComesDuringTheQuestion(t *testing.T) {
+	for name, comes := range map[string]func(*endMark){
+		"the end":  (*endMark).stop,
+		"progress": func(e *endMark) { e.saw(watch.Added, endMarkBytes) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var e *endMark
+				ready := make(chan struct{})
+				asked := 0
+				answers := func() bool {
+					<-ready
+					if asked++; asked == 1 {
+						comes(e)
+					}
+					return true
+				}
+				began := time.Now()
+				e = newEndMark(endMarkTimeout, answers, func(error) {
+					if time.Since(began) < 2*endMarkTimeout {
+						t.Errorf("given up after %v", time.Since(began))
+					}
+				})
+				close(ready)
+				defer e.stop()
+				time.Sleep(time.Hour)
+				synctest.Wait()
+			})
+		})
+	}
 }

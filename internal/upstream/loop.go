@@ -137,6 +137,7 @@ func (l *loop) watchList(ctx context.Context) (*stream, error) {
 		if err == nil {
 			var complete bool
 			if complete, err = l.initial(ctx, st); complete {
+				l.r.followed()
 				return st, nil
 			}
 		}

@@ -126,7 +126,8 @@ func (r *Reflector) Progress() (turns uint64, working bool) { return r.loop.Prog
 // Contact is Status.Contact, for every request to ask: it waits for nothing that Run may hold.
 func (r *Reflector) Contact() time.Time { return r.moment(&r.contact) }
 
-// UnwatchedSince is since when no watch has been open, zero while one is, or none has been.
+// UnwatchedSince is since when no watch has kept the state current. It is zero while one does, and
+// if none has yet.
 func (r *Reflector) UnwatchedSince() time.Time { return r.moment(&r.unwatched) }
 
 func (r *Reflector) moment(after *atomic.Int64) time.Time {
@@ -178,14 +179,18 @@ func (r *Reflector) opened(s *stream) {
 		status.Watches++
 		r.stream = s
 	})
-	r.unwatched.Store(0)
 	if s.ordered {
+		r.followed()
 		r.observer.Opened()
 	}
 	if r.relist.Load() {
 		s.fail(errRelist) // asked for while nothing could be interrupted
 	}
 }
+
+// followed notes that a watch keeps the state current from now on. A watch-list does so once its
+// initial events have ended.
+func (r *Reflector) followed() { r.unwatched.Store(0) }
 
 func (r *Reflector) closed(s *stream) {
 	r.mu.Lock()
