@@ -11,8 +11,8 @@ import (
 type Arrivals struct {
 	Head  time.Duration // a TLS handshake, and then a request's head
 	Owned time.Duration // a body that is small enough to be read before it is sent on
-	// Passed is for a larger body of a request that has one answer. What lasts (exec, a proxied
-	// upload) may take as long as it likes.
+	// Passed is for a larger body of a request that has one answer, and for any body of an upgrade.
+	// What else lasts (a proxied upload) may take as long as it likes.
 	Passed time.Duration
 }
 

@@ -214,10 +214,10 @@ func (k *Connections) evictLocked(c *PacedConn, reason string) evictedConn {
 	return l
 }
 
-// EvictUnproven ends a part of the connections that are new or unproven, the oldest first, while
-// memory is short: all of them together may hold more than is left. Those that have sent a request
-// have newConnTimeout, since credentials take long to review when many clients come at once. The
-// next call shows whether that was enough.
+// EvictUnproven ends a part of the unproven connections, the oldest first, while memory is short:
+// all of them together may hold more than is left. Those that have sent a request have
+// newConnTimeout, since credentials take long to review when many clients come at once. The next
+// call shows whether that was enough.
 func (k *Connections) EvictUnproven() {
 	k.mu.Lock()
 	now := time.Since(k.began)
@@ -229,7 +229,7 @@ func (k *Connections) EvictUnproven() {
 		if c.tracking.state == StateNew {
 			least = k.minAge
 		}
-		if now-c.tracking.since >= least {
+		if now-c.tracking.since >= least && !c.tracking.proven.Load() {
 			evicted = append(evicted, k.evictLocked(c, c.tracking.state.evictionReason()))
 		}
 		c = next
@@ -402,11 +402,26 @@ func (c *PacedConn) SetState(p ConnState) {
 	k, g := c.tracking.limits, &c.tracking
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if g.state == stateOverLimit || g.state == stateClosed || g.state == p {
-		return
+	switch {
+	case g.state == stateOverLimit || g.state == stateClosed || g.state == p:
+	case !g.proven.Load():
+		k.keepPlaceLocked(c, p)
+	default:
+		k.clearStateLocked(c)
+		k.setStateLocked(c, p)
 	}
-	k.clearStateLocked(c)
-	k.setStateLocked(c, p)
+}
+
+// keepPlaceLocked moves an unproven connection to a state. It keeps its place among those to evict,
+// and its age since it was accepted: by requests that cost nothing a client could renew them.
+func (k *Connections) keepPlaceLocked(c *PacedConn, p ConnState) {
+	g := &c.tracking
+	if g.state.rests() {
+		k.mu.resting--
+	}
+	if g.state = p; p.rests() {
+		k.mu.resting++
+	}
 }
 
 // Prove notes that a request has had good credentials. The nil connection is counted nowhere.

@@ -398,3 +398,34 @@ func TestAcceptGoesOn(t *testing.T) {
 		}
 	})
 }
+
+// An unproven connection cannot renew its age or its place by requests that cost nothing: others
+// get its room.
+func TestUnprovenConnectionsAge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const most = 8
+		h := newHall(most, 0)
+		for range most {
+			h.entersUnproven("10.0.0.1", StateNew)
+		}
+		renew := func() {
+			for _, c := range h.all {
+				c.SetState(StateActive)
+				c.SetState(StateIdle)
+				c.SetState(StateNew)
+			}
+		}
+		for range 3 {
+			time.Sleep(newConnMinAge / 2)
+			renew()
+		}
+		began := time.Now()
+		h.enters("10.0.0.2", StateActive)
+		if took := time.Since(began); took > 0 {
+			t.Errorf("another client waited for %v", took)
+		}
+		if !closed(h.all[0]) {
+			t.Error("the oldest connection was not evicted")
+		}
+	})
+}
