@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -39,7 +40,8 @@ func (t *acceptedTokens) digest(h http.Header) (auth.Digest, bool) {
 	if !BearsToken(http.Header{"Authorization": h["Authorization"]}) {
 		return auth.Digest{}, false
 	}
-	return sha256.Sum256(append(t.key[:], h.Get("Authorization")...)), true
+	token := strings.SplitN(strings.TrimSpace(h.Get("Authorization")), " ", 3)[1] // as upstream reads it
+	return sha256.Sum256(append(t.key[:], token...)), true
 }
 
 // note remembers the token of a request that upstream has accepted, if it has one.

@@ -79,7 +79,9 @@ func (f *Forwarder) begin(w apistatus.Responder, in *Inbound, b Bearer, to clien
 		return nil
 	}
 	x := &exchange{f: f, in: in, class: in.class(), target: target, lent: b.lends(in.Header), flow: b.Flow, client: to}
-	x.proven = f.proven(b, in.Header)
+	if x.proven = f.proven(b, in.Header); x.proven && to.known != nil {
+		to.known() // upstream may take long to say so again
+	}
 	x.reserveBody()
 	x.header, x.transport = outgoingHeader(in.Header, f.claims, in.peer, in.upgrade), f.transport(b, in, x.class)
 	if b.As != nil {

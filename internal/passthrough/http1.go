@@ -91,7 +91,7 @@ func (f *Forwarder) Forward(r HTTP1Request, b Bearer, h AnswerHooks) {
 		return
 	}
 	admitted := false
-	if in.length == 0 {
+	if in.length == 0 || x.proven {
 		admitted = x.takeSeat(w)
 	} else {
 		x.whileArriving(func() { admitted = x.takeSeat(w) })

@@ -52,7 +52,7 @@ func (f *Forwarder) ForwardHTTP2(out *clientconn.PacedWriter, r *http.Request, b
 	x.setHooks(h)
 	if body != nil {
 		defer body.Close()
-		if x.class.short() {
+		if x.mustArrive() {
 			_ = body.late(time.Now().Add(f.Opts.Arrivals.Passed)) // fails when the stream is gone, as the read will
 		}
 	}

@@ -102,21 +102,29 @@ func (x *exchange) failed(w apistatus.Responder, err error) {
 // answer that is at hand as a whole does not keep its handler while its client does not take it.
 func measure(resp *http.Response) {
 	const most = 4 << 10
-	body := make([]byte, most)
-	n, err := io.ReadFull(resp.Body, body)
+	body, err := io.ReadAll(io.LimitReader(resp.Body, most)) // ReadFull would take a body that is cut off for a short one
 	rest := resp.Body
-	read := io.Reader(bytes.NewReader(body[:n]))
-	if err == io.EOF || err == io.ErrUnexpectedEOF {
-		resp.ContentLength = int64(n)
-		resp.Header.Set("Content-Length", strconv.Itoa(n))
-	} else {
-		read = io.MultiReader(read, rest) // what failed fails again
+	read := io.Reader(bytes.NewReader(body))
+	switch {
+	case err != nil:
+		read = io.MultiReader(read, failedReader{err})
+	case len(body) < most:
+		resp.ContentLength = int64(len(body))
+		resp.Header.Set("Content-Length", strconv.Itoa(len(body)))
+	default:
+		read = io.MultiReader(read, rest)
 	}
 	resp.Body = struct {
 		io.Reader
 		io.Closer
 	}{read, rest}
 }
+
+// failedReader is the rest of a body that could not be read.
+type failedReader struct{ err error }
+
+// Read implements io.Reader.
+func (r failedReader) Read([]byte) (int, error) { return 0, r.err }
 
 // ends reports that an answer is short, whatever the request: a refusal, or an answer of known
 // length.

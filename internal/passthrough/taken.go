@@ -102,9 +102,13 @@ func (f *Forwarder) serveTaken(t *takenConn, x *exchange, start []byte) {
 	whole = writeAnswer(t.conn, x.in, resp) == nil
 }
 
-// takenBody is the body of a request on a taken connection; nil: it has none. A request that has
-// one answer must have come by a time. Once all of it has come, a client that leaves cancels x
-// (W-253).
+// mustArrive reports that the body of the request must have come by a time: it has one answer, or
+// upgrades its connection. An upgrade begins behind the body, and on the connections that it takes
+// upstream sends not even its refusal until then.
+func (x *exchange) mustArrive() bool { return x.class.short() || x.in.upgrade != "" }
+
+// takenBody is the body of a request on a taken connection; nil: it has none. Once all of it has
+// come, a client that leaves cancels x (W-253).
 func (x *exchange) takenBody(t *takenConn, start []byte) *clientBody {
 	if x.in.length == 0 {
 		x.watchClient()
@@ -120,7 +124,7 @@ func (x *exchange) takenBody(t *takenConn, start []byte) *clientBody {
 	} else {
 		b.from = &sizedBody{io.MultiReader(bytes.NewReader(start), t.in), x.in.length}
 	}
-	if x.class.short() {
+	if x.mustArrive() {
 		_ = b.late(time.Now().Add(x.f.Opts.Arrivals.Passed)) // fails on a closed connection, as reading it will
 	}
 	return b

@@ -141,13 +141,15 @@ func TestSlowSendersAreCut(t *testing.T) {
 			name = "TLS"
 		}
 		for what, begin := range map[string]string{
-			"nothing at first":                  "",
-			"a request line":                    "GET /",
-			"a head":                            "GET /x HTTP/1.1\r\nHost: localhost\r\nX: ",
-			"a small body":                      request("Content-Length: 100000\r\n"),
-			"a tiny body":                       request("Content-Length: 1000\r\n"),
-			"a large body":                      request("Content-Length: 100000000\r\n"),
-			"a chunk":                           request("Transfer-Encoding: chunked\r\n") + "fffff\r\n",
+			"nothing at first": "",
+			"a request line":   "GET /",
+			"a head":           "GET /x HTTP/1.1\r\nHost: localhost\r\nX: ",
+			"a small body":     request("Content-Length: 100000\r\n"),
+			"a tiny body":      request("Content-Length: 1000\r\n"),
+			"a large body":     request("Content-Length: 100000000\r\n"),
+			"a chunk":          request("Transfer-Encoding: chunked\r\n") + "fffff\r\n",
+			"the body of an upgrade": "POST /api/v1/namespaces/d/pods/p/exec HTTP/1.1\r\nHost: localhost\r\n" +
+				"Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\nTransfer-Encoding: chunked\r\n\r\nfffff\r\n",
 			"a chunk's size":                    request("Transfer-Encoding: chunked\r\n") + "1;",
 			"a body that waits to be asked for": request("Content-Length: 100000\r\nExpect: 100-continue\r\n"),
 			"the head of a second request":      "GET /first HTTP/1.1\r\nHost: localhost\r\n\r\nGET /x HTTP/1.1\r\nX: ",
