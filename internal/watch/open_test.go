@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net/http"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"spillway/internal/plan"
@@ -115,8 +114,8 @@ func TestUnproven(t *testing.T) {
 			w.oracle.Hold()
 			p := w.watch(query)
 			time.Sleep(3*time.Second - 1)
-			if p.opening != Opened {
-				t.Fatalf("gave up early: %v", p.opening)
+			if opening, over := p.opened(); over {
+				t.Fatalf("gave up early: %v", opening)
 			}
 			time.Sleep(time.Nanosecond)
 			p.unanswered()
@@ -128,9 +127,8 @@ func TestUnproven(t *testing.T) {
 // unanswered checks that the request was left to upstream.
 func (p *testClient) unanswered() {
 	p.t.Helper()
-	synctest.Wait()
-	if p.opening != Unproven || p.stream != nil || p.refused != 0 {
-		p.t.Fatalf("opening %v, answered with %d", p.opening, p.refused)
+	if opening, over := p.opened(); !over || opening != Unproven || p.stream != nil || p.refused != 0 {
+		p.t.Fatalf("opening %v, over: %t, answered with %d", opening, over, p.refused)
 	}
 	if n := len(p.world.manager.Streams()); n != 0 {
 		p.t.Errorf("%d streams are counted", n)
@@ -158,15 +156,14 @@ func TestEndsWhileItWaits(t *testing.T) {
 		left, drained := w.watch(watchList), w.watch(watchList)
 		time.Sleep(time.Second)
 		left.leave()
-		synctest.Wait()
-		if left.opening != Refused {
-			t.Errorf("the client left: opening %v", left.opening)
+		if opening, over := left.opened(); !over || opening != Refused {
+			t.Errorf("the client left: opening %v, over: %t", opening, over)
 		}
 		w.manager.RefuseNew()
 		w.oracle.Release()
-		synctest.Wait()
-		if drained.opening != Refused || drained.refused != http.StatusServiceUnavailable {
-			t.Errorf("drained: opening %v, answered with %d", drained.opening, drained.refused)
+		if opening, over := drained.opened(); !over || opening != Refused ||
+			drained.refused != http.StatusServiceUnavailable {
+			t.Errorf("drained: opening %v, over: %t, answered with %d", opening, over, drained.refused)
 		}
 	})
 }

@@ -140,14 +140,15 @@ func (w *world) relist(rv uint64, pods ...string) {
 
 // testClient is a client. It reads everything, unless it is paused.
 type testClient struct {
-	t       *testing.T
-	stream  *Stream // nil until it is open
-	world   *world
-	opening Opening
-	refused int // the code of the answer to a request that is no watch; 0: none
-	conn    net.Conn
-	left    chan struct{}  // closed when the client has left
-	reason  chan EndReason // how the server says that it ended
+	t         *testing.T
+	stream    *Stream // nil until it is open
+	world     *world
+	isOpening bool
+	opening   Opening // once it is not opening any more
+	refused   int     // the code of the answer to a request that is no watch; 0: none
+	conn      net.Conn
+	left      chan struct{}  // closed when the client has left
+	reason    chan EndReason // how the server says that it ended
 
 	mu     sync.Mutex
 	paused chan struct{} // nil: reading
@@ -185,14 +186,18 @@ func noHeaders(func(key, value string)) {}
 func (w *world) watchAs(query string, o StreamOptions, prepare func(*Stream)) *testClient {
 	w.t.Helper()
 	near, far := narrowPipe()
-	p := &testClient{t: w.t, world: w, pace: w.pace, conn: far, left: make(chan struct{}), reason: make(chan EndReason, 1)}
+	p := &testClient{t: w.t, world: w, isOpening: true, pace: w.pace, conn: far, left: make(chan struct{}),
+		reason: make(chan EndReason, 1)}
 	plan := w.plan(query)
 	go func() {
-		if p.stream, p.opening = w.manager.Open(testRequest{p}, plan, o, noFlow); p.opening != Opened {
+		st, opening := w.manager.Open(testRequest{p}, plan, o, noFlow)
+		p.mu.Lock()
+		p.stream, p.opening, p.isOpening = st, opening, false
+		p.mu.Unlock()
+		if opening != Opened {
 			_ = near.Close()
 			return
 		}
-		st := p.stream
 		w.manager.Attach(st, &ConnSink{Conn: clientconn.New(near, w.manager.seats, w.manager.eviction),
 			StallTimeout: worldStall, Head: Head(st, noHeaders, "audit", "")})
 		prepare(st)
@@ -233,6 +238,15 @@ func (p *testClient) close() {
 	p.leave()
 	_ = p.conn.Close()
 	p.resume()
+}
+
+// opened is what became of the request; false: nothing yet.
+func (p *testClient) opened() (Opening, bool) {
+	p.t.Helper()
+	synctest.Wait()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.opening, !p.isOpening
 }
 
 // leave tells the server, as the poller of connections does, that the client has left.
