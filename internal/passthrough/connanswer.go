@@ -32,19 +32,24 @@ func writeAnswer(c net.Conn, in *Inbound, resp *http.Response) error {
 		a.Close, a.Body, a.ContentLength = false, nil, 0
 	} else {
 		a.Body = flushedBody{resp.Body, out}
-	}
-	if a.Header["Date"] == nil {
-		a.Header.Set("Date", time.Now().UTC().Format(http.TimeFormat))
-	}
-	const strict = clientconn.StrictTransportSecurityHeader
-	if directives := clientconn.StrictTransportSecurity(c); directives != "" && a.Header[strict] == nil {
-		a.Header.Set(strict, directives)
+		addServerHeaders(a.Header, c)
 	}
 	// Hides ReaderFrom: a read of the body flushes the buffer that it would read into.
 	if err := a.Write(struct{ io.Writer }{out}); err != nil {
 		return err
 	}
 	return out.Flush()
+}
+
+// addServerHeaders adds what a server says in each answer, but for one that switches protocols.
+func addServerHeaders(h http.Header, c net.Conn) {
+	if h["Date"] == nil {
+		h.Set("Date", time.Now().UTC().Format(http.TimeFormat))
+	}
+	const strict = clientconn.StrictTransportSecurityHeader
+	if directives := clientconn.StrictTransportSecurity(c); directives != "" && h[strict] == nil {
+		h.Set(strict, directives)
+	}
 }
 
 // flushedBody is a body that is sent while it comes: before it waits for more, all that was written
