@@ -35,7 +35,8 @@ const (
 )
 
 // A slow apiserver is not taken for one that lacks an ability, and gets no more questions than one
-// that is well, nor larger answers.
+// that is well, nor larger ones. The number of questions differs by a tenth from run to run; one
+// state of all objects would be ten times the bytes.
 func TestSlowAPIServer(t *testing.T) {
 	cp, err := controlplane.Start(t.Context(), controlplane.Options{Log: t.Output()})
 	must(t, err)
@@ -64,8 +65,8 @@ func TestSlowAPIServer(t *testing.T) {
 			proxy := process.StartProxy(t, binary, args...)
 			slow := costOf(t, admin, proxy)
 			t.Logf("at 1/%d: %+v, and %+v at full speed", share, slow, well)
-			if slow.requests > well.requests || slow.bytes > well.bytes {
-				t.Errorf("at 1/%d the apiserver gets more than at full speed", share)
+			if slow.requests > well.requests*6/5 || slow.bytes > well.bytes*6/5 {
+				t.Errorf("at 1/%d the apiserver gets a fifth more than at full speed", share)
 			}
 			checkAbilities(t, cp, proxy)
 			proxy.Stop()
