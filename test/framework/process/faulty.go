@@ -21,7 +21,12 @@ var LateSnapshot = Fault{
 	Old: `	first := s.first
 	s.first = beginning{}
 	s.out.Pace(first.pinned())
-	defer s.out.Pace(0)
+	err := s.sendBeginning(first)
+	s.out.Pace(0) // not after a panic, which may have left the connection locked
+	return err
+}
+
+func (s *Stream) sendBeginning(first beginning) error {
 	err := s.out.begin()
 `,
 	New: `	err := s.out.begin()
@@ -33,7 +38,12 @@ var LateSnapshot = Fault{
 	first := s.first
 	s.first = beginning{}
 	s.out.Pace(first.pinned())
-	defer s.out.Pace(0)
+	err = s.sendBeginning(first, err)
+	s.out.Pace(0)
+	return err
+}
+
+func (s *Stream) sendBeginning(first beginning, err error) error {
 `,
 }
 
