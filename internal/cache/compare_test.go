@@ -34,6 +34,7 @@ func TestStoreBehindAProofIsAnotherOne(t *testing.T) {
 			proof(t, u, func(t *testing.T, r *Resource, f *Freshness) {
 				checkProve(t, f, nil, arrival)
 				time.Sleep(comparisonInterval)
+				synctest.Wait()
 				u.begin, u.state = at(500), shows(0, 500, map[string]uint64{"n/a": 11})
 				if err := find(t.Context(), f); err == nil || !r.Disowned() {
 					t.Fatalf("the store went back: %v", err)
@@ -43,6 +44,7 @@ func TestStoreBehindAProofIsAnotherOne(t *testing.T) {
 					t.Error("a watch goes on from what an earlier history has promised")
 				}
 				time.Sleep(comparisonInterval)
+				synctest.Wait()
 				u.begin, u.state = at(506), shows(0, 506, map[string]uint64{"n/a": 11})
 				if _, err := f.Prove(t.Context()); err != nil {
 					t.Errorf("proof of the new history: %v", err)
