@@ -67,6 +67,9 @@ func TestUnprovenConnectionsKeepNoneOut(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+			eventually(t, "every attacker to have been accepted", func() bool {
+				return r.metric("spillway_evicted_connections_total") >= attackers+1-limit
+			})
 			client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true,
 				TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // a throw-away certificate
 			for i := range requests {
