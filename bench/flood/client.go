@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -91,10 +92,12 @@ func (c *client) watch(ctx context.Context) {
 			time.Sleep(listEvery)
 			continue
 		}
+		last := ""
 		for event := range w.ResultChan() {
 			now := time.Now()
-			if object, ok := event.Object.(*corev1.ConfigMap); ok {
-				if at, err := strconv.ParseInt(object.Data[stamp], 10, 64); err == nil {
+			if object, ok := event.Object.(*corev1.ConfigMap); ok && object.Data[stamp] != last {
+				last = object.Data[stamp]
+				if at, err := strconv.ParseInt(last, 10, 64); err == nil {
 					c.note(func() { c.events = append(c.events, now.Sub(time.Unix(0, at))) })
 				}
 			}
@@ -116,13 +119,15 @@ func (c *client) note(f func()) {
 type score struct {
 	lists, failed, events, broken int
 	repeats                       int              // of LISTs whose connection was reset
-	list, event                   [2]time.Duration // median and 99th percentile
+	list, event, passed, write    [2]time.Duration // median and 99th percentile
 	why                           error            // a LIST failed
 }
 
 func (s score) String() string {
 	text := fmt.Sprintf("LIST over a new TLS connection p50 %s p99 %s (%d); event p50 %s p99 %s (%d)",
 		s.list[0], s.list[1], s.lists, s.event[0], s.event[1], s.events)
+	text += fmt.Sprintf("; GET passed through p50 %s p99 %s; write p50 %s p99 %s", s.passed[0], s.passed[1], s.write[0],
+		s.write[1])
 	if s.repeats > 0 {
 		text += fmt.Sprintf("; %d repeated after a reset", s.repeats)
 	}
@@ -132,31 +137,47 @@ func (s score) String() string {
 	return text
 }
 
-// measure lists for so long, and counts what the watch gets meanwhile.
+// measure lists, gets and writes for so long, and counts what the watch gets meanwhile.
 func (c *client) measure(ctx context.Context, length time.Duration) score {
 	c.note(func() { c.events, c.broken = nil, 0 })
 	var s score
-	var took []time.Duration
-	for end := time.Now().Add(length); time.Now().Before(end) && ctx.Err() == nil; time.Sleep(listEvery) {
-		began := time.Now()
-		err := c.list(ctx)
-		for tries := 1; tries < clientTries && (utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err)); tries++ {
-			s.repeats++
-			err = c.list(ctx)
-		}
-		if err != nil {
-			s.failed, s.why = s.failed+1, err
-			continue
-		}
-		took = append(took, time.Since(began))
+	object := "/api/v1/namespaces/default/configmaps/" + c.object.Name
+	requests := []struct {
+		method, target, body string
+		took                 []time.Duration
+	}{
+		{method: http.MethodGet, target: "/api/v1/namespaces/default/configmaps?resourceVersion=0"},
+		{method: http.MethodGet, target: "/api/v1/namespaces/default"},
+		{method: http.MethodPatch, target: object, body: `{"data":{"written":"%d"}}`},
 	}
-	s.lists, s.list = len(took), percentiles(took)
+	for end := time.Now().Add(length); time.Now().Before(end) && ctx.Err() == nil; time.Sleep(listEvery) {
+		for i := range requests {
+			r := &requests[i]
+			body := r.body
+			if body != "" {
+				body = fmt.Sprintf(body, time.Now().UnixNano())
+			}
+			began := time.Now()
+			err := c.ask(ctx, r.method, r.target, body)
+			for tries := 1; tries < clientTries && (utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err)); tries++ {
+				s.repeats++
+				err = c.ask(ctx, r.method, r.target, body)
+			}
+			if err != nil {
+				s.failed, s.why = s.failed+1, fmt.Errorf("%s %s: %w", r.method, r.target, err)
+				continue
+			}
+			r.took = append(r.took, time.Since(began))
+		}
+	}
+	s.lists = len(requests[0].took)
+	s.list, s.passed, s.write = percentiles(requests[0].took), percentiles(requests[1].took), percentiles(requests[2].took)
 	c.note(func() { s.events, s.event, s.broken = len(c.events), percentiles(c.events), c.broken })
 	return s
 }
 
-// list lists over a connection of its own.
-func (c *client) list(ctx context.Context) error {
+// ask asks over a connection of its own.
+func (c *client) ask(ctx context.Context, method, target, body string) error {
 	ctx, cancel := context.WithTimeout(ctx, tooLate)
 	defer cancel()
 	fresh := rest.CopyConfig(c.config)
@@ -167,10 +188,12 @@ func (c *client) list(ctx context.Context) error {
 	}
 	transport := &http.Transport{TLSClientConfig: tls, DisableKeepAlives: true}
 	defer transport.CloseIdleConnections()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, c.config.Host+
-		"/api/v1/namespaces/default/configmaps?resourceVersion=0", nil)
+	r, err := http.NewRequestWithContext(ctx, method, c.config.Host+target, strings.NewReader(body))
 	if err != nil {
 		return err
+	}
+	if body != "" {
+		r.Header.Set("Content-Type", "application/merge-patch+json")
 	}
 	if token := c.config.BearerToken; token != "" {
 		r.Header.Set("Authorization", "Bearer "+token)

@@ -35,19 +35,7 @@ const (
 
 // heads measures a normal client without and with connections that have no credentials and send
 // heads of a megabyte in some bytes, again and again, and take nothing of the answers.
-func heads(ctx context.Context, p *rig.Proxy, direct kubernetes.Interface, r *rig.Report) error {
-	token, err := rig.NewServiceAccount(ctx, direct, "default", "normal")
-	if err != nil {
-		return err
-	}
-	binding := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "normal"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: "normal"}},
-	}
-	if _, err := direct.RbacV1().ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{}); err != nil {
-		return err
-	}
+func heads(ctx context.Context, p *rig.Proxy, direct kubernetes.Interface, token string, r *rig.Report) error {
 	client, err := newClient(ctx, &rest.Config{Host: p.TLSURL, QPS: -1, BearerToken: token,
 		TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, direct)
 	if err != nil {
@@ -57,7 +45,7 @@ func heads(ctx context.Context, p *rig.Proxy, direct kubernetes.Interface, r *ri
 	for _, connections := range []int{2, 8, 64} {
 		name := "heads that grow, " + map[int]string{2: "2", 8: "8", 64: "64"}[connections] + " connections"
 		without := client.measure(ctx, *storm)
-		stop, err := startAttack(strings.TrimPrefix(p.TLSURL, "https://"), connections)
+		stop, err := startAttack(strings.TrimPrefix(p.TLSURL, "https://"), connections, grownShape)
 		if err != nil {
 			return err
 		}
@@ -69,15 +57,42 @@ func heads(ctx context.Context, p *rig.Proxy, direct kubernetes.Interface, r *ri
 		}
 		r.Note(name+": without", "%s", without)
 		r.Note(name+": with", "%s; %d MB resident", with, memory.RSS>>20)
-		bound := func(d time.Duration) time.Duration { return slower * max(d, noise) }
-		r.Check(with.failed == 0 && with.broken == 0 && with.lists > 0 && with.events > 0,
-			name+": the client is served", "%d of %d LISTs, %d watches that ended",
-			with.lists, with.lists+with.failed, with.broken)
-		r.Check(with.list[1] <= bound(without.list[1]) && with.event[1] <= bound(without.event[1]),
-			name+": it waits for no more than twice as long",
-			"p99 of LISTs %s, was %s; of events %s, was %s", with.list[1], without.list[1], with.event[1], without.event[1])
+		checkServed(r, name, without, with)
 	}
 	return nil
+}
+
+// newNormalUser makes a service account that may do everything, and returns its token.
+func newNormalUser(ctx context.Context, direct kubernetes.Interface) (token string, err error) {
+	token, err = rig.NewServiceAccount(ctx, direct, "default", "normal")
+	if err != nil {
+		return "", err
+	}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "normal"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: "normal"}},
+	}
+	_, err = direct.RbacV1().ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{})
+	return token, err
+}
+
+// checkServed checks that a client is served during an attack, and waits for no more than twice as
+// long.
+func checkServed(r *rig.Report, name string, without, with score) {
+	r.Check(with.failed == 0 && with.broken == 0 && with.lists > 0 && with.events > 0, name+": the client is served",
+		"%d of %d rounds, %d watches that ended", with.lists, with.lists+with.failed, with.broken)
+	bound := func(d time.Duration) time.Duration { return slower * max(d, noise) }
+	for _, w := range []struct {
+		what          string
+		without, with [2]time.Duration
+	}{
+		{"LISTs", without.list, with.list}, {"events", without.event, with.event},
+		{"GETs that pass through", without.passed, with.passed}, {"writes", without.write, with.write},
+	} {
+		r.Check(w.with[1] <= bound(w.without[1]), name+": "+w.what+" take no more than twice as long",
+			"p99 %s, was %s", w.with[1], w.without[1])
+	}
 }
 
 // grownHeads are the heads of a connection's first stream, and of the others.
@@ -104,14 +119,15 @@ var grownHeads = sync.OnceValue(func() (blocks [2][]byte) {
 // from the client that is measured.
 const attackers = "attack"
 
-// startAttack attacks an address by so many connections until stop is called.
-func startAttack(address string, connections int) (stop func(), err error) {
+// startAttack attacks an address by so many connections of a shape until stop is called.
+func startAttack(address string, connections, shape int) (stop func(), err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
 	// #nosec G204 -- this program
-	cmd := exec.Command("nice", "-n", "19", self, attackers, address, strconv.Itoa(connections))
+	cmd := exec.Command("nice", "-n", "19", self, attackers, address, strconv.Itoa(connections),
+		strconv.Itoa(shape))
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
@@ -123,20 +139,31 @@ func startAttack(address string, connections int) (stop func(), err error) {
 	return func() { _, _ = stdin.Close(), cmd.Wait() }, nil
 }
 
+// grownShape is the argument of the attack by heads that grow; other ones are places in shapes.
+const grownShape = -1
+
 // attackAll is the main function of the process of the attack. It returns when stdin ends.
-func attackAll(address, connections string) {
+func attackAll(address, connections, kind string) {
 	n, err := strconv.Atoi(connections)
 	if err != nil {
 		panic(err)
 	}
+	which, err := strconv.Atoi(kind)
+	if err != nil {
+		panic(err)
+	}
+	persist := func(ctx context.Context, address string) {
+		for ctx.Err() == nil {
+			attack(ctx, address) // it is cut, and comes again
+		}
+	}
+	if which != grownShape {
+		persist = shapes[which].persist
+	}
 	ctx, stop := context.WithCancel(context.Background())
 	var all sync.WaitGroup
 	for range n {
-		all.Go(func() {
-			for ctx.Err() == nil {
-				attack(ctx, address) // it is cut, and comes again
-			}
-		})
+		all.Go(func() { persist(ctx, address) })
 	}
 	_, _ = io.Copy(io.Discard, os.Stdin)
 	stop()

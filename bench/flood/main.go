@@ -10,6 +10,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
@@ -23,13 +24,14 @@ var (
 	halfOpen = flag.Int("half-open", 5000, "connections on which no request begins, or no handshake ends")
 	slow     = flag.Int("slow", 2000, "connections that send a byte a second of a head or a body")
 	calm     = flag.Duration("calm", 10*time.Second, "how long to measure without them")
+	shaped   = flag.Bool("shapes", false, "only clients without credentials that hold what others need, in each shape")
 	grown    = flag.Bool("heads", false, "only heads that grow: small on the wire, and a megabyte once they are decoded")
 	storm    = flag.Duration("storm", 45*time.Second, "how long to measure with them: longer than a head may take")
 )
 
 func main() {
-	if len(os.Args) == 4 && os.Args[1] == attackers {
-		attackAll(os.Args[2], os.Args[3])
+	if len(os.Args) == 5 && os.Args[1] == attackers {
+		attackAll(os.Args[2], os.Args[3], os.Args[4])
 		return
 	}
 	rig.Main("flood", run)
@@ -47,13 +49,25 @@ func run(ctx context.Context, r *rig.Report) error {
 	if err != nil {
 		return err
 	}
-	if *grown {
-		p, err := rig.StartProxy(ctx, cp.Kubeconfig(controlplane.Admin), "--resources=configmaps", "--listen-tls=127.0.0.1:0")
+	token, err := newNormalUser(ctx, direct)
+	if err != nil {
+		return err
+	}
+	if *grown || *shaped {
+		ca := filepath.Join(cp.Dir(), "flood-ca.pem")
+		if err := os.WriteFile(ca, cp.CA(), 0o600); err != nil {
+			return err
+		}
+		p, err := rig.StartProxy(ctx, cp.Kubeconfig(controlplane.Admin), "--resources=configmaps", "--listen-tls=127.0.0.1:0",
+			"--client-ca-file="+ca)
 		if err != nil {
 			return err
 		}
 		defer p.Kill()
-		return heads(ctx, p, direct, r)
+		if *grown {
+			return heads(ctx, p, direct, token, r)
+		}
+		return attackShapes(ctx, p, direct, token, r)
 	}
 	for _, part := range []struct {
 		name string
@@ -68,7 +82,7 @@ func run(ctx context.Context, r *rig.Report) error {
 		if err != nil {
 			return err
 		}
-		err = weather(ctx, p, direct, r, part.name)
+		err = weather(ctx, p, direct, token, r, part.name)
 		p.Kill()
 		if err != nil {
 			return fmt.Errorf("%s: %w", part.name, err)
@@ -78,8 +92,8 @@ func run(ctx context.Context, r *rig.Report) error {
 }
 
 // weather measures a normal client without the flood and with it.
-func weather(ctx context.Context, p *rig.Proxy, direct kubernetes.Interface, r *rig.Report, name string) error {
-	token := "" // --insecure-allow-all needs none, and connections of the flood have none
+func weather(ctx context.Context, p *rig.Proxy, direct kubernetes.Interface, token string, r *rig.Report,
+	name string) error {
 	client, err := newClient(ctx, &rest.Config{Host: p.TLSURL, QPS: -1, BearerToken: token,
 		TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, direct)
 	if err != nil {
