@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"time"
 
 	"k8s.io/client-go/rest"
 )
@@ -144,8 +145,8 @@ func (c *client) get(ctx context.Context, namespace, name string) (answer, error
 	return a, nil
 }
 
-// errUnfinished is a watch that ended before it said that its initial events are complete: its
-// client tries again.
+// errUnfinished is a watch that ended before it said that its initial events are complete, or that
+// was to be tried later: its client tries again.
 var errUnfinished = errors.New("the watch ended before its initial events did")
 
 // errLost is a watch that does not show each write at its head, once and in its order.
@@ -165,11 +166,19 @@ func (c *client) watchList(ctx context.Context, namespace string, headed func() 
 	defer cancel()
 	target := maps(namespace) +
 		"?watch=true&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&timeoutSeconds=60"
-	resp, err := c.do(ctx, http.MethodGet, target, nil, http.StatusOK)
+	resp, err := c.do(ctx, http.MethodGet, target, nil, http.StatusOK, http.StatusTooManyRequests)
 	if err != nil {
 		return watched{}, err
 	}
 	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusTooManyRequests { // upstream proves nothing, and many watches pass through
+		seconds, err := strconv.Atoi(resp.Header.Get("Retry-After"))
+		if err != nil {
+			return watched{}, fmt.Errorf("Retry-After: %w", err)
+		}
+		time.Sleep(time.Duration(seconds) * time.Second)
+		return watched{}, errUnfinished
+	}
 	wanted, err := headed()
 	if err != nil {
 		return watched{}, err
