@@ -50,13 +50,13 @@ func (s *suite) testWebSocket(t *testing.T) {
 	silent := "/api/v1/namespaces/none/configmaps?watch=1&timeoutSeconds=600&resourceVersion=${last}"
 	for _, c := range []webSocketCase{
 		{"W-119 W-120", c1 + "?watch=1&timeoutSeconds=1&resourceVersion=${first}", nil, memory, 0, ""},
-		{"W-107 W-120", c1 + "?watch=1&timeoutSeconds=1&resourceVersion=1", nil, memory, 0, ""},
+		{"W-107 W-120", c1 + "?watch=1&timeoutSeconds=" + briefSeconds() + "&resourceVersion=1", nil, memory, 0, ""},
 		{"W-119", c1 + "?watch=1&timeoutSeconds=1&resourceVersion=abc", nil, memory, 0, ""},
 		{"W-120", state, nil, memory, 1, bye},
 		{"W-101 W-120", c1 + "?watch=1&timeoutSeconds=600&fieldSelector=metadata.name%3Da" + informer, nil, memory, 2, bye},
 		{"W-100 W-120", state + marked, nil, memory, 1, bye},
 		{"W-120 W-132", state, []string{protobuf}, memory, 1, bye},
-		{"W-107 W-120", c1 + "?watch=1&timeoutSeconds=1&resourceVersion=1", []string{protobuf}, memory, 0, ""},
+		{"W-107 W-120", c1 + "?watch=1&timeoutSeconds=" + briefSeconds() + "&resourceVersion=1", []string{protobuf}, memory, 0, ""},
 		{"W-118 W-120", state, []string{metadata}, memory, 1, bye},
 		{"W-118 W-120", state, []string{protobuf + ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1"}, memory, 1, bye},
 		{"W-118 W-119", state, []string{table}, upstream, 1, bye},
