@@ -38,6 +38,9 @@ const examples = `  # On a laptop, with the rights of the current kubeconfig:
 func newCommand(environ []string, sink *logging.Output, start startFunc) *cobra.Command {
 	o := config.New()
 	groups := o.FlagGroups()
+	last := groups[len(groups)-1].Flags
+	last.Bool("version", false, "Print the version and exit.")
+	last.BoolP("help", "h", false, "Print this help and exit.")
 	cmd := &cobra.Command{
 		Use:               "spillway [flags]",
 		Short:             "A watch fan-out proxy for Kubernetes",
@@ -65,7 +68,7 @@ func newCommand(environ []string, sink *logging.Output, start startFunc) *cobra.
 
 // startWith completes the options from the environment and the file, checks them, and starts.
 func startWith(cmd *cobra.Command, o *config.Settings, environ []string, sink *logging.Output, start startFunc) error {
-	if err := o.Complete(cmd.Flags(), environ); err != nil {
+	if err := o.Complete(environ); err != nil {
 		return err
 	}
 	if err := o.Validate(environ); err != nil {

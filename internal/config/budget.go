@@ -23,6 +23,12 @@ const (
 	minHeadBytes = 8 << 20
 )
 
+// minListBytes is the least part that a size is lowered to.
+const minListBytes = 1 << 20
+
+// given reports that a flag was set, wherever.
+func (o *Settings) given(flag string) bool { return o.flags.Changed(flag) }
+
 // Divide lowers what follows from a budget and was not set; 0: there is none.
 func (o *Settings) Divide(budget int64) {
 	if budget > 0 {
