@@ -42,14 +42,15 @@ func newCommand(environ []string, sink *logging.Output, start startFunc) *cobra.
 	last.Bool("version", false, "Print the version and exit.")
 	last.BoolP("help", "h", false, "Print this help and exit.")
 	cmd := &cobra.Command{
-		Use:               "spillway [flags]",
-		Short:             "A watch fan-out proxy for Kubernetes",
-		Long:              longHelp,
-		Version:           versionText(),
-		Args:              noArguments,
-		SilenceUsage:      true,
-		SilenceErrors:     true,
-		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+		Use:                        "spillway [flags]",
+		Short:                      "A watch fan-out proxy for Kubernetes",
+		Long:                       longHelp,
+		Version:                    versionText(),
+		Args:                       noArguments,
+		SilenceUsage:               true,
+		SilenceErrors:              true,
+		SuggestionsMinimumDistance: 1,
+		CompletionOptions:          cobra.CompletionOptions{DisableDefaultCmd: true},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return startWith(cmd, o, environ, sink, start)
 		},
@@ -82,9 +83,12 @@ func explain(cmd *cobra.Command, err error) error {
 	return config.ExplainFlagError(cmd.CommandPath(), cmd.Flags(), err)
 }
 
-func noArguments(_ *cobra.Command, args []string) error {
+func noArguments(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
+	}
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		return fmt.Errorf("unexpected argument %q: did you mean spillway %s?", args[0], near[0])
 	}
 	return fmt.Errorf("unexpected argument %q: spillway takes flags, or one of its commands; spillway --help lists them",
 		args[0])

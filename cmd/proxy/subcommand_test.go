@@ -126,7 +126,7 @@ func TestCommandsRefuse(t *testing.T) {
 	f("kubeconfig --output=DIR/a/b", "--output=DIR/a/b: cannot be written: no such file or directory")
 	f("webhook --image=x", "--tls-cert-file and --tls-private-key-file are needed: the API server talks to webhooks "+
 		"over TLS only")
-	f("webhook --image=x --listen=8443", "--listen=8443: must be host:port, such as 127.0.0.1:8001")
+	f("webhook --image=x --listen=8443", "--listen=8443: must be host:port, such as 127.0.0.1:8001 or :6443")
 	f("webhook --image=x --shutdown-timeout=-1s --tls-cert-file=a --tls-private-key-file=b",
 		"--shutdown-timeout=-1s: must not be negative")
 	f("webhook --image=x --tls-cert-file=a --tls-private-key-file=b --kubeconfig=c --namespace-limits=ignore",

@@ -154,6 +154,10 @@ func (o *Settings) Warnings() (all []string) {
 		{(o.ListenTLS != "" && o.SidecarDir == "" || o.MetricsTLS) && o.TLSCertFile == "",
 			"serving with a self-signed certificate that is made again at each start: clients cannot verify it; set " +
 				"--tls-cert-file and --tls-private-key-file"},
+		// in a pod with a sidecar, this is for the probes of the kubelet
+		{o.MetricsListen != "" && !isOnLoopback(o.MetricsListen) && !o.MetricsTLS && o.SidecarDir == "",
+			"--metrics-listen is not on loopback, and --metrics-tls is not set: requests for /metrics and /statusz are " +
+				"refused there."},
 		{len(o.Resources) == 0, "--resources is empty: nothing is mirrored and every request is passed through."},
 		{o.ReauthorizationInterval > sweepLimit, "--reauthorization-interval is above " + sweepLimit.String() +
 			": a watch may go on for that long after its client has lost the right to it."},

@@ -128,7 +128,7 @@ func TestBadSettings(t *testing.T) {
 		{"open plain listener", nil, "--listen=0.0.0.0:8001",
 			"--listen=0.0.0.0:8001: plain HTTP is served on loopback only: " +
 				"use 127.0.0.1, [::1], localhost or unix:///path here, and --listen-tls for other machines"},
-		{"no port", nil, "--listen=localhost", "--listen=localhost: must be host:port, such as 127.0.0.1:8001"},
+		{"no port", nil, "--listen=localhost", "--listen=localhost: must be host:port, such as 127.0.0.1:8001 or :6443"},
 		{"bad port", nil, "--listen=localhost:http", "--listen=localhost:http: the port must be a number from 0 to 65535"},
 		{"port too high", nil, "--listen=localhost:65536",
 			"--listen=localhost:65536: the port must be a number from 0 to 65535"},
@@ -169,7 +169,7 @@ func TestBadSettings(t *testing.T) {
 			"--insecure-allow-all=true: is for experiments on this machine, but " +
 				"--listen-tls is :6443, which others reach: take a loopback address such as 127.0.0.1:6443, or do without it"},
 		{"TLS without port", nil, "--listen-tls=example.com",
-			"--listen-tls=example.com: must be host:port, such as 127.0.0.1:8001"},
+			"--listen-tls=example.com: must be host:port, such as 127.0.0.1:8001 or :6443"},
 		{"certificate without key", nil, "--tls-cert-file=DIR/a",
 			"--tls-cert-file=DIR/a: requires --tls-private-key-file"},
 		{"key without certificate", nil, "--tls-private-key-file=DIR/a",
@@ -213,7 +213,7 @@ func TestBadSettings(t *testing.T) {
 		{"no impersonation", nil, "--impersonation-kubeconfig=DIR/bad.yaml",
 			"--impersonation-kubeconfig=DIR/bad.yaml: requires --impersonate-client-certs"},
 		{"metrics without port", nil, "--metrics-listen=localhost",
-			"--metrics-listen=localhost: must be host:port, such as 127.0.0.1:8001"},
+			"--metrics-listen=localhost: must be host:port, such as 127.0.0.1:8001 or :6443"},
 		{"profiles nowhere", nil, "--debug --metrics-listen=",
 			"--debug=true: requires --metrics-listen, where profiles are served"},
 		{"profiles for all", nil, "--debug --metrics-listen=:9464",
@@ -323,9 +323,12 @@ func TestWarnings(t *testing.T) {
 	f("every user of this machine", "--resources=pods", "--listen-identity=self", "--listen=unix:///run/s",
 		"--listen-mode=0666")
 	f("--authorization-local-rbac allows what RBAC allows", "--resources=pods", "--authorization-local-rbac")
+	f("/metrics and /statusz are refused", "--resources=pods", "--metrics-listen=:9464")
+	f("", "--resources=pods", "--metrics-listen=127.0.0.1:9465")
 	f("self-signed certificate", "--resources=pods", "--listen-tls=127.0.0.1:6443")
 	// which shows its pod what to trust
-	f("", "--resources=pods", "--listen=", "--listen-tls=127.0.0.1:6443", "--sidecar-dir=/a")
+	f("", "--resources=pods", "--listen=", "--listen-tls=127.0.0.1:6443", "--sidecar-dir=/a",
+		"--metrics-listen=:9464")
 	f("--history-min-age is below 75s", "--resources=pods", "--listen-identity=self", "--history-min-age=10s")
 }
 
