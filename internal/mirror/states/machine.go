@@ -16,7 +16,6 @@ type Transition struct {
 // happened, and which state follows. Nothing follows one that was given up. Safe for use by many
 // goroutines; State costs one atomic load.
 type Machine struct {
-	now    func() time.Time
 	report func(Transition)
 
 	mu    sync.Mutex // makes steps one at a time, and reports them in their order
@@ -25,9 +24,9 @@ type Machine struct {
 
 // NewMachine begins with starting. report is called for each transition with the Machine locked: it
 // must return at once, and must not call the Machine. It may be nil.
-func NewMachine(now func() time.Time, report func(Transition)) *Machine {
-	m := &Machine{now: now, report: report}
-	m.state.Store(&State{kind: KindStarting, since: now()})
+func NewMachine(report func(Transition)) *Machine {
+	m := &Machine{report: report}
+	m.state.Store(&State{kind: KindStarting, since: time.Now()})
 	return m
 }
 
@@ -38,7 +37,7 @@ func (m *Machine) State() State { return *m.state.Load() }
 func (m *Machine) step(follows func(State) State) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	from, at := m.State(), m.now()
+	from, at := m.State(), time.Now()
 	if from.kind == KindGivenUp {
 		return
 	}
