@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
@@ -21,11 +22,14 @@ type setting struct {
 	// The least and the greatest value of a number, as a user writes them, and what 0 does, if it is
 	// allowed. Every number has least or zero.
 	least, most, zero string
-	remedy            string                  // what may help against a value outside of these
-	needs             []string                // what it requires: of the flags in each, one that is on
-	excludes          []string                // settings that it does not go with
-	because           string                  // why not
-	check             func(item string) error // of a value that is not empty, or of each item of a list
+	remedy            string // what may help against a value outside of these
+	// part is of a memory budget, one in so many: what a size has of it at most, unless it is set. A
+	// number has one for so many bytes of it.
+	part     int64
+	needs    []string                // what it requires: of the flags in each, one that is on
+	excludes []string                // settings that it does not go with
+	because  string                  // why not
+	check    func(item string) error // of a value that is not empty, or of each item of a list
 }
 
 // declare adds the flag, and gives the field its default.
@@ -67,6 +71,11 @@ func (s *setting) usage() string {
 	if bounds := strings.TrimPrefix(s.bounds(), "must not be negative; "); bounds != "" {
 		bounds = strings.TrimPrefix(bounds, "must be ")
 		text += " " + strings.ToUpper(bounds[:1]) + bounds[1:] + "."
+	}
+	if _, isSize := s.value.(*ByteSize); isSize && s.part > 0 {
+		text += fmt.Sprintf(" Unless it is set, at most 1/%d of --memory-budget.", s.part)
+	} else if s.part > 0 {
+		text += fmt.Sprintf(" Unless it is set, at most one for each %d KiB of --memory-budget.", s.part>>10)
 	}
 	if len(s.needs) > 0 {
 		text += " Requires " + strings.Join(s.needs, ", and ") + "."

@@ -51,7 +51,7 @@ func (o *Settings) table() []group {
 			{name: "resource-idle-timeout", value: &o.ResourceIdleTimeout, preset: "1h", zero: "keeps every resource",
 				text: "Give up a resource that is mirrored on demand when it has had no request and no watch for this " +
 					"`duration`."},
-			{name: "history-bytes", value: &o.HistoryBytes, preset: "64Mi", least: "4Ki",
+			{name: "history-bytes", value: &o.HistoryBytes, preset: "64Mi", least: "4Ki", part: 8,
 				text: "Keep this many `bytes` of past events per resource, so that clients can resume; a number, or with a " +
 					"unit such as 64Mi or 1Gi."},
 			{name: "history-min-age", value: &o.HistoryMinAge, preset: "75s", zero: "keeps what fits into --history-bytes",
@@ -62,6 +62,7 @@ func (o *Settings) table() []group {
 					"another replica. The missing events are read from the API server, by at most this `number` of watches at " +
 					"a time."},
 			{name: "encoding-cache-bytes", value: &o.EncodingCacheBytes, preset: "256Mi", least: "4Ki", zero: "keeps none",
+				part: 8,
 				text: "Keep at most this many `bytes` of encodings of objects, over all resources: protobuf, metadata alone " +
 					"and gzip. One that was dropped is made again when a client requests it."},
 			{name: "memory-budget", value: &o.MemoryBudget, least: "64Mi", zero: "is the limit of the container",
@@ -196,31 +197,35 @@ func (o *Settings) table() []group {
 					"Every client that reaches a listener reads every mirrored object."},
 		}},
 		{"Limits of clients", []*setting{
-			{name: "max-connections", value: &o.MaxConnections, zero: "is as many as open files allow",
+			{name: "max-connections", value: &o.MaxConnections, zero: "is as many as open files allow", part: 64 << 10,
 				text: "Serve at most this `number` of client connections. Another one takes the place of one without a request " +
 					"with good credentials so far, of one between two requests, or of one that leaves after GOAWAY. Where " +
 					"there is none of these, its requests are answered 429. Three quarters of the open files (ulimit -n) may " +
 					"be connections; at least 128 are kept for other uses."},
 			{name: "max-connections-per-peer", value: &o.MaxConnectionsPerPeer, zero: "is no limit",
 				text: "Serve at most this `number` of them to one IP address, likewise. All pods of a node may share one."},
-			{name: "max-watches", value: &l.Watches, preset: "100000", zero: "is no limit", // some 700 MB while they are idle
+			// Some 700 MB while they are idle. Each is reckoned at 16 KiB, the kernel's part included.
+			{name: "max-watches", value: &l.Watches, preset: "100000", zero: "is no limit", part: 16 << 10,
 				text: "Serve at most this `number` of watches at a time. Logs, exec, attach, port-forward and proxied requests " +
 					"that pass through count, too. Beyond this limit and those below, requests are answered 429 with " +
 					"Retry-After, as the API server does."},
-			{name: "max-watches-per-user", value: &l.WatchesPerUser, preset: "50000", zero: "is no limit",
+			{name: "max-watches-per-user", value: &l.WatchesPerUser, preset: "50000", zero: "is no limit", part: 32 << 10,
 				text: "Serve at most this `number` of them to one user; to one address, where the user is not known. Unless it " +
 					"is set, a user may have more while an eighth of --max-watches remains free for others."},
 			{name: "max-list-bytes-in-flight", value: &l.ListBytes, preset: "1Gi", least: "1Mi", zero: "is no limit",
+				part: 2, // of which a list under way takes little itself; see flowcontrol.Limits.ListBytes
 				text: "Send at most this many `bytes` of large lists and of initial states of watches at the same time, and " +
 					"half of that to one user. Others wait for their turn, up to 5s; the user with the least goes first. What " +
 					"is compressed counts an eighth."},
 			// Two selectors of 60,000 terms each, 512 of 256, or any number of few: some 5 MB.
 			{name: "max-selector-terms-per-user", value: &l.SelectorTermsPerUser, preset: "131072", zero: "is no limit",
+				part: 2 * selectorTermBytes,
 				text: "Let the selectors of one user's watches that are answered from memory have at most this `number` of " +
-					"terms in all, which are names and the values of sets. All users together have eight times as many, or " +
-					"fewer by --memory-budget. 32 bytes of a selector are a term at least. Equal selectors of a user count " +
-					"once, and those of up to 16 terms not at all."},
+					"terms in all, which are names and the values of sets. All users together have eight times as many, but " +
+					"at most one for each KiB of --memory-budget. 32 bytes of a selector are a term at least. Equal selectors " +
+					"of a user count once, and those of up to 16 terms not at all."},
 			{name: "max-large-header-bytes", value: &l.HeaderBytes, preset: "64Mi", least: "1Mi", zero: "is no limit",
+				part: 16,
 				text: "Hold at most this many `bytes` for large heads of requests at a time, of all connections together: " +
 					"those above 16 KiB over HTTP/1.1, which count six times, and those above 32 KiB, decoded, over HTTP/2. " +
 					"Others are answered 431. A head may have 1 MiB, as at the API server."},
