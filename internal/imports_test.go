@@ -44,7 +44,7 @@ var mayImport = map[string][]string{
 	"logging":     {},
 	"memory":      {},
 	"health":      {"status"},
-	"config":      {"audit", "auth", "editdistance", "inject", "listen", "logging", "rotation", "sidecar", "tracing"},
+	"config":      {"editdistance", "inject", "listen", "rotation"},
 	"report":      {"memory", "mirror", "object", "rotation", "serve", "source", "status", "watch", "watchdog"},
 	"admin":       {"auth", "health", "listen", "status", "tlsconn"},
 	"h2":          {},

@@ -198,23 +198,40 @@ func accessOf(reviewer *auth.Reviewer, rights *rbac.Rights, followed *rotation.F
 	if rights != nil { // a nil *Rights would be a LocalDecider
 		who.Local = rights
 	}
-	if o.ClientCAFile != "" {
-		authority, err := auth.NewAuthority(o.ClientCAFile, clock.RealClock{}, log)
+	authority := func(flag, file string) (*auth.Authority, error) {
+		authority, err := auth.NewAuthority(file, clock.RealClock{}, log)
 		if err != nil {
-			return nil, err
+			return nil, o.Refuse(flag, file, "cannot be used: "+config.Cause(err))
 		}
 		followed.Add(authority.States)
-		who.ClientCA = authority
+		return authority, nil
 	}
-	if o.FrontProxy.CAFile != "" {
-		authority, err := auth.NewAuthority(o.FrontProxy.CAFile, clock.RealClock{}, log)
-		if err != nil {
+	var err error
+	if o.ClientCAFile != "" {
+		if who.ClientCA, err = authority("client-ca-file", o.ClientCAFile); err != nil {
 			return nil, err
 		}
-		followed.Add(authority.States)
-		who.FrontProxy = o.FrontProxy.Of(authority)
+	}
+	if o.FrontProxyCAFile != "" {
+		who.FrontProxy = frontProxy(o)
+		if who.FrontProxy.Authority, err = authority("requestheader-client-ca-file", o.FrontProxyCAFile); err != nil {
+			return nil, err
+		}
+		if who.ClientCA != nil && len(o.FrontProxyNames) == 0 && who.FrontProxy.Authority.Shares(who.ClientCA) {
+			return nil, o.Refuse("requestheader-client-ca-file", o.FrontProxyCAFile,
+				"has an authority of --client-ca-file in it, so that every client could claim to be any user: name the proxy in "+
+					"--requestheader-allowed-names, or give it an authority of its own")
+		}
 	}
 	return asking(who, o, metrics, log), nil
+}
+
+// frontProxy is the proxy that vouches for users, without the authority of its certificate.
+func frontProxy(o *config.Settings) *auth.FrontProxy {
+	return &auth.FrontProxy{
+		AllowedNames: o.FrontProxyNames, NameHeaders: o.FrontProxyNameHeaders, UIDHeaders: o.FrontProxyUIDHeaders,
+		GroupHeaders: o.FrontProxyGroupHeaders, ExtraPrefixes: o.FrontProxyExtraPrefixes,
+	}
 }
 
 // asking asks all three questions by one reviewer, as far as rights do not answer them.

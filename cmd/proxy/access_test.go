@@ -2,20 +2,27 @@ package main
 
 import (
 	"context"
+	"encoding/pem"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
 	"spillway/internal/auth"
 	"spillway/internal/auth/authtest"
 	"spillway/internal/auth/rbac"
+	"spillway/internal/auth/reauth"
 	"spillway/internal/config"
 	"spillway/internal/fakeapiserver"
+	"spillway/internal/logging"
+	"spillway/internal/rotation"
 )
 
 // Rights are watched for whatever needs them, and for nothing else.
@@ -64,6 +71,48 @@ func TestRightsThatMayNotBeWatched(t *testing.T) {
 		zap.String("what", "roles.rbac.authorization.k8s.io")).Len(); n != 0 {
 		t.Errorf("%d lines about proofs", n)
 	}
+}
+
+// A front proxy may claim any user, so it must be distinguished from the clients.
+func TestFrontProxyIsDistinguishedFromClients(t *testing.T) {
+	authority := func() string {
+		block := &pem.Block{Type: "CERTIFICATE", Bytes: selfSigned(t).Certificate[0]}
+		return writeFile(t, "ca.crt", string(pem.EncodeToMemory(block)))
+	}
+	clients, fronts, none := authority(), authority(), writeFile(t, "bad.yaml", "listen: [")
+	f := func(name, front, want string, more ...string) {
+		t.Helper()
+		got := start(nil, append([]string{"--listen-tls=:6443", "--client-ca-file=" + clients,
+			"--requestheader-client-ca-file=" + front}, more...)...)
+		if got.options == nil {
+			t.Fatal(got.stderr)
+		}
+		metrics := newAccessMetrics(prometheus.NewRegistry())
+		made, err := accessOf(nil, nil, &rotation.Followed{}, got.options, metrics, zap.NewNop())
+		if (err == nil) != (want == "") || err != nil && err.Error() != "--requestheader-client-ca-file="+front+": "+want {
+			t.Errorf("%s: %v, %v; want %q", name, made, err, want)
+		}
+	}
+	f("the same authority", clients, "has an authority of --client-ca-file in it, so that every client could claim to be "+
+		"any user: name the proxy in --requestheader-allowed-names, or give it an authority of its own")
+	f("another authority", fronts, "")
+	f("a name", clients, "", "--requestheader-allowed-names=front")
+	f("no authority", none, "cannot be used: certificate authorities "+none+": there is no certificate in it")
+}
+
+// What config says of values that other packages define is what these say.
+func TestSettingsAreThoseOfTheirPackages(t *testing.T) {
+	if config.LocalTokensUnbound != string(rbac.TokensUnbound) || config.LocalTokensPods != string(rbac.TokensPods) {
+		t.Error("--authentication-local-jwks has other values than rbac.TokensKept")
+	}
+	for flag, words := range map[string][]string{"log-level": logging.Levels, "log-format": logging.Formats} {
+		f := newCommand(nil, logging.NewOutput(io.Discard), nil).Flags().Lookup(flag)
+		if got := f.Value.Type(); got != strings.Join(words, "|") {
+			t.Errorf("--%s has the values %s", flag, got)
+		}
+	}
+	expectLine(t, start(nil, "--reauthorization-interval=14.999s"),
+		"--reauthorization-interval=14.999s: must be at least "+reauth.MinSweep.String())
 }
 
 // /readyz?verbose and the metric tell a denied review from one that is not answered.

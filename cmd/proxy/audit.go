@@ -11,6 +11,7 @@ import (
 	"spillway/internal/audit"
 	"spillway/internal/auth"
 	"spillway/internal/config"
+	"spillway/internal/rotation"
 	"spillway/internal/upstream"
 )
 
@@ -25,15 +26,26 @@ type auditLog struct {
 
 // newAudit opens the audit log, if there is to be one.
 func newAudit(o *config.Settings, registry prometheus.Registerer, log *zap.Logger) (*auditLog, error) {
-	if o.Audit.Policy == nil {
+	if o.AuditPolicyFile == "" {
 		return &auditLog{}, nil
 	}
-	out, err := audit.Open(o.Audit.To)
+	var policy *audit.Policy
+	text, err := rotation.ReadFile(o.AuditPolicyFile)
+	if err == nil {
+		policy, err = audit.ParsePolicy(text)
+	}
 	if err != nil {
-		return nil, o.Refuse("audit-log-path", o.Audit.To.Path, "cannot be written: "+config.Cause(err))
+		return nil, o.Refuse("audit-policy-file", o.AuditPolicyFile, "is no audit policy: "+config.Cause(err))
+	}
+	out, err := audit.Open(audit.FileOptions{
+		Path: o.AuditLogPath, MaxSize: o.AuditLogMaxSize, MaxAge: o.AuditLogMaxAge, MaxBackups: o.AuditLogMaxBackups,
+		Compress: o.AuditLogCompress,
+	})
+	if err != nil {
+		return nil, o.Refuse("audit-log-path", o.AuditLogPath, "cannot be written: "+config.Cause(err))
 	}
 	return &auditLog{process: log, log: audit.New(audit.Options{
-		Policy: o.Audit.Policy, Out: out, FailClosed: o.Audit.FailClosed, Metrics: audit.NewMetrics(registry), Log: log,
+		Policy: policy, Out: out, FailClosed: o.AuditFailClosed, Metrics: audit.NewMetrics(registry), Log: log,
 	})}, nil
 }
 

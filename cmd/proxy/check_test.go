@@ -17,7 +17,7 @@ func TestCheckRefuses(t *testing.T) {
 			t.Errorf("check %v: code %d, %q, %q; want a line with %q", args, got.code, got.stdout, got.stderr, want)
 		}
 	}
-	f("--server=: must be http://host:port or https://host:port")
+	f("--server=: must be http://host[:port] or https://host[:port]")
 	f("--token-file=/no/such/file: cannot be read: no such file or directory", "--server=https://a",
 		"--token-file=/no/such/file")
 	f("is empty: name a file with a bearer token", "--server=https://a", "--token-file="+empty)

@@ -38,15 +38,19 @@ const examples = `  # On a laptop, with the rights of the current kubeconfig:
 func newCommand(environ []string, sink *logging.Output, start startFunc) *cobra.Command {
 	o := config.New()
 	groups := o.FlagGroups()
+	last := groups[len(groups)-1].Flags
+	last.Bool("version", false, "Print the version and exit.")
+	last.BoolP("help", "h", false, "Print this help and exit.")
 	cmd := &cobra.Command{
-		Use:               "spillway [flags]",
-		Short:             "A watch fan-out proxy for Kubernetes",
-		Long:              longHelp,
-		Version:           versionText(),
-		Args:              noArguments,
-		SilenceUsage:      true,
-		SilenceErrors:     true,
-		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+		Use:                        "spillway [flags]",
+		Short:                      "A watch fan-out proxy for Kubernetes",
+		Long:                       longHelp,
+		Version:                    versionText(),
+		Args:                       noArguments,
+		SilenceUsage:               true,
+		SilenceErrors:              true,
+		SuggestionsMinimumDistance: 1,
+		CompletionOptions:          cobra.CompletionOptions{DisableDefaultCmd: true},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return startWith(cmd, o, environ, sink, start)
 		},
@@ -65,7 +69,7 @@ func newCommand(environ []string, sink *logging.Output, start startFunc) *cobra.
 
 // startWith completes the options from the environment and the file, checks them, and starts.
 func startWith(cmd *cobra.Command, o *config.Settings, environ []string, sink *logging.Output, start startFunc) error {
-	if err := o.Complete(cmd.Flags(), environ); err != nil {
+	if err := o.Complete(environ); err != nil {
 		return err
 	}
 	if err := o.Validate(environ); err != nil {
@@ -79,9 +83,12 @@ func explain(cmd *cobra.Command, err error) error {
 	return config.ExplainFlagError(cmd.CommandPath(), cmd.Flags(), err)
 }
 
-func noArguments(_ *cobra.Command, args []string) error {
+func noArguments(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
+	}
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		return fmt.Errorf("unexpected argument %q: did you mean spillway %s?", args[0], near[0])
 	}
 	return fmt.Errorf("unexpected argument %q: spillway takes flags, or one of its commands; spillway --help lists them",
 		args[0])

@@ -56,7 +56,7 @@ which is right for a spillway with --listen-identity=self.`,
 	f.StringVar(&o.TokenFile, "token-file", "",
 		"Let the user be that of the token in this `file` where the kubeconfig is used, "+
 			"read again whenever it changes, such as a pod's.")
-	f.StringVar(&o.Context, "context", "", "Those of the context of this `name`. When empty, of the current one.")
+	f.StringVar(&o.Context, "context", "", "Use the context of this `name` in --kubeconfig. When empty, the current one.")
 	f.StringVar(&o.Namespace, "namespace", "", "The default `namespace` of its users.")
 	f.StringVar(&output, "output", "-", "Write to this `file`, which must not be there yet; - is standard output.")
 	return prepare(cmd)

@@ -75,6 +75,10 @@ func secureListeners(o *config.Settings, access *access, pod *podFiles, followed
 		options.Pair = &pod.identity.Certificate
 	}
 	secure, states, err := options.Config()
+	if cause := errors.Unwrap(err); o.TLSCertFile != "" && cause != nil {
+		return nil, o.Refuse("tls-cert-file", o.TLSCertFile,
+			"cannot be used with --tls-private-key-file="+o.TLSPrivateKeyFile+": "+config.Cause(cause))
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -88,9 +88,11 @@ func TestVersion(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	expectLine(t, start(nil, "pods"),
 		`unexpected argument "pods": spillway takes flags, or one of its commands; spillway --help lists them`)
+	expectLine(t, start(nil, "tp"), `unexpected argument "tp": did you mean spillway top?`)
+	expectLine(t, start(nil, "injekt"), `unexpected argument "injekt": did you mean spillway inject?`)
 	expectLine(t, start(nil, "--resorces=pods"), "--resorces: no such flag; did you mean --resources?")
 	expectLine(t, start([]string{"SPILLWAY_LISTN=x"}), "SPILLWAY_LISTN: no such setting; did you mean SPILLWAY_LISTEN?")
-	expectLine(t, start(nil, "--stall-timeout=0s"), "--stall-timeout=0s: must be longer than 0s")
+	expectLine(t, start(nil, "--stall-timeout=0s"), "--stall-timeout=0s: must be at least 1ms")
 }
 
 func expectLine(t *testing.T, got result, want string) {

@@ -321,7 +321,8 @@ func TestRunRefusesToStart(t *testing.T) {
 		"no such resource": {with(kubeconfig(t, up), "--resources=nothings", "--strict-resources"),
 			`--resources=configmaps,nothings: upstream serves no resource "nothings"`},
 		"not a certificate": {with(kubeconfig(t, up), "--listen-tls=127.0.0.1:0", "--insecure-allow-all", "--tls-cert-file="+
-			broken, "--tls-private-key-file="+broken), broken},
+			broken, "--tls-private-key-file="+broken), "--tls-cert-file=" + broken + ": cannot be used with " +
+			"--tls-private-key-file=" + broken + ": tls: failed to find any PEM data in certificate input"},
 	} {
 		code, stderr := executed(t, c.args...)
 		if code != 1 || !strings.HasPrefix(stderr, "spillway: ") || !strings.Contains(stderr, c.want) ||

@@ -108,7 +108,7 @@ func TestCommandsRefuse(t *testing.T) {
 	f("inject --image=x --flags=--listen=:1", "the sidecar's flags: --listen is not for sidecars: injection decides it")
 	for _, file := range []string{
 		"tls-cert-file", "tls-private-key-file", "client-ca-file", "requestheader-client-ca-file", "impersonation-kubeconfig",
-		"audit-policy-file", "audit-log-path",
+		"audit-policy-file", "audit-log-path", "tracing-config-file", "config",
 	} {
 		f("inject --image=x --flags=--"+file+"=/dev/zero", "the sidecar's flags: --"+file+
 			" is not for sidecars: they have no files but those that injection gives them")
@@ -116,8 +116,9 @@ func TestCommandsRefuse(t *testing.T) {
 	f("inject --image=x --flags=--resources=pods", "the sidecar's flags: --resources has a setting of its own")
 	f("inject --image=x --flags=debug", `the sidecar's flags: unexpected argument "debug": give flags, as --name=value`)
 	f("inject --image=x --flags=--insecure-allow-all",
-		"the sidecar's flags: --sidecar-dir=/: is for tokens of the pod's own service account, which leaves no meaning to "+
-			"--insecure-allow-all")
+		"the sidecar's flags: --sidecar-dir=/: cannot be used with --insecure-allow-all, because a sidecar uses the "+
+			"service account of its pod, and serves that account alone")
+	f("inject --image=x --flags=--help", "the sidecar's flags: --help is not for sidecars")
 	f("uninject --filename=DIR/none", "--filename=DIR/none: cannot be read: no such file or directory")
 	f("kubeconfig --server=http://example.com",
 		"--server=http://example.com: spillway serves plain HTTP on loopback only: take https://")
@@ -125,7 +126,7 @@ func TestCommandsRefuse(t *testing.T) {
 	f("kubeconfig --output=DIR/a/b", "--output=DIR/a/b: cannot be written: no such file or directory")
 	f("webhook --image=x", "--tls-cert-file and --tls-private-key-file are needed: the API server talks to webhooks "+
 		"over TLS only")
-	f("webhook --image=x --listen=8443", "--listen=8443: must be host:port, such as 127.0.0.1:8001")
+	f("webhook --image=x --listen=8443", "--listen=8443: must be host:port, such as 127.0.0.1:8001 or :6443")
 	f("webhook --image=x --shutdown-timeout=-1s --tls-cert-file=a --tls-private-key-file=b",
 		"--shutdown-timeout=-1s: must not be negative")
 	f("webhook --image=x --tls-cert-file=a --tls-private-key-file=b --kubeconfig=c --namespace-limits=ignore",

@@ -19,7 +19,7 @@ func TestTopRefuses(t *testing.T) {
 			t.Errorf("top %v: code %d, %q, %q; want a line with %q", args, got.code, got.stdout, got.stderr, want)
 		}
 	}
-	f("--address=127.0.0.1:9464: must be http://host:port or https://host:port", "--address=127.0.0.1:9464", "--once")
+	f("--address=127.0.0.1:9464: must be http://host[:port] or https://host[:port]", "--address=127.0.0.1:9464", "--once")
 	f("--interval=10ms: must be at least 1s", "--interval=10ms")
 	f("--interval=soon: must be a number with a unit", "--interval=soon")
 	f(`--sort="height": must be one of user, lag,`, "--sort=height", "--once")

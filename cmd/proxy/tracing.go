@@ -9,6 +9,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"spillway/internal/config"
+	"spillway/internal/rotation"
 	"spillway/internal/tracing"
 )
 
@@ -24,19 +25,28 @@ type traces struct {
 
 // newTracing makes what sends spans, if there are to be any. That it cannot is logged now and then.
 func newTracing(o *config.Settings, log *zap.Logger) (*traces, error) {
-	if o.Tracing.Config == nil {
+	if o.TracingConfigFile == "" {
 		return &traces{}, nil
+	}
+	var parsed *tracing.Config
+	text, err := rotation.ReadFile(o.TracingConfigFile)
+	if err == nil {
+		parsed, err = tracing.ParseConfig(text)
+	}
+	if err != nil {
+		return nil, o.Refuse("tracing-config-file", o.TracingConfigFile,
+			"is no tracing configuration: "+config.Cause(err))
 	}
 	instance, err := os.Hostname()
 	if err != nil {
 		log.Warn("spans do not tell which replica they are of", zap.Error(err))
 	}
 	now := rate.Sometimes{First: 1, Interval: time.Minute}
-	tracer, err := tracing.New(o.Tracing.Config, instance, func(err error) {
+	tracer, err := tracing.New(parsed, instance, func(err error) {
 		now.Do(func() { log.Warn("spans could not be sent", zap.Error(err)) })
 	})
 	if err != nil {
-		return nil, o.Refuse("tracing-config-file", o.Tracing.File, err.Error())
+		return nil, o.Refuse("tracing-config-file", o.TracingConfigFile, err.Error())
 	}
 	return &traces{tracer: tracer, log: log}, nil
 }

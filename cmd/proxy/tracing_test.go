@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -11,12 +12,34 @@ import (
 	"spillway/internal/tracing/collector"
 )
 
+const tracingKind = "apiVersion: apiserver.config.k8s.io/v1\nkind: TracingConfiguration\n"
+
+// What is no configuration is refused with the reason.
+func TestTracingConfigurationIsRefusedWithItsReason(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                                   "is no tracing configuration: it does not say apiVersion",
+		tracingKind + "endpoint: http://c\n": "is no tracing configuration: endpoint: ",
+		tracingKind + "samplingRatePerMillion: -1": "is no tracing configuration: samplingRatePerMillion: ",
+	} {
+		o := config.New()
+		o.TracingConfigFile = writeFile(t, "tracing.yaml", text)
+		_, err := newTracing(o, zap.NewNop())
+		if err == nil || !strings.HasPrefix(err.Error(), "--tracing-config-file="+o.TracingConfigFile+": "+want) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	if none, err := newTracing(config.New(), zap.NewNop()); err != nil || none.tracer != nil {
+		t.Errorf("by default: %+v, %v", none, err)
+	}
+}
+
 // The end of the process sends what is left, and waits for no collector for long.
 func TestLastSpans(t *testing.T) {
 	takes, hangs := collector.New(t), collector.Hanging(t)
 	for _, c := range []*collector.Collector{takes, hangs} {
-		o, all := config.New(), int32(1e6)
-		o.Tracing.Config = &tracing.Config{Endpoint: &c.Address, SamplingRatePerMillion: &all}
+		o := config.New()
+		o.TracingConfigFile = writeFile(t, "tracing.yaml",
+			tracingKind+"endpoint: "+c.Address+"\nsamplingRatePerMillion: 1000000\n")
 		traces, err := newTracing(o, zap.NewNop())
 		if err != nil {
 			t.Fatal(err)

@@ -1,6 +1,10 @@
 package config
 
-import "math"
+import (
+	"math"
+
+	"golang.org/x/sys/unix"
+)
 
 const (
 	// upstreamShare is the part of the open files, one in so many, that is kept for everything but
@@ -31,5 +35,14 @@ func connectionsWithin(files uint64) int {
 	return int(min(files-kept, maxConnections)) // #nosec G115 -- at most maxConnections
 }
 
-// unlimitedFiles is where the system does not say.
+// openFiles is how many files this process may have open; unlimitedFiles where the system does not
+// say. Go has raised it to what the system allows.
+func openFiles() uint64 {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return unlimitedFiles
+	}
+	return limit.Cur
+}
+
 const unlimitedFiles = math.MaxUint64

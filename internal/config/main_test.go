@@ -1,12 +1,10 @@
 package config
 
 import (
-	"crypto/tls"
 	"testing"
 
 	"go.uber.org/goleak"
 
-	"spillway/internal/listen"
 	"spillway/internal/status"
 	"spillway/internal/testutil"
 )
@@ -26,12 +24,11 @@ type result struct {
 func start(environ []string, args ...string) result {
 	o := New()
 	refused := func(err error) result { return result{1, "spillway: " + status.OneLine(err.Error()) + "\n", nil} }
-	flags := o.flagSet()
-	if err := flags.Parse(args); err != nil {
-		return refused(ExplainFlagError("spillway", flags, err))
+	if err := o.flags.Parse(args); err != nil {
+		return refused(ExplainFlagError("spillway", o.flags, err))
 	}
 	environ = append([]string{"KUBERNETES_SERVICE_HOST=10.0.0.1", "PATH=/bin"}, environ...)
-	if err := o.Complete(flags, environ); err != nil {
+	if err := o.Complete(environ); err != nil {
 		return refused(err)
 	}
 	if err := o.Validate(environ); err != nil {
@@ -45,14 +42,4 @@ func expectLine(t *testing.T, got result, want string) {
 	if got.code != 1 || got.stderr != "spillway: "+want+"\n" {
 		t.Errorf("exit code %d, stderr\n%swant 1 and\nspillway: %s\n", got.code, got.stderr, want)
 	}
-}
-
-// selfSigned is a new certificate of this machine.
-func selfSigned(t *testing.T) tls.Certificate {
-	t.Helper()
-	config, _, err := listen.TLS{}.Config()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return config.Certificates[0]
 }

@@ -3,7 +3,6 @@ package config
 import (
 	"errors"
 	"regexp"
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -12,12 +11,6 @@ import (
 
 // AllResources in --resources stands for whatever can be listed and watched.
 const AllResources = "*"
-
-// NamedResources are the resources of --resources, and whether AllResources is among them.
-func (o *Settings) NamedResources() (named []string, all bool) {
-	named = slices.DeleteFunc(slices.Clone(o.Resources), func(name string) bool { return name == AllResources })
-	return named, len(named) < len(o.Resources)
-}
 
 // CheckResource checks that arg is "*" or resource[.version][.group], kubectl's grammar. Whether
 // the cluster has such a resource, and which of the two readings of a.b.c is meant, only discovery
@@ -34,27 +27,19 @@ func CheckResource(arg string) error {
 	}
 	versioned, plain := schema.ParseResourceArg(arg)
 	if len(validation.IsDNS1123Label(plain.Resource)) != 0 {
-		return errNotAResource
+		return errors.New(notAResource)
 	}
 	if bareVersion.MatchString(plain.Group) {
 		return errors.New("a version without a group is written with a dot at the end, such as \"pods.v1.\"")
 	}
 	if versioned != nil && versioned.Group == "" {
-		return errorUnless(len(validation.IsDNS1123Label(versioned.Version)) == 0)
+		return errorUnless(len(validation.IsDNS1123Label(versioned.Version)) == 0, notAResource)
 	}
 	hasGroup := strings.Contains(arg, ".")
-	return errorUnless(!hasGroup || len(validation.IsDNS1123Subdomain(plain.Group)) == 0)
+	return errorUnless(!hasGroup || len(validation.IsDNS1123Subdomain(plain.Group)) == 0, notAResource)
 }
 
-var (
-	errNotAResource = errors.New(
-		"must be * or resource[.version][.group], such as pods, deployments.apps or widgets.v1.example.com")
-	bareVersion = regexp.MustCompile(`^v[0-9]+((alpha|beta)[0-9]+)?$`)
-)
+const notAResource = "must be * or resource[.version][.group], such as pods, deployments.apps or " +
+	"widgets.v1.example.com"
 
-func errorUnless(good bool) error {
-	if good {
-		return nil
-	}
-	return errNotAResource
-}
+var bareVersion = regexp.MustCompile(`^v[0-9]+((alpha|beta)[0-9]+)?$`)

@@ -1,19 +1,20 @@
 // Package config holds the settings of the process: flags, environment variables, configuration
-// file, defaults, and what of these fits together.
+// file, defaults, and what of these fits together. All are made from one table (table.go).
 //
-// Invariant: settings that Validate has accepted are known to work as far as the cluster is not
-// needed to tell; settings that it refuses are named by one line, where the user made them, with
-// the remedy. Values stay text until their flag reads them, so that a value means the same in all
-// three places; decoding the file into a struct would guess types and lose lines.
+// Invariant: settings that Validate has accepted are known to work as far as neither the cluster
+// nor the contents of files are needed to tell. Each that it refuses is named by one line, where
+// the user made it, with the remedy. Values stay text until their flag reads them, so that a value
+// means the same in all three places. Decoding the file into a struct would guess types and lose
+// lines.
 package config
 
 import (
 	"io/fs"
+	"slices"
 	"time"
 
 	"github.com/spf13/pflag"
 
-	"spillway/internal/auth/rbac"
 	"spillway/internal/listen"
 )
 
@@ -31,146 +32,156 @@ const (
 	SemanticsUpstream = "upstream" // those of upstream's version and gates, refusals included
 )
 
-// Values of --authentication-local-jwks: which tokens are verified here.
+// Values of --authentication-local-jwks: which tokens are verified here. They are those of
+// rbac.TokensKept.
 const (
 	LocalTokensNone    = "none"
-	LocalTokensUnbound = string(rbac.TokensUnbound)
-	LocalTokensPods    = string(rbac.TokensPods)
+	LocalTokensUnbound = "unbound"
+	LocalTokensPods    = "pods"
 )
 
-// Settings is everything that can be configured, one field per flag. After Complete, Validate and
-// Divide it is read-only, and its parts are known to fit together; what only the cluster can tell
-// (does a resource exist) is found out later.
+// Settings is everything that can be configured: a field for each row of table, which says what it
+// means. After Complete, Validate and Divide it is read-only, and its parts are known to fit
+// together; what only the cluster can tell (does a resource exist) is found out later.
 type Settings struct {
-	Kubeconfig string // path; in-cluster configuration when empty
-	Semantics  string // SemanticsNewest or SemanticsUpstream
+	Kubeconfig, Semantics                                       string
+	MaxStaleness, ReadyzUpstreamTimeout, ConsistencyCheckPeriod time.Duration
 
-	Resources           []string      // resource[.version][.group], or "*"; each once
-	MaxResources        int           // most resources cached on demand by "*"
-	ResourceIdleTimeout time.Duration // 0: never
-	HistoryBytes        ByteSize      // per resource
-	HistoryMinAge       time.Duration
-	MaxBackfillWatches  int      // 0: none
-	EncodingCacheBytes  ByteSize // over all resources
-	MemoryBudget        ByteSize // 0: as much as the control group has
-	LeastForms          int64    // what is kept of EncodingCacheBytes when memory is short. Of a memory budget
-	FeedBytes           int64    // over all resources; 0: no limit. Of a memory budget
-	// of resources on demand, that are on their way at a time; 0: any number. Of a memory budget
-	FirstStates        int
-	StripManagedFields bool
-	StrictResources    bool // a named resource that cannot be mirrored ends the start
+	Resources                                      []string // each once
+	StrictResources, StripManagedFields            bool
+	MaxResources, MaxBackfillWatches               int
+	ResourceIdleTimeout, HistoryMinAge             time.Duration
+	HistoryBytes, EncodingCacheBytes, MemoryBudget ByteSize
 
-	MaxStaleness           time.Duration // 0: nothing is shown while upstream is away
-	ConsistencyCheckPeriod time.Duration // 0: never
-	ReadyzUpstreamTimeout  time.Duration // 0: never
+	Listen, ListenOwner, ListenMode, ListenIdentity string
+	ListenAllowConnect                              bool
+	AcceptHosts, AcceptOrigins                      []string
 
-	Listen             string // host:port on loopback, or unix:///path; off when empty
-	ListenOwner        string // of a unix socket: user, user:group or :group
-	ListenMode         string // of a unix socket: octal
-	ListenIdentity     string // IdentityClient or IdentitySelf
-	ListenAllowConnect bool
-	AcceptHosts        []string // names without port
-	AcceptOrigins      []string // scheme://host[:port]
+	ListenTLS, TLSCertFile, TLSPrivateKeyFile string
+	StrictTransport                           []string
+	HTTP2                                     bool
+	SidecarDir, SidecarKeyDir                 string
 
-	ListenTLS         string // host:port; off when empty
-	TLSCertFile       string // with TLSPrivateKeyFile, or both empty
-	TLSPrivateKeyFile string
-	HTTP2             bool
-
-	ClientCAFile string // certificates that vouch for clients; none when empty
-	FrontProxy   FrontProxyOptions
-	APIAudiences []string // upstream's when empty
-
-	ImpersonationKubeconfig string // path; no user is impersonated when empty
-	ImpersonateClientCerts  bool
-	ImpersonateDenyGroups   []string
-
+	APIAudiences            []string
 	ReauthorizationInterval time.Duration
-	WatchRBAC               bool   // implied by the next two
-	LocalRBAC               bool   // allow what roles allow
-	LocalTokens             string // LocalTokensNone, LocalTokensUnbound or LocalTokensPods
-	InsecureAllowAll        bool
+	WatchRBAC, LocalRBAC    bool
+	LocalTokens             string
 
-	SidecarDir    string // where a pod's service account is copied to; not a sidecar when empty
-	SidecarKeyDir string // with SidecarDir
+	ClientCAFile, FrontProxyCAFile                                      string
+	FrontProxyNames                                                     []string
+	FrontProxyNameHeaders, FrontProxyUIDHeaders, FrontProxyGroupHeaders []string
+	FrontProxyExtraPrefixes, ImpersonateDenyGroups                      []string
+	ImpersonationKubeconfig                                             string
+	ImpersonateClientCerts, InsecureAllowAll                            bool
 
-	StrictTransport []string // directives of Strict-Transport-Security
+	MaxConnections, MaxConnectionsPerPeer int
+	Limits                                LimitOptions
+	StallTimeout, DrainPeriod             time.Duration
 
-	MaxConnections        int // of clients; 0: as many as open files allow
-	MaxConnectionsPerPeer int // 0: no limit
-	Limits                LimitOptions
+	MetricsListen                          string
+	MetricsTLS, Debug                      bool
+	LogLevel, LogFormat, TracingConfigFile string
 
-	StallTimeout time.Duration
-	DrainPeriod  time.Duration
-
-	MetricsListen string // host:port; off when empty
-	MetricsTLS    bool
-	Debug         bool
-	LogLevel      string
-	LogFormat     string
-
-	Audit   AuditOptions
-	Tracing TracingOptions
+	AuditPolicyFile, AuditLogPath                       string
+	AuditLogMaxSize, AuditLogMaxAge, AuditLogMaxBackups int
+	AuditLogCompress, AuditFailClosed                   bool
 
 	ConfigFile string
 
-	// Made of the above by Validate.
+	// Made of ListenOwner and ListenMode by Validate.
 	SocketOwner listen.SocketOwner
 	SocketMode  fs.FileMode
 
+	// Of a memory budget, by Divide: what is kept of EncodingCacheBytes when memory is short; the
+	// bytes of feeds over all resources; how many resources on demand are listed at a time. 0 of the
+	// last two is no limit.
+	LeastForms, FeedBytes int64
+	FirstStates           int
+
+	rows    []*setting
+	groups  []FlagGroup
+	flags   *pflag.FlagSet    // of all rows
 	origins map[string]origin // flag name -> where its value came from, if not from the command line or the default
-	flags   *pflag.FlagSet    // those that it was read from; nil: there were none
 }
 
-// defaultSweep keeps what is promised of running watches: a client is sent nothing 30 s after it
-// has lost the right to it.
-const defaultSweep = 25 * time.Second
+// LimitOptions are how much clients may request at a time; 0 is no limit.
+type LimitOptions struct {
+	Watches, WatchesPerUser         int
+	WatchesReserve                  int // while so many remain free, a user may have more than watchesPerUser; 0: never
+	ListBytes, HeaderBytes          ByteSize
+	BodyBytes                       int64 // of a memory budget
+	PassThrough, PassThroughPerUser int
+	SelectorTerms                   int // of a memory budget; 0: as many users have as many as one may
+	SelectorTermsPerUser            int
+	QPSPerUser                      float64
+	BurstPerUser                    int // 0: two seconds' worth
+}
 
-// defaultListenMode is listen.PrivateMode as it is written.
-const defaultListenMode = "0600"
+// FlagGroup is a heading of --help and the flags under it.
+type FlagGroup struct {
+	Name  string
+	Flags *pflag.FlagSet
+}
 
 // New is the defaults.
 func New() *Settings {
-	return &Settings{
-		Semantics:           SemanticsNewest,
-		MaxResources:        256,
-		ResourceIdleTimeout: time.Hour,
-		HistoryBytes:        64 << 20,
-		HistoryMinAge:       75 * time.Second,
-		MaxBackfillWatches:  64,
-		EncodingCacheBytes:  256 << 20,
-
-		MaxStaleness:           time.Hour,
-		ConsistencyCheckPeriod: 10 * time.Minute,
-
-		Listen:                  "127.0.0.1:8001",
-		ListenMode:              defaultListenMode,
-		SocketOwner:             listen.KeepOwner,
-		SocketMode:              listen.PrivateMode,
-		ListenIdentity:          IdentityClient,
-		HTTP2:                   true,
-		ReauthorizationInterval: defaultSweep,
-		LocalTokens:             LocalTokensNone,
-
-		ImpersonateDenyGroups: []string{"system:masters"},
-		FrontProxy: FrontProxyOptions{
-			NameHeaders: []string{"X-Remote-User"}, UIDHeaders: []string{"X-Remote-Uid"},
-			GroupHeaders:  []string{"X-Remote-Group"},
-			ExtraPrefixes: []string{"X-Remote-Extra-"},
-		},
-		Limits:        newLimitOptions(),
-		StallTimeout:  30 * time.Second,
-		DrainPeriod:   10 * time.Second,
-		MetricsListen: "127.0.0.1:9464",
-		LogLevel:      "info",
-		LogFormat:     "json",
-		Audit:         newAuditOptions(),
-		origins:       map[string]origin{},
+	o := &Settings{
+		SocketOwner: listen.KeepOwner, SocketMode: listen.PrivateMode, origins: map[string]origin{}, flags: newFlagSet(),
 	}
+	for _, g := range o.table() {
+		flags := newFlagSet()
+		for _, s := range g.rows {
+			s.declare(flags)
+		}
+		o.flags.AddFlagSet(flags)
+		o.groups, o.rows = append(o.groups, FlagGroup{g.name, flags}), append(o.rows, g.rows...)
+	}
+	return o
 }
+
+func newFlagSet() *pflag.FlagSet {
+	flags := pflag.NewFlagSet("spillway", pflag.ContinueOnError)
+	flags.SortFlags = false
+	flags.Usage = func() {}
+	return flags
+}
+
+// FlagGroups are all flags, bound to o's fields. Parse them, then call Complete.
+func (o *Settings) FlagGroups() []FlagGroup { return o.groups }
 
 // AsksAboutAll reports that upstream reviews every client, so that none is served while it does not
 // answer.
 func (o *Settings) AsksAboutAll() bool {
 	return !o.InsecureAllowAll && (o.Listen == "" || o.ListenIdentity != IdentitySelf)
+}
+
+// WatchesRights reports that anything needs rights to be watched.
+func (o *Settings) WatchesRights() bool {
+	return o.WatchRBAC || o.LocalRBAC || o.LocalTokens != LocalTokensNone
+}
+
+// NamedResources are the resources of --resources, and whether AllResources is among them.
+func (o *Settings) NamedResources() (named []string, all bool) {
+	named = slices.DeleteFunc(slices.Clone(o.Resources), func(name string) bool { return name == AllResources })
+	return named, len(named) < len(o.Resources)
+}
+
+// selectorUsers is how many users have as many selectors as one may, at a time.
+const selectorUsers = 8
+
+// Burst is how many requests of a user pass through at once before the rate counts.
+func (l LimitOptions) Burst() int {
+	if l.BurstPerUser == 0 {
+		return max(1, int(2*l.QPSPerUser))
+	}
+	return l.BurstPerUser
+}
+
+// AllSelectorTerms is how many terms the selectors of all users may have in all.
+func (l LimitOptions) AllSelectorTerms() int {
+	terms := selectorUsers * l.SelectorTermsPerUser
+	if l.SelectorTerms > 0 {
+		terms = min(terms, max(l.SelectorTerms, l.SelectorTermsPerUser))
+	}
+	return terms
 }

@@ -17,17 +17,19 @@ func TestSidecarFlags(t *testing.T) {
 	const sidecar = "--resources=pods --sidecar-dir=/a --listen-tls=127.0.0.1:6443 "
 	f(sidecar, "")
 	f(sidecar+"--sidecar-key-dir=/b", "")
-	f("--sidecar-key-dir=/b", "--sidecar-key-dir=/b: has a meaning only with --sidecar-dir")
+	f("--sidecar-key-dir=/b", "--sidecar-key-dir=/b: requires --sidecar-dir")
 	f(sidecar+"--sidecar-key-dir=/a/", "--sidecar-key-dir=/a/: must not be --sidecar-dir, which other containers read")
-	const loopback = "--sidecar-dir=/a: needs --listen-tls on loopback, such as --listen-tls=127.0.0.1:6443"
+	const loopback = "--sidecar-dir=/a: requires --listen-tls on loopback, such as --listen-tls=127.0.0.1:6443"
 	f("--sidecar-dir=/a", loopback)
 	f("--sidecar-dir=/a --listen-tls=:6443", loopback)
-	f(sidecar+"--kubeconfig=/dev/null",
-		"--sidecar-dir=/a: copies the service account of the pod, which spillway has to use itself: leave --kubeconfig out")
-	const meaning = "--sidecar-dir=/a: is for tokens of the pod's own service account, which leaves no meaning to "
-	f(sidecar+"--insecure-allow-all", meaning+"--insecure-allow-all")
-	f(sidecar+"--api-audiences=x", meaning+"--api-audiences")
-	f(sidecar+"--watch-rbac", meaning+"--watch-rbac")
-	f(sidecar+"--authorization-local-rbac", meaning+"--authorization-local-rbac")
-	f(sidecar+"--authentication-local-jwks=pods --api-audiences=x", meaning+"--api-audiences")
+	for args, excluded := range map[string]string{
+		"--kubeconfig=/dev/null": "--kubeconfig", "--insecure-allow-all": "--insecure-allow-all",
+		"--api-audiences=x": "--api-audiences", "--watch-rbac": "--watch-rbac",
+		"--authorization-local-rbac":                         "--authorization-local-rbac",
+		"--authentication-local-jwks=pods --api-audiences=x": "--api-audiences",
+		"--client-ca-file=/dev/null":                         "--client-ca-file",
+	} {
+		f(sidecar+args, "--sidecar-dir=/a: cannot be used with "+excluded+
+			", because a sidecar uses the service account of its pod, and serves that account alone")
+	}
 }

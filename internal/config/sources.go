@@ -21,16 +21,10 @@ func (from origin) refuse(value, remedy string) error {
 	return fmt.Errorf("%s%s: %s", from, value, remedy)
 }
 
-// notConfigurable are flags that ask for something else than a run.
-var notConfigurable = []string{"help", "version"}
-
 // Complete sets the flags that the command line left alone: from the environment, else from the
 // configuration file. It must be called once, after the command line was parsed.
-func (o *Settings) Complete(flags *pflag.FlagSet, environ []string) error {
-	o.flags = flags
-	onCommandLine := map[string]bool{}
-	flags.Visit(func(f *pflag.Flag) { onCommandLine[f.Name] = true })
-	if err := o.readEnvironment(flags, environ, onCommandLine); err != nil {
+func (o *Settings) Complete(environ []string) error {
+	if err := o.readEnvironment(environ); err != nil {
 		return err
 	}
 	if o.ConfigFile == "" {
@@ -44,38 +38,40 @@ func (o *Settings) Complete(flags *pflag.FlagSet, environ []string) error {
 	if err != nil {
 		return err
 	}
-	return o.readEntries(flags, entries)
+	return o.readEntries(entries)
 }
 
 // readEnvironment sets flags from SPILLWAY_* variables. A variable that is set but empty counts: it
 // is how a listener is switched off.
-func (o *Settings) readEnvironment(flags *pflag.FlagSet, environ []string, skip map[string]bool) error {
+func (o *Settings) readEnvironment(environ []string) error {
 	environ = slices.Sorted(slices.Values(environ)) // so that of several mistakes the same one is always named
 	for _, variable := range environ {
 		name, value, _ := strings.Cut(variable, "=")
 		if !strings.HasPrefix(name, envPrefix) || isServiceVariable(name, value) {
 			continue
 		}
-		f := flagOfVariable(flags, name)
-		if f == nil {
-			return unknownVariable(flags, name)
+		at := slices.IndexFunc(o.rows, func(s *setting) bool { return variableOf(s.name) == name })
+		if at < 0 {
+			given := strings.ToLower(strings.TrimPrefix(name, envPrefix))
+			return fmt.Errorf("%s: %w", name,
+				o.unknown(given, variableOf, "unset it, or see spillway --help for the names of all"))
 		}
-		if skip[f.Name] {
-			continue
-		}
-		if err := o.set(flags, f, origin(name+"="), value); err != nil {
-			return err
+		if f := o.flags.Lookup(o.rows[at].name); !f.Changed {
+			if err := o.set(f, origin(name+"="), value); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
 // readEntries sets the flags that neither command line nor environment has set.
-func (o *Settings) readEntries(flags *pflag.FlagSet, entries []configEntry) error {
+func (o *Settings) readEntries(entries []configEntry) error {
 	for _, e := range entries {
-		f := flags.Lookup(e.key)
-		if f == nil || slices.Contains(notConfigurable, e.key) {
-			return unknownKey(flags, e)
+		f := o.flags.Lookup(e.key)
+		if f == nil {
+			return fmt.Errorf("%s: %s: %w", e.place, e.key, o.unknown(e.key, func(key string) string { return key },
+				"keys are the names of the flags in spillway --help"))
 		}
 		if e.key == "config" {
 			return fmt.Errorf("%s: config: a configuration file cannot name another", e.place)
@@ -83,17 +79,17 @@ func (o *Settings) readEntries(flags *pflag.FlagSet, entries []configEntry) erro
 		if f.Changed {
 			continue
 		}
-		if err := o.setEntry(flags, f, e); err != nil {
+		if err := o.setEntry(f, e); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (o *Settings) setEntry(flags *pflag.FlagSet, f *pflag.Flag, e configEntry) error {
+func (o *Settings) setEntry(f *pflag.Flag, e configEntry) error {
 	from := origin(e.place + ": " + e.key + ": ")
 	if !e.isList {
-		return o.set(flags, f, from, e.value)
+		return o.set(f, from, e.value)
 	}
 	list, ok := f.Value.(pflag.SliceValue)
 	if !ok {
@@ -104,9 +100,9 @@ func (o *Settings) setEntry(flags *pflag.FlagSet, f *pflag.Flag, e configEntry) 
 	return list.Replace(e.list)
 }
 
-func (o *Settings) set(flags *pflag.FlagSet, f *pflag.Flag, from origin, value string) error {
+func (o *Settings) set(f *pflag.Flag, from origin, value string) error {
 	o.origins[f.Name] = from
-	err := flags.Set(f.Name, value)
+	err := o.flags.Set(f.Name, value)
 	var invalid *pflag.InvalidValueError
 	if errors.As(err, &invalid) {
 		return from.refuse(value, expected(invalid))
@@ -128,16 +124,6 @@ func variableOf(flag string) string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-func flagOfVariable(flags *pflag.FlagSet, variable string) *pflag.Flag {
-	var found *pflag.Flag
-	flags.VisitAll(func(f *pflag.Flag) {
-		if variableOf(f.Name) == variable && !slices.Contains(notConfigurable, f.Name) {
-			found = f
-		}
-	})
-	return found
-}
-
 // isServiceVariable reports whether the kubelet made this variable for a Service whose name begins
 // with "spillway": every pod in its namespace is given those, spillway's own among them.
 func isServiceVariable(name, value string) bool {
@@ -150,21 +136,11 @@ func isServiceVariable(name, value string) bool {
 var serviceVariable = regexp.MustCompile(
 	`_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)$`)
 
-func unknownVariable(flags *pflag.FlagSet, variable string) error {
-	given := strings.ToLower(strings.TrimPrefix(variable, envPrefix))
-	if near := nearest(given, settableNames(flags)); near != "" {
-		return fmt.Errorf("%s: no such setting; did you mean %s?", variable, variableOf(near))
+// unknown is an error about a name that no setting has. It names the nearest one, as spell writes
+// it, or the remedy.
+func (o *Settings) unknown(name string, spell func(string) string, remedy string) error {
+	if near := nearest(name, flagNames(o.flags)); near != "" {
+		return fmt.Errorf("no such setting; did you mean %s?", spell(near))
 	}
-	return fmt.Errorf("%s: no such setting; unset it, or see spillway --help for the names of all", variable)
-}
-
-func unknownKey(flags *pflag.FlagSet, e configEntry) error {
-	if near := nearest(e.key, settableNames(flags)); near != "" {
-		return fmt.Errorf("%s: %s: no such setting; did you mean %s?", e.place, e.key, near)
-	}
-	return fmt.Errorf("%s: %s: no such setting; keys are the names of the flags in spillway --help", e.place, e.key)
-}
-
-func settableNames(flags *pflag.FlagSet) []string {
-	return slices.DeleteFunc(flagNames(flags), func(name string) bool { return slices.Contains(notConfigurable, name) })
+	return errors.New("no such setting; " + remedy)
 }

@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/spf13/pflag"
 )
 
 func TestDefaults(t *testing.T) {
@@ -91,36 +89,26 @@ func TestEmptyConfigFiles(t *testing.T) {
 	}
 }
 
-// Every flag that configures a run can be set from all three places.
-func TestEveryFlagHasAVariableAndAKey(t *testing.T) {
+// Every setting can be set from all three places.
+func TestEverySettingHasAVariableAndAKey(t *testing.T) {
 	probe := map[string]string{"bool": "true", "int": "7", "duration": "9s", "bytes": "9Mi", "string": "x",
 		"stringSlice": "x"}
-	newFlags := func() (*Settings, *pflag.FlagSet) {
-		o := New()
-		all := pflag.NewFlagSet("all", pflag.ContinueOnError)
-		for _, g := range o.FlagGroups() {
-			all.AddFlagSet(g.Flags)
-		}
-		return o, all
-	}
-	_, flags := newFlags()
-	for _, name := range settableNames(flags) {
-		value, ok := probe[flags.Lookup(name).Value.Type()]
+	for _, s := range New().rows {
+		f := New().flags.Lookup(s.name)
+		value, ok := probe[f.Value.Type()]
 		if !ok {
-			value = flags.Lookup(name).DefValue // a choice
+			value = f.DefValue // a choice
 		}
-		o, fromEnv := newFlags()
-		if err := o.readEnvironment(fromEnv, []string{variableOf(name) + "=" + value}, nil); err != nil ||
-			!fromEnv.Lookup(name).Changed {
-			t.Errorf("%s=%s: %v, set: %v", variableOf(name), value, err, fromEnv.Lookup(name).Changed)
+		variable, key := New(), New()
+		if err := variable.readEnvironment([]string{variableOf(s.name) + "=" + value}); err != nil ||
+			!variable.given(s.name) {
+			t.Errorf("%s=%s: %v, set: %v", variableOf(s.name), value, err, variable.given(s.name))
 		}
-		if name == "config" {
+		if s.name == "config" {
 			continue
 		}
-		o, fromFile := newFlags()
-		if err := o.readEntries(fromFile, []configEntry{{key: name, value: value}}); err != nil ||
-			!fromFile.Lookup(name).Changed {
-			t.Errorf("%s: %s: %v, set: %v", name, value, err, fromFile.Lookup(name).Changed)
+		if err := key.readEntries([]configEntry{{key: s.name, value: value}}); err != nil || !key.given(s.name) {
+			t.Errorf("%s: %s: %v, set: %v", s.name, value, err, key.given(s.name))
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"encoding/pem"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -50,40 +49,41 @@ func TestBadSettings(t *testing.T) {
 		{"uppercase resource", nil, "--resources=pods,Nodes",
 			"--resources=Nodes: must be in lower case, as in the NAME and APIVERSION columns of kubectl api-resources"},
 		{"no resource", nil, "--resources=pods,,nodes",
-			"--resources=: must be * or resource[.version][.group], such as pods, deployments.apps or widgets.v1.example.com"},
+			"--resources=pods,,nodes: must be * or resource[.version][.group], such as pods, deployments.apps or " +
+				"widgets.v1.example.com"},
 		{"a budget without its unit", nil, "--memory-budget=512",
-			"--memory-budget=512: must be 0, which is the limit of the container, or at least 64Mi; is the unit missing, as " +
+			"--memory-budget=512: must be at least 64Mi, or 0, which is the limit of the container; is the unit missing, as " +
 				"in 512Mi?"},
 		{"no on-demand resources", nil, "--max-resources=0",
 			"--max-resources=0: must be at least 1; to mirror nothing on demand, leave * out of --resources"},
 		{"negative idle timeout", nil, "--resource-idle-timeout=-1h",
 			"--resource-idle-timeout=-1h0m0s: must not be negative; 0s keeps every resource"},
 		{"unit forgotten", nil, "--history-bytes=64",
-			"--history-bytes=64: must be at least 4Ki; is the unit missing, as in 64Mi?"},
+			"--history-bytes=64: must be at least 4Ki; is the unit missing, as in 512Mi?"},
 		{"heads without a unit", nil, "--max-large-header-bytes=64",
-			"--max-large-header-bytes=64: must be 0, which is no limit, or at least 1Mi; is the unit missing, as in 64Mi?"},
+			"--max-large-header-bytes=64: must be at least 1Mi, or 0, which is no limit; is the unit missing, as in 512Mi?"},
 		{"negative bytes", nil, "--history-bytes=-64Mi",
-			"--history-bytes=-64Mi: must be at least 4Ki; is the unit missing, as in 64Mi?"},
+			"--history-bytes=-64Mi: must be at least 4Ki; is the unit missing, as in 512Mi?"},
 		{"unit forgotten", nil, "--encoding-cache-bytes=64",
-			"--encoding-cache-bytes=64: must be 0, which keeps nothing, or at least 4Ki; is the unit missing, as in 64Mi?"},
+			"--encoding-cache-bytes=64: must be at least 4Ki, or 0, which keeps none; is the unit missing, as in 512Mi?"},
 		{"negative bytes", nil, "--encoding-cache-bytes=-64Mi",
-			"--encoding-cache-bytes=-64Mi: must be 0, which keeps nothing, or at least 4Ki; is the unit missing, as in 64Mi?"},
+			"--encoding-cache-bytes=-64Mi: must be at least 4Ki, or 0, which keeps none; is the unit missing, as in 512Mi?"},
 		{"negative staleness", nil, "--max-staleness=-1s",
-			"--max-staleness=-1s: must not be negative; 0s answers nothing while the API server is away"},
+			"--max-staleness=-1s: must not be negative; 0s answers nothing while the API server is unreachable"},
 		{"unready at once", nil, "--readyz-upstream-timeout=5s",
-			"--readyz-upstream-timeout=5s: must be 30s or more, " +
-				"which a restart of an API server takes; 0s never fails readiness"},
+			"--readyz-upstream-timeout=5s: must be at least 30s, or 0s, which never fails readiness; " +
+				"an API server takes that long to restart"},
 		{"negative patience", nil, "--readyz-upstream-timeout=-1m",
-			"--readyz-upstream-timeout=-1m0s: must be 30s or more, " +
-				"which a restart of an API server takes; 0s never fails readiness"},
+			"--readyz-upstream-timeout=-1m0s: must be at least 30s, or 0s, which never fails readiness; " +
+				"an API server takes that long to restart"},
 		{"checks all the time", nil, "--consistency-check-period=1s",
-			"--consistency-check-period=1s: must be at least 10s, or 0s, which checks nothing"},
+			"--consistency-check-period=1s: must be at least 10s, or 0s, which compares nothing"},
 		{"negative backfill", nil, "--max-backfill-watches=-1",
-			"--max-backfill-watches=-1: must not be negative; 0 has such clients list anew"},
+			"--max-backfill-watches=-1: must not be negative; 0 answers resumes from older versions with 410"},
 		{"negative age", nil, "--history-min-age=-1s",
 			"--history-min-age=-1s: must not be negative; 0s keeps what fits into --history-bytes"},
 		{"directives without TLS", nil, "--strict-transport-security-directives=max-age=1,preload",
-			"--strict-transport-security-directives=max-age=1,preload: has a meaning only with --listen-tls"},
+			"--strict-transport-security-directives=max-age=1,preload: requires --listen-tls"},
 		{"a directive that is none", nil, "--listen-tls=:6443 --strict-transport-security-directives=max-age=1,never",
 			"--strict-transport-security-directives=never: must be max-age=<seconds>, includeSubDomains or preload (RFC 6797, " +
 				"section 6.1)"},
@@ -91,20 +91,20 @@ func TestBadSettings(t *testing.T) {
 			"--strict-transport-security-directives=max-age=1y: must be max-age=<seconds>, includeSubDomains or preload (RFC " +
 				"6797, section 6.1)"},
 		{"a log without a policy", nil, "--audit-log-path=-",
-			"--audit-log-path=-: needs --audit-policy-file, which says what is put on record"},
+			"--audit-log-path=-: requires --audit-policy-file, which says what is recorded"},
 		{"a policy without a log", nil, "--audit-policy-file=DIR/none",
-			"--audit-policy-file=DIR/none: needs --audit-log-path; - is standard output"},
+			"--audit-policy-file=DIR/none: requires --audit-log-path, which may be - for standard output"},
 		{"no such policy", nil, "--audit-log-path=- --audit-policy-file=DIR/none",
 			"--audit-policy-file=DIR/none: cannot be read: no such file or directory"},
 		{"required of nothing", nil, "--audit-fail-closed",
-			"--audit-fail-closed=true: has a meaning only with --audit-policy-file"},
+			"--audit-fail-closed=true: requires --audit-policy-file"},
 		{"a negative age of logs", nil, "--audit-log-maxage=-1",
-			"--audit-log-maxage=-1: must not be negative; 0 sets no limit"},
+			"--audit-log-maxage=-1: must not be negative; 0 is no limit"},
 		{"negative connections", nil, "--max-connections=-1",
 			"--max-connections=-1: must not be negative; 0 is as many as open files allow"},
 		{"negative connections of a peer", nil, "--max-connections-per-peer=-1",
-			"--max-connections-per-peer=-1: must not be negative; 0 sets no limit"},
-		{"no stall timeout", nil, "--stall-timeout=0s", "--stall-timeout=0s: must be longer than 0s"},
+			"--max-connections-per-peer=-1: must not be negative; 0 is no limit"},
+		{"no stall timeout", nil, "--stall-timeout=0s", "--stall-timeout=0s: must be at least 1ms"},
 		{"negative drain period", nil, "--drain-period=-1s",
 			"--drain-period=-1s: must not be negative; 0s ends all watches at once"},
 		// limits
@@ -112,32 +112,32 @@ func TestBadSettings(t *testing.T) {
 		{"negative share", nil, "--max-passthrough-requests-per-user=-1",
 			"--max-passthrough-requests-per-user=-1: must not be negative; 0 is no limit"},
 		{"unit forgotten", nil, "--max-list-bytes-in-flight=512",
-			"--max-list-bytes-in-flight=512: must be 0, which is no limit, or at least 1Mi; is the unit missing, as in 512Mi?"},
+			"--max-list-bytes-in-flight=512: must be at least 1Mi, or 0, which is no limit; is the unit missing, as in 512Mi?"},
 		{"negative bytes", nil, "--max-list-bytes-in-flight=-1Gi",
-			"--max-list-bytes-in-flight=-1Gi: must be 0, which is no limit, or at least 1Mi; is the unit missing, as in 512Mi?"},
+			"--max-list-bytes-in-flight=-1Gi: must be at least 1Mi, or 0, which is no limit; is the unit missing, as in 512Mi?"},
 		{"not a rate", nil, "--max-passthrough-qps-per-user=many", "--max-passthrough-qps-per-user=many: must be a number"},
 		{"no number", nil, "--max-passthrough-qps-per-user=NaN",
-			"--max-passthrough-qps-per-user=NaN: must be between 0, which is no limit, and 1000000"},
+			"--max-passthrough-qps-per-user=NaN: must be from 0 to 1000000; 0 is no limit"},
 		{"infinite", nil, "--max-passthrough-qps-per-user=Inf",
-			"--max-passthrough-qps-per-user=+Inf: must be between 0, which is no limit, and 1000000"},
+			"--max-passthrough-qps-per-user=+Inf: must be from 0 to 1000000; 0 is no limit"},
 		{"negative rate", nil, "--max-passthrough-qps-per-user=-0.5",
-			"--max-passthrough-qps-per-user=-0.5: must be between 0, which is no limit, and 1000000"},
+			"--max-passthrough-qps-per-user=-0.5: must be from 0 to 1000000; 0 is no limit"},
 		{"burst without rate", nil, "--max-passthrough-burst-per-user=10",
-			"--max-passthrough-burst-per-user=10: has a meaning only with --max-passthrough-qps-per-user"},
+			"--max-passthrough-burst-per-user=10: requires --max-passthrough-qps-per-user"},
 		// listeners
 		{"open plain listener", nil, "--listen=0.0.0.0:8001",
 			"--listen=0.0.0.0:8001: plain HTTP is served on loopback only: " +
 				"use 127.0.0.1, [::1], localhost or unix:///path here, and --listen-tls for other machines"},
-		{"no port", nil, "--listen=localhost", "--listen=localhost: must be host:port, such as 127.0.0.1:8001"},
+		{"no port", nil, "--listen=localhost", "--listen=localhost: must be host:port, such as 127.0.0.1:8001 or :6443"},
 		{"bad port", nil, "--listen=localhost:http", "--listen=localhost:http: the port must be a number from 0 to 65535"},
 		{"port too high", nil, "--listen=localhost:65536",
 			"--listen=localhost:65536: the port must be a number from 0 to 65535"},
 		{"relative socket", nil, "--listen=unix://spillway.sock",
 			"--listen=unix://spillway.sock: must be unix:// and an absolute path, such as unix:///run/spillway.sock"},
 		{"an owner of no socket", nil, "--listen-owner=root",
-			"--listen-owner=root: has a meaning only with a unix socket, as in --listen=unix:///run/spillway.sock"},
+			"--listen-owner=root: requires a unix socket, as in --listen=unix:///run/spillway.sock"},
 		{"a mode of no socket", nil, "--listen-mode=0660",
-			"--listen-mode=0660: has a meaning only with a unix socket, as in --listen=unix:///run/spillway.sock"},
+			"--listen-mode=0660: requires a unix socket, as in --listen=unix:///run/spillway.sock"},
 		{"an owner that is none", nil, "--listen=unix:///run/s --listen-owner=nobody-at-all",
 			`--listen-owner=nobody-at-all: there is no user "nobody-at-all" on this machine; name one, or its number`},
 		{"a group that is none", nil, "--listen=unix:///run/s --listen-owner=:nobodies",
@@ -155,7 +155,7 @@ func TestBadSettings(t *testing.T) {
 		{"no listener", nil, "--listen=",
 			"no listener: --listen and --listen-tls are both empty; set one, such as --listen=127.0.0.1:8001"},
 		{"connect without self", nil, "--listen-allow-connect",
-			"--listen-allow-connect=true: has a meaning only with --listen-identity=self"},
+			"--listen-allow-connect=true: requires --listen-identity=self"},
 		{"host with port", nil, "--accept-hosts=dev.local:8001",
 			"--accept-hosts=dev.local:8001: must be a host name or IP address, without scheme, port or wildcard"},
 		{"any host", nil, "--accept-hosts=*",
@@ -169,57 +169,53 @@ func TestBadSettings(t *testing.T) {
 			"--insecure-allow-all=true: is for experiments on this machine, but " +
 				"--listen-tls is :6443, which others reach: take a loopback address such as 127.0.0.1:6443, or do without it"},
 		{"TLS without port", nil, "--listen-tls=example.com",
-			"--listen-tls=example.com: must be host:port, such as 127.0.0.1:8001"},
+			"--listen-tls=example.com: must be host:port, such as 127.0.0.1:8001 or :6443"},
 		{"certificate without key", nil, "--tls-cert-file=DIR/a",
-			"--tls-cert-file=DIR/a: needs --tls-private-key-file as well"},
+			"--tls-cert-file=DIR/a: requires --tls-private-key-file"},
 		{"key without certificate", nil, "--tls-private-key-file=DIR/a",
-			"--tls-private-key-file=DIR/a: needs --tls-cert-file as well"},
+			"--tls-private-key-file=DIR/a: requires --tls-cert-file"},
 		{"certificate without TLS", nil, "--tls-cert-file=a --tls-private-key-file=b",
-			"--tls-cert-file=a: has a meaning only with --listen-tls or --metrics-tls"},
+			"--tls-cert-file=a: requires --listen-tls or --metrics-tls"},
 		{"no certificate file", nil, "--listen-tls=:0 --tls-cert-file=DIR/a --tls-private-key-file=DIR/b",
 			"--tls-cert-file=DIR/a: cannot be read: no such file or directory"},
 		{"no key file", nil, "--listen-tls=:0 --tls-cert-file=DIR/bad.yaml --tls-private-key-file=DIR/b",
 			"--tls-private-key-file=DIR/b: cannot be read: no such file or directory"},
-		{"not a certificate", nil, "--listen-tls=:0 --tls-cert-file=DIR/bad.yaml --tls-private-key-file=DIR/bad.yaml",
-			"--tls-cert-file=DIR/bad.yaml: is not a certificate with its key in DIR/bad.yaml: failed to find any PEM data in " +
-				"certificate input"},
+		{"no header of user names", nil,
+			"--listen-tls=:0 --requestheader-client-ca-file=DIR/bad.yaml --requestheader-username-headers=",
+			"--requestheader-username-headers=: must name a header, such as X-Remote-User"},
+		{"a header that is none", nil, "--requestheader-group-headers=X-Remote-Group,X:Y",
+			"--requestheader-group-headers=X:Y: cannot be the name of a header"},
 		// access
 		{"impatient", nil, "--reauthorization-interval=10s", "--reauthorization-interval=10s: must be at least 15s"},
-		{"no audience", nil, "--api-audiences=a,,b", "--api-audiences=a,,b: must not have an empty audience in it"},
+		{"no audience", nil, "--api-audiences=a,,b", "--api-audiences=a,,b: must not have an empty item in it"},
+		{"no audience alone", nil, `--api-audiences=""`, "--api-audiences=: must not have an empty item in it"},
 		{"certificates without TLS", nil, "--client-ca-file=DIR/bad.yaml",
-			"--client-ca-file=DIR/bad.yaml: has a meaning only with --listen-tls or --metrics-tls"},
+			"--client-ca-file=DIR/bad.yaml: requires --listen-tls or --metrics-tls"},
 		{"tokens for any audience", nil, "--authentication-local-jwks=pods",
-			"--authentication-local-jwks=pods: needs --api-audiences: which audiences " +
-				"the API server takes for its own cannot be seen from outside"},
+			"--authentication-local-jwks=pods: requires --api-audiences, " +
+				"because the API server's own audiences cannot be seen from outside"},
 		{"unknown tokens", nil, "--authentication-local-jwks=all",
 			"--authentication-local-jwks=all: must be none, unbound or pods"},
 		{"rights that are not checked", nil, "--authorization-local-rbac --insecure-allow-all",
-			"--authorization-local-rbac=true: has no meaning with " +
-				"--insecure-allow-all, which authenticates no client"},
+			"--insecure-allow-all=true: cannot be used with --authorization-local-rbac, because it authenticates no client"},
 		{"certificates that are not checked", nil,
 			"--listen-tls=127.0.0.1:0 --insecure-allow-all --client-ca-file=DIR/bad.yaml",
-			"--client-ca-file=DIR/bad.yaml: has no meaning with --insecure-allow-all, which authenticates no client"},
-		{"no authorities", nil, "--listen-tls=:0 --client-ca-file=DIR/bad.yaml",
-			"--client-ca-file=DIR/bad.yaml: cannot be used: certificate authorities DIR/bad.yaml: " +
-				"there is no certificate in it"},
+			"--insecure-allow-all=true: cannot be used with --client-ca-file, because it authenticates no client"},
 		{"no file of a front proxy", nil, "--listen-tls=:0 --requestheader-client-ca-file=DIR/none",
-			"--requestheader-client-ca-file=DIR/none: cannot be used: no such file or directory"},
+			"--requestheader-client-ca-file=DIR/none: cannot be read: no such file or directory"},
 		{"front proxy without authorities", nil, "--requestheader-allowed-names=front",
-			"--requestheader-allowed-names=front: has a meaning only " +
-				"with --requestheader-client-ca-file"},
+			"--requestheader-allowed-names=front: requires --requestheader-client-ca-file"},
 		{"impersonation without a kubeconfig", nil, "--impersonate-client-certs",
-			"--impersonate-client-certs=true: needs --impersonation-kubeconfig: a user that " +
-				"may impersonate, and nothing else"},
+			"--impersonate-client-certs=true: requires --impersonation-kubeconfig, " +
+				"whose user may impersonate and nothing else"},
 		{"impersonation without clients", nil, "--impersonate-client-certs --impersonation-kubeconfig=DIR/bad.yaml",
-			"--impersonate-client-certs=true: has a " +
-				"meaning only with --client-ca-file or --requestheader-client-ca-file"},
+			"--impersonate-client-certs=true: requires --client-ca-file or --requestheader-client-ca-file"},
 		{"no impersonation", nil, "--impersonation-kubeconfig=DIR/bad.yaml",
-			"--impersonation-kubeconfig=DIR/bad.yaml: has a meaning only with " +
-				"--impersonate-client-certs"},
+			"--impersonation-kubeconfig=DIR/bad.yaml: requires --impersonate-client-certs"},
 		{"metrics without port", nil, "--metrics-listen=localhost",
-			"--metrics-listen=localhost: must be host:port, such as 127.0.0.1:8001"},
+			"--metrics-listen=localhost: must be host:port, such as 127.0.0.1:8001 or :6443"},
 		{"profiles nowhere", nil, "--debug --metrics-listen=",
-			"--debug=true: needs --metrics-listen, where profiles are served"},
+			"--debug=true: requires --metrics-listen, where profiles are served"},
 		{"profiles for all", nil, "--debug --metrics-listen=:9464",
 			"--debug=true: serves profiles on loopback, or over --metrics-tls to users that may get them, " +
 				"but --metrics-listen " +
@@ -229,7 +225,7 @@ func TestBadSettings(t *testing.T) {
 			"--debug=true: serves profiles on loopback, or over --metrics-tls to users that may get them, " +
 				"but --metrics-listen " +
 				"is :9464"},
-		{"metrics nowhere", nil, "--metrics-tls --metrics-listen=", "--metrics-tls=true: needs --metrics-listen"},
+		{"metrics nowhere", nil, "--metrics-tls --metrics-listen=", "--metrics-tls=true: requires --metrics-listen"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -276,7 +272,7 @@ func TestOutsideAPodAKubeconfigIsNeeded(t *testing.T) {
 	o := New()
 	err := o.Validate([]string{"HOME=/root"})
 	want := "--kubeconfig is not set, and this is not a pod (KUBERNETES_SERVICE_HOST is not set either): name a " +
-		"kubeconfig file"
+		"kubeconfig file; the variable KUBECONFIG is not read"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
@@ -327,9 +323,12 @@ func TestWarnings(t *testing.T) {
 	f("every user of this machine", "--resources=pods", "--listen-identity=self", "--listen=unix:///run/s",
 		"--listen-mode=0666")
 	f("--authorization-local-rbac allows what RBAC allows", "--resources=pods", "--authorization-local-rbac")
+	f("/metrics and /statusz are refused", "--resources=pods", "--metrics-listen=:9464")
+	f("", "--resources=pods", "--metrics-listen=127.0.0.1:9465")
 	f("self-signed certificate", "--resources=pods", "--listen-tls=127.0.0.1:6443")
 	// which shows its pod what to trust
-	f("", "--resources=pods", "--listen=", "--listen-tls=127.0.0.1:6443", "--sidecar-dir=/a")
+	f("", "--resources=pods", "--listen=", "--listen-tls=127.0.0.1:6443", "--sidecar-dir=/a",
+		"--metrics-listen=:9464")
 	f("--history-min-age is below 75s", "--resources=pods", "--listen-identity=self", "--history-min-age=10s")
 }
 
@@ -360,27 +359,4 @@ func TestCheckResource(t *testing.T) {
 	f("pods.*", false)
 	f("pods.v1_.", false)
 	f("-x", false)
-}
-
-// A front proxy may claim any user, so it must be distinguished from the clients.
-func TestFrontProxyAmongClients(t *testing.T) {
-	authority := func() string {
-		block := &pem.Block{Type: "CERTIFICATE", Bytes: selfSigned(t).Certificate[0]}
-		return writeFile(t, "ca.crt", string(pem.EncodeToMemory(block)))
-	}
-	clients, fronts := authority(), authority()
-	args := func(front string, more ...string) []string {
-		return append([]string{"--listen-tls=:6443", "--client-ca-file=" + clients, "--requestheader-client-ca-file=" +
-			front}, more...)
-	}
-	got := start(nil, args(clients)...)
-	if want := "has an authority of --client-ca-file in it"; got.code != 1 || !strings.Contains(got.stderr, want) {
-		t.Errorf("the same authority: code %d, %q; want 1, %q", got.code, got.stderr, want)
-	}
-	for name, good := range map[string][]string{"another authority": args(fronts),
-		"a name": args(clients, "--requestheader-allowed-names=front")} {
-		if got := start(nil, good...); got.code != 0 {
-			t.Errorf("%s: %s", name, got.stderr)
-		}
-	}
 }

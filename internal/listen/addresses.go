@@ -26,7 +26,7 @@ type HostPort struct{ Host, Port string }
 func SplitAddress(address string) (HostPort, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
-		return HostPort{}, errors.New("must be host:port, such as 127.0.0.1:8001")
+		return HostPort{}, errors.New("must be host:port, such as 127.0.0.1:8001 or :6443")
 	}
 	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
 		return HostPort{}, errors.New("the port must be a number from 0 to 65535")

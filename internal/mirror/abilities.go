@@ -26,7 +26,6 @@ const (
 type abilityProbes struct {
 	mirrors  *Set
 	lines    *zap.Logger
-	now      func() time.Time
 	at       time.Time // of the last probe
 	version  string    // then
 	failures uint64    // of all mirrors then
@@ -36,7 +35,7 @@ type abilityProbes struct {
 
 // followAbilities probes upstream's abilities until the mirrors end.
 func (m *Set) followAbilities() {
-	p := &abilityProbes{mirrors: m, lines: m.log, now: time.Now, at: time.Now().Add(abilitiesFirst - abilitiesInterval)}
+	p := &abilityProbes{mirrors: m, lines: m.log, at: time.Now().Add(abilitiesFirst - abilitiesInterval)}
 	p.version = m.client.Abilities().Version()
 	for m.pause(watchCheck) {
 		if p.due() {
@@ -48,7 +47,7 @@ func (m *Set) followAbilities() {
 
 // due reports whether it is time for a probe.
 func (p *abilityProbes) due() bool {
-	now, since := p.mirrors.client.Abilities(), p.now().Sub(p.at)
+	now, since := p.mirrors.client.Abilities(), time.Since(p.at)
 	switch {
 	case since < abilitiesPause:
 		return false
@@ -78,12 +77,12 @@ func (p *abilityProbes) probe() {
 	p.probed = true
 	failures := p.mirrors.failures()
 	if err := one.prober.ProbeAbilities(p.mirrors.ctx); err != nil {
-		p.at = p.now().Add(2*abilitiesPause - abilitiesInterval)
+		p.at = time.Now().Add(2*abilitiesPause - abilitiesInterval)
 		p.lines.Debug("upstream's abilities were not found out",
 			zap.Stringer("resource", one.resource.Info), zap.Error(err))
 		return
 	}
-	p.at, p.version, p.failures = p.now(), p.mirrors.client.Abilities().Version(), failures
+	p.at, p.version, p.failures = time.Now(), p.mirrors.client.Abilities().Version(), failures
 }
 
 // log logs the abilities once they were probed, and when they have changed.

@@ -22,9 +22,8 @@ func TestAbilitiesAreProbedAgain(t *testing.T) {
 	core, lines := observer.New(zap.InfoLevel)
 	m := mirroring(t, up, nil, "configmaps")
 	m.awaitReady(t, fakeapiserver.ConfigMaps)
-	now := time.Now()
-	p := &abilityProbes{mirrors: m, lines: zap.New(core), now: func() time.Time { return now },
-		version: m.Abilities().Version(), at: now.Add(-abilitiesInterval)}
+	p := &abilityProbes{mirrors: m, lines: zap.New(core), version: m.Abilities().Version(),
+		at: time.Now().Add(-abilitiesInterval)}
 	probed := func(why string, want bool) {
 		t.Helper()
 		up.Create(fakeapiserver.Pods, "n", "", fakeapiserver.WithField("metadata.generateName", "elsewhere-"))
@@ -41,9 +40,9 @@ func TestAbilitiesAreProbedAgain(t *testing.T) {
 		got.WatchListCompression != upstream.AbilityAbsent {
 		t.Errorf("%v", got)
 	}
-	now = now.Add(abilitiesPause)
+	p.at = p.at.Add(-abilitiesPause)
 	probed("nothing has changed", false)
-	now = now.Add(abilitiesInterval)
+	p.at = p.at.Add(-abilitiesInterval)
 	probed("now and then", true)
 
 	up.CutWatches(fakeapiserver.ConfigMaps)
@@ -51,17 +50,17 @@ func TestAbilitiesAreProbedAgain(t *testing.T) {
 	eventually(t, "a failure", func() bool { return m.failures() > 0 })
 	eventually(t, "another watch", m.all()[0].well)
 	probed("an outage just after a probe", false)
-	now = now.Add(abilitiesPause)
+	p.at = p.at.Add(-abilitiesPause)
 	probed("an outage", true)
 
 	up.SetKubernetes(fakeapiserver.Kubernetes137)
 	eventually(t, "the other version", func() bool { return m.Abilities().Newest == "v1.37.1" })
-	now = now.Add(abilitiesPause)
+	p.at = p.at.Add(-abilitiesPause)
 	probed("another version", true)
 	if got := m.Abilities(); got.WatchListCompression != upstream.AbilityAbsent {
 		t.Errorf("%v, though the older version was just seen", got)
 	}
-	now = now.Add(rollingCheck)
+	p.at = p.at.Add(-rollingCheck)
 	probed("two versions", true)
 	logged := lines.FilterMessage("abilities of upstream").All()
 	for i, line := range logged[1:] {

@@ -43,13 +43,12 @@ type epochs struct {
 	checked time.Time                      // when upstream answered last
 	watches uint64                         // begun by then
 	hints   states.Pace                    // of watches that began, to ask for the version sooner
-	now     func() time.Time
 }
 
 // newEpochs begins with the version that upstream had before anything was mirrored.
 func newEpochs(m *Set, first apimachinery.Info) *epochs {
 	return &epochs{
-		mirrors: m, version: first, minors: map[string]time.Time{first.Minor: time.Now()}, now: time.Now,
+		mirrors: m, version: first, minors: map[string]time.Time{first.Minor: time.Now()},
 		hints:   states.Pace{First: minHintInterval, Longest: maxHintInterval},
 		storage: map[*mirror]string{}, schemas: map[schema.GroupVersion]string{},
 	}
@@ -75,11 +74,11 @@ func (e *epochs) checkIfDue(ctx context.Context) {
 		begun += one.reflector.Status().Watches
 	}
 	switch {
-	case e.now().Sub(e.checked) >= epochCheck:
+	case time.Since(e.checked) >= epochCheck:
 		if e.check(ctx) {
-			e.watches, e.checked = begun, e.now()
+			e.watches, e.checked = begun, time.Now()
 		}
-	case begun != e.watches && e.hints.Try(e.now()) && e.checkVersion(ctx):
+	case begun != e.watches && e.hints.Try(time.Now()) && e.checkVersion(ctx):
 		e.watches = begun
 	}
 }
@@ -107,7 +106,7 @@ func (e *epochs) check(ctx context.Context) bool {
 }
 
 func (e *epochs) sawVersion(info apimachinery.Info) {
-	now := e.now()
+	now := time.Now()
 	e.minors[info.Minor] = now
 	e.mirrors.release.Upstream(e.greatestMinor())
 	switch {
@@ -132,7 +131,7 @@ func (e *epochs) sawVersion(info apimachinery.Info) {
 func (e *epochs) greatestMinor() string {
 	greatest, text := -1, ""
 	for minor, seen := range e.minors {
-		if e.now().Sub(seen) > rollingUpgradeDuration {
+		if time.Since(seen) > rollingUpgradeDuration {
 			delete(e.minors, minor)
 			continue
 		}

@@ -3,6 +3,7 @@ package mirror
 import (
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	apimachinery "k8s.io/apimachinery/pkg/version"
@@ -73,8 +74,7 @@ func TestRollingUpgrade(t *testing.T) {
 	m.awaitReady(t, fakeapiserver.ConfigMaps)
 	source := m.Find(fakeapiserver.ConfigMaps)
 	e := newTestEpochs(t, m)
-	now := time.Now()
-	e.now = func() time.Time { return now }
+	age := func(d time.Duration) { e.until, e.reread = e.until.Add(-d), e.reread.Add(-d) }
 	version := func(minor string) { e.sawVersion(apimachinery.Info{Minor: minor, GitVersion: "v1." + minor + ".0"}) }
 
 	version("38")
@@ -87,7 +87,7 @@ func TestRollingUpgrade(t *testing.T) {
 	}
 	// an apiserver later, at the same version
 	up.Reshape(fakeapiserver.ConfigMaps, fakeapiserver.WithAnnotation("shape", "new"))
-	now = now.Add(rollingCheck)
+	age(rollingCheck)
 	version("38")
 	if m.Find(fakeapiserver.ConfigMaps) == nil {
 		t.Error("passes through on suspicion alone")
@@ -96,9 +96,9 @@ func TestRollingUpgrade(t *testing.T) {
 	eventually(t, "the end of that", func() bool {
 		return len(m.Find(fakeapiserver.ConfigMaps).Resource().Info.Kind) > 0 && lists() == before+1
 	})
-	now = now.Add(rollingUpgradeDuration)
+	age(rollingUpgradeDuration)
 	version("38")
-	now = now.Add(rollingCheck)
+	age(rollingCheck)
 	version("38")
 	if lists() != before+1 {
 		t.Error("read again after the upgrade")
@@ -107,23 +107,24 @@ func TestRollingUpgrade(t *testing.T) {
 
 // As long as some apiserver may be newer than our types, nothing is encoded with them.
 func TestGreatestMinor(t *testing.T) {
-	now := time.Now()
-	e := &epochs{minors: map[string]time.Time{}, now: func() time.Time { return now }}
-	f := func(want string, minors ...string) {
-		t.Helper()
-		for _, minor := range minors {
-			e.minors[minor] = now
+	synctest.Test(t, func(t *testing.T) {
+		e := &epochs{minors: map[string]time.Time{}}
+		f := func(want string, minors ...string) {
+			t.Helper()
+			for _, minor := range minors {
+				e.minors[minor] = time.Now()
+			}
+			if got := e.greatestMinor(); got != want {
+				t.Errorf("%v: %q, want %q", minors, got, want)
+			}
 		}
-		if got := e.greatestMinor(); got != want {
-			t.Errorf("%v: %q, want %q", minors, got, want)
-		}
-	}
-	f("37", "37")
-	f("38+", "38+", "9")
-	f("38+", "37")
-	now = now.Add(rollingUpgradeDuration + time.Second)
-	f("37", "37")
-	f("odd", "odd")
+		f("37", "37")
+		f("38+", "38+", "9")
+		f("38+", "37")
+		time.Sleep(rollingUpgradeDuration + time.Second)
+		f("37", "37")
+		f("odd", "odd")
+	})
 }
 
 // Another storageVersionHash says that upstream decodes what it has stored as something else.

@@ -116,7 +116,7 @@ func (e *ResourcesError) Unwrap() error { return e.Err }
 func NewSet(ctx context.Context, client *upstream.Client, o SetOptions, log *zap.Logger) *Set {
 	m := &Set{
 		o: o, client: client, release: codec.NewRelease(), memo: object.NewMemo(o.EncodingCacheBytes), log: log, ctx: ctx,
-		lines: states.NewLog(log, states.LogPeriod, time.Now), transitions: newTransitions(), retryFirst: minRetryInterval,
+		lines: states.NewLog(log, states.LogPeriod), transitions: newTransitions(), retryFirst: minRetryInterval,
 		endMarkWait: endMarkWait,
 		slots:       slotRejections{said: states.Pace{First: time.Minute, Longest: 10 * time.Minute}},
 		questions:   states.Pace{First: minQuestionInterval, Longest: maxQuestionInterval},

@@ -44,7 +44,7 @@ type mirrorState struct {
 func (m *Set) newState(resource, version string) *mirrorState {
 	return &mirrorState{
 		resource: resource, version: version, retry: states.Pace{First: m.retryFirst, Longest: maxRetryInterval},
-		Machine: states.NewMachine(time.Now, func(t states.Transition) {
+		Machine: states.NewMachine(func(t states.Transition) {
 			// An empty label is none to Prometheus.
 			m.transitions.WithLabelValues(string(t.To.Kind()), cmp.Or(string(t.To.Cause().Why), "none")).Inc()
 			m.lines.Tell(resource, version, t)

@@ -12,9 +12,7 @@ type Gather func(context.Context) (*Report, error)
 // Reporter makes reports, and computes rates from the last one. Requests within a second get the
 // same report, so the cost does not depend on the number of readers.
 type Reporter struct {
-	// Static after construction.
 	gather Gather
-	now    func() time.Time
 
 	mu     sync.Mutex // held while a report is made: others wait for that one
 	last   *Report
@@ -34,7 +32,7 @@ const (
 
 // NewReporter makes a reporter without a report. Close it.
 func NewReporter(gather Gather) *Reporter {
-	r := &Reporter{gather: gather, now: time.Now}
+	r := &Reporter{gather: gather}
 	r.forget = time.AfterFunc(keptFor, r.drop)
 	return r
 }
@@ -55,7 +53,7 @@ func (r *Reporter) drop() {
 func (r *Reporter) Report(ctx context.Context) (*Report, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.last != nil && r.now().Sub(r.last.At) < freshFor {
+	if r.last != nil && time.Since(r.last.At) < freshFor {
 		return r.last, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, gatherTimeout)

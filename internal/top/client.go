@@ -99,7 +99,7 @@ func refusal(code int, body []byte) string {
 }
 
 // errNoBase says what an address must look like.
-var errNoBase = errors.New("must be http://host:port or https://host:port")
+var errNoBase = errors.New("must be http://host[:port] or https://host[:port]")
 
 // ParseBase reads the address of a metrics listener.
 func ParseBase(text string) (*url.URL, error) {

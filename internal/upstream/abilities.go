@@ -84,7 +84,6 @@ const mixedVersionsPeriod = 10 * time.Minute
 
 // abilityRecord joins what is observed of upstream's abilities.
 type abilityRecord struct {
-	now     func() time.Time
 	current atomic.Pointer[Abilities]
 
 	mu       sync.Mutex
@@ -94,8 +93,8 @@ type abilityRecord struct {
 	since    [2]time.Time         // when it last did, in the order of fields
 }
 
-func newAbilityRecord(now func() time.Time) *abilityRecord {
-	r := &abilityRecord{now: now, versions: map[string]time.Time{}}
+func newAbilityRecord() *abilityRecord {
+	r := &abilityRecord{versions: map[string]time.Time{}}
 	r.current.Store(&Abilities{})
 	return r
 }
@@ -109,7 +108,7 @@ func (a *Abilities) fields() [2]*Ability {
 func (r *abilityRecord) sawVersion(git string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.versions[git] = r.now()
+	r.versions[git] = time.Now()
 	r.joinLocked()
 }
 
@@ -123,7 +122,7 @@ func (r *abilityRecord) saw(a Abilities) {
 			*seen[i] = *one
 		}
 		if *one == AbilityAbsent {
-			*absent[i], r.since[i] = AbilityAbsent, r.now()
+			*absent[i], r.since[i] = AbilityAbsent, time.Now()
 		}
 	}
 	r.joinLocked()
@@ -131,7 +130,7 @@ func (r *abilityRecord) saw(a Abilities) {
 
 // joinLocked makes the lower of what was seen lately the present value.
 func (r *abilityRecord) joinLocked() {
-	now, joined := r.now(), r.seen
+	now, joined := time.Now(), r.seen
 	absent, fields := r.absent.fields(), joined.fields()
 	for i, one := range fields {
 		if *absent[i] == AbilityAbsent && now.Sub(r.since[i]) < mixedVersionsPeriod {

@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"spillway/internal/fakeapiserver"
@@ -67,39 +68,40 @@ func TestMirrorLearnsOfWatchLists(t *testing.T) {
 
 // Two versions behind one address: what the older cannot do counts for as long as it is seen.
 func TestLeastAbleVersionCounts(t *testing.T) {
-	now := time.Now()
-	r := newAbilityRecord(func() time.Time { return now })
-	can := Abilities{WatchList: AbilityPresent, WatchListCompression: AbilityPresent}
-	cannot := can
-	cannot.WatchListCompression = AbilityAbsent
-	see := func(version string, a Abilities) {
-		r.sawVersion(version)
-		r.saw(a)
-	}
-	expect := func(oldest, newest string, compression Ability) {
-		t.Helper()
-		got := *r.current.Load()
-		if got.Oldest != oldest || got.Newest != newest || got.WatchListCompression != compression ||
-			got.WatchList != AbilityPresent {
-			t.Errorf("%v", got)
+	synctest.Test(t, func(t *testing.T) {
+		r := newAbilityRecord()
+		can := Abilities{WatchList: AbilityPresent, WatchListCompression: AbilityPresent}
+		cannot := can
+		cannot.WatchListCompression = AbilityAbsent
+		see := func(version string, a Abilities) {
+			r.sawVersion(version)
+			r.saw(a)
 		}
-	}
-	see("v1.36.3", cannot)
-	expect("v1.36.3", "v1.36.3", AbilityAbsent)
-	for range 5 {
-		now = now.Add(mixedVersionsPeriod / 2)
-		see("v1.37.1", can)
-		expect("v1.36.3", "v1.37.1", AbilityAbsent)
+		expect := func(oldest, newest string, compression Ability) {
+			t.Helper()
+			got := *r.current.Load()
+			if got.Oldest != oldest || got.Newest != newest || got.WatchListCompression != compression ||
+				got.WatchList != AbilityPresent {
+				t.Errorf("%v", got)
+			}
+		}
 		see("v1.36.3", cannot)
+		expect("v1.36.3", "v1.36.3", AbilityAbsent)
+		for range 5 {
+			time.Sleep(mixedVersionsPeriod / 2)
+			see("v1.37.1", can)
+			expect("v1.36.3", "v1.37.1", AbilityAbsent)
+			see("v1.36.3", cannot)
+			see("v1.37.1", can)
+			expect("v1.36.3", "v1.37.1", AbilityAbsent)
+		}
+		time.Sleep(mixedVersionsPeriod)
 		see("v1.37.1", can)
+		expect("v1.37.1", "v1.37.1", AbilityPresent)
+		time.Sleep(time.Second)
+		see("v1.36.3", cannot) // and back
 		expect("v1.36.3", "v1.37.1", AbilityAbsent)
-	}
-	now = now.Add(mixedVersionsPeriod)
-	see("v1.37.1", can)
-	expect("v1.37.1", "v1.37.1", AbilityPresent)
-	now = now.Add(time.Second)
-	see("v1.36.3", cannot) // and back
-	expect("v1.36.3", "v1.37.1", AbilityAbsent)
-	see("v1.9.0-beta.1+vendor", Abilities{})
-	expect("v1.9.0-beta.1+vendor", "v1.37.1", AbilityAbsent)
+		see("v1.9.0-beta.1+vendor", Abilities{})
+		expect("v1.9.0-beta.1+vendor", "v1.37.1", AbilityAbsent)
+	})
 }

@@ -53,7 +53,7 @@ func NewClient(transports *transport.Factory) (*Client, error) {
 		return nil, fmt.Errorf("client for %s: %w", base.Host, err)
 	}
 	c := &Client{transports: transports, cfg: cfg, base: base, http: client, discovery: disco, probes: transports.Links(),
-		abilities: newAbilityRecord(time.Now)}
+		abilities: newAbilityRecord()}
 	c.recoveryProbe.ask = c.serves
 	return c, nil
 }

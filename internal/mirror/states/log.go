@@ -29,7 +29,6 @@ const (
 type LogLimiter struct {
 	log    *zap.Logger
 	period time.Duration
-	now    func() time.Time
 
 	mu     sync.Mutex
 	chains map[lineGroup]*lineCounts
@@ -96,8 +95,8 @@ func (r *lineCounts) fields(now time.Time) []zap.Field {
 }
 
 // NewLog writes to log. Run writes the lines that are due at the end of a period.
-func NewLog(log *zap.Logger, period time.Duration, now func() time.Time) *LogLimiter {
-	return &LogLimiter{log: log, period: period, now: now, chains: map[lineGroup]*lineCounts{}}
+func NewLog(log *zap.Logger, period time.Duration) *LogLimiter {
+	return &LogLimiter{log: log, period: period, chains: map[lineGroup]*lineCounts{}}
 }
 
 // Tell hears of a transition of the mirror of a resource.
@@ -163,7 +162,7 @@ func (l *LogLimiter) Run(ctx context.Context) {
 func (l *LogLimiter) Flush() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now := l.now()
+	now := time.Now()
 	for key, r := range l.chains {
 		switch {
 		case now.Sub(r.since) < l.period:

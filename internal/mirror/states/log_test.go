@@ -15,13 +15,13 @@ import (
 func TestMirrorsThatAreCutEachTwentySecondsHaveAFewLinesAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core, lines := observer.New(zapcore.DebugLevel)
-		log := NewLog(zap.New(core), LogPeriod, time.Now)
+		log := NewLog(zap.New(core), LogPeriod)
 		ctx := t.Context()
 		go log.Run(ctx)
 		var machines []*Machine
 		for i := range 10 {
 			name := fmt.Sprintf("kind%d", i)
-			m := NewMachine(time.Now, func(tr Transition) { log.Tell(name, "v1", tr) })
+			m := NewMachine(func(tr Transition) { log.Tell(name, "v1", tr) })
 			m.Complete()
 			machines = append(machines, m)
 		}
@@ -56,85 +56,88 @@ func TestMirrorsThatAreCutEachTwentySecondsHaveAFewLinesAMinute(t *testing.T) {
 
 // A degradation that was over is logged at once when it begins again.
 func TestALineFollowsAQuietPeriodAtOnce(t *testing.T) {
-	clock := newClock()
-	core, lines := observer.New(zapcore.DebugLevel)
-	log := NewLog(zap.New(core), time.Minute, clock.Now)
-	m := NewMachine(clock.Now, func(tr Transition) { log.Tell("pods", "v1", tr) })
-	for i := range 3 {
-		m.Complete()
-		lines.TakeAll()
-		m.Interrupt(Cause{WhyUnreachable, "connection refused"})
-		if got := lines.TakeAll(); len(got) != 1 || got[0].ContextMap()["reason"] != "connection refused" ||
-			got[0].ContextMap()["resource"] != "pods" {
-			t.Errorf("round %d: %v", i, got)
+	synctest.Test(t, func(t *testing.T) {
+		core, lines := observer.New(zapcore.DebugLevel)
+		log := NewLog(zap.New(core), time.Minute)
+		m := NewMachine(func(tr Transition) { log.Tell("pods", "v1", tr) })
+		for i := range 3 {
+			m.Complete()
+			lines.TakeAll()
+			m.Interrupt(Cause{WhyUnreachable, "connection refused"})
+			if got := lines.TakeAll(); len(got) != 1 || got[0].ContextMap()["reason"] != "connection refused" ||
+				got[0].ContextMap()["resource"] != "pods" {
+				t.Errorf("round %d: %v", i, got)
+			}
+			time.Sleep(2 * time.Minute)
+			log.Flush()
+			if got := lines.TakeAll(); len(got) != 0 {
+				t.Errorf("round %d: a period in which nothing happened has lines: %v", i, got)
+			}
 		}
-		clock.now = clock.now.Add(2 * time.Minute)
-		log.Flush()
-		if got := lines.TakeAll(); len(got) != 0 {
-			t.Errorf("round %d: a period in which nothing happened has lines: %v", i, got)
-		}
-	}
+	})
 }
 
 // Each resource that is refused has its line at once, with its own reason. Repetitions are counted,
 // and where their reasons differ the line names each.
 func TestEachRefusedResourceHasALineAtOnce(t *testing.T) {
-	clock := newClock()
-	core, lines := observer.New(zapcore.DebugLevel)
-	log := NewLog(zap.New(core), time.Minute, clock.Now)
-	machines := map[string]*Machine{}
-	refuse := func(name string) {
-		m := machines[name]
-		if m == nil {
-			m = NewMachine(clock.Now, func(tr Transition) { log.Tell(name, "v1", tr) })
-			machines[name] = m
+	synctest.Test(t, func(t *testing.T) {
+		core, lines := observer.New(zapcore.DebugLevel)
+		log := NewLog(zap.New(core), time.Minute)
+		machines := map[string]*Machine{}
+		refuse := func(name string) {
+			m := machines[name]
+			if m == nil {
+				m = NewMachine(func(tr Transition) { log.Tell(name, "v1", tr) })
+				machines[name] = m
+			}
+			m.Complete()
+			m.Lose(Cause{WhyForbidden, name + " is forbidden"}, time.Now().Add(time.Second))
 		}
-		m.Complete()
-		m.Lose(Cause{WhyForbidden, name + " is forbidden"}, clock.now.Add(time.Second))
-	}
-	names := []string{"pods", "nodes", "secrets"}
-	for _, name := range names {
-		refuse(name)
-	}
-	refused := lines.FilterMessage("the resource is not mirrored for now, its requests pass through").TakeAll()
-	for i, line := range refused {
-		if got := line.ContextMap(); got["resource"] != names[i] || got["reason"] != names[i]+" is forbidden" {
-			t.Errorf("line %d: %v", i, got)
+		names := []string{"pods", "nodes", "secrets"}
+		for _, name := range names {
+			refuse(name)
 		}
-	}
-	if len(refused) != len(names) {
-		t.Errorf("%d lines for %d resources", len(refused), len(names))
-	}
-	lines.TakeAll()
-	for range 10 {
-		refuse("pods")
-		refuse("nodes")
-	}
-	clock.now = clock.now.Add(time.Minute)
-	log.Flush()
-	counted := lines.FilterMessage("the resource is not mirrored for now, its requests pass through").TakeAll()
-	if len(counted) != 1 {
-		t.Fatalf("%d lines about repetitions", len(counted))
-	}
-	got := counted[0].ContextMap()
-	if got["count"] != int64(20) || got["reason"] != nil ||
-		fmt.Sprint(got["reasons"]) != "[pods: pods is forbidden nodes: nodes is forbidden]" {
-		t.Errorf("repetitions: %v", got)
-	}
+		refused := lines.FilterMessage("the resource is not mirrored for now, its requests pass through").TakeAll()
+		for i, line := range refused {
+			if got := line.ContextMap(); got["resource"] != names[i] || got["reason"] != names[i]+" is forbidden" {
+				t.Errorf("line %d: %v", i, got)
+			}
+		}
+		if len(refused) != len(names) {
+			t.Errorf("%d lines for %d resources", len(refused), len(names))
+		}
+		lines.TakeAll()
+		for range 10 {
+			refuse("pods")
+			refuse("nodes")
+		}
+		time.Sleep(time.Minute)
+		log.Flush()
+		counted := lines.FilterMessage("the resource is not mirrored for now, its requests pass through").TakeAll()
+		if len(counted) != 1 {
+			t.Fatalf("%d lines about repetitions", len(counted))
+		}
+		got := counted[0].ContextMap()
+		if got["count"] != int64(20) || got["reason"] != nil ||
+			fmt.Sprint(got["reasons"]) != "[pods: pods is forbidden nodes: nodes is forbidden]" {
+			t.Errorf("repetitions: %v", got)
+		}
+	})
 }
 
 // A cluster in which Spillway may read nothing has a bounded number of lines.
 func TestLinesOfRefusedResourcesAreBounded(t *testing.T) {
-	clock := newClock()
-	core, lines := observer.New(zapcore.DebugLevel)
-	log := NewLog(zap.New(core), time.Minute, clock.Now)
-	for i := range 500 {
-		m := NewMachine(clock.Now, func(tr Transition) { log.Tell(fmt.Sprint("kind", i), "v1", tr) })
-		m.Lose(Cause{WhyForbidden, "forbidden"}, clock.now)
-	}
-	clock.now = clock.now.Add(time.Minute)
-	log.Flush()
-	if n := lines.Len(); n != refusedResourcesLimit+1 {
-		t.Errorf("%d lines", n)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		core, lines := observer.New(zapcore.DebugLevel)
+		log := NewLog(zap.New(core), time.Minute)
+		for i := range 500 {
+			m := NewMachine(func(tr Transition) { log.Tell(fmt.Sprint("kind", i), "v1", tr) })
+			m.Lose(Cause{WhyForbidden, "forbidden"}, time.Now())
+		}
+		time.Sleep(time.Minute)
+		log.Flush()
+		if n := lines.Len(); n != refusedResourcesLimit+1 {
+			t.Errorf("%d lines", n)
+		}
+	})
 }

@@ -7,7 +7,7 @@ import (
 
 func TestPaceGrowsUpToItsLongestAndBeginsAnewAfterQuiet(t *testing.T) {
 	p := Pace{First: time.Second, Longest: 8 * time.Second}
-	now := newClock().now
+	now := time.Now()
 	begin := now
 	var at []time.Duration
 	for len(at) < 7 {
@@ -28,7 +28,7 @@ func TestPaceGrowsUpToItsLongestAndBeginsAnewAfterQuiet(t *testing.T) {
 }
 
 func TestPaceSpreadsAttemptsByAFifth(t *testing.T) {
-	now := newClock().now
+	now := time.Now()
 	for range 1000 {
 		p := Pace{First: 10 * time.Second, Longest: 20 * time.Second}
 		if d := p.Next(now).Sub(now); d < 8*time.Second || d > 12*time.Second {

@@ -65,165 +65,28 @@ type Cause struct {
 	Text string
 }
 
-// State is how a mirror stands at a moment. Immutable.
-//
-// The types behind it are unexported and have no setters, so that only a Machine makes one, and
-// each holds no more than its kind has: a synced mirror cannot have a next attempt, nor one that
-// has been given up. A struct with a kind and every field would allow both.
-type State interface {
-	Kind() Kind
-	// Since is when this kind of state began.
-	Since() time.Time
-	// Cause is why the mirror is in this state; the zero Cause needs no explanation.
-	Cause() Cause
-	// Next is when the next attempt is at the latest; zero: no attempt is due, or it is under way.
-	Next() time.Time
-	// Holds reports that there is a complete state, however old.
-	Holds() bool
-
-	// A type that lacks an answer to one of these does not compile.
-	completed(at time.Time) State
-	opened(at time.Time) State
-	interrupted(at time.Time, t degradation) State
-	refused(at time.Time, t degradation) State
-	fellBack(at time.Time, t degradation) State
-	lost(at time.Time, t degradation) State
-	waits(next time.Time) State
-	gaveUp(at time.Time, c Cause) State
-}
-
-// degradation is what a state other than synced has to tell.
-type degradation struct {
+// State is how a mirror stands at a moment. Only a Machine makes one, and gives it no more than its
+// kind has: a synced mirror has no next attempt, nor has one that was given up.
+type State struct {
+	kind  Kind
+	since time.Time
 	cause Cause
 	next  time.Time
-}
-
-func (t degradation) Cause() Cause    { return t.cause }
-func (t degradation) Next() time.Time { return t.next }
-
-// baseState is when a state began, and what all states do the same.
-type baseState struct{ since time.Time }
-
-func (e baseState) Since() time.Time                     { return e.since }
-func (baseState) gaveUp(at time.Time, c Cause) State     { return givenUp{baseState{at}, c} }
-func (baseState) lost(at time.Time, t degradation) State { return refused{baseState{at}, t, false} }
-func (baseState) completed(at time.Time) State           { return synced{baseState: baseState{at}} }
-
-// starting has no complete state yet.
-type starting struct {
-	baseState
-	degradation
-}
-
-func (starting) Kind() Kind                                     { return KindStarting }
-func (starting) Holds() bool                                    { return false }
-func (s starting) opened(time.Time) State                       { return s }
-func (s starting) interrupted(_ time.Time, t degradation) State { return starting{s.baseState, t} }
-func (starting) refused(at time.Time, t degradation) State      { return refused{baseState{at}, t, false} }
-func (starting) fellBack(at time.Time, t degradation) State {
-	return fallingBack{baseState{at}, t, false}
-}
-func (s starting) waits(next time.Time) State { s.next = next; return s }
-
-// synced follows a watch. Its cause, if it has one, is why it follows another way than usual.
-type synced struct {
-	baseState
-	cause Cause
-}
-
-func (synced) Kind() Kind                                    { return KindSynced }
-func (s synced) Cause() Cause                                { return s.cause }
-func (synced) Next() time.Time                               { return time.Time{} }
-func (synced) Holds() bool                                   { return true }
-func (s synced) completed(time.Time) State                   { return s }
-func (s synced) opened(time.Time) State                      { return s }
-func (synced) interrupted(at time.Time, t degradation) State { return resuming{baseState{at}, t} }
-func (synced) refused(at time.Time, t degradation) State     { return refused{baseState{at}, t, true} }
-func (synced) fellBack(at time.Time, t degradation) State    { return fallingBack{baseState{at}, t, true} }
-func (s synced) waits(time.Time) State                       { return s }
-
-// resuming has a complete state that no watch keeps current.
-type resuming struct {
-	baseState
-	degradation
-}
-
-func (resuming) Kind() Kind                                     { return KindResuming }
-func (resuming) Holds() bool                                    { return true }
-func (resuming) opened(at time.Time) State                      { return synced{baseState: baseState{at}} }
-func (r resuming) interrupted(_ time.Time, t degradation) State { return resuming{r.baseState, t} }
-func (resuming) refused(at time.Time, t degradation) State      { return refused{baseState{at}, t, true} }
-func (resuming) fellBack(at time.Time, t degradation) State {
-	return fallingBack{baseState{at}, t, true}
-}
-func (r resuming) waits(next time.Time) State { r.next = next; return r }
-
-// refused is not served by an apiserver that answers.
-type refused struct {
-	baseState
-	degradation
 	holds bool
 }
 
-func (refused) Kind() Kind    { return KindRefused }
-func (r refused) Holds() bool { return r.holds }
-func (r refused) opened(at time.Time) State {
-	if !r.holds {
-		return r // of a watch-list: the state is on its way
-	}
-	return synced{baseState: baseState{at}}
-}
-func (r refused) interrupted(at time.Time, t degradation) State {
-	if !r.holds {
-		return starting{baseState{at}, t}
-	}
-	return resuming{baseState{at}, t}
-}
-func (r refused) refused(_ time.Time, t degradation) State { return refused{r.baseState, t, r.holds} }
-func (r refused) lost(_ time.Time, t degradation) State    { return refused{r.baseState, t, false} }
-func (r refused) fellBack(at time.Time, t degradation) State {
-	return fallingBack{baseState{at}, t, r.holds}
-}
-func (r refused) waits(next time.Time) State { r.next = next; return r }
+// Kind names it.
+func (s State) Kind() Kind { return s.kind }
 
-// fallingBack waits for a LIST where a watch-list did not end.
-type fallingBack struct {
-	baseState
-	degradation
-	holds bool
-}
+// Since is when this kind of state began.
+func (s State) Since() time.Time { return s.since }
 
-func (fallingBack) Kind() Kind                     { return KindFallingBack }
-func (f fallingBack) Holds() bool                  { return f.holds }
-func (f fallingBack) completed(at time.Time) State { return synced{baseState{at}, f.cause} }
-func (f fallingBack) opened(time.Time) State       { return f }
-func (f fallingBack) interrupted(_ time.Time, t degradation) State {
-	f.next = t.next // why it falls back stays the cause
-	return f
-}
-func (f fallingBack) refused(at time.Time, t degradation) State {
-	return refused{baseState{at}, t, f.holds}
-}
-func (f fallingBack) fellBack(_ time.Time, t degradation) State {
-	return fallingBack{f.baseState, t, f.holds}
-}
-func (f fallingBack) waits(next time.Time) State { f.next = next; return f }
+// Cause is why the mirror is in this state; the zero Cause needs no explanation. That of a synced
+// mirror is why it follows another way than usual.
+func (s State) Cause() Cause { return s.cause }
 
-// givenUp is the end.
-type givenUp struct {
-	baseState
-	cause Cause
-}
+// Next is when the next attempt is at the latest; zero: no attempt is due, or it is under way.
+func (s State) Next() time.Time { return s.next }
 
-func (givenUp) Kind() Kind                                 { return KindGivenUp }
-func (g givenUp) Cause() Cause                             { return g.cause }
-func (givenUp) Next() time.Time                            { return time.Time{} }
-func (givenUp) Holds() bool                                { return false }
-func (g givenUp) completed(time.Time) State                { return g }
-func (g givenUp) opened(time.Time) State                   { return g }
-func (g givenUp) interrupted(time.Time, degradation) State { return g }
-func (g givenUp) refused(time.Time, degradation) State     { return g }
-func (g givenUp) lost(time.Time, degradation) State        { return g }
-func (g givenUp) fellBack(time.Time, degradation) State    { return g }
-func (g givenUp) waits(time.Time) State                    { return g }
-func (g givenUp) gaveUp(time.Time, Cause) State            { return g }
+// Holds reports that there is a complete state, however old.
+func (s State) Holds() bool { return s.holds }

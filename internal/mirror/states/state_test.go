@@ -3,15 +3,9 @@ package states
 import (
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 )
-
-// clock is a time that stands still.
-type clock struct{ now time.Time }
-
-func (c *clock) Now() time.Time { return c.now }
-
-func newClock() *clock { return &clock{time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)} }
 
 // places are ways to every state. Those that may hold a complete state or not are there with and
 // without.
@@ -74,39 +68,40 @@ func place(s State) string {
 }
 
 func TestEveryMoveFromEveryStateLeadsWhereTheTableSays(t *testing.T) {
-	if len(table) != len(places) {
-		t.Fatalf("%d rows for %d places", len(table), len(places))
-	}
-	for from, arrive := range places {
-		if len(table[from]) != len(moves) {
-			t.Errorf("%s: %d entries for %d moves", from, len(table[from]), len(moves))
+	synctest.Test(t, func(t *testing.T) {
+		if len(table) != len(places) {
+			t.Fatalf("%d rows for %d places", len(table), len(places))
 		}
-		for what, move := range moves {
-			clock := newClock()
-			m := NewMachine(clock.Now, nil)
-			arrive(m)
-			if got := place(m.State()); got != from {
-				t.Fatalf("the way to %s leads to %s", from, got)
+		for from, arrive := range places {
+			if len(table[from]) != len(moves) {
+				t.Errorf("%s: %d entries for %d moves", from, len(table[from]), len(moves))
 			}
-			before := m.State()
-			clock.now = clock.now.Add(time.Second)
-			move(m)
-			after := m.State()
-			if got, want := place(after), table[from][what]; got != want {
-				t.Errorf("%s, %s: %s, want %s", from, what, got, want)
-			}
-			if same := before.Kind() == after.Kind(); same != after.Since().Equal(before.Since()) {
-				t.Errorf("%s, %s: since %v, before %v", from, what, after.Since(), before.Since())
+			for what, move := range moves {
+				m := NewMachine(nil)
+				arrive(m)
+				if got := place(m.State()); got != from {
+					t.Fatalf("the way to %s leads to %s", from, got)
+				}
+				before := m.State()
+				time.Sleep(time.Second)
+				move(m)
+				after := m.State()
+				if got, want := place(after), table[from][what]; got != want {
+					t.Errorf("%s, %s: %s, want %s", from, what, got, want)
+				}
+				if same := before.Kind() == after.Kind(); same != after.Since().Equal(before.Since()) {
+					t.Errorf("%s, %s: since %v, before %v", from, what, after.Since(), before.Since())
+				}
 			}
 		}
-	}
+	})
 }
 
 // What each kind may have, whichever way it was reached.
 func TestStatesHaveNoMoreThanTheirKindHas(t *testing.T) {
 	for from, arrive := range places {
 		for what, move := range moves {
-			m := NewMachine(newClock().Now, nil)
+			m := NewMachine(nil)
 			arrive(m)
 			move(m)
 			moves["wait"](m)
@@ -140,7 +135,7 @@ func TestStatesHaveNoMoreThanTheirKindHas(t *testing.T) {
 
 // A mirror that fell back says so for as long as it goes on that way.
 func TestSyncedByFallingBackKeepsItsCause(t *testing.T) {
-	m := NewMachine(newClock().Now, nil)
+	m := NewMachine(nil)
 	m.FallBack(Cause{WhyNoInitialEventsEnd, "no end"})
 	m.Interrupt(Cause{WhyOverloaded, "later"})
 	m.Complete()
@@ -151,7 +146,7 @@ func TestSyncedByFallingBackKeepsItsCause(t *testing.T) {
 
 func TestTransitionsAreReportedOfKindsAndCausesOnly(t *testing.T) {
 	var told []string
-	m := NewMachine(newClock().Now, func(t Transition) {
+	m := NewMachine(func(t Transition) {
 		told = append(told, string(t.From.Kind())+">"+string(t.To.Kind())+" "+string(t.To.Cause().Why))
 	})
 	m.Open()

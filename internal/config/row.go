@@ -1,0 +1,199 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// setting is one row of the table: all that is known of a setting.
+type setting struct {
+	name   string
+	value  any      // the field that holds it, by pointer
+	preset string   // the default, as a user writes it; empty: the zero value
+	text   string   // what it does; the word in backquotes stands for the value
+	words  []string // the only values that it may have
+	// The least and the greatest value of a number, as a user writes them, and what 0 does, if it is
+	// allowed. Every number has least or zero.
+	least, most, zero string
+	remedy            string // what may help against a value outside of these
+	// part is of a memory budget, one in so many: what a size has of it at most, unless it is set. A
+	// number has one for so many bytes of it.
+	part     int64
+	needs    []string                // what it requires: of the flags in each, one that is on
+	excludes []string                // settings that it does not go with
+	because  string                  // why not
+	check    func(item string) error // of a value that is not empty, or of each item of a list
+}
+
+// declare adds the flag, and gives the field its default.
+func (s *setting) declare(flags *pflag.FlagSet) {
+	switch v := s.value.(type) {
+	case *bool:
+		flags.BoolVar(v, s.name, false, s.usage())
+	case *int:
+		flags.IntVar(v, s.name, 0, s.usage())
+	case *float64:
+		flags.Float64Var(v, s.name, 0, s.usage())
+	case *time.Duration:
+		flags.DurationVar(v, s.name, 0, s.usage())
+	case *[]string:
+		flags.StringSliceVar(v, s.name, strings.FieldsFunc(s.preset, func(r rune) bool { return r == ',' }), s.usage())
+		return // Set would have the first value of a user appended to the default
+	case *ByteSize:
+		flags.Var(v, s.name, s.usage())
+	case *string:
+		if s.words == nil {
+			flags.StringVar(v, s.name, "", s.usage())
+		} else {
+			flags.Var(NewChoice(v, s.words...), s.name, s.usage())
+		}
+	}
+	if s.preset == "" {
+		return
+	}
+	f := flags.Lookup(s.name)
+	if err := f.Value.Set(s.preset); err != nil {
+		panic("default of --" + s.name + ": " + err.Error())
+	}
+	f.DefValue = f.Value.String()
+}
+
+// usage is the help text of the flag.
+func (s *setting) usage() string {
+	text := s.text
+	if bounds := strings.TrimPrefix(s.bounds(), "must not be negative; "); bounds != "" {
+		bounds = strings.TrimPrefix(bounds, "must be ")
+		text += " " + strings.ToUpper(bounds[:1]) + bounds[1:] + "."
+	}
+	if _, isSize := s.value.(*ByteSize); isSize && s.part > 0 {
+		text += fmt.Sprintf(" Unless it is set, at most 1/%d of --memory-budget.", s.part)
+	} else if s.part > 0 {
+		text += fmt.Sprintf(" Unless it is set, at most one for each %d KiB of --memory-budget.", s.part>>10)
+	}
+	if len(s.needs) > 0 {
+		text += " Requires " + strings.Join(s.needs, ", and ") + "."
+	}
+	return text
+}
+
+// bounds says which values a number may have; empty: it is no number.
+func (s *setting) bounds() string {
+	zero := "0"
+	if _, ok := s.value.(*time.Duration); ok {
+		zero = "0s"
+	}
+	switch {
+	case s.least != "" && s.zero != "":
+		return "must be at least " + s.least + ", or " + zero + ", which " + s.zero
+	case s.least != "":
+		return "must be at least " + s.least
+	case s.most != "":
+		return "must be from 0 to " + s.most + "; " + zero + " " + s.zero
+	case s.zero != "":
+		return "must not be negative; " + zero + " " + s.zero
+	}
+	return ""
+}
+
+// isWithin reports whether a number has a value that bounds allows.
+func (s *setting) isWithin(value string) bool {
+	n := measure(value)
+	return s.zero != "" && n == 0 || n >= measure(s.least) && (s.most == "" || n <= measure(s.most))
+}
+
+// measure is the size of a number, a duration or a number of bytes; 0 if it is empty.
+func measure(text string) float64 {
+	if d, err := time.ParseDuration(text); err == nil {
+		return float64(d)
+	}
+	var b ByteSize
+	if b.Set(text) == nil {
+		return float64(b)
+	}
+	n, _ := strconv.ParseFloat(text, 64)
+	return n
+}
+
+// written is the value as a user writes it.
+func (s *setting) written(f *pflag.Flag) string {
+	if list, ok := s.value.(*[]string); ok {
+		return strings.Join(*list, ",")
+	}
+	return f.Value.String()
+}
+
+// validateRow refuses a number out of its bounds, and a setting without those that it requires or
+// with one that it excludes.
+func (o *Settings) validateRow(s *setting) error {
+	f := o.flags.Lookup(s.name)
+	if bounds := s.bounds(); bounds != "" && !s.isWithin(f.Value.String()) {
+		if s.remedy != "" {
+			bounds += "; " + s.remedy
+		}
+		if f.Value.Type() == "bytes" {
+			bounds += "; is the unit missing, as in 512Mi?"
+		}
+		return o.Refuse(s.name, s.written(f), bounds)
+	}
+	if f.Value.String() == f.DefValue {
+		return nil
+	}
+	for _, need := range s.needs {
+		if !slices.ContainsFunc(flagInText.FindAllStringSubmatch(need, -1), o.isOn) {
+			return o.Refuse(s.name, s.written(f), "requires "+need)
+		}
+	}
+	for _, other := range s.excludes {
+		if o.isChosen(other) {
+			return o.Refuse(s.name, s.written(f), "cannot be used with --"+other+", because "+s.because)
+		}
+	}
+	return nil
+}
+
+// flagInText finds the flags that needs name, and the values that they must have.
+var flagInText = regexp.MustCompile(`--([a-z0-9-]+)(?:=([a-z-]+))?`)
+
+// isOn reports whether a flag, as flagInText finds it, has its value; if none is said, any that
+// switches something on.
+func (o *Settings) isOn(flag []string) bool {
+	value := o.flags.Lookup(flag[1]).Value.String()
+	if flag[2] != "" {
+		return value == flag[2]
+	}
+	return !slices.Contains([]string{"", "[]", "0", "false"}, value)
+}
+
+// isChosen reports whether a setting is not its default.
+func (o *Settings) isChosen(name string) bool {
+	f := o.flags.Lookup(name)
+	return f.Value.String() != f.DefValue
+}
+
+// validateItems checks the value, or the items of a list, by themselves.
+func (o *Settings) validateItems(s *setting) error {
+	if s.check == nil {
+		return nil
+	}
+	value := s.written(o.flags.Lookup(s.name))
+	items := []string{value}
+	if list, ok := s.value.(*[]string); ok {
+		items = *list
+	} else if value == "" {
+		return nil
+	}
+	for i, item := range items {
+		items[i] = strings.TrimSpace(item)
+		if err := s.check(items[i]); err != nil {
+			return o.Refuse(s.name, cmp.Or(items[i], value), err.Error())
+		}
+	}
+	return nil
+}

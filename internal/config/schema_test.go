@@ -1,0 +1,101 @@
+package config
+
+import (
+	"encoding/json"
+	"flag"
+	"math"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+var update = flag.Bool("update", false, "rewrite the settings in the schema of the chart's values")
+
+// What the schema of the chart's values says of settings is what the table says, and nothing else.
+func TestChartSchemaIsMadeFromTheTable(t *testing.T) {
+	const path = "../../charts/spillway/values.schema.json"
+	kept, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := string(kept)
+	for _, g := range New().table() {
+		if g.name == "Limits of clients" {
+			made = replaceProperty(t, made, "limits", strings.Repeat("  ", 4), schemaOf(t, g.rows, true))
+		}
+	}
+	made = replaceProperty(t, made, "config", strings.Repeat("  ", 2), schemaOf(t, New().rows, false))
+	if *update {
+		if err := os.WriteFile(path, []byte(made), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	} else if made != string(kept) {
+		t.Errorf("%s is not what the table says: run go test ./internal/config -update", path)
+	}
+}
+
+// replaceProperty replaces a property that is indented as told, and alone in that.
+func replaceProperty(t *testing.T, schema, name, indent string, by any) string {
+	t.Helper()
+	found := regexp.MustCompile(`(?ms)^` + indent + `"` + name + `": \{$.*?^` + indent + `\}`)
+	if n := len(found.FindAllString(schema, -1)); n != 1 {
+		t.Fatalf("%q: %d properties", name, n)
+	}
+	text, err := json.MarshalIndent(by, indent, "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found.ReplaceAllLiteralString(schema, indent+`"`+name+`": `+string(text))
+}
+
+// schemaOf is an object whose keys are settings; each may be null, if that unsets a default.
+func schemaOf(t *testing.T, rows []*setting, null bool) any {
+	t.Helper()
+	type object = map[string]any
+	properties := object{}
+	for _, s := range rows {
+		f := New().flags.Lookup(s.name)
+		var kinds []string
+		one := object{"description": strings.ReplaceAll(s.usage(), "`", "")}
+		switch f.Value.Type() {
+		case "bool":
+			kinds, one["pattern"] = []string{"boolean", "string"}, "^(true|false)$"
+		case "int":
+			kinds, one["pattern"] = []string{"integer", "string"}, "^[0-9]+$"
+		case "float64":
+			kinds, one["pattern"] = []string{"number", "string"}, `^[0-9]+(\.[0-9]+)?$`
+		case "bytes":
+			kinds, one["pattern"] = []string{"integer", "string"}, "^[0-9.]+([eE][0-9]+|[kMGTPE]|[KMGTPE]i)?$"
+		case "duration": // of the integers, 0 needs no unit
+			kinds, one["pattern"] = []string{"string", "integer"}, "^(0|([0-9.]+(ns|us|µs|ms|s|m|h))+)$"
+			one["minimum"], one["maximum"] = 0, 0
+		case "stringSlice":
+			kinds, one["items"] = []string{"array", "string"}, object{"type": []string{"string", "number"}}
+		case "string":
+			kinds = []string{"string", "number"}
+		default:
+			kinds, one["enum"] = []string{"string"}, s.words
+		}
+		if _, ok := s.value.(*time.Duration); !ok && s.bounds() != "" {
+			one["minimum"] = 0
+			if s.zero == "" {
+				one["minimum"] = math.Ceil(measure(s.least))
+			}
+		}
+		if s.most != "" {
+			one["maximum"] = measure(s.most)
+		}
+		if null {
+			kinds = append(kinds, "null")
+		}
+		one["type"] = kinds
+		properties[s.name] = one
+	}
+	delete(properties, "config") // a file cannot name another
+	return object{
+		"type": "object", "additionalProperties": false, "properties": properties,
+		"description": "flags of spillway without their dashes",
+	}
+}
