@@ -93,8 +93,6 @@ var keptTo = []struct {
 	{"k8s.io/client-go", []string{"upstream", "auth", "codec", "clientconfig", "fakeapiserver", "allowance"},
 		"client-go holds the proxy's credentials and its own ideas of retry; the rest works on apimachinery's types, codec " +
 			"on client-go's scheme, and clientconfig writes what it reads"},
-	{"charm.land/bubbletea", []string{"top"},
-		"what draws on terminals has no part in what serves"},
 	{"k8s.io/apiserver", []string{"audit", "tracing"},
 		"a server's library brings registries and gates of its own along; of it there is what audit policies mean, what " +
 			"events look like, and how tracing is configured"},
@@ -239,7 +237,6 @@ func TestForbidden(t *testing.T) {
 	f("internal/serve", "k8s.io/client-go/rest", "only upstream, auth, codec, clientconfig, fakeapiserver, allowance may")
 	f("cmd/proxy", "k8s.io/client-go/tools/clientcmd",
 		"only upstream, auth, codec, clientconfig, fakeapiserver, allowance may")
-	f("internal/status", "charm.land/bubbletea/v2", "only top may")
 	f("internal/audit", "k8s.io/apiserver/pkg/audit/policy", "")
 	f("internal/auth", "k8s.io/apiserver/pkg/authentication/user", "only audit, tracing may")
 	f("internal/tracing", "go.opentelemetry.io/otel/trace", "")

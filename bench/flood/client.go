@@ -142,8 +142,8 @@ type score struct {
 }
 
 func (s score) String() string {
-	text := fmt.Sprintf("LIST over a new TLS connection p50 %s p99 %s (%d); event later than directly by p50 %s p99 %s (%d)",
-		s.list[0], s.list[1], s.lists, s.event[0], s.event[1], s.events)
+	text := fmt.Sprintf("LIST over a new TLS connection p50 %s p99 %s (%d)", s.list[0], s.list[1], s.lists)
+	text += fmt.Sprintf("; event later than directly by p50 %s p99 %s (%d)", s.event[0], s.event[1], s.events)
 	text += fmt.Sprintf("; GET passed through p50 %s p99 %s; write p50 %s p99 %s", s.passed[0], s.passed[1], s.write[0],
 		s.write[1])
 	if s.repeats > 0 {

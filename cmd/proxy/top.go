@@ -1,12 +1,13 @@
 package main
 
 import (
-	"errors"
 	"fmt"
+	"io"
 	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
-	"github.com/charmbracelet/x/term"
 	"github.com/spf13/cobra"
 
 	"spillway/internal/config"
@@ -15,7 +16,8 @@ import (
 )
 
 const topHelp = `spillway top shows in a terminal what the status page (/statusz) of a running spillway shows:
-the mirrored resources, their watches, and how far each watch is behind.`
+the mirrored resources, their watches, and how far each watch is behind. On a terminal it refreshes
+until Ctrl-C; otherwise it prints one report.`
 
 const topExamples = `  spillway top
   spillway top --once --sort rate
@@ -58,13 +60,22 @@ func (o *topOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if o.once {
+	if o.once || !isTerminal(cmd.OutOrStdout()) {
 		return top.Once(cmd.Context(), shown, cmd.OutOrStdout())
 	}
-	if out, ok := cmd.OutOrStdout().(*os.File); !ok || !term.IsTerminal(out.Fd()) {
-		return errors.New("standard output is no terminal: --once prints one report as plain text")
+	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	return top.Run(ctx, shown, cmd.OutOrStdout())
+}
+
+// isTerminal reports whether a screen can be drawn on what is written to.
+func isTerminal(out io.Writer) bool {
+	file, isFile := out.(*os.File)
+	if !isFile {
+		return false
 	}
-	return top.Run(cmd.Context(), shown, cmd.InOrStdin(), cmd.OutOrStdout())
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
 // options checks the flags. An error is one line that names the remedy.

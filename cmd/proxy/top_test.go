@@ -31,7 +31,7 @@ func TestTopRefuses(t *testing.T) {
 	f("--intervall: no such flag; did you mean --interval?", "--intervall=2s")
 	f("--kubeconfig: no such flag; spillway top --help lists them", "--kubeconfig=x")
 	f(`unexpected argument "pods": spillway top takes flags only`, "pods")
-	f("standard output is no terminal: --once prints one report as plain text")
+	f("no answer from http://127.0.0.1:1", "--address=http://127.0.0.1:1") // what is no terminal gets one report
 	f("no answer from http://127.0.0.1:1", "--once", "--address=http://127.0.0.1:1")
 }
 

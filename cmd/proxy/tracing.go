@@ -42,13 +42,13 @@ func newTracing(o *config.Settings, log *zap.Logger) (*traces, error) {
 		log.Warn("spans do not tell which replica they are of", zap.Error(err))
 	}
 	now := rate.Sometimes{First: 1, Interval: time.Minute}
-	tracer, err := tracing.New(parsed, instance, func(err error) {
+	exporter, err := tracing.NewExporter(parsed, func(err error) {
 		now.Do(func() { log.Warn("spans could not be sent", zap.Error(err)) })
 	})
 	if err != nil {
 		return nil, o.Refuse("tracing-config-file", o.TracingConfigFile, err.Error())
 	}
-	return &traces{tracer: tracer, log: log}, nil
+	return &traces{tracer: tracing.New(parsed, instance, exporter), log: log}, nil
 }
 
 // close sends what is left, for no longer than lastSpansPeriod.

@@ -1,6 +1,8 @@
 package apistatus
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"io"
 	"math/rand/v2"
@@ -85,7 +87,9 @@ func WriteAs(w Responder, form StatusFormat, s *metav1.Status) {
 	case err != nil: // of a struct of strings and numbers: it does not happen
 		form, body = StatusFormat{}, Body(s)
 	case form.Indented:
-		body, _ = codec.Indent(body) // as valid as json.Marshal made it
+		var indented bytes.Buffer
+		_ = json.Indent(&indented, body, "", "  ") // as valid as json.Marshal made it
+		body = indented.Bytes()
 	case form.Format == object.JSON:
 		body = append(body, '\n')
 	}

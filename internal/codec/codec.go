@@ -1,5 +1,5 @@
 // Package codec makes the other encodings of objects, lists, bookmarks and errors from the JSON
-// that upstream sent: protobuf, PartialObjectMetadata, YAML, indented JSON, and gzip of any.
+// that upstream sent: protobuf, PartialObjectMetadata, and gzip of any.
 //
 // Invariant: what is made says what the JSON says, all of it. Whatever is not certain to (a kind
 // without a type here, a member that its type does not know, an apiserver newer than the types) is
@@ -45,12 +45,12 @@ var annotated = map[schema.GroupVersionResource]bool{
 	{Group: "autoscaling", Version: "v1", Resource: "horizontalpodautoscalers"}: true, // autoscaling.alpha.kubernetes.io/…
 }
 
-// Offers reports whether an encoding is made here.
+// Offers reports whether an encoding is made here. Only failures are written in YAML.
 func (c *Codec) Offers(f object.Format, v object.View) bool {
 	if f == object.JSON && v == object.Whole {
 		return true
 	}
-	if c == nil || c.withdrawn[f][v].Load() || c.annotated && v != object.Whole {
+	if c == nil || f == object.YAML || c.withdrawn[f][v].Load() || c.annotated && v != object.Whole {
 		return false
 	}
 	switch {

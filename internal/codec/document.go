@@ -1,7 +1,6 @@
 package codec
 
 import (
-	"bytes"
 	"encoding/json"
 	"strconv"
 
@@ -22,20 +21,9 @@ func Append(dst []byte, enc object.Encoding, o *object.Object, rv uint64) ([]byt
 			return dst, err
 		}
 		return appendDocument(dst, typeOf(o.Resource(), enc.View), msg), nil
-	case object.YAML:
-		return appendYAML(dst, enc, o, rv)
 	default:
 		return appendJSON(dst, enc.View, o, rv)
 	}
-}
-
-func appendYAML(dst []byte, enc object.Encoding, o *object.Object, rv uint64) ([]byte, error) {
-	raw, err := appendJSON(nil, enc.View, o, rv)
-	if err != nil {
-		return dst, err
-	}
-	text, err := YAML(raw)
-	return append(dst, text...), err
 }
 
 func appendJSON(dst []byte, v object.View, o *object.Object, rv uint64) ([]byte, error) {
@@ -110,21 +98,8 @@ func messageAt(v object.View, o *object.Object, rv uint64) ([]byte, error) {
 	return partialMessage(meta), nil
 }
 
-// YAML is a JSON document as YAML, made the way upstream makes it (W-47).
-func YAML(document []byte) ([]byte, error) { return yaml.JSONToYAML(document) }
-
-// Indent is a JSON document for people to read: two blanks per level, and no newline at the end
-// (W-9).
-func Indent(document []byte) ([]byte, error) {
-	var out bytes.Buffer
-	if err := json.Indent(&out, bytes.TrimSpace(document), "", "  "); err != nil {
-		return nil, err
-	}
-	return out.Bytes(), nil
-}
-
-// Status is a failure as a document of its own, in whatever format the client understands (W-10);
-// JSON without its newline.
+// Status is a failure as a document of its own, in whatever format the client understands (W-10,
+// W-47); JSON without its newline.
 func Status(f object.Format, s *metav1.Status) ([]byte, error) {
 	if f == object.Protobuf {
 		msg, err := s.Marshal()
@@ -132,7 +107,7 @@ func Status(f object.Format, s *metav1.Status) ([]byte, error) {
 	}
 	raw, err := json.Marshal(s)
 	if err == nil && f == object.YAML {
-		return YAML(raw)
+		return yaml.JSONToYAML(raw)
 	}
 	return raw, err
 }

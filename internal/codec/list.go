@@ -1,7 +1,6 @@
 package codec
 
 import (
-	"bytes"
 	"io"
 	"strconv"
 	"sync"
@@ -191,16 +190,6 @@ func (l *List) WriteTo(w io.Writer) (int64, error) {
 	}
 	out.write(l.tail)
 	return out.finish()
-}
-
-// Text is a JSON list as YAML, or indented: read as a whole, since both are for people.
-func (l *List) Text(convert func(document []byte) ([]byte, error)) ([]byte, error) {
-	var document bytes.Buffer
-	document.Grow(l.size)
-	if _, err := l.WriteTo(&document); err != nil {
-		return nil, err
-	}
-	return convert(document.Bytes())
 }
 
 // pieceSize is how much of a list is written at once (design D10a).

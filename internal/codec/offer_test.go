@@ -50,10 +50,7 @@ func TestOffers(t *testing.T) {
 		v object.View
 	}
 	always := []offer{{object.JSON, object.Whole}}
-	text := []offer{{object.JSON, object.Whole}, {object.YAML, object.Whole}}
-	cut := append(text, offer{object.JSON, object.Metadata}, offer{object.JSON, object.MetadataV1beta1},
-		offer{object.YAML, object.Metadata},
-		offer{object.YAML, object.MetadataV1beta1})
+	cut := append(always, offer{object.JSON, object.Metadata}, offer{object.JSON, object.MetadataV1beta1})
 	partial := append(cut, offer{object.Protobuf, object.Metadata}, offer{object.Protobuf, object.MetadataV1beta1})
 	all := append(partial, offer{object.Protobuf, object.Whole})
 	for name, c := range map[string]struct {
@@ -65,10 +62,10 @@ func TestOffers(t *testing.T) {
 		"built-in, upstream newer":       {New(configmaps, old), cut},
 		"built-in, upstream unknown":     {New(configmaps, &Release{own: 37}), cut},
 		"built-in without a type":        {New(crds, current), partial},
-		"built-in with annotations":      {New(daemonSets, current), append(text, offer{object.Protobuf, object.Whole})},
+		"built-in with annotations":      {New(daemonSets, current), append(always, offer{object.Protobuf, object.Whole})},
 		"custom resource":                {New(widgets, current), partial},
-		"custom resource, newer":         {New(widgets, old), text},
-		"custom resource, unknown codec": {New(widgets, nil), text},
+		"custom resource, newer":         {New(widgets, old), always},
+		"custom resource, unknown codec": {New(widgets, nil), always},
 	} {
 		var got []offer
 		for _, f := range []object.Format{object.JSON, object.YAML, object.Protobuf} {
@@ -153,14 +150,10 @@ func TestRefusesWhatItWouldLose(t *testing.T) {
 		{meta, object.Encoding{Format: object.Protobuf, View: object.Metadata}, false},
 		{meta, object.Encoding{View: object.Metadata}, true}, // cut, not decoded
 		{custom, object.Encoding{View: object.Metadata}, false},
-		{custom, object.Encoding{Format: object.YAML}, true},
 	} {
 		_, err := Append(nil, c.enc, c.o, 7)
 		if (err == nil) != c.fine {
 			t.Errorf("%+v of %s: %v", c.enc, c.o.JSON(), err)
-		}
-		if c.enc.Format == object.YAML {
-			continue
 		}
 		if _, err := NewList(c.enc, c.o.Resource(), []*object.Object{c.o}, metav1.ListMeta{}); (err == nil) != c.fine {
 			t.Errorf("a list in %+v of %s: %v", c.enc, c.o.JSON(), err)
@@ -258,15 +251,6 @@ func TestExamples(t *testing.T) {
 	got, err = list(object.Encoding{}, widgets, metav1.ListMeta{ResourceVersion: "1037"})
 	f("W-60", got, err, `{"apiVersion":"wire.example/v1","items":[],"kind":"WidgetList","metadata":{"continue":"",`+
 		`"resourceVersion":"1037"}}`+"\n")
-
-	empty, err := NewList(object.Encoding{}, configmaps, nil, at)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err = empty.Text(YAML)
-	f("W-47", got, err, "apiVersion: v1\nitems: []\nkind: ConfigMapList\nmetadata:\n  resourceVersion: \"419\"\n")
-	got, err = Indent([]byte(`{"a":[],"b":{"c":"\u003c"}}` + "\n"))
-	f("W-9", got, err, "{\n  \"a\": [],\n  \"b\": {\n    \"c\": \"\\u003c\"\n  }\n}")
 }
 
 // TestMembers: members one after another are one stream (W-7).

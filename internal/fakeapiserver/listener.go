@@ -284,3 +284,14 @@ func RefusingAddress(t testing.TB) string {
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn.LocalAddr().String()
 }
+
+// SilentAddress is an address at which connections are made, and nothing is ever read or answered.
+func SilentAddress(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l.Addr().String()
+}

@@ -93,7 +93,9 @@ func (m *Set) redefined(gr schema.GroupResource, epoch string) {
 	m.blind.Store(false)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.mu.epochs[gr] = epoch
+	d := m.mu.definitions[gr]
+	d.epoch, d.heard = epoch, true
+	m.mu.definitions[gr] = d
 	end := (*mirror).end
 	if epoch == "" {
 		end = m.part
@@ -118,7 +120,11 @@ func (m *Set) delegated(gv schema.GroupVersion, service string) {
 	},
 		"another server answers for it", (*mirror).end)
 	if service == "" {
-		maps.DeleteFunc(m.mu.refused, func(gvr schema.GroupVersionResource, _ string) bool { return concerned(gvr) })
+		for gvr := range m.mu.entries {
+			if concerned(gvr) {
+				m.update(gvr, func(e *entry) { e.refused = "" })
+			}
+		}
 		m.restore(concerned)
 	}
 }
@@ -126,23 +132,30 @@ func (m *Set) delegated(gv schema.GroupVersion, service string) {
 // renew forgets what is known of the resources that are concerned, and ends their mirrors. It is
 // asked without an Info about what is not known to be mirrored. Callers hold mu.
 func (m *Set) renew(concerned func(schema.GroupVersionResource, *object.Resource) bool, why string, end func(*mirror)) {
-	maps.DeleteFunc(m.mu.looking, func(gvr schema.GroupVersionResource, _ time.Time) bool { return concerned(gvr, nil) })
-	maps.DeleteFunc(m.mu.offered, func(gvr schema.GroupVersionResource, info *object.Resource) bool {
-		if !concerned(gvr, info) {
-			return false
+	maps.DeleteFunc(m.mu.lookUps, func(gvr schema.GroupVersionResource, _ time.Time) bool { return concerned(gvr, nil) })
+	for gvr, e := range m.mu.entries {
+		if e.offered != nil && concerned(gvr, e.offered) {
+			m.update(gvr, func(e *entry) { e.offered = nil })
+			m.awaitDefinition(gvr.GroupResource())
 		}
-		m.mu.settling[gvr.GroupResource()] = time.Now().Add(definitionSettleTime)
-		return true
-	})
+	}
 	for gvr, one := range *m.running.Load() {
 		if !concerned(gvr, one.resource.Info) {
 			continue
 		}
-		m.mu.settling[gvr.GroupResource()] = time.Now().Add(definitionSettleTime)
+		m.awaitDefinition(gvr.GroupResource())
 		m.remove(one)
 		m.dismiss(one, states.Cause{Why: states.WhyResourceChanged, Text: why})
 		end(one)
 	}
+}
+
+// awaitDefinition has a resource pass through while upstream's answers may be of its old
+// definition. Callers hold mu.
+func (m *Set) awaitDefinition(gr schema.GroupResource) {
+	d := m.mu.definitions[gr]
+	d.settlesUntil = time.Now().Add(definitionSettleTime)
+	m.mu.definitions[gr] = d
 }
 
 // dismiss notes why a mirror is to end that has been removed: a named one for now, since it is
@@ -173,13 +186,6 @@ func (m *Set) part(one *mirror) {
 // outdated reports that a resource is not to be mirrored as info says, at least not yet. Callers
 // hold mu.
 func (m *Set) outdated(info *object.Resource) bool {
-	gr := info.GVR.GroupResource()
-	if until, ok := m.mu.settling[gr]; ok {
-		if time.Now().Before(until) {
-			return true
-		}
-		delete(m.mu.settling, gr)
-	}
-	epoch, heard := m.mu.epochs[gr]
-	return heard && info.Definition != "" && info.Definition != epoch
+	d := m.mu.definitions[info.GVR.GroupResource()]
+	return time.Now().Before(d.settlesUntil) || d.heard && info.Definition != "" && info.Definition != d.epoch
 }

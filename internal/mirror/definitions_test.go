@@ -51,8 +51,8 @@ func (m *Set) heardOf(t *testing.T, served bool) {
 	eventually(t, "word of a definition", func() bool {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		epoch, heard := m.mu.epochs[fakeapiserver.Widgets.GroupResource()]
-		return heard && (epoch != "") == served
+		d := m.mu.definitions[fakeapiserver.Widgets.GroupResource()]
+		return d.heard && (d.epoch != "") == served
 	})
 }
 
@@ -153,8 +153,8 @@ func TestDefinitionIsOutdated(t *testing.T) {
 	m := mirroring(t, up, nil, "*")
 	m.heardOf(t, true)
 	m.mu.Lock()
-	info := m.mu.offered[fakeapiserver.Widgets]
-	m.mu.epochs[fakeapiserver.Widgets.GroupResource()] = "a newer one"
+	info := m.mu.entries[fakeapiserver.Widgets].offered
+	m.mu.definitions[fakeapiserver.Widgets.GroupResource()] = definition{epoch: "a newer one", heard: true}
 	m.mu.Unlock()
 	if m.start(info) != nil {
 		t.Error("mirrored by an old definition")
@@ -223,7 +223,8 @@ func TestGroupIsTakenOverMeanwhile(t *testing.T) {
 			}
 			m.mu.Lock()
 			defer m.mu.Unlock()
-			if m.mu.refused[fakeapiserver.Deployments] != "" || c.heard != "" && m.mu.offered[fakeapiserver.Deployments] != nil {
+			known := m.mu.entries[fakeapiserver.Deployments]
+			if known.refused != "" || c.heard != "" && known.offered != nil {
 				t.Error("what was said is remembered")
 			}
 		})

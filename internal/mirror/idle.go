@@ -21,9 +21,9 @@ func (m *Set) dropIdleSince(since time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	running := *m.running.Load()
-	for gvr, state := range m.mu.states { // the refused ones, long after the last request for them
-		if running[gvr] == nil && !m.isNamed(gvr) && state.State().Next().Before(since) {
-			m.forget(gvr, state, states.Cause{Why: states.WhyIdle, Text: idleReason})
+	for gvr, e := range m.mu.entries { // the refused ones, long after the last request for them
+		if e.state != nil && running[gvr] == nil && !m.isNamed(gvr) && e.state.State().Next().Before(since) {
+			m.forget(gvr, e.state, states.Cause{Why: states.WhyIdle, Text: idleReason})
 		}
 	}
 	for gvr, one := range running {

@@ -43,7 +43,7 @@ func (m *Set) Knows(gvr schema.GroupVersionResource) bool {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.mu.refused[gvr] == ""
+	return m.mu.entries[gvr].refused == ""
 }
 
 // Soon implements source.Catalog: what runs and is not refused gets a state, or its representation
@@ -62,20 +62,21 @@ func (m *Set) isNamed(gvr schema.GroupVersionResource) bool {
 func (m *Set) offer(gvr schema.GroupVersionResource) *object.Resource {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if state := m.mu.states[gvr]; state != nil && state.waiting() {
+	known := m.mu.entries[gvr]
+	if known.state != nil && known.state.waiting() {
 		return nil
 	}
-	if info := m.mu.offered[gvr]; info != nil {
-		return info
+	if known.offered != nil {
+		return known.offered
 	}
-	if m.mu.refused[gvr] != "" || time.Since(m.mu.looking[gvr]) < lookupInterval || m.ctx.Err() != nil ||
-		time.Now().Before(m.mu.settling[gvr.GroupResource()]) {
+	if known.refused != "" || time.Since(m.mu.lookUps[gvr]) < lookupInterval || m.ctx.Err() != nil ||
+		time.Now().Before(m.mu.definitions[gvr.GroupResource()].settlesUntil) {
 		return nil
 	}
-	if len(m.mu.looking) > 4*m.o.MaxOnDemand { // names that clients made up
-		clear(m.mu.looking)
+	if len(m.mu.lookUps) > 4*m.o.MaxOnDemand {
+		clear(m.mu.lookUps)
 	}
-	m.mu.looking[gvr] = time.Now()
+	m.mu.lookUps[gvr] = time.Now()
 	m.active.Go(func() { _, _ = m.look(gvr) }) // what it finds is found in offered
 	return nil
 }
@@ -98,12 +99,9 @@ func (m *Set) look(gvr schema.GroupVersionResource) (*object.Resource, error) {
 	var refusal *upstream.NotMirroredError
 	switch {
 	case errors.As(err, &refusal):
-		m.mu.refused[gvr] = refusal.Reason
+		m.update(gvr, func(e *entry) { e.refused = refusal.Reason })
 	case err == nil:
-		if m.mu.offered == nil {
-			m.mu.offered = map[schema.GroupVersionResource]*object.Resource{}
-		}
-		m.mu.offered[gvr] = info
+		m.update(gvr, func(e *entry) { e.offered = info })
 	}
 	return info, err
 }

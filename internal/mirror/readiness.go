@@ -98,12 +98,14 @@ func (m *Set) Ready() (string, error) {
 func (m *Set) PassThrough() (string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if len(m.mu.refused) == 0 {
-		return "", nil
+	var names []string
+	for gvr, e := range m.mu.entries {
+		if e.refused != "" {
+			names = append(names, gvr.GroupResource().String()+" ("+e.refused+")")
+		}
 	}
-	names := make([]string, 0, len(m.mu.refused))
-	for gvr, reason := range m.mu.refused {
-		names = append(names, gvr.GroupResource().String()+" ("+reason+")")
+	if len(names) == 0 {
+		return "", nil
 	}
 	slices.Sort(names)
 	return fmt.Sprint("never mirrored: ", slices.Compact(names)), nil

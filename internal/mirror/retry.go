@@ -25,7 +25,7 @@ const endMarkWait = 10 * time.Second
 // upstream does not serve any more, and no setting names, is forgotten. Callers hold mu.
 func (m *Set) refuse(gvr schema.GroupVersionResource, state *mirrorState, cause states.Cause) {
 	if cause.Why == states.WhyNotServed && !m.isNamed(gvr) {
-		m.mu.looking[gvr] = time.Now()
+		m.mu.lookUps[gvr] = time.Now()
 		m.forget(gvr, state, cause)
 		return
 	}
@@ -46,7 +46,7 @@ func missingRole(r schema.GroupResource) string {
 // forget ends the state of a resource. Callers hold mu.
 func (m *Set) forget(gvr schema.GroupVersionResource, state *mirrorState, cause states.Cause) {
 	state.GiveUp(cause)
-	delete(m.mu.states, gvr)
+	m.update(gvr, func(e *entry) { e.state = nil })
 }
 
 // retry mirrors a named resource again, once upstream says what it is now. It ends when due is not
@@ -54,8 +54,8 @@ func (m *Set) forget(gvr schema.GroupVersionResource, state *mirrorState, cause 
 func (m *Set) retry(gvr schema.GroupVersionResource, state *mirrorState, due time.Time) {
 	for m.pause(time.Until(due)) {
 		m.mu.Lock()
-		current := state.due.Equal(due) && m.mu.states[gvr] == state
-		info := m.mu.offered[gvr]
+		known := m.mu.entries[gvr]
+		current, info := state.due.Equal(due) && known.state == state, known.offered
 		m.mu.Unlock()
 		if !current {
 			return
@@ -91,7 +91,7 @@ func (m *Set) restore(concerned func(schema.GroupVersionResource) bool) {
 	}
 	running := *m.running.Load()
 	for _, info := range *m.named.Load() {
-		state := m.mu.states[info.GVR]
+		state := m.mu.entries[info.GVR].state
 		if running[info.GVR] != nil || state == nil || !concerned(info.GVR) {
 			continue
 		}

@@ -90,19 +90,41 @@ type Set struct {
 
 	mu struct {
 		sync.Mutex
-		offered map[schema.GroupVersionResource]*object.Resource // on demand
-		refused map[schema.GroupVersionResource]string           // never mirrored, and why
-		states  map[schema.GroupVersionResource]*mirrorState     // of what is mirrored, or was to be
-		// of named resources that upstream has not served yet, by their names
+		entries     map[schema.GroupVersionResource]entry
+		definitions map[schema.GroupResource]definition
+		// missing are those of named resources that upstream has not served yet, by their names.
 		missing map[string]*mirrorState
-		looking map[schema.GroupVersionResource]time.Time // when upstream was last asked about it
-		epochs  map[schema.GroupResource]string           // of definitions, as upstream told of them; "": gone
+		// lookUps is when upstream was last asked about what is not known. Clients make up names.
+		lookUps map[schema.GroupVersionResource]time.Time
 		// delegations is how often it was heard that another server answers, or another again.
 		delegations map[schema.GroupVersion]int
-		// settling is until when what upstream answers may be of an old definition.
-		settling map[schema.GroupResource]time.Time
 	}
 	active sync.WaitGroup // mirrors and look-ups
+}
+
+// entry is what is known of a resource. The zero entry is that of an unknown one, and is not kept.
+type entry struct {
+	offered *object.Resource // what it is, if it may be mirrored on demand; nil: it may not, or is unknown
+	refused string           // why it is never mirrored; empty: it may be
+	state   *mirrorState     // of its mirror, or of the one that it was to have; nil: none was begun
+}
+
+// definition is what was heard of the definition of a resource in all its versions.
+type definition struct {
+	epoch        string // as upstream told of it; empty: it is gone
+	heard        bool   // upstream has told of it
+	settlesUntil time.Time
+}
+
+// update changes what is known of a resource. Callers hold mu.
+func (m *Set) update(gvr schema.GroupVersionResource, change func(*entry)) {
+	e := m.mu.entries[gvr]
+	change(&e)
+	if e == (entry{}) {
+		delete(m.mu.entries, gvr)
+		return
+	}
+	m.mu.entries[gvr] = e
 }
 
 // ResourcesError is what upstream says of the resources that SetOptions name.
@@ -135,13 +157,11 @@ func NewSet(ctx context.Context, client *upstream.Client, o SetOptions, log *zap
 	}
 	m.named.Store(&[]*object.Resource{})
 	m.running.Store(&map[schema.GroupVersionResource]*mirror{})
-	m.mu.refused = map[schema.GroupVersionResource]string{}
-	m.mu.states = map[schema.GroupVersionResource]*mirrorState{}
+	m.mu.entries = map[schema.GroupVersionResource]entry{}
+	m.mu.definitions = map[schema.GroupResource]definition{}
 	m.mu.missing = map[string]*mirrorState{}
-	m.mu.looking = map[schema.GroupVersionResource]time.Time{}
-	m.mu.epochs = map[schema.GroupResource]string{}
+	m.mu.lookUps = map[schema.GroupVersionResource]time.Time{}
 	m.mu.delegations = map[schema.GroupVersion]int{}
-	m.mu.settling = map[schema.GroupResource]time.Time{}
 	return m
 }
 
@@ -166,7 +186,12 @@ func (m *Set) Begin(starting context.Context) error {
 			return fmt.Errorf("finding out what upstream serves: %w", err)
 		}
 		m.mu.Lock()
-		m.mu.offered, m.mu.refused = offered, refused
+		for gvr, info := range offered {
+			m.update(gvr, func(e *entry) { e.offered = info })
+		}
+		for gvr, reason := range refused {
+			m.update(gvr, func(e *entry) { e.refused = reason })
+		}
 		m.mu.Unlock()
 	}
 	m.release.Upstream(version.Minor)
@@ -198,7 +223,7 @@ func (m *Set) start(info *object.Resource) *mirror {
 		return found
 	}
 	if m.outdated(info) {
-		delete(m.mu.offered, info.GVR)
+		m.update(info.GVR, func(e *entry) { e.offered = nil })
 		return nil
 	}
 	if m.ctx.Err() != nil || !m.isNamed(info.GVR) && (m.wantsSlot(info, running) || m.turnAway()) {
@@ -208,10 +233,10 @@ func (m *Set) start(info *object.Resource) *mirror {
 	if m.o.StripManagedFields {
 		info.StripManagedFields()
 	}
-	state := m.mu.states[info.GVR]
+	state := m.mu.entries[info.GVR].state
 	if state == nil {
 		state = m.newState(info.String(), info.GVR.Version)
-		m.mu.states[info.GVR] = state
+		m.update(info.GVR, func(e *entry) { e.state = state })
 		m.log.Debug("mirroring", zap.Stringer("resource", info), zap.String("version", info.GVR.Version))
 	}
 	started := newMirror(m, info, state)
@@ -250,13 +275,11 @@ func (m *Set) lose(lost *mirror, cause error) {
 	if !m.remove(lost) {
 		return
 	}
+	offered := info
 	if !info.Builtin || apierrors.IsNotFound(cause) {
-		delete(m.mu.offered, info.GVR) // it may be another one by then
-	} else if m.mu.offered == nil {
-		m.mu.offered = map[schema.GroupVersionResource]*object.Resource{info.GVR: info}
-	} else {
-		m.mu.offered[info.GVR] = info
+		offered = nil // it may be another one by then
 	}
+	m.update(info.GVR, func(e *entry) { e.offered = offered })
 	lost.end()
 	why := causeOf(cause)
 	if apierrors.IsForbidden(cause) {

@@ -218,7 +218,7 @@ func TestFindDoesNotBlock(t *testing.T) {
 		}
 	}
 	m.mu.Lock()
-	asked := len(m.mu.looking)
+	asked := len(m.mu.lookUps)
 	m.mu.Unlock()
 	if asked != 1 {
 		t.Errorf("asked about %d resources", asked)
@@ -237,7 +237,7 @@ func TestMadeUpNames(t *testing.T) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if n := len(m.mu.looking); n > 4*2+1 {
+	if n := len(m.mu.lookUps); n > 4*2+1 {
 		t.Errorf("%d names are remembered", n)
 	}
 }
@@ -247,7 +247,7 @@ func TestResourceThatAppears(t *testing.T) {
 	up := newUpstream(t)
 	m := mirroring(t, up, nil, "*")
 	m.mu.Lock()
-	delete(m.mu.offered, fakeapiserver.Widgets) // as if its CRD was not there at the start
+	m.update(fakeapiserver.Widgets, func(e *entry) { e.offered = nil }) // as if its CRD was not there at the start
 	m.mu.Unlock()
 	if m.Find(fakeapiserver.Widgets) != nil {
 		t.Error("found before it was looked up")
@@ -295,7 +295,7 @@ func TestLostMirror(t *testing.T) {
 				up.Handle(path, nil)
 				up.Create(fakeapiserver.Widgets, "n", "new")
 				m.mu.Lock()
-				clear(m.mu.looking) // as if some time had passed
+				clear(m.mu.lookUps) // as if some time had passed
 				m.mu.Unlock()
 				m.awaitReady(t, fakeapiserver.Widgets)
 				after := m.Find(fakeapiserver.Widgets)

@@ -86,7 +86,12 @@ func (s *mirrorState) waiting() bool {
 func (m *Set) states() []*mirrorState {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	all := slices.AppendSeq(slices.Collect(maps.Values(m.mu.states)), maps.Values(m.mu.missing))
+	all := slices.Collect(maps.Values(m.mu.missing))
+	for _, e := range m.mu.entries {
+		if e.state != nil {
+			all = append(all, e.state)
+		}
+	}
 	slices.SortFunc(all, func(a, b *mirrorState) int {
 		return cmp.Or(cmp.Compare(a.resource, b.resource), cmp.Compare(a.version, b.version))
 	})

@@ -24,7 +24,7 @@ type Encoding struct {
 // Format is how an object is written down (W-40).
 type Format uint8
 
-// The formats that are made here.
+// The formats that are made here, YAML of failures alone.
 const (
 	JSON Format = iota
 	YAML

@@ -18,8 +18,6 @@ import (
 // AnswerForm is how an answer is written, and how it is written if it is a failure instead.
 type AnswerForm struct {
 	object.Encoding
-	// Pretty asks for JSON that is indented (W-9).
-	Pretty bool
 	// Failure is the form of a Status, for which upstream knows no transforms (W-10).
 	Failure apistatus.StatusFormat
 }
@@ -32,8 +30,8 @@ type requestedForm struct {
 }
 
 // negotiate decides in what form upstream would answer, or reports false if it alone can: it would
-// refuse, or answer in a form that is not made here. Both stages of upstream are in it: the
-// router's for built-in resources, and the handler's (W-42).
+// refuse, or answer in a form that is not made here, such as indented JSON (W-9). Both stages of
+// upstream are in it: the router's for built-in resources, and the handler's (W-42).
 //
 // Where upstream would choose protobuf and there is none here, the next element that asks for the
 // same view may do.
@@ -53,13 +51,12 @@ func negotiate(r Request, query url.Values, a requestedForm) (AnswerForm, bool) 
 			continue
 		}
 		v, ok := c.view(a)
-		if !ok || view != nil && *view != v || c.format == object.YAML && a.watch {
+		if !ok || view != nil && *view != v || c.format == object.JSON && (c.pretty || pretty) && !a.watch {
 			return AnswerForm{}, false
 		}
 		if a.source.Codec.Offers(c.format, v) {
 			return AnswerForm{
 				Encoding: object.Encoding{Format: c.format, View: v, Gzip: acceptsGzip(r.AcceptEncoding)},
-				Pretty:   (c.pretty || pretty) && c.format == object.JSON && !a.watch,
 				Failure:  failure,
 			}, true
 		}
@@ -248,7 +245,7 @@ func WantsPretty(pretty string, userAgent string) bool {
 
 // EncodingName is an encoding as a metric label.
 func EncodingName(e object.Encoding) string {
-	name := [...]string{object.JSON: "json", object.YAML: "yaml", object.Protobuf: "protobuf"}[e.Format]
+	name := [...]string{object.JSON: "json", object.Protobuf: "protobuf"}[e.Format]
 	if e.View != object.Whole {
 		name += "-metadata"
 	}

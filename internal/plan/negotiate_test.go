@@ -16,15 +16,11 @@ var definitions = object.NewResource(schema.GroupVersionResource{Group: "apiexte
 	Resource: "customresourcedefinitions"},
 	"CustomResourceDefinition", false, true)
 
-// inWords is a negotiated form: format, view, whether it is indented; and the form of a failure, if
-// it is another.
+// inWords is a negotiated form: format and view; and the form of a failure, if it is another.
 func (f AnswerForm) inWords() string {
 	formats := map[object.Format]string{object.JSON: "json", object.YAML: "yaml", object.Protobuf: "protobuf"}
 	words := formats[f.Format] + map[object.View]string{object.Metadata: " metadata",
 		object.MetadataV1beta1: " metadata beta"}[f.View]
-	if f.Pretty {
-		words += " pretty"
-	}
 	failure := formats[f.Failure.Format]
 	if f.Failure.Indented {
 		failure += " pretty"
@@ -106,11 +102,13 @@ func TestNegotiate(t *testing.T) {
 		f(a, proto+",application/json", "json, failing in protobuf")
 		f(a, "application/*", "json")
 	}
-	f(builtin, "application/yaml", "yaml")
-	f(custom, "application/yaml", "yaml")
-	f(builtin, "application/yaml,application/json", "yaml")
+	f(builtin, "application/yaml", "upstream")
+	f(custom, "application/yaml", "upstream")
+	f(object(builtin), "application/yaml", "upstream")
+	f(builtin, "application/yaml,application/json", "upstream")
+	f(builtin, "application/json,application/yaml", "json")
 	f(builtin, "application/yaml;stream=watch,application/json", "json")
-	f(builtin, "*/*,application/yaml", "yaml") // wildcards last among equals
+	f(builtin, "*/*,application/yaml", "upstream") // wildcards last among equals
 	f(watch(builtin), "application/yaml", "upstream")
 	f(watch(builtin), "application/yaml,application/json", "upstream")
 
@@ -118,7 +116,8 @@ func TestNegotiate(t *testing.T) {
 		f(a, "application/json"+list, "json metadata, failing in json pretty")
 		f(a, "application/json"+list+",application/json", "json metadata, failing in json")
 		f(a, strings.ReplaceAll("application/json"+list, "v=v1", "v=v1beta1"), "json metadata beta, failing in json pretty")
-		f(a, "application/yaml"+list, "yaml metadata, failing in json pretty")
+		f(a, "application/yaml"+list, "upstream")
+		f(a, "application/json"+list+",application/yaml", "json metadata, failing in yaml")
 		f(a, proto+list+",application/json"+list+",application/json", "protobuf metadata, failing in json")
 		f(a, "application/json"+one, "upstream") // a list asked as single
 		f(object(a), "application/json"+one, "json metadata, failing in json pretty")
@@ -141,22 +140,23 @@ func TestNegotiate(t *testing.T) {
 }
 
 // TestNegotiatePretty is W-9: it never applies to watches, and to nothing but JSON; to failures it
-// does.
+// does. JSON that is indented is upstream's.
 func TestNegotiatePretty(t *testing.T) {
 	source := sourcetest.New(t, sourcetest.Pods, sourcetest.Unreachable{}, 1)
 	f := func(r Request, a requestedForm, want string) {
 		t.Helper()
 		a.source = source
 		form, ok := negotiate(r, r.Query(), a)
-		if got := form.inWords(); !ok || got != want {
-			t.Errorf("%+v: got %q, want %q", r, got, want)
+		if got := form.inWords(); ok != (want != "upstream") || ok && got != want {
+			t.Errorf("%+v: got %q, %t; want %q", r, got, ok, want)
 		}
 	}
-	f(Request{RawQuery: "pretty=1"}, requestedForm{}, "json pretty")
-	f(Request{UserAgent: "curl/8.5.0"}, requestedForm{collection: true}, "json pretty")
-	f(Request{Accept: "application/json;pretty=1"}, requestedForm{}, "json pretty")
+	f(Request{RawQuery: "pretty=1"}, requestedForm{}, "upstream")
+	f(Request{RawQuery: "pretty=1"}, requestedForm{collection: true}, "upstream")
+	f(Request{UserAgent: "curl/8.5.0"}, requestedForm{collection: true}, "upstream")
+	f(Request{RawQuery: "pretty=0", UserAgent: "curl/8.5.0"}, requestedForm{collection: true}, "json")
+	f(Request{Accept: "application/json;pretty=1"}, requestedForm{}, "upstream")
 	f(Request{Accept: "application/json;pretty=true"}, requestedForm{}, "json")
-	f(Request{Accept: "application/yaml", RawQuery: "pretty=1"}, requestedForm{}, "yaml")
 	f(Request{Accept: "application/vnd.kubernetes.protobuf", RawQuery: "pretty=1"}, requestedForm{}, "protobuf")
 	f(Request{RawQuery: "pretty=1"}, requestedForm{collection: true, watch: true}, "json, failing in json pretty")
 }

@@ -183,6 +183,9 @@ func TestPlanRequests(t *testing.T) {
 			r.Method, r.RawQuery, r.WebSocket = "HEAD", "watch=1", true
 		},
 		"W-40 a watch in YAML": func(r *Request) { r.RawQuery += "&watch=1"; r.Accept = "application/yaml" },
+		"W-47 YAML":            func(r *Request) { r.Accept = "application/yaml" },
+		"W-9 pretty":           func(r *Request) { r.RawQuery += "&pretty=true" },
+		"W-9 curl":             func(r *Request) { r.UserAgent = "curl/8.5.0" },
 		"W-46 tables": func(r *Request) {
 			r.Accept = "application/json;as=Table;g=meta.k8s.io;v=v1,application/json"
 		},
@@ -215,9 +218,6 @@ func TestPlanRequests(t *testing.T) {
 		"W-24 bad escapes are dropped": func(r *Request) { r.RawQuery += "&labelSelector=%zz&watch=%zz&a;limit=abc" },
 		"W-25":                         func(r *Request) { r.RawQuery += "&watch=FALSE" },
 		"W-26 negative is none":        func(r *Request) { r.RawQuery += "&limit=-7" },
-		"W-47 YAML":                    func(r *Request) { r.Accept = "application/yaml" },
-		"W-9 pretty":                   func(r *Request) { r.RawQuery += "&pretty=true" },
-		"W-9 curl":                     func(r *Request) { r.UserAgent = "curl/8.5.0" },
 		"D9 protobuf or JSON": func(r *Request) {
 			r.Accept = "application/vnd.kubernetes.protobuf,application/json"
 		},

@@ -38,8 +38,6 @@ func (s *Server) list(c call, a answering, v requester) bool {
 	case err != nil:
 		s.withdraw(p.Source, p.Encoding, err)
 		return false
-	case made.body == nil:
-		return false
 	}
 	if r := recordOf(c); r.whole() {
 		r.keep(jsonOf(p, snapshot))
@@ -70,7 +68,7 @@ func (s *Server) composeLimited(c call, p plan.Plan, snapshot *cache.Snapshot, f
 	encodedList, *flowcontrol.Refusal, error,
 ) {
 	made, err := s.compose(p, snapshot)
-	if err != nil || made.body == nil || !flowcontrol.IsLarge(int64(made.body.Size())) {
+	if err != nil || !flowcontrol.IsLarge(int64(made.body.Size())) {
 		s.compress(&made)
 		return made, nil, err
 	}
@@ -90,7 +88,7 @@ func (s *Server) composeLimited(c call, p plan.Plan, snapshot *cache.Snapshot, f
 		}
 	}()
 	if !ok {
-		if made, err = s.compose(p, snapshot); err != nil || made.body == nil {
+		if made, err = s.compose(p, snapshot); err != nil {
 			return encodedList{}, nil, err
 		}
 	}
@@ -102,8 +100,7 @@ func (s *Server) composeLimited(c call, p plan.Plan, snapshot *cache.Snapshot, f
 // largeState is how many objects a list looks at that waits for a seat.
 const largeState = 500
 
-// compose makes a list but for its compression, on a seat if it is large. One without a body is for
-// upstream to make.
+// compose makes a list but for its compression, on a seat if it is large.
 func (s *Server) compose(p plan.Plan, snapshot *cache.Snapshot) (encodedList, error) {
 	if snapshot.Len() >= largeState {
 		s.seats.Acquire()
@@ -111,15 +108,14 @@ func (s *Server) compose(p plan.Plan, snapshot *cache.Snapshot) (encodedList, er
 	}
 	items, meta := collect(p, snapshot)
 	list, err := codec.NewList(p.Encoding, p.Source.Resource().Info, items, meta)
-	switch {
-	case err != nil:
+	if err != nil {
 		return encodedList{}, err
-	case textual(p.AnswerForm):
-		return composeText(p, list)
-	case compresses(p.AnswerForm, list.Size()):
-		return encodedList{body: list, list: list}, nil
 	}
-	return encodedList{body: list}, nil
+	made := encodedList{body: list}
+	if compresses(p.AnswerForm, list.Size()) {
+		made.list = list
+	}
+	return made, nil
 }
 
 // compress compresses what is to be compressed, on a seat.
@@ -160,34 +156,6 @@ func (b *limitedBody) Close() error {
 	return nil
 }
 
-// composeText makes a list for people.
-func composeText(p plan.Plan, list *codec.List) (encodedList, error) {
-	if list.Size() > maxText {
-		return encodedList{}, nil
-	}
-	text, err := list.Text(func(document []byte) ([]byte, error) { return textOf(p.AnswerForm, document) })
-	if err != nil {
-		return encodedList{}, err
-	}
-	compressed := compresses(p.AnswerForm, len(text))
-	if compressed {
-		text = codec.AppendMember(nil, text)
-	}
-	return encodedList{body: plainText(text), compressed: compressed}, nil
-}
-
-// plainText is a list that is all text already.
-type plainText []byte
-
-// Size is the number of bytes.
-func (t plainText) Size() int { return len(t) }
-
-// WriteTo writes all of it.
-func (t plainText) WriteTo(w io.Writer) (int64, error) {
-	n, err := w.Write(t)
-	return int64(n), err
-}
-
 // get answers a GET of one object. It reports false if upstream must answer.
 func (s *Server) get(w apistatus.Responder, a answering) bool {
 	p := a.Plan
@@ -200,14 +168,11 @@ func (s *Server) get(w apistatus.Responder, a answering) bool {
 		return s.refused(w, a, apierrors.NewNotFound(p.Source.Resource().Info.GVR.GroupResource(), p.Get.Name))
 	}
 	document, err := codec.Append(make([]byte, 0, o.Size()+1), p.Encoding, o, o.RV)
-	if err == nil && p.Pretty {
-		document, err = codec.Indent(document)
-	}
 	if err != nil {
 		s.withdraw(p.Source, p.Encoding, err)
 		return false
 	}
-	if p.Encoding.Format == object.JSON && !p.Pretty {
+	if p.Encoding.Format == object.JSON {
 		document = append(document, '\n')
 	}
 	if r := recordOf(w); r.whole() {
@@ -316,21 +281,6 @@ func (s *Server) withdraw(of *source.Source, e object.Encoding, cause error) {
 
 // gzipThreshold is how large a body must be for upstream to compress it (W-6).
 const gzipThreshold = 128 << 10
-
-// maxText bounds the lists that are made for people to read, which takes a tree of the whole.
-// Upstream makes the larger ones.
-const maxText = 8 << 20
-
-// textual reports that the answer is for people to read.
-func textual(f plan.AnswerForm) bool { return f.Format == object.YAML || f.Pretty }
-
-// textOf makes such an answer of a JSON document.
-func textOf(f plan.AnswerForm, document []byte) ([]byte, error) {
-	if f.Format == object.YAML {
-		return codec.YAML(document)
-	}
-	return codec.Indent(document)
-}
 
 // begin counts an answer from memory, and sets what the source has to say on it.
 func (s *Server) begin(w apistatus.Responder, p answering, verb string) {

@@ -183,7 +183,7 @@ func TestRecordOfAnswers(t *testing.T) {
 		inN + "/a?resourceVersion=0": "ConfigMap", inN + "?resourceVersion=0": "ConfigMapList", inN +
 			"/b?resourceVersion=0": "Status", inM + "?resourceVersion=0": "Status",
 	} {
-		for _, accept := range []string{"application/json", "application/vnd.kubernetes.protobuf", "application/yaml"} {
+		for _, accept := range []string{"application/json", "application/vnd.kubernetes.protobuf"} {
 			got := r.list(target, bearing("alice"), rawclient.Header("Accept", accept))
 			events := j.of(t, got.Header.Get(apistatus.AuditIDHeader))
 			if len(events) != 2 {

@@ -2,40 +2,42 @@ package serve
 
 import (
 	"context"
-	"encoding/hex"
 	"fmt"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
-	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	internal "k8s.io/apiserver/pkg/apis/audit"
 
 	"spillway/internal/apistatus"
+	"spillway/internal/fakeapiserver"
 	"spillway/internal/fakeapiserver/rawclient"
 	"spillway/internal/tracing"
-	"spillway/internal/tracing/collector"
 )
 
 const watchInN = inN + "?watch=1&resourceVersion=0"
 
+// spanMemory keeps spans, also after its end.
+type spanMemory struct{ tracetest.InMemoryExporter }
+
+func (*spanMemory) Shutdown(context.Context) error { return nil }
+
 // spanned is a rig that traces so many requests in a million, and what ends the tracing and returns
 // the spans. Olga's word on traces is believed.
-func spanned(t *testing.T, rate int32, o rigOptions) (*rig, func() []*otlp.Span) {
+func spanned(t *testing.T, rate int32, o rigOptions) (*rig, func() tracetest.SpanStubs) {
 	t.Helper()
-	to := collector.New(t)
-	tracer, err := tracing.New(&tracing.Config{Endpoint: &to.Address, SamplingRatePerMillion: &rate}, "", func(error) {})
-	if err != nil {
-		t.Fatal(err)
-	}
-	end := func() []*otlp.Span {
+	to := &spanMemory{}
+	tracer := tracing.New(&tracing.Config{SamplingRatePerMillion: &rate}, "", to)
+	end := func() tracetest.SpanStubs {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		_ = tracer.Close(ctx) // what was not sent is missed
-		return to.Spans()
+		return to.GetSpans()
 	}
 	t.Cleanup(func() { end() })
 	o.access, o.tracer = true, tracer
@@ -96,28 +98,38 @@ func TestTraces(t *testing.T) {
 	if len(spans) != len(wanted) {
 		t.Errorf("%d spans, want %d", len(spans), len(wanted))
 	}
-	for _, s := range spans {
-		w, told := wanted[hex.EncodeToString(s.TraceId)], collector.Attributes(s)
-		if s.Name != w.name || told["verb"] != w.verb || told["source"] != w.source || told["resource"] != "configmaps" ||
-			told["namespace"] != "n" ||
-			collector.Number(s, "http.response.status_code") != w.code ||
-			hex.EncodeToString(s.ParentSpanId) != hex.EncodeToString(s.TraceId[8:]) {
+	for i := range spans {
+		s := &spans[i]
+		told := spanAttributes(s)
+		w := wanted[s.SpanContext.TraceID().String()]
+		if s.Name != w.name || told["verb"].AsString() != w.verb || told["source"].AsString() != w.source ||
+			told["resource"].AsString() != "configmaps" || told["namespace"].AsString() != "n" ||
+			told["http.response.status_code"].AsInt64() != w.code ||
+			s.Parent.SpanID().String() != s.SpanContext.TraceID().String()[16:] {
 			t.Errorf("want %+v, got %v", w, s)
 		}
-		if w.source != tracedUpstream && (w.id == "" || told["audit-id"] != w.id) {
+		if w.source != tracedUpstream && (w.id == "" || told["audit-id"].AsString() != w.id) {
 			t.Errorf("want %+v, got %v", w, s)
 		}
-		if body := collector.Number(s, "http.response.body.size"); w.body > 0 && body != int64(w.body) || w.body == 0 &&
-			body != -1 {
-			t.Errorf("a body of %d bytes, want %d: %s", body, w.body, s.Name)
+		if body, has := told["http.response.body.size"]; has != (w.body > 0) || body.AsInt64() != int64(w.body) {
+			t.Errorf("a body of %v bytes, want %d: %s", body, w.body, s.Name)
 		}
-		if text := s.String(); strings.Contains(text, "olga") || strings.Contains(text, "resourceVersion") {
+		if text := fmt.Sprintf("%+v", *s); strings.Contains(text, "olga") || strings.Contains(text, "resourceVersion") {
 			t.Errorf("it tells too much: %s", text)
 		}
 		if w.source == tracedUpstream && !r.sent(s) {
 			t.Errorf("upstream was not told of %v", s)
 		}
 	}
+}
+
+// spanAttributes are the attributes of a span.
+func spanAttributes(s *tracetest.SpanStub) map[attribute.Key]attribute.Value {
+	told := map[attribute.Key]attribute.Value{}
+	for _, a := range s.Attributes {
+		told[a.Key] = a.Value
+	}
+	return told
 }
 
 // openWatch opens a watch for the rest of the test, and returns the Audit-Id of its head.
@@ -133,8 +145,8 @@ func openWatch(t *testing.T, base, target string, opts ...rawclient.RequestOptio
 }
 
 // sent reports that a request upstream carried the context of a span.
-func (r *rig) sent(s *otlp.Span) bool {
-	want := "00-" + hex.EncodeToString(s.TraceId) + "-" + hex.EncodeToString(s.SpanId) + "-01"
+func (r *rig) sent(s *tracetest.SpanStub) bool {
+	want := "00-" + s.SpanContext.TraceID().String() + "-" + s.SpanContext.SpanID().String() + "-01"
 	for _, q := range r.up.Requests() {
 		if q.Header.Get("Traceparent") == want {
 			return true
@@ -163,12 +175,13 @@ func TestTracesOfWhatPassesThrough(t *testing.T) {
 	if len(spans) != want {
 		t.Errorf("%d spans, want %d", len(spans), want)
 	}
-	for _, s := range spans {
-		if collector.Attributes(s)["source"] != tracedUpstream || collector.Number(s, "http.response.status_code") < 200 ||
-			!r.sent(s) {
+	for i := range spans {
+		s := &spans[i]
+		told := spanAttributes(s)
+		if told["source"].AsString() != tracedUpstream || told["http.response.status_code"].AsInt64() < 200 || !r.sent(s) {
 			t.Errorf("%v", s)
 		}
-		if len(s.ParentSpanId) > 0 || len(s.Links) != 1 {
+		if s.Parent.IsValid() || len(s.Links) != 1 {
 			t.Errorf("a stranger's span: %v", s)
 		}
 	}
@@ -212,7 +225,7 @@ func TestExemplars(t *testing.T) {
 			rawclient.Header("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io"))
 		traces := map[string]bool{}
 		for _, s := range end() {
-			traces[hex.EncodeToString(s.TraceId)] = true
+			traces[s.SpanContext.TraceID().String()] = true
 		}
 		found := 0
 		for _, series := range r.series("spillway_list_duration_seconds") {
@@ -233,11 +246,13 @@ func TestExemplars(t *testing.T) {
 // A collector that hangs holds up no answer, and neither does the end of the server wait for it.
 func TestCollectorThatHangs(t *testing.T) {
 	t.Parallel()
-	all, to := int32(1e6), collector.Hanging(t)
-	tracer, err := tracing.New(&tracing.Config{Endpoint: &to.Address, SamplingRatePerMillion: &all}, "", func(error) {})
+	all, address := int32(1e6), fakeapiserver.SilentAddress(t)
+	config := &tracing.Config{Endpoint: &address, SamplingRatePerMillion: &all}
+	to, err := tracing.NewExporter(config, func(error) {})
 	if err != nil {
 		t.Fatal(err)
 	}
+	tracer := tracing.New(config, "", to)
 	r, _ := audited(t, internal.LevelNone, false, rigOptions{tracer: tracer})
 	for range 100 {
 		if got := r.list(inN + "/a?resourceVersion=0"); got.Status != 200 {

@@ -106,6 +106,3 @@ func (r *Report) Select(q Query) *Report {
 	w.Items = w.Items[:min(len(w.Items), q.Limit)]
 	return &selected
 }
-
-// WatchKeys are by what watches can be sorted.
-func WatchKeys() []string { return keysOf(watchColumns) }

@@ -22,23 +22,23 @@ func (r *Report) WriteText(w io.Writer, q Query) error {
 		b.WriteString("\n")
 	}
 	b.WriteString("\n")
-	writeTable(&b, r.ResourceTable(q))
+	r.ResourceTable(q).WriteText(&b)
 	fmt.Fprintf(&b, "\n%s\n", r.Shown())
 	if len(r.Watches.Items) > 0 {
 		b.WriteString("\n")
-		writeTable(&b, r.WatchTable(q))
+		r.WatchTable(q).WriteText(&b)
 	}
 	if len(r.Evictions) > 0 {
 		b.WriteString("\nEvicted last:\n")
-		writeTable(&b, r.EvictionTable())
+		r.EvictionTable().WriteText(&b)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-// writeTable writes a table whose columns are as wide as they must be. Text in them has no tabs: it
-// is Printable.
-func writeTable(b *strings.Builder, t Table) {
+// WriteText writes the table with columns as wide as they must be. Text in them has no tabs: it is
+// Printable.
+func (t Table) WriteText(b *strings.Builder) {
 	rows := make([][]string, len(t.Rows)+1)
 	for _, c := range t.Columns {
 		rows[0] = append(rows[0], strings.ToUpper(c.Name))

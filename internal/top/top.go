@@ -1,18 +1,29 @@
 // Package top shows in a terminal what the status page of a running proxy shows.
 //
-// Invariant: what comes over the network is text in cells and moves no cursor, whatever it
-// contains; and the token is sent to no address but the given one.
+// Invariant: text that comes over the network moves no cursor, whatever it contains; and the token
+// is sent to no address but the given one.
 package top
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"io"
+	"strings"
 	"time"
-
-	tea "charm.land/bubbletea/v2"
+	"unicode/utf8"
 
 	"spillway/internal/status"
+)
+
+const (
+	// resourcesMost is how many resources are shown: those with the most watches.
+	resourcesMost = 6
+	// factColumns is how wide the lines of facts are, where a fact is not wider itself.
+	factColumns = 80
+	// enterScreen leaves the user's screen as it is and cuts lines that are too long; leaveScreen
+	// undoes that.
+	enterScreen = "\x1b[?1049h\x1b[?7l\x1b[?25l"
+	leaveScreen = "\x1b[?25h\x1b[?7h\x1b[?1049l"
 )
 
 // Options say what is shown.
@@ -32,17 +43,74 @@ func Once(ctx context.Context, o Options, out io.Writer) error {
 	return report.WriteText(out, q)
 }
 
-// Run shows reports on the terminal, until the user ends it.
-func Run(ctx context.Context, o Options, in io.Reader, out io.Writer) error {
-	first, err := o.Client.Report(ctx, o.query()) // what is wrong is said in one line, not on a screen
-	if err != nil {
-		return err
+// Run draws reports on a terminal until ctx is done.
+func Run(ctx context.Context, o Options, out io.Writer) error {
+	report, failed := o.Client.Report(ctx, o.query())
+	if failed != nil {
+		return failed // in one line, and not on a screen
 	}
-	_, err = tea.NewProgram(newModel(ctx, o, first), tea.WithContext(ctx), tea.WithInput(in), tea.WithOutput(out)).Run()
-	if errors.Is(err, tea.ErrInterrupted) || ctx.Err() != nil {
-		return nil
+	fmt.Fprint(out, enterScreen)
+	defer fmt.Fprint(out, leaveScreen)
+	for {
+		if _, err := io.WriteString(out, draw(o.screen(report, failed))); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(o.Interval):
+		}
+		var next *status.Report
+		if next, failed = o.Client.Report(ctx, o.query()); failed == nil {
+			report = next
+		}
 	}
-	return err
+}
+
+// draw puts each line where it belongs. A terminal puts lines below its last one there: so they are
+// drawn from the last on, and it needs no figure of its size.
+func draw(text string) string {
+	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	frame := fmt.Sprintf("\x1b[%d;1H\x1b[J", len(lines)+1)
+	for i := len(lines); i > 0; i-- {
+		frame += fmt.Sprintf("\x1b[%d;1H\x1b[K%s", i, lines[i-1])
+	}
+	return frame
+}
+
+// screen is what is drawn. failed is why there is no newer report.
+func (o Options) screen(report *status.Report, failed error) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "spillway top  %s  %s\n", status.Printable(o.Client.Base.String()), report.Moment())
+	if failed != nil {
+		fmt.Fprintf(&b, "%s\n", status.Printable("not refreshed: "+failed.Error()))
+	}
+	used := 0
+	for _, f := range report.Facts() {
+		text := f.Name + " " + f.Text
+		switch width := utf8.RuneCountInString(text); {
+		case used == 0:
+			used = width
+		case used+3+width > factColumns:
+			text, used = "\n"+text, width
+		default:
+			text, used = " · "+text, used+3+width
+		}
+		b.WriteString(text)
+	}
+	b.WriteString("\n\n")
+	q := o.query()
+	q.Resources = status.Order{Key: "watches"}
+	resources := report.Select(q).ResourceTable(q)
+	hidden := max(0, len(resources.Rows)-resourcesMost)
+	resources.Rows = resources.Rows[:len(resources.Rows)-hidden]
+	resources.WriteText(&b)
+	if hidden > 0 {
+		fmt.Fprintf(&b, "and %d more\n", hidden)
+	}
+	fmt.Fprintf(&b, "\n%s\n", report.Shown())
+	report.WatchTable(q).WriteText(&b)
+	return b.String()
 }
 
 func (o Options) query() status.Query {

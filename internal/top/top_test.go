@@ -1,6 +1,7 @@
 package top
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,11 +10,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
-	tea "charm.land/bubbletea/v2"
-	"github.com/charmbracelet/x/ansi"
 	"go.uber.org/goleak"
 
 	"spillway/internal/status"
@@ -59,101 +59,62 @@ func proxy(t *testing.T, report *status.Report, answer func(http.ResponseWriter,
 	return &Fetcher{Base: base, Transport: transport}
 }
 
-// screen is a model as it would be shown.
-func screen(t *testing.T, m *model) []string {
-	t.Helper()
-	lines := m.lines()
-	if len(lines) > m.height {
-		t.Errorf("%d lines on a screen of %d", len(lines), m.height)
-	}
-	var plain []string
-	for _, line := range lines {
-		if width := ansi.StringWidth(line); width > m.width {
-			t.Errorf("%d columns on a screen of %d: %q", width, m.width, line)
-		}
-		plain = append(plain, ansi.Strip(line))
-	}
-	return plain
+// options show what a client reports.
+func options(client *Fetcher) Options {
+	return Options{Client: client, Interval: time.Second, Order: status.DefaultQuery().Watches}
 }
 
-func open(t *testing.T, client *Fetcher, width, height int) *model {
+// terminal is what one of a size shows after a frame.
+func terminal(t *testing.T, frame string, width, height int) []string {
 	t.Helper()
-	o := Options{Client: client, Interval: time.Second, Order: status.DefaultQuery().Watches}
-	report, err := client.Report(t.Context(), o.query())
+	screen := make([]string, height)
+	row := 0
+	for _, step := range strings.Split(frame, "\x1b[")[1:] {
+		if text, erases := strings.CutPrefix(step, "K"); erases {
+			runes := []rune(text)
+			screen[row] = string(runes[:min(len(runes), width)])
+		} else if step == "J" {
+			clear(screen[row:])
+		} else if n, err := fmt.Sscanf(step, "%d;1H", &row); n == 1 && err == nil {
+			row = min(row, height) - 1
+		} else {
+			t.Fatalf("it sends %q", step)
+		}
+	}
+	return screen
+}
+
+// A terminal of any size shows as many of the first lines as it has, each as far as it is wide.
+func TestScreenFitsATerminalOfAnySize(t *testing.T) {
+	o := options(proxy(t, crowd(50), nil))
+	report, err := o.Client.Report(t.Context(), o.query())
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := newModel(t.Context(), o, report)
-	m.Update(tea.WindowSizeMsg{Width: width, Height: height})
-	return m
-}
-
-// press presses a key, and lets what it asks for be answered.
-func press(m *model, key tea.Key) {
-	_, command := m.Update(tea.KeyPressMsg(key))
-	if command == nil {
-		return
-	}
-	m.Update(command())
-}
-
-// row is the first watch on the screen.
-func row(t *testing.T, m *model) string {
-	t.Helper()
-	for _, line := range screen(t, m) {
-		if strings.HasPrefix(line, "user-") {
-			user, _, _ := strings.Cut(line, " ")
-			return user
-		}
-	}
-	t.Fatalf("no watch on the screen:\n%s", strings.Join(screen(t, m), "\n"))
-	return ""
-}
-
-func TestKeys(t *testing.T) {
-	m := open(t, proxy(t, crowd(700), nil), 120, 30)
-	f := func(key tea.Key, want string) {
-		t.Helper()
-		if press(m, key); row(t, m) != want {
-			t.Errorf("after %s: %s, want %s", tea.KeyPressMsg(key), row(t, m), want)
-		}
-	}
-	if got := row(t, m); got != "user-699" {
-		t.Errorf("begins with %s", got)
-	}
-	f(tea.Key{Code: tea.KeyDown}, "user-698")
-	f(tea.Key{Code: tea.KeyUp}, "user-699")
-	f(tea.Key{Code: tea.KeyUp}, "user-699")
-	f(tea.Key{Code: tea.KeyHome}, "user-699")
-	f(tea.Key{Code: 'r', Text: "r"}, "user-000") // those that the first report left out, too
-	f(tea.Key{Code: 'r', Text: "r"}, "user-699")
-	f(tea.Key{Code: tea.KeyLeft}, "user-000") // by user
-	f(tea.Key{Code: tea.KeyRight}, "user-699")
-	f(tea.Key{Code: 'p', Text: "p"}, "user-699")
-	if !strings.Contains(strings.Join(screen(t, m), "\n"), "paused") {
-		t.Error("it does not say that it is paused")
-	}
-	press(m, tea.Key{Code: tea.KeyEnd})
-	last := screen(t, m)
-	if !strings.HasPrefix(last[len(last)-2], "user-200 ") {
-		t.Errorf("the end is %q", last[len(last)-2])
-	}
-	_, command := m.Update(tea.KeyPressMsg(tea.Key{Code: 'q', Text: "q"}))
-	if _, quits := command().(tea.QuitMsg); !quits {
-		t.Error("q does not end it")
-	}
-}
-
-// What does not fit is left out or cut, and what is there fits, whatever the size.
-func TestSizes(t *testing.T) {
-	client := proxy(t, crowd(50), nil)
+	text := o.screen(report, errors.New("no answer"))
+	lines := strings.Split(text, "\n")
 	for _, width := range []int{1, 10, 40, 80, 200} {
 		for _, height := range []int{1, 5, 24, 100} {
-			m := open(t, client, width, height)
-			screen(t, m)
-			m.failed = errors.New("no answer")
-			screen(t, m)
+			for i, got := range terminal(t, draw(text), width, height) {
+				want := ""
+				if i < len(lines) {
+					runes := []rune(lines[i])
+					want = string(runes[:min(len(runes), width)])
+				}
+				if got != want {
+					t.Errorf("%d×%d: line %d is %q, want %q", width, height, i, got, want)
+				}
+			}
 		}
+	}
+	for _, want := range []string{"not refreshed: no answer", "Mirrored 9 of 9 resources", "resource-8", "and 3 more",
+		"50 watches, by lag", "user-049"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("lacks %q:\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, "resource-2") {
+		t.Errorf("shows more resources than it has room for:\n%s", text)
 	}
 }
 
@@ -165,12 +126,7 @@ func TestHostileText(t *testing.T) {
 	w.User, w.UserAgent, w.LabelSelector, w.Peer, w.Phase = evil, evil, evil, evil, evil
 	report.Version, report.Upstream.Host, report.Resources[0].Resource = evil, evil, evil
 	report.Upstream.StaleResources, report.Ended = []string{evil}, map[string]uint64{evil: 1}
-	m := open(t, proxy(t, report, nil), 300, 40)
-	m.failed = errors.New(evil)
-	all := strings.Join(m.lines(), "\n")
-	for _, style := range []string{bold, faint, inverse, red, plain} {
-		all = strings.ReplaceAll(all, style, "")
-	}
+	all := options(proxy(t, report, nil)).screen(report, errors.New(evil))
 	if i := strings.IndexFunc(all, func(r rune) bool {
 		return r < ' ' && r != '\n' || r >= 0x7f && r < 0xa0 || r == '\u202e'
 	}); i >= 0 {
@@ -178,27 +134,50 @@ func TestHostileText(t *testing.T) {
 	}
 }
 
-// A proxy that does not answer is said not to, and what it said last stays.
-func TestFailures(t *testing.T) {
-	down := false
+// A proxy that does not answer is said not to, and what it said last stays, until it answers again.
+// The screen is left when the user ends it, as it was.
+func TestFailuresAreShownUntilTheNextReport(t *testing.T) {
+	var requests atomic.Int32
 	client := proxy(t, crowd(3), func(w http.ResponseWriter, _ *http.Request) bool {
-		if down {
+		if requests.Add(1) == 2 {
 			http.Error(w, "no report: the proxy is stopping", http.StatusServiceUnavailable)
+			return true
 		}
-		return down
+		return false
 	})
-	m := open(t, client, 100, 24)
-	down = true
-	m.Update(m.ask()())
-	if shown := strings.Join(screen(t, m), "\n"); !strings.Contains(shown, "not refreshed") ||
-		!strings.Contains(shown, "503: no report: the proxy is stopping") || row(t, m) != "user-002" {
-		t.Errorf("shows\n%s", shown)
+	o := options(client)
+	o.Interval = time.Millisecond
+	ctx, stop := context.WithCancel(t.Context())
+	frames := &frames{most: 3, stop: stop}
+	if err := Run(ctx, o, frames); err != nil {
+		t.Fatal(err)
 	}
-	down = false
-	m.Update(m.ask()())
-	if shown := strings.Join(screen(t, m), "\n"); strings.Contains(shown, "not refreshed") {
-		t.Errorf("shows\n%s", shown)
+	all := frames.written
+	if len(all) < 5 || all[0] != enterScreen || all[len(all)-1] != leaveScreen {
+		t.Fatalf("%q", all)
 	}
+	for i, frame := range all[1:4] {
+		shown := strings.Join(terminal(t, frame, 200, 40), "\n")
+		if !strings.Contains(shown, "\nuser-002 ") ||
+			strings.Contains(shown, "not refreshed: ") != (i == 1) ||
+			strings.Contains(shown, "503: no report: the proxy is stopping") != (i == 1) {
+			t.Errorf("frame %d shows\n%s", i, shown)
+		}
+	}
+}
+
+// frames keeps what is written, and stops what writes after so many frames.
+type frames struct {
+	written []string
+	most    int
+	stop    func()
+}
+
+func (f *frames) Write(p []byte) (int, error) {
+	if f.written = append(f.written, string(p)); len(f.written) == f.most+1 {
+		f.stop()
+	}
+	return len(p), nil
 }
 
 func TestClient(t *testing.T) {

@@ -11,7 +11,6 @@ import (
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/sdk/resource"
@@ -35,13 +34,13 @@ const (
 // and a wrapper of net/http, and cannot be stopped while its collector hangs.
 type Tracer struct {
 	provider *sdk.TracerProvider
-	exporter *otlptrace.Exporter
+	exporter sdk.SpanExporter
 	tracer   trace.Tracer
 }
 
-// New makes a Tracer, which connects with its first spans. instance identifies the replica.
-// failed is called with the errors of exports of any Tracer of this process. Close it.
-func New(c *Config, instance string, failed func(error)) (*Tracer, error) {
+// NewExporter makes what sends spans to the collector, to which it connects with the first of them.
+// failed is called with the errors of exports of any Tracer of this process.
+func NewExporter(c *Config, failed func(error)) (sdk.SpanExporter, error) {
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(failed))
 	to := []otlptracegrpc.Option{otlptracegrpc.WithTimeout(exportTimeout)}
 	if c.Endpoint != nil {
@@ -51,6 +50,11 @@ func New(c *Config, instance string, failed func(error)) (*Tracer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a client of the collector: %w", err)
 	}
+	return exporter, nil
+}
+
+// New makes a Tracer. instance identifies the replica. Close it.
+func New(c *Config, instance string, exporter sdk.SpanExporter) *Tracer {
 	limits := sdk.NewSpanLimits()
 	limits.AttributeValueLengthLimit = valueMost
 	t := &Tracer{exporter: exporter, provider: sdk.NewTracerProvider(
@@ -60,7 +64,7 @@ func New(c *Config, instance string, failed func(error)) (*Tracer, error) {
 		sdk.WithRawSpanLimits(limits),
 	)}
 	t.tracer = t.provider.Tracer(service)
-	return t, nil
+	return t
 }
 
 // sampler is kube-apiserver's: what a parent says, or else a share of all, or none.

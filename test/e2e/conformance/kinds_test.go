@@ -227,8 +227,11 @@ func (k *kind) scenarios() []scenario {
 	}
 	ask := func(name, rules, target, accept string) scenario {
 		by := from
-		if _, partial, _ := strings.Cut(accept, ";"); partial != "" && k.annotated() || accept == protobufType &&
-			k.Group == "apiextensions.k8s.io" {
+		_, partial, _ := strings.Cut(accept, ";")
+		switch {
+		case partial != "" && k.annotated(), accept == yamlType:
+			by = upstream
+		case accept == protobufType && k.Group == "apiextensions.k8s.io":
 			by = upstream // the types of definitions are not client-go's
 		}
 		return get(name, rules, target, by, anyStatus).with("Accept", accept)

@@ -25,7 +25,7 @@ func objects() []scenario {
 		get("options of lists", "W-34",
 			c1+"/a?resourceVersion=0&watch=true&labelSelector=app%3Dnone&limit=abc&resourceVersionMatch=Exact", memory, 0),
 		get("export", "W-34", c1+"/a?resourceVersion=0&export=true", memory, 400),
-		get("pretty", "W-9", c1+"/a?resourceVersion=0&pretty=1", memory, 0),
+		get("pretty", "W-9", c1+"/a?resourceVersion=0&pretty=1", upstream, 0),
 		get("bad timeout", "W-28", c1+"/a?resourceVersion=0&timeout=abc", upstream, 400),
 		get("subresource", "W-97", "/api/v1/namespaces/c1/pods/p1/status?resourceVersion=0", upstream, 0),
 		get("subresource of a namespace", "W-20 W-97", "/api/v1/namespaces/c1/status?resourceVersion=0", upstream, 0),

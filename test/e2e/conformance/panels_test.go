@@ -136,7 +136,7 @@ func panelRequests() []scenario {
 			get("metadata alone", "W-45 W-234", path+"?resourceVersion=0", memory, 0).with("Accept", jsonType+asPartials),
 			get("metadata alone in protobuf", "W-45 W-133 W-234", path+"?resourceVersion=0", memory, 0).with("Accept",
 				protobufType+asPartials),
-			get("YAML", "W-47 W-234", path+"/p1?resourceVersion=0", memory, 0).with("Accept", yamlType),
+			get("YAML", "W-47 W-234", path+"/p1?resourceVersion=0", upstream, 0).with("Accept", yamlType),
 		})...)
 	}
 	return append(all,

@@ -102,6 +102,7 @@ var perhaps = map[string]bool{
 	`GET /api/v1/namespaces/red/configmaps?fieldSelector=spec.none%3Da&resourceVersion=0`:                     true,
 	`GET /api/v1/namespaces/red/configmaps?resourceVersion=0;fieldSelector=metadata.name%3Da`:                 true,
 	`GET /api/v1/namespaces/red/configmaps?resourceVersion=0 as application/json;as=Table;g=meta.k8s.io;v=v1`: true,
+	`GET /api/v1/namespaces/red/configmaps?resourceVersion=0 as application/yaml`:                             true,
 	`GET /api/v1/namespaces/red/configmaps?resourceVersion=0 as text/html`:                                    true,
 	`GET /api/v1/namespaces/red/pods`:                                                                         true,
 	`GET /api/v1/namespaces/red/pods?fieldSelector=metadata.name%3Da`:                                         true,

@@ -25,16 +25,21 @@ func (w *world) terminal(t *testing.T) {
 		}
 		return string(out), err
 	}
-	command := fmt.Sprintf("%s top --address=%s --interval=1s", w.binary, w.proxy.Metrics)
-	if _, err := tmux(t.Context(), "new-session", "-d", "-x", "140", "-y", "32", command); err != nil {
-		t.Fatal(err)
+	open := func(name, order string) {
+		t.Helper()
+		command := fmt.Sprintf("%s top --address=%s --interval=1s --sort=%s", w.binary, w.proxy.Metrics, order)
+		_, err := tmux(t.Context(), "new-session", "-d", "-s", name, "-x", "140", "-y", "32", command)
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
+	open("lag", "lag")
 	t.Cleanup(func() { _, _ = tmux(context.Background(), "kill-server") }) // which is gone, if all went well
-	shows := func(what string, check func(lines []string) bool) string {
+	shows := func(name, what string, check func(lines []string) bool) string {
 		t.Helper()
 		screen := ""
 		process.Awaiting(t, what, func(ctx context.Context) (err error) {
-			if screen, err = tmux(ctx, "capture-pane", "-p"); err != nil {
+			if screen, err = tmux(ctx, "capture-pane", "-p", "-t", name); err != nil {
 				return err
 			}
 			if lines := strings.Split(screen, "\n"); !check(lines) {
@@ -47,29 +52,25 @@ func (w *world) terminal(t *testing.T) {
 	first := func(prefix string) func([]string) bool {
 		return func(lines []string) bool {
 			for i, line := range lines {
-				if strings.HasPrefix(line, "User") && i+1 < len(lines) {
+				if strings.HasPrefix(line, "USER") && i+1 < len(lines) {
 					return strings.HasPrefix(lines[i+1], prefix)
 				}
 			}
 			return false
 		}
 	}
-	t.Logf("by lag:\n%s", shows("the watch that lags", first("carol ")))
-	press := func(key string) {
-		t.Helper()
-		if _, err := tmux(t.Context(), "send-keys", key); err != nil {
+	t.Logf("by lag:\n%s", shows("lag", "the watch that lags", first("carol ")))
+	open("user", "user")
+	t.Logf("by user:\n%s", shows("user", "the order by user", first("alice ")))
+	for _, name := range []string{"lag", "user"} {
+		if _, err := tmux(t.Context(), "send-keys", "-t", name, "C-c"); err != nil {
 			t.Fatal(err)
 		}
+		process.Awaiting(t, "its end", func(ctx context.Context) error {
+			if _, err := tmux(ctx, "has-session", "-t", name); err == nil {
+				return fmt.Errorf("it goes on")
+			}
+			return nil
+		})
 	}
-	press("Left")
-	t.Logf("by user:\n%s", shows("the order by user", first("alice ")))
-	press("p")
-	shows("the pause", func(lines []string) bool { return lines[1] == "paused" })
-	press("q")
-	process.Awaiting(t, "its end", func(ctx context.Context) error {
-		if _, err := tmux(ctx, "has-session"); err == nil {
-			return fmt.Errorf("it goes on")
-		}
-		return nil
-	})
 }
