@@ -139,7 +139,8 @@ func costOf(t *testing.T, admin kubernetes.Interface, proxy *process.Proxy) cost
 	asking.Wait()
 	after := counted(t, admin)
 	passed = process.Metric(t, proxy.Metrics, watched) - passed
-	return cost{clients: clients, passed: passed, requests: after.requests - before.requests, bytes: after.bytes - before.bytes}
+	return cost{clients: clients, passed: passed, requests: after.requests - before.requests,
+		bytes: after.bytes - before.bytes}
 }
 
 // untilEnd watches until the initial events end, if they do.
