@@ -10,6 +10,8 @@ import (
 	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"spillway/internal/quantity"
 )
 
 // Annotations of pods, and so of pod templates. Whatever else has their prefix is refused: it is
@@ -113,7 +115,7 @@ func (o *Options) Validate() error {
 func (o *Options) validateRequirements() error {
 	for _, r := range [][2]string{{"cpu-request", o.CPURequest}, {"cpu-limit", o.CPULimit},
 		{"memory-request", o.MemoryRequest}, {"memory-limit", o.MemoryLimit}} {
-		if q, err := ParseQuantity(r[1]); r[1] != "" && (err != nil || q.Sign() <= 0) {
+		if q, err := quantity.Parse(r[1]); r[1] != "" && (err != nil || q.Sign() <= 0) {
 			return wrong(r[0], r[1], "must be a quantity above 0, such as 100m or 128Mi")
 		}
 	}

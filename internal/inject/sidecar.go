@@ -17,10 +17,6 @@ const user = 65532
 // wait.
 const startSeconds = 300
 
-// OwnFlags are those of the sidecar that injection decides.
-var OwnFlags = []string{"sidecar-dir", "sidecar-key-dir", "listen", "listen-tls", "metrics-listen", "resources",
-	"kubeconfig"}
-
 // container is the sidecar. The next container is started when its startup probe succeeds, and it
 // is ended after all others. account is where it mounts the pod's service account from; nil: a
 // volume of its own.

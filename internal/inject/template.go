@@ -8,11 +8,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	kjson "sigs.k8s.io/json"
+
+	"spillway/internal/quantity"
 )
 
 // Template is what of a pod, or of a pod template, decides whether and how it gets a sidecar. Plan
 // reads nothing else, so nothing else is decoded: what a large pod becomes in memory is bounded by
-// its text (see package admission), and its quantities are parsed by ParseQuantity alone, since
+// its text (see package admission), and its quantities are parsed by quantity.Parse alone, since
 // others can take minutes (1e-100000000).
 type Template struct {
 	Metadata `json:"metadata"`
@@ -126,7 +128,7 @@ func (a Amounts) list() (corev1.ResourceList, error) {
 	}
 	list := corev1.ResourceList{}
 	for name, text := range a {
-		q, err := ParseQuantity(string(text))
+		q, err := quantity.Parse(string(text))
 		if err != nil {
 			return nil, fmt.Errorf("has %q of %s: %w", text, name, err)
 		}
