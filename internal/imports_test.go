@@ -74,11 +74,12 @@ var mayImport = map[string][]string{
 	"fakeapiserver": {"object"},
 	"testutil":      {},
 
-	"inject":       {"quantity"},
-	"allowance":    {},
-	"admission":    {"inject", "listen"},
-	"webhook":      {"admission", "allowance", "auth", "flowcontrol", "inject", "listen", "memory", "tlsconn", "upstream"},
-	"sidecar":      {},
+	"allowance": {},
+	"admission": {"listen", "sidecar"},
+	"webhook": {
+		"admission", "allowance", "auth", "flowcontrol", "listen", "memory", "sidecar", "tlsconn", "upstream",
+	},
+	"sidecar":      {"quantity"},
 	"clientconfig": {},
 }
 

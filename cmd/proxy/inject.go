@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"spillway/internal/config"
-	"spillway/internal/inject"
+	"spillway/internal/sidecar/inject"
 )
 
 // newInject returns `spillway inject`.

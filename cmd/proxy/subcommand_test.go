@@ -17,8 +17,8 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"spillway/internal/config"
-	"spillway/internal/inject"
 	"spillway/internal/logging"
+	"spillway/internal/sidecar/inject"
 	"spillway/internal/status"
 	"spillway/internal/webhook"
 )

@@ -9,8 +9,8 @@ import (
 	"go.uber.org/zap"
 
 	"spillway/internal/config"
-	"spillway/internal/inject"
 	"spillway/internal/logging"
+	"spillway/internal/sidecar/inject"
 	"spillway/internal/webhook"
 )
 

@@ -26,8 +26,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	kjson "sigs.k8s.io/json"
 
-	"spillway/internal/inject"
 	"spillway/internal/listen"
+	"spillway/internal/sidecar/inject"
 )
 
 // handler answers AdmissionReviews (admission.k8s.io/v1) of pods.

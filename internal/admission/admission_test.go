@@ -15,7 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"spillway/internal/inject"
+	"spillway/internal/sidecar/inject"
 )
 
 func newHandler() http.Handler {

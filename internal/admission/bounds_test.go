@@ -22,7 +22,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
-	"spillway/internal/inject"
+	"spillway/internal/sidecar/inject"
 	"spillway/internal/testutil"
 )
 

@@ -18,8 +18,8 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
-	"spillway/internal/inject"
 	"spillway/internal/listen"
+	"spillway/internal/sidecar/inject"
 	"spillway/internal/tlsconn"
 	"spillway/internal/tlsconn/tlsconntest"
 )

@@ -91,7 +91,8 @@ func manifests(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	for _, name := range []string{"kube-state-metrics", "metrics-server", "cert-manager"} {
-		text, err := os.ReadFile(filepath.Join(process.Repository(t), "internal", "inject", "testdata", name+".yaml"))
+		text, err := os.ReadFile(filepath.Join(process.Repository(t), "internal", "sidecar", "inject", "testdata",
+			name+".yaml"))
 		must(t, err)
 		all[name] = string(text)
 	}

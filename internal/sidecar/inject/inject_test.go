@@ -73,7 +73,7 @@ func TestManifests(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got != string(want) {
-				t.Errorf("differs from %s; if it is meant to, run go test ./internal/inject -update. Got:\n%s", golden, got)
+				t.Errorf("differs from %s; if it is meant to, run go test ./internal/sidecar/inject -update. Got:\n%s", golden, got)
 			}
 			if back, _, err := Remove(out); err != nil || back != text {
 				t.Errorf("%v; it becomes:\n%s", err, back)
