@@ -77,9 +77,9 @@ var mayImport = map[string][]string{
 	"allowance": {},
 	"admission": {"listen", "sidecar"},
 	"webhook": {
-		"admission", "allowance", "auth", "flowcontrol", "listen", "memory", "sidecar", "tlsconn", "upstream",
+		"allowance", "auth", "flowcontrol", "listen", "memory", "sidecar", "tlsconn", "upstream",
 	},
-	"sidecar":      {"quantity"},
+	"sidecar":      {"listen", "quantity"},
 	"clientconfig": {},
 }
 

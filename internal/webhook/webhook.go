@@ -22,12 +22,12 @@ import (
 	"go.uber.org/zap"
 	"k8s.io/utils/clock"
 
-	"spillway/internal/admission"
 	"spillway/internal/allowance"
 	"spillway/internal/auth"
 	"spillway/internal/flowcontrol"
 	"spillway/internal/listen"
 	"spillway/internal/memory"
+	"spillway/internal/sidecar/admission"
 	"spillway/internal/sidecar/inject"
 	"spillway/internal/tlsconn"
 	"spillway/internal/upstream"
