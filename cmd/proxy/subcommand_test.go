@@ -20,7 +20,7 @@ import (
 	"spillway/internal/logging"
 	"spillway/internal/sidecar/inject"
 	"spillway/internal/status"
-	"spillway/internal/webhook"
+	"spillway/internal/sidecar/webhook"
 )
 
 func TestHelpOfCommandsIsReadable(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"spillway/internal/config"
 	"spillway/internal/logging"
 	"spillway/internal/sidecar/inject"
-	"spillway/internal/webhook"
+	"spillway/internal/sidecar/webhook"
 )
 
 // webhookCommand is `spillway webhook`: a server of its own.

@@ -1,4 +1,4 @@
-package allowance
+package limits
 
 import (
 	"context"

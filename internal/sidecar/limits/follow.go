@@ -1,9 +1,9 @@
-// Package allowance knows what namespaces allow their pods: it holds the LimitRanges and
+// Package limits knows what namespaces allow their pods: it holds the LimitRanges and
 // ResourceQuotas of a cluster, and follows them.
 //
 // The invariant: what Of answers was current a moment ago. While upstream is away, or does not
 // allow the watch, Of is an error.
-package allowance
+package limits
 
 import (
 	"context"

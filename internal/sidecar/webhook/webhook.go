@@ -22,13 +22,13 @@ import (
 	"go.uber.org/zap"
 	"k8s.io/utils/clock"
 
-	"spillway/internal/allowance"
 	"spillway/internal/auth"
 	"spillway/internal/flowcontrol"
 	"spillway/internal/listen"
 	"spillway/internal/memory"
 	"spillway/internal/sidecar/admission"
 	"spillway/internal/sidecar/inject"
+	"spillway/internal/sidecar/limits"
 	"spillway/internal/tlsconn"
 	"spillway/internal/upstream"
 	"spillway/internal/upstream/transport"
@@ -96,7 +96,7 @@ func (w *Webhook) Run(drain, stop context.Context, log *zap.Logger) error {
 	if err != nil {
 		return fmt.Errorf("--listen=%s: %s", w.Listen, listen.Problem(err))
 	}
-	limits, held, end, err := w.follow(drain, log)
+	of, held, end, err := w.follow(drain, log)
 	if err != nil {
 		_ = listener.Close()
 		return err
@@ -106,7 +106,7 @@ func (w *Webhook) Run(drain, stop context.Context, log *zap.Logger) error {
 	if err != nil {
 		log.Warn("the memory limit of this container cannot be read", zap.Error(err))
 	}
-	server := admission.Server(w.handler(verify, limits, log), config, log)
+	server := admission.Server(w.handler(verify, of, log), config, log)
 	served := make(chan error, 1)
 	go func() { served <- tlsconn.Serve(server, listener) }()
 	log.Info("serving admission reviews", zap.Stringer("address", listener.Addr()), zap.Int64("gomemlimit", limit))
@@ -125,7 +125,7 @@ func (w *Webhook) Run(drain, stop context.Context, log *zap.Logger) error {
 
 // follow follows what namespaces allow, until the function is called that it returns. It waits
 // until that is known, for limitsPatience, and tells how many objects that are.
-func (w *Webhook) follow(ctx context.Context, log *zap.Logger) (limits admission.LimitsFunc, held int, end func(),
+func (w *Webhook) follow(ctx context.Context, log *zap.Logger) (of admission.LimitsFunc, held int, end func(),
 	err error) {
 	if w.Limits == LimitsIgnore {
 		return nil, 0, func() {}, nil
@@ -142,7 +142,7 @@ func (w *Webhook) follow(ctx context.Context, log *zap.Logger) (limits admission
 	if err != nil {
 		return nil, 0, nil, fmt.Errorf("--namespace-limits=read: %w", err)
 	}
-	all, err := allowance.New(client.Config(), client.HTTP(), log)
+	all, err := limits.New(client.Config(), client.HTTP(), log)
 	if err != nil {
 		return nil, 0, nil, fmt.Errorf("--namespace-limits=read: %w", err)
 	}
@@ -156,11 +156,11 @@ func (w *Webhook) follow(ctx context.Context, log *zap.Logger) (limits admission
 		log.Warn("it is not known what namespaces allow their pods: they get no sidecars until it is; allow get, list and "+
 			"watch of limitranges and resourcequotas", zap.Error(err))
 	}
-	limits = func(namespace string) (*inject.NamespaceLimits, error) {
+	of = func(namespace string) (*inject.NamespaceLimits, error) {
 		ranges, quotas, err := all.Of(namespace)
 		return &inject.NamespaceLimits{Ranges: ranges, Quotas: quotas}, err
 	}
-	return limits, all.Len(), func() { cancel(); done.Wait(); client.Close() }, nil
+	return of, all.Len(), func() { cancel(); done.Wait(); client.Close() }, nil
 }
 
 // clients is what verifies those that send reviews; nil: any may.
@@ -207,9 +207,9 @@ func limitMemory(held int64) (int64, error) {
 }
 
 // handler answers reviews and probes. That it ends shows in its listener, which is gone.
-func (w *Webhook) handler(verify admission.VerifyFunc, limits admission.LimitsFunc, log *zap.Logger) http.Handler {
+func (w *Webhook) handler(verify admission.VerifyFunc, of admission.LimitsFunc, log *zap.Logger) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("POST /inject", admission.Handler(w.Sidecar, verify, limits, log))
+	mux.Handle("POST /inject", admission.Handler(w.Sidecar, verify, of, log))
 	for _, probe := range []string{"/livez", "/readyz"} {
 		mux.HandleFunc("GET "+probe, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	}
