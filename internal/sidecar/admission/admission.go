@@ -28,33 +28,32 @@ import (
 
 	"spillway/internal/listen"
 	"spillway/internal/sidecar/inject"
+	"spillway/internal/sidecar/limits"
 )
 
 // handler answers AdmissionReviews (admission.k8s.io/v1) of pods.
 type handler struct {
 	options inject.Options
 	verify  VerifyFunc // of a client; nil: any may ask
-	limits  LimitsFunc
+	rules   RulesFunc
 	memory  memoryBounds
 	log     *zap.Logger
 }
 
-// LimitsFunc returns what a namespace allows its pods. An error says why that is not known; such
-// pods are left as they are.
-type LimitsFunc func(namespace string) (*inject.NamespaceLimits, error)
+// RulesFunc returns the rules of a namespace. An error says why they are not known; pods of that
+// namespace are left as they are.
+type RulesFunc func(namespace string) (*limits.Rules, error)
 
 // VerifyFunc returns why the certificates of a client at an address, of which there is one, are not
 // accepted.
 type VerifyFunc func(ctx context.Context, from netip.Addr, peer []*x509.Certificate) error
 
-// Handler answers AdmissionReviews of pods with sidecars like o, of a size that limits allow; nil:
-// that the pod allows. Clients have to show a certificate that verify takes; if it is nil, any
-// client may ask.
-func Handler(
-	o inject.Options, verify VerifyFunc, limits LimitsFunc, log *zap.Logger,
-) http.Handler {
+// Handler answers AdmissionReviews of pods with sidecars like o, of a size that the rules of their
+// namespaces allow; nil: that the pod allows. Clients have to show a certificate that verify takes;
+// if it is nil, any client may ask.
+func Handler(o inject.Options, verify VerifyFunc, rules RulesFunc, log *zap.Logger) http.Handler {
 	o.Admitted = true
-	return &handler{o, verify, limits, newMemoryBounds(), log}
+	return &handler{o, verify, rules, newMemoryBounds(), log}
 }
 
 // review is what is read of an AdmissionReview.
@@ -196,9 +195,9 @@ func (h *handler) patchOf(r *request) ([]byte, []string, error) {
 		return nil, nil, fmt.Errorf("the pod cannot be read: %w", r.unreadable)
 	}
 	o := h.options
-	if h.limits != nil {
+	if h.rules != nil {
 		var err error
-		if o.Limits, err = h.limits(r.Namespace); err != nil {
+		if o.Rules, err = h.rules(r.Namespace); err != nil {
 			return nil, nil, fmt.Errorf("it is not known what the namespace allows its pods: %w", err)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"spillway/internal/sidecar/inject"
+	"spillway/internal/sidecar/limits"
 )
 
 func newHandler() http.Handler {
@@ -126,20 +127,20 @@ func TestLimitsOfNamespaces(t *testing.T) {
 	sized := strings.Replace(pod, `"name": "app"`, `"name": "app", "resources": {"limits": {"memory": "1Mi"}}`, 1)
 	small := corev1.LimitRangeItem{Type: corev1.LimitTypeContainer,
 		Max: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Mi")}}
-	for want, limits := range map[string]LimitsFunc{
+	for want, rules := range map[string]RulesFunc{
 		"spillway: not injected: it is not known what the namespace allows its pods: away": func(string) (
-			*inject.NamespaceLimits, error) {
+			*limits.Rules, error) {
 			return nil, errors.New("away")
 		},
-		"spillway: not injected: there is no room for a sidecar: ": func(string) (*inject.NamespaceLimits, error) {
+		"spillway: not injected: there is no room for a sidecar: ": func(string) (*limits.Rules, error) {
 			spec := corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{small}}
-			return &inject.NamespaceLimits{Ranges: []*corev1.LimitRange{{Spec: spec}}}, nil
+			return &limits.Rules{Ranges: []*corev1.LimitRange{{Spec: spec}}}, nil
 		},
 	} {
 		o := inject.Defaults()
 		o.Image = "spillway:1"
 		w := httptest.NewRecorder()
-		Handler(o, nil, limits, zap.NewNop()).ServeHTTP(w,
+		Handler(o, nil, rules, zap.NewNop()).ServeHTTP(w,
 			httptest.NewRequest(http.MethodPost, "/inject", strings.NewReader(reviewOf(sized, ""))))
 		var answer admissionv1.AdmissionReview
 		if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil {

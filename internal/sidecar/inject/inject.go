@@ -89,7 +89,7 @@ func Plan(template *Template, o Options) (Patch, []string, error) {
 	for i := range spec.Containers {
 		p.lead(fmt.Sprintf("/spec/containers/%d", i), &spec.Containers[i], o)
 	}
-	return p.patch, append(size.notes, p.notes...), nil
+	return p.patch, append(size.Notes, p.notes...), nil
 }
 
 // leave says why there is nothing to do.

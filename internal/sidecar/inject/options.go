@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"spillway/internal/quantity"
+	"spillway/internal/sidecar/limits"
 )
 
 // Annotations of pods, and so of pod templates. Whatever else has their prefix is refused: it is
@@ -69,9 +70,8 @@ type Options struct {
 	// that they are given.
 	Admitted bool
 
-	// Limits are the rules of the pod's namespace; nil: they are not known, and the pod alone
-	// decides.
-	Limits *NamespaceLimits
+	// Rules are those of the pod's namespace; nil: they are not known, and the pod alone decides.
+	Rules *limits.Rules
 
 	ownAccount bool // the pod mounts its service account itself, where it wants it
 }

@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/api/validation"
+
+	"spillway/internal/sidecar/limits"
 )
 
 // Operation is one of a JSON patch (RFC 6902).
@@ -100,21 +102,21 @@ func (p *planner) addVolumes(spec *Spec, withAccount bool) {
 }
 
 // raise has a pod that says what it asks for as a whole ask for the sidecar's part, too.
-func (p *planner) raise(spec *Spec, size *sidecarSize) {
-	if size.pod == nil {
+func (p *planner) raise(spec *Spec, size *limits.Size) {
+	if size.Pod == nil {
 		return
 	}
 	for _, list := range []struct {
 		name   string
 		before Amounts
 		now    corev1.ResourceList
-	}{{"requests", spec.Resources.Requests, size.pod.Requests}, {"limits", spec.Resources.Limits, size.pod.Limits}} {
+	}{{"requests", spec.Resources.Requests, size.Pod.Requests}, {"limits", spec.Resources.Limits, size.Pod.Limits}} {
 		path := "/spec/resources/" + list.name
 		if len(list.before) == 0 && len(list.now) > 0 {
 			p.add(path, list.now)
 			continue
 		}
-		for _, name := range computed {
+		for _, name := range limits.Computed {
 			if q, set := list.now[name]; set {
 				p.add(path+"/"+string(name), q.String()) // or replace
 			}

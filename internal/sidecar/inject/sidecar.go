@@ -1,12 +1,18 @@
 package inject
 
 import (
+	"errors"
+	"fmt"
+	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	resourcehelper "k8s.io/component-helpers/resource"
 	"k8s.io/utils/ptr"
+
+	"spillway/internal/sidecar/limits"
 )
 
 // user is the user of the image. It can read the token whatever the user of the other containers
@@ -20,7 +26,7 @@ const startSeconds = 300
 // container is the sidecar. The next container is started when its startup probe succeeds, and it
 // is ended after all others. account is where it mounts the pod's service account from; nil: a
 // volume of its own.
-func (o Options) container(account *corev1.VolumeMount, size *sidecarSize) corev1.Container {
+func (o Options) container(account *corev1.VolumeMount, size *limits.Size) corev1.Container {
 	health := intstr.FromInt32(o.HealthPort)
 	c := corev1.Container{
 		Name:            Container,
@@ -79,4 +85,44 @@ func (o Options) requirements() (r corev1.ResourceRequirements) {
 	set(&r.Limits, corev1.ResourceCPU, o.CPULimit)
 	set(&r.Limits, corev1.ResourceMemory, o.MemoryLimit)
 	return r
+}
+
+// size is the sidecar's, or a *LeftError if a rule keeps the pod from having one.
+func (o Options) size(t *Template) (*limits.Size, error) {
+	pod, err := t.pod()
+	if err != nil {
+		return nil, err
+	}
+	if resourcehelper.IsPodLevelResourcesSet(pod) && !o.Admitted {
+		return nil, &LeftError{"says what it asks for as a whole (spec.resources), which the sidecar would share: have the " +
+			"webhook inject it, which raises that", true}
+	}
+	rules := o.Rules
+	if rules == nil {
+		rules = &limits.Rules{}
+	}
+	size, err := rules.Size(pod, o.requirements(), o.saysSize(t))
+	var broken *limits.RuleError
+	switch {
+	case errors.As(err, &broken) && broken.IsFull:
+		return nil, &LeftError{"there is no room for a sidecar: " + broken.Rule + "; raise that, or say a smaller size by " +
+			MemoryRequestAnnotation + ", " + MemoryLimitAnnotation + " and the like", true}
+	case errors.As(err, &broken):
+		return nil, &LeftError{broken.Rule + ", which a sidecar may break: change that rule, or annotate the pod " +
+			OptAnnotation + ": " + OptOut, true}
+	case err != nil:
+		return nil, err
+	case size.HasUnwantedCPULimit:
+		size.Notes = append(size.Notes, fmt.Sprintf("the sidecar has a CPU limit of %s, because of its namespace or its "+
+			"pod, and holds up events when it reaches that: say %s to choose it", size.Limits.Cpu(), CPULimitAnnotation))
+	}
+	return size, nil
+}
+
+// saysSize reports that a size was said for a template.
+func (o Options) saysSize(t *Template) bool {
+	return o.CPULimit != "" || o.MemoryLimit != "" ||
+		slices.ContainsFunc([]string{CPURequestAnnotation, MemoryRequestAnnotation}, func(name string) bool {
+			return t.Annotations[name] != ""
+		})
 }

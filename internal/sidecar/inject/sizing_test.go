@@ -9,6 +9,8 @@ import (
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"spillway/internal/sidecar/limits"
 )
 
 // amounts reads name=quantity pairs.
@@ -21,15 +23,15 @@ func amounts(text string) corev1.ResourceList {
 	return list
 }
 
-func rangeOf(change func(*corev1.LimitRangeItem)) *NamespaceLimits {
+func rangeOf(change func(*corev1.LimitRangeItem)) *limits.Rules {
 	item := corev1.LimitRangeItem{Type: corev1.LimitTypeContainer}
 	change(&item)
-	return &NamespaceLimits{Ranges: []*corev1.LimitRange{{ObjectMeta: metav1.ObjectMeta{Name: "r"},
+	return &limits.Rules{Ranges: []*corev1.LimitRange{{ObjectMeta: metav1.ObjectMeta{Name: "r"},
 		Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{item}}}}}
 }
 
-func quotaOf(hard, used string) *NamespaceLimits {
-	return &NamespaceLimits{Quotas: []*corev1.ResourceQuota{{
+func quotaOf(hard, used string) *limits.Rules {
+	return &limits.Rules{Quotas: []*corev1.ResourceQuota{{
 		ObjectMeta: metav1.ObjectMeta{Name: "q"}, Spec: corev1.ResourceQuotaSpec{Hard: amounts(hard)},
 		Status: corev1.ResourceQuotaStatus{Used: amounts(used)},
 	}}}
@@ -45,13 +47,13 @@ func podOf(requests, limits string) *corev1.PodTemplateSpec {
 	}}}}
 }
 
-func scopedQuota(hard string, scopes ...corev1.ResourceQuotaScope) *NamespaceLimits {
+func scopedQuota(hard string, scopes ...corev1.ResourceQuotaScope) *limits.Rules {
 	l := quotaOf(hard, "")
 	l.Quotas[0].Spec.Scopes = scopes
 	return l
 }
 
-func priorityQuota(hard, used string, operator corev1.ScopeSelectorOperator, classes ...string) *NamespaceLimits {
+func priorityQuota(hard, used string, operator corev1.ScopeSelectorOperator, classes ...string) *limits.Rules {
 	l := quotaOf(hard, used)
 	l.Quotas[0].Spec.ScopeSelector = &corev1.ScopeSelector{
 		MatchExpressions: []corev1.ScopedResourceSelectorRequirement{
@@ -59,7 +61,7 @@ func priorityQuota(hard, used string, operator corev1.ScopeSelectorOperator, cla
 	return l
 }
 
-func podRange(change func(*corev1.LimitRangeItem)) *NamespaceLimits {
+func podRange(change func(*corev1.LimitRangeItem)) *limits.Rules {
 	return rangeOf(func(i *corev1.LimitRangeItem) {
 		i.Type = corev1.LimitTypePod
 		change(i)
@@ -72,7 +74,7 @@ func TestSizeKeepsEachRuleOfTheNamespace(t *testing.T) {
 	const gpu = "example.com/gpu"
 	for _, c := range []struct {
 		name           string
-		limits         *NamespaceLimits
+		rules          *limits.Rules
 		pod            *corev1.PodTemplateSpec
 		requests, upTo string // of the sidecar
 		left           string // part of why there is none
@@ -83,96 +85,96 @@ func TestSizeKeepsEachRuleOfTheNamespace(t *testing.T) {
 		{name: "a Guaranteed pod stays Guaranteed", pod: podOf("", "cpu=1 memory=1Gi"),
 			requests: "cpu=200m memory=256Mi", upTo: "cpu=200m memory=256Mi"},
 		{name: "a rule about one resource says nothing about the other", pod: podOf("memory=1Mi", ""),
-			limits:   rangeOf(func(i *corev1.LimitRangeItem) { i.Default = amounts("memory=100Mi") }),
+			rules:    rangeOf(func(i *corev1.LimitRangeItem) { i.Default = amounts("memory=100Mi") }),
 			requests: "cpu=50m memory=256Mi", upTo: "memory=256Mi"},
 		{name: "a LimitRange's min raises a sidecar", pod: podOf("cpu=1", ""),
-			limits:   rangeOf(func(i *corev1.LimitRangeItem) { i.Min = amounts("cpu=300m") }),
+			rules:    rangeOf(func(i *corev1.LimitRangeItem) { i.Min = amounts("cpu=300m") }),
 			requests: "cpu=300m memory=128Mi", upTo: "cpu=300m"},
 		{name: "a LimitRange's max lowers a sidecar", pod: podOf("memory=1Mi", "memory=1Mi"),
-			limits:   rangeOf(func(i *corev1.LimitRangeItem) { i.Max = amounts("memory=100Mi") }),
+			rules:    rangeOf(func(i *corev1.LimitRangeItem) { i.Max = amounts("memory=100Mi") }),
 			requests: "cpu=50m memory=100Mi", upTo: "memory=100Mi"},
 		{name: "a sidecar that a LimitRange makes too small is none", pod: podOf("memory=1Mi", "memory=1Mi"),
-			limits: rangeOf(func(i *corev1.LimitRangeItem) { i.Max = amounts("memory=63Mi") }),
-			left:   "would have 63Mi of memory because of a LimitRange, and needs 64Mi"},
+			rules: rangeOf(func(i *corev1.LimitRangeItem) { i.Max = amounts("memory=63Mi") }),
+			left:  "would have 63Mi of memory because of a LimitRange, and needs 64Mi"},
 		{name: "a ratio of a container is kept by requests that are limits", pod: podOf("cpu=1", "cpu=1"),
-			limits:   rangeOf(func(i *corev1.LimitRangeItem) { i.MaxLimitRequestRatio = amounts("cpu=1") }),
+			rules:    rangeOf(func(i *corev1.LimitRangeItem) { i.MaxLimitRequestRatio = amounts("cpu=1") }),
 			requests: "cpu=200m memory=128Mi", upTo: "cpu=200m"},
 		{name: "a ratio of the pod is not followed", pod: podOf("cpu=1", "cpu=1"),
-			limits: podRange(func(i *corev1.LimitRangeItem) { i.MaxLimitRequestRatio = amounts("cpu=1") }),
-			left:   "LimitRange r has a maxLimitRequestRatio of cpu per Pod"},
+			rules: podRange(func(i *corev1.LimitRangeItem) { i.MaxLimitRequestRatio = amounts("cpu=1") }),
+			left:  "LimitRange r has a maxLimitRequestRatio of cpu per Pod"},
 		{name: "a max of the pod has room", pod: podOf("memory=1Mi", "memory=1Mi"),
-			limits:   podRange(func(i *corev1.LimitRangeItem) { i.Max = amounts("memory=257Mi") }),
+			rules:    podRange(func(i *corev1.LimitRangeItem) { i.Max = amounts("memory=257Mi") }),
 			requests: "cpu=50m memory=256Mi", upTo: "memory=256Mi"},
 		{name: "a max of the pod has no room", pod: podOf("memory=1Mi", "memory=2Mi"),
-			limits: podRange(func(i *corev1.LimitRangeItem) { i.Max = amounts("memory=257Mi") }),
-			left:   "LimitRange r: max of memory per Pod is 257Mi"},
+			rules: podRange(func(i *corev1.LimitRangeItem) { i.Max = amounts("memory=257Mi") }),
+			left:  "LimitRange r: max of memory per Pod is 257Mi"},
 		{name: "a sidecar says 0 of an extended resource that a LimitRange would give it", pod: podOf("cpu=1m", ""),
-			limits: rangeOf(func(i *corev1.LimitRangeItem) {
+			rules: rangeOf(func(i *corev1.LimitRangeItem) {
 				i.Max, i.Default, i.DefaultRequest = amounts(gpu+"=2"), amounts(gpu+"=1"), amounts(gpu+"=1")
 			}), requests: "cpu=50m memory=128Mi " + gpu + "=0", upTo: gpu + "=0"},
 		{name: "a BestEffort pod's sidecar says 0 of all that a LimitRange would give it", pod: podOf(gpu+"=1", gpu+"=1"),
-			limits: rangeOf(func(i *corev1.LimitRangeItem) {
+			rules: rangeOf(func(i *corev1.LimitRangeItem) {
 				i.Default, i.DefaultRequest = amounts(gpu+"=1 cpu=1"), amounts(gpu+"=1 cpu=1")
 			}), requests: "cpu=0 memory=0 " + gpu + "=0", upTo: "cpu=0 memory=0 " + gpu + "=0"},
 		{name: "a sidecar requests 0 of ephemeral storage, without a limit that would be the pod's", pod: podOf("cpu=1m", ""),
-			limits: rangeOf(func(i *corev1.LimitRangeItem) {
+			rules: rangeOf(func(i *corev1.LimitRangeItem) {
 				i.DefaultRequest = amounts("ephemeral-storage=1Gi")
 			}), requests: "cpu=50m memory=128Mi ephemeral-storage=0"},
 		{name: "a LimitRange that demands an extended resource is not followed", pod: podOf("cpu=1m", ""),
-			limits: rangeOf(func(i *corev1.LimitRangeItem) {
+			rules: rangeOf(func(i *corev1.LimitRangeItem) {
 				i.Min, i.DefaultRequest = amounts(gpu+"=1"), amounts(gpu+"=1")
 			}), left: "LimitRange r demands " + gpu + " of every container"},
 		{name: "a LimitRange that demands 0 of an extended resource is kept", pod: podOf("cpu=1m", ""),
-			limits: rangeOf(func(i *corev1.LimitRangeItem) {
+			rules: rangeOf(func(i *corev1.LimitRangeItem) {
 				i.Min, i.DefaultRequest = amounts(gpu+"=0"), amounts(gpu+"=0")
 			}), requests: "cpu=50m memory=128Mi " + gpu + "=0", upTo: gpu + "=0"},
 		{name: "a ratio of another resource is not followed", pod: podOf("cpu=1m", ""),
-			limits: rangeOf(func(i *corev1.LimitRangeItem) { i.MaxLimitRequestRatio = amounts("ephemeral-storage=1") }),
-			left:   "LimitRange r demands ephemeral-storage of every container"},
+			rules: rangeOf(func(i *corev1.LimitRangeItem) { i.MaxLimitRequestRatio = amounts("ephemeral-storage=1") }),
+			left:  "LimitRange r demands ephemeral-storage of every container"},
 		{name: "a LimitRange of claims says nothing", pod: podOf("cpu=1m", ""), requests: "cpu=50m memory=128Mi",
-			limits: rangeOf(func(i *corev1.LimitRangeItem) {
+			rules: rangeOf(func(i *corev1.LimitRangeItem) {
 				i.Type, i.Min = corev1.LimitTypePersistentVolumeClaim, amounts("storage=1Gi")
 			})},
 		{name: "a LimitRange of a type that is not known is not followed", pod: podOf("cpu=1m", ""),
-			limits: rangeOf(func(i *corev1.LimitRangeItem) { i.Type = "Sandbox" }),
-			left:   "LimitRange r has a limit of type Sandbox"},
+			rules: rangeOf(func(i *corev1.LimitRangeItem) { i.Type = "Sandbox" }),
+			left:  "LimitRange r has a limit of type Sandbox"},
 		{name: "a quota of limits is charged", pod: podOf("", "cpu=1m memory=1Mi"),
-			limits:   quotaOf("limits.cpu=1 limits.memory=1Gi", ""),
+			rules:    quotaOf("limits.cpu=1 limits.memory=1Gi", ""),
 			requests: "cpu=200m memory=256Mi", upTo: "cpu=200m memory=256Mi"},
 		{name: "a quota has just enough left", pod: podOf("memory=1Mi cpu=1", ""),
-			limits:   quotaOf("requests.memory=1Gi", "requests.memory=767Mi"),
+			rules:    quotaOf("requests.memory=1Gi", "requests.memory=767Mi"),
 			requests: "cpu=50m memory=256Mi", upTo: "memory=256Mi"},
 		{name: "a quota has too little left", pod: podOf("memory=1Mi cpu=1", ""),
-			limits: quotaOf("requests.memory=1Gi", "requests.memory=768Mi"),
-			left:   "ResourceQuota q has too little left of requests.memory (768Mi of 1Gi are used)"},
-		{name: "a quota of pods alone says nothing", pod: podOf("cpu=1m", ""), limits: quotaOf("pods=1", "pods=1"),
+			rules: quotaOf("requests.memory=1Gi", "requests.memory=768Mi"),
+			left:  "ResourceQuota q has too little left of requests.memory (768Mi of 1Gi are used)"},
+		{name: "a quota of pods alone says nothing", pod: podOf("cpu=1m", ""), rules: quotaOf("pods=1", "pods=1"),
 			requests: "cpu=50m memory=128Mi"},
 		{name: "no quota's scope is left by a BestEffort pod", pod: podOf("", ""),
-			limits: scopedQuota("pods=0", corev1.ResourceQuotaScopeNotBestEffort), requests: "cpu=0 memory=0",
+			rules: scopedQuota("pods=0", corev1.ResourceQuotaScopeNotBestEffort), requests: "cpu=0 memory=0",
 			upTo: "cpu=0 memory=0"},
 		{name: "a quota that wants CPU is given 0 of it by a BestEffort pod's sidecar", pod: podOf("cpu=0", ""),
-			limits: quotaOf("cpu=1", ""), requests: "cpu=0 memory=0", upTo: "cpu=0 memory=0"},
+			rules: quotaOf("cpu=1", ""), requests: "cpu=0 memory=0", upTo: "cpu=0 memory=0"},
 		{name: "a full quota of another scope says nothing", pod: podOf("memory=1Mi", ""),
-			limits:   scopedQuota("limits.memory=0", corev1.ResourceQuotaScopeTerminating),
+			rules:    scopedQuota("limits.memory=0", corev1.ResourceQuotaScopeTerminating),
 			requests: "cpu=50m memory=256Mi", upTo: "memory=256Mi"},
 		{name: "a full quota of the pod's scope leaves it", pod: podOf("memory=1Mi", ""),
-			limits: scopedQuota("limits.memory=0", corev1.ResourceQuotaScopeNotTerminating),
-			left:   "ResourceQuota q has too little left of limits.memory"},
+			rules: scopedQuota("limits.memory=0", corev1.ResourceQuotaScopeNotTerminating),
+			left:  "ResourceQuota q has too little left of limits.memory"},
 		{name: "a full quota of a scope that cannot be seen leaves the pod", pod: podOf("memory=1Mi", ""),
-			limits: scopedQuota("limits.memory=0", corev1.ResourceQuotaScopeCrossNamespacePodAffinity),
-			left:   "ResourceQuota q has too little left of limits.memory"},
+			rules: scopedQuota("limits.memory=0", corev1.ResourceQuotaScopeCrossNamespacePodAffinity),
+			left:  "ResourceQuota q has too little left of limits.memory"},
 		{name: "a scope that is not known is not followed", pod: podOf("memory=1Mi", ""),
-			limits: scopedQuota("pods=1", "Sandboxed"), left: "ResourceQuota q has the scope Sandboxed"},
+			rules: scopedQuota("pods=1", "Sandboxed"), left: "ResourceQuota q has the scope Sandboxed"},
 		{name: "a full quota of other priorities says nothing", pod: podOf("memory=1Mi", ""),
-			limits:   priorityQuota("memory=0", "", corev1.ScopeSelectorOpIn, "high"),
+			rules:    priorityQuota("memory=0", "", corev1.ScopeSelectorOpIn, "high"),
 			requests: "cpu=50m memory=256Mi", upTo: "memory=256Mi"},
 		{name: "a full quota of pods without that priority leaves one", pod: podOf("memory=1Mi", ""),
-			limits: priorityQuota("memory=0", "", corev1.ScopeSelectorOpNotIn, "high"),
-			left:   "ResourceQuota q has too little left of memory"},
+			rules: priorityQuota("memory=0", "", corev1.ScopeSelectorOpNotIn, "high"),
+			left:  "ResourceQuota q has too little left of memory"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := options()
-			o.Limits = c.limits
+			o.Rules = c.rules
 			got, err := o.size(templateOf(t, c.pod))
 			if c.left != "" {
 				var left *LeftError
@@ -212,12 +214,12 @@ func TestSizeThatIsSaidChangesTheClassAloud(t *testing.T) {
 		}
 		got, err := o.size(templateOf(t, c.pod))
 		if err != nil || !sameAmounts(got.Requests, amounts(c.requests)) ||
-			!strings.Contains(strings.Join(got.notes, ""), "the pod is Burstable with its sidecar") {
+			!strings.Contains(strings.Join(got.Notes, ""), "the pod is Burstable with its sidecar") {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 		for _, scope := range []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeBestEffort,
 			corev1.ResourceQuotaScopeNotBestEffort} {
-			o.Limits = scopedQuota("pods=1", scope)
+			o.Rules = scopedQuota("pods=1", scope)
 			var left *LeftError
 			if _, err := o.size(templateOf(t, c.pod)); !errors.As(err, &left) ||
 				!strings.Contains(left.Error(), "ResourceQuota q has the scope "+string(scope)) {
@@ -231,9 +233,9 @@ func TestSizeThatIsSaidChangesTheClassAloud(t *testing.T) {
 // and a quota by class leaves a pod whose containers are BestEffort.
 func TestPodLevelMayBeDropped(t *testing.T) {
 	for name, c := range map[string]struct {
-		pod    *corev1.PodTemplateSpec
-		limits *NamespaceLimits
-		left   string
+		pod   *corev1.PodTemplateSpec
+		rules *limits.Rules
+		left  string
 	}{
 		"more by its containers": {podOf("memory=800Mi", ""), quotaOf("memory=1Gi", ""), "too little left of memory"},
 		"BestEffort by its containers": {podOf("", ""), scopedQuota("pods=0", corev1.ResourceQuotaScopeNotBestEffort),
@@ -241,7 +243,7 @@ func TestPodLevelMayBeDropped(t *testing.T) {
 	} {
 		c.pod.Spec.Resources = &corev1.ResourceRequirements{Requests: amounts("memory=1Mi")}
 		o := options()
-		o.Admitted, o.Limits = true, c.limits
+		o.Admitted, o.Rules = true, c.rules
 		var left *LeftError
 		if got, err := o.size(templateOf(t, c.pod)); !errors.As(err, &left) || !strings.Contains(left.Error(), c.left) {
 			t.Errorf("%s: %+v, %v", name, got, err)
@@ -254,7 +256,7 @@ func TestPodLevelMayBeDropped(t *testing.T) {
 func TestZerosOfHugepagesAreNotAlone(t *testing.T) {
 	o := options()
 	o.CPURequest, o.MemoryRequest = "", ""
-	o.Limits = rangeOf(func(i *corev1.LimitRangeItem) { i.Default = amounts("hugepages-2Mi=2Mi") })
+	o.Rules = rangeOf(func(i *corev1.LimitRangeItem) { i.Default = amounts("hugepages-2Mi=2Mi") })
 	got, err := o.size(templateOf(t, podOf("cpu=1m", "")))
 	if want := amounts("cpu=0 memory=0 hugepages-2Mi=0"); err != nil || !sameAmounts(got.Requests, want) ||
 		!sameAmounts(got.Limits, want) {

@@ -145,6 +145,41 @@ func (r Requirements) parse() (all corev1.ResourceRequirements, err error) {
 	return all, err
 }
 
+// pod is a pod that asks for what a template says, and has nothing else.
+func (t *Template) pod() (*corev1.Pod, error) {
+	spec := &t.Spec
+	pod := &corev1.Pod{Spec: corev1.PodSpec{ActiveDeadlineSeconds: spec.ActiveDeadlineSeconds,
+		PriorityClassName: spec.PriorityClassName}}
+	var err error
+	if pod.Spec.Overhead, err = spec.Overhead.list(); err != nil {
+		return nil, err
+	}
+	if pod.Spec.InitContainers, err = containers(spec.InitContainers); err != nil {
+		return nil, err
+	}
+	if pod.Spec.Containers, err = containers(spec.Containers); err != nil || spec.Resources == nil {
+		return pod, err
+	}
+	whole, err := spec.Resources.parse()
+	pod.Spec.Resources = &whole
+	return pod, err
+}
+
+func containers(from []PodContainer) ([]corev1.Container, error) {
+	all := make([]corev1.Container, len(from))
+	for i, c := range from {
+		resources, err := c.Resources.parse()
+		if err != nil {
+			return nil, err
+		}
+		all[i] = corev1.Container{Name: c.Name, Resources: resources}
+		if c.RestartPolicy != "" {
+			all[i].RestartPolicy = &c.RestartPolicy
+		}
+	}
+	return all, nil
+}
+
 // decodeTemplate reads a template as the API server does: names of fields have one spelling.
 func decodeTemplate(text []byte) (*Template, error) {
 	t := &Template{}

@@ -1,8 +1,9 @@
-// Package limits knows what namespaces allow their pods: it holds the LimitRanges and
-// ResourceQuotas of a cluster, and follows them.
+// Package limits sizes sidecars by what namespaces allow their pods. It follows the LimitRanges and
+// ResourceQuotas of a cluster.
 //
-// The invariant: what Of answers was current a moment ago. While upstream is away, or does not
-// allow the watch, Of is an error.
+// The invariants: what Follower.Of returns was current a moment ago, and is an error while upstream
+// is unreachable or does not allow the watch. A pod with a sidecar of Rules.Size keeps each rule of
+// its namespace that it keeps without.
 package limits
 
 import (
@@ -16,6 +17,7 @@ import (
 	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
@@ -25,17 +27,15 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// grace is how long what is known counts after upstream has first failed: a watch that ends begins
+// staleLimit is how long rules are used after upstream has first failed: a watch that ends begins
 // again within it.
-const grace = 10 * time.Second
+const staleLimit = 10 * time.Second
 
-// Allowances are those of all namespaces.
-type Allowances struct {
-	ranges, quotas *kind
-}
+// Follower knows the rules of all namespaces.
+type Follower struct{ ranges, quotas *followed }
 
 // New follows the cluster of a config, over the connections of a client, once Run is called.
-func New(config *rest.Config, by *http.Client, log *zap.Logger) (*Allowances, error) {
+func New(config *rest.Config, by *http.Client, log *zap.Logger) (*Follower, error) {
 	config = rest.CopyConfig(config)
 	config.APIPath, config.GroupVersion, config.NegotiatedSerializer = "/api", &corev1.SchemeGroupVersion,
 		scheme.Codecs.WithoutConversion()
@@ -45,49 +45,49 @@ func New(config *rest.Config, by *http.Client, log *zap.Logger) (*Allowances, er
 	if err != nil {
 		return nil, err
 	}
-	return &Allowances{
-		newKind("limitranges", &corev1.LimitRange{}, &corev1.LimitRangeList{}, client, clock.RealClock{}, log),
-		newKind("resourcequotas", &corev1.ResourceQuota{}, &corev1.ResourceQuotaList{}, client, clock.RealClock{}, log),
+	return &Follower{
+		newFollowed("limitranges", &corev1.LimitRange{}, &corev1.LimitRangeList{}, client, log),
+		newFollowed("resourcequotas", &corev1.ResourceQuota{}, &corev1.ResourceQuotaList{}, client, log),
 	}, nil
 }
 
 // Run follows the cluster until ctx ends.
-func (a *Allowances) Run(ctx context.Context) {
+func (f *Follower) Run(ctx context.Context) {
 	var both sync.WaitGroup
-	for _, k := range []*kind{a.ranges, a.quotas} {
-		both.Go(func() { k.informer.RunWithContext(ctx) })
+	for _, all := range []*followed{f.ranges, f.quotas} {
+		both.Go(func() { all.RunWithContext(ctx) })
 	}
 	both.Wait()
 }
 
-// Wait returns when all is known, or with an error when ctx ends before.
-func (a *Allowances) Wait(ctx context.Context) error {
-	if cache.WaitForCacheSync(ctx.Done(), a.ranges.informer.HasSynced, a.quotas.informer.HasSynced) {
+// Wait returns when all rules are known, or with an error if ctx ends first.
+func (f *Follower) Wait(ctx context.Context) error {
+	if cache.WaitForCacheSync(ctx.Done(), f.ranges.HasSynced, f.quotas.HasSynced) {
 		return nil
 	}
-	return errors.Join(a.ranges.known(), a.quotas.known())
+	return errors.Join(f.ranges.check(), f.quotas.check())
 }
 
 // Len is how many objects are held.
-func (a *Allowances) Len() int {
-	return len(a.ranges.informer.GetIndexer().ListKeys()) + len(a.quotas.informer.GetIndexer().ListKeys())
+func (f *Follower) Len() int {
+	return len(f.ranges.GetIndexer().ListKeys()) + len(f.quotas.GetIndexer().ListKeys())
 }
 
-// Of is what a namespace allows.
-func (a *Allowances) Of(namespace string) ([]*corev1.LimitRange, []*corev1.ResourceQuota, error) {
-	ranges, err := listed[*corev1.LimitRange](a.ranges, namespace)
+// Of returns the rules of a namespace.
+func (f *Follower) Of(namespace string) (*Rules, error) {
+	ranges, err := listOf[*corev1.LimitRange](f.ranges, namespace)
 	if err != nil {
-		return nil, nil, err
-	}
-	quotas, err := listed[*corev1.ResourceQuota](a.quotas, namespace)
-	return ranges, quotas, err
-}
-
-func listed[T any](k *kind, namespace string) ([]T, error) {
-	if err := k.known(); err != nil {
 		return nil, err
 	}
-	found, err := k.informer.GetIndexer().ByIndex(cache.NamespaceIndex, namespace)
+	quotas, err := listOf[*corev1.ResourceQuota](f.quotas, namespace)
+	return &Rules{ranges, quotas}, err
+}
+
+func listOf[T any](f *followed, namespace string) ([]T, error) {
+	if err := f.check(); err != nil {
+		return nil, err
+	}
+	found, err := f.GetIndexer().ByIndex(cache.NamespaceIndex, namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -98,85 +98,78 @@ func listed[T any](k *kind, namespace string) ([]T, error) {
 	return all, nil
 }
 
-// kind is one of the two.
-type kind struct {
+// followed is all objects of one kind.
+type followed struct {
+	cache.SharedIndexInformer
 	resource string
-	informer cache.SharedIndexInformer
 	clock    clock.PassiveClock
 	log      *zap.Logger
 
 	mu     sync.Mutex
-	failed error // of the last attempt to read it
+	failed error // of the last attempt to read them
 	since  time.Time
 }
 
-func newKind(resource string, object, list runtime.Object, client rest.Interface, clock clock.PassiveClock,
-	log *zap.Logger) *kind {
-	k := &kind{resource: resource, clock: clock, log: log}
+func newFollowed(resource string, object, list runtime.Object, client rest.Interface, log *zap.Logger) *followed {
+	f := &followed{resource: resource, clock: clock.RealClock{}, log: log}
 	source := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			into := list.DeepCopyObject()
 			err := client.Get().Resource(resource).VersionedParams(&o, scheme.ParameterCodec).Do(ctx).Into(into)
-			k.tried(err)
+			f.noteAttempt(err)
 			return into, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			o.Watch = true
 			w, err := client.Get().Resource(resource).VersionedParams(&o, scheme.ParameterCodec).Watch(ctx)
-			k.tried(err)
+			f.noteAttempt(err)
 			return w, err
 		},
 	}
-	k.informer = cache.NewSharedIndexInformer(source, object, 0,
+	f.SharedIndexInformer = cache.NewSharedIndexInformer(source, object, 0,
 		cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
-	_ = k.informer.SetTransform(bare) // it has not been started
-	return k
+	_ = f.SetTransform(strip) // it has not been started
+	return f
 }
 
-// bare keeps of an object only what Of reads. The rest may be large.
-func bare(object any) (any, error) {
-	if o, err := metav1Object(object); err == nil {
-		o.SetManagedFields(nil)
-		o.SetAnnotations(nil)
-		o.SetLabels(nil)
-		o.SetOwnerReferences(nil)
-		o.SetFinalizers(nil)
+// strip drops what Of does not read, which may be large.
+func strip(object any) (any, error) {
+	o, err := meta.Accessor(object)
+	if err != nil {
+		return object, nil // of a deleted object that was missed
 	}
+	o.SetManagedFields(nil)
+	o.SetAnnotations(nil)
+	o.SetLabels(nil)
+	o.SetOwnerReferences(nil)
+	o.SetFinalizers(nil)
 	return object, nil
 }
 
-func metav1Object(object any) (metav1.Object, error) {
-	o, ok := object.(metav1.ObjectMetaAccessor)
-	if !ok {
-		return nil, errors.New("no object")
-	}
-	return o.GetObjectMeta(), nil
-}
-
-// tried remembers what became of an attempt. 410 is part of following.
-func (k *kind) tried(err error) {
+// noteAttempt notes the outcome of a request. 410 is part of following.
+func (f *followed) noteAttempt(err error) {
 	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || errors.Is(err, context.Canceled) {
 		return
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if err != nil && k.failed == nil {
-		k.since = k.clock.Now()
-		k.log.Warn("what namespaces allow cannot be read: pods get no sidecars if that goes on",
-			zap.String("resource", k.resource), zap.Error(err))
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err != nil && f.failed == nil {
+		f.since = f.clock.Now()
+		f.log.Warn("what namespaces allow cannot be read: pods get no sidecars if that goes on",
+			zap.String("resource", f.resource), zap.Error(err))
 	}
-	k.failed = err
+	f.failed = err
 }
 
-// known says why it is not known what there is.
-func (k *kind) known() error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+// check returns why the objects are not known.
+func (f *followed) check() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	switch {
-	case k.failed != nil && (!k.informer.HasSynced() || k.clock.Since(k.since) > grace):
-		return fmt.Errorf("%s cannot be read: %w", k.resource, k.failed)
-	case !k.informer.HasSynced():
-		return fmt.Errorf("%s are not read yet", k.resource)
+	case f.failed != nil && (!f.HasSynced() || f.clock.Since(f.since) > staleLimit):
+		return fmt.Errorf("%s cannot be read: %w", f.resource, f.failed)
+	case !f.HasSynced():
+		return fmt.Errorf("%s are not read yet", f.resource)
 	}
 	return nil
 }

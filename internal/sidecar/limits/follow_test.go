@@ -34,7 +34,7 @@ func newServer(t *testing.T) *fakeapiserver.Server {
 }
 
 // follow runs what follows s until the test ends.
-func follow(t *testing.T, s *fakeapiserver.Server) *Allowances {
+func follow(t *testing.T, s *fakeapiserver.Server) *Follower {
 	t.Helper()
 	a, err := New(s.Config(), clientOf(t, s), zap.NewNop())
 	if err != nil {
@@ -44,7 +44,7 @@ func follow(t *testing.T, s *fakeapiserver.Server) *Allowances {
 	return a
 }
 
-func run(t *testing.T, a *Allowances) {
+func run(t *testing.T, a *Follower) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -79,15 +79,15 @@ func TestFollowsNamespaces(t *testing.T) {
 	if err := a.Wait(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	got, none, err := a.Of("team")
-	if err != nil || len(got) != 1 || got[0].Spec.Limits[0].Max.Memory().String() != "100Mi" ||
-		len(got[0].Annotations) > 0 || len(none) > 0 {
-		t.Errorf("%v, %v, %v", got, none, err)
+	got, err := a.Of("team")
+	if err != nil || len(got.Ranges) != 1 || got.Ranges[0].Spec.Limits[0].Max.Memory().String() != "100Mi" ||
+		len(got.Ranges[0].Annotations) > 0 || len(got.Quotas) > 0 {
+		t.Errorf("%v, %v", got, err)
 	}
 	if a.Len() != 1 {
 		t.Errorf("it holds %d objects", a.Len())
 	}
-	if got, _, err := a.Of("other"); err != nil || len(got) != 0 {
+	if got, err := a.Of("other"); err != nil || len(got.Ranges) != 0 {
 		t.Errorf("of another namespace: %v, %v", got, err)
 	}
 	s.Create(quotas, "team", "all", func(m map[string]any) {
@@ -95,8 +95,8 @@ func TestFollowsNamespaces(t *testing.T) {
 	})
 	s.Delete(ranges, "team", "small")
 	eventually(t, "change", func() bool {
-		got, quotas, err := a.Of("team")
-		return err == nil && len(got) == 0 && len(quotas) == 1 && quotas[0].Spec.Hard.Pods().Value() == 3
+		got, err := a.Of("team")
+		return err == nil && len(got.Ranges) == 0 && len(got.Quotas) == 1 && got.Quotas[0].Spec.Hard.Pods().Value() == 3
 	})
 }
 
@@ -107,13 +107,13 @@ func TestUnknownWhileForbidden(t *testing.T) {
 	s.FailWatches(1<<30, http.StatusForbidden)
 	a := follow(t, s)
 	eventually(t, "error", func() bool {
-		_, _, err := a.Of("team")
+		_, err := a.Of("team")
 		return err != nil && strings.Contains(err.Error(), "limitranges cannot be read")
 	})
 	s.FailLists(0, http.StatusForbidden)
 	s.FailWatches(0, http.StatusForbidden)
 	eventually(t, "right", func() bool {
-		_, _, err := a.Of("team")
+		_, err := a.Of("team")
 		return err == nil
 	})
 }
@@ -133,18 +133,18 @@ func TestUnknownWhenUpstreamIsAwayForLong(t *testing.T) {
 		t.Fatal(err)
 	}
 	away := errors.New("away")
-	k.tried(away)
-	clock.SetTime(clock.Now().Add(grace))
-	k.tried(away)
-	if err := k.known(); err != nil {
+	k.noteAttempt(away)
+	clock.SetTime(clock.Now().Add(staleLimit))
+	k.noteAttempt(away)
+	if err := k.check(); err != nil {
 		t.Errorf("within the grace: %v", err)
 	}
 	clock.SetTime(clock.Now().Add(time.Second))
-	if _, _, err := a.Of("team"); !errors.Is(err, away) {
+	if _, err := a.Of("team"); !errors.Is(err, away) {
 		t.Errorf("after it: %v", err)
 	}
-	k.tried(nil)
-	if _, _, err := a.Of("team"); err != nil {
+	k.noteAttempt(nil)
+	if _, err := a.Of("team"); err != nil {
 		t.Errorf("when it is back: %v", err)
 	}
 }

@@ -96,17 +96,17 @@ func (w *Webhook) Run(drain, stop context.Context, log *zap.Logger) error {
 	if err != nil {
 		return fmt.Errorf("--listen=%s: %s", w.Listen, listen.Problem(err))
 	}
-	of, held, end, err := w.follow(drain, log)
+	rules, held, end, err := w.follow(drain, log)
 	if err != nil {
 		_ = listener.Close()
 		return err
 	}
 	defer end()
-	limit, err := limitMemory(int64(held) * allowanceBytes)
+	limit, err := limitMemory(int64(held) * ruleBytes)
 	if err != nil {
 		log.Warn("the memory limit of this container cannot be read", zap.Error(err))
 	}
-	server := admission.Server(w.handler(verify, of, log), config, log)
+	server := admission.Server(w.handler(verify, rules, log), config, log)
 	served := make(chan error, 1)
 	go func() { served <- tlsconn.Serve(server, listener) }()
 	log.Info("serving admission reviews", zap.Stringer("address", listener.Addr()), zap.Int64("gomemlimit", limit))
@@ -125,7 +125,7 @@ func (w *Webhook) Run(drain, stop context.Context, log *zap.Logger) error {
 
 // follow follows what namespaces allow, until the function is called that it returns. It waits
 // until that is known, for limitsPatience, and tells how many objects that are.
-func (w *Webhook) follow(ctx context.Context, log *zap.Logger) (of admission.LimitsFunc, held int, end func(),
+func (w *Webhook) follow(ctx context.Context, log *zap.Logger) (rules admission.RulesFunc, held int, end func(),
 	err error) {
 	if w.Limits == LimitsIgnore {
 		return nil, 0, func() {}, nil
@@ -156,11 +156,7 @@ func (w *Webhook) follow(ctx context.Context, log *zap.Logger) (of admission.Lim
 		log.Warn("it is not known what namespaces allow their pods: they get no sidecars until it is; allow get, list and "+
 			"watch of limitranges and resourcequotas", zap.Error(err))
 	}
-	of = func(namespace string) (*inject.NamespaceLimits, error) {
-		ranges, quotas, err := all.Of(namespace)
-		return &inject.NamespaceLimits{Ranges: ranges, Quotas: quotas}, err
-	}
-	return of, all.Len(), func() { cancel(); done.Wait(); client.Close() }, nil
+	return all.Of, all.Len(), func() { cancel(); done.Wait(); client.Close() }, nil
 }
 
 // clients is what verifies those that send reviews; nil: any may.
@@ -187,9 +183,9 @@ func (w *Webhook) clients(log *zap.Logger) (admission.VerifyFunc, error) {
 const (
 	// budgetBytes is what the webhook uses at most of memory, whatever the container's limit:
 	// what it holds of reviews is bounded (see package admission). What it holds of the cluster
-	// comes on top: allowanceBytes for each LimitRange and ResourceQuota, 3,180 as measured.
-	budgetBytes    = 88 << 20
-	allowanceBytes = 4 << 10
+	// comes on top: ruleBytes for each LimitRange and ResourceQuota, 3,180 as measured.
+	budgetBytes = 88 << 20
+	ruleBytes   = 4 << 10
 )
 
 // limitMemory tells the garbage collector to keep to budgetBytes and what is held besides, or to
@@ -207,9 +203,9 @@ func limitMemory(held int64) (int64, error) {
 }
 
 // handler answers reviews and probes. That it ends shows in its listener, which is gone.
-func (w *Webhook) handler(verify admission.VerifyFunc, of admission.LimitsFunc, log *zap.Logger) http.Handler {
+func (w *Webhook) handler(verify admission.VerifyFunc, rules admission.RulesFunc, log *zap.Logger) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("POST /inject", admission.Handler(w.Sidecar, verify, of, log))
+	mux.Handle("POST /inject", admission.Handler(w.Sidecar, verify, rules, log))
 	for _, probe := range []string{"/livez", "/readyz"} {
 		mux.HandleFunc("GET "+probe, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	}

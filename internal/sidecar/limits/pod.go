@@ -1,4 +1,4 @@
-package inject
+package limits
 
 import (
 	"slices"
@@ -6,47 +6,21 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	resourcehelper "k8s.io/component-helpers/resource"
-	"k8s.io/utils/ptr"
 )
 
-// computed are the resources that a pod's QoS class is about, and a sidecar's size.
-var computed = []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory}
+// Computed are the resources that a pod's QoS class is about, and a sidecar's size.
+var Computed = []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory}
 
-// resourcesOf is a pod that has of a template what it asks for, with the API server's defaults, and
-// nothing else.
-func resourcesOf(t *Template) (*corev1.Pod, error) {
-	spec := &t.Spec
-	pod := &corev1.Pod{Spec: corev1.PodSpec{ActiveDeadlineSeconds: spec.ActiveDeadlineSeconds,
-		PriorityClassName: spec.PriorityClassName}}
-	var err error
-	if pod.Spec.Overhead, err = spec.Overhead.list(); err != nil {
-		return nil, err
-	}
-	for _, part := range []struct {
-		from []PodContainer
-		to   *[]corev1.Container
-	}{{spec.InitContainers, &pod.Spec.InitContainers}, {spec.Containers, &pod.Spec.Containers}} {
-		for _, from := range part.from {
-			c := corev1.Container{Name: from.Name}
-			if from.RestartPolicy != "" {
-				c.RestartPolicy = ptr.To(from.RestartPolicy)
-			}
-			if c.Resources, err = from.Resources.parse(); err != nil {
-				return nil, err
-			}
-			fill(c.Resources.Requests, c.Resources.Limits)
-			*part.to = append(*part.to, c)
+// setDefaults has a pod ask for what the API server would have it ask for.
+func setDefaults(pod *corev1.Pod) {
+	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range containers {
+			fill(containers[i].Resources.Requests, containers[i].Resources.Limits)
 		}
 	}
-	if spec.Resources != nil {
-		all, err := spec.Resources.parse()
-		if err != nil {
-			return nil, err
-		}
-		pod.Spec.Resources = &all
+	if pod.Spec.Resources != nil {
 		fillPodLevel(pod)
 	}
-	return pod, nil
 }
 
 func fill(list, defaults corev1.ResourceList) {
@@ -62,7 +36,7 @@ func fill(list, defaults corev1.ResourceList) {
 func fillPodLevel(pod *corev1.Pod) {
 	all := pod.Spec.Resources
 	sum := resourcehelper.AggregateContainerRequests(pod, resourcehelper.PodResourcesOptions{})
-	for _, name := range computed {
+	for _, name := range Computed {
 		limit, limited := all.Limits[name]
 		_, asked := all.Requests[name]
 		switch q, summed := sum[name]; {
@@ -88,7 +62,7 @@ func byContainers(pod *corev1.Pod) *corev1.Pod {
 
 // hasSize reports that there is some CPU or memory.
 func hasSize(r corev1.ResourceRequirements) bool {
-	return slices.ContainsFunc(computed, func(name corev1.ResourceName) bool {
+	return slices.ContainsFunc(Computed, func(name corev1.ResourceName) bool {
 		request, limit := r.Requests[name], r.Limits[name]
 		return !request.IsZero() || !limit.IsZero()
 	})
@@ -97,7 +71,7 @@ func hasSize(r corev1.ResourceRequirements) bool {
 // isGuaranteed reports that each container of a pod has limits that are its requests.
 func isGuaranteed(pod *corev1.Pod) bool {
 	return !slices.ContainsFunc(requirementsOf(pod), func(r corev1.ResourceRequirements) bool {
-		return slices.ContainsFunc(computed, func(name corev1.ResourceName) bool {
+		return slices.ContainsFunc(Computed, func(name corev1.ResourceName) bool {
 			request, limit := r.Requests[name], r.Limits[name]
 			return limit.IsZero() || request.Cmp(limit) != 0
 		})
@@ -120,10 +94,10 @@ type podTotal struct{ requests, limits corev1.ResourceList }
 
 // totalWith is the most that a pod has with a sidecar in any place among the init containers: a
 // sidecar adds no more than its own size.
-func totalWith(pod *corev1.Pod, s *sidecarSize) podTotal {
+func totalWith(pod *corev1.Pod, s *Size) podTotal {
 	o := resourcehelper.PodResourcesOptions{}
 	total := podTotal{corev1.ResourceList{}, corev1.ResourceList{}}
-	for _, name := range computed {
+	for _, name := range Computed {
 		request := larger(resourcehelper.PodRequests(pod, o)[name], resourcehelper.PodRequests(byContainers(pod), o)[name])
 		limit := larger(resourcehelper.PodLimits(pod, o)[name], resourcehelper.PodLimits(byContainers(pod), o)[name])
 		if resourcehelper.IsPodLevelResourcesSet(pod) { // what it requests as a whole may become its limit
@@ -137,7 +111,7 @@ func totalWith(pod *corev1.Pod, s *sidecarSize) podTotal {
 // usage is what a pod has by the names of quotas.
 func (t podTotal) usage() corev1.ResourceList {
 	all := corev1.ResourceList{}
-	for _, name := range computed {
+	for _, name := range Computed {
 		all[name], all["requests."+name], all["limits."+name] = t.requests[name], t.requests[name], t.limits[name]
 	}
 	return all

@@ -1,4 +1,4 @@
-package inject
+package limits
 
 import (
 	"fmt"
@@ -12,33 +12,32 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 )
 
-// NamespaceLimits are the rules of a namespace by which kube-apiserver refuses pods after its
-// webhooks. This file is the closed table of those that injection follows, which D30 gives as a
-// table. A rule that is not in it leaves the pod as it is.
-type NamespaceLimits struct {
+// Rules are those of a namespace by which kube-apiserver refuses pods after its webhooks. This file
+// is the closed table of those that injection follows, which D30 gives as a table. A rule that is
+// not in it leaves the pod as it is.
+type Rules struct {
 	Ranges []*corev1.LimitRange
 	Quotas []*corev1.ResourceQuota
 }
 
-// noRoom says which rule keeps a pod from having a sidecar.
-func noRoom(format string, args ...any) error {
-	return &LeftError{"there is no room for a sidecar: " + fmt.Sprintf(format, args...) + "; raise that, or say a " +
-		"smaller size by " + MemoryRequestAnnotation + ", " + MemoryLimitAnnotation + " and the like", true}
+// RuleError names a rule that keeps a pod from having a sidecar.
+type RuleError struct {
+	Rule   string
+	IsFull bool // the rule is one of the table, with too little room; or else it is not in the table
 }
 
-// notFollowed says which rule injection does not follow.
+func (e *RuleError) Error() string { return e.Rule }
+
+func noRoom(format string, args ...any) error { return &RuleError{fmt.Sprintf(format, args...), true} }
+
 func notFollowed(format string, args ...any) error {
-	return &LeftError{fmt.Sprintf(format, args...) + ", which a sidecar may break: change that rule, or annotate the " +
-		"pod " + OptAnnotation + ": " + OptOut, true}
+	return &RuleError{fmt.Sprintf(format, args...), false}
 }
-
-// isEmpty reports that the namespace has no rules.
-func (l *NamespaceLimits) isEmpty() bool { return len(l.Ranges)+len(l.Quotas) == 0 }
 
 // mentions reports that a rule is about a resource.
-func (l *NamespaceLimits) mentions(name corev1.ResourceName) bool {
-	return slices.ContainsFunc(l.items(), func(i rangeItem) bool { return slices.Contains(i.names(), name) }) ||
-		slices.ContainsFunc(l.Quotas, func(q *corev1.ResourceQuota) bool {
+func (r *Rules) mentions(name corev1.ResourceName) bool {
+	return slices.ContainsFunc(r.items(), func(i rangeItem) bool { return slices.Contains(i.names(), name) }) ||
+		slices.ContainsFunc(r.Quotas, func(q *corev1.ResourceQuota) bool {
 			return slices.ContainsFunc([]corev1.ResourceName{name, "requests." + name, "limits." + name},
 				func(n corev1.ResourceName) bool {
 					_, set := hardOf(q)[n]
@@ -53,10 +52,10 @@ type rangeItem struct {
 	of string
 }
 
-func (l *NamespaceLimits) items() (all []rangeItem) {
-	for _, r := range l.Ranges {
-		for _, item := range r.Spec.Limits {
-			all = append(all, rangeItem{item, r.Name})
+func (r *Rules) items() (all []rangeItem) {
+	for _, of := range r.Ranges {
+		for _, item := range of.Spec.Limits {
+			all = append(all, rangeItem{item, of.Name})
 		}
 	}
 	return all
@@ -75,8 +74,8 @@ func (i rangeItem) names() []corev1.ResourceName {
 
 // within is the size next to a wanted one that the LimitRanges allow containers. Where a min is
 // above a max there is none.
-func (l *NamespaceLimits) within(name corev1.ResourceName, size resource.Quantity) resource.Quantity {
-	items := slices.DeleteFunc(l.items(), func(i rangeItem) bool { return i.Type != corev1.LimitTypeContainer })
+func (r *Rules) within(name corev1.ResourceName, size resource.Quantity) resource.Quantity {
+	items := slices.DeleteFunc(r.items(), func(i rangeItem) bool { return i.Type != corev1.LimitTypeContainer })
 	for _, i := range items {
 		size = larger(size, i.Min[name])
 	}
@@ -90,8 +89,8 @@ func (l *NamespaceLimits) within(name corev1.ResourceName, size resource.Quantit
 
 // apply fits a sidecar into the LimitRanges, whose defaults it takes nothing of: it says 0 of what
 // it has not. pod is what the pod has as a whole, with the sidecar.
-func (l *NamespaceLimits) apply(s *sidecarSize, pod podTotal) error {
-	for _, i := range l.items() {
+func (r *Rules) apply(s *Size, pod podTotal) error {
+	for _, i := range r.items() {
 		var err error
 		switch {
 		case i.Type == corev1.LimitTypeContainer:
@@ -112,7 +111,7 @@ func (l *NamespaceLimits) apply(s *sidecarSize, pod podTotal) error {
 
 // applyToContainer checks the size of a sidecar. Its requests are its limits, so every ratio holds.
 // It sets 0 for resources that the sidecar does not have, which keeps a max.
-func (i rangeItem) applyToContainer(s *sidecarSize) error {
+func (i rangeItem) applyToContainer(s *Size) error {
 	for _, name := range i.names() {
 		size := s.Requests[name]
 		least := i.Min[name]
@@ -139,7 +138,7 @@ func (i rangeItem) applyToContainer(s *sidecarSize) error {
 // checkPod checks a pod with its sidecar. A min is kept, since sums grow; a ratio may grow where
 // init containers precede the sidecar.
 func (i rangeItem) checkPod(pod podTotal) error {
-	for _, name := range computed {
+	for _, name := range Computed {
 		if _, set := i.MaxLimitRequestRatio[name]; set {
 			return notFollowed("LimitRange %s has a maxLimitRequestRatio of %s per Pod", i.of, name)
 		}
@@ -154,8 +153,8 @@ func (i rangeItem) checkPod(pod podTotal) error {
 
 // checkQuotas checks what is left of the quotas that select a pod. Injection changes no property by
 // which they select, unless mayChange: then a sidecar with a size may change the pod's class.
-func (l *NamespaceLimits) checkQuotas(pod *corev1.Pod, total podTotal, mayChange bool) error {
-	for _, q := range l.Quotas {
+func (r *Rules) checkQuotas(pod *corev1.Pod, total podTotal, mayChange bool) error {
+	for _, q := range r.Quotas {
 		selected := true
 		for _, scope := range scopesOf(q) {
 			is, known := inScope(scope, pod)
