@@ -49,15 +49,15 @@ func fillPodLevel(pod *corev1.Pod) {
 	}
 }
 
-// isBestEffort reports that a pod asks for no CPU and no memory.
-func isBestEffort(pod *corev1.Pod) bool { return !slices.ContainsFunc(requirementsOf(pod), hasSize) }
+// byContainers leaves out what a pod asks for as a whole, which kube-apiserver drops after its
+// webhooks where the feature PodLevelResources is off.
+var byContainers = resourcehelper.PodResourcesOptions{SkipPodLevelResources: true}
 
-// byContainers is a pod without what it asks for as a whole, which kube-apiserver drops where the
-// feature PodLevelResources is off, after its webhooks.
-func byContainers(pod *corev1.Pod) *corev1.Pod {
-	without := &corev1.Pod{Spec: pod.Spec}
-	without.Spec.Resources = nil
-	return without
+// isBestEffort reports that a pod asks for no CPU and no memory.
+func isBestEffort(pod *corev1.Pod, o resourcehelper.PodResourcesOptions) bool {
+	o.ExcludeOverhead = true
+	return !hasSize(corev1.ResourceRequirements{Requests: resourcehelper.PodRequests(pod, o),
+		Limits: resourcehelper.PodLimits(pod, o)})
 }
 
 // hasSize reports that there is some CPU or memory.
@@ -70,49 +70,38 @@ func hasSize(r corev1.ResourceRequirements) bool {
 
 // isGuaranteed reports that each container of a pod has limits that are its requests.
 func isGuaranteed(pod *corev1.Pod) bool {
-	return !slices.ContainsFunc(requirementsOf(pod), func(r corev1.ResourceRequirements) bool {
+	all := slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers)
+	return !slices.ContainsFunc(all, func(c corev1.Container) bool {
 		return slices.ContainsFunc(Computed, func(name corev1.ResourceName) bool {
-			request, limit := r.Requests[name], r.Limits[name]
+			request, limit := c.Resources.Requests[name], c.Resources.Limits[name]
 			return limit.IsZero() || request.Cmp(limit) != 0
 		})
 	})
 }
 
-// requirementsOf are those of all containers, and of the pod as a whole if it has some.
-func requirementsOf(pod *corev1.Pod) (all []corev1.ResourceRequirements) {
-	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
-		all = append(all, c.Resources)
-	}
-	if resourcehelper.IsPodLevelResourcesSet(pod) {
-		all = append(all, *pod.Spec.Resources)
-	}
-	return all
-}
-
-// podTotal is what a pod has of CPU and memory as a whole at most.
-type podTotal struct{ requests, limits corev1.ResourceList }
-
-// totalWith is the most that a pod has with a sidecar in any place among the init containers: a
-// sidecar adds no more than its own size.
-func totalWith(pod *corev1.Pod, s *Size) podTotal {
-	o := resourcehelper.PodResourcesOptions{}
-	total := podTotal{corev1.ResourceList{}, corev1.ResourceList{}}
+// totalWith is the most that a pod has of CPU and memory with a sidecar, wherever it is among the
+// init containers: a sidecar adds no more than its own size.
+func totalWith(pod *corev1.Pod, s *Size) corev1.ResourceRequirements {
+	total := corev1.ResourceRequirements{Requests: corev1.ResourceList{}, Limits: corev1.ResourceList{}}
 	for _, name := range Computed {
-		request := larger(resourcehelper.PodRequests(pod, o)[name], resourcehelper.PodRequests(byContainers(pod), o)[name])
-		limit := larger(resourcehelper.PodLimits(pod, o)[name], resourcehelper.PodLimits(byContainers(pod), o)[name])
+		var request, limit resource.Quantity
+		for _, o := range []resourcehelper.PodResourcesOptions{{}, byContainers} {
+			request = larger(request, resourcehelper.PodRequests(pod, o)[name])
+			limit = larger(limit, resourcehelper.PodLimits(pod, o)[name])
+		}
 		if resourcehelper.IsPodLevelResourcesSet(pod) { // what it requests as a whole may become its limit
 			limit = larger(limit, request)
 		}
-		total.requests[name], total.limits[name] = sumOf(request, s.Requests[name]), sumOf(limit, s.Limits[name])
+		total.Requests[name], total.Limits[name] = sumOf(request, s.Requests[name]), sumOf(limit, s.Limits[name])
 	}
 	return total
 }
 
-// usage is what a pod has by the names of quotas.
-func (t podTotal) usage() corev1.ResourceList {
+// usageOf is what a pod has by the names of quotas.
+func usageOf(total corev1.ResourceRequirements) corev1.ResourceList {
 	all := corev1.ResourceList{}
 	for _, name := range Computed {
-		all[name], all["requests."+name], all["limits."+name] = t.requests[name], t.requests[name], t.limits[name]
+		all[name], all["requests."+name], all["limits."+name] = total.Requests[name], total.Requests[name], total.Limits[name]
 	}
 	return all
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
+	resourcehelper "k8s.io/component-helpers/resource"
 )
 
 // Rules are those of a namespace by which kube-apiserver refuses pods after its webhooks. This file
@@ -89,7 +90,7 @@ func (r *Rules) within(name corev1.ResourceName, size resource.Quantity) resourc
 
 // apply fits a sidecar into the LimitRanges, whose defaults it takes nothing of: it says 0 of what
 // it has not. pod is what the pod has as a whole, with the sidecar.
-func (r *Rules) apply(s *Size, pod podTotal) error {
+func (r *Rules) apply(s *Size, pod corev1.ResourceRequirements) error {
 	for _, i := range r.items() {
 		var err error
 		switch {
@@ -137,13 +138,13 @@ func (i rangeItem) applyToContainer(s *Size) error {
 
 // checkPod checks a pod with its sidecar. A min is kept, since sums grow; a ratio may grow where
 // init containers precede the sidecar.
-func (i rangeItem) checkPod(pod podTotal) error {
+func (i rangeItem) checkPod(pod corev1.ResourceRequirements) error {
 	for _, name := range Computed {
 		if _, set := i.MaxLimitRequestRatio[name]; set {
 			return notFollowed("LimitRange %s has a maxLimitRequestRatio of %s per Pod", i.of, name)
 		}
 		most, set := i.Max[name]
-		request, limit := pod.requests[name], pod.limits[name]
+		request, limit := pod.Requests[name], pod.Limits[name]
 		if set && (request.Cmp(most) > 0 || limit.Cmp(most) > 0) {
 			return noRoom("LimitRange %s: max of %s per Pod is %s", i.of, name, most.String())
 		}
@@ -153,7 +154,7 @@ func (i rangeItem) checkPod(pod podTotal) error {
 
 // checkQuotas checks what is left of the quotas that select a pod. Injection changes no property by
 // which they select, unless mayChange: then a sidecar with a size may change the pod's class.
-func (r *Rules) checkQuotas(pod *corev1.Pod, total podTotal, mayChange bool) error {
+func (r *Rules) checkQuotas(pod *corev1.Pod, total corev1.ResourceRequirements, mayChange bool) error {
 	for _, q := range r.Quotas {
 		selected := true
 		for _, scope := range scopesOf(q) {
@@ -171,7 +172,7 @@ func (r *Rules) checkQuotas(pod *corev1.Pod, total podTotal, mayChange bool) err
 		if !selected {
 			continue
 		}
-		hard, usage := hardOf(q), total.usage()
+		hard, usage := hardOf(q), usageOf(total)
 		for _, name := range slices.Sorted(maps.Keys(usage)) {
 			used, sum := q.Status.Used[name], sumOf(q.Status.Used[name], usage[name])
 			if bound, set := hard[name]; set && sum.Cmp(bound) > 0 {
@@ -216,10 +217,9 @@ func inScope(r corev1.ScopedResourceSelectorRequirement, pod *corev1.Pod) (is, k
 		return terminating, true
 	case corev1.ResourceQuotaScopeNotTerminating:
 		return !terminating, true
-	case corev1.ResourceQuotaScopeBestEffort:
-		return isBestEffort(pod), true
-	case corev1.ResourceQuotaScopeNotBestEffort:
-		return !isBestEffort(pod), true
+	case corev1.ResourceQuotaScopeBestEffort, corev1.ResourceQuotaScopeNotBestEffort:
+		bestEffort := isBestEffort(pod, resourcehelper.PodResourcesOptions{})
+		return bestEffort == (r.ScopeName == corev1.ResourceQuotaScopeBestEffort), true
 	case corev1.ResourceQuotaScopePriorityClass:
 		return hasPriority(r, pod.Spec.PriorityClassName), true
 	case corev1.ResourceQuotaScopeCrossNamespacePodAffinity, corev1.ResourceQuotaScopeVolumeAttributesClass:

@@ -37,7 +37,7 @@ func (r *Rules) Size(pod *corev1.Pod, wanted corev1.ResourceRequirements, isSaid
 	setDefaults(pod)
 	s := &Size{ResourceRequirements: corev1.ResourceRequirements{Requests: corev1.ResourceList{},
 		Limits: corev1.ResourceList{}}}
-	bestEffort := isBestEffort(pod)
+	bestEffort := isBestEffort(pod, resourcehelper.PodResourcesOptions{})
 	if !bestEffort || isSaid {
 		pair := resourcehelper.IsPodLevelResourcesSet(pod) || isGuaranteed(pod)
 		for _, name := range Computed {
@@ -57,7 +57,7 @@ func (r *Rules) Size(pod *corev1.Pod, wanted corev1.ResourceRequirements, isSaid
 		return nil, err
 	}
 	if s.isSized() {
-		if err := r.checkQuotas(pod, total, isBestEffort(byContainers(pod))); err != nil {
+		if err := r.checkQuotas(pod, total, isBestEffort(pod, byContainers)); err != nil {
 			return nil, err
 		}
 	}
