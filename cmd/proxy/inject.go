@@ -21,8 +21,12 @@ func newInject() *cobra.Command {
 		Short: "Add spillway to the pods of manifests, as a sidecar",
 		Long: `spillway inject reads manifests and writes them with spillway added, as a sidecar, to pods and to
 whatever makes pods: unmodified programs that use in-cluster configuration then talk to it as to the
-API server. Where a container's variables name a proxy, loopback is added to NO_PROXY. All else
-stays as it is, byte for byte, and spillway uninject takes all that out again.
+API server. Where a container's variables name a proxy, loopback is added to NO_PROXY. spillway
+uninject takes all that out again.
+
+A document without pods stays as it is, byte for byte. One that is changed is written again: YAML
+keeps its comments and its order, but not its blank lines, indentation and directives; anchors are
+written out where a change would reach what shares them. JSON is indented by two spaces.
 
 Annotations of pods, or of the templates of pods, go before the flags: spillway/inject: disabled
 leaves one out; spillway/image, spillway/resources, spillway/flags, spillway/port,
@@ -54,8 +58,9 @@ func newUninject() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "uninject [flags]",
 		Short: "Take out of manifests what spillway inject has added",
-		Long: `spillway uninject reads manifests and writes them without the sidecars that spillway inject has
-added. What spillway inject wrote becomes what it was written from, byte for byte.`,
+		Long: `spillway uninject reads manifests and writes them without the sidecars that spillway inject or the
+webhook has added. Such a document says again what it said, but for lists and mappings that were
+empty; its text is written again, as by spillway inject. All others stay as they are, byte for byte.`,
 		Example: `  spillway uninject -f injected.yaml | kubectl apply -f -`,
 	}
 	file := manifestFlag(cmd)

@@ -48,48 +48,32 @@ const unfoldedLimitBytes = 4 << 20
 
 // checkAliases refuses a document whose aliases unfold to too much, or that contains itself.
 func checkAliases(root *yaml.Node) error {
-	u := expansionSize{sizes: map[*yaml.Node]int64{}}
-	u.size(root)
+	const nodeBytes = 8           // about what a node is in JSON besides its text
+	sizes := map[*yaml.Node]int{} // unfolded, of nodes with an anchor that are complete
+	added, isCircular := 0, false
+	var size func(n *yaml.Node) int
+	size = func(n *yaml.Node) int {
+		if n.Kind == yaml.AliasNode {
+			of, isComplete := sizes[n.Alias]
+			isCircular = isCircular || !isComplete
+			added = min(added+of, unfoldedLimitBytes+1)
+			return of
+		}
+		sum := nodeBytes + len(n.Value)
+		for _, part := range n.Content {
+			sum = min(sum+size(part), 1<<40)
+		}
+		if n.Anchor != "" {
+			sizes[n] = sum
+		}
+		return sum
+	}
+	size(root)
 	switch {
-	case u.circular:
+	case isCircular:
 		return errors.New("not valid YAML: an anchor contains itself")
-	case u.added > unfoldedLimitBytes:
+	case added > unfoldedLimitBytes:
 		return fmt.Errorf("its aliases unfold to more than %d bytes: write out what they stand for", unfoldedLimitBytes)
 	}
 	return nil
-}
-
-// expansionSize adds up what the nodes of a document are with their aliases unfolded.
-type expansionSize struct {
-	sizes    map[*yaml.Node]int64 // of nodes with an anchor; underWay while it is found out
-	added    int64                // by aliases, no more than is needed to be too much
-	circular bool
-}
-
-const (
-	nodeBytes = 8 // about what a node is in JSON besides its text
-	underWay  = -1
-)
-
-func (u *expansionSize) size(n *yaml.Node) int64 {
-	if n.Kind == yaml.AliasNode {
-		n := u.sizes[n.Alias]
-		if n == underWay {
-			u.circular = true
-			return 0
-		}
-		u.added = min(u.added+n, unfoldedLimitBytes+1)
-		return n
-	}
-	if n.Anchor != "" {
-		u.sizes[n] = underWay
-	}
-	sum := int64(nodeBytes + len(n.Value))
-	for _, part := range n.Content {
-		sum = min(sum+u.size(part), 1<<40)
-	}
-	if n.Anchor != "" {
-		u.sizes[n] = sum
-	}
-	return sum
 }

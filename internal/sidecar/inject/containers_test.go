@@ -1,31 +1,27 @@
 package inject
 
 import (
-	"encoding/json"
 	"errors"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	k8syaml "sigs.k8s.io/yaml"
 )
 
-// injected is a pod in YAML's form of lines after Manifest, with the notes about it. It leads
-// back to what it was.
+// injected is a pod after Manifest, with the notes about it. It leads back to what it was.
 func injected(t *testing.T, text string) (pod corev1.Pod, out string, done Done) {
 	t.Helper()
 	out, all, err := Manifest(text, options())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if back, _, err := Remove(out); err != nil || back != text {
+	if back, _, err := Remove(out); err != nil || !reflect.DeepEqual(tidy(object(t, back)), tidy(object(t, text))) {
 		t.Errorf("uninjected: %v\n%s", err, back)
 	}
-	d, err := parse(out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(d.json, &pod); err != nil {
+	if err := k8syaml.Unmarshal([]byte(out), &pod); err != nil {
 		t.Fatal(err)
 	}
 	return pod, out, all[0]
@@ -85,8 +81,8 @@ func TestNoProxyExceptsTheSidecar(t *testing.T) {
 			if note := strings.Join(done.Notes, "; "); !strings.Contains(note, c.note) || c.note == "" && note != "" {
 				t.Errorf("notes %q, want %q", note, c.note)
 			}
-			if strings.Contains(out, originalAnnotation) {
-				t.Errorf("it is written anew:\n%s", out)
+			if strings.Count(out, "#") != strings.Count(c.env, "#") {
+				t.Errorf("its comments are gone:\n%s", out)
 			}
 		})
 	}
@@ -131,12 +127,8 @@ func TestOwnTokenIsGivenToTheSidecar(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := parse(back)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var now corev1.Pod
-	if err := json.Unmarshal(d.json, &now); err != nil {
+	if err := k8syaml.Unmarshal([]byte(back), &now); err != nil {
 		t.Fatal(err)
 	}
 	if m := now.Spec.Containers[0].VolumeMounts; len(m) != 1 || m[0].Name != "mine" || !m[0].ReadOnly ||

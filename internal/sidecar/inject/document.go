@@ -8,163 +8,118 @@ import (
 	"io"
 	"reflect"
 	"regexp"
-	"slices"
-	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	k8syaml "sigs.k8s.io/yaml"
 )
 
 // document is one of a stream: its text, and what that says.
 type document struct {
 	text       string
-	start, end int    // of what it says in the text, without markers, and in JSON's manner without the last end of line
-	json       []byte // as kubectl understands it; nil: there is nothing that concerns us
-	object     any    // of json, numbers as they are
-	isFlow     bool   // JSON, or YAML in JSON's manner
+	start, end int        // of JSON in the text
+	root       *yaml.Node // of YAML; nil: it is JSON
+	json       []byte     // as kubectl understands it; nil: there is nothing that concerns us
+	object     any        // of json, numbers as they are
 }
 
 // marker is a line that begins a document, with the directives before it.
 var marker = regexp.MustCompile(`(?m)^(%.*\r?\n)*---([ \t\r\n]|\z)`)
 
-// split cuts a stream in front of each document, so that its parts together are the stream: YAML at
-// its markers, and JSON between its values, as kubectl does.
-func split(text string) []string {
-	var parts []string
+// split cuts a stream in front of each marker, so that its parts together are the stream.
+func split(text string) (parts []string) {
 	from := 0
 	for _, at := range marker.FindAllStringIndex(text, -1) {
 		if at[0] > from {
-			parts = append(parts, splitJSON(text[from:at[0]])...)
+			parts = append(parts, text[from:at[0]])
 			from = at[0]
 		}
 	}
-	return append(parts, splitJSON(text[from:])...)
+	return append(parts, text[from:])
 }
 
-// splitJSON cuts what is between two markers behind each of its JSON values. What is not JSON as a
-// whole is one document.
-func splitJSON(text string) []string {
-	start, ok := startOfJSON(text)
-	if !ok {
-		return []string{text}
-	}
-	var parts []string
-	from := 0
-	decoder := json.NewDecoder(strings.NewReader(text[start:]))
-	for {
-		var value json.RawMessage
-		switch err := decoder.Decode(&value); {
-		case errors.Is(err, io.EOF):
-			if len(parts) == 0 {
-				return []string{text}
-			}
-			parts[len(parts)-1] += text[from:]
-			return parts
-		case err != nil:
-			return []string{text}
-		}
-		to := start + int(decoder.InputOffset())
-		parts = append(parts, text[from:to])
-		from = to
-	}
-}
-
-// startOfJSON is where JSON begins in a part of a stream, behind its marker. It reports false if
-// there is none.
-func startOfJSON(text string) (int, bool) {
+// contentOf is where a part of a stream begins behind its marker.
+func contentOf(text string) int {
 	start := 0
 	if at := marker.FindStringIndex(text); at != nil && at[0] == 0 {
 		start = at[1]
 	}
 	rest := strings.TrimPrefix(text[start:], "\ufeff")
-	rest = strings.TrimLeft(rest, " \t\r\n")
-	return len(text) - len(rest), strings.HasPrefix(rest, "{")
+	return len(text) - len(strings.TrimLeft(rest, " \t\r\n"))
 }
 
-// parse reads one document: as JSON if it is, or else as YAML.
-func parse(text string) (*document, error) {
+// parse reads a part of a stream as kubectl does: as values of JSON, one after another, if it is
+// that, or else as a document of YAML.
+func parse(text string) ([]*document, error) {
+	start := contentOf(text)
+	if !strings.HasPrefix(text[start:], "{") {
+		return parseYAML(text)
+	}
+	all, err := parseJSON(text, start)
+	if err == nil {
+		return all, nil
+	}
+	if all, other := parseYAML(text); other == nil { // in JSON's manner, with a comment or the like
+		return all, nil
+	}
+	return nil, err
+}
+
+func parseJSON(text string, start int) (all []*document, err error) {
+	decoder := json.NewDecoder(strings.NewReader(text[start:]))
+	from := 0
+	for {
+		var value json.RawMessage
+		switch err := decoder.Decode(&value); {
+		case errors.Is(err, io.EOF):
+			all[len(all)-1].text += text[from:]
+			return all, nil
+		case err != nil:
+			return nil, fmt.Errorf("not valid JSON: %w", err)
+		}
+		end := start + int(decoder.InputOffset())
+		d := &document{text: text[from:end], start: end - len(value) - from, end: end - from, json: value}
+		if err := checkValues(string(value)); err != nil {
+			return nil, err
+		}
+		if d.object, err = decode(value); err != nil {
+			return nil, err
+		}
+		all, from = append(all, d), end
+	}
+}
+
+// parseYAML reads one document of YAML.
+func parseYAML(text string) ([]*document, error) {
 	if err := checkValues(text); err != nil {
 		return nil, err
 	}
-	start, mayBeJSON := startOfJSON(text)
-	if !mayBeJSON {
-		return parseYAML(text)
-	}
-	d, err := parseJSON(text, start)
-	if err == nil {
-		return d, nil
-	}
-	if d, other := parseYAML(text); other == nil { // in JSON's manner, with a comment or the like
-		return d, nil
-	}
-	return nil, fmt.Errorf("not valid JSON: %w", err)
-}
-
-func parseJSON(text string, start int) (*document, error) {
-	decoder := json.NewDecoder(strings.NewReader(text[start:]))
-	decoder.UseNumber()
-	d := &document{text: text, start: start, isFlow: true}
-	if err := decoder.Decode(&d.object); err != nil {
-		return nil, err
-	}
-	d.end = start + int(decoder.InputOffset())
-	if strings.TrimLeft(text[d.end:], " \t\r\n") != "" {
-		return nil, errors.New("something follows its end")
-	}
-	d.json = []byte(text[start:d.end])
-	return d, nil
-}
-
-// parseYAML reads one document of YAML. What is of no kind that has pods is not looked at any
-// further.
-func parseYAML(text string) (*document, error) {
-	d := &document{text: text, end: len(text)}
+	d := &document{text: text, root: &yaml.Node{}}
 	decoder := yaml.NewDecoder(strings.NewReader(text))
-	var root, second yaml.Node
-	switch err := decoder.Decode(&root); {
+	switch err := decoder.Decode(d.root); {
 	case errors.Is(err, io.EOF):
-		return d, nil
+		return []*document{d}, nil
 	case err != nil:
 		return nil, fmt.Errorf("not valid YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
 	}
-	if err := decoder.Decode(&second); !errors.Is(err, io.EOF) {
+	if err := decoder.Decode(&yaml.Node{}); !errors.Is(err, io.EOF) {
 		return nil, errors.New("another document follows without a line --- between them: add one")
 	}
-	if !mayHavePods(root.Content[0]) {
-		return d, nil
+	if !mayHavePods(d.root.Content[0]) {
+		return []*document{d}, nil
 	}
-	if err := checkAliases(root.Content[0]); err != nil {
+	if err := checkAliases(d.root.Content[0]); err != nil {
 		return nil, err
 	}
 	var err error
 	if d.json, err = k8syaml.YAMLToJSON([]byte(text)); err != nil {
 		return nil, fmt.Errorf("not valid YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
 	}
-	if d.object, err = decode(d.json); err != nil {
-		return nil, err
-	}
-	d.setBounds(root.Content[0])
-	return d, nil
-}
-
-var end = regexp.MustCompile(`(?m)^\.\.\.([ \t\r\n]|\z)`)
-
-// setBounds finds where in its text a document of YAML is, without the markers around it.
-func (d *document) setBounds(root *yaml.Node) {
-	d.isFlow = root.Style&yaml.FlowStyle != 0
-	t := &sourceText{d.text, root, lineStarts(d.text)}
-	d.start = t.starts[root.Line-1]
-	if !t.begins(root.Line, root.Column) { // behind ---
-		d.start += len(string([]rune(t.line(root.Line))[:root.Column-1]))
-	}
-	if at := end.FindStringIndex(d.text[d.start:]); at != nil {
-		d.end = d.start + at[0]
-	}
-	if d.isFlow {
-		d.end = d.start + len(strings.TrimRight(d.text[d.start:d.end], " \t\r\n"))
-	}
+	d.object, err = decode(d.json)
+	return []*document{d}, err
 }
 
 func decode(text []byte) (object any, err error) {
@@ -174,17 +129,48 @@ func decode(text []byte) (object any, err error) {
 	return object, err
 }
 
-func sameJSON(a, b []byte) bool {
-	one, err := decode(a)
+// says reports that a text means what it is meant to.
+func says(text string, want []byte) bool {
+	all, err := parse(text)
 	if err != nil {
 		return false
 	}
-	other, err := decode(b)
-	return err == nil && reflect.DeepEqual(one, other)
+	object, err := decode(want)
+	return err == nil && reflect.DeepEqual(all[0].object, object)
 }
 
-// patched is a document after a patch.
-func patched(document []byte, p Patch) ([]byte, error) {
+// patched is the text of a document after a patch. The nodes of YAML are changed in their places,
+// and keep comments and order. Where they would say something else then, because of anchors that
+// others share, all is written from what it says.
+func (d *document) patched(p Patch) (string, error) {
+	want, err := applied(d.json, p)
+	if err != nil {
+		return "", err
+	}
+	if d.root == nil {
+		var indented bytes.Buffer
+		err := json.Indent(&indented, want, "", "  ")
+		return d.text[:d.start] + indented.String() + d.text[d.end:], err
+	}
+	begin := ""
+	if at := marker.FindStringIndex(d.text); at != nil && at[0] == 0 {
+		begin = "---\n"
+	}
+	if edit(d.root.Content[0], p) {
+		if text, err := encode(d.root); err == nil && says(begin+text, want) {
+			return begin + text, nil
+		}
+	}
+	text, err := k8syaml.JSONToYAML(want)
+	if err == nil && !says(begin+string(text), want) {
+		err = errors.New("is written in a way that cannot be changed: pass it through kubectl create --dry-run=client " +
+			"--output=yaml --filename=- first")
+	}
+	return begin + string(text), err
+}
+
+// applied is a document of JSON after a patch.
+func applied(document []byte, p Patch) ([]byte, error) {
 	text, err := json.Marshal(p)
 	if err != nil {
 		return nil, err
@@ -196,13 +182,16 @@ func patched(document []byte, p Patch) ([]byte, error) {
 	return patch.Apply(document)
 }
 
-// kinds are those with pods, by their group ("" with a version alone), with where the template of
-// their pods is.
-var kinds = map[string]map[string]string{
-	"": {"Pod": "", "ReplicationController": "/spec/template"},
-	"apps": {"Deployment": "/spec/template", "StatefulSet": "/spec/template", "DaemonSet": "/spec/template",
-		"ReplicaSet": "/spec/template"},
-	"batch": {"Job": "/spec/template", "CronJob": "/spec/jobTemplate/spec/template"},
+// kinds are those with pods, with where the template of their pods is.
+var kinds = map[schema.GroupKind][]string{
+	{Kind: "Pod"}:                        nil,
+	{Kind: "ReplicationController"}:      {"spec", "template"},
+	{Group: "apps", Kind: "Deployment"}:  {"spec", "template"},
+	{Group: "apps", Kind: "StatefulSet"}: {"spec", "template"},
+	{Group: "apps", Kind: "DaemonSet"}:   {"spec", "template"},
+	{Group: "apps", Kind: "ReplicaSet"}:  {"spec", "template"},
+	{Group: "batch", Kind: "Job"}:        {"spec", "template"},
+	{Group: "batch", Kind: "CronJob"}:    {"spec", "jobTemplate", "spec", "template"},
 }
 
 // mayHavePods reports whether a document has to be read as kubectl reads it to know. It is false
@@ -224,8 +213,8 @@ func mayHavePods(root *yaml.Node) bool {
 func isPlain(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Style&yaml.TaggedStyle == 0 }
 
 func namesPods(kind string) bool {
-	for _, of := range kinds {
-		if _, ok := of[kind]; ok {
+	for of := range kinds {
+		if of.Kind == kind {
 			return true
 		}
 	}
@@ -234,15 +223,12 @@ func namesPods(kind string) bool {
 
 // workload is an object that has pods.
 type workload struct {
-	name             string // for messages: deployment/name
-	object, template string // JSON pointers
+	name     string         // for messages: deployment/name
+	pointer  string         // where the template of its pods is: a JSON pointer
+	template map[string]any // what that says
 }
 
-// workloads are those of a document, which may be one or a list of them.
-func (d *document) workloads() []workload {
-	return workloadsIn(d.object, "")
-}
-
+// workloadsIn are those of an object, which may be a list of them.
 func workloadsIn(object any, pointer string) (all []workload) {
 	fields, _ := object.(map[string]any)
 	kind, _ := fields["kind"].(string)
@@ -253,47 +239,44 @@ func workloadsIn(object any, pointer string) (all []workload) {
 		}
 		return all
 	}
-	group, _, grouped := strings.Cut(version, "/")
-	if !grouped {
+	group, _, isGrouped := strings.Cut(version, "/")
+	if !isGrouped {
 		group = ""
 	}
-	where, ok := kinds[group][kind]
+	where, ok := kinds[schema.GroupKind{Group: group, Kind: kind}]
 	if !ok {
 		return nil
 	}
-	if _, ok := at(object, where+"/spec").(map[string]any); !ok {
+	found, _, _ := unstructured.NestedFieldNoCopy(fields, where...)
+	template, _ := found.(map[string]any)
+	if _, ok := template["spec"].(map[string]any); !ok {
 		return nil // no pods in it: not ours to complain about
 	}
-	name, _ := at(object, "/metadata/name").(string)
-	return []workload{{strings.ToLower(kind) + "/" + name, pointer, pointer + where}}
+	name, _, _ := unstructured.NestedString(fields, "metadata", "name")
+	for _, part := range where {
+		pointer += "/" + part
+	}
+	return []workload{{strings.ToLower(kind) + "/" + name, pointer, template}}
 }
 
-// at is what is at a JSON pointer; nil if there is nothing.
-func at(object any, pointer string) any {
-	for _, part := range parts(pointer) {
-		switch o := object.(type) {
-		case map[string]any:
-			object = o[part]
-		case []any:
-			i, err := strconv.Atoi(part)
-			if err != nil || i < 0 || i >= len(o) {
-				return nil
-			}
-			object = o[i]
-		default:
-			return nil
-		}
+// read reads the pod template of a workload.
+func (w workload) read() (*Template, error) {
+	n := 0
+	for _, list := range []string{"initContainers", "containers"} { // before as many are decoded
+		items, _, _ := unstructured.NestedFieldNoCopy(w.template, "spec", list)
+		all, _ := items.([]any)
+		n += len(all)
 	}
-	return object
-}
-
-func parts(pointer string) []string {
-	if pointer == "" {
-		return nil
+	if err := checkContainers(n); err != nil {
+		return nil, err
 	}
-	all := strings.Split(pointer[1:], "/")
-	for i := range all {
-		all[i] = unescape(all[i])
+	text, err := json.Marshal(w.template)
+	if err != nil {
+		return nil, err
 	}
-	return slices.Clip(all)
+	template, err := decodeTemplate(text)
+	if err != nil {
+		return nil, fmt.Errorf("its pods cannot be read: %w", err)
+	}
+	return template, nil
 }

@@ -3,6 +3,7 @@ package inject
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"runtime"
 	"strings"
 	"testing"
@@ -23,15 +24,15 @@ const jsonPod = `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "app"}
 
 // toJSON is a document as kubectl reads it.
 func toJSON(text string) ([]byte, error) {
-	if start, ok := startOfJSON(text); ok && json.Valid([]byte(text[start:])) {
+	if start := contentOf(text); strings.HasPrefix(text[start:], "{") && json.Valid([]byte(text[start:])) {
 		return []byte(text[start:]), nil
 	}
 	return k8syaml.YAMLToJSON([]byte(text))
 }
 
 // means checks what injecting a stream means: every document that kubectl reads says what it said,
-// with the patch that Plan makes of it; and taken out again it is what it was, byte for byte. It
-// returns what became of it.
+// with the patch that Plan makes of it; taken out again it says what it said; and documents without
+// pods are as they were, byte for byte. It returns what became of it.
 func means(t *testing.T, text string) (out string, done []Done, err error) {
 	t.Helper()
 	out, done, err = Manifest(text, options())
@@ -41,9 +42,13 @@ func means(t *testing.T, text string) (out string, done []Done, err error) {
 		}
 		return out, done, err
 	}
-	before, after := split(text), split(out)
-	if len(before) != len(after) {
-		t.Fatalf("%q: %d documents become %d: %q", text, len(before), len(after), out)
+	back, _, err := Remove(out)
+	if err != nil {
+		t.Fatalf("%q becomes %q, which cannot be taken back: %v", text, out, err)
+	}
+	before, after, last := documents(text), documents(out), documents(back)
+	if len(before) != len(after) || len(before) != len(last) {
+		t.Fatalf("%q: %d documents become %d and then %d: %q, %q", text, len(before), len(after), len(last), out, back)
 	}
 	for i := range before {
 		// nothing is said of it; keys such as 0 and 0.0 are one to kubectl, now of the one value,
@@ -62,55 +67,92 @@ func means(t *testing.T, text string) (out string, done []Done, err error) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		all := workloadsIn(object, "")
+		if len(all) == 0 && (before[i] != after[i] || before[i] != last[i]) {
+			t.Errorf("%q, which has no pods, becomes %q and then %q", before[i], after[i], last[i])
+		}
 		var patch Patch
-		for _, w := range workloadsIn(object, "") {
-			template, err := json.Marshal(at(object, w.template))
-			if err != nil {
-				t.Fatal(err)
-			}
-			pod, err := decodeTemplate(template)
+		for _, w := range all {
+			pod, err := w.read()
 			if err != nil {
 				t.Fatalf("%q: %v", before[i], err)
 			}
 			if of, _, err := Plan(pod, options()); err == nil {
-				patch = append(patch, of.at(w.template)...)
+				patch = append(patch, of.at(w.pointer)...)
 			}
 		}
+		sameAs(t, last[i], want)
 		if len(patch) > 0 {
-			if want, err = patched(want, patch); err != nil {
+			if want, err = applied(want, patch); err != nil {
 				t.Fatal(err)
 			}
 		}
-		got, err := toJSON(after[i])
-		if err != nil {
-			t.Fatalf("%q becomes unreadable: %v", before[i], err)
-		}
-		if !sameJSON(withoutOriginal(t, got), withoutOriginal(t, want)) {
-			t.Fatalf("%q becomes %q, which says\n%s\nand not\n%s", before[i], after[i], got, want)
-		}
-	}
-	if back, _, err := Remove(out); err != nil || back != text {
-		t.Fatalf("%v; %q becomes %q, and that %q", err, text, out, back)
+		sameAs(t, after[i], want)
 	}
 	return out, done, nil
 }
 
-// withoutOriginal is a document without the annotation that keeps its text.
-func withoutOriginal(t *testing.T, text []byte) []byte {
+// documents are the texts of those of a stream.
+func documents(text string) (all []string) {
+	for _, part := range split(text) {
+		of, err := parse(part)
+		if err != nil {
+			all = append(all, part)
+		}
+		for _, d := range of {
+			all = append(all, d.text)
+		}
+	}
+	return all
+}
+
+// sameAs checks that a document says what JSON says, but for what is empty.
+func sameAs(t *testing.T, text string, want []byte) {
 	t.Helper()
-	object, err := decode(text)
+	got, err := toJSON(text)
+	if err != nil {
+		t.Fatalf("%q is unreadable: %v", text, err)
+	}
+	one, err := decode(got)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, w := range workloadsIn(object, "") {
-		if pointer := w.object + "/metadata/annotations/" + escape(originalAnnotation); at(object, pointer) != nil {
-			object = without(object, parts(pointer))
-		}
-	}
-	if text, err = json.Marshal(tidy(object)); err != nil {
+	other, err := decode(want)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return text
+	if !reflect.DeepEqual(tidy(one), tidy(other)) {
+		t.Fatalf("%q says\n%s\nand not\n%s", text, got, want)
+	}
+}
+
+// tidy is a tree without what is empty, which cannot be distinguished from what was empty before.
+func tidy(tree any) any {
+	switch node := tree.(type) {
+	case map[string]any:
+		for key, value := range node {
+			if value = tidy(value); isEmpty(value) {
+				delete(node, key)
+			} else {
+				node[key] = value
+			}
+		}
+	case []any:
+		for i := range node {
+			node[i] = tidy(node[i])
+		}
+	}
+	return tree
+}
+
+func isEmpty(tree any) bool {
+	switch node := tree.(type) {
+	case map[string]any:
+		return len(node) == 0
+	case []any:
+		return len(node) == 0
+	}
+	return tree == nil
 }
 
 // TestHostileYAML: what kubectl sees is what is injected, however it is written; and what cannot be
@@ -289,57 +331,5 @@ func TestListGrowsWithItsSize(t *testing.T) {
 	t.Logf("20 pods: %d bytes allocated, 200: %d", few, many)
 	if many > 25*few {
 		t.Errorf("200 pods take %d times as much as 20", many/few)
-	}
-}
-
-// TestOriginalsAreTriedAFewTimes: a document in which each object says that it keeps the original
-// takes no more than a few times the work of one without.
-func TestOriginalsAreTriedAFewTimes(t *testing.T) {
-	value, err := pack(original{"{}", "0"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	allocated := func(annotation string) uint64 {
-		pod := strings.Replace(jsonPod, `"name": "app"}`, `"name": "app", "annotations": {"`+annotation+`": "`+value+`"}}`, 1)
-		list := `{"kind": "List", "apiVersion": "v1", "items": [` + strings.Repeat(pod+",", 300) + pod + `]}`
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		_, done, err := Remove(list)
-		runtime.ReadMemStats(&after)
-		if err != nil || len(done) != 301 {
-			t.Fatalf("%d, %v", len(done), err)
-		}
-		return after.TotalAlloc - before.TotalAlloc
-	}
-	with, without := allocated(originalAnnotation), allocated("example.com/other")
-	t.Logf("%d bytes allocated, %d without originals", with, without)
-	if with > 10*without {
-		t.Errorf("301 originals take %d times as much", with/without)
-	}
-}
-
-// TestOriginalIsNotBelieved: the annotation that keeps a document's text gives back nothing but
-// what the document says.
-func TestOriginalIsNotBelieved(t *testing.T) {
-	pod := `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "app"}, ` +
-		`"spec": {"containers": [{"name": "app", "image": "app"}]}}`
-	for _, stranger := range []string{
-		"{kind: ClusterRoleBinding, apiVersion: rbac.authorization.k8s.io/v1, roleRef: {name: cluster-admin}}",
-		strings.Replace(pod, `"image": "app"`, `"image": "evil"`, 1),
-		pod + "\n---\n{kind: ClusterRoleBinding}",
-	} {
-		of, err := hash([]byte(pod))
-		if err != nil {
-			t.Fatal(err)
-		}
-		value, err := pack(original{stranger, of})
-		if err != nil {
-			t.Fatal(err)
-		}
-		back, _, err := Remove(strings.Replace(pod, `"name": "app"}`,
-			`"name": "app", "annotations": {"spillway/original": "`+value+`"}}`, 1))
-		if err != nil || !sameJSON([]byte(back), []byte(pod)) {
-			t.Errorf("%v; %s", err, back)
-		}
 	}
 }

@@ -3,8 +3,8 @@
 // the place of the API server.
 //
 // What is added to a pod is decided in one place, Plan, as a JSON patch of its template: Manifest
-// writes it into the text of manifests, and an admission webhook answers with it. The invariant:
-// what Remove takes out of what Manifest wrote leaves the manifest as it was, byte for byte.
+// does it to manifests, and an admission webhook answers with it. The invariant: what Manifest
+// prints says what it read and the patch, and what Remove makes of that says what was read.
 package inject
 
 import (

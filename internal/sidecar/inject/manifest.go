@@ -1,7 +1,6 @@
 package inject
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -16,22 +15,41 @@ type Done struct {
 }
 
 // Manifest adds sidecars to what a stream of YAML or JSON documents holds: pods and what makes
-// pods, in lists or not. All else is as it was, byte for byte. An error is one line that names the
+// pods, in lists or not. A document without any stays as it is, byte for byte; one that is changed
+// is written again, in YAML with its comments and in its order. An error is one line that names the
 // object, and then nothing is to be used.
 func Manifest(text string, o Options) (string, []Done, error) {
-	return each(text, func(d *document) ([]Done, error) { return d.inject(o) })
+	return rewrite(text, func(w workload) (Patch, []string, error) {
+		template, err := w.read()
+		if err != nil {
+			return nil, nil, err
+		}
+		return Plan(template, o)
+	})
 }
 
-// Remove takes out what Manifest has added: what Manifest wrote becomes what it was written from.
-// Where the result was changed since then, or has been through the API server, what is not
-// Manifest's stays.
-func Remove(text string) (string, []Done, error) { return each(text, (*document).remove) }
+// Remove takes out what Manifest has added, and what the webhook has: such a document says again
+// what it said, but for lists and mappings that were empty. Where it was changed since then, or has
+// been through the API server, what is not Manifest's stays. All other documents stay as they are.
+func Remove(text string) (string, []Done, error) {
+	return rewrite(text, func(w workload) (Patch, []string, error) {
+		template, err := w.read()
+		if err != nil {
+			return nil, nil, &LeftError{reason: err.Error()}
+		}
+		patch := unplan(template, w.template)
+		if len(patch) == 0 {
+			return nil, nil, &LeftError{reason: "it is not injected"}
+		}
+		return patch, nil, nil
+	})
+}
 
 // textLimitBytes bounds a stream. A manifest of 1 MB is a large one.
 const textLimitBytes = 16 << 20
 
-// each does something to every document of a stream and puts the stream together again.
-func each(text string, do func(*document) ([]Done, error)) (string, []Done, error) {
+// rewrite changes the workloads of every document of a stream, and puts the stream together again.
+func rewrite(text string, plan func(workload) (Patch, []string, error)) (string, []Done, error) {
 	switch {
 	case len(text) > textLimitBytes:
 		return "", nil, fmt.Errorf("is %d bytes long, of at most %d: give it in parts", len(text), textLimitBytes)
@@ -40,126 +58,45 @@ func each(text string, do func(*document) ([]Done, error)) (string, []Done, erro
 	}
 	var out strings.Builder
 	var all []Done
-	next := 1
+	line := 1
 	for _, part := range split(text) {
-		line := next
-		if start, ok := startOfJSON(part); ok {
-			line += lineEnds(part[:start])
-		}
-		next += lineEnds(part)
-		d, err := parse(part)
+		documents, err := parse(part)
 		if err != nil {
 			return "", nil, fmt.Errorf("the document in line %d: %w", line, err)
 		}
-		done, err := do(d)
-		var of *objectError
-		switch {
-		case errors.As(err, &of):
-			return "", nil, fmt.Errorf("%s, in the document in line %d: %w", of.object, line, of.err)
-		case err != nil:
-			return "", nil, fmt.Errorf("the document in line %d: %w", line, err)
+		for _, d := range documents {
+			changed, done, err := d.rewrite(plan)
+			if err != nil {
+				line += strings.Count(d.text[:d.start], "\n")
+				return "", nil, fmt.Errorf("%s, in the document in line %d: %w", done[len(done)-1].Object, line, err)
+			}
+			out.WriteString(changed)
+			all = append(all, done...)
+			line += strings.Count(d.text, "\n")
 		}
-		out.WriteString(d.text)
-		all = append(all, done...)
 	}
 	return out.String(), all, nil
 }
 
-// objectError is of one object of a document.
-type objectError struct {
-	object string
-	err    error
-}
-
-func (e *objectError) Error() string { return e.object + ": " + e.err.Error() }
-
-// inject adds to the workloads of a document. The text is kept but for what is inserted; where that
-// cannot be, because of how it is written, the document is written anew, and keeps its original
-// with the first of them.
-func (d *document) inject(o Options) ([]Done, error) {
+// rewrite changes the workloads of a document. An error is about the last one that it returns.
+func (d *document) rewrite(plan func(workload) (Patch, []string, error)) (string, []Done, error) {
 	var all []Done
 	var patch Patch
-	var keeper workload
-	for _, w := range d.workloads() {
-		of, notes, err := d.plan(w, o)
+	for _, w := range workloadsIn(d.object, "") {
+		of, notes, err := plan(w)
+		done := Done{Object: w.name, Notes: notes}
 		var left *LeftError
-		switch {
-		case errors.As(err, &left):
-			all = append(all, Done{Object: w.name, Left: left.Error()})
-			continue
-		case err != nil:
-			return nil, &objectError{w.name, err}
-		case len(patch) == 0:
-			keeper = w
+		if errors.As(err, &left) {
+			done.Left, err = left.Error(), nil
 		}
-		patch = append(patch, of...)
-		all = append(all, Done{Object: w.name, Notes: notes})
+		patch, all = append(patch, of.at(w.pointer)...), append(all, done)
+		if err != nil {
+			return "", all, err
+		}
 	}
 	if len(patch) == 0 {
-		return all, nil
+		return d.text, all, nil
 	}
-	want, err := patched(d.json, patch)
-	if err != nil {
-		return nil, err
-	}
-	if !d.isFlow {
-		if text, ok := insertAll(d.text, patch); ok && says(text, want) && restores(text, d.text) {
-			d.text = text
-			return all, nil
-		}
-	}
-	text, err := d.rewritten(want, keeper)
-	if err == nil && !restores(text, d.text) {
-		err = errors.New("is written in a way that it could not be given back: pass it through kubectl create " +
-			"--dry-run=client --output=yaml --filename=- first")
-	}
-	if err != nil {
-		return nil, &objectError{keeper.name, err}
-	}
-	d.text = text
-	return all, nil
-}
-
-// plan is what is to be done to a document for one of its workloads.
-func (d *document) plan(w workload, o Options) (Patch, []string, error) {
-	template, err := d.template(w)
-	if err != nil {
-		return nil, nil, err
-	}
-	patch, notes, err := Plan(template, o)
-	return patch.at(w.template), notes, err
-}
-
-// says reports that text means what it is meant to.
-func says(text string, want []byte) bool {
-	d, err := parse(text)
-	return err == nil && sameJSON(d.json, want)
-}
-
-// restores reports that text leads back to the original.
-func restores(text, original string) bool {
-	back, _, err := Remove(text)
-	if err != nil {
-		return false
-	}
-	before, _, err := Remove(original) // other workloads of the same list may have been injected before
-	return err == nil && back == before
-}
-
-// template reads the pod template of a workload.
-func (d *document) template(w workload) (*Template, error) {
-	spec := w.template + "/spec"
-	if err := checkContainers(len(itemsAt(d.object, spec+"/initContainers")) +
-		len(itemsAt(d.object, spec+"/containers"))); err != nil { // before as many are decoded
-		return nil, err
-	}
-	text, err := json.Marshal(at(d.object, w.template))
-	if err != nil {
-		return nil, err
-	}
-	template, err := decodeTemplate(text)
-	if err != nil {
-		return nil, fmt.Errorf("its pods cannot be read: %w", err)
-	}
-	return template, nil
+	text, err := d.patched(patch)
+	return text, all, err
 }

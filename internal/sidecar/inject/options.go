@@ -27,8 +27,6 @@ const (
 
 	// InjectedAnnotation is set by Plan, and says that all is done.
 	InjectedAnnotation = prefix + "injected"
-	// originalAnnotation is of objects: see original.
-	originalAnnotation = prefix + "original"
 
 	ImageAnnotation         = prefix + "image"
 	ResourcesAnnotation     = prefix + "resources"
@@ -149,7 +147,7 @@ func (o Options) of(template *Template) (Options, error) {
 			continue
 		}
 		value := template.Annotations[name]
-		if len(value) > settingLimitBytes && name != originalAnnotation {
+		if len(value) > settingLimitBytes {
 			return o, fmt.Errorf("annotation %s: is %d bytes long: must be at most %d", name, len(value), settingLimitBytes)
 		}
 		if err := o.set(name, value); err != nil {
@@ -192,7 +190,7 @@ func (o *Options) set(name, value string) error {
 		if o.AllowHostNetwork, err = strconv.ParseBool(value); err != nil {
 			err = fmt.Errorf("must be true or false")
 		}
-	case originalAnnotation, InjectedAnnotation: // of a pod, whose metadata is the template's, or copied
+	case InjectedAnnotation: // copied from another pod
 	default:
 		err = fmt.Errorf("there is no such setting")
 	}

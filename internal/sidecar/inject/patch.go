@@ -14,9 +14,9 @@ import (
 
 // Operation is one of a JSON patch (RFC 6902).
 type Operation struct {
-	Op    string `json:"op"` // add or replace
+	Op    string `json:"op"` // add, replace or remove
 	Path  string `json:"path"`
-	Value any    `json:"value"`
+	Value any    `json:"value,omitempty"`
 }
 
 // Patch is done in its order. Its paths begin at a pod template. It adds keys that are not there
