@@ -1,13 +1,12 @@
 package admission
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"regexp"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -119,43 +118,16 @@ func (m memoryBounds) done(r received) {
 // connection with something unread resets it.
 func discard(r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }
 
-// longestUID is more than any API server's, which are UUIDs.
-const longestUID = 128
+// uidField is how an API server begins a review: the uid, which is a UUID, is the first of its
+// request.
+var uidField = regexp.MustCompile(`^\s*\{[^{}]*"request"\s*:\s*\{\s*"uid"\s*:\s*"([^"\\]{1,128})"`)
 
 // uidOf is the uid of a review, of which there is the beginning; empty if it is not in that.
 func uidOf(head []byte) types.UID {
-	decoder := json.NewDecoder(bytes.NewReader(head[:min(len(head), headBytes)]))
-	if !enter(decoder) || !find(decoder, "request") || !enter(decoder) || !find(decoder, "uid") {
-		return ""
-	}
-	token, _ := decoder.Token()
-	if uid, ok := token.(string); ok && len(uid) <= longestUID {
-		return types.UID(uid)
+	if found := uidField.FindSubmatch(head[:min(len(head), headBytes)]); found != nil {
+		return types.UID(found[1])
 	}
 	return ""
-}
-
-// enter goes into the object that comes next.
-func enter(d *json.Decoder) bool {
-	token, err := d.Token()
-	return err == nil && token == json.Delim('{')
-}
-
-// find goes behind a key of the object that it is in.
-func find(d *json.Decoder, key string) bool {
-	for d.More() {
-		switch token, err := d.Token(); {
-		case err != nil:
-			return false
-		case token == key:
-			return true
-		}
-		var skipped json.RawMessage
-		if d.Decode(&skipped) != nil {
-			return false
-		}
-	}
-	return false
 }
 
 const (

@@ -15,7 +15,6 @@ type Directory struct{ path string }
 
 const (
 	dataLink = "..data"
-	newLink  = "..data_tmp"
 
 	// Containers of the pod run as any user, and each must be able to read, as from the kubelet's own
 	// volume where it does not know their users. Nothing outside the pod sees the volume.
@@ -32,22 +31,31 @@ func (d Directory) Write(files map[string][]byte) error {
 	if err := fill(fresh, files); err != nil {
 		return errors.Join(err, os.RemoveAll(fresh))
 	}
-	link := filepath.Join(d.path, newLink)
-	if err := os.Remove(link); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if err := os.Symlink(filepath.Base(fresh), link); err != nil {
-		return err
-	}
-	if err := os.Rename(link, filepath.Join(d.path, dataLink)); err != nil {
+	if err := d.link(dataLink, filepath.Base(fresh)); err != nil {
 		return err
 	}
 	for name := range files {
-		if err := d.show(name); err != nil {
+		target := filepath.Join(dataLink, name)
+		if now, err := os.Readlink(filepath.Join(d.path, name)); err == nil && now == target {
+			continue
+		}
+		if err := d.link(name, target); err != nil {
 			return err
 		}
 	}
 	return d.clean(filepath.Base(fresh))
+}
+
+// link has a name lead to a target, by one rename.
+func (d Directory) link(name, target string) error {
+	beside := filepath.Join(d.path, ".."+strings.TrimPrefix(name, "..")+"_tmp")
+	if err := os.Remove(beside); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.Symlink(target, beside); err != nil {
+		return err
+	}
+	return os.Rename(beside, filepath.Join(d.path, name))
 }
 
 func fill(dir string, files map[string][]byte) error {
@@ -57,23 +65,6 @@ func fill(dir string, files map[string][]byte) error {
 		}
 	}
 	return os.Chmod(dir, folderMode) // #nosec G302 -- see folderMode
-}
-
-// show has a name lead to the file of that name of the time.
-func (d Directory) show(name string) error {
-	link := filepath.Join(d.path, name)
-	target := filepath.Join(dataLink, name)
-	if now, err := os.Readlink(link); err == nil && now == target {
-		return nil
-	}
-	beside := filepath.Join(d.path, ".."+name)
-	if err := os.Remove(beside); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if err := os.Symlink(target, beside); err != nil {
-		return err
-	}
-	return os.Rename(beside, link)
 }
 
 // clean removes what is of another time than the present one: of the last write, and of those that

@@ -76,16 +76,10 @@ type Projected struct {
 
 // ProjectedSource is part of a VolumeProjection.
 type ProjectedSource struct {
-	ServiceAccountToken *TokenSource `json:"serviceAccountToken,omitempty"`
-	ConfigMap           *NamedSource `json:"configMap,omitempty"`
-	DownwardAPI         *NamedSource `json:"downwardAPI,omitempty"`
-	ClusterTrustBundle  *PathSource  `json:"clusterTrustBundle,omitempty"`
-}
-
-// TokenSource is part of a ServiceAccountTokenProjection.
-type TokenSource struct {
-	Audience string `json:"audience,omitempty"`
-	Path     string `json:"path"`
+	ServiceAccountToken *corev1.ServiceAccountTokenProjection `json:"serviceAccountToken,omitempty"`
+	ConfigMap           *NamedSource                          `json:"configMap,omitempty"`
+	DownwardAPI         *NamedSource                          `json:"downwardAPI,omitempty"`
+	ClusterTrustBundle  *PathSource                           `json:"clusterTrustBundle,omitempty"`
 }
 
 // NamedSource is part of a ConfigMapProjection or a DownwardAPIProjection.
