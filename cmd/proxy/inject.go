@@ -46,7 +46,7 @@ refuses pods that break its LimitRanges and ResourceQuotas. The webhook keeps to
 		if err := o.Validate(); err != nil {
 			return err
 		}
-		return rewrite(cmd, *file, "injected", func(text string) (string, []inject.Done, error) {
+		return rewrite(cmd, *file, "injected", func(text string) (string, []inject.ObjectResult, error) {
 			return inject.Manifest(text, o)
 		})
 	}
@@ -75,7 +75,7 @@ func manifestFlag(cmd *cobra.Command) *string {
 
 // rewrite rewrites manifests. What became of each object goes to standard error; after an error
 // nothing goes to standard output.
-func rewrite(cmd *cobra.Command, file, did string, do func(string) (string, []inject.Done, error)) error {
+func rewrite(cmd *cobra.Command, file, did string, do func(string) (string, []inject.ObjectResult, error)) error {
 	text, err := readManifests(cmd, file)
 	if err != nil {
 		return fmt.Errorf("--filename=%s: cannot be read: %s", file, config.Cause(err))
@@ -85,8 +85,8 @@ func rewrite(cmd *cobra.Command, file, did string, do func(string) (string, []in
 		return err
 	}
 	for _, d := range done {
-		if d.Left != "" {
-			fmt.Fprintf(cmd.ErrOrStderr(), "%s left as it is: %s\n", d.Object, d.Left)
+		if d.SkipReason != "" {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s left as it is: %s\n", d.Object, d.SkipReason)
 			continue
 		}
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s %s\n", d.Object, did)

@@ -19,8 +19,8 @@ import (
 	"spillway/internal/config"
 	"spillway/internal/logging"
 	"spillway/internal/sidecar/inject"
-	"spillway/internal/status"
 	"spillway/internal/sidecar/webhook"
+	"spillway/internal/status"
 )
 
 func TestHelpOfCommandsIsReadable(t *testing.T) {

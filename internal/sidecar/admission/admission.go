@@ -81,7 +81,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	r.Header = http.Header{} // nothing of it is needed, and it may be large
-	ctx, cancel := context.WithTimeout(r.Context(), patience(r))
+	ctx, cancel := context.WithTimeout(r.Context(), waitTimeout(r))
 	defer cancel()
 	until, _ := ctx.Deadline()
 	_ = http.NewResponseController(w).SetReadDeadline(until) // a test's recorder has none
@@ -120,7 +120,7 @@ func (h *handler) authenticate(r *http.Request) error {
 // answer reads a review and answers it, as soon as there is room for what it becomes. It gives back
 // the room for its text.
 func (h *handler) answer(ctx context.Context, from received) ([]byte, error) {
-	defer h.memory.done(from)
+	defer h.memory.release(from)
 	weight, err := weigh(from.text)
 	if err != nil {
 		return nil, &refusal{http.StatusRequestEntityTooLarge, err.Error()}
@@ -171,9 +171,9 @@ func (h *handler) decide(r *request) *admissionv1.AdmissionResponse {
 	}
 	patch, notes, err := h.patchOf(r)
 	log := h.log.With(zap.String("namespace", shorten(r.Namespace)), zap.String("pod", shorten(nameOf(r))))
-	var left *inject.LeftError
+	var left *inject.SkippedError
 	switch {
-	case errors.As(err, &left) && !left.Notable:
+	case errors.As(err, &left) && !left.IsNotable:
 		log.Debug("left as it is", zap.String("reason", left.Error()))
 	case err != nil:
 		allowed.Warnings = []string{notInjected(err)}

@@ -18,8 +18,8 @@ const (
 	// uid is among the first hundred. What they hold together is bounded by the number of
 	// connections.
 	headBytes = 32 << 10
-	// bodiesBytes is room for the text of longer ones, and workBytes for what reviews become when they
-	// are decoded.
+	// bodiesBytes is room for the text of longer ones, and workBytes for what reviews become when
+	// they are decoded.
 	bodiesBytes = 3 * reviewLimitBytes
 	workBytes   = weightLimitBytes
 )
@@ -107,8 +107,8 @@ func readAll(head []byte, rest io.Reader, size int64) ([]byte, error) {
 	return whole, nil
 }
 
-// done gives back what a review holds of its text.
-func (m memoryBounds) done(r received) {
+// release gives back what a review holds of its text.
+func (m memoryBounds) release(r received) {
 	if r.held > 0 {
 		m.text.Release(r.held)
 	}
@@ -135,9 +135,9 @@ const (
 	shortestTimeout = time.Second
 )
 
-// patience is how long a review may take to arrive and to wait: half of what its API server waits
-// for the answer, which it says.
-func patience(r *http.Request) time.Duration {
+// waitTimeout is how long a review may take to arrive and to wait: half of what its API server
+// waits for the answer, which it says.
+func waitTimeout(r *http.Request) time.Duration {
 	timeout, err := time.ParseDuration(r.URL.Query().Get("timeout"))
 	if err != nil {
 		timeout = usualTimeout

@@ -28,10 +28,10 @@ func (d Directory) Write(files map[string][]byte) error {
 	if err != nil {
 		return err
 	}
-	if err := fill(fresh, files); err != nil {
+	if err := writeFiles(fresh, files); err != nil {
 		return errors.Join(err, os.RemoveAll(fresh))
 	}
-	if err := d.link(dataLink, filepath.Base(fresh)); err != nil {
+	if err := d.replaceLink(dataLink, filepath.Base(fresh)); err != nil {
 		return err
 	}
 	for name := range files {
@@ -39,15 +39,15 @@ func (d Directory) Write(files map[string][]byte) error {
 		if now, err := os.Readlink(filepath.Join(d.path, name)); err == nil && now == target {
 			continue
 		}
-		if err := d.link(name, target); err != nil {
+		if err := d.replaceLink(name, target); err != nil {
 			return err
 		}
 	}
-	return d.clean(filepath.Base(fresh))
+	return d.removeOld(filepath.Base(fresh))
 }
 
-// link has a name lead to a target, by one rename.
-func (d Directory) link(name, target string) error {
+// replaceLink has a name lead to a target, by one rename.
+func (d Directory) replaceLink(name, target string) error {
 	beside := filepath.Join(d.path, ".."+strings.TrimPrefix(name, "..")+"_tmp")
 	if err := os.Remove(beside); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -58,7 +58,7 @@ func (d Directory) link(name, target string) error {
 	return os.Rename(beside, filepath.Join(d.path, name))
 }
 
-func fill(dir string, files map[string][]byte) error {
+func writeFiles(dir string, files map[string][]byte) error {
 	for name, text := range files {
 		if err := replaceFile(filepath.Join(dir, name), text, fileMode); err != nil {
 			return err
@@ -67,9 +67,9 @@ func fill(dir string, files map[string][]byte) error {
 	return os.Chmod(dir, folderMode) // #nosec G302 -- see folderMode
 }
 
-// clean removes what is of another time than the present one: of the last write, and of those that
-// did not end.
-func (d Directory) clean(present string) error {
+// removeOld removes what is of another time than the present one: of the last write, and of those
+// that did not end.
+func (d Directory) removeOld(present string) error {
 	entries, err := os.ReadDir(d.path)
 	if err != nil {
 		return err

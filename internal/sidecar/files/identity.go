@@ -28,8 +28,9 @@ type ServingIdentity struct {
 	Authority   []byte // PEM
 }
 
-// lifetime is longer than any pod's, since clients read an authority once, when they start.
-const lifetime = 10 * 365 * 24 * time.Hour
+// certificateLifetime is longer than any pod's, since clients read an authority once, when they
+// start.
+const certificateLifetime = 10 * 365 * 24 * time.Hour
 
 // identityFile holds the key, the certificate and the authority's, in one, so that they belong
 // together.
@@ -81,7 +82,7 @@ func newIdentity(now time.Time) (*ServingIdentity, error) {
 		PermittedIPRanges: []*net.IPNet{{IP: loopback[0], Mask: net.CIDRMask(32, 32)},
 			{IP: loopback[1], Mask: net.CIDRMask(128, 128)}},
 	}
-	der, err := sign(authority, authority, authorityKey.Public(), authorityKey, now)
+	der, err := signCertificate(authority, authority, authorityKey.Public(), authorityKey, now)
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +96,7 @@ func newIdentity(now time.Time) (*ServingIdentity, error) {
 		DNSNames:    []string{"localhost"},
 		IPAddresses: loopback,
 	}
-	if der, err = sign(leaf, authority, key.Public(), authorityKey, now); err != nil {
+	if der, err = signCertificate(leaf, authority, key.Public(), authorityKey, now); err != nil {
 		return nil, err
 	}
 	return &ServingIdentity{
@@ -104,9 +105,9 @@ func newIdentity(now time.Time) (*ServingIdentity, error) {
 	}, nil
 }
 
-func sign(certificate, parent *x509.Certificate, key crypto.PublicKey, by crypto.Signer, now time.Time) (der []byte,
-	err error) {
-	certificate.NotBefore, certificate.NotAfter = now.Add(-time.Hour), now.Add(lifetime)
+func signCertificate(certificate, parent *x509.Certificate, key crypto.PublicKey, by crypto.Signer,
+	now time.Time) (der []byte, err error) {
+	certificate.NotBefore, certificate.NotAfter = now.Add(-time.Hour), now.Add(certificateLifetime)
 	if certificate.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120)); err != nil {
 		return nil, err
 	}
@@ -146,7 +147,7 @@ func readIdentity(text []byte, now time.Time) (*ServingIdentity, error) {
 	roots := x509.NewCertPool()
 	roots.AddCert(authority)
 	if _, err := pair.Leaf.Verify(
-		x509.VerifyOptions{Roots: roots, DNSName: "127.0.0.1", CurrentTime: now.Add(lifetime / 2)}); err != nil {
+		x509.VerifyOptions{Roots: roots, DNSName: "127.0.0.1", CurrentTime: now.Add(certificateLifetime / 2)}); err != nil {
 		return nil, err
 	}
 	pair.Certificate = pair.Certificate[:1]

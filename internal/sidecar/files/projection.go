@@ -25,9 +25,9 @@ import (
 // configuration reads it.
 const AccountDir = "/var/run/secrets/kubernetes.io/serviceaccount"
 
-// followEvery is how late a rotated token may be. The kubelet rotates it when a fifth of its time
-// is left, which is minutes at least.
-const followEvery = 5 * time.Second
+// followInterval is how late a rotated token may be. The kubelet rotates it when a fifth of its
+// time is left, which is minutes at least.
+const followInterval = 5 * time.Second
 
 // Projection is a copy of a service account whose ca.crt vouches for the proxy, too. It stays what
 // the original is.
@@ -75,7 +75,7 @@ func (p *Projection) Write() error {
 // Run goes on copying until ctx ends. What cannot be read or written is tried again: what was there
 // stays.
 func (p *Projection) Run(ctx context.Context) {
-	ticks := time.NewTicker(followEvery)
+	ticks := time.NewTicker(followInterval)
 	defer ticks.Stop()
 	for {
 		select {

@@ -16,31 +16,31 @@ var accountFiles = []string{"ca.crt", "namespace", "token"}
 // mounts.
 const tokenSeconds = 3607
 
-// accountOf is the mount of the pod's service account that the sidecar is given, too; nil if it
-// needs a volume of its own.
-func (o *Options) accountOf(spec *Spec) *corev1.VolumeMount {
+// findAccountMount is the mount of the pod's service account that the sidecar is given, too; nil if
+// it needs a volume of its own.
+func (o *Options) findAccountMount(spec *Spec) *corev1.VolumeMount {
 	for _, c := range everyContainer(spec) {
-		if i := accountMount(c); i >= 0 {
+		if i := accountMountIndex(c); i >= 0 {
 			return ptr.To(c.VolumeMounts[i])
 		}
 	}
 	return nil
 }
 
-// refuseAccount says why what containers mount in the place of their service account cannot be the
+// checkAccount says why what containers mount in the place of their service account cannot be the
 // sidecar's, too. It must be one volume, with the three files and nothing else, since the volume
 // that takes its place has no more.
-func refuseAccount(spec *Spec) error {
+func checkAccount(spec *Spec) error {
 	var one *corev1.VolumeMount
 	for _, c := range everyContainer(spec) {
-		i := accountMount(c)
+		i := accountMountIndex(c)
 		if i < 0 {
 			continue
 		}
 		mount := &c.VolumeMounts[i]
 		remedy := fmt.Sprintf("leave that out, or annotate the pod %s: %s", OptAnnotation, OptOut)
 		left := func(why string) error {
-			return &LeftError{fmt.Sprintf("container %s mounts its volume %s at %s, %s: %s", c.Name, mount.Name,
+			return &SkippedError{fmt.Sprintf("container %s mounts its volume %s at %s, %s: %s", c.Name, mount.Name,
 				accountDir, why, remedy), true}
 		}
 		switch {
@@ -103,8 +103,9 @@ func pathsOf(items []PathSource) (all []string) {
 	return all
 }
 
-// account is the volume that the API server mounts for a service account, in TokenVolume.
-func account() corev1.Volume {
+// newAccountVolume makes the volume that the API server mounts for a service account, in
+// TokenVolume.
+func newAccountVolume() corev1.Volume {
 	return corev1.Volume{Name: TokenVolume,
 		VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
 			{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token",

@@ -12,7 +12,7 @@ import (
 )
 
 // injected is a pod after Manifest, with the notes about it. It leads back to what it was.
-func injected(t *testing.T, text string) (pod corev1.Pod, out string, done Done) {
+func injected(t *testing.T, text string) (pod corev1.Pod, out string, done ObjectResult) {
 	t.Helper()
 	out, all, err := Manifest(text, options())
 	if err != nil {
@@ -153,8 +153,8 @@ func TestPodWithOtherVolumeIsLeft(t *testing.T) {
 		text := podWith(strings.Replace(ownToken, change[0], change[1], 1)) + "---\n" +
 			podWith("  containers:\n  - name: app\n    image: app\n")
 		out, done, err := Manifest(text, options())
-		if err != nil || len(done) != 2 || done[1].Left != "" || !strings.Contains(done[0].Left, want) ||
-			(done[0].Left == "") != (want == "") {
+		if err != nil || len(done) != 2 || done[1].SkipReason != "" || !strings.Contains(done[0].SkipReason, want) ||
+			(done[0].SkipReason == "") != (want == "") {
 			t.Errorf("%s: %v %+v, want %q", change[1], err, done, want)
 		}
 		if !strings.Contains(out, InjectedAnnotation) {
@@ -203,7 +203,7 @@ func TestPlaceAmongNeighbours(t *testing.T) {
 		behind := false
 		for _, container := range pod.Spec.InitContainers {
 			names = append(names, container.Name)
-			if led := len(container.Env) > 0; container.Name != Container && led != (behind && !ofMesh(container.Name)) {
+			if led := len(container.Env) > 0; container.Name != Container && led != (behind && !isOfMesh(container.Name)) {
 				t.Errorf("%s: %s is led through the sidecar: %t", c.want, container.Name, led)
 			}
 			behind = behind || container.Name == Container
@@ -219,8 +219,8 @@ func TestPlaceAmongNeighbours(t *testing.T) {
 		InitContainers: []corev1.Container{{Name: "istio-validation"}},
 		Containers:     []corev1.Container{{Name: "app"}, {Name: "istio-proxy"}},
 	}})
-	var left *LeftError
-	if _, _, err := Plan(template, options()); !errors.As(err, &left) || !left.Notable ||
+	var left *SkippedError
+	if _, _, err := Plan(template, options()); !errors.As(err, &left) || !left.IsNotable ||
 		!strings.Contains(left.Error(), "native sidecars") {
 		t.Errorf("redirected before: %v", err)
 	}
@@ -238,7 +238,7 @@ func TestGuaranteedStaysGuaranteed(t *testing.T) {
 	}
 	_, all, err := Manifest(
 		podWith("  resources:\n    limits:\n      memory: 1Gi\n  containers:\n  - name: app\n    image: app\n"), options())
-	if err != nil || !strings.Contains(all[0].Left, "spec.resources") {
+	if err != nil || !strings.Contains(all[0].SkipReason, "spec.resources") {
 		t.Errorf("%v %+v", err, all)
 	}
 }

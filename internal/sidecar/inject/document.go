@@ -129,8 +129,8 @@ func decode(text []byte) (object any, err error) {
 	return object, err
 }
 
-// says reports that a text means what it is meant to.
-func says(text string, want []byte) bool {
+// hasMeaning reports that a text means what it is meant to.
+func hasMeaning(text string, want []byte) bool {
 	all, err := parse(text)
 	if err != nil {
 		return false
@@ -156,13 +156,13 @@ func (d *document) patched(p Patch) (string, error) {
 	if at := marker.FindStringIndex(d.text); at != nil && at[0] == 0 {
 		begin = "---\n"
 	}
-	if edit(d.root.Content[0], p) {
-		if text, err := encode(d.root); err == nil && says(begin+text, want) {
+	if editNodes(d.root.Content[0], p) {
+		if text, err := encode(d.root); err == nil && hasMeaning(begin+text, want) {
 			return begin + text, nil
 		}
 	}
 	text, err := k8syaml.JSONToYAML(want)
-	if err == nil && !says(begin+string(text), want) {
+	if err == nil && !hasMeaning(begin+string(text), want) {
 		err = errors.New("is written in a way that cannot be changed: pass it through kubectl create --dry-run=client " +
 			"--output=yaml --filename=- first")
 	}

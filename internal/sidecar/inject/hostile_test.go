@@ -33,7 +33,7 @@ func toJSON(text string) ([]byte, error) {
 // means checks what injecting a stream means: every document that kubectl reads says what it said,
 // with the patch that Plan makes of it; taken out again it says what it said; and documents without
 // pods are as they were, byte for byte. It returns what became of it.
-func means(t *testing.T, text string) (out string, done []Done, err error) {
+func means(t *testing.T, text string) (out string, done []ObjectResult, err error) {
 	t.Helper()
 	out, done, err = Manifest(text, options())
 	if err != nil {

@@ -25,8 +25,8 @@ const (
 	FilesVolume = "spillway-serviceaccount"
 	// KeyVolume is mounted by the sidecar alone.
 	KeyVolume = "spillway-key"
-	// TokenVolume is the sidecar's service account, where the pod has no volume with one that it could
-	// be given.
+	// TokenVolume is the sidecar's service account, where the pod has no volume with one that it
+	// could be given.
 	TokenVolume = "spillway-token"
 
 	filesDir = "/run/spillway/serviceaccount" // in the sidecar
@@ -46,30 +46,30 @@ const (
 // leadVariables are those by which containers are led to the sidecar.
 var leadVariables = []string{hostVariable, portVariable, httpsVariable}
 
-// LeftError says why a pod is left as it is. Unless it is Notable, that is what was to be expected.
-type LeftError struct {
-	reason  string
-	Notable bool
+// SkippedError says why a pod is left as it is.
+type SkippedError struct {
+	reason    string
+	IsNotable bool // users do not expect it
 }
 
-func (e *LeftError) Error() string { return e.reason }
+func (e *SkippedError) Error() string { return e.reason }
 
-// Plan is the change that gives a pod template a sidecar, with the notes about it. A *LeftError
+// Plan is the change that gives a pod template a sidecar, with the notes about it. A *SkippedError
 // says that nothing is to be done, and any other error says in a line why it cannot be done and
 // what to do.
 func Plan(template *Template, o Options) (Patch, []string, error) {
-	if err := leave(template, o); err != nil {
+	if err := checkWanted(template, o); err != nil {
 		return nil, nil, err
 	}
-	o, err := o.of(template)
+	o, err := o.withAnnotations(template)
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := refuse(template, o); err != nil {
+	if err := checkPossible(template, o); err != nil {
 		return nil, nil, err
 	}
 	spec := &template.Spec
-	at, err := o.place(spec)
+	at, err := o.findPlace(spec)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -77,33 +77,33 @@ func Plan(template *Template, o Options) (Patch, []string, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	account := o.accountOf(spec)
+	account := o.findAccountMount(spec)
 	var p planner
-	p.annotate(template)
+	p.markTemplate(template)
 	p.addContainer(spec, at, o.container(account, size))
 	p.addVolumes(spec, account == nil)
-	p.raise(spec, size)
+	p.raisePodResources(spec, size)
 	for i := at; i < len(spec.InitContainers); i++ {
-		p.lead(fmt.Sprintf("/spec/initContainers/%d", i+1), &spec.InitContainers[i], o) // behind the sidecar
+		p.leadToSidecar(fmt.Sprintf("/spec/initContainers/%d", i+1), &spec.InitContainers[i], o) // behind the sidecar
 	}
 	for i := range spec.Containers {
-		p.lead(fmt.Sprintf("/spec/containers/%d", i), &spec.Containers[i], o)
+		p.leadToSidecar(fmt.Sprintf("/spec/containers/%d", i), &spec.Containers[i], o)
 	}
 	return p.patch, append(size.Notes, p.notes...), nil
 }
 
-// leave says why there is nothing to do.
-func leave(template *Template, o Options) error {
+// checkWanted says why there is nothing to do.
+func checkWanted(template *Template, o Options) error {
 	asked := template.Annotations[OptAnnotation] == OptIn || template.Labels[OptAnnotation] == OptIn
 	switch {
 	case template.Annotations[OptAnnotation] == OptOut || template.Labels[OptAnnotation] == OptOut:
-		return &LeftError{reason: OptAnnotation + " is " + OptOut}
+		return &SkippedError{reason: OptAnnotation + " is " + OptOut}
 	case isInjected(&template.Spec):
-		return &LeftError{reason: "it is injected already"}
-	case !o.mounts(&template.Spec):
-		return &LeftError{"its containers are given no token of a service account (automountServiceAccountToken of the pod " +
-			"or of its service account), so nothing in it " +
-			"talks to the API server as the pod: set that to true, or mount a projected volume at " + accountDir, asked}
+		return &SkippedError{reason: "it is injected already"}
+	case !o.hasAccountToken(&template.Spec):
+		return &SkippedError{"its containers are given no token of a service account (automountServiceAccountToken of the " +
+			"pod or of its service account), so nothing in it talks to the API server as the pod: set that to " +
+			"true, or mount a projected volume at " + accountDir, asked}
 	}
 	return nil
 }
@@ -113,25 +113,26 @@ func leave(template *Template, o Options) error {
 // (kubectl debug --copy-to) or copy it to other pods.
 func isInjected(spec *Spec) bool {
 	return slices.ContainsFunc(spec.InitContainers, func(c PodContainer) bool {
-		return c.Name == Container && mountsAt(&c, FilesVolume, filesDir) && mountsAt(&c, KeyVolume, keyDir)
+		return c.Name == Container && hasMountAt(&c, FilesVolume, filesDir) && hasMountAt(&c, KeyVolume, keyDir)
 	})
 }
 
-func mountsAt(c *PodContainer, volume, dir string) bool {
+func hasMountAt(c *PodContainer, volume, dir string) bool {
 	return slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool {
 		return m.Name == volume && path.Clean(m.MountPath) == dir
 	})
 }
 
-// mounts reports that something in a pod has, or will have, the token of its service account.
-func (o *Options) mounts(spec *Spec) bool {
+// hasAccountToken reports that something in a pod has, or will have, the token of its service
+// account.
+func (o *Options) hasAccountToken(spec *Spec) bool {
 	automount := spec.AutomountServiceAccountToken
 	return !o.Admitted && (automount == nil || *automount) ||
-		slices.ContainsFunc(everyContainer(spec), func(c *PodContainer) bool { return accountMount(c) >= 0 })
+		slices.ContainsFunc(everyContainer(spec), func(c *PodContainer) bool { return accountMountIndex(c) >= 0 })
 }
 
-// refuse says why a pod cannot have a sidecar.
-func refuse(template *Template, o Options) error {
+// checkPossible says why a pod cannot have a sidecar.
+func checkPossible(template *Template, o Options) error {
 	spec := &template.Spec
 	if err := checkContainers(len(spec.InitContainers) + len(spec.Containers)); err != nil {
 		return err
@@ -154,14 +155,14 @@ func refuse(template *Template, o Options) error {
 		}
 	}
 	for _, c := range everyContainer(spec) {
-		if err := refuseContainer(c, o); err != nil {
+		if err := checkContainer(c, o); err != nil {
 			return err
 		}
 	}
-	return refuseAccount(spec)
+	return checkAccount(spec)
 }
 
-func refuseContainer(c *PodContainer, o Options) error {
+func checkContainer(c *PodContainer, o Options) error {
 	if c.Name == Container {
 		return fmt.Errorf("has a container %s of its own: rename it", c.Name)
 	}
@@ -185,9 +186,9 @@ func refuseContainer(c *PodContainer, o Options) error {
 	return nil
 }
 
-// accountMount is the place of what a container mounts where in-cluster configuration is read; -1:
-// nothing.
-func accountMount(c *PodContainer) int {
+// accountMountIndex is the place of what a container mounts where in-cluster configuration is read;
+// -1: nothing.
+func accountMountIndex(c *PodContainer) int {
 	return slices.IndexFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool {
 		return path.Clean(m.MountPath) == accountDir
 	})

@@ -53,8 +53,8 @@ func TestManifests(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, d := range done {
-				if d.Left != "" {
-					t.Errorf("%s is left: %s", d.Object, d.Left)
+				if d.SkipReason != "" {
+					t.Errorf("%s is left: %s", d.Object, d.SkipReason)
 				}
 			}
 			golden := filepath.Join("testdata", name+".injected")
@@ -75,8 +75,8 @@ func TestManifests(t *testing.T) {
 				t.Errorf("%v; injected once more it is:\n%s", err, again)
 			}
 			for _, d := range done {
-				if d.Left != "it is injected already" {
-					t.Errorf("%s once more: %q", d.Object, d.Left)
+				if d.SkipReason != "it is injected already" {
+					t.Errorf("%s once more: %q", d.Object, d.SkipReason)
 				}
 			}
 			if same, _, err := Remove(text); err != nil || same != text {
@@ -200,7 +200,7 @@ func TestLeft(t *testing.T) {
 	f := func(text, want string) {
 		t.Helper()
 		out, done, err := Manifest(text, options())
-		if err != nil || out != text || len(done) != 1 || !strings.Contains(done[0].Left, want) {
+		if err != nil || out != text || len(done) != 1 || !strings.Contains(done[0].SkipReason, want) {
 			t.Errorf("%s: %q %v %v, want %q", text, out, done, err, want)
 		}
 	}
@@ -345,7 +345,7 @@ func TestAdmitted(t *testing.T) {
 	if len(after.Spec.Volumes) != 4 || after.Annotations[InjectedAnnotation] != "true" {
 		t.Errorf("volumes %v, annotations %v", after.Spec.Volumes, after.Annotations)
 	}
-	var left *LeftError
+	var left *SkippedError
 	if _, _, err := Plan(templateOf(t, &after), o); !errors.As(err, &left) {
 		t.Errorf("once more: %v", err)
 	}
@@ -379,7 +379,7 @@ func TestInjectedIsKnownByItsSidecar(t *testing.T) {
 	removed := func(changed string) corev1.Pod {
 		t.Helper()
 		back, done, err := Remove(changed)
-		if err != nil || len(done) != 1 || done[0].Left != "" {
+		if err != nil || len(done) != 1 || done[0].SkipReason != "" {
 			t.Fatalf("%v, %+v", err, done)
 		}
 		var pod corev1.Pod
@@ -413,7 +413,7 @@ func TestInjectedIsKnownByItsSidecar(t *testing.T) {
 			again, done, err := Manifest(changed, options())
 			switch {
 			case err != nil && strings.Contains(err.Error(), c.left):
-			case err != nil || again != changed || len(done) != 1 || done[0].Left != c.left:
+			case err != nil || again != changed || len(done) != 1 || done[0].SkipReason != c.left:
 				t.Errorf("%v, %+v, want %q", err, done, c.left)
 			}
 			pod := removed(changed)

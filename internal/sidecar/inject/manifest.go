@@ -7,18 +7,18 @@ import (
 	"unicode/utf8"
 )
 
-// Done is what became of one object.
-type Done struct {
-	Object string // deployment/name
-	Left   string // why nothing was done to it; empty: it was
-	Notes  []string
+// ObjectResult is what became of one object.
+type ObjectResult struct {
+	Object     string // deployment/name
+	SkipReason string // why nothing was done to it; empty: it was
+	Notes      []string
 }
 
 // Manifest adds sidecars to what a stream of YAML or JSON documents holds: pods and what makes
 // pods, in lists or not. A document without any stays as it is, byte for byte; one that is changed
 // is written again, in YAML with its comments and in its order. An error is one line that names the
 // object, and then nothing is to be used.
-func Manifest(text string, o Options) (string, []Done, error) {
+func Manifest(text string, o Options) (string, []ObjectResult, error) {
 	return rewrite(text, func(w workload) (Patch, []string, error) {
 		template, err := w.read()
 		if err != nil {
@@ -31,15 +31,15 @@ func Manifest(text string, o Options) (string, []Done, error) {
 // Remove takes out what Manifest has added, and what the webhook has: such a document says again
 // what it said, but for lists and mappings that were empty. Where it was changed since then, or has
 // been through the API server, what is not Manifest's stays. All other documents stay as they are.
-func Remove(text string) (string, []Done, error) {
+func Remove(text string) (string, []ObjectResult, error) {
 	return rewrite(text, func(w workload) (Patch, []string, error) {
 		template, err := w.read()
 		if err != nil {
-			return nil, nil, &LeftError{reason: err.Error()}
+			return nil, nil, &SkippedError{reason: err.Error()}
 		}
-		patch := unplan(template, w.template)
+		patch := planRemoval(template, w.template)
 		if len(patch) == 0 {
-			return nil, nil, &LeftError{reason: "it is not injected"}
+			return nil, nil, &SkippedError{reason: "it is not injected"}
 		}
 		return patch, nil, nil
 	})
@@ -49,7 +49,7 @@ func Remove(text string) (string, []Done, error) {
 const textLimitBytes = 16 << 20
 
 // rewrite changes the workloads of every document of a stream, and puts the stream together again.
-func rewrite(text string, plan func(workload) (Patch, []string, error)) (string, []Done, error) {
+func rewrite(text string, plan func(workload) (Patch, []string, error)) (string, []ObjectResult, error) {
 	switch {
 	case len(text) > textLimitBytes:
 		return "", nil, fmt.Errorf("is %d bytes long, of at most %d: give it in parts", len(text), textLimitBytes)
@@ -57,7 +57,7 @@ func rewrite(text string, plan func(workload) (Patch, []string, error)) (string,
 		return "", nil, errors.New("not valid UTF-8")
 	}
 	var out strings.Builder
-	var all []Done
+	var all []ObjectResult
 	line := 1
 	for _, part := range split(text) {
 		documents, err := parse(part)
@@ -79,15 +79,15 @@ func rewrite(text string, plan func(workload) (Patch, []string, error)) (string,
 }
 
 // rewrite changes the workloads of a document. An error is about the last one that it returns.
-func (d *document) rewrite(plan func(workload) (Patch, []string, error)) (string, []Done, error) {
-	var all []Done
+func (d *document) rewrite(plan func(workload) (Patch, []string, error)) (string, []ObjectResult, error) {
+	var all []ObjectResult
 	var patch Patch
 	for _, w := range workloadsIn(d.object, "") {
 		of, notes, err := plan(w)
-		done := Done{Object: w.name, Notes: notes}
-		var left *LeftError
+		done := ObjectResult{Object: w.name, Notes: notes}
+		var left *SkippedError
 		if errors.As(err, &left) {
-			done.Left, err = left.Error(), nil
+			done.SkipReason, err = left.Error(), nil
 		}
 		patch, all = append(patch, of.at(w.pointer)...), append(all, done)
 		if err != nil {

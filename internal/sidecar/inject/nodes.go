@@ -19,8 +19,8 @@ func encode(root *yaml.Node) (string, error) {
 	return strings.ReplaceAll(out.String(), "!!merge <<:", "<<:"), err // of each merge the encoder names the tag
 }
 
-// edit does a patch to nodes. It reports false where a path leads through an alias.
-func edit(root *yaml.Node, p Patch) bool {
+// editNodes does a patch to nodes. It reports false where a path leads through an alias.
+func editNodes(root *yaml.Node, p Patch) bool {
 	for _, o := range p {
 		path := strings.Split(o.Path, "/")[1:]
 		parent := root
@@ -31,15 +31,15 @@ func edit(root *yaml.Node, p Patch) bool {
 			}
 			parent = parent.Content[i]
 		}
-		if !editOne(parent, unescape(path[len(path)-1]), o) {
+		if !editNode(parent, unescape(path[len(path)-1]), o) {
 			return false
 		}
 	}
 	return true
 }
 
-// editOne does an operation to the part of a node that a key or an index names.
-func editOne(parent *yaml.Node, key string, o Operation) bool {
+// editNode does an operation to the part of a node that a key or an index names.
+func editNode(parent *yaml.Node, key string, o Operation) bool {
 	i := indexOf(parent, key)
 	isThere := i >= 0 && i < len(parent.Content)
 	isItem := parent.Kind == yaml.SequenceNode

@@ -20,9 +20,9 @@ const (
 	exceptMark = "spillway.localhost"
 )
 
-// except has a container's programs reach the sidecar directly. What comes from elsewhere cannot be
-// seen, and not be added to.
-func (p *planner) except(container string, c *PodContainer) []Variable {
+// exceptLoopback has a container's programs reach the sidecar directly. What comes from elsewhere
+// cannot be seen, and not be added to.
+func (p *planner) exceptLoopback(container string, c *PodContainer) []Variable {
 	if !slices.ContainsFunc(c.Env, func(v Variable) bool { return slices.Contains(proxyVariables, v.Name) }) {
 		return nil
 	}
@@ -34,9 +34,9 @@ func (p *planner) except(container string, c *PodContainer) []Variable {
 		there = true
 		switch {
 		case v.ValueFrom != nil:
-			p.note("container %s has a proxy and takes %s from elsewhere: it must name %s, or the container's programs may "+
+			p.addNote("container %s has a proxy and takes %s from elsewhere: it must name %s, or the container's programs may "+
 				"ask the proxy for the sidecar", c.Name, v.Name, loopback)
-		case !excepts(v.Value):
+		case !hasLoopback(v.Value):
 			p.patch = append(p.patch, Operation{"replace", fmt.Sprintf("%s/env/%d/value", container, i),
 				v.Value + "," + excepted})
 		}
@@ -45,16 +45,16 @@ func (p *planner) except(container string, c *PodContainer) []Variable {
 		return nil
 	}
 	if len(c.EnvFrom) > 0 {
-		p.note("container %s has a proxy and variables from elsewhere (envFrom): NO_PROXY must be among them and name %s, "+
-			"or the container's programs may ask the proxy for the sidecar",
+		p.addNote("container %s has a proxy and variables from elsewhere (envFrom): NO_PROXY must be among them and name "+
+			"%s, or the container's programs may ask the proxy for the sidecar",
 			c.Name, loopback)
 		return nil
 	}
 	return []Variable{{Name: exceptVariables[0], Value: excepted}, {Name: exceptVariables[1], Value: excepted}}
 }
 
-// excepts reports that a value of NO_PROXY has loopback in it.
-func excepts(value string) bool {
+// hasLoopback reports that a value of NO_PROXY has loopback in it.
+func hasLoopback(value string) bool {
 	for _, name := range strings.FieldsFunc(value, func(r rune) bool { return r == ',' || isSpace(r) }) {
 		if name == "*" || name == loopback || name == "127.0.0.0/8" {
 			return true

@@ -56,8 +56,8 @@ type Options struct {
 	HealthPort int32 // for the kubelet
 
 	// None when empty. The limit of CPU is empty by default: a process that has reached it is stopped
-	// for the rest of a tenth of a second, which delays every event. Where a rule or the pod makes one
-	// necessary, it is usualLimit.
+	// for the rest of a tenth of a second, which delays every event. Where a rule or the pod makes
+	// one necessary, it is usualLimit.
 	CPURequest, CPULimit, MemoryRequest, MemoryLimit string
 
 	AllowHostNetwork bool
@@ -84,16 +84,18 @@ func Defaults() Options {
 func (o *Options) Validate() error {
 	switch {
 	case o.Image == "" || strings.ContainsFunc(o.Image, isSpace):
-		return wrong("image", o.Image, "must be an image that your nodes can pull, such as registry.example.com/spillway:v1")
+		return newSettingError("image", o.Image,
+			"must be an image that your nodes can pull, such as registry.example.com/spillway:v1")
 	case !slices.Contains([]corev1.PullPolicy{"", corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever},
 		o.PullPolicy):
-		return wrong("image-pull-policy", string(o.PullPolicy), "must be Always, IfNotPresent or Never")
+		return newSettingError("image-pull-policy", string(o.PullPolicy), "must be Always, IfNotPresent or Never")
 	case o.Resources == "" || strings.ContainsFunc(o.Resources, isSpace):
-		return wrong("resources", o.Resources, "must be a comma-separated list of resources, or *")
+		return newSettingError("resources", o.Resources, "must be a comma-separated list of resources, or *")
 	case o.Port < 1 || o.Port > 65535:
-		return wrong("port", fmt.Sprint(o.Port), "must be a port, from 1 to 65535")
+		return newSettingError("port", fmt.Sprint(o.Port), "must be a port, from 1 to 65535")
 	case o.HealthPort < 1 || o.HealthPort > 65535 || o.HealthPort == o.Port:
-		return wrong("health-port", fmt.Sprint(o.HealthPort), "must be a port, from 1 to 65535, and another than the first")
+		return newSettingError("health-port", fmt.Sprint(o.HealthPort),
+			"must be a port, from 1 to 65535, and another than the first")
 	}
 	if err := validatePlace(o.Place); err != nil {
 		return err
@@ -114,15 +116,16 @@ func (o *Options) validateRequirements() error {
 	for _, r := range [][2]string{{"cpu-request", o.CPURequest}, {"cpu-limit", o.CPULimit},
 		{"memory-request", o.MemoryRequest}, {"memory-limit", o.MemoryLimit}} {
 		if q, err := quantity.Parse(r[1]); r[1] != "" && (err != nil || q.Sign() <= 0) {
-			return wrong(r[0], r[1], "must be a quantity above 0, such as 100m or 128Mi")
+			return newSettingError(r[0], r[1], "must be a quantity above 0, such as 100m or 128Mi")
 		}
 	}
 	r := o.requirements()
 	if limit := r.Limits.Cpu(); !limit.IsZero() && limit.Cmp(*r.Requests.Cpu()) < 0 {
-		return wrong("cpu-limit", o.CPULimit, "must not be below what is requested, which is "+o.CPURequest)
+		return newSettingError("cpu-limit", o.CPULimit, "must not be below what is requested, which is "+o.CPURequest)
 	}
 	if limit := r.Limits.Memory(); !limit.IsZero() && limit.Cmp(*r.Requests.Memory()) < 0 {
-		return wrong("memory-limit", o.MemoryLimit, "must not be below what is requested, which is "+o.MemoryRequest)
+		return newSettingError("memory-limit", o.MemoryLimit,
+			"must not be below what is requested, which is "+o.MemoryRequest)
 	}
 	return nil
 }
@@ -135,10 +138,12 @@ type settingError struct{ setting, value, remedy string }
 
 func (e *settingError) Error() string { return "--" + e.setting + "=" + e.value + ": " + e.remedy }
 
-func wrong(setting, value, remedy string) error { return &settingError{setting, value, remedy} }
+func newSettingError(setting, value, remedy string) error {
+	return &settingError{setting, value, remedy}
+}
 
-// of are the options for a pod.
-func (o Options) of(template *Template) (Options, error) {
+// withAnnotations returns the options for a pod.
+func (o Options) withAnnotations(template *Template) (Options, error) {
 	o.Flags = slices.Clone(o.Flags)
 	automount := template.Spec.AutomountServiceAccountToken
 	o.ownAccount = automount != nil && !*automount
@@ -183,9 +188,9 @@ func (o *Options) set(name, value string) error {
 	case FlagsAnnotation:
 		o.Flags = append(o.Flags, strings.Fields(value)...)
 	case PortAnnotation:
-		o.Port, err = port(value)
+		o.Port, err = parsePort(value)
 	case HealthPortAnnotation:
-		o.HealthPort, err = port(value)
+		o.HealthPort, err = parsePort(value)
 	case HostNetworkAnnotation:
 		if o.AllowHostNetwork, err = strconv.ParseBool(value); err != nil {
 			err = fmt.Errorf("must be true or false")
@@ -197,7 +202,7 @@ func (o *Options) set(name, value string) error {
 	return err
 }
 
-func port(text string) (int32, error) {
+func parsePort(text string) (int32, error) {
 	n, err := strconv.ParseUint(text, 10, 16)
 	if err != nil || n == 0 {
 		return 0, fmt.Errorf("must be a port, from 1 to 65535")

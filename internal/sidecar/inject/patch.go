@@ -39,7 +39,7 @@ type planner struct {
 	notes []string
 }
 
-func (p *planner) note(format string, args ...any) {
+func (p *planner) addNote(format string, args ...any) {
 	p.notes = append(p.notes, fmt.Sprintf(format, args...))
 }
 
@@ -58,8 +58,8 @@ func prepend[T any](p *planner, list string, n int, items ...T) {
 	}
 }
 
-// annotate marks the template.
-func (p *planner) annotate(template *Template) {
+// markTemplate marks the template.
+func (p *planner) markTemplate(template *Template) {
 	const value = "true"
 	switch {
 	case template.Annotations[InjectedAnnotation] != "": // a tool has copied it
@@ -96,19 +96,20 @@ func (p *planner) addVolumes(spec *Spec, withAccount bool) {
 		SizeLimit: &size}}
 	all := []corev1.Volume{{Name: FilesVolume, VolumeSource: memory}, {Name: KeyVolume, VolumeSource: memory}}
 	if withAccount {
-		all = append(all, account())
+		all = append(all, newAccountVolume())
 	}
 	prepend(p, "/spec/volumes", len(spec.Volumes), all...)
 }
 
-// raise has a pod that says what it asks for as a whole ask for the sidecar's part, too.
-func (p *planner) raise(spec *Spec, size *limits.Size) {
+// raisePodResources has a pod that says what it asks for as a whole ask for the sidecar's part,
+// too.
+func (p *planner) raisePodResources(spec *Spec, size *limits.Size) {
 	if size.Pod == nil {
 		return
 	}
 	for _, list := range []struct {
 		name   string
-		before Amounts
+		before QuantityTexts
 		now    corev1.ResourceList
 	}{{"requests", spec.Resources.Requests, size.Pod.Requests}, {"limits", spec.Resources.Limits, size.Pod.Limits}} {
 		path := "/spec/resources/" + list.name
@@ -124,17 +125,17 @@ func (p *planner) raise(spec *Spec, size *limits.Size) {
 	}
 }
 
-// lead has the in-cluster configuration of a container lead to the sidecar. A container without the
-// token stays without it, and so do those of meshes.
-func (p *planner) lead(container string, c *PodContainer, o Options) {
-	i := accountMount(c)
-	if ofMesh(c.Name) || i < 0 && (o.Admitted || o.ownAccount) {
+// leadToSidecar has the in-cluster configuration of a container lead to the sidecar. A container
+// without the token stays without it, and so do those of meshes.
+func (p *planner) leadToSidecar(container string, c *PodContainer, o Options) {
+	i := accountMountIndex(c)
+	if isOfMesh(c.Name) || i < 0 && (o.Admitted || o.ownAccount) {
 		return
 	}
 	port := strconv.Itoa(int(o.Port))
 	variables := []Variable{{Name: hostVariable, Value: loopback}, {Name: portVariable, Value: port},
 		{Name: httpsVariable, Value: port}}
-	variables = append(variables, p.except(container, c)...)
+	variables = append(variables, p.exceptLoopback(container, c)...)
 	prepend(p, container+"/env", len(c.Env), variables...)
 	mount := corev1.VolumeMount{Name: FilesVolume, MountPath: accountDir, ReadOnly: true}
 	if i >= 0 {

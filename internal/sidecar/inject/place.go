@@ -30,8 +30,8 @@ var (
 	meshChecks = []string{"istio-validation", "linkerd-network-validator", "kuma-validation"}
 )
 
-// ofMesh reports that a container is a mesh's.
-func ofMesh(name string) bool {
+// isOfMesh reports that a container is a mesh's.
+func isOfMesh(name string) bool {
 	return slices.Contains(meshProxies, name) || slices.Contains(meshInits, name) || slices.Contains(meshChecks, name)
 }
 
@@ -41,11 +41,12 @@ func validatePlace(place string) error {
 		slices.Contains([]string{PlaceAuto, PlaceFirst, PlaceLast}, place) {
 		return nil
 	}
-	return wrong("place", place, "must be auto, first, last or after:NAME, the name of an init container")
+	return newSettingError("place", place, "must be auto, first, last or after:NAME, the name of an init container")
 }
 
-// place is how many init containers are in front of the sidecar. Those do not go through it.
-func (o *Options) place(spec *Spec) (int, error) {
+// findPlace returns how many init containers are in front of the sidecar. Those do not go through
+// it.
+func (o *Options) findPlace(spec *Spec) (int, error) {
 	all := spec.InitContainers
 	switch name, after := strings.CutPrefix(o.Place, placeAfter); {
 	case after:
@@ -71,7 +72,7 @@ func (o *Options) place(spec *Spec) (int, error) {
 	}
 	for _, c := range all {
 		if slices.Contains(meshChecks, c.Name) {
-			return 0, &LeftError{fmt.Sprintf(
+			return 0, &SkippedError{fmt.Sprintf(
 				"has its traffic redirected to its mesh before its containers start (%s), and the mesh's proxy starts after the "+
 					"sidecar, which would "+
 					"reach nothing and never be ready: have the mesh use native sidecars, or exclude the API server's address from "+

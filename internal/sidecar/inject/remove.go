@@ -9,9 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// unplan is the change that takes out of a pod template what Plan has added to it; none if it has
-// nothing of that. raw is all that the template says.
-func unplan(template *Template, raw map[string]any) Patch {
+// planRemoval is the change that takes out of a pod template what Plan has added to it; none if it
+// has nothing of that. raw is all that the template says.
+func planRemoval(template *Template, raw map[string]any) Patch {
 	spec := &template.Spec
 	_, isMarked := template.Annotations[InjectedAnnotation]
 	if !isMarked && !slices.ContainsFunc(spec.Volumes, func(v Volume) bool { return v.Name == FilesVolume }) {
@@ -20,10 +20,10 @@ func unplan(template *Template, raw map[string]any) Patch {
 	var p planner
 	mount := ownMount(spec)
 	for i := range spec.InitContainers {
-		p.unlead(fmt.Sprintf("/spec/initContainers/%d", i), &spec.InitContainers[i], mount)
+		p.leadToAPIServer(fmt.Sprintf("/spec/initContainers/%d", i), &spec.InitContainers[i], mount)
 	}
 	for i := range spec.Containers {
-		p.unlead(fmt.Sprintf("/spec/containers/%d", i), &spec.Containers[i], mount)
+		p.leadToAPIServer(fmt.Sprintf("/spec/containers/%d", i), &spec.Containers[i], mount)
 	}
 	drop(&p, "/spec/initContainers", spec.InitContainers, func(c PodContainer) bool { return c.Name == Container })
 	drop(&p, "/spec/volumes", spec.Volumes, func(v Volume) bool {
@@ -57,9 +57,9 @@ func drop[T any](p *planner, list string, items []T, isOurs func(T) bool) {
 	}
 }
 
-// unlead has the in-cluster configuration of a container lead to the API server. mount is what the
-// container mounted before; nil: the API server adds it.
-func (p *planner) unlead(container string, c *PodContainer, mount *corev1.VolumeMount) {
+// leadToAPIServer has the in-cluster configuration of a container lead to the API server. mount is
+// what the container mounted before; nil: the API server adds it.
+func (p *planner) leadToAPIServer(container string, c *PodContainer, mount *corev1.VolumeMount) {
 	if c.Name == Container {
 		return // it goes as a whole
 	}

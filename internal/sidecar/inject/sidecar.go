@@ -87,28 +87,28 @@ func (o Options) requirements() (r corev1.ResourceRequirements) {
 	return r
 }
 
-// size is the sidecar's, or a *LeftError if a rule keeps the pod from having one.
+// size is the sidecar's, or a *SkippedError if a rule keeps the pod from having one.
 func (o Options) size(t *Template) (*limits.Size, error) {
-	pod, err := t.pod()
+	pod, err := t.newPod()
 	if err != nil {
 		return nil, err
 	}
 	if resourcehelper.IsPodLevelResourcesSet(pod) && !o.Admitted {
-		return nil, &LeftError{"says what it asks for as a whole (spec.resources), which the sidecar would share: have the " +
-			"webhook inject it, which raises that", true}
+		return nil, &SkippedError{"says what it asks for as a whole (spec.resources), which the sidecar would share: have " +
+			"the webhook inject it, which raises that", true}
 	}
 	rules := o.Rules
 	if rules == nil {
 		rules = &limits.Rules{}
 	}
-	size, err := rules.Size(pod, o.requirements(), o.saysSize(t))
+	size, err := rules.Size(pod, o.requirements(), o.hasOwnSize(t))
 	var broken *limits.RuleError
 	switch {
 	case errors.As(err, &broken) && broken.IsFull:
-		return nil, &LeftError{"there is no room for a sidecar: " + broken.Rule + "; raise that, or say a smaller size by " +
-			MemoryRequestAnnotation + ", " + MemoryLimitAnnotation + " and the like", true}
+		return nil, &SkippedError{"there is no room for a sidecar: " + broken.Rule + "; raise that, or say a smaller size " +
+			"by " + MemoryRequestAnnotation + ", " + MemoryLimitAnnotation + " and the like", true}
 	case errors.As(err, &broken):
-		return nil, &LeftError{broken.Rule + ", which a sidecar may break: change that rule, or annotate the pod " +
+		return nil, &SkippedError{broken.Rule + ", which a sidecar may break: change that rule, or annotate the pod " +
 			OptAnnotation + ": " + OptOut, true}
 	case err != nil:
 		return nil, err
@@ -119,8 +119,8 @@ func (o Options) size(t *Template) (*limits.Size, error) {
 	return size, nil
 }
 
-// saysSize reports that a size was said for a template.
-func (o Options) saysSize(t *Template) bool {
+// hasOwnSize reports that a size was said for a template.
+func (o Options) hasOwnSize(t *Template) bool {
 	return o.CPULimit != "" || o.MemoryLimit != "" ||
 		slices.ContainsFunc([]string{CPURequestAnnotation, MemoryRequestAnnotation}, func(name string) bool {
 			return t.Annotations[name] != ""

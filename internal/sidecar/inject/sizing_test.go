@@ -177,8 +177,8 @@ func TestSizeKeepsEachRuleOfTheNamespace(t *testing.T) {
 			o.Rules = c.rules
 			got, err := o.size(templateOf(t, c.pod))
 			if c.left != "" {
-				var left *LeftError
-				if !errors.As(err, &left) || !left.Notable || !strings.Contains(left.Error(), c.left) {
+				var left *SkippedError
+				if !errors.As(err, &left) || !left.IsNotable || !strings.Contains(left.Error(), c.left) {
 					t.Fatalf("%+v, %v; want %q", got, err, c.left)
 				}
 				return
@@ -208,7 +208,7 @@ func TestSizeThatIsSaidChangesTheClassAloud(t *testing.T) {
 		"by an annotation": {options(), annotated, "cpu=50m memory=64Mi"},
 		"as a limit":       {limited, podOf("", ""), "cpu=50m memory=128Mi"},
 	} {
-		o, err := c.o.of(templateOf(t, c.pod))
+		o, err := c.o.withAnnotations(templateOf(t, c.pod))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -220,7 +220,7 @@ func TestSizeThatIsSaidChangesTheClassAloud(t *testing.T) {
 		for _, scope := range []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeBestEffort,
 			corev1.ResourceQuotaScopeNotBestEffort} {
 			o.Rules = scopedQuota("pods=1", scope)
-			var left *LeftError
+			var left *SkippedError
 			if _, err := o.size(templateOf(t, c.pod)); !errors.As(err, &left) ||
 				!strings.Contains(left.Error(), "ResourceQuota q has the scope "+string(scope)) {
 				t.Errorf("%s, with a quota by scope: %v", name, err)
@@ -244,7 +244,7 @@ func TestPodLevelMayBeDropped(t *testing.T) {
 		c.pod.Spec.Resources = &corev1.ResourceRequirements{Requests: amounts("memory=1Mi")}
 		o := options()
 		o.Admitted, o.Rules = true, c.rules
-		var left *LeftError
+		var left *SkippedError
 		if got, err := o.size(templateOf(t, c.pod)); !errors.As(err, &left) || !strings.Contains(left.Error(), c.left) {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
@@ -292,11 +292,11 @@ func TestPodLevelGrows(t *testing.T) {
 
 // A quantity that is none, or of which there are too many, is not sized by.
 func TestAmountsOfStrangers(t *testing.T) {
-	many := make(Amounts)
+	many := make(QuantityTexts)
 	for i := range resourceLimit + 1 {
 		many[string(rune('a'+i))] = "1"
 	}
-	for _, amounts := range []Amounts{{"cpu": "1e-100000000"}, {"memory": "lots"}, many} {
+	for _, amounts := range []QuantityTexts{{"cpu": "1e-100000000"}, {"memory": "lots"}, many} {
 		template := &Template{Spec: Spec{Containers: []PodContainer{{Name: "app",
 			Resources: Requirements{Requests: amounts}}}}}
 		if _, err := options().size(template); err == nil {

@@ -39,7 +39,7 @@ type Spec struct {
 	ActiveDeadlineSeconds        *int64            `json:"activeDeadlineSeconds,omitempty"`
 	PriorityClassName            string            `json:"priorityClassName,omitempty"`
 	Resources                    *Requirements     `json:"resources,omitempty"` // of the pod as a whole
-	Overhead                     Amounts           `json:"overhead,omitempty"`
+	Overhead                     QuantityTexts     `json:"overhead,omitempty"`
 	Volumes                      []Volume          `json:"volumes,omitempty"`
 	InitContainers               []PodContainer    `json:"initContainers,omitempty"`
 	Containers                   []PodContainer    `json:"containers,omitempty"`
@@ -95,28 +95,28 @@ type PathSource struct {
 
 // Requirements are ResourceRequirements whose quantities are not parsed yet.
 type Requirements struct {
-	Requests Amounts `json:"requests,omitempty"`
-	Limits   Amounts `json:"limits,omitempty"`
+	Requests QuantityTexts `json:"requests,omitempty"`
+	Limits   QuantityTexts `json:"limits,omitempty"`
 }
 
-// Amounts are a ResourceList.
-type Amounts map[string]Amount
+// QuantityTexts are a ResourceList.
+type QuantityTexts map[string]QuantityText
 
-// Amount is the text of a quantity, which JSON may have as a string or a number.
-type Amount string
+// QuantityText is the text of a quantity, which JSON may have as a string or a number.
+type QuantityText string
 
 // UnmarshalJSON implements json.Unmarshaler. What is no quantity is found when the amount is
 // parsed.
-func (a *Amount) UnmarshalJSON(text []byte) error {
-	*a = Amount(strings.Trim(string(text), `"`))
+func (a *QuantityText) UnmarshalJSON(text []byte) error {
+	*a = QuantityText(strings.Trim(string(text), `"`))
 	return nil
 }
 
 // resourceLimit bounds how many resources a list may name.
 const resourceLimit = 32
 
-// list parses amounts.
-func (a Amounts) list() (corev1.ResourceList, error) {
+// parse parses quantities.
+func (a QuantityTexts) parse() (corev1.ResourceList, error) {
 	if len(a) > resourceLimit {
 		return nil, fmt.Errorf("has %d resources in one list, of at most %d", len(a), resourceLimit)
 	}
@@ -132,26 +132,26 @@ func (a Amounts) list() (corev1.ResourceList, error) {
 }
 
 func (r Requirements) parse() (all corev1.ResourceRequirements, err error) {
-	if all.Requests, err = r.Requests.list(); err != nil {
+	if all.Requests, err = r.Requests.parse(); err != nil {
 		return all, err
 	}
-	all.Limits, err = r.Limits.list()
+	all.Limits, err = r.Limits.parse()
 	return all, err
 }
 
-// pod is a pod that asks for what a template says, and has nothing else.
-func (t *Template) pod() (*corev1.Pod, error) {
+// newPod makes a pod that asks for what a template says, and has nothing else.
+func (t *Template) newPod() (*corev1.Pod, error) {
 	spec := &t.Spec
 	pod := &corev1.Pod{Spec: corev1.PodSpec{ActiveDeadlineSeconds: spec.ActiveDeadlineSeconds,
 		PriorityClassName: spec.PriorityClassName}}
 	var err error
-	if pod.Spec.Overhead, err = spec.Overhead.list(); err != nil {
+	if pod.Spec.Overhead, err = spec.Overhead.parse(); err != nil {
 		return nil, err
 	}
-	if pod.Spec.InitContainers, err = containers(spec.InitContainers); err != nil {
+	if pod.Spec.InitContainers, err = parseContainers(spec.InitContainers); err != nil {
 		return nil, err
 	}
-	if pod.Spec.Containers, err = containers(spec.Containers); err != nil || spec.Resources == nil {
+	if pod.Spec.Containers, err = parseContainers(spec.Containers); err != nil || spec.Resources == nil {
 		return pod, err
 	}
 	whole, err := spec.Resources.parse()
@@ -159,7 +159,7 @@ func (t *Template) pod() (*corev1.Pod, error) {
 	return pod, err
 }
 
-func containers(from []PodContainer) ([]corev1.Container, error) {
+func parseContainers(from []PodContainer) ([]corev1.Container, error) {
 	all := make([]corev1.Container, len(from))
 	for i, c := range from {
 		resources, err := c.Resources.parse()

@@ -15,7 +15,7 @@ var Computed = []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory}
 func setDefaults(pod *corev1.Pod) {
 	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range containers {
-			fill(containers[i].Resources.Requests, containers[i].Resources.Limits)
+			fillMissing(containers[i].Resources.Requests, containers[i].Resources.Limits)
 		}
 	}
 	if pod.Spec.Resources != nil {
@@ -23,7 +23,7 @@ func setDefaults(pod *corev1.Pod) {
 	}
 }
 
-func fill(list, defaults corev1.ResourceList) {
+func fillMissing(list, defaults corev1.ResourceList) {
 	for name, q := range defaults {
 		if _, set := list[name]; !set {
 			list[name] = q

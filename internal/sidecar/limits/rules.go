@@ -29,15 +29,17 @@ type RuleError struct {
 
 func (e *RuleError) Error() string { return e.Rule }
 
-func noRoom(format string, args ...any) error { return &RuleError{fmt.Sprintf(format, args...), true} }
+func newFullError(format string, args ...any) error {
+	return &RuleError{fmt.Sprintf(format, args...), true}
+}
 
-func notFollowed(format string, args ...any) error {
+func newUnknownRuleError(format string, args ...any) error {
 	return &RuleError{fmt.Sprintf(format, args...), false}
 }
 
-// mentions reports that a rule is about a resource.
-func (r *Rules) mentions(name corev1.ResourceName) bool {
-	return slices.ContainsFunc(r.items(), func(i rangeItem) bool { return slices.Contains(i.names(), name) }) ||
+// hasRuleFor reports that a rule is about a resource.
+func (r *Rules) hasRuleFor(name corev1.ResourceName) bool {
+	return slices.ContainsFunc(r.rangeItems(), func(i rangeItem) bool { return slices.Contains(i.names(), name) }) ||
 		slices.ContainsFunc(r.Quotas, func(q *corev1.ResourceQuota) bool {
 			return slices.ContainsFunc([]corev1.ResourceName{name, "requests." + name, "limits." + name},
 				func(n corev1.ResourceName) bool {
@@ -53,7 +55,7 @@ type rangeItem struct {
 	of string
 }
 
-func (r *Rules) items() (all []rangeItem) {
+func (r *Rules) rangeItems() (all []rangeItem) {
 	for _, of := range r.Ranges {
 		for _, item := range of.Spec.Limits {
 			all = append(all, rangeItem{item, of.Name})
@@ -73,10 +75,10 @@ func (i rangeItem) names() []corev1.ResourceName {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// within is the size next to a wanted one that the LimitRanges allow containers. Where a min is
+// clamp returns the size next to a wanted one that the LimitRanges allow containers. Where a min is
 // above a max there is none.
-func (r *Rules) within(name corev1.ResourceName, size resource.Quantity) resource.Quantity {
-	items := slices.DeleteFunc(r.items(), func(i rangeItem) bool { return i.Type != corev1.LimitTypeContainer })
+func (r *Rules) clamp(name corev1.ResourceName, size resource.Quantity) resource.Quantity {
+	items := slices.DeleteFunc(r.rangeItems(), func(i rangeItem) bool { return i.Type != corev1.LimitTypeContainer })
 	for _, i := range items {
 		size = larger(size, i.Min[name])
 	}
@@ -88,10 +90,10 @@ func (r *Rules) within(name corev1.ResourceName, size resource.Quantity) resourc
 	return size
 }
 
-// apply fits a sidecar into the LimitRanges, whose defaults it takes nothing of: it says 0 of what
-// it has not. pod is what the pod has as a whole, with the sidecar.
-func (r *Rules) apply(s *Size, pod corev1.ResourceRequirements) error {
-	for _, i := range r.items() {
+// applyRanges fits a sidecar into the LimitRanges, whose defaults it takes nothing of: it says 0 of
+// what it has not. pod is what the pod has as a whole, with the sidecar.
+func (r *Rules) applyRanges(s *Size, pod corev1.ResourceRequirements) error {
+	for _, i := range r.rangeItems() {
 		var err error
 		switch {
 		case i.Type == corev1.LimitTypeContainer:
@@ -101,7 +103,7 @@ func (r *Rules) apply(s *Size, pod corev1.ResourceRequirements) error {
 		case i.Type == corev1.LimitTypePod, i.Type == corev1.LimitTypePersistentVolumeClaim,
 			strings.Contains(string(i.Type), "/"): // of an extension, which is not about pods
 		default:
-			err = notFollowed("LimitRange %s has a limit of type %s", i.of, i.Type)
+			err = newUnknownRuleError("LimitRange %s has a limit of type %s", i.of, i.Type)
 		}
 		if err != nil {
 			return err
@@ -121,16 +123,16 @@ func (i rangeItem) applyToContainer(s *Size) error {
 		_, hasDefault := i.Default[name]
 		switch {
 		case size.IsZero() && (least.Sign() > 0 || hasRatio):
-			return notFollowed("LimitRange %s demands %s of every container", i.of, name)
+			return newUnknownRuleError("LimitRange %s demands %s of every container", i.of, name)
 		case size.IsZero():
 			s.Requests[name] = resource.Quantity{}
 			if hasDefault || hasMax || name != corev1.ResourceEphemeralStorage {
 				s.Limits[name] = resource.Quantity{} // of extended resources it is the request
 			}
 		case size.Cmp(least) < 0:
-			return noRoom("LimitRange %s: min of %s per Container is %s", i.of, name, least.String())
+			return newFullError("LimitRange %s: min of %s per Container is %s", i.of, name, least.String())
 		case hasMax && size.Cmp(most) > 0:
-			return noRoom("LimitRange %s: max of %s per Container is %s", i.of, name, most.String())
+			return newFullError("LimitRange %s: max of %s per Container is %s", i.of, name, most.String())
 		}
 	}
 	return nil
@@ -141,12 +143,12 @@ func (i rangeItem) applyToContainer(s *Size) error {
 func (i rangeItem) checkPod(pod corev1.ResourceRequirements) error {
 	for _, name := range Computed {
 		if _, set := i.MaxLimitRequestRatio[name]; set {
-			return notFollowed("LimitRange %s has a maxLimitRequestRatio of %s per Pod", i.of, name)
+			return newUnknownRuleError("LimitRange %s has a maxLimitRequestRatio of %s per Pod", i.of, name)
 		}
 		most, set := i.Max[name]
 		request, limit := pod.Requests[name], pod.Limits[name]
 		if set && (request.Cmp(most) > 0 || limit.Cmp(most) > 0) {
-			return noRoom("LimitRange %s: max of %s per Pod is %s", i.of, name, most.String())
+			return newFullError("LimitRange %s: max of %s per Pod is %s", i.of, name, most.String())
 		}
 	}
 	return nil
@@ -158,13 +160,13 @@ func (r *Rules) checkQuotas(pod *corev1.Pod, total corev1.ResourceRequirements, 
 	for _, q := range r.Quotas {
 		selected := true
 		for _, scope := range scopesOf(q) {
-			is, known := inScope(scope, pod)
+			is, known := isInScope(scope, pod)
 			switch {
 			case !known:
-				return notFollowed("ResourceQuota %s has the scope %s", q.Name, scope.ScopeName)
+				return newUnknownRuleError("ResourceQuota %s has the scope %s", q.Name, scope.ScopeName)
 			case mayChange && (scope.ScopeName == corev1.ResourceQuotaScopeBestEffort ||
 				scope.ScopeName == corev1.ResourceQuotaScopeNotBestEffort):
-				return notFollowed("ResourceQuota %s has the scope %s, and the pod's containers are BestEffort without a "+
+				return newUnknownRuleError("ResourceQuota %s has the scope %s, and the pod's containers are BestEffort without a "+
 					"sidecar that has a size", q.Name, scope.ScopeName)
 			}
 			selected = selected && is
@@ -176,7 +178,7 @@ func (r *Rules) checkQuotas(pod *corev1.Pod, total corev1.ResourceRequirements, 
 		for _, name := range slices.Sorted(maps.Keys(usage)) {
 			used, sum := q.Status.Used[name], sumOf(q.Status.Used[name], usage[name])
 			if bound, set := hard[name]; set && sum.Cmp(bound) > 0 {
-				return noRoom("ResourceQuota %s has too little left of %s (%s of %s are used)", q.Name, name, used.String(),
+				return newFullError("ResourceQuota %s has too little left of %s (%s of %s are used)", q.Name, name, used.String(),
 					bound.String())
 			}
 		}
@@ -209,8 +211,8 @@ func scopesOf(q *corev1.ResourceQuota) (all []corev1.ScopedResourceSelectorRequi
 	return all
 }
 
-// inScope reports that a pod is in a scope of quotas, or may be, and that the scope is known.
-func inScope(r corev1.ScopedResourceSelectorRequirement, pod *corev1.Pod) (is, known bool) {
+// isInScope reports that a pod is in a scope of quotas, or may be, and that the scope is known.
+func isInScope(r corev1.ScopedResourceSelectorRequirement, pod *corev1.Pod) (is, known bool) {
 	terminating := pod.Spec.ActiveDeadlineSeconds != nil && *pod.Spec.ActiveDeadlineSeconds >= 0
 	switch r.ScopeName {
 	case corev1.ResourceQuotaScopeTerminating:

@@ -41,7 +41,7 @@ func (r *Rules) Size(pod *corev1.Pod, wanted corev1.ResourceRequirements, isSaid
 	if !bestEffort || isSaid {
 		pair := resourcehelper.IsPodLevelResourcesSet(pod) || isGuaranteed(pod)
 		for _, name := range Computed {
-			if err := s.set(name, wanted, pair || r.mentions(name), r); err != nil {
+			if err := s.setResource(name, wanted, pair || r.hasRuleFor(name), r); err != nil {
 				return nil, err
 			}
 		}
@@ -50,10 +50,10 @@ func (r *Rules) Size(pod *corev1.Pod, wanted corev1.ResourceRequirements, isSaid
 		s.setZeros()
 	}
 	if bestEffort && s.isSized() {
-		s.note("the pod is Burstable with its sidecar, whose size was said: it was BestEffort")
+		s.addNote("the pod is Burstable with its sidecar, whose size was said: it was BestEffort")
 	}
 	total := totalWith(pod, s)
-	if err := r.apply(s, total); err != nil {
+	if err := r.applyRanges(s, total); err != nil {
 		return nil, err
 	}
 	if s.isSized() {
@@ -61,13 +61,13 @@ func (r *Rules) Size(pod *corev1.Pod, wanted corev1.ResourceRequirements, isSaid
 			return nil, err
 		}
 	}
-	s.raise(pod)
+	s.raisePod(pod)
 	return s, nil
 }
 
-// set gives a sidecar its part of a resource: what is wanted, or a pair of a request and a limit
-// that are the same, as it has in pods and namespaces with rules.
-func (s *Size) set(name corev1.ResourceName, wanted corev1.ResourceRequirements, pair bool,
+// setResource gives a sidecar its part of a resource: what is wanted, or a pair of a request and a
+// limit that are the same, as it has in pods and namespaces with rules.
+func (s *Size) setResource(name corev1.ResourceName, wanted corev1.ResourceRequirements, pair bool,
 	rules *Rules) error {
 	request, requested := wanted.Requests[name]
 	limit, limited := wanted.Limits[name]
@@ -86,12 +86,13 @@ func (s *Size) set(name corev1.ResourceName, wanted corev1.ResourceRequirements,
 	} else if limit.Cmp(least) < 0 {
 		least = limit
 	}
-	if allowed := rules.within(name, size); allowed.Cmp(size) != 0 {
-		s.note("the sidecar has %s of %s instead of %s, because of a LimitRange", allowed.String(), name, size.String())
+	if allowed := rules.clamp(name, size); allowed.Cmp(size) != 0 {
+		s.addNote("the sidecar has %s of %s instead of %s, because of a LimitRange", allowed.String(), name, size.String())
 		size = allowed
 	}
 	if size.Cmp(least) < 0 {
-		return noRoom("it would have %s of %s because of a LimitRange, and needs %s", size.String(), name, least.String())
+		return newFullError("it would have %s of %s because of a LimitRange, and needs %s", size.String(), name,
+			least.String())
 	}
 	s.HasUnwantedCPULimit = s.HasUnwantedCPULimit || name == corev1.ResourceCPU && !limited
 	s.Requests[name], s.Limits[name] = size, size
@@ -113,8 +114,8 @@ func (s *Size) setZeros() {
 // isSized reports that a sidecar has some CPU or memory.
 func (s *Size) isSized() bool { return hasSize(s.ResourceRequirements) }
 
-// raise adds a sidecar to what its pod asks for as a whole.
-func (s *Size) raise(pod *corev1.Pod) {
+// raisePod adds a sidecar to what its pod asks for as a whole.
+func (s *Size) raisePod(pod *corev1.Pod) {
 	if !resourcehelper.IsPodLevelResourcesSet(pod) {
 		return
 	}
@@ -128,6 +129,6 @@ func (s *Size) raise(pod *corev1.Pod) {
 	}
 }
 
-func (s *Size) note(format string, args ...any) {
+func (s *Size) addNote(format string, args ...any) {
 	s.Notes = append(s.Notes, fmt.Sprintf(format, args...))
 }

@@ -40,9 +40,9 @@ const (
 	LimitsIgnore = "ignore" // namespaces allow everything
 )
 
-// limitsPatience is how long the first review waits for what namespaces allow. After that, pods are
+// rulesTimeout is how long the first review waits for what namespaces allow. After that, pods are
 // created without sidecars.
-const limitsPatience = 10 * time.Second
+const rulesTimeout = 10 * time.Second
 
 // Webhook is the settings of a webhook, as its flags are named.
 type Webhook struct {
@@ -84,7 +84,7 @@ func (w *Webhook) Run(drain, stop context.Context, log *zap.Logger) error {
 		return err
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: pair.Get, SessionTicketsDisabled: true}
-	verify, err := w.clients(log)
+	verify, err := w.newVerifier(log)
 	if err != nil {
 		return err
 	}
@@ -96,7 +96,7 @@ func (w *Webhook) Run(drain, stop context.Context, log *zap.Logger) error {
 	if err != nil {
 		return fmt.Errorf("--listen=%s: %s", w.Listen, listen.Problem(err))
 	}
-	rules, held, end, err := w.follow(drain, log)
+	rules, held, end, err := w.followRules(drain, log)
 	if err != nil {
 		_ = listener.Close()
 		return err
@@ -106,7 +106,7 @@ func (w *Webhook) Run(drain, stop context.Context, log *zap.Logger) error {
 	if err != nil {
 		log.Warn("the memory limit of this container cannot be read", zap.Error(err))
 	}
-	server := admission.Server(w.handler(verify, rules, log), config, log)
+	server := admission.Server(w.newHandler(verify, rules, log), config, log)
 	served := make(chan error, 1)
 	go func() { served <- tlsconn.Serve(server, listener) }()
 	log.Info("serving admission reviews", zap.Stringer("address", listener.Addr()), zap.Int64("gomemlimit", limit))
@@ -123,9 +123,9 @@ func (w *Webhook) Run(drain, stop context.Context, log *zap.Logger) error {
 	return nil
 }
 
-// follow follows what namespaces allow, until the function is called that it returns. It waits
-// until that is known, for limitsPatience, and tells how many objects that are.
-func (w *Webhook) follow(ctx context.Context, log *zap.Logger) (rules admission.RulesFunc, held int, end func(),
+// followRules follows what namespaces allow, until the function is called that it returns. It waits
+// until that is known, for rulesTimeout, and tells how many objects that are.
+func (w *Webhook) followRules(ctx context.Context, log *zap.Logger) (rules admission.RulesFunc, held int, end func(),
 	err error) {
 	if w.Limits == LimitsIgnore {
 		return nil, 0, func() {}, nil
@@ -150,7 +150,7 @@ func (w *Webhook) follow(ctx context.Context, log *zap.Logger) (rules admission.
 	var done sync.WaitGroup
 	done.Go(func() { all.Run(running) })
 	done.Go(func() { _ = transports.Run(running) }) // it ends with its context, without an error
-	patience, forget := context.WithTimeout(ctx, limitsPatience)
+	patience, forget := context.WithTimeout(ctx, rulesTimeout)
 	defer forget()
 	if err := all.Wait(patience); err != nil {
 		log.Warn("it is not known what namespaces allow their pods: they get no sidecars until it is; allow get, list and "+
@@ -159,8 +159,8 @@ func (w *Webhook) follow(ctx context.Context, log *zap.Logger) (rules admission.
 	return all.Of, all.Len(), func() { cancel(); done.Wait(); client.Close() }, nil
 }
 
-// clients is what verifies those that send reviews; nil: any may.
-func (w *Webhook) clients(log *zap.Logger) (admission.VerifyFunc, error) {
+// newVerifier makes what verifies those that send reviews; nil: any may.
+func (w *Webhook) newVerifier(log *zap.Logger) (admission.VerifyFunc, error) {
 	if w.ClientCA == "" {
 		return nil, nil
 	}
@@ -202,8 +202,8 @@ func limitMemory(held int64) (int64, error) {
 	return limit.Bytes(), err
 }
 
-// handler answers reviews and probes. That it ends shows in its listener, which is gone.
-func (w *Webhook) handler(verify admission.VerifyFunc, rules admission.RulesFunc, log *zap.Logger) http.Handler {
+// newHandler answers reviews and probes. That it ends shows in its listener, which is gone.
+func (w *Webhook) newHandler(verify admission.VerifyFunc, rules admission.RulesFunc, log *zap.Logger) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("POST /inject", admission.Handler(w.Sidecar, verify, rules, log))
 	for _, probe := range []string{"/livez", "/readyz"} {
