@@ -77,9 +77,15 @@ func (m memoryBounds) receive(ctx context.Context, r *http.Request) (received, e
 	if m.text.Acquire(ctx, size) != nil {
 		return received{text: head}, errBusy
 	}
-	whole, err := readAll(head, io.LimitReader(r.Body, size-int64(n)), size)
-	if err == nil { // a body of a known length ends here; another one may be longer
-		if n, _ := r.Body.Read(make([]byte, 1)); n > 0 {
+	whole := append(make([]byte, 0, size), head...)[:size]
+	rest, err := io.ReadFull(r.Body, whole[n:])
+	switch {
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		err = nil
+	case err != nil:
+		err = errLate
+	default: // a body of a known length ends here; another one may be longer
+		if more, _ := r.Body.Read(make([]byte, 1)); more > 0 {
 			err = errLong
 		}
 	}
@@ -87,24 +93,7 @@ func (m memoryBounds) receive(ctx context.Context, r *http.Request) (received, e
 		m.text.Release(size)
 		return received{text: head}, err
 	}
-	return received{whole, size}, nil
-}
-
-// readAll is head and what follows it.
-func readAll(head []byte, rest io.Reader, size int64) ([]byte, error) {
-	whole := make([]byte, len(head), size)
-	copy(whole, head)
-	for len(whole) < cap(whole) {
-		n, err := rest.Read(whole[len(whole):cap(whole)])
-		whole = whole[:len(whole)+n]
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return nil, errLate
-		}
-	}
-	return whole, nil
+	return received{whole[:n+rest], size}, nil
 }
 
 // release gives back what a review holds of its text.
