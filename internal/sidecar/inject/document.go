@@ -129,14 +129,14 @@ func decode(text []byte) (object any, err error) {
 	return object, err
 }
 
-// hasMeaning reports that a text means what it is meant to.
-func hasMeaning(text string, want []byte) bool {
-	all, err := parse(text)
+// hasMeaning reports that kubectl understands a document of YAML as it is meant.
+func hasMeaning(text string, want any) bool {
+	got, err := k8syaml.YAMLToJSON([]byte(text))
 	if err != nil {
 		return false
 	}
-	object, err := decode(want)
-	return err == nil && reflect.DeepEqual(all[0].object, object)
+	object, err := decode(got)
+	return err == nil && reflect.DeepEqual(object, want)
 }
 
 // patched is the text of a document after a patch. The nodes of YAML are changed in their places,
@@ -152,17 +152,21 @@ func (d *document) patched(p Patch) (string, error) {
 		err := json.Indent(&indented, want, "", "  ")
 		return d.text[:d.start] + indented.String() + d.text[d.end:], err
 	}
+	object, err := decode(want)
+	if err != nil {
+		return "", err
+	}
 	begin := ""
 	if at := marker.FindStringIndex(d.text); at != nil && at[0] == 0 {
 		begin = "---\n"
 	}
 	if editNodes(d.root.Content[0], p) {
-		if text, err := encode(d.root); err == nil && hasMeaning(begin+text, want) {
+		if text, err := encode(d.root); err == nil && hasMeaning(begin+text, object) {
 			return begin + text, nil
 		}
 	}
 	text, err := k8syaml.JSONToYAML(want)
-	if err == nil && !hasMeaning(begin+string(text), want) {
+	if err == nil && !hasMeaning(begin+string(text), object) {
 		err = errors.New("is written in a way that cannot be changed: pass it through kubectl create --dry-run=client " +
 			"--output=yaml --filename=- first")
 	}

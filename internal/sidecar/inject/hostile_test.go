@@ -309,6 +309,21 @@ func TestTooManyValuesAreRefusedBeforeTheyAreParsed(t *testing.T) {
 	}
 }
 
+// A List of more pods than can be read again once they have sidecars is refused before it is
+// written.
+func TestTooManyPodsAreRefusedBeforeTheyAreWritten(t *testing.T) {
+	pods := strings.Repeat(jsonPod+",", 5000)
+	_, _, err := Manifest(`{"kind": "List", "apiVersion": "v1", "items": [`+pods+jsonPod+`]}`, options())
+	if err == nil || !strings.Contains(err.Error(), "is one of too many, which need more than 20000 changes") {
+		t.Error(err)
+	}
+	pods = strings.Repeat(jsonPod+",", 3000)
+	_, _, err = Manifest(`{"kind": "List", "apiVersion": "v1", "items": [`+pods+jsonPod+`]}`, options())
+	if err == nil || !strings.Contains(err.Error(), "values, of at most 250000: give it in parts") {
+		t.Error(err)
+	}
+}
+
 // TestListGrowsWithItsSize: the work for a List is as much as for its objects, not for each of them
 // as much as for all.
 func TestListGrowsWithItsSize(t *testing.T) {

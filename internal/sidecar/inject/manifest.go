@@ -48,6 +48,10 @@ func Remove(text string) (string, []ObjectResult, error) {
 // textLimitBytes bounds a stream. A manifest of 1 MB is a large one.
 const textLimitBytes = 16 << 20
 
+// operationLimit bounds what is done to a document. A pod takes 5 to 20 operations, which add some
+// hundred values to it.
+const operationLimit = 20_000
+
 // rewrite changes the workloads of every document of a stream, and puts the stream together again.
 func rewrite(text string, plan func(workload) (Patch, []string, error)) (string, []ObjectResult, error) {
 	switch {
@@ -90,6 +94,9 @@ func (d *document) rewrite(plan func(workload) (Patch, []string, error)) (string
 			done.SkipReason, err = left.Error(), nil
 		}
 		patch, all = append(patch, of.at(w.pointer)...), append(all, done)
+		if err == nil && len(patch) > operationLimit {
+			err = fmt.Errorf("is one of too many, which need more than %d changes: give them in parts", operationLimit)
+		}
 		if err != nil {
 			return "", all, err
 		}
@@ -98,5 +105,8 @@ func (d *document) rewrite(plan func(workload) (Patch, []string, error)) (string
 		return d.text, all, nil
 	}
 	text, err := d.patched(patch)
+	if err == nil {
+		err = checkValues(text) // what is printed can be read again
+	}
 	return text, all, err
 }
