@@ -30,6 +30,7 @@ var mayImport = map[string][]string{
 	"rotation":     {},
 	"timerheap":    {},
 	"editdistance": {},
+	"quantity":     {},
 	"websocket":    {},
 	"metric":       {},
 	"watchdog":     {},
@@ -44,7 +45,7 @@ var mayImport = map[string][]string{
 	"logging":     {},
 	"memory":      {},
 	"health":      {"status"},
-	"config":      {"editdistance", "inject", "listen", "rotation"},
+	"config":      {"editdistance", "listen", "quantity", "rotation"},
 	"report":      {"memory", "mirror", "object", "rotation", "serve", "source", "status", "watch", "watchdog"},
 	"admin":       {"auth", "health", "listen", "status", "tlsconn"},
 	"h2":          {},
@@ -73,11 +74,8 @@ var mayImport = map[string][]string{
 	"fakeapiserver": {"object"},
 	"testutil":      {},
 
-	"inject":       {},
-	"allowance":    {},
-	"admission":    {"inject", "listen"},
-	"webhook":      {"admission", "allowance", "auth", "flowcontrol", "inject", "listen", "memory", "tlsconn", "upstream"},
-	"sidecar":      {},
+	// no other package imports sidecar: it is no part of what serves
+	"sidecar":      {"auth", "flowcontrol", "listen", "memory", "quantity", "tlsconn", "upstream"},
 	"clientconfig": {},
 }
 
@@ -90,7 +88,7 @@ var keptTo = []struct {
 }{
 	{"github.com/valyala/fasthttp", []string{"http1"},
 		"fasthttp reuses what it hands out; only http1 knows when that happens"},
-	{"k8s.io/client-go", []string{"upstream", "auth", "codec", "clientconfig", "fakeapiserver", "allowance"},
+	{"k8s.io/client-go", []string{"upstream", "auth", "codec", "clientconfig", "fakeapiserver", "sidecar/limits"},
 		"client-go holds the proxy's credentials and its own ideas of retry; the rest works on apimachinery's types, codec " +
 			"on client-go's scheme, and clientconfig writes what it reads"},
 	{"k8s.io/apiserver", []string{"audit", "tracing"},
@@ -109,7 +107,9 @@ func forbidden(folder, imported string) string {
 	}
 	self, _, _ := strings.Cut(inner, "/")
 	for _, rule := range keptTo {
-		if within(imported, rule.library) && (top != "internal" || !slices.Contains(rule.packages, self)) {
+		allowed := top == "internal" &&
+			slices.ContainsFunc(rule.packages, func(folder string) bool { return within(inner, folder) })
+		if within(imported, rule.library) && !allowed {
 			return "only " + strings.Join(rule.packages, ", ") + " may: " + rule.reason
 		}
 	}
@@ -234,9 +234,14 @@ func TestForbidden(t *testing.T) {
 	f("internal/fanout", "github.com/valyala/fasthttp", "only http1 may")
 	f("cmd/proxy", "github.com/valyala/fasthttp", "only http1 may")
 	f("internal/upstream", "k8s.io/client-go/tools/cache", "")
-	f("internal/serve", "k8s.io/client-go/rest", "only upstream, auth, codec, clientconfig, fakeapiserver, allowance may")
+	f("internal/serve", "k8s.io/client-go/rest",
+		"only upstream, auth, codec, clientconfig, fakeapiserver, sidecar/limits may")
 	f("cmd/proxy", "k8s.io/client-go/tools/clientcmd",
-		"only upstream, auth, codec, clientconfig, fakeapiserver, allowance may")
+		"only upstream, auth, codec, clientconfig, fakeapiserver, sidecar/limits may")
+	f("internal/sidecar/limits", "k8s.io/client-go/tools/cache", "")
+	f("internal/sidecar/inject", "k8s.io/client-go/tools/cache", "only upstream, auth, ")
+	f("internal/serve", "spillway/internal/sidecar/inject", "of ours, internal/serve may import ")
+	f("internal/config", "spillway/internal/sidecar/files", "of ours, internal/config may import ")
 	f("internal/audit", "k8s.io/apiserver/pkg/audit/policy", "")
 	f("internal/auth", "k8s.io/apiserver/pkg/authentication/user", "only audit, tracing may")
 	f("internal/tracing", "go.opentelemetry.io/otel/trace", "")

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"spillway/internal/config"
-	"spillway/internal/inject"
+	"spillway/internal/sidecar/inject"
 )
 
 // newInject returns `spillway inject`.
@@ -21,8 +21,12 @@ func newInject() *cobra.Command {
 		Short: "Add spillway to the pods of manifests, as a sidecar",
 		Long: `spillway inject reads manifests and writes them with spillway added, as a sidecar, to pods and to
 whatever makes pods: unmodified programs that use in-cluster configuration then talk to it as to the
-API server. Where a container's variables name a proxy, loopback is added to NO_PROXY. All else
-stays as it is, byte for byte, and spillway uninject takes all that out again.
+API server. Where a container's variables name a proxy, loopback is added to NO_PROXY. spillway
+uninject takes all that out again.
+
+A document without pods stays as it is, byte for byte. One that is changed is written again: YAML
+keeps its comments and its order, but not its blank lines, indentation and directives; anchors are
+written out where a change would reach what shares them. JSON is indented by two spaces.
 
 Annotations of pods, or of the templates of pods, go before the flags: spillway/inject: disabled
 leaves one out; spillway/image, spillway/resources, spillway/flags, spillway/port,
@@ -42,7 +46,7 @@ refuses pods that break its LimitRanges and ResourceQuotas. The webhook keeps to
 		if err := o.Validate(); err != nil {
 			return err
 		}
-		return rewrite(cmd, *file, "injected", func(text string) (string, []inject.Done, error) {
+		return rewrite(cmd, *file, "injected", func(text string) (string, []inject.ObjectResult, error) {
 			return inject.Manifest(text, o)
 		})
 	}
@@ -54,8 +58,9 @@ func newUninject() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "uninject [flags]",
 		Short: "Take out of manifests what spillway inject has added",
-		Long: `spillway uninject reads manifests and writes them without the sidecars that spillway inject has
-added. What spillway inject wrote becomes what it was written from, byte for byte.`,
+		Long: `spillway uninject reads manifests and writes them without the sidecars that spillway inject or the
+webhook has added. Such a document says again what it said, but for lists and mappings that were
+empty; its text is written again, as by spillway inject. All others stay as they are, byte for byte.`,
 		Example: `  spillway uninject -f injected.yaml | kubectl apply -f -`,
 	}
 	file := manifestFlag(cmd)
@@ -70,7 +75,7 @@ func manifestFlag(cmd *cobra.Command) *string {
 
 // rewrite rewrites manifests. What became of each object goes to standard error; after an error
 // nothing goes to standard output.
-func rewrite(cmd *cobra.Command, file, did string, do func(string) (string, []inject.Done, error)) error {
+func rewrite(cmd *cobra.Command, file, did string, do func(string) (string, []inject.ObjectResult, error)) error {
 	text, err := readManifests(cmd, file)
 	if err != nil {
 		return fmt.Errorf("--filename=%s: cannot be read: %s", file, config.Cause(err))
@@ -80,8 +85,8 @@ func rewrite(cmd *cobra.Command, file, did string, do func(string) (string, []in
 		return err
 	}
 	for _, d := range done {
-		if d.Left != "" {
-			fmt.Fprintf(cmd.ErrOrStderr(), "%s left as it is: %s\n", d.Object, d.Left)
+		if d.SkipReason != "" {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s left as it is: %s\n", d.Object, d.SkipReason)
 			continue
 		}
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s %s\n", d.Object, did)

@@ -17,10 +17,10 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"spillway/internal/config"
-	"spillway/internal/inject"
 	"spillway/internal/logging"
+	"spillway/internal/sidecar/inject"
+	"spillway/internal/sidecar/webhook"
 	"spillway/internal/status"
-	"spillway/internal/webhook"
 )
 
 func TestHelpOfCommandsIsReadable(t *testing.T) {

@@ -9,9 +9,9 @@ import (
 	"go.uber.org/zap"
 
 	"spillway/internal/config"
-	"spillway/internal/inject"
 	"spillway/internal/logging"
-	"spillway/internal/webhook"
+	"spillway/internal/sidecar/inject"
+	"spillway/internal/sidecar/webhook"
 )
 
 // webhookCommand is `spillway webhook`: a server of its own.

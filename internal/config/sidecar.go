@@ -7,9 +7,11 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
-
-	"spillway/internal/inject"
 )
+
+// injectedFlags are those of a sidecar that injection decides.
+var injectedFlags = []string{"sidecar-dir", "sidecar-key-dir", "listen", "listen-tls", "metrics-listen", "resources",
+	"kubeconfig"}
 
 // CheckSidecarFlags finds what would keep a sidecar from starting, before it is in a pod. The flags
 // may come from any annotation: no file that they name is opened.
@@ -30,7 +32,7 @@ func CheckSidecarFlags(args []string) error {
 		if kind, _ := pflag.UnquoteUsage(f); kind == "file" {
 			err = fmt.Errorf("--%s is not for sidecars: they have no files but those that injection gives them", f.Name)
 		}
-		if f.Name != "resources" && slices.Contains(inject.OwnFlags, f.Name) {
+		if f.Name != "resources" && slices.Contains(injectedFlags, f.Name) {
 			err = fmt.Errorf("--%s is not for sidecars: injection decides it", f.Name)
 		}
 	})

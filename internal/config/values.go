@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"spillway/internal/inject"
+	"spillway/internal/quantity"
 )
 
 // ByteSize is a number of bytes that is read and shown as a Kubernetes quantity: 64Mi, 1G, 4096.
@@ -22,7 +22,7 @@ func (b *ByteSize) String() string {
 
 // Set takes whole numbers of bytes only: 100m is a tenth of a byte, and surely a slip for 100M.
 func (b *ByteSize) Set(text string) error {
-	q, err := inject.ParseQuantity(strings.TrimSpace(text))
+	q, err := quantity.Parse(strings.TrimSpace(text))
 	if err != nil || q.Cmp(*resource.NewQuantity(q.Value(), resource.BinarySI)) != 0 {
 		return errors.New("must be a number of bytes, such as 64Mi or 67108864")
 	}

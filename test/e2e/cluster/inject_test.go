@@ -16,6 +16,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -390,7 +391,11 @@ func (c *cluster) testCommand(t *testing.T) {
 	if p := c.works(t, ns, false); !injected(p) {
 		t.Error("it has no sidecar")
 	}
-	if back := run(changed, "uninject", "-f", "-"); !bytes.Equal(back, manifest) {
+	var was, now appsv1.Deployment
+	back := run(changed, "uninject", "-f", "-")
+	must(t, yaml.Unmarshal(manifest, &was))
+	must(t, yaml.Unmarshal(back, &now))
+	if !apiequality.Semantic.DeepEqual(now, was) {
 		t.Errorf("uninject gives\n%s\nwant\n%s", back, manifest)
 	}
 }

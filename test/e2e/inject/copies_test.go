@@ -118,9 +118,7 @@ func (c *cluster) takesStreams(t *testing.T) {
 				strings.Count(injected, `spillway/injected`) != strings.Count(want, "\n") {
 				t.Errorf("%q, want %q: %s", got, want, injected)
 			}
-			if back := c.run(t, injected, "uninject"); back != text {
-				t.Errorf("uninjected it is %s", back)
-			}
+			sameObjects(t, name, c.run(t, injected, "uninject"), text)
 		})
 	}
 }

@@ -1,0 +1,155 @@
+package inject
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/api/validation"
+
+	"spillway/internal/sidecar/limits"
+)
+
+// Operation is one of a JSON patch (RFC 6902).
+type Operation struct {
+	Op    string `json:"op"` // add, replace or remove
+	Path  string `json:"path"`
+	Value any    `json:"value,omitempty"`
+}
+
+// Patch is done in its order. Its paths begin at a pod template. It adds keys that are not there
+// and items of lists. It replaces the mounts of the service account, the value of NO_PROXY, and in
+// pods that are being created what the pod as a whole asks for.
+type Patch []Operation
+
+// at is the patch of what holds the template at prefix.
+func (p Patch) at(prefix string) Patch {
+	moved := make(Patch, len(p))
+	for i, o := range p {
+		moved[i] = Operation{o.Op, prefix + o.Path, o.Value}
+	}
+	return moved
+}
+
+// planner collects a patch, and the notes about it.
+type planner struct {
+	patch Patch
+	notes []string
+}
+
+func (p *planner) addNote(format string, args ...any) {
+	p.notes = append(p.notes, fmt.Sprintf(format, args...))
+}
+
+func (p *planner) add(path string, value any) {
+	p.patch = append(p.patch, Operation{"add", path, value})
+}
+
+// prepend adds items in front of a list that has n items now; a list without any may not be there.
+func prepend[T any](p *planner, list string, n int, items ...T) {
+	if n == 0 {
+		p.add(list, items)
+		return
+	}
+	for i := len(items) - 1; i >= 0; i-- {
+		p.add(list+"/0", items[i])
+	}
+}
+
+// markTemplate marks the template.
+func (p *planner) markTemplate(template *Template) {
+	const value = "true"
+	switch {
+	case template.Annotations[InjectedAnnotation] != "": // a tool has copied it
+	case annotationBytes(template)+len(InjectedAnnotation)+len(value) > validation.TotalAnnotationSizeLimitB: // no room
+	case len(template.Annotations) > 0:
+		p.add("/metadata/annotations/"+escape(InjectedAnnotation), value)
+	case template.Name != "" || template.GenerateName != "" || template.Namespace != "" || len(template.Labels) > 0:
+		p.add("/metadata/annotations", map[string]string{InjectedAnnotation: value})
+	default:
+		p.add("/metadata", map[string]any{"annotations": map[string]string{InjectedAnnotation: value}})
+	}
+}
+
+func annotationBytes(template *Template) (n int) {
+	for name, value := range template.Annotations {
+		n += len(name) + len(value)
+	}
+	return n
+}
+
+func (p *planner) addContainer(spec *Spec, at int, c corev1.Container) {
+	if at == 0 {
+		prepend(p, "/spec/initContainers", len(spec.InitContainers), c)
+		return
+	}
+	p.add(fmt.Sprintf("/spec/initContainers/%d", at), c)
+}
+
+// addVolumes adds two that are in memory: what is in them is gone with the pod, and on no disk; and
+// if need be a service account.
+func (p *planner) addVolumes(spec *Spec, withAccount bool) {
+	size := resource.MustParse("1Mi")
+	memory := corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory,
+		SizeLimit: &size}}
+	all := []corev1.Volume{{Name: FilesVolume, VolumeSource: memory}, {Name: KeyVolume, VolumeSource: memory}}
+	if withAccount {
+		all = append(all, newAccountVolume())
+	}
+	prepend(p, "/spec/volumes", len(spec.Volumes), all...)
+}
+
+// raisePodResources has a pod that says what it asks for as a whole ask for the sidecar's part,
+// too.
+func (p *planner) raisePodResources(spec *Spec, size *limits.Size) {
+	if size.Pod == nil {
+		return
+	}
+	for _, list := range []struct {
+		name   string
+		before QuantityTexts
+		now    corev1.ResourceList
+	}{{"requests", spec.Resources.Requests, size.Pod.Requests}, {"limits", spec.Resources.Limits, size.Pod.Limits}} {
+		path := "/spec/resources/" + list.name
+		if len(list.before) == 0 && len(list.now) > 0 {
+			p.add(path, list.now)
+			continue
+		}
+		for _, name := range limits.Computed {
+			if q, set := list.now[name]; set {
+				p.add(path+"/"+string(name), q.String()) // or replace
+			}
+		}
+	}
+}
+
+// leadToSidecar has the in-cluster configuration of a container lead to the sidecar. A container
+// without the token stays without it, and so do those of meshes.
+func (p *planner) leadToSidecar(container string, c *PodContainer, o Options) {
+	i := accountMountIndex(c)
+	if isOfMesh(c.Name) || i < 0 && (o.Admitted || o.ownAccount) {
+		return
+	}
+	port := strconv.Itoa(int(o.Port))
+	variables := []Variable{{Name: hostVariable, Value: loopback}, {Name: portVariable, Value: port},
+		{Name: httpsVariable, Value: port}}
+	variables = append(variables, p.exceptLoopback(container, c)...)
+	prepend(p, container+"/env", len(c.Env), variables...)
+	mount := corev1.VolumeMount{Name: FilesVolume, MountPath: accountDir, ReadOnly: true}
+	if i >= 0 {
+		p.patch = append(p.patch, Operation{"replace", fmt.Sprintf("%s/volumeMounts/%d", container, i), mount})
+		return
+	}
+	prepend(p, container+"/volumeMounts", len(c.VolumeMounts), mount)
+}
+
+// escape is a key as a part of a JSON pointer (RFC 6901).
+func escape(key string) string {
+	return strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
+}
+
+func unescape(part string) string {
+	return strings.NewReplacer("~1", "/", "~0", "~").Replace(part)
+}

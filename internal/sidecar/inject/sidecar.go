@@ -1,0 +1,128 @@
+package inject
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	resourcehelper "k8s.io/component-helpers/resource"
+	"k8s.io/utils/ptr"
+
+	"spillway/internal/sidecar/limits"
+)
+
+// user is the user of the image. It can read the token whatever the user of the other containers
+// is, see SECURITY.md.
+const user = 65532
+
+// startSeconds is how long the sidecar may take to be ready, and the containers after it have to
+// wait.
+const startSeconds = 300
+
+// container is the sidecar. The next container is started when its startup probe succeeds, and it
+// is ended after all others. account is where it mounts the pod's service account from; nil: a
+// volume of its own.
+func (o Options) container(account *corev1.VolumeMount, size *limits.Size) corev1.Container {
+	health := intstr.FromInt32(o.HealthPort)
+	c := corev1.Container{
+		Name:            Container,
+		Image:           o.Image,
+		ImagePullPolicy: o.PullPolicy,
+		RestartPolicy:   ptr.To(corev1.ContainerRestartPolicyAlways),
+		Args: append([]string{
+			"--sidecar-dir=" + filesDir,
+			"--sidecar-key-dir=" + keyDir,
+			"--listen=",
+			"--listen-tls=" + loopback + ":" + strconv.Itoa(int(o.Port)),
+			"--metrics-listen=:" + strconv.Itoa(int(o.HealthPort)),
+			"--resources=" + o.Resources,
+		}, o.Flags...),
+		Ports:     []corev1.ContainerPort{{Name: "spillway-health", ContainerPort: o.HealthPort}},
+		Resources: size.ResourceRequirements,
+		SecurityContext: &corev1.SecurityContext{
+			RunAsUser: ptr.To[int64](user), RunAsGroup: ptr.To[int64](user), RunAsNonRoot: ptr.To(true),
+			AllowPrivilegeEscalation: ptr.To(false), ReadOnlyRootFilesystem: ptr.To(true),
+			Capabilities:   &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+		},
+		StartupProbe: &corev1.Probe{
+			ProbeHandler:     corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/readyz", Port: health}},
+			PeriodSeconds:    1,
+			TimeoutSeconds:   3,
+			FailureThreshold: startSeconds,
+		},
+		LivenessProbe: &corev1.Probe{
+			ProbeHandler:     corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/livez", Port: health}},
+			PeriodSeconds:    10,
+			TimeoutSeconds:   5,
+			FailureThreshold: 6,
+		},
+		VolumeMounts: []corev1.VolumeMount{{Name: FilesVolume, MountPath: filesDir}, {Name: KeyVolume, MountPath: keyDir}},
+	}
+	if account == nil {
+		account = &corev1.VolumeMount{Name: TokenVolume, MountPath: accountDir, ReadOnly: true}
+	}
+	c.VolumeMounts = append(c.VolumeMounts, *account)
+	return c
+}
+
+func (o Options) requirements() (r corev1.ResourceRequirements) {
+	set := func(list *corev1.ResourceList, name corev1.ResourceName, quantity string) {
+		if quantity == "" {
+			return
+		}
+		if *list == nil {
+			*list = corev1.ResourceList{}
+		}
+		(*list)[name] = resource.MustParse(quantity) // Validate has seen it
+	}
+	set(&r.Requests, corev1.ResourceCPU, o.CPURequest)
+	set(&r.Requests, corev1.ResourceMemory, o.MemoryRequest)
+	set(&r.Limits, corev1.ResourceCPU, o.CPULimit)
+	set(&r.Limits, corev1.ResourceMemory, o.MemoryLimit)
+	return r
+}
+
+// size is the sidecar's, or a *SkippedError if a rule keeps the pod from having one.
+func (o Options) size(t *Template) (*limits.Size, error) {
+	pod, err := t.newPod()
+	if err != nil {
+		return nil, err
+	}
+	if resourcehelper.IsPodLevelResourcesSet(pod) && !o.Admitted {
+		return nil, &SkippedError{"says what it asks for as a whole (spec.resources), which the sidecar would share: have " +
+			"the webhook inject it, which raises that", true}
+	}
+	rules := o.Rules
+	if rules == nil {
+		rules = &limits.Rules{}
+	}
+	size, err := rules.Size(pod, o.requirements(), o.hasOwnSize(t))
+	var broken *limits.RuleError
+	switch {
+	case errors.As(err, &broken) && broken.IsFull:
+		return nil, &SkippedError{"there is no room for a sidecar: " + broken.Rule + "; raise that, or say a smaller size " +
+			"by " + MemoryRequestAnnotation + ", " + MemoryLimitAnnotation + " and the like", true}
+	case errors.As(err, &broken):
+		return nil, &SkippedError{broken.Rule + ", which a sidecar may break: change that rule, or annotate the pod " +
+			OptAnnotation + ": " + OptOut, true}
+	case err != nil:
+		return nil, err
+	case size.HasUnwantedCPULimit:
+		size.Notes = append(size.Notes, fmt.Sprintf("the sidecar has a CPU limit of %s, because of its namespace or its "+
+			"pod, and holds up events when it reaches that: say %s to choose it", size.Limits.Cpu(), CPULimitAnnotation))
+	}
+	return size, nil
+}
+
+// hasOwnSize reports that a size was said for a template.
+func (o Options) hasOwnSize(t *Template) bool {
+	return o.CPULimit != "" || o.MemoryLimit != "" ||
+		slices.ContainsFunc([]string{CPURequestAnnotation, MemoryRequestAnnotation}, func(name string) bool {
+			return t.Annotations[name] != ""
+		})
+}
