@@ -77,9 +77,6 @@ func (s *Stream) open(c request, flow flowcontrol.Flow) Opening {
 	case errors.Is(err, backfill.ErrBusy):
 		apistatus.WriteAs(c, s.failure, statusPastBusy())
 		return Refused
-	case errors.As(err, new(*source.TooLargeError)) && now() >= s.deadline:
-		s.first.err = endError(EndTimeout) // upstream's watch is over, too, by then
-		return Opened
 	case errors.As(err, new(endError)), errors.As(err, new(*source.TooLargeError)):
 		s.first.err = err
 		return Opened

@@ -47,7 +47,7 @@ type Finding struct {
 
 const (
 	patience   = 30 * time.Second // with one answer
-	clockTries = 4                // of answers that are a matter of the moment, or of which one came short
+	clockTries = 12               // of answers that are a matter of the moment, or of which one came short
 	shrinkTime = 30 * time.Second // for one finding
 )
 
