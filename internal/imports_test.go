@@ -38,7 +38,8 @@ var mayImport = map[string][]string{
 	"auth":         {"flowcontrol", "metric", "object", "rotation", "timerheap", "tlsconn", "watchdog"},
 	// of serve it takes Source and Catalog alone, until these have a package below both
 	"mirror": {
-		"backfill", "cache", "codec", "fanout", "health", "memory", "object", "source", "status", "upstream", "watchdog",
+		"backfill", "cache", "codec", "fanout", "freshness", "health", "memory", "object", "source", "status",
+		"upstream", "watchdog",
 	},
 	"listen":      {"rotation", "tlsconn"},
 	"tlsconn":     {},
@@ -54,7 +55,8 @@ var mayImport = map[string][]string{
 	"apistatus":   {"codec", "object"},
 	"flowcontrol": {"metric", "object", "timerheap"},
 	"clientconn":  {"apistatus", "flowcontrol", "metric", "rawio", "ring", "tlsconn"},
-	"source":      {"apistatus", "backfill", "cache", "codec", "fanout", "object"},
+	"freshness":   {"cache"},
+	"source":      {"apistatus", "backfill", "cache", "codec", "fanout", "freshness", "object"},
 	"plan":        {"apistatus", "object", "source"},
 	"watch": {
 		"apistatus", "auth", "backfill", "cache", "clientconn", "codec", "fanout", "flowcontrol", "h2",
@@ -65,8 +67,8 @@ var mayImport = map[string][]string{
 		"apistatus", "auth", "clientconn", "flowcontrol", "passthrough", "plan", "tlsconn", "watch", "websocket",
 	},
 	"serve": {
-		"apistatus", "audit", "auth", "cache", "clientconn", "codec", "fanout", "flowcontrol", "h2",
-		"http1", "memory", "metric", "object", "passthrough", "plan", "source", "tracing", "watch", "watchdog",
+		"apistatus", "audit", "auth", "cache", "clientconn", "codec", "fanout", "flowcontrol", "freshness",
+		"h2", "http1", "memory", "metric", "object", "passthrough", "plan", "source", "tracing", "watch", "watchdog",
 	},
 	"status":        {},
 	"top":           {"status"},

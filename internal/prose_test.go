@@ -32,6 +32,8 @@ var banned = regexp.MustCompile(`(?i)\b(who|whom|whoever|nobody|somebody|everybo
 var sameName = map[string]string{
 	"Options": "the options of its package's constructor: always written with the package",
 	"Metrics": "the metrics of its package, as above",
+	"Answer":  "an answer that is made here, and that of a review: always written with the package",
+	"Refusal": "why a package refuses: as above",
 
 	"fakeapiserver.Request":  "fakeapiserver is an apiserver for tests; its names are the apiserver's",
 	"fakeapiserver.Resource": "as above",
@@ -41,9 +43,9 @@ var sameName = map[string]string{
 	"status.Resource":        "as above",
 	"status.Watch":           "as above",
 
-	"cache.Resource":  "the cached state of one object.Resource",
-	"upstream.Prober": "implements the interface cache.Prober",
-	"h2.Stream":       "an HTTP/2 stream in the words of RFC 9113",
+	"cache.Resource":     "the cached state of one object.Resource",
+	"freshness.Upstream": "what proofs ask of upstream",
+	"h2.Stream":          "an HTTP/2 stream in the words of RFC 9113",
 }
 
 // excepted reports that sameName has a type of the package in a folder.

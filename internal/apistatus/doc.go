@@ -1,4 +1,4 @@
-// Package apistatus writes failures in the words and headers of kube-apiserver.
+// Package apistatus words answers as kube-apiserver does, above all failures, and writes them.
 //
 // A client of the proxy reads a Status as if the apiserver had sent it: same JSON, same Audit-Id,
 // Cache-Control, Retry-After and nosniff headers (W-3, W-170 to W-182). Responder is where the one

@@ -12,25 +12,22 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// answer is a Responder that keeps what it sends.
-type answer struct {
-	header   http.Header
-	code     int
-	body     string
-	closed   bool
-	observed *metav1.Status
+// written is a Responder that keeps what it sends.
+type written struct {
+	header http.Header
+	code   int
+	body   string
+	closed bool
 }
 
-func (*answer) RequestHeader(string) string       { return "" }
-func (a *answer) SetHeader(key, value string)     { a.header.Set(key, value) }
-func (a *answer) Send(code int, body []byte)      { a.code, a.body = code, string(body) }
-func (*answer) Stream(int, io.WriterTo, int64)    { panic("BUG: a Status is not streamed") }
-func (a *answer) HangUp()                         { a.closed = true }
-func (a *answer) ObserveFailure(s *metav1.Status) { a.observed = s }
-func newAnswer() *answer                          { return &answer{header: http.Header{}} }
+func (*written) RequestHeader(string) string    { return "" }
+func (a *written) SetHeader(key, value string)  { a.header.Set(key, value) }
+func (a *written) Send(code int, body []byte)   { a.code, a.body = code, string(body) }
+func (*written) Stream(int, io.WriterTo, int64) { panic("BUG: a Status is not streamed") }
+func (a *written) HangUp()                      { a.closed = true }
+func newWritten() *written                      { return &written{header: http.Header{}} }
 
-// A Status is sent with the headers that depend on which it is, and shown to a responder that keeps
-// a record.
+// A Status is sent with the headers that depend on which it is.
 func TestWriteSetsHeadersOfTheStatus(t *testing.T) {
 	for _, c := range []struct {
 		status  *metav1.Status
@@ -46,14 +43,14 @@ func TestWriteSetsHeadersOfTheStatus(t *testing.T) {
 		{BadGateway("x"), 502, "", false},
 		{ShuttingDown(), 503, "1", true},
 	} {
-		a := newAnswer()
-		Write(a, c.status)
+		a := newWritten()
+		Failure(c.status).Write(a)
 		if a.code != c.code || a.header.Get("Retry-After") != c.retry ||
 			(a.header.Get("X-Content-Type-Options") != "") != c.nosniff {
 			t.Errorf("%d: %d, %v", c.code, a.code, a.header)
 		}
-		if a.observed != c.status || a.body != string(Body(c.status)) || a.header.Get(AuditIDHeader) == "" {
-			t.Errorf("%d: observed %v, %q, %v", c.code, a.observed, a.body, a.header)
+		if a.body != string(Body(c.status)) || a.header.Get(AuditIDHeader) == "" {
+			t.Errorf("%d: %q, %v", c.code, a.body, a.header)
 		}
 	}
 }
@@ -61,13 +58,13 @@ func TestWriteSetsHeadersOfTheStatus(t *testing.T) {
 // Flow control refuses with its own text, and with a Status and the end of the connection while the
 // proxy stops.
 func TestWriteLimited(t *testing.T) {
-	a := newAnswer()
-	WriteLimited(a, StatusFormat{}, false, 3*time.Second)
+	a := newWritten()
+	Limited(StatusFormat{}, false, 3*time.Second).Write(a)
 	if a.code != 429 || a.body != TooManyRequestsText || a.header.Get("Retry-After") != "3" || a.closed {
 		t.Errorf("%+v", a)
 	}
-	a = newAnswer()
-	WriteLimited(a, StatusFormat{}, true, 3*time.Second)
+	a = newWritten()
+	Limited(StatusFormat{}, true, 3*time.Second).Write(a)
 	if a.code != 503 || !a.closed || !strings.Contains(a.body, "apiserver is shutting down") {
 		t.Errorf("while it stops: %+v", a)
 	}

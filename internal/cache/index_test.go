@@ -107,7 +107,7 @@ func TestIndex(t *testing.T) {
 		default:
 			_ = r.Update(random(rv))
 		}
-		published = append(published, r.Snapshot(), r.Snapshot().provenAt(rv+1))
+		published = append(published, r.Snapshot(), r.Snapshot().ProvenAt(rv+1))
 		checkIndex(t, r.Snapshot())
 	}
 	for _, s := range published {
@@ -172,7 +172,7 @@ func BenchmarkNode(b *testing.B) {
 	}
 	b.Run("index", func(b *testing.B) { scan(b, r.Snapshot()) })
 	b.Run("scan", func(b *testing.B) {
-		s := r.Snapshot().provenAt(6001)
+		s := r.Snapshot().ProvenAt(6001)
 		s.indexes = nil
 		scan(b, s)
 	})

@@ -12,6 +12,8 @@ import (
 	"spillway/internal/object"
 )
 
+var errUpstream = errors.New("upstream: no etcd")
+
 func TestWaitThrough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := object.NewResource(schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, "Node", false, true)

@@ -68,8 +68,11 @@ func (s *Snapshot) clusterScoped() bool {
 	return ok && o.Namespace() == ""
 }
 
-// holds reports whether the state has exactly these objects, by key and resourceVersion.
-func (s *Snapshot) holds(versions map[string]uint64) bool {
+// Generation is that of the history that the state belongs to (Resource.Generation).
+func (s *Snapshot) Generation() uint64 { return s.generation }
+
+// HasVersions reports whether the state has exactly these objects, by key and resourceVersion.
+func (s *Snapshot) HasVersions(versions map[string]uint64) bool {
 	if len(versions) != s.Len() {
 		return false
 	}
@@ -82,8 +85,8 @@ func (s *Snapshot) holds(versions map[string]uint64) bool {
 	return same
 }
 
-// provenAt is the same content as the state at a later rv.
-func (s *Snapshot) provenAt(rv uint64) *Snapshot {
+// ProvenAt is the same content as the state at a later rv.
+func (s *Snapshot) ProvenAt(rv uint64) *Snapshot {
 	return &Snapshot{
 		RV: rv, Next: s.Next, Reached: s.Reached, Bytes: s.Bytes, generation: s.generation, tree: s.copyTree(),
 		indexes: s.indexes,

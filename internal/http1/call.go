@@ -48,13 +48,13 @@ func (s *ListenerServer) Handler() fasthttp.RequestHandler {
 			p.SetState(clientconn.StateActive)
 			if p.OverLimit() {
 				c.HangUp()
-				apistatus.WriteTooManyRequests(c, apistatus.RetryAfter())
+				apistatus.TooManyRequests(apistatus.RetryAfter()).Write(c)
 				return
 			}
 		}
 		// fasthttp lets it pass, upstream does not
 		if host := string(ctx.Request.Header.Host()); !httpguts.ValidHostHeader(host) || strings.Contains(host, "@") {
-			apistatus.WriteMalformed(c, "malformed Host header")
+			apistatus.Malformed("malformed Host header").Write(c)
 			return
 		}
 		if c.expectsMore() {
@@ -102,7 +102,7 @@ func (c Call) recovered() {
 	if p := recover(); p != nil {
 		c.server.opts.Panicked(p)
 		c.ctx.Response.Reset()
-		apistatus.WriteInternalError(c)
+		apistatus.InternalError().Write(c)
 	}
 }
 
@@ -118,9 +118,9 @@ func (c Call) Departs(gone func()) (stop func()) {
 }
 
 // Forward passes the request through.
-func (c Call) Forward(flow flowcontrol.Flow, as *auth.Impersonation, h passthrough.AnswerHooks) {
+func (c Call) Forward(flow flowcontrol.Flow, as *auth.Impersonation, o passthrough.AnswerObserver) {
 	c.server.opts.Forwarder.Forward(RequestOf(c.ctx),
-		passthrough.Bearer{Listener: c.server.opts.Identity, As: as, Flow: flow, Trusted: c.server.opts.Trusted}, h)
+		passthrough.Bearer{Listener: c.server.opts.Identity, As: as, Flow: flow, Trusted: c.server.opts.Trusted}, o)
 }
 
 // PlanRequest copies what a plan needs.
@@ -199,20 +199,34 @@ func (c Call) Watch(st *watch.Stream, headers watch.HeadersFunc) {
 		return
 	}
 	s := c.server
-	out := &watch.ConnSink{StallTimeout: s.opts.StallTimeout, Closing: c.ctx.Request.Header.ConnectionClose()}
-	id := st.AuditID(c.RequestHeader(apistatus.AuditIDHeader))
-	out.Head = watch.Head(st, headers, id, clientconn.StrictTransportSecurity(c.ctx.Conn()))
-	st.Take()
-	hijack(c.ctx, func(conn net.Conn) {
-		out.Closing = out.Closing || pipelined(conn)
-		out.Conn = belowServer(conn) // the wrapper holds a read buffer
-		s.opts.Watches.Attach(st, out)
-		go s.runConn(st, out)
-	}, func() {
-		out.Conn = c.ctx.Conn()
-		s.opts.Watches.Attach(st, out)
-		s.opts.Watches.Ended(st, watch.EndAborted)
+	out := &watch.ConnSink{StallTimeout: s.opts.StallTimeout, Closing: c.ctx.Request.Header.ConnectionClose(),
+		Head: watch.Head(st, headers, clientconn.StrictTransportSecurity(c.ctx.Conn()))}
+	out.Ended = func(reason watch.EndReason, draining bool) { s.watchEnded(out, reason, draining) }
+	st.Serve(out, func(take, lost func()) {
+		hijack(c.ctx, func(conn net.Conn) {
+			out.Closing = out.Closing || pipelined(conn)
+			out.Conn = belowServer(conn) // the wrapper holds a read buffer
+			out.Watched = s.opts.Poller.Watch(out.Conn, func() { st.Stop(watch.EndClientClosed) })
+			go take()
+		}, func() {
+			out.Conn = c.ctx.Conn()
+			lost()
+		})
 	})
+}
+
+// watchEnded lets a connection serve its next request after the clean end of a watch (W-2), if
+// there may be one.
+func (s *ListenerServer) watchEnded(out *watch.ConnSink, reason watch.EndReason, draining bool) {
+	out.Watched.Stop()
+	switch {
+	case !reason.Clean():
+		clientconn.Reset(out.Conn)
+	case out.Closing || draining:
+		go out.Conn.Close() //nolint:errcheck // the client has left
+	default:
+		go s.rejoin(out.Conn)
+	}
 }
 
 // pipelined reports that a connection that was taken from fasthttp has more than the request that
@@ -225,28 +239,4 @@ func pipelined(taken net.Conn) bool {
 	}
 	n, _ := taken.Read(make([]byte, 1)) // what is here already: with that deadline nothing is read of the socket
 	return taken.SetReadDeadline(time.Time{}) != nil || n > 0
-}
-
-// runConn delivers a stream, maybe beyond its return.
-func (s *ListenerServer) runConn(st *watch.Stream, out *watch.ConnSink) {
-	out.Watched = s.opts.Poller.Watch(out.Conn, func() { st.Stop(watch.EndClientClosed) })
-	s.opts.Watches.Deliver(st, func(reason watch.EndReason) {
-		out.Watched.Stop()
-		draining := s.opts.Watches.Ended(st, reason)
-		if !reason.Clean() {
-			clientconn.Reset(out.Conn)
-			return
-		}
-		go s.next(out, draining)
-	})
-}
-
-// next lets a connection serve its next request after the clean end of a watch (W-2), if there may
-// be one.
-func (s *ListenerServer) next(out *watch.ConnSink, draining bool) {
-	if out.Closing || draining {
-		_ = out.Conn.Close() // the client has left
-		return
-	}
-	s.rejoin(out.Conn)
 }

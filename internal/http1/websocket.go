@@ -5,6 +5,7 @@ import (
 	"net"
 	"time"
 
+	"spillway/internal/clientconn"
 	"spillway/internal/watch"
 	"spillway/internal/websocket"
 )
@@ -30,24 +31,20 @@ func (c Call) watchWebSocket(st *watch.Stream, h websocket.Handshake) {
 	out := &watch.WebSocketSink{
 		StallTimeout: s.opts.StallTimeout, Head: h.Answer(), Stream: st, Panicked: s.opts.Panicked,
 	}
-	st.Take()
-	hijack(c.ctx, func(conn net.Conn) {
-		early, err := sentEarly(conn)
-		out.Conn, out.Early = belowServer(conn), early // the wrapper holds a read buffer
-		s.opts.Watches.Attach(st, out)
-		if err != nil {
-			s.opts.Watches.Ended(st, watch.EndAborted)
-			out.Close(false)
-			return
-		}
-		go s.opts.Watches.Deliver(st, func(reason watch.EndReason) {
-			s.opts.Watches.Ended(st, reason)
-			out.Close(reason.Clean())
+	st.Serve(out, func(take, lost func()) {
+		hijack(c.ctx, func(conn net.Conn) {
+			early, err := sentEarly(conn)
+			out.Conn, out.Early = belowServer(conn), early // the wrapper holds a read buffer
+			if err != nil {
+				lost()
+				clientconn.Reset(out.Conn)
+				return
+			}
+			go take()
+		}, func() {
+			out.Conn = c.ctx.Conn()
+			lost()
 		})
-	}, func() {
-		out.Conn = c.ctx.Conn()
-		s.opts.Watches.Attach(st, out)
-		s.opts.Watches.Ended(st, watch.EndAborted)
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	"spillway/internal/cache"
 	"spillway/internal/codec"
 	"spillway/internal/fanout"
+	"spillway/internal/freshness"
 	"spillway/internal/mirror/states"
 	"spillway/internal/object"
 	"spillway/internal/source"
@@ -59,7 +60,7 @@ func newMirror(ms *Set, info *object.Resource, state *mirrorState) *mirror {
 	m.hub.ShareLanes(ms.lanes)
 	m.resource.Expect(codec.Template(info))
 	m.representation = newRepresentation(ms.client, m.resource, ms.log)
-	m.source = &source.Source{Hub: m.hub, Fresh: cache.NewFreshness(m.resource, prober{m.prober, m}),
+	m.source = &source.Source{Hub: m.hub, Fresh: freshness.New(m.resource, prober{m.prober, m}),
 		Codec: codec.New(info, ms.release)}
 	if ms.backfill != nil {
 		m.backfills = backfill.New(m.hub, history{ms.client.NewHistory(info)}, ms.backfill)
@@ -265,7 +266,7 @@ type prober struct {
 	mirror *mirror
 }
 
-func (p prober) Begin(ctx context.Context) (uint64, cache.Proof, error) {
+func (p prober) Begin(ctx context.Context) (uint64, freshness.Proof, error) {
 	generation, promised := p.mirror.resource.Generation(), p.mirror.resource.Promised()
 	rv, probe, err := p.Prober.Begin(ctx)
 	if err != nil {
@@ -275,7 +276,7 @@ func (p prober) Begin(ctx context.Context) (uint64, cache.Proof, error) {
 	return rv, proof{probe}, nil
 }
 
-// State implements cache.Prober.
+// State implements freshness.Upstream.
 func (p prober) State(ctx context.Context) (uint64, map[string]uint64, error) {
 	generation, promised := p.mirror.resource.Generation(), p.mirror.resource.Promised()
 	rv, versions, err := p.Prober.State(ctx)

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"spillway/internal/cache"
+	"spillway/internal/freshness"
 	"spillway/internal/mirror/states"
 	"spillway/internal/status"
 	"spillway/internal/upstream"
@@ -81,5 +81,5 @@ func (m *mirror) proveAlive(ctx context.Context) {
 // after an answer to it excuses no watch.
 func refused(err error) bool {
 	var status apierrors.APIStatus
-	return !errors.Is(err, cache.ErrNotProven) && errors.As(err, &status) && upstream.Away(err)
+	return !errors.Is(err, freshness.ErrNotProven) && errors.As(err, &status) && upstream.Away(err)
 }

@@ -8,8 +8,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"spillway/internal/cache"
 	"spillway/internal/fakeapiserver"
+	"spillway/internal/freshness"
 	"spillway/internal/object"
 )
 
@@ -74,7 +74,7 @@ func TestQuietWatchIsLeftAlone(t *testing.T) {
 func TestRefusedComparisonExcusesNoWatch(t *testing.T) {
 	t.Parallel()
 	busy := apierrors.NewTooManyRequests("busy", 1)
-	if !refused(busy) || refused(errors.Join(cache.ErrNotProven, busy)) || refused(cache.ErrNotProven) {
+	if !refused(busy) || refused(errors.Join(freshness.ErrNotProven, busy)) || refused(freshness.ErrNotProven) {
 		t.Error("only a refused question says nothing of the watch")
 	}
 }

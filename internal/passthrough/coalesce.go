@@ -108,25 +108,22 @@ func (k LaneKey) size() int {
 	return len(k.path) + len(k.query) + len(k.accept) + len(k.acceptEncoding)
 }
 
-// Pass answers a LIST of the most recent state: by what it shares with others, or by alone, which
-// calls head or returns when the head of its answer is there. It reports whether it was shared.
-func (c *Coalescer) Pass(w apistatus.Responder, key LaneKey, agent string, alone func(head func())) bool {
+// Share is the answer to a LIST of the most recent state that it shares with others; it may have to
+// be waited for. Without one, the LIST passes through by itself, and calls landed when its answer
+// has begun or will not come. Calls after the first do nothing.
+func (c *Coalescer) Share(key LaneKey, agent string) (shared *SharedAnswer, landed func()) {
 	g, first := c.join(key, agent)
 	if g != nil {
 		<-g.done
 		if g.answer != nil {
-			g.answer.write(w)
-			return true
+			return g.answer, nil
 		}
 		first = g.alone
 	}
-	head := func() {}
-	if first {
-		head = sync.OnceFunc(func() { c.land(key) })
+	if !first {
+		return nil, func() {}
 	}
-	defer head()
-	alone(head)
-	return false
+	return nil, sync.OnceFunc(func() { c.land(key) })
 }
 
 // join is the pendingList to wait with. None: pass through, as the first if nothing of the lane is
@@ -257,23 +254,17 @@ func sharable(resp *http.Response) bool {
 		resp.StatusCode >= http.StatusInternalServerError
 }
 
-// ShareObserver is a responder that is shown a shared answer before it is written.
-type ShareObserver interface{ ObserveShared(a SharedAnswer) }
-
-// write answers one of the requests that share the answer.
-func (a *SharedAnswer) write(w apistatus.Responder) {
+// ForOne is the answer to one of the requests that share a.
+func (a *SharedAnswer) ForOne() *apistatus.Answer {
+	answer := &apistatus.Answer{Code: a.Code, Stream: bytes.NewReader(a.Body), Size: int64(len(a.Body))}
 	for name := range a.Header {
 		switch name {
 		case apistatus.AuditIDHeader, "Date", "Content-Length", "Set-Cookie": // a cookie would be the proxy's own
 		default:
-			w.SetHeader(name, a.Header.Get(name))
+			answer.SetField(name, a.Header.Get(name))
 		}
 	}
-	w.SetHeader(apistatus.AuditIDHeader, apistatus.AuditIDFor(w.RequestHeader(apistatus.AuditIDHeader)))
-	if o, ok := w.(ShareObserver); ok {
-		o.ObserveShared(*a)
-	}
-	w.Stream(a.Code, bytes.NewReader(a.Body), int64(len(a.Body)))
+	return answer
 }
 
 // Wait returns when no request is shared any more. Cancel the coalescer's context before.

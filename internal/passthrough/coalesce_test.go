@@ -101,18 +101,20 @@ func inCrowd(t *testing.T, test func(c *listSender)) {
 // list sends one request, and returns once every goroutine is blocked.
 func (c *listSender) list(r plan.Request) {
 	c.asked.Go(func() {
-		w := &written{set: http.Header{}}
-		shared := c.coalescer.Pass(w, LaneOf(r, "gzip"), r.UserAgent, func(func()) {
+		shared, landed := c.coalescer.Share(LaneOf(r, "gzip"), r.UserAgent)
+		if shared == nil {
+			defer landed()
 			c.mu.Lock()
 			c.alone++
 			c.mu.Unlock()
 			<-c.release
-		})
-		if shared {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			c.shared = append(c.shared, w)
+			return
 		}
+		w := &written{set: http.Header{}}
+		shared.ForOne().Write(w)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.shared = append(c.shared, w)
 	})
 	synctest.Wait()
 }

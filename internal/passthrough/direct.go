@@ -25,9 +25,9 @@ func (f *Forwarder) direct(r HTTP1Request, x *exchange, body []byte) {
 		if p := recover(); p != nil {
 			f.log.Error("BUG: panic while passing a request through", PanicField(p), zap.Stack("stack"))
 			streams, x.code = false, http.StatusBadGateway
-			w := r.AnswerWithin(0)
-			w.HangUp()
-			apistatus.Write(w, apistatus.BadGateway("the proxy failed; the request may have been carried out"))
+			a := apistatus.Failure(apistatus.BadGateway("the proxy failed; the request may have been carried out"))
+			a.HangUp = true
+			a.Write(r.AnswerWithin(0))
 		}
 		if !streams {
 			x.end()
@@ -37,15 +37,13 @@ func (f *Forwarder) direct(r HTTP1Request, x *exchange, body []byte) {
 	began := time.Now()
 	resp, err := x.transport.RoundTrip(x.request(body))
 	if err != nil {
-		w := r.AnswerWithin(0)
-		if x.ctx.Err() != nil {
-			w.HangUp() // the client has left
-		}
-		x.failed(w, err)
+		a := x.failure(err)
+		a.HangUp = x.ctx.Err() != nil // the client has left
+		a.Write(r.AnswerWithin(0))
 		return
 	}
 	x.answered(resp)
-	x.hooks.answeredUpstream(x.code)
+	x.observer.Answered(x.code)
 	responseHeader(resp.Header)
 	r.Relay(resp)
 	if bodiless(x.in.method, resp) {

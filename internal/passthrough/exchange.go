@@ -12,6 +12,8 @@ import (
 	"spillway/internal/apistatus"
 	"spillway/internal/clientconn"
 	"spillway/internal/flowcontrol"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // exchange is one request on its way through and its answer. It is counted and can be aborted from
@@ -35,8 +37,9 @@ type exchange struct {
 	seat        flowcontrol.Pass // of the requests under way; a watch has it until its answer begins
 	lasting     flowcontrol.Pass // of what lasts
 	releaseBody func()           // gives back what is reserved for the body; nil: nothing is
-	hooks       AnswerHooks
+	observer    AnswerObserver
 	code        int         // of the answer; 0: none yet. Owned by the goroutine that answers
+	completed   bool        // the observer knows how long upstream took
 	underWay    bool        // it has had its turn
 	waiting     atomic.Bool // its connection is on its way from its server: abort alone would end it
 	ends        sync.Once
@@ -57,28 +60,23 @@ type clientControl struct {
 }
 
 // begin decides what goes upstream of a request, in one place for all ways there, and registers it.
-// It returns nil after it has answered a request that does not go. One that goes still has to take
-// a seat, once its body is here if that is to be read ahead.
-func (f *Forwarder) begin(w apistatus.Responder, in *Inbound, b Bearer, to clientControl) *exchange {
+// Of a request that does not go it returns the answer. One that goes still has to take a seat, once
+// its body is here if that is to be read ahead.
+func (f *Forwarder) begin(in *Inbound, b Bearer, o AnswerObserver, to clientControl) (*exchange, *apistatus.Answer) {
 	target, err := targetURL(f.Opts.Base, in.target)
 	if err != nil {
-		apistatus.WriteMalformed(w, "malformed request target")
-		return nil
+		return nil, apistatus.Malformed("malformed request target")
 	}
 	if why := unsendable(in); why != "" {
 		f.metrics.answered(in.class(), http.StatusBadRequest)
-		apistatus.WriteMalformed(w, why)
-		return nil
+		return nil, apistatus.Malformed(why)
 	}
 	if s := f.refusal(in, b); s != nil {
 		f.metrics.answered(in.class(), int(s.Code))
-		if !in.class().short() {
-			w.HangUp() // as the answer would have (D-11)
-		}
-		apistatus.Write(w, s)
-		return nil
+		return nil, refusalOf(in, s)
 	}
-	x := &exchange{f: f, in: in, class: in.class(), target: target, lent: b.lends(in.Header), flow: b.Flow, client: to}
+	x := &exchange{f: f, in: in, class: in.class(), target: target, lent: b.lends(in.Header), flow: b.Flow, client: to,
+		observer: o}
 	if x.proven = f.proven(b, in.Header); x.proven && to.known != nil {
 		to.known() // upstream may take long to say so again
 	}
@@ -94,25 +92,25 @@ func (f *Forwarder) begin(w apistatus.Responder, in *Inbound, b Bearer, to clien
 	if !f.register(x) {
 		x.release()
 		f.metrics.answered(x.class, http.StatusServiceUnavailable)
-		w.HangUp()
-		apistatus.Write(w, apistatus.ShuttingDown())
-		return nil
+		return nil, apistatus.Limited(apistatus.StatusFormat{}, true, 0)
 	}
 	if x.transport == nil {
-		x.code = http.StatusForbidden
-		if !x.class.short() {
-			w.HangUp()
-		}
-		apistatus.Write(w, apistatus.Forbidden(
+		x.endWith(http.StatusForbidden)
+		return nil, refusalOf(in, apistatus.Forbidden(
 			"this proxy has no identity of its own to act with: send your own Authorization"))
-		x.end()
-		return nil
 	}
 	if refusal := x.enter(); refusal != nil {
-		x.refuse(w, refusal)
-		return nil
+		return nil, x.refused(refusal)
 	}
-	return x
+	return x, nil
+}
+
+// refusalOf is the answer to a request that does not go upstream. The connection ends as it would
+// have with the answer to one that lasts (D-11).
+func refusalOf(in *Inbound, s *metav1.Status) *apistatus.Answer {
+	a := apistatus.Failure(s)
+	a.HangUp = !in.class().short()
+	return a
 }
 
 // reserveBody reserves room for the body, or has it sent on while it comes.
@@ -137,33 +135,37 @@ func (x *exchange) enter() *flowcontrol.Refusal {
 
 // takeSeat waits until x may go upstream, as kube-apiserver's flow control would
 // (WithPriorityAndFairness): a watch has a seat until its answer begins, and other lasting requests
-// have none. They count as lasting. Probes are exempt. It reports false after it has answered that
-// x may not, which ends it.
-func (x *exchange) takeSeat(w apistatus.Responder) bool {
+// have none. They count as lasting. Probes are exempt. If x may not go it has ended, and the answer
+// is returned.
+func (x *exchange) takeSeat() *apistatus.Answer {
 	if !x.in.probes() && (x.class.short() || x.class == classStream && watching(x.in.path, x.in.query)) {
 		var refusal *flowcontrol.Refusal
 		if x.seat, refusal = x.f.Opts.Limiter.AdmitPassThrough(x.client.departs, x.flow, x.proven); refusal != nil {
-			x.refuse(w, refusal)
-			return false
+			return x.refused(refusal)
 		}
 	}
 	x.underWay = true
 	x.f.metrics.inFlight.WithLabelValues(x.class.String()).Inc()
-	return true
+	x.observer.Propagate(x.header)
+	return nil
 }
 
-// refuse answers that x may not go within the limits, and ends it.
-func (x *exchange) refuse(w apistatus.Responder, refusal *flowcontrol.Refusal) {
+// refused ends x, which may not go within the limits, and returns the answer.
+func (x *exchange) refused(refusal *flowcontrol.Refusal) *apistatus.Answer {
 	closed := x.f.Opts.Limiter.Closed()
-	x.code = http.StatusTooManyRequests
-	switch {
-	case closed:
-		x.code = http.StatusServiceUnavailable
-	case refusal.Reason == flowcontrol.ReasonCancelled:
-		x.code = codeClientGone
-		w.HangUp() // the client does not read what is answered now
+	a := apistatus.Limited(apistatus.StatusFormat{}, closed, refusal.RetryAfter)
+	code := a.Code
+	if !closed && refusal.Reason == flowcontrol.ReasonCancelled {
+		code, a.HangUp = codeClientGone, true // the client does not read what is answered now
 	}
-	apistatus.WriteLimited(w, apistatus.StatusFormat{}, closed, refusal.RetryAfter)
+	x.endWith(code)
+	return a
+}
+
+// endWith ends x, to which upstream gives no answer.
+func (x *exchange) endWith(code int) {
+	x.code = code
+	x.observer = Unobserved{} // its own answer is observed where it is written
 	x.end()
 }
 
@@ -206,48 +208,37 @@ func (x *exchange) stopWatchingClient() {
 	x.watch.on = nil
 }
 
-// AnswerHooks observe an answer on its way through. Its functions may be nil.
-type AnswerHooks struct {
-	// Head is called when upstream's answer has begun, or will not come, unless Forward returns then
-	// anyway. It may be called more than once.
-	Head func()
-	// Took receives once how long upstream took for a whole short answer, if one came.
-	Took func(time.Duration)
-	// Trace follows the answer; nil: it is not traced.
-	Trace AnswerTrace
-}
-
-// AnswerTrace is the trace of a request that passes through.
-type AnswerTrace interface {
-	// Noting is w, whose answer ends the trace.
-	Noting(w apistatus.Responder) apistatus.Responder
-	// Propagate puts the trace into the headers that upstream gets.
+// AnswerObserver follows a request on its way through, and its answer. One goroutine at a time
+// calls it.
+type AnswerObserver interface {
+	// Propagate adds to the headers that upstream gets what names the request's trace.
 	Propagate(header http.Header)
-	// AnsweredUpstream ends the trace by the code of upstream's answer.
-	AnsweredUpstream(code int)
+	// AnswerBegan is called when upstream's answer has begun, or will not come, unless Forward returns
+	// then anyway. It may be called more than once.
+	AnswerBegan()
+	// AnswerTook receives once how long upstream took for a whole short answer, if one came.
+	AnswerTook(time.Duration)
+	// Answered is called with the code of upstream's answer, or with ours in its place. It may be
+	// called more than once: the first call counts.
+	Answered(code int)
+	// Refused is called with an answer of ours to a request that does not go upstream.
+	Refused(a *apistatus.Answer)
 }
 
-// noting is w, whose answer ends the trace, if there is one.
-func (h AnswerHooks) noting(w apistatus.Responder) apistatus.Responder {
-	if h.Trace == nil {
-		return w
-	}
-	return h.Trace.Noting(w)
-}
+// Unobserved is the observer of a request that no one observes.
+type Unobserved struct{}
 
-// answeredUpstream ends the trace, if there is one.
-func (h AnswerHooks) answeredUpstream(code int) {
-	if h.Trace != nil {
-		h.Trace.AnsweredUpstream(code)
-	}
-}
+// Propagate implements AnswerObserver, as the methods below.
+func (Unobserved) Propagate(http.Header)       {}
+func (Unobserved) AnswerBegan()                {}
+func (Unobserved) AnswerTook(time.Duration)    {}
+func (Unobserved) Answered(int)                {}
+func (Unobserved) Refused(a *apistatus.Answer) {}
 
-// setHooks has h observe the answer, and propagates its trace upstream.
-func (x *exchange) setHooks(h AnswerHooks) {
-	x.hooks = h
-	if h.Trace != nil {
-		h.Trace.Propagate(x.header)
-	}
+// refuse answers a request that does not go upstream.
+func refuse(w apistatus.Responder, o AnswerObserver, a *apistatus.Answer) {
+	o.Refused(a)
+	a.Write(w)
 }
 
 // answered notes the head of upstream's answer, and maps back what leads to upstream's addresses. A
@@ -268,21 +259,19 @@ func (x *exchange) answered(resp *http.Response) {
 	mapBack(resp.Header, x.f.Opts.Base)
 }
 
-// begun reports to the hooks that the head of the answer is there.
+// begun reports that the head of the answer is there.
 func (x *exchange) begun() {
 	if !x.class.short() {
 		x.seat.Release()
 	}
-	if x.hooks.Head != nil {
-		x.hooks.Head()
-	}
+	x.observer.AnswerBegan()
 }
 
-// complete reports to the hooks how long upstream took for the whole answer.
+// complete reports once how long upstream took for the whole answer.
 func (x *exchange) complete(spent time.Duration) {
-	if x.hooks.Took != nil && x.code == http.StatusOK {
-		x.hooks.Took(spent)
-		x.hooks.Took = nil
+	if x.code == http.StatusOK && !x.completed {
+		x.completed = true
+		x.observer.AnswerTook(spent)
 	}
 }
 
@@ -295,7 +284,7 @@ func (x *exchange) end() {
 		if x.code == 0 {
 			x.code = codeClientGone
 		}
-		x.hooks.answeredUpstream(x.code)
+		x.observer.Answered(x.code)
 		f := x.f
 		f.metrics.answered(x.class, x.code)
 		if x.underWay {

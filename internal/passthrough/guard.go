@@ -52,19 +52,9 @@ type PlainRequest struct {
 	AsSelf  bool   // upstream will see the proxy's own identity
 }
 
-// Admit reports whether the request may go on, and answers it with 403 if not. The connection ends
-// with that: what a client that did not wait has sent behind an upgrade is no request (D-11).
-func (g *PlainGuard) Admit(w apistatus.Responder, r PlainRequest) bool {
-	s := g.Refusal(r)
-	if s == nil {
-		return true
-	}
-	w.HangUp()
-	apistatus.Write(w, s)
-	return false
-}
-
 // Refusal returns why the request may not pass, or nil. The message names the value and the remedy.
+// The connection ends with it: what a client that did not wait has sent behind an upgrade is no
+// request (D-11).
 func (g *PlainGuard) Refusal(r PlainRequest) *metav1.Status {
 	if !g.hostAccepted(r.Host) {
 		return apistatus.Forbidden(

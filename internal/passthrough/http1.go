@@ -60,46 +60,49 @@ type RawHead struct {
 // Forward answers the request with upstream's answer. The caller has already decided that the
 // request may go upstream, as b says. It returns when the answer's head is known (short requests)
 // or once the request has its turn (those that are streamed: their connection is then no longer the
-// server's). h observes the answer.
-func (f *Forwarder) Forward(r HTTP1Request, b Bearer, h AnswerHooks) {
+// server's).
+func (f *Forwarder) Forward(r HTTP1Request, b Bearer, o AnswerObserver) {
 	f.starts.Do(f.start)
-	w := h.noting(r.AnswerWithin(f.Opts.StallTimeout))
+	if refusal := f.forward(r, b, o); refusal != nil {
+		refuse(r.AnswerWithin(f.Opts.StallTimeout), o, refusal)
+	}
+}
+
+// forward returns the answer to a request that does not go upstream.
+func (f *Forwarder) forward(r HTTP1Request, b Bearer, o AnswerObserver) (refusal *apistatus.Answer) {
 	in, err := ReadInbound(r.Head())
 	if err != nil {
-		apistatus.WriteMalformed(w, err.Error())
-		return
+		return apistatus.Malformed(err.Error())
 	}
 	conn := r.Conn()
-	x := f.begin(w, in, b, clientControl{
+	x, refusal := f.begin(in, b, o, clientControl{
 		sever:   func() { _ = conn.Close() },
 		departs: func(gone func()) (stop func()) { return f.gone.Watch(conn, gone).Stop },
 		known:   clientconn.Of(conn).Prove,
 	})
-	if x == nil {
-		return
+	if refusal != nil {
+		return refusal
 	}
 	x.conn = conn
 	if in.direct(x.class) {
 		body, err := arrivingBody(r, x)
-		switch {
-		case err != nil:
-			x.endedEarly(w)
-		case x.takeSeat(w):
-			x.setHooks(h)
+		if err != nil {
+			return x.endedEarly()
+		}
+		if refusal = x.takeSeat(); refusal == nil {
 			f.direct(r, x, body)
 		}
-		return
+		return refusal
 	}
-	admitted := false
 	if in.length == 0 || x.proven {
-		admitted = x.takeSeat(w)
+		refusal = x.takeSeat()
 	} else {
-		x.whileArriving(func() { admitted = x.takeSeat(w) })
+		x.whileArriving(func() { refusal = x.takeSeat() })
 	}
-	if admitted {
-		x.setHooks(h)
-		f.takeOver(r, x)
+	if refusal != nil {
+		return refusal
 	}
+	return f.takeOver(r, x)
 }
 
 // ReadInbound copies the request. It fails for what net/http would refuse to parse and for framing

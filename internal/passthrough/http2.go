@@ -20,17 +20,23 @@ import (
 // ForwardHTTP2 answers a request on an HTTP/2 stream with upstream's answer. Each has a goroutine
 // already, so all of them are streamed. out and r are of one handler, which must return after this
 // does: when the whole answer is sent.
-func (f *Forwarder) ForwardHTTP2(out *clientconn.PacedWriter, r *http.Request, b Bearer, h AnswerHooks) {
+func (f *Forwarder) ForwardHTTP2(out *clientconn.PacedWriter, r *http.Request, b Bearer, o AnswerObserver) {
 	f.starts.Do(f.start)
-	w := h.noting(clientconn.NetResponder{Writer: out, RequestFields: r.Header})
+	if refusal := f.forwardHTTP2(out, r, b, o); refusal != nil {
+		refuse(clientconn.NetResponder{Writer: out, RequestFields: r.Header}, o, refusal)
+	}
+}
+
+// forwardHTTP2 returns the answer to a request that does not go upstream.
+func (f *Forwarder) forwardHTTP2(out *clientconn.PacedWriter, r *http.Request, b Bearer,
+	o AnswerObserver) *apistatus.Answer {
 	in, err := readInboundHTTP2(r)
 	if err != nil {
-		apistatus.Write(w, apistatus.BadRequest(err.Error()))
-		return
+		return apistatus.Failure(apistatus.BadRequest(err.Error()))
 	}
-	x := f.begin(w, in, b, clientControl{sever: out.Cut, departs: departsWith(r.Context()), known: out.Prove})
-	if x == nil {
-		return
+	x, refusal := f.begin(in, b, o, clientControl{sever: out.Cut, departs: departsWith(r.Context()), known: out.Prove})
+	if refusal != nil {
+		return refusal
 	}
 	defer x.end()
 	defer context.AfterFunc(r.Context(), x.cancel)()
@@ -40,16 +46,16 @@ func (f *Forwarder) ForwardHTTP2(out *clientconn.PacedWriter, r *http.Request, b
 	case in.length == 0:
 	case in.repeatable(x.class):
 		if owned, err = ownBody(out, r, f.Opts.Arrivals.Owned, in.length); err != nil {
-			apistatus.Write(w, apistatus.BadRequest("the request body ended early"))
-			return
+			refusal = x.endedEarly()
+			refusal.HangUp = false // the other streams have no part in it
+			return refusal
 		}
 	default:
 		body = &clientBody{from: r.Body, late: out.SetReadDeadline, stop: func() { _ = r.Body.Close() }}
 	}
-	if !x.takeSeat(w) {
-		return
+	if refusal := x.takeSeat(); refusal != nil {
+		return refusal
 	}
-	x.setHooks(h)
 	if body != nil {
 		defer body.Close()
 		if x.mustArrive() {
@@ -57,6 +63,7 @@ func (f *Forwarder) ForwardHTTP2(out *clientconn.PacedWriter, r *http.Request, b
 		}
 	}
 	x.answerHTTP2(out, x.request(owned), body)
+	return nil
 }
 
 // answerHTTP2 sends the request of x upstream and answers with what comes.
@@ -79,7 +86,7 @@ func (x *exchange) answerHTTP2(out *clientconn.PacedWriter, r *http.Request, bod
 	}
 	if err != nil {
 		resume()
-		x.failed(clientconn.NetResponder{Writer: out, RequestFields: x.in.Header}, err)
+		x.failure(err).Write(clientconn.NetResponder{Writer: out, RequestFields: x.in.Header})
 		return
 	}
 	if resp.StatusCode >= http.StatusBadRequest && resp.ContentLength < 0 && len(resp.Trailer) == 0 {

@@ -35,7 +35,7 @@ func (x *exchange) roundTrip(r *http.Request, body *clientBody, early func(code 
 	if err != nil {
 		return nil, err
 	}
-	x.hooks.answeredUpstream(resp.StatusCode)
+	x.observer.Answered(resp.StatusCode)
 	x.answered(resp)
 	if resp.StatusCode != http.StatusSwitchingProtocols {
 		responseHeader(resp.Header)
@@ -83,8 +83,9 @@ func (b *timedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// failed answers for an upstream that did not, or for a request that could not be read to its end.
-func (x *exchange) failed(w apistatus.Responder, err error) {
+// failure is the answer for an upstream that gave none, or to a request that could not be read to
+// its end.
+func (x *exchange) failure(err error) *apistatus.Answer {
 	s := failureStatus(x.class, err)
 	switch live := x.ctx.Err() == nil; {
 	case live && x.body != nil && x.body.broken.Load():
@@ -95,7 +96,7 @@ func (x *exchange) failed(w apistatus.Responder, err error) {
 		x.f.log.Warn("upstream gave no answer", zap.String("method", x.in.method), zap.Stringer("class", x.class),
 			zap.Error(err))
 	}
-	apistatus.Write(w, s)
+	return apistatus.Failure(s)
 }
 
 // measure reads a refusal that does not say how long it is, if it is as short as they are: an

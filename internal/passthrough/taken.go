@@ -29,13 +29,12 @@ type takenConn struct {
 // takeOver takes the connection of a request from its server, which can answer requests with a body
 // at hand and without, and no others: it has another idea of chunks than upstream, reads ahead, and
 // stops at an upgrade.
-func (f *Forwarder) takeOver(r HTTP1Request, x *exchange) {
+func (f *Forwarder) takeOver(r HTTP1Request, x *exchange) (refusal *apistatus.Answer) {
 	var start []byte
 	if x.in.length > 0 {
 		var err error
 		if start, err = r.BodyStart(x.in.length); err != nil {
-			x.endedEarly(r.AnswerWithin(0))
-			return
+			return x.endedEarly()
 		}
 	}
 	x.large = r.ShareHead()
@@ -56,6 +55,7 @@ func (f *Forwarder) takeOver(r HTTP1Request, x *exchange) {
 			x.end()
 		}
 	})
+	return nil
 }
 
 // serveTaken serves the one exchange of a connection, and closes it. start is what the server has
@@ -94,7 +94,7 @@ func (f *Forwarder) serveTaken(t *takenConn, x *exchange, start []byte) {
 	}
 	if err != nil {
 		resp = &http.Response{Header: http.Header{}}
-		x.failed(composedAnswer{x.in, resp}, err)
+		x.failure(err).Write(composedAnswer{x.in, resp})
 	}
 	if x.class.short() || ends(resp) {
 		x.demandPace()
@@ -137,11 +137,12 @@ func (x *exchange) demandPace() {
 	}
 }
 
-// endedEarly answers a request whose body did not come.
-func (x *exchange) endedEarly(w apistatus.Responder) {
-	w.HangUp()
-	apistatus.Write(w, apistatus.BadRequest("the request body ended early"))
-	x.end()
+// endedEarly ends x, whose body did not come, and returns the answer.
+func (x *exchange) endedEarly() *apistatus.Answer {
+	x.endWith(codeClientGone)
+	a := apistatus.Failure(apistatus.BadRequest("the request body ended early"))
+	a.HangUp = true
+	return a
 }
 
 var errWrongProtocol = errors.New("upstream switched to another protocol than the client asked for")

@@ -4,16 +4,13 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"spillway/internal/apistatus"
 	"spillway/internal/auth"
 	"spillway/internal/auth/reauth"
-	"spillway/internal/flowcontrol"
 	"spillway/internal/passthrough"
-	"spillway/internal/plan"
 	"spillway/internal/watch"
 )
 
@@ -30,28 +27,33 @@ type Access struct {
 
 // requester is the sender of a request, as far as it is known and matters for the answer.
 type requester struct {
-	came  time.Time        // when the request did
-	flow  flowcontrol.Flow // the limits count the request for it
-	agent string           // what the client says that it is
-	trace *trace           // of the request
-	// admitted: the request may be answered from memory. authorization is what that rests on; nil: it
-	// rests on the listener, whose clients may have everything that is mirrored.
-	admitted bool
-	grant    *authorization
-	// stranded: the client is authenticated by a certificate, which upstream cannot be shown. A
+	access verdict
+	// grant is what an admission rests on; nil: it rests on the listener, whose clients may have
+	// everything that is mirrored.
+	grant *authorization
+	who   *auth.Identity // nil: the user is not known
+	// certified: the client is authenticated by a certificate, which upstream cannot be shown. A
 	// request that passes through as it is would have another identity there, so it does not; but its
-	// user may be impersonated. nil: the user is not known.
-	stranded bool
-	who      *auth.Identity
+	// user may be impersonated.
+	certified bool
 	// self is the proxy's own identity, if the request acts under it and that goes on record.
-	self *auth.Identity
-	// unasked: upstream did not say whether the request is allowed. denied: it refused it, as it would
-	// refuse the request itself.
-	unasked, denied bool
-	reason          string // of a denied request, the authorizer's own
-	// busy: too many reviews are under way.
-	busy bool
+	self   *auth.Identity
+	reason string // of a denied request, the authorizer's own
 }
+
+// verdict is whether a request may be answered from memory.
+type verdict uint8
+
+const (
+	verdictNone       verdict = iota // upstream was not asked, and has the last word
+	verdictAdmitted                  // it may
+	verdictDenied                    // upstream refused it, as it would refuse the request itself
+	verdictUnanswered                // upstream did not say
+	verdictBusy                      // too many reviews are under way
+)
+
+// isAdmitted reports that the request may be answered from memory.
+func (v *requester) isAdmitted() bool { return v.access == verdictAdmitted }
 
 // authorization is what allows one request to be answered from memory: upstream knows its user, and
 // allows it. A watch goes on by it.
@@ -70,164 +72,130 @@ func (g *authorization) permit() func(reauth.ReviewedStream) *reauth.Permit {
 	return func(st reauth.ReviewedStream) *reauth.Permit { return g.by.Admit(g.result, g.what, g.decision, st) }
 }
 
-// client is the sender of a request, for operators. Its name is empty if it was not asked for.
-func (v *requester) client() watch.ClientInfo {
+// clientInfo is the sender of a request, for operators. Its name is empty if it was not asked for.
+func (r *request) clientInfo() watch.ClientInfo {
 	user := ""
-	if v.grant != nil {
-		user = v.grant.result.Identity.Name()
+	if r.grant != nil {
+		user = r.grant.result.Identity.Name()
 	}
-	return watch.NewClient(user, v.agent)
+	return watch.NewClient(user, r.asked.UserAgent)
 }
 
-// visit authenticates a request and authorizes it. It requests reviews only where the answer may
+// identify authenticates a request and authorizes it. It requests reviews only where the answer may
 // come from memory; upstream answers everything else itself. Errors admit no request: one whose
 // user is not known, or not known to be allowed, passes through, and upstream has the last word. A
 // status is the answer to a known user that is not allowed (W-174).
-func (s *Server) visit(c call, r plan.Request, candidate bool, front Front) (requester, *metav1.Status) {
+func (s *Server) identify(r *request, candidate bool) (refusal *metav1.Status) {
+	front := r.front
 	switch {
 	case front.AnswerAll:
-		c.Proven()
-		return requester{admitted: true}, nil
-	case front.Identity == passthrough.IdentitySelf && len(c.Headers(passthrough.OwnIdentity)) == 0:
-		c.Proven()
-		v := requester{admitted: true}
+		r.Proven()
+		r.access = verdictAdmitted
+		return nil
+	case front.Identity == passthrough.IdentitySelf && len(r.Headers(passthrough.OwnIdentity)) == 0:
+		r.Proven()
+		r.access = verdictAdmitted
 		if front.Self != nil {
-			v.self = front.Self()
+			r.self = front.Self()
 		}
-		return v, nil
+		return nil
 	case front.Access == nil:
-		return requester{}, nil
+		return nil
 	case front.Access.Owner != "":
-		return front.Access.owner(s.base, c, r, candidate)
+		return front.Access.admitOwner(s.base, r, candidate)
 	}
-	peer := c.Certificates()
+	peer := r.Certificates()
 	if !candidate && len(peer) == 0 {
-		return requester{}, nil
+		return nil
 	}
 	a := front.Access
-	request := auth.AuthnRequest{Header: c.Headers(a.Authenticator.Reads), Peer: peer, From: c.Address()}
+	request := auth.AuthnRequest{Header: r.Headers(a.Authenticator.Reads), Peer: peer, From: r.Address()}
 	result := a.Authenticator.Authenticate(s.base, request)
 	if result.Outcome != auth.Authenticated {
-		v, refusal := unknownVisitor(result, request)
-		v.busy = errors.Is(result.Err, auth.ErrBusy)
-		return v, refusal
+		return r.unauthenticated(result, request)
 	}
-	c.Proven()
-	v := requester{stranded: result.Credential.Certified(), who: result.Identity}
+	r.Proven()
+	r.certified, r.who = result.Credential.Certified(), result.Identity
 	if !candidate {
-		return v, nil
+		return nil
 	}
-	return a.authorized(s.base, r, result, v)
+	return a.authorize(s.base, r, result)
 }
 
-// authorized finds out whether a user may have what a request is for.
-func (a *Access) authorized(ctx context.Context, r plan.Request, result auth.Result, v requester) (requester,
-	*metav1.Status) {
-	what, ok := auth.AttributesOf(r.Method, r.Path, r.RawQuery)
+// authorize finds out whether a user may have what a request is for.
+func (a *Access) authorize(ctx context.Context, r *request, result auth.Result) *metav1.Status {
+	what, ok := auth.AttributesOf(r.asked.Method, r.asked.Path, r.asked.RawQuery)
 	if !ok {
-		return v, nil
+		return nil
 	}
-	v.who = result.Identity
+	r.who = result.Identity
 	decision := a.Authorizer.Authorize(ctx, result.Identity, what)
-	switch decision.Verdict {
-	case auth.Allowed:
-		v.admitted, v.grant = true, &authorization{a.Reauthorizer, result, what, decision}
-	case auth.Denied:
-		v.denied, v.reason = true, decision.Reason
-		return v, auth.Forbidden(result.Identity, what, decision.Reason)
-	default:
-		v.unasked, v.busy = !errors.Is(decision.Err, auth.ErrNotText), errors.Is(decision.Err, auth.ErrBusy)
+	switch {
+	case decision.Verdict == auth.Allowed:
+		r.access, r.grant = verdictAdmitted, &authorization{a.Reauthorizer, result, what, decision}
+	case decision.Verdict == auth.Denied:
+		r.access, r.reason = verdictDenied, decision.Reason
+		return auth.Forbidden(result.Identity, what, decision.Reason)
+	case errors.Is(decision.Err, auth.ErrBusy):
+		r.access = verdictBusy
+	case !errors.Is(decision.Err, auth.ErrNotText):
+		r.access = verdictUnanswered
 	}
-	return v, nil
+	return nil
 }
 
-// owner admits requests with a token of the listener's owner, and no others: upstream does not even
-// see them. Whether the owner may impersonate another user is upstream's to judge.
-func (a *Access) owner(ctx context.Context, c call, r plan.Request, candidate bool) (requester, *metav1.Status) {
-	headers := c.Headers(a.Authenticator.Reads)
+// admitOwner admits requests with a token of the listener's owner, and no others: upstream does not
+// even see them. Whether the owner may impersonate another user is upstream's to judge.
+func (a *Access) admitOwner(ctx context.Context, r *request, candidate bool) *metav1.Status {
+	headers := r.Headers(a.Authenticator.Reads)
 	token := auth.AuthnRequest{Header: http.Header{"Authorization": headers["Authorization"]}}
 	result := a.Authenticator.Authenticate(ctx, token)
 	switch {
 	case errors.Is(result.Err, auth.ErrBusy):
-		return requester{busy: true}, nil
+		r.access = verdictBusy
+		return nil
 	case result.Outcome == auth.Unknown:
-		return requester{}, apistatus.Unavailable("upstream did not answer whose token this is")
+		return apistatus.Unavailable("upstream did not answer whose token this is")
 	case result.Outcome != auth.Authenticated:
-		return requester{}, apistatus.Unauthorized()
+		return apistatus.Unauthorized()
 	case result.Identity.Name() != a.Owner:
-		return requester{who: result.Identity}, apistatus.Forbidden("this listener is for " + a.Owner +
-			" alone, and the token is another user's")
+		r.who = result.Identity
+		return apistatus.Forbidden("this listener is for " + a.Owner + " alone, and the token is another user's")
 	}
-	c.Proven()
+	r.Proven()
 	if !candidate || len(headers) > 1 {
-		return requester{}, nil
+		return nil
 	}
-	return a.authorized(ctx, r, result, requester{})
+	return a.authorize(ctx, r, result)
 }
 
-// unknownVisitor is the sender of a request without a known user. Upstream judges its token; but
-// upstream sees neither an invalid certificate nor whether a valid one would have allowed
-// impersonation, so these are refused here.
-func unknownVisitor(result auth.Result, r auth.AuthnRequest) (requester, *metav1.Status) {
+// unauthenticated notes a sender without a known user. Upstream judges its token; but upstream sees
+// neither an invalid certificate nor whether a valid one would have allowed impersonation, so these
+// are refused here.
+func (r *request) unauthenticated(result auth.Result, sent auth.AuthnRequest) (refusal *metav1.Status) {
+	if errors.Is(result.Err, auth.ErrBusy) {
+		r.access = verdictBusy
+	}
 	if !result.Certificate {
-		return requester{}, nil
+		return nil
 	}
-	if result.Outcome == auth.Refused && len(r.Header["Authorization"]) == 0 {
-		return requester{}, apistatus.Unauthorized()
+	if result.Outcome == auth.Refused && len(sent.Header["Authorization"]) == 0 {
+		return apistatus.Unauthorized()
 	}
-	return requester{stranded: result.Outcome == auth.Impersonating}, nil
+	r.certified = result.Outcome == auth.Impersonating
+	return nil
 }
 
-// sendAway answers requests that too many reviews keep from being reviewed: passing them all
-// through would cost upstream more than the reviews do (design D13).
-func (s *Server) sendAway(c call) {
-	apistatus.WriteTooManyRequests(c, apistatus.RetryAfter())
-}
-
-// pass passes a request through, if it is there what it is here.
-func (s *Server) pass(c call, v requester, h passthrough.AnswerHooks) {
-	var as *auth.Impersonation
-	if v.stranded {
-		var err error
-		if as, err = s.opts.Forwarder.Lend(v.who); err != nil {
-			if h.Head != nil {
-				h.Head()
-			}
-			apistatus.Write(c, v.notPassed(err))
-			return
-		}
-	}
-	c.Forward(v.flow, as, h)
-}
-
-// notPassed is the answer to a request that is not passed through, since upstream would take it for
-// another identity's. err is why there is no impersonation.
-func (v *requester) notPassed(err error) *metav1.Status {
-	var uncarriable *auth.UnencodableIdentityError
-	switch {
-	case v.unasked:
-		return apistatus.Unavailable("upstream did not answer whether this is allowed")
-	case errors.As(err, &uncarriable):
-		return apistatus.Forbidden(
-			"this request is not answered from memory, and its identity cannot be sent to the apiserver in a header: " +
-				uncarriable.Error() + ": use a bearer token, the apiserver itself, or another name")
-	}
-	return apistatus.Forbidden(
-		"this request is not answered from memory, and the client certificate that it came with cannot be shown " +
-			"to the apiserver: use a bearer token for it, or the apiserver itself")
-}
-
-// refuseVisitor answers a request that is not allowed. In a form that is not made here upstream
+// refuseRequester refuses a request that is not allowed. In a form that is not made here upstream
 // answers it, if it would refuse it, too; a request that only the proxy can refuse cannot evade
 // that by such a form.
-func (s *Server) refuseVisitor(c call, r plan.Request, v requester, status *metav1.Status) {
-	form, ok := plan.NegotiateFailure(r.Accept, plan.WantsPretty(r.Query().Get("pretty"), r.UserAgent))
-	switch {
-	case ok:
-		apistatus.WriteAs(c, form, status)
-	case v.denied:
-		s.pass(c, v, passthrough.AnswerHooks{})
-	default:
-		apistatus.WriteAs(c, apistatus.StatusFormat{Indented: true}, status) // as upstream does for want of a form
+func (r *request) refuseRequester(status *metav1.Status) outcome {
+	if _, ok := r.negotiateFailure(); !ok && r.access == verdictDenied {
+		return r.passThrough()
 	}
+	return answered(apistatus.FailureAs(r.failureFormat(), status))
 }
+
+// refuseBusy refuses a request that too many reviews keep from being reviewed: passing them all
+// through would cost upstream more than the reviews do (design D13).
+func refuseBusy() outcome { return answered(apistatus.TooManyRequests(apistatus.RetryAfter())) }

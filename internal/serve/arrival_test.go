@@ -12,9 +12,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"spillway/internal/cache"
 	"spillway/internal/fakeapiserver"
 	"spillway/internal/fakeapiserver/rawclient"
+	"spillway/internal/freshness"
 	"spillway/internal/object"
 	"spillway/internal/source"
 	"spillway/internal/watch"
@@ -86,10 +86,10 @@ func TestTooLargeReads(t *testing.T) {
 }
 
 // ahead is a prober of an upstream that is far ahead of what can be proven.
-type ahead struct{ cache.Prober }
+type ahead struct{ freshness.Upstream }
 
-func (a ahead) Begin(ctx context.Context) (uint64, cache.Proof, error) {
-	_, proof, err := a.Prober.Begin(ctx)
+func (a ahead) Begin(ctx context.Context) (uint64, freshness.Proof, error) {
+	_, proof, err := a.Upstream.Begin(ctx)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -100,7 +100,7 @@ func (ahead) State(context.Context) (uint64, map[string]uint64, error) {
 	return 0, nil, errors.New("not now")
 }
 
-type neverProven struct{ cache.Proof }
+type neverProven struct{ freshness.Proof }
 
 func (neverProven) Prove(ctx context.Context, _ uint64) (bookmark, last uint64, err error) {
 	<-ctx.Done()
@@ -112,7 +112,7 @@ func (neverProven) Prove(ctx context.Context, _ uint64) (bookmark, last uint64, 
 func TestBehindUpstream(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps},
-		prober: func(p cache.Prober) cache.Prober { return ahead{p} }})
+		prober: func(p freshness.Upstream) freshness.Upstream { return ahead{p} }})
 	target := mapsPath + "?resourceVersion=1000000"
 	w := r.watch(target + "&watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true")
 	got := r.list(target)
@@ -131,9 +131,9 @@ func TestBehindUpstream(t *testing.T) {
 }
 
 // refusing is a prober that upstream refuses to tell anything.
-type refusing struct{ cache.Prober }
+type refusing struct{ freshness.Upstream }
 
-func (refusing) Begin(context.Context) (uint64, cache.Proof, error) {
+func (refusing) Begin(context.Context) (uint64, freshness.Proof, error) {
 	return 0, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "",
 		errors.New("the prober may not"))
 }
@@ -147,7 +147,7 @@ func (refusing) State(context.Context) (uint64, map[string]uint64, error) {
 func TestRefusedQuestionIsNoAnswer(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps},
-		prober: func(p cache.Prober) cache.Prober { return refusing{p} }})
+		prober: func(p freshness.Upstream) freshness.Upstream { return refusing{p} }})
 	for _, target := range []string{mapsPath, "/api/v1/namespaces/n/configmaps/none"} {
 		target += "?resourceVersion=1000000"
 		got, want := r.list(target), direct(t, r.up, target)

@@ -7,8 +7,8 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"spillway/internal/cache"
 	"spillway/internal/fakeapiserver"
+	"spillway/internal/freshness"
 	"spillway/internal/object"
 	"spillway/internal/source/sourcetest"
 )
@@ -21,7 +21,7 @@ func TestDoubtfulWatches(t *testing.T) { eachProtocol(t, testDoubtfulWatches) }
 func testDoubtfulWatches(t *testing.T, http2 bool) {
 	t.Parallel()
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps},
-		prober: func(cache.Prober) cache.Prober { return sourcetest.Unreachable{} }})
+		prober: func(freshness.Upstream) freshness.Upstream { return sourcetest.Unreachable{} }})
 	r.up.Create(fakeapiserver.ConfigMaps, "n", "a")
 	r.mirrored(configMaps)
 	const passing = 3

@@ -44,6 +44,18 @@ type frontOptions struct {
 	mutate   func(*passthrough.ForwarderOptions)
 }
 
+// tookObserver notes how long upstream took.
+type tookObserver struct {
+	passthrough.Unobserved
+	took func(time.Duration)
+}
+
+func (o tookObserver) AnswerTook(took time.Duration) {
+	if o.took != nil {
+		o.took(took)
+	}
+}
+
 func newFront(t *testing.T, upstream http.Handler, o frontOptions) *front {
 	t.Helper()
 	u := httptest.NewServer(upstream)
@@ -70,7 +82,7 @@ func newFront(t *testing.T, upstream http.Handler, o frontOptions) *front {
 	})
 	server := passThroughServer(func(ctx *fasthttp.RequestCtx) {
 		fr.forwarder.Forward(http1.RequestOf(ctx), passthrough.Bearer{Listener: o.identity, As: o.as,
-			Flow: flowcontrol.AddrFlow(clientconn.AddressOf(ctx.RemoteAddr()))}, passthrough.AnswerHooks{Took: o.took})
+			Flow: flowcontrol.AddrFlow(clientconn.AddressOf(ctx.RemoteAddr()))}, tookObserver{took: o.took})
 	})
 	if o.http2 {
 		passing := New(Options{Catalog: sourcetest.Resources{}, Forwarder: fr.forwarder, StallTimeout: patience,

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"spillway/internal/apistatus"
 	"spillway/internal/http1"
 	"spillway/internal/passthrough"
 	"spillway/internal/source/sourcetest"
@@ -23,8 +24,9 @@ func TestPlainGuardOverUnixSocket(t *testing.T) {
 	guard := passthrough.NewPlainGuard(nil, nil, false)
 	server := passThroughServer(func(ctx *fasthttp.RequestCtx) {
 		c := http1.New(http1.ServerOptions{Identity: passthrough.IdentitySelf}).CallOf(ctx)
-		if guard.Admit(c, c.Guarded()) {
-			ctx.SetStatusCode(http.StatusNoContent)
+		ctx.SetStatusCode(http.StatusNoContent)
+		if status := guard.Refusal(c.Guarded()); status != nil {
+			apistatus.Failure(status).Write(c)
 		}
 	})
 	path := filepath.Join(t.TempDir(), "s")

@@ -183,7 +183,7 @@ func (h *http2Server) answer(w http.ResponseWriter, r *http.Request, front Front
 	}
 	defer c.recovered()
 	if below.OverLimit() {
-		apistatus.WriteTooManyRequests(c, apistatus.RetryAfter())
+		apistatus.TooManyRequests(apistatus.RetryAfter()).Write(c)
 		below.GoAway()
 		return
 	}
@@ -273,7 +273,7 @@ func (h *http2Server) boundsOf(front Front, certified bool) *h2.Bounds {
 			out := clientconn.NewPacedWriter(w, nil, h.server.opts.StallTimeout)
 			defer out.Close()
 			out.EndsConnection = func(int) bool { return front.anonymous(r, certified) }
-			apistatus.Write(clientconn.NetResponder{Writer: out, RequestFields: r.Header}, apistatus.HeadTooLarge())
+			apistatus.Failure(apistatus.HeadTooLarge()).Write(clientconn.NetResponder{Writer: out, RequestFields: r.Header})
 		}),
 	}
 }

@@ -39,7 +39,7 @@ func (c http2Call) recovered() {
 		return
 	}
 	clear(c.Writer.Header())
-	apistatus.WriteInternalError(c)
+	apistatus.InternalError().Write(c)
 }
 
 func (c http2Call) Proven() { c.Writer.Prove() }
@@ -53,9 +53,9 @@ func (c http2Call) Departs(gone func()) (stop func()) {
 	return c.Writer.OnEnd(func(error) { gone() })
 }
 
-func (c http2Call) Forward(flow flowcontrol.Flow, as *auth.Impersonation, h passthrough.AnswerHooks) {
+func (c http2Call) Forward(flow flowcontrol.Flow, as *auth.Impersonation, o passthrough.AnswerObserver) {
 	c.server.opts.Forwarder.ForwardHTTP2(c.Writer, c.r,
-		passthrough.Bearer{Listener: c.front.Identity, As: as, Flow: flow, Trusted: c.front.AnswerAll}, h)
+		passthrough.Bearer{Listener: c.front.Identity, As: as, Flow: flow, Trusted: c.front.AnswerAll}, o)
 }
 
 // PlanRequest is what a plan needs. A request with a body is nothing that a plan knows.
@@ -104,9 +104,7 @@ func (c http2Call) Guarded() passthrough.PlainRequest {
 	}
 }
 
-// Watch delivers the stream of a watch to its end, or to where it needs its handler no longer.
+// Watch implements call.
 func (c http2Call) Watch(st *watch.Stream, headers watch.HeadersFunc) {
-	c.server.watches.DeliverHTTP2(st, c.Writer, c.r.RemoteAddr, func() {
-		watch.SetHeaders(st, headers, st.AuditID(c.RequestHeader(apistatus.AuditIDHeader)), c.SetHeader)
-	})
+	st.ServeHTTP2(c.Writer, c.r.RemoteAddr, headers)
 }

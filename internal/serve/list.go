@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"strconv"
@@ -13,7 +14,6 @@ import (
 
 	"spillway/internal/apistatus"
 	"spillway/internal/cache"
-	"spillway/internal/clientconn"
 	"spillway/internal/codec"
 	"spillway/internal/flowcontrol"
 	"spillway/internal/object"
@@ -22,33 +22,29 @@ import (
 	"spillway/internal/watch"
 )
 
-// list answers a LIST from a snapshot. It reports false, having written nothing, if upstream must
-// answer.
-func (s *Server) list(c call, a answering, v requester) bool {
-	p := a.Plan
-	snapshot, err := s.snapshot(p)
-	if err != nil {
-		return p.Action != plan.FromCacheProven && s.refused(c, a, err)
-	}
-	made, refusal, err := s.composeLimited(c, p, snapshot, v.flow)
+// list answers a LIST from a snapshot.
+func (r *request) list() (outcome, passReason) {
+	s, p := r.server, r.plan
+	snapshot, err := r.snapshot()
 	switch {
-	case refusal != nil:
-		apistatus.WriteLimited(c, p.Failure, s.opts.Limiter.Closed(), refusal.RetryAfter)
-		return true
+	case err != nil && p.Action == plan.FromCacheProven:
+		return outcome{}, passUnproven
+	case err != nil:
+		return r.fail(err)
+	}
+	made, beyond, err := r.composeLimited(snapshot)
+	switch {
+	case beyond != nil:
+		return answered(apistatus.Limited(p.Failure, s.opts.Limiter.Closed(), beyond.RetryAfter)), passNot
 	case err != nil:
 		s.withdraw(p.Source, p.Encoding, err)
-		return false
+		return outcome{}, passUnmade
 	}
-	if r := recordOf(c); r.whole() {
-		r.keep(jsonOf(p, snapshot))
-	}
-	s.listed(v, listedMemory)
-	s.begin(c, a, "list")
-	documentHeaders(c, p, made.compressed)
-	body := &countedBody{WriterTo: made.limited(s.eviction), server: s, resource: p.Source.Resource().Info.String(),
-		client: c.Address().String()}
-	c.Stream(http.StatusOK, body, int64(made.body.Size()))
-	return true
+	r.listed(listedMemory)
+	a := r.newDocument("list", made.compressed)
+	a.Stream, a.Size = &listBody{encodedList: made, server: s, resource: r.resource(), client: r.Address().String()},
+		int64(made.body.Size())
+	return outcome{answer: &answer{Answer: a, document: func() []byte { return jsonOf(p, snapshot) }}}, passNot
 }
 
 // encodedList is a list that only has to be written.
@@ -64,20 +60,19 @@ type encodedList struct {
 
 // composeLimited makes a list within the limits. While it waits for its turn, it is let go of but
 // for its state, and then made again.
-func (s *Server) composeLimited(c call, p plan.Plan, snapshot *cache.Snapshot, flow flowcontrol.Flow) (
-	encodedList, *flowcontrol.Refusal, error,
-) {
+func (r *request) composeLimited(snapshot *cache.Snapshot) (encodedList, *flowcontrol.Refusal, error) {
+	s, p := r.server, r.plan
 	made, err := s.compose(p, snapshot)
 	if err != nil || !flowcontrol.IsLarge(int64(made.body.Size())) {
 		s.compress(&made)
 		return made, nil, err
 	}
 	width := flowcontrol.Width(int64(made.body.Size()), made.list != nil)
-	pass, ok := s.opts.Limiter.TryList(flow, width)
+	pass, ok := s.opts.Limiter.TryList(r.flow, width)
 	if !ok {
 		var refusal *flowcontrol.Refusal
 		made = encodedList{}
-		if pass, refusal = s.opts.Limiter.AdmitList(c.Departs, flow, width); refusal != nil {
+		if pass, refusal = s.opts.Limiter.AdmitList(r.Departs, r.flow, width); refusal != nil {
 			return encodedList{}, refusal, nil
 		}
 	}
@@ -128,81 +123,86 @@ func (s *Server) compress(made *encodedList) {
 	made.body, made.compressed, made.list = made.list.Compress(), true, nil
 }
 
-// limited is the body, which gives back the pass when it is closed.
-func (m *encodedList) limited(e *clientconn.EvictionPolicy) io.WriterTo {
-	if m.pass == (flowcontrol.Pass{}) {
-		return m.body
-	}
-	return &limitedBody{WriterTo: m.body, pass: m.pass, eviction: e}
-}
-
-// limitedBody is the body of an answer that has a pass until it is closed.
-type limitedBody struct {
-	io.WriterTo
-	pass     flowcontrol.Pass
-	eviction *clientconn.EvictionPolicy
-}
-
-// WriteTo implements io.WriterTo.
-func (b *limitedBody) WriteTo(w io.Writer) (int64, error) {
-	b.eviction.BeginState()
-	defer b.eviction.EndState()
-	return b.WriterTo.WriteTo(w)
-}
-
-// Close implements io.Closer.
-func (b *limitedBody) Close() error {
-	b.pass.Release()
-	return nil
-}
-
-// get answers a GET of one object. It reports false if upstream must answer.
-func (s *Server) get(w apistatus.Responder, a answering) bool {
-	p := a.Plan
-	state, err := s.reach(p.Source, p.Get.RV, p.Get.Hurried)
+// get answers a GET of one object.
+func (r *request) get() (outcome, passReason) {
+	p := r.plan
+	state, err := r.reach(p.Get.RV, p.Get.Hurried)
 	if err != nil {
-		return s.refused(w, a, err)
+		return r.fail(err)
 	}
 	o, ok := state.Get(p.Get.Key)
 	if !ok {
-		return s.refused(w, a, apierrors.NewNotFound(p.Source.Resource().Info.GVR.GroupResource(), p.Get.Name))
+		return r.fail(apierrors.NewNotFound(p.Source.Resource().Info.GVR.GroupResource(), p.Get.Name))
 	}
 	document, err := codec.Append(make([]byte, 0, o.Size()+1), p.Encoding, o, o.RV)
 	if err != nil {
-		s.withdraw(p.Source, p.Encoding, err)
-		return false
+		r.server.withdraw(p.Source, p.Encoding, err)
+		return outcome{}, passUnmade
 	}
 	if p.Encoding.Format == object.JSON {
 		document = append(document, '\n')
 	}
-	if r := recordOf(w); r.whole() {
-		r.keep(jsonOfObject(p, o))
+	compressed := compresses(p.AnswerForm, len(document))
+	if compressed {
+		document = codec.AppendMember(nil, document)
 	}
-	s.begin(w, a, "get")
-	writeDocument(w, p, document)
-	return true
+	a := r.newDocument("get", compressed)
+	a.Body = document
+	return outcome{answer: &answer{Answer: a, document: func() []byte { return jsonOfObject(p, o) }}}, passNot
+}
+
+// fail answers with upstream's words for an error, unless only upstream has them.
+func (r *request) fail(err error) (outcome, passReason) {
+	var known apierrors.APIStatus
+	if r.plan.Source.Resource().Retired() || !errors.As(err, &known) {
+		return outcome{}, passState
+	}
+	return r.refuse(apistatus.Of(err)), passNot
+}
+
+// refuse answers a request of a mirrored resource with a Status.
+func (r *request) refuse(status *metav1.Status) outcome {
+	r.server.metrics.refused.WithLabelValues(r.resource(), strconv.Itoa(int(status.Code))).Inc()
+	a := apistatus.FailureAs(r.plan.Failure, status)
+	if !r.plan.Early {
+		r.sourceHeaders(a.SetField)
+	}
+	return answered(a)
+}
+
+// newDocument counts an answer from memory, and is that answer without its body.
+func (r *request) newDocument(verb string, compressed bool) *apistatus.Answer {
+	r.server.metrics.answered(r.plan, verb)
+	a := apistatus.NewAnswer(http.StatusOK, r.plan.MediaType())
+	r.sourceHeaders(a.SetField)
+	if compressed {
+		a.SetField("Content-Encoding", "gzip")
+		a.SetField("Vary", "Accept-Encoding")
+	}
+	return a
 }
 
 // snapshot is the state that a LIST asks for.
-func (s *Server) snapshot(p plan.Plan) (*cache.Snapshot, error) {
-	if p.Action == plan.FromCacheProven {
-		return s.recent(p)
+func (r *request) snapshot() (*cache.Snapshot, error) {
+	if r.plan.Action == plan.FromCacheProven {
+		return r.proveState()
 	}
-	l := p.List
-	state, err := s.reach(p.Source, l.RV, l.Hurried)
+	l := r.plan.List
+	state, err := r.reach(l.RV, l.Hurried)
 	if err != nil || !l.Exact || state.RV == l.RV {
 		return state, err
 	}
-	return p.Source.Resource().At(l.RV)
+	return r.plan.Source.Resource().At(l.RV)
 }
 
-// reach is arrive for a request that is answered at once. A client in a hurry is not kept waiting
-// here.
-func (s *Server) reach(from *source.Source, rv uint64, hurried bool) (*cache.Snapshot, error) {
+// reach is a state at or above a resourceVersion, for a request that is answered at once. A client
+// in a hurry is not kept waiting here.
+func (r *request) reach(rv uint64, hurried bool) (*cache.Snapshot, error) {
+	from := r.plan.Source
 	if !hurried {
-		return from.AwaitRV(s.base, rv, source.VerdictTimeout)
+		return from.AwaitRV(r.server.base, rv, source.VerdictTimeout)
 	}
-	ctx, cancel := context.WithTimeout(s.base, source.HurriedArrivalTimeout)
+	ctx, cancel := context.WithTimeout(r.server.base, source.HurriedArrivalTimeout)
 	defer cancel()
 	return from.Resource().StateThrough(ctx, rv)
 }
@@ -245,18 +245,22 @@ func nextPage(p plan.Plan, snapshot *cache.Snapshot, last string) (string, *int6
 	return plan.EncodeContinue(snapshot.RV, last), remaining
 }
 
-// countedBody is the body of a LIST, which is logged and counted if it is cut since its client does
-// not take it. That a client leaves is its own affair.
-type countedBody struct {
-	io.WriterTo
+// listBody is the body of a LIST while it is written. A large one has a pass until it is closed.
+type listBody struct {
+	encodedList
 	server   *Server
 	resource string
 	client   string
 }
 
-// WriteTo implements io.WriterTo.
-func (b *countedBody) WriteTo(w io.Writer) (int64, error) {
-	n, err := b.WriterTo.WriteTo(w)
+// WriteTo writes the list. It is logged and counted if the client is evicted because it does not
+// take it. That a client leaves is its own affair.
+func (b *listBody) WriteTo(w io.Writer) (int64, error) {
+	if b.pass != (flowcontrol.Pass{}) {
+		b.server.eviction.BeginState()
+		defer b.server.eviction.EndState()
+	}
+	n, err := b.body.WriteTo(w)
 	if err != nil &&
 		watch.LogEviction(b.server.log, watch.ReasonOf(err), zap.String("verb", "list"), zap.String("resource", b.resource),
 			zap.String("client", b.client), zap.Int64("bytes", n)) {
@@ -265,8 +269,11 @@ func (b *countedBody) WriteTo(w io.Writer) (int64, error) {
 	return n, err
 }
 
-// Close implements io.Closer.
-func (b *countedBody) Close() error { return apistatus.CloseBody(b.WriterTo) }
+// Close gives back the pass.
+func (b *listBody) Close() error {
+	b.pass.Release()
+	return nil
+}
 
 // withdraw notes that an answer could not be made in the requested encoding: from now on upstream
 // makes it. Nothing was left out: a watch ended before the event, a LIST or GET was not begun.
@@ -282,30 +289,5 @@ func (s *Server) withdraw(of *source.Source, e object.Encoding, cause error) {
 // gzipThreshold is how large a body must be for upstream to compress it (W-6).
 const gzipThreshold = 128 << 10
 
-// begin counts an answer from memory, and sets what the source has to say on it.
-func (s *Server) begin(w apistatus.Responder, p answering, verb string) {
-	s.metrics.answered(p.Plan, verb)
-	p.headers(w.SetHeader)
-}
-
 // compresses reports whether a document of size bytes is to be compressed.
 func compresses(f plan.AnswerForm, size int) bool { return f.Gzip && size > gzipThreshold }
-
-// writeDocument answers with a document.
-func writeDocument(w apistatus.Responder, p plan.Plan, document []byte) {
-	compressed := compresses(p.AnswerForm, len(document))
-	if compressed {
-		document = codec.AppendMember(nil, document)
-	}
-	documentHeaders(w, p, compressed)
-	w.Send(http.StatusOK, document)
-}
-
-// documentHeaders begins the answer with a document.
-func documentHeaders(w apistatus.Responder, p plan.Plan, compressed bool) {
-	apistatus.SetCommonHeaders(w, p.MediaType())
-	if compressed {
-		w.SetHeader("Content-Encoding", "gzip")
-		w.SetHeader("Vary", "Accept-Encoding")
-	}
-}

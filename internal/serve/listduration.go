@@ -1,10 +1,7 @@
 package serve
 
 import (
-	"sync"
 	"time"
-
-	"spillway/internal/passthrough"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -19,27 +16,15 @@ const (
 // listedBy are all of them, so that each is a metric from the start.
 var listedBy = []string{listedMemory, listedUpstream, listedShared}
 
-// listed notes that the head of the answer to a LIST is there, and its source. A traced one is the
-// exemplar for others that took as long.
-func (s *Server) listed(v requester, by string) {
-	took := time.Since(v.came).Seconds()
-	if id := v.trace.id(); id != "" {
-		s.metrics.lists[by].(prometheus.ExemplarObserver).ObserveWithExemplar(took, prometheus.Labels{"trace_id": id})
-		return
-	}
-	s.metrics.lists[by].Observe(took)
-}
-
-// passList passes a LIST through that would have been answered here.
-func (s *Server) passList(c call, v requester, h passthrough.AnswerHooks) {
-	begun := sync.OnceFunc(func() { s.listed(v, listedUpstream) })
-	head := h.Head
-	h.Head = func() {
-		begun()
-		if head != nil {
-			head()
+// listed notes once that the head of the answer to a LIST is there, and its source. A traced one is
+// the exemplar for others that took as long.
+func (r *request) listed(by string) {
+	r.onceListed.Do(func() {
+		took := time.Since(r.came).Seconds()
+		if id := r.trace.id(); id != "" {
+			r.server.metrics.lists[by].(prometheus.ExemplarObserver).ObserveWithExemplar(took, prometheus.Labels{"trace_id": id})
+			return
 		}
-	}
-	s.pass(c, v, h)
-	begun() // a request that passes through directly returns instead
+		r.server.metrics.lists[by].Observe(took)
+	})
 }

@@ -89,8 +89,10 @@ func (m *Metrics) introduce(s *source.Source) {
 		c.WithLabelValues(resource)
 	}
 	m.watches.Introduce(resource)
-	for reason := range watch.EvictionMessages {
-		m.cut.WithLabelValues(resource, string(reason))
+	for _, reason := range watch.EndReasons {
+		if reason.EvictionMessage() != "" {
+			m.cut.WithLabelValues(resource, string(reason))
+		}
 	}
 	for _, answer := range []string{recentProven, recentPassed, recentLate} {
 		m.recent.WithLabelValues(resource, answer)

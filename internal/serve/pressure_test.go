@@ -50,7 +50,7 @@ func TestSlowListMakesRoomForAnother(t *testing.T) {
 			eventually(t, "a slow LIST to be cut", func() bool {
 				return r.metric("spillway_evicted_lists_total", "reason=slow_client_quota") == 1
 			})
-			if n := r.logs.FilterMessage(watch.EvictionMessages[watch.EndSlowClientQuota]).Len(); n != 1 {
+			if n := r.logs.FilterMessage(watch.EndSlowClientQuota.EvictionMessage()).Len(); n != 1 {
 				t.Errorf("%d log lines", n)
 			}
 		})
@@ -94,7 +94,7 @@ func TestStalledListIsLoggedAndCounted(t *testing.T) {
 			eventually(t, "the LIST to be cut", func() bool {
 				return r.metric("spillway_evicted_lists_total", "reason=slow_client_stalled") == 1
 			})
-			logged := r.logs.FilterMessage(watch.EvictionMessages[watch.EndSlowClientStalled]).All()
+			logged := r.logs.FilterMessage(watch.EndSlowClientStalled.EvictionMessage()).All()
 			if len(logged) != 1 || logged[0].ContextMap()["verb"] != "list" ||
 				logged[0].ContextMap()["reason"] != "slow_client_stalled" {
 				t.Errorf("logged %v", logged)

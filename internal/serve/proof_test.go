@@ -15,6 +15,7 @@ import (
 	"spillway/internal/cache"
 	"spillway/internal/fakeapiserver"
 	"spillway/internal/fakeapiserver/rawclient"
+	"spillway/internal/freshness"
 	"spillway/internal/object"
 	"spillway/internal/watch"
 )
@@ -142,7 +143,7 @@ func answeredInStreams(r *rig) float64 {
 // falseProber is a prober whose proofs succeed at once, whatever upstream has.
 type falseProber struct{ resource *cache.Resource }
 
-func (l falseProber) Begin(context.Context) (uint64, cache.Proof, error) {
+func (l falseProber) Begin(context.Context) (uint64, freshness.Proof, error) {
 	return l.resource.Through(), l, nil
 }
 
@@ -160,7 +161,7 @@ func (l falseProber) Close() {}
 func TestPlantedStaleness(t *testing.T) {
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})
 	source := r.catalog[configMaps.GVR]
-	source.Fresh = cache.NewFreshness(source.Resource(), falseProber{source.Resource()})
+	source.Fresh = freshness.New(source.Resource(), falseProber{source.Resource()})
 	r.up.HoldWatch(fakeapiserver.ConfigMaps)
 	if err := readAfterWrite(t, r, "n", "a", true); err == nil {
 		t.Error("a stale end bookmark was not noticed")

@@ -2,13 +2,10 @@ package serve
 
 import (
 	"errors"
-	"time"
-
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"spillway/internal/cache"
+	"spillway/internal/freshness"
 	"spillway/internal/object"
-	"spillway/internal/passthrough"
 	"spillway/internal/plan"
 )
 
@@ -16,42 +13,22 @@ import (
 const (
 	recentProven = "memory"                 // once the cache was proven
 	recentPassed = "upstream"               // passed through at once, which was expected to be sooner
-	recentLate   = "upstream_after_timeout" // passed through after a proof had been waited for in vain
+	recentLate   = "upstream_after_timeout" // passed through after no proof came in time
 )
 
-// recent is a state for a LIST that must not be older than the request, or an error if upstream
+// proveState is a state for a LIST that must not be older than the request, or an error if upstream
 // answers sooner.
-func (s *Server) recent(p plan.Plan) (*cache.Snapshot, error) {
-	state, err := p.Source.Fresh.TryProve(s.base, listSize(p))
+func (r *request) proveState() (*cache.Snapshot, error) {
+	state, err := r.plan.Source.Fresh.TryProve(r.server.base, listSize(r.plan))
 	answer := recentProven
 	switch {
-	case errors.Is(err, cache.ErrUpstreamFaster):
+	case errors.Is(err, freshness.ErrUpstreamFaster):
 		answer = recentPassed
 	case err != nil:
 		answer = recentLate
 	}
-	s.metrics.recent.WithLabelValues(p.Source.Resource().Info.String(), answer).Inc()
+	r.server.metrics.recent.WithLabelValues(r.resource(), answer).Inc()
 	return state, err
-}
-
-// secrets are never shared, not even among users that may read all of them.
-var secrets = schema.GroupResource{Resource: "secrets"}
-
-// passRecent passes a LIST of the most recent state through, together with others that are the
-// same. How long upstream takes for it tells what a proof is worth.
-func (s *Server) passRecent(c call, r plan.Request, p plan.Plan, v requester) {
-	info, fresh, n := p.Source.Resource().Info, p.Source.Fresh, listSize(p)
-	alone := func(head func()) {
-		s.passList(c, v, passthrough.AnswerHooks{Head: head, Took: func(took time.Duration) { fresh.Passed(n, took) }})
-	}
-	if info.GVR.GroupResource() == secrets {
-		alone(nil)
-		return
-	}
-	if s.coalescer.Pass(c, passthrough.LaneOf(r, c.RequestHeader("Accept-Encoding")), r.UserAgent, alone) {
-		s.metrics.shared.WithLabelValues(info.String()).Inc()
-		s.listed(v, listedShared)
-	}
 }
 
 // sizedItemsLimit is how many objects are counted at most to tell how large a LIST is. Beyond it a

@@ -70,7 +70,7 @@ func stagesOf(all []auditv1.Event) (stages []string) {
 	return stages
 }
 
-var answered = []string{"RequestReceived", "ResponseComplete"}
+var answeredStages = []string{"RequestReceived", "ResponseComplete"}
 
 // audited is a rig of which a record is kept.
 func audited(t *testing.T, level internal.Level, required bool, o rigOptions) (*rig, *journal) {
@@ -134,7 +134,7 @@ func TestRecord(t *testing.T) {
 					}
 					continue
 				}
-				if !slices.Equal(stagesOf(events), answered) {
+				if !slices.Equal(stagesOf(events), answeredStages) {
 					t.Fatalf("%s: %q", c.name, stagesOf(events))
 				}
 				e := events[1]

@@ -28,6 +28,7 @@ import (
 	"spillway/internal/fakeapiserver/rawclient"
 	"spillway/internal/fanout"
 	"spillway/internal/flowcontrol"
+	"spillway/internal/freshness"
 	"spillway/internal/object"
 	"spillway/internal/passthrough"
 	"spillway/internal/plan"
@@ -69,7 +70,7 @@ type rigOptions struct {
 	stall   time.Duration
 	mirrors []*object.Resource
 	// prober replaces the prober of each mirror.
-	prober func(cache.Prober) cache.Prober
+	prober func(freshness.Upstream) freshness.Upstream
 	// ofUpstream: semantics are upstream's.
 	ofUpstream bool
 	limits     *cache.HistoryLimits
@@ -157,11 +158,11 @@ func (r *rig) mirror(o rigOptions) {
 	for _, info := range o.mirrors {
 		resource := cache.New(info, *o.limits, time.Now)
 		hub := fanout.NewHub(resource)
-		var p cache.Prober = rigProber{client.NewProber(info)}
+		var p freshness.Upstream = rigProber{client.NewProber(info)}
 		if o.prober != nil {
 			p = o.prober(p)
 		}
-		r.catalog[info.GVR] = &source.Source{Hub: hub, Fresh: cache.NewFreshness(resource, p),
+		r.catalog[info.GVR] = &source.Source{Hub: hub, Fresh: freshness.New(resource, p),
 			Codec: sourcetest.NewCodec(info)}
 		if o.backfill > 0 {
 			backfills := backfill.New(hub, rigHistory{client.NewHistory(info)}, backfill.NewWatchLimit(o.backfill))
@@ -275,7 +276,7 @@ func (r *rig) close() {
 // rigProber shows upstream's prober as the cache wants it, as the command does.
 type rigProber struct{ *upstream.Prober }
 
-func (p rigProber) Begin(ctx context.Context) (uint64, cache.Proof, error) {
+func (p rigProber) Begin(ctx context.Context) (uint64, freshness.Proof, error) {
 	rv, probe, err := p.Prober.Begin(ctx)
 	if err != nil {
 		return 0, nil, err

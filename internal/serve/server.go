@@ -2,9 +2,9 @@
 // and GET from memory where that is exactly what upstream would answer. Everything else passes
 // through.
 //
-// A call is one request and the place for its answer, over HTTP/1.1 (package http1) or HTTP/2
-// (package h2). Server.respond decides once for both what becomes of it; recorded and traced wrap a
-// call whose answer is put on record or traced.
+// A call is the protocol's side of a request: HTTP/1.1 (package http1) or HTTP/2 (package h2).
+// Server.decide settles once for both what becomes of it, an outcome: an answer from here, a watch,
+// or a passage to upstream. request.complete carries that out, and puts it on record.
 //
 // Invariant: a request is answered as upstream would, or by upstream (design D1). There is no third
 // answer: no stale state passed off as fresh, no empty list while starting.
@@ -13,13 +13,11 @@ package serve
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"net/netip"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -29,7 +27,6 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/time/rate"
 
-	"spillway/internal/apistatus"
 	"spillway/internal/audit"
 	"spillway/internal/auth"
 	"spillway/internal/clientconn"
@@ -104,34 +101,6 @@ type Front struct {
 	Self func() *auth.Identity
 	// AnswerAll answers every request from memory, without authorization.
 	AnswerAll bool
-}
-
-// call is one request and the place for its answer, on one of the protocols. The server decides
-// what becomes of a request once, for all protocols; a call knows how to read it and how to carry
-// that out.
-type call interface {
-	apistatus.Responder
-	// PlanRequest is what a plan looks at.
-	PlanRequest() plan.Request
-	// Guarded is what a guard looks at.
-	Guarded() passthrough.PlainRequest
-	// Headers are those of the request that are wanted, by their canonical keys.
-	Headers(wanted func(key string) bool) http.Header
-	// Certificates are those that the client sent, its own first; they are not verified.
-	Certificates() []*x509.Certificate
-	// Proven notes that the sender of the request is known, or that the listener does not ask.
-	Proven()
-	// Address is the client's IP address; none for a unix socket.
-	Address() netip.Addr
-	// Departs tells of the client's departure, for those that wait before they answer.
-	Departs(gone func()) (stop func())
-	// Watch serves a stream that was admitted to its end, or has it served. headers sets what the head
-	// of the answer says of the resource.
-	Watch(st *watch.Stream, headers watch.HeadersFunc)
-	// Forward passes the request through, and returns when the answer has begun or later. The
-	// limits count it for flow; as is its identity, if upstream has to know it; h observes the
-	// answer.
-	Forward(flow flowcontrol.Flow, as *auth.Impersonation, h passthrough.AnswerHooks)
 }
 
 // Server answers requests on any number of listeners. Streams outlive the handlers of their

@@ -24,6 +24,7 @@ import (
 	"spillway/internal/fakeapiserver"
 	"spillway/internal/fakeapiserver/rawclient"
 	"spillway/internal/fanout"
+	"spillway/internal/freshness"
 	"spillway/internal/object"
 	"spillway/internal/passthrough"
 	"spillway/internal/source"
@@ -351,7 +352,7 @@ func TestNotReady(t *testing.T) {
 	resource := cache.New(configMaps, sourcetest.KeepAll, nil)
 	hub := fanout.NewHub(resource)
 	r := bare(t, sourcetest.Resources{configMaps.GVR: {Hub: hub,
-		Fresh: cache.NewFreshness(resource, sourcetest.Unreachable{})}})
+		Fresh: freshness.New(resource, sourcetest.Unreachable{})}})
 	list := r.list("/api/v1/configmaps?resourceVersion=0")
 	if list.Status != http.StatusTooManyRequests || list.Failure == nil ||
 		list.Failure.Message != "storage is (re)initializing" || list.Failure.Details == nil {
@@ -373,7 +374,7 @@ func TestGivenUpWhileAwaited(t *testing.T) {
 	resource.Retire()
 	hub := fanout.NewHub(resource)
 	r := bare(t, sourcetest.Resources{configMaps.GVR: {Hub: hub,
-		Fresh: cache.NewFreshness(resource, sourcetest.Unreachable{})}})
+		Fresh: freshness.New(resource, sourcetest.Unreachable{})}})
 	r.up.Create(fakeapiserver.ConfigMaps, "n", "a")
 	if list := r.list("/api/v1/configmaps?resourceVersion=0"); list.Status != 200 || len(list.Items) != 1 {
 		t.Errorf("%d %s", list.Status, list.Body)
@@ -400,7 +401,7 @@ func (l breakingListener) Accept() (net.Conn, error) {
 type breakingConn struct{ net.Conn }
 
 func (c breakingConn) Write(b []byte) (int, error) {
-	if bytes.Contains(debug.Stack(), []byte("watch.(*Manager).Deliver(")) {
+	if bytes.Contains(debug.Stack(), []byte("watch.(*Stream).deliver(")) {
 		panic("boom")
 	}
 	return c.Conn.Write(b)

@@ -29,10 +29,10 @@ func TestStatusBodies(t *testing.T) {
 			t.Errorf("body\n got %swant %s", got, failure+body)
 		}
 		rec := httptest.NewRecorder()
-		apistatus.Write(clientconn.NetResponder{Writer: clientconn.NewPacedWriter(rec, nil, 0), RequestFields: http.Header{}},
-			s)
+		apistatus.Failure(s).Write(
+			clientconn.NetResponder{Writer: clientconn.NewPacedWriter(rec, nil, 0), RequestFields: http.Header{}})
 		var ctx fasthttp.RequestCtx
-		apistatus.Write(responder(&ctx), s)
+		apistatus.Failure(s).Write(responder(&ctx))
 		if rec.Code != int(s.Code) || ctx.Response.StatusCode() != int(s.Code) ||
 			rec.Body.String() != string(ctx.Response.Body()) {
 			t.Errorf("the two writers differ: %d %s, %d %s", rec.Code, rec.Body, ctx.Response.StatusCode(), ctx.Response.Body())
@@ -68,9 +68,9 @@ func TestStatusHeaders(t *testing.T) {
 	server := passThroughServer(func(ctx *fasthttp.RequestCtx) {
 		switch string(ctx.Path()) {
 		case "/status":
-			apistatus.Write(responder(ctx), apistatus.Unauthorized())
+			apistatus.Failure(apistatus.Unauthorized()).Write(responder(ctx))
 		case "/many":
-			apistatus.WriteTooManyRequests(responder(ctx), 3)
+			apistatus.TooManyRequests(3).Write(responder(ctx))
 		}
 	})
 	fr := serveFront(t, server)

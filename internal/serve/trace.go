@@ -1,15 +1,10 @@
 package serve
 
 import (
-	"io"
 	"net/http"
 	"strings"
-	"time"
 
-	"spillway/internal/apistatus"
 	"spillway/internal/auth"
-	"spillway/internal/flowcontrol"
-	"spillway/internal/passthrough"
 	"spillway/internal/tracing"
 	"spillway/internal/watch"
 )
@@ -22,54 +17,37 @@ const (
 	tracedUpstream = "upstream" // passed through
 )
 
-// tracedCall is a call of whose answer a span tells.
-type tracedCall struct {
-	call
-	trace *trace
-}
-
 // trace is the span of a request until its answer begins: what a client does not take is not the
 // request's time, and a watch may last for hours. The nil pointer is that of a request that is not
 // traced.
-//
-// Invariant: one goroutine owns it at a time, the one that answers the request.
 type trace struct {
 	tracer  *tracing.Tracer
-	came    time.Time
+	request *request
 	span    *tracing.Span // nil: not sampled, or not begun
 	begun   bool
 	passed  bool // upstream answers
-	source  string
-	auditID string
 }
 
-// tracing begins to trace a request, if any are.
-func (s *Server) tracing() *trace {
-	if s.opts.Tracer == nil {
-		return nil
-	}
-	return &trace{tracer: s.opts.Tracer, came: time.Now()}
-}
-
-// of notes the sender of the request, as far as it is known. From here on the span has an id.
-func (t *trace) of(c call, who *auth.Identity) {
+// begin begins the span, once the sender of the request is known, or will not be. From here on it
+// has an id.
+func (t *trace) begin() {
 	if t == nil || t.begun {
 		return
 	}
 	t.begun = true
+	r := t.request
 	var parent http.Header
-	if c.RequestHeader("Traceparent") != "" {
-		parent = c.Headers(tracing.ReadsHeader)
+	if r.RequestHeader("Traceparent") != "" {
+		parent = r.Headers(tracing.ReadsHeader)
 	}
-	if t.span = t.tracer.Start(t.came, parent, trustedParent(who)); t.span == nil {
+	if t.span = t.tracer.Start(r.came, parent, trustedParent(r.who)); t.span == nil {
 		return
 	}
-	asked := c.PlanRequest()
-	what, ok := auth.AttributesOf(asked.Method, asked.Path, asked.RawQuery)
+	what, ok := auth.AttributesOf(r.asked.Method, r.asked.Path, r.asked.RawQuery)
 	if !ok {
-		what = auth.Attributes{Verb: strings.ToLower(asked.Method)}
+		what = auth.Attributes{Verb: strings.ToLower(r.asked.Method)}
 	}
-	t.span.Asks(asked.Method, what)
+	t.span.Asks(r.asked.Method, what)
 }
 
 // trustedParent reports that the trace which a request names is trusted: kube-apiserver trusts that
@@ -86,83 +64,54 @@ func (t *trace) id() string {
 	return t.span.TraceID()
 }
 
-// ObserveShared implements passthrough.ShareObserver: several clients get one answer of upstream.
-func (c tracedCall) ObserveShared(passthrough.SharedAnswer) { c.trace.source = tracedShared }
-
-// Propagate sets the headers of a request upstream that name its span. A client whose request is
+// propagate sets the headers of a request upstream that name its span. A client whose request is
 // not sampled has set them itself.
-func (t *trace) Propagate(header http.Header) { t.span.Propagate(header) }
+func (t *trace) propagate(header http.Header) {
+	if t != nil {
+		t.passed = true
+		t.span.Propagate(header)
+	}
+}
 
 // answered ends the span of what is answered here.
-func (t *trace) answered(code int, bytes int64) {
-	source := t.source
+func (t *trace) answered(a *answer) {
+	if t == nil {
+		return
+	}
+	source := tracedMemory
 	switch {
-	case source != "":
-	case code >= http.StatusBadRequest:
+	case a.shared:
+		source = tracedShared
+	case a.Code >= http.StatusBadRequest:
 		source = tracedRefused
-	default:
-		source = tracedMemory
 	}
-	t.span.End(tracing.SpanResult{Code: code, Source: source, Bytes: bytes, AuditID: t.auditID})
+	t.end(tracing.SpanResult{Code: a.Code, Source: source, Bytes: a.Length()})
 }
 
-// AnsweredUpstream ends the span of what upstream answers.
-func (t *trace) AnsweredUpstream(code int) {
-	t.span.End(tracing.SpanResult{Code: code, Source: tracedUpstream, Bytes: -1})
-}
-
-// over ends the span of a request that has no answer: it ran into a bug, and the caller answers it.
-func (t *trace) over() {
-	if !t.passed {
-		t.answered(http.StatusInternalServerError, -1)
+// watched ends the span of a watch that is answered here.
+func (t *trace) watched(st *watch.Stream) {
+	if t != nil {
+		t.end(tracing.SpanResult{Code: st.Code(), Source: tracedMemory, Bytes: -1})
 	}
 }
 
-// Noting is w, whose answer ends the span.
-func (t *trace) Noting(w apistatus.Responder) apistatus.Responder { return tracedResponder{w, t} }
-
-// tracedResponder is a responder whose answer ends a span.
-type tracedResponder struct {
-	apistatus.Responder
-	trace *trace
+// end ends the span of an answer from here.
+func (t *trace) end(result tracing.SpanResult) {
+	t.begin()
+	result.AuditID = t.request.auditID()
+	t.span.End(result)
 }
 
-func (n tracedResponder) Send(code int, body []byte) {
-	n.trace.answered(code, int64(len(body)))
-	n.Responder.Send(code, body)
-}
-
-func (n tracedResponder) Stream(code int, body io.WriterTo, size int64) {
-	n.trace.answered(code, size)
-	n.Responder.Stream(code, body, size)
-}
-
-func (c tracedCall) SetHeader(key, value string) {
-	if key == apistatus.AuditIDHeader {
-		c.trace.auditID = value
+// answeredUpstream ends the span of what upstream answers.
+func (t *trace) answeredUpstream(code int) {
+	if t != nil {
+		t.span.End(tracing.SpanResult{Code: code, Source: tracedUpstream, Bytes: -1})
 	}
-	c.call.SetHeader(key, value)
 }
 
-func (c tracedCall) Send(code int, body []byte) {
-	c.trace.of(c, nil)
-	tracedResponder{c.call, c.trace}.Send(code, body)
-}
-
-func (c tracedCall) Stream(code int, body io.WriterTo, size int64) {
-	c.trace.of(c, nil)
-	tracedResponder{c.call, c.trace}.Stream(code, body, size)
-}
-
-func (c tracedCall) Watch(st *watch.Stream, headers watch.HeadersFunc) {
-	if id := st.RecordID(); id != "" {
-		c.trace.auditID = id
+// close ends the span of a request without an answer: it ran into a bug, and the caller answers it.
+func (t *trace) close() {
+	if t != nil && !t.passed {
+		t.span.End(tracing.SpanResult{Code: http.StatusInternalServerError, Source: tracedRefused, Bytes: -1})
 	}
-	c.trace.answered(st.Code(), -1)
-	c.call.Watch(st, headers)
-}
-
-func (c tracedCall) Forward(flow flowcontrol.Flow, as *auth.Impersonation, h passthrough.AnswerHooks) {
-	c.trace.passed, h.Trace = true, c.trace
-	c.call.Forward(flow, as, h)
 }

@@ -10,6 +10,7 @@ import (
 	"spillway/internal/cache"
 	"spillway/internal/codec"
 	"spillway/internal/fanout"
+	"spillway/internal/freshness"
 )
 
 // Catalog knows which resources are answered from memory. It never blocks: a resource whose first
@@ -26,7 +27,7 @@ type Catalog interface {
 // Source is one resource that is answered from memory.
 type Source struct {
 	Hub   *fanout.Hub
-	Fresh *cache.Freshness
+	Fresh *freshness.Prover
 	// Past has what happened before the log begins; nil: nothing has.
 	Past *backfill.Coordinator
 	// Codec knows which encodings are offered; nil offers the JSON that upstream sent, and nothing

@@ -30,13 +30,6 @@ type StreamOptions struct {
 	Admit func(reauth.ReviewedStream) *reauth.Permit
 }
 
-// request is what begins a watch: where it is answered if it cannot begin, and how its client
-// departs.
-type request interface {
-	apistatus.Responder
-	Departs(gone func()) (stop func())
-}
-
 func (m *Manager) newStream(p plan.Plan, o StreamOptions) *Stream {
 	st := &Stream{
 		source: p.Source, start: p.Watch.Start, from: p.Watch.RV, timeout: min(p.Watch.Timeout, maxWatchDuration),
@@ -49,39 +42,36 @@ func (m *Manager) newStream(p plan.Plan, o StreamOptions) *Stream {
 	return st
 }
 
-// reserve reserves what a watch takes of the limits, or answers the request. release gives it back.
-func (st *Stream) reserve(c request, flow flowcontrol.Flow) bool {
-	var refusal *flowcontrol.Refusal
-	if st.lasting, refusal = st.manager.opts.Limiter.AdmitLasting(flow); refusal != nil {
-		st.refuse(c, refusal)
-		return false
+// reserve reserves what a watch takes of the limits. release gives it back.
+func (st *Stream) reserve(flow flowcontrol.Flow) *Refusal {
+	var beyond *flowcontrol.Refusal
+	if st.lasting, beyond = st.manager.opts.Limiter.AdmitLasting(flow); beyond != nil {
+		return st.refuseLimited(beyond)
 	}
 	if costly := st.choose(flow); costly != nil {
-		st.manager.refuseSelector(c, st, costly)
-		return false
+		return st.refuseSelector(costly)
 	}
-	return true
+	return nil
 }
 
-// reserveState reserves what the state takes that the watch begins with, or answers the request. A
-// watch that waits for its state to be proven holds none of it.
-func (st *Stream) reserveState(c request, flow flowcontrol.Flow) bool {
+// reserveState reserves what the state takes that the watch begins with. A watch that waits for its
+// state to be proven holds none of it.
+func (st *Stream) reserveState(departs flowcontrol.Departs, flow flowcontrol.Flow) *Refusal {
 	width := st.stateWidth()
 	if width == 0 {
-		return true
+		return nil
 	}
-	starting, refusal := st.manager.opts.Limiter.AdmitList(c.Departs, flow, width)
-	if refusal != nil {
-		st.refuse(c, refusal)
-		return false
+	starting, beyond := st.manager.opts.Limiter.AdmitList(departs, flow, width)
+	if beyond != nil {
+		return st.refuseLimited(beyond)
 	}
 	st.starting = &starting
-	return true
+	return nil
 }
 
-// refuse answers a request that is beyond the limits.
-func (st *Stream) refuse(c request, r *flowcontrol.Refusal) {
-	apistatus.WriteLimited(c, st.failure, st.manager.opts.Limiter.Closed(), r.RetryAfter)
+// refuseLimited refuses a watch that is beyond the limits.
+func (st *Stream) refuseLimited(r *flowcontrol.Refusal) *Refusal {
+	return &Refusal{apistatus.Limited(st.failure, st.manager.opts.Limiter.Closed(), r.RetryAfter)}
 }
 
 // choose counts the stream's selector.
@@ -123,8 +113,34 @@ func (m *Manager) admit(st *Stream) bool {
 	return true
 }
 
-// Attach gives an admitted stream its sink.
-func (m *Manager) Attach(st *Stream, out sink) {
+// Serve delivers an open stream through out, to its end, which may come long after Serve has
+// returned. connect connects out, and then calls one of the functions once: take, which delivers
+// the stream, or lost, if there is no connection to be had any more.
+func (st *Stream) Serve(out sink, connect func(take, lost func())) {
+	st.served = true
+	connect(func() {
+		st.attach(out)
+		st.deliver()
+	}, func() {
+		st.attach(out)
+		st.countOut(EndAborted)
+	})
+}
+
+// Abandon counts an open stream out that is not served after all. It does nothing to one that is.
+func (st *Stream) Abandon() {
+	if st.served {
+		return
+	}
+	st.served = true
+	st.release(EndAborted)
+	st.manager.metrics.streams.WithLabelValues(st.resource(), plan.EncodingName(st.encoding)).Dec()
+	st.manager.remove(st)
+}
+
+// attach gives the stream its sink.
+func (st *Stream) attach(out sink) {
+	m := st.manager
 	m.mu.Lock()
 	st.out = out
 	m.mu.Unlock()
@@ -133,13 +149,12 @@ func (m *Manager) Attach(st *Stream, out sink) {
 	}
 }
 
-// Deliver delivers a stream, and calls cleanup once when it has ended. A panic ends that stream
-// alone.
-func (m *Manager) Deliver(st *Stream, cleanup func(EndReason)) {
-	st.cleanup = cleanup
+// deliver delivers the stream. A panic ends that stream alone.
+func (st *Stream) deliver() {
+	st.cleanup = func(reason EndReason) { st.out.end(reason, st.countOut(reason)) }
 	defer func() {
 		if p := recover(); p != nil {
-			m.opts.Panicked(p)
+			st.manager.opts.Panicked(p)
 			st.Cleanup(EndAborted)
 		}
 	}()
@@ -147,12 +162,13 @@ func (m *Manager) Deliver(st *Stream, cleanup func(EndReason)) {
 		st.permit = admit(st)
 		st.admit = nil
 	}
-	m.deliver.deliver(st)
+	st.manager.deliver.deliver(st)
 }
 
-// Ended counts a stream out, and logs and counts why it ended. It reports whether the server
+// countOut counts a stream out, and logs and counts why it ended. It reports whether the server
 // drains.
-func (m *Manager) Ended(st *Stream, reason EndReason) (draining bool) {
+func (st *Stream) countOut(reason EndReason) (draining bool) {
+	m := st.manager
 	st.release(reason)
 	if st.permit != nil {
 		st.permit.Release()
@@ -161,20 +177,10 @@ func (m *Manager) Ended(st *Stream, reason EndReason) (draining bool) {
 	m.metrics.ends.WithLabelValues(st.resource(), string(reason)).Inc()
 	st.logEnd(m.log, reason)
 	m.ended.note(st, reason)
-	st.record.over()
-	return m.remove(st)
-}
-
-// Dismiss counts out a stream that was admitted and that is not delivered after all. It does
-// nothing after Take.
-func (m *Manager) Dismiss(st *Stream) {
-	if st.taken {
-		return
+	if st.recordEnd != nil {
+		st.recordEnd()
 	}
-	st.taken = true
-	st.release(EndAborted)
-	m.metrics.streams.WithLabelValues(st.resource(), plan.EncodingName(st.encoding)).Dec()
-	m.remove(st)
+	return m.remove(st)
 }
 
 // remove forgets a stream, and reports whether the server drains.
@@ -198,7 +204,7 @@ func (st *Stream) logEnd(log *zap.Logger, reason EndReason) {
 		return
 	}
 	fields = append(fields, zap.String("reason", string(reason)))
-	if reason.revoked() {
+	if reason.isRevoked() {
 		log.Info("ended a watch that may not go on", fields...)
 		return
 	}
@@ -269,13 +275,11 @@ func statusSelectors(sel object.Selector, most int64, retryAfter int) *metav1.St
 		&metav1.StatusDetails{RetryAfterSeconds: int32(retryAfter)}) // #nosec G115 -- some seconds
 }
 
-// refuseSelector answers a watch whose selector is too much.
-func (m *Manager) refuseSelector(c request, st *Stream, r *flowcontrol.Refusal) {
-	l := m.opts.Limiter
+// refuseSelector refuses a watch whose selector is too much.
+func (st *Stream) refuseSelector(r *flowcontrol.Refusal) *Refusal {
+	l := st.manager.opts.Limiter
 	if l.Closed() {
-		apistatus.WriteLimited(c, st.failure, true, r.RetryAfter)
-		return
+		return st.refuseLimited(r)
 	}
-	apistatus.WriteAs(c, st.failure, statusSelectors(st.selector(), l.SelectorShare(),
-		int(r.RetryAfter/time.Second)))
+	return st.refuse(statusSelectors(st.selector(), l.SelectorShare(), int(r.RetryAfter/time.Second)))
 }

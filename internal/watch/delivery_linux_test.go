@@ -114,23 +114,22 @@ func (c *socketClients) join(ln net.Listener, ended *sync.WaitGroup) {
 	candidate, _ := planner.Consider(plan.Request{
 		Method: "GET", Path: "/api/v1/pods", RawQuery: "watch=1&resourceVersion=1000000", Plain: true, Chunked: true,
 	})
-	request := testRequest{&testClient{left: make(chan struct{})}}
-	st, opening := c.manager.Open(request, planner.Decide(candidate), StreamOptions{}, noFlow)
-	if opening != Opened {
-		c.tb.Fatalf("opening %v", opening)
+	here := &testClient{left: make(chan struct{})}
+	st, refusal := c.manager.Open(here.departs, planner.Decide(candidate), StreamOptions{}, noFlow)
+	if refusal != nil {
+		c.tb.Fatalf("refused: %+v", refusal)
 	}
-	out := &ConnSink{Conn: accepted, StallTimeout: time.Minute, Head: Head(st, noHeaders, "audit", "")}
+	out := &ConnSink{Conn: accepted, StallTimeout: time.Minute, Head: Head(st, onlyAuditID, "")}
 	c.head = len(out.Head)
 	out.Watched = c.poller.Watch(accepted, func() { st.Stop(EndClientClosed) })
-	st.out = out
-	ended.Add(1)
-	c.streams = append(c.streams, st)
-	go c.manager.Deliver(st, func(reason EndReason) {
+	out.Ended = func(EndReason, bool) {
 		out.Watched.Stop()
-		c.manager.Ended(st, reason)
 		clientconn.Reset(out.Conn)
 		ended.Done()
-	})
+	}
+	ended.Add(1)
+	c.streams = append(c.streams, st)
+	go st.Serve(out, func(take, _ func()) { take() })
 	c.drained(client)
 }
 

@@ -20,16 +20,8 @@ import (
 // metric spillway_watch_terminations_total, the log field, and decides what the client sees (design
 // D10).
 //
-// A new reason is added to its block of constants, clean or broken, and to:
-//   - EndReasons, and the list in design D10, in the same order;
-//   - Clean, if it is a broken end;
-//   - EvictionMessages, if it is the eviction of a slow client: its name then begins with
-//     slow_client_, by which dashboards and the status page count it;
-//   - revoked and reauth.Ends, if the client lost its permission;
-//   - ReasonOf, if an error of a cursor or a connection has it;
-//   - errorStatus, if the client gets an ERROR event;
-//   - the help text of spillway_evicted_lists_total, if a LIST may end for it, too;
-//   - docs/failure-modes.md.
+// A new reason is a constant, a row of endTable, and a line of design D10 and of
+// docs/failure-modes.md. If an error of a cursor or a connection has it, ReasonOf says so.
 //
 // Stream.endReasonOf and Stream.lastFrames may put another reason in place of one.
 type EndReason string
@@ -78,23 +70,68 @@ const (
 	EndAborted EndReason = "aborted"
 )
 
-// EndReasons are all of them, so that each is a metric from the start.
-var EndReasons = []EndReason{
-	EndTimeout, EndDrain, EndResourceVersionExpired, EndResourceVersionTooLarge,
-	EndResourceNotServed, EndEncodingFailed, EndBackfillFailed, EndMemoryPressure,
-	EndCredentialExpired, EndUnauthenticated, EndForbidden, EndReviewTimeout,
-	EndSlowClientStalled, EndSlowClientMemory, EndSlowClientQuota, EndClientClosed, EndAborted,
+// endRow is what follows from a reason.
+type endRow struct {
+	reason EndReason
+	// clean: the stream ends with its terminator, so that the connection can carry another request
+	// (W-2).
+	clean bool
+	// revoked: the client is not allowed to receive anything any more. These are reauth.Ends.
+	revoked bool
+	// evicted is the log message of an eviction: a watch or a LIST that ended because its client read
+	// too slowly. The names of these reasons begin with slow_client_, by which dashboards and the
+	// status page count them.
+	evicted string
+	// status is the ERROR event that the client gets; nil: none.
+	status func(cause error) *metav1.Status
 }
 
-// Clean reports that the stream ends with its terminator, so that the connection can carry another
-// request (W-2).
-func (r EndReason) Clean() bool {
-	switch r {
-	case EndSlowClientStalled, EndSlowClientMemory, EndSlowClientQuota, EndClientClosed, EndAborted:
-		return false
-	}
-	return true
+var endTable = []endRow{
+	{reason: EndTimeout, clean: true},
+	{reason: EndDrain, clean: true},
+	{reason: EndResourceVersionExpired, clean: true, status: expiredStatus},
+	{reason: EndResourceVersionTooLarge, clean: true, status: apistatus.Of},
+	{reason: EndResourceNotServed, clean: true},
+	{reason: EndEncodingFailed, clean: true},
+	{reason: EndBackfillFailed, clean: true},
+	{reason: EndMemoryPressure, clean: true},
+	{reason: EndCredentialExpired, clean: true, revoked: true},
+	{reason: EndUnauthenticated, clean: true, revoked: true},
+	{reason: EndForbidden, clean: true, revoked: true},
+	{reason: EndReviewTimeout, clean: true, revoked: true},
+	{reason: EndSlowClientStalled, evicted: "evicted a slow client: it stopped reading"},
+	{reason: EndSlowClientMemory, evicted: "evicted a slow client: memory is short"},
+	{reason: EndSlowClientQuota, evicted: "evicted a slow client: others wait for --max-list-bytes-in-flight"},
+	{reason: EndClientClosed},
+	{reason: EndAborted},
 }
+
+// EndReasons are all of them, so that each is a metric from the start.
+var EndReasons = func() (all []EndReason) {
+	for _, row := range endTable {
+		all = append(all, row.reason)
+	}
+	return all
+}()
+
+// row is what follows from the reason. No reason is clean.
+func (r EndReason) row() endRow {
+	for _, row := range endTable {
+		if row.reason == r {
+			return row
+		}
+	}
+	return endRow{clean: true}
+}
+
+// Clean reports that the stream ends with its terminator (W-2).
+func (r EndReason) Clean() bool { return r.row().clean }
+
+// EvictionMessage is the log message of the eviction of a slow client; empty for any other end.
+func (r EndReason) EvictionMessage() string { return r.row().evicted }
+
+// isRevoked reports that the client is not allowed to receive anything any more.
+func (r EndReason) isRevoked() bool { return r != "" && r.row().revoked }
 
 // ReasonOf is the reason behind an error of a cursor or a connection.
 func ReasonOf(err error) EndReason {
@@ -122,35 +159,21 @@ func ReasonOf(err error) EndReason {
 	return EndAborted
 }
 
-// EvictionMessages are the log messages of evictions: a watch or a LIST that ended since its client
-// read too slowly.
-var EvictionMessages = map[EndReason]string{
-	EndSlowClientStalled: "evicted a slow client: it stopped reading",
-	EndSlowClientMemory:  "evicted a slow client: memory is short",
-	EndSlowClientQuota:   "evicted a slow client: others wait for --max-list-bytes-in-flight",
-}
-
 // LogEviction logs the eviction of a slow client. It reports false for any other reason.
 func LogEviction(log *zap.Logger, reason EndReason, fields ...zap.Field) bool {
-	message, evicted := EvictionMessages[reason]
-	if evicted {
+	message := reason.EvictionMessage()
+	if message != "" {
 		log.Warn(message, append(fields, zap.String("reason", string(reason)))...)
 	}
-	return evicted
+	return message != ""
 }
 
-// errorStatus is the ERROR event that the reason shows, nil for none.
-func (r EndReason) errorStatus(cause error) *metav1.Status {
-	switch r {
-	case EndResourceVersionExpired:
-		var e *cache.ExpiredError
-		message := "too old resource version"
-		if errors.As(cause, &e) {
-			message = e.Error()
-		}
-		return apistatus.New(http.StatusGone, metav1.StatusReasonExpired, message, nil)
-	case EndResourceVersionTooLarge:
-		return apistatus.Of(cause)
+// expiredStatus is the ERROR event of a resourceVersion that is too old (W-107).
+func expiredStatus(cause error) *metav1.Status {
+	var e *cache.ExpiredError
+	message := "too old resource version"
+	if errors.As(cause, &e) {
+		message = e.Error()
 	}
-	return nil
+	return apistatus.New(http.StatusGone, metav1.StatusReasonExpired, message, nil)
 }

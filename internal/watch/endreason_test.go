@@ -13,15 +13,15 @@ import (
 	"spillway/internal/auth/reauth"
 )
 
-// TestEndReasonsAreComplete shows that EndReasons has every constant of endreason.go, and that
-// Clean is true of those in its first block alone.
-func TestEndReasonsAreComplete(t *testing.T) {
+// Each constant of endreason.go has its row in endTable, and only those of the first block are
+// clean.
+func TestEachEndReasonHasItsRow(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "endreason.go", nil, parser.SkipObjectResolution)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var blocks [][]string // the names of constants, by block
-	var listed []string   // the names in EndReasons
+	var rows []string     // the names in endTable
 	for _, d := range file.Decls {
 		decl, ok := d.(*ast.GenDecl)
 		if !ok || decl.Tok != token.CONST && decl.Tok != token.VAR {
@@ -33,9 +33,9 @@ func TestEndReasonsAreComplete(t *testing.T) {
 			for _, name := range values.Names {
 				names = append(names, name.Name)
 			}
-			if values.Names[0].Name == "EndReasons" {
+			if values.Names[0].Name == "endTable" {
 				for _, e := range values.Values[0].(*ast.CompositeLit).Elts {
-					listed = append(listed, e.(*ast.Ident).Name)
+					rows = append(rows, e.(*ast.CompositeLit).Elts[0].(*ast.KeyValueExpr).Value.(*ast.Ident).Name)
 				}
 			}
 		}
@@ -47,49 +47,37 @@ func TestEndReasonsAreComplete(t *testing.T) {
 		t.Fatalf("%d blocks of constants, want those of clean ends and those of broken ends", len(blocks))
 	}
 	if all := slices.Concat(blocks...); !slices.Equal(slices.Sorted(slices.Values(all)),
-		slices.Sorted(slices.Values(listed))) {
-		t.Fatalf("EndReasons has %q, the constants are %q", listed, all)
+		slices.Sorted(slices.Values(rows))) {
+		t.Fatalf("endTable has %q, the constants are %q", rows, all)
 	}
-	for i, name := range listed {
-		if r := EndReasons[i]; r.Clean() != slices.Contains(blocks[0], name) {
-			t.Errorf("%s: Clean is %t, its block says otherwise", name, r.Clean())
+	for i, name := range rows {
+		if row := endTable[i]; row.clean != slices.Contains(blocks[0], name) {
+			t.Errorf("%s: clean is %t, its block says otherwise", name, row.clean)
 		}
 	}
 }
 
-// TestEndReasonNames shows that exactly the evictions of slow clients have the prefix slow_client_,
-// by which metrics, logs and the status page find them, and a log message.
+// Exactly the evictions of slow clients have a log message and the prefix slow_client_, by which
+// metrics, logs and the status page find them. Exactly the ends of package reauth are revocations.
 func TestEndReasonNames(t *testing.T) {
 	snake := regexp.MustCompile(`^[a-z]+(_[a-z]+)*$`)
 	seen := map[EndReason]bool{}
-	for _, r := range EndReasons {
-		_, evicted := EvictionMessages[r]
-		if evicted != strings.HasPrefix(string(r), "slow_client_") || evicted && r.Clean() {
-			t.Errorf("%s: evicted: %t, clean: %t", r, evicted, r.Clean())
+	for _, row := range endTable {
+		evicted := row.evicted != ""
+		if evicted != strings.HasPrefix(string(row.reason), "slow_client_") || evicted && row.clean {
+			t.Errorf("%s: evicted: %t, clean: %t", row.reason, evicted, row.clean)
 		}
-		if seen[r] || !snake.MatchString(string(r)) {
-			t.Errorf("%s: twice: %t, or not in snake case", r, seen[r])
+		if known := slices.Contains(reauth.Ends, reauth.End(row.reason)); row.revoked != known || known && !row.clean {
+			t.Errorf("%s: revoked: %t, in reauth.Ends: %t, clean: %t", row.reason, row.revoked, known, row.clean)
 		}
-		seen[r] = true
-	}
-	for r := range EvictionMessages {
-		if !seen[r] {
-			t.Errorf("EvictionMessages has %s, EndReasons has not", r)
+		if seen[row.reason] || !snake.MatchString(string(row.reason)) {
+			t.Errorf("%s: twice: %t, or not in snake case", row.reason, seen[row.reason])
 		}
-	}
-}
-
-// TestRevocationsAreReasons shows that a watch is revoked for exactly the reasons that package
-// reauth has.
-func TestRevocationsAreReasons(t *testing.T) {
-	for _, r := range EndReasons {
-		if known := slices.Contains(reauth.Ends, reauth.End(r)); r.revoked() != known || known && !r.Clean() {
-			t.Errorf("%s: revoked: %t, in reauth.Ends: %t, clean: %t", r, r.revoked(), known, r.Clean())
-		}
+		seen[row.reason] = true
 	}
 	for _, why := range reauth.Ends {
-		if !slices.Contains(EndReasons, EndReason(why)) {
-			t.Errorf("reauth.Ends has %s, EndReasons has not", why)
+		if !seen[EndReason(why)] {
+			t.Errorf("reauth.Ends has %s, endTable has not", why)
 		}
 	}
 }

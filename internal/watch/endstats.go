@@ -39,7 +39,7 @@ func (e *endStats) note(st *Stream, reason EndReason) {
 		e.counts = map[EndReason]uint64{}
 	}
 	e.counts[reason]++
-	if _, evicted := EvictionMessages[reason]; !evicted {
+	if reason.EvictionMessage() == "" {
 		return
 	}
 	if len(e.evicted) == keptEvictionsLimit {

@@ -75,7 +75,7 @@ func (s *Stream) pass(pinned int64) error {
 
 // revoked is the reason if the client is not allowed to receive anything any more.
 func (s *Stream) revoked() EndReason {
-	if reason := s.Reason(); reason.revoked() {
+	if reason := s.Reason(); reason.isRevoked() {
 		return reason
 	}
 	return ""
@@ -95,13 +95,4 @@ func (s *Stream) awaitOpen(opens <-chan struct{}) error {
 		}
 		return endError(EndAborted)
 	}
-}
-
-// revoked reports that the client is not allowed to receive anything any more.
-func (r EndReason) revoked() bool {
-	switch r {
-	case EndCredentialExpired, EndUnauthenticated, EndForbidden, EndReviewTimeout:
-		return true
-	}
-	return false
 }

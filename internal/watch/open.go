@@ -10,20 +10,19 @@ import (
 	"spillway/internal/flowcontrol"
 	"spillway/internal/plan"
 	"spillway/internal/source"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Opening is what became of a request for a watch.
-type Opening int
+// Refusal is what becomes of a request whose watch does not begin.
+type Refusal struct {
+	// Answer is the answer. Nil: upstream has to give it. The state could not be proven in time, or it
+	// is not known why the requested resourceVersion did not arrive (W-216).
+	Answer *apistatus.Answer
+}
 
-const (
-	// Opened: the stream has its place in history and is counted in. It is delivered or dismissed.
-	Opened Opening = iota
-	// Refused: the request has its answer.
-	Refused
-	// Unproven: nothing was answered, and upstream has to. The state could not be proven in time, or
-	// it is not known why the requested resourceVersion did not arrive (W-216).
-	Unproven
-)
+// unproven is the refusal that leaves the answer to upstream.
+var unproven = &Refusal{}
 
 // beginning is what a stream sends first. It is fixed before the head of the answer is sent, so
 // that whatever a client does once it has the head is an event that the stream will send (W-100,
@@ -45,49 +44,55 @@ func pinnedBytes(s *cache.Snapshot) int64 { return max(s.Bytes, 1) }
 
 // Open begins a watch: it reserves what the watch takes of the limits, waits for a state that the
 // watch may begin with, and fixes the place in history where it begins. Like kube-apiserver, it
-// waits until then with the head. A panic gives everything back.
-func (m *Manager) Open(c request, p plan.Plan, o StreamOptions, flow flowcontrol.Flow) (st *Stream, opening Opening) {
-	opening = Refused
-	opened := m.newStream(p, o)
+// waits until then with the head. A panic gives everything back. A stream that is open is served
+// (Stream.Serve) or abandoned (Stream.Abandon).
+func (m *Manager) Open(departs flowcontrol.Departs, p plan.Plan, o StreamOptions, flow flowcontrol.Flow) (*Stream,
+	*Refusal) {
+	s := m.newStream(p, o)
+	opened := false
 	defer func() {
-		if opening != Opened {
-			opened.release(EndAborted)
+		if !opened {
+			s.release(EndAborted)
 		}
 	}()
-	if opening = opened.open(c, flow); opening != Opened {
-		return nil, opening
+	if refusal := s.open(departs, flow); refusal != nil {
+		return nil, refusal
 	}
-	if !m.admit(opened) {
-		apistatus.WriteAs(c, opened.failure, apistatus.ShuttingDown())
-		return nil, Refused
+	if !m.admit(s) {
+		return nil, s.refuse(apistatus.ShuttingDown())
 	}
-	return opened, Opened
+	opened = true
+	return s, nil
 }
 
-func (s *Stream) open(c request, flow flowcontrol.Flow) Opening {
-	if !s.reserve(c, flow) {
-		return Refused
+func (s *Stream) open(departs flowcontrol.Departs, flow flowcontrol.Flow) *Refusal {
+	if refusal := s.reserve(flow); refusal != nil {
+		return refusal
 	}
-	proven, err := s.await(c)
+	proven, err := s.await(departs)
 	switch {
 	case errors.Is(err, errClientLeft):
-		c.HangUp() // the client does not read what is answered now
-		apistatus.Write(c, apistatus.NotReady(apistatus.RetryAfter()))
-		return Refused
+		refusal := s.refuse(apistatus.NotReady(apistatus.RetryAfter()))
+		refusal.Answer.HangUp = true // the client does not read what is answered now
+		return refusal
 	case errors.Is(err, backfill.ErrBusy):
-		apistatus.WriteAs(c, s.failure, statusPastBusy())
-		return Refused
+		return s.refuse(statusPastBusy())
 	case errors.As(err, new(endError)), errors.As(err, new(*source.TooLargeError)):
 		s.first.err = err
-		return Opened
+		return nil
 	case err != nil:
-		return Unproven
+		return unproven
 	}
-	if !s.reserveState(c, flow) {
-		return Refused
+	if refusal := s.reserveState(departs, flow); refusal != nil {
+		return refusal
 	}
 	s.fix(proven)
-	return Opened
+	return nil
+}
+
+// refuse refuses the watch with a Status.
+func (s *Stream) refuse(status *metav1.Status) *Refusal {
+	return &Refusal{apistatus.FailureAs(s.failure, status)}
 }
 
 // errClientLeft says that the client closed its connection or cancelled its HTTP/2 stream.
@@ -97,13 +102,13 @@ var errClientLeft = errors.New("the client left")
 // events from before the log. However short the watch is to be, the wait has bounds of its own, as
 // upstream's has (W-106). The state is nil where any will do. Beside errors of the source, await
 // returns errClientLeft, backfill.ErrBusy, a TooLargeError, or an endError.
-func (s *Stream) await(c request) (*cache.Snapshot, error) {
+func (s *Stream) await(departs flowcontrol.Departs) (*cache.Snapshot, error) {
 	if s.timeout <= 0 {
 		return nil, endError(EndTimeout)
 	}
 	ctx, leave := context.WithCancelCause(s.context())
 	defer leave(nil)
-	defer c.Departs(func() { leave(errClientLeft) })()
+	defer departs(func() { leave(errClientLeft) })()
 	state, err := s.awaitStart(ctx)
 	if err != nil && ctx.Err() != nil {
 		return nil, context.Cause(ctx)

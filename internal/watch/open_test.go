@@ -114,8 +114,8 @@ func TestUnproven(t *testing.T) {
 			w.oracle.Hold()
 			p := w.watch(query)
 			time.Sleep(3*time.Second - 1)
-			if opening, over := p.opened(); over {
-				t.Fatalf("gave up early: %v", opening)
+			if refusal, over := p.opened(); over {
+				t.Fatalf("gave up early: %v", refusal)
 			}
 			time.Sleep(time.Nanosecond)
 			p.unanswered()
@@ -127,8 +127,8 @@ func TestUnproven(t *testing.T) {
 // unanswered checks that the request was left to upstream.
 func (p *testClient) unanswered() {
 	p.t.Helper()
-	if opening, over := p.opened(); !over || opening != Unproven || p.stream != nil || p.refused != 0 {
-		p.t.Fatalf("opening %v, over: %t, answered with %d", opening, over, p.refused)
+	if refusal, over := p.opened(); !over || refusal == nil || p.stream != nil || refusal.Answer != nil {
+		p.t.Fatalf("over: %t, refusal %+v", over, refusal)
 	}
 	if n := len(p.world.manager.Streams()); n != 0 {
 		p.t.Errorf("%d streams are counted", n)
@@ -156,30 +156,31 @@ func TestEndsWhileItWaits(t *testing.T) {
 		left, drained := w.watch(watchList), w.watch(watchList)
 		time.Sleep(time.Second)
 		left.leave()
-		if opening, over := left.opened(); !over || opening != Refused {
-			t.Errorf("the client left: opening %v, over: %t", opening, over)
+		if refusal, over := left.opened(); !over || refusal == nil || refusal.Answer == nil || !refusal.Answer.HangUp {
+			t.Errorf("the client left: over: %t, refusal %+v", over, refusal)
 		}
 		w.manager.RefuseNew()
 		w.oracle.Release()
-		if opening, over := drained.opened(); !over || opening != Refused ||
-			drained.refused != http.StatusServiceUnavailable {
-			t.Errorf("drained: opening %v, over: %t, answered with %d", opening, over, drained.refused)
+		if refusal, over := drained.opened(); !over || refusal == nil || refusal.Answer == nil ||
+			refusal.Answer.Code != http.StatusServiceUnavailable {
+			t.Errorf("drained: over: %t, refusal %+v", over, refusal)
 		}
 	})
 }
 
 // A place in history that is given back before it is delivered holds nothing.
-func TestDismissedWatchHoldsNothing(t *testing.T) {
+func TestAbandonedWatchHoldsNothing(t *testing.T) {
 	bubbles(t, func(t *testing.T, d delivery) {
 		w := newWorld(t, d, "a/x 5")
 		for _, start := range []plan.WatchStart{plan.StateAny, plan.EventsFrom} {
 			p := w.plan(unmarkedNow + "&resourceVersion=0")
 			p.Watch.Start, p.Watch.RV = start, 100
-			st, opening := w.manager.Open(testRequest{&testClient{left: make(chan struct{})}}, p, StreamOptions{}, noFlow)
-			if opening != Opened {
-				t.Fatalf("opening %v", opening)
+			client := &testClient{left: make(chan struct{})}
+			st, refusal := w.manager.Open(client.departs, p, StreamOptions{}, noFlow)
+			if refusal != nil {
+				t.Fatalf("refused: %+v", refusal)
 			}
-			w.manager.Dismiss(st)
+			st.Abandon()
 			if n := w.source.Hub.Feeds(); n != 0 || st.first.state != nil {
 				t.Errorf("%v: %d feeds, state %v", start, n, st.first.state)
 			}

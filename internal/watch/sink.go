@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"time"
 
-	"spillway/internal/apistatus"
 	"spillway/internal/clientconn"
 )
 
@@ -26,6 +25,9 @@ type sink interface {
 	// port is where a writer may send from now on, instead of Write. It reports false if there is
 	// no sending without waiting.
 	port(w *writer) (port, bool)
+	// end follows the end of the stream, once: out of the answer, or of the whole connection. draining
+	// says that the server takes no more requests.
+	end(reason EndReason, draining bool)
 	// client is the client's address, for the log.
 	client() string
 	// protocol is the client's, for operators.
@@ -40,8 +42,12 @@ type ConnSink struct {
 	// the connection is closed after this answer: the client wants that, or has sent more behind
 	// its request
 	Closing bool
-	Watched *clientconn.Watched
+	Watched *clientconn.Watched // tells of the client's departure
+	// Ended follows the end of the stream, before another request may be read.
+	Ended func(reason EndReason, draining bool)
 }
+
+func (c *ConnSink) end(reason EndReason, draining bool) { c.Ended(reason, draining) }
 
 func (c *ConnSink) begin() error {
 	head := c.Head
@@ -95,10 +101,10 @@ func (c *ConnSink) client() string { return c.Conn.RemoteAddr().String() }
 
 // Head is the head of a watch's answer as HTTP/1.1 writes it, but for its end, which says what
 // becomes of the connection.
-func Head(st *Stream, headers HeadersFunc, audit, strict string) []byte {
+func Head(st *Stream, headers HeadersFunc, strict string) []byte {
 	head := make([]byte, 0, 256)
 	head = append(head, "HTTP/1.1 200 OK\r\n"...)
-	SetHeaders(st, headers, audit, func(key, value string) {
+	SetHeaders(st, headers, func(key, value string) {
 		head = append(append(append(append(head, key...), ": "...), value...), "\r\n"...)
 	})
 	if strict != "" {
@@ -109,12 +115,12 @@ func Head(st *Stream, headers HeadersFunc, audit, strict string) []byte {
 	return append(head, "\r\nTransfer-Encoding: chunked\r\n"...)
 }
 
-// HeadersFunc sets headers of an answer.
+// HeadersFunc sets headers of an answer: its Audit-Id (W-3), and what is to be said of the
+// resource.
 type HeadersFunc func(set func(key, value string))
 
 // SetHeaders sets the headers of a watch's answer, sent before the first event is known (W-102).
-func SetHeaders(st *Stream, headers HeadersFunc, audit string, set func(key, value string)) {
-	set(apistatus.AuditIDHeader, audit)
+func SetHeaders(st *Stream, headers HeadersFunc, set func(key, value string)) {
 	set("Cache-Control", "no-cache, private")
 	set("Content-Type", st.encoding.StreamMediaType())
 	headers(set)

@@ -33,21 +33,18 @@ type http2Answer struct {
 	stop    func() // of PacedWriter.OnEnd
 }
 
-// DeliverHTTP2 delivers an admitted stream to the client at an address. setHead sets the headers of
-// the answer.
-func (m *Manager) DeliverHTTP2(st *Stream, w *clientconn.PacedWriter, address string, setHead func()) {
-	n := &http2Sink{stream: st, address: address, below: w.Below()}
-	n.answer.Store(&http2Answer{PacedWriter: w, setHead: setHead,
-		stop: w.OnEnd(func(err error) { st.clientLeft(w.Cause(err)) })})
-	m.Attach(st, n)
-	st.Take()
-	m.Deliver(st, n.over)
+// ServeHTTP2 is Serve for the client at an address, whose answer w writes.
+func (s *Stream) ServeHTTP2(w *clientconn.PacedWriter, address string, headers HeadersFunc) {
+	n := &http2Sink{stream: s, address: address, below: w.Below()}
+	n.answer.Store(&http2Answer{PacedWriter: w, setHead: func() { SetHeaders(s, headers, w.Header().Set) },
+		stop: w.OnEnd(func(err error) { s.clientLeft(w.Cause(err)) })})
+	s.Serve(n, func(take, _ func()) { take() })
 }
 
 // clientLeft stops the stream, whose connection or HTTP/2 stream has ended: whichever noticed first
 // why it was cut.
 func (s *Stream) clientLeft(err error) {
-	if reason := ReasonOf(err); EvictionMessages[reason] != "" {
+	if reason := ReasonOf(err); reason.EvictionMessage() != "" {
 		s.Stop(reason)
 	}
 	s.Stop(EndClientClosed)
@@ -56,8 +53,8 @@ func (s *Stream) clientLeft(err error) {
 // Ended implements h2.Keeper.
 func (n *http2Sink) Ended(err error) { n.stream.clientLeft(n.below.Cause(err)) }
 
-// over follows the end of the watch.
-func (n *http2Sink) over(reason EndReason) {
+// end implements sink.
+func (n *http2Sink) end(reason EndReason, _ bool) {
 	if a := n.answer.Load(); a != nil {
 		a.stop()
 	}
@@ -71,7 +68,6 @@ func (n *http2Sink) over(reason EndReason) {
 	case kept != nil:
 		kept.End()
 	}
-	n.stream.manager.Ended(n.stream, reason)
 }
 
 func (n *http2Sink) begin() error {

@@ -133,11 +133,11 @@ func (w *WebSocketSink) ends(err error) {
 	}
 }
 
-// Close ends the connection: so that the client sees an abort, unless it has the close frame. It
+// end ends the connection: so that the client sees an abort, unless it has the close frame. It
 // returns when nothing is read any more.
-func (w *WebSocketSink) Close(clean bool) {
+func (w *WebSocketSink) end(reason EndReason, _ bool) {
 	w.mu.Lock()
-	clean = clean || w.answered
+	clean := reason.Clean() || w.answered
 	w.mu.Unlock()
 	if clean {
 		_ = w.Conn.Close() // the client has left

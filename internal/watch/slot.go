@@ -55,7 +55,7 @@ func (s *slot) mustCut() EndReason {
 	switch reason := s.stream.Reason(); {
 	case !reason.Clean():
 		return reason
-	case reason.revoked() && s.port.full(s.unsent):
+	case reason.isRevoked() && s.port.full(s.unsent):
 		s.stream.out.cut()
 		return reason
 	}

@@ -24,6 +24,20 @@ import (
 // The stream is pulled: its deliverer calls pull when the client has taken what was sent before.
 // While the client takes nothing, nothing happens. Past its initial events a stream holds a cursor
 // and no objects.
+//
+// Manager.Open opens a stream, and Serve delivers it until the first of these:
+//
+//  1. Its deadline passes (EndTimeout).
+//  2. The proxy drains (EndDrain) or stops (EndAborted).
+//  3. The client leaves (EndClientClosed), or takes too little (EndSlowClient…).
+//  4. The client loses its permission (EndForbidden and the others of package reauth).
+//  5. The history does not have the next event any more (EndResourceVersionExpired,
+//     EndBackfillFailed), or never got to the first one (EndResourceVersionTooLarge).
+//  6. The next event cannot be encoded for the client (EndEncodingFailed).
+//  7. The API server serves the resource no more (EndResourceNotServed).
+//  8. Memory is short, and the selector is expensive (EndMemoryPressure).
+//
+// Lifecycle.Cleanup then counts the stream out and ends its sink, once.
 type Stream struct {
 	Lifecycle
 
@@ -48,7 +62,9 @@ type Stream struct {
 	slot    atomic.Pointer[slot]            // where it is delivered from, once it has no goroutine
 	gate    gate
 	permit  *reauth.Permit // of the Reauthorizer; nil: it is not reauthorised. Set before it is delivered
-	record  *Record        // nil: none is kept. Set before it is delivered
+	// recordEnd puts on record that the stream has ended; nil: there is no record. Set before it is
+	// delivered.
+	recordEnd func()
 
 	// The deliverer's, once the stream is open.
 	first    beginning          // what is sent first; empty from then on
@@ -58,7 +74,7 @@ type Stream struct {
 	bookmark monotonicTime
 	shut     <-chan struct{} // what the gate opened by when it was last looked at; nil: it was open
 	sent     bool            // something since the time was last looked at
-	taken    bool            // the deliverer counts it out, not the handler of its request
+	served   bool            // the deliverer counts it out, not the handler of its request
 	bytes    atomic.Int64    // sent; any goroutine may read it
 
 	// What a delivery does not need.
@@ -300,7 +316,7 @@ func (s *Stream) endReasonOf(err error) EndReason {
 	case reason != EndAborted:
 		return reason
 	}
-	if reason := s.Reason(); !reason.Clean() || reason.revoked() {
+	if reason := s.Reason(); !reason.Clean() || reason.isRevoked() {
 		return reason
 	}
 	if errors.Is(err, net.ErrClosed) {
@@ -321,9 +337,9 @@ func (s *Stream) lastFrames(reason EndReason, cause error) ([]byte, EndReason) {
 		return nil, reason
 	}
 	var last []byte
-	if status := reason.errorStatus(cause); status != nil {
+	if status := reason.row().status; status != nil {
 		var err error
-		if last, err = fanout.AppendError(last, s.encoding, status); err != nil {
+		if last, err = fanout.AppendError(last, s.encoding, status(cause)); err != nil {
 			return nil, s.endReasonOf(err)
 		}
 	}
@@ -340,38 +356,5 @@ func (s *Stream) poke() {
 	}
 }
 
-// Record is the audit record of a watch: its ID, and what is called when the watch has ended. Nil
-// is that of a watch without a record.
-type Record struct {
-	ID    string
-	Ended func()
-}
-
-// over puts on record that the watch has ended.
-func (r *Record) over() {
-	if r != nil {
-		r.Ended()
-	}
-}
-
-// KeepRecord sets the audit record of the stream. It is called before the stream is delivered.
-func (s *Stream) KeepRecord(r *Record) { s.record = r }
-
-// AuditID is the id that the head of the answer has (W-3). requested is the client's.
-func (s *Stream) AuditID(requested string) string {
-	if s.record == nil {
-		return apistatus.AuditIDFor(requested)
-	}
-	return s.record.ID
-}
-
-// RecordID is the id of the record, "" if none is kept.
-func (s *Stream) RecordID() string {
-	if s.record == nil {
-		return ""
-	}
-	return s.record.ID
-}
-
-// Take says that the caller counts the stream out (Manager.Ended). Until then Dismiss does.
-func (s *Stream) Take() { s.taken = true }
+// RecordEnd has end called when the stream has ended. It is called before the stream is served.
+func (s *Stream) RecordEnd(end func()) { s.recordEnd = end }

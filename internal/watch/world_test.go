@@ -144,8 +144,7 @@ type testClient struct {
 	stream    *Stream // nil until it is open
 	world     *world
 	isOpening bool
-	opening   Opening // once it is not opening any more
-	refused   int     // the code of the answer to a request that is no watch; 0: none
+	refusal   *Refusal // once it is not opening any more; nil: it is open
 	conn      net.Conn
 	left      chan struct{}  // closed when the client has left
 	reason    chan EndReason // how the server says that it ended
@@ -179,10 +178,10 @@ func (w *world) plan(query string) plan.Plan {
 	return plan
 }
 
-// noHeaders has nothing to say of a resource.
-func noHeaders(func(key, value string)) {}
+// onlyAuditID has nothing to say of a resource.
+func onlyAuditID(set func(key, value string)) { set("Audit-Id", "audit") }
 
-// watchAs is watch, of a stream that is prepared once it is open.
+// watchAs is watch, of a stream that is prepared once it has its sink.
 func (w *world) watchAs(query string, o StreamOptions, prepare func(*Stream)) *testClient {
 	w.t.Helper()
 	near, far := narrowPipe()
@@ -190,22 +189,21 @@ func (w *world) watchAs(query string, o StreamOptions, prepare func(*Stream)) *t
 		reason: make(chan EndReason, 1)}
 	plan := w.plan(query)
 	go func() {
-		st, opening := w.manager.Open(testRequest{p}, plan, o, noFlow)
+		st, refusal := w.manager.Open(p.departs, plan, o, noFlow)
 		p.mu.Lock()
-		p.stream, p.opening, p.isOpening = st, opening, false
+		p.stream, p.refusal, p.isOpening = st, refusal, false
 		p.mu.Unlock()
-		if opening != Opened {
+		if refusal != nil {
 			_ = near.Close()
 			return
 		}
-		w.manager.Attach(st, &ConnSink{Conn: clientconn.New(near, w.manager.seats, w.manager.eviction),
-			StallTimeout: worldStall, Head: Head(st, noHeaders, "audit", "")})
+		st.attach(&ConnSink{Conn: clientconn.New(near, w.manager.seats, w.manager.eviction),
+			StallTimeout: worldStall, Head: Head(st, onlyAuditID, ""), Ended: func(reason EndReason, _ bool) {
+				_ = near.Close()
+				p.reason <- reason
+			}})
 		prepare(st)
-		w.manager.Deliver(st, func(reason EndReason) {
-			w.manager.Ended(st, reason)
-			_ = near.Close()
-			p.reason <- reason
-		})
+		st.deliver()
 	}()
 	go p.read()
 	w.t.Cleanup(func() { p.close() })
@@ -213,20 +211,12 @@ func (w *world) watchAs(query string, o StreamOptions, prepare func(*Stream)) *t
 	return p
 }
 
-// testRequest is the request of a testClient, where a watch that does not begin is answered.
-type testRequest struct{ p *testClient }
-
-func (testRequest) RequestHeader(string) string               { return "" }
-func (testRequest) SetHeader(_, _ string)                     {}
-func (r testRequest) Send(code int, _ []byte)                 { r.p.refused = code }
-func (r testRequest) Stream(code int, _ io.WriterTo, _ int64) { r.p.refused = code }
-func (testRequest) HangUp()                                   {}
-
-func (r testRequest) Departs(gone func()) (stop func()) {
+// departs tells of the client's departure.
+func (p *testClient) departs(gone func()) (stop func()) {
 	stopped := make(chan struct{})
 	go func() {
 		select {
-		case <-r.p.left:
+		case <-p.left:
 			gone()
 		case <-stopped:
 		}
@@ -240,13 +230,13 @@ func (p *testClient) close() {
 	p.resume()
 }
 
-// opened is what became of the request; false: nothing yet.
-func (p *testClient) opened() (Opening, bool) {
+// opened is why the request was refused, nil if it was not; false: neither yet.
+func (p *testClient) opened() (*Refusal, bool) {
 	p.t.Helper()
 	synctest.Wait()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.opening, !p.isOpening
+	return p.refusal, !p.isOpening
 }
 
 // leave tells the server, as the poller of connections does, that the client has left.

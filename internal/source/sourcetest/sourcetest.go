@@ -16,6 +16,7 @@ import (
 	"spillway/internal/cache"
 	"spillway/internal/codec"
 	"spillway/internal/fanout"
+	"spillway/internal/freshness"
 	"spillway/internal/object"
 	"spillway/internal/source"
 )
@@ -46,15 +47,15 @@ func (f Resources) Knows(gvr schema.GroupVersionResource) bool { return f[gvr] !
 // Soon implements source.Catalog.
 func (Resources) Soon(schema.GroupVersionResource) bool { return false }
 
-// Unreachable is a cache.Prober: an upstream that proves nothing.
+// Unreachable is a freshness.Upstream: an upstream that proves nothing.
 type Unreachable struct{}
 
-// Begin implements cache.Prober.
-func (Unreachable) Begin(context.Context) (uint64, cache.Proof, error) {
+// Begin implements freshness.Upstream.
+func (Unreachable) Begin(context.Context) (uint64, freshness.Proof, error) {
 	return 0, nil, errors.New("upstream is gone")
 }
 
-// State implements cache.Prober.
+// State implements freshness.Upstream.
 func (Unreachable) State(context.Context) (uint64, map[string]uint64, error) {
 	return 0, nil, errors.New("upstream is gone")
 }
@@ -63,13 +64,13 @@ func (Unreachable) State(context.Context) (uint64, map[string]uint64, error) {
 var KeepAll = cache.HistoryLimits{HistoryBytes: 1 << 30, HistoryMinAge: time.Hour}
 
 // New is a source of one resource, complete through rv and with these objects.
-func New(t testing.TB, info *object.Resource, prober cache.Prober, rv uint64, objects ...string) *source.Source {
+func New(t testing.TB, info *object.Resource, prober freshness.Upstream, rv uint64, objects ...string) *source.Source {
 	t.Helper()
 	r := cache.New(info, KeepAll, time.Now)
 	if err := r.Replace(Parse(t, info, objects...), rv); err != nil {
 		t.Fatal(err)
 	}
-	return &source.Source{Hub: fanout.NewHub(r), Fresh: cache.NewFreshness(r, prober), Codec: NewCodec(info)}
+	return &source.Source{Hub: fanout.NewHub(r), Fresh: freshness.New(r, prober), Codec: NewCodec(info)}
 }
 
 // NewCodec offers all that it can make.
@@ -168,8 +169,8 @@ func (o *Oracle) Slow(took time.Duration) {
 	o.took = took
 }
 
-// Begin implements cache.Prober.
-func (o *Oracle) Begin(ctx context.Context) (uint64, cache.Proof, error) {
+// Begin implements freshness.Upstream.
+func (o *Oracle) Begin(ctx context.Context) (uint64, freshness.Proof, error) {
 	o.mu.Lock()
 	rv, err, took := o.rv, o.err, o.took
 	o.mu.Unlock()
@@ -183,7 +184,7 @@ func (o *Oracle) Begin(ctx context.Context) (uint64, cache.Proof, error) {
 	return rv, o, err
 }
 
-// Prove implements cache.Proof.
+// Prove implements freshness.Proof.
 func (o *Oracle) Prove(ctx context.Context, _ uint64) (bookmark, last uint64, err error) {
 	rv, open, _ := o.state()
 	select {
@@ -194,10 +195,10 @@ func (o *Oracle) Prove(ctx context.Context, _ uint64) (bookmark, last uint64, er
 	}
 }
 
-// State implements cache.Prober: this upstream knows no watch-lists.
+// State implements freshness.Upstream: this upstream knows no watch-lists.
 func (o *Oracle) State(context.Context) (uint64, map[string]uint64, error) {
 	return 0, nil, errors.New("no watch-lists")
 }
 
-// Close implements cache.Proof.
+// Close implements freshness.Proof.
 func (o *Oracle) Close() {}

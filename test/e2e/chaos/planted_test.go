@@ -38,7 +38,7 @@ func TestPlantedFaultsAreCaught(t *testing.T) {
 			New:  "		s.schedule(present)\n		mark, err := s.mark(s.cursor.Through() + 3)\n",
 		}, []string{"a bookmark at", "comes after", "DELETED after"}},
 		{"a stale consistent read", process.Fault{
-			File: "internal/cache/fresh.go", Old: "f.resource.StateThrough(soon, fl.rv)",
+			File: "internal/freshness/prover.go", Old: "f.resource.StateThrough(soon, fl.rv)",
 			New: "f.resource.StateThrough(soon, 0)",
 		}, []string{"which was acknowledged before it was asked for"}},
 		{"a watch that ends by the wall clock", process.Fault{

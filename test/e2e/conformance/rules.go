@@ -173,9 +173,9 @@ var Rules = []Rule{
 	{Number: 212, Name: "a newest resourceVersion proves nothing", Elsewhere: []string{
 		"internal/serve TestConsistentReadsAreNeverStale", "internal/serve TestPlantedStaleness"}},
 	{Number: 213, Name: "proofs of freshness", Elsewhere: []string{"internal/upstream TestProbeAndProof",
-		"internal/cache TestProofByTheMirror"}},
+		"internal/freshness TestProofByTheMirror"}},
 	{Number: 214, Name: "the resourceVersion of what is proven", Elsewhere: []string{
-		"internal/cache TestProofMovesProgress", "internal/cache TestProofWaitsForTheMirrorsEvents"}},
+		"internal/freshness TestProofMovesProgress", "internal/freshness TestProofWaitsForTheMirrorsEvents"}},
 	{Number: 215, Name: "watch-lists of now"},
 	{Number: 216, Name: "waiting for a proof is bounded"},
 	{Number: 217, Name: "no proof without etcd"},

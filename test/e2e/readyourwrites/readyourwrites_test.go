@@ -50,7 +50,8 @@ func TestReadYourWrites(t *testing.T) {
 func TestPlantedStaleness(t *testing.T) {
 	cp := startControlPlane(t)
 	binary := process.BuildFaultyProxy(t, process.Fault{
-		File: "internal/cache/fresh.go", Old: "f.resource.StateThrough(soon, fl.rv)", New: "f.resource.StateThrough(soon, 0)",
+		File: "internal/freshness/prover.go",
+		Old:  "f.resource.StateThrough(soon, fl.rv)", New: "f.resource.StateThrough(soon, 0)",
 	})
 	seen := play(t, cp, binary, plantedTries, func(s *tally) bool { return len(s.staleReads()) > 0 })
 	t.Log(seen)

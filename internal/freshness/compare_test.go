@@ -1,4 +1,4 @@
-package cache
+package freshness
 
 import (
 	"context"
@@ -10,28 +10,30 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"spillway/internal/cache"
 )
 
 // A store that went back is found out though history never got to what it had said: a proof by
 // state hands its resourceVersion to clients, and their watches would be silent until the store is
 // there again.
 func TestStoreBehindAProofIsAnotherOne(t *testing.T) {
-	finders := map[string]func(context.Context, *Freshness) error{
-		"a proof": func(ctx context.Context, f *Freshness) error {
+	finders := map[string]func(context.Context, *Prover) error{
+		"a proof": func(ctx context.Context, f *Prover) error {
 			_, err := f.Prove(ctx)
 			return err
 		},
-		"a question": func(ctx context.Context, f *Freshness) error {
+		"a question": func(ctx context.Context, f *Prover) error {
 			_, err := f.Newest(ctx)
 			return err
 		},
-		"a comparison": func(ctx context.Context, f *Freshness) error { return f.compare(ctx) },
-		"a check":      func(ctx context.Context, f *Freshness) error { return f.advance(ctx) },
+		"a comparison": func(ctx context.Context, f *Prover) error { return f.compare(ctx) },
+		"a check":      func(ctx context.Context, f *Prover) error { return f.advance(ctx) },
 	}
 	for name, find := range finders {
 		t.Run(name, func(t *testing.T) {
 			u := &upstream{begin: at(900), prove: says(proofTimeout, 0, 0), state: shows(0, 900, map[string]uint64{"n/a": 11})}
-			proof(t, u, func(t *testing.T, r *Resource, f *Freshness) {
+			proof(t, u, func(t *testing.T, r *cache.Resource, f *Prover) {
 				checkProve(t, f, nil, arrival)
 				time.Sleep(comparisonInterval)
 				synctest.Wait()
@@ -80,7 +82,7 @@ func TestHerdCostsTwoReadsOfState(t *testing.T) {
 				time.Sleep(100 * time.Millisecond)
 				return rv, map[string]uint64{"n/a": 11}, nil
 			}
-			proof(t, u, func(t *testing.T, _ *Resource, f *Freshness) {
+			proof(t, u, func(t *testing.T, _ *cache.Resource, f *Prover) {
 				var asked sync.WaitGroup
 				for range 500 {
 					time.Sleep(2800 * time.Microsecond) // 1.4 s, less than between two reads
@@ -117,7 +119,7 @@ func TestComparisonInVainIsRepeated(t *testing.T) {
 		}
 		return 26, map[string]uint64{"n/a": 11}, nil
 	}
-	proof(t, u, func(t *testing.T, _ *Resource, f *Freshness) {
+	proof(t, u, func(t *testing.T, _ *cache.Resource, f *Prover) {
 		var first sync.WaitGroup
 		first.Go(func() { checkProve(t, f, nil, arrival+comparisonInterval) })
 		time.Sleep(75 * time.Millisecond)
@@ -144,7 +146,7 @@ func TestRetryAfterOfAComparisonIsKept(t *testing.T) {
 		}
 		return 26, map[string]uint64{"n/a": 11}, nil
 	}
-	proof(t, u, func(t *testing.T, _ *Resource, f *Freshness) {
+	proof(t, u, func(t *testing.T, _ *cache.Resource, f *Prover) {
 		checkProve(t, f, nil, arrival+after)
 		if u.compared != 2 {
 			t.Errorf("%d reads of state", u.compared)
@@ -162,7 +164,7 @@ func TestLongRetryAfterOfAComparisonIsBounded(t *testing.T) {
 		}
 		return 26, map[string]uint64{"n/a": 24}, nil
 	}
-	proof(t, u, func(t *testing.T, r *Resource, f *Freshness) {
+	proof(t, u, func(t *testing.T, r *cache.Resource, f *Prover) {
 		checkProve(t, f, ErrNotProven, proofTimeout)
 		time.Sleep(maxRefusedInterval)
 		_ = r.Update(pod(t, "a", 24))
@@ -181,7 +183,7 @@ func TestComparisonThatHangsIsOvertaken(t *testing.T) {
 		}
 		return 26, map[string]uint64{"n/a": 11}, nil
 	}
-	proof(t, u, func(t *testing.T, _ *Resource, f *Freshness) {
+	proof(t, u, func(t *testing.T, _ *cache.Resource, f *Prover) {
 		checkProve(t, f, nil, arrival+comparisonInterval)
 		if reads.Load() != 2 {
 			t.Errorf("%d reads of state", reads.Load())
@@ -205,7 +207,7 @@ func TestLargeStateIsNeverRead(t *testing.T) {
 					state = append(state, fmt.Sprintf("p%04d=x@%d", i, 11))
 				}
 				_ = r.Replace(objects(t, state...), 20)
-				f := NewFreshness(r, u)
+				f := New(r, u)
 				for range 3 {
 					if _, err := f.Prove(t.Context()); (err == nil) != (name == "in time") {
 						t.Errorf("proof: %v", err)
@@ -241,7 +243,7 @@ func TestRefusedQuestionIsNotRepeated(t *testing.T) {
 				time.Sleep(took)
 				return 0, c.err
 			}}
-			proof(t, u, func(t *testing.T, _ *Resource, f *Freshness) {
+			proof(t, u, func(t *testing.T, _ *cache.Resource, f *Prover) {
 				refused := func() {
 					t.Helper()
 					if _, err := f.Prove(t.Context()); err != c.err {
@@ -280,7 +282,7 @@ func TestAnswerEndsARefusal(t *testing.T) {
 		}
 		return 20, nil
 	}}
-	proof(t, u, func(t *testing.T, _ *Resource, f *Freshness) {
+	proof(t, u, func(t *testing.T, _ *cache.Resource, f *Prover) {
 		for round := range 3 {
 			refused.Store(true)
 			if _, err := f.Prove(t.Context()); err == nil {

@@ -1,4 +1,4 @@
-package cache
+package freshness
 
 import (
 	"context"
@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"spillway/internal/cache"
 )
 
 // A request shares no flight that began before it: what was acknowledged since may not be in that
@@ -19,7 +21,7 @@ func TestProofsAreShared(t *testing.T) {
 		listed = make(chan uint64)
 		r := newPods(unlimited)
 		_ = r.Replace(nil, 20)
-		f := NewFreshness(r, u)
+		f := New(r, u)
 		var first, rest sync.WaitGroup
 		firstDone, restDone := 0, 0
 		first.Go(func() { _, _ = f.Prove(t.Context()); firstDone++ })
@@ -70,7 +72,7 @@ func TestProofFailsForAllOfAFlight(t *testing.T) {
 		answers = answers[1:]
 		return 20, err
 	}}
-	proof(t, u, func(t *testing.T, r *Resource, f *Freshness) {
+	proof(t, u, func(t *testing.T, r *cache.Resource, f *Prover) {
 		var asked sync.WaitGroup
 		ask := func(want error) {
 			asked.Go(func() {
@@ -99,7 +101,7 @@ func TestProofFailsForAllOfAFlight(t *testing.T) {
 // A request that gives up gets its own cause, and the flight goes on for the others.
 func TestProofWithoutTheCaller(t *testing.T) {
 	u := &upstream{begin: func(context.Context) (uint64, error) { time.Sleep(time.Second); return 20, nil }}
-	proof(t, u, func(t *testing.T, r *Resource, f *Freshness) {
+	proof(t, u, func(t *testing.T, r *cache.Resource, f *Prover) {
 		gone := errors.New("the client went away")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		var asked sync.WaitGroup
@@ -126,7 +128,7 @@ func TestDoubtful(t *testing.T) {
 		}
 		return 20, nil
 	}}
-	proof(t, u, func(t *testing.T, r *Resource, f *Freshness) {
+	proof(t, u, func(t *testing.T, r *cache.Resource, f *Prover) {
 		check := func(doubtful bool, begun int) {
 			t.Helper()
 			if got := f.Doubtful(); got != doubtful {

@@ -1,4 +1,4 @@
-package cache
+package freshness
 
 import (
 	"context"
@@ -6,6 +6,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"spillway/internal/cache"
 )
 
 // shows is an upstream whose state comes after a while.
@@ -26,7 +28,7 @@ func shows(after time.Duration, rv uint64, versions map[string]uint64) func(cont
 func TestProofByComparison(t *testing.T) {
 	u := &upstream{begin: at(25), prove: says(time.Second, 27, 0),
 		state: shows(70*time.Millisecond, 26, map[string]uint64{"n/a": 11})}
-	proof(t, u, func(t *testing.T, r *Resource, f *Freshness) {
+	proof(t, u, func(t *testing.T, r *cache.Resource, f *Prover) {
 		began := time.Now()
 		s, err := f.Prove(t.Context())
 		if err != nil || s.RV != 26 || s.Reached != 20 || s.Next != r.Log().Head() || s.Len() != 1 {
@@ -50,14 +52,14 @@ func TestComparisonWaitsForTheMirror(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			u := &upstream{begin: at(25), prove: says(time.Minute, 27, 0), state: shows(0, 26, versions)}
-			proof(t, u, func(t *testing.T, r *Resource, f *Freshness) {
+			proof(t, u, func(t *testing.T, r *cache.Resource, f *Prover) {
 				checkProve(t, f, ErrNotProven, proofTimeout)
 			})
 		})
 	}
 	u := &upstream{begin: at(25), prove: says(time.Minute, 27, 0),
 		state: shows(0, 26, map[string]uint64{"n/a": 11, "n/b": 23})}
-	proof(t, u, func(t *testing.T, r *Resource, f *Freshness) {
+	proof(t, u, func(t *testing.T, r *cache.Resource, f *Prover) {
 		time.AfterFunc(100*time.Millisecond, func() { _ = r.Add(pod(t, "b", 22)) })
 		time.AfterFunc(200*time.Millisecond, func() { _ = r.Update(pod(t, "b", 23)) })
 		checkProve(t, f, nil, 200*time.Millisecond)
@@ -72,7 +74,7 @@ func TestComparisonWaitsForTheMirror(t *testing.T) {
 func TestNoComparisonAcrossVoid(t *testing.T) {
 	u := &upstream{begin: at(25), prove: says(time.Minute, 27, 0),
 		state: shows(time.Second, 26, map[string]uint64{"n/a": 11})}
-	proof(t, u, func(t *testing.T, r *Resource, f *Freshness) {
+	proof(t, u, func(t *testing.T, r *cache.Resource, f *Prover) {
 		time.AfterFunc(500*time.Millisecond, func() { _ = r.Replace(objects(t, "a=a@11"), 15) })
 		checkProve(t, f, nil, arrival+comparisonInterval+time.Second)
 		if u.compared != 2 {
@@ -94,7 +96,7 @@ func TestChecksOverlap(t *testing.T) {
 		mu.Unlock()
 		return says(1700*time.Millisecond, now, 0)(ctx, from)
 	}
-	proof(t, u, func(t *testing.T, r *Resource, f *Freshness) {
+	proof(t, u, func(t *testing.T, r *cache.Resource, f *Prover) {
 		var asked sync.WaitGroup
 		for range 100 {
 			asked.Go(func() {
@@ -118,7 +120,7 @@ func TestChecksOverlap(t *testing.T) {
 // R is known long before it is proven.
 func TestNewest(t *testing.T) {
 	u := &upstream{begin: func(context.Context) (uint64, error) { time.Sleep(time.Millisecond); return 25, nil }}
-	proof(t, u, func(t *testing.T, r *Resource, f *Freshness) {
+	proof(t, u, func(t *testing.T, r *cache.Resource, f *Prover) {
 		began := time.Now()
 		if rv, err := f.Newest(t.Context()); rv != 25 || err != nil || time.Since(began) != time.Millisecond {
 			t.Errorf("%d %v after %v", rv, err, time.Since(began))

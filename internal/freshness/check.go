@@ -1,4 +1,4 @@
-package cache
+package freshness
 
 import (
 	"context"
@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"spillway/internal/cache"
 )
 
 const (
@@ -27,14 +29,14 @@ const (
 type proofWaiter struct {
 	// Static after construction.
 	rv        uint64
-	satisfied chan *Snapshot
+	satisfied chan *cache.Snapshot
 
 	// Why the last bookmark and the last comparison did not satisfy it.
 	bookmarkErr, comparisonErr error
 }
 
 // rounds are checks of upstream, each for all flights that wait when it begins. They begin an
-// interval apart and may overlap, so one that hangs holds up no other. Freshness.mu guards them.
+// interval apart and may overlap, so one that hangs holds up no other. Prover.mu guards them.
 type rounds struct {
 	interval time.Duration // static
 	next     time.Time     // when the next one may begin
@@ -58,7 +60,7 @@ func (r *rounds) endedLocked(began time.Time, err error) {
 
 // checked has upstream checked, and returns the first state through rv that comes of it, or of the
 // mirror's own stream.
-func (f *Freshness) checked(ctx context.Context, rv uint64) (*Snapshot, error) {
+func (f *Prover) checked(ctx context.Context, rv uint64) (*cache.Snapshot, error) {
 	w := f.addWaiter(rv)
 	defer f.removeWaiter(w)
 	for {
@@ -77,30 +79,30 @@ func (f *Freshness) checked(ctx context.Context, rv uint64) (*Snapshot, error) {
 }
 
 // addWaiter waits for a bookmark and a comparison that begin from now on.
-func (f *Freshness) addWaiter(rv uint64) *proofWaiter {
+func (f *Prover) addWaiter(rv uint64) *proofWaiter {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	w := &proofWaiter{rv: rv, satisfied: make(chan *Snapshot, 1)}
+	w := &proofWaiter{rv: rv, satisfied: make(chan *cache.Snapshot, 1)}
 	f.mu.waiters[w] = struct{}{}
 	f.mu.bookmarks.scheduleLocked(f.awaitBookmark)
 	f.mu.comparisons.scheduleLocked(f.compareStates)
 	return w
 }
 
-func (f *Freshness) removeWaiter(w *proofWaiter) {
+func (f *Prover) removeWaiter(w *proofWaiter) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.mu.waiters, w)
 }
 
-func (f *Freshness) failure(w *proofWaiter) error {
+func (f *Prover) failure(w *proofWaiter) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return errors.Join(w.bookmarkErr, w.comparisonErr)
 }
 
 // satisfy hands a state to every waiter whose version it holds.
-func (f *Freshness) satisfy(s *Snapshot) {
+func (f *Prover) satisfy(s *cache.Snapshot) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for w := range f.mu.waiters {
@@ -112,7 +114,7 @@ func (f *Freshness) satisfy(s *Snapshot) {
 }
 
 // beginRound begins a round. It reports false if nothing waits for it, or if it is to begin later.
-func (f *Freshness) beginRound(r *rounds, begin func()) (began time.Time, waiting bool) {
+func (f *Prover) beginRound(r *rounds, begin func()) (began time.Time, waiting bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	began, r.due = time.Now(), false
@@ -133,7 +135,7 @@ func (f *Freshness) beginRound(r *rounds, begin func()) (began time.Time, waitin
 
 // awaitBookmark asks upstream for a bookmark, for what waits and was not served by the mirror's own
 // stream. Each waiter gets one: a second would be no sooner.
-func (f *Freshness) awaitBookmark() {
+func (f *Prover) awaitBookmark() {
 	began, waiting := f.beginRound(&f.mu.bookmarks, f.awaitBookmark)
 	if !waiting {
 		return
@@ -151,7 +153,7 @@ func (f *Freshness) awaitBookmark() {
 
 // compareStates compares a small state with upstream's, and again for what still waits: where a
 // balancer splits a connection, the bookmark may come from another apiserver than R.
-func (f *Freshness) compareStates() {
+func (f *Prover) compareStates() {
 	began, waiting := f.beginRound(&f.mu.comparisons, f.compareStates)
 	if !waiting || f.resource.Snapshot().Len() > smallState {
 		return
@@ -173,9 +175,9 @@ func (f *Freshness) compareStates() {
 // advance moves progress to a bookmark on a connection whose apiserver was just made current, once
 // the mirror has delivered whatever happened before it. It gives up when the mirror's own stream
 // gets there first.
-func (f *Freshness) advance(ctx context.Context) error {
+func (f *Prover) advance(ctx context.Context) error {
 	generation, promised := f.resource.Generation(), f.resource.Promised()
-	rv, proof, err := f.prober.Begin(ctx)
+	rv, proof, err := f.upstream.Begin(ctx)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package cache
+package freshness
 
 import (
 	"context"
@@ -9,10 +9,12 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"spillway/internal/cache"
 )
 
-// Prober asks upstream how far it is.
-type Prober interface {
+// Upstream answers how far upstream is.
+type Upstream interface {
 	// Begin learns R, the resourceVersion of a LIST that starts now, and returns the connection that
 	// it came on.
 	Begin(ctx context.Context) (rv uint64, proof Proof, err error)
@@ -53,7 +55,7 @@ const (
 	unprovableAfter = 30 * time.Second
 )
 
-// Freshness proves that a resource's cache is not older than the moment of the request (design D7).
+// Prover proves that a resource's cache is not older than the moment of the request (design D7).
 //
 // Knowing R, the newest resourceVersion upstream, proves nothing about what the open watch has
 // delivered (W-212): the cache is proven when it is complete through R. A flight is one query of R
@@ -61,9 +63,9 @@ const (
 // sent shares the next flight, so one query is under way and at most one flight waits to send its
 // own, however many requests arrive. Flights that know their R wait side by side: the next one need
 // not wait for the bookmark that this one needs.
-type Freshness struct {
-	resource *Resource
-	prober   Prober
+type Prover struct {
+	resource *cache.Resource
+	upstream Upstream
 	cost     listCostModel
 
 	failures atomic.Int32              // proofs in a row that failed a request that insisted
@@ -97,13 +99,13 @@ type flight struct {
 	waited  time.Duration // from R until the mirror's own stream had got there
 
 	done  chan struct{}
-	state *Snapshot
+	state *cache.Snapshot
 	err   error
 }
 
-// NewFreshness makes the prover of one resource.
-func NewFreshness(r *Resource, p Prober) *Freshness {
-	f := &Freshness{resource: r, prober: p}
+// New makes the prover of one resource.
+func New(r *cache.Resource, u Upstream) *Prover {
+	f := &Prover{resource: r, upstream: u}
 	f.mu.waiters = map[*proofWaiter]struct{}{}
 	f.mu.bookmarks.interval, f.mu.comparisons.interval = bookmarkInterval, comparisonInterval
 	return f
@@ -112,7 +114,7 @@ func NewFreshness(r *Resource, p Prober) *Freshness {
 // Prove returns a state that holds everything that was acknowledged before the call; ErrNotProven
 // or upstream's error if there is none in time; ctx's error if that comes first. The flight goes on
 // without the caller.
-func (f *Freshness) Prove(ctx context.Context) (*Snapshot, error) {
+func (f *Prover) Prove(ctx context.Context) (*cache.Snapshot, error) {
 	fl, err := f.join(true)
 	if err != nil {
 		f.failed()
@@ -123,7 +125,7 @@ func (f *Freshness) Prove(ctx context.Context) (*Snapshot, error) {
 
 // Newest returns R: a resourceVersion that everything acknowledged before the call is at or below.
 // That says nothing about the cache, which may not have heard of it yet (W-212).
-func (f *Freshness) Newest(ctx context.Context) (uint64, error) {
+func (f *Prover) Newest(ctx context.Context) (uint64, error) {
 	fl, err := f.join(false)
 	if err != nil {
 		return 0, err
@@ -142,7 +144,7 @@ func (f *Freshness) Newest(ctx context.Context) (uint64, error) {
 
 // Doubtful reports that proofs have failed lately. Asking starts another one, so that the answer
 // can change.
-func (f *Freshness) Doubtful() bool {
+func (f *Prover) Doubtful() bool {
 	if f.failures.Load() < doubt {
 		return false
 	}
@@ -152,20 +154,20 @@ func (f *Freshness) Doubtful() bool {
 
 // IsUnprovable reports that no proof has succeeded for so long that another one is not to be waited
 // for.
-func (f *Freshness) IsUnprovable() bool {
+func (f *Prover) IsUnprovable() bool {
 	since := f.failing.Load()
 	return since != nil && time.Since(*since) >= unprovableAfter
 }
 
 // failed counts a proof that failed a request which insisted.
-func (f *Freshness) failed() {
+func (f *Prover) failed() {
 	f.failures.Add(1)
 	f.failing.CompareAndSwap(nil, new(time.Now()))
 }
 
 // await waits for a flight. The newest state is as good as the one that was proven, and spares the
 // log behind it.
-func (f *Freshness) await(ctx context.Context, fl *flight) (*Snapshot, error) {
+func (f *Prover) await(ctx context.Context, fl *flight) (*cache.Snapshot, error) {
 	select {
 	case <-fl.done:
 	case <-ctx.Done():
@@ -176,7 +178,7 @@ func (f *Freshness) await(ctx context.Context, fl *flight) (*Snapshot, error) {
 	}
 	now := f.resource.Snapshot()
 	switch {
-	case now.generation != fl.state.generation || f.resource.Disowned():
+	case now.Generation() != fl.state.Generation() || f.resource.Disowned():
 		return nil, fmt.Errorf("%w: history has become void since", ErrNotProven)
 	case now.RV >= fl.state.RV:
 		return now, nil
@@ -186,7 +188,7 @@ func (f *Freshness) await(ctx context.Context, fl *flight) (*Snapshot, error) {
 
 // join returns a flight that has not asked yet: one that has may have asked too early. An error is
 // upstream's refusal of the last question, which is not to be repeated yet.
-func (f *Freshness) join(insists bool) (*flight, error) {
+func (f *Prover) join(insists bool) (*flight, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.mu.refusal.inForce() {
@@ -204,14 +206,14 @@ func (f *Freshness) join(insists bool) (*flight, error) {
 }
 
 // startLocked starts the waiting flight.
-func (f *Freshness) startLocked() {
+func (f *Prover) startLocked() {
 	fl := f.mu.waiting
 	f.mu.asking, f.mu.waiting = true, nil
 	go f.run(fl)
 }
 
 // run runs one flight, from the query of R to the proof.
-func (f *Freshness) run(fl *flight) {
+func (f *Prover) run(fl *flight) {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), proofTimeout, ErrNotProven)
 	defer cancel()
 	began := time.Now()
@@ -231,9 +233,9 @@ func (f *Freshness) run(fl *flight) {
 }
 
 // ask learns R.
-func (f *Freshness) ask(ctx context.Context) (uint64, error) {
+func (f *Prover) ask(ctx context.Context) (uint64, error) {
 	generation, promised, began := f.resource.Generation(), f.resource.Promised(), time.Now()
-	rv, proof, err := f.prober.Begin(ctx)
+	rv, proof, err := f.upstream.Begin(ctx)
 	if err != nil {
 		if ctx.Err() != nil {
 			err = errors.Join(ErrNotProven, err)
@@ -249,7 +251,7 @@ func (f *Freshness) ask(ctx context.Context) (uint64, error) {
 }
 
 // learn notes R, the answer to a question that was sent after promised.
-func (f *Freshness) learn(rv, promised, generation uint64) error {
+func (f *Prover) learn(rv, promised, generation uint64) error {
 	if rv < promised {
 		f.resource.Disown(generation)
 		return fmt.Errorf("%w: upstream is at %d, below %d which it has promised", ErrNotProven, rv, promised)
@@ -260,7 +262,7 @@ func (f *Freshness) learn(rv, promised, generation uint64) error {
 
 // asked starts the next flight, unless upstream refused this one's question: then those that wait
 // get the same refusal.
-func (f *Freshness) asked(fl *flight, began time.Time) {
+func (f *Prover) asked(fl *flight, began time.Time) {
 	close(fl.known)
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -290,7 +292,7 @@ func pauseAfter(err error) time.Duration {
 
 // prove waits until the cache is complete through R: by the mirror's own stream, or, if a request
 // insists, by a check of upstream.
-func (f *Freshness) prove(ctx context.Context, fl *flight) (*Snapshot, error) {
+func (f *Prover) prove(ctx context.Context, fl *flight) (*cache.Snapshot, error) {
 	least := proofWaitLimit
 	if fl.insists {
 		least = arrival

@@ -1,4 +1,4 @@
-package cache
+package freshness
 
 import (
 	"context"
@@ -6,10 +6,12 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"spillway/internal/cache"
 )
 
 // answer is how a LIST of n objects is answered, and after what time.
-func answer(t *testing.T, f *Freshness, n int) (fromMemory bool, took time.Duration) {
+func answer(t *testing.T, f *Prover, n int) (fromMemory bool, took time.Duration) {
 	t.Helper()
 	began := time.Now()
 	_, err := f.TryProve(t.Context(), n)
@@ -23,7 +25,7 @@ func answer(t *testing.T, f *Freshness, n int) (fromMemory bool, took time.Durat
 // None has upstream checked.
 func TestQuietResourceIsNotWorthAProof(t *testing.T) {
 	u := &upstream{begin: at(25)}
-	proof(t, u, func(t *testing.T, r *Resource, f *Freshness) {
+	proof(t, u, func(t *testing.T, r *cache.Resource, f *Prover) {
 		waited, lists := 0, 0
 		for began := time.Now(); time.Since(began) < 10*time.Second; time.Sleep(10 * time.Millisecond) {
 			fromMemory, took := answer(t, f, 1000)
@@ -50,7 +52,7 @@ func TestQuietResourceIsNotWorthAProof(t *testing.T) {
 // once.
 func TestBusyResourceIsWorthAProof(t *testing.T) {
 	u := &upstream{}
-	proof(t, u, func(t *testing.T, r *Resource, f *Freshness) {
+	proof(t, u, func(t *testing.T, r *cache.Resource, f *Prover) {
 		u.begin = func(context.Context) (uint64, error) { time.Sleep(time.Millisecond); return r.Through() + 1, nil }
 		for range 3 {
 			answer(t, f, 1000)
@@ -92,7 +94,7 @@ func TestBusyResourceIsWorthAProof(t *testing.T) {
 // The price of a LIST upstream is measured: where upstream is slow, LISTs wait longer for a proof.
 func TestListsWaitLongerForProofWhereUpstreamIsSlow(t *testing.T) {
 	u := &upstream{}
-	proof(t, u, func(t *testing.T, r *Resource, f *Freshness) {
+	proof(t, u, func(t *testing.T, r *cache.Resource, f *Prover) {
 		u.begin = func(context.Context) (uint64, error) {
 			rv := r.Through() + 5
 			time.AfterFunc(20*time.Millisecond, func() { _ = r.Bookmark(r.Template(), rv) })
@@ -122,7 +124,7 @@ func TestListsWaitLongerForProofWhereUpstreamIsSlow(t *testing.T) {
 // A LIST of next to nothing has nothing to gain.
 func TestSmallListsPassThrough(t *testing.T) {
 	u := &upstream{begin: at(25)}
-	proof(t, u, func(t *testing.T, r *Resource, f *Freshness) {
+	proof(t, u, func(t *testing.T, r *cache.Resource, f *Prover) {
 		if fromMemory, took := answer(t, f, 3); fromMemory || took != 0 || u.begun != 0 {
 			t.Errorf("from memory: %v, after %v and %d questions", fromMemory, took, u.begun)
 		}

@@ -1,4 +1,4 @@
-package cache
+package freshness
 
 import (
 	"context"
@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"spillway/internal/cache"
 )
 
 var (
@@ -74,12 +76,12 @@ func says(after time.Duration, bookmark, lastEvent uint64) func(context.Context,
 }
 
 // proof runs a test in a bubble with time of its own: the resource is complete through 20.
-func proof(t *testing.T, u *upstream, test func(t *testing.T, r *Resource, f *Freshness)) {
+func proof(t *testing.T, u *upstream, test func(t *testing.T, r *cache.Resource, f *Prover)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		r := newPods(unlimited)
 		_ = r.Replace(objects(t, "a=a@11"), 20)
-		test(t, r, NewFreshness(r, u))
+		test(t, r, New(r, u))
 		time.Sleep(proofTimeout) // checks go on without the requests that wanted them
 		synctest.Wait()
 		if u.connected != 0 || u.proving != u.proved {
@@ -89,7 +91,7 @@ func proof(t *testing.T, u *upstream, test func(t *testing.T, r *Resource, f *Fr
 }
 
 // checkProve asks for a proof and checks the answer and when it came.
-func checkProve(t *testing.T, f *Freshness, want error, after time.Duration) {
+func checkProve(t *testing.T, f *Prover, want error, after time.Duration) {
 	t.Helper()
 	start := time.Now()
 	if _, err := f.Prove(t.Context()); !errors.Is(err, want) || (err == nil) != (want == nil) {
@@ -102,7 +104,7 @@ func checkProve(t *testing.T, f *Freshness, want error, after time.Duration) {
 
 func TestProofOfWhatIsThere(t *testing.T) {
 	u := &upstream{begin: at(20)}
-	proof(t, u, func(t *testing.T, r *Resource, f *Freshness) {
+	proof(t, u, func(t *testing.T, r *cache.Resource, f *Prover) {
 		checkProve(t, f, nil, 0)
 		if u.begun != 1 || u.proving != 0 {
 			t.Errorf("%d lists and %d watches", u.begun, u.proving)
@@ -114,7 +116,7 @@ func TestProofOfWhatIsThere(t *testing.T) {
 // R.
 func TestProofByTheMirror(t *testing.T) {
 	u := &upstream{begin: at(25)}
-	proof(t, u, func(t *testing.T, r *Resource, f *Freshness) {
+	proof(t, u, func(t *testing.T, r *cache.Resource, f *Prover) {
 		time.AfterFunc(10*time.Millisecond, func() { _ = r.Add(pod(t, "b", 24)) })
 		time.AfterFunc(15*time.Millisecond, func() { _ = r.Add(pod(t, "c", 26)) })
 		checkProve(t, f, nil, 15*time.Millisecond)
@@ -133,7 +135,7 @@ func TestProofMovesProgress(t *testing.T) {
 		}
 		return says(time.Second, 27, 0)(ctx, from)
 	}
-	proof(t, u, func(t *testing.T, r *Resource, f *Freshness) {
+	proof(t, u, func(t *testing.T, r *cache.Resource, f *Prover) {
 		start := r.Snapshot()
 		checkProve(t, f, nil, time.Second+arrival)
 		checkState(t, r, 27, "a=a@11")
@@ -147,7 +149,7 @@ func TestProofMovesProgress(t *testing.T) {
 // is true.
 func TestProofWaitsForTheMirrorsEvents(t *testing.T) {
 	u := &upstream{begin: at(25), prove: says(time.Second, 27, 24)}
-	proof(t, u, func(t *testing.T, r *Resource, f *Freshness) {
+	proof(t, u, func(t *testing.T, r *cache.Resource, f *Prover) {
 		start := r.Snapshot()
 		time.AfterFunc(1500*time.Millisecond, func() {
 			if r.Through() != 20 {
@@ -158,7 +160,7 @@ func TestProofWaitsForTheMirrorsEvents(t *testing.T) {
 		time.AfterFunc(2*time.Second, func() { _ = r.Update(pod(t, "b", 24)) })
 		checkProve(t, f, nil, 2*time.Second)
 		checkState(t, r, 27, "a=a@11 b=b@24")
-		if got := logFrom(t, r.Log(), start.Next); got != "added-b@22 modified-b@24 progress@27" {
+		if got := logFrom(t, r.Log(), start.Next); got != "added@22 modified@24 progress@27" {
 			t.Errorf("log %s", got)
 		}
 	})
@@ -167,7 +169,7 @@ func TestProofWaitsForTheMirrorsEvents(t *testing.T) {
 // The mirror may overtake the watch, whose connection is then given up.
 func TestProofByTheMirrorDuringTheWatch(t *testing.T) {
 	u := &upstream{begin: at(25), prove: says(time.Minute, 0, 0)}
-	proof(t, u, func(t *testing.T, r *Resource, f *Freshness) {
+	proof(t, u, func(t *testing.T, r *cache.Resource, f *Prover) {
 		time.AfterFunc(time.Second, func() { _ = r.Bookmark(r.Template(), 25) })
 		checkProve(t, f, nil, time.Second)
 		synctest.Wait() // the check goes on for a moment
@@ -182,7 +184,7 @@ func TestProofByTheMirrorAfterTheWatchFailed(t *testing.T) {
 	u := &upstream{begin: at(25), prove: func(context.Context, uint64) (uint64, uint64, error) {
 		return 0, 0, errUpstream
 	}}
-	proof(t, u, func(t *testing.T, r *Resource, f *Freshness) {
+	proof(t, u, func(t *testing.T, r *cache.Resource, f *Prover) {
 		time.AfterFunc(time.Second, func() { _ = r.Add(pod(t, "b", 25)) })
 		checkProve(t, f, nil, time.Second)
 	})
@@ -192,7 +194,7 @@ func TestNotProven(t *testing.T) {
 	f := func(name string, u *upstream, want ...error) {
 		t.Helper()
 		t.Run(name, func(t *testing.T) {
-			proof(t, u, func(t *testing.T, r *Resource, f *Freshness) {
+			proof(t, u, func(t *testing.T, r *cache.Resource, f *Prover) {
 				start := time.Now()
 				_, err := f.Prove(t.Context())
 				for _, w := range append(want, ErrNotProven) {
@@ -225,7 +227,7 @@ func TestNotProven(t *testing.T) {
 // Proof of a past that is no longer ours proves nothing.
 func TestProofAcrossVoid(t *testing.T) {
 	u := &upstream{begin: at(25), prove: says(time.Second, 27, 0)}
-	proof(t, u, func(t *testing.T, r *Resource, f *Freshness) {
+	proof(t, u, func(t *testing.T, r *cache.Resource, f *Prover) {
 		time.AfterFunc(500*time.Millisecond, func() { _ = r.Replace(nil, 15) })
 		checkProve(t, f, ErrNotProven, proofTimeout)
 		checkState(t, r, 15, "")
@@ -235,7 +237,7 @@ func TestProofAcrossVoid(t *testing.T) {
 // Upstream below us is another history that the mirror does not know of yet.
 func TestNoProofByAnotherPast(t *testing.T) {
 	u := &upstream{begin: at(19)}
-	proof(t, u, func(t *testing.T, r *Resource, f *Freshness) {
+	proof(t, u, func(t *testing.T, r *cache.Resource, f *Prover) {
 		checkProve(t, f, ErrNotProven, 0)
 	})
 }
@@ -244,7 +246,7 @@ func TestNoProofByAnotherPast(t *testing.T) {
 func TestNoProofBeforeTheFirstList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newPods(unlimited)
-		f := NewFreshness(r, &upstream{begin: at(0), prove: says(time.Second, 27, 0)})
+		f := New(r, &upstream{begin: at(0), prove: says(time.Second, 27, 0)})
 		checkProve(t, f, ErrNotProven, proofTimeout)
 	})
 }
@@ -254,7 +256,7 @@ func TestNoProofBeforeTheFirstList(t *testing.T) {
 // resourceVersion that has, no reader goes on from before.
 func TestProofOfRewrittenHistory(t *testing.T) {
 	u := &upstream{begin: at(19)}
-	proof(t, u, func(t *testing.T, r *Resource, f *Freshness) {
+	proof(t, u, func(t *testing.T, r *cache.Resource, f *Prover) {
 		generation, position := r.Generation(), r.Snapshot().Next
 		checkProve(t, f, ErrNotProven, 0)
 		time.Sleep(refusedInterval)
@@ -265,7 +267,7 @@ func TestProofOfRewrittenHistory(t *testing.T) {
 		if r.Generation() == generation || position >= r.Log().Head() {
 			t.Errorf("generation %d, head %d: history goes on", r.Generation(), r.Log().Head())
 		}
-		checkFind(t, r.Log(), 20, -25)
+		checkExpired(t, r.Log(), 20, 25)
 		u.begin = at(25)
 		checkProve(t, f, nil, 0)
 	})

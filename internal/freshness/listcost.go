@@ -1,10 +1,12 @@
-package cache
+package freshness
 
 import (
 	"context"
 	"errors"
 	"sync"
 	"time"
+
+	"spillway/internal/cache"
 )
 
 const (
@@ -126,7 +128,7 @@ var ErrUpstreamFaster = errors.New("upstream is expected to answer before the ca
 // TryProve is Prove for a LIST of n objects that can as well pass through. It returns
 // ErrUpstreamFaster at once if that is expected to be sooner, and ErrNotProven after proofWaitLimit
 // at most.
-func (f *Freshness) TryProve(ctx context.Context, n int) (*Snapshot, error) {
+func (f *Prover) TryProve(ctx context.Context, n int) (*cache.Snapshot, error) {
 	f.mu.Lock()
 	asking := f.mu.asking
 	f.mu.Unlock()
@@ -148,4 +150,4 @@ func (f *Freshness) TryProve(ctx context.Context, n int) (*Snapshot, error) {
 }
 
 // Passed records how long upstream took to answer a consistent LIST of n objects in full.
-func (f *Freshness) Passed(n int, took time.Duration) { f.cost.passed(n, took) }
+func (f *Prover) Passed(n int, took time.Duration) { f.cost.passed(n, took) }

@@ -1,9 +1,11 @@
-package cache
+package freshness
 
 import (
 	"context"
 	"errors"
 	"time"
+
+	"spillway/internal/cache"
 )
 
 // errDiffers says that the mirror does not hold what upstream holds, and did not come to.
@@ -16,9 +18,9 @@ const comparisonWait = 500 * time.Millisecond
 // compare accepts the present content as upstream's state, if it is. That two states are equal does
 // not say that nothing happened between them, so history does not move: it is the content
 // alone that is proven.
-func (f *Freshness) compare(ctx context.Context) error {
+func (f *Prover) compare(ctx context.Context) error {
 	generation, promised := f.resource.Generation(), f.resource.Promised()
-	rv, versions, err := f.prober.State(ctx)
+	rv, versions, err := f.upstream.State(ctx)
 	if err != nil {
 		return err
 	}
@@ -34,19 +36,20 @@ func (f *Freshness) compare(ctx context.Context) error {
 }
 
 // match waits until the mirror holds upstream's state at rv, or is past it.
-func (f *Freshness) match(ctx context.Context, generation, rv uint64, versions map[string]uint64) (*Snapshot, error) {
+func (f *Prover) match(ctx context.Context, generation, rv uint64, versions map[string]uint64) (*cache.Snapshot,
+	error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, comparisonWait, errDiffers)
 	defer cancel()
 	for {
 		changed := f.resource.Changed()
 		s := f.resource.Snapshot()
 		switch {
-		case s == nil || s.generation != generation:
+		case s == nil || s.Generation() != generation:
 			return nil, errDiffers
 		case s.RV >= rv:
 			return s, nil
-		case s.holds(versions):
-			return s.provenAt(rv), nil
+		case s.HasVersions(versions):
+			return s.ProvenAt(rv), nil
 		}
 		select {
 		case <-changed:

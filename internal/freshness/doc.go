@@ -1,0 +1,26 @@
+// Package freshness proves that the cache of a resource is not older than the moment of a request
+// (design D7).
+//
+// A LIST without a resourceVersion must show every write that was acknowledged before it. Example:
+// a client writes at 27, and then lists. The mirror has delivered up to 25, which may or may not be
+// all of the resource's own events.
+//
+//	request ──join──▶ flight: waits to ask
+//	                    │ upstream is at R = 27 (Upstream.Begin)
+//	                    ▼
+//	                  through R by the mirror's own stream?  ──yes──▶ proven
+//	                    │ no event for 25 ms
+//	                    ▼
+//	                  checks, each for all flights that wait
+//	                    ├─ a bookmark at R or later (Proof.Prove) ──▶ progress ──▶ proven
+//	                    └─ the same objects as upstream's, at most 500 (Upstream.State) ──▶ proven
+//	                    │ 3 s
+//	                    ▼
+//	                  ErrNotProven: upstream answers
+//
+// A flight asks once. A request that arrives after its question joins the next flight, so at most
+// one question is under way and one waits, however many requests arrive.
+//
+// Invariant: what is returned as proven holds everything that was acknowledged before the request
+// joined its flight. What upstream did not say in time proves nothing.
+package freshness

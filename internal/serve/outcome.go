@@ -1,0 +1,67 @@
+package serve
+
+import (
+	"spillway/internal/apistatus"
+	"spillway/internal/watch"
+)
+
+// outcome is what becomes of a request. Each stage of the pipeline that settles it returns one, and
+// complete carries it out. Exactly one of its parts is set.
+type outcome struct {
+	answer  *answer
+	stream  *watch.Stream // a watch that is open
+	passage *passage      // upstream answers
+}
+
+// answer is an answer that is given here, and what its record and its trace say of it.
+type answer struct {
+	*apistatus.Answer
+	shared bool // upstream gave it, to several requests at once
+	// document makes what was read as JSON, for the audit log: nil if it is too large to be kept, or
+	// cannot be made. No function: nothing was read, or Body is what the audit log gets.
+	document func() []byte
+}
+
+// answered is the outcome of a request with an answer from here.
+func answered(a *apistatus.Answer) outcome { return outcome{answer: &answer{Answer: a}} }
+
+// complete carries out what became of a request. It is the only function that does.
+//
+// What cannot be put on record, and must be, is upstream's to answer: it says the same.
+func (r *request) complete(o outcome) {
+	if o.stream != nil {
+		defer o.stream.Abandon() // if it runs into a bug before it is served
+	}
+	if o.passage == nil && !r.record.put(o) {
+		o.drop()
+		r.server.opts.Audit.Passed()
+		o = r.passThrough()
+	}
+	switch {
+	case o.answer != nil:
+		r.trace.answered(o.answer)
+		o.answer.WriteAs(r.call, r.auditID())
+	case o.stream != nil:
+		r.trace.watched(o.stream)
+		r.Watch(o.stream, r.setHeaders)
+	default:
+		r.record.leave()
+		o.passage.forward()
+	}
+}
+
+// drop gives back what an outcome holds that is not carried out.
+func (o outcome) drop() {
+	if o.answer != nil {
+		o.answer.Drop()
+	}
+	if o.stream != nil {
+		o.stream.Abandon()
+	}
+}
+
+// setHeaders sets the headers of a watch's answer that concern the request and its resource.
+func (r *request) setHeaders(set func(key, value string)) {
+	set(apistatus.AuditIDHeader, r.auditID())
+	r.sourceHeaders(set)
+}

@@ -1,0 +1,111 @@
+package serve
+
+import (
+	"crypto/x509"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+
+	"spillway/internal/apistatus"
+	"spillway/internal/auth"
+	"spillway/internal/flowcontrol"
+	"spillway/internal/passthrough"
+	"spillway/internal/plan"
+	"spillway/internal/watch"
+)
+
+// call is the protocol's side of a request: it knows how to read the request and how to carry out
+// what the server has decided.
+type call interface {
+	apistatus.Responder
+	// PlanRequest is what a plan looks at.
+	PlanRequest() plan.Request
+	// Guarded is what a guard looks at.
+	Guarded() passthrough.PlainRequest
+	// Headers are those of the request that are wanted, by their canonical keys.
+	Headers(wanted func(key string) bool) http.Header
+	// Certificates are those that the client sent, its own first; they are not verified.
+	Certificates() []*x509.Certificate
+	// Proven notes that the sender of the request is known, or that the listener does not ask.
+	Proven()
+	// Address is the client's IP address; none for a unix socket.
+	Address() netip.Addr
+	// Departs tells of the client's departure, for those that wait before they answer.
+	Departs(gone func()) (stop func())
+	// Watch serves an open stream to its end, or has it served. headers sets those of the answer.
+	Watch(st *watch.Stream, headers watch.HeadersFunc)
+	// Forward passes the request through, and returns when the answer has begun or later. The
+	// limits count it for flow; as is its identity, if upstream has to know it.
+	Forward(flow flowcontrol.Flow, as *auth.Impersonation, o passthrough.AnswerObserver)
+}
+
+// request is one request on its way through the pipeline: what it asks for, its sender, its plan,
+// and what is kept of it for the audit log and for its trace. One goroutine at a time owns it, the
+// one that answers it.
+type request struct {
+	call
+	server *Server
+	front  Front
+	came   time.Time
+	asked  plan.Request
+	id     string // of the answer and its record (W-3); empty until auditID is called
+	record *record
+	trace  *trace
+
+	// Known once the request is authorized.
+	requester
+	flow flowcontrol.Flow // the limits count the request for it
+	// passable: the request may pass through instead of being answered here: upstream says the same,
+	// or has the last word.
+	passable bool
+
+	// Known once the request is planned.
+	plan  plan.Plan
+	stale staleness // what the answer says of the age of its state
+
+	onceListed sync.Once // see listed
+}
+
+// newRequest begins the way of a request. close ends it.
+func (s *Server) newRequest(c call, front Front) *request {
+	r := &request{call: c, server: s, front: front, came: time.Now(), asked: c.PlanRequest()}
+	if s.opts.Tracer != nil {
+		r.trace = &trace{tracer: s.opts.Tracer, request: r}
+	}
+	if s.opts.Audit != nil {
+		r.record = &record{trail: s.opts.Audit, request: r}
+	}
+	return r
+}
+
+// close puts a request on record that ran into a bug: the caller of close answers it.
+func (r *request) close() {
+	r.record.close()
+	r.trace.close()
+}
+
+// auditID is the id that the answer and its record have: the client's own, or a new one.
+func (r *request) auditID() string {
+	if r.id == "" {
+		r.id = apistatus.AuditIDFor(r.RequestHeader(apistatus.AuditIDHeader))
+	}
+	return r.id
+}
+
+// resource is the label of metrics and log lines.
+func (r *request) resource() string { return r.plan.Source.Resource().Info.String() }
+
+// failureFormat is the form of a refusal that only this proxy can word.
+func (r *request) failureFormat() apistatus.StatusFormat {
+	if form, ok := r.negotiateFailure(); ok {
+		return form
+	}
+	return apistatus.StatusFormat{Indented: true} // as upstream does for want of a form
+}
+
+// negotiateFailure is the form of a refusal that the client accepts. It reports false if none is
+// made here.
+func (r *request) negotiateFailure() (apistatus.StatusFormat, bool) {
+	return plan.NegotiateFailure(r.asked.Accept, plan.WantsPretty(r.asked.Query().Get("pretty"), r.asked.UserAgent))
+}

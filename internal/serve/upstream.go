@@ -1,0 +1,114 @@
+package serve
+
+import (
+	"errors"
+	"net/http"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"spillway/internal/apistatus"
+	"spillway/internal/auth"
+	"spillway/internal/passthrough"
+)
+
+// passage is the way of a request to upstream, and follows the answer (passthrough.AnswerObserver).
+type passage struct {
+	request *request
+	as      *auth.Impersonation          // nil: the request goes as it is
+	landed  func()                       // of a LIST that others wait for; nil: none does
+	took    func(upstream time.Duration) // gets how long upstream took for a LIST; nil: it is no measure
+}
+
+// passThrough is the outcome of a request that upstream answers, if it is there what it is here.
+func (r *request) passThrough() outcome {
+	p := &passage{request: r}
+	if r.certified {
+		var err error
+		if p.as, err = r.server.opts.Forwarder.Lend(r.who); err != nil {
+			return answered(apistatus.Failure(r.refusePassage(err)))
+		}
+	}
+	return outcome{passage: p}
+}
+
+// refusePassage is the answer to a request that is not passed through, because upstream would take
+// it for another identity's. err is why there is no impersonation.
+func (r *request) refusePassage(err error) *metav1.Status {
+	var unencodable *auth.UnencodableIdentityError
+	switch {
+	case r.access == verdictUnanswered:
+		return apistatus.Unavailable("upstream did not answer whether this is allowed")
+	case errors.As(err, &unencodable):
+		return apistatus.Forbidden(
+			"this request is not answered from memory, and its identity cannot be sent to the apiserver in a header: " +
+				unencodable.Error() + ": use a bearer token, the apiserver itself, or another name")
+	}
+	return apistatus.Forbidden(
+		"this request is not answered from memory, and the client certificate that it came with cannot be shown " +
+			"to the apiserver: use a bearer token for it, or the apiserver itself")
+}
+
+// secrets are never shared, not even among users that may read all of them.
+var secrets = schema.GroupResource{Resource: "secrets"}
+
+// passPlanned is the outcome of a request that has a plan, and that upstream answers. While nothing
+// can be proven, only some watches of the most recent state pass through. Equal LISTs of the most
+// recent state share one answer of upstream's. How long it took tells what a proof is worth.
+func (r *request) passPlanned() outcome {
+	s := r.server
+	if r.plan.Doubtful && !s.doubts.Allow() {
+		s.metrics.unproven.WithLabelValues(r.resource()).Inc()
+		return refuseBusy()
+	}
+	landed := func() {}
+	if r.plan.MostRecent() && r.plan.Source.Resource().Info.GVR.GroupResource() != secrets {
+		var shared *passthrough.SharedAnswer
+		shared, landed = s.coalescer.Share(passthrough.LaneOf(r.asked, r.RequestHeader("Accept-Encoding")), r.asked.UserAgent)
+		if shared != nil {
+			s.metrics.shared.WithLabelValues(r.resource()).Inc()
+			r.listed(listedShared)
+			return outcome{answer: sharedAnswer(shared)}
+		}
+	}
+	o := r.passThrough()
+	if o.passage == nil {
+		landed()
+		return o
+	}
+	o.passage.landed = landed
+	if r.plan.MostRecent() {
+		fresh, n := r.plan.Source.Fresh, listSize(r.plan)
+		o.passage.took = func(took time.Duration) { fresh.Passed(n, took) }
+	}
+	return o
+}
+
+// forward passes the request through.
+func (p *passage) forward() {
+	defer p.AnswerBegan() // a request that passes through directly returns instead
+	p.request.Forward(p.request.flow, p.as, p)
+}
+
+// Propagate implements passthrough.AnswerObserver, as the methods below.
+func (p *passage) Propagate(header http.Header) { p.request.trace.propagate(header) }
+
+func (p *passage) AnswerBegan() {
+	if p.request.plan.List != nil {
+		p.request.listed(listedUpstream)
+	}
+	if p.landed != nil {
+		p.landed()
+	}
+}
+
+func (p *passage) AnswerTook(took time.Duration) {
+	if p.took != nil {
+		p.took(took)
+	}
+}
+
+func (p *passage) Answered(code int) { p.request.trace.answeredUpstream(code) }
+
+func (p *passage) Refused(a *apistatus.Answer) { p.request.trace.answered(&answer{Answer: a}) }
