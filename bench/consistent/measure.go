@@ -28,7 +28,7 @@ func (s samples) at(percent int) time.Duration {
 	var of []time.Duration
 	for part := range slices.Chunk(s, max(len(s)/rounds, 1)) {
 		if len(part) >= len(s)/rounds { // not the few that are left
-			of = append(of, samples(part).whole(percent))
+			of = append(of, part.whole(percent))
 		}
 	}
 	return samples(of).whole(50)

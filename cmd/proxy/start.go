@@ -42,7 +42,7 @@ func (p *process) start(ctx context.Context) error {
 	serving := sync.OnceFunc(p.serve)
 	err := p.startup.await(p.life.drain, p.client, p.begin, serving, p.log)
 	if p.life.drain.Err() != nil { // the signal came first
-		return nil
+		return nil //nolint:nilerr // what a start fails with that is broken off
 	}
 	if err != nil {
 		return err

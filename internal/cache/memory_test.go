@@ -33,7 +33,6 @@ func TestStateCostsItsJSON(t *testing.T) {
 	if err := r.Replace(state, math.MaxUint32); err != nil {
 		t.Fatal(err)
 	}
-	state = nil
 	ratio := float64(testutil.HeapBytes()-before) / float64(bytes)
 	t.Logf("%.3f bytes of heap per byte of JSON, of which an object has %d", ratio, bytes/objects)
 	if ratio > most {

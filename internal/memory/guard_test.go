@@ -146,7 +146,6 @@ func TestRead(t *testing.T) {
 	if held[len(held)-1] != 1 {
 		t.Error("unreachable: it keeps the bytes reachable until here")
 	}
-	held = nil
 	collect()
 	without := Read()
 	if gone := with.InUse - without.InUse; gone < 60<<20 || without.InUse <= 0 {

@@ -159,7 +159,6 @@ func TestSelectorIsSmall(t *testing.T) {
 	if n := len(s.Key()); n > 100 {
 		t.Errorf("a key of %d bytes", n)
 	}
-	parsed = nil
 	var with, without runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&with)

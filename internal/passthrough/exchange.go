@@ -228,12 +228,20 @@ type AnswerObserver interface {
 // Unobserved is the observer of a request that no one observes.
 type Unobserved struct{}
 
-// Propagate implements AnswerObserver, as the methods below.
-func (Unobserved) Propagate(http.Header)       {}
-func (Unobserved) AnswerBegan()                {}
-func (Unobserved) AnswerTook(time.Duration)    {}
-func (Unobserved) Answered(int)                {}
-func (Unobserved) Refused(a *apistatus.Answer) {}
+// Propagate implements AnswerObserver.
+func (Unobserved) Propagate(http.Header) {}
+
+// AnswerBegan implements AnswerObserver.
+func (Unobserved) AnswerBegan() {}
+
+// AnswerTook implements AnswerObserver.
+func (Unobserved) AnswerTook(time.Duration) {}
+
+// Answered implements AnswerObserver.
+func (Unobserved) Answered(int) {}
+
+// Refused implements AnswerObserver.
+func (Unobserved) Refused(*apistatus.Answer) {}
 
 // refuse answers a request that does not go upstream.
 func refuse(w apistatus.Responder, o AnswerObserver, a *apistatus.Answer) {

@@ -124,12 +124,6 @@ func (w *world) apply(f func(*object.Object) error, pod string) {
 	}
 }
 
-// progress says that nothing happened up to rv.
-func (w *world) progress(rv uint64) { w.resource().Progress(rv, w.resource().Generation()) }
-
-// head is the place in the log of what is to happen next.
-func (w *world) head() uint64 { return w.resource().Log().Head() }
-
 // relist applies a complete state.
 func (w *world) relist(rv uint64, pods ...string) {
 	w.t.Helper()

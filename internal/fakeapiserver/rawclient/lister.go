@@ -60,7 +60,7 @@ func (l *ListResult) parse() error {
 		Items []json.RawMessage
 	}
 	if json.Unmarshal(l.Body, &list) != nil {
-		return nil
+		return nil //nolint:nilerr // it is no list
 	}
 	if list.Kind == "Status" {
 		l.Failure = &metav1.Status{}

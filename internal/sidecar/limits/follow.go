@@ -136,7 +136,7 @@ func newFollowed(resource string, object, list runtime.Object, client rest.Inter
 func strip(object any) (any, error) {
 	o, err := meta.Accessor(object)
 	if err != nil {
-		return object, nil // of a deleted object that was missed
+		return object, nil //nolint:nilerr // of a deleted object that was missed
 	}
 	o.SetManagedFields(nil)
 	o.SetAnnotations(nil)
