@@ -61,7 +61,7 @@ test-suites: tools controlplane ## Run the tests against a real control plane on
 test-long: tools controlplane ## Run the suites whole of which `make test` leaves out what waits for long
 	@./hack/test.sh long
 
-lint: tools ## Check formatting, golangci-lint (.golangci.yml), govulncheck, the chart and the modules' checksums
+lint: tools ## Check formatting, golangci-lint (.golangci.yml), govulncheck, the workflows (actionlint), the chart and the modules' checksums
 	@./hack/lint.sh
 
 fuzz: ## Run every fuzz target for FUZZTIME (20s)

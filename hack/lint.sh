@@ -38,6 +38,7 @@ for module in $(modules); do
 	check "$module" "$PWD/bin/tools/golangci-lint" run ./...
 done
 check . vulnerable
+check . "$PWD/bin/tools/actionlint" -shellcheck= -pyflakes=
 check . "$PWD/bin/tools/helm" lint --quiet --strict charts/spillway
 for module in . test/framework/controlplane/binaries test/framework/node/binaries test/e2e/watchers/specs; do # which lean on no folder of this repository: go mod verify cannot take those
 	check "$module" go mod verify
