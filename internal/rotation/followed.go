@@ -36,7 +36,8 @@ func (f *Followed) States() []FileState {
 func (f *Followed) Ready() (detail string, err error) {
 	for _, s := range f.States() {
 		if s.Err != nil {
-			return "what was read at " + s.Since.UTC().Format("2006-01-02 15:04:05") + " is in use still: " + s.Err.Error(), nil //nolint:nilerr // it is the detail
+			detail = "what was read at " + s.Since.UTC().Format("2006-01-02 15:04:05") + " is in use still: " + s.Err.Error()
+			return detail, nil //nolint:nilerr // it is the detail
 		}
 	}
 	return "", nil
