@@ -3,7 +3,7 @@
 # The programs that compare Spillway with kube-apiserver. Each writes its table into bench/RESULTS.md.
 MEASURES := fanout selectors idle list sync herd reconnect identities tokenherd
 
-.PHONY: show-onewatch show-stalled show-controllers show-badinput show-drain show-consistent show-flood show-heads show-shapes show-identities show-tokenherd show-restart show-hostile soak bench-halfload bench-fanout-wire test-bench bench bench-full $(MEASURES:%=bench-%)
+.PHONY: show-onewatch show-stalled show-controllers show-badinput show-drain show-consistent show-flood show-heads show-shapes show-parsers show-identities show-tokenherd show-restart show-hostile soak bench-halfload bench-fanout-wire test-bench bench bench-full $(MEASURES:%=bench-%)
 
 bench: controlplane ## Compare what Spillway and kube-apiserver cost, and write the tables into bench/RESULTS.md (about an hour)
 	cd bench && status=0; for program in $(MEASURES); do go run ./$$program -results=RESULTS.md || status=1; done; exit $$status
@@ -60,6 +60,9 @@ show-heads: controlplane ## Connections whose heads are a megabyte once they are
 
 show-shapes: controlplane ## Clients without credentials whose requests or certificates do not end, or cost much, delay no normal client
 	cd bench && go run ./flood -shapes
+
+show-parsers: ## What an HTTP/1.1 server costs by fasthttp and by net/http: small GETs, LISTs, connections
+	cd bench && go run ./parsers
 
 show-identities: controlplane ## What reviews cost upstream: 500 identities and 2000 watches for 30 seconds, nothing written into bench/RESULTS.md
 	cd bench && go run ./identities -identities=500 -settle=35s -window=30s -report-only

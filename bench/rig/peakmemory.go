@@ -48,7 +48,7 @@ func WatchPeak(pid int, group *Cgroup) (stop func() (PeakMemory, error)) {
 }
 
 func (p *PeakMemory) look(pid int, group *Cgroup) error {
-	rss, err := residentOf(pid)
+	rss, err := ResidentOf(pid)
 	if err != nil {
 		return err
 	}
@@ -68,8 +68,8 @@ func (p *PeakMemory) look(pid int, group *Cgroup) error {
 	return nil
 }
 
-// residentOf is the RSS of a process: the second field of /proc/<pid>/statm, in pages.
-func residentOf(pid int) (int64, error) {
+// ResidentOf is the RSS of a process: the second field of /proc/<pid>/statm, in pages.
+func ResidentOf(pid int) (int64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
 	if err != nil {
 		return 0, err
