@@ -107,7 +107,7 @@ readyourwrites-full: TRIES ?= 100000
 readyourwrites-full: controlplane ## The same TRIES (100000) times
 	cd test && go test -v -count=1 -timeout=4h ./e2e/readyourwrites -tries=$(TRIES) -late=$(LATE)
 
-versions: controlplane ## Run the suites against kube-apiserver 1.30 to 1.37, and 1.37 with feature gates off, and write docs/versions.md; what has passed (bin/versions) is not run again
+versions: controlplane ## Run the suites against kube-apiserver 1.31 to 1.37, and 1.37 with feature gates off, and write docs/versions.md; what has passed (bin/versions) is not run again
 	@for minor in $$(awk '!/^#/ { print $$1 }' test/framework/controlplane/binaries/older.txt); do \
 		KUBERNETES=$$minor ./test/framework/controlplane/build.sh; done
 	cd test && go run ./e2e/versions -out=$(CURDIR)/bin/versions -page=$(CURDIR)/docs/versions.md

@@ -63,10 +63,10 @@ func (s *Server) await(ctx context.Context, d time.Duration, cond func() bool) b
 // storage's own.
 func (s *Server) consistent(ctx context.Context, t *table) state {
 	s.mu.Lock()
-	target, storage := s.rev, s.kubernetes.StorageReads
+	target := s.rev
 	s.mu.Unlock()
 	var st state
-	if !storage && s.await(ctx, s.opts.TooLargeWait, func() bool {
+	if s.await(ctx, s.opts.TooLargeWait, func() bool {
 		s.progressLocked()
 		if t.progress < target {
 			return false
@@ -96,7 +96,7 @@ func (s *Server) reached(ctx context.Context, t *table, rv uint64, then func()) 
 	}
 	var current uint64
 	if s.await(ctx, wait, func() bool {
-		if current = s.positionLocked(t); current < rv && !s.kubernetes.StorageReads {
+		if current = s.positionLocked(t); current < rv {
 			s.progressLocked()
 			current = s.positionLocked(t)
 		}

@@ -12,14 +12,10 @@ type Kubernetes struct {
 	NoWatchList bool
 	// PlainWatchLists compresses no watch-list, as without the gate WatchListCompression.
 	PlainWatchLists bool
-	// StorageReads answers LISTs without a resourceVersion from storage, which tells the watch caches
-	// nothing: without an event of its own a resource gets no bookmark.
-	StorageReads bool
 }
 
 // Releases with their default gates.
 var (
-	Kubernetes130 = Kubernetes{Version: "v1.30.14", NoWatchList: true, PlainWatchLists: true, StorageReads: true}
 	Kubernetes133 = Kubernetes{Version: "v1.33.13", NoWatchList: true, PlainWatchLists: true}
 	Kubernetes136 = Kubernetes{Version: "v1.36.3", PlainWatchLists: true}
 	Kubernetes137 = Kubernetes{Version: "v1.37.1"}

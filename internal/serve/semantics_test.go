@@ -26,8 +26,8 @@ func watchListQueries() (all []string) {
 // Before every version a watch-list gets the same answer: the state, not older than the request
 // where that asks for it, and its end bookmark, which is compressed only if upstream's is.
 func TestWatchListsAreTheSameBeforeEveryVersion(t *testing.T) {
-	for _, version := range []fakeapiserver.Kubernetes{fakeapiserver.Kubernetes130, fakeapiserver.Kubernetes133,
-		fakeapiserver.Kubernetes136, fakeapiserver.Kubernetes137} {
+	for _, version := range []fakeapiserver.Kubernetes{fakeapiserver.Kubernetes133, fakeapiserver.Kubernetes136,
+		fakeapiserver.Kubernetes137} {
 		t.Run(version.Version, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}, up: fakeapiserver.Options{Kubernetes: version}})

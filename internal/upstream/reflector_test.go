@@ -150,7 +150,7 @@ func TestMirrorSurvives(t *testing.T) {
 		s.Create(gvr, "a", "new")
 	})
 	f("a cache that is not ready", 1, func(_ *testing.T, s *fakeapiserver.Server, _ *Reflector) {
-		s.FailWatches(2, http.StatusServiceUnavailable) // as up to 1.30, after a wait
+		s.FailWatches(2, http.StatusServiceUnavailable)
 		s.DropWatches(gvr)
 		change(s)
 	})

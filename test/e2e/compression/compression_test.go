@@ -32,14 +32,9 @@ const (
 )
 
 // gates returns the kube-apiservers to compare with: that of KUBERNETES with and without
-// watch-lists, or the newest with and without their compression. The watch-lists of 1.30, an alpha
-// feature, end their initial events with the next bookmark, up to a minute late.
+// watch-lists, or the newest with and without their compression.
 func gates() []map[string]bool {
-	switch os.Getenv("KUBERNETES") {
-	case "":
-	case "1.30":
-		return []map[string]bool{{"WatchList": false}}
-	default:
+	if os.Getenv("KUBERNETES") != "" {
 		return []map[string]bool{{"WatchList": true}, {"WatchList": false}}
 	}
 	return []map[string]bool{{"WatchListCompression": true}, {"WatchListCompression": false}}

@@ -57,14 +57,6 @@ func gizmoDefinition() *apiextensionsv1.CustomResourceDefinition {
 	return d
 }
 
-// withSelectable is a patch with its operation on selectable fields, where the apiserver has them.
-func (s *suite) withSelectable(patch, operation string) string {
-	if s.release.Enabled("CustomResourceFieldSelectors") {
-		return patch + operation
-	}
-	return patch + "]"
-}
-
 // testDefinitions makes, changes and removes a definition under a proxy that mirrors on demand.
 func (s *suite) testDefinitions(t *testing.T) {
 	e := s.onDemand(t)
@@ -97,14 +89,14 @@ func (s *suite) testDefinitions(t *testing.T) {
 			s.settleOn(t, e, path)
 			s.storyOf(t, e, "W-116 W-234", path+"?watch=1&timeoutSeconds=600&resourceVersion="+s.now(t, path), nil, func() {
 				if path == allGizmos {
-					change(t, s.withSelectable(`[{"op":"add","path":"/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/shape","value":{"type":"string","default":"round"}},
-						{"op":"remove","path":"/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/size"}`,
-						`,{"op":"remove","path":"/spec/versions/0/selectableFields"}]`))
+					change(t, `[{"op":"add","path":"/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/shape","value":{"type":"string","default":"round"}},
+						{"op":"remove","path":"/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/size"},
+						{"op":"remove","path":"/spec/versions/0/selectableFields"}]`)
 					s.follows(t, e, allGizmos, "round", true)
 					return
 				}
-				change(t, s.withSelectable(`[{"op":"remove","path":"/spec/versions/1/deprecated"}`,
-					`,{"op":"replace","path":"/spec/versions/1/selectableFields/0/jsonPath","value":".spec.color"}]`))
+				change(t, `[{"op":"remove","path":"/spec/versions/1/deprecated"},
+					{"op":"replace","path":"/spec/versions/1/selectableFields/0/jsonPath","value":".spec.color"}]`)
 			})
 		}
 		s.settleOn(t, e, allGizmos, oldGizmos)

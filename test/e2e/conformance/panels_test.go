@@ -151,10 +151,7 @@ func (s *suite) testPanelsLive(t *testing.T, e *endpoint) {
 	var targets []string
 	for version, path := range map[string]string{"v1": somePanels, "v2": someNewPanels} {
 		w := path + "?watch=1&timeoutSeconds=600&resourceVersion=" + s.now(t, path)
-		targets = append(targets, w, w+byLabel("app=x"))
-		if s.release.Enabled("CustomResourceFieldSelectors") {
-			targets = append(targets, w+byField(sizes[version]+"=3"))
-		}
+		targets = append(targets, w, w+byLabel("app=x"), w+byField(sizes[version]+"=3"))
 	}
 	ends := func(o event) bool { return o.Type == "DELETED" && o.Name == "c1/end" }
 	s.stories(t, e, "W-103 W-104 W-105 W-234", targets, ends, func() { s.writePanels(t) })

@@ -30,7 +30,7 @@ func (c column) folder() string { return strings.ReplaceAll(c.String(), " ", "-"
 // columns are all of them, the oldest first.
 func columns() []column {
 	var all []column
-	for minor := 30; minor <= 37; minor++ {
+	for minor := 31; minor <= 37; minor++ {
 		all = append(all, column{minor: fmt.Sprintf("1.%d", minor)})
 	}
 	for _, gate := range []string{"WatchList", "WatchListCompression", "ListFromCacheSnapshot"} {

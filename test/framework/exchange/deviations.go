@@ -49,7 +49,6 @@ const (
 	DevTokenAtZero      = "V-7"
 	DevSettings         = "V-8"
 	DevBlueprint        = "V-9"
-	DevIndexedPage      = "V-10"
 	DevOneOfAll         = "V-11"
 )
 
@@ -144,7 +143,7 @@ var Deviations = []Deviation{
 		Releases: "1.31",
 		What: "a watch of all namespaces that selects one name begins with the objects of that name, where the apiserver " +
 			"sends nothing of the state",
-		Why:   "the apiserver looks them up in its watch cache by a key without a namespace; 1.30 and 1.32 send them",
+		Why:   "the apiserver looks them up in its watch cache by a key without a namespace; 1.32 sends them",
 		in:    func(r Release) bool { return r.Minor == 31 },
 		older: (*Comparison).oneOfAll,
 	},
@@ -188,17 +187,6 @@ var Deviations = []Deviation{
 		older: func(c *Comparison) bool {
 			q := c.query()
 			return q.Get("continue") != "" && q.Get("resourceVersion") == "0"
-		},
-	},
-	{
-		ID: DevIndexedPage, Rule: "W-69",
-		Releases: "before 1.31",
-		What: "a LIST with limit that is answered from the watch cache by spec.nodeName has no continue token after its " +
-			"last object",
-		Why: "there is no further page",
-		in:  func(r Release) bool { return r.Minor < 31 },
-		older: func(c *Comparison) bool {
-			return c.query().Get("limit") != "" && contains(c.Direct, `"continue":"`) && !contains(c.Proxied, `"continue":"`)
 		},
 	},
 	{

@@ -24,8 +24,6 @@ var enabledSince = map[string][]int{
 	"WatchListCompression":    {37},
 	"ConsistentListFromCache": {31},
 	"ListFromCacheSnapshot":   {34},
-
-	"CustomResourceFieldSelectors": {31},
 }
 
 // Enabled reports that a feature gate is on, or that its feature needs no gate any more.

@@ -181,7 +181,8 @@ func (b programFolders) kubelet(s *supervisor, at place) error {
 	config := s.dir + "/kubelet.yaml"
 	if err := write(config, `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
-`+b.since131("failCgroupV1: false\n")+`address: `+at.address()+`
+failCgroupV1: false
+address: `+at.address()+`
 authentication: {anonymous: {enabled: false}, webhook: {enabled: true}, x509: {clientCAFile: `+s.dir+`/ca.crt}}
 authorization: {mode: Webhook}
 tlsCertFile: `+s.dir+`/kubelet-serving.crt
@@ -207,28 +208,12 @@ syncFrequency: 10s
 		"--hostname-override="+at.name(), "--node-ip="+at.address())
 }
 
-// since131 and before131 are settings that Kubernetes of other minors does not know.
-func (b programFolders) since131(setting string) string {
-	if b.minor == "1.30" {
-		return ""
-	}
-	return setting
-}
-
-func (b programFolders) before131(setting string) string {
-	if b.minor == "1.30" {
-		return setting
-	}
-	return ""
-}
-
 // proxy leaves conntrack's limits alone: they are the machine's, not the network namespace's.
 func (b programFolders) proxy(s *supervisor, at place) error {
 	config := s.dir + "/kube-proxy.yaml"
 	if err := write(config, `apiVersion: kubeproxy.config.k8s.io/v1alpha1
 kind: KubeProxyConfiguration
 mode: nftables
-featureGates: {`+b.before131("NFTablesProxyMode: true")+`}
 clientConnection: {kubeconfig: `+s.dir+`/kube-proxy.kubeconfig}
 hostnameOverride: `+at.name()+`
 clusterCIDR: `+podNets+`

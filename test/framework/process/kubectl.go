@@ -7,7 +7,7 @@ import (
 )
 
 // oldKubectl is the older of the two minors of kubectl that are run.
-const oldKubectl = "1.30"
+const oldKubectl = "1.31"
 
 // Kubectls are the programs that are built, by their version.
 func Kubectls(t *testing.T) map[string]string {
