@@ -35,7 +35,10 @@ var mayImport = map[string][]string{
 	"metric":       {},
 	"watchdog":     {},
 	"upstream":     {"editdistance", "object", "rawio", "rotation", "watchdog"},
-	"auth":         {"flowcontrol", "metric", "object", "rotation", "timerheap", "tlsconn", "watchdog"},
+	"requestinfo":  {},
+	"auth": {
+		"flowcontrol", "metric", "object", "requestinfo", "rotation", "timerheap", "tlsconn", "watchdog",
+	},
 	// of serve it takes Source and Catalog alone, until these have a package below both
 	"mirror": {
 		"backfill", "cache", "codec", "fanout", "freshness", "health", "memory", "object", "source", "status",
@@ -57,12 +60,12 @@ var mayImport = map[string][]string{
 	"clientconn":  {"apistatus", "flowcontrol", "metric", "rawio", "ring", "tlsconn"},
 	"freshness":   {"cache"},
 	"source":      {"apistatus", "backfill", "cache", "codec", "fanout", "freshness", "object"},
-	"plan":        {"apistatus", "object", "source"},
+	"plan":        {"apistatus", "object", "requestinfo", "source"},
 	"watch": {
 		"apistatus", "auth", "backfill", "cache", "clientconn", "codec", "fanout", "flowcontrol", "h2",
 		"metric", "object", "plan", "rawio", "ring", "source", "timerheap", "watchdog", "websocket",
 	},
-	"passthrough": {"apistatus", "auth", "clientconn", "flowcontrol", "metric", "plan"},
+	"passthrough": {"apistatus", "auth", "clientconn", "flowcontrol", "metric", "plan", "requestinfo"},
 	"http1": {
 		"apistatus", "auth", "clientconn", "flowcontrol", "passthrough", "plan", "tlsconn", "watch", "websocket",
 	},
@@ -93,9 +96,9 @@ var keptTo = []struct {
 	{"k8s.io/client-go", []string{"upstream", "auth", "codec", "clientconfig", "fakeapiserver", "sidecar/limits"},
 		"client-go holds the proxy's credentials and its own ideas of retry; the rest works on apimachinery's types, codec " +
 			"on client-go's scheme, and clientconfig writes what it reads"},
-	{"k8s.io/apiserver", []string{"audit", "tracing"},
+	{"k8s.io/apiserver", []string{"audit", "requestinfo", "tracing"},
 		"a server's library brings registries and gates of its own along; of it there is what audit policies mean, what " +
-			"events look like, and how tracing is configured"},
+			"events look like, how requests are read, and how tracing is configured"},
 	{"go.opentelemetry.io", []string{"tracing"},
 		"there is one place that knows what of a request may be recorded"},
 }
@@ -245,7 +248,7 @@ func TestForbidden(t *testing.T) {
 	f("internal/serve", "spillway/internal/sidecar/inject", "of ours, internal/serve may import ")
 	f("internal/config", "spillway/internal/sidecar/files", "of ours, internal/config may import ")
 	f("internal/audit", "k8s.io/apiserver/pkg/audit/policy", "")
-	f("internal/auth", "k8s.io/apiserver/pkg/authentication/user", "only audit, tracing may")
+	f("internal/auth", "k8s.io/apiserver/pkg/authentication/user", "only audit, requestinfo, tracing may")
 	f("internal/tracing", "go.opentelemetry.io/otel/trace", "")
 	f("internal/serve", "go.opentelemetry.io/otel/trace", "only tracing may")
 	f("internal/object", "k8s.io/apimachinery/pkg/labels", "")

@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"net/url"
+	"strings"
 	"testing"
 	"time"
 
@@ -57,8 +58,19 @@ func BenchmarkAuthorize(b *testing.B) {
 }
 
 func BenchmarkAttributesOf(b *testing.B) {
-	b.ReportAllocs()
-	for b.Loop() {
-		wants(b, "/api/v1/namespaces/c1/pods?watch=1&labelSelector=a%3Db&fieldSelector=spec.nodeName%3Dn")
+	for name, target := range map[string]string{
+		"GET":   "/api/v1/namespaces/c1/pods/a?resourceVersion=0",
+		"LIST":  "/api/v1/namespaces/c1/pods?resourceVersion=0&limit=500",
+		"WATCH": "/api/v1/namespaces/c1/pods?watch=1&labelSelector=a%3Db&fieldSelector=spec.nodeName%3Dn",
+	} {
+		path, query, _ := strings.Cut(target, "?")
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, ok := AttributesOf("GET", path, query); !ok {
+					b.Fatal(target)
+				}
+			}
+		})
 	}
 }

@@ -43,11 +43,28 @@ func New(level, format string, w io.Writer) *zap.Logger {
 	if threshold == zapcore.DebugLevel {
 		klogThreshold = -klogVerbosity // zapr writes V(n) at level -n
 	}
-	clientGo := zap.New(zapcore.NewCore(encoder.Clone(), sink, klogThreshold)).Named("client-go")
+	clientGo := zap.New(clientGoCore{zapcore.NewCore(encoder.Clone(), sink, klogThreshold)}).Named("client-go")
 	setKlogVerbosity(level)
 	klog.SetLoggerWithOptions(zapr.NewLogger(clientGo), klog.ContextualLogger(true))
 	zap.RedirectStdLog(log.Named("stdlib"))
 	return log
+}
+
+// clientGoCore leaves out what package requestinfo logs of each malformed query: a client chooses
+// how many there are, and what is in them.
+type clientGoCore struct{ zapcore.Core }
+
+// Check implements zapcore.Core.
+func (c clientGoCore) Check(entry zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	if entry.Message == "Couldn't parse request" {
+		return checked
+	}
+	return c.Core.Check(entry, checked)
+}
+
+// With implements zapcore.Core.
+func (c clientGoCore) With(fields []zapcore.Field) zapcore.Core {
+	return clientGoCore{c.Core.With(fields)}
 }
 
 // setKlogVerbosity lets klog.V(n) through up to n; klog keeps that number behind a flag only.

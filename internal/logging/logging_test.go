@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"k8s.io/klog/v2"
+
+	"spillway/internal/requestinfo"
 )
 
 // logEverything writes one entry per level and source and returns what came out, line by line.
@@ -55,6 +57,19 @@ func TestLogLevelsAndSources(t *testing.T) {
 		"info stdlib: stdlib info")
 	f("warn", "warn: own warn", "error: own error", "error client-go: klog error")
 	f("error", "error: own error", "error client-go: klog error")
+}
+
+func TestMalformedQueriesOfClientsAreNotLogged(t *testing.T) {
+	var out bytes.Buffer
+	logger := New("debug", "json", &out)
+	info, err := requestinfo.Read("GET", "/api/v1/pods", "limit=abc&fieldSelector=metadata.name%3Dsecret")
+	if err != nil || info.Verb != "list" || info.Name != "" {
+		t.Errorf("%+v, %v: this query was to be malformed", info, err)
+	}
+	klog.Background().WithValues("a", 1).Error(err, "Couldn't parse request")
+	if _ = logger.Sync(); out.Len() > 0 {
+		t.Error(out.String())
+	}
 }
 
 func TestConsoleFormat(t *testing.T) {

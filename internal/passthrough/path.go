@@ -8,18 +8,16 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"spillway/internal/requestinfo"
 )
 
 // connects are the subresources that hand the client a connection to something behind the
 // apiserver.
 var connects = []string{"exec", "attach", "portforward", "proxy"}
 
-// pathPartsLimit is more than the segments of the longest path whose parts have names.
-const pathPartsLimit = 16
-
-// apiPath is what a request path names, read as upstream reads it: percent-decoded once, then split
-// at every slash (W-21), so that an encoded slash makes two segments there and here. Resource, name
-// and subresource are empty where the path has none.
+// apiPath is what a request path names, as upstream reads it. Resource, name and subresource are
+// empty where the path has none.
 type apiPath struct {
 	verb                        string // "watch" or "proxy" of the old /api/v1/watch/… form, else empty
 	resource, name, subresource string
@@ -28,30 +26,18 @@ type apiPath struct {
 	suspect, connects bool
 }
 
-// parseAPIPath reads the raw path of a request target. A path that cannot be decoded is suspect and
-// names nothing.
+// parseAPIPath reads the raw path of a request target. A path that upstream cannot read is suspect
+// and names nothing.
 func parseAPIPath(raw string) apiPath {
-	path, err := url.PathUnescape(raw)
-	if err != nil {
-		return apiPath{suspect: true, connects: anyConnects(strings.SplitSeq(raw, "/"))}
-	}
-	trimmed := strings.Trim(path, "/")
-	p := apiPath{suspect: suspectPath(raw, path, trimmed)}
+	info, err := requestinfo.ReadPath(raw)
+	p := apiPath{suspect: err != nil || suspectPath(raw, info.Path)}
 	if p.suspect {
-		p.connects = anyConnects(strings.FieldsFuncSeq(decodeFully(path), func(r rune) bool { return r == '/' || r == '\\' }))
+		p.connects = anyConnects(strings.FieldsFuncSeq(decodeFully(raw), func(r rune) bool { return r == '/' || r == '\\' }))
 	}
-	parts := resourceParts(strings.SplitN(trimmed, "/", pathPartsLimit)) // a client chooses how many there are
-	if len(parts) > 1 && (parts[0] == "watch" || parts[0] == "proxy") {
-		p.verb, parts = parts[0], parts[1:]
+	if err != nil || !info.IsResourceRequest {
+		return p
 	}
-	if len(parts) > 2 && parts[0] == "namespaces" && parts[2] != "status" && parts[2] != "finalize" {
-		parts = parts[2:]
-	}
-	for i, field := range []*string{&p.resource, &p.name, &p.subresource} {
-		if i < len(parts) {
-			*field = parts[i]
-		}
-	}
+	p.verb, p.resource, p.name, p.subresource = info.Verb, info.Resource, info.Name, info.Subresource
 	return p
 }
 
@@ -78,33 +64,12 @@ func anyConnects(segments iter.Seq[string]) bool {
 // apiserver.
 func (p apiPath) proxies() bool { return !p.suspect && (p.verb == "proxy" || p.subresource == "proxy") }
 
-// resourceParts are the segments after /api/{version} or /apis/{group}/{version}; none for any
-// other path.
-func resourceParts(parts []string) []string {
-	switch {
-	case parts[0] == "api" && len(parts) > 2:
-		return parts[2:]
-	case parts[0] == "apis" && len(parts) > 3:
-		return parts[3:]
-	}
-	return nil
-}
-
 // suspectPath reports slashes that are encoded or doubled, dot segments, backslashes and double
 // encoding.
-func suspectPath(raw, path, trimmed string) bool {
+func suspectPath(raw, path string) bool {
 	return strings.Count(raw, "/") != strings.Count(path, "/") ||
 		strings.Contains(path, "//") || strings.ContainsAny(path, `%\`) ||
-		dotted(trimmed)
-}
-
-func dotted(path string) bool {
-	for segment := range strings.SplitSeq(path, "/") {
-		if segment == "." || segment == ".." {
-			return true
-		}
-	}
-	return false
+		strings.Contains(path+"/", "/./") || strings.Contains(path+"/", "/../")
 }
 
 // decodeFully percent-decodes until nothing is left to decode, in one pass: a decoded byte may
@@ -118,11 +83,10 @@ func decodeFully(path string) string {
 	for i := range len(path) {
 		out = append(out, path[i])
 		for n := len(out); n > 2 && out[n-3] == '%'; n = len(out) {
-			b, err := hex.DecodeString(string(out[n-2:]))
-			if err != nil {
+			if _, err := hex.Decode(out[n-3:], out[n-2:]); err != nil {
 				break
 			}
-			out = append(out[:n-3], b[0])
+			out = out[:n-2]
 		}
 	}
 	return string(out)

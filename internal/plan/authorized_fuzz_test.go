@@ -16,7 +16,7 @@ import (
 var readable = []string{"a/x 1", "a/y 2", "ab/x 3", "ab/y 4", "x 5", "y 6", "a 7", "ab 8"}
 
 // FuzzTargetIsWhatIsAuthorized: what the planner would answer from memory is within the attributes
-// that the authorizer decides on. The two parse the path and the query separately.
+// that the authorizer decides on. Both have one reading of the path, and each its own of the query.
 func FuzzTargetIsWhatIsAuthorized(f *testing.F) {
 	for _, path := range []string{
 		podsPath, podsPath + "/", podsPath + "//", "//api/v1/pods", "/api//v1/pods", "/api/v1//pods",

@@ -2,7 +2,6 @@ package plan
 
 import (
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
@@ -11,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"spillway/internal/object"
+	"spillway/internal/requestinfo"
 )
 
 // Request is what a plan looks at: the raw request, unparsed where parsing could differ from
@@ -75,43 +75,27 @@ type Target struct {
 	anywhere  bool   // the path has a namespace segment, and it is empty: all namespaces (W-20)
 }
 
-// pathPartsLimit is more than the segments of any path that names something: the client chooses how
-// many there are.
-const pathPartsLimit = 16
-
-// ParseTarget reads a raw path as upstream does: decoded as a whole, with one slash at the end
-// ignored, then split, so that an escaped slash makes two segments (W-20, W-21). Subresources, and
-// whatever is not plainly a collection or an object, go upstream, which words the answer.
+// ParseTarget reads a raw path as upstream does (W-20, W-21), and has a target only if the path is
+// spelled canonically, with at most one slash behind it. Subresources, and whatever is not plainly
+// a collection or an object, go upstream, which words the answer.
 func ParseTarget(raw string) (Target, bool) {
-	u, err := url.ParseRequestURI(raw)
-	if err != nil || !strings.HasPrefix(raw, "/") {
+	info, err := requestinfo.ReadPath(raw)
+	if err != nil || info.Resource == "" {
 		return Target{}, false
 	}
-	t, parts := Target{}, strings.SplitN(strings.TrimSuffix(u.Path, "/"), "/", pathPartsLimit)[1:]
-	switch {
-	case len(parts) > 2 && parts[0] == "api" && parts[1] == "v1":
-		t.gvr.Version, parts = parts[1], parts[2:]
-	case len(parts) > 3 && parts[0] == "apis" && parts[1] != "":
-		t.gvr.Group, t.gvr.Version, parts = parts[1], parts[2], parts[3:]
-	default:
-		return Target{}, false
+	t := Target{
+		gvr:       schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource},
+		namespace: info.Namespace, name: info.Name, watch: info.Verb == "watch",
 	}
-	if parts[0] == "watch" && len(parts) > 1 {
-		t.watch, parts = true, parts[1:]
+	if t.gvr.Resource == "namespaces" && t.namespace == t.name {
+		t.namespace = "" // upstream takes namespaces to be in themselves
 	}
-	if parts[0] == "namespaces" && len(parts) > 2 {
-		// namespaces/{name}/status and /finalize are subresources, not resources of a namespace.
-		if parts[2] == "status" || parts[2] == "finalize" {
+	path := strings.TrimSuffix(info.Path, "/")
+	if path != t.spelling() {
+		t.anywhere = t.namespace == ""
+		if path != t.spelling() {
 			return Target{}, false
 		}
-		t.namespace, t.anywhere, parts = parts[1], parts[1] == "", parts[2:]
-	}
-	if len(parts) > 2 || slices.Contains(parts, "") {
-		return Target{}, false
-	}
-	t.gvr.Resource = parts[0]
-	if len(parts) == 2 {
-		t.name = parts[1]
 	}
 	return t, object.HasPaths(t.gvr.GroupResource()) && len(content.IsPathSegmentName(t.name)) == 0 &&
 		namespaceName(t.namespace)
@@ -123,15 +107,25 @@ func namespaceName(name string) bool { return name == "" || len(validation.IsDNS
 
 // Path is the one canonical path of a collection: what a request travels by whose credentials are
 // the proxy's own.
-func (t Target) Path() string {
-	path := "/apis/" + t.gvr.Group + "/" + t.gvr.Version
+func (t Target) Path() string { return Target{gvr: t.gvr, namespace: t.namespace}.spelling() }
+
+// spelling is the canonical path of the target.
+func (t Target) spelling() string {
+	segments := append(make([]string, 0, 9), "", "apis", t.gvr.Group, t.gvr.Version)
 	if t.gvr.Group == "" {
-		path = "/api/" + t.gvr.Version
+		segments = append(segments[:0], "", "api", t.gvr.Version)
 	}
-	if t.namespace != "" {
-		path += "/namespaces/" + t.namespace
+	if t.watch {
+		segments = append(segments, "watch")
 	}
-	return path + "/" + t.gvr.Resource
+	if t.namespace != "" || t.anywhere {
+		segments = append(segments, "namespaces", t.namespace)
+	}
+	segments = append(segments, t.gvr.Resource)
+	if t.name != "" {
+		segments = append(segments, t.name)
+	}
+	return strings.Join(segments, "/")
 }
 
 // object reports that the path is read as an object, not as a collection of one.

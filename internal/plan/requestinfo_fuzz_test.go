@@ -10,7 +10,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
-// resolver is what kube-apiserver reads paths with.
+// resolver is what kube-apiserver reads paths with, whatever package requestinfo makes of it.
 var resolver = &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"),
 	GrouplessAPIPrefixes: sets.NewString("api")}
 
@@ -30,7 +30,7 @@ func FuzzTargetIsWhatUpstreamReads(f *testing.F) {
 	for _, path := range []string{"//api/v1/pods", "/api/v1/namespaces/a/finalize", "/api/v1/namespaces/a/pods/x/log",
 		"/api/v1/watch/namespaces/a/pods/x", "/api/v1/namespaces//pods/x", "/api/v1/pods/",
 		"/api/v1/%6eamespaces/a", "/apis/y.io/v1/namespaces%2Fa", "/apis//v1/pods",
-		"/api/v1/pods//", "/API/v1/pods", "/api/v2/pods", "/apis/y.io/v1/watch/namespaces/a/namespaces/b"} {
+		"/api/v1/pods//", "/apis/g/v1//a", "/API/v1/pods", "/api/v2/pods", "/apis/y.io/v1/watch/namespaces/a/namespaces/b"} {
 		f.Add(path)
 	}
 	f.Fuzz(func(t *testing.T, path string) {

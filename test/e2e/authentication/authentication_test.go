@@ -328,7 +328,9 @@ func FuzzAuthenticate(f *testing.F) {
 	})
 }
 
-// resolver is what kube-apiserver reads paths with.
+// resolver is what kube-apiserver reads requests with. Package requestinfo uses the same code, so
+// the comparison of attributes shows only that no escape, segment or field is lost on the way to it
+// and from it. The comparison of refusals shows what auth.Forbidden makes of them.
 var resolver = &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"),
 	GrouplessAPIPrefixes: sets.NewString("api")}
 

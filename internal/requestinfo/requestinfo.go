@@ -1,0 +1,61 @@
+// Package requestinfo reads requests with the code that kube-apiserver reads them with: what is
+// authorised, what is answered from memory and what is passed through come from one reading.
+package requestinfo
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/endpoints/request"
+)
+
+// factory has the prefixes of kube-apiserver.
+var factory = &request.RequestInfoFactory{
+	APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api"),
+}
+
+// segmentsLimit is more than the segments of any path that are read: nine, of
+// /apis/{group}/{version}/watch/namespaces/{namespace}/{resource}/{name}/{subresource}.
+const segmentsLimit = 16
+
+// Read reads a request as kube-apiserver does. path is as it was sent, percent escapes and all; so
+// is query. It fails where upstream does not get as far as its authorizer. Of more than 16
+// segments, Parts has the first ones; Path is whole.
+func Read(method, path, query string) (*request.RequestInfo, error) {
+	u, err := url.ParseRequestURI(path)
+	if err != nil {
+		return nil, err
+	}
+	if !strings.HasPrefix(path, "/") {
+		return nil, errors.New("the path begins with no slash")
+	}
+	whole := u.Path
+	u.Path, u.RawQuery = firstSegments(whole), query
+	info, err := factory.NewRequestInfo(&http.Request{Method: method, URL: u})
+	if err != nil {
+		return nil, err
+	}
+	info.Path = whole
+	return info, nil
+}
+
+// ReadPath reads a path alone. The verb of a resource is "watch" or "proxy" if the path says so,
+// else empty.
+func ReadPath(path string) (*request.RequestInfo, error) { return Read("", path, "") }
+
+// firstSegments cuts off what the factory would split and not look at: the client chooses how many
+// segments there are.
+func firstSegments(path string) string {
+	trimmed, end := strings.Trim(path, "/"), 0
+	for range segmentsLimit {
+		i := strings.IndexByte(trimmed[end:], '/')
+		if i < 0 {
+			return path
+		}
+		end += i + 1
+	}
+	return trimmed[:end] + "more"
+}
