@@ -127,7 +127,7 @@ func (c *Conn) Serve() {
 
 func (c *Conn) startAlive() {
 	c.mu.Lock()
-	defer c.unlock()
+	defer c.unlockAndFlush()
 	c.alive.start(c)
 }
 
@@ -220,7 +220,7 @@ func (c *Conn) releaseLongInput() {
 		return
 	}
 	c.mu.Lock()
-	defer c.unlock()
+	defer c.unlockAndFlush()
 	if c.unproven() {
 		left := c.input.buffer[c.input.from:c.input.to]
 		c.input, c.longInput = newInput(max(smallInput, len(left))), false
@@ -231,7 +231,7 @@ func (c *Conn) releaseLongInput() {
 // refuse resets a stream for an error of the client's.
 func (c *Conn) refuse(e http2.StreamError) {
 	c.mu.Lock()
-	defer c.unlock()
+	defer c.unlockAndFlush()
 	if s := c.streams[e.StreamID]; s != nil {
 		s.reset(e.Code, fmt.Errorf("stream error: %w", e))
 		return
@@ -250,7 +250,7 @@ func (c *Conn) GoAway() { c.goAway(http2.ErrCodeNo) }
 
 func (c *Conn) goAway(code http2.ErrCode) {
 	c.mu.Lock()
-	defer c.unlock()
+	defer c.unlockAndFlush()
 	c.goAwayLocked(code)
 }
 
@@ -286,7 +286,7 @@ func (c *Conn) linger(end time.Time) {
 	if late {
 		c.closing.Reset(goAwayTimeout)
 	}
-	c.unlock()
+	c.unlockAndFlush()
 	if !late {
 		c.end(errGone)
 	}
@@ -313,7 +313,7 @@ func (c *Conn) end(err error) {
 			c.closing.Stop()
 		}
 	}
-	c.unlock()
+	c.unlockAndFlush()
 	_ = c.net.Close()
 	if first && c.nonblock != nil {
 		c.ready() // the reader lets go of the rest
