@@ -34,7 +34,7 @@ type writer struct {
 	groups     map[*ring.Signal]*group
 	timers     timerheap.Heap[*slot] // all slots, by when a bookmark, a deadline or a check is due
 	queue      turnQueue
-	encrypted  []byte // TLS records of the current turn
+	sealed     clientconn.SealedRecords // of the current turn
 	unflushed  flushQueue
 	delivering bool          // what SetDelivering was last called with
 	loop       watchdog.Loop // rests while nothing is to be delivered
