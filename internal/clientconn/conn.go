@@ -283,7 +283,7 @@ func (c *PacedConn) abort() error {
 // Cut ends the connection so that the peer sees an abort and not a clean end. Any goroutine may
 // call it.
 func (c *PacedConn) Cut() {
-	if t, ok := c.Conn.(interface{ SetLinger(int) error }); ok {
+	if t, ok := c.Conn.(*net.TCPConn); ok {
 		_ = t.SetLinger(0) // without it the close is still a close
 	}
 	_ = c.Close()
@@ -295,7 +295,7 @@ func Of(c net.Conn) *PacedConn {
 		switch v := c.(type) {
 		case *PacedConn:
 			return v
-		case interface{ NetConn() net.Conn }:
+		case tlsconn.Above:
 			c = v.NetConn()
 		default:
 			return nil

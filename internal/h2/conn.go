@@ -20,7 +20,7 @@ type Conn struct {
 	// Static after construction.
 	opts       Options
 	net        net.Conn
-	secure     tlsConn // nil: the connection has no TLS
+	secure     TLSConn // nil: the connection has no TLS
 	remote     string
 	framer     *http2.Framer   // writes into the outbox, under mu
 	nonblock   NonblockingConn // nil: the connection has goroutines
@@ -81,7 +81,7 @@ func New(c net.Conn, opts Options) *Conn {
 	if h.nonblock == nil {
 		h.wakeSender, h.ended = make(chan struct{}, 1), make(chan struct{})
 	}
-	h.secure, _ = c.(tlsConn)
+	h.secure, _ = c.(TLSConn)
 	h.framer = http2.NewFramer(&h.outbox, nil)
 	h.decoder = hpack.NewDecoder(tableSize, func(hpack.HeaderField) {})
 	h.ledger = memoryLedger{bounds: opts.Bounds, peer: opts.Peer, freed: make(chan struct{}, 1)}
@@ -91,8 +91,8 @@ func New(c net.Conn, opts Options) *Conn {
 	return h
 }
 
-// tlsConn is what crypto/tls and wrappers of it know of a connection.
-type tlsConn interface{ ConnectionState() tls.ConnectionState }
+// TLSConn is what crypto/tls and wrappers of it know of a connection.
+type TLSConn interface{ ConnectionState() tls.ConnectionState }
 
 // state is that of the connection's TLS, made anew each time: kept, it would be a tenth of what an
 // idle connection takes. nil: there is none.
