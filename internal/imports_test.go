@@ -57,7 +57,7 @@ var mayImport = map[string][]string{
 	"tracing":     {"auth"},
 	"apistatus":   {"codec", "object"},
 	"flowcontrol": {"metric", "object", "timerheap"},
-	"clientconn":  {"apistatus", "flowcontrol", "metric", "rawio", "ring", "tlsconn"},
+	"clientconn":  {"apistatus", "flowcontrol", "h2", "metric", "rawio", "ring", "tlsconn"},
 	"freshness":   {"cache"},
 	"source":      {"apistatus", "backfill", "cache", "codec", "fanout", "freshness", "object"},
 	"plan":        {"apistatus", "object", "requestinfo", "source"},

@@ -82,19 +82,18 @@ func passing(err error) bool {
 // cannot go on after a write that timed out half-way, while a socket can.
 type PacedConn struct {
 	net.Conn
-	seat         seat            // the answerer's
-	eviction     *EvictionPolicy // static; nil: none
-	tracking     connTracking
-	strict       *string       // static; nil: none
-	meter        tlsconn.Meter // the reader's
-	pace         atomic.Pointer[pace]
-	capture      *[]byte                    // the writer's: where what TLS writes is put instead of sent
-	captureLimit int32                      // bytes of capture from which it is sent; 0: it is not sent here
-	tls          bool                       // static: there is TLS above
-	timed        atomic.Bool                // TCP_USER_TIMEOUT is set, by SetPace
-	stalled      atomic.Bool                // evicted: what is written now fails for that reason, whatever the error
-	lost         atomic.Pointer[func()]     // called by Close, unless TakeOver was called before; nil: nothing is
-	polled       atomic.Pointer[PolledConn] // reads and writes without waiting; nil: they wait
+	seat     seat            // the answerer's
+	eviction *EvictionPolicy // static; nil: none
+	tracking connTracking
+	strict   *string       // static; nil: none
+	meter    tlsconn.Meter // the reader's
+	pace     atomic.Pointer[pace]
+	sealed   *SealedRecords             // the writer's, during RecordWriter.Seal: takes what TLS writes
+	tls      bool                       // static: there is TLS above
+	timed    atomic.Bool                // TCP_USER_TIMEOUT is set, by SetPace
+	stalled  atomic.Bool                // evicted: what is written now fails for that reason, whatever the error
+	lost     atomic.Pointer[func()]     // called by Close, unless TakeOver was called before; nil: nothing is
+	polled   atomic.Pointer[PolledConn] // reads and writes without waiting; nil: they wait
 	// sending is held by SetPace and by writes that are sent: TLS writes on the goroutine that
 	// reads, too, to answer a key update.
 	sending sync.Mutex
@@ -183,10 +182,6 @@ func (c *PacedConn) OnLost(lost func()) { c.lost.Store(&lost) }
 // TakeOver reports that the connection has not been closed since OnLost.
 func (c *PacedConn) TakeOver() bool { return c.lost.Swap(nil) != nil }
 
-// Capture makes writes of TLS append to b from now on, instead of sending; nil: they send again. It
-// is called by the goroutine that writes.
-func (c *PacedConn) Capture(b *[]byte) { c.capture = b }
-
 // Close implements net.Conn. It calls the function that OnLost set.
 func (c *PacedConn) Close() error {
 	if lost := c.lost.Swap(nil); lost != nil {
@@ -210,20 +205,26 @@ func (c *PacedConn) StopPacing() {
 // took something meanwhile: a client is evicted that much late at most.
 const StallChecks = 4
 
-// Write sends b. Under a pace it returns ErrStalled, or why its pin was evicted, once the client
-// falls below it, and has reset the connection.
+// Write implements net.Conn. It sends b, unless a RecordWriter or a PolledConn does that later.
 func (c *PacedConn) Write(b []byte) (int, error) {
-	if c.capture != nil {
-		return c.appendCaptured(b)
+	if c.sealed != nil {
+		*c.sealed = append(*c.sealed, b...)
+		return len(b), nil
 	}
 	if s := c.polled.Load(); s != nil {
 		return s.bufferRecords(b)
 	}
+	return c.send(b)
+}
+
+// send sends b. Under a pace it returns ErrStalled, or why its pin was evicted, once the client
+// falls below it, and has reset the connection.
+func (c *PacedConn) send(b []byte) (int, error) {
 	c.sending.Lock()
 	defer c.sending.Unlock()
 	p := c.pace.Load()
 	if p == nil {
-		n, _, err := c.send(b)
+		n, _, err := c.sendUnseated(b)
 		return n, err
 	}
 	written, progress := 0, time.Now()
@@ -233,7 +234,7 @@ func (c *PacedConn) Write(b []byte) (int, error) {
 			return written, err
 		}
 		began := time.Now()
-		n, waited, err := c.send(b[written:])
+		n, waited, err := c.sendUnseated(b[written:])
 		written += n
 		if p.pin != nil {
 			p.pin.add(n, time.Since(began)-waited)
@@ -256,9 +257,9 @@ func (c *PacedConn) Write(b []byte) (int, error) {
 	}
 }
 
-// send sends b without a seat, or else gives it up while it waits for the client. It tells how long
-// it waited to have it back.
-func (c *PacedConn) send(b []byte) (n int, waited time.Duration, err error) {
+// sendUnseated sends b. A seat is given up while it waits for the client; waited is how long it
+// took to have the seat back.
+func (c *PacedConn) sendUnseated(b []byte) (n int, waited time.Duration, err error) {
 	if !c.seat.held {
 		n, err = c.Conn.Write(b)
 		return n, 0, err
@@ -282,7 +283,7 @@ func (c *PacedConn) abort() error {
 // Cut ends the connection so that the peer sees an abort and not a clean end. Any goroutine may
 // call it.
 func (c *PacedConn) Cut() {
-	if t, ok := c.Conn.(interface{ SetLinger(int) error }); ok {
+	if t, ok := c.Conn.(*net.TCPConn); ok {
 		_ = t.SetLinger(0) // without it the close is still a close
 	}
 	_ = c.Close()
@@ -294,7 +295,7 @@ func Of(c net.Conn) *PacedConn {
 		switch v := c.(type) {
 		case *PacedConn:
 			return v
-		case interface{ NetConn() net.Conn }:
+		case tlsconn.Above:
 			c = v.NetConn()
 		default:
 			return nil

@@ -6,24 +6,24 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"spillway/internal/h2"
 )
 
-// PacedWriter is an answer of an http.ResponseWriter, h2.Response above all, whose client must keep
-// up, as PacedConn is for a whole connection. On HTTP/2 a client may read one stream and not
-// another, and flow control stops that one alone. So each stream has a stall timeout of its own,
-// which runs only while a write waits. A client that stops reading a stream gets a reset of it; its
-// other streams go on.
+// PacedWriter is the answer on an HTTP/2 stream whose client must keep up, as PacedConn is for a
+// whole connection. A client may read one stream and not another, and flow control stops that one
+// alone. So each stream has a stall timeout of its own, which runs only while a write waits. A
+// client that stops reading a stream gets a reset of it; its other streams go on.
 //
 // It sees progress a piece at a time, since the writer reports a piece only when it has taken it as
 // a whole: a client is evicted that takes less than pieceBytes within the stall timeout, where
 // PacedConn counts every byte.
 type PacedWriter struct {
-	http.ResponseWriter
-	control *http.ResponseController
-	conn    *PacedConn // below; nil if there is none to ask
-	stall   time.Duration
-	seat    seat
-	began   bool // the head is written
+	response *h2.Response
+	conn     *PacedConn // below; nil if there is none to ask
+	stall    time.Duration
+	seat     seat
+	began    bool // the head is written
 	// EndsConnection reports that the connection ends with an answer of that status, as
 	// kube-apiserver has it for requests over HTTP/2 that it does not know the user of; nil: it
 	// does not.
@@ -34,7 +34,7 @@ type PacedWriter struct {
 	pin     *pin        // the old state that is kept alive for the client; nil: none is. Set by the handler alone
 	stalled bool        // the clock ran out
 	severed bool        // by cut
-	over    bool        // the handler returns: its ResponseWriter must not be touched any more
+	over    bool        // the handler returns: response must not be touched any more
 }
 
 // pieceBytes is what HTTP/2 clients take in one frame unless they ask for more: smaller pieces
@@ -43,16 +43,16 @@ const pieceBytes = 16 << 10
 
 // NewPacedWriter makes a PacedWriter. The handler calls Close before it returns. A stall of 0
 // demands nothing of the client.
-func NewPacedWriter(w http.ResponseWriter, below *PacedConn, stall time.Duration) *PacedWriter {
-	n := &PacedWriter{ResponseWriter: w, control: http.NewResponseController(w), conn: below, stall: stall}
+func NewPacedWriter(w *h2.Response, below *PacedConn, stall time.Duration) *PacedWriter {
+	n := &PacedWriter{response: w, conn: below, stall: stall}
 	if below != nil {
 		n.seat.of = below.seat.of
 	}
 	return n
 }
 
-// Unwrap lets http.ResponseController reach the writer below.
-func (n *PacedWriter) Unwrap() http.ResponseWriter { return n.ResponseWriter }
+// Header implements http.ResponseWriter.
+func (n *PacedWriter) Header() http.Header { return n.response.Header() }
 
 // WriteHeader implements http.ResponseWriter.
 func (n *PacedWriter) WriteHeader(code int) {
@@ -63,17 +63,13 @@ func (n *PacedWriter) WriteHeader(code int) {
 	if code >= http.StatusOK && n.EndsConnection != nil && n.EndsConnection(code) {
 		n.Header().Set("Connection", "close") // which becomes GOAWAY
 	}
-	n.ResponseWriter.WriteHeader(code)
+	n.response.WriteHeader(code)
 }
 
 // Prove notes that the sender of the request is known.
-func (n *PacedWriter) Prove() {
-	if response, ok := n.ResponseWriter.(interface{ Prove() }); ok {
-		response.Prove()
-	}
-}
+func (n *PacedWriter) Prove() { n.response.Prove() }
 
-// Write sends b, of which net/http may hold something back until it is flushed. It returns
+// Write sends b, of which h2 may hold something back until it is flushed. It returns
 // ErrStalled, or why its pin was evicted, once the client falls below the pace, and has reset the
 // stream.
 func (n *PacedWriter) Write(b []byte) (int, error) {
@@ -81,7 +77,7 @@ func (n *PacedWriter) Write(b []byte) (int, error) {
 	for len(b) > 0 {
 		piece := b[:min(len(b), pieceBytes)]
 		err := n.timed(func() error {
-			_, err := n.ResponseWriter.Write(piece)
+			_, err := n.response.Write(piece)
 			return err
 		})
 		if err != nil {
@@ -96,10 +92,9 @@ func (n *PacedWriter) Write(b []byte) (int, error) {
 }
 
 // FlushError sends what is buffered.
-func (n *PacedWriter) FlushError() error { return n.timed(n.control.Flush) }
+func (n *PacedWriter) FlushError() error { return n.timed(n.response.FlushError) }
 
-// timed calls what may have to wait for the client, without a seat: net/http sends on a goroutine
-// of its own.
+// timed calls what may have to wait for the client, without a seat.
 func (n *PacedWriter) timed(send func() error) error {
 	if n.seat.held {
 		n.seat.of.Release()
@@ -159,7 +154,7 @@ func (n *PacedWriter) SuspendPace() (resume func()) {
 }
 
 // SetReadDeadline limits the time for the request's body.
-func (n *PacedWriter) SetReadDeadline(t time.Time) error { return n.control.SetReadDeadline(t) }
+func (n *PacedWriter) SetReadDeadline(t time.Time) error { return n.response.SetReadDeadline(t) }
 
 // HeadWritten reports that the answer has begun.
 func (n *PacedWriter) HeadWritten() bool { return n.began }
@@ -213,8 +208,7 @@ func (n *PacedWriter) evict() {
 // goroutine may call it.
 func (n *PacedWriter) Cut() { n.reset(&n.severed) }
 
-// reset notes why, and breaks the answer: for a deadline that has passed, net/http resets an HTTP/2
-// stream at once.
+// reset notes why, and breaks the answer: a deadline that has passed resets a stream at once.
 func (n *PacedWriter) reset(why *bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -224,16 +218,15 @@ func (n *PacedWriter) reset(why *bool) {
 
 func (n *PacedWriter) breakLocked() {
 	if !n.over {
-		_ = n.control.SetWriteDeadline(time.Unix(1, 0)) // fails where there is nothing left to break
+		_ = n.response.SetWriteDeadline(time.Unix(1, 0)) // never fails
 	}
 }
 
 // OnEnd has f called when the stream ends; see h2.Response.
-func (n *PacedWriter) OnEnd(f func(error)) (stop func()) {
-	return n.ResponseWriter.(interface {
-		OnEnd(f func(error)) (stop func())
-	}).OnEnd(f)
-}
+func (n *PacedWriter) OnEnd(f func(error)) (stop func()) { return n.response.OnEnd(f) }
+
+// Keep lets the stream outlive its handler; see h2.Response. Close follows.
+func (n *PacedWriter) Keep(k h2.Keeper) (*h2.Stream, error) { return n.response.Keep(k) }
 
 // Close lets go of the answer. A stream that is kept beyond its handler holds nothing but its
 // pace's end.
@@ -241,7 +234,7 @@ func (n *PacedWriter) Close() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.over = true
-	n.ResponseWriter, n.control, n.timer = nil, nil, nil
+	n.response, n.timer = nil, nil
 }
 
 // StrictTransportSecurityHeader is a header that keeps browsers from plain HTTP (RFC 6797). As in

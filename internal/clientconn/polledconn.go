@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"spillway/internal/rawio"
+	"spillway/internal/tlsconn"
 )
 
 // PolledConn reads and writes a connection without waiting, so that the connection needs no
@@ -278,7 +279,7 @@ func rawConn(c net.Conn) syscall.RawConn {
 				return nil
 			}
 			return raw
-		case interface{ NetConn() net.Conn }: // crypto/tls, and wrappers that follow its example
+		case tlsconn.Above:
 			c = v.NetConn()
 		default:
 			return nil

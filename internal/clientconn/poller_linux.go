@@ -168,30 +168,42 @@ func (p *Poller) run() {
 	}
 }
 
+// departureEvents say that the peer has ended or reset a connection.
+const departureEvents = unix.EPOLLRDHUP | unix.EPOLLHUP | unix.EPOLLERR
+
+// dispatch makes the calls for an event of a watched connection.
 func (p *Poller) dispatch(id uint64, events uint32) {
+	if w := p.notifyWatched(id, events); w != nil {
+		w.notifyAttended(events)
+	}
+}
+
+// notifyWatched calls gone or room with mu held, so that nothing is called after Stop. An attended
+// connection is returned instead.
+func (p *Poller) notifyWatched(id uint64, events uint32) (attended *Watched) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	w := p.watched[id]
 	switch {
 	case w == nil:
 	case w.ready != nil:
-		p.mu.Unlock()
-		w.dispatch(events)
-		p.mu.Lock()
-	case events&(unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0:
+		return w
+	case events&departureEvents != 0:
 		delete(p.watched, id)
 		w.gone()
 	case w.room != nil:
 		w.room()
 	}
+	return nil
 }
 
-// dispatch calls room and ready for an event. Each event also reports room that there was before.
-func (w *Watched) dispatch(events uint32) {
+// notifyAttended calls room and ready for an event, without a lock: Stop may have returned. Each
+// event also reports room that there was before.
+func (w *Watched) notifyAttended(events uint32) {
 	if events&unix.EPOLLOUT != 0 {
 		w.room()
 	}
-	if events&(unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0 {
+	if events&departureEvents != 0 {
 		w.left.Store(true)
 	}
 	if events&^unix.EPOLLOUT != 0 {

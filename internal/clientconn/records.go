@@ -2,57 +2,67 @@ package clientconn
 
 import (
 	"io"
+	"slices"
 	"sync"
 )
 
-// records sends the TLS records of large answers several at a time. TLS writes them one by one, 16
-// KiB each, and for a connection below that is as much work as for a send of several: a deadline, a
-// system call, a way through the kernel, and a client to be woken.
-type records struct {
-	tls  io.Writer
-	conn *PacedConn // below
-}
-
 const (
 	RecordBytes = 16 << 10 // of what is in it, at most
-	// recordsSize is from how much on captured records are sent: three records, since a segment,
-	// before the device cuts it up, is just less than 64 KiB. A fourth one would leave a bit for
-	// another segment, and more than unsentBytesLimit in the kernel.
-	recordsSize = 48 << 10
+	// sealBytes is how much plaintext RecordWriter.Write seals and sends at a time: three records,
+	// since a segment, before the device cuts it up, is just less than 64 KiB. A fourth one would
+	// leave a bit for another segment, and more than unsentBytesLimit in the kernel.
+	sealBytes = 3 * RecordBytes
+	// sealOverheadBytes is what the records of sealBytes add to it, at most.
+	sealOverheadBytes = 1 << 10
 )
 
-var recordBuffers = sync.Pool{New: func() any {
-	b := make([]byte, 0, recordsSize+2*RecordBytes) // the last one begins below that
-	return &b
+// SealedRecords are TLS records that are not sent yet. They are made for one connection, and are
+// sent on it as they are and in their order.
+type SealedRecords []byte
+
+var sealedBuffers = sync.Pool{New: func() any {
+	r := make(SealedRecords, 0, sealBytes+sealOverheadBytes)
+	return &r
 }}
 
-// RecordWriter writes to a TLS connection, and sends its records several at a time on the
-// connection below.
-func RecordWriter(tls io.Writer, below *PacedConn) io.Writer { return records{tls: tls, conn: below} }
-
-// Write implements io.Writer. When it returns, everything has been sent.
-func (r records) Write(b []byte) (int, error) {
-	buffer := recordBuffers.Get().(*[]byte)
-	defer recordBuffers.Put(buffer)
-	*buffer = (*buffer)[:0]
-	r.conn.capture, r.conn.captureLimit = buffer, recordsSize
-	n, err := r.tls.Write(b)
-	r.conn.capture, r.conn.captureLimit = nil, 0
-	if err == nil && len(*buffer) > 0 {
-		_, err = r.conn.Write(*buffer)
-	}
-	return n, err
+// RecordWriter makes TLS records apart from sending them. TLS sends each by itself, 16 KiB, and for
+// a connection below that is as much work as for a send of several: a deadline, a system call, a
+// way through the kernel, and a client to be woken.
+type RecordWriter struct {
+	tls  io.Writer
+	conn *PacedConn
 }
 
-// appendCaptured appends b to what is captured, and sends all of it from captureLimit on.
-func (c *PacedConn) appendCaptured(b []byte) (int, error) {
-	all := c.capture
-	*all = append(*all, b...)
-	if c.captureLimit == 0 || len(*all) < int(c.captureLimit) {
-		return len(b), nil
+// NewRecordWriter makes a RecordWriter of a TLS connection, or a buffer above it, and the
+// connection below.
+func NewRecordWriter(tls io.Writer, below *PacedConn) RecordWriter {
+	return RecordWriter{tls: tls, conn: below}
+}
+
+// Seal replaces what is in r by the records of b. The caller sends them.
+func (w RecordWriter) Seal(r *SealedRecords, b []byte) error {
+	*r = (*r)[:0]
+	w.conn.sealed = r
+	_, err := w.tls.Write(b)
+	w.conn.sealed = nil
+	return err
+}
+
+// Write implements io.Writer. It sends records several at a time. When it returns, everything has
+// been sent.
+func (w RecordWriter) Write(b []byte) (int, error) {
+	r := sealedBuffers.Get().(*SealedRecords)
+	defer sealedBuffers.Put(r)
+	written := 0
+	for piece := range slices.Chunk(b, sealBytes) {
+		err := w.Seal(r, piece)
+		if err == nil && len(*r) > 0 {
+			_, err = w.conn.send(*r)
+		}
+		if err != nil {
+			return written, err
+		}
+		written += len(piece)
 	}
-	c.capture = nil
-	_, err := c.Write(*all)
-	c.capture, *all = all, (*all)[:0]
-	return len(b), err
+	return written, nil
 }

@@ -30,7 +30,7 @@ func TestRecords(t *testing.T) {
 	identity.StartTLS()
 	defer identity.Close()
 	config := &tls.Config{Certificates: identity.TLS.Certificates, DynamicRecordSizingDisabled: true}
-	for _, size := range []int{1, RecordBytes, RecordBytes + 1, recordsSize, recordsSize + 1, 1<<20 + 7} {
+	for _, size := range []int{1, RecordBytes, RecordBytes + 1, sealBytes, sealBytes + 1, 1<<20 + 7} {
 		synctest.Test(t, func(t *testing.T) {
 			near, far := pipe(t)
 			count := &counted{Conn: near}
@@ -51,16 +51,16 @@ func TestRecords(t *testing.T) {
 				t.Fatal(err)
 			}
 			count.writes = 0
-			if n, err := RecordWriter(server, below).Write(text); n != size || err != nil {
+			if n, err := NewRecordWriter(server, below).Write(text); n != size || err != nil {
 				t.Fatalf("%d bytes of %d: %v", n, size, err)
 			}
 			if all := <-got; !bytes.Equal(all, text) {
 				t.Errorf("%d bytes arrived of %d, or others", len(all), size)
 			}
-			if most := size/recordsSize + 1; count.writes > most {
+			if most := size/sealBytes + 1; count.writes > most {
 				t.Errorf("%d bytes took %d sends", size, count.writes)
 			}
-			if _, err := RecordWriter(server, below).Write(text); !errors.Is(err, ErrStalled) {
+			if _, err := NewRecordWriter(server, below).Write(text); !errors.Is(err, ErrStalled) {
 				t.Errorf("the peer does not read %d bytes: %v", size, err)
 			}
 		})

@@ -2,6 +2,7 @@ package fakeapiserver
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"maps"
 	"net"
@@ -256,8 +257,8 @@ type connKey struct{}
 
 // withConn remembers the connection of a request, beneath TLS.
 func withConn(ctx context.Context, c net.Conn) context.Context {
-	if tls, ok := c.(interface{ NetConn() net.Conn }); ok {
-		c = tls.NetConn()
+	if secure, ok := c.(*tls.Conn); ok {
+		c = secure.NetConn()
 	}
 	return context.WithValue(ctx, connKey{}, c)
 }

@@ -72,7 +72,7 @@ func (c *Conn) begin(f *http2.HeadersFrame) error {
 // that has proven nothing only updates the state of the compression, which costs little.
 func (c *Conn) fieldsMatter(h http2.FrameHeader) bool {
 	c.mu.Lock()
-	defer c.unlock()
+	defer c.unlockAndFlush()
 	return !c.unproven() || !c.ignores(h)
 }
 
@@ -110,7 +110,7 @@ func (c *Conn) dropHead() {
 		_ = c.decoder.Close()
 	}
 	c.mu.Lock()
-	defer c.unlock()
+	defer c.unlockAndFlush()
 	c.ledger.free(&b.claim)
 	if c.unproven() && !b.served {
 		if c.ledger.unserved += b.decodedBytes; c.ledger.unserved > unservedHeads*c.ledger.bounds.Head {
@@ -243,7 +243,7 @@ func (c *Conn) settleClaim(b *block) {
 		return
 	}
 	c.mu.Lock()
-	defer c.unlock()
+	defer c.unlockAndFlush()
 	c.ledger.shrink(&b.claim, cost)
 }
 

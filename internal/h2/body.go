@@ -125,7 +125,7 @@ func (b *body) Close() error {
 	unread := b.discard()
 	c := b.stream.conn
 	c.mu.Lock()
-	defer c.unlock()
+	defer c.unlockAndFlush()
 	c.credit(nil, unread)
 	return nil
 }
@@ -165,7 +165,7 @@ func (b *body) setDeadline(at time.Time) {
 func (s *Stream) sendContinue() {
 	c := s.conn
 	c.mu.Lock()
-	defer c.unlock()
+	defer c.unlockAndFlush()
 	if s.err == nil && !s.requestEnded && !s.headSent {
 		c.control()
 		c.head(s.id, 100, nil, nil, false)
@@ -179,7 +179,7 @@ func (s *Stream) creditRead(n int) {
 	}
 	c := s.conn
 	c.mu.Lock()
-	defer c.unlock()
+	defer c.unlockAndFlush()
 	c.credit(nil, n)
 	if s.err == nil && !s.requestEnded {
 		c.credit(s, n)

@@ -20,7 +20,7 @@ type Conn struct {
 	// Static after construction.
 	opts       Options
 	net        net.Conn
-	secure     tlsConn // nil: the connection has no TLS
+	secure     TLSConn // nil: the connection has no TLS
 	remote     string
 	framer     *http2.Framer   // writes into the outbox, under mu
 	nonblock   NonblockingConn // nil: the connection has goroutines
@@ -81,7 +81,7 @@ func New(c net.Conn, opts Options) *Conn {
 	if h.nonblock == nil {
 		h.wakeSender, h.ended = make(chan struct{}, 1), make(chan struct{})
 	}
-	h.secure, _ = c.(tlsConn)
+	h.secure, _ = c.(TLSConn)
 	h.framer = http2.NewFramer(&h.outbox, nil)
 	h.decoder = hpack.NewDecoder(tableSize, func(hpack.HeaderField) {})
 	h.ledger = memoryLedger{bounds: opts.Bounds, peer: opts.Peer, freed: make(chan struct{}, 1)}
@@ -91,8 +91,8 @@ func New(c net.Conn, opts Options) *Conn {
 	return h
 }
 
-// tlsConn is what crypto/tls and wrappers of it know of a connection.
-type tlsConn interface{ ConnectionState() tls.ConnectionState }
+// TLSConn is what crypto/tls and wrappers of it know of a connection.
+type TLSConn interface{ ConnectionState() tls.ConnectionState }
 
 // state is that of the connection's TLS, made anew each time: kept, it would be a tenth of what an
 // idle connection takes. nil: there is none.
@@ -127,7 +127,7 @@ func (c *Conn) Serve() {
 
 func (c *Conn) startAlive() {
 	c.mu.Lock()
-	defer c.unlock()
+	defer c.unlockAndFlush()
 	c.alive.start(c)
 }
 
@@ -220,7 +220,7 @@ func (c *Conn) releaseLongInput() {
 		return
 	}
 	c.mu.Lock()
-	defer c.unlock()
+	defer c.unlockAndFlush()
 	if c.unproven() {
 		left := c.input.buffer[c.input.from:c.input.to]
 		c.input, c.longInput = newInput(max(smallInput, len(left))), false
@@ -231,7 +231,7 @@ func (c *Conn) releaseLongInput() {
 // refuse resets a stream for an error of the client's.
 func (c *Conn) refuse(e http2.StreamError) {
 	c.mu.Lock()
-	defer c.unlock()
+	defer c.unlockAndFlush()
 	if s := c.streams[e.StreamID]; s != nil {
 		s.reset(e.Code, fmt.Errorf("stream error: %w", e))
 		return
@@ -250,7 +250,7 @@ func (c *Conn) GoAway() { c.goAway(http2.ErrCodeNo) }
 
 func (c *Conn) goAway(code http2.ErrCode) {
 	c.mu.Lock()
-	defer c.unlock()
+	defer c.unlockAndFlush()
 	c.goAwayLocked(code)
 }
 
@@ -286,7 +286,7 @@ func (c *Conn) linger(end time.Time) {
 	if late {
 		c.closing.Reset(goAwayTimeout)
 	}
-	c.unlock()
+	c.unlockAndFlush()
 	if !late {
 		c.end(errGone)
 	}
@@ -313,7 +313,7 @@ func (c *Conn) end(err error) {
 			c.closing.Stop()
 		}
 	}
-	c.unlock()
+	c.unlockAndFlush()
 	_ = c.net.Close()
 	if first && c.nonblock != nil {
 		c.ready() // the reader lets go of the rest

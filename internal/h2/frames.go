@@ -18,7 +18,7 @@ func (c *Conn) take(frame http2.Frame) error {
 		c.mu.Lock()
 		c.alive.reportBusy(false)
 		c.alive.checkNow()
-		c.unlock()
+		c.unlockAndFlush()
 	}
 	switch f := frame.(type) {
 	case *http2.HeadersFrame:
@@ -27,7 +27,7 @@ func (c *Conn) take(frame http2.Frame) error {
 		return c.continueHead(f)
 	}
 	c.mu.Lock()
-	defer c.unlock()
+	defer c.unlockAndFlush()
 	if c.ignores(frame.Header()) {
 		if data, ok := frame.(*http2.DataFrame); ok {
 			return c.discardData(data)

@@ -60,7 +60,7 @@ func (c *Conn) run(one *call) {
 		c.handle(one)
 		c.mu.Lock()
 		one = c.nextCall()
-		c.unlock()
+		c.unlockAndFlush()
 	}
 }
 
@@ -99,7 +99,7 @@ func (c *Conn) handle(one *call) {
 			_ = s.body.Close()
 		}
 		c.mu.Lock()
-		defer c.unlock()
+		defer c.unlockAndFlush()
 		s.handled(w.kept)
 	}()
 	one.handler.ServeHTTP(w, one.request)

@@ -21,7 +21,7 @@ func (w *Response) sendTrailer() error { return w.stream.sendHead(0, w.header, w
 func (s *Stream) sendHead(status int, h http.Header, keys []string, end bool) error {
 	c := s.conn
 	c.mu.Lock()
-	defer c.unlock()
+	defer c.unlockAndFlush()
 	if err := s.admit(); err != nil {
 		return err
 	}

@@ -90,7 +90,7 @@ func (a *keepalive) check() {
 	if err == nil && c.err == nil {
 		a.timer.Reset(max(next.Sub(now), time.Millisecond))
 	}
-	c.unlock()
+	c.unlockAndFlush()
 	if err != nil {
 		c.end(err)
 	}

@@ -157,7 +157,7 @@ func (l *memoryLedger) signalFreed() {
 // moment for what they give back or prove.
 func (c *Conn) claims(cl *claim, n int64) bool {
 	c.mu.Lock()
-	defer c.unlock()
+	defer c.unlockAndFlush()
 	var end time.Time
 	for !c.ledger.grow(cl, n) {
 		switch {
@@ -169,7 +169,7 @@ func (c *Conn) claims(cl *claim, n int64) bool {
 			c.ledger.waitedInVain = true
 			return false
 		}
-		c.unlock()
+		c.unlockAndFlush()
 		late := time.NewTimer(time.Until(end))
 		select {
 		case <-c.ledger.freed:
@@ -192,13 +192,13 @@ func (w *Response) Prover() (prove func()) { return w.stream.conn.prove }
 func (w *Response) Proven() bool {
 	c := w.stream.conn
 	c.mu.Lock()
-	defer c.unlock()
+	defer c.unlockAndFlush()
 	return !c.unproven()
 }
 
 func (c *Conn) prove() {
 	c.mu.Lock()
-	defer c.unlock()
+	defer c.unlockAndFlush()
 	if c.ledger.proven {
 		return
 	}

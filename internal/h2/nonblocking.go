@@ -143,7 +143,7 @@ func (c *Conn) readInto(in *input, limit int) (paused bool, err error) {
 // hasEnded reports that the connection has ended.
 func (c *Conn) hasEnded() bool {
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.mu.Unlock() // nothing was put
 	return c.err != nil
 }
 
@@ -167,19 +167,19 @@ func (c *Conn) serveNonblocking() {
 	}
 	c.mu.Lock()
 	c.opened = true
-	c.mu.Unlock()
+	c.mu.Unlock() // startAlive flushes
 	c.startAlive()
 	c.readAvailable(0)
 }
 
-// unlock unlocks mu. If the connection has no goroutines, the caller sends what is in the outbox,
-// unless another goroutine is sending.
-func (c *Conn) unlock() {
+// unlockAndFlush unlocks mu. If the connection has no goroutines, the caller sends what is in the
+// outbox, unless another goroutine is sending. A plain Unlock of mu says why it does not flush.
+func (c *Conn) unlockAndFlush() {
 	send := c.opened && !c.corked && c.outbox.frames != nil && !c.outbox.sending && c.err == nil
 	if send {
 		c.outbox.sending = true
 	}
-	c.mu.Unlock()
+	c.mu.Unlock() // pump flushes
 	if send {
 		c.pump()
 	}
@@ -194,13 +194,13 @@ func (c *Conn) cork(corked *bool, on bool) {
 	*corked = on
 	c.mu.Lock()
 	c.corked = on
-	c.unlock()
+	c.unlockAndFlush()
 }
 
 // Flush sends what Offer has put into the outbox. A connection with goroutines sends by itself.
 func (c *Conn) Flush() {
 	c.mu.Lock()
-	c.unlock()
+	c.unlockAndFlush()
 }
 
 // pump sends what is in the outbox, until there is nothing or the socket is full. Its caller has
@@ -239,7 +239,7 @@ func (c *Conn) sendPending() {
 	c.mu.Lock()
 	idle := c.opened && !c.outbox.sending && c.err == nil
 	c.outbox.sending = c.outbox.sending || idle
-	c.mu.Unlock()
+	c.mu.Unlock() // resume flushes
 	if idle {
 		c.resume()
 	}

@@ -72,8 +72,8 @@ func (c *Conn) control() {
 	}
 }
 
-// flush wakes send; without goroutines, unlock sends what is in the outbox. Called with mu held, or
-// not.
+// flush wakes send; without goroutines, unlockAndFlush sends what is in the outbox. Called with mu
+// held, or not.
 func (c *Conn) flush() {
 	if c.wakeSender == nil {
 		return
@@ -114,7 +114,7 @@ func recycle(frames *[]byte) {
 // takeFrames takes what the outbox has, which makes room. It returns nil if there is nothing.
 func (c *Conn) takeFrames() *[]byte {
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.mu.Unlock() // the caller sends them
 	frames := c.outbox.frames
 	c.outbox.sending = frames != nil
 	if frames != nil {

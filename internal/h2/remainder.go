@@ -46,7 +46,7 @@ func (w *Response) leaveRemainder() error {
 	s := w.stream
 	c := s.conn
 	c.mu.Lock()
-	defer c.unlock()
+	defer c.unlockAndFlush()
 	if s.err != nil {
 		return s.err
 	}
@@ -139,7 +139,7 @@ func (r *remainders) stop() {
 func (c *Conn) checkRemainders() {
 	stall := c.opts.Stall()
 	c.mu.Lock()
-	defer c.unlock()
+	defer c.unlockAndFlush()
 	for s := range c.remainders.streams {
 		if stall > 0 && time.Since(s.remainderTakenAt) >= stall {
 			s.reset(http2.ErrCodeCancel, errDone)

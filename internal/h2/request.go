@@ -22,7 +22,7 @@ var serverContext = context.WithValue(context.Background(), http.ServerContextKe
 // requestArrived takes a request, or the trailer of one.
 func (c *Conn) requestArrived(b *block) error {
 	c.mu.Lock()
-	defer c.unlock()
+	defer c.unlockAndFlush()
 	f := &http2.MetaHeadersFrame{HeadersFrame: &b.headers, Fields: b.fields}
 	if c.ignores(b.headers.FrameHeader) {
 		return nil

@@ -136,7 +136,7 @@ func (w *Response) send(b []byte, last bool) error {
 	}
 	if !last && len(b) == 0 {
 		w.stream.conn.mu.Lock()
-		defer w.stream.conn.unlock()
+		defer w.stream.conn.unlockAndFlush()
 		return w.stream.err
 	}
 	if !last || len(w.trailers) == 0 {
@@ -218,7 +218,7 @@ type endFunc struct{ call func(error) }
 func (w *Response) OnEnd(f func(error)) (stop func()) {
 	s, e := w.stream, &endFunc{f}
 	s.conn.mu.Lock()
-	defer s.conn.unlock()
+	defer s.conn.unlockAndFlush()
 	if s.err != nil {
 		go f(s.err)
 		return func() {}
@@ -230,7 +230,7 @@ func (w *Response) OnEnd(f func(error)) (stop func()) {
 // forget ends what OnEnd began.
 func (s *Stream) forget(e *endFunc) {
 	s.conn.mu.Lock()
-	defer s.conn.unlock()
+	defer s.conn.unlockAndFlush()
 	if s.exchange == nil {
 		return
 	}
@@ -247,7 +247,7 @@ func (w *Response) Keep(k Keeper) (*Stream, error) {
 	}
 	s := w.stream
 	s.conn.mu.Lock()
-	defer s.conn.unlock()
+	defer s.conn.unlockAndFlush()
 	if s.err != nil {
 		return nil, s.err
 	}

@@ -58,7 +58,7 @@ type Keeper interface {
 // Release lets go of the stream's keeper. Any goroutine may call it.
 func (s *Stream) Release() {
 	s.conn.mu.Lock()
-	defer s.conn.unlock()
+	defer s.conn.unlockAndFlush()
 	s.keeper = nil
 }
 
@@ -67,7 +67,7 @@ func (s *Stream) Release() {
 func (s *Stream) write(b []byte, end bool) error {
 	c := s.conn
 	c.mu.Lock()
-	defer c.unlock()
+	defer c.unlockAndFlush()
 	for {
 		if s.err != nil {
 			return s.err
@@ -101,7 +101,7 @@ func (s *Stream) waitForRoom(room bool) {
 		s.wake = make(chan struct{}, 1)
 	}
 	s.requestRoom(room)
-	c.unlock()
+	c.unlockAndFlush()
 	<-s.wake
 	c.mu.Lock()
 }
@@ -115,7 +115,7 @@ func (s *Stream) Conn() *Conn { return s.conn }
 func (s *Stream) Offer(b []byte) (int, error) {
 	c := s.conn
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	defer c.mu.Unlock() // Conn.Flush sends what was put
 	if s.err != nil {
 		return 0, s.err
 	}
@@ -128,7 +128,7 @@ func (s *Stream) Offer(b []byte) (int, error) {
 func (s *Stream) Park(room func()) {
 	c := s.conn
 	c.mu.Lock()
-	defer c.unlock()
+	defer c.unlockAndFlush()
 	if s.err != nil || s.window > 0 && c.window > 0 && c.outbox.len() < 2*c.outboxLimit() {
 		room()
 		return
@@ -141,7 +141,7 @@ func (s *Stream) Park(room func()) {
 func (s *Stream) End() {
 	c := s.conn
 	c.mu.Lock()
-	defer c.unlock()
+	defer c.unlockAndFlush()
 	if s.err == nil {
 		c.put(s, nil, true, 0)
 		s.finish()
@@ -152,7 +152,7 @@ func (s *Stream) End() {
 // Reset ends the answer so that the client sees that it has no end. Any goroutine may call it.
 func (s *Stream) Reset() {
 	s.conn.mu.Lock()
-	defer s.conn.unlock()
+	defer s.conn.unlockAndFlush()
 	s.reset(http2.ErrCodeInternal, errDone)
 }
 

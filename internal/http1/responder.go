@@ -84,7 +84,7 @@ func (b *pacedBody) WriteTo(w io.Writer) (n int64, err error) {
 		return 0, err
 	}
 	if b.secure {
-		w = clientconn.RecordWriter(w, b.conn)
+		w = clientconn.NewRecordWriter(w, b.conn)
 	}
 	return b.body.WriteTo(w)
 }

@@ -6,6 +6,8 @@ import (
 	"net"
 	"net/http"
 	"sync"
+
+	"spillway/internal/tlsconn"
 )
 
 // connLimit bounds the connections of a server. At the limit, a new one takes the place of the one
@@ -109,7 +111,7 @@ func (c *connLimit) displaceLocked() bool {
 
 // abort closes a connection without a word: tls.Conn waits for its client to take one.
 func abort(conn net.Conn) {
-	if over, ok := conn.(interface{ NetConn() net.Conn }); ok {
+	if over, ok := conn.(tlsconn.Above); ok {
 		conn = over.NetConn()
 	}
 	_ = conn.Close()

@@ -2,7 +2,6 @@ package serve
 
 import (
 	"context"
-	"crypto/tls"
 	"maps"
 	"net"
 	"net/http"
@@ -66,8 +65,9 @@ func (h *http2Server) serve(c net.Conn, front Front, bounds http2Bounds) {
 	var conn *h2.Conn
 	conn = h2.New(c, h2.Options{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			h.prove(w, r, front, proving)
-			h.answer(w, r, front, certified, below)
+			response := w.(*h2.Response)
+			h.prove(response, r, front, proving)
+			h.answer(response, r, front, certified, below)
 		}),
 		Log:        h.server.log,
 		MaxStreams: http2Streams,
@@ -124,9 +124,8 @@ func (h *http2Server) nonblocking(c net.Conn) h2.NonblockingConn {
 // prove reviews the credentials of a request beside it, unless its connection has proven its sender
 // already: what passes through is not reviewed otherwise, and further requests of a known client
 // need not wait for upstream's answer to it.
-func (h *http2Server) prove(w http.ResponseWriter, r *http.Request, front Front, proving *atomic.Bool) {
-	response, ok := w.(*h2.Response)
-	if !ok || front.Access == nil || response.Proven() || !passthrough.BearsToken(r.Header) ||
+func (h *http2Server) prove(w *h2.Response, r *http.Request, front Front, proving *atomic.Bool) {
+	if front.Access == nil || w.Proven() || !passthrough.BearsToken(r.Header) ||
 		!proving.CompareAndSwap(false, true) {
 		return
 	}
@@ -137,7 +136,7 @@ func (h *http2Server) prove(w http.ResponseWriter, r *http.Request, front Front,
 			request.Header[name] = values
 		}
 	}
-	prove := response.Prover()
+	prove := w.Prover()
 	h.active.Go(func() {
 		defer proving.Store(false)
 		if a.Authenticate(h.server.base, request).Outcome == auth.Authenticated {
@@ -171,7 +170,7 @@ func (h *http2Server) left(c *h2.Conn) {
 }
 
 // answer answers one request.
-func (h *http2Server) answer(w http.ResponseWriter, r *http.Request, front Front, certified bool,
+func (h *http2Server) answer(w *h2.Response, r *http.Request, front Front, certified bool,
 	below *clientconn.PacedConn) {
 	out := clientconn.NewPacedWriter(w, below, h.server.opts.StallTimeout)
 	defer out.Close()
@@ -270,7 +269,7 @@ func (h *http2Server) boundsOf(front Front, certified bool) *h2.Bounds {
 		Release:     pool.Give,
 		Credentials: func(r *http.Request) bool { return !front.anonymous(r, certified) },
 		Refuse: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			out := clientconn.NewPacedWriter(w, nil, h.server.opts.StallTimeout)
+			out := clientconn.NewPacedWriter(w.(*h2.Response), nil, h.server.opts.StallTimeout)
 			defer out.Close()
 			out.EndsConnection = func(int) bool { return front.anonymous(r, certified) }
 			apistatus.Failure(apistatus.HeadTooLarge()).Write(clientconn.NetResponder{Writer: out, RequestFields: r.Header})
@@ -281,7 +280,7 @@ func (h *http2Server) boundsOf(front Front, certified bool) *h2.Bounds {
 // certified reports that the client has sent a certificate that is vouched for: any client can send
 // one of its own making.
 func (h *http2Server) certified(c net.Conn, front Front) bool {
-	secure, ok := c.(interface{ ConnectionState() tls.ConnectionState })
+	secure, ok := c.(h2.TLSConn)
 	if !ok || front.Access == nil {
 		return false
 	}

@@ -2,16 +2,21 @@ package serve
 
 import (
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	"spillway/internal/apistatus"
 	"spillway/internal/clientconn"
+	"spillway/internal/h2"
 	"spillway/internal/http1"
 
 	"github.com/google/uuid"
 	"github.com/valyala/fasthttp"
+	"go.uber.org/zap"
+	"golang.org/x/net/http2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -22,23 +27,53 @@ func responder(ctx *fasthttp.RequestCtx) apistatus.Responder {
 	return http1.New(http1.ServerOptions{}).CallOf(ctx)
 }
 
+// readOverHTTP2 is what a client of HTTP/2 reads of an answer.
+func readOverHTTP2(t *testing.T, a *apistatus.Answer) (*http.Response, string) {
+	t.Helper()
+	near, far := net.Pipe()
+	defer far.Close()
+	go h2.New(near, h2.Options{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			out := clientconn.NewPacedWriter(w.(*h2.Response), nil, 0)
+			defer out.Close()
+			a.Write(clientconn.NetResponder{Writer: out, RequestFields: r.Header})
+		}),
+		Log: zap.NewNop(), MaxStreams: 1, MaxHeader: 8 << 10, Window: 64 << 10,
+		Quiet: time.Minute, Pong: time.Minute, Idle: time.Minute,
+	}).Serve()
+	client, err := (&http2.Transport{AllowHTTP: true}).NewClientConn(far)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := client.RoundTrip(httptest.NewRequest(http.MethodGet, "http://spillway/", http.NoBody))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp, string(body)
+}
+
 func TestStatusBodies(t *testing.T) {
 	f := func(s *metav1.Status, body string, headers map[string]string) {
 		t.Helper()
 		if got := string(apistatus.Body(s)); got != failure+body+"\n" {
 			t.Errorf("body\n got %swant %s", got, failure+body)
 		}
-		rec := httptest.NewRecorder()
-		apistatus.Failure(s).Write(
-			clientconn.NetResponder{Writer: clientconn.NewPacedWriter(rec, nil, 0), RequestFields: http.Header{}})
+		answered, answer := readOverHTTP2(t, apistatus.Failure(s))
 		var ctx fasthttp.RequestCtx
 		apistatus.Failure(s).Write(responder(&ctx))
-		if rec.Code != int(s.Code) || ctx.Response.StatusCode() != int(s.Code) ||
-			rec.Body.String() != string(ctx.Response.Body()) {
-			t.Errorf("the two writers differ: %d %s, %d %s", rec.Code, rec.Body, ctx.Response.StatusCode(), ctx.Response.Body())
+		if answered.StatusCode != int(s.Code) || ctx.Response.StatusCode() != int(s.Code) ||
+			answer != string(ctx.Response.Body()) {
+			t.Errorf("the two writers differ: %d %s, %d %s", answered.StatusCode, answer,
+				ctx.Response.StatusCode(), ctx.Response.Body())
 		}
 		for _, key := range []string{"Retry-After", "X-Content-Type-Options"} {
-			if got, again := rec.Header().Get(key), string(ctx.Response.Header.Peek(key)); got != headers[key] || again != got {
+			got, again := answered.Header.Get(key), string(ctx.Response.Header.Peek(key))
+			if got != headers[key] || again != got {
 				t.Errorf("%s: %s is %q and %q, want %q", body, key, got, again, headers[key])
 			}
 		}

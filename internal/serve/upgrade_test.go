@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"spillway/internal/clientconn"
 )
 
 // switching is an upstream that agrees to any upgrade of a request it likes and echoes until the
@@ -93,7 +95,7 @@ func TestUpgradeHalfClose(t *testing.T) {
 	both(t, func(t *testing.T, o frontOptions) {
 		fr := newFront(t, http.HandlerFunc(switching), o)
 		conn, r, _ := fr.upgrade(t, "/x", spdy, "all of it")
-		if err := conn.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
+		if err := conn.(clientconn.HalfCloser).CloseWrite(); err != nil {
 			t.Fatal(err)
 		}
 		if got, err := io.ReadAll(r); err != nil || string(got) != "all of it" {

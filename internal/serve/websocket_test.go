@@ -21,6 +21,7 @@ import (
 
 	"spillway/internal/apistatus"
 	"spillway/internal/auth"
+	"spillway/internal/clientconn"
 	"spillway/internal/fakeapiserver"
 	"spillway/internal/object"
 	"spillway/internal/passthrough"
@@ -237,7 +238,7 @@ func TestWebSocketClientFrames(t *testing.T) {
 			r.ended(configMaps, watch.EndClientClosed, ended)
 		}
 		w := dialWebSocket(t, base, target, "")
-		if err := w.conn.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
+		if err := w.conn.(clientconn.HalfCloser).CloseWrite(); err != nil {
 			t.Fatal(err)
 		}
 		w.ends(websocket.CloseNormal)

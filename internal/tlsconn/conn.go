@@ -6,6 +6,10 @@ import (
 	"net"
 )
 
+// Above is a connection that lies above another one: crypto/tls, and wrappers that follow its
+// example.
+type Above interface{ NetConn() net.Conn }
+
 // SecureConn is the server's side of a TLS connection, above a Meter.
 type SecureConn struct {
 	*tls.Conn

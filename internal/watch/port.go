@@ -2,7 +2,6 @@ package watch
 
 import (
 	"bytes"
-	"net"
 	"syscall"
 	"time"
 
@@ -76,10 +75,9 @@ type port struct {
 
 // securePort is the TLS of a port.
 type securePort struct {
-	conn      net.Conn
-	below     *clientconn.PacedConn // under TLS
-	encrypted *[]byte               // the writer's buffer: TLS records to be sent
-	held      []byte                // those that are late
+	clientconn.RecordWriter
+	sealed *clientconn.SealedRecords // the writer's buffer: those of this turn
+	held   clientconn.SealedRecords  // those that the socket had no room for
 }
 
 // send takes what it can of b: less than all of it, or with something held, if the socket is full.
@@ -100,23 +98,14 @@ func (p *port) send(b []byte) (taken int, moved bool, err error) {
 	if len(b) == 0 {
 		return 0, moved, nil
 	}
-	if err := s.encrypt(b); err != nil {
+	if err := s.Seal(s.sealed, b); err != nil {
 		return 0, moved, err
 	}
-	n, err := p.out.offer(*s.encrypted)
-	if n < len(*s.encrypted) {
-		s.held = bytes.Clone((*s.encrypted)[n:])
+	n, err := p.out.offer(*s.sealed)
+	if n < len(*s.sealed) {
+		s.held = bytes.Clone((*s.sealed)[n:])
 	}
 	return len(b), moved || n > 0, err
-}
-
-// encrypt leaves the TLS records of b in encrypted.
-func (s *securePort) encrypt(b []byte) error {
-	*s.encrypted = (*s.encrypted)[:0]
-	s.below.Capture(s.encrypted)
-	_, err := s.conn.Write(b)
-	s.below.Capture(nil)
-	return err
 }
 
 // held is how many bytes were made for the socket that it has not taken.

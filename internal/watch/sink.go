@@ -61,7 +61,7 @@ func (c *ConnSink) begin() error {
 // Write implements sink.
 func (c *ConnSink) Write(b []byte) (int, error) {
 	if below := clientconn.Of(c.Conn); below != nil && below != c.Conn && len(b) > clientconn.RecordBytes {
-		return clientconn.RecordWriter(c.Conn, below).Write(b)
+		return clientconn.NewRecordWriter(c.Conn, below).Write(b)
 	}
 	return c.Conn.Write(b)
 }
@@ -87,7 +87,7 @@ func (c *ConnSink) port(w *writer) (port, bool) {
 	}
 	p, below := port{out: out}, clientconn.Of(c.Conn)
 	if c.Conn != below {
-		p.secure = &securePort{conn: c.Conn, below: below, encrypted: &w.encrypted}
+		p.secure = &securePort{RecordWriter: clientconn.NewRecordWriter(c.Conn, below), sealed: &w.sealed}
 	}
 	if below != nil {
 		below.StopPacing()

@@ -102,11 +102,7 @@ func (n *http2Sink) client() string { return n.address }
 
 func (n *http2Sink) port(w *writer) (port, bool) {
 	a := n.answer.Load()
-	response, ok := a.ResponseWriter.(*h2.Response)
-	if !ok {
-		return port{}, false
-	}
-	kept, err := response.Keep(n)
+	kept, err := a.Keep(n)
 	if err != nil {
 		return port{}, false
 	}

@@ -49,13 +49,27 @@ func (s *slot) DueBefore(other *slot) bool { return s.due < other.due }
 // poke makes the writer look at the slot. Any goroutine may call it.
 func (s *slot) poke() { s.writer.slotPoked(s) }
 
+// hasUnsent reports that the socket has yet to take what was made for it.
+func (s *slot) hasUnsent() bool { return s.port.full(s.unsent) }
+
+// hasToEnd reports that the end is settled, and that nothing is left to be sent before it.
+func (s *slot) hasToEnd() bool { return s.reason != "" && (!s.reason.Clean() || !s.hasUnsent()) }
+
+// hasMore reports that another turn would find something to do at once.
+func (s *slot) hasMore() bool {
+	return len(s.unsent) > 0 || s.look || s.stream.cursor.Lag() > 0 || !s.stream.cursor.Follows()
+}
+
 // mustCut is the reason of a slot that has to end at once: its client is gone, or is not allowed to
-// get what it has not taken yet. Empty: it ends cleanly.
+// get what it has not taken yet. Empty: it goes on, or ends cleanly.
 func (s *slot) mustCut() EndReason {
+	if !s.look {
+		return ""
+	}
 	switch reason := s.stream.Reason(); {
 	case !reason.Clean():
 		return reason
-	case reason.isRevoked() && s.port.full(s.unsent):
+	case reason.isRevoked() && s.hasUnsent():
 		s.stream.out.cut()
 		return reason
 	}

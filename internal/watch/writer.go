@@ -34,7 +34,7 @@ type writer struct {
 	groups     map[*ring.Signal]*group
 	timers     timerheap.Heap[*slot] // all slots, by when a bookmark, a deadline or a check is due
 	queue      turnQueue
-	encrypted  []byte // TLS records of the current turn
+	sealed     clientconn.SealedRecords // of the current turn
 	unflushed  flushQueue
 	delivering bool          // what SetDelivering was last called with
 	loop       watchdog.Loop // rests while nothing is to be delivered
@@ -215,50 +215,56 @@ func (w *writer) turns() bool {
 // turn sends once to the client of a slot: what is left of before, or what its stream has next. A
 // panic ends that stream alone.
 func (w *writer) turn(s *slot) {
-	defer func() {
-		if p := recover(); p != nil {
-			w.manager.opts.Panicked(p)
-			w.end(s, EndAborted)
-		}
-	}()
+	defer w.recoverTurn(s)
 	if s.over {
 		return
 	}
-	if s.look {
-		if reason := s.mustCut(); reason != "" {
-			w.end(s, reason)
-			return
-		}
+	if reason := s.mustCut(); reason != "" {
+		w.end(s, reason)
+		return
 	}
-	switch full := s.port.full(s.unsent); {
-	case full && s.stream.gate.opens() != nil:
+	switch left := s.hasUnsent(); {
+	case left && s.stream.gate.opens() != nil:
 		s.holdBack()
 		return
-	case !full && s.reason == "":
-		if s.fill(); s.reason == "" {
-			w.regroup(s)
-		}
+	case !left && s.reason == "":
+		w.refill(s)
 	}
-	if s.reason != "" && !s.reason.Clean() {
+	switch {
+	case s.hasToEnd():
 		w.end(s, s.reason)
-		return
+	case s.hasUnsent():
+		w.send(s)
+	case s.stream.shut == nil && s.stream.cursor.More():
+		w.enqueue(s)
 	}
-	if !s.port.full(s.unsent) { // there is nothing to send
-		switch {
-		case s.reason != "":
-			w.end(s, s.reason)
-		case s.stream.shut == nil && s.stream.cursor.More():
-			w.enqueue(s)
-		}
-		return
+}
+
+// recoverTurn ends a stream whose turn panicked.
+func (w *writer) recoverTurn(s *slot) {
+	if p := recover(); p != nil {
+		w.manager.opts.Panicked(p)
+		w.end(s, EndAborted)
 	}
+}
+
+// refill gets what a slot sends next, and keeps the slot with its cursor's signal.
+func (w *writer) refill(s *slot) {
+	if s.fill(); s.reason == "" {
+		w.regroup(s)
+	}
+}
+
+// send sends a turn's worth. The slot then has ended, is parked, or gets another turn if it has
+// more.
+func (w *writer) send(s *slot) {
 	switch gone, err := s.send(); {
 	case err != nil:
 		w.end(s, s.stream.endReasonOf(err))
-	case !gone:
-	case s.reason != "" && len(s.unsent) == 0:
+	case !gone: // it is parked
+	case s.hasToEnd():
 		w.end(s, s.reason)
-	case len(s.unsent) > 0 || s.look || s.stream.cursor.Lag() > 0 || !s.stream.cursor.Follows():
+	case s.hasMore():
 		w.enqueue(s)
 	}
 }
