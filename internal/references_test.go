@@ -25,7 +25,7 @@ type citation struct {
 
 var citations = []citation{
 	{name: "rule", in: regexp.MustCompile(`\b(W-[0-9]+[a-z]?)\b`), pages: "docs/protocol.md"},
-	{name: "deviation", in: regexp.MustCompile(`\b([DN]-[0-9]+)\b`), pages: "docs/deviations.md"},
+	{name: "deviation", in: regexp.MustCompile(`\b((?:DEV|N)-[0-9]+)\b`), pages: "docs/deviations.md"},
 	{name: "decision", in: regexp.MustCompile(`\b(D[0-9]+a?)\b`), pages: "docs/design/*.md"},
 }
 
@@ -70,7 +70,7 @@ func TestCitations(t *testing.T) {
 	}
 	f("// too old (W-107, W-211c) and [W-68].", "W-107", "W-211c", "W-68")
 	f("NEW-1 W-n W-")
-	f("as D-11 and N-5 say", "D-11", "N-5")
+	f("as DEV-11 and N-5 say", "DEV-11", "N-5")
 	f("(design D5, D10a): 2D3, D and MD5", "D5", "D10a")
 }
 

@@ -63,7 +63,7 @@ func (s *ListenerServer) Handler() fasthttp.RequestHandler {
 			return
 		}
 		if _, ok := c.handshake(); ok {
-			c.HangUp() // unless it becomes a WebSocket: what the client sent behind the head is no request (D-11)
+			c.HangUp() // unless it becomes a WebSocket: what the client sent behind the head is no request (DEV-11)
 		}
 		s.opts.Handle(c)
 	}

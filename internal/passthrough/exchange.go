@@ -106,7 +106,7 @@ func (f *Forwarder) begin(in *Inbound, b Bearer, o AnswerObserver, to clientCont
 }
 
 // refusalOf is the answer to a request that does not go upstream. The connection ends as it would
-// have with the answer to one that lasts (D-11).
+// have with the answer to one that lasts (DEV-11).
 func refusalOf(in *Inbound, s *metav1.Status) *apistatus.Answer {
 	a := apistatus.Failure(s)
 	a.HangUp = !in.class().short()

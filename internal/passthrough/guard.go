@@ -54,7 +54,7 @@ type PlainRequest struct {
 
 // Refusal returns why the request may not pass, or nil. The message names the value and the remedy.
 // The connection ends with it: what a client that did not wait has sent behind an upgrade is no
-// request (D-11).
+// request (DEV-11).
 func (g *PlainGuard) Refusal(r PlainRequest) *metav1.Status {
 	if !g.hostAccepted(r.Host) {
 		return apistatus.Forbidden(

@@ -19,7 +19,7 @@ import (
 )
 
 // takenConn is a client's connection that was taken from its server for one exchange. What follows
-// the request on it is no request (D-11): the connection ends with the answer.
+// the request on it is no request (DEV-11): the connection ends with the answer.
 type takenConn struct {
 	conn   net.Conn
 	in     io.Reader     // reads conn, with what was read of it ahead

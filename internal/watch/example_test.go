@@ -67,7 +67,9 @@ func Example() {
 	for range 2 {
 		var e struct {
 			Type   string
-			Object struct{ Metadata struct{ Name, ResourceVersion string } }
+			Object struct {
+				Metadata struct{ Name, ResourceVersion string }
+			}
 		}
 		if err := events.Decode(&e); err != nil {
 			panic(err)

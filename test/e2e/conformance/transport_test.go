@@ -177,7 +177,7 @@ func (e *endpoint) headerNames(t *testing.T, target string) []string {
 		case !ok: // the status line
 		case name == "Transfer-Encoding", name == "Content-Length", name == "Connection",
 			strings.HasPrefix(name, "X-Kubernetes-Pf-"):
-			// D-1, D-6 and D-11, by what is compared elsewhere
+			// DEV-1, DEV-6 and DEV-11, by what is compared elsewhere
 		default:
 			names = append(names, name)
 		}

@@ -32,7 +32,7 @@ type State struct {
 	// neither does.
 	Versions, Ancient []uint64
 	// Between Ancient and Versions lie states that only one side may remember: no watch begins there
-	// (D-8).
+	// (DEV-8).
 	Tokens      []string // honest continue tokens, from either side
 	Credentials []string // values of Authorization
 }

@@ -6,7 +6,7 @@ import "net/http"
 // conformance suite fails when a response differs in any other way, and when a declared deviation
 // never occurs. docs/deviations.md is made of this table.
 type Deviation struct {
-	// ID is how code and documents cite it. D-n are differences between the proxy and a
+	// ID is how code and documents cite it. DEV-n are differences between the proxy and a
 	// kube-apiserver. N-n are values that two responses of the same apiserver do not share either,
 	// so that a rule compares them instead of their bytes. V-n are differences from an older
 	// apiserver, or from one with other feature gates: there the response is the newest apiserver's.
@@ -27,14 +27,14 @@ type Deviation struct {
 
 // The identities of the deviations.
 const (
-	DevNoFlowControl    = "D-1"
-	DevJSONForProtobuf  = "D-3"
-	DevBookmarkTiming   = "D-5"
-	DevLength           = "D-6"
-	DevOldest           = "D-7"
-	DevLongerHistory    = "D-8"
-	DevClosed           = "D-11"
-	DevMalformed        = "D-13"
+	DevNoFlowControl    = "DEV-1"
+	DevJSONForProtobuf  = "DEV-3"
+	DevBookmarkTiming   = "DEV-5"
+	DevLength           = "DEV-6"
+	DevOldest           = "DEV-7"
+	DevLongerHistory    = "DEV-8"
+	DevClosed           = "DEV-11"
+	DevMalformed        = "DEV-13"
 	NormListVersion     = "N-1"
 	NormCurrentVersion  = "N-2"
 	NormBookmarkVersion = "N-3"

@@ -92,7 +92,7 @@ func olderRules() string {
 func deviationsReference() string {
 	var b strings.Builder
 	b.WriteString(deviationsHead)
-	deviationTable(&b, "D-")
+	deviationTable(&b, "DEV-")
 	b.WriteString(olderHead)
 	deviationTable(&b, "V-")
 	b.WriteString(normsHead)
