@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"context"
 	"io"
 	"net"
 	"net/http"
@@ -16,7 +17,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/valyala/fasthttp"
 	"go.uber.org/zap"
-	"golang.org/x/net/http2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -41,10 +41,10 @@ func readOverHTTP2(t *testing.T, a *apistatus.Answer) (*http.Response, string) {
 		Log: zap.NewNop(), MaxStreams: 1, MaxHeader: 8 << 10, Window: 64 << 10,
 		Quiet: time.Minute, Pong: time.Minute, Idle: time.Minute,
 	}).Serve()
-	client, err := (&http2.Transport{AllowHTTP: true}).NewClientConn(far)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := &http.Transport{Protocols: new(http.Protocols),
+		DialContext: func(context.Context, string, string) (net.Conn, error) { return far, nil }}
+	client.Protocols.SetUnencryptedHTTP2(true)
+	defer client.CloseIdleConnections()
 	resp, err := client.RoundTrip(httptest.NewRequest(http.MethodGet, "http://spillway/", http.NoBody))
 	if err != nil {
 		t.Fatal(err)
