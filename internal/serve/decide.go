@@ -48,9 +48,9 @@ func (s *Server) decide(r *request) outcome {
 		return r.passThrough()
 	}
 	s.readers.read(r.asked.RawQuery, func() { r.plan = s.planner.Decide(candidate) })
-	o, why := r.fromMemory()
+	o := r.fromMemory()
 	switch {
-	case why == passNot:
+	case o != unsettled:
 		return o
 	case s.planner.Awaits(candidate, r.plan):
 		return answered(apistatus.FailureAs(r.failureFormat(), apistatus.NotReady(apistatus.RetryAfter())))
@@ -73,40 +73,29 @@ func (s *Server) answerEarly(r *request) *apistatus.Answer {
 	return s.unavailable(r)
 }
 
-// passReason is why upstream has to answer a request.
-type passReason int
-
-const (
-	passNot      passReason = iota // it does not
-	passPlanned                    // the plan says so
-	passState                      // there is no state to be shown: none yet, none any more, or too old
-	passUnproven                   // the state could not be proven current
-	passUnmade                     // the answer cannot be made here
-)
-
-// fromMemory is the answer from memory, or why upstream has to answer. The plan of a watch that
-// could not be proven is doubtful from then on.
-func (r *request) fromMemory() (outcome, passReason) {
+// fromMemory is the answer from memory, or unsettled: upstream has to answer. The plan of a watch
+// that could not be proven is doubtful from then on.
+func (r *request) fromMemory() outcome {
 	if r.plan.Action == plan.Upstream {
-		return outcome{}, passPlanned
+		return unsettled
 	}
 	r.server.metrics.introduce(r.plan.Source)
 	from := r.plan.Source.Resource()
 	if r.plan.MostRecent() && !from.Ready() {
-		return outcome{}, passState // upstream need not wait for our first state
+		return unsettled // upstream need not wait for our first state
 	}
 	if r.plan.Get == nil && r.plan.Action != plan.Refuse && !r.server.awaitReady(from) &&
 		r.server.opts.Catalog.Find(from.Info.GVR) == r.plan.Source && !from.Retired() {
 		r.server.metrics.notReady.WithLabelValues(r.resource()).Inc()
-		return answered(apistatus.FailureAs(r.plan.Failure, apistatus.NotReady(apistatus.RetryAfter()))), passNot
+		return answered(apistatus.FailureAs(r.plan.Failure, apistatus.NotReady(apistatus.RetryAfter())))
 	}
 	switch {
 	case from.Retired() || !from.Ready(): // given up meanwhile: whatever upstream says now, it does not say here
-		return outcome{}, passState
+		return unsettled
 	case r.plan.Action == plan.Refuse:
-		return r.refuse(r.plan.Status), passNot
+		return r.refuse(r.plan.Status)
 	case !r.checkAge():
-		return outcome{}, passState
+		return unsettled
 	case r.plan.Get != nil:
 		return r.get()
 	case r.plan.List != nil:
@@ -116,17 +105,17 @@ func (r *request) fromMemory() (outcome, passReason) {
 }
 
 // watch opens a watch.
-func (r *request) watch() (outcome, passReason) {
+func (r *request) watch() outcome {
 	st, refusal := r.server.watches.Open(r.Departs, r.plan,
 		watch.StreamOptions{Owner: ownerOf(r.flow), Client: r.clientInfo(), Admit: r.grant.permit()}, r.flow)
 	switch {
 	case refusal == nil:
-		return outcome{stream: st}, passNot
+		return outcome{stream: st}
 	case refusal.Answer == nil:
 		r.plan = plan.Plan{Source: r.plan.Source, Doubtful: true}
-		return outcome{}, passUnproven
+		return unsettled
 	}
-	return answered(refusal.Answer), passNot
+	return answered(refusal.Answer)
 }
 
 // readyWait is how long a request is held while a resource's first state is on its way (design

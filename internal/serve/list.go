@@ -23,28 +23,28 @@ import (
 )
 
 // list answers a LIST from a snapshot.
-func (r *request) list() (outcome, passReason) {
+func (r *request) list() outcome {
 	s, p := r.server, r.plan
 	snapshot, err := r.snapshot()
 	switch {
 	case err != nil && p.Action == plan.FromCacheProven:
-		return outcome{}, passUnproven
+		return unsettled
 	case err != nil:
 		return r.fail(err)
 	}
 	made, beyond, err := r.composeLimited(snapshot)
 	switch {
 	case beyond != nil:
-		return answered(apistatus.Limited(p.Failure, s.opts.Limiter.Closed(), beyond.RetryAfter)), passNot
+		return answered(apistatus.Limited(p.Failure, s.opts.Limiter.Closed(), beyond.RetryAfter))
 	case err != nil:
 		s.withdraw(p.Source, p.Encoding, err)
-		return outcome{}, passUnmade
+		return unsettled
 	}
 	r.listed(listedMemory)
 	a := r.newDocument("list", made.compressed)
 	a.Stream, a.Size = &listBody{encodedList: made, server: s, resource: r.resource(), client: r.Address().String()},
 		int64(made.body.Size())
-	return outcome{answer: &answer{Answer: a, document: func() []byte { return jsonOf(p, snapshot) }}}, passNot
+	return outcome{answer: &answer{Answer: a, document: func() []byte { return jsonOf(p, snapshot) }}}
 }
 
 // encodedList is a list that only has to be written.
@@ -124,7 +124,7 @@ func (s *Server) compress(made *encodedList) {
 }
 
 // get answers a GET of one object.
-func (r *request) get() (outcome, passReason) {
+func (r *request) get() outcome {
 	p := r.plan
 	state, err := r.reach(p.Get.RV, p.Get.Hurried)
 	if err != nil {
@@ -137,7 +137,7 @@ func (r *request) get() (outcome, passReason) {
 	document, err := codec.Append(make([]byte, 0, o.Size()+1), p.Encoding, o, o.RV)
 	if err != nil {
 		r.server.withdraw(p.Source, p.Encoding, err)
-		return outcome{}, passUnmade
+		return unsettled
 	}
 	if p.Encoding.Format == object.JSON {
 		document = append(document, '\n')
@@ -148,16 +148,16 @@ func (r *request) get() (outcome, passReason) {
 	}
 	a := r.newDocument("get", compressed)
 	a.Body = document
-	return outcome{answer: &answer{Answer: a, document: func() []byte { return jsonOfObject(p, o) }}}, passNot
+	return outcome{answer: &answer{Answer: a, document: func() []byte { return jsonOfObject(p, o) }}}
 }
 
 // fail answers with upstream's words for an error, unless only upstream has them.
-func (r *request) fail(err error) (outcome, passReason) {
+func (r *request) fail(err error) outcome {
 	var known apierrors.APIStatus
 	if r.plan.Source.Resource().Retired() || !errors.As(err, &known) {
-		return outcome{}, passState
+		return unsettled
 	}
-	return r.refuse(apistatus.Of(err)), passNot
+	return r.refuse(apistatus.Of(err))
 }
 
 // refuse answers a request of a mirrored resource with a Status.

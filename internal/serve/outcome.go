@@ -6,12 +6,16 @@ import (
 )
 
 // outcome is what becomes of a request. Each stage of the pipeline that settles it returns one, and
-// complete carries it out. Exactly one of its parts is set.
+// complete carries it out. Exactly one of its parts is set, or none while it is unsettled.
 type outcome struct {
 	answer  *answer
 	stream  *watch.Stream // a watch that is open
 	passage *passage      // upstream answers
 }
+
+// unsettled is the outcome of a stage without an answer from memory: there is no state to be shown,
+// it could not be proven current, or the answer cannot be made here. Server.decide settles it.
+var unsettled outcome
 
 // answer is an answer that is given here, and what its record and its trace say of it.
 type answer struct {
