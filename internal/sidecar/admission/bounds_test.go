@@ -284,15 +284,16 @@ func TestReviewersHaveLimitedTime(t *testing.T) {
 	const get = "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
 	for name, c := range map[string]struct {
 		sent    string
-		answers int // that are taken
+		answers int  // that are taken before the wait
+		takes   bool // what comes, during the wait
 		ends    time.Duration
 	}{
-		"nothing is sent":       {"", 0, 5 * time.Second},
-		"a head without an end": {"GET /livez HTTP/1.1\r\n", 0, 5 * time.Second},
-		"a body without an end": {"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n", 1,
-			10 * time.Second},
-		"an answer is not taken":    {get, 0, 15 * time.Second},
-		"idle between two requests": {get, 1, 2 * time.Minute},
+		"nothing is sent":       {ends: 5 * time.Second},
+		"a head without an end": {sent: "GET /livez HTTP/1.1\r\n", ends: 5 * time.Second},
+		"a body without an end": {sent: "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n",
+			takes: true, ends: 10 * time.Second},
+		"an answer is not taken":    {sent: get, ends: 15 * time.Second},
+		"idle between two requests": {sent: get, answers: 1, ends: 2 * time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -312,6 +313,9 @@ func TestReviewersHaveLimitedTime(t *testing.T) {
 						t.Fatal(err)
 					}
 					_, _ = io.Copy(io.Discard, response.Body)
+				}
+				if c.takes {
+					go func() { _, _ = io.Copy(io.Discard, read) }()
 				}
 				time.Sleep(c.ends - time.Since(began) - time.Millisecond)
 				if listener.Closed() {

@@ -35,9 +35,9 @@ func TestTable(t *testing.T) {
 	text, err := os.ReadFile(page)
 	must(t, err)
 	for _, want := range []string{
-		"head\n", "tail\n", "| lists |  |  |  | equal |", "| watches |  |  |  | [V-1](deviations.md#v-1) |",
-		"| selectors |  |  |  | **1 different** |",
-		"| random requests |  |  |  | 500 requests: [V-6](deviations.md#v-6) |", "| read-your-writes |  |  |  | **failed** |",
+		"head\n", "tail\n", "| lists |  |  | equal |", "| watches |  |  | [V-1](deviations.md#v-1) |",
+		"| selectors |  |  | **1 different** |",
+		"| random requests |  |  | 500 requests: [V-6](deviations.md#v-6) |", "| read-your-writes |  |  | **failed** |",
 		"\nWithout the cases that wait for long: 1.33.\n", "| 200 informers | 0 relists |\n| random requests |  |\n",
 	} {
 		if !strings.Contains(string(text), want) {
