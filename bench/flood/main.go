@@ -25,6 +25,7 @@ var (
 	slow     = flag.Int("slow", 2000, "connections that send a byte a second of a head or a body")
 	calm     = flag.Duration("calm", 10*time.Second, "how long to measure without them")
 	shaped   = flag.Bool("shapes", false, "only clients without credentials that hold what others need, in each shape")
+	only     = flag.String("only", "", "only shapes whose name contains this")
 	grown    = flag.Bool("heads", false, "only heads that grow: small on the wire, and a megabyte once they are decoded")
 	storm    = flag.Duration("storm", 45*time.Second, "how long to measure with them: longer than a head may take")
 )

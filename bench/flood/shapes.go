@@ -72,6 +72,9 @@ func attackShapes(ctx context.Context, p *rig.Proxy, direct kubernetes.Interface
 	}
 	defer client.stop()
 	for i, s := range shapes {
+		if !strings.Contains(s.name, *only) {
+			continue
+		}
 		without := client.measure(ctx, *calm)
 		stop, err := startAttack(s.address(p), s.connections, i)
 		if err != nil {

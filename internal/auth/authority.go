@@ -22,9 +22,8 @@ import (
 // running watch when it is checked. One that cannot be read, as in the middle of a rotation, leaves
 // the one in use, as in kube-apiserver.
 //
-// What a verification costs is the client's choice: x509 checks up to a hundred signatures. So a
-// verdict is remembered for as long as the file and the clock leave it true, and few chains are
-// verified at a time (turns).
+// A verification takes some signatures. So a verdict is remembered for as long as the file and the
+// clock leave it true, and few chains are verified at a time (turns).
 type Authority struct {
 	file  *rotation.Value[*rotation.Authorities]
 	began time.Time // by both clocks, see SetBackSince
@@ -130,7 +129,7 @@ func (a *Authority) verifyAt(ctx context.Context, from flowcontrol.Flow, peer Ch
 	if ok, err := a.recall(authorities, peer, at); ok { // another request of the connection has had its turn
 		return err
 	}
-	err := peer.verify(authorities.Pool, at)
+	err := peer.verify(authorities, at)
 	if err != nil {
 		text := err.Error()
 		err = errors.New(text[:min(len(text), verdictTextBytes)])

@@ -6,8 +6,10 @@ import (
 	"crypto/x509"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"time"
 
+	"spillway/internal/rotation"
 	"spillway/internal/tlsconn"
 )
 
@@ -17,10 +19,6 @@ type Chain struct {
 	certificates []*x509.Certificate
 	digest       Digest
 }
-
-// sameNameLimit is how many of those that may stand between have one name, as where an authority is
-// signed by two others. x509 tries all ways through certificates of equal names.
-const sameNameLimit = 2
 
 // NewChain is the chain of a client's certificates.
 func NewChain(certificates []*x509.Certificate) Chain {
@@ -50,31 +48,43 @@ func (c Chain) check() error {
 	if n := len(c.certificates); n > tlsconn.CertificatesLimit {
 		return fmt.Errorf("the client sent %d certificates: send at most %d", n, tlsconn.CertificatesLimit)
 	}
-	between := c.certificates[1:]
-	for i, one := range between {
-		same := 0
-		for _, other := range between[i:] {
-			if bytes.Equal(one.RawSubject, other.RawSubject) {
-				same++
-			}
-		}
-		if same > sameNameLimit {
-			return fmt.Errorf("the client sent more than %d authorities of one name: send those alone that lead from its "+
-				"certificate to its root", sameNameLimit)
-		}
-	}
 	return nil
 }
 
-// verify reports why the first certificate is not vouched for by roots, for a client, at a moment.
-func (c Chain) verify(roots *x509.CertPool, at time.Time) error {
-	opts := x509.VerifyOptions{Roots: roots, CurrentTime: at, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
-	if len(c.certificates) > 1 {
-		opts.Intermediates = x509.NewCertPool()
-		for _, between := range c.certificates[1:] {
-			opts.Intermediates.AddCert(between)
-		}
+// verify reports why the first certificate is not vouched for by authorities, for a client, at a
+// moment.
+//
+// x509 tries every way up from the first certificate, and each step is a signature that a stranger
+// made by the slowest key. So those between are looked at from the authorities down, and x509 gets
+// those alone that lead to one. What that costs, the authorities' keys decide.
+func (c Chain) verify(authorities *rotation.Authorities, at time.Time) error {
+	opts := x509.VerifyOptions{
+		Roots: authorities.Pool, Intermediates: x509.NewCertPool(), CurrentTime: at,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
+	for _, between := range signedBy(authorities.Certificates, c.certificates[1:]) {
+		opts.Intermediates.AddCert(between)
 	}
 	_, err := c.leaf().Verify(opts)
 	return err
+}
+
+// signedBy are the certificates that issuers signed, and those that lead to them by other ones. A
+// certificate is checked once by each issuer that it names.
+func signedBy(issuers, certificates []*x509.Certificate) (signed []*x509.Certificate) {
+	unsigned := slices.Clone(certificates)
+	for len(issuers) > 0 {
+		var found []*x509.Certificate
+		unsigned = slices.DeleteFunc(unsigned, func(c *x509.Certificate) bool {
+			ok := slices.ContainsFunc(issuers, func(issuer *x509.Certificate) bool {
+				return bytes.Equal(c.RawIssuer, issuer.RawSubject) && c.CheckSignatureFrom(issuer) == nil
+			})
+			if ok {
+				found = append(found, c)
+			}
+			return ok
+		})
+		signed, issuers = append(signed, found...), found
+	}
+	return signed
 }

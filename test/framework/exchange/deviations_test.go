@@ -172,7 +172,6 @@ owns a field must request the most recent state of a resource that is not mirror
   harmless, while a missing deletion would last. An object that was created and deleted inside a gap
   is not seen by any client. The simulation checks both.
 * A TLS handshake has at most 32 KiB. A client has at most 10 certificates, of 16 KiB together and
-  64 KiB decoded, and at most 2 of its authorities have one name. Others fail in the handshake, or
-  are answered like a certificate that is not vouched for. kube-apiserver takes certificates of 256
-  KiB, which hold megabytes and cost tenths of a second for each request.
+  64 KiB decoded. Others fail in the handshake. kube-apiserver takes certificates of 256 KiB, which
+  hold megabytes and cost tenths of a second for each request.
 `
