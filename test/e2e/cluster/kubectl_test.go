@@ -132,7 +132,7 @@ func (c *cluster) follow(t *testing.T, programs, ways map[string]string) {
 		t.Helper()
 		process.Awaiting(t, "all logs to have the lines", func(context.Context) error {
 			for name, f := range all {
-				if text := string(f.log.Text()); text != want {
+				if text := string(klog.ReplaceAll(f.log.Text(), nil)); text != want {
 					return fmt.Errorf("that of kubectl %s is %q, want %q", name, text, want)
 				}
 			}
