@@ -1,5 +1,6 @@
-# Spillway in a container: a static program, no shell, not root. Builds for the target platform without emulating it. The same sources,
-# base images and arguments give the same program; name the bases by digest to have the same image, too.
+# Spillway in a container: a static program, no shell, not root. Builds for the target platform
+# without emulating it. The same sources, base images and arguments give the same program; name the
+# bases by digest to have the same image, too.
 ARG GOLANG=docker.io/library/golang:1.26.8
 ARG BASE=gcr.io/distroless/static:nonroot
 
@@ -18,8 +19,9 @@ FROM $BASE
 COPY --from=build /spillway /spillway
 COPY LICENSE /LICENSE
 USER 65532:65532
-# 6443: the API (--listen-tls). 8001: the API in plain HTTP, on loopback only. 9464: health and metrics (--metrics-listen). Kubernetes asks
-# /livez and /readyz by itself; there is no shell here that could.
+# 6443: the API (--listen-tls). 8001: the API in plain HTTP, on loopback only. 9464: health and
+# metrics (--metrics-listen). Kubernetes asks /livez and /readyz by itself; there is no shell here
+# that could.
 EXPOSE 6443 8001 9464
 ENTRYPOINT ["/spillway"]
 ARG VERSION=unknown REVISION=unknown SOURCE= CREATED=

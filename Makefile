@@ -19,7 +19,8 @@ FUZZTIME ?= 20s
 build: ## Build the proxy: bin/spillway (BINARY=)
 	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$(VERSION)" -o $(BINARY) ./cmd/proxy
 
-# Only a KUBECONFIG given as `make demo KUBECONFIG=…` counts: an exported one must not send the demo to a real cluster.
+# Only a KUBECONFIG given as `make demo KUBECONFIG=…` counts: an exported one must not send the demo
+# to a real cluster.
 ifeq ($(origin KUBECONFIG),command line)
 demo: export DEMO_KUBECONFIG := $(KUBECONFIG)
 endif
@@ -171,7 +172,7 @@ containers: ## Install Debian's buildah, runc and BusyBox, where they are missin
 
 tools: bin/tools/.installed
 
-bin/tools/.installed: $(wildcard hack/tools/go.* hack/tools/*/go.*)
+bin/tools/.installed: $(wildcard hack/tools/*.mod hack/tools/*.sum hack/tools/*/*.mod hack/tools/*/*.sum)
 	@mkdir -p bin/tools
 	cd hack/tools && GOBIN=$(CURDIR)/bin/tools go install tool
 	cd hack/tools/helm && GOBIN=$(CURDIR)/bin/tools go install tool

@@ -1,6 +1,8 @@
-# The load programs: what the proxy must show against a real control plane. Included by the root Makefile.
+# The load programs: what the proxy must show against a real control plane. Included by the root
+# Makefile.
 
-# The programs that compare Spillway with kube-apiserver. Each writes its table into bench/RESULTS.md.
+# The programs that compare Spillway with kube-apiserver. Each writes its table into
+# bench/RESULTS.md.
 MEASURES := fanout selectors idle list sync herd reconnect identities tokenherd
 
 .PHONY: show-onewatch show-stalled show-controllers show-badinput show-drain show-consistent show-flood show-heads show-shapes show-parsers show-identities show-tokenherd show-restart show-hostile soak bench-halfload bench-fanout-wire test-bench bench bench-full $(MEASURES:%=bench-%)

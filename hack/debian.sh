@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs Debian packages where the commands are missing that they are for: hack/debian.sh "node npm" nodejs npm. Elsewhere, or without the
-# right to install, it says so and fails.
+# Installs Debian packages where the commands are missing that they are for: hack/debian.sh "node
+# npm" nodejs npm. Elsewhere, or without the right to install, it says so and fails.
 set -euo pipefail
 
 commands=$1 packages=("${@:2}") missing=

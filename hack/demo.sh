@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds what the demo needs and runs it: before the cluster of $DEMO_KUBECONFIG, or before a control plane of its own.
+# Builds what the demo needs and runs it: before the cluster of $DEMO_KUBECONFIG, or before a
+# control plane of its own.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source hack/progress.sh

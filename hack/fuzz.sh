@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
-# Runs every fuzz target of the proxy's module and of test for the time in $1, one after another; it finds them itself. A target's
-# corpus is in its package's testdata/fuzz, where go test runs it too; a crasher is left there.
+# Runs every fuzz target of the proxy's module and of test for the time in $1, one after another; it
+# finds them itself. A target's corpus is in its package's testdata/fuzz, where go test runs it too;
+# a crasher is left there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 output=$(mktemp)
 trap 'rm -f "$output"' EXIT
 
-# deadline says whether the last failure is only go's own clock: before 1.27 the coordinator may take the end of -fuzztime for an
-# error (go.dev/issue/75804). What a target finds is reported in other words, and always with an input or a reason.
+# deadline says whether the last failure is only go's own clock: before 1.27 the coordinator may
+# take the end of -fuzztime for an error (go.dev/issue/75804). What a target finds is reported in
+# other words, and always with an input or a reason.
 deadline() {
 	! grep -qE 'Failing input|hung or terminated|panic:|DATA RACE' "$output" &&
 		grep -A1 '^--- FAIL: ' "$output" | grep -qx '    context deadline exceeded'

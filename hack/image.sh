@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# Builds the container image $IMAGE: of this machine's kind, or, for the platforms named in $1 (linux/amd64,linux/arm64), as an OCI archive of
-# them all in bin/spillway.oci.tar. Takes what there is of docker, podman and buildah, or IMAGE_TOOL. IMAGE_FLAGS are more flags of its build. What the
-# labels are VERSION, REVISION, SOURCE (the repository's address) and SOURCE_DATE_EPOCH is the commit's unless it is given.
+# Builds the container image $IMAGE: of this machine's kind, or, for the platforms named in $1
+# (linux/amd64,linux/arm64), as an OCI archive of them all in bin/spillway.oci.tar. Takes what there
+# is of docker, podman and buildah, or IMAGE_TOOL. IMAGE_FLAGS are more flags of its build. What the
+# labels are VERSION, REVISION, SOURCE (the repository's address) and SOURCE_DATE_EPOCH is the
+# commit's unless it is given.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 platforms=${1:-} archive=bin/spillway.oci.tar

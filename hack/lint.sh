@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Checks the source of every module: formatting, the linters of .golangci.yml, and that the modules in use are those that were reviewed. The
-# proxy's own, which is what is shipped, also for known vulnerabilities in what it calls (govulncheck); and the chart.
-# Says what it checks; anything found is printed and makes it fail.
+# Checks the source of every module: formatting, the linters of .golangci.yml, and that the modules
+# in use are those that were reviewed. The proxy's own, which is what is shipped, also for known
+# vulnerabilities in what it calls (govulncheck); and the chart. Says what it checks; anything found
+# is printed and makes it fail.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 source hack/modules.sh
@@ -20,8 +21,8 @@ formatted() {
 	[[ -z $files ]] || { printf 'not formatted, run gofmt -w: %s\n' $files; return 1; }
 }
 
-# vulnerable needs the database of vulnerabilities, at $GOVULNDB if not at vuln.go.dev. Where that cannot be reached nothing is known, which is
-# said and no failure.
+# vulnerable needs the database of vulnerabilities, at $GOVULNDB if not at vuln.go.dev. Where that
+# cannot be reached nothing is known, which is said and no failure.
 vulnerable() {
 	local found
 	found=$("$OLDPWD/bin/tools/govulncheck" -db "${GOVULNDB:-https://vuln.go.dev}" ./... 2>&1) && return

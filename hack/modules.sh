@@ -1,5 +1,6 @@
-# Sourced: the modules of this repository whose code is checked and tested, the proxy's own first. Those that only build programs of
-# other projects and those that only name tools have no code to check. The clients are built by the test beside them.
+# Sourced: the modules of this repository whose code is checked and tested, the proxy's own first.
+# Those that only build programs of other projects and those that only name tools have no code to
+# check. The clients are built by the test beside them.
 modules() {
 	git ls-files --cached --others --exclude-standard -- go.mod '*/go.mod' |
 		grep -vx -e 'test/framework/controlplane/binaries/go.mod' -e 'test/framework/node/binaries/go.mod' -e 'hack/tools/go.mod' -e 'hack/tools/helm/go.mod' -e 'hack/tools/promtool/go.mod' \

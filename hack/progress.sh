@@ -5,7 +5,8 @@ duration() {
 	if (($1 >= 60)); then printf '%dm%02ds' $(($1 / 60)) $(($1 % 60)); else printf '%ds' "$1"; fi
 }
 
-# with_progress runs a command and prints now and then that it still runs, and in the end how long it took.
+# with_progress runs a command and prints now and then that it still runs, and in the end how long
+# it took.
 with_progress() { # what, command…
 	local what=$1 began=$SECONDS every=60 ticker status=0
 	shift

@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# Makes what a release of $VERSION consists of, in dist/: a binary and its bill of materials for each platform, the OCI image archive, the
-# packaged chart, and SHA256SUMS of them all. The same commit gives the same files, byte for byte; the image, if its bases are named by
-# digest (GOLANG and BASE in the Dockerfile). IMAGE_TOOL=none leaves out the image, where there is neither docker nor podman nor buildah.
+# Makes what a release of $VERSION consists of, in dist/: a binary and its bill of materials for
+# each platform, the OCI image archive, the packaged chart, and SHA256SUMS of them all. The same
+# commit gives the same files, byte for byte; the image, if its bases are named by digest (GOLANG
+# and BASE in the Dockerfile). IMAGE_TOOL=none leaves out the image, where there is neither docker
+# nor podman nor buildah.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 platforms=(linux/amd64 linux/arm64 darwin/arm64)

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds the proxy twice, in two folders and each time from nothing, and prints both digests: they must be the same.
+# Builds the proxy twice, in two folders and each time from nothing, and prints both digests: they
+# must be the same.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

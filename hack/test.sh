@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# Runs the tests of every module of this repository, the proxy's own first, and sums them up. The suites in test/ start real
-# control planes: they always run, since Go's test cache does not know that a server has changed, and four at a time, since mostly they wait.
-# `test.sh unit` runs the proxy's own tests only, `test.sh suites` the others. `test.sh long` runs what -short leaves out of the suites instead:
-# they, whole; and beside them conformance of a proxy whose watches are goroutines. `test.sh plan` says what `make test` is going to do.
-# The tests' events (go test -json) and the sum are left in bin/test/, or bin/test-long/ and so on, for other programs.
+# Runs the tests of every module of this repository, the proxy's own first, and sums them up. The
+# suites in test/ start real control planes: they always run, since Go's test cache does not know
+# that a server has changed, and four at a time, since mostly they wait. `test.sh unit` runs the
+# proxy's own tests only, `test.sh suites` the others. `test.sh long` runs what -short leaves out of
+# the suites instead: they, whole; and beside them conformance of a proxy whose watches are
+# goroutines. `test.sh plan` says what `make test` is going to do. The tests' events (go test -json)
+# and the sum are left in bin/test/, or bin/test-long/ and so on, for other programs.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 source hack/modules.sh
@@ -27,8 +29,8 @@ results=bin/test${1:+-$1}
 rm -rf "$results"
 mkdir -p "$results"
 
-# The suites of the module test in whose own process the proxy's code runs; before all others the proxy is a process of its own,
-# and a race detector would watch over the clients.
+# The suites of the module test in whose own process the proxy's code runs; before all others the
+# proxy is a process of its own, and a race detector would watch over the clients.
 within="./e2e/authentication ./e2e/flowcontrol ./e2e/negotiation ./e2e/simulation"
 # Those that -short cuts, the longest first.
 cut="./e2e/slowlink ./e2e/chaos ./e2e/conformance ./e2e/fuzzdiff"
@@ -74,7 +76,8 @@ else
 		case $module in
 		.)
 			run . "${race[@]}" ./...
-			# What the detector makes otherwise: allocations, memory, and how upstream's connections are read.
+			# What the detector makes otherwise: allocations, memory, and how upstream's connections are
+			# read.
 			run . -run 'Allocates|AreSmall' ./internal/h2 ./internal/watch
 			run . ./internal/rawio
 			;;

@@ -64,9 +64,15 @@ type finding struct {
 func TestProse(t *testing.T) {
 	found := map[string][]finding{}
 	packages := map[string][]string{} // by the name of an exported type
-	for file, text := range texts(t, ".go", ".md") {
-		if strings.HasSuffix(file, ".md") {
+	for file, text := range texts(t, ".go", ".md", ".yaml", ".yml", ".json", ".svg", ".tpl", ".txt", ".sh", ".mk",
+		"Makefile", "Dockerfile") {
+		switch path.Ext(file) {
+		case ".go":
+		case ".md":
 			found[file] = inMarkdown(text)
+			continue
+		default:
+			found[file] = inOther(file, text)
 			continue
 		}
 		var err error
@@ -128,6 +134,12 @@ func TestFindings(t *testing.T) {
 	f(found, "words 3", "words 3", "types 4", "words 10", "words 10", "words 12", "code 13", "comments 14")
 	f(inMarkdown("# Who\n`who` is told\n```\nwho\n```\n| "+long+"|\n"+long), "words 1", "words 2", "comments 7")
 	f(inMarkdown("<!-- Made by a test. -->\nwho"))
+	f(inOther("a.yaml", "# who\na: b # who\nb: who # a\n# "+long+"\ndescription: who\nc: 'a# who'"),
+		"words 1", "words 2", "comments 4", "words 5")
+	f(inOther("a.json", "{\n\"description\": \"who\",\n\"who\": 1}"), "words 2")
+	f(inOther("a.svg", "<text id='who'>a</text>\n<desc>who</desc>"), "words 2")
+	f(inOther("NOTES.txt", "who {{ .Values.who }}\n{{ who }}"), "words 1")
+	f(inOther("a.tpl", "{{- /* a */}}\n# who"), "words 2")
 }
 
 // spoken are calls and fields whose literals operators and clients read: log messages, errors,
@@ -221,6 +233,56 @@ func inMarkdown(text string) (found []finding) {
 			found = append(found, finding{ruleWords, i + 1, word + ": " + line})
 		}
 		if utf8.RuneCountInString(line) > proseColumns && !strings.HasPrefix(start, "|") && breakable(start) {
+			found = append(found, finding{ruleComments, i + 1, line})
+		}
+	}
+	return found
+}
+
+var (
+	// templated finds what Helm replaces, but for comments.
+	templated = regexp.MustCompile(`\{\{-?\s*[^/\s-][^}]*\}\}`)
+	// hashComment finds a comment, after what it follows.
+	hashComment = regexp.MustCompile(`^(|.*\s)# (.*)$`)
+	// jsonText finds what a schema or a dashboard says.
+	jsonText = regexp.MustCompile(`"(?:description|title|summary|text|content)": *"((?:[^"\\]|\\.)*)"`)
+	// yamlText finds what an alert says.
+	yamlText = regexp.MustCompile(`^\s*(?:description|summary|message|title): *(.+)$`)
+)
+
+// stamped are scripts whose bytes decide whether programs are built again: their comments stay as
+// wide as they are.
+var stamped = map[string]bool{
+	"test/framework/controlplane/build.sh": true, "test/framework/node/build.sh": true,
+	"test/framework/node/older.sh": true,
+}
+
+// inOther finds what breaks a rule in the comments of a file of settings or commands, in what a
+// schema, a dashboard or an alert says, and in all of a picture's text and of notes.
+func inOther(file, text string) (found []finding) {
+	picture := strings.HasSuffix(file, ".svg")
+	for i, line := range strings.Split(text, "\n") {
+		said, comment := "", false
+		switch {
+		case picture:
+			said = svgTag.ReplaceAllString(line, " ")
+		case strings.HasSuffix(file, ".json"):
+			for _, match := range jsonText.FindAllStringSubmatch(line, -1) {
+				said += match[1] + " "
+			}
+		case strings.HasSuffix(file, ".txt"):
+			said = templated.ReplaceAllString(line, "")
+		default:
+			if match := hashComment.FindStringSubmatch(line); match != nil {
+				said, comment = match[2], strings.TrimSpace(match[1]) == "" && !stamped[file]
+			} else if match := yamlText.FindStringSubmatch(line); match != nil {
+				said = templated.ReplaceAllString(match[1], "")
+			}
+		}
+		for _, word := range banned.FindAllString(inlineCode.ReplaceAllString(said, ""), -1) {
+			found = append(found, finding{ruleWords, i + 1, word + ": " + strings.TrimSpace(line)})
+		}
+		if comment && utf8.RuneCountInString(line) > proseColumns && breakable(said) {
 			found = append(found, finding{ruleComments, i + 1, line})
 		}
 	}

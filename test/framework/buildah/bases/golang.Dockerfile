@@ -1,4 +1,5 @@
-# Stands in for the image golang, which takes a registry: Go itself and what it has at hand are this machine's, mounted.
+# Stands in for the image golang, which takes a registry: Go itself and what it has at hand are this
+# machine's, mounted.
 FROM scratch
 COPY busybox /bin/busybox
 RUN ["/bin/busybox", "--install", "/bin"]
