@@ -41,8 +41,8 @@ func TestRightsAreWatchedOnDemand(t *testing.T) {
 	f(true, func(o *config.Settings) { o.LocalTokens = config.LocalTokensUnbound })
 }
 
-// What upstream does not let us watch is a line in the log for each resource, and no more: not when
-// it is tried again, nor when it is proven.
+// A resource that upstream does not let Spillway watch is one line in the log. Later tries and
+// proofs add none.
 func TestRightsThatMayNotBeWatched(t *testing.T) {
 	up := fakeapiserver.New(fakeapiserver.Options{}) // which serves none of them
 	t.Cleanup(up.Close)

@@ -34,7 +34,7 @@ const (
 func (m *Set) followDefinitions() {
 	m.active.Go(func() {
 		m.follow("apiservices.apiregistration.k8s.io",
-			"a group that another server takes over is noticed by its mirrors' failures",
+			"changes of aggregated APIs are noticed only when requests fail",
 			func() error { return m.client.FollowServices(m.ctx, m.log, m.delegated) })
 	})
 	if !m.mayBeCustom() {
@@ -68,7 +68,7 @@ func (m *Set) follow(what, instead string, run func() error) {
 			return
 		}
 		if !said {
-			m.log.Warn("upstream does not let us watch "+what+": "+instead, zap.Error(err))
+			m.log.Warn("cannot watch "+what+": "+instead, zap.Error(err))
 		}
 		if !m.pause(followRetryInterval) {
 			return

@@ -250,7 +250,7 @@ func TestDefinitionsAreHidden(t *testing.T) {
 	m.awaitReady(t, fakeapiserver.ConfigMaps)
 	eventually(t, "definitions to be refused", m.blind.Load)
 	eventually(t, "a word on it", func() bool {
-		return logs.FilterMessageSnippet("does not let us watch customresourcedefinitions").Len() == 1
+		return logs.FilterMessageSnippet("cannot watch customresourcedefinitions").Len() == 1
 	})
 	e := newTestEpochs(t, m)
 	e.check(t.Context())

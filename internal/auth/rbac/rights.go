@@ -100,7 +100,7 @@ const (
 	proveLeast = time.Second
 	// proofTimeout bounds a proof.
 	proofTimeout = 4 * time.Second
-	// forbiddenRetry is how soon to try again what upstream does not let us watch.
+	// forbiddenRetry is how soon to watch a table again that upstream forbids to watch.
 	forbiddenRetry = time.Minute
 	// maxJobs and jobsAtOnce bound the checks that wait, and those that are under way.
 	maxJobs    = 16
@@ -174,7 +174,7 @@ func (r *Rights) Run(ctx context.Context, check func(concerns func(*auth.Identit
 	return nil
 }
 
-// follow mirrors a table, and tries again what upstream does not let us watch.
+// follow mirrors a table, and tries again while upstream forbids that.
 func (r *Rights) follow(ctx context.Context, t *RightsTable) {
 	for ctx.Err() == nil {
 		run, cancel := context.WithCancelCause(ctx)

@@ -280,7 +280,7 @@ func TestOrdinaryAccountIsWarnedTwice(t *testing.T) {
 	w.launch(nil, "--resources=*,configmaps")
 	w.proxy.AwaitReady(t)
 	process.Awaiting(t, "both to be refused", func(ctx context.Context) error {
-		if n := w.lines("does not let us watch"); n < 2 {
+		if n := w.lines("cannot watch"); n < 2 {
 			return fmt.Errorf("%d lines", n)
 		}
 		return nil
