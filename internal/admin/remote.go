@@ -32,18 +32,6 @@ type remote struct {
 	next    http.Handler
 }
 
-// judgement is what upstream says of a request.
-type judgement struct {
-	refusal  *metav1.Status // nil: it is allowed
-	reviewed time.Time      // when the review of an allowed one was sent
-	expires  time.Time      // when its credential ends by its own words; zero: it does not say
-}
-
-// isUnreviewed reports that upstream did not say.
-func (j judgement) isUnreviewed() bool {
-	return j.refusal != nil && j.refusal.Code == http.StatusServiceUnavailable
-}
-
 // ServeHTTP implements http.Handler.
 func (s remote) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !s.secure || s.access == nil {

@@ -13,31 +13,9 @@
 package audit
 
 import (
-	"io"
-
-	"go.uber.org/zap"
-	internal "k8s.io/apiserver/pkg/apis/audit"
 	rules "k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/audit/policy"
 )
-
-// Policy says which requests are put on record, and how much of them.
-type Policy = internal.Policy
-
-// ParsePolicy reads a policy as kube-apiserver does: one with fields that are not known is taken,
-// with a warning in the log.
-func ParsePolicy(text []byte) (*Policy, error) { return policy.LoadPolicyFromBytes(text) }
-
-// Options configure a Trail.
-type Options struct {
-	Policy *Policy
-	// Out is where events are written, each write some whole lines. Closed with the Log if it can be.
-	Out io.Writer
-	// FailClosed says that nothing is to be answered from memory whose events could not be written.
-	FailClosed bool
-	Metrics    *Metrics // nil: nothing is registered
-	Log        *zap.Logger
-}
 
 // Trail is the audit log. Any number of goroutines write to it.
 type Trail struct {

@@ -60,6 +60,18 @@ func isBestEffort(pod *corev1.Pod, o resourcehelper.PodResourcesOptions) bool {
 		Limits: resourcehelper.PodLimits(pod, o)})
 }
 
+// Size is what a sidecar asks for.
+type Size struct {
+	corev1.ResourceRequirements
+	Pod   *corev1.ResourceRequirements // what the pod as a whole asks for with it; nil: it does not say
+	Notes []string
+	// HasUnwantedCPULimit says that the namespace or the pod makes a limit of CPU necessary.
+	HasUnwantedCPULimit bool
+}
+
+// isSized reports that a sidecar has some CPU or memory.
+func (s *Size) isSized() bool { return hasSize(s.ResourceRequirements) }
+
 // hasSize reports that there is some CPU or memory.
 func hasSize(r corev1.ResourceRequirements) bool {
 	return slices.ContainsFunc(Computed, func(name corev1.ResourceName) bool {

@@ -8,15 +8,6 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 )
 
-// Size is what a sidecar asks for.
-type Size struct {
-	corev1.ResourceRequirements
-	Pod   *corev1.ResourceRequirements // what the pod as a whole asks for with it; nil: it does not say
-	Notes []string
-	// HasUnwantedCPULimit says that the namespace or the pod makes a limit of CPU necessary.
-	HasUnwantedCPULimit bool
-}
-
 // What a sidecar has where it must have a limit and none is wanted; and what it needs to be ready
 // in time if it has a limit.
 var (
@@ -110,9 +101,6 @@ func (s *Size) setZeros() {
 		}
 	}
 }
-
-// isSized reports that a sidecar has some CPU or memory.
-func (s *Size) isSized() bool { return hasSize(s.ResourceRequirements) }
 
 // raisePod adds a sidecar to what its pod asks for as a whole.
 func (s *Size) raisePod(pod *corev1.Pod) {
