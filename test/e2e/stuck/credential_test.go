@@ -57,9 +57,13 @@ func (w *world) newPlugin(t *testing.T) *plugin {
 
 // writeKubeconfig writes one that leads to the API server as a user.
 func (w *world) writeKubeconfig(path string, user *clientcmdapi.AuthInfo) error {
-	config := w.cp.Config(self)
+	return w.writeKubeconfigOf(w.cp.URL(), path, user)
+}
+
+// writeKubeconfigOf writes one that leads to the API server at a URL.
+func (w *world) writeKubeconfigOf(server, path string, user *clientcmdapi.AuthInfo) error {
 	return clientcmd.WriteToFile(clientcmdapi.Config{
-		Clusters:       map[string]*clientcmdapi.Cluster{"a": {Server: config.Host, CertificateAuthorityData: config.CAData}},
+		Clusters:       map[string]*clientcmdapi.Cluster{"a": {Server: server, CertificateAuthorityData: w.cp.CA()}},
 		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"a": user},
 		Contexts:       map[string]*clientcmdapi.Context{"a": {Cluster: "a", AuthInfo: "a"}},
 		CurrentContext: "a",
