@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -204,39 +203,4 @@ func (s *spillway) endsWithALine(name string) {
 		}
 		return nil
 	})
-}
-
-// A token file of a file system that hangs ends a start with a line, and keeps a running proxy from
-// nothing.
-func TestTokenFileHangs(t *testing.T) {
-	w := newWorld(t)
-	binary := process.BuildProxy(t)
-	dir := t.TempDir()
-	token, kubeconfig := filepath.Join(dir, "token"), filepath.Join(dir, "kubeconfig")
-	must(t, os.WriteFile(token, []byte(w.as(self)), 0o600))
-	must(t, w.writeKubeconfig(kubeconfig, &clientcmdapi.AuthInfo{TokenFile: token}))
-	s := start(t, binary, "--kubeconfig="+kubeconfig, "--listen-identity=self")
-	events := s.events()
-
-	must(t, os.Remove(token))
-	must(t, syscall.Mkfifo(token, 0o600))
-	process.Awaiting(t, "the file to be named", func(context.Context) error {
-		if a := s.get(s.metrics + "/readyz?verbose"); a.code != http.StatusOK || !strings.Contains(a.body, token) {
-			return fmt.Errorf("%d %s", a.code, a.body)
-		}
-		return nil
-	})
-	w.write("b")
-	if !arrives(events, "b", late) {
-		t.Errorf("the event is late by more than %v", late)
-	}
-	if a := s.get(s.url + "/api/v1/pods"); a.code != http.StatusOK || a.took > late {
-		t.Errorf("a request with the token from before: %+v", a)
-	}
-	if err := s.terminates(); err != nil {
-		t.Errorf("it ended with %v", err)
-	}
-
-	launch(t, exec.Command(binary, "--kubeconfig="+kubeconfig, "--listen=127.0.0.1:0", "--metrics-listen=",
-		"--resources=configmaps", "--listen-identity=self")).endsWithALine(kubeconfig)
 }
