@@ -1,9 +1,12 @@
 package mirror
 
 import (
+	"cmp"
 	"time"
 
 	"go.uber.org/zap"
+
+	"spillway/internal/status"
 )
 
 const (
@@ -24,21 +27,23 @@ func (m *Set) logOutages() {
 			m.log.Info("the API server answers again", zap.Duration("after", time.Since(logged).Round(time.Second)))
 			logged = time.Time{}
 		case !since.IsZero() && logged.IsZero() && time.Since(since) >= outageLogDelay:
-			old, _ := m.oldStates()
-			m.log.Warn("the API server does not answer", zap.Time("since", since), zap.Int("oldMirrors", len(old)))
+			old, _, why := m.oldStates()
+			m.log.Warn("the API server does not answer", zap.Time("since", since), zap.Int("oldMirrors", len(old)),
+				zap.String("error", why))
 			logged = since
 		}
 	}
 }
 
-// oldStates are the resources whose states are old because the apiserver does not answer, and how
-// old the oldest is.
-func (m *Set) oldStates() (names []string, oldest time.Duration) {
+// oldStates are the resources whose states are old because the apiserver does not answer, how old
+// the oldest is, and why one of them is.
+func (m *Set) oldStates() (names []string, oldest time.Duration, why string) {
 	for _, one := range m.all() {
 		if age, away := one.age(); age > 0 && away {
 			names = append(names, one.resource.Info.String())
 			oldest = max(oldest, age)
+			why = cmp.Or(why, status.OneLine(one.state.State().Cause().Text))
 		}
 	}
-	return names, oldest
+	return names, oldest, why
 }

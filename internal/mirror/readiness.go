@@ -50,7 +50,7 @@ func (m *Set) UpstreamReady(limit time.Duration) health.Check {
 		if trouble != nil {
 			return "", health.Notice(trouble.Error())
 		}
-		names, oldest := m.oldStates()
+		names, oldest, _ := m.oldStates()
 		if len(names) == 0 {
 			return "", m.silence()
 		}

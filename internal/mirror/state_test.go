@@ -179,7 +179,7 @@ func TestOutageHasOneLine(t *testing.T) {
 	}
 	eventually(t, "the outage to be logged", said("the API server does not answer"))
 	line := logs.FilterMessageSnippet("the API server does not answer").All()[0].ContextMap()
-	if line["oldMirrors"] != int64(2) {
+	if why, _ := line["error"].(string); line["oldMirrors"] != int64(2) || !strings.Contains(why, "connection refused") {
 		t.Errorf("%v", line)
 	}
 	for _, one := range m.states() {

@@ -54,7 +54,7 @@ func TestConnectionsHoldLittle(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, _ = c.Write(unfinishedHello(HandshakeBytesLimit)) // fails if it is cut
+			_, _ = c.Write(tlsconntest.UnfinishedHello(HandshakeBytesLimit)) // fails if it is cut
 			return c
 		}},
 		{"messages of TLS after the handshake", func(t *testing.T, address string) net.Conn {

@@ -87,7 +87,7 @@ func TestServedHandshakesFail(t *testing.T) {
 	}{
 		{"HTTP", "GET / HTTP/1.1\r\n\r\n", notTLS, "client sent an HTTP request to an HTTPS server"},
 		{"silence", "", "", "i/o timeout"},
-		{"a long one", string(unfinishedHello(2 * HandshakeBytesLimit)), "", ErrHandshakeTooLong.Error()},
+		{"a long one", string(tlsconntest.UnfinishedHello(2 * HandshakeBytesLimit)), "", ErrHandshakeTooLong.Error()},
 	} {
 		conn, err := net.Dial("tcp", address)
 		if err != nil {

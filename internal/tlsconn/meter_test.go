@@ -248,26 +248,11 @@ func inUse() int {
 	return int(m.HeapAlloc) // #nosec G115 -- a test's
 }
 
-// unfinishedHello is the beginning of a ClientHello, in records of so many bytes in all.
-func unfinishedHello(size int) []byte {
-	var all []byte
-	for left := size; left > recordHeader; {
-		n := min(left-recordHeader, 16<<10)
-		record := make([]byte, recordHeader+n)
-		copy(record, []byte{tlsconntest.RecordHandshake, 3, 1, byte(n >> 8), byte(n)})
-		if all == nil {
-			copy(record[recordHeader:], []byte{1, 0, 0xff, 0}) // a ClientHello of 65,280 bytes
-		}
-		all, left = append(all, record...), left-len(record)
-	}
-	return all
-}
-
 // However records arrive, the Meter is where it would be had they arrived at once, and no read goes
 // beyond the end of a record that is longer than what is read ahead.
 func FuzzMeter(f *testing.F) {
 	f.Add([]byte{22, 3, 1, 0, 2, 1, 2, 23, 3, 3, 0, 0}, []byte{1, 2, 200})
-	f.Add(unfinishedHello(4<<10), []byte{255})
+	f.Add(tlsconntest.UnfinishedHello(4<<10), []byte{255})
 	f.Fuzz(func(t *testing.T, sent, sizes []byte) {
 		var whole, pieces Meter
 		wholeErr := whole.Count(sent)

@@ -139,3 +139,19 @@ func (c *RecordClient) SendUnfinished(size int) error {
 	}
 	return nil
 }
+
+// UnfinishedHello is the beginning of a ClientHello, in records of so many bytes in all.
+func UnfinishedHello(size int) []byte {
+	const header = 5
+	var all []byte
+	for left := size; left > header; {
+		n := min(left-header, 16<<10)
+		record := make([]byte, header+n)
+		copy(record, []byte{RecordHandshake, 3, 1, byte(n >> 8), byte(n)}) // #nosec G115 -- its low byte
+		if all == nil {
+			copy(record[header:], []byte{1, 0, 0xff, 0}) // a ClientHello of 65,280 bytes
+		}
+		all, left = append(all, record...), left-len(record)
+	}
+	return all
+}

@@ -68,19 +68,32 @@ func newWorld(t *testing.T, binary string, args ...string) *world {
 	for i := range 100 {
 		up.Create(fakeapiserver.ConfigMaps, "n", fmt.Sprint("map-", i), fakeapiserver.WithPadding(1000))
 	}
+	args = append([]string{"--kubeconfig=" + writeKubeconfig(t, up), "--resources=configmaps", "--listen-tls=127.0.0.1:0",
+		"--log-level=info", "--debug"}, args...)
+	w := newUnstarted(t)
+	w.up, w.proxy = up, process.StartProxy(t, binary, args...)
+	w.warm()
+	return w
+}
+
+// newUnstarted is a world whose program is yet to be started.
+func newUnstarted(t *testing.T) *world {
+	t.Helper()
+	measures := filepath.Join(t.TempDir(), "measure")
+	t.Setenv("HEADS_MEASURE", measures)
+	return &world{T: t, measures: measures, still: &sync.Mutex{}}
+}
+
+// writeKubeconfig leads to a small apiserver.
+func writeKubeconfig(t *testing.T, up *fakeapiserver.Server) string {
+	t.Helper()
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	text := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"test","contexts":[{"name":"test","context":{"cluster":"test"}}],
 "clusters":[{"name":"test","cluster":{"server":%q,"certificate-authority-data":%q}}]}`, up.URL, base64.StdEncoding.EncodeToString(up.Config().CAData))
 	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	args = append([]string{"--kubeconfig=" + kubeconfig, "--resources=configmaps", "--listen-tls=127.0.0.1:0",
-		"--log-level=info", "--debug"}, args...)
-	measures := filepath.Join(t.TempDir(), "measure")
-	t.Setenv("HEADS_MEASURE", measures)
-	w := &world{t, up, process.StartProxy(t, binary, args...), measures, &sync.Mutex{}}
-	w.warm()
-	return w
+	return kubeconfig
 }
 
 // gathered is how many requests are under way at a time before anything is measured: as many as all

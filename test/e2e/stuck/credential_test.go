@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -57,9 +56,13 @@ func (w *world) newPlugin(t *testing.T) *plugin {
 
 // writeKubeconfig writes one that leads to the API server as a user.
 func (w *world) writeKubeconfig(path string, user *clientcmdapi.AuthInfo) error {
-	config := w.cp.Config(self)
+	return w.writeKubeconfigOf(w.cp.URL(), path, user)
+}
+
+// writeKubeconfigOf writes one that leads to the API server at a URL.
+func (w *world) writeKubeconfigOf(server, path string, user *clientcmdapi.AuthInfo) error {
 	return clientcmd.WriteToFile(clientcmdapi.Config{
-		Clusters:       map[string]*clientcmdapi.Cluster{"a": {Server: config.Host, CertificateAuthorityData: config.CAData}},
+		Clusters:       map[string]*clientcmdapi.Cluster{"a": {Server: server, CertificateAuthorityData: w.cp.CA()}},
 		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"a": user},
 		Contexts:       map[string]*clientcmdapi.Context{"a": {Cluster: "a", AuthInfo: "a"}},
 		CurrentContext: "a",
@@ -200,39 +203,4 @@ func (s *spillway) endsWithALine(name string) {
 		}
 		return nil
 	})
-}
-
-// A token file of a file system that hangs ends a start with a line, and keeps a running proxy from
-// nothing.
-func TestTokenFileHangs(t *testing.T) {
-	w := newWorld(t)
-	binary := process.BuildProxy(t)
-	dir := t.TempDir()
-	token, kubeconfig := filepath.Join(dir, "token"), filepath.Join(dir, "kubeconfig")
-	must(t, os.WriteFile(token, []byte(w.as(self)), 0o600))
-	must(t, w.writeKubeconfig(kubeconfig, &clientcmdapi.AuthInfo{TokenFile: token}))
-	s := start(t, binary, "--kubeconfig="+kubeconfig, "--listen-identity=self")
-	events := s.events()
-
-	must(t, os.Remove(token))
-	must(t, syscall.Mkfifo(token, 0o600))
-	process.Awaiting(t, "the file to be named", func(context.Context) error {
-		if a := s.get(s.metrics + "/readyz?verbose"); a.code != http.StatusOK || !strings.Contains(a.body, token) {
-			return fmt.Errorf("%d %s", a.code, a.body)
-		}
-		return nil
-	})
-	w.write("b")
-	if !arrives(events, "b", late) {
-		t.Errorf("the event is late by more than %v", late)
-	}
-	if a := s.get(s.url + "/api/v1/pods"); a.code != http.StatusOK || a.took > late {
-		t.Errorf("a request with the token from before: %+v", a)
-	}
-	if err := s.terminates(); err != nil {
-		t.Errorf("it ended with %v", err)
-	}
-
-	launch(t, exec.Command(binary, "--kubeconfig="+kubeconfig, "--listen=127.0.0.1:0", "--metrics-listen=",
-		"--resources=configmaps", "--listen-identity=self")).endsWithALine(kubeconfig)
 }

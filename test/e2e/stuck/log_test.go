@@ -20,46 +20,69 @@ import (
 func TestUnreadLogStopsNothing(t *testing.T) {
 	w := newWorld(t)
 	binary := process.BuildProxy(t)
-	for _, level := range []string{"info", "debug"} {
-		t.Run(level, func(t *testing.T) {
-			w.t = t
-			s := start(t, binary, "--kubeconfig="+w.cp.Kubeconfig(self), "--listen-identity=self", "--log-level="+level)
-			events := s.events()
-			w.write("before-" + level)
-			if !arrives(events, "before-"+level, process.Patience) {
-				t.Fatal("no event while all is well")
-			}
-			release := s.log.block()
-			s.outage(w, events, level)
-			if level == "debug" {
-				s.losesLines()
+	for _, form := range []struct{ name, kubeconfig, identity string }{
+		{"proxy", w.cp.Kubeconfig(self), "self"},
+		{"sidecar", w.podKubeconfig(), identityPodToken},
+	} {
+		for _, level := range []string{"info", "debug"} {
+			name := form.name + "-" + level
+			t.Run(name, func(t *testing.T) {
+				w.t = t
+				s := start(t, binary, "--kubeconfig="+form.kubeconfig, "--listen-identity="+form.identity, "--log-level="+level)
+				if form.identity == identityPodToken {
+					s.token = w.podToken()
+				}
+				events := s.events()
+				w.write("before-" + name)
+				if !arrives(events, "before-"+name, process.Patience) {
+					t.Fatal("no event while all is well")
+				}
+				release := s.log.block()
+				s.outage(w, events, name)
+				if level == "debug" {
+					s.losesLines()
+					release()
+					s.countsLines()
+					release = s.log.block()
+				}
+				if err := s.terminates(); err != nil {
+					t.Errorf("it ended with %v", err)
+				}
 				release()
-				s.countsLines()
-				release = s.log.block()
-			}
-			if err := s.terminates(); err != nil {
-				t.Errorf("it ended with %v", err)
-			}
-			release()
-		})
+			})
+		}
 	}
 }
 
-// outage stops the API server, starts it again, and judges what clients get.
+// outage kills the API server, starts it again, and judges what clients get. A client with
+// credentials has answers from memory for as long as their review is cached.
 func (s *spillway) outage(w *world, events <-chan string, name string) {
 	s.t.Helper()
-	w.cp.StopAPIServer()
+	if s.token != "" {
+		s.token = w.podToken() // not reviewed yet
+	}
+	reviewed := time.Now()
+	if a := s.get(s.url + configMaps + "?resourceVersion=0"); a.code != http.StatusOK {
+		s.t.Fatalf("while all is well: %+v", a)
+	}
+	w.cp.APIServer().Kill()
 	stopped := time.Now()
+	aged := false
 	for time.Since(stopped) < 12*time.Second {
 		a := s.get(s.url + configMaps + "?resourceVersion=0")
 		since := time.Since(stopped) - a.took
+		aged = aged || a.age >= 0
 		switch {
+		case a.code == http.StatusServiceUnavailable && s.token != "" && time.Since(reviewed) > cachedReview:
 		case a.code != http.StatusOK:
 			s.t.Fatalf("after %v: %+v", since, a)
 		case a.age < 0 && since > 5*time.Second:
 			s.t.Fatalf("after %v an answer without its age", since)
 		}
 		time.Sleep(100 * time.Millisecond)
+	}
+	if !aged {
+		s.t.Error("no answer had an age")
 	}
 	must(s.t, w.cp.StartAPIServer(s.t.Context()))
 	w.write("back-" + name)

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,10 +19,12 @@ import (
 	"testing"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"spillway/test/framework/controlplane"
 	"spillway/test/framework/process"
@@ -31,6 +34,12 @@ const (
 	configMaps = "/api/v1/configmaps"
 	// self is the user of the proxy. It may read everything and review others; alice and bob may read.
 	self = controlplane.User("spillway")
+	// podAccount is the service account of a sidecar's pod, which may read as alice may.
+	podAccount = "app"
+	// identityPodToken is that of a sidecar's listener, which serves tokens of podAccount.
+	identityPodToken = "pod-token"
+	// cachedReview is how long a review answers for a client, at least: 10 s, and some jitter.
+	cachedReview = 9 * time.Second
 	// late is how late an event may be.
 	late = 2 * time.Second
 	// endsWithin is how long a process may take to end after SIGTERM, with a drain period of a second:
@@ -60,12 +69,33 @@ func newWorld(t *testing.T) *world {
 		Subjects: []rbacv1.Subject{
 			{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: string(controlplane.Alice)},
 			{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: string(controlplane.Bob)},
+			{Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: podAccount},
 		},
 		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
 	}, metav1.CreateOptions{})
 	must(t, err)
+	_, err = admin.CoreV1().ServiceAccounts("default").Create(t.Context(),
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: podAccount}}, metav1.CreateOptions{})
+	must(t, err)
 	must(t, controlplane.WriteKubeconfig(cp.Kubeconfig(self), cp.Config(self)))
 	return w
+}
+
+// podToken is a new token of the service account of a sidecar's pod.
+func (w *world) podToken() string {
+	w.t.Helper()
+	token, err := w.admin.CoreV1().ServiceAccounts("default").CreateToken(w.t.Context(), podAccount,
+		&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	must(w.t, err)
+	return token.Status.Token
+}
+
+// podKubeconfig leads to the API server as that account.
+func (w *world) podKubeconfig() string {
+	w.t.Helper()
+	path := filepath.Join(w.t.TempDir(), "kubeconfig")
+	must(w.t, w.writeKubeconfig(path, &clientcmdapi.AuthInfo{Token: w.podToken()}))
+	return path
 }
 
 func must(t *testing.T, err error) {
