@@ -3,7 +3,6 @@ package freshness
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -12,9 +11,13 @@ import (
 
 const (
 	// bookmarkInterval is how soon one watch for a bookmark may follow another. Such a watch takes up
-	// to 1.7 s (W-211 i), so a few overlap while flights keep coming: a new flight waits for the next
-	// one, not for the end of this one.
-	bookmarkInterval = 250 * time.Millisecond
+	// to 1.7 s (W-211 i), so two overlap while flights keep coming: a new flight waits for the next
+	// one, not for the end of this one. Mostly the bookmark of this one serves it, too, because it is
+	// sent after R.
+	bookmarkInterval = time.Second
+	// bookmarkTimeout bounds such a watch, which upstream is to end after 3 s: a slow one takes a
+	// little longer.
+	bookmarkTimeout = 5 * time.Second
 	// comparisonInterval is the time between two reads of upstream's state, whatever becomes of them.
 	// It leaves the next one half of the time that a request has.
 	comparisonInterval = proofTimeout / 2
@@ -30,9 +33,18 @@ type proofWaiter struct {
 	// Static after construction.
 	rv        uint64
 	satisfied chan *cache.Snapshot
+	answered  chan struct{} // closed when its watch for a bookmark has ended
 
+	asked bool // a watch for a bookmark has begun for it
 	// Why the last bookmark and the last comparison did not satisfy it.
 	bookmarkErr, comparisonErr error
+}
+
+// revision is R, and the connection that it came on.
+type revision struct {
+	rv         uint64
+	generation uint64 // of the cache, before the query
+	proof      Proof
 }
 
 // rounds are checks of upstream, each for all flights that wait when it begins. They begin an
@@ -58,41 +70,81 @@ func (r *rounds) endedLocked(began time.Time, err error) {
 	}
 }
 
-// checked has upstream checked, and returns the first state through rv that comes of it, or of the
-// mirror's own stream.
-func (f *Prover) checked(ctx context.Context, rv uint64) (*cache.Snapshot, error) {
-	w := f.addWaiter(rv)
-	defer f.removeWaiter(w)
+// checked has upstream checked, and returns the first state through R that comes of it, or of the
+// mirror's own stream. It gives up when ctx ends, but not before upstream has answered.
+func (f *Prover) checked(ctx context.Context, w *proofWaiter) (*cache.Snapshot, error) {
+	f.schedule(w)
+	over := ctx.Done()
 	for {
-		changed := f.resource.Changed()
-		if s := f.resource.Snapshot(); s != nil && s.RV >= rv {
+		changed, ended := f.resource.Changed(), over == nil
+		if s := f.resource.Snapshot(); s != nil && s.RV >= w.rv {
 			return s, nil
+		}
+		if ended {
+			return nil, errors.Join(context.Cause(ctx), f.failure(w))
 		}
 		select {
 		case <-changed:
 		case s := <-w.satisfied:
 			return s, nil
-		case <-ctx.Done():
-			return nil, errors.Join(context.Cause(ctx), f.failure(w))
+		case <-over:
+			over = f.owed(w, over)
 		}
 	}
 }
 
-// addWaiter waits for a bookmark and a comparison that begin from now on.
-func (f *Prover) addWaiter(rv uint64) *proofWaiter {
+// addWaiter has a waiter served by the watches for a bookmark and the comparisons that begin from
+// now on. Of the connections of all that wait, one is kept for the next watch: that of the greatest
+// R, which serves all.
+func (f *Prover) addWaiter(q revision) *proofWaiter {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	w := &proofWaiter{rv: rv, satisfied: make(chan *cache.Snapshot, 1)}
+	w := &proofWaiter{rv: q.rv, satisfied: make(chan *cache.Snapshot, 1), answered: make(chan struct{})}
 	f.mu.waiters[w] = struct{}{}
-	f.mu.bookmarks.scheduleLocked(f.awaitBookmark)
-	f.mu.comparisons.scheduleLocked(f.compareStates)
+	if kept := f.mu.newest; kept.proof != nil && kept.generation == q.generation && kept.rv > q.rv {
+		q.proof.Close()
+	} else {
+		f.closeNewestLocked()
+		f.mu.newest = q
+	}
 	return w
+}
+
+// schedule has the checks begin that a waiter needs.
+func (f *Prover) schedule(w *proofWaiter) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !w.asked {
+		f.mu.bookmarks.scheduleLocked(f.awaitBookmark)
+	}
+	f.mu.comparisons.scheduleLocked(f.compareStates)
 }
 
 func (f *Prover) removeWaiter(w *proofWaiter) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.mu.waiters, w)
+	if len(f.mu.waiters) == 0 {
+		f.closeNewestLocked()
+	}
+}
+
+func (f *Prover) closeNewestLocked() {
+	if f.mu.newest.proof != nil {
+		f.mu.newest.proof.Close()
+		f.mu.newest = revision{}
+	}
+}
+
+// owed is what a waiter whose time is over waits for: the end of its watch for a bookmark. nil: it
+// has ended, or none has begun.
+func (f *Prover) owed(w *proofWaiter, over <-chan struct{}) <-chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !w.asked || over == w.answered {
+		return nil
+	}
+	return w.answered
 }
 
 func (f *Prover) failure(w *proofWaiter) error {
@@ -140,15 +192,33 @@ func (f *Prover) awaitBookmark() {
 	if !waiting {
 		return
 	}
-	ctx, cancel := context.WithTimeoutCause(context.Background(), proofTimeout, ErrNotProven)
-	defer cancel()
-	err := f.advance(ctx)
+	newest, asked := f.takeNewest()
+	if newest.proof == nil {
+		return
+	}
+	err := f.advance(newest)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.mu.bookmarks.endedLocked(began, err)
-	for w := range f.mu.waiters {
+	for _, w := range asked {
 		w.bookmarkErr = err
+		close(w.answered)
 	}
+}
+
+// takeNewest takes the connection that is kept, and what has waited for a bookmark so far. The
+// proof is nil if there is none.
+func (f *Prover) takeNewest() (newest revision, asked []*proofWaiter) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	newest, f.mu.newest = f.mu.newest, revision{}
+	for w := range f.mu.waiters {
+		if newest.proof != nil && !w.asked {
+			w.asked = true
+			asked = append(asked, w)
+		}
+	}
+	return newest, asked
 }
 
 // compareStates compares a small state with upstream's, and again for what still waits: where a
@@ -175,33 +245,29 @@ func (f *Prover) compareStates() {
 // advance moves progress to a bookmark on a connection whose apiserver was just made current, once
 // the mirror has delivered whatever happened before it. It gives up when the mirror's own stream
 // gets there first.
-func (f *Prover) advance(ctx context.Context) error {
-	generation, promised := f.resource.Generation(), f.resource.Promised()
-	rv, proof, err := f.upstream.Begin(ctx)
-	if err != nil {
-		return err
-	}
-	defer proof.Close()
-	if rv < promised {
-		f.resource.Disown(generation)
-		return fmt.Errorf("upstream is at %d, below %d which it has promised", rv, promised)
-	}
-	watching, stop := context.WithCancel(ctx)
+func (f *Prover) advance(q revision) error {
+	defer q.proof.Close()
+	began := time.Now()
+	watching, stop := context.WithTimeoutCause(context.Background(), bookmarkTimeout, ErrNotProven)
 	var overtaken sync.WaitGroup
 	overtaken.Go(func() {
-		if f.resource.WaitThrough(watching, rv) == nil {
+		if f.resource.WaitThrough(watching, q.rv) == nil {
 			stop()
 		}
 	})
 	defer overtaken.Wait()
 	defer stop()
-	bookmark, last, err := proof.Prove(watching, f.resource.Through())
+	bookmark, last, err := q.proof.Prove(watching, f.resource.Through())
 	if err != nil {
 		return err
 	}
-	if err := f.resource.WaitThrough(ctx, last); err != nil {
+	// The mirror has what is left of a proof's time, and a moment if the answer was late.
+	arriving, cancel := context.WithTimeoutCause(context.Background(),
+		max(proofTimeout-time.Since(began), comparisonWait), ErrNotProven)
+	defer cancel()
+	if err := f.resource.WaitThrough(arriving, last); err != nil {
 		return err
 	}
-	f.resource.Progress(bookmark, generation)
+	f.resource.Progress(bookmark, q.generation)
 	return nil
 }

@@ -14,7 +14,7 @@
 //	                  checks, each for all flights that wait
 //	                    ├─ a bookmark at R or later (Proof.Prove) ──▶ progress ──▶ proven
 //	                    └─ the same objects as upstream's, at most 500 (Upstream.State) ──▶ proven
-//	                    │ 3 s
+//	                    │ 3 s, and until the watch for a bookmark has ended
 //	                    ▼
 //	                  ErrNotProven: upstream answers
 //

@@ -36,8 +36,12 @@ type Proof interface {
 // then.
 var ErrNotProven = errors.New("the cache could not be proven fresh in time")
 
+// errSilent is an ErrNotProven because upstream did not even say R.
+var errSilent = fmt.Errorf("%w: upstream does not say how far it is", ErrNotProven)
+
 const (
-	// proofTimeout bounds one flight, as upstream bounds its own wait (W-210).
+	// proofTimeout bounds the query of R, and then the wait for the proof, as upstream bounds its own
+	// wait (W-210). The wait lasts longer only while upstream owes a bookmark.
 	proofTimeout = 3 * time.Second
 	// arrival is how long a flight waits for the mirror's own stream before it has upstream checked:
 	// on a busy resource the next event is the proof (W-211 l).
@@ -78,6 +82,7 @@ type Prover struct {
 		refusal refusal // of the last question
 
 		waiters     map[*proofWaiter]struct{}
+		newest      revision // whose connection the next watch for a bookmark takes
 		bookmarks   rounds
 		comparisons rounds
 	}
@@ -114,7 +119,18 @@ func New(r *cache.Resource, u Upstream) *Prover {
 // Prove returns a state that holds everything that was acknowledged before the call; ErrNotProven
 // or upstream's error if there is none in time; ctx's error if that comes first. The flight goes on
 // without the caller.
+//
+// A question without an answer is repeated once: the request would otherwise pass through to an
+// upstream that is too slow for a LIST of one item, and ask it for the whole state.
 func (f *Prover) Prove(ctx context.Context) (*cache.Snapshot, error) {
+	state, err := f.proveOnce(ctx)
+	if errors.Is(err, errSilent) {
+		return f.proveOnce(ctx)
+	}
+	return state, err
+}
+
+func (f *Prover) proveOnce(ctx context.Context) (*cache.Snapshot, error) {
 	fl, err := f.join(true)
 	if err != nil {
 		f.failed()
@@ -214,13 +230,20 @@ func (f *Prover) startLocked() {
 
 // run runs one flight, from the query of R to the proof.
 func (f *Prover) run(fl *flight) {
-	ctx, cancel := context.WithTimeoutCause(context.Background(), proofTimeout, ErrNotProven)
-	defer cancel()
 	began := time.Now()
-	fl.rv, fl.err = f.ask(ctx)
+	answer, err := f.ask()
+	fl.rv, fl.err = answer.rv, err
+	var w *proofWaiter // nil: no request insists
+	switch {
+	case err != nil:
+	case fl.insists:
+		w = f.addWaiter(answer)
+	default:
+		answer.proof.Close()
+	}
 	f.asked(fl, began)
-	if fl.err == nil {
-		fl.state, fl.err = f.prove(ctx, fl)
+	if err == nil {
+		fl.state, fl.err = f.prove(fl, w)
 	}
 	switch {
 	case fl.err == nil:
@@ -233,21 +256,23 @@ func (f *Prover) run(fl *flight) {
 }
 
 // ask learns R.
-func (f *Prover) ask(ctx context.Context) (uint64, error) {
+func (f *Prover) ask() (revision, error) {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), proofTimeout, ErrNotProven)
+	defer cancel()
 	generation, promised, began := f.resource.Generation(), f.resource.Promised(), time.Now()
 	rv, proof, err := f.upstream.Begin(ctx)
-	if err != nil {
-		if ctx.Err() != nil {
-			err = errors.Join(ErrNotProven, err)
-		}
-		return 0, err
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return revision{}, errors.Join(errSilent, err)
+	case err != nil:
+		return revision{}, err
 	}
-	proof.Close()
 	if err := f.learn(rv, promised, generation); err != nil {
-		return 0, err
+		proof.Close()
+		return revision{}, err
 	}
 	f.cost.asked(time.Since(began))
-	return rv, nil
+	return revision{rv, generation, proof}, nil
 }
 
 // learn notes R, the answer to a question that was sent after promised.
@@ -292,19 +317,22 @@ func pauseAfter(err error) time.Duration {
 
 // prove waits until the cache is complete through R: by the mirror's own stream, or, if a request
 // insists, by a check of upstream.
-func (f *Prover) prove(ctx context.Context, fl *flight) (*cache.Snapshot, error) {
-	least := proofWaitLimit
-	if fl.insists {
-		least = arrival
-	}
-	soon, cancel := context.WithTimeoutCause(ctx, least, ErrNotProven)
+func (f *Prover) prove(fl *flight, w *proofWaiter) (*cache.Snapshot, error) {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), proofTimeout, ErrNotProven)
 	defer cancel()
+	least := proofWaitLimit
+	if w != nil {
+		least = arrival
+		defer f.removeWaiter(w)
+	}
+	soon, stop := context.WithTimeoutCause(ctx, least, ErrNotProven)
+	defer stop()
 	began := time.Now()
 	state, err := f.resource.StateThrough(soon, fl.rv)
 	fl.waited = time.Since(began)
 	f.cost.arrived(fl.waited, err == nil)
-	if err == nil || !fl.insists {
+	if err == nil || w == nil {
 		return state, err
 	}
-	return f.checked(ctx, fl.rv)
+	return f.checked(ctx, w)
 }

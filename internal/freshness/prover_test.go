@@ -63,12 +63,17 @@ func at(rv uint64) func(context.Context) (uint64, error) {
 	return func(context.Context) (uint64, error) { return rv, nil }
 }
 
-// says is a watch that shows a bookmark after a while.
+// unproven is how long a proof takes without a bookmark: the watch for one ends after 3 s.
+const unproven = arrival + proofTimeout
+
+// says is a watch that shows a bookmark after a while, unless it has ended.
 func says(after time.Duration, bookmark, lastEvent uint64) func(context.Context, uint64) (uint64, uint64, error) {
 	return func(ctx context.Context, _ uint64) (uint64, uint64, error) {
 		select {
 		case <-time.After(after):
 			return bookmark, lastEvent, nil
+		case <-time.After(proofTimeout):
+			return 0, 0, nil
 		case <-ctx.Done():
 			return 0, 0, ctx.Err()
 		}
@@ -82,7 +87,7 @@ func proof(t *testing.T, u *upstream, test func(t *testing.T, r *cache.Resource,
 		r := newPods(unlimited)
 		_ = r.Replace(objects(t, "a=a@11"), 20)
 		test(t, r, New(r, u))
-		time.Sleep(proofTimeout) // checks go on without the requests that wanted them
+		time.Sleep(bookmarkTimeout) // checks go on without the requests that wanted them
 		synctest.Wait()
 		if u.connected != 0 || u.proving != u.proved {
 			t.Errorf("%d connections and %d watches are left open", u.connected, u.proving-u.proved)
@@ -191,7 +196,7 @@ func TestProofByTheMirrorAfterTheWatchFailed(t *testing.T) {
 }
 
 func TestNotProven(t *testing.T) {
-	f := func(name string, u *upstream, want ...error) {
+	f := func(name string, u *upstream, after time.Duration, want ...error) {
 		t.Helper()
 		t.Run(name, func(t *testing.T) {
 			proof(t, u, func(t *testing.T, r *cache.Resource, f *Prover) {
@@ -202,8 +207,8 @@ func TestNotProven(t *testing.T) {
 						t.Errorf("%v is not %v", err, w)
 					}
 				}
-				if took := time.Since(start); took != proofTimeout {
-					t.Errorf("it took %v", took)
+				if took := time.Since(start); took != after {
+					t.Errorf("it took %v, want %v", took, after)
 				}
 				if r.Through() > 25 {
 					t.Errorf("through %d", r.Through())
@@ -212,16 +217,87 @@ func TestNotProven(t *testing.T) {
 		})
 	}
 	// Another apiserver than the one that said R, and behind it.
-	f("bookmark below R", &upstream{begin: at(26), prove: says(time.Second, 25, 0)})
-	f("no bookmark", &upstream{begin: at(26), prove: says(time.Minute, 27, 0)})
-	f("the mirror is stuck", &upstream{begin: at(26), prove: says(time.Second, 27, 24)})
+	f("bookmark below R", &upstream{begin: at(26), prove: says(time.Second, 25, 0)}, proofTimeout)
+	f("no bookmark", &upstream{begin: at(26), prove: says(time.Minute, 27, 0)}, unproven)
+	f("the mirror is stuck", &upstream{begin: at(26), prove: says(time.Second, 27, 24)}, unproven)
 	f("the watch failed", &upstream{begin: at(26), prove: func(context.Context, uint64) (uint64, uint64, error) {
 		return 0, 0, errUpstream
-	}}, errUpstream)
+	}}, proofTimeout, errUpstream)
 	f("no answer", &upstream{begin: func(ctx context.Context) (uint64, error) {
 		<-ctx.Done()
 		return 0, ctx.Err()
-	}})
+	}}, 2*proofTimeout)
+}
+
+// While a slow upstream owes a bookmark, the proof lasts: it would get the more expensive question
+// instead. The connection of R is that of the bookmark.
+func TestLateBookmarkIsWaitedFor(t *testing.T) {
+	u := &upstream{begin: func(context.Context) (uint64, error) { time.Sleep(2 * time.Second); return 25, nil }}
+	u.prove = func(context.Context, uint64) (uint64, uint64, error) {
+		time.Sleep(4500 * time.Millisecond)
+		return 27, 0, nil
+	}
+	proof(t, u, func(t *testing.T, r *cache.Resource, f *Prover) {
+		checkProve(t, f, nil, 2*time.Second+arrival+4500*time.Millisecond)
+		checkState(t, r, 27, "a=a@11")
+		if u.begun != 1 || u.proving != 1 {
+			t.Errorf("%d lists and %d watches", u.begun, u.proving)
+		}
+	})
+}
+
+// Events of the mirror may come as late as the bookmark behind them.
+func TestLateEventsAreWaitedFor(t *testing.T) {
+	u := &upstream{begin: at(25)}
+	u.prove = func(context.Context, uint64) (uint64, uint64, error) { time.Sleep(4 * time.Second); return 27, 24, nil }
+	proof(t, u, func(t *testing.T, r *cache.Resource, f *Prover) {
+		time.AfterFunc(4200*time.Millisecond, func() { _ = r.Add(pod(t, "b", 24)) })
+		checkProve(t, f, nil, 4200*time.Millisecond)
+	})
+}
+
+// A question without an answer is sent once more.
+func TestSilentQuestionIsRepeated(t *testing.T) {
+	u := &upstream{}
+	u.begin = func(ctx context.Context) (uint64, error) {
+		if u.begun == 1 {
+			<-ctx.Done()
+			return 0, ctx.Err()
+		}
+		return 20, nil
+	}
+	proof(t, u, func(t *testing.T, _ *cache.Resource, f *Prover) {
+		checkProve(t, f, nil, proofTimeout)
+		if u.begun != 2 || f.Doubtful() {
+			t.Errorf("%d questions", u.begun)
+		}
+	})
+}
+
+// However many proofs wait for the next watch for a bookmark, they keep one connection for it.
+func TestOneConnectionWaitsForABookmark(t *testing.T) {
+	var rv uint64 = 24
+	u := &upstream{prove: says(time.Second, 100, 0)}
+	u.begin = func(context.Context) (uint64, error) { rv++; return rv, nil }
+	proof(t, u, func(t *testing.T, _ *cache.Resource, f *Prover) {
+		var asked sync.WaitGroup
+		for range 50 {
+			asked.Go(func() {
+				if _, err := f.Prove(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(bookmarkInterval / 2) // half of them have come since the first watch began
+		synctest.Wait()
+		u.mu.Lock()
+		if u.connected != 2 || u.proving != 1 { // one waits for the next watch
+			t.Errorf("%d connections and %d watches", u.connected, u.proving)
+		}
+		u.mu.Unlock()
+		asked.Wait()
+	})
 }
 
 // Proof of a past that is no longer ours proves nothing.

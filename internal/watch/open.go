@@ -119,8 +119,6 @@ func (s *Stream) await(departs flowcontrol.Departs) (*cache.Snapshot, error) {
 func (s *Stream) awaitStart(ctx context.Context) (*cache.Snapshot, error) {
 	switch s.start {
 	case plan.StateConsistent:
-		ctx, cancel := context.WithTimeout(ctx, source.ArrivalTimeout)
-		defer cancel()
 		return s.source.Fresh.Prove(ctx)
 	case plan.StateAtLeast:
 		return s.source.AwaitRV(ctx, s.from, source.VerdictTimeout)
