@@ -267,8 +267,8 @@ func (s *fakeHistory) resumes(ctx context.Context, rv uint64, sel object.Selecto
 	run, err := drain(cursor)
 	r.events, r.err = append(r.events, decode(s, run, enc)...), err
 	var expired *cache.ExpiredError
-	if errors.As(err, &expired) && expired.Missing() {
-		r.overtaken = expired.Asked
+	if errors.As(err, &expired) && expired.IsGap() {
+		r.overtaken = expired.RequestedRV
 	}
 	return r
 }
@@ -286,8 +286,8 @@ const forgotten = "The resourceVersion for the provided watch is too old."
 func (s *fakeHistory) checkExpired(r resumption, asked, oldest uint64) {
 	s.Helper()
 	var expired *cache.ExpiredError
-	if len(r.events) > 0 || !errors.As(r.err, &expired) || expired.Asked != asked || expired.Oldest != oldest ||
-		s.nameless != (expired.Words == forgotten) {
+	if len(r.events) > 0 || !errors.As(r.err, &expired) || expired.RequestedRV != asked || expired.OldestRV != oldest ||
+		s.nameless != (expired.Message == forgotten) {
 		s.Errorf("told %q, then %v; want expired: %d (%d)", r.events, r.err, asked, oldest)
 	}
 }
@@ -501,7 +501,7 @@ func TestBackfillIsForgottenOnTheWay(t *testing.T) {
 		})
 		var expired *cache.ExpiredError
 		if !slices.Equal(r.events, s.told(everything, 100, chunked)[:2]) || !errors.As(r.err, &expired) ||
-			expired.Oldest != 104 {
+			expired.OldestRV != 104 {
 			t.Errorf("told %q, then %v", r.events, r.err)
 		}
 	})

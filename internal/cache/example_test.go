@@ -32,7 +32,7 @@ func Example() {
 		return true
 	})
 	for position := state.Next; position < r.Log().Head(); position++ {
-		entry, ok := r.Log().At(position)
+		entry, ok := r.Log().EntryAt(position)
 		if !ok {
 			break // the log has moved past the reader
 		}

@@ -57,7 +57,7 @@ func (v OwnerView) After(s *cache.Snapshot, sel object.Selector, enc object.Enco
 // Resume makes a cursor for a client that has seen everything up to rv. It returns a
 // cache.ExpiredError if history does not reach back to it.
 func (v OwnerView) Resume(rv uint64, sel object.Selector, enc object.Encoding) (*Cursor, error) {
-	future := rv > v.hub.resource.Through()
+	future := rv > v.hub.resource.CompleteRV()
 	position, err := v.hub.resource.Log().Find(rv)
 	if err != nil {
 		return nil, err
@@ -221,14 +221,14 @@ func (c *Cursor) fill(head uint64) error {
 		case c.sliced && work >= sliceEntries:
 			c.cut = c.position < head
 			return nil
-		case c.hub.resource.Retired():
-			return &cache.ExpiredError{Asked: c.through, Oldest: log.Floor()}
+		case c.hub.resource.IsClosed():
+			return &cache.ExpiredError{RequestedRV: c.through, OldestRV: log.Floor()}
 		case c.position >= head || len(c.scratch) >= c.hub.replayed():
 			return nil
 		}
-		e, ok := log.At(c.position)
+		e, ok := log.EntryAt(c.position)
 		if !ok {
-			return &cache.ExpiredError{Asked: c.through, Oldest: log.Floor()}
+			return &cache.ExpiredError{RequestedRV: c.through, OldestRV: log.Floor()}
 		}
 		work += workOf(e)
 		pass := c.take
@@ -247,7 +247,7 @@ func (c *Cursor) fill(head uint64) error {
 // gap began at that resourceVersion, the client needs the deletions of the seam; if it lies inside
 // the gap, the cursor has expired.
 func (c *Cursor) arrive(e *cache.Entry) error {
-	if e.Through < c.through {
+	if e.CompleteRV < c.through {
 		c.position++
 		return nil
 	}
@@ -266,8 +266,8 @@ func (c *Cursor) take(e *cache.Entry) error {
 		return err
 	}
 	c.position++
-	c.seam = e.Seam.Open()
-	c.through = e.Through
+	c.seam = e.Seam.IsOpen()
+	c.through = e.CompleteRV
 	return nil
 }
 
@@ -277,7 +277,7 @@ func (c *Cursor) frame(e *cache.Entry) (err error) {
 	case seen:
 		c.scratch, err = AppendEvent(c.scratch, c.encoding, t, o, e.RV)
 	case e.Seam == cache.SeamEnd && c.encoding.Bookmarks:
-		c.scratch, err = AppendBookmark(c.scratch, c.encoding, c.hub.resource.Template(), e.Through, false)
+		c.scratch, err = AppendBookmark(c.scratch, c.encoding, c.hub.resource.BookmarkTemplate(), e.CompleteRV, false)
 		return err
 	default:
 		return nil

@@ -100,7 +100,7 @@ func TestCursorLappedByTheLogExpires(t *testing.T) {
 		}
 		_, err := drain(c)
 		var expired *cache.ExpiredError
-		if !asExpired(err, &expired) || expired.Asked != 102 || expired.Oldest != w.resource.Log().Floor() {
+		if !asExpired(err, &expired) || expired.RequestedRV != 102 || expired.OldestRV != w.resource.Log().Floor() {
 			w.Fatal(err)
 		}
 	})

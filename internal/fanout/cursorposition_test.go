@@ -11,7 +11,7 @@ func (w *world) stands(c *Cursor, first, last uint64) {
 		if !known {
 			return 0
 		}
-		e, ok := w.resource.Log().At(position)
+		e, ok := w.resource.Log().EntryAt(position)
 		if !ok {
 			w.Fatalf("the log has nothing at %d", position)
 		}

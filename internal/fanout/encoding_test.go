@@ -103,7 +103,7 @@ func TestGzipFrames(t *testing.T) {
 // before it and without a step over it; and no others. Its feed goes on behind it.
 func TestUnencodable(t *testing.T) {
 	w := newWorld(t, plenty)
-	start := w.resource.Through()
+	start := w.resource.CompleteRV()
 	fits := func(name string) *object.Object {
 		w.rv++
 		raw := fmt.Sprintf(`{"kind":"Pod","apiVersion":"v1","metadata":{"name":%q,"namespace":"a","resourceVersion":"%d",`+

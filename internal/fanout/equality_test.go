@@ -41,7 +41,7 @@ func (r *reference) note() {
 
 func (r *reference) advance(w *world) {
 	for log := w.resource.Log(); r.cursor.position < log.Head(); {
-		e, _ := log.At(r.cursor.position)
+		e, _ := log.EntryAt(r.cursor.position)
 		r.cursor.scratch = r.cursor.scratch[:0]
 		made(nil, r.cursor.take(e))
 		r.bytes = append(r.bytes, r.cursor.scratch...)
@@ -110,7 +110,7 @@ func (h *history) write(r *rand.Rand, voids bool) {
 	case n < 199 || !voids:
 		h.relist(r)
 	default:
-		h.must(h.resource.Replace(nil, h.resource.Through()-10))
+		h.must(h.resource.Replace(nil, h.resource.CompleteRV()-10))
 		h.rv += 20
 		h.begin()
 	}
@@ -136,7 +136,7 @@ func (h *history) relist(r *rand.Rand) {
 		}
 	}
 	h.rv += uint64(r.IntN(2))
-	if h.rv == h.resource.Through() {
+	if h.rv == h.resource.CompleteRV() {
 		h.rv++
 	}
 	h.must(h.resource.Replace(next, h.rv))

@@ -176,7 +176,7 @@ func (f *Feed) add(e *cache.Entry, next uint64, p *frameCache) (added bool) {
 func (f *Feed) mark(e *cache.Entry, next uint64, end int) {
 	s := f.tail
 	s.used = end
-	s.marks[s.count] = mark{end: end, next: next, through: e.Through, seam: e.Seam.Open()}
+	s.marks[s.count] = mark{end: end, next: next, through: e.CompleteRV, seam: e.Seam.IsOpen()}
 	s.count++
 	f.touched = true
 }

@@ -58,7 +58,7 @@ func TestFeedThatStartsOverLeavesItsCursors(t *testing.T) {
 	if !ok {
 		t.Fatal("the feed does not reach back to where it starts")
 	}
-	e, _ := w.resource.Log().At(w.resource.Log().Head() - 1)
+	e, _ := w.resource.Log().EntryAt(w.resource.Log().Head() - 1)
 	f.add(e, 11, &frameCache{}) // and never published
 	f.restart(50)
 	if _, _, next, ok := f.read(p, 10); ok {

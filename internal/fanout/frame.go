@@ -268,7 +268,7 @@ func (p *frameCache) bookmark(e *cache.Entry, enc object.Encoding) ([]byte, erro
 	i := p.find(bookmarkFrame, enc)
 	if i < 0 {
 		i = p.keep(bookmarkFrame, enc, func(dst []byte) ([]byte, error) {
-			return AppendBookmark(dst, enc, p.template, e.Through, false)
+			return AppendBookmark(dst, enc, p.template, e.CompleteRV, false)
 		})
 	}
 	return p.frame(i)

@@ -118,7 +118,7 @@ func (h *Hub) Lag() uint64 {
 
 // Progress is a watchdog.ProgressFunc: the hub works while it has entries to dispatch.
 func (h *Hub) Progress() (turns uint64, working bool) {
-	return h.stats.Events.Load() + h.progress.Load().position, h.resource.Ready() && h.Lag() > 0
+	return h.stats.Events.Load() + h.progress.Load().position, h.resource.IsReady() && h.Lag() > 0
 }
 
 // Run dispatches until ctx ends.
@@ -146,7 +146,7 @@ const noEnd = math.MaxUint64
 
 // dispatch is Dispatch for so many entries at most. It reports whether there are more.
 func (h *Hub) dispatch(most uint64) (more bool) {
-	if !h.resource.Ready() {
+	if !h.resource.IsReady() {
 		return false
 	}
 	began := time.Now()
@@ -161,14 +161,14 @@ func (h *Hub) dispatch(most uint64) (more bool) {
 	head := h.resource.Log().Head()
 	end, within := done.position+min(head-done.position, most), false
 	for done.position < end || within && done.position < head {
-		e, ok := h.resource.Log().At(done.position)
+		e, ok := h.resource.Log().EntryAt(done.position)
 		if !ok {
 			h.stats.Lapped.Add(1)
 			h.restart(h.resource.Snapshot())
 			return false
 		}
-		done.position, done.through = done.position+1, e.Through
-		within = e.Seam.Open() // a position never lies inside a seam
+		done.position, done.through = done.position+1, e.CompleteRV
+		within = e.Seam.IsOpen() // a position never lies inside a seam
 		h.dispatchEntry(e, done.position)
 	}
 	h.publish(done)
@@ -206,7 +206,7 @@ func (h *Hub) syncIndex(position uint64) {
 // dispatchEntry adds an entry to the feeds that it concerns; next is the log position after it. The
 // end of a seam concerns all.
 func (h *Hub) dispatchEntry(e *cache.Entry, next uint64) {
-	h.frames.next(h.resource.Template())
+	h.frames.next(h.resource.BookmarkTemplate())
 	feeds := h.index.find(&e.Event)
 	if e.Seam == cache.SeamEnd {
 		feeds = h.index.all

@@ -118,12 +118,12 @@ func (f *Prover) beginRound(r *rounds, begin func()) (began time.Time, waiting b
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	began, r.due = time.Now(), false
-	through := f.resource.Through()
+	through := f.resource.CompleteRV()
 	for w := range f.mu.waiters {
 		waiting = waiting || w.rv > through
 	}
 	switch {
-	case !waiting || !f.resource.Ready():
+	case !waiting || !f.resource.IsReady():
 		return began, false
 	case began.Before(r.next): // upstream has refused the last one meanwhile
 		r.scheduleLocked(begin)
@@ -176,30 +176,30 @@ func (f *Prover) compareStates() {
 // the mirror has delivered whatever happened before it. It gives up when the mirror's own stream
 // gets there first.
 func (f *Prover) advance(ctx context.Context) error {
-	generation, promised := f.resource.Generation(), f.resource.Promised()
+	generation, promised := f.resource.Generation(), f.resource.PromisedRV()
 	rv, proof, err := f.upstream.Begin(ctx)
 	if err != nil {
 		return err
 	}
 	defer proof.Close()
 	if rv < promised {
-		f.resource.Disown(generation)
+		f.resource.NoteHistoryReset(generation)
 		return fmt.Errorf("upstream is at %d, below %d which it has promised", rv, promised)
 	}
 	watching, stop := context.WithCancel(ctx)
 	var overtaken sync.WaitGroup
 	overtaken.Go(func() {
-		if f.resource.WaitThrough(watching, rv) == nil {
+		if f.resource.AwaitRV(watching, rv) == nil {
 			stop()
 		}
 	})
 	defer overtaken.Wait()
 	defer stop()
-	bookmark, last, err := proof.Prove(watching, f.resource.Through())
+	bookmark, last, err := proof.Prove(watching, f.resource.CompleteRV())
 	if err != nil {
 		return err
 	}
-	if err := f.resource.WaitThrough(ctx, last); err != nil {
+	if err := f.resource.AwaitRV(ctx, last); err != nil {
 		return err
 	}
 	f.resource.Progress(bookmark, generation)

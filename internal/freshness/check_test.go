@@ -37,8 +37,8 @@ func TestProofByComparison(t *testing.T) {
 		if took := time.Since(began); took != arrival+70*time.Millisecond {
 			t.Errorf("it took %v", took)
 		}
-		if r.Through() != 20 {
-			t.Errorf("history moved to %d", r.Through())
+		if r.CompleteRV() != 20 {
+			t.Errorf("history moved to %d", r.CompleteRV())
 		}
 		time.Sleep(2 * time.Second) // the bookmark is still worth having
 		checkState(t, r, 27, "a=a@11")
@@ -63,8 +63,8 @@ func TestComparisonWaitsForTheMirror(t *testing.T) {
 		time.AfterFunc(100*time.Millisecond, func() { _ = r.Add(pod(t, "b", 22)) })
 		time.AfterFunc(200*time.Millisecond, func() { _ = r.Update(pod(t, "b", 23)) })
 		checkProve(t, f, nil, 200*time.Millisecond)
-		if r.Through() != 23 {
-			t.Errorf("history moved to %d", r.Through())
+		if r.CompleteRV() != 23 {
+			t.Errorf("history moved to %d", r.CompleteRV())
 		}
 	})
 }

@@ -19,7 +19,7 @@ const comparisonWait = 500 * time.Millisecond
 // not say that nothing happened between them, so history does not move: it is the content
 // alone that is proven.
 func (f *Prover) compare(ctx context.Context) error {
-	generation, promised := f.resource.Generation(), f.resource.Promised()
+	generation, promised := f.resource.Generation(), f.resource.PromisedRV()
 	rv, versions, err := f.upstream.State(ctx)
 	if err != nil {
 		return err
@@ -29,7 +29,7 @@ func (f *Prover) compare(ctx context.Context) error {
 	}
 	s, err := f.match(ctx, generation, rv, versions)
 	if err == nil {
-		f.resource.Seen(rv, generation)
+		f.resource.NoteUpstreamRV(rv, generation)
 		f.satisfy(s)
 	}
 	return err
@@ -49,7 +49,7 @@ func (f *Prover) match(ctx context.Context, generation, rv uint64, versions map[
 		case s.RV >= rv:
 			return s, nil
 		case s.HasVersions(versions):
-			return s.ProvenAt(rv), nil
+			return s.WithRV(rv), nil
 		}
 		select {
 		case <-changed:

@@ -38,7 +38,7 @@ func TestStoreBehindAProofIsAnotherOne(t *testing.T) {
 				time.Sleep(comparisonInterval)
 				synctest.Wait()
 				u.begin, u.state = at(500), shows(0, 500, map[string]uint64{"n/a": 11})
-				if err := find(t.Context(), f); err == nil || !r.Disowned() {
+				if err := find(t.Context(), f); err == nil || !r.IsHistoryReset() {
 					t.Fatalf("the store went back: %v", err)
 				}
 				_ = r.Replace(objects(t, "a=a@11"), 505)

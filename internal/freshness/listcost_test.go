@@ -53,7 +53,7 @@ func TestQuietResourceIsNotWorthAProof(t *testing.T) {
 func TestBusyResourceIsWorthAProof(t *testing.T) {
 	u := &upstream{}
 	proof(t, u, func(t *testing.T, r *cache.Resource, f *Prover) {
-		u.begin = func(context.Context) (uint64, error) { time.Sleep(time.Millisecond); return r.Through() + 1, nil }
+		u.begin = func(context.Context) (uint64, error) { time.Sleep(time.Millisecond); return r.CompleteRV() + 1, nil }
 		for range 3 {
 			answer(t, f, 1000)
 			time.Sleep(time.Second)
@@ -96,8 +96,8 @@ func TestListsWaitLongerForProofWhereUpstreamIsSlow(t *testing.T) {
 	u := &upstream{}
 	proof(t, u, func(t *testing.T, r *cache.Resource, f *Prover) {
 		u.begin = func(context.Context) (uint64, error) {
-			rv := r.Through() + 5
-			time.AfterFunc(20*time.Millisecond, func() { _ = r.Bookmark(r.Template(), rv) })
+			rv := r.CompleteRV() + 5
+			time.AfterFunc(20*time.Millisecond, func() { _ = r.Bookmark(r.BookmarkTemplate(), rv) })
 			return rv, nil
 		}
 		lists := func(price time.Duration) (fromMemory int) {

@@ -178,7 +178,7 @@ func (f *Prover) await(ctx context.Context, fl *flight) (*cache.Snapshot, error)
 	}
 	now := f.resource.Snapshot()
 	switch {
-	case now.Generation() != fl.state.Generation() || f.resource.Disowned():
+	case now.Generation() != fl.state.Generation() || f.resource.IsHistoryReset():
 		return nil, fmt.Errorf("%w: history has become void since", ErrNotProven)
 	case now.RV >= fl.state.RV:
 		return now, nil
@@ -234,7 +234,7 @@ func (f *Prover) run(fl *flight) {
 
 // ask learns R.
 func (f *Prover) ask(ctx context.Context) (uint64, error) {
-	generation, promised, began := f.resource.Generation(), f.resource.Promised(), time.Now()
+	generation, promised, began := f.resource.Generation(), f.resource.PromisedRV(), time.Now()
 	rv, proof, err := f.upstream.Begin(ctx)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -253,10 +253,10 @@ func (f *Prover) ask(ctx context.Context) (uint64, error) {
 // learn notes R, the answer to a question that was sent after promised.
 func (f *Prover) learn(rv, promised, generation uint64) error {
 	if rv < promised {
-		f.resource.Disown(generation)
+		f.resource.NoteHistoryReset(generation)
 		return fmt.Errorf("%w: upstream is at %d, below %d which it has promised", ErrNotProven, rv, promised)
 	}
-	f.resource.Seen(rv, generation)
+	f.resource.NoteUpstreamRV(rv, generation)
 	return nil
 }
 
@@ -300,7 +300,7 @@ func (f *Prover) prove(ctx context.Context, fl *flight) (*cache.Snapshot, error)
 	soon, cancel := context.WithTimeoutCause(ctx, least, ErrNotProven)
 	defer cancel()
 	began := time.Now()
-	state, err := f.resource.StateThrough(soon, fl.rv)
+	state, err := f.resource.AwaitSnapshot(soon, fl.rv)
 	fl.waited = time.Since(began)
 	f.cost.arrived(fl.waited, err == nil)
 	if err == nil || !fl.insists {

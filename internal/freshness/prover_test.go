@@ -152,8 +152,8 @@ func TestProofWaitsForTheMirrorsEvents(t *testing.T) {
 	proof(t, u, func(t *testing.T, r *cache.Resource, f *Prover) {
 		start := r.Snapshot()
 		time.AfterFunc(1500*time.Millisecond, func() {
-			if r.Through() != 20 {
-				t.Errorf("through %d before the mirror's event", r.Through())
+			if r.CompleteRV() != 20 {
+				t.Errorf("through %d before the mirror's event", r.CompleteRV())
 			}
 			_ = r.Add(pod(t, "b", 22))
 		})
@@ -170,7 +170,7 @@ func TestProofWaitsForTheMirrorsEvents(t *testing.T) {
 func TestProofByTheMirrorDuringTheWatch(t *testing.T) {
 	u := &upstream{begin: at(25), prove: says(time.Minute, 0, 0)}
 	proof(t, u, func(t *testing.T, r *cache.Resource, f *Prover) {
-		time.AfterFunc(time.Second, func() { _ = r.Bookmark(r.Template(), 25) })
+		time.AfterFunc(time.Second, func() { _ = r.Bookmark(r.BookmarkTemplate(), 25) })
 		checkProve(t, f, nil, time.Second)
 		synctest.Wait() // the check goes on for a moment
 		if u.proving != 1 {
@@ -205,8 +205,8 @@ func TestNotProven(t *testing.T) {
 				if took := time.Since(start); took != proofTimeout {
 					t.Errorf("it took %v", took)
 				}
-				if r.Through() > 25 {
-					t.Errorf("through %d", r.Through())
+				if r.CompleteRV() > 25 {
+					t.Errorf("through %d", r.CompleteRV())
 				}
 			})
 		})

@@ -47,7 +47,7 @@ func NewCollector(m *Set) prometheus.Collector {
 			}),
 		metric(gauge, "spillway_mirror_resource_version",
 			"The resourceVersion that the mirror is complete through.",
-			func(m *mirror) float64 { return float64(m.resource.Through()) }),
+			func(m *mirror) float64 { return float64(m.resource.CompleteRV()) }),
 		metric(gauge, "spillway_mirror_contact_age_seconds",
 			"Seconds since the apiserver last sent an event, a bookmark or a state for the mirror.",
 			func(m *mirror) float64 { return time.Since(m.reflector.Status().Contact).Seconds() }),

@@ -81,7 +81,7 @@ func (m *Set) Ready() (string, error) {
 	running := *m.running.Load()
 	objects := 0
 	for _, info := range *m.named.Load() {
-		if found := running[info.GVR]; found != nil && !found.resource.Ready() && found.reflector.Status().Err == nil &&
+		if found := running[info.GVR]; found != nil && !found.resource.IsReady() && found.reflector.Status().Err == nil &&
 			found.state.State().Kind() != states.KindRefused {
 			return "", fmt.Errorf("%s has not been listed yet", info)
 		}

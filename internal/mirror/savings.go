@@ -21,7 +21,7 @@ func (m *Set) Degrade(step memory.Step) {
 	}
 	for _, one := range m.all() {
 		one.hub.SetLowMemory(derived)
-		one.resource.Shorten(short)
+		one.resource.SetShortHistory(short)
 	}
 	if step >= memory.RefuseAndEvict {
 		m.retreat()
@@ -61,7 +61,7 @@ func (m *Set) queue(ctx context.Context, one *mirror) {
 		defer cancel()
 		for {
 			changed := one.resource.Changed()
-			if one.resource.Ready() || one.resource.Retired() {
+			if one.resource.IsReady() || one.resource.IsClosed() {
 				return
 			}
 			select {
@@ -84,7 +84,7 @@ func (m *Set) retreat() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for gvr, one := range *m.running.Load() {
-		if m.isNamed(gvr) || one.resource.Ready() {
+		if m.isNamed(gvr) || one.resource.IsReady() {
 			continue
 		}
 		m.remove(one)

@@ -81,16 +81,16 @@ func (r *request) fromMemory() outcome {
 	}
 	r.server.metrics.introduce(r.plan.Source)
 	from := r.plan.Source.Resource()
-	if r.plan.MostRecent() && !from.Ready() {
+	if r.plan.MostRecent() && !from.IsReady() {
 		return unsettled // upstream need not wait for our first state
 	}
 	if r.plan.Get == nil && r.plan.Action != plan.Refuse && !r.server.awaitReady(from) &&
-		r.server.opts.Catalog.Find(from.Info.GVR) == r.plan.Source && !from.Retired() {
+		r.server.opts.Catalog.Find(from.Info.GVR) == r.plan.Source && !from.IsClosed() {
 		r.server.metrics.notReady.WithLabelValues(r.resource()).Inc()
 		return answered(apistatus.FailureAs(r.plan.Failure, apistatus.NotReady(apistatus.RetryAfter())))
 	}
 	switch {
-	case from.Retired() || !from.Ready(): // given up meanwhile: whatever upstream says now, it does not say here
+	case from.IsClosed() || !from.IsReady(): // given up meanwhile: whatever upstream says now, it does not say here
 		return unsettled
 	case r.plan.Action == plan.Refuse:
 		return r.refuse(r.plan.Status)
@@ -124,15 +124,15 @@ const readyWait = 3 * time.Second
 
 // awaitReady waits for the resource's first state, unless it has been given up.
 func (s *Server) awaitReady(r *cache.Resource) bool {
-	if r.Ready() {
+	if r.IsReady() {
 		return true
 	}
 	ctx, cancel := context.WithTimeout(s.base, readyWait)
 	defer cancel()
 	for {
 		changed := r.Changed()
-		if r.Ready() || r.Retired() {
-			return r.Ready()
+		if r.IsReady() || r.IsClosed() {
+			return r.IsReady()
 		}
 		select {
 		case <-changed:

@@ -30,7 +30,7 @@ func TestUnencodable(t *testing.T) {
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{customWidgets}})
 	// A state that was taken after the objects were made would have them by name, and the bad one
 	// first.
-	through := r.catalog[customWidgets.GVR].Resource().Through()
+	through := r.catalog[customWidgets.GVR].Resource().CompleteRV()
 	path := fmt.Sprintf("%s?watch=1&resourceVersion=%d", customWidgets.Path(), through)
 	partial, whole := r.watch(path, rawclient.Header("Accept", partialObject)), r.watch(path)
 	fine := r.up.Create(fakeapiserver.Widgets, "n", "fine")
@@ -183,7 +183,7 @@ func TestGzipWatch(t *testing.T) {
 			expect(t, w, fmt.Sprintf("ADDED n/a %d", a))
 		}
 		if compressed {
-			expect(t, w, fmt.Sprintf("BOOKMARK %d end", r.catalog[configMaps.GVR].Resource().Through()))
+			expect(t, w, fmt.Sprintf("BOOKMARK %d end", r.catalog[configMaps.GVR].Resource().CompleteRV()))
 		}
 		a = r.up.Update(fakeapiserver.ConfigMaps, "n", "a", fakeapiserver.WithLabel("at", fmt.Sprint(a)))
 		expect(t, w, fmt.Sprintf("MODIFIED n/a %d", a))

@@ -154,7 +154,7 @@ func (r *request) get() outcome {
 // fail answers with upstream's words for an error, unless only upstream has them.
 func (r *request) fail(err error) outcome {
 	var known apierrors.APIStatus
-	if r.plan.Source.Resource().Retired() || !errors.As(err, &known) {
+	if r.plan.Source.Resource().IsClosed() || !errors.As(err, &known) {
 		return unsettled
 	}
 	return r.refuse(apistatus.Of(err))
@@ -192,7 +192,7 @@ func (r *request) snapshot() (*cache.Snapshot, error) {
 	if err != nil || !l.Exact || state.RV == l.RV {
 		return state, err
 	}
-	return r.plan.Source.Resource().At(l.RV)
+	return r.plan.Source.Resource().SnapshotAt(l.RV)
 }
 
 // reach is a state at or above a resourceVersion, for a request that is answered at once. A client
@@ -204,7 +204,7 @@ func (r *request) reach(rv uint64, hurried bool) (*cache.Snapshot, error) {
 	}
 	ctx, cancel := context.WithTimeout(r.server.base, source.HurriedArrivalTimeout)
 	defer cancel()
-	return from.Resource().StateThrough(ctx, rv)
+	return from.Resource().AwaitSnapshot(ctx, rv)
 }
 
 // collect collects a page: at most limit matching items, a continue token if keys remain in the

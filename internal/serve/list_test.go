@@ -209,7 +209,7 @@ func TestTokensCannotWidenScope(t *testing.T) {
 			if plan.List == nil {
 				continue
 			}
-			snapshot, err := source.Resource().At(plan.List.RV)
+			snapshot, err := source.Resource().SnapshotAt(plan.List.RV)
 			if err != nil {
 				t.Fatal(err)
 			}

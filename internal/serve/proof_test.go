@@ -144,11 +144,11 @@ func answeredInStreams(r *rig) float64 {
 type falseProber struct{ resource *cache.Resource }
 
 func (l falseProber) Begin(context.Context) (uint64, freshness.Proof, error) {
-	return l.resource.Through(), l, nil
+	return l.resource.CompleteRV(), l, nil
 }
 
 func (l falseProber) Prove(context.Context, uint64) (bookmark, last uint64, err error) {
-	return l.resource.Through(), 0, nil
+	return l.resource.CompleteRV(), 0, nil
 }
 
 func (l falseProber) State(context.Context) (uint64, map[string]uint64, error) {

@@ -51,7 +51,7 @@ func listSize(p plan.Plan) int {
 	}
 	n, looked := 0, 0
 	scope := object.NewSelector(p.Selector.Namespace, p.Selector.Name, nil, nil)
-	if state.Finds(p.Selector) {
+	if state.HasIndexFor(p.Selector) {
 		scope = p.Selector
 	}
 	state.Scan(scope, p.List.Start, func(o *object.Object) bool {

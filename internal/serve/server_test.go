@@ -371,7 +371,7 @@ func TestNotReady(t *testing.T) {
 // answers at once.
 func TestGivenUpWhileAwaited(t *testing.T) {
 	resource := cache.New(configMaps, sourcetest.KeepAll, nil)
-	resource.Retire()
+	resource.Close()
 	hub := fanout.NewHub(resource)
 	r := bare(t, sourcetest.Resources{configMaps.GVR: {Hub: hub,
 		Fresh: freshness.New(resource, sourcetest.Unreachable{})}})

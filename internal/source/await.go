@@ -63,7 +63,7 @@ func (s *Source) AwaitRV(ctx context.Context, rv uint64, verdict time.Duration) 
 		proven = s.proveThrough(waiting, rv)
 		cancel()
 	})
-	state, err := r.StateThrough(waiting, rv)
+	state, err := r.AwaitSnapshot(waiting, rv)
 	cancel()
 	asking.Wait()
 	switch {

@@ -240,8 +240,8 @@ func sizeOf(state *cache.Snapshot, sel object.Selector) int64 {
 		return state.Bytes
 	}
 	scope := sel // where they are looked up
-	everywhere := sel.Namespace == "" && sel.Name == "" && !state.Finds(sel)
-	if !state.Finds(sel) {
+	everywhere := sel.Namespace == "" && sel.Name == "" && !state.HasIndexFor(sel)
+	if !state.HasIndexFor(sel) {
 		scope = object.NewSelector(sel.Namespace, sel.Name, nil, nil)
 	}
 	var asked, selected, total int64

@@ -49,7 +49,7 @@ func (s *Stream) reachBack(ctx context.Context) error {
 // upstream would list again and again, until an event of this resource arrives.
 func (s *Stream) learnNewest(ctx context.Context) {
 	var expired *cache.ExpiredError
-	if _, err := s.source.Resource().Log().Find(s.from); !errors.As(err, &expired) || !expired.Ahead() {
+	if _, err := s.source.Resource().Log().Find(s.from); !errors.As(err, &expired) || !expired.IsFutureRV() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, source.ArrivalTimeout)
@@ -106,7 +106,7 @@ func (s *Stream) backfill(past *backfill.Backfill) error {
 func (s *Stream) overtaken(err error) bool {
 	var expired *cache.ExpiredError
 	return s.source.Past != nil && s.cursor != nil && s.cursor.Ahead() &&
-		errors.As(err, &expired) && expired.Missing()
+		errors.As(err, &expired) && expired.IsGap()
 }
 
 // unfilled is why a backfill failed.

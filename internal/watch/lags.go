@@ -88,7 +88,7 @@ func (s *Stream) behind(f streamCounters, now time.Time) (behind time.Duration) 
 // oldest is how old the event at a log position is.
 func (s *Stream) oldest(position uint64, now time.Time) time.Duration {
 	log := s.source.Resource().Log()
-	if e, ok := log.At(position); ok {
+	if e, ok := log.EntryAt(position); ok {
 		return now.Sub(e.At)
 	}
 	if _, since := log.Span(); !since.IsZero() { // the log has moved past it

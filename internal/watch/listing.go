@@ -93,7 +93,7 @@ func (s *Stream) watch(out sink, f streamCounters, now time.Time) Watch {
 		w.Behind = s.oldest(f.standing.First, now)
 	}
 	if f.standing.LastKnown {
-		if e, ok := log.At(f.standing.Last); ok {
+		if e, ok := log.EntryAt(f.standing.Last); ok {
 			w.LastEvent = e.At
 		}
 	}

@@ -159,7 +159,7 @@ func (s *Stream) fix(proven *cache.Snapshot) {
 func (s *Stream) newestState(proven *cache.Snapshot) *cache.Snapshot {
 	r := s.source.Resource()
 	now := r.Snapshot()
-	if proven == nil || r.Current(proven) && now.RV >= proven.RV {
+	if proven == nil || r.IsCurrent(proven) && now.RV >= proven.RV {
 		return now
 	}
 	return proven

@@ -202,7 +202,7 @@ func (s *Stream) endOfState() error {
 	return s.send(fanout.AppendBookmark(nil, s.encoding, s.template(), s.started, true))
 }
 
-func (s *Stream) template() *object.Bookmark { return s.source.Resource().Template() }
+func (s *Stream) template() *object.Bookmark { return s.source.Resource().BookmarkTemplate() }
 
 // pull returns what is sent next, valid until the next pull: nothing if the client has everything.
 // look says that something other than events may be due. A reason or an error is the stream's end,
@@ -309,7 +309,7 @@ func (s *Stream) write(b []byte) error {
 // reason that is settled already: then that reason counts.
 func (s *Stream) endReasonOf(err error) EndReason {
 	switch reason := ReasonOf(err); {
-	case reason == EndResourceVersionExpired && s.source.Resource().Retired():
+	case reason == EndResourceVersionExpired && s.source.Resource().IsClosed():
 		return EndResourceNotServed
 	case reason == EndResourceVersionExpired && s.overtaken(err):
 		return EndBackfillFailed

@@ -316,7 +316,7 @@ func TestRetired(t *testing.T) {
 		p := w.watch("/api/v1/pods?watch=1&resourceVersion=0&allowWatchBookmarks=1")
 		future := w.watch("/api/v1/pods?watch=1&resourceVersion=1000")
 		p.gets("ADDED a/x 5", "BOOKMARK 100 end")
-		w.resource().Retire()
+		w.resource().Close()
 		p.ends(EndResourceNotServed)
 		future.ends(EndResourceNotServed)
 	})
@@ -447,7 +447,7 @@ func TestQuietStreamKeepsItsPlace(t *testing.T) {
 			time.Sleep(time.Minute)
 			w.set(fmt.Sprintf("a/x %d", 101+i))
 			synctest.Wait()
-			w.resource().Shorten(true)
+			w.resource().SetShortHistory(true)
 		}
 		if floor := w.resource().Log().Floor(); floor <= 100 {
 			t.Fatalf("history still reaches back to %d", floor)

@@ -103,13 +103,13 @@ func (h *queueingCursor) InSeam() bool { return len(h.queue) > 0 || h.source.InS
 
 // resumeAbove is Find without the rule of the seam: after the last entry at or below rv.
 func resumeAbove(s *Simulation, rv uint64, sel object.Selector, enc object.Encoding) (source, error) {
-	if _, err := s.resource.Log().Find(rv); err != nil || rv > s.resource.Through() {
+	if _, err := s.resource.Log().Find(rv); err != nil || rv > s.resource.CompleteRV() {
 		return resume(s, rv, sel, enc)
 	}
 	log := s.resource.Log()
 	position := log.Head()
 	for ; position > log.First(); position-- {
-		if e, ok := log.At(position - 1); !ok || e.RV <= rv {
+		if e, ok := log.EntryAt(position - 1); !ok || e.RV <= rv {
 			break
 		}
 	}
@@ -121,7 +121,7 @@ type endingCursor struct{ source }
 
 func (i *endingCursor) Next() ([]byte, error) {
 	if i.Lag() > 4 {
-		return nil, &cache.ExpiredError{Asked: i.Through(), Oldest: i.Through() + 1}
+		return nil, &cache.ExpiredError{RequestedRV: i.Through(), OldestRV: i.Through() + 1}
 	}
 	return i.source.Next()
 }

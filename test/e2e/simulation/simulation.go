@@ -248,7 +248,7 @@ func (s *Simulation) exact() {
 	s.counts.Exact++
 	g := s.history.now()
 	rv := g.through + 3 - min(uint64(s.rand.IntN(100)), g.through)
-	snapshot, err := s.resource.At(rv)
+	snapshot, err := s.resource.SnapshotAt(rv)
 	i, inside := g.index(rv)
 	happened := rv >= g.floor && rv <= g.through && !inside // it may be remembered longer than the log reaches back
 	switch {

@@ -198,7 +198,7 @@ func (s *stream) fill() bool {
 	case s.phase == phaseLive && s.bookmarkDue && !s.source.InSeam():
 		s.bookmarkDue = false
 		if rv := s.source.Through(); s.client.format.bookmarks && rv > s.started {
-			s.out = made(fanout.AppendBookmark(nil, s.client.format.encoding(), s.sim.resource.Template(), rv, false))
+			s.out = made(fanout.AppendBookmark(nil, s.client.format.encoding(), s.sim.resource.BookmarkTemplate(), rv, false))
 			return true
 		}
 	}
@@ -213,7 +213,7 @@ func (s *stream) proven() bool {
 		return false
 	case q.never:
 		s.end(unproven, nil)
-	case s.sim.resource.Through() < q.rv:
+	case s.sim.resource.CompleteRV() < q.rv:
 		return false
 	default:
 		s.head()
@@ -232,7 +232,8 @@ func (s *stream) poll() {
 func (s *stream) endOfState() {
 	s.phase = phaseLive
 	s.started = s.source.Through()
-	s.out = made(fanout.AppendBookmark(nil, s.client.format.encoding(), s.sim.resource.Template(), s.started, true))
+	s.out = made(fanout.AppendBookmark(nil, s.client.format.encoding(), s.sim.resource.BookmarkTemplate(), s.started,
+		true))
 }
 
 func (s *stream) fail(err error) {
