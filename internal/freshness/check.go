@@ -18,11 +18,11 @@ const (
 	// comparisonInterval is the time between two reads of upstream's state, whatever becomes of them.
 	// It leaves the next one half of the time that a request has.
 	comparisonInterval = proofTimeout / 2
-	// smallState is how many objects a state may have to be compared. Their metadata is sent sooner
-	// than the bookmark, and costs upstream no more than the LIST that a client would have sent. A
-	// larger state is never read: an upstream that is slow to send the bookmark would get the more
-	// expensive question.
-	smallState = 500
+	// comparedObjectsLimit is how many objects a state may have to be compared. Their metadata is sent
+	// sooner than the bookmark, and costs upstream no more than the LIST that a client would have
+	// sent. A larger state is never read: an upstream that is slow to send the bookmark would get the
+	// more expensive question.
+	comparedObjectsLimit = 500
 )
 
 // proofWaiter is one flight that waits for a state that is complete through rv.
@@ -38,29 +38,30 @@ type proofWaiter struct {
 // rounds are checks of upstream, each for all flights that wait when it begins. They begin an
 // interval apart and may overlap, so one that hangs holds up no other. Prover.mu guards them.
 type rounds struct {
-	interval time.Duration // static
-	next     time.Time     // when the next one may begin
-	due      bool          // it has its time
+	interval  time.Duration // static
+	next      time.Time     // when the next one may begin
+	scheduled bool          // it has its time
 }
 
 // scheduleLocked has the next round begin as soon as it may.
 func (r *rounds) scheduleLocked(begin func()) {
-	if !r.due {
-		r.due = true
+	if !r.scheduled {
+		r.scheduled = true
 		time.AfterFunc(time.Until(r.next), begin)
 	}
 }
 
-// endedLocked notes the error of a round. After a refusal the next one waits for its Retry-After.
-func (r *rounds) endedLocked(began time.Time, err error) {
+// noteErrorLocked notes the error of a round. After a refusal the next one waits for its
+// Retry-After.
+func (r *rounds) noteErrorLocked(began time.Time, err error) {
 	if again := began.Add(pauseAfter(err)); err != nil && again.After(r.next) {
 		r.next = again
 	}
 }
 
-// checked has upstream checked, and returns the first state through rv that comes of it, or of the
-// mirror's own stream.
-func (f *Prover) checked(ctx context.Context, rv uint64) (*cache.Snapshot, error) {
+// awaitCheck has upstream checked, and returns the first state through rv that comes of it, or of
+// the mirror's own stream.
+func (f *Prover) awaitCheck(ctx context.Context, rv uint64) (*cache.Snapshot, error) {
 	w := f.addWaiter(rv)
 	defer f.removeWaiter(w)
 	for {
@@ -73,7 +74,7 @@ func (f *Prover) checked(ctx context.Context, rv uint64) (*cache.Snapshot, error
 		case s := <-w.satisfied:
 			return s, nil
 		case <-ctx.Done():
-			return nil, errors.Join(context.Cause(ctx), f.failure(w))
+			return nil, errors.Join(context.Cause(ctx), f.failureOf(w))
 		}
 	}
 }
@@ -95,14 +96,14 @@ func (f *Prover) removeWaiter(w *proofWaiter) {
 	delete(f.mu.waiters, w)
 }
 
-func (f *Prover) failure(w *proofWaiter) error {
+func (f *Prover) failureOf(w *proofWaiter) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return errors.Join(w.bookmarkErr, w.comparisonErr)
 }
 
-// satisfy hands a state to every waiter whose version it holds.
-func (f *Prover) satisfy(s *cache.Snapshot) {
+// satisfyWaiters hands a state to every waiter whose version it holds.
+func (f *Prover) satisfyWaiters(s *cache.Snapshot) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for w := range f.mu.waiters {
@@ -117,7 +118,7 @@ func (f *Prover) satisfy(s *cache.Snapshot) {
 func (f *Prover) beginRound(r *rounds, begin func()) (began time.Time, waiting bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	began, r.due = time.Now(), false
+	began, r.scheduled = time.Now(), false
 	through := f.resource.CompleteRV()
 	for w := range f.mu.waiters {
 		waiting = waiting || w.rv > through
@@ -142,10 +143,10 @@ func (f *Prover) awaitBookmark() {
 	}
 	ctx, cancel := context.WithTimeoutCause(context.Background(), proofTimeout, ErrNotProven)
 	defer cancel()
-	err := f.advance(ctx)
+	err := f.advanceProgress(ctx)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.mu.bookmarks.endedLocked(began, err)
+	f.mu.bookmarks.noteErrorLocked(began, err)
 	for w := range f.mu.waiters {
 		w.bookmarkErr = err
 	}
@@ -155,7 +156,7 @@ func (f *Prover) awaitBookmark() {
 // balancer splits a connection, the bookmark may come from another apiserver than R.
 func (f *Prover) compareStates() {
 	began, waiting := f.beginRound(&f.mu.comparisons, f.compareStates)
-	if !waiting || f.resource.Snapshot().Len() > smallState {
+	if !waiting || f.resource.Snapshot().Len() > comparedObjectsLimit {
 		return
 	}
 	f.mu.Lock()
@@ -163,19 +164,19 @@ func (f *Prover) compareStates() {
 	f.mu.Unlock()
 	ctx, cancel := context.WithTimeoutCause(context.Background(), proofTimeout, ErrNotProven)
 	defer cancel()
-	err := f.compare(ctx)
+	err := f.compareState(ctx)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.mu.comparisons.endedLocked(began, err)
+	f.mu.comparisons.noteErrorLocked(began, err)
 	for w := range f.mu.waiters {
 		w.comparisonErr = err
 	}
 }
 
-// advance moves progress to a bookmark on a connection whose apiserver was just made current, once
-// the mirror has delivered whatever happened before it. It gives up when the mirror's own stream
-// gets there first.
-func (f *Prover) advance(ctx context.Context) error {
+// advanceProgress moves progress to a bookmark on a connection whose apiserver was just made
+// current, once the mirror has delivered whatever happened before it. It gives up when the mirror's
+// own stream gets there first.
+func (f *Prover) advanceProgress(ctx context.Context) error {
 	generation, promised := f.resource.Generation(), f.resource.PromisedRV()
 	rv, proof, err := f.upstream.Begin(ctx)
 	if err != nil {

@@ -24,17 +24,17 @@ func TestStoreBehindAProofIsAnotherOne(t *testing.T) {
 			return err
 		},
 		"a question": func(ctx context.Context, f *Prover) error {
-			_, err := f.Newest(ctx)
+			_, err := f.UpstreamRV(ctx)
 			return err
 		},
-		"a comparison": func(ctx context.Context, f *Prover) error { return f.compare(ctx) },
-		"a check":      func(ctx context.Context, f *Prover) error { return f.advance(ctx) },
+		"a comparison": func(ctx context.Context, f *Prover) error { return f.compareState(ctx) },
+		"a check":      func(ctx context.Context, f *Prover) error { return f.advanceProgress(ctx) },
 	}
 	for name, find := range finders {
 		t.Run(name, func(t *testing.T) {
 			u := &upstream{begin: at(900), prove: says(proofTimeout, 0, 0), state: shows(0, 900, map[string]uint64{"n/a": 11})}
 			proof(t, u, func(t *testing.T, r *cache.Resource, f *Prover) {
-				checkProve(t, f, nil, arrival)
+				checkProve(t, f, nil, streamWaitTimeout)
 				time.Sleep(comparisonInterval)
 				synctest.Wait()
 				u.begin, u.state = at(500), shows(0, 500, map[string]uint64{"n/a": 11})
@@ -93,7 +93,7 @@ func TestHerdCostsTwoReadsOfState(t *testing.T) {
 						if err != nil || max(s.RV, s.Reached) < least {
 							t.Errorf("%+v, want a state of %d or later: %v", s, least, err)
 						}
-						if took := time.Since(began); took > arrival+comparisonInterval+100*time.Millisecond {
+						if took := time.Since(began); took > streamWaitTimeout+comparisonInterval+100*time.Millisecond {
 							t.Errorf("a proof took %v", took)
 						}
 					})
@@ -121,9 +121,9 @@ func TestComparisonInVainIsRepeated(t *testing.T) {
 	}
 	proof(t, u, func(t *testing.T, _ *cache.Resource, f *Prover) {
 		var first sync.WaitGroup
-		first.Go(func() { checkProve(t, f, nil, arrival+comparisonInterval) })
+		first.Go(func() { checkProve(t, f, nil, streamWaitTimeout+comparisonInterval) })
 		time.Sleep(75 * time.Millisecond)
-		checkProve(t, f, nil, arrival+comparisonInterval-75*time.Millisecond)
+		checkProve(t, f, nil, streamWaitTimeout+comparisonInterval-75*time.Millisecond)
 		first.Wait()
 		if reads != 2 {
 			t.Errorf("%d reads of state", reads)
@@ -147,7 +147,7 @@ func TestRetryAfterOfAComparisonIsKept(t *testing.T) {
 		return 26, map[string]uint64{"n/a": 11}, nil
 	}
 	proof(t, u, func(t *testing.T, _ *cache.Resource, f *Prover) {
-		checkProve(t, f, nil, arrival+after)
+		checkProve(t, f, nil, streamWaitTimeout+after)
 		if u.compared != 2 {
 			t.Errorf("%d reads of state", u.compared)
 		}
@@ -168,7 +168,7 @@ func TestLongRetryAfterOfAComparisonIsBounded(t *testing.T) {
 		checkProve(t, f, ErrNotProven, proofTimeout)
 		time.Sleep(maxRefusedInterval)
 		_ = r.Update(pod(t, "a", 24))
-		checkProve(t, f, nil, arrival)
+		checkProve(t, f, nil, streamWaitTimeout)
 	})
 }
 
@@ -184,7 +184,7 @@ func TestComparisonThatHangsIsOvertaken(t *testing.T) {
 		return 26, map[string]uint64{"n/a": 11}, nil
 	}
 	proof(t, u, func(t *testing.T, _ *cache.Resource, f *Prover) {
-		checkProve(t, f, nil, arrival+comparisonInterval)
+		checkProve(t, f, nil, streamWaitTimeout+comparisonInterval)
 		if reads.Load() != 2 {
 			t.Errorf("%d reads of state", reads.Load())
 		}
@@ -203,7 +203,7 @@ func TestLargeStateIsNeverRead(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newPods(unlimited)
 				var state []string
-				for i := range smallState + 1 {
+				for i := range comparedObjectsLimit + 1 {
 					state = append(state, fmt.Sprintf("p%04d=x@%d", i, 11))
 				}
 				_ = r.Replace(objects(t, state...), 20)

@@ -131,7 +131,7 @@ func TestDoubtful(t *testing.T) {
 	proof(t, u, func(t *testing.T, r *cache.Resource, f *Prover) {
 		check := func(doubtful bool, begun int) {
 			t.Helper()
-			if got := f.Doubtful(); got != doubtful {
+			if got := f.IsFailing(); got != doubtful {
 				t.Errorf("doubtful: %v", got)
 			}
 			synctest.Wait()

@@ -42,7 +42,7 @@ func TestQuietResourceIsNotWorthAProof(t *testing.T) {
 		if u.proving+u.compared != 0 {
 			t.Errorf("upstream was checked for a LIST: %d bookmarks, %d states", u.proving, u.compared)
 		}
-		if f.Doubtful() {
+		if f.IsFailing() {
 			t.Error("a LIST that need not have waited raises doubts")
 		}
 	})
@@ -106,7 +106,7 @@ func TestListsWaitLongerForProofWhereUpstreamIsSlow(t *testing.T) {
 				if hit {
 					fromMemory++
 				} else {
-					f.Passed(100, price)
+					f.ObserveUpstreamList(100, price)
 				}
 				time.Sleep(5 * time.Millisecond)
 			}

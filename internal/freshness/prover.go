@@ -39,20 +39,20 @@ var ErrNotProven = errors.New("the cache could not be proven fresh in time")
 const (
 	// proofTimeout bounds one flight, as upstream bounds its own wait (W-210).
 	proofTimeout = 3 * time.Second
-	// arrival is how long a flight waits for the mirror's own stream before it has upstream checked:
-	// on a busy resource the next event is the proof (W-211 l).
-	arrival = 25 * time.Millisecond
+	// streamWaitTimeout is how long a flight waits for the mirror's own stream before it has upstream
+	// checked: on a busy resource the next event is the proof (W-211 l).
+	streamWaitTimeout = 25 * time.Millisecond
 	// refusedInterval is how long a refused question is not sent again, from its beginning on.
 	// maxRefusedInterval is how long at most if the refusal has a Retry-After: a front of upstream's
 	// may ask for an hour, and mend in a minute.
 	refusedInterval    = 100 * time.Millisecond
 	maxRefusedInterval = 8 * time.Second
-	// doubt is how many flights in a row may fail before requests that need a proof had better go
-	// upstream.
-	doubt = 2
-	// unprovableAfter is how long proofs must have failed until requests need not be sent again to
+	// failedProofsLimit is how many flights in a row may fail before requests that need a proof had
+	// better go upstream.
+	failedProofsLimit = 2
+	// unprovableTimeout is how long proofs must have failed until requests need not be sent again to
 	// wait for one.
-	unprovableAfter = 30 * time.Second
+	unprovableTimeout = 30 * time.Second
 )
 
 // Prover proves that a resource's cache is not older than the moment of the request (design D7).
@@ -68,14 +68,14 @@ type Prover struct {
 	upstream Upstream
 	cost     listCostModel
 
-	failures atomic.Int32              // proofs in a row that failed a request that insisted
-	failing  atomic.Pointer[time.Time] // when the first of them did; nil: the last one succeeded
+	failures     atomic.Int32              // proofs in a row that failed a request that insisted
+	failingSince atomic.Pointer[time.Time] // when the first of them did; nil: the last one succeeded
 
 	mu struct {
 		sync.Mutex
-		asking  bool    // a flight is asking for R
-		waiting *flight // the one that asks next
-		refusal refusal // of the last question
+		querying   bool         // a flight is asking for R
+		nextFlight *proofFlight // the one that asks next
+		refusal    refusal      // of the last question
 
 		waiters     map[*proofWaiter]struct{}
 		bookmarks   rounds
@@ -89,14 +89,14 @@ type refusal struct {
 	until time.Time
 }
 
-func (r refusal) inForce() bool { return time.Now().Before(r.until) }
+func (r refusal) isInForce() bool { return time.Now().Before(r.until) }
 
-// flight is one query of R and the requests that wait for the proof.
-type flight struct {
-	insists bool          // a request cannot be answered without the proof; fixed once R is queried
-	known   chan struct{} // closed when rv is known, or never will be
-	rv      uint64        // R, 0 if upstream did not say
-	waited  time.Duration // from R until the mirror's own stream had got there
+// proofFlight is one query of R and the requests that wait for the proof.
+type proofFlight struct {
+	mustProve  bool          // a request cannot be answered without the proof; fixed once R is queried
+	rvReady    chan struct{} // closed when rv is known, or never will be
+	rv         uint64        // R, 0 if upstream did not say
+	streamWait time.Duration // from R until the mirror's own stream had got there
 
 	done  chan struct{}
 	state *cache.Snapshot
@@ -115,59 +115,59 @@ func New(r *cache.Resource, u Upstream) *Prover {
 // or upstream's error if there is none in time; ctx's error if that comes first. The flight goes on
 // without the caller.
 func (f *Prover) Prove(ctx context.Context) (*cache.Snapshot, error) {
-	fl, err := f.join(true)
+	fl, err := f.joinFlight(true)
 	if err != nil {
-		f.failed()
+		f.countFailure()
 		return nil, err
 	}
-	return f.await(ctx, fl)
+	return f.awaitFlight(ctx, fl)
 }
 
-// Newest returns R: a resourceVersion that everything acknowledged before the call is at or below.
-// That says nothing about the cache, which may not have heard of it yet (W-212).
-func (f *Prover) Newest(ctx context.Context) (uint64, error) {
-	fl, err := f.join(false)
+// UpstreamRV returns R: a resourceVersion that everything acknowledged before the call is at or
+// below. That says nothing about the cache, which may not have heard of it yet (W-212).
+func (f *Prover) UpstreamRV(ctx context.Context) (uint64, error) {
+	fl, err := f.joinFlight(false)
 	if err != nil {
 		return 0, err
 	}
 	select {
-	case <-fl.known:
+	case <-fl.rvReady:
 	case <-ctx.Done():
 		return 0, context.Cause(ctx)
 	}
 	if fl.rv == 0 {
-		_, err := f.await(ctx, fl)
+		_, err := f.awaitFlight(ctx, fl)
 		return 0, err
 	}
 	return fl.rv, nil
 }
 
-// Doubtful reports that proofs have failed lately. Asking starts another one, so that the answer
+// IsFailing reports that proofs have failed lately. Asking starts another one, so that the answer
 // can change.
-func (f *Prover) Doubtful() bool {
-	if f.failures.Load() < doubt {
+func (f *Prover) IsFailing() bool {
+	if f.failures.Load() < failedProofsLimit {
 		return false
 	}
-	_, _ = f.join(true) // an error says that it is too early
+	_, _ = f.joinFlight(true) // an error says that it is too early
 	return true
 }
 
 // IsUnprovable reports that no proof has succeeded for so long that another one is not to be waited
 // for.
 func (f *Prover) IsUnprovable() bool {
-	since := f.failing.Load()
-	return since != nil && time.Since(*since) >= unprovableAfter
+	since := f.failingSince.Load()
+	return since != nil && time.Since(*since) >= unprovableTimeout
 }
 
-// failed counts a proof that failed a request which insisted.
-func (f *Prover) failed() {
+// countFailure counts a proof that failed a request which insisted.
+func (f *Prover) countFailure() {
 	f.failures.Add(1)
-	f.failing.CompareAndSwap(nil, new(time.Now()))
+	f.failingSince.CompareAndSwap(nil, new(time.Now()))
 }
 
-// await waits for a flight. The newest state is as good as the one that was proven, and spares the
-// log behind it.
-func (f *Prover) await(ctx context.Context, fl *flight) (*cache.Snapshot, error) {
+// awaitFlight waits for a flight. The newest state is as good as the one that was proven, and
+// spares the log behind it.
+func (f *Prover) awaitFlight(ctx context.Context, fl *proofFlight) (*cache.Snapshot, error) {
 	select {
 	case <-fl.done:
 	case <-ctx.Done():
@@ -186,20 +186,20 @@ func (f *Prover) await(ctx context.Context, fl *flight) (*cache.Snapshot, error)
 	return fl.state, nil
 }
 
-// join returns a flight that has not asked yet: one that has may have asked too early. An error is
-// upstream's refusal of the last question, which is not to be repeated yet.
-func (f *Prover) join(insists bool) (*flight, error) {
+// joinFlight returns a flight that has not asked yet: one that has may have asked too early. An
+// error is upstream's refusal of the last question, which is not to be repeated yet.
+func (f *Prover) joinFlight(mustProve bool) (*proofFlight, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.mu.refusal.inForce() {
+	if f.mu.refusal.isInForce() {
 		return nil, f.mu.refusal.err
 	}
-	if f.mu.waiting == nil {
-		f.mu.waiting = &flight{known: make(chan struct{}), done: make(chan struct{})}
+	if f.mu.nextFlight == nil {
+		f.mu.nextFlight = &proofFlight{rvReady: make(chan struct{}), done: make(chan struct{})}
 	}
-	fl := f.mu.waiting
-	fl.insists = fl.insists || insists
-	if !f.mu.asking {
+	fl := f.mu.nextFlight
+	fl.mustProve = fl.mustProve || mustProve
+	if !f.mu.querying {
 		f.startLocked()
 	}
 	return fl, nil
@@ -207,33 +207,33 @@ func (f *Prover) join(insists bool) (*flight, error) {
 
 // startLocked starts the waiting flight.
 func (f *Prover) startLocked() {
-	fl := f.mu.waiting
-	f.mu.asking, f.mu.waiting = true, nil
-	go f.run(fl)
+	fl := f.mu.nextFlight
+	f.mu.querying, f.mu.nextFlight = true, nil
+	go f.runFlight(fl)
 }
 
-// run runs one flight, from the query of R to the proof.
-func (f *Prover) run(fl *flight) {
+// runFlight runs one flight, from the query of R to the proof.
+func (f *Prover) runFlight(fl *proofFlight) {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), proofTimeout, ErrNotProven)
 	defer cancel()
 	began := time.Now()
-	fl.rv, fl.err = f.ask(ctx)
-	f.asked(fl, began)
+	fl.rv, fl.err = f.queryRV(ctx)
+	f.endQuery(fl, began)
 	if fl.err == nil {
-		fl.state, fl.err = f.prove(ctx, fl)
+		fl.state, fl.err = f.proveFlight(ctx, fl)
 	}
 	switch {
 	case fl.err == nil:
 		f.failures.Store(0)
-		f.failing.Store(nil)
-	case fl.insists:
-		f.failed()
+		f.failingSince.Store(nil)
+	case fl.mustProve:
+		f.countFailure()
 	}
 	close(fl.done)
 }
 
-// ask learns R.
-func (f *Prover) ask(ctx context.Context) (uint64, error) {
+// queryRV learns R.
+func (f *Prover) queryRV(ctx context.Context) (uint64, error) {
 	generation, promised, began := f.resource.Generation(), f.resource.PromisedRV(), time.Now()
 	rv, proof, err := f.upstream.Begin(ctx)
 	if err != nil {
@@ -243,15 +243,15 @@ func (f *Prover) ask(ctx context.Context) (uint64, error) {
 		return 0, err
 	}
 	proof.Close()
-	if err := f.learn(rv, promised, generation); err != nil {
+	if err := f.noteUpstreamRV(rv, promised, generation); err != nil {
 		return 0, err
 	}
-	f.cost.asked(time.Since(began))
+	f.cost.observeQuery(time.Since(began))
 	return rv, nil
 }
 
-// learn notes R, the answer to a question that was sent after promised.
-func (f *Prover) learn(rv, promised, generation uint64) error {
+// noteUpstreamRV notes R, the answer to a question that was sent after promised.
+func (f *Prover) noteUpstreamRV(rv, promised, generation uint64) error {
 	if rv < promised {
 		f.resource.NoteHistoryReset(generation)
 		return fmt.Errorf("%w: upstream is at %d, below %d which it has promised", ErrNotProven, rv, promised)
@@ -260,22 +260,22 @@ func (f *Prover) learn(rv, promised, generation uint64) error {
 	return nil
 }
 
-// asked starts the next flight, unless upstream refused this one's question: then those that wait
-// get the same refusal.
-func (f *Prover) asked(fl *flight, began time.Time) {
-	close(fl.known)
+// endQuery starts the next flight, unless upstream refused this one's question: then those that
+// wait get the same refusal.
+func (f *Prover) endQuery(fl *proofFlight, began time.Time) {
+	close(fl.rvReady)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.mu.asking, f.mu.refusal = false, refusal{}
+	f.mu.querying, f.mu.refusal = false, refusal{}
 	if fl.err != nil {
 		f.mu.refusal = refusal{fl.err, began.Add(pauseAfter(fl.err))}
 	}
-	next := f.mu.waiting
+	next := f.mu.nextFlight
 	switch {
 	case next == nil:
-	case f.mu.refusal.inForce():
-		f.mu.waiting, next.err = nil, fl.err
-		close(next.known)
+	case f.mu.refusal.isInForce():
+		f.mu.nextFlight, next.err = nil, fl.err
+		close(next.rvReady)
 		close(next.done)
 	default:
 		f.startLocked()
@@ -290,21 +290,21 @@ func pauseAfter(err error) time.Duration {
 	return refusedInterval
 }
 
-// prove waits until the cache is complete through R: by the mirror's own stream, or, if a request
-// insists, by a check of upstream.
-func (f *Prover) prove(ctx context.Context, fl *flight) (*cache.Snapshot, error) {
+// proveFlight waits until the cache is complete through R: by the mirror's own stream, or, if a
+// request insists, by a check of upstream.
+func (f *Prover) proveFlight(ctx context.Context, fl *proofFlight) (*cache.Snapshot, error) {
 	least := proofWaitLimit
-	if fl.insists {
-		least = arrival
+	if fl.mustProve {
+		least = streamWaitTimeout
 	}
 	soon, cancel := context.WithTimeoutCause(ctx, least, ErrNotProven)
 	defer cancel()
 	began := time.Now()
 	state, err := f.resource.AwaitSnapshot(soon, fl.rv)
-	fl.waited = time.Since(began)
-	f.cost.arrived(fl.waited, err == nil)
-	if err == nil || !fl.insists {
+	fl.streamWait = time.Since(began)
+	f.cost.observeArrival(fl.streamWait, err == nil)
+	if err == nil || !fl.mustProve {
 		return state, err
 	}
-	return f.checked(ctx, fl.rv)
+	return f.awaitCheck(ctx, fl.rv)
 }

@@ -137,7 +137,7 @@ func TestProofMovesProgress(t *testing.T) {
 	}
 	proof(t, u, func(t *testing.T, r *cache.Resource, f *Prover) {
 		start := r.Snapshot()
-		checkProve(t, f, nil, time.Second+arrival)
+		checkProve(t, f, nil, time.Second+streamWaitTimeout)
 		checkState(t, r, 27, "a=a@11")
 		if got := logFrom(t, r.Log(), start.Next); got != "progress@27" {
 			t.Errorf("log %s", got)

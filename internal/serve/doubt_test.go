@@ -29,7 +29,7 @@ func testDoubtfulWatches(t *testing.T, http2 bool) {
 	source := r.catalog[configMaps.GVR]
 	eventually(t, "doubt", func() bool {
 		_, _ = source.Fresh.Prove(t.Context()) // no proof succeeds
-		return source.Fresh.Doubtful()
+		return source.Fresh.IsFailing()
 	})
 	client, url := http.DefaultClient, r.url
 	if http2 {

@@ -49,7 +49,7 @@ func TestRecentListsOfABusyResource(t *testing.T) {
 			t.Fatalf("%v of %d LISTs were answered from memory", r.answered(recentProven), i)
 		}
 		name := fmt.Sprintf("w%03d", i)
-		r.catalog[configMaps.GVR].Fresh.Passed(200, 10*time.Second)
+		r.catalog[configMaps.GVR].Fresh.ObserveUpstreamList(200, 10*time.Second)
 		r.up.Create(fakeapiserver.ConfigMaps, "n", name)
 		if l := r.recentList(""); !l["n/"+name] || len(l) != 201 {
 			t.Fatalf("%d objects, with the one just written: %v", len(l), l["n/"+name])

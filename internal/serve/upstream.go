@@ -80,7 +80,7 @@ func (r *request) passPlanned() outcome {
 	o.passage.landed = landed
 	if r.plan.MostRecent() {
 		fresh, n := r.plan.Source.Fresh, listSize(r.plan)
-		o.passage.took = func(took time.Duration) { fresh.Passed(n, took) }
+		o.passage.took = func(took time.Duration) { fresh.ObserveUpstreamList(n, took) }
 	}
 	return o
 }

@@ -54,7 +54,7 @@ func (s *Stream) learnNewest(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, source.ArrivalTimeout)
 	defer cancel()
-	_, _ = s.source.Fresh.Newest(ctx) // the log then has what there is to know
+	_, _ = s.source.Fresh.UpstreamRV(ctx) // the log then has what there is to know
 }
 
 // statusPastBusy is the answer to a resume that cannot be served now, but soon.

@@ -128,7 +128,7 @@ func (s *Stream) awaitStart(ctx context.Context) (*cache.Snapshot, error) {
 		ctx, cancel := context.WithTimeout(ctx, source.ArrivalTimeout)
 		defer cancel()
 		var err error
-		s.from, err = s.source.Fresh.Newest(ctx)
+		s.from, err = s.source.Fresh.UpstreamRV(ctx)
 		return nil, err
 	case plan.EventsFrom:
 		return nil, s.reachBack(ctx)
