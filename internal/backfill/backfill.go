@@ -162,7 +162,7 @@ func (b *Backfill) sees(o *object.Object) bool { return !b.selector.Fixed() || b
 // begins by now.
 func (b *Backfill) resume() (*fanout.Cursor, error) {
 	hub, log := b.coordinator.hub, b.coordinator.log()
-	cursor, err := hub.For(b.owner).Resume(b.client.target, b.selector, b.encoding)
+	cursor, err := hub.ViewFor(b.owner).CursorFromRV(b.client.target, b.selector, b.encoding)
 	if log.Epoch() != b.client.voids { // also if it was found: what was read until now belongs to another history
 		if cursor != nil {
 			cursor.Close()

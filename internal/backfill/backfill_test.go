@@ -248,7 +248,7 @@ func (s *fakeHistory) resumes(ctx context.Context, rv uint64, sel object.Selecto
 	}
 	var cursor *fanout.Cursor
 	if f == nil {
-		if cursor, err = s.hub.For("").Resume(rv, sel, enc); err != nil {
+		if cursor, err = s.hub.ViewFor("").CursorFromRV(rv, sel, enc); err != nil {
 			return resumption{err: err}
 		}
 	} else {

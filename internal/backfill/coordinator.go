@@ -52,7 +52,7 @@ func (c *Coordinator) Watches() (open, opened int64) { return c.open.Load(), c.o
 // Join subscribes a client of an owner's that is complete through rv to the events after it, and
 // waits for its turn. Close what it returns. If the turn does not come before ctx ends, the error
 // is ErrBusy. It returns nil if a backfill is not what the client lacks: the log has everything, or
-// upstream does not remember it either (see fanout.Hub.Resume).
+// upstream does not remember it either (see fanout.OwnerView.CursorFromRV).
 func (c *Coordinator) Join(ctx context.Context, owner fanout.Owner, rv uint64, sel object.Selector) (*Backfill, error) {
 	b := &Backfill{coordinator: c, owner: owner, selector: sel, client: client{voids: c.log().Epoch(), through: rv}}
 	_, err := c.log().Find(rv)

@@ -59,7 +59,7 @@ func TestStanding(t *testing.T) {
 		w.hub.Dispatch()
 	}
 	w.stands(web, 107, 105)
-	for range keptSegments {
+	for range segmentsLimit {
 		w.setPadded("a/y", "web", segmentBytesPerStream)
 		w.hub.Dispatch()
 	}

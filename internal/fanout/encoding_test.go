@@ -134,8 +134,8 @@ func TestUnencodable(t *testing.T) {
 		if run, err := at.cursor.Next(); len(run) > 0 || !errors.Is(err, ErrUnencodable) {
 			t.Fatalf("%s, later: %q, %v", at.name, run, err)
 		}
-		if at.cursor.Through() >= w.rv-1 {
-			t.Fatalf("%s: complete through %d, which it is not", at.name, at.cursor.Through())
+		if at.cursor.CompleteRV() >= w.rv-1 {
+			t.Fatalf("%s: complete through %d, which it is not", at.name, at.cursor.CompleteRV())
 		}
 	}
 	if run, err := drain(other); err != nil || !strings.Contains(string(run), "z") {

@@ -78,7 +78,7 @@ func TestOtherBytesAreFound(t *testing.T) {
 	one := m.awaitComparable(t)
 	source := m.Find(fakeapiserver.ConfigMaps)
 	resource := source.Resource()
-	cursor := source.Hub.For("").From(resource.Snapshot().Next, resource.CompleteRV(), object.Selector{},
+	cursor := source.Hub.ViewFor("").CursorAt(resource.Snapshot().Next, resource.CompleteRV(), object.Selector{},
 		object.Encoding{})
 	defer cursor.Close()
 	o, _ := resource.Snapshot().Get("n/o0150")

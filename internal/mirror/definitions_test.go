@@ -40,7 +40,7 @@ func defined(fields ...string) fakeapiserver.Edit {
 func watching(t *testing.T, s *source.Source) *fanout.Cursor {
 	t.Helper()
 	now := s.Resource().Snapshot()
-	c := s.Hub.For("").From(now.Next, now.RV, object.Selector{}, object.Encoding{})
+	c := s.Hub.ViewFor("").CursorAt(now.Next, now.RV, object.Selector{}, object.Encoding{})
 	t.Cleanup(c.Close)
 	return c
 }

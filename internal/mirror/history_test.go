@@ -33,7 +33,7 @@ func TestRestoredUpstreamIsNoticed(t *testing.T) {
 		_, err := source.Fresh.Prove(t.Context())
 		return err == nil
 	})
-	if _, err := source.Hub.For("").Resume(lost, object.Selector{}, object.Encoding{}); err == nil {
+	if _, err := source.Hub.ViewFor("").CursorFromRV(lost, object.Selector{}, object.Encoding{}); err == nil {
 		t.Error("a past that no longer exists can be resumed")
 	}
 }

@@ -137,10 +137,10 @@ func NewCollector(m *Set) prometheus.Collector {
 			func(m *mirror) float64 { return float64(m.hub.LaneLag()) }),
 		metric(counter, "spillway_dispatch_selector_evaluations_total",
 			"Evaluations of selectors by the dispatcher that all watches share.",
-			func(m *mirror) float64 { return float64(m.hub.Stats().Asked.Load()) }),
+			func(m *mirror) float64 { return float64(m.hub.Stats().SelectorEvaluations.Load()) }),
 		metric(counter, "spillway_dispatch_lane_selector_evaluations_total",
 			"Evaluations of selectors by the lanes of single users.",
-			func(m *mirror) float64 { return float64(m.hub.Stats().AskedAside.Load()) }),
+			func(m *mirror) float64 { return float64(m.hub.Stats().LaneSelectorEvaluations.Load()) }),
 		metric(counter, "spillway_dispatched_events_total",
 			"Events dispatched to feeds.",
 			func(m *mirror) float64 { return float64(m.hub.Stats().Events.Load()) }),
@@ -149,16 +149,18 @@ func NewCollector(m *Set) prometheus.Collector {
 			func(m *mirror) float64 { return float64(m.hub.Stats().Frames.Load()) }),
 		metric(counter, "spillway_replayed_frames_total",
 			"Frames encoded for single watches that catch up from history.",
-			func(m *mirror) float64 { return float64(m.hub.Stats().Replayed.Load()) }),
+			func(m *mirror) float64 { return float64(m.hub.Stats().ReplayedFrames.Load()) }),
 		metric(counter, "spillway_watch_events_total",
 			"Events sent to watches, once for each watch.",
-			func(m *mirror) float64 { return float64(m.hub.Stats().Shares.Load() + m.hub.Stats().Replayed.Load()) }),
+			func(m *mirror) float64 {
+				return float64(m.hub.Stats().Shares.Load() + m.hub.Stats().ReplayedFrames.Load())
+			}),
 		metric(counter, "spillway_dispatch_stalls_total",
 			"Dispatches that took a second or more. No client can delay one, so this stays 0.",
-			func(m *mirror) float64 { return float64(m.hub.Stats().Stalls.Load()) }),
+			func(m *mirror) float64 { return float64(m.hub.Stats().DispatchStalls.Load()) }),
 		metric(counter, "spillway_feed_overruns_total",
 			"Times a watch fell behind its feed and continued from history.",
-			func(m *mirror) float64 { return float64(m.hub.Stats().FeedLapped.Load()) }),
+			func(m *mirror) float64 { return float64(m.hub.Stats().FeedOverruns.Load()) }),
 	}}
 }
 

@@ -56,8 +56,8 @@ func newMirror(ms *Set, info *object.Resource, state *mirrorState) *mirror {
 	m := &mirror{resource: cache.New(info, ms.limits, time.Now), prober: ms.client.NewProber(info), born: time.Now(),
 		state: state, questions: ms.questions}
 	m.hub = fanout.NewHub(m.resource)
-	m.hub.Share(ms.feedBytes)
-	m.hub.ShareLanes(ms.lanes)
+	m.hub.SetBudget(ms.feedBytes)
+	m.hub.SetLaneLimiter(ms.lanes)
 	m.resource.SetBookmarkTemplate(codec.Template(info))
 	m.representation = newRepresentation(ms.client, m.resource, ms.log)
 	m.source = &source.Source{Hub: m.hub, Fresh: freshness.New(m.resource, prober{m.prober, m}),

@@ -67,7 +67,7 @@ type Set struct {
 	limits    cache.HistoryLimits
 	backfill  *backfill.WatchLimit // nil: none
 	feedBytes *fanout.ByteBudget   // of frames; nil: no limit
-	lanes     *fanout.Lanes
+	lanes     *fanout.LaneLimiter
 	first     chan struct{} // a place for each first state that may be on its way on demand; nil: any number may
 	release   *codec.Release
 	memo      *object.Memo // of what is made of objects, whichever resource they are of
@@ -145,7 +145,7 @@ func NewSet(ctx context.Context, client *upstream.Client, o SetOptions, log *zap
 		sought:      make(chan struct{}, 1),
 		limits:      cache.HistoryLimits{HistoryBytes: o.HistoryBytes, HistoryMinAge: o.HistoryMinAge},
 	}
-	m.lanes = fanout.NewLanes(runtime.GOMAXPROCS(0) / 2) // the other half is for hubs and writers
+	m.lanes = fanout.NewLaneLimiter(runtime.GOMAXPROCS(0) / 2) // the other half is for hubs and writers
 	if o.FeedBytes > 0 {
 		m.feedBytes = fanout.NewByteBudget(o.FeedBytes)
 	}

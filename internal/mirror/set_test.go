@@ -277,7 +277,7 @@ func TestLostMirror(t *testing.T) {
 				m := mirroring(t, up, nil, resources...)
 				m.awaitReady(t, fakeapiserver.Widgets)
 				before := m.Find(fakeapiserver.Widgets)
-				cursor := before.Hub.For("").From(before.Resource().Snapshot().Next, before.Resource().CompleteRV(),
+				cursor := before.Hub.ViewFor("").CursorAt(before.Resource().Snapshot().Next, before.Resource().CompleteRV(),
 					object.Selector{},
 					object.Encoding{})
 				defer cursor.Close()

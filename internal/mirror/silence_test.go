@@ -23,7 +23,7 @@ func TestSilentWatchIsReplaced(t *testing.T) {
 	one := m.awaitComparable(t)
 	source := m.Find(fakeapiserver.ConfigMaps)
 	resource := source.Resource()
-	cursor := source.Hub.For("").From(resource.Snapshot().Next, resource.CompleteRV(), object.Selector{},
+	cursor := source.Hub.ViewFor("").CursorAt(resource.Snapshot().Next, resource.CompleteRV(), object.Selector{},
 		object.Encoding{})
 	defer cursor.Close()
 	lists := one.reflector.Status().Replaces

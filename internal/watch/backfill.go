@@ -105,7 +105,7 @@ func (s *Stream) backfill(past *backfill.Backfill) error {
 // passed it. Upstream may know what is in the gap, so the client should send its request again.
 func (s *Stream) overtaken(err error) bool {
 	var expired *cache.ExpiredError
-	return s.source.Past != nil && s.cursor != nil && s.cursor.Ahead() &&
+	return s.source.Past != nil && s.cursor != nil && s.cursor.IsFutureRV() &&
 		errors.As(err, &expired) && expired.IsGap()
 }
 

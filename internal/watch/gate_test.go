@@ -199,7 +199,7 @@ func TestHeldInASeam(t *testing.T) {
 				w := newWorld(t, deliveries["goroutines"])
 				st := w.manager.newStream(w.plan("/api/v1/pods?watch=1&resourceVersion=100"), StreamOptions{})
 				var err error
-				if st.cursor, err = w.source.Hub.For("").Resume(100, st.selector(), st.encoding); err != nil {
+				if st.cursor, err = w.source.Hub.ViewFor("").CursorFromRV(100, st.selector(), st.encoding); err != nil {
 					t.Fatal(err)
 				}
 				var pods []string
@@ -208,8 +208,8 @@ func TestHeldInASeam(t *testing.T) {
 				}
 				w.relist(5000, pods...)
 				synctest.Wait()
-				if run, reason, err := st.pull(false); len(run) == 0 || reason != "" || err != nil || !st.cursor.InSeam() {
-					t.Fatalf("%d bytes, %s, %v, in a seam: %t", len(run), reason, err, st.cursor.InSeam())
+				if run, reason, err := st.pull(false); len(run) == 0 || reason != "" || err != nil || !st.cursor.IsInSeam() {
+					t.Fatalf("%d bytes, %s, %v, in a seam: %t", len(run), reason, err, st.cursor.IsInSeam())
 				}
 				st.Hold()
 				if run, reason, err := st.pull(true); len(run) > 0 || reason != "" || err != nil {

@@ -142,15 +142,15 @@ func (s *Stream) fix(proven *cache.Snapshot) {
 	case plan.EventsFrom, plan.EventsFromNewest:
 		s.started = s.from
 		if s.past == nil {
-			s.cursor, s.first.err = s.hub().Resume(s.from, s.selector(), s.encoding)
+			s.cursor, s.first.err = s.hub().CursorFromRV(s.from, s.selector(), s.encoding)
 		}
 	case plan.EventsFromNow:
 		state := s.source.Resource().Snapshot()
-		s.cursor, s.started = s.hub().From(state.Next, state.RV, s.selector(), s.encoding), state.RV
+		s.cursor, s.started = s.hub().CursorAt(state.Next, state.RV, s.selector(), s.encoding), state.RV
 	default:
 		state := s.newestState(proven)
 		s.first.state, s.started = state, state.RV
-		s.cursor, s.first.err = s.hub().After(state, s.selector(), s.encoding)
+		s.cursor, s.first.err = s.hub().CursorAfter(state, s.selector(), s.encoding)
 	}
 }
 

@@ -57,7 +57,7 @@ func (s *slot) hasToEnd() bool { return s.reason != "" && (!s.reason.Clean() || 
 
 // hasMore reports that another turn would find something to do at once.
 func (s *slot) hasMore() bool {
-	return len(s.unsent) > 0 || s.look || s.stream.cursor.Lag() > 0 || !s.stream.cursor.Follows()
+	return len(s.unsent) > 0 || s.look || s.stream.cursor.Lag() > 0 || !s.stream.cursor.IsLive()
 }
 
 // mustCut is the reason of a slot that has to end at once: its client is gone, or is not allowed to

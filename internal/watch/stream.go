@@ -105,7 +105,7 @@ func (s *Stream) selector() object.Selector { return *s.selects.Load() }
 func (s *Stream) resource() string { return s.source.Resource().Info.String() }
 
 // hub is the hub, as the stream's user uses it.
-func (s *Stream) hub() fanout.OwnerView { return s.source.Hub.For(s.owner) }
+func (s *Stream) hub() fanout.OwnerView { return s.source.Hub.ViewFor(s.owner) }
 
 // initial sends the head and what the stream begins with: then live events follow. An error is the
 // stream's end.
@@ -232,7 +232,7 @@ func (s *Stream) pull(look bool) (run []byte, reason EndReason, err error) {
 	}
 	s.sent = false
 	if look {
-		return s.due(!s.cursor.More())
+		return s.due(!s.cursor.HasMore())
 	}
 	return nil, "", nil
 }
@@ -240,7 +240,7 @@ func (s *Stream) pull(look bool) (run []byte, reason EndReason, err error) {
 // due makes what is due: an end, or a bookmark if the client has everything. Inside a seam nothing
 // is due, except the end of a paused stream whose deadline has passed; that end is not clean.
 func (s *Stream) due(caughtUp bool) ([]byte, EndReason, error) {
-	if s.cursor.InSeam() {
+	if s.cursor.IsInSeam() {
 		if s.shut != nil && (s.Reason() != "" || now() >= s.deadline) {
 			return nil, EndAborted, nil
 		}
@@ -250,7 +250,7 @@ func (s *Stream) due(caughtUp bool) ([]byte, EndReason, error) {
 		if reason != EndDrain || s.shut != nil {
 			return nil, reason, nil
 		}
-		mark, err := s.mark(s.cursor.Through())
+		mark, err := s.mark(s.cursor.CompleteRV())
 		return mark, reason, err
 	}
 	present := now()
@@ -259,7 +259,7 @@ func (s *Stream) due(caughtUp bool) ([]byte, EndReason, error) {
 	}
 	if caughtUp && present >= s.bookmark {
 		s.schedule(present)
-		mark, err := s.mark(s.cursor.Through())
+		mark, err := s.mark(s.cursor.CompleteRV())
 		return mark, "", err
 	}
 	return nil, "", nil

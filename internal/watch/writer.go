@@ -75,7 +75,7 @@ func (w *writer) adopt(st *Stream) bool {
 		return false
 	}
 	s := &slot{stream: st, writer: w, port: port}
-	st.cursor.Slice()
+	st.cursor.LimitWork()
 	st.schedule(now())
 	st.releaseContext()
 	st.slot.Store(s)
@@ -235,7 +235,7 @@ func (w *writer) turn(s *slot) {
 		w.end(s, s.reason)
 	case s.hasUnsent():
 		w.send(s)
-	case s.stream.shut == nil && s.stream.cursor.More():
+	case s.stream.shut == nil && s.stream.cursor.HasMore():
 		w.enqueue(s)
 	}
 }

@@ -56,14 +56,14 @@ func TestBackFromTheLog(t *testing.T) {
 		early.gets("MODIFIED a/x 105")
 		picky.gets()
 		for _, p := range []*testClient{early, picky} {
-			if !p.stream.cursor.Follows() {
+			if !p.stream.cursor.IsLive() {
 				t.Errorf("%q still waits for the log", p.stream.selector().Namespace)
 			}
 		}
-		replayed := w.source.Hub.Stats().Replayed.Load()
+		replayed := w.source.Hub.Stats().ReplayedFrames.Load()
 		w.set("a/x 106")
 		early.gets("MODIFIED a/x 106")
-		if n := w.source.Hub.Stats().Replayed.Load(); replayed == 0 || n != replayed {
+		if n := w.source.Hub.Stats().ReplayedFrames.Load(); replayed == 0 || n != replayed {
 			t.Errorf("%d events were made for it alone, and then %d", replayed, n)
 		}
 	})

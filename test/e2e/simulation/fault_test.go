@@ -89,8 +89,8 @@ var planted = []struct {
 	}, nil},
 	{"a bookmark overtakes an event", Bookmark, func() faults {
 		return tamper(func(e *tamperingCursor, f [][]byte) [][]byte {
-			if n := len(f) - 1; n >= 0 && e.stream.client.format.bookmarks && isEvent(f[n]) && rvOf(f[n]) == e.Through() &&
-				!e.InSeam() {
+			if n := len(f) - 1; n >= 0 && e.stream.client.format.bookmarks && isEvent(f[n]) && rvOf(f[n]) == e.CompleteRV() &&
+				!e.IsInSeam() {
 				overtaking := made(fanout.AppendBookmark(nil, e.stream.client.format.encoding(),
 					e.stream.sim.resource.BookmarkTemplate(),
 					rvOf(f[n]), false))
@@ -101,7 +101,7 @@ var planted = []struct {
 	}, nil},
 	{"a bookmark promises what is not known yet", Bookmark, func() faults {
 		return faults{onSource: func(s *stream, c source) source {
-			return &overpromisingCursor{c, func(c source) uint64 { return c.Through() + 1000 }}
+			return &overpromisingCursor{c, func(c source) uint64 { return c.CompleteRV() + 1000 }}
 		}}
 	}, nil},
 	{"frames are queued for a client that stalls", Memory, func() faults {
