@@ -112,8 +112,8 @@ func (c Call) Proven() { clientconn.Of(c.ctx.Conn()).Prove() }
 // Address is the client's IP address; none for a unix socket.
 func (c Call) Address() netip.Addr { return clientconn.AddressOf(c.ctx.RemoteAddr()) }
 
-// Departs has gone called if the client departs before stop is called.
-func (c Call) Departs(gone func()) (stop func()) {
+// OnDisconnect has gone called if the client departs before stop is called.
+func (c Call) OnDisconnect(gone func()) (stop func()) {
 	return c.server.opts.Poller.Watch(c.ctx.Conn(), gone).Stop
 }
 

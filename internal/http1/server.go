@@ -35,8 +35,8 @@ type ServerOptions struct {
 	// Trusted: the listener trusts all of its clients.
 	Trusted bool
 	Watches *watch.Manager
-	Poller  *clientconn.Poller      // nil: clients that leave are not noticed
-	Heads   *flowcontrol.LargeHeads // of large heads; nil: they are not bounded
+	Poller  *clientconn.Poller        // nil: clients that leave are not noticed
+	Heads   *flowcontrol.HeaderBudget // of large heads; nil: they are not bounded
 
 	Arrivals     clientconn.Arrivals
 	StallTimeout time.Duration // how long a client may take nothing; 0: as long as it likes

@@ -34,9 +34,9 @@ type exchange struct {
 	ctx       context.Context
 	cancel    context.CancelFunc
 
-	seat        flowcontrol.Pass // of the requests under way; a watch has it until its answer begins
-	lasting     flowcontrol.Pass // of what lasts
-	releaseBody func()           // gives back what is reserved for the body; nil: nothing is
+	seat        flowcontrol.Permit // of the requests under way; a watch has it until its answer begins
+	lasting     flowcontrol.Permit // of what lasts
+	releaseBody func()             // gives back what is reserved for the body; nil: nothing is
 	observer    AnswerObserver
 	code        int         // of the answer; 0: none yet. Owned by the goroutine that answers
 	completed   bool        // the observer knows how long upstream took
@@ -54,9 +54,9 @@ type exchange struct {
 
 // clientControl is how the client of an exchange is reached, whatever the way of its answer.
 type clientControl struct {
-	sever   func() // breaks its answer off, so that its server ends it. Any goroutine may call it
-	departs flowcontrol.Departs
-	known   func() // called when upstream accepts the sender of the request; nil: not needed
+	sever        func() // breaks its answer off, so that its server ends it. Any goroutine may call it
+	onDisconnect flowcontrol.OnDisconnect
+	known        func() // called when upstream accepts the sender of the request; nil: not needed
 }
 
 // begin decides what goes upstream of a request, in one place for all ways there, and registers it.
@@ -140,7 +140,7 @@ func (x *exchange) enter() *flowcontrol.Refusal {
 func (x *exchange) takeSeat() *apistatus.Answer {
 	if !x.in.probes() && (x.class.short() || x.class == classStream && watching(x.in.path, x.in.query)) {
 		var refusal *flowcontrol.Refusal
-		if x.seat, refusal = x.f.Opts.Limiter.AdmitPassThrough(x.client.departs, x.flow, x.proven); refusal != nil {
+		if x.seat, refusal = x.f.Opts.Limiter.AdmitPassThrough(x.client.onDisconnect, x.flow, x.proven); refusal != nil {
 			return x.refused(refusal)
 		}
 	}

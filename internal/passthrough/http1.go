@@ -76,9 +76,9 @@ func (f *Forwarder) forward(r HTTP1Request, b Bearer, o AnswerObserver) (refusal
 	}
 	conn := r.Conn()
 	x, refusal := f.begin(in, b, o, clientControl{
-		sever:   func() { _ = conn.Close() },
-		departs: func(gone func()) (stop func()) { return f.gone.Watch(conn, gone).Stop },
-		known:   clientconn.Of(conn).Prove,
+		sever:        func() { _ = conn.Close() },
+		onDisconnect: func(gone func()) (stop func()) { return f.gone.Watch(conn, gone).Stop },
+		known:        clientconn.Of(conn).Prove,
 	})
 	if refusal != nil {
 		return refusal

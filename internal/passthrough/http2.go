@@ -34,7 +34,8 @@ func (f *Forwarder) forwardHTTP2(out *clientconn.PacedWriter, r *http.Request, b
 	if err != nil {
 		return apistatus.Failure(apistatus.BadRequest(err.Error()))
 	}
-	x, refusal := f.begin(in, b, o, clientControl{sever: out.Cut, departs: departsWith(r.Context()), known: out.Prove})
+	x, refusal := f.begin(in, b, o, clientControl{sever: out.Cut, onDisconnect: onDisconnectOf(r.Context()),
+		known: out.Prove})
 	if refusal != nil {
 		return refusal
 	}
@@ -136,8 +137,8 @@ func (w flushedWriter) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// departsWith is the departure of a client whose request's context ends with it.
-func departsWith(ctx context.Context) flowcontrol.Departs {
+// onDisconnectOf is the departure of a client whose request's context ends with it.
+func onDisconnectOf(ctx context.Context) flowcontrol.OnDisconnect {
 	return func(gone func()) (stop func()) {
 		end := context.AfterFunc(ctx, gone)
 		return func() { end() }

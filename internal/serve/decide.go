@@ -106,7 +106,7 @@ func (r *request) fromMemory() outcome {
 
 // watch opens a watch.
 func (r *request) watch() outcome {
-	st, refusal := r.server.watches.Open(r.Departs, r.plan,
+	st, refusal := r.server.watches.Open(r.OnDisconnect, r.plan,
 		watch.StreamOptions{Owner: ownerOf(r.flow), Client: r.clientInfo(), Admit: r.grant.permit()}, r.flow)
 	switch {
 	case refusal == nil:

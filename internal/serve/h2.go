@@ -261,7 +261,7 @@ func (h *http2Server) bounds(front Front) http2Bounds {
 }
 
 func (h *http2Server) boundsOf(front Front, certified bool) *h2.Bounds {
-	pool := h.server.opts.Limiter.LargeHeads()
+	pool := h.server.opts.Limiter.HeaderBudget()
 	return &h2.Bounds{
 		Head: http2HeadBytes, Unproven: http2UnprovenBytes, Proven: http2ProvenBytes, Handlers: http2Handlers,
 		Arrival: h.server.arrivals.Head, Large: http1.HeadArrivalTimeout,

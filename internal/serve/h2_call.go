@@ -49,7 +49,7 @@ func (c http2Call) Address() netip.Addr {
 	return address.Addr()
 }
 
-func (c http2Call) Departs(gone func()) (stop func()) {
+func (c http2Call) OnDisconnect(gone func()) (stop func()) {
 	return c.Writer.OnEnd(func(error) { gone() })
 }
 

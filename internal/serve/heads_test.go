@@ -100,9 +100,9 @@ func cookieOf(n int) string {
 // eventuallyFree waits until no large head holds anything.
 func (m *sizeRecorder) eventuallyFree(t *testing.T) {
 	t.Helper()
-	for end := time.Now().Add(patience); m.limiter.LargeHeads().Held() != 0; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(patience); m.limiter.HeaderBudget().HeldBytes() != 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("%d bytes are still held", m.limiter.LargeHeads().Held())
+			t.Fatalf("%d bytes are still held", m.limiter.HeaderBudget().HeldBytes())
 		}
 	}
 }
@@ -193,10 +193,10 @@ func TestLargeHeadsAreBoundedTogether(t *testing.T) {
 	answered := make(chan string, most)
 	for i := range int64(most) {
 		go func() { answered <- answersOf(t, m.plain, cookieOf(200_000))[0] }()
-		for end := time.Now().Add(patience); m.limiter.LargeHeads().Held() < (i+1)*flowcontrol.HeadCopies*256<<10; time.Sleep(
+		for end := time.Now().Add(patience); m.limiter.HeaderBudget().HeldBytes() < (i+1)*flowcontrol.HeadCopies*256<<10; time.Sleep(
 			time.Millisecond) {
 			if time.Now().After(end) {
-				t.Fatalf("%d bytes are held after %d heads", m.limiter.LargeHeads().Held(), i+1)
+				t.Fatalf("%d bytes are held after %d heads", m.limiter.HeaderBudget().HeldBytes(), i+1)
 			}
 		}
 	}
@@ -228,9 +228,9 @@ func TestLargeHeadsOfWhatLasts(t *testing.T) {
 		done <- answersOf(t, m.plain, strings.Replace(cookieOf(200_000), "/x", "/api/v1/pods?watch=1", 1))
 	}()
 	const held, kept = flowcontrol.HeadCopies * 256 << 10, 2 * 256 << 10
-	for end := time.Now().Add(patience); m.limiter.LargeHeads().Held() != kept; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(patience); m.limiter.HeaderBudget().HeldBytes() != kept; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("%d bytes are held, of %d", m.limiter.LargeHeads().Held(), held)
+			t.Fatalf("%d bytes are held, of %d", m.limiter.HeaderBudget().HeldBytes(), held)
 		}
 	}
 	close(gate)

@@ -52,7 +52,7 @@ func occupy(t *testing.T, l *flowcontrol.Limiter, limit string, width int64) (re
 func occupyAs(t *testing.T, l *flowcontrol.Limiter, user, limit string, width int64) (release func()) {
 	t.Helper()
 	flow, ok := flowcontrol.UserFlow(user), false
-	var pass flowcontrol.Pass
+	var pass flowcontrol.Permit
 	var refusal *flowcontrol.Refusal
 	switch limit {
 	case flowcontrol.LimitListBytes:
@@ -84,7 +84,7 @@ func occupyAll(t *testing.T, l *flowcontrol.Limiter, limit string, width int64) 
 // waiting waits until so many wait for a limit.
 func waiting(t *testing.T, l *flowcontrol.Limiter, limit string, want int) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("%d to wait", want), func() bool { return l.Load(limit).Waiting == want })
+	eventually(t, fmt.Sprintf("%d to wait", want), func() bool { return l.GateStats(limit).Waiting == want })
 }
 
 // returned waits until nothing is held of any limit, and nothing waits.
@@ -92,8 +92,8 @@ func returned(t *testing.T, l *flowcontrol.Limiter) {
 	t.Helper()
 	for _, name := range []string{flowcontrol.LimitWatches, flowcontrol.LimitListBytes, flowcontrol.LimitPassThrough,
 		flowcontrol.LimitSelectors} {
-		load := l.Load(name)
-		for until := time.Now().Add(patience); load.Held != 0 || load.Waiting != 0 || load.Flows != 0; load = l.Load(name) {
+		load := l.GateStats(name)
+		for until := time.Now().Add(patience); load.Held != 0 || load.Waiting != 0 || load.Flows != 0; load = l.GateStats(name) {
 			if time.Now().After(until) {
 				t.Fatalf("%s: %+v is left", name, load)
 			}
@@ -490,14 +490,14 @@ func TestLimitPassThroughLasting(t *testing.T) {
 				get(t, client, "GET", fr.url()+c.target)
 			}()
 			await(t, headed, "the request")
-			if seats, lasting := limiter.Load(flowcontrol.LimitPassThrough).Held,
-				limiter.Load(flowcontrol.LimitWatches).Held; seats != c.before || lasting != 1 {
+			if seats, lasting := limiter.GateStats(flowcontrol.LimitPassThrough).Held,
+				limiter.GateStats(flowcontrol.LimitWatches).Held; seats != c.before || lasting != 1 {
 				t.Errorf("%s, before its answer: %d seats, %d lasting", c.target, seats, lasting)
 			}
 			goOn <- struct{}{}
 			eventually(t, "seats of a watch",
-				func() bool { return limiter.Load(flowcontrol.LimitPassThrough).Held == c.during })
-			if lasting := limiter.Load(flowcontrol.LimitWatches).Held; lasting != 1 {
+				func() bool { return limiter.GateStats(flowcontrol.LimitPassThrough).Held == c.during })
+			if lasting := limiter.GateStats(flowcontrol.LimitWatches).Held; lasting != 1 {
 				t.Errorf("%s, during its answer: %d lasting", c.target, lasting)
 			}
 			goOn <- struct{}{}

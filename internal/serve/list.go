@@ -54,8 +54,8 @@ type encodedList struct {
 		Size() int
 	}
 	compressed bool
-	list       *codec.List      // yet to be compressed; nil: nothing is
-	pass       flowcontrol.Pass // of the bytes of large answers
+	list       *codec.List        // yet to be compressed; nil: nothing is
+	pass       flowcontrol.Permit // of the bytes of large answers
 }
 
 // composeLimited makes a list within the limits. While it waits for its turn, it is let go of but
@@ -72,7 +72,7 @@ func (r *request) composeLimited(snapshot *cache.Snapshot) (encodedList, *flowco
 	if !ok {
 		var refusal *flowcontrol.Refusal
 		made = encodedList{}
-		if pass, refusal = s.opts.Limiter.AdmitList(r.Departs, r.flow, width); refusal != nil {
+		if pass, refusal = s.opts.Limiter.AdmitList(r.OnDisconnect, r.flow, width); refusal != nil {
 			return encodedList{}, refusal, nil
 		}
 	}
@@ -256,7 +256,7 @@ type listBody struct {
 // WriteTo writes the list. It is logged and counted if the client is evicted because it does not
 // take it. That a client leaves is its own affair.
 func (b *listBody) WriteTo(w io.Writer) (int64, error) {
-	if b.pass != (flowcontrol.Pass{}) {
+	if b.pass != (flowcontrol.Permit{}) {
 		b.server.eviction.BeginState()
 		defer b.server.eviction.EndState()
 	}

@@ -31,8 +31,8 @@ type call interface {
 	Proven()
 	// Address is the client's IP address; none for a unix socket.
 	Address() netip.Addr
-	// Departs tells of the client's departure, for those that wait before they answer.
-	Departs(gone func()) (stop func())
+	// OnDisconnect tells of the client's departure, for those that wait before they answer.
+	OnDisconnect(gone func()) (stop func())
 	// Watch serves an open stream to its end, or has it served. headers sets those of the answer.
 	Watch(st *watch.Stream, headers watch.HeadersFunc)
 	// Forward passes the request through, and returns when the answer has begun or later. The

@@ -199,7 +199,7 @@ func (s *Server) http1(front Front) *http1.ListenerServer {
 		Handle:   func(c http1.Call) { s.handle(c, front) },
 		HTTP2:    func(c net.Conn) { s.http2.serve(c, front, bounds) },
 		Identity: front.Identity, Trusted: front.AnswerAll, Forwarder: s.opts.Forwarder, Watches: s.watches, Poller: s.gone,
-		Heads:    s.opts.Limiter.LargeHeads(),
+		Heads:    s.opts.Limiter.HeaderBudget(),
 		Arrivals: s.arrivals, StallTimeout: s.opts.StallTimeout, IdleTimeout: idleTimeout, Panicked: s.panicked, Log: s.log,
 	})
 }

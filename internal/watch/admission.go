@@ -56,7 +56,7 @@ func (st *Stream) reserve(flow flowcontrol.Flow) *Refusal {
 
 // reserveState reserves what the state takes that the watch begins with. A watch that waits for its
 // state to be proven holds none of it.
-func (st *Stream) reserveState(departs flowcontrol.Departs, flow flowcontrol.Flow) *Refusal {
+func (st *Stream) reserveState(departs flowcontrol.OnDisconnect, flow flowcontrol.Flow) *Refusal {
 	width := st.stateWidth()
 	if width == 0 {
 		return nil

@@ -46,7 +46,7 @@ func pinnedBytes(s *cache.Snapshot) int64 { return max(s.Bytes, 1) }
 // watch may begin with, and fixes the place in history where it begins. Like kube-apiserver, it
 // waits until then with the head. A panic gives everything back. A stream that is open is served
 // (Stream.Serve) or abandoned (Stream.Abandon).
-func (m *Manager) Open(departs flowcontrol.Departs, p plan.Plan, o StreamOptions, flow flowcontrol.Flow) (*Stream,
+func (m *Manager) Open(departs flowcontrol.OnDisconnect, p plan.Plan, o StreamOptions, flow flowcontrol.Flow) (*Stream,
 	*Refusal) {
 	s := m.newStream(p, o)
 	opened := false
@@ -65,7 +65,7 @@ func (m *Manager) Open(departs flowcontrol.Departs, p plan.Plan, o StreamOptions
 	return s, nil
 }
 
-func (s *Stream) open(departs flowcontrol.Departs, flow flowcontrol.Flow) *Refusal {
+func (s *Stream) open(departs flowcontrol.OnDisconnect, flow flowcontrol.Flow) *Refusal {
 	if refusal := s.reserve(flow); refusal != nil {
 		return refusal
 	}
@@ -102,7 +102,7 @@ var errClientLeft = errors.New("the client left")
 // events from before the log. However short the watch is to be, the wait has bounds of its own, as
 // upstream's has (W-106). The state is nil where any will do. Beside errors of the source, await
 // returns errClientLeft, backfill.ErrBusy, a TooLargeError, or an endError.
-func (s *Stream) await(departs flowcontrol.Departs) (*cache.Snapshot, error) {
+func (s *Stream) await(departs flowcontrol.OnDisconnect) (*cache.Snapshot, error) {
 	if s.timeout <= 0 {
 		return nil, endError(EndTimeout)
 	}

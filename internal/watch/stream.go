@@ -54,9 +54,9 @@ type Stream struct {
 	admit    func(reauth.ReviewedStream) *reauth.Permit // nil: its listener's clients may have everything
 	deadline monotonicTime
 	owner    fanout.Owner              // that the hub counts it for
-	lasting  flowcontrol.Pass          // of the number of watches
+	lasting  flowcontrol.Permit        // of the number of watches
 	selected flowcontrol.SelectorClaim // of what selectors weigh
-	starting *flowcontrol.Pass         // of the bytes of initial states, until it is past its own; nil: none
+	starting *flowcontrol.Permit       // of the bytes of initial states, until it is past its own; nil: none
 
 	selects atomic.Pointer[object.Selector] // the request's own, and then its feed's, which is equal
 	slot    atomic.Pointer[slot]            // where it is delivered from, once it has no goroutine
