@@ -90,8 +90,8 @@ func (s *PolledConn) Open(ready, room func()) error {
 	return nil
 }
 
-// Again is called before the reads that follow a call of ready.
-func (s *PolledConn) Again() { s.exhausted = false }
+// ReadAgain is called before the reads that follow a call of ready.
+func (s *PolledConn) ReadAgain() { s.exhausted = false }
 
 // Read implements h2.NonblockingConn.
 func (s *PolledConn) Read(b []byte) (int, error) { return s.conn.Read(b) }
@@ -103,8 +103,8 @@ func (s *PolledConn) Write(b []byte) (int, error) {
 	return s.conn.Write(b)
 }
 
-// Pending implements h2.NonblockingConn.
-func (s *PolledConn) Pending() bool {
+// HasPending implements h2.NonblockingConn.
+func (s *PolledConn) HasPending() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.unsent != nil

@@ -85,7 +85,7 @@ func (p *polledPair) readAll() (all []byte, err error) {
 	b := make([]byte, 1000)
 	for {
 		<-p.ready
-		p.Again()
+		p.ReadAgain()
 		for err = nil; err == nil; {
 			var n int
 			n, err = p.Read(b)
@@ -222,10 +222,10 @@ func TestPolledConnEndsWithManyUnreadReplies(t *testing.T) {
 			break
 		}
 	}
-	if !p.Pending() {
+	if !p.HasPending() {
 		t.Error("the connection has nothing to send")
 	}
-	p.Again()
+	p.ReadAgain()
 	if _, err := p.Read(reply); !errors.Is(err, errUnread) {
 		t.Errorf("the next read returns %v", err)
 	}

@@ -28,7 +28,7 @@ func (f *fakeConn) Open(ready, _ func()) error {
 	return nil
 }
 
-func (f *fakeConn) Again() {}
+func (f *fakeConn) ReadAgain() {}
 
 func (f *fakeConn) Read(b []byte) (int, error) {
 	f.mu.Lock()
@@ -50,7 +50,7 @@ func (f *fakeConn) Write(b []byte) (int, error) {
 
 func (*fakeConn) Flush() (bool, error) { return true, nil }
 
-func (*fakeConn) Pending() bool { return false }
+func (*fakeConn) HasPending() bool { return false }
 
 func (*fakeConn) Close() {}
 
