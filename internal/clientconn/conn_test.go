@@ -142,7 +142,7 @@ func TestPaceBelowTLS(t *testing.T) {
 		near, far := pipe(t)
 		paced := &PacedConn{Conn: near}
 		server := tls.Server(paced, config)
-		if Of(server) != paced {
+		if PacedConnOf(server) != paced {
 			t.Fatal("the pace is not found below TLS")
 		}
 		client := tls.Client(slow{far}, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // a throw-away certificate

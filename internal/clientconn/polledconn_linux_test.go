@@ -45,7 +45,7 @@ func newPolledPair(t *testing.T, stall time.Duration, cut func(net.Conn) net.Con
 	if err != nil {
 		t.Fatal(err)
 	}
-	tune(near)
+	tuneTCP(near)
 	paced := New(near, nil, &EvictionPolicy{})
 	paced.tls = true
 	server := paced.Secure(&tls.Config{Certificates: identity.TLS.Certificates})

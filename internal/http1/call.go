@@ -43,10 +43,10 @@ func (s *ListenerServer) Handler() fasthttp.RequestHandler {
 		if h := headConnOf(ctx.Conn()); h != nil {
 			h.begins(ctx)
 		}
-		if p := clientconn.Of(ctx.Conn()); p != nil {
+		if p := clientconn.PacedConnOf(ctx.Conn()); p != nil {
 			p.ClearPace()
 			p.SetState(clientconn.StateActive)
-			if p.OverLimit() {
+			if p.IsOverLimit() {
 				c.HangUp()
 				apistatus.TooManyRequests(apistatus.RetryAfter()).Write(c)
 				return
@@ -107,7 +107,7 @@ func (c Call) recovered() {
 }
 
 // Proven notes that the sender of the request is known, or that the listener does not ask.
-func (c Call) Proven() { clientconn.Of(c.ctx.Conn()).Prove() }
+func (c Call) Proven() { clientconn.PacedConnOf(c.ctx.Conn()).MarkProven() }
 
 // Address is the client's IP address; none for a unix socket.
 func (c Call) Address() netip.Addr { return clientconn.AddressOf(c.ctx.RemoteAddr()) }
@@ -221,7 +221,7 @@ func (s *ListenerServer) watchEnded(out *watch.ConnSink, reason watch.EndReason,
 	out.Watched.Stop()
 	switch {
 	case !reason.Clean():
-		clientconn.Reset(out.Conn)
+		clientconn.ResetConn(out.Conn)
 	case out.Closing || draining:
 		go out.Conn.Close() //nolint:errcheck // the client has left
 	default:

@@ -123,7 +123,7 @@ func (r fastRequest) ShareHead() *flowcontrol.LargeHead {
 // the functions is called: take, by a goroutine of its own, or lost, if the connection is closed
 // before; fasthttp says nothing of that.
 func hijack(ctx *fasthttp.RequestCtx, take func(net.Conn), lost func()) {
-	below := clientconn.Of(ctx.Conn())
+	below := clientconn.PacedConnOf(ctx.Conn())
 	if below != nil {
 		below.OnLost(lost)
 	}

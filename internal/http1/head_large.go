@@ -84,7 +84,7 @@ func (s *ListenerServer) giveBack(ctx *fasthttp.RequestCtx) {
 
 // rejoin lets a connection serve its next request.
 func (s *ListenerServer) rejoin(c net.Conn) {
-	clientconn.Of(c).SetState(clientconn.StateIdle)
+	clientconn.PacedConnOf(c).SetState(clientconn.StateIdle)
 	if err := s.fast.ServeConn(throughHead(c, nil, nil)); err != nil {
 		s.opts.Log.Debug("a connection's next request", zap.String("error", errorKind(err)))
 	}

@@ -36,7 +36,7 @@ func (r fastResponder) Stream(code int, body io.WriterTo, size int64) {
 	r.ctx.Response.SetStatusCode(code)
 	paced := &pacedBody{body: body, stall: r.stall, pinned: flowcontrol.PinnedBytes(size)}
 	if flowcontrol.IsLarge(size) {
-		paced.conn = clientconn.Of(r.ctx.Conn())
+		paced.conn = clientconn.PacedConnOf(r.ctx.Conn())
 		paced.secure = paced.conn != nil && r.ctx.IsTLS()
 	}
 	r.ctx.Response.SetBodyStream(paced, int(size))
@@ -46,7 +46,7 @@ func (r fastResponder) HangUp() { r.ctx.SetConnectionClose() }
 
 // pace lets the client take the answer at no less than a pace, until its next request.
 func (r fastResponder) pace() {
-	if p := clientconn.Of(r.ctx.Conn()); p != nil && r.stall > 0 {
+	if p := clientconn.PacedConnOf(r.ctx.Conn()); p != nil && r.stall > 0 {
 		_ = p.SetPace(r.stall, 0) // fails on a closed connection, as the answer will
 	}
 }

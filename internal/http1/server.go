@@ -38,7 +38,7 @@ type ServerOptions struct {
 	Poller  *clientconn.Poller        // nil: clients that leave are not noticed
 	Heads   *flowcontrol.HeaderBudget // of large heads; nil: they are not bounded
 
-	Arrivals     clientconn.Arrivals
+	Arrivals     clientconn.ReadTimeouts
 	StallTimeout time.Duration // how long a client may take nothing; 0: as long as it likes
 	IdleTimeout  time.Duration // how long a connection without requests is kept
 	// Panicked reports what a panic of a handler was about.
@@ -150,9 +150,9 @@ func connState(c net.Conn, state fasthttp.ConnState) {
 	}
 	switch state {
 	case fasthttp.StateActive:
-		clientconn.Of(c).SetState(clientconn.StateNew)
+		clientconn.PacedConnOf(c).SetState(clientconn.StateNew)
 	case fasthttp.StateIdle:
-		clientconn.Of(c).SetState(clientconn.StateIdle)
+		clientconn.PacedConnOf(c).SetState(clientconn.StateIdle)
 	}
 }
 

@@ -37,7 +37,7 @@ func (c Call) watchWebSocket(st *watch.Stream, h websocket.Handshake) {
 			out.Conn, out.Early = belowServer(conn), early // the wrapper holds a read buffer
 			if err != nil {
 				lost()
-				clientconn.Reset(out.Conn)
+				clientconn.ResetConn(out.Conn)
 				return
 			}
 			go take()

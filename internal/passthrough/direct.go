@@ -81,7 +81,7 @@ func arrivingBody(r HTTP1Request, x *exchange) (body []byte, err error) {
 // whileArriving calls f, meanwhile the request is still on its way: another connection may take the
 // place of its own.
 func (x *exchange) whileArriving(f func()) {
-	p := clientconn.Of(x.conn)
+	p := clientconn.PacedConnOf(x.conn)
 	p.SetState(clientconn.StateNew)
 	defer p.SetState(clientconn.StateActive)
 	f()

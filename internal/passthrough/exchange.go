@@ -48,7 +48,7 @@ type exchange struct {
 	watch struct { // for the client's departure
 		sync.Mutex
 		over bool
-		on   *clientconn.Watched
+		on   *clientconn.PollHandle
 	}
 }
 

@@ -82,8 +82,8 @@ type ForwarderOptions struct {
 	// StallTimeout ends a short answer whose client takes no byte for so long. 0: 60 s.
 	StallTimeout time.Duration
 	// Arrivals are how long a client may take for what it sends; the zero value:
-	// clientconn.DefaultArrivals.
-	Arrivals clientconn.Arrivals
+	// clientconn.DefaultReadTimeouts.
+	Arrivals clientconn.ReadTimeouts
 	// Metrics count; nil: nothing is registered.
 	Metrics *ForwardMetrics
 	Log     *zap.Logger
@@ -128,7 +128,7 @@ func NewForwarder(opts ForwarderOptions) *Forwarder {
 	if f.Opts.StallTimeout <= 0 {
 		f.Opts.StallTimeout = defaultStallTimeout
 	}
-	f.Opts.Arrivals = cmp.Or(opts.Arrivals, clientconn.DefaultArrivals)
+	f.Opts.Arrivals = cmp.Or(opts.Arrivals, clientconn.DefaultReadTimeouts)
 	f.base, f.cancel = context.WithCancel(context.Background())
 	f.mu.exchanges = make(map[*exchange]struct{})
 	return f

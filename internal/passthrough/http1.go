@@ -78,7 +78,7 @@ func (f *Forwarder) forward(r HTTP1Request, b Bearer, o AnswerObserver) (refusal
 	x, refusal := f.begin(in, b, o, clientControl{
 		sever:        func() { _ = conn.Close() },
 		onDisconnect: func(gone func()) (stop func()) { return f.gone.Watch(conn, gone).Stop },
-		known:        clientconn.Of(conn).Prove,
+		known:        clientconn.PacedConnOf(conn).MarkProven,
 	})
 	if refusal != nil {
 		return refusal

@@ -73,7 +73,7 @@ func (f *Forwarder) serveTaken(t *takenConn, x *exchange, start []byte) {
 		}
 		switch {
 		case !whole:
-			clientconn.Reset(t.conn)
+			clientconn.ResetConn(t.conn)
 		case x.code == http.StatusSwitchingProtocols, x.body != nil && !x.body.whole.Load():
 			clientconn.Linger(t.conn, t.in)
 		default:
@@ -132,7 +132,7 @@ func (x *exchange) takenBody(t *takenConn, start []byte) *clientBody {
 
 // demandPace has the client take what is sent from now on at no less than a pace.
 func (x *exchange) demandPace() {
-	if p := clientconn.Of(x.conn); p != nil {
+	if p := clientconn.PacedConnOf(x.conn); p != nil {
 		_ = p.SetPace(x.f.Opts.StallTimeout, 0) // fails on a closed connection, as the answer will
 	}
 }

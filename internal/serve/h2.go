@@ -59,7 +59,7 @@ func newHTTP2Server(s *Server) *http2Server {
 
 // serve serves one connection, maybe beyond its return.
 func (h *http2Server) serve(c net.Conn, front Front, bounds http2Bounds) {
-	below := clientconn.Of(c)
+	below := clientconn.PacedConnOf(c)
 	proving := &atomic.Bool{}
 	certified := h.certified(c, front)
 	var conn *h2.Conn
@@ -86,8 +86,8 @@ func (h *http2Server) serve(c net.Conn, front Front, bounds http2Bounds) {
 				below.SetState(clientconn.StateIdle)
 			}
 		},
-		Proven:      below.Prove,
-		Leaving:     below.Leave,
+		Proven:      below.MarkProven,
+		Leaving:     below.MarkLeaving,
 		Ended:       func() { h.left(conn) },
 		Nonblocking: h.nonblocking(c),
 	})
@@ -181,7 +181,7 @@ func (h *http2Server) answer(w *h2.Response, r *http.Request, front Front, certi
 		server:       h.server, r: r, front: front,
 	}
 	defer c.recovered()
-	if below.OverLimit() {
+	if below.IsOverLimit() {
 		apistatus.TooManyRequests(apistatus.RetryAfter()).Write(c)
 		below.GoAway()
 		return
@@ -231,7 +231,7 @@ func (h *http2Server) close() {
 	h.mu.closing = true
 	h.mu.Unlock()
 	for _, c := range h.open() {
-		clientconn.Reset(c.NetConn())
+		clientconn.ResetConn(c.NetConn())
 		c.Close()
 	}
 	h.active.Wait()

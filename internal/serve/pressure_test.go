@@ -33,9 +33,9 @@ func TestSlowListMakesRoomForAnother(t *testing.T) {
 			defer occupy(t, r.limiter, flowcontrol.LimitListBytes, 5<<19)() // the other half of the room
 			body := openList(t, r, http2, target)
 			defer body.Close()
-			r.server.eviction.CrowdedRate, r.server.eviction.CrowdedFor = math.MaxInt, time.Millisecond
+			r.server.eviction.CrowdedRate, r.server.eviction.CrowdedPeriod = math.MaxInt, time.Millisecond
 			eventually(t, "the list to be sent", func() bool { return r.server.Outside() > 0 })
-			time.Sleep(2 * clientconn.LookAgainInterval) // a write that waits counts its time when it looks again
+			time.Sleep(2 * clientconn.RecheckInterval) // a write that waits counts its time when it looks again
 			refusals := make(chan int, 1)
 			go func() {
 				response, err := http.Get(r.url + target)

@@ -115,11 +115,11 @@ type Server struct {
 	watches   *watch.Manager
 	coalescer *passthrough.Coalescer
 	warned    lastWarnings
-	seats     *clientconn.Seats
+	seats     *clientconn.CPULimiter
 	eviction  *clientconn.EvictionPolicy
 	readers   longQueryLimit
 	doubts    *rate.Limiter // watches that pass through since nothing can be proven
-	arrivals  clientconn.Arrivals
+	arrivals  clientconn.ReadTimeouts
 	conns     *clientconn.Connections
 	http2     *http2Server
 	base      context.Context // parent of every stream
@@ -134,9 +134,9 @@ type Server struct {
 
 // New makes a server without listeners. Close it.
 func New(opts Options) *Server {
-	s := &Server{opts: opts, metrics: opts.Metrics, log: opts.Log, seats: clientconn.NewSeats(runtime.GOMAXPROCS(0)),
+	s := &Server{opts: opts, metrics: opts.Metrics, log: opts.Log, seats: clientconn.NewCPULimiter(runtime.GOMAXPROCS(0)),
 		eviction: &clientconn.EvictionPolicy{}, readers: newReaders(),
-		doubts: rate.NewLimiter(unprovenWatchRate, unprovenWatchBurst), arrivals: clientconn.DefaultArrivals}
+		doubts: rate.NewLimiter(unprovenWatchRate, unprovenWatchBurst), arrivals: clientconn.DefaultReadTimeouts}
 	s.planner = plan.Planner{Catalog: opts.Catalog, WatchTimeout: randomWatchTimeout, Semantics: opts.Semantics}
 	s.base, s.stop = context.WithCancelCause(context.Background())
 	s.gone = clientconn.NewPoller(opts.Log)

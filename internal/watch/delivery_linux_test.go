@@ -124,7 +124,7 @@ func (c *socketClients) join(ln net.Listener, ended *sync.WaitGroup) {
 	out.Watched = c.poller.Watch(accepted, func() { st.Stop(EndClientClosed) })
 	out.Ended = func(EndReason, bool) {
 		out.Watched.Stop()
-		clientconn.Reset(out.Conn)
+		clientconn.ResetConn(out.Conn)
 		ended.Done()
 	}
 	ended.Add(1)

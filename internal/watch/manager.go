@@ -25,7 +25,7 @@ type Options struct {
 	Goroutines bool
 	// Limiter, Seats and Eviction are shared with the other answers of the server.
 	Limiter  *flowcontrol.Limiter
-	Seats    *clientconn.Seats
+	Seats    *clientconn.CPULimiter
 	Eviction *clientconn.EvictionPolicy
 
 	// Clock watches the writers; nil: nothing does.
@@ -47,7 +47,7 @@ type Manager struct {
 	base     context.Context
 	deliver  deliverer
 	writers  *writers // nil: none
-	seats    *clientconn.Seats
+	seats    *clientconn.CPULimiter
 	eviction *clientconn.EvictionPolicy
 	metrics  *StreamMetrics
 	log      *zap.Logger

@@ -123,7 +123,7 @@ func (p *port) full(unsent []byte) bool { return len(unsent) > 0 || p.held() > 0
 // one that has got the same descriptor: raw keeps the descriptor until the send is over.
 type socket struct {
 	raw     syscall.RawConn
-	watched *clientconn.Watched
+	watched *clientconn.PollHandle
 	sender  *rawio.Sender // of the slot's writer
 	asked   bool          // NotifyRoom was called
 }

@@ -37,7 +37,7 @@ type http2Answer struct {
 func (s *Stream) ServeHTTP2(w *clientconn.PacedWriter, address string, headers HeadersFunc) {
 	n := &http2Sink{stream: s, address: address, below: w.Below()}
 	n.answer.Store(&http2Answer{PacedWriter: w, setHead: func() { SetHeaders(s, headers, w.Header().Set) },
-		stop: w.OnEnd(func(err error) { s.clientLeft(w.Cause(err)) })})
+		stop: w.OnEnd(func(err error) { s.clientLeft(w.ReasonOf(err)) })})
 	s.Serve(n, func(take, _ func()) { take() })
 }
 
@@ -51,7 +51,7 @@ func (s *Stream) clientLeft(err error) {
 }
 
 // Ended implements h2.Keeper.
-func (n *http2Sink) Ended(err error) { n.stream.clientLeft(n.below.Cause(err)) }
+func (n *http2Sink) Ended(err error) { n.stream.clientLeft(n.below.ReasonOf(err)) }
 
 // end implements sink.
 func (n *http2Sink) end(reason EndReason, _ bool) {
@@ -110,7 +110,7 @@ func (n *http2Sink) port(w *writer) (port, bool) {
 	n.kept.Store(kept)
 	a.stop()
 	a.Close() // its clock evicts no longer
-	if err := a.Cause(nil); err != nil {
+	if err := a.ReasonOf(nil); err != nil {
 		n.stream.clientLeft(err)
 	}
 	n.answer.Store(nil)

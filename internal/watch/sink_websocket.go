@@ -58,14 +58,14 @@ func (w *WebSocketSink) Write(b []byte) (int, error) {
 
 // Pace implements sink.
 func (w *WebSocketSink) Pace(pinned int64) {
-	if p := clientconn.Of(w.Conn); p != nil {
+	if p := clientconn.PacedConnOf(w.Conn); p != nil {
 		_ = p.SetPace(w.StallTimeout, pinned) // fails on a closed connection, as the next write does
 	}
 }
 
 // cut leaves TLS alone, as that of ConnSink.
 func (w *WebSocketSink) cut() {
-	if p := clientconn.Of(w.Conn); p != nil {
+	if p := clientconn.PacedConnOf(w.Conn); p != nil {
 		p.Cut()
 	}
 }
@@ -142,7 +142,7 @@ func (w *WebSocketSink) end(reason EndReason, _ bool) {
 	if clean {
 		_ = w.Conn.Close() // the client has left
 	} else {
-		clientconn.Reset(w.Conn)
+		clientconn.ResetConn(w.Conn)
 	}
 	if w.reader != nil {
 		<-w.reader

@@ -55,7 +55,7 @@ func (m *StreamMetrics) parked() float64 {
 	if m.eviction == nil {
 		return 0
 	}
-	return float64(m.eviction.Parked())
+	return float64(m.eviction.ParkedWatches())
 }
 
 // Introduce makes the counters of a resource, so that what has never happened is 0 and not absent.

@@ -384,7 +384,7 @@ func TestSlowClients(t *testing.T) {
 		default:
 		}
 		w.manager.eviction.EndSlow()
-		time.Sleep(clientconn.LookAgainInterval)
+		time.Sleep(clientconn.RecheckInterval)
 		synctest.Wait()
 		select {
 		case got := <-p.reason:

@@ -25,7 +25,7 @@ func TestPanicInATurn(t *testing.T) {
 				if n++; n == 1 {
 					return broken{}
 				}
-				return clientconn.Of(c.Conn).NetConn().(*narrow)
+				return clientconn.PacedConnOf(c.Conn).NetConn().(*narrow)
 			}
 			d.shards = append(d.shards, w)
 			d.start(s)
