@@ -120,7 +120,7 @@ func (c Call) OnDisconnect(gone func()) (stop func()) {
 // Forward passes the request through.
 func (c Call) Forward(flow flowcontrol.Flow, as *auth.Impersonation, o passthrough.AnswerObserver) {
 	c.server.opts.Forwarder.Forward(RequestOf(c.ctx),
-		passthrough.Bearer{Listener: c.server.opts.Identity, As: as, Flow: flow, Trusted: c.server.opts.Trusted}, o)
+		passthrough.SenderIdentity{Listener: c.server.opts.Identity, As: as, Flow: flow, Trusted: c.server.opts.Trusted}, o)
 }
 
 // PlanRequest copies what a plan needs.

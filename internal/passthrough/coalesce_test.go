@@ -101,7 +101,7 @@ func inCrowd(t *testing.T, test func(c *listSender)) {
 // list sends one request, and returns once every goroutine is blocked.
 func (c *listSender) list(r plan.Request) {
 	c.asked.Go(func() {
-		shared, landed := c.coalescer.Share(LaneOf(r, "gzip"), r.UserAgent)
+		shared, landed := c.coalescer.Share(LaneKeyOf(r, "gzip"), r.UserAgent)
 		if shared == nil {
 			defer landed()
 			c.mu.Lock()
@@ -111,7 +111,7 @@ func (c *listSender) list(r plan.Request) {
 			return
 		}
 		w := &written{set: http.Header{}}
-		shared.ForOne().Write(w)
+		shared.NewAnswer().Write(w)
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.shared = append(c.shared, w)
@@ -346,7 +346,7 @@ func TestSharingIsBounded(t *testing.T) {
 // Without credentials of its own the proxy asks nothing for others.
 func TestNothingToShareWith(t *testing.T) {
 	inCrowd(t, func(c *listSender) {
-		c.coalescer.own = nil
+		c.coalescer.transport = nil
 		for range 3 {
 			c.list(pods500)
 		}

@@ -14,8 +14,8 @@ func TestParseAPIPath(t *testing.T) {
 		t.Helper()
 		p := parseAPIPath(raw)
 		if p.verb != verb || p.resource != resource || p.name != name || p.subresource != subresource ||
-			p.suspect != suspect || p.connect() != connect {
-			t.Errorf("%s: %+v, connect %v", raw, p, p.connect())
+			p.suspect != suspect || p.isConnect() != connect {
+			t.Errorf("%s: %+v, connect %v", raw, p, p.isConnect())
 		}
 	}
 	f("/", "", "", "", "", false, false)
@@ -72,8 +72,8 @@ func TestInboundClass(t *testing.T) {
 		t.Helper()
 		path, query, _ := cutTarget(target)
 		in := &Inbound{method: method, proto: "HTTP/1.1", upgrade: upgrade, path: parseAPIPath(path), query: query}
-		if got := in.class(); got != want || in.direct(got) != direct {
-			t.Errorf("%s %s: %v, direct %v; want %v, %v", method, target, got, in.direct(got), want, direct)
+		if got := in.class(); got != want || in.isDirect(got) != direct {
+			t.Errorf("%s %s: %v, direct %v; want %v, %v", method, target, got, in.isDirect(got), want, direct)
 		}
 	}
 	f("GET", "/api/v1/pods", "", classRead, true)

@@ -81,7 +81,7 @@ func newFront(t *testing.T, upstream http.Handler, o frontOptions) *front {
 		u.Close()
 	})
 	server := passThroughServer(func(ctx *fasthttp.RequestCtx) {
-		fr.forwarder.Forward(http1.RequestOf(ctx), passthrough.Bearer{Listener: o.identity, As: o.as,
+		fr.forwarder.Forward(http1.RequestOf(ctx), passthrough.SenderIdentity{Listener: o.identity, As: o.as,
 			Flow: flowcontrol.AddrFlow(clientconn.AddressOf(ctx.RemoteAddr()))}, tookObserver{took: o.took})
 	})
 	if o.http2 {

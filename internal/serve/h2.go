@@ -125,7 +125,7 @@ func (h *http2Server) nonblocking(c net.Conn) h2.NonblockingConn {
 // already: what passes through is not reviewed otherwise, and further requests of a known client
 // need not wait for upstream's answer to it.
 func (h *http2Server) prove(w *h2.Response, r *http.Request, front Front, proving *atomic.Bool) {
-	if front.Access == nil || w.IsProven() || !passthrough.BearsToken(r.Header) ||
+	if front.Access == nil || w.IsProven() || !passthrough.HasBearerToken(r.Header) ||
 		!proving.CompareAndSwap(false, true) {
 		return
 	}
@@ -294,5 +294,5 @@ func (f Front) anonymous(r *http.Request, certified bool) bool {
 	if f.AnswerAll || f.Identity == passthrough.IdentitySelf || certified {
 		return false
 	}
-	return !passthrough.BearsToken(r.Header)
+	return !passthrough.HasBearerToken(r.Header)
 }

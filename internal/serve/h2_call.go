@@ -55,7 +55,7 @@ func (c http2Call) OnDisconnect(gone func()) (stop func()) {
 
 func (c http2Call) Forward(flow flowcontrol.Flow, as *auth.Impersonation, o passthrough.AnswerObserver) {
 	c.server.opts.Forwarder.ForwardHTTP2(c.Writer, c.r,
-		passthrough.Bearer{Listener: c.front.Identity, As: as, Flow: flow, Trusted: c.front.AnswerAll}, o)
+		passthrough.SenderIdentity{Listener: c.front.Identity, As: as, Flow: flow, Trusted: c.front.AnswerAll}, o)
 }
 
 // PlanRequest is what a plan needs. A request with a body is nothing that a plan knows.

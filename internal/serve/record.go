@@ -171,7 +171,7 @@ func jsonOfObject(p plan.Plan, o *object.Object) []byte {
 // sharedAnswer is the answer to one of the requests that share an answer of upstream's. The audit
 // log gets it like an answer from here, if it can be read.
 func sharedAnswer(shared *passthrough.SharedAnswer) *answer {
-	a := &answer{Answer: shared.ForOne(), shared: true}
+	a := &answer{Answer: shared.NewAnswer(), shared: true}
 	readable := strings.HasPrefix(shared.Header.Get("Content-Type"), "application/json") &&
 		shared.Header.Get("Content-Encoding") == ""
 	if status := (metav1.Status{}); readable && a.Code >= http.StatusBadRequest &&

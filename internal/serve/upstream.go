@@ -65,7 +65,8 @@ func (r *request) passPlanned() outcome {
 	landed := func() {}
 	if r.plan.MostRecent() && r.plan.Source.Resource().Info.GVR.GroupResource() != secrets {
 		var shared *passthrough.SharedAnswer
-		shared, landed = s.coalescer.Share(passthrough.LaneOf(r.asked, r.RequestHeader("Accept-Encoding")), r.asked.UserAgent)
+		shared, landed = s.coalescer.Share(passthrough.LaneKeyOf(r.asked, r.RequestHeader("Accept-Encoding")),
+			r.asked.UserAgent)
 		if shared != nil {
 			s.metrics.shared.WithLabelValues(r.resource()).Inc()
 			r.listed(listedShared)
