@@ -39,7 +39,7 @@ func (s *ListenerServer) Handler() fasthttp.RequestHandler {
 		c := s.CallOf(ctx)
 		defer c.setStrictTransport()
 		defer c.dropBodyRest()
-		defer c.recovered()
+		defer c.recoverPanic()
 		if h := headConnOf(ctx.Conn()); h != nil {
 			h.beginRequest(ctx)
 		}
@@ -97,8 +97,8 @@ func (c Call) setStrictTransport() {
 	}
 }
 
-// recovered turns a panic, which fasthttp would let kill the process, into a 500 and a log line.
-func (c Call) recovered() {
+// recoverPanic turns a panic, which fasthttp would let kill the process, into a 500 and a log line.
+func (c Call) recoverPanic() {
 	if p := recover(); p != nil {
 		c.server.opts.Panicked(p)
 		c.ctx.Response.Reset()
@@ -106,8 +106,8 @@ func (c Call) recovered() {
 	}
 }
 
-// Proven notes that the sender of the request is known, or that the listener does not ask.
-func (c Call) Proven() { clientconn.PacedConnOf(c.ctx.Conn()).MarkProven() }
+// MarkProven notes that the sender of the request is known, or that the listener does not ask.
+func (c Call) MarkProven() { clientconn.PacedConnOf(c.ctx.Conn()).MarkProven() }
 
 // Address is the client's IP address; none for a unix socket.
 func (c Call) Address() netip.Addr { return clientconn.AddressOf(c.ctx.RemoteAddr()) }
@@ -174,8 +174,8 @@ func (c Call) Certificates() []*x509.Certificate {
 	return nil
 }
 
-// Guarded copies what a guard needs.
-func (c Call) Guarded() passthrough.PlainRequest {
+// GuardedRequest copies what a guard needs.
+func (c Call) GuardedRequest() passthrough.PlainRequest {
 	h := &c.ctx.Request.Header
 	r := passthrough.PlainRequest{
 		Host:    string(h.Host()),

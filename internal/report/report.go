@@ -52,7 +52,7 @@ func (s *Parts) Report(context.Context) (*status.Report, error) {
 		r.Watches.Items = append(r.Watches.Items, watchStatus(&watches[i], now))
 	}
 	r.Resources, r.Upstream.StaleResources, r.Upstream.StateAgeSeconds = s.Mirrors.Statuses(now, on)
-	ended, evicted := s.Server.Ended()
+	ended, evicted := s.Server.EndCounts()
 	for reason, n := range ended {
 		r.Ended[string(reason)] = n
 	}

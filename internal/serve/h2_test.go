@@ -246,15 +246,15 @@ func TestHTTP2ComesTooLate(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})
 	h := r.server.http2
-	h.leave()
+	h.leaveConns()
 	mine, theirs := net.Pipe()
 	defer mine.Close()
 	c := h2.New(theirs, h2.Options{})
-	if h.admit(c) {
+	if h.admitConn(c) {
 		t.Fatal("it was admitted")
 	}
 	h.active.Add(1) // one that was
-	h.left(c)
+	h.forgetConn(c)
 	if n := r.metric("spillway_http2_connections"); n != 0 {
 		t.Fatalf("%v connections", n)
 	}
@@ -342,7 +342,8 @@ func TestHTTP2Guard(t *testing.T) {
 	}
 	served := make(chan error, 1)
 	go func() {
-		served <- r.server.Serve(ln, Front{TLS: secured.useTLS(true), Guard: passthrough.NewPlainGuard(nil, nil, false),
+		served <- r.server.Serve(ln, ListenerConfig{TLS: secured.useTLS(true), Guard: passthrough.NewPlainGuard(nil, nil,
+			false),
 			Identity: passthrough.IdentitySelf})
 	}()
 	defer func() {
@@ -483,7 +484,7 @@ func TestHTTP2Stampede(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, "all to have asked", func() bool { return r.answered(recentPassed) == crowd })
+	eventually(t, "all to have asked", func() bool { return r.answered(recentFromUpstream) == crowd })
 	r.up.StallReads(fakeapiserver.NoReads)
 	clients.Wait()
 	asked := len(r.up.RequestsFor(fakeapiserver.ConfigMaps, "list")) - before

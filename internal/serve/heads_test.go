@@ -48,7 +48,7 @@ func newMouth(t *testing.T, bytes int64, upstream http.HandlerFunc) *sizeRecorde
 	}
 	m.plain = listener.Addr().String()
 	served := make(chan error, 1)
-	go func() { served <- m.server.Serve(listener, Front{}) }()
+	go func() { served <- m.server.Serve(listener, ListenerConfig{}) }()
 	t.Cleanup(func() {
 		_ = m.server.Close(t.Context()) // an error only says that something had to be ended
 		<-served

@@ -697,7 +697,7 @@ func TestLimitsOfALostHijack(t *testing.T) {
 		t.Fatal(err)
 	}
 	served := make(chan error, 1)
-	go func() { served <- r.server.Serve(lostListener{ln}, Front{AnswerAll: true}) }()
+	go func() { served <- r.server.Serve(lostListener{ln}, ListenerConfig{AnswerAll: true}) }()
 	for _, target := range []string{mapsPath + "?watch=1&resourceVersion=1", "/api/v1/pods?watch=1"} {
 		c, err := net.Dial("tcp", ln.Addr().String())
 		if err != nil {

@@ -25,7 +25,7 @@ func listed(t *testing.T, source *source.Source, target string) (string, plan.Pl
 	if plan.List == nil {
 		t.Fatalf("%s: action %v", target, plan.Action)
 	}
-	snapshot, err := (&request{server: &Server{}, plan: plan}).snapshot()
+	snapshot, err := (&request{server: &Server{}, plan: plan}).chooseSnapshot()
 	if err != nil {
 		t.Fatalf("%s: %v", target, err)
 	}

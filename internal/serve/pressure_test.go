@@ -34,7 +34,7 @@ func TestSlowListMakesRoomForAnother(t *testing.T) {
 			body := openList(t, r, http2, target)
 			defer body.Close()
 			r.server.eviction.CrowdedRate, r.server.eviction.CrowdedPeriod = math.MaxInt, time.Millisecond
-			eventually(t, "the list to be sent", func() bool { return r.server.Outside() > 0 })
+			eventually(t, "the list to be sent", func() bool { return r.server.KernelBytes() > 0 })
 			time.Sleep(2 * clientconn.RecheckInterval) // a write that waits counts its time when it looks again
 			refusals := make(chan int, 1)
 			go func() {
@@ -132,10 +132,10 @@ func TestLowMemoryEvictsStalledWatches(t *testing.T) {
 				r.up.Create(fakeapiserver.ConfigMaps, "n", fmt.Sprint(i), fakeapiserver.WithPadding(100_000))
 			}
 			r.mirrored(configMaps)
-			eventually(t, "a watch that is parked", func() bool { return r.server.Outside() == clientconn.ParkedBytes })
+			eventually(t, "a watch that is parked", func() bool { return r.server.KernelBytes() == clientconn.ParkedBytes })
 			r.server.Degrade(memory.RefuseAndEvict)
 			r.ended(configMaps, watch.EndSlowClientStalled, 1)
-			eventually(t, "nothing is held", func() bool { return r.server.Outside() == 0 })
+			eventually(t, "nothing is held", func() bool { return r.server.KernelBytes() == 0 })
 			r.server.Degrade(memory.ShortenHistory)
 			r.up.Create(fakeapiserver.ConfigMaps, "n", "last", fakeapiserver.WithLabel("none", ""))
 			expect(t, idle, "ADDED n/last 23")

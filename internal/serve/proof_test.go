@@ -191,7 +191,7 @@ func TestHeadWaitsForTheMirror(t *testing.T) {
 func TestPassesThroughWithoutProofs(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})
-	r.server.doubts = rate.NewLimiter(rate.Inf, 0) // as often as this looks
+	r.server.unprovenWatches = rate.NewLimiter(rate.Inf, 0) // as often as this looks
 	r.up.Create(fakeapiserver.ConfigMaps, "n", "a")
 	r.mirrored(configMaps)
 	r.up.HoldWatch(fakeapiserver.ConfigMaps)

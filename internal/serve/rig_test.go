@@ -247,7 +247,7 @@ func (r *rig) serve(o rigOptions, log *zap.Logger) {
 		}
 		done := make(chan error, 1)
 		served = append(served, done)
-		to := Front{TLS: to.tls, Access: r.access, Identity: o.identity, Self: func() *auth.Identity {
+		to := ListenerConfig{TLS: to.tls, Access: r.access, Identity: o.identity, Self: func() *auth.Identity {
 			return auth.NewIdentity(authenticationv1.UserInfo{Username: "the proxy"})
 		},
 			AnswerAll: !o.access && o.identity == passthrough.IdentityClient, StrictTransportSecurity: o.strict}

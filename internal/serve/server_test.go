@@ -480,7 +480,7 @@ func TestServeAndClose(t *testing.T) {
 				if first == "close" {
 					stop()
 				}
-				go func() { served <- s.Serve(ln, Front{}) }()
+				go func() { served <- s.Serve(ln, ListenerConfig{}) }()
 				if first == "serve" {
 					c, err := net.Dial("tcp", ln.Addr().String())
 					if err != nil {

@@ -58,7 +58,7 @@ func newTurnstile(t *testing.T, allowed clientconn.ReadTimeouts, most int) *slow
 			t.Fatal(err)
 		}
 		*address = listener.Addr().String()
-		go func() { served <- g.server.Serve(listener, Front{TLS: config, AnswerAll: true}) }() // known clients
+		go func() { served <- g.server.Serve(listener, ListenerConfig{TLS: config, AnswerAll: true}) }() // known clients
 	}
 	g.trust = secured.tls
 	t.Cleanup(func() {

@@ -275,7 +275,7 @@ func throughProxy(t *testing.T, raw string, silence time.Duration) (requests []s
 		t.Fatal(err)
 	}
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener, Front{}) }()
+	go func() { served <- server.Serve(listener, ListenerConfig{}) }()
 	answer, _ = converse(t, listener.Addr().String(), raw, silence)
 	now, cancel := context.WithCancel(context.Background())
 	cancel()

@@ -88,7 +88,7 @@ func TestWarned(t *testing.T) {
 	now := time.Now()
 	f := func(name string, at time.Duration, want bool) {
 		t.Helper()
-		if got := w.due(flowcontrol.UserFlow(name), now.Add(at)); got != want {
+		if got := w.shouldWarn(flowcontrol.UserFlow(name), now.Add(at)); got != want {
 			t.Errorf("%s after %v: %v", name, at, got)
 		}
 	}
@@ -98,7 +98,7 @@ func TestWarned(t *testing.T) {
 	f("a", time.Minute, true)
 	f("a", 61*time.Second, false)
 	for i := range 2 * warnedUsersLimit {
-		w.due(flowcontrol.AddrFlow(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})), now)
+		w.shouldWarn(flowcontrol.AddrFlow(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})), now)
 	}
 	if n := len(w.last); n > warnedUsersLimit {
 		t.Errorf("%d flows are remembered", n)

@@ -66,7 +66,7 @@ func newLimitedProxyOver(t *testing.T, limiter *flowcontrol.Limiter, upstream ht
 			t.Fatal(err)
 		}
 		*address = listener.Addr().String()
-		go func() { served <- p.server.Serve(listener, Front{TLS: config}) }()
+		go func() { served <- p.server.Serve(listener, ListenerConfig{TLS: config}) }()
 	}
 	p.trust = secured.tls
 	t.Cleanup(func() {
