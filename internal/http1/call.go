@@ -206,7 +206,7 @@ func (c Call) Watch(st *watch.Stream, headers watch.HeadersFunc) {
 		hijack(c.ctx, func(conn net.Conn) {
 			out.Closing = out.Closing || isPipelined(conn)
 			out.Conn = unwrapHijacked(conn) // the wrapper holds a read buffer
-			out.Watched = s.opts.Poller.Watch(out.Conn, func() { st.Stop(watch.EndClientClosed) })
+			out.PollHandle = s.opts.Poller.Watch(out.Conn, func() { st.Stop(watch.EndClientClosed) })
 			go take()
 		}, func() {
 			out.Conn = c.ctx.Conn()
@@ -218,7 +218,7 @@ func (c Call) Watch(st *watch.Stream, headers watch.HeadersFunc) {
 // watchEnded lets a connection serve its next request after the clean end of a watch (W-2), if
 // there may be one.
 func (s *ListenerServer) watchEnded(out *watch.ConnSink, reason watch.EndReason, draining bool) {
-	out.Watched.Stop()
+	out.PollHandle.Stop()
 	switch {
 	case !reason.Clean():
 		clientconn.ResetConn(out.Conn)

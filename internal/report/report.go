@@ -134,7 +134,7 @@ const hidden = "(hidden)"
 
 // discreet is what is shown of what a watch selects: of Secrets neither a name nor a label that may
 // be made of one.
-func discreet(info *object.Resource, selected watch.Selected) watch.Selected {
+func discreet(info *object.Resource, selected watch.SelectionText) watch.SelectionText {
 	if gvr := info.GVR; gvr.Group != "" || gvr.Resource != "secrets" {
 		return selected
 	}

@@ -236,7 +236,7 @@ func (s *Server) Close(ctx context.Context) error {
 	}
 	s.opts.Limiter.Close()
 	s.http2.leaveConns()
-	s.watches.Cut()
+	s.watches.CutConnections()
 	var errs []error
 	for _, listener := range fronts {
 		errs = append(errs, listener.Shutdown(ctx))
@@ -278,7 +278,7 @@ func (s *Server) Degrade(step memory.Step) {
 	s.opts.Limiter.SetLowMemory(short)
 	if s.eviction.SetLowMemory(short) && short {
 		s.watches.ShedHeavy()
-		s.watches.LookAgain()
+		s.watches.RecheckSlots()
 	}
 	if short {
 		s.eviction.EndSlow()

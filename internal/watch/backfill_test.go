@@ -141,11 +141,11 @@ func TestPastOfAStalledClient(t *testing.T) {
 
 // Every reason why the past is not told has a series, and no watch fails for another.
 func TestUnfilledReasons(t *testing.T) {
-	for err, want := range map[error]unfilled{
-		&cache.ExpiredError{}: unfilledExpired, backfill.ErrBusy: unfilledBusy, backfill.ErrBehind: unfilledBehind,
+	for err, want := range map[error]backfillFailure{
+		&cache.ExpiredError{}: backfillExpired, backfill.ErrBusy: backfillBusy, backfill.ErrBehind: backfillBehind,
 		endError(EndTimeout): "", io.ErrClosedPipe: "",
 	} {
-		if got := unfilledFor(fmt.Errorf("wrapped: %w", err)); got != want {
+		if got := backfillFailureOf(fmt.Errorf("wrapped: %w", err)); got != want {
 			t.Errorf("%v: %q, want %q", err, got, want)
 		}
 	}

@@ -208,15 +208,15 @@ func TestHeldInASeam(t *testing.T) {
 				}
 				w.relist(5000, pods...)
 				synctest.Wait()
-				if run, reason, err := st.pull(false); len(run) == 0 || reason != "" || err != nil || !st.cursor.IsInSeam() {
+				if run, reason, err := st.pullRun(false); len(run) == 0 || reason != "" || err != nil || !st.cursor.IsInSeam() {
 					t.Fatalf("%d bytes, %s, %v, in a seam: %t", len(run), reason, err, st.cursor.IsInSeam())
 				}
 				st.Hold()
-				if run, reason, err := st.pull(true); len(run) > 0 || reason != "" || err != nil {
+				if run, reason, err := st.pullRun(true); len(run) > 0 || reason != "" || err != nil {
 					t.Errorf("held: %d bytes, %s, %v", len(run), reason, err)
 				}
 				end(st)
-				if run, reason, err := st.pull(true); len(run) > 0 || reason != EndAborted || err != nil {
+				if run, reason, err := st.pullRun(true); len(run) > 0 || reason != EndAborted || err != nil {
 					t.Errorf("ended: %d bytes, %s, %v", len(run), reason, err)
 				}
 			})

@@ -70,13 +70,13 @@ func TestWatches(t *testing.T) {
 			t.Errorf("swift: %d bytes were sent: %+v", sent-head, one)
 		}
 		if one.Agent != "kubectl/v1" || one.Encoding != "json" || one.Protocol != "HTTP/1.1" || one.Source != w.source ||
-			one.Selected != (Selected{}) ||
+			one.Selected != (SelectionText{}) ||
 			!one.Began.Equal(began) || !one.LastEvent.Equal(began.Add(time.Minute-time.Second)) {
 			t.Errorf("swift: %+v", one)
 		}
 		one = known["picky"]
-		if one.Selected != (Selected{Namespace: "o", Name: "k", Labels: "app=x", Fields: "metadata.name=k"}) &&
-			one.Selected != (Selected{Namespace: "o", Labels: "app=x", Fields: "metadata.name=k"}) {
+		if one.Selected != (SelectionText{Namespace: "o", Name: "k", Labels: "app=x", Fields: "metadata.name=k"}) &&
+			one.Selected != (SelectionText{Namespace: "o", Labels: "app=x", Fields: "metadata.name=k"}) {
 			t.Errorf("picky selects %+v", one.Selected)
 		}
 		if one.Lag != 0 || one.Phase != Live || len(one.Agent) != userAgentBytesLimit ||
@@ -88,7 +88,7 @@ func TestWatches(t *testing.T) {
 			t.Errorf("slow: has been waited for for %s: %+v", waits, one)
 		}
 		want := map[lagGroup]lag{{"pods", "all"}: {2, 7 * time.Second}, {"pods", "name"}: {1, 0}}
-		if got := w.manager.lags(); !maps.Equal(got, want) {
+		if got := w.manager.lagGroups(); !maps.Equal(got, want) {
 			t.Errorf("lags %v, want %v", got, want)
 		}
 		ids := []uint64{known["swift"].ID, known["picky"].ID, known[""].ID}
@@ -106,10 +106,10 @@ func TestWatches(t *testing.T) {
 			t.Errorf("slow has caught up: %+v", one)
 		}
 		want[lagGroup{"pods", "all"}] = lag{2, 3 * time.Second}
-		if got := w.manager.lags(); !maps.Equal(got, want) {
+		if got := w.manager.lagGroups(); !maps.Equal(got, want) {
 			t.Errorf("lags %v, want %v", got, want)
 		}
-		if one := known["swift"]; one.Phase != Held || one.Lag != 1 || one.Behind != 3*time.Second {
+		if one := known["swift"]; one.Phase != Paused || one.Lag != 1 || one.Behind != 3*time.Second {
 			t.Errorf("swift is held: %+v", one)
 		}
 		swift.stream.Resume()
@@ -122,11 +122,11 @@ func TestLagsOfTwoSources(t *testing.T) {
 	var streams []*Stream
 	for range 2 {
 		st := &Stream{source: sourcetest.New(t, sourcetest.Pods, sourcetest.NewOracle(100), 100)}
-		st.selects.Store(&object.Selector{})
+		st.liveSelector.Store(&object.Selector{})
 		streams = append(streams, st)
 	}
 	want := map[lagGroup]lag{{"pods", "all"}: {streams: 2}}
-	if got := grouped(streams, time.Now()); !maps.Equal(got, want) {
+	if got := groupLags(streams, time.Now()); !maps.Equal(got, want) {
 		t.Errorf("lags %v, want %v", got, want)
 	}
 }
@@ -214,7 +214,7 @@ func TestLongSelectorsAreShortened(t *testing.T) {
 		strings.Repeat("a", 1<<20): strings.Repeat("a", selectorBytesLimit) + "…",
 		strings.Repeat("€", 1<<10): strings.Repeat("€", selectorBytesLimit/3) + "…",
 	} {
-		if got := shortened(text); got != want {
+		if got := truncateSelector(text); got != want {
 			t.Errorf("%.20q of %d bytes became %.20q of %d", text, len(text), got, len(got))
 		}
 	}

@@ -181,8 +181,8 @@ func TestAbandonedWatchHoldsNothing(t *testing.T) {
 				t.Fatalf("refused: %+v", refusal)
 			}
 			st.Abandon()
-			if n := w.source.Hub.Feeds(); n != 0 || st.first.state != nil {
-				t.Errorf("%v: %d feeds, state %v", start, n, st.first.state)
+			if n := w.source.Hub.Feeds(); n != 0 || st.beginning.state != nil {
+				t.Errorf("%v: %d feeds, state %v", start, n, st.beginning.state)
 			}
 		}
 	})

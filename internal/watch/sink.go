@@ -41,8 +41,8 @@ type ConnSink struct {
 	StallTimeout time.Duration
 	// the connection is closed after this answer: the client wants that, or has sent more behind
 	// its request
-	Closing bool
-	Watched *clientconn.PollHandle // tells of the client's departure
+	Closing    bool
+	PollHandle *clientconn.PollHandle // tells of the client's departure
 	// Ended follows the end of the stream, before another request may be read.
 	Ended func(reason EndReason, draining bool)
 }

@@ -107,13 +107,13 @@ func (w *WebSocketSink) answer(pong []byte, err error) bool {
 		_, err = w.Conn.Write(pong)
 	}
 	if err != nil {
-		w.ends(err)
+		w.endStream(err)
 	}
 	return err == nil
 }
 
-// ends stops the stream. Its caller holds the mutex.
-func (w *WebSocketSink) ends(err error) {
+// endStream stops the stream. Its caller holds the mutex.
+func (w *WebSocketSink) endStream(err error) {
 	switch {
 	case errors.Is(err, websocket.ErrClosed), errors.Is(err, websocket.ErrUnmasked):
 		if w.Stream.Reason() != "" { // the deliverer ends the stream already, with a close frame of its own

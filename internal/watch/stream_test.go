@@ -159,11 +159,11 @@ func TestWatchOfCenturies(t *testing.T) {
 	st := (&Manager{base: t.Context()}).newStream(plan.Plan{Watch: &plan.WatchPlan{Timeout: math.MaxInt64}},
 		StreamOptions{})
 	defer st.releaseContext()
-	if st.schedule(now()); st.next().left() > bookmarkPeriod || st.deadline.left() < 24*365*time.Hour ||
+	if st.scheduleBookmark(now()); st.nextDue().timeLeft() > bookmarkPeriod || st.deadline.timeLeft() < 24*365*time.Hour ||
 		st.deadline.after(time.Hour) < st.deadline {
-		t.Errorf("a bookmark is due in %s, the end in %s", st.next().left(), st.deadline.left())
+		t.Errorf("a bookmark is due in %s, the end in %s", st.nextDue().timeLeft(), st.deadline.timeLeft())
 	}
-	if ago := time.Since(st.began()); ago < 0 || ago > time.Minute {
+	if ago := time.Since(st.startedAt()); ago < 0 || ago > time.Minute {
 		t.Errorf("it began %s ago", ago)
 	}
 }

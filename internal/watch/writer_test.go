@@ -100,12 +100,12 @@ func TestFlushAmongManyTurns(t *testing.T) {
 	w, sent := newWriter(&Manager{}), new(flushes)
 	slots := turnsOf(&w.queue, "owner", 3*turnsPerDrain)
 	for _, s := range slots {
-		s.over = true // its turn is short
+		s.ended = true // its turn is short
 	}
 	pushAll(&w.queue, slots)
 	w.unflushed.add(sent)
 	time.Sleep(flushDelay)
-	if !w.turns() || *sent != 1 {
+	if !w.runTurns() || *sent != 1 {
 		t.Errorf("after %d turns of %d, it was sent %d times", turnsPerDrain, len(slots), *sent)
 	}
 }
