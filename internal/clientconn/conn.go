@@ -119,8 +119,8 @@ func (c *PacedConn) Read(b []byte) (int, error) {
 	if !c.tls {
 		return c.receive(b)
 	}
-	n, err := c.receive(c.meter.Limit(b))
-	if flood := c.meter.Count(b[:n]); flood != nil {
+	n, err := c.receive(c.meter.LimitRead(b))
+	if flood := c.meter.CountRead(b[:n]); flood != nil {
 		return 0, flood
 	}
 	return n, err
@@ -128,7 +128,7 @@ func (c *PacedConn) Read(b []byte) (int, error) {
 
 // Secure is the connection with TLS above it.
 func (c *PacedConn) Secure(config *tls.Config) *tlsconn.SecureConn {
-	return tlsconn.Server(c, &c.meter, config)
+	return tlsconn.NewServerConn(c, &c.meter, config)
 }
 
 func (c *PacedConn) receive(b []byte) (int, error) {
