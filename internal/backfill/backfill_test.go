@@ -118,7 +118,7 @@ func (s *fakeHistory) told(sel object.Selector, from uint64, enc object.Encoding
 	var run []byte
 	for i := range s.events {
 		e := &s.events[i]
-		if t, o, seen := sel.Seen(e); seen && e.RV > from {
+		if t, o, seen := sel.EventFor(e); seen && e.RV > from {
 			run = made(fanout.AppendEvent(run, enc, t, o, e.RV))
 		}
 	}
@@ -173,7 +173,7 @@ func (c *fakeWatch) Next() (object.Type, *object.Object, uint64, error) {
 				return 0, nil, 0, c.ctx.Err()
 			}
 			c.passed = e.RV
-			if t, o, seen := c.sel.Seen(e); seen {
+			if t, o, seen := c.sel.EventFor(e); seen {
 				c.told++
 				raw, err := pods.Parse(o.AppendAt(nil, fmt.Sprint(e.RV))) // what a watch carries
 				return t, raw, e.RV, err

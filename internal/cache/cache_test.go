@@ -111,7 +111,7 @@ func logFrom(t *testing.T, l *Log, pos uint64) string {
 
 func describe(e *Entry) string {
 	text := fmt.Sprintf("progress@%d", e.RV)
-	if typ, o, ok := (object.Selector{}).Seen(&e.Event); ok {
+	if typ, o, ok := (object.Selector{}).EventFor(&e.Event); ok {
 		text = fmt.Sprintf("%s-%s@%d", strings.ToLower(typ.String()), o.Name(), e.RV)
 	}
 	if e.Seam == NoSeam {

@@ -36,7 +36,7 @@ func Example() {
 		if !ok {
 			break // the log has moved past the reader
 		}
-		kind, o, _ := object.Selector{}.Seen(&entry.Event)
+		kind, o, _ := object.Selector{}.EventFor(&entry.Event)
 		fmt.Println(kind, o.Key, "at", entry.RV)
 	}
 	// Output:

@@ -272,7 +272,7 @@ func (c *Cursor) takeEntry(e *cache.Entry) error {
 }
 
 func (c *Cursor) appendFrame(e *cache.Entry) (err error) {
-	t, o, seen := c.selector.Seen(&e.Event)
+	t, o, seen := c.selector.EventFor(&e.Event)
 	switch {
 	case seen:
 		c.scratch, err = AppendEvent(c.scratch, c.encoding, t, o, e.RV)

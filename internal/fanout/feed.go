@@ -149,7 +149,7 @@ func (f *Feed) maxSegmentSize() int {
 // A frame that cannot be made leaves the feed to start over behind it: its cursors go on from the
 // log, and fail there in their turn.
 func (f *Feed) add(e *cache.Entry, next uint64, p *frameCache) (added bool) {
-	t, o, seen := f.selector.Seen(&e.Event)
+	t, o, seen := f.selector.EventFor(&e.Event)
 	var frame []byte
 	var err error
 	switch {

@@ -12,7 +12,7 @@ import (
 // A feed stands under one term of its selector, once for each value that the term allows, and
 // within the namespace if the selector names one. An event is looked up with both versions of its
 // object, since a feed must also learn of what leaves it. What is found is still evaluated
-// (Selector.Seen): the index leaves out only feeds that the event cannot concern. A feed whose
+// (Selector.EventFor): the index leaves out only feeds that the event cannot concern. A feed whose
 // selector has no usable term, such as one that sees everything, is found by every event.
 //
 // Asking every feed, which this replaces, makes an event cost what there are watchers: with 5000

@@ -116,7 +116,7 @@ func checkIndex(t *testing.T, seed uint64) (found, asked int) {
 				got[f]++
 			}
 			for _, f := range feeds {
-				_, _, seen := f.selector.Seen(e)
+				_, _, seen := f.selector.EventFor(e)
 				if n := got[f]; n > 1 || seen && n == 0 {
 					t.Fatalf("seed %d: the feed of %s is found %d times by %v → %v; it sees that: %v", seed, f.selector.Key(), n,
 						e.Old, e.New, seen)

@@ -85,7 +85,7 @@ func (f *Feed) hasFewStreams() bool { return f.holders.Load() < sharedStreamsMin
 
 // skipEntry keeps no frame of an entry: the feed's streams read it from the log.
 func (f *Feed) skipEntry(e *cache.Entry, next uint64) {
-	if _, _, seen := f.selector.Seen(&e.Event); seen || e.Seam == cache.SeamEnd && f.encoding.Bookmarks {
+	if _, _, seen := f.selector.EventFor(&e.Event); seen || e.Seam == cache.SeamEnd && f.encoding.Bookmarks {
 		f.restart(next)
 	}
 }

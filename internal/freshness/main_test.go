@@ -82,7 +82,7 @@ func logFrom(t *testing.T, l *cache.Log, pos uint64) string {
 			t.Fatalf("position %d is gone", pos)
 		}
 		kind := "progress"
-		if typ, _, ok := (object.Selector{}).Seen(&e.Event); ok {
+		if typ, _, ok := (object.Selector{}).EventFor(&e.Event); ok {
 			kind = strings.ToLower(typ.String())
 		}
 		all = append(all, fmt.Sprintf("%s@%d", kind, e.RV))

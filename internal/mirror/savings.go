@@ -33,10 +33,10 @@ func (m *Set) Degrade(step memory.Step) {
 // would cost more than dropping it gives.
 func (m *Set) dropDerived(on bool) {
 	if on {
-		m.memo.Forgo(codec.Encodes)
+		m.memo.Disable(codec.Encodes)
 		m.memo.Bound(m.o.EncodedBytesAtLeast)
 	} else {
-		m.memo.Forgo(nil)
+		m.memo.Disable(nil)
 		m.memo.Bound(math.MaxInt64)
 	}
 }
@@ -94,7 +94,7 @@ func (m *Set) retreat() {
 }
 
 // EncodingCacheBytes is how many bytes are kept of what was made of objects.
-func (m *Set) EncodingCacheBytes() int64 { return m.memo.Held() }
+func (m *Set) EncodingCacheBytes() int64 { return m.memo.HeldBytes() }
 
 // RefusedForMemory is how many requests passed through since memory was too short to mirror what
 // they are for.

@@ -65,11 +65,11 @@ type authorization struct {
 }
 
 // permit is what a watch goes on by; nil: it rests on the listener.
-func (g *authorization) permit() func(reauth.ReviewedStream) *reauth.Permit {
+func (g *authorization) permit() func(reauth.ReviewedStream) *reauth.Lease {
 	if g == nil {
 		return nil
 	}
-	return func(st reauth.ReviewedStream) *reauth.Permit { return g.by.Admit(g.result, g.what, g.decision, st) }
+	return func(st reauth.ReviewedStream) *reauth.Lease { return g.by.Admit(g.result, g.what, g.decision, st) }
 }
 
 // clientInfo is the sender of a request, for operators. Its name is empty if it was not asked for.

@@ -25,7 +25,7 @@ import (
 //
 // Invariant: whatever answers a request here is put on record once, before it is sent.
 type record struct {
-	trail   *audit.Trail
+	trail   *audit.Logger
 	request *request
 	entry   *audit.RequestRecord // nil: the policy wants none, or was not evaluated yet
 	begun   bool                 // the policy was evaluated

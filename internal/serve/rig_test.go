@@ -99,7 +99,7 @@ type rigOptions struct {
 	stalest  time.Duration                // that is shown
 	ready    func() error                 // nil: ReadinessPath passes through
 	strict   []string                     // of strict transport security
-	audit    *audit.Trail                 // nil: no record is kept
+	audit    *audit.Logger                // nil: no record is kept
 	tracer   *tracing.Tracer              // nil: nothing is traced
 	broken   *atomic.Bool                 // while it is true, connections break deliveries; nil: never
 }

@@ -73,7 +73,7 @@ type Options struct {
 	Clock *watchdog.Monitor
 
 	// Audit puts on record what is answered here; nil: nothing is.
-	Audit *audit.Trail
+	Audit *audit.Logger
 	// Tracer makes spans of requests; nil: there are none.
 	Tracer *tracing.Tracer
 

@@ -27,7 +27,7 @@ type StreamOptions struct {
 	Owner  fanout.Owner
 	Client ClientInfo
 	// Admit registers the stream with what reauthorises it; nil: nothing does.
-	Admit func(reauth.ReviewedStream) *reauth.Permit
+	Admit func(reauth.ReviewedStream) *reauth.Lease
 }
 
 func (m *Manager) newStream(p plan.Plan, o StreamOptions) *Stream {

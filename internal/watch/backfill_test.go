@@ -70,7 +70,7 @@ func TestPastIsGated(t *testing.T) {
 		p.gets()
 		n.tell(object.Added, "a/y 60")
 		p.gets("ADDED a/y 60")
-		p.stream.Hold()
+		p.stream.Pause()
 		n.tell(object.Deleted, "a/y 61")
 		n.mark(70)
 		p.gets()
@@ -94,7 +94,7 @@ func TestPastIsGated(t *testing.T) {
 				n.tell(object.Added, "a/y 60")
 				p.gets("ADDED a/y 60")
 				if held {
-					p.stream.Hold()
+					p.stream.Pause()
 					n.tell(object.Added, "a/z 62")
 					synctest.Wait()
 				}

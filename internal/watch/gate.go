@@ -26,8 +26,8 @@ func (g *permissionHold) whenOpen() <-chan struct{} {
 	return nil
 }
 
-// Hold implements reauth.ReviewedStream.
-func (s *Stream) Hold() {
+// Pause implements reauth.ReviewedStream.
+func (s *Stream) Pause() {
 	if s.hold.shut.Load() == nil { // only the Reauthorizer shuts it, one call after the other
 		shut := make(chan struct{})
 		s.hold.shut.Store(&shut)

@@ -17,8 +17,8 @@ func TestHeld(t *testing.T) {
 		p := w.watch("/api/v1/pods?watch=1&resourceVersion=0&allowWatchBookmarks=1")
 		other := w.watch("/api/v1/pods?watch=1&resourceVersion=100")
 		p.gets("ADDED a/x 5", "BOOKMARK 100 end")
-		p.stream.Hold()
-		p.stream.Hold() // once more is no more
+		p.stream.Pause()
+		p.stream.Pause() // once more is no more
 		w.set("a/x 101")
 		other.gets("MODIFIED a/x 101")
 		time.Sleep(5 * time.Minute)
@@ -48,7 +48,7 @@ func TestHeldToTheEnd(t *testing.T) {
 			w := newWorld(t, d, "a/x 5")
 			p := w.watch(query)
 			p.gets()
-			p.stream.Hold()
+			p.stream.Pause()
 			w.set("a/x 101")
 			end(p)
 			p.ends(reason)
@@ -139,7 +139,7 @@ func TestHeldWhileFull(t *testing.T) {
 		synctest.Wait()
 		w.set("a/x 102")
 		synctest.Wait()
-		p.stream.Hold()
+		p.stream.Pause()
 		time.Sleep(10 * worldStall)
 		p.goesOn()
 		p.resume()
@@ -152,7 +152,7 @@ func TestHeldWhileFull(t *testing.T) {
 		synctest.Wait()
 		w.set("a/x 104")
 		synctest.Wait()
-		p.stream.Hold()
+		p.stream.Pause()
 		time.Sleep(1000 * time.Second)
 		synctest.Wait()
 		if got := <-p.reason; got != EndReviewTimeout {
@@ -166,19 +166,19 @@ func TestHeldFromTheBeginning(t *testing.T) {
 	const query = "/api/v1/pods?watch=1&resourceVersion=0&allowWatchBookmarks=1&timeoutSeconds=300"
 	bubbles(t, func(t *testing.T, d delivery) {
 		w := newWorld(t, d, "a/x 5")
-		p := w.watchAs(query, StreamOptions{}, (*Stream).Hold)
+		p := w.watchAs(query, StreamOptions{}, (*Stream).Pause)
 		time.Sleep(time.Minute)
 		p.gets()
 		w.unseated() // others have a use for it
 		p.stream.Resume()
 		p.gets("ADDED a/x 5", "BOOKMARK 100 end")
 
-		revoked := w.watchAs(query, StreamOptions{}, (*Stream).Hold)
+		revoked := w.watchAs(query, StreamOptions{}, (*Stream).Pause)
 		revoked.gets()
 		revoked.stream.End(reauth.EndUnauthenticated)
 		revoked.ends(EndUnauthenticated)
 
-		late := w.watchAs(query, StreamOptions{}, (*Stream).Hold)
+		late := w.watchAs(query, StreamOptions{}, (*Stream).Pause)
 		time.Sleep(300 * time.Second)
 		late.ends(EndTimeout)
 
@@ -211,7 +211,7 @@ func TestHeldInASeam(t *testing.T) {
 				if run, reason, err := st.pullRun(false); len(run) == 0 || reason != "" || err != nil || !st.cursor.IsInSeam() {
 					t.Fatalf("%d bytes, %s, %v, in a seam: %t", len(run), reason, err, st.cursor.IsInSeam())
 				}
-				st.Hold()
+				st.Pause()
 				if run, reason, err := st.pullRun(true); len(run) > 0 || reason != "" || err != nil {
 					t.Errorf("held: %d bytes, %s, %v", len(run), reason, err)
 				}

@@ -98,7 +98,7 @@ func TestWatches(t *testing.T) {
 
 		slow.resume()
 		time.Sleep(time.Second)
-		swift.stream.Hold()
+		swift.stream.Pause()
 		w.set("a/x 105")
 		time.Sleep(3 * time.Second)
 		known = w.known()
@@ -135,7 +135,7 @@ func TestLagsOfTwoSources(t *testing.T) {
 func TestWatchesThatStart(t *testing.T) {
 	bubbles(t, func(t *testing.T, d delivery) {
 		w := newWorld(t, d, "a/x 5")
-		w.watchAs("/api/v1/pods?watch=1&resourceVersion=0", StreamOptions{Client: NewClient("new", "")}, (*Stream).Hold)
+		w.watchAs("/api/v1/pods?watch=1&resourceVersion=0", StreamOptions{Client: NewClient("new", "")}, (*Stream).Pause)
 		if one := w.known()["new"]; one.Phase != Starting || one.Lag != 0 {
 			t.Errorf("%+v", one)
 		}

@@ -49,9 +49,9 @@ type Stream struct {
 	timeout               time.Duration // how long it lasts
 	encoding              object.Encoding
 	failure               apistatus.StatusFormat
-	wantsBookmarks        bool                                       // bookmarks
-	wantsInitialEventsEnd bool                                       // the end of its initial events
-	admit                 func(reauth.ReviewedStream) *reauth.Permit // nil: its listener's clients may have everything
+	wantsBookmarks        bool                                      // bookmarks
+	wantsInitialEventsEnd bool                                      // the end of its initial events
+	admit                 func(reauth.ReviewedStream) *reauth.Lease // nil: its listener's clients may have everything
 	deadline              monotonicTime
 	owner                 fanout.Owner              // that the hub counts it for
 	watchPermit           flowcontrol.Permit        // of the number of watches
@@ -61,7 +61,7 @@ type Stream struct {
 	liveSelector atomic.Pointer[object.Selector] // the request's own, and then its feed's, which is equal
 	slot         atomic.Pointer[slot]            // where it is delivered from, once it has no goroutine
 	hold         permissionHold
-	permit       *reauth.Permit // of the Reauthorizer; nil: it is not reauthorised. Set before it is delivered
+	permit       *reauth.Lease // of the Reauthorizer; nil: it is not reauthorised. Set before it is delivered
 	// recordEnd puts on record that the stream has ended; nil: there is no record. Set before it is
 	// delivered.
 	recordEnd func()
@@ -164,7 +164,7 @@ func (s *Stream) sendState(snapshot *cache.Snapshot) (err error) {
 // of a run that may have been compressed for another stream.
 func (s *Stream) cutter() func(*object.Object) bool {
 	if s.encoding.Gzip {
-		var cutter codec.Cutter
+		var cutter codec.SegmentSplitter
 		return func(o *object.Object) bool { return cutter.Before(o, fanout.EventSize(o)) }
 	}
 	size := 0
