@@ -212,7 +212,7 @@ func TestBookmarkIsProgressAndTemplate(t *testing.T) {
 	checkState(t, r, 30, "")
 }
 
-func TestSnapshotScan(t *testing.T) {
+func TestAScanYieldsTheSelectedObjectsInOrder(t *testing.T) {
 	r := newPods(unlimited)
 	var objects []*object.Object
 	for _, key := range []string{"o/z", "o1/z", "o/k", "o-x/z", "o/k-1", "o0x/z", "o/k.1", "o/k0"} {

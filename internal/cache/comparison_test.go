@@ -2,7 +2,7 @@ package cache
 
 import "testing"
 
-func TestComparison(t *testing.T) {
+func TestAComparisonCountsEachDifferentObject(t *testing.T) {
 	r := newPods(unlimited)
 	_ = r.Replace(objects(t, "a=a@11", "b=b@12", "c=c@13"), 20)
 	f := func(want int, upstreams ...string) {

@@ -35,7 +35,7 @@ func randomList(t testing.TB, rng *rand.Rand, now state, p, l uint64) []*object.
 
 // Whatever upstream did in a gap: a client that resumes from a promise ends with upstream's state,
 // and one that resumes strictly inside is refused.
-func TestSeamProperty(t *testing.T) {
+func TestEveryResumeAcrossASeamEndsWithTheUpstreamState(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		r := newPods(unlimited)
@@ -120,7 +120,7 @@ func checkResume(t *testing.T, r *Resource, rv uint64, had state, promised map[u
 }
 
 // Exact states: every one of a history is what it was, and those that never were are refused.
-func TestAtProperty(t *testing.T) {
+func TestEveryExactStateOfAHistoryIsWhatItWas(t *testing.T) {
 	for seed := range uint64(100) {
 		rng := rand.New(rand.NewPCG(seed, 2))
 		limits := unlimited

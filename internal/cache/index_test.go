@@ -72,7 +72,7 @@ func checkIndex(t *testing.T, s *Snapshot) {
 
 // What an index finds is what a scan finds, in every snapshot that was ever published, whatever
 // happened before and since.
-func TestIndex(t *testing.T) {
+func TestAnIndexFindsWhatAScanFinds(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	nodes := []string{"", "n0", "n1", "n10"}
 	r := newPods(unlimited)
@@ -116,7 +116,7 @@ func TestIndex(t *testing.T) {
 }
 
 // A scan that is stopped finds no more.
-func TestIndexStops(t *testing.T) {
+func TestAStoppedScanOfAnIndexFindsNoMore(t *testing.T) {
 	r := newPods(unlimited)
 	_ = r.Replace([]*object.Object{placed(t, "a", "1", "n0", 1), placed(t, "a", "2", "n0", 2)}, 5)
 	n := 0
@@ -128,7 +128,7 @@ func TestIndexStops(t *testing.T) {
 
 // A lookup that no index covers evaluates every object: other conditions, fields that are not
 // indexed, states of the past.
-func TestNoIndex(t *testing.T) {
+func TestALookupWithoutAnIndexEvaluatesEveryObject(t *testing.T) {
 	r := newPods(unlimited)
 	_ = r.Replace([]*object.Object{placed(t, "a", "1", "n0", 1), placed(t, "a", "2", "n1", 2)}, 5)
 	_ = r.Update(placed(t, "a", "2", "n0", 7))

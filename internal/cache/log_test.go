@@ -26,7 +26,7 @@ func checkFind(t *testing.T, l *Log, rv uint64, want int64) {
 	}
 }
 
-func TestFind(t *testing.T) {
+func TestFindYieldsThePositionOfAVersion(t *testing.T) {
 	r := newPods(unlimited)
 	_ = r.Replace([]*object.Object{pod(t, "a", 7)}, 10)
 	start := int64(r.Snapshot().Next)
@@ -100,7 +100,7 @@ func (s *script) checkKept(t *testing.T, entries, floor uint64) {
 }
 
 // History keeps what is young as long as the budget allows it, and half the budget of what is old.
-func TestTrim(t *testing.T) {
+func TestTrimKeepsYoungHistoryWithinTheBudget(t *testing.T) {
 	s := newScript(HistoryLimits{HistoryBytes: 8000, HistoryMinAge: time.Minute})
 	s.checkKept(t, 0, 10)
 	for range 8 {

@@ -14,7 +14,7 @@ import (
 
 var errUpstream = errors.New("upstream: no etcd")
 
-func TestWaitThrough(t *testing.T) {
+func TestAWaitEndsWhenTheVersionIsReached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := object.NewResource(schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, "Node", false, true)
 		r := New(nodes, unlimited, time.Now)

@@ -166,7 +166,7 @@ func TestVoidIsNeverReadAsProgress(t *testing.T) {
 }
 
 // A state that was requested while history became void belongs to neither past.
-func TestAtAcrossVoid(t *testing.T) {
+func TestAnExactStateIsNotMixedOfTwoHistories(t *testing.T) {
 	r := newPods(unlimited)
 	_ = r.Replace(objects(t, "a=a@11"), 20)
 	before := r.Snapshot()

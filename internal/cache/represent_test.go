@@ -7,7 +7,7 @@ import (
 
 // Upstream shows objects otherwise at unchanged resourceVersions: the state follows without an
 // event, the old representation is not served any more, and readers that have started read on.
-func TestRepresent(t *testing.T) {
+func TestAnotherRepresentationReplacesBytesWithoutAnEvent(t *testing.T) {
 	r := newPods(unlimited)
 	_ = r.Replace(objects(t, "a=a@11", "b=b@12"), 15)
 	_ = r.Add(pod(t, "c", 18))

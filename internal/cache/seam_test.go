@@ -26,7 +26,7 @@ func objects(t testing.TB, words ...string) []*object.Object {
 }
 
 // What a relist puts into the log (design D5). P is 20 everywhere.
-func TestSeam(t *testing.T) {
+func TestARelistAppendsItsDifferenceAsASeam(t *testing.T) {
 	f := func(before []string, l uint64, after []string, want string) {
 		t.Helper()
 		r := newPods(unlimited)

@@ -7,7 +7,7 @@ import (
 
 // While memory is short history keeps what is young, whatever room there is, and nothing else; then
 // it grows again.
-func TestShorten(t *testing.T) {
+func TestShortHistoryKeepsOnlyWhatIsYoung(t *testing.T) {
 	s := newScript(HistoryLimits{HistoryBytes: 100_000, HistoryMinAge: time.Hour})
 	for range 10 {
 		s.add(t, 10*time.Second)
@@ -44,7 +44,7 @@ func TestShorten(t *testing.T) {
 }
 
 // A resource that is configured to keep less keeps less.
-func TestShortenLess(t *testing.T) {
+func TestShortHistoryKeepsAShorterConfiguredAge(t *testing.T) {
 	s := newScript(HistoryLimits{HistoryBytes: 100_000, HistoryMinAge: time.Minute})
 	for range 10 {
 		s.add(t, 10*time.Second)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestVoid(t *testing.T) {
+func TestAHistoryResetExpiresEveryPosition(t *testing.T) {
 	f := func(l uint64, after ...string) {
 		t.Helper()
 		r := newPods(unlimited)
@@ -77,7 +77,7 @@ func TestVoid(t *testing.T) {
 }
 
 // The greatest promise counts over all generations.
-func TestVoidTwice(t *testing.T) {
+func TestTheGreatestPromiseCountsOverAllGenerations(t *testing.T) {
 	r := newPods(unlimited)
 	_ = r.Replace(nil, 100)
 	_ = r.Replace(nil, 50)
@@ -93,7 +93,7 @@ func TestVoidTwice(t *testing.T) {
 
 // What upstream has been seen to reach since belongs to the history that is, though the log has yet
 // to hear of it.
-func TestVoidAndSeen(t *testing.T) {
+func TestVersionsReachedUpstreamBelongToTheNewHistory(t *testing.T) {
 	r := newPods(unlimited)
 	_ = r.Replace(objects(t, "a=a@11"), 100)
 	before := r.Generation()

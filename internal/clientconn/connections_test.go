@@ -380,7 +380,7 @@ func (s *failingListener) Accept() (net.Conn, error) {
 }
 
 // A system that is short of descriptors for a moment does not end the server.
-func TestAcceptGoesOn(t *testing.T) {
+func TestAcceptSurvivesAShortageOfDescriptors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		short := &net.OpError{Op: "accept", Err: syscall.EMFILE}
 		aborted := &net.OpError{Op: "accept", Err: syscall.ECONNABORTED}

@@ -165,9 +165,9 @@ func TestSeatIsNotTheClientsTime(t *testing.T) {
 	})
 }
 
-// TestSeatsMakeWay shows that an answer with a seat yields to writers where no processor would be
-// left for them, but not for ever.
-func TestSeatsMakeWay(t *testing.T) {
+// TestAnswersWithAPermitYieldToWriters shows that an answer with a seat yields to writers where no
+// processor would be left for them, but not for ever.
+func TestAnswersWithAPermitYieldToWriters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		two := NewCPULimiter(2)
 		took := func() time.Duration {

@@ -23,7 +23,7 @@ func (w *world) stands(c *Cursor, first, last uint64) {
 }
 
 // What its selector does not see is nothing that a client lags.
-func TestStanding(t *testing.T) {
+func TestACursorDoesNotLagForUnselectedEvents(t *testing.T) {
 	w := newWorld(t, plenty)
 	w.hub.Dispatch()
 	web := w.live(app("web"), plain)

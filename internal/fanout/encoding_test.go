@@ -68,9 +68,9 @@ func TestProtobufFrames(t *testing.T) {
 			unhex(fmt.Sprintf("12%02x 0a%02x", len(later)+2, len(later)))+string(later))
 }
 
-// TestGzipFrames: what lies in the members, one after another, is the bare stream; a run of frames
-// is one member (W-7).
-func TestGzipFrames(t *testing.T) {
+// TestGzipMembersHoldThePlainStream: what lies in the members, one after another, is the bare
+// stream; a run of frames is one member (W-7).
+func TestGzipMembersHoldThePlainStream(t *testing.T) {
 	w := newWorld(t, plenty)
 	b := object.NewBookmark(pods)
 	var stream, want []byte
@@ -99,9 +99,10 @@ func TestGzipFrames(t *testing.T) {
 	}
 }
 
-// TestUnencodable: an event that cannot be made ends the cursors that come to it, after everything
-// before it and without a step over it; and no others. Its feed goes on behind it.
-func TestUnencodable(t *testing.T) {
+// TestAnUnencodableEventEndsItsCursorsAlone: an event that cannot be made ends the cursors that
+// come to it, after everything before it and without a step over it; and no others. Its feed goes
+// on behind it.
+func TestAnUnencodableEventEndsItsCursorsAlone(t *testing.T) {
 	w := newWorld(t, plenty)
 	start := w.resource.CompleteRV()
 	fits := func(name string) *object.Object {

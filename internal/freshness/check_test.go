@@ -118,7 +118,7 @@ func TestChecksOverlap(t *testing.T) {
 }
 
 // R is known long before it is proven.
-func TestNewest(t *testing.T) {
+func TestTheUpstreamVersionIsKnownBeforeItIsProven(t *testing.T) {
 	u := &upstream{begin: func(context.Context) (uint64, error) { time.Sleep(time.Millisecond); return 25, nil }}
 	proof(t, u, func(t *testing.T, r *cache.Resource, f *Prover) {
 		began := time.Now()

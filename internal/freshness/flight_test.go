@@ -120,7 +120,7 @@ func TestProofWithoutTheCaller(t *testing.T) {
 
 // After two failures in a row requests had better go upstream, until a proof succeeds. Asking tries
 // again.
-func TestDoubtful(t *testing.T) {
+func TestTwoFailuresSendRequestsUpstream(t *testing.T) {
 	fails := true
 	u := &upstream{begin: func(context.Context) (uint64, error) {
 		if fails {

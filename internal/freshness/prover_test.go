@@ -190,7 +190,7 @@ func TestProofByTheMirrorAfterTheWatchFailed(t *testing.T) {
 	})
 }
 
-func TestNotProven(t *testing.T) {
+func TestAStateThatIsNotProvenIsNotServed(t *testing.T) {
 	f := func(name string, u *upstream, want ...error) {
 		t.Helper()
 		t.Run(name, func(t *testing.T) {

@@ -112,7 +112,7 @@ func TestManyPingsAtOnce(t *testing.T) {
 
 // A goroutine that flushes a connection sends what it has, and does not go on sending for others
 // for as long as those have more.
-func TestFlushEnds(t *testing.T) {
+func TestAFlushDoesNotSendForOthersWithoutEnd(t *testing.T) {
 	t.Parallel()
 	f, c := newFake(t)
 	var stop atomic.Bool

@@ -135,7 +135,7 @@ var pods500 = plan.Request{Method: "GET", Path: "/api/v1/pods", RawQuery: "limit
 
 // Requests that arrive while upstream handles an equal one share the next that is sent, and never
 // one that was sent before they arrived.
-func TestCoalescing(t *testing.T) {
+func TestEqualRequestsShareTheNextAnswer(t *testing.T) {
 	inCrowd(t, func(c *listSender) {
 		c.list(pods500)
 		c.expect(1, 0, 0)
@@ -240,7 +240,7 @@ func TestNoRequestToShareWith(t *testing.T) {
 }
 
 // Requests to which upstream may give different answers share nothing.
-func TestLanes(t *testing.T) {
+func TestRequestsWithOtherAnswersShareNothing(t *testing.T) {
 	inCrowd(t, func(c *listSender) {
 		c.list(pods500)
 		others := []plan.Request{pods500, pods500, pods500, pods500, pods500}
@@ -262,7 +262,7 @@ func TestLanes(t *testing.T) {
 
 // An answer that is for one client alone, or too large to keep, is not shared: each request passes
 // through.
-func TestNotShared(t *testing.T) {
+func TestPrivateAndLargeAnswersAreNotShared(t *testing.T) {
 	twice := answerOf(http.StatusOK, "")
 	twice.Header["Warning"] = []string{"one", "two"}
 	for name, answer := range map[string]*http.Response{

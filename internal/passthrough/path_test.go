@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-func TestParseAPIPath(t *testing.T) {
+func TestPathsAreParsedAsTheAPIServerParsesThem(t *testing.T) {
 	f := func(raw, verb, resource, name, subresource string, suspect, connect bool) {
 		t.Helper()
 		p := parseAPIPath(raw)
@@ -67,7 +67,7 @@ func TestParseAPIPath(t *testing.T) {
 	f("/api/v1/namespaces/c1/../c2/configmaps", "", "..", "c2", "configmaps", true, false)
 }
 
-func TestInboundClass(t *testing.T) {
+func TestRequestsHaveTheClassOfTheirVerb(t *testing.T) {
 	f := func(method, target, upgrade string, want class, direct bool) {
 		t.Helper()
 		path, query, _ := cutTarget(target)
@@ -114,7 +114,7 @@ func cutTarget(target string) (path, query string, err error) {
 	return u.EscapedPath(), u.RawQuery, nil
 }
 
-func TestTargetURL(t *testing.T) {
+func TestTheTargetURLKeepsTheEncodingOfThePath(t *testing.T) {
 	f := func(base, target, want string) {
 		t.Helper()
 		b, err := url.Parse(base)

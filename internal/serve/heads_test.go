@@ -193,7 +193,8 @@ func TestLargeHeadsAreBoundedTogether(t *testing.T) {
 	answered := make(chan string, most)
 	for i := range int64(most) {
 		go func() { answered <- answersOf(t, m.plain, cookieOf(200_000))[0] }()
-		for end := time.Now().Add(patience); m.limiter.HeaderBudget().HeldBytes() < (i+1)*flowcontrol.HeadCopies*256<<10; time.Sleep(
+		budget := m.limiter.HeaderBudget()
+		for end := time.Now().Add(patience); budget.HeldBytes() < (i+1)*flowcontrol.HeadCopies*256<<10; time.Sleep(
 			time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatalf("%d bytes are held after %d heads", m.limiter.HeaderBudget().HeldBytes(), i+1)

@@ -93,7 +93,8 @@ func returned(t *testing.T, l *flowcontrol.Limiter) {
 	for _, name := range []string{flowcontrol.LimitWatches, flowcontrol.LimitListBytes, flowcontrol.LimitPassThrough,
 		flowcontrol.LimitSelectors} {
 		load := l.GateStats(name)
-		for until := time.Now().Add(patience); load.Held != 0 || load.Waiting != 0 || load.Flows != 0; load = l.GateStats(name) {
+		until := time.Now().Add(patience)
+		for ; load.Held != 0 || load.Waiting != 0 || load.Flows != 0; load = l.GateStats(name) {
 			if time.Now().After(until) {
 				t.Fatalf("%s: %+v is left", name, load)
 			}
@@ -166,7 +167,7 @@ func eachProtocol(t *testing.T, f func(t *testing.T, http2 bool)) {
 
 // A watch too many is refused in flow control's words, from memory or passed through; its
 // connection serves the next request, and when a watch has ended there is room for another.
-func TestLimitWatches(t *testing.T) { eachProtocol(t, testLimitWatches) }
+func TestAWatchBeyondTheLimitIsRefused(t *testing.T) { eachProtocol(t, testLimitWatches) }
 
 func testLimitWatches(t *testing.T, http2 bool) {
 	t.Parallel()
@@ -384,7 +385,7 @@ func testLimitDeparture(t *testing.T, http2 bool) {
 
 // A request that waits when the proxy shuts down is refused with a 503, and does not delay the
 // shutdown.
-func TestLimitClose(t *testing.T) {
+func TestAShutdownRefusesWaitingRequestsWith503(t *testing.T) {
 	t.Parallel()
 	r := rigOf(t, full(10), rigOptions{mirrors: []*object.Resource{configMaps},
 		clients: flowcontrol.Limits{ListBytes: 1 << 20, PassThrough: 1}})
@@ -534,7 +535,7 @@ func TestLimitPassThroughRate(t *testing.T) {
 }
 
 // Probes are answered while everything is at its limit.
-func TestLimitProbes(t *testing.T) { eachProtocol(t, testLimitProbes) }
+func TestProbesAreAnsweredAtEveryLimit(t *testing.T) { eachProtocol(t, testLimitProbes) }
 
 func testLimitProbes(t *testing.T, http2 bool) {
 	t.Parallel()

@@ -40,7 +40,7 @@ func TestCountersAreThereFromTheStart(t *testing.T) {
 }
 
 // What is sent on a watch is seen while it lasts, and not counted twice once it has ended.
-func TestSentBytes(t *testing.T) { eachWay(t, testSentBytes) }
+func TestSentBytesAreCountedOnceWhileAWatchLasts(t *testing.T) { eachWay(t, testSentBytes) }
 
 func testSentBytes(t *testing.T, goroutines bool) {
 	r := newRig(t, rigOptions{goroutines: goroutines, mirrors: []*object.Resource{configMaps}})

@@ -74,7 +74,7 @@ func TestPanicsKeepRequestsSecret(t *testing.T) {
 	}
 }
 
-func TestPanicField(t *testing.T) {
+func TestAPanicIsLoggedWithoutSecrets(t *testing.T) {
 	var none []int
 	for _, c := range []struct {
 		how  func()

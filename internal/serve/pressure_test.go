@@ -149,7 +149,7 @@ func (c closeFunc) Close() error { c(); return nil }
 
 // While little memory is left, one large answer waits for another although the limit has room for
 // both; and then no more.
-func TestEconomy(t *testing.T) {
+func TestLargeAnswersWaitForOneAnotherInLowMemory(t *testing.T) {
 	t.Parallel()
 	r := rigOf(t, full(10), rigOptions{mirrors: []*object.Resource{configMaps},
 		clients: flowcontrol.Limits{ListBytes: 100 << 20}})
@@ -218,7 +218,7 @@ func TestBodiesWithoutRoom(t *testing.T) {
 
 // Events that are far larger than a turn arrive whole, at a slow client, too, and delay no other
 // watch.
-func TestLargeEvents(t *testing.T) { eachWay(t, testLargeEvents) }
+func TestLargeEventsArriveWholeAndDelayNoOther(t *testing.T) { eachWay(t, testLargeEvents) }
 
 func testLargeEvents(t *testing.T, goroutines bool) {
 	t.Parallel()

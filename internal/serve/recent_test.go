@@ -103,7 +103,7 @@ func TestRecentListWithoutProbes(t *testing.T) {
 }
 
 // The time that upstream takes for a whole answer is reported once, and only if it is no refusal.
-func TestTimeTaken(t *testing.T) {
+func TestTheTimeOfAWholeUpstreamAnswerIsReportedOnce(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		handler http.HandlerFunc
@@ -146,7 +146,7 @@ func TestTimeTaken(t *testing.T) {
 
 // Many clients that list at the same time cause only a few LISTs upstream, and each of them gets
 // the list.
-func TestStampede(t *testing.T) {
+func TestAStampedeOfListsCausesFewUpstreamLists(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})
 	for i := range 5 { // too few to be worth a proof

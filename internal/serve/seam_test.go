@@ -36,7 +36,7 @@ func (r *rig) gap(during func()) {
 
 // A gap in the mirror's stream is closed by what changed: streams stay open and learn of deletions,
 // changes and the new present, in that order (D5).
-func TestSeamEndToEnd(t *testing.T) { eachWay(t, testSeamEndToEnd) }
+func TestAGapIsClosedOnOpenStreamsInOrder(t *testing.T) { eachWay(t, testSeamEndToEnd) }
 
 func testSeamEndToEnd(t *testing.T, goroutines bool) {
 	r := newRig(t, rigOptions{goroutines: goroutines, mirrors: []*object.Resource{configMaps}})

@@ -173,10 +173,10 @@ var framings = []struct {
 // before it.
 const smuggled = "GET /smuggled HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
 
-// TestSmuggling sends each framing, and a request after it, to upstream's HTTP server directly and
-// through the proxy. The requests that upstream receives through the proxy must be a prefix,
-// possibly empty, of those that it receives directly.
-func TestSmuggling(t *testing.T) {
+// TestFramingIsReadAsTheAPIServerReadsIt sends each framing, and a request after it, to upstream's
+// HTTP server directly and through the proxy. The requests that upstream receives through the proxy
+// must be a prefix, possibly empty, of those that it receives directly.
+func TestFramingIsReadAsTheAPIServerReadsIt(t *testing.T) {
 	for _, f := range framings {
 		t.Run(f.name, func(t *testing.T) {
 			through, answer := throughProxy(t, f.raw+smuggled, patience)

@@ -17,7 +17,7 @@ import (
 // While upstream is away, a request for a state of any age is answered with the last one and its
 // Age; a request for more is refused because upstream is away. While upstream is reachable, no
 // answer has an Age.
-func TestStaleAnswers(t *testing.T) {
+func TestStaleStatesAreServedWithTheirAge(t *testing.T) {
 	eachWay(t, func(t *testing.T, goroutines bool) {
 		var age atomic.Int64
 		r := newRig(t, rigOptions{
@@ -83,7 +83,7 @@ func TestStaleAnswers(t *testing.T) {
 }
 
 // A flow is warned once in a while, and made-up ones do not fill memory.
-func TestWarned(t *testing.T) {
+func TestAFlowIsWarnedOnceInAWhile(t *testing.T) {
 	var w lastWarnings
 	now := time.Now()
 	f := func(name string, at time.Duration, want bool) {

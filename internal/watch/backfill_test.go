@@ -61,9 +61,9 @@ func narrate(t *testing.T, w *world, query string, rv uint64) (*scriptedHistory,
 	return n, w.watch(fmt.Sprintf("/api/v1/pods?watch=1&resourceVersion=%d%s", rv, query))
 }
 
-// TestPastIsGated shows that a watch may be paused during its backfill, and ends for the same
-// reasons as any other.
-func TestPastIsGated(t *testing.T) {
+// TestABackfillCanBePausedAndEnded shows that a watch may be paused during its backfill, and ends
+// for the same reasons as any other.
+func TestABackfillCanBePausedAndEnded(t *testing.T) {
 	bubbles(t, func(t *testing.T, d delivery) {
 		w := newWorld(t, d, "a/x 95")
 		n, p := narrate(t, w, "", 50)

@@ -9,9 +9,10 @@ import (
 	"spillway/internal/auth/reauth"
 )
 
-// TestHeld shows that a client receives nothing while upstream does not answer whether the watch is
-// still allowed, not even bookmarks, and then everything that it missed.
-func TestHeld(t *testing.T) {
+// TestAPausedWatchSendsNothingUntilItResumes shows that a client receives nothing while upstream
+// does not answer whether the watch is still allowed, not even bookmarks, and then everything that
+// it missed.
+func TestAPausedWatchSendsNothingUntilItResumes(t *testing.T) {
 	bubbles(t, func(t *testing.T, d delivery) {
 		w := newWorld(t, d, "a/x 5")
 		p := w.watch("/api/v1/pods?watch=1&resourceVersion=0&allowWatchBookmarks=1")
@@ -36,8 +37,8 @@ func TestHeld(t *testing.T) {
 	})
 }
 
-// TestHeldToTheEnd shows that a paused watch may end, cleanly and without events.
-func TestHeldToTheEnd(t *testing.T) {
+// TestAPausedWatchEndsCleanly shows that a paused watch may end, cleanly and without events.
+func TestAPausedWatchEndsCleanly(t *testing.T) {
 	const query = "/api/v1/pods?watch=1&resourceVersion=100&allowWatchBookmarks=1&timeoutSeconds=100"
 	for reason, end := range map[EndReason]func(*testClient){
 		EndTimeout:   func(*testClient) { time.Sleep(100 * time.Second) },
@@ -56,10 +57,10 @@ func TestHeldToTheEnd(t *testing.T) {
 	}
 }
 
-// TestRevoked shows that a client receives nothing more from one event to the next once the watch
-// is not allowed, also inside a seam. After the clean end it sends its request again, and gets the
-// reason.
-func TestRevoked(t *testing.T) {
+// TestARevokedWatchSendsNothingMore shows that a client receives nothing more from one event to the
+// next once the watch is not allowed, also inside a seam. After the clean end it sends its request
+// again, and gets the reason.
+func TestARevokedWatchSendsNothingMore(t *testing.T) {
 	for _, why := range reauth.Ends {
 		bubbles(t, func(t *testing.T, d delivery) {
 			w := newWorld(t, d, "a/x 5")
@@ -187,9 +188,9 @@ func TestHeldFromTheBeginning(t *testing.T) {
 	})
 }
 
-// TestHeldInASeam shows that a watch that has to end while it is paused in the middle of a seam is
-// cut: there is no clean end there.
-func TestHeldInASeam(t *testing.T) {
+// TestAWatchPausedInASeamIsCut shows that a watch that has to end while it is paused in the middle
+// of a seam is cut: there is no clean end there.
+func TestAWatchPausedInASeamIsCut(t *testing.T) {
 	for name, end := range map[string]func(*Stream){
 		"its time is over": func(st *Stream) { st.deadline = now() },
 		"drained":          func(st *Stream) { st.Stop(EndDrain) },

@@ -37,8 +37,9 @@ func (w *world) known() map[string]Watch {
 	return by
 }
 
-// TestWatches shows that the list of watches is true for each deliverer.
-func TestWatches(t *testing.T) {
+// TestTheListOfWatchesIsTrueForEachDeliverer shows that the list of watches is true for each
+// deliverer.
+func TestTheListOfWatchesIsTrueForEachDeliverer(t *testing.T) {
 	bubbles(t, func(t *testing.T, d delivery) {
 		w := newWorld(t, d, "a/x 5")
 		began := time.Now()
@@ -181,7 +182,7 @@ func TestEndedWatchesAreNotListed(t *testing.T) {
 
 // Watches are grouped by the narrowest thing that they select by, of which there are a few, and not
 // by selector.
-func TestSelects(t *testing.T) {
+func TestWatchesAreGroupedByTheirNarrowestSelection(t *testing.T) {
 	for _, c := range []struct{ namespace, name, labels, fields, want string }{
 		{"", "", "", "", "all"},
 		{"", "", "app!=x", "", "all"},

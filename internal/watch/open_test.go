@@ -106,7 +106,7 @@ func TestAnEventIsAProof(t *testing.T) {
 }
 
 // Without a proof in three seconds nothing is answered: upstream has to (W-216).
-func TestUnproven(t *testing.T) {
+func TestAWatchWithoutAProofPassesThrough(t *testing.T) {
 	for _, query := range []string{watchList, unmarkedNow} {
 		bubbles(t, func(t *testing.T, d delivery) {
 			w := newWorld(t, d, "a/x 5")

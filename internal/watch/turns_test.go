@@ -64,7 +64,7 @@ func TestTurnsKeepTheirOrder(t *testing.T) {
 }
 
 // An owner is forgotten with its last slot, and a slot that leaves while it waits keeps its turn.
-func TestOwnersLeave(t *testing.T) {
+func TestAnOwnerIsForgottenWithItsLastSlot(t *testing.T) {
 	q := newTurnQueue()
 	a, b := turnsOf(&q, "a", 2), turnsOf(&q, "b", 1)
 	pushAll(&q, slices.Concat(a, b))

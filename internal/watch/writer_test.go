@@ -16,7 +16,7 @@ func (broken) offer([]byte) (int, error) { panic("boom") }
 func (broken) park(func()) {}
 
 // A panic in a turn ends the stream whose turn it was; the writer's others go on.
-func TestPanicInATurn(t *testing.T) {
+func TestAPanicInATurnEndsItsStreamAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, func(s *Manager) deliverer {
 			d := &writers{}
