@@ -29,7 +29,7 @@ import (
 // every client may have everything, or there is no listener.
 type access struct {
 	tls, plain *serve.Access
-	rights     *rbac.Rights // nil: they are not watched
+	rights     *rbac.LocalAuthorizer // nil: they are not watched
 	owned      func(context.Context) error
 	// reviewer sends reviews; nil: every client may have everything. self sends those of a listener
 	// that is for one account, once begin has found out which.
@@ -192,7 +192,7 @@ func (a *access) reauthorizers() []*reauth.Reauthorizer {
 }
 
 // accessOf authenticates and authorizes clients that are not of the same pod.
-func accessOf(reviewer *auth.Reviewer, rights *rbac.Rights, followed *rotation.Followed, o *config.Settings,
+func accessOf(reviewer *auth.Reviewer, rights *rbac.LocalAuthorizer, followed *rotation.Followed, o *config.Settings,
 	metrics *accessMetrics, log *zap.Logger) (*serve.Access, error) {
 	who := auth.AuthenticatorOptions{Reviewer: reviewer, Audiences: o.APIAudiences, Metrics: metrics.requests}
 	if rights != nil { // a nil *Rights would be a LocalDecider
@@ -253,17 +253,17 @@ func asking(who auth.AuthenticatorOptions, o *config.Settings, metrics *accessMe
 // needs them. That upstream does not let something be watched is said by Rights, once, and not by
 // the reflector at each attempt.
 func newRights(client *upstream.Client, reviewer *auth.Reviewer, o *config.Settings, metrics *rbac.DecisionMetrics,
-	log *zap.Logger) *rbac.Rights {
+	log *zap.Logger) *rbac.LocalAuthorizer {
 	if !o.WatchesRights() {
 		return nil
 	}
-	kept := rbac.TokensKept(o.LocalTokens)
+	kept := rbac.TokenMode(o.LocalTokens)
 	if o.LocalTokens == config.LocalTokensNone {
 		kept = rbac.TokensNone
 	}
 	quiet := log.WithOptions(zap.IncreaseLevel(zap.ErrorLevel))
-	return rbac.NewRights(rbac.RightsOptions{
-		Follow: func(ctx context.Context, t *rbac.RightsTable) error {
+	return rbac.NewLocalAuthorizer(rbac.LocalAuthorizerOptions{
+		Follow: func(ctx context.Context, t *rbac.PermissionTable) error {
 			return client.Follow(ctx, quiet, t.Resource(), t, upstream.WithPromised(t.Through))
 		},
 		Through: client.Through, RBAC: o.LocalRBAC, Tokens: kept, Reviewer: reviewer, Metrics: metrics, Log: log,

@@ -17,7 +17,7 @@ import (
 
 // auditLog is the audit log; without one, its log is nil.
 type auditLog struct {
-	log     *audit.Trail
+	log     *audit.Logger
 	process *zap.Logger
 	// self is the identity under which requests that act as the proxy itself are recorded; nil until
 	// it is known.

@@ -190,11 +190,11 @@ func (p *process) buildServer(context.Context) error {
 		MaxStaleness: p.o.MaxStaleness,
 		StallTimeout: p.o.StallTimeout, Limiter: p.limiter, Clock: p.clock,
 		MaxConnections: p.o.Connections(), MaxConnectionsPerPeer: p.o.MaxConnectionsPerPeer,
-		Away: p.startup.reason, Ready: p.checks.Ready,
+		Unreachable: p.startup.reason, Ready: p.checks.Ready,
 		Audit: p.record.log, Tracer: p.traces.tracer, Metrics: serve.NewMetrics(p.registry), Log: p.log,
 	})
 	if p.budget.limit != nil {
-		p.guard = memory.NewGuard(p.budget.limit, p.server.Outside, func(step memory.Step) {
+		p.guard = memory.NewGuard(p.budget.limit, p.server.KernelBytes, func(step memory.Step) {
 			p.mirrors.Degrade(step)
 			p.server.Degrade(step)
 		}, p.log)

@@ -53,7 +53,7 @@ func (p *process) start(ctx context.Context) error {
 	}
 	serving()
 	p.spawn(func() error { return p.access.run(p.life.stop, p.clock) }) // to the end: no watch goes on without reviews
-	p.spawn(func() error { return memory.NewPacer(p.server.Held).Run(p.life.stop) })
+	p.spawn(func() error { return memory.NewPacer(p.server.CountOpen).Run(p.life.stop) })
 	if p.guard != nil {
 		p.spawn(func() error { return p.guard.Run(p.life.stop) })
 	}
@@ -97,7 +97,7 @@ func (p *process) begin(ctx context.Context) error {
 // serve serves on all listeners.
 func (p *process) serve() {
 	if l := p.listeners.plain; l != nil {
-		front := serve.Front{
+		front := serve.ListenerConfig{
 			Guard:     passthrough.NewPlainGuard(p.o.AcceptHosts, p.o.AcceptOrigins, p.o.ListenAllowConnect),
 			Access:    p.access.plain,
 			AnswerAll: p.o.InsecureAllowAll,
@@ -108,7 +108,7 @@ func (p *process) serve() {
 		p.spawn(func() error { return p.server.Serve(l, front) })
 	}
 	if l := p.listeners.tls; l != nil {
-		front := serve.Front{
+		front := serve.ListenerConfig{
 			TLS: p.secure, Access: p.access.tls, AnswerAll: p.o.InsecureAllowAll,
 			StrictTransportSecurity: p.o.StrictTransport,
 		}

@@ -17,8 +17,8 @@ import (
 	"k8s.io/apiserver/pkg/audit/policy"
 )
 
-// Trail is the audit log. Any number of goroutines write to it.
-type Trail struct {
+// Logger is the audit log. Any number of goroutines write to it.
+type Logger struct {
 	// Static after construction.
 	rules      rules.PolicyRuleEvaluator
 	failClosed bool
@@ -26,20 +26,20 @@ type Trail struct {
 	queue      *queue
 }
 
-// New makes a Trail. Close it.
-func New(o Options) *Trail {
+// New makes a Logger. Close it.
+func New(o Options) *Logger {
 	if o.Metrics == nil {
 		o.Metrics = NewMetrics(nil)
 	}
-	return &Trail{rules: policy.NewPolicyRuleEvaluator(o.Policy.DeepCopy()), failClosed: o.FailClosed, metrics: o.Metrics,
+	return &Logger{rules: policy.NewPolicyRuleEvaluator(o.Policy.DeepCopy()), failClosed: o.FailClosed, metrics: o.Metrics,
 		queue: newQueue(o)}
 }
 
 // FailClosed reports that nothing is to be answered from memory whose events could not be written.
-func (l *Trail) FailClosed() bool { return l.failClosed }
+func (l *Logger) FailClosed() bool { return l.failClosed }
 
 // Progress is how many writes of the log have ended, and whether one is under way.
-func (l *Trail) Progress() (writes uint64, working bool) {
+func (l *Logger) Progress() (writes uint64, working bool) {
 	l.queue.mu.Lock()
 	defer l.queue.mu.Unlock()
 	return l.queue.mu.writes, len(l.queue.mu.writing) > 0
@@ -47,7 +47,7 @@ func (l *Trail) Progress() (writes uint64, working bool) {
 
 // Close writes what is still to be written, and closes where it went. It waits for a bounded time,
 // and says how many events are lost by that.
-func (l *Trail) Close() error { return l.queue.close() }
+func (l *Logger) Close() error { return l.queue.close() }
 
 // Passed counts a request that was passed through since its events could not be written.
-func (l *Trail) Passed() { l.metrics.passed.Inc() }
+func (l *Logger) Passed() { l.metrics.passed.Inc() }

@@ -104,7 +104,7 @@ var levels = &Policy{
 }
 
 // newLog is a log in a failingFile.
-func newLog(t *testing.T, o Options) (*Trail, *failingFile) {
+func newLog(t *testing.T, o Options) (*Logger, *failingFile) {
 	t.Helper()
 	p := &failingFile{left: -1}
 	o.Policy, o.Out = levels, p

@@ -70,14 +70,14 @@ type ResponseInfo struct {
 // RequestRecord is the record of one request. It belongs to the goroutine that answers the request,
 // and has one last event.
 type RequestRecord struct {
-	log   *Trail
+	log   *Logger
 	omit  []internal.Stage
 	lean  bool // managed fields are left out
 	event auditv1.Event
 }
 
 // Entry begins the record of a request; nil: the policy wants none.
-func (l *Trail) Entry(r RequestInfo) *RequestRecord {
+func (l *Logger) Entry(r RequestInfo) *RequestRecord {
 	config := l.rules.EvaluatePolicyRule(attributesOf(r))
 	if config.Level == internal.LevelNone {
 		return nil

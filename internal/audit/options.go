@@ -15,7 +15,7 @@ type Policy = internal.Policy
 // with a warning in the log.
 func ParsePolicy(text []byte) (*Policy, error) { return policy.LoadPolicyFromBytes(text) }
 
-// Options configure a Trail.
+// Options configure a Logger.
 type Options struct {
 	Policy *Policy
 	// Out is where events are written, each write some whole lines. Closed with the Log if it can be.

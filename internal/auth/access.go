@@ -9,7 +9,7 @@ import (
 )
 
 // spec is the question as a review puts it.
-func (q Question) spec() authorizationv1.SubjectAccessReviewSpec {
+func (q ReviewRequest) spec() authorizationv1.SubjectAccessReviewSpec {
 	spec := authorizationv1.SubjectAccessReviewSpec{User: q.Who.name, UID: q.Who.uid, Groups: q.Who.groups}
 	if len(q.Who.extra) > 0 {
 		spec.Extra = make(map[string]authorizationv1.ExtraValue, len(q.Who.extra))

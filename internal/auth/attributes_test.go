@@ -89,7 +89,7 @@ func FuzzAttributes(f *testing.F) {
 		if a.FieldSelector+a.LabelSelector != "" && a.Verb != "list" && a.Verb != "watch" && a.Verb != "deletecollection" {
 			t.Errorf("selectors of a %q: %+v", a.Verb, a)
 		}
-		_ = Question{&Identity{name: "a"}, a}.spec()
+		_ = ReviewRequest{&Identity{name: "a"}, a}.spec()
 		_ = Forbidden(&Identity{name: "a"}, a, "")
 	})
 }

@@ -61,7 +61,7 @@ type AuthorizerOptions struct {
 // review.
 type Authorizer struct {
 	hasher  *hasher
-	reviews *reviews[Question, authorizationv1.SubjectAccessReviewStatus]
+	reviews *reviews[ReviewRequest, authorizationv1.SubjectAccessReviewStatus]
 	metrics *Metrics
 }
 
@@ -70,7 +70,7 @@ type Authorizer struct {
 var ErrNotText = errors.New("the user or the request has bytes that are no UTF-8, of which a review cannot ask")
 
 // isText reports that a review asks exactly this question.
-func (q Question) isText() bool {
+func (q ReviewRequest) isText() bool {
 	a := q.What
 	return q.Who.isText() &&
 		isText(a.Verb, a.Path, a.Group, a.Version, a.Resource, a.Subresource, a.Namespace, a.Name, a.FieldSelector,
@@ -92,9 +92,9 @@ func NewAuthorizer(o AuthorizerOptions) *Authorizer {
 		underWay: cmp.Or(o.MaxReviews, defaultAccessReviews)}
 	b.each = max(1, b.underWay/2)
 	a := &Authorizer{hasher: newHasher(), metrics: o.Metrics}
-	a.reviews = newReviews[Question, authorizationv1.SubjectAccessReviewStatus](b, o.Clock)
-	a.reviews.user = func(q Question) string { return q.Who.name }
-	a.reviews.ask = func(ctx context.Context, q Question) (authorizationv1.SubjectAccessReviewStatus, error) {
+	a.reviews = newReviews[ReviewRequest, authorizationv1.SubjectAccessReviewStatus](b, o.Clock)
+	a.reviews.user = func(q ReviewRequest) string { return q.Who.name }
+	a.reviews.ask = func(ctx context.Context, q ReviewRequest) (authorizationv1.SubjectAccessReviewStatus, error) {
 		if !q.isText() {
 			return authorizationv1.SubjectAccessReviewStatus{}, ErrNotText
 		}
@@ -130,14 +130,14 @@ func VerdictOf(s authorizationv1.SubjectAccessReviewStatus) Verdict {
 // Authorize finds out whether an identity may do something. ctx ends the wait for upstream's answer
 // to another request with the same question.
 func (a *Authorizer) Authorize(ctx context.Context, who *Identity, what Attributes) Decision {
-	d := decide(a.reviews.answer(ctx, a.Key(who, what), Question{who, what}))
+	d := decide(a.reviews.answer(ctx, a.Key(who, what), ReviewRequest{who, what}))
 	a.metrics.verdicts.WithLabelValues(string(d.Verdict)).Inc()
 	return d
 }
 
 // Renew asks again, now.
 func (a *Authorizer) Renew(ctx context.Context, who *Identity, what Attributes) Decision {
-	return decide(a.reviews.renew(ctx, a.Key(who, what), Question{who, what}))
+	return decide(a.reviews.renew(ctx, a.Key(who, what), ReviewRequest{who, what}))
 }
 
 // Recall is when upstream was last asked the question of a key, if that is remembered and upstream

@@ -146,7 +146,7 @@ func TestImpersonationReplacesHeaders(t *testing.T) {
 // A review in JSON would ask about another user, or another object: upstream is not asked.
 func TestReviewsAskOnlyAboutText(t *testing.T) {
 	get := Attributes{Verb: "get", Resource: "pods", Name: "a"}
-	for text, q := range map[string]Question{
+	for text, q := range map[string]ReviewRequest{
 		"a name":      {NewIdentity(userInfo{Username: "a\xff"}), get},
 		"a group":     {NewIdentity(userInfo{Username: "a", Groups: []string{"\xff"}}), get},
 		"an extra":    {NewIdentity(userInfo{Username: "a", Extra: map[string]extraValue{"k": {"\xff"}}}), get},
@@ -157,7 +157,7 @@ func TestReviewsAskOnlyAboutText(t *testing.T) {
 			t.Errorf("%s: taken for text", text)
 		}
 	}
-	if q := (Question{NewIdentity(userInfo{Username: "a \n\x00ä\ufffd"}), get}); !q.isText() {
+	if q := (ReviewRequest{NewIdentity(userInfo{Username: "a \n\x00ä\ufffd"}), get}); !q.isText() {
 		t.Error("text is refused")
 	}
 }

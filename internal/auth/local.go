@@ -6,8 +6,8 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 )
 
-// Question is whether an identity may do something.
-type Question struct {
+// ReviewRequest is whether an identity may do something.
+type ReviewRequest struct {
 	Who  *Identity
 	What Attributes
 }
@@ -33,7 +33,7 @@ type LocalDecider interface {
 }
 
 // AccessReview has upstream answer whether an identity may do something.
-type AccessReview = Review[Question, authorizationv1.SubjectAccessReviewStatus]
+type AccessReview = Review[ReviewRequest, authorizationv1.SubjectAccessReviewStatus]
 
 // AccessDecide answers the same without upstream.
-type AccessDecide = Decide[Question, authorizationv1.SubjectAccessReviewStatus]
+type AccessDecide = Decide[ReviewRequest, authorizationv1.SubjectAccessReviewStatus]

@@ -162,19 +162,19 @@ func (b *Backfill) sees(o *object.Object) bool { return !b.selector.Fixed() || b
 // begins by now.
 func (b *Backfill) resume() (*fanout.Cursor, error) {
 	hub, log := b.coordinator.hub, b.coordinator.log()
-	cursor, err := hub.For(b.owner).Resume(b.client.target, b.selector, b.encoding)
-	if log.Voids() != b.client.voids { // also if it was found: what was read until now belongs to another history
+	cursor, err := hub.ViewFor(b.owner).CursorFromRV(b.client.target, b.selector, b.encoding)
+	if log.Epoch() != b.client.voids { // also if it was found: what was read until now belongs to another history
 		if cursor != nil {
 			cursor.Close()
 		}
-		return nil, &cache.ExpiredError{Asked: b.client.through, Oldest: log.Floor(), Void: true}
+		return nil, &cache.ExpiredError{RequestedRV: b.client.through, OldestRV: log.Floor(), Void: true}
 	}
 	var expired *cache.ExpiredError
 	switch {
 	case err == nil:
 		return cursor, nil
-	case errors.As(err, &expired) && expired.Missing():
-		b.client.target = expired.Oldest
+	case errors.As(err, &expired) && expired.IsGap():
+		b.client.target = expired.OldestRV
 		b.watch.raise(b.client.target)
 		return nil, nil
 	}
@@ -194,7 +194,7 @@ func (b *Backfill) ended(end error) error {
 		}
 	case errors.Is(end, errComplete): // but the target has moved since
 	case errors.Is(end, errSilent), refusal(end):
-		return &cache.ExpiredError{Asked: b.client.through, Oldest: b.client.target}
+		return &cache.ExpiredError{RequestedRV: b.client.through, OldestRV: b.client.target}
 	default:
 		b.failed++
 	}
@@ -224,7 +224,7 @@ func (b *Backfill) rejoin(ctx context.Context) (*fanout.Cursor, error) {
 func (b *Backfill) join(ctx context.Context) error {
 	watch, err := b.coordinator.enter(b)
 	if err != nil {
-		return &cache.ExpiredError{Asked: b.client.through, Oldest: b.client.target}
+		return &cache.ExpiredError{RequestedRV: b.client.through, OldestRV: b.client.target}
 	}
 	b.watch = watch
 	select {

@@ -118,7 +118,7 @@ func (s *fakeHistory) told(sel object.Selector, from uint64, enc object.Encoding
 	var run []byte
 	for i := range s.events {
 		e := &s.events[i]
-		if t, o, seen := sel.Seen(e); seen && e.RV > from {
+		if t, o, seen := sel.EventFor(e); seen && e.RV > from {
 			run = made(fanout.AppendEvent(run, enc, t, o, e.RV))
 		}
 	}
@@ -173,7 +173,7 @@ func (c *fakeWatch) Next() (object.Type, *object.Object, uint64, error) {
 				return 0, nil, 0, c.ctx.Err()
 			}
 			c.passed = e.RV
-			if t, o, seen := c.sel.Seen(e); seen {
+			if t, o, seen := c.sel.EventFor(e); seen {
 				c.told++
 				raw, err := pods.Parse(o.AppendAt(nil, fmt.Sprint(e.RV))) // what a watch carries
 				return t, raw, e.RV, err
@@ -248,7 +248,7 @@ func (s *fakeHistory) resumes(ctx context.Context, rv uint64, sel object.Selecto
 	}
 	var cursor *fanout.Cursor
 	if f == nil {
-		if cursor, err = s.hub.For("").Resume(rv, sel, enc); err != nil {
+		if cursor, err = s.hub.ViewFor("").CursorFromRV(rv, sel, enc); err != nil {
 			return resumption{err: err}
 		}
 	} else {
@@ -267,8 +267,8 @@ func (s *fakeHistory) resumes(ctx context.Context, rv uint64, sel object.Selecto
 	run, err := drain(cursor)
 	r.events, r.err = append(r.events, decode(s, run, enc)...), err
 	var expired *cache.ExpiredError
-	if errors.As(err, &expired) && expired.Missing() {
-		r.overtaken = expired.Asked
+	if errors.As(err, &expired) && expired.IsGap() {
+		r.overtaken = expired.RequestedRV
 	}
 	return r
 }
@@ -286,8 +286,8 @@ const forgotten = "The resourceVersion for the provided watch is too old."
 func (s *fakeHistory) checkExpired(r resumption, asked, oldest uint64) {
 	s.Helper()
 	var expired *cache.ExpiredError
-	if len(r.events) > 0 || !errors.As(r.err, &expired) || expired.Asked != asked || expired.Oldest != oldest ||
-		s.nameless != (expired.Words == forgotten) {
+	if len(r.events) > 0 || !errors.As(r.err, &expired) || expired.RequestedRV != asked || expired.OldestRV != oldest ||
+		s.nameless != (expired.Message == forgotten) {
 		s.Errorf("told %q, then %v; want expired: %d (%d)", r.events, r.err, asked, oldest)
 	}
 }
@@ -501,7 +501,7 @@ func TestBackfillIsForgottenOnTheWay(t *testing.T) {
 		})
 		var expired *cache.ExpiredError
 		if !slices.Equal(r.events, s.told(everything, 100, chunked)[:2]) || !errors.As(r.err, &expired) ||
-			expired.Oldest != 104 {
+			expired.OldestRV != 104 {
 			t.Errorf("told %q, then %v", r.events, r.err)
 		}
 	})

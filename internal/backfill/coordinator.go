@@ -52,15 +52,15 @@ func (c *Coordinator) Watches() (open, opened int64) { return c.open.Load(), c.o
 // Join subscribes a client of an owner's that is complete through rv to the events after it, and
 // waits for its turn. Close what it returns. If the turn does not come before ctx ends, the error
 // is ErrBusy. It returns nil if a backfill is not what the client lacks: the log has everything, or
-// upstream does not remember it either (see fanout.Hub.Resume).
+// upstream does not remember it either (see fanout.OwnerView.CursorFromRV).
 func (c *Coordinator) Join(ctx context.Context, owner fanout.Owner, rv uint64, sel object.Selector) (*Backfill, error) {
-	b := &Backfill{coordinator: c, owner: owner, selector: sel, client: client{voids: c.log().Voids(), through: rv}}
+	b := &Backfill{coordinator: c, owner: owner, selector: sel, client: client{voids: c.log().Epoch(), through: rv}}
 	_, err := c.log().Find(rv)
 	var expired *cache.ExpiredError
-	if !errors.As(err, &expired) || !expired.Missing() || rv == 0 {
+	if !errors.As(err, &expired) || !expired.IsGap() || rv == 0 {
 		return nil, nil
 	}
-	b.client.target = expired.Oldest
+	b.client.target = expired.OldestRV
 	if err := b.join(ctx); err != nil {
 		return nil, err
 	}

@@ -97,7 +97,7 @@ var (
 )
 
 func newCatchUpWatch(s *coordinatorState, key string, sel object.Selector) *catchUpWatch {
-	w := &catchUpWatch{shared: s, key: key, selector: sel, voids: s.log().Voids(), begun: make(chan struct{}),
+	w := &catchUpWatch{shared: s, key: key, selector: sel, voids: s.log().Epoch(), begun: make(chan struct{}),
 		patience: slowClientsTimeout}
 	w.ctx, w.cancel = context.WithCancel(s.ctx)
 	w.mu.clients = map[*client]uint64{}
@@ -285,12 +285,12 @@ func (w *catchUpWatch) refuse(err error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.mu.first > 0 || len(w.mu.items) > 0 { // upstream has forgotten what follows, which all clients lack
-		return &cache.ExpiredError{Asked: w.mu.through, Oldest: max(oldest, w.mu.through+1), Words: words}
+		return &cache.ExpiredError{RequestedRV: w.mu.through, OldestRV: max(oldest, w.mu.through+1), Message: words}
 	}
 	oldest = max(oldest, w.mu.from+1)
 	for c := range w.mu.clients {
 		if c.through < oldest {
-			c.refused = &cache.ExpiredError{Asked: c.through, Oldest: oldest, Words: words}
+			c.refused = &cache.ExpiredError{RequestedRV: c.through, OldestRV: oldest, Message: words}
 			delete(w.mu.clients, c)
 		}
 	}
@@ -326,10 +326,10 @@ func (w *catchUpWatch) raiseLocked(complete uint64) bool {
 	for complete >= w.mu.target {
 		_, err := w.shared.log().Find(w.mu.target)
 		var expired *cache.ExpiredError
-		if !errors.As(err, &expired) || !expired.Missing() {
+		if !errors.As(err, &expired) || !expired.IsGap() {
 			return false
 		}
-		w.mu.target = expired.Oldest
+		w.mu.target = expired.OldestRV
 	}
 	return true
 }

@@ -25,7 +25,7 @@ import (
 // Resource is the state and recent history of one resource. One goroutine applies changes; any
 // number read, without locks.
 //
-// Every resourceVersion in it is upstream's (design D3). What the resource promises is Through:
+// Every resourceVersion in it is upstream's (design D3). What the resource promises is CompleteRV:
 // that everything upstream did to it up to that resourceVersion is in the log. A relist upstream
 // does not empty it: see Replace.
 type Resource struct {
@@ -35,29 +35,29 @@ type Resource struct {
 	now    func() time.Time
 
 	// Published by the applier, read by all.
-	log      *Log
-	snapshot atomic.Pointer[Snapshot]
-	bookmark atomic.Pointer[object.Bookmark]
-	changed  ring.Signal
-	retired  atomic.Bool
-	disowned atomic.Bool // see Disown
-	recent   exactSnapshots
+	log              *Log
+	snapshot         atomic.Pointer[Snapshot]
+	bookmarkTemplate atomic.Pointer[object.Bookmark]
+	changed          ring.Signal
+	closed           atomic.Bool
+	historyReset     atomic.Bool // see NoteHistoryReset
+	exactSnapshots   exactSnapshots
 
 	mu struct {
 		// Held while a change is applied: by the reflector's goroutine, or by a proof that moves
 		// progress.
 		sync.Mutex
-		tree       *btree.BTreeG[*object.Object]
-		indexes    []index
-		bytes      int64
-		short      bool   // see Shorten
-		generation uint64 // how often history was void, or its representation old
+		tree         *btree.BTreeG[*object.Object]
+		indexes      []index
+		bytes        int64
+		shortHistory bool   // see SetShortHistory
+		generation   uint64 // how often history was void, or its representation old
 		// the greatest resourceVersion ever promised, or known to be promised by upstream, over all
 		// generations
-		greatest uint64
-		seen     uint64 // where upstream was found in this generation; see Seen
-		asked    uint64 // Through when a complete state was requested; see Ask
-		asking   bool   // it has not arrived
+		greatest   uint64
+		upstreamRV uint64 // where upstream was found in this generation; see NoteUpstreamRV
+		relistRV   uint64 // CompleteRV when a complete state was requested; see BeginRelist
+		relisting  bool   // it has not arrived
 	}
 }
 
@@ -65,7 +65,7 @@ type Resource struct {
 // dates events.
 func New(info *object.Resource, limits HistoryLimits, now func() time.Time) *Resource {
 	r := &Resource{Info: info, limits: limits, now: now, log: newLog()}
-	r.bookmark.Store(object.NewBookmark(info))
+	r.bookmarkTemplate.Store(object.NewBookmark(info))
 	r.mu.tree, r.mu.indexes = newTree(), newIndexes(info)
 	return r
 }
@@ -77,10 +77,10 @@ func newTree() *btree.BTreeG[*object.Object] {
 	return btree.NewBTreeGOptions(less, btree.Options{NoLocks: true})
 }
 
-// Ready reports whether the first complete state has arrived.
-func (r *Resource) Ready() bool { return r.snapshot.Load() != nil }
+// IsReady reports whether the first complete state has arrived.
+func (r *Resource) IsReady() bool { return r.snapshot.Load() != nil }
 
-// Snapshot is the current state, nil until Ready.
+// Snapshot is the current state, nil until IsReady.
 func (r *Resource) Snapshot() *Snapshot { return r.snapshot.Load() }
 
 // Log is the recent history.
@@ -93,68 +93,68 @@ func (r *Resource) Changed() <-chan struct{} { return r.changed.Wait() }
 // Signal wakes readers that wait for the next change.
 func (r *Resource) Signal() *ring.Signal { return &r.changed }
 
-// Expect says what bookmarks are made from until upstream sends one. It is called before the first
-// change.
-func (r *Resource) Expect(template *object.Bookmark) { r.bookmark.Store(template) }
+// SetBookmarkTemplate says what bookmarks are made from until upstream sends one. It is called
+// before the first change.
+func (r *Resource) SetBookmarkTemplate(template *object.Bookmark) { r.bookmarkTemplate.Store(template) }
 
-// Template is what this resource's bookmarks are made from.
-func (r *Resource) Template() *object.Bookmark { return r.bookmark.Load() }
+// BookmarkTemplate is what this resource's bookmarks are made from.
+func (r *Resource) BookmarkTemplate() *object.Bookmark { return r.bookmarkTemplate.Load() }
 
-// Through is the resourceVersion up to which everything upstream did is in the log and the
-// snapshot; 0 until Ready.
-func (r *Resource) Through() uint64 {
+// CompleteRV is the resourceVersion up to which everything upstream did is in the log and the
+// snapshot; 0 until IsReady.
+func (r *Resource) CompleteRV() uint64 {
 	if s := r.snapshot.Load(); s != nil {
 		return s.RV
 	}
 	return 0
 }
 
-// Promised is the greatest resourceVersion that clients may hold of this history: Through, or where
-// upstream was found beyond it, which a proof may have handed out. An upstream that is below it, by
-// a question sent afterwards, has another history.
-func (r *Resource) Promised() uint64 {
+// PromisedRV is the greatest resourceVersion that clients may hold of this history: CompleteRV, or
+// where upstream was found beyond it, which a proof may have handed out. An upstream that is below
+// it, by a question sent afterwards, has another history.
+func (r *Resource) PromisedRV() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return max(r.Through(), r.mu.seen)
+	return max(r.CompleteRV(), r.mu.upstreamRV)
 }
 
-// At is the state at exactly rv, or an error if history does not know it: an ExpiredError for an
-// old one, and none is known above Through.
+// SnapshotAt is the state at exactly rv, or an error if history does not know it: an ExpiredError
+// for an old one, and none is known above CompleteRV.
 //
-// Old states are not kept. The log holds both versions of every change, so At undoes changes from
-// the present back to rv: that costs nothing without requests for old states, and a client that
-// pages through a list shares the state made for its first page.
-func (r *Resource) At(rv uint64) (*Snapshot, error) {
+// Old states are not kept. The log holds both versions of every change, so SnapshotAt undoes
+// changes from the present back to rv: that costs nothing without requests for old states, and a
+// client that pages through a list shares the state made for its first page.
+func (r *Resource) SnapshotAt(rv uint64) (*Snapshot, error) {
 	now := r.snapshot.Load()
 	if now == nil || rv > now.RV {
 		return nil, ErrNotReached
 	}
-	if s := r.recent.get(rv, now.generation); s != nil {
+	if s := r.exactSnapshots.get(rv, now.generation); s != nil {
 		return s, nil
 	}
-	s, err := r.undone(now, rv)
+	s, err := r.rewindSnapshot(now, rv)
 	if err != nil {
 		return nil, err
 	}
-	r.recent.put(s)
+	r.exactSnapshots.put(s)
 	return s, nil
 }
 
-// undone is the state at rv, found by undoing what the log says happened from then to now.
-func (r *Resource) undone(now *Snapshot, rv uint64) (*Snapshot, error) {
+// rewindSnapshot is the state at rv, found by undoing what the log says happened from then to now.
+func (r *Resource) rewindSnapshot(now *Snapshot, rv uint64) (*Snapshot, error) {
 	pos, err := r.log.Find(rv)
 	if err != nil {
 		return nil, err
 	}
 	if pos > now.Next {
 		// Within one history rv is not after now: it has become void meanwhile.
-		return nil, &ExpiredError{Asked: rv, Oldest: r.log.Floor()}
+		return nil, &ExpiredError{RequestedRV: rv, OldestRV: r.log.Floor()}
 	}
 	tree := now.copyTree()
 	for p := now.Next; p > pos; p-- {
-		e, ok := r.log.At(p - 1)
+		e, ok := r.log.EntryAt(p - 1)
 		if !ok {
-			return nil, &ExpiredError{Asked: rv, Oldest: r.log.Floor()}
+			return nil, &ExpiredError{RequestedRV: rv, OldestRV: r.log.Floor()}
 		}
 		undo(tree, &e.Event)
 	}
@@ -178,12 +178,12 @@ func (r *Resource) Update(o *object.Object) error { return r.set(o) }
 func (r *Resource) set(o *object.Object) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if o.RV <= r.Through() || !r.Ready() {
+	if o.RV <= r.CompleteRV() || !r.IsReady() {
 		return nil
 	}
 	old, _ := r.mu.tree.Set(o)
 	r.account(old, o)
-	r.append(Entry{Event: object.Event{New: o, Old: old, RV: o.RV, At: r.now()}, Through: o.RV})
+	r.append(Entry{Event: object.Event{New: o, Old: old, RV: o.RV, At: r.now()}, CompleteRV: o.RV})
 	r.publish(o.RV)
 	return nil
 }
@@ -193,15 +193,15 @@ func (r *Resource) set(o *object.Object) error {
 func (r *Resource) Delete(last *object.Object) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if last.RV <= r.Through() || !r.Ready() {
+	if last.RV <= r.CompleteRV() || !r.IsReady() {
 		return nil
 	}
 	rv := last.RV
 	if old, ok := r.mu.tree.Delete(last); ok {
 		r.account(old, nil)
-		r.append(Entry{Event: object.Event{Old: old, RV: rv, At: r.now()}, Through: rv})
+		r.append(Entry{Event: object.Event{Old: old, RV: rv, At: r.now()}, CompleteRV: rv})
 	} else {
-		r.append(Entry{Event: object.Event{RV: rv, At: r.now()}, Through: rv})
+		r.append(Entry{Event: object.Event{RV: rv, At: r.now()}, CompleteRV: rv})
 	}
 	r.publish(rv)
 	return nil
@@ -210,7 +210,7 @@ func (r *Resource) Delete(last *object.Object) error {
 // Bookmark records a bookmark that came on the stream that applies the changes, and keeps its
 // template.
 func (r *Resource) Bookmark(b *object.Bookmark, rv uint64) error {
-	r.bookmark.Store(b)
+	r.bookmarkTemplate.Store(b)
 	r.Progress(rv, r.Generation())
 	return nil
 }
@@ -221,59 +221,60 @@ func (r *Resource) Bookmark(b *object.Bookmark, rv uint64) error {
 func (r *Resource) Progress(rv, generation uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if rv <= r.Through() || !r.Ready() || generation != r.mu.generation || r.disowned.Load() {
+	if rv <= r.CompleteRV() || !r.IsReady() || generation != r.mu.generation || r.historyReset.Load() {
 		return
 	}
-	r.append(Entry{Event: object.Event{RV: rv, At: r.now()}, Through: rv})
+	r.append(Entry{Event: object.Event{RV: rv, At: r.now()}, CompleteRV: rv})
 	r.publish(rv)
 }
 
-// Seen records that upstream has reached rv, as found by a query that was sent in the given
-// generation. A client that got rv from upstream since then got it of this history. That matters
-// after history was void: upstream has one counter for all resources, so clients of a quiet
+// NoteUpstreamRV records that upstream has reached rv, as found by a query that was sent in the
+// given generation. A client that got rv from upstream since then got it of this history. That
+// matters after history was void: upstream has one counter for all resources, so clients of a quiet
 // resource hold resourceVersions that its log has yet to reach, and that an earlier history may
 // have promised as well.
-func (r *Resource) Seen(rv, generation uint64) {
+func (r *Resource) NoteUpstreamRV(rv, generation uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.Ready() && generation == r.mu.generation {
+	if r.IsReady() && generation == r.mu.generation {
 		r.mu.greatest = max(r.mu.greatest, rv)
-		r.mu.seen = max(r.mu.seen, rv)
-		r.log.see(rv)
+		r.mu.upstreamRV = max(r.mu.upstreamRV, rv)
+		r.log.noteUpstreamRV(rv)
 	}
 }
 
-// Disown records that upstream is behind a resourceVersion that it promised before, as found by a
-// query that was sent in the given generation: it has another history, as a restored etcd does.
-// When it later reaches the same resourceVersions, that says nothing, so the next complete state
-// voids what is held here, whatever its own resourceVersion. Disown reports whether this is the
-// first such finding: the others have nothing to do until there is a state of the new history.
-func (r *Resource) Disown(generation uint64) bool {
+// NoteHistoryReset records that upstream is behind a resourceVersion that it promised before, as
+// found by a query that was sent in the given generation: it has another history, as a restored
+// etcd does. When it later reaches the same resourceVersions, that says nothing, so the next
+// complete state voids what is held here, whatever its own resourceVersion. NoteHistoryReset
+// reports whether this is the first such finding: the others have nothing to do until there is a
+// state of the new history.
+func (r *Resource) NoteHistoryReset(generation uint64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.Ready() && generation == r.mu.generation && !r.disowned.Swap(true)
+	return r.IsReady() && generation == r.mu.generation && !r.historyReset.Swap(true)
 }
 
-// Disowned reports that what is held here is of another history than upstream's.
-func (r *Resource) Disowned() bool { return r.disowned.Load() }
+// IsHistoryReset reports that what is held here is of another history than upstream's.
+func (r *Resource) IsHistoryReset() bool { return r.historyReset.Load() }
 
-// Ask is called before a complete state is requested from upstream that is applied next, and
-// returns Through: the state must not be older. Proofs may promise more until it arrives: they say
-// that nothing happened since, so the state is as new as they are.
-func (r *Resource) Ask() uint64 {
+// BeginRelist is called before a complete state is requested from upstream that is applied next,
+// and returns CompleteRV: the state must not be older. Proofs may promise more until it arrives:
+// they say that nothing happened since, so the state is as new as they are.
+func (r *Resource) BeginRelist() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.mu.asked, r.mu.asking = r.Through(), true
-	return r.mu.asked
+	r.mu.relistRV, r.mu.relisting = r.CompleteRV(), true
+	return r.mu.relistRV
 }
 
-// reached is up to where a complete state at rv says what there is, if history was not rewritten.
+// endRelist is up to where a complete state at rv says what there is, if history was not rewritten.
 // Callers hold mu.
-func (r *Resource) reached(rv uint64) uint64 {
-	asked := r.mu.asking && r.mu.asked <= rv
-	r.mu.asking = false
+func (r *Resource) endRelist(rv uint64) uint64 {
+	asked := r.mu.relisting && r.mu.relistRV <= rv
+	r.mu.relisting = false
 	if asked {
-		return max(rv, r.Through())
+		return max(rv, r.CompleteRV())
 	}
 	return rv
 }
@@ -284,49 +285,49 @@ func (r *Resource) Replace(objects []*object.Object, rv uint64) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	sorted := slices.SortedFunc(slices.Values(objects), func(a, b *object.Object) int { return cmp.Compare(a.Key, b.Key) })
-	if !r.Ready() {
-		r.mu.asking = false
+	if !r.IsReady() {
+		r.mu.relisting = false
 		r.load(sorted)
 		r.log.reset(rv, rv)
 		r.publish(rv)
 		return nil
 	}
-	s := r.diff(sorted, r.reached(rv))
-	if s.rewritten = r.disowned.Swap(false) || s.rewritten; s.rewritten {
+	s := r.diff(sorted, r.endRelist(rv))
+	if s.rewritten = r.historyReset.Swap(false) || s.rewritten; s.rewritten {
 		s.l = rv
 	}
 	r.load(sorted)
 	if s.rewritten {
 		r.mu.generation++
-		r.mu.seen = 0
+		r.mu.upstreamRV = 0
 		r.log.reset(rv, r.mu.greatest)
 	} else {
 		r.append(s.entries()...)
 	}
 	switch {
 	case s.rewritten:
-		r.recent.drop()
+		r.exactSnapshots.drop()
 	case s.replaced:
-		r.represented(s.through())
+		r.forgetRepresentation(s.completeRV())
 	}
-	r.publish(s.through())
+	r.publish(s.completeRV())
 	return nil
 }
 
-// Retire voids history for good: upstream no longer serves the resource, or not to the proxy, so
+// Close voids history for good: upstream no longer serves the resource, or not to the proxy, so
 // nothing held here is true any more. The position of every reader expires.
-func (r *Resource) Retire() {
+func (r *Resource) Close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.retired.Store(true)
+	r.closed.Store(true)
 	r.mu.generation++
-	r.log.reset(r.Through(), r.mu.greatest)
-	r.recent.drop()
+	r.log.reset(r.CompleteRV(), r.mu.greatest)
+	r.exactSnapshots.drop()
 	r.changed.Wake()
 }
 
-// Retired reports that the resource has been retired.
-func (r *Resource) Retired() bool { return r.retired.Load() }
+// IsClosed reports that the resource has been retired.
+func (r *Resource) IsClosed() bool { return r.closed.Load() }
 
 // load makes objects, which are sorted, the state.
 func (r *Resource) load(objects []*object.Object) {
@@ -370,15 +371,15 @@ func (r *Resource) publish(through uint64) {
 // ErrNotReached says that upstream has not told the cache of a resourceVersion yet.
 var ErrNotReached = errors.New("resourceVersion not reached")
 
-// WaitThrough blocks until the cache is complete through rv, and returns ctx's error if that comes
+// AwaitRV blocks until the cache is complete through rv, and returns ctx's error if that comes
 // first.
-func (r *Resource) WaitThrough(ctx context.Context, rv uint64) error {
-	_, err := r.StateThrough(ctx, rv)
+func (r *Resource) AwaitRV(ctx context.Context, rv uint64) error {
+	_, err := r.AwaitSnapshot(ctx, rv)
 	return err
 }
 
-// StateThrough is the first state that is complete through rv, or ctx's error if that comes first.
-func (r *Resource) StateThrough(ctx context.Context, rv uint64) (*Snapshot, error) {
+// AwaitSnapshot is the first state that is complete through rv, or ctx's error if that comes first.
+func (r *Resource) AwaitSnapshot(ctx context.Context, rv uint64) (*Snapshot, error) {
 	for {
 		changed := r.Changed()
 		if s := r.Snapshot(); s != nil && s.RV >= rv {

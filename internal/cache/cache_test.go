@@ -82,7 +82,7 @@ func (s state) String() string {
 func checkState(t *testing.T, r *Resource, rv uint64, want string) {
 	t.Helper()
 	s := r.Snapshot()
-	if got := stateOf(s).String(); got != want || s.RV != rv || r.Through() != rv {
+	if got := stateOf(s).String(); got != want || s.RV != rv || r.CompleteRV() != rv {
 		t.Errorf("state at %d: %s\nwant at %d: %s", s.RV, got, rv, want)
 	}
 	if s.Next != r.Log().Head() {
@@ -100,7 +100,7 @@ func logFrom(t *testing.T, l *Log, pos uint64) string {
 	t.Helper()
 	var all []string
 	for ; pos < l.Head(); pos++ {
-		e, ok := l.At(pos)
+		e, ok := l.EntryAt(pos)
 		if !ok {
 			t.Fatalf("position %d is gone", pos)
 		}
@@ -111,7 +111,7 @@ func logFrom(t *testing.T, l *Log, pos uint64) string {
 
 func describe(e *Entry) string {
 	text := fmt.Sprintf("progress@%d", e.RV)
-	if typ, o, ok := (object.Selector{}).Seen(&e.Event); ok {
+	if typ, o, ok := (object.Selector{}).EventFor(&e.Event); ok {
 		text = fmt.Sprintf("%s-%s@%d", strings.ToLower(typ.String()), o.Name(), e.RV)
 	}
 	if e.Seam == NoSeam {
@@ -126,10 +126,10 @@ func TestNothingBeforeTheFirstList(t *testing.T) {
 	_ = r.Update(pod(t, "a", 6))
 	_ = r.Delete(pod(t, "a", 7))
 	_ = r.Bookmark(object.NewBookmark(pods), 8)
-	if r.Ready() || r.Snapshot() != nil || r.Through() != 0 || r.Log().Head() != 1 {
-		t.Fatalf("ready before the first list: through %d, head %d", r.Through(), r.Log().Head())
+	if r.IsReady() || r.Snapshot() != nil || r.CompleteRV() != 0 || r.Log().Head() != 1 {
+		t.Fatalf("ready before the first list: through %d, head %d", r.CompleteRV(), r.Log().Head())
 	}
-	if _, err := r.At(5); !errors.Is(err, ErrNotReached) {
+	if _, err := r.SnapshotAt(5); !errors.Is(err, ErrNotReached) {
 		t.Fatalf("At(5) = %v", err)
 	}
 }
@@ -165,7 +165,7 @@ func TestChangesInOrder(t *testing.T) {
 		t.Errorf("the first snapshot became %s", got)
 	}
 	// A deletion shows the version that the cache held.
-	if e, ok := r.Log().At(start.Next + 2); !ok || e.New != nil || e.Old.RV != 3 || e.RV != 13 || e.Through != 13 {
+	if e, ok := r.Log().EntryAt(start.Next + 2); !ok || e.New != nil || e.Old.RV != 3 || e.RV != 13 || e.CompleteRV != 13 {
 		t.Errorf("deletion %+v", e)
 	}
 }
@@ -197,14 +197,14 @@ func TestBookmarkIsProgressAndTemplate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := string(r.Template().Append(nil, 1,
+	if got := string(r.BookmarkTemplate().Append(nil, 1,
 		false)); got != `{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"1"}}` {
 		t.Errorf("template before the first bookmark: %s", got)
 	}
 	_ = r.Bookmark(b, 20)
 	checkState(t, r, 20, "")
-	if r.Template() != b || logFrom(t, r.Log(), head) != "progress@20" {
-		t.Errorf("template %v, log %s", r.Template(), logFrom(t, r.Log(), head))
+	if r.BookmarkTemplate() != b || logFrom(t, r.Log(), head) != "progress@20" {
+		t.Errorf("template %v, log %s", r.BookmarkTemplate(), logFrom(t, r.Log(), head))
 	}
 	r.Progress(30, r.Generation()+1) // observed in another generation
 	checkState(t, r, 20, "")
@@ -212,7 +212,7 @@ func TestBookmarkIsProgressAndTemplate(t *testing.T) {
 	checkState(t, r, 30, "")
 }
 
-func TestSnapshotScan(t *testing.T) {
+func TestAScanYieldsTheSelectedObjectsInOrder(t *testing.T) {
 	r := newPods(unlimited)
 	var objects []*object.Object
 	for _, key := range []string{"o/z", "o1/z", "o/k", "o-x/z", "o/k-1", "o0x/z", "o/k.1", "o/k0"} {

@@ -19,8 +19,8 @@ type Comparison struct {
 // Compare begins a comparison.
 func (s *Snapshot) Compare() *Comparison { return &Comparison{state: s} }
 
-// Version takes the version of one of upstream's objects, each once.
-func (c *Comparison) Version(key string, rv uint64) {
+// CompareVersion takes the version of one of upstream's objects, each once.
+func (c *Comparison) CompareVersion(key string, rv uint64) {
 	o, ok := c.state.Get(key)
 	switch {
 	case !ok:
@@ -32,8 +32,8 @@ func (c *Comparison) Version(key string, rv uint64) {
 	c.seen++
 }
 
-// Bytes takes one of upstream's objects whose version was taken already.
-func (c *Comparison) Bytes(upstreams *object.Object) {
+// CompareBytes takes one of upstream's objects whose version was taken already.
+func (c *Comparison) CompareBytes(upstreams *object.Object) {
 	o, ok := c.state.Get(upstreams.Key)
 	if ok && o.RV == upstreams.RV && !bytes.Equal(o.JSON(), upstreams.JSON()) {
 		c.other++
@@ -54,5 +54,5 @@ func (s *Snapshot) KeyAt(i int) string {
 	return ""
 }
 
-// Current reports whether a state belongs to the present history, in the present representation.
-func (r *Resource) Current(s *Snapshot) bool { return s.generation == r.Generation() }
+// IsCurrent reports whether a state belongs to the present history, in the present representation.
+func (r *Resource) IsCurrent(s *Snapshot) bool { return s.generation == r.Generation() }

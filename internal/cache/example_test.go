@@ -32,11 +32,11 @@ func Example() {
 		return true
 	})
 	for position := state.Next; position < r.Log().Head(); position++ {
-		entry, ok := r.Log().At(position)
+		entry, ok := r.Log().EntryAt(position)
 		if !ok {
 			break // the log has moved past the reader
 		}
-		kind, o, _ := object.Selector{}.Seen(&entry.Event)
+		kind, o, _ := object.Selector{}.EventFor(&entry.Event)
 		fmt.Println(kind, o.Key, "at", entry.RV)
 	}
 	// Output:

@@ -35,7 +35,7 @@ func randomList(t testing.TB, rng *rand.Rand, now state, p, l uint64) []*object.
 
 // Whatever upstream did in a gap: a client that resumes from a promise ends with upstream's state,
 // and one that resumes strictly inside is refused.
-func TestSeamProperty(t *testing.T) {
+func TestEveryResumeAcrossASeamEndsWithTheUpstreamState(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		r := newPods(unlimited)
@@ -45,9 +45,9 @@ func TestSeamProperty(t *testing.T) {
 		for range 4 {
 			for range rng.IntN(4) {
 				randomChange(t, rng, r)
-				promised[r.Through()] = stateOf(r.Snapshot())
+				promised[r.CompleteRV()] = stateOf(r.Snapshot())
 			}
-			p := r.Through()
+			p := r.CompleteRV()
 			l := p + 1 + uint64(rng.IntN(12))
 			list := randomList(t, rng, stateOf(r.Snapshot()), p, l)
 			_ = r.Replace(list, l)
@@ -73,7 +73,7 @@ func TestSeamProperty(t *testing.T) {
 // randomChange applies one change or progress, as a watch would.
 func randomChange(t testing.TB, rng *rand.Rand, r *Resource) {
 	t.Helper()
-	rv := r.Through() + 1 + uint64(rng.IntN(3))
+	rv := r.CompleteRV() + 1 + uint64(rng.IntN(3))
 	name := fmt.Sprintf("o%02d", rng.IntN(12))
 	old, ok := r.Snapshot().Get("n/" + name)
 	switch {
@@ -103,14 +103,14 @@ func checkResume(t *testing.T, r *Resource, rv uint64, had state, promised map[u
 	}
 	last := uint64(0)
 	for ; pos < r.Log().Head(); pos++ {
-		e, _ := r.Log().At(pos)
-		if e.RV < last || e.RV < rv || e.Through < rv {
-			t.Errorf("resume at %d: %s, complete through %d, after %d", rv, describe(e), e.Through, last)
+		e, _ := r.Log().EntryAt(pos)
+		if e.RV < last || e.RV < rv || e.CompleteRV < rv {
+			t.Errorf("resume at %d: %s, complete through %d, after %d", rv, describe(e), e.CompleteRV, last)
 		}
 		last = e.RV
 		client.apply(&e.Event)
-		if want, ok := promised[e.Through]; ok && !e.Seam.Open() && want.String() != client.String() {
-			t.Errorf("resume at %d: at %d the client has %s\nwant %s", rv, e.Through, client, want)
+		if want, ok := promised[e.CompleteRV]; ok && !e.Seam.IsOpen() && want.String() != client.String() {
+			t.Errorf("resume at %d: at %d the client has %s\nwant %s", rv, e.CompleteRV, client, want)
 			return
 		}
 	}
@@ -120,7 +120,7 @@ func checkResume(t *testing.T, r *Resource, rv uint64, had state, promised map[u
 }
 
 // Exact states: every one of a history is what it was, and those that never were are refused.
-func TestAtProperty(t *testing.T) {
+func TestEveryExactStateOfAHistoryIsWhatItWas(t *testing.T) {
 	for seed := range uint64(100) {
 		rng := rand.New(rand.NewPCG(seed, 2))
 		limits := unlimited
@@ -131,23 +131,23 @@ func TestAtProperty(t *testing.T) {
 		_ = r.Replace(randomList(t, rng, state{}, 10, 30), 30)
 		model := map[uint64]state{30: stateOf(r.Snapshot())}
 		for range 60 {
-			from := r.Through()
+			from := r.CompleteRV()
 			if rng.IntN(15) == 0 {
 				l := from + 1 + uint64(rng.IntN(10))
 				_ = r.Replace(randomList(t, rng, stateOf(r.Snapshot()), from, l), l)
 			} else {
 				randomChange(t, rng, r)
-				for rv := from + 1; rv < r.Through(); rv++ { // nothing happened between
+				for rv := from + 1; rv < r.CompleteRV(); rv++ { // nothing happened between
 					model[rv] = model[from]
 				}
 			}
-			model[r.Through()] = stateOf(r.Snapshot())
-			checkAt(t, r, model, 1+uint64(rng.IntN(int(r.Through()))))
+			model[r.CompleteRV()] = stateOf(r.Snapshot())
+			checkAt(t, r, model, 1+uint64(rng.IntN(int(r.CompleteRV()))))
 		}
-		for rv := uint64(1); rv <= r.Through(); rv++ {
+		for rv := uint64(1); rv <= r.CompleteRV(); rv++ {
 			checkAt(t, r, model, rv)
 		}
-		if _, err := r.At(r.Through() + 1); !errors.Is(err, ErrNotReached) {
+		if _, err := r.SnapshotAt(r.CompleteRV() + 1); !errors.Is(err, ErrNotReached) {
 			t.Errorf("the future: %v", err)
 		}
 		if t.Failed() {
@@ -158,7 +158,7 @@ func TestAtProperty(t *testing.T) {
 
 func checkAt(t *testing.T, r *Resource, model map[uint64]state, rv uint64) {
 	t.Helper()
-	s, err := r.At(rv)
+	s, err := r.SnapshotAt(rv)
 	want, known := model[rv]
 	var expired *ExpiredError
 	switch {

@@ -58,15 +58,15 @@ func copyIndexes(indexes []index) []index {
 	return copies
 }
 
-// Finds reports that Scan looks the selector's objects up instead of asking every one.
-func (s *Snapshot) Finds(sel object.Selector) bool {
-	x, _ := s.index(sel)
+// HasIndexFor reports that Scan looks the selector's objects up instead of asking every one.
+func (s *Snapshot) HasIndexFor(sel object.Selector) bool {
+	x, _ := s.indexFor(sel)
 	return x != nil
 }
 
-// index is the index that knows a selector's objects, and the value that they have; nil if there is
-// none.
-func (s *Snapshot) index(sel object.Selector) (*index, string) {
+// indexFor is the index that knows a selector's objects, and the value that they have; nil if there
+// is none.
+func (s *Snapshot) indexFor(sel object.Selector) (*index, string) {
 	if len(s.indexes) == 0 || sel.ScopeOnly() {
 		return nil, ""
 	}

@@ -51,7 +51,7 @@ func checkIndex(t *testing.T, s *Snapshot) {
 			for _, label := range []string{"", "odd=1"} {
 				for _, from := range []string{"", "a/3", "b/", "z"} {
 					sel := onNode(namespace, node, label)
-					if !s.Finds(sel) {
+					if !s.HasIndexFor(sel) {
 						t.Fatalf("%s is not looked up", sel.Key())
 					}
 					want := []string{}
@@ -72,7 +72,7 @@ func checkIndex(t *testing.T, s *Snapshot) {
 
 // What an index finds is what a scan finds, in every snapshot that was ever published, whatever
 // happened before and since.
-func TestIndex(t *testing.T) {
+func TestAnIndexFindsWhatAScanFinds(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	nodes := []string{"", "n0", "n1", "n10"}
 	r := newPods(unlimited)
@@ -98,16 +98,16 @@ func TestIndex(t *testing.T) {
 		case 0:
 			_ = r.Replace(list(rv), rv)
 		case 1:
-			now := random(r.Through())
+			now := random(r.CompleteRV())
 			if old, ok := r.Snapshot().Get(now.Key); ok {
-				r.Represent([]*object.Object{placed(t, old.Namespace(), old.Name(), "n10", old.RV)})
+				r.ReplaceRepresentation([]*object.Object{placed(t, old.Namespace(), old.Name(), "n10", old.RV)})
 			}
 		case 2, 3:
 			_ = r.Delete(random(rv))
 		default:
 			_ = r.Update(random(rv))
 		}
-		published = append(published, r.Snapshot(), r.Snapshot().ProvenAt(rv+1))
+		published = append(published, r.Snapshot(), r.Snapshot().WithRV(rv+1))
 		checkIndex(t, r.Snapshot())
 	}
 	for _, s := range published {
@@ -116,7 +116,7 @@ func TestIndex(t *testing.T) {
 }
 
 // A scan that is stopped finds no more.
-func TestIndexStops(t *testing.T) {
+func TestAStoppedScanOfAnIndexFindsNoMore(t *testing.T) {
 	r := newPods(unlimited)
 	_ = r.Replace([]*object.Object{placed(t, "a", "1", "n0", 1), placed(t, "a", "2", "n0", 2)}, 5)
 	n := 0
@@ -128,25 +128,25 @@ func TestIndexStops(t *testing.T) {
 
 // A lookup that no index covers evaluates every object: other conditions, fields that are not
 // indexed, states of the past.
-func TestNoIndex(t *testing.T) {
+func TestALookupWithoutAnIndexEvaluatesEveryObject(t *testing.T) {
 	r := newPods(unlimited)
 	_ = r.Replace([]*object.Object{placed(t, "a", "1", "n0", 1), placed(t, "a", "2", "n1", 2)}, 5)
 	_ = r.Update(placed(t, "a", "2", "n0", 7))
-	past, err := r.At(5)
+	past, err := r.SnapshotAt(5)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := keysOf(past, onNode("", "n0", ""), ""); past.Finds(onNode("", "n0", "")) ||
+	if got := keysOf(past, onNode("", "n0", ""), ""); past.HasIndexFor(onNode("", "n0", "")) ||
 		!slices.Equal(got, []string{"a/1@1"}) {
 		t.Errorf("in the past: %v", got)
 	}
 	for _, f := range []string{"spec.nodeName!=n1", "status.phase=", "metadata.namespace=a"} {
 		sel := object.NewSelector("", "", nil, fields.ParseSelectorOrDie(f))
-		if got := keysOf(r.Snapshot(), sel, ""); r.Snapshot().Finds(sel) || len(got) != 2 {
+		if got := keysOf(r.Snapshot(), sel, ""); r.Snapshot().HasIndexFor(sel) || len(got) != 2 {
 			t.Errorf("%s: %v", f, got)
 		}
 	}
-	if r.Snapshot().Finds(object.Selector{}) {
+	if r.Snapshot().HasIndexFor(object.Selector{}) {
 		t.Error("everything is looked up")
 	}
 }
@@ -172,7 +172,7 @@ func BenchmarkNode(b *testing.B) {
 	}
 	b.Run("index", func(b *testing.B) { scan(b, r.Snapshot()) })
 	b.Run("scan", func(b *testing.B) {
-		s := r.Snapshot().ProvenAt(6001)
+		s := r.Snapshot().WithRV(6001)
 		s.indexes = nil
 		scan(b, s)
 	})

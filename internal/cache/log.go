@@ -23,22 +23,22 @@ type Log struct {
 
 // bounds are the resourceVersions that a reader may start from.
 type bounds struct {
-	floor    uint64 // every event above it is in the log
-	through  uint64 // every event up to it is
-	greatest uint64 // promised by an earlier generation: above through, if history was void
-	seen     uint64 // upstream has been found there since, though not everything up to it may be here
-	position uint64 // of the first entry that follows floor
-	void     uint64 // resourceVersions below it are of a history that reset made void; 0: none was
-	voids    uint64 // how often reset made a history void
+	floor      uint64 // every event above it is in the log
+	completeRV uint64 // every event up to it is
+	greatest   uint64 // promised by an earlier generation: above through, if history was void
+	upstreamRV uint64 // upstream has been found there since, though not everything up to it may be here
+	position   uint64 // of the first entry that follows floor
+	void       uint64 // resourceVersions below it are of a history that reset made void; 0: none was
+	epoch      uint64 // how often reset made a history void
 }
 
 // Entry is an event in the log, or, if the event has no object, progress: nothing happened up to
-// Through.
+// CompleteRV.
 type Entry struct {
 	object.Event
-	// Through is what a reader is complete through once it has taken this entry. Inside a seam that is
-	// the resourceVersion before the gap, until the seam's last entry.
-	Through uint64
+	// CompleteRV is what a reader is complete through once it has taken this entry. Inside a seam that
+	// is the resourceVersion before the gap, until the seam's last entry.
+	CompleteRV uint64
 	// Seam marks an entry of a seam. A reader between two of them must not send a bookmark nor end.
 	Seam Seam
 }
@@ -54,8 +54,8 @@ const (
 	SeamEnd // progress to the new list's resourceVersion: a bookmark for every stream that takes them
 )
 
-// Open reports that a reader which has taken an entry with this part is inside the seam.
-func (s Seam) Open() bool { return s == SeamDeletion || s == SeamChange }
+// IsOpen reports that a reader which has taken an entry with this part is inside the seam.
+func (s Seam) IsOpen() bool { return s == SeamDeletion || s == SeamChange }
 
 // size is what the entry counts against the budget: the version it brought, or the one it took
 // away.
@@ -70,27 +70,28 @@ func (e *Entry) size() int64 {
 // ExpiredError says that history does not reach back to a resourceVersion. Its text is upstream's
 // (W-107).
 type ExpiredError struct {
-	Asked, Oldest uint64
-	// Void: Asked belongs to a history that is void, so what followed it is unknown.
+	RequestedRV, OldestRV uint64
+	// Void: RequestedRV belongs to a history that is void, so what followed it is unknown.
 	Void bool
-	// Words are upstream's own where they name no version, as those of an apiserver without a watch
+	// Message are upstream's own where they name no version, as those of an apiserver without a watch
 	// cache; "": those of W-107.
-	Words string
+	Message string
 }
 
-// Ahead reports that Asked is beyond what is known of a history that began anew. Whether it belongs
-// to that one, or to the one that is void, is upstream's to say (see Resource.Seen).
-func (e *ExpiredError) Ahead() bool { return e.Void && e.Asked > e.Oldest }
+// IsFutureRV reports that RequestedRV is beyond what is known of a history that began anew. Whether
+// it belongs to that one, or to the one that is void, is upstream's to say (see
+// Resource.NoteUpstreamRV).
+func (e *ExpiredError) IsFutureRV() bool { return e.Void && e.RequestedRV > e.OldestRV }
 
-// Missing reports that the events after Asked and up to Oldest, where history goes on, are all that
-// is missing.
-func (e *ExpiredError) Missing() bool { return !e.Void && e.Asked < e.Oldest }
+// IsGap reports that the events after RequestedRV and up to OldestRV, where history goes on, are
+// all that is missing.
+func (e *ExpiredError) IsGap() bool { return !e.Void && e.RequestedRV < e.OldestRV }
 
 func (e *ExpiredError) Error() string {
-	if e.Words != "" {
-		return e.Words
+	if e.Message != "" {
+		return e.Message
 	}
-	return fmt.Sprintf("too old resource version: %d (%d)", e.Asked, e.Oldest)
+	return fmt.Sprintf("too old resource version: %d (%d)", e.RequestedRV, e.OldestRV)
 }
 
 func newLog() *Log {
@@ -105,13 +106,13 @@ func (l *Log) Head() uint64 { return l.entries.Head() }
 // First is the position of the oldest entry kept; Head if none is.
 func (l *Log) First() uint64 { return l.entries.First() }
 
-// Reaches reports that the log has not moved past a position: a reader that has read up to it can
-// read on.
-func (l *Log) Reaches(pos uint64) bool { return pos >= l.bounds.Load().position }
+// HasPosition reports that the log has not moved past a position: a reader that has read up to it
+// can read on.
+func (l *Log) HasPosition(pos uint64) bool { return pos >= l.bounds.Load().position }
 
-// At is the entry at a position below Head, or false if the log has moved past it.
-func (l *Log) At(pos uint64) (*Entry, bool) {
-	if !l.Reaches(pos) { // before the entries themselves: see reset
+// EntryAt is the entry at a position below Head, or false if the log has moved past it.
+func (l *Log) EntryAt(pos uint64) (*Entry, bool) {
+	if !l.HasPosition(pos) { // before the entries themselves: see reset
 		return nil, false
 	}
 	return l.entries.At(pos)
@@ -120,9 +121,9 @@ func (l *Log) At(pos uint64) (*Entry, bool) {
 // Floor is the oldest resourceVersion that a reader may start from.
 func (l *Log) Floor() uint64 { return l.bounds.Load().floor }
 
-// Voids counts how often history was void. What was learned of it before says nothing of what it is
+// Epoch counts how often history was void. What was learned of it before says nothing of what it is
 // now.
-func (l *Log) Voids() uint64 { return l.bounds.Load().voids }
+func (l *Log) Epoch() uint64 { return l.bounds.Load().epoch }
 
 // Span is how many entries the log keeps, and since when.
 func (l *Log) Span() (entries uint64, since time.Time) {
@@ -153,9 +154,9 @@ func (l *Log) Find(rv uint64) (pos uint64, err error) {
 		b := l.bounds.Load()
 		switch {
 		case rv < b.floor:
-			return 0, &ExpiredError{Asked: rv, Oldest: b.floor, Void: rv < b.void}
-		case rv > max(b.through, b.seen) && b.greatest > b.through:
-			return 0, &ExpiredError{Asked: rv, Oldest: b.through, Void: true}
+			return 0, &ExpiredError{RequestedRV: rv, OldestRV: b.floor, Void: rv < b.void}
+		case rv > max(b.completeRV, b.upstreamRV) && b.greatest > b.completeRV:
+			return 0, &ExpiredError{RequestedRV: rv, OldestRV: b.completeRV, Void: true}
 		}
 		head := l.Head()
 		if pos, ok := l.search(b.position, head, rv); ok {
@@ -170,7 +171,7 @@ func (l *Log) search(from, head, rv uint64) (uint64, bool) {
 	lapped := false
 	length := int(head - min(head, from)) // #nosec G115 -- positions of one log, whose entries are in memory
 	n := sort.Search(length, func(i int) bool {
-		e, ok := l.At(from + uint64(i)) // #nosec G115 -- positions of one log, whose entries are in memory
+		e, ok := l.EntryAt(from + uint64(i)) // #nosec G115 -- positions of one log, whose entries are in memory
 		lapped = lapped || !ok
 		return !ok || e.RV > rv
 	})
@@ -185,13 +186,13 @@ func (l *Log) seamStart(b *bounds, pos, head, rv uint64) (uint64, error) {
 	if pos > b.position {
 		e, ok := l.entries.At(pos - 1)
 		if !ok {
-			return 0, &ExpiredError{Asked: rv, Oldest: l.Floor()}
+			return 0, &ExpiredError{RequestedRV: rv, OldestRV: l.Floor()}
 		}
-		before = e.Through
+		before = e.CompleteRV
 	}
 	if pos < head && rv > before {
 		if e, ok := l.entries.At(pos); !ok || e.Seam != NoSeam {
-			return 0, &ExpiredError{Asked: rv, Oldest: l.seamEnd(pos)}
+			return 0, &ExpiredError{RequestedRV: rv, OldestRV: l.seamEnd(pos)}
 		}
 	}
 	for pos > b.position {
@@ -206,11 +207,11 @@ func (l *Log) seamStart(b *bounds, pos, head, rv uint64) (uint64, error) {
 // seamEnd is the resourceVersion at which the seam that pos lies in is closed.
 func (l *Log) seamEnd(pos uint64) uint64 {
 	for ; pos < l.Head(); pos++ {
-		if e, ok := l.entries.At(pos); ok && !e.Seam.Open() {
-			return e.Through
+		if e, ok := l.entries.At(pos); ok && !e.Seam.IsOpen() {
+			return e.CompleteRV
 		}
 	}
-	return l.bounds.Load().through
+	return l.bounds.Load().completeRV
 }
 
 // append publishes entries so that readers see all of them or none.
@@ -222,8 +223,8 @@ func (l *Log) append(entries []Entry) {
 		l.bytes.Add(entries[i].size())
 	}
 	b := *l.bounds.Load()
-	b.through = entries[len(entries)-1].Through
-	if b.greatest <= b.through {
+	b.completeRV = entries[len(entries)-1].CompleteRV
+	if b.greatest <= b.completeRV {
 		b.greatest = 0
 	}
 	l.entries.AppendAll(entries)
@@ -236,29 +237,29 @@ func (l *Log) append(entries []Entry) {
 func (l *Log) reset(rv, greatest uint64) {
 	l.bytes.Store(0)
 	start := l.entries.Head() + 1
-	b := &bounds{floor: rv, through: rv, greatest: greatest, position: start}
+	b := &bounds{floor: rv, completeRV: rv, greatest: greatest, position: start}
 	if before := l.bounds.Load(); before.position > 0 { // there was a history
-		b.void, b.voids = rv, before.voids+1
+		b.void, b.epoch = rv, before.epoch+1
 	}
 	l.bounds.Store(b)
-	l.entries.Append(Entry{Event: object.Event{RV: rv}, Through: rv})
+	l.entries.Append(Entry{Event: object.Event{RV: rv}, CompleteRV: rv})
 	l.entries.Trim(start)
 }
 
-// see notes that upstream has reached rv in this history. It matters only as long as there are
-// promises of an earlier one above it.
-func (l *Log) see(rv uint64) {
+// noteUpstreamRV notes that upstream has reached rv in this history. It matters only as long as
+// there are promises of an earlier one above it.
+func (l *Log) noteUpstreamRV(rv uint64) {
 	b := *l.bounds.Load()
-	if b.greatest <= b.through || rv <= b.seen {
+	if b.greatest <= b.completeRV || rv <= b.upstreamRV {
 		return
 	}
-	b.seen = rv
+	b.upstreamRV = rv
 	l.bounds.Store(&b)
 }
 
-// raise keeps readers from starting before rv. Readers that have started go on: entries stay where
-// they are.
-func (l *Log) raise(rv uint64) {
+// raiseFloor keeps readers from starting before rv. Readers that have started go on: entries stay
+// where they are.
+func (l *Log) raiseFloor(rv uint64) {
 	b := *l.bounds.Load()
 	b.floor = max(b.floor, rv)
 	l.bounds.Store(&b)
@@ -288,7 +289,7 @@ func (l *Log) trim(limits HistoryLimits, kept int64, now time.Time) {
 		for open := true; open && pos < head; pos++ {
 			e, _ := l.entries.At(pos)
 			l.bytes.Add(-e.size())
-			open, floor = e.Seam.Open(), e.Through
+			open, floor = e.Seam.IsOpen(), e.CompleteRV
 		}
 	}
 	if pos == first {

@@ -21,12 +21,12 @@ func checkFind(t *testing.T, l *Log, rv uint64, want int64) {
 		return
 	}
 	var expired *ExpiredError
-	if !errors.As(err, &expired) || expired.Asked != rv || expired.Oldest != uint64(-want) {
+	if !errors.As(err, &expired) || expired.RequestedRV != rv || expired.OldestRV != uint64(-want) {
 		t.Errorf("Find(%d) = %d, %v, want expired with %d", rv, pos, err, -want)
 	}
 }
 
-func TestFind(t *testing.T) {
+func TestFindYieldsThePositionOfAVersion(t *testing.T) {
 	r := newPods(unlimited)
 	_ = r.Replace([]*object.Object{pod(t, "a", 7)}, 10)
 	start := int64(r.Snapshot().Next)
@@ -53,7 +53,7 @@ func TestFind(t *testing.T) {
 	if l.Floor() != 10 {
 		t.Errorf("floor %d", l.Floor())
 	}
-	err := &ExpiredError{Asked: 1, Oldest: 300}
+	err := &ExpiredError{RequestedRV: 1, OldestRV: 300}
 	if err.Error() != "too old resource version: 1 (300)" {
 		t.Errorf("%v is not upstream's message", err)
 	}
@@ -100,7 +100,7 @@ func (s *script) checkKept(t *testing.T, entries, floor uint64) {
 }
 
 // History keeps what is young as long as the budget allows it, and half the budget of what is old.
-func TestTrim(t *testing.T) {
+func TestTrimKeepsYoungHistoryWithinTheBudget(t *testing.T) {
 	s := newScript(HistoryLimits{HistoryBytes: 8000, HistoryMinAge: time.Minute})
 	s.checkKept(t, 0, 10)
 	for range 8 {
@@ -109,7 +109,7 @@ func TestTrim(t *testing.T) {
 	s.checkKept(t, 8, 10)
 	s.add(t, time.Second) // the budget counts more than the age
 	s.checkKept(t, 8, 11)
-	if _, ok := s.Log().At(s.Log().Head() - 9); ok {
+	if _, ok := s.Log().EntryAt(s.Log().Head() - 9); ok {
 		t.Error("a position below the floor is still there")
 	}
 	s.add(t, 55*time.Second) // 12..14 are a minute old, and there is more than half the budget
@@ -169,7 +169,7 @@ func TestTrimTakesSeamsWhole(t *testing.T) {
 		}
 		if pos, err := s.Log().Find(s.Log().Floor()); err != nil {
 			t.Fatal(err)
-		} else if e, ok := s.Log().At(pos); !ok || e.Seam != NoSeam && e.Seam != SeamDeletion {
+		} else if e, ok := s.Log().EntryAt(pos); !ok || e.Seam != NoSeam && e.Seam != SeamDeletion {
 			t.Fatalf("the log begins with %s", describe(e))
 		}
 	}

@@ -14,7 +14,7 @@ import (
 
 var errUpstream = errors.New("upstream: no etcd")
 
-func TestWaitThrough(t *testing.T) {
+func TestAWaitEndsWhenTheVersionIsReached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := object.NewResource(schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, "Node", false, true)
 		r := New(nodes, unlimited, time.Now)
@@ -23,7 +23,7 @@ func TestWaitThrough(t *testing.T) {
 			ctx, cancel := context.WithTimeoutCause(t.Context(), timeout, errUpstream)
 			defer cancel()
 			start := time.Now()
-			if err := r.WaitThrough(ctx, rv); !errors.Is(err, wantErr) || (err == nil) != (wantErr == nil) {
+			if err := r.AwaitRV(ctx, rv); !errors.Is(err, wantErr) || (err == nil) != (wantErr == nil) {
 				t.Errorf("through %d: %v, want %v", rv, err, wantErr)
 			}
 			if took := time.Since(start); took != want {

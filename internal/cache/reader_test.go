@@ -24,7 +24,7 @@ type reader struct {
 // start takes a new place, each time in another way.
 func (c *reader) start() {
 	s := c.r.Snapshot()
-	if old, err := c.r.At(s.RV - uint64(c.rng.IntN(4))); c.rng.IntN(2) == 0 && err == nil {
+	if old, err := c.r.SnapshotAt(s.RV - uint64(c.rng.IntN(4))); c.rng.IntN(2) == 0 && err == nil {
 		s = old
 	}
 	c.state, c.pos, c.through = stateOf(s), s.Next, s.RV
@@ -46,19 +46,19 @@ func (c *reader) resume(generation uint64) {
 // follow reads up to the head, and false if the log has moved past the reader.
 func (c *reader) follow() bool {
 	for c.pos < c.r.Log().Head() {
-		e, ok := c.r.Log().At(c.pos)
+		e, ok := c.r.Log().EntryAt(c.pos)
 		if !ok {
 			c.lapped++
 			return false
 		}
-		if e.RV < c.through || e.Through < c.through {
-			c.t.Errorf("position %d: %s, complete through %d, after %d", c.pos, describe(e), e.Through, c.through)
+		if e.RV < c.through || e.CompleteRV < c.through {
+			c.t.Errorf("position %d: %s, complete through %d, after %d", c.pos, describe(e), e.CompleteRV, c.through)
 			return false
 		}
 		c.pos++
 		c.state.apply(&e.Event)
-		if !e.Seam.Open() {
-			c.through = e.Through
+		if !e.Seam.IsOpen() {
+			c.through = e.CompleteRV
 		}
 	}
 	return true
@@ -110,7 +110,7 @@ func TestConcurrentReaders(t *testing.T) {
 		running.Go(func() { c.run(finished) })
 	}
 	for range changes {
-		through := r.Through()
+		through := r.CompleteRV()
 		switch n := rng.IntN(60); {
 		case n == 0: // restored from a backup: another history
 			l := max(through-uint64(rng.IntN(50)), 120)
@@ -151,7 +151,7 @@ func TestVoidIsNeverReadAsProgress(t *testing.T) {
 				default:
 				}
 			}
-			if e, ok := r.Log().At(pos); ok {
+			if e, ok := r.Log().EntryAt(pos); ok {
 				t.Errorf("position %d: %s", pos, describe(e))
 				return
 			}
@@ -166,16 +166,16 @@ func TestVoidIsNeverReadAsProgress(t *testing.T) {
 }
 
 // A state that was requested while history became void belongs to neither past.
-func TestAtAcrossVoid(t *testing.T) {
+func TestAnExactStateIsNotMixedOfTwoHistories(t *testing.T) {
 	r := newPods(unlimited)
 	_ = r.Replace(objects(t, "a=a@11"), 20)
 	before := r.Snapshot()
 	_ = r.Replace(objects(t, "b=b@12"), 15)
 	r.Progress(30, r.Generation())
-	if s, err := r.undone(before, 20); err == nil {
+	if s, err := r.rewindSnapshot(before, 20); err == nil {
 		t.Errorf("the state at 20 is %s, from position %d", stateOf(s), s.Next)
 	}
-	if s, err := r.At(20); err != nil || stateOf(s).String() != "b=b@12" {
+	if s, err := r.SnapshotAt(20); err != nil || stateOf(s).String() != "b=b@12" {
 		t.Errorf("the state at 20 is %v, %v", s, err)
 	}
 }

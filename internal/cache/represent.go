@@ -6,20 +6,20 @@ import (
 	"spillway/internal/object"
 )
 
-// Represent takes over how upstream shows objects now, and returns how many it shows otherwise than
-// before. objects is a complete state that was requested since the change. What an object looks
-// like is a function of its resourceVersion and of a representation, which a new version of
-// upstream or of a definition changes without any event (design D2): so the bytes are replaced
-// without one, as upstream does.
+// ReplaceRepresentation takes over how upstream shows objects now, and returns how many it shows
+// otherwise than before. objects is a complete state that was requested since the change. What an
+// object looks like is a function of its resourceVersion and of a representation, which a new
+// version of upstream or of a definition changes without any event (design D2): so the bytes are
+// replaced without one, as upstream does.
 //
 // A version that the list does not share with the state comes, or came, with an event of its own.
 // What history holds of older versions stays in the old representation, so no reader may start in
 // it any more. Open streams go on. The alternative, a seam or an end for each of them, would show
 // clients a change that the apiserver itself does not show.
-func (r *Resource) Represent(objects []*object.Object) int {
+func (r *Resource) ReplaceRepresentation(objects []*object.Object) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.Ready() {
+	if !r.IsReady() {
 		return 0
 	}
 	changed := 0
@@ -33,16 +33,16 @@ func (r *Resource) Represent(objects []*object.Object) int {
 		changed++
 	}
 	if changed > 0 {
-		r.represented(r.Through())
-		r.publish(r.Through())
+		r.forgetRepresentation(r.CompleteRV())
+		r.publish(r.CompleteRV())
 	}
 	return changed
 }
 
-// represented forgets what is known in an old representation of the time before rv. Callers hold mu
-// and publish then.
-func (r *Resource) represented(rv uint64) {
+// forgetRepresentation forgets what is known in an old representation of the time before rv.
+// Callers hold mu and publish then.
+func (r *Resource) forgetRepresentation(rv uint64) {
 	r.mu.generation++ // a state that was taken before is not what upstream shows
-	r.log.raise(rv)
-	r.recent.drop()
+	r.log.raiseFloor(rv)
+	r.exactSnapshots.drop()
 }

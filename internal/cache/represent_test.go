@@ -7,22 +7,22 @@ import (
 
 // Upstream shows objects otherwise at unchanged resourceVersions: the state follows without an
 // event, the old representation is not served any more, and readers that have started read on.
-func TestRepresent(t *testing.T) {
+func TestAnotherRepresentationReplacesBytesWithoutAnEvent(t *testing.T) {
 	r := newPods(unlimited)
 	_ = r.Replace(objects(t, "a=a@11", "b=b@12"), 15)
 	_ = r.Add(pod(t, "c", 18))
 	_ = r.Update(pod(t, "a", 20))
-	if _, err := r.At(18); err != nil {
+	if _, err := r.SnapshotAt(18); err != nil {
 		t.Fatal(err)
 	}
 	head, generation := r.Log().Head(), r.Generation()
 
 	same := objects(t, "b=b@12", "c=c@18")
-	if n := r.Represent(same); n != 0 || r.Generation() != generation {
+	if n := r.ReplaceRepresentation(same); n != 0 || r.Generation() != generation {
 		t.Errorf("%d objects changed, generation %d", n, r.Generation())
 	}
 	shown := r.Snapshot()
-	n := r.Represent(append(same[:1:1], // as it was
+	n := r.ReplaceRepresentation(append(same[:1:1], // as it was
 		pod(t, "c", 18, "c", "Other"), // otherwise
 		pod(t, "a", 11, "a", "Other"), // the list is behind the stream
 		pod(t, "d", 19, "d", "Other"), // ahead of it
@@ -43,18 +43,18 @@ func TestRepresent(t *testing.T) {
 	if r.Log().Head() != head {
 		t.Error("there was an event")
 	}
-	if _, ok := r.Log().At(head - 1); !ok {
+	if _, ok := r.Log().EntryAt(head - 1); !ok {
 		t.Error("an open stream cannot read on")
 	}
 	for _, rv := range []uint64{15, 18, 19} {
 		checkFind(t, r.Log(), rv, -20)
 		var expired *ExpiredError
-		if _, err := r.At(rv); !errors.As(err, &expired) {
+		if _, err := r.SnapshotAt(rv); !errors.As(err, &expired) {
 			t.Errorf("the state at %d: %v", rv, err)
 		}
 	}
 	checkFind(t, r.Log(), 20, int64(head))
-	if s, err := r.At(20); err != nil || s.Len() != 3 {
+	if s, err := r.SnapshotAt(20); err != nil || s.Len() != 3 {
 		t.Errorf("the present state: %v", err)
 	}
 	if r.Generation() != generation+1 {
@@ -69,8 +69,8 @@ func TestRepresent(t *testing.T) {
 // Before there is a state there is nothing to show otherwise.
 func TestRepresentBeforeReady(t *testing.T) {
 	r := newPods(unlimited)
-	if n := r.Represent(objects(t, "a=a@11")); n != 0 || r.Ready() {
-		t.Errorf("%d objects changed, ready: %v", n, r.Ready())
+	if n := r.ReplaceRepresentation(objects(t, "a=a@11")); n != 0 || r.IsReady() {
+		t.Errorf("%d objects changed, ready: %v", n, r.IsReady())
 	}
 }
 

@@ -33,18 +33,18 @@ type seam struct {
 // diff compares the state with a new one, which is sorted by key, at rv. Objects that did not
 // change are replaced in fresh by the ones already held.
 func (r *Resource) diff(fresh []*object.Object, rv uint64) *seam {
-	s := &seam{p: r.Through(), l: rv, at: r.now()}
+	s := &seam{p: r.CompleteRV(), l: rv, at: r.now()}
 	before := r.mu.tree.Items()
 	for len(before) > 0 || len(fresh) > 0 {
 		switch {
 		case len(fresh) == 0 || len(before) > 0 && before[0].Key < fresh[0].Key:
-			s.deleted(before[0])
+			s.addDeletion(before[0])
 			before = before[1:]
 		case len(before) == 0 || fresh[0].Key < before[0].Key:
-			s.changed(nil, fresh[0])
+			s.addChange(nil, fresh[0])
 			fresh = fresh[1:]
 		default:
-			fresh[0] = s.both(before[0], fresh[0])
+			fresh[0] = s.mergeVersions(before[0], fresh[0])
 			before, fresh = before[1:], fresh[1:]
 		}
 	}
@@ -52,16 +52,16 @@ func (r *Resource) diff(fresh []*object.Object, rv uint64) *seam {
 	return s
 }
 
-// both compares two versions of one key and returns the one to keep. Equal resourceVersions with
-// other bytes are another representation of the same version: replaced without an event, as
-// upstream does (design D2).
-func (s *seam) both(old, new *object.Object) *object.Object {
+// mergeVersions compares two versions of one key and returns the one to keep. Equal
+// resourceVersions with other bytes are another representation of the same version: replaced
+// without an event, as upstream does (design D2).
+func (s *seam) mergeVersions(old, new *object.Object) *object.Object {
 	switch {
 	case old.UID != new.UID:
-		s.deleted(old)
-		s.changed(nil, new)
+		s.addDeletion(old)
+		s.addChange(nil, new)
 	case old.RV != new.RV:
-		s.changed(old, new)
+		s.addChange(old, new)
 	case bytes.Equal(old.JSON(), new.JSON()):
 		return old
 	default:
@@ -70,13 +70,13 @@ func (s *seam) both(old, new *object.Object) *object.Object {
 	return new
 }
 
-func (s *seam) deleted(old *object.Object) {
+func (s *seam) addDeletion(old *object.Object) {
 	s.deletions = append(s.deletions, object.Event{Old: old, RV: s.p, At: s.at})
 }
 
-// changed notes a version that the log does not hold. One at or below P was promised already:
+// addChange notes a version that the log does not hold. One at or below P was promised already:
 // history was rewritten.
-func (s *seam) changed(old, new *object.Object) {
+func (s *seam) addChange(old, new *object.Object) {
 	if new.RV <= s.p {
 		s.rewritten = true
 	}
@@ -92,7 +92,7 @@ func (s *seam) finish() {
 		return
 	}
 	for i, e := range s.deletions {
-		if e.Old.RV == s.p && !s.taken(e.Old.Key) {
+		if e.Old.RV == s.p && !s.hasKey(e.Old.Key) {
 			s.deletions = slices.Delete(s.deletions, i, i+1)
 			e.RV = s.l
 			s.last = append(s.last, e)
@@ -101,14 +101,14 @@ func (s *seam) finish() {
 	}
 }
 
-// taken reports that another object has the key now. A deletion after its addition would take it
+// hasKey reports that another object has the key now. A deletion after its addition would take it
 // away again.
-func (s *seam) taken(key string) bool {
+func (s *seam) hasKey(key string) bool {
 	return slices.ContainsFunc(s.changes, func(e object.Event) bool { return e.New.Key == key })
 }
 
-// through is what the log promises after the seam.
-func (s *seam) through() uint64 {
+// completeRV is what the log promises after the seam.
+func (s *seam) completeRV() uint64 {
 	if s.rewritten {
 		return s.l
 	}
@@ -121,7 +121,7 @@ func (s *seam) entries() []Entry {
 	var out []Entry
 	add := func(events []object.Event, part Seam) {
 		for _, e := range events {
-			out = append(out, Entry{Event: e, Through: s.p, Seam: part})
+			out = append(out, Entry{Event: e, CompleteRV: s.p, Seam: part})
 		}
 	}
 	add(s.deletions, SeamDeletion)
@@ -130,5 +130,5 @@ func (s *seam) entries() []Entry {
 	if len(out) == 0 && s.l <= s.p {
 		return nil
 	}
-	return append(out, Entry{Event: object.Event{RV: s.l, At: s.at}, Through: s.l, Seam: SeamEnd})
+	return append(out, Entry{Event: object.Event{RV: s.l, At: s.at}, CompleteRV: s.l, Seam: SeamEnd})
 }

@@ -26,7 +26,7 @@ func objects(t testing.TB, words ...string) []*object.Object {
 }
 
 // What a relist puts into the log (design D5). P is 20 everywhere.
-func TestSeam(t *testing.T) {
+func TestARelistAppendsItsDifferenceAsASeam(t *testing.T) {
 	f := func(before []string, l uint64, after []string, want string) {
 		t.Helper()
 		r := newPods(unlimited)
@@ -47,9 +47,9 @@ func TestSeam(t *testing.T) {
 			t.Error("history is void")
 		}
 		for pos := start.Next; pos < r.Log().Head(); pos++ {
-			if e, _ := r.Log().At(pos); e.Through != 20 && pos != r.Log().Head()-1 ||
-				e.Seam.Open() != (pos != r.Log().Head()-1) {
-				t.Errorf("entry %s at %d is complete through %d", describe(e), pos, e.Through)
+			if e, _ := r.Log().EntryAt(pos); e.CompleteRV != 20 && pos != r.Log().Head()-1 ||
+				e.Seam.IsOpen() != (pos != r.Log().Head()-1) {
+				t.Errorf("entry %s at %d is complete through %d", describe(e), pos, e.CompleteRV)
 			}
 		}
 	}
@@ -162,7 +162,7 @@ func TestOtherBytesWithoutEvent(t *testing.T) {
 		_ = r.Replace([]*object.Object{pod(t, "a", 11, "a", "old"), pod(t, "b", 12)}, 15)
 		r.Progress(20, 0)
 		before := r.Snapshot()
-		if s, err := r.At(15); err != nil || phase(r, s) != "old" { // for a page of a list
+		if s, err := r.SnapshotAt(15); err != nil || phase(r, s) != "old" { // for a page of a list
 			t.Fatal(err)
 		}
 		_ = r.Replace([]*object.Object{pod(t, "a", 11, "a", "new"), pod(t, "b", 12)}, l)
@@ -177,10 +177,10 @@ func TestOtherBytesWithoutEvent(t *testing.T) {
 		if phase(r, r.Snapshot()) != "new" || phase(r, before) != "old" {
 			t.Errorf("list at %d: phase %s, and before %s", l, phase(r, r.Snapshot()), phase(r, before))
 		}
-		if s, err := r.At(l); err != nil || phase(r, s) != "new" {
+		if s, err := r.SnapshotAt(l); err != nil || phase(r, s) != "new" {
 			t.Errorf("list at %d: the state at %d has the old representation (%v)", l, l, err)
 		}
-		if _, err := r.At(15); err == nil { // history may hold older versions, in the old representation
+		if _, err := r.SnapshotAt(15); err == nil { // history may hold older versions, in the old representation
 			t.Errorf("list at %d: the state at 15 can still be had", l)
 		}
 	}

@@ -6,13 +6,13 @@ import "time"
 // client has a bookmark each minute, so a client that loses its connection can resume (W-230).
 const minHistoryAge = 75 * time.Second
 
-// Shorten drops history while memory is short: events older than 75 s, whatever room there is, and
-// the old states made from it. A quiet resource trims nothing by itself, so Shorten is called now
-// and then as long as this is to hold. It reports whether it dropped anything.
-func (r *Resource) Shorten(short bool) bool {
+// SetShortHistory drops history while memory is short: events older than 75 s, whatever room there
+// is, and the old states made from it. A quiet resource trims nothing by itself, so SetShortHistory
+// is called now and then as long as this is to hold. It reports whether it dropped anything.
+func (r *Resource) SetShortHistory(short bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.mu.short = short
+	r.mu.shortHistory = short
 	if !short {
 		return false
 	}
@@ -21,7 +21,7 @@ func (r *Resource) Shorten(short bool) bool {
 	if r.log.First() == before {
 		return false
 	}
-	r.recent.drop()
+	r.exactSnapshots.drop()
 	return true
 }
 
@@ -29,7 +29,7 @@ func (r *Resource) Shorten(short bool) bool {
 func (r *Resource) trim() {
 	limits := r.limits
 	kept := limits.HistoryBytes / 2 // whatever its age, so that a burst does not cost young history
-	if r.mu.short {
+	if r.mu.shortHistory {
 		kept, limits.HistoryMinAge = 0, min(limits.HistoryMinAge, minHistoryAge)
 	}
 	r.log.trim(limits, kept, r.now())

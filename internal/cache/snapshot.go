@@ -20,7 +20,7 @@ type Snapshot struct {
 	generation uint64
 	copying    sync.Mutex // taking a copy marks the copied tree
 	tree       *btree.BTreeG[*object.Object]
-	indexes    []index // of the same objects; a state made by At has none
+	indexes    []index // of the same objects; a state made by SnapshotAt has none
 }
 
 // Len is the number of objects.
@@ -50,7 +50,7 @@ func (s *Snapshot) Scan(sel object.Selector, from string, f func(*object.Object)
 		}
 		return
 	}
-	if x, value := s.index(sel); x != nil {
+	if x, value := s.indexFor(sel); x != nil {
 		s.scanIndex(x, value, sel, from, prefix, f)
 		return
 	}
@@ -85,8 +85,8 @@ func (s *Snapshot) HasVersions(versions map[string]uint64) bool {
 	return same
 }
 
-// ProvenAt is the same content as the state at a later rv.
-func (s *Snapshot) ProvenAt(rv uint64) *Snapshot {
+// WithRV is the same content as the state at a later rv.
+func (s *Snapshot) WithRV(rv uint64) *Snapshot {
 	return &Snapshot{
 		RV: rv, Next: s.Next, Reached: s.Reached, Bytes: s.Bytes, generation: s.generation, tree: s.copyTree(),
 		indexes: s.indexes,

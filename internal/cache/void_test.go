@@ -5,14 +5,14 @@ import (
 	"testing"
 )
 
-func TestVoid(t *testing.T) {
+func TestAHistoryResetExpiresEveryPosition(t *testing.T) {
 	f := func(l uint64, after ...string) {
 		t.Helper()
 		r := newPods(unlimited)
 		_ = r.Replace(objects(t, "a=a@11", "b=b@12"), 15)
 		_ = r.Add(pod(t, "c", 18))
 		r.Progress(20, 0)
-		if _, err := r.At(16); err != nil {
+		if _, err := r.SnapshotAt(16); err != nil {
 			t.Fatal(err)
 		}
 		before, generation := r.Snapshot(), r.Generation()
@@ -30,19 +30,19 @@ func TestVoid(t *testing.T) {
 			t.Errorf("a reader at the head, %d, would wait: the head is %d", before.Next, r.Log().Head())
 		}
 		for pos := uint64(1); pos < r.Log().Head(); pos++ {
-			if e, ok := r.Log().At(pos); ok {
+			if e, ok := r.Log().EntryAt(pos); ok {
 				t.Errorf("position %d is readable: %s", pos, describe(e))
 			}
 		}
 		// Progress that was observed before means nothing now.
 		r.Progress(1000, generation)
-		if r.Through() != l {
-			t.Errorf("through %d", r.Through())
+		if r.CompleteRV() != l {
+			t.Errorf("through %d", r.CompleteRV())
 		}
 		head := int64(r.Log().Head())
 		checkFind(t, r.Log(), l, head)
 		checkFind(t, r.Log(), l-1, -int64(l))
-		if _, err := r.At(l - 1); err == nil {
+		if _, err := r.SnapshotAt(l - 1); err == nil {
 			t.Errorf("the state at %d is still known", l-1)
 		}
 		if l >= 20 {
@@ -77,7 +77,7 @@ func TestVoid(t *testing.T) {
 }
 
 // The greatest promise counts over all generations.
-func TestVoidTwice(t *testing.T) {
+func TestTheGreatestPromiseCountsOverAllGenerations(t *testing.T) {
 	r := newPods(unlimited)
 	_ = r.Replace(nil, 100)
 	_ = r.Replace(nil, 50)
@@ -93,24 +93,24 @@ func TestVoidTwice(t *testing.T) {
 
 // What upstream has been seen to reach since belongs to the history that is, though the log has yet
 // to hear of it.
-func TestVoidAndSeen(t *testing.T) {
+func TestVersionsReachedUpstreamBelongToTheNewHistory(t *testing.T) {
 	r := newPods(unlimited)
 	_ = r.Replace(objects(t, "a=a@11"), 100)
 	before := r.Generation()
 	_ = r.Replace(objects(t, "a=a@11"), 50)
 	checkFind(t, r.Log(), 60, -50)
-	r.Seen(70, before) // a question that was put to the history before
+	r.NoteUpstreamRV(70, before) // a question that was put to the history before
 	checkFind(t, r.Log(), 60, -50)
-	r.Seen(60, r.Generation())
+	r.NoteUpstreamRV(60, r.Generation())
 	checkFind(t, r.Log(), 60, int64(r.Log().Head()))
 	checkFind(t, r.Log(), 61, -50)
-	r.Seen(55, r.Generation()) // an answer that was overtaken
+	r.NoteUpstreamRV(55, r.Generation()) // an answer that was overtaken
 	checkFind(t, r.Log(), 60, int64(r.Log().Head()))
 	var expired *ExpiredError
-	if _, err := r.Log().Find(61); !errors.As(err, &expired) || !expired.Ahead() {
+	if _, err := r.Log().Find(61); !errors.As(err, &expired) || !expired.IsFutureRV() {
 		t.Errorf("%v is not ahead", err)
 	}
-	if _, err := r.Log().Find(49); !errors.As(err, &expired) || expired.Ahead() {
+	if _, err := r.Log().Find(49); !errors.As(err, &expired) || expired.IsFutureRV() {
 		t.Errorf("%v is ahead", err)
 	}
 	_ = r.Update(pod(t, "a", 65))
@@ -124,8 +124,8 @@ func TestVoidAndSeen(t *testing.T) {
 func TestVoidAfterWhatWasSeen(t *testing.T) {
 	r := newPods(unlimited)
 	_ = r.Replace(objects(t, "a=a@11"), 100)
-	r.Seen(110, r.Generation())
-	r.Disown(r.Generation())
+	r.NoteUpstreamRV(110, r.Generation())
+	r.NoteHistoryReset(r.Generation())
 	_ = r.Replace(objects(t, "a=a@11"), 107)
 	checkFind(t, r.Log(), 110, -107)
 }
@@ -138,20 +138,20 @@ func TestMissingAndVoid(t *testing.T) {
 	find := func(rv uint64, missing, void bool) {
 		t.Helper()
 		var expired *ExpiredError
-		if _, err := l.Find(rv); !errors.As(err, &expired) || expired.Missing() != missing || expired.Void != void {
-			t.Errorf("%d: %v, missing %v, void %v", rv, expired, expired.Missing(), expired.Void)
+		if _, err := l.Find(rv); !errors.As(err, &expired) || expired.IsGap() != missing || expired.Void != void {
+			t.Errorf("%d: %v, missing %v, void %v", rv, expired, expired.IsGap(), expired.Void)
 		}
 	}
 	_ = r.Replace(objects(t, "a=a@11", "b=b@12"), 20)
 	find(15, true, false)
 	_ = r.Replace(objects(t, "a=a@25", "b=b@12"), 30)
 	find(25, true, false) // inside the seam
-	voids := l.Voids()
+	voids := l.Epoch()
 	_ = r.Replace(objects(t, "a=a@11"), 18) // restored
 	find(15, false, true)
 	find(25, false, true)
-	if l.Voids() != voids+1 {
-		t.Errorf("void %d times", l.Voids())
+	if l.Epoch() != voids+1 {
+		t.Errorf("void %d times", l.Epoch())
 	}
 	_ = r.Replace(objects(t, "a=a@11"), 40)
 	for rv := uint64(41); rv < 50; rv++ {
@@ -162,7 +162,7 @@ func TestMissingAndVoid(t *testing.T) {
 	}
 	find(17, false, true)
 	find(40, true, false)
-	r.Retire()
+	r.Close()
 	find(l.Floor()-1, false, true)
 }
 
@@ -188,7 +188,7 @@ func TestProvenMeanwhile(t *testing.T) {
 			r := newPods(unlimited)
 			_ = r.Replace(objects(t, all...), 98)
 			r.Progress(140, 0)
-			if c.ask && r.Ask() != 140 {
+			if c.ask && r.BeginRelist() != 140 {
 				t.Error("it asks for another state")
 			}
 			r.Progress(160, 0)
@@ -197,8 +197,8 @@ func TestProvenMeanwhile(t *testing.T) {
 			if c.void {
 				want, generation = c.l, 1
 			}
-			if r.Through() != want || r.Generation() != generation {
-				t.Errorf("through %d in generation %d, want %d in %d", r.Through(), r.Generation(), want, generation)
+			if r.CompleteRV() != want || r.Generation() != generation {
+				t.Errorf("through %d in generation %d, want %d in %d", r.CompleteRV(), r.Generation(), want, generation)
 			}
 			_ = r.Replace(objects(t, c.after...), want-1) // which was not requested
 			if r.Generation() != generation+1 {
@@ -211,11 +211,11 @@ func TestProvenMeanwhile(t *testing.T) {
 // A request for the first state is for that one alone.
 func TestAskedForTheFirstState(t *testing.T) {
 	r := newPods(unlimited)
-	r.Ask()
+	r.BeginRelist()
 	_ = r.Replace(objects(t, "a=a@11"), 98)
 	_ = r.Replace(objects(t, "a=a@11"), 97)
-	if r.Generation() != 1 || r.Through() != 97 {
-		t.Errorf("through %d in generation %d", r.Through(), r.Generation())
+	if r.Generation() != 1 || r.CompleteRV() != 97 {
+		t.Errorf("through %d in generation %d", r.CompleteRV(), r.Generation())
 	}
 }
 
@@ -224,13 +224,13 @@ func TestAskedForTheFirstState(t *testing.T) {
 func TestDisownedIsNotProven(t *testing.T) {
 	r := newPods(unlimited)
 	_ = r.Replace(objects(t, "a=a@11"), 100)
-	r.Disown(0)
+	r.NoteHistoryReset(0)
 	r.Progress(130, 0)
-	if r.Through() != 100 {
-		t.Errorf("through %d", r.Through())
+	if r.CompleteRV() != 100 {
+		t.Errorf("through %d", r.CompleteRV())
 	}
 	_ = r.Replace(objects(t, "a=a@11"), 120)
-	if r.Progress(130, r.Generation()); r.Through() != 130 {
-		t.Errorf("through %d of the new history", r.Through())
+	if r.Progress(130, r.Generation()); r.CompleteRV() != 130 {
+		t.Errorf("through %d of the new history", r.CompleteRV())
 	}
 }

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Arrivals are how long a client may take for what it sends, in all and however it is cut into
+// ReadTimeouts are how long a client may take for what it sends, in all and however it is cut into
 // pieces.
-type Arrivals struct {
+type ReadTimeouts struct {
 	Head  time.Duration // a TLS handshake, and then a request's head
 	Owned time.Duration // a body that is small enough to be read before it is sent on
 	// Passed is for a larger body of a request that has one answer, and for any body of an upgrade.
@@ -16,10 +16,10 @@ type Arrivals struct {
 	Passed time.Duration
 }
 
-// DefaultArrivals are kube-apiserver's times: 32 s for a head, and its --request-timeout of 60 s
-// for a request; what passes through has a little more, so that upstream says in its own words that
-// this took too long.
-var DefaultArrivals = Arrivals{Head: 32 * time.Second, Owned: time.Minute, Passed: 75 * time.Second}
+// DefaultReadTimeouts are kube-apiserver's times: 32 s for a head, and its --request-timeout of 60
+// s for a request; what passes through has a little more, so that upstream says in its own words
+// that this took too long.
+var DefaultReadTimeouts = ReadTimeouts{Head: 32 * time.Second, Owned: time.Minute, Passed: 75 * time.Second}
 
 // AddressOf is the IP address of a connection's other end; none for a unix socket.
 func AddressOf(a net.Addr) netip.Addr {

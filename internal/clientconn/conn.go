@@ -25,7 +25,7 @@ const unsentBytesLimit = 64 << 10
 // Listener makes every connection a paced one, and counts it.
 type Listener struct {
 	net.Listener
-	Seats    *Seats
+	Seats    *CPULimiter
 	Eviction *EvictionPolicy
 	Conns    *Connections
 	// Strict is what answers say of strict transport security; nil: nothing.
@@ -48,7 +48,7 @@ func (l Listener) Accept() (net.Conn, error) {
 		c, err := l.Listener.Accept()
 		switch {
 		case err == nil:
-			tune(c)
+			tuneTCP(c)
 			paced := New(c, l.Seats, l.Eviction)
 			paced.strict, paced.tls = l.Strict, l.TLS != nil
 			l.Conns.admit(paced)
@@ -56,7 +56,7 @@ func (l Listener) Accept() (net.Conn, error) {
 				return paced.Secure(l.TLS), nil
 			}
 			return paced, nil
-		case !passing(err):
+		case !isTemporary(err):
 			return nil, err
 		}
 		l.Log.Warn("a connection could not be accepted", zap.Error(err))
@@ -64,9 +64,9 @@ func (l Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// passing reports that an Accept may succeed the next time: the system is short of something, or
-// the client has left already.
-func passing(err error) bool {
+// isTemporary reports that an Accept may succeed the next time: the system is short of something,
+// or the client has left already.
+func isTemporary(err error) bool {
 	for _, short := range []syscall.Errno{
 		syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED, syscall.EPERM,
 	} {
@@ -82,7 +82,7 @@ func passing(err error) bool {
 // cannot go on after a write that timed out half-way, while a socket can.
 type PacedConn struct {
 	net.Conn
-	seat     seat            // the answerer's
+	seat     cpuPermit       // the answerer's
 	eviction *EvictionPolicy // static; nil: none
 	tracking connTracking
 	strict   *string       // static; nil: none
@@ -92,11 +92,11 @@ type PacedConn struct {
 	tls      bool                       // static: there is TLS above
 	timed    atomic.Bool                // TCP_USER_TIMEOUT is set, by SetPace
 	stalled  atomic.Bool                // evicted: what is written now fails for that reason, whatever the error
-	lost     atomic.Pointer[func()]     // called by Close, unless TakeOver was called before; nil: nothing is
+	onLost   atomic.Pointer[func()]     // called by Close, unless TakeOver was called before; nil: nothing is
 	polled   atomic.Pointer[PolledConn] // reads and writes without waiting; nil: they wait
-	// sending is held by SetPace and by writes that are sent: TLS writes on the goroutine that
+	// sendMu is held by SetPace and by writes that are sent: TLS writes on the goroutine that
 	// reads, too, to answer a key update.
-	sending sync.Mutex
+	sendMu sync.Mutex
 }
 
 // pace is how fast a client must take what it asked for.
@@ -106,8 +106,8 @@ type pace struct {
 }
 
 // New makes a paced connection of c. s and e may be nil.
-func New(c net.Conn, s *Seats, e *EvictionPolicy) *PacedConn {
-	return &PacedConn{Conn: c, seat: seat{of: s}, eviction: e}
+func New(c net.Conn, s *CPULimiter, e *EvictionPolicy) *PacedConn {
+	return &PacedConn{Conn: c, seat: cpuPermit{limiter: s}, eviction: e}
 }
 
 // NetConn is the connection below, which has the socket.
@@ -119,8 +119,8 @@ func (c *PacedConn) Read(b []byte) (int, error) {
 	if !c.tls {
 		return c.receive(b)
 	}
-	n, err := c.receive(c.meter.Limit(b))
-	if flood := c.meter.Count(b[:n]); flood != nil {
+	n, err := c.receive(c.meter.LimitRead(b))
+	if flood := c.meter.CountRead(b[:n]); flood != nil {
 		return 0, flood
 	}
 	return n, err
@@ -128,7 +128,7 @@ func (c *PacedConn) Read(b []byte) (int, error) {
 
 // Secure is the connection with TLS above it.
 func (c *PacedConn) Secure(config *tls.Config) *tlsconn.SecureConn {
-	return tlsconn.Server(c, &c.meter, config)
+	return tlsconn.NewServerConn(c, &c.meter, config)
 }
 
 func (c *PacedConn) receive(b []byte) (int, error) {
@@ -141,25 +141,25 @@ func (c *PacedConn) receive(b []byte) (int, error) {
 // SetPace starts to demand progress; a stall of 0 ends that. An answer that keeps so many bytes of
 // old state alive is a large one: it waits for a seat first. Setting the pace anew ends both.
 func (c *PacedConn) SetPace(stall time.Duration, pinned int64) error {
-	c.sending.Lock()
-	defer c.sending.Unlock()
+	c.sendMu.Lock()
+	defer c.sendMu.Unlock()
 	c.seat.setHeld(pinned > 0)
 	c.timed.Store(stall > 0)
 	endVanished(c.Conn, 2*max(stall, 0)) // after a stall, so that a stall is what it is called
 	if stall <= 0 {
-		c.follow(nil)
+		c.setPace(nil)
 		return c.Conn.SetWriteDeadline(time.Time{})
 	}
 	p := &pace{stall: stall}
 	if pinned > 0 {
 		p.pin = &pin{bytes: pinned}
 	}
-	c.follow(p)
+	c.setPace(p)
 	return nil
 }
 
-// follow puts a pace in the place of the one before.
-func (c *PacedConn) follow(p *pace) {
+// setPace puts a pace in the place of the one before.
+func (c *PacedConn) setPace(p *pace) {
 	if before := c.pace.Swap(p); before != nil {
 		c.eviction.unpin(before.pin)
 	}
@@ -177,17 +177,17 @@ func (c *PacedConn) ClearPace() {
 }
 
 // OnLost makes Close call lost, unless TakeOver is called before.
-func (c *PacedConn) OnLost(lost func()) { c.lost.Store(&lost) }
+func (c *PacedConn) OnLost(lost func()) { c.onLost.Store(&lost) }
 
 // TakeOver reports that the connection has not been closed since OnLost.
-func (c *PacedConn) TakeOver() bool { return c.lost.Swap(nil) != nil }
+func (c *PacedConn) TakeOver() bool { return c.onLost.Swap(nil) != nil }
 
 // Close implements net.Conn. It calls the function that OnLost set.
 func (c *PacedConn) Close() error {
-	if lost := c.lost.Swap(nil); lost != nil {
+	if lost := c.onLost.Swap(nil); lost != nil {
 		(*lost)()
 	}
-	c.tracking.closed(c)
+	c.tracking.forget(c)
 	if s := c.polled.Load(); s != nil {
 		s.sendLast()
 	}
@@ -197,7 +197,7 @@ func (c *PacedConn) Close() error {
 // StopPacing ends what is demanded of writes, and nothing else: the writer that sends from now on
 // detects stalls itself.
 func (c *PacedConn) StopPacing() {
-	c.follow(nil)
+	c.setPace(nil)
 	_ = c.Conn.SetWriteDeadline(time.Time{}) // fails on a closed connection
 }
 
@@ -220,8 +220,8 @@ func (c *PacedConn) Write(b []byte) (int, error) {
 // send sends b. Under a pace it returns ErrStalled, or why its pin was evicted, once the client
 // falls below it, and has reset the connection.
 func (c *PacedConn) send(b []byte) (int, error) {
-	c.sending.Lock()
-	defer c.sending.Unlock()
+	c.sendMu.Lock()
+	defer c.sendMu.Unlock()
 	p := c.pace.Load()
 	if p == nil {
 		n, _, err := c.sendUnseated(b)
@@ -230,14 +230,14 @@ func (c *PacedConn) send(b []byte) (int, error) {
 	written, progress := 0, time.Now()
 	for {
 		stall := c.eviction.StallTimeout(p.stall)
-		if err := c.Conn.SetWriteDeadline(time.Now().Add(min(stall/StallChecks, LookAgainInterval))); err != nil {
+		if err := c.Conn.SetWriteDeadline(time.Now().Add(min(stall/StallChecks, RecheckInterval))); err != nil {
 			return written, err
 		}
 		began := time.Now()
 		n, waited, err := c.sendUnseated(b[written:])
 		written += n
 		if p.pin != nil {
-			p.pin.add(n, time.Since(began)-waited)
+			p.pin.addProgress(n, time.Since(began)-waited)
 		}
 		progress = progress.Add(waited) // that was not the client's doing
 		if n > 0 {
@@ -265,11 +265,11 @@ func (c *PacedConn) sendUnseated(b []byte) (n int, waited time.Duration, err err
 		return n, 0, err
 	}
 	if raw, ok := c.Conn.(syscall.Conn); ok {
-		return sendSeated(raw, c.seat.of, b)
+		return sendSeated(raw, c.seat.limiter, b)
 	}
-	c.seat.of.Release()
+	c.seat.limiter.Release()
 	n, err = c.Conn.Write(b)
-	return n, c.seat.of.Acquire(), err
+	return n, c.seat.limiter.Acquire(), err
 }
 
 // abort resets the connection of a client that stalled. After a clean end, the kernel would keep
@@ -289,8 +289,8 @@ func (c *PacedConn) Cut() {
 	_ = c.Close()
 }
 
-// Of finds the paced connection below whatever wraps it.
-func Of(c net.Conn) *PacedConn {
+// PacedConnOf finds the paced connection below whatever wraps it.
+func PacedConnOf(c net.Conn) *PacedConn {
 	for {
 		switch v := c.(type) {
 		case *PacedConn:
@@ -303,9 +303,10 @@ func Of(c net.Conn) *PacedConn {
 	}
 }
 
-// Reset cuts a connection, and lets go of what wraps it. TLS would wait to say goodbye otherwise.
-func Reset(c net.Conn) {
-	if p := Of(c); p != nil {
+// ResetConn cuts a connection, and lets go of what wraps it. TLS would wait to say goodbye
+// otherwise.
+func ResetConn(c net.Conn) {
+	if p := PacedConnOf(c); p != nil {
 		p.Cut()
 	}
 	_ = c.Close()

@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tune prepares an accepted connection for long streams. What a kernel does not know it refuses,
+// tuneTCP prepares an accepted connection for long streams. What a kernel does not know it refuses,
 // and the connection works without it.
-func tune(c net.Conn) {
+func tuneTCP(c net.Conn) {
 	setTCP(c, unix.TCP_NOTSENT_LOWAT, unsentBytesLimit)
 }
 
@@ -37,7 +37,7 @@ func setTCP(c net.Conn, option, value int) {
 
 // sendSeated sends b, and gives the seat up only while there is no room: sending is work. It tells
 // how long it waited to have it back.
-func sendSeated(c syscall.Conn, seats *Seats, b []byte) (n int, waited time.Duration, err error) {
+func sendSeated(c syscall.Conn, seats *CPULimiter, b []byte) (n int, waited time.Duration, err error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return 0, 0, err

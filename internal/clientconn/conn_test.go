@@ -35,9 +35,9 @@ func pipe(t *testing.T) (near, far net.Conn) {
 	return near, far
 }
 
-// TestPace shows which clients are stalled and which are not (D10). In the bubble a second costs
-// nothing.
-func TestPace(t *testing.T) {
+// TestPaceTellsStalledClientsFromSlowOnes shows which clients are stalled and which are not (D10).
+// In the bubble a second costs nothing.
+func TestPaceTellsStalledClientsFromSlowOnes(t *testing.T) {
 	const stall = 10 * time.Second
 	for _, c := range []struct {
 		name        string
@@ -134,7 +134,7 @@ func (s slow) Read(b []byte) (int, error) {
 
 // TLS above a paced connection says what the connection said: a stall is a stall, and a slow client
 // that goes on gets every byte, although writes timed out half-way below.
-func TestPaceBelowTLS(t *testing.T) {
+func TestTLSReportsTheStallOfItsConnection(t *testing.T) {
 	s := httptest.NewTLSServer(nil)
 	config := &tls.Config{Certificates: s.TLS.Certificates}
 	s.Close()
@@ -142,7 +142,7 @@ func TestPaceBelowTLS(t *testing.T) {
 		near, far := pipe(t)
 		paced := &PacedConn{Conn: near}
 		server := tls.Server(paced, config)
-		if Of(server) != paced {
+		if PacedConnOf(server) != paced {
 			t.Fatal("the pace is not found below TLS")
 		}
 		client := tls.Client(slow{far}, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // a throw-away certificate

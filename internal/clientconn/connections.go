@@ -36,12 +36,12 @@ import (
 // Invariant: a connection is counted once, from when it is accepted until it is closed or evicted.
 type Connections struct {
 	// Static after construction.
-	limit   int // 0: no limit
-	perPeer int // 0: no limit
-	minAge  time.Duration
-	over    <-chan struct{} // closed when no connection waits any more; nil: never
-	metrics *ConnMetrics
-	began   time.Time // base of connTracking.since, which is smaller than a time.Time
+	limit     int // 0: no limit
+	perPeer   int // 0: no limit
+	minAge    time.Duration
+	isOver    <-chan struct{} // closed when no connection waits any more; nil: never
+	metrics   *ConnMetrics
+	startedAt time.Time // base of connTracking.since, which is smaller than a time.Time
 
 	mu struct {
 		sync.Mutex
@@ -88,7 +88,8 @@ const (
 // NewConnections limits connections, in all and those of one peer; 0: not. Once over is closed,
 // nothing waits for room.
 func NewConnections(most, perPeer int, m *ConnMetrics, over <-chan struct{}) *Connections {
-	k := &Connections{limit: most, perPeer: perPeer, minAge: newConnMinAge, over: over, metrics: m, began: time.Now()}
+	k := &Connections{limit: most, perPeer: perPeer, minAge: newConnMinAge, isOver: over, metrics: m,
+		startedAt: time.Now()}
 	k.mu.all = newConnCounts(0)
 	k.mu.overLimit = queue{link: 0}
 	k.mu.peers = map[netip.Addr]*connCounts{}
@@ -141,7 +142,7 @@ func (k *Connections) admit(c *PacedConn) {
 		if waiting {
 			select {
 			case <-time.After(admitRetryInterval):
-			case <-k.over:
+			case <-k.isOver:
 				c.tracking.limits = nil
 				return // the caller of Accept closes the connection
 			}
@@ -154,7 +155,7 @@ func (k *Connections) victimTooYoungLocked() bool {
 	if k.limit <= 0 || k.mu.all.open < k.limit {
 		return false
 	}
-	now := time.Since(k.began)
+	now := time.Since(k.startedAt)
 	victim, _ := k.mu.all.victim(now, k.limit)
 	return victim != nil && victim.tracking.queue == queueUnproven && victim.tracking.state != StateIdle &&
 		now-victim.tracking.since < k.minAge
@@ -162,14 +163,14 @@ func (k *Connections) victimTooYoungLocked() bool {
 
 // evictedConn is a connection to end, and how.
 type evictedConn struct {
-	conn    *PacedConn
-	gently  bool // without breaking a request, if there is a way
-	onEvict func(gently bool)
+	conn     *PacedConn
+	graceful bool // without breaking a request, if there is a way
+	onEvict  func(gently bool)
 }
 
 func (l evictedConn) end() {
 	if l.onEvict != nil {
-		l.onEvict(l.gently)
+		l.onEvict(l.graceful)
 		return
 	}
 	l.conn.Cut()
@@ -182,7 +183,7 @@ func (k *Connections) admitLocked(c *PacedConn, from netip.Addr) (evicted []evic
 		if y == nil || most <= 0 || y.open < most {
 			return
 		}
-		if victim, why := y.victim(time.Since(k.began), most); victim != nil {
+		if victim, why := y.victim(time.Since(k.startedAt), most); victim != nil {
 			evict(victim, why)
 		} else {
 			full = true
@@ -220,7 +221,7 @@ func (k *Connections) evictLocked(c *PacedConn, reason string) evictedConn {
 // call shows whether that was enough.
 func (k *Connections) EvictUnproven() {
 	k.mu.Lock()
-	now := time.Since(k.began)
+	now := time.Since(k.startedAt)
 	unproven := &k.mu.all.waiting[queueUnproven]
 	most := max(1, unproven.length/evictedFraction)
 	var evicted []evictedConn
@@ -336,8 +337,8 @@ func (g *connTracking) queueLocked() evictionQueue {
 // setStateLocked puts a connection into a state, behind the others that are evicted as it is.
 func (k *Connections) setStateLocked(c *PacedConn, p ConnState) {
 	g := &c.tracking
-	g.state, g.since = p, time.Since(k.began)
-	if p.rests() {
+	g.state, g.since = p, time.Since(k.startedAt)
+	if p.isResting() {
 		k.mu.resting++
 	}
 	switch g.queue = g.queueLocked(); {
@@ -354,7 +355,7 @@ func (k *Connections) setStateLocked(c *PacedConn, p ConnState) {
 // clearStateLocked takes a connection out of its state.
 func (k *Connections) clearStateLocked(c *PacedConn) {
 	g := &c.tracking
-	if g.state.rests() {
+	if g.state.isResting() {
 		k.mu.resting--
 	}
 	switch {
@@ -369,8 +370,8 @@ func (k *Connections) clearStateLocked(c *PacedConn) {
 	g.queue = queueNone
 }
 
-// rests reports that a connection in a state is neither answered nor watched.
-func (p ConnState) rests() bool { return p == StateNew || p == StateIdle }
+// isResting reports that a connection in a state is neither answered nor watched.
+func (p ConnState) isResting() bool { return p == StateNew || p == StateIdle }
 
 // forgetLocked counts a connection no longer.
 func (k *Connections) forgetLocked(c *PacedConn) {
@@ -416,31 +417,31 @@ func (c *PacedConn) SetState(p ConnState) {
 // and its age since it was accepted: by requests that cost nothing a client could renew them.
 func (k *Connections) keepPlaceLocked(c *PacedConn, p ConnState) {
 	g := &c.tracking
-	if g.state.rests() {
+	if g.state.isResting() {
 		k.mu.resting--
 	}
-	if g.state = p; p.rests() {
+	if g.state = p; p.isResting() {
 		k.mu.resting++
 	}
 }
 
-// Prove notes that a request has had good credentials. The nil connection is counted nowhere.
-func (c *PacedConn) Prove() {
+// MarkProven notes that a request has had good credentials. The nil connection is counted nowhere.
+func (c *PacedConn) MarkProven() {
 	if c == nil || c.tracking.limits == nil || c.tracking.proven.Load() {
 		return
 	}
-	c.change(func(g *connTracking) { g.proven.Store(true) })
+	c.updateTracking(func(g *connTracking) { g.proven.Store(true) })
 }
 
-// Leave notes that the connection ends with what is under way on it.
-func (c *PacedConn) Leave() {
+// MarkLeaving notes that the connection ends with what is under way on it.
+func (c *PacedConn) MarkLeaving() {
 	if c != nil && c.tracking.limits != nil {
-		c.change(func(g *connTracking) { g.leaving = true })
+		c.updateTracking(func(g *connTracking) { g.leaving = true })
 	}
 }
 
-// change changes what decides how a connection is evicted.
-func (c *PacedConn) change(f func(g *connTracking)) {
+// updateTracking changes what decides how a connection is evicted.
+func (c *PacedConn) updateTracking(f func(g *connTracking)) {
 	k, g := c.tracking.limits, &c.tracking
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -462,8 +463,8 @@ func (c *PacedConn) OnEvict(evict func(gently bool)) {
 	}
 }
 
-// OverLimit reports that there was no room for the connection, which its client is to learn.
-func (c *PacedConn) OverLimit() bool {
+// IsOverLimit reports that there was no room for the connection, which its client is to learn.
+func (c *PacedConn) IsOverLimit() bool {
 	if c == nil || c.tracking.limits == nil {
 		return false
 	}
@@ -485,8 +486,8 @@ func (c *PacedConn) GoAway() {
 	}
 }
 
-// closed ends the accounting of a connection. It is idempotent.
-func (g *connTracking) closed(c *PacedConn) {
+// forget ends the accounting of a connection. It is idempotent.
+func (g *connTracking) forget(c *PacedConn) {
 	if k := g.limits; k != nil {
 		k.mu.Lock()
 		defer k.mu.Unlock()

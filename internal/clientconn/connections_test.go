@@ -44,7 +44,7 @@ func newHall(most, perPeer int) *connFixture {
 // enters is a new connection from a peer, proven and in a state.
 func (h *connFixture) enters(from string, p ConnState) *PacedConn {
 	c := h.entersUnproven(from, p)
-	c.Prove()
+	c.MarkProven()
 	return c
 }
 
@@ -110,8 +110,8 @@ func TestConnectionsMakeRoom(t *testing.T) {
 						t.Errorf("number %d is closed: %v, want %v", i, closed(one), want)
 					}
 				}
-				if last := h.all[len(h.all)-1]; last.OverLimit() != c.overLimit {
-					t.Errorf("the last one is over the limit: %v, want %v", last.OverLimit(), c.overLimit)
+				if last := h.all[len(h.all)-1]; last.IsOverLimit() != c.overLimit {
+					t.Errorf("the last one is over the limit: %v, want %v", last.IsOverLimit(), c.overLimit)
 				}
 			})
 		})
@@ -130,7 +130,7 @@ func TestUnprovenConnectionsMakeRoom(t *testing.T) {
 		time.Sleep(newConnMinAge)
 		for range 2 * limit {
 			c := h.enters("10.0.0.2", StateActive)
-			if c.OverLimit() {
+			if c.IsOverLimit() {
 				t.Fatal("a connection is answered 429")
 			}
 			_ = c.Close()
@@ -138,7 +138,7 @@ func TestUnprovenConnectionsMakeRoom(t *testing.T) {
 		for range limit {
 			h.enters("10.0.0.2", StateActive)
 		}
-		if last := h.enters("10.0.0.2", StateActive); !last.OverLimit() {
+		if last := h.enters("10.0.0.2", StateActive); !last.IsOverLimit() {
 			t.Error("a proven and active connection was evicted")
 		}
 	})
@@ -155,7 +155,7 @@ func TestEvictionOrder(t *testing.T) {
 	}
 	leaving := func(h *connFixture) *PacedConn {
 		c := h.enters(from, StateActive)
-		c.Leave()
+		c.MarkLeaving()
 		return c
 	}
 	late := func(enter func(*connFixture) *PacedConn) func(*connFixture) *PacedConn {
@@ -293,7 +293,7 @@ func TestConnectionsHaveAMoment(t *testing.T) {
 		}
 
 		over := make(chan struct{})
-		h.over = over
+		h.isOver = over
 		close(over)
 		began = time.Now()
 		if h.enters("10.0.0.2", StateNew); time.Since(began) != 0 {
@@ -323,17 +323,17 @@ func connectionsCount(t *testing.T) {
 			one := h.all[random.IntN(n)]
 			one.SetState([]ConnState{StateNew, StateIdle, StateActive}[random.IntN(3)])
 			if random.IntN(3) == 0 {
-				one.Prove()
+				one.MarkProven()
 			}
 			if random.IntN(20) == 0 {
-				one.Leave()
+				one.MarkLeaving()
 			}
 		}
 		h.all = slices.DeleteFunc(h.all, closed)
 		peers := map[netip.Addr]int{}
 		open, overLimit := 0, 0
 		for _, c := range h.all {
-			if c.OverLimit() {
+			if c.IsOverLimit() {
 				overLimit++
 				continue
 			}
@@ -380,7 +380,7 @@ func (s *failingListener) Accept() (net.Conn, error) {
 }
 
 // A system that is short of descriptors for a moment does not end the server.
-func TestAcceptGoesOn(t *testing.T) {
+func TestAcceptSurvivesAShortageOfDescriptors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		short := &net.OpError{Op: "accept", Err: syscall.EMFILE}
 		aborted := &net.OpError{Op: "accept", Err: syscall.ECONNABORTED}

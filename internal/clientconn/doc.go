@@ -7,7 +7,7 @@
 // for clients that take little of it. PacedWriter is the same for one stream of an HTTP/2
 // connection. Connections limits their number: a new one takes the place of the one that is worth
 // least. Poller reports that a client left, or that a full socket has room, for connections that no
-// goroutine reads or writes. Seats keep large answers from taking every processor.
+// goroutine reads or writes. CPU permits keep large answers from taking every processor.
 //
 // Invariant: a connection is counted from its accept to its end, once. A client that takes bytes (a
 // piece of 16 KiB within the stall timeout on HTTP/2) is evicted in two cases only: while memory is

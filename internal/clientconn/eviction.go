@@ -14,14 +14,14 @@ type EvictionPolicy struct {
 	lowMemory atomic.Bool
 
 	// What is held for clients that do not take it, apart from what Go counts.
-	parked   atomic.Int64 // slots whose socket is full
-	starting atomic.Int64 // states and large lists that are being sent
+	parkedWatches   atomic.Int64 // slots whose socket is full
+	startingWatches atomic.Int64 // states and large lists that are being sent
 
 	pins pins
 
 	// Static; 0: the constants of these names.
-	CrowdedRate float64
-	CrowdedFor  time.Duration
+	CrowdedRate   float64
+	CrowdedPeriod time.Duration
 }
 
 const (
@@ -31,17 +31,17 @@ const (
 	lowMemoryStallTimeout = 2 * time.Second
 	lowMemoryRate         = 8 * crowdedRate
 	// crowdedRate is what a client must take of a large answer while others wait for room for
-	// theirs, once it was waited for crowdedFor.
-	crowdedRate = 64 << 10
-	crowdedFor  = 10 * time.Second
+	// theirs, once it was waited for crowdedPeriod.
+	crowdedRate   = 64 << 10
+	crowdedPeriod = 10 * time.Second
 	// OfferBytesLimit is how many bytes of a watch a socket is offered at a time, at most.
 	OfferBytesLimit = 64 << 10
 	// ParkedBytes is how many bytes the kernel is assumed to hold for a client that takes nothing:
 	// the last offer, on top of unsentBytesLimit.
 	ParkedBytes = OfferBytesLimit + unsentBytesLimit
-	// LookAgainInterval is how long a write waits at most before it looks whether its stall timeout
+	// RecheckInterval is how long a write waits at most before it looks whether its stall timeout
 	// has changed.
-	LookAgainInterval = time.Second
+	RecheckInterval = time.Second
 )
 
 // StallTimeout is how long a client may take nothing now, where usual is configured.
@@ -68,7 +68,7 @@ func (e *EvictionPolicy) unpin(p *pin) {
 // EndCrowded ends the most expensive of the large answers whose clients are slow, since another
 // waits for room.
 func (e *EvictionPolicy) EndCrowded() {
-	e.pins.evictSlow(cmp.Or(e.CrowdedRate, crowdedRate), cmp.Or(e.CrowdedFor, crowdedFor), ErrCrowded, math.MaxInt)
+	e.pins.evictSlow(cmp.Or(e.CrowdedRate, crowdedRate), cmp.Or(e.CrowdedPeriod, crowdedPeriod), ErrCrowded, math.MaxInt)
 }
 
 // EndSlow ends the most expensive of the large answers whose clients are too slow while memory is
@@ -94,15 +94,15 @@ func (e *EvictionPolicy) EndState() { e.count(0, -1) }
 
 func (e *EvictionPolicy) count(parked, starting int64) {
 	if e != nil {
-		e.parked.Add(parked)
-		e.starting.Add(starting)
+		e.parkedWatches.Add(parked)
+		e.startingWatches.Add(starting)
 	}
 }
 
 // KernelBytes is about what the kernel holds for clients that have yet to take it.
 func (e *EvictionPolicy) KernelBytes() int64 {
-	return (e.parked.Load() + e.starting.Load()) * ParkedBytes
+	return (e.parkedWatches.Load() + e.startingWatches.Load()) * ParkedBytes
 }
 
-// Parked is how many slots wait for their clients.
-func (e *EvictionPolicy) Parked() int64 { return e.parked.Load() }
+// ParkedWatches is how many slots wait for their clients.
+func (e *EvictionPolicy) ParkedWatches() int64 { return e.parkedWatches.Load() }

@@ -47,7 +47,7 @@ func TestEvictionInLowMemory(t *testing.T) {
 				}()
 				time.Sleep(3 * time.Second)
 				e.SetLowMemory(c.lowMemory)
-				for range int((lowMemoryStallTimeout + 2*LookAgainInterval) / guardLooks) {
+				for range int((lowMemoryStallTimeout + 2*RecheckInterval) / guardLooks) {
 					time.Sleep(guardLooks)
 					if c.lowMemory {
 						e.EndSlow()

@@ -34,7 +34,7 @@ func (c *PacedConn) CloseWrite() error {
 // at most LingerTimeout, in which others may take its place.
 func Linger(c net.Conn, in io.Reader) {
 	defer c.Close()
-	if p := Of(c); p != nil {
+	if p := PacedConnOf(c); p != nil {
 		p.SetState(StateNew)
 		p.StopPacing() // which would move the deadline
 	}

@@ -22,7 +22,7 @@ type PacedWriter struct {
 	response *h2.Response
 	conn     *PacedConn // below; nil if there is none to ask
 	stall    time.Duration
-	seat     seat
+	seat     cpuPermit
 	began    bool // the head is written
 	// EndsConnection reports that the connection ends with an answer of that status, as
 	// kube-apiserver has it for requests over HTTP/2 that it does not know the user of; nil: it
@@ -33,8 +33,8 @@ type PacedWriter struct {
 	timer   *time.Timer // the handler's; nil: nothing has been written yet
 	pin     *pin        // the old state that is kept alive for the client; nil: none is. Set by the handler alone
 	stalled bool        // the clock ran out
-	severed bool        // by cut
-	over    bool        // the handler returns: response must not be touched any more
+	cut     bool        // by cut
+	ended   bool        // the handler returns: response must not be touched any more
 }
 
 // pieceBytes is what HTTP/2 clients take in one frame unless they ask for more: smaller pieces
@@ -46,7 +46,7 @@ const pieceBytes = 16 << 10
 func NewPacedWriter(w *h2.Response, below *PacedConn, stall time.Duration) *PacedWriter {
 	n := &PacedWriter{response: w, conn: below, stall: stall}
 	if below != nil {
-		n.seat.of = below.seat.of
+		n.seat.limiter = below.seat.limiter
 	}
 	return n
 }
@@ -76,7 +76,7 @@ func (n *PacedWriter) Write(b []byte) (int, error) {
 	written := 0
 	for len(b) > 0 {
 		piece := b[:min(len(b), pieceBytes)]
-		err := n.timed(func() error {
+		err := n.sendTimed(func() error {
 			_, err := n.response.Write(piece)
 			return err
 		})
@@ -85,20 +85,20 @@ func (n *PacedWriter) Write(b []byte) (int, error) {
 		}
 		written, b = written+len(piece), b[len(piece):]
 		if n.pin != nil {
-			n.pin.add(len(piece), 0)
+			n.pin.addProgress(len(piece), 0)
 		}
 	}
 	return written, nil
 }
 
 // FlushError sends what is buffered.
-func (n *PacedWriter) FlushError() error { return n.timed(n.response.FlushError) }
+func (n *PacedWriter) FlushError() error { return n.sendTimed(n.response.FlushError) }
 
-// timed calls what may have to wait for the client, without a seat.
-func (n *PacedWriter) timed(send func() error) error {
+// sendTimed calls what may have to wait for the client, without a seat.
+func (n *PacedWriter) sendTimed(send func() error) error {
 	if n.seat.held {
-		n.seat.of.Release()
-		defer n.seat.of.Acquire()
+		n.seat.limiter.Release()
+		defer n.seat.limiter.Acquire()
 	}
 	if n.stall > 0 {
 		if after := n.eviction().StallTimeout(n.stall); n.timer == nil {
@@ -109,17 +109,17 @@ func (n *PacedWriter) timed(send func() error) error {
 		defer n.timer.Stop()
 	}
 	if n.pin != nil {
-		n.pin.wait()
-		defer n.pin.waited()
+		n.pin.beginWait()
+		defer n.pin.endWait()
 	}
 	if err := send(); err != nil {
-		return n.Cause(err)
+		return n.ReasonOf(err)
 	}
 	return nil
 }
 
-// Cause is why a write failed.
-func (n *PacedWriter) Cause(err error) error {
+// ReasonOf is why a write failed.
+func (n *PacedWriter) ReasonOf(err error) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	slow := n.pin.evictionReason()
@@ -128,17 +128,17 @@ func (n *PacedWriter) Cause(err error) error {
 		return slow
 	case n.stalled:
 		return ErrStalled
-	case n.severed:
+	case n.cut:
 		err = errors.Join(net.ErrClosed, err)
 	}
-	return n.conn.Cause(err)
+	return n.conn.ReasonOf(err)
 }
 
 // Below is the connection below; nil: there is none to ask.
 func (n *PacedWriter) Below() *PacedConn { return n.conn }
 
-// Cause is why what is sent on the connection failed, whose error is err. Nil knows no better.
-func (c *PacedConn) Cause(err error) error {
+// ReasonOf is why what is sent on the connection failed, whose error is err. Nil knows no better.
+func (c *PacedConn) ReasonOf(err error) error {
 	if c != nil && c.stalled.Load() {
 		return ErrStalled
 	}
@@ -206,18 +206,18 @@ func (n *PacedWriter) evict() {
 
 // Cut ends the answer so that the client sees that it has no end. A write that waits returns. Any
 // goroutine may call it.
-func (n *PacedWriter) Cut() { n.reset(&n.severed) }
+func (n *PacedWriter) Cut() { n.reset(&n.cut) }
 
 // reset notes why, and breaks the answer: a deadline that has passed resets a stream at once.
 func (n *PacedWriter) reset(why *bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	*why = *why || !n.over
+	*why = *why || !n.ended
 	n.breakLocked()
 }
 
 func (n *PacedWriter) breakLocked() {
-	if !n.over {
+	if !n.ended {
 		_ = n.response.SetWriteDeadline(time.Unix(1, 0)) // never fails
 	}
 }
@@ -233,7 +233,7 @@ func (n *PacedWriter) Keep(k h2.Keeper) (*h2.Stream, error) { return n.response.
 func (n *PacedWriter) Close() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.over = true
+	n.ended = true
 	n.response, n.timer = nil, nil
 }
 
@@ -244,7 +244,7 @@ const StrictTransportSecurityHeader = "Strict-Transport-Security"
 
 // StrictTransportSecurity is what the answers on a connection say in that header; "" if nothing.
 func StrictTransportSecurity(c net.Conn) string {
-	if p := Of(c); p != nil && p.strict != nil {
+	if p := PacedConnOf(c); p != nil && p.strict != nil {
 		return *p.strict
 	}
 	return ""

@@ -16,11 +16,11 @@ type pin struct {
 	bytes int64  // of the state that it keeps alive
 	wake  func() // makes a write that waits return once the pin is evicted; nil: writes look by themselves
 
-	taken atomic.Int64 // bytes
+	takenBytes atomic.Int64 // bytes
 	// nanoseconds in which writes waited for the client; the time in which the answer is made is
 	// not the client's
-	spent   atomic.Int64
-	waiting atomic.Int64 // when the write began that waits now, in nanoseconds since pinEpoch; 0: none does
+	sendTime     atomic.Int64
+	waitingSince atomic.Int64 // when the write began that waits now, in nanoseconds since pinEpoch; 0: none does
 
 	evicted atomic.Pointer[error] // ErrSlow or ErrCrowded; nil: it is not
 }
@@ -34,29 +34,29 @@ var (
 // pinEpoch is where times of pins are counted from.
 var pinEpoch = time.Now()
 
-// add counts what a write took from the answer, and how long that kept it waiting.
-func (p *pin) add(taken int, spent time.Duration) {
-	p.taken.Add(int64(taken))
-	p.spent.Add(int64(spent))
+// addProgress counts what a write took from the answer, and how long that kept it waiting.
+func (p *pin) addProgress(taken int, spent time.Duration) {
+	p.takenBytes.Add(int64(taken))
+	p.sendTime.Add(int64(spent))
 }
 
-// wait and waited enclose a write that looks at nothing while it waits.
-func (p *pin) wait() { p.waiting.Store(max(1, int64(time.Since(pinEpoch)))) }
+// beginWait and waited enclose a write that looks at nothing while it waits.
+func (p *pin) beginWait() { p.waitingSince.Store(max(1, int64(time.Since(pinEpoch)))) }
 
-func (p *pin) waited() {
-	if began := p.waiting.Swap(0); began != 0 {
-		p.spent.Add(int64(time.Since(pinEpoch)) - began)
+func (p *pin) endWait() {
+	if began := p.waitingSince.Swap(0); began != 0 {
+		p.sendTime.Add(int64(time.Since(pinEpoch)) - began)
 	}
 }
 
-// slower reports that the client has taken less than a rate, in bytes per second, and was waited
+// isSlower reports that the client has taken less than a rate, in bytes per second, and was waited
 // for at least so long.
-func (p *pin) slower(rate float64, least time.Duration) bool {
-	spent := time.Duration(p.spent.Load())
-	if began := p.waiting.Load(); began != 0 {
+func (p *pin) isSlower(rate float64, least time.Duration) bool {
+	spent := time.Duration(p.sendTime.Load())
+	if began := p.waitingSince.Load(); began != 0 {
 		spent += time.Since(pinEpoch) - time.Duration(began)
 	}
-	return spent >= least && float64(p.taken.Load()) < rate*spent.Seconds()
+	return spent >= least && float64(p.takenBytes.Load()) < rate*spent.Seconds()
 }
 
 // evictionReason is why the pin is to end; nil: it is not.
@@ -100,7 +100,7 @@ func (s *pins) evictSlow(rate float64, least time.Duration, why error, part int)
 	s.mu.Lock()
 	var slow []*pin
 	for p := range s.all {
-		if p.slower(rate, least) {
+		if p.isSlower(rate, least) {
 			slow = append(slow, p)
 		}
 	}

@@ -12,7 +12,7 @@ func TestMostExpensivePinEndsFirst(t *testing.T) {
 		h := &EvictionPolicy{}
 		pinned := func(bytes int64, taken int) *pin {
 			p := &pin{bytes: bytes}
-			p.add(taken, time.Minute)
+			p.addProgress(taken, time.Minute)
 			h.pin(p)
 			return p
 		}

@@ -28,8 +28,8 @@ type PolledConn struct {
 	poller *Poller
 	stream bool // a short read has emptied the socket, as it has with TCP
 
-	watched   *Watched // set by Open
-	room      func()
+	watched   *PollHandle // set by Open
+	onRoom    func()
 	exhausted bool        // the reader's: nothing is left to be read
 	full      atomic.Bool // room is to be called
 
@@ -67,7 +67,7 @@ var (
 // NewPolledConn makes a PolledConn of a connection whose handshake is done and that nothing reads
 // or writes; nil if it cannot be polled.
 func NewPolledConn(c net.Conn, p *Poller) *PolledConn {
-	below := Of(c)
+	below := PacedConnOf(c)
 	if p == nil || below == nil || !rawio.Supported {
 		return nil
 	}
@@ -81,17 +81,17 @@ func NewPolledConn(c net.Conn, p *Poller) *PolledConn {
 
 // Open implements h2.NonblockingConn. From now on no read or write of the connection waits.
 func (s *PolledConn) Open(ready, room func()) error {
-	s.room = room
+	s.onRoom = room
 	s.below.polled.Store(s)
-	s.watched = s.poller.Attend(s.raw, ready, s.writable)
+	s.watched = s.poller.AttendConn(s.raw, ready, s.onWritable)
 	if s.watched == nil {
 		return fmt.Errorf("watching a connection: %w", net.ErrClosed)
 	}
 	return nil
 }
 
-// Again is called before the reads that follow a call of ready.
-func (s *PolledConn) Again() { s.exhausted = false }
+// ReadAgain is called before the reads that follow a call of ready.
+func (s *PolledConn) ReadAgain() { s.exhausted = false }
 
 // Read implements h2.NonblockingConn.
 func (s *PolledConn) Read(b []byte) (int, error) { return s.conn.Read(b) }
@@ -103,8 +103,8 @@ func (s *PolledConn) Write(b []byte) (int, error) {
 	return s.conn.Write(b)
 }
 
-// Pending implements h2.NonblockingConn.
-func (s *PolledConn) Pending() bool {
+// HasPending implements h2.NonblockingConn.
+func (s *PolledConn) HasPending() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.unsent != nil
@@ -129,7 +129,7 @@ func (s *PolledConn) receive(b []byte) (int, error) {
 	case errors.As(err, &failed): // some of these call themselves temporary
 		return n, os.NewSyscallError("recvfrom", err)
 	}
-	s.exhausted = s.stream && err == nil && n < len(b) && !s.watched.Left()
+	s.exhausted = s.stream && err == nil && n < len(b) && !s.watched.HasLeft()
 	return n, err
 }
 
@@ -217,7 +217,7 @@ func (s *PolledConn) scheduleStallCheck() {
 	if s.blockedSince.IsZero() {
 		s.blockedSince = time.Now()
 	}
-	wait := min(s.below.eviction.StallTimeout(p.stall)/StallChecks, LookAgainInterval)
+	wait := min(s.below.eviction.StallTimeout(p.stall)/StallChecks, RecheckInterval)
 	if s.stallTimer == nil {
 		s.stallTimer = time.AfterFunc(wait, s.checkStall)
 	} else {
@@ -241,13 +241,13 @@ func (s *PolledConn) checkStall() {
 	s.err = ErrStalled
 	s.mu.Unlock()
 	_ = s.below.abort()
-	s.writable()
+	s.onWritable()
 }
 
-// writable calls room if a Flush has left something.
-func (s *PolledConn) writable() {
+// onWritable calls room if a Flush has left something.
+func (s *PolledConn) onWritable() {
 	if s.full.CompareAndSwap(true, false) {
-		s.room()
+		s.onRoom()
 	}
 }
 

@@ -45,7 +45,7 @@ func newPolledPair(t *testing.T, stall time.Duration, cut func(net.Conn) net.Con
 	if err != nil {
 		t.Fatal(err)
 	}
-	tune(near)
+	tuneTCP(near)
 	paced := New(near, nil, &EvictionPolicy{})
 	paced.tls = true
 	server := paced.Secure(&tls.Config{Certificates: identity.TLS.Certificates})
@@ -85,7 +85,7 @@ func (p *polledPair) readAll() (all []byte, err error) {
 	b := make([]byte, 1000)
 	for {
 		<-p.ready
-		p.Again()
+		p.ReadAgain()
 		for err = nil; err == nil; {
 			var n int
 			n, err = p.Read(b)
@@ -222,10 +222,10 @@ func TestPolledConnEndsWithManyUnreadReplies(t *testing.T) {
 			break
 		}
 	}
-	if !p.Pending() {
+	if !p.HasPending() {
 		t.Error("the connection has nothing to send")
 	}
-	p.Again()
+	p.ReadAgain()
 	if _, err := p.Read(reply); !errors.Is(err, errUnread) {
 		t.Errorf("the next read returns %v", err)
 	}

@@ -29,22 +29,22 @@ type Poller struct {
 
 	mu      sync.Mutex
 	last    uint64
-	watched map[uint64]*Watched
+	watched map[uint64]*PollHandle
 }
 
-// Watched is a connection of a poller. Nil is one that is not watched.
-type Watched struct {
+// PollHandle is a connection of a poller. Nil is one that is not watched.
+type PollHandle struct {
 	// Static after construction.
 	poller *Poller
 	conn   syscall.RawConn
 	id     uint64
 
 	// Guarded by poller.mu.
-	gone  func()
-	ready func() // nil: Attend was not called
+	onGone     func()
+	onReadable func() // nil: AttendConn was not called
 
-	left atomic.Bool // the peer has ended the connection; set for Attend alone
-	room func()      // nil: NotifyRoom was not called
+	hasLeft atomic.Bool // the peer has ended the connection; set for AttendConn alone
+	onRoom  func()      // nil: NotifyRoom was not called
 }
 
 // NewPoller starts watching. Without an epoll (out of descriptors) it returns nil, which watches
@@ -75,24 +75,24 @@ func openPoller() (*Poller, error) {
 		_ = file.Close()
 		return nil, fmt.Errorf("polling an epoll: %w", err)
 	}
-	return &Poller{file: file, raw: raw, done: make(chan struct{}), watched: make(map[uint64]*Watched)}, nil
+	return &Poller{file: file, raw: raw, done: make(chan struct{}), watched: make(map[uint64]*PollHandle)}, nil
 }
 
 // Watch calls gone once if the peer of c ends or resets the connection before stop is called. gone
 // must not block. A connection without a socket is not watched: the result is nil.
-func (p *Poller) Watch(c net.Conn, gone func()) *Watched {
+func (p *Poller) Watch(c net.Conn, gone func()) *PollHandle {
 	conn := rawConn(c)
 	if p == nil || conn == nil {
 		return nil
 	}
-	w := &Watched{poller: p, conn: conn, gone: gone}
+	w := &PollHandle{poller: p, conn: conn, onGone: gone}
 	p.add(w)
 	// If the connection is closed already, its next read or write fails.
 	_ = w.control(unix.EPOLL_CTL_ADD, unix.EPOLLRDHUP|unix.EPOLLONESHOT)
 	return w
 }
 
-func (p *Poller) add(w *Watched) {
+func (p *Poller) add(w *PollHandle) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.last++
@@ -100,12 +100,12 @@ func (p *Poller) add(w *Watched) {
 	p.watched[w.id] = w
 }
 
-// Attend calls ready whenever bytes have arrived or the peer has ended the connection, and room
+// AttendConn calls ready whenever bytes have arrived or the peer has ended the connection, and room
 // whenever the socket has room, at least after it had none. Neither may block. Since no lock is
-// held meanwhile, a call may still run after Stop has returned. Attend returns nil if the
+// held meanwhile, a call may still run after Stop has returned. AttendConn returns nil if the
 // connection cannot be watched.
-func (p *Poller) Attend(conn syscall.RawConn, ready, room func()) *Watched {
-	w := &Watched{poller: p, conn: conn, ready: ready, room: room}
+func (p *Poller) AttendConn(conn syscall.RawConn, ready, room func()) *PollHandle {
+	w := &PollHandle{poller: p, conn: conn, onReadable: ready, onRoom: room}
 	p.add(w)
 	if w.control(unix.EPOLL_CTL_ADD, unix.EPOLLIN|unix.EPOLLRDHUP|unix.EPOLLOUT|unix.EPOLLET) != nil {
 		w.Stop()
@@ -116,19 +116,19 @@ func (p *Poller) Attend(conn syscall.RawConn, ready, room func()) *Watched {
 
 // NotifyRoom calls room, from now on, whenever the socket has room after it had none; and once if
 // it has some now. room must not block.
-func (w *Watched) NotifyRoom(room func()) {
+func (w *PollHandle) NotifyRoom(room func()) {
 	w.poller.mu.Lock()
-	w.room = room
+	w.onRoom = room
 	w.poller.mu.Unlock()
 	// fails on a closed connection, as the next write does
 	_ = w.control(unix.EPOLL_CTL_MOD, unix.EPOLLRDHUP|unix.EPOLLOUT|unix.EPOLLET)
 }
 
 // Socket is what is watched.
-func (w *Watched) Socket() syscall.RawConn { return w.conn }
+func (w *PollHandle) Socket() syscall.RawConn { return w.conn }
 
 // Stop ends the watch.
-func (w *Watched) Stop() {
+func (w *PollHandle) Stop() {
 	if w == nil {
 		return
 	}
@@ -138,7 +138,7 @@ func (w *Watched) Stop() {
 	_ = w.control(unix.EPOLL_CTL_DEL, 0)
 }
 
-func (w *Watched) control(op int, events uint32) error {
+func (w *PollHandle) control(op int, events uint32) error {
 	event := unix.EpollEvent{Events: events, Fd: int32(uint32(w.id)),
 		Pad: int32(uint32(w.id >> 32))} // #nosec G115 -- the halves of an id
 	var failed error
@@ -180,39 +180,39 @@ func (p *Poller) dispatch(id uint64, events uint32) {
 
 // notifyWatched calls gone or room with mu held, so that nothing is called after Stop. An attended
 // connection is returned instead.
-func (p *Poller) notifyWatched(id uint64, events uint32) (attended *Watched) {
+func (p *Poller) notifyWatched(id uint64, events uint32) (attended *PollHandle) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	w := p.watched[id]
 	switch {
 	case w == nil:
-	case w.ready != nil:
+	case w.onReadable != nil:
 		return w
 	case events&departureEvents != 0:
 		delete(p.watched, id)
-		w.gone()
-	case w.room != nil:
-		w.room()
+		w.onGone()
+	case w.onRoom != nil:
+		w.onRoom()
 	}
 	return nil
 }
 
 // notifyAttended calls room and ready for an event, without a lock: Stop may have returned. Each
 // event also reports room that there was before.
-func (w *Watched) notifyAttended(events uint32) {
+func (w *PollHandle) notifyAttended(events uint32) {
 	if events&unix.EPOLLOUT != 0 {
-		w.room()
+		w.onRoom()
 	}
 	if events&departureEvents != 0 {
-		w.left.Store(true)
+		w.hasLeft.Store(true)
 	}
 	if events&^unix.EPOLLOUT != 0 {
-		w.ready()
+		w.onReadable()
 	}
 }
 
-// Left reports that the peer of an attended connection has ended it.
-func (w *Watched) Left() bool { return w.left.Load() }
+// HasLeft reports that the peer of an attended connection has ended it.
+func (w *PollHandle) HasLeft() bool { return w.hasLeft.Load() }
 
 // Close stops watching.
 func (p *Poller) Close() {

@@ -13,23 +13,23 @@ import (
 // cancelled when its answer cannot be written.
 type Poller struct{}
 
-// Watched is a connection of a poller. Here there are none.
-type Watched struct{}
+// PollHandle is a connection of a poller. Here there are none.
+type PollHandle struct{}
 
 // NewPoller returns nil, which watches nothing.
 func NewPoller(*zap.Logger) *Poller { return nil }
 
-func (*Poller) Watch(net.Conn, func()) *Watched { return nil }
+func (*Poller) Watch(net.Conn, func()) *PollHandle { return nil }
 
-func (*Poller) Attend(syscall.RawConn, func(), func()) *Watched { return nil }
+func (*Poller) AttendConn(syscall.RawConn, func(), func()) *PollHandle { return nil }
 
-// Left returns false: nothing is attended.
-func (*Watched) Left() bool { return false }
+// HasLeft returns false: nothing is attended.
+func (*PollHandle) HasLeft() bool { return false }
 
-func (*Watched) Socket() syscall.RawConn { return nil }
+func (*PollHandle) Socket() syscall.RawConn { return nil }
 
-func (*Watched) NotifyRoom(func()) {}
+func (*PollHandle) NotifyRoom(func()) {}
 
-func (*Watched) Stop() {}
+func (*PollHandle) Stop() {}
 
 func (*Poller) Close() {}

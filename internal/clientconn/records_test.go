@@ -23,9 +23,9 @@ func (c *counted) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// TestRecords shows that all of a large answer arrives, in order and in few sends, and that a
-// client that stops reading it stalls, in the middle of it or at its end.
-func TestRecords(t *testing.T) {
+// TestLargeAnswersArriveInOrderAndInFewSends shows that all of a large answer arrives, in order and
+// in few sends, and that a client that stops reading it stalls, in the middle of it or at its end.
+func TestLargeAnswersArriveInOrderAndInFewSends(t *testing.T) {
 	identity := httptest.NewUnstartedServer(nil)
 	identity.StartTLS()
 	defer identity.Close()

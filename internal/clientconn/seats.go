@@ -7,18 +7,18 @@ import (
 	"spillway/internal/ring"
 )
 
-// Seats is a semaphore for large answers, lists and initial states: a goroutine holds a seat while
-// it makes, encrypts and sends one. (kube-apiserver's flow control has seats, too.) Events are
-// urgent and little work, large answers are much work and not urgent. Without seats a herd of them
-// takes all processors, and writers of events compete with it.
+// CPULimiter is a semaphore for large answers, lists and initial states: a goroutine holds a seat
+// while it makes, encrypts and sends one. (kube-apiserver's flow control has seats, too.) Events
+// are urgent and little work, large answers are much work and not urgent. Without seats a herd of
+// them takes all processors, and writers of events compete with it.
 //
 // There is one seat fewer than there are processors, and a goroutine that takes one yields to
 // writers if no processor would be left. It gives its seat up while it waits for its client, so a
 // slow client delays no other answer, and gets one again in the order of requests. It keeps the
-// seat during system calls that send, which are work. Nil Seats bound nothing.
-type Seats struct {
+// seat during system calls that send, which are work. Nil CPULimiter bound nothing.
+type CPULimiter struct {
 	processors int           // static
-	taken      chan struct{} // one for each
+	permits    chan struct{} // one for each
 	delivering atomic.Int32  // writers that have something to deliver
 	delivered  ring.Signal   // one of them has delivered it
 }
@@ -27,24 +27,24 @@ type Seats struct {
 // lists advance by a piece after each.
 const yieldTimeout = 10 * time.Millisecond
 
-// NewSeats makes the seats of a process that has so many processors.
-func NewSeats(processors int) *Seats {
-	return &Seats{processors: processors, taken: make(chan struct{}, max(1, processors-1))}
+// NewCPULimiter makes the seats of a process that has so many processors.
+func NewCPULimiter(processors int) *CPULimiter {
+	return &CPULimiter{processors: processors, permits: make(chan struct{}, max(1, processors-1))}
 }
 
 // Acquire waits for a seat, and returns how long it waited.
-func (t *Seats) Acquire() (waited time.Duration) {
+func (t *CPULimiter) Acquire() (waited time.Duration) {
 	if t == nil {
 		return 0
 	}
 	var began time.Time // zero: no wait yet
 	select {
-	case t.taken <- struct{}{}:
+	case t.permits <- struct{}{}:
 	default:
 		began = time.Now()
-		t.taken <- struct{}{}
+		t.permits <- struct{}{}
 	}
-	if t.contended() {
+	if t.isContended() {
 		if began.IsZero() {
 			began = time.Now()
 		}
@@ -57,28 +57,28 @@ func (t *Seats) Acquire() (waited time.Duration) {
 }
 
 // Release gives a seat back.
-func (t *Seats) Release() {
+func (t *CPULimiter) Release() {
 	if t != nil {
-		<-t.taken
+		<-t.permits
 	}
 }
 
 // InUse is how many seats are taken.
-func (t *Seats) InUse() int { return len(t.taken) }
+func (t *CPULimiter) InUse() int { return len(t.permits) }
 
-// contended reports that writers and large answers leave no processor.
-func (t *Seats) contended() bool {
+// isContended reports that writers and large answers leave no processor.
+func (t *CPULimiter) isContended() bool {
 	n := int(t.delivering.Load())
-	return n > 0 && n+len(t.taken) >= t.processors
+	return n > 0 && n+len(t.permits) >= t.processors
 }
 
 // yield waits until the processors are not contended, but not longer than yieldTimeout.
-func (t *Seats) yield() {
+func (t *CPULimiter) yield() {
 	done := time.NewTimer(yieldTimeout)
 	defer done.Stop()
 	for {
 		delivered := t.delivered.Wait()
-		if !t.contended() {
+		if !t.isContended() {
 			return
 		}
 		select {
@@ -91,7 +91,7 @@ func (t *Seats) yield() {
 
 // SetDelivering tells that a writer has something to deliver from now on, or has delivered
 // everything.
-func (t *Seats) SetDelivering(something bool) {
+func (t *CPULimiter) SetDelivering(something bool) {
 	switch {
 	case t == nil:
 	case something:
@@ -102,19 +102,19 @@ func (t *Seats) SetDelivering(something bool) {
 	}
 }
 
-// seat is the one that an answer may have.
-type seat struct {
-	of   *Seats
-	held bool
+// cpuPermit is the one that an answer may have.
+type cpuPermit struct {
+	limiter *CPULimiter
+	held    bool
 }
 
 // setHeld acquires or releases the seat, unless it is in that state already.
-func (l *seat) setHeld(wanted bool) {
+func (l *cpuPermit) setHeld(wanted bool) {
 	switch {
 	case wanted && !l.held:
-		l.of.Acquire()
+		l.limiter.Acquire()
 	case l.held && !wanted:
-		l.of.Release()
+		l.limiter.Release()
 	}
 	l.held = wanted
 }

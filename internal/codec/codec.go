@@ -21,7 +21,7 @@ import (
 // fail. Such an encoding is withdrawn: that watch has ended, and the next request passes through.
 type Codec struct {
 	resource  *object.Resource
-	release   *Release
+	release   *SchemaVersion
 	typed     bool // its kind has a protobuf type
 	annotated bool // upstream shows annotations that are not the object's own
 	withdrawn [3][3]atomic.Bool
@@ -29,7 +29,7 @@ type Codec struct {
 
 // New makes the codec of a resource. What depends on Go types is offered while release says that
 // they suffice.
-func New(r *object.Resource, release *Release) *Codec {
+func New(r *object.Resource, release *SchemaVersion) *Codec {
 	_, err := newMessage(r)
 	return &Codec{resource: r, release: release, typed: r.Builtin && err == nil, annotated: annotated[r.GVR]}
 }

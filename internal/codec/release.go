@@ -7,16 +7,16 @@ import (
 	"sync/atomic"
 )
 
-// Release says whether the Go types of this build know every field that upstream may send: whether
-// their minor version is not older than upstream's (W-235). They would leave out what they do not
-// know, which no client could notice.
-type Release struct {
+// SchemaVersion says whether the Go types of this build know every field that upstream may send:
+// whether their minor version is not older than upstream's (W-235). They would leave out what they
+// do not know, which no client could notice.
+type SchemaVersion struct {
 	own      int // the minor version of the types; -1 if the build does not tell
 	suffices atomic.Bool
 }
 
-// NewRelease is this build's. It satisfies no request until upstream's version is known.
-func NewRelease() *Release {
+// NewSchemaVersion is this build's. It satisfies no request until upstream's version is known.
+func NewSchemaVersion() *SchemaVersion {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return ReleaseOf(-1)
@@ -25,13 +25,13 @@ func NewRelease() *Release {
 }
 
 // ReleaseOf is one with types of a given minor version. Binaries of tests do not tell theirs.
-func ReleaseOf(minor int) *Release { return &Release{own: minor} }
+func ReleaseOf(minor int) *SchemaVersion { return &SchemaVersion{own: minor} }
 
 // Suffices reports whether the types know what upstream sends.
-func (r *Release) Suffices() bool { return r != nil && r.suffices.Load() }
+func (r *SchemaVersion) Suffices() bool { return r != nil && r.suffices.Load() }
 
 // Upstream notes upstream's minor version, as its /version tells it: "37", or "37+".
-func (r *Release) Upstream(minor string) {
+func (r *SchemaVersion) Upstream(minor string) {
 	theirs, ok := leadingNumber(minor)
 	r.suffices.Store(ok && r.own >= theirs)
 }

@@ -52,12 +52,12 @@ func cutsBefore(key string, size int) bool {
 	return odds <= 1 || maphash.String(segmentCuts, key)%odds == 0
 }
 
-// Cutter cuts objects in order into runs to be compressed together. The zero value is before the
-// first.
-type Cutter struct{ size int }
+// SegmentSplitter cuts objects in order into runs to be compressed together. The zero value is
+// before the first.
+type SegmentSplitter struct{ size int }
 
 // Before reports whether a run ends before this object, of which n bytes are to be compressed.
-func (c *Cutter) Before(o *object.Object, n int) bool {
+func (c *SegmentSplitter) Before(o *object.Object, n int) bool {
 	cut := c.size >= segmentMaxBytes || c.size >= segmentMinBytes && cutsBefore(o.Key, n)
 	if cut {
 		c.size = 0
@@ -68,7 +68,7 @@ func (c *Cutter) Before(o *object.Object, n int) bool {
 
 // segments calls f for each run of items that is to be a segment.
 func (l *List) segments(f func(from, to int)) {
-	var cutter Cutter
+	var cutter SegmentSplitter
 	from := 0
 	around := len(l.prefix) + len(l.suffix) + len(l.separator)
 	for i, o := range l.items {

@@ -33,7 +33,7 @@ const (
 )
 
 // Values of --authentication-local-jwks: which tokens are verified here. They are those of
-// rbac.TokensKept.
+// rbac.TokenMode.
 const (
 	LocalTokensNone    = "none"
 	LocalTokensUnbound = "unbound"

@@ -7,9 +7,9 @@ import (
 )
 
 // Cursor is one client's place in the log. Next returns the frames that follow; when there are
-// none, Through is a resourceVersion that the client is complete through: a truthful bookmark. An
-// error is a cache.ExpiredError: the log has moved past it; or ErrUnencodable: what follows cannot
-// be encoded.
+// none, CompleteRV is a resourceVersion that the client is complete through: a truthful bookmark.
+// An error is a cache.ExpiredError: the log has moved past it; or ErrUnencodable: what follows
+// cannot be encoded.
 //
 // It follows its feed, which is the log with the selector already applied. A cursor that is below
 // the feed, or falls off it, reads the log itself until it meets the feed again: same frames, more
@@ -22,55 +22,55 @@ type Cursor struct {
 	encoding object.Encoding
 
 	// Small, and beside each other: there is a cursor for every watch.
-	live        bool
-	seam        bool // between two entries of a seam
-	future      bool // the log has not reached through yet: until it does, there is silence (W-106)
-	sliced, cut bool // see Slice
+	live             bool
+	inSeam           bool // between two entries of a seam
+	futureRV         bool // the log has not reached through yet: until it does, there is silence (W-106)
+	limited, hasMore bool // see LimitWork
 
-	feed     *Feed // nil: the log alone, the specification of the feed
-	place    feedPosition
-	position uint64 // in the log: everything below was returned
-	through  uint64
-	scratch  []byte
+	feed         *Feed // nil: the log alone, the specification of the feed
+	feedPosition feedPosition
+	position     uint64 // in the log: everything below was returned
+	completeRV   uint64
+	scratch      []byte
 }
 
 // replayRunBytes is how many bytes of frames a cursor makes at once when it reads the log.
 const replayRunBytes = 64 << 10
 
-// From makes a cursor that begins at a log position at which the client is complete through rv.
+// CursorAt makes a cursor that begins at a log position at which the client is complete through rv.
 // Close it.
-func (v OwnerView) From(position, rv uint64, sel object.Selector, enc object.Encoding) *Cursor {
+func (v OwnerView) CursorAt(position, rv uint64, sel object.Selector, enc object.Encoding) *Cursor {
 	hub, feed := v.hub.subscribe(v.owner, sel, enc)
 	return &Cursor{
-		hub: hub, owner: v.owner, selector: &feed.selector, encoding: enc, feed: feed, position: position, through: rv,
+		hub: hub, owner: v.owner, selector: &feed.selector, encoding: enc, feed: feed, position: position, completeRV: rv,
 	}
 }
 
-// After makes a cursor for a client that has a state. Close it.
-func (v OwnerView) After(s *cache.Snapshot, sel object.Selector, enc object.Encoding) (*Cursor, error) {
+// CursorAfter makes a cursor for a client that has a state. Close it.
+func (v OwnerView) CursorAfter(s *cache.Snapshot, sel object.Selector, enc object.Encoding) (*Cursor, error) {
 	if s.Reached < s.RV {
-		return v.Resume(s.RV, sel, enc)
+		return v.CursorFromRV(s.RV, sel, enc)
 	}
-	return v.From(s.Next, s.RV, sel, enc), nil
+	return v.CursorAt(s.Next, s.RV, sel, enc), nil
 }
 
-// Resume makes a cursor for a client that has seen everything up to rv. It returns a
+// CursorFromRV makes a cursor for a client that has seen everything up to rv. It returns a
 // cache.ExpiredError if history does not reach back to it.
-func (v OwnerView) Resume(rv uint64, sel object.Selector, enc object.Encoding) (*Cursor, error) {
-	future := rv > v.hub.resource.Through()
+func (v OwnerView) CursorFromRV(rv uint64, sel object.Selector, enc object.Encoding) (*Cursor, error) {
+	future := rv > v.hub.resource.CompleteRV()
 	position, err := v.hub.resource.Log().Find(rv)
 	if err != nil {
 		return nil, err
 	}
-	c := v.From(position, rv, sel, enc)
-	c.future = future
+	c := v.CursorAt(position, rv, sel, enc)
+	c.futureRV = future
 	return c, nil
 }
 
-// Replay makes a cursor that reads the log alone. It is the specification: every other cursor must
-// return the same events.
-func (h *Hub) Replay(position, rv uint64, sel object.Selector, enc object.Encoding) *Cursor {
-	return &Cursor{hub: h, selector: &sel, encoding: enc, position: position, through: rv}
+// NewReplayCursor makes a cursor that reads the log alone. It is the specification: every other
+// cursor must return the same events.
+func (h *Hub) NewReplayCursor(position, rv uint64, sel object.Selector, enc object.Encoding) *Cursor {
+	return &Cursor{hub: h, selector: &sel, encoding: enc, position: position, completeRV: rv}
 }
 
 // Selector is what the client sees. Immutable; all cursors of a feed have the same.
@@ -79,26 +79,26 @@ func (c *Cursor) Selector() *object.Selector { return c.selector }
 // Close gives the feed back.
 func (c *Cursor) Close() {
 	if c.feed != nil {
-		c.hub.release(c.feed)
+		c.hub.releaseFeed(c.feed)
 		c.feed = nil
 	}
 	c.live = false
 }
 
-// Through is the resourceVersion that the client is complete through, once it has everything that
-// Next returned.
-func (c *Cursor) Through() uint64 { return c.through }
+// CompleteRV is the resourceVersion that the client is complete through, once it has everything
+// that Next returned.
+func (c *Cursor) CompleteRV() uint64 { return c.completeRV }
 
-// InSeam reports that the client is between two entries of a seam, where a stream must neither be
+// IsInSeam reports that the client is between two entries of a seam, where a stream must neither be
 // ended nor told a bookmark.
-func (c *Cursor) InSeam() bool { return c.seam }
+func (c *Cursor) IsInSeam() bool { return c.inSeam }
 
-// Follows reports that the cursor follows its feed. Unless it cannot, it does once Next has nothing
+// IsLive reports that the cursor follows its feed. Unless it cannot, it does once Next has nothing
 // left to return.
-func (c *Cursor) Follows() bool { return c.live }
+func (c *Cursor) IsLive() bool { return c.live }
 
-// Ahead reports that the log has not reached the client yet.
-func (c *Cursor) Ahead() bool { return c.future }
+// IsFutureRV reports that the log has not reached the client yet.
+func (c *Cursor) IsFutureRV() bool { return c.futureRV }
 
 // Lag is how many log entries the cursor has yet to pass.
 func (c *Cursor) Lag() uint64 {
@@ -106,9 +106,9 @@ func (c *Cursor) Lag() uint64 {
 	return head - min(head, c.position)
 }
 
-// Held is how many bytes of frames the cursor keeps for itself: none while it follows its feed, a
-// run of them at most while it reads the log, however far behind it is.
-func (c *Cursor) Held() int { return cap(c.scratch) }
+// BufferedBytes is how many bytes of frames the cursor keeps for itself: none while it follows its
+// feed, a run of them at most while it reads the log, however far behind it is.
+func (c *Cursor) BufferedBytes() int { return cap(c.scratch) }
 
 // Wait returns a channel that closes when there may be more. Take it before Next.
 func (c *Cursor) Wait() <-chan struct{} { return c.Signal().Wait() }
@@ -121,18 +121,18 @@ func (c *Cursor) Signal() *ring.Signal {
 	return c.hub.resource.Signal()
 }
 
-// Slice bounds the work of one Next from now on, for a goroutine that serves many cursors: a cursor
-// that reads the log matches its selector with a few entries, and then More reports that there is
-// more to read, frames or none.
-func (c *Cursor) Slice() { c.sliced = true }
+// LimitWork bounds the work of one Next from now on, for a goroutine that serves many cursors: a
+// cursor that reads the log matches its selector with a few entries, and then HasMore reports that
+// there is more to read, frames or none.
+func (c *Cursor) LimitWork() { c.limited = true }
 
-// More reports that the last Next ended early.
-func (c *Cursor) More() bool { return c.cut }
+// HasMore reports that the last Next ended early.
+func (c *Cursor) HasMore() bool { return c.hasMore }
 
-// sliceEntries is how much a sliced cursor reads in one Next: so many entries, fewer if their
+// workLimit is how much a sliced cursor reads in one Next: so many entries, fewer if their
 // objects have many labels. It is about as much work as one send.
 const (
-	sliceEntries   = 64
+	workLimit      = 64
 	labelsPerEntry = 32 // labels that are as much work as an entry
 )
 
@@ -150,11 +150,11 @@ func workOf(e *cache.Entry) int {
 // Next returns the frames that follow, ready to send and valid until the next call; none if the
 // client has everything.
 func (c *Cursor) Next() ([]byte, error) {
-	c.cut = false
+	c.hasMore = false
 	for {
-		joined := c.join()
+		joined := c.joinFeed()
 		if c.live {
-			run, ok := c.follow()
+			run, ok := c.readFeed()
 			// A cursor that has just joined waited for the log, and so must not miss what the feed
 			// has yet to show.
 			if ok && (len(run) > 0 || !joined || c.Lag() == 0) {
@@ -162,50 +162,50 @@ func (c *Cursor) Next() ([]byte, error) {
 			}
 			c.live = false
 			if !ok {
-				c.hub.stats.FeedLapped.Add(1)
+				c.hub.stats.FeedOverruns.Add(1)
 			}
 		}
-		run, moved, err := c.replay()
-		if err != nil || len(run) > 0 || !moved || c.cut {
+		run, moved, err := c.readLog()
+		if err != nil || len(run) > 0 || !moved || c.hasMore {
 			return run, err
 		}
 	}
 }
 
-// join moves a cursor that reads the log to its feed, if that reaches back to it.
-func (c *Cursor) join() bool {
-	if c.live || c.feed == nil || c.future {
+// joinFeed moves a cursor that reads the log to its feed, if that reaches back to it.
+func (c *Cursor) joinFeed() bool {
+	if c.live || c.feed == nil || c.futureRV {
 		return false
 	}
-	if c.place, c.live = c.feed.locate(c.position); c.live {
+	if c.feedPosition, c.live = c.feed.locate(c.position); c.live {
 		c.scratch = nil
 	}
 	return c.live
 }
 
-// follow reads the feed. Progress is read first: whatever is not in the feed then is above it.
-func (c *Cursor) follow() ([]byte, bool) {
+// readFeed reads the feed. Progress is read first: whatever is not in the feed then is above it.
+func (c *Cursor) readFeed() ([]byte, bool) {
 	done := c.hub.progress.Load()
-	run, last, next, ok := c.feed.read(c.place, c.position)
+	run, last, next, ok := c.feed.read(c.feedPosition, c.position)
 	if !ok {
 		return nil, false
 	}
-	c.place = next
+	c.feedPosition = next
 	switch {
 	case len(run) > 0:
-		c.position, c.through, c.seam = last.next, last.through, last.seam
+		c.position, c.completeRV, c.inSeam = last.next, last.completeRV, last.inSeam
 	case done.position > c.position:
-		c.position, c.through, c.seam = done.position, done.through, false
+		c.position, c.completeRV, c.inSeam = done.position, done.completeRV, false
 	}
 	return run, true
 }
 
-// replay reads the log. moved says that it passed something although there were no frames: then the
-// feed may reach back to it. What ends the cursor is returned after the frames before it.
-func (c *Cursor) replay() (run []byte, moved bool, err error) {
+// readLog reads the log. moved says that it passed something although there were no frames: then
+// the feed may reach back to it. What ends the cursor is returned after the frames before it.
+func (c *Cursor) readLog() (run []byte, moved bool, err error) {
 	before := c.position
 	c.scratch = c.scratch[:0]
-	err = c.fill(c.hub.resource.Log().Head())
+	err = c.fillRun(c.hub.resource.Log().Head())
 	if len(c.scratch) > 0 {
 		return c.scratch, true, nil
 	}
@@ -213,27 +213,27 @@ func (c *Cursor) replay() (run []byte, moved bool, err error) {
 	return nil, err == nil && c.position != before, err
 }
 
-// fill takes log entries until there is a run of frames, or none are left below head.
-func (c *Cursor) fill(head uint64) error {
+// fillRun takes log entries until there is a run of frames, or none are left below head.
+func (c *Cursor) fillRun(head uint64) error {
 	log, work := c.hub.resource.Log(), 0
 	for {
 		switch {
-		case c.sliced && work >= sliceEntries:
-			c.cut = c.position < head
+		case c.limited && work >= workLimit:
+			c.hasMore = c.position < head
 			return nil
-		case c.hub.resource.Retired():
-			return &cache.ExpiredError{Asked: c.through, Oldest: log.Floor()}
-		case c.position >= head || len(c.scratch) >= c.hub.replayed():
+		case c.hub.resource.IsClosed():
+			return &cache.ExpiredError{RequestedRV: c.completeRV, OldestRV: log.Floor()}
+		case c.position >= head || len(c.scratch) >= c.hub.replayBytes():
 			return nil
 		}
-		e, ok := log.At(c.position)
+		e, ok := log.EntryAt(c.position)
 		if !ok {
-			return &cache.ExpiredError{Asked: c.through, Oldest: log.Floor()}
+			return &cache.ExpiredError{RequestedRV: c.completeRV, OldestRV: log.Floor()}
 		}
 		work += workOf(e)
-		pass := c.take
-		if c.future {
-			pass = c.arrive
+		pass := c.takeEntry
+		if c.futureRV {
+			pass = c.skipToRV
 		}
 		if err := pass(e); err != nil {
 			return err
@@ -241,49 +241,49 @@ func (c *Cursor) fill(head uint64) error {
 	}
 }
 
-// arrive takes a log entry for a cursor whose client resumed at a resourceVersion that the log had
-// not reached. Below that resourceVersion it skips the entry. Once the log reaches it, arrive finds
-// the position as for a client that resumes now, since a gap may have been closed meanwhile: if the
-// gap began at that resourceVersion, the client needs the deletions of the seam; if it lies inside
-// the gap, the cursor has expired.
-func (c *Cursor) arrive(e *cache.Entry) error {
-	if e.Through < c.through {
+// skipToRV takes a log entry for a cursor whose client resumed at a resourceVersion that the log
+// had not reached. Below that resourceVersion it skips the entry. Once the log reaches it, arrive
+// finds the position as for a client that resumes now, since a gap may have been closed meanwhile:
+// if the gap began at that resourceVersion, the client needs the deletions of the seam; if it lies
+// inside the gap, the cursor has expired.
+func (c *Cursor) skipToRV(e *cache.Entry) error {
+	if e.CompleteRV < c.completeRV {
 		c.position++
 		return nil
 	}
-	position, err := c.hub.resource.Log().Find(c.through)
+	position, err := c.hub.resource.Log().Find(c.completeRV)
 	if err != nil {
 		return err
 	}
-	c.position, c.future = position, false
+	c.position, c.futureRV = position, false
 	return nil
 }
 
-// take appends the frame of a log entry, if the client sees it, and passes the entry. An entry that
-// cannot be shown is not passed.
-func (c *Cursor) take(e *cache.Entry) error {
-	if err := c.frame(e); err != nil {
+// takeEntry appends the frame of a log entry, if the client sees it, and passes the entry. An entry
+// that cannot be shown is not passed.
+func (c *Cursor) takeEntry(e *cache.Entry) error {
+	if err := c.appendFrame(e); err != nil {
 		return err
 	}
 	c.position++
-	c.seam = e.Seam.Open()
-	c.through = e.Through
+	c.inSeam = e.Seam.IsOpen()
+	c.completeRV = e.CompleteRV
 	return nil
 }
 
-func (c *Cursor) frame(e *cache.Entry) (err error) {
-	t, o, seen := c.selector.Seen(&e.Event)
+func (c *Cursor) appendFrame(e *cache.Entry) (err error) {
+	t, o, seen := c.selector.EventFor(&e.Event)
 	switch {
 	case seen:
 		c.scratch, err = AppendEvent(c.scratch, c.encoding, t, o, e.RV)
 	case e.Seam == cache.SeamEnd && c.encoding.Bookmarks:
-		c.scratch, err = AppendBookmark(c.scratch, c.encoding, c.hub.resource.Template(), e.Through, false)
+		c.scratch, err = AppendBookmark(c.scratch, c.encoding, c.hub.resource.BookmarkTemplate(), e.CompleteRV, false)
 		return err
 	default:
 		return nil
 	}
 	if err == nil {
-		c.hub.stats.Replayed.Add(1)
+		c.hub.stats.ReplayedFrames.Add(1)
 	}
 	return err
 }

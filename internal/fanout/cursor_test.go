@@ -34,8 +34,8 @@ func TestCursorTellsWhatItsSelectorSees(t *testing.T) {
 		w.expect(other, "ADDED b/y 104")
 		w.expect(onNode, "ADDED a/x 103", "DELETED a/x 105")
 		for _, c := range []*Cursor{all, web, other, onNode} {
-			if c.Through() != 105 || c.InSeam() || c.Lag() != 0 {
-				w.Fatalf("through %d, in seam %v, lag %d", c.Through(), c.InSeam(), c.Lag())
+			if c.CompleteRV() != 105 || c.IsInSeam() || c.Lag() != 0 {
+				w.Fatalf("through %d, in seam %v, lag %d", c.CompleteRV(), c.IsInSeam(), c.Lag())
 			}
 			c.Close()
 			c.Close()
@@ -54,7 +54,7 @@ func TestCursorResumesAfterWhatItSaw(t *testing.T) {
 		w.expect(w.resume(102, everything, plain), "ADDED a/y 103", "ADDED a/z 105")
 		w.expect(w.resume(104, everything, plain), "ADDED a/z 105")
 		w.expect(w.resume(105, everything, plain))
-		if _, err := w.hub.For("").Resume(100, everything, plain); err == nil ||
+		if _, err := w.hub.ViewFor("").CursorFromRV(100, everything, plain); err == nil ||
 			err.Error() != "too old resource version: 100 (101)" {
 			w.Fatal(err)
 		}
@@ -71,8 +71,8 @@ func TestCursorIsCompleteThroughWhatItDoesNotSee(t *testing.T) {
 		w.progress()
 		dispatch()
 		w.expect(c)
-		if c.Through() != w.rv {
-			w.Fatalf("through %d, want %d", c.Through(), w.rv)
+		if c.CompleteRV() != w.rv {
+			w.Fatalf("through %d, want %d", c.CompleteRV(), w.rv)
 		}
 	})
 }
@@ -100,7 +100,7 @@ func TestCursorLappedByTheLogExpires(t *testing.T) {
 		}
 		_, err := drain(c)
 		var expired *cache.ExpiredError
-		if !asExpired(err, &expired) || expired.Asked != 102 || expired.Oldest != w.resource.Log().Floor() {
+		if !asExpired(err, &expired) || expired.RequestedRV != 102 || expired.OldestRV != w.resource.Log().Floor() {
 			w.Fatal(err)
 		}
 	})
@@ -122,7 +122,7 @@ func TestCursorExpiresWhenHistoryIsVoid(t *testing.T) {
 		w.expectError(caughtUp, "too old resource version: 103 (90)")
 		w.expectError(behind, "too old resource version: 101 (90)")
 		w.expectError(pending, "too old resource version: 500 (90)")
-		if _, err := w.hub.For("").Resume(103, everything, plain); err == nil {
+		if _, err := w.hub.ViewFor("").CursorFromRV(103, everything, plain); err == nil {
 			w.Fatal("a resume in a past that no longer exists was accepted")
 		}
 		fresh := w.live(everything, plain)
@@ -148,8 +148,8 @@ func TestCursorFromTheFutureSwallowsWhatTheClientHas(t *testing.T) {
 		w.set("a/x", "web") // 102
 		dispatch()
 		w.expect(c)
-		if c.Through() != 103 {
-			w.Fatalf("a client was promised %d, but has seen 103", c.Through())
+		if c.CompleteRV() != 103 {
+			w.Fatalf("a client was promised %d, but has seen 103", c.CompleteRV())
 		}
 		w.set("a/y", "web") // 103
 		dispatch()
@@ -225,15 +225,15 @@ func TestCursorReadsSeams(t *testing.T) {
 		w.expect(with, append(seam, "BOOKMARK 111")...)
 		w.expect(elsewhere, "BOOKMARK 111")
 		for _, c := range []*Cursor{with, without, elsewhere} {
-			if c.Through() != 111 || c.InSeam() {
-				w.Fatalf("through %d, in seam %v", c.Through(), c.InSeam())
+			if c.CompleteRV() != 111 || c.IsInSeam() {
+				w.Fatalf("through %d, in seam %v", c.CompleteRV(), c.IsInSeam())
 			}
 		}
 		w.expect(w.resume(104, everything, bookmarks), append(seam, "BOOKMARK 111")...)
 		w.expect(w.resume(103, everything, chunked), append(first[2:], seam...)...)
 		w.expect(w.resume(111, everything, bookmarks))
 		for _, rv := range []uint64{105, 106, 107, 110} {
-			if c, err := w.hub.For("").Resume(rv, everything, plain); err == nil {
+			if c, err := w.hub.ViewFor("").CursorFromRV(rv, everything, plain); err == nil {
 				run, _ := drain(c)
 				w.Fatalf("a resume at %d, inside the gap, was accepted: %q", rv, decode(w, run, plain))
 			}
@@ -249,7 +249,7 @@ func TestResumeInsideAGapWithoutDeletionsIsRefused(t *testing.T) {
 	w.replace(append(w.kept("a/x"), w.pod("a/y", "web", 106, 0))...) // 110: L
 	f := func(rv uint64, refusal string) {
 		t.Helper()
-		_, err := w.hub.For("").Resume(rv, everything, plain)
+		_, err := w.hub.ViewFor("").CursorFromRV(rv, everything, plain)
 		if (err == nil) != (refusal == "") || err != nil && err.Error() != refusal {
 			t.Fatalf("resume at %d: %v, want %q", rv, err, refusal)
 		}
@@ -289,15 +289,15 @@ func TestCursorKnowsThatItIsInsideASeam(t *testing.T) {
 			if len(run) == 0 {
 				break
 			}
-			if c.InSeam() {
+			if c.IsInSeam() {
 				partly++
-				if c.Through() != p {
-					w.Fatalf("inside the seam the client is complete through %d, want %d", c.Through(), p)
+				if c.CompleteRV() != p {
+					w.Fatalf("inside the seam the client is complete through %d, want %d", c.CompleteRV(), p)
 				}
 			}
 		}
-		if partly < 2 || c.InSeam() || c.Through() != w.rv {
-			w.Fatalf("%d runs inside the seam; after it: in seam %v, through %d", partly, c.InSeam(), c.Through())
+		if partly < 2 || c.IsInSeam() || c.CompleteRV() != w.rv {
+			w.Fatalf("%d runs inside the seam; after it: in seam %v, through %d", partly, c.IsInSeam(), c.CompleteRV())
 		}
 	})
 }
@@ -311,28 +311,29 @@ func TestCursorLappedByItsFeedGoesOnFromTheLog(t *testing.T) {
 	w.hub.Dispatch()
 	w.expect(c)
 	var want []string
-	for range 2 * keptSegments * maxSegmentBytes / 1000 {
+	for range 2 * segmentsLimit * maxSegmentBytes / 1000 {
 		w.setPadded("a/x", "web", 1000)
 		w.hub.Dispatch()
 	}
-	reference := w.hub.Replay(c.position, c.through, everything, plain)
+	reference := w.hub.NewReplayCursor(c.position, c.completeRV, everything, plain)
 	run, err := drain(reference)
 	w.must(err)
 	want = decode(w, run, plain)
 	w.expect(c, want...)
-	if w.hub.Stats().FeedLapped.Load() != 1 {
-		t.Fatalf("lapped %d times: nothing is tested", w.hub.Stats().FeedLapped.Load())
+	if w.hub.Stats().FeedOverruns.Load() != 1 {
+		t.Fatalf("lapped %d times: nothing is tested", w.hub.Stats().FeedOverruns.Load())
 	}
 	if !c.live {
 		t.Fatal("the cursor has caught up, but does not follow its feed")
 	}
-	if c.Held() != 0 {
-		t.Fatalf("the cursor still holds %d bytes", c.Held())
+	if c.BufferedBytes() != 0 {
+		t.Fatalf("the cursor still holds %d bytes", c.BufferedBytes())
 	}
 	w.set("a/x", "db")
 	w.hub.Dispatch()
-	replayed := w.hub.Stats().Replayed.Load()
-	if run, err = drain(c); err != nil || len(decode(w, run, plain)) != 1 || w.hub.Stats().Replayed.Load() != replayed {
+	replayed := w.hub.Stats().ReplayedFrames.Load()
+	if run, err = drain(c); err != nil || len(decode(w, run, plain)) != 1 ||
+		w.hub.Stats().ReplayedFrames.Load() != replayed {
 		t.Fatalf("%q, %v: not from the feed", run, err)
 	}
 }

@@ -15,21 +15,21 @@ type CursorPosition struct {
 // Position is where the cursor is. It is as exact as Next, and does not move the cursor.
 func (c *Cursor) Position() CursorPosition {
 	if !c.live {
-		return CursorPosition{First: c.position, Pending: !c.future && c.Lag() > 0}
+		return CursorPosition{First: c.position, Pending: !c.futureRV && c.Lag() > 0}
 	}
-	return c.feed.positionOf(c.place, c.position)
+	return c.feed.positionOf(c.feedPosition, c.position)
 }
 
 // positionOf is that of a cursor at p, which has what lies below a log position.
 func (f *Feed) positionOf(p feedPosition, position uint64) (s CursorPosition) {
-	kept := f.kept.Load() // before the marks are read, as in read
+	kept := f.segments.Load() // before the marks are read, as in read
 	if p.segment < kept.first {
 		return CursorPosition{First: position, Pending: true}
 	}
 	at := min(p.segment-kept.first, uint64(len(kept.segments)))
 	taken := p.taken
 	for _, segment := range kept.segments[at:] {
-		marks := segment.visible()
+		marks := segment.visibleEnds()
 		for taken < len(marks) && marks[taken].next <= position {
 			taken++
 		}
@@ -43,7 +43,7 @@ func (f *Feed) positionOf(p feedPosition, position uint64) (s CursorPosition) {
 		taken = 0
 	}
 	for i := at; i > 0 && !s.LastKnown; i-- {
-		if marks := kept.segments[i-1].visible(); len(marks) > 0 {
+		if marks := kept.segments[i-1].visibleEnds(); len(marks) > 0 {
 			s.Last, s.LastKnown = marks[len(marks)-1].next-1, true
 		}
 	}

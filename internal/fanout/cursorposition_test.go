@@ -11,7 +11,7 @@ func (w *world) stands(c *Cursor, first, last uint64) {
 		if !known {
 			return 0
 		}
-		e, ok := w.resource.Log().At(position)
+		e, ok := w.resource.Log().EntryAt(position)
 		if !ok {
 			w.Fatalf("the log has nothing at %d", position)
 		}
@@ -23,7 +23,7 @@ func (w *world) stands(c *Cursor, first, last uint64) {
 }
 
 // What its selector does not see is nothing that a client lags.
-func TestStanding(t *testing.T) {
+func TestACursorDoesNotLagForUnselectedEvents(t *testing.T) {
 	w := newWorld(t, plenty)
 	w.hub.Dispatch()
 	web := w.live(app("web"), plain)
@@ -59,7 +59,7 @@ func TestStanding(t *testing.T) {
 		w.hub.Dispatch()
 	}
 	w.stands(web, 107, 105)
-	for range keptSegments {
+	for range segmentsLimit {
 		w.setPadded("a/y", "web", segmentBytesPerStream)
 		w.hub.Dispatch()
 	}

@@ -68,9 +68,9 @@ func TestProtobufFrames(t *testing.T) {
 			unhex(fmt.Sprintf("12%02x 0a%02x", len(later)+2, len(later)))+string(later))
 }
 
-// TestGzipFrames: what lies in the members, one after another, is the bare stream; a run of frames
-// is one member (W-7).
-func TestGzipFrames(t *testing.T) {
+// TestGzipMembersHoldThePlainStream: what lies in the members, one after another, is the bare
+// stream; a run of frames is one member (W-7).
+func TestGzipMembersHoldThePlainStream(t *testing.T) {
 	w := newWorld(t, plenty)
 	b := object.NewBookmark(pods)
 	var stream, want []byte
@@ -99,11 +99,12 @@ func TestGzipFrames(t *testing.T) {
 	}
 }
 
-// TestUnencodable: an event that cannot be made ends the cursors that come to it, after everything
-// before it and without a step over it; and no others. Its feed goes on behind it.
-func TestUnencodable(t *testing.T) {
+// TestAnUnencodableEventEndsItsCursorsAlone: an event that cannot be made ends the cursors that
+// come to it, after everything before it and without a step over it; and no others. Its feed goes
+// on behind it.
+func TestAnUnencodableEventEndsItsCursorsAlone(t *testing.T) {
 	w := newWorld(t, plenty)
-	start := w.resource.Through()
+	start := w.resource.CompleteRV()
 	fits := func(name string) *object.Object {
 		w.rv++
 		raw := fmt.Sprintf(`{"kind":"Pod","apiVersion":"v1","metadata":{"name":%q,"namespace":"a","resourceVersion":"%d",`+
@@ -134,8 +135,8 @@ func TestUnencodable(t *testing.T) {
 		if run, err := at.cursor.Next(); len(run) > 0 || !errors.Is(err, ErrUnencodable) {
 			t.Fatalf("%s, later: %q, %v", at.name, run, err)
 		}
-		if at.cursor.Through() >= w.rv-1 {
-			t.Fatalf("%s: complete through %d, which it is not", at.name, at.cursor.Through())
+		if at.cursor.CompleteRV() >= w.rv-1 {
+			t.Fatalf("%s: complete through %d, which it is not", at.name, at.cursor.CompleteRV())
 		}
 	}
 	if run, err := drain(other); err != nil || !strings.Contains(string(run), "z") {

@@ -28,22 +28,22 @@ type reference struct {
 
 func newReference(w *world, v view) *reference {
 	s := w.resource.Snapshot()
-	r := &reference{cursor: w.hub.Replay(s.Next, s.RV, v.selector, v.encoding), base: s.Next}
+	r := &reference{cursor: w.hub.NewReplayCursor(s.Next, s.RV, v.selector, v.encoding), base: s.Next}
 	r.note()
 	return r
 }
 
 func (r *reference) note() {
 	r.offsets = append(r.offsets, len(r.bytes))
-	r.through = append(r.through, r.cursor.through)
-	r.seam = append(r.seam, r.cursor.seam)
+	r.through = append(r.through, r.cursor.completeRV)
+	r.seam = append(r.seam, r.cursor.inSeam)
 }
 
 func (r *reference) advance(w *world) {
 	for log := w.resource.Log(); r.cursor.position < log.Head(); {
-		e, _ := log.At(r.cursor.position)
+		e, _ := log.EntryAt(r.cursor.position)
 		r.cursor.scratch = r.cursor.scratch[:0]
-		made(nil, r.cursor.take(e))
+		made(nil, r.cursor.takeEntry(e))
 		r.bytes = append(r.bytes, r.cursor.scratch...)
 		r.note()
 	}
@@ -110,7 +110,7 @@ func (h *history) write(r *rand.Rand, voids bool) {
 	case n < 199 || !voids:
 		h.relist(r)
 	default:
-		h.must(h.resource.Replace(nil, h.resource.Through()-10))
+		h.must(h.resource.Replace(nil, h.resource.CompleteRV()-10))
 		h.rv += 20
 		h.begin()
 	}
@@ -136,7 +136,7 @@ func (h *history) relist(r *rand.Rand) {
 		}
 	}
 	h.rv += uint64(r.IntN(2))
-	if h.rv == h.resource.Through() {
+	if h.rv == h.resource.CompleteRV() {
 		h.rv++
 	}
 	h.must(h.resource.Replace(next, h.rv))
@@ -146,9 +146,9 @@ func (h *history) relist(r *rand.Rand) {
 func (h *history) read(r *rand.Rand, i int, follow bool) reading {
 	v := h.views[i]
 	s := h.resource.Snapshot()
-	c := h.hub.For("").From(s.Next, s.RV, v.selector, v.encoding)
+	c := h.hub.ViewFor("").CursorAt(s.Next, s.RV, v.selector, v.encoding)
 	if r.IntN(2) == 0 {
-		if resumed, err := h.hub.For("").Resume(s.RV-uint64(r.IntN(60)), v.selector, v.encoding); err == nil {
+		if resumed, err := h.hub.ViewFor("").CursorFromRV(s.RV-uint64(r.IntN(60)), v.selector, v.encoding); err == nil {
 			c.Close()
 			c = resumed
 		}
@@ -164,7 +164,7 @@ func (h *history) read(r *rand.Rand, i int, follow bool) reading {
 		finished := h.over()
 		frames, err := c.Next()
 		out.got = append(out.got, frames...)
-		out.end, out.through, out.seam = c.position, c.through, c.seam
+		out.end, out.through, out.seam = c.position, c.completeRV, c.inSeam
 		if _, out.expired = err.(*cache.ExpiredError); out.expired { //nolint:errorlint // it comes unwrapped
 			return out
 		}
@@ -239,7 +239,7 @@ func TestEveryCursorReadsTheLog(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/seed=%d", name, seed), func(t *testing.T) {
 				h := newHistory(t, limits)
 				if lowMemory {
-					h.hub.Share(NewByteBudget(64 << 10))
+					h.hub.SetBudget(NewByteBudget(64 << 10))
 				}
 				ctx, stop := contextFor(t)
 				var hub, readers sync.WaitGroup
@@ -284,7 +284,8 @@ func TestEveryCursorReadsTheLog(t *testing.T) {
 				if !tested(h.hub.Stats(), expired) {
 					t.Fatalf("the history does not test what it should: %d readings, %d expired, %d frames of feeds, %d of the log, "+
 						"%d times lapped",
-						readings, expired, h.hub.Stats().Frames.Load(), h.hub.Stats().Replayed.Load(), h.hub.Stats().FeedLapped.Load())
+						readings, expired, h.hub.Stats().Frames.Load(), h.hub.Stats().ReplayedFrames.Load(),
+						h.hub.Stats().FeedOverruns.Load())
 				}
 				if budget := h.hub.budget; budget != nil && budget.used.Load() != 0 {
 					t.Fatalf("%d bytes are left in the budget", budget.used.Load())
@@ -296,13 +297,13 @@ func TestEveryCursorReadsTheLog(t *testing.T) {
 		}
 	}
 	f("feeds are lapped", plenty, false, false, func(s *Stats, expired int) bool {
-		return expired == 0 && s.FeedLapped.Load() > 0 && s.Frames.Load() > 0 && s.Replayed.Load() > 0
+		return expired == 0 && s.FeedOverruns.Load() > 0 && s.Frames.Load() > 0 && s.ReplayedFrames.Load() > 0
 	})
 	small := cache.HistoryLimits{HistoryBytes: 200 << 10}
 	f("the log is lapped and void", small, true, false, func(s *Stats, expired int) bool {
 		return expired > 0 && s.Frames.Load() > 0
 	})
 	f("memory is short now and then", plenty, false, true, func(s *Stats, expired int) bool {
-		return expired == 0 && s.FeedLapped.Load() > 0 && s.Frames.Load() > 0 && s.Replayed.Load() > 0
+		return expired == 0 && s.FeedOverruns.Load() > 0 && s.Frames.Load() > 0 && s.ReplayedFrames.Load() > 0
 	})
 }

@@ -29,9 +29,9 @@ func Example() {
 	hub := fanout.NewHub(r) // Run dispatches; here Dispatch does, once
 
 	state := r.Snapshot()
-	one := hub.For("").From(state.Next, state.RV, object.Selector{}, object.Encoding{})
-	other := hub.For("").From(state.Next, state.RV, object.Selector{}, object.Encoding{})
-	late, err := hub.For("").Resume(5, object.Selector{}, object.Encoding{})
+	one := hub.ViewFor("").CursorAt(state.Next, state.RV, object.Selector{}, object.Encoding{})
+	other := hub.ViewFor("").CursorAt(state.Next, state.RV, object.Selector{}, object.Encoding{})
+	late, err := hub.ViewFor("").CursorFromRV(5, object.Selector{}, object.Encoding{})
 	if err != nil {
 		panic(err)
 	}
@@ -40,17 +40,17 @@ func Example() {
 	hub.Dispatch()
 	for _, c := range []*fanout.Cursor{one, other, late} {
 		frames, err := c.Next()
-		fmt.Printf("%s%d %v\n", frames, c.Through(), err)
+		fmt.Printf("%s%d %v\n", frames, c.CompleteRV(), err)
 		c.Close()
 	}
-	fmt.Println(hub.Stats().Frames.Load(), "frame for feeds,", hub.Stats().Replayed.Load(), "from the log")
+	fmt.Println(hub.Stats().Frames.Load(), "frame for feeds,", hub.Stats().ReplayedFrames.Load(), "from the log")
 	// Output:
 	// {"type":"ADDED","object":{"kind":"Pod","apiVersion":"v1","metadata":{"name":"b","namespace":"default","resourceVersion":"7"}}}
-	// 7 <nil>
+	//  7 <nil>
 	// {"type":"ADDED","object":{"kind":"Pod","apiVersion":"v1","metadata":{"name":"b","namespace":"default","resourceVersion":"7"}}}
-	// 7 <nil>
+	//  7 <nil>
 	// {"type":"ADDED","object":{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","namespace":"default","resourceVersion":"6"}}}
-	// {"type":"ADDED","object":{"kind":"Pod","apiVersion":"v1","metadata":{"name":"b","namespace":"default","resourceVersion":"7"}}}
+	//  {"type":"ADDED","object":{"kind":"Pod","apiVersion":"v1","metadata":{"name":"b","namespace":"default","resourceVersion":"7"}}}
 	// 7 <nil>
 	// 1 frame for feeds, 2 from the log
 }

@@ -23,18 +23,18 @@ type Feed struct {
 	selector object.Selector
 	encoding object.Encoding
 	owner    Owner // that it was made for
-	price    int   // that the owner is charged
-	aside    bool  // a lane dispatches it
+	cost     int   // that the owner is charged
+	inLane   bool  // a lane dispatches it
 
 	// Written by the dispatcher, read by cursors.
-	kept    atomic.Pointer[run]
-	changed ring.Signal
+	segments atomic.Pointer[segmentList]
+	changed  ring.Signal
 
 	// The dispatcher's.
 	tail    *segment // nil: nothing was shown since the feed started
 	touched bool     // since the last wake
 	size    int64    // bytes of the segments that are kept
-	listing indexEntry
+	entry   indexEntry
 
 	// Written under Hub.mu, read by the dispatcher.
 	holders atomic.Int32
@@ -45,13 +45,13 @@ type feedKey struct {
 	encoding object.Encoding
 }
 
-// run is the segments that are kept, the first of which has or will have number first. Immutable:
-// it is replaced as a whole, so that the feed holds no segment longer than it says. (A ring.Ring
-// would: it lets go of its items by the chunk.)
+// segmentList is the segments that are kept, the first of which has or will have number first.
+// Immutable: it is replaced as a whole, so that the feed holds no segment longer than it says. (A
+// ring.Ring would: it lets go of its items by the chunk.)
 //
 // A feed has no segment before its first frame, since most feeds never see one: with thousands of
 // selectors, what each costs while nothing happens to it is what the proxy needs.
-type run struct {
+type segmentList struct {
 	first    uint64
 	start    uint64 // log position: the feed's frames from it on are here, until they are in segments
 	segments []*segment
@@ -60,9 +60,9 @@ type run struct {
 // segment is a stretch of frames. Everything below the published mark is immutable.
 type segment struct {
 	// Static after construction.
-	start uint64 // log position: the feed's frames from it on are in this segment or later ones
-	data  []byte // as long as its capacity
-	marks []mark // likewise
+	start     uint64     // log position: the feed's frames from it on are in this segment or later ones
+	data      []byte     // as long as its capacity
+	frameEnds []frameEnd // likewise
 
 	published atomic.Int32 // marks that cursors may read
 
@@ -70,20 +70,20 @@ type segment struct {
 	used, count int
 }
 
-// mark is where a frame ends.
-type mark struct {
-	end     int    // in buf
-	next    uint64 // the log position after the frame's event
-	through uint64
-	seam    bool // the frame's event lies inside a seam
+// frameEnd is where a frame ends.
+type frameEnd struct {
+	end        int    // in buf
+	next       uint64 // the log position after the frame's event
+	completeRV uint64
+	inSeam     bool // the frame's event lies inside a seam
 }
 
 const (
 	minSegmentBytes       = 2 << 10   // of a feed's first segment; the next is twice as large, up to the largest
 	maxSegmentBytes       = 256 << 10 // of a feed of many; a larger frame has a segment of its own
 	segmentBytesPerStream = 32 << 10  // how much larger each stream makes a feed's largest segment
-	maxMarks              = 512
-	keptSegments          = 4 // at least; while they are small, as many more as are no more bytes
+	maxFrameEnds          = 512
+	segmentsLimit         = 4 // at least; while they are small, as many more as are no more bytes
 )
 
 func newFeed(key feedKey, sel object.Selector, enc object.Encoding) *Feed {
@@ -92,50 +92,51 @@ func newFeed(key feedKey, sel object.Selector, enc object.Encoding) *Feed {
 
 // activate starts the feed at a log position, once: cursors that begin below come from the log.
 func (f *Feed) activate(position uint64) {
-	f.kept.Store(&run{start: position})
+	f.segments.Store(&segmentList{start: position})
 }
 
 // restart forgets every frame and starts anew at a log position. The next segment has a number that
 // no cursor is in or waits for.
 func (f *Feed) restart(position uint64) {
-	old := f.kept.Load()
-	f.kept.Store(&run{first: old.first + uint64(len(old.segments)) + 1, start: position})
+	old := f.segments.Load()
+	f.segments.Store(&segmentList{first: old.first + uint64(len(old.segments)) + 1, start: position})
 	f.tail, f.size = nil, 0
 	f.touched = true
 }
 
-// open appends an empty segment to the last few of the feed.
-func (f *Feed) open(position uint64, size int) {
-	f.tail = &segment{start: position, data: make([]byte, size), marks: make([]mark, max(1, min(maxMarks, size/64)))}
-	old := f.kept.Load()
-	keep := f.retained(old.segments, keptSegments*f.largest()-size)
+// openSegment appends an empty segment to the last few of the feed.
+func (f *Feed) openSegment(position uint64, size int) {
+	f.tail = &segment{start: position, data: make([]byte, size), frameEnds: make([]frameEnd, max(1, min(maxFrameEnds,
+		size/64)))}
+	old := f.segments.Load()
+	keep := f.retainSegments(old.segments, segmentsLimit*f.maxSegmentSize()-size)
 	dropped := old.segments[:len(old.segments)-len(keep)]
 	f.size += int64(size)
 	for _, s := range dropped {
 		f.size -= int64(len(s.data))
 	}
 	first := old.first + uint64(len(dropped))
-	f.kept.Store(&run{first: first, start: old.start, segments: append(slices.Clip(keep), f.tail)})
+	f.segments.Store(&segmentList{first: first, start: old.start, segments: append(slices.Clip(keep), f.tail)})
 }
 
-// retained are the last segments: keptSegments, and more if they fit into room, in bytes.
-func (*Feed) retained(segments []*segment, room int) []*segment {
+// retainSegments are the last segments: segmentsLimit, and more if they fit into room, in bytes.
+func (*Feed) retainSegments(segments []*segment, room int) []*segment {
 	for i := len(segments) - 1; i >= 0; i-- {
-		if room -= len(segments[i].data); room < 0 && i <= len(segments)-keptSegments {
+		if room -= len(segments[i].data); room < 0 && i <= len(segments)-segmentsLimit {
 			return segments[i+1:]
 		}
 	}
 	return segments
 }
 
-// largest is the size of the feed's segments once it has shown much. What piles up for a stream
-// while the others have their turns is one send if it lies in one segment; thousands of feeds of
-// one stream each must not keep as much as one of thousands.
+// maxSegmentSize is the size of the feed's segments once it has shown much. What piles up for a
+// stream while the others have their turns is one send if it lies in one segment; thousands of
+// feeds of one stream each must not keep as much as one of thousands.
 //
 // In a lane there are as many as its owner likes, so those of one stream are smaller still.
-func (f *Feed) largest() int {
+func (f *Feed) maxSegmentSize() int {
 	each := segmentBytesPerStream
-	if f.aside {
+	if f.inLane {
 		each /= 8
 	}
 	return min(maxSegmentBytes, each*int(f.holders.Load()))
@@ -148,13 +149,13 @@ func (f *Feed) largest() int {
 // A frame that cannot be made leaves the feed to start over behind it: its cursors go on from the
 // log, and fail there in their turn.
 func (f *Feed) add(e *cache.Entry, next uint64, p *frameCache) (added bool) {
-	t, o, seen := f.selector.Seen(&e.Event)
+	t, o, seen := f.selector.EventFor(&e.Event)
 	var frame []byte
 	var err error
 	switch {
-	case seen && direct(f.encoding):
+	case seen && isDirect(f.encoding):
 		s := f.reserve(EventSize(o))
-		f.mark(e, next, len(appendDirect(s.data[:s.used], f.encoding, t, o, e.RV)))
+		f.addFrameEnd(e, next, len(appendDirect(s.data[:s.used], f.encoding, t, o, e.RV)))
 		return true
 	case seen:
 		frame, err = p.event(e, f.encoding, t, o)
@@ -168,15 +169,15 @@ func (f *Feed) add(e *cache.Entry, next uint64, p *frameCache) (added bool) {
 		return false
 	}
 	s := f.reserve(len(frame))
-	f.mark(e, next, s.used+copy(s.data[s.used:], frame))
+	f.addFrameEnd(e, next, s.used+copy(s.data[s.used:], frame))
 	return true
 }
 
-// mark ends a frame that has been written to the last segment.
-func (f *Feed) mark(e *cache.Entry, next uint64, end int) {
+// addFrameEnd ends a frame that has been written to the last segment.
+func (f *Feed) addFrameEnd(e *cache.Entry, next uint64, end int) {
 	s := f.tail
 	s.used = end
-	s.marks[s.count] = mark{end: end, next: next, through: e.Through, seam: e.Seam.Open()}
+	s.frameEnds[s.count] = frameEnd{end: end, next: next, completeRV: e.CompleteRV, inSeam: e.Seam.IsOpen()}
 	s.count++
 	f.touched = true
 }
@@ -186,18 +187,18 @@ func (f *Feed) mark(e *cache.Entry, next uint64, end int) {
 func (f *Feed) reserve(need int) *segment {
 	s := f.tail
 	if s == nil {
-		f.open(f.kept.Load().start, max(minSegmentBytes, need))
+		f.openSegment(f.segments.Load().start, max(minSegmentBytes, need))
 		return f.tail
 	}
-	if s.count < len(s.marks) && s.used+need <= len(s.data) {
+	if s.count < len(s.frameEnds) && s.used+need <= len(s.data) {
 		return s
 	}
 	f.publish()
 	position := s.start
 	if s.count > 0 {
-		position = s.marks[s.count-1].next
+		position = s.frameEnds[s.count-1].next
 	}
-	f.open(position, max(min(2*len(s.data), f.largest()), minSegmentBytes, need))
+	f.openSegment(position, max(min(2*len(s.data), f.maxSegmentSize()), minSegmentBytes, need))
 	return f.tail
 }
 
@@ -224,7 +225,7 @@ type feedPosition struct {
 
 // locate finds the feedPosition of a log position, or false if the feed does not reach back to it.
 func (f *Feed) locate(position uint64) (feedPosition, bool) {
-	kept := f.kept.Load()
+	kept := f.segments.Load()
 	switch {
 	case kept == nil:
 		return feedPosition{}, false
@@ -236,31 +237,31 @@ func (f *Feed) locate(position uint64) (feedPosition, bool) {
 		if s.start > position {
 			continue
 		}
-		marks := s.visible()
+		marks := s.visibleEnds()
 		taken := sort.Search(len(marks), func(i int) bool { return marks[i].next > position })
 		return feedPosition{segment: kept.first + uint64(i), taken: taken}, true
 	}
 	return feedPosition{}, false
 }
 
-// visible are the segment's published marks.
-func (s *segment) visible() []mark {
-	return s.marks[:s.published.Load()]
+// visibleEnds are the segment's published marks.
+func (s *segment) visibleEnds() []frameEnd {
+	return s.frameEnds[:s.published.Load()]
 }
 
 // read returns the frames at p that lie above a log position, the last of their marks, and the
-// place after them. No frames mean that p is at the end. It returns false if the feed has moved
-// past p.
-func (f *Feed) read(p feedPosition, position uint64) (frames []byte, last mark, next feedPosition, ok bool) {
+// feedPosition after them. No frames mean that p is at the end. It returns false if the feed has
+// moved past p.
+func (f *Feed) read(p feedPosition, position uint64) (frames []byte, last frameEnd, next feedPosition, ok bool) {
 	// The segments must be known before their marks are read: a segment is complete once it has a
 	// successor.
-	kept := f.kept.Load()
+	kept := f.segments.Load()
 	if p.segment < kept.first {
-		return nil, mark{}, p, false
+		return nil, frameEnd{}, p, false
 	}
 	next = p
 	for _, s := range kept.segments[p.segment-kept.first:] {
-		marks := s.visible()
+		marks := s.visibleEnds()
 		for p.taken < len(marks) && marks[p.taken].next <= position {
 			p.taken++
 		}
@@ -274,5 +275,5 @@ func (f *Feed) read(p feedPosition, position uint64) (frames []byte, last mark, 
 		}
 		next, p = p, feedPosition{segment: p.segment + 1}
 	}
-	return nil, mark{}, next, true
+	return nil, frameEnd{}, next, true
 }

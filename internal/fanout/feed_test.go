@@ -58,7 +58,7 @@ func TestFeedThatStartsOverLeavesItsCursors(t *testing.T) {
 	if !ok {
 		t.Fatal("the feed does not reach back to where it starts")
 	}
-	e, _ := w.resource.Log().At(w.resource.Log().Head() - 1)
+	e, _ := w.resource.Log().EntryAt(w.resource.Log().Head() - 1)
 	f.add(e, 11, &frameCache{}) // and never published
 	f.restart(50)
 	if _, _, next, ok := f.read(p, 10); ok {
@@ -81,7 +81,7 @@ func TestStalledCursorPinsNothing(t *testing.T) {
 	w.hub.Dispatch()
 	w.expect(c, "ADDED a/x 102")
 	segment := weak.Make(c.feed.tail)
-	for range 2 * keptSegments * maxSegmentBytes / 1000 {
+	for range 2 * segmentsLimit * maxSegmentBytes / 1000 {
 		w.setPadded("a/x", "web", 1000)
 		w.hub.Dispatch()
 	}
@@ -89,8 +89,8 @@ func TestStalledCursorPinsNothing(t *testing.T) {
 	if segment.Value() != nil {
 		t.Fatal("the segment that the cursor stalled at is still there")
 	}
-	if c.Held() > 0 {
-		t.Fatalf("%d bytes are held", c.Held())
+	if c.BufferedBytes() > 0 {
+		t.Fatalf("%d bytes are held", c.BufferedBytes())
 	}
 	runtime.KeepAlive(c)
 }
@@ -122,18 +122,19 @@ func TestHubRunsUntilItsContextEnds(t *testing.T) {
 // What a feed keeps is in proportion to its streams: thousands of feeds for a stream each must not
 // keep what one for thousands may.
 func TestFeedKeepsByItsStreams(t *testing.T) {
-	for streams, most := range map[int]int{1: keptSegments * segmentBytesPerStream, 100: keptSegments * maxSegmentBytes} {
+	for streams, most := range map[int]int{1: segmentsLimit * segmentBytesPerStream,
+		100: segmentsLimit * maxSegmentBytes} {
 		w := newWorld(t, plenty)
 		var c *Cursor
 		for range streams {
 			c = w.live(everything, plain)
 		}
-		for range 2 * keptSegments * maxSegmentBytes / 1000 {
+		for range 2 * segmentsLimit * maxSegmentBytes / 1000 {
 			w.setPadded("a/x", "web", 1000)
 			w.hub.Dispatch()
 		}
 		kept := 0
-		for _, s := range c.feed.kept.Load().segments {
+		for _, s := range c.feed.segments.Load().segments {
 			kept += len(s.data)
 		}
 		if kept < most/2 || kept > most {
@@ -150,7 +151,7 @@ func TestFeedKeepsLargeFrames(t *testing.T) {
 		w.setPadded("a/x", "web", 5*segmentBytesPerStream)
 		w.hub.Dispatch()
 	}
-	if n := len(c.feed.kept.Load().segments); n != keptSegments {
-		t.Fatalf("%d segments are kept, want %d", n, keptSegments)
+	if n := len(c.feed.segments.Load().segments); n != segmentsLimit {
+		t.Fatalf("%d segments are kept, want %d", n, segmentsLimit)
 	}
 }

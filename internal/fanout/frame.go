@@ -32,9 +32,9 @@ const (
 // the stream ends before it, and the client's next request has to pass through.
 var ErrUnencodable = errors.New("an event cannot be encoded")
 
-// direct reports that frames hold the very bytes that upstream sent, so that their size is known
+// isDirect reports that frames hold the very bytes that upstream sent, so that their size is known
 // before they are made.
-func direct(enc object.Encoding) bool {
+func isDirect(enc object.Encoding) bool {
 	return enc.Format == object.JSON && enc.View == object.Whole && !enc.Gzip
 }
 
@@ -49,7 +49,7 @@ func AppendEvent(dst []byte, enc object.Encoding, t object.Type, o *object.Objec
 		frame, err := AppendEvent(nil, enc.Bare(), t, o, rv)
 		return appendSealed(dst, enc, frame, err)
 	}
-	if direct(enc) {
+	if isDirect(enc) {
 		return appendDirect(dst, enc, t, o, rv), nil
 	}
 	if t != object.Deleted {
@@ -223,13 +223,13 @@ func appendChunkTail(dst []byte, enc object.Encoding) []byte {
 // no more than a copy would.
 type frameCache struct {
 	template *object.Bookmark
-	made     []cachedFrame // of the present entry
+	frames   []cachedFrame // of the present entry
 	bytes    []byte
 }
 
 // cachedFrame is a frame that was made, or the error of making it.
 type cachedFrame struct {
-	what       object.Type // bookmarkFrame, for one
+	eventType  object.Type // bookmarkFrame, for one
 	encoding   object.Encoding
 	start, end int
 	err        error
@@ -241,11 +241,11 @@ const bookmarkFrame object.Type = 0xff
 // keptFrameBytes is the largest buffer that is kept for the frames of the next entry.
 const keptFrameBytes = 1 << 20
 
-// next forgets the frames of the entry before.
-func (p *frameCache) next(template *object.Bookmark) {
+// reset forgets the frames of the entry before.
+func (p *frameCache) reset(template *object.Bookmark) {
 	p.template = template
-	clear(p.made)
-	p.made = p.made[:0]
+	clear(p.frames)
+	p.frames = p.frames[:0]
 	if cap(p.bytes) > keptFrameBytes {
 		p.bytes = nil
 	}
@@ -268,15 +268,15 @@ func (p *frameCache) bookmark(e *cache.Entry, enc object.Encoding) ([]byte, erro
 	i := p.find(bookmarkFrame, enc)
 	if i < 0 {
 		i = p.keep(bookmarkFrame, enc, func(dst []byte) ([]byte, error) {
-			return AppendBookmark(dst, enc, p.template, e.Through, false)
+			return AppendBookmark(dst, enc, p.template, e.CompleteRV, false)
 		})
 	}
 	return p.frame(i)
 }
 
 func (p *frameCache) find(t object.Type, enc object.Encoding) int {
-	for i := range p.made {
-		if p.made[i].what == t && p.made[i].encoding == enc {
+	for i := range p.frames {
+		if p.frames[i].eventType == t && p.frames[i].encoding == enc {
 			return i
 		}
 	}
@@ -287,11 +287,11 @@ func (p *frameCache) keep(t object.Type, enc object.Encoding, frame func([]byte)
 	start := len(p.bytes)
 	out, err := frame(p.bytes)
 	p.bytes = out
-	p.made = append(p.made, cachedFrame{what: t, encoding: enc, start: start, end: len(out), err: err})
-	return len(p.made) - 1
+	p.frames = append(p.frames, cachedFrame{eventType: t, encoding: enc, start: start, end: len(out), err: err})
+	return len(p.frames) - 1
 }
 
 func (p *frameCache) frame(i int) ([]byte, error) {
-	m := &p.made[i]
+	m := &p.frames[i]
 	return p.bytes[m.start:m.end], m.err
 }

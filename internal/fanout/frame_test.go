@@ -11,7 +11,7 @@ import (
 	"spillway/internal/object"
 )
 
-func TestFrameBytes(t *testing.T) {
+func TestFramesHaveTheBytesOfTheAPIServer(t *testing.T) {
 	w := newWorld(t, plenty)
 	o := w.pod("a/x", "web", 9, 0)
 	body := string(o.JSON())

@@ -23,16 +23,16 @@ import (
 // make it decide what to do with a full queue; here there is none.
 type Hub struct {
 	// Static after construction.
-	resource *cache.Resource
-	budget   *ByteBudget // nil: no limit
-	turns    *Lanes
-	stats    *Stats // a lane's are its hub's
+	resource    *cache.Resource
+	budget      *ByteBudget // nil: no limit
+	laneLimiter *LaneLimiter
+	stats       *Stats // a lane's are its hub's
 
 	// Of a lane, likewise.
-	parent *Hub // nil: it is none
-	owner  Owner
-	cancel context.CancelFunc
-	most   int64 // bytes of its feeds
+	parent     *Hub // nil: it is none
+	owner      Owner
+	cancel     context.CancelFunc
+	bytesLimit int64 // bytes of its feeds
 
 	// Written by the dispatcher, read by all.
 	progress atomic.Pointer[progress]
@@ -44,14 +44,14 @@ type Hub struct {
 	frames      frameCache
 	touched     []*Feed // by the batch under way
 	inLowMemory bool    // lowMemory, as the last batch found it
-	held        int64   // bytes of all feeds, as the budget counts them
+	feedBytes   int64   // bytes of all feeds, as the budget counts them
 
 	mu struct {
 		// Held by streams that subscribe or leave, and by the dispatcher once per batch.
 		sync.Mutex
-		feeds  map[feedKey]*Feed
-		joined map[*Feed]struct{} // feeds that the index lacks
-		left   []*Feed            // those that it has in vain
+		feeds     map[feedKey]*Feed
+		newFeeds  map[*Feed]struct{} // feeds that the index lacks
+		leftFeeds []*Feed            // those that it has in vain
 	}
 	lanes lanes
 }
@@ -59,19 +59,19 @@ type Hub struct {
 // progress is how far the hub has dispatched: every event below position is in its feeds, which
 // makes them complete through a resourceVersion. Positions never lie inside a seam, since a seam is
 // appended as one.
-type progress struct{ position, through uint64 }
+type progress struct{ position, completeRV uint64 }
 
 // Stats count what the hub did, since it was made.
 type Stats struct {
-	Events     atomic.Uint64 // dispatched
-	Asked      atomic.Uint64 // selectors that the dispatcher asked about an event
-	AskedAside atomic.Uint64 // selectors that lanes asked
-	Frames     atomic.Uint64 // made for feeds: once each, however many streams share it
-	Shares     atomic.Uint64 // streams that shared them, summed up: what is to be delivered of them
-	Replayed   atomic.Uint64 // frames made for single cursors that read the log
-	Stalls     atomic.Uint64 // dispatches of one batch that took longer than stallThreshold: something made the hub wait
-	Lapped     atomic.Uint64 // times the log moved past the hub or a lane
-	FeedLapped atomic.Uint64 // times a feed moved past a cursor, which went on from the log
+	Events                  atomic.Uint64 // dispatched
+	SelectorEvaluations     atomic.Uint64 // selectors that the dispatcher asked about an event
+	LaneSelectorEvaluations atomic.Uint64 // selectors that lanes asked
+	Frames                  atomic.Uint64 // made for feeds: once each, however many streams share it
+	Shares                  atomic.Uint64 // streams that shared them, summed up: what is to be delivered of them
+	ReplayedFrames          atomic.Uint64 // frames made for single cursors that read the log
+	DispatchStalls          atomic.Uint64 // dispatches of one batch that took longer than stallThreshold
+	Overruns                atomic.Uint64 // times the log moved past the hub or a lane
+	FeedOverruns            atomic.Uint64 // times a feed moved past a cursor, which went on from the log
 }
 
 // stallThreshold is far above what a batch costs and far below what a client may stall.
@@ -86,8 +86,8 @@ func NewHub(r *cache.Resource) *Hub {
 
 func newHub(r *cache.Resource) *Hub {
 	h := &Hub{resource: r}
-	h.mu.feeds, h.mu.joined = map[feedKey]*Feed{}, map[*Feed]struct{}{}
-	h.lanes.of, h.lanes.shares = map[Owner]*Hub{}, map[Owner]int{}
+	h.mu.feeds, h.mu.newFeeds = map[feedKey]*Feed{}, map[*Feed]struct{}{}
+	h.lanes.byOwner, h.lanes.costs = map[Owner]*Hub{}, map[Owner]int{}
 	h.progress.Store(&progress{})
 	return h
 }
@@ -104,7 +104,7 @@ func (h *Hub) Feeds() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	n := len(h.mu.feeds)
-	for _, l := range h.lanes.of {
+	for _, l := range h.lanes.byOwner {
 		n += l.Feeds()
 	}
 	return n
@@ -118,12 +118,12 @@ func (h *Hub) Lag() uint64 {
 
 // Progress is a watchdog.ProgressFunc: the hub works while it has entries to dispatch.
 func (h *Hub) Progress() (turns uint64, working bool) {
-	return h.stats.Events.Load() + h.progress.Load().position, h.resource.Ready() && h.Lag() > 0
+	return h.stats.Events.Load() + h.progress.Load().position, h.resource.IsReady() && h.Lag() > 0
 }
 
 // Run dispatches until ctx ends.
 func (h *Hub) Run(ctx context.Context) error {
-	defer func() { h.account(-h.held) }()
+	defer func() { h.accountBytes(-h.feedBytes) }()
 	defer h.endLanes()
 	for {
 		changed := h.resource.Changed()
@@ -139,14 +139,14 @@ func (h *Hub) Run(ctx context.Context) error {
 
 // Dispatch brings the feeds to the head of the log, and wakes their streams once. It is what Run
 // does at every change; only one goroutine may call either.
-func (h *Hub) Dispatch() { h.dispatch(noEnd) }
+func (h *Hub) Dispatch() { h.dispatch(noLimit) }
 
-// noEnd is more entries than a log has.
-const noEnd = math.MaxUint64
+// noLimit is more entries than a log has.
+const noLimit = math.MaxUint64
 
 // dispatch is Dispatch for so many entries at most. It reports whether there are more.
 func (h *Hub) dispatch(most uint64) (more bool) {
-	if !h.resource.Ready() {
+	if !h.resource.IsReady() {
 		return false
 	}
 	began := time.Now()
@@ -155,25 +155,25 @@ func (h *Hub) dispatch(most uint64) (more bool) {
 	h.syncIndex(done.position)
 	h.syncLowMemory(done.position)
 	if done.position < h.resource.Log().First() {
-		h.restart(snapshot)
+		h.restartFeeds(snapshot)
 		return false
 	}
 	head := h.resource.Log().Head()
 	end, within := done.position+min(head-done.position, most), false
 	for done.position < end || within && done.position < head {
-		e, ok := h.resource.Log().At(done.position)
+		e, ok := h.resource.Log().EntryAt(done.position)
 		if !ok {
-			h.stats.Lapped.Add(1)
-			h.restart(h.resource.Snapshot())
+			h.stats.Overruns.Add(1)
+			h.restartFeeds(h.resource.Snapshot())
 			return false
 		}
-		done.position, done.through = done.position+1, e.Through
-		within = e.Seam.Open() // a position never lies inside a seam
+		done.position, done.completeRV = done.position+1, e.CompleteRV
+		within = e.Seam.IsOpen() // a position never lies inside a seam
 		h.dispatchEntry(e, done.position)
 	}
-	h.publish(done)
+	h.publishProgress(done)
 	if h.parent == nil && time.Since(began) > stallThreshold {
-		h.stats.Stalls.Add(1)
+		h.stats.DispatchStalls.Add(1)
 	}
 	return done.position < head
 }
@@ -183,19 +183,19 @@ func (h *Hub) dispatch(most uint64) (more bool) {
 // demands, and the writers wait for the lock, also for that of a lane.
 func (h *Hub) syncIndex(position uint64) {
 	h.mu.Lock()
-	left, joined := h.mu.left, h.mu.joined
+	left, joined := h.mu.leftFeeds, h.mu.newFeeds
 	if len(left) > 0 {
-		h.mu.left = nil
+		h.mu.leftFeeds = nil
 	}
 	if len(joined) > 0 {
-		h.mu.joined = map[*Feed]struct{}{}
+		h.mu.newFeeds = map[*Feed]struct{}{}
 	} else {
 		joined = nil // the map is filled by others from now on
 	}
 	h.mu.Unlock()
 	for _, f := range left {
 		h.index.remove(f)
-		h.account(-f.size)
+		h.accountBytes(-f.size)
 	}
 	for f := range joined { // one that is released meanwhile is among those that have left, next time
 		f.activate(position)
@@ -206,12 +206,12 @@ func (h *Hub) syncIndex(position uint64) {
 // dispatchEntry adds an entry to the feeds that it concerns; next is the log position after it. The
 // end of a seam concerns all.
 func (h *Hub) dispatchEntry(e *cache.Entry, next uint64) {
-	h.frames.next(h.resource.Template())
+	h.frames.reset(h.resource.BookmarkTemplate())
 	feeds := h.index.find(&e.Event)
 	if e.Seam == cache.SeamEnd {
 		feeds = h.index.all
 	}
-	h.count(len(feeds))
+	h.countEvaluations(len(feeds))
 	copied, size := 0, 0
 	if o := e.Object(); o != nil {
 		size = o.Size()
@@ -219,14 +219,14 @@ func (h *Hub) dispatchEntry(e *cache.Entry, next uint64) {
 	for _, f := range feeds {
 		untouched := !f.touched
 		before := f.size
-		if f.hasFewStreams() && (h.inLowMemory || h.exhausted() || copied >= copiedBytesLimit) {
-			f.skip(e, next)
+		if f.hasFewStreams() && (h.inLowMemory || h.isExhausted() || copied >= copiedBytesLimit) {
+			f.skipEntry(e, next)
 		} else if f.add(e, next, &h.frames) {
 			copied += size
 			h.stats.Frames.Add(1)
 			h.stats.Shares.Add(uint64(f.holders.Load())) // #nosec G115 -- never negative
 		}
-		h.account(f.size - before)
+		h.accountBytes(f.size - before)
 		if untouched && f.touched {
 			h.touched = append(h.touched, f)
 		}
@@ -241,30 +241,30 @@ func (h *Hub) dispatchEntry(e *cache.Entry, next uint64) {
 // the event to the log.
 const copiedBytesLimit = 8 << 20
 
-// count counts selectors that are evaluated.
-func (h *Hub) count(asked int) {
+// countEvaluations counts selectors that are evaluated.
+func (h *Hub) countEvaluations(asked int) {
 	if h.parent == nil {
-		h.stats.Asked.Add(uint64(asked)) // #nosec G115 -- not negative
+		h.stats.SelectorEvaluations.Add(uint64(asked)) // #nosec G115 -- not negative
 	} else {
-		h.stats.AskedAside.Add(uint64(asked)) // #nosec G115 -- not negative
+		h.stats.LaneSelectorEvaluations.Add(uint64(asked)) // #nosec G115 -- not negative
 	}
 }
 
-// restart gives up on what lies between the hub and the snapshot: feeds start over there. Their
-// cursors go on from the log, or learn from it that they have expired.
-func (h *Hub) restart(s *cache.Snapshot) {
+// restartFeeds gives up on what lies between the hub and the snapshot: feeds start over there.
+// Their cursors go on from the log, or learn from it that they have expired.
+func (h *Hub) restartFeeds(s *cache.Snapshot) {
 	for _, f := range h.index.all {
 		f.restart(s.Next)
 	}
-	h.account(-h.held)
+	h.accountBytes(-h.feedBytes)
 	h.touched = append(h.touched[:0], h.index.all...)
-	h.publish(progress{position: s.Next, through: s.RV})
+	h.publishProgress(progress{position: s.Next, completeRV: s.RV})
 }
 
-// publish makes frames visible first and progress second: a cursor that sees the progress finds the
-// frames. Only the streams of feeds that got frames are woken; the others look at progress when a
-// bookmark is due.
-func (h *Hub) publish(done progress) {
+// publishProgress makes frames visible first and progress second: a cursor that sees the progress
+// finds the frames. Only the streams of feeds that got frames are woken; the others look at
+// progress when a bookmark is due.
+func (h *Hub) publishProgress(done progress) {
 	for _, f := range h.touched {
 		f.publish()
 	}

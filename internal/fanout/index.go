@@ -12,16 +12,16 @@ import (
 // A feed stands under one term of its selector, once for each value that the term allows, and
 // within the namespace if the selector names one. An event is looked up with both versions of its
 // object, since a feed must also learn of what leaves it. What is found is still evaluated
-// (Selector.Seen): the index leaves out only feeds that the event cannot concern. A feed whose
+// (Selector.EventFor): the index leaves out only feeds that the event cannot concern. A feed whose
 // selector has no usable term, such as one that sees everything, is found by every event.
 //
 // Asking every feed, which this replaces, makes an event cost what there are watchers: with 5000
 // kubelets, 5000 questions for the one or two that have the pod.
 type index struct {
-	all    []*Feed
-	rest   []*Feed      // without a usable term
-	fields []*dimension // as many as selectable fields are used: few
-	labels map[string]*dimension
+	all       []*Feed
+	unindexed []*Feed      // without a usable term
+	fields    []*dimension // as many as selectable fields are used: few
+	labels    map[string]*dimension
 
 	lookup uint64  // the number of the look-up under way
 	found  []*Feed // by it
@@ -41,7 +41,7 @@ type scopedValue struct{ namespace, value string }
 // indexEntry is where the index has a feed.
 type indexEntry struct {
 	number    int        // in index.all
-	dimension *dimension // nil: in index.rest
+	dimension *dimension // nil: in index.unindexed
 	namespace string
 	values    []string
 	found     uint64 // by which look-up
@@ -61,13 +61,13 @@ var selectiveFields = map[string]bool{
 
 // add lists a feed.
 func (x *index) add(f *Feed) {
-	f.listing.number = len(x.all)
+	f.entry.number = len(x.all)
 	x.all = append(x.all, f)
-	if !x.choose(f) {
-		x.rest = append(x.rest, f)
+	if !x.chooseDimension(f) {
+		x.unindexed = append(x.unindexed, f)
 		return
 	}
-	l := &f.listing
+	l := &f.entry
 	l.dimension.count(l.namespace, len(l.values))
 	for _, v := range l.values {
 		at := scopedValue{l.namespace, v}
@@ -77,35 +77,35 @@ func (x *index) add(f *Feed) {
 
 // remove forgets a feed that was added.
 func (x *index) remove(f *Feed) {
-	l := f.listing
+	l := f.entry
 	last := x.all[len(x.all)-1]
-	x.all[l.number], last.listing.number = last, l.number
+	x.all[l.number], last.entry.number = last, l.number
 	x.all[len(x.all)-1] = nil
 	x.all = x.all[:len(x.all)-1]
 	x.found = nil // lest it holds the feed
-	f.listing = indexEntry{}
+	f.entry = indexEntry{}
 	if l.dimension == nil {
-		x.rest = without(x.rest, f)
+		x.unindexed = removeFeed(x.unindexed, f)
 		return
 	}
 	l.dimension.count(l.namespace, -len(l.values))
 	for _, v := range l.values {
 		at := scopedValue{l.namespace, v}
-		if left := without(l.dimension.feeds[at], f); len(left) > 0 {
+		if left := removeFeed(l.dimension.feeds[at], f); len(left) > 0 {
 			l.dimension.feeds[at] = left
 		} else {
 			delete(l.dimension.feeds, at)
 		}
 	}
 	if len(l.dimension.feeds) == 0 {
-		x.drop(l.dimension)
+		x.dropDimension(l.dimension)
 	}
 }
 
-// choose decides under which term a feed stands: the one that few objects satisfy, by its kind, and
-// among equals the one that fewest feeds share. So a label that all feeds demand alike gets one of
-// them. It returns false if no term is usable.
-func (x *index) choose(f *Feed) bool {
+// chooseDimension decides under which term a feed stands: the one that few objects satisfy, by its
+// kind, and among equals the one that fewest feeds share. So a label that all feeds demand alike
+// gets one of them. It returns false if no term is usable.
+func (x *index) chooseDimension(f *Feed) bool {
 	terms := f.selector.Terms()
 	namespace := ""
 	for _, t := range terms {
@@ -114,7 +114,7 @@ func (x *index) choose(f *Feed) bool {
 		}
 	}
 	rank, fewest := 0, 0
-	l := &f.listing
+	l := &f.entry
 	for _, t := range terms {
 		if len(t.Values) == 0 || len(t.Values) > maxSelectedKeys {
 			continue
@@ -131,7 +131,7 @@ func (x *index) choose(f *Feed) bool {
 		}
 	}
 	if l.dimension != nil && len(l.dimension.feeds) == 0 {
-		x.open(l.dimension)
+		x.openDimension(l.dimension)
 	}
 	return l.dimension != nil
 }
@@ -164,8 +164,8 @@ func (x *index) dimension(t object.Term) *dimension {
 	return &dimension{label: t.Label, name: t.Name, feeds: map[scopedValue][]*Feed{}}
 }
 
-// open makes look-ups heed a dimension.
-func (x *index) open(d *dimension) {
+// openDimension makes look-ups heed a dimension.
+func (x *index) openDimension(d *dimension) {
 	switch {
 	case !d.label:
 		x.fields = append(x.fields, d)
@@ -176,8 +176,8 @@ func (x *index) open(d *dimension) {
 	}
 }
 
-// drop undoes open.
-func (x *index) drop(d *dimension) {
+// dropDimension undoes open.
+func (x *index) dropDimension(d *dimension) {
 	if d.label {
 		delete(x.labels, d.name)
 		return
@@ -192,21 +192,21 @@ func (x *index) find(e *object.Event) []*Feed {
 	if e.Object() == nil {
 		return nil
 	}
-	x.found = append(x.found, x.rest...)
+	x.found = append(x.found, x.unindexed...)
 	if e.Old != nil {
-		x.match(e.Old)
+		x.matchObject(e.Old)
 	}
 	if e.New != nil {
-		x.match(e.New)
+		x.matchObject(e.New)
 	}
 	return x.found
 }
 
-// match adds the feeds that stand under what one version of an object is.
-func (x *index) match(o *object.Object) {
+// matchObject adds the feeds that stand under what one version of an object is.
+func (x *index) matchObject(o *object.Object) {
 	namespace := o.Namespace()
 	for _, d := range x.fields {
-		x.collect(d, namespace, o.Fields().Get(d.name))
+		x.collectFeeds(d, namespace, o.Fields().Get(d.name))
 	}
 	if len(x.labels) == 0 {
 		return
@@ -214,24 +214,24 @@ func (x *index) match(o *object.Object) {
 	for i := range o.NumLabels() {
 		name, value := o.Label(i)
 		if d := x.labels[name]; d != nil {
-			x.collect(d, namespace, value)
+			x.collectFeeds(d, namespace, value)
 		}
 	}
 }
 
-func (x *index) collect(d *dimension, namespace, value string) {
+func (x *index) collectFeeds(d *dimension, namespace, value string) {
 	if d.free > 0 {
-		x.take(d.feeds[scopedValue{"", value}])
+		x.takeFeeds(d.feeds[scopedValue{"", value}])
 	}
 	if d.scoped > 0 && namespace != "" {
-		x.take(d.feeds[scopedValue{namespace, value}])
+		x.takeFeeds(d.feeds[scopedValue{namespace, value}])
 	}
 }
 
-func (x *index) take(feeds []*Feed) {
+func (x *index) takeFeeds(feeds []*Feed) {
 	for _, f := range feeds {
-		if f.listing.found != x.lookup {
-			f.listing.found = x.lookup
+		if f.entry.found != x.lookup {
+			f.entry.found = x.lookup
 			x.found = append(x.found, f)
 		}
 	}
@@ -255,8 +255,8 @@ func (d *dimension) feedsAt(namespace string, values []string) int {
 	return n
 }
 
-// without is feeds without one of them, in any order.
-func without(feeds []*Feed, f *Feed) []*Feed {
+// removeFeed is feeds without one of them, in any order.
+func removeFeed(feeds []*Feed, f *Feed) []*Feed {
 	i, last := slices.Index(feeds, f), len(feeds)-1
 	feeds[i], feeds[last] = feeds[last], nil
 	return feeds[:last]

@@ -116,7 +116,7 @@ func checkIndex(t *testing.T, seed uint64) (found, asked int) {
 				got[f]++
 			}
 			for _, f := range feeds {
-				_, _, seen := f.selector.Seen(e)
+				_, _, seen := f.selector.EventFor(e)
 				if n := got[f]; n > 1 || seen && n == 0 {
 					t.Fatalf("seed %d: the feed of %s is found %d times by %v → %v; it sees that: %v", seed, f.selector.Key(), n,
 						e.Old, e.New, seen)
@@ -138,7 +138,7 @@ func checkIndex(t *testing.T, seed uint64) (found, asked int) {
 	for _, f := range feeds {
 		x.remove(f)
 	}
-	if len(x.all)+len(x.rest)+len(x.fields)+len(x.labels) > 0 {
+	if len(x.all)+len(x.unindexed)+len(x.fields)+len(x.labels) > 0 {
 		t.Fatalf("seed %d: the index keeps something: %+v", seed, x)
 	}
 	return found, asked
@@ -220,13 +220,13 @@ func TestFramesAreMadeOnceForAllFeeds(t *testing.T) {
 	w.set("a/x", "web")
 	w.set("a/x", "db")
 	w.hub.Dispatch()
-	if n := len(w.hub.frames.made); n != 3 {
+	if n := len(w.hub.frames.frames); n != 3 {
 		t.Fatalf("%d frames were made for the last event, want one per encoding and one for the feed that it leaves", n)
 	}
 	if n := w.hub.Stats().Frames.Load(); n != uint64(2*len(cursors)+2) {
 		t.Fatalf("%d frames are counted", n)
 	}
-	want, err := w.hub.Replay(gone.position, gone.through, app("web"), zipped).Next()
+	want, err := w.hub.NewReplayCursor(gone.position, gone.completeRV, app("web"), zipped).Next()
 	w.must(err)
 	if got, err := gone.feed.next(gone); err != nil || !slices.Equal(got, want) {
 		t.Fatalf("got %q, %v, want %q", got, err, want)
@@ -235,8 +235,8 @@ func TestFramesAreMadeOnceForAllFeeds(t *testing.T) {
 
 // next is what a cursor's feed holds for it.
 func (f *Feed) next(c *Cursor) ([]byte, error) {
-	c.join()
-	run, _ := c.follow()
+	c.joinFeed()
+	run, _ := c.readFeed()
 	return run, nil
 }
 
@@ -251,7 +251,7 @@ func TestFeedsThatComeAndGoInSilence(t *testing.T) {
 	w.hub.Dispatch()
 	kept.Close()
 	again := w.live(app("web"), plain)
-	if n := len(w.hub.mu.joined) + len(w.hub.mu.left); n != 2 {
+	if n := len(w.hub.mu.newFeeds) + len(w.hub.mu.leftFeeds); n != 2 {
 		t.Fatalf("%d feeds wait for the dispatcher", n)
 	}
 	w.set("a/x", "web")

@@ -46,19 +46,22 @@ func costOf(sel object.Selector) int {
 	return feedCost + sel.Weight()
 }
 
-// Lanes bound how many lanes dispatch at the same time, over all hubs that share them, so that
-// owners of costly selectors do not take all processors from the hubs. The nil Lanes bound nothing.
-type Lanes struct{ turns chan struct{} }
+// LaneLimiter bound how many lanes dispatch at the same time, over all hubs that share them, so
+// that owners of costly selectors do not take all processors from the hubs. The nil LaneLimiter
+// bound nothing.
+type LaneLimiter struct{ turns chan struct{} }
 
-// NewLanes lets so many lanes dispatch at the same time.
-func NewLanes(most int) *Lanes { return &Lanes{turns: make(chan struct{}, max(1, most))} }
+// NewLaneLimiter lets so many lanes dispatch at the same time.
+func NewLaneLimiter(most int) *LaneLimiter {
+	return &LaneLimiter{turns: make(chan struct{}, max(1, most))}
+}
 
-// ShareLanes makes the hub's lanes take turns with those of others. It is called before the hub
+// SetLaneLimiter makes the hub's lanes take turns with those of others. It is called before the hub
 // runs.
-func (h *Hub) ShareLanes(l *Lanes) { h.turns = l }
+func (h *Hub) SetLaneLimiter(l *LaneLimiter) { h.laneLimiter = l }
 
-// in dispatches a run in a turn, and reports whether there is more.
-func (l *Lanes) in(dispatch func() bool) bool {
+// run dispatches a run in a turn, and reports whether there is more.
+func (l *LaneLimiter) run(dispatch func() bool) bool {
 	if l != nil {
 		l.turns <- struct{}{}
 		defer func() { <-l.turns }()
@@ -69,46 +72,47 @@ func (l *Lanes) in(dispatch func() bool) bool {
 // lanes are those of one hub.
 type lanes struct {
 	// Guarded by Hub.mu of the hub whose they are.
-	of     map[Owner]*Hub
-	shares map[Owner]int // the price of the owner's feeds in the hub itself
-	total  int
-	ended  bool // the hub dispatches no more, and so does no lane
+	byOwner   map[Owner]*Hub
+	costs     map[Owner]int // the price of the owner's feeds in the hub itself
+	totalCost int
+	ended     bool // the hub dispatches no more, and so does no lane
 
 	running sync.WaitGroup
 }
 
-// takes reports that there is room in the hub itself for a feed of the owner's. The hub is locked.
-func (h *Hub) takes(owner Owner, sel object.Selector) bool {
+// hasRoomFor reports that there is room in the hub itself for a feed of the owner's. The hub is
+// locked.
+func (h *Hub) hasRoomFor(owner Owner, sel object.Selector) bool {
 	price := costOf(sel)
 	if owner == "" || price == 0 {
 		return true
 	}
-	return sel.Light() && h.lanes.shares[owner]+price <= ownerCostLimit && h.lanes.total+price <= hubCostLimit
+	return sel.Light() && h.lanes.costs[owner]+price <= ownerCostLimit && h.lanes.totalCost+price <= hubCostLimit
 }
 
 // charge counts a feed in, or out again with a negative sign. The hub is locked.
 func (h *Hub) charge(f *Feed, sign int) {
-	if f.owner == "" || f.price == 0 {
+	if f.owner == "" || f.cost == 0 {
 		return
 	}
-	h.lanes.total += sign * f.price
-	if h.lanes.shares[f.owner] += sign * f.price; h.lanes.shares[f.owner] == 0 {
-		delete(h.lanes.shares, f.owner)
+	h.lanes.totalCost += sign * f.cost
+	if h.lanes.costs[f.owner] += sign * f.cost; h.lanes.costs[f.owner] == 0 {
+		delete(h.lanes.costs, f.owner)
 	}
 }
 
-// lane is the owner's lane, which is made if it is not there. The hub is locked.
-func (h *Hub) lane(owner Owner) *Hub {
-	if l := h.lanes.of[owner]; l != nil {
+// laneOf is the owner's lane, which is made if it is not there. The hub is locked.
+func (h *Hub) laneOf(owner Owner) *Hub {
+	if l := h.lanes.byOwner[owner]; l != nil {
 		return l
 	}
 	l := newHub(h.resource)
-	l.parent, l.owner, l.budget, l.turns, l.stats = h, owner, h.budget, h.turns, h.stats
+	l.parent, l.owner, l.budget, l.laneLimiter, l.stats = h, owner, h.budget, h.laneLimiter, h.stats
 	l.progress.Store(h.progress.Load()) // what lies below is read from the log
 	l.lowMemory.Store(h.lowMemory.Load())
 	ctx, cancel := context.WithCancel(context.Background())
-	l.cancel, l.most = cancel, laneBytesLimit
-	h.lanes.of[owner] = l
+	l.cancel, l.bytesLimit = cancel, laneBytesLimit
+	h.lanes.byOwner[owner] = l
 	if h.lanes.ended {
 		cancel() // its cursors read the log
 		return l
@@ -119,10 +123,10 @@ func (h *Hub) lane(owner Owner) *Hub {
 
 // runLane dispatches until ctx ends.
 func (h *Hub) runLane(ctx context.Context) {
-	defer func() { h.account(-h.held) }()
+	defer func() { h.accountBytes(-h.feedBytes) }()
 	for {
 		changed := h.resource.Changed()
-		for h.turns.in(func() bool { return h.dispatch(laneRunEvents) }) {
+		for h.laneLimiter.run(func() bool { return h.dispatch(laneRunEvents) }) {
 			if ctx.Err() != nil {
 				return
 			}
@@ -130,16 +134,16 @@ func (h *Hub) runLane(ctx context.Context) {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			h.dispatch(noEnd) // as Run
+			h.dispatch(noLimit) // as Run
 			return
 		}
 	}
 }
 
-// dismiss ends a lane without subscribers. The hub is locked, the lane is not.
-func (h *Hub) dismiss(l *Hub) {
+// dismissLane ends a lane without subscribers. The hub is locked, the lane is not.
+func (h *Hub) dismissLane(l *Hub) {
 	if l.Feeds() == 0 {
-		delete(h.lanes.of, l.owner)
+		delete(h.lanes.byOwner, l.owner)
 		l.cancel()
 	}
 }
@@ -148,7 +152,7 @@ func (h *Hub) dismiss(l *Hub) {
 func (h *Hub) endLanes() {
 	h.mu.Lock()
 	h.lanes.ended = true
-	for _, l := range h.lanes.of {
+	for _, l := range h.lanes.byOwner {
 		l.cancel()
 	}
 	h.mu.Unlock()
@@ -159,7 +163,7 @@ func (h *Hub) endLanes() {
 func (h *Hub) eachLane(f func(*Hub)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, l := range h.lanes.of {
+	for _, l := range h.lanes.byOwner {
 		f(l)
 	}
 }
@@ -168,7 +172,7 @@ func (h *Hub) eachLane(f func(*Hub)) {
 func (h *Hub) Lanes() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return len(h.lanes.of)
+	return len(h.lanes.byOwner)
 }
 
 // LaneLag is how many log entries the lane that is farthest behind has yet to dispatch.
@@ -183,8 +187,8 @@ type OwnerView struct {
 	owner Owner
 }
 
-// For is the hub for an owner's watches.
-func (h *Hub) For(owner Owner) OwnerView {
+// ViewFor is the hub for an owner's watches.
+func (h *Hub) ViewFor(owner Owner) OwnerView {
 	if h.parent != nil {
 		h = h.parent
 	}

@@ -52,16 +52,16 @@ func (w *world) collect(c *Cursor) []byte {
 func TestHubAsksNoCostlySelectors(t *testing.T) {
 	w := newWorld(t, plenty)
 	w.hub.Dispatch()
-	view, s := w.hub.For("mallory"), w.resource.Snapshot()
+	view, s := w.hub.ViewFor("mallory"), w.resource.Snapshot()
 	var heavy, light []*Cursor
 	for i := range 3 {
-		heavy = append(heavy, view.From(s.Next, s.RV, unlike(t, "a", object.LightWeightLimit+1, i), plain))
+		heavy = append(heavy, view.CursorAt(s.Next, s.RV, unlike(t, "a", object.LightWeightLimit+1, i), plain))
 	}
 	const each = 100
 	for i := range 200 {
-		light = append(light, view.From(s.Next, s.RV, unlike(t, "a", each, 100+i), plain))
+		light = append(light, view.CursorAt(s.Next, s.RV, unlike(t, "a", each, 100+i), plain))
 	}
-	other := w.hub.For("alice").From(s.Next, s.RV, unlike(t, "a", 1, 1000), plain)
+	other := w.hub.ViewFor("alice").CursorAt(s.Next, s.RV, unlike(t, "a", 1, 1000), plain)
 	within := ownerCostLimit / (feedCost + each)
 	w.hub.Dispatch()
 	const events = 5
@@ -69,13 +69,13 @@ func TestHubAsksNoCostlySelectors(t *testing.T) {
 		w.set(fmt.Sprint("a/", i), "web")
 	}
 	w.hub.Dispatch()
-	if n := w.hub.Stats().Asked.Load(); n != uint64(events*(within+1)) {
+	if n := w.hub.Stats().SelectorEvaluations.Load(); n != uint64(events*(within+1)) {
 		t.Errorf("the hub asked %d selectors about %d events, want %d about each", n, events, within+1)
 	}
-	if run, err := drain(other); err != nil || len(decode(t, run, plain)) != events || !other.Follows() {
+	if run, err := drain(other); err != nil || len(decode(t, run, plain)) != events || !other.IsLive() {
 		t.Errorf("another owner got %q, %v", run, err)
 	}
-	want := w.collect(w.hub.Replay(s.Next, s.RV, unlike(t, "a", 1, 1), plain))
+	want := w.collect(w.hub.NewReplayCursor(s.Next, s.RV, unlike(t, "a", 1, 1), plain))
 	for i, c := range append(heavy, light...) {
 		if got := w.collect(c); !bytes.Equal(got, want) {
 			t.Errorf("watch %d got %q, want %q", i, got, want)
@@ -86,8 +86,8 @@ func TestHubAsksNoCostlySelectors(t *testing.T) {
 	if n := w.hub.Lanes(); n != 0 {
 		t.Errorf("%d lanes are left", n)
 	}
-	if w.hub.lanes.total != 0 || len(w.hub.lanes.shares) != 0 {
-		t.Errorf("%d are still charged, to %v", w.hub.lanes.total, w.hub.lanes.shares)
+	if w.hub.lanes.totalCost != 0 || len(w.hub.lanes.costs) != 0 {
+		t.Errorf("%d are still charged, to %v", w.hub.lanes.totalCost, w.hub.lanes.costs)
 	}
 }
 
@@ -99,7 +99,7 @@ func TestEqualSelectorsAreEvaluatedOnce(t *testing.T) {
 	s := w.resource.Snapshot()
 	var all []*Cursor
 	for range 40 {
-		all = append(all, w.hub.For("mallory").From(s.Next, s.RV, unlike(t, "a", 1000, 0), plain))
+		all = append(all, w.hub.ViewFor("mallory").CursorAt(s.Next, s.RV, unlike(t, "a", 1000, 0), plain))
 	}
 	if n := w.hub.Feeds(); n != 1 {
 		t.Errorf("%d feeds", n)
@@ -112,7 +112,7 @@ func TestEqualSelectorsAreEvaluatedOnce(t *testing.T) {
 	lane := all[0].hub
 	w.progress() // a feed is looked for in the index from the next entry on
 	until(t, "the lane to know its feed",
-		func() bool { lane.mu.Lock(); defer lane.mu.Unlock(); return len(lane.mu.joined) == 0 })
+		func() bool { lane.mu.Lock(); defer lane.mu.Unlock(); return len(lane.mu.newFeeds) == 0 })
 	for i := range 7 {
 		w.set(fmt.Sprint("a/", i), "web")
 	}
@@ -122,7 +122,7 @@ func TestEqualSelectorsAreEvaluatedOnce(t *testing.T) {
 		}
 	}
 	until(t, "the lane to have asked", func() bool { return w.hub.LaneLag() == 0 })
-	if n := w.hub.Stats().AskedAside.Load(); n != 7 {
+	if n := w.hub.Stats().LaneSelectorEvaluations.Load(); n != 7 {
 		t.Errorf("asked %d times about 7 events", n)
 	}
 	for _, c := range all {
@@ -137,16 +137,17 @@ func TestWhatCostsNothingNeedsNoShare(t *testing.T) {
 	s := w.resource.Snapshot()
 	var all []*Cursor
 	for i := range 3000 {
-		all = append(all, w.hub.For("mallory").From(s.Next, s.RV, object.Selector{Namespace: fmt.Sprint("n", i)}, plain))
+		all = append(all, w.hub.ViewFor("mallory").CursorAt(s.Next, s.RV, object.Selector{Namespace: fmt.Sprint("n", i)},
+			plain))
 	}
 	single := selectorOf(t, "", "", "app=web", "")
-	all = append(all, w.hub.For("alice").From(s.Next, s.RV, single, plain),
-		w.hub.For("mallory").From(s.Next, s.RV, single, plain))
+	all = append(all, w.hub.ViewFor("alice").CursorAt(s.Next, s.RV, single, plain),
+		w.hub.ViewFor("mallory").CursorAt(s.Next, s.RV, single, plain))
 	if n := w.hub.Lanes(); n != 0 {
 		t.Errorf("%d lanes", n)
 	}
-	if w.hub.lanes.total != indexedFeedCost || w.hub.lanes.shares["alice"] != indexedFeedCost {
-		t.Errorf("%d, %v", w.hub.lanes.total, w.hub.lanes.shares)
+	if w.hub.lanes.totalCost != indexedFeedCost || w.hub.lanes.costs["alice"] != indexedFeedCost {
+		t.Errorf("%d, %v", w.hub.lanes.totalCost, w.hub.lanes.costs)
 	}
 	for _, c := range all {
 		c.Close()
@@ -157,17 +158,17 @@ func TestWhatCostsNothingNeedsNoShare(t *testing.T) {
 // that history has ended.
 func TestLanesEndWithTheirHub(t *testing.T) {
 	w := newWorld(t, plenty)
-	w.hub.ShareLanes(NewLanes(1))
+	w.hub.SetLaneLimiter(NewLaneLimiter(1))
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { _ = w.hub.Run(ctx); close(done) }()
 	s := w.resource.Snapshot()
-	first, second := w.hub.For("mallory").From(s.Next, s.RV, unlike(t, "a", 1000, 0), plain),
-		w.hub.For("oscar").From(s.Next, s.RV, unlike(t, "a", 1000, 0), plain)
+	first, second := w.hub.ViewFor("mallory").CursorAt(s.Next, s.RV, unlike(t, "a", 1000, 0), plain),
+		w.hub.ViewFor("oscar").CursorAt(s.Next, s.RV, unlike(t, "a", 1000, 0), plain)
 	w.set("a/x", "web")
 	stop()
 	<-done
-	late := w.hub.For("mallory").From(s.Next, s.RV, unlike(t, "a", 1000, 1), plain)
+	late := w.hub.ViewFor("mallory").CursorAt(s.Next, s.RV, unlike(t, "a", 1000, 1), plain)
 	for _, c := range []*Cursor{first, second, late} {
 		w.expect(c, "ADDED a/x 102")
 		c.Close()
@@ -178,7 +179,7 @@ func TestLanesEndWithTheirHub(t *testing.T) {
 // come and go.
 func TestLanesTellWhatTheLogTells(t *testing.T) {
 	w := newWorld(t, cache.HistoryLimits{HistoryBytes: 1 << 40, HistoryMinAge: time.Hour})
-	w.hub.ShareLanes(NewLanes(2))
+	w.hub.SetLaneLimiter(NewLaneLimiter(2))
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { _ = w.hub.Run(ctx); close(done) }()
@@ -212,8 +213,8 @@ func TestLanesTellWhatTheLogTells(t *testing.T) {
 				fmt.Sprintf("app!=x%d,%s", r.IntN(3), unlike(t, "", 300, r.IntN(5)).LabelQuery()), "")
 			enc := []object.Encoding{plain, bookmarks, metadata}[r.IntN(3)]
 			pairs = append(pairs, &pair{
-				aside: w.hub.For(Owner(fmt.Sprint(r.IntN(3)))).From(s.Next, s.RV, sel, enc),
-				log:   w.hub.Replay(s.Next, s.RV, sel, enc),
+				aside: w.hub.ViewFor(Owner(fmt.Sprint(r.IntN(3)))).CursorAt(s.Next, s.RV, sel, enc),
+				log:   w.hub.NewReplayCursor(s.Next, s.RV, sel, enc),
 			})
 		}
 		for range r.IntN(8) {
@@ -229,15 +230,15 @@ func TestLanesTellWhatTheLogTells(t *testing.T) {
 		if !bytes.Equal(p.told, p.truth) {
 			t.Errorf("%d, %s: sent %d bytes, want %d", i, p.aside.selector.Namespace, len(p.told), len(p.truth))
 		}
-		if p.aside.Through() != p.log.Through() {
-			t.Errorf("%d: through %d, want %d", i, p.aside.Through(), p.log.Through())
+		if p.aside.CompleteRV() != p.log.CompleteRV() {
+			t.Errorf("%d: through %d, want %d", i, p.aside.CompleteRV(), p.log.CompleteRV())
 		}
-		if p.aside.Follows() {
+		if p.aside.IsLive() {
 			followed++
 		}
 		p.aside.Close()
 	}
-	if followed == 0 || w.hub.Stats().AskedAside.Load() == 0 {
+	if followed == 0 || w.hub.Stats().LaneSelectorEvaluations.Load() == 0 {
 		t.Errorf("%d of %d followed a lane", followed, len(pairs))
 	}
 	stop()
@@ -248,12 +249,12 @@ func TestLanesTellWhatTheLogTells(t *testing.T) {
 func TestSlicedCursorAsksAboutFewAtATime(t *testing.T) {
 	w := newWorld(t, plenty)
 	s := w.resource.Snapshot()
-	for i := range 10 * sliceEntries {
-		w.set(fmt.Sprint("a/", i), []string{"web", "db"}[i*2/(10*sliceEntries)])
+	for i := range 10 * workLimit {
+		w.set(fmt.Sprint("a/", i), []string{"web", "db"}[i*2/(10*workLimit)])
 	}
 	sel := app("db") // sees the second half
-	whole, sliced := w.hub.Replay(s.Next, s.RV, sel, plain), w.hub.Replay(s.Next, s.RV, sel, plain)
-	sliced.Slice()
+	whole, sliced := w.hub.NewReplayCursor(s.Next, s.RV, sel, plain), w.hub.NewReplayCursor(s.Next, s.RV, sel, plain)
+	sliced.LimitWork()
 	want, err := drain(whole)
 	w.must(err)
 	var got []byte
@@ -262,11 +263,11 @@ func TestSlicedCursorAsksAboutFewAtATime(t *testing.T) {
 		before := sliced.Lag()
 		run, err := sliced.Next()
 		w.must(err)
-		if n := before - sliced.Lag(); n > sliceEntries {
+		if n := before - sliced.Lag(); n > workLimit {
 			t.Fatalf("asked about %d entries at once", n)
 		}
 		got = append(got, run...)
-		again = sliced.More() || len(run) > 0
+		again = sliced.HasMore() || len(run) > 0
 	}
 	if !bytes.Equal(got, want) || len(want) == 0 {
 		t.Errorf("sent %d bytes, want %d", len(got), len(want))
@@ -274,7 +275,7 @@ func TestSlicedCursorAsksAboutFewAtATime(t *testing.T) {
 	if calls < 10 {
 		t.Errorf("%d slices", calls)
 	}
-	if whole.More() {
+	if whole.HasMore() {
 		t.Error("one that is not sliced ended early")
 	}
 }
@@ -286,7 +287,7 @@ func TestLargeEventIsCopiedFewTimes(t *testing.T) {
 	s := w.resource.Snapshot()
 	var all []*Cursor
 	for i := range 30 {
-		all = append(all, w.hub.For("").From(s.Next, s.RV, unlike(t, "a", 1, i), plain))
+		all = append(all, w.hub.ViewFor("").CursorAt(s.Next, s.RV, unlike(t, "a", 1, i), plain))
 	}
 	w.hub.Dispatch()
 	w.setPadded("a/x", "web", 1<<20)
@@ -307,10 +308,11 @@ func TestLaneHasRoomOfItsOwn(t *testing.T) {
 	s := w.resource.Snapshot()
 	var all []*Cursor
 	for i := range 300 {
-		all = append(all, w.hub.For("mallory").From(s.Next, s.RV, unlike(t, "a", object.LightWeightLimit+1, i), plain))
+		all = append(all, w.hub.ViewFor("mallory").CursorAt(s.Next, s.RV, unlike(t, "a", object.LightWeightLimit+1, i),
+			plain))
 	}
 	lane := all[0].hub
-	lane.most = 1 << 20
+	lane.bytesLimit = 1 << 20
 	const events = 6
 	for i := range events {
 		w.setPadded(fmt.Sprint("a/", i), "web", 50_000)
@@ -320,7 +322,7 @@ func TestLaneHasRoomOfItsOwn(t *testing.T) {
 	for _, f := range lane.index.all { // which its goroutine has left behind by the progress that LaneLag has seen
 		held += f.size
 	}
-	if most := lane.most + 1<<20; held > most {
+	if most := lane.bytesLimit + 1<<20; held > most {
 		t.Errorf("%d bytes are kept, want at most %d", held, most)
 	}
 	for i, c := range all {

@@ -17,16 +17,16 @@ type ByteBudget struct {
 // NewByteBudget makes a budget of limit bytes.
 func NewByteBudget(limit int64) *ByteBudget { return &ByteBudget{limit: limit} }
 
-// exhausted reports that no byte is left. The nil ByteBudget has no limit.
-func (b *ByteBudget) exhausted() bool { return b != nil && b.used.Load() >= b.limit }
+// isExhausted reports that no byte is left. The nil ByteBudget has no limit.
+func (b *ByteBudget) isExhausted() bool { return b != nil && b.used.Load() >= b.limit }
 
-// Share makes the hub's feeds share a budget with those of others. It is called before the hub
+// SetBudget makes the hub's feeds share a budget with those of others. It is called before the hub
 // runs.
-func (h *Hub) Share(b *ByteBudget) { h.budget = b }
+func (h *Hub) SetBudget(b *ByteBudget) { h.budget = b }
 
-// account counts bytes that feeds keep now, or, below 0, no longer.
-func (h *Hub) account(bytes int64) {
-	h.held += bytes
+// accountBytes counts bytes that feeds keep now, or, below 0, no longer.
+func (h *Hub) accountBytes(bytes int64) {
+	h.feedBytes += bytes
 	if h.budget != nil && bytes != 0 {
 		h.budget.used.Add(bytes)
 	}
@@ -36,9 +36,9 @@ func (h *Hub) account(bytes int64) {
 // budget: the lane's user chooses how many feeds there are.
 const laneBytesLimit = 128 << 20
 
-// exhausted reports that feeds with few streams keep no frames.
-func (h *Hub) exhausted() bool {
-	return h.budget.exhausted() || h.parent != nil && h.held >= h.most
+// isExhausted reports that feeds with few streams keep no frames.
+func (h *Hub) isExhausted() bool {
+	return h.budget.isExhausted() || h.parent != nil && h.feedBytes >= h.bytesLimit
 }
 
 // sharedStreamsMin is how many streams a feed must have to keep frames while memory is short. The
@@ -65,16 +65,16 @@ func (h *Hub) syncLowMemory(position uint64) {
 	}
 	for _, f := range h.index.all {
 		if f.hasFewStreams() && f.tail != nil {
-			h.account(-f.size)
+			h.accountBytes(-f.size)
 			f.restart(position)
 			h.touched = append(h.touched, f)
 		}
 	}
 }
 
-// replayed is how many frames a cursor that reads the log makes at once: they are held for its
+// replayBytes is how many frames a cursor that reads the log makes at once: they are held for its
 // client alone until the client takes them. While memory is short that is one.
-func (h *Hub) replayed() int {
+func (h *Hub) replayBytes() int {
 	if h.lowMemory.Load() {
 		return 1
 	}
@@ -83,9 +83,9 @@ func (h *Hub) replayed() int {
 
 func (f *Feed) hasFewStreams() bool { return f.holders.Load() < sharedStreamsMin }
 
-// skip keeps no frame of an entry: the feed's streams read it from the log.
-func (f *Feed) skip(e *cache.Entry, next uint64) {
-	if _, _, seen := f.selector.Seen(&e.Event); seen || e.Seam == cache.SeamEnd && f.encoding.Bookmarks {
+// skipEntry keeps no frame of an entry: the feed's streams read it from the log.
+func (f *Feed) skipEntry(e *cache.Entry, next uint64) {
+	if _, _, seen := f.selector.EventFor(&e.Event); seen || e.Seam == cache.SeamEnd && f.encoding.Bookmarks {
 		f.restart(next)
 	}
 }

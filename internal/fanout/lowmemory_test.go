@@ -13,7 +13,7 @@ func TestLowMemoryKeepsFramesOfManyStreamsOnly(t *testing.T) {
 	w.hub.Dispatch()
 	open := func(app string) *Cursor {
 		s := w.resource.Snapshot()
-		c := w.hub.For("").From(s.Next, s.RV, selectorOf(t, "", "", "app="+app, ""), plain)
+		c := w.hub.ViewFor("").CursorAt(s.Next, s.RV, selectorOf(t, "", "", "app="+app, ""), plain)
 		t.Cleanup(c.Close)
 		return c
 	}
@@ -48,7 +48,7 @@ func TestLowMemoryKeepsFramesOfManyStreamsOnly(t *testing.T) {
 	}
 	kept := func(c *Cursor, want bool) {
 		t.Helper()
-		if got := len(c.feed.kept.Load().segments) > 0; got != want {
+		if got := len(c.feed.segments.Load().segments) > 0; got != want {
 			t.Errorf("the feed keeps frames: %v, want %v", got, want)
 		}
 	}
@@ -78,13 +78,13 @@ func TestFeedsShareAByteBudget(t *testing.T) {
 	const most, feeds = 100 << 10, 40
 	w := newWorld(t, plenty)
 	budget := NewByteBudget(most)
-	w.hub.Share(budget)
+	w.hub.SetBudget(budget)
 	w.set("n/a", "web")
 	w.hub.Dispatch()
 	var all []*Cursor
 	for i := range feeds {
 		s := w.resource.Snapshot()
-		c := w.hub.For("").From(s.Next, s.RV, selectorOf(t, "", "", fmt.Sprint("app!=", i), ""), plain)
+		c := w.hub.ViewFor("").CursorAt(s.Next, s.RV, selectorOf(t, "", "", fmt.Sprint("app!=", i), ""), plain)
 		defer c.Close()
 		all = append(all, c)
 	}

@@ -116,12 +116,12 @@ func (w *world) kept(keys ...string) []*object.Object {
 // live makes a cursor that begins at the present state.
 func (w *world) live(sel object.Selector, enc object.Encoding) *Cursor {
 	s := w.resource.Snapshot()
-	return w.hub.For("").From(s.Next, s.RV, sel, enc)
+	return w.hub.ViewFor("").CursorAt(s.Next, s.RV, sel, enc)
 }
 
 func (w *world) resume(rv uint64, sel object.Selector, enc object.Encoding) *Cursor {
 	w.Helper()
-	c, err := w.hub.For("").Resume(rv, sel, enc)
+	c, err := w.hub.ViewFor("").CursorFromRV(rv, sel, enc)
 	w.must(err)
 	return c
 }

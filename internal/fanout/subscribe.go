@@ -8,35 +8,35 @@ func (h *Hub) subscribe(owner Owner, sel object.Selector, enc object.Encoding) (
 	key := feedKey{selector: sel.Key(), encoding: enc}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.mu.feeds[key] != nil || h.takes(owner, sel) {
-		return h, h.enter(key, owner, sel)
+	if h.mu.feeds[key] != nil || h.hasRoomFor(owner, sel) {
+		return h, h.addFeed(key, owner, sel)
 	}
-	l := h.lane(owner)
+	l := h.laneOf(owner)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l, l.enter(key, owner, sel)
+	return l, l.addFeed(key, owner, sel)
 }
 
-// enter holds the feed of a key, which is made if it is not there. The hub is locked.
-func (h *Hub) enter(key feedKey, owner Owner, sel object.Selector) *Feed {
+// addFeed holds the feed of a key, which is made if it is not there. The hub is locked.
+func (h *Hub) addFeed(key feedKey, owner Owner, sel object.Selector) *Feed {
 	f := h.mu.feeds[key]
 	if f == nil {
 		f = newFeed(key, sel, key.encoding)
-		f.owner, f.price, f.aside = owner, costOf(sel), h.parent != nil
+		f.owner, f.cost, f.inLane = owner, costOf(sel), h.parent != nil
 		h.charge(f, 1)
 		h.mu.feeds[key] = f
-		h.mu.joined[f] = struct{}{}
+		h.mu.newFeeds[f] = struct{}{}
 	}
 	f.holders.Add(1)
 	return f
 }
 
-// release gives a feed back; the last holder removes it, and with the last feed a lane ends.
-func (h *Hub) release(f *Feed) {
+// releaseFeed gives a feed back; the last holder removes it, and with the last feed a lane ends.
+func (h *Hub) releaseFeed(f *Feed) {
 	if h.parent != nil {
 		h.parent.mu.Lock()
 		defer h.parent.mu.Unlock()
-		defer h.parent.dismiss(h)
+		defer h.parent.dismissLane(h)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -45,9 +45,9 @@ func (h *Hub) release(f *Feed) {
 	}
 	delete(h.mu.feeds, f.key)
 	h.charge(f, -1)
-	if _, unknown := h.mu.joined[f]; unknown {
-		delete(h.mu.joined, f)
+	if _, unknown := h.mu.newFeeds[f]; unknown {
+		delete(h.mu.newFeeds, f)
 		return
 	}
-	h.mu.left = append(h.mu.left, f)
+	h.mu.leftFeeds = append(h.mu.leftFeeds, f)
 }

@@ -37,7 +37,7 @@ func TestNoCursorSurvivesVoidHistory(t *testing.T) {
 			})
 		}
 		for _, c := range []*Cursor{w.live(everything, plain), w.live(namespace("a"), plain),
-			w.hub.Replay(s.Next, s.RV, everything, plain)} {
+			w.hub.NewReplayCursor(s.Next, s.RV, everything, plain)} {
 			var wait <-chan struct{}
 			reader(func() bool {
 				if wait != nil && round%2 == 0 {
@@ -58,7 +58,7 @@ func TestNoCursorSurvivesVoidHistory(t *testing.T) {
 			})
 		}
 		reader(func() bool {
-			c, err := w.hub.For("").Resume(s.RV, everything, plain)
+			c, err := w.hub.ViewFor("").CursorFromRV(s.RV, everything, plain)
 			if err != nil {
 				return false
 			}

@@ -55,17 +55,17 @@ func NewGate(o Options) *Gate {
 	return g
 }
 
-// Pass is a part of the limit that a request holds. Its owner releases it. A second Release of the
-// same Pass does nothing; that does not hold for copies. The zero Pass holds nothing.
-type Pass struct {
+// Permit is a part of the limit that a request holds. Its owner releases it. A second Release of
+// the same Permit does nothing; that does not hold for copies. The zero Permit holds nothing.
+type Permit struct {
 	gate  *Gate
 	width int64
-	flow  *flow // guarded by gate.mu; nil: released
-	part  *Pass // of a limit within this one, released with it; nil: none
+	flow  *flow   // guarded by gate.mu; nil: released
+	part  *Permit // of a limit within this one, released with it; nil: none
 }
 
 // Release gives back what is held.
-func (p *Pass) Release() {
+func (p *Permit) Release() {
 	g := p.gate
 	if g == nil {
 		return
@@ -83,29 +83,29 @@ func (p *Pass) Release() {
 
 // Try admits a request of some width if there is room, and no request that waits precedes it. A
 // width above the share of a flow counts as that share.
-func (g *Gate) Try(key Flow, width int64) (Pass, bool) {
+func (g *Gate) Try(key Flow, width int64) (Permit, bool) {
 	if g == nil {
-		return Pass{}, true
+		return Permit{}, true
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.takeLocked(key, width)
 }
 
-func (g *Gate) takeLocked(key Flow, width int64) (Pass, bool) {
+func (g *Gate) takeLocked(key Flow, width int64) (Permit, bool) {
 	width = g.mu.line.width(width)
 	f, ok := g.mu.line.take(key, width)
 	if !ok {
-		return Pass{}, false
+		return Permit{}, false
 	}
-	return Pass{gate: g, width: width, flow: f}, true
+	return Permit{gate: g, width: width, flow: f}, true
 }
 
 // Admit is Try for requests that can wait: until there is room, ctx is done, or Options.Wait is
-// over. It returns a Pass or a Refusal; with a Refusal, nothing is held.
-func (g *Gate) Admit(ctx context.Context, key Flow, width int64) (Pass, *Refusal) {
+// over. It returns a Permit or a Refusal; with a Refusal, nothing is held.
+func (g *Gate) Admit(ctx context.Context, key Flow, width int64) (Permit, *Refusal) {
 	if g == nil {
-		return Pass{}, nil
+		return Permit{}, nil
 	}
 	g.mu.Lock()
 	if p, ok := g.takeLocked(key, width); ok {
@@ -116,7 +116,7 @@ func (g *Gate) Admit(ctx context.Context, key Flow, width int64) (Pass, *Refusal
 	w := l.join(key, l.width(width))
 	if w == nil {
 		defer g.mu.Unlock()
-		return Pass{}, g.refuseLocked(key, l.width(width))
+		return Permit{}, g.refuseLocked(key, l.width(width))
 	}
 	g.mu.Unlock()
 	return g.await(ctx, w)
@@ -140,7 +140,7 @@ func (g *Gate) refuseLocked(key Flow, width int64) *Refusal {
 }
 
 // await waits for the verdict on w.
-func (g *Gate) await(ctx context.Context, w *waiter) (Pass, *Refusal) {
+func (g *Gate) await(ctx context.Context, w *waiter) (Permit, *Refusal) {
 	reason := ReasonTimeout
 	select {
 	case <-w.ready:
@@ -152,13 +152,13 @@ func (g *Gate) await(ctx context.Context, w *waiter) (Pass, *Refusal) {
 	defer g.mu.Unlock()
 	switch w.verdict {
 	case admitted: // at the last moment, perhaps
-		return Pass{gate: g, width: w.width, flow: w.flow}, nil
+		return Permit{gate: g, width: w.width, flow: w.flow}, nil
 	case displaced:
 		reason = ReasonQueueFull
 	default:
 		g.mu.line.leave(w)
 	}
-	return Pass{}, &Refusal{Reason: reason, RetryAfter: g.mu.pressure.refuse(time.Now())}
+	return Permit{}, &Refusal{Reason: reason, RetryAfter: g.mu.pressure.refuse(time.Now())}
 }
 
 // Crowded reports that there is no room for a request of some width, whichever flow it is of.
@@ -183,22 +183,22 @@ func (g *Gate) Narrow(on bool) {
 	g.mu.line.advance()
 }
 
-// Load is what a gate holds at a moment.
-type Load struct {
+// GateStats is what a gate holds at a moment.
+type GateStats struct {
 	Held, Limit int64 // Limit 0: none
 	Waiting     int
 	Flows       int // that hold or wait
 }
 
-// Load is what is held and how many requests wait.
-func (g *Gate) Load() Load {
+// GateStats is what is held and how many requests wait.
+func (g *Gate) Stats() GateStats {
 	if g == nil {
-		return Load{}
+		return GateStats{}
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	l := g.mu.line
-	load := Load{Held: l.held, Limit: l.limit, Waiting: l.waiting, Flows: len(l.flows)}
+	load := GateStats{Held: l.held, Limit: l.limit, Waiting: l.waiting, Flows: len(l.flows)}
 	if load.Limit == math.MaxInt64 {
 		load.Limit = 0
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // in checks that a request is admitted at once.
-func in(t *testing.T, g *Gate, k Flow, width int64) *Pass {
+func in(t *testing.T, g *Gate, k Flow, width int64) *Permit {
 	t.Helper()
 	p, refusal := g.Admit(t.Context(), k, width)
 	if refusal != nil {
@@ -37,7 +37,7 @@ func refused(t *testing.T, r *Refusal, want Reason) {
 
 func empty(t *testing.T, g *Gate) {
 	t.Helper()
-	if l := g.Load(); l.Held != 0 || l.Waiting != 0 || l.Flows != 0 {
+	if l := g.Stats(); l.Held != 0 || l.Waiting != 0 || l.Flows != 0 {
 		t.Errorf("want nothing held and no request waiting, got %+v", l)
 	}
 }
@@ -55,7 +55,7 @@ func TestGateNone(t *testing.T) {
 	} else {
 		p.Release()
 	}
-	if g.Load() != (Load{}) {
+	if g.Stats() != (GateStats{}) {
 		t.Error("a load")
 	}
 }
@@ -71,11 +71,11 @@ func TestGateWithoutQueue(t *testing.T) {
 	refused(t, r, ReasonLimit)
 	a.Release()
 	a.Release() // does nothing
-	if l := g.Load(); l.Held != 2 || l.Limit != 3 {
+	if l := g.Stats(); l.Held != 2 || l.Limit != 3 {
 		t.Errorf("load %+v", l)
 	}
 	d := in(t, g, key(1), 1)
-	for _, p := range []*Pass{b, c, d} {
+	for _, p := range []*Permit{b, c, d} {
 		p.Release()
 	}
 	empty(t, g)
@@ -84,13 +84,13 @@ func TestGateWithoutQueue(t *testing.T) {
 // A share alone limits each flow, and not all together.
 func TestGateShareAlone(t *testing.T) {
 	g := NewGate(Options{Share: 1})
-	var all []*Pass
+	var all []*Permit
 	for n := range 1000 {
 		all = append(all, in(t, g, key(n), 1))
 		_, r := g.Admit(t.Context(), key(n), 1)
 		refused(t, r, ReasonShare)
 	}
-	if l := g.Load(); l.Held != 1000 || l.Limit != 0 {
+	if l := g.Stats(); l.Held != 1000 || l.Limit != 0 {
 		t.Errorf("load %+v", l)
 	}
 	for _, p := range all {
@@ -276,7 +276,7 @@ func BenchmarkGate(b *testing.B) {
 // up to their share, the first one does not get back.
 func TestShareWithReserve(t *testing.T) {
 	g := NewGate(Options{Limit: 16, Share: 8, Reserve: 2})
-	var passes []*Pass
+	var passes []*Permit
 	for range 14 {
 		passes = append(passes, in(t, g, key(0), 1))
 	}

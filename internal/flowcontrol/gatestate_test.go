@@ -74,7 +74,7 @@ type modelPlayer struct {
 	line *gateState
 	ref  *reference
 
-	inside  []Pass    // admitted, to be released
+	inside  []Permit  // admitted, to be released
 	waiters []*waiter // in line
 }
 
@@ -100,7 +100,7 @@ func (p *modelPlayer) ask(k Flow, width int64) (inside, waits bool) {
 	}
 	if ok {
 		f.held += width
-		p.inside = append(p.inside, Pass{flow: got, width: width})
+		p.inside = append(p.inside, Permit{flow: got, width: width})
 		p.check()
 		return true, false
 	}
@@ -192,7 +192,7 @@ func (p *modelPlayer) letIn() []*waiter {
 		if w.verdict != admitted {
 			p.t.Fatalf("%v, width %d, is to be admitted, and waits", w.flow.key, w.width)
 		}
-		p.inside = append(p.inside, Pass{flow: w.flow, width: w.width})
+		p.inside = append(p.inside, Permit{flow: w.flow, width: w.width})
 		p.waiters = slices.DeleteFunc(p.waiters, func(v *waiter) bool { return v == w })
 	}
 	p.check()
@@ -336,7 +336,7 @@ func TestLineLongRequests(t *testing.T) {
 			if ages[k]++; ages[k]%every != 0 {
 				continue
 			}
-			if i := slices.IndexFunc(p.inside, func(pass Pass) bool { return pass.flow.key == k }); i >= 0 {
+			if i := slices.IndexFunc(p.inside, func(pass Permit) bool { return pass.flow.key == k }); i >= 0 {
 				p.release(i)
 				p.ask(k, 1)
 			}

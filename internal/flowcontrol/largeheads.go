@@ -21,10 +21,10 @@ const (
 	minHeadShare = HeadCopies * LargestHeadBytes
 )
 
-// LargeHeads is the bytes that large heads hold together.
+// HeaderBudget is the bytes that large heads hold together.
 //
 // Invariant: held is the sum of what was taken and not given back, over all peers.
-type LargeHeads struct {
+type HeaderBudget struct {
 	most    int64 // static; 0: no limit
 	refused atomic.Uint64
 
@@ -35,15 +35,15 @@ type LargeHeads struct {
 	}
 }
 
-// NewLargeHeads makes a pool of so many bytes; 0: no limit.
-func NewLargeHeads(most int64) *LargeHeads {
-	p := &LargeHeads{most: most}
+// NewHeaderBudget makes a pool of so many bytes; 0: no limit.
+func NewHeaderBudget(most int64) *HeaderBudget {
+	p := &HeaderBudget{most: most}
 	p.mu.peers = map[netip.Addr]int64{}
 	return p
 }
 
 // Take takes n bytes for a peer, or reports that there are none left for it.
-func (p *LargeHeads) Take(peer netip.Addr, n int64) bool {
+func (p *HeaderBudget) Take(peer netip.Addr, n int64) bool {
 	if p == nil {
 		return true
 	}
@@ -60,7 +60,7 @@ func (p *LargeHeads) Take(peer netip.Addr, n int64) bool {
 }
 
 // Give gives n bytes back.
-func (p *LargeHeads) Give(peer netip.Addr, n int64) {
+func (p *HeaderBudget) Give(peer netip.Addr, n int64) {
 	if p == nil || n == 0 {
 		return
 	}
@@ -72,8 +72,8 @@ func (p *LargeHeads) Give(peer netip.Addr, n int64) {
 	}
 }
 
-// Held is how many bytes are taken.
-func (p *LargeHeads) Held() int64 {
+// HeldBytes is how many bytes are taken.
+func (p *HeaderBudget) HeldBytes() int64 {
 	if p == nil {
 		return 0
 	}
@@ -86,7 +86,7 @@ func (p *LargeHeads) Held() int64 {
 // answer is sent or the connection is taken over, and an exchange that goes on holds the part that
 // it needs.
 type LargeHead struct {
-	pool *LargeHeads
+	pool *HeaderBudget
 	peer netip.Addr
 
 	mu     sync.Mutex
@@ -95,7 +95,7 @@ type LargeHead struct {
 }
 
 // NewLargeHead makes a head of a peer's that holds nothing yet.
-func NewLargeHead(pool *LargeHeads, peer netip.Addr) *LargeHead {
+func NewLargeHead(pool *HeaderBudget, peer netip.Addr) *LargeHead {
 	return &LargeHead{pool: pool, peer: peer}
 }
 

@@ -72,11 +72,11 @@ type Limiter struct {
 	lasting, lists, passing *limit
 	passingUnproven         *limit // within passing
 	selectors               *selections
-	rates                   *Rates
+	rates                   *RateLimiter
 	bodies, unprovenBodies  bodies // those of unproven senders are in both
-	heads                   *LargeHeads
-	overRate                func(Reason)           // counts
-	loads                   map[string]func() Load // static, by the names of the limits
+	heads                   *HeaderBudget
+	overRate                func(Reason)                // counts
+	loads                   map[string]func() GateStats // static, by the names of the limits
 	// ends a large answer whose client is slow, if there is one; nil: there are none. Set once
 	relieve func()
 
@@ -89,9 +89,9 @@ type Limiter struct {
 func NewLimiter(l Limits, q Queue, r prometheus.Registerer) *Limiter {
 	m := newLimitMetrics(r)
 	limiter := &Limiter{bodies: bodies{most: l.BodyBytes}, unprovenBodies: bodies{most: unprovenBodyBytes(l.BodyBytes)},
-		heads: NewLargeHeads(l.HeaderBytes),
-		rates: NewRates(l.PassThroughQPS, l.PassThroughBurst), overRate: m.refuser(LimitPassThrough),
-		loads: map[string]func() Load{}}
+		heads: NewHeaderBudget(l.HeaderBytes),
+		rates: NewRateLimiter(l.PassThroughQPS, l.PassThroughBurst), overRate: m.refuser(LimitPassThrough),
+		loads: map[string]func() GateStats{}}
 	limiter.open, limiter.stop = context.WithCancel(context.Background())
 	limiter.lasting = m.limit(LimitWatches, limiter,
 		Options{Limit: int64(l.Watches), Share: int64(l.WatchesPerUser), Reserve: int64(l.WatchesReserve)})
@@ -114,8 +114,8 @@ func NewLimiter(l Limits, q Queue, r prometheus.Registerer) *Limiter {
 	return limiter
 }
 
-// Load is the load of one limit, by its name.
-func (l *Limiter) Load(name string) Load { return l.loads[name]() }
+// GateStats is the load of one limit, by its name.
+func (l *Limiter) GateStats(name string) GateStats { return l.loads[name]() }
 
 // Close refuses all requests that wait, and those that would have to.
 func (l *Limiter) Close() {
@@ -128,25 +128,25 @@ func (l *Limiter) Close() {
 func (l *Limiter) Closed() bool { return l != nil && l.open.Err() != nil }
 
 // AdmitLasting admits a watch or another request that lasts.
-func (l *Limiter) AdmitLasting(flow Flow) (Pass, *Refusal) {
+func (l *Limiter) AdmitLasting(flow Flow) (Permit, *Refusal) {
 	if l == nil {
-		return Pass{}, nil
+		return Permit{}, nil
 	}
 	return l.lasting.admit(nil, flow, 1)
 }
 
 // TryList admits a large answer of some bytes if it need not wait.
-func (l *Limiter) TryList(flow Flow, width int64) (Pass, bool) {
+func (l *Limiter) TryList(flow Flow, width int64) (Permit, bool) {
 	if l == nil {
-		return Pass{}, true
+		return Permit{}, true
 	}
 	return l.lists.gate.Try(flow, width)
 }
 
 // AdmitList admits a large answer of some bytes.
-func (l *Limiter) AdmitList(d Departs, flow Flow, width int64) (Pass, *Refusal) {
+func (l *Limiter) AdmitList(d OnDisconnect, flow Flow, width int64) (Permit, *Refusal) {
 	if l == nil {
-		return Pass{}, nil
+		return Permit{}, nil
 	}
 	if l.relieve != nil && l.lists.gate.Crowded(width) {
 		l.relieve()
@@ -164,21 +164,21 @@ func (l *Limiter) OnCrowded(relieve func()) {
 
 // AdmitPassThrough admits a request that passes through and has one answer, or the beginning of
 // one. Senders that are not proven first wait for one of the few places that they have together.
-func (l *Limiter) AdmitPassThrough(d Departs, flow Flow, proven bool) (Pass, *Refusal) {
+func (l *Limiter) AdmitPassThrough(d OnDisconnect, flow Flow, proven bool) (Permit, *Refusal) {
 	if l == nil {
-		return Pass{}, nil
+		return Permit{}, nil
 	}
 	if proven {
 		return l.passing.admit(d, flow, 1)
 	}
 	part, refusal := l.passingUnproven.admit(d, flow, 1)
 	if refusal != nil {
-		return Pass{}, refusal
+		return Permit{}, refusal
 	}
 	pass, refusal := l.passing.admit(d, flow, 1)
 	if refusal != nil {
 		part.Release()
-		return Pass{}, refusal
+		return Permit{}, refusal
 	}
 	pass.part = &part
 	return pass, nil
@@ -198,8 +198,8 @@ func unprovenPart(o Options) Options {
 
 // loadPassThrough is the load of what passes through, with the requests that wait for the unproven
 // part.
-func (l *Limiter) loadPassThrough() Load {
-	all, part := l.passing.gate.Load(), l.passingUnproven.gate.Load()
+func (l *Limiter) loadPassThrough() GateStats {
+	all, part := l.passing.gate.Stats(), l.passingUnproven.gate.Stats()
 	all.Waiting += part.Waiting
 	all.Flows = max(all.Flows, part.Flows)
 	return all
@@ -254,8 +254,8 @@ func unprovenBodyBytes(all int64) int64 {
 	return min(unprovenBodyBytesLimit, max(all/unprovenFraction, 1))
 }
 
-// LargeHeads are what large heads hold; nil: they are not bounded.
-func (l *Limiter) LargeHeads() *LargeHeads {
+// HeaderBudget are what large heads hold; nil: they are not bounded.
+func (l *Limiter) HeaderBudget() *HeaderBudget {
 	if l == nil {
 		return nil
 	}
@@ -276,8 +276,9 @@ func (b *bodies) take(size int64) bool {
 	return false
 }
 
-// Departs lets gone be called once if the client leaves before stop is called. gone must not block.
-type Departs func(gone func()) (stop func())
+// OnDisconnect lets gone be called once if the client leaves before stop is called. gone must not
+// block.
+type OnDisconnect func(gone func()) (stop func())
 
 // limit is one of the limits: a gate, and what is counted of it.
 type limit struct {
@@ -289,7 +290,7 @@ type limit struct {
 
 // admit waits for room, until the client leaves or the gate's time is over. A request that need not
 // wait does not pay for noticing that its client leaves.
-func (l *limit) admit(d Departs, flow Flow, width int64) (Pass, *Refusal) {
+func (l *limit) admit(d OnDisconnect, flow Flow, width int64) (Permit, *Refusal) {
 	if pass, ok := l.gate.Try(flow, width); ok {
 		return pass, nil
 	}

@@ -65,14 +65,14 @@ var limitGauges = map[string]struct{ current, currentHelp, limit, limitHelp stri
 // limit makes one of the limits of l.
 func (m *limitMetrics) limit(name string, l *Limiter, o Options) *limit {
 	gate, gauges := NewGate(o), limitGauges[name]
-	l.loads[name] = gate.Load
-	m.GaugeFunc(gauges.current, gauges.currentHelp, func() float64 { return float64(l.Load(name).Held) })
-	m.GaugeFunc(gauges.limit, gauges.limitHelp, func() float64 { return float64(l.Load(name).Limit) })
+	l.loads[name] = gate.Stats
+	m.GaugeFunc(gauges.current, gauges.currentHelp, func() float64 { return float64(l.GateStats(name).Held) })
+	m.GaugeFunc(gauges.limit, gauges.limitHelp, func() float64 { return float64(l.GateStats(name).Limit) })
 	m.NewGaugeFunc(prometheus.GaugeOpts{
 		Name:        "spillway_flowcontrol_current_inqueue_requests",
 		Help:        "Requests that wait for a limit.",
 		ConstLabels: prometheus.Labels{"limit": name},
-	}, func() float64 { return float64(l.Load(name).Waiting) })
+	}, func() float64 { return float64(l.GateStats(name).Waiting) })
 	return &limit{gate: gate, open: l.open, refused: m.refuser(name), waited: m.waited.WithLabelValues(name)}
 }
 
@@ -93,10 +93,10 @@ func (m *limitMetrics) selectors(s *selections) {
 }
 
 // heads shows the size of the large request headers.
-func (m *limitMetrics) heads(p *LargeHeads) {
+func (m *limitMetrics) heads(p *HeaderBudget) {
 	m.GaugeFunc("spillway_flowcontrol_current_header_bytes",
 		"Bytes of large request headers, as --max-large-header-bytes counts them.",
-		func() float64 { return float64(p.Held()) })
+		func() float64 { return float64(p.HeldBytes()) })
 	m.GaugeFunc("spillway_flowcontrol_limit_header_bytes", "The value of --max-large-header-bytes; 0 is no limit.",
 		func() float64 { return float64(p.most) })
 	m.CounterFunc("spillway_large_header_rejections_total",

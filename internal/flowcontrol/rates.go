@@ -8,14 +8,14 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Rates bounds the rate of requests of each flow, by a token bucket with a rate and a burst.
+// RateLimiter bounds the rate of requests of each flow, by a token bucket with a rate and a burst.
 //
 // There are two generations of buckets. One that is used moves to the young generation; when that
 // is as old as an empty bucket needs to fill, or has as many buckets as may be, the old one is
 // dropped and the young one is old. So a bucket is forgotten when it is full and as good as new, or
 // else when generationBucketsLimit others were used since: memory is bounded whatever the number of
 // flows.
-type Rates struct {
+type RateLimiter struct {
 	every rate.Limit
 	burst int
 	lasts time.Duration // a generation: as long as an empty bucket needs to fill, and no moment
@@ -30,21 +30,21 @@ type Rates struct {
 // generationBucketsLimit is how many buckets a generation has at most: some 2 MB for both of them.
 const generationBucketsLimit = 8192
 
-// NewRates returns rates of perSecond requests with bursts of burst, at least one; nil, which
+// NewRateLimiter returns rates of perSecond requests with bursts of burst, at least one; nil, which
 // admits every request, if perSecond is 0.
-func NewRates(perSecond float64, burst int) *Rates {
+func NewRateLimiter(perSecond float64, burst int) *RateLimiter {
 	if perSecond <= 0 {
 		return nil
 	}
 	burst = max(burst, 1)
 	fills := time.Duration(float64(burst) / perSecond * float64(time.Second))
-	r := &Rates{every: rate.Limit(perSecond), burst: burst, lasts: max(fills, time.Second)}
+	r := &RateLimiter{every: rate.Limit(perSecond), burst: burst, lasts: max(fills, time.Second)}
 	r.mu.young = map[Flow]*rate.Limiter{}
 	return r
 }
 
 // Allow counts a request of a flow, or returns why it may not be. Any goroutine may call it.
-func (r *Rates) Allow(key Flow) *Refusal {
+func (r *RateLimiter) Allow(key Flow) *Refusal {
 	if r == nil {
 		return nil
 	}
@@ -61,7 +61,7 @@ func (r *Rates) Allow(key Flow) *Refusal {
 	return &Refusal{Reason: ReasonRate, RetryAfter: min((after + time.Second - 1).Truncate(time.Second), retryAfterMax)}
 }
 
-func (r *Rates) bucketLocked(key Flow, now time.Time) *rate.Limiter {
+func (r *RateLimiter) bucketLocked(key Flow, now time.Time) *rate.Limiter {
 	if now.Sub(r.mu.since) >= r.lasts || len(r.mu.young) >= generationBucketsLimit {
 		r.turnLocked(now)
 	}
@@ -77,7 +77,7 @@ func (r *Rates) bucketLocked(key Flow, now time.Time) *rate.Limiter {
 }
 
 // turnLocked begins a generation.
-func (r *Rates) turnLocked(now time.Time) {
+func (r *RateLimiter) turnLocked(now time.Time) {
 	r.mu.old, r.mu.young = r.mu.young, map[Flow]*rate.Limiter{}
 	r.mu.since = now
 }

@@ -7,7 +7,7 @@ import (
 )
 
 func TestRatesNone(t *testing.T) {
-	r := NewRates(0, 10)
+	r := NewRateLimiter(0, 10)
 	for range 1000 {
 		if refusal := r.Allow(key(0)); refusal != nil {
 			t.Fatal(refusal)
@@ -18,7 +18,7 @@ func TestRatesNone(t *testing.T) {
 // A flow sends a burst and then at a rate, whatever others do; a refusal has a time to retry.
 func TestRates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := NewRates(2, 5)
+		r := NewRateLimiter(2, 5)
 		allowed := func(k Flow, n int) (ok int, last *Refusal) {
 			for range n {
 				if refusal := r.Allow(k); refusal == nil {
@@ -59,7 +59,7 @@ func TestRates(t *testing.T) {
 // However many flows ask, no more buckets are kept than two generations have.
 func TestRatesBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := NewRates(1, 60)
+		r := NewRateLimiter(1, 60)
 		for n := range 5 * generationBucketsLimit {
 			if refusal := r.Allow(key(n)); refusal != nil {
 				t.Fatal(refusal)
@@ -72,7 +72,7 @@ func TestRatesBounded(t *testing.T) {
 }
 
 func BenchmarkRates(b *testing.B) {
-	r, k := NewRates(1e9, 1e9), key(0)
+	r, k := NewRateLimiter(1e9, 1e9), key(0)
 	b.ReportAllocs()
 	for b.Loop() {
 		if r.Allow(k) != nil {

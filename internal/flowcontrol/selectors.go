@@ -35,7 +35,7 @@ type claimKey struct {
 type claim struct {
 	key      claimKey
 	selector object.Selector
-	pass     Pass
+	pass     Permit
 	watches  int
 }
 

@@ -9,7 +9,7 @@ import (
 // what is left.
 func TestUnprovenSendersHaveAPartOfTheSeats(t *testing.T) {
 	l := NewLimiter(Limits{PassThrough: 32, PassThroughPerUser: 28}, Queue{}, nil)
-	take := func(name string, proven bool, want int) (passes []Pass) {
+	take := func(name string, proven bool, want int) (passes []Permit) {
 		t.Helper()
 		for {
 			pass, refusal := l.AdmitPassThrough(nil, UserFlow(name), proven)
@@ -31,7 +31,7 @@ func TestUnprovenSendersHaveAPartOfTheSeats(t *testing.T) {
 		pass.Release()
 		pass.Release() // does nothing
 	}
-	if held := l.Load(LimitPassThrough).Held; held != 28 {
+	if held := l.GateStats(LimitPassThrough).Held; held != 28 {
 		t.Errorf("%d seats are held, want 28", held)
 	}
 	take("a third unproven sender", false, 2)
@@ -51,7 +51,7 @@ func TestUnprovenPartIsGivenBack(t *testing.T) {
 	if _, refusal := l.AdmitPassThrough(nil, UserFlow("unproven"), false); refusal == nil {
 		t.Error("there is a ninth seat")
 	}
-	if held := l.passingUnproven.gate.Load().Held; held != 0 {
+	if held := l.passingUnproven.gate.Stats().Held; held != 0 {
 		t.Errorf("%d of the part are held", held)
 	}
 }

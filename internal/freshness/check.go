@@ -21,11 +21,11 @@ const (
 	// comparisonInterval is the time between two reads of upstream's state, whatever becomes of them.
 	// It leaves the next one half of the time that a request has.
 	comparisonInterval = proofTimeout / 2
-	// smallState is how many objects a state may have to be compared. Their metadata is sent sooner
-	// than the bookmark, and costs upstream no more than the LIST that a client would have sent. A
-	// larger state is never read: an upstream that is slow to send the bookmark would get the more
-	// expensive question.
-	smallState = 500
+	// comparedObjectsLimit is how many objects a state may have to be compared. Their metadata is sent
+	// sooner than the bookmark, and costs upstream no more than the LIST that a client would have
+	// sent. A larger state is never read: an upstream that is slow to send the bookmark would get the
+	// more expensive question.
+	comparedObjectsLimit = 500
 )
 
 // proofWaiter is one flight that waits for a state that is complete through rv.
@@ -36,7 +36,7 @@ type proofWaiter struct {
 	answered  chan struct{} // closed when its watch for a bookmark has ended
 
 	asked bool // a watch for a bookmark has begun for it
-	// Why the last bookmark and the last comparison did not satisfy it.
+	// Why the last bookmark and the last comparison did not satisfyWaiters it.
 	bookmarkErr, comparisonErr error
 }
 
@@ -50,29 +50,30 @@ type revision struct {
 // rounds are checks of upstream, each for all flights that wait when it begins. They begin an
 // interval apart and may overlap, so one that hangs holds up no other. Prover.mu guards them.
 type rounds struct {
-	interval time.Duration // static
-	next     time.Time     // when the next one may begin
-	due      bool          // it has its time
+	interval  time.Duration // static
+	next      time.Time     // when the next one may begin
+	scheduled bool          // it has its time
 }
 
 // scheduleLocked has the next round begin as soon as it may.
 func (r *rounds) scheduleLocked(begin func()) {
-	if !r.due {
-		r.due = true
+	if !r.scheduled {
+		r.scheduled = true
 		time.AfterFunc(time.Until(r.next), begin)
 	}
 }
 
-// endedLocked notes the error of a round. After a refusal the next one waits for its Retry-After.
-func (r *rounds) endedLocked(began time.Time, err error) {
+// noteErrorLocked notes the error of a round. After a refusal the next one waits for its
+// Retry-After.
+func (r *rounds) noteErrorLocked(began time.Time, err error) {
 	if again := began.Add(pauseAfter(err)); err != nil && again.After(r.next) {
 		r.next = again
 	}
 }
 
-// checked has upstream checked, and returns the first state through R that comes of it, or of the
-// mirror's own stream. It gives up when ctx ends, but not before upstream has answered.
-func (f *Prover) checked(ctx context.Context, w *proofWaiter) (*cache.Snapshot, error) {
+// awaitCheck has upstream checked, and returns the first state through R that comes of it, or of
+// the mirror's own stream. It gives up when ctx ends, but not before upstream has answered.
+func (f *Prover) awaitCheck(ctx context.Context, w *proofWaiter) (*cache.Snapshot, error) {
 	f.schedule(w)
 	over := ctx.Done()
 	for {
@@ -81,7 +82,7 @@ func (f *Prover) checked(ctx context.Context, w *proofWaiter) (*cache.Snapshot, 
 			return s, nil
 		}
 		if ended {
-			return nil, errors.Join(context.Cause(ctx), f.failure(w))
+			return nil, errors.Join(context.Cause(ctx), f.failureOf(w))
 		}
 		select {
 		case <-changed:
@@ -147,14 +148,14 @@ func (f *Prover) owed(w *proofWaiter, over <-chan struct{}) <-chan struct{} {
 	return w.answered
 }
 
-func (f *Prover) failure(w *proofWaiter) error {
+func (f *Prover) failureOf(w *proofWaiter) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return errors.Join(w.bookmarkErr, w.comparisonErr)
 }
 
-// satisfy hands a state to every waiter whose version it holds.
-func (f *Prover) satisfy(s *cache.Snapshot) {
+// satisfyWaiters hands a state to every waiter whose version it holds.
+func (f *Prover) satisfyWaiters(s *cache.Snapshot) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for w := range f.mu.waiters {
@@ -169,13 +170,13 @@ func (f *Prover) satisfy(s *cache.Snapshot) {
 func (f *Prover) beginRound(r *rounds, begin func()) (began time.Time, waiting bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	began, r.due = time.Now(), false
-	through := f.resource.Through()
+	began, r.scheduled = time.Now(), false
+	through := f.resource.CompleteRV()
 	for w := range f.mu.waiters {
 		waiting = waiting || w.rv > through
 	}
 	switch {
-	case !waiting || !f.resource.Ready():
+	case !waiting || !f.resource.IsReady():
 		return began, false
 	case began.Before(r.next): // upstream has refused the last one meanwhile
 		r.scheduleLocked(begin)
@@ -196,10 +197,10 @@ func (f *Prover) awaitBookmark() {
 	if newest.proof == nil {
 		return
 	}
-	err := f.advance(newest)
+	err := f.advanceProgress(newest)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.mu.bookmarks.endedLocked(began, err)
+	f.mu.bookmarks.noteErrorLocked(began, err)
 	for _, w := range asked {
 		w.bookmarkErr = err
 		close(w.answered)
@@ -225,7 +226,7 @@ func (f *Prover) takeNewest() (newest revision, asked []*proofWaiter) {
 // balancer splits a connection, the bookmark may come from another apiserver than R.
 func (f *Prover) compareStates() {
 	began, waiting := f.beginRound(&f.mu.comparisons, f.compareStates)
-	if !waiting || f.resource.Snapshot().Len() > smallState {
+	if !waiting || f.resource.Snapshot().Len() > comparedObjectsLimit {
 		return
 	}
 	f.mu.Lock()
@@ -233,39 +234,39 @@ func (f *Prover) compareStates() {
 	f.mu.Unlock()
 	ctx, cancel := context.WithTimeoutCause(context.Background(), proofTimeout, ErrNotProven)
 	defer cancel()
-	err := f.compare(ctx)
+	err := f.compareState(ctx)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.mu.comparisons.endedLocked(began, err)
+	f.mu.comparisons.noteErrorLocked(began, err)
 	for w := range f.mu.waiters {
 		w.comparisonErr = err
 	}
 }
 
-// advance moves progress to a bookmark on a connection whose apiserver was just made current, once
-// the mirror has delivered whatever happened before it. It gives up when the mirror's own stream
-// gets there first.
-func (f *Prover) advance(q revision) error {
+// advanceProgress moves progress to a bookmark on a connection whose apiserver was just made
+// current, once the mirror has delivered whatever happened before it. It gives up when the mirror's
+// own stream gets there first.
+func (f *Prover) advanceProgress(q revision) error {
 	defer q.proof.Close()
 	began := time.Now()
 	watching, stop := context.WithTimeoutCause(context.Background(), bookmarkTimeout, ErrNotProven)
 	var overtaken sync.WaitGroup
 	overtaken.Go(func() {
-		if f.resource.WaitThrough(watching, q.rv) == nil {
+		if f.resource.AwaitRV(watching, q.rv) == nil {
 			stop()
 		}
 	})
 	defer overtaken.Wait()
 	defer stop()
-	bookmark, last, err := q.proof.Prove(watching, f.resource.Through())
+	bookmark, last, err := q.proof.Prove(watching, f.resource.CompleteRV())
 	if err != nil {
 		return err
 	}
 	// The mirror has what is left of a proof's time, and a moment if the answer was late.
 	arriving, cancel := context.WithTimeoutCause(context.Background(),
-		max(proofTimeout-time.Since(began), comparisonWait), ErrNotProven)
+		max(proofTimeout-time.Since(began), comparisonTimeout), ErrNotProven)
 	defer cancel()
-	if err := f.resource.WaitThrough(arriving, last); err != nil {
+	if err := f.resource.AwaitRV(arriving, last); err != nil {
 		return err
 	}
 	f.resource.Progress(bookmark, q.generation)

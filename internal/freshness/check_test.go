@@ -34,11 +34,11 @@ func TestProofByComparison(t *testing.T) {
 		if err != nil || s.RV != 26 || s.Reached != 20 || s.Next != r.Log().Head() || s.Len() != 1 {
 			t.Fatalf("%+v %v", s, err)
 		}
-		if took := time.Since(began); took != arrival+70*time.Millisecond {
+		if took := time.Since(began); took != streamWaitTimeout+70*time.Millisecond {
 			t.Errorf("it took %v", took)
 		}
-		if r.Through() != 20 {
-			t.Errorf("history moved to %d", r.Through())
+		if r.CompleteRV() != 20 {
+			t.Errorf("history moved to %d", r.CompleteRV())
 		}
 		time.Sleep(2 * time.Second) // the bookmark is still worth having
 		checkState(t, r, 27, "a=a@11")
@@ -63,8 +63,8 @@ func TestComparisonWaitsForTheMirror(t *testing.T) {
 		time.AfterFunc(100*time.Millisecond, func() { _ = r.Add(pod(t, "b", 22)) })
 		time.AfterFunc(200*time.Millisecond, func() { _ = r.Update(pod(t, "b", 23)) })
 		checkProve(t, f, nil, 200*time.Millisecond)
-		if r.Through() != 23 {
-			t.Errorf("history moved to %d", r.Through())
+		if r.CompleteRV() != 23 {
+			t.Errorf("history moved to %d", r.CompleteRV())
 		}
 	})
 }
@@ -76,7 +76,7 @@ func TestNoComparisonAcrossVoid(t *testing.T) {
 		state: shows(time.Second, 26, map[string]uint64{"n/a": 11})}
 	proof(t, u, func(t *testing.T, r *cache.Resource, f *Prover) {
 		time.AfterFunc(500*time.Millisecond, func() { _ = r.Replace(objects(t, "a=a@11"), 15) })
-		checkProve(t, f, nil, arrival+comparisonInterval+time.Second)
+		checkProve(t, f, nil, streamWaitTimeout+comparisonInterval+time.Second)
 		if u.compared != 2 {
 			t.Errorf("%d comparisons", u.compared)
 		}
@@ -104,7 +104,7 @@ func TestChecksOverlap(t *testing.T) {
 				if _, err := f.Prove(t.Context()); err != nil {
 					t.Error(err)
 				}
-				if took := time.Since(began); took > arrival+bookmarkInterval+1700*time.Millisecond {
+				if took := time.Since(began); took > streamWaitTimeout+bookmarkInterval+1700*time.Millisecond {
 					t.Errorf("a proof took %v", took)
 				}
 			})
@@ -118,15 +118,15 @@ func TestChecksOverlap(t *testing.T) {
 }
 
 // R is known long before it is proven.
-func TestNewest(t *testing.T) {
+func TestTheUpstreamVersionIsKnownBeforeItIsProven(t *testing.T) {
 	u := &upstream{begin: func(context.Context) (uint64, error) { time.Sleep(time.Millisecond); return 25, nil }}
 	proof(t, u, func(t *testing.T, r *cache.Resource, f *Prover) {
 		began := time.Now()
-		if rv, err := f.Newest(t.Context()); rv != 25 || err != nil || time.Since(began) != time.Millisecond {
+		if rv, err := f.UpstreamRV(t.Context()); rv != 25 || err != nil || time.Since(began) != time.Millisecond {
 			t.Errorf("%d %v after %v", rv, err, time.Since(began))
 		}
 		u.begin = func(context.Context) (uint64, error) { return 0, errUpstream }
-		if rv, err := f.Newest(t.Context()); !errors.Is(err, errUpstream) {
+		if rv, err := f.UpstreamRV(t.Context()); !errors.Is(err, errUpstream) {
 			t.Errorf("%d %v", rv, err)
 		}
 	})

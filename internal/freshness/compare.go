@@ -11,34 +11,34 @@ import (
 // errDiffers says that the mirror does not hold what upstream holds, and did not come to.
 var errDiffers = errors.New("the cache differs from upstream's state")
 
-// comparisonWait is how long the mirror's own stream may take to get to the state that it is
+// comparisonTimeout is how long the mirror's own stream may take to get to the state that it is
 // compared with.
-const comparisonWait = 500 * time.Millisecond
+const comparisonTimeout = 500 * time.Millisecond
 
-// compare accepts the present content as upstream's state, if it is. That two states are equal does
-// not say that nothing happened between them, so history does not move: it is the content
+// compareState accepts the present content as upstream's state, if it is. That two states are equal
+// does not say that nothing happened between them, so history does not move: it is the content
 // alone that is proven.
-func (f *Prover) compare(ctx context.Context) error {
-	generation, promised := f.resource.Generation(), f.resource.Promised()
+func (f *Prover) compareState(ctx context.Context) error {
+	generation, promised := f.resource.Generation(), f.resource.PromisedRV()
 	rv, versions, err := f.upstream.State(ctx)
 	if err != nil {
 		return err
 	}
 	if rv < promised {
-		return f.learn(rv, promised, generation)
+		return f.noteUpstreamRV(rv, promised, generation)
 	}
-	s, err := f.match(ctx, generation, rv, versions)
+	s, err := f.matchVersions(ctx, generation, rv, versions)
 	if err == nil {
-		f.resource.Seen(rv, generation)
-		f.satisfy(s)
+		f.resource.NoteUpstreamRV(rv, generation)
+		f.satisfyWaiters(s)
 	}
 	return err
 }
 
-// match waits until the mirror holds upstream's state at rv, or is past it.
-func (f *Prover) match(ctx context.Context, generation, rv uint64, versions map[string]uint64) (*cache.Snapshot,
+// matchVersions waits until the mirror holds upstream's state at rv, or is past it.
+func (f *Prover) matchVersions(ctx context.Context, generation, rv uint64, versions map[string]uint64) (*cache.Snapshot,
 	error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, comparisonWait, errDiffers)
+	ctx, cancel := context.WithTimeoutCause(ctx, comparisonTimeout, errDiffers)
 	defer cancel()
 	for {
 		changed := f.resource.Changed()
@@ -49,7 +49,7 @@ func (f *Prover) match(ctx context.Context, generation, rv uint64, versions map[
 		case s.RV >= rv:
 			return s, nil
 		case s.HasVersions(versions):
-			return s.ProvenAt(rv), nil
+			return s.WithRV(rv), nil
 		}
 		select {
 		case <-changed:

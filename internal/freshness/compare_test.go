@@ -24,20 +24,20 @@ func TestStoreBehindAProofIsAnotherOne(t *testing.T) {
 			return err
 		},
 		"a question": func(ctx context.Context, f *Prover) error {
-			_, err := f.Newest(ctx)
+			_, err := f.UpstreamRV(ctx)
 			return err
 		},
-		"a comparison": func(ctx context.Context, f *Prover) error { return f.compare(ctx) },
+		"a comparison": func(ctx context.Context, f *Prover) error { return f.compareState(ctx) },
 	}
 	for name, find := range finders {
 		t.Run(name, func(t *testing.T) {
 			u := &upstream{begin: at(900), prove: says(proofTimeout, 0, 0), state: shows(0, 900, map[string]uint64{"n/a": 11})}
 			proof(t, u, func(t *testing.T, r *cache.Resource, f *Prover) {
-				checkProve(t, f, nil, arrival)
+				checkProve(t, f, nil, streamWaitTimeout)
 				time.Sleep(comparisonInterval)
 				synctest.Wait()
 				u.begin, u.state = at(500), shows(0, 500, map[string]uint64{"n/a": 11})
-				if err := find(t.Context(), f); err == nil || !r.Disowned() {
+				if err := find(t.Context(), f); err == nil || !r.IsHistoryReset() {
 					t.Fatalf("the store went back: %v", err)
 				}
 				_ = r.Replace(objects(t, "a=a@11"), 505)
@@ -92,7 +92,7 @@ func TestHerdCostsTwoReadsOfState(t *testing.T) {
 						if err != nil || max(s.RV, s.Reached) < least {
 							t.Errorf("%+v, want a state of %d or later: %v", s, least, err)
 						}
-						if took := time.Since(began); took > arrival+comparisonInterval+100*time.Millisecond {
+						if took := time.Since(began); took > streamWaitTimeout+comparisonInterval+100*time.Millisecond {
 							t.Errorf("a proof took %v", took)
 						}
 					})
@@ -120,9 +120,9 @@ func TestComparisonInVainIsRepeated(t *testing.T) {
 	}
 	proof(t, u, func(t *testing.T, _ *cache.Resource, f *Prover) {
 		var first sync.WaitGroup
-		first.Go(func() { checkProve(t, f, nil, arrival+comparisonInterval) })
+		first.Go(func() { checkProve(t, f, nil, streamWaitTimeout+comparisonInterval) })
 		time.Sleep(75 * time.Millisecond)
-		checkProve(t, f, nil, arrival+comparisonInterval-75*time.Millisecond)
+		checkProve(t, f, nil, streamWaitTimeout+comparisonInterval-75*time.Millisecond)
 		first.Wait()
 		if reads != 2 {
 			t.Errorf("%d reads of state", reads)
@@ -146,7 +146,7 @@ func TestRetryAfterOfAComparisonIsKept(t *testing.T) {
 		return 26, map[string]uint64{"n/a": 11}, nil
 	}
 	proof(t, u, func(t *testing.T, _ *cache.Resource, f *Prover) {
-		checkProve(t, f, nil, arrival+after)
+		checkProve(t, f, nil, streamWaitTimeout+after)
 		if u.compared != 2 {
 			t.Errorf("%d reads of state", u.compared)
 		}
@@ -167,7 +167,7 @@ func TestLongRetryAfterOfAComparisonIsBounded(t *testing.T) {
 		checkProve(t, f, ErrNotProven, unproven)
 		time.Sleep(maxRefusedInterval)
 		_ = r.Update(pod(t, "a", 24))
-		checkProve(t, f, nil, arrival)
+		checkProve(t, f, nil, streamWaitTimeout)
 	})
 }
 
@@ -183,7 +183,7 @@ func TestComparisonThatHangsIsOvertaken(t *testing.T) {
 		return 26, map[string]uint64{"n/a": 11}, nil
 	}
 	proof(t, u, func(t *testing.T, _ *cache.Resource, f *Prover) {
-		checkProve(t, f, nil, arrival+comparisonInterval)
+		checkProve(t, f, nil, streamWaitTimeout+comparisonInterval)
 		if reads.Load() != 2 {
 			t.Errorf("%d reads of state", reads.Load())
 		}
@@ -202,7 +202,7 @@ func TestLargeStateIsNeverRead(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newPods(unlimited)
 				var state []string
-				for i := range smallState + 1 {
+				for i := range comparedObjectsLimit + 1 {
 					state = append(state, fmt.Sprintf("p%04d=x@%d", i, 11))
 				}
 				_ = r.Replace(objects(t, state...), 20)

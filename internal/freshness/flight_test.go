@@ -120,7 +120,7 @@ func TestProofWithoutTheCaller(t *testing.T) {
 
 // After two failures in a row requests had better go upstream, until a proof succeeds. Asking tries
 // again.
-func TestDoubtful(t *testing.T) {
+func TestTwoFailuresSendRequestsUpstream(t *testing.T) {
 	fails := true
 	u := &upstream{begin: func(context.Context) (uint64, error) {
 		if fails {
@@ -131,7 +131,7 @@ func TestDoubtful(t *testing.T) {
 	proof(t, u, func(t *testing.T, r *cache.Resource, f *Prover) {
 		check := func(doubtful bool, begun int) {
 			t.Helper()
-			if got := f.Doubtful(); got != doubtful {
+			if got := f.IsFailing(); got != doubtful {
 				t.Errorf("doubtful: %v", got)
 			}
 			synctest.Wait()

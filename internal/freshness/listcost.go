@@ -19,8 +19,8 @@ const (
 	// d).
 	exploreInterval = time.Second
 	exploreShare    = 20
-	// minGain is a price below which there is nothing to be found out.
-	minGain = 500 * time.Microsecond
+	// minExplorePrice is a price below which there is nothing to be found out.
+	minExplorePrice = 500 * time.Microsecond
 	// defaultObjectCost is what upstream's making of one object and its way through here are taken to
 	// cost before one was measured.
 	defaultObjectCost = 20 * time.Microsecond
@@ -34,91 +34,93 @@ const (
 // resource, and the smaller is taken. Hence a quiet resource costs no LIST more than before, and
 // the LISTs of a busy one no longer reach upstream.
 type listCostModel struct {
-	mu      sync.Mutex
-	round   average // a question for R
-	arrival average // from R until the mirror's own stream got there, or proofWaitLimit
-	object  average // of a LIST that passed through, above a round trip
-	explore time.Time
-	passing int // LISTs that did not wait since the last one that explored
+	mu                sync.Mutex
+	queryTime         average // a question for R
+	arrivalTime       average // from R until the mirror's own stream got there, or proofWaitLimit
+	objectTime        average // of a LIST that passed through, above a round trip
+	nextExplore       time.Time
+	listsSinceExplore int // LISTs that did not wait since the last one that explored
 }
 
 // average is one that forgets: each sample counts a fifth.
 type average struct {
-	value time.Duration
-	known bool
+	value     time.Duration
+	hasSample bool
 }
 
 func (a *average) add(sample time.Duration) {
-	if !a.known {
-		a.value, a.known = sample, true
+	if !a.hasSample {
+		a.value, a.hasSample = sample, true
 		return
 	}
 	a.value += (sample - a.value) / 5
 }
 
-// asked records how long a query of R took.
-func (w *listCostModel) asked(took time.Duration) {
+// observeQuery records how long a query of R took.
+func (w *listCostModel) observeQuery(took time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.round.add(took)
+	w.queryTime.add(took)
 }
 
-// arrived records how long a flight waited for the mirror's own stream, and whether R arrived.
-func (w *listCostModel) arrived(waited time.Duration, there bool) {
+// observeArrival records how long a flight waited for the mirror's own stream, and whether R
+// arrived.
+func (w *listCostModel) observeArrival(waited time.Duration, there bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !there {
 		waited = proofWaitLimit
 	}
-	w.arrival.add(waited)
+	w.arrivalTime.add(waited)
 }
 
-// passed records how long upstream took to answer a LIST of n objects. Before the first query of R
-// all of that counts.
-func (w *listCostModel) passed(n int, took time.Duration) {
+// observeUpstreamList records how long upstream took to answer a LIST of n objects. Before the
+// first query of R all of that counts.
+func (w *listCostModel) observeUpstreamList(n int, took time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if n >= minCostedObjects {
-		w.object.add(max(took-w.round.value, 0) / time.Duration(n))
+		w.objectTime.add(max(took-w.queryTime.value, 0) / time.Duration(n))
 	}
 }
 
 // priceLocked is what n objects are expected to cost if they pass through.
 func (w *listCostModel) priceLocked(n int) time.Duration {
-	if !w.object.known {
+	if !w.objectTime.hasSample {
 		return time.Duration(n) * defaultObjectCost
 	}
-	return time.Duration(n) * w.object.value
+	return time.Duration(n) * w.objectTime.value
 }
 
-// wait is how long a LIST of n objects is to wait for a proof: not at all if upstream is expected
-// to answer sooner. busy says that a query of R is under way, which must end first. An exploring
-// LIST waits no longer than the expected time of upstream.
-func (w *listCostModel) wait(n int, busy bool) time.Duration {
+// waitLimit is how long a LIST of n objects is to wait for a proof: not at all if upstream is
+// expected to answer sooner. busy says that a query of R is under way, which must end first. An
+// exploring LIST waits no longer than the expected time of upstream.
+func (w *listCostModel) waitLimit(n int, busy bool) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	price, cost := w.priceLocked(n), w.arrival.value
+	price, cost := w.priceLocked(n), w.arrivalTime.value
 	if busy {
-		cost += w.round.value / 2
+		cost += w.queryTime.value / 2
 	}
-	if w.arrival.known && cost <= price {
+	if w.arrivalTime.hasSample && cost <= price {
 		return proofWaitLimit
 	}
 	now := time.Now()
-	if w.passing++; price < minGain || now.Before(w.explore) || w.passing < exploreShare && w.arrival.known {
+	if w.listsSinceExplore++; price < minExplorePrice || now.Before(w.nextExplore) || w.listsSinceExplore < exploreShare &&
+		w.arrivalTime.hasSample {
 		return 0
 	}
-	w.explore, w.passing = now.Add(exploreInterval), 0
-	return min(w.round.value+price, proofWaitLimit)
+	w.nextExplore, w.listsSinceExplore = now.Add(exploreInterval), 0
+	return min(w.queryTime.value+price, proofWaitLimit)
 }
 
-// proved records how long a LIST of n objects that was answered from memory had to wait after R.
-// One that was faster than upstream lets the next be tried at once.
-func (w *listCostModel) proved(n int, waited time.Duration) {
+// observeProof records how long a LIST of n objects that was answered from memory had to wait after
+// R. One that was faster than upstream lets the next be tried at once.
+func (w *listCostModel) observeProof(n int, waited time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if waited <= w.priceLocked(n) {
-		w.explore, w.passing = time.Time{}, exploreShare
+		w.nextExplore, w.listsSinceExplore = time.Time{}, exploreShare
 	}
 }
 
@@ -130,24 +132,25 @@ var ErrUpstreamFaster = errors.New("upstream is expected to answer before the ca
 // at most.
 func (f *Prover) TryProve(ctx context.Context, n int) (*cache.Snapshot, error) {
 	f.mu.Lock()
-	asking := f.mu.asking
+	querying := f.mu.querying
 	f.mu.Unlock()
-	wait := f.cost.wait(n, asking)
+	wait := f.cost.waitLimit(n, querying)
 	if wait == 0 {
 		return nil, ErrUpstreamFaster
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, wait, ErrNotProven)
 	defer cancel()
-	fl, err := f.join(false)
+	fl, err := f.joinFlight(false)
 	if err != nil {
 		return nil, ErrUpstreamFaster // it does not answer questions at present
 	}
-	state, err := f.await(ctx, fl)
+	state, err := f.awaitFlight(ctx, fl)
 	if err == nil {
-		f.cost.proved(n, fl.waited)
+		f.cost.observeProof(n, fl.streamWait)
 	}
 	return state, err
 }
 
-// Passed records how long upstream took to answer a consistent LIST of n objects in full.
-func (f *Prover) Passed(n int, took time.Duration) { f.cost.passed(n, took) }
+// ObserveUpstreamList records how long upstream took to answer a consistent LIST of n objects in
+// full.
+func (f *Prover) ObserveUpstreamList(n int, took time.Duration) { f.cost.observeUpstreamList(n, took) }

@@ -42,7 +42,7 @@ func TestQuietResourceIsNotWorthAProof(t *testing.T) {
 		if u.proving+u.compared != 0 {
 			t.Errorf("upstream was checked for a LIST: %d bookmarks, %d states", u.proving, u.compared)
 		}
-		if f.Doubtful() {
+		if f.IsFailing() {
 			t.Error("a LIST that need not have waited raises doubts")
 		}
 	})
@@ -53,7 +53,7 @@ func TestQuietResourceIsNotWorthAProof(t *testing.T) {
 func TestBusyResourceIsWorthAProof(t *testing.T) {
 	u := &upstream{}
 	proof(t, u, func(t *testing.T, r *cache.Resource, f *Prover) {
-		u.begin = func(context.Context) (uint64, error) { time.Sleep(time.Millisecond); return r.Through() + 1, nil }
+		u.begin = func(context.Context) (uint64, error) { time.Sleep(time.Millisecond); return r.CompleteRV() + 1, nil }
 		for range 3 {
 			answer(t, f, 1000)
 			time.Sleep(time.Second)
@@ -96,8 +96,8 @@ func TestListsWaitLongerForProofWhereUpstreamIsSlow(t *testing.T) {
 	u := &upstream{}
 	proof(t, u, func(t *testing.T, r *cache.Resource, f *Prover) {
 		u.begin = func(context.Context) (uint64, error) {
-			rv := r.Through() + 5
-			time.AfterFunc(20*time.Millisecond, func() { _ = r.Bookmark(r.Template(), rv) })
+			rv := r.CompleteRV() + 5
+			time.AfterFunc(20*time.Millisecond, func() { _ = r.Bookmark(r.BookmarkTemplate(), rv) })
 			return rv, nil
 		}
 		lists := func(price time.Duration) (fromMemory int) {
@@ -106,7 +106,7 @@ func TestListsWaitLongerForProofWhereUpstreamIsSlow(t *testing.T) {
 				if hit {
 					fromMemory++
 				} else {
-					f.Passed(100, price)
+					f.ObserveUpstreamList(100, price)
 				}
 				time.Sleep(5 * time.Millisecond)
 			}

@@ -58,7 +58,7 @@ func checkState(t *testing.T, r *cache.Resource, rv uint64, want string) {
 		got = append(got, fmt.Sprintf("%s=%s@%d", strings.TrimPrefix(o.Key, "n/"), o.UID, o.RV))
 		return true
 	})
-	if strings.Join(got, " ") != want || s.RV != rv || r.Through() != rv {
+	if strings.Join(got, " ") != want || s.RV != rv || r.CompleteRV() != rv {
 		t.Errorf("state at %d: %s\nwant at %d: %s", s.RV, got, rv, want)
 	}
 }
@@ -67,7 +67,7 @@ func checkState(t *testing.T, r *cache.Resource, rv uint64, want string) {
 func checkExpired(t *testing.T, l *cache.Log, rv, oldest uint64) {
 	t.Helper()
 	var expired *cache.ExpiredError
-	if pos, err := l.Find(rv); !errors.As(err, &expired) || expired.Asked != rv || expired.Oldest != oldest {
+	if pos, err := l.Find(rv); !errors.As(err, &expired) || expired.RequestedRV != rv || expired.OldestRV != oldest {
 		t.Errorf("Find(%d) = %d, %v, want expired with %d", rv, pos, err, oldest)
 	}
 }
@@ -77,12 +77,12 @@ func logFrom(t *testing.T, l *cache.Log, pos uint64) string {
 	t.Helper()
 	var all []string
 	for ; pos < l.Head(); pos++ {
-		e, ok := l.At(pos)
+		e, ok := l.EntryAt(pos)
 		if !ok {
 			t.Fatalf("position %d is gone", pos)
 		}
 		kind := "progress"
-		if typ, _, ok := (object.Selector{}).Seen(&e.Event); ok {
+		if typ, _, ok := (object.Selector{}).EventFor(&e.Event); ok {
 			kind = strings.ToLower(typ.String())
 		}
 		all = append(all, fmt.Sprintf("%s@%d", kind, e.RV))

@@ -43,20 +43,20 @@ const (
 	// proofTimeout bounds the query of R, and then the wait for the proof, as upstream bounds its own
 	// wait (W-210). The wait lasts longer only while upstream owes a bookmark.
 	proofTimeout = 3 * time.Second
-	// arrival is how long a flight waits for the mirror's own stream before it has upstream checked:
-	// on a busy resource the next event is the proof (W-211 l).
-	arrival = 25 * time.Millisecond
+	// streamWaitTimeout is how long a flight waits for the mirror's own stream before it has upstream
+	// checked: on a busy resource the next event is the proof (W-211 l).
+	streamWaitTimeout = 25 * time.Millisecond
 	// refusedInterval is how long a refused question is not sent again, from its beginning on.
 	// maxRefusedInterval is how long at most if the refusal has a Retry-After: a front of upstream's
 	// may ask for an hour, and mend in a minute.
 	refusedInterval    = 100 * time.Millisecond
 	maxRefusedInterval = 8 * time.Second
-	// doubt is how many flights in a row may fail before requests that need a proof had better go
-	// upstream.
-	doubt = 2
-	// unprovableAfter is how long proofs must have failed until requests need not be sent again to
+	// failedProofsLimit is how many flights in a row may fail before requests that need a proof had
+	// better go upstream.
+	failedProofsLimit = 2
+	// unprovableTimeout is how long proofs must have failed until requests need not be sent again to
 	// wait for one.
-	unprovableAfter = 30 * time.Second
+	unprovableTimeout = 30 * time.Second
 )
 
 // Prover proves that a resource's cache is not older than the moment of the request (design D7).
@@ -72,14 +72,14 @@ type Prover struct {
 	upstream Upstream
 	cost     listCostModel
 
-	failures atomic.Int32              // proofs in a row that failed a request that insisted
-	failing  atomic.Pointer[time.Time] // when the first of them did; nil: the last one succeeded
+	failures     atomic.Int32              // proofs in a row that failed a request that insisted
+	failingSince atomic.Pointer[time.Time] // when the first of them did; nil: the last one succeeded
 
 	mu struct {
 		sync.Mutex
-		asking  bool    // a flight is asking for R
-		waiting *flight // the one that asks next
-		refusal refusal // of the last question
+		querying   bool         // a flight is asking for R
+		nextFlight *proofFlight // the one that asks next
+		refusal    refusal      // of the last question
 
 		waiters     map[*proofWaiter]struct{}
 		newest      revision // whose connection the next watch for a bookmark takes
@@ -94,14 +94,14 @@ type refusal struct {
 	until time.Time
 }
 
-func (r refusal) inForce() bool { return time.Now().Before(r.until) }
+func (r refusal) isInForce() bool { return time.Now().Before(r.until) }
 
-// flight is one query of R and the requests that wait for the proof.
-type flight struct {
-	insists bool          // a request cannot be answered without the proof; fixed once R is queried
-	known   chan struct{} // closed when rv is known, or never will be
-	rv      uint64        // R, 0 if upstream did not say
-	waited  time.Duration // from R until the mirror's own stream had got there
+// proofFlight is one query of R and the requests that wait for the proof.
+type proofFlight struct {
+	mustProve  bool          // a request cannot be answered without the proof; fixed once R is queried
+	rvReady    chan struct{} // closed when rv is known, or never will be
+	rv         uint64        // R, 0 if upstream did not say
+	streamWait time.Duration // from R until the mirror's own stream had got there
 
 	done  chan struct{}
 	state *cache.Snapshot
@@ -131,59 +131,59 @@ func (f *Prover) Prove(ctx context.Context) (*cache.Snapshot, error) {
 }
 
 func (f *Prover) proveOnce(ctx context.Context) (*cache.Snapshot, error) {
-	fl, err := f.join(true)
+	fl, err := f.joinFlight(true)
 	if err != nil {
-		f.failed()
+		f.countFailure()
 		return nil, err
 	}
-	return f.await(ctx, fl)
+	return f.awaitFlight(ctx, fl)
 }
 
-// Newest returns R: a resourceVersion that everything acknowledged before the call is at or below.
-// That says nothing about the cache, which may not have heard of it yet (W-212).
-func (f *Prover) Newest(ctx context.Context) (uint64, error) {
-	fl, err := f.join(false)
+// UpstreamRV returns R: a resourceVersion that everything acknowledged before the call is at or
+// below. That says nothing about the cache, which may not have heard of it yet (W-212).
+func (f *Prover) UpstreamRV(ctx context.Context) (uint64, error) {
+	fl, err := f.joinFlight(false)
 	if err != nil {
 		return 0, err
 	}
 	select {
-	case <-fl.known:
+	case <-fl.rvReady:
 	case <-ctx.Done():
 		return 0, context.Cause(ctx)
 	}
 	if fl.rv == 0 {
-		_, err := f.await(ctx, fl)
+		_, err := f.awaitFlight(ctx, fl)
 		return 0, err
 	}
 	return fl.rv, nil
 }
 
-// Doubtful reports that proofs have failed lately. Asking starts another one, so that the answer
+// IsFailing reports that proofs have failed lately. Asking starts another one, so that the answer
 // can change.
-func (f *Prover) Doubtful() bool {
-	if f.failures.Load() < doubt {
+func (f *Prover) IsFailing() bool {
+	if f.failures.Load() < failedProofsLimit {
 		return false
 	}
-	_, _ = f.join(true) // an error says that it is too early
+	_, _ = f.joinFlight(true) // an error says that it is too early
 	return true
 }
 
 // IsUnprovable reports that no proof has succeeded for so long that another one is not to be waited
 // for.
 func (f *Prover) IsUnprovable() bool {
-	since := f.failing.Load()
-	return since != nil && time.Since(*since) >= unprovableAfter
+	since := f.failingSince.Load()
+	return since != nil && time.Since(*since) >= unprovableTimeout
 }
 
-// failed counts a proof that failed a request which insisted.
-func (f *Prover) failed() {
+// countFailure counts a proof that failed a request which insisted.
+func (f *Prover) countFailure() {
 	f.failures.Add(1)
-	f.failing.CompareAndSwap(nil, new(time.Now()))
+	f.failingSince.CompareAndSwap(nil, new(time.Now()))
 }
 
-// await waits for a flight. The newest state is as good as the one that was proven, and spares the
-// log behind it.
-func (f *Prover) await(ctx context.Context, fl *flight) (*cache.Snapshot, error) {
+// awaitFlight waits for a flight. The newest state is as good as the one that was proven, and
+// spares the log behind it.
+func (f *Prover) awaitFlight(ctx context.Context, fl *proofFlight) (*cache.Snapshot, error) {
 	select {
 	case <-fl.done:
 	case <-ctx.Done():
@@ -194,7 +194,7 @@ func (f *Prover) await(ctx context.Context, fl *flight) (*cache.Snapshot, error)
 	}
 	now := f.resource.Snapshot()
 	switch {
-	case now.Generation() != fl.state.Generation() || f.resource.Disowned():
+	case now.Generation() != fl.state.Generation() || f.resource.IsHistoryReset():
 		return nil, fmt.Errorf("%w: history has become void since", ErrNotProven)
 	case now.RV >= fl.state.RV:
 		return now, nil
@@ -202,20 +202,20 @@ func (f *Prover) await(ctx context.Context, fl *flight) (*cache.Snapshot, error)
 	return fl.state, nil
 }
 
-// join returns a flight that has not asked yet: one that has may have asked too early. An error is
-// upstream's refusal of the last question, which is not to be repeated yet.
-func (f *Prover) join(insists bool) (*flight, error) {
+// joinFlight returns a flight that has not asked yet: one that has may have asked too early. An
+// error is upstream's refusal of the last question, which is not to be repeated yet.
+func (f *Prover) joinFlight(mustProve bool) (*proofFlight, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.mu.refusal.inForce() {
+	if f.mu.refusal.isInForce() {
 		return nil, f.mu.refusal.err
 	}
-	if f.mu.waiting == nil {
-		f.mu.waiting = &flight{known: make(chan struct{}), done: make(chan struct{})}
+	if f.mu.nextFlight == nil {
+		f.mu.nextFlight = &proofFlight{rvReady: make(chan struct{}), done: make(chan struct{})}
 	}
-	fl := f.mu.waiting
-	fl.insists = fl.insists || insists
-	if !f.mu.asking {
+	fl := f.mu.nextFlight
+	fl.mustProve = fl.mustProve || mustProve
+	if !f.mu.querying {
 		f.startLocked()
 	}
 	return fl, nil
@@ -223,43 +223,43 @@ func (f *Prover) join(insists bool) (*flight, error) {
 
 // startLocked starts the waiting flight.
 func (f *Prover) startLocked() {
-	fl := f.mu.waiting
-	f.mu.asking, f.mu.waiting = true, nil
-	go f.run(fl)
+	fl := f.mu.nextFlight
+	f.mu.querying, f.mu.nextFlight = true, nil
+	go f.runFlight(fl)
 }
 
-// run runs one flight, from the query of R to the proof.
-func (f *Prover) run(fl *flight) {
+// runFlight runs one flight, from the query of R to the proof.
+func (f *Prover) runFlight(fl *proofFlight) {
 	began := time.Now()
-	answer, err := f.ask()
+	answer, err := f.queryRV()
 	fl.rv, fl.err = answer.rv, err
-	var w *proofWaiter // nil: no request insists
+	var w *proofWaiter // nil: no request mustProve
 	switch {
 	case err != nil:
-	case fl.insists:
+	case fl.mustProve:
 		w = f.addWaiter(answer)
 	default:
 		answer.proof.Close()
 	}
-	f.asked(fl, began)
+	f.endQuery(fl, began)
 	if err == nil {
-		fl.state, fl.err = f.prove(fl, w)
+		fl.state, fl.err = f.proveFlight(fl, w)
 	}
 	switch {
 	case fl.err == nil:
 		f.failures.Store(0)
-		f.failing.Store(nil)
-	case fl.insists:
-		f.failed()
+		f.failingSince.Store(nil)
+	case fl.mustProve:
+		f.countFailure()
 	}
 	close(fl.done)
 }
 
-// ask learns R.
-func (f *Prover) ask() (revision, error) {
+// queryRV learns R.
+func (f *Prover) queryRV() (revision, error) {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), proofTimeout, ErrNotProven)
 	defer cancel()
-	generation, promised, began := f.resource.Generation(), f.resource.Promised(), time.Now()
+	generation, promised, began := f.resource.Generation(), f.resource.PromisedRV(), time.Now()
 	rv, proof, err := f.upstream.Begin(ctx)
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -267,40 +267,40 @@ func (f *Prover) ask() (revision, error) {
 	case err != nil:
 		return revision{}, err
 	}
-	if err := f.learn(rv, promised, generation); err != nil {
+	if err := f.noteUpstreamRV(rv, promised, generation); err != nil {
 		proof.Close()
 		return revision{}, err
 	}
-	f.cost.asked(time.Since(began))
+	f.cost.observeQuery(time.Since(began))
 	return revision{rv, generation, proof}, nil
 }
 
-// learn notes R, the answer to a question that was sent after promised.
-func (f *Prover) learn(rv, promised, generation uint64) error {
+// noteUpstreamRV notes R, the answer to a question that was sent after promised.
+func (f *Prover) noteUpstreamRV(rv, promised, generation uint64) error {
 	if rv < promised {
-		f.resource.Disown(generation)
+		f.resource.NoteHistoryReset(generation)
 		return fmt.Errorf("%w: upstream is at %d, below %d which it has promised", ErrNotProven, rv, promised)
 	}
-	f.resource.Seen(rv, generation)
+	f.resource.NoteUpstreamRV(rv, generation)
 	return nil
 }
 
-// asked starts the next flight, unless upstream refused this one's question: then those that wait
-// get the same refusal.
-func (f *Prover) asked(fl *flight, began time.Time) {
-	close(fl.known)
+// endQuery starts the next flight, unless upstream refused this one's question: then those that
+// wait get the same refusal.
+func (f *Prover) endQuery(fl *proofFlight, began time.Time) {
+	close(fl.rvReady)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.mu.asking, f.mu.refusal = false, refusal{}
+	f.mu.querying, f.mu.refusal = false, refusal{}
 	if fl.err != nil {
 		f.mu.refusal = refusal{fl.err, began.Add(pauseAfter(fl.err))}
 	}
-	next := f.mu.waiting
+	next := f.mu.nextFlight
 	switch {
 	case next == nil:
-	case f.mu.refusal.inForce():
-		f.mu.waiting, next.err = nil, fl.err
-		close(next.known)
+	case f.mu.refusal.isInForce():
+		f.mu.nextFlight, next.err = nil, fl.err
+		close(next.rvReady)
 		close(next.done)
 	default:
 		f.startLocked()
@@ -315,24 +315,24 @@ func pauseAfter(err error) time.Duration {
 	return refusedInterval
 }
 
-// prove waits until the cache is complete through R: by the mirror's own stream, or, if a request
-// insists, by a check of upstream.
-func (f *Prover) prove(fl *flight, w *proofWaiter) (*cache.Snapshot, error) {
+// proveFlight waits until the cache is complete through R: by the mirror's own stream, or, if a
+// request mustProve, by a check of upstream.
+func (f *Prover) proveFlight(fl *proofFlight, w *proofWaiter) (*cache.Snapshot, error) {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), proofTimeout, ErrNotProven)
 	defer cancel()
 	least := proofWaitLimit
 	if w != nil {
-		least = arrival
+		least = streamWaitTimeout
 		defer f.removeWaiter(w)
 	}
 	soon, stop := context.WithTimeoutCause(ctx, least, ErrNotProven)
 	defer stop()
 	began := time.Now()
-	state, err := f.resource.StateThrough(soon, fl.rv)
-	fl.waited = time.Since(began)
-	f.cost.arrived(fl.waited, err == nil)
+	state, err := f.resource.AwaitSnapshot(soon, fl.rv)
+	fl.streamWait = time.Since(began)
+	f.cost.observeArrival(fl.streamWait, err == nil)
 	if err == nil || w == nil {
 		return state, err
 	}
-	return f.checked(ctx, w)
+	return f.awaitCheck(ctx, w)
 }

@@ -64,7 +64,7 @@ func at(rv uint64) func(context.Context) (uint64, error) {
 }
 
 // unproven is how long a proof takes without a bookmark: the watch for one ends after 3 s.
-const unproven = arrival + proofTimeout
+const unproven = streamWaitTimeout + proofTimeout
 
 // says is a watch that shows a bookmark after a while, unless it has ended.
 func says(after time.Duration, bookmark, lastEvent uint64) func(context.Context, uint64) (uint64, uint64, error) {
@@ -142,7 +142,7 @@ func TestProofMovesProgress(t *testing.T) {
 	}
 	proof(t, u, func(t *testing.T, r *cache.Resource, f *Prover) {
 		start := r.Snapshot()
-		checkProve(t, f, nil, time.Second+arrival)
+		checkProve(t, f, nil, time.Second+streamWaitTimeout)
 		checkState(t, r, 27, "a=a@11")
 		if got := logFrom(t, r.Log(), start.Next); got != "progress@27" {
 			t.Errorf("log %s", got)
@@ -157,8 +157,8 @@ func TestProofWaitsForTheMirrorsEvents(t *testing.T) {
 	proof(t, u, func(t *testing.T, r *cache.Resource, f *Prover) {
 		start := r.Snapshot()
 		time.AfterFunc(1500*time.Millisecond, func() {
-			if r.Through() != 20 {
-				t.Errorf("through %d before the mirror's event", r.Through())
+			if r.CompleteRV() != 20 {
+				t.Errorf("through %d before the mirror's event", r.CompleteRV())
 			}
 			_ = r.Add(pod(t, "b", 22))
 		})
@@ -175,7 +175,7 @@ func TestProofWaitsForTheMirrorsEvents(t *testing.T) {
 func TestProofByTheMirrorDuringTheWatch(t *testing.T) {
 	u := &upstream{begin: at(25), prove: says(time.Minute, 0, 0)}
 	proof(t, u, func(t *testing.T, r *cache.Resource, f *Prover) {
-		time.AfterFunc(time.Second, func() { _ = r.Bookmark(r.Template(), 25) })
+		time.AfterFunc(time.Second, func() { _ = r.Bookmark(r.BookmarkTemplate(), 25) })
 		checkProve(t, f, nil, time.Second)
 		synctest.Wait() // the check goes on for a moment
 		if u.proving != 1 {
@@ -195,7 +195,7 @@ func TestProofByTheMirrorAfterTheWatchFailed(t *testing.T) {
 	})
 }
 
-func TestNotProven(t *testing.T) {
+func TestAStateThatIsNotProvenIsNotServed(t *testing.T) {
 	f := func(name string, u *upstream, after time.Duration, want ...error) {
 		t.Helper()
 		t.Run(name, func(t *testing.T) {
@@ -210,8 +210,8 @@ func TestNotProven(t *testing.T) {
 				if took := time.Since(start); took != after {
 					t.Errorf("it took %v, want %v", took, after)
 				}
-				if r.Through() > 25 {
-					t.Errorf("through %d", r.Through())
+				if r.CompleteRV() > 25 {
+					t.Errorf("through %d", r.CompleteRV())
 				}
 			})
 		})
@@ -238,7 +238,7 @@ func TestLateBookmarkIsWaitedFor(t *testing.T) {
 		return 27, 0, nil
 	}
 	proof(t, u, func(t *testing.T, r *cache.Resource, f *Prover) {
-		checkProve(t, f, nil, 2*time.Second+arrival+4500*time.Millisecond)
+		checkProve(t, f, nil, 2*time.Second+streamWaitTimeout+4500*time.Millisecond)
 		checkState(t, r, 27, "a=a@11")
 		if u.begun != 1 || u.proving != 1 {
 			t.Errorf("%d lists and %d watches", u.begun, u.proving)
@@ -268,7 +268,7 @@ func TestSilentQuestionIsRepeated(t *testing.T) {
 	}
 	proof(t, u, func(t *testing.T, _ *cache.Resource, f *Prover) {
 		checkProve(t, f, nil, proofTimeout)
-		if u.begun != 2 || f.Doubtful() {
+		if u.begun != 2 || f.IsFailing() {
 			t.Errorf("%d questions", u.begun)
 		}
 	})

@@ -54,18 +54,18 @@ var methodGet = []byte{0x82}
 // errSlowHead ends a connection on which a head does not come to its end.
 var errSlowHead = errors.New("the head of a request took too long to arrive")
 
-// begin takes the first frame of a head.
-func (c *Conn) begin(f *http2.HeadersFrame) error {
+// beginHead takes the first frame of a head.
+func (c *Conn) beginHead(f *http2.HeadersFrame) error {
 	limit := c.opts.headerList()
 	b := &block{headers: *f, fieldBytesLeft: limit, trailerBytesLeft: limit}
 	c.incoming = b
 	c.decoder.SetEmitEnabled(c.fieldsMatter(f.FrameHeader))
 	c.decoder.SetMaxStringLength(int(limit))
-	c.decoder.SetEmitFunc(func(field hpack.HeaderField) { c.field(b, field) })
+	c.decoder.SetEmitFunc(func(field hpack.HeaderField) { c.addField(b, field) })
 	if c.ledger.bounds != nil && !f.HeadersEnded() {
 		b.clock = time.AfterFunc(c.ledger.bounds.Arrival, func() { c.end(errSlowHead) })
 	}
-	return c.fragment(f.HeaderBlockFragment(), f.HeadersEnded())
+	return c.addFragment(f.HeaderBlockFragment(), f.HeadersEnded())
 }
 
 // fieldsMatter reports whether the fields of a head matter. After GOAWAY, a head of a connection
@@ -73,7 +73,7 @@ func (c *Conn) begin(f *http2.HeadersFrame) error {
 func (c *Conn) fieldsMatter(h http2.FrameHeader) bool {
 	c.mu.Lock()
 	defer c.unlockAndFlush()
-	return !c.unproven() || !c.ignores(h)
+	return !c.isUnproven() || !c.isIgnored(h)
 }
 
 // continueHead takes one of the frames that follow. The framer has checked that it belongs to the
@@ -81,16 +81,16 @@ func (c *Conn) fieldsMatter(h http2.FrameHeader) bool {
 func (c *Conn) continueHead(f *http2.ContinuationFrame) error {
 	if b := c.incoming; len(f.HeaderBlockFragment()) == 0 && !f.HeadersEnded() {
 		if b.emptyFrames++; b.emptyFrames > maxEmptyFrames {
-			return c.abandon(http2.ErrCodeEnhanceYourCalm)
+			return c.abandonHead(http2.ErrCodeEnhanceYourCalm)
 		}
 	}
-	return c.fragment(f.HeaderBlockFragment(), f.HeadersEnded())
+	return c.addFragment(f.HeaderBlockFragment(), f.HeadersEnded())
 }
 
-// abandon gives up the head, and with it the connection: the state of its compression is lost.
-func (c *Conn) abandon(code http2.ErrCode) error {
+// abandonHead gives up the head, and with it the connection: the state of its compression is lost.
+func (c *Conn) abandonHead(code http2.ErrCode) error {
 	c.dropHead()
-	c.lost = true
+	c.connLost = true
 	return http2.ConnectionError(code)
 }
 
@@ -112,24 +112,24 @@ func (c *Conn) dropHead() {
 	c.mu.Lock()
 	defer c.unlockAndFlush()
 	c.ledger.free(&b.claim)
-	if c.unproven() && !b.served {
-		if c.ledger.unserved += b.decodedBytes; c.ledger.unserved > unservedHeads*c.ledger.bounds.Head {
+	if c.isUnproven() && !b.served {
+		if c.ledger.unservedHeads += b.decodedBytes; c.ledger.unservedHeads > unservedHeads*c.ledger.bounds.Head {
 			c.goAwayLocked(http2.ErrCodeNo)
 		}
 	}
 }
 
-// fragment decodes a part of a head, and acts on the head with its last one.
-func (c *Conn) fragment(part []byte, last bool) error {
+// addFragment decodes a part of a head, and acts on the head with its last one.
+func (c *Conn) addFragment(part []byte, last bool) error {
 	b := c.incoming
 	b.encoded += int64(len(part))
 	if b.encoded > int64(b.fieldBytesLeft)+int64(b.trailerBytesLeft) {
-		return c.abandon(http2.ErrCodeProtocol)
+		return c.abandonHead(http2.ErrCodeProtocol)
 	}
 	if last && len(b.parts) == 0 {
-		c.reserve(b, int64(len(part)))
+		c.reserveField(b, int64(len(part)))
 	} else {
-		part = c.collect(b, part, last)
+		part = c.collectFragments(b, part, last)
 	}
 	switch {
 	case !last && b.refused && b.encoded > refusedHeadBytesLimit:
@@ -138,13 +138,13 @@ func (c *Conn) fragment(part []byte, last bool) error {
 		return nil
 	}
 	if _, err := c.decoder.Write(part); err != nil {
-		return c.abandon(http2.ErrCodeCompression)
+		return c.abandonHead(http2.ErrCodeCompression)
 	}
-	c.reserve(b, b.unclaimed)
+	c.reserveField(b, b.unclaimed)
 	b.unclaimed = 0
 	switch {
 	case c.decoder.Close() != nil:
-		return c.abandon(http2.ErrCodeCompression)
+		return c.abandonHead(http2.ErrCodeCompression)
 	case b.invalid == nil:
 		b.invalid = checkPseudo(b.fields)
 	}
@@ -153,16 +153,16 @@ func (c *Conn) fragment(part []byte, last bool) error {
 		return http2.StreamError{StreamID: b.headers.StreamID, Code: http2.ErrCodeProtocol, Cause: b.invalid}
 	}
 	c.settleClaim(b)
-	return c.requestArrived(b)
+	return c.receiveRequest(b)
 }
 
-// collect adds a part of a head to those before, and returns all of them. Of a head that was
-// refused there are few.
-func (c *Conn) collect(b *block, part []byte, last bool) []byte {
+// collectFragments adds a part of a head to those before, and returns all of them. Of a head that
+// was refused there are few.
+func (c *Conn) collectFragments(b *block, part []byte, last bool) []byte {
 	room := cap(b.parts)
 	if need := len(b.parts) + len(part); need > room {
 		room = max(need, 2*room)
-		if !c.reserve(b, int64(room-cap(b.parts))) && !last && b.encoded > refusedHeadBytesLimit {
+		if !c.reserveField(b, int64(room-cap(b.parts))) && !last && b.encoded > refusedHeadBytesLimit {
 			return b.parts // it is turned away
 		}
 	}
@@ -173,8 +173,8 @@ func (c *Conn) collect(b *block, part []byte, last bool) []byte {
 	return b.parts
 }
 
-// field takes one decoded field.
-func (c *Conn) field(b *block, field hpack.HeaderField) {
+// addField takes one decoded field.
+func (c *Conn) addField(b *block, field hpack.HeaderField) {
 	switch {
 	case !httpguts.ValidHeaderFieldValue(field.Value):
 		b.invalid = fmt.Errorf("invalid value of header field %q", field.Name) // the value may be secret
@@ -203,7 +203,7 @@ func (c *Conn) field(b *block, field hpack.HeaderField) {
 	cost := fieldCost + int64(len(field.Name)) + int64(len(field.Value))
 	b.unclaimed += cost
 	if b.unclaimed >= claimStep && b.invalid == nil && !b.oversized {
-		c.reserve(b, b.unclaimed)
+		c.reserveField(b, b.unclaimed)
 		b.unclaimed = 0
 	}
 	if b.invalid != nil || b.oversized || b.refused {
@@ -215,13 +215,13 @@ func (c *Conn) field(b *block, field hpack.HeaderField) {
 	b.fields = append(b.fields, field)
 }
 
-// reserve claims n bytes more for a head, unless it has been refused.
-func (c *Conn) reserve(b *block, n int64) bool {
+// reserveField claims n bytes more for a head, unless it has been refused.
+func (c *Conn) reserveField(b *block, n int64) bool {
 	if c.ledger.bounds == nil || b.refused || b.oversized || n == 0 {
 		return !b.refused
 	}
 	large := b.claim.large
-	if !c.claims(&b.claim, n) {
+	if !c.claimBytes(&b.claim, n) {
 		b.refused = true
 		return false
 	}
@@ -239,7 +239,7 @@ func (c *Conn) settleClaim(b *block) {
 	}
 	cost := streamCost + b.decodedBytes + joinedBytes(b.fields)
 	if more := cost - b.claim.total(); more > 0 {
-		c.reserve(b, more)
+		c.reserveField(b, more)
 		return
 	}
 	c.mu.Lock()
@@ -268,19 +268,19 @@ func joinedBytes(fields []hpack.HeaderField) (n int64) {
 // its compression is to hold it.
 func (c *Conn) rejectUnfinished(b *block) error {
 	b.refused, b.fields = true, nil
-	err := c.requestArrived(b)
+	err := c.receiveRequest(b)
 	c.dropHead()
 	var stream http2.StreamError
 	if errors.As(err, &stream) {
-		c.refuse(stream)
+		c.refuseStream(stream)
 	}
-	c.lost = true
+	c.connLost = true
 	return http2.ConnectionError(http2.ErrCodeEnhanceYourCalm)
 }
 
-// small reports whether a head that was refused is an ordinary one, which there may be room for
+// isSmall reports whether a head that was refused is an ordinary one, which there may be room for
 // later.
-func (b *block) small(bounds *Bounds) bool {
+func (b *block) isSmall(bounds *Bounds) bool {
 	return !b.claim.large && b.claim.total()+b.unclaimed <= bounds.Head && b.encoded <= refusedHeadBytesLimit
 }
 
@@ -314,8 +314,8 @@ func validWireName(name string) bool {
 	return true
 }
 
-// refusal answers a request whose head was not taken.
-func (c *Conn) refusal(b *block) http.Handler {
+// refusalHandler answers a request whose head was not taken.
+func (c *Conn) refusalHandler(b *block) http.Handler {
 	switch {
 	case b.oversized || c.ledger.bounds == nil || c.ledger.bounds.Refuse == nil:
 		return http.HandlerFunc(tooLarge)

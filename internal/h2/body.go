@@ -24,7 +24,7 @@ type body struct {
 	expectsContinue bool // the client waits for 100 Continue
 
 	mu              sync.Mutex
-	more            sync.Cond
+	changed         sync.Cond
 	buffer          bytes.Buffer
 	received        int64
 	err             error       // after what is in buffer
@@ -34,12 +34,12 @@ type body struct {
 
 func newBody(s *Stream, expected int64, proceed bool) *body {
 	b := &body{stream: s, expected: expected, expectsContinue: proceed}
-	b.more.L = &b.mu
+	b.changed.L = &b.mu
 	return b
 }
 
-// put takes what the client sent, and reports false if no handler reads it.
-func (b *body) put(data []byte) bool {
+// putData takes what the client sent, and reports false if no handler reads it.
+func (b *body) putData(data []byte) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.received += int64(len(data))
@@ -47,12 +47,12 @@ func (b *body) put(data []byte) bool {
 		return false
 	}
 	b.buffer.Write(data)
-	b.more.Signal()
+	b.changed.Signal()
 	return true
 }
 
-// exceeds reports that n bytes more are more than was announced.
-func (b *body) exceeds(n int) bool {
+// isOverLength reports that n bytes more are more than was announced.
+func (b *body) isOverLength(n int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.expected >= 0 && b.received+int64(n) > b.expected
@@ -83,7 +83,7 @@ func (b *body) failLocked(err error) {
 	if b.err == nil {
 		b.err = err
 	}
-	b.more.Broadcast()
+	b.changed.Broadcast()
 }
 
 // Read implements io.Reader. What is read the client may send again.
@@ -94,7 +94,7 @@ func (b *body) Read(p []byte) (int, error) {
 	}
 	b.mu.Lock()
 	for b.buffer.Len() == 0 && b.err == nil {
-		b.more.Wait()
+		b.changed.Wait()
 	}
 	n, _ := b.buffer.Read(p)
 	err := b.err
@@ -126,7 +126,7 @@ func (b *body) Close() error {
 	c := b.stream.conn
 	c.mu.Lock()
 	defer c.unlockAndFlush()
-	c.credit(nil, unread)
+	c.creditFlow(nil, unread)
 	return nil
 }
 
@@ -167,8 +167,8 @@ func (s *Stream) sendContinue() {
 	c.mu.Lock()
 	defer c.unlockAndFlush()
 	if s.err == nil && !s.requestEnded && !s.headSent {
-		c.control()
-		c.head(s.id, 100, nil, nil, false)
+		c.sendControl()
+		c.writeHead(s.id, 100, nil, nil, false)
 	}
 }
 
@@ -180,8 +180,8 @@ func (s *Stream) creditRead(n int) {
 	c := s.conn
 	c.mu.Lock()
 	defer c.unlockAndFlush()
-	c.credit(nil, n)
+	c.creditFlow(nil, n)
 	if s.err == nil && !s.requestEnded {
-		c.credit(s, n)
+		c.creditFlow(s, n)
 	}
 }

@@ -27,7 +27,7 @@ type Conn struct {
 	wakeSender chan struct{}   // rings when the outbox has something; nil without goroutines
 	ended      chan struct{}   // closed when the connection has ended; nil without goroutines
 
-	reading reading
+	reading readState
 
 	// The reader's.
 	input     *input // nil: it is borrowed while there is something to read
@@ -37,28 +37,28 @@ type Conn struct {
 	greeted   bool   // the client's settings have come
 	decoder   *hpack.Decoder
 	incoming  *block // the head that is on its way in; nil: none is
-	lost      bool   // heads cannot be decoded any more
+	connLost  bool   // heads cannot be decoded any more
 	ignoring  bool   // what still comes is not read any more
-	why       error  // for that reason
+	closeErr  error  // for that reason
 
-	mu         sync.Mutex
-	err        error // why the connection has ended
-	opened     bool  // nonblock is open
-	corked     bool  // the reader takes frames that are quick to take: their answers are one send
-	streams    map[uint32]*Stream
-	last       uint32 // the greatest id of a stream so far
-	unacked    int    // settings of ours that the client has yet to acknowledge
-	away       bool   // GOAWAY has been sent
-	awayCode   http2.ErrCode
-	closing    *time.Timer // nil: not yet
-	handlers   handlers
-	ledger     memoryLedger
-	remainders remainders
-	outbox     outbox
-	inflow     inflow
-	encoder    *hpack.Encoder
-	block      bytes.Buffer // the encoder's
-	alive      keepalive
+	mu           sync.Mutex
+	err          error // why the connection has ended
+	opened       bool  // nonblock is open
+	corked       bool  // the reader takes frames that are quick to take: their answers are one send
+	streams      map[uint32]*Stream
+	lastStreamID uint32 // the greatest id of a stream so far
+	unacked      int    // settings of ours that the client has yet to acknowledge
+	goAwaySent   bool   // GOAWAY has been sent
+	goAwayCode   http2.ErrCode
+	closing      *time.Timer // nil: not yet
+	handlers     handlers
+	ledger       memoryLedger
+	remainders   remainders
+	outbox       outbox
+	inflow       inflow
+	encoder      *hpack.Encoder
+	block        bytes.Buffer // the encoder's
+	keepalive    keepalive
 
 	window        int64 // what may be sent on the connection, and
 	initialWindow int32 // on a new stream
@@ -128,7 +128,7 @@ func (c *Conn) Serve() {
 func (c *Conn) startAlive() {
 	c.mu.Lock()
 	defer c.unlockAndFlush()
-	c.alive.start(c)
+	c.keepalive.start(c)
 }
 
 // finish ends the connection after its last read, which failed.
@@ -137,8 +137,8 @@ func (c *Conn) finish(err error) {
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed):
 		err = errGone
-	case c.why != nil:
-		err = c.why
+	case c.closeErr != nil:
+		err = c.closeErr
 	}
 	if err != nil && !errors.Is(err, errGone) {
 		c.opts.Log.Debug("ending an HTTP/2 connection", zap.String("client", c.remote), zap.Error(err))
@@ -150,8 +150,8 @@ func (c *Conn) finish(err error) {
 func (c *Conn) sendSettings() {
 	if why := weakTLS(c.state()); why != "" {
 		_ = c.framer.WriteGoAway(0, http2.ErrCodeInadequateSecurity, []byte(why))
-		c.away, c.awayCode = true, http2.ErrCodeInadequateSecurity
-		c.closeSoon()
+		c.goAwaySent, c.goAwayCode = true, http2.ErrCodeInadequateSecurity
+		c.closeWhenIdle()
 		return
 	}
 	c.unacked++
@@ -163,16 +163,18 @@ func (c *Conn) sendSettings() {
 		http2.Setting{ID: http2.SettingInitialWindowSize, Val: c.opts.Window},
 		http2.Setting{ID: http2.SettingNoRFC7540Priorities, Val: 1},
 	)
-	if !c.unproven() {
+	if !c.isUnproven() {
 		c.openWindow()
 	}
-	c.flush()
+	c.flushOutbox()
 }
 
 // openWindow lets the client send as much as the windows of all its streams allow. Until then a
 // connection has the window that every connection begins with. Called with mu held, or before
 // anything else can be.
-func (c *Conn) openWindow() { c.credit(nil, max(int(c.opts.Window*c.opts.MaxStreams)-firstWindow, 0)) }
+func (c *Conn) openWindow() {
+	c.creditFlow(nil, max(int(c.opts.Window*c.opts.MaxStreams)-firstWindow, 0))
+}
 
 // weakTLS says what is wrong with a connection's TLS (RFC 9113, section 9.2), "" if nothing is.
 func weakTLS(state *tls.ConnectionState) string {
@@ -200,8 +202,8 @@ const smallInput = 1 << 10
 func (c *Conn) read() error {
 	c.input = newInput(smallInput)
 	for {
-		length, _ := c.input.whole()
-		n, err := c.net.Read(c.input.free(length))
+		length, _ := c.input.frameLength()
+		n, err := c.net.Read(c.input.freeSpace(length))
 		c.input.to += n
 		if n == 0 && err != nil {
 			return err
@@ -221,27 +223,27 @@ func (c *Conn) releaseLongInput() {
 	}
 	c.mu.Lock()
 	defer c.unlockAndFlush()
-	if c.unproven() {
+	if c.isUnproven() {
 		left := c.input.buffer[c.input.from:c.input.to]
 		c.input, c.longInput = newInput(max(smallInput, len(left))), false
 		c.input.to = copy(c.input.buffer, left)
 	}
 }
 
-// refuse resets a stream for an error of the client's.
-func (c *Conn) refuse(e http2.StreamError) {
+// refuseStream resets a stream for an error of the client's.
+func (c *Conn) refuseStream(e http2.StreamError) {
 	c.mu.Lock()
 	defer c.unlockAndFlush()
 	if s := c.streams[e.StreamID]; s != nil {
 		s.reset(e.Code, fmt.Errorf("stream error: %w", e))
 		return
 	}
-	if c.idle(e.StreamID) && e.StreamID%2 == 1 && !c.away {
-		c.last = e.StreamID // it was opened, and refused
+	if c.isIdleStream(e.StreamID) && e.StreamID%2 == 1 && !c.goAwaySent {
+		c.lastStreamID = e.StreamID // it was opened, and refused
 	}
-	c.control()
+	c.sendControl()
 	_ = c.framer.WriteRSTStream(e.StreamID, e.Code)
-	c.flush()
+	c.flushOutbox()
 }
 
 // GoAway tells the client to open another connection for its next request. Streams go on, and the
@@ -256,32 +258,32 @@ func (c *Conn) goAway(code http2.ErrCode) {
 
 // goAwayLocked sends GOAWAY. Called with mu held.
 func (c *Conn) goAwayLocked(code http2.ErrCode) {
-	if c.err != nil || c.away && (code == http2.ErrCodeNo || c.awayCode != http2.ErrCodeNo) {
+	if c.err != nil || c.goAwaySent && (code == http2.ErrCodeNo || c.goAwayCode != http2.ErrCodeNo) {
 		return
 	}
-	if c.away, c.awayCode = true, code; c.opts.Leaving != nil {
+	if c.goAwaySent, c.goAwayCode = true, code; c.opts.Leaving != nil {
 		c.opts.Leaving()
 	}
-	c.control()
-	_ = c.framer.WriteGoAway(c.last, code, nil)
-	c.flush()
-	c.closeSoon()
+	c.sendControl()
+	_ = c.framer.WriteGoAway(c.lastStreamID, code, nil)
+	c.flushOutbox()
+	c.closeWhenIdle()
 }
 
-// closeSoon ends the connection soon if GOAWAY was its last word. Called with mu held.
-func (c *Conn) closeSoon() {
-	if c.closing == nil && (c.awayCode != http2.ErrCodeNo || c.away && len(c.streams) == 0) {
+// closeWhenIdle ends the connection soon if GOAWAY was its last word. Called with mu held.
+func (c *Conn) closeWhenIdle() {
+	if c.closing == nil && (c.goAwayCode != http2.ErrCodeNo || c.goAwaySent && len(c.streams) == 0) {
 		end := time.Now().Add(lingerTimeout)
-		c.closing = time.AfterFunc(goAwayTimeout, func() { c.linger(end) })
-		c.flush()
+		c.closing = time.AfterFunc(goAwayTimeout, func() { c.lingerUntil(end) })
+		c.flushOutbox()
 	}
 }
 
-// linger ends the connection after GOAWAY. Until end it waits while the last answers are still on
-// their way.
-func (c *Conn) linger(end time.Time) {
+// lingerUntil ends the connection after GOAWAY. Until end it waits while the last answers are still
+// on their way.
+func (c *Conn) lingerUntil(end time.Time) {
 	c.mu.Lock()
-	late := c.err == nil && c.awayCode == http2.ErrCodeNo && (c.outbox.sending || c.outbox.len() > 0) &&
+	late := c.err == nil && c.goAwayCode == http2.ErrCodeNo && (c.outbox.sending || c.outbox.len() > 0) &&
 		time.Now().Before(end)
 	if late {
 		c.closing.Reset(goAwayTimeout)
@@ -307,7 +309,7 @@ func (c *Conn) end(err error) {
 		for _, s := range c.streams {
 			s.close(err)
 		}
-		c.alive.stop()
+		c.keepalive.stop()
 		c.remainders.stop()
 		if c.closing != nil {
 			c.closing.Stop()
@@ -316,6 +318,6 @@ func (c *Conn) end(err error) {
 	c.unlockAndFlush()
 	_ = c.net.Close()
 	if first && c.nonblock != nil {
-		c.ready() // the reader lets go of the rest
+		c.onReadable() // the reader lets go of the rest
 	}
 }

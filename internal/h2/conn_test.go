@@ -15,7 +15,7 @@ import (
 )
 
 // The first frame of a server is SETTINGS, even if GoAway is called before it is sent.
-func TestFirstFrames(t *testing.T) {
+func TestTheFirstFrameIsSettings(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := silent(t, options(nil))
 		c.conn.GoAway()
@@ -49,7 +49,7 @@ func TestBadBeginnings(t *testing.T) {
 }
 
 // What TLS must be is said in a GOAWAY.
-func TestWeakTLS(t *testing.T) {
+func TestWeakTLSIsRefusedByGoAway(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		state *tls.ConnectionState
@@ -69,7 +69,7 @@ func TestWeakTLS(t *testing.T) {
 
 // GOAWAY names the last stream that is answered: that one and those before go on, those after it
 // are not heard, and the connection ends after the last.
-func TestGoAway(t *testing.T) {
+func TestGoAwayNamesTheLastAnsweredStream(t *testing.T) {
 	t.Parallel()
 	gate := make(chan struct{})
 	c := connect(t, options(func(_ http.ResponseWriter, r *http.Request) {
@@ -192,7 +192,7 @@ func TestConnectionErrors(t *testing.T) {
 }
 
 // Streams that were answered or reset stay that, and a stream that goes wrong does so alone.
-func TestStreamErrors(t *testing.T) {
+func TestAStreamErrorEndsItsStreamAlone(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := connect(t, options(func(http.ResponseWriter, *http.Request) {}))
 		c.get(5, "/")
@@ -217,7 +217,7 @@ func TestStreamErrors(t *testing.T) {
 
 // No more handlers run than streams are allowed, however fast a client resets its streams. A few
 // more requests wait; after those, the connection ends with ENHANCE_YOUR_CALM.
-func TestRapidReset(t *testing.T) {
+func TestRapidResetsStartNoMoreHandlersThanStreams(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var running, most atomic.Int32
 		gate := make(chan struct{})
@@ -282,7 +282,7 @@ func TestWaitingForAHandler(t *testing.T) {
 }
 
 // A client that causes replies and does not read them is disconnected before too many are queued.
-func TestFloods(t *testing.T) {
+func TestAFloodOfUnreadRepliesEndsTheConnection(t *testing.T) {
 	t.Parallel()
 	floods := map[string]func(f *http2.Framer, i uint32) error{
 		"pings":    func(f *http2.Framer, _ uint32) error { return f.WritePing(false, [8]byte{}) },
@@ -313,7 +313,7 @@ func TestFloods(t *testing.T) {
 
 // Heads of answers wait for room too: a client that asks and never reads keeps its handlers
 // waiting, and nothing piles up.
-func TestFloodOfHeads(t *testing.T) {
+func TestHeadsOfUnreadAnswersWaitForRoom(t *testing.T) {
 	t.Parallel()
 	c := connect(t, options(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Long", text(4000)) }))
 	for i := range uint32(200) {
@@ -360,7 +360,7 @@ func TestFloodOfContinuations(t *testing.T) {
 
 // The server pings a silent client. Without an answer it closes the connection, and its streams
 // end.
-func TestPing(t *testing.T) {
+func TestASilentClientIsPingedAndThenClosed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		opts := options(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 		opts.Quiet, opts.Pong = 20*time.Millisecond, 10*time.Second
@@ -386,7 +386,7 @@ func TestPing(t *testing.T) {
 
 // A client that wants nothing is let go, however often it says that it is there; one that has a
 // stream is not.
-func TestIdle(t *testing.T) {
+func TestAnIdleConnectionIsClosedDespitePings(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		gate := make(chan struct{})
 		opts := options(func(http.ResponseWriter, *http.Request) { <-gate })
@@ -408,7 +408,7 @@ func TestIdle(t *testing.T) {
 }
 
 // Close ends everything at once, also before there is anything, and twice.
-func TestClose(t *testing.T) {
+func TestCloseEndsEverythingAtOnce(t *testing.T) {
 	t.Parallel()
 	ended := make(chan struct{})
 	c := connect(t, options(func(_ http.ResponseWriter, r *http.Request) {

@@ -13,8 +13,8 @@ type inflow struct {
 // creditThreshold is the credit from which a WINDOW_UPDATE frame is sent.
 const creditThreshold = 4 << 10
 
-// take notes that n bytes have come, and reports whether they were allowed.
-func (f *inflow) take(n uint32) bool {
+// takeWindow notes that n bytes have come, and reports whether they were allowed.
+func (f *inflow) takeWindow(n uint32) bool {
 	if n > uint32(max(f.left, 0)) {
 		return false
 	}
@@ -22,8 +22,8 @@ func (f *inflow) take(n uint32) bool {
 	return true
 }
 
-// add gives n bytes of credit, and returns the increment to send to the client now.
-func (f *inflow) add(n int) int32 {
+// addWindow gives n bytes of credit, and returns the increment to send to the client now.
+func (f *inflow) addWindow(n int) int32 {
 	f.unsent += int32(n) // #nosec G115 -- windows are below 2^31 (RFC 9113, section 6.9.1)
 	if f.unsent < creditThreshold && f.unsent < f.left {
 		return 0
@@ -33,9 +33,9 @@ func (f *inflow) add(n int) int32 {
 	return granted
 }
 
-// credit lets the client send n bytes more, on a stream or (nil) on the connection. With n = 0 it
-// sends the credit that was saved up, if the client needs it by now. Called with mu held.
-func (c *Conn) credit(s *Stream, n int) {
+// creditFlow lets the client send n bytes more, on a stream or (nil) on the connection. With n = 0
+// it sends the credit that was saved up, if the client needs it by now. Called with mu held.
+func (c *Conn) creditFlow(s *Stream, n int) {
 	flow, id := &c.inflow, uint32(0)
 	if s != nil {
 		flow, id = &s.inflow, s.id
@@ -43,24 +43,24 @@ func (c *Conn) credit(s *Stream, n int) {
 	if c.err != nil {
 		return
 	}
-	if granted := flow.add(n); granted > 0 {
-		c.control()
+	if granted := flow.addWindow(n); granted > 0 {
+		c.sendControl()
 		_ = c.framer.WriteWindowUpdate(id, uint32(granted))
-		c.flush()
+		c.flushOutbox()
 	}
 }
 
 // discardData gives back the credit of a DATA frame that no handler reads. Called with mu held.
 func (c *Conn) discardData(f *http2.DataFrame) error {
-	if !c.inflow.take(f.Length) {
+	if !c.inflow.takeWindow(f.Length) {
 		return http2.ConnectionError(http2.ErrCodeFlowControl)
 	}
-	c.credit(nil, int(f.Length))
+	c.creditFlow(nil, int(f.Length))
 	return nil
 }
 
-// windowUpdate takes a WINDOW_UPDATE frame. Called with mu held.
-func (c *Conn) windowUpdate(f *http2.WindowUpdateFrame) error {
+// receiveWindowUpdate takes a WINDOW_UPDATE frame. Called with mu held.
+func (c *Conn) receiveWindowUpdate(f *http2.WindowUpdateFrame) error {
 	if f.StreamID == 0 {
 		if c.window += int64(f.Increment); c.window > maxWindow {
 			return http2.ConnectionError(http2.ErrCodeFlowControl)
@@ -68,7 +68,7 @@ func (c *Conn) windowUpdate(f *http2.WindowUpdateFrame) error {
 		c.wakeWaiting()
 		return nil
 	}
-	if c.idle(f.StreamID) {
+	if c.isIdleStream(f.StreamID) {
 		return http2.ConnectionError(http2.ErrCodeProtocol)
 	}
 	s := c.streams[f.StreamID]

@@ -15,7 +15,7 @@ func writes(n int) http.HandlerFunc {
 }
 
 // An answer is sent as far as the stream's window allows, and goes on as soon as that grows.
-func TestStreamWindow(t *testing.T) {
+func TestAnswersKeepToTheWindowOfTheirStream(t *testing.T) {
 	t.Parallel()
 	c := connect(t, options(writes(10_000)), http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1000})
 	c.get(1, "/")
@@ -29,7 +29,7 @@ func TestStreamWindow(t *testing.T) {
 }
 
 // All streams share the connection's window.
-func TestConnWindow(t *testing.T) {
+func TestStreamsShareTheWindowOfTheConnection(t *testing.T) {
 	t.Parallel()
 	c := connect(t, options(writes(40_000)), http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20})
 	c.get(1, "/")
@@ -76,7 +76,7 @@ func TestSettingsChangeWindows(t *testing.T) {
 }
 
 // A frame is no larger than the client takes.
-func TestFrameSize(t *testing.T) {
+func TestFramesAreNoLargerThanTheClientTakes(t *testing.T) {
 	t.Parallel()
 	big := http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 20}
 	for size, want := range map[uint32]int{minFrame: 4, 2 * minFrame: 2, 1 << 20: 1} {
@@ -263,7 +263,7 @@ func TestKeptStreamsFindRoom(t *testing.T) {
 
 // One kept stream takes no more than its share of the outbox either. Its callback runs once there
 // is room again.
-func TestOfferAndPark(t *testing.T) {
+func TestAParkedStreamIsCalledOnceThereIsRoom(t *testing.T) {
 	t.Parallel()
 	kept := make(chan *Stream, 1)
 	c := connect(t, options(func(w http.ResponseWriter, _ *http.Request) {

@@ -7,28 +7,28 @@ import (
 // maxSettings is how many settings a frame may have. No honest client sends more.
 const maxSettings = 100
 
-// take acts on one frame.
-func (c *Conn) take(frame http2.Frame) error {
+// takeFrame acts on one frame.
+func (c *Conn) takeFrame(frame http2.Frame) error {
 	if settings, ok := frame.(*http2.SettingsFrame); !c.greeted && (!ok || settings.IsAck()) {
 		return http2.ConnectionError(http2.ErrCodeProtocol)
 	}
-	c.alive.frameReceived()
+	c.keepalive.frameReceived()
 	if !c.greeted {
 		c.greeted = true
 		c.mu.Lock()
-		c.alive.reportBusy(false)
-		c.alive.checkNow()
+		c.keepalive.reportBusy(false)
+		c.keepalive.checkNow()
 		c.unlockAndFlush()
 	}
 	switch f := frame.(type) {
 	case *http2.HeadersFrame:
-		return c.begin(f)
+		return c.beginHead(f)
 	case *http2.ContinuationFrame:
 		return c.continueHead(f)
 	}
 	c.mu.Lock()
 	defer c.unlockAndFlush()
-	if c.ignores(frame.Header()) {
+	if c.isIgnored(frame.Header()) {
 		if data, ok := frame.(*http2.DataFrame); ok {
 			return c.discardData(data)
 		}
@@ -36,15 +36,15 @@ func (c *Conn) take(frame http2.Frame) error {
 	}
 	switch f := frame.(type) {
 	case *http2.SettingsFrame:
-		return c.settings(f)
+		return c.applySettings(f)
 	case *http2.DataFrame:
-		return c.data(f)
+		return c.receiveData(f)
 	case *http2.WindowUpdateFrame:
-		return c.windowUpdate(f)
+		return c.receiveWindowUpdate(f)
 	case *http2.RSTStreamFrame:
-		return c.rstStream(f)
+		return c.receiveReset(f)
 	case *http2.PingFrame:
-		c.ping(f)
+		c.receivePing(f)
 	case *http2.PriorityFrame:
 		if f.StreamID == f.StreamDep {
 			return http2.StreamError{StreamID: f.StreamID, Code: http2.ErrCodeProtocol}
@@ -57,14 +57,14 @@ func (c *Conn) take(frame http2.Frame) error {
 	return nil
 }
 
-// ignores reports the frames that do not count any more: all of them after an error, and after
+// isIgnored reports the frames that do not count any more: all of them after an error, and after
 // GOAWAY those of streams that came later.
-func (c *Conn) ignores(h http2.FrameHeader) bool {
-	return c.err != nil || c.awayCode != http2.ErrCodeNo || c.away && h.StreamID > c.last
+func (c *Conn) isIgnored(h http2.FrameHeader) bool {
+	return c.err != nil || c.goAwayCode != http2.ErrCodeNo || c.goAwaySent && h.StreamID > c.lastStreamID
 }
 
-// settings takes the client's, or its word that it has taken ours.
-func (c *Conn) settings(f *http2.SettingsFrame) error {
+// applySettings takes the client's, or its word that it has taken ours.
+func (c *Conn) applySettings(f *http2.SettingsFrame) error {
 	if f.IsAck() {
 		if c.unacked--; c.unacked < 0 {
 			return http2.ConnectionError(http2.ErrCodeProtocol)
@@ -74,16 +74,16 @@ func (c *Conn) settings(f *http2.SettingsFrame) error {
 	if f.NumSettings() > maxSettings || f.HasDuplicates() {
 		return http2.ConnectionError(http2.ErrCodeProtocol)
 	}
-	if err := f.ForeachSetting(c.setting); err != nil {
+	if err := f.ForeachSetting(c.applySetting); err != nil {
 		return err
 	}
-	c.control()
+	c.sendControl()
 	_ = c.framer.WriteSettingsAck()
-	c.flush()
+	c.flushOutbox()
 	return nil
 }
 
-func (c *Conn) setting(s http2.Setting) error {
+func (c *Conn) applySetting(s http2.Setting) error {
 	if err := s.Valid(); err != nil {
 		return err
 	}
@@ -102,20 +102,20 @@ func (c *Conn) setting(s http2.Setting) error {
 	return nil
 }
 
-// ping answers a ping, or notes the answer to ours.
-func (c *Conn) ping(f *http2.PingFrame) {
+// receivePing answers a ping, or notes the answer to ours.
+func (c *Conn) receivePing(f *http2.PingFrame) {
 	if f.IsAck() {
-		c.alive.pingAcked(f.Data)
+		c.keepalive.pingAcked(f.Data)
 		return
 	}
-	c.control()
+	c.sendControl()
 	_ = c.framer.WritePing(true, f.Data)
-	c.flush()
+	c.flushOutbox()
 }
 
-// rstStream takes a RST_STREAM frame.
-func (c *Conn) rstStream(f *http2.RSTStreamFrame) error {
-	if c.idle(f.StreamID) {
+// receiveReset takes a RST_STREAM frame.
+func (c *Conn) receiveReset(f *http2.RSTStreamFrame) error {
+	if c.isIdleStream(f.StreamID) {
 		return http2.ConnectionError(http2.ErrCodeProtocol)
 	}
 	if s := c.streams[f.StreamID]; s != nil {
@@ -124,5 +124,5 @@ func (c *Conn) rstStream(f *http2.RSTStreamFrame) error {
 	return nil
 }
 
-// idle reports that a stream has yet to be opened.
-func (c *Conn) idle(id uint32) bool { return id%2 == 0 || id > c.last }
+// isIdleStream reports that a stream has yet to be opened.
+func (c *Conn) isIdleStream(id uint32) bool { return id%2 == 0 || id > c.lastStreamID }

@@ -24,16 +24,16 @@ type call struct {
 	handler http.Handler
 }
 
-// schedule runs a call, or lets it wait. Called with mu held.
-func (c *Conn) schedule(one *call) error {
+// scheduleCall runs a call, or lets it wait. Called with mu held.
+func (c *Conn) scheduleCall(one *call) error {
 	most, waiting := c.opts.MaxStreams, waitingFactor*c.opts.MaxStreams
-	if c.unproven() {
+	if c.isUnproven() {
 		most, waiting = c.ledger.bounds.Handlers, unprovenWaiting
 	}
 	switch h := &c.handlers; {
 	case h.running < most:
 		h.running++
-		go c.run(one)
+		go c.runCall(one)
 	case uint32(len(h.waiting)) >= waiting: // #nosec G115 -- bounded by the comparison
 		c.ledger.free(&one.stream.claim) // it will have no handler
 		return http2.ConnectionError(http2.ErrCodeEnhanceYourCalm)
@@ -49,15 +49,15 @@ func (c *Conn) startWaiting() {
 	for h := &c.handlers; h.running < c.opts.MaxStreams && len(h.waiting) > 0; {
 		h.running++
 		if one := c.nextCall(); one != nil {
-			go c.run(one)
+			go c.runCall(one)
 		}
 	}
 }
 
-// run runs a call's handler, and what waits behind it.
-func (c *Conn) run(one *call) {
+// runCall runs a call's handler, and what waits behind it.
+func (c *Conn) runCall(one *call) {
 	for one != nil {
-		c.handle(one)
+		c.handleCall(one)
 		c.mu.Lock()
 		one = c.nextCall()
 		c.unlockAndFlush()
@@ -75,7 +75,7 @@ func (c *Conn) nextCall() *call {
 			return one
 		}
 		if one.stream.body != nil {
-			c.credit(nil, one.stream.body.discard())
+			c.creditFlow(nil, one.stream.body.discard())
 		}
 	}
 	h.waiting = nil
@@ -83,8 +83,8 @@ func (c *Conn) nextCall() *call {
 	return nil
 }
 
-// handle answers one request. A panic resets its stream.
-func (c *Conn) handle(one *call) {
+// handleCall answers one request. A panic resets its stream.
+func (c *Conn) handleCall(one *call) {
 	s := one.stream
 	w := &Response{stream: s, request: one.request, header: http.Header{}}
 	defer func() {
@@ -100,7 +100,7 @@ func (c *Conn) handle(one *call) {
 		}
 		c.mu.Lock()
 		defer c.unlockAndFlush()
-		s.handled(w.kept)
+		s.endHandler(w.kept)
 	}()
 	one.handler.ServeHTTP(w, one.request)
 	w.finish()

@@ -26,16 +26,16 @@ func (s *Stream) sendHead(status int, h http.Header, keys []string, end bool) er
 		return err
 	}
 	s.headSent = s.headSent || status >= 200
-	c.head(s.id, status, h, keys, end)
+	c.writeHead(s.id, status, h, keys, end)
 	if end {
 		s.finish()
 	}
 	return nil
 }
 
-// head puts a head or a trailer (of status 0) into the outbox: the keys of h, as far as they may be
-// sent. Called with mu held.
-func (c *Conn) head(id uint32, status int, h http.Header, keys []string, end bool) {
+// writeHead puts a head or a trailer (of status 0) into the outbox: the keys of h, as far as they
+// may be sent. Called with mu held.
+func (c *Conn) writeHead(id uint32, status int, h http.Header, keys []string, end bool) {
 	c.block.Reset()
 	// into memory
 	field := func(name, value string) { _ = c.encoder.WriteField(hpack.HeaderField{Name: name, Value: value}) }
@@ -63,5 +63,5 @@ func (c *Conn) head(id uint32, status int, h http.Header, keys []string, end boo
 		block = block[len(next):]
 		_ = c.framer.WriteContinuation(id, len(block) == 0, next)
 	}
-	c.flush()
+	c.flushOutbox()
 }

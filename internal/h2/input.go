@@ -67,8 +67,8 @@ func (r *inputReader) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// free is where to read more to, room for at least so many bytes in all and for one.
-func (in *input) free(size int) []byte {
+// freeSpace is where to read more to, room for at least so many bytes in all and for one.
+func (in *input) freeSpace(size int) []byte {
 	if in.from > 0 {
 		in.to, in.from = copy(in.buffer, in.buffer[in.from:in.to]), 0
 	}
@@ -78,9 +78,9 @@ func (in *input) free(size int) []byte {
 	return in.buffer[in.to:]
 }
 
-// whole is the length of the frame that comes next, and whether it is all there, or so much of it
-// as tells that it is not read.
-func (in *input) whole() (length int, ok bool) {
+// frameLength is the length of the frame that comes next, and whether it is all there, or so much
+// of it as tells that it is not read.
+func (in *input) frameLength() (length int, ok bool) {
 	b := in.buffer[in.from:in.to]
 	if len(b) < frameHeader {
 		return frameHeader, false
@@ -89,8 +89,8 @@ func (in *input) whole() (length int, ok bool) {
 	return length, len(b) >= length || length > frameHeader+minFrame
 }
 
-// quick tells the frames that never wait and take no longer for one connection than for another.
-func (in *input) quick() bool {
+// isQuick tells the frames that never wait and take no longer for one connection than for another.
+func (in *input) isQuick() bool {
 	switch http2.FrameType(in.buffer[in.from+3]) {
 	case http2.FrameWindowUpdate, http2.FramePing, http2.FrameSettings, http2.FrameRSTStream, http2.FramePriority,
 		http2.FrameGoAway:
@@ -99,8 +99,9 @@ func (in *input) quick() bool {
 	return false
 }
 
-// take reads the frame that comes next, which is whole. It is valid until the next one is read.
-func (in *input) take(length int) (http2.Frame, error) {
+// takeFrame reads the frame that comes next, which is whole. It is valid until the next one is
+// read.
+func (in *input) takeFrame(length int) (http2.Frame, error) {
 	in.next = in.buffer[in.from:min(in.from+length, in.to)]
 	in.from += len(in.next)
 	return in.framer.ReadFrame()
@@ -127,8 +128,8 @@ func (c *Conn) takeAll(in *input, quick bool) (slow bool, err error) {
 	corked := false
 	defer func() { c.cork(&corked, false) }()
 	taken := 0
-	for length, ok := in.whole(); ok; length, ok = in.whole() {
-		short := in.quick()
+	for length, ok := in.frameLength(); ok; length, ok = in.frameLength() {
+		short := in.isQuick()
 		if quick && (!short || taken == quickFrames) {
 			return true, nil
 		}
@@ -137,7 +138,7 @@ func (c *Conn) takeAll(in *input, quick bool) (slow bool, err error) {
 		frame, err := c.takeOne(in, length)
 		switch {
 		case err == nil:
-			err = c.take(frame)
+			err = c.takeFrame(frame)
 		case errors.Is(err, http2.ErrFrameTooLarge):
 			err = http2.ConnectionError(http2.ErrCodeFrameSize)
 		}
@@ -146,11 +147,11 @@ func (c *Conn) takeAll(in *input, quick bool) (slow bool, err error) {
 		switch {
 		case err == nil:
 		case errors.As(err, &stream):
-			c.refuse(stream)
+			c.refuseStream(stream)
 		case errors.As(err, &all):
 			c.goAway(http2.ErrCode(all))
-			if frame == nil || c.lost { // where the next one begins is not known, or what it says
-				c.ignoring, c.why = true, all
+			if frame == nil || c.connLost { // where the next one begins is not known, or what it says
+				c.ignoring, c.closeErr = true, all
 				in.from = in.to
 				return false, nil
 			}
@@ -172,5 +173,5 @@ func (c *Conn) takeOne(in *input, length int) (http2.Frame, error) {
 		}
 	}
 	c.longInput = c.longInput || length > keptFrame
-	return in.take(length)
+	return in.takeFrame(length)
 }

@@ -86,7 +86,7 @@ func (a *keepalive) check() {
 	c := a.conn
 	c.mu.Lock()
 	now := time.Now()
-	next, err := a.due(now)
+	next, err := a.nextCheck(now)
 	if err == nil && c.err == nil {
 		a.timer.Reset(max(next.Sub(now), time.Millisecond))
 	}
@@ -96,9 +96,9 @@ func (a *keepalive) check() {
 	}
 }
 
-// due does what the time has come for, and returns when something will be due next. Called with mu
-// held.
-func (a *keepalive) due(now time.Time) (time.Time, error) {
+// nextCheck does what the time has come for, and returns when something will be due next. Called
+// with mu held.
+func (a *keepalive) nextCheck(now time.Time) (time.Time, error) {
 	c := a.conn
 	spoke := a.lastFrame.Load()
 	if spoke == 0 {
@@ -131,7 +131,7 @@ func (a *keepalive) due(now time.Time) (time.Time, error) {
 		_, _ = rand.Read(a.pingData[:])
 		a.pingSentAt, quiet = now, now.Add(c.opts.Pong)
 		_ = c.framer.WritePing(false, a.pingData)
-		c.flush()
+		c.flushOutbox()
 	}
 	if quiet.Before(next) {
 		next = quiet

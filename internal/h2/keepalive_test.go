@@ -11,7 +11,7 @@ func TestSilenceIsNotMeasuredByTheWallClock(t *testing.T) {
 	t.Parallel()
 	a := keepalive{conn: &Conn{opts: Options{Quiet: time.Minute}}, began: time.Now()}
 	a.frameReceived()
-	next, err := a.due(time.Now())
+	next, err := a.nextCheck(time.Now())
 	if err != nil || time.Until(next) > time.Minute {
 		t.Fatalf("due in %v, %v", time.Until(next), err)
 	}

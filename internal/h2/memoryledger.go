@@ -67,14 +67,14 @@ func (cl *claim) total() int64 { return cl.own + cl.pooled }
 //
 // Invariant: held is the sum of the claims' own parts, and never exceeds the allowance.
 type memoryLedger struct {
-	bounds       *Bounds // static; nil: nothing is bounded
-	peer         netip.Addr
-	held         int64
-	large        int // claims that are large
-	proven       bool
-	unserved     int64         // bytes of heads that were decoded and not served, while nothing was proven
-	waitedInVain bool          // a wait for room was in vain, and nothing has been given back since
-	freed        chan struct{} // rings when something has been given back, or proven
+	bounds        *Bounds // static; nil: nothing is bounded
+	peer          netip.Addr
+	claimedBytes  int64
+	large         int // claims that are large
+	proven        bool
+	unservedHeads int64         // bytes of heads that were decoded and not served, while nothing was proven
+	waitTimedOut  bool          // a wait for room was in vain, and nothing has been given back since
+	freed         chan struct{} // rings when something has been given back, or proven
 }
 
 func (l *memoryLedger) allowance() int64 {
@@ -90,8 +90,8 @@ func (l *memoryLedger) grow(cl *claim, n int64) bool {
 		return true
 	}
 	if cl.pooled == 0 && cl.own+n <= l.bounds.Head {
-		if l.held+n <= l.allowance() {
-			l.held += n
+		if l.claimedBytes+n <= l.allowance() {
+			l.claimedBytes += n
 			cl.own += n
 			return true
 		}
@@ -125,7 +125,7 @@ func (l *memoryLedger) shrink(cl *claim, n int64) {
 	}
 	cl.pooled -= pooled
 	cl.own -= less - pooled
-	l.held -= less - pooled
+	l.claimedBytes -= less - pooled
 	if cl.large && cl.total() == 0 {
 		cl.large = false
 		l.large--
@@ -146,27 +146,27 @@ func (l *memoryLedger) adopt(cl, other *claim) {
 func (l *memoryLedger) free(cl *claim) { l.shrink(cl, 0) }
 
 func (l *memoryLedger) signalFreed() {
-	l.waitedInVain = false
+	l.waitTimedOut = false
 	select {
 	case l.freed <- struct{}{}:
 	default:
 	}
 }
 
-// claims is grow for the reader: while requests of the connection are being handled, it waits a
+// claimBytes is grow for the reader: while requests of the connection are being handled, it waits a
 // moment for what they give back or prove.
-func (c *Conn) claims(cl *claim, n int64) bool {
+func (c *Conn) claimBytes(cl *claim, n int64) bool {
 	c.mu.Lock()
 	defer c.unlockAndFlush()
 	var end time.Time
 	for !c.ledger.grow(cl, n) {
 		switch {
-		case c.err != nil, c.handlers.running == 0, c.ledger.waitedInVain, cl.total()+n > c.ledger.bounds.Head:
+		case c.err != nil, c.handlers.running == 0, c.ledger.waitTimedOut, cl.total()+n > c.ledger.bounds.Head:
 			return false
 		case end.IsZero():
 			end = time.Now().Add(memoryTimeout)
 		case !time.Now().Before(end):
-			c.ledger.waitedInVain = true
+			c.ledger.waitTimedOut = true
 			return false
 		}
 		c.unlockAndFlush()
@@ -183,20 +183,20 @@ func (c *Conn) claims(cl *claim, n int64) bool {
 
 // Prove notes that the sender of the request is known: its connection may have as much as any known
 // client.
-func (w *Response) Prove() { w.stream.conn.prove() }
+func (w *Response) Prove() { w.stream.conn.markProven() }
 
 // Prover is Prove for a caller that learns it later, even after the request.
-func (w *Response) Prover() (prove func()) { return w.stream.conn.prove }
+func (w *Response) Prover() (prove func()) { return w.stream.conn.markProven }
 
-// Proven reports that the connection need prove nothing more.
-func (w *Response) Proven() bool {
+// IsProven reports that the connection need prove nothing more.
+func (w *Response) IsProven() bool {
 	c := w.stream.conn
 	c.mu.Lock()
 	defer c.unlockAndFlush()
-	return !c.unproven()
+	return !c.isUnproven()
 }
 
-func (c *Conn) prove() {
+func (c *Conn) markProven() {
 	c.mu.Lock()
 	defer c.unlockAndFlush()
 	if c.ledger.proven {
@@ -210,14 +210,14 @@ func (c *Conn) prove() {
 	c.startWaiting()
 }
 
-// unproven reports that the connection is bounded as one that anything may have opened. Called with
-// mu held.
-func (c *Conn) unproven() bool { return c.ledger.bounds != nil && !c.ledger.proven }
+// isUnproven reports that the connection is bounded as one that anything may have opened. Called
+// with mu held.
+func (c *Conn) isUnproven() bool { return c.ledger.bounds != nil && !c.ledger.proven }
 
 // outboxLimit is from how many bytes in the outbox on a handler waits: what a client does not read
 // is held, too.
 func (c *Conn) outboxLimit() int {
-	if c.unproven() {
+	if c.isUnproven() {
 		return minFrame
 	}
 	return outboxFull
@@ -225,14 +225,14 @@ func (c *Conn) outboxLimit() int {
 
 // floodLimit is from how many bytes in the outbox on a frame that cannot wait ends the connection.
 func (c *Conn) floodLimit() int {
-	if c.unproven() {
+	if c.isUnproven() {
 		return unprovenFlood
 	}
 	return outboxFlood
 }
 
-// bodyCrowds reports that the body of a request that waits for a handler takes the window that the
-// requests before it need.
-func (c *Conn) bodyCrowds(s *Stream, n uint32) bool {
-	return c.unproven() && s.call != nil && int64(c.inflow.left)-int64(n) < unprovenBodies
+// isBodyOverLimit reports that the body of a request that waits for a handler takes the window that
+// the requests before it need.
+func (c *Conn) isBodyOverLimit(s *Stream, n uint32) bool {
+	return c.isUnproven() && s.call != nil && int64(c.inflow.left)-int64(n) < unprovenBodies
 }

@@ -51,7 +51,7 @@ func (c *client) settled(pool *atomic.Int64) {
 	c.Helper()
 	c.eventually("the end of all claims", func() bool {
 		return c.locked(func(c *Conn) bool {
-			return c.ledger.held == 0 && c.ledger.large == 0 && len(c.remainders.streams) == 0
+			return c.ledger.claimedBytes == 0 && c.ledger.large == 0 && len(c.remainders.streams) == 0
 		}) && pool.Load() == 0
 	})
 }
@@ -202,8 +202,8 @@ func TestUnprovenConnectionsHoldLittle(t *testing.T) {
 		}
 		c.until("RST_STREAM 99 REFUSED_STREAM")
 		c.locked(func(c *Conn) bool {
-			if c.handlers.running != 2 || c.ledger.held > 16<<10 {
-				t.Errorf("%d handlers run, %d bytes are held", c.handlers.running, c.ledger.held)
+			if c.handlers.running != 2 || c.ledger.claimedBytes > 16<<10 {
+				t.Errorf("%d handlers run, %d bytes are held", c.handlers.running, c.ledger.claimedBytes)
 			}
 			return true
 		})
@@ -225,7 +225,7 @@ func TestProvenConnectionsHaveMore(t *testing.T) {
 	})
 	c := connect(t, opts)
 	for _, path := range []string{"/", "/prove", "/", "/", "/"} {
-		c.get(map[bool]uint32{true: c.conn.last + 2, false: 1}[c.conn.last > 0], path)
+		c.get(map[bool]uint32{true: c.conn.lastStreamID + 2, false: 1}[c.conn.lastStreamID > 0], path)
 		if path == "/prove" {
 			c.until("WINDOW_UPDATE 0")
 		}

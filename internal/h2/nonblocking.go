@@ -11,8 +11,8 @@ type NonblockingConn interface {
 	// Open has ready called whenever bytes have arrived or the client has left. After a Flush that
 	// left something it has room called as soon as more can be sent. Neither may block.
 	Open(ready, room func()) error
-	// Again is called before the reads that follow a call of ready.
-	Again()
+	// ReadAgain is called before the reads that follow a call of ready.
+	ReadAgain()
 	// Read reads what has arrived. If nothing has, the error has a method WouldBlock that returns
 	// true. One goroutine at a time reads.
 	Read(b []byte) (int, error)
@@ -22,9 +22,9 @@ type NonblockingConn interface {
 	// Flush sends what there is room for, and reports whether nothing is left. If something is
 	// left, room is called once.
 	Flush() (done bool, err error)
-	// Pending reports whether there is something for Flush to send. TLS adds to it while it reads,
+	// HasPending reports whether there is something for Flush to send. TLS adds to it while it reads,
 	// to answer a key update.
-	Pending() bool
+	HasPending() bool
 	// Close ends the calls of ready and room, except those that run. The connection is closed.
 	Close()
 }
@@ -35,9 +35,9 @@ func wouldBlock(err error) bool {
 	return ok && e.WouldBlock()
 }
 
-// reading has at most one goroutine at a time read a connection that has none of its own. The
+// readState has at most one goroutine at a time read a connection that has none of its own. The
 // reader that finds the connection ended releases what the connection holds.
-type reading struct{ state atomic.Int32 }
+type readState struct{ state atomic.Int32 }
 
 const (
 	readNone  int32 = iota
@@ -46,9 +46,9 @@ const (
 	readEnded       // the connection has ended, and holds nothing
 )
 
-// begin makes the caller the reader and returns true. If another goroutine reads, that one reads
-// again.
-func (r *reading) begin() bool {
+// beginRead makes the caller the reader and returns true. If another goroutine reads, that one
+// reads again.
+func (r *readState) beginRead() bool {
 	for {
 		switch {
 		case r.state.CompareAndSwap(readNone, readSome):
@@ -59,8 +59,9 @@ func (r *reading) begin() bool {
 	}
 }
 
-// pause makes the connection one without a reader, unless ready was called since the reader began.
-func (r *reading) pause() bool {
+// pauseRead makes the connection one without a reader, unless ready was called since the reader
+// began.
+func (r *readState) pauseRead() bool {
 	if r.state.CompareAndSwap(readSome, readNone) {
 		return true
 	}
@@ -80,11 +81,11 @@ const (
 // outbox meanwhile, and its own. It may be a writer's, or the poller's.
 const pumpRounds = 2
 
-// ready reads what has arrived. The goroutine of the poller calls it, which must not wait: it takes
-// frames that change a few integers. For any other frame a goroutine is started, which ends as soon
-// as there is nothing to read.
-func (c *Conn) ready() {
-	if !c.reading.begin() {
+// onReadable reads what has arrived. The goroutine of the poller calls it, which must not wait: it
+// takes frames that change a few integers. For any other frame a goroutine is started, which ends
+// as soon as there is nothing to read.
+func (c *Conn) onReadable() {
+	if !c.reading.beginRead() {
 		return
 	}
 	if !c.readAvailable(quickReads) {
@@ -106,7 +107,7 @@ func (c *Conn) readAvailable(limit int) bool {
 			return true
 		case !paused:
 			return false
-		case c.reading.pause():
+		case c.reading.pauseRead():
 			return true
 		}
 	}
@@ -115,7 +116,7 @@ func (c *Conn) readAvailable(limit int) bool {
 // readInto is readAvailable with an input. It returns paused when there is nothing to read.
 func (c *Conn) readInto(in *input, limit int) (paused bool, err error) {
 	quick := limit > 0
-	c.nonblock.Again()
+	c.nonblock.ReadAgain()
 	for reads := 0; ; reads++ {
 		if c.hasEnded() {
 			return true, net.ErrClosed
@@ -127,7 +128,7 @@ func (c *Conn) readInto(in *input, limit int) (paused bool, err error) {
 		if slow || quick && reads == limit {
 			return false, nil
 		}
-		n, err := c.nonblock.Read(in.free(0))
+		n, err := c.nonblock.Read(in.freeSpace(0))
 		in.to += n
 		switch {
 		case n > 0: // an error is there the next time, too
@@ -158,10 +159,10 @@ func (c *Conn) endReading(err error) {
 
 // serveNonblocking reads what has arrived so far. From then on the poller calls ready.
 func (c *Conn) serveNonblocking() {
-	if !c.reading.begin() {
+	if !c.reading.beginRead() {
 		return // it was closed before
 	}
-	if err := c.nonblock.Open(c.ready, c.writable); err != nil {
+	if err := c.nonblock.Open(c.onReadable, c.onWritable); err != nil {
 		c.endReading(err)
 		return
 	}
@@ -181,7 +182,7 @@ func (c *Conn) unlockAndFlush() {
 	}
 	c.mu.Unlock() // pump flushes
 	if send {
-		c.pump()
+		c.pumpOutbox()
 	}
 }
 
@@ -203,10 +204,10 @@ func (c *Conn) Flush() {
 	c.unlockAndFlush()
 }
 
-// pump sends what is in the outbox, until there is nothing or the socket is full. Its caller has
-// set outbox.sending, or goes on for one that has and found the socket full. While others put more
-// and more into the outbox, another goroutine goes on.
-func (c *Conn) pump() { c.pumpFrom(c.takeFrames()) }
+// pumpOutbox sends what is in the outbox, until there is nothing or the socket is full. Its caller
+// has set outbox.sending, or goes on for one that has and found the socket full. While others put
+// more and more into the outbox, another goroutine goes on.
+func (c *Conn) pumpOutbox() { c.pumpFrom(c.takeFrames()) }
 
 func (c *Conn) pumpFrom(frames *[]byte) {
 	for round := 1; frames != nil; frames, round = c.takeFrames(), round+1 {
@@ -215,7 +216,7 @@ func (c *Conn) pumpFrom(frames *[]byte) {
 			return
 		}
 		_, err := c.nonblock.Write(*frames)
-		recycle(frames)
+		recycleFrames(frames)
 		done := false
 		if err == nil {
 			done, err = c.nonblock.Flush()
@@ -233,7 +234,7 @@ func (c *Conn) pumpFrom(frames *[]byte) {
 
 // sendPending sends what TLS has to send by itself, unless another goroutine is sending.
 func (c *Conn) sendPending() {
-	if !c.nonblock.Pending() {
+	if !c.nonblock.HasPending() {
 		return
 	}
 	c.mu.Lock()
@@ -241,20 +242,20 @@ func (c *Conn) sendPending() {
 	c.outbox.sending = c.outbox.sending || idle
 	c.mu.Unlock() // resume flushes
 	if idle {
-		c.resume()
+		c.resumeReading()
 	}
 }
 
-// resume sends what a Flush before has left, and then what is in the outbox.
-func (c *Conn) resume() {
+// resumeReading sends what a Flush before has left, and then what is in the outbox.
+func (c *Conn) resumeReading() {
 	switch done, err := c.nonblock.Flush(); {
 	case err != nil:
 		c.end(err)
 	case done:
-		c.pump()
+		c.pumpOutbox()
 	}
 }
 
-// writable is called when the socket has room again. TLS may have much to encrypt: the poller does
-// not wait for that.
-func (c *Conn) writable() { go c.resume() }
+// onWritable is called when the socket has room again. TLS may have much to encrypt: the poller
+// does not wait for that.
+func (c *Conn) onWritable() { go c.resumeReading() }

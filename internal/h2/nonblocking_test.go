@@ -28,7 +28,7 @@ func (f *fakeConn) Open(ready, _ func()) error {
 	return nil
 }
 
-func (f *fakeConn) Again() {}
+func (f *fakeConn) ReadAgain() {}
 
 func (f *fakeConn) Read(b []byte) (int, error) {
 	f.mu.Lock()
@@ -50,7 +50,7 @@ func (f *fakeConn) Write(b []byte) (int, error) {
 
 func (*fakeConn) Flush() (bool, error) { return true, nil }
 
-func (*fakeConn) Pending() bool { return false }
+func (*fakeConn) HasPending() bool { return false }
 
 func (*fakeConn) Close() {}
 
@@ -112,7 +112,7 @@ func TestManyPingsAtOnce(t *testing.T) {
 
 // A goroutine that flushes a connection sends what it has, and does not go on sending for others
 // for as long as those have more.
-func TestFlushEnds(t *testing.T) {
+func TestAFlushDoesNotSendForOthersWithoutEnd(t *testing.T) {
 	t.Parallel()
 	f, c := newFake(t)
 	var stop atomic.Bool

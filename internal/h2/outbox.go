@@ -33,12 +33,12 @@ var outboxBuffers = sync.Pool{New: func() any { b := make([]byte, 0, minFrame); 
 
 // Write implements io.Writer.
 func (o *outbox) Write(frame []byte) (int, error) {
-	o.open()
+	o.openFrames()
 	*o.frames = append(*o.frames, frame...)
 	return len(frame), nil
 }
 
-func (o *outbox) open() {
+func (o *outbox) openFrames() {
 	if o.frames == nil {
 		o.frames = outboxBuffers.Get().(*[]byte)
 	}
@@ -51,9 +51,9 @@ func (o *outbox) len() int {
 	return len(*o.frames)
 }
 
-// data puts a DATA frame.
-func (o *outbox) data(id uint32, b []byte, end bool) {
-	o.open()
+// putData puts a DATA frame.
+func (o *outbox) putData(id uint32, b []byte, end bool) {
+	o.openFrames()
 	flags := http2.Flags(0)
 	if end {
 		flags = http2.FlagDataEndStream
@@ -64,17 +64,17 @@ func (o *outbox) data(id uint32, b []byte, end bool) {
 	*o.frames = append(f, b...)
 }
 
-// control is called before a frame is put that cannot wait. Called with mu held.
-func (c *Conn) control() {
+// sendControl is called before a frame is put that cannot wait. Called with mu held.
+func (c *Conn) sendControl() {
 	if c.outbox.len() > c.floodLimit() && !c.outbox.flooded {
 		c.outbox.flooded = true
 		go c.end(errFlood)
 	}
 }
 
-// flush wakes send; without goroutines, unlockAndFlush sends what is in the outbox. Called with mu
-// held, or not.
-func (c *Conn) flush() {
+// flushOutbox wakes send; without goroutines, unlockAndFlush sends what is in the outbox. Called
+// with mu held, or not.
+func (c *Conn) flushOutbox() {
 	if c.wakeSender == nil {
 		return
 	}
@@ -94,7 +94,7 @@ func (c *Conn) send() {
 		}
 		for frames := c.takeFrames(); frames != nil; frames = c.takeFrames() {
 			_, err := c.net.Write(*frames)
-			recycle(frames)
+			recycleFrames(frames)
 			if err != nil {
 				c.end(err)
 				return
@@ -103,8 +103,8 @@ func (c *Conn) send() {
 	}
 }
 
-// recycle gives frames back that were sent.
-func recycle(frames *[]byte) {
+// recycleFrames gives frames back that were sent.
+func recycleFrames(frames *[]byte) {
 	if cap(*frames) <= 4*outboxFull {
 		*frames = (*frames)[:0]
 		outboxBuffers.Put(frames)
@@ -134,9 +134,9 @@ func (c *Conn) wakeWaiting() {
 	}
 }
 
-// put puts as much of b as the windows and the outbox allow, and reports how much that is. end ends
-// the stream with the last byte. Called with mu held.
-func (c *Conn) put(s *Stream, b []byte, end bool, full int) int {
+// putData puts as much of b as the windows and the outbox allow, and reports how much that is. end
+// ends the stream with the last byte. Called with mu held.
+func (c *Conn) putData(s *Stream, b []byte, end bool, full int) int {
 	taken := 0
 	for {
 		n := min(len(b)-taken, c.maxFrame)
@@ -149,7 +149,7 @@ func (c *Conn) put(s *Stream, b []byte, end bool, full int) int {
 		taken += n
 		last := taken == len(b)
 		if n > 0 || end {
-			c.outbox.data(s.id, b[taken-n:taken], end && last)
+			c.outbox.putData(s.id, b[taken-n:taken], end && last)
 		}
 		s.window -= int64(n)
 		c.window -= int64(n)

@@ -57,7 +57,7 @@ func (s *pipeConn) taken() bool {
 	return !s.closed
 }
 
-func (s *pipeConn) Again() {}
+func (s *pipeConn) ReadAgain() {}
 
 func (s *pipeConn) Read(b []byte) (int, error) {
 	s.mu.Lock()
@@ -103,7 +103,7 @@ func (s *pipeConn) Flush() (bool, error) {
 	return false, nil
 }
 
-func (s *pipeConn) Pending() bool { return false }
+func (s *pipeConn) HasPending() bool { return false }
 
 func (s *pipeConn) Close() {
 	s.mu.Lock()

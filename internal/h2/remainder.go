@@ -19,15 +19,15 @@ type remainders struct {
 // remainderInterval is how often is looked whether one has waited for too long.
 const remainderInterval = time.Second
 
-// heldIsWhole reports that the answer's body is complete and small, and that nothing of it has been
-// sent.
-func (w *Response) heldIsWhole() bool {
-	return w.sent != nil && w.announced() == w.written && int64(len(w.held)) == w.written && w.written > 0
+// isHeldComplete reports that the answer's body is complete and small, and that nothing of it has
+// been sent.
+func (w *Response) isHeldComplete() bool {
+	return w.sent != nil && w.announcedLength() == w.written && int64(len(w.held)) == w.written && w.written > 0
 }
 
-// mayLeaveRemainder reports that what is left of the answer is at hand, that nothing follows it,
+// canLeaveRemainder reports that what is left of the answer is at hand, that nothing follows it,
 // and that the handler has set no time for it, which would have to be kept.
-func (w *Response) mayLeaveRemainder() bool {
+func (w *Response) canLeaveRemainder() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.held) > 0 && len(w.trailers) == 0 && w.request.Method != http.MethodHead && w.status != 0 &&
@@ -50,15 +50,15 @@ func (w *Response) leaveRemainder() error {
 	if s.err != nil {
 		return s.err
 	}
-	n := c.put(s, w.held, true, c.outboxLimit())
-	c.flush()
+	n := c.putData(s, w.held, true, c.outboxLimit())
+	c.flushOutbox()
 	if n == len(w.held) {
 		s.finish()
 		return nil
 	}
 	c.ledger.free(&s.claim) // the handler's: it returns
 	shut := s.window <= 0 || c.window <= 0
-	full := shut && c.unproven() && len(c.remainders.streams) >= unprovenRemainders
+	full := shut && c.isUnproven() && len(c.remainders.streams) >= unprovenRemainders
 	if full || !c.ledger.grow(&s.claim, remainderCost+int64(len(w.held)-n)) {
 		s.reset(http2.ErrCodeEnhanceYourCalm, errDone)
 		return s.err
@@ -72,11 +72,11 @@ func (w *Response) leaveRemainder() error {
 // sendRemainder sends more of the rest of an answer. Called with mu held.
 func (s *Stream) sendRemainder() {
 	c := s.conn
-	n := c.put(s, s.remainder, true, c.outboxLimit())
+	n := c.putData(s, s.remainder, true, c.outboxLimit())
 	if n > 0 {
 		s.remainderTakenAt = time.Now()
 	}
-	c.flush()
+	c.flushOutbox()
 	if s.remainder = s.remainder[n:]; len(s.remainder) == 0 {
 		s.remainder = nil
 		c.remainders.remove(s)
@@ -86,8 +86,8 @@ func (s *Stream) sendRemainder() {
 	s.requestRoom(s.window > 0)
 }
 
-// handled follows the end of a request's handler, which had its head.
-func (s *Stream) handled(kept bool) {
+// endHandler follows the end of a request's handler, which had its head.
+func (s *Stream) endHandler(kept bool) {
 	if s.remainder == nil {
 		s.conn.ledger.free(&s.claim)
 	}

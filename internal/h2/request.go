@@ -19,12 +19,12 @@ import (
 var serverContext = context.WithValue(context.Background(), http.ServerContextKey,
 	&http.Server{ReadHeaderTimeout: helloTimeout})
 
-// requestArrived takes a request, or the trailer of one.
-func (c *Conn) requestArrived(b *block) error {
+// receiveRequest takes a request, or the trailer of one.
+func (c *Conn) receiveRequest(b *block) error {
 	c.mu.Lock()
 	defer c.unlockAndFlush()
 	f := &http2.MetaHeadersFrame{HeadersFrame: &b.headers, Fields: b.fields}
-	if c.ignores(b.headers.FrameHeader) {
+	if c.isIgnored(b.headers.FrameHeader) {
 		return nil
 	}
 	id := f.StreamID
@@ -33,12 +33,12 @@ func (c *Conn) requestArrived(b *block) error {
 	}
 	if s := c.streams[id]; s != nil {
 		b.served = true
-		return s.trailerArrived(b, f)
+		return s.receiveTrailer(b, f)
 	}
-	if id <= c.last {
+	if id <= c.lastStreamID {
 		return http2.ConnectionError(http2.ErrCodeProtocol)
 	}
-	c.last = id
+	c.lastStreamID = id
 	if uint32(len(c.streams)) >= c.opts.MaxStreams { // #nosec G115 -- bounded by the options
 		code := http2.ErrCodeRefusedStream
 		if c.unacked == 0 {
@@ -49,30 +49,30 @@ func (c *Conn) requestArrived(b *block) error {
 	if f.HasPriority() && f.Priority.StreamDep == id {
 		return http2.StreamError{StreamID: id, Code: http2.ErrCodeProtocol}
 	}
-	if b.refused && b.small(c.ledger.bounds) {
+	if b.refused && b.isSmall(c.ledger.bounds) {
 		return http2.StreamError{StreamID: id, Code: http2.ErrCodeRefusedStream}
 	}
 	s := &Stream{conn: c, id: id, window: int64(c.initialWindow), inflow: inflow{left: int32(c.opts.Window)},
 		requestEnded: f.StreamEnded(), exchange: &exchange{}} // #nosec G115 -- bounded by the options
-	r, handler, err := c.accept(s, b, f)
+	r, handler, err := c.acceptRequest(s, b, f)
 	if err != nil {
 		return http2.StreamError{StreamID: id, Code: http2.ErrCodeProtocol, Cause: err}
 	}
 	s.claim, b.claim = b.claim, claim{}
 	c.streams[id] = s
-	if b.served = !b.refused; b.refused && c.unproven() {
+	if b.served = !b.refused; b.refused && c.isUnproven() {
 		c.goAwayLocked(http2.ErrCodeNo) // the next one would be decoded and refused, too
 	}
-	c.alive.streamsOpened()
-	return c.schedule(&call{stream: s, request: r, handler: handler})
+	c.keepalive.streamsOpened()
+	return c.scheduleCall(&call{stream: s, request: r, handler: handler})
 }
 
-// accept makes the request of a head, and finds its handler.
-func (c *Conn) accept(s *Stream, b *block, f *http2.MetaHeadersFrame) (*http.Request, http.Handler, error) {
+// acceptRequest makes the request of a head, and finds its handler.
+func (c *Conn) acceptRequest(s *Stream, b *block, f *http2.MetaHeadersFrame) (*http.Request, http.Handler, error) {
 	if b.oversized || b.refused {
-		return c.requestWithoutHead(s, b), c.refusal(b), nil
+		return c.requestWithoutHead(s, b), c.refusalHandler(b), nil
 	}
-	r, err := c.request(s, f)
+	r, err := c.newRequest(s, f)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -138,8 +138,8 @@ func forbiddenHeader(h http.Header) error {
 	return nil
 }
 
-// request makes the request that a head is. The framer has refused what is malformed in itself.
-func (c *Conn) request(s *Stream, f *http2.MetaHeadersFrame) (*http.Request, error) {
+// newRequest makes the request that a head is. The framer has refused what is malformed in itself.
+func (c *Conn) newRequest(s *Stream, f *http2.MetaHeadersFrame) (*http.Request, error) {
 	r := &http.Request{
 		Method: f.PseudoValue("method"), Host: f.PseudoValue("authority"), RequestURI: f.PseudoValue("path"),
 		Proto: "HTTP/2.0", ProtoMajor: 2, Header: make(http.Header, len(f.Fields)), RemoteAddr: c.remote,
@@ -236,8 +236,8 @@ func contentLength(h http.Header) int64 {
 	return int64(n)
 }
 
-// trailerArrived takes the trailer of a request, which ends it.
-func (s *Stream) trailerArrived(b *block, f *http2.MetaHeadersFrame) error {
+// receiveTrailer takes the trailer of a request, which ends it.
+func (s *Stream) receiveTrailer(b *block, f *http2.MetaHeadersFrame) error {
 	switch {
 	case b.oversized || b.refused:
 		return http2.StreamError{StreamID: s.id, Code: http2.ErrCodeEnhanceYourCalm}
@@ -261,21 +261,21 @@ func (s *Stream) trailerArrived(b *block, f *http2.MetaHeadersFrame) error {
 		}
 		s.conn.ledger.adopt(&s.claim, &b.claim)
 	}
-	s.requestComplete(trailer)
+	s.completeRequest(trailer)
 	return nil
 }
 
-// requestComplete follows the end of a request. Its trailer is shown once the body has been read to
+// completeRequest follows the end of a request. Its trailer is shown once the body has been read to
 // its end.
-func (s *Stream) requestComplete(trailer http.Header) {
+func (s *Stream) completeRequest(trailer http.Header) {
 	s.requestEnded = true
 	s.body.end(trailer)
 	s.releaseExchange()
 }
 
-// data takes a piece of a request's body. Called with mu held.
-func (c *Conn) data(f *http2.DataFrame) error {
-	if c.idle(f.StreamID) {
+// receiveData takes a piece of a request's body. Called with mu held.
+func (c *Conn) receiveData(f *http2.DataFrame) error {
+	if c.isIdleStream(f.StreamID) {
 		return http2.ConnectionError(http2.ErrCodeProtocol)
 	}
 	s, data := c.streams[f.StreamID], f.Data()
@@ -285,37 +285,37 @@ func (c *Conn) data(f *http2.DataFrame) error {
 		}
 		return http2.StreamError{StreamID: f.StreamID, Code: http2.ErrCodeStreamClosed}
 	}
-	if s.body.exceeds(len(data)) {
+	if s.body.isOverLength(len(data)) {
 		if err := c.discardData(f); err != nil {
 			return err
 		}
 		s.body.fail(errors.New("the request body is longer than announced"))
 		return http2.StreamError{StreamID: f.StreamID, Code: http2.ErrCodeProtocol}
 	}
-	if c.bodyCrowds(s, f.Length) {
+	if c.isBodyOverLimit(s, f.Length) {
 		if err := c.discardData(f); err != nil {
 			return err
 		}
 		return http2.StreamError{StreamID: f.StreamID, Code: http2.ErrCodeRefusedStream}
 	}
-	if !s.inflow.take(f.Length) {
+	if !s.inflow.takeWindow(f.Length) {
 		if err := c.discardData(f); err != nil {
 			return err
 		}
 		return http2.StreamError{StreamID: f.StreamID, Code: http2.ErrCodeFlowControl}
 	}
-	if !c.inflow.take(f.Length) {
+	if !c.inflow.takeWindow(f.Length) {
 		return http2.ConnectionError(http2.ErrCodeFlowControl)
 	}
-	if s.body.put(data) {
+	if s.body.putData(data) {
 		padding := int(f.Length) - len(data)
-		c.credit(nil, padding)
-		c.credit(s, padding)
+		c.creditFlow(nil, padding)
+		c.creditFlow(s, padding)
 	} else {
-		c.credit(nil, int(f.Length))
+		c.creditFlow(nil, int(f.Length))
 	}
 	if f.StreamEnded() {
-		s.requestComplete(nil)
+		s.completeRequest(nil)
 	}
 	return nil
 }

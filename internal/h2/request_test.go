@@ -34,7 +34,7 @@ func (c *client) told(all handlerMessages, want ...string) {
 // A body is what was sent of it, and its end is an error where it is none: of a stream that was
 // reset, of a connection that has ended, of one that is shorter than announced, and after a
 // deadline.
-func TestBody(t *testing.T) {
+func TestBodiesAreWholeOrEndWithAnError(t *testing.T) {
 	t.Parallel()
 	all := make(handlerMessages, 10)
 	c := connect(t, options(func(_ http.ResponseWriter, r *http.Request) {
@@ -70,7 +70,7 @@ func TestBody(t *testing.T) {
 }
 
 // A deadline for reading lets reads fail, at once if it has passed.
-func TestReadDeadline(t *testing.T) {
+func TestReadsFailAtTheirDeadline(t *testing.T) {
 	t.Parallel()
 	all := make(handlerMessages, 10)
 	c := connect(t, options(func(w http.ResponseWriter, r *http.Request) {
@@ -121,7 +121,7 @@ func TestRequestTrailers(t *testing.T) {
 }
 
 // Trailers that are none end their stream, and a second one the connection.
-func TestBadTrailers(t *testing.T) {
+func TestBadTrailersEndTheirStream(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := connect(t, options(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
 		c.head(1, false, ":method", "POST")
@@ -143,7 +143,7 @@ func TestBadTrailers(t *testing.T) {
 
 // A request that expects 100 Continue gets it when the handler reads the body, but not once the
 // response has begun.
-func TestContinue(t *testing.T) {
+func TestContinueIsSentWhenTheBodyIsRead(t *testing.T) {
 	t.Parallel()
 	c := connect(t, options(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Expect") != "" {
@@ -173,7 +173,7 @@ func TestContinue(t *testing.T) {
 }
 
 // Whose request it is and where it goes is never in doubt.
-func TestTarget(t *testing.T) {
+func TestTheTargetOfARequestIsUnambiguous(t *testing.T) {
 	t.Parallel()
 	all := make(handlerMessages, 1)
 	opts := options(func(_ http.ResponseWriter, r *http.Request) {
@@ -226,7 +226,7 @@ func TestTarget(t *testing.T) {
 
 // What is about a connection has no place in a request, and a head that is too long is refused; the
 // connection goes on.
-func TestRefusedHeads(t *testing.T) {
+func TestRefusedHeadsLeaveTheConnectionOpen(t *testing.T) {
 	t.Parallel()
 	c := connect(t, options(func(http.ResponseWriter, *http.Request) {}))
 	id := uint32(1)

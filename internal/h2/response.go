@@ -64,7 +64,7 @@ func (w *Response) Write(b []byte) (int, error) {
 	if !bodyAllowed(w.status) {
 		return 0, http.ErrBodyNotAllowed
 	}
-	if w.written += int64(len(b)); w.announced() >= 0 && w.written > w.announced() {
+	if w.written += int64(len(b)); w.announcedLength() >= 0 && w.written > w.announcedLength() {
 		return 0, http.ErrContentLength
 	}
 	taken := 0
@@ -87,8 +87,8 @@ func (w *Response) Write(b []byte) (int, error) {
 	return taken + len(b), nil
 }
 
-// announced is the length that the handler has set, -1 if none.
-func (w *Response) announced() int64 {
+// announcedLength is the length that the handler has set, -1 if none.
+func (w *Response) announcedLength() int64 {
 	if n, err := strconv.ParseUint(w.sent.Get("Content-Length"), 10, 63); err == nil {
 		return int64(n)
 	}
@@ -109,7 +109,7 @@ func (w *Response) FlushError() error {
 	if w.status == 0 {
 		w.WriteHeader(http.StatusOK)
 	}
-	if w.heldIsWhole() {
+	if w.isHeldComplete() {
 		return nil // finish sends it, and need not wait
 	}
 	if len(w.held) > 0 {
@@ -194,7 +194,7 @@ func (w *Response) finish() {
 		}
 	}
 	w.trailers = slices.DeleteFunc(w.trailers, func(key string) bool { return len(w.header[key]) == 0 })
-	if w.mayLeaveRemainder() {
+	if w.canLeaveRemainder() {
 		_ = w.leaveRemainder()
 		return
 	}
@@ -224,11 +224,11 @@ func (w *Response) OnEnd(f func(error)) (stop func()) {
 		return func() {}
 	}
 	s.onEnd = append(s.onEnd, e)
-	return func() { s.forget(e) }
+	return func() { s.forgetEndFunc(e) }
 }
 
-// forget ends what OnEnd began.
-func (s *Stream) forget(e *endFunc) {
+// forgetEndFunc ends what OnEnd began.
+func (s *Stream) forgetEndFunc(e *endFunc) {
 	s.conn.mu.Lock()
 	defer s.conn.unlockAndFlush()
 	if s.exchange == nil {

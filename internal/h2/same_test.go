@@ -263,7 +263,7 @@ var requestsToCompare = map[string]struct {
 
 // A client of net/http learns the same from this server as from golang.org/x/net/http2's, whatever
 // the handler does.
-func TestSameAnswers(t *testing.T) {
+func TestAnswersEqualThoseOfTheStandardServer(t *testing.T) {
 	t.Parallel()
 	for what, handler := range handlersToCompare {
 		t.Run(what, func(t *testing.T) {

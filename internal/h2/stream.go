@@ -27,7 +27,7 @@ type Stream struct {
 	inflow       inflow
 	err          error  // why it has ended; nil: it has not
 	keeper       Keeper // of a stream that is kept; nil: there is none
-	room         func() // the owner's, once it waits for room
+	onRoom       func() // the owner's, once it waits for room
 	*exchange
 }
 
@@ -72,8 +72,8 @@ func (s *Stream) write(b []byte, end bool) error {
 		if s.err != nil {
 			return s.err
 		}
-		n := c.put(s, b, end, c.outboxLimit())
-		c.flush()
+		n := c.putData(s, b, end, c.outboxLimit())
+		c.flushOutbox()
 		if b = b[n:]; len(b) == 0 {
 			if end {
 				s.finish()
@@ -119,8 +119,8 @@ func (s *Stream) Offer(b []byte) (int, error) {
 	if s.err != nil {
 		return 0, s.err
 	}
-	n := c.put(s, b, false, 2*c.outboxLimit())
-	c.flush()
+	n := c.putData(s, b, false, 2*c.outboxLimit())
+	c.flushOutbox()
 	return n, nil
 }
 
@@ -133,7 +133,7 @@ func (s *Stream) Park(room func()) {
 		room()
 		return
 	}
-	s.room = room
+	s.onRoom = room
 	s.requestRoom(s.window > 0)
 }
 
@@ -143,9 +143,9 @@ func (s *Stream) End() {
 	c.mu.Lock()
 	defer c.unlockAndFlush()
 	if s.err == nil {
-		c.put(s, nil, true, 0)
+		c.putData(s, nil, true, 0)
 		s.finish()
-		c.flush()
+		c.flushOutbox()
 	}
 }
 
@@ -163,9 +163,9 @@ func (s *Stream) reset(code http2.ErrCode, err error) {
 		return
 	}
 	c := s.conn
-	c.control()
+	c.sendControl()
 	_ = c.framer.WriteRSTStream(s.id, code)
-	c.flush()
+	c.flushOutbox()
 	s.close(err)
 }
 
@@ -200,10 +200,10 @@ func (s *Stream) close(err error) {
 	}
 	s.notify()
 	if len(c.streams) == 0 {
-		c.alive.streamsClosed()
+		c.keepalive.streamsClosed()
 	}
 	if c.err == nil {
-		c.closeSoon()
+		c.closeWhenIdle()
 	}
 }
 
@@ -240,8 +240,8 @@ func (s *Stream) notify() {
 		s.sendRemainder()
 		return
 	}
-	if room := s.room; room != nil {
-		s.room = nil
+	if room := s.onRoom; room != nil {
+		s.onRoom = nil
 		room()
 	}
 	if s.exchange != nil && s.wake != nil {

@@ -12,7 +12,7 @@ import (
 
 // A kept stream goes on when its handler has returned, until its owner ends it; what the handler
 // wrote comes first, and then every offer is a frame.
-func TestKeep(t *testing.T) {
+func TestAKeptStreamOutlivesItsHandler(t *testing.T) {
 	t.Parallel()
 	kept, contexts := make(chan *Stream, 1), make(chan context.Context, 1)
 	c := connect(t, options(func(w http.ResponseWriter, r *http.Request) {
@@ -51,7 +51,7 @@ type noted chan error
 func (n noted) Ended(err error) { n <- err }
 
 // The keeper of a stream learns why it ended, unless it has let go of it.
-func TestKeeper(t *testing.T) {
+func TestTheKeeperLearnsWhyItsStreamEnded(t *testing.T) {
 	t.Parallel()
 	kept, ends := make(chan *Stream, 2), make(noted, 2)
 	c := connect(t, options(func(w http.ResponseWriter, _ *http.Request) {
@@ -79,7 +79,7 @@ func TestKeeper(t *testing.T) {
 
 // Functions of OnEnd are called with the reason when the stream ends, or at once if it has; a
 // stopped one is not.
-func TestOnEnd(t *testing.T) {
+func TestEndFunctionsGetTheReason(t *testing.T) {
 	t.Parallel()
 	responses := make(chan *Response, 1)
 	c := connect(t, options(func(w http.ResponseWriter, r *http.Request) {
@@ -176,7 +176,7 @@ func TestKeptStreamsAreStreams(t *testing.T) {
 }
 
 // A panic resets the stream, also one that was to be kept, and nothing else.
-func TestPanic(t *testing.T) {
+func TestAPanicResetsItsStreamAlone(t *testing.T) {
 	t.Parallel()
 	c := connect(t, options(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {

@@ -138,14 +138,14 @@ func TestUnprovenConnectionsKeepNoLongFrame(t *testing.T) {
 			t.Errorf("%d bytes are kept of a frame of a body", n)
 		}
 		for _, value := range []string{text(5000), strings.Repeat("x", 40_000)} { // in one frame, and in several
-			id := c.conn.last + 2
+			id := c.conn.lastStreamID + 2
 			c.head(id, true, "authorization", "a", "x", value)
 			c.until(fmt.Sprintf("HEADERS %d", id))
 			if n := kept(); n > keptFrame {
 				t.Errorf("%d bytes are kept of a head of %d", n, len(value))
 			}
 		}
-		id := c.conn.last + 2
+		id := c.conn.lastStreamID + 2
 		c.get(id, "/prove")
 		c.until(fmt.Sprintf(`DATA %d "0" END`, id))
 		post(id+2, "/")

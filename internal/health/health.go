@@ -2,7 +2,7 @@
 //
 // Invariant: alive means only that probes are answered, since a restart helps no other trouble;
 // ready means that every check passes and that Drain has not been called. A check that reports a
-// Notice passes: what is wrong with the apiserver is no reason to take a replica out, since all
+// A Warning passes: what is wrong with the apiserver is no reason to take a replica out, since all
 // replicas have the same one.
 package health
 
@@ -17,14 +17,14 @@ import (
 )
 
 // Check is one reason to send requests here or not. detail says how it stands, for people; err why
-// the process is not ready, or a Notice. It is called on every probe, by several goroutines at
+// the process is not ready, or a Warning. It is called on every probe, by several goroutines at
 // once, and must not block.
 type Check func() (detail string, err error)
 
-// Notice is what is out of order and yet no reason to be unready.
-type Notice string
+// Warning is what is out of order and yet no reason to be unready.
+type Warning string
 
-func (n Notice) Error() string { return string(n) }
+func (n Warning) Error() string { return string(n) }
 
 // Checks collects checks by name and answers probes in the words of kube-apiserver.
 type Checks struct {
@@ -67,7 +67,7 @@ func (h *Checks) Describe(lines func() []string) {
 // Ready is why the process is not ready, nil if it is.
 func (h *Checks) Ready() error {
 	for _, c := range h.snapshot() {
-		if _, err := c.ready(); err != nil && !errors.As(err, new(Notice)) {
+		if _, err := c.ready(); err != nil && !errors.As(err, new(Warning)) {
 			return fmt.Errorf("%s: %w", c.name, err)
 		}
 	}
@@ -123,7 +123,7 @@ func report(w http.ResponseWriter, r *http.Request, endpoint string, checks []na
 	for _, c := range checks {
 		detail, err := c.ready()
 		switch {
-		case errors.As(err, new(Notice)):
+		case errors.As(err, new(Warning)):
 			fmt.Fprintf(&list, "[!]%s: %s\n", c.name, status.OneLine(err.Error()))
 		case err != nil:
 			failed = true

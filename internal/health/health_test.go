@@ -39,7 +39,7 @@ func TestProbes(t *testing.T) {
 		"[+]shutdown ok\n[+]pods ok: 3 objects at resourceVersion 17\n[+]upstream ok\nreadyz check passed\n")
 
 	h.Describe(func() []string { return []string{"[!]mirror widgets refused for 3s"} })
-	h.Require("apiserver", func() (string, error) { return "", Notice("away") })
+	h.Require("apiserver", func() (string, error) { return "", Warning("away") })
 	f("/readyz", 200, "ok")
 	f("/readyz?verbose", 200,
 		"[+]shutdown ok\n[+]pods ok: 3 objects at resourceVersion 17\n[+]upstream ok\n[!]apiserver: away\n"+

@@ -37,16 +37,16 @@ func (s *ListenerServer) CallOf(ctx *fasthttp.RequestCtx) Call {
 func (s *ListenerServer) Handler() fasthttp.RequestHandler {
 	return func(ctx *fasthttp.RequestCtx) {
 		c := s.CallOf(ctx)
-		defer c.strict()
-		defer c.dropRest()
-		defer c.recovered()
+		defer c.setStrictTransport()
+		defer c.dropBodyRest()
+		defer c.recoverPanic()
 		if h := headConnOf(ctx.Conn()); h != nil {
-			h.begins(ctx)
+			h.beginRequest(ctx)
 		}
-		if p := clientconn.Of(ctx.Conn()); p != nil {
+		if p := clientconn.PacedConnOf(ctx.Conn()); p != nil {
 			p.ClearPace()
 			p.SetState(clientconn.StateActive)
-			if p.OverLimit() {
+			if p.IsOverLimit() {
 				c.HangUp()
 				apistatus.TooManyRequests(apistatus.RetryAfter()).Write(c)
 				return
@@ -76,20 +76,20 @@ func (c Call) expectsMore() bool {
 	return expect != "" && !httpguts.HeaderValuesContainsToken([]string{expect}, "100-continue")
 }
 
-// dropRest bounds the time that is spent on the rest of a body that nothing reads. The server drops
-// what comes of it within that time, and closes the connection if that is not all.
-func (c Call) dropRest() {
+// dropBodyRest bounds the time that is spent on the rest of a body that nothing reads. The server
+// drops what comes of it within that time, and closes the connection if that is not all.
+func (c Call) dropBodyRest() {
 	h := headConnOf(c.ctx.Conn())
 	length := c.ctx.Request.Header.ContentLength()
 	if h == nil || c.ctx.Hijacked() || length >= 0 && length <= PrefetchBytesLimit || c.ctx.RequestBodyStream() == nil {
 		return
 	}
-	h.lingers.Store(true)
+	h.lingerOnClose.Store(true)
 	_ = h.SetReadDeadline(time.Now().Add(clientconn.LingerTimeout)) // fails on a closed connection, as the answer will
 }
 
-// strict adds to an answer what browsers are to know, if it does not say so already.
-func (c Call) strict() {
+// setStrictTransport adds to an answer what browsers are to know, if it does not say so already.
+func (c Call) setStrictTransport() {
 	const key = clientconn.StrictTransportSecurityHeader
 	h := &c.ctx.Response.Header
 	if directives := clientconn.StrictTransportSecurity(c.ctx.Conn()); directives != "" && len(h.Peek(key)) == 0 {
@@ -97,8 +97,8 @@ func (c Call) strict() {
 	}
 }
 
-// recovered turns a panic, which fasthttp would let kill the process, into a 500 and a log line.
-func (c Call) recovered() {
+// recoverPanic turns a panic, which fasthttp would let kill the process, into a 500 and a log line.
+func (c Call) recoverPanic() {
 	if p := recover(); p != nil {
 		c.server.opts.Panicked(p)
 		c.ctx.Response.Reset()
@@ -106,21 +106,21 @@ func (c Call) recovered() {
 	}
 }
 
-// Proven notes that the sender of the request is known, or that the listener does not ask.
-func (c Call) Proven() { clientconn.Of(c.ctx.Conn()).Prove() }
+// MarkProven notes that the sender of the request is known, or that the listener does not ask.
+func (c Call) MarkProven() { clientconn.PacedConnOf(c.ctx.Conn()).MarkProven() }
 
 // Address is the client's IP address; none for a unix socket.
 func (c Call) Address() netip.Addr { return clientconn.AddressOf(c.ctx.RemoteAddr()) }
 
-// Departs has gone called if the client departs before stop is called.
-func (c Call) Departs(gone func()) (stop func()) {
+// OnDisconnect has gone called if the client departs before stop is called.
+func (c Call) OnDisconnect(gone func()) (stop func()) {
 	return c.server.opts.Poller.Watch(c.ctx.Conn(), gone).Stop
 }
 
 // Forward passes the request through.
 func (c Call) Forward(flow flowcontrol.Flow, as *auth.Impersonation, o passthrough.AnswerObserver) {
 	c.server.opts.Forwarder.Forward(RequestOf(c.ctx),
-		passthrough.Bearer{Listener: c.server.opts.Identity, As: as, Flow: flow, Trusted: c.server.opts.Trusted}, o)
+		passthrough.SenderIdentity{Listener: c.server.opts.Identity, As: as, Flow: flow, Trusted: c.server.opts.Trusted}, o)
 }
 
 // PlanRequest copies what a plan needs.
@@ -130,7 +130,7 @@ func (c Call) PlanRequest() plan.Request {
 	_, webSocket := c.handshake()
 	plain := bytes.Equal(h.Protocol(), []byte("HTTP/1.1")) && h.ContentLength() <= 0 &&
 		len(h.Peek("Transfer-Encoding")) == 0 &&
-		(webSocket || len(h.Peek("Upgrade")) == 0 && ordinary(h.PeekAll("Connection")))
+		(webSocket || len(h.Peek("Upgrade")) == 0 && isOrdinary(h.PeekAll("Connection")))
 	return plan.Request{
 		Method:         string(h.Method()),
 		Path:           string(path),
@@ -144,9 +144,9 @@ func (c Call) PlanRequest() plan.Request {
 	}
 }
 
-// ordinary reports that Connection headers say nothing but how long the connection lasts. Others
+// isOrdinary reports that Connection headers say nothing but how long the connection lasts. Others
 // name headers, which may identify the sender.
-func ordinary(connection [][]byte) bool {
+func isOrdinary(connection [][]byte) bool {
 	for _, value := range connection {
 		if !bytes.EqualFold(value, []byte("keep-alive")) && !bytes.EqualFold(value, []byte("close")) {
 			return false
@@ -174,8 +174,8 @@ func (c Call) Certificates() []*x509.Certificate {
 	return nil
 }
 
-// Guarded copies what a guard needs.
-func (c Call) Guarded() passthrough.PlainRequest {
+// GuardedRequest copies what a guard needs.
+func (c Call) GuardedRequest() passthrough.PlainRequest {
 	h := &c.ctx.Request.Header
 	r := passthrough.PlainRequest{
 		Host:    string(h.Host()),
@@ -204,9 +204,9 @@ func (c Call) Watch(st *watch.Stream, headers watch.HeadersFunc) {
 	out.Ended = func(reason watch.EndReason, draining bool) { s.watchEnded(out, reason, draining) }
 	st.Serve(out, func(take, lost func()) {
 		hijack(c.ctx, func(conn net.Conn) {
-			out.Closing = out.Closing || pipelined(conn)
-			out.Conn = belowServer(conn) // the wrapper holds a read buffer
-			out.Watched = s.opts.Poller.Watch(out.Conn, func() { st.Stop(watch.EndClientClosed) })
+			out.Closing = out.Closing || isPipelined(conn)
+			out.Conn = unwrapHijacked(conn) // the wrapper holds a read buffer
+			out.PollHandle = s.opts.Poller.Watch(out.Conn, func() { st.Stop(watch.EndClientClosed) })
 			go take()
 		}, func() {
 			out.Conn = c.ctx.Conn()
@@ -218,21 +218,21 @@ func (c Call) Watch(st *watch.Stream, headers watch.HeadersFunc) {
 // watchEnded lets a connection serve its next request after the clean end of a watch (W-2), if
 // there may be one.
 func (s *ListenerServer) watchEnded(out *watch.ConnSink, reason watch.EndReason, draining bool) {
-	out.Watched.Stop()
+	out.PollHandle.Stop()
 	switch {
 	case !reason.Clean():
-		clientconn.Reset(out.Conn)
+		clientconn.ResetConn(out.Conn)
 	case out.Closing || draining:
 		go out.Conn.Close() //nolint:errcheck // the client has left
 	default:
-		go s.rejoin(out.Conn)
+		go s.serveNext(out.Conn)
 	}
 }
 
-// pipelined reports that a connection that was taken from fasthttp has more than the request that
+// isPipelined reports that a connection that was taken from fasthttp has more than the request that
 // was read of it. The reader that has the beginning of that is dropped, so it cannot be answered
 // any more, and what is left of it must not be read as a request.
-func pipelined(taken net.Conn) bool {
+func isPipelined(taken net.Conn) bool {
 	past := time.Unix(1, 0)
 	if err := taken.SetReadDeadline(past); err != nil {
 		return true

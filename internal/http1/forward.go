@@ -97,19 +97,19 @@ type writtenBody struct{ passthrough.RelayedBody }
 func (writtenBody) SupportsBodyWriteTo() bool { return true }
 
 func (r fastRequest) Hijack(take func(c net.Conn, in io.Reader), lost func()) {
-	hijack(r.ctx, func(c net.Conn) { take(belowServer(c), c) }, lost)
+	hijack(r.ctx, func(c net.Conn) { take(unwrapHijacked(c), c) }, lost)
 }
 
 // hijackedConn is how fasthttp hands a connection over.
 type hijackedConn interface{ UnsafeConn() net.Conn }
 
-// belowServer is a hijacked connection without what its server reads it by. Nothing of it may be
+// unwrapHijacked is a hijacked connection without what its server reads it by. Nothing of it may be
 // left to be read there.
-func belowServer(hijacked net.Conn) net.Conn {
+func unwrapHijacked(hijacked net.Conn) net.Conn {
 	if h, ok := hijacked.(hijackedConn); ok {
 		hijacked = h.UnsafeConn()
 	}
-	return belowHead(hijacked)
+	return unwrapHeadConn(hijacked)
 }
 
 func (r fastRequest) ShareHead() *flowcontrol.LargeHead {
@@ -123,7 +123,7 @@ func (r fastRequest) ShareHead() *flowcontrol.LargeHead {
 // the functions is called: take, by a goroutine of its own, or lost, if the connection is closed
 // before; fasthttp says nothing of that.
 func hijack(ctx *fasthttp.RequestCtx, take func(net.Conn), lost func()) {
-	below := clientconn.Of(ctx.Conn())
+	below := clientconn.PacedConnOf(ctx.Conn())
 	if below != nil {
 		below.OnLost(lost)
 	}

@@ -24,14 +24,14 @@ import (
 // is shorter than that buffer when that is full, so that whole tells the one from the other.
 type headConn struct {
 	net.Conn
-	prefix   []byte                 // read before, to be read first
-	large    *flowcontrol.LargeHead // nil: the head is an ordinary one
-	heard    *[]byte                // of the head; nil: nothing yet, or nothing is remembered
-	hearing  bool                   // a head is on its way
-	detached bool                   // the connection has another owner
+	prefix    []byte                 // read before, to be read first
+	large     *flowcontrol.LargeHead // nil: the head is an ordinary one
+	headBytes *[]byte                // of the head; nil: nothing yet, or nothing is remembered
+	recording bool                   // a head is on its way
+	detached  bool                   // the connection has another owner
 
-	answering *fasthttp.RequestCtx // nil: none is
-	lingers   atomic.Bool          // the client may still be sending when it is closed
+	answeredCtx   *fasthttp.RequestCtx // nil: none is
+	lingerOnClose atomic.Bool          // the client may still be sending when it is closed
 }
 
 // tlsHeadConn is a headConn over TLS, which fasthttp asks for it.
@@ -43,12 +43,12 @@ type tlsHeadConn struct {
 func (c tlsHeadConn) Handshake() error                     { return c.secure.Handshake() }
 func (c tlsHeadConn) ConnectionState() tls.ConnectionState { return c.secure.ConnectionState() }
 
-// heardHeads are what heads were remembered in.
-var heardHeads = sync.Pool{New: func() any { b := make([]byte, 0, 2048); return &b }}
+// headBuffers are what heads were remembered in.
+var headBuffers = sync.Pool{New: func() any { b := make([]byte, 0, 2048); return &b }}
 
-// throughHead wraps a connection. prefix is what was read of it before.
-func throughHead(c net.Conn, prefix []byte, large *flowcontrol.LargeHead) net.Conn {
-	h := &headConn{Conn: c, prefix: prefix, large: large, hearing: large == nil}
+// newHeadConn wraps a connection. prefix is what was read of it before.
+func newHeadConn(c net.Conn, prefix []byte, large *flowcontrol.LargeHead) net.Conn {
+	h := &headConn{Conn: c, prefix: prefix, large: large, recording: large == nil}
 	if secure, ok := c.(*tlsconn.SecureConn); ok {
 		return tlsHeadConn{h, secure}
 	}
@@ -66,8 +66,9 @@ func headConnOf(c net.Conn) *headConn {
 	return nil
 }
 
-// belowHead is the connection without what reads heads. Nothing of it may be left to be read there.
-func belowHead(c net.Conn) net.Conn {
+// unwrapHeadConn is the connection without what reads heads. Nothing of it may be left to be read
+// there.
+func unwrapHeadConn(c net.Conn) net.Conn {
 	if h := headConnOf(c); h != nil {
 		return h.Conn
 	}
@@ -87,28 +88,28 @@ func (c *headConn) Read(p []byte) (int, error) {
 		return n, nil
 	}
 	n, err := c.Conn.Read(p)
-	if c.hearing && n > 0 {
-		c.remember(p[:n])
+	if c.recording && n > 0 {
+		c.recordHead(p[:n])
 	}
 	return n, err
 }
 
-func (c *headConn) remember(b []byte) {
-	if c.heard == nil {
-		c.heard = heardHeads.Get().(*[]byte)
+func (c *headConn) recordHead(b []byte) {
+	if c.headBytes == nil {
+		c.headBytes = headBuffers.Get().(*[]byte)
 	}
-	*c.heard = append(*c.heard, b[:min(len(b), OrdinaryHeadBytes+1-len(*c.heard))]...)
+	*c.headBytes = append(*c.headBytes, b[:min(len(b), OrdinaryHeadBytes+1-len(*c.headBytes))]...)
 }
 
-// listen remembers what comes from now on, or forgets it.
-func (c *headConn) listen(on bool) {
-	c.hearing = on && c.large == nil
-	if c.heard != nil {
-		if cap(*c.heard) <= 4096 {
-			*c.heard = (*c.heard)[:0]
-			heardHeads.Put(c.heard)
+// setRecording remembers what comes from now on, or forgets it.
+func (c *headConn) setRecording(on bool) {
+	c.recording = on && c.large == nil
+	if c.headBytes != nil {
+		if cap(*c.headBytes) <= 4096 {
+			*c.headBytes = (*c.headBytes)[:0]
+			headBuffers.Put(c.headBytes)
 		}
-		c.heard = nil
+		c.headBytes = nil
 	}
 }
 
@@ -119,21 +120,21 @@ const (
 	keptHeadFields = 64
 )
 
-// begins notes what fasthttp keeps the head of a request in.
-func (c *headConn) begins(ctx *fasthttp.RequestCtx) {
-	c.listen(false)
-	c.answering = ctx
+// beginRequest notes what fasthttp keeps the head of a request in.
+func (c *headConn) beginRequest(ctx *fasthttp.RequestCtx) {
+	c.setRecording(false)
+	c.answeredCtx = ctx
 }
 
-// ends follows the answer, and lets go of what a long head was read into.
-func (c *headConn) ends() {
-	c.listen(true)
-	c.lingers.Store(false)
-	ctx := c.answering
+// endRequest follows the answer, and lets go of what a long head was read into.
+func (c *headConn) endRequest() {
+	c.setRecording(true)
+	c.lingerOnClose.Store(false)
+	ctx := c.answeredCtx
 	if ctx == nil {
 		return
 	}
-	c.answering = nil
+	c.answeredCtx = nil
 	h := &ctx.Request.Header
 	fields := h.RawHeaders()
 	if len(fields)+len(h.RequestURI()) > keptHeadBytes || bytes.Count(fields, []byte{'\n'}) > keptHeadFields {
@@ -142,12 +143,12 @@ func (c *headConn) ends() {
 	}
 }
 
-// whole is what fasthttp's full buffer holds of a head, or nil if that is not known.
-func (c *headConn) whole() []byte {
-	if c.heard == nil || len(*c.heard) != OrdinaryHeadBytes {
+// fullBuffer is what fasthttp's full buffer holds of a head, or nil if that is not known.
+func (c *headConn) fullBuffer() []byte {
+	if c.headBytes == nil || len(*c.headBytes) != OrdinaryHeadBytes {
 		return nil
 	}
-	return *c.heard
+	return *c.headBytes
 }
 
 // detach leaves the connection to others: what is done to this one from now on does nothing.
@@ -166,7 +167,7 @@ func (c *headConn) Close() error {
 	switch {
 	case c.detached:
 		return nil
-	case c.lingers.Swap(false):
+	case c.lingerOnClose.Swap(false):
 		clientconn.Linger(c.Conn, c.Conn)
 		return nil
 	}
@@ -221,5 +222,5 @@ func (l headListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return throughHead(c, nil, nil), nil
+	return newHeadConn(c, nil, nil), nil
 }

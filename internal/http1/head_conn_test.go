@@ -17,18 +17,18 @@ import (
 func TestLongHeadsAreNotKept(t *testing.T) {
 	t.Parallel()
 	kept := make(chan int, 1)
-	server := (&ListenerServer{}).fasthttp(OrdinaryHeadBytes)
+	server := (&ListenerServer{}).newFastServer(OrdinaryHeadBytes)
 	var last *fasthttp.RequestCtx
 	server.Handler = func(ctx *fasthttp.RequestCtx) {
 		if last != nil {
 			t.Error("the request before has no end")
 		}
 		last = ctx
-		headConnOf(ctx.Conn()).begins(ctx)
+		headConnOf(ctx.Conn()).beginRequest(ctx)
 		fmt.Fprint(ctx, len(ctx.Request.Header.RequestURI()), ctx.Request.Header.Len())
 	}
 	server.ConnState = func(c net.Conn, state fasthttp.ConnState) {
-		connState(c, state)
+		followConnState(c, state)
 		if state == fasthttp.StateIdle && last != nil {
 			h := reflect.ValueOf(&last.Request.Header).Elem()
 			n := h.FieldByName("h").Cap()*int(reflect.TypeFor[[2]string]().Size()) + h.FieldByName("rawHeaders").Cap() +
@@ -39,7 +39,7 @@ func TestLongHeadsAreNotKept(t *testing.T) {
 	}
 	near, far := net.Pipe()
 	served := make(chan error, 1)
-	go func() { served <- server.ServeConn(throughHead(near, nil, nil)) }()
+	go func() { served <- server.ServeConn(newHeadConn(near, nil, nil)) }()
 	answers := bufio.NewReader(far)
 	for _, c := range []struct {
 		name, path, fields string

@@ -37,34 +37,34 @@ var (
 //
 // So all connections have small buffers, and a large head is parsed, checked and answered by the
 // code that does it for all.
-func (s *ListenerServer) serveLarge(c net.Conn, heard []byte) {
+func (s *ListenerServer) serveLarge(c net.Conn, headBytes []byte) {
 	head := flowcontrol.NewLargeHead(s.opts.Heads, clientconn.AddressOf(c.RemoteAddr()))
 	defer head.Handled()
-	all, end, err := readLargeHead(c, heard, head)
+	all, end, err := readLargeHead(c, headBytes, head)
 	switch {
 	case errors.Is(err, errHeadTooLarge):
-		lastWords(c, "431 Request Header Fields Too Large")
+		sendLastText(c, "431 Request Header Fields Too Large")
 	case errors.Is(err, errNoHeadRoom):
-		lastStatus(c, apistatus.HeadTooLarge())
+		sendLastStatus(c, apistatus.HeadTooLarge())
 	}
 	if err != nil {
 		_ = c.Close()
 		return
 	}
-	fast := s.fasthttp(end)
+	fast := s.newFastServer(end)
 	handler := s.Handler()
 	fast.Handler = func(ctx *fasthttp.RequestCtx) {
 		handler(ctx)
-		s.giveBack(ctx)
+		s.returnConn(ctx)
 	}
-	if err := fast.ServeConn(throughHead(c, all, head)); err != nil {
+	if err := fast.ServeConn(newHeadConn(c, all, head)); err != nil {
 		s.opts.Log.Debug("a request with a large head", zap.String("error", errorKind(err)))
 	}
 }
 
-// giveBack has the connection return to its server after the answer, unless it was taken over or
+// returnConn has the connection return to its server after the answer, unless it was taken over or
 // has to be closed: where a body was sent, one cannot be certain that all of it is read.
-func (s *ListenerServer) giveBack(ctx *fasthttp.RequestCtx) {
+func (s *ListenerServer) returnConn(ctx *fasthttp.RequestCtx) {
 	switch {
 	case ctx.Hijacked():
 		return
@@ -74,25 +74,25 @@ func (s *ListenerServer) giveBack(ctx *fasthttp.RequestCtx) {
 		return
 	}
 	ctx.Hijack(func(c net.Conn) {
-		if pipelined(c) {
+		if isPipelined(c) {
 			_ = c.Close()
 			return
 		}
-		go s.rejoin(belowServer(c))
+		go s.serveNext(unwrapHijacked(c))
 	})
 }
 
-// rejoin lets a connection serve its next request.
-func (s *ListenerServer) rejoin(c net.Conn) {
-	clientconn.Of(c).SetState(clientconn.StateIdle)
-	if err := s.fast.ServeConn(throughHead(c, nil, nil)); err != nil {
+// serveNext lets a connection serve its next request.
+func (s *ListenerServer) serveNext(c net.Conn) {
+	clientconn.PacedConnOf(c).SetState(clientconn.StateIdle)
+	if err := s.fast.ServeConn(newHeadConn(c, nil, nil)); err != nil {
 		s.opts.Log.Debug("a connection's next request", zap.String("error", errorKind(err)))
 	}
 }
 
 // readLargeHead reads on until the head's end, and returns all that was read and where the head
 // ends in it.
-func readLargeHead(c net.Conn, heard []byte, head *flowcontrol.LargeHead) ([]byte, int, error) {
+func readLargeHead(c net.Conn, headBytes []byte, head *flowcontrol.LargeHead) ([]byte, int, error) {
 	if err := c.SetReadDeadline(time.Now().Add(HeadArrivalTimeout)); err != nil {
 		return nil, 0, err
 	}
@@ -100,7 +100,7 @@ func readLargeHead(c net.Conn, heard []byte, head *flowcontrol.LargeHead) ([]byt
 	if !head.Grow(flowcontrol.HeadCopies * int64(size)) {
 		return nil, 0, errNoHeadRoom
 	}
-	all := append(make([]byte, 0, size), heard...)
+	all := append(make([]byte, 0, size), headBytes...)
 	for looked := 0; ; {
 		if end := headEnd(all, looked-3); end >= 0 {
 			return all, end, nil

@@ -26,17 +26,17 @@ func (r fastResponder) RequestHeader(key string) string {
 func (r fastResponder) SetHeader(key, value string) { r.ctx.Response.Header.Set(key, value) }
 
 func (r fastResponder) Send(code int, body []byte) {
-	r.pace()
+	r.setPace()
 	r.ctx.Response.SetStatusCode(code)
 	r.ctx.Response.SetBody(body)
 }
 
 func (r fastResponder) Stream(code int, body io.WriterTo, size int64) {
-	r.pace()
+	r.setPace()
 	r.ctx.Response.SetStatusCode(code)
 	paced := &pacedBody{body: body, stall: r.stall, pinned: flowcontrol.PinnedBytes(size)}
 	if flowcontrol.IsLarge(size) {
-		paced.conn = clientconn.Of(r.ctx.Conn())
+		paced.conn = clientconn.PacedConnOf(r.ctx.Conn())
 		paced.secure = paced.conn != nil && r.ctx.IsTLS()
 	}
 	r.ctx.Response.SetBodyStream(paced, int(size))
@@ -44,9 +44,9 @@ func (r fastResponder) Stream(code int, body io.WriterTo, size int64) {
 
 func (r fastResponder) HangUp() { r.ctx.SetConnectionClose() }
 
-// pace lets the client take the answer at no less than a pace, until its next request.
-func (r fastResponder) pace() {
-	if p := clientconn.Of(r.ctx.Conn()); p != nil && r.stall > 0 {
+// setPace lets the client take the answer at no less than a pace, until its next request.
+func (r fastResponder) setPace() {
+	if p := clientconn.PacedConnOf(r.ctx.Conn()); p != nil && r.stall > 0 {
 		_ = p.SetPace(r.stall, 0) // fails on a closed connection, as the answer will
 	}
 }

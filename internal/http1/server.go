@@ -35,10 +35,10 @@ type ServerOptions struct {
 	// Trusted: the listener trusts all of its clients.
 	Trusted bool
 	Watches *watch.Manager
-	Poller  *clientconn.Poller      // nil: clients that leave are not noticed
-	Heads   *flowcontrol.LargeHeads // of large heads; nil: they are not bounded
+	Poller  *clientconn.Poller        // nil: clients that leave are not noticed
+	Heads   *flowcontrol.HeaderBudget // of large heads; nil: they are not bounded
 
-	Arrivals     clientconn.Arrivals
+	Arrivals     clientconn.ReadTimeouts
 	StallTimeout time.Duration // how long a client may take nothing; 0: as long as it likes
 	IdleTimeout  time.Duration // how long a connection without requests is kept
 	// Panicked reports what a panic of a handler was about.
@@ -55,14 +55,14 @@ type ListenerServer struct {
 // New makes a server without a listener.
 func New(o ServerOptions) *ListenerServer {
 	s := &ListenerServer{opts: o}
-	s.fast = s.fasthttp(OrdinaryHeadBytes)
-	s.fast.ErrorHandler = func(ctx *fasthttp.RequestCtx, err error) { s.misread(ctx, err, true) }
+	s.fast = s.newFastServer(OrdinaryHeadBytes)
+	s.fast.ErrorHandler = func(ctx *fasthttp.RequestCtx, err error) { s.rejectUnreadable(ctx, err, true) }
 	s.fast.Handler = s.Handler()
 	s.fast.NextProto(http2.NextProtoTLS, func(c net.Conn) error {
 		if h := headConnOf(c); h != nil {
 			h.detach() // fasthttp closes what it has
 		}
-		o.HTTP2(belowHead(c))
+		o.HTTP2(unwrapHeadConn(c))
 		return nil
 	})
 	return s
@@ -79,8 +79,8 @@ func (s *ListenerServer) Shutdown(ctx context.Context) error {
 	return nil
 }
 
-// fasthttp is a fasthttp.Server without a handler that takes heads of so many bytes.
-func (s *ListenerServer) fasthttp(head int) *fasthttp.Server {
+// newFastServer is a fasthttp.Server without a handler that takes heads of so many bytes.
+func (s *ListenerServer) newFastServer(head int) *fasthttp.Server {
 	return &fasthttp.Server{
 		KeepHijackedConns:            true,
 		StreamRequestBody:            true,
@@ -91,10 +91,10 @@ func (s *ListenerServer) fasthttp(head int) *fasthttp.Server {
 		NoDefaultContentType:         true,
 		CloseOnShutdown:              true,
 		ReadTimeout:                  s.opts.Arrivals.Head,
-		HeaderReceived:               s.headArrived,
+		HeaderReceived:               s.bodyConfig,
 		SecureErrorLogMessage:        true, // else what could not be read is logged with its bytes, credentials and all
-		ErrorHandler:                 func(ctx *fasthttp.RequestCtx, err error) { s.misread(ctx, err, false) },
-		ConnState:                    connState,
+		ErrorHandler:                 func(ctx *fasthttp.RequestCtx, err error) { s.rejectUnreadable(ctx, err, false) },
+		ConnState:                    followConnState,
 		IdleTimeout:                  s.opts.IdleTimeout,
 		TCPKeepalive:                 true,
 		TCPKeepalivePeriod:           15 * time.Second,
@@ -133,68 +133,68 @@ func errorKind(err error) string {
 	return fmt.Sprintf("malformed (%T)", err)
 }
 
-// headArrived gives a body its own time.
-func (s *ListenerServer) headArrived(*fasthttp.RequestHeader) fasthttp.RequestConfig {
+// bodyConfig gives a body its own time.
+func (s *ListenerServer) bodyConfig(*fasthttp.RequestHeader) fasthttp.RequestConfig {
 	return fasthttp.RequestConfig{ReadTimeout: s.opts.Arrivals.Owned}
 }
 
-// connState follows a connection from one request to the next.
-func connState(c net.Conn, state fasthttp.ConnState) {
+// followConnState follows a connection from one request to the next.
+func followConnState(c net.Conn, state fasthttp.ConnState) {
 	if h := headConnOf(c); h != nil {
 		switch state {
 		case fasthttp.StateIdle:
-			h.ends()
+			h.endRequest()
 		case fasthttp.StateHijacked:
-			h.answering = nil // the goroutine's that has taken the connection over
+			h.answeredCtx = nil // the goroutine's that has taken the connection over
 		}
 	}
 	switch state {
 	case fasthttp.StateActive:
-		clientconn.Of(c).SetState(clientconn.StateNew)
+		clientconn.PacedConnOf(c).SetState(clientconn.StateNew)
 	case fasthttp.StateIdle:
-		clientconn.Of(c).SetState(clientconn.StateIdle)
+		clientconn.PacedConnOf(c).SetState(clientconn.StateIdle)
 	}
 }
 
-// misread ends a connection on which no request could be read, with the answer that net/http, and
-// so upstream, has for that. A client that took too long, or left, gets none. A head that is too
-// large for the buffer is read elsewhere if the buffer is an ordinary one.
-func (s *ListenerServer) misread(ctx *fasthttp.RequestCtx, err error, ordinary bool) {
+// rejectUnreadable ends a connection on which no request could be read, with the answer that
+// net/http, and so upstream, has for that. A client that took too long, or left, gets none. A head
+// that is too large for the buffer is read elsewhere if the buffer is an ordinary one.
+func (s *ListenerServer) rejectUnreadable(ctx *fasthttp.RequestCtx, err error, ordinary bool) {
 	c := ctx.Conn()
 	var tooLarge *fasthttp.ErrSmallBuffer
 	var broken net.Error
 	switch {
 	case errors.As(err, &tooLarge):
-		if h := headConnOf(c); h != nil && ordinary && h.whole() != nil {
+		if h := headConnOf(c); h != nil && ordinary && h.fullBuffer() != nil {
 			h.detach()
-			s.serveLarge(h.Conn, h.whole())
+			s.serveLarge(h.Conn, h.fullBuffer())
 			return
 		}
-		lastWords(c, "431 Request Header Fields Too Large")
+		sendLastText(c, "431 Request Header Fields Too Large")
 	case errors.As(err, &broken), errors.Is(err, io.ErrUnexpectedEOF):
 	default:
-		lastWords(c, "400 Bad Request")
+		sendLastText(c, "400 Bad Request")
 	}
 	_ = c.Close() // fasthttp's own words find it closed
 }
 
-// lastWords is an answer of net/http's own, after which it closes the connection.
-func lastWords(c net.Conn, status string) {
-	lastAnswer(c, "HTTP/1.1 "+status+"\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n"+status)
+// sendLastText is an answer of net/http's own, after which it closes the connection.
+func sendLastText(c net.Conn, status string) {
+	sendLastAnswer(c, "HTTP/1.1 "+status+"\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n"+status)
 }
 
-// lastStatus is an answer of the proxy's own, after which it closes the connection.
-func lastStatus(c net.Conn, s *metav1.Status) {
+// sendLastStatus is an answer of the proxy's own, after which it closes the connection.
+func sendLastStatus(c net.Conn, s *metav1.Status) {
 	body := apistatus.Body(s)
-	lastAnswer(c, fmt.Sprintf(
+	sendLastAnswer(c, fmt.Sprintf(
 		"HTTP/1.1 %d %s\r\nAudit-Id: %s\r\nCache-Control: no-cache, private\r\nContent-Type: application/json\r\n"+
 			"Content-Length: %d\r\nConnection: close\r\n\r\n%s", s.Code, http.StatusText(int(s.Code)), apistatus.AuditIDFor(""),
 		len(body), body))
 }
 
-// lastAnswer sends an answer for which the client did not wait, and has the client read it.
-func lastAnswer(c net.Conn, answer string) {
-	c = belowHead(c)
+// sendLastAnswer sends an answer for which the client did not wait, and has the client read it.
+func sendLastAnswer(c net.Conn, answer string) {
+	c = unwrapHeadConn(c)
 	_ = c.SetDeadline(time.Now().Add(clientconn.LingerTimeout)) // fails on a closed connection, as what follows will
 	if _, err := io.WriteString(c, answer); err == nil {
 		clientconn.Linger(c, c)

@@ -33,11 +33,11 @@ func (c Call) watchWebSocket(st *watch.Stream, h websocket.Handshake) {
 	}
 	st.Serve(out, func(take, lost func()) {
 		hijack(c.ctx, func(conn net.Conn) {
-			early, err := sentEarly(conn)
-			out.Conn, out.Early = belowServer(conn), early // the wrapper holds a read buffer
+			early, err := earlyBytes(conn)
+			out.Conn, out.Early = unwrapHijacked(conn), early // the wrapper holds a read buffer
 			if err != nil {
 				lost()
-				clientconn.Reset(out.Conn)
+				clientconn.ResetConn(out.Conn)
 				return
 			}
 			go take()
@@ -54,8 +54,8 @@ const earlyBytesLimit = 64 << 10
 
 var errSentEarly = errors.New("the client sent too much before it had the answer to its handshake")
 
-// sentEarly is what was read of a connection that was taken from fasthttp, beyond the handshake.
-func sentEarly(taken net.Conn) ([]byte, error) {
+// earlyBytes is what was read of a connection that was taken from fasthttp, beyond the handshake.
+func earlyBytes(taken net.Conn) ([]byte, error) {
 	if err := taken.SetReadDeadline(time.Unix(1, 0)); err != nil {
 		return nil, err
 	}

@@ -69,7 +69,7 @@ func (m *Set) failures() (n uint64) {
 // abilitiesPause.
 func (p *abilityProbes) probe() {
 	all := p.mirrors.all()
-	i := slices.IndexFunc(all, func(m *mirror) bool { return m.resource.Ready() && m.well() })
+	i := slices.IndexFunc(all, func(m *mirror) bool { return m.resource.IsReady() && m.well() })
 	if i < 0 {
 		return
 	}

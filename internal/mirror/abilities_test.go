@@ -98,7 +98,7 @@ func TestCorruptDeletionReachesClients(t *testing.T) {
 		t.Errorf("a watch received %s", seen)
 	}
 	m.awaitKind(t, "configmaps", states.KindSynced)
-	if m.Find(fakeapiserver.ConfigMaps) != source || source.Resource().Disowned() {
+	if m.Find(fakeapiserver.ConfigMaps) != source || source.Resource().IsHistoryReset() {
 		t.Error("the mirror began anew")
 	}
 }

@@ -29,7 +29,7 @@ func TestAgeIsSent(t *testing.T) {
 	up.Down()
 	eventually(t, "the state to be old", func() bool { return age() >= awayThreshold })
 	_, err := upstream()
-	if !errors.As(err, new(health.Notice)) || !strings.HasPrefix(err.Error(), "away; 1 resources are kept") ||
+	if !errors.As(err, new(health.Warning)) || !strings.HasPrefix(err.Error(), "away; 1 resources are kept") ||
 		!strings.HasSuffix(err.Error(), ": configmaps") {
 		t.Errorf("while upstream is away: %v", err)
 	}
@@ -39,7 +39,7 @@ func TestAgeIsSent(t *testing.T) {
 	if _, err := m.Ready(); err != nil {
 		t.Errorf("not ready: %v", err)
 	}
-	if _, err := m.UpstreamReady(time.Hour)(); !errors.As(err, new(health.Notice)) {
+	if _, err := m.UpstreamReady(time.Hour)(); !errors.As(err, new(health.Warning)) {
 		t.Errorf("unready before its time: %v", err)
 	}
 	if _, err := m.UpstreamReady(time.Millisecond)(); err == nil || !strings.HasPrefix(err.Error(),

@@ -81,7 +81,7 @@ func (m *mirror) compare(ctx context.Context, log *zap.Logger) {
 func (m *mirror) differences(ctx context.Context, state *cache.Snapshot) (int, error) {
 	client, info := m.representation.client, m.resource.Info
 	compared := state.Compare()
-	if err := client.Versions(ctx, info, state.RV, compared.Version); err != nil {
+	if err := client.Versions(ctx, info, state.RV, compared.CompareVersion); err != nil {
 		return 0, err
 	}
 	part := max(1, (state.Len()+compareParts-1)/compareParts)
@@ -91,13 +91,13 @@ func (m *mirror) differences(ctx context.Context, state *cache.Snapshot) (int, e
 			return 0, err
 		}
 		for _, o := range objects {
-			compared.Bytes(o)
+			compared.CompareBytes(o)
 		}
 	}
 	if m.round++; m.round*part >= state.Len() {
 		m.round = 0
 	}
-	if !m.resource.Current(state) {
+	if !m.resource.IsCurrent(state) {
 		return 0, errOutdated
 	}
 	return compared.Differences(), nil

@@ -38,7 +38,7 @@ func TestLostEventIsFound(t *testing.T) {
 			}
 			up.LoseEvents(gvr, 1)
 			change(up)
-			if err := one.resource.WaitThrough(t.Context(), up.Create(gvr, "n", "z")); err != nil {
+			if err := one.resource.AwaitRV(t.Context(), up.Create(gvr, "n", "z")); err != nil {
 				t.Fatal(err)
 			}
 			m.active.Go(func() { m.compareStates(time.Millisecond) })
@@ -78,7 +78,8 @@ func TestOtherBytesAreFound(t *testing.T) {
 	one := m.awaitComparable(t)
 	source := m.Find(fakeapiserver.ConfigMaps)
 	resource := source.Resource()
-	cursor := source.Hub.For("").From(resource.Snapshot().Next, resource.Through(), object.Selector{}, object.Encoding{})
+	cursor := source.Hub.ViewFor("").CursorAt(resource.Snapshot().Next, resource.CompleteRV(), object.Selector{},
+		object.Encoding{})
 	defer cursor.Close()
 	o, _ := resource.Snapshot().Get("n/o0150")
 	wrong, err := resource.Info.Parse(fmt.Appendf(nil,
@@ -87,7 +88,7 @@ func TestOtherBytesAreFound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := resource.Represent([]*object.Object{wrong}); n != 1 {
+	if n := resource.ReplaceRepresentation([]*object.Object{wrong}); n != 1 {
 		t.Fatalf("%d objects have other bytes", n)
 	}
 	for range compareParts {

@@ -40,7 +40,7 @@ func defined(fields ...string) fakeapiserver.Edit {
 func watching(t *testing.T, s *source.Source) *fanout.Cursor {
 	t.Helper()
 	now := s.Resource().Snapshot()
-	c := s.Hub.For("").From(now.Next, now.RV, object.Selector{}, object.Encoding{})
+	c := s.Hub.ViewFor("").CursorAt(now.Next, now.RV, object.Selector{}, object.Encoding{})
 	t.Cleanup(c.Close)
 	return c
 }
@@ -78,7 +78,7 @@ func TestDefinitionChanges(t *testing.T) {
 			up.Update(fakeapiserver.CRDs, "", widgetDefinition, fakeapiserver.WithAnnotation("nothing", "to us"))
 			up.Update(fakeapiserver.CRDs, "", widgetDefinition, defined("spec.size"))
 			up.Reshape(fakeapiserver.Widgets, fakeapiserver.WithField("spec.shape", "round"))
-			eventually(t, "the mirror to end", func() bool { return before.Resource().Retired() })
+			eventually(t, "the mirror to end", func() bool { return before.Resource().IsClosed() })
 			if err := expired(cursor); err == nil {
 				t.Error("a stream goes on")
 			}
@@ -90,7 +90,7 @@ func TestDefinitionChanges(t *testing.T) {
 					m.Find(fakeapiserver.Widgets)
 				}
 				running := (*m.running.Load())[fakeapiserver.Widgets]
-				return running != nil && running.resource.Ready()
+				return running != nil && running.resource.IsReady()
 			})
 			after := m.Find(fakeapiserver.Widgets)
 			eventually(t, "the new representation", func() bool {
@@ -138,7 +138,7 @@ func TestDefinitionGoes(t *testing.T) {
 			<-more
 		}
 	}
-	if !source.Resource().Retired() || !strings.Contains(told, "DELETED") {
+	if !source.Resource().IsClosed() || !strings.Contains(told, "DELETED") {
 		t.Errorf("told of %q", told)
 	}
 	up.Create(fakeapiserver.CRDs, "", widgetDefinition, defined())
@@ -179,7 +179,7 @@ func TestGroupIsTakenOver(t *testing.T) {
 	source := m.Find(jobs)
 	cursor := watching(t, source)
 	up.Update(apiServices, "", "v1.batch", taken)
-	eventually(t, "the mirror to end", func() bool { return source.Resource().Retired() && m.Find(jobs) == nil })
+	eventually(t, "the mirror to end", func() bool { return source.Resource().IsClosed() && m.Find(jobs) == nil })
 	if err := expired(cursor); err == nil {
 		t.Error("a stream goes on")
 	}
@@ -261,8 +261,8 @@ func TestDefinitionsAreHidden(t *testing.T) {
 	}
 	up.Handle("/openapi/v3", hash("2"))
 	e.check(t.Context())
-	if !before.Resource().Retired() || other.Resource().Retired() {
-		t.Errorf("ended: widgets %v, configmaps %v", before.Resource().Retired(), other.Resource().Retired())
+	if !before.Resource().IsClosed() || other.Resource().IsClosed() {
+		t.Errorf("ended: widgets %v, configmaps %v", before.Resource().IsClosed(), other.Resource().IsClosed())
 	}
 	eventually(t, "the resource to be mirrored again, unasked",
 		func() bool { return (*m.running.Load())[fakeapiserver.Widgets] != nil })

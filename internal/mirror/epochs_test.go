@@ -41,7 +41,7 @@ func TestUpgrade(t *testing.T) {
 	m := mirroring(t, up, nil, "configmaps")
 	m.awaitReady(t, fakeapiserver.ConfigMaps)
 	source := m.Find(fakeapiserver.ConfigMaps)
-	rv := source.Resource().Through()
+	rv := source.Resource().CompleteRV()
 	cursor := watching(t, source)
 
 	up.StallReads(fakeapiserver.AllReads)
@@ -54,7 +54,7 @@ func TestUpgrade(t *testing.T) {
 	}
 	up.StallReads(fakeapiserver.NoReads)
 	eventually(t, "answers from memory again", func() bool { return m.Find(fakeapiserver.ConfigMaps) != nil })
-	if m.Find(fakeapiserver.ConfigMaps) != source || source.Resource().Through() != rv {
+	if m.Find(fakeapiserver.ConfigMaps) != source || source.Resource().CompleteRV() != rv {
 		t.Error("the mirror began anew")
 	}
 	if got := shape(source); got != "new" {

@@ -67,7 +67,7 @@ func (m *Set) checkBegun(before checks) checks {
 func (m *mirror) checkHistory(ctx context.Context, log *zap.Logger) bool {
 	first, cancel := context.WithTimeout(ctx, questionTimeout)
 	defer cancel()
-	generation, promised := m.resource.Generation(), m.resource.Promised()
+	generation, promised := m.resource.Generation(), m.resource.PromisedRV()
 	rv, same, err := m.reflector.Revision(first)
 	if err == nil && same {
 		m.judge(rv, generation, promised)

@@ -21,7 +21,7 @@ func TestRestoredUpstreamIsNoticed(t *testing.T) {
 	m.awaitReady(t, fakeapiserver.ConfigMaps)
 	source := m.Find(fakeapiserver.ConfigMaps)
 	lost := up.Create(fakeapiserver.ConfigMaps, "n", "lost")
-	if err := source.Resource().WaitThrough(t.Context(), lost); err != nil {
+	if err := source.Resource().AwaitRV(t.Context(), lost); err != nil {
 		t.Fatal(err)
 	}
 	up.RestoreFrom(snapshot)
@@ -33,7 +33,7 @@ func TestRestoredUpstreamIsNoticed(t *testing.T) {
 		_, err := source.Fresh.Prove(t.Context())
 		return err == nil
 	})
-	if _, err := source.Hub.For("").Resume(lost, object.Selector{}, object.Encoding{}); err == nil {
+	if _, err := source.Hub.ViewFor("").CursorFromRV(lost, object.Selector{}, object.Encoding{}); err == nil {
 		t.Error("a past that no longer exists can be resumed")
 	}
 }
@@ -47,7 +47,7 @@ func TestRestoredUpstreamIsNoticedByItsState(t *testing.T) {
 	m := mirroring(t, up, nil, "configmaps")
 	one := m.awaitComparable(t)
 	resource := one.resource
-	if err := resource.WaitThrough(t.Context(), up.Create(fakeapiserver.ConfigMaps, "n", "lost")); err != nil {
+	if err := resource.AwaitRV(t.Context(), up.Create(fakeapiserver.ConfigMaps, "n", "lost")); err != nil {
 		t.Fatal(err)
 	}
 	up.RestoreFrom(snapshot)
@@ -55,7 +55,7 @@ func TestRestoredUpstreamIsNoticedByItsState(t *testing.T) {
 	if _, _, err := (prober{one.prober, one}).State(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	resource.Disown(generation) // as the cache does next; whichever finds out first has it listed
+	resource.NoteHistoryReset(generation) // as the cache does next; whichever finds out first has it listed
 	eventually(t, "the mirror to hold what upstream holds", func() bool { return resource.Snapshot().Len() == 1 })
 }
 
@@ -69,7 +69,7 @@ func TestRestoredUpstreamIsNoticedByItself(t *testing.T) {
 	m.active.Go(func() { m.checkHistories(time.Millisecond) })
 	m.awaitReady(t, fakeapiserver.ConfigMaps)
 	resource := m.Find(fakeapiserver.ConfigMaps).Resource()
-	if err := resource.WaitThrough(t.Context(), up.Create(fakeapiserver.ConfigMaps, "n", "lost")); err != nil {
+	if err := resource.AwaitRV(t.Context(), up.Create(fakeapiserver.ConfigMaps, "n", "lost")); err != nil {
 		t.Fatal(err)
 	}
 	up.RestoreFrom(snapshot)
@@ -127,7 +127,7 @@ func TestRestoredUpstreamIsReadOnce(t *testing.T) {
 	snapshot := up.Snapshot()
 	m := mirroring(t, up, nil, "configmaps")
 	one := m.awaitComparable(t)
-	if err := one.resource.WaitThrough(t.Context(), up.Create(fakeapiserver.ConfigMaps, "n", "lost")); err != nil {
+	if err := one.resource.AwaitRV(t.Context(), up.Create(fakeapiserver.ConfigMaps, "n", "lost")); err != nil {
 		t.Fatal(err)
 	}
 	before := one.reflector.Status()

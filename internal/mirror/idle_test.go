@@ -23,7 +23,7 @@ func TestIdleMirrors(t *testing.T) {
 		t.Errorf("mirrors %q although all were requested", got)
 	}
 	m.dropIdleSince(time.Now().Add(time.Hour))
-	if got := m.names(); got != "nodes pods" || !idle.Resource().Retired() {
+	if got := m.names(); got != "nodes pods" || !idle.Resource().IsClosed() {
 		t.Errorf("mirrors %q", got)
 	}
 	cursor.Close()

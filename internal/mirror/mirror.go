@@ -56,9 +56,9 @@ func newMirror(ms *Set, info *object.Resource, state *mirrorState) *mirror {
 	m := &mirror{resource: cache.New(info, ms.limits, time.Now), prober: ms.client.NewProber(info), born: time.Now(),
 		state: state, questions: ms.questions}
 	m.hub = fanout.NewHub(m.resource)
-	m.hub.Share(ms.feedBytes)
-	m.hub.ShareLanes(ms.lanes)
-	m.resource.Expect(codec.Template(info))
+	m.hub.SetBudget(ms.feedBytes)
+	m.hub.SetLaneLimiter(ms.lanes)
+	m.resource.SetBookmarkTemplate(codec.Template(info))
 	m.representation = newRepresentation(ms.client, m.resource, ms.log)
 	m.source = &source.Source{Hub: m.hub, Fresh: freshness.New(m.resource, prober{m.prober, m}),
 		Codec: codec.New(info, ms.release)}
@@ -67,7 +67,7 @@ func newMirror(ms *Set, info *object.Resource, state *mirrorState) *mirror {
 		m.source.Past = m.backfills
 	}
 	m.reflector = upstream.NewReflector(ms.client, info, m.resource, upstream.WithLogger(ms.log),
-		upstream.WithPromised(m.resource.Ask),
+		upstream.WithPromised(m.resource.BeginRelist),
 		upstream.WithObserver(m.observer(ms)), upstream.WithEndMarkWait(ms.endMarkWait))
 	m.watched = ms.o.Clock.Watch(watchdog.Mirror, info.String(), awayThreshold, m.reflector.Progress)
 	m.dispatcher = ms.o.Clock.Watch(watchdog.Dispatcher, info.String(), dispatchLimit, m.hub.Progress)
@@ -187,7 +187,7 @@ func (m *mirror) well() bool {
 func (m *mirror) usable() *source.Source {
 	m.asked.Store(int64(time.Since(m.born)))
 	if m.representation.doubtful() || m.state.State().Kind() == states.KindRefused ||
-		!m.resource.Ready() && m.reflector.Status().Err != nil {
+		!m.resource.IsReady() && m.reflector.Status().Err != nil {
 		return nil
 	}
 	return m.source
@@ -206,7 +206,7 @@ const dispatchLimit = 5 * time.Second
 // state it is in.
 func (m *mirror) age() (age time.Duration, away bool) {
 	s := m.state.State()
-	if !s.Holds() || !m.resource.Ready() {
+	if !s.Holds() || !m.resource.IsReady() {
 		return 0, false
 	}
 	since, contact := m.reflector.Away()
@@ -238,7 +238,7 @@ func (m *mirror) used() time.Time { return m.born.Add(time.Duration(m.asked.Load
 // end stops the mirror. Its watches end so that their clients start again.
 func (m *mirror) end() {
 	m.ended.Store(true)
-	m.resource.Retire()
+	m.resource.Close()
 	m.cancel()
 }
 
@@ -267,7 +267,7 @@ type prober struct {
 }
 
 func (p prober) Begin(ctx context.Context) (uint64, freshness.Proof, error) {
-	generation, promised := p.mirror.resource.Generation(), p.mirror.resource.Promised()
+	generation, promised := p.mirror.resource.Generation(), p.mirror.resource.PromisedRV()
 	rv, probe, err := p.Prober.Begin(ctx)
 	if err != nil {
 		return 0, nil, err
@@ -278,7 +278,7 @@ func (p prober) Begin(ctx context.Context) (uint64, freshness.Proof, error) {
 
 // State implements freshness.Upstream.
 func (p prober) State(ctx context.Context) (uint64, map[string]uint64, error) {
-	generation, promised := p.mirror.resource.Generation(), p.mirror.resource.Promised()
+	generation, promised := p.mirror.resource.Generation(), p.mirror.resource.PromisedRV()
 	rv, versions, err := p.Prober.State(ctx)
 	if err == nil {
 		p.mirror.judge(rv, generation, promised)
@@ -289,7 +289,7 @@ func (p prober) State(ctx context.Context) (uint64, map[string]uint64, error) {
 // judge hears how far upstream is. One that is behind what it promised before has another history
 // than the mirror's.
 func (m *mirror) judge(rv, generation, promised uint64) {
-	if rv < promised && m.resource.Disown(generation) {
+	if rv < promised && m.resource.NoteHistoryReset(generation) {
 		m.reflector.Relist(fmt.Sprintf("upstream is at resourceVersion %d and was at %d: its history has been "+
 			"rewritten, as by an etcd restored from a backup, or more than one cluster answers at its address", rv, promised))
 	}

@@ -48,7 +48,7 @@ func (m *Set) UpstreamReady(limit time.Duration) health.Check {
 				time.Since(since).Round(time.Second), limit, why)
 		}
 		if trouble != nil {
-			return "", health.Notice(trouble.Error())
+			return "", health.Warning(trouble.Error())
 		}
 		names, oldest, _ := m.oldStates()
 		if len(names) == 0 {
@@ -59,7 +59,7 @@ func (m *Set) UpstreamReady(limit time.Duration) health.Check {
 			what = "kept in their last state, which is served to clients whose rights are known; " +
 				"the apiserver cannot review the rights of others"
 		}
-		return "", health.Notice(fmt.Sprintf("away; %d resources are %s, and were current %s ago or less: %s", len(names),
+		return "", health.Warning(fmt.Sprintf("away; %d resources are %s, and were current %s ago or less: %s", len(names),
 			what,
 			oldest.Round(time.Second), strings.Join(names, ", ")))
 	}
@@ -72,7 +72,7 @@ func (m *Set) silence() error {
 	if since.IsZero() || time.Since(since) < awayThreshold {
 		return nil
 	}
-	return health.Notice(fmt.Sprintf("the API server has not answered for %s", time.Since(since).Round(time.Second)))
+	return health.Warning(fmt.Sprintf("the API server has not answered for %s", time.Since(since).Round(time.Second)))
 }
 
 // Ready is the check behind /readyz: every named resource has had its first state, or is known to
@@ -81,7 +81,7 @@ func (m *Set) Ready() (string, error) {
 	running := *m.running.Load()
 	objects := 0
 	for _, info := range *m.named.Load() {
-		if found := running[info.GVR]; found != nil && !found.resource.Ready() && found.reflector.Status().Err == nil &&
+		if found := running[info.GVR]; found != nil && !found.resource.IsReady() && found.reflector.Status().Err == nil &&
 			found.state.State().Kind() != states.KindRefused {
 			return "", fmt.Errorf("%s has not been listed yet", info)
 		}

@@ -110,15 +110,15 @@ func (r *representation) run(ctx context.Context) {
 // its way when upstream changed, so it is waited for and read again, too.
 func (r *representation) read(ctx context.Context) bool {
 	doubts := r.doubts.Load()
-	if err := r.resource.WaitThrough(ctx, 0); err != nil {
+	if err := r.resource.AwaitRV(ctx, 0); err != nil {
 		return false
 	}
-	objects, err := r.client.Objects(ctx, r.resource.Info, r.resource.Through())
+	objects, err := r.client.Objects(ctx, r.resource.Info, r.resource.CompleteRV())
 	if err != nil {
 		r.log.Debug("upstream did not show its state", zap.Error(err))
 		return false
 	}
-	if n := r.resource.Represent(objects); n > 0 {
+	if n := r.resource.ReplaceRepresentation(objects); n > 0 {
 		r.log.Info("upstream shows objects otherwise than before", zap.Int("objects", n))
 	}
 	r.settled.Store(doubts)

@@ -21,7 +21,7 @@ func (m *Set) Degrade(step memory.Step) {
 	}
 	for _, one := range m.all() {
 		one.hub.SetLowMemory(derived)
-		one.resource.Shorten(short)
+		one.resource.SetShortHistory(short)
 	}
 	if step >= memory.RefuseAndEvict {
 		m.retreat()
@@ -33,10 +33,10 @@ func (m *Set) Degrade(step memory.Step) {
 // would cost more than dropping it gives.
 func (m *Set) dropDerived(on bool) {
 	if on {
-		m.memo.Forgo(codec.Encodes)
+		m.memo.Disable(codec.Encodes)
 		m.memo.Bound(m.o.EncodedBytesAtLeast)
 	} else {
-		m.memo.Forgo(nil)
+		m.memo.Disable(nil)
 		m.memo.Bound(math.MaxInt64)
 	}
 }
@@ -61,7 +61,7 @@ func (m *Set) queue(ctx context.Context, one *mirror) {
 		defer cancel()
 		for {
 			changed := one.resource.Changed()
-			if one.resource.Ready() || one.resource.Retired() {
+			if one.resource.IsReady() || one.resource.IsClosed() {
 				return
 			}
 			select {
@@ -84,7 +84,7 @@ func (m *Set) retreat() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for gvr, one := range *m.running.Load() {
-		if m.isNamed(gvr) || one.resource.Ready() {
+		if m.isNamed(gvr) || one.resource.IsReady() {
 			continue
 		}
 		m.remove(one)
@@ -94,7 +94,7 @@ func (m *Set) retreat() {
 }
 
 // EncodingCacheBytes is how many bytes are kept of what was made of objects.
-func (m *Set) EncodingCacheBytes() int64 { return m.memo.Held() }
+func (m *Set) EncodingCacheBytes() int64 { return m.memo.HeldBytes() }
 
 // RefusedForMemory is how many requests passed through since memory was too short to mirror what
 // they are for.

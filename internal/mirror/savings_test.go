@@ -42,7 +42,7 @@ func TestFirstStatesQueue(t *testing.T) {
 	m := mirroring(t, up, func(o *SetOptions) { o.FirstStates = 1 }, "*")
 	m.first <- struct{}{} // as if another were on its way
 	for _, gvr := range []schema.GroupVersionResource{fakeapiserver.ConfigMaps, fakeapiserver.Pods} {
-		if s := m.Find(gvr); s == nil || s.Resource().Ready() {
+		if s := m.Find(gvr); s == nil || s.Resource().IsReady() {
 			t.Fatalf("%s: %v", gvr.Resource, s)
 		}
 	}
@@ -66,7 +66,7 @@ func TestRetreat(t *testing.T) {
 	m.first <- struct{}{}
 	waiting := m.Find(fakeapiserver.Pods)
 	m.Degrade(memory.RefuseAndEvict)
-	if m.names() != "configmaps" || m.Find(fakeapiserver.Pods) != nil || !waiting.Resource().Retired() {
-		t.Errorf("mirrors %s; waiting requests pass through: %v", m.names(), waiting.Resource().Retired())
+	if m.names() != "configmaps" || m.Find(fakeapiserver.Pods) != nil || !waiting.Resource().IsClosed() {
+		t.Errorf("mirrors %s; waiting requests pass through: %v", m.names(), waiting.Resource().IsClosed())
 	}
 }

@@ -67,10 +67,10 @@ type Set struct {
 	limits    cache.HistoryLimits
 	backfill  *backfill.WatchLimit // nil: none
 	feedBytes *fanout.ByteBudget   // of frames; nil: no limit
-	lanes     *fanout.Lanes
+	lanes     *fanout.LaneLimiter
 	first     chan struct{} // a place for each first state that may be on its way on demand; nil: any number may
-	release   *codec.Release
-	memo      *object.Memo // of what is made of objects, whichever resource they are of
+	release   *codec.SchemaVersion
+	memo      *object.EncodingCache // of what is made of objects, whichever resource they are of
 	log       *zap.Logger
 	ctx       context.Context // of the mirrors
 
@@ -137,7 +137,8 @@ func (e *ResourcesError) Unwrap() error { return e.Err }
 // that.
 func NewSet(ctx context.Context, client *upstream.Client, o SetOptions, log *zap.Logger) *Set {
 	m := &Set{
-		o: o, client: client, release: codec.NewRelease(), memo: object.NewMemo(o.EncodingCacheBytes), log: log, ctx: ctx,
+		o: o, client: client, release: codec.NewSchemaVersion(), memo: object.NewEncodingCache(o.EncodingCacheBytes),
+		log: log, ctx: ctx,
 		lines: states.NewLog(log, states.LogPeriod), transitions: newTransitions(), retryFirst: minRetryInterval,
 		endMarkWait: endMarkWait,
 		slots:       slotRejections{said: states.Pace{First: time.Minute, Longest: 10 * time.Minute}},
@@ -145,7 +146,7 @@ func NewSet(ctx context.Context, client *upstream.Client, o SetOptions, log *zap
 		sought:      make(chan struct{}, 1),
 		limits:      cache.HistoryLimits{HistoryBytes: o.HistoryBytes, HistoryMinAge: o.HistoryMinAge},
 	}
-	m.lanes = fanout.NewLanes(runtime.GOMAXPROCS(0) / 2) // the other half is for hubs and writers
+	m.lanes = fanout.NewLaneLimiter(runtime.GOMAXPROCS(0) / 2) // the other half is for hubs and writers
 	if o.FeedBytes > 0 {
 		m.feedBytes = fanout.NewByteBudget(o.FeedBytes)
 	}

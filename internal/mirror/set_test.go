@@ -121,7 +121,7 @@ func (m *Set) awaitReady(t *testing.T, gvr schema.GroupVersionResource) {
 	t.Helper()
 	eventually(t, gvr.Resource+" to be mirrored", func() bool {
 		s := m.Find(gvr)
-		return s != nil && s.Resource().Ready()
+		return s != nil && s.Resource().IsReady()
 	})
 }
 
@@ -277,7 +277,8 @@ func TestLostMirror(t *testing.T) {
 				m := mirroring(t, up, nil, resources...)
 				m.awaitReady(t, fakeapiserver.Widgets)
 				before := m.Find(fakeapiserver.Widgets)
-				cursor := before.Hub.For("").From(before.Resource().Snapshot().Next, before.Resource().Through(), object.Selector{},
+				cursor := before.Hub.ViewFor("").CursorAt(before.Resource().Snapshot().Next, before.Resource().CompleteRV(),
+					object.Selector{},
 					object.Encoding{})
 				defer cursor.Close()
 
@@ -285,7 +286,7 @@ func TestLostMirror(t *testing.T) {
 				up.Handle(path, refusing(code))
 				up.CutWatches(fakeapiserver.Widgets)
 				eventually(t, "the mirror to be given up",
-					func() bool { return m.Find(fakeapiserver.Widgets) == nil && before.Resource().Retired() })
+					func() bool { return m.Find(fakeapiserver.Widgets) == nil && before.Resource().IsClosed() })
 				if err := expired(cursor); err == nil {
 					t.Error("a stream goes on without a mirror")
 				}
@@ -345,7 +346,7 @@ func TestUpstreamDown(t *testing.T) {
 	if m.Find(fakeapiserver.Pods) != nil {
 		t.Error("a mirror without a state is offered although upstream is down")
 	}
-	if s := m.Find(fakeapiserver.ConfigMaps); s == nil || !s.Resource().Ready() {
+	if s := m.Find(fakeapiserver.ConfigMaps); s == nil || !s.Resource().IsReady() {
 		t.Error("what is known is not served while upstream is down")
 	}
 	if err := up.Up(); err != nil {

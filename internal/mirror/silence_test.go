@@ -23,14 +23,15 @@ func TestSilentWatchIsReplaced(t *testing.T) {
 	one := m.awaitComparable(t)
 	source := m.Find(fakeapiserver.ConfigMaps)
 	resource := source.Resource()
-	cursor := source.Hub.For("").From(resource.Snapshot().Next, resource.Through(), object.Selector{}, object.Encoding{})
+	cursor := source.Hub.ViewFor("").CursorAt(resource.Snapshot().Next, resource.CompleteRV(), object.Selector{},
+		object.Encoding{})
 	defer cursor.Close()
 	lists := one.reflector.Status().Replaces
 
 	up.HoldWatch(fakeapiserver.ConfigMaps)
 	lost := up.Create(fakeapiserver.ConfigMaps, "n", "b")
 	m.active.Go(func() { m.watchSilence(time.Millisecond, time.Millisecond) })
-	if err := resource.WaitThrough(t.Context(), lost); err != nil {
+	if err := resource.AwaitRV(t.Context(), lost); err != nil {
 		t.Fatal(err)
 	}
 	if one.replaced.Load() == 0 {

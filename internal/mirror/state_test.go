@@ -68,7 +68,7 @@ func TestBrokenKindPassesThroughWhileItsWatchesGoOn(t *testing.T) {
 	if m.Find(fakeapiserver.Widgets) != nil {
 		t.Error("what upstream refuses is answered from memory")
 	}
-	if source.Resource().Retired() || expired(cursor) != nil {
+	if source.Resource().IsClosed() || expired(cursor) != nil {
 		t.Error("a watch ended that can go on")
 	}
 	if detail, err := m.UpstreamReady(time.Nanosecond)(); detail != "" || err != nil {

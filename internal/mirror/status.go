@@ -40,8 +40,8 @@ func (m *mirror) status(now time.Time) *status.Resource {
 	up := m.reflector.Status()
 	entries, since := m.resource.Log().Span()
 	r := &status.Resource{
-		Resource: m.resource.Info.String(), Version: m.resource.Info.GVR.Version, Synced: m.resource.Ready(), Since: m.born,
-		ResourceVersion: strconv.FormatUint(m.resource.Through(), 10), HistoryEvents: entries,
+		Resource: m.resource.Info.String(), Version: m.resource.Info.GVR.Version, Synced: m.resource.IsReady(), Since: m.born,
+		ResourceVersion: strconv.FormatUint(m.resource.CompleteRV(), 10), HistoryEvents: entries,
 		Feeds: m.hub.Feeds(), DispatchLag: m.hub.Lag(), Lists: up.Replaces, Failures: up.Failures,
 		ConsistencyCheckMismatches: m.differing.Load(),
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // A selector shows an object that leaves what it selects as DELETED, whatever happened to it.
-func ExampleSelector_Seen() {
+func ExampleSelector_EventFor() {
 	pods := object.NewResource(schema.GroupVersionResource{Version: "v1", Resource: "pods"}, "Pod", true, true)
 	pod := func(app string, rv int) *object.Object {
 		o, err := pods.Parse(fmt.Appendf(nil, `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a",
@@ -27,7 +27,7 @@ func ExampleSelector_Seen() {
 		{Old: first, New: second, RV: 8},
 		{Old: second, RV: 9},
 	} {
-		kind, o, seen := web.Seen(&event)
+		kind, o, seen := web.EventFor(&event)
 		if !seen {
 			fmt.Println("nothing at", event.RV)
 			continue

@@ -14,8 +14,8 @@ type FormKind uint8
 // objects that begins with it: its bytes, or why they could not be made.
 //
 // It is made at its first use, and once, however many clients need it at a time. It is kept with
-// the object and goes when that goes, or earlier if the resource's Memo needs the room; a table
-// beside the objects would have to follow each object that goes.
+// the object and goes when that goes, or earlier if the resource's EncodingCache needs the room; a
+// table beside the objects would have to follow each object that goes.
 type Form struct {
 	first *Object
 	kind  FormKind
@@ -24,7 +24,7 @@ type Form struct {
 	once  sync.Once
 	bytes []byte
 	err   error
-	used  atomic.Bool // again, since the Memo last looked
+	used  atomic.Bool // again, since the EncodingCache last looked
 }
 
 // runsLimit is how many runs of one kind are kept that begin with the same object: lists with

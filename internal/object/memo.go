@@ -5,16 +5,16 @@ import (
 	"weak"
 )
 
-// Memo bounds the memory of Forms, over all resources that share it. When there is too much, forms
-// without a use since the last look are dropped, in turn (the CLOCK algorithm): an order of use
-// would take a lock for every use.
+// EncodingCache bounds the memory of Forms, over all resources that share it. When there is too
+// much, forms without a use since the last look are dropped, in turn (the CLOCK algorithm): an
+// order of use would take a lock for every use.
 //
 // It holds forms weakly, so that it never keeps an object alive, or what was made of one that is
 // gone. What it counts is therefore at least what there is: it finds that a form is gone as others
 // come, two slots for each. So slots are never many more than twice as many as forms that are
 // there, however many have been, and nothing has to be called for each that goes, as with a cleanup
 // of the runtime's.
-type Memo struct {
+type EncodingCache struct {
 	limit int64 // static
 
 	mu struct {
@@ -35,20 +35,20 @@ type memoSlot struct {
 	size int64
 }
 
-// NewMemo makes a Memo of limit bytes.
-func NewMemo(limit int64) *Memo {
-	m := &Memo{limit: limit}
+// NewEncodingCache makes a EncodingCache of limit bytes.
+func NewEncodingCache(limit int64) *EncodingCache {
+	m := &EncodingCache{limit: limit}
 	m.mu.bound = limit
 	return m
 }
 
 // Remember bounds the forms of the resource's objects by m from now on. Without it they last as
 // long as their objects.
-func (r *Resource) Remember(m *Memo) { r.memo.Store(m) }
+func (r *Resource) Remember(m *EncodingCache) { r.memo.Store(m) }
 
-// Forgo drops the forms of some kinds, and keeps none of them from now on: each is made again for
+// Disable drops the forms of some kinds, and keeps none of them from now on: each is made again for
 // each use. nil ends that.
-func (m *Memo) Forgo(kinds func(FormKind) bool) {
+func (m *EncodingCache) Disable(kinds func(FormKind) bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.mu.forgone = kinds
@@ -69,8 +69,8 @@ func (m *Memo) Forgo(kinds func(FormKind) bool) {
 	}
 }
 
-// Held is how many bytes are counted.
-func (m *Memo) Held() int64 {
+// HeldBytes is how many bytes are counted.
+func (m *EncodingCache) HeldBytes() int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.mu.held
@@ -78,7 +78,7 @@ func (m *Memo) Held() int64 {
 
 // keep counts a form that has been made, and makes room for it. A form without bytes says why there
 // are none, and stays.
-func (m *Memo) keep(f *Form) {
+func (m *EncodingCache) keep(f *Form) {
 	if m == nil || f.err != nil {
 		return
 	}
@@ -95,8 +95,9 @@ func (m *Memo) keep(f *Form) {
 	m.put(memoSlot{weak.Make(f), size})
 }
 
-// Bound keeps no more than so many bytes from now on, if that is less than the Memo's limit.
-func (m *Memo) Bound(limit int64) {
+// Bound keeps no more than so many bytes from now on, if that is less than the EncodingCache's
+// limit.
+func (m *EncodingCache) Bound(limit int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.mu.bound = min(limit, m.limit)
@@ -105,15 +106,15 @@ func (m *Memo) Bound(limit int64) {
 
 // makeRoom drops forms until there is room for so many bytes, which is no more than the bound.
 // Callers hold mu.
-func (m *Memo) makeRoom(size int64) {
+func (m *EncodingCache) makeRoom(size int64) {
 	for looks := 0; m.mu.held+size > m.mu.bound; looks++ {
-		m.look(looks > 2*len(m.mu.slots)) // then the others use them as fast as we look
+		m.evictNext(looks > 2*len(m.mu.slots)) // then the others use them as fast as we look
 	}
 }
 
-// look passes a form that was used since the last look, unless there is no mercy, and drops any
-// other. Callers hold mu.
-func (m *Memo) look(merciless bool) {
+// evictNext passes a form that was used since the last look, unless there is no mercy, and drops
+// any other. Callers hold mu.
+func (m *EncodingCache) evictNext(force bool) {
 	i := m.mu.hand
 	m.mu.hand = (i + 1) % len(m.mu.slots)
 	s := m.mu.slots[i]
@@ -121,7 +122,7 @@ func (m *Memo) look(merciless bool) {
 		return
 	}
 	if f := s.form.Value(); f != nil {
-		if f.used.Swap(false) && !merciless {
+		if f.used.Swap(false) && !force {
 			return
 		}
 		f.drop()
@@ -130,7 +131,7 @@ func (m *Memo) look(merciless bool) {
 }
 
 // sweep clears the next two slots if their forms are gone. Callers hold mu.
-func (m *Memo) sweep() {
+func (m *EncodingCache) sweep() {
 	for range min(2, len(m.mu.slots)) {
 		i := m.mu.swept
 		m.mu.swept = (i + 1) % len(m.mu.slots)
@@ -141,14 +142,14 @@ func (m *Memo) sweep() {
 }
 
 // clear empties a slot. Callers hold mu.
-func (m *Memo) clear(i int) {
+func (m *EncodingCache) clear(i int) {
 	m.mu.held -= m.mu.slots[i].size
 	m.mu.slots[i] = memoSlot{}
 	m.mu.free = append(m.mu.free, i)
 }
 
 // put takes a slot. Callers hold mu.
-func (m *Memo) put(s memoSlot) {
+func (m *EncodingCache) put(s memoSlot) {
 	if n := len(m.mu.free); n > 0 {
 		m.mu.slots[m.mu.free[n-1]] = s
 		m.mu.free = m.mu.free[:n-1]

@@ -18,7 +18,7 @@ type formed struct {
 	made     atomic.Int64
 }
 
-func newFormed(t *testing.T, n int, m *Memo) *formed {
+func newFormed(t *testing.T, n int, m *EncodingCache) *formed {
 	f := &formed{t: t, resource: builtin("", "configmaps", "ConfigMap", true)}
 	f.resource.Remember(m)
 	for i := range n {
@@ -84,10 +84,10 @@ func TestRuns(t *testing.T) {
 	f.expect("the other kind", runsLimit+3)
 }
 
-// A Memo holds no more than its limit, and what is used longest.
+// An EncodingCache holds no more than its limit, and what is used longest.
 func TestMemoLimit(t *testing.T) {
 	const fit = 20
-	m := NewMemo(fit * (1024 + formCost))
+	m := NewEncodingCache(fit * (1024 + formCost))
 	f := newFormed(t, 100, m)
 	for round := range 5 {
 		for i := range 10 {
@@ -114,7 +114,7 @@ func TestMemoLimit(t *testing.T) {
 
 // What is larger than all that may be kept is made, and dropped.
 func TestMemoOfNothing(t *testing.T) {
-	f := newFormed(t, 1, NewMemo(1000))
+	f := newFormed(t, 1, NewEncodingCache(1000))
 	for range 3 {
 		f.get(0, 0)
 	}
@@ -126,7 +126,7 @@ func TestMemoOfNothing(t *testing.T) {
 
 // Forms of objects that are gone are gone, and make room.
 func TestMemoHoldsWeakly(t *testing.T) {
-	m := NewMemo(10 * (1000 + 2*formCost))
+	m := NewEncodingCache(10 * (1000 + 2*formCost))
 	gone := newFormed(t, 10, m)
 	for i := range gone.objects {
 		gone.get(i, 0)
@@ -145,7 +145,7 @@ func TestMemoHoldsWeakly(t *testing.T) {
 // Where there is room for all of them, forms that are gone are forgotten too, as others come.
 func TestMemoForgetsWhatIsGone(t *testing.T) {
 	const alive, generations = 50, 20
-	m := NewMemo(1 << 30)
+	m := NewEncodingCache(1 << 30)
 	for range generations {
 		f := newFormed(t, alive, m)
 		for i := range f.objects {
@@ -157,14 +157,14 @@ func TestMemoForgetsWhatIsGone(t *testing.T) {
 	if n := len(m.mu.slots); n > 3*alive {
 		t.Errorf("%d slots; at most %d forms were there at a time", n, alive)
 	}
-	if most := int64(3 * alive * (1024 + formCost)); m.Held() > most {
-		t.Errorf("%d bytes are counted; at most %d forms of 1000 were there at a time", m.Held(), alive)
+	if most := int64(3 * alive * (1024 + formCost)); m.HeldBytes() > most {
+		t.Errorf("%d bytes are counted; at most %d forms of 1000 were there at a time", m.HeldBytes(), alive)
 	}
 }
 
 // An error is kept with the object; a maker that panics leaves one.
 func TestFormErrors(t *testing.T) {
-	f := newFormed(t, 1, NewMemo(1<<20))
+	f := newFormed(t, 1, NewEncodingCache(1<<20))
 	asked := 0
 	broken := errors.New("broken")
 	for range 2 {
@@ -188,7 +188,7 @@ func TestFormErrors(t *testing.T) {
 // What is forgone is dropped and made anew each time; other kinds stay, and it is kept again when
 // that is over.
 func TestMemoForgoes(t *testing.T) {
-	m := NewMemo(1 << 20)
+	m := NewEncodingCache(1 << 20)
 	f := newFormed(t, 10, m)
 	all := func() {
 		for i := range f.objects {
@@ -199,32 +199,32 @@ func TestMemoForgoes(t *testing.T) {
 	all()
 	all()
 	f.expect("two kinds of ten", 20)
-	held := m.Held()
-	m.Forgo(func(kind FormKind) bool { return kind == 1 })
-	if m.Held() != held/2 {
-		t.Errorf("holds %d bytes of %d", m.Held(), held)
+	held := m.HeldBytes()
+	m.Disable(func(kind FormKind) bool { return kind == 1 })
+	if m.HeldBytes() != held/2 {
+		t.Errorf("holds %d bytes of %d", m.HeldBytes(), held)
 	}
 	all()
 	all()
 	f.expect("one kind is forgone", 40)
-	m.Forgo(func(FormKind) bool { return true })
-	if m.Held() != 0 || f.objects[0].forms.Load() != nil {
-		t.Errorf("holds %d bytes, and the first object %v", m.Held(), f.objects[0].forms.Load())
+	m.Disable(func(FormKind) bool { return true })
+	if m.HeldBytes() != 0 || f.objects[0].forms.Load() != nil {
+		t.Errorf("holds %d bytes, and the first object %v", m.HeldBytes(), f.objects[0].forms.Load())
 	}
 	all()
 	f.expect("both are", 60)
-	m.Forgo(nil)
+	m.Disable(nil)
 	all()
 	all()
 	f.expect("none is", 80)
-	if m.Held() != held {
-		t.Errorf("holds %d bytes again, want %d", m.Held(), held)
+	if m.HeldBytes() != held {
+		t.Errorf("holds %d bytes again, want %d", m.HeldBytes(), held)
 	}
 }
 
 // A bound below the limit holds at once, and no longer than it is wanted; what is used stays.
 func TestMemoBound(t *testing.T) {
-	m := NewMemo(1 << 20)
+	m := NewEncodingCache(1 << 20)
 	f := newFormed(t, 20, m)
 	all := func() {
 		for i := range f.objects {
@@ -232,22 +232,22 @@ func TestMemoBound(t *testing.T) {
 		}
 	}
 	all()
-	held := m.Held()
+	held := m.HeldBytes()
 	m.Bound(held / 4)
-	if m.Held() > held/4 || m.Held() == 0 {
-		t.Errorf("holds %d bytes of %d", m.Held(), held)
+	if m.HeldBytes() > held/4 || m.HeldBytes() == 0 {
+		t.Errorf("holds %d bytes of %d", m.HeldBytes(), held)
 	}
 	made := f.made.Load()
 	all()
-	if m.Held() > held/4 || f.made.Load() == made {
-		t.Errorf("holds %d bytes of %d, and made %d anew", m.Held(), held, f.made.Load()-made)
+	if m.HeldBytes() > held/4 || f.made.Load() == made {
+		t.Errorf("holds %d bytes of %d, and made %d anew", m.HeldBytes(), held, f.made.Load()-made)
 	}
 	m.Bound(1 << 40)
 	all()
 	made = f.made.Load()
 	all()
 	f.expect("there is room again", made)
-	if m.Held() != held {
-		t.Errorf("holds %d bytes again, want %d", m.Held(), held)
+	if m.HeldBytes() != held {
+		t.Errorf("holds %d bytes again, want %d", m.HeldBytes(), held)
 	}
 }

@@ -28,8 +28,8 @@ type Resource struct {
 	paths       *pathNode
 	noNamespace bool // metadata.namespace is not selectable
 
-	memo     atomic.Pointer[Memo] // bounds the forms of its objects; nil: nothing does
-	stripped atomic.Bool          // see StripManagedFields
+	memo     atomic.Pointer[EncodingCache] // bounds the forms of its objects; nil: nothing does
+	stripped atomic.Bool                   // see StripManagedFields
 }
 
 // The fields that are selectable everywhere, or nearly so; they say what a selector's scope says.

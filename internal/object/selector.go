@@ -153,10 +153,10 @@ func (s Selector) Matches(o *Object) bool {
 	return s.labels == nil || s.labels.matchLabels(o)
 }
 
-// Seen reports how a client with this selector sees e: as an object that appeared, changed or went
-// away, and in which version; false if not at all (W-103). A deletion shows the version that last
-// matched, at e.RV.
-func (s Selector) Seen(e *Event) (Type, *Object, bool) {
+// EventFor reports how a client with this selector sees e: as an object that appeared, changed or
+// went away, and in which version; false if not at all (W-103). A deletion shows the version that
+// last matched, at e.RV.
+func (s Selector) EventFor(e *Event) (Type, *Object, bool) {
 	now := e.New != nil && s.Matches(e.New)
 	before := e.Old != nil && s.Matches(e.Old)
 	switch {

@@ -95,7 +95,7 @@ func checkTerms(t *testing.T, s Selector, o *Object, seen bool) {
 
 func checkSeen(t *testing.T, s Selector, e *Event) {
 	t.Helper()
-	typ, shown, ok := s.Seen(e)
+	typ, shown, ok := s.EventFor(e)
 	before, now := s.Matches(e.Old), s.Matches(e.New)
 	switch {
 	case ok != (before || now):

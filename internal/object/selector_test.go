@@ -34,10 +34,10 @@ func TestSelectorSeenTellsTheStory(t *testing.T) {
 	f := func(before, after *Object, rv uint64, all, selected string, shown *Object) {
 		t.Helper()
 		e := &Event{Old: before, New: after, RV: rv}
-		if typ, o, ok := everything.Seen(e); !ok || typ.String() != all || o != e.Object() {
+		if typ, o, ok := everything.EventFor(e); !ok || typ.String() != all || o != e.Object() {
 			t.Errorf("%d, unfiltered: %s %v %v", rv, typ, o, ok)
 		}
-		typ, o, ok := appX.Seen(e)
+		typ, o, ok := appX.EventFor(e)
 		if ok != (selected != "") || ok && typ.String() != selected || o != shown {
 			t.Errorf("%d, app=x: %s %v %v, want %s", rv, typ, o, ok, selected)
 		}
@@ -51,7 +51,7 @@ func TestSelectorSeenTellsTheStory(t *testing.T) {
 	f(s376, nil, 377, "DELETED", "DELETED", s376)
 	f(s375, nil, 378, "DELETED", "", nil)
 
-	if _, _, ok := everything.Seen(&Event{RV: 379}); ok {
+	if _, _, ok := everything.EventFor(&Event{RV: 379}); ok {
 		t.Error("progress was shown as an event")
 	}
 }

@@ -37,15 +37,15 @@ func newAcceptedTokens() *acceptedTokens {
 // digest stands for the bearer token of a request. A token in another place than Authorization is
 // none: upstream reads it in some requests only.
 func (t *acceptedTokens) digest(h http.Header) (auth.Digest, bool) {
-	if !BearsToken(http.Header{"Authorization": h["Authorization"]}) {
+	if !HasBearerToken(http.Header{"Authorization": h["Authorization"]}) {
 		return auth.Digest{}, false
 	}
 	token := strings.SplitN(strings.TrimSpace(h.Get("Authorization")), " ", 3)[1] // as upstream reads it
 	return sha256.Sum256(append(t.key[:], token...)), true
 }
 
-// note remembers the token of a request that upstream has accepted, if it has one.
-func (t *acceptedTokens) note(h http.Header) {
+// addToken remembers the token of a request that upstream has accepted, if it has one.
+func (t *acceptedTokens) addToken(h http.Header) {
 	if token, ok := t.digest(h); ok {
 		t.mu.Lock()
 		defer t.mu.Unlock()
@@ -54,8 +54,8 @@ func (t *acceptedTokens) note(h http.Header) {
 	}
 }
 
-// accepted reports that upstream has lately accepted the token of a request.
-func (t *acceptedTokens) accepted(h http.Header) bool {
+// hasToken reports that upstream has lately accepted the token of a request.
+func (t *acceptedTokens) hasToken(h http.Header) bool {
 	token, ok := t.digest(h)
 	if !ok {
 		return false
@@ -66,10 +66,10 @@ func (t *acceptedTokens) accepted(h http.Header) bool {
 	return accepted
 }
 
-// vouches reports that an answer of upstream's shows that it knows the bearer of the request's
+// isAcceptance reports that an answer of upstream's shows that it knows the bearer of the request's
 // token: it refuses a bad one with 401 before it looks at anything else. What something in between
 // may have answered shows nothing.
-func vouches(status int) bool {
+func isAcceptance(status int) bool {
 	switch status {
 	case http.StatusSwitchingProtocols, http.StatusForbidden, http.StatusNotFound, http.StatusConflict, http.StatusGone,
 		http.StatusUnprocessableEntity:

@@ -20,42 +20,42 @@ const (
 	IdentitySelf
 )
 
-// Bearer decides whose credentials a request has upstream: its own, those of an impersonator of its
-// sender, or, if it has none and the listener says so, the proxy's.
+// SenderIdentity decides whose credentials a request has upstream: its own, those of an
+// impersonator of its sender, or, if it has none and the listener says so, the proxy's.
 //
 // Each has transports of its own, and they are never mixed (design D12): a request without borrowed
 // credentials cannot reach a transport that has some.
-type Bearer struct {
+type SenderIdentity struct {
 	Listener IdentityMode
 	As       *auth.Impersonation // proven here by what upstream cannot be shown; nil: upstream sees for itself
 	Flow     flowcontrol.Flow    // that the limits count the request for
 	Trusted  bool                // the listener trusts all of its clients
 }
 
-// self reports that a request with these headers is lent the proxy's own credentials.
-func (b Bearer) self(in http.Header) bool {
+// isOwnIdentity reports that a request with these headers is lent the proxy's own credentials.
+func (b SenderIdentity) isOwnIdentity(in http.Header) bool {
 	return b.As == nil && b.Listener == IdentitySelf && !OwnCredentials(in["Authorization"], in["Sec-Websocket-Protocol"])
 }
 
-// proven reports that the sender of a request is known, here or upstream: to claim a name costs
+// isProven reports that the sender of a request is known, here or upstream: to claim a name costs
 // nothing.
-func (f *Forwarder) proven(b Bearer, in http.Header) bool {
-	return b.Trusted || b.Flow.User != "" || b.lends(in) || f.tokens.accepted(in)
+func (f *Forwarder) isProven(b SenderIdentity, in http.Header) bool {
+	return b.Trusted || b.Flow.User != "" || b.canLend(in) || f.tokens.hasToken(in)
 }
 
-// lends reports that a request with these headers travels under credentials that are not its own.
-func (b Bearer) lends(in http.Header) bool { return b.As != nil || b.self(in) }
+// canLend reports that a request with these headers travels under credentials that are not its own.
+func (b SenderIdentity) canLend(in http.Header) bool { return b.As != nil || b.isOwnIdentity(in) }
 
 // transport carries a request upstream; nil: there is none.
-func (f *Forwarder) transport(b Bearer, in *Inbound, c class) http.RoundTripper {
+func (f *Forwarder) transport(b SenderIdentity, in *Inbound, c class) http.RoundTripper {
 	switch {
 	case b.As != nil:
 		through := f.Opts.As.carrier(in, c, true)
-		if through == nil || !f.lends(b.As) {
+		if through == nil || !f.isLendable(b.As) {
 			return nil
 		}
 		return b.As.Through(through)
-	case b.self(in.Header):
+	case b.isOwnIdentity(in.Header):
 		return f.Opts.Self.carrier(in, c, true)
 	}
 	// What upstream might take for credentials in the other place for them asks for an upgrade, or is
@@ -77,20 +77,20 @@ func (f *Forwarder) Lend(who *auth.Identity) (*auth.Impersonation, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !f.lends(as) {
+	if !f.isLendable(as) {
 		return nil, errNotLent
 	}
 	return as, nil
 }
 
-// lends reports that an identity may be impersonated.
-func (f *Forwarder) lends(as *auth.Impersonation) bool {
+// isLendable reports that an identity may be impersonated.
+func (f *Forwarder) isLendable(as *auth.Impersonation) bool {
 	return f.Opts.As.Any != nil && !slices.ContainsFunc(f.Opts.NeverAs, as.MemberOf)
 }
 
-// withoutIdentity removes from headers on their way upstream everything that identifies the sender:
-// the transport adds another identity.
-func withoutIdentity(out http.Header) {
+// dropIdentityHeaders removes from headers on their way upstream everything that identifies the
+// sender: the transport adds another identity.
+func dropIdentityHeaders(out http.Header) {
 	delete(out, "Authorization")
 	for key := range out {
 		if strings.HasPrefix(key, "Impersonate-") {

@@ -11,7 +11,7 @@ type named string
 
 func (named) RoundTrip(*http.Request) (*http.Response, error) { panic("BUG: asked") }
 
-func TestCarrier(t *testing.T) {
+func TestTheTransportSuitsTheRequest(t *testing.T) {
 	transports := Transports{Any: named("any"), HTTP1: named("HTTP/1.1"), Fresh: named("fresh")}
 	f := func(want named, credentials bool, method, target, proto string, length int64, upgrade string) {
 		t.Helper()

@@ -17,15 +17,15 @@ import (
 // own and maybe beyond the answer. Once it is closed, nothing reads of the client any more.
 type clientBody struct {
 	// Static after construction.
-	from  io.Reader
-	late  func(time.Time) error // sets the time by which all of it must have come; zero: none
-	stop  func()                // ends a Read that waits
-	ended func()                // called when all of it has been read; nil: nothing is to be done
+	from        io.Reader
+	setDeadline func(time.Time) error // sets the time by which all of it must have come; zero: none
+	stop        func()                // ends a Read that waits
+	onEnd       func()                // called when all of it has been read; nil: nothing is to be done
 
-	reading sync.Mutex // held by Read
-	closed  atomic.Bool
-	whole   atomic.Bool // it was read to its end
-	broken  atomic.Bool // it cannot be, for which upstream is not to blame
+	reading  sync.Mutex // held by Read
+	closed   atomic.Bool
+	complete atomic.Bool // it was read to its end
+	broken   atomic.Bool // it cannot be, for which upstream is not to blame
 }
 
 // Read implements io.Reader.
@@ -33,7 +33,7 @@ func (b *clientBody) Read(p []byte) (int, error) {
 	b.reading.Lock()
 	defer b.reading.Unlock()
 	switch {
-	case b.whole.Load():
+	case b.complete.Load():
 		return 0, io.EOF
 	case b.closed.Load():
 		return 0, errBodyClosed
@@ -41,10 +41,10 @@ func (b *clientBody) Read(p []byte) (int, error) {
 	n, err := b.from.Read(p)
 	switch {
 	case err == io.EOF:
-		b.whole.Store(true)
-		_ = b.late(time.Time{}) // from here on it is upstream's time
-		if b.ended != nil {
-			b.ended()
+		b.complete.Store(true)
+		_ = b.setDeadline(time.Time{}) // from here on it is upstream's time
+		if b.onEnd != nil {
+			b.onEnd()
 		}
 	case err != nil && !b.closed.Load():
 		b.broken.Store(true)
@@ -58,7 +58,7 @@ var errBodyClosed = errors.New("the exchange has ended, or upstream wants no mor
 // it ends an answer, and a client that has seen the head of a refusal may send no more of it, so a
 // Read that waits is ended. No Read is under way once Close has returned.
 func (b *clientBody) Close() error {
-	if !b.whole.Load() && b.closed.CompareAndSwap(false, true) {
+	if !b.complete.Load() && b.closed.CompareAndSwap(false, true) {
 		b.stop()
 	}
 	b.reading.Lock()

@@ -93,7 +93,7 @@ func TestSizedBodiesEndWhereTheySay(t *testing.T) {
 // client's.
 func TestClosedBodyIsNotRead(t *testing.T) {
 	from, client := io.Pipe()
-	b := &clientBody{from: from, late: func(time.Time) error { return nil },
+	b := &clientBody{from: from, setDeadline: func(time.Time) error { return nil },
 		stop: func() { _ = client.CloseWithError(os.ErrDeadlineExceeded) }}
 	read := make(chan error)
 	go func() {
@@ -107,8 +107,8 @@ func TestClosedBodyIsNotRead(t *testing.T) {
 		t.Errorf("the first byte: %v", err)
 	}
 	_ = b.Close()
-	if err := <-read; err == nil || b.broken.Load() || b.whole.Load() {
-		t.Errorf("a read of a closed body: %v, broken %t, whole %t", err, b.broken.Load(), b.whole.Load())
+	if err := <-read; err == nil || b.broken.Load() || b.complete.Load() {
+		t.Errorf("a read of a closed body: %v, broken %t, whole %t", err, b.broken.Load(), b.complete.Load())
 	}
 }
 
@@ -117,7 +117,7 @@ func TestAcceptedTokensAreRemembered(t *testing.T) {
 	bearing := func(token string) http.Header { return http.Header{"Authorization": {"Bearer " + token}} }
 	browser := http.Header{"Sec-Websocket-Protocol": {WebSocketBearer + "eA"}}
 	for _, h := range []http.Header{bearing("known"), browser, {}, {"Authorization": {"Basic eA"}}} {
-		tokens.note(h)
+		tokens.addToken(h)
 	}
 	for name, c := range map[string]struct {
 		h    http.Header
@@ -130,7 +130,7 @@ func TestAcceptedTokensAreRemembered(t *testing.T) {
 		"credentials of another kind":                  {http.Header{"Authorization": {"Basic eA"}}, false},
 		"an accepted token behind one that is made up": {http.Header{"Authorization": {"Bearer x", "Bearer known"}}, false},
 	} {
-		if got := tokens.accepted(c.h); got != c.want {
+		if got := tokens.hasToken(c.h); got != c.want {
 			t.Errorf("%s: accepted %t, want %t", name, got, c.want)
 		}
 	}

@@ -43,9 +43,9 @@ const (
 // client sent it but the two Accept headers. Path and query are made of what was parsed and
 // authorised.
 type Coalescer struct {
-	own  http.RoundTripper // with the proxy's own credentials; nil: nothing is shared
-	base *url.URL
-	ctx  context.Context
+	transport http.RoundTripper // with the proxy's own credentials; nil: nothing is shared
+	base      *url.URL
+	ctx       context.Context
 
 	mu struct {
 		sync.Mutex
@@ -71,13 +71,13 @@ type lane struct {
 // pendingList is the LISTs that wait for the next request of a lane. Its result is set before done
 // is closed.
 type pendingList struct {
-	agent string // of the first: all of them get the same answer
-	size  int
-	late  *time.Timer
-	done  chan struct{}
+	agent       string // of the first: all of them get the same answer
+	size        int
+	gatherTimer *time.Timer
+	done        chan struct{}
 
-	answer *SharedAnswer // nil: each passes through by itself
-	alone  bool          // and there is one only: the lane waits for it
+	answer   *SharedAnswer // nil: each passes through by itself
+	unshared bool          // and there is one only: the lane waits for it
 }
 
 // SharedAnswer is an answer that can be written more than once.
@@ -89,13 +89,13 @@ type SharedAnswer struct {
 
 // NewCoalescer shares requests to base over own until ctx ends; a nil own shares nothing.
 func NewCoalescer(ctx context.Context, own http.RoundTripper, base *url.URL) *Coalescer {
-	c := &Coalescer{own: own, base: base, ctx: ctx}
+	c := &Coalescer{transport: own, base: base, ctx: ctx}
 	c.mu.lanes, c.mu.large = map[LaneKey]*lane{}, map[LaneKey]time.Time{}
 	return c
 }
 
-// LaneOf is the lane of a request that was planned as a LIST.
-func LaneOf(r plan.Request, acceptEncoding string) LaneKey {
+// LaneKeyOf is the lane of a request that was planned as a LIST.
+func LaneKeyOf(r plan.Request, acceptEncoding string) LaneKey {
 	t, _ := plan.ParseTarget(r.Path) // as it was when it was planned
 	query := r.Query()
 	return LaneKey{
@@ -112,35 +112,35 @@ func (k LaneKey) size() int {
 // be waited for. Without one, the LIST passes through by itself, and calls landed when its answer
 // has begun or will not come. Calls after the first do nothing.
 func (c *Coalescer) Share(key LaneKey, agent string) (shared *SharedAnswer, landed func()) {
-	g, first := c.join(key, agent)
+	g, first := c.joinList(key, agent)
 	if g != nil {
 		<-g.done
 		if g.answer != nil {
 			return g.answer, nil
 		}
-		first = g.alone
+		first = g.unshared
 	}
 	if !first {
 		return nil, func() {}
 	}
-	return nil, sync.OnceFunc(func() { c.land(key) })
+	return nil, sync.OnceFunc(func() { c.endRequest(key) })
 }
 
-// join is the pendingList to wait with. None: pass through, as the first if nothing of the lane is
-// under way.
-func (c *Coalescer) join(key LaneKey, agent string) (g *pendingList, first bool) {
+// joinList is the pendingList to wait with. None: pass through, as the first if nothing of the lane
+// is under way.
+func (c *Coalescer) joinList(key LaneKey, agent string) (g *pendingList, first bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l := c.mu.lanes[key]
 	switch {
-	case c.own == nil || key.size() > laneKeyLimit || time.Since(c.mu.large[key]) < largeAnswerPeriod:
+	case c.transport == nil || key.size() > laneKeyLimit || time.Since(c.mu.large[key]) < largeAnswerPeriod:
 		return nil, false
 	case l == nil:
 		c.mu.lanes[key] = &lane{sent: 1}
 		return nil, true
 	case l.next == nil:
 		g := &pendingList{agent: agent, done: make(chan struct{})}
-		g.late = time.AfterFunc(gatherTimeout, func() {
+		g.gatherTimer = time.AfterFunc(gatherTimeout, func() {
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			if l.next == g {
@@ -153,8 +153,8 @@ func (c *Coalescer) join(key LaneKey, agent string) (g *pendingList, first bool)
 	return l.next, false
 }
 
-// land counts out a request of the lane, and starts the LISTs that have gathered.
-func (c *Coalescer) land(key LaneKey) {
+// endRequest counts out a request of the lane, and starts the LISTs that have gathered.
+func (c *Coalescer) endRequest(key LaneKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l := c.mu.lanes[key]
@@ -171,10 +171,10 @@ func (c *Coalescer) land(key LaneKey) {
 // startLocked starts the LISTs that have gathered.
 func (c *Coalescer) startLocked(key LaneKey, l *lane) {
 	g := l.next
-	g.late.Stop()
+	g.gatherTimer.Stop()
 	l.next = nil
 	l.sent++
-	if g.alone = g.size == 1; g.alone {
+	if g.unshared = g.size == 1; g.unshared {
 		close(g.done)
 		return
 	}
@@ -183,7 +183,7 @@ func (c *Coalescer) startLocked(key LaneKey, l *lane) {
 		c.mu.sharing++
 	}
 	c.active.Go(func() {
-		defer c.land(key)
+		defer c.endRequest(key)
 		defer close(g.done)
 		if room {
 			g.answer = c.fetch(key, g.agent)
@@ -193,7 +193,7 @@ func (c *Coalescer) startLocked(key LaneKey, l *lane) {
 
 // fetch asks upstream; nil if what comes cannot be shared.
 func (c *Coalescer) fetch(key LaneKey, agent string) *SharedAnswer {
-	answer, tooLarge := c.ask(key, agent)
+	answer, tooLarge := c.request(key, agent)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.mu.sharing--
@@ -206,7 +206,7 @@ func (c *Coalescer) fetch(key LaneKey, agent string) *SharedAnswer {
 	return answer
 }
 
-func (c *Coalescer) ask(key LaneKey, agent string) (answer *SharedAnswer, tooLarge bool) {
+func (c *Coalescer) request(key LaneKey, agent string) (answer *SharedAnswer, tooLarge bool) {
 	ctx, cancel := context.WithTimeout(c.ctx, sharedTimeout)
 	defer cancel()
 	target := key.path
@@ -226,12 +226,12 @@ func (c *Coalescer) ask(key LaneKey, agent string) (answer *SharedAnswer, tooLar
 			r.Header.Set(name, value)
 		}
 	}
-	resp, err := c.own.RoundTrip(r.WithContext(ctx))
+	resp, err := c.transport.RoundTrip(r.WithContext(ctx))
 	if err != nil {
 		return nil, false
 	}
 	defer resp.Body.Close()
-	if !sharable(resp) {
+	if !isSharable(resp) {
 		return nil, false
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, sharedBytesLimit+1))
@@ -242,9 +242,9 @@ func (c *Coalescer) ask(key LaneKey, agent string) (answer *SharedAnswer, tooLar
 	return &SharedAnswer{Code: resp.StatusCode, Header: resp.Header, Body: body}, false
 }
 
-// sharable reports an answer that every client would have received: the list, or that upstream
+// isSharable reports an answer that every client would have received: the list, or that upstream
 // cannot make it now. Any other refusal may concern the proxy's credentials alone.
-func sharable(resp *http.Response) bool {
+func isSharable(resp *http.Response) bool {
 	for _, values := range resp.Header {
 		if len(values) > 1 {
 			return false // a responder writes one value of each
@@ -254,8 +254,8 @@ func sharable(resp *http.Response) bool {
 		resp.StatusCode >= http.StatusInternalServerError
 }
 
-// ForOne is the answer to one of the requests that share a.
-func (a *SharedAnswer) ForOne() *apistatus.Answer {
+// NewAnswer is the answer to one of the requests that share a.
+func (a *SharedAnswer) NewAnswer() *apistatus.Answer {
 	answer := &apistatus.Answer{Code: a.Code, Stream: bytes.NewReader(a.Body), Size: int64(len(a.Body))}
 	for name := range a.Header {
 		switch name {

@@ -101,7 +101,7 @@ func inCrowd(t *testing.T, test func(c *listSender)) {
 // list sends one request, and returns once every goroutine is blocked.
 func (c *listSender) list(r plan.Request) {
 	c.asked.Go(func() {
-		shared, landed := c.coalescer.Share(LaneOf(r, "gzip"), r.UserAgent)
+		shared, landed := c.coalescer.Share(LaneKeyOf(r, "gzip"), r.UserAgent)
 		if shared == nil {
 			defer landed()
 			c.mu.Lock()
@@ -111,7 +111,7 @@ func (c *listSender) list(r plan.Request) {
 			return
 		}
 		w := &written{set: http.Header{}}
-		shared.ForOne().Write(w)
+		shared.NewAnswer().Write(w)
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.shared = append(c.shared, w)
@@ -135,7 +135,7 @@ var pods500 = plan.Request{Method: "GET", Path: "/api/v1/pods", RawQuery: "limit
 
 // Requests that arrive while upstream handles an equal one share the next that is sent, and never
 // one that was sent before they arrived.
-func TestCoalescing(t *testing.T) {
+func TestEqualRequestsShareTheNextAnswer(t *testing.T) {
 	inCrowd(t, func(c *listSender) {
 		c.list(pods500)
 		c.expect(1, 0, 0)
@@ -240,7 +240,7 @@ func TestNoRequestToShareWith(t *testing.T) {
 }
 
 // Requests to which upstream may give different answers share nothing.
-func TestLanes(t *testing.T) {
+func TestRequestsWithOtherAnswersShareNothing(t *testing.T) {
 	inCrowd(t, func(c *listSender) {
 		c.list(pods500)
 		others := []plan.Request{pods500, pods500, pods500, pods500, pods500}
@@ -262,7 +262,7 @@ func TestLanes(t *testing.T) {
 
 // An answer that is for one client alone, or too large to keep, is not shared: each request passes
 // through.
-func TestNotShared(t *testing.T) {
+func TestPrivateAndLargeAnswersAreNotShared(t *testing.T) {
 	twice := answerOf(http.StatusOK, "")
 	twice.Header["Warning"] = []string{"one", "two"}
 	for name, answer := range map[string]*http.Response{
@@ -346,7 +346,7 @@ func TestSharingIsBounded(t *testing.T) {
 // Without credentials of its own the proxy asks nothing for others.
 func TestNothingToShareWith(t *testing.T) {
 	inCrowd(t, func(c *listSender) {
-		c.coalescer.own = nil
+		c.coalescer.transport = nil
 		for range 3 {
 			c.list(pods500)
 		}

@@ -25,7 +25,7 @@ func writeAnswer(c net.Conn, in *Inbound, resp *http.Response) error {
 		a.Request.Method = http.MethodHead
 	case in.proto == "HTTP/1.0":
 		a.ProtoMinor = 0
-	case a.ContentLength < 0 && !bodiless(in.method, resp):
+	case a.ContentLength < 0 && !isBodiless(in.method, resp):
 		a.TransferEncoding = []string{"chunked"}
 	}
 	if a.StatusCode == http.StatusSwitchingProtocols {

@@ -16,10 +16,10 @@ import (
 // copyBuffers hold what is on its way from upstream to a client.
 var copyBuffers = sync.Pool{New: func() any { return new([32 << 10]byte) }}
 
-// direct sends x straight to upstream and hands the answer to the server, which streams it after
-// the handler returns. Meanwhile an epoll tells of a client that leaves, since the server may not
-// (W-253).
-func (f *Forwarder) direct(r HTTP1Request, x *exchange, body []byte) {
+// forwardDirect sends x straight to upstream and hands the answer to the server, which streams it
+// after the handler returns. Meanwhile an epoll tells of a client that leaves, since the server may
+// not (W-253).
+func (f *Forwarder) forwardDirect(r HTTP1Request, x *exchange, body []byte) {
 	streams := false
 	defer func() {
 		if p := recover(); p != nil {
@@ -37,16 +37,16 @@ func (f *Forwarder) direct(r HTTP1Request, x *exchange, body []byte) {
 	began := time.Now()
 	resp, err := x.transport.RoundTrip(x.request(body))
 	if err != nil {
-		a := x.failure(err)
+		a := x.failureAnswer(err)
 		a.HangUp = x.ctx.Err() != nil // the client has left
 		a.Write(r.AnswerWithin(0))
 		return
 	}
-	x.answered(resp)
+	x.noteAnswer(resp)
 	x.observer.Answered(x.code)
 	responseHeader(resp.Header)
 	r.Relay(resp)
-	if bodiless(x.in.method, resp) {
+	if isBodiless(x.in.method, resp) {
 		_ = resp.Body.Close()
 		return
 	}
@@ -70,25 +70,25 @@ func (x *exchange) request(body []byte) *http.Request {
 	return r.WithContext(x.ctx)
 }
 
-// arrivingBody is the request's body.
-func arrivingBody(r HTTP1Request, x *exchange) (body []byte, err error) {
+// readBody is the request's body.
+func readBody(r HTTP1Request, x *exchange) (body []byte, err error) {
 	if x.in.length > 0 {
-		x.whileArriving(func() { body, err = r.Body(x.in.length) })
+		x.readWithin(func() { body, err = r.Body(x.in.length) })
 	}
 	return body, err
 }
 
-// whileArriving calls f, meanwhile the request is still on its way: another connection may take the
+// readWithin calls f, meanwhile the request is still on its way: another connection may take the
 // place of its own.
-func (x *exchange) whileArriving(f func()) {
-	p := clientconn.Of(x.conn)
+func (x *exchange) readWithin(f func()) {
+	p := clientconn.PacedConnOf(x.conn)
 	p.SetState(clientconn.StateNew)
 	defer p.SetState(clientconn.StateActive)
 	f()
 }
 
-// bodiless reports whether the answer has no body, whatever its headers say.
-func bodiless(method string, resp *http.Response) bool {
+// isBodiless reports whether the answer has no body, whatever its headers say.
+func isBodiless(method string, resp *http.Response) bool {
 	return method == http.MethodHead || resp.ContentLength == 0 ||
 		resp.StatusCode == http.StatusNoContent || resp.StatusCode == http.StatusNotModified
 }

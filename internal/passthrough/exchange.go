@@ -25,8 +25,8 @@ type exchange struct {
 	target    *url.URL
 	header    http.Header // what upstream gets
 	transport http.RoundTripper
-	lent      bool // the transport's credentials are not the client's
-	proven    bool // upstream is known to accept the sender
+	isLent    bool // the transport's credentials are not the client's
+	isProven  bool // upstream is known to accept the sender
 	flow      flowcontrol.Flow
 	client    clientControl
 	conn      net.Conn    // the client's, if it is this exchange's alone
@@ -34,64 +34,65 @@ type exchange struct {
 	ctx       context.Context
 	cancel    context.CancelFunc
 
-	seat        flowcontrol.Pass // of the requests under way; a watch has it until its answer begins
-	lasting     flowcontrol.Pass // of what lasts
-	releaseBody func()           // gives back what is reserved for the body; nil: nothing is
-	observer    AnswerObserver
-	code        int         // of the answer; 0: none yet. Owned by the goroutine that answers
-	completed   bool        // the observer knows how long upstream took
-	underWay    bool        // it has had its turn
-	waiting     atomic.Bool // its connection is on its way from its server: abort alone would end it
-	ends        sync.Once
-	large       *flowcontrol.LargeHead // the request's head; nil: it is not large
+	permit        flowcontrol.Permit // of the requests under way; a watch has it until its answer begins
+	lastingPermit flowcontrol.Permit // of what lasts
+	releaseBody   func()             // gives back what is reserved for the body; nil: nothing is
+	observer      AnswerObserver
+	code          int         // of the answer; 0: none yet. Owned by the goroutine that answers
+	completed     bool        // the observer knows how long upstream took
+	underWay      bool        // it has had its turn
+	waiting       atomic.Bool // its connection is on its way from its server: abort alone would end it
+	endOnce       sync.Once
+	large         *flowcontrol.LargeHead // the request's head; nil: it is not large
 
 	watch struct { // for the client's departure
 		sync.Mutex
 		over bool
-		on   *clientconn.Watched
+		on   *clientconn.PollHandle
 	}
 }
 
 // clientControl is how the client of an exchange is reached, whatever the way of its answer.
 type clientControl struct {
-	sever   func() // breaks its answer off, so that its server ends it. Any goroutine may call it
-	departs flowcontrol.Departs
-	known   func() // called when upstream accepts the sender of the request; nil: not needed
+	cut          func() // breaks its answer off, so that its server ends it. Any goroutine may call it
+	onDisconnect flowcontrol.OnDisconnect
+	markProven   func() // called when upstream accepts the sender of the request; nil: not needed
 }
 
 // begin decides what goes upstream of a request, in one place for all ways there, and registers it.
 // Of a request that does not go it returns the answer. One that goes still has to take a seat, once
 // its body is here if that is to be read ahead.
-func (f *Forwarder) begin(in *Inbound, b Bearer, o AnswerObserver, to clientControl) (*exchange, *apistatus.Answer) {
+func (f *Forwarder) begin(in *Inbound, b SenderIdentity, o AnswerObserver, to clientControl) (*exchange,
+	*apistatus.Answer) {
 	target, err := targetURL(f.Opts.Base, in.target)
 	if err != nil {
 		return nil, apistatus.Malformed("malformed request target")
 	}
-	if why := unsendable(in); why != "" {
-		f.metrics.answered(in.class(), http.StatusBadRequest)
+	if why := unsendableReason(in); why != "" {
+		f.metrics.countAnswer(in.class(), http.StatusBadRequest)
 		return nil, apistatus.Malformed(why)
 	}
 	if s := f.refusal(in, b); s != nil {
-		f.metrics.answered(in.class(), int(s.Code))
+		f.metrics.countAnswer(in.class(), int(s.Code))
 		return nil, refusalOf(in, s)
 	}
-	x := &exchange{f: f, in: in, class: in.class(), target: target, lent: b.lends(in.Header), flow: b.Flow, client: to,
+	x := &exchange{f: f, in: in, class: in.class(), target: target, isLent: b.canLend(in.Header), flow: b.Flow, client: to,
 		observer: o}
-	if x.proven = f.proven(b, in.Header); x.proven && to.known != nil {
-		to.known() // upstream may take long to say so again
+	if x.isProven = f.isProven(b, in.Header); x.isProven && to.markProven != nil {
+		to.markProven() // upstream may take long to say so again
 	}
 	x.reserveBody()
-	x.header, x.transport = outgoingHeader(in.Header, f.claims, in.peer, in.upgrade), f.transport(b, in, x.class)
+	x.header, x.transport = outgoingHeader(in.Header, f.isClaimed, in.peer, in.upgrade), f.transport(b, in, x.class)
 	if b.As != nil {
-		withoutIdentity(x.header)
+		dropIdentityHeaders(x.header)
 	}
-	if x.lent {
-		withoutPlace(x.header)
+	if x.isLent {
+		dropPlaceHeaders(x.header)
 	}
 	x.ctx, x.cancel = context.WithCancel(f.base)
 	if !f.register(x) {
 		x.release()
-		f.metrics.answered(x.class, http.StatusServiceUnavailable)
+		f.metrics.countAnswer(x.class, http.StatusServiceUnavailable)
 		return nil, apistatus.Limited(apistatus.StatusFormat{}, true, 0)
 	}
 	if x.transport == nil {
@@ -99,8 +100,8 @@ func (f *Forwarder) begin(in *Inbound, b Bearer, o AnswerObserver, to clientCont
 		return nil, refusalOf(in, apistatus.Forbidden(
 			"this proxy has no identity of its own to act with: send your own Authorization"))
 	}
-	if refusal := x.enter(); refusal != nil {
-		return nil, x.refused(refusal)
+	if refusal := x.acquirePermits(); refusal != nil {
+		return nil, x.refusalAnswer(refusal)
 	}
 	return x, nil
 }
@@ -109,39 +110,39 @@ func (f *Forwarder) begin(in *Inbound, b Bearer, o AnswerObserver, to clientCont
 // have with the answer to one that lasts (DEV-11).
 func refusalOf(in *Inbound, s *metav1.Status) *apistatus.Answer {
 	a := apistatus.Failure(s)
-	a.HangUp = !in.class().short()
+	a.HangUp = !in.class().isShort()
 	return a
 }
 
 // reserveBody reserves room for the body, or has it sent on while it comes.
 func (x *exchange) reserveBody() {
-	if x.in.length > 0 && x.in.repeatable(x.class) {
-		x.releaseBody = x.f.Opts.Limiter.ReserveBody(x.in.length, x.proven)
+	if x.in.length > 0 && x.in.isRepeatable(x.class) {
+		x.releaseBody = x.f.Opts.Limiter.ReserveBody(x.in.length, x.isProven)
 		x.in.passed = x.releaseBody == nil
 	}
 }
 
-// enter admits x as far as that does not have to wait. Probes are exempt.
-func (x *exchange) enter() *flowcontrol.Refusal {
-	if x.in.probes() {
+// acquirePermits admits x as far as that does not have to wait. Probes are exempt.
+func (x *exchange) acquirePermits() *flowcontrol.Refusal {
+	if x.in.isProbe() {
 		return nil
 	}
 	refusal := x.f.Opts.Limiter.AllowRate(x.flow)
-	if refusal == nil && !x.class.short() {
-		x.lasting, refusal = x.f.Opts.Limiter.AdmitLasting(x.flow)
+	if refusal == nil && !x.class.isShort() {
+		x.lastingPermit, refusal = x.f.Opts.Limiter.AdmitLasting(x.flow)
 	}
 	return refusal
 }
 
-// takeSeat waits until x may go upstream, as kube-apiserver's flow control would
+// acquirePermit waits until x may go upstream, as kube-apiserver's flow control would
 // (WithPriorityAndFairness): a watch has a seat until its answer begins, and other lasting requests
 // have none. They count as lasting. Probes are exempt. If x may not go it has ended, and the answer
 // is returned.
-func (x *exchange) takeSeat() *apistatus.Answer {
-	if !x.in.probes() && (x.class.short() || x.class == classStream && watching(x.in.path, x.in.query)) {
+func (x *exchange) acquirePermit() *apistatus.Answer {
+	if !x.in.isProbe() && (x.class.isShort() || x.class == classStream && isWatch(x.in.path, x.in.query)) {
 		var refusal *flowcontrol.Refusal
-		if x.seat, refusal = x.f.Opts.Limiter.AdmitPassThrough(x.client.departs, x.flow, x.proven); refusal != nil {
-			return x.refused(refusal)
+		if x.permit, refusal = x.f.Opts.Limiter.AdmitPassThrough(x.client.onDisconnect, x.flow, x.isProven); refusal != nil {
+			return x.refusalAnswer(refusal)
 		}
 	}
 	x.underWay = true
@@ -150,8 +151,8 @@ func (x *exchange) takeSeat() *apistatus.Answer {
 	return nil
 }
 
-// refused ends x, which may not go within the limits, and returns the answer.
-func (x *exchange) refused(refusal *flowcontrol.Refusal) *apistatus.Answer {
+// refusalAnswer ends x, which may not go within the limits, and returns the answer.
+func (x *exchange) refusalAnswer(refusal *flowcontrol.Refusal) *apistatus.Answer {
 	closed := x.f.Opts.Limiter.Closed()
 	a := apistatus.Limited(apistatus.StatusFormat{}, closed, refusal.RetryAfter)
 	code := a.Code
@@ -183,8 +184,8 @@ func (f *Forwarder) register(x *exchange) bool {
 // release gives back what x holds.
 func (x *exchange) release() {
 	x.cancel()
-	x.seat.Release()
-	x.lasting.Release()
+	x.permit.Release()
+	x.lastingPermit.Release()
 	if x.releaseBody != nil {
 		x.releaseBody()
 	}
@@ -195,7 +196,7 @@ func (x *exchange) watchClient() {
 	x.watch.Lock()
 	defer x.watch.Unlock()
 	if !x.watch.over {
-		x.watch.on = x.f.gone.Watch(x.conn, x.cancel)
+		x.watch.on = x.f.poller.Watch(x.conn, x.cancel)
 	}
 }
 
@@ -249,28 +250,28 @@ func refuse(w apistatus.Responder, o AnswerObserver, a *apistatus.Answer) {
 	a.Write(w)
 }
 
-// answered notes the head of upstream's answer, and maps back what leads to upstream's addresses. A
-// cookie that a front hands out is worth what the credentials of its request were: the client keeps
-// none that was issued to lent credentials. Cookies from behind a proxy subresource are that
+// noteAnswer notes the head of upstream's answer, and maps back what leads to upstream's addresses.
+// A cookie that a front hands out is worth what the credentials of its request were: the client
+// keeps none that was issued to lent credentials. Cookies from behind a proxy subresource are that
 // service's own.
-func (x *exchange) answered(resp *http.Response) {
+func (x *exchange) noteAnswer(resp *http.Response) {
 	x.code = resp.StatusCode
-	if x.in.bearsCredentials() && vouches(x.code) {
-		x.f.tokens.note(x.in.Header)
-		if x.client.known != nil {
-			x.client.known()
+	if x.in.hasCredentials() && isAcceptance(x.code) {
+		x.f.tokens.addToken(x.in.Header)
+		if x.client.markProven != nil {
+			x.client.markProven()
 		}
 	}
-	if x.lent && !x.in.path.proxies() {
+	if x.isLent && !x.in.path.isProxy() {
 		resp.Header.Del("Set-Cookie")
 	}
 	mapBack(resp.Header, x.f.Opts.Base)
 }
 
-// begun reports that the head of the answer is there.
-func (x *exchange) begun() {
-	if !x.class.short() {
-		x.seat.Release()
+// noteAnswerBegun reports that the head of the answer is there.
+func (x *exchange) noteAnswerBegun() {
+	if !x.class.isShort() {
+		x.permit.Release()
 	}
 	x.observer.AnswerBegan()
 }
@@ -285,7 +286,7 @@ func (x *exchange) complete(spent time.Duration) {
 
 // end counts the request out. Only the first call does anything.
 func (x *exchange) end() {
-	x.ends.Do(func() {
+	x.endOnce.Do(func() {
 		x.stopWatchingClient()
 		x.release()
 		x.large.Close()
@@ -294,7 +295,7 @@ func (x *exchange) end() {
 		}
 		x.observer.Answered(x.code)
 		f := x.f
-		f.metrics.answered(x.class, x.code)
+		f.metrics.countAnswer(x.class, x.code)
 		if x.underWay {
 			f.metrics.inFlight.WithLabelValues(x.class.String()).Dec()
 		}
@@ -308,7 +309,7 @@ func (x *exchange) end() {
 // abort cuts the request off, upstream and for the client.
 func (x *exchange) abort() {
 	x.cancel()
-	x.client.sever()
+	x.client.cut()
 	if x.waiting.CompareAndSwap(true, false) {
 		x.end()
 	}

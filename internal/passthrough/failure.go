@@ -22,14 +22,14 @@ import (
 // failure only; addresses and certificates are for the log.
 func failureStatus(c class, err error) *metav1.Status {
 	message := "upstream apiserver is unavailable: " + FailureKind(err)
-	if c == classRead || c == classStream || neverSent(err) {
+	if c == classRead || c == classStream || isNeverSent(err) {
 		return apistatus.Unavailable(message)
 	}
 	return apistatus.BadGateway(message + "; the request may have been carried out")
 }
 
-// neverSent reports whether err means that no byte of the request can have reached upstream.
-func neverSent(err error) bool {
+// isNeverSent reports whether err means that no byte of the request can have reached upstream.
+func isNeverSent(err error) bool {
 	var (
 		op   *net.OpError
 		dns  *net.DNSError
@@ -37,7 +37,7 @@ func neverSent(err error) bool {
 		rec  tls.RecordHeaderError
 	)
 	switch {
-	case withoutCredentials(err):
+	case isCredentialError(err):
 		return true
 	case errors.As(err, &op):
 		return op.Op == "dial"
@@ -54,7 +54,7 @@ func FailureKind(err error) string {
 		cert *tls.CertificateVerificationError
 	)
 	switch {
-	case withoutCredentials(err):
+	case isCredentialError(err):
 		return "the proxy has no credentials for it"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "connection refused"
@@ -62,7 +62,7 @@ func FailureKind(err error) string {
 		return "its name does not resolve"
 	case errors.As(err, &cert):
 		return "its certificate is not trusted"
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded), timedOut(err):
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded), isTimeout(err):
 		return "timeout"
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return "it closed the connection"
@@ -70,14 +70,14 @@ func FailureKind(err error) string {
 	return "no answer"
 }
 
-// withoutCredentials reports that nothing was sent, since the proxy's own credentials could not be
+// isCredentialError reports that nothing was sent, since the proxy's own credentials could not be
 // had (transport.CredentialError).
-func withoutCredentials(err error) bool {
+func isCredentialError(err error) bool {
 	var e interface{ NeverSent() bool }
 	return errors.As(err, &e) && e.NeverSent()
 }
 
-func timedOut(err error) bool {
+func isTimeout(err error) bool {
 	var t interface{ Timeout() bool }
 	return errors.As(err, &t) && t.Timeout()
 }

@@ -53,7 +53,7 @@ func (t Transports) carrier(in *Inbound, c class, credentials bool) http.RoundTr
 	switch {
 	case in.upgrade != "":
 		return t.HTTP1
-	case !in.repeatable(c):
+	case !in.isRepeatable(c):
 		return t.Fresh
 	case c == classRead, !credentials:
 		return t.HTTP1
@@ -74,16 +74,16 @@ type ForwarderOptions struct {
 	As Transports
 	// NeverAs are groups none of whose members is impersonated.
 	NeverAs []string
-	// Claims reports whether a header, by its canonical key, is one more in which a front proxy
+	// IsClaimed reports whether a header, by its canonical key, is one more in which a front proxy
 	// vouches for a user, besides X-Remote-*: upstream never gets them from here. nil: there are none.
-	Claims func(key string) bool
+	IsClaimed func(key string) bool
 	// Limiter bounds what is in flight; nil: nothing is.
 	Limiter *flowcontrol.Limiter
 	// StallTimeout ends a short answer whose client takes no byte for so long. 0: 60 s.
 	StallTimeout time.Duration
 	// Arrivals are how long a client may take for what it sends; the zero value:
-	// clientconn.DefaultArrivals.
-	Arrivals clientconn.Arrivals
+	// clientconn.DefaultReadTimeouts.
+	Arrivals clientconn.ReadTimeouts
 	// Metrics count; nil: nothing is registered.
 	Metrics *ForwardMetrics
 	Log     *zap.Logger
@@ -102,14 +102,14 @@ type ForwarderOptions struct {
 // ended, a request holds no place, no seat and no room, and its connection is closed within
 // clientconn.LingerTimeout or ready for the next request.
 type Forwarder struct {
-	Opts    ForwarderOptions
-	metrics *ForwardMetrics
-	log     *zap.Logger
-	base    context.Context // parent of every exchange
-	cancel  context.CancelFunc
-	starts  sync.Once
-	gone    *clientconn.Poller
-	tokens  *acceptedTokens
+	Opts      ForwarderOptions
+	metrics   *ForwardMetrics
+	log       *zap.Logger
+	base      context.Context // parent of every exchange
+	cancel    context.CancelFunc
+	startOnce sync.Once
+	poller    *clientconn.Poller
+	tokens    *acceptedTokens
 
 	mu struct {
 		sync.Mutex
@@ -128,13 +128,13 @@ func NewForwarder(opts ForwarderOptions) *Forwarder {
 	if f.Opts.StallTimeout <= 0 {
 		f.Opts.StallTimeout = defaultStallTimeout
 	}
-	f.Opts.Arrivals = cmp.Or(opts.Arrivals, clientconn.DefaultArrivals)
+	f.Opts.Arrivals = cmp.Or(opts.Arrivals, clientconn.DefaultReadTimeouts)
 	f.base, f.cancel = context.WithCancel(context.Background())
 	f.mu.exchanges = make(map[*exchange]struct{})
 	return f
 }
 
-func (f *Forwarder) start() { f.gone = clientconn.NewPoller(f.log) }
+func (f *Forwarder) start() { f.poller = clientconn.NewPoller(f.log) }
 
 // Close refuses new requests, waits until those in flight have ended or ctx is done, then ends the
 // rest. It returns ctx's error if some had to be ended, and is idempotent.
@@ -143,7 +143,7 @@ func (f *Forwarder) Close(ctx context.Context) error {
 	f.mu.Lock()
 	f.mu.closing = true
 	f.mu.Unlock()
-	f.starts.Do(func() {}) // nothing may start from now on
+	f.startOnce.Do(func() {}) // nothing may start from now on
 
 	ended := make(chan struct{})
 	go func() {
@@ -159,7 +159,7 @@ func (f *Forwarder) Close(ctx context.Context) error {
 		<-ended
 	}
 	f.cancel()
-	f.gone.Close()
+	f.poller.Close()
 	return err
 }
 

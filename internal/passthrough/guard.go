@@ -133,7 +133,7 @@ func connectRequest(r PlainRequest) (string, bool) {
 	raw, query, _ := strings.Cut(r.Target, "?")
 	path := parseAPIPath(raw)
 	switch {
-	case path.connect():
+	case path.isConnect():
 		return fmt.Sprintf("path %q", apistatus.Clip(raw)), true
 	case r.Upgrade && !upgradesWatch(r.Method, path, query):
 		return fmt.Sprintf("an upgrade on path %q", apistatus.Clip(raw)), true

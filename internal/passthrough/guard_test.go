@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestPlainGuard(t *testing.T) {
+func TestThePlainGuardRefusesForeignOrigins(t *testing.T) {
 	guard := NewPlainGuard([]string{"Proxy.internal", "other:8001", "[fd00::1]", "fd00::0:2"},
 		[]string{"https://Console.example"}, false)
 	open := NewPlainGuard(nil, nil, true)

@@ -48,15 +48,15 @@ func OwnIdentity(key string) bool {
 	return key == "Authorization" || strings.HasPrefix(key, "Impersonate-")
 }
 
-// claims reports whether a header is one in which a front proxy vouches for a user. key is
+// isClaimed reports whether a header is one in which a front proxy vouches for a user. key is
 // canonical.
-func (f *Forwarder) claims(key string) bool {
-	return strings.HasPrefix(key, "X-Remote-") || f.Opts.Claims != nil && f.Opts.Claims(key)
+func (f *Forwarder) isClaimed(key string) bool {
+	return strings.HasPrefix(key, "X-Remote-") || f.Opts.IsClaimed != nil && f.Opts.IsClaimed(key)
 }
 
 // refusal returns why a request may not be forwarded under a bearer's credentials, or nil.
-func (f *Forwarder) refusal(in *Inbound, b Bearer) *metav1.Status {
-	if s := headerRefusal(in.Header, b, f.claims); s != nil || !b.lends(in.Header) {
+func (f *Forwarder) refusal(in *Inbound, b SenderIdentity) *metav1.Status {
+	if s := headerRefusal(in.Header, b, f.isClaimed); s != nil || !b.canLend(in.Header) {
 		return s
 	}
 	return placeRefusal(f.Opts.Base, in)
@@ -81,9 +81,9 @@ func placeRefusal(base *url.URL, in *Inbound) *metav1.Status {
 	return nil
 }
 
-// unsendable returns what of a request cannot be sent upstream as it came, in net/http's words, or
-// "". The target is looked at elsewhere.
-func unsendable(in *Inbound) string {
+// unsendableReason returns what of a request cannot be sent upstream as it came, in net/http's
+// words, or "". The target is looked at elsewhere.
+func unsendableReason(in *Inbound) string {
 	if !httpguts.ValidHeaderFieldName(in.method) { // a method is the same kind of token
 		return "invalid method"
 	}
@@ -107,8 +107,8 @@ func unsendable(in *Inbound) string {
 var placeHeaders = []string{"X-Original-", "X-Rewrite-", "X-Forwarded-", "X-Http-Method", "X-Method-", "X-Envoy-",
 	"X-Ms-Original-", "X-Waws-Unencoded-"}
 
-// withoutPlace takes such headers from those of a request that travels under lent credentials.
-func withoutPlace(out http.Header) {
+// dropPlaceHeaders takes such headers from those of a request that travels under lent credentials.
+func dropPlaceHeaders(out http.Header) {
 	for key := range out {
 		if key != "X-Forwarded-For" &&
 			slices.ContainsFunc(placeHeaders, func(place string) bool { return strings.HasPrefix(key, place) }) {
@@ -120,7 +120,7 @@ func withoutPlace(out http.Header) {
 // headerRefusal returns why these headers may not be forwarded under a bearer's credentials, or
 // nil. The lender's right to impersonate is not the client's. claims recognises the headers of a
 // front proxy.
-func headerRefusal(in http.Header, b Bearer, claims func(string) bool) *metav1.Status {
+func headerRefusal(in http.Header, b SenderIdentity, claims func(string) bool) *metav1.Status {
 	for name := range connectionTokens(in) {
 		key := textproto.CanonicalMIMEHeaderKey(name)
 		if OwnIdentity(key) || claims(key) || key == "Sec-Websocket-Protocol" && OwnCredentials(nil, in[key]) {
@@ -128,7 +128,7 @@ func headerRefusal(in http.Header, b Bearer, claims func(string) bool) *metav1.S
 				": a proxy would drop it and change the user of the request")
 		}
 	}
-	if !b.lends(in) {
+	if !b.canLend(in) {
 		return impersonationLoss(in)
 	}
 	for key := range in {
@@ -222,21 +222,21 @@ func connectionTokens(h http.Header) iter.Seq[string] {
 	}
 }
 
-// BearsToken reports that a header has a bearer token, as kube-apiserver reads it of a request that
-// upgrades nothing: of the first Authorization, by the scheme in any case, up to the next blank. A
-// WebSocket's subprotocol (W-119) is read of an upgrade alone, which HTTP/2 does not have.
-func BearsToken(h http.Header) bool {
+// HasBearerToken reports that a header has a bearer token, as kube-apiserver reads it of a request
+// that upgrades nothing: of the first Authorization, by the scheme in any case, up to the next
+// blank. A WebSocket's subprotocol (W-119) is read of an upgrade alone, which HTTP/2 does not have.
+func HasBearerToken(h http.Header) bool {
 	parts := strings.SplitN(strings.TrimSpace(h.Get("Authorization")), " ", 3)
 	return len(parts) > 1 && strings.EqualFold(parts[0], "bearer") && parts[1] != ""
 }
 
-// bearsCredentials reports that upstream reads credentials of the request, so that its answer shows
+// hasCredentials reports that upstream reads credentials of the request, so that its answer shows
 // whether they are good: a bearer token, or that of a WebSocket's subprotocol (W-119). A preflight
 // (OPTIONS) is answered ahead of authentication.
-func (in *Inbound) bearsCredentials() bool {
+func (in *Inbound) hasCredentials() bool {
 	if in.method == http.MethodOptions {
 		return false
 	}
-	return BearsToken(in.Header) ||
+	return HasBearerToken(in.Header) ||
 		strings.EqualFold(in.upgrade, "websocket") && OwnCredentials(nil, in.Header["Sec-Websocket-Protocol"])
 }

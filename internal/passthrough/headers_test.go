@@ -10,7 +10,7 @@ func TestOutgoingHeader(t *testing.T) {
 	f := func(in http.Header, peer, upgrade string, want http.Header) {
 		t.Helper()
 		before := in.Clone()
-		if got := outgoingHeader(in, (&Forwarder{}).claims, peer, upgrade); !reflect.DeepEqual(got, want) {
+		if got := outgoingHeader(in, (&Forwarder{}).isClaimed, peer, upgrade); !reflect.DeepEqual(got, want) {
 			t.Errorf("%v\n got %v\nwant %v", in, got, want)
 		}
 		if !reflect.DeepEqual(in, before) {

@@ -61,43 +61,43 @@ type RawHead struct {
 // request may go upstream, as b says. It returns when the answer's head is known (short requests)
 // or once the request has its turn (those that are streamed: their connection is then no longer the
 // server's).
-func (f *Forwarder) Forward(r HTTP1Request, b Bearer, o AnswerObserver) {
-	f.starts.Do(f.start)
+func (f *Forwarder) Forward(r HTTP1Request, b SenderIdentity, o AnswerObserver) {
+	f.startOnce.Do(f.start)
 	if refusal := f.forward(r, b, o); refusal != nil {
 		refuse(r.AnswerWithin(f.Opts.StallTimeout), o, refusal)
 	}
 }
 
 // forward returns the answer to a request that does not go upstream.
-func (f *Forwarder) forward(r HTTP1Request, b Bearer, o AnswerObserver) (refusal *apistatus.Answer) {
+func (f *Forwarder) forward(r HTTP1Request, b SenderIdentity, o AnswerObserver) (refusal *apistatus.Answer) {
 	in, err := ReadInbound(r.Head())
 	if err != nil {
 		return apistatus.Malformed(err.Error())
 	}
 	conn := r.Conn()
 	x, refusal := f.begin(in, b, o, clientControl{
-		sever:   func() { _ = conn.Close() },
-		departs: func(gone func()) (stop func()) { return f.gone.Watch(conn, gone).Stop },
-		known:   clientconn.Of(conn).Prove,
+		cut:          func() { _ = conn.Close() },
+		onDisconnect: func(gone func()) (stop func()) { return f.poller.Watch(conn, gone).Stop },
+		markProven:   clientconn.PacedConnOf(conn).MarkProven,
 	})
 	if refusal != nil {
 		return refusal
 	}
 	x.conn = conn
-	if in.direct(x.class) {
-		body, err := arrivingBody(r, x)
+	if in.isDirect(x.class) {
+		body, err := readBody(r, x)
 		if err != nil {
-			return x.endedEarly()
+			return x.earlyEndAnswer()
 		}
-		if refusal = x.takeSeat(); refusal == nil {
-			f.direct(r, x, body)
+		if refusal = x.acquirePermit(); refusal == nil {
+			f.forwardDirect(r, x, body)
 		}
 		return refusal
 	}
-	if in.length == 0 || x.proven {
-		refusal = x.takeSeat()
+	if in.length == 0 || x.isProven {
+		refusal = x.acquirePermit()
 	} else {
-		x.whileArriving(func() { refusal = x.takeSeat() })
+		x.readWithin(func() { refusal = x.acquirePermit() })
 	}
 	if refusal != nil {
 		return refusal

@@ -20,21 +20,22 @@ import (
 // ForwardHTTP2 answers a request on an HTTP/2 stream with upstream's answer. Each has a goroutine
 // already, so all of them are streamed. out and r are of one handler, which must return after this
 // does: when the whole answer is sent.
-func (f *Forwarder) ForwardHTTP2(out *clientconn.PacedWriter, r *http.Request, b Bearer, o AnswerObserver) {
-	f.starts.Do(f.start)
+func (f *Forwarder) ForwardHTTP2(out *clientconn.PacedWriter, r *http.Request, b SenderIdentity, o AnswerObserver) {
+	f.startOnce.Do(f.start)
 	if refusal := f.forwardHTTP2(out, r, b, o); refusal != nil {
 		refuse(clientconn.NetResponder{Writer: out, RequestFields: r.Header}, o, refusal)
 	}
 }
 
 // forwardHTTP2 returns the answer to a request that does not go upstream.
-func (f *Forwarder) forwardHTTP2(out *clientconn.PacedWriter, r *http.Request, b Bearer,
+func (f *Forwarder) forwardHTTP2(out *clientconn.PacedWriter, r *http.Request, b SenderIdentity,
 	o AnswerObserver) *apistatus.Answer {
 	in, err := readInboundHTTP2(r)
 	if err != nil {
 		return apistatus.Failure(apistatus.BadRequest(err.Error()))
 	}
-	x, refusal := f.begin(in, b, o, clientControl{sever: out.Cut, departs: departsWith(r.Context()), known: out.Prove})
+	x, refusal := f.begin(in, b, o, clientControl{cut: out.Cut, onDisconnect: onDisconnectOf(r.Context()),
+		markProven: out.Prove})
 	if refusal != nil {
 		return refusal
 	}
@@ -44,22 +45,22 @@ func (f *Forwarder) forwardHTTP2(out *clientconn.PacedWriter, r *http.Request, b
 	var body *clientBody
 	switch {
 	case in.length == 0:
-	case in.repeatable(x.class):
+	case in.isRepeatable(x.class):
 		if owned, err = ownBody(out, r, f.Opts.Arrivals.Owned, in.length); err != nil {
-			refusal = x.endedEarly()
+			refusal = x.earlyEndAnswer()
 			refusal.HangUp = false // the other streams have no part in it
 			return refusal
 		}
 	default:
-		body = &clientBody{from: r.Body, late: out.SetReadDeadline, stop: func() { _ = r.Body.Close() }}
+		body = &clientBody{from: r.Body, setDeadline: out.SetReadDeadline, stop: func() { _ = r.Body.Close() }}
 	}
-	if refusal := x.takeSeat(); refusal != nil {
+	if refusal := x.acquirePermit(); refusal != nil {
 		return refusal
 	}
 	if body != nil {
 		defer body.Close()
 		if x.mustArrive() {
-			_ = body.late(time.Now().Add(f.Opts.Arrivals.Passed)) // fails when the stream is gone, as the read will
+			_ = body.setDeadline(time.Now().Add(f.Opts.Arrivals.Passed)) // fails when the stream is gone, as the read will
 		}
 	}
 	x.answerHTTP2(out, x.request(owned), body)
@@ -69,7 +70,7 @@ func (f *Forwarder) forwardHTTP2(out *clientconn.PacedWriter, r *http.Request, b
 // answerHTTP2 sends the request of x upstream and answers with what comes.
 func (x *exchange) answerHTTP2(out *clientconn.PacedWriter, r *http.Request, body *clientBody) {
 	resume := func() {}
-	if !x.class.short() {
+	if !x.class.isShort() {
 		resume = out.SuspendPace()
 	}
 	resp, err := x.roundTrip(r, body, func(code int, h http.Header) {
@@ -86,7 +87,7 @@ func (x *exchange) answerHTTP2(out *clientconn.PacedWriter, r *http.Request, bod
 	}
 	if err != nil {
 		resume()
-		x.failure(err).Write(clientconn.NetResponder{Writer: out, RequestFields: x.in.Header})
+		x.failureAnswer(err).Write(clientconn.NetResponder{Writer: out, RequestFields: x.in.Header})
 		return
 	}
 	if resp.StatusCode >= http.StatusBadRequest && resp.ContentLength < 0 && len(resp.Trailer) == 0 {
@@ -136,8 +137,8 @@ func (w flushedWriter) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// departsWith is the departure of a client whose request's context ends with it.
-func departsWith(ctx context.Context) flowcontrol.Departs {
+// onDisconnectOf is the departure of a client whose request's context ends with it.
+func onDisconnectOf(ctx context.Context) flowcontrol.OnDisconnect {
 	return func(gone func()) (stop func()) {
 		end := context.AfterFunc(ctx, gone)
 		return func() { end() }

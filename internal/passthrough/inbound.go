@@ -37,15 +37,15 @@ func (c class) String() string {
 	return [classes]string{"read", "write", "watch", "connect"}[c]
 }
 
-// short reports whether the request has one answer, soon.
-func (c class) short() bool { return c == classRead || c == classWrite }
+// isShort reports whether the request has one answer, soon.
+func (c class) isShort() bool { return c == classRead || c == classWrite }
 
 // class says how the request is counted and limited.
 func (in *Inbound) class() class {
 	switch {
-	case in.upgrade != "" && !upgradesWatch(in.method, in.path, in.query), in.path.connect():
+	case in.upgrade != "" && !upgradesWatch(in.method, in.path, in.query), in.path.isConnect():
 		return classConnect
-	case in.upgrade != "", streaming(in.path, in.query):
+	case in.upgrade != "", isStream(in.path, in.query):
 		return classStream
 	case in.method == http.MethodGet, in.method == http.MethodHead, in.method == http.MethodOptions:
 		return classRead
@@ -53,9 +53,9 @@ func (in *Inbound) class() class {
 	return classWrite
 }
 
-// probes reports whether the request asks for upstream's health: what kube-apiserver's flow schema
+// isProbe reports whether the request asks for upstream's health: what kube-apiserver's flow schema
 // "probes" exempts from all limits.
-func (in *Inbound) probes() bool {
+func (in *Inbound) isProbe() bool {
 	if in.method != http.MethodGet {
 		return false
 	}
@@ -66,28 +66,28 @@ func (in *Inbound) probes() bool {
 	return false
 }
 
-// repeatable reports whether a transport may send the request again: there is no body, or it is
+// isRepeatable reports whether a transport may send the request again: there is no body, or it is
 // owned, which those of HTTP/1.0 never are.
-func (in *Inbound) repeatable(c class) bool {
-	return in.length == 0 || !in.passed && c.short() && in.length > 0 && in.length <= OwnedBodyLimit &&
+func (in *Inbound) isRepeatable(c class) bool {
+	return in.length == 0 || !in.passed && c.isShort() && in.length > 0 && in.length <= OwnedBodyLimit &&
 		in.proto != "HTTP/1.0"
 }
 
-// direct reports whether the request can take the cheap way: one answer, a body small enough to
+// isDirect reports whether the request can take the cheap way: one answer, a body small enough to
 // own, and a client that understands chunked answers.
-func (in *Inbound) direct(c class) bool {
-	return c.short() && in.proto == "HTTP/1.1" && in.repeatable(c)
+func (in *Inbound) isDirect(c class) bool {
+	return c.isShort() && in.proto == "HTTP/1.1" && in.isRepeatable(c)
 }
 
-// watching reports whether upstream will take the request for a watch.
-func watching(path apiPath, query string) bool {
+// isWatch reports whether upstream will take the request for a watch.
+func isWatch(path apiPath, query string) bool {
 	return path.verb == "watch" || queryOption(query, "watch")
 }
 
-// streaming reports whether the answer may last: watches and logs. Logs without follow end, but may
+// isStream reports whether the answer may last: watches and logs. Logs without follow end, but may
 // be long in coming.
-func streaming(path apiPath, query string) bool {
-	return watching(path, query) || path.subresource == "log" || queryOption(query, "follow")
+func isStream(path apiPath, query string) bool {
+	return isWatch(path, query) || path.subresource == "log" || queryOption(query, "follow")
 }
 
 // upgradesWatch reports that a request for another protocol is a watch (over a WebSocket), and so

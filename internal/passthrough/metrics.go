@@ -37,6 +37,6 @@ func NewForwardMetrics(reg prometheus.Registerer) *ForwardMetrics {
 	return m
 }
 
-func (m *ForwardMetrics) answered(c class, code int) {
+func (m *ForwardMetrics) countAnswer(c class, code int) {
 	m.requests.WithLabelValues(c.String(), strconv.Itoa(code)).Inc()
 }

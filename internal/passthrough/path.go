@@ -41,9 +41,9 @@ func parseAPIPath(raw string) apiPath {
 	return p
 }
 
-// connect reports whether any reading of the path opens a connection to a workload, node or
+// isConnect reports whether any reading of the path opens a connection to a workload, node or
 // service.
-func (p apiPath) connect() bool {
+func (p apiPath) isConnect() bool {
 	if p.verb == "proxy" || slices.Contains(connects, p.subresource) {
 		return true
 	}
@@ -60,9 +60,9 @@ func anyConnects(segments iter.Seq[string]) bool {
 	return false
 }
 
-// proxies reports that every reading of the path is that of a service, pod or node behind the
+// isProxy reports that every reading of the path is that of a service, pod or node behind the
 // apiserver.
-func (p apiPath) proxies() bool { return !p.suspect && (p.verb == "proxy" || p.subresource == "proxy") }
+func (p apiPath) isProxy() bool { return !p.suspect && (p.verb == "proxy" || p.subresource == "proxy") }
 
 // suspectPath reports slashes that are encoded or doubled, dot segments, backslashes and double
 // encoding.

@@ -9,13 +9,13 @@ import (
 	"testing"
 )
 
-func TestParseAPIPath(t *testing.T) {
+func TestPathsAreParsedAsTheAPIServerParsesThem(t *testing.T) {
 	f := func(raw, verb, resource, name, subresource string, suspect, connect bool) {
 		t.Helper()
 		p := parseAPIPath(raw)
 		if p.verb != verb || p.resource != resource || p.name != name || p.subresource != subresource ||
-			p.suspect != suspect || p.connect() != connect {
-			t.Errorf("%s: %+v, connect %v", raw, p, p.connect())
+			p.suspect != suspect || p.isConnect() != connect {
+			t.Errorf("%s: %+v, connect %v", raw, p, p.isConnect())
 		}
 	}
 	f("/", "", "", "", "", false, false)
@@ -67,13 +67,13 @@ func TestParseAPIPath(t *testing.T) {
 	f("/api/v1/namespaces/c1/../c2/configmaps", "", "..", "c2", "configmaps", true, false)
 }
 
-func TestInboundClass(t *testing.T) {
+func TestRequestsHaveTheClassOfTheirVerb(t *testing.T) {
 	f := func(method, target, upgrade string, want class, direct bool) {
 		t.Helper()
 		path, query, _ := cutTarget(target)
 		in := &Inbound{method: method, proto: "HTTP/1.1", upgrade: upgrade, path: parseAPIPath(path), query: query}
-		if got := in.class(); got != want || in.direct(got) != direct {
-			t.Errorf("%s %s: %v, direct %v; want %v, %v", method, target, got, in.direct(got), want, direct)
+		if got := in.class(); got != want || in.isDirect(got) != direct {
+			t.Errorf("%s %s: %v, direct %v; want %v, %v", method, target, got, in.isDirect(got), want, direct)
 		}
 	}
 	f("GET", "/api/v1/pods", "", classRead, true)
@@ -114,7 +114,7 @@ func cutTarget(target string) (path, query string, err error) {
 	return u.EscapedPath(), u.RawQuery, nil
 }
 
-func TestTargetURL(t *testing.T) {
+func TestTheTargetURLKeepsTheEncodingOfThePath(t *testing.T) {
 	f := func(base, target, want string) {
 		t.Helper()
 		b, err := url.Parse(base)

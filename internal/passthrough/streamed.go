@@ -31,12 +31,12 @@ func (x *exchange) roundTrip(r *http.Request, body *clientBody, early func(code 
 	began := time.Now()
 	resp, err := x.transport.RoundTrip(r.WithContext(ctx))
 	answered()
-	x.begun()
+	x.noteAnswerBegun()
 	if err != nil {
 		return nil, err
 	}
 	x.observer.Answered(resp.StatusCode)
-	x.answered(resp)
+	x.noteAnswer(resp)
 	if resp.StatusCode != http.StatusSwitchingProtocols {
 		responseHeader(resp.Header)
 		resp.Body = &timedBody{ReadCloser: resp.Body, x: x, spent: time.Since(began)}
@@ -83,9 +83,9 @@ func (b *timedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// failure is the answer for an upstream that gave none, or to a request that could not be read to
-// its end.
-func (x *exchange) failure(err error) *apistatus.Answer {
+// failureAnswer is the answer for an upstream that gave none, or to a request that could not be
+// read to its end.
+func (x *exchange) failureAnswer(err error) *apistatus.Answer {
 	s := failureStatus(x.class, err)
 	switch live := x.ctx.Err() == nil; {
 	case live && x.body != nil && x.body.broken.Load():

@@ -34,7 +34,7 @@ func (f *Forwarder) takeOver(r HTTP1Request, x *exchange) (refusal *apistatus.An
 	if x.in.length > 0 {
 		var err error
 		if start, err = r.BodyStart(x.in.length); err != nil {
-			return x.endedEarly()
+			return x.earlyEndAnswer()
 		}
 	}
 	x.large = r.ShareHead()
@@ -73,8 +73,8 @@ func (f *Forwarder) serveTaken(t *takenConn, x *exchange, start []byte) {
 		}
 		switch {
 		case !whole:
-			clientconn.Reset(t.conn)
-		case x.code == http.StatusSwitchingProtocols, x.body != nil && !x.body.whole.Load():
+			clientconn.ResetConn(t.conn)
+		case x.code == http.StatusSwitchingProtocols, x.body != nil && !x.body.complete.Load():
 			clientconn.Linger(t.conn, t.in)
 		default:
 			_ = t.conn.Close() // the client has left, or has all of the answer
@@ -86,7 +86,7 @@ func (f *Forwarder) serveTaken(t *takenConn, x *exchange, start []byte) {
 	if err == nil {
 		defer resp.Body.Close()
 		if resp.StatusCode == http.StatusSwitchingProtocols {
-			if err = x.switchable(resp); err == nil {
+			if err = x.checkSwitch(resp); err == nil {
 				whole = x.switchProtocols(t, resp)
 				return
 			}
@@ -94,10 +94,10 @@ func (f *Forwarder) serveTaken(t *takenConn, x *exchange, start []byte) {
 	}
 	if err != nil {
 		resp = &http.Response{Header: http.Header{}}
-		x.failure(err).Write(composedAnswer{x.in, resp})
+		x.failureAnswer(err).Write(composedAnswer{x.in, resp})
 	}
-	if x.class.short() || ends(resp) {
-		x.demandPace()
+	if x.class.isShort() || ends(resp) {
+		x.setPace()
 	}
 	whole = writeAnswer(t.conn, x.in, resp) == nil
 }
@@ -105,7 +105,7 @@ func (f *Forwarder) serveTaken(t *takenConn, x *exchange, start []byte) {
 // mustArrive reports that the body of the request must have come by a time: it has one answer, or
 // upgrades its connection. An upgrade begins behind the body, and on the connections that it takes
 // upstream sends not even its refusal until then.
-func (x *exchange) mustArrive() bool { return x.class.short() || x.in.upgrade != "" }
+func (x *exchange) mustArrive() bool { return x.class.isShort() || x.in.upgrade != "" }
 
 // takenBody is the body of a request on a taken connection; nil: it has none. Once all of it has
 // come, a client that leaves cancels x (W-253).
@@ -115,9 +115,9 @@ func (x *exchange) takenBody(t *takenConn, start []byte) *clientBody {
 		return nil
 	}
 	b := &clientBody{
-		late:  t.conn.SetReadDeadline,
-		stop:  func() { _ = t.conn.SetReadDeadline(time.Unix(1, 0)) }, // fails on a closed connection, as the Read does
-		ended: x.watchClient,
+		setDeadline: t.conn.SetReadDeadline,
+		stop:        func() { _ = t.conn.SetReadDeadline(time.Unix(1, 0)) }, // fails on a closed connection, as the Read does
+		onEnd:       x.watchClient,
 	}
 	if t.chunks != nil {
 		b.from = newChunkedBody(t.chunks)
@@ -125,20 +125,20 @@ func (x *exchange) takenBody(t *takenConn, start []byte) *clientBody {
 		b.from = &sizedBody{io.MultiReader(bytes.NewReader(start), t.in), x.in.length}
 	}
 	if x.mustArrive() {
-		_ = b.late(time.Now().Add(x.f.Opts.Arrivals.Passed)) // fails on a closed connection, as reading it will
+		_ = b.setDeadline(time.Now().Add(x.f.Opts.Arrivals.Passed)) // fails on a closed connection, as reading it will
 	}
 	return b
 }
 
-// demandPace has the client take what is sent from now on at no less than a pace.
-func (x *exchange) demandPace() {
-	if p := clientconn.Of(x.conn); p != nil {
+// setPace has the client take what is sent from now on at no less than a pace.
+func (x *exchange) setPace() {
+	if p := clientconn.PacedConnOf(x.conn); p != nil {
 		_ = p.SetPace(x.f.Opts.StallTimeout, 0) // fails on a closed connection, as the answer will
 	}
 }
 
-// endedEarly ends x, whose body did not come, and returns the answer.
-func (x *exchange) endedEarly() *apistatus.Answer {
+// earlyEndAnswer ends x, whose body did not come, and returns the answer.
+func (x *exchange) earlyEndAnswer() *apistatus.Answer {
 	x.endWith(codeClientGone)
 	a := apistatus.Failure(apistatus.BadRequest("the request body ended early"))
 	a.HangUp = true
@@ -147,11 +147,11 @@ func (x *exchange) endedEarly() *apistatus.Answer {
 
 var errWrongProtocol = errors.New("upstream switched to another protocol than the client asked for")
 
-// switchable returns why the client cannot have the protocol that upstream switched to, or nil.
-func (x *exchange) switchable(resp *http.Response) error {
+// checkSwitch returns why the client cannot have the protocol that upstream switched to, or nil.
+func (x *exchange) checkSwitch(resp *http.Response) error {
 	_, both := resp.Body.(io.ReadWriteCloser)
 	if !both || x.in.upgrade == "" || !strings.EqualFold(upgradeProtocol(resp.Header), x.in.upgrade) ||
-		x.body != nil && !x.body.whole.Load() {
+		x.body != nil && !x.body.complete.Load() {
 		return errWrongProtocol
 	}
 	return nil

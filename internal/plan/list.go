@@ -28,7 +28,7 @@ func planList(s *source.Source, c collection, hurried bool) Plan {
 		return Plan{} // upstream asks its store, whose tokens have another form (W-80)
 	case c.recent(l):
 		plan.Action = FromCacheProven
-	case c.single && (l.Exact || l.Limit > 0) && s.Resource().Through() < l.RV:
+	case c.single && (l.Exact || l.Limit > 0) && s.Resource().CompleteRV() < l.RV:
 		return Plan{} // upstream asks its store, which waits for nothing (W-68)
 	}
 	return plan

@@ -28,7 +28,7 @@ func (p *Planner) planWatch(s *source.Source, c collection) Plan {
 		// What ends before a proof can be expected goes where no proof is needed.
 		case w.Timeout <= source.ArrivalTimeout && !here:
 			return Plan{}
-		case s.Fresh.Doubtful():
+		case s.Fresh.IsFailing():
 			return Plan{Source: s, Doubtful: true}
 		}
 	}

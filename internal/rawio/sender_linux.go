@@ -21,8 +21,8 @@ type Sender struct {
 	err   syscall.Errno
 	send  func(fd uintptr)
 
-	count uint
-	slow  bool
+	sendCount uint
+	isSlow    bool
 }
 
 const (
@@ -41,7 +41,7 @@ func NewSender() *Sender {
 func (s *Sender) Send(socket syscall.RawConn, b []byte) (int, error) {
 	sent := 0
 	for sent < len(b) {
-		n, err := s.once(socket, b[sent:])
+		n, err := s.sendOnce(socket, b[sent:])
 		sent += n
 		switch err {
 		case nil:
@@ -55,16 +55,16 @@ func (s *Sender) Send(socket syscall.RawConn, b []byte) (int, error) {
 	return sent, nil
 }
 
-func (s *Sender) once(socket syscall.RawConn, b []byte) (int, error) {
+func (s *Sender) sendOnce(socket syscall.RawConn, b []byte) (int, error) {
 	s.bytes = b
 	var began time.Time
-	if s.count++; s.count%sendSample == 0 {
+	if s.sendCount++; s.sendCount%sendSample == 0 {
 		began = time.Now()
 	}
 	err := socket.Control(s.send)
 	s.bytes = nil
 	if !began.IsZero() {
-		s.slow = time.Since(began) > slowSendDuration
+		s.isSlow = time.Since(began) > slowSendDuration
 	}
 	switch {
 	case err != nil:
@@ -79,7 +79,7 @@ func (s *Sender) sendto(fd uintptr) {
 	const flags = unix.MSG_DONTWAIT | unix.MSG_NOSIGNAL
 	at, size := unsafe.Pointer(&s.bytes[0]), uintptr(len(s.bytes)) // #nosec G103 -- a system call
 	var n uintptr
-	if s.slow {
+	if s.isSlow {
 		n, _, s.err = syscall.Syscall6(unix.SYS_SENDTO, fd, uintptr(at), size, flags, 0, 0)
 	} else {
 		n, _, s.err = syscall.RawSyscall6(unix.SYS_SENDTO, fd, uintptr(at), size, flags, 0, 0)

@@ -52,7 +52,7 @@ func (s *Parts) Report(context.Context) (*status.Report, error) {
 		r.Watches.Items = append(r.Watches.Items, watchStatus(&watches[i], now))
 	}
 	r.Resources, r.Upstream.StaleResources, r.Upstream.StateAgeSeconds = s.Mirrors.Statuses(now, on)
-	ended, evicted := s.Server.Ended()
+	ended, evicted := s.Server.EndCounts()
 	for reason, n := range ended {
 		r.Ended[string(reason)] = n
 	}
@@ -134,7 +134,7 @@ const hidden = "(hidden)"
 
 // discreet is what is shown of what a watch selects: of Secrets neither a name nor a label that may
 // be made of one.
-func discreet(info *object.Resource, selected watch.Selected) watch.Selected {
+func discreet(info *object.Resource, selected watch.SelectionText) watch.SelectionText {
 	if gvr := info.GVR; gvr.Group != "" || gvr.Resource != "secrets" {
 		return selected
 	}

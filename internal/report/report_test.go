@@ -10,16 +10,16 @@ import (
 )
 
 func TestNamesOfSecretsAreHidden(t *testing.T) {
-	f := func(group, resource string, want watch.Selected) {
+	f := func(group, resource string, want watch.SelectionText) {
 		t.Helper()
 		info := &object.Resource{GVR: schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}}
-		selected := watch.Selected{Namespace: "n", Name: "password", Labels: "of=password"}
+		selected := watch.SelectionText{Namespace: "n", Name: "password", Labels: "of=password"}
 		if got := discreet(info, selected); got != want {
 			t.Errorf("%s of %q: %+v, want %+v", resource, group, got, want)
 		}
 	}
-	shown := watch.Selected{Namespace: "n", Name: "password", Labels: "of=password"}
-	f("", "secrets", watch.Selected{Namespace: "n", Name: hidden, Labels: hidden})
+	shown := watch.SelectionText{Namespace: "n", Name: "password", Labels: "of=password"}
+	f("", "secrets", watch.SelectionText{Namespace: "n", Name: hidden, Labels: hidden})
 	f("", "configmaps", shown)
 	f("example.com", "secrets", shown)
 }

@@ -30,12 +30,12 @@ type requester struct {
 	access verdict
 	// grant is what an admission rests on; nil: it rests on the listener, whose clients may have
 	// everything that is mirrored.
-	grant *authorization
-	who   *auth.Identity // nil: the user is not known
+	grant    *authorization
+	identity *auth.Identity // nil: the user is not known
 	// certified: the client is authenticated by a certificate, which upstream cannot be shown. A
 	// request that passes through as it is would have another identity there, so it does not; but its
 	// user may be impersonated.
-	certified bool
+	hasCertificate bool
 	// self is the proxy's own identity, if the request acts under it and that goes on record.
 	self   *auth.Identity
 	reason string // of a denied request, the authorizer's own
@@ -65,11 +65,11 @@ type authorization struct {
 }
 
 // permit is what a watch goes on by; nil: it rests on the listener.
-func (g *authorization) permit() func(reauth.ReviewedStream) *reauth.Permit {
+func (g *authorization) permit() func(reauth.ReviewedStream) *reauth.Lease {
 	if g == nil {
 		return nil
 	}
-	return func(st reauth.ReviewedStream) *reauth.Permit { return g.by.Admit(g.result, g.what, g.decision, st) }
+	return func(st reauth.ReviewedStream) *reauth.Lease { return g.by.Admit(g.result, g.what, g.decision, st) }
 }
 
 // clientInfo is the sender of a request, for operators. Its name is empty if it was not asked for.
@@ -78,7 +78,7 @@ func (r *request) clientInfo() watch.ClientInfo {
 	if r.grant != nil {
 		user = r.grant.result.Identity.Name()
 	}
-	return watch.NewClient(user, r.asked.UserAgent)
+	return watch.NewClient(user, r.parsed.UserAgent)
 }
 
 // identify authenticates a request and authorizes it. It requests reviews only where the answer may
@@ -86,36 +86,36 @@ func (r *request) clientInfo() watch.ClientInfo {
 // user is not known, or not known to be allowed, passes through, and upstream has the last word. A
 // status is the answer to a known user that is not allowed (W-174).
 func (s *Server) identify(r *request, candidate bool) (refusal *metav1.Status) {
-	front := r.front
+	listener := r.listener
 	switch {
-	case front.AnswerAll:
-		r.Proven()
+	case listener.AnswerAll:
+		r.MarkProven()
 		r.access = verdictAdmitted
 		return nil
-	case front.Identity == passthrough.IdentitySelf && len(r.Headers(passthrough.OwnIdentity)) == 0:
-		r.Proven()
+	case listener.Identity == passthrough.IdentitySelf && len(r.Headers(passthrough.OwnIdentity)) == 0:
+		r.MarkProven()
 		r.access = verdictAdmitted
-		if front.Self != nil {
-			r.self = front.Self()
+		if listener.Self != nil {
+			r.self = listener.Self()
 		}
 		return nil
-	case front.Access == nil:
+	case listener.Access == nil:
 		return nil
-	case front.Access.Owner != "":
-		return front.Access.admitOwner(s.base, r, candidate)
+	case listener.Access.Owner != "":
+		return listener.Access.admitOwner(s.base, r, candidate)
 	}
 	peer := r.Certificates()
 	if !candidate && len(peer) == 0 {
 		return nil
 	}
-	a := front.Access
+	a := listener.Access
 	request := auth.AuthnRequest{Header: r.Headers(a.Authenticator.Reads), Peer: peer, From: r.Address()}
 	result := a.Authenticator.Authenticate(s.base, request)
 	if result.Outcome != auth.Authenticated {
 		return r.unauthenticated(result, request)
 	}
-	r.Proven()
-	r.certified, r.who = result.Credential.Certified(), result.Identity
+	r.MarkProven()
+	r.hasCertificate, r.identity = result.Credential.Certified(), result.Identity
 	if !candidate {
 		return nil
 	}
@@ -124,11 +124,11 @@ func (s *Server) identify(r *request, candidate bool) (refusal *metav1.Status) {
 
 // authorize finds out whether a user may have what a request is for.
 func (a *Access) authorize(ctx context.Context, r *request, result auth.Result) *metav1.Status {
-	what, ok := auth.AttributesOf(r.asked.Method, r.asked.Path, r.asked.RawQuery)
+	what, ok := auth.AttributesOf(r.parsed.Method, r.parsed.Path, r.parsed.RawQuery)
 	if !ok {
 		return nil
 	}
-	r.who = result.Identity
+	r.identity = result.Identity
 	decision := a.Authorizer.Authorize(ctx, result.Identity, what)
 	switch {
 	case decision.Verdict == auth.Allowed:
@@ -159,10 +159,10 @@ func (a *Access) admitOwner(ctx context.Context, r *request, candidate bool) *me
 	case result.Outcome != auth.Authenticated:
 		return apistatus.Unauthorized()
 	case result.Identity.Name() != a.Owner:
-		r.who = result.Identity
+		r.identity = result.Identity
 		return apistatus.Forbidden("this listener is for " + a.Owner + " alone, and the token is another user's")
 	}
-	r.Proven()
+	r.MarkProven()
 	if !candidate || len(headers) > 1 {
 		return nil
 	}
@@ -182,7 +182,7 @@ func (r *request) unauthenticated(result auth.Result, sent auth.AuthnRequest) (r
 	if result.Outcome == auth.Refused && len(sent.Header["Authorization"]) == 0 {
 		return apistatus.Unauthorized()
 	}
-	r.certified = result.Outcome == auth.Impersonating
+	r.hasCertificate = result.Outcome == auth.Impersonating
 	return nil
 }
 
@@ -193,9 +193,9 @@ func (r *request) refuseRequester(status *metav1.Status) outcome {
 	if _, ok := r.negotiateFailure(); !ok && r.access == verdictDenied {
 		return r.passThrough()
 	}
-	return answered(apistatus.FailureAs(r.failureFormat(), status))
+	return answerOutcome(apistatus.FailureAs(r.failureFormat(), status))
 }
 
 // refuseBusy refuses a request that too many reviews keep from being reviewed: passing them all
 // through would cost upstream more than the reviews do (design D13).
-func refuseBusy() outcome { return answered(apistatus.TooManyRequests(apistatus.RetryAfter())) }
+func refuseBusy() outcome { return answerOutcome(apistatus.TooManyRequests(apistatus.RetryAfter())) }

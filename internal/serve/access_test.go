@@ -98,7 +98,7 @@ const inN, inM = "/api/v1/namespaces/n/configmaps", "/api/v1/namespaces/m/config
 
 // Requests of a known user are answered from memory if they are allowed and refused here if they
 // are not; all others pass through to upstream (D12).
-func TestAccess(t *testing.T) {
+func TestAllowedRequestsAreAnsweredFromMemory(t *testing.T) {
 	t.Parallel()
 	up := fakeapiserver.New(fakeapiserver.Options{})
 	up.Create(fakeapiserver.ConfigMaps, "n", "a")
@@ -165,7 +165,7 @@ func TestAccess(t *testing.T) {
 }
 
 // A 403 is upstream's, in the form that the client understands (W-10, W-174).
-func TestForbidden(t *testing.T) {
+func TestARefusalHasTheFormOfTheAPIServer(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{access: true})
 	r.people()
@@ -703,7 +703,7 @@ func (r *rig) withCertificate(cert tls.Certificate, http2 bool, method, target s
 
 // A listener with an owner serves only requests with the owner's tokens: upstream does not even see
 // others.
-func TestOwner(t *testing.T) {
+func TestAListenerWithAnOwnerServesTheOwnerAlone(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{access: true, mutate: func(a *Access) { a.Owner = "alice" }})
 	r.people()
@@ -746,7 +746,7 @@ func TestOwner(t *testing.T) {
 
 // A request that comes while too many reviews are under way is refused with a 429, and does not
 // pass through (D13).
-func TestBusyReviews(t *testing.T) {
+func TestARequestBeyondTheReviewsIsRefusedWith429(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{access: true, reviews: 1})
 	r.people()

@@ -192,7 +192,7 @@ func TestOverBeforeItBegins(t *testing.T) {
 
 // Only a watch that asked for its initial events, or was given them by default, has a mark at their
 // end (W-33, W-101).
-func TestNoMarkOfOld(t *testing.T) {
+func TestOnlyAWatchWithInitialEventsHasTheirEndMark(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})
 	rv := r.up.Create(fakeapiserver.ConfigMaps, "n", "a")

@@ -54,7 +54,7 @@ func benchmarkList(b *testing.B, answer func() int) {
 
 // listAnswerer is what answers a LIST of n pods, and tells how many bytes its body has. It is on
 // record if there is one.
-func listAnswerer(b *testing.B, n int, record *audit.Trail) func() int {
+func listAnswerer(b *testing.B, n int, record *audit.Logger) func() int {
 	b.Helper()
 	var pods []string
 	for i := range n {
@@ -69,7 +69,7 @@ func listAnswerer(b *testing.B, n int, record *audit.Trail) func() int {
 			flowcontrol.DefaultQueue, nil),
 	})
 	b.Cleanup(func() { _ = server.Close(b.Context()) })
-	handler := server.http1(Front{AnswerAll: true}).Handler()
+	handler := server.http1(ListenerConfig{AnswerAll: true}).Handler()
 	out := bufio.NewWriter(io.Discard)
 	return func() int {
 		var ctx fasthttp.RequestCtx

@@ -17,8 +17,8 @@ import (
 )
 
 // handle answers one request.
-func (s *Server) handle(c call, front Front) {
-	r := s.newRequest(c, front)
+func (s *Server) handle(c call, listener ListenerConfig) {
+	r := s.newRequest(c, listener)
 	defer r.close()
 	r.complete(s.decide(r))
 }
@@ -27,16 +27,16 @@ func (s *Server) handle(c call, front Front) {
 // else upstream answers.
 func (s *Server) decide(r *request) outcome {
 	if early := s.answerEarly(r); early != nil {
-		return answered(early)
+		return answerOutcome(early)
 	}
 	var candidate plan.Candidate
 	var ok bool
-	s.readers.read(r.asked.RawQuery, func() { candidate, ok = s.planner.Consider(r.asked) })
+	s.longQueries.run(r.parsed.RawQuery, func() { candidate, ok = s.planner.Consider(r.parsed) })
 	refusal := s.identify(r, ok)
-	r.passable = refusal == nil || r.access == verdictDenied
+	r.canPass = refusal == nil || r.access == verdictDenied
 	r.flow = flowOf(r)
 	if r.flow.User != "" { // also of a request that passes through, by a token that was reviewed lately
-		r.Proven()
+		r.MarkProven()
 	}
 	r.trace.begin()
 	switch {
@@ -47,30 +47,30 @@ func (s *Server) decide(r *request) outcome {
 	case !ok || !r.isAdmitted(): // to plan is to have it mirrored
 		return r.passThrough()
 	}
-	s.readers.read(r.asked.RawQuery, func() { r.plan = s.planner.Decide(candidate) })
+	s.longQueries.run(r.parsed.RawQuery, func() { r.plan = s.planner.Decide(candidate) })
 	o := r.fromMemory()
 	switch {
 	case o != unsettled:
 		return o
 	case s.planner.Awaits(candidate, r.plan):
-		return answered(apistatus.FailureAs(r.failureFormat(), apistatus.NotReady(apistatus.RetryAfter())))
+		return answerOutcome(apistatus.FailureAs(r.failureFormat(), apistatus.NotReady(apistatus.RetryAfter())))
 	}
-	return r.passPlanned()
+	return r.passThroughPlanned()
 }
 
 // answerEarly is the answer to a request that does not depend on its sender; nil: it has none.
 func (s *Server) answerEarly(r *request) *apistatus.Answer {
-	if g := r.front.Guard; g != nil {
-		if status := g.Refusal(r.Guarded()); status != nil {
+	if g := r.listener.Guard; g != nil {
+		if status := g.Refusal(r.GuardedRequest()); status != nil {
 			a := apistatus.Failure(status)
 			a.HangUp = true
 			return a
 		}
 	}
-	if s.isReadinessProbe(r.asked) {
-		return s.readiness()
+	if s.isReadinessProbe(r.parsed) {
+		return s.readinessAnswer()
 	}
-	return s.unavailable(r)
+	return s.unavailableAnswer(r)
 }
 
 // fromMemory is the answer from memory, or unsettled: upstream has to answer. The plan of a watch
@@ -81,32 +81,32 @@ func (r *request) fromMemory() outcome {
 	}
 	r.server.metrics.introduce(r.plan.Source)
 	from := r.plan.Source.Resource()
-	if r.plan.MostRecent() && !from.Ready() {
+	if r.plan.MostRecent() && !from.IsReady() {
 		return unsettled // upstream need not wait for our first state
 	}
 	if r.plan.Get == nil && r.plan.Action != plan.Refuse && !r.server.awaitReady(from) &&
-		r.server.opts.Catalog.Find(from.Info.GVR) == r.plan.Source && !from.Retired() {
+		r.server.opts.Catalog.Find(from.Info.GVR) == r.plan.Source && !from.IsClosed() {
 		r.server.metrics.notReady.WithLabelValues(r.resource()).Inc()
-		return answered(apistatus.FailureAs(r.plan.Failure, apistatus.NotReady(apistatus.RetryAfter())))
+		return answerOutcome(apistatus.FailureAs(r.plan.Failure, apistatus.NotReady(apistatus.RetryAfter())))
 	}
 	switch {
-	case from.Retired() || !from.Ready(): // given up meanwhile: whatever upstream says now, it does not say here
+	case from.IsClosed() || !from.IsReady(): // given up meanwhile: whatever upstream says now, it does not say here
 		return unsettled
 	case r.plan.Action == plan.Refuse:
 		return r.refuse(r.plan.Status)
 	case !r.checkAge():
 		return unsettled
 	case r.plan.Get != nil:
-		return r.get()
+		return r.answerGet()
 	case r.plan.List != nil:
-		return r.list()
+		return r.answerList()
 	}
-	return r.watch()
+	return r.openWatch()
 }
 
-// watch opens a watch.
-func (r *request) watch() outcome {
-	st, refusal := r.server.watches.Open(r.Departs, r.plan,
+// openWatch opens a watch.
+func (r *request) openWatch() outcome {
+	st, refusal := r.server.watches.Open(r.OnDisconnect, r.plan,
 		watch.StreamOptions{Owner: ownerOf(r.flow), Client: r.clientInfo(), Admit: r.grant.permit()}, r.flow)
 	switch {
 	case refusal == nil:
@@ -115,24 +115,24 @@ func (r *request) watch() outcome {
 		r.plan = plan.Plan{Source: r.plan.Source, Doubtful: true}
 		return unsettled
 	}
-	return answered(refusal.Answer)
+	return answerOutcome(refusal.Answer)
 }
 
-// readyWait is how long a request is held while a resource's first state is on its way (design
-// D14).
-const readyWait = 3 * time.Second
+// firstStateTimeout is how long a request is held while a resource's first state is on its way
+// (design D14).
+const firstStateTimeout = 3 * time.Second
 
 // awaitReady waits for the resource's first state, unless it has been given up.
 func (s *Server) awaitReady(r *cache.Resource) bool {
-	if r.Ready() {
+	if r.IsReady() {
 		return true
 	}
-	ctx, cancel := context.WithTimeout(s.base, readyWait)
+	ctx, cancel := context.WithTimeout(s.base, firstStateTimeout)
 	defer cancel()
 	for {
 		changed := r.Changed()
-		if r.Ready() || r.Retired() {
-			return r.Ready()
+		if r.IsReady() || r.IsClosed() {
+			return r.IsReady()
 		}
 		select {
 		case <-changed:
@@ -150,10 +150,10 @@ type longQueryLimit chan struct{}
 // longQueryBytes is how many bytes of query are long.
 const longQueryBytes = 16 << 10
 
-func newReaders() longQueryLimit { return make(longQueryLimit, max(1, runtime.GOMAXPROCS(0)/2)) }
+func newLongQueryLimit() longQueryLimit { return make(longQueryLimit, max(1, runtime.GOMAXPROCS(0)/2)) }
 
-// read calls f, in its turn if the query is long.
-func (r longQueryLimit) read(query string, f func()) {
+// run calls f, in its turn if the query is long.
+func (r longQueryLimit) run(query string, f func()) {
 	if len(query) > longQueryBytes {
 		r <- struct{}{}
 		defer func() { <-r }()
@@ -171,32 +171,32 @@ func (s *Server) isReadinessProbe(r plan.Request) bool {
 	return s.opts.Ready != nil && r.Path == ReadinessPath && (r.Method == http.MethodGet || r.Method == http.MethodHead)
 }
 
-// readiness answers a probe of this proxy's own readiness. Probes bring no credentials: the answer
-// is yes or no, and why not is for --metrics-listen.
-func (s *Server) readiness() *apistatus.Answer {
+// readinessAnswer answers a probe of this proxy's own readiness. Probes bring no credentials: the
+// answer is yes or no, and why not is for --metrics-listen.
+func (s *Server) readinessAnswer() *apistatus.Answer {
 	if s.opts.Ready() != nil {
 		return apistatus.Text(http.StatusInternalServerError, "not ready\n")
 	}
 	return apistatus.Text(http.StatusOK, "ok")
 }
 
-// unavailable is the answer while upstream has been unreachable since the start, so that its state
-// is not known; nil once upstream has answered.
+// unavailableAnswer is the answer while upstream has been unreachable since the start, so that its
+// state is not known; nil once upstream has answered.
 //
 // A watch receives what upstream sends while it fills its watch cache: of all answers, 429 alone
 // makes client-go's informers retry the same watch, as without an answer. After anything else they
 // list again, all at once, as soon as they can. All other requests receive what passing them on
 // would yield.
-func (s *Server) unavailable(r *request) *apistatus.Answer {
-	if s.opts.Away == nil {
+func (s *Server) unavailableAnswer(r *request) *apistatus.Answer {
+	if s.opts.Unreachable == nil {
 		return nil
 	}
-	why := s.opts.Away()
+	why := s.opts.Unreachable()
 	if why == nil {
 		return nil
 	}
 	status := apistatus.Unavailable("upstream apiserver is unavailable: " + passthrough.FailureKind(why))
-	if t, ok := plan.ParseTarget(r.asked.Path); ok && t.Watches(r.asked.Query()) {
+	if t, ok := plan.ParseTarget(r.parsed.Path); ok && t.Watches(r.parsed.Query()) {
 		status = apistatus.NotReady(apistatus.RetryAfter())
 	}
 	return apistatus.FailureAs(r.failureFormat(), status)
@@ -207,12 +207,12 @@ func (s *Server) unavailable(r *request) *apistatus.Answer {
 // a request only claims to be counts for nothing, or every made-up token would be a user with a
 // share.
 func flowOf(r *request) flowcontrol.Flow {
-	who := r.who
+	who := r.identity
 	switch {
 	case r.grant != nil:
 		who = r.grant.result.Identity
-	case who == nil && !r.isAdmitted() && r.front.Access != nil:
-		who = r.front.Access.Authenticator.Recall(auth.AuthnRequest{Header: r.Headers(isAuthorization)})
+	case who == nil && !r.isAdmitted() && r.listener.Access != nil:
+		who = r.listener.Access.Authenticator.Recall(auth.AuthnRequest{Header: r.Headers(isAuthorization)})
 	}
 	if who != nil {
 		return flowcontrol.UserFlow(who.Name())

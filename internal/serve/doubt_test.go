@@ -25,11 +25,11 @@ func testDoubtfulWatches(t *testing.T, http2 bool) {
 	r.up.Create(fakeapiserver.ConfigMaps, "n", "a")
 	r.mirrored(configMaps)
 	const passing = 3
-	r.server.doubts = rate.NewLimiter(0, passing)
+	r.server.unprovenWatches = rate.NewLimiter(0, passing)
 	source := r.catalog[configMaps.GVR]
 	eventually(t, "doubt", func() bool {
 		_, _ = source.Fresh.Prove(t.Context()) // no proof succeeds
-		return source.Fresh.Doubtful()
+		return source.Fresh.IsFailing()
 	})
 	client, url := http.DefaultClient, r.url
 	if http2 {

@@ -17,7 +17,7 @@ import (
 
 // Draining ends streams one after another, each after a bookmark, takes no new ones, and answers
 // everything else meanwhile (D14).
-func TestDrain(t *testing.T) { eachWay(t, testDrain) }
+func TestADrainEndsEachStreamAfterABookmark(t *testing.T) { eachWay(t, testDrain) }
 
 func testDrain(t *testing.T, goroutines bool) {
 	t.Parallel()

@@ -22,15 +22,15 @@ const (
 	partialList   = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 )
 
-// TestUnencodable: an event that cannot be made in a client's encoding ends its watch, cleanly and
-// before the event; the encoding is not offered any more, which is logged once; all other watches
-// go on (W-235).
-func TestUnencodable(t *testing.T) {
+// TestAnUnencodableEventWithdrawsTheEncoding: an event that cannot be made in a client's encoding
+// ends its watch, cleanly and before the event; the encoding is not offered any more, which is
+// logged once; all other watches go on (W-235).
+func TestAnUnencodableEventWithdrawsTheEncoding(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{customWidgets}})
 	// A state that was taken after the objects were made would have them by name, and the bad one
 	// first.
-	through := r.catalog[customWidgets.GVR].Resource().Through()
+	through := r.catalog[customWidgets.GVR].Resource().CompleteRV()
 	path := fmt.Sprintf("%s?watch=1&resourceVersion=%d", customWidgets.Path(), through)
 	partial, whole := r.watch(path, rawclient.Header("Accept", partialObject)), r.watch(path)
 	fine := r.up.Create(fakeapiserver.Widgets, "n", "fine")
@@ -89,9 +89,9 @@ func TestUnencodableList(t *testing.T) {
 	}
 }
 
-// TestGzip is W-6: lists and objects above 128 KiB are compressed as a whole, with a
-// Content-Length, for a client that accepts exactly gzip.
-func TestGzip(t *testing.T) {
+// TestLargeListsAndObjectsAreCompressed is W-6: lists and objects above 128 KiB are compressed as a
+// whole, with a Content-Length, for a client that accepts exactly gzip.
+func TestLargeListsAndObjectsAreCompressed(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})
 	r.up.Create(fakeapiserver.ConfigMaps, "n", "large", fakeapiserver.WithPadding(200_000))
@@ -160,9 +160,9 @@ func (a raw) plain(t *testing.T) []byte {
 	return body
 }
 
-// TestGzipWatch is W-7: only a watch-list is compressed. A member can be read as soon as it has
-// come.
-func TestGzipWatch(t *testing.T) {
+// TestOnlyAWatchListIsCompressed is W-7: only a watch-list is compressed. A member can be read as
+// soon as it has come.
+func TestOnlyAWatchListIsCompressed(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})
 	a := r.up.Create(fakeapiserver.ConfigMaps, "n", "a", fakeapiserver.WithPadding(100_000))
@@ -183,7 +183,7 @@ func TestGzipWatch(t *testing.T) {
 			expect(t, w, fmt.Sprintf("ADDED n/a %d", a))
 		}
 		if compressed {
-			expect(t, w, fmt.Sprintf("BOOKMARK %d end", r.catalog[configMaps.GVR].Resource().Through()))
+			expect(t, w, fmt.Sprintf("BOOKMARK %d end", r.catalog[configMaps.GVR].Resource().CompleteRV()))
 		}
 		a = r.up.Update(fakeapiserver.ConfigMaps, "n", "a", fakeapiserver.WithLabel("at", fmt.Sprint(a)))
 		expect(t, w, fmt.Sprintf("MODIFIED n/a %d", a))

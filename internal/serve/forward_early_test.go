@@ -13,7 +13,7 @@ import (
 
 // Upstream refuses a body before it has read it, and the client stops sending when it sees that.
 // The refusal must still arrive whole, without a wait for the rest of the body.
-func TestEarlyRefusal(t *testing.T) {
+func TestAnEarlyRefusalArrivesWhole(t *testing.T) {
 	t.Parallel()
 	upstream := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusForbidden)

@@ -81,16 +81,16 @@ func newFront(t *testing.T, upstream http.Handler, o frontOptions) *front {
 		u.Close()
 	})
 	server := passThroughServer(func(ctx *fasthttp.RequestCtx) {
-		fr.forwarder.Forward(http1.RequestOf(ctx), passthrough.Bearer{Listener: o.identity, As: o.as,
+		fr.forwarder.Forward(http1.RequestOf(ctx), passthrough.SenderIdentity{Listener: o.identity, As: o.as,
 			Flow: flowcontrol.AddrFlow(clientconn.AddressOf(ctx.RemoteAddr()))}, tookObserver{took: o.took})
 	})
 	if o.http2 {
 		passing := New(Options{Catalog: sourcetest.Resources{}, Forwarder: fr.forwarder, StallTimeout: patience,
 			Metrics: NewMetrics(nil), Log: zap.NewNop()})
 		server.NextProto("h2", func(c net.Conn) error {
-			front := Front{Identity: o.identity}
-			passing.http2.serve(c, front, passing.http2.bounds(front))
-			for slices.ContainsFunc(passing.http2.open(), func(h *h2.Conn) bool { return h.NetConn() == c }) {
+			listener := ListenerConfig{Identity: o.identity}
+			passing.http2.serve(c, listener, passing.http2.bounds(listener))
+			for slices.ContainsFunc(passing.http2.openConns(), func(h *h2.Conn) bool { return h.NetConn() == c }) {
 				time.Sleep(time.Millisecond) // fasthttp closes what a handler has left
 			}
 			return nil

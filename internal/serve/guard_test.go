@@ -25,7 +25,7 @@ func TestPlainGuardOverUnixSocket(t *testing.T) {
 	server := passThroughServer(func(ctx *fasthttp.RequestCtx) {
 		c := http1.New(http1.ServerOptions{Identity: passthrough.IdentitySelf}).CallOf(ctx)
 		ctx.SetStatusCode(http.StatusNoContent)
-		if status := guard.Refusal(c.Guarded()); status != nil {
+		if status := guard.Refusal(c.GuardedRequest()); status != nil {
 			apistatus.Failure(status).Write(c)
 		}
 	})
@@ -80,7 +80,7 @@ func TestRefusedConnectsReachNothing(t *testing.T) {
 	served := make(chan error, 1)
 	go func() {
 		served <- server.Serve(listener,
-			Front{Identity: passthrough.IdentitySelf, Guard: passthrough.NewPlainGuard(nil, nil, false)})
+			ListenerConfig{Identity: passthrough.IdentitySelf, Guard: passthrough.NewPlainGuard(nil, nil, false)})
 	}()
 	defer func() {
 		_ = server.Close(t.Context())

@@ -58,22 +58,22 @@ func newHTTP2Server(s *Server) *http2Server {
 }
 
 // serve serves one connection, maybe beyond its return.
-func (h *http2Server) serve(c net.Conn, front Front, bounds http2Bounds) {
-	below := clientconn.Of(c)
+func (h *http2Server) serve(c net.Conn, listener ListenerConfig, bounds http2Bounds) {
+	below := clientconn.PacedConnOf(c)
 	proving := &atomic.Bool{}
-	certified := h.certified(c, front)
+	certified := h.hasVerifiedCertificate(c, listener)
 	var conn *h2.Conn
 	conn = h2.New(c, h2.Options{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			response := w.(*h2.Response)
-			h.prove(response, r, front, proving)
-			h.answer(response, r, front, certified, below)
+			h.proveSender(response, r, listener, proving)
+			h.answerRequest(response, r, listener, certified, below)
 		}),
 		Log:        h.server.log,
 		MaxStreams: http2Streams,
 		Window:     http2Window,
 		MaxHeader:  http.DefaultMaxHeaderBytes,
-		Bounds:     bounds.of(certified),
+		Bounds:     bounds.boundsFor(certified),
 		Peer:       clientconn.AddressOf(c.RemoteAddr()),
 		Stall:      func() time.Duration { return h.server.eviction.StallTimeout(h.server.opts.StallTimeout) },
 		Quiet:      http2QuietTimeout,
@@ -86,12 +86,12 @@ func (h *http2Server) serve(c net.Conn, front Front, bounds http2Bounds) {
 				below.SetState(clientconn.StateIdle)
 			}
 		},
-		Proven:      below.Prove,
-		Leaving:     below.Leave,
-		Ended:       func() { h.left(conn) },
-		Nonblocking: h.nonblocking(c),
+		Proven:      below.MarkProven,
+		Leaving:     below.MarkLeaving,
+		Ended:       func() { h.forgetConn(conn) },
+		Nonblocking: h.nonblockingConn(c),
 	})
-	if !h.admit(conn) {
+	if !h.admitConn(conn) {
 		conn.Close()
 		return
 	}
@@ -109,27 +109,27 @@ func (h *http2Server) serve(c net.Conn, front Front, bounds http2Bounds) {
 	conn.Serve()
 }
 
-// nonblocking is what a connection is read from and written to without a goroutine, where that is
-// possible.
-func (h *http2Server) nonblocking(c net.Conn) h2.NonblockingConn {
+// nonblockingConn is what a connection is read from and written to without a goroutine, where that
+// is possible.
+func (h *http2Server) nonblockingConn(c net.Conn) h2.NonblockingConn {
 	if !h.server.watches.HaveWriters() {
 		return nil
 	}
-	if s := clientconn.NewPolledConn(c, h.server.gone); s != nil {
+	if s := clientconn.NewPolledConn(c, h.server.poller); s != nil {
 		return s
 	}
 	return nil
 }
 
-// prove reviews the credentials of a request beside it, unless its connection has proven its sender
-// already: what passes through is not reviewed otherwise, and further requests of a known client
-// need not wait for upstream's answer to it.
-func (h *http2Server) prove(w *h2.Response, r *http.Request, front Front, proving *atomic.Bool) {
-	if front.Access == nil || w.Proven() || !passthrough.BearsToken(r.Header) ||
+// proveSender reviews the credentials of a request beside it, unless its connection has proven its
+// sender already: what passes through is not reviewed otherwise, and further requests of a known
+// client need not wait for upstream's answer to it.
+func (h *http2Server) proveSender(w *h2.Response, r *http.Request, listener ListenerConfig, proving *atomic.Bool) {
+	if listener.Access == nil || w.IsProven() || !passthrough.HasBearerToken(r.Header) ||
 		!proving.CompareAndSwap(false, true) {
 		return
 	}
-	a := front.Access.Authenticator
+	a := listener.Access.Authenticator
 	request := auth.AuthnRequest{Header: http.Header{}}
 	for name, values := range r.Header {
 		if a.Reads(name) {
@@ -145,7 +145,7 @@ func (h *http2Server) prove(w *h2.Response, r *http.Request, front Front, provin
 	})
 }
 
-func (h *http2Server) admit(c *h2.Conn) bool {
+func (h *http2Server) admitConn(c *h2.Conn) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.mu.closing {
@@ -157,8 +157,8 @@ func (h *http2Server) admit(c *h2.Conn) bool {
 	return true
 }
 
-// left follows the end of a connection, also of one that was not admitted.
-func (h *http2Server) left(c *h2.Conn) {
+// forgetConn follows the end of a connection, also of one that was not admitted.
+func (h *http2Server) forgetConn(c *h2.Conn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if _, admitted := h.mu.conns[c]; !admitted {
@@ -169,43 +169,43 @@ func (h *http2Server) left(c *h2.Conn) {
 	h.server.metrics.http2.Dec()
 }
 
-// answer answers one request.
-func (h *http2Server) answer(w *h2.Response, r *http.Request, front Front, certified bool,
+// answerRequest answers one request.
+func (h *http2Server) answerRequest(w *h2.Response, r *http.Request, listener ListenerConfig, certified bool,
 	below *clientconn.PacedConn) {
 	out := clientconn.NewPacedWriter(w, below, h.server.opts.StallTimeout)
 	defer out.Close()
-	anonymous := front.anonymous(r, certified)
+	anonymous := listener.anonymous(r, certified)
 	out.EndsConnection = func(code int) bool { return anonymous || code == http.StatusUnauthorized }
 	c := http2Call{
 		NetResponder: clientconn.NetResponder{Writer: out, RequestFields: r.Header},
-		server:       h.server, r: r, front: front,
+		server:       h.server, r: r, listener: listener,
 	}
-	defer c.recovered()
-	if below.OverLimit() {
+	defer c.recoverPanic()
+	if below.IsOverLimit() {
 		apistatus.TooManyRequests(apistatus.RetryAfter()).Write(c)
 		below.GoAway()
 		return
 	}
-	h.server.handle(c, front)
+	h.server.handle(c, listener)
 }
 
 // goAway tells clients to open another connection for their next request. Streams go on.
 func (h *http2Server) goAway() {
-	for _, c := range h.open() {
+	for _, c := range h.openConns() {
 		c.GoAway()
 	}
 }
 
-// open are the connections that there are.
-func (h *http2Server) open() []*h2.Conn {
+// openConns are the connections that there are.
+func (h *http2Server) openConns() []*h2.Conn {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Collect(maps.Keys(h.mu.conns))
 }
 
-// leave takes no more connections, and tells the clients of those that there are. A connection then
-// ends with its last stream.
-func (h *http2Server) leave() {
+// leaveConns takes no more connections, and tells the clients of those that there are. A connection
+// then ends with its last stream.
+func (h *http2Server) leaveConns() {
 	h.mu.Lock()
 	h.mu.closing = true
 	h.mu.Unlock()
@@ -230,8 +230,8 @@ func (h *http2Server) close() {
 	h.mu.Lock()
 	h.mu.closing = true
 	h.mu.Unlock()
-	for _, c := range h.open() {
-		clientconn.Reset(c.NetConn())
+	for _, c := range h.openConns() {
+		clientconn.ResetConn(c.NetConn())
 		c.Close()
 	}
 	h.active.Wait()
@@ -249,50 +249,50 @@ const (
 // certificate, and of any other.
 type http2Bounds struct{ certified, other *h2.Bounds }
 
-func (b http2Bounds) of(certified bool) *h2.Bounds {
+func (b http2Bounds) boundsFor(certified bool) *h2.Bounds {
 	if certified {
 		return b.certified
 	}
 	return b.other
 }
 
-func (h *http2Server) bounds(front Front) http2Bounds {
-	return http2Bounds{certified: h.boundsOf(front, true), other: h.boundsOf(front, false)}
+func (h *http2Server) bounds(listener ListenerConfig) http2Bounds {
+	return http2Bounds{certified: h.boundsOf(listener, true), other: h.boundsOf(listener, false)}
 }
 
-func (h *http2Server) boundsOf(front Front, certified bool) *h2.Bounds {
-	pool := h.server.opts.Limiter.LargeHeads()
+func (h *http2Server) boundsOf(listener ListenerConfig, certified bool) *h2.Bounds {
+	pool := h.server.opts.Limiter.HeaderBudget()
 	return &h2.Bounds{
 		Head: http2HeadBytes, Unproven: http2UnprovenBytes, Proven: http2ProvenBytes, Handlers: http2Handlers,
 		Arrival: h.server.arrivals.Head, Large: http1.HeadArrivalTimeout,
 		Reserve:     pool.Take,
 		Release:     pool.Give,
-		Credentials: func(r *http.Request) bool { return !front.anonymous(r, certified) },
+		Credentials: func(r *http.Request) bool { return !listener.anonymous(r, certified) },
 		Refuse: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			out := clientconn.NewPacedWriter(w.(*h2.Response), nil, h.server.opts.StallTimeout)
 			defer out.Close()
-			out.EndsConnection = func(int) bool { return front.anonymous(r, certified) }
+			out.EndsConnection = func(int) bool { return listener.anonymous(r, certified) }
 			apistatus.Failure(apistatus.HeadTooLarge()).Write(clientconn.NetResponder{Writer: out, RequestFields: r.Header})
 		}),
 	}
 }
 
-// certified reports that the client has sent a certificate that is vouched for: any client can send
-// one of its own making.
-func (h *http2Server) certified(c net.Conn, front Front) bool {
+// hasVerifiedCertificate reports that the client has sent a certificate that is vouched for: any
+// client can send one of its own making.
+func (h *http2Server) hasVerifiedCertificate(c net.Conn, listener ListenerConfig) bool {
 	secure, ok := c.(h2.TLSConn)
-	if !ok || front.Access == nil {
+	if !ok || listener.Access == nil {
 		return false
 	}
 	peer := secure.ConnectionState().PeerCertificates
-	return front.Access.Authenticator.Vouched(h.server.base, clientconn.AddressOf(c.RemoteAddr()), peer)
+	return listener.Access.Authenticator.Vouched(h.server.base, clientconn.AddressOf(c.RemoteAddr()), peer)
 }
 
 // anonymous reports that nothing in a request can name its sender, so that kube-apiserver takes it
 // for system:anonymous: no certificate, and no bearer token where one is looked for.
-func (f Front) anonymous(r *http.Request, certified bool) bool {
+func (f ListenerConfig) anonymous(r *http.Request, certified bool) bool {
 	if f.AnswerAll || f.Identity == passthrough.IdentitySelf || certified {
 		return false
 	}
-	return !passthrough.BearsToken(r.Header)
+	return !passthrough.HasBearerToken(r.Header)
 }

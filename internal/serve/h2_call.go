@@ -18,22 +18,22 @@ import (
 // http2Call is a request on a stream of an HTTP/2 connection.
 type http2Call struct {
 	clientconn.NetResponder
-	server *Server
-	r      *http.Request
-	front  Front
+	server   *Server
+	r        *http.Request
+	listener ListenerConfig
 }
 
 // HangUp leaves the connection alone: where one request of it ends is never in doubt, and the
 // others have no part in this one.
 func (c http2Call) HangUp() {}
 
-// recovered turns a panic into a 500, or a reset if the answer has begun, and a log line.
-func (c http2Call) recovered() {
+// recoverPanic turns a panic into a 500, or a reset if the answer has begun, and a log line.
+func (c http2Call) recoverPanic() {
 	p := recover()
 	if p == nil {
 		return
 	}
-	c.server.panicked(p)
+	c.server.reportPanic(p)
 	if c.Writer.HeadWritten() {
 		c.Writer.Cut()
 		return
@@ -42,20 +42,20 @@ func (c http2Call) recovered() {
 	apistatus.InternalError().Write(c)
 }
 
-func (c http2Call) Proven() { c.Writer.Prove() }
+func (c http2Call) MarkProven() { c.Writer.Prove() }
 
 func (c http2Call) Address() netip.Addr {
 	address, _ := netip.ParseAddrPort(c.r.RemoteAddr) // of a unix socket it is none
 	return address.Addr()
 }
 
-func (c http2Call) Departs(gone func()) (stop func()) {
+func (c http2Call) OnDisconnect(gone func()) (stop func()) {
 	return c.Writer.OnEnd(func(error) { gone() })
 }
 
 func (c http2Call) Forward(flow flowcontrol.Flow, as *auth.Impersonation, o passthrough.AnswerObserver) {
 	c.server.opts.Forwarder.ForwardHTTP2(c.Writer, c.r,
-		passthrough.Bearer{Listener: c.front.Identity, As: as, Flow: flow, Trusted: c.front.AnswerAll}, o)
+		passthrough.SenderIdentity{Listener: c.listener.Identity, As: as, Flow: flow, Trusted: c.listener.AnswerAll}, o)
 }
 
 // PlanRequest is what a plan needs. A request with a body is nothing that a plan knows.
@@ -91,15 +91,15 @@ func (c http2Call) Certificates() []*x509.Certificate {
 	return c.r.TLS.PeerCertificates
 }
 
-// Guarded is what a guard needs.
-func (c http2Call) Guarded() passthrough.PlainRequest {
+// GuardedRequest is what a guard needs.
+func (c http2Call) GuardedRequest() passthrough.PlainRequest {
 	h := c.r.Header
 	return passthrough.PlainRequest{
 		Host:    c.r.Host,
 		Origins: h["Origin"],
 		Method:  c.r.Method,
 		Target:  c.r.RequestURI,
-		AsSelf: c.front.Identity == passthrough.IdentitySelf &&
+		AsSelf: c.listener.Identity == passthrough.IdentitySelf &&
 			!passthrough.OwnCredentials(h["Authorization"], h["Sec-Websocket-Protocol"]),
 	}
 }

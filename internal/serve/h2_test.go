@@ -54,7 +54,7 @@ func (r *rig) watch2(c *http.Client, path string) *rawclient.Watcher {
 
 // Every answer is the same on both protocols: from memory, refused here, and from upstream (W-2,
 // W-3).
-func TestHTTP2Answers(t *testing.T) {
+func TestAnswersAreTheSameOnBothProtocols(t *testing.T) {
 	t.Parallel()
 	up := fakeapiserver.New(fakeapiserver.Options{})
 	fill(up)
@@ -203,7 +203,7 @@ func TestHTTP2StalledConnection(t *testing.T) {
 
 // Draining tells clients to go elsewhere with what they ask next, and ends the streams that they
 // have after a bookmark (D14).
-func TestHTTP2Drain(t *testing.T) {
+func TestADrainSendsGoAwayAndEndsStreams(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})
 	r.up.Create(fakeapiserver.ConfigMaps, "n", "a")
@@ -226,7 +226,7 @@ func TestHTTP2Drain(t *testing.T) {
 }
 
 // Close leaves nothing behind, whatever clients do.
-func TestHTTP2Close(t *testing.T) {
+func TestCloseLeavesNoHTTP2ConnectionBehind(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})
 	w := r.watch2(overHTTP2(t, 64<<10), mapsPath+"?watch=1&resourceVersion=1")
@@ -246,15 +246,15 @@ func TestHTTP2ComesTooLate(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{})
 	h := r.server.http2
-	h.leave()
+	h.leaveConns()
 	mine, theirs := net.Pipe()
 	defer mine.Close()
 	c := h2.New(theirs, h2.Options{})
-	if h.admit(c) {
+	if h.admitConn(c) {
 		t.Fatal("it was admitted")
 	}
 	h.active.Add(1) // one that was
-	h.left(c)
+	h.forgetConn(c)
 	if n := r.metric("spillway_http2_connections"); n != 0 {
 		t.Fatalf("%v connections", n)
 	}
@@ -266,7 +266,7 @@ func TestHTTP2ComesTooLate(t *testing.T) {
 // window, which opens with the first request whose sender is known; and so are those of a watch:
 // its head at once, a frame per event, and an empty one at the end, which is not the connection's
 // (W-2, W-102, W-112, B-5). Extended CONNECT is not offered.
-func TestHTTP2Frames(t *testing.T) {
+func TestTheFirstFramesAreThoseOfTheAPIServer(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})
 	raw := dialHTTP2(t, r, nil)
@@ -296,7 +296,7 @@ func TestHTTP2Frames(t *testing.T) {
 }
 
 // What protects a listener and whose rights it lends does not depend on the protocol.
-func TestHTTP2Fronts(t *testing.T) {
+func TestListenersProtectBothProtocolsAlike(t *testing.T) {
 	t.Parallel()
 	got := make(chan http.Header, 1)
 	fr := newFront(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got <- r.Header }),
@@ -333,7 +333,7 @@ func TestHTTP2Fronts(t *testing.T) {
 }
 
 // A guard stands before HTTP/2 requests too.
-func TestHTTP2Guard(t *testing.T) {
+func TestTheGuardChecksHTTP2Requests(t *testing.T) {
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})
 	secured := &front{}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -342,7 +342,8 @@ func TestHTTP2Guard(t *testing.T) {
 	}
 	served := make(chan error, 1)
 	go func() {
-		served <- r.server.Serve(ln, Front{TLS: secured.useTLS(true), Guard: passthrough.NewPlainGuard(nil, nil, false),
+		served <- r.server.Serve(ln, ListenerConfig{TLS: secured.useTLS(true), Guard: passthrough.NewPlainGuard(nil, nil,
+			false),
 			Identity: passthrough.IdentitySelf})
 	}()
 	defer func() {
@@ -378,7 +379,7 @@ func TestHTTP2Guard(t *testing.T) {
 }
 
 // A bug ends one request, and says so on whatever it had begun.
-func TestHTTP2Panics(t *testing.T) {
+func TestAPanicEndsOneHTTP2Request(t *testing.T) {
 	fr := newFront(t, answers(), frontOptions{http2: true, mutate: func(o *passthrough.ForwarderOptions) {
 		o.Client = all(panicking{})
 	}})
@@ -483,7 +484,7 @@ func TestHTTP2Stampede(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, "all to have asked", func() bool { return r.answered(recentPassed) == crowd })
+	eventually(t, "all to have asked", func() bool { return r.answered(recentFromUpstream) == crowd })
 	r.up.StallReads(fakeapiserver.NoReads)
 	clients.Wait()
 	asked := len(r.up.RequestsFor(fakeapiserver.ConfigMaps, "list")) - before

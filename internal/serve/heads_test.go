@@ -48,7 +48,7 @@ func newMouth(t *testing.T, bytes int64, upstream http.HandlerFunc) *sizeRecorde
 	}
 	m.plain = listener.Addr().String()
 	served := make(chan error, 1)
-	go func() { served <- m.server.Serve(listener, Front{}) }()
+	go func() { served <- m.server.Serve(listener, ListenerConfig{}) }()
 	t.Cleanup(func() {
 		_ = m.server.Close(t.Context()) // an error only says that something had to be ended
 		<-served
@@ -100,9 +100,9 @@ func cookieOf(n int) string {
 // eventuallyFree waits until no large head holds anything.
 func (m *sizeRecorder) eventuallyFree(t *testing.T) {
 	t.Helper()
-	for end := time.Now().Add(patience); m.limiter.LargeHeads().Held() != 0; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(patience); m.limiter.HeaderBudget().HeldBytes() != 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("%d bytes are still held", m.limiter.LargeHeads().Held())
+			t.Fatalf("%d bytes are still held", m.limiter.HeaderBudget().HeldBytes())
 		}
 	}
 }
@@ -193,10 +193,11 @@ func TestLargeHeadsAreBoundedTogether(t *testing.T) {
 	answered := make(chan string, most)
 	for i := range int64(most) {
 		go func() { answered <- answersOf(t, m.plain, cookieOf(200_000))[0] }()
-		for end := time.Now().Add(patience); m.limiter.LargeHeads().Held() < (i+1)*flowcontrol.HeadCopies*256<<10; time.Sleep(
+		budget := m.limiter.HeaderBudget()
+		for end := time.Now().Add(patience); budget.HeldBytes() < (i+1)*flowcontrol.HeadCopies*256<<10; time.Sleep(
 			time.Millisecond) {
 			if time.Now().After(end) {
-				t.Fatalf("%d bytes are held after %d heads", m.limiter.LargeHeads().Held(), i+1)
+				t.Fatalf("%d bytes are held after %d heads", m.limiter.HeaderBudget().HeldBytes(), i+1)
 			}
 		}
 	}
@@ -228,9 +229,9 @@ func TestLargeHeadsOfWhatLasts(t *testing.T) {
 		done <- answersOf(t, m.plain, strings.Replace(cookieOf(200_000), "/x", "/api/v1/pods?watch=1", 1))
 	}()
 	const held, kept = flowcontrol.HeadCopies * 256 << 10, 2 * 256 << 10
-	for end := time.Now().Add(patience); m.limiter.LargeHeads().Held() != kept; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(patience); m.limiter.HeaderBudget().HeldBytes() != kept; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("%d bytes are held, of %d", m.limiter.LargeHeads().Held(), held)
+			t.Fatalf("%d bytes are held, of %d", m.limiter.HeaderBudget().HeldBytes(), held)
 		}
 	}
 	close(gate)

@@ -52,7 +52,7 @@ func occupy(t *testing.T, l *flowcontrol.Limiter, limit string, width int64) (re
 func occupyAs(t *testing.T, l *flowcontrol.Limiter, user, limit string, width int64) (release func()) {
 	t.Helper()
 	flow, ok := flowcontrol.UserFlow(user), false
-	var pass flowcontrol.Pass
+	var pass flowcontrol.Permit
 	var refusal *flowcontrol.Refusal
 	switch limit {
 	case flowcontrol.LimitListBytes:
@@ -84,7 +84,7 @@ func occupyAll(t *testing.T, l *flowcontrol.Limiter, limit string, width int64) 
 // waiting waits until so many wait for a limit.
 func waiting(t *testing.T, l *flowcontrol.Limiter, limit string, want int) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("%d to wait", want), func() bool { return l.Load(limit).Waiting == want })
+	eventually(t, fmt.Sprintf("%d to wait", want), func() bool { return l.GateStats(limit).Waiting == want })
 }
 
 // returned waits until nothing is held of any limit, and nothing waits.
@@ -92,8 +92,9 @@ func returned(t *testing.T, l *flowcontrol.Limiter) {
 	t.Helper()
 	for _, name := range []string{flowcontrol.LimitWatches, flowcontrol.LimitListBytes, flowcontrol.LimitPassThrough,
 		flowcontrol.LimitSelectors} {
-		load := l.Load(name)
-		for until := time.Now().Add(patience); load.Held != 0 || load.Waiting != 0 || load.Flows != 0; load = l.Load(name) {
+		load := l.GateStats(name)
+		until := time.Now().Add(patience)
+		for ; load.Held != 0 || load.Waiting != 0 || load.Flows != 0; load = l.GateStats(name) {
 			if time.Now().After(until) {
 				t.Fatalf("%s: %+v is left", name, load)
 			}
@@ -166,7 +167,7 @@ func eachProtocol(t *testing.T, f func(t *testing.T, http2 bool)) {
 
 // A watch too many is refused in flow control's words, from memory or passed through; its
 // connection serves the next request, and when a watch has ended there is room for another.
-func TestLimitWatches(t *testing.T) { eachProtocol(t, testLimitWatches) }
+func TestAWatchBeyondTheLimitIsRefused(t *testing.T) { eachProtocol(t, testLimitWatches) }
 
 func testLimitWatches(t *testing.T, http2 bool) {
 	t.Parallel()
@@ -384,7 +385,7 @@ func testLimitDeparture(t *testing.T, http2 bool) {
 
 // A request that waits when the proxy shuts down is refused with a 503, and does not delay the
 // shutdown.
-func TestLimitClose(t *testing.T) {
+func TestAShutdownRefusesWaitingRequestsWith503(t *testing.T) {
 	t.Parallel()
 	r := rigOf(t, full(10), rigOptions{mirrors: []*object.Resource{configMaps},
 		clients: flowcontrol.Limits{ListBytes: 1 << 20, PassThrough: 1}})
@@ -490,14 +491,14 @@ func TestLimitPassThroughLasting(t *testing.T) {
 				get(t, client, "GET", fr.url()+c.target)
 			}()
 			await(t, headed, "the request")
-			if seats, lasting := limiter.Load(flowcontrol.LimitPassThrough).Held,
-				limiter.Load(flowcontrol.LimitWatches).Held; seats != c.before || lasting != 1 {
+			if seats, lasting := limiter.GateStats(flowcontrol.LimitPassThrough).Held,
+				limiter.GateStats(flowcontrol.LimitWatches).Held; seats != c.before || lasting != 1 {
 				t.Errorf("%s, before its answer: %d seats, %d lasting", c.target, seats, lasting)
 			}
 			goOn <- struct{}{}
 			eventually(t, "seats of a watch",
-				func() bool { return limiter.Load(flowcontrol.LimitPassThrough).Held == c.during })
-			if lasting := limiter.Load(flowcontrol.LimitWatches).Held; lasting != 1 {
+				func() bool { return limiter.GateStats(flowcontrol.LimitPassThrough).Held == c.during })
+			if lasting := limiter.GateStats(flowcontrol.LimitWatches).Held; lasting != 1 {
 				t.Errorf("%s, during its answer: %d lasting", c.target, lasting)
 			}
 			goOn <- struct{}{}
@@ -534,7 +535,7 @@ func TestLimitPassThroughRate(t *testing.T) {
 }
 
 // Probes are answered while everything is at its limit.
-func TestLimitProbes(t *testing.T) { eachProtocol(t, testLimitProbes) }
+func TestProbesAreAnsweredAtEveryLimit(t *testing.T) { eachProtocol(t, testLimitProbes) }
 
 func testLimitProbes(t *testing.T, http2 bool) {
 	t.Parallel()
@@ -697,7 +698,7 @@ func TestLimitsOfALostHijack(t *testing.T) {
 		t.Fatal(err)
 	}
 	served := make(chan error, 1)
-	go func() { served <- r.server.Serve(lostListener{ln}, Front{AnswerAll: true}) }()
+	go func() { served <- r.server.Serve(lostListener{ln}, ListenerConfig{AnswerAll: true}) }()
 	for _, target := range []string{mapsPath + "?watch=1&resourceVersion=1", "/api/v1/pods?watch=1"} {
 		c, err := net.Dial("tcp", ln.Addr().String())
 		if err != nil {

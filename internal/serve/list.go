@@ -22,25 +22,25 @@ import (
 	"spillway/internal/watch"
 )
 
-// list answers a LIST from a snapshot.
-func (r *request) list() outcome {
+// answerList answers a LIST from a snapshot.
+func (r *request) answerList() outcome {
 	s, p := r.server, r.plan
-	snapshot, err := r.snapshot()
+	snapshot, err := r.chooseSnapshot()
 	switch {
 	case err != nil && p.Action == plan.FromCacheProven:
 		return unsettled
 	case err != nil:
-		return r.fail(err)
+		return r.answerError(err)
 	}
 	made, beyond, err := r.composeLimited(snapshot)
 	switch {
 	case beyond != nil:
-		return answered(apistatus.Limited(p.Failure, s.opts.Limiter.Closed(), beyond.RetryAfter))
+		return answerOutcome(apistatus.Limited(p.Failure, s.opts.Limiter.Closed(), beyond.RetryAfter))
 	case err != nil:
-		s.withdraw(p.Source, p.Encoding, err)
+		s.withdrawEncoding(p.Source, p.Encoding, err)
 		return unsettled
 	}
-	r.listed(listedMemory)
+	r.observeList(listFromMemory)
 	a := r.newDocument("list", made.compressed)
 	a.Stream, a.Size = &listBody{encodedList: made, server: s, resource: r.resource(), client: r.Address().String()},
 		int64(made.body.Size())
@@ -54,17 +54,17 @@ type encodedList struct {
 		Size() int
 	}
 	compressed bool
-	list       *codec.List      // yet to be compressed; nil: nothing is
-	pass       flowcontrol.Pass // of the bytes of large answers
+	list       *codec.List        // yet to be compressed; nil: nothing is
+	pass       flowcontrol.Permit // of the bytes of large answers
 }
 
 // composeLimited makes a list within the limits. While it waits for its turn, it is let go of but
 // for its state, and then made again.
 func (r *request) composeLimited(snapshot *cache.Snapshot) (encodedList, *flowcontrol.Refusal, error) {
 	s, p := r.server, r.plan
-	made, err := s.compose(p, snapshot)
+	made, err := s.composeList(p, snapshot)
 	if err != nil || !flowcontrol.IsLarge(int64(made.body.Size())) {
-		s.compress(&made)
+		s.compressList(&made)
 		return made, nil, err
 	}
 	width := flowcontrol.Width(int64(made.body.Size()), made.list != nil)
@@ -72,7 +72,7 @@ func (r *request) composeLimited(snapshot *cache.Snapshot) (encodedList, *flowco
 	if !ok {
 		var refusal *flowcontrol.Refusal
 		made = encodedList{}
-		if pass, refusal = s.opts.Limiter.AdmitList(r.Departs, r.flow, width); refusal != nil {
+		if pass, refusal = s.opts.Limiter.AdmitList(r.OnDisconnect, r.flow, width); refusal != nil {
 			return encodedList{}, refusal, nil
 		}
 	}
@@ -83,21 +83,21 @@ func (r *request) composeLimited(snapshot *cache.Snapshot) (encodedList, *flowco
 		}
 	}()
 	if !ok {
-		if made, err = s.compose(p, snapshot); err != nil {
+		if made, err = s.composeList(p, snapshot); err != nil {
 			return encodedList{}, nil, err
 		}
 	}
-	s.compress(&made)
+	s.compressList(&made)
 	made.pass, handed = pass, true
 	return made, nil, nil
 }
 
-// largeState is how many objects a list looks at that waits for a seat.
-const largeState = 500
+// largeStateObjects is how many objects a list looks at that waits for a seat.
+const largeStateObjects = 500
 
-// compose makes a list but for its compression, on a seat if it is large.
-func (s *Server) compose(p plan.Plan, snapshot *cache.Snapshot) (encodedList, error) {
-	if snapshot.Len() >= largeState {
+// composeList makes a list but for its compression, on a seat if it is large.
+func (s *Server) composeList(p plan.Plan, snapshot *cache.Snapshot) (encodedList, error) {
+	if snapshot.Len() >= largeStateObjects {
 		s.seats.Acquire()
 		defer s.seats.Release()
 	}
@@ -107,14 +107,14 @@ func (s *Server) compose(p plan.Plan, snapshot *cache.Snapshot) (encodedList, er
 		return encodedList{}, err
 	}
 	made := encodedList{body: list}
-	if compresses(p.AnswerForm, list.Size()) {
+	if shouldCompress(p.AnswerForm, list.Size()) {
 		made.list = list
 	}
 	return made, nil
 }
 
-// compress compresses what is to be compressed, on a seat.
-func (s *Server) compress(made *encodedList) {
+// compressList compresses what is to be compressed, on a seat.
+func (s *Server) compressList(made *encodedList) {
 	if made.list == nil {
 		return
 	}
@@ -123,26 +123,26 @@ func (s *Server) compress(made *encodedList) {
 	made.body, made.compressed, made.list = made.list.Compress(), true, nil
 }
 
-// get answers a GET of one object.
-func (r *request) get() outcome {
+// answerGet answers a GET of one object.
+func (r *request) answerGet() outcome {
 	p := r.plan
-	state, err := r.reach(p.Get.RV, p.Get.Hurried)
+	state, err := r.awaitRV(p.Get.RV, p.Get.Hurried)
 	if err != nil {
-		return r.fail(err)
+		return r.answerError(err)
 	}
 	o, ok := state.Get(p.Get.Key)
 	if !ok {
-		return r.fail(apierrors.NewNotFound(p.Source.Resource().Info.GVR.GroupResource(), p.Get.Name))
+		return r.answerError(apierrors.NewNotFound(p.Source.Resource().Info.GVR.GroupResource(), p.Get.Name))
 	}
 	document, err := codec.Append(make([]byte, 0, o.Size()+1), p.Encoding, o, o.RV)
 	if err != nil {
-		r.server.withdraw(p.Source, p.Encoding, err)
+		r.server.withdrawEncoding(p.Source, p.Encoding, err)
 		return unsettled
 	}
 	if p.Encoding.Format == object.JSON {
 		document = append(document, '\n')
 	}
-	compressed := compresses(p.AnswerForm, len(document))
+	compressed := shouldCompress(p.AnswerForm, len(document))
 	if compressed {
 		document = codec.AppendMember(nil, document)
 	}
@@ -151,10 +151,10 @@ func (r *request) get() outcome {
 	return outcome{answer: &answer{Answer: a, document: func() []byte { return jsonOfObject(p, o) }}}
 }
 
-// fail answers with upstream's words for an error, unless only upstream has them.
-func (r *request) fail(err error) outcome {
+// answerError answers with upstream's words for an error, unless only upstream has them.
+func (r *request) answerError(err error) outcome {
 	var known apierrors.APIStatus
-	if r.plan.Source.Resource().Retired() || !errors.As(err, &known) {
+	if r.plan.Source.Resource().IsClosed() || !errors.As(err, &known) {
 		return unsettled
 	}
 	return r.refuse(apistatus.Of(err))
@@ -167,12 +167,12 @@ func (r *request) refuse(status *metav1.Status) outcome {
 	if !r.plan.Early {
 		r.sourceHeaders(a.SetField)
 	}
-	return answered(a)
+	return answerOutcome(a)
 }
 
 // newDocument counts an answer from memory, and is that answer without its body.
 func (r *request) newDocument(verb string, compressed bool) *apistatus.Answer {
-	r.server.metrics.answered(r.plan, verb)
+	r.server.metrics.countAnswer(r.plan, verb)
 	a := apistatus.NewAnswer(http.StatusOK, r.plan.MediaType())
 	r.sourceHeaders(a.SetField)
 	if compressed {
@@ -182,29 +182,29 @@ func (r *request) newDocument(verb string, compressed bool) *apistatus.Answer {
 	return a
 }
 
-// snapshot is the state that a LIST asks for.
-func (r *request) snapshot() (*cache.Snapshot, error) {
+// chooseSnapshot is the state that a LIST asks for.
+func (r *request) chooseSnapshot() (*cache.Snapshot, error) {
 	if r.plan.Action == plan.FromCacheProven {
 		return r.proveState()
 	}
 	l := r.plan.List
-	state, err := r.reach(l.RV, l.Hurried)
+	state, err := r.awaitRV(l.RV, l.Hurried)
 	if err != nil || !l.Exact || state.RV == l.RV {
 		return state, err
 	}
-	return r.plan.Source.Resource().At(l.RV)
+	return r.plan.Source.Resource().SnapshotAt(l.RV)
 }
 
-// reach is a state at or above a resourceVersion, for a request that is answered at once. A client
-// in a hurry is not kept waiting here.
-func (r *request) reach(rv uint64, hurried bool) (*cache.Snapshot, error) {
+// awaitRV is a state at or above a resourceVersion, for a request that is answered at once. A
+// client in a hurry is not kept waiting here.
+func (r *request) awaitRV(rv uint64, hurried bool) (*cache.Snapshot, error) {
 	from := r.plan.Source
 	if !hurried {
 		return from.AwaitRV(r.server.base, rv, source.VerdictTimeout)
 	}
 	ctx, cancel := context.WithTimeout(r.server.base, source.HurriedArrivalTimeout)
 	defer cancel()
-	return from.Resource().StateThrough(ctx, rv)
+	return from.Resource().AwaitSnapshot(ctx, rv)
 }
 
 // collect collects a page: at most limit matching items, a continue token if keys remain in the
@@ -256,7 +256,7 @@ type listBody struct {
 // WriteTo writes the list. It is logged and counted if the client is evicted because it does not
 // take it. That a client leaves is its own affair.
 func (b *listBody) WriteTo(w io.Writer) (int64, error) {
-	if b.pass != (flowcontrol.Pass{}) {
+	if b.pass != (flowcontrol.Permit{}) {
 		b.server.eviction.BeginState()
 		defer b.server.eviction.EndState()
 	}
@@ -275,9 +275,10 @@ func (b *listBody) Close() error {
 	return nil
 }
 
-// withdraw notes that an answer could not be made in the requested encoding: from now on upstream
-// makes it. Nothing was left out: a watch ended before the event, a LIST or GET was not begun.
-func (s *Server) withdraw(of *source.Source, e object.Encoding, cause error) {
+// withdrawEncoding notes that an answer could not be made in the requested encoding: from now on
+// upstream makes it. Nothing was left out: a watch ended before the event, a LIST or GET was not
+// begun.
+func (s *Server) withdrawEncoding(of *source.Source, e object.Encoding, cause error) {
 	resource, encoding := of.Resource().Info.String(), plan.EncodingName(e)
 	s.metrics.unencodable.WithLabelValues(resource, encoding).Inc()
 	if of.Codec.Withdraw(e.Format, e.View) {
@@ -289,5 +290,5 @@ func (s *Server) withdraw(of *source.Source, e object.Encoding, cause error) {
 // gzipThreshold is how large a body must be for upstream to compress it (W-6).
 const gzipThreshold = 128 << 10
 
-// compresses reports whether a document of size bytes is to be compressed.
-func compresses(f plan.AnswerForm, size int) bool { return f.Gzip && size > gzipThreshold }
+// shouldCompress reports whether a document of size bytes is to be compressed.
+func shouldCompress(f plan.AnswerForm, size int) bool { return f.Gzip && size > gzipThreshold }

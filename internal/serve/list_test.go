@@ -25,7 +25,7 @@ func listed(t *testing.T, source *source.Source, target string) (string, plan.Pl
 	if plan.List == nil {
 		t.Fatalf("%s: action %v", target, plan.Action)
 	}
-	snapshot, err := (&request{server: &Server{}, plan: plan}).snapshot()
+	snapshot, err := (&request{server: &Server{}, plan: plan}).chooseSnapshot()
 	if err != nil {
 		t.Fatalf("%s: %v", target, err)
 	}
@@ -68,8 +68,8 @@ func pageOf(t *testing.T, body string) (page, []string) {
 	return p, keys
 }
 
-// TestListBytes is W-60 byte by byte.
-func TestListBytes(t *testing.T) {
+// TestAListHasTheBytesOfTheAPIServer is W-60 byte by byte.
+func TestAListHasTheBytesOfTheAPIServer(t *testing.T) {
 	pods := sourcetest.New(t, sourcetest.Pods, sourcetest.Unreachable{}, 100, "c1/a 5", "c1/b 6 app=x", "c2/c 7")
 	custom := sourcetest.New(t, sourcetest.Widgets, sourcetest.Unreachable{}, 100, "c1/a 5")
 	empty := sourcetest.New(t, sourcetest.Pods, sourcetest.Unreachable{}, 100)
@@ -134,9 +134,9 @@ func TestListBytes(t *testing.T) {
 	}
 }
 
-// TestListOrder: bytewise by namespace + "/" + name, which is not the order of the pairs (W-61); on
-// one page or on many.
-func TestListOrder(t *testing.T) {
+// TestAListIsOrderedByNamespaceAndName: bytewise by namespace + "/" + name, which is not the order
+// of the pairs (W-61); on one page or on many.
+func TestAListIsOrderedByNamespaceAndName(t *testing.T) {
 	want := []string{"o-x/z", "o/k", "o/k-1", "o/k.1", "o/k0", "o/z", "o0x/z", "o1/z"}
 	var objects []string
 	for i, key := range want {
@@ -209,7 +209,7 @@ func TestTokensCannotWidenScope(t *testing.T) {
 			if plan.List == nil {
 				continue
 			}
-			snapshot, err := source.Resource().At(plan.List.RV)
+			snapshot, err := source.Resource().SnapshotAt(plan.List.RV)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -72,7 +72,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			"upstream, or one request upstream for several (shared).",
 		Buckets: []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30},
 	}, []string{"source"})
-	for _, by := range listedBy {
+	for _, by := range listSources {
 		m.lists[by] = durations.WithLabelValues(by)
 	}
 	return m
@@ -94,11 +94,11 @@ func (m *Metrics) introduce(s *source.Source) {
 			m.cut.WithLabelValues(resource, string(reason))
 		}
 	}
-	for _, answer := range []string{recentProven, recentPassed, recentLate} {
+	for _, answer := range []string{recentFromMemory, recentFromUpstream, recentAfterTimeout} {
 		m.recent.WithLabelValues(resource, answer)
 	}
 }
 
-func (m *Metrics) answered(p plan.Plan, verb string) {
+func (m *Metrics) countAnswer(p plan.Plan, verb string) {
 	m.requests.WithLabelValues(p.Source.Resource().Info.String(), verb, plan.EncodingName(p.Encoding)).Inc()
 }

@@ -40,7 +40,7 @@ func TestCountersAreThereFromTheStart(t *testing.T) {
 }
 
 // What is sent on a watch is seen while it lasts, and not counted twice once it has ended.
-func TestSentBytes(t *testing.T) { eachWay(t, testSentBytes) }
+func TestSentBytesAreCountedOnceWhileAWatchLasts(t *testing.T) { eachWay(t, testSentBytes) }
 
 func testSentBytes(t *testing.T, goroutines bool) {
 	r := newRig(t, rigOptions{goroutines: goroutines, mirrors: []*object.Resource{configMaps}})
@@ -70,7 +70,7 @@ func TestListDurations(t *testing.T) {
 	r.mirrored(configMaps)
 	r.list(mapsPath + "?resourceVersion=0")
 	r.recentList("")
-	for by, want := range map[string]float64{listedMemory: 1, listedUpstream: 1, listedShared: 0} {
+	for by, want := range map[string]float64{listFromMemory: 1, listFromUpstream: 1, listFromShared: 0} {
 		if n := r.metric("spillway_list_duration_seconds", "source="+by); n != want {
 			t.Errorf("%v by %s, want %v", n, by, want)
 		}

@@ -26,8 +26,8 @@ type answer struct {
 	document func() []byte
 }
 
-// answered is the outcome of a request with an answer from here.
-func answered(a *apistatus.Answer) outcome { return outcome{answer: &answer{Answer: a}} }
+// answerOutcome is the outcome of a request with an answer from here.
+func answerOutcome(a *apistatus.Answer) outcome { return outcome{answer: &answer{Answer: a}} }
 
 // complete carries out what became of a request. It is the only function that does.
 //
@@ -36,26 +36,26 @@ func (r *request) complete(o outcome) {
 	if o.stream != nil {
 		defer o.stream.Abandon() // if it runs into a bug before it is served
 	}
-	if o.passage == nil && !r.record.put(o) {
-		o.drop()
+	if o.passage == nil && !r.record.putOutcome(o) {
+		o.release()
 		r.server.opts.Audit.Passed()
 		o = r.passThrough()
 	}
 	switch {
 	case o.answer != nil:
-		r.trace.answered(o.answer)
+		r.trace.endWithAnswer(o.answer)
 		o.answer.WriteAs(r.call, r.auditID())
 	case o.stream != nil:
-		r.trace.watched(o.stream)
+		r.trace.endWithWatch(o.stream)
 		r.Watch(o.stream, r.setHeaders)
 	default:
-		r.record.leave()
+		r.record.leaveToUpstream()
 		o.passage.forward()
 	}
 }
 
-// drop gives back what an outcome holds that is not carried out.
-func (o outcome) drop() {
+// release gives back what an outcome holds that is not carried out.
+func (o outcome) release() {
 	if o.answer != nil {
 		o.answer.Drop()
 	}

@@ -74,7 +74,7 @@ func TestPanicsKeepRequestsSecret(t *testing.T) {
 	}
 }
 
-func TestPanicField(t *testing.T) {
+func TestAPanicIsLoggedWithoutSecrets(t *testing.T) {
 	var none []int
 	for _, c := range []struct {
 		how  func()
@@ -98,7 +98,7 @@ func TestPanicField(t *testing.T) {
 // A watch that runs into a bug after it was counted, and before its delivery begins, is counted
 // out: nothing waits for it.
 func TestPanicBeforeDelivery(t *testing.T) {
-	r := newRig(t, rigOptions{audit: new(audit.Trail)}) // which has no policy to ask
+	r := newRig(t, rigOptions{audit: new(audit.Logger)}) // which has no policy to ask
 	for base, opts := range front1and2(t, r) {
 		got, err := rawclient.List(deadline(t), base, inN+"?watch=1&resourceVersion=0", opts...)
 		if err != nil || got.Status != http.StatusInternalServerError {

@@ -33,9 +33,9 @@ func TestSlowListMakesRoomForAnother(t *testing.T) {
 			defer occupy(t, r.limiter, flowcontrol.LimitListBytes, 5<<19)() // the other half of the room
 			body := openList(t, r, http2, target)
 			defer body.Close()
-			r.server.eviction.CrowdedRate, r.server.eviction.CrowdedFor = math.MaxInt, time.Millisecond
-			eventually(t, "the list to be sent", func() bool { return r.server.Outside() > 0 })
-			time.Sleep(2 * clientconn.LookAgainInterval) // a write that waits counts its time when it looks again
+			r.server.eviction.CrowdedRate, r.server.eviction.CrowdedPeriod = math.MaxInt, time.Millisecond
+			eventually(t, "the list to be sent", func() bool { return r.server.KernelBytes() > 0 })
+			time.Sleep(2 * clientconn.RecheckInterval) // a write that waits counts its time when it looks again
 			refusals := make(chan int, 1)
 			go func() {
 				response, err := http.Get(r.url + target)
@@ -132,10 +132,10 @@ func TestLowMemoryEvictsStalledWatches(t *testing.T) {
 				r.up.Create(fakeapiserver.ConfigMaps, "n", fmt.Sprint(i), fakeapiserver.WithPadding(100_000))
 			}
 			r.mirrored(configMaps)
-			eventually(t, "a watch that is parked", func() bool { return r.server.Outside() == clientconn.ParkedBytes })
+			eventually(t, "a watch that is parked", func() bool { return r.server.KernelBytes() == clientconn.ParkedBytes })
 			r.server.Degrade(memory.RefuseAndEvict)
 			r.ended(configMaps, watch.EndSlowClientStalled, 1)
-			eventually(t, "nothing is held", func() bool { return r.server.Outside() == 0 })
+			eventually(t, "nothing is held", func() bool { return r.server.KernelBytes() == 0 })
 			r.server.Degrade(memory.ShortenHistory)
 			r.up.Create(fakeapiserver.ConfigMaps, "n", "last", fakeapiserver.WithLabel("none", ""))
 			expect(t, idle, "ADDED n/last 23")
@@ -149,7 +149,7 @@ func (c closeFunc) Close() error { c(); return nil }
 
 // While little memory is left, one large answer waits for another although the limit has room for
 // both; and then no more.
-func TestEconomy(t *testing.T) {
+func TestLargeAnswersWaitForOneAnotherInLowMemory(t *testing.T) {
 	t.Parallel()
 	r := rigOf(t, full(10), rigOptions{mirrors: []*object.Resource{configMaps},
 		clients: flowcontrol.Limits{ListBytes: 100 << 20}})
@@ -218,7 +218,7 @@ func TestBodiesWithoutRoom(t *testing.T) {
 
 // Events that are far larger than a turn arrive whole, at a slow client, too, and delay no other
 // watch.
-func TestLargeEvents(t *testing.T) { eachWay(t, testLargeEvents) }
+func TestLargeEventsArriveWholeAndDelayNoOther(t *testing.T) { eachWay(t, testLargeEvents) }
 
 func testLargeEvents(t *testing.T, goroutines bool) {
 	t.Parallel()

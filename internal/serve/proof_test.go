@@ -144,11 +144,11 @@ func answeredInStreams(r *rig) float64 {
 type falseProber struct{ resource *cache.Resource }
 
 func (l falseProber) Begin(context.Context) (uint64, freshness.Proof, error) {
-	return l.resource.Through(), l, nil
+	return l.resource.CompleteRV(), l, nil
 }
 
 func (l falseProber) Prove(context.Context, uint64) (bookmark, last uint64, err error) {
-	return l.resource.Through(), 0, nil
+	return l.resource.CompleteRV(), 0, nil
 }
 
 func (l falseProber) State(context.Context) (uint64, map[string]uint64, error) {
@@ -191,7 +191,7 @@ func TestHeadWaitsForTheMirror(t *testing.T) {
 func TestPassesThroughWithoutProofs(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})
-	r.server.doubts = rate.NewLimiter(rate.Inf, 0) // as often as this looks
+	r.server.unprovenWatches = rate.NewLimiter(rate.Inf, 0) // as often as this looks
 	r.up.Create(fakeapiserver.ConfigMaps, "n", "a")
 	r.mirrored(configMaps)
 	r.up.HoldWatch(fakeapiserver.ConfigMaps)

@@ -11,21 +11,21 @@ import (
 
 // How a LIST that asks for the most recent state was answered: the label of a metric.
 const (
-	recentProven = "memory"                 // once the cache was proven
-	recentPassed = "upstream"               // passed through at once, which was expected to be sooner
-	recentLate   = "upstream_after_timeout" // passed through after no proof came in time
+	recentFromMemory   = "memory"                 // once the cache was proven
+	recentFromUpstream = "upstream"               // passed through at once, which was expected to be sooner
+	recentAfterTimeout = "upstream_after_timeout" // passed through after no proof came in time
 )
 
 // proveState is a state for a LIST that must not be older than the request, or an error if upstream
 // answers sooner.
 func (r *request) proveState() (*cache.Snapshot, error) {
 	state, err := r.plan.Source.Fresh.TryProve(r.server.base, listSize(r.plan))
-	answer := recentProven
+	answer := recentFromMemory
 	switch {
 	case errors.Is(err, freshness.ErrUpstreamFaster):
-		answer = recentPassed
+		answer = recentFromUpstream
 	case err != nil:
-		answer = recentLate
+		answer = recentAfterTimeout
 	}
 	r.server.metrics.recent.WithLabelValues(r.resource(), answer).Inc()
 	return state, err
@@ -51,7 +51,7 @@ func listSize(p plan.Plan) int {
 	}
 	n, looked := 0, 0
 	scope := object.NewSelector(p.Selector.Namespace, p.Selector.Name, nil, nil)
-	if state.Finds(p.Selector) {
+	if state.HasIndexFor(p.Selector) {
 		scope = p.Selector
 	}
 	state.Scan(scope, p.List.Start, func(o *object.Object) bool {

@@ -44,12 +44,12 @@ func TestRecentListsOfABusyResource(t *testing.T) {
 	}
 	r.up.DelayWatch(fakeapiserver.ConfigMaps, time.Millisecond)
 	const want = 50
-	for i := 0; r.answered(recentProven) < want; i++ {
+	for i := 0; r.answered(recentFromMemory) < want; i++ {
 		if i > 20*want {
-			t.Fatalf("%v of %d LISTs were answered from memory", r.answered(recentProven), i)
+			t.Fatalf("%v of %d LISTs were answered from memory", r.answered(recentFromMemory), i)
 		}
 		name := fmt.Sprintf("w%03d", i)
-		r.catalog[configMaps.GVR].Fresh.Passed(200, 10*time.Second)
+		r.catalog[configMaps.GVR].Fresh.ObserveUpstreamList(200, 10*time.Second)
 		r.up.Create(fakeapiserver.ConfigMaps, "n", name)
 		if l := r.recentList(""); !l["n/"+name] || len(l) != 201 {
 			t.Fatalf("%d objects, with the one just written: %v", len(l), l["n/"+name])
@@ -77,7 +77,8 @@ func TestRecentListsOfAQuietResource(t *testing.T) {
 			t.Errorf("%d objects", len(l))
 		}
 	}
-	if late, passed := r.answered(recentLate), r.answered(recentPassed); r.answered(recentProven) != 0 || late < 1 ||
+	if late, passed := r.answered(recentAfterTimeout), r.answered(recentFromUpstream); r.answered(recentFromMemory) != 0 ||
+		late < 1 ||
 		late+passed != 20 {
 		t.Errorf("%v waited in vain, %v did not wait", late, passed)
 	}
@@ -96,13 +97,13 @@ func TestRecentListWithoutProbes(t *testing.T) {
 	if l := r.recentList(""); len(l) != 200 {
 		t.Errorf("%d objects", len(l))
 	}
-	if r.answered(recentLate) != 1 {
+	if r.answered(recentAfterTimeout) != 1 {
 		t.Error("no probe was refused: this tests nothing")
 	}
 }
 
 // The time that upstream takes for a whole answer is reported once, and only if it is no refusal.
-func TestTimeTaken(t *testing.T) {
+func TestTheTimeOfAWholeUpstreamAnswerIsReportedOnce(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		handler http.HandlerFunc
@@ -145,7 +146,7 @@ func TestTimeTaken(t *testing.T) {
 
 // Many clients that list at the same time cause only a few LISTs upstream, and each of them gets
 // the list.
-func TestStampede(t *testing.T) {
+func TestAStampedeOfListsCausesFewUpstreamLists(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})
 	for i := range 5 { // too few to be worth a proof
@@ -163,7 +164,7 @@ func TestStampede(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, "all to have asked", func() bool { return r.answered(recentPassed) == crowd })
+	eventually(t, "all to have asked", func() bool { return r.answered(recentFromUpstream) == crowd })
 	r.up.StallReads(fakeapiserver.NoReads)
 	clients.Wait()
 	asked := len(r.up.RequestsFor(fakeapiserver.ConfigMaps, "list")) - before
@@ -171,7 +172,7 @@ func TestStampede(t *testing.T) {
 	if asked > 5 || asked < 1 || shared < crowd-5 {
 		t.Errorf("%d LISTs upstream for %d clients, of whom %d shared one", asked, crowd, shared)
 	}
-	if timed := r.metric("spillway_list_duration_seconds", "source="+listedShared); int(timed) != shared ||
+	if timed := r.metric("spillway_list_duration_seconds", "source="+listFromShared); int(timed) != shared ||
 		r.metric("spillway_list_duration_seconds") != crowd {
 		t.Errorf("%v LISTs that shared one were timed, of %v", timed, r.metric("spillway_list_duration_seconds"))
 	}
@@ -197,7 +198,7 @@ func TestSecretsAreNotShared(t *testing.T) {
 		})
 	}
 	eventually(t, "all to have asked", func() bool {
-		return r.metric("spillway_consistent_lists_total", "source="+recentPassed, "resource=secrets") == crowd
+		return r.metric("spillway_consistent_lists_total", "source="+recentFromUpstream, "resource=secrets") == crowd
 	})
 	r.up.StallReads(fakeapiserver.NoReads)
 	clients.Wait()

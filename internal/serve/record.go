@@ -25,16 +25,16 @@ import (
 //
 // Invariant: whatever answers a request here is put on record once, before it is sent.
 type record struct {
-	trail   *audit.Trail
+	trail   *audit.Logger
 	request *request
 	entry   *audit.RequestRecord // nil: the policy wants none, or was not evaluated yet
 	begun   bool                 // the policy was evaluated
 	settled bool                 // it is on record, or not ours to record
 }
 
-// put puts an answer, or the start of a watch, on record. It reports false if that failed and the
-// request must not be answered here without.
-func (r *record) put(o outcome) bool {
+// putOutcome puts an answer, or the start of a watch, on record. It reports false if that failed
+// and the request must not be answered here without.
+func (r *record) putOutcome(o outcome) bool {
 	if r == nil || r.settled {
 		return true
 	}
@@ -45,17 +45,17 @@ func (r *record) put(o outcome) bool {
 		return true
 	case o.stream != nil:
 		o.stream.RecordEnd(entry.Ended)
-		return entry.Started(o.stream.Code()) == nil || !r.required(o.stream.Code())
+		return entry.Started(o.stream.Code()) == nil || !r.isRequired(o.stream.Code())
 	}
 	put := entry.Answered
 	if o.answer.Code == http.StatusUnauthorized {
 		put = entry.Refused
 	}
-	return put(r.response(o.answer, entry.Whole())) == nil || !r.required(o.answer.Code)
+	return put(r.response(o.answer, entry.Whole())) == nil || !r.isRequired(o.answer.Code)
 }
 
-// leave leaves the record of the request to upstream, which answers it.
-func (r *record) leave() {
+// leaveToUpstream leaves the record of the request to upstream, which answers it.
+func (r *record) leaveToUpstream() {
 	if r != nil {
 		r.settled = true
 	}
@@ -83,15 +83,15 @@ func (r *record) begin() *audit.RequestRecord {
 func (r *record) info() audit.RequestInfo {
 	from := r.request
 	info := audit.RequestInfo{
-		ID: from.auditID(), Received: from.came, URI: uriOf(from.asked), Who: from.who,
+		ID: from.auditID(), Received: from.arrivedAt, URI: uriOf(from.parsed), Who: from.identity,
 		Header: from.Headers(audit.ReadsHeader),
 	}
 	if address := from.Address(); address.IsValid() {
 		info.Remote = address.Unmap().String()
 	}
 	var ok bool
-	if info.What, ok = auth.AttributesOf(from.asked.Method, from.asked.Path, from.asked.RawQuery); !ok {
-		info.What = auth.Attributes{Verb: strings.ToLower(from.asked.Method), Path: from.asked.Path}
+	if info.What, ok = auth.AttributesOf(from.parsed.Method, from.parsed.Path, from.parsed.RawQuery); !ok {
+		info.What = auth.Attributes{Verb: strings.ToLower(from.parsed.Method), Path: from.parsed.Path}
 	}
 	switch {
 	case from.self != nil:
@@ -131,12 +131,12 @@ func uriOf(r plan.Request) string {
 	return u.RequestURI()
 }
 
-// required reports that an answer must not be given which could not be put on record. A refusal to
-// be retried later tells nothing of what is in memory, and passing it through would be one request
-// too many upstream.
-func (r *record) required(code int) bool {
+// isRequired reports that an answer must not be given which could not be put on record. A refusal
+// to be retried later tells nothing of what is in memory, and passing it through would be one
+// request too many upstream.
+func (r *record) isRequired(code int) bool {
 	later := code == http.StatusTooManyRequests || code == http.StatusServiceUnavailable
-	return r.trail.FailClosed() && r.request.passable && !later
+	return r.trail.FailClosed() && r.request.canPass && !later
 }
 
 // jsonOf is a list as JSON in the view that the client gets; nil if it is too large to be kept, or
@@ -168,10 +168,10 @@ func jsonOfObject(p plan.Plan, o *object.Object) []byte {
 	return document
 }
 
-// sharedAnswer is the answer to one of the requests that share an answer of upstream's. The audit
-// log gets it like an answer from here, if it can be read.
-func sharedAnswer(shared *passthrough.SharedAnswer) *answer {
-	a := &answer{Answer: shared.ForOne(), shared: true}
+// newSharedAnswer is the answer to one of the requests that share an answer of upstream's. The
+// audit log gets it like an answer from here, if it can be read.
+func newSharedAnswer(shared *passthrough.SharedAnswer) *answer {
+	a := &answer{Answer: shared.NewAnswer(), shared: true}
 	readable := strings.HasPrefix(shared.Header.Get("Content-Type"), "application/json") &&
 		shared.Header.Get("Content-Encoding") == ""
 	if status := (metav1.Status{}); readable && a.Code >= http.StatusBadRequest &&

@@ -96,7 +96,7 @@ func front1and2(t *testing.T, r *rig) map[string][]rawclient.RequestOption {
 
 // Whatever is answered here is on record by the time the answer is there, under the id that the
 // answer has; what passes through is not.
-func TestRecord(t *testing.T) {
+func TestAnAnswerFromMemoryIsOnRecordFirst(t *testing.T) {
 	t.Parallel()
 	r, j := audited(t, internal.LevelMetadata, false, rigOptions{access: true})
 	for _, c := range []struct {
@@ -279,7 +279,7 @@ func TestRecordOfPanics(t *testing.T) {
 
 // A request that acts as the proxy is recorded with the proxy's identity, and one on a listener
 // without authentication with no user.
-func TestRecordOfSelf(t *testing.T) {
+func TestARequestAsTheProxyIsRecordedWithItsIdentity(t *testing.T) {
 	t.Parallel()
 	r, j := audited(t, internal.LevelMetadata, false, rigOptions{identity: passthrough.IdentitySelf})
 	got := r.list(inN + "?resourceVersion=0")

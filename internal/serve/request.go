@@ -21,18 +21,18 @@ type call interface {
 	apistatus.Responder
 	// PlanRequest is what a plan looks at.
 	PlanRequest() plan.Request
-	// Guarded is what a guard looks at.
-	Guarded() passthrough.PlainRequest
+	// GuardedRequest is what a guard looks at.
+	GuardedRequest() passthrough.PlainRequest
 	// Headers are those of the request that are wanted, by their canonical keys.
 	Headers(wanted func(key string) bool) http.Header
 	// Certificates are those that the client sent, its own first; they are not verified.
 	Certificates() []*x509.Certificate
-	// Proven notes that the sender of the request is known, or that the listener does not ask.
-	Proven()
+	// MarkProven notes that the sender of the request is known, or that the listener does not ask.
+	MarkProven()
 	// Address is the client's IP address; none for a unix socket.
 	Address() netip.Addr
-	// Departs tells of the client's departure, for those that wait before they answer.
-	Departs(gone func()) (stop func())
+	// OnDisconnect tells of the client's departure, for those that wait before they answer.
+	OnDisconnect(gone func()) (stop func())
 	// Watch serves an open stream to its end, or has it served. headers sets those of the answer.
 	Watch(st *watch.Stream, headers watch.HeadersFunc)
 	// Forward passes the request through, and returns when the answer has begun or later. The
@@ -45,31 +45,31 @@ type call interface {
 // one that answers it.
 type request struct {
 	call
-	server *Server
-	front  Front
-	came   time.Time
-	asked  plan.Request
-	id     string // of the answer and its record (W-3); empty until auditID is called
-	record *record
-	trace  *trace
+	server    *Server
+	listener  ListenerConfig
+	arrivedAt time.Time
+	parsed    plan.Request
+	id        string // of the answer and its record (W-3); empty until auditID is called
+	record    *record
+	trace     *trace
 
 	// Known once the request is authorized.
 	requester
 	flow flowcontrol.Flow // the limits count the request for it
-	// passable: the request may pass through instead of being answered here: upstream says the same,
+	// canPass: the request may pass through instead of being answered here: upstream says the same,
 	// or has the last word.
-	passable bool
+	canPass bool
 
 	// Known once the request is planned.
-	plan  plan.Plan
-	stale staleness // what the answer says of the age of its state
+	plan      plan.Plan
+	staleness staleness // what the answer says of the age of its state
 
-	onceListed sync.Once // see listed
+	observeListOnce sync.Once // see listed
 }
 
 // newRequest begins the way of a request. close ends it.
-func (s *Server) newRequest(c call, front Front) *request {
-	r := &request{call: c, server: s, front: front, came: time.Now(), asked: c.PlanRequest()}
+func (s *Server) newRequest(c call, listener ListenerConfig) *request {
+	r := &request{call: c, server: s, listener: listener, arrivedAt: time.Now(), parsed: c.PlanRequest()}
 	if s.opts.Tracer != nil {
 		r.trace = &trace{tracer: s.opts.Tracer, request: r}
 	}
@@ -107,5 +107,5 @@ func (r *request) failureFormat() apistatus.StatusFormat {
 // negotiateFailure is the form of a refusal that the client accepts. It reports false if none is
 // made here.
 func (r *request) negotiateFailure() (apistatus.StatusFormat, bool) {
-	return plan.NegotiateFailure(r.asked.Accept, plan.WantsPretty(r.asked.Query().Get("pretty"), r.asked.UserAgent))
+	return plan.NegotiateFailure(r.parsed.Accept, plan.WantsPretty(r.parsed.Query().Get("pretty"), r.parsed.UserAgent))
 }

@@ -99,7 +99,7 @@ type rigOptions struct {
 	stalest  time.Duration                // that is shown
 	ready    func() error                 // nil: ReadinessPath passes through
 	strict   []string                     // of strict transport security
-	audit    *audit.Trail                 // nil: no record is kept
+	audit    *audit.Logger                // nil: no record is kept
 	tracer   *tracing.Tracer              // nil: nothing is traced
 	broken   *atomic.Bool                 // while it is true, connections break deliveries; nil: never
 }
@@ -169,7 +169,7 @@ func (r *rig) mirror(o rigOptions) {
 			r.catalog[info.GVR].Past = backfills
 			r.t.Cleanup(backfills.Close)
 		}
-		reflector := upstream.NewReflector(client, info, resource, upstream.WithPromised(resource.Ask),
+		reflector := upstream.NewReflector(client, info, resource, upstream.WithPromised(resource.BeginRelist),
 			upstream.WithPauses(5*time.Millisecond, 5*time.Millisecond))
 		r.mirrors[info.GVR] = reflector
 		r.catalog[info.GVR].Warning, r.catalog[info.GVR].Age = reflector.Warning, o.age
@@ -189,7 +189,7 @@ func (r *rig) mirror(o rigOptions) {
 	}
 	r.t.Cleanup(stop)
 	for _, source := range r.catalog {
-		if err := source.Resource().WaitThrough(deadline(r.t), 1); err != nil {
+		if err := source.Resource().AwaitRV(deadline(r.t), 1); err != nil {
 			r.t.Fatalf("%s was not mirrored: %v", source.Resource().Info, err)
 		}
 	}
@@ -247,7 +247,7 @@ func (r *rig) serve(o rigOptions, log *zap.Logger) {
 		}
 		done := make(chan error, 1)
 		served = append(served, done)
-		to := Front{TLS: to.tls, Access: r.access, Identity: o.identity, Self: func() *auth.Identity {
+		to := ListenerConfig{TLS: to.tls, Access: r.access, Identity: o.identity, Self: func() *auth.Identity {
 			return auth.NewIdentity(authenticationv1.UserInfo{Username: "the proxy"})
 		},
 			AnswerAll: !o.access && o.identity == passthrough.IdentityClient, StrictTransportSecurity: o.strict}
@@ -309,7 +309,7 @@ func (r *rig) mirrored(info *object.Resource) {
 	for _, o := range r.up.List(info.GVR) {
 		newest = max(newest, o.RV)
 	}
-	if err := r.catalog[info.GVR].Resource().WaitThrough(deadline(r.t), newest); err != nil {
+	if err := r.catalog[info.GVR].Resource().AwaitRV(deadline(r.t), newest); err != nil {
 		r.t.Fatal(err)
 	}
 }

@@ -36,7 +36,7 @@ func (r *rig) gap(during func()) {
 
 // A gap in the mirror's stream is closed by what changed: streams stay open and learn of deletions,
 // changes and the new present, in that order (D5).
-func TestSeamEndToEnd(t *testing.T) { eachWay(t, testSeamEndToEnd) }
+func TestAGapIsClosedOnOpenStreamsInOrder(t *testing.T) { eachWay(t, testSeamEndToEnd) }
 
 func testSeamEndToEnd(t *testing.T, goroutines bool) {
 	r := newRig(t, rigOptions{goroutines: goroutines, mirrors: []*object.Resource{configMaps}})
@@ -46,7 +46,7 @@ func testSeamEndToEnd(t *testing.T, goroutines bool) {
 	r.mirrored(configMaps)
 	marked := r.watch(mapsPath + "?watch=1&resourceVersion=0&allowWatchBookmarks=1")
 	unmarked := r.watch(mapsPath + "?watch=1&resourceVersion=0")
-	p := r.catalog[configMaps.GVR].Resource().Through()
+	p := r.catalog[configMaps.GVR].Resource().CompleteRV()
 	expect(t, marked, "ADDED n/a 2", "ADDED n/b 3", "ADDED n/c 4", fmt.Sprintf("BOOKMARK %d end", p))
 	expect(t, unmarked, "ADDED n/a 2", "ADDED n/b 3", "ADDED n/c 4")
 	var b, d uint64
@@ -57,7 +57,7 @@ func testSeamEndToEnd(t *testing.T, goroutines bool) {
 		r.up.Create(fakeapiserver.ConfigMaps, "n", "came-and-went")
 		r.up.Delete(fakeapiserver.ConfigMaps, "n", "came-and-went")
 	})
-	l := r.catalog[configMaps.GVR].Resource().Through()
+	l := r.catalog[configMaps.GVR].Resource().CompleteRV()
 	want := []string{fmt.Sprintf("DELETED n/a %d", p), fmt.Sprintf("MODIFIED n/b %d", b), fmt.Sprintf("ADDED n/d %d", d)}
 	expect(t, unmarked, want...)
 	expect(t, marked, append(want, fmt.Sprintf("BOOKMARK %d", l))...)
@@ -105,7 +105,7 @@ func testRestoredUpstream(t *testing.T, goroutines bool) {
 	}
 	again := r.watch(fmt.Sprintf("%s?watch=1&resourceVersion=%d", mapsPath, later))
 	expect(t, again, fmt.Sprintf("ERROR 410 Expired: too old resource version: %d (%d)", later,
-		r.catalog[configMaps.GVR].Resource().Through()))
+		r.catalog[configMaps.GVR].Resource().CompleteRV()))
 	fresh := r.watch(mapsPath + "?watch=1&resourceVersion=0")
 	expect(t, fresh, "ADDED n/a 2")
 }
@@ -123,15 +123,16 @@ func testRestoredAndQuiet(t *testing.T, goroutines bool) {
 		r.up.Create(fakeapiserver.ConfigMaps, "n", fmt.Sprint("later-", i))
 	}
 	r.mirrored(configMaps)
-	promised := r.catalog[configMaps.GVR].Resource().Through()
+	promised := r.catalog[configMaps.GVR].Resource().CompleteRV()
 	r.up.RestoreFrom(snapshot)
 	r.mirrors[configMaps.GVR].Relist("restored")
-	eventually(t, "the past to be void", func() bool { return r.catalog[configMaps.GVR].Resource().Through() < promised })
+	eventually(t, "the past to be void",
+		func() bool { return r.catalog[configMaps.GVR].Resource().CompleteRV() < promised })
 	r.up.SuppressBookmarks(fakeapiserver.ConfigMaps, true)
 	var open []*rawclient.Watcher
 	for i := range 5 {
 		r.up.Create(fakeapiserver.Pods, "n", fmt.Sprint("p", i)) // which this resource does not hear of
-		if through := r.catalog[configMaps.GVR].Resource().Through(); through >= r.up.Revision() ||
+		if through := r.catalog[configMaps.GVR].Resource().CompleteRV(); through >= r.up.Revision() ||
 			r.up.Revision() >= promised {
 			t.Fatalf("through %d, upstream at %d, promised %d: this tests nothing", through, r.up.Revision(), promised)
 		}

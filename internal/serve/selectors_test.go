@@ -204,8 +204,9 @@ func TestHeavySelectorsAreEvaluatedInLanes(t *testing.T) {
 		}
 	}
 	stats := r.catalog[fakeapiserver.ConfigMaps].Hub.Stats()
-	eventually(t, "the lane to dispatch", func() bool { return stats.AskedAside.Load() > 0 })
-	if asked, aside := stats.Asked.Load(), stats.AskedAside.Load(); asked > events || aside > 3*events {
+	eventually(t, "the lane to dispatch", func() bool { return stats.LaneSelectorEvaluations.Load() > 0 })
+	if asked, aside := stats.SelectorEvaluations.Load(), stats.LaneSelectorEvaluations.Load(); asked > events ||
+		aside > 3*events {
 		t.Errorf("asked %d selectors, and %d aside, about %d events: want at most %d and %d",
 			asked, aside, events, events, 3*events)
 	}

@@ -55,9 +55,9 @@ type Options struct {
 	// Ready is why this proxy is not ready, nil if it is; probes of ReadinessPath call it. No
 	// function: they pass through.
 	Ready func() error
-	// Away is why upstream has not answered yet since the start, nil once it has. Every request calls
-	// it, and none is answered before. No function: it has answered.
-	Away func() error
+	// Unreachable is why upstream has not answered yet since the start, nil once it has. Every request
+	// calls it, and none is answered before. No function: it has answered.
+	Unreachable func() error
 	// StallTimeout is how long a client may take nothing before it is evicted.
 	StallTimeout time.Duration
 	// Limiter is the Forwarder's, too; nil: nothing is limited.
@@ -73,7 +73,7 @@ type Options struct {
 	Clock *watchdog.Monitor
 
 	// Audit puts on record what is answered here; nil: nothing is.
-	Audit *audit.Trail
+	Audit *audit.Logger
 	// Tracer makes spans of requests; nil: there are none.
 	Tracer *tracing.Tracer
 
@@ -81,8 +81,8 @@ type Options struct {
 	Log     *zap.Logger
 }
 
-// Front is what differs between listeners.
-type Front struct {
+// ListenerConfig is what differs between listeners.
+type ListenerConfig struct {
 	// TLS is nil for a plain listener. HTTP/2 is what it offers by its NextProtos; a plain listener
 	// speaks HTTP/1.1 only.
 	TLS *tls.Config
@@ -107,42 +107,42 @@ type Front struct {
 // requests; package watch counts and drains them.
 type Server struct {
 	// Static after construction.
-	opts      Options
-	planner   plan.Planner
-	metrics   *Metrics
-	log       *zap.Logger
-	gone      *clientconn.Poller
-	watches   *watch.Manager
-	coalescer *passthrough.Coalescer
-	warned    lastWarnings
-	seats     *clientconn.Seats
-	eviction  *clientconn.EvictionPolicy
-	readers   longQueryLimit
-	doubts    *rate.Limiter // watches that pass through since nothing can be proven
-	arrivals  clientconn.Arrivals
-	conns     *clientconn.Connections
-	http2     *http2Server
-	base      context.Context // parent of every stream
-	stop      context.CancelCauseFunc
+	opts            Options
+	planner         plan.Planner
+	metrics         *Metrics
+	log             *zap.Logger
+	poller          *clientconn.Poller
+	watches         *watch.Manager
+	coalescer       *passthrough.Coalescer
+	warnings        lastWarnings
+	seats           *clientconn.CPULimiter
+	eviction        *clientconn.EvictionPolicy
+	longQueries     longQueryLimit
+	unprovenWatches *rate.Limiter // watches that pass through since nothing can be proven
+	arrivals        clientconn.ReadTimeouts
+	conns           *clientconn.Connections
+	http2           *http2Server
+	base            context.Context // parent of every stream
+	stop            context.CancelCauseFunc
 
 	mu struct {
 		sync.Mutex
-		fronts    []*http1.ListenerServer
-		listeners []net.Listener
+		listenerServers []*http1.ListenerServer
+		listeners       []net.Listener
 	}
 }
 
 // New makes a server without listeners. Close it.
 func New(opts Options) *Server {
-	s := &Server{opts: opts, metrics: opts.Metrics, log: opts.Log, seats: clientconn.NewSeats(runtime.GOMAXPROCS(0)),
-		eviction: &clientconn.EvictionPolicy{}, readers: newReaders(),
-		doubts: rate.NewLimiter(unprovenWatchRate, unprovenWatchBurst), arrivals: clientconn.DefaultArrivals}
+	s := &Server{opts: opts, metrics: opts.Metrics, log: opts.Log, seats: clientconn.NewCPULimiter(runtime.GOMAXPROCS(0)),
+		eviction: &clientconn.EvictionPolicy{}, longQueries: newLongQueryLimit(),
+		unprovenWatches: rate.NewLimiter(unprovenWatchRate, unprovenWatchBurst), arrivals: clientconn.DefaultReadTimeouts}
 	s.planner = plan.Planner{Catalog: opts.Catalog, WatchTimeout: randomWatchTimeout, Semantics: opts.Semantics}
 	s.base, s.stop = context.WithCancelCause(context.Background())
-	s.gone = clientconn.NewPoller(opts.Log)
+	s.poller = clientconn.NewPoller(opts.Log)
 	s.watches = watch.NewManager(watch.Options{
-		Base: s.base, StallTimeout: opts.StallTimeout, Goroutines: opts.Goroutines || s.gone == nil, Limiter: opts.Limiter,
-		Seats: s.seats, Eviction: s.eviction, Panicked: s.panicked, Withdraw: s.withdraw,
+		Base: s.base, StallTimeout: opts.StallTimeout, Goroutines: opts.Goroutines || s.poller == nil, Limiter: opts.Limiter,
+		Seats: s.seats, Eviction: s.eviction, Panicked: s.reportPanic, Withdraw: s.withdrawEncoding,
 		Clock: opts.Clock, Metrics: opts.Metrics.watches, Log: opts.Log,
 	})
 	s.coalescer = passthrough.NewCoalescer(s.base, opts.Own, opts.Forwarder.Opts.Base)
@@ -168,22 +168,22 @@ func randomWatchTimeout() time.Duration {
 }
 
 // Serve answers requests on ln until Close, which closes ln, and returns then.
-func (s *Server) Serve(ln net.Listener, front Front) error {
-	server := s.http1(front)
+func (s *Server) Serve(ln net.Listener, listener ListenerConfig) error {
+	server := s.http1(listener)
 	s.mu.Lock()
 	closed := s.base.Err() != nil
 	if !closed {
-		s.mu.fronts, s.mu.listeners = append(s.mu.fronts, server), append(s.mu.listeners, ln)
+		s.mu.listenerServers, s.mu.listeners = append(s.mu.listenerServers, server), append(s.mu.listeners, ln)
 	}
 	s.mu.Unlock()
 	if closed {
 		return ln.Close()
 	}
 	accepted := clientconn.Listener{
-		Listener: ln, Seats: s.seats, Eviction: s.eviction, Conns: s.conns, TLS: front.TLS, Log: s.log,
+		Listener: ln, Seats: s.seats, Eviction: s.eviction, Conns: s.conns, TLS: listener.TLS, Log: s.log,
 	}
-	if front.TLS != nil && len(front.StrictTransportSecurity) > 0 {
-		directives := strings.Join(front.StrictTransportSecurity, "; ")
+	if listener.TLS != nil && len(listener.StrictTransportSecurity) > 0 {
+		directives := strings.Join(listener.StrictTransportSecurity, "; ")
 		accepted.Strict = &directives
 	}
 	if err := server.Serve(accepted); err != nil {
@@ -193,14 +193,16 @@ func (s *Server) Serve(ln net.Listener, front Front) error {
 }
 
 // http1 serves HTTP/1.1, and accepts HTTP/2, for a listener.
-func (s *Server) http1(front Front) *http1.ListenerServer {
-	bounds := s.http2.bounds(front)
+func (s *Server) http1(listener ListenerConfig) *http1.ListenerServer {
+	bounds := s.http2.bounds(listener)
 	return http1.New(http1.ServerOptions{
-		Handle:   func(c http1.Call) { s.handle(c, front) },
-		HTTP2:    func(c net.Conn) { s.http2.serve(c, front, bounds) },
-		Identity: front.Identity, Trusted: front.AnswerAll, Forwarder: s.opts.Forwarder, Watches: s.watches, Poller: s.gone,
-		Heads:    s.opts.Limiter.LargeHeads(),
-		Arrivals: s.arrivals, StallTimeout: s.opts.StallTimeout, IdleTimeout: idleTimeout, Panicked: s.panicked, Log: s.log,
+		Handle:   func(c http1.Call) { s.handle(c, listener) },
+		HTTP2:    func(c net.Conn) { s.http2.serve(c, listener, bounds) },
+		Identity: listener.Identity, Trusted: listener.AnswerAll, Forwarder: s.opts.Forwarder, Watches: s.watches,
+		Poller:   s.poller,
+		Heads:    s.opts.Limiter.HeaderBudget(),
+		Arrivals: s.arrivals, StallTimeout: s.opts.StallTimeout, IdleTimeout: idleTimeout, Panicked: s.reportPanic,
+		Log: s.log,
 	})
 }
 
@@ -210,11 +212,13 @@ const idleTimeout = 3 * time.Minute
 // Watches reports all watches, in the order in which they began.
 func (s *Server) Watches() []watch.Watch { return s.watches.Watches() }
 
-// Ended is how many watches have ended for each reason that one has ended for, and the last few
+// EndCounts is how many watches have ended for each reason that one has ended for, and the last few
 // evictions, oldest first.
-func (s *Server) Ended() (map[watch.EndReason]uint64, []watch.Eviction) { return s.watches.EndCounts() }
+func (s *Server) EndCounts() (map[watch.EndReason]uint64, []watch.Eviction) {
+	return s.watches.EndCounts()
+}
 
-func (s *Server) panicked(p any) {
+func (s *Server) reportPanic(p any) {
 	s.metrics.panics.Inc()
 	s.log.Error("BUG: a request panicked; please report this",
 		passthrough.PanicField(p), zap.ByteString("stack", debug.Stack()))
@@ -225,24 +229,24 @@ func (s *Server) Close(ctx context.Context) error {
 	s.stop(watch.EndAborted.AsError())
 	s.watches.RefuseNew()
 	s.mu.Lock()
-	fronts, listeners := s.mu.fronts, s.mu.listeners
+	fronts, listeners := s.mu.listenerServers, s.mu.listeners
 	s.mu.Unlock()
 	for _, ln := range listeners {
 		_ = ln.Close() // fasthttp closes only those that it serves already
 	}
 	s.opts.Limiter.Close()
-	s.http2.leave()
-	s.watches.Cut()
+	s.http2.leaveConns()
+	s.watches.CutConnections()
 	var errs []error
-	for _, front := range fronts {
-		errs = append(errs, front.Shutdown(ctx))
+	for _, listener := range fronts {
+		errs = append(errs, listener.Shutdown(ctx))
 	}
 	s.http2.await(ctx)
 	s.watches.Wait()
 	s.coalescer.Wait()
 	errs = append(errs, s.opts.Forwarder.Close(ctx))
 	s.http2.close()
-	s.gone.Close()
+	s.poller.Close()
 	return errors.Join(errs...)
 }
 
@@ -256,13 +260,13 @@ func (s *Server) Drain(ctx context.Context, period time.Duration) {
 	s.watches.Drain(ctx, period)
 }
 
-// Held is how many connections and watches there are.
-func (s *Server) Held() int { return s.conns.Open() + s.watches.Len() }
+// CountOpen is how many connections and watches there are.
+func (s *Server) CountOpen() int { return s.conns.Open() + s.watches.Len() }
 
-// Outside is about how many bytes the kernel holds for clients that do not take what was sent to
-// them. It is an estimate, since what a kernel reports of it is either that of a whole machine or
-// takes a system call for each client.
-func (s *Server) Outside() int64 { return s.eviction.KernelBytes() }
+// KernelBytes is about how many bytes the kernel holds for clients that do not take what was sent
+// to them. It is an estimate, since what a kernel reports of it is either that of a whole machine
+// or takes a system call for each client.
+func (s *Server) KernelBytes() int64 { return s.eviction.KernelBytes() }
 
 // Degrade makes the server refuse and evict while memory is short: it ends watches with heavy
 // selectors and admits hardly any, makes large answers one after another, and evicts clients that
@@ -274,7 +278,7 @@ func (s *Server) Degrade(step memory.Step) {
 	s.opts.Limiter.SetLowMemory(short)
 	if s.eviction.SetLowMemory(short) && short {
 		s.watches.ShedHeavy()
-		s.watches.LookAgain()
+		s.watches.RecheckSlots()
 	}
 	if short {
 		s.eviction.EndSlow()

@@ -147,7 +147,7 @@ func direct(t *testing.T, up *fakeapiserver.Server, target string) *rawclient.Li
 func answeredHere(r *rig) float64 { return r.sum("spillway_cached_requests_total") }
 
 // A list that is far larger than a piece arrives whole, on plain connections and through TLS.
-func TestLargeLists(t *testing.T) {
+func TestALargeListArrivesWhole(t *testing.T) {
 	t.Parallel()
 	up := fakeapiserver.New(fakeapiserver.Options{})
 	for i := range 15 {
@@ -283,8 +283,8 @@ func (r *rig) dial(base string) net.Conn {
 	return c
 }
 
-// TestWatchBytes is what stands on the wire, chunk by chunk (W-107).
-func TestWatchBytes(t *testing.T) { eachWay(t, testWatchBytes) }
+// TestAWatchHasTheBytesOfTheAPIServer is what stands on the wire, chunk by chunk (W-107).
+func TestAWatchHasTheBytesOfTheAPIServer(t *testing.T) { eachWay(t, testWatchBytes) }
 
 func testWatchBytes(t *testing.T, goroutines bool) {
 	up := fakeapiserver.New(fakeapiserver.Options{})
@@ -318,7 +318,7 @@ func testWatchBytes(t *testing.T, goroutines bool) {
 }
 
 // Old protocols and upgrades are upstream's to answer.
-func TestOldHTTP(t *testing.T) {
+func TestOldProtocolsAndUpgradesPassThrough(t *testing.T) {
 	r := newRig(t, rigOptions{})
 	c, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
 	if err != nil {
@@ -347,7 +347,7 @@ func bare(t *testing.T, catalog source.Catalog) *rig {
 
 // While the first state is on its way a request is held, then refused with a 429: never answered
 // with an empty list (W-72, D14).
-func TestNotReady(t *testing.T) {
+func TestARequestBeforeTheFirstStateIsHeldThenRefused(t *testing.T) {
 	t.Parallel()
 	resource := cache.New(configMaps, sourcetest.KeepAll, nil)
 	hub := fanout.NewHub(resource)
@@ -371,7 +371,7 @@ func TestNotReady(t *testing.T) {
 // answers at once.
 func TestGivenUpWhileAwaited(t *testing.T) {
 	resource := cache.New(configMaps, sourcetest.KeepAll, nil)
-	resource.Retire()
+	resource.Close()
 	hub := fanout.NewHub(resource)
 	r := bare(t, sourcetest.Resources{configMaps.GVR: {Hub: hub,
 		Fresh: freshness.New(resource, sourcetest.Unreachable{})}})
@@ -408,7 +408,7 @@ func (c breakingConn) Write(b []byte) (int, error) {
 }
 
 // A panic costs one request, or one stream, and is counted.
-func TestPanics(t *testing.T) {
+func TestAPanicCostsOneRequestAndIsCounted(t *testing.T) {
 	var broken atomic.Bool
 	r := newRig(t, rigOptions{broken: &broken})
 	broken.Store(true)
@@ -432,7 +432,7 @@ func TestPanics(t *testing.T) {
 
 // Close ends what is under way and leaves nothing running, goleak says; it says nothing about an
 // error.
-func TestClose(t *testing.T) { eachWay(t, testClose) }
+func TestCloseLeavesNothingRunning(t *testing.T) { eachWay(t, testClose) }
 
 func testClose(t *testing.T, goroutines bool) {
 	r := newRig(t, rigOptions{goroutines: goroutines})
@@ -480,7 +480,7 @@ func TestServeAndClose(t *testing.T) {
 				if first == "close" {
 					stop()
 				}
-				go func() { served <- s.Serve(ln, Front{}) }()
+				go func() { served <- s.Serve(ln, ListenerConfig{}) }()
 				if first == "serve" {
 					c, err := net.Dial("tcp", ln.Addr().String())
 					if err != nil {

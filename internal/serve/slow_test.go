@@ -35,7 +35,7 @@ type slowClientServer struct {
 	trust      *tls.Config
 }
 
-func newTurnstile(t *testing.T, allowed clientconn.Arrivals, most int) *slowClientServer {
+func newTurnstile(t *testing.T, allowed clientconn.ReadTimeouts, most int) *slowClientServer {
 	t.Helper()
 	g := &slowClientServer{}
 	upstream := httptest.NewServer(&g.heard)
@@ -58,7 +58,7 @@ func newTurnstile(t *testing.T, allowed clientconn.Arrivals, most int) *slowClie
 			t.Fatal(err)
 		}
 		*address = listener.Addr().String()
-		go func() { served <- g.server.Serve(listener, Front{TLS: config, AnswerAll: true}) }() // known clients
+		go func() { served <- g.server.Serve(listener, ListenerConfig{TLS: config, AnswerAll: true}) }() // known clients
 	}
 	g.trust = secured.tls
 	t.Cleanup(func() {
@@ -131,7 +131,7 @@ func trickle(t *testing.T, c net.Conn, endless func(i int) byte) string {
 // A client that sends a byte now and then is cut when the time for the whole is over, wherever in a
 // connection it is. Single bytes do not count as progress.
 func TestSlowSendersAreCut(t *testing.T) {
-	allowed := clientconn.Arrivals{Head: 200 * time.Millisecond, Owned: 200 * time.Millisecond,
+	allowed := clientconn.ReadTimeouts{Head: 200 * time.Millisecond, Owned: 200 * time.Millisecond,
 		Passed: 200 * time.Millisecond}
 	always := func(b byte) func(int) byte { return func(int) byte { return b } }
 	request := func(head string) string { return "POST /x HTTP/1.1\r\nHost: localhost\r\n" + head + "\r\n" }
@@ -201,7 +201,7 @@ func TestSlowBodyHTTP2(t *testing.T) {
 	for name, length := range map[string]string{"small": "100000", "large": "100000000", "without length": ""} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			g := newTurnstile(t, clientconn.Arrivals{Head: patience, Owned: 200 * time.Millisecond,
+			g := newTurnstile(t, clientconn.ReadTimeouts{Head: patience, Owned: 200 * time.Millisecond,
 				Passed: 200 * time.Millisecond}, 0)
 			c := g.dial(t, "h2")
 			if _, err := io.WriteString(c, http2.ClientPreface); err != nil {
@@ -268,7 +268,7 @@ func writeHead(t *testing.T, framer *http2.Framer, stream uint32, end bool, fiel
 func TestMisreadRequests(t *testing.T) {
 	direct := httptest.NewServer(http.NotFoundHandler())
 	defer direct.Close()
-	g := newTurnstile(t, clientconn.DefaultArrivals, 0)
+	g := newTurnstile(t, clientconn.DefaultReadTimeouts, 0)
 	long := strings.Repeat("a", http.DefaultMaxHeaderBytes+8<<10)
 	for name, raw := range map[string]string{
 		"a header that is too long": "GET / HTTP/1.1\r\nHost: localhost\r\nX: " + long + "\r\n\r\n",
@@ -294,7 +294,7 @@ func TestMisreadRequests(t *testing.T) {
 
 // A head that is too large for HTTP/2 is answered 431, too.
 func TestLargeHeadHTTP2(t *testing.T) {
-	g := newTurnstile(t, clientconn.DefaultArrivals, 0)
+	g := newTurnstile(t, clientconn.DefaultReadTimeouts, 0)
 	transport := &http.Transport{TLSClientConfig: g.trust.Clone(), ForceAttemptHTTP2: true}
 	defer transport.CloseIdleConnections()
 	ask := func(size int) (int, error) {
@@ -323,7 +323,7 @@ func TestLargeHeadHTTP2(t *testing.T) {
 // refused with a 429 while all others are busy.
 func TestLimitOfConnections(t *testing.T) {
 	const most = 20
-	g := newTurnstile(t, clientconn.DefaultArrivals, most)
+	g := newTurnstile(t, clientconn.DefaultReadTimeouts, most)
 	for i := range 3 * most {
 		if i%2 == 0 {
 			g.dial(t) // and nothing more

@@ -173,10 +173,10 @@ var framings = []struct {
 // before it.
 const smuggled = "GET /smuggled HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
 
-// TestSmuggling sends each framing, and a request after it, to upstream's HTTP server directly and
-// through the proxy. The requests that upstream receives through the proxy must be a prefix,
-// possibly empty, of those that it receives directly.
-func TestSmuggling(t *testing.T) {
+// TestFramingIsReadAsTheAPIServerReadsIt sends each framing, and a request after it, to upstream's
+// HTTP server directly and through the proxy. The requests that upstream receives through the proxy
+// must be a prefix, possibly empty, of those that it receives directly.
+func TestFramingIsReadAsTheAPIServerReadsIt(t *testing.T) {
 	for _, f := range framings {
 		t.Run(f.name, func(t *testing.T) {
 			through, answer := throughProxy(t, f.raw+smuggled, patience)
@@ -275,7 +275,7 @@ func throughProxy(t *testing.T, raw string, silence time.Duration) (requests []s
 		t.Fatal(err)
 	}
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener, Front{}) }()
+	go func() { served <- server.Serve(listener, ListenerConfig{}) }()
 	answer, _ = converse(t, listener.Addr().String(), raw, silence)
 	now, cancel := context.WithCancel(context.Background())
 	cancel()

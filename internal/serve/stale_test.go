@@ -17,7 +17,7 @@ import (
 // While upstream is away, a request for a state of any age is answered with the last one and its
 // Age; a request for more is refused because upstream is away. While upstream is reachable, no
 // answer has an Age.
-func TestStaleAnswers(t *testing.T) {
+func TestStaleStatesAreServedWithTheirAge(t *testing.T) {
 	eachWay(t, func(t *testing.T, goroutines bool) {
 		var age atomic.Int64
 		r := newRig(t, rigOptions{
@@ -83,12 +83,12 @@ func TestStaleAnswers(t *testing.T) {
 }
 
 // A flow is warned once in a while, and made-up ones do not fill memory.
-func TestWarned(t *testing.T) {
+func TestAFlowIsWarnedOnceInAWhile(t *testing.T) {
 	var w lastWarnings
 	now := time.Now()
 	f := func(name string, at time.Duration, want bool) {
 		t.Helper()
-		if got := w.due(flowcontrol.UserFlow(name), now.Add(at)); got != want {
+		if got := w.shouldWarn(flowcontrol.UserFlow(name), now.Add(at)); got != want {
 			t.Errorf("%s after %v: %v", name, at, got)
 		}
 	}
@@ -98,7 +98,7 @@ func TestWarned(t *testing.T) {
 	f("a", time.Minute, true)
 	f("a", 61*time.Second, false)
 	for i := range 2 * warnedUsersLimit {
-		w.due(flowcontrol.AddrFlow(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})), now)
+		w.shouldWarn(flowcontrol.AddrFlow(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})), now)
 	}
 	if n := len(w.last); n > warnedUsersLimit {
 		t.Errorf("%d flows are remembered", n)

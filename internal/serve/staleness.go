@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	// awayText and staleText are the Warning of answers from a state that is not kept current:
+	// downText and staleText are the Warning of answers from a state that is not kept current:
 	// since the apiserver does not answer, or for another reason, with the resource in it. They do
 	// not change, since clients show each text once; how old the state is, is in the header Age.
-	awayText  = `299 - "the apiserver is out of the proxy's reach: this is the last state known, see the header Age"`
+	downText  = `299 - "the apiserver is out of the proxy's reach: this is the last state known, see the header Age"`
 	staleText = `299 - "the proxy's copy of %s is not kept current: this is the last state known, see the header Age"`
 	// warningInterval is how often one flow is warned. client-go logs every warning that it gets, and
 	// an informer lists in each attempt of its own, so that an outage would fill logs with one line.
@@ -29,9 +29,9 @@ const (
 // staleness is what an answer says of the age of its state (design D15). The zero value says
 // nothing: the state is kept current.
 type staleness struct {
-	age  time.Duration
-	away bool // the apiserver does not answer
-	warn bool
+	age         time.Duration
+	unreachable bool // the apiserver does not answer
+	warn        bool
 }
 
 // sourceHeaders sets Age, and Warning from what the source has to say of the resource and of the
@@ -41,13 +41,13 @@ func (r *request) sourceHeaders(set func(key, value string)) {
 	if text := r.plan.Source.WarningText(); text != "" {
 		warnings = append(warnings, text)
 	}
-	if r.stale.age > 0 {
-		set("Age", strconv.FormatInt(int64(r.stale.age/time.Second), 10))
+	if r.staleness.age > 0 {
+		set("Age", strconv.FormatInt(int64(r.staleness.age/time.Second), 10))
 	}
 	switch {
-	case r.stale.warn && r.stale.away:
-		warnings = append(warnings, awayText)
-	case r.stale.warn:
+	case r.staleness.warn && r.staleness.unreachable:
+		warnings = append(warnings, downText)
+	case r.staleness.warn:
 		warnings = append(warnings, fmt.Sprintf(staleText, r.resource()))
 	}
 	if len(warnings) > 0 {
@@ -71,7 +71,7 @@ func (r *request) checkAge() bool {
 		return false
 	}
 	m.stale.WithLabelValues(r.resource()).Inc()
-	r.stale = staleness{age, away, r.server.warned.due(r.flow, time.Now())}
+	r.staleness = staleness{age, away, r.server.warnings.shouldWarn(r.flow, time.Now())}
 	return true
 }
 
@@ -81,8 +81,8 @@ type lastWarnings struct {
 	last map[flowcontrol.Flow]time.Time
 }
 
-// due reports whether a flow is to be warned now, and takes it that it is.
-func (w *lastWarnings) due(flow flowcontrol.Flow, now time.Time) bool {
+// shouldWarn reports whether a flow is to be warned now, and takes it that it is.
+func (w *lastWarnings) shouldWarn(flow flowcontrol.Flow, now time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if last, ok := w.last[flow]; ok && now.Sub(last) < warningInterval {

@@ -57,7 +57,7 @@ func readOverHTTP2(t *testing.T, a *apistatus.Answer) (*http.Response, string) {
 	return resp, string(body)
 }
 
-func TestStatusBodies(t *testing.T) {
+func TestFailuresHaveTheBodiesOfTheAPIServer(t *testing.T) {
 	f := func(s *metav1.Status, body string, headers map[string]string) {
 		t.Helper()
 		if got := string(apistatus.Body(s)); got != failure+body+"\n" {

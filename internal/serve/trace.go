@@ -40,14 +40,14 @@ func (t *trace) begin() {
 	if r.RequestHeader("Traceparent") != "" {
 		parent = r.Headers(tracing.ReadsHeader)
 	}
-	if t.span = t.tracer.Start(r.came, parent, trustedParent(r.who)); t.span == nil {
+	if t.span = t.tracer.Start(r.arrivedAt, parent, trustedParent(r.identity)); t.span == nil {
 		return
 	}
-	what, ok := auth.AttributesOf(r.asked.Method, r.asked.Path, r.asked.RawQuery)
+	what, ok := auth.AttributesOf(r.parsed.Method, r.parsed.Path, r.parsed.RawQuery)
 	if !ok {
-		what = auth.Attributes{Verb: strings.ToLower(r.asked.Method)}
+		what = auth.Attributes{Verb: strings.ToLower(r.parsed.Method)}
 	}
-	t.span.Asks(r.asked.Method, what)
+	t.span.Asks(r.parsed.Method, what)
 }
 
 // trustedParent reports that the trace which a request names is trusted: kube-apiserver trusts that
@@ -73,8 +73,8 @@ func (t *trace) propagate(header http.Header) {
 	}
 }
 
-// answered ends the span of what is answered here.
-func (t *trace) answered(a *answer) {
+// endWithAnswer ends the span of what is answered here.
+func (t *trace) endWithAnswer(a *answer) {
 	if t == nil {
 		return
 	}
@@ -88,8 +88,8 @@ func (t *trace) answered(a *answer) {
 	t.end(tracing.SpanResult{Code: a.Code, Source: source, Bytes: a.Length()})
 }
 
-// watched ends the span of a watch that is answered here.
-func (t *trace) watched(st *watch.Stream) {
+// endWithWatch ends the span of a watch that is answered here.
+func (t *trace) endWithWatch(st *watch.Stream) {
 	if t != nil {
 		t.end(tracing.SpanResult{Code: st.Code(), Source: tracedMemory, Bytes: -1})
 	}
@@ -102,8 +102,8 @@ func (t *trace) end(result tracing.SpanResult) {
 	t.span.End(result)
 }
 
-// answeredUpstream ends the span of what upstream answers.
-func (t *trace) answeredUpstream(code int) {
+// endWithUpstream ends the span of what upstream answers.
+func (t *trace) endWithUpstream(code int) {
 	if t != nil {
 		t.span.End(tracing.SpanResult{Code: code, Source: tracedUpstream, Bytes: -1})
 	}

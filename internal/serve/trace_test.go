@@ -54,7 +54,7 @@ func within(n int) rawclient.RequestOption {
 
 // A request with a trusted trace context has a span in that trace, whichever component answers it,
 // and upstream receives the span's context. The span has nothing that is secret.
-func TestTraces(t *testing.T) {
+func TestATrustedTraceContextGetsASpan(t *testing.T) {
 	t.Parallel()
 	r, end := spanned(t, 0, rigOptions{})
 	type want struct {
@@ -189,7 +189,7 @@ func TestTracesOfWhatPassesThrough(t *testing.T) {
 
 // A request whose trace context is not trusted is not traced, and the context passes through
 // unchanged.
-func TestNotSampled(t *testing.T) {
+func TestAnUntrustedTraceContextPassesThrough(t *testing.T) {
 	t.Parallel()
 	r, end := spanned(t, 0, rigOptions{})
 	for base, opts := range front1and2(t, r) {
@@ -216,7 +216,7 @@ func TestNotSampled(t *testing.T) {
 
 // The histogram of the durations of LISTs has the trace of a LIST as an exemplar, if it is sampled,
 // whichever source answered it.
-func TestExemplars(t *testing.T) {
+func TestListDurationsHaveTracesAsExemplars(t *testing.T) {
 	t.Parallel()
 	for rate, want := range map[int32]bool{0: false, 1e6: true} {
 		r, end := spanned(t, rate, rigOptions{})

@@ -66,7 +66,7 @@ func newLimitedProxyOver(t *testing.T, limiter *flowcontrol.Limiter, upstream ht
 			t.Fatal(err)
 		}
 		*address = listener.Addr().String()
-		go func() { served <- p.server.Serve(listener, Front{TLS: config}) }()
+		go func() { served <- p.server.Serve(listener, ListenerConfig{TLS: config}) }()
 	}
 	p.trust = secured.tls
 	t.Cleanup(func() {
@@ -282,12 +282,12 @@ func TestUnfinishedBodiesLeaveSeats(t *testing.T) {
 		}
 	}
 	eventually(t, "the unproven part to be taken", func() bool {
-		return limiter.Load(flowcontrol.LimitPassThrough).Held == seats/8
+		return limiter.GateStats(flowcontrol.LimitPassThrough).Held == seats/8
 	})
 	for range 20 {
 		ask(http.MethodGet, "")
 		ask(http.MethodPatch, "a patch")
-		if held := limiter.Load(flowcontrol.LimitPassThrough).Held; held > seats/8+1 {
+		if held := limiter.GateStats(flowcontrol.LimitPassThrough).Held; held > seats/8+1 {
 			t.Errorf("%d seats are held", held)
 		}
 	}

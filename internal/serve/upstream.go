@@ -15,19 +15,19 @@ import (
 
 // passage is the way of a request to upstream, and follows the answer (passthrough.AnswerObserver).
 type passage struct {
-	request *request
-	as      *auth.Impersonation          // nil: the request goes as it is
-	landed  func()                       // of a LIST that others wait for; nil: none does
-	took    func(upstream time.Duration) // gets how long upstream took for a LIST; nil: it is no measure
+	request     *request
+	as          *auth.Impersonation          // nil: the request goes as it is
+	onAnswer    func()                       // of a LIST that others wait for; nil: none does
+	observeTime func(upstream time.Duration) // gets how long upstream took for a LIST; nil: it is no measure
 }
 
 // passThrough is the outcome of a request that upstream answers, if it is there what it is here.
 func (r *request) passThrough() outcome {
 	p := &passage{request: r}
-	if r.certified {
+	if r.hasCertificate {
 		var err error
-		if p.as, err = r.server.opts.Forwarder.Lend(r.who); err != nil {
-			return answered(apistatus.Failure(r.refusePassage(err)))
+		if p.as, err = r.server.opts.Forwarder.Lend(r.identity); err != nil {
+			return answerOutcome(apistatus.Failure(r.refusePassage(err)))
 		}
 	}
 	return outcome{passage: p}
@@ -53,23 +53,25 @@ func (r *request) refusePassage(err error) *metav1.Status {
 // secrets are never shared, not even among users that may read all of them.
 var secrets = schema.GroupResource{Resource: "secrets"}
 
-// passPlanned is the outcome of a request that has a plan, and that upstream answers. While nothing
-// can be proven, only some watches of the most recent state pass through. Equal LISTs of the most
-// recent state share one answer of upstream's. How long it took tells what a proof is worth.
-func (r *request) passPlanned() outcome {
+// passThroughPlanned is the outcome of a request that has a plan, and that upstream answers. While
+// nothing can be proven, only some watches of the most recent state pass through. Equal LISTs of
+// the most recent state share one answer of upstream's. How long it took tells what a proof is
+// worth.
+func (r *request) passThroughPlanned() outcome {
 	s := r.server
-	if r.plan.Doubtful && !s.doubts.Allow() {
+	if r.plan.Doubtful && !s.unprovenWatches.Allow() {
 		s.metrics.unproven.WithLabelValues(r.resource()).Inc()
 		return refuseBusy()
 	}
 	landed := func() {}
 	if r.plan.MostRecent() && r.plan.Source.Resource().Info.GVR.GroupResource() != secrets {
 		var shared *passthrough.SharedAnswer
-		shared, landed = s.coalescer.Share(passthrough.LaneOf(r.asked, r.RequestHeader("Accept-Encoding")), r.asked.UserAgent)
+		shared, landed = s.coalescer.Share(passthrough.LaneKeyOf(r.parsed, r.RequestHeader("Accept-Encoding")),
+			r.parsed.UserAgent)
 		if shared != nil {
 			s.metrics.shared.WithLabelValues(r.resource()).Inc()
-			r.listed(listedShared)
-			return outcome{answer: sharedAnswer(shared)}
+			r.observeList(listFromShared)
+			return outcome{answer: newSharedAnswer(shared)}
 		}
 	}
 	o := r.passThrough()
@@ -77,10 +79,10 @@ func (r *request) passPlanned() outcome {
 		landed()
 		return o
 	}
-	o.passage.landed = landed
+	o.passage.onAnswer = landed
 	if r.plan.MostRecent() {
 		fresh, n := r.plan.Source.Fresh, listSize(r.plan)
-		o.passage.took = func(took time.Duration) { fresh.Passed(n, took) }
+		o.passage.observeTime = func(took time.Duration) { fresh.ObserveUpstreamList(n, took) }
 	}
 	return o
 }
@@ -96,19 +98,19 @@ func (p *passage) Propagate(header http.Header) { p.request.trace.propagate(head
 
 func (p *passage) AnswerBegan() {
 	if p.request.plan.List != nil {
-		p.request.listed(listedUpstream)
+		p.request.observeList(listFromUpstream)
 	}
-	if p.landed != nil {
-		p.landed()
+	if p.onAnswer != nil {
+		p.onAnswer()
 	}
 }
 
 func (p *passage) AnswerTook(took time.Duration) {
-	if p.took != nil {
-		p.took(took)
+	if p.observeTime != nil {
+		p.observeTime(took)
 	}
 }
 
-func (p *passage) Answered(code int) { p.request.trace.answeredUpstream(code) }
+func (p *passage) Answered(code int) { p.request.trace.endWithUpstream(code) }
 
-func (p *passage) Refused(a *apistatus.Answer) { p.request.trace.answered(&answer{Answer: a}) }
+func (p *passage) Refused(a *apistatus.Answer) { p.request.trace.endWithAnswer(&answer{Answer: a}) }

@@ -13,7 +13,7 @@ import (
 
 // Every answer about a deprecated resource warns of that: documents, watches and refusals (W-4). No
 // other does. A list says what the resource's definition calls it.
-func TestWarning(t *testing.T) {
+func TestDeprecatedResourcesWarnInEveryAnswer(t *testing.T) {
 	gvr := schema.GroupVersionResource{Group: "example.com", Version: "v1beta1", Resource: "gadgets"}
 	gadgets := object.NewResource(gvr, "Gadget", true, false)
 	gadgets.ListKind = "GadgetCollection"

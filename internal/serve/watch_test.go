@@ -168,7 +168,7 @@ func testStalledClientAmongOthers(t *testing.T, goroutines bool) {
 }
 
 // A log that is too short for a client tells it so, and it lists again (W-107).
-func TestLapped(t *testing.T) { eachWay(t, testLapped) }
+func TestALogThatIsTooShortEndsTheWatchWith410(t *testing.T) { eachWay(t, testLapped) }
 
 func testLapped(t *testing.T, goroutines bool) {
 	r := newRig(t, rigOptions{goroutines: goroutines, mirrors: []*object.Resource{configMaps}, limits: &shortMemory})

@@ -63,7 +63,7 @@ func (s *Source) AwaitRV(ctx context.Context, rv uint64, verdict time.Duration) 
 		proven = s.proveThrough(waiting, rv)
 		cancel()
 	})
-	state, err := r.StateThrough(waiting, rv)
+	state, err := r.AwaitSnapshot(waiting, rv)
 	cancel()
 	asking.Wait()
 	switch {
@@ -97,7 +97,7 @@ func (s *Source) proveThrough(ctx context.Context, rv uint64) *cache.Snapshot {
 func (s *Source) verdict(ctx context.Context, rv uint64, within time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	newest, err := s.Fresh.Newest(ctx)
+	newest, err := s.Fresh.UpstreamRV(ctx)
 	if err != nil {
 		return fmt.Errorf("%w: %v", errBehind, err)
 	}

@@ -16,8 +16,8 @@ type SecureConn struct {
 	meter *Meter // below
 }
 
-// Server makes a connection of one whose reads meter limits and counts.
-func Server(below net.Conn, meter *Meter, config *tls.Config) *SecureConn {
+// NewServerConn makes a connection of one whose reads meter limits and counts.
+func NewServerConn(below net.Conn, meter *Meter, config *tls.Config) *SecureConn {
 	return &SecureConn{Conn: tls.Server(below, config), meter: meter}
 }
 
@@ -42,7 +42,7 @@ func (c *SecureConn) Read(b []byte) (int, error) {
 	}
 	n, err := c.Conn.Read(b)
 	if n > 0 {
-		c.meter.plaintext()
+		c.meter.notePlaintext()
 	}
 	return n, err
 }

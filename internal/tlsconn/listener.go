@@ -33,7 +33,7 @@ func (l *secureListener) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	below := &meteredConn{Conn: c}
-	return &servedConn{SecureConn: Server(below, &below.meter, l.config), listener: l}, nil
+	return &servedConn{SecureConn: NewServerConn(below, &below.meter, l.config), listener: l}, nil
 }
 
 // meteredConn is a connection below TLS.
@@ -44,8 +44,8 @@ type meteredConn struct {
 
 // Read implements net.Conn.
 func (c *meteredConn) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(c.meter.Limit(b))
-	if flood := c.meter.Count(b[:n]); flood != nil {
+	n, err := c.Conn.Read(c.meter.LimitRead(b))
+	if flood := c.meter.CountRead(b[:n]); flood != nil {
 		return 0, flood
 	}
 	return n, err
@@ -74,14 +74,14 @@ func (c *servedConn) ConnectionState() tls.ConnectionState {
 func (c *servedConn) refuse(err error) {
 	var record tls.RecordHeaderError
 	if errors.As(err, &record) && record.Conn != nil && isHTTP(record.RecordHeader) {
-		_, _ = io.WriteString(record.Conn, notTLS)
+		_, _ = io.WriteString(record.Conn, notTLSMessage)
 		err = errors.New("client sent an HTTP request to an HTTPS server")
 	}
 	c.listener.log.Printf("http: TLS handshake error from %s: %v", c.RemoteAddr(), err)
 }
 
-// notTLS is the answer of net/http to a request without TLS.
-const notTLS = "HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
+// notTLSMessage is the answer of net/http to a request without TLS.
+const notTLSMessage = "HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
 
 // isHTTP reports that what came in the place of a record's header begins a request.
 func isHTTP(header [recordHeader]byte) bool {

@@ -85,7 +85,7 @@ func TestServedHandshakesFail(t *testing.T) {
 	for _, c := range []struct {
 		name, sent, answer, log string
 	}{
-		{"HTTP", "GET / HTTP/1.1\r\n\r\n", notTLS, "client sent an HTTP request to an HTTPS server"},
+		{"HTTP", "GET / HTTP/1.1\r\n\r\n", notTLSMessage, "client sent an HTTP request to an HTTPS server"},
 		{"silence", "", "", "i/o timeout"},
 		{"a long one", string(tlsconntest.UnfinishedHello(2 * HandshakeBytesLimit)), "", ErrHandshakeTooLong.Error()},
 	} {

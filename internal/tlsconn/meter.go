@@ -20,9 +20,9 @@ const (
 	// of the rest; maxRecordPayload is what that may be: for TLS 1.2, which allows the most.
 	recordHeader     = 5
 	maxRecordPayload = 16<<10 + 2<<10
-	// recordsAhead is how many bytes are read at once where a record begins: ordinary requests come
-	// with one read.
-	recordsAhead = 1 << 10
+	// recordsAheadLimit is how many bytes are read at once where a record begins: ordinary requests
+	// come with one read.
+	recordsAheadLimit = 1 << 10
 )
 
 // ErrHandshakeTooLong and ErrTooSilent are why a Meter ends a connection.
@@ -49,24 +49,24 @@ type Meter struct {
 	head        [recordHeader]byte
 }
 
-// Limit is the part of b to read into.
-func (m *Meter) Limit(b []byte) []byte {
+// LimitRead is the part of b to read into.
+func (m *Meter) LimitRead(b []byte) []byte {
 	if m.payloadLeft > 0 {
 		return b[:min(len(b), int(m.payloadLeft))]
 	}
-	return b[:min(len(b), recordsAhead)]
+	return b[:min(len(b), recordsAheadLimit)]
 }
 
-// Count takes what was read, and returns why the connection must end; nil: it may go on.
-func (m *Meter) Count(b []byte) error {
-	m.silentBytes += uint32(len(b)) // #nosec G115 -- a read is bounded by Limit, and the sum below
+// CountRead takes what was read, and returns why the connection must end; nil: it may go on.
+func (m *Meter) CountRead(b []byte) error {
+	m.silentBytes += uint32(len(b)) // #nosec G115 -- a read is bounded by LimitRead, and the sum below
 	switch {
 	case !m.opened && m.silentBytes > HandshakeBytesLimit:
 		return ErrHandshakeTooLong
 	case m.opened && m.silentBytes > SilentBytesLimit:
 		return ErrTooSilent
 	}
-	m.follow(b)
+	m.followRecords(b)
 	return nil
 }
 
@@ -77,10 +77,10 @@ func (m *Meter) open() {
 	}
 }
 
-// plaintext notes that plaintext has come.
-func (m *Meter) plaintext() { m.silentBytes = 0 }
+// notePlaintext notes that plaintext has come.
+func (m *Meter) notePlaintext() { m.silentBytes = 0 }
 
-func (m *Meter) follow(b []byte) {
+func (m *Meter) followRecords(b []byte) {
 	for len(b) > 0 {
 		if m.payloadLeft > 0 {
 			n := min(len(b), int(m.payloadLeft))

@@ -51,7 +51,7 @@ func TestTLSBuffersStaySmall(t *testing.T) {
 			}
 			defer near.Close()
 			below := &meteredConn{Conn: near}
-			server := Server(below, &below.meter, &tls.Config{Certificates: identity.TLS.Certificates})
+			server := NewServerConn(below, &below.meter, &tls.Config{Certificates: identity.TLS.Certificates})
 			config := &tls.Config{InsecureSkipVerify: true,
 				DynamicRecordSizingDisabled: true} //nolint:gosec // a throw-away certificate
 			client := tls.Client(far, config)
@@ -110,7 +110,7 @@ func ends(ln net.Listener, config *tls.Config) <-chan error {
 		}
 		defer c.Close()
 		below := &meteredConn{Conn: c}
-		server := Server(below, &below.meter, config)
+		server := NewServerConn(below, &below.meter, config)
 		_, err = io.Copy(io.Discard, server)
 		why <- err
 	}()
@@ -255,7 +255,7 @@ func FuzzMeter(f *testing.F) {
 	f.Add(tlsconntest.UnfinishedHello(4<<10), []byte{255})
 	f.Fuzz(func(t *testing.T, sent, sizes []byte) {
 		var whole, pieces Meter
-		wholeErr := whole.Count(sent)
+		wholeErr := whole.CountRead(sent)
 		var err error
 		buffer := make([]byte, 20<<10)
 		for i, left := 0, sent; len(left) > 0 && err == nil; i++ {
@@ -263,15 +263,15 @@ func FuzzMeter(f *testing.F) {
 			if len(sizes) > 0 {
 				size = 1 + 80*int(sizes[i%len(sizes)])
 			}
-			room := pieces.Limit(buffer[:size])
+			room := pieces.LimitRead(buffer[:size])
 			if len(room) == 0 {
 				t.Fatal("there is no room for a byte")
 			}
-			if ahead := max(recordsAhead, int(pieces.payloadLeft)); len(room) > ahead {
+			if ahead := max(recordsAheadLimit, int(pieces.payloadLeft)); len(room) > ahead {
 				t.Fatalf("%d bytes are read, %d are left of the record", len(room), pieces.payloadLeft)
 			}
 			n := copy(room, left)
-			err, left = pieces.Count(room[:n]), left[n:]
+			err, left = pieces.CountRead(room[:n]), left[n:]
 		}
 		if (err == nil) != (wholeErr == nil) || err == nil && pieces != whole {
 			t.Fatalf("in pieces %+v, %v; at once %+v, %v", pieces, err, whole, wholeErr)

@@ -27,79 +27,79 @@ type StreamOptions struct {
 	Owner  fanout.Owner
 	Client ClientInfo
 	// Admit registers the stream with what reauthorises it; nil: nothing does.
-	Admit func(reauth.ReviewedStream) *reauth.Permit
+	Admit func(reauth.ReviewedStream) *reauth.Lease
 }
 
 func (m *Manager) newStream(p plan.Plan, o StreamOptions) *Stream {
 	st := &Stream{
 		source: p.Source, start: p.Watch.Start, from: p.Watch.RV, timeout: min(p.Watch.Timeout, maxWatchDuration),
-		encoding: p.Encoding, failure: p.Failure, marks: p.Watch.Bookmarks, endMark: p.Watch.EndMark,
+		encoding: p.Encoding, failure: p.Failure, wantsBookmarks: p.Watch.Bookmarks, wantsInitialEventsEnd: p.Watch.EndMark,
 		admit: o.Admit, owner: o.Owner, client: o.Client,
 	}
 	st.deadline = now().after(st.timeout)
-	st.selects.Store(&p.Selector)
+	st.liveSelector.Store(&p.Selector)
 	st.begin(m)
 	return st
 }
 
 // reserve reserves what a watch takes of the limits. release gives it back.
-func (st *Stream) reserve(flow flowcontrol.Flow) *Refusal {
+func (s *Stream) reserve(flow flowcontrol.Flow) *Refusal {
 	var beyond *flowcontrol.Refusal
-	if st.lasting, beyond = st.manager.opts.Limiter.AdmitLasting(flow); beyond != nil {
-		return st.refuseLimited(beyond)
+	if s.watchPermit, beyond = s.manager.opts.Limiter.AdmitLasting(flow); beyond != nil {
+		return s.refuseLimited(beyond)
 	}
-	if costly := st.choose(flow); costly != nil {
-		return st.refuseSelector(costly)
+	if costly := s.reserveSelector(flow); costly != nil {
+		return s.refuseSelector(costly)
 	}
 	return nil
 }
 
 // reserveState reserves what the state takes that the watch begins with. A watch that waits for its
 // state to be proven holds none of it.
-func (st *Stream) reserveState(departs flowcontrol.Departs, flow flowcontrol.Flow) *Refusal {
-	width := st.stateWidth()
+func (s *Stream) reserveState(onDisconnect flowcontrol.OnDisconnect, flow flowcontrol.Flow) *Refusal {
+	width := s.stateWidth()
 	if width == 0 {
 		return nil
 	}
-	starting, beyond := st.manager.opts.Limiter.AdmitList(departs, flow, width)
+	starting, beyond := s.manager.opts.Limiter.AdmitList(onDisconnect, flow, width)
 	if beyond != nil {
-		return st.refuseLimited(beyond)
+		return s.refuseLimited(beyond)
 	}
-	st.starting = &starting
+	s.statePermit = &starting
 	return nil
 }
 
 // refuseLimited refuses a watch that is beyond the limits.
-func (st *Stream) refuseLimited(r *flowcontrol.Refusal) *Refusal {
-	return &Refusal{apistatus.Limited(st.failure, st.manager.opts.Limiter.Closed(), r.RetryAfter)}
+func (s *Stream) refuseLimited(r *flowcontrol.Refusal) *Refusal {
+	return &Refusal{apistatus.Limited(s.failure, s.manager.opts.Limiter.Closed(), r.RetryAfter)}
 }
 
-// choose counts the stream's selector.
-func (st *Stream) choose(flow flowcontrol.Flow) (refusal *flowcontrol.Refusal) {
-	claimed, refusal := st.manager.opts.Limiter.ClaimSelector(&st.selected, flow, st.source, st.selector(), st.encoding)
-	st.selects.Store(&claimed)
+// reserveSelector counts the stream's selector.
+func (s *Stream) reserveSelector(flow flowcontrol.Flow) (refusal *flowcontrol.Refusal) {
+	claimed, refusal := s.manager.opts.Limiter.ClaimSelector(&s.selectorClaim, flow, s.source, s.selector(), s.encoding)
+	s.liveSelector.Store(&claimed)
 	return refusal
 }
 
 // release gives back what a stream holds. It is called when the stream has ended, or cannot begin.
-func (st *Stream) release(reason EndReason) {
-	st.Lifecycle.Stop(reason)
-	st.closeCursor()
-	st.releaseStarting()
-	st.manager.opts.Limiter.ReleaseSelector(&st.selected)
-	st.lasting.Release()
+func (s *Stream) release(reason EndReason) {
+	s.Lifecycle.Stop(reason)
+	s.closeCursor()
+	s.releaseState()
+	s.manager.opts.Limiter.ReleaseSelector(&s.selectorClaim)
+	s.watchPermit.Release()
 }
 
-// releaseStarting gives back what the initial state takes.
-func (st *Stream) releaseStarting() {
-	if st.starting != nil {
-		st.starting.Release()
-		st.starting = nil
+// releaseState gives back what the initial state takes.
+func (s *Stream) releaseState() {
+	if s.statePermit != nil {
+		s.statePermit.Release()
+		s.statePermit = nil
 	}
 }
 
-// admit counts a stream in. It reports false while the server drains.
-func (m *Manager) admit(st *Stream) bool {
+// admitStream counts a stream in. It reports false while the server drains.
+func (m *Manager) admitStream(st *Stream) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.mu.draining {
@@ -116,33 +116,33 @@ func (m *Manager) admit(st *Stream) bool {
 // Serve delivers an open stream through out, to its end, which may come long after Serve has
 // returned. connect connects out, and then calls one of the functions once: take, which delivers
 // the stream, or lost, if there is no connection to be had any more.
-func (st *Stream) Serve(out sink, connect func(take, lost func())) {
-	st.served = true
+func (s *Stream) Serve(out sink, connect func(take, lost func())) {
+	s.served = true
 	connect(func() {
-		st.attach(out)
-		st.deliver()
+		s.attach(out)
+		s.deliver()
 	}, func() {
-		st.attach(out)
-		st.countOut(EndAborted)
+		s.attach(out)
+		s.countOut(EndAborted)
 	})
 }
 
 // Abandon counts an open stream out that is not served after all. It does nothing to one that is.
-func (st *Stream) Abandon() {
-	if st.served {
+func (s *Stream) Abandon() {
+	if s.served {
 		return
 	}
-	st.served = true
-	st.release(EndAborted)
-	st.manager.metrics.streams.WithLabelValues(st.resource(), plan.EncodingName(st.encoding)).Dec()
-	st.manager.remove(st)
+	s.served = true
+	s.release(EndAborted)
+	s.manager.metrics.streams.WithLabelValues(s.resource(), plan.EncodingName(s.encoding)).Dec()
+	s.manager.removeStream(s)
 }
 
 // attach gives the stream its sink.
-func (st *Stream) attach(out sink) {
-	m := st.manager
+func (s *Stream) attach(out sink) {
+	m := s.manager
 	m.mu.Lock()
-	st.out = out
+	s.out = out
 	m.mu.Unlock()
 	if m.base.Err() != nil { // closed before this sink was known
 		out.cut()
@@ -150,41 +150,41 @@ func (st *Stream) attach(out sink) {
 }
 
 // deliver delivers the stream. A panic ends that stream alone.
-func (st *Stream) deliver() {
-	st.cleanup = func(reason EndReason) { st.out.end(reason, st.countOut(reason)) }
+func (s *Stream) deliver() {
+	s.cleanup = func(reason EndReason) { s.out.end(reason, s.countOut(reason)) }
 	defer func() {
 		if p := recover(); p != nil {
-			st.manager.opts.Panicked(p)
-			st.Cleanup(EndAborted)
+			s.manager.opts.Panicked(p)
+			s.Cleanup(EndAborted)
 		}
 	}()
-	if admit := st.admit; admit != nil {
-		st.permit = admit(st)
-		st.admit = nil
+	if admit := s.admit; admit != nil {
+		s.permit = admit(s)
+		s.admit = nil
 	}
-	st.manager.deliver.deliver(st)
+	s.manager.deliver.deliver(s)
 }
 
 // countOut counts a stream out, and logs and counts why it ended. It reports whether the server
 // drains.
-func (st *Stream) countOut(reason EndReason) (draining bool) {
-	m := st.manager
-	st.release(reason)
-	if st.permit != nil {
-		st.permit.Release()
+func (s *Stream) countOut(reason EndReason) (draining bool) {
+	m := s.manager
+	s.release(reason)
+	if s.permit != nil {
+		s.permit.Release()
 	}
-	m.metrics.streams.WithLabelValues(st.resource(), plan.EncodingName(st.encoding)).Dec()
-	m.metrics.ends.WithLabelValues(st.resource(), string(reason)).Inc()
-	st.logEnd(m.log, reason)
-	m.ended.note(st, reason)
-	if st.recordEnd != nil {
-		st.recordEnd()
+	m.metrics.streams.WithLabelValues(s.resource(), plan.EncodingName(s.encoding)).Dec()
+	m.metrics.ends.WithLabelValues(s.resource(), string(reason)).Inc()
+	s.logEnd(m.log, reason)
+	m.endStats.addEnd(s, reason)
+	if s.recordEnd != nil {
+		s.recordEnd()
 	}
-	return m.remove(st)
+	return m.removeStream(s)
 }
 
-// remove forgets a stream, and reports whether the server drains.
-func (m *Manager) remove(st *Stream) (draining bool) {
+// removeStream forgets a stream, and reports whether the server drains.
+func (m *Manager) removeStream(st *Stream) (draining bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.mu.sent[st.resource()] += st.bytes.Load()
@@ -195,10 +195,10 @@ func (m *Manager) remove(st *Stream) (draining bool) {
 
 // logEnd logs how a stream ended: as a warning if its client was too slow, which is the only end
 // that an operator may have to act on.
-func (st *Stream) logEnd(log *zap.Logger, reason EndReason) {
+func (s *Stream) logEnd(log *zap.Logger, reason EndReason) {
 	fields := []zap.Field{
-		zap.String("verb", "watch"), zap.String("resource", st.resource()), zap.String("client", st.out.client()),
-		zap.Int64("bytes", st.bytes.Load()),
+		zap.String("verb", "watch"), zap.String("resource", s.resource()), zap.String("client", s.out.client()),
+		zap.Int64("bytes", s.bytes.Load()),
 	}
 	if LogEviction(log, reason, fields...) {
 		return
@@ -213,17 +213,17 @@ func (st *Stream) logEnd(log *zap.Logger, reason EndReason) {
 
 // stateWidth is about what the state counts as that the watch begins with; 0 if there is none, or
 // only a small one.
-func (st *Stream) stateWidth() int64 {
-	switch st.start {
+func (s *Stream) stateWidth() int64 {
+	switch s.start {
 	case plan.StateAny, plan.StateAtLeast, plan.StateConsistent:
 	default:
 		return 0
 	}
-	size := sizeOf(st.source.Resource().Snapshot(), st.selector())
+	size := sizeOf(s.source.Resource().Snapshot(), s.selector())
 	if !flowcontrol.IsLarge(size) {
 		return 0
 	}
-	return flowcontrol.Width(size, st.encoding.Gzip)
+	return flowcontrol.Width(size, s.encoding.Gzip)
 }
 
 // measuredObjectsLimit is how many objects a selector is matched with to estimate the selected part
@@ -240,8 +240,8 @@ func sizeOf(state *cache.Snapshot, sel object.Selector) int64 {
 		return state.Bytes
 	}
 	scope := sel // where they are looked up
-	everywhere := sel.Namespace == "" && sel.Name == "" && !state.Finds(sel)
-	if !state.Finds(sel) {
+	everywhere := sel.Namespace == "" && sel.Name == "" && !state.HasIndexFor(sel)
+	if !state.HasIndexFor(sel) {
 		scope = object.NewSelector(sel.Namespace, sel.Name, nil, nil)
 	}
 	var asked, selected, total int64
@@ -276,10 +276,10 @@ func statusSelectors(sel object.Selector, most int64, retryAfter int) *metav1.St
 }
 
 // refuseSelector refuses a watch whose selector is too much.
-func (st *Stream) refuseSelector(r *flowcontrol.Refusal) *Refusal {
-	l := st.manager.opts.Limiter
+func (s *Stream) refuseSelector(r *flowcontrol.Refusal) *Refusal {
+	l := s.manager.opts.Limiter
 	if l.Closed() {
-		return st.refuseLimited(r)
+		return s.refuseLimited(r)
 	}
-	return st.refuse(statusSelectors(st.selector(), l.SelectorShare(), int(r.RetryAfter/time.Second)))
+	return s.refuse(statusSelectors(s.selector(), l.SelectorShare(), int(r.RetryAfter/time.Second)))
 }

@@ -23,38 +23,38 @@ const (
 	backfillRetrySeconds = 2
 )
 
-// reachBack waits for the turn of a watch that resumes from before the log begins (design D6). An
-// error other than backfill.ErrBusy shows once its place in history is fixed.
-func (s *Stream) reachBack(ctx context.Context) error {
+// joinBackfill waits for the turn of a watch that resumes from before the log begins (design D6).
+// An error other than backfill.ErrBusy shows once its place in history is fixed.
+func (s *Stream) joinBackfill(ctx context.Context) error {
 	var err error
 	if past := s.source.Past; past != nil {
 		turn, cancel := context.WithTimeout(ctx, backfillTurnTimeout)
 		defer cancel()
-		s.past, err = past.Join(turn, s.owner, s.from, s.selector())
+		s.backfill, err = past.Join(turn, s.owner, s.from, s.selector())
 	}
 	if errors.Is(err, backfill.ErrBusy) {
 		if ctx.Err() == nil { // else the client left, or the proxy stops
-			s.manager.metrics.unfilled.WithLabelValues(s.resource(), string(unfilledBusy)).Inc()
+			s.manager.metrics.backfillFailures.WithLabelValues(s.resource(), string(backfillBusy)).Inc()
 		}
 		return err
 	}
-	if s.past == nil {
-		s.learnNewest(ctx)
+	if s.backfill == nil {
+		s.learnUpstreamRV(ctx)
 	}
 	return nil
 }
 
-// learnNewest asks upstream for its current resourceVersion, if the stream resumes ahead of a
+// learnUpstreamRV asks upstream for its current resourceVersion, if the stream resumes ahead of a
 // history that upstream has rewritten. Without it a client that has its resourceVersion from
 // upstream would list again and again, until an event of this resource arrives.
-func (s *Stream) learnNewest(ctx context.Context) {
+func (s *Stream) learnUpstreamRV(ctx context.Context) {
 	var expired *cache.ExpiredError
-	if _, err := s.source.Resource().Log().Find(s.from); !errors.As(err, &expired) || !expired.Ahead() {
+	if _, err := s.source.Resource().Log().Find(s.from); !errors.As(err, &expired) || !expired.IsFutureRV() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, source.ArrivalTimeout)
 	defer cancel()
-	_, _ = s.source.Fresh.Newest(ctx) // the log then has what there is to know
+	_, _ = s.source.Fresh.UpstreamRV(ctx) // the log then has what there is to know
 }
 
 // statusPastBusy is the answer to a resume that cannot be served now, but soon.
@@ -64,23 +64,23 @@ func statusPastBusy() *metav1.Status {
 		&metav1.StatusDetails{RetryAfterSeconds: backfillRetrySeconds})
 }
 
-// reachLog sends what happened before the log begins, and places the cursor at its beginning.
-func (s *Stream) reachLog() error {
-	past := s.past
-	s.past = nil // a live stream holds no backfill
+// endBackfill sends what happened before the log begins, and places the cursor at its beginning.
+func (s *Stream) endBackfill() error {
+	past := s.backfill
+	s.backfill = nil // a live stream holds no backfill
 	defer past.Close()
-	err := s.backfill(past)
+	err := s.sendBackfill(past)
 	if err == nil {
-		s.manager.metrics.backfilled.WithLabelValues(s.resource()).Inc()
-	} else if reason := unfilledFor(err); reason != "" {
-		s.manager.metrics.unfilled.WithLabelValues(s.resource(), string(reason)).Inc()
+		s.manager.metrics.backfills.WithLabelValues(s.resource()).Inc()
+	} else if reason := backfillFailureOf(err); reason != "" {
+		s.manager.metrics.backfillFailures.WithLabelValues(s.resource(), string(reason)).Inc()
 	}
 	return err
 }
 
-// backfill sends the events from before the log begins, and places the cursor at its beginning.
+// sendBackfill sends the events from before the log begins, and places the cursor at its beginning.
 // While upstream does not answer, the stream is silent, as one from a future resourceVersion is.
-func (s *Stream) backfill(past *backfill.Backfill) error {
+func (s *Stream) sendBackfill(past *backfill.Backfill) error {
 	ctx, cancel := s.untilDeadline()
 	defer cancel()
 	for {
@@ -92,7 +92,7 @@ func (s *Stream) backfill(past *backfill.Backfill) error {
 			s.cursor = cursor
 			return nil
 		}
-		if err := s.pass(0); err != nil {
+		if err := s.awaitPermission(0); err != nil {
 			return err
 		}
 		if err := s.write(run); err != nil {
@@ -101,35 +101,35 @@ func (s *Stream) backfill(past *backfill.Backfill) error {
 	}
 }
 
-// overtaken reports that the stream began at a future resourceVersion, and a gap in history has
+// isOvertaken reports that the stream began at a future resourceVersion, and a gap in history has
 // passed it. Upstream may know what is in the gap, so the client should send its request again.
-func (s *Stream) overtaken(err error) bool {
+func (s *Stream) isOvertaken(err error) bool {
 	var expired *cache.ExpiredError
-	return s.source.Past != nil && s.cursor != nil && s.cursor.Ahead() &&
-		errors.As(err, &expired) && expired.Missing()
+	return s.source.Past != nil && s.cursor != nil && s.cursor.IsFutureRV() &&
+		errors.As(err, &expired) && expired.IsGap()
 }
 
-// unfilled is why a backfill failed.
-type unfilled string
+// backfillFailure is why a backfill failed.
+type backfillFailure string
 
 const (
-	unfilledExpired unfilled = "resource_version_expired" // upstream does not remember it either, or cannot tell: 410
-	unfilledBusy    unfilled = "concurrency_limit"        // it was not its turn in time: 429, or a clean end
-	unfilledBehind  unfilled = "slow_client"              // it did not keep up: a clean end
+	backfillExpired backfillFailure = "resource_version_expired" // upstream cannot tell either: 410
+	backfillBusy    backfillFailure = "concurrency_limit"        // it was not its turn in time: 429, or a clean end
+	backfillBehind  backfillFailure = "slow_client"              // it did not keep up: a clean end
 )
 
-// unfilledReasons are all of them, so that each is a metric from the start.
-var unfilledReasons = []unfilled{unfilledExpired, unfilledBusy, unfilledBehind}
+// backfillFailures are all of them, so that each is a metric from the start.
+var backfillFailures = []backfillFailure{backfillExpired, backfillBusy, backfillBehind}
 
-// unfilledFor is empty if the client's watch ended for a reason of its own.
-func unfilledFor(err error) unfilled {
+// backfillFailureOf is empty if the client's watch ended for a reason of its own.
+func backfillFailureOf(err error) backfillFailure {
 	switch {
 	case errors.As(err, new(*cache.ExpiredError)):
-		return unfilledExpired
+		return backfillExpired
 	case errors.Is(err, backfill.ErrBusy):
-		return unfilledBusy
+		return backfillBusy
 	case errors.Is(err, backfill.ErrBehind):
-		return unfilledBehind
+		return backfillBehind
 	}
 	return ""
 }

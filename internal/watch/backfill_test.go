@@ -61,16 +61,16 @@ func narrate(t *testing.T, w *world, query string, rv uint64) (*scriptedHistory,
 	return n, w.watch(fmt.Sprintf("/api/v1/pods?watch=1&resourceVersion=%d%s", rv, query))
 }
 
-// TestPastIsGated shows that a watch may be paused during its backfill, and ends for the same
-// reasons as any other.
-func TestPastIsGated(t *testing.T) {
+// TestABackfillCanBePausedAndEnded shows that a watch may be paused during its backfill, and ends
+// for the same reasons as any other.
+func TestABackfillCanBePausedAndEnded(t *testing.T) {
 	bubbles(t, func(t *testing.T, d delivery) {
 		w := newWorld(t, d, "a/x 95")
 		n, p := narrate(t, w, "", 50)
 		p.gets()
 		n.tell(object.Added, "a/y 60")
 		p.gets("ADDED a/y 60")
-		p.stream.Hold()
+		p.stream.Pause()
 		n.tell(object.Deleted, "a/y 61")
 		n.mark(70)
 		p.gets()
@@ -94,7 +94,7 @@ func TestPastIsGated(t *testing.T) {
 				n.tell(object.Added, "a/y 60")
 				p.gets("ADDED a/y 60")
 				if held {
-					p.stream.Hold()
+					p.stream.Pause()
 					n.tell(object.Added, "a/z 62")
 					synctest.Wait()
 				}
@@ -141,11 +141,11 @@ func TestPastOfAStalledClient(t *testing.T) {
 
 // Every reason why the past is not told has a series, and no watch fails for another.
 func TestUnfilledReasons(t *testing.T) {
-	for err, want := range map[error]unfilled{
-		&cache.ExpiredError{}: unfilledExpired, backfill.ErrBusy: unfilledBusy, backfill.ErrBehind: unfilledBehind,
+	for err, want := range map[error]backfillFailure{
+		&cache.ExpiredError{}: backfillExpired, backfill.ErrBusy: backfillBusy, backfill.ErrBehind: backfillBehind,
 		endError(EndTimeout): "", io.ErrClosedPipe: "",
 	} {
-		if got := unfilledFor(fmt.Errorf("wrapped: %w", err)); got != want {
+		if got := backfillFailureOf(fmt.Errorf("wrapped: %w", err)); got != want {
 			t.Errorf("%v: %q, want %q", err, got, want)
 		}
 	}

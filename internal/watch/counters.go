@@ -34,17 +34,17 @@ func (s *Stream) counters() (f streamCounters, open bool) {
 	return f, true
 }
 
-// begins notes that the stream is past its initial events: from now on its cursor may be read.
-func (s *Stream) begins() {
-	s.selects.Store(s.cursor.Selector())
+// markLive notes that the stream is past its initial events: from now on its cursor may be read.
+func (s *Stream) markLive() {
+	s.liveSelector.Store(s.cursor.Selector())
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.live = true
 }
 
-// waits notes how many bytes wait for the client, and since when it has taken nothing. 0: it has
-// taken all of them.
-func (s *Stream) waits(unsent int, since monotonicTime) {
+// noteBlocked notes how many bytes wait for the client, and since when it has taken nothing. 0: it
+// has taken all of them.
+func (s *Stream) noteBlocked(unsent int, since monotonicTime) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.unsent, s.mu.blocked = unsent, since
@@ -54,9 +54,9 @@ func (s *Stream) waits(unsent int, since monotonicTime) {
 func (s *Stream) closeCursor() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mu.ended, s.first = true, beginning{}
-	if s.past != nil {
-		s.past.Close()
+	s.mu.ended, s.beginning = true, beginning{}
+	if s.backfill != nil {
+		s.backfill.Close()
 	}
 	if s.cursor != nil {
 		s.cursor.Close()

@@ -21,33 +21,33 @@ type deliverer interface {
 type goroutines struct{}
 
 func (g goroutines) deliver(s *Stream) {
-	if err := s.initial(); err != nil {
-		g.finish(s, nil, "", err)
+	if err := s.deliverInitial(); err != nil {
+		g.sendEnd(s, nil, "", err)
 		return
 	}
-	g.live(s)
+	g.deliverLive(s)
 }
 
-// live sends what follows the initial events.
-func (g goroutines) live(s *Stream) {
-	s.schedule(now())
-	s.begins()
-	timer := time.NewTimer(s.next().left())
+// deliverLive sends what follows the initial events.
+func (g goroutines) deliverLive(s *Stream) {
+	s.scheduleBookmark(now())
+	s.markLive()
+	timer := time.NewTimer(s.nextDue().timeLeft())
 	defer timer.Stop()
 	ended := s.Done()
 	for {
 		more := s.cursor.Wait()
-		run, reason, err := s.pull(true)
+		run, reason, err := s.pullRun(true)
 		if reason != "" || err != nil {
-			g.finish(s, run, reason, err)
+			g.sendEnd(s, run, reason, err)
 			return
 		}
 		if len(run) > 0 {
-			s.waits(len(run), now())
+			s.noteBlocked(len(run), now())
 			err := s.write(run)
-			s.waits(0, 0)
+			s.noteBlocked(0, 0)
 			if err != nil {
-				g.finish(s, nil, "", err)
+				g.sendEnd(s, nil, "", err)
 				return
 			}
 			continue
@@ -55,7 +55,7 @@ func (g goroutines) live(s *Stream) {
 		if s.shut != nil {
 			more = s.shut
 		}
-		timer.Reset(s.next().left())
+		timer.Reset(s.nextDue().timeLeft())
 		select {
 		case <-more:
 		case <-timer.C:
@@ -64,8 +64,8 @@ func (g goroutines) live(s *Stream) {
 	}
 }
 
-// finish tells the client, after what is still to be sent, and settles the final reason.
-func (goroutines) finish(s *Stream, run []byte, reason EndReason, cause error) {
+// sendEnd tells the client, after what is still to be sent, and settles the final reason.
+func (goroutines) sendEnd(s *Stream, run []byte, reason EndReason, cause error) {
 	last, reason := s.lastFrames(reason, cause)
 	if reason.Clean() {
 		if err := s.write(append(run, last...)); err != nil {
@@ -110,14 +110,14 @@ func (d *writers) start(m *Manager) {
 }
 
 func (d *writers) deliver(s *Stream) {
-	err := s.initial()
+	err := s.deliverInitial()
 	switch {
 	case err != nil:
-		goroutines{}.finish(s, nil, "", err)
+		goroutines{}.sendEnd(s, nil, "", err)
 	case !s.selector().Light(): // matching a long log with it would delay other streams
-		goroutines{}.live(s)
-	case !d.shards[int(d.next.Add(1))%len(d.shards)].adopt(s):
-		goroutines{}.live(s)
+		goroutines{}.deliverLive(s)
+	case !d.shards[int(d.next.Add(1))%len(d.shards)].adoptStream(s):
+		goroutines{}.deliverLive(s)
 	}
 }
 

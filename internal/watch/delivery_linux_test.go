@@ -121,10 +121,10 @@ func (c *socketClients) join(ln net.Listener, ended *sync.WaitGroup) {
 	}
 	out := &ConnSink{Conn: accepted, StallTimeout: time.Minute, Head: Head(st, onlyAuditID, "")}
 	c.head = len(out.Head)
-	out.Watched = c.poller.Watch(accepted, func() { st.Stop(EndClientClosed) })
+	out.PollHandle = c.poller.Watch(accepted, func() { st.Stop(EndClientClosed) })
 	out.Ended = func(EndReason, bool) {
-		out.Watched.Stop()
-		clientconn.Reset(out.Conn)
+		out.PollHandle.Stop()
+		clientconn.ResetConn(out.Conn)
 		ended.Done()
 	}
 	ended.Add(1)
@@ -363,7 +363,7 @@ func benchmarkDelivery(b *testing.B, k int, secure bool, d func(*Manager) delive
 	}
 	var fds []int
 	for _, st := range c.streams {
-		_ = st.out.(*ConnSink).Watched.Socket().Control(func(fd uintptr) { fds = append(fds, int(fd)) })
+		_ = st.out.(*ConnSink).PollHandle.Socket().Control(func(fd uintptr) { fds = append(fds, int(fd)) })
 	}
 	began := cpuTime(unix.CLOCK_PROCESS_CPUTIME_ID) - c.spent.Load()
 	rounds := 0

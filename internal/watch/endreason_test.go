@@ -110,7 +110,7 @@ func TestEvictionsAreKept(t *testing.T) {
 		p := w.watch("/api/v1/pods?watch=1&resourceVersion=100")
 		var evicted int
 		for _, r := range EndReasons {
-			w.manager.ended.note(p.stream, r)
+			w.manager.endStats.addEnd(p.stream, r)
 			if strings.HasPrefix(string(r), "slow_client_") {
 				evicted++
 			}

@@ -21,7 +21,7 @@ type endStats struct {
 type Eviction struct {
 	At       time.Time
 	Resource *object.Resource
-	Selected Selected
+	Selected SelectionText
 	User     string // "" if requests are not authenticated
 	Agent    string
 	Client   string
@@ -32,7 +32,7 @@ type Eviction struct {
 // keptEvictionsLimit is how many are remembered.
 const keptEvictionsLimit = 20
 
-func (e *endStats) note(st *Stream, reason EndReason) {
+func (e *endStats) addEnd(st *Stream, reason EndReason) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.counts == nil {
@@ -47,7 +47,7 @@ func (e *endStats) note(st *Stream, reason EndReason) {
 	}
 	e.evicted = append(e.evicted, Eviction{
 		At: time.Now(), Resource: st.source.Resource().Info, Selected: st.selection(), User: st.client.name(),
-		Agent: st.client.userAgent(), Client: st.out.client(), Began: st.began(),
+		Agent: st.client.userAgent(), Client: st.out.client(), Began: st.startedAt(),
 		Bytes: st.bytes.Load(),
 	})
 }
@@ -55,7 +55,7 @@ func (e *endStats) note(st *Stream, reason EndReason) {
 // EndCounts is how many watches have ended for each reason that one has ended for, and the last few
 // evictions, oldest first.
 func (m *Manager) EndCounts() (map[EndReason]uint64, []Eviction) {
-	m.ended.mu.Lock()
-	defer m.ended.mu.Unlock()
-	return maps.Clone(m.ended.counts), slices.Clone(m.ended.evicted)
+	m.endStats.mu.Lock()
+	defer m.endStats.mu.Unlock()
+	return maps.Clone(m.endStats.counts), slices.Clone(m.endStats.evicted)
 }

@@ -9,34 +9,34 @@ import (
 	"spillway/internal/auth/reauth"
 )
 
-// gate pauses a watch: it is shut while upstream does not answer whether the watch is still
-// allowed. An open gate costs the deliverer one load of a pointer.
+// permissionHold pauses a watch: it is shut while upstream does not answer whether the watch is
+// still allowed. An open gate costs the deliverer one load of a pointer.
 //
 // Invariant: nothing is read from the cursor while the gate is shut. What was written to the
 // connection before may still arrive.
-type gate struct {
+type permissionHold struct {
 	shut atomic.Pointer[chan struct{}] // closed when it opens; nil: it is open
 }
 
-// opens is closed when the gate opens; nil: it is open.
-func (g *gate) opens() <-chan struct{} {
+// whenOpen is closed when the gate opens; nil: it is open.
+func (g *permissionHold) whenOpen() <-chan struct{} {
 	if shut := g.shut.Load(); shut != nil {
 		return *shut
 	}
 	return nil
 }
 
-// Hold implements reauth.ReviewedStream.
-func (s *Stream) Hold() {
-	if s.gate.shut.Load() == nil { // only the Reauthorizer shuts it, one call after the other
+// Pause implements reauth.ReviewedStream.
+func (s *Stream) Pause() {
+	if s.hold.shut.Load() == nil { // only the Reauthorizer shuts it, one call after the other
 		shut := make(chan struct{})
-		s.gate.shut.Store(&shut)
+		s.hold.shut.Store(&shut)
 	}
 }
 
 // Resume implements reauth.ReviewedStream.
 func (s *Stream) Resume() {
-	if shut := s.gate.shut.Swap(nil); shut != nil {
+	if shut := s.hold.shut.Swap(nil); shut != nil {
 		close(*shut)
 		s.poke()
 	}
@@ -52,11 +52,11 @@ func (s *Stream) End(why reauth.End) {
 	s.cutAfter(CleanEndTimeout, s.out.cut)
 }
 
-// pass waits until the gate is open. It returns an endError if the stream has to end instead. A
-// stream that pins old state gives up its seat meanwhile (see sink.Pace): a wait for a review of
-// one client must not delay the answers to others.
-func (s *Stream) pass(pinned int64) error {
-	for opens := s.gate.opens(); opens != nil; opens = s.gate.opens() {
+// awaitPermission waits until the gate is open. It returns an endError if the stream has to end
+// instead. A stream that pins old state gives up its seat meanwhile (see sink.Pace): a wait for a
+// review of one client must not delay the answers to others.
+func (s *Stream) awaitPermission(pinned int64) error {
+	for opens := s.hold.whenOpen(); opens != nil; opens = s.hold.whenOpen() {
 		if pinned > 0 {
 			s.out.Pace(0)
 		}
@@ -67,14 +67,14 @@ func (s *Stream) pass(pinned int64) error {
 			s.out.Pace(pinned) // anew: nothing was sent meanwhile
 		}
 	}
-	if reason := s.revoked(); reason != "" {
+	if reason := s.revokedReason(); reason != "" {
 		return endError(reason)
 	}
 	return nil
 }
 
-// revoked is the reason if the client is not allowed to receive anything any more.
-func (s *Stream) revoked() EndReason {
+// revokedReason is the reason if the client is not allowed to receive anything any more.
+func (s *Stream) revokedReason() EndReason {
 	if reason := s.Reason(); reason.isRevoked() {
 		return reason
 	}

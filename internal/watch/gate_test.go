@@ -9,16 +9,17 @@ import (
 	"spillway/internal/auth/reauth"
 )
 
-// TestHeld shows that a client receives nothing while upstream does not answer whether the watch is
-// still allowed, not even bookmarks, and then everything that it missed.
-func TestHeld(t *testing.T) {
+// TestAPausedWatchSendsNothingUntilItResumes shows that a client receives nothing while upstream
+// does not answer whether the watch is still allowed, not even bookmarks, and then everything that
+// it missed.
+func TestAPausedWatchSendsNothingUntilItResumes(t *testing.T) {
 	bubbles(t, func(t *testing.T, d delivery) {
 		w := newWorld(t, d, "a/x 5")
 		p := w.watch("/api/v1/pods?watch=1&resourceVersion=0&allowWatchBookmarks=1")
 		other := w.watch("/api/v1/pods?watch=1&resourceVersion=100")
 		p.gets("ADDED a/x 5", "BOOKMARK 100 end")
-		p.stream.Hold()
-		p.stream.Hold() // once more is no more
+		p.stream.Pause()
+		p.stream.Pause() // once more is no more
 		w.set("a/x 101")
 		other.gets("MODIFIED a/x 101")
 		time.Sleep(5 * time.Minute)
@@ -36,8 +37,8 @@ func TestHeld(t *testing.T) {
 	})
 }
 
-// TestHeldToTheEnd shows that a paused watch may end, cleanly and without events.
-func TestHeldToTheEnd(t *testing.T) {
+// TestAPausedWatchEndsCleanly shows that a paused watch may end, cleanly and without events.
+func TestAPausedWatchEndsCleanly(t *testing.T) {
 	const query = "/api/v1/pods?watch=1&resourceVersion=100&allowWatchBookmarks=1&timeoutSeconds=100"
 	for reason, end := range map[EndReason]func(*testClient){
 		EndTimeout:   func(*testClient) { time.Sleep(100 * time.Second) },
@@ -48,7 +49,7 @@ func TestHeldToTheEnd(t *testing.T) {
 			w := newWorld(t, d, "a/x 5")
 			p := w.watch(query)
 			p.gets()
-			p.stream.Hold()
+			p.stream.Pause()
 			w.set("a/x 101")
 			end(p)
 			p.ends(reason)
@@ -56,10 +57,10 @@ func TestHeldToTheEnd(t *testing.T) {
 	}
 }
 
-// TestRevoked shows that a client receives nothing more from one event to the next once the watch
-// is not allowed, also inside a seam. After the clean end it sends its request again, and gets the
-// reason.
-func TestRevoked(t *testing.T) {
+// TestARevokedWatchSendsNothingMore shows that a client receives nothing more from one event to the
+// next once the watch is not allowed, also inside a seam. After the clean end it sends its request
+// again, and gets the reason.
+func TestARevokedWatchSendsNothingMore(t *testing.T) {
 	for _, why := range reauth.Ends {
 		bubbles(t, func(t *testing.T, d delivery) {
 			w := newWorld(t, d, "a/x 5")
@@ -139,7 +140,7 @@ func TestHeldWhileFull(t *testing.T) {
 		synctest.Wait()
 		w.set("a/x 102")
 		synctest.Wait()
-		p.stream.Hold()
+		p.stream.Pause()
 		time.Sleep(10 * worldStall)
 		p.goesOn()
 		p.resume()
@@ -152,7 +153,7 @@ func TestHeldWhileFull(t *testing.T) {
 		synctest.Wait()
 		w.set("a/x 104")
 		synctest.Wait()
-		p.stream.Hold()
+		p.stream.Pause()
 		time.Sleep(1000 * time.Second)
 		synctest.Wait()
 		if got := <-p.reason; got != EndReviewTimeout {
@@ -166,19 +167,19 @@ func TestHeldFromTheBeginning(t *testing.T) {
 	const query = "/api/v1/pods?watch=1&resourceVersion=0&allowWatchBookmarks=1&timeoutSeconds=300"
 	bubbles(t, func(t *testing.T, d delivery) {
 		w := newWorld(t, d, "a/x 5")
-		p := w.watchAs(query, StreamOptions{}, (*Stream).Hold)
+		p := w.watchAs(query, StreamOptions{}, (*Stream).Pause)
 		time.Sleep(time.Minute)
 		p.gets()
 		w.unseated() // others have a use for it
 		p.stream.Resume()
 		p.gets("ADDED a/x 5", "BOOKMARK 100 end")
 
-		revoked := w.watchAs(query, StreamOptions{}, (*Stream).Hold)
+		revoked := w.watchAs(query, StreamOptions{}, (*Stream).Pause)
 		revoked.gets()
 		revoked.stream.End(reauth.EndUnauthenticated)
 		revoked.ends(EndUnauthenticated)
 
-		late := w.watchAs(query, StreamOptions{}, (*Stream).Hold)
+		late := w.watchAs(query, StreamOptions{}, (*Stream).Pause)
 		time.Sleep(300 * time.Second)
 		late.ends(EndTimeout)
 
@@ -187,9 +188,9 @@ func TestHeldFromTheBeginning(t *testing.T) {
 	})
 }
 
-// TestHeldInASeam shows that a watch that has to end while it is paused in the middle of a seam is
-// cut: there is no clean end there.
-func TestHeldInASeam(t *testing.T) {
+// TestAWatchPausedInASeamIsCut shows that a watch that has to end while it is paused in the middle
+// of a seam is cut: there is no clean end there.
+func TestAWatchPausedInASeamIsCut(t *testing.T) {
 	for name, end := range map[string]func(*Stream){
 		"its time is over": func(st *Stream) { st.deadline = now() },
 		"drained":          func(st *Stream) { st.Stop(EndDrain) },
@@ -199,7 +200,7 @@ func TestHeldInASeam(t *testing.T) {
 				w := newWorld(t, deliveries["goroutines"])
 				st := w.manager.newStream(w.plan("/api/v1/pods?watch=1&resourceVersion=100"), StreamOptions{})
 				var err error
-				if st.cursor, err = w.source.Hub.For("").Resume(100, st.selector(), st.encoding); err != nil {
+				if st.cursor, err = w.source.Hub.ViewFor("").CursorFromRV(100, st.selector(), st.encoding); err != nil {
 					t.Fatal(err)
 				}
 				var pods []string
@@ -208,15 +209,15 @@ func TestHeldInASeam(t *testing.T) {
 				}
 				w.relist(5000, pods...)
 				synctest.Wait()
-				if run, reason, err := st.pull(false); len(run) == 0 || reason != "" || err != nil || !st.cursor.InSeam() {
-					t.Fatalf("%d bytes, %s, %v, in a seam: %t", len(run), reason, err, st.cursor.InSeam())
+				if run, reason, err := st.pullRun(false); len(run) == 0 || reason != "" || err != nil || !st.cursor.IsInSeam() {
+					t.Fatalf("%d bytes, %s, %v, in a seam: %t", len(run), reason, err, st.cursor.IsInSeam())
 				}
-				st.Hold()
-				if run, reason, err := st.pull(true); len(run) > 0 || reason != "" || err != nil {
+				st.Pause()
+				if run, reason, err := st.pullRun(true); len(run) > 0 || reason != "" || err != nil {
 					t.Errorf("held: %d bytes, %s, %v", len(run), reason, err)
 				}
 				end(st)
-				if run, reason, err := st.pull(true); len(run) > 0 || reason != EndAborted || err != nil {
+				if run, reason, err := st.pullRun(true); len(run) > 0 || reason != EndAborted || err != nil {
 					t.Errorf("ended: %d bytes, %s, %v", len(run), reason, err)
 				}
 			})

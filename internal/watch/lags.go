@@ -9,9 +9,9 @@ import (
 	"spillway/internal/source"
 )
 
-// lags shows the number of watches and their lag, by resource and type of selector. It is computed
-// at a scrape, as for the status page, so that a delivery updates no metric.
-type lags struct {
+// lagCollector shows the number of watches and their lag, by resource and type of selector. It is
+// computed at a scrape, as for the status page, so that a delivery updates no metric.
+type lagCollector struct {
 	streams, behind *prometheus.Desc
 	groups          func() map[lagGroup]lag // nil: there is no manager
 }
@@ -25,9 +25,9 @@ type lag struct {
 	behind  time.Duration
 }
 
-func newLags() *lags {
+func newLagCollector() *lagCollector {
 	labels := []string{"resource", "selector_type"}
-	return &lags{
+	return &lagCollector{
 		streams: prometheus.NewDesc("spillway_watches_by_selector_type",
 			"Watches served from memory, by the most specific part of their selection: name, field, label, namespace, or "+
 				"all.", labels, nil),
@@ -38,10 +38,10 @@ func newLags() *lags {
 }
 
 // Describe implements prometheus.Collector.
-func (l *lags) Describe(out chan<- *prometheus.Desc) { out <- l.streams; out <- l.behind }
+func (l *lagCollector) Describe(out chan<- *prometheus.Desc) { out <- l.streams; out <- l.behind }
 
 // Collect implements prometheus.Collector.
-func (l *lags) Collect(out chan<- prometheus.Metric) {
+func (l *lagCollector) Collect(out chan<- prometheus.Metric) {
 	if l.groups == nil {
 		return
 	}
@@ -53,10 +53,10 @@ func (l *lags) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// lags is the lag of all watches.
-func (m *Manager) lags() map[lagGroup]lag { return grouped(m.Streams(), time.Now()) }
+// lagGroups is the lag of all watches.
+func (m *Manager) lagGroups() map[lagGroup]lag { return groupLags(m.Streams(), time.Now()) }
 
-func grouped(streams []*Stream, now time.Time) map[lagGroup]lag {
+func groupLags(streams []*Stream, now time.Time) map[lagGroup]lag {
 	groups, names := map[lagGroup]lag{}, map[*source.Source]string{}
 	for _, st := range streams {
 		f, open := st.counters()
@@ -69,15 +69,15 @@ func grouped(streams []*Stream, now time.Time) map[lagGroup]lag {
 		}
 		at := lagGroup{names[source], selectorType(st.selector())}
 		one := groups[at]
-		groups[at] = lag{streams: one.streams + 1, behind: max(one.behind, st.behind(f, now))}
+		groups[at] = lag{streams: one.streams + 1, behind: max(one.behind, st.lagTime(f, now))}
 	}
 	return groups
 }
 
-// behind is the lag of a stream, that of its client counted in.
-func (s *Stream) behind(f streamCounters, now time.Time) (behind time.Duration) {
+// lagTime is the lag of a stream, that of its client counted in.
+func (s *Stream) lagTime(f streamCounters, now time.Time) (behind time.Duration) {
 	if f.live && f.standing.Pending {
-		behind = s.oldest(f.standing.First, now)
+		behind = s.entryAge(f.standing.First, now)
 	}
 	if !f.blocked.IsZero() {
 		behind = max(behind, now.Sub(f.blocked))
@@ -85,10 +85,10 @@ func (s *Stream) behind(f streamCounters, now time.Time) (behind time.Duration) 
 	return behind
 }
 
-// oldest is how old the event at a log position is.
-func (s *Stream) oldest(position uint64, now time.Time) time.Duration {
+// entryAge is how old the event at a log position is.
+func (s *Stream) entryAge(position uint64, now time.Time) time.Duration {
 	log := s.source.Resource().Log()
-	if e, ok := log.At(position); ok {
+	if e, ok := log.EntryAt(position); ok {
 		return now.Sub(e.At)
 	}
 	if _, since := log.Span(); !since.IsZero() { // the log has moved past it

@@ -15,10 +15,10 @@ import (
 // A wait on behalf of the stream ends with its context, which exists until the stream is a slot. A
 // slot never waits, its writer calls Reason: so an idle watch has no context.
 type Lifecycle struct {
-	manager *Manager                  // static; its base is the server's
-	reason  atomic.Pointer[EndReason] // nil: Stop was not called
-	waits   atomic.Pointer[waits]     // nil: nothing waits
-	cleanup func(EndReason)           // static once the stream is delivered
+	manager     *Manager                    // static; its base is the server's
+	reason      atomic.Pointer[EndReason]   // nil: Stop was not called
+	waitContext atomic.Pointer[waitContext] // nil: nothing waits
+	cleanup     func(EndReason)             // static once the stream is delivered
 
 	end struct {
 		sync.Mutex
@@ -27,9 +27,9 @@ type Lifecycle struct {
 	}
 }
 
-// waits is the context of what waits on behalf of a stream. Unless it is released, its cause is an
-// endError once it ends.
-type waits struct {
+// waitContext is the context of what waits on behalf of a stream. Unless it is released, its cause
+// is an endError once it ends.
+type waitContext struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 }
@@ -37,21 +37,21 @@ type waits struct {
 // begin makes the context. It ends with the manager's base at the latest.
 func (l *Lifecycle) begin(m *Manager) {
 	l.manager = m
-	w := &waits{}
+	w := &waitContext{}
 	w.ctx, w.cancel = context.WithCancelCause(m.base)
-	l.waits.Store(w)
+	l.waitContext.Store(w)
 }
 
 // releaseContext is called when nothing waits on behalf of the stream any more.
 func (l *Lifecycle) releaseContext() {
-	if w := l.waits.Swap(nil); w != nil {
+	if w := l.waitContext.Swap(nil); w != nil {
 		w.cancel(nil)
 	}
 }
 
 // context is the parent of every wait on behalf of the stream.
 func (l *Lifecycle) context() context.Context {
-	if w := l.waits.Load(); w != nil {
+	if w := l.waitContext.Load(); w != nil {
 		return w.ctx
 	}
 	return l.manager.base
@@ -64,7 +64,7 @@ func (l *Lifecycle) Stop(reason EndReason) {
 		reason = endCause(l.manager.base)
 	}
 	l.reason.CompareAndSwap(nil, &reason)
-	if w := l.waits.Load(); w != nil { // if it is released meanwhile, its writer calls Reason next
+	if w := l.waitContext.Load(); w != nil { // if it is released meanwhile, its writer calls Reason next
 		w.cancel(endError(*l.reason.Load()))
 	}
 }
@@ -87,13 +87,13 @@ func (l *Lifecycle) Done() <-chan struct{} { return l.context().Done() }
 // counts.
 func (l *Lifecycle) Cleanup(reason EndReason) {
 	l.Stop(reason)
-	if l.close() {
+	if l.tryEnd() {
 		l.cleanup(reason)
 	}
 }
 
-// close reports whether the stream ends by this call. From then on its connection is not cut.
-func (l *Lifecycle) close() bool {
+// tryEnd reports whether the stream ends by this call. From then on its connection is not cut.
+func (l *Lifecycle) tryEnd() bool {
 	l.end.Lock()
 	defer l.end.Unlock()
 	first := !l.end.over

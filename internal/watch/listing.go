@@ -16,7 +16,7 @@ import (
 type Watch struct {
 	ID       uint64 // of no other watch of this process
 	Source   *source.Source
-	Selected Selected
+	Selected SelectionText
 	Encoding string
 	User     string // "" if requests are not authenticated
 	Agent    string // the User-Agent header, or its beginning
@@ -35,9 +35,9 @@ type Watch struct {
 	LastEvent time.Time
 }
 
-// Selected is what a watch selects, in the words of its request or the beginning of them; empty
-// where that is everything.
-type Selected struct{ Namespace, Name, Labels, Fields string }
+// SelectionText is what a watch selects, in the words of its request or the beginning of them;
+// empty where that is everything.
+type SelectionText struct{ Namespace, Name, Labels, Fields string }
 
 // Phase is how far a watch is.
 type Phase string
@@ -46,7 +46,7 @@ type Phase string
 const (
 	Starting Phase = "starting" // its state is being sent
 	Live     Phase = "live"
-	Held     Phase = "held" // paused: upstream does not answer whether it is still allowed
+	Paused   Phase = "held" // paused: upstream does not answer whether it is still allowed
 )
 
 // Watches lists all watches, in the order in which they began.
@@ -62,19 +62,19 @@ func (m *Manager) Watches() []Watch {
 	watches := make([]Watch, 0, len(streams))
 	for i, st := range streams {
 		if f, open := st.counters(); open && outs[i] != nil {
-			watches = append(watches, st.watch(outs[i], f, now))
+			watches = append(watches, st.describe(outs[i], f, now))
 		}
 	}
 	slices.SortFunc(watches, func(a, b Watch) int { return cmp.Compare(a.ID, b.ID) })
 	return watches
 }
 
-// watch is what is known of a stream by its counters.
-func (s *Stream) watch(out sink, f streamCounters, now time.Time) Watch {
+// describe is what is known of a stream by its counters.
+func (s *Stream) describe(out sink, f streamCounters, now time.Time) Watch {
 	w := Watch{
 		ID: s.id, Source: s.source, Selected: s.selection(), Encoding: streamEncoding(s.encoding),
 		User: s.client.name(), Agent: s.client.userAgent(), Client: out.client(), Protocol: out.protocol(),
-		Began: s.began(), Deadline: s.deadline.time(),
+		Began: s.startedAt(), Deadline: s.deadline.time(),
 		Phase: Starting, Bytes: f.bytes, Unsent: f.unsent,
 	}
 	if !f.blocked.IsZero() {
@@ -83,39 +83,39 @@ func (s *Stream) watch(out sink, f streamCounters, now time.Time) Watch {
 	if !f.live {
 		return w
 	}
-	if w.Phase = Live; s.gate.opens() != nil {
-		w.Phase = Held
+	if w.Phase = Live; s.hold.whenOpen() != nil {
+		w.Phase = Paused
 	}
 	log := s.source.Resource().Log()
 	if f.standing.Pending {
 		head := log.Head()
 		w.Lag = head - min(head, f.standing.First)
-		w.Behind = s.oldest(f.standing.First, now)
+		w.Behind = s.entryAge(f.standing.First, now)
 	}
 	if f.standing.LastKnown {
-		if e, ok := log.At(f.standing.Last); ok {
+		if e, ok := log.EntryAt(f.standing.Last); ok {
 			w.LastEvent = e.At
 		}
 	}
 	return w
 }
 
-// began is when the stream was made.
-func (s *Stream) began() time.Time { return s.deadline.time().Add(-s.timeout) }
+// startedAt is when the stream was made.
+func (s *Stream) startedAt() time.Time { return s.deadline.time().Add(-s.timeout) }
 
 // selectorBytesLimit is how much of a selector is reported, in bytes: a client may send a megabyte,
 // for each of its watches.
 const selectorBytesLimit = 1024
 
 // selection is what the stream selects.
-func (s *Stream) selection() Selected {
+func (s *Stream) selection() SelectionText {
 	sel := s.selector()
-	return Selected{Namespace: sel.Namespace, Name: sel.Name, Labels: shortened(sel.LabelQuery()),
-		Fields: shortened(sel.FieldQuery())}
+	return SelectionText{Namespace: sel.Namespace, Name: sel.Name, Labels: truncateSelector(sel.LabelQuery()),
+		Fields: truncateSelector(sel.FieldQuery())}
 }
 
-// shortened holds no more of a long text than it shows.
-func shortened(text string) string {
+// truncateSelector holds no more of a long text than it shows.
+func truncateSelector(text string) string {
 	if len(text) <= selectorBytesLimit {
 		return text
 	}

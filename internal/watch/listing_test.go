@@ -37,8 +37,9 @@ func (w *world) known() map[string]Watch {
 	return by
 }
 
-// TestWatches shows that the list of watches is true for each deliverer.
-func TestWatches(t *testing.T) {
+// TestTheListOfWatchesIsTrueForEachDeliverer shows that the list of watches is true for each
+// deliverer.
+func TestTheListOfWatchesIsTrueForEachDeliverer(t *testing.T) {
 	bubbles(t, func(t *testing.T, d delivery) {
 		w := newWorld(t, d, "a/x 5")
 		began := time.Now()
@@ -70,13 +71,13 @@ func TestWatches(t *testing.T) {
 			t.Errorf("swift: %d bytes were sent: %+v", sent-head, one)
 		}
 		if one.Agent != "kubectl/v1" || one.Encoding != "json" || one.Protocol != "HTTP/1.1" || one.Source != w.source ||
-			one.Selected != (Selected{}) ||
+			one.Selected != (SelectionText{}) ||
 			!one.Began.Equal(began) || !one.LastEvent.Equal(began.Add(time.Minute-time.Second)) {
 			t.Errorf("swift: %+v", one)
 		}
 		one = known["picky"]
-		if one.Selected != (Selected{Namespace: "o", Name: "k", Labels: "app=x", Fields: "metadata.name=k"}) &&
-			one.Selected != (Selected{Namespace: "o", Labels: "app=x", Fields: "metadata.name=k"}) {
+		if one.Selected != (SelectionText{Namespace: "o", Name: "k", Labels: "app=x", Fields: "metadata.name=k"}) &&
+			one.Selected != (SelectionText{Namespace: "o", Labels: "app=x", Fields: "metadata.name=k"}) {
 			t.Errorf("picky selects %+v", one.Selected)
 		}
 		if one.Lag != 0 || one.Phase != Live || len(one.Agent) != userAgentBytesLimit ||
@@ -88,7 +89,7 @@ func TestWatches(t *testing.T) {
 			t.Errorf("slow: has been waited for for %s: %+v", waits, one)
 		}
 		want := map[lagGroup]lag{{"pods", "all"}: {2, 7 * time.Second}, {"pods", "name"}: {1, 0}}
-		if got := w.manager.lags(); !maps.Equal(got, want) {
+		if got := w.manager.lagGroups(); !maps.Equal(got, want) {
 			t.Errorf("lags %v, want %v", got, want)
 		}
 		ids := []uint64{known["swift"].ID, known["picky"].ID, known[""].ID}
@@ -98,7 +99,7 @@ func TestWatches(t *testing.T) {
 
 		slow.resume()
 		time.Sleep(time.Second)
-		swift.stream.Hold()
+		swift.stream.Pause()
 		w.set("a/x 105")
 		time.Sleep(3 * time.Second)
 		known = w.known()
@@ -106,10 +107,10 @@ func TestWatches(t *testing.T) {
 			t.Errorf("slow has caught up: %+v", one)
 		}
 		want[lagGroup{"pods", "all"}] = lag{2, 3 * time.Second}
-		if got := w.manager.lags(); !maps.Equal(got, want) {
+		if got := w.manager.lagGroups(); !maps.Equal(got, want) {
 			t.Errorf("lags %v, want %v", got, want)
 		}
-		if one := known["swift"]; one.Phase != Held || one.Lag != 1 || one.Behind != 3*time.Second {
+		if one := known["swift"]; one.Phase != Paused || one.Lag != 1 || one.Behind != 3*time.Second {
 			t.Errorf("swift is held: %+v", one)
 		}
 		swift.stream.Resume()
@@ -122,11 +123,11 @@ func TestLagsOfTwoSources(t *testing.T) {
 	var streams []*Stream
 	for range 2 {
 		st := &Stream{source: sourcetest.New(t, sourcetest.Pods, sourcetest.NewOracle(100), 100)}
-		st.selects.Store(&object.Selector{})
+		st.liveSelector.Store(&object.Selector{})
 		streams = append(streams, st)
 	}
 	want := map[lagGroup]lag{{"pods", "all"}: {streams: 2}}
-	if got := grouped(streams, time.Now()); !maps.Equal(got, want) {
+	if got := groupLags(streams, time.Now()); !maps.Equal(got, want) {
 		t.Errorf("lags %v, want %v", got, want)
 	}
 }
@@ -135,7 +136,7 @@ func TestLagsOfTwoSources(t *testing.T) {
 func TestWatchesThatStart(t *testing.T) {
 	bubbles(t, func(t *testing.T, d delivery) {
 		w := newWorld(t, d, "a/x 5")
-		w.watchAs("/api/v1/pods?watch=1&resourceVersion=0", StreamOptions{Client: NewClient("new", "")}, (*Stream).Hold)
+		w.watchAs("/api/v1/pods?watch=1&resourceVersion=0", StreamOptions{Client: NewClient("new", "")}, (*Stream).Pause)
 		if one := w.known()["new"]; one.Phase != Starting || one.Lag != 0 {
 			t.Errorf("%+v", one)
 		}
@@ -181,7 +182,7 @@ func TestEndedWatchesAreNotListed(t *testing.T) {
 
 // Watches are grouped by the narrowest thing that they select by, of which there are a few, and not
 // by selector.
-func TestSelects(t *testing.T) {
+func TestWatchesAreGroupedByTheirNarrowestSelection(t *testing.T) {
 	for _, c := range []struct{ namespace, name, labels, fields, want string }{
 		{"", "", "", "", "all"},
 		{"", "", "app!=x", "", "all"},
@@ -214,7 +215,7 @@ func TestLongSelectorsAreShortened(t *testing.T) {
 		strings.Repeat("a", 1<<20): strings.Repeat("a", selectorBytesLimit) + "…",
 		strings.Repeat("€", 1<<10): strings.Repeat("€", selectorBytesLimit/3) + "…",
 	} {
-		if got := shortened(text); got != want {
+		if got := truncateSelector(text); got != want {
 			t.Errorf("%.20q of %d bytes became %.20q of %d", text, len(text), got, len(got))
 		}
 	}

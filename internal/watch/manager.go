@@ -25,7 +25,7 @@ type Options struct {
 	Goroutines bool
 	// Limiter, Seats and Eviction are shared with the other answers of the server.
 	Limiter  *flowcontrol.Limiter
-	Seats    *clientconn.Seats
+	Seats    *clientconn.CPULimiter
 	Eviction *clientconn.EvictionPolicy
 
 	// Clock watches the writers; nil: nothing does.
@@ -47,7 +47,7 @@ type Manager struct {
 	base     context.Context
 	deliver  deliverer
 	writers  *writers // nil: none
-	seats    *clientconn.Seats
+	seats    *clientconn.CPULimiter
 	eviction *clientconn.EvictionPolicy
 	metrics  *StreamMetrics
 	log      *zap.Logger
@@ -59,8 +59,8 @@ type Manager struct {
 		sent     map[string]int64 // bytes by resource, on streams that have ended
 		admitted uint64           // streams, ever
 	}
-	active sync.WaitGroup // one per stream
-	ended  endStats
+	active   sync.WaitGroup // one per stream
+	endStats endStats
 }
 
 // NewManager makes a manager. End its base, and then Wait.
@@ -106,8 +106,8 @@ func (m *Manager) Streams() []*Stream {
 	return streams
 }
 
-// LookAgain makes the writers look at all slots: a parked one is looked at late otherwise.
-func (m *Manager) LookAgain() {
+// RecheckSlots makes the writers look at all slots: a parked one is looked at late otherwise.
+func (m *Manager) RecheckSlots() {
 	for _, st := range m.Streams() {
 		st.poke()
 	}
@@ -169,8 +169,8 @@ func (m *Manager) Drain(ctx context.Context, period time.Duration) {
 // was over, as after a pause of the whole process.
 const drainEndTimeout = time.Second
 
-// Cut cuts the streams that are left: some may be waiting for clients that do not read.
-func (m *Manager) Cut() {
+// CutConnections cuts the streams that are left: some may be waiting for clients that do not read.
+func (m *Manager) CutConnections() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for st := range m.mu.streams {

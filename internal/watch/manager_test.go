@@ -29,7 +29,7 @@ func draining(t *testing.T, n int, f func(t *testing.T, w *world, all []*testCli
 }
 
 // TestDrainOutOfTime shows that watches that are not stopped yet when the time is over end cleanly,
-// too, before Drain returns: Cut follows.
+// too, before Drain returns: CutConnections follows.
 func TestDrainOutOfTime(t *testing.T) {
 	draining(t, 3, func(t *testing.T, w *world, all []*testClient) {
 		ctx, cancel := context.WithCancel(t.Context())

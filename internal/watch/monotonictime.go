@@ -18,8 +18,8 @@ func (m monotonicTime) after(d time.Duration) monotonicTime { return m + monoton
 // since is how much time there is between an earlier moment and this one.
 func (m monotonicTime) since(earlier monotonicTime) time.Duration { return time.Duration(m - earlier) }
 
-// left is how long it is until the moment; negative once it is over.
-func (m monotonicTime) left() time.Duration { return m.since(now()) }
+// timeLeft is how long it is until the moment; negative once it is over.
+func (m monotonicTime) timeLeft() time.Duration { return m.since(now()) }
 
 // time is the moment by the clock on the wall, as that shows it at present.
-func (m monotonicTime) time() time.Time { return time.Now().Add(m.left()) }
+func (m monotonicTime) time() time.Time { return time.Now().Add(m.timeLeft()) }

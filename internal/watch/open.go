@@ -21,8 +21,8 @@ type Refusal struct {
 	Answer *apistatus.Answer
 }
 
-// unproven is the refusal that leaves the answer to upstream.
-var unproven = &Refusal{}
+// unprovenRefusal is the refusal that leaves the answer to upstream.
+var unprovenRefusal = &Refusal{}
 
 // beginning is what a stream sends first. It is fixed before the head of the answer is sent, so
 // that whatever a client does once it has the head is an event that the stream will send (W-100,
@@ -32,8 +32,9 @@ type beginning struct {
 	err   error           // the stream ends behind its head
 }
 
-// pinned is how many bytes of old state the stream keeps alive until the client has taken them.
-func (b beginning) pinned() int64 {
+// pinnedBytes is how many bytes of old state the stream keeps alive until the client has taken
+// them.
+func (b beginning) pinnedBytes() int64 {
 	if b.state == nil {
 		return 0
 	}
@@ -46,7 +47,8 @@ func pinnedBytes(s *cache.Snapshot) int64 { return max(s.Bytes, 1) }
 // watch may begin with, and fixes the place in history where it begins. Like kube-apiserver, it
 // waits until then with the head. A panic gives everything back. A stream that is open is served
 // (Stream.Serve) or abandoned (Stream.Abandon).
-func (m *Manager) Open(departs flowcontrol.Departs, p plan.Plan, o StreamOptions, flow flowcontrol.Flow) (*Stream,
+func (m *Manager) Open(onDisconnect flowcontrol.OnDisconnect, p plan.Plan, o StreamOptions,
+	flow flowcontrol.Flow) (*Stream,
 	*Refusal) {
 	s := m.newStream(p, o)
 	opened := false
@@ -55,21 +57,21 @@ func (m *Manager) Open(departs flowcontrol.Departs, p plan.Plan, o StreamOptions
 			s.release(EndAborted)
 		}
 	}()
-	if refusal := s.open(departs, flow); refusal != nil {
+	if refusal := s.open(onDisconnect, flow); refusal != nil {
 		return nil, refusal
 	}
-	if !m.admit(s) {
+	if !m.admitStream(s) {
 		return nil, s.refuse(apistatus.ShuttingDown())
 	}
 	opened = true
 	return s, nil
 }
 
-func (s *Stream) open(departs flowcontrol.Departs, flow flowcontrol.Flow) *Refusal {
+func (s *Stream) open(onDisconnect flowcontrol.OnDisconnect, flow flowcontrol.Flow) *Refusal {
 	if refusal := s.reserve(flow); refusal != nil {
 		return refusal
 	}
-	proven, err := s.await(departs)
+	proven, err := s.awaitBeginning(onDisconnect)
 	switch {
 	case errors.Is(err, errClientLeft):
 		refusal := s.refuse(apistatus.NotReady(apistatus.RetryAfter()))
@@ -78,15 +80,15 @@ func (s *Stream) open(departs flowcontrol.Departs, flow flowcontrol.Flow) *Refus
 	case errors.Is(err, backfill.ErrBusy):
 		return s.refuse(statusPastBusy())
 	case errors.As(err, new(endError)), errors.As(err, new(*source.TooLargeError)):
-		s.first.err = err
+		s.beginning.err = err
 		return nil
 	case err != nil:
-		return unproven
+		return unprovenRefusal
 	}
-	if refusal := s.reserveState(departs, flow); refusal != nil {
+	if refusal := s.reserveState(onDisconnect, flow); refusal != nil {
 		return refusal
 	}
-	s.fix(proven)
+	s.fixBeginning(proven)
 	return nil
 }
 
@@ -98,17 +100,17 @@ func (s *Stream) refuse(status *metav1.Status) *Refusal {
 // errClientLeft says that the client closed its connection or cancelled its HTTP/2 stream.
 var errClientLeft = errors.New("the client left")
 
-// await waits for what the watch begins with: a proven state, a resourceVersion, or a turn to read
-// events from before the log. However short the watch is to be, the wait has bounds of its own, as
-// upstream's has (W-106). The state is nil where any will do. Beside errors of the source, await
-// returns errClientLeft, backfill.ErrBusy, a TooLargeError, or an endError.
-func (s *Stream) await(departs flowcontrol.Departs) (*cache.Snapshot, error) {
+// awaitBeginning waits for what the watch begins with: a proven state, a resourceVersion, or a turn
+// to read events from before the log. However short the watch is to be, the wait has bounds of its
+// own, as upstream's has (W-106). The state is nil where any will do. Beside errors of the source,
+// await returns errClientLeft, backfill.ErrBusy, a TooLargeError, or an endError.
+func (s *Stream) awaitBeginning(onDisconnect flowcontrol.OnDisconnect) (*cache.Snapshot, error) {
 	if s.timeout <= 0 {
 		return nil, endError(EndTimeout)
 	}
 	ctx, leave := context.WithCancelCause(s.context())
 	defer leave(nil)
-	defer departs(func() { leave(errClientLeft) })()
+	defer onDisconnect(func() { leave(errClientLeft) })()
 	state, err := s.awaitStart(ctx)
 	if err != nil && ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -126,29 +128,29 @@ func (s *Stream) awaitStart(ctx context.Context) (*cache.Snapshot, error) {
 		ctx, cancel := context.WithTimeout(ctx, source.ArrivalTimeout)
 		defer cancel()
 		var err error
-		s.from, err = s.source.Fresh.Newest(ctx)
+		s.from, err = s.source.Fresh.UpstreamRV(ctx)
 		return nil, err
 	case plan.EventsFrom:
-		return nil, s.reachBack(ctx)
+		return nil, s.joinBackfill(ctx)
 	}
 	return nil, nil
 }
 
-// fix fixes the place in history where the watch begins.
-func (s *Stream) fix(proven *cache.Snapshot) {
+// fixBeginning fixes the place in history where the watch begins.
+func (s *Stream) fixBeginning(proven *cache.Snapshot) {
 	switch s.start {
 	case plan.EventsFrom, plan.EventsFromNewest:
 		s.started = s.from
-		if s.past == nil {
-			s.cursor, s.first.err = s.hub().Resume(s.from, s.selector(), s.encoding)
+		if s.backfill == nil {
+			s.cursor, s.beginning.err = s.hub().CursorFromRV(s.from, s.selector(), s.encoding)
 		}
 	case plan.EventsFromNow:
 		state := s.source.Resource().Snapshot()
-		s.cursor, s.started = s.hub().From(state.Next, state.RV, s.selector(), s.encoding), state.RV
+		s.cursor, s.started = s.hub().CursorAt(state.Next, state.RV, s.selector(), s.encoding), state.RV
 	default:
 		state := s.newestState(proven)
-		s.first.state, s.started = state, state.RV
-		s.cursor, s.first.err = s.hub().After(state, s.selector(), s.encoding)
+		s.beginning.state, s.started = state, state.RV
+		s.cursor, s.beginning.err = s.hub().CursorAfter(state, s.selector(), s.encoding)
 	}
 }
 
@@ -157,7 +159,7 @@ func (s *Stream) fix(proven *cache.Snapshot) {
 func (s *Stream) newestState(proven *cache.Snapshot) *cache.Snapshot {
 	r := s.source.Resource()
 	now := r.Snapshot()
-	if proven == nil || r.Current(proven) && now.RV >= proven.RV {
+	if proven == nil || r.IsCurrent(proven) && now.RV >= proven.RV {
 		return now
 	}
 	return proven

@@ -106,7 +106,7 @@ func TestAnEventIsAProof(t *testing.T) {
 }
 
 // Without a bookmark until the watch for it ends nothing is answered: upstream has to (W-216).
-func TestUnproven(t *testing.T) {
+func TestAWatchWithoutAProofPassesThrough(t *testing.T) {
 	for _, query := range []string{watchList, unmarkedNow} {
 		bubbles(t, func(t *testing.T, d delivery) {
 			w := newWorld(t, d, "a/x 5")
@@ -181,8 +181,8 @@ func TestAbandonedWatchHoldsNothing(t *testing.T) {
 				t.Fatalf("refused: %+v", refusal)
 			}
 			st.Abandon()
-			if n := w.source.Hub.Feeds(); n != 0 || st.first.state != nil {
-				t.Errorf("%v: %d feeds, state %v", start, n, st.first.state)
+			if n := w.source.Hub.Feeds(); n != 0 || st.beginning.state != nil {
+				t.Errorf("%v: %d feeds, state %v", start, n, st.beginning.state)
 			}
 		}
 	})

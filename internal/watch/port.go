@@ -23,9 +23,9 @@ type flusher interface{ Flush() }
 // flushQueue are the connections of HTTP/2 whose slots have offered something in their turns, in
 // order. Each is flushed once for several turns. Their writer's goroutine uses it alone.
 type flushQueue struct {
-	queued map[flusher]struct{}
-	order  []flusher
-	since  monotonicTime // of the first
+	queued       map[flusher]struct{}
+	order        []flusher
+	firstAddedAt monotonicTime // of the first
 }
 
 const (
@@ -42,16 +42,18 @@ func (q *flushQueue) add(c flusher) {
 		return
 	}
 	if len(q.order) == 0 {
-		q.since = now()
+		q.firstAddedAt = now()
 	}
 	q.queued[c] = struct{}{}
 	q.order = append(q.order, c)
 }
 
-func (q *flushQueue) full() bool { return len(q.order) >= flushLimit }
+func (q *flushQueue) isFull() bool { return len(q.order) >= flushLimit }
 
-// late reports that the first has waited for as long as it may.
-func (q *flushQueue) late() bool { return len(q.order) > 0 && now().since(q.since) >= flushDelay }
+// isOverdue reports that the first has waited for as long as it may.
+func (q *flushQueue) isOverdue() bool {
+	return len(q.order) > 0 && now().since(q.firstAddedAt) >= flushDelay
+}
 
 // flush sends what slots have put into the outboxes of their connections.
 func (q *flushQueue) flush() {
@@ -77,7 +79,7 @@ type port struct {
 type securePort struct {
 	clientconn.RecordWriter
 	sealed *clientconn.SealedRecords // the writer's buffer: those of this turn
-	held   clientconn.SealedRecords  // those that the socket had no room for
+	unsent clientconn.SealedRecords  // those that the socket had no room for
 }
 
 // send takes what it can of b: less than all of it, or with something held, if the socket is full.
@@ -88,12 +90,12 @@ func (p *port) send(b []byte) (taken int, moved bool, err error) {
 		taken, err = p.out.offer(b)
 		return taken, taken > 0, err
 	}
-	if len(s.held) > 0 {
-		n, err := p.out.offer(s.held)
-		if s.held = s.held[n:]; err != nil || len(s.held) > 0 {
+	if len(s.unsent) > 0 {
+		n, err := p.out.offer(s.unsent)
+		if s.unsent = s.unsent[n:]; err != nil || len(s.unsent) > 0 {
 			return 0, n > 0, err
 		}
-		s.held, moved = nil, true
+		s.unsent, moved = nil, true
 	}
 	if len(b) == 0 {
 		return 0, moved, nil
@@ -103,37 +105,37 @@ func (p *port) send(b []byte) (taken int, moved bool, err error) {
 	}
 	n, err := p.out.offer(*s.sealed)
 	if n < len(*s.sealed) {
-		s.held = bytes.Clone((*s.sealed)[n:])
+		s.unsent = bytes.Clone((*s.sealed)[n:])
 	}
 	return len(b), moved || n > 0, err
 }
 
-// held is how many bytes were made for the socket that it has not taken.
-func (p *port) held() int {
+// heldBytes is how many bytes were made for the socket that it has not taken.
+func (p *port) heldBytes() int {
 	if p.secure == nil {
 		return 0
 	}
-	return len(p.secure.held)
+	return len(p.secure.unsent)
 }
 
-// full reports that the socket has not taken all that was sent.
-func (p *port) full(unsent []byte) bool { return len(unsent) > 0 || p.held() > 0 }
+// hasUnsent reports that the socket has not taken all that was sent.
+func (p *port) hasUnsent(unsent []byte) bool { return len(unsent) > 0 || p.heldBytes() > 0 }
 
 // socket sends to a connection. If the connection is closed meanwhile, it cannot send on another
 // one that has got the same descriptor: raw keeps the descriptor until the send is over.
 type socket struct {
-	raw     syscall.RawConn
-	watched *clientconn.Watched
-	sender  *rawio.Sender // of the slot's writer
-	asked   bool          // NotifyRoom was called
+	raw       syscall.RawConn
+	handle    *clientconn.PollHandle
+	sender    *rawio.Sender // of the slot's writer
+	notifying bool          // NotifyRoom was called
 }
 
 // openSocket makes the socket of a connection, nil if its socket is not watched.
 func openSocket(c *ConnSink, s *rawio.Sender) nonblockingSender {
-	if c.Watched == nil {
+	if c.PollHandle == nil {
 		return nil
 	}
-	return &socket{raw: c.Watched.Socket(), watched: c.Watched, sender: s}
+	return &socket{raw: c.PollHandle.Socket(), handle: c.PollHandle, sender: s}
 }
 
 // offer implements nonblockingSender.
@@ -142,8 +144,8 @@ func (s *socket) offer(b []byte) (int, error) { return s.sender.Send(s.raw, b) }
 // park implements nonblockingSender. The kernel reports room only after a send that found none:
 // after a partial send it reports nothing.
 func (s *socket) park(room func()) {
-	if !s.asked {
-		s.asked = true
-		s.watched.NotifyRoom(room)
+	if !s.notifying {
+		s.notifying = true
+		s.handle.NotifyRoom(room)
 	}
 }

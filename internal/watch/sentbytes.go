@@ -6,24 +6,25 @@ import (
 	"spillway/internal/source"
 )
 
-// sentBytes shows the bytes sent on watches, by resource. It adds up open and ended watches at a
-// scrape: so a long watch shows in every scrape, and a delivery updates only its own stream.
-type sentBytes struct {
+// sentBytesCollector shows the bytes sent on watches, by resource. It adds up open and ended
+// watches at a scrape: so a long watch shows in every scrape, and a delivery updates only its own
+// stream.
+type sentBytesCollector struct {
 	desc *prometheus.Desc
 	sums func() map[string]int64 // nil: there is no manager
 }
 
-func newSentBytes() *sentBytes {
-	return &sentBytes{desc: prometheus.NewDesc("spillway_watch_sent_bytes_total",
+func newSentBytesCollector() *sentBytesCollector {
+	return &sentBytesCollector{desc: prometheus.NewDesc("spillway_watch_sent_bytes_total",
 		"Bytes sent on watches, open and ended, before encryption.",
 		[]string{"resource"}, nil)}
 }
 
 // Describe implements prometheus.Collector.
-func (b *sentBytes) Describe(out chan<- *prometheus.Desc) { out <- b.desc }
+func (b *sentBytesCollector) Describe(out chan<- *prometheus.Desc) { out <- b.desc }
 
 // Collect implements prometheus.Collector.
-func (b *sentBytes) Collect(out chan<- prometheus.Metric) {
+func (b *sentBytesCollector) Collect(out chan<- prometheus.Metric) {
 	if b.sums == nil {
 		return
 	}
@@ -32,9 +33,9 @@ func (b *sentBytes) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// sent is what watches have been sent, by resource. It never gets less: what a stream has sent is
-// read after it was found open, and is all in the sum of the others once it is not.
-func (m *Manager) sent() map[string]int64 {
+// sentByResource is what watches have been sent, by resource. It never gets less: what a stream has
+// sent is read after it was found open, and is all in the sum of the others once it is not.
+func (m *Manager) sentByResource() map[string]int64 {
 	m.mu.Lock()
 	sums := make(map[string]int64, len(m.mu.sent))
 	for resource, sum := range m.mu.sent {

@@ -41,8 +41,8 @@ type ConnSink struct {
 	StallTimeout time.Duration
 	// the connection is closed after this answer: the client wants that, or has sent more behind
 	// its request
-	Closing bool
-	Watched *clientconn.Watched // tells of the client's departure
+	Closing    bool
+	PollHandle *clientconn.PollHandle // tells of the client's departure
 	// Ended follows the end of the stream, before another request may be read.
 	Ended func(reason EndReason, draining bool)
 }
@@ -60,7 +60,7 @@ func (c *ConnSink) begin() error {
 
 // Write implements sink.
 func (c *ConnSink) Write(b []byte) (int, error) {
-	if below := clientconn.Of(c.Conn); below != nil && below != c.Conn && len(b) > clientconn.RecordBytes {
+	if below := clientconn.PacedConnOf(c.Conn); below != nil && below != c.Conn && len(b) > clientconn.RecordBytes {
 		return clientconn.NewRecordWriter(c.Conn, below).Write(b)
 	}
 	return c.Conn.Write(b)
@@ -68,14 +68,14 @@ func (c *ConnSink) Write(b []byte) (int, error) {
 
 // Pace implements sink.
 func (c *ConnSink) Pace(pinned int64) {
-	if p := clientconn.Of(c.Conn); p != nil {
+	if p := clientconn.PacedConnOf(c.Conn); p != nil {
 		_ = p.SetPace(c.StallTimeout, pinned) // fails on a closed connection, as the next write does
 	}
 }
 
 // cut leaves TLS alone: its connection is the deliverer's.
 func (c *ConnSink) cut() {
-	if p := clientconn.Of(c.Conn); p != nil {
+	if p := clientconn.PacedConnOf(c.Conn); p != nil {
 		p.Cut()
 	}
 }
@@ -85,7 +85,7 @@ func (c *ConnSink) port(w *writer) (port, bool) {
 	if out == nil {
 		return port{}, false
 	}
-	p, below := port{out: out}, clientconn.Of(c.Conn)
+	p, below := port{out: out}, clientconn.PacedConnOf(c.Conn)
 	if c.Conn != below {
 		p.secure = &securePort{RecordWriter: clientconn.NewRecordWriter(c.Conn, below), sealed: &w.sealed}
 	}

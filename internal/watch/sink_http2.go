@@ -21,9 +21,9 @@ type http2Sink struct {
 	address string // the client's
 	below   *clientconn.PacedConn
 
-	answer atomic.Pointer[http2Answer] // nil once it is kept
-	kept   atomic.Pointer[h2.Stream]   // nil until it is
-	writer *writer                     // static once it is kept
+	answer     atomic.Pointer[http2Answer] // nil once it is kept
+	keptStream atomic.Pointer[h2.Stream]   // nil until it is
+	writer     *writer                     // static once it is kept
 }
 
 // http2Answer is what a sink needs until it is kept.
@@ -37,7 +37,7 @@ type http2Answer struct {
 func (s *Stream) ServeHTTP2(w *clientconn.PacedWriter, address string, headers HeadersFunc) {
 	n := &http2Sink{stream: s, address: address, below: w.Below()}
 	n.answer.Store(&http2Answer{PacedWriter: w, setHead: func() { SetHeaders(s, headers, w.Header().Set) },
-		stop: w.OnEnd(func(err error) { s.clientLeft(w.Cause(err)) })})
+		stop: w.OnEnd(func(err error) { s.clientLeft(w.ReasonOf(err)) })})
 	s.Serve(n, func(take, _ func()) { take() })
 }
 
@@ -51,14 +51,14 @@ func (s *Stream) clientLeft(err error) {
 }
 
 // Ended implements h2.Keeper.
-func (n *http2Sink) Ended(err error) { n.stream.clientLeft(n.below.Cause(err)) }
+func (n *http2Sink) Ended(err error) { n.stream.clientLeft(n.below.ReasonOf(err)) }
 
 // end implements sink.
 func (n *http2Sink) end(reason EndReason, _ bool) {
 	if a := n.answer.Load(); a != nil {
 		a.stop()
 	}
-	kept := n.kept.Load()
+	kept := n.keptStream.Load()
 	if kept != nil {
 		kept.Release()
 	}
@@ -107,10 +107,10 @@ func (n *http2Sink) port(w *writer) (port, bool) {
 		return port{}, false
 	}
 	n.writer = w
-	n.kept.Store(kept)
+	n.keptStream.Store(kept)
 	a.stop()
 	a.Close() // its clock evicts no longer
-	if err := a.Cause(nil); err != nil {
+	if err := a.ReasonOf(nil); err != nil {
 		n.stream.clientLeft(err)
 	}
 	n.answer.Store(nil)
@@ -122,14 +122,14 @@ func (n *http2Sink) cut() {
 	if a := n.answer.Load(); a != nil {
 		a.Cut()
 	}
-	if kept := n.kept.Load(); kept != nil {
+	if kept := n.keptStream.Load(); kept != nil {
 		kept.Reset()
 	}
 }
 
 // offer implements nonblockingSender.
 func (n *http2Sink) offer(b []byte) (int, error) {
-	kept := n.kept.Load()
+	kept := n.keptStream.Load()
 	taken, err := kept.Offer(b)
 	if taken > 0 {
 		n.writer.unflushed.add(kept.Conn())
@@ -138,4 +138,4 @@ func (n *http2Sink) offer(b []byte) (int, error) {
 }
 
 // park implements nonblockingSender.
-func (n *http2Sink) park(room func()) { n.kept.Load().Park(room) }
+func (n *http2Sink) park(room func()) { n.keptStream.Load().Park(room) }

@@ -58,14 +58,14 @@ func (w *WebSocketSink) Write(b []byte) (int, error) {
 
 // Pace implements sink.
 func (w *WebSocketSink) Pace(pinned int64) {
-	if p := clientconn.Of(w.Conn); p != nil {
+	if p := clientconn.PacedConnOf(w.Conn); p != nil {
 		_ = p.SetPace(w.StallTimeout, pinned) // fails on a closed connection, as the next write does
 	}
 }
 
 // cut leaves TLS alone, as that of ConnSink.
 func (w *WebSocketSink) cut() {
-	if p := clientconn.Of(w.Conn); p != nil {
+	if p := clientconn.PacedConnOf(w.Conn); p != nil {
 		p.Cut()
 	}
 }
@@ -107,13 +107,13 @@ func (w *WebSocketSink) answer(pong []byte, err error) bool {
 		_, err = w.Conn.Write(pong)
 	}
 	if err != nil {
-		w.ends(err)
+		w.endStream(err)
 	}
 	return err == nil
 }
 
-// ends stops the stream. Its caller holds the mutex.
-func (w *WebSocketSink) ends(err error) {
+// endStream stops the stream. Its caller holds the mutex.
+func (w *WebSocketSink) endStream(err error) {
 	switch {
 	case errors.Is(err, websocket.ErrClosed), errors.Is(err, websocket.ErrUnmasked):
 		if w.Stream.Reason() != "" { // the deliverer ends the stream already, with a close frame of its own
@@ -142,7 +142,7 @@ func (w *WebSocketSink) end(reason EndReason, _ bool) {
 	if clean {
 		_ = w.Conn.Close() // the client has left
 	} else {
-		clientconn.Reset(w.Conn)
+		clientconn.ResetConn(w.Conn)
 	}
 	if w.reader != nil {
 		<-w.reader

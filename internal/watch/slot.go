@@ -22,15 +22,15 @@ type slot struct {
 	port     port
 	unsent   []byte    // made, and not sent; bytes that are shared unless the cursor reads the log
 	reason   EndReason // settled: rest is the last that is sent
-	over     bool
-	look     bool          // something is due, or poke was called
+	ended    bool
+	checkDue bool          // something is due, or poke was called
 	parked   bool          // the socket is full
 	progress monotonicTime // while parked: when the client last took a byte
 	queued   bool          // waits for its turn
 	next     *slot         // of its owner, while it waits
 	owner    *ownerTurns   // its place among owners; nil: it has had no turn yet
 	due      monotonicTime
-	group    *group
+	group    *feedGroup
 	index    int // in the group
 
 	// Guarded by writer.mu.
@@ -50,20 +50,20 @@ func (s *slot) DueBefore(other *slot) bool { return s.due < other.due }
 func (s *slot) poke() { s.writer.slotPoked(s) }
 
 // hasUnsent reports that the socket has yet to take what was made for it.
-func (s *slot) hasUnsent() bool { return s.port.full(s.unsent) }
+func (s *slot) hasUnsent() bool { return s.port.hasUnsent(s.unsent) }
 
 // hasToEnd reports that the end is settled, and that nothing is left to be sent before it.
 func (s *slot) hasToEnd() bool { return s.reason != "" && (!s.reason.Clean() || !s.hasUnsent()) }
 
 // hasMore reports that another turn would find something to do at once.
 func (s *slot) hasMore() bool {
-	return len(s.unsent) > 0 || s.look || s.stream.cursor.Lag() > 0 || !s.stream.cursor.Follows()
+	return len(s.unsent) > 0 || s.checkDue || s.stream.cursor.Lag() > 0 || !s.stream.cursor.IsLive()
 }
 
 // mustCut is the reason of a slot that has to end at once: its client is gone, or is not allowed to
 // get what it has not taken yet. Empty: it goes on, or ends cleanly.
 func (s *slot) mustCut() EndReason {
-	if !s.look {
+	if !s.checkDue {
 		return ""
 	}
 	switch reason := s.stream.Reason(); {
@@ -79,10 +79,10 @@ func (s *slot) mustCut() EndReason {
 // holdBack holds back what is not sent yet while the gate is shut, until the deadline of the watch
 // at the latest. Meanwhile the client does not count as stalled.
 func (s *slot) holdBack() {
-	s.progress, s.look = now(), false
+	s.progress, s.checkDue = now(), false
 	if s.progress >= s.stream.deadline {
 		s.stream.out.cut()
-		s.writer.end(s, EndReviewTimeout)
+		s.writer.endSlot(s, EndReviewTimeout)
 		return
 	}
 	s.dueAt(s.stream.deadline)
@@ -90,16 +90,16 @@ func (s *slot) holdBack() {
 
 // fill gets what is sent next: what the stream has, or its end.
 func (s *slot) fill() {
-	run, reason, err := s.stream.pull(s.look)
+	run, reason, err := s.stream.pullRun(s.checkDue)
 	if reason != "" || err != nil {
 		last, final := s.stream.lastFrames(reason, err)
 		s.unsent, s.reason = append(run, last...), final
 		return
 	}
 	s.unsent = run
-	if s.look {
-		s.look = s.stream.Reason() != "" || s.stream.next() <= now()
-		s.dueAt(s.stream.next())
+	if s.checkDue {
+		s.checkDue = s.stream.Reason() != "" || s.stream.nextDue() <= now()
+		s.dueAt(s.stream.nextDue())
 	}
 }
 
@@ -113,12 +113,12 @@ func (s *slot) send() (gone bool, err error) {
 	switch {
 	case err != nil:
 		return false, err
-	case s.port.full(piece[n:]):
+	case s.port.hasUnsent(piece[n:]):
 		return false, s.park(moved)
 	}
 	if s.parked {
 		s.unpark()
-		s.look = true
+		s.checkDue = true
 	}
 	return true, nil
 }
@@ -134,7 +134,7 @@ func (s *slot) park(moved bool) error {
 		s.parked = true
 		s.writer.manager.eviction.Park()
 	}
-	s.stream.waits(len(s.unsent)+s.port.held(), s.progress)
+	s.stream.noteBlocked(len(s.unsent)+s.port.heldBytes(), s.progress)
 	s.port.out.park(s.poke)
 	if stall <= 0 {
 		return nil
@@ -152,14 +152,15 @@ func (s *slot) park(moved bool) error {
 func (s *slot) unpark() {
 	if s.parked {
 		s.parked = false
-		s.stream.waits(0, 0)
+		s.stream.noteBlocked(0, 0)
 		s.writer.manager.eviction.Unpark()
 	}
 }
 
-// group is the slots of a writer that wait for the same signal: those of one feed, or those that
-// read a log. One wake reaches all of them. Its cost to the caller does not depend on their number.
-type group struct {
+// feedGroup is the slots of a writer that wait for the same signal: those of one feed, or those
+// that read a log. One wake reaches all of them. Its cost to the caller does not depend on their
+// number.
+type feedGroup struct {
 	// Static after construction.
 	writer *writer
 	signal *ring.Signal
@@ -171,20 +172,20 @@ type group struct {
 }
 
 // Wake implements ring.Waker.
-func (g *group) Wake() {
+func (g *feedGroup) Wake() {
 	if g.woken.CompareAndSwap(false, true) {
 		g.writer.groupWoken(g)
 	}
 }
 
 // add puts a slot into the group.
-func (g *group) add(s *slot) {
+func (g *feedGroup) add(s *slot) {
 	s.group, s.index = g, len(g.slots)
 	g.slots = append(g.slots, s)
 }
 
 // remove takes a slot out.
-func (g *group) remove(s *slot) {
+func (g *feedGroup) remove(s *slot) {
 	last := len(g.slots) - 1
 	moved := g.slots[last]
 	g.slots[s.index], moved.index = moved, s.index
@@ -193,8 +194,8 @@ func (g *group) remove(s *slot) {
 	s.group = nil
 }
 
-// all calls f for each slot. It begins at a random one, since the first gets its event earliest.
-func (g *group) all(f func(*slot)) {
+// each calls f for each slot. It begins at a random one, since the first gets its event earliest.
+func (g *feedGroup) each(f func(*slot)) {
 	if len(g.slots) == 0 {
 		return
 	}

@@ -42,40 +42,40 @@ type Stream struct {
 	Lifecycle
 
 	// Static after construction.
-	out      sink // set under manager.mu, once, before it is delivered
-	source   *source.Source
-	start    plan.WatchStart
-	from     uint64        // the resourceVersion of the request
-	timeout  time.Duration // how long it lasts
-	encoding object.Encoding
-	failure  apistatus.StatusFormat
-	marks    bool                                       // bookmarks
-	endMark  bool                                       // the end of its initial events
-	admit    func(reauth.ReviewedStream) *reauth.Permit // nil: its listener's clients may have everything
-	deadline monotonicTime
-	owner    fanout.Owner              // that the hub counts it for
-	lasting  flowcontrol.Pass          // of the number of watches
-	selected flowcontrol.SelectorClaim // of what selectors weigh
-	starting *flowcontrol.Pass         // of the bytes of initial states, until it is past its own; nil: none
+	out                   sink // set under manager.mu, once, before it is delivered
+	source                *source.Source
+	start                 plan.WatchStart
+	from                  uint64        // the resourceVersion of the request
+	timeout               time.Duration // how long it lasts
+	encoding              object.Encoding
+	failure               apistatus.StatusFormat
+	wantsBookmarks        bool                                      // bookmarks
+	wantsInitialEventsEnd bool                                      // the end of its initial events
+	admit                 func(reauth.ReviewedStream) *reauth.Lease // nil: its listener's clients may have everything
+	deadline              monotonicTime
+	owner                 fanout.Owner              // that the hub counts it for
+	watchPermit           flowcontrol.Permit        // of the number of watches
+	selectorClaim         flowcontrol.SelectorClaim // of what selectors weigh
+	statePermit           *flowcontrol.Permit       // of the bytes of initial states, until it is past its own; nil: none
 
-	selects atomic.Pointer[object.Selector] // the request's own, and then its feed's, which is equal
-	slot    atomic.Pointer[slot]            // where it is delivered from, once it has no goroutine
-	gate    gate
-	permit  *reauth.Permit // of the Reauthorizer; nil: it is not reauthorised. Set before it is delivered
+	liveSelector atomic.Pointer[object.Selector] // the request's own, and then its feed's, which is equal
+	slot         atomic.Pointer[slot]            // where it is delivered from, once it has no goroutine
+	hold         permissionHold
+	permit       *reauth.Lease // of the Reauthorizer; nil: it is not reauthorised. Set before it is delivered
 	// recordEnd puts on record that the stream has ended; nil: there is no record. Set before it is
 	// delivered.
 	recordEnd func()
 
 	// The deliverer's, once the stream is open.
-	first    beginning          // what is sent first; empty from then on
-	past     *backfill.Backfill // events from before the log that are not sent yet; nil: none
-	cursor   *fanout.Cursor
-	started  uint64 // the resourceVersion that the client begins at: bookmarks at or below it tell nothing (W-111)
-	bookmark monotonicTime
-	shut     <-chan struct{} // what the gate opened by when it was last looked at; nil: it was open
-	sent     bool            // something since the time was last looked at
-	served   bool            // the deliverer counts it out, not the handler of its request
-	bytes    atomic.Int64    // sent; any goroutine may read it
+	beginning beginning          // what is sent first; empty from then on
+	backfill  *backfill.Backfill // events from before the log that are not sent yet; nil: none
+	cursor    *fanout.Cursor
+	started   uint64 // the resourceVersion that the client begins at: bookmarks at or below it tell nothing (W-111)
+	bookmark  monotonicTime
+	shut      <-chan struct{} // what the gate opened by when it was last looked at; nil: it was open
+	sent      bool            // something since the time was last looked at
+	served    bool            // the deliverer counts it out, not the handler of its request
+	bytes     atomic.Int64    // sent; any goroutine may read it
 
 	// What a delivery does not need.
 	id     uint64 // set when it is admitted; no other stream has it
@@ -99,21 +99,21 @@ const (
 )
 
 // selector is what the stream selects.
-func (s *Stream) selector() object.Selector { return *s.selects.Load() }
+func (s *Stream) selector() object.Selector { return *s.liveSelector.Load() }
 
 // resource is the label of metrics and log lines.
 func (s *Stream) resource() string { return s.source.Resource().Info.String() }
 
 // hub is the hub, as the stream's user uses it.
-func (s *Stream) hub() fanout.OwnerView { return s.source.Hub.For(s.owner) }
+func (s *Stream) hub() fanout.OwnerView { return s.source.Hub.ViewFor(s.owner) }
 
-// initial sends the head and what the stream begins with: then live events follow. An error is the
-// stream's end.
-func (s *Stream) initial() error {
-	defer s.releaseStarting()
-	first := s.first
-	s.first = beginning{}
-	s.out.Pace(first.pinned())
+// deliverInitial sends the head and what the stream begins with: then live events follow. An error
+// is the stream's end.
+func (s *Stream) deliverInitial() error {
+	defer s.releaseState()
+	first := s.beginning
+	s.beginning = beginning{}
+	s.out.Pace(first.pinnedBytes())
 	err := s.sendBeginning(first)
 	s.out.Pace(0) // not after a panic, which may have left the connection locked
 	return err
@@ -126,15 +126,15 @@ func (s *Stream) sendBeginning(first beginning) error {
 		return err
 	case first.err != nil:
 		return first.err
-	case s.past != nil:
-		return s.reachLog()
+	case s.backfill != nil:
+		return s.endBackfill()
 	case first.state == nil:
 		return nil
 	}
 	if err := s.sendState(first.state); err != nil {
 		return err
 	}
-	return s.endOfState()
+	return s.sendInitialEventsEnd()
 }
 
 // sendState sends a state as ADDED events.
@@ -164,7 +164,7 @@ func (s *Stream) sendState(snapshot *cache.Snapshot) (err error) {
 // of a run that may have been compressed for another stream.
 func (s *Stream) cutter() func(*object.Object) bool {
 	if s.encoding.Gzip {
-		var cutter codec.Cutter
+		var cutter codec.SegmentSplitter
 		return func(o *object.Object) bool { return cutter.Before(o, fanout.EventSize(o)) }
 	}
 	size := 0
@@ -181,7 +181,7 @@ func (s *Stream) cutter() func(*object.Object) bool {
 
 // writeRun writes initial events, made in buffer, of a state of so many bytes.
 func (s *Stream) writeRun(buffer []byte, run []*object.Object, pinned int64) ([]byte, error) {
-	if err := s.pass(pinned); err != nil {
+	if err := s.awaitPermission(pinned); err != nil {
 		return buffer, err
 	}
 	buffer, err := fanout.AppendState(buffer, s.encoding, run)
@@ -194,35 +194,35 @@ func (s *Stream) writeRun(buffer []byte, run []*object.Object, pinned int64) ([]
 // runSize is how much is written at once (design D10a).
 const runSize = 64 << 10
 
-// endOfState tells clients that asked for the mark that the initial events are complete.
-func (s *Stream) endOfState() error {
-	if !s.endMark {
+// sendInitialEventsEnd tells clients that asked for the mark that the initial events are complete.
+func (s *Stream) sendInitialEventsEnd() error {
+	if !s.wantsInitialEventsEnd {
 		return nil
 	}
-	return s.send(fanout.AppendBookmark(nil, s.encoding, s.template(), s.started, true))
+	return s.sendFrame(fanout.AppendBookmark(nil, s.encoding, s.bookmarkTemplate(), s.started, true))
 }
 
-func (s *Stream) template() *object.Bookmark { return s.source.Resource().Template() }
+func (s *Stream) bookmarkTemplate() *object.Bookmark { return s.source.Resource().BookmarkTemplate() }
 
-// pull returns what is sent next, valid until the next pull: nothing if the client has everything.
-// look says that something other than events may be due. A reason or an error is the stream's end,
-// after the bytes.
-func (s *Stream) pull(look bool) (run []byte, reason EndReason, err error) {
+// pullRun returns what is sent next, valid until the next pull: nothing if the client has
+// everything. checkDue says that something other than events may be due. A reason or an error is
+// the stream's end, after the bytes.
+func (s *Stream) pullRun(checkDue bool) (run []byte, reason EndReason, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if look {
-		if reason := s.revoked(); reason != "" {
+	if checkDue {
+		if reason := s.revokedReason(); reason != "" {
 			return nil, reason, nil
 		}
 	}
-	if s.shut = s.gate.opens(); s.shut != nil {
-		if look {
-			return s.due(false)
+	if s.shut = s.hold.whenOpen(); s.shut != nil {
+		if checkDue {
+			return s.makeDueRun(false)
 		}
 		return nil, "", nil
 	}
-	if look && s.sent { // a stream that is never caught up has a deadline, too
-		if run, reason, err = s.due(false); reason != "" || err != nil {
+	if checkDue && s.sent { // a stream that is never caught up has a deadline, too
+		if run, reason, err = s.makeDueRun(false); reason != "" || err != nil {
 			return run, reason, err
 		}
 	}
@@ -231,16 +231,17 @@ func (s *Stream) pull(look bool) (run []byte, reason EndReason, err error) {
 		return run, "", err
 	}
 	s.sent = false
-	if look {
-		return s.due(!s.cursor.More())
+	if checkDue {
+		return s.makeDueRun(!s.cursor.HasMore())
 	}
 	return nil, "", nil
 }
 
-// due makes what is due: an end, or a bookmark if the client has everything. Inside a seam nothing
-// is due, except the end of a paused stream whose deadline has passed; that end is not clean.
-func (s *Stream) due(caughtUp bool) ([]byte, EndReason, error) {
-	if s.cursor.InSeam() {
+// makeDueRun makes what is due: an end, or a bookmark if the client has everything. Inside a seam
+// nothing is due, except the end of a paused stream whose deadline has passed; that end is not
+// clean.
+func (s *Stream) makeDueRun(caughtUp bool) ([]byte, EndReason, error) {
+	if s.cursor.IsInSeam() {
 		if s.shut != nil && (s.Reason() != "" || now() >= s.deadline) {
 			return nil, EndAborted, nil
 		}
@@ -250,7 +251,7 @@ func (s *Stream) due(caughtUp bool) ([]byte, EndReason, error) {
 		if reason != EndDrain || s.shut != nil {
 			return nil, reason, nil
 		}
-		mark, err := s.mark(s.cursor.Through())
+		mark, err := s.makeBookmark(s.cursor.CompleteRV())
 		return mark, reason, err
 	}
 	present := now()
@@ -258,41 +259,41 @@ func (s *Stream) due(caughtUp bool) ([]byte, EndReason, error) {
 		return nil, EndTimeout, nil
 	}
 	if caughtUp && present >= s.bookmark {
-		s.schedule(present)
-		mark, err := s.mark(s.cursor.Through())
+		s.scheduleBookmark(present)
+		mark, err := s.makeBookmark(s.cursor.CompleteRV())
 		return mark, "", err
 	}
 	return nil, "", nil
 }
 
-// mark makes a bookmark, if it tells the client anything.
-func (s *Stream) mark(rv uint64) ([]byte, error) {
-	if !s.marks || rv <= s.started {
+// makeBookmark makes a bookmark, if it tells the client anything.
+func (s *Stream) makeBookmark(rv uint64) ([]byte, error) {
+	if !s.wantsBookmarks || rv <= s.started {
 		return nil, nil
 	}
-	return fanout.AppendBookmark(nil, s.encoding, s.template(), rv, false)
+	return fanout.AppendBookmark(nil, s.encoding, s.bookmarkTemplate(), rv, false)
 }
 
-// schedule sets when the next bookmark is due.
-func (s *Stream) schedule(present monotonicTime) {
+// scheduleBookmark sets when the next bookmark is due.
+func (s *Stream) scheduleBookmark(present monotonicTime) {
 	s.bookmark = min(present.after(bookmarkPeriod), s.deadline.after(-bookmarkLead))
 	if s.bookmark <= present {
 		s.bookmark = s.deadline.after(time.Hour)
 	}
 }
 
-// next is when something is due. A stream without bookmarks is looked at as often, which keeps its
-// cursor near the head of the log. Otherwise its feed could drop it after an hour, and its client
-// could not resume from its last event.
-func (s *Stream) next() monotonicTime {
+// nextDue is when something is due. A stream without bookmarks is looked at as often, which keeps
+// its cursor near the head of the log. Otherwise its feed could drop it after an hour, and its
+// client could not resume from its last event.
+func (s *Stream) nextDue() monotonicTime {
 	if s.shut == nil {
 		return min(s.bookmark, s.deadline)
 	}
 	return s.deadline
 }
 
-// send writes a frame, if it could be made.
-func (s *Stream) send(frame []byte, err error) error {
+// sendFrame writes a frame, if it could be made.
+func (s *Stream) sendFrame(frame []byte, err error) error {
 	if err != nil {
 		return err
 	}
@@ -309,9 +310,9 @@ func (s *Stream) write(b []byte) error {
 // reason that is settled already: then that reason counts.
 func (s *Stream) endReasonOf(err error) EndReason {
 	switch reason := ReasonOf(err); {
-	case reason == EndResourceVersionExpired && s.source.Resource().Retired():
+	case reason == EndResourceVersionExpired && s.source.Resource().IsClosed():
 		return EndResourceNotServed
-	case reason == EndResourceVersionExpired && s.overtaken(err):
+	case reason == EndResourceVersionExpired && s.isOvertaken(err):
 		return EndBackfillFailed
 	case reason != EndAborted:
 		return reason

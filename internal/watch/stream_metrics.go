@@ -10,29 +10,29 @@ import (
 // StreamMetrics count watches. Labels never name a namespace, an object, a user or a selector
 // (design D16).
 type StreamMetrics struct {
-	streams    *prometheus.GaugeVec
-	ends       *prometheus.CounterVec
-	sent       *sentBytes
-	lags       *lags
-	backfilled *prometheus.CounterVec
-	unfilled   *prometheus.CounterVec
-	eviction   *clientconn.EvictionPolicy // of the manager; nil: there is none
+	streams          *prometheus.GaugeVec
+	ends             *prometheus.CounterVec
+	sent             *sentBytesCollector
+	lags             *lagCollector
+	backfills        *prometheus.CounterVec
+	backfillFailures *prometheus.CounterVec
+	eviction         *clientconn.EvictionPolicy // of the manager; nil: there is none
 }
 
 // NewStreamMetrics makes the metrics of one manager and registers them; r may be nil.
 func NewStreamMetrics(r prometheus.Registerer) *StreamMetrics {
 	on := metric.At(r)
 	m := &StreamMetrics{
-		lags: newLags(),
+		lags: newLagCollector(),
 		streams: on.GaugeVec("spillway_watches",
 			"Watches that are being served from memory, by their encoding.", "resource", "encoding"),
 		ends: on.CounterVec("spillway_watch_terminations_total",
 			"Watches that ended, by reason. Evictions of slow clients have the reasons slow_client_….", "resource", "reason"),
-		sent: newSentBytes(),
-		backfilled: on.CounterVec("spillway_backfilled_watches_total",
+		sent: newSentBytesCollector(),
+		backfills: on.CounterVec("spillway_backfilled_watches_total",
 			"Watches that resumed from before the history in memory: the apiserver sent the events that were missing.",
 			"resource"),
-		unfilled: on.CounterVec("spillway_backfill_failures_total",
+		backfillFailures: on.CounterVec("spillway_backfill_failures_total",
 			"Watches whose backfill failed: the apiserver no longer has the events (resource_version_expired), too many "+
 				"backfills were under way (concurrency_limit), or the client read too slowly (slow_client).",
 			"resource", "reason"),
@@ -47,7 +47,7 @@ func NewStreamMetrics(r prometheus.Registerer) *StreamMetrics {
 
 // follow shows what a manager does at the moment of a scrape. Called once, before there is one.
 func (m *StreamMetrics) follow(w *Manager) {
-	m.sent.sums, m.lags.groups, m.eviction = w.sent, w.lags, w.eviction
+	m.sent.sums, m.lags.groups, m.eviction = w.sentByResource, w.lagGroups, w.eviction
 }
 
 // parked is how many watches wait for their clients.
@@ -55,16 +55,16 @@ func (m *StreamMetrics) parked() float64 {
 	if m.eviction == nil {
 		return 0
 	}
-	return float64(m.eviction.Parked())
+	return float64(m.eviction.ParkedWatches())
 }
 
 // Introduce makes the counters of a resource, so that what has never happened is 0 and not absent.
 func (m *StreamMetrics) Introduce(resource string) {
-	m.backfilled.WithLabelValues(resource)
+	m.backfills.WithLabelValues(resource)
 	for _, reason := range EndReasons {
 		m.ends.WithLabelValues(resource, string(reason))
 	}
-	for _, reason := range unfilledReasons {
-		m.unfilled.WithLabelValues(resource, string(reason))
+	for _, reason := range backfillFailures {
+		m.backfillFailures.WithLabelValues(resource, string(reason))
 	}
 }

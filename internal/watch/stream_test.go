@@ -56,7 +56,7 @@ func TestInitialStates(t *testing.T) {
 }
 
 // The head is there before anything else is (W-102), and says what upstream's does (W-3, W-5).
-func TestHeadFirst(t *testing.T) {
+func TestTheHeadIsSentBeforeAnyEvent(t *testing.T) {
 	bubbles(t, func(t *testing.T, d delivery) {
 		w := newWorld(t, d)
 		p := w.watch("/api/v1/pods?watch=1&resourceVersion=100")
@@ -94,7 +94,7 @@ func TestScopesAndSelectors(t *testing.T) {
 }
 
 // Too old: one ERROR event in a 200, then the end (W-107).
-func TestTooOld(t *testing.T) {
+func TestAWatchThatIsTooOldGetsOneError(t *testing.T) {
 	bubbles(t, func(t *testing.T, d delivery) {
 		w := newWorld(t, d, "a/x 5")
 		w.watch("/api/v1/pods?watch=1&resourceVersion=99").ends(EndResourceVersionExpired,
@@ -104,7 +104,7 @@ func TestTooOld(t *testing.T) {
 }
 
 // A plain watch from the future is silent until the present has come there (W-106).
-func TestFuture(t *testing.T) {
+func TestWatchFromFutureRVIsSilentUntilReached(t *testing.T) {
 	bubbles(t, func(t *testing.T, d delivery) {
 		w := newWorld(t, d)
 		p := w.watch("/api/v1/pods?watch=1&resourceVersion=105&allowWatchBookmarks=1")
@@ -117,8 +117,9 @@ func TestFuture(t *testing.T) {
 	})
 }
 
-// TestTooLarge shows that a watch-list from the future gets an error after three seconds (W-106).
-func TestTooLarge(t *testing.T) {
+// TestAWatchListFromTheFutureGetsAnError shows that a watch-list from the future gets an error
+// after three seconds (W-106).
+func TestAWatchListFromTheFutureGetsAnError(t *testing.T) {
 	const query = "/api/v1/pods?watch=1&resourceVersion=105&sendInitialEvents=true&" +
 		"resourceVersionMatch=NotOlderThan&allowWatchBookmarks=1"
 	bubbles(t, func(t *testing.T, d delivery) {
@@ -159,11 +160,11 @@ func TestWatchOfCenturies(t *testing.T) {
 	st := (&Manager{base: t.Context()}).newStream(plan.Plan{Watch: &plan.WatchPlan{Timeout: math.MaxInt64}},
 		StreamOptions{})
 	defer st.releaseContext()
-	if st.schedule(now()); st.next().left() > bookmarkPeriod || st.deadline.left() < 24*365*time.Hour ||
+	if st.scheduleBookmark(now()); st.nextDue().timeLeft() > bookmarkPeriod || st.deadline.timeLeft() < 24*365*time.Hour ||
 		st.deadline.after(time.Hour) < st.deadline {
-		t.Errorf("a bookmark is due in %s, the end in %s", st.next().left(), st.deadline.left())
+		t.Errorf("a bookmark is due in %s, the end in %s", st.nextDue().timeLeft(), st.deadline.timeLeft())
 	}
-	if ago := time.Since(st.began()); ago < 0 || ago > time.Minute {
+	if ago := time.Since(st.startedAt()); ago < 0 || ago > time.Minute {
 		t.Errorf("it began %s ago", ago)
 	}
 }
@@ -206,7 +207,7 @@ func TestTooLargeOnABusyUpstream(t *testing.T) {
 }
 
 // At its deadline a watch ends cleanly, without a word (W-112), exactly when it should (W-29).
-func TestTimeout(t *testing.T) {
+func TestAWatchEndsCleanlyAtItsDeadline(t *testing.T) {
 	bubbles(t, func(t *testing.T, d delivery) {
 		w := newWorld(t, d, "a/x 5")
 		p := w.watch("/api/v1/pods?watch=1&resourceVersion=0&timeoutSeconds=2")
@@ -220,7 +221,7 @@ func TestTimeout(t *testing.T) {
 
 // Bookmarks come each minute and two seconds before the end, and only if they tell the client
 // something (W-111).
-func TestBookmarks(t *testing.T) {
+func TestBookmarksComeEachMinuteAndBeforeTheEnd(t *testing.T) {
 	bubbles(t, func(t *testing.T, d delivery) {
 		w := newWorld(t, d)
 		p := w.watch("/api/v1/pods?watch=1&resourceVersion=100&allowWatchBookmarks=1&timeoutSeconds=200")
@@ -271,7 +272,7 @@ func TestBookmarksOfShortWatches(t *testing.T) {
 }
 
 // A gap upstream is closed by its difference, and streams stay open (D5).
-func TestSeam(t *testing.T) {
+func TestARelistClosesTheGapOfOpenStreams(t *testing.T) {
 	bubbles(t, func(t *testing.T, d delivery) {
 		w := newWorld(t, d, "a/x 5", "a/y 6", "a/z 100")
 		p := w.watch("/api/v1/pods?watch=1&resourceVersion=0&allowWatchBookmarks=1")
@@ -292,7 +293,7 @@ func TestSeam(t *testing.T) {
 
 // A restored etcd voids history: every stream ends with a 410, and so does a resume above the
 // present (D5).
-func TestRestored(t *testing.T) {
+func TestARestoredEtcdEndsEveryStream(t *testing.T) {
 	bubbles(t, func(t *testing.T, d delivery) {
 		w := newWorld(t, d, "a/x 5", "a/y 90")
 		p := w.watch("/api/v1/pods?watch=1&resourceVersion=0&allowWatchBookmarks=1")
@@ -308,23 +309,23 @@ func TestRestored(t *testing.T) {
 	})
 }
 
-// TestRetired shows that watches of a resource that upstream no longer serves end as upstream's
-// would. Their next request gets upstream's answer (W-116).
-func TestRetired(t *testing.T) {
+// TestWatchesOfAResourceThatIsNotServedEnd shows that watches of a resource that upstream no longer
+// serves end as upstream's would. Their next request gets upstream's answer (W-116).
+func TestWatchesOfAResourceThatIsNotServedEnd(t *testing.T) {
 	bubbles(t, func(t *testing.T, d delivery) {
 		w := newWorld(t, d, "a/x 5")
 		p := w.watch("/api/v1/pods?watch=1&resourceVersion=0&allowWatchBookmarks=1")
 		future := w.watch("/api/v1/pods?watch=1&resourceVersion=1000")
 		p.gets("ADDED a/x 5", "BOOKMARK 100 end")
-		w.resource().Retire()
+		w.resource().Close()
 		p.ends(EndResourceNotServed)
 		future.ends(EndResourceNotServed)
 	})
 }
 
-// TestStalled shows that a client that stops reading is evicted after the stall timeout, and that
-// other clients are not delayed (D10).
-func TestStalled(t *testing.T) {
+// TestAStalledClientIsEvictedAndDelaysNoOther shows that a client that stops reading is evicted
+// after the stall timeout, and that other clients are not delayed (D10).
+func TestAStalledClientIsEvictedAndDelaysNoOther(t *testing.T) {
 	bubbles(t, func(t *testing.T, d delivery) {
 		w := newWorld(t, d, "a/x 5")
 		p := w.watch("/api/v1/pods?watch=1&resourceVersion=0")
@@ -349,9 +350,9 @@ func TestStalled(t *testing.T) {
 	})
 }
 
-// TestSlowClients shows that any byte is progress, and that a client that keeps old state alive
-// must keep a rate only while memory is short (D10).
-func TestSlowClients(t *testing.T) {
+// TestAnyByteOfASlowClientIsProgress shows that any byte is progress, and that a client that keeps
+// old state alive must keep a rate only while memory is short (D10).
+func TestAnyByteOfASlowClientIsProgress(t *testing.T) {
 	large := func(i int) string { return fmt.Sprintf("a/p%04d %d %s=x", i, i+1, strings.Repeat("l", 300)) }
 	bubbles(t, func(t *testing.T, d delivery) {
 		w := newWorld(t, d)
@@ -384,7 +385,7 @@ func TestSlowClients(t *testing.T) {
 		default:
 		}
 		w.manager.eviction.EndSlow()
-		time.Sleep(clientconn.LookAgainInterval)
+		time.Sleep(clientconn.RecheckInterval)
 		synctest.Wait()
 		select {
 		case got := <-p.reason:
@@ -447,7 +448,7 @@ func TestQuietStreamKeepsItsPlace(t *testing.T) {
 			time.Sleep(time.Minute)
 			w.set(fmt.Sprintf("a/x %d", 101+i))
 			synctest.Wait()
-			w.resource().Shorten(true)
+			w.resource().SetShortHistory(true)
 		}
 		if floor := w.resource().Log().Floor(); floor <= 100 {
 			t.Fatalf("history still reaches back to %d", floor)

@@ -58,13 +58,13 @@ func TestTurnsKeepTheirOrder(t *testing.T) {
 	for range slots {
 		q.pop()
 	}
-	if !q.empty() || q.pop() != nil {
+	if !q.isEmpty() || q.pop() != nil {
 		t.Error("a slot is in the queue more than once")
 	}
 }
 
 // An owner is forgotten with its last slot, and a slot that leaves while it waits keeps its turn.
-func TestOwnersLeave(t *testing.T) {
+func TestAnOwnerIsForgottenWithItsLastSlot(t *testing.T) {
 	q := newTurnQueue()
 	a, b := turnsOf(&q, "a", 2), turnsOf(&q, "b", 1)
 	pushAll(&q, slices.Concat(a, b))
@@ -85,7 +85,7 @@ func TestOwnersLeave(t *testing.T) {
 // first turns.
 func TestEventAmongManyWatchesOfAnotherOwner(t *testing.T) {
 	w := newWriter(&Manager{})
-	woken := &group{writer: w} // all wait for the same event
+	woken := &feedGroup{writer: w} // all wait for the same event
 	var one *slot
 	for i := range 4000 {
 		s := &slot{writer: w, stream: &Stream{owner: "many"}}

@@ -47,7 +47,7 @@ var deliveries = map[string]func(*Manager) deliverer{
 		d := &writers{}
 		for range 2 {
 			w := newWriter(m)
-			w.open = func(c *ConnSink) nonblockingSender { return clientconn.Of(c.Conn).NetConn().(*narrow) }
+			w.open = func(c *ConnSink) nonblockingSender { return clientconn.PacedConnOf(c.Conn).NetConn().(*narrow) }
 			d.shards = append(d.shards, w)
 		}
 		d.start(m)
@@ -75,7 +75,7 @@ func newWorld(t *testing.T, d delivery, pods ...string) *world {
 	base, stop := context.WithCancelCause(context.Background())
 	w.stop = stop
 	w.manager = NewManager(Options{
-		Base: base, StallTimeout: worldStall, Seats: clientconn.NewSeats(1), Eviction: &clientconn.EvictionPolicy{},
+		Base: base, StallTimeout: worldStall, Seats: clientconn.NewCPULimiter(1), Eviction: &clientconn.EvictionPolicy{},
 		Panicked: func(any) {},
 		Withdraw: func(of *source.Source, e object.Encoding, _ error) { of.Codec.Withdraw(e.Format, e.View) },
 		Metrics:  NewStreamMetrics(nil), Log: zap.NewNop(),

@@ -31,7 +31,7 @@ type writer struct {
 	open    func(*ConnSink) nonblockingSender
 
 	// The writer's goroutine's.
-	groups     map[*ring.Signal]*group
+	groups     map[*ring.Signal]*feedGroup
 	timers     timerheap.Heap[*slot] // all slots, by when a bookmark, a deadline or a check is due
 	queue      turnQueue
 	sealed     clientconn.SealedRecords // of the current turn
@@ -40,13 +40,13 @@ type writer struct {
 	loop       watchdog.Loop // rests while nothing is to be delivered
 	spare      struct {      // what mu's lists were before, to be used again
 		slots  []*slot
-		groups []*group
+		groups []*feedGroup
 	}
 
 	mu struct {
 		sync.Mutex
-		slots  []*slot  // poked since the writer last looked
-		groups []*group // woken since
+		slots  []*slot      // poked since the writer last looked
+		groups []*feedGroup // woken since
 		closed bool
 	}
 }
@@ -61,25 +61,25 @@ const (
 func newWriter(m *Manager) *writer {
 	sender := rawio.NewSender()
 	return &writer{
-		manager: m, stall: m.opts.StallTimeout, wakeCh: make(chan struct{}, 1), groups: map[*ring.Signal]*group{},
+		manager: m, stall: m.opts.StallTimeout, wakeCh: make(chan struct{}, 1), groups: map[*ring.Signal]*feedGroup{},
 		queue: newTurnQueue(), unflushed: newFlushQueue(),
 		open: func(c *ConnSink) nonblockingSender { return openSocket(c, sender) },
 	}
 }
 
-// adopt takes over a stream that is past its initial events. It reports false if its sink has no
-// port, or if the writer has ended.
-func (w *writer) adopt(st *Stream) bool {
+// adoptStream takes over a stream that is past its initial events. It reports false if its sink has
+// no port, or if the writer has ended.
+func (w *writer) adoptStream(st *Stream) bool {
 	port, ok := st.out.port(w)
 	if !ok {
 		return false
 	}
 	s := &slot{stream: st, writer: w, port: port}
-	st.cursor.Slice()
-	st.schedule(now())
+	st.cursor.LimitWork()
+	st.scheduleBookmark(now())
 	st.releaseContext()
 	st.slot.Store(s)
-	st.begins()
+	st.markLive()
 	return w.slotPoked(s)
 }
 
@@ -98,7 +98,7 @@ func (w *writer) slotPoked(s *slot) bool {
 	return true
 }
 
-func (w *writer) groupWoken(g *group) {
+func (w *writer) groupWoken(g *feedGroup) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.mu.groups = append(w.mu.groups, g)
@@ -121,14 +121,14 @@ func (w *writer) run(ctx context.Context) {
 	for {
 		w.loop.Work()
 		w.drainWakeups()
-		w.busy(!w.queue.empty())
-		if w.turns() {
+		w.setDelivering(!w.queue.isEmpty())
+		if w.runTurns() {
 			continue
 		}
 		w.unflushed.flush()
-		w.busy(false)
+		w.setDelivering(false)
 		if s := w.timers.First(); s != nil {
-			timer.Reset(s.due.left())
+			timer.Reset(s.due.timeLeft())
 		} else {
 			timer.Stop()
 		}
@@ -138,14 +138,14 @@ func (w *writer) run(ctx context.Context) {
 		case <-timer.C:
 		case <-ctx.Done():
 			w.loop.Work()
-			w.close()
+			w.abortSlots()
 			return
 		}
 	}
 }
 
-// busy makes large answers yield while there is something to deliver.
-func (w *writer) busy(something bool) {
+// setDelivering makes large answers yield while there is something to deliver.
+func (w *writer) setDelivering(something bool) {
 	if w.delivering != something {
 		w.delivering = something
 		w.manager.seats.SetDelivering(something)
@@ -162,12 +162,12 @@ func (w *writer) drainWakeups() {
 	}
 	w.mu.Unlock()
 	for _, s := range slots {
-		s.look = true
+		s.checkDue = true
 		w.enqueue(s)
 	}
 	for _, g := range groups {
 		g.woken.Store(false) // before the state is looked at
-		g.all(func(s *slot) {
+		g.each(func(s *slot) {
 			if !s.parked {
 				w.enqueue(s)
 			}
@@ -178,7 +178,7 @@ func (w *writer) drainWakeups() {
 	w.spare.slots, w.spare.groups = slots, groups
 	present := now()
 	for s := w.timers.First(); s != nil && s.due <= present; s = w.timers.First() {
-		s.look = true
+		s.checkDue = true
 		s.dueAt(present.after(time.Hour)) // its turn says when it is due again
 		w.enqueue(s)
 	}
@@ -186,7 +186,7 @@ func (w *writer) drainWakeups() {
 
 // enqueue gives a slot a turn.
 func (w *writer) enqueue(s *slot) {
-	if s.over {
+	if s.ended {
 		return
 	}
 	if s.owner == nil {
@@ -195,36 +195,36 @@ func (w *writer) enqueue(s *slot) {
 	w.queue.push(s)
 }
 
-// turns gives some slots their turns, and reports whether others are waiting.
-func (w *writer) turns() bool {
+// runTurns gives some slots their turns, and reports whether others are waiting.
+func (w *writer) runTurns() bool {
 	for range turnsPerDrain {
-		if w.queue.empty() {
+		if w.queue.isEmpty() {
 			return false
 		}
-		w.turn(w.queue.pop())
-		if w.unflushed.full() {
+		w.takeTurn(w.queue.pop())
+		if w.unflushed.isFull() {
 			w.unflushed.flush()
 		}
 	}
-	if w.unflushed.late() {
+	if w.unflushed.isOverdue() {
 		w.unflushed.flush()
 	}
-	return !w.queue.empty()
+	return !w.queue.isEmpty()
 }
 
-// turn sends once to the client of a slot: what is left of before, or what its stream has next. A
-// panic ends that stream alone.
-func (w *writer) turn(s *slot) {
+// takeTurn sends once to the client of a slot: what is left of before, or what its stream has next.
+// A panic ends that stream alone.
+func (w *writer) takeTurn(s *slot) {
 	defer w.recoverTurn(s)
-	if s.over {
+	if s.ended {
 		return
 	}
 	if reason := s.mustCut(); reason != "" {
-		w.end(s, reason)
+		w.endSlot(s, reason)
 		return
 	}
 	switch left := s.hasUnsent(); {
-	case left && s.stream.gate.opens() != nil:
+	case left && s.stream.hold.whenOpen() != nil:
 		s.holdBack()
 		return
 	case !left && s.reason == "":
@@ -232,10 +232,10 @@ func (w *writer) turn(s *slot) {
 	}
 	switch {
 	case s.hasToEnd():
-		w.end(s, s.reason)
+		w.endSlot(s, s.reason)
 	case s.hasUnsent():
-		w.send(s)
-	case s.stream.shut == nil && s.stream.cursor.More():
+		w.sendTurn(s)
+	case s.stream.shut == nil && s.stream.cursor.HasMore():
 		w.enqueue(s)
 	}
 }
@@ -244,7 +244,7 @@ func (w *writer) turn(s *slot) {
 func (w *writer) recoverTurn(s *slot) {
 	if p := recover(); p != nil {
 		w.manager.opts.Panicked(p)
-		w.end(s, EndAborted)
+		w.endSlot(s, EndAborted)
 	}
 }
 
@@ -255,15 +255,15 @@ func (w *writer) refill(s *slot) {
 	}
 }
 
-// send sends a turn's worth. The slot then has ended, is parked, or gets another turn if it has
+// sendTurn sends a turn's worth. The slot then has ended, is parked, or gets another turn if it has
 // more.
-func (w *writer) send(s *slot) {
+func (w *writer) sendTurn(s *slot) {
 	switch gone, err := s.send(); {
 	case err != nil:
-		w.end(s, s.stream.endReasonOf(err))
+		w.endSlot(s, s.stream.endReasonOf(err))
 	case !gone: // it is parked
 	case s.hasToEnd():
-		w.end(s, s.reason)
+		w.endSlot(s, s.reason)
 	case s.hasMore():
 		w.enqueue(s)
 	}
@@ -276,10 +276,10 @@ func (w *writer) regroup(s *slot) {
 	if s.group != nil && s.group.signal == signal {
 		return
 	}
-	w.leave(s)
+	w.leaveGroup(s)
 	g := w.groups[signal]
 	if g == nil {
-		g = &group{writer: w, signal: signal}
+		g = &feedGroup{writer: w, signal: signal}
 		w.groups[signal] = g
 		signal.Subscribe(g)
 	}
@@ -287,8 +287,8 @@ func (w *writer) regroup(s *slot) {
 	w.enqueue(s)
 }
 
-// leave takes a slot out of its group; the last one ends it.
-func (w *writer) leave(s *slot) {
+// leaveGroup takes a slot out of its group; the last one ends it.
+func (w *writer) leaveGroup(s *slot) {
 	g := s.group
 	if g == nil {
 		return
@@ -299,40 +299,40 @@ func (w *writer) leave(s *slot) {
 	}
 }
 
-// end removes a slot whose stream has ended.
-func (w *writer) end(s *slot, reason EndReason) {
-	if s.over {
+// endSlot removes a slot whose stream has ended.
+func (w *writer) endSlot(s *slot, reason EndReason) {
+	if s.ended {
 		return
 	}
-	s.over = true
+	s.ended = true
 	s.unpark()
-	w.leave(s)
+	w.leaveGroup(s)
 	w.timers.Remove(s)
 	w.queue.leave(s)
 	s.unsent, s.port.secure = nil, nil
 	s.stream.Cleanup(reason)
 }
 
-// close ends all streams, and takes no more.
-func (w *writer) close() {
+// abortSlots ends all streams, and takes no more.
+func (w *writer) abortSlots() {
 	w.mu.Lock()
 	w.mu.closed = true
 	w.mu.Unlock()
 	w.drainWakeups()
-	for !w.queue.empty() { // some have never had a turn
-		w.abort(w.queue.pop())
+	for !w.queue.isEmpty() { // some have never had a turn
+		w.abortSlot(w.queue.pop())
 	}
 	for s := w.timers.First(); s != nil; s = w.timers.First() {
-		w.abort(s)
+		w.abortSlot(s)
 	}
 }
 
-func (w *writer) abort(s *slot) {
+func (w *writer) abortSlot(s *slot) {
 	reason := s.stream.Reason()
 	if reason.Clean() {
 		reason = EndAborted
 	}
-	w.end(s, reason)
+	w.endSlot(s, reason)
 }
 
 // turnQueue is the slots that wait for their turns. Owners take turns, and the slots of an owner
@@ -417,4 +417,4 @@ func (q *turnQueue) append(o *ownerTurns) {
 	q.last.next, q.last = o, o
 }
 
-func (q *turnQueue) empty() bool { return q.first == nil }
+func (q *turnQueue) isEmpty() bool { return q.first == nil }

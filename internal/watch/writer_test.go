@@ -16,7 +16,7 @@ func (broken) offer([]byte) (int, error) { panic("boom") }
 func (broken) park(func()) {}
 
 // A panic in a turn ends the stream whose turn it was; the writer's others go on.
-func TestPanicInATurn(t *testing.T) {
+func TestAPanicInATurnEndsItsStreamAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, func(s *Manager) deliverer {
 			d := &writers{}
@@ -25,7 +25,7 @@ func TestPanicInATurn(t *testing.T) {
 				if n++; n == 1 {
 					return broken{}
 				}
-				return clientconn.Of(c.Conn).NetConn().(*narrow)
+				return clientconn.PacedConnOf(c.Conn).NetConn().(*narrow)
 			}
 			d.shards = append(d.shards, w)
 			d.start(s)
@@ -56,14 +56,14 @@ func TestBackFromTheLog(t *testing.T) {
 		early.gets("MODIFIED a/x 105")
 		picky.gets()
 		for _, p := range []*testClient{early, picky} {
-			if !p.stream.cursor.Follows() {
+			if !p.stream.cursor.IsLive() {
 				t.Errorf("%q still waits for the log", p.stream.selector().Namespace)
 			}
 		}
-		replayed := w.source.Hub.Stats().Replayed.Load()
+		replayed := w.source.Hub.Stats().ReplayedFrames.Load()
 		w.set("a/x 106")
 		early.gets("MODIFIED a/x 106")
-		if n := w.source.Hub.Stats().Replayed.Load(); replayed == 0 || n != replayed {
+		if n := w.source.Hub.Stats().ReplayedFrames.Load(); replayed == 0 || n != replayed {
 			t.Errorf("%d events were made for it alone, and then %d", replayed, n)
 		}
 	})
@@ -100,12 +100,12 @@ func TestFlushAmongManyTurns(t *testing.T) {
 	w, sent := newWriter(&Manager{}), new(flushes)
 	slots := turnsOf(&w.queue, "owner", 3*turnsPerDrain)
 	for _, s := range slots {
-		s.over = true // its turn is short
+		s.ended = true // its turn is short
 	}
 	pushAll(&w.queue, slots)
 	w.unflushed.add(sent)
 	time.Sleep(flushDelay)
-	if !w.turns() || *sent != 1 {
+	if !w.runTurns() || *sent != 1 {
 		t.Errorf("after %d turns of %d, it was sent %d times", turnsPerDrain, len(slots), *sent)
 	}
 }

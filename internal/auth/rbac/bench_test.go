@@ -23,10 +23,10 @@ import (
 
 // crowd is a cluster's roles and bindings: a role in each of many namespaces, bound to a service
 // account there.
-func crowd(b *testing.B, clock *clocktesting.FakeClock, namespaces int) *Rights {
+func crowd(b *testing.B, clock *clocktesting.FakeClock, namespaces int) *LocalAuthorizer {
 	b.Helper()
-	r := NewRights(RightsOptions{RBAC: true, Clock: clock, Random: func() float64 { return 1 }})
-	fill := func(t *RightsTable, make func(i int) string) {
+	r := NewLocalAuthorizer(LocalAuthorizerOptions{RBAC: true, Clock: clock, Random: func() float64 { return 1 }})
+	fill := func(t *PermissionTable, make func(i int) string) {
 		objects := []*object.Object{}
 		for i := range namespaces {
 			o, err := t.Resource().Parse([]byte(make(i)))

@@ -17,13 +17,13 @@ const (
 )
 
 // keyring is what upstream signs service accounts' tokens with, as it publishes it. It is proven
-// like a RightsTable: the documents are fetched again and again, and count for as long as any
+// like a PermissionTable: the documents are fetched again and again, and count for as long as any
 // answer does. So a key that is new is known soon, and one that was withdrawn is not used for
 // longer than a review would be remembered; a token cannot cause a search for a key.
 type keyring struct {
 	reviewer *auth.Reviewer
 
-	// Guarded by the lock of its Rights.
+	// Guarded by the lock of its LocalAuthorizer.
 	issuer string
 	keys   map[string]*jose.JSONWebKey // by id
 	proven time.Time                   // when they were requested
@@ -41,7 +41,7 @@ var (
 )
 
 // fetchKeys asks upstream for its issuer and its keys.
-func (r *Rights) fetchKeys(ctx context.Context) error {
+func (r *LocalAuthorizer) fetchKeys(ctx context.Context) error {
 	began := r.clock.Now()
 	raw, err := r.keys.reviewer.Fetch(ctx, issuerDocument)
 	if err != nil {

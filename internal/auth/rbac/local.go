@@ -22,7 +22,7 @@ import (
 type local[Q, A any] struct {
 	// Static after construction.
 	kind   string // of reviews that it answers, for metrics
-	rights *Rights
+	rights *LocalAuthorizer
 	answer auth.Decide[Q, A]
 	waits  func(Q) bool // it is not answered, but will be if nothing changes; nil: that cannot be
 	agrees func(here, there A) bool
@@ -51,7 +51,7 @@ const (
 	checkUnasked = "error"
 )
 
-func newLocal[Q, A any](kind string, r *Rights, review auth.Review[Q, A], answer auth.Decide[Q, A],
+func newLocal[Q, A any](kind string, r *LocalAuthorizer, review auth.Review[Q, A], answer auth.Decide[Q, A],
 	agrees func(here, there A) bool) *local[Q, A] {
 	l := &local[Q, A]{kind: kind, rights: r, answer: answer, agrees: agrees, review: review}
 	l.doubt(0)
@@ -168,10 +168,10 @@ func (l *local[Q, A]) count(result string) {
 }
 
 // provenSince reports that everything that decides is proven, by questions that began after a time.
-func (r *Rights) provenSince(after time.Time) bool {
+func (r *LocalAuthorizer) provenSince(after time.Time) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	var deciding []*RightsTable
+	var deciding []*PermissionTable
 	for _, t := range r.Tables() {
 		if t.proves {
 			deciding = append(deciding, t)
@@ -185,7 +185,7 @@ func (r *Rights) provenSince(after time.Time) bool {
 }
 
 // changedSince reports that something in the tables has changed after a time.
-func (r *Rights) changedSince(t time.Time) bool {
+func (r *LocalAuthorizer) changedSince(t time.Time) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.changed.After(t)

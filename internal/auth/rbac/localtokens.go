@@ -24,7 +24,7 @@ import (
 // may have put in.
 type localTokens struct {
 	// Static after construction.
-	rights    *Rights
+	rights    *LocalAuthorizer
 	audiences []string
 	clock     clock.PassiveClock
 	began     time.Time
@@ -49,7 +49,7 @@ type accountToken struct {
 const maxLocalToken = 16 << 10
 
 // Tokens implements auth.LocalDecider.
-func (r *Rights) Tokens(audiences []string, remembered int,
+func (r *LocalAuthorizer) Tokens(audiences []string, remembered int,
 	review auth.Review[auth.Secret, auth.TokenVerdict]) auth.Decide[auth.Secret, auth.TokenVerdict] {
 	if r.keys == nil {
 		return nil
@@ -110,10 +110,10 @@ func (l *localTokens) note(key auth.Digest, t *accountToken) {
 // service account and a pod were there at one moment need not be shown, as for a role and its
 // binding (tables.togetherLocked): an object of a uid comes once and goes once, and both were there
 // when upstream signed the token.
-func (r *Rights) exists(t *accountToken) (time.Time, bool) {
+func (r *LocalAuthorizer) exists(t *accountToken) (time.Time, bool) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	deciding := []*RightsTable{r.accounts}
+	deciding := []*PermissionTable{r.accounts}
 	if t.pod != "" {
 		if r.pods == nil {
 			return time.Time{}, false
@@ -121,7 +121,7 @@ func (r *Rights) exists(t *accountToken) (time.Time, bool) {
 		deciding = append(deciding, r.pods)
 	}
 	at, ok := r.provenLocked(deciding...)
-	there := func(table *RightsTable, name, uid string) bool {
+	there := func(table *PermissionTable, name, uid string) bool {
 		found, ok := table.entries[t.account.namespace+"/"+name].fact.(existing)
 		return ok && found.uid == uid && !found.ending
 	}

@@ -124,7 +124,7 @@ func (g *registry) publish(keys ...jose.JSONWebKey) {
 }
 
 // onMint runs a test with tokens that are verified here: c1/robot and its pod p exist.
-func onMint(t *testing.T, kept TokensKept, test func(g *guard, m *tokenSigner)) {
+func onMint(t *testing.T, kept TokenMode, test func(g *guard, m *tokenSigner)) {
 	t.Helper()
 	m := newMint(t, "k1", jose.RS256)
 	onGuard(t, func(g *guard, s *setup) {

@@ -22,7 +22,7 @@ import (
 // to a role after the role was narrowed would for some seconds be allowed what the role gave
 // before.
 //
-// Guarded by the lock of its Rights.
+// Guarded by the lock of its LocalAuthorizer.
 type rbac struct {
 	rules    map[roleRef][]rbacv1.PolicyRule
 	bindings map[subject]map[*binding]struct{} // by their subjects

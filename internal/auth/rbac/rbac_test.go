@@ -143,11 +143,11 @@ func TestRBACIndex(t *testing.T) {
 	ref := func() rbacv1.RoleRef {
 		return rbacv1.RoleRef{Kind: pick("Role", "ClusterRole", "Other"), Name: pick(names...)}
 	}
-	r := NewRights(RightsOptions{})
+	r := NewLocalAuthorizer(LocalAuthorizerOptions{})
 	u := &referenceResolver{map[string]*rbacv1.Role{}, map[string]*rbacv1.ClusterRole{}, map[string]*rbacv1.RoleBinding{},
 		map[string]*rbacv1.ClusterRoleBinding{}}
 	version := 0
-	tell := func(table *RightsTable, meta *metav1.ObjectMeta, o any, gone bool) {
+	tell := func(table *PermissionTable, meta *metav1.ObjectMeta, o any, gone bool) {
 		version++
 		meta.ResourceVersion = fmt.Sprint(version)
 		raw, err := json.Marshal(o)
@@ -235,7 +235,7 @@ func FuzzRoleObjects(f *testing.F) {
 	f.Add([]byte(`"subjects":[{"kind":"User","name":"a"}],"roleRef":{"kind":"Role","name":"x"}`))
 	f.Add([]byte(`"rules":null,"subjects":{},"roleRef":[]`))
 	f.Fuzz(func(t *testing.T, members []byte) {
-		r := NewRights(RightsOptions{RBAC: true})
+		r := NewLocalAuthorizer(LocalAuthorizerOptions{RBAC: true})
 		for _, table := range r.Tables() {
 			raw := []byte(`{"kind":"X","apiVersion":"v1","metadata":{"name":"n","namespace":"m","resourceVersion":"7"},` +
 				string(members) + `}`)
@@ -250,7 +250,7 @@ func FuzzRoleObjects(f *testing.F) {
 				t.Errorf("%s: whole %v, error %v", table.Resource(), table.whole, err)
 			}
 			if _, ok := r.access(auth.Digest{},
-				auth.Question{Who: reauthtest.Named("a"), What: auth.Attributes{Verb: "get", Resource: "pods"}}); ok {
+				auth.ReviewRequest{Who: reauthtest.Named("a"), What: auth.Attributes{Verb: "get", Resource: "pods"}}); ok {
 				t.Error("allowed without a proof")
 			}
 		}

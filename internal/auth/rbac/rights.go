@@ -1,13 +1,14 @@
 // Package rbac decides questions about permissions and tokens by upstream's state, without a
 // review, and finds the watches that a change of that state may have ended.
 //
-// Rights mirror roles, bindings, service accounts and, if configured, pods, each in a Table, and
-// fetch the keys that upstream signs tokens with. They implement auth.LocalDecider.
+// LocalAuthorizer mirrors roles, bindings, service accounts and, if configured, pods, each in a
+// Table, and fetch the keys that upstream signs tokens with. They implement auth.LocalDecider.
 //
-// Invariant: Rights only ever allow, and only by tables that are proven: upstream reported its
-// position within auth.AllowedFor, and the table has caught up with it. An open watch that has
-// received nothing proves nothing, and nor does an informer's cache: its age is not known. What is
-// not allowed here is upstream's to decide, and a share of what is allowed is checked there.
+// Invariant: LocalAuthorizer only ever allows, and only by tables that are proven: upstream
+// reported its position within auth.AllowedFor, and the table has caught up with it. An open watch
+// that has received nothing proves nothing, and nor does an informer's cache: its age is not known.
+// What is not allowed here is upstream's to decide, and a share of what is allowed is checked
+// there.
 //
 // kube-apiserver's own RBAC authorizer is no module that could be imported, and reads its informers
 // without checking their age.
@@ -30,23 +31,23 @@ import (
 	"spillway/internal/object"
 )
 
-// TokensKept says which service accounts' tokens may be found good without asking upstream.
-type TokensKept string
+// TokenMode says which service accounts' tokens may be found good without asking upstream.
+type TokenMode string
 
 // The choices.
 const (
-	TokensNone TokensKept = ""
+	TokensNone TokenMode = ""
 	// TokensUnbound: those that are bound to nothing but their service account.
-	TokensUnbound TokensKept = "unbound"
+	TokensUnbound TokenMode = "unbound"
 	// TokensPods: those that are bound to a pod, too. Every pod of the cluster is watched for that.
-	TokensPods TokensKept = "pods"
+	TokensPods TokenMode = "pods"
 )
 
-// RightsOptions configure Rights.
-type RightsOptions struct {
+// LocalAuthorizerOptions configure LocalAuthorizer.
+type LocalAuthorizerOptions struct {
 	// Follow mirrors a table's resource into it until ctx ends, or returns the error with which
 	// upstream refuses that.
-	Follow func(ctx context.Context, t *RightsTable) error
+	Follow func(ctx context.Context, t *PermissionTable) error
 	// Through requests upstream's version. A mirror that has reached last holds everything that was
 	// acknowledged before the call; nothing happened between last and reached. A reached below from
 	// means that upstream is behind a version that it has shown before. RBAC and Tokens need it.
@@ -55,7 +56,7 @@ type RightsOptions struct {
 	RBAC bool
 	// Tokens lets an Authenticator decide by signatures, service accounts and pods. It needs a
 	// Reviewer, which fetches the keys.
-	Tokens   TokensKept
+	Tokens   TokenMode
 	Reviewer *auth.Reviewer
 	Clock    clock.Clock      // nil: the real one
 	Random   func() float64   // in [0, 1), chooses what is checked; nil: math/rand's
@@ -63,8 +64,8 @@ type RightsOptions struct {
 	Log      *zap.Logger      // nil: nowhere
 }
 
-// Rights watch what decides about permissions: Roles, ClusterRoles, their bindings, and service
-// accounts. They serve two purposes.
+// LocalAuthorizer watches what decides about permissions: Roles, ClusterRoles, their bindings, and
+// service accounts. They serve two purposes.
 //
 // Watches that may have lost something by a change are reviewed at once (Reauthorizer.Check). That
 // decides nothing by itself, and where upstream does not let these be watched, the sweep goes on
@@ -76,9 +77,9 @@ type RightsOptions struct {
 // probes that it rests on. Everything else, a no included, is for upstream to decide. One in a
 // hundred is reviewed there all the same, and if upstream denies what was allowed here, nothing is
 // decided here any more.
-type Rights struct {
+type LocalAuthorizer struct {
 	// Static after construction.
-	opts   RightsOptions
+	opts   LocalAuthorizerOptions
 	log    *zap.Logger
 	keys   *keyring
 	wakeCh chan struct{}              // holds one: a subject is affected
@@ -107,8 +108,8 @@ const (
 	jobsAtOnce = 2
 )
 
-// NewRights returns Rights that know nothing until Run.
-func NewRights(o RightsOptions) *Rights {
+// NewLocalAuthorizer returns LocalAuthorizer that know nothing until Run.
+func NewLocalAuthorizer(o LocalAuthorizerOptions) *LocalAuthorizer {
 	o.Clock, o.Log = cmp.Or(o.Clock, clock.Clock(clock.RealClock{})), cmp.Or(o.Log, zap.NewNop())
 	if o.Random == nil {
 		o.Random = rand.Float64
@@ -116,7 +117,7 @@ func NewRights(o RightsOptions) *Rights {
 	if o.Metrics == nil {
 		o.Metrics = NewMetrics(nil)
 	}
-	r := &Rights{
+	r := &LocalAuthorizer{
 		opts: o, log: o.Log, pending: newAffectedSubjects(),
 		wakeCh: make(chan struct{}, 1), jobs: make(chan func(context.Context), maxJobs),
 		tables: tables{clock: o.Clock, metrics: o.Metrics, through: o.Through},
@@ -151,7 +152,8 @@ func NewRights(o RightsOptions) *Rights {
 
 // Run watches until ctx ends, and returns when nothing is under way any more. check gets the
 // subjects that may have lost something; it must return at once.
-func (r *Rights) Run(ctx context.Context, check func(concerns func(*auth.Identity, auth.Attributes) bool)) error {
+func (r *LocalAuthorizer) Run(ctx context.Context, check func(concerns func(*auth.Identity,
+	auth.Attributes) bool)) error {
 	var all sync.WaitGroup
 	defer all.Wait()
 	for _, t := range r.Tables() {
@@ -175,7 +177,7 @@ func (r *Rights) Run(ctx context.Context, check func(concerns func(*auth.Identit
 }
 
 // follow mirrors a table, and tries again while upstream forbids that.
-func (r *Rights) follow(ctx context.Context, t *RightsTable) {
+func (r *LocalAuthorizer) follow(ctx context.Context, t *PermissionTable) {
 	for ctx.Err() == nil {
 		run, cancel := context.WithCancelCause(ctx)
 		r.mu.Lock()
@@ -194,7 +196,7 @@ func (r *Rights) follow(ctx context.Context, t *RightsTable) {
 }
 
 // refused says once that a resource may not be watched.
-func (r *Rights) refused(t *RightsTable, err error) {
+func (r *LocalAuthorizer) refused(t *PermissionTable, err error) {
 	r.metrics.unwatched.WithLabelValues(t.resource.String()).Set(1)
 	r.mu.Lock()
 	said := t.forbidden
@@ -209,7 +211,8 @@ func (r *Rights) refused(t *RightsTable, err error) {
 }
 
 // repeat proves something again and again, and sooner on request.
-func (r *Rights) repeat(ctx context.Context, what string, prove func(context.Context) error, sooner <-chan struct{}) {
+func (r *LocalAuthorizer) repeat(ctx context.Context, what string, prove func(context.Context) error,
+	sooner <-chan struct{}) {
 	for failing := false; ; {
 		began := r.clock.Now()
 		timed, cancel := context.WithTimeout(ctx, proofTimeout)
@@ -237,7 +240,7 @@ func (r *Rights) repeat(ctx context.Context, what string, prove func(context.Con
 }
 
 // work carries out checks.
-func (r *Rights) work(ctx context.Context) {
+func (r *LocalAuthorizer) work(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -249,7 +252,7 @@ func (r *Rights) work(ctx context.Context) {
 }
 
 // submit queues a check for the workers; false: too many wait already.
-func (r *Rights) submit(job func(context.Context)) bool {
+func (r *LocalAuthorizer) submit(job func(context.Context)) bool {
 	select {
 	case r.jobs <- job:
 		return true
@@ -260,7 +263,7 @@ func (r *Rights) submit(job func(context.Context)) bool {
 
 // checkAffected has the watches of affected subjects checked: at once, and again when upstream has
 // received the change. Bursts are one.
-func (r *Rights) checkAffected(ctx context.Context, check func(func(*auth.Identity, auth.Attributes) bool)) {
+func (r *LocalAuthorizer) checkAffected(ctx context.Context, check func(func(*auth.Identity, auth.Attributes) bool)) {
 	var again rechecks
 	for ctx.Err() == nil {
 		who, now := r.take(), r.clock.Now()
@@ -278,7 +281,7 @@ func (r *Rights) checkAffected(ctx context.Context, check func(func(*auth.Identi
 }
 
 // take returns those affected since it was called last.
-func (r *Rights) take() *affectedSubjects {
+func (r *LocalAuthorizer) take() *affectedSubjects {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	who := r.pending
@@ -287,7 +290,7 @@ func (r *Rights) take() *affectedSubjects {
 }
 
 // await waits until there is news, or until the given time, if any.
-func (r *Rights) await(ctx context.Context, news <-chan struct{}, until time.Time) {
+func (r *LocalAuthorizer) await(ctx context.Context, news <-chan struct{}, until time.Time) {
 	var due <-chan time.Time
 	if !until.IsZero() {
 		timer := r.clock.NewTimer(until.Sub(r.clock.Now()))
@@ -302,12 +305,12 @@ func (r *Rights) await(ctx context.Context, news <-chan struct{}, until time.Tim
 }
 
 // affectsLocked notes subjects that may have lost something.
-func (r *Rights) affectsLocked(subjects ...subject) {
+func (r *LocalAuthorizer) affectsLocked(subjects ...subject) {
 	r.pending.add(subjects...)
 	r.notify()
 }
 
-func (r *Rights) notify() {
+func (r *LocalAuthorizer) notify() {
 	select {
 	case r.wakeCh <- struct{}{}:
 	default:
@@ -315,17 +318,17 @@ func (r *Rights) notify() {
 }
 
 // roleChanged notes a change of a Role. A subject that gains a role loses nothing.
-func (r *Rights) roleChanged(key string, before, after any) {
+func (r *LocalAuthorizer) roleChanged(key string, before, after any) {
 	o := splitKey(key)
 	r.roleNoted(roleRef{namespace: o.namespace, name: o.name}, before, after)
 }
 
 // clusterRoleChanged notes a change of a ClusterRole.
-func (r *Rights) clusterRoleChanged(key string, before, after any) {
+func (r *LocalAuthorizer) clusterRoleChanged(key string, before, after any) {
 	r.roleNoted(roleRef{cluster: true, name: key}, before, after)
 }
 
-func (r *Rights) roleNoted(ref roleRef, before, after any) {
+func (r *LocalAuthorizer) roleNoted(ref roleRef, before, after any) {
 	now, _ := after.(*role)
 	r.rbac.setRole(ref, now)
 	if before == nil {
@@ -338,7 +341,7 @@ func (r *Rights) roleNoted(ref roleRef, before, after any) {
 
 // bindingChanged notes a change of a binding of either kind. New subjects may have gained
 // something, and lost nothing.
-func (r *Rights) bindingChanged(_ string, before, after any) {
+func (r *LocalAuthorizer) bindingChanged(_ string, before, after any) {
 	was, _ := before.(*binding)
 	is, _ := after.(*binding)
 	r.rbac.setBinding(was, is)
@@ -348,7 +351,7 @@ func (r *Rights) bindingChanged(_ string, before, after any) {
 }
 
 // accountChanged notes a change of a service account. A token is for one by its uid.
-func (r *Rights) accountChanged(key string, before, after any) {
+func (r *LocalAuthorizer) accountChanged(key string, before, after any) {
 	if !ended(before, after) {
 		return
 	}
@@ -357,7 +360,7 @@ func (r *Rights) accountChanged(key string, before, after any) {
 }
 
 // podChanged notes a change of a pod.
-func (r *Rights) podChanged(_ string, before, after any) {
+func (r *LocalAuthorizer) podChanged(_ string, before, after any) {
 	if !ended(before, after) {
 		return
 	}
@@ -373,7 +376,7 @@ func ended(before, after any) bool {
 }
 
 // Access implements auth.LocalDecider.
-func (r *Rights) Access(review auth.AccessReview) auth.AccessDecide {
+func (r *LocalAuthorizer) Access(review auth.AccessReview) auth.AccessDecide {
 	if !r.opts.RBAC {
 		return nil
 	}
@@ -385,7 +388,8 @@ func (r *Rights) Access(review auth.AccessReview) auth.AccessDecide {
 }
 
 // access allows what rules allow, by tables that are proven. It never denies.
-func (r *Rights) access(_ auth.Digest, q auth.Question) (auth.Answer[authorizationv1.SubjectAccessReviewStatus], bool) {
+func (r *LocalAuthorizer) access(_ auth.Digest,
+	q auth.ReviewRequest) (auth.Answer[authorizationv1.SubjectAccessReviewStatus], bool) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	_, proven := r.provenLocked(r.rbacTables()...)
@@ -403,7 +407,7 @@ func (r *Rights) access(_ auth.Digest, q auth.Question) (auth.Answer[authorizati
 
 // waits reports that something would be allowed by a role and a binding, were they known to have
 // been together.
-func (r *Rights) waits(q auth.Question) bool {
+func (r *LocalAuthorizer) waits(q auth.ReviewRequest) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.rbac.allows(q.Who, &q.What, func(b *binding) bool {

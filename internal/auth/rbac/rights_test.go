@@ -32,8 +32,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// registry is upstream's store as Rights see it, inside a bubble: it tells tables of objects, and
-// says how far it is. It is the cluster that answers reviews, too, and has documents.
+// registry is upstream's store as LocalAuthorizer sees it, inside a bubble: it tells tables of
+// objects, and says how far it is. It is the cluster that answers reviews, too, and has documents.
 type registry struct {
 	*authtest.Cluster
 	t *testing.T
@@ -130,7 +130,7 @@ func (g *registry) remove(resource, key string) {
 var errNotAllowed = errors.New("upstream: forbidden")
 
 // follow tells a table of its resource until ctx ends.
-func (g *registry) follow(ctx context.Context, t *RightsTable) error {
+func (g *registry) follow(ctx context.Context, t *PermissionTable) error {
 	name := t.Resource().GVR.Resource
 	g.mu.Lock()
 	g.follows[name]++
@@ -147,7 +147,7 @@ func (g *registry) follow(ctx context.Context, t *RightsTable) error {
 }
 
 // tell is the reflector of a table: it lists the state and delivers events until a relist is due.
-func (g *registry) tell(ctx context.Context, t *RightsTable, name string) error {
+func (g *registry) tell(ctx context.Context, t *PermissionTable, name string) error {
 	g.mu.Lock()
 	g.relists[name] = false
 	told := *g.counter(name)
@@ -201,7 +201,7 @@ func gone(c change) any {
 		ResourceVersion: fmt.Sprint(c.rv)}}
 }
 
-func (g *registry) parse(t *RightsTable, o any) *object.Object {
+func (g *registry) parse(t *PermissionTable, o any) *object.Object {
 	raw, err := json.Marshal(o)
 	if err != nil {
 		g.t.Fatal(err)
@@ -254,7 +254,7 @@ type guard struct {
 	*registry
 	authn  *auth.Authenticator
 	authz  *auth.Authorizer
-	rights *Rights
+	rights *LocalAuthorizer
 	review auth.AccessReview // has upstream answer
 	gauges *prometheus.Registry
 	log    *observer.ObservedLogs
@@ -278,7 +278,7 @@ func (g *guard) Access(review auth.AccessReview) auth.AccessDecide {
 // setup is what a test may change before its guard begins.
 type setup struct {
 	*reauthtest.Setup
-	rights RightsOptions
+	rights LocalAuthorizerOptions
 }
 
 // onGuard runs a test in a bubble, with rights watched and a Reauthorizer at work.
@@ -289,13 +289,13 @@ func onGuard(t *testing.T, change func(*guard, *setup), test func(*guard)) {
 		core, logs := observer.New(zap.InfoLevel)
 		g = &guard{registry: newRegistry(t, o.Cluster), gauges: prometheus.NewRegistry(), log: logs, random: 1}
 		reviewer, metrics := o.Ask(g.registry), reauth.NewMetrics(g.gauges)
-		s := &setup{Setup: o, rights: RightsOptions{Follow: g.follow, Through: g.through, Reviewer: reviewer,
+		s := &setup{Setup: o, rights: LocalAuthorizerOptions{Follow: g.follow, Through: g.through, Reviewer: reviewer,
 			Metrics: NewMetrics(g.gauges), Log: zap.New(core), Random: g.chance}}
 		o.Reauth.Random, o.Reauth.Metrics, o.Reauth.Sweep = func() float64 { return 0 }, metrics, 10*time.Minute
 		if change != nil {
 			change(g, s)
 		}
-		g.rights = NewRights(s.rights)
+		g.rights = NewLocalAuthorizer(s.rights)
 		o.Authn.Local, o.Authz.Local, o.Authz.Clock = g, g, s.rights.Clock
 	}, func(p *reauthtest.Model) {
 		g.patrol, g.authn, g.authz, g.began = p, p.Authn, p.Authz, p.Began
@@ -413,7 +413,8 @@ func TestLocalRBAC(t *testing.T) {
 		// What upstream has said since the last proof counts.
 		g.Change(func() { g.Denied["bob pods"] = true })
 		watch := reauthtest.Wants(t, "/api/v1/pods?watch=1")
-		g.review(context.Background(), g.authz.Key(reauthtest.Bob, watch), auth.Question{Who: reauthtest.Bob, What: watch})
+		g.review(context.Background(), g.authz.Key(reauthtest.Bob, watch), auth.ReviewRequest{Who: reauthtest.Bob,
+			What: watch})
 		g.by(reauthtest.Bob, "/api/v1/pods?watch=1", auth.Denied, 0)
 		g.Change(func() { g.Denied["bob pods"] = false })
 		time.Sleep(auth.AllowedFor)
@@ -919,7 +920,7 @@ func TestForbiddenTables(t *testing.T) {
 
 // An object that cannot be read leaves a table unproven.
 func TestUnreadableObject(t *testing.T) {
-	r := NewRights(RightsOptions{RBAC: true})
+	r := NewLocalAuthorizer(LocalAuthorizerOptions{RBAC: true})
 	table := r.clusterRoles
 	o, err := table.Resource().Parse(
 		[]byte(`{"kind":"ClusterRole","apiVersion":"rbac.authorization.k8s.io/v1","metadata":{"name":"a",` +

@@ -15,14 +15,14 @@ import (
 	"spillway/internal/object"
 )
 
-// RightsTable is what Rights keep of one resource: of each object the little that decides about
-// permissions. A mirror fills it, in upstream's order and from one goroutine: it is a Sink of
-// internal/upstream.
+// PermissionTable is what LocalAuthorizer keep of one resource: of each object the little that
+// decides about permissions. A mirror fills it, in upstream's order and from one goroutine: it is a
+// Sink of internal/upstream.
 //
 // What it holds counts only while it is proven: by a question to upstream how far it is, which
 // began a known time ago and whose answer the mirror has caught up with. An open watch that has
 // heard of nothing proves nothing.
-type RightsTable struct {
+type PermissionTable struct {
 	// Static after construction.
 	tables   *tables
 	resource *object.Resource
@@ -51,20 +51,20 @@ type entry struct {
 	place sequence
 }
 
-// sequence is where something stands in the order of what the tables of Rights heard and asked.
-// Unlike a time it is never that of two things, and no clock that is set disturbs it.
+// sequence is where something stands in the order of what the tables of LocalAuthorizer heard and
+// asked. Unlike a time it is never that of two things, and no clock that is set disturbs it.
 type sequence uint64
 
-// tables are those of Rights, with what they share: a lock, and the order of what they heard and
-// asked.
+// tables are those of LocalAuthorizer, with what they share: a lock, and the order of what they
+// heard and asked.
 type tables struct {
 	// Static after construction.
 	clock                      clock.Clock
 	metrics                    *DecisionMetrics
 	through                    func(context.Context, *object.Resource, uint64) (last, reached uint64, err error)
-	roles, clusterRoles        *RightsTable
-	roleBindings, clusterBinds *RightsTable
-	accounts, pods             *RightsTable // pods: nil if they are not watched
+	roles, clusterRoles        *PermissionTable
+	roleBindings, clusterBinds *PermissionTable
+	accounts, pods             *PermissionTable // pods: nil if they are not watched
 
 	mu sync.RWMutex
 	// Guarded by mu, as are the tables.
@@ -80,7 +80,7 @@ func (s *tables) nextLocked() sequence {
 
 // provenLocked is when the oldest of the proofs of some tables began, all of which have to count
 // now.
-func (s *tables) provenLocked(tables ...*RightsTable) (time.Time, bool) {
+func (s *tables) provenLocked(tables ...*PermissionTable) (time.Time, bool) {
 	oldest := s.clock.Now()
 	for _, t := range tables {
 		if !t.whole || t.proven.IsZero() {
@@ -96,12 +96,12 @@ func (s *tables) provenLocked(tables ...*RightsTable) (time.Time, bool) {
 // counts reports that what was proven at a time still counts.
 func (s *tables) counts(at time.Time) bool { return s.clock.Now().Sub(at) < auth.AllowedFor }
 
-func (s *tables) rbacTables() []*RightsTable {
-	return []*RightsTable{s.roles, s.clusterRoles, s.roleBindings, s.clusterBinds}
+func (s *tables) rbacTables() []*PermissionTable {
+	return []*PermissionTable{s.roles, s.clusterRoles, s.roleBindings, s.clusterBinds}
 }
 
 // Tables are all that is watched.
-func (s *tables) Tables() []*RightsTable {
+func (s *tables) Tables() []*PermissionTable {
 	all := append(s.rbacTables(), s.accounts)
 	if s.pods != nil {
 		all = append(all, s.pods)
@@ -110,31 +110,31 @@ func (s *tables) Tables() []*RightsTable {
 }
 
 func newTable(all *tables, resource *object.Resource, read func(*object.Object) (any, error),
-	note func(string, any, any)) *RightsTable {
-	return &RightsTable{
+	note func(string, any, any)) *PermissionTable {
+	return &PermissionTable{
 		tables: all, resource: resource, read: read, note: note, sooner: make(chan struct{}, 1),
 		entries: map[string]entry{}, advanced: make(chan struct{}), restart: func() {},
 	}
 }
 
 // Resource is what the table is about.
-func (t *RightsTable) Resource() *object.Resource { return t.resource }
+func (t *PermissionTable) Resource() *object.Resource { return t.resource }
 
 // Through is the version up to which the table has been proven or told: a state that is older must
 // not replace it (upstream.WithPromised).
-func (t *RightsTable) Through() uint64 {
+func (t *PermissionTable) Through() uint64 {
 	t.tables.mu.RLock()
 	defer t.tables.mu.RUnlock()
 	return t.throughLocked()
 }
 
-func (t *RightsTable) throughLocked() uint64 { return max(t.reported, t.reached) }
+func (t *PermissionTable) throughLocked() uint64 { return max(t.reported, t.reached) }
 
 // Replace takes the complete state at a version. The state may be older than what was proven, or of
 // another history, as after a restore of etcd, which its version does not tell. So the table has to
 // be proven anew, and each of its facts counts since now: what happened between the old state and
 // this one is not known.
-func (t *RightsTable) Replace(objects []*object.Object, rv uint64) error {
+func (t *PermissionTable) Replace(objects []*object.Object, rv uint64) error {
 	fresh := make(map[string]any, len(objects))
 	for _, o := range objects {
 		fact, err := t.fact(o)
@@ -163,10 +163,10 @@ func (t *RightsTable) Replace(objects []*object.Object, rv uint64) error {
 }
 
 // Add takes a new object.
-func (t *RightsTable) Add(o *object.Object) error { return t.Update(o) }
+func (t *PermissionTable) Add(o *object.Object) error { return t.Update(o) }
 
 // Update takes another version of an object.
-func (t *RightsTable) Update(o *object.Object) error {
+func (t *PermissionTable) Update(o *object.Object) error {
 	fact, err := t.fact(o)
 	if err != nil {
 		return err
@@ -179,7 +179,7 @@ func (t *RightsTable) Update(o *object.Object) error {
 }
 
 // Delete drops an object.
-func (t *RightsTable) Delete(o *object.Object) error {
+func (t *PermissionTable) Delete(o *object.Object) error {
 	t.tables.mu.Lock()
 	defer t.tables.mu.Unlock()
 	t.dropLocked(o.Key)
@@ -188,7 +188,7 @@ func (t *RightsTable) Delete(o *object.Object) error {
 }
 
 // Bookmark is progress.
-func (t *RightsTable) Bookmark(_ *object.Bookmark, rv uint64) error {
+func (t *PermissionTable) Bookmark(_ *object.Bookmark, rv uint64) error {
 	t.tables.mu.Lock()
 	defer t.tables.mu.Unlock()
 	t.advanceLocked(rv)
@@ -196,7 +196,7 @@ func (t *RightsTable) Bookmark(_ *object.Bookmark, rv uint64) error {
 }
 
 // fact reads an object. One that cannot be read leaves the table unproven until it is replaced.
-func (t *RightsTable) fact(o *object.Object) (any, error) {
+func (t *PermissionTable) fact(o *object.Object) (any, error) {
 	fact, err := t.read(o)
 	if err == nil {
 		return fact, nil
@@ -209,7 +209,7 @@ func (t *RightsTable) fact(o *object.Object) (any, error) {
 }
 
 // putLocked notes a difference, and keeps what is equal as it is.
-func (t *RightsTable) putLocked(key string, after any) {
+func (t *PermissionTable) putLocked(key string, after any) {
 	before := t.entries[key]
 	if reflect.DeepEqual(before.fact, after) {
 		return
@@ -218,7 +218,7 @@ func (t *RightsTable) putLocked(key string, after any) {
 	t.notedLocked(key, before.fact, after)
 }
 
-func (t *RightsTable) dropLocked(key string) {
+func (t *PermissionTable) dropLocked(key string) {
 	before, there := t.entries[key]
 	if !there {
 		return
@@ -227,14 +227,14 @@ func (t *RightsTable) dropLocked(key string) {
 	t.notedLocked(key, before.fact, nil)
 }
 
-func (t *RightsTable) notedLocked(key string, before, after any) {
+func (t *PermissionTable) notedLocked(key string, before, after any) {
 	t.tables.changed = t.tables.clock.Now()
 	t.note(key, before, after)
 }
 
 // heardLocked is the number of facts that the table hears of now. Tables whose facts count together
 // are proven again soon.
-func (t *RightsTable) heardLocked() sequence {
+func (t *PermissionTable) heardLocked() sequence {
 	for _, other := range t.tables.together(t) {
 		select {
 		case other.sooner <- struct{}{}:
@@ -248,32 +248,32 @@ func (t *RightsTable) heardLocked() sequence {
 // or an earlier one of another table. The table showed a state from before that probe when it
 // received the fact, has shown one from after it since the proof, and has kept the fact in between
 // without leaving out a change. So upstream kept it as well.
-func (t *RightsTable) heldLocked(key string, asked sequence) bool {
+func (t *PermissionTable) heldLocked(key string, asked sequence) bool {
 	e, there := t.entries[key]
 	return there && e.place < asked
 }
 
-func (t *RightsTable) advanceLocked(rv uint64) {
+func (t *PermissionTable) advanceLocked(rv uint64) {
 	t.reported = rv
 	close(t.advanced)
 	t.advanced = make(chan struct{})
 }
 
 // doubtLocked takes back what is proven, and what is being proven.
-func (t *RightsTable) doubtLocked() {
+func (t *PermissionTable) doubtLocked() {
 	t.proven = time.Time{}
 	t.generation++
 }
 
 // forget makes the table one that nothing is known of. Its entries stay for the next state to be
 // compared with.
-func (t *RightsTable) forget() {
+func (t *PermissionTable) forget() {
 	t.tables.mu.Lock()
 	defer t.tables.mu.Unlock()
 	t.forgetLocked()
 }
 
-func (t *RightsTable) forgetLocked() {
+func (t *PermissionTable) forgetLocked() {
 	t.doubtLocked()
 	t.whole, t.reported, t.reached = false, 0, 0
 }
@@ -285,7 +285,7 @@ var (
 )
 
 // prove finds out that the table holds everything that was acknowledged before the call.
-func (t *RightsTable) prove(ctx context.Context) error {
+func (t *PermissionTable) prove(ctx context.Context) error {
 	s := t.tables
 	s.mu.Lock()
 	select {
@@ -332,7 +332,7 @@ func (t *RightsTable) prove(ctx context.Context) error {
 // behind its own word. Roles and bindings most likely have one etcd, which was restored, so they
 // begin anew together: a proof of another table tells of the restore only until upstream's versions
 // have grown beyond that table's.
-func (s *tables) rewritten(by *RightsTable, generation int) {
+func (s *tables) rewritten(by *PermissionTable, generation int) {
 	s.mu.Lock()
 	var restarts []func()
 	if by.generation == generation {
@@ -349,9 +349,9 @@ func (s *tables) rewritten(by *RightsTable, generation int) {
 
 // together are the tables whose facts count together with a table's, itself included: roles and
 // bindings.
-func (s *tables) together(t *RightsTable) []*RightsTable {
+func (s *tables) together(t *PermissionTable) []*PermissionTable {
 	if all := s.rbacTables(); slices.Contains(all, t) {
 		return all
 	}
-	return []*RightsTable{t}
+	return []*PermissionTable{t}
 }

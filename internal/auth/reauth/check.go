@@ -21,7 +21,7 @@ type check struct {
 
 	// The schedule's.
 	who       *auth.Identity // that the credential proves, or that has the permission
-	permits   map[*Permit]struct{}
+	permits   map[*Lease]struct{}
 	ends      time.Time // when the credential ends, by the clock that runs; zero: by its own words it does not
 	confirmed time.Time // when the last review that agreed was sent
 	next      time.Time // when to send the next review
@@ -120,21 +120,21 @@ const (
 var Ends = []End{EndCredentialExpired, EndUnauthenticated, EndForbidden, EndReviewTimeout}
 
 // ReviewedStream is a running watch as the Reauthorizer knows it. Its methods are called one at a
-// time, in the order in which things happened, and must not block. What was under way when a Permit
+// time, in the order in which things happened, and must not block. What was under way when a Lease
 // was released may still arrive.
 type ReviewedStream interface {
-	// Hold keeps the stream from sending anything: it is time to know again whether it may, and
+	// Pause keeps the stream from sending anything: it is time to know again whether it may, and
 	// upstream did not answer. It stays open, so that an apiserver that is away for a while
 	// costs no client a new list.
-	Hold()
-	// Resume ends Hold: upstream said that it still may.
+	Pause()
+	// Resume ends Pause: upstream said that it still may.
 	Resume()
 	// End ends it. Nothing more is called.
 	End(End)
 }
 
-// Permit is what a running watch goes on by. Release it when the watch is over.
-type Permit struct {
+// Lease is what a running watch goes on by. Release it when the watch is over.
+type Lease struct {
 	owner  *Reauthorizer
 	stream ReviewedStream
 

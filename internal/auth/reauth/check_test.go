@@ -37,7 +37,7 @@ func TestEndsAreAwaitedByTheClockThatRuns(t *testing.T) {
 func TestChecksDoNotShowTokens(t *testing.T) {
 	const token = "the-token"
 	c := &check{credential: auth.NewCredential(auth.Digest{}, auth.NewSecret(token), time.Time{})}
-	for _, v := range []any{c, *c, &Permit{credential: c}, Permit{credential: c}} {
+	for _, v := range []any{c, *c, &Lease{credential: c}, Lease{credential: c}} {
 		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d"} {
 			text := fmt.Sprintf(verb, v)
 			for _, shape := range []string{token, fmt.Sprintf("%x", token), fmt.Sprintf("%v", []byte(token))} {

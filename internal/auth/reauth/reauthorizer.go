@@ -108,8 +108,8 @@ func NewReauthorizer(o ReauthorizerOptions) *Reauthorizer {
 // asked.
 func (r *Reauthorizer) Admit(
 	result auth.Result, what auth.Attributes, decision auth.Decision, s ReviewedStream,
-) *Permit {
-	p := &Permit{owner: r, stream: s}
+) *Lease {
+	p := &Lease{owner: r, stream: s}
 	r.mu.Lock()
 	r.mu.schedule.admit(p, result, what, decision.At, r.clock.Now())
 	r.mu.Unlock()
@@ -118,7 +118,7 @@ func (r *Reauthorizer) Admit(
 }
 
 // Release forgets the watch. Idempotent.
-func (p *Permit) Release() {
+func (p *Lease) Release() {
 	p.owner.mu.Lock()
 	defer p.owner.mu.Unlock()
 	p.owner.mu.schedule.release(p)

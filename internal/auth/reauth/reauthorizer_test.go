@@ -267,7 +267,7 @@ func storm(p *reauthtest.Model, seed uint64) (took []time.Duration) {
 	type client struct {
 		user, resource string
 		live           *reauthtest.Live
-		permit         *reauth.Permit
+		permit         *reauth.Lease
 		counted        bool
 	}
 	var clients []*client
@@ -449,7 +449,7 @@ func TestReauthorizerOverHTTP(t *testing.T) {
 // endRecorder is a stream that tells of its end.
 type endRecorder chan reauth.End
 
-func (endRecorder) Hold()              {}
+func (endRecorder) Pause()             {}
 func (endRecorder) Resume()            {}
 func (e endRecorder) End(w reauth.End) { e <- w }
 

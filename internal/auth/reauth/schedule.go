@@ -72,7 +72,7 @@ func credentialSweep(sweep time.Duration) time.Duration {
 
 // admit adds a permit. What is known of its credential and its permission is as old as the
 // questions.
-func (r *reviewSchedule) admit(p *Permit, result auth.Result, what auth.Attributes, decided, now time.Time) {
+func (r *reviewSchedule) admit(p *Lease, result auth.Result, what auth.Attributes, decided, now time.Time) {
 	c := r.credentials[result.Credential.Key()]
 	if c == nil {
 		c = &check{
@@ -115,7 +115,7 @@ func (r *reviewSchedule) permission(
 // add adds a check. Its first review is sent at a random moment of the time that is left, so that
 // those of a herd are spread, and stay so.
 func (r *reviewSchedule) add(c *check, at, now time.Time) {
-	c.permits, c.confirmed = map[*Permit]struct{}{}, at
+	c.permits, c.confirmed = map[*Lease]struct{}{}, at
 	if end := c.expiry(); !end.IsZero() {
 		c.ends = auth.OnRunningClock(end, now)
 	}
@@ -176,7 +176,7 @@ func (r *reviewSchedule) identify(c *check, who *auth.Identity, now time.Time) {
 }
 
 // join makes a permit run by a check.
-func (r *reviewSchedule) join(p *Permit, c *check) {
+func (r *reviewSchedule) join(p *Lease, c *check) {
 	c.permits[p] = struct{}{}
 	if c.held {
 		r.hold(p)
@@ -184,7 +184,7 @@ func (r *reviewSchedule) join(p *Permit, c *check) {
 }
 
 // leave makes a permit run by a check no more, which ends with its last permit.
-func (r *reviewSchedule) leave(p *Permit, c *check) {
+func (r *reviewSchedule) leave(p *Lease, c *check) {
 	delete(c.permits, p)
 	if c.held {
 		r.unhold(p)
@@ -195,14 +195,14 @@ func (r *reviewSchedule) leave(p *Permit, c *check) {
 	}
 }
 
-func (r *reviewSchedule) hold(p *Permit) {
+func (r *reviewSchedule) hold(p *Lease) {
 	if p.holds++; p.holds == 1 {
 		r.held++
-		r.call(p.stream.Hold)
+		r.call(p.stream.Pause)
 	}
 }
 
-func (r *reviewSchedule) unhold(p *Permit) {
+func (r *reviewSchedule) unhold(p *Lease) {
 	if p.holds--; p.holds == 0 {
 		r.held--
 		if !p.over {
@@ -214,7 +214,7 @@ func (r *reviewSchedule) unhold(p *Permit) {
 func (r *reviewSchedule) call(f func()) { r.pending.calls = append(r.pending.calls, f) }
 
 // release forgets a permit.
-func (r *reviewSchedule) release(p *Permit) {
+func (r *reviewSchedule) release(p *Lease) {
 	if p.over {
 		return
 	}

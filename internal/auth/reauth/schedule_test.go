@@ -22,7 +22,7 @@ type recorded struct {
 	told []string
 }
 
-func (s *recorded) Hold()   { s.held = true; s.told = append(s.told, "hold") }
+func (s *recorded) Pause()  { s.held = true; s.told = append(s.told, "hold") }
 func (s *recorded) Resume() { s.held = false; s.told = append(s.told, "resume") }
 func (s *recorded) End(e End) {
 	s.end = e
@@ -57,9 +57,9 @@ func newDuty(t *testing.T, random func() float64) *manualSchedule {
 }
 
 // admit admits a stream of a user.
-func (d *manualSchedule) admit(name, resource string) (*Permit, *recorded) {
+func (d *manualSchedule) admit(name, resource string) (*Lease, *recorded) {
 	s := &recorded{}
-	p := &Permit{stream: s}
+	p := &Lease{stream: s}
 	d.schedule.admit(p, d.proven(name, name, d.now), auth.Attributes{Verb: "watch", Resource: resource}, d.now, d.now)
 	return p, s
 }
@@ -89,7 +89,7 @@ func (d *manualSchedule) turn() []*check {
 func (d *manualSchedule) consistent() {
 	d.t.Helper()
 	r := d.schedule
-	held := map[*Permit]bool{}
+	held := map[*Lease]bool{}
 	for i, c := range r.deadlines {
 		if parent := (i - 1) / 2; i > 0 && r.deadlines.Less(i, parent) || !c.due.Equal(c.wake(r.holdTimeout)) {
 			d.t.Fatalf("the agenda is out of order at %d", i)
@@ -340,7 +340,7 @@ func TestRotaCertificateEndsByTheClockThatRuns(t *testing.T) {
 		return time.Time{}, nil, false
 	}
 	s := &recorded{}
-	d.schedule.admit(&Permit{stream: s}, auth.Result{
+	d.schedule.admit(&Lease{stream: s}, auth.Result{
 		Outcome: auth.Authenticated, Identity: named("alice"), At: d.now,
 		Credential: auth.NewCredential(digestOf("certificate"), auth.Secret{}, d.now.Round(0).Add(10*time.Second)),
 	}, auth.Attributes{Verb: "watch"}, d.now, d.now)
@@ -353,7 +353,7 @@ func TestRotaCertificateEndsByTheClockThatRuns(t *testing.T) {
 // admitMany admits streams of a user in so many namespaces.
 func (d *manualSchedule) admitMany(name string, n int) {
 	for i := range n {
-		d.schedule.admit(&Permit{stream: &recorded{}}, d.proven(name, name, d.now),
+		d.schedule.admit(&Lease{stream: &recorded{}}, d.proven(name, name, d.now),
 			auth.Attributes{Verb: "watch", Namespace: fmt.Sprint("ns-", i)}, d.now, d.now)
 	}
 }
@@ -419,15 +419,15 @@ func TestScheduleAtRandom(t *testing.T) {
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 7))
 		d := newDuty(t, random.Float64)
-		var permits []*Permit
-		streams := map[*Permit]*recorded{}
+		var permits []*Lease
+		streams := map[*Lease]*recorded{}
 		var asking []*check
 		asked := map[*check]time.Time{}
 		for range 1000 {
 			d.now = d.now.Add(time.Duration(random.Int64N(int64(3 * time.Second))))
 			switch random.IntN(6) {
 			case 0, 1:
-				s, p := &recorded{}, &Permit{}
+				s, p := &recorded{}, &Lease{}
 				p.stream = s
 				token, name := fmt.Sprint("token ", random.IntN(8)), fmt.Sprint("user ", random.IntN(5))
 				old := func() time.Time { return d.now.Add(-time.Duration(random.Int64N(int64(auth.AllowedFor)))) }

@@ -313,7 +313,7 @@ type ending struct {
 	done chan struct{}
 }
 
-func (*ending) Hold()   {}
+func (*ending) Pause()  {}
 func (*ending) Resume() {}
 func (e *ending) End(why reauth.End) {
 	e.once.Do(func() {

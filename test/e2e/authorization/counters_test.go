@@ -67,7 +67,7 @@ func narrowThenBind(t *testing.T, o controlplane.Options) {
 	const namespace, name, user = "default", "narrowed", "mallory"
 	w := newWorldWith(t, o)
 	core, logs := observer.New(zap.ErrorLevel)
-	m, _ := w.watchRights(t, 0, func(o *rbac.RightsOptions) {
+	m, _ := w.watchRights(t, 0, func(o *rbac.LocalAuthorizerOptions) {
 		o.RBAC, o.Log, o.Random = true, zap.New(core), func() float64 { return 1 }
 	})
 	d, ctx, rbac := m.decider(w), t.Context(), w.admin.RbacV1()

@@ -37,7 +37,7 @@ const patience = time.Minute
 // rightsWatcher watches rights before a real apiserver, and decides by them. The requests of its
 // own watches are counted apart from reviews.
 type rightsWatcher struct {
-	rights  *rbac.Rights
+	rights  *rbac.LocalAuthorizer
 	authn   *auth.Authenticator
 	authz   *auth.Authorizer // decides by rights, as does the Reauthorizer
 	asks    *auth.Authorizer // reviews everything upstream
@@ -68,7 +68,8 @@ func (c *countingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 const apiAudience = "https://kubernetes.default.svc"
 
 // watchRights watches until the test ends.
-func (w *world) watchRights(t *testing.T, sweep time.Duration, change func(*rbac.RightsOptions)) (*rightsWatcher,
+func (w *world) watchRights(t *testing.T, sweep time.Duration,
+	change func(*rbac.LocalAuthorizerOptions)) (*rightsWatcher,
 	*reauth.Reauthorizer) {
 	t.Helper()
 	config := w.cp.Config(controlplane.Admin)
@@ -90,8 +91,8 @@ func (w *world) watchRights(t *testing.T, sweep time.Duration, change func(*rbac
 	}
 	m := &rightsWatcher{reviews: &countingTransport{RoundTripper: own}}
 	reviewer := auth.NewReviewer(base, m.reviews, zap.NewNop())
-	o := rbac.RightsOptions{
-		Follow: func(ctx context.Context, table *rbac.RightsTable) error {
+	o := rbac.LocalAuthorizerOptions{
+		Follow: func(ctx context.Context, table *rbac.PermissionTable) error {
 			return client.Follow(ctx, zap.NewNop(), table.Resource(), &eventFilter{table, &m.deaf, &m.withheldEvents, w.planted},
 				upstream.WithPromised(table.Through))
 		},
@@ -100,7 +101,7 @@ func (w *world) watchRights(t *testing.T, sweep time.Duration, change func(*rbac
 	if change != nil {
 		change(&o)
 	}
-	m.rights = rbac.NewRights(o)
+	m.rights = rbac.NewLocalAuthorizer(o)
 	m.authn = auth.NewAuthenticator(auth.AuthenticatorOptions{Reviewer: reviewer, Audiences: []string{apiAudience},
 		Local: m.rights})
 	m.authz = auth.NewAuthorizer(auth.AuthorizerOptions{Reviewer: reviewer, Local: m.rights})
@@ -122,7 +123,7 @@ func (w *world) watchRights(t *testing.T, sweep time.Duration, change func(*rbac
 // eventFilter delivers the events of its resource to a table, or withholds them; and adds to each
 // complete state a binding that upstream does not have.
 type eventFilter struct {
-	*rbac.RightsTable
+	*rbac.PermissionTable
 	deaf    *atomic.Bool
 	holds   *withheldEvents
 	planted func(bindings *object.Resource, rv uint64) (*object.Object, error) // nil for none
@@ -136,20 +137,20 @@ func (e *eventFilter) Replace(objects []*object.Object, rv uint64) error {
 		}
 		objects = slices.Concat(objects, []*object.Object{one})
 	}
-	return e.RightsTable.Replace(objects, rv)
+	return e.PermissionTable.Replace(objects, rv)
 }
 
 func (e *eventFilter) Add(o *object.Object) error {
-	return e.unless(func() error { return e.RightsTable.Add(o) })
+	return e.unless(func() error { return e.PermissionTable.Add(o) })
 }
 func (e *eventFilter) Update(o *object.Object) error {
-	return e.unless(func() error { return e.RightsTable.Update(o) })
+	return e.unless(func() error { return e.PermissionTable.Update(o) })
 }
 func (e *eventFilter) Delete(o *object.Object) error {
-	return e.unless(func() error { return e.RightsTable.Delete(o) })
+	return e.unless(func() error { return e.PermissionTable.Delete(o) })
 }
 func (e *eventFilter) Bookmark(b *object.Bookmark, rv uint64) error {
-	return e.unless(func() error { return e.RightsTable.Bookmark(b, rv) })
+	return e.unless(func() error { return e.PermissionTable.Bookmark(b, rv) })
 }
 
 func (e *eventFilter) unless(f func() error) error {
@@ -376,7 +377,7 @@ func TestLocalRBAC(t *testing.T) {
 	t.Logf("seed %d", seed)
 	q := questions{rand.New(rand.NewPCG(seed, 1))}
 	w.grants(t, q, 200)
-	m, _ := w.watchRights(t, 0, func(o *rbac.RightsOptions) {
+	m, _ := w.watchRights(t, 0, func(o *rbac.LocalAuthorizerOptions) {
 		o.RBAC, o.Random = true, func() float64 { return 1 }
 	})
 	admin := auth.NewIdentity(authenticationv1.UserInfo{Username: "admin", Groups: []string{"system:masters"}})
@@ -431,7 +432,7 @@ func TestLocalRBAC(t *testing.T) {
 func TestStaleTablesDecideNothing(t *testing.T) {
 	w := newWorld(t)
 	w.serviceAccount(t, "default", "reads-pods", false, rule("get,list,watch", "", "pods"))
-	m, _ := w.watchRights(t, 0, func(o *rbac.RightsOptions) {
+	m, _ := w.watchRights(t, 0, func(o *rbac.LocalAuthorizerOptions) {
 		o.RBAC, o.Random = true, func() float64 { return 1 }
 	})
 	d := m.decider(w)
@@ -476,7 +477,7 @@ func TestPlantedDisagreement(t *testing.T) {
 	w := newWorld(t)
 	w.planted = eveIsAdmin
 	core, logs := observer.New(zap.ErrorLevel)
-	m, _ := w.watchRights(t, 0, func(o *rbac.RightsOptions) {
+	m, _ := w.watchRights(t, 0, func(o *rbac.LocalAuthorizerOptions) {
 		o.RBAC, o.Log, o.Random = true, zap.New(core), func() float64 { return 0 } // all is checked
 	})
 	d := m.decider(w)
@@ -533,7 +534,7 @@ func TestChangedRightsEndWatchesBeforeTheSweep(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.people = append(w.people, w.bound(t, "c1", "reads-one", pod))
-	m, r := w.watchRights(t, 10*time.Minute, func(o *rbac.RightsOptions) { o.Tokens = rbac.TokensPods })
+	m, r := w.watchRights(t, 10*time.Minute, func(o *rbac.LocalAuthorizerOptions) { o.Tokens = rbac.TokensPods })
 	watch := func(name, target string) *ending {
 		i := slices.IndexFunc(w.people, func(p credentialedUser) bool { return p.name == name })
 		result := m.authn.Authenticate(ctx, w.people[i].shows)
@@ -561,7 +562,7 @@ func TestChangedRightsEndWatchesBeforeTheSweep(t *testing.T) {
 	}
 	stays := watch("reads-one", one)
 	await(t, "hearing of all that is watched", func() bool { // what went before a table began is no change
-		return !slices.ContainsFunc(m.rights.Tables(), func(table *rbac.RightsTable) bool { return table.Through() == 0 })
+		return !slices.ContainsFunc(m.rights.Tables(), func(table *rbac.PermissionTable) bool { return table.Through() == 0 })
 	})
 	grace := int64(0)
 	for _, step := range []struct {
@@ -645,7 +646,7 @@ func TestLocalTokensProveUpstreamsIdentities(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, _ := w.watchRights(t, 0, func(o *rbac.RightsOptions) {
+	m, _ := w.watchRights(t, 0, func(o *rbac.LocalAuthorizerOptions) {
 		o.Tokens, o.Random = rbac.TokensPods, func() float64 { return 1 }
 	})
 	tokens := []credentialedUser{w.bound(t, "c1", "reads-one", pod)}

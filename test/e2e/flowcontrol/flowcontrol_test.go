@@ -79,7 +79,7 @@ func spillway(t *testing.T, upstream string) string {
 		t.Fatal(err)
 	}
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(ln, serve.Front{}) }()
+	go func() { served <- server.Serve(ln, serve.ListenerConfig{}) }()
 	t.Cleanup(func() {
 		if err := server.Close(t.Context()); err != nil && t.Context().Err() == nil {
 			t.Error(err)

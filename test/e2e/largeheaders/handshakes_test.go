@@ -29,8 +29,8 @@ import (
 // what it sends after it without a request: as documented, and its goroutine and buffers.
 const perHandshake = 128<<10 + 16<<10
 
-// leftByHandshake is what a connection may leave in use once it has ended, with its part of what the
-// process grows by once.
+// leftByHandshake is what a connection may leave in use once it has ended, with its part of what
+// the process grows by once.
 const leftByHandshake = 16 << 10
 
 // noiseOfPlaces is by how much more is resident than is in use, by pages of which a part is.

@@ -27,8 +27,10 @@ var (
 )
 
 const (
-	// manyStarts are enough for what else is written not to matter.
+	// manyStarts are enough for what else is written not to matter, but for chance: one request in
+	// fourteen is a watch for a bookmark.
 	manyStarts = 20
+	chance     = 0.02
 	// runs is how long a slow apiserver runs at a time; then it stands still for a multiple of that.
 	runs = 5 * time.Millisecond
 	// manyObjects is more than a state may have to be compared (design D7).
@@ -80,7 +82,7 @@ func TestSlowAPIServer(t *testing.T) {
 		requests, bytes := all.relativeTo(well)
 		t.Logf("at 1/%d: %+v of %d starts, for each client %.2f of the requests and %.2f of the bytes at full speed", share,
 			all, *slowStarts, requests, bytes)
-		if *slowStarts >= manyStarts && max(requests, bytes) > 1.005 { // 1.00 as it is printed
+		if *slowStarts >= manyStarts && max(requests, bytes) > 1+chance {
 			t.Errorf("at 1/%d it gets more than at full speed", share)
 		}
 	}

@@ -35,7 +35,7 @@ func (f *faults) resume(s *Simulation, rv uint64, sel object.Selector, enc objec
 }
 
 func resume(s *Simulation, rv uint64, sel object.Selector, enc object.Encoding) (source, error) {
-	c, err := s.hub.For("").Resume(rv, sel, enc)
+	c, err := s.hub.ViewFor("").CursorFromRV(rv, sel, enc)
 	if err != nil {
 		return nil, err
 	}

@@ -59,7 +59,7 @@ type overpromisingCursor struct {
 	rv func(source) uint64
 }
 
-func (t *overpromisingCursor) Through() uint64 { return t.rv(t.source) }
+func (t *overpromisingCursor) CompleteRV() uint64 { return t.rv(t.source) }
 
 // open is a cursor that does not know of seams.
 type open struct{ source }
@@ -83,7 +83,7 @@ type queueingCursor struct {
 	queue []byte
 }
 
-func (h *queueingCursor) Held() int {
+func (h *queueingCursor) BufferedBytes() int {
 	if run, err := h.source.Next(); err == nil {
 		h.queue = append(h.queue, run...)
 	}
@@ -99,21 +99,21 @@ func (h *queueingCursor) Next() ([]byte, error) {
 	return bytes.Clone(run), err
 }
 
-func (h *queueingCursor) InSeam() bool { return len(h.queue) > 0 || h.source.InSeam() }
+func (h *queueingCursor) InSeam() bool { return len(h.queue) > 0 || h.source.IsInSeam() }
 
 // resumeAbove is Find without the rule of the seam: after the last entry at or below rv.
 func resumeAbove(s *Simulation, rv uint64, sel object.Selector, enc object.Encoding) (source, error) {
-	if _, err := s.resource.Log().Find(rv); err != nil || rv > s.resource.Through() {
+	if _, err := s.resource.Log().Find(rv); err != nil || rv > s.resource.CompleteRV() {
 		return resume(s, rv, sel, enc)
 	}
 	log := s.resource.Log()
 	position := log.Head()
 	for ; position > log.First(); position-- {
-		if e, ok := log.At(position - 1); !ok || e.RV <= rv {
+		if e, ok := log.EntryAt(position - 1); !ok || e.RV <= rv {
 			break
 		}
 	}
-	return s.hub.For("").From(position, rv, sel, enc), nil
+	return s.hub.ViewFor("").CursorAt(position, rv, sel, enc), nil
 }
 
 // endingCursor is a cursor that cannot bear to lag.
@@ -121,7 +121,7 @@ type endingCursor struct{ source }
 
 func (i *endingCursor) Next() ([]byte, error) {
 	if i.Lag() > 4 {
-		return nil, &cache.ExpiredError{Asked: i.Through(), Oldest: i.Through() + 1}
+		return nil, &cache.ExpiredError{RequestedRV: i.CompleteRV(), OldestRV: i.CompleteRV() + 1}
 	}
 	return i.source.Next()
 }
@@ -164,11 +164,11 @@ func (d *seamBookmarkCursor) Next() ([]byte, error) {
 	return run, err
 }
 
-func (d *seamBookmarkCursor) Through() uint64 {
+func (d *seamBookmarkCursor) CompleteRV() uint64 {
 	if d.paused {
 		return d.last
 	}
-	return d.source.Through()
+	return d.source.CompleteRV()
 }
 
 // rvOf is the resourceVersion that a frame shows.

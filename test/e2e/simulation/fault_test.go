@@ -77,7 +77,7 @@ var planted = []struct {
 	{"a resume repeats what the client has", Once, func() faults {
 		return faults{onResume: func(s *Simulation, rv uint64, sel object.Selector, enc object.Encoding) (source, error) {
 			c, err := resume(s, rv, sel, enc)
-			if err != nil || rv > s.resource.Through() {
+			if err != nil || rv > s.resource.CompleteRV() {
 				return c, err
 			}
 			if again, err := resume(s, rv-4, sel, enc); err == nil {
@@ -89,9 +89,10 @@ var planted = []struct {
 	}, nil},
 	{"a bookmark overtakes an event", Bookmark, func() faults {
 		return tamper(func(e *tamperingCursor, f [][]byte) [][]byte {
-			if n := len(f) - 1; n >= 0 && e.stream.client.format.bookmarks && isEvent(f[n]) && rvOf(f[n]) == e.Through() &&
-				!e.InSeam() {
-				overtaking := made(fanout.AppendBookmark(nil, e.stream.client.format.encoding(), e.stream.sim.resource.Template(),
+			if n := len(f) - 1; n >= 0 && e.stream.client.format.bookmarks && isEvent(f[n]) && rvOf(f[n]) == e.CompleteRV() &&
+				!e.IsInSeam() {
+				overtaking := made(fanout.AppendBookmark(nil, e.stream.client.format.encoding(),
+					e.stream.sim.resource.BookmarkTemplate(),
 					rvOf(f[n]), false))
 				return append(f[:n:n], overtaking, f[n])
 			}
@@ -100,7 +101,7 @@ var planted = []struct {
 	}, nil},
 	{"a bookmark promises what is not known yet", Bookmark, func() faults {
 		return faults{onSource: func(s *stream, c source) source {
-			return &overpromisingCursor{c, func(c source) uint64 { return c.Through() + 1000 }}
+			return &overpromisingCursor{c, func(c source) uint64 { return c.CompleteRV() + 1000 }}
 		}}
 	}, nil},
 	{"frames are queued for a client that stalls", Memory, func() faults {
@@ -164,8 +165,8 @@ var planted = []struct {
 			if !s.client.format.chunked {
 				return last
 			}
-			return made(fanout.AppendBookmark(last, s.client.format.encoding(), s.sim.resource.Template(),
-				s.sim.resource.Through(), false))
+			return made(fanout.AppendBookmark(last, s.client.format.encoding(), s.sim.resource.BookmarkTemplate(),
+				s.sim.resource.CompleteRV(), false))
 		}}
 	}, nil},
 	{"a stream expires while history reaches back to it", End, func() faults {
@@ -173,8 +174,8 @@ var planted = []struct {
 	}, nil},
 	{"a resume is refused while history reaches back to it", End, func() faults {
 		return faults{onResume: func(s *Simulation, rv uint64, sel object.Selector, enc object.Encoding) (source, error) {
-			if rv+20 < s.resource.Through() {
-				return nil, &cache.ExpiredError{Asked: rv, Oldest: s.resource.Through()}
+			if rv+20 < s.resource.CompleteRV() {
+				return nil, &cache.ExpiredError{RequestedRV: rv, OldestRV: s.resource.CompleteRV()}
 			}
 			return resume(s, rv, sel, enc)
 		}}

@@ -116,7 +116,7 @@ func (m *mirror) relist() {
 	if seam {
 		m.sim.counts.Seams++
 	}
-	if got, want := m.sim.resource.Through(), m.sim.history.now().through; got != want {
+	if got, want := m.sim.resource.CompleteRV(), m.sim.history.now().through; got != want {
 		m.sim.report(Complete, "after a relist the cache promises %d, not %d", got, want)
 	}
 }

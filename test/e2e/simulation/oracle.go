@@ -167,13 +167,13 @@ func (s *session) compare() {
 func (s *session) refused(st *stream) {
 	log := s.client.sim.resource.Log()
 	g := s.client.sim.history.now()
-	lapped := st.source.Through() < log.Floor() || st.ahead && st.polled < log.First()
+	lapped := st.source.CompleteRV() < log.Floor() || st.ahead && st.polled < log.First()
 	unknown := false
 	if s.future > 0 && s.future <= g.through {
 		_, unknown = g.index(s.future)
 	}
 	if st.generation == g && !lapped && !unknown {
-		s.report(End, "the stream expires at %d, but history reaches back to %d", st.source.Through(), log.Floor())
+		s.report(End, "the stream expires at %d, but history reaches back to %d", st.source.CompleteRV(), log.Floor())
 	}
 }
 
@@ -224,9 +224,9 @@ func (s *session) rest() {
 		s.report(End, "the stream goes on from %d, which is inside a gap", s.future)
 	case len(s.pending) > 0:
 		s.report(Complete, "%v never came", s.pending[0].delivery)
-	case s.client.stream.source.Through() != g.through:
+	case s.client.stream.source.CompleteRV() != g.through:
 		s.report(Bookmark, "the client has everything up to %d, and is promised %d", g.through,
-			s.client.stream.source.Through())
+			s.client.stream.source.CompleteRV())
 	}
 	if s.state {
 		s.advance(len(g.entries))

@@ -189,7 +189,7 @@ func (s *Simulation) dispatch() {
 		s.waits = back
 		return
 	}
-	if lag, stalls := s.hub.Lag(), s.hub.Stats().Stalls.Load(); lag > 0 || stalls > 0 {
+	if lag, stalls := s.hub.Lag(), s.hub.Stats().DispatchStalls.Load(); lag > 0 || stalls > 0 {
 		s.report(Dispatch, "after a dispatch the hub is %d entries behind; it stalled %d times", lag, stalls)
 	}
 	frames := s.hub.Stats().Frames.Load()
@@ -237,7 +237,7 @@ func (s *Simulation) checkMemory() {
 		if c.stream == nil || c.stream.phase != phaseLive {
 			continue
 		}
-		if held := c.stream.source.Held(); held > heldBound {
+		if held := c.stream.source.BufferedBytes(); held > heldBound {
 			s.report(Memory, "%v holds %d bytes for itself, %d entries behind", c, held, c.stream.source.Lag())
 		}
 	}
@@ -248,7 +248,7 @@ func (s *Simulation) exact() {
 	s.counts.Exact++
 	g := s.history.now()
 	rv := g.through + 3 - min(uint64(s.rand.IntN(100)), g.through)
-	snapshot, err := s.resource.At(rv)
+	snapshot, err := s.resource.SnapshotAt(rv)
 	i, inside := g.index(rv)
 	happened := rv >= g.floor && rv <= g.through && !inside // it may be remembered longer than the log reaches back
 	switch {

@@ -10,9 +10,9 @@ import (
 // source is what a stream needs of a cursor. Planted faults stand between the two.
 type source interface {
 	Next() ([]byte, error)
-	Through() uint64
-	InSeam() bool
-	Held() int
+	CompleteRV() uint64
+	IsInSeam() bool
+	BufferedBytes() int
 	Lag() uint64
 	Close()
 }
@@ -111,7 +111,7 @@ func (s *stream) head() {
 func (s *stream) fix() {
 	c, snapshot := s.client, s.sim.resource.Snapshot()
 	position := c.sim.faults.start(snapshot)
-	cursor := c.sim.hub.For("").From(position, snapshot.RV, c.selector(), c.format.encoding())
+	cursor := c.sim.hub.ViewFor("").CursorAt(position, snapshot.RV, c.selector(), c.format.encoding())
 	s.source = c.sim.faults.source(s, cursor)
 	s.started, s.phase = snapshot.RV, phaseLive
 	if !c.kind.state() {
@@ -181,7 +181,7 @@ func (s *stream) fill() bool {
 	case s.phase == phaseState:
 		s.endOfState()
 		return true
-	case s.phase == phaseLive && s.endDue && !s.source.InSeam():
+	case s.phase == phaseLive && s.endDue && !s.source.IsInSeam():
 		s.end(deadline, nil)
 		return true
 	}
@@ -195,10 +195,10 @@ func (s *stream) fill() bool {
 	}
 	s.poll()
 	switch {
-	case s.phase == phaseLive && s.bookmarkDue && !s.source.InSeam():
+	case s.phase == phaseLive && s.bookmarkDue && !s.source.IsInSeam():
 		s.bookmarkDue = false
-		if rv := s.source.Through(); s.client.format.bookmarks && rv > s.started {
-			s.out = made(fanout.AppendBookmark(nil, s.client.format.encoding(), s.sim.resource.Template(), rv, false))
+		if rv := s.source.CompleteRV(); s.client.format.bookmarks && rv > s.started {
+			s.out = made(fanout.AppendBookmark(nil, s.client.format.encoding(), s.sim.resource.BookmarkTemplate(), rv, false))
 			return true
 		}
 	}
@@ -213,7 +213,7 @@ func (s *stream) proven() bool {
 		return false
 	case q.never:
 		s.end(unproven, nil)
-	case s.sim.resource.Through() < q.rv:
+	case s.sim.resource.CompleteRV() < q.rv:
 		return false
 	default:
 		s.head()
@@ -231,8 +231,9 @@ func (s *stream) poll() {
 
 func (s *stream) endOfState() {
 	s.phase = phaseLive
-	s.started = s.source.Through()
-	s.out = made(fanout.AppendBookmark(nil, s.client.format.encoding(), s.sim.resource.Template(), s.started, true))
+	s.started = s.source.CompleteRV()
+	s.out = made(fanout.AppendBookmark(nil, s.client.format.encoding(), s.sim.resource.BookmarkTemplate(), s.started,
+		true))
 }
 
 func (s *stream) fail(err error) {

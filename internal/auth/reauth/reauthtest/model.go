@@ -57,8 +57,8 @@ type Live struct {
 	stopped time.Time // when it stopped sending, if it has
 }
 
-// Hold implements reauth.ReviewedStream.
-func (l *Live) Hold() { l.do("hold", func() { l.held = true }) }
+// Pause implements reauth.ReviewedStream.
+func (l *Live) Pause() { l.do("hold", func() { l.held = true }) }
 
 // Resume implements reauth.ReviewedStream.
 func (l *Live) Resume() { l.do("resume", func() { l.held = false }) }
@@ -154,7 +154,7 @@ func (p *Model) Know(user string) auth.AuthnRequest {
 }
 
 // Watch starts a watch of a resource; nil if the request may not have one.
-func (p *Model) Watch(r auth.AuthnRequest, resource string) (*Live, *reauth.Permit) {
+func (p *Model) Watch(r auth.AuthnRequest, resource string) (*Live, *reauth.Lease) {
 	p.T.Helper()
 	result := p.Authn.Authenticate(context.Background(), r)
 	if result.Outcome != auth.Authenticated {
