@@ -46,11 +46,11 @@ func Example() {
 	fmt.Println(hub.Stats().Frames.Load(), "frame for feeds,", hub.Stats().ReplayedFrames.Load(), "from the log")
 	// Output:
 	// {"type":"ADDED","object":{"kind":"Pod","apiVersion":"v1","metadata":{"name":"b","namespace":"default","resourceVersion":"7"}}}
-	//  7 <nil>
+	// 7 <nil>
 	// {"type":"ADDED","object":{"kind":"Pod","apiVersion":"v1","metadata":{"name":"b","namespace":"default","resourceVersion":"7"}}}
-	//  7 <nil>
+	// 7 <nil>
 	// {"type":"ADDED","object":{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","namespace":"default","resourceVersion":"6"}}}
-	//  {"type":"ADDED","object":{"kind":"Pod","apiVersion":"v1","metadata":{"name":"b","namespace":"default","resourceVersion":"7"}}}
+	// {"type":"ADDED","object":{"kind":"Pod","apiVersion":"v1","metadata":{"name":"b","namespace":"default","resourceVersion":"7"}}}
 	// 7 <nil>
 	// 1 frame for feeds, 2 from the log
 }
