@@ -184,17 +184,13 @@ const abilitySelector = "metadata.name=spillway,metadata.name!=spillway"
 
 // watchListAbilities observes whether a watch-list is served, and compressed.
 func (p *Prober) watchListAbilities(ctx context.Context) (seen Abilities, err error) {
-	query, err := queryOf(metav1.ListOptions{
-		Watch: true, AllowWatchBookmarks: true, SendInitialEvents: new(true), ResourceVersion: "0",
+	r := p.request("watch", metav1.ListOptions{
+		AllowWatchBookmarks: true, SendInitialEvents: new(true), ResourceVersion: "0",
 		ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan, FieldSelector: abilitySelector,
 		TimeoutSeconds: new(int64(1)),
 	})
-	if err != nil {
-		return seen, err
-	}
-	r := p.request("watch", query, partialObject)
-	r.accepted = func(head http.Header) { seen = p.client.servedWatchList(head) }
-	body, err := p.client.get(ctx, r)
+	r.OnHead = func(head http.Header) { seen = p.client.servedWatchList(head) }
+	body, err := p.client.Get(ctx, r)
 	switch {
 	case err == nil:
 		_ = body.Close()

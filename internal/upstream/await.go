@@ -60,7 +60,7 @@ func Away(err error) bool {
 // noticed sooner (see recoveryProbe).
 func (c *Client) Await(ctx context.Context, ask func(context.Context) error,
 	missed func(err error, again time.Duration)) error {
-	p := pace{first: minPause, longest: maxPause}
+	pause := pauses(minPause, maxPause)
 	var refused time.Time // since when it has done so; zero: it was away since
 	for away := false; ; {
 		err := ask(ctx)
@@ -79,7 +79,7 @@ func (c *Client) Await(ctx context.Context, ask func(context.Context) error,
 				return err
 			}
 		}
-		again := p.fail()
+		again := pause.Step()
 		missed(err, again)
 		c.recoveryProbe.wait(ctx, again)
 	}

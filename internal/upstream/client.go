@@ -86,7 +86,7 @@ func (c *Client) Close() {
 // Version asks upstream what it is.
 func (c *Client) Version(ctx context.Context) (*version.Info, error) {
 	var info version.Info
-	if err := c.getJSON(ctx, request{verb: "get", path: "/version"}, &info); err != nil {
+	if err := c.GetJSON(ctx, GetRequest{Verb: "get", Path: "/version"}, &info); err != nil {
 		return nil, err
 	}
 	c.abilities.sawVersion(info.GitVersion)

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"net/url"
 	"regexp"
 	"strings"
 
@@ -19,7 +18,7 @@ import (
 const (
 	customResourceDefinitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 	// crdPage bounds what is in memory at once: a definition may be a megabyte.
-	crdPage = "50"
+	crdPage = 50
 )
 
 // definition is the little that we read of a CustomResourceDefinition.
@@ -127,7 +126,7 @@ func (d *definition) resource(gvr schema.GroupVersionResource, entry metav1.APIR
 // definition reads the definition of one custom resource; nil if the proxy may not.
 func (c *Client) definition(ctx context.Context, gr schema.GroupResource) (*definition, error) {
 	d := new(definition)
-	if err := c.getJSON(ctx, request{verb: "get", path: customResourceDefinitions + "/" + gr.String()}, d); err != nil {
+	if err := c.GetJSON(ctx, GetRequest{Verb: "get", Path: customResourceDefinitions + "/" + gr.String()}, d); err != nil {
 		return nil, c.unlessHidden(ctx, err)
 	}
 	return d, nil
@@ -136,7 +135,7 @@ func (c *Client) definition(ctx context.Context, gr schema.GroupResource) (*defi
 // definitions reads all of them.
 func (c *Client) definitions(ctx context.Context) (map[schema.GroupResource]*definition, error) {
 	all := map[schema.GroupResource]*definition{}
-	query := url.Values{"limit": {crdPage}}
+	r := GetRequest{Verb: "list", Path: customResourceDefinitions, Options: metav1.ListOptions{Limit: crdPage}}
 	for {
 		var page struct {
 			Metadata struct {
@@ -144,7 +143,7 @@ func (c *Client) definitions(ctx context.Context) (map[schema.GroupResource]*def
 			} `json:"metadata"`
 			Items []*definition `json:"items"`
 		}
-		if err := c.getJSON(ctx, request{verb: "list", path: customResourceDefinitions, query: query}, &page); err != nil {
+		if err := c.GetJSON(ctx, r, &page); err != nil {
 			return all, c.unlessHidden(ctx, err)
 		}
 		for _, d := range page.Items {
@@ -153,6 +152,6 @@ func (c *Client) definitions(ctx context.Context) (map[schema.GroupResource]*def
 		if page.Metadata.Continue == "" {
 			return all, nil
 		}
-		query.Set("continue", page.Metadata.Continue)
+		r.Options.Continue = page.Metadata.Continue
 	}
 }

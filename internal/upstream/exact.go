@@ -37,7 +37,7 @@ func exactly(rv uint64, limit int64) metav1.ListOptions {
 
 func (c *Client) versionsPage(ctx context.Context, r *object.Resource, o metav1.ListOptions,
 	told func(string, uint64)) (next string, err error) {
-	body, err := c.exactPage(ctx, r, o, partialList)
+	body, err := c.exactPage(ctx, r, o, true)
 	if err != nil {
 		return "", err
 	}
@@ -60,7 +60,7 @@ func readVersionsPage(body io.Reader, told func(key string, rv uint64)) (metav1.
 		return err
 	})
 	if err == nil { // to its end, so that the connection stays
-		_, err = io.Copy(io.Discard, io.LimitReader(body, maxProbe))
+		_, err = io.Copy(io.Discard, io.LimitReader(body, maxProbeBytes))
 	}
 	return meta, err
 }
@@ -68,7 +68,7 @@ func readVersionsPage(body io.Reader, told func(key string, rv uint64)) (metav1.
 // From lists at most limit objects from a key on, as they are in the state at exactly rv.
 func (c *Client) From(ctx context.Context, r *object.Resource, rv uint64, key string, limit int64) ([]*object.Object,
 	error) {
-	body, err := c.exactPage(ctx, r, metav1.ListOptions{Limit: limit, Continue: continueAt(rv, key)}, "")
+	body, err := c.exactPage(ctx, r, metav1.ListOptions{Limit: limit, Continue: continueAt(rv, key)}, false)
 	if err != nil {
 		return nil, err
 	}
@@ -83,14 +83,9 @@ func continueAt(rv uint64, key string) string {
 }
 
 // exactPage asks for a page. These requests say "check" in their User-Agent.
-func (c *Client) exactPage(ctx context.Context, r *object.Resource, o metav1.ListOptions, accept string) (io.ReadCloser,
-	error) {
-	query, err := queryOf(o)
-	if err != nil {
-		return nil, err
-	}
-	return c.get(ctx, request{
-		verb: "list", resource: r.GVR.GroupResource(), path: r.Path(), query: query, accept: accept, agent: c.cfg.UserAgent +
-			" check",
-	})
+func (c *Client) exactPage(ctx context.Context, r *object.Resource, o metav1.ListOptions, onlyMetadata bool) (
+	io.ReadCloser, error) {
+	q := GetRequestFor("list", r, o)
+	q.OnlyMetadata, q.Purpose = onlyMetadata, "check"
+	return c.Get(ctx, q)
 }

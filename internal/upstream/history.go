@@ -47,19 +47,12 @@ func (p *History) Begin(ctx context.Context) (uint64, *HistoryStream, error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	rv, err := p.client.revision(ctx, l, p.request("list", p.resource.Path(), url.Values{"limit": {"1"}}, partialList))
+	rv, err := p.client.Revision(ctx, p.resource, l, "backfill")
 	if err != nil {
 		l.HangUp()
 		return 0, nil, err
 	}
 	return rv, &HistoryStream{history: p, link: l}, nil
-}
-
-func (p *History) request(verb, path string, query url.Values, accept string) request {
-	return request{
-		verb: verb, resource: p.resource.GVR.GroupResource(), path: path, query: query, accept: accept,
-		agent: p.client.cfg.UserAgent + " backfill",
-	}
 }
 
 // Watch begins to tell what a selector sees of what happened after from. It is upstream that
@@ -69,16 +62,14 @@ func (t *HistoryStream) Watch(ctx context.Context, sel object.Selector, from uin
 		// 0 would send the whole state
 		return errors.New("BUG: a watch of history needs a version to start from, and a connection")
 	}
-	query, err := queryOf(metav1.ListOptions{
-		Watch: true, AllowWatchBookmarks: true, ResourceVersion: strconv.FormatUint(from, 10),
+	r := GetRequestFor("watch", t.history.resource, metav1.ListOptions{
+		AllowWatchBookmarks: true, ResourceVersion: strconv.FormatUint(from, 10),
 		TimeoutSeconds: new(int64(proofSeconds)),
 		LabelSelector:  sel.LabelQuery(), FieldSelector: sel.FieldQuery(),
 	})
-	if err != nil {
-		return err
-	}
+	r.Path, r.Via, r.Purpose = t.history.path(sel), t.link, "backfill"
 	ctx, t.stop = context.WithTimeout(ctx, proofSeconds*time.Second+historyGracePeriod)
-	body, err := t.history.client.getWith(ctx, t.link, t.history.request("watch", t.history.path(sel), query, ""))
+	body, err := t.history.client.Get(ctx, r)
 	if err != nil {
 		t.hangUp()
 		return err

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"spillway/internal/object"
@@ -52,11 +53,11 @@ type loop struct {
 	paged      bool             // upstream applies limits to LISTs at any version: it has no watch cache
 	template   *object.Bookmark // of upstream's latest bookmark
 
-	pauses  pace      // between requests
-	states  pace      // between complete states
-	ended   *ending   // of the last watch, until the next one is opened
-	unended int       // watch-lists in a row that ended without their end mark
-	lists   time.Time // until when no watch-list is tried, since one did not end
+	pauses  wait.Backoff // between requests
+	states  wait.Backoff // between complete states
+	ended   *ending      // of the last watch, until the next one is opened
+	unended int          // watch-lists in a row that ended without their end mark
+	lists   time.Time    // until when no watch-list is tried, since one did not end
 }
 
 // ending is how a watch ended.
@@ -74,14 +75,14 @@ func (e errSink) Unwrap() error { return e.error }
 // Run mirrors until ctx ends and returns then, with its cause, once nothing of it runs any more. It
 // may be called again, not twice at once.
 func (r *Reflector) Run(ctx context.Context) error {
-	l := loop{r: r, pauses: r.pace, states: r.pace}
+	l := loop{r: r, pauses: r.pauses, states: r.pauses}
 	for ctx.Err() == nil {
 		began := time.Now()
 		l.mirror(ctx)
 		if time.Since(began) >= stableStateDuration {
-			l.states.well()
+			l.states = r.pauses
 		}
-		pause := l.states.fail()
+		pause := l.states.Step()
 		r.observer.Waiting(time.Now().Add(pause))
 		l.sleep(ctx, pause)
 	}
@@ -109,7 +110,7 @@ func (l *loop) mirror(ctx context.Context) {
 		}
 		if apierrors.IsTooManyRequests(err) { // the watch is admitted later, and the state is as good as it was
 			err = nil
-			l.sleep(ctx, l.pauses.fail())
+			l.sleep(ctx, l.pauses.Step())
 		}
 	}
 	if st != nil {
@@ -144,7 +145,7 @@ func (l *loop) watchList(ctx context.Context) (*stream, error) {
 		switch {
 		case err == nil, errors.Is(err, errRelist):
 		case apierrors.IsTooManyRequests(err):
-			l.sleep(ctx, l.pauses.fail())
+			l.sleep(ctx, l.pauses.Step())
 		case unavailable(err) && !l.mostRecent:
 			l.mostRecent = true
 		default:

@@ -14,13 +14,9 @@ import (
 // for what changes the bytes of objects without an event, where Reflector.Relist would be a gap in
 // history for nothing.
 func (c *Client) Objects(ctx context.Context, r *object.Resource, rv uint64) ([]*object.Object, error) {
-	query, err := queryOf(metav1.ListOptions{
+	body, err := c.Get(ctx, GetRequestFor("list", r, metav1.ListOptions{
 		ResourceVersion: strconv.FormatUint(rv, 10), ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
-	})
-	if err != nil {
-		return nil, err
-	}
-	body, err := c.get(ctx, request{verb: "list", resource: r.GVR.GroupResource(), path: r.Path(), query: query})
+	}))
 	if err != nil {
 		return nil, err
 	}

@@ -75,7 +75,7 @@ func (c *Client) origins(ctx context.Context) (origins, error) {
 	var list struct {
 		Items []apiService `json:"items"`
 	}
-	if err := c.getJSON(ctx, request{verb: "list", path: apiServices}, &list); err != nil {
+	if err := c.GetJSON(ctx, GetRequest{Verb: "list", Path: apiServices}, &list); err != nil {
 		return nil, c.unlessHidden(ctx, err)
 	}
 	all := origins{}
@@ -88,7 +88,8 @@ func (c *Client) origins(ctx context.Context) (origins, error) {
 // originOf reads one APIService, which is named after its group and version.
 func (c *Client) originOf(ctx context.Context, gv schema.GroupVersion) (origin, error) {
 	var s apiService
-	if err := c.getJSON(ctx, request{verb: "get", path: apiServices + "/" + gv.Version + "." + gv.Group}, &s); err != nil {
+	path := apiServices + "/" + gv.Version + "." + gv.Group
+	if err := c.GetJSON(ctx, GetRequest{Verb: "get", Path: path}, &s); err != nil {
 		return origin{}, c.unlessHidden(ctx, err)
 	}
 	return s.origin(), nil

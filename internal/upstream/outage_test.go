@@ -139,17 +139,14 @@ func TestServes(t *testing.T) {
 
 // Pauses grow, are never the same for all, and begin anew.
 func TestPace(t *testing.T) {
-	p := pace{first: 100, longest: 800}
+	p := pauses(100, 800)
 	for i, want := range []time.Duration{100, 200, 400, 800, 800} {
-		if d := p.fail(); d < want/2 || d >= want*3/2 {
+		if d := p.Step(); d < want/2 || d >= want*3/2 {
 			t.Errorf("pause %d is %d, want about %d", i, d, want)
 		}
 	}
-	p.well()
-	if d := p.fail(); d >= 150 {
-		t.Errorf("after health it is %d", d)
-	}
-	if (&pace{}).fail() != 0 {
+	none := pauses(0, 0)
+	if none.Step() != 0 {
 		t.Error("no pause is not none")
 	}
 	seen := map[time.Duration]bool{}

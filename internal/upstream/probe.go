@@ -2,13 +2,9 @@ package upstream
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
-	"net/http"
 	"net/http/httptrace"
-	"net/url"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -26,11 +22,6 @@ const (
 	proofSeconds = 3
 	// proofGrace is how much longer we wait for upstream to end the watch.
 	proofGrace = 2 * time.Second
-	// maxProbe bounds what is read of a limit=1 LIST.
-	maxProbe = 16 << 20
-
-	partialList   = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
-	partialObject = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 )
 
 // Prober finds out how fresh a mirror must be, and whether it is (design D7). Safe for use by many
@@ -91,7 +82,7 @@ func (p *Prober) Begin(ctx context.Context) (uint64, *Probe, error) {
 	l, err := p.client.probes.Take()
 	if err == nil {
 		var rv uint64
-		if rv, err = p.client.revision(ctx, l, p.request("list", url.Values{"limit": {"1"}}, partialList)); err == nil {
+		if rv, err = p.client.Revision(ctx, p.resource, l, "probe"); err == nil {
 			return rv, &Probe{prober: p, link: l}, nil
 		}
 		l.HangUp()
@@ -100,33 +91,11 @@ func (p *Prober) Begin(ctx context.Context) (uint64, *Probe, error) {
 	return 0, nil, err
 }
 
-func (p *Prober) request(verb string, query url.Values, accept string) request {
-	return request{
-		verb: verb, resource: p.resource.GVR.GroupResource(), path: p.resource.Path(), query: query, accept: accept,
-		agent: p.client.cfg.UserAgent + " probe",
-	}
-}
-
-// revision is the version of a LIST of one item.
-func (c *Client) revision(ctx context.Context, via http.RoundTripper, r request) (uint64, error) {
-	body, err := c.getWith(ctx, via, r)
-	if err != nil {
-		return 0, err
-	}
-	defer body.Close()
-	text, err := io.ReadAll(io.LimitReader(body, maxProbe+1)) // to its end, so that the connection stays
-	if err != nil {
-		return 0, fmt.Errorf("probe of %s: %w", r.resource, err)
-	}
-	var list struct {
-		Metadata struct {
-			ResourceVersion string `json:"resourceVersion"`
-		} `json:"metadata"`
-	}
-	if err := json.Unmarshal(text, &list); err != nil {
-		return 0, fmt.Errorf("probe of %s: %w", r.resource, err)
-	}
-	return parseRV(list.Metadata.ResourceVersion)
+// request is one for metadata.
+func (p *Prober) request(verb string, o metav1.ListOptions) GetRequest {
+	r := GetRequestFor(verb, p.resource, o)
+	r.OnlyMetadata, r.Purpose = true, "probe"
+	return r
 }
 
 // Prove watches from the version that the mirror has reached until upstream's first bookmark
@@ -161,14 +130,12 @@ func (p *Probe) watch(ctx context.Context, from uint64) (progress Progress, err 
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn: func(info httptrace.GotConnInfo) { progress.SameConnection = info.Reused },
 	})
-	query, err := queryOf(metav1.ListOptions{
-		Watch: true, AllowWatchBookmarks: true, ResourceVersion: strconv.FormatUint(from, 10),
+	r := p.prober.request("watch", metav1.ListOptions{
+		AllowWatchBookmarks: true, ResourceVersion: strconv.FormatUint(from, 10),
 		TimeoutSeconds: new(int64(proofSeconds)),
 	})
-	if err != nil {
-		return progress, err
-	}
-	body, err := p.prober.client.getWith(ctx, p.link, p.prober.request("watch", query, partialObject))
+	r.Via = p.link
+	body, err := p.prober.client.Get(ctx, r)
 	if err != nil {
 		return progress, err
 	}

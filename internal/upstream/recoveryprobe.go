@@ -40,13 +40,11 @@ type recoveryProbe struct {
 func (p *recoveryProbe) wait(ctx context.Context, d time.Duration) bool {
 	back, leave := p.enter()
 	defer leave()
-	timer := time.NewTimer(d)
-	defer timer.Stop()
+	waiting, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
 	select {
 	case <-back:
-	case <-timer.C:
-		return false
-	case <-ctx.Done():
+	case <-waiting.Done():
 		return false
 	}
 	sleep(ctx, min(d, rand.N(recoverySpread))) // #nosec G404 -- spreads times
@@ -55,12 +53,9 @@ func (p *recoveryProbe) wait(ctx context.Context, d time.Duration) bool {
 
 // sleep waits for d, or until ctx ends.
 func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	<-ctx.Done()
 }
 
 func (p *recoveryProbe) enter() (back <-chan struct{}, leave func()) {
@@ -162,7 +157,11 @@ func serving(code int) bool {
 
 // readiness is the status with which upstream answers whether it is ready.
 func (c *Client) readiness(ctx context.Context) (int, error) {
-	req := c.newRequest(ctx, request{path: "/readyz", accept: "*/*"})
+	req, err := c.newRequest(ctx, GetRequest{Path: "/readyz"})
+	if err != nil {
+		return 0, err
+	}
+	req.Header.Set("Accept", "*/*")
 	resp, err := c.http.Transport.RoundTrip(req)
 	c.contact.note(resp, err)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"spillway/internal/object"
 	"spillway/internal/watchdog"
@@ -23,7 +24,7 @@ type Reflector struct {
 	observer Observer
 	promised func() uint64 // nil: no more is promised than the Sink received
 
-	pace       pace          // how long to pause, at first and at most
+	pauses     wait.Backoff  // between requests, and between complete states
 	endMarkFor time.Duration // how long a watch-list may make no progress before its end
 
 	relist  atomic.Bool            // the next watch must not resume
@@ -82,7 +83,7 @@ func WithPromised(rv func() uint64) Option {
 // WithPauses says how long to wait before the next request upstream: after the first failure, and
 // at most. The default is 0.2 s and 8 s.
 func WithPauses(first, longest time.Duration) Option {
-	return func(r *Reflector) { r.pace = pace{first: first, longest: longest} }
+	return func(r *Reflector) { r.pauses = pauses(first, longest) }
 }
 
 // WithEndMarkWait says how long a watch-list may make no progress before its initial events end.
@@ -94,8 +95,7 @@ func WithEndMarkWait(d time.Duration) Option {
 // NewReflector starts nothing; Run does.
 func NewReflector(client *Client, resource *object.Resource, sink Sink, opts ...Option) *Reflector {
 	r := &Reflector{client: client, resource: resource, sink: sink, log: zap.NewNop(), observer: Observer{}.complete(),
-		endMarkFor: endMarkTimeout, born: time.Now()}
-	r.pace = pace{first: minPause, longest: maxPause}
+		pauses: pauses(minPause, maxPause), endMarkFor: endMarkTimeout, born: time.Now()}
 	for _, o := range opts {
 		o(r)
 	}

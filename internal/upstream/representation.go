@@ -31,7 +31,7 @@ func (c *Client) SchemaHashes(ctx context.Context) (map[schema.GroupVersion]stri
 			URL string `json:"serverRelativeURL"`
 		} `json:"paths"`
 	}
-	if err := c.getJSON(ctx, request{verb: "get", path: "/openapi/v3"}, &index); err != nil {
+	if err := c.GetJSON(ctx, GetRequest{Verb: "get", Path: "/openapi/v3"}, &index); err != nil {
 		return nil, err
 	}
 	hashes := map[schema.GroupVersion]string{}

@@ -23,11 +23,7 @@ func (p *Prober) State(ctx context.Context) (uint64, map[string]uint64, error) {
 }
 
 func (p *Prober) state(ctx context.Context) (uint64, map[string]uint64, error) {
-	query, err := queryOf(metav1.ListOptions{})
-	if err != nil {
-		return 0, nil, err
-	}
-	body, err := p.client.get(ctx, p.request("list", query, partialList))
+	body, err := p.client.Get(ctx, p.request("list", metav1.ListOptions{}))
 	if err != nil {
 		return 0, nil, err
 	}

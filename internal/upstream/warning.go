@@ -41,7 +41,10 @@ func (r *Reflector) recordWarning(ctx context.Context, head http.Header) {
 func (c *Client) warnings(ctx context.Context) ([]utilnet.WarningHeader, error) {
 	ctx, cancel := context.WithTimeout(ctx, warningTimeout)
 	defer cancel()
-	req := c.newRequest(ctx, request{verb: "get", path: "/version"})
+	req, err := c.newRequest(ctx, GetRequest{Verb: "get", Path: "/version"})
+	if err != nil {
+		return nil, err
+	}
 	response, err := c.http.Transport.RoundTrip(req)
 	if err != nil {
 		return nil, err

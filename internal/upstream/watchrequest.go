@@ -4,14 +4,11 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"net/url"
 	"strconv"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes/scheme"
 )
 
 // watchGrace is how much longer than its timeoutSeconds a watch may last before we end it
@@ -62,18 +59,18 @@ func (l *loop) recover(ctx context.Context) {
 	switch {
 	case end == nil:
 	case end.lasted < stableWatchDuration && !end.expired:
-		l.sleep(ctx, min(l.pauses.fail(), spread(maxBusyPause)))
+		l.sleep(ctx, min(l.pauses.Step(), spread(maxBusyPause)))
 	default:
-		l.pauses.well()
+		l.pauses = l.r.pauses
 		if !end.expired {
-			l.sleep(ctx, spread(l.pauses.first/2))
+			l.sleep(ctx, spread(l.pauses.Duration))
 		}
 	}
 }
 
 // pause waits before the next attempt.
 func (l *loop) pause(ctx context.Context, v verdict, err error) {
-	d := l.pauses.fail()
+	d := l.pauses.Step()
 	seconds, _ := apierrors.SuggestsClientDelay(err)
 	switch {
 	case apierrors.IsTooManyRequests(err):
@@ -89,7 +86,7 @@ func (l *loop) pause(ctx context.Context, v verdict, err error) {
 	var back bool
 	l.r.wait(func() { back = l.r.client.recoveryProbe.wait(ctx, d) })
 	if back {
-		l.pauses.well()
+		l.pauses = l.r.pauses
 	}
 }
 
@@ -124,28 +121,23 @@ func verdictOn(err error, initial bool) verdict {
 // watch sends one request for a watch, or for a watch-list.
 func (r *Reflector) watch(ctx context.Context, o metav1.ListOptions) (*stream, error) {
 	initial := o.SendInitialEvents != nil
-	o.Watch = true
 	if initial {
 		o = r.atLeast(o)
 	}
-	query, err := queryOf(o)
-	if err != nil {
-		return nil, err
-	}
 	lasts := time.Duration(*o.TimeoutSeconds) * time.Second
 	ctx, cancel := context.WithTimeout(ctx, lasts+watchGrace)
-	asked := r.request(ctx, "watch", query)
+	req := r.request(ctx, "watch", o)
 	if initial {
-		record := asked.accepted
-		asked.accepted = func(head http.Header) {
+		record := req.OnHead
+		req.OnHead = func(head http.Header) {
 			record(head)
 			r.client.abilities.saw(r.client.servedWatchList(head))
 		}
-		asked.patience = watchListHeadTimeout
+		req.HeadTimeout = watchListHeadTimeout
 	}
 	var on watchConn
 	r.loop.Rest()
-	body, err := r.client.get(on.trace(ctx), asked)
+	body, err := r.client.Get(on.trace(ctx), req)
 	r.loop.Work()
 	if err != nil {
 		cancel()
@@ -166,13 +158,9 @@ func (r *Reflector) watch(ctx context.Context, o metav1.ListOptions) (*stream, e
 
 // list reads a LIST, or one page of it.
 func (r *Reflector) list(ctx context.Context, o metav1.ListOptions) (listing, error) {
-	query, err := queryOf(r.atLeast(o))
-	if err != nil {
-		return listing{}, err
-	}
 	r.loop.Rest() // until the list has arrived
 	defer r.loop.Work()
-	body, err := r.client.get(ctx, r.request(ctx, "list", query))
+	body, err := r.client.Get(ctx, r.request(ctx, "list", r.atLeast(o)))
 	if err != nil {
 		return listing{}, err
 	}
@@ -180,10 +168,10 @@ func (r *Reflector) list(ctx context.Context, o metav1.ListOptions) (listing, er
 	return decodeList(r.resource, body)
 }
 
-func (r *Reflector) request(ctx context.Context, verb string, query url.Values) request {
-	accepted := func(head http.Header) { r.recordWarning(ctx, head) }
-	return request{verb: verb, resource: r.resource.GVR.GroupResource(), path: r.resource.Path(), query: query,
-		accepted: accepted}
+func (r *Reflector) request(ctx context.Context, verb string, o metav1.ListOptions) GetRequest {
+	req := GetRequestFor(verb, r.resource, o)
+	req.OnHead = func(head http.Header) { r.recordWarning(ctx, head) }
+	return req
 }
 
 // atLeast raises the version that a complete state must not be older than to what has been
@@ -197,9 +185,4 @@ func (r *Reflector) atLeast(o metav1.ListOptions) metav1.ListOptions {
 		o.ResourceVersion = strconv.FormatUint(max(rv, promised), 10)
 	}
 	return o
-}
-
-// queryOf spells list options as a query.
-func queryOf(o metav1.ListOptions) (url.Values, error) {
-	return scheme.ParameterCodec.EncodeParameters(&o, schema.GroupVersion{Version: "v1"})
 }
