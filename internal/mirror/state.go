@@ -16,6 +16,7 @@ import (
 	"spillway/internal/mirror/states"
 	"spillway/internal/status"
 	"spillway/internal/upstream"
+	"spillway/internal/upstream/wire"
 )
 
 const (
@@ -108,7 +109,7 @@ func causeOf(err error) states.Cause {
 	switch {
 	case errors.As(err, &refusal):
 		c.Why = states.WhyUncacheable
-	case errors.Is(err, upstream.ErrUncacheable):
+	case errors.Is(err, wire.ErrUncacheable):
 		c.Why = states.WhyMalformed
 	case !errors.As(err, &status):
 		if !upstream.Away(err) {

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"spillway/internal/object"
+	"spillway/internal/upstream/wire"
 )
 
 // exactPage is how many objects of an exact state are requested at a time.
@@ -52,8 +53,8 @@ func (c *Client) versionsPage(ctx context.Context, r *object.Resource, o metav1.
 // readVersionsPage tells the version of every object of a page, by key and in upstream's order. The
 // page may be long: metadata has up to 256 KiB of annotations.
 func readVersionsPage(body io.Reader, told func(key string, rv uint64)) (metav1.ListMeta, error) {
-	meta, err := readItems(body, func(raw []byte) error {
-		rv, key, _, err := versionOf(raw)
+	meta, err := wire.ReadItems(body, func(raw []byte) error {
+		rv, key, _, err := wire.VersionOf(raw)
 		if err == nil {
 			told(key, rv)
 		}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"spillway/internal/object"
+	"spillway/internal/upstream/wire"
 )
 
 // FollowDefinitions tells of every CustomResourceDefinition, at first of all and then of each that
@@ -74,7 +75,7 @@ func (c *Client) Follow(ctx context.Context, log *zap.Logger, r *object.Resource
 // for ever, but not one that retrying as if upstream were merely down can mend.
 func Denied(err error) bool {
 	return apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsMethodNotSupported(err) ||
-		errors.Is(err, ErrUncacheable)
+		errors.Is(err, wire.ErrUncacheable)
 }
 
 // forbiddenGracePeriod is how long an apiserver may forbid what it allowed before: one that has
@@ -164,7 +165,7 @@ func (n *changeNotifier) Bookmark(*object.Bookmark, uint64) error { return nil }
 func (n *changeNotifier) read(o *object.Object) (string, error) {
 	value, err := n.valueOf(o)
 	if err != nil {
-		return "", fmt.Errorf("%w: %s: %w", ErrUncacheable, o.Key, err)
+		return "", fmt.Errorf("%w: %s: %w", wire.ErrUncacheable, o.Key, err)
 	}
 	return value, nil
 }

@@ -96,22 +96,22 @@ func (t *HistoryStream) Next() (kind object.Type, o *object.Object, rv uint64, e
 	if err != nil {
 		return 0, nil, 0, err
 	}
-	what, raw, err := split(line)
+	what, raw, err := wire.SplitEvent(line)
 	if err != nil {
 		return 0, nil, 0, err
 	}
 	switch what {
 	case watch.Error:
-		return 0, nil, 0, statusError(raw)
+		return 0, nil, 0, wire.StatusError(raw)
 	case watch.Bookmark:
-		rv, _, _, err = versionOf(raw)
+		rv, _, _, err = wire.VersionOf(raw)
 		return 0, nil, rv, err
 	case watch.Modified:
 		kind = object.Modified
 	case watch.Deleted:
 		kind = object.Deleted
 	}
-	if o, err = parse(t.history.resource, raw); err != nil {
+	if o, err = wire.ParseObject(t.history.resource, raw); err != nil {
 		return 0, nil, 0, err
 	}
 	return kind, o, o.RV, nil

@@ -3,7 +3,6 @@ package upstream
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"maps"
 	"math/rand/v2"
@@ -18,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"spillway/internal/object"
+	"spillway/internal/upstream/wire"
 )
 
 const (
@@ -197,17 +197,17 @@ func (l *loop) list(ctx context.Context) error {
 		return err
 	}
 	l.paged = l.paged || o.ResourceVersion == "0" && pages > 1
-	rv, err := parseRV(state.meta.ResourceVersion)
+	rv, err := wire.ParseRV(state.Meta.ResourceVersion)
 	if err != nil {
 		l.r.failed(ctx, "list", err)
 		return err
 	}
-	return l.replace(ctx, state.objects, rv)
+	return l.replace(ctx, state.Objects, rv)
 }
 
 // pages reads a LIST page by page. If upstream no longer has the version of the pages, the LIST is
 // repeated without a limit.
-func (l *loop) pages(ctx context.Context, o metav1.ListOptions) (whole listing, pages int, err error) {
+func (l *loop) pages(ctx context.Context, o metav1.ListOptions) (whole wire.Listing, pages int, err error) {
 	l.r.relist.Store(false)
 	first := o
 	for {
@@ -218,22 +218,22 @@ func (l *loop) pages(ctx context.Context, o metav1.ListOptions) (whole listing, 
 			return whole, pages + 1, err
 		}
 		if err != nil {
-			return listing{}, pages, err
+			return wire.Listing{}, pages, err
 		}
 		pages++
-		whole.meta, whole.objects = page.meta, append(whole.objects, page.objects...)
-		if page.meta.Continue == "" {
+		whole.Meta, whole.Objects = page.Meta, append(whole.Objects, page.Objects...)
+		if page.Meta.Continue == "" {
 			return whole, pages, nil
 		}
-		o.Continue, o.ResourceVersion = page.meta.Continue, ""
+		o.Continue, o.ResourceVersion = page.Meta.Continue, ""
 	}
 }
 
-func (l *loop) page(ctx context.Context, o metav1.ListOptions) (listing, error) {
+func (l *loop) page(ctx context.Context, o metav1.ListOptions) (wire.Listing, error) {
 	page, err := l.r.list(ctx, o)
 	if err != nil {
 		l.r.failed(ctx, "list", err)
-		return listing{}, err
+		return wire.Listing{}, err
 	}
 	l.r.reached(nil)
 	return page, nil
@@ -374,14 +374,4 @@ func (l *loop) refused(ctx context.Context, err error) error {
 func unavailable(err error) bool {
 	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) ||
 		apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
-}
-
-// parseRV reads a resourceVersion, which upstream may make up as it likes: only decimal ones can be
-// compared (W-242).
-func parseRV(text string) (uint64, error) {
-	rv, err := strconv.ParseUint(text, 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("%w: resourceVersion %q is not a decimal number", ErrUncacheable, text)
-	}
-	return rv, nil
 }

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"spillway/internal/object"
+	"spillway/internal/upstream/wire"
 )
 
 // Objects lists a resource as upstream shows it now, at a version that is not older than rv. It is
@@ -26,6 +27,6 @@ func (c *Client) Objects(ctx context.Context, r *object.Resource, rv uint64) ([]
 // objectsOf reads a list, and closes it.
 func objectsOf(r *object.Resource, body io.ReadCloser) ([]*object.Object, error) {
 	defer body.Close()
-	list, err := decodeList(r, body)
-	return list.objects, err
+	list, err := wire.ReadList(r, body)
+	return list.Objects, err
 }

@@ -154,14 +154,14 @@ func (p *Progress) read(in *wire.Lines) error {
 		if err != nil {
 			return err
 		}
-		t, raw, err := split(line)
+		t, raw, err := wire.SplitEvent(line)
 		if err != nil {
 			return err
 		}
 		if t == watch.Error {
-			return statusError(raw)
+			return wire.StatusError(raw)
 		}
-		rv, _, _, err := versionOf(raw)
+		rv, _, _, err := wire.VersionOf(raw)
 		if err != nil {
 			return err
 		}

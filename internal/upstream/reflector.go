@@ -49,7 +49,7 @@ type Status struct {
 	// RV is how far the Sink has been brought.
 	RV uint64
 	// Err is why upstream was last of no use, nil once it was again. An HTTP answer is an
-	// apierrors.APIStatus; see also ErrUncacheable.
+	// apierrors.APIStatus; see also wire.ErrUncacheable.
 	Err error
 	// Contact is when upstream last sent anything useful.
 	Contact time.Time

@@ -16,6 +16,7 @@ import (
 
 	"spillway/internal/fakeapiserver"
 	"spillway/internal/object"
+	"spillway/internal/upstream/wire"
 )
 
 func TestMirror(t *testing.T) {
@@ -207,7 +208,7 @@ func TestPages(t *testing.T) {
 		t.Fatalf("%d pages, %v", pages, err)
 	}
 	var got []string
-	for _, o := range list.objects {
+	for _, o := range list.Objects {
 		if !strings.HasPrefix(string(o.JSON()), `{"kind":"ConfigMap",`) {
 			t.Errorf("%s lacks its type: %s", o.Key, o.JSON())
 		}
@@ -247,7 +248,7 @@ func TestUncacheable(t *testing.T) {
 	told := make(chan error, 1000)
 	mirror(t, c, configMaps, newRecorder(), WithObserver(Observer{Failed: func(err error) { told <- err }}))
 	for err := range told {
-		if errors.Is(err, ErrUncacheable) {
+		if errors.Is(err, wire.ErrUncacheable) {
 			return
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"spillway/internal/object"
+	"spillway/internal/upstream/wire"
 )
 
 // maxProbeBytes bounds what is read of a LIST of one item.
@@ -41,7 +42,7 @@ func (c *Client) Revision(ctx context.Context, resource *object.Resource, via ht
 	if err := json.Unmarshal(text, &list); err != nil {
 		return 0, fmt.Errorf("probe of %s: %w", r.Resource, err)
 	}
-	return parseRV(list.Metadata.ResourceVersion)
+	return wire.ParseRV(list.Metadata.ResourceVersion)
 }
 
 // watchConn is the connection that a watch travels on.

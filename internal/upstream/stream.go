@@ -1,17 +1,13 @@
 package upstream
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"sync/atomic"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"spillway/internal/object"
@@ -91,7 +87,7 @@ func (s *stream) next() (event, error) {
 	line, err := s.lines.Next()
 	s.r.loop.Work()
 	if errors.Is(err, wire.ErrTooLong) {
-		return event{}, &messageError{fmt.Errorf("%w: %w", ErrUncacheable, err)}
+		return event{}, &messageError{fmt.Errorf("%w: %w", wire.ErrUncacheable, err)}
 	}
 	if err != nil {
 		return event{}, err
@@ -109,13 +105,13 @@ func (s *stream) next() (event, error) {
 
 // parse reads one line. Nothing of the line is kept.
 func (s *stream) parse(line []byte) (event, error) {
-	kind, raw, err := split(line)
+	kind, raw, err := wire.SplitEvent(line)
 	if err != nil {
 		return event{}, err
 	}
 	switch kind {
 	case watch.Error:
-		return event{}, statusError(raw)
+		return event{}, wire.StatusError(raw)
 	case watch.Bookmark:
 		e, err := parseBookmark(s.resource, raw)
 		if e.endsInitial && s.endMark != nil {
@@ -127,21 +123,11 @@ func (s *stream) parse(line []byte) (event, error) {
 	if s.endMark != nil {
 		s.endMark.saw(kind, len(raw))
 	}
-	o, err := parse(s.resource, raw)
+	o, err := wire.ParseObject(s.resource, raw)
 	if err != nil {
 		return event{}, err
 	}
 	return event{kind: kind, rv: o.RV, object: o}, nil
-}
-
-// parse reads an object of which raw is not kept. What cannot be read now cannot be read later
-// either.
-func parse(r *object.Resource, raw []byte) (*object.Object, error) {
-	o, err := r.Parse(raw)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUncacheable, err)
-	}
-	return o, nil
 }
 
 // errWentBack says that upstream told of something older than what it had told before.
@@ -164,60 +150,10 @@ func (s *stream) follows(rv uint64) error {
 
 // parseBookmark reads a bookmark and cuts the template for our own out of it. raw is not kept.
 func parseBookmark(r *object.Resource, raw []byte) (event, error) {
-	rv, _, endsInitial, err := versionOf(raw)
+	rv, _, endsInitial, err := wire.VersionOf(raw)
 	if err != nil {
 		return event{}, fmt.Errorf("bookmark of %s: %w", r, err)
 	}
 	template, err := object.BookmarkFrom(r, raw)
 	return event{kind: watch.Bookmark, rv: rv, bookmark: template, endsInitial: endsInitial}, err
-}
-
-// statusError is the error in an ERROR event.
-func statusError(raw []byte) error {
-	var status metav1.Status
-	if err := json.Unmarshal(raw, &status); err != nil || status.Kind != "Status" {
-		return fmt.Errorf("ERROR event with %.200q", raw)
-	}
-	return &apierrors.StatusError{ErrStatus: status}
-}
-
-// split cuts a line into the event's type and the bytes of its object, which alias the line. The
-// common case is cut by position: parsing the object shows whether more than one value stands
-// there.
-func split(line []byte) (watch.EventType, []byte, error) {
-	const head, middle = `{"type":"`, `","object":`
-	if rest, ok := bytes.CutPrefix(line, []byte(head)); ok {
-		kind, object, ok := bytes.Cut(rest, []byte(middle))
-		if t := eventType(kind); ok && t != "" && len(object) > 1 && object[len(object)-1] == '}' {
-			return t, object[:len(object)-1], nil
-		}
-	}
-	var e struct {
-		Type   string          `json:"type"`
-		Object json.RawMessage `json:"object"`
-	}
-	if err := json.Unmarshal(line, &e); err != nil {
-		return "", nil, fmt.Errorf("watch event: %w", err)
-	}
-	t := eventType([]byte(e.Type))
-	if t == "" {
-		return "", nil, fmt.Errorf("watch event of unknown type %.40q", e.Type)
-	}
-	return t, e.Object, nil
-}
-
-func eventType(name []byte) watch.EventType {
-	switch string(name) {
-	case "ADDED":
-		return watch.Added
-	case "MODIFIED":
-		return watch.Modified
-	case "DELETED":
-		return watch.Deleted
-	case "BOOKMARK":
-		return watch.Bookmark
-	case "ERROR":
-		return watch.Error
-	}
-	return ""
 }

@@ -9,8 +9,6 @@
 package upstream
 
 import (
-	"errors"
-
 	"spillway/internal/object"
 )
 
@@ -27,8 +25,3 @@ type Sink interface {
 	// upstream's bookmark.
 	Bookmark(b *object.Bookmark, rv uint64) error
 }
-
-// ErrUncacheable says that what upstream sends can never be mirrored, whatever is tried again:
-// versions that are not decimal numbers, or objects that cannot be read. The resource must be
-// passed through.
-var ErrUncacheable = errors.New("cannot be mirrored")

@@ -2,9 +2,10 @@ package upstream
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+
+	"spillway/internal/upstream/wire"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -36,28 +37,6 @@ func (p *Prober) state(ctx context.Context) (uint64, map[string]uint64, error) {
 	if err != nil {
 		return 0, nil, fmt.Errorf("state of %s: %w", p.resource, err)
 	}
-	rv, err := parseRV(page.ResourceVersion)
+	rv, err := wire.ParseRV(page.ResourceVersion)
 	return rv, versions, err
-}
-
-// versionOf is an object's version and key, and whether it is the bookmark at the end of initial
-// events.
-func versionOf(raw []byte) (rv uint64, key string, end bool, err error) {
-	var o struct {
-		Metadata struct {
-			Namespace       string            `json:"namespace"`
-			Name            string            `json:"name"`
-			ResourceVersion string            `json:"resourceVersion"`
-			Annotations     map[string]string `json:"annotations"`
-		} `json:"metadata"`
-	}
-	if err := json.Unmarshal(raw, &o); err != nil {
-		return 0, "", false, fmt.Errorf("watch event: %w", err)
-	}
-	key = o.Metadata.Name
-	if o.Metadata.Namespace != "" {
-		key = o.Metadata.Namespace + "/" + key
-	}
-	rv, err = parseRV(o.Metadata.ResourceVersion)
-	return rv, key, o.Metadata.Annotations[metav1.InitialEventsAnnotationKey] == "true", err
 }

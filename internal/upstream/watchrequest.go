@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"time"
 
+	"spillway/internal/upstream/wire"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -104,7 +106,7 @@ func verdictOn(err error, initial bool) verdict {
 	var status apierrors.APIStatus
 	switch {
 	// what stands between may wait for the first event
-	case errors.Is(err, ErrUncacheable), initial && errors.As(err, new(errNoHead)):
+	case errors.Is(err, wire.ErrUncacheable), initial && errors.As(err, new(errNoHead)):
 		return answered
 	case !errors.As(err, &status):
 		return unreachable
@@ -148,7 +150,7 @@ func (r *Reflector) watch(ctx context.Context, o metav1.ListOptions) (*stream, e
 	}
 	st := newStream(cancel, r, body)
 	st.carrier, st.until, st.ordered = on, time.Now().Add(lasts), !initial
-	st.last, _ = parseRV(o.ResourceVersion) // 0 if any will do
+	st.last, _ = wire.ParseRV(o.ResourceVersion) // 0 if any will do
 	if initial {
 		st.endMark = newEndMark(r.endMarkFor, func() bool { return r.client.answersInTime(ctx) }, st.fail)
 	}
@@ -157,15 +159,15 @@ func (r *Reflector) watch(ctx context.Context, o metav1.ListOptions) (*stream, e
 }
 
 // list reads a LIST, or one page of it.
-func (r *Reflector) list(ctx context.Context, o metav1.ListOptions) (listing, error) {
+func (r *Reflector) list(ctx context.Context, o metav1.ListOptions) (wire.Listing, error) {
 	r.loop.Rest() // until the list has arrived
 	defer r.loop.Work()
 	body, err := r.client.Get(ctx, r.request(ctx, "list", r.atLeast(o)))
 	if err != nil {
-		return listing{}, err
+		return wire.Listing{}, err
 	}
 	defer body.Close()
-	return decodeList(r.resource, body)
+	return wire.ReadList(r.resource, body)
 }
 
 func (r *Reflector) request(ctx context.Context, verb string, o metav1.ListOptions) GetRequest {
@@ -181,7 +183,7 @@ func (r *Reflector) atLeast(o metav1.ListOptions) metav1.ListOptions {
 		return o
 	}
 	promised := r.promised()
-	if rv, err := parseRV(o.ResourceVersion); err == nil && rv > 0 {
+	if rv, err := wire.ParseRV(o.ResourceVersion); err == nil && rv > 0 {
 		o.ResourceVersion = strconv.FormatUint(max(rv, promised), 10)
 	}
 	return o
