@@ -35,11 +35,13 @@ var mayImport = map[string][]string{
 	"websocket":    {},
 	"metric":       {},
 	"watchdog":     {},
-	"upstream":     {"editdistance", "object", "upstream/transport", "upstream/wire", "watchdog"},
+	"upstream":     {"object", "upstream/transport", "upstream/wire", "watchdog"},
 	"requestinfo":  {},
 
-	"upstream/transport": {"rawio", "rotation"},
-	"upstream/wire":      {"object"},
+	"upstream/discovery":    {"editdistance", "object", "upstream", "upstream/transport", "upstream/wire"},
+	"upstream/transport":    {"rawio", "rotation"},
+	"upstream/upstreamtest": {"fakeapiserver", "upstream", "upstream/transport"},
+	"upstream/wire":         {"object"},
 
 	"auth": {
 		"flowcontrol", "metric", "object", "requestinfo", "rotation", "timerheap", "tlsconn", "watchdog",

@@ -178,7 +178,7 @@ func (m *mirror) judged(cause states.Cause, serves bool) {
 
 // well reports that the last that upstream sent was of use.
 func (m *mirror) well() bool {
-	since, _ := m.reflector.Away()
+	since, _ := m.reflector.AwaySince()
 	return since.IsZero()
 }
 
@@ -209,7 +209,7 @@ func (m *mirror) age() (age time.Duration, away bool) {
 	if !s.Holds() || !m.resource.Ready() {
 		return 0, false
 	}
-	since, contact := m.reflector.Away()
+	since, contact := m.reflector.AwaySince()
 	switch {
 	case !m.watched.StalledSince().IsZero(), isOver(m.reflector.UnwatchedSince()):
 		return time.Since(m.lastCurrent()), s.Cause().Why == states.WhyUnreachable

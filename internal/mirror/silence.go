@@ -81,5 +81,5 @@ func (m *mirror) proveAlive(ctx context.Context) {
 // after an answer to it excuses no watch.
 func refused(err error) bool {
 	var status apierrors.APIStatus
-	return !errors.Is(err, freshness.ErrNotProven) && errors.As(err, &status) && upstream.Away(err)
+	return !errors.Is(err, freshness.ErrNotProven) && errors.As(err, &status) && upstream.IsAway(err)
 }

@@ -36,7 +36,7 @@ import (
 	"spillway/internal/source/sourcetest"
 	"spillway/internal/tracing"
 	"spillway/internal/upstream"
-	"spillway/internal/upstream/transport"
+	"spillway/internal/upstream/upstreamtest"
 	"spillway/internal/watch"
 )
 
@@ -144,17 +144,9 @@ func rigOf(t *testing.T, up *fakeapiserver.Server, o rigOptions) *rig {
 // mirror starts the mirrors.
 func (r *rig) mirror(o rigOptions) {
 	r.t.Helper()
-	transports, err := transport.New(transport.ConfigSource{Config: r.up.Config()}, zap.NewNop())
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	client, err := upstream.NewClient(transports)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	client := upstreamtest.NewClient(r.t, r.up.Config())
 	r.client = client
 	ctx, stop := context.WithCancel(context.Background())
-	r.t.Cleanup(client.Close)
 	for _, info := range o.mirrors {
 		resource := cache.New(info, *o.limits, time.Now)
 		hub := fanout.NewHub(resource)

@@ -15,16 +15,16 @@ import (
 	"spillway/internal/upstream/transport"
 )
 
-// Away reports that an error says no more than that upstream cannot be used now: the same may work
-// as soon as it is there. It is judged by its class, and what is of none counts as a word of
+// IsAway reports that an error says no more than that upstream cannot be used now: the same may
+// work as soon as it is there. It is judged by its class, and what is of none counts as a word of
 // upstream's, or about it, that waiting does not change: a refusal (4xx), a certificate that is not
 // trusted, credentials that cannot be had, something that is no kube-apiserver.
 //
-// Away is: a name that does not resolve, since names come and go with what they name; no
-// connection, or none that lasts, a handshake included; no answer in time, also of a credential
-// plugin; and an answer of the apiserver, or of a proxy in front of it, that it cannot serve now
-// (5xx, 429).
-func Away(err error) bool {
+// Upstream is away if its name does not resolve, since names come and go with what they name; if
+// there is no connection, or none that lasts, a handshake included; without an answer in time, also
+// of a credential plugin; and by an answer of the apiserver, or of a proxy in front of it, that it
+// cannot serve now (5xx, 429).
+func IsAway(err error) bool {
 	var status apierrors.APIStatus
 	var name *net.DNSError
 	var op *net.OpError
@@ -69,7 +69,7 @@ func (c *Client) Await(ctx context.Context, ask func(context.Context) error,
 			return nil
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case Away(err):
+		case IsAway(err):
 			away, refused = true, time.Time{}
 		default:
 			if refused.IsZero() {
@@ -103,7 +103,7 @@ func (c *Client) begins(ctx context.Context, credentials, rules bool) bool {
 	code, err := c.readiness(ctx)
 	switch {
 	case err != nil:
-		return Away(err)
+		return IsAway(err)
 	case code == http.StatusForbidden:
 		return rules
 	case code == http.StatusUnauthorized:
@@ -112,5 +112,5 @@ func (c *Client) begins(ctx context.Context, credentials, rules bool) bool {
 	return !serving(code)
 }
 
-// unready reports that upstream is away by now, or says that it is not ready.
-func (c *Client) unready(ctx context.Context) bool { return c.begins(ctx, false, false) }
+// IsUnready reports that upstream is away by now, or says that it is not ready.
+func (c *Client) IsUnready(ctx context.Context) bool { return c.begins(ctx, false, false) }

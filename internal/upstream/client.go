@@ -77,6 +77,9 @@ func (c *Client) Base() *url.URL { return c.base }
 // HTTP is the client's connections and credentials.
 func (c *Client) HTTP() *http.Client { return c.http }
 
+// Discovery reads what upstream serves, on the client's connections.
+func (c *Client) Discovery() *discovery.DiscoveryClient { return c.discovery }
+
 // Close closes idle connections. Idempotent; requests under way go on.
 func (c *Client) Close() {
 	utilnet.CloseIdleConnectionsFor(c.http.Transport)
@@ -94,7 +97,7 @@ func (c *Client) Version(ctx context.Context) (*version.Info, error) {
 }
 
 // Check reports in one line why upstream cannot be used; nil if it answers. What it was is beneath,
-// for Away.
+// for IsAway.
 func (c *Client) Check(ctx context.Context) error {
 	_, err := c.Version(ctx)
 	var op *net.OpError

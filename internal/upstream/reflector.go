@@ -109,9 +109,9 @@ func (r *Reflector) Status() Status {
 	return r.status
 }
 
-// Away is since when upstream has been of no use, zero while it is not, and when it last was. It is
-// for every request to ask.
-func (r *Reflector) Away() (since, contact time.Time) {
+// AwaySince is since when upstream has been of no use, zero while it is, and when it last was of
+// use. It is for every request to ask.
+func (r *Reflector) AwaySince() (since, contact time.Time) {
 	if !r.away.Load() {
 		return time.Time{}, time.Time{}
 	}

@@ -25,12 +25,3 @@ func TestAtLeast(t *testing.T) {
 	f(metav1.ListOptions{ResourceVersion: "0"}, 150, "0")
 	f(metav1.ListOptions{ResourceVersion: "100", Continue: "token"}, 150, "100")
 }
-
-// Identity is what upstream says, or why it says nothing.
-func TestIdentity(t *testing.T) {
-	path := "/apis/authentication.k8s.io/v1/selfsubjectreviews"
-	c := documents(t, map[string]string{path: "403"})
-	if got := c.Identity(deadline(t)); got != "unknown (upstream answered 403 Forbidden)" {
-		t.Errorf("identity = %q", got)
-	}
-}

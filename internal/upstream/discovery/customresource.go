@@ -1,4 +1,4 @@
-package upstream
+package discovery
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"spillway/internal/object"
+	"spillway/internal/upstream"
 )
 
 const (
@@ -123,19 +124,19 @@ func (d *definition) resource(gvr schema.GroupVersionResource, entry metav1.APIR
 	return r
 }
 
-// definition reads the definition of one custom resource; nil if the proxy may not.
-func (c *Client) definition(ctx context.Context, gr schema.GroupResource) (*definition, error) {
-	d := new(definition)
-	if err := c.GetJSON(ctx, GetRequest{Verb: "get", Path: customResourceDefinitions + "/" + gr.String()}, d); err != nil {
-		return nil, c.unlessHidden(ctx, err)
+// readDefinition reads the definition of one custom resource; nil if the proxy may not.
+func readDefinition(ctx context.Context, c *upstream.Client, gr schema.GroupResource) (*definition, error) {
+	d, path := new(definition), customResourceDefinitions+"/"+gr.String()
+	if err := c.GetJSON(ctx, upstream.GetRequest{Verb: "get", Path: path}, d); err != nil {
+		return nil, unlessHidden(ctx, c, err)
 	}
 	return d, nil
 }
 
-// definitions reads all of them.
-func (c *Client) definitions(ctx context.Context) (map[schema.GroupResource]*definition, error) {
+// readDefinitions reads all of them.
+func readDefinitions(ctx context.Context, c *upstream.Client) (map[schema.GroupResource]*definition, error) {
 	all := map[schema.GroupResource]*definition{}
-	r := GetRequest{Verb: "list", Path: customResourceDefinitions, Options: metav1.ListOptions{Limit: crdPage}}
+	r := upstream.GetRequest{Verb: "list", Path: customResourceDefinitions, Options: metav1.ListOptions{Limit: crdPage}}
 	for {
 		var page struct {
 			Metadata struct {
@@ -144,7 +145,7 @@ func (c *Client) definitions(ctx context.Context) (map[schema.GroupResource]*def
 			Items []*definition `json:"items"`
 		}
 		if err := c.GetJSON(ctx, r, &page); err != nil {
-			return all, c.unlessHidden(ctx, err)
+			return all, unlessHidden(ctx, c, err)
 		}
 		for _, d := range page.Items {
 			all[schema.GroupResource{Group: d.Spec.Group, Resource: d.Spec.Names.Plural}] = d
