@@ -35,10 +35,12 @@ var mayImport = map[string][]string{
 	"websocket":    {},
 	"metric":       {},
 	"watchdog":     {},
-	"upstream":     {"object", "upstream/transport", "upstream/wire", "watchdog"},
+	"upstream":     {"object", "upstream/abilities", "upstream/transport", "upstream/wire", "watchdog"},
 	"requestinfo":  {},
 
+	"upstream/abilities":    {},
 	"upstream/discovery":    {"editdistance", "object", "upstream", "upstream/transport", "upstream/wire"},
+	"upstream/probes":       {"object", "upstream", "upstream/transport", "upstream/wire"},
 	"upstream/transport":    {"rawio", "rotation"},
 	"upstream/upstreamtest": {"fakeapiserver", "upstream", "upstream/transport"},
 	"upstream/wire":         {"object"},

@@ -18,10 +18,12 @@ import (
 	"spillway/internal/auth/reauth"
 	"spillway/internal/config"
 	"spillway/internal/metric"
+	"spillway/internal/object"
 	"spillway/internal/rotation"
 	"spillway/internal/serve"
 	"spillway/internal/status"
 	"spillway/internal/upstream"
+	"spillway/internal/upstream/probes"
 	"spillway/internal/watchdog"
 )
 
@@ -266,7 +268,10 @@ func newRights(client *upstream.Client, reviewer *auth.Reviewer, o *config.Setti
 		Follow: func(ctx context.Context, t *rbac.RightsTable) error {
 			return client.Follow(ctx, quiet, t.Resource(), t, upstream.WithPromised(t.Through))
 		},
-		Through: client.Through, RBAC: o.LocalRBAC, Tokens: kept, Reviewer: reviewer, Metrics: metrics, Log: log,
+		Through: func(ctx context.Context, r *object.Resource, from uint64) (last, reached uint64, err error) {
+			return probes.New(client, r).ProveThrough(ctx, from)
+		},
+		RBAC: o.LocalRBAC, Tokens: kept, Reviewer: reviewer, Metrics: metrics, Log: log,
 	})
 }
 

@@ -79,14 +79,13 @@ func (m *mirror) compare(ctx context.Context, log *zap.Logger) {
 
 // differences counts what differs between a state and upstream's at the same resourceVersion.
 func (m *mirror) differences(ctx context.Context, state *cache.Snapshot) (int, error) {
-	client, info := m.representation.client, m.resource.Info
 	compared := state.Compare()
-	if err := client.Versions(ctx, info, state.RV, compared.Version); err != nil {
+	if err := m.prober.ReadVersions(ctx, state.RV, compared.Version); err != nil {
 		return 0, err
 	}
 	part := max(1, (state.Len()+compareParts-1)/compareParts)
 	if first := state.KeyAt(m.round * part); first != "" {
-		objects, err := client.From(ctx, info, state.RV, first, int64(part))
+		objects, err := m.prober.ListFrom(ctx, state.RV, first, int64(part))
 		if err != nil {
 			return 0, err
 		}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 
+	"spillway/internal/upstream/abilities"
 	"spillway/internal/upstream/transport"
 )
 
@@ -28,11 +29,11 @@ type Client struct {
 	base          *url.URL
 	http          *http.Client
 	discovery     *discovery.DiscoveryClient
-	probes        *transport.Pool
+	links         *transport.Pool
 	recoveryProbe recoveryProbe
 	served        served
 	contact       contact
-	abilities     *abilityRecord
+	abilities     *abilities.Record
 }
 
 // NewClient makes the client of one upstream; it sends nothing yet. The factory's files are
@@ -52,8 +53,8 @@ func NewClient(transports *transport.Factory) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("client for %s: %w", base.Host, err)
 	}
-	c := &Client{transports: transports, cfg: cfg, base: base, http: client, discovery: disco, probes: transports.Links(),
-		abilities: newAbilityRecord()}
+	c := &Client{transports: transports, cfg: cfg, base: base, http: client, discovery: disco, links: transports.Links(),
+		abilities: abilities.NewRecord(!cfg.DisableCompression)}
 	c.recoveryProbe.ask = c.serves
 	return c, nil
 }
@@ -80,10 +81,19 @@ func (c *Client) HTTP() *http.Client { return c.http }
 // Discovery reads what upstream serves, on the client's connections.
 func (c *Client) Discovery() *discovery.DiscoveryClient { return c.discovery }
 
+// Links are connections of which each carries one request at a time.
+func (c *Client) Links() *transport.Pool { return c.links }
+
+// Abilities are what is known by now of what upstream can do.
+func (c *Client) Abilities() abilities.Summary { return c.abilities.Summary() }
+
+// AbilityRecord takes what probes observe.
+func (c *Client) AbilityRecord() *abilities.Record { return c.abilities }
+
 // Close closes idle connections. Idempotent; requests under way go on.
 func (c *Client) Close() {
 	utilnet.CloseIdleConnectionsFor(c.http.Transport)
-	c.probes.Close()
+	c.links.Close()
 }
 
 // Version asks upstream what it is.
@@ -92,7 +102,7 @@ func (c *Client) Version(ctx context.Context) (*version.Info, error) {
 	if err := c.GetJSON(ctx, GetRequest{Verb: "get", Path: "/version"}, &info); err != nil {
 		return nil, err
 	}
-	c.abilities.sawVersion(info.GitVersion)
+	c.abilities.ObserveVersion(info.GitVersion)
 	return &info, nil
 }
 

@@ -9,16 +9,6 @@ import (
 	"spillway/internal/fakeapiserver"
 )
 
-// eventually waits for what a working program does soon.
-func eventually(t *testing.T, what string, cond func() bool) {
-	t.Helper()
-	for ctx := deadline(t); !cond(); time.Sleep(time.Millisecond) {
-		if ctx.Err() != nil {
-			t.Fatalf("waited for %s in vain", what)
-		}
-	}
-}
-
 // However upstream goes away, a mirror goes on where its watch ended: not one of them lists when it
 // is back.
 func TestOutageCostsNoList(t *testing.T) {

@@ -13,6 +13,20 @@ import (
 	"spillway/internal/watchdog"
 )
 
+// Sink receives one resource's state and changes, in upstream's order, from one goroutine. When it
+// returns an error it receives nothing more until the next Replace, which follows after a backoff.
+type Sink interface {
+	// Replace is the complete state at rv, unsorted.
+	Replace(objects []*object.Object, rv uint64) error
+	Add(*object.Object) error
+	Update(*object.Object) error
+	// Delete is given the last state; its RV is that of the deletion (W-104).
+	Delete(*object.Object) error
+	// Bookmark is progress: all events up to rv were delivered. b is the template cut from
+	// upstream's bookmark.
+	Bookmark(b *object.Bookmark, rv uint64) error
+}
+
 // Reflector mirrors one upstream resource into a Sink: a watch-list, then the watch that goes on
 // from it, and all over again whenever upstream says 410 (see loop). What it keeps as bytes is what
 // upstream sent.

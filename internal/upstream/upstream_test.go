@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-var deadline = testutil.Deadline
+var deadline, eventually = testutil.Deadline, testutil.Eventually
 
 var (
 	configMaps = object.NewResource(fakeapiserver.ConfigMaps, "ConfigMap", true, true)

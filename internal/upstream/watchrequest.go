@@ -133,7 +133,7 @@ func (r *Reflector) watch(ctx context.Context, o metav1.ListOptions) (*stream, e
 		record := req.OnHead
 		req.OnHead = func(head http.Header) {
 			record(head)
-			r.client.abilities.saw(r.client.servedWatchList(head))
+			r.client.abilities.ObserveWatchList(head)
 		}
 		req.HeadTimeout = watchListHeadTimeout
 	}
@@ -144,7 +144,7 @@ func (r *Reflector) watch(ctx context.Context, o metav1.ListOptions) (*stream, e
 	if err != nil {
 		cancel()
 		if initial && apierrors.IsInvalid(err) {
-			r.client.abilities.saw(Abilities{WatchList: AbilityAbsent})
+			r.client.abilities.ObserveRefusal()
 		}
 		return nil, err
 	}

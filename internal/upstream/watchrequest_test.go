@@ -3,6 +3,9 @@ package upstream
 import (
 	"testing"
 
+	"spillway/internal/fakeapiserver"
+	"spillway/internal/upstream/abilities"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -24,4 +27,23 @@ func TestAtLeast(t *testing.T) {
 	f(metav1.ListOptions{ResourceVersion: ""}, 150, "")
 	f(metav1.ListOptions{ResourceVersion: "0"}, 150, "0")
 	f(metav1.ListOptions{ResourceVersion: "100", Continue: "token"}, 150, "100")
+}
+
+// A mirror finds out by its own watch-list whether upstream serves and compresses these, before the
+// Sink knows anything.
+func TestMirrorLearnsOfWatchLists(t *testing.T) {
+	f := func(release fakeapiserver.Kubernetes, watchList, compression abilities.Ability) {
+		t.Helper()
+		_, c := apiserver(t, fakeapiserver.Options{Kubernetes: release})
+		sink := newRecorder()
+		learnt := make(chan abilities.Summary, 10)
+		sink.fail = func(string) error { learnt <- c.Abilities(); return nil }
+		mirror(t, c, configMaps, sink)
+		if got := <-learnt; got.WatchList != watchList || got.WatchListCompression != compression {
+			t.Errorf("%s: %v", release.Version, got)
+		}
+	}
+	f(fakeapiserver.Kubernetes133, abilities.Absent, abilities.Unknown)
+	f(fakeapiserver.Kubernetes136, abilities.Present, abilities.Absent)
+	f(fakeapiserver.Kubernetes137, abilities.Present, abilities.Present)
 }

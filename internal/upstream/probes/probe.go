@@ -1,4 +1,4 @@
-package upstream
+package probes
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"spillway/internal/object"
+	"spillway/internal/upstream"
 	"spillway/internal/upstream/transport"
 	"spillway/internal/upstream/wire"
 )
@@ -27,7 +28,7 @@ const (
 // Prober finds out how fresh a mirror must be, and whether it is (design D7). Safe for use by many
 // goroutines; how many probes run at once is the caller's choice.
 type Prober struct {
-	client                           *Client
+	client                           *upstream.Client
 	resource                         *object.Resource
 	probes, proofs, unproven, failed atomic.Uint64
 	apart, states                    atomic.Uint64
@@ -43,8 +44,8 @@ type ProbeStats struct {
 	Failed   uint64 // any of them, with an error
 }
 
-// NewProber sends nothing yet. Its requests say "probe" in their User-Agent.
-func (c *Client) NewProber(r *object.Resource) *Prober { return &Prober{client: c, resource: r} }
+// New sends nothing yet. Requests of a Prober say "probe" in their User-Agent.
+func New(c *upstream.Client, r *object.Resource) *Prober { return &Prober{client: c, resource: r} }
 
 // Stats is the counts so far.
 func (p *Prober) Stats() ProbeStats {
@@ -79,21 +80,32 @@ type Progress struct {
 // (W-211c).
 func (p *Prober) Begin(ctx context.Context) (uint64, *Probe, error) {
 	p.probes.Add(1)
-	l, err := p.client.probes.Take()
-	if err == nil {
-		var rv uint64
-		if rv, err = p.client.Revision(ctx, p.resource, l, "probe"); err == nil {
-			return rv, &Probe{prober: p, link: l}, nil
-		}
-		l.HangUp()
+	rv, l, err := takeCurrent(ctx, p.client, p.resource, "probe")
+	if err != nil {
+		p.failed.Add(1)
+		return 0, nil, err
 	}
-	p.failed.Add(1)
-	return 0, nil, err
+	return rv, &Probe{prober: p, link: l}, nil
+}
+
+// takeCurrent takes a connection, and makes its apiserver current by asking it for the revision.
+func takeCurrent(ctx context.Context, c *upstream.Client, r *object.Resource, purpose string) (uint64, *transport.Link,
+	error) {
+	link, err := c.Links().Take()
+	if err != nil {
+		return 0, nil, err
+	}
+	rv, err := c.Revision(ctx, r, link, purpose)
+	if err != nil {
+		link.HangUp()
+		return 0, nil, err
+	}
+	return rv, link, nil
 }
 
 // request is one for metadata.
-func (p *Prober) request(verb string, o metav1.ListOptions) GetRequest {
-	r := GetRequestFor(verb, p.resource, o)
+func (p *Prober) request(verb string, o metav1.ListOptions) upstream.GetRequest {
+	r := upstream.GetRequestFor(verb, p.resource, o)
 	r.OnlyMetadata, r.Purpose = true, "probe"
 	return r
 }
@@ -177,7 +189,7 @@ func (p *Progress) read(in *wire.Lines) error {
 // Close gives the connection back. Idempotent.
 func (p *Probe) Close() {
 	if p.link != nil {
-		p.prober.client.probes.Put(p.link)
+		p.prober.client.Links().Put(p.link)
 		p.link = nil
 	}
 }
@@ -190,16 +202,16 @@ func (p *Probe) hangUp() {
 // errNoBookmark says that upstream did not tell how far a watch was.
 var errNoBookmark = errors.New("upstream did not say in time how far it is")
 
-// Through asks how far upstream is, for a mirror of a resource that is complete through from. It
-// holds everything that was acknowledged before the call once it is complete through last, after
-// which nothing happened up to reached. A reached below from says that upstream is behind its own
-// word: its history has been rewritten.
+// ProveThrough asks how far upstream is, for a mirror of the resource that is complete through
+// from. The mirror holds everything that was acknowledged before the call once it is complete
+// through last, after which nothing happened up to reached. A reached below from says that upstream
+// is behind its own word: its history has been rewritten.
 //
 // It is a LIST of one item and, unless that finds the mirror at upstream's own version, a watch on
 // the same connection of up to three seconds: the version alone proves nothing about what the
 // mirror's watch has delivered (W-211, W-212).
-func (c *Client) Through(ctx context.Context, r *object.Resource, from uint64) (last, reached uint64, err error) {
-	rv, probe, err := c.NewProber(r).Begin(ctx)
+func (p *Prober) ProveThrough(ctx context.Context, from uint64) (last, reached uint64, err error) {
+	rv, probe, err := p.Begin(ctx)
 	if err != nil {
 		return 0, 0, err
 	}
