@@ -105,16 +105,16 @@ func (m *mirror) run(ctx context.Context) {
 // observer moves the mirror's state as its reflector fares.
 func (m *mirror) observer(ms *Set) upstream.Observer {
 	return upstream.Observer{
-		Completed: func() { m.step(func() { m.state.Complete() }) },
-		Opened:    func() { m.step(func() { m.state.Open() }) },
-		Waiting:   func(until time.Time) { m.step(func() { m.state.Wait(until) }) },
-		Relisting: func(reason string) {
+		OnState: func() { m.step(func() { m.state.Complete() }) },
+		OnOpen:  func() { m.step(func() { m.state.Open() }) },
+		OnWait:  func(until time.Time) { m.step(func() { m.state.Wait(until) }) },
+		OnRelist: func(reason string) {
 			m.step(func() { m.state.Interrupt(states.Cause{Why: states.WhyRelist, Text: reason}) })
 		},
-		FellBack: func(err error) {
+		OnFallback: func(err error) {
 			m.step(func() { m.state.FallBack(states.Cause{Why: states.WhyNoInitialEventsEnd, Text: err.Error()}) })
 		},
-		Ended: func() {
+		OnEarlyEnd: func() {
 			m.step(func() {
 				m.state.Interrupt(states.Cause{
 					Why: states.WhyWatchEnded, Text: "the watch was ended before its time, without an error",
@@ -126,8 +126,8 @@ func (m *mirror) observer(ms *Set) upstream.Observer {
 				m.representation.suspectAtPace()
 			}
 		},
-		Failed: func(err error) {
-			if m.denials.Final(err, m.reflector.Status()) {
+		OnFailure: func(err error) {
+			if m.denials.IsFinal(err, m.reflector.Status()) {
 				ms.active.Go(func() { ms.lose(m, err) })
 				return
 			}
@@ -148,7 +148,7 @@ func (m *mirror) step(move func()) {
 // not away, and its answers to others are as good as those to the mirror.
 func (m *mirror) failed(ms *Set, err error) {
 	cause := causeOf(err)
-	if cause.Why != states.WhyRefused || time.Since(m.reflector.Status().Away) < awayThreshold {
+	if cause.Why != states.WhyRefused || time.Since(m.reflector.Status().AwaySince) < awayThreshold {
 		m.step(func() { m.state.Interrupt(cause) })
 		return
 	}

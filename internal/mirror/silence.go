@@ -38,7 +38,7 @@ func (m *Set) watchSilence(limit, every time.Duration) {
 		for _, one := range m.all() {
 			status := one.reflector.Status()
 			still[one] = heard[one]
-			if !status.Synced || !status.Away.IsZero() || time.Since(newer(status.Contact, heard[one])) < limit {
+			if !status.HasSynced || !status.AwaySince.IsZero() || time.Since(newer(status.Contact, heard[one])) < limit {
 				continue
 			}
 			still[one] = time.Now() // one that is replaced has time to show that it lives

@@ -55,9 +55,9 @@ func IsAway(err error) bool {
 
 // Await asks until upstream has answered, however long it is away, or until ctx ends, and returns
 // how that came out: nil, ctx's cause, or an error that waiting does not mend. What an apiserver
-// refuses that has only begun does not count (see begins). missed is called for each attempt that
-// came to nothing, and in what time the next one follows at the latest; an upstream that is back is
-// noticed sooner (see recoveryProbe).
+// refuses that has only begun does not count (see isStarting). missed is called for each attempt
+// that came to nothing, and in what time the next one follows at the latest; an upstream that is
+// back is noticed sooner (see recoveryProbe).
 func (c *Client) Await(ctx context.Context, ask func(context.Context) error,
 	missed func(err error, again time.Duration)) error {
 	pause := pauses(minPause, maxPause)
@@ -75,7 +75,7 @@ func (c *Client) Await(ctx context.Context, ask func(context.Context) error,
 			if refused.IsZero() {
 				refused = time.Now()
 			}
-			if !c.begins(ctx, away && time.Since(refused) < refusalTimeout, time.Since(refused) < refusalTimeout) {
+			if !c.isStarting(ctx, away && time.Since(refused) < refusalTimeout, time.Since(refused) < refusalTimeout) {
 				return err
 			}
 		}
@@ -93,11 +93,11 @@ func (c *Client) answersInTime(ctx context.Context) bool {
 	return err == nil
 }
 
-// begins reports whether upstream has only begun, so that it may allow in a moment what it has just
-// refused: it says that it is not ready; or, since it has yet to read its rules, it does not even
-// let us ask, which may be so for ever and is taken for that for a while. A refusal of our
+// isStarting reports whether upstream has only begun, so that it may allow in a moment what it has
+// just refused: it says that it is not ready; or, since it has yet to read its rules, it does not
+// even let us ask, which may be so for ever and is taken for that for a while. A refusal of our
 // credentials is only if it was away before.
-func (c *Client) begins(ctx context.Context, credentials, rules bool) bool {
+func (c *Client) isStarting(ctx context.Context, credentials, rules bool) bool {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	code, err := c.readiness(ctx)
@@ -109,8 +109,8 @@ func (c *Client) begins(ctx context.Context, credentials, rules bool) bool {
 	case code == http.StatusUnauthorized:
 		return credentials
 	}
-	return !serving(code)
+	return !isServing(code)
 }
 
 // IsUnready reports that upstream is away by now, or says that it is not ready.
-func (c *Client) IsUnready(ctx context.Context) bool { return c.begins(ctx, false, false) }
+func (c *Client) IsUnready(ctx context.Context) bool { return c.isStarting(ctx, false, false) }

@@ -31,7 +31,7 @@ type Client struct {
 	discovery     *discovery.DiscoveryClient
 	links         *transport.Pool
 	recoveryProbe recoveryProbe
-	served        served
+	serving       servingRecord
 	contact       contact
 	abilities     *abilities.Record
 }
@@ -55,15 +55,15 @@ func NewClient(transports *transport.Factory) (*Client, error) {
 	}
 	c := &Client{transports: transports, cfg: cfg, base: base, http: client, discovery: disco, links: transports.Links(),
 		abilities: abilities.NewRecord(!cfg.DisableCompression)}
-	c.recoveryProbe.ask = c.serves
+	c.recoveryProbe.probeServing = c.probeServing
 	return c, nil
 }
 
 // refuseRedirect is for http.Client, which would follow: client-go's transports then show the
 // proxy's credentials to the server that is named. A kube-apiserver redirects only browsers.
-func refuseRedirect(r *http.Request, _ []*http.Request) error { return redirected(r.URL.Host) }
+func refuseRedirect(r *http.Request, _ []*http.Request) error { return redirectError(r.URL.Host) }
 
-func redirected(to string) error {
+func redirectError(to string) error {
 	return fmt.Errorf("the apiserver redirects to %q, which is not followed with the proxy's credentials; is the server "+
 		"in the kubeconfig right?", to)
 }
@@ -158,16 +158,16 @@ func withoutURL(err error) error {
 }
 
 // contact knows since when upstream has not answered any request under the proxy's own credentials.
-type contact struct{ silent atomic.Pointer[time.Time] }
+type contact struct{ silentSince atomic.Pointer[time.Time] }
 
-// note hears how a request came out. A 5xx may be of what stands before an apiserver that is away,
-// so that it says nothing.
-func (c *contact) note(resp *http.Response, err error) {
+// recordResult hears how a request came out. A 5xx may be of what stands before an apiserver that
+// is away, so that it says nothing.
+func (c *contact) recordResult(resp *http.Response, err error) {
 	switch {
 	case err == nil && resp.StatusCode < http.StatusInternalServerError:
-		c.silent.Store(nil)
+		c.silentSince.Store(nil)
 	case err != nil && !errors.Is(err, context.Canceled), err == nil && !jsonAnswer(resp):
-		c.silent.CompareAndSwap(nil, new(time.Now()))
+		c.silentSince.CompareAndSwap(nil, new(time.Now()))
 	}
 }
 
@@ -179,7 +179,7 @@ func jsonAnswer(resp *http.Response) bool {
 // credentials; zero: its last answer came.
 func (c *Client) SilentSince() time.Time {
 	since, _ := c.transports.CredentialTrouble()
-	if silent := c.contact.silent.Load(); silent != nil && (since.IsZero() || silent.Before(since)) {
+	if silent := c.contact.silentSince.Load(); silent != nil && (since.IsZero() || silent.Before(since)) {
 		return *silent
 	}
 	return since

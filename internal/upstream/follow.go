@@ -18,13 +18,13 @@ import (
 func (c *Client) Follow(ctx context.Context, log *zap.Logger, r *object.Resource, s Sink, opts ...Option) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	f := &follower{log: log.With(zap.Stringer("resource", r)), denied: cancel}
+	f := &follower{log: log.With(zap.Stringer("resource", r)), onDenied: cancel}
 	reflector := NewReflector(c, r, s, append([]Option{WithLogger(log), WithObserver(f.observer())}, opts...)...)
 	f.status = reflector.Status
 	defer func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		f.stop()
+		f.stopTimer()
 	}()
 	return reflector.Run(ctx)
 }
@@ -47,16 +47,16 @@ type Denials struct {
 	since time.Time // of the first denial of those that followed each other
 }
 
-// Final reports whether an error says that a Reflector is denied its resource, and has been for
+// IsFinal reports whether an error says that a Reflector is denied its resource, and has been for
 // some time if it had it before.
-func (d *Denials) Final(err error, s Status) bool {
+func (d *Denials) IsFinal(err error, s Status) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
 	case !IsDenied(err):
 		d.since = time.Time{}
 		return false
-	case !s.Synced || !apierrors.IsForbidden(err):
+	case !s.HasSynced || !apierrors.IsForbidden(err):
 		return true
 	case d.since.IsZero() || s.Contact.After(d.since):
 		d.since = time.Now()
@@ -71,26 +71,27 @@ const failureLogDelay = 2 * time.Second
 // follower observes a Reflector that Follow runs: it logs an outage once, and ends the Reflector
 // when upstream denies it.
 type follower struct {
-	log     *zap.Logger
-	denied  func(error)
-	denials Denials
-	status  func() Status
+	log      *zap.Logger
+	onDenied func(error)
+	denials  Denials
+	status   func() Status
 
-	mu    sync.Mutex
-	timer *time.Timer // until the failure is worth a line; nil while there is none
-	said  bool        // it has had its line
+	mu       sync.Mutex
+	timer    *time.Timer // until the failure is worth a line; nil while there is none
+	isLogged bool        // it has had its line
 }
 
 func (f *follower) observer() Observer {
-	return Observer{Failed: f.failed, Opened: f.well, Completed: f.well, FellBack: func(err error) {
-		f.log.Warn("a LIST takes the place of a watch-list", zap.Error(err))
-	}}
+	return Observer{OnFailure: f.recordFailure, OnOpen: f.recordRecovery, OnState: f.recordRecovery,
+		OnFallback: func(err error) {
+			f.log.Warn("a LIST takes the place of a watch-list", zap.Error(err))
+		}}
 }
 
-// failed leaves a denial to the caller of Follow, which is given it.
-func (f *follower) failed(err error) {
-	if f.denials.Final(err, f.status()) {
-		f.denied(err)
+// recordFailure leaves a denial to the caller of Follow, which is given it.
+func (f *follower) recordFailure(err error) {
+	if f.denials.IsFinal(err, f.status()) {
+		f.onDenied(err)
 		return
 	}
 	f.mu.Lock()
@@ -103,26 +104,26 @@ func (f *follower) failed(err error) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		if f.timer == timer {
-			f.said = true
+			f.isLogged = true
 			f.log.Warn("upstream failed", zap.Error(err))
 		}
 	})
 	f.timer = timer
 }
 
-// well ends a failure.
-func (f *follower) well() {
+// recordRecovery ends a failure.
+func (f *follower) recordRecovery() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.stop()
-	if f.said {
-		f.said = false
+	f.stopTimer()
+	if f.isLogged {
+		f.isLogged = false
 		f.log.Info("upstream is of use again")
 	}
 }
 
-// stop forgets a failure that has had no line. Callers hold mu.
-func (f *follower) stop() {
+// stopTimer forgets a failure that has had no line. Callers hold mu.
+func (f *follower) stopTimer() {
 	if f.timer != nil {
 		f.timer.Stop()
 		f.timer = nil

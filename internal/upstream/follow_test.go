@@ -21,14 +21,14 @@ func TestDenials(t *testing.T) {
 		var d Denials
 		f := func(err error, s Status, want bool) {
 			t.Helper()
-			if got := d.Final(err, s); got != want {
+			if got := d.IsFinal(err, s); got != want {
 				t.Errorf("%v with %+v: %v", err, s, got)
 			}
 		}
 		f(forbidden, Status{}, true)
-		f(apierrors.NewNotFound(gr, ""), Status{Synced: true}, true)
+		f(apierrors.NewNotFound(gr, ""), Status{HasSynced: true}, true)
 		f(errors.New("refused"), Status{}, false)
-		synced := Status{Synced: true, Contact: time.Now()}
+		synced := Status{HasSynced: true, Contact: time.Now()}
 		f(forbidden, synced, false)
 		time.Sleep(forbiddenGracePeriod - time.Nanosecond)
 		f(forbidden, synced, false)
@@ -48,25 +48,25 @@ func TestDenials(t *testing.T) {
 func TestFollowerSaysWhatLastsAndNothingElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logs := observer.New(zap.InfoLevel)
-		f := &follower{log: zap.New(core), denied: func(error) { t.Error("denied") }, status: func() Status {
+		f := &follower{log: zap.New(core), onDenied: func(error) { t.Error("denied") }, status: func() Status {
 			return Status{}
 		}}
 		o := f.observer()
 		for range 100 {
-			o.Failed(errors.New("cut"))
+			o.OnFailure(errors.New("cut"))
 			time.Sleep(failureLogDelay / 2)
-			o.Opened()
+			o.OnOpen()
 			time.Sleep(20 * time.Second)
 		}
 		if logs.Len() != 0 {
 			t.Errorf("blips have lines: %v", logs.All())
 		}
 		for range 100 {
-			o.Failed(errors.New("refused"))
+			o.OnFailure(errors.New("refused"))
 			time.Sleep(failureLogDelay)
 		}
-		o.Completed()
-		o.Opened()
+		o.OnState()
+		o.OnOpen()
 		if n := logs.Len(); n != 2 || logs.All()[0].Message != "upstream failed" ||
 			logs.All()[1].Message != "upstream is of use again" {
 			t.Errorf("an outage has %d lines: %v", n, logs.All())

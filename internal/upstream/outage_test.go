@@ -23,7 +23,7 @@ func TestOutageCostsNoList(t *testing.T) {
 			sink.awaitState(t, s, configMaps)
 			away(s)
 			eventually(t, "failures", func() bool { return r.Status().Failures >= failures })
-			if st := r.Status(); gone && (st.Err == nil || st.Away.IsZero()) {
+			if st := r.Status(); gone && (st.Err == nil || st.AwaySince.IsZero()) {
 				t.Errorf("while upstream is away: %+v", st)
 			}
 			s.Create(gvr, "a", "meanwhile")
@@ -33,7 +33,7 @@ func TestOutageCostsNoList(t *testing.T) {
 			sink.awaitState(t, s, configMaps)
 			// the status follows the call of the Sink
 			eventually(t, "its status", func() bool { return r.Status().RV == s.Revision() })
-			if st := r.Status(); st.Replaces != 1 || st.Err != nil || !st.Away.IsZero() {
+			if st := r.Status(); st.Replaces != 1 || st.Err != nil || !st.AwaySince.IsZero() {
 				t.Errorf("status %+v, want one complete state in all", st)
 			}
 			if n := s.Lists(gvr); n != 0 {
@@ -121,7 +121,7 @@ func TestServes(t *testing.T) {
 	for code, want := range map[int]bool{200: true, 401: true, 403: true, 404: true, 429: false, 500: false, 503: false} {
 		s, c := apiserver(t, fakeapiserver.Options{})
 		s.Handle("/readyz", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }))
-		if got := c.serves(deadline(t)); got != want {
+		if got := c.probeServing(deadline(t)); got != want {
 			t.Errorf("%d: %v", code, got)
 		}
 	}

@@ -78,11 +78,11 @@ func (c *Client) Get(ctx context.Context, r GetRequest) (io.ReadCloser, error) {
 		if context.Cause(ctx) == noHead {
 			err = noHead
 		}
-		c.contact.note(nil, err)
+		c.contact.recordResult(nil, err)
 		cancel(nil)
 		return nil, &url.Error{Op: "Get", URL: c.base.String() + r.Path, Err: err}
 	}
-	c.contact.note(resp, nil)
+	c.contact.recordResult(resp, nil)
 	body := &answer{ReadCloser: resp.Body, cancel: cancel}
 	if resp.Header.Get("Content-Encoding") == "gzip" {
 		body.ReadCloser = wire.NewMembers(resp.Body)
@@ -94,7 +94,7 @@ func (c *Client) Get(ctx context.Context, r GetRequest) (io.ReadCloser, error) {
 	if r.OnHead != nil {
 		r.OnHead(resp.Header)
 	}
-	c.recoveryProbe.answered()
+	c.recoveryProbe.wakeWaiters()
 	return body, nil
 }
 
@@ -153,7 +153,7 @@ func check(resp *http.Response, r GetRequest, body io.Reader) error {
 		return nil
 	}
 	if to, err := resp.Location(); err == nil && resp.StatusCode/100 == 3 {
-		return redirected(to.Host)
+		return redirectError(to.Host)
 	}
 	text, _ := io.ReadAll(io.LimitReader(body, maxError)) // what arrived of it
 	var status metav1.Status

@@ -17,26 +17,24 @@ import (
 // stream is one watch, read by the loop: a body that is cut into events.
 type stream struct {
 	r        *Reflector
-	resource *object.Resource
 	body     io.ReadCloser
 	lines    *wire.Lines
 	carrier  watchConn
 	cancel   context.CancelFunc // ends the request
-	born     time.Time
-	until    time.Time // when upstream is to end it; zero: not known
+	openedAt time.Time
+	endsAt   time.Time // when upstream is to end it; zero: not known
 
-	empty   bool     // no event was read
-	last    uint64   // the greatest version so far; at first what was requested
-	ordered bool     // versions do not go back any more: it is past the initial events
-	endMark *endMark // of a watch-list
+	isEmpty   bool     // no event was read
+	lastRV    uint64   // the greatest version so far; at first what was requested
+	isOrdered bool     // versions do not go back any more: it is past the initial events
+	endMark   *endMark // of a watch-list
 
-	failure atomic.Pointer[error] // why we ended it ourselves
-	renewed atomic.Bool           // we ended it, and for no fault of upstream's history
+	failure   atomic.Pointer[error] // why we ended it ourselves
+	isRenewed atomic.Bool           // we ended it, and for no fault of upstream's history
 }
 
 func newStream(cancel context.CancelFunc, r *Reflector, body io.ReadCloser) *stream {
-	return &stream{r: r, resource: r.resource, body: body, lines: wire.NewLines(body), cancel: cancel, born: time.Now(),
-		empty: true}
+	return &stream{r: r, body: body, lines: wire.NewLines(body), cancel: cancel, openedAt: time.Now(), isEmpty: true}
 }
 
 // fail ends the watch as if upstream had reported err. Safe for use by many goroutines.
@@ -47,7 +45,7 @@ func (s *stream) fail(err error) {
 
 // renew ends the watch as if its time were over. Safe for use by many goroutines.
 func (s *stream) renew() {
-	s.renewed.Store(true)
+	s.isRenewed.Store(true)
 	s.cancel()
 }
 
@@ -94,12 +92,12 @@ func (s *stream) next() (event, error) {
 	}
 	e, err := s.parse(line)
 	if err == nil {
-		err = s.follows(e.rv)
+		err = s.checkOrder(e.rv)
 	}
 	if err != nil {
 		return event{}, &messageError{err}
 	}
-	s.empty = false
+	s.isEmpty = false
 	return e, nil
 }
 
@@ -113,17 +111,17 @@ func (s *stream) parse(line []byte) (event, error) {
 	case watch.Error:
 		return event{}, wire.StatusError(raw)
 	case watch.Bookmark:
-		e, err := parseBookmark(s.resource, raw)
+		e, err := parseBookmark(s.r.resource, raw)
 		if e.endsInitial && s.endMark != nil {
 			s.endMark.stop()
 		}
-		s.ordered = s.ordered || e.endsInitial
+		s.isOrdered = s.isOrdered || e.endsInitial
 		return e, err
 	}
 	if s.endMark != nil {
-		s.endMark.saw(kind, len(raw))
+		s.endMark.countEvent(kind, len(raw))
 	}
-	o, err := wire.ParseObject(s.resource, raw)
+	o, err := wire.ParseObject(s.r.resource, raw)
 	if err != nil {
 		return event{}, err
 	}
@@ -133,17 +131,17 @@ func (s *stream) parse(line []byte) (event, error) {
 // errWentBack says that upstream told of something older than what it had told before.
 var errWentBack = errors.New("upstream goes back: it may have been restored from a backup")
 
-// follows checks the version of an event. A watch never goes back, nor behind the version that it
-// was to begin at; if one does, its history is another than the mirror's, and what else it says
+// checkOrder checks the version of an event. A watch never goes back, nor behind the version that
+// it was to begin at; if one does, its history is another than the mirror's, and what else it says
 // fits nothing that is held here. The Sink is given the complete state then, and judges what that
 // means.
-func (s *stream) follows(rv uint64) error {
-	if s.ordered && rv < s.last {
-		s.r.wentBack()
-		return fmt.Errorf("%w: from resourceVersion %d to %d", errWentBack, s.last, rv)
+func (s *stream) checkOrder(rv uint64) error {
+	if s.isOrdered && rv < s.lastRV {
+		s.r.countRegression()
+		return fmt.Errorf("%w: from resourceVersion %d to %d", errWentBack, s.lastRV, rv)
 	}
-	if s.ordered {
-		s.last = rv
+	if s.isOrdered {
+		s.lastRV = rv
 	}
 	return nil
 }

@@ -52,7 +52,7 @@ func TestEarlyEnd(t *testing.T) {
 	s, c := apiserver(t, fakeapiserver.Options{})
 	var ends atomic.Int32
 	sink := newRecorder()
-	r := mirror(t, c, widgets, sink, WithObserver(Observer{Ended: func() { ends.Add(1) }}))
+	r := mirror(t, c, widgets, sink, WithObserver(Observer{OnEarlyEnd: func() { ends.Add(1) }}))
 	sink.awaitState(t, s, widgets)
 	watching := func(n uint64) {
 		t.Helper()

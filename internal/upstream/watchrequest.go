@@ -26,7 +26,7 @@ func (l *loop) open(ctx context.Context, o metav1.ListOptions) (*stream, error) 
 	r, initial := l.r, o.SendInitialEvents != nil
 	refused := time.Time{} // since when upstream has answered with nothing but refusals
 	for {
-		if relist := r.relist.Swap(false); relist && !initial {
+		if relist := r.mustRelist.Swap(false); relist && !initial {
 			return nil, errRelist
 		}
 		st, err := r.watch(ctx, o)
@@ -38,7 +38,7 @@ func (l *loop) open(ctx context.Context, o metav1.ListOptions) (*stream, error) 
 			r.log.Debug("upstream refuses a watch-list, trying a LIST") // which tells whether this is a failure
 			return nil, err
 		}
-		r.failed(ctx, "watch", err)
+		r.recordFailure(ctx, "watch", err)
 		switch {
 		case v == unreachable:
 			refused = time.Time{}
@@ -49,29 +49,29 @@ func (l *loop) open(ctx context.Context, o metav1.ListOptions) (*stream, error) 
 		if v == answered || doubted || ctx.Err() != nil {
 			return nil, err
 		}
-		l.pause(ctx, v, err)
+		l.pauseAfterFailure(ctx, v, err)
 	}
 }
 
-// recover waits after a watch that ended before its time, and longer if it had not lasted: all the
-// others have ended, too.
-func (l *loop) recover(ctx context.Context) {
-	end := l.ended
-	l.ended = nil
+// pauseAfterEnd waits after a watch that ended before its time, and longer if it had not lasted:
+// all the others have ended, too.
+func (l *loop) pauseAfterEnd(ctx context.Context) {
+	end := l.lastEnd
+	l.lastEnd = nil
 	switch {
 	case end == nil:
-	case end.lasted < stableWatchDuration && !end.expired:
+	case end.duration < stableWatchDuration && !end.isExpected:
 		l.sleep(ctx, min(l.pauses.Step(), spread(maxBusyPause)))
 	default:
 		l.pauses = l.r.pauses
-		if !end.expired {
+		if !end.isExpected {
 			l.sleep(ctx, spread(l.pauses.Duration))
 		}
 	}
 }
 
-// pause waits before the next attempt.
-func (l *loop) pause(ctx context.Context, v verdict, err error) {
+// pauseAfterFailure waits before the next attempt.
+func (l *loop) pauseAfterFailure(ctx context.Context, v verdict, err error) {
 	d := l.pauses.Step()
 	seconds, _ := apierrors.SuggestsClientDelay(err)
 	switch {
@@ -80,7 +80,7 @@ func (l *loop) pause(ctx context.Context, v verdict, err error) {
 	case v == busy:
 		d = min(d, spread(maxBusyPause))
 	}
-	l.r.observer.Waiting(time.Now().Add(d))
+	l.r.observer.OnWait(time.Now().Add(d))
 	if v == busy {
 		l.sleep(ctx, d)
 		return
@@ -149,12 +149,12 @@ func (r *Reflector) watch(ctx context.Context, o metav1.ListOptions) (*stream, e
 		return nil, err
 	}
 	st := newStream(cancel, r, body)
-	st.carrier, st.until, st.ordered = on, time.Now().Add(lasts), !initial
-	st.last, _ = wire.ParseRV(o.ResourceVersion) // 0 if any will do
+	st.carrier, st.endsAt, st.isOrdered = on, time.Now().Add(lasts), !initial
+	st.lastRV, _ = wire.ParseRV(o.ResourceVersion) // 0 if any will do
 	if initial {
-		st.endMark = newEndMark(r.endMarkFor, func() bool { return r.client.answersInTime(ctx) }, st.fail)
+		st.endMark = newEndMark(r.endMarkWait, func() bool { return r.client.answersInTime(ctx) }, st.fail)
 	}
-	r.opened(st)
+	r.recordOpen(st)
 	return st, nil
 }
 
@@ -179,10 +179,10 @@ func (r *Reflector) request(ctx context.Context, verb string, o metav1.ListOptio
 // atLeast raises the version that a complete state must not be older than to what has been
 // promised. Versions that mean something else ("any", "most recent", a page's) stay.
 func (r *Reflector) atLeast(o metav1.ListOptions) metav1.ListOptions {
-	if r.promised == nil || o.Continue != "" {
+	if r.readPromised == nil || o.Continue != "" {
 		return o
 	}
-	promised := r.promised()
+	promised := r.readPromised()
 	if rv, err := wire.ParseRV(o.ResourceVersion); err == nil && rv > 0 {
 		o.ResourceVersion = strconv.FormatUint(max(rv, promised), 10)
 	}

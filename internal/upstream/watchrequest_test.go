@@ -14,7 +14,7 @@ func TestAtLeast(t *testing.T) {
 	f := func(o metav1.ListOptions, promised uint64, want string) {
 		t.Helper()
 		calls := 0
-		r := &Reflector{promised: func() uint64 { calls++; return promised }}
+		r := &Reflector{readPromised: func() uint64 { calls++; return promised }}
 		if got := r.atLeast(o).ResourceVersion; got != want {
 			t.Errorf("%+v with %d promised asks for %q, want %q", o, promised, got, want)
 		}

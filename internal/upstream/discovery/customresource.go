@@ -79,8 +79,8 @@ func (d *definition) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// established reports that upstream serves what is defined.
-func (d *definition) established() bool {
+// isEstablished reports that upstream serves what is defined.
+func (d *definition) isEstablished() bool {
 	for _, c := range d.Status.Conditions {
 		if c.Type == "Established" {
 			return c.Status == "True"

@@ -24,7 +24,7 @@ func FollowDefinitions(ctx context.Context, c *upstream.Client, log *zap.Logger,
 	return c.Follow(ctx, log, object.NewResource(gvr, "CustomResourceDefinition", false, true), &changeNotifier{
 		valueOf: func(o *object.Object) (string, error) {
 			var d definition
-			if err := json.Unmarshal(o.JSON(), &d); err != nil || !d.established() {
+			if err := json.Unmarshal(o.JSON(), &d); err != nil || !d.isEstablished() {
 				return "", err
 			}
 			return d.Epoch, nil

@@ -137,7 +137,7 @@ func (c *catalog) lookUp(ctx context.Context, arg string) (schema.GroupVersionRe
 		return gvr, nil
 	}
 	message := fmt.Sprintf("upstream serves no resource %q", arg)
-	if near := c.near(strings.ToLower(arg)); len(near) > 0 {
+	if near := c.suggestNames(strings.ToLower(arg)); len(near) > 0 {
 		message += "; did you mean " + strings.Join(near, ", ") + "?"
 	}
 	return schema.GroupVersionResource{}, unknownResourceError{message}
@@ -148,8 +148,8 @@ func (c *catalog) serves(gvr schema.GroupVersionResource) bool {
 	return ok
 }
 
-// near lists up to three names that arg may have been meant to be, the nearest first.
-func (c *catalog) near(arg string) []string {
+// suggestNames lists up to three names that arg may have been meant to be, the nearest first.
+func (c *catalog) suggestNames(arg string) []string {
 	resource, _, _ := strings.Cut(arg, ".")
 	allowed := 1 + len(resource)/4 // typing errors
 	best := map[string]int{}

@@ -30,7 +30,7 @@ func (p *Prober) State(ctx context.Context) (uint64, map[string]uint64, error) {
 	p.states.Add(1)
 	rv, versions, err := p.state(ctx)
 	if err != nil && !errors.Is(ctx.Err(), context.Canceled) {
-		p.failed.Add(1)
+		p.failures.Add(1)
 	}
 	return rv, versions, err
 }

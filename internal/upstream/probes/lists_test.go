@@ -47,7 +47,7 @@ func TestNoState(t *testing.T) {
 	if _, _, err := p.State(deadline(t)); err == nil {
 		t.Error("a refusal is taken for a state")
 	}
-	if n := p.Stats().Failed; n != 1 {
+	if n := p.Stats().Failures; n != 1 {
 		t.Errorf("%d failures are counted", n)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -55,7 +55,7 @@ func TestNoState(t *testing.T) {
 	if _, _, err := p.State(ctx); err == nil {
 		t.Error("a state without a waiter")
 	}
-	if n := p.Stats().Failed; n != 1 {
+	if n := p.Stats().Failures; n != 1 {
 		t.Errorf("%d failures are counted with one that was called off", n)
 	}
 }

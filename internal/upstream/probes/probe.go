@@ -28,20 +28,20 @@ const (
 // Prober finds out how fresh a mirror must be, and whether it is (design D7). Safe for use by many
 // goroutines; how many probes run at once is the caller's choice.
 type Prober struct {
-	client                           *upstream.Client
-	resource                         *object.Resource
-	probes, proofs, unproven, failed atomic.Uint64
-	apart, states                    atomic.Uint64
+	client                                    *upstream.Client
+	resource                                  *object.Resource
+	probes, proofs, withoutBookmark, failures atomic.Uint64
+	otherConnections, states                  atomic.Uint64
 }
 
 // ProbeStats counts what a Prober asked upstream.
 type ProbeStats struct {
-	Probes   uint64 // Begin
-	Proofs   uint64 // Prove
-	Unproven uint64 // proofs that ended without a bookmark
-	Apart    uint64 // proofs that travelled on another connection than their probe
-	States   uint64 // State
-	Failed   uint64 // any of them, with an error
+	Probes           uint64 // Begin
+	Proofs           uint64 // Prove
+	WithoutBookmark  uint64 // proofs that ended without a bookmark
+	OtherConnections uint64 // proofs that travelled on another connection than their probe
+	States           uint64 // State
+	Failures         uint64 // any of them, with an error
 }
 
 // New sends nothing yet. Requests of a Prober say "probe" in their User-Agent.
@@ -50,9 +50,8 @@ func New(c *upstream.Client, r *object.Resource) *Prober { return &Prober{client
 // Stats is the counts so far.
 func (p *Prober) Stats() ProbeStats {
 	return ProbeStats{
-		Probes: p.probes.Load(), Proofs: p.proofs.Load(), Unproven: p.unproven.Load(), Apart: p.apart.Load(),
-		States: p.states.Load(),
-		Failed: p.failed.Load(),
+		Probes: p.probes.Load(), Proofs: p.proofs.Load(), WithoutBookmark: p.withoutBookmark.Load(),
+		OtherConnections: p.otherConnections.Load(), States: p.states.Load(), Failures: p.failures.Load(),
 	}
 }
 
@@ -82,7 +81,7 @@ func (p *Prober) Begin(ctx context.Context) (uint64, *Probe, error) {
 	p.probes.Add(1)
 	rv, l, err := takeCurrent(ctx, p.client, p.resource, "probe")
 	if err != nil {
-		p.failed.Add(1)
+		p.failures.Add(1)
 		return 0, nil, err
 	}
 	return rv, &Probe{prober: p, link: l}, nil
@@ -126,14 +125,14 @@ func (p *Probe) Prove(ctx context.Context, from uint64) (Progress, error) {
 	switch {
 	case err != nil:
 		if !errors.Is(ctx.Err(), context.Canceled) { // else the mirror got there first, and the proof is not needed any more
-			p.prober.failed.Add(1)
+			p.prober.failures.Add(1)
 		}
 		p.hangUp()
 	case progress.Bookmark == 0:
-		p.prober.unproven.Add(1)
+		p.prober.withoutBookmark.Add(1)
 	}
 	if err == nil && !progress.SameConnection {
-		p.prober.apart.Add(1)
+		p.prober.otherConnections.Add(1)
 	}
 	return progress, err
 }

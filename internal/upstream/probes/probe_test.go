@@ -127,7 +127,7 @@ func TestProofFails(t *testing.T) {
 	if _, _, err := p.Begin(deadline(t)); !apierrors.IsForbidden(err) {
 		t.Errorf("probe: %v", err)
 	}
-	if st := p.Stats(); st.Failed != 2 {
+	if st := p.Stats(); st.Failures != 2 {
 		t.Errorf("stats %+v", st)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -171,7 +171,7 @@ func TestProofWithoutBookmark(t *testing.T) {
 			}
 			probe.Close()
 		}
-		if got, want := p.Stats(), (ProbeStats{Probes: 2, Proofs: 2, Unproven: 2, Apart: 1}); got != want {
+		if got, want := p.Stats(), (ProbeStats{Probes: 2, Proofs: 2, WithoutBookmark: 2, OtherConnections: 1}); got != want {
 			t.Errorf("stats %+v", got)
 		}
 		return true
