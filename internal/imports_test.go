@@ -251,6 +251,8 @@ func TestForbidden(t *testing.T) {
 	f("internal/object/scan", "spillway/internal/cache", "imports no package of ours")
 	f("internal/upstream", "spillway/internal/cache", "of ours, internal/upstream may import ")
 	f("internal/upstream", "spillway/internal/upstream/wire", "")
+	f("internal/upstream", "spillway/internal/upstream/discovery", "of ours, internal/upstream may import ")
+	f("internal/upstream/probes", "spillway/internal/upstream/discovery", "of ours, internal/upstream/probes may ")
 	f("internal/upstream/wire", "spillway/internal/upstream", "of ours, internal/upstream/wire may import object only")
 	f("internal/upstream/wire", "spillway/internal/rawio", "of ours, internal/upstream/wire may import object only")
 	f("internal/mirror", "spillway/internal/upstream/wire", "")

@@ -75,7 +75,7 @@ func (c *Client) Await(ctx context.Context, ask func(context.Context) error,
 			if refused.IsZero() {
 				refused = time.Now()
 			}
-			if !c.isStarting(ctx, away && time.Since(refused) < refusalTimeout, time.Since(refused) < refusalTimeout) {
+			if recent := time.Since(refused) < refusalTimeout; !c.isStarting(ctx, away && recent, recent) {
 				return err
 			}
 		}

@@ -157,10 +157,7 @@ func isServing(code int) bool {
 
 // readiness is the status with which upstream answers whether it is ready.
 func (c *Client) readiness(ctx context.Context) (int, error) {
-	req, err := c.newRequest(ctx, GetRequest{Path: "/readyz"})
-	if err != nil {
-		return 0, err
-	}
+	req := c.newRequest(ctx, GetRequest{Path: "/readyz"})
 	req.Header.Set("Accept", "*/*")
 	resp, err := c.http.Transport.RoundTrip(req)
 	c.contact.recordResult(resp, err)

@@ -174,17 +174,23 @@ func (r *Reflector) Relist(reason string) {
 	r.mustRelist.Store(true)
 	r.log.Debug("relisting", zap.String("reason", reason))
 	r.observer.OnRelist(reason)
-	r.interrupt(errRelist)
+	if s := r.openStream(); s != nil {
+		s.fail(errRelist)
+	}
 }
 
 // Renew ends the watch under way. Another one goes on where it was.
 func (r *Reflector) Renew() {
-	r.mu.Lock()
-	s := r.stream
-	r.mu.Unlock()
-	if s != nil {
+	if s := r.openStream(); s != nil {
 		s.renew()
 	}
+}
+
+// openStream is the watch under way, nil if there is none.
+func (r *Reflector) openStream() *stream {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.stream
 }
 
 // recordOpen notes the watch that is under way from now on.
@@ -213,16 +219,6 @@ func (r *Reflector) recordClose(s *stream) {
 	if r.stream == s {
 		r.stream = nil
 		r.unwatched.Store(int64(time.Since(r.startedAt)))
-	}
-}
-
-// interrupt ends the watch under way as if upstream had reported err.
-func (r *Reflector) interrupt(err error) {
-	r.mu.Lock()
-	s := r.stream
-	r.mu.Unlock()
-	if s != nil {
-		s.fail(err)
 	}
 }
 

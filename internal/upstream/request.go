@@ -62,13 +62,8 @@ func GetRequestFor(verb string, r *object.Resource, o metav1.ListOptions) GetReq
 func (c *Client) Get(ctx context.Context, r GetRequest) (io.ReadCloser, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	noHead := errNoHead{cmp.Or(r.HeadTimeout, headTimeout)}
-	req, err := c.newRequest(ctx, r)
-	if err != nil {
-		cancel(nil)
-		return nil, err
-	}
 	late := time.AfterFunc(noHead.after, func() { cancel(noHead) })
-	resp, err := cmp.Or(r.Via, c.http.Transport).RoundTrip(req)
+	resp, err := cmp.Or(r.Via, c.http.Transport).RoundTrip(c.newRequest(ctx, r))
 	if err == nil && !late.Stop() {
 		_ = resp.Body.Close()
 		err = noHead
@@ -115,11 +110,9 @@ func (a *answer) Close() error {
 	return err
 }
 
-func (c *Client) newRequest(ctx context.Context, r GetRequest) (*http.Request, error) {
-	query, err := scheme.ParameterCodec.EncodeParameters(&r.Options, schema.GroupVersion{Version: "v1"})
-	if err != nil {
-		return nil, err
-	}
+func (c *Client) newRequest(ctx context.Context, r GetRequest) *http.Request {
+	// its error is for types without a codec
+	query, _ := scheme.ParameterCodec.EncodeParameters(&r.Options, schema.GroupVersion{Version: "v1"})
 	u := *c.base
 	u.Path += r.Path
 	u.RawQuery = query.Encode()
@@ -139,7 +132,7 @@ func (c *Client) newRequest(ctx context.Context, r GetRequest) (*http.Request, e
 	}
 	req := &http.Request{Method: http.MethodGet, URL: &u, Host: u.Host, Header: h, Proto: "HTTP/1.1", ProtoMajor: 1,
 		ProtoMinor: 1}
-	return req.WithContext(ctx), nil
+	return req.WithContext(ctx)
 }
 
 // check turns everything but JSON with a 200 into an error.

@@ -66,9 +66,7 @@ func (c *watchConn) shared() bool {
 // several, and even several clusters. same is false if that cannot be, since there is no watch, its
 // connection carries nothing else (HTTP/1.1), or another one took the question.
 func (r *Reflector) Revision(ctx context.Context) (rv uint64, same bool, err error) {
-	r.mu.Lock()
-	s := r.stream
-	r.mu.Unlock()
+	s := r.openStream()
 	if s == nil || !s.carrier.shared() {
 		return 0, false, nil
 	}

@@ -22,6 +22,7 @@ func FollowDefinitions(ctx context.Context, c *upstream.Client, log *zap.Logger,
 	changed func(schema.GroupResource, string)) error {
 	gvr := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 	return c.Follow(ctx, log, object.NewResource(gvr, "CustomResourceDefinition", false, true), &changeNotifier{
+		values: map[string]string{},
 		valueOf: func(o *object.Object) (string, error) {
 			var d definition
 			if err := json.Unmarshal(o.JSON(), &d); err != nil || !d.isEstablished() {
@@ -40,6 +41,7 @@ func FollowServices(ctx context.Context, c *upstream.Client, log *zap.Logger,
 	changed func(gv schema.GroupVersion, service string)) error {
 	gvr := schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
 	return c.Follow(ctx, log, object.NewResource(gvr, "APIService", false, true), &changeNotifier{
+		values: map[string]string{},
 		valueOf: func(o *object.Object) (string, error) {
 			var s apiService
 			err := json.Unmarshal(o.JSON(), &s)
@@ -62,26 +64,20 @@ type changeNotifier struct {
 
 // Replace reports all differences.
 func (n *changeNotifier) Replace(objects []*object.Object, _ uint64) error {
-	before := n.values
-	n.values = map[string]string{}
+	values := make(map[string]string, len(objects))
 	for _, o := range objects {
 		value, err := n.read(o)
 		if err != nil {
-			n.values = before
 			return err
 		}
-		if value != "" {
-			n.values[o.Key] = value
-		}
+		values[o.Key] = value
 	}
-	for name, value := range n.values {
-		if before[name] != value {
-			n.onChange(name, value)
-		}
+	for name, value := range values {
+		n.write(name, value)
 	}
-	for name := range before {
-		if n.values[name] == "" {
-			n.onChange(name, "")
+	for name := range n.values {
+		if values[name] == "" {
+			n.write(name, "")
 		}
 	}
 	return nil
