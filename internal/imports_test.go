@@ -18,7 +18,8 @@ const module = "spillway"
 
 // mayImport is, for each package below internal/, the packages below internal/ that it may import:
 // dependencies go one way, so that each can be understood, tested and replaced without what is
-// above it. Folders inside a package follow its rule, and may import each other.
+// above it. Folders inside a package follow its rule, and may import each other. A folder with an
+// entry of its own is a room: it may import what that names, and of its house nothing else.
 var mayImport = map[string][]string{
 	"object":       {},
 	"ring":         {},
@@ -34,8 +35,16 @@ var mayImport = map[string][]string{
 	"websocket":    {},
 	"metric":       {},
 	"watchdog":     {},
-	"upstream":     {"editdistance", "object", "rawio", "rotation", "watchdog"},
+	"upstream":     {"object", "upstream/abilities", "upstream/transport", "upstream/wire", "watchdog"},
 	"requestinfo":  {},
+
+	"upstream/abilities":    {},
+	"upstream/discovery":    {"editdistance", "object", "upstream", "upstream/transport", "upstream/wire"},
+	"upstream/probes":       {"object", "upstream", "upstream/transport", "upstream/wire"},
+	"upstream/transport":    {"rawio", "rotation"},
+	"upstream/upstreamtest": {"fakeapiserver", "upstream", "upstream/transport"},
+	"upstream/wire":         {"object"},
+
 	"auth": {
 		"flowcontrol", "metric", "object", "requestinfo", "rotation", "timerheap", "tlsconn", "watchdog",
 	},
@@ -110,7 +119,6 @@ func forbidden(folder, imported string) string {
 	if top != "internal" && top != "cmd" {
 		return ""
 	}
-	self, _, _ := strings.Cut(inner, "/")
 	for _, rule := range keptTo {
 		allowed := top == "internal" &&
 			slices.ContainsFunc(rule.packages, func(folder string) bool { return within(inner, folder) })
@@ -121,6 +129,7 @@ func forbidden(folder, imported string) string {
 	if !within(imported, module) || top == "cmd" {
 		return ""
 	}
+	self := roomOf(inner)
 	allowed, known := mayImport[self]
 	if !known {
 		return "internal/" + self + " is not in the table mayImport of this test: decide what it may import and add it"
@@ -129,14 +138,30 @@ func forbidden(folder, imported string) string {
 	if !ok {
 		return "nothing below internal/ imports what is above it"
 	}
-	target, _, _ := strings.Cut(below, "/")
-	if target == self || slices.Contains(allowed, target) {
+	target, house := roomOf(below), houseOf(below)
+	if target == self || slices.Contains(allowed, target) ||
+		house != houseOf(self) && slices.Contains(allowed, house) {
 		return ""
 	}
 	if len(allowed) == 0 {
 		return "internal/" + self + " imports no package of ours, so that everything else can build on it"
 	}
 	return "of ours, internal/" + self + " may import " + strings.Join(allowed, ", ") + " only: dependencies go one way"
+}
+
+// roomOf is the nearest folder that has an entry in mayImport, or else the house.
+func roomOf(folder string) string {
+	for room := folder; room != "."; room = path.Dir(room) {
+		if _, known := mayImport[room]; known {
+			return room
+		}
+	}
+	return houseOf(folder)
+}
+
+func houseOf(folder string) string {
+	house, _, _ := strings.Cut(folder, "/")
+	return house
 }
 
 // within reports whether an import path is that of parent or of a package inside it.
@@ -224,7 +249,13 @@ func TestForbidden(t *testing.T) {
 	f("internal/object", "spillway/internal/ring", "imports no package of ours")
 	f("internal/object/scan", "spillway/internal/object", "")
 	f("internal/object/scan", "spillway/internal/cache", "imports no package of ours")
-	f("internal/upstream", "spillway/internal/cache", "may import editdistance, object, rawio, rotation, watchdog only")
+	f("internal/upstream", "spillway/internal/cache", "of ours, internal/upstream may import ")
+	f("internal/upstream", "spillway/internal/upstream/wire", "")
+	f("internal/upstream", "spillway/internal/upstream/discovery", "of ours, internal/upstream may import ")
+	f("internal/upstream/probes", "spillway/internal/upstream/discovery", "of ours, internal/upstream/probes may ")
+	f("internal/upstream/wire", "spillway/internal/upstream", "of ours, internal/upstream/wire may import object only")
+	f("internal/upstream/wire", "spillway/internal/rawio", "of ours, internal/upstream/wire may import object only")
+	f("internal/mirror", "spillway/internal/upstream/wire", "")
 	f("internal/serve", "spillway/internal/upstream", "of ours, internal/serve may import ")
 	f("internal/serve", "spillway/internal/serve/wire", "")
 	f("internal/serve", "spillway/cmd/proxy", "nothing below internal/ imports what is above it")

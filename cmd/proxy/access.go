@@ -18,10 +18,12 @@ import (
 	"spillway/internal/auth/reauth"
 	"spillway/internal/config"
 	"spillway/internal/metric"
+	"spillway/internal/object"
 	"spillway/internal/rotation"
 	"spillway/internal/serve"
 	"spillway/internal/status"
 	"spillway/internal/upstream"
+	"spillway/internal/upstream/probes"
 	"spillway/internal/watchdog"
 )
 
@@ -266,14 +268,17 @@ func newRights(client *upstream.Client, reviewer *auth.Reviewer, o *config.Setti
 		Follow: func(ctx context.Context, t *rbac.PermissionTable) error {
 			return client.Follow(ctx, quiet, t.Resource(), t, upstream.WithPromised(t.Through))
 		},
-		Through: client.Through, RBAC: o.LocalRBAC, Tokens: kept, Reviewer: reviewer, Metrics: metrics, Log: log,
+		Through: func(ctx context.Context, r *object.Resource, from uint64) (last, reached uint64, err error) {
+			return probes.New(client, r).ProveThrough(ctx, from)
+		},
+		RBAC: o.LocalRBAC, Tokens: kept, Reviewer: reviewer, Metrics: metrics, Log: log,
 	})
 }
 
 // refuseFor refuses the value of a flag for what upstream says of it. That upstream is away says
 // nothing of that.
 func refuseFor(o *config.Settings, flag, value string, err error) error {
-	if upstream.Away(err) {
+	if upstream.IsAway(err) {
 		return err
 	}
 	return o.Refuse(flag, value, err.Error())

@@ -24,6 +24,7 @@ import (
 	"spillway/internal/serve"
 	"spillway/internal/status"
 	"spillway/internal/upstream"
+	"spillway/internal/upstream/abilities"
 	"spillway/internal/upstream/transport"
 	"spillway/internal/watchdog"
 )
@@ -227,7 +228,7 @@ func (p *process) buildStatus(context.Context) error {
 func semantics(o *config.Settings, client *upstream.Client) plan.Semantics {
 	return plan.Semantics{
 		OfUpstream:        o.Semantics == config.SemanticsUpstream,
-		RefusesWatchLists: func() bool { return client.Abilities().WatchList == upstream.AbilityAbsent },
+		RefusesWatchLists: func() bool { return client.Abilities().WatchList == abilities.Absent },
 	}
 }
 

@@ -4,10 +4,10 @@ import (
 	"slices"
 	"time"
 
+	"spillway/internal/upstream/abilities"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
-
-	"spillway/internal/upstream"
 )
 
 const (
@@ -30,7 +30,7 @@ type abilityProbes struct {
 	version  string    // then
 	failures uint64    // of all mirrors then
 	probed   bool
-	logged   upstream.Abilities // the last that were
+	logged   abilities.Summary // the last that were
 }
 
 // followAbilities probes upstream's abilities until the mirrors end.
@@ -100,7 +100,7 @@ func (p *abilityProbes) log() {
 }
 
 // Abilities are what upstream can do, as far as it is known.
-func (m *Set) Abilities() upstream.Abilities { return m.client.Abilities() }
+func (m *Set) Abilities() abilities.Summary { return m.client.Abilities() }
 
 // abilityMetrics show upstream's abilities.
 type abilityMetrics struct{ info, ability *prometheus.Desc }
@@ -122,14 +122,14 @@ func (c abilityMetrics) describe(out chan<- *prometheus.Desc) {
 	out <- c.ability
 }
 
-func (c abilityMetrics) collect(out chan<- prometheus.Metric, now upstream.Abilities) {
+func (c abilityMetrics) collect(out chan<- prometheus.Metric, now abilities.Summary) {
 	if now.Oldest != "" {
 		out <- prometheus.MustNewConstMetric(c.info, prometheus.GaugeValue, 1, now.Oldest, now.Newest)
 	}
 	for _, one := range now.All() {
-		if one.Value != upstream.AbilityUnknown {
+		if one.Value != abilities.Unknown {
 			out <- prometheus.MustNewConstMetric(c.ability, prometheus.GaugeValue,
-				float64(one.Value-upstream.AbilityAbsent), one.Name)
+				float64(one.Value-abilities.Absent), one.Name)
 		}
 	}
 }

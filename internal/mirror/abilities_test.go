@@ -11,7 +11,7 @@ import (
 
 	"spillway/internal/fakeapiserver"
 	"spillway/internal/mirror/states"
-	"spillway/internal/upstream"
+	"spillway/internal/upstream/abilities"
 )
 
 // Abilities are probed again after another version, after an outage and now and then. A change is
@@ -36,8 +36,8 @@ func TestAbilitiesAreProbedAgain(t *testing.T) {
 		p.log()
 	}
 	probed("the first", true)
-	if got := m.Abilities(); got.WatchList != upstream.AbilityPresent ||
-		got.WatchListCompression != upstream.AbilityAbsent {
+	if got := m.Abilities(); got.WatchList != abilities.Present ||
+		got.WatchListCompression != abilities.Absent {
 		t.Errorf("%v", got)
 	}
 	p.at = p.at.Add(-abilitiesPause)
@@ -57,7 +57,7 @@ func TestAbilitiesAreProbedAgain(t *testing.T) {
 	eventually(t, "the other version", func() bool { return m.Abilities().Newest == "v1.37.1" })
 	p.at = p.at.Add(-abilitiesPause)
 	probed("another version", true)
-	if got := m.Abilities(); got.WatchListCompression != upstream.AbilityAbsent {
+	if got := m.Abilities(); got.WatchListCompression != abilities.Absent {
 		t.Errorf("%v, though the older version was just seen", got)
 	}
 	p.at = p.at.Add(-rollingCheck)

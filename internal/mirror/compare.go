@@ -48,7 +48,7 @@ var errOutdated = errors.New("the mirror has begun anew meanwhile")
 // comparable reports that the mirror has a state to compare, and upstream no other troubles.
 func (m *mirror) comparable() bool {
 	status := m.reflector.Status()
-	return status.Synced && status.Away.IsZero() && !m.representation.doubtful()
+	return status.HasSynced && status.AwaySince.IsZero() && !m.representation.doubtful()
 }
 
 // compare compares a mirror with upstream, if that can be, and has it read again if they differ.
@@ -79,14 +79,13 @@ func (m *mirror) compare(ctx context.Context, log *zap.Logger) {
 
 // differences counts what differs between a state and upstream's at the same resourceVersion.
 func (m *mirror) differences(ctx context.Context, state *cache.Snapshot) (int, error) {
-	client, info := m.representation.client, m.resource.Info
 	compared := state.Compare()
-	if err := client.Versions(ctx, info, state.RV, compared.CompareVersion); err != nil {
+	if err := m.prober.ReadVersions(ctx, state.RV, compared.CompareVersion); err != nil {
 		return 0, err
 	}
 	part := max(1, (state.Len()+compareParts-1)/compareParts)
 	if first := state.KeyAt(m.round * part); first != "" {
-		objects, err := client.From(ctx, info, state.RV, first, int64(part))
+		objects, err := m.prober.ListFrom(ctx, state.RV, first, int64(part))
 		if err != nil {
 			return 0, err
 		}

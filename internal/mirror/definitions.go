@@ -11,6 +11,7 @@ import (
 
 	"spillway/internal/mirror/states"
 	"spillway/internal/object"
+	"spillway/internal/upstream/discovery"
 )
 
 const (
@@ -35,7 +36,7 @@ func (m *Set) followDefinitions() {
 	m.active.Go(func() {
 		m.follow("apiservices.apiregistration.k8s.io",
 			"changes of aggregated APIs are noticed only when requests fail",
-			func() error { return m.client.FollowServices(m.ctx, m.log, m.delegated) })
+			func() error { return discovery.FollowServices(m.ctx, m.client, m.log, m.delegated) })
 	})
 	if !m.mayBeCustom() {
 		return
@@ -44,7 +45,7 @@ func (m *Set) followDefinitions() {
 		m.follow("customresourcedefinitions.apiextensions.k8s.io", "upstream's OpenAPI is read instead every "+
 			epochCheck.String(),
 			func() error {
-				err := m.client.FollowDefinitions(m.ctx, m.log, m.redefined)
+				err := discovery.FollowDefinitions(m.ctx, m.client, m.log, m.redefined)
 				m.blind.Store(true)
 				return err
 			})

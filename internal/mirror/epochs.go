@@ -11,6 +11,7 @@ import (
 
 	"spillway/internal/mirror/states"
 	"spillway/internal/object"
+	"spillway/internal/upstream/discovery"
 )
 
 const (
@@ -164,7 +165,7 @@ func (e *epochs) checkStorage(ctx context.Context) {
 		storage[one] = before
 		gv := info.GVR.GroupVersion()
 		if _, asked := hashes[gv]; !asked {
-			hashes[gv], _ = e.mirrors.client.StorageHashes(ctx, gv) // nil: not known this time
+			hashes[gv], _ = discovery.ReadStorageHashes(ctx, e.mirrors.client, gv) // nil: not known this time
 		}
 		now := hashes[gv][info.GVR.Resource]
 		if now == "" || now == before {
@@ -181,7 +182,7 @@ func (e *epochs) checkStorage(ctx context.Context) {
 // checkSchemas compares the schemas of custom resources whose definitions may not be read. Another
 // one is another definition.
 func (e *epochs) checkSchemas(ctx context.Context) {
-	hashes, err := e.mirrors.client.SchemaHashes(ctx)
+	hashes, err := discovery.ReadSchemaHashes(ctx, e.mirrors.client)
 	if err != nil {
 		return
 	}

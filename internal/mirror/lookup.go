@@ -10,7 +10,7 @@ import (
 	"spillway/internal/mirror/states"
 	"spillway/internal/object"
 	"spillway/internal/source"
-	"spillway/internal/upstream"
+	"spillway/internal/upstream/discovery"
 )
 
 // lookupInterval is the shortest interval between two look-ups of a resource that upstream did not
@@ -90,13 +90,13 @@ func (m *Set) look(gvr schema.GroupVersionResource) (*object.Resource, error) {
 	m.mu.Lock()
 	heard := m.mu.delegations[gvr.GroupVersion()]
 	m.mu.Unlock()
-	info, err := m.client.Resource(m.ctx, gvr)
+	info, err := discovery.ReadResource(m.ctx, m.client, gvr)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.mu.delegations[gvr.GroupVersion()] != heard {
 		return nil, errDelegated // the next request has it looked up again
 	}
-	var refusal *upstream.NotMirroredError
+	var refusal *discovery.NotMirroredError
 	switch {
 	case errors.As(err, &refusal):
 		m.update(gvr, func(e *entry) { e.refused = refusal.Reason })

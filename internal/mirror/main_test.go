@@ -4,12 +4,11 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
-	"go.uber.org/zap"
 
 	"spillway/internal/fakeapiserver"
 	"spillway/internal/testutil"
 	"spillway/internal/upstream"
-	"spillway/internal/upstream/transport"
+	"spillway/internal/upstream/upstreamtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -30,13 +29,5 @@ func clientAt(t *testing.T, up *fakeapiserver.Server, address string) *upstream.
 	t.Helper()
 	config := up.Config()
 	config.Host = address
-	transports, err := transport.New(transport.ConfigSource{Config: config}, zap.NewNop())
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := upstream.NewClient(transports)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return client
+	return upstreamtest.NewClient(t, config)
 }

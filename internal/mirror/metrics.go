@@ -109,7 +109,7 @@ func NewCollector(m *Set) prometheus.Collector {
 			"Freshness probes, watches and LISTs that failed or proved nothing.",
 			func(m *mirror) float64 {
 				s := m.prober.Stats()
-				return float64(s.Failed + s.Unproven)
+				return float64(s.Failures + s.WithoutBookmark)
 			}),
 		metric(gauge, "spillway_backfill_active_watches",
 			"Open upstream watches that supply clients with events from before the history in memory.",

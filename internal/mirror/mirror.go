@@ -16,6 +16,8 @@ import (
 	"spillway/internal/object"
 	"spillway/internal/source"
 	"spillway/internal/upstream"
+	"spillway/internal/upstream/abilities"
+	"spillway/internal/upstream/probes"
 	"spillway/internal/watchdog"
 )
 
@@ -24,7 +26,7 @@ type mirror struct {
 	resource  *cache.Resource
 	hub       *fanout.Hub
 	reflector *upstream.Reflector
-	prober    *upstream.Prober
+	prober    *probes.Prober
 	source    *source.Source
 	backfills *backfill.Coordinator // nil: none
 	cancel    context.CancelFunc
@@ -53,17 +55,17 @@ type mirror struct {
 
 // newMirror starts nothing; run does.
 func newMirror(ms *Set, info *object.Resource, state *mirrorState) *mirror {
-	m := &mirror{resource: cache.New(info, ms.limits, time.Now), prober: ms.client.NewProber(info), born: time.Now(),
+	m := &mirror{resource: cache.New(info, ms.limits, time.Now), prober: probes.New(ms.client, info), born: time.Now(),
 		state: state, questions: ms.questions}
 	m.hub = fanout.NewHub(m.resource)
 	m.hub.SetBudget(ms.feedBytes)
 	m.hub.SetLaneLimiter(ms.lanes)
 	m.resource.SetBookmarkTemplate(codec.Template(info))
-	m.representation = newRepresentation(ms.client, m.resource, ms.log)
+	m.representation = newRepresentation(m.prober, m.resource, ms.log)
 	m.source = &source.Source{Hub: m.hub, Fresh: freshness.New(m.resource, prober{m.prober, m}),
 		Codec: codec.New(info, ms.release)}
 	if ms.backfill != nil {
-		m.backfills = backfill.New(m.hub, history{ms.client.NewHistory(info)}, ms.backfill)
+		m.backfills = backfill.New(m.hub, history{probes.NewHistory(ms.client, info)}, ms.backfill)
 		m.source.Past = m.backfills
 	}
 	m.reflector = upstream.NewReflector(ms.client, info, m.resource, upstream.WithLogger(ms.log),
@@ -73,7 +75,7 @@ func newMirror(ms *Set, info *object.Resource, state *mirrorState) *mirror {
 	m.dispatcher = ms.o.Clock.Watch(watchdog.Dispatcher, info.String(), dispatchLimit, m.hub.Progress)
 	m.source.Warning, m.source.Age = m.reflector.Warning, m.age
 	m.source.CompressesWatchLists = func() bool {
-		return ms.client.Abilities().WatchListCompression == upstream.AbilityPresent
+		return ms.client.Abilities().WatchListCompression == abilities.Present
 	}
 	return m
 }
@@ -103,16 +105,16 @@ func (m *mirror) run(ctx context.Context) {
 // observer moves the mirror's state as its reflector fares.
 func (m *mirror) observer(ms *Set) upstream.Observer {
 	return upstream.Observer{
-		Completed: func() { m.step(func() { m.state.Complete() }) },
-		Opened:    func() { m.step(func() { m.state.Open() }) },
-		Waiting:   func(until time.Time) { m.step(func() { m.state.Wait(until) }) },
-		Relisting: func(reason string) {
+		OnState: func() { m.step(func() { m.state.Complete() }) },
+		OnOpen:  func() { m.step(func() { m.state.Open() }) },
+		OnWait:  func(until time.Time) { m.step(func() { m.state.Wait(until) }) },
+		OnRelist: func(reason string) {
 			m.step(func() { m.state.Interrupt(states.Cause{Why: states.WhyRelist, Text: reason}) })
 		},
-		FellBack: func(err error) {
+		OnFallback: func(err error) {
 			m.step(func() { m.state.FallBack(states.Cause{Why: states.WhyNoInitialEventsEnd, Text: err.Error()}) })
 		},
-		Ended: func() {
+		OnEarlyEnd: func() {
 			m.step(func() {
 				m.state.Interrupt(states.Cause{
 					Why: states.WhyWatchEnded, Text: "the watch was ended before its time, without an error",
@@ -124,8 +126,8 @@ func (m *mirror) observer(ms *Set) upstream.Observer {
 				m.representation.suspectAtPace()
 			}
 		},
-		Failed: func(err error) {
-			if m.denials.Final(err, m.reflector.Status()) {
+		OnFailure: func(err error) {
+			if m.denials.IsFinal(err, m.reflector.Status()) {
 				ms.active.Go(func() { ms.lose(m, err) })
 				return
 			}
@@ -146,7 +148,7 @@ func (m *mirror) step(move func()) {
 // not away, and its answers to others are as good as those to the mirror.
 func (m *mirror) failed(ms *Set, err error) {
 	cause := causeOf(err)
-	if cause.Why != states.WhyRefused || time.Since(m.reflector.Status().Away) < awayThreshold {
+	if cause.Why != states.WhyRefused || time.Since(m.reflector.Status().AwaySince) < awayThreshold {
 		m.step(func() { m.state.Interrupt(cause) })
 		return
 	}
@@ -178,7 +180,7 @@ func (m *mirror) judged(cause states.Cause, serves bool) {
 
 // well reports that the last that upstream sent was of use.
 func (m *mirror) well() bool {
-	since, _ := m.reflector.Away()
+	since, _ := m.reflector.AwaySince()
 	return since.IsZero()
 }
 
@@ -209,7 +211,7 @@ func (m *mirror) age() (age time.Duration, away bool) {
 	if !s.Holds() || !m.resource.IsReady() {
 		return 0, false
 	}
-	since, contact := m.reflector.Away()
+	since, contact := m.reflector.AwaySince()
 	switch {
 	case !m.watched.StalledSince().IsZero(), isOver(m.reflector.UnwatchedSince()):
 		return time.Since(m.lastCurrent()), s.Cause().Why == states.WhyUnreachable
@@ -262,7 +264,7 @@ func (m *mirror) awaitEmpty(ctx context.Context) {
 // how far it is: an upstream that is behind its own word is relisted. It is relisted once, whatever
 // finds out: a list that takes long would never be complete if each finder began it anew.
 type prober struct {
-	*upstream.Prober
+	*probes.Prober
 	mirror *mirror
 }
 
@@ -296,7 +298,7 @@ func (m *mirror) judge(rv, generation, promised uint64) {
 }
 
 // proof shows upstream's probe as the cache wants it.
-type proof struct{ *upstream.Probe }
+type proof struct{ *probes.Probe }
 
 func (p proof) Prove(ctx context.Context, from uint64) (bookmark, last uint64, err error) {
 	progress, err := p.Probe.Prove(ctx, from)
@@ -306,8 +308,8 @@ func (p proof) Prove(ctx context.Context, from uint64) (bookmark, last uint64, e
 	return max(progress.Bookmark, progress.Last), progress.Last, nil
 }
 
-// history adapts upstream.History to backfill.HistorySource.
-type history struct{ *upstream.History }
+// history adapts probes.History to backfill.HistorySource.
+type history struct{ *probes.History }
 
 func (h history) Begin(ctx context.Context) (uint64, backfill.HistoryWatch, error) {
 	rv, stream, err := h.History.Begin(ctx)

@@ -10,7 +10,7 @@ import (
 
 	"spillway/internal/cache"
 	"spillway/internal/mirror/states"
-	"spillway/internal/upstream"
+	"spillway/internal/upstream/probes"
 )
 
 // representation keeps the objects of a mirror as upstream shows them now: when there is reason to
@@ -18,7 +18,7 @@ import (
 // that differ are replaced in place (design D2).
 type representation struct {
 	// Static after construction.
-	client   *upstream.Client
+	prober   *probes.Prober
 	resource *cache.Resource
 	log      *zap.Logger
 	asked    chan struct{} // holds one word that there is something to do
@@ -38,9 +38,9 @@ const (
 	maxSuspicionInterval = 10 * time.Minute
 )
 
-func newRepresentation(client *upstream.Client, resource *cache.Resource, log *zap.Logger) *representation {
+func newRepresentation(prober *probes.Prober, resource *cache.Resource, log *zap.Logger) *representation {
 	return &representation{
-		client: client, resource: resource, pace: states.Pace{First: minSuspicionInterval, Longest: maxSuspicionInterval},
+		prober: prober, resource: resource, pace: states.Pace{First: minSuspicionInterval, Longest: maxSuspicionInterval},
 		asked: make(chan struct{}, 1),
 		log:   log.With(zap.Stringer("resource", resource.Info), zap.String("version", resource.Info.GVR.Version)),
 	}
@@ -113,7 +113,7 @@ func (r *representation) read(ctx context.Context) bool {
 	if err := r.resource.AwaitRV(ctx, 0); err != nil {
 		return false
 	}
-	objects, err := r.client.Objects(ctx, r.resource.Info, r.resource.CompleteRV())
+	objects, err := r.prober.ListObjects(ctx, r.resource.CompleteRV())
 	if err != nil {
 		r.log.Debug("upstream did not show its state", zap.Error(err))
 		return false

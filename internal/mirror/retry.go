@@ -14,7 +14,7 @@ import (
 	"spillway/internal/mirror/states"
 	"spillway/internal/object"
 	"spillway/internal/status"
-	"spillway/internal/upstream"
+	"spillway/internal/upstream/discovery"
 )
 
 // endMarkWait is how long a watch-list may make no progress before a LIST takes its place. With the
@@ -105,7 +105,7 @@ func (m *Set) restore(concerned func(schema.GroupVersionResource) bool) {
 
 // adopt mirrors the named resources that were found, and keeps in mind those that were not. It
 // returns how many are missing.
-func (m *Set) adopt(found []upstream.Resolved) int {
+func (m *Set) adopt(found []discovery.Resolution) int {
 	m.mu.Lock()
 	named := slices.Clone(*m.named.Load())
 	var fresh []*object.Resource
@@ -157,7 +157,7 @@ func (m *Set) seek() {
 		case <-m.ctx.Done():
 			return
 		}
-		found, err := m.client.Resolve(m.ctx, names)
+		found, err := discovery.Resolve(m.ctx, m.client, names)
 		if err != nil { // upstream is away, which says nothing of any
 			found = nil
 			m.postpone(states.Cause{Why: states.WhyUnreachable, Text: status.OneLine(err.Error())})

@@ -31,6 +31,7 @@ import (
 	"spillway/internal/object"
 	"spillway/internal/source"
 	"spillway/internal/upstream"
+	"spillway/internal/upstream/discovery"
 	"spillway/internal/watchdog"
 )
 
@@ -174,15 +175,15 @@ func (m *Set) Begin(starting context.Context) error {
 	if err != nil {
 		return fmt.Errorf("finding out upstream's version: %w", err)
 	}
-	found, err := m.client.Resolve(starting, m.o.Resources)
+	found, err := discovery.Resolve(starting, m.client, m.o.Resources)
 	if err == nil && m.o.Strict {
-		err = upstream.Unresolved(found)
+		err = discovery.UnresolvedError(found)
 	}
 	if err != nil {
 		return &ResourcesError{err}
 	}
 	if m.o.OnDemand {
-		offered, refused, err := m.client.Discover(starting)
+		offered, refused, err := discovery.Discover(starting, m.client)
 		if err != nil {
 			return fmt.Errorf("finding out what upstream serves: %w", err)
 		}

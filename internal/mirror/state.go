@@ -16,6 +16,8 @@ import (
 	"spillway/internal/mirror/states"
 	"spillway/internal/status"
 	"spillway/internal/upstream"
+	"spillway/internal/upstream/discovery"
+	"spillway/internal/upstream/wire"
 )
 
 const (
@@ -104,14 +106,14 @@ func (m *Set) states() []*mirrorState {
 func causeOf(err error) states.Cause {
 	c := states.Cause{Why: states.WhyUnreachable, Text: status.OneLine(err.Error())}
 	var status apierrors.APIStatus
-	var refusal *upstream.NotMirroredError
+	var refusal *discovery.NotMirroredError
 	switch {
 	case errors.As(err, &refusal):
 		c.Why = states.WhyUncacheable
-	case errors.Is(err, upstream.ErrUncacheable):
+	case errors.Is(err, wire.ErrUncacheable):
 		c.Why = states.WhyMalformed
 	case !errors.As(err, &status):
-		if !upstream.Away(err) {
+		if !upstream.IsAway(err) {
 			c.Why = states.WhyRefused // an answer that makes no sense
 		}
 	default:

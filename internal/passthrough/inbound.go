@@ -101,8 +101,8 @@ func upgradesWatch(method string, path apiPath, query string) bool {
 		queryOption(query, "watch")
 }
 
-// queryOption is queryTrue for a raw query; most queries are distinguished without parsing them. Of
-// one that upstream may read otherwise, the answer may last.
+// queryOption is plan.QueryBool for a raw query; most queries are distinguished without parsing
+// them. Of one that upstream may read otherwise, the answer may last.
 func queryOption(query, name string) bool {
 	if plan.Overfull(query) {
 		return true
@@ -112,5 +112,5 @@ func queryOption(query, name string) bool {
 	}
 	// What cannot be parsed is dropped pair by pair, as upstream does (W-24).
 	values, _ := url.ParseQuery(query)
-	return queryTrue(values, name)
+	return plan.QueryBool(values, name)
 }

@@ -3,7 +3,6 @@ package passthrough
 import (
 	"encoding/hex"
 	"iter"
-	"net/url"
 	"slices"
 	"strings"
 	"unicode"
@@ -108,11 +107,4 @@ func strays(raw string) bool {
 		}
 	}
 	return false
-}
-
-// queryTrue reports whether a boolean option is on: its first value is anything but 0 and false
-// (W-24, W-25).
-func queryTrue(query url.Values, name string) bool {
-	values, ok := query[name]
-	return ok && values[0] != "0" && !strings.EqualFold(values[0], "false")
 }

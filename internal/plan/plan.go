@@ -260,7 +260,7 @@ func refuseEarly(s *source.Source, err error) Plan {
 // planGet plans a GET of one object (W-95). It looks at the resourceVersion and nothing else
 // (W-34).
 func planGet(s *source.Source, t Target, query url.Values, hurried bool) Plan {
-	if queryBool(query, "export") {
+	if QueryBool(query, "export") {
 		return refuse(s, apierrors.NewBadRequest("the export parameter, deprecated since v1.14, is no longer supported"))
 	}
 	rv, err := parseRV(query.Get("resourceVersion"))

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/validate/content"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -48,11 +49,12 @@ func (r Request) Query() url.Values {
 	return query
 }
 
-// queryBool reads a boolean as upstream does: absent, "0" and "false" are false, everything else is
-// true (W-25).
-func queryBool(query url.Values, name string) bool {
-	text := query.Get(name)
-	return query.Has(name) && text != "0" && !strings.EqualFold(text, "false")
+// QueryBool reads a boolean with upstream's own code: absent, "0" and "false" are false, everything
+// else is true. Of several values the first counts (W-24, W-25).
+func QueryBool(query url.Values, name string) (on bool) {
+	values := query[name]
+	_ = runtime.Convert_Slice_string_To_bool(&values, &on, nil) // its error is always nil
+	return on
 }
 
 // queryTimeout reads how long the client gives a request that is not a watch; 0 is as long as
@@ -133,7 +135,7 @@ func (t Target) object() bool { return t.name != "" && !t.watch }
 
 // Watches reports that the request is a WATCH, well-formed or not.
 func (t Target) Watches(query url.Values) bool {
-	return t.watch || t.name == "" && queryBool(query, "watch")
+	return t.watch || t.name == "" && QueryBool(query, "watch")
 }
 
 // fits reports that the path's scope is the resource's: to others upstream answers 404 (W-172), or

@@ -36,7 +36,9 @@ import (
 	"spillway/internal/source/sourcetest"
 	"spillway/internal/tracing"
 	"spillway/internal/upstream"
-	"spillway/internal/upstream/transport"
+	"spillway/internal/upstream/abilities"
+	"spillway/internal/upstream/probes"
+	"spillway/internal/upstream/upstreamtest"
 	"spillway/internal/watch"
 )
 
@@ -144,28 +146,20 @@ func rigOf(t *testing.T, up *fakeapiserver.Server, o rigOptions) *rig {
 // mirror starts the mirrors.
 func (r *rig) mirror(o rigOptions) {
 	r.t.Helper()
-	transports, err := transport.New(transport.ConfigSource{Config: r.up.Config()}, zap.NewNop())
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	client, err := upstream.NewClient(transports)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	client := upstreamtest.NewClient(r.t, r.up.Config())
 	r.client = client
 	ctx, stop := context.WithCancel(context.Background())
-	r.t.Cleanup(client.Close)
 	for _, info := range o.mirrors {
 		resource := cache.New(info, *o.limits, time.Now)
 		hub := fanout.NewHub(resource)
-		var p freshness.Upstream = rigProber{client.NewProber(info)}
+		var p freshness.Upstream = rigProber{probes.New(client, info)}
 		if o.prober != nil {
 			p = o.prober(p)
 		}
 		r.catalog[info.GVR] = &source.Source{Hub: hub, Fresh: freshness.New(resource, p),
 			Codec: sourcetest.NewCodec(info)}
 		if o.backfill > 0 {
-			backfills := backfill.New(hub, rigHistory{client.NewHistory(info)}, backfill.NewWatchLimit(o.backfill))
+			backfills := backfill.New(hub, rigHistory{probes.NewHistory(client, info)}, backfill.NewWatchLimit(o.backfill))
 			r.catalog[info.GVR].Past = backfills
 			r.t.Cleanup(backfills.Close)
 		}
@@ -174,7 +168,7 @@ func (r *rig) mirror(o rigOptions) {
 		r.mirrors[info.GVR] = reflector
 		r.catalog[info.GVR].Warning, r.catalog[info.GVR].Age = reflector.Warning, o.age
 		r.catalog[info.GVR].CompressesWatchLists = func() bool {
-			return client.Abilities().WatchListCompression == upstream.AbilityPresent
+			return client.Abilities().WatchListCompression == abilities.Present
 		}
 		done := make(chan struct{}, 2)
 		go func() {
@@ -216,7 +210,7 @@ func (r *rig) serve(o rigOptions, log *zap.Logger) {
 	r.limiter = flowcontrol.NewLimiter(o.clients, queue, r.registry)
 	r.server = New(Options{
 		Semantics: plan.Semantics{OfUpstream: o.ofUpstream, RefusesWatchLists: func() bool {
-			return r.client.Abilities().WatchList == upstream.AbilityAbsent
+			return r.client.Abilities().WatchList == abilities.Absent
 		}},
 		Catalog: r.catalog, Own: passing, Ready: o.ready, MaxStaleness: o.stalest, StallTimeout: o.stall,
 		Limiter: r.limiter, Goroutines: o.goroutines, Audit: o.audit, Tracer: o.tracer, MaxConnections: o.connections,
@@ -274,7 +268,7 @@ func (r *rig) close() {
 }
 
 // rigProber shows upstream's prober as the cache wants it, as the command does.
-type rigProber struct{ *upstream.Prober }
+type rigProber struct{ *probes.Prober }
 
 func (p rigProber) Begin(ctx context.Context) (uint64, freshness.Proof, error) {
 	rv, probe, err := p.Prober.Begin(ctx)
@@ -284,15 +278,15 @@ func (p rigProber) Begin(ctx context.Context) (uint64, freshness.Proof, error) {
 	return rv, rigProof{probe}, nil
 }
 
-type rigProof struct{ *upstream.Probe }
+type rigProof struct{ *probes.Probe }
 
 func (p rigProof) Prove(ctx context.Context, from uint64) (bookmark, last uint64, err error) {
 	progress, err := p.Probe.Prove(ctx, from)
 	return max(progress.Bookmark, progress.Last), progress.Last, err
 }
 
-// rigHistory adapts upstream.History for backfill, as the command does.
-type rigHistory struct{ *upstream.History }
+// rigHistory adapts probes.History for backfill, as the command does.
+type rigHistory struct{ *probes.History }
 
 func (h rigHistory) Begin(ctx context.Context) (uint64, backfill.HistoryWatch, error) {
 	rv, stream, err := h.History.Begin(ctx)

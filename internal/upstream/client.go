@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 
+	"spillway/internal/upstream/abilities"
 	"spillway/internal/upstream/transport"
 )
 
@@ -28,11 +29,11 @@ type Client struct {
 	base          *url.URL
 	http          *http.Client
 	discovery     *discovery.DiscoveryClient
-	probes        *transport.Pool
+	links         *transport.Pool
 	recoveryProbe recoveryProbe
-	served        served
+	serving       servingRecord
 	contact       contact
-	abilities     *abilityRecord
+	abilities     *abilities.Record
 }
 
 // NewClient makes the client of one upstream; it sends nothing yet. The factory's files are
@@ -52,17 +53,17 @@ func NewClient(transports *transport.Factory) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("client for %s: %w", base.Host, err)
 	}
-	c := &Client{transports: transports, cfg: cfg, base: base, http: client, discovery: disco, probes: transports.Links(),
-		abilities: newAbilityRecord()}
-	c.recoveryProbe.ask = c.serves
+	c := &Client{transports: transports, cfg: cfg, base: base, http: client, discovery: disco, links: transports.Links(),
+		abilities: abilities.NewRecord(!cfg.DisableCompression)}
+	c.recoveryProbe.probeServing = c.probeServing
 	return c, nil
 }
 
 // refuseRedirect is for http.Client, which would follow: client-go's transports then show the
 // proxy's credentials to the server that is named. A kube-apiserver redirects only browsers.
-func refuseRedirect(r *http.Request, _ []*http.Request) error { return redirected(r.URL.Host) }
+func refuseRedirect(r *http.Request, _ []*http.Request) error { return redirectError(r.URL.Host) }
 
-func redirected(to string) error {
+func redirectError(to string) error {
 	return fmt.Errorf("the apiserver redirects to %q, which is not followed with the proxy's credentials; is the server "+
 		"in the kubeconfig right?", to)
 }
@@ -77,24 +78,36 @@ func (c *Client) Base() *url.URL { return c.base }
 // HTTP is the client's connections and credentials.
 func (c *Client) HTTP() *http.Client { return c.http }
 
+// Discovery reads what upstream serves, on the client's connections.
+func (c *Client) Discovery() *discovery.DiscoveryClient { return c.discovery }
+
+// Links are connections of which each carries one request at a time.
+func (c *Client) Links() *transport.Pool { return c.links }
+
+// Abilities are what is known by now of what upstream can do.
+func (c *Client) Abilities() abilities.Summary { return c.abilities.Summary() }
+
+// AbilityRecord takes what probes observe.
+func (c *Client) AbilityRecord() *abilities.Record { return c.abilities }
+
 // Close closes idle connections. Idempotent; requests under way go on.
 func (c *Client) Close() {
 	utilnet.CloseIdleConnectionsFor(c.http.Transport)
-	c.probes.Close()
+	c.links.Close()
 }
 
 // Version asks upstream what it is.
 func (c *Client) Version(ctx context.Context) (*version.Info, error) {
 	var info version.Info
-	if err := c.getJSON(ctx, request{verb: "get", path: "/version"}, &info); err != nil {
+	if err := c.GetJSON(ctx, GetRequest{Verb: "get", Path: "/version"}, &info); err != nil {
 		return nil, err
 	}
-	c.abilities.sawVersion(info.GitVersion)
+	c.abilities.ObserveVersion(info.GitVersion)
 	return &info, nil
 }
 
 // Check reports in one line why upstream cannot be used; nil if it answers. What it was is beneath,
-// for Away.
+// for IsAway.
 func (c *Client) Check(ctx context.Context) error {
 	_, err := c.Version(ctx)
 	var op *net.OpError
@@ -145,16 +158,16 @@ func withoutURL(err error) error {
 }
 
 // contact knows since when upstream has not answered any request under the proxy's own credentials.
-type contact struct{ silent atomic.Pointer[time.Time] }
+type contact struct{ silentSince atomic.Pointer[time.Time] }
 
-// note hears how a request came out. A 5xx may be of what stands before an apiserver that is away,
-// so that it says nothing.
-func (c *contact) note(resp *http.Response, err error) {
+// recordResult hears how a request came out. A 5xx may be of what stands before an apiserver that
+// is away, so that it says nothing.
+func (c *contact) recordResult(resp *http.Response, err error) {
 	switch {
 	case err == nil && resp.StatusCode < http.StatusInternalServerError:
-		c.silent.Store(nil)
+		c.silentSince.Store(nil)
 	case err != nil && !errors.Is(err, context.Canceled), err == nil && !jsonAnswer(resp):
-		c.silent.CompareAndSwap(nil, new(time.Now()))
+		c.silentSince.CompareAndSwap(nil, new(time.Now()))
 	}
 }
 
@@ -166,7 +179,7 @@ func jsonAnswer(resp *http.Response) bool {
 // credentials; zero: its last answer came.
 func (c *Client) SilentSince() time.Time {
 	since, _ := c.transports.CredentialTrouble()
-	if silent := c.contact.silent.Load(); silent != nil && (since.IsZero() || silent.Before(since)) {
+	if silent := c.contact.silentSince.Load(); silent != nil && (since.IsZero() || silent.Before(since)) {
 		return *silent
 	}
 	return since

@@ -75,3 +75,12 @@ func TestClientSendsCredentials(t *testing.T) {
 		t.Error("a malformed address was taken")
 	}
 }
+
+// Identity is what upstream says, or why it says nothing.
+func TestIdentityThatIsRefusedIsUnknown(t *testing.T) {
+	s, c := apiserver(t, fakeapiserver.Options{})
+	s.Handle("/apis/authentication.k8s.io/v1/selfsubjectreviews", answering(http.StatusForbidden))
+	if got := c.Identity(deadline(t)); got != "unknown (upstream answered 403 Forbidden)" {
+		t.Errorf("identity = %q", got)
+	}
+}

@@ -46,38 +46,38 @@ func (e errNoEndMark) Error() string {
 // ADDED, so any other event comes after them and is no progress. A busy resource would otherwise
 // have a watch-list look alive without end.
 type endMark struct {
-	wait    time.Duration
-	answers func() bool // upstream does, in time
-	late    func(error)
+	wait          time.Duration
+	answersInTime func() bool // upstream does, in time
+	onLate        func(error)
 
-	mu    sync.Mutex
-	timer *time.Timer // nil once the end was seen
-	bytes int         // of initial events since the timer was set
-	sets  int         // how often the timer was set again
-	past  bool        // an event came that is no initial one
+	mu     sync.Mutex
+	timer  *time.Timer // nil once the end was seen
+	bytes  int         // of initial events since the timer was set
+	resets int         // how often the timer was set again
+	isPast bool        // an event came that is no initial one
 }
 
 // newEndMark calls late unless the end comes.
 func newEndMark(wait time.Duration, answers func() bool, late func(error)) *endMark {
-	e := &endMark{wait: wait, answers: answers, late: late}
+	e := &endMark{wait: wait, answersInTime: answers, onLate: late}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.timer = time.AfterFunc(wait, e.overdue)
+	e.timer = time.AfterFunc(wait, e.judgeDelay)
 	return e
 }
 
-// overdue decides whose fault it is that the end has not come.
-func (e *endMark) overdue() {
+// judgeDelay decides whose fault it is that the end has not come.
+func (e *endMark) judgeDelay() {
 	e.mu.Lock()
-	sets := e.sets
+	resets := e.resets
 	e.mu.Unlock()
-	answers := e.answers()
+	answers := e.answersInTime()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch {
-	case e.timer == nil, e.sets != sets: // it came meanwhile, or there was progress
+	case e.timer == nil, e.resets != resets: // it came meanwhile, or there was progress
 	case answers:
-		e.late(errNoEndMark{e.wait})
+		e.onLate(errNoEndMark{e.wait})
 	default:
 		e.resetLocked()
 	}
@@ -85,19 +85,19 @@ func (e *endMark) overdue() {
 
 func (e *endMark) resetLocked() {
 	e.bytes = 0
-	e.sets++
+	e.resets++
 	e.timer.Reset(e.wait)
 }
 
-// saw hears of an event before the end. Callers need no lock.
-func (e *endMark) saw(t watch.EventType, bytes int) {
+// countEvent hears of an event before the end. Callers need no lock.
+func (e *endMark) countEvent(t watch.EventType, bytes int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.timer == nil || e.past {
+	if e.timer == nil || e.isPast {
 		return
 	}
 	if t == watch.Modified || t == watch.Deleted {
-		e.past = true
+		e.isPast = true
 		return
 	}
 	if e.bytes += bytes; e.bytes >= endMarkBytes {

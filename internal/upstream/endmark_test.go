@@ -45,7 +45,7 @@ func TestWatchListWithoutItsEndFallsBackToListAndWatch(t *testing.T) {
 				wait = time.Hour // it has ended by then
 			}
 			r := mirror(t, c, configMaps, sink, WithEndMarkWait(wait),
-				WithObserver(Observer{FellBack: func(err error) { fell <- err }}))
+				WithObserver(Observer{OnFallback: func(err error) { fell <- err }}))
 			sink.awaitState(t, s, configMaps)
 			err := <-fell
 			if ended := what == fakeapiserver.CutAtEndMarks; errors.Is(err, errNoEnd) != ended ||
@@ -77,15 +77,15 @@ func TestEndMarkIsWaitedForAsLongAsInitialEventsCome(t *testing.T) {
 		e := newEndMark(endMarkTimeout, yes, func(error) { late.Store(int64(time.Since(begin))) })
 		for range 6 { // a minute on a thin line
 			time.Sleep(endMarkTimeout - time.Second)
-			e.saw(watch.Added, endMarkBytes)
+			e.countEvent(watch.Added, endMarkBytes)
 		}
 		if late.Load() != 0 {
 			t.Fatalf("given up after %v though the state was arriving", time.Duration(late.Load()))
 		}
 		arrived := time.Since(begin)
 		for late.Load() == 0 {
-			e.saw(watch.Modified, endMarkBytes)
-			e.saw(watch.Added, endMarkBytes)
+			e.countEvent(watch.Modified, endMarkBytes)
+			e.countEvent(watch.Added, endMarkBytes)
 			time.Sleep(time.Second)
 		}
 		if after := time.Duration(late.Load()) - arrived; after > endMarkTimeout+time.Second {
@@ -94,7 +94,7 @@ func TestEndMarkIsWaitedForAsLongAsInitialEventsCome(t *testing.T) {
 		seen := newEndMark(endMarkTimeout, yes, func(error) { t.Error("given up after its end was seen") })
 		seen.stop()
 		seen.stop()
-		seen.saw(watch.Added, 1)
+		seen.countEvent(watch.Added, 1)
 		time.Sleep(time.Hour)
 	})
 }
@@ -119,7 +119,7 @@ func TestEndMarkOfASlowUpstreamIsWaitedFor(t *testing.T) {
 func TestEndMarkThatComesDuringTheQuestion(t *testing.T) {
 	for name, comes := range map[string]func(*endMark){
 		"the end":  (*endMark).stop,
-		"progress": func(e *endMark) { e.saw(watch.Added, endMarkBytes) },
+		"progress": func(e *endMark) { e.countEvent(watch.Added, endMarkBytes) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -2,79 +2,38 @@ package upstream
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"strings"
 	"sync"
 	"time"
 
 	"go.uber.org/zap"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"spillway/internal/object"
+	"spillway/internal/upstream/wire"
 )
 
-// FollowDefinitions tells of every CustomResourceDefinition, at first of all and then of each that
-// changes: of its epoch, which is "" while it serves nothing or is gone (see
-// object.Resource.Definition). It returns when ctx ends, or when upstream does not let us, with its
-// error.
-func (c *Client) FollowDefinitions(ctx context.Context, log *zap.Logger,
-	changed func(schema.GroupResource, string)) error {
-	gvr := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
-	return c.Follow(ctx, log, object.NewResource(gvr, "CustomResourceDefinition", false, true), &changeNotifier{
-		valueOf: func(o *object.Object) (string, error) {
-			var d definition
-			if err := json.Unmarshal(o.JSON(), &d); err != nil || !d.established() {
-				return "", err
-			}
-			return d.Epoch, nil
-		},
-		onChange: func(name, epoch string) { changed(schema.ParseGroupResource(name), epoch) },
-	})
-}
-
-// FollowServices tells of every group and version that another server than kube-apiserver itself
-// answers for, and of those that it answers for again: the service is "" then. It returns as
-// FollowDefinitions does.
-func (c *Client) FollowServices(ctx context.Context, log *zap.Logger,
-	changed func(gv schema.GroupVersion, service string)) error {
-	gvr := schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
-	return c.Follow(ctx, log, object.NewResource(gvr, "APIService", false, true), &changeNotifier{
-		valueOf: func(o *object.Object) (string, error) {
-			var s apiService
-			err := json.Unmarshal(o.JSON(), &s)
-			return s.origin().service, err
-		},
-		onChange: func(name, service string) {
-			version, group, _ := strings.Cut(name, ".")
-			changed(schema.GroupVersion{Group: group, Version: version}, service)
-		},
-	})
-}
-
 // Follow mirrors a resource into a sink until ctx ends, or until upstream does not let us, with its
-// error (see Denied).
+// error (see IsDenied).
 func (c *Client) Follow(ctx context.Context, log *zap.Logger, r *object.Resource, s Sink, opts ...Option) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	f := &follower{log: log.With(zap.Stringer("resource", r)), denied: cancel}
+	f := &follower{log: log.With(zap.Stringer("resource", r)), onDenied: cancel}
 	reflector := NewReflector(c, r, s, append([]Option{WithLogger(log), WithObserver(f.observer())}, opts...)...)
 	f.status = reflector.Status
 	defer func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		f.stop()
+		f.stopTimer()
 	}()
 	return reflector.Run(ctx)
 }
 
-// Denied reports that upstream does not serve a resource, or not to us: a matter of seconds or of
+// IsDenied reports that upstream does not serve a resource, or not to us: a matter of seconds or of
 // for ever, but not one that retrying as if upstream were merely down can mend.
-func Denied(err error) bool {
+func IsDenied(err error) bool {
 	return apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsMethodNotSupported(err) ||
-		errors.Is(err, ErrUncacheable)
+		errors.Is(err, wire.ErrUncacheable)
 }
 
 // forbiddenGracePeriod is how long an apiserver may forbid what it allowed before: one that has
@@ -88,16 +47,16 @@ type Denials struct {
 	since time.Time // of the first denial of those that followed each other
 }
 
-// Final reports whether an error says that a Reflector is denied its resource, and has been for
+// IsFinal reports whether an error says that a Reflector is denied its resource, and has been for
 // some time if it had it before.
-func (d *Denials) Final(err error, s Status) bool {
+func (d *Denials) IsFinal(err error, s Status) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
-	case !Denied(err):
+	case !IsDenied(err):
 		d.since = time.Time{}
 		return false
-	case !s.Synced || !apierrors.IsForbidden(err):
+	case !s.HasSynced || !apierrors.IsForbidden(err):
 		return true
 	case d.since.IsZero() || s.Contact.After(d.since):
 		d.since = time.Now()
@@ -105,76 +64,68 @@ func (d *Denials) Final(err error, s Status) bool {
 	return time.Since(d.since) >= forbiddenGracePeriod
 }
 
-// changeNotifier is a Sink that keeps one value of each object and calls onChange when it changes.
-// An object that does not exist has the value "". Objects are not kept: a definition may be large.
-type changeNotifier struct {
-	valueOf  func(*object.Object) (string, error)
-	onChange func(name, value string)
-	values   map[string]string // by name; without ""
+// failureLogDelay is how long a failure is not worth a line: a watch that has to be opened a second
+// time is no outage.
+const failureLogDelay = 2 * time.Second
+
+// follower observes a Reflector that Follow runs: it logs an outage once, and ends the Reflector
+// when upstream denies it.
+type follower struct {
+	log      *zap.Logger
+	onDenied func(error)
+	denials  Denials
+	status   func() Status
+
+	mu       sync.Mutex
+	timer    *time.Timer // until the failure is worth a line; nil while there is none
+	isLogged bool        // it has had its line
 }
 
-// Replace reports all differences.
-func (n *changeNotifier) Replace(objects []*object.Object, _ uint64) error {
-	before := n.values
-	n.values = map[string]string{}
-	for _, o := range objects {
-		value, err := n.read(o)
-		if err != nil {
-			n.values = before
-			return err
-		}
-		if value != "" {
-			n.values[o.Key] = value
-		}
-	}
-	for name, value := range n.values {
-		if before[name] != value {
-			n.onChange(name, value)
-		}
-	}
-	for name := range before {
-		if n.values[name] == "" {
-			n.onChange(name, "")
-		}
-	}
-	return nil
+func (f *follower) observer() Observer {
+	return Observer{OnFailure: f.recordFailure, OnOpen: f.recordRecovery, OnState: f.recordRecovery,
+		OnFallback: func(err error) {
+			f.log.Warn("a LIST takes the place of a watch-list", zap.Error(err))
+		}}
 }
 
-// Add reports a new value.
-func (n *changeNotifier) Add(o *object.Object) error { return n.Update(o) }
-
-// Update reports a value that changed.
-func (n *changeNotifier) Update(o *object.Object) error {
-	value, err := n.read(o)
-	if err == nil {
-		n.write(o.Key, value)
-	}
-	return err
-}
-
-// Delete reports that the value is gone.
-func (n *changeNotifier) Delete(o *object.Object) error {
-	n.write(o.Key, "")
-	return nil
-}
-
-// Bookmark changes no value.
-func (n *changeNotifier) Bookmark(*object.Bookmark, uint64) error { return nil }
-
-func (n *changeNotifier) read(o *object.Object) (string, error) {
-	value, err := n.valueOf(o)
-	if err != nil {
-		return "", fmt.Errorf("%w: %s: %w", ErrUncacheable, o.Key, err)
-	}
-	return value, nil
-}
-
-func (n *changeNotifier) write(name, value string) {
-	if n.values[name] == value {
+// recordFailure leaves a denial to the caller of Follow, which is given it.
+func (f *follower) recordFailure(err error) {
+	if f.denials.IsFinal(err, f.status()) {
+		f.onDenied(err)
 		return
 	}
-	if n.values[name] = value; value == "" {
-		delete(n.values, name)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.timer != nil || IsDenied(err) {
+		return
 	}
-	n.onChange(name, value)
+	var timer *time.Timer
+	timer = time.AfterFunc(failureLogDelay, func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.timer == timer {
+			f.isLogged = true
+			f.log.Warn("upstream failed", zap.Error(err))
+		}
+	})
+	f.timer = timer
+}
+
+// recordRecovery ends a failure.
+func (f *follower) recordRecovery() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.stopTimer()
+	if f.isLogged {
+		f.isLogged = false
+		f.log.Info("upstream is of use again")
+	}
+}
+
+// stopTimer forgets a failure that has had no line. Callers hold mu.
+func (f *follower) stopTimer() {
+	if f.timer != nil {
+		f.timer.Stop()
+		f.timer = nil
+	}
 }

@@ -3,7 +3,6 @@ package upstream
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"maps"
 	"math/rand/v2"
@@ -14,9 +13,11 @@ import (
 	"go.uber.org/zap"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"spillway/internal/object"
+	"spillway/internal/upstream/wire"
 )
 
 const (
@@ -49,21 +50,21 @@ type loop struct {
 
 	rv         uint64           // of the Sink's state, 0 if it has none
 	mostRecent bool             // upstream does not have rv, so that the next state is its most recent one
-	paged      bool             // upstream applies limits to LISTs at any version: it has no watch cache
+	isPaged    bool             // upstream applies limits to LISTs at any version: it has no watch cache
 	template   *object.Bookmark // of upstream's latest bookmark
 
-	pauses  pace      // between requests
-	states  pace      // between complete states
-	ended   *ending   // of the last watch, until the next one is opened
-	unended int       // watch-lists in a row that ended without their end mark
-	lists   time.Time // until when no watch-list is tried, since one did not end
+	pauses       wait.Backoff // between requests
+	states       wait.Backoff // between complete states
+	lastEnd      *ending      // of the last watch, until the next one is opened
+	unendedCount int          // watch-lists in a row that ended without their end mark
+	listUntil    time.Time    // until when no watch-list is tried, since one did not end
 }
 
 // ending is how a watch ended.
 type ending struct {
-	lasted time.Duration
-	// when its time was over, because we wished it, or with a word of upstream's
-	expired bool
+	duration time.Duration
+	// isExpected: its time was over, or we wished it, or upstream said why.
+	isExpected bool
 }
 
 // errSink is an error of the Sink. The Sink receives nothing more until the next Replace.
@@ -74,15 +75,15 @@ func (e errSink) Unwrap() error { return e.error }
 // Run mirrors until ctx ends and returns then, with its cause, once nothing of it runs any more. It
 // may be called again, not twice at once.
 func (r *Reflector) Run(ctx context.Context) error {
-	l := loop{r: r, pauses: r.pace, states: r.pace}
+	l := loop{r: r, pauses: r.pauses, states: r.pauses}
 	for ctx.Err() == nil {
 		began := time.Now()
 		l.mirror(ctx)
 		if time.Since(began) >= stableStateDuration {
-			l.states.well()
+			l.states = r.pauses
 		}
-		pause := l.states.fail()
-		r.observer.Waiting(time.Now().Add(pause))
+		pause := l.states.Step()
+		r.observer.OnWait(time.Now().Add(pause))
 		l.sleep(ctx, pause)
 	}
 	r.loop.Rest()
@@ -97,11 +98,11 @@ func (l *loop) mirror(ctx context.Context) {
 	st, err := l.watchList(ctx)
 	if err != nil && !errors.As(err, new(errSink)) && ctx.Err() == nil {
 		l.r.log.Debug("a LIST takes the place of a watch-list", zap.Error(err))
-		st, err = nil, l.list(ctx)
+		st, err = nil, l.readList(ctx)
 	}
 	for err == nil && ctx.Err() == nil {
 		if st == nil {
-			st, err = l.watch(ctx)
+			st, err = l.resumeWatch(ctx)
 		}
 		if err == nil {
 			err = l.follow(ctx, st)
@@ -109,7 +110,7 @@ func (l *loop) mirror(ctx context.Context) {
 		}
 		if apierrors.IsTooManyRequests(err) { // the watch is admitted later, and the state is as good as it was
 			err = nil
-			l.sleep(ctx, l.pauses.fail())
+			l.sleep(ctx, l.pauses.Step())
 		}
 	}
 	if st != nil {
@@ -121,11 +122,11 @@ func (l *loop) mirror(ctx context.Context) {
 // from there. Any error but an errSink asks for a LIST instead.
 func (l *loop) watchList(ctx context.Context) (*stream, error) {
 	for {
-		l.recover(ctx)
+		l.pauseAfterEnd(ctx)
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		if time.Now().Before(l.lists) {
+		if time.Now().Before(l.listUntil) {
 			return nil, errNoEnd
 		}
 		o := l.watchOptions()
@@ -136,15 +137,15 @@ func (l *loop) watchList(ctx context.Context) (*stream, error) {
 		st, err := l.open(ctx, o)
 		if err == nil {
 			var complete bool
-			if complete, err = l.initial(ctx, st); complete {
-				l.r.followed()
+			if complete, err = l.readInitial(ctx, st); complete {
+				l.r.recordWatched()
 				return st, nil
 			}
 		}
 		switch {
 		case err == nil, errors.Is(err, errRelist):
 		case apierrors.IsTooManyRequests(err):
-			l.sleep(ctx, l.pauses.fail())
+			l.sleep(ctx, l.pauses.Step())
 		case unavailable(err) && !l.mostRecent:
 			l.mostRecent = true
 		default:
@@ -153,9 +154,9 @@ func (l *loop) watchList(ctx context.Context) (*stream, error) {
 	}
 }
 
-// initial reads initial events and gives the Sink the state that they make. It returns false if the
-// watch-list ended before that: with nil another one may be tried.
-func (l *loop) initial(ctx context.Context, st *stream) (complete bool, err error) {
+// readInitial reads initial events and gives the Sink the state that they make. It returns false
+// if the watch-list ended before that: with nil another one may be tried.
+func (l *loop) readInitial(ctx context.Context, st *stream) (complete bool, err error) {
 	objects := map[string]*object.Object{}
 	for {
 		e, err := st.next()
@@ -163,7 +164,7 @@ func (l *loop) initial(ctx context.Context, st *stream) (complete bool, err erro
 		case err != nil:
 			return false, l.end(ctx, st, err)
 		case e.endsInitial:
-			l.template, l.unended = e.bookmark, 0
+			l.template, l.unendedCount = e.bookmark, 0
 			if err := l.replace(ctx, slices.Collect(maps.Values(objects)), e.rv); err != nil {
 				return false, l.end(ctx, st, err)
 			}
@@ -178,69 +179,69 @@ func (l *loop) initial(ctx context.Context, st *stream) (complete bool, err erro
 	}
 }
 
-// list gives the Sink the state of a LIST.
-func (l *loop) list(ctx context.Context) error {
+// readList gives the Sink the state of a LIST.
+func (l *loop) readList(ctx context.Context) error {
 	o := metav1.ListOptions{Limit: listPage}
 	if !l.mostRecent {
 		o.ResourceVersion = strconv.FormatUint(l.rv, 10)
 	}
-	if !l.mostRecent && l.rv > 0 && !l.paged {
+	if !l.mostRecent && l.rv > 0 && !l.isPaged {
 		o.Limit = 0 // upstream's watch cache answers "not older than" only without one
 	}
-	state, pages, err := l.pages(ctx, o)
+	state, pages, err := l.readPages(ctx, o)
 	if unavailable(err) && !l.mostRecent {
 		l.mostRecent = true
-		state, pages, err = l.pages(ctx, metav1.ListOptions{Limit: listPage})
+		state, pages, err = l.readPages(ctx, metav1.ListOptions{Limit: listPage})
 	}
 	if err != nil {
 		return err
 	}
-	l.paged = l.paged || o.ResourceVersion == "0" && pages > 1
-	rv, err := parseRV(state.meta.ResourceVersion)
+	l.isPaged = l.isPaged || o.ResourceVersion == "0" && pages > 1
+	rv, err := wire.ParseRV(state.Meta.ResourceVersion)
 	if err != nil {
-		l.r.failed(ctx, "list", err)
+		l.r.recordFailure(ctx, "list", err)
 		return err
 	}
-	return l.replace(ctx, state.objects, rv)
+	return l.replace(ctx, state.Objects, rv)
 }
 
-// pages reads a LIST page by page. If upstream no longer has the version of the pages, the LIST is
-// repeated without a limit.
-func (l *loop) pages(ctx context.Context, o metav1.ListOptions) (whole listing, pages int, err error) {
-	l.r.relist.Store(false)
+// readPages reads a LIST page by page. If upstream no longer has the version of the pages, the
+// LIST is repeated without a limit.
+func (l *loop) readPages(ctx context.Context, o metav1.ListOptions) (whole wire.Listing, pages int, err error) {
+	l.r.mustRelist.Store(false)
 	first := o
 	for {
-		page, err := l.page(ctx, o)
+		page, err := l.readPage(ctx, o)
 		if apierrors.IsResourceExpired(err) && o.Continue != "" {
 			first.Limit = 0
-			whole, err = l.page(ctx, first)
+			whole, err = l.readPage(ctx, first)
 			return whole, pages + 1, err
 		}
 		if err != nil {
-			return listing{}, pages, err
+			return wire.Listing{}, pages, err
 		}
 		pages++
-		whole.meta, whole.objects = page.meta, append(whole.objects, page.objects...)
-		if page.meta.Continue == "" {
+		whole.Meta, whole.Objects = page.Meta, append(whole.Objects, page.Objects...)
+		if page.Meta.Continue == "" {
 			return whole, pages, nil
 		}
-		o.Continue, o.ResourceVersion = page.meta.Continue, ""
+		o.Continue, o.ResourceVersion = page.Meta.Continue, ""
 	}
 }
 
-func (l *loop) page(ctx context.Context, o metav1.ListOptions) (listing, error) {
+func (l *loop) readPage(ctx context.Context, o metav1.ListOptions) (wire.Listing, error) {
 	page, err := l.r.list(ctx, o)
 	if err != nil {
-		l.r.failed(ctx, "list", err)
-		return listing{}, err
+		l.r.recordFailure(ctx, "list", err)
+		return wire.Listing{}, err
 	}
-	l.r.reached(nil)
+	l.r.recordContact(nil)
 	return page, nil
 }
 
-// watch opens a watch that continues the Sink's state.
-func (l *loop) watch(ctx context.Context) (*stream, error) {
-	l.recover(ctx)
+// resumeWatch opens a watch that continues the Sink's state.
+func (l *loop) resumeWatch(ctx context.Context) (*stream, error) {
+	l.pauseAfterEnd(ctx)
 	return l.open(ctx, l.watchOptions())
 }
 
@@ -276,12 +277,12 @@ func (l *loop) follow(ctx context.Context, st *stream) error {
 // event. Only what cannot be understood, or an ERROR event, asks for another state.
 func (l *loop) end(ctx context.Context, st *stream, err error) error {
 	st.close()
-	l.r.closed(st)
-	own, inTime, renewed := st.failure.Load(), time.Until(st.until) <= endMargin, st.renewed.Load()
+	l.r.recordClose(st)
+	own, inTime, renewed := st.failure.Load(), time.Until(st.endsAt) <= endMargin, st.isRenewed.Load()
 	var message *messageError
 	var sink errSink
 	known := own != nil || errors.As(err, &message) || errors.As(err, &sink)
-	l.ended = &ending{time.Since(st.born), inTime || known || renewed}
+	l.lastEnd = &ending{time.Since(st.openedAt), inTime || known || renewed}
 	switch {
 	case own != nil:
 		if errors.As(*own, new(errNoEndMark)) {
@@ -289,12 +290,12 @@ func (l *loop) end(ctx context.Context, st *stream, err error) error {
 		}
 		return *own
 	case message != nil:
-		l.r.failed(ctx, "watch", message.error)
+		l.r.recordFailure(ctx, "watch", message.error)
 		return message.error
 	case known:
 		return sink
-	case err == io.EOF && !st.ordered && !renewed:
-		if l.unended++; l.unended >= unendedLimit {
+	case err == io.EOF && !st.isOrdered && !renewed:
+		if l.unendedCount++; l.unendedCount >= unendedLimit {
 			l.fallBack(errNoEnd)
 			return errNoEnd
 		}
@@ -302,12 +303,12 @@ func (l *loop) end(ctx context.Context, st *stream, err error) error {
 	switch {
 	case errors.Is(err, context.Canceled): // by us
 	case err != io.EOF:
-		l.r.failed(ctx, "watch", err) // it resumes, but until then nothing is current
+		l.r.recordFailure(ctx, "watch", err) // it resumes, but until then nothing is current
 	case !inTime:
-		l.r.observer.Ended()
+		l.r.observer.OnEarlyEnd()
 	}
 	l.r.log.Debug("watch ended", zap.Error(err))
-	if st.empty && !st.ordered && !renewed && l.ended.lasted < minWatchListDuration {
+	if st.isEmpty && !st.isOrdered && !renewed && l.lastEnd.duration < minWatchListDuration {
 		return errEmpty
 	}
 	return nil
@@ -315,26 +316,26 @@ func (l *loop) end(ctx context.Context, st *stream, err error) error {
 
 // fallBack has LISTs take the place of watch-lists, since one did not end.
 func (l *loop) fallBack(err error) {
-	l.lists = time.Now().Add(listFallbackPeriod)
+	l.listUntil = time.Now().Add(listFallbackPeriod)
 	l.r.log.Debug("falling back to LIST and WATCH", zap.Error(err))
-	l.r.observer.FellBack(err)
+	l.r.observer.OnFallback(err)
 }
 
 // replace gives the Sink a complete state, and the template of the bookmark that came with it.
 func (l *loop) replace(ctx context.Context, objects []*object.Object, rv uint64) error {
 	if err := l.r.sink.Replace(objects, rv); err != nil {
-		return l.refused(ctx, err)
+		return l.recordSinkError(ctx, err)
 	}
 	l.rv, l.mostRecent = rv, false
-	l.r.reached(func(st *Status) {
-		st.Synced, st.RV = true, rv
+	l.r.recordContact(func(st *Status) {
+		st.HasSynced, st.RV = true, rv
 		st.Replaces++
 	})
-	l.r.observer.Completed()
+	l.r.observer.OnState()
 	if l.template == nil {
 		return nil
 	}
-	return l.refused(ctx, l.r.sink.Bookmark(l.template, rv))
+	return l.recordSinkError(ctx, l.r.sink.Bookmark(l.template, rv))
 }
 
 // apply gives the Sink an event.
@@ -352,19 +353,19 @@ func (l *loop) apply(ctx context.Context, e event) error {
 		err = sink.Bookmark(e.bookmark, e.rv)
 	}
 	if err != nil {
-		return l.refused(ctx, err)
+		return l.recordSinkError(ctx, err)
 	}
 	l.rv = e.rv
-	l.r.reached(func(st *Status) { st.RV = e.rv })
+	l.r.recordContact(func(st *Status) { st.RV = e.rv })
 	return nil
 }
 
-// refused is an error of the Sink as an errSink.
-func (l *loop) refused(ctx context.Context, err error) error {
+// recordSinkError records an error of the Sink, if it is one, and returns it as an errSink.
+func (l *loop) recordSinkError(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
-	l.r.failed(ctx, "store", err)
+	l.r.recordFailure(ctx, "store", err)
 	return errSink{err}
 }
 
@@ -373,14 +374,4 @@ func (l *loop) refused(ctx context.Context, err error) error {
 func unavailable(err error) bool {
 	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) ||
 		apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
-}
-
-// parseRV reads a resourceVersion, which upstream may make up as it likes: only decimal ones can be
-// compared (W-242).
-func parseRV(text string) (uint64, error) {
-	rv, err := strconv.ParseUint(text, 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("%w: resourceVersion %q is not a decimal number", ErrUncacheable, text)
-	}
-	return rv, nil
 }

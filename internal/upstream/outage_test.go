@@ -9,16 +9,6 @@ import (
 	"spillway/internal/fakeapiserver"
 )
 
-// eventually waits for what a working program does soon.
-func eventually(t *testing.T, what string, cond func() bool) {
-	t.Helper()
-	for ctx := deadline(t); !cond(); time.Sleep(time.Millisecond) {
-		if ctx.Err() != nil {
-			t.Fatalf("waited for %s in vain", what)
-		}
-	}
-}
-
 // However upstream goes away, a mirror goes on where its watch ended: not one of them lists when it
 // is back.
 func TestOutageCostsNoList(t *testing.T) {
@@ -33,7 +23,7 @@ func TestOutageCostsNoList(t *testing.T) {
 			sink.awaitState(t, s, configMaps)
 			away(s)
 			eventually(t, "failures", func() bool { return r.Status().Failures >= failures })
-			if st := r.Status(); gone && (st.Err == nil || st.Away.IsZero()) {
+			if st := r.Status(); gone && (st.Err == nil || st.AwaySince.IsZero()) {
 				t.Errorf("while upstream is away: %+v", st)
 			}
 			s.Create(gvr, "a", "meanwhile")
@@ -43,7 +33,7 @@ func TestOutageCostsNoList(t *testing.T) {
 			sink.awaitState(t, s, configMaps)
 			// the status follows the call of the Sink
 			eventually(t, "its status", func() bool { return r.Status().RV == s.Revision() })
-			if st := r.Status(); st.Replaces != 1 || st.Err != nil || !st.Away.IsZero() {
+			if st := r.Status(); st.Replaces != 1 || st.Err != nil || !st.AwaySince.IsZero() {
 				t.Errorf("status %+v, want one complete state in all", st)
 			}
 			if n := s.Lists(gvr); n != 0 {
@@ -131,7 +121,7 @@ func TestServes(t *testing.T) {
 	for code, want := range map[int]bool{200: true, 401: true, 403: true, 404: true, 429: false, 500: false, 503: false} {
 		s, c := apiserver(t, fakeapiserver.Options{})
 		s.Handle("/readyz", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }))
-		if got := c.serves(deadline(t)); got != want {
+		if got := c.probeServing(deadline(t)); got != want {
 			t.Errorf("%d: %v", code, got)
 		}
 	}
@@ -139,17 +129,14 @@ func TestServes(t *testing.T) {
 
 // Pauses grow, are never the same for all, and begin anew.
 func TestPace(t *testing.T) {
-	p := pace{first: 100, longest: 800}
+	p := pauses(100, 800)
 	for i, want := range []time.Duration{100, 200, 400, 800, 800} {
-		if d := p.fail(); d < want/2 || d >= want*3/2 {
+		if d := p.Step(); d < want/2 || d >= want*3/2 {
 			t.Errorf("pause %d is %d, want about %d", i, d, want)
 		}
 	}
-	p.well()
-	if d := p.fail(); d >= 150 {
-		t.Errorf("after health it is %d", d)
-	}
-	if (&pace{}).fail() != 0 {
+	none := pauses(0, 0)
+	if none.Step() != 0 {
 		t.Error("no pause is not none")
 	}
 	seen := map[time.Duration]bool{}

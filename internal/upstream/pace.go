@@ -1,8 +1,9 @@
 package upstream
 
 import (
-	"math/rand/v2"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 const (
@@ -22,27 +23,12 @@ const (
 	maxBusyPause = time.Second
 )
 
-// pace is how long to wait before the next request upstream. It belongs to the goroutine that sends
-// it.
-type pace struct {
-	first, longest time.Duration
-	next           time.Duration // 0: first
+// pauses are how long to wait before the next requests upstream: first, and then twice as long each
+// time up to longest, spread. A copy starts from first again.
+func pauses(first, longest time.Duration) wait.Backoff {
+	const steps = 64 // enough to double any first pause up to any longest one
+	return wait.Backoff{Duration: first / 2, Factor: 2, Jitter: 2, Steps: steps, Cap: longest / 2}
 }
 
-// fail is how long to wait after a failure.
-func (p *pace) fail() time.Duration {
-	d := max(p.next, p.first)
-	p.next = min(2*d, p.longest)
-	return spread(d)
-}
-
-// well forgets the failures.
-func (p *pace) well() { p.next = 0 }
-
-// spread is about d, and not the same for all.
-func spread(d time.Duration) time.Duration {
-	if d <= 0 {
-		return 0
-	}
-	return d/2 + rand.N(d) // #nosec G404 -- spreads times
-}
+// spread is between half of d and half as long again.
+func spread(d time.Duration) time.Duration { return wait.Jitter(d/2, 2) }

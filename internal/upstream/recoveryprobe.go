@@ -26,13 +26,13 @@ const (
 // second. Yet all mirrors are to be current a few seconds after it has started. So one probe runs
 // for all; when it or any request is answered, all waiting requests are sent again, spread out.
 type recoveryProbe struct {
-	ask func(context.Context) bool // does upstream serve?
+	probeServing func(context.Context) bool // does upstream serve?
 
-	mu      sync.Mutex
-	waiting int
-	back    chan struct{} // closed when upstream has answered
-	stop    func()        // ends the probe and waits for its end; nil while no request waits
-	seen    time.Time     // when upstream was last seen to be back
+	mu          sync.Mutex
+	waiters     int
+	recovery    chan struct{} // closed when upstream has answered
+	stop        func()        // ends the probe and waits for its end; nil while no request waits
+	recoveredAt time.Time     // when upstream was last seen to be back
 }
 
 // wait waits for d, or until upstream is back, and then for a moment that is not the same for all.
@@ -40,13 +40,11 @@ type recoveryProbe struct {
 func (p *recoveryProbe) wait(ctx context.Context, d time.Duration) bool {
 	back, leave := p.enter()
 	defer leave()
-	timer := time.NewTimer(d)
-	defer timer.Stop()
+	waiting, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
 	select {
 	case <-back:
-	case <-timer.C:
-		return false
-	case <-ctx.Done():
+	case <-waiting.Done():
 		return false
 	}
 	sleep(ctx, min(d, rand.N(recoverySpread))) // #nosec G404 -- spreads times
@@ -55,21 +53,18 @@ func (p *recoveryProbe) wait(ctx context.Context, d time.Duration) bool {
 
 // sleep waits for d, or until ctx ends.
 func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	<-ctx.Done()
 }
 
 func (p *recoveryProbe) enter() (back <-chan struct{}, leave func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.back == nil {
-		p.back = make(chan struct{})
+	if p.recovery == nil {
+		p.recovery = make(chan struct{})
 	}
-	if p.waiting++; p.waiting == 1 {
+	if p.waiters++; p.waiters == 1 {
 		ctx, cancel := context.WithCancel(context.Background())
 		var asking sync.WaitGroup
 		asking.Go(func() { p.run(ctx) })
@@ -78,13 +73,13 @@ func (p *recoveryProbe) enter() (back <-chan struct{}, leave func()) {
 			asking.Wait()
 		}
 	}
-	return p.back, p.leave
+	return p.recovery, p.leave
 }
 
 func (p *recoveryProbe) leave() {
 	p.mu.Lock()
 	var stop func()
-	if p.waiting--; p.waiting == 0 {
+	if p.waiters--; p.waiters == 0 {
 		stop, p.stop = p.stop, nil
 	}
 	p.mu.Unlock()
@@ -101,10 +96,10 @@ func (p *recoveryProbe) run(ctx context.Context) {
 			return
 		}
 		asking, cancel := context.WithTimeout(ctx, probeTimeout)
-		serves := p.ask(asking)
+		serves := p.probeServing(asking)
 		cancel()
 		if serves {
-			p.answered()
+			p.wakeWaiters()
 		}
 	}
 }
@@ -112,59 +107,60 @@ func (p *recoveryProbe) run(ctx context.Context) {
 func (p *recoveryProbe) interval() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if time.Since(p.seen) < recentRecovery {
+	if time.Since(p.recoveredAt) < recentRecovery {
 		return slowProbeInterval
 	}
 	return probeInterval
 }
 
-// answered wakes all waiting requests: upstream is back.
-func (p *recoveryProbe) answered() {
+// wakeWaiters wakes all waiting requests: upstream is back.
+func (p *recoveryProbe) wakeWaiters() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.waiting == 0 {
+	if p.waiters == 0 {
 		return
 	}
-	close(p.back)
-	p.back, p.seen = make(chan struct{}), time.Now()
+	close(p.recovery)
+	p.recovery, p.recoveredAt = make(chan struct{}), time.Now()
 }
 
 // Serves reports whether upstream serves. However many requests wait, upstream is probed once a
 // second at most, and the others hear what it said.
 func (c *Client) Serves(ctx context.Context) bool {
-	c.served.mu.Lock()
-	defer c.served.mu.Unlock()
-	if time.Since(c.served.asked) >= probeInterval {
+	c.serving.mu.Lock()
+	defer c.serving.mu.Unlock()
+	if time.Since(c.serving.probedAt) >= probeInterval {
 		asking, cancel := context.WithTimeout(ctx, probeTimeout)
 		defer cancel()
-		c.served.said, c.served.asked = c.serves(asking), time.Now()
+		c.serving.serves, c.serving.probedAt = c.probeServing(asking), time.Now()
 	}
-	return c.served.said
+	return c.serving.serves
 }
 
-// served is what upstream said last.
-type served struct {
-	mu    sync.Mutex
-	asked time.Time
-	said  bool
+// servingRecord is what upstream said last.
+type servingRecord struct {
+	mu       sync.Mutex
+	probedAt time.Time
+	serves   bool
 }
 
-// serves reports whether upstream serves, or at least does not say that it does not: which users
-// may probe that is its own matter.
-func (c *Client) serves(ctx context.Context) bool {
+// probeServing reports whether upstream serves, or at least does not say that it does not: which
+// users may probe that is its own matter.
+func (c *Client) probeServing(ctx context.Context) bool {
 	code, err := c.readiness(ctx)
-	return err == nil && serving(code)
+	return err == nil && isServing(code)
 }
 
-func serving(code int) bool {
+func isServing(code int) bool {
 	return code < http.StatusInternalServerError && code != http.StatusTooManyRequests
 }
 
 // readiness is the status with which upstream answers whether it is ready.
 func (c *Client) readiness(ctx context.Context) (int, error) {
-	req := c.newRequest(ctx, request{path: "/readyz", accept: "*/*"})
+	req := c.newRequest(ctx, GetRequest{Path: "/readyz"})
+	req.Header.Set("Accept", "*/*")
 	resp, err := c.http.Transport.RoundTrip(req)
-	c.contact.note(resp, err)
+	c.contact.recordResult(resp, err)
 	if err != nil {
 		return 0, err
 	}

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
@@ -35,9 +36,18 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 		cfg := &rest.Config{Host: up.URL, BearerToken: "ours"}
 		c := clientFor(t, cfg)
 		for what, ask := range map[string]func(ctx context.Context) error{
-			"Check":   c.Check,
-			"Objects": func(ctx context.Context) error { _, err := c.Objects(ctx, info, 0); return err },
-			"Prober":  func(ctx context.Context) error { _, _, err := c.NewProber(info).Begin(ctx); return err },
+			"Check": c.Check,
+			"Get": func(ctx context.Context) error {
+				_, err := c.Get(ctx, GetRequestFor("list", info, metav1.ListOptions{}))
+				return err
+			},
+			"Links": func(ctx context.Context) error {
+				link, err := c.Links().Take()
+				if err == nil {
+					_, err = c.Revision(ctx, info, link, "probe")
+				}
+				return err
+			},
 			"discovery": func(context.Context) error {
 				_, err := c.discovery.ServerResourcesForGroupVersion("v1")
 				return err

@@ -16,6 +16,7 @@ import (
 
 	"spillway/internal/fakeapiserver"
 	"spillway/internal/object"
+	"spillway/internal/upstream/wire"
 )
 
 func TestMirror(t *testing.T) {
@@ -51,7 +52,7 @@ func TestMirror(t *testing.T) {
 				}
 				eventually(t, "its status", func() bool { return r.Status().RV == rv }) // the status follows the Sink
 				st := r.Status()
-				if !st.Synced || st.Err != nil || st.Replaces != 1 || st.Watches != 1 || st.Contact.IsZero() {
+				if !st.HasSynced || st.Err != nil || st.Replaces != 1 || st.Watches != 1 || st.Contact.IsZero() {
 					t.Errorf("status %+v", st)
 				}
 			})
@@ -120,7 +121,7 @@ func TestMirrorSurvives(t *testing.T) {
 		s.Down()
 		before := r.Status().Failures
 		eventually(t, "failures", func() bool { return r.Status().Failures >= before+2 })
-		if st := r.Status(); st.Err == nil || !st.Synced {
+		if st := r.Status(); st.Err == nil || !st.HasSynced {
 			t.Errorf("during the outage: %+v", st)
 		}
 		change(s)
@@ -159,7 +160,7 @@ func TestMirrorSurvives(t *testing.T) {
 		s.FailWatches(1, http.StatusInternalServerError)
 		r.Relist("test")
 		eventually(t, "a failure", func() bool { return r.Status().Failures > 0 })
-		if st := r.Status(); !st.Synced {
+		if st := r.Status(); !st.HasSynced {
 			t.Errorf("the last state is not held: %+v", st)
 		}
 		change(s)
@@ -185,7 +186,7 @@ func TestListFallback(t *testing.T) {
 		s.FailWatches(1, http.StatusNotFound)
 		sink := newRecorder()
 		var told atomic.Int32
-		mirror(t, c, res, sink, WithObserver(Observer{Failed: func(error) { told.Add(1) }}))
+		mirror(t, c, res, sink, WithObserver(Observer{OnFailure: func(error) { told.Add(1) }}))
 		sink.awaitEntry(t, fmt.Sprintf("replace %d [a/o0 a/o1 a/o2]", s.Revision()), 0)
 		sink.awaitState(t, s, res)
 		s.Create(res.GVR, "a", "live")
@@ -202,12 +203,12 @@ func TestPages(t *testing.T) {
 		s.Create(configMaps.GVR, "a", fmt.Sprintf("o%d", i))
 	}
 	l := loop{r: NewReflector(c, configMaps, newRecorder())}
-	list, pages, err := l.pages(deadline(t), metav1.ListOptions{Limit: 3})
+	list, pages, err := l.readPages(deadline(t), metav1.ListOptions{Limit: 3})
 	if err != nil || pages != 3 {
 		t.Fatalf("%d pages, %v", pages, err)
 	}
 	var got []string
-	for _, o := range list.objects {
+	for _, o := range list.Objects {
 		if !strings.HasPrefix(string(o.JSON()), `{"kind":"ConfigMap",`) {
 			t.Errorf("%s lacks its type: %s", o.Key, o.JSON())
 		}
@@ -225,11 +226,11 @@ func TestErrorsAreVisible(t *testing.T) {
 		s.FailWatches(1000, code)
 		s.FailLists(1000, code)
 		told := make(chan error, 1000)
-		r := mirror(t, c, configMaps, newRecorder(), WithObserver(Observer{Failed: func(err error) { told <- err }}))
+		r := mirror(t, c, configMaps, newRecorder(), WithObserver(Observer{OnFailure: func(err error) { told <- err }}))
 		if err := <-told; !is(err) {
 			t.Errorf("%d: told of %v", code, err)
 		}
-		if st := r.Status(); !is(st.Err) || st.Synced {
+		if st := r.Status(); !is(st.Err) || st.HasSynced {
 			t.Errorf("%d: status %+v", code, st)
 		}
 	}
@@ -245,9 +246,9 @@ func TestUncacheable(t *testing.T) {
 		_, _ = w.Write([]byte(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"v17"},"items":null}`))
 	}))
 	told := make(chan error, 1000)
-	mirror(t, c, configMaps, newRecorder(), WithObserver(Observer{Failed: func(err error) { told <- err }}))
+	mirror(t, c, configMaps, newRecorder(), WithObserver(Observer{OnFailure: func(err error) { told <- err }}))
 	for err := range told {
-		if errors.Is(err, ErrUncacheable) {
+		if errors.Is(err, wire.ErrUncacheable) {
 			return
 		}
 	}
@@ -300,7 +301,7 @@ func TestRunEnds(t *testing.T) {
 		})
 	}
 	f("mirroring", func(*fakeapiserver.Server) {}, func(_ *fakeapiserver.Server, r *Reflector) bool {
-		return r.Status().Synced
+		return r.Status().HasSynced
 	})
 	f("backing off", (*fakeapiserver.Server).Down, func(_ *fakeapiserver.Server, r *Reflector) bool {
 		return r.Status().Failures > 0

@@ -18,7 +18,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
 
+	"spillway/internal/object"
 	"spillway/internal/upstream/wire"
 )
 
@@ -31,29 +33,37 @@ const (
 	maxError = 64 << 10
 )
 
-// request is one GET.
-type request struct {
-	verb     string // for the wording of errors
-	resource schema.GroupResource
-	path     string
-	query    url.Values
-	accept   string            // default: JSON
-	agent    string            // default: the client's
-	patience time.Duration     // how long its answer may take to begin; default: headTimeout
-	accepted func(http.Header) // called with the head of a 200, before its body is read; may be nil
+// GetRequest is one GET. Those for a resource are made by GetRequestFor.
+type GetRequest struct {
+	Verb     string // for the wording of errors
+	Resource schema.GroupResource
+	Path     string
+	Options  metav1.ListOptions // the query
+	// OnlyMetadata requests PartialObjectMetadata in place of objects.
+	OnlyMetadata bool
+	// Purpose is added to the client's User-Agent.
+	Purpose string
+	// Via is what the request travels on; nil: the client's connections.
+	Via http.RoundTripper
+	// HeadTimeout is how long the answer may take to begin; 0: headTimeout.
+	HeadTimeout time.Duration
+	// OnHead is called with the head of a 200, before its body is read; it may be nil.
+	OnHead func(http.Header)
 }
 
-// get sends a request and returns the body of a 200, decompressed. Any other answer is an
+// GetRequestFor asks for all objects of a resource; the verb is list or watch.
+func GetRequestFor(verb string, r *object.Resource, o metav1.ListOptions) GetRequest {
+	o.Watch = verb == "watch"
+	return GetRequest{Verb: verb, Resource: r.GVR.GroupResource(), Path: r.Path(), Options: o}
+}
+
+// Get sends a request and returns the body of a 200, decompressed. Any other answer is an
 // *apierrors.StatusError.
-func (c *Client) get(ctx context.Context, r request) (io.ReadCloser, error) {
-	return c.getWith(ctx, c.http.Transport, r)
-}
-
-func (c *Client) getWith(ctx context.Context, transport http.RoundTripper, r request) (io.ReadCloser, error) {
+func (c *Client) Get(ctx context.Context, r GetRequest) (io.ReadCloser, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	noHead := errNoHead{cmp.Or(r.patience, headTimeout)}
+	noHead := errNoHead{cmp.Or(r.HeadTimeout, headTimeout)}
 	late := time.AfterFunc(noHead.after, func() { cancel(noHead) })
-	resp, err := transport.RoundTrip(c.newRequest(ctx, r))
+	resp, err := cmp.Or(r.Via, c.http.Transport).RoundTrip(c.newRequest(ctx, r))
 	if err == nil && !late.Stop() {
 		_ = resp.Body.Close()
 		err = noHead
@@ -63,11 +73,11 @@ func (c *Client) getWith(ctx context.Context, transport http.RoundTripper, r req
 		if context.Cause(ctx) == noHead {
 			err = noHead
 		}
-		c.contact.note(nil, err)
+		c.contact.recordResult(nil, err)
 		cancel(nil)
-		return nil, &url.Error{Op: "Get", URL: c.base.String() + r.path, Err: err}
+		return nil, &url.Error{Op: "Get", URL: c.base.String() + r.Path, Err: err}
 	}
-	c.contact.note(resp, nil)
+	c.contact.recordResult(resp, nil)
 	body := &answer{ReadCloser: resp.Body, cancel: cancel}
 	if resp.Header.Get("Content-Encoding") == "gzip" {
 		body.ReadCloser = wire.NewMembers(resp.Body)
@@ -76,10 +86,10 @@ func (c *Client) getWith(ctx context.Context, transport http.RoundTripper, r req
 		_ = body.Close()
 		return nil, err
 	}
-	if r.accepted != nil {
-		r.accepted(resp.Header)
+	if r.OnHead != nil {
+		r.OnHead(resp.Header)
 	}
-	c.recoveryProbe.answered()
+	c.recoveryProbe.wakeWaiters()
 	return body, nil
 }
 
@@ -100,16 +110,22 @@ func (a *answer) Close() error {
 	return err
 }
 
-func (c *Client) newRequest(ctx context.Context, r request) *http.Request {
+func (c *Client) newRequest(ctx context.Context, r GetRequest) *http.Request {
+	// its error is for types without a codec
+	query, _ := scheme.ParameterCodec.EncodeParameters(&r.Options, schema.GroupVersion{Version: "v1"})
 	u := *c.base
-	u.Path += r.path
-	u.RawQuery = r.query.Encode()
+	u.Path += r.Path
+	u.RawQuery = query.Encode()
 	h := http.Header{"Accept": {runtime.ContentTypeJSON}, "User-Agent": {c.cfg.UserAgent}, "Accept-Encoding": {"gzip"}}
-	if r.accept != "" {
-		h.Set("Accept", r.accept)
+	if r.OnlyMetadata {
+		kind := "PartialObjectMetadata"
+		if r.Verb == "list" {
+			kind += "List"
+		}
+		h.Set("Accept", runtime.ContentTypeJSON+";as="+kind+";g=meta.k8s.io;v=v1,"+runtime.ContentTypeJSON)
 	}
-	if r.agent != "" {
-		h.Set("User-Agent", r.agent)
+	if r.Purpose != "" {
+		h.Set("User-Agent", c.cfg.UserAgent+" "+r.Purpose)
 	}
 	if c.cfg.DisableCompression {
 		h.Set("Accept-Encoding", "identity")
@@ -120,17 +136,17 @@ func (c *Client) newRequest(ctx context.Context, r request) *http.Request {
 }
 
 // check turns everything but JSON with a 200 into an error.
-func check(resp *http.Response, r request, body io.Reader) error {
+func check(resp *http.Response, r GetRequest, body io.Reader) error {
 	if resp.StatusCode == http.StatusOK {
 		media, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 		if err != nil || media != runtime.ContentTypeJSON {
-			return fmt.Errorf("%s %s: %q instead of JSON; is this a kube-apiserver?", r.verb, r.path,
+			return fmt.Errorf("%s %s: %q instead of JSON; is this a kube-apiserver?", r.Verb, r.Path,
 				resp.Header.Get("Content-Type"))
 		}
 		return nil
 	}
 	if to, err := resp.Location(); err == nil && resp.StatusCode/100 == 3 {
-		return redirected(to.Host)
+		return redirectError(to.Host)
 	}
 	text, _ := io.ReadAll(io.LimitReader(body, maxError)) // what arrived of it
 	var status metav1.Status
@@ -142,13 +158,13 @@ func check(resp *http.Response, r request, body io.Reader) error {
 		return &apierrors.StatusError{ErrStatus: status}
 	}
 	after, _ := strconv.Atoi(resp.Header.Get("Retry-After")) // 0 if it is missing
-	return apierrors.NewGenericServerResponse(resp.StatusCode, r.verb, r.resource, "", string(bytes.TrimSpace(text)),
+	return apierrors.NewGenericServerResponse(resp.StatusCode, r.Verb, r.Resource, "", string(bytes.TrimSpace(text)),
 		after, true)
 }
 
-// getJSON reads a whole answer.
-func (c *Client) getJSON(ctx context.Context, r request, into any) error {
-	body, err := c.get(ctx, r)
+// GetJSON reads a whole answer.
+func (c *Client) GetJSON(ctx context.Context, r GetRequest, into any) error {
+	body, err := c.Get(ctx, r)
 	if err != nil {
 		return err
 	}
@@ -157,7 +173,7 @@ func (c *Client) getJSON(ctx context.Context, r request, into any) error {
 		if errors.Is(err, io.EOF) {
 			err = io.ErrUnexpectedEOF
 		}
-		return fmt.Errorf("%s %s: %w", r.verb, r.path, err)
+		return fmt.Errorf("%s %s: %w", r.Verb, r.Path, err)
 	}
 	_, _ = io.Copy(io.Discard, body) // to its end, so that the connection is used again
 	return nil

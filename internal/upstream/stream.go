@@ -1,17 +1,13 @@
 package upstream
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"sync/atomic"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"spillway/internal/object"
@@ -21,26 +17,24 @@ import (
 // stream is one watch, read by the loop: a body that is cut into events.
 type stream struct {
 	r        *Reflector
-	resource *object.Resource
 	body     io.ReadCloser
 	lines    *wire.Lines
 	carrier  watchConn
 	cancel   context.CancelFunc // ends the request
-	born     time.Time
-	until    time.Time // when upstream is to end it; zero: not known
+	openedAt time.Time
+	endsAt   time.Time // when upstream is to end it; zero: not known
 
-	empty   bool     // no event was read
-	last    uint64   // the greatest version so far; at first what was requested
-	ordered bool     // versions do not go back any more: it is past the initial events
-	endMark *endMark // of a watch-list
+	isEmpty   bool     // no event was read
+	lastRV    uint64   // the greatest version so far; at first what was requested
+	isOrdered bool     // versions do not go back any more: it is past the initial events
+	endMark   *endMark // of a watch-list
 
-	failure atomic.Pointer[error] // why we ended it ourselves
-	renewed atomic.Bool           // we ended it, and for no fault of upstream's history
+	failure   atomic.Pointer[error] // why we ended it ourselves
+	isRenewed atomic.Bool           // we ended it, and for no fault of upstream's history
 }
 
 func newStream(cancel context.CancelFunc, r *Reflector, body io.ReadCloser) *stream {
-	return &stream{r: r, resource: r.resource, body: body, lines: wire.NewLines(body), cancel: cancel, born: time.Now(),
-		empty: true}
+	return &stream{r: r, body: body, lines: wire.NewLines(body), cancel: cancel, openedAt: time.Now(), isEmpty: true}
 }
 
 // fail ends the watch as if upstream had reported err. Safe for use by many goroutines.
@@ -51,7 +45,7 @@ func (s *stream) fail(err error) {
 
 // renew ends the watch as if its time were over. Safe for use by many goroutines.
 func (s *stream) renew() {
-	s.renewed.Store(true)
+	s.isRenewed.Store(true)
 	s.cancel()
 }
 
@@ -91,133 +85,73 @@ func (s *stream) next() (event, error) {
 	line, err := s.lines.Next()
 	s.r.loop.Work()
 	if errors.Is(err, wire.ErrTooLong) {
-		return event{}, &messageError{fmt.Errorf("%w: %w", ErrUncacheable, err)}
+		return event{}, &messageError{fmt.Errorf("%w: %w", wire.ErrUncacheable, err)}
 	}
 	if err != nil {
 		return event{}, err
 	}
 	e, err := s.parse(line)
 	if err == nil {
-		err = s.follows(e.rv)
+		err = s.checkOrder(e.rv)
 	}
 	if err != nil {
 		return event{}, &messageError{err}
 	}
-	s.empty = false
+	s.isEmpty = false
 	return e, nil
 }
 
 // parse reads one line. Nothing of the line is kept.
 func (s *stream) parse(line []byte) (event, error) {
-	kind, raw, err := split(line)
+	kind, raw, err := wire.SplitEvent(line)
 	if err != nil {
 		return event{}, err
 	}
 	switch kind {
 	case watch.Error:
-		return event{}, statusError(raw)
+		return event{}, wire.StatusError(raw)
 	case watch.Bookmark:
-		e, err := parseBookmark(s.resource, raw)
+		e, err := parseBookmark(s.r.resource, raw)
 		if e.endsInitial && s.endMark != nil {
 			s.endMark.stop()
 		}
-		s.ordered = s.ordered || e.endsInitial
+		s.isOrdered = s.isOrdered || e.endsInitial
 		return e, err
 	}
 	if s.endMark != nil {
-		s.endMark.saw(kind, len(raw))
+		s.endMark.countEvent(kind, len(raw))
 	}
-	o, err := parse(s.resource, raw)
+	o, err := wire.ParseObject(s.r.resource, raw)
 	if err != nil {
 		return event{}, err
 	}
 	return event{kind: kind, rv: o.RV, object: o}, nil
 }
 
-// parse reads an object of which raw is not kept. What cannot be read now cannot be read later
-// either.
-func parse(r *object.Resource, raw []byte) (*object.Object, error) {
-	o, err := r.Parse(raw)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUncacheable, err)
-	}
-	return o, nil
-}
-
 // errWentBack says that upstream told of something older than what it had told before.
 var errWentBack = errors.New("upstream goes back: it may have been restored from a backup")
 
-// follows checks the version of an event. A watch never goes back, nor behind the version that it
-// was to begin at; if one does, its history is another than the mirror's, and what else it says
+// checkOrder checks the version of an event. A watch never goes back, nor behind the version that
+// it was to begin at; if one does, its history is another than the mirror's, and what else it says
 // fits nothing that is held here. The Sink is given the complete state then, and judges what that
 // means.
-func (s *stream) follows(rv uint64) error {
-	if s.ordered && rv < s.last {
-		s.r.wentBack()
-		return fmt.Errorf("%w: from resourceVersion %d to %d", errWentBack, s.last, rv)
+func (s *stream) checkOrder(rv uint64) error {
+	if s.isOrdered && rv < s.lastRV {
+		s.r.countRegression()
+		return fmt.Errorf("%w: from resourceVersion %d to %d", errWentBack, s.lastRV, rv)
 	}
-	if s.ordered {
-		s.last = rv
+	if s.isOrdered {
+		s.lastRV = rv
 	}
 	return nil
 }
 
 // parseBookmark reads a bookmark and cuts the template for our own out of it. raw is not kept.
 func parseBookmark(r *object.Resource, raw []byte) (event, error) {
-	rv, _, endsInitial, err := versionOf(raw)
+	rv, _, endsInitial, err := wire.VersionOf(raw)
 	if err != nil {
 		return event{}, fmt.Errorf("bookmark of %s: %w", r, err)
 	}
 	template, err := object.BookmarkFrom(r, raw)
 	return event{kind: watch.Bookmark, rv: rv, bookmark: template, endsInitial: endsInitial}, err
-}
-
-// statusError is the error in an ERROR event.
-func statusError(raw []byte) error {
-	var status metav1.Status
-	if err := json.Unmarshal(raw, &status); err != nil || status.Kind != "Status" {
-		return fmt.Errorf("ERROR event with %.200q", raw)
-	}
-	return &apierrors.StatusError{ErrStatus: status}
-}
-
-// split cuts a line into the event's type and the bytes of its object, which alias the line. The
-// common case is cut by position: parsing the object shows whether more than one value stands
-// there.
-func split(line []byte) (watch.EventType, []byte, error) {
-	const head, middle = `{"type":"`, `","object":`
-	if rest, ok := bytes.CutPrefix(line, []byte(head)); ok {
-		kind, object, ok := bytes.Cut(rest, []byte(middle))
-		if t := eventType(kind); ok && t != "" && len(object) > 1 && object[len(object)-1] == '}' {
-			return t, object[:len(object)-1], nil
-		}
-	}
-	var e struct {
-		Type   string          `json:"type"`
-		Object json.RawMessage `json:"object"`
-	}
-	if err := json.Unmarshal(line, &e); err != nil {
-		return "", nil, fmt.Errorf("watch event: %w", err)
-	}
-	t := eventType([]byte(e.Type))
-	if t == "" {
-		return "", nil, fmt.Errorf("watch event of unknown type %.40q", e.Type)
-	}
-	return t, e.Object, nil
-}
-
-func eventType(name []byte) watch.EventType {
-	switch string(name) {
-	case "ADDED":
-		return watch.Added
-	case "MODIFIED":
-		return watch.Modified
-	case "DELETED":
-		return watch.Deleted
-	case "BOOKMARK":
-		return watch.Bookmark
-	case "ERROR":
-		return watch.Error
-	}
-	return ""
 }

@@ -247,7 +247,7 @@ func TestStreamGoesBack(t *testing.T) {
 		t.Helper()
 		r := NewReflector(nil, configMaps, newRecorder())
 		s := newStream(func() {}, r, io.NopCloser(strings.NewReader(body)))
-		s.last, s.ordered = asked, !initial
+		s.lastRV, s.isOrdered = asked, !initial
 		n := 0
 		var err error
 		for ; err == nil; n++ {

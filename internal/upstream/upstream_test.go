@@ -3,8 +3,6 @@ package upstream
 import (
 	"context"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -23,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-var deadline = testutil.Deadline
+var deadline, eventually = testutil.Deadline, testutil.Eventually
 
 var (
 	configMaps = object.NewResource(fakeapiserver.ConfigMaps, "ConfigMap", true, true)
@@ -51,27 +49,6 @@ func clientFor(t testing.TB, cfg *rest.Config) *Client {
 	}
 	t.Cleanup(c.Close)
 	return c
-}
-
-// documents serves fixed JSON by path and 404 for everything else; the text 403 is that refusal.
-func documents(t *testing.T, byPath map[string]string) *Client {
-	t.Helper()
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		text, ok := byPath[r.URL.Path]
-		code := http.StatusOK
-		switch {
-		case !ok:
-			code, text = http.StatusNotFound, "404 page not found"
-		case text == "403":
-			code, text = http.StatusForbidden,
-				`{"kind":"Status","status":"Failure","reason":"Forbidden","code":403,"message":"no"}`
-		}
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(code)
-		_, _ = w.Write([]byte(text))
-	}))
-	t.Cleanup(s.Close)
-	return clientFor(t, &rest.Config{Host: s.URL})
 }
 
 // recorder is a Sink that records its calls, and the state that follows from them.

@@ -41,8 +41,7 @@ func (r *Reflector) recordWarning(ctx context.Context, head http.Header) {
 func (c *Client) warnings(ctx context.Context) ([]utilnet.WarningHeader, error) {
 	ctx, cancel := context.WithTimeout(ctx, warningTimeout)
 	defer cancel()
-	req := c.newRequest(ctx, request{verb: "get", path: "/version"})
-	response, err := c.http.Transport.RoundTrip(req)
+	response, err := c.http.Transport.RoundTrip(c.newRequest(ctx, GetRequest{Verb: "get", Path: "/version"}))
 	if err != nil {
 		return nil, err
 	}

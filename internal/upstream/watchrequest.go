@@ -4,14 +4,13 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"net/url"
 	"strconv"
 	"time"
 
+	"spillway/internal/upstream/wire"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes/scheme"
 )
 
 // watchGrace is how much longer than its timeoutSeconds a watch may last before we end it
@@ -27,7 +26,7 @@ func (l *loop) open(ctx context.Context, o metav1.ListOptions) (*stream, error) 
 	r, initial := l.r, o.SendInitialEvents != nil
 	refused := time.Time{} // since when upstream has answered with nothing but refusals
 	for {
-		if relist := r.relist.Swap(false); relist && !initial {
+		if relist := r.mustRelist.Swap(false); relist && !initial {
 			return nil, errRelist
 		}
 		st, err := r.watch(ctx, o)
@@ -39,7 +38,7 @@ func (l *loop) open(ctx context.Context, o metav1.ListOptions) (*stream, error) 
 			r.log.Debug("upstream refuses a watch-list, trying a LIST") // which tells whether this is a failure
 			return nil, err
 		}
-		r.failed(ctx, "watch", err)
+		r.recordFailure(ctx, "watch", err)
 		switch {
 		case v == unreachable:
 			refused = time.Time{}
@@ -50,30 +49,30 @@ func (l *loop) open(ctx context.Context, o metav1.ListOptions) (*stream, error) 
 		if v == answered || doubted || ctx.Err() != nil {
 			return nil, err
 		}
-		l.pause(ctx, v, err)
+		l.pauseAfterFailure(ctx, v, err)
 	}
 }
 
-// recover waits after a watch that ended before its time, and longer if it had not lasted: all the
-// others have ended, too.
-func (l *loop) recover(ctx context.Context) {
-	end := l.ended
-	l.ended = nil
+// pauseAfterEnd waits after a watch that ended before its time, and longer if it had not lasted:
+// all the others have ended, too.
+func (l *loop) pauseAfterEnd(ctx context.Context) {
+	end := l.lastEnd
+	l.lastEnd = nil
 	switch {
 	case end == nil:
-	case end.lasted < stableWatchDuration && !end.expired:
-		l.sleep(ctx, min(l.pauses.fail(), spread(maxBusyPause)))
+	case end.duration < stableWatchDuration && !end.isExpected:
+		l.sleep(ctx, min(l.pauses.Step(), spread(maxBusyPause)))
 	default:
-		l.pauses.well()
-		if !end.expired {
-			l.sleep(ctx, spread(l.pauses.first/2))
+		l.pauses = l.r.pauses
+		if !end.isExpected {
+			l.sleep(ctx, spread(l.pauses.Duration))
 		}
 	}
 }
 
-// pause waits before the next attempt.
-func (l *loop) pause(ctx context.Context, v verdict, err error) {
-	d := l.pauses.fail()
+// pauseAfterFailure waits before the next attempt.
+func (l *loop) pauseAfterFailure(ctx context.Context, v verdict, err error) {
+	d := l.pauses.Step()
 	seconds, _ := apierrors.SuggestsClientDelay(err)
 	switch {
 	case apierrors.IsTooManyRequests(err):
@@ -81,7 +80,7 @@ func (l *loop) pause(ctx context.Context, v verdict, err error) {
 	case v == busy:
 		d = min(d, spread(maxBusyPause))
 	}
-	l.r.observer.Waiting(time.Now().Add(d))
+	l.r.observer.OnWait(time.Now().Add(d))
 	if v == busy {
 		l.sleep(ctx, d)
 		return
@@ -89,7 +88,7 @@ func (l *loop) pause(ctx context.Context, v verdict, err error) {
 	var back bool
 	l.r.wait(func() { back = l.r.client.recoveryProbe.wait(ctx, d) })
 	if back {
-		l.pauses.well()
+		l.pauses = l.r.pauses
 	}
 }
 
@@ -107,7 +106,7 @@ func verdictOn(err error, initial bool) verdict {
 	var status apierrors.APIStatus
 	switch {
 	// what stands between may wait for the first event
-	case errors.Is(err, ErrUncacheable), initial && errors.As(err, new(errNoHead)):
+	case errors.Is(err, wire.ErrUncacheable), initial && errors.As(err, new(errNoHead)):
 		return answered
 	case !errors.As(err, &status):
 		return unreachable
@@ -124,82 +123,68 @@ func verdictOn(err error, initial bool) verdict {
 // watch sends one request for a watch, or for a watch-list.
 func (r *Reflector) watch(ctx context.Context, o metav1.ListOptions) (*stream, error) {
 	initial := o.SendInitialEvents != nil
-	o.Watch = true
 	if initial {
 		o = r.atLeast(o)
 	}
-	query, err := queryOf(o)
-	if err != nil {
-		return nil, err
-	}
 	lasts := time.Duration(*o.TimeoutSeconds) * time.Second
 	ctx, cancel := context.WithTimeout(ctx, lasts+watchGrace)
-	asked := r.request(ctx, "watch", query)
+	req := r.request(ctx, "watch", o)
 	if initial {
-		record := asked.accepted
-		asked.accepted = func(head http.Header) {
+		record := req.OnHead
+		req.OnHead = func(head http.Header) {
 			record(head)
-			r.client.abilities.saw(r.client.servedWatchList(head))
+			r.client.abilities.ObserveWatchList(head)
 		}
-		asked.patience = watchListHeadTimeout
+		req.HeadTimeout = watchListHeadTimeout
 	}
 	var on watchConn
 	r.loop.Rest()
-	body, err := r.client.get(on.trace(ctx), asked)
+	body, err := r.client.Get(on.trace(ctx), req)
 	r.loop.Work()
 	if err != nil {
 		cancel()
 		if initial && apierrors.IsInvalid(err) {
-			r.client.abilities.saw(Abilities{WatchList: AbilityAbsent})
+			r.client.abilities.ObserveRefusal()
 		}
 		return nil, err
 	}
 	st := newStream(cancel, r, body)
-	st.carrier, st.until, st.ordered = on, time.Now().Add(lasts), !initial
-	st.last, _ = parseRV(o.ResourceVersion) // 0 if any will do
+	st.carrier, st.endsAt, st.isOrdered = on, time.Now().Add(lasts), !initial
+	st.lastRV, _ = wire.ParseRV(o.ResourceVersion) // 0 if any will do
 	if initial {
-		st.endMark = newEndMark(r.endMarkFor, func() bool { return r.client.answersInTime(ctx) }, st.fail)
+		st.endMark = newEndMark(r.endMarkWait, func() bool { return r.client.answersInTime(ctx) }, st.fail)
 	}
-	r.opened(st)
+	r.recordOpen(st)
 	return st, nil
 }
 
 // list reads a LIST, or one page of it.
-func (r *Reflector) list(ctx context.Context, o metav1.ListOptions) (listing, error) {
-	query, err := queryOf(r.atLeast(o))
-	if err != nil {
-		return listing{}, err
-	}
+func (r *Reflector) list(ctx context.Context, o metav1.ListOptions) (wire.Listing, error) {
 	r.loop.Rest() // until the list has arrived
 	defer r.loop.Work()
-	body, err := r.client.get(ctx, r.request(ctx, "list", query))
+	body, err := r.client.Get(ctx, r.request(ctx, "list", r.atLeast(o)))
 	if err != nil {
-		return listing{}, err
+		return wire.Listing{}, err
 	}
 	defer body.Close()
-	return decodeList(r.resource, body)
+	return wire.ReadList(r.resource, body)
 }
 
-func (r *Reflector) request(ctx context.Context, verb string, query url.Values) request {
-	accepted := func(head http.Header) { r.recordWarning(ctx, head) }
-	return request{verb: verb, resource: r.resource.GVR.GroupResource(), path: r.resource.Path(), query: query,
-		accepted: accepted}
+func (r *Reflector) request(ctx context.Context, verb string, o metav1.ListOptions) GetRequest {
+	req := GetRequestFor(verb, r.resource, o)
+	req.OnHead = func(head http.Header) { r.recordWarning(ctx, head) }
+	return req
 }
 
 // atLeast raises the version that a complete state must not be older than to what has been
 // promised. Versions that mean something else ("any", "most recent", a page's) stay.
 func (r *Reflector) atLeast(o metav1.ListOptions) metav1.ListOptions {
-	if r.promised == nil || o.Continue != "" {
+	if r.readPromised == nil || o.Continue != "" {
 		return o
 	}
-	promised := r.promised()
-	if rv, err := parseRV(o.ResourceVersion); err == nil && rv > 0 {
+	promised := r.readPromised()
+	if rv, err := wire.ParseRV(o.ResourceVersion); err == nil && rv > 0 {
 		o.ResourceVersion = strconv.FormatUint(max(rv, promised), 10)
 	}
 	return o
-}
-
-// queryOf spells list options as a query.
-func queryOf(o metav1.ListOptions) (url.Values, error) {
-	return scheme.ParameterCodec.EncodeParameters(&o, schema.GroupVersion{Version: "v1"})
 }

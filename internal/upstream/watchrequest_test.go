@@ -3,6 +3,9 @@ package upstream
 import (
 	"testing"
 
+	"spillway/internal/fakeapiserver"
+	"spillway/internal/upstream/abilities"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -11,7 +14,7 @@ func TestAtLeast(t *testing.T) {
 	f := func(o metav1.ListOptions, promised uint64, want string) {
 		t.Helper()
 		calls := 0
-		r := &Reflector{promised: func() uint64 { calls++; return promised }}
+		r := &Reflector{readPromised: func() uint64 { calls++; return promised }}
 		if got := r.atLeast(o).ResourceVersion; got != want {
 			t.Errorf("%+v with %d promised asks for %q, want %q", o, promised, got, want)
 		}
@@ -26,11 +29,21 @@ func TestAtLeast(t *testing.T) {
 	f(metav1.ListOptions{ResourceVersion: "100", Continue: "token"}, 150, "100")
 }
 
-// Identity is what upstream says, or why it says nothing.
-func TestIdentity(t *testing.T) {
-	path := "/apis/authentication.k8s.io/v1/selfsubjectreviews"
-	c := documents(t, map[string]string{path: "403"})
-	if got := c.Identity(deadline(t)); got != "unknown (upstream answered 403 Forbidden)" {
-		t.Errorf("identity = %q", got)
+// A mirror finds out by its own watch-list whether upstream serves and compresses these, before the
+// Sink knows anything.
+func TestMirrorLearnsOfWatchLists(t *testing.T) {
+	f := func(release fakeapiserver.Kubernetes, watchList, compression abilities.Ability) {
+		t.Helper()
+		_, c := apiserver(t, fakeapiserver.Options{Kubernetes: release})
+		sink := newRecorder()
+		learnt := make(chan abilities.Summary, 10)
+		sink.fail = func(string) error { learnt <- c.Abilities(); return nil }
+		mirror(t, c, configMaps, sink)
+		if got := <-learnt; got.WatchList != watchList || got.WatchListCompression != compression {
+			t.Errorf("%s: %v", release.Version, got)
+		}
 	}
+	f(fakeapiserver.Kubernetes133, abilities.Absent, abilities.Unknown)
+	f(fakeapiserver.Kubernetes136, abilities.Present, abilities.Absent)
+	f(fakeapiserver.Kubernetes137, abilities.Present, abilities.Present)
 }

@@ -6,25 +6,25 @@ import (
 	"io"
 )
 
-// Values cuts JSON values out of a body as it arrives, so that neither its text is ever held as a
+// values cuts JSON values out of a body as it arrives, so that neither its text is ever held as a
 // whole nor a value copied before it is known what to keep of it. It checks no more than it needs
 // to find where a value ends: the caller that takes the value reads it. (A json.Decoder reads each
 // value twice before it hands it out, byte by byte through a table of states, which is most of what
 // a large list costs.)
-type Values struct {
+type values struct {
 	in         io.Reader
 	buf        []byte
 	start, end int // what has arrived and was not taken is buf[start:end]
 }
 
-// ErrNoJSON says that a body is not JSON.
-var ErrNoJSON = errors.New("malformed JSON")
+// errNoJSON says that a body is not JSON.
+var errNoJSON = errors.New("malformed JSON")
 
-// NewValues cuts values out of a body.
-func NewValues(in io.Reader) *Values { return &Values{in: in, buf: make([]byte, Buffer)} }
+// newValues cuts values out of a body.
+func newValues(in io.Reader) *values { return &values{in: in, buf: make([]byte, Buffer)} }
 
-// Peek is the next byte that is not blank.
-func (v *Values) Peek() (byte, error) {
+// peek is the next byte that is not blank.
+func (v *values) peek() (byte, error) {
 	for {
 		for ; v.start < v.end; v.start++ {
 			if c := v.buf[v.start]; !blank(c) {
@@ -37,23 +37,23 @@ func (v *Values) Peek() (byte, error) {
 	}
 }
 
-// Expect passes the next byte that is not blank, which has to be want.
-func (v *Values) Expect(want byte) error {
-	got, err := v.Peek()
+// expect passes the next byte that is not blank, which has to be want.
+func (v *values) expect(want byte) error {
+	got, err := v.peek()
 	switch {
 	case err != nil:
 		return err
 	case got != want:
-		return fmt.Errorf("%w: %q instead of %q", ErrNoJSON, got, want)
+		return fmt.Errorf("%w: %q instead of %q", errNoJSON, got, want)
 	}
 	v.start++
 	return nil
 }
 
-// More passes the comma before another element, or what closes the list of them. first says that
+// more passes the comma before another element, or what closes the list of them. first says that
 // none has been there yet.
-func (v *Values) More(first bool, closing byte) (bool, error) {
-	c, err := v.Peek()
+func (v *values) more(first bool, closing byte) (bool, error) {
+	c, err := v.peek()
 	switch {
 	case err != nil:
 		return false, err
@@ -63,12 +63,12 @@ func (v *Values) More(first bool, closing byte) (bool, error) {
 	case first:
 		return true, nil
 	}
-	return true, v.Expect(',')
+	return true, v.expect(',')
 }
 
-// Next is the value that comes next, valid until the next call of anything.
-func (v *Values) Next() ([]byte, error) {
-	if _, err := v.Peek(); err != nil {
+// next is the value that comes next, valid until the next call of anything.
+func (v *values) next() ([]byte, error) {
+	if _, err := v.peek(); err != nil {
 		return nil, err
 	}
 	var e extent
@@ -89,7 +89,7 @@ func (v *Values) Next() ([]byte, error) {
 
 // fill waits for more bytes, and makes room for them. The end of the body is an error: a caller
 // that needs more bytes is inside a value.
-func (v *Values) fill() error {
+func (v *values) fill() error {
 	if v.start > 0 {
 		v.end = copy(v.buf, v.buf[v.start:v.end])
 		v.start = 0

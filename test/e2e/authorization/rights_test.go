@@ -27,6 +27,7 @@ import (
 	"spillway/internal/auth/reauth"
 	"spillway/internal/object"
 	"spillway/internal/upstream"
+	"spillway/internal/upstream/probes"
 	"spillway/internal/upstream/transport"
 	"spillway/test/framework/controlplane"
 )
@@ -96,7 +97,10 @@ func (w *world) watchRights(t *testing.T, sweep time.Duration,
 			return client.Follow(ctx, zap.NewNop(), table.Resource(), &eventFilter{table, &m.deaf, &m.withheldEvents, w.planted},
 				upstream.WithPromised(table.Through))
 		},
-		Through: client.Through, Reviewer: reviewer,
+		Through: func(ctx context.Context, r *object.Resource, from uint64) (last, reached uint64, err error) {
+			return probes.New(client, r).ProveThrough(ctx, from)
+		},
+		Reviewer: reviewer,
 	}
 	if change != nil {
 		change(&o)

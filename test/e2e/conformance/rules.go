@@ -174,11 +174,11 @@ var Rules = []Rule{
 	{Number: 198, Name: "reads of now are the common case"},
 
 	{Number: 210, Name: "what a read of now claims"},
-	{Number: 211, Name: "signals of freshness", Elsewhere: []string{"internal/upstream TestProbeAndProof",
-		"internal/upstream TestProofWithEvents"}},
+	{Number: 211, Name: "signals of freshness", Elsewhere: []string{"internal/upstream/probes TestProbeAndProof",
+		"internal/upstream/probes TestProofWithEvents"}},
 	{Number: 212, Name: "a newest resourceVersion proves nothing", Elsewhere: []string{
 		"internal/serve TestConsistentReadsAreNeverStale", "internal/serve TestPlantedStaleness"}},
-	{Number: 213, Name: "proofs of freshness", Elsewhere: []string{"internal/upstream TestProbeAndProof",
+	{Number: 213, Name: "proofs of freshness", Elsewhere: []string{"internal/upstream/probes TestProbeAndProof",
 		"internal/freshness TestProofByTheMirror"}},
 	{Number: 214, Name: "the resourceVersion of what is proven", Elsewhere: []string{
 		"internal/freshness TestProofMovesProgress", "internal/freshness TestProofWaitsForTheMirrorsEvents"}},
@@ -188,7 +188,8 @@ var Rules = []Rule{
 
 	{Number: 230, Name: "where history begins"},
 	{Number: 231, Name: "after a relist"},
-	{Number: 232, Name: "several apiservers", Elsewhere: []string{"internal/upstream TestProbesReuseTheirConnection"}},
+	{Number: 232, Name: "several apiservers", Elsewhere: []string{
+		"internal/upstream/probes TestProbesReuseTheirConnection"}},
 	{Number: 233, Name: "every request by its own user"},
 	{Number: 234, Name: "versions of one resource differ"},
 	{Number: 235, Name: "JSON is what is kept"},

@@ -1,4 +1,4 @@
-package upstream
+package probes
 
 import (
 	"errors"
@@ -13,6 +13,7 @@ import (
 
 	"spillway/internal/fakeapiserver"
 	"spillway/internal/object"
+	"spillway/internal/upstream/upstreamtest"
 )
 
 // The events of a backfill are those of upstream's own watch, on the connection of a LIST just
@@ -21,7 +22,7 @@ func TestPast(t *testing.T) {
 	for _, o := range []fakeapiserver.Options{{}, {TLS: true}, {HTTP2: true}} {
 		o.ProofDelay = time.Millisecond
 		eventually(t, "history to be read on the connections of its LISTs", func() bool {
-			s, c := apiserver(t, o)
+			s, c := upstreamtest.NewServer(t, o)
 			from := s.Create(configMaps.GVR, "a", "one", fakeapiserver.WithLabel("app", "x"))
 			s.Update(configMaps.GVR, "a", "one", fakeapiserver.WithLabel("app", "y"))
 			s.Create(configMaps.GVR, "b", "two", fakeapiserver.WithLabel("app", "x"))
@@ -37,7 +38,7 @@ func TestPast(t *testing.T) {
 				{object.NewSelector("", "one", nil, nil), "MODIFIED a/one +1, BOOKMARK"},
 				{object.NewSelector("", "", app, nil), "DELETED a/one +1, ADDED b/two +2, DELETED b/two +3, BOOKMARK"},
 			} {
-				rv, stream, err := c.NewHistory(configMaps).Begin(deadline(t))
+				rv, stream, err := NewHistory(c, configMaps).Begin(deadline(t))
 				if err != nil || rv != s.Revision() {
 					t.Fatalf("R is %d, storage at %d: %v", rv, s.Revision(), err)
 				}
@@ -82,11 +83,11 @@ func TestPast(t *testing.T) {
 
 // What upstream does not remember it refuses; what it does not say is not made up.
 func TestPastRefused(t *testing.T) {
-	s, c := apiserver(t, fakeapiserver.Options{})
+	s, c := upstreamtest.NewServer(t, fakeapiserver.Options{})
 	from := s.Create(configMaps.GVR, "a", "one")
 	s.Create(configMaps.GVR, "a", "two")
 	s.ForgetHistory(configMaps.GVR)
-	history := c.NewHistory(configMaps)
+	history := NewHistory(c, configMaps)
 	open := func(from uint64) *HistoryStream {
 		t.Helper()
 		_, stream, err := history.Begin(deadline(t))

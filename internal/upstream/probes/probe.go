@@ -1,14 +1,10 @@
-package upstream
+package probes
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
-	"net/http"
 	"net/http/httptrace"
-	"net/url"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -17,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"spillway/internal/object"
+	"spillway/internal/upstream"
 	"spillway/internal/upstream/transport"
 	"spillway/internal/upstream/wire"
 )
@@ -26,41 +23,35 @@ const (
 	proofSeconds = 3
 	// proofGrace is how much longer we wait for upstream to end the watch.
 	proofGrace = 2 * time.Second
-	// maxProbe bounds what is read of a limit=1 LIST.
-	maxProbe = 16 << 20
-
-	partialList   = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
-	partialObject = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 )
 
 // Prober finds out how fresh a mirror must be, and whether it is (design D7). Safe for use by many
 // goroutines; how many probes run at once is the caller's choice.
 type Prober struct {
-	client                           *Client
-	resource                         *object.Resource
-	probes, proofs, unproven, failed atomic.Uint64
-	apart, states                    atomic.Uint64
+	client                                    *upstream.Client
+	resource                                  *object.Resource
+	probes, proofs, withoutBookmark, failures atomic.Uint64
+	otherConnections, states                  atomic.Uint64
 }
 
 // ProbeStats counts what a Prober asked upstream.
 type ProbeStats struct {
-	Probes   uint64 // Begin
-	Proofs   uint64 // Prove
-	Unproven uint64 // proofs that ended without a bookmark
-	Apart    uint64 // proofs that travelled on another connection than their probe
-	States   uint64 // State
-	Failed   uint64 // any of them, with an error
+	Probes           uint64 // Begin
+	Proofs           uint64 // Prove
+	WithoutBookmark  uint64 // proofs that ended without a bookmark
+	OtherConnections uint64 // proofs that travelled on another connection than their probe
+	States           uint64 // State
+	Failures         uint64 // any of them, with an error
 }
 
-// NewProber sends nothing yet. Its requests say "probe" in their User-Agent.
-func (c *Client) NewProber(r *object.Resource) *Prober { return &Prober{client: c, resource: r} }
+// New sends nothing yet. Requests of a Prober say "probe" in their User-Agent.
+func New(c *upstream.Client, r *object.Resource) *Prober { return &Prober{client: c, resource: r} }
 
 // Stats is the counts so far.
 func (p *Prober) Stats() ProbeStats {
 	return ProbeStats{
-		Probes: p.probes.Load(), Proofs: p.proofs.Load(), Unproven: p.unproven.Load(), Apart: p.apart.Load(),
-		States: p.states.Load(),
-		Failed: p.failed.Load(),
+		Probes: p.probes.Load(), Proofs: p.proofs.Load(), WithoutBookmark: p.withoutBookmark.Load(),
+		OtherConnections: p.otherConnections.Load(), States: p.states.Load(), Failures: p.failures.Load(),
 	}
 }
 
@@ -88,45 +79,34 @@ type Progress struct {
 // (W-211c).
 func (p *Prober) Begin(ctx context.Context) (uint64, *Probe, error) {
 	p.probes.Add(1)
-	l, err := p.client.probes.Take()
-	if err == nil {
-		var rv uint64
-		if rv, err = p.client.revision(ctx, l, p.request("list", url.Values{"limit": {"1"}}, partialList)); err == nil {
-			return rv, &Probe{prober: p, link: l}, nil
-		}
-		l.HangUp()
+	rv, l, err := takeCurrent(ctx, p.client, p.resource, "probe")
+	if err != nil {
+		p.failures.Add(1)
+		return 0, nil, err
 	}
-	p.failed.Add(1)
-	return 0, nil, err
+	return rv, &Probe{prober: p, link: l}, nil
 }
 
-func (p *Prober) request(verb string, query url.Values, accept string) request {
-	return request{
-		verb: verb, resource: p.resource.GVR.GroupResource(), path: p.resource.Path(), query: query, accept: accept,
-		agent: p.client.cfg.UserAgent + " probe",
+// takeCurrent takes a connection, and makes its apiserver current by asking it for the revision.
+func takeCurrent(ctx context.Context, c *upstream.Client, r *object.Resource, purpose string) (uint64, *transport.Link,
+	error) {
+	link, err := c.Links().Take()
+	if err != nil {
+		return 0, nil, err
 	}
+	rv, err := c.Revision(ctx, r, link, purpose)
+	if err != nil {
+		link.HangUp()
+		return 0, nil, err
+	}
+	return rv, link, nil
 }
 
-// revision is the version of a LIST of one item.
-func (c *Client) revision(ctx context.Context, via http.RoundTripper, r request) (uint64, error) {
-	body, err := c.getWith(ctx, via, r)
-	if err != nil {
-		return 0, err
-	}
-	defer body.Close()
-	text, err := io.ReadAll(io.LimitReader(body, maxProbe+1)) // to its end, so that the connection stays
-	if err != nil {
-		return 0, fmt.Errorf("probe of %s: %w", r.resource, err)
-	}
-	var list struct {
-		Metadata struct {
-			ResourceVersion string `json:"resourceVersion"`
-		} `json:"metadata"`
-	}
-	if err := json.Unmarshal(text, &list); err != nil {
-		return 0, fmt.Errorf("probe of %s: %w", r.resource, err)
-	}
-	return parseRV(list.Metadata.ResourceVersion)
+// request is one for metadata.
+func (p *Prober) request(verb string, o metav1.ListOptions) upstream.GetRequest {
+	r := upstream.GetRequestFor(verb, p.resource, o)
+	r.OnlyMetadata, r.Purpose = true, "probe"
+	return r
 }
 
 // Prove watches from the version that the mirror has reached until upstream's first bookmark
@@ -145,14 +125,14 @@ func (p *Probe) Prove(ctx context.Context, from uint64) (Progress, error) {
 	switch {
 	case err != nil:
 		if !errors.Is(ctx.Err(), context.Canceled) { // else the mirror got there first, and the proof is not needed any more
-			p.prober.failed.Add(1)
+			p.prober.failures.Add(1)
 		}
 		p.hangUp()
 	case progress.Bookmark == 0:
-		p.prober.unproven.Add(1)
+		p.prober.withoutBookmark.Add(1)
 	}
 	if err == nil && !progress.SameConnection {
-		p.prober.apart.Add(1)
+		p.prober.otherConnections.Add(1)
 	}
 	return progress, err
 }
@@ -161,14 +141,12 @@ func (p *Probe) watch(ctx context.Context, from uint64) (progress Progress, err 
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn: func(info httptrace.GotConnInfo) { progress.SameConnection = info.Reused },
 	})
-	query, err := queryOf(metav1.ListOptions{
-		Watch: true, AllowWatchBookmarks: true, ResourceVersion: strconv.FormatUint(from, 10),
+	r := p.prober.request("watch", metav1.ListOptions{
+		AllowWatchBookmarks: true, ResourceVersion: strconv.FormatUint(from, 10),
 		TimeoutSeconds: new(int64(proofSeconds)),
 	})
-	if err != nil {
-		return progress, err
-	}
-	body, err := p.prober.client.getWith(ctx, p.link, p.prober.request("watch", query, partialObject))
+	r.Via = p.link
+	body, err := p.prober.client.Get(ctx, r)
 	if err != nil {
 		return progress, err
 	}
@@ -187,14 +165,14 @@ func (p *Progress) read(in *wire.Lines) error {
 		if err != nil {
 			return err
 		}
-		t, raw, err := split(line)
+		t, raw, err := wire.SplitEvent(line)
 		if err != nil {
 			return err
 		}
 		if t == watch.Error {
-			return statusError(raw)
+			return wire.StatusError(raw)
 		}
-		rv, _, _, err := versionOf(raw)
+		rv, _, _, err := wire.VersionOf(raw)
 		if err != nil {
 			return err
 		}
@@ -210,7 +188,7 @@ func (p *Progress) read(in *wire.Lines) error {
 // Close gives the connection back. Idempotent.
 func (p *Probe) Close() {
 	if p.link != nil {
-		p.prober.client.probes.Put(p.link)
+		p.prober.client.Links().Put(p.link)
 		p.link = nil
 	}
 }
@@ -223,16 +201,16 @@ func (p *Probe) hangUp() {
 // errNoBookmark says that upstream did not tell how far a watch was.
 var errNoBookmark = errors.New("upstream did not say in time how far it is")
 
-// Through asks how far upstream is, for a mirror of a resource that is complete through from. It
-// holds everything that was acknowledged before the call once it is complete through last, after
-// which nothing happened up to reached. A reached below from says that upstream is behind its own
-// word: its history has been rewritten.
+// ProveThrough asks how far upstream is, for a mirror of the resource that is complete through
+// from. The mirror holds everything that was acknowledged before the call once it is complete
+// through last, after which nothing happened up to reached. A reached below from says that upstream
+// is behind its own word: its history has been rewritten.
 //
 // It is a LIST of one item and, unless that finds the mirror at upstream's own version, a watch on
 // the same connection of up to three seconds: the version alone proves nothing about what the
 // mirror's watch has delivered (W-211, W-212).
-func (c *Client) Through(ctx context.Context, r *object.Resource, from uint64) (last, reached uint64, err error) {
-	rv, probe, err := c.NewProber(r).Begin(ctx)
+func (p *Prober) ProveThrough(ctx context.Context, from uint64) (last, reached uint64, err error) {
+	rv, probe, err := p.Begin(ctx)
 	if err != nil {
 		return 0, 0, err
 	}

@@ -1,4 +1,4 @@
-package upstream
+package discovery
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"spillway/internal/object"
+	"spillway/internal/upstream"
 )
 
 // NotMirroredError says why a resource is never cached (design D2). It stays so for as long as the
@@ -27,13 +28,13 @@ func (r *NotMirroredError) Error() string {
 
 // Discover sorts everything that upstream serves, every version of it, into what can be cached and
 // what passes through, and why. Secrets pass through unless they are named explicitly (design D12).
-func (c *Client) Discover(ctx context.Context) (map[schema.GroupVersionResource]*object.Resource,
+func Discover(ctx context.Context, c *upstream.Client) (map[schema.GroupVersionResource]*object.Resource,
 	map[schema.GroupVersionResource]string, error) {
-	found, err := c.catalog(ctx)
+	found, err := readCatalog(ctx, c)
 	if err != nil {
 		return nil, nil, err
 	}
-	definitions, err := c.definitions(ctx)
+	definitions, err := readDefinitions(ctx, c)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -53,11 +54,11 @@ func (c *Client) Discover(ctx context.Context) (map[schema.GroupVersionResource]
 	return cached, passThrough, nil
 }
 
-// Resource describes one resource with two or three small requests, which is how a CRD that just
-// appeared is met. The error is a *Refusal if it is served but never cached, and a 404
-// (apierrors.IsNotFound) if it is not served.
-func (c *Client) Resource(ctx context.Context, gvr schema.GroupVersionResource) (*object.Resource, error) {
-	list, err := c.discovery.ServerResourcesForGroupVersionWithContext(ctx, gvr.GroupVersion().String())
+// ReadResource describes one resource with two or three small requests, which is how a CRD that
+// just appeared is met. The error is a *NotMirroredError if it is served but never cached, and a
+// 404 (apierrors.IsNotFound) if it is not served.
+func ReadResource(ctx context.Context, c *upstream.Client, gvr schema.GroupVersionResource) (*object.Resource, error) {
+	list, err := c.Discovery().ServerResourcesForGroupVersionWithContext(ctx, gvr.GroupVersion().String())
 	if err != nil {
 		return nil, err
 	}
@@ -65,23 +66,23 @@ func (c *Client) Resource(ctx context.Context, gvr schema.GroupVersionResource) 
 	if i < 0 {
 		return nil, apierrors.NewNotFound(gvr.GroupResource(), "")
 	}
-	origin, err := c.originOf(ctx, gvr.GroupVersion())
+	origin, err := readOrigin(ctx, c, gvr.GroupVersion())
 	if err != nil {
 		return nil, err
 	}
-	return c.describe(ctx, gvr, list.APIResources[i], origin)
+	return describe(ctx, c, gvr, list.APIResources[i], origin)
 }
 
 // describe makes the resource of a discovery entry, or refuses it.
-func (c *Client) describe(ctx context.Context, gvr schema.GroupVersionResource, entry metav1.APIResource, o origin) (
-	*object.Resource, error) {
+func describe(ctx context.Context, c *upstream.Client, gvr schema.GroupVersionResource, entry metav1.APIResource,
+	o origin) (*object.Resource, error) {
 	if reason := refusal(gvr, entry, o); reason != "" {
 		return nil, &NotMirroredError{GVR: gvr, Reason: reason}
 	}
 	var d *definition
 	if !isBuiltin(gvr.GroupVersion().WithKind(entry.Kind), o) {
 		var err error
-		if d, err = c.definition(ctx, gvr.GroupResource()); err != nil {
+		if d, err = readDefinition(ctx, c, gvr.GroupResource()); err != nil {
 			return nil, err
 		}
 	}

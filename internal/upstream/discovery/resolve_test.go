@@ -1,4 +1,4 @@
-package upstream
+package discovery
 
 import (
 	"errors"
@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"spillway/internal/object"
+	"spillway/internal/upstream"
 )
 
 // cluster is what a small apiserver with two CRDs and an aggregated API answers.
@@ -78,11 +79,11 @@ func names(resources []*object.Resource) string {
 }
 
 // strictly resolves names of which none may be wrong.
-func strictly(t *testing.T, c *Client, args []string) ([]*object.Resource, error) {
+func strictly(t *testing.T, c *upstream.Client, args []string) ([]*object.Resource, error) {
 	t.Helper()
-	resolved, err := c.Resolve(deadline(t), args)
+	resolved, err := Resolve(deadline(t), c, args)
 	if err == nil {
-		err = Unresolved(resolved)
+		err = UnresolvedError(resolved)
 	}
 	var all []*object.Resource
 	for _, one := range resolved {
@@ -148,7 +149,7 @@ func TestResolveRefuses(t *testing.T) {
 }
 
 func TestDiscover(t *testing.T) {
-	cached, passThrough, err := documents(t, cluster()).Discover(deadline(t))
+	cached, passThrough, err := Discover(deadline(t), documents(t, cluster()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +180,7 @@ func TestDiscover(t *testing.T) {
 func TestResource(t *testing.T) {
 	c := documents(t, cluster())
 	gvr := schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1", Resource: "gateways"}
-	r, err := c.Resource(deadline(t), gvr)
+	r, err := ReadResource(deadline(t), c, gvr)
 	if err != nil || r.Kind != "Gateway" || r.Builtin || !r.Namespaced || !r.Selectable("spec.class") {
 		t.Errorf("%+v, %v", r, err)
 	}
@@ -187,12 +188,12 @@ func TestResource(t *testing.T) {
 		{Group: gvr.Group, Version: "v1", Resource: "routes"},
 		{Group: "no.example", Version: "v1", Resource: "things"},
 	} {
-		if _, err := c.Resource(deadline(t), missing); !apierrors.IsNotFound(err) {
+		if _, err := ReadResource(deadline(t), c, missing); !apierrors.IsNotFound(err) {
 			t.Errorf("%s: %v", missing, err)
 		}
 	}
 	var refused *NotMirroredError
-	_, err = c.Resource(deadline(t), schema.GroupVersionResource{Group: "metrics.k8s.io", Version: "v1beta1",
+	_, err = ReadResource(deadline(t), c, schema.GroupVersionResource{Group: "metrics.k8s.io", Version: "v1beta1",
 		Resource: "podmetrics"})
 	if !errors.As(err, &refused) || !strings.Contains(refused.Reason, "metrics-server") {
 		t.Errorf("aggregated: %v", err)

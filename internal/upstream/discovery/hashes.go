@@ -1,17 +1,20 @@
-package upstream
+package discovery
 
 import (
 	"context"
 	"net/url"
 	"strings"
 
+	"spillway/internal/upstream"
+
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// StorageHashes are the storageVersionHashes of what upstream serves in one group and version, by
-// resource: another one says that upstream decodes what it has stored as something else.
-func (c *Client) StorageHashes(ctx context.Context, gv schema.GroupVersion) (map[string]string, error) {
-	list, err := c.discovery.ServerResourcesForGroupVersionWithContext(ctx, gv.String())
+// ReadStorageHashes reads the storageVersionHashes of what upstream serves in one group and
+// version, by resource: another one says that upstream decodes what it has stored as something
+// else.
+func ReadStorageHashes(ctx context.Context, c *upstream.Client, gv schema.GroupVersion) (map[string]string, error) {
+	list, err := c.Discovery().ServerResourcesForGroupVersionWithContext(ctx, gv.String())
 	if err != nil {
 		return nil, err
 	}
@@ -22,16 +25,16 @@ func (c *Client) StorageHashes(ctx context.Context, gv schema.GroupVersion) (map
 	return hashes, nil
 }
 
-// SchemaHashes are hashes of the OpenAPI documents of all groups and versions that upstream
-// describes. Where definitions may not be read they are what tells of another schema. They may also
-// change for nothing: upstream makes the documents anew now and then.
-func (c *Client) SchemaHashes(ctx context.Context) (map[schema.GroupVersion]string, error) {
+// ReadSchemaHashes reads the hashes of the OpenAPI documents of all groups and versions that
+// upstream describes. Where definitions may not be read they are what tells of another schema. They
+// may also change for nothing: upstream makes the documents again now and then.
+func ReadSchemaHashes(ctx context.Context, c *upstream.Client) (map[schema.GroupVersion]string, error) {
 	var index struct {
 		Paths map[string]struct {
 			URL string `json:"serverRelativeURL"`
 		} `json:"paths"`
 	}
-	if err := c.getJSON(ctx, request{verb: "get", path: "/openapi/v3"}, &index); err != nil {
+	if err := c.GetJSON(ctx, upstream.GetRequest{Verb: "get", Path: "/openapi/v3"}, &index); err != nil {
 		return nil, err
 	}
 	hashes := map[schema.GroupVersion]string{}

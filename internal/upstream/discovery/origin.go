@@ -1,7 +1,9 @@
-package upstream
+package discovery
 
 import (
 	"context"
+
+	"spillway/internal/upstream"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -69,14 +71,14 @@ func (s *apiService) origin() origin {
 	return o
 }
 
-// origins reads all APIServices. If the proxy may not, or there is no aggregator, everything is
+// readOrigins reads all APIServices. If the proxy may not, or there is no aggregator, everything is
 // taken for local.
-func (c *Client) origins(ctx context.Context) (origins, error) {
+func readOrigins(ctx context.Context, c *upstream.Client) (origins, error) {
 	var list struct {
 		Items []apiService `json:"items"`
 	}
-	if err := c.getJSON(ctx, request{verb: "list", path: apiServices}, &list); err != nil {
-		return nil, c.unlessHidden(ctx, err)
+	if err := c.GetJSON(ctx, upstream.GetRequest{Verb: "list", Path: apiServices}, &list); err != nil {
+		return nil, unlessHidden(ctx, c, err)
 	}
 	all := origins{}
 	for _, s := range list.Items {
@@ -85,19 +87,20 @@ func (c *Client) origins(ctx context.Context) (origins, error) {
 	return all, nil
 }
 
-// originOf reads one APIService, which is named after its group and version.
-func (c *Client) originOf(ctx context.Context, gv schema.GroupVersion) (origin, error) {
+// readOrigin reads one APIService, which is named after its group and version.
+func readOrigin(ctx context.Context, c *upstream.Client, gv schema.GroupVersion) (origin, error) {
 	var s apiService
-	if err := c.getJSON(ctx, request{verb: "get", path: apiServices + "/" + gv.Version + "." + gv.Group}, &s); err != nil {
-		return origin{}, c.unlessHidden(ctx, err)
+	path := apiServices + "/" + gv.Version + "." + gv.Group
+	if err := c.GetJSON(ctx, upstream.GetRequest{Verb: "get", Path: path}, &s); err != nil {
+		return origin{}, unlessHidden(ctx, c, err)
 	}
 	return s.origin(), nil
 }
 
 // unlessHidden drops the errors that say no more than that there is nothing for us to see. An
 // apiserver that has only begun forbids what it allows once it has read its rules.
-func (c *Client) unlessHidden(ctx context.Context, err error) error {
-	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) && !c.unready(ctx) {
+func unlessHidden(ctx context.Context, c *upstream.Client, err error) error {
+	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) && !c.IsUnready(ctx) {
 		return nil
 	}
 	return err

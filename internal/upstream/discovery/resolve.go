@@ -1,4 +1,4 @@
-package upstream
+package discovery
 
 import (
 	"cmp"
@@ -18,38 +18,39 @@ import (
 
 	"spillway/internal/editdistance"
 	"spillway/internal/object"
+	"spillway/internal/upstream"
 	"spillway/internal/upstream/transport"
 )
 
-// Resolved is what a name means, or why it means nothing: upstream does not know it, and Err says
-// what may have been meant, or it can never be cached (see Refusal).
-type Resolved struct {
+// Resolution is what a name means, or why it means nothing: upstream does not know it, and Err says
+// what may have been meant, or it can never be cached (see NotMirroredError).
+type Resolution struct {
 	Name     string
 	Resource *object.Resource // nil with an Err
 	Err      error
 }
 
 // Resolve finds the resources that args name, each `resource[.version][.group]` as kubectl takes
-// it: plural, singular or short name. Those that mean the same are there once. An error says that
-// upstream is Away, and nothing of any name.
-func (c *Client) Resolve(ctx context.Context, args []string) ([]Resolved, error) {
-	found, err := c.catalog(ctx)
+// it: plural, singular or short name. Those that mean the same are there once. An error
+// says that upstream is away (upstream.IsAway), and nothing of any name.
+func Resolve(ctx context.Context, c *upstream.Client, args []string) ([]Resolution, error) {
+	found, err := readCatalog(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	var resolved []Resolved
+	var resolved []Resolution
 	seen := map[schema.GroupVersionResource]bool{}
 	for _, arg := range args {
-		one := Resolved{Name: arg}
+		one := Resolution{Name: arg}
 		gvr, err := found.lookUp(ctx, arg)
 		if err == nil {
 			if seen[gvr] {
 				continue
 			}
 			seen[gvr] = true
-			one.Resource, err = c.describe(ctx, gvr, found.entries[gvr], found.origins[gvr.GroupVersion()])
+			one.Resource, err = describe(ctx, c, gvr, found.entries[gvr], found.origins[gvr.GroupVersion()])
 		}
-		if Away(err) {
+		if upstream.IsAway(err) {
 			return nil, err
 		}
 		one.Err = err
@@ -58,8 +59,8 @@ func (c *Client) Resolve(ctx context.Context, args []string) ([]Resolved, error)
 	return resolved, nil
 }
 
-// Unresolved is one line that names everything wrong with names, nil if nothing is.
-func Unresolved(resolved []Resolved) error {
+// UnresolvedError is one line that names everything wrong with names, nil if nothing is.
+func UnresolvedError(resolved []Resolution) error {
 	var wrong []string
 	for _, one := range resolved {
 		if one.Err != nil {
@@ -90,16 +91,16 @@ type catalog struct {
 	origins origins
 }
 
-// catalog reads upstream's discovery. A group whose server is gone is missing from it.
-func (c *Client) catalog(ctx context.Context) (*catalog, error) {
-	origins, err := c.origins(ctx)
+// readCatalog reads upstream's discovery. A group whose server is gone is missing from it.
+func readCatalog(ctx context.Context, c *upstream.Client) (*catalog, error) {
+	origins, err := readOrigins(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	cached := memory.NewMemCacheClientWithContext(c.discovery)
+	cached := memory.NewMemCacheClientWithContext(c.Discovery())
 	groups, err := restmapper.GetAPIGroupResourcesWithContext(ctx, cached)
 	if err != nil {
-		return nil, fmt.Errorf("discovery of %s: %w", c.base.Host, err)
+		return nil, fmt.Errorf("discovery of %s: %w", c.Base().Host, err)
 	}
 	found := &catalog{
 		mapper: restmapper.NewShortcutExpanderWithContext(
@@ -136,7 +137,7 @@ func (c *catalog) lookUp(ctx context.Context, arg string) (schema.GroupVersionRe
 		return gvr, nil
 	}
 	message := fmt.Sprintf("upstream serves no resource %q", arg)
-	if near := c.near(strings.ToLower(arg)); len(near) > 0 {
+	if near := c.suggestNames(strings.ToLower(arg)); len(near) > 0 {
 		message += "; did you mean " + strings.Join(near, ", ") + "?"
 	}
 	return schema.GroupVersionResource{}, unknownResourceError{message}
@@ -147,8 +148,8 @@ func (c *catalog) serves(gvr schema.GroupVersionResource) bool {
 	return ok
 }
 
-// near lists up to three names that arg may have been meant to be, the nearest first.
-func (c *catalog) near(arg string) []string {
+// suggestNames lists up to three names that arg may have been meant to be, the nearest first.
+func (c *catalog) suggestNames(arg string) []string {
 	resource, _, _ := strings.Cut(arg, ".")
 	allowed := 1 + len(resource)/4 // typing errors
 	best := map[string]int{}

@@ -1,4 +1,4 @@
-package upstream
+package wire
 
 import (
 	"bytes"
@@ -10,9 +10,13 @@ import (
 	"testing"
 	"testing/iotest"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"spillway/internal/object"
-	"spillway/internal/upstream/wire"
 )
+
+var configMaps = object.NewResource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"},
+	"ConfigMap", true, true)
 
 // chunkedReader is a body that arrives n bytes at a time.
 type chunkedReader struct {
@@ -38,22 +42,22 @@ func keysOf(items []*object.Object) string {
 	return strings.Join(keys, " ")
 }
 
-func TestDecodeList(t *testing.T) {
+func TestReadList(t *testing.T) {
 	const one, two = `{"metadata":{"name":"one","namespace":"a","resourceVersion":"1"},"data":{"k":"]}\\\",{["}}`,
 		`{ "metadata" : {"namespace":"a","name":"two","resourceVersion":"2"} }`
 	f := func(body, want string) {
 		t.Helper()
 		for n := 1; n <= len(body); n++ {
-			list, err := decodeList(configMaps, &chunkedReader{[]byte(body), n})
+			list, err := ReadList(configMaps, &chunkedReader{[]byte(body), n})
 			if err != nil {
 				t.Fatalf("%s in pieces of %d: %v", body, n, err)
 			}
-			if got := keysOf(list.objects) + "@" + list.meta.ResourceVersion + list.meta.Continue; got != want {
+			if got := keysOf(list.Objects) + "@" + list.Meta.ResourceVersion + list.Meta.Continue; got != want {
 				t.Fatalf("%s in pieces of %d: %s, want %s", body, n, got, want)
 			}
 		}
 		for cut := range body {
-			list, err := decodeList(configMaps, strings.NewReader(body[:cut]))
+			list, err := ReadList(configMaps, strings.NewReader(body[:cut]))
 			if cut < len(strings.TrimSpace(body)) && !errors.Is(err, io.ErrUnexpectedEOF) {
 				t.Fatalf("%s: got %v, %v", body[:cut], list, err)
 			}
@@ -69,7 +73,7 @@ func TestDecodeList(t *testing.T) {
 	f(`{}`, "@")
 }
 
-func TestDecodeListRefuses(t *testing.T) {
+func TestReadListRefuses(t *testing.T) {
 	for _, body := range []string{
 		`[]`, `{"items":{}}`, `{"items":1}`, `{"items":"null"}`, `{"items":[1]}`, `{"items":[{}]}`,
 		`{"items":[{"metadata":{"resourceVersion":"x"}}]}`,
@@ -78,20 +82,20 @@ func TestDecodeListRefuses(t *testing.T) {
 		`{"items":[{"metadata":{"name":"a","resourceVersion":"1"}} {"metadata":{"name":"a","resourceVersion":"1"}}]}`,
 		`{"items":[,]}`, `{"items":[}`,
 	} {
-		if list, err := decodeList(configMaps, strings.NewReader(body)); err == nil {
+		if list, err := ReadList(configMaps, strings.NewReader(body)); err == nil {
 			t.Errorf("%s is read as %+v", body, list)
 		}
 	}
 	broken := errors.New("the line is dead")
-	if _, err := decodeList(configMaps,
+	if _, err := ReadList(configMaps,
 		io.MultiReader(strings.NewReader(`{"items":[`), iotest.ErrReader(broken))); !errors.Is(err, broken) {
 		t.Errorf("a body that breaks off says %v", err)
 	}
 }
 
-// Whatever both decodeList and encoding/json accept, both understand alike, in whatever pieces it
+// Whatever both ReadList and encoding/json accept, both understand alike, in whatever pieces it
 // arrives.
-func FuzzDecodeList(f *testing.F) {
+func FuzzReadList(f *testing.F) {
 	for _, seed := range []string{
 		`{"kind":"PodList","metadata":{"resourceVersion":"7","continue":"c"},"items":[{"metadata":{"name":"\u0061\"",` +
 			`"resourceVersion":"1"}}, {"metadata":{"resourceVersion":"2"}}]}`,
@@ -101,8 +105,8 @@ func FuzzDecodeList(f *testing.F) {
 		f.Add([]byte(seed), uint8(3))
 	}
 	f.Fuzz(func(t *testing.T, body []byte, n uint8) {
-		list, err := decodeList(configMaps, &chunkedReader{bytes.Clone(body), int(n) + 1})
-		whole, wholeErr := decodeList(configMaps, bytes.NewReader(body))
+		list, err := ReadList(configMaps, &chunkedReader{bytes.Clone(body), int(n) + 1})
+		whole, wholeErr := ReadList(configMaps, bytes.NewReader(body))
 		if fmt.Sprint(err) != fmt.Sprint(wholeErr) {
 			t.Fatalf("in pieces %v, as a whole %v", err, wholeErr)
 		}
@@ -115,36 +119,36 @@ func FuzzDecodeList(f *testing.F) {
 		if members["items"] != nil && json.Unmarshal(members["items"], &items) != nil {
 			return
 		}
-		if len(items) != len(list.objects) || keysOf(list.objects) != keysOf(whole.objects) {
-			t.Fatalf("%d items %s, whole %s, want %d", len(list.objects), keysOf(list.objects), keysOf(whole.objects),
+		if len(items) != len(list.Objects) || keysOf(list.Objects) != keysOf(whole.Objects) {
+			t.Fatalf("%d items %s, whole %s, want %d", len(list.Objects), keysOf(list.Objects), keysOf(whole.Objects),
 				len(items))
 		}
 		for i := range items {
 			o, err := configMaps.Parse(items[i])
-			if err != nil || !bytes.Equal(o.JSON(), list.objects[i].JSON()) {
-				t.Fatalf("item %d is %s, want %s, %v", i, list.objects[i].JSON(), items[i], err)
+			if err != nil || !bytes.Equal(o.JSON(), list.Objects[i].JSON()) {
+				t.Fatalf("item %d is %s, want %s, %v", i, list.Objects[i].JSON(), items[i], err)
 			}
 		}
 	})
 }
 
 // A value may be larger than what is read at a time.
-func TestDecodeLargeList(t *testing.T) {
-	pad := strings.Repeat("x", 3*wire.Buffer)
+func TestReadLargeList(t *testing.T) {
+	pad := strings.Repeat("x", 3*Buffer)
 	body := `{"metadata":{"resourceVersion":"7"},"items":[`
 	for i := range 5 {
 		if i > 0 {
 			body += ","
 		}
 		body += fmt.Sprintf(`{"metadata":{"name":"n%d","namespace":"a","resourceVersion":"%d"},"data":{"pad":%q}}`, i, i+1,
-			pad[:i*wire.Buffer/2])
+			pad[:i*Buffer/2])
 	}
 	body += "]}"
-	list, err := decodeList(configMaps, strings.NewReader(body))
-	if err != nil || keysOf(list.objects) != "a/n0 a/n1 a/n2 a/n3 a/n4" {
-		t.Fatalf("%v, %v", keysOf(list.objects), err)
+	list, err := ReadList(configMaps, strings.NewReader(body))
+	if err != nil || keysOf(list.Objects) != "a/n0 a/n1 a/n2 a/n3 a/n4" {
+		t.Fatalf("%v, %v", keysOf(list.Objects), err)
 	}
-	for _, o := range list.objects {
+	for _, o := range list.Objects {
 		if cap(o.JSON()) > o.Size() {
 			t.Errorf("%s has room for %d bytes and is %d long", o.Key, cap(o.JSON()), o.Size())
 		}

@@ -1,4 +1,4 @@
-package upstream
+package probes
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"spillway/internal/object"
+	"spillway/internal/upstream"
 	"spillway/internal/upstream/transport"
 	"spillway/internal/upstream/wire"
 )
@@ -23,12 +24,14 @@ const historyGracePeriod = 10 * time.Second
 // History reads events of a resource from before its mirror began (design D6). Safe for use by many
 // goroutines; the caller bounds how many of its watches are open at once.
 type History struct {
-	client   *Client
+	client   *upstream.Client
 	resource *object.Resource
 }
 
 // NewHistory sends nothing yet. Its requests say "backfill" in their User-Agent.
-func (c *Client) NewHistory(r *object.Resource) *History { return &History{client: c, resource: r} }
+func NewHistory(c *upstream.Client, r *object.Resource) *History {
+	return &History{client: c, resource: r}
+}
 
 // HistoryStream is one watch of history, on the connection of a LIST that has just made its
 // apiserver current, so that a bookmark comes, and shows what was requested (design D7). It belongs
@@ -42,54 +45,40 @@ type HistoryStream struct {
 }
 
 // Begin asks for the store's revision, as Prober.Begin does.
-func (p *History) Begin(ctx context.Context) (uint64, *HistoryStream, error) {
-	l, err := p.client.probes.Take()
+func (h *History) Begin(ctx context.Context) (uint64, *HistoryStream, error) {
+	rv, l, err := takeCurrent(ctx, h.client, h.resource, "backfill")
 	if err != nil {
 		return 0, nil, err
 	}
-	rv, err := p.client.revision(ctx, l, p.request("list", p.resource.Path(), url.Values{"limit": {"1"}}, partialList))
-	if err != nil {
-		l.HangUp()
-		return 0, nil, err
-	}
-	return rv, &HistoryStream{history: p, link: l}, nil
-}
-
-func (p *History) request(verb, path string, query url.Values, accept string) request {
-	return request{
-		verb: verb, resource: p.resource.GVR.GroupResource(), path: path, query: query, accept: accept,
-		agent: p.client.cfg.UserAgent + " backfill",
-	}
+	return rv, &HistoryStream{history: h, link: l}, nil
 }
 
 // Watch begins to tell what a selector sees of what happened after from. It is upstream that
 // applies the selector: only upstream knows what objects were before.
-func (t *HistoryStream) Watch(ctx context.Context, sel object.Selector, from uint64) error {
-	if from == 0 || t.body != nil {
+func (s *HistoryStream) Watch(ctx context.Context, sel object.Selector, from uint64) error {
+	if from == 0 || s.body != nil {
 		// 0 would send the whole state
 		return errors.New("BUG: a watch of history needs a version to start from, and a connection")
 	}
-	query, err := queryOf(metav1.ListOptions{
-		Watch: true, AllowWatchBookmarks: true, ResourceVersion: strconv.FormatUint(from, 10),
+	r := upstream.GetRequestFor("watch", s.history.resource, metav1.ListOptions{
+		AllowWatchBookmarks: true, ResourceVersion: strconv.FormatUint(from, 10),
 		TimeoutSeconds: new(int64(proofSeconds)),
 		LabelSelector:  sel.LabelQuery(), FieldSelector: sel.FieldQuery(),
 	})
+	r.Path, r.Via, r.Purpose = s.history.path(sel), s.link, "backfill"
+	ctx, s.stop = context.WithTimeout(ctx, proofSeconds*time.Second+historyGracePeriod)
+	body, err := s.history.client.Get(ctx, r)
 	if err != nil {
+		s.hangUp()
 		return err
 	}
-	ctx, t.stop = context.WithTimeout(ctx, proofSeconds*time.Second+historyGracePeriod)
-	body, err := t.history.client.getWith(ctx, t.link, t.history.request("watch", t.history.path(sel), query, ""))
-	if err != nil {
-		t.hangUp()
-		return err
-	}
-	t.body, t.in = body, wire.NewLines(body)
+	s.body, s.in = body, wire.NewLines(body)
 	return nil
 }
 
 // path is where objects of the selector's namespace are.
-func (p *History) path(sel object.Selector) string {
-	path := p.resource.Path()
+func (h *History) path(sel object.Selector) string {
+	path := h.resource.Path()
 	if sel.Namespace == "" {
 		return path
 	}
@@ -100,47 +89,47 @@ func (p *History) path(sel object.Selector) string {
 // Next is the next event; without an object it is a bookmark: nothing more happened up to rv.
 // io.EOF is the end of the watch, which says nothing; an error that upstream sent is an
 // *apierrors.StatusError.
-func (t *HistoryStream) Next() (kind object.Type, o *object.Object, rv uint64, err error) {
-	line, err := t.in.Next()
+func (s *HistoryStream) Next() (kind object.Type, o *object.Object, rv uint64, err error) {
+	line, err := s.in.Next()
 	if err != nil {
 		return 0, nil, 0, err
 	}
-	what, raw, err := split(line)
+	what, raw, err := wire.SplitEvent(line)
 	if err != nil {
 		return 0, nil, 0, err
 	}
 	switch what {
 	case watch.Error:
-		return 0, nil, 0, statusError(raw)
+		return 0, nil, 0, wire.StatusError(raw)
 	case watch.Bookmark:
-		rv, _, _, err = versionOf(raw)
+		rv, _, _, err = wire.VersionOf(raw)
 		return 0, nil, rv, err
 	case watch.Modified:
 		kind = object.Modified
 	case watch.Deleted:
 		kind = object.Deleted
 	}
-	if o, err = parse(t.history.resource, raw); err != nil {
+	if o, err = wire.ParseObject(s.history.resource, raw); err != nil {
 		return 0, nil, 0, err
 	}
 	return kind, o, o.RV, nil
 }
 
 // Close gives the connection back, unless there may be more to come on it. Idempotent.
-func (t *HistoryStream) Close() {
+func (s *HistoryStream) Close() {
 	switch {
-	case t.link == nil:
-	case t.body == nil:
-		t.history.client.probes.Put(t.link)
-		t.link = nil
+	case s.link == nil:
+	case s.body == nil:
+		s.history.client.Links().Put(s.link)
+		s.link = nil
 	default:
-		_ = t.body.Close()
-		t.hangUp()
+		_ = s.body.Close()
+		s.hangUp()
 	}
 }
 
-func (t *HistoryStream) hangUp() {
-	t.stop()
-	t.link.HangUp()
-	t.link = nil
+func (s *HistoryStream) hangUp() {
+	s.stop()
+	s.link.HangUp()
+	s.link = nil
 }

@@ -11,35 +11,6 @@ import (
 	"spillway/internal/object"
 )
 
-// A list shows what a watch does, byte for byte: else every object would seem to be shown
-// otherwise.
-func TestObjects(t *testing.T) {
-	for _, res := range []*object.Resource{configMaps, widgets, nodes} {
-		s, c := apiserver(t, fakeapiserver.Options{})
-		namespace := ""
-		if res.Namespaced {
-			namespace = "a"
-		}
-		s.Create(res.GVR, namespace, "one")
-		s.Create(res.GVR, namespace, "two", fakeapiserver.WithLabel("<", "ü"))
-		sink := newRecorder()
-		mirror(t, c, res, sink)
-		sink.awaitState(t, s, res)
-		objects, err := c.Objects(deadline(t), res, s.Revision())
-		if err != nil || len(objects) != 2 {
-			t.Fatalf("%d objects, %v", len(objects), err)
-		}
-		for _, o := range objects {
-			if watched := sink.state[o.Key]; string(watched.JSON()) != string(o.JSON()) || watched.RV != o.RV {
-				t.Errorf("listed %s\nwatched %s", o.JSON(), watched.JSON())
-			}
-		}
-		if _, err := c.Objects(deadline(t), res, s.Revision()+1000); err == nil {
-			t.Error("a state was listed that is not there yet")
-		}
-	}
-}
-
 // Upstream's Warning is known as soon as the Sink knows anything (W-4).
 func TestWarning(t *testing.T) {
 	gvr := schema.GroupVersionResource{Group: "example.com", Version: "v1beta1", Resource: "gadgets"}
@@ -81,7 +52,7 @@ func TestEarlyEnd(t *testing.T) {
 	s, c := apiserver(t, fakeapiserver.Options{})
 	var ends atomic.Int32
 	sink := newRecorder()
-	r := mirror(t, c, widgets, sink, WithObserver(Observer{Ended: func() { ends.Add(1) }}))
+	r := mirror(t, c, widgets, sink, WithObserver(Observer{OnEarlyEnd: func() { ends.Add(1) }}))
 	sink.awaitState(t, s, widgets)
 	watching := func(n uint64) {
 		t.Helper()

@@ -1,4 +1,4 @@
-package upstream
+package probes
 
 import (
 	"context"
@@ -13,15 +13,16 @@ import (
 	"k8s.io/client-go/rest"
 
 	"spillway/internal/fakeapiserver"
+	"spillway/internal/upstream/upstreamtest"
 )
 
 func TestProbeAndProof(t *testing.T) {
 	for _, o := range []fakeapiserver.Options{{}, {TLS: true}, {HTTP2: true}} {
 		o.ProofDelay = time.Millisecond
 		eventually(t, "a proof on the connection of its probe, and another", func() bool {
-			s, c := apiserver(t, o)
+			s, c := upstreamtest.NewServer(t, o)
 			from := s.Create(configMaps.GVR, "a", "one")
-			p := c.NewProber(configMaps)
+			p := New(c, configMaps)
 			for range 2 { // the second time on what the first left behind
 				s.Create(fakeapiserver.Pods, "a", "", fakeapiserver.WithField("metadata.generateName", "elsewhere-"))
 				rv, probe, err := p.Begin(deadline(t))
@@ -62,8 +63,8 @@ func TestProbeAndProof(t *testing.T) {
 }
 
 func TestProbesReuseTheirConnection(t *testing.T) {
-	s, c := apiserver(t, fakeapiserver.Options{})
-	p := c.NewProber(configMaps)
+	s, c := upstreamtest.NewServer(t, fakeapiserver.Options{})
+	p := New(c, configMaps)
 	eventually(t, "three probes on one connection", func() bool {
 		for range 3 {
 			_, probe, err := p.Begin(deadline(t))
@@ -90,11 +91,11 @@ func TestProbesReuseTheirConnection(t *testing.T) {
 }
 
 func TestProofWithEvents(t *testing.T) {
-	s, c := apiserver(t, fakeapiserver.Options{ProofDelay: time.Millisecond})
+	s, c := upstreamtest.NewServer(t, fakeapiserver.Options{ProofDelay: time.Millisecond})
 	from := s.Create(configMaps.GVR, "a", "one")
 	s.Update(configMaps.GVR, "a", "one", fakeapiserver.WithData("k", "v"))
 	last := s.Delete(configMaps.GVR, "a", "one")
-	rv, probe, err := c.NewProber(configMaps).Begin(deadline(t))
+	rv, probe, err := New(c, configMaps).Begin(deadline(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,11 +107,11 @@ func TestProofWithEvents(t *testing.T) {
 }
 
 func TestProofFails(t *testing.T) {
-	s, c := apiserver(t, fakeapiserver.Options{ProofDelay: time.Millisecond})
+	s, c := upstreamtest.NewServer(t, fakeapiserver.Options{ProofDelay: time.Millisecond})
 	from := s.Create(configMaps.GVR, "a", "one")
 	s.Create(configMaps.GVR, "a", "two")
 	s.ForgetHistory(configMaps.GVR)
-	p := c.NewProber(configMaps)
+	p := New(c, configMaps)
 	_, probe, err := p.Begin(deadline(t))
 	if err != nil {
 		t.Fatal(err)
@@ -126,7 +127,7 @@ func TestProofFails(t *testing.T) {
 	if _, _, err := p.Begin(deadline(t)); !apierrors.IsForbidden(err) {
 		t.Errorf("probe: %v", err)
 	}
-	if st := p.Stats(); st.Failed != 2 {
+	if st := p.Stats(); st.Failures != 2 {
 		t.Errorf("stats %+v", st)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -143,7 +144,7 @@ func TestProofWithoutBookmark(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		if r.URL.Query().Get("watch") != "" {
-			_, _ = w.Write([]byte(frame("ADDED", configMap("a", 18, "x"))))
+			_, _ = w.Write([]byte(`{"type":"ADDED","object":{"metadata":{"resourceVersion":"18"}}}` + "\n"))
 			return
 		}
 		if closing.Load() {
@@ -153,7 +154,7 @@ func TestProofWithoutBookmark(t *testing.T) {
 	}))
 	defer s.Close()
 	eventually(t, "a proof on the connection of its probe", func() bool {
-		p := clientFor(t, &rest.Config{Host: s.URL}).NewProber(configMaps)
+		p := New(upstreamtest.NewClient(t, &rest.Config{Host: s.URL}), configMaps)
 		for _, apart := range []bool{false, true} {
 			closing.Store(apart)
 			rv, probe, err := p.Begin(deadline(t))
@@ -170,9 +171,47 @@ func TestProofWithoutBookmark(t *testing.T) {
 			}
 			probe.Close()
 		}
-		if got, want := p.Stats(), (ProbeStats{Probes: 2, Proofs: 2, Unproven: 2, Apart: 1}); got != want {
+		if got, want := p.Stats(), (ProbeStats{Probes: 2, Proofs: 2, WithoutBookmark: 2, OtherConnections: 1}); got != want {
 			t.Errorf("stats %+v", got)
 		}
 		return true
 	})
+}
+
+// A quiet resource is proven by a bookmark, one that has changed by its last event, and one at
+// upstream's own version by nothing more.
+func TestThrough(t *testing.T) {
+	s, c := upstreamtest.NewServer(t, fakeapiserver.Options{ProofDelay: time.Millisecond})
+	from := s.Create(configMaps.GVR, "a", "one")
+	f := func(from, wantLast, wantReached uint64) {
+		t.Helper()
+		last, reached, err := New(c, configMaps).ProveThrough(deadline(t), from)
+		if err != nil || last != wantLast || reached < wantReached {
+			t.Errorf("from %d: got %d, %d, %v, want %d, %d", from, last, reached, err, wantLast, wantReached)
+		}
+	}
+	f(from, from, from)
+	if n := len(s.RequestsFor(configMaps.GVR, "watch")); n != 0 {
+		t.Errorf("%d watches", n)
+	}
+	elsewhere := s.Create(fakeapiserver.Pods, "a", "two")
+	f(from, from, elsewhere)
+	second := s.Create(configMaps.GVR, "a", "three")
+	f(from, second, second)
+	f(second+100, second+100, second) // history was rewritten: reached is below
+	if _, reached, _ := New(c, configMaps).ProveThrough(deadline(t), second+100); reached >= second+100 {
+		t.Errorf("reached %d, beyond upstream's own version", reached)
+	}
+}
+
+// Without an answer there is no proof.
+func TestThroughFails(t *testing.T) {
+	s, c := upstreamtest.NewServer(t, fakeapiserver.Options{})
+	from := s.Create(configMaps.GVR, "a", "one")
+	s.Create(fakeapiserver.Pods, "a", "two")
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond) // before a bookmark can come
+	defer cancel()
+	if last, reached, err := New(c, configMaps).ProveThrough(ctx, from); err == nil {
+		t.Errorf("proven through %d by %d", reached, last)
+	}
 }

@@ -1,4 +1,4 @@
-package upstream
+package discovery
 
 import (
 	"context"
@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"net/url"
 	"regexp"
 	"strings"
 
@@ -14,12 +13,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"spillway/internal/object"
+	"spillway/internal/upstream"
 )
 
 const (
 	customResourceDefinitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 	// crdPage bounds what is in memory at once: a definition may be a megabyte.
-	crdPage = "50"
+	crdPage = 50
 )
 
 // definition is the little that we read of a CustomResourceDefinition.
@@ -79,8 +79,8 @@ func (d *definition) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// established reports that upstream serves what is defined.
-func (d *definition) established() bool {
+// isEstablished reports that upstream serves what is defined.
+func (d *definition) isEstablished() bool {
 	for _, c := range d.Status.Conditions {
 		if c.Type == "Established" {
 			return c.Status == "True"
@@ -124,19 +124,19 @@ func (d *definition) resource(gvr schema.GroupVersionResource, entry metav1.APIR
 	return r
 }
 
-// definition reads the definition of one custom resource; nil if the proxy may not.
-func (c *Client) definition(ctx context.Context, gr schema.GroupResource) (*definition, error) {
-	d := new(definition)
-	if err := c.getJSON(ctx, request{verb: "get", path: customResourceDefinitions + "/" + gr.String()}, d); err != nil {
-		return nil, c.unlessHidden(ctx, err)
+// readDefinition reads the definition of one custom resource; nil if the proxy may not.
+func readDefinition(ctx context.Context, c *upstream.Client, gr schema.GroupResource) (*definition, error) {
+	d, path := new(definition), customResourceDefinitions+"/"+gr.String()
+	if err := c.GetJSON(ctx, upstream.GetRequest{Verb: "get", Path: path}, d); err != nil {
+		return nil, unlessHidden(ctx, c, err)
 	}
 	return d, nil
 }
 
-// definitions reads all of them.
-func (c *Client) definitions(ctx context.Context) (map[schema.GroupResource]*definition, error) {
+// readDefinitions reads all of them.
+func readDefinitions(ctx context.Context, c *upstream.Client) (map[schema.GroupResource]*definition, error) {
 	all := map[schema.GroupResource]*definition{}
-	query := url.Values{"limit": {crdPage}}
+	r := upstream.GetRequest{Verb: "list", Path: customResourceDefinitions, Options: metav1.ListOptions{Limit: crdPage}}
 	for {
 		var page struct {
 			Metadata struct {
@@ -144,8 +144,8 @@ func (c *Client) definitions(ctx context.Context) (map[schema.GroupResource]*def
 			} `json:"metadata"`
 			Items []*definition `json:"items"`
 		}
-		if err := c.getJSON(ctx, request{verb: "list", path: customResourceDefinitions, query: query}, &page); err != nil {
-			return all, c.unlessHidden(ctx, err)
+		if err := c.GetJSON(ctx, r, &page); err != nil {
+			return all, unlessHidden(ctx, c, err)
 		}
 		for _, d := range page.Items {
 			all[schema.GroupResource{Group: d.Spec.Group, Resource: d.Spec.Names.Plural}] = d
@@ -153,6 +153,6 @@ func (c *Client) definitions(ctx context.Context) (map[schema.GroupResource]*def
 		if page.Metadata.Continue == "" {
 			return all, nil
 		}
-		query.Set("continue", page.Metadata.Continue)
+		r.Options.Continue = page.Metadata.Continue
 	}
 }

@@ -1,0 +1,17 @@
+// Package discovery finds out which resources upstream serves, what they are, and when that
+// changes.
+//
+//	--resources ──▶ Resolve ───────┐
+//	everything  ──▶ Discover ──────┼──▶ catalog, origins, definitions ──▶ object.Resource, or
+//	a new CRD   ──▶ ReadResource ──┘                                      NotMirroredError
+//
+//	definitions or APIServices ──watch──▶ FollowDefinitions, FollowServices
+//	where these may not be read ──poll──▶ ReadStorageHashes, ReadSchemaHashes
+//
+// A resource is built in, custom, or of an aggregated server, and its bytes depend on which
+// (origin). A custom one has a definition, whose epoch names all that upstream's answers are made
+// from (definition.Epoch).
+//
+// Invariant: what may not be read counts as kube-apiserver's own. An error says that upstream is
+// away, that it does not serve the resource, or that the resource is never mirrored.
+package discovery

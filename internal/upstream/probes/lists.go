@@ -1,0 +1,147 @@
+package probes
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"spillway/internal/object"
+	"spillway/internal/upstream"
+	"spillway/internal/upstream/wire"
+)
+
+const (
+	// exactPage is how many objects of an exact state are requested at a time.
+	exactPage = 500
+	// trailerBytes bounds what is read of a list after its end.
+	trailerBytes = 16 << 20
+)
+
+// State asks for the version of every object, by key, in a state that is not older than the call,
+// and for the state's own version: a LIST of metadata. It is one request without pages, which no
+// balancer can split and which upstream answers from its watch cache. Its connection is whichever
+// comes.
+func (p *Prober) State(ctx context.Context) (uint64, map[string]uint64, error) {
+	p.states.Add(1)
+	rv, versions, err := p.state(ctx)
+	if err != nil && !errors.Is(ctx.Err(), context.Canceled) {
+		p.failures.Add(1)
+	}
+	return rv, versions, err
+}
+
+func (p *Prober) state(ctx context.Context) (uint64, map[string]uint64, error) {
+	body, err := p.client.Get(ctx, p.request("list", metav1.ListOptions{}))
+	if err != nil {
+		return 0, nil, err
+	}
+	defer body.Close()
+	versions := map[string]uint64{}
+	page, err := readVersions(body, func(key string, rv uint64) { versions[key] = rv })
+	if err == nil && page.Continue != "" {
+		err = errors.New("a LIST without a limit has more pages")
+	}
+	if err != nil {
+		return 0, nil, fmt.Errorf("state of %s: %w", p.resource, err)
+	}
+	rv, err := wire.ParseRV(page.ResourceVersion)
+	return rv, versions, err
+}
+
+// ReadVersions calls onVersion for every object, by key and in upstream's order, in the state at
+// exactly rv: in pages, as metadata. An error may come when some have been reported already; one
+// that is a 410 says that the state is no longer known.
+func (p *Prober) ReadVersions(ctx context.Context, rv uint64, onVersion func(key string, rv uint64)) error {
+	for o := exactly(rv, exactPage); ; {
+		next, err := p.readVersionsPage(ctx, o, onVersion)
+		if err != nil || next == "" {
+			return err
+		}
+		o = metav1.ListOptions{Limit: exactPage, Continue: next}
+	}
+}
+
+// exactly is a list at a version.
+func exactly(rv uint64, limit int64) metav1.ListOptions {
+	return metav1.ListOptions{
+		ResourceVersion: strconv.FormatUint(rv, 10), ResourceVersionMatch: metav1.ResourceVersionMatchExact, Limit: limit,
+	}
+}
+
+func (p *Prober) readVersionsPage(ctx context.Context, o metav1.ListOptions, onVersion func(string, uint64)) (
+	next string, err error) {
+	body, err := p.getExactPage(ctx, o, true)
+	if err != nil {
+		return "", err
+	}
+	defer body.Close()
+	page, err := readVersions(body, onVersion)
+	if err != nil {
+		return "", fmt.Errorf("versions of %s: %w", p.resource, err)
+	}
+	return page.Continue, nil
+}
+
+// readVersions calls onVersion for every object of a page, by key and in upstream's order. The page
+// may be long: metadata has up to 256 KiB of annotations.
+func readVersions(body io.Reader, onVersion func(key string, rv uint64)) (metav1.ListMeta, error) {
+	meta, err := wire.ReadItems(body, func(raw []byte) error {
+		rv, key, _, err := wire.VersionOf(raw)
+		if err == nil {
+			onVersion(key, rv)
+		}
+		return err
+	})
+	if err == nil { // to its end, so that the connection stays
+		_, err = io.Copy(io.Discard, io.LimitReader(body, trailerBytes))
+	}
+	return meta, err
+}
+
+// ListFrom lists at most limit objects from a key on, as they are in the state at exactly rv.
+func (p *Prober) ListFrom(ctx context.Context, rv uint64, key string, limit int64) ([]*object.Object, error) {
+	body, err := p.getExactPage(ctx, metav1.ListOptions{Limit: limit, Continue: continueAt(rv, key)}, false)
+	if err != nil {
+		return nil, err
+	}
+	return p.readObjects(body)
+}
+
+// continueAt is a continue token of a list over all namespaces that goes on with a key. Tokens name
+// no more than that, so that any server takes those of any other (W-80, W-81).
+func continueAt(rv uint64, key string) string {
+	text := fmt.Sprintf(`{"v":"meta.k8s.io/v1","rv":%d,"start":%q}`, rv, "/"+key)
+	return base64.RawURLEncoding.EncodeToString([]byte(text))
+}
+
+// getExactPage requests a page. These requests say "check" in their User-Agent.
+func (p *Prober) getExactPage(ctx context.Context, o metav1.ListOptions, onlyMetadata bool) (io.ReadCloser, error) {
+	r := upstream.GetRequestFor("list", p.resource, o)
+	r.OnlyMetadata, r.Purpose = onlyMetadata, "check"
+	return p.client.Get(ctx, r)
+}
+
+// ListObjects lists the resource as upstream shows it now, at a version that is not older than rv.
+// It is for what changes the bytes of objects without an event, where Reflector.Relist would be a
+// gap in history for nothing.
+func (p *Prober) ListObjects(ctx context.Context, rv uint64) ([]*object.Object, error) {
+	body, err := p.client.Get(ctx, upstream.GetRequestFor("list", p.resource, metav1.ListOptions{
+		ResourceVersion: strconv.FormatUint(rv, 10), ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
+	}))
+	if err != nil {
+		return nil, err
+	}
+	return p.readObjects(body)
+}
+
+// readObjects reads a list, and closes it.
+func (p *Prober) readObjects(body io.ReadCloser) ([]*object.Object, error) {
+	defer body.Close()
+	list, err := wire.ReadList(p.resource, body)
+	return list.Objects, err
+}
