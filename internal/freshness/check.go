@@ -10,66 +10,15 @@ import (
 )
 
 const (
-	// bookmarkInterval is how soon one watch for a bookmark may follow another. Such a watch takes up
-	// to 1.7 s (W-211 i), so two overlap while flights keep coming: a new flight waits for the next
-	// one, not for the end of this one. Mostly the bookmark of this one serves it, too, because it is
-	// sent after R.
-	bookmarkInterval = time.Second
 	// bookmarkTimeout bounds such a watch, which upstream is to end after 3 s: a slow one takes a
 	// little longer.
 	bookmarkTimeout = 5 * time.Second
-	// comparisonInterval is the time between two reads of upstream's state, whatever becomes of them.
-	// It leaves the next one half of the time that a request has.
-	comparisonInterval = proofTimeout / 2
 	// comparedObjectsLimit is how many objects a state may have to be compared. Their metadata is sent
 	// sooner than the bookmark, and costs upstream no more than the LIST that a client would have
 	// sent. A larger state is never read: an upstream that is slow to send the bookmark would get the
 	// more expensive question.
 	comparedObjectsLimit = 500
 )
-
-// proofWaiter is one flight that waits for a state that is complete through rv.
-type proofWaiter struct {
-	// Static after construction.
-	rv        uint64
-	satisfied chan *cache.Snapshot
-	answered  chan struct{} // closed when its watch for a bookmark has ended
-
-	asked bool // a watch for a bookmark has begun for it
-	// Why the last bookmark and the last comparison did not satisfyWaiters it.
-	bookmarkErr, comparisonErr error
-}
-
-// revision is R, and the connection that it came on.
-type revision struct {
-	rv         uint64
-	generation uint64 // of the cache, before the query
-	proof      Proof
-}
-
-// rounds are checks of upstream, each for all flights that wait when it begins. They begin an
-// interval apart and may overlap, so one that hangs holds up no other. Prover.mu guards them.
-type rounds struct {
-	interval  time.Duration // static
-	next      time.Time     // when the next one may begin
-	scheduled bool          // it has its time
-}
-
-// scheduleLocked has the next round begin as soon as it may.
-func (r *rounds) scheduleLocked(begin func()) {
-	if !r.scheduled {
-		r.scheduled = true
-		time.AfterFunc(time.Until(r.next), begin)
-	}
-}
-
-// noteErrorLocked notes the error of a round. After a refusal the next one waits for its
-// Retry-After.
-func (r *rounds) noteErrorLocked(began time.Time, err error) {
-	if again := began.Add(pauseAfter(err)); err != nil && again.After(r.next) {
-		r.next = again
-	}
-}
 
 // awaitCheck has upstream checked, and returns the first state through R that comes of it, or of
 // the mirror's own stream. It gives up when ctx ends, but not before upstream has answered.

@@ -1,6 +1,10 @@
 package h2
 
 import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
 	"golang.org/x/net/http2"
 )
 
@@ -126,3 +130,72 @@ func (c *Conn) receiveReset(f *http2.RSTStreamFrame) error {
 
 // isIdleStream reports that a stream has yet to be opened.
 func (c *Conn) isIdleStream(id uint32) bool { return id%2 == 0 || id > c.lastStreamID }
+
+// takeAll takes the whole frames of an input. With quick, it stops before one that is not quick to
+// take, or after many, and reports that: slow. An error is the end of the connection.
+func (c *Conn) takeAll(in *input, quick bool) (slow bool, err error) {
+	if c.ignoring {
+		in.from = in.to // so that what was sent last is not lost to a reset
+		return false, nil
+	}
+	if !c.prefaced {
+		if in.to-in.from < len(http2.ClientPreface) {
+			return false, nil
+		}
+		preface := string(in.buffer[in.from:][:len(http2.ClientPreface)])
+		in.from += len(preface)
+		if preface != http2.ClientPreface {
+			return false, fmt.Errorf("began with %q", preface)
+		}
+		c.prefaced = true
+	}
+	corked := false
+	defer func() { c.cork(&corked, false) }()
+	taken := 0
+	for length, ok := in.frameLength(); ok; length, ok = in.frameLength() {
+		short := in.isQuick()
+		if quick && (!short || taken == quickFrames) {
+			return true, nil
+		}
+		taken++
+		c.cork(&corked, short)
+		frame, err := c.takeOne(in, length)
+		switch {
+		case err == nil:
+			err = c.takeFrame(frame)
+		case errors.Is(err, http2.ErrFrameTooLarge):
+			err = http2.ConnectionError(http2.ErrCodeFrameSize)
+		}
+		var stream http2.StreamError
+		var all http2.ConnectionError
+		switch {
+		case err == nil:
+		case errors.As(err, &stream):
+			c.refuseStream(stream)
+		case errors.As(err, &all):
+			c.goAway(http2.ErrCode(all))
+			if frame == nil || c.connLost { // where the next one begins is not known, or what it says
+				c.ignoring, c.closeErr = true, all
+				in.from = in.to
+				return false, nil
+			}
+		default:
+			return false, err
+		}
+	}
+	return false, nil
+}
+
+// takeOne reads the frame that comes next, which is whole. Between the frames of a head there may
+// be no other (RFC 9113, section 4.3).
+func (c *Conn) takeOne(in *input, length int) (http2.Frame, error) {
+	h := in.buffer[in.from:]
+	continued, id := http2.FrameType(h[3]) == http2.FrameContinuation, binary.BigEndian.Uint32(h[5:])&maxWindow
+	if b := c.incoming; (b != nil) != continued || b != nil && b.headers.StreamID != id {
+		if length <= frameHeader+minFrame {
+			return nil, http2.ConnectionError(http2.ErrCodeProtocol)
+		}
+	}
+	c.longInput = c.longInput || length > keptFrame
+	return in.takeFrame(length)
+}

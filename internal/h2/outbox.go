@@ -123,39 +123,3 @@ func (c *Conn) takeFrames() *[]byte {
 	}
 	return frames
 }
-
-// wakeWaiting wakes those that wait for wakeWaiting. Called with mu held.
-func (c *Conn) wakeWaiting() {
-	waiting := c.outbox.waiting
-	c.outbox.waiting = nil
-	for _, s := range waiting {
-		s.waiting = false
-		s.notify()
-	}
-}
-
-// putData puts as much of b as the windows and the outbox allow, and reports how much that is. end
-// ends the stream with the last byte. Called with mu held.
-func (c *Conn) putData(s *Stream, b []byte, end bool, full int) int {
-	taken := 0
-	for {
-		n := min(len(b)-taken, c.maxFrame)
-		if n > 0 {
-			n = int(min(int64(n), s.window, c.window, int64(full-c.outbox.len())))
-			if n <= 0 {
-				break
-			}
-		}
-		taken += n
-		last := taken == len(b)
-		if n > 0 || end {
-			c.outbox.putData(s.id, b[taken-n:taken], end && last)
-		}
-		s.window -= int64(n)
-		c.window -= int64(n)
-		if last {
-			break
-		}
-	}
-	return taken
-}

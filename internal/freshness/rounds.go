@@ -1,0 +1,60 @@
+package freshness
+
+import (
+	"spillway/internal/cache"
+	"time"
+)
+
+const (
+	// bookmarkInterval is how soon one watch for a bookmark may follow another. Such a watch takes up
+	// to 1.7 s (W-211 i), so two overlap while flights keep coming: a new flight waits for the next
+	// one, not for the end of this one. Mostly the bookmark of this one serves it, too, because it is
+	// sent after R.
+	bookmarkInterval = time.Second
+	// comparisonInterval is the time between two reads of upstream's state, whatever becomes of them.
+	// It leaves the next one half of the time that a request has.
+	comparisonInterval = proofTimeout / 2
+)
+
+// proofWaiter is one flight that waits for a state that is complete through rv.
+type proofWaiter struct {
+	// Static after construction.
+	rv        uint64
+	satisfied chan *cache.Snapshot
+	answered  chan struct{} // closed when its watch for a bookmark has ended
+
+	asked bool // a watch for a bookmark has begun for it
+	// Why the last bookmark and the last comparison did not satisfy it.
+	bookmarkErr, comparisonErr error
+}
+
+// revision is R, and the connection that it came on.
+type revision struct {
+	rv         uint64
+	generation uint64 // of the cache, before the query
+	proof      Proof
+}
+
+// rounds are checks of upstream, each for all flights that wait when it begins. They begin an
+// interval apart and may overlap, so one that hangs holds up no other. Prover.mu guards them.
+type rounds struct {
+	interval  time.Duration // static
+	next      time.Time     // when the next one may begin
+	scheduled bool          // it has its time
+}
+
+// scheduleLocked has the next round begin as soon as it may.
+func (r *rounds) scheduleLocked(begin func()) {
+	if !r.scheduled {
+		r.scheduled = true
+		time.AfterFunc(time.Until(r.next), begin)
+	}
+}
+
+// noteErrorLocked notes the error of a round. After a refusal the next one waits for its
+// Retry-After.
+func (r *rounds) noteErrorLocked(began time.Time, err error) {
+	if again := began.Add(pauseAfter(err)); err != nil && again.After(r.next) {
+		r.next = again
+	}
+}
