@@ -233,7 +233,7 @@ func (f *Prover) runFlight(fl *proofFlight) {
 	began := time.Now()
 	answer, err := f.queryRV()
 	fl.rv, fl.err = answer.rv, err
-	var w *proofWaiter // nil: no request mustProve
+	var w *proofWaiter // nil: no request needs the proof
 	switch {
 	case err != nil:
 	case fl.mustProve:
@@ -316,7 +316,7 @@ func pauseAfter(err error) time.Duration {
 }
 
 // proveFlight waits until the cache is complete through R: by the mirror's own stream, or, if a
-// request mustProve, by a check of upstream.
+// request needs the proof, by a check of upstream.
 func (f *Prover) proveFlight(fl *proofFlight, w *proofWaiter) (*cache.Snapshot, error) {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), proofTimeout, ErrNotProven)
 	defer cancel()
