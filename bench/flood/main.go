@@ -68,7 +68,7 @@ func run(ctx context.Context, r *rig.Report) error {
 		if *grown {
 			return heads(ctx, p, direct, token, r)
 		}
-		return attackShapes(ctx, p, direct, token, r)
+		return attackShapes(ctx, p, config.Host, direct, token, r)
 	}
 	for _, part := range []struct {
 		name string

@@ -35,6 +35,9 @@ type shape struct {
 	protocols   []string                      // of TLS
 	certificate func() func() tls.Certificate // nil: none
 	atOnce      bool                          // it comes again at once: its price is what it attacks with
+	// handshakes says that the attack is a load of handshakes, which any server has to do: the client
+	// may wait for as long as beside the same attack at kube-apiserver.
+	handshakes bool
 	// attack sends what it sends over a new connection. What it returns is kept until it is cut.
 	attack func(ctx context.Context, c net.Conn) error
 }
@@ -55,7 +58,7 @@ var shapes = []shape{
 		attack: takeNothing},
 	{name: "a certificate of 240 kB", connections: 8, tls: true, certificate: dense, attack: sends(smallGet)},
 	{name: "certificates with many authorities, a connection for each request", connections: 4, tls: true,
-		certificate: manyAuthorities, attack: askOnce, atOnce: true},
+		certificate: manyAuthorities, attack: askOnce, atOnce: true, handshakes: true},
 	{name: "certificates with many authorities, one connection", connections: 4, tls: true,
 		certificate: manyAuthorities, attack: askAlways},
 }
@@ -63,10 +66,13 @@ var shapes = []shape{
 const smallGet = "GET /api/v1/namespaces/default/configmaps/x HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 // attackShapes measures a normal client without and with each shape.
-func attackShapes(ctx context.Context, p *rig.Proxy, direct kubernetes.Interface, token string,
+func attackShapes(ctx context.Context, p *rig.Proxy, upstream string, direct kubernetes.Interface, token string,
 	r *rig.Report) error {
-	client, err := newClient(ctx, &rest.Config{Host: p.TLSURL, QPS: -1, BearerToken: token,
-		TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, direct)
+	clientOf := func(url string) (*client, error) {
+		return newClient(ctx, &rest.Config{Host: url, QPS: -1, BearerToken: token,
+			TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, direct)
+	}
+	client, err := clientOf(p.TLSURL)
 	if err != nil {
 		return err
 	}
@@ -88,7 +94,24 @@ func attackShapes(ctx context.Context, p *rig.Proxy, direct kubernetes.Interface
 		}
 		r.Note(s.name+": without", "%s", without)
 		r.Note(s.name+": with", "%s; %d MB resident", with, memory.RSS>>20)
-		checkServed(r, s.name, without, with)
+		if !s.handshakes {
+			checkServed(r, s.name, without, with)
+			continue
+		}
+		there, err := clientOf(upstream)
+		if err != nil {
+			return err
+		}
+		stop, err = startAttack(strings.TrimPrefix(upstream, "https://"), s.connections, i)
+		if err != nil {
+			there.stop()
+			return err
+		}
+		same := there.measure(ctx, *storm)
+		stop()
+		there.stop()
+		r.Note(s.name+": the client and the attack at kube-apiserver", "%s", same)
+		checkServed(r, s.name, without.orSlower(same), with)
 	}
 	return nil
 }
