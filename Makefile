@@ -80,7 +80,7 @@ conformance-full: controlplane ## The same with every combination of options, an
 fuzz-diff: REQUESTS ?= 20000
 fuzz-diff: MINUTES ?= 15
 fuzz-diff: SEED ?= $(shell od -An -N3 -tu4 /dev/urandom | tr -d ' ')
-fuzz-diff: controlplane ## Send both the same random requests (REQUESTS=20000, at most MINUTES=15; LATE=random), and shrink what differs (SEED=)
+fuzz-diff: controlplane ## Send both the same random requests (REQUESTS=20000, at most MINUTES=15; LATE=random), and shrink what differs (SEED=); then start the watches among them, at most as long, and write when their heads are there
 	cd test && go test -v -count=1 -timeout=0 ./e2e/fuzzdiff $(if $(LATE),-share=0) -late=$(LATE) -requests=$(REQUESTS) -minutes=$(MINUTES) -seed=$(SEED)
 
 watchstart: controlplane ## Start watches, write the moment the head is there, and compare with kube-apiserver's: 60 for each lateness of its answers

@@ -84,6 +84,7 @@ func TestConformance(t *testing.T) {
 		{name: "fields", run: s.testFields},
 		{name: "apart", run: s.testApart, pace: slow},
 		{name: "delegation", run: s.testDelegation, pace: slow},
+		{name: "late snapshot", run: s.testLateSnapshot},
 		{name: "bookmarks", run: s.testBookmarkPeriod, pace: slowest},
 		{name: "without etcd", run: s.testWithoutEtcd, pace: slow},
 		{name: "informers through a crash", run: s.testInformersThroughCrash, pace: slowest},

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"spillway/test/framework/exchange"
 	"spillway/test/framework/process"
@@ -48,15 +49,24 @@ type writeScript struct {
 // watcherGroup is one watcher on every side, in every protocol.
 type watcherGroup struct {
 	watcher
-	atOnce  bool // the first write comes when the heads are there, however much of the state is
+	atOnce  bool        // the first write comes when the heads are there, however much of the state is
+	proxied []*endpoint // the ways through the proxy
 	streams map[*endpoint]*stream
 }
 
 func (s *suite) sides() []*endpoint { return []*endpoint{s.direct, s.plain, s.secure} }
 
-// told are the sides that a watcher is open on.
-func (s *suite) told(w watcher) []*endpoint {
-	return []*endpoint{s.reference(w, s.plain), s.reference(w, s.secure2), s.plain, s.secure, s.secure2}
+// ways are the ways through the proxy.
+func (s *suite) ways() []*endpoint { return []*endpoint{s.plain, s.secure, s.secure2} }
+
+// told are the sides that a group's watcher is open on.
+func (s *suite) told(a *watcherGroup) (sides []*endpoint) {
+	for _, e := range a.proxied {
+		if direct := s.reference(a.watcher, e); !slices.Contains(sides, direct) {
+			sides = append(sides, direct)
+		}
+	}
+	return append(sides, a.proxied...)
 }
 
 // reference is the apiserver that a way through the proxy is compared with: the newest, where
@@ -82,12 +92,12 @@ func (s *suite) play(t *testing.T, p writeScript) {
 			v := w
 			v.name += " " + from
 			v.query += from
-			audiences = append(audiences, &watcherGroup{watcher: v})
+			audiences = append(audiences, &watcherGroup{watcher: v, proxied: s.ways()})
 		}
 		if s.skew == nil { // an older apiserver's state may be of any age
 			v := w
 			v.name, v.query = v.name+" at once", v.query+marked
-			atOnce = append(atOnce, &watcherGroup{watcher: v, atOnce: true})
+			atOnce = append(atOnce, &watcherGroup{watcher: v, atOnce: true, proxied: s.ways()})
 		}
 	}
 	s.openAll(ctx, t, audiences...)
@@ -133,7 +143,7 @@ func (s *suite) openAll(ctx context.Context, t *testing.T, audiences ...*watcher
 	var mu sync.Mutex
 	for _, a := range audiences {
 		a.streams = map[*endpoint]*stream{}
-		for _, e := range s.told(a.watcher) {
+		for _, e := range s.told(a) {
 			opening.Go(func() {
 				st, err := a.open(ctx, t, e)
 				if err != nil {
@@ -154,10 +164,17 @@ func (s *suite) openAll(ctx context.Context, t *testing.T, audiences ...*watcher
 
 // open opens it on one side, and reads the state that it begins with. Where the state could not be
 // proven in time the API server itself answers (W-216): the watch is opened again until it is
-// answered from memory.
+// answered from memory. So is one that is refused because many wait for late answers.
 func (a *watcherGroup) open(ctx context.Context, t *testing.T, e *endpoint) (*stream, error) {
 	for {
 		st, err := e.open(ctx, request{Target: a.path + "?watch=1&timeoutSeconds=600" + a.query, Header: a.header})
+		if errors.Is(err, errBusy) && !late.Prompt() {
+			select {
+			case <-time.After(time.Second): // as its Retry-After says
+				continue
+			case <-ctx.Done():
+			}
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -224,16 +241,9 @@ func (s *suite) hear(t *testing.T, a *watcherGroup) []event {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), process.Patience)
 	defer cancel()
-	told := map[*endpoint][]event{}
-	for _, e := range s.told(a.watcher) {
-		st := a.streams[e]
-		told[e] = append(st.events, collect(ctx, t, st, a.last)...)
-		st.cancel()
-		if t.Failed() {
-			t.Fatalf("%s, %s: heard only %s", e.Name, a.name, summary(told[e]))
-		}
-	}
-	for _, e := range []*endpoint{s.plain, s.secure, s.secure2} {
+	told, err := s.collectAll(ctx, a)
+	must(t, err)
+	for _, e := range a.proxied {
 		direct := s.reference(a.watcher, e)
 		if a.atOnce {
 			s.sameEvents(t, a.watcher, e.Name, told[direct], told[e])
@@ -242,6 +252,21 @@ func (s *suite) hear(t *testing.T, a *watcherGroup) []event {
 		s.sameStory(t, a.watcher, e.Name, a.streams[direct], told[direct], a.streams[e], told[e])
 	}
 	return told[s.reference(a.watcher, s.plain)]
+}
+
+// collectAll collects what a watcher received from every side, directly first. Its error says on
+// which side the last event did not come.
+func (s *suite) collectAll(ctx context.Context, a *watcherGroup) (told map[*endpoint][]event, err error) {
+	told = map[*endpoint][]event{}
+	for _, e := range s.told(a) {
+		st := a.streams[e]
+		events, err := st.until(ctx, a.last)
+		st.cancel()
+		if told[e] = append(st.events, events...); err != nil {
+			return told, fmt.Errorf("%s, %s: %w after %s", e.Name, a.name, err, summary(told[e]))
+		}
+	}
+	return told, nil
 }
 
 // sameStory compares two streams.
@@ -263,18 +288,23 @@ func (s *suite) sameStory(t *testing.T, w watcher, who string, direct *stream, t
 	s.show(t, w.rules, c.By())
 }
 
-// sameEvents compares two streams but for the bookmark at the end of the initial events, which may
-// come before or after what was written meanwhile.
+// sameEvents compares two streams by compareUnmarked.
 func (s *suite) sameEvents(t *testing.T, w watcher, who string, told, heard []event) {
 	t.Helper()
-	unmarked := func(all []event) []event {
-		return slices.DeleteFunc(slices.Clone(all), func(e event) bool { return e.End })
-	}
-	c := exchange.CompareEvents(s.tally, request{Target: w.path + "?watch=1" + w.query}, unmarked(told), unmarked(heard))
-	for _, problem := range c.Problems {
+	for _, problem := range s.compareUnmarked(w, told, heard) {
 		t.Errorf("%s: %s: %s", who, w.name, problem)
 	}
 	s.show(t, w.rules, either)
+}
+
+// compareUnmarked compares two streams but for the bookmark at the end of the initial events, which
+// may come before or after what was written meanwhile.
+func (s *suite) compareUnmarked(w watcher, told, heard []event) []string {
+	unmarked := func(all []event) []event {
+		return slices.DeleteFunc(slices.Clone(all), func(e event) bool { return e.End })
+	}
+	r := request{Target: w.path + "?watch=1" + w.query}
+	return exchange.CompareEvents(s.tally, r, unmarked(told), unmarked(heard)).Problems
 }
 
 func join(events []event) []byte {
@@ -290,7 +320,7 @@ func join(events []event) []byte {
 func (s *suite) replay(ctx context.Context, t *testing.T, w watcher, start string, live []event) {
 	t.Helper()
 	w.query += "&resourceVersion=" + start
-	a := &watcherGroup{watcher: w}
+	a := &watcherGroup{watcher: w, proxied: s.ways()}
 	a.name += " from history"
 	s.openAll(ctx, t, a)
 	told := s.hear(t, a)

@@ -23,8 +23,12 @@ type stream struct {
 	cancel context.CancelFunc
 }
 
-// errNoStream says that a watch was refused.
-var errNoStream = errors.New("the watch was refused")
+// errNoStream says that a watch was refused, errBusy that it was because there are too many at the
+// moment.
+var (
+	errNoStream = errors.New("the watch was refused")
+	errBusy     = errors.New("too many watches are starting")
+)
 
 // open starts a watch and returns when its head is here.
 func (e *endpoint) open(ctx context.Context, r request) (*stream, error) {
@@ -43,6 +47,9 @@ func (e *endpoint) open(ctx context.Context, r request) (*stream, error) {
 		body, _ := io.ReadAll(response.Body)
 		response.Body.Close()
 		cancel()
+		if response.StatusCode == http.StatusTooManyRequests {
+			return nil, fmt.Errorf("%w: %w: %s", errNoStream, errBusy, body)
+		}
 		return nil, fmt.Errorf("%w: %s %s", errNoStream, response.Status, body)
 	}
 	s := &stream{header: exchange.WholeHeader(response), lines: make(chan []byte, 1<<16), cancel: cancel}

@@ -19,6 +19,7 @@ type ask struct {
 	params []string // of the query: "name=value", or whatever else stands between two ampersands
 	header []field
 	body   string
+	lasts  int // how long a watch says it lasts, in seconds; 0: as its parameters say, at most two
 }
 
 // field is a line of the header.
@@ -32,9 +33,12 @@ func (a ask) clone() ask {
 // target is path and query. A watch always says how long it lasts: one that the apiserver would
 // hold open is given a second.
 func (a ask) target() string {
-	params := a.params
-	if a.endless() {
-		params = append([]string{"timeoutSeconds=1"}, params...) // the first value counts (W-24)
+	params, lasts := a.params, a.lasts
+	if lasts == 0 && a.endless() {
+		lasts = 1
+	}
+	if lasts > 0 {
+		params = append([]string{fmt.Sprintf("timeoutSeconds=%d", lasts)}, params...) // the first value counts (W-24)
 	}
 	if len(params) == 0 {
 		return a.path

@@ -6,4 +6,7 @@
 // The invariant: a request is a function of the seed, its number and the cluster's state, never of
 // the requests before it; and nothing writes while requests are under way. So a difference is one
 // between the two answers, can be had again, and is shrunk until nothing more can be left out.
+//
+// Watches are also started while there are writes: each has an object of its own, which is written
+// when the heads of both answers are there.
 package fuzzdiff

@@ -9,6 +9,7 @@ import (
 
 	"spillway/test/framework/controlplane"
 	"spillway/test/framework/exchange"
+	"spillway/test/framework/process"
 	"spillway/test/framework/relay"
 )
 
@@ -40,7 +41,7 @@ const perRound = 500
 
 // Random requests to Spillway are answered as by the apiserver; with planted faults they are not.
 func TestRandomRequestsAreAnsweredAlike(t *testing.T) {
-	w := newWorld(t, controlplane.Options{}, nil)
+	w := newWorld(t, process.BuildProxy(t), controlplane.Options{}, nil)
 	state := w.testSpillway(t)
 	if t.Failed() || testing.Short() {
 		return // what is found next need not be what was planted

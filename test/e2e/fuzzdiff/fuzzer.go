@@ -54,6 +54,15 @@ const (
 // Round sends the requests with the numbers from first up to last, as long as ctx lasts, and
 // returns what it found, of which the first few are shrunk. There must be no writes meanwhile.
 func (f *Fuzzer) Round(ctx context.Context, state *State, first, last uint64) []Finding {
+	found := f.each(ctx, first, last, func(number uint64) *Finding { return f.try(ctx, state, number) })
+	for i := range min(len(found), shrunkAtMost) {
+		f.shrink(ctx, &found[i])
+	}
+	return found
+}
+
+// each tries the numbers from first up to last, until ctx ends, and returns what it found.
+func (f *Fuzzer) each(ctx context.Context, first, last uint64, try func(number uint64) *Finding) []Finding {
 	var (
 		next  atomic.Uint64
 		mu    sync.Mutex
@@ -64,7 +73,7 @@ func (f *Fuzzer) Round(ctx context.Context, state *State, first, last uint64) []
 	for range f.Workers {
 		group.Go(func() {
 			for number := next.Add(1) - 1; number < last && ctx.Err() == nil; number = next.Add(1) - 1 {
-				if finding := f.try(ctx, state, number); finding != nil {
+				if finding := try(number); finding != nil {
 					mu.Lock()
 					found = append(found, *finding)
 					mu.Unlock()
@@ -74,9 +83,6 @@ func (f *Fuzzer) Round(ctx context.Context, state *State, first, last uint64) []
 	}
 	group.Wait()
 	slices.SortFunc(found, func(a, b Finding) int { return int(a.Number) - int(b.Number) })
-	for i := range min(len(found), shrunkAtMost) {
-		f.shrink(ctx, &found[i])
-	}
 	return found
 }
 
@@ -85,11 +91,7 @@ const shrunkAtMost = 8
 
 // try makes a request, sends it, and returns what the answers differ in.
 func (f *Fuzzer) try(ctx context.Context, state *State, number uint64) *Finding {
-	a := generate(f.Seed, number, state)
-	way := f.Ways[number%uint64(len(f.Ways))]
-	if way.Trusting {
-		a.header = slices.DeleteFunc(a.header, func(f field) bool { return f.name == "Authorization" })
-	}
+	a, way := f.generate(state, number)
 	c := f.compare(ctx, way, a)
 	if ctx.Err() != nil {
 		return nil
@@ -99,6 +101,19 @@ func (f *Fuzzer) try(ctx context.Context, state *State, number uint64) *Finding 
 		return nil
 	}
 	return &Finding{Seed: f.Seed, Number: number, Way: way, Found: a, Shrunk: a, Problems: c.Problems, Tries: 1, Seen: 1}
+}
+
+// generate makes the request of a number, and chooses its way.
+func (f *Fuzzer) generate(state *State, number uint64) (ask, Route) {
+	a, way := generate(f.Seed, number, state), f.Ways[number%uint64(len(f.Ways))]
+	if way.Trusting {
+		a.header = without(a.header, "Authorization")
+	}
+	return a, way
+}
+
+func without(header []field, name string) []field {
+	return slices.DeleteFunc(header, func(f field) bool { return f.name == name })
 }
 
 func (f *Fuzzer) count(a ask, c *exchange.Comparison) {

@@ -19,7 +19,7 @@ func TestUpgradeAnswers(t *testing.T) {
 	}
 	var balancer *process.Forwarder
 	var old, newest string
-	w := newWorld(t, controlplane.Options{Kubernetes: upgradeFrom, FeatureGates: map[string]bool{}},
+	w := newWorld(t, process.BuildProxy(t), controlplane.Options{Kubernetes: upgradeFrom, FeatureGates: map[string]bool{}},
 		func(urls ...string) string {
 			old, newest = urls[0], urls[1]
 			balancer = process.NewForwarder(t, old)

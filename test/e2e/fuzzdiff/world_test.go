@@ -69,9 +69,9 @@ type world struct {
 }
 
 // newWorld starts a cluster whose history begins, for the proxies and for the apiserver, after its
-// objects were made. front returns where the proxies find the apiserver and the newest one beside
-// it; nil is the apiserver itself.
-func newWorld(t *testing.T, options controlplane.Options, front func(urls ...string) string) *world {
+// objects were made. The proxies are processes of the binary. front returns where they find the
+// apiserver and the newest one beside it; nil is the apiserver itself.
+func newWorld(t *testing.T, binary string, options controlplane.Options, front func(urls ...string) string) *world {
 	t.Helper()
 	options.Log = t.Output()
 	options.APIServerArgs = []string{"--etcd-compaction-interval=0"} // old states stay, however long it takes
@@ -80,6 +80,7 @@ func newWorld(t *testing.T, options controlplane.Options, front func(urls ...str
 	t.Cleanup(cp.Stop)
 	w := &world{cp: cp, now: map[string]uint64{}}
 	config := cp.Config(controlplane.Admin)
+	config.WarningHandler = rest.NoWarnings{} // some resources are deprecated, which is the point
 	w.client, err = kubernetes.NewForConfig(config)
 	must(t, err)
 	w.dynamic, err = dynamic.NewForConfig(config)
@@ -95,7 +96,7 @@ func newWorld(t *testing.T, options controlplane.Options, front func(urls ...str
 	if front != nil {
 		upstream.Host = front(w.cp.URL(), w.newest.Base)
 	}
-	w.startProxies(t, config, late.Before(t, upstream))
+	w.startProxies(t, binary, config, late.Before(t, upstream))
 	w.state = State{
 		Resources: resources, Namespaces: namespaces, Ancient: []uint64{1, 5, ancient / 2, ancient - 1},
 		Credentials: []string{"Bearer nonsense", "Bearer " + cp.Config(controlplane.Alice).BearerToken, "Basic abc",
@@ -125,9 +126,8 @@ func (w *world) servers() []*exchange.Endpoint {
 	return all
 }
 
-func (w *world) startProxies(t *testing.T, config, upstream *rest.Config) {
+func (w *world) startProxies(t *testing.T, binary string, config, upstream *rest.Config) {
 	t.Helper()
-	binary := process.BuildProxy(t)
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	must(t, controlplane.WriteKubeconfig(kubeconfig, upstream))
 	p := process.StartProxy(t, binary, "--kubeconfig="+kubeconfig, "--resources="+mirrored,
@@ -238,19 +238,24 @@ func (w *world) round(t *testing.T, number int) *State {
 // patch changes one of a resource's objects and returns the resourceVersion of that.
 func (w *world) patch(t *testing.T, r Resource, which int, patch string) uint64 {
 	t.Helper()
-	client := dynamic.ResourceInterface(w.dynamic.Resource(gvr(r)))
-	name := r.Names[which%len(r.Names)]
+	name, namespace := r.Names[which%len(r.Names)], "a"
 	if r.Namespaced {
 		name = r.Names[0]
 		if name == "a" {
-			client = w.dynamic.Resource(gvr(r)).Namespace([]string{"a", "b"}[which%2])
-		} else {
-			client = w.dynamic.Resource(gvr(r)).Namespace("a")
+			namespace = []string{"a", "b"}[which%2]
 		}
 	}
-	o, err := client.Patch(t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	o, err := w.objects(r, namespace).Patch(t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 	must(t, err)
 	return exchange.Number(o.GetResourceVersion())
+}
+
+// objects are those of a resource in a namespace, if they are in one.
+func (w *world) objects(r Resource, namespace string) dynamic.ResourceInterface {
+	if !r.Namespaced {
+		return w.dynamic.Resource(gvr(r))
+	}
+	return w.dynamic.Resource(gvr(r)).Namespace(namespace)
 }
 
 // comeAndGo makes an object that is not there any more.
