@@ -21,25 +21,25 @@ func TestPlantedFaultsAreCaught(t *testing.T) {
 	}{
 		{"a dropped event", process.Fault{
 			File: "internal/fanout/feed.go",
-			Old:  "	t, o, seen := f.selector.Seen(&e.Event)\n	var frame []byte\n",
-			New:  "	t, o, seen := f.selector.Seen(&e.Event)\n	seen = seen && e.RV%29 != 0\n	var frame []byte\n",
+			Old:  "	t, o, seen := f.selector.EventFor(&e.Event)\n	var frame []byte\n",
+			New:  "	t, o, seen := f.selector.EventFor(&e.Event)\n	seen = seen && e.RV%29 != 0\n	var frame []byte\n",
 		}, []string{"is missing", "a bookmark at", "does not hold"}},
 		{"a repeated event", process.Fault{
 			File: "internal/fanout/feed.go",
 			Old: "		s := f.reserve(EventSize(o))\n" +
-				"		f.mark(e, next, len(appendDirect(s.data[:s.used], f.encoding, t, o, e.RV)))\n",
+				"		f.addFrameEnd(e, next, len(appendDirect(s.data[:s.used], f.encoding, t, o, e.RV)))\n",
 			New: "		s := f.reserve(2 * EventSize(o))\n		frames := appendDirect(s.data[:s.used], f.encoding, t, o, e.RV)\n" +
-				"		if e.RV%29 == 0 {\n			frames = appendDirect(frames, f.encoding, t, o, e.RV)\n		}\n		f.mark(e, next, " +
+				"		if e.RV%29 == 0 {\n			frames = appendDirect(frames, f.encoding, t, o, e.RV)\n		}\n		f.addFrameEnd(e, next, " +
 				"len(frames))\n",
 		}, []string{"comes after", "DELETED, but the client does not hold it"}},
 		{"a bookmark that overtakes", process.Fault{
 			File: "internal/watch/stream.go",
-			Old:  "		s.schedule(present)\n		mark, err := s.mark(s.cursor.Through())\n",
-			New:  "		s.schedule(present)\n		mark, err := s.mark(s.cursor.Through() + 3)\n",
+			Old:  "		s.scheduleBookmark(present)\n		mark, err := s.makeBookmark(s.cursor.CompleteRV())\n",
+			New:  "		s.scheduleBookmark(present)\n		mark, err := s.makeBookmark(s.cursor.CompleteRV() + 3)\n",
 		}, []string{"a bookmark at", "comes after", "DELETED after"}},
 		{"a stale consistent read", process.Fault{
-			File: "internal/freshness/prover.go", Old: "f.resource.StateThrough(soon, fl.rv)",
-			New: "f.resource.StateThrough(soon, 0)",
+			File: "internal/freshness/prover.go", Old: "f.resource.AwaitSnapshot(soon, fl.rv)",
+			New: "f.resource.AwaitSnapshot(soon, 0)",
 		}, []string{"which was acknowledged before it was asked for"}},
 		{"a watch that ends by the wall clock", process.Fault{
 			File: "internal/watch/monotonictime.go", Old: "time.Since(epoch)", New: "time.Now().Round(0).Sub(epoch.Round(0))",

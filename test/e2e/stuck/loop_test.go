@@ -29,9 +29,9 @@ var stopped = []process.Fault{
 		Old:  "\t\t\terr = l.apply(ctx, e)\n", New: stop("mirror") + "\t\t\terr = l.apply(ctx, e)\n",
 	},
 	{File: "internal/upstream/loop.go", Old: "import (\n", New: "import (\n\t\"os\"\n"},
-	{File: "internal/fanout/hub.go", Old: "\th.count(len(feeds))\n", New: stop("dispatcher") + "\th.count(len(feeds))\n"},
+	{File: "internal/fanout/hub.go", Old: "\th.countEvaluations(len(feeds))\n", New: stop("dispatcher") + "\th.countEvaluations(len(feeds))\n"},
 	{File: "internal/fanout/hub.go", Old: "import (\n", New: "import (\n\t\"os\"\n"},
-	{File: "internal/watch/writer.go", Old: "\t\tif w.turns() {\n", New: stop("writer") + "\t\tif w.turns() {\n"},
+	{File: "internal/watch/writer.go", Old: "\t\tif w.runTurns() {\n", New: stop("writer") + "\t\tif w.runTurns() {\n"},
 	{File: "internal/watch/writer.go", Old: "import (\n", New: "import (\n\t\"os\"\n"},
 }
 

@@ -18,9 +18,9 @@ type Fault struct{ File, Old, New string }
 // only some time after it.
 var LateSnapshot = Fault{
 	File: "internal/watch/stream.go",
-	Old: `	first := s.first
-	s.first = beginning{}
-	s.out.Pace(first.pinned())
+	Old: `	first := s.beginning
+	s.beginning = beginning{}
+	s.out.Pace(first.pinnedBytes())
 	err := s.sendBeginning(first)
 	s.out.Pace(0) // not after a panic, which may have left the connection locked
 	return err
@@ -30,14 +30,14 @@ func (s *Stream) sendBeginning(first beginning) error {
 	err := s.out.begin()
 `,
 	New: `	err := s.out.begin()
-	if err == nil && s.first.err == nil && s.past == nil {
+	if err == nil && s.beginning.err == nil && s.backfill == nil {
 		time.Sleep(500 * time.Millisecond)
 		s.cursor.Close()
-		s.fix(nil)
+		s.fixBeginning(nil)
 	}
-	first := s.first
-	s.first = beginning{}
-	s.out.Pace(first.pinned())
+	first := s.beginning
+	s.beginning = beginning{}
+	s.out.Pace(first.pinnedBytes())
 	err = s.sendBeginning(first, err)
 	s.out.Pace(0)
 	return err
