@@ -121,8 +121,8 @@ func (s remote) judgeReader(ctx context.Context, request auth.AuthnRequest, what
 // unreviewed is the answer to a request that upstream did not review, for a reason.
 func unreviewed(why error) *metav1.Status {
 	message := "the API server did not answer whether this is allowed"
-	var unasked *auth.NotReviewedError
-	if errors.As(why, &unasked) && unasked.IsRefused() {
+	var unreviewedErr *auth.NotReviewedError
+	if errors.As(why, &unreviewedErr) && unreviewedErr.IsRefused() {
 		message = "the API server denied Spillway the review of whether this is allowed: Spillway needs the rights of " +
 			"the cluster role system:auth-delegator"
 	}

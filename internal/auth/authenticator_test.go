@@ -140,8 +140,8 @@ func TestNotAuthenticated(t *testing.T) {
 		w.reviews.Fail(code)
 		w.clock.Step(DeniedFor)
 		r := a.Authenticate(w.ctx(), withToken("t"))
-		var unasked *NotReviewedError
-		if r.Outcome != Unknown || !errors.As(r.Err, &unasked) || unasked.Code != code ||
+		var failure *NotReviewedError
+		if r.Outcome != Unknown || !errors.As(r.Err, &failure) || failure.Code != code ||
 			strings.Contains(r.Err.Error(), "Bearer") {
 			t.Errorf("%d: got %q, %v", code, seen(r), r.Err)
 		}
@@ -203,8 +203,8 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	w := newWorld(t)
 	w.server.Handle(tokenReviews, http.RedirectHandler("/elsewhere", http.StatusTemporaryRedirect))
 	r := w.authenticator().Authenticate(w.ctx(), withToken("t"))
-	var unasked *NotReviewedError
-	if !errors.As(r.Err, &unasked) || unasked.Code != http.StatusTemporaryRedirect {
+	var failure *NotReviewedError
+	if !errors.As(r.Err, &failure) || failure.Code != http.StatusTemporaryRedirect {
 		t.Errorf("got %q, %v", seen(r), r.Err)
 	}
 	for _, request := range w.server.Requests() {

@@ -23,14 +23,14 @@ const (
 	Allowed Verdict = "allowed"
 	// Denied: upstream would answer with a 403, whose words Forbidden has.
 	Denied Verdict = "denied"
-	// Unasked: upstream did not say, or an authorizer of its own failed, in which case it would
+	// Unreviewed: upstream did not say, or an authorizer of its own failed, in which case it would
 	// answer 500 with that one's words. Nothing is served; a request that can be passed through
 	// gets upstream's answer.
-	Unasked Verdict = "error"
+	Unreviewed Verdict = "error"
 )
 
 // Verdicts are all of them.
-var Verdicts = []Verdict{Allowed, Denied, Unasked}
+var Verdicts = []Verdict{Allowed, Denied, Unreviewed}
 
 // Decision is a verdict, and why.
 type Decision struct {
@@ -39,7 +39,7 @@ type Decision struct {
 	Reason string
 	// At is when the question was sent to upstream, or when what decided it was proven.
 	At time.Time
-	// Err says why, if Unasked.
+	// Err says why, if Unreviewed.
 	Err error
 }
 
@@ -102,7 +102,7 @@ func NewAuthorizer(o AuthorizerOptions) *Authorizer {
 	}
 	a.reviews.good = func(s authorizationv1.SubjectAccessReviewStatus) bool { return VerdictOf(s) == Allowed }
 	a.reviews.until = func(said Answer[authorizationv1.SubjectAccessReviewStatus]) time.Time {
-		if said.Err != nil || VerdictOf(said.Value) == Unasked {
+		if said.Err != nil || VerdictOf(said.Value) == Unreviewed {
 			return said.At.Add(DeniedFor)
 		}
 		return said.At.Add(AllowedFor)
@@ -122,7 +122,7 @@ func VerdictOf(s authorizationv1.SubjectAccessReviewStatus) Verdict {
 	case s.Allowed && !s.Denied:
 		return Allowed
 	case s.Allowed, s.EvaluationError != "":
-		return Unasked
+		return Unreviewed
 	}
 	return Denied
 }
@@ -155,11 +155,11 @@ func (a *Authorizer) Key(who *Identity, what Attributes) Digest {
 var errAuthorizer = errors.New("an authorizer of upstream failed")
 
 func decide(said Answer[authorizationv1.SubjectAccessReviewStatus]) Decision {
-	d := Decision{Verdict: Unasked, Reason: said.Value.Reason, At: said.At, Err: said.Err}
+	d := Decision{Verdict: Unreviewed, Reason: said.Value.Reason, At: said.At, Err: said.Err}
 	if said.Err != nil {
 		return d
 	}
-	if d.Verdict = VerdictOf(said.Value); d.Verdict == Unasked {
+	if d.Verdict = VerdictOf(said.Value); d.Verdict == Unreviewed {
 		d.Err = errAuthorizer
 	}
 	return d

@@ -116,14 +116,14 @@ func TestVerdicts(t *testing.T) {
 		{authorizationv1.SubjectAccessReviewStatus{Denied: true, Reason: "no"}, Denied},
 		{authorizationv1.SubjectAccessReviewStatus{Allowed: true}, Allowed},
 		{authorizationv1.SubjectAccessReviewStatus{Allowed: true, EvaluationError: "a role is missing"}, Allowed},
-		{authorizationv1.SubjectAccessReviewStatus{Allowed: true, Denied: true}, Unasked},
-		{authorizationv1.SubjectAccessReviewStatus{EvaluationError: "webhook down"}, Unasked},
+		{authorizationv1.SubjectAccessReviewStatus{Allowed: true, Denied: true}, Unreviewed},
+		{authorizationv1.SubjectAccessReviewStatus{EvaluationError: "webhook down"}, Unreviewed},
 	} {
 		w.reviews.Access(func(authorizationv1.SubjectAccessReviewSpec) authorizationv1.SubjectAccessReviewStatus {
 			return c.status
 		})
 		d := w.authorizer().Authorize(w.ctx(), bob, what)
-		if d.Verdict != c.want || (d.Err != nil) != (c.want == Unasked) || d.Reason != c.status.Reason {
+		if d.Verdict != c.want || (d.Err != nil) != (c.want == Unreviewed) || d.Reason != c.status.Reason {
 			t.Errorf("%d: got %+v, want %s", i, d, c.want)
 		}
 	}
@@ -131,7 +131,7 @@ func TestVerdicts(t *testing.T) {
 	for _, code := range []int{403, 429, 500} {
 		w.reviews.Fail(code)
 		w.clock.Step(DeniedFor)
-		if d := a.Authorize(w.ctx(), bob, what); d.Verdict != Unasked || d.Err == nil {
+		if d := a.Authorize(w.ctx(), bob, what); d.Verdict != Unreviewed || d.Err == nil {
 			t.Errorf("%d: got %+v", code, d)
 		}
 	}

@@ -210,7 +210,7 @@ func TestReviewsThatChangeAnIdentityProveNothing(t *testing.T) {
 	z := NewAuthorizer(AuthorizerOptions{Reviewer: reviewer})
 	up.asked = nil
 	d := z.Authorize(t.Context(), NewIdentity(userInfo{Username: "a\xff"}), Attributes{Verb: "get", Resource: "pods"})
-	if d.Verdict != Unasked || !errors.Is(d.Err, ErrNotText) || len(up.asked) != 0 {
+	if d.Verdict != Unreviewed || !errors.Is(d.Err, ErrNotText) || len(up.asked) != 0 {
 		t.Errorf("got %+v, asked about %q", d, up.asked)
 	}
 }

@@ -104,12 +104,12 @@ func (r delegatedReviewer) token(ctx context.Context, token Secret, audiences []
 		TypeMeta: metav1.TypeMeta{Kind: "TokenReview", APIVersion: "authentication.k8s.io/v1"},
 		Spec:     authenticationv1.TokenReviewSpec{Token: token.Reveal(), Audiences: audiences},
 	}
-	var told authenticationv1.TokenReview
-	if err := r.post(ctx, review.Kind, tokenReviews, &review, &told); err != nil {
+	var answer authenticationv1.TokenReview
+	if err := r.post(ctx, review.Kind, tokenReviews, &review, &answer); err != nil {
 		err.Reason = strings.ReplaceAll(err.Reason, token.Reveal(), concealed) // whatever upstream's words are
 		return authenticationv1.TokenReviewStatus{}, err
 	}
-	return told.Status, nil
+	return answer.Status, nil
 }
 
 // access implements reviewClient.
@@ -119,11 +119,11 @@ func (r delegatedReviewer) access(ctx context.Context, spec authorizationv1.Subj
 		TypeMeta: metav1.TypeMeta{Kind: "SubjectAccessReview", APIVersion: "authorization.k8s.io/v1"},
 		Spec:     spec,
 	}
-	var told authorizationv1.SubjectAccessReview
-	if err := r.post(ctx, review.Kind, accessReviews, &review, &told); err != nil {
+	var answer authorizationv1.SubjectAccessReview
+	if err := r.post(ctx, review.Kind, accessReviews, &review, &answer); err != nil {
 		return authorizationv1.SubjectAccessReviewStatus{}, err
 	}
-	return told.Status, nil
+	return answer.Status, nil
 }
 
 // Fetch reads a document of upstream's. Errors are *NotReviewedError.
@@ -133,11 +133,11 @@ func (r *Reviewer) Fetch(ctx context.Context, path string) ([]byte, error) {
 		return nil, &NotReviewedError{Review: path, Reason: err.Error()}
 	}
 	req.Header.Set("Accept", "application/json, application/jwk-set+json")
-	code, raw, unasked := send(r.http, req)
+	code, raw, failure := send(r.http, req)
 	switch {
-	case unasked != nil:
-		unasked.Review = path
-		return nil, unasked
+	case failure != nil:
+		failure.Review = path
+		return nil, failure
 	case code != http.StatusOK:
 		return nil, &NotReviewedError{Review: path, Code: code, Reason: refusalOf(raw)}
 	}
@@ -145,13 +145,13 @@ func (r *Reviewer) Fetch(ctx context.Context, path string) ([]byte, error) {
 }
 
 // post asks under the proxy's own credentials.
-func (r *Reviewer) post(ctx context.Context, kind, path string, review, told any) *NotReviewedError {
-	unasked := r.exchange(ctx, r.http, path, review, told)
-	if unasked != nil {
-		unasked.Review = kind
+func (r *Reviewer) post(ctx context.Context, kind, path string, review, answer any) *NotReviewedError {
+	failure := r.exchange(ctx, r.http, path, review, answer)
+	if failure != nil {
+		failure.Review = kind
 	}
-	r.note(ctx, unasked)
-	return unasked
+	r.note(ctx, failure)
+	return failure
 }
 
 // Failure is why upstream answers no reviews at present; nil: it answered the last one.
@@ -159,30 +159,30 @@ func (r *Reviewer) Failure() *ReviewFailure { return r.failing.Load() }
 
 // note tells the log when upstream stops answering, when its reason becomes another one, and when
 // it answers again. nil: it did.
-func (r *Reviewer) note(ctx context.Context, unasked *NotReviewedError) {
+func (r *Reviewer) note(ctx context.Context, failure *NotReviewedError) {
 	before := r.failing.Load()
-	if unasked == nil {
+	if failure == nil {
 		if before != nil && r.failing.CompareAndSwap(before, nil) {
 			r.log.Info("upstream answers reviews again")
 		}
 		return
 	}
-	if errors.Is(ctx.Err(), context.Canceled) || !unasked.general() ||
-		before != nil && before.Err.IsRefused() == unasked.IsRefused() ||
-		!r.failing.CompareAndSwap(before, &ReviewFailure{Since: time.Now(), Err: unasked}) {
+	if errors.Is(ctx.Err(), context.Canceled) || !failure.general() ||
+		before != nil && before.Err.IsRefused() == failure.IsRefused() ||
+		!r.failing.CompareAndSwap(before, &ReviewFailure{Since: time.Now(), Err: failure}) {
 		return
 	}
 	text := "upstream does not answer reviews of the identity of clients and of their permissions"
-	if unasked.IsRefused() {
+	if failure.IsRefused() {
 		text = "upstream denies Spillway reviews of the identity of clients and of their permissions: give it the " +
 			"rights of the cluster role system:auth-delegator"
 	}
 	r.log.Warn(text+"; clients get nothing from memory, and watches pause when they are due to be checked",
-		zap.Error(unasked))
+		zap.Error(failure))
 }
 
 // exchange sends a review and reads what upstream made of it.
-func (r *Reviewer) exchange(ctx context.Context, by *http.Client, path string, review, told any) *NotReviewedError {
+func (r *Reviewer) exchange(ctx context.Context, by *http.Client, path string, review, answer any) *NotReviewedError {
 	body, err := json.Marshal(review)
 	if err != nil {
 		return &NotReviewedError{Reason: "the review cannot be encoded"}
@@ -193,16 +193,16 @@ func (r *Reviewer) exchange(ctx context.Context, by *http.Client, path string, r
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "application/json")
-	code, raw, unasked := send(by, req)
+	code, raw, failure := send(by, req)
 	switch {
-	case unasked != nil:
-		return unasked
+	case failure != nil:
+		return failure
 	case code >= http.StatusInternalServerError:
 		return &NotReviewedError{Code: code, Reason: "it failed"} // its words may repeat the question
 	case code != http.StatusCreated && code != http.StatusOK:
 		return &NotReviewedError{Code: code, Reason: refusalOf(raw)}
 	}
-	if err := json.Unmarshal(raw, told); err != nil {
+	if err := json.Unmarshal(raw, answer); err != nil {
 		return &NotReviewedError{Code: code, Reason: "its answer is not a review"}
 	}
 	return nil

@@ -38,20 +38,20 @@ func NewSelfReviewer(of *Reviewer, bare http.RoundTripper, name string) *Reviewe
 func (s selfReviewer) token(ctx context.Context, token Secret, _ []string) (authenticationv1.TokenReviewStatus, error) {
 	review := authenticationv1.SelfSubjectReview{TypeMeta: metav1.TypeMeta{Kind: "SelfSubjectReview",
 		APIVersion: "authentication.k8s.io/v1"}}
-	var told authenticationv1.SelfSubjectReview
+	var answer authenticationv1.SelfSubjectReview
 	under := &http.Client{Transport: tokenTransport{s.bare, token}, CheckRedirect: noRedirects}
-	unasked := s.exchange(ctx, under, selfReviews, &review, &told)
+	failure := s.exchange(ctx, under, selfReviews, &review, &answer)
 	switch {
-	case unasked == nil:
+	case failure == nil:
 		s.note(ctx, nil)
-		return authenticationv1.TokenReviewStatus{Authenticated: true, User: told.Status.UserInfo}, nil
-	case unasked.Code == http.StatusUnauthorized:
+		return authenticationv1.TokenReviewStatus{Authenticated: true, User: answer.Status.UserInfo}, nil
+	case failure.Code == http.StatusUnauthorized:
 		s.note(ctx, nil)
 		return authenticationv1.TokenReviewStatus{}, nil
 	}
-	unasked.Review, unasked.Reason = review.Kind, strings.ReplaceAll(unasked.Reason, token.Reveal(), concealed)
-	s.note(ctx, unasked)
-	return authenticationv1.TokenReviewStatus{}, unasked
+	failure.Review, failure.Reason = review.Kind, strings.ReplaceAll(failure.Reason, token.Reveal(), concealed)
+	s.note(ctx, failure)
+	return authenticationv1.TokenReviewStatus{}, failure
 }
 
 // access implements reviewClient.
@@ -66,11 +66,11 @@ func (s selfReviewer) access(ctx context.Context, spec authorizationv1.SubjectAc
 			ResourceAttributes: spec.ResourceAttributes, NonResourceAttributes: spec.NonResourceAttributes,
 		},
 	}
-	var told authorizationv1.SelfSubjectAccessReview
-	if err := s.post(ctx, review.Kind, selfAccessReviews, &review, &told); err != nil {
+	var answer authorizationv1.SelfSubjectAccessReview
+	if err := s.post(ctx, review.Kind, selfAccessReviews, &review, &answer); err != nil {
 		return authorizationv1.SubjectAccessReviewStatus{}, err
 	}
-	return told.Status, nil
+	return answer.Status, nil
 }
 
 // tokenTransport sends requests under a token.

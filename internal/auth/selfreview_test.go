@@ -75,7 +75,7 @@ func TestSelfReviewOfAccess(t *testing.T) {
 	}
 	code.Store(http.StatusInternalServerError)
 	w.clock.Step(AllowedFor)
-	if got := a.Authorize(w.ctx(), &Identity{name: "pod"}, list); got.Verdict != Unasked {
+	if got := a.Authorize(w.ctx(), &Identity{name: "pod"}, list); got.Verdict != Unreviewed {
 		t.Errorf("while upstream says nothing: %+v", got)
 	}
 }

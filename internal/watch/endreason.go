@@ -20,8 +20,8 @@ import (
 // metric spillway_watch_terminations_total, the log field, and decides what the client sees (design
 // D10).
 //
-// A new reason is a constant, a row of endTable, and a line of design D10 and of
-// docs/failure-modes.md. If an error of a cursor or a connection has it, ReasonOf says so.
+// A new reason is a constant, a row of endTable and an entry in the list of design D10, which a
+// test compares. If an error of a cursor or a connection has it, ReasonOf says so.
 //
 // Stream.endReasonOf and Stream.lastFrames may put another reason in place of one.
 type EndReason string

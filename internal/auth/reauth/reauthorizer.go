@@ -200,10 +200,10 @@ func (r *Reauthorizer) sleep(ctx context.Context, until time.Time) bool {
 
 // review sends the review of a check. One that panics counts as not answered.
 func (r *Reauthorizer) review(ctx context.Context, c *check) {
-	f := reviewResult{verdict: auth.Unasked, at: r.clock.Now()}
+	f := reviewResult{verdict: auth.Unreviewed, at: r.clock.Now()}
 	defer func() {
 		if p := recover(); p != nil {
-			f = reviewResult{verdict: auth.Unasked, at: f.at}
+			f = reviewResult{verdict: auth.Unreviewed, at: f.at}
 			r.panicked(c, p)
 		}
 		r.metrics.checks.WithLabelValues(string(c.kind), string(f.verdict)).Inc()
@@ -221,7 +221,7 @@ func (r *Reauthorizer) review(ctx context.Context, c *check) {
 		return
 	}
 	result := r.opts.Authenticator.Renew(ctx, c.credential)
-	f = reviewResult{verdict: auth.Unasked, at: result.At, end: EndUnauthenticated, who: result.Identity}
+	f = reviewResult{verdict: auth.Unreviewed, at: result.At, end: EndUnauthenticated, who: result.Identity}
 	switch result.Outcome {
 	case auth.Authenticated:
 		f.verdict = auth.Allowed

@@ -329,11 +329,11 @@ func (r *reviewSchedule) handleResult(c *check, f reviewResult, now time.Time) {
 	c.state = idle
 	stale := c.again || f.verdict == auth.Denied && f.at.Before(c.confirmed)
 	c.again = false
-	if f.verdict != auth.Unasked {
+	if f.verdict != auth.Unreviewed {
 		r.pause, r.paused, c.failures = 0, time.Time{}, 0
 	}
 	switch {
-	case f.verdict == auth.Unasked:
+	case f.verdict == auth.Unreviewed:
 		r.fail(c, now)
 	case stale: // asked before something that counts
 		c.urgent, c.next = true, now

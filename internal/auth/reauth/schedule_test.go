@@ -207,7 +207,7 @@ func TestRotaGivesUp(t *testing.T) {
 	for ; s.end == "" && d.now.Before(start.Add(10*time.Minute)); d.now = d.now.Add(50 * time.Millisecond) {
 		for _, c := range d.turn() {
 			tries++
-			d.found(c, auth.Unasked)
+			d.found(c, auth.Unreviewed)
 		}
 	}
 	d.turn()
@@ -449,7 +449,7 @@ func TestScheduleAtRandom(t *testing.T) {
 					i := random.IntN(len(asking))
 					c := asking[i]
 					asking = slices.Delete(asking, i, i+1)
-					f := reviewResult{verdict: []auth.Verdict{auth.Allowed, auth.Allowed, auth.Allowed, auth.Unasked,
+					f := reviewResult{verdict: []auth.Verdict{auth.Allowed, auth.Allowed, auth.Allowed, auth.Unreviewed,
 						auth.Denied}[random.IntN(5)], at: asked[c], end: EndForbidden, who: c.who}
 					if c.kind == ofCredential && random.IntN(4) == 0 {
 						f.who = named(fmt.Sprint("user ", random.IntN(5)))

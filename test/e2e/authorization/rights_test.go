@@ -407,7 +407,7 @@ func TestLocalRBAC(t *testing.T) {
 				decision, here := d.decide(t, one.who, one.what)
 				yes := decision.Verdict == auth.Allowed
 				switch {
-				case decision.Verdict == auth.Unasked:
+				case decision.Verdict == auth.Unreviewed:
 					t.Errorf("%+v, %+v: %v", one.who, one.what, decision.Err)
 				case here:
 					local.Add(1)
