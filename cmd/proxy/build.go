@@ -99,10 +99,10 @@ func (p *process) build(ctx context.Context) error {
 	return nil
 }
 
-// closing has close call f before all that was made earlier is closed.
+// closing registers f for close, which calls the newest first.
 func (p *process) closing(f func()) { p.closers = append(p.closers, f) }
 
-// close ends what outlives shutdown.
+// close undoes what build made, the newest first, also after a build that failed.
 func (p *process) close() {
 	for len(p.closers) > 0 {
 		last := len(p.closers) - 1

@@ -58,7 +58,7 @@ It is what the chart's test runs: helm test.`,
 	return prepare(cmd)
 }
 
-// client checks the flags. An error is one line that names the remedy.
+// client checks the flags, and makes the Checker. An error is one line that names the flag.
 func (o *checkOptions) client() (*check.Checker, error) {
 	base, err := top.ParseBase(o.server)
 	if err != nil {

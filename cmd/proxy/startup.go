@@ -17,8 +17,8 @@ import (
 const startTimeout = 15 * time.Second
 
 // startup is the time until upstream has said what there is to mirror. While upstream is away, the
-// process lives and is not ready, and clients are sent away to retry. An upstream that answers ends
-// the startup in any case: what it refuses is the configuration.
+// process lives and is not ready, and clients are sent away to retry. A refusal ends the startup,
+// too, unless upstream has only just begun (upstream.Client.Await).
 type startup struct {
 	trouble atomic.Pointer[error] // why it is not over; nil once it is
 }

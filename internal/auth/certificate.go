@@ -37,7 +37,7 @@ var (
 )
 
 // certificateUID reads the user id of a certificate's subject; there need not be one
-// (AllowParsingUserUIDFromCertAuth, KEP-4933).
+// (AllowParsingUserUIDFromCertAuth).
 func certificateUID(c *x509.Certificate) (string, error) {
 	uid, found := "", false
 	for _, name := range c.Subject.Names {
@@ -58,8 +58,8 @@ func certificateUID(c *x509.Certificate) (string, error) {
 	return uid, nil
 }
 
-// certificateError says why a certificate was refused, and which, by what cannot be used to come in
-// with it.
+// certificateError says why a certificate was refused, and names it by its serial number, which is
+// no secret.
 func certificateError(c *x509.Certificate, err error) error {
 	return fmt.Errorf("certificate with serial number %d: %w", c.SerialNumber, err)
 }

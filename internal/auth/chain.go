@@ -43,7 +43,8 @@ func (c Chain) Empty() bool { return len(c.certificates) == 0 }
 // leaf is the client's own certificate. There must be one.
 func (c Chain) leaf() *x509.Certificate { return c.certificates[0] }
 
-// check reports why a chain is not verified at all.
+// check reports why a chain is not verified at all. Listeners with tlsconn.CheckCertificates refuse
+// it in the handshake.
 func (c Chain) check() error {
 	if n := len(c.certificates); n > tlsconn.CertificatesLimit {
 		return fmt.Errorf("the client sent %d certificates: send at most %d", n, tlsconn.CertificatesLimit)
@@ -55,8 +56,8 @@ func (c Chain) check() error {
 // moment.
 //
 // x509 tries every way up from the first certificate, and each step is a signature that a stranger
-// made by the slowest key. So those between are looked at from the authorities down, and x509 gets
-// those alone that lead to one. What that costs, the authorities' keys decide.
+// made by the slowest key. So intermediates are first checked from the authorities downward, and
+// x509 gets only those that lead to one. The cost then depends on the authorities' keys.
 func (c Chain) verify(authorities *rotation.Authorities, at time.Time) error {
 	opts := x509.VerifyOptions{
 		Roots: authorities.Pool, Intermediates: x509.NewCertPool(), CurrentTime: at,

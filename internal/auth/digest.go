@@ -15,8 +15,8 @@ import (
 // and all keys have one size.
 type Digest [sha256.Size]byte
 
-// hasher makes digests with a key of this process: what clients send cannot be made to collide, and
-// a digest that got out says nothing of the token that it was made of.
+// hasher makes digests with a key of this process: a digest that got out says nothing of the token
+// that it was made of.
 type hasher struct {
 	pool sync.Pool // of hash.Hash
 }
@@ -43,5 +43,6 @@ func (h *hasher) sum(parts ...string) Digest {
 	return d
 }
 
-// count marks where a list of parts ends.
+// count is the length of a list. It is put in front of its items, so that lists cannot run into
+// each other.
 func count(list []string) string { return strconv.Itoa(len(list)) }

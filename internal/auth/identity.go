@@ -65,8 +65,7 @@ func (i *Identity) AnyGroup(is func(group string) bool) bool {
 // Extra are the values of an extra key. They must not be modified.
 func (i *Identity) Extra(key string) []string { return i.extra[key] }
 
-// Equal reports that no authorizer can tell the two apart. Groups in another order are another
-// identity, as in digest.
+// Equal reports that both are the same in every part, with groups in the same order, as in digest.
 func (i *Identity) Equal(j *Identity) bool {
 	return i == j || i.name == j.name && i.uid == j.uid && slices.Equal(i.groups, j.groups) &&
 		maps.EqualFunc(i.extra, j.extra, slices.Equal)

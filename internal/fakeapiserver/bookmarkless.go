@@ -58,6 +58,7 @@ func (b *withoutBookmarks) Read(p []byte) (int, error) {
 		switch b.what {
 		case CutAtEndMarks:
 			if end {
+				b.line, b.err = nil, io.EOF
 				return 0, io.EOF
 			}
 		case DropEndMarks:

@@ -54,7 +54,8 @@ func (f *Forwarder) isClaimed(key string) bool {
 	return strings.HasPrefix(key, "X-Remote-") || f.Opts.IsClaimed != nil && f.Opts.IsClaimed(key)
 }
 
-// refusal returns why a request may not be forwarded under a bearer's credentials, or nil.
+// refusal returns why a request may not go upstream, or nil: headers that would change whose
+// request it is and, under lent credentials, paths and queries that upstream may read otherwise.
 func (f *Forwarder) refusal(in *Inbound, b SenderIdentity) *metav1.Status {
 	if s := headerRefusal(in.Header, b, f.isClaimed); s != nil || !b.canLend(in.Header) {
 		return s
@@ -107,7 +108,7 @@ func unsendableReason(in *Inbound) string {
 var placeHeaders = []string{"X-Original-", "X-Rewrite-", "X-Forwarded-", "X-Http-Method", "X-Method-", "X-Envoy-",
 	"X-Ms-Original-", "X-Waws-Unencoded-"}
 
-// dropPlaceHeaders takes such headers from those of a request that travels under lent credentials.
+// dropPlaceHeaders deletes the placeHeaders of a request that travels under lent credentials.
 func dropPlaceHeaders(out http.Header) {
 	for key := range out {
 		if key != "X-Forwarded-For" &&
@@ -117,9 +118,9 @@ func dropPlaceHeaders(out http.Header) {
 	}
 }
 
-// headerRefusal returns why these headers may not be forwarded under a bearer's credentials, or
-// nil. The lender's right to impersonate is not the client's. claims recognises the headers of a
-// front proxy.
+// headerRefusal returns why these headers may not be forwarded, or nil: under the client's own
+// credentials or lent ones. The lender's right to impersonate is not the client's. claims
+// recognises the headers of a front proxy.
 func headerRefusal(in http.Header, b SenderIdentity, claims func(string) bool) *metav1.Status {
 	for name := range connectionTokens(in) {
 		key := textproto.CanonicalMIMEHeaderKey(name)

@@ -8,9 +8,9 @@ import (
 	"spillway/internal/plan"
 )
 
-// Inbound is one client request as it came, copied out of its server's buffers. Headers are read
-// from the raw head with the parser that upstream itself uses, not from the server's view, which
-// drops and merges some.
+// Inbound is one client request, copied out of its server's buffers. Over HTTP/1.1 (ReadInbound)
+// its headers are parsed again from the raw head, as upstream parses them: the server's view drops
+// and merges some. Over HTTP/2 they are net/http's.
 type Inbound struct {
 	method, target, proto string
 	Header                http.Header
@@ -22,7 +22,7 @@ type Inbound struct {
 	passed                bool // the body is sent on while it comes, though it is small: there is no room to own it
 }
 
-// class is what a request costs us and upstream; the label of metrics.
+// class is what a request costs us and upstream. Metrics and logs show it by String.
 type class int
 
 const (

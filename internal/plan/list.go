@@ -73,7 +73,8 @@ func (c collection) continued(info *object.Resource) (*ListPlan, error) {
 	return l, nil
 }
 
-// honoured is the limit: none of a negative one, and none of any state at all (W-26, W-63).
+// honoured is the limit. 0 is none: for a negative limit (W-26), and for resourceVersion "0"
+// (W-63), with a continue token too, as in the newest upstream.
 func (c collection) honoured() int64 {
 	if c.ResourceVersion == "0" {
 		return 0
@@ -82,7 +83,8 @@ func (c collection) honoured() int64 {
 }
 
 // recent reports that the LIST asks for the most recent state: by naming none, by a token that
-// names none, or by a zero that is not "0" where a resourceVersion would be exact.
+// names none, or by another zero, such as "00", with match Exact, or with a limit and no match
+// (W-27, W-63).
 func (c collection) recent(l *ListPlan) bool {
 	switch {
 	case l.RV > 0:

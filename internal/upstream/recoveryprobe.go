@@ -124,8 +124,8 @@ func (p *recoveryProbe) wakeWaiters() {
 	p.recovery, p.recoveredAt = make(chan struct{}), time.Now()
 }
 
-// Serves reports whether upstream serves. However many requests wait, upstream is probed once a
-// second at most, and the others hear what it said.
+// Serves reports whether upstream serves. However many mirrors ask, upstream is probed once a
+// second at most, and the others get that answer.
 func (c *Client) Serves(ctx context.Context) bool {
 	c.serving.mu.Lock()
 	defer c.serving.mu.Unlock()
@@ -144,8 +144,8 @@ type servingRecord struct {
 	serves   bool
 }
 
-// probeServing reports whether upstream serves, or at least does not say that it does not: which
-// users may probe that is its own matter.
+// probeServing reports whether upstream serves, or at least does not say that it does not: 401, 403
+// and 404 count as serving.
 func (c *Client) probeServing(ctx context.Context) bool {
 	code, err := c.readiness(ctx)
 	return err == nil && isServing(code)

@@ -19,9 +19,9 @@ type Operation struct {
 	Value any    `json:"value,omitempty"`
 }
 
-// Patch is done in its order. Its paths begin at a pod template. It adds keys that are not there
-// and items of lists. It replaces the mounts of the service account, the value of NO_PROXY, and in
-// pods that are being created what the pod as a whole asks for.
+// Patch is a list of operations, applied in its order. Paths begin at a pod template. That of an
+// injection adds keys and items of lists. It replaces the mounts of the service account, the value
+// of NO_PROXY, and in pods that are being created the requests of the pod as a whole.
 type Patch []Operation
 
 // at is the patch of what holds the template at prefix.
@@ -47,7 +47,8 @@ func (p *planner) add(path string, value any) {
 	p.patch = append(p.patch, Operation{"add", path, value})
 }
 
-// prepend adds items in front of a list that has n items now; a list without any may not be there.
+// prepend adds items in front of a list that has n items now. If n is 0 the list may be missing, so
+// it is added whole.
 func prepend[T any](p *planner, list string, n int, items ...T) {
 	if n == 0 {
 		p.add(list, items)
@@ -58,7 +59,7 @@ func prepend[T any](p *planner, list string, n int, items ...T) {
 	}
 }
 
-// markTemplate marks the template.
+// markTemplate adds InjectedAnnotation, if there is room.
 func (p *planner) markTemplate(template *Template) {
 	const value = "true"
 	switch {

@@ -119,7 +119,8 @@ func (o Options) size(t *Template) (*limits.Size, error) {
 	return size, nil
 }
 
-// hasOwnSize reports that a size was said for a template.
+// hasOwnSize reports that a size was chosen for a template: a limit by flag or annotation, or a
+// request by annotation. A request by flag does not count, because it has a default.
 func (o Options) hasOwnSize(t *Template) bool {
 	return o.CPULimit != "" || o.MemoryLimit != "" ||
 		slices.ContainsFunc([]string{CPURequestAnnotation, MemoryRequestAnnotation}, func(name string) bool {

@@ -18,7 +18,7 @@ import (
 const (
 	// unresponsiveAfter: an address counts as unresponsive if a connection to it is closed after it
 	// has waited for a byte for this long. It is less than any of the times after which a connection
-	// is given up (see pingAfter).
+	// is given up (pingTimeout, handshakeTimeout).
 	unresponsiveAfter = 3 * time.Second
 	// avoidDuration is how long an unresponsive address is avoided, if another one accepts.
 	avoidDuration = time.Minute
@@ -26,8 +26,8 @@ const (
 
 // dialer connects to a host that may have several addresses, of which net.Dialer takes the first
 // that accepts a connection, and so always the same. Whether a server answers there, it cannot
-// know: a host that hangs, or a load balancer before one that is gone, accepts as ever, and each
-// new connection would find that out anew, for as long as that lasts. So unresponsive addresses are
+// know: a host that hangs, or a load balancer before one that is gone, accepts, and each new
+// connection would find that out again, for as long as that lasts. So unresponsive addresses are
 // left out as long as another one accepts. It decides nothing else: with one address, or where all
 // are alike, it is a net.Dialer.
 type dialer struct {
