@@ -131,7 +131,7 @@ func (f *Prover) beginRound(r *rounds, begin func()) (began time.Time, waiting b
 		r.scheduleLocked(begin)
 		return began, false
 	}
-	r.next = began.Add(r.interval)
+	r.next = began.Add(r.intervalAt(f.cost.averageQueryTime()))
 	return began, true
 }
 

@@ -131,3 +131,43 @@ func TestTheUpstreamVersionIsKnownBeforeItIsProven(t *testing.T) {
 		}
 	})
 }
+
+// The slower upstream answers, the fewer bookmarks are requested: half as many at the least.
+func TestSlowUpstreamGetsFewerQuestions(t *testing.T) {
+	asked := map[time.Duration]int{}
+	for _, took := range []time.Duration{0, 25 * time.Millisecond, 50 * time.Millisecond, 500 * time.Millisecond} {
+		u := &upstream{}
+		var rv uint64 = 25
+		var mu sync.Mutex
+		u.begin = func(context.Context) (uint64, error) {
+			time.Sleep(took)
+			mu.Lock()
+			defer mu.Unlock()
+			rv++
+			return rv, nil
+		}
+		u.prove = func(ctx context.Context, from uint64) (uint64, uint64, error) {
+			mu.Lock()
+			now := rv
+			mu.Unlock()
+			return says(500*time.Millisecond, now, 0)(ctx, from)
+		}
+		proof(t, u, func(t *testing.T, _ *cache.Resource, f *Prover) {
+			var waiting sync.WaitGroup
+			for range 200 {
+				waiting.Go(func() {
+					if _, err := f.Prove(t.Context()); err != nil {
+						t.Error(err)
+					}
+				})
+				time.Sleep(100 * time.Millisecond)
+			}
+			waiting.Wait()
+			asked[took] = u.proving
+		})
+	}
+	if asked[25*time.Millisecond] >= asked[0] || asked[50*time.Millisecond] >= asked[25*time.Millisecond] ||
+		asked[500*time.Millisecond] < asked[0]/3 {
+		t.Errorf("bookmarks by the time of a query: %v", asked)
+	}
+}

@@ -63,6 +63,13 @@ func (w *listCostModel) observeQuery(took time.Duration) {
 	w.queryTime.add(took)
 }
 
+// averageQueryTime is how long a query of R takes.
+func (w *listCostModel) averageQueryTime() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.queryTime.value
+}
+
 // observeArrival records how long a flight waited for the mirror's own stream, and whether R
 // arrived.
 func (w *listCostModel) observeArrival(waited time.Duration, there bool) {

@@ -1,8 +1,9 @@
 package freshness
 
 import (
-	"spillway/internal/cache"
 	"time"
+
+	"spillway/internal/cache"
 )
 
 const (
@@ -14,6 +15,10 @@ const (
 	// comparisonInterval is the time between two reads of upstream's state, whatever becomes of them.
 	// It leaves the next one half of the time that a request has.
 	comparisonInterval = proofTimeout / 2
+	// slowdown is how many query times are added to an interval, at most the interval itself: an
+	// upstream that is slow gets no more questions than one that is well, though each is owed for
+	// longer.
+	slowdown = 20
 )
 
 // proofWaiter is one flight that waits for a state that is complete through rv.
@@ -38,9 +43,15 @@ type revision struct {
 // rounds are checks of upstream, each for all flights that wait when it begins. They begin an
 // interval apart and may overlap, so one that hangs holds up no other. Prover.mu guards them.
 type rounds struct {
-	interval  time.Duration // static
+	interval  time.Duration // static: while upstream is fast
 	next      time.Time     // when the next one may begin
 	scheduled bool          // it has its time
+}
+
+// intervalAt is the interval while upstream takes so long to answer a query of R. For example, a
+// second becomes two from 50 ms on.
+func (r *rounds) intervalAt(queryTime time.Duration) time.Duration {
+	return r.interval + min(slowdown*queryTime, r.interval)
 }
 
 // scheduleLocked has the next round begin as soon as it may.
