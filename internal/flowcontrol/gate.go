@@ -190,7 +190,7 @@ type GateStats struct {
 	Flows       int // that hold or wait
 }
 
-// GateStats is what is held and how many requests wait.
+// Stats is what is held, and how many requests wait.
 func (g *Gate) Stats() GateStats {
 	if g == nil {
 		return GateStats{}
