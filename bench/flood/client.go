@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -39,6 +40,7 @@ type client struct {
 
 	mu      sync.Mutex
 	events  []time.Duration      // how much later than directly each event came
+	delays  []time.Duration      // how long after its write each event came
 	arrived map[string]time.Time // by stamp: events that came one of the two ways so far
 	broken  int
 }
@@ -111,7 +113,12 @@ func (c *client) watch(ctx context.Context, at kubernetes.Interface, arrives fun
 // own. What delays that, on the same machine, is no matter of the proxy.
 func (c *client) arrives(stamp string) {
 	now := time.Now()
+	written, err := strconv.ParseInt(stamp, 10, 64)
+	if err != nil {
+		return
+	}
 	c.note(func() {
+		c.delays = append(c.delays, now.Sub(time.Unix(0, written)))
 		if direct, ok := c.arrived[stamp]; ok {
 			c.events = append(c.events, now.Sub(direct))
 		} else {
@@ -138,12 +145,14 @@ type score struct {
 	lists, failed, events, broken int
 	repeats                       int              // of LISTs whose connection was reset
 	list, event, passed, write    [2]time.Duration // median and 99th percentile
+	delay                         [2]time.Duration // of events, from their writes on
 	why                           error            // a LIST failed
 }
 
 func (s score) String() string {
 	text := fmt.Sprintf("LIST over a new TLS connection p50 %s p99 %s (%d)", s.list[0], s.list[1], s.lists)
-	text += fmt.Sprintf("; event later than directly by p50 %s p99 %s (%d)", s.event[0], s.event[1], s.events)
+	text += fmt.Sprintf("; event later than directly by p50 %s p99 %s (%d), after its write by p50 %s p99 %s", s.event[0],
+		s.event[1], s.events, s.delay[0], s.delay[1])
 	text += fmt.Sprintf("; GET passed through p50 %s p99 %s; write p50 %s p99 %s", s.passed[0], s.passed[1], s.write[0],
 		s.write[1])
 	if s.repeats > 0 {
@@ -157,7 +166,7 @@ func (s score) String() string {
 
 // measure lists, gets and writes for so long, and counts what the watch gets meanwhile.
 func (c *client) measure(ctx context.Context, length time.Duration) score {
-	c.note(func() { c.events, c.broken = nil, 0 })
+	c.note(func() { c.events, c.delays, c.broken = nil, nil, 0 })
 	var s score
 	object := "/api/v1/namespaces/default/configmaps/" + c.object.Name
 	requests := []struct {
@@ -190,7 +199,10 @@ func (c *client) measure(ctx context.Context, length time.Duration) score {
 	}
 	s.lists = len(requests[0].took)
 	s.list, s.passed, s.write = percentiles(requests[0].took), percentiles(requests[1].took), percentiles(requests[2].took)
-	c.note(func() { s.events, s.event, s.broken = len(c.events), percentiles(c.events), c.broken })
+	c.note(func() {
+		s.events, s.event, s.broken = len(c.events), percentiles(c.events), c.broken
+		s.delay = percentiles(c.delays)
+	})
 	return s
 }
 

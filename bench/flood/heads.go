@@ -80,7 +80,7 @@ func newNormalUser(ctx context.Context, direct kubernetes.Interface) (token stri
 // orSlower is a score whose 99th percentiles are at least half of another one's, which may be
 // reached whole.
 func (s score) orSlower(other score) score {
-	s.list[1], s.event[1] = max(s.list[1], other.list[1]/slower), max(s.event[1], other.event[1]/slower)
+	s.list[1], s.delay[1] = max(s.list[1], other.list[1]/slower), max(s.delay[1], other.delay[1]/slower)
 	s.passed[1], s.write[1] = max(s.passed[1], other.passed[1]/slower), max(s.write[1], other.write[1]/slower)
 	return s
 }
