@@ -32,9 +32,9 @@ if ((${#programs[@]} > 0)); then
 	steps+=("${programs[*]}${older:+, kube-apiserver of $older}, from source: about 7 minutes${older:+ and 6} on 2 processors, once per machine")
 fi
 if [[ -n $kubeconfig ]]; then
-	steps+=("the demo before the cluster of $kubeconfig: half a minute, then until Ctrl-C")
+	steps+=("the demo in front of the cluster of $kubeconfig: half a minute, then until Ctrl-C")
 else
-	steps+=("the demo before etcd and kube-apiserver${older:+ of $older}: half a minute, then until Ctrl-C")
+	steps+=("the demo in front of etcd and kube-apiserver${older:+ of $older}: half a minute, then until Ctrl-C")
 fi
 say "make demo: ${#steps[@]} steps"
 for i in "${!steps[@]}"; do echo "$((i + 1)). ${steps[i]}"; done
