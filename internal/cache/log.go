@@ -73,14 +73,13 @@ type ExpiredError struct {
 	RequestedRV, OldestRV uint64
 	// Void: RequestedRV belongs to a history that is void, so what followed it is unknown.
 	Void bool
-	// Message are upstream's own where they name no version, as those of an apiserver without a watch
-	// cache; "": those of W-107.
+	// Message is upstream's own where it names no version, as that of an apiserver without a watch
+	// cache does. "" stands for the message of W-107.
 	Message string
 }
 
-// IsFutureRV reports that RequestedRV is beyond what is known of a history that began anew. Whether
-// it belongs to that one, or to the one that is void, is upstream's to say (see
-// Resource.NoteUpstreamRV).
+// IsFutureRV reports that RequestedRV is beyond what is known of the history that replaced a void
+// one. Upstream has to say to which of the two it belongs (see Resource.NoteUpstreamRV).
 func (e *ExpiredError) IsFutureRV() bool { return e.Void && e.RequestedRV > e.OldestRV }
 
 // IsGap reports that the events after RequestedRV and up to OldestRV, where history goes on, are

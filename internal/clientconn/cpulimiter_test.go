@@ -166,7 +166,7 @@ func TestSeatIsNotTheClientsTime(t *testing.T) {
 }
 
 // TestAnswersWithAPermitYieldToWriters shows that an answer with a seat yields to writers where no
-// processor would be left for them, but not for ever.
+// processor would be left for them, but not forever.
 func TestAnswersWithAPermitYieldToWriters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		two := NewCPULimiter(2)
