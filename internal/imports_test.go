@@ -5,6 +5,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -285,4 +286,70 @@ func TestForbidden(t *testing.T) {
 	f("internal/object", "k8s.io/apimachinery/pkg/labels", "")
 	f("test/e2e/conformance", "k8s.io/client-go/rest", "")
 	f("bench", "github.com/valyala/fasthttp", "")
+}
+
+// TestFoldersAreInLayers holds the tables of folders in ARCHITECTURE.md: each folder is in one of
+// them, and a folder of the first four imports nothing from a table above its own.
+func TestFoldersAreInLayers(t *testing.T) {
+	text, err := os.ReadFile("../ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, chapter, _ := strings.Cut(string(text), "\n## Folders\n")
+	chapter, _, _ = strings.Cut(chapter, "\n## ")
+	for _, problem := range upwardImports(layersOf(chapter), mayImport) {
+		t.Error(problem)
+	}
+}
+
+func TestPlantedLayersAreFound(t *testing.T) {
+	chapter := "| folder | purpose |\n| `internal/a`, `b` | both |\n\n| folder | purpose |\n| `internal/c` | one |\n"
+	for name, imports := range map[string]map[string][]string{
+		"imports upward":     {"a": {"c"}, "b": {}, "c": {"b"}},
+		"folder without row": {"a": {}, "b": {}, "c": {}, "d": {}},
+	} {
+		if problems := upwardImports(layersOf(chapter), imports); len(problems) != 1 {
+			t.Errorf("%s: got %q, want one problem", name, problems)
+		}
+	}
+	downward := map[string][]string{"a": {"b", "c"}, "b": {}, "c": {}}
+	if problems := upwardImports(layersOf(chapter), downward); problems != nil {
+		t.Errorf("got %q for imports downward", problems)
+	}
+}
+
+// layersOf returns the number of the table that each folder of a chapter is in.
+func layersOf(chapter string) map[string]int {
+	layers, table := map[string]int{}, 0
+	for line := range strings.Lines(chapter) {
+		if strings.HasPrefix(line, "| folder |") {
+			table++
+		}
+		cell, _, _ := strings.Cut(strings.TrimPrefix(line, "| "), " | ")
+		if !strings.HasPrefix(cell, "`internal/") {
+			continue
+		}
+		for folder := range strings.SplitSeq(cell, ", ") {
+			layers[strings.TrimPrefix(strings.Trim(folder, "`"), "internal/")] = table
+		}
+	}
+	return layers
+}
+
+// upwardImports names the folders that no table has, and the imports that lead upward in the first
+// four tables.
+func upwardImports(layers map[string]int, imports map[string][]string) (problems []string) {
+	for _, folder := range slices.Sorted(maps.Keys(imports)) {
+		top, _, _ := strings.Cut(folder, "/")
+		if layers[top] == 0 {
+			problems = append(problems, folder+" is in no table of ARCHITECTURE.md")
+		}
+		for _, imported := range imports[folder] {
+			below, _, _ := strings.Cut(imported, "/")
+			if layers[below] < layers[top] && layers[top] <= 4 {
+				problems = append(problems, folder+" imports "+imported+", which is in a table above its own")
+			}
+		}
+	}
+	return problems
 }
