@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"compress/gzip"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -260,10 +259,4 @@ func (w *Watcher) Wait(ctx context.Context) (*WatchEnd, error) {
 func (w *Watcher) Close() {
 	w.cancel()
 	<-w.ended
-}
-
-// IsEnd reports whether an error of Next, Until or Head is the end of the stream, and which.
-func IsEnd(err error) (*WatchEnd, bool) {
-	var end *WatchEnd
-	return end, errors.As(err, &end)
 }
