@@ -36,21 +36,27 @@ func (f *failure) take() int {
 	return f.code
 }
 
-// injectFault fails a read or lets it wait, as the test asked for.
-func (s *Server) injectFault(r *http.Request, verb string) error {
-	query := r.URL.Query()
-	code := 0
-	s.mu.Lock()
+// take is the code for a request, 0 if it does not fail.
+func (f *faults) take(verb string, isProbe bool) int {
 	switch {
 	case verb == verbWatch:
-		code = s.faults.watches.take()
-	case verb == verbList && query.Get("limit") == "1":
-		if code = s.faults.probes.take(); code == 0 {
-			code = s.faults.lists.take()
-		}
-	case verb == verbList:
-		code = s.faults.lists.take()
+		return f.watches.take()
+	case verb != verbList:
+		return 0
+	case isProbe && f.probes.left > 0:
+		return f.probes.take()
 	}
+	return f.lists.take()
+}
+
+// injectFault fails a read or lets it wait, as the test asked for.
+func (s *Server) injectFault(r *http.Request, verb string) error {
+	if verb == verbNone {
+		return nil
+	}
+	query := r.URL.Query()
+	s.mu.Lock()
+	code := s.faults.take(verb, query.Get("limit") == "1")
 	s.mu.Unlock()
 	if code != 0 {
 		return injected(code)
@@ -59,7 +65,7 @@ func (s *Server) injectFault(r *http.Request, verb string) error {
 	if verb != verbWatch && query.Get("resourceVersion") == "" {
 		reads = ConsistentReads
 	}
-	if verb != verbNone && !s.awaitReads(r.Context(), reads) {
+	if !s.awaitReads(r.Context(), reads) {
 		return errRequestTimeout
 	}
 	return nil

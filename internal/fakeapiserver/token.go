@@ -16,7 +16,7 @@ type token struct {
 }
 
 const (
-	tokenVersion = "meta.k8s.io/v1" // #nosec G101 -- the version of continue tokens
+	tokenVersion = "meta.k8s.io/v1"
 	// inconsistentRV is an RV of tokens that go on in the state of their time (W-83).
 	inconsistentRV = -1
 )
