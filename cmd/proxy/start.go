@@ -117,7 +117,7 @@ func (p *process) serve() {
 	if l := p.listeners.metrics; l != nil {
 		// Probes are answered until the very end, with readiness off.
 		endpoints := &admin.Endpoints{
-			Health: p.checks, Registry: p.registry, Status: p.reporter, Access: p.access.remote(), Away: p.startup.reason,
+			Health: p.checks, Registry: p.registry, Status: p.reporter, Access: p.access.remote(), Unreachable: p.startup.reason,
 			Exemplars: p.traces.tracer != nil, Debug: p.o.Debug, Log: p.log,
 		}
 		if p.o.MetricsTLS {

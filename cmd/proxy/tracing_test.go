@@ -8,7 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"spillway/internal/config"
-	"spillway/internal/fakeapiserver"
+	"spillway/internal/testutil"
 	"spillway/internal/tracing"
 )
 
@@ -37,7 +37,7 @@ func TestTracingConfigurationIsRefusedWithItsReason(t *testing.T) {
 func TestLastSpansOfACollectorThatHangs(t *testing.T) {
 	o := config.New()
 	o.TracingConfigFile = writeFile(t, "tracing.yaml",
-		tracingKind+"endpoint: "+fakeapiserver.SilentAddress(t)+"\nsamplingRatePerMillion: 1000000\n")
+		tracingKind+"endpoint: "+testutil.SilentAddress(t)+"\nsamplingRatePerMillion: 1000000\n")
 	traces, err := newTracing(o, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)

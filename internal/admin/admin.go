@@ -2,10 +2,10 @@
 // page and profiles. It has a listener of its own, so that probes do not queue behind clients.
 //
 // Invariant: /livez and /readyz are for all; all else is for this machine, and for remote users
-// that the apiserver allows to get that very path, over TLS. Readers of metrics that were allowed
+// that the API server allows to get that very path, over TLS. Readers of metrics that were allowed
 // remain so for a bounded time while no review can be had: monitoring must not depend on what it
-// monitors (see readers.go). Metrics tell what a cluster holds, and the status page which user
-// reads it. What clients without credentials make the process hold is bounded (see bounds.go).
+// monitors. Metrics tell what a cluster holds, and the status page which user reads it. What
+// clients without credentials make the process hold is bounded.
 package admin
 
 import (
@@ -16,6 +16,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -43,15 +44,15 @@ type Endpoints struct {
 	Registry *prometheus.Registry
 	TLS      *tls.Config      // nil: plain HTTP
 	Status   *status.Reporter // nil: there is no status page
-	// Access authenticates and authorizes remote users. It is called once Away returns nil; no
+	// Access authenticates and authorizes remote users. It is called once Unreachable returns nil. No
 	// function: there are no remote users.
 	Access func() (*auth.Authenticator, *auth.Authorizer)
-	// Away is why the apiserver cannot review users yet, nil once it can; no function: it can.
-	Away func() error
+	// Unreachable is why the API server cannot review users yet, nil once it can. No function: it can.
+	Unreachable func() error
 	// Exemplars are shown to scrapers that request OpenMetrics. Without them all scrapers get one
 	// format, in which buckets have one name.
 	Exemplars bool
-	Debug     bool // serve profiles
+	Debug     bool // profiles are served
 	Log       *zap.Logger
 }
 
@@ -68,16 +69,16 @@ func NewRegistry() *prometheus.Registry {
 
 // Serve serves listener until ctx is done, then lets requests under way end for lingerPeriod. It
 // closes the listener.
-func (o *Endpoints) Serve(ctx context.Context, listener net.Listener) error {
+func (e *Endpoints) Serve(ctx context.Context, listener net.Listener) error {
 	server := &http.Server{ // #nosec G112 -- boundServer sets its timeouts
-		Handler:   o.handler(listen.IsLoopbackAddr(listener.Addr())),
-		TLSConfig: o.TLS,
-		ErrorLog:  zap.NewStdLog(o.Log),
+		Handler:   e.handler(listen.IsLoopbackAddr(listener.Addr())),
+		TLSConfig: e.TLS,
+		ErrorLog:  zap.NewStdLog(e.Log),
 	}
 	boundServer(server)
 	served := make(chan error, 1)
 	go func() {
-		if o.TLS != nil {
+		if e.TLS != nil {
 			served <- tlsconn.Serve(server, listener)
 			return
 		}
@@ -99,39 +100,38 @@ func (o *Endpoints) Serve(ctx context.Context, listener net.Listener) error {
 	return nil
 }
 
-// handler answers all probes, and all else of this machine and of remote users that the apiserver
+// handler answers all probes, and all else of this machine and of remote users that the API server
 // allows it.
-func (o *Endpoints) handler(loopback bool) http.Handler {
+func (e *Endpoints) handler(loopback bool) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /livez", o.Health.ServeLive)
-	mux.HandleFunc("GET /readyz", o.Health.ServeReady)
-	if loopback {
-		mux.Handle("/", o.numbers(loopbackOnly))
-	} else {
-		mux.Handle("/", remote{access: o.Access, away: o.Away, secure: o.TLS != nil, readers: newMetricsReaders(),
-			reviews: &singleflight.Group{}, next: o.numbers(nil)})
+	mux.HandleFunc("GET /livez", e.Health.ServeLive)
+	mux.HandleFunc("GET /readyz", e.Health.ServeReady)
+	operators := e.operatorsHandler(loopback)
+	if !loopback {
+		operators = &remoteUsers{access: e.Access, unreachable: e.Unreachable, secure: e.TLS != nil,
+			readers: newMetricsReaders(), reviews: &singleflight.Group{}, next: operators}
 	}
+	mux.Handle("/", operators)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		listen.RequestArrived(r.Context()) // bodies are of no account here
 		mux.ServeHTTP(w, r)
 	})
 }
 
-// numbers answers what is not for all. What names users is served through guard; nil: all of it is
-// guarded.
-func (o *Endpoints) numbers(guard func(http.Handler) http.Handler) http.Handler {
+// operatorsHandler answers what is not for all.
+func (e *Endpoints) operatorsHandler(loopback bool) http.Handler {
 	mux := http.NewServeMux()
-	if o.Status != nil {
-		var page http.Handler = status.NewPage(o.Status, StatusPath)
-		if guard != nil {
-			page = guard(page)
+	if e.Status != nil {
+		var page http.Handler = status.NewPage(e.Status, StatusPath)
+		if loopback {
+			page = loopbackOnly(page)
 		}
 		mux.Handle("GET "+StatusPath, page)
 	}
 	mux.Handle("GET "+metricsPath,
-		promhttp.HandlerFor(o.Registry, promhttp.HandlerOpts{ErrorLog: zap.NewStdLog(o.Log), EnableOpenMetrics: o.Exemplars}))
-	mux.HandleFunc("GET /{$}", o.serveIndex)
-	if o.Debug {
+		promhttp.HandlerFor(e.Registry, promhttp.HandlerOpts{ErrorLog: zap.NewStdLog(e.Log), EnableOpenMetrics: e.Exemplars}))
+	mux.HandleFunc("GET /{$}", e.serveIndex)
+	if e.Debug {
 		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 		mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
 		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
@@ -142,12 +142,30 @@ func (o *Endpoints) numbers(guard func(http.Handler) http.Handler) http.Handler 
 	return atMost(operatorRequestsLimit, mux)
 }
 
-func (o *Endpoints) serveIndex(w http.ResponseWriter, _ *http.Request) {
+func (e *Endpoints) serveIndex(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprint(w, "/livez\n/readyz?verbose\n/metrics\n")
-	if o.Status != nil {
+	if e.Status != nil {
 		fmt.Fprint(w, StatusPath+"\n")
 	}
-	if o.Debug {
+	if e.Debug {
 		fmt.Fprint(w, "/debug/pprof/\n")
 	}
+}
+
+// loopbackOnly serves requests for this machine by a name that no other machine can have: web pages
+// reach loopback by names of their own, which then mean it (DNS rebinding), and would read which
+// user watches what.
+func loopbackOnly(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host := r.Host
+		if name, _, err := net.SplitHostPort(host); err == nil {
+			host = name
+		}
+		ip := net.ParseIP(strings.Trim(host, "[]"))
+		if !strings.EqualFold(host, "localhost") && (ip == nil || !ip.IsLoopback()) {
+			http.Error(w, "forbidden: ask for this page at localhost, 127.0.0.1 or [::1]", http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }

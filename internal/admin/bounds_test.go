@@ -243,11 +243,11 @@ func TestOperatorsHaveLimitedTime(t *testing.T) {
 					_, _ = io.Copy(io.Discard, response.Body)
 				}
 				time.Sleep(c.ends - time.Since(began) - time.Millisecond)
-				if listener.Closed() {
+				if listener.HasClosed() {
 					t.Errorf("it was ended within %v", c.ends)
 				}
 				time.Sleep(2 * time.Millisecond)
-				if !listener.Closed() {
+				if !listener.HasClosed() {
 					t.Errorf("it was not ended after %v", c.ends)
 				}
 				_ = conn.Close()

@@ -24,9 +24,9 @@ const (
 	rememberedReaderTTL    = time.Hour
 )
 
-// metricsReaders are the readers that upstream has lately allowed to get /metrics: they go on
-// reading it while no review can be had, which is when an operator needs it. A reader is what a
-// request proves its identity by, as a keyed hash of exactly these bytes.
+// metricsReaders are the readers that upstream has lately allowed to get /metrics. They go on
+// reading it while no review can be had, which is when an operator needs it. A reader is known by a
+// keyed hash of what proves its identity.
 //
 // The status page and profiles are not read that way: they name users, and hold what may be secret.
 type metricsReaders struct {
@@ -78,21 +78,21 @@ func (m *metricsReaders) isAllowed(reader auth.Digest, now time.Time) bool {
 }
 
 // note remembers or forgets a reader by what upstream says of it.
-func (m *metricsReaders) note(reader auth.Digest, said judgement, now time.Time) {
+func (m *metricsReaders) note(reader auth.Digest, j judgement, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
-	case said.isUnreviewed():
-	case said.refusal != nil:
+	case j.isUnreviewed():
+	case j.refusal != nil:
 		m.allowed.Forget(reader)
 	default:
-		until := said.reviewed.Add(rememberedReaderTTL)
-		if end := said.expires; !end.IsZero() {
-			if end = auth.OnRunningClock(end, said.reviewed); end.Before(until) {
+		until := j.reviewed.Add(rememberedReaderTTL)
+		if end := j.expires; !end.IsZero() {
+			if end = auth.OnRunningClock(end, j.reviewed); end.Before(until) {
 				until = end
 			}
 		}
-		m.allowed.Note(reader, auth.Answer[struct{}]{At: said.reviewed}, until, now)
+		m.allowed.Note(reader, auth.Answer[struct{}]{At: j.reviewed}, until, now)
 	}
 }
 

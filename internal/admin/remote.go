@@ -4,10 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"net"
 	"net/http"
 	"net/netip"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/singleflight"
@@ -20,29 +18,29 @@ import (
 // less than any scrape takes to time out.
 const rememberedReviewWait = 2 * time.Second
 
-// remote serves next to users of other machines: to those that the apiserver allows to get that
-// very path (design D16), such as system:monitoring /metrics. Any doubt is a refusal, except that
-// readers of metrics go on reading them while no review can be had (see metricsReaders).
-type remote struct {
-	access  func() (*auth.Authenticator, *auth.Authorizer) // nil: there are no remote users
-	away    func() error                                   // nil function: access may be called
-	secure  bool                                           // over TLS; credentials are not taken otherwise
-	readers *metricsReaders
-	reviews *singleflight.Group // of readers that are remembered, each once at a time
-	next    http.Handler
+// remoteUsers serves next to users of other machines: to those that the API server allows to get
+// that very path (design D16), such as system:monitoring /metrics. Any doubt is a refusal, except
+// that readers of metrics go on reading them while no review can be had (see metricsReaders).
+type remoteUsers struct {
+	access      func() (*auth.Authenticator, *auth.Authorizer) // nil: there are no remote users
+	unreachable func() error                                   // nil function: access may be called
+	secure      bool                                           // over TLS; credentials are not taken otherwise
+	readers     *metricsReaders
+	reviews     *singleflight.Group // of readers that are remembered, each once at a time
+	next        http.Handler
 }
 
 // ServeHTTP implements http.Handler.
-func (s remote) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if !s.secure || s.access == nil {
+func (u *remoteUsers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !u.secure || u.access == nil {
 		http.Error(w, "forbidden: this listener is not on loopback and does not authenticate, so only /livez and "+
 			"/readyz are served here; "+
 			"set --metrics-tls, without --insecure-allow-all, or a loopback address such as --metrics-listen=127.0.0.1:9464, "+
 			"for the rest", http.StatusForbidden)
 		return
 	}
-	if s.away != nil {
-		if err := s.away(); err != nil {
+	if u.unreachable != nil {
+		if err := u.unreachable(); err != nil {
 			writeRefusal(w, unreviewed(err))
 			return
 		}
@@ -57,20 +55,20 @@ func (s remote) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.TLS != nil {
 		request.Peer = r.TLS.PeerCertificates
 	}
-	judge := s.judge
+	judge := u.judge
 	if isMetrics(r) {
-		judge = s.judgeReader
+		judge = u.judgeReader
 	}
-	if said := judge(r.Context(), request, what); said.refusal != nil {
-		writeRefusal(w, said.refusal)
+	if j := judge(r.Context(), request, what); j.refusal != nil {
+		writeRefusal(w, j.refusal)
 		return
 	}
-	s.next.ServeHTTP(w, r)
+	u.next.ServeHTTP(w, r)
 }
 
 // judge finds out whether a request is allowed.
-func (s remote) judge(ctx context.Context, request auth.AuthnRequest, what auth.Attributes) judgement {
-	authenticator, authorizer := s.access()
+func (u *remoteUsers) judge(ctx context.Context, request auth.AuthnRequest, what auth.Attributes) judgement {
+	authenticator, authorizer := u.access()
 	result := authenticator.Authenticate(ctx, request)
 	switch result.Outcome {
 	case auth.Authenticated:
@@ -90,29 +88,29 @@ func (s remote) judge(ctx context.Context, request auth.AuthnRequest, what auth.
 	}
 }
 
-// judgeReader is judge for a reader of metrics. One that is remembered waits for a moment; what
-// upstream says after that is noted, and is the answer to the next request.
-func (s remote) judgeReader(ctx context.Context, request auth.AuthnRequest, what auth.Attributes) judgement {
-	authenticator, _ := s.access()
-	reader := s.readers.digest(authenticator, request)
+// judgeReader is judge for a reader of metrics. One that is remembered waits for a moment. What
+// upstream says after that is remembered, for the next request.
+func (u *remoteUsers) judgeReader(ctx context.Context, request auth.AuthnRequest, what auth.Attributes) judgement {
+	authenticator, _ := u.access()
+	reader := u.readers.digest(authenticator, request)
 	review := func(ctx context.Context) judgement {
-		said := s.judge(ctx, request, what)
-		s.readers.note(reader, said, time.Now())
-		return said
+		j := u.judge(ctx, request, what)
+		u.readers.note(reader, j, time.Now())
+		return j
 	}
-	if !s.readers.isAllowed(reader, time.Now()) {
+	if !u.readers.isAllowed(reader, time.Now()) {
 		return review(ctx)
 	}
 	background := context.WithoutCancel(ctx)
-	reviewed := s.reviews.DoChan(string(reader[:]), func() (any, error) { return review(background), nil })
+	reviewed := u.reviews.DoChan(string(reader[:]), func() (any, error) { return review(background), nil })
 	select {
 	case result := <-reviewed:
-		if said := result.Val.(judgement); !said.isUnreviewed() {
-			return said
+		if j := result.Val.(judgement); !j.isUnreviewed() {
+			return j
 		}
 	case <-time.After(rememberedReviewWait):
 	}
-	if !s.readers.isAllowed(reader, time.Now()) { // its time is over, or it was denied meanwhile
+	if !u.readers.isAllowed(reader, time.Now()) { // its time is over, or it was denied meanwhile
 		return judgement{refusal: unreviewed(nil)}
 	}
 	return judgement{}
@@ -138,22 +136,4 @@ func writeRefusal(w http.ResponseWriter, s *metav1.Status) {
 	w.Header().Set("Cache-Control", "no-cache, private")
 	w.WriteHeader(int(s.Code))
 	_ = json.NewEncoder(w).Encode(s) // the client may be gone
-}
-
-// loopbackOnly serves requests for this machine by a name that no other machine can have: web pages
-// reach loopback by names of their own, which then mean it (DNS rebinding), and would read which
-// user watches what.
-func loopbackOnly(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		host := r.Host
-		if name, _, err := net.SplitHostPort(host); err == nil {
-			host = name
-		}
-		ip := net.ParseIP(strings.Trim(host, "[]"))
-		if !strings.EqualFold(host, "localhost") && (ip == nil || !ip.IsLoopback()) {
-			http.Error(w, "forbidden: ask for this page at localhost, 127.0.0.1 or [::1]", http.StatusForbidden)
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
 }

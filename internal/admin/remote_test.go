@@ -115,7 +115,7 @@ func TestRemoteUsersBeforeUpstreamAnswers(t *testing.T) {
 	}
 	away := func() error { return errors.New("away") }
 	seen := &Endpoints{Health: &health.Checks{}, Registry: prometheus.NewRegistry(),
-		TLS: &tls.Config{MinVersion: tls.VersionTLS12}, Access: access, Away: away, Log: zap.NewNop()}
+		TLS: &tls.Config{MinVersion: tls.VersionTLS12}, Access: access, Unreachable: away, Log: zap.NewNop()}
 	for path, want := range map[string]int{"/metrics": http.StatusServiceUnavailable,
 		"/statusz": http.StatusServiceUnavailable, "/livez": http.StatusOK} {
 		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, path, http.NoBody)

@@ -10,22 +10,27 @@ import (
 type bookmarkTimer struct {
 	*time.Timer
 	period time.Duration
-	before time.Time // when the one before the deadline is due; zero: none, or had
+	last   time.Time // when the one before the deadline is due; zero: there is none, or it has been
 }
 
-// shortWatch is the shortest watch that gets a bookmark before its deadline.
-const shortWatch = 3 * time.Second
+const (
+	// shortWatch is the shortest watch that gets a bookmark before its deadline.
+	shortWatch = 3 * time.Second
+	// leastLead and leadSpread are how long before its deadline: between 1.3 s and 2.3 s. Measured
+	// were 0.95 s to 2.1 s, and 0.7 s to 1.7 s of a watch of 3 s.
+	leastLead  = 1300 * time.Millisecond
+	leadSpread = time.Second
+)
 
 func newBookmarkTimer(st *stream) *bookmarkTimer {
 	o := st.server.opts
 	b := &bookmarkTimer{period: o.BookmarkPeriod}
 	switch {
 	case st.lifetime < shortWatch:
-	case st.proof && o.ProofDelay > 0:
-		b.before = time.Now().Add(o.ProofDelay)
-	default: // measured: 0.95 to 2.1 s before the end, with 3 seconds after 0.7 to 1.7
-		b.before = st.deadline.Add(
-			-2*time.Second + rand.N(time.Second) - 300*time.Millisecond) // #nosec G404 -- spreads times
+	case st.isProof && o.ProofDelay > 0:
+		b.last = time.Now().Add(o.ProofDelay)
+	default:
+		b.last = st.deadline.Add(-leastLead - rand.N(leadSpread))
 	}
 	b.Timer = time.NewTimer(b.wait())
 	return b
@@ -34,13 +39,14 @@ func newBookmarkTimer(st *stream) *bookmarkTimer {
 // next sets the timer for the bookmark after the one that fired.
 func (b *bookmarkTimer) next() { b.Reset(b.wait()) }
 
+// wait is the time until the next bookmark.
 func (b *bookmarkTimer) wait() time.Duration {
-	wait := b.period + rand.N(b.period/60+1) // #nosec G404 -- spreads times
-	if b.before.IsZero() {
+	wait := b.period + rand.N(b.period/60+1)
+	if b.last.IsZero() {
 		return wait
 	}
-	if left := time.Until(b.before); left <= wait {
-		b.before = time.Time{}
+	if left := time.Until(b.last); left <= wait {
+		b.last = time.Time{}
 		return left
 	}
 	return wait

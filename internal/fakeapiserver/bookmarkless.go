@@ -9,19 +9,19 @@ import (
 	"net/url"
 )
 
-// Dropped says which bookmarks a Bookmarkless drops.
-type Dropped int
+// BookmarkFault says what a Bookmarkless does to bookmarks.
+type BookmarkFault int
 
 const (
-	DropEndMarks  Dropped = iota // the one that ends a watch-list's initial events
-	DropInitial                  // all of a watch-list, whenever they come
-	DropBookmarks                // all of every watch
-	CutAtEndMarks                // the end mark and all that follows: the watch-list ends there
+	DropEndMarks  BookmarkFault = iota // the one that ends a watch-list's initial events
+	DropInitial                        // all of a watch-list, whenever they come
+	DropBookmarks                      // all of every watch
+	CutAtEndMarks                      // the end mark and all that follows: the watch-list ends there
 )
 
 // Bookmarkless is a proxy in front of an apiserver that passes on everything but bookmarks, as
 // access proxies do that know no such event.
-func Bookmarkless(target *url.URL, transport http.RoundTripper, what Dropped) http.Handler {
+func Bookmarkless(target *url.URL, transport http.RoundTripper, fault BookmarkFault) http.Handler {
 	proxy := &httputil.ReverseProxy{Transport: transport, FlushInterval: -1}
 	proxy.Rewrite = func(r *httputil.ProxyRequest) {
 		r.SetURL(target)
@@ -29,8 +29,8 @@ func Bookmarkless(target *url.URL, transport http.RoundTripper, what Dropped) ht
 	}
 	proxy.ModifyResponse = func(r *http.Response) error {
 		query := r.Request.URL.Query()
-		if isWatch(query) && (what == DropBookmarks || query.Get("sendInitialEvents") == "true") {
-			r.Body = &withoutBookmarks{in: bufio.NewReader(r.Body), body: r.Body, what: what}
+		if isWatch(query) && (fault == DropBookmarks || query.Get("sendInitialEvents") == "true") {
+			r.Body = &withoutBookmarks{in: bufio.NewReader(r.Body), body: r.Body, fault: fault}
 		}
 		return nil
 	}
@@ -39,11 +39,11 @@ func Bookmarkless(target *url.URL, transport http.RoundTripper, what Dropped) ht
 
 // withoutBookmarks is a watch's body without its bookmarks.
 type withoutBookmarks struct {
-	in   *bufio.Reader
-	body io.Closer
-	what Dropped
-	line []byte // what of a line has not been read
-	err  error
+	in    *bufio.Reader
+	body  io.Closer
+	fault BookmarkFault
+	line  []byte // what has not been read of the last line
+	err   error  // after it
 }
 
 // Read implements io.Reader.
@@ -53,19 +53,21 @@ func (b *withoutBookmarks) Read(p []byte) (int, error) {
 			return 0, b.err
 		}
 		b.line, b.err = b.in.ReadBytes('\n')
-		bookmark := bytes.HasPrefix(b.line, []byte(`{"type":"BOOKMARK"`))
-		end := bookmark && bytes.Contains(b.line, []byte("initial-events-end"))
-		switch b.what {
+		isBookmark := bytes.HasPrefix(b.line, []byte(`{"type":"BOOKMARK"`))
+		isEndMark := isBookmark && bytes.Contains(b.line, []byte("initial-events-end"))
+		switch b.fault {
 		case CutAtEndMarks:
-			if end {
+			if isEndMark {
 				b.line, b.err = nil, io.EOF
-				return 0, io.EOF
 			}
 		case DropEndMarks:
-			bookmark = end
-		}
-		if bookmark && b.what != CutAtEndMarks {
-			b.line = nil
+			if isEndMark {
+				b.line = nil
+			}
+		case DropInitial, DropBookmarks:
+			if isBookmark {
+				b.line = nil
+			}
 		}
 	}
 	n := copy(p, b.line)

@@ -13,16 +13,12 @@ import (
 type Edit func(m map[string]any)
 
 // WithField sets the value at a dotted path such as spec.nodeName. The value is JSON-like: string,
-// bool, int64, float64, map or slice.
+// bool, int, int64, float64, map or slice.
 func WithField(path string, value any) Edit {
-	return func(m map[string]any) {
-		if n, ok := value.(int); ok {
-			value = int64(n)
-		}
-		if err := unstructured.SetNestedField(m, value, split(path)...); err != nil {
-			panic(fmt.Sprintf("BUG: WithField(%q): %v", path, err))
-		}
+	if n, ok := value.(int); ok {
+		value = int64(n)
 	}
+	return withValue(value, split(path)...)
 }
 
 // WithoutField removes what is at a dotted path.
@@ -31,18 +27,13 @@ func WithoutField(path string) Edit {
 }
 
 // WithLabel sets one label.
-func WithLabel(key, value string) Edit { return withEntry(value, "metadata", "labels", key) }
-
-// WithoutLabel removes one label.
-func WithoutLabel(key string) Edit {
-	return func(m map[string]any) { unstructured.RemoveNestedField(m, "metadata", "labels", key) }
-}
+func WithLabel(key, value string) Edit { return withValue(value, "metadata", "labels", key) }
 
 // WithAnnotation sets one annotation.
-func WithAnnotation(key, value string) Edit { return withEntry(value, "metadata", "annotations", key) }
+func WithAnnotation(key, value string) Edit { return withValue(value, "metadata", "annotations", key) }
 
 // WithData sets one entry of data: of a config map as it is, of a secret it must be base64.
-func WithData(key, value string) Edit { return withEntry(value, "data", key) }
+func WithData(key, value string) Edit { return withValue(value, "data", key) }
 
 // WithPadding makes the object n bytes larger: an annotation of n bytes.
 func WithPadding(n int) Edit { return WithAnnotation("padding", strings.Repeat("x", n)) }
@@ -76,7 +67,7 @@ func WithJSON(raw string) Edit {
 	}
 }
 
-func withEntry(value string, path ...string) Edit {
+func withValue(value any, path ...string) Edit {
 	return func(m map[string]any) {
 		if err := unstructured.SetNestedField(m, value, path...); err != nil {
 			panic(fmt.Sprintf("BUG: %s: %v", strings.Join(path, "."), err))

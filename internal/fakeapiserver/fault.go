@@ -1,7 +1,8 @@
 package fakeapiserver
 
 import (
-	"slices"
+	"context"
+	"net/http"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -10,28 +11,69 @@ import (
 // Reads names the requests that StallReads stops.
 type Reads int
 
+// Each stops what those in front of it stop, and more.
 const (
 	NoReads         Reads = iota // nothing is stalled
 	ConsistentReads              // what needs storage: resourceVersion unset, as if etcd did not answer (W-66)
 	AllReads                     // every GET, LIST and new watch
 )
 
-// faults are the wishes that do not belong to one resource. Guarded by Server.mu.
+// faults are what the test asked for that does not belong to one resource. Guarded by Server.mu.
 type faults struct {
 	lists, probes, watches failure
 	stall                  Reads
-	neverProve             bool
 }
 
 // failure answers the next left requests with code.
 type failure struct{ left, code int }
 
-func (f *failure) next() int {
+// take is the code for a request, 0 if it does not fail.
+func (f *failure) take() int {
 	if f.left == 0 {
 		return 0
 	}
 	f.left--
 	return f.code
+}
+
+// take is the code for a request, 0 if it does not fail.
+func (f *faults) take(verb string, isProbe bool) int {
+	switch {
+	case verb == verbWatch:
+		return f.watches.take()
+	case verb != verbList:
+		return 0
+	case isProbe && f.probes.left > 0:
+		return f.probes.take()
+	}
+	return f.lists.take()
+}
+
+// injectFault fails a read or lets it wait, as the test asked for.
+func (s *Server) injectFault(r *http.Request, verb string) error {
+	if verb == verbNone {
+		return nil
+	}
+	query := r.URL.Query()
+	s.mu.Lock()
+	code := s.faults.take(verb, query.Get("limit") == "1")
+	s.mu.Unlock()
+	if code != 0 {
+		return injected(code)
+	}
+	reads := AllReads
+	if verb != verbWatch && query.Get("resourceVersion") == "" {
+		reads = ConsistentReads
+	}
+	if !s.awaitReads(r.Context(), reads) {
+		return errRequestTimeout
+	}
+	return nil
+}
+
+// awaitReads waits while StallReads stops such reads. False means that the request is over.
+func (s *Server) awaitReads(ctx context.Context, reads Reads) bool {
+	return s.awaitLocked(ctx, func() bool { return s.faults.stall < reads }) == nil
 }
 
 // do runs f with mu held on the table of a resource and wakes what waits for it.
@@ -49,7 +91,7 @@ func (s *Server) do(gvr schema.GroupVersionResource, f func(*table)) {
 func (s *Server) DelayWatch(gvr schema.GroupVersionResource, d time.Duration) {
 	s.do(gvr, func(t *table) {
 		if t.delay = d; d == 0 {
-			t.release(t.cached)
+			t.release(t.end())
 		}
 	})
 }
@@ -58,6 +100,14 @@ func (s *Server) DelayWatch(gvr schema.GroupVersionResource, d time.Duration) {
 // watches show every write (W-212).
 func (s *Server) HoldWatch(gvr schema.GroupVersionResource) {
 	s.do(gvr, func(t *table) { t.held = true })
+}
+
+// ReleaseWatch delivers what HoldWatch held back, and everything from then on.
+func (s *Server) ReleaseWatch(gvr schema.GroupVersionResource) {
+	s.do(gvr, func(t *table) {
+		t.held = false
+		t.release(t.end())
+	})
 }
 
 // LoseEvents withholds the next n changes from the watches that are open then, while everything
@@ -69,37 +119,17 @@ func (s *Server) LoseEvents(gvr schema.GroupVersionResource, n int) {
 // CorruptDelete deletes an object that can no longer be decoded: watches receive an ERROR event of
 // reason StorageReadError in place of its deletion, and end, as those of kube-apiserver since 1.37.
 func (s *Server) CorruptDelete(gvr schema.GroupVersionResource, namespace, name string) {
-	s.do(gvr, func(t *table) { t.corrupt = true })
-	s.Delete(gvr, namespace, name)
-	s.do(gvr, func(t *table) { t.corrupt = false })
-}
-
-// ReleaseWatch delivers what HoldWatch held back, and everything from then on.
-func (s *Server) ReleaseWatch(gvr schema.GroupVersionResource) {
-	s.do(gvr, func(t *table) {
-		t.held = false
-		t.release(t.cached)
-	})
-}
-
-// HoldCache stops the watch cache itself: reads at resourceVersion 0, and watches, see nothing
-// newer; consistent reads wait TooLargeWait and then go to storage.
-func (s *Server) HoldCache(gvr schema.GroupVersionResource) {
-	s.do(gvr, func(t *table) { t.lagging = true })
-}
-
-// ReleaseCache lets the watch cache catch up.
-func (s *Server) ReleaseCache(gvr schema.GroupVersionResource) {
-	s.do(gvr, func(t *table) {
-		t.lagging = false
-		t.advance()
-		s.sendLocked(t)
-	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.table(gvr)
+	if old, ok := t.objects.Get(t.kind.key(namespace, name)); ok {
+		s.commitLocked(t, &change{RV: s.rev + 1, Old: old, corrupt: true})
+	}
 }
 
 // SuppressBookmarks stops all bookmarks but the end of the initial events; false sends them again.
 func (s *Server) SuppressBookmarks(gvr schema.GroupVersionResource, on bool) {
-	s.do(gvr, func(t *table) { t.bookmarks = !on })
+	s.do(gvr, func(t *table) { t.noBookmarks = on })
 }
 
 // Progress does what any consistent read does besides: tells all watch caches the current revision,
@@ -112,12 +142,12 @@ func (s *Server) Progress() {
 
 // DropWatches ends all open watches of a resource cleanly, without ERROR (W-113).
 func (s *Server) DropWatches(gvr schema.GroupVersionResource) {
-	s.do(gvr, func(t *table) { t.stop(endClean) })
+	s.do(gvr, func(t *table) { t.stopStreams(endClean) })
 }
 
 // CutWatches aborts all open watches of a resource: half an event, then the connection is closed.
 func (s *Server) CutWatches(gvr schema.GroupVersionResource) {
-	s.do(gvr, func(t *table) { t.stop(endCut) })
+	s.do(gvr, func(t *table) { t.stopStreams(endCut) })
 }
 
 // ForgetHistory restarts the watch cache of a resource: its watches end cleanly and older
@@ -125,7 +155,7 @@ func (s *Server) CutWatches(gvr schema.GroupVersionResource) {
 func (s *Server) ForgetHistory(gvr schema.GroupVersionResource) {
 	s.do(gvr, func(t *table) {
 		t.forget(s.rev)
-		t.stop(endClean)
+		t.stopStreams(endClean)
 	})
 }
 
@@ -153,7 +183,7 @@ func (s *Server) Reshape(gvr schema.GroupVersionResource, edit Edit) {
 			return true
 		})
 		t.reset(reshaped, s.rev)
-		t.stop(endClean)
+		t.stopStreams(endClean)
 	})
 }
 
@@ -169,7 +199,7 @@ func (s *Server) Restart() {
 func (s *Server) restartLocked() {
 	for _, t := range s.order {
 		t.forget(s.rev)
-		t.stop(endCut)
+		t.stopStreams(endCut)
 		t.rouse()
 	}
 	s.changedLocked()
@@ -185,13 +215,9 @@ type Snapshot struct {
 func (s *Server) Snapshot() *Snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.snapshotLocked(s.rev)
-}
-
-func (s *Server) snapshotLocked(rv uint64) *Snapshot {
-	snap := &Snapshot{rev: rv, objects: map[schema.GroupVersionResource]*objects{}}
+	snap := &Snapshot{rev: s.rev, objects: map[schema.GroupVersionResource]*objects{}}
 	for gvr, t := range s.tables {
-		snap.objects[gvr] = t.view(t.after(rv))
+		snap.objects[gvr] = t.objects.Copy()
 	}
 	return snap
 }
@@ -200,39 +226,27 @@ func (s *Server) snapshotLocked(rv uint64) *Snapshot {
 // back, the apiserver restarts.
 func (s *Server) RestoreFrom(snap *Snapshot) {
 	s.mu.Lock()
-	s.restoreLocked(snap)
-	s.mu.Unlock()
-	s.listener.cut()
-}
-
-func (s *Server) restoreLocked(snap *Snapshot) {
 	s.rev, s.compacted = snap.rev, snap.rev
 	for gvr, t := range s.tables {
 		t.reset(snap.objects[gvr].Copy(), snap.rev)
 	}
 	s.restartLocked()
-}
-
-// Restore puts storage back to revision rv, and reports whether that was still known.
-func (s *Server) Restore(rv uint64) bool {
-	s.mu.Lock()
-	unknown := rv > s.rev || rv < s.compacted || slices.ContainsFunc(s.order, func(t *table) bool { return rv < t.oldest })
-	if !unknown {
-		s.restoreLocked(s.snapshotLocked(rv))
-	}
 	s.mu.Unlock()
-	if !unknown {
-		s.listener.cut()
-	}
-	return !unknown
+	s.listener.cut()
 }
 
 // Down closes the listener and all connections: clients are refused.
-func (s *Server) Down() { s.unlisten((*listener).down) }
+func (s *Server) Down() {
+	s.listener.down()
+	s.listener.cut()
+}
 
 // Hang closes all connections and answers no new one: the kernel accepts it, and no process reads
 // it.
-func (s *Server) Hang() { s.unlisten((*listener).hang) }
+func (s *Server) Hang() {
+	s.listener.freeze()
+	s.listener.cut()
+}
 
 // Freeze stops the apiserver where it is, as SIGSTOP does: all connections stay open, nothing is
 // read or sent on them, and the kernel accepts others.
@@ -240,11 +254,6 @@ func (s *Server) Freeze() { s.listener.freeze() }
 
 // Up ends Down, Hang and Freeze. Elsewhere than on Linux it fails if the port was taken meanwhile.
 func (s *Server) Up() error { return s.listener.up() }
-
-func (s *Server) unlisten(how func(*listener)) {
-	how(s.listener)
-	s.listener.cut()
-}
 
 // FailLists answers the next n LISTs with an HTTP status, as this apiserver words it (429 with
 // Retry-After).
@@ -254,8 +263,8 @@ func (s *Server) FailLists(n, code int) {
 	s.faults.lists = failure{n, code}
 }
 
-// FailProbes answers the next n LISTs of a single object (limit=1) so, as a proxy asks for the
-// version that the store has reached.
+// FailProbes answers the next n LISTs of a single object (limit=1) with an HTTP status: so does a
+// proxy ask for the version that the store has reached.
 func (s *Server) FailProbes(n, code int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -267,14 +276,6 @@ func (s *Server) FailWatches(n, code int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.faults.watches = failure{n, code}
-}
-
-// NeverProve sends no bookmark of any kind on watches with timeoutSeconds up to 5, which is how a
-// cache proves itself fresh.
-func (s *Server) NeverProve(on bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.faults.neverProve = on
 }
 
 // StallReads lets the named reads wait until it is called again, or RequestTimeout.

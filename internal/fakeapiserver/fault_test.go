@@ -55,28 +55,6 @@ func TestDelayWatch(t *testing.T) {
 	s.Create(ConfigMaps, "n", "d")
 }
 
-func TestHoldCache(t *testing.T) {
-	s, w := fresh(t)
-	s.HoldCache(ConfigMaps)
-	s.Create(ConfigMaps, "n", "b")
-	if l := get(t, s, "/api/v1/configmaps?resourceVersion=0"); l.RV != 2 || len(l.Items) != 1 {
-		t.Errorf("a stale read: %s", l.Body)
-	}
-	if l := get(t, s, "/api/v1/configmaps"); l.RV != 3 || len(l.Items) != 2 {
-		t.Errorf("a consistent read falls back to storage: %s", l.Body)
-	}
-	wantStatus(t, get(t, s, "/api/v1/configmaps?resourceVersion=3"), 504, "Too large resource version: 3, current: 2")
-	if one := get(t, s, "/api/v1/namespaces/n/configmaps/b"); one.Status != 200 {
-		t.Errorf("GET from storage: %s", one.Body)
-	}
-	wantStatus(t, get(t, s, "/api/v1/namespaces/n/configmaps/b?resourceVersion=0"), 404, "not found")
-	s.ReleaseCache(ConfigMaps)
-	expect(t, w, "ADDED n/b 3")
-	if l := get(t, s, "/api/v1/configmaps?resourceVersion=0"); l.RV != 3 {
-		t.Errorf("after the release: %s", l.Body)
-	}
-}
-
 func TestDropAndCutWatches(t *testing.T) {
 	s, w := fresh(t)
 	other := watch(t, s, "/api/v1/pods?watch=1")
@@ -174,9 +152,7 @@ func TestRestore(t *testing.T) {
 	if o, _ := s.Get(ConfigMaps, "n", "c"); o.RV != 3 {
 		t.Errorf("revisions go on from the snapshot: %d", o.RV)
 	}
-	if !s.Restore(2) || s.Restore(1) || s.Restore(9) {
-		t.Error("Restore knows the revisions since the last restore only")
-	}
+	s.RestoreFrom(snap)
 	wantKeys(t, get(t, s, "/api/v1/configmaps"), "n/a")
 }
 
@@ -249,19 +225,6 @@ func TestSuppressBookmarks(t *testing.T) {
 	s.Progress()
 	s.SuppressBookmarks(ConfigMaps, false)
 	expect(t, maps, "BOOKMARK 3")
-}
-
-func TestNeverProve(t *testing.T) {
-	s := server(t, Options{BookmarkPeriod: 2 * time.Millisecond})
-	s.NeverProve(true)
-	s.Bump()
-	s.Progress()
-	proof := watch(t, s, "/api/v1/secrets?watch=1&resourceVersion=1&allowWatchBookmarks=1&timeoutSeconds=1")
-	long := watch(t, s, "/api/v1/secrets?watch=1&resourceVersion=1&allowWatchBookmarks=1")
-	expect(t, long, "BOOKMARK 2")
-	if ends(t, proof, rawclient.Ended); len(proof.Events()) > 0 {
-		t.Errorf("a proof: %v", proof.Events())
-	}
 }
 
 func TestStallReads(t *testing.T) {

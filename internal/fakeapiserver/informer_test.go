@@ -16,8 +16,21 @@ import (
 	clientfeatures "k8s.io/client-go/features"
 	featurestesting "k8s.io/client-go/features/testing"
 	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 )
+
+// clientset is a typed client whose idle connections are closed with the test.
+func clientset(t *testing.T, s *Server) *kubernetes.Clientset {
+	t.Helper()
+	client := s.Client()
+	t.Cleanup(client.CloseIdleConnections)
+	c, err := kubernetes.NewForConfigAndClient(s.Config(), client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
 
 // informer is a real shared informer under test.
 type informer struct {

@@ -1,11 +1,8 @@
 package fakeapiserver
 
-import (
-	"net/http"
-	"strings"
-)
+import "net/http"
 
-// Kubernetes is what differs between versions of kube-apiserver, and by their gates.
+// Kubernetes is what differs between versions of kube-apiserver, by the defaults of their gates.
 type Kubernetes struct {
 	Version string // gitVersion of /version
 	// NoWatchList refuses sendInitialEvents, as without the gate WatchList.
@@ -21,13 +18,6 @@ var (
 	Kubernetes137 = Kubernetes{Version: "v1.37.1"}
 )
 
-// SetVersion changes the gitVersion of /version, as an upgrade does, and nothing else.
-func (s *Server) SetVersion(git string) {
-	k := s.kubernetesNow()
-	k.Version = git
-	s.SetKubernetes(k)
-}
-
 // SetKubernetes behaves as another version from the next request on.
 func (s *Server) SetKubernetes(k Kubernetes) {
 	s.mu.Lock()
@@ -41,15 +31,7 @@ func (s *Server) kubernetesNow() Kubernetes {
 	return s.kubernetes
 }
 
-// minorOf is the second number of a gitVersion.
-func minorOf(git string) string {
-	if parts := strings.Split(git, "."); len(parts) > 1 {
-		return parts[1]
-	}
-	return ""
-}
-
-// compressed reports whether a watch is compressed (W-7).
-func (s *Server) compressed(r *http.Request, q *query) bool {
-	return q.watchList() && q.options.AllowWatchBookmarks && s.acceptsGzip(r) && !s.kubernetesNow().PlainWatchLists
+// compresses reports that a watch is compressed (W-7).
+func (s *Server) compresses(r *http.Request, q *query) bool {
+	return q.isWatchList() && q.options.AllowWatchBookmarks && acceptsGzip(r) && !s.kubernetesNow().PlainWatchLists
 }

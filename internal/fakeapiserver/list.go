@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,24 +19,23 @@ type page struct {
 }
 
 // serveList answers a LIST (§4).
-func (s *Server) serveList(w http.ResponseWriter, r *http.Request, q *query) {
-	shown, err := negotiate(r, true, false)
+func (s *Server) serveList(w http.ResponseWriter, r *http.Request, at target) error {
+	q, err := s.parseQuery(r, at, verbList)
 	if err != nil {
-		writeError(w, r, err)
-		return
+		return err
 	}
-	st, from, err := s.resolve(r.Context(), q)
+	st, start, err := s.resolve(r.Context(), q)
 	if err != nil {
-		writeError(w, r, err)
-		return
+		return err
 	}
-	s.respond(w, r, http.StatusOK, q.encode(q.cut(st, from), shown))
+	s.respond(w, r, http.StatusOK, q.encode(q.cut(st, start)))
+	return nil
 }
 
-// resolve finds the state that the options ask for and the relative key to begin at: the decision
-// table of W-63.
-func (s *Server) resolve(ctx context.Context, q *query) (st state, from string, err error) {
-	o, t := &q.options, q.table
+// resolve finds the state that the options ask for and the key to begin at, relative to the
+// namespace: the decision table of W-63.
+func (s *Server) resolve(ctx context.Context, q *query) (st state, start string, err error) {
+	o := &q.options
 	if o.Continue != "" {
 		return s.resolveContinue(ctx, q)
 	}
@@ -43,87 +43,62 @@ func (s *Server) resolve(ctx context.Context, q *query) (st state, from string, 
 	if err != nil {
 		return st, "", apierrors.NewBadRequest("invalid resource version: " + err.Error())
 	}
-	exact := o.ResourceVersionMatch == metav1.ResourceVersionMatchExact || o.ResourceVersionMatch == "" && o.Limit > 0 &&
-		rv > 0
 	switch {
 	case o.ResourceVersion == "":
-		return s.consistent(ctx, t), "", nil
-	case exact:
-		st, known, err := s.exact(ctx, t, rv)
-		if err == nil && !known {
-			err = expiredList()
-		}
+		return s.consistent(q.table), "", nil
+	case o.ResourceVersionMatch == metav1.ResourceVersionMatchExact, o.ResourceVersionMatch == "" && o.Limit > 0 && rv > 0:
+		st, err = s.exact(ctx, q.table, rv, expiredList())
 		return st, "", err
+	case o.ResourceVersion == "0":
+		o.Limit = 0 // the watch cache has no pages
 	}
-	if o.ResourceVersion == "0" && !t.kind.Uncached {
-		o.Limit = 0
-	}
-	st, err = s.notOlder(ctx, t, rv)
+	st, err = s.notOlder(ctx, q.table, rv)
 	return st, "", err
 }
 
-// exact waits for revision rv if it is to come, and returns the state there.
-func (s *Server) exact(ctx context.Context, t *table, rv uint64) (st state, known bool, err error) {
-	s.mu.Lock()
-	if rv <= s.rev {
-		st, known = s.exactLocked(t, rv)
-		s.mu.Unlock()
-		return st, known, nil
-	}
-	s.mu.Unlock()
-	if err := s.reached(ctx, t, rv, func() { st, known = s.exactLocked(t, rv) }); err != nil {
-		return st, false, err
-	}
-	return st, known, nil
-}
-
-func (s *Server) resolveContinue(ctx context.Context, q *query) (state, string, error) {
+func (s *Server) resolveContinue(ctx context.Context, q *query) (st state, start string, err error) {
 	tok, err := parseToken(q.options.Continue)
 	if err != nil {
-		return state{}, "", apierrors.NewBadRequest("invalid continue token: " + err.Error())
+		return st, "", apierrors.NewBadRequest("invalid continue token: " + err.Error())
 	}
 	if rv := q.options.ResourceVersion; rv != "" && rv != "0" {
-		return state{}, "", apierrors.NewBadRequest("specifying resource version is not allowed when using continue")
+		return st, "", apierrors.NewBadRequest("specifying resource version is not allowed when using continue")
 	}
 	if tok.RV < 0 {
-		return s.consistent(ctx, q.table), tok.Start, nil
+		return s.consistent(q.table), tok.Start, nil
 	}
-	st, known, err := s.exact(ctx, q.table, uint64(tok.RV))
-	if err == nil && !known {
-		tok.RV = -1
-		err = expiredContinue(tok.String())
-	}
+	goOn := tok
+	goOn.RV = inconsistentRV
+	st, err = s.exact(ctx, q.table, uint64(tok.RV), expiredContinue(goOn))
 	return st, tok.Start, err
 }
 
-// cut selects the items of one page: from a relative key on, at most limit of them (W-69, W-70).
-func (q *query) cut(st state, from string) page {
+// cut selects the items of one page: from key start on, at most limit of them (W-69, W-70).
+func (q *query) cut(st state, start string) page {
 	p := page{items: []*Obj{}, meta: metav1.ListMeta{ResourceVersion: formatRV(st.rv)}}
 	prefix := ""
 	if q.selector.namespace != "" {
 		prefix = q.selector.namespace + "/"
 	}
-	only, named := q.exactName()
-	named = named && (prefix != "" || !q.table.kind.Namespaced)
-	last, more := "", int64(0)
-	st.objects.Ascend(prefix+from, func(key string, o *Obj) bool {
+	name, isOne := q.selector.fields.RequiresExactMatch("metadata.name")
+	isOne = isOne && (prefix != "" || !q.table.kind.Namespaced) // only one key is looked at then
+	last, rest := "", int64(0)
+	st.objects.Ascend(prefix+start, func(key string, o *Obj) bool {
 		switch {
 		case !strings.HasPrefix(key, prefix):
 			return false
-		case named && key != prefix+only:
-			return true
+		case isOne && key != prefix+name:
 		case q.options.Limit > 0 && int64(len(p.items)) >= q.options.Limit:
-			more++
+			rest++
 		case q.selector.matches(o):
 			p.items, last = append(p.items, o), key
 		}
 		return true
 	})
-	if more > 0 {
-		p.meta.Continue = next(int64(st.rv), strings.TrimPrefix(last, prefix),
-			q.table.kind.Uncached) // #nosec G115 -- resourceVersions of a test are small
-		if q.selector.everything() {
-			p.meta.RemainingItemCount = &more
+	if rest > 0 {
+		p.meta.Continue = newToken(st.rv, strings.TrimPrefix(last, prefix)).String()
+		if q.selector.isEverything() {
+			p.meta.RemainingItemCount = &rest
 		}
 	}
 	return p
@@ -131,14 +106,13 @@ func (q *query) cut(st state, from string) page {
 
 // encode prints a list: built-in kinds in the order of their Go type, custom ones with sorted keys
 // (W-60).
-func (q *query) encode(p page, shown form) []byte {
-	r := q.table.kind
+func (q *query) encode(p page) []byte {
+	r, items := q.table.kind, q.encodeItems(p.items)
 	kind, apiVersion := r.Kind+"List", r.GVR.GroupVersion().String()
-	if shown.partial != "" {
-		kind, apiVersion = "PartialObjectMetadataList", shown.partial
+	if q.shown.isPartial() {
+		kind, apiVersion = "PartialObjectMetadataList", q.shown.apiVersion
 	}
-	items := q.items(p.items, shown)
-	if !r.Custom || shown.partial != "" {
+	if !r.Custom || q.shown.isPartial() {
 		return fmt.Appendf(nil, `{"kind":%q,"apiVersion":%q,"metadata":%s,"items":%s}`, kind, apiVersion,
 			mustJSON(p.meta), items)
 	}
@@ -150,22 +124,15 @@ func (q *query) encode(p page, shown form) []byte {
 		mustJSON(sorted))
 }
 
-func (q *query) items(list []*Obj, shown form) []byte {
-	if len(list) == 0 && shown.partial != "" {
+func (q *query) encodeItems(list []*Obj) []byte {
+	if len(list) == 0 && q.shown.isPartial() {
 		return []byte("null") // W-45
 	}
-	var b bytes.Buffer
-	b.WriteByte('[')
+	encoded := make([][]byte, len(list))
 	for i, o := range list {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		if shown.partial != "" {
-			b.Write(shown.object(o))
-		} else {
-			b.Write(o.item)
+		if encoded[i] = o.item; q.shown.isPartial() {
+			encoded[i] = q.shown.object(o)
 		}
 	}
-	b.WriteByte(']')
-	return b.Bytes()
+	return slices.Concat([]byte("["), bytes.Join(encoded, []byte(",")), []byte("]"))
 }

@@ -8,7 +8,6 @@ import (
 	"net"
 	"slices"
 	"sync"
-	"testing"
 )
 
 // listener accepts for the HTTP server and knows every connection, so that it can close them,
@@ -16,30 +15,14 @@ import (
 // Accept waits then. It keeps its port until it is closed.
 type listener struct {
 	addr net.Addr
-	port port
+	port *heldPort
 
-	mu     sync.Mutex
-	inner  net.Listener // nil while down
-	hung   bool
-	frozen chan struct{} // closed when no connection is frozen any more; nil while none is
-	closed bool
-	late   []*conn // accepted while hung, served after
-	conns  map[*conn]struct{}
-	wake   chan struct{} // closed and replaced when any of the above changes
-}
-
-// conn is one accepted connection.
-type conn struct {
-	net.Conn
-	owner *listener
-	once  sync.Once
-	err   error
-}
-
-// port is one of 127.0.0.1.
-type port interface {
-	listen() (net.Listener, error) // at most one listener at a time
-	release()
+	mu       sync.Mutex
+	inner    net.Listener // nil while it is down
+	isFrozen bool         // no byte is handed on, and no connection
+	isClosed bool
+	conns    map[*conn]struct{}
+	wake     chan struct{} // closed and replaced when any of the above but conns changes
 }
 
 func newListener() (*listener, error) {
@@ -58,67 +41,58 @@ func newListener() (*listener, error) {
 
 func (l *listener) Addr() net.Addr { return l.addr }
 
-// Accept returns the next connection; while down or hung it waits.
+// Accept returns the next connection. While the listener is down or frozen it waits.
 func (l *listener) Accept() (net.Conn, error) {
 	for {
 		l.mu.Lock()
-		inner, hung, closed, wake := l.inner, l.hung, l.closed, l.wake
-		var late *conn
-		if n := len(l.late); n > 0 && !hung {
-			late, l.late = l.late[0], l.late[1:]
-		}
+		inner, isFrozen, isClosed, wake := l.inner, l.isFrozen, l.isClosed, l.wake
 		l.mu.Unlock()
 		switch {
-		case closed:
+		case isClosed:
 			return nil, net.ErrClosed
-		case late != nil:
-			return late, nil
-		case inner == nil || hung:
+		case inner == nil || isFrozen:
 			<-wake
 			continue
 		}
 		c, err := inner.Accept()
 		if err != nil {
-			if l.serving(inner) {
+			if l.listensAt(inner) {
 				return nil, err
 			}
-			continue // closed by down
+			continue // closed by down, or for good
 		}
-		if admitted := l.admit(c); admitted != nil {
-			return admitted, nil
+		if tracked := l.track(c, inner); tracked != nil {
+			return tracked, nil
 		}
 	}
 }
 
-func (l *listener) serving(inner net.Listener) bool {
+func (l *listener) listensAt(inner net.Listener) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.inner == inner && !l.closed
+	return l.inner == inner && !l.isClosed
 }
 
-// admit registers a connection. One that slipped in while the door was being shut waits until it
-// opens.
-func (l *listener) admit(c net.Conn) net.Conn {
+// track registers a connection of inner. The result is nil, and the connection closed, if the
+// listener went down meanwhile. If it was frozen meanwhile, so is the connection.
+func (l *listener) track(c net.Conn, inner net.Listener) *conn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed || l.inner == nil {
+	if l.isClosed || l.inner != inner {
 		_ = c.Close()
 		return nil
 	}
-	tracked := &conn{Conn: c, owner: l}
+	tracked := &conn{Conn: c, owner: l, closed: make(chan struct{})}
 	l.conns[tracked] = struct{}{}
-	if l.hung {
-		l.late = append(l.late, tracked)
-		return nil
-	}
 	return tracked
 }
 
-func (l *listener) changeLocked() {
+func (l *listener) changedLocked() {
 	close(l.wake)
 	l.wake = make(chan struct{})
 }
 
+// down refuses new connections until up.
 func (l *listener) down() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -126,44 +100,25 @@ func (l *listener) down() {
 		_ = l.inner.Close()
 		l.inner = nil
 	}
-	l.hung = false
-	l.thawLocked()
-	l.changeLocked()
+	l.isFrozen = false
+	l.changedLocked()
 }
 
-func (l *listener) hang() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.hung = true
-	l.changeLocked()
-}
-
-// freeze keeps every byte from now on where it is, in both directions, until up.
+// freeze keeps every byte from now on where it is, in both directions, and every new connection in
+// the kernel, until up.
 func (l *listener) freeze() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.hung = true
-	if l.frozen == nil {
-		l.frozen = make(chan struct{})
-	}
-	l.changeLocked()
-}
-
-func (l *listener) thawLocked() {
-	if l.frozen != nil {
-		close(l.frozen)
-		l.frozen = nil
-	}
+	l.isFrozen = true
+	l.changedLocked()
 }
 
 func (l *listener) up() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed {
+	if l.isClosed {
 		return errors.New("the server is closed; make a new one")
 	}
-	l.hung = false
-	l.thawLocked()
 	if l.inner == nil {
 		inner, err := l.port.listen()
 		if err != nil {
@@ -171,7 +126,8 @@ func (l *listener) up() error {
 		}
 		l.inner = inner
 	}
-	l.changeLocked()
+	l.isFrozen = false
+	l.changedLocked()
 	return nil
 }
 
@@ -195,42 +151,54 @@ func (l *listener) shut() {
 func (l *listener) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed {
+	if l.isClosed {
 		return nil
 	}
-	l.closed = true
+	l.isClosed, l.isFrozen = true, false
 	l.port.release()
-	l.thawLocked()
-	l.changeLocked()
+	l.changedLocked()
 	if l.inner == nil {
 		return nil
 	}
 	return l.inner.Close()
 }
 
+// conn is one accepted connection.
+type conn struct {
+	net.Conn
+	owner  *listener
+	once   sync.Once
+	closed chan struct{}
+	err    error // of Close
+}
+
 // Read hands on what has arrived, unless the connection is frozen.
 func (c *conn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	c.thawed()
+	c.awaitThaw()
 	return n, err
 }
 
 // Write sends, unless the connection is frozen.
 func (c *conn) Write(b []byte) (int, error) {
-	c.thawed()
+	c.awaitThaw()
 	return c.Conn.Write(b)
 }
 
-// thawed waits while the connection is frozen.
-func (c *conn) thawed() {
+// awaitThaw waits while the connection is frozen, and open.
+func (c *conn) awaitThaw() {
 	for {
 		c.owner.mu.Lock()
-		frozen := c.owner.frozen
+		isFrozen, wake := c.owner.isFrozen, c.owner.wake
 		c.owner.mu.Unlock()
-		if frozen == nil {
+		if !isFrozen {
 			return
 		}
-		<-frozen
+		select {
+		case <-wake:
+		case <-c.closed:
+			return
+		}
 	}
 }
 
@@ -241,6 +209,7 @@ func (c *conn) Close() error {
 		delete(c.owner.conns, c)
 		c.owner.mu.Unlock()
 		c.err = c.Conn.Close()
+		close(c.closed)
 	})
 	return c.err
 }
@@ -266,33 +235,4 @@ func withConn(ctx context.Context, c net.Conn) context.Context {
 func connOf(ctx context.Context) *conn {
 	c, _ := ctx.Value(connKey{}).(*conn)
 	return c
-}
-
-// RefusingAddress is one that refuses connections for as long as the test runs. It is the near end
-// of a connection: the port of a listener that was closed could be given to another server by the
-// time that it is used.
-func RefusingAddress(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.Close() })
-	conn, err := net.Dial("tcp4", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
-	return conn.LocalAddr().String()
-}
-
-// SilentAddress is an address at which connections are made, and nothing is ever read or answered.
-func SilentAddress(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.Close() })
-	return l.Addr().String()
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -30,12 +29,9 @@ type Obj struct {
 }
 
 // tree decodes the object into maps that the caller may change.
-func (o *Obj) tree() map[string]any { return mustTree(o.Raw) }
-
-// mustTree decodes JSON that this package encoded.
-func mustTree(raw []byte) map[string]any {
+func (o *Obj) tree() map[string]any {
 	var m map[string]any
-	if err := utiljson.Unmarshal(raw, &m); err != nil {
+	if err := utiljson.Unmarshal(o.Raw, &m); err != nil {
 		panic(fmt.Sprintf("BUG: stored object is not JSON: %v", err))
 	}
 	return m
@@ -53,7 +49,7 @@ func mustJSON(value any) []byte {
 // object makes the version of an object that m describes, at revision rv.
 func (r *Resource) object(m map[string]any, rv uint64) (*Obj, error) {
 	meta := metadata(m)
-	meta["resourceVersion"] = strconv.FormatUint(rv, 10)
+	meta["resourceVersion"] = formatRV(rv)
 	m["kind"], m["apiVersion"] = r.Kind, r.GVR.GroupVersion().String()
 	raw, item, err := r.encode(m)
 	if err != nil {
@@ -77,7 +73,7 @@ func (r *Resource) encode(m map[string]any) (raw, item []byte, err error) {
 	if raw, err = json.Marshal(m); err != nil || r.Custom {
 		return raw, raw, err
 	}
-	if !r.typed {
+	if !r.isTyped {
 		delete(m, "kind")
 		delete(m, "apiVersion")
 		item, err = json.Marshal(m)
@@ -103,8 +99,8 @@ func encodeTyped(o runtime.Object, gvk schema.GroupVersionKind) (raw, item []byt
 	return raw, item, err
 }
 
-// at is the same object with another resourceVersion: what DELETED events carry (W-103, W-104).
-func (r *Resource) at(o *Obj, rv uint64) *Obj {
+// withRV is the same object with another resourceVersion.
+func (r *Resource) withRV(o *Obj, rv uint64) *Obj {
 	moved, err := r.object(o.tree(), rv)
 	if err != nil {
 		panic(fmt.Sprintf("BUG: stored object cannot be encoded again: %v", err))
@@ -113,10 +109,10 @@ func (r *Resource) at(o *Obj, rv uint64) *Obj {
 }
 
 // bookmark prints the object of a BOOKMARK event: the zero value of the kind with a resourceVersion
-// (W-110).
-func (r *Resource) bookmark(rv uint64, end bool) []byte {
-	meta := map[string]any{"resourceVersion": strconv.FormatUint(rv, 10)}
-	if end {
+// (W-110). One that is an end marker ends the initial events.
+func (r *Resource) bookmark(rv uint64, isEndMarker bool) []byte {
+	meta := map[string]any{"resourceVersion": formatRV(rv)}
+	if isEndMarker {
 		meta["annotations"] = map[string]any{metav1.InitialEventsAnnotationKey: "true"}
 	}
 	m := map[string]any{"kind": r.Kind, "apiVersion": r.GVR.GroupVersion().String(), "metadata": meta}
@@ -137,10 +133,9 @@ func partial(raw []byte, apiVersion string) []byte {
 	return mustJSON(p)
 }
 
-// equalBut reports whether two encodings differ in nothing but the resourceVersion: such a write
-// changes nothing, as upstream.
-func equalBut(a, b []byte) bool {
-	x, y := mustTree(a), mustTree(b)
+// equalButRV reports that two objects differ in nothing but the resourceVersion.
+func equalButRV(a, b *Obj) bool {
+	x, y := a.tree(), b.tree()
 	delete(metadata(x), "resourceVersion")
 	delete(metadata(y), "resourceVersion")
 	return bytes.Equal(mustJSON(x), mustJSON(y))

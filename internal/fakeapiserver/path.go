@@ -1,7 +1,6 @@
 package fakeapiserver
 
 import (
-	"net/http"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -13,9 +12,9 @@ type target struct {
 	namespace, name, subresource string
 }
 
-// locate finds the resource that a path names (W-20, W-21). If there is none, notFound writes the
-// 404 that kube-apiserver has for it.
-func (s *Server) locate(path string) (at target, notFound func(http.ResponseWriter, *http.Request)) {
+// locate finds the resource that a path names (W-20, W-21). The error is the 404 that
+// kube-apiserver has for a path that names none (W-172).
+func (s *Server) locate(path string) (target, error) {
 	parts := strings.Split(strings.TrimSuffix(strings.TrimPrefix(path, "/"), "/"), "/")
 	var gv schema.GroupVersion
 	switch {
@@ -24,15 +23,9 @@ func (s *Server) locate(path string) (at target, notFound func(http.ResponseWrit
 	case len(parts) >= 4 && parts[0] == "apis":
 		gv, parts = schema.GroupVersion{Group: parts[1], Version: parts[2]}, parts[3:]
 	default:
-		return at, pageNotFound
+		return target{}, errPageNotFound
 	}
-	if known, custom := s.serves(gv); !known {
-		return at, pageNotFound
-	} else if custom {
-		notFound = pageNotFound
-	} else {
-		notFound = resourceNotFound
-	}
+	var at target
 	inNamespace := len(parts) >= 3 && parts[0] == "namespaces" &&
 		!(len(parts) == 3 && (parts[2] == "status" || parts[2] == "finalize"))
 	if inNamespace {
@@ -40,7 +33,7 @@ func (s *Server) locate(path string) (at target, notFound func(http.ResponseWrit
 	}
 	at.table = s.tables[gv.WithResource(parts[0])]
 	if at.table == nil || len(parts) > 3 || inNamespace && !at.table.kind.Namespaced {
-		return at, notFound
+		return target{}, s.notFoundIn(gv)
 	}
 	if len(parts) > 1 {
 		at.name = parts[1]
@@ -49,19 +42,18 @@ func (s *Server) locate(path string) (at target, notFound func(http.ResponseWrit
 		at.subresource = parts[2]
 	}
 	if at.name != "" && at.table.kind.Namespaced && at.namespace == "" || at.name == "" && len(parts) > 1 {
-		return at, resourceNotFound
+		return target{}, resourceNotFound()
 	}
 	return at, nil
 }
 
-// serves reports whether a group and version exists, and whether it holds nothing but custom
-// resources.
-func (s *Server) serves(gv schema.GroupVersion) (known, custom bool) {
-	custom = true
+// notFoundIn is the 404 of a path that names no resource of a group and version. One that holds
+// built-in resources answers with a Status.
+func (s *Server) notFoundIn(gv schema.GroupVersion) error {
 	for _, t := range s.order {
-		if t.kind.GVR.GroupVersion() == gv {
-			known, custom = true, custom && t.kind.Custom
+		if t.kind.GVR.GroupVersion() == gv && !t.kind.Custom {
+			return resourceNotFound()
 		}
 	}
-	return known, known && custom
+	return errPageNotFound
 }

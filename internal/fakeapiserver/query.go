@@ -21,7 +21,7 @@ type query struct {
 	table    *table
 	selector selector
 	options  internalversion.ListOptions
-	form     form
+	shown    form
 }
 
 // selector says which objects a client sees.
@@ -36,15 +36,15 @@ func (s selector) matches(o *Obj) bool {
 		s.fields.Matches(o.Fields)
 }
 
-// everything reports whether neither labels nor fields select.
-func (s selector) everything() bool { return s.labels.Empty() && s.fields.Empty() }
+// isEverything reports that neither labels nor fields select.
+func (s selector) isEverything() bool { return s.labels.Empty() && s.fields.Empty() }
 
 // parseQuery decodes, defaults and validates the options of a collection, with kube-apiserver's own
 // code and in its order (W-24 … W-32).
-func parseQuery(r *http.Request, at target, watchLists bool) (*query, error) {
+func (s *Server) parseQuery(r *http.Request, at target, verb string) (*query, error) {
 	q := &query{table: at.table, selector: selector{namespace: at.namespace, labels: labels.Everything(),
 		fields: fields.Everything()}}
-	o := &q.options
+	o, watchLists := &q.options, !s.kubernetesNow().NoWatchList
 	if err := scheme.ParameterCodec.DecodeParameters(r.URL.Query(), metav1.SchemeGroupVersion, o); err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
@@ -55,23 +55,24 @@ func parseQuery(r *http.Request, at target, watchLists bool) (*query, error) {
 	if o.LabelSelector != nil {
 		q.selector.labels = o.LabelSelector
 	}
+	var err error
 	if o.FieldSelector != nil {
-		f, err := o.FieldSelector.Transform(at.table.kind.fieldLabel)
-		if err != nil {
+		if q.selector.fields, err = o.FieldSelector.Transform(at.table.kind.fieldLabel); err != nil {
 			return nil, apierrors.NewBadRequest(err.Error())
 		}
-		q.selector.fields = f
 	}
-	return q, nil
+	q.shown, err = negotiate(r, verb)
+	return q, err
 }
 
-// exactName is the one name that the field selector leaves, if any.
-func (q *query) exactName() (string, bool) {
-	return q.selector.fields.RequiresExactMatch("metadata.name")
+// isWatchList reports that the stream begins with the state, after the server's own defaulting
+// (W-101).
+func (q *query) isWatchList() bool {
+	return q.options.SendInitialEvents != nil && *q.options.SendInitialEvents
 }
 
-// isWatch reports whether a request for a collection is a watch (W-25), even if its other options
-// are wrong.
+// isWatch reports that a request for a collection is a watch (W-25), even if its other options are
+// wrong.
 func isWatch(values url.Values) bool {
 	var o internalversion.ListOptions
 	only := url.Values{}
@@ -79,6 +80,15 @@ func isWatch(values url.Values) bool {
 		only["watch"] = v
 	}
 	return scheme.ParameterCodec.DecodeParameters(only, metav1.SchemeGroupVersion, &o) == nil && o.Watch
+}
+
+// proofSecondsLimit is the longest timeoutSeconds of a watch that counts as a proof.
+const proofSecondsLimit = 5
+
+// isProof reports that a watch only wants a bookmark soon: signal i of W-211.
+func isProof(values url.Values) bool {
+	n, err := strconv.Atoi(values.Get("timeoutSeconds"))
+	return err == nil && n > 0 && n <= proofSecondsLimit
 }
 
 func formatRV(rv uint64) string { return strconv.FormatUint(rv, 10) }

@@ -1,11 +1,9 @@
 package fakeapiserver
 
 import (
-	"context"
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -19,21 +17,10 @@ type Request struct {
 	Method string
 	Path   string
 	Query  url.Values
-	Header http.Header // what a proxy may pass on or add; see keptHeaders
-	// get, list, watch, create, update, patch, delete, deletecollection; empty for what names no
-	// resource
-	Verb string
-	GVR  schema.GroupVersionResource
+	Header http.Header // what a proxy may pass on or add; see isKept
+	Verb   string      // get, list or watch; empty for any other
+	GVR    schema.GroupVersionResource
 }
-
-// proof reports whether the request is a watch that only wants a bookmark soon: signal i of W-211.
-func (r *Request) proof() bool {
-	n, err := strconv.Atoi(r.Query.Get("timeoutSeconds"))
-	return r.Verb == "watch" && err == nil && n > 0 && n <= proofSeconds
-}
-
-// proofSeconds is the longest timeoutSeconds of a watch that counts as a proof.
-const proofSeconds = 5
 
 // Count counts watches by class.
 type Count struct {
@@ -41,33 +28,33 @@ type Count struct {
 	Proof int // timeoutSeconds of 1 to 5
 }
 
-func (c *Count) add(proof bool) {
-	if proof {
+func (c *Count) add(isProof bool) {
+	if isProof {
 		c.Proof++
 	} else {
 		c.Long++
 	}
 }
 
-// maxRequests is how many requests are remembered.
-const maxRequests = 10_000
+// requestsLimit is how many requests are remembered. One more drops the oldest tenth.
+const requestsLimit = 10_000
 
 var keptHeaders = []string{"Accept", "Accept-Encoding", "Audit-Id", "Authorization", "Connection", "Content-Type",
-	"Forwarded", "Origin",
-	"Traceparent", "Tracestate", "Upgrade", "User-Agent", "Via"}
+	"Forwarded", "Origin", "Traceparent", "Tracestate", "Upgrade", "User-Agent", "Via"}
 
-func keepHeader(name string) bool {
+// isKept reports that a header is remembered.
+func isKept(name string) bool {
 	return slices.Contains(keptHeaders, name) || strings.HasPrefix(name, "Impersonate-") || strings.HasPrefix(name, "X-")
 }
 
-// record logs a request and counts it.
-func (s *Server) record(r *http.Request, verb string, t *table) *Request {
+// record remembers a request and counts it at the table of its resource, if it has one.
+func (s *Server) record(r *http.Request, verb string, t *table) {
 	seen := Request{
-		At: time.Now(), Remote: r.RemoteAddr, Method: r.Method, Path: r.URL.Path, Query: r.URL.Query(), Header: http.Header{},
-		Verb: verb,
+		At: time.Now(), Remote: r.RemoteAddr, Method: r.Method, Path: r.URL.Path, Query: r.URL.Query(),
+		Header: http.Header{}, Verb: verb,
 	}
 	for name, values := range r.Header {
-		if keepHeader(name) {
+		if isKept(name) {
 			seen.Header[name] = slices.Clone(values)
 		}
 	}
@@ -76,18 +63,17 @@ func (s *Server) record(r *http.Request, verb string, t *table) *Request {
 	if t != nil {
 		seen.GVR = t.kind.GVR
 		switch verb {
-		case "list":
+		case verbList:
 			t.lists++
-		case "watch":
-			t.opened.add(seen.proof())
+		case verbWatch:
+			t.opened.add(isProof(seen.Query))
 		}
 	}
-	if len(s.requests) == maxRequests {
-		s.requests = slices.Clone(s.requests[maxRequests/10:])
+	if len(s.requests) == requestsLimit {
+		s.requests = slices.Clone(s.requests[requestsLimit/10:])
 	}
 	s.requests = append(s.requests, seen)
 	s.changedLocked()
-	return &seen
 }
 
 // Requests are the latest requests, at most 10,000, oldest first.
@@ -122,28 +108,7 @@ func (s *Server) OpenWatches(gvr schema.GroupVersionResource) Count {
 	defer s.mu.Unlock()
 	var n Count
 	for st := range s.table(gvr).streams {
-		n.add(st.proof)
+		n.add(st.isProof)
 	}
 	return n
-}
-
-// Await waits until cond is true, and asks it again after every request, write, fault, and
-// beginning or end of a watch. The error is the context's, or net/http's ErrServerClosed after
-// Close.
-func (s *Server) Await(ctx context.Context, cond func() bool) error {
-	for {
-		s.mu.Lock()
-		wake := s.wake
-		s.mu.Unlock()
-		if cond() {
-			return nil
-		}
-		select {
-		case <-wake:
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-s.done:
-			return http.ErrServerClosed
-		}
-	}
 }

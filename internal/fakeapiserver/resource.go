@@ -19,12 +19,11 @@ var (
 	Secrets           = core("secrets")
 	Nodes             = core("nodes")
 	Namespaces        = core("namespaces")
-	Events            = core("events")            // uncached, as upstream: no periodic bookmarks, other 410 (W-109)
-	ComponentStatuses = core("componentstatuses") // listable, not watchable
+	Events            = core("events")
+	ComponentStatuses = core("componentstatuses") // cannot be watched
 	Deployments       = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
-	// a custom resource
-	Widgets = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
-	CRDs    = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
+	Widgets           = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"} // custom
+	CRDs              = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
 		Resource: "customresourcedefinitions"}
 )
 
@@ -32,42 +31,38 @@ func core(resource string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Version: "v1", Resource: resource}
 }
 
-// Resource is one resource that the server knows: its names, its scope and what can be selected by
-// field.
+// Resource is what the server knows of one resource.
 type Resource struct {
 	GVR        schema.GroupVersionResource
 	Kind       string
 	Namespaced bool
 	// Custom resources print sorted keys, and their list items carry kind and apiVersion (W-60).
 	Custom bool
-	// Uncached resources are read straight from storage, as events are upstream.
-	Uncached bool
-	// Unwatchable resources can be got and listed only.
+	// Unwatchable resources can only be got and listed.
 	Unwatchable bool
 	// Fields are the selectable fields besides metadata.name and, if namespaced, metadata.namespace:
 	// paths as in spec.nodeName.
 	Fields []string
-	// Deprecated is what upstream warns of with every answer about the resource.
+	// Deprecated is the warning in every answer about the resource, "" for none (W-4).
 	Deprecated string
 
-	typed bool // the kind is in client-go's scheme, so fields are printed in the order of its Go type
+	isTyped bool // the kind is in client-go's scheme, so fields are printed in the order of its Go type
 }
 
 func builtins() []Resource {
 	return []Resource{
-		{GVR: Pods, Kind: "Pod", Namespaced: true, Fields: []string{"spec.nodeName", "spec.host", "spec.restartPolicy",
-			"spec.schedulerName",
-			"spec.serviceAccountName", "spec.hostNetwork", "status.phase", "status.podIP", "status.podIPs",
-			"status.nominatedNodeName"}},
+		{GVR: Pods, Kind: "Pod", Namespaced: true, Fields: []string{
+			"spec.nodeName", "spec.host", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName",
+			"spec.hostNetwork", "status.phase", "status.podIP", "status.podIPs", "status.nominatedNodeName"}},
 		{GVR: ConfigMaps, Kind: "ConfigMap", Namespaced: true},
 		{GVR: Services, Kind: "Service", Namespaced: true, Fields: []string{"spec.clusterIP", "spec.type"}},
 		{GVR: Secrets, Kind: "Secret", Namespaced: true, Fields: []string{"type"}},
 		{GVR: Nodes, Kind: "Node", Fields: []string{"spec.unschedulable"}},
 		{GVR: Namespaces, Kind: "Namespace", Fields: []string{"status.phase"}},
-		{GVR: Events, Kind: "Event", Namespaced: true, Uncached: true,
-			Fields: []string{"involvedObject.kind", "involvedObject.namespace",
-				"involvedObject.name", "involvedObject.uid", "involvedObject.apiVersion", "involvedObject.resourceVersion",
-				"involvedObject.fieldPath", "reason", "reportingComponent", "source", "type"}},
+		{GVR: Events, Kind: "Event", Namespaced: true, Fields: []string{
+			"involvedObject.kind", "involvedObject.namespace", "involvedObject.name", "involvedObject.uid",
+			"involvedObject.apiVersion", "involvedObject.resourceVersion", "involvedObject.fieldPath", "reason",
+			"reportingComponent", "source", "type"}},
 		{GVR: ComponentStatuses, Kind: "ComponentStatus", Unwatchable: true,
 			Deprecated: "v1 ComponentStatus is deprecated in v1.19+"},
 		{GVR: Deployments, Kind: "Deployment", Namespaced: true},
@@ -76,9 +71,10 @@ func builtins() []Resource {
 	}
 }
 
+// complete is the resource with what follows from the rest.
 func (r Resource) complete() *Resource {
-	r.typed = !r.Custom && scheme.Scheme.Recognizes(r.gvk())
-	r.Custom = r.Custom || !r.typed && r.GVR != CRDs
+	r.isTyped = !r.Custom && scheme.Scheme.Recognizes(r.gvk())
+	r.Custom = r.Custom || !r.isTyped && r.GVR != CRDs
 	return &r
 }
 

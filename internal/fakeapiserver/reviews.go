@@ -15,15 +15,14 @@ import (
 type Reviews struct {
 	server *Server
 
-	mu     sync.Mutex
-	tokens map[string]authenticationv1.TokenReviewStatus
-	access func(authorizationv1.SubjectAccessReviewSpec) authorizationv1.SubjectAccessReviewStatus
-	code   int           // other than 0: what every review is answered with
-	gate   chan struct{} // closed: open; reviews wait for it
-	asked  struct {
-		tokens   []authenticationv1.TokenReviewSpec
-		accesses []authorizationv1.SubjectAccessReviewSpec
-	}
+	mu       sync.Mutex
+	tokens   map[string]authenticationv1.TokenReviewStatus // those that are valid
+	access   func(authorizationv1.SubjectAccessReviewSpec) authorizationv1.SubjectAccessReviewStatus
+	failCode int           // the HTTP status that every review is answered with; 0: none fails
+	gate     chan struct{} // closed: open; reviews wait for it
+
+	tokenReviews  []authenticationv1.TokenReviewSpec        // so far
+	accessReviews []authorizationv1.SubjectAccessReviewSpec // so far
 }
 
 // Reviews serves both kinds of reviews from now on.
@@ -73,7 +72,7 @@ func (r *Reviews) Allow(allowed func(authorizationv1.SubjectAccessReviewSpec) bo
 func (r *Reviews) Fail(code int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.code = code
+	r.failCode = code
 }
 
 // Stall lets reviews wait until the returned function is called, or their clients have gone.
@@ -89,43 +88,51 @@ func (r *Reviews) Stall() (resume func()) {
 func (r *Reviews) Tokens() []authenticationv1.TokenReviewSpec {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.Clone(r.asked.tokens)
+	return slices.Clone(r.tokenReviews)
 }
 
 // Accesses are the access reviews so far, those that wait or failed included.
 func (r *Reviews) Accesses() []authorizationv1.SubjectAccessReviewSpec {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.Clone(r.asked.accesses)
+	return slices.Clone(r.accessReviews)
 }
 
 func (r *Reviews) serveToken(w http.ResponseWriter, req *http.Request) {
 	var review authenticationv1.TokenReview
-	r.serve(w, req, &review, func() { r.asked.tokens = append(r.asked.tokens, review.Spec) }, func() {
-		if review.Spec.Token == "" {
-			return
+	r.serve(w, req, &review,
+		func() { r.tokenReviews = append(r.tokenReviews, review.Spec) },
+		func() { review.Status = r.tokenStatusLocked(review.Spec) })
+}
+
+// tokenStatusLocked reviews a token as kube-apiserver does, which answers with those of the
+// audiences that both the review and the token name.
+func (r *Reviews) tokenStatusLocked(spec authenticationv1.TokenReviewSpec) authenticationv1.TokenReviewStatus {
+	if spec.Token == "" {
+		return authenticationv1.TokenReviewStatus{}
+	}
+	status, known := r.tokens[spec.Token]
+	if !known {
+		return authenticationv1.TokenReviewStatus{Error: "invalid bearer token"}
+	}
+	own := status.Audiences
+	status.Audiences = nil
+	for _, audience := range own {
+		if slices.Contains(spec.Audiences, audience) {
+			status.Audiences = append(status.Audiences, audience)
 		}
-		known, ok := r.tokens[review.Spec.Token]
-		named := func(a string) bool { return slices.Contains(review.Spec.Audiences, a) }
-		switch {
-		case !ok:
-			review.Status.Error = "invalid bearer token"
-		case len(review.Spec.Audiences) > 0 && len(known.Audiences) > 0 && !slices.ContainsFunc(known.Audiences, named):
-			review.Status.Error = "[invalid bearer token, token audiences do not match]"
-		default:
-			review.Status = known
-			if review.Status.Audiences = nil; len(review.Spec.Audiences) > 0 {
-				review.Status.Audiences = slices.DeleteFunc(slices.Clone(known.Audiences), func(a string) bool { return !named(a) })
-			}
-		}
-	})
+	}
+	if len(spec.Audiences) > 0 && len(own) > 0 && len(status.Audiences) == 0 {
+		return authenticationv1.TokenReviewStatus{Error: "[invalid bearer token, token audiences do not match]"}
+	}
+	return status
 }
 
 func (r *Reviews) serveAccess(w http.ResponseWriter, req *http.Request) {
 	var review authorizationv1.SubjectAccessReview
-	r.serve(w, req, &review, func() { r.asked.accesses = append(r.asked.accesses, review.Spec) }, func() {
-		review.Status = r.access(review.Spec)
-	})
+	r.serve(w, req, &review,
+		func() { r.accessReviews = append(r.accessReviews, review.Spec) },
+		func() { review.Status = r.access(review.Spec) })
 }
 
 // serve reads a review, notes it, and answers it by the script. note and answer are called with mu
@@ -136,7 +143,7 @@ func (r *Reviews) serve(w http.ResponseWriter, req *http.Request, review any, no
 		return
 	}
 	if err := json.NewDecoder(req.Body).Decode(review); err != nil {
-		writeError(w, req, wished(http.StatusBadRequest))
+		writeError(w, req, injected(http.StatusBadRequest))
 		return
 	}
 	r.mu.Lock()
@@ -146,21 +153,17 @@ func (r *Reviews) serve(w http.ResponseWriter, req *http.Request, review any, no
 	r.server.mu.Lock()
 	r.server.changedLocked()
 	r.server.mu.Unlock()
-	select {
-	case <-gate:
-	case <-req.Context().Done():
-		return
-	case <-r.server.done:
+	if r.server.awaitChange(req.Context(), gate) != nil {
 		return
 	}
 	r.mu.Lock()
-	code := r.code
+	code := r.failCode
 	if code == 0 {
 		answer()
 	}
 	r.mu.Unlock()
 	if code != 0 {
-		writeError(w, req, wished(code))
+		writeError(w, req, injected(code))
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")

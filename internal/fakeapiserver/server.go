@@ -1,21 +1,20 @@
-// Package fakeapiserver is a small apiserver that serves reads, watches and writes as
-// kube-apiserver does, and misbehaves on command.
+// Package fakeapiserver is a small apiserver for tests. It serves reads and watches as
+// kube-apiserver does, stores what its methods write, and misbehaves on command.
 //
 // Invariant: whatever it serves is true of its storage at the resourceVersion it claims. A fault
-// changes when bytes arrive, and whether they do, never what they say; only Restore and RestoreFrom
-// turn time back, as a restored etcd does.
+// changes when bytes arrive, and whether they do, never what they say; only RestoreFrom turns time
+// back, as a restored etcd does.
 //
 // Storage is like etcd: one revision counter, and per resource the objects and every change to
-// them. In front of it stands, per resource, a watch cache that may lag: it has applied a prefix of
-// the changes (cached) and handed a prefix of those to the open watches (sent). The gap between the
-// two is real (W-212) and is what the fault methods widen.
+// them. The open watches of a resource have received a prefix of its changes. What they have not
+// received is real (W-212), and some faults make it more.
 package fakeapiserver
 
 import (
 	"cmp"
+	"encoding/pem"
 	"io"
 	"log"
-	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -23,6 +22,16 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+)
+
+const (
+	// tooLargeWait is how long a read waits for a resourceVersion that has not come yet
+	// (kube-apiserver: 3 s, W-65).
+	tooLargeWait = 50 * time.Millisecond
+	// requestTimeout bounds every request but watches (W-28).
+	requestTimeout = time.Minute
+	// minWatchTimeout is m of W-29: a watch without timeoutSeconds lasts between m and 2m.
+	minWatchTimeout = 30 * time.Minute
 )
 
 // Options says how a Server differs from kube-apiserver with default flags. The zero value is ready
@@ -36,23 +45,8 @@ type Options struct {
 	// ProofDelay is when a watch with timeoutSeconds 3 to 5 gets its bookmark (0: about 2 s before its
 	// deadline, as measured, W-111).
 	ProofDelay time.Duration
-	// TooLargeWait is how long a read waits for a resourceVersion that has not come yet (0: 50 ms;
-	// kube-apiserver: 3 s, W-65).
-	TooLargeWait time.Duration
-	// RequestTimeout bounds every request but watches (0: 60 s, W-28).
-	RequestTimeout time.Duration
-	// MinRequestTimeout is m of W-29: a watch without timeoutSeconds lasts between m and 2m (0: 30
-	// min).
-	MinRequestTimeout time.Duration
-	// History is how many changes each resource remembers (0: 100,000). What it forgets is compacted:
-	// requests for it get 410.
-	History int
-	// NoGzip never compresses, as kube-apiserver before W-7 with small lists.
-	NoGzip bool
-	// Seed makes UIDs reproducible.
-	Seed uint64
-	// Warning is what every answer warns of, as where upstream thinks little of the credentials. "" is
-	// nothing.
+	// Warning is added to every answer, as an apiserver does that warns of the client's credentials
+	// ("": none).
 	Warning string
 	// Kubernetes is the kube-apiserver that it behaves as (zero: Kubernetes137).
 	Kubernetes Kubernetes
@@ -64,10 +58,6 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	o.TLS = o.TLS || o.HTTP2
 	o.BookmarkPeriod = cmp.Or(o.BookmarkPeriod, time.Minute)
-	o.TooLargeWait = cmp.Or(o.TooLargeWait, 50*time.Millisecond)
-	o.RequestTimeout = cmp.Or(o.RequestTimeout, time.Minute)
-	o.MinRequestTimeout = cmp.Or(o.MinRequestTimeout, 30*time.Minute)
-	o.History = cmp.Or(o.History, 100_000)
 	o.Kubernetes = cmp.Or(o.Kubernetes, Kubernetes137)
 	return o
 }
@@ -91,10 +81,9 @@ type Server struct {
 	wake       chan struct{}                          // closed and replaced whenever anything here changes
 	faults     faults                                 // what the test asked for
 	requests   []Request                              // the latest, oldest first
-	extra      map[string]http.Handler                // by path prefix
+	handlers   map[string]http.Handler                // of Handle, by path prefix
 	kubernetes Kubernetes                             // what it behaves as
-	random     *rand.ChaCha8                          // of UIDs
-	timers     map[*time.Timer]struct{}               // releases under way
+	timers     map[*time.Timer]struct{}               // deliveries that DelayWatch delays
 }
 
 // New starts a Server with no objects at revision 1. Close it.
@@ -102,14 +91,9 @@ func New(o Options) *Server {
 	o = o.withDefaults()
 	s := &Server{
 		opts: o, rev: 1, done: make(chan struct{}), wake: make(chan struct{}), kubernetes: o.Kubernetes,
-		tables: map[schema.GroupVersionResource]*table{}, extra: map[string]http.Handler{},
+		tables: map[schema.GroupVersionResource]*table{}, handlers: map[string]http.Handler{},
 		timers: map[*time.Timer]struct{}{},
 	}
-	var seed [32]byte
-	for i := range 8 {
-		seed[i] = byte(o.Seed >> (8 * i)) // #nosec G115 -- the bytes of a seed
-	}
-	s.random = rand.NewChaCha8(seed)
 	for _, r := range append(builtins(), o.Resources...) {
 		t := newTable(r.complete(), s.rev)
 		s.tables[r.GVR] = t
@@ -144,7 +128,7 @@ func (s *Server) Config() *rest.Config {
 	c := &rest.Config{Host: s.URL, QPS: -1}
 	c.ContentType = "application/json"
 	if s.opts.TLS {
-		c.CAData = s.caPEM()
+		c.CAData = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.http.Certificate().Raw})
 	}
 	return c
 }
@@ -166,12 +150,6 @@ func (s *Server) Close() {
 		s.listener.shut()
 		s.http.Close()
 	})
-}
-
-// changedLocked wakes everything that waits on this server.
-func (s *Server) changedLocked() {
-	close(s.wake)
-	s.wake = make(chan struct{})
 }
 
 // table returns the table of a resource; asking for one that is not served is a mistake in the

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ending is how a stream is to be ended from outside.
+// ending is how a stream is ended by a fault.
 type ending int
 
 const (
@@ -20,35 +20,35 @@ const (
 )
 
 // stream is one client's watch: a position among the changes of its resource. It pulls; nothing is
-// queued for it. If the changes at its position are forgotten while its client does not read, it
-// ends cleanly, as upstream ends slow clients (W-113).
+// queued for it.
 type stream struct {
 	server *Server
 	query  *query
 	w      http.ResponseWriter
 	conn   *conn
 
-	rv       uint64 // events and bookmarks up to here are not sent
-	passed   uint64 // RV of the last change looked at
-	position int    // first change not sent yet
-	replay   int    // changes before this were in the cache when the stream opened: sent whether dispatched or not
-	initial  []*Obj
-	started  bool // position is fixed; guarded by Server.mu
+	lifetime time.Duration
+	deadline time.Time
+	isProof  bool // see isProof
+	isZipped bool
 
-	endMarker bool // owed: the bookmark that ends the initial events
-	lifetime  time.Duration
-	deadline  time.Time
-	proof     bool
-	zip       bool
+	// Fixed when it starts; the deliverer's from then on.
+	started       bool   // guarded by Server.mu
+	rv            uint64 // events and bookmarks up to here are not sent
+	passed        uint64 // RV of the last change that was looked at
+	position      int    // of the first change that is not sent yet
+	replayEnd     int    // changes before it were stored when the stream started: sent even if lost or held
+	initial       []*Obj // to be sent as initial events
+	owesEndMarker bool   // the bookmark that ends the initial events
 
 	stop    chan ending // capacity 1: the first wish counts
 	writing atomic.Bool // may be stuck in a write, and deaf to stop
 }
 
-func (s *Server) newStream(w http.ResponseWriter, r *http.Request, q *query, rv uint64, proof bool) *stream {
+func (s *Server) newStream(w http.ResponseWriter, r *http.Request, q *query, rv uint64) *stream {
 	st := &stream{
-		server: s, query: q, w: w, conn: connOf(r.Context()), rv: rv, lifetime: s.lifetime(q), proof: proof,
-		stop: make(chan ending, 1),
+		server: s, query: q, w: w, conn: connOf(r.Context()), rv: rv, lifetime: q.lifetime(),
+		isProof: isProof(r.URL.Query()), stop: make(chan ending, 1),
 	}
 	st.deadline = time.Now().Add(st.lifetime)
 	s.mu.Lock()
@@ -65,9 +65,9 @@ func (s *Server) close(st *stream) {
 	s.changedLocked()
 }
 
-// stop asks all streams of a resource to end. One that is stuck writing cannot hear it: its
-// connection is closed if it is to be cut.
-func (t *table) stop(how ending) {
+// stopStreams makes all streams of a resource end. One that is stuck in a write cannot notice it:
+// its connection is closed if it is to be cut.
+func (t *table) stopStreams(how ending) {
 	for st := range t.streams {
 		select {
 		case st.stop <- how:
@@ -79,11 +79,11 @@ func (t *table) stop(how ending) {
 	}
 }
 
-// head sends status line and headers before any event (W-102).
-func (st *stream) head(zip bool) {
+// sendHead sends status line and headers, which come before any event (W-102).
+func (st *stream) sendHead(zip bool) {
 	h := st.w.Header()
 	h.Set("Content-Type", "application/json")
-	if st.zip = zip; zip {
+	if st.isZipped = zip; zip {
 		h.Set("Content-Encoding", "gzip")
 		h.Set("Vary", "Accept-Encoding")
 	}
@@ -95,13 +95,14 @@ func (st *stream) head(zip bool) {
 func (st *stream) run(ctx context.Context) {
 	timer := newBookmarkTimer(st)
 	defer timer.Stop()
-	due := false
+	bookmarkDue := false
 	for {
-		batch := st.take(due)
-		if batch.lapped || !st.write(batch.frames) || batch.over {
+		b := st.nextBatch(bookmarkDue)
+		frames, corrupt := st.encode(b)
+		if !st.write(frames) || corrupt {
 			return
 		}
-		due = false
+		bookmarkDue = false
 		select {
 		case how := <-st.stop:
 			st.finish(how)
@@ -110,105 +111,94 @@ func (st *stream) run(ctx context.Context) {
 			return
 		case <-st.server.done:
 			return
-		case <-batch.wake:
+		case <-b.wake:
 		case <-timer.C:
-			due = true
+			bookmarkDue = true
 			timer.next()
 		}
 	}
 }
 
-// batch is what a stream has to send now.
+// batch is what a stream is to send now.
 type batch struct {
-	frames []byte
-	lapped bool
-	over   bool          // they end with an ERROR
-	wake   chan struct{} // closed when there may be more
+	changes  []*change
+	bookmark uint64        // 0: none is due
+	wake     chan struct{} // closed when there may be more
 }
 
-// take collects the next frames: initial events and their end marker, changes, and a bookmark if
-// one is due and everything before it is in this batch too (W-111).
-func (st *stream) take(bookmarkDue bool) batch {
-	var out bytes.Buffer
-	for _, o := range st.initial {
-		st.frame(&out, "ADDED", st.query.form.object(o))
-	}
-	st.initial = nil
-	if st.endMarker {
-		st.endMarker = false
-		st.frame(&out, "BOOKMARK", st.query.form.raw(st.query.table.kind.bookmark(st.rv, true)))
-	}
-	changes, b, bookmark := st.advance(bookmarkDue)
-	for _, c := range changes {
-		st.passed = c.RV
-		if c.corrupt {
-			st.frame(&out, "ERROR", mustJSON(statusOf(failed(http.StatusInternalServerError,
-				metav1.StatusReasonStoreReadError, "saw a DELETED event, but object data is corrupt", nil))))
-			b.over = true
-			break
-		}
-		if kind, raw := st.seen(c); raw != nil {
-			st.frame(&out, kind, raw)
-		}
-	}
-	if !b.over && bookmark > st.rv && bookmark >= st.passed {
-		st.frame(&out, "BOOKMARK", st.query.form.raw(st.query.table.kind.bookmark(bookmark, false)))
-	}
-	b.frames = out.Bytes()
-	return b
-}
-
-// advance moves the position over what may be sent now.
-func (st *stream) advance(bookmarkDue bool) (changes []*change, b batch, bookmark uint64) {
+// nextBatch moves the position over what may be sent now. A bookmark comes with it if one is due
+// and every change in front of it is in this batch too (W-111).
+func (st *stream) nextBatch(bookmarkDue bool) batch {
 	s, t := st.server, st.query.table
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b.wake = t.wake
+	b := batch{wake: t.wake}
 	if len(st.stop) > 0 {
-		return nil, b, 0 // run hears it next
+		return b // run hears it next; storage may be another one now
 	}
-	st.writing.Store(true) // under mu, so that stop sees every stream that did not hear it
-	if st.position < t.dropped {
-		b.lapped = true
-		return nil, b, 0
-	}
-	for until := max(t.sent, st.replay); st.position < until; st.position++ {
-		if c := t.at(st.position); !c.lost || st.position < st.replay {
-			changes = append(changes, c)
+	st.writing.Store(true) // under mu, so that stopStreams sees every stream that did not hear it
+	for end := max(t.sent, st.replayEnd); st.position < end; st.position++ {
+		if c := t.at(st.position); !c.lost || st.position < st.replayEnd {
+			b.changes = append(b.changes, c)
 		}
 	}
-	if bookmarkDue && st.position >= t.sent && st.mayBookmarkLocked() {
-		bookmark = t.dispatched()
+	if bookmarkDue && st.position >= t.sent && st.query.options.AllowWatchBookmarks && !t.noBookmarks {
+		b.bookmark = t.dispatched()
 	}
-	return changes, b, bookmark
+	return b
 }
 
-func (st *stream) mayBookmarkLocked() bool {
-	t := st.query.table
-	return st.query.options.AllowWatchBookmarks && t.bookmarks && !t.kind.Uncached &&
-		!(st.proof && st.server.faults.neverProve)
+// encode makes frames of the initial events and their end marker, of changes, and of a bookmark.
+// corrupt means that they end with an ERROR.
+func (st *stream) encode(b batch) (frames []byte, corrupt bool) {
+	var out bytes.Buffer
+	shown, kind := st.query.shown, st.query.table.kind
+	for _, o := range st.initial {
+		appendFrame(&out, "ADDED", shown.object(o))
+	}
+	st.initial = nil
+	if st.owesEndMarker {
+		st.owesEndMarker = false
+		appendFrame(&out, "BOOKMARK", shown.encoded(kind.bookmark(st.rv, true)))
+	}
+	for _, c := range b.changes {
+		if c.corrupt {
+			appendFrame(&out, "ERROR", mustJSON(statusOf(failed(http.StatusInternalServerError,
+				metav1.StatusReasonStoreReadError, "saw a DELETED event, but object data is corrupt", nil))))
+			return out.Bytes(), true
+		}
+		st.passed = c.RV
+		if event, raw := st.eventOf(c); event != "" {
+			appendFrame(&out, event, raw)
+		}
+	}
+	if b.bookmark > st.rv && b.bookmark >= st.passed {
+		appendFrame(&out, "BOOKMARK", shown.encoded(kind.bookmark(b.bookmark, false)))
+	}
+	return out.Bytes(), false
 }
 
-// seen is what this client receives of a change (W-103).
-func (st *stream) seen(c *change) (kind string, raw []byte) {
+// eventOf is the type and the object that this client receives of a change (W-103). No type:
+// nothing.
+func (st *stream) eventOf(c *change) (event string, raw []byte) {
 	if c.RV <= st.rv {
 		return "", nil
 	}
-	now, before := st.query.selector.matches(c.New), st.query.selector.matches(c.Old)
+	matches, matched := st.query.selector.matches(c.New), st.query.selector.matches(c.Old)
 	switch {
-	case now && before:
-		return "MODIFIED", st.query.form.object(c.New)
-	case now:
-		return "ADDED", st.query.form.object(c.New)
-	case before:
-		return "DELETED", st.query.form.object(c.last(st.query.table.kind))
+	case matches && matched:
+		return "MODIFIED", st.query.shown.object(c.New)
+	case matches:
+		return "ADDED", st.query.shown.object(c.New)
+	case matched:
+		return "DELETED", st.query.shown.object(c.last())
 	}
 	return "", nil
 }
 
-// frame appends one event as it goes on the wire (W-130).
-func (st *stream) frame(out *bytes.Buffer, kind string, raw []byte) {
-	out.WriteString(`{"type":"` + kind + `","object":`)
+// appendFrame appends one event as it goes on the wire (W-130).
+func appendFrame(out *bytes.Buffer, event string, raw []byte) {
+	out.WriteString(`{"type":"` + event + `","object":`)
 	out.Write(raw)
 	out.WriteString("}\n")
 }
@@ -220,7 +210,7 @@ func (st *stream) write(frames []byte) bool {
 	if len(frames) == 0 {
 		return true
 	}
-	if st.zip {
+	if st.isZipped {
 		var member bytes.Buffer
 		z, _ := gzip.NewWriterLevel(&member, gzip.BestSpeed) // the level is legal
 		_, _ = z.Write(frames)
@@ -234,14 +224,14 @@ func (st *stream) write(frames []byte) bool {
 	return http.NewResponseController(st.w).Flush() == nil
 }
 
-// fail ends the stream with an ERROR event (W-107, W-108).
-func (st *stream) fail(err error) {
+// sendError ends the stream with an ERROR event (W-107, W-108).
+func (st *stream) sendError(err error) {
 	var out bytes.Buffer
-	st.frame(&out, "ERROR", mustJSON(statusOf(err)))
+	appendFrame(&out, "ERROR", mustJSON(statusOf(err)))
 	st.write(out.Bytes())
 }
 
-// finish ends the stream as the test wishes: by returning, or in the middle of a chunk.
+// finish ends the stream as a fault wants: by returning, or in the middle of a chunk.
 func (st *stream) finish(how ending) {
 	if how == endClean {
 		return

@@ -15,15 +15,15 @@ type token struct {
 	Start   string `json:"start"`
 }
 
-const tokenVersion = "meta.k8s.io/v1" // #nosec G101 -- the version of continue tokens
+const (
+	tokenVersion = "meta.k8s.io/v1"
+	// inconsistentRV is an RV of tokens that go on in the state of their time (W-83).
+	inconsistentRV = -1
+)
 
-// next is the token that goes on after key, which is relative to the scope of the request. Storage
-// leaves the leading slash out.
-func next(rv int64, key string, uncached bool) string {
-	if !uncached {
-		key = "/" + key
-	}
-	return token{Version: tokenVersion, RV: rv, Start: key + "\x00"}.String()
+// newToken goes on after key, which is relative to the namespace of the request.
+func newToken(rv uint64, key string) token {
+	return token{Version: tokenVersion, RV: int64(rv), Start: "/" + key + "\x00"}
 }
 
 func (t token) String() string {

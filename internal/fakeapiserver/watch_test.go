@@ -145,8 +145,6 @@ func TestWatchDurations(t *testing.T) {
 	s := server(t, Options{})
 	ends(t, watch(t, s, "/api/v1/configmaps?watch=1&timeoutSeconds=-1"), rawclient.Ended)
 	ends(t, watch(t, s, "/api/v1/configmaps?watch=1&timeoutSeconds=1&resourceVersion=0"), rawclient.Ended)
-	short := server(t, Options{MinRequestTimeout: time.Millisecond})
-	ends(t, watch(t, short, "/api/v1/configmaps?watch=1"), rawclient.Ended)
 }
 
 func TestBookmarks(t *testing.T) {

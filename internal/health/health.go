@@ -1,8 +1,8 @@
 // Package health answers probes: whether the process is alive, and whether it is ready.
 //
-// Invariant: alive means only that probes are answered, since a restart helps no other trouble;
-// ready means that every check passes and that Drain has not been called. A check that reports a
-// A Warning passes: what is wrong with the apiserver is no reason to take a replica out, since all
+// Invariant: alive means only that probes are answered, because a restart helps no other trouble;
+// ready means that every check passes and that Drain has not been called. A check that returns a
+// Warning passes: trouble with the API server is no reason to take a replica out, because all
 // replicas have the same one.
 package health
 
@@ -24,7 +24,7 @@ type Check func() (detail string, err error)
 // Warning is what is out of order and yet no reason to be unready.
 type Warning string
 
-func (n Warning) Error() string { return string(n) }
+func (w Warning) Error() string { return string(w) }
 
 // Checks collects checks by name and answers probes in the words of kube-apiserver.
 type Checks struct {
@@ -37,24 +37,24 @@ type Checks struct {
 
 type namedCheck struct {
 	name  string
-	ready Check
+	check Check
 }
 
 var errDraining = errors.New("draining before the process ends")
 
 // Require adds a check. It must be added before probes are served, or the process looks ready too
 // early.
-func (h *Checks) Require(name string, ready Check) {
+func (h *Checks) Require(name string, check Check) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.checks = append(h.checks, namedCheck{name, ready})
+	h.checks = append(h.checks, namedCheck{name, check})
 }
 
-// Precede adds the check before which all the others mean nothing.
-func (h *Checks) Precede(name string, ready Check) {
+// Precede adds the check without which the others mean nothing: they are called once it passes.
+func (h *Checks) Precede(name string, check Check) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.first = &namedCheck{name, ready}
+	h.first = &namedCheck{name, check}
 }
 
 // Describe adds lines to what ?verbose shows.
@@ -66,45 +66,51 @@ func (h *Checks) Describe(lines func() []string) {
 
 // Ready is why the process is not ready, nil if it is.
 func (h *Checks) Ready() error {
-	for _, c := range h.snapshot() {
-		if _, err := c.ready(); err != nil && !errors.As(err, new(Warning)) {
+	for _, c := range h.due() {
+		if _, err := c.check(); err != nil && !isWarning(err) {
 			return fmt.Errorf("%s: %w", c.name, err)
 		}
 	}
 	return nil
 }
 
-// Drain turns Check off for good, so that no new clients are sent here.
+func isWarning(err error) bool { return errors.As(err, new(Warning)) }
+
+// Drain makes the process unready for good, so that no new clients are sent here.
 func (h *Checks) Drain() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.draining = true
 }
 
-func (h *Checks) snapshot() []namedCheck {
+func (h *Checks) checkShutdown() (detail string, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	draining := h.draining
-	shutdown := func() (string, error) {
-		if draining {
-			return "", errDraining
-		}
-		return "", nil
+	if h.draining {
+		return "", errDraining
 	}
-	all := []namedCheck{{"shutdown", shutdown}}
-	if h.first != nil {
-		all = append(all, *h.first)
-		if _, err := h.first.ready(); err != nil {
-			return all
+	return "", nil
+}
+
+// due are the checks that are to be called.
+func (h *Checks) due() []namedCheck {
+	h.mu.Lock()
+	first, others := h.first, h.checks
+	h.mu.Unlock()
+	due := []namedCheck{{"shutdown", h.checkShutdown}}
+	if first != nil {
+		due = append(due, *first)
+		if _, err := first.check(); err != nil {
+			return due
 		}
 	}
-	return append(all, h.checks...)
+	return append(due, others...)
 }
 
 // ServeLive answers GET /livez.
 func (h *Checks) ServeLive(w http.ResponseWriter, r *http.Request) {
 	ping := func() (string, error) { return "", nil }
-	report(w, r, "livez", []namedCheck{{"ping", ping}}, nil)
+	answerProbe(w, r, "livez", []namedCheck{{"ping", ping}}, nil)
 }
 
 // ServeReady answers GET /readyz.
@@ -112,27 +118,19 @@ func (h *Checks) ServeReady(w http.ResponseWriter, r *http.Request) {
 	h.mu.Lock()
 	remarks := h.remarks
 	h.mu.Unlock()
-	report(w, r, "readyz", h.snapshot(), remarks)
+	answerProbe(w, r, "readyz", h.due(), remarks)
 }
 
-// report answers 200 and "ok", or 500 and the list of checks; ?verbose asks for the list in any
-// case.
-func report(w http.ResponseWriter, r *http.Request, endpoint string, checks []namedCheck, remarks []func() []string) {
+// answerProbe answers 200 and "ok", or 500 and the list of checks. ?verbose requests the list in
+// any case.
+func answerProbe(w http.ResponseWriter, r *http.Request, endpoint string, checks []namedCheck,
+	remarks []func() []string) {
 	var list strings.Builder
 	failed := false
 	for _, c := range checks {
-		detail, err := c.ready()
-		switch {
-		case errors.As(err, new(Warning)):
-			fmt.Fprintf(&list, "[!]%s: %s\n", c.name, status.OneLine(err.Error()))
-		case err != nil:
-			failed = true
-			fmt.Fprintf(&list, "[-]%s failed: %s\n", c.name, status.OneLine(err.Error()))
-		case detail != "":
-			fmt.Fprintf(&list, "[+]%s ok: %s\n", c.name, status.OneLine(detail))
-		default:
-			fmt.Fprintf(&list, "[+]%s ok\n", c.name)
-		}
+		line, ok := c.call()
+		failed = failed || !ok
+		fmt.Fprintln(&list, line)
 	}
 	verbose := r.URL.Query().Has("verbose")
 	if failed || verbose {
@@ -154,4 +152,18 @@ func report(w http.ResponseWriter, r *http.Request, endpoint string, checks []na
 	default:
 		fmt.Fprint(w, "ok")
 	}
+}
+
+// call runs the check and says in a line how it went, and whether it passed.
+func (c namedCheck) call() (line string, passed bool) {
+	detail, err := c.check()
+	switch {
+	case err != nil && isWarning(err):
+		return fmt.Sprintf("[!]%s: %s", c.name, status.OneLine(err.Error())), true
+	case err != nil:
+		return fmt.Sprintf("[-]%s failed: %s", c.name, status.OneLine(err.Error())), false
+	case detail != "":
+		return fmt.Sprintf("[+]%s ok: %s", c.name, status.OneLine(detail)), true
+	}
+	return fmt.Sprintf("[+]%s ok", c.name), true
 }

@@ -26,7 +26,7 @@ func TestAbilitiesAreProbedAgain(t *testing.T) {
 		at: time.Now().Add(-abilitiesInterval)}
 	probed := func(why string, want bool) {
 		t.Helper()
-		up.Create(fakeapiserver.Pods, "n", "", fakeapiserver.WithField("metadata.generateName", "elsewhere-"))
+		up.Bump()
 		if got := p.due(); got != want {
 			t.Fatalf("%s: due %t, want %t", why, got, want)
 		}

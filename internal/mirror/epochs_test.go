@@ -45,7 +45,7 @@ func TestUpgrade(t *testing.T) {
 	cursor := watching(t, source)
 
 	up.StallReads(fakeapiserver.AllReads)
-	up.SetVersion("v1.38.0")
+	up.SetKubernetes(fakeapiserver.Kubernetes{Version: "v1.38.0"})
 	// and ends the watch, by which it is noticed
 	up.Reshape(fakeapiserver.ConfigMaps, fakeapiserver.WithAnnotation("shape", "new"))
 	eventually(t, "the upgrade to be noticed", func() bool { return m.Find(fakeapiserver.ConfigMaps) == nil })

@@ -1,7 +1,7 @@
-// Package quantity reads Kubernetes quantities of strangers: of annotations, of pods, and of flags
-// that annotations set.
+// Package quantity reads Kubernetes quantities of untrusted input: of annotations, of pods, and of
+// flags that annotations set.
 //
-// The invariant: to read a text takes no longer than its length suggests.
+// Invariant: the time that it takes to read a text is bounded by its length.
 package quantity
 
 import (
@@ -11,9 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// grammar is what Parse takes of resource.Quantity's grammar: what is in use, without exponents of
-// more than two digits. Of a number with a large negative exponent,
-// resource.ParseQuantity makes one with as many digits: of 1e-10000000 in 15 seconds.
+// grammar is the part of resource.Quantity's grammar that is in use. Exponents have at most two
+// digits, because resource.ParseQuantity writes out the number: 1e-10000000 takes it 15 seconds.
 var grammar = regexp.MustCompile(`^[+-]?[0-9.]{1,32}([eE][+-]?[0-9]{1,2}|[a-zA-Z]{0,2})$`)
 
 // Parse reads a quantity.

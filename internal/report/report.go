@@ -1,7 +1,7 @@
 // Package report makes the reports behind the status page, of the parts of a running proxy.
 //
-// It asks each part for what it counts anyway; nothing is counted for a report. Package status
-// shows reports, and knows no part.
+// It reads what each part counts anyway; nothing is counted for a report. Package status shows
+// reports, and knows no part.
 package report
 
 import (
@@ -34,25 +34,25 @@ type Parts struct {
 }
 
 // Report says how all parts stand now.
-func (s *Parts) Report(context.Context) (*status.Report, error) {
-	watches := s.Server.Watches()
+func (p *Parts) Report(context.Context) (*status.Report, error) {
+	watches := p.Server.Watches()
 	now := time.Now()
 	r := &status.Report{
-		At: now, Version: s.Version, Started: s.Started, UptimeSeconds: now.Sub(s.Started).Seconds(),
-		Upstream: s.upstream(), Memory: s.memory(),
+		At: now, Version: p.Version, Started: p.Started, UptimeSeconds: now.Sub(p.Started).Seconds(),
+		Upstream: p.upstream(), Memory: p.memory(),
 		Watches: status.Watches{Total: len(watches), Items: make([]*status.Watch, 0, len(watches))},
-		Ended:   map[string]uint64{}, Evictions: []*status.Eviction{}, Files: fileStatus(s.Files.States()),
+		Ended:   map[string]uint64{}, Evictions: []*status.Eviction{}, Files: fileStatuses(p.Files.States()),
 	}
-	for _, stall := range s.Clock.Stalled() {
+	for _, stall := range p.Clock.Stalled() {
 		r.StalledLoops = append(r.StalledLoops, &status.StalledLoop{Loop: stall.Loop, Since: stall.Since})
 	}
-	on := map[*source.Source]int{}
+	watchesOf := map[*source.Source]int{}
 	for i := range watches {
-		on[watches[i].Source]++
+		watchesOf[watches[i].Source]++
 		r.Watches.Items = append(r.Watches.Items, watchStatus(&watches[i], now))
 	}
-	r.Resources, r.Upstream.StaleResources, r.Upstream.StateAgeSeconds = s.Mirrors.Statuses(now, on)
-	ended, evicted := s.Server.EndCounts()
+	r.Resources, r.Upstream.StaleResources, r.Upstream.StateAgeSeconds = p.Mirrors.Statuses(now, watchesOf)
+	ended, evicted := p.Server.EndCounts()
 	for reason, n := range ended {
 		r.Ended[string(reason)] = n
 	}
@@ -63,12 +63,12 @@ func (s *Parts) Report(context.Context) (*status.Report, error) {
 }
 
 // upstream is what is known of it besides its mirrors.
-func (s *Parts) upstream() status.Upstream {
-	up := status.Upstream{Host: s.Host}
-	if err := s.Waiting(); err != nil {
+func (p *Parts) upstream() status.Upstream {
+	up := status.Upstream{Host: p.Host}
+	if err := p.Waiting(); err != nil {
 		up.Waiting = status.OneLine(err.Error())
 	}
-	now := s.Mirrors.Abilities()
+	now := p.Mirrors.Abilities()
 	if up.Version = now.Version(); up.Version != "" {
 		up.Abilities = map[string]string{}
 		for _, one := range now.All() {
@@ -78,17 +78,17 @@ func (s *Parts) upstream() status.Upstream {
 	return up
 }
 
-func (s *Parts) memory() status.Memory {
-	if s.Guard == nil {
+func (p *Parts) memory() status.Memory {
+	if p.Guard == nil {
 		return status.Memory{Steps: []string{}}
 	}
-	state := s.Guard.State()
+	state := p.Guard.State()
 	return status.Memory{LimitBytes: state.Limit, InUseBytes: state.InUse, Steps: state.Taken()}
 }
 
 func watchStatus(w *watch.Watch, now time.Time) *status.Watch {
 	info := w.Source.Resource().Info
-	selected := discreet(info, w.Selected)
+	selected := redact(info, w.Selected)
 	one := &status.Watch{
 		ID: w.ID, User: w.User, UserAgent: w.Agent, Peer: w.Client, Protocol: w.Protocol, Encoding: w.Encoding,
 		Resource: info.String(), Version: info.GVR.Version,
@@ -105,7 +105,7 @@ func watchStatus(w *watch.Watch, now time.Time) *status.Watch {
 }
 
 func evictionStatus(e watch.Eviction) *status.Eviction {
-	selected := discreet(e.Resource, e.Selected)
+	selected := redact(e.Resource, e.Selected)
 	return &status.Eviction{
 		At: e.At, User: e.User, UserAgent: e.Agent, Peer: e.Client, Resource: e.Resource.String(),
 		Namespace: selected.Namespace, Name: selected.Name, LabelSelector: selected.Labels, FieldSelector: selected.Fields,
@@ -113,8 +113,8 @@ func evictionStatus(e watch.Eviction) *status.Eviction {
 	}
 }
 
-// fileStatus is the files on the status page.
-func fileStatus(states []rotation.FileState) []*status.File {
+// fileStatuses are the files that are followed.
+func fileStatuses(states []rotation.FileState) []*status.File {
 	all := []*status.File{}
 	for _, s := range states {
 		one := &status.File{File: s.File, Use: s.Use, Since: s.Since, Changes: s.Changes}
@@ -129,12 +129,12 @@ func fileStatus(states []rotation.FileState) []*status.File {
 	return all
 }
 
-// hidden stands for what is not shown.
+// hidden is shown in place of what redact leaves out.
 const hidden = "(hidden)"
 
-// discreet is what is shown of what a watch selects: of Secrets neither a name nor a label that may
-// be made of one.
-func discreet(info *object.Resource, selected watch.SelectionText) watch.SelectionText {
+// redact leaves of what a watch selects what may be shown: of Secrets neither a name nor a label
+// that may be made of one.
+func redact(info *object.Resource, selected watch.SelectionText) watch.SelectionText {
 	if gvr := info.GVR; gvr.Group != "" || gvr.Resource != "secrets" {
 		return selected
 	}

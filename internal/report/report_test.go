@@ -14,7 +14,7 @@ func TestNamesOfSecretsAreHidden(t *testing.T) {
 		t.Helper()
 		info := &object.Resource{GVR: schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}}
 		selected := watch.SelectionText{Namespace: "n", Name: "password", Labels: "of=password"}
-		if got := discreet(info, selected); got != want {
+		if got := redact(info, selected); got != want {
 			t.Errorf("%s of %q: %+v, want %+v", resource, group, got, want)
 		}
 	}

@@ -13,9 +13,9 @@ import (
 	"testing"
 
 	"spillway/internal/apistatus"
-	"spillway/internal/fakeapiserver"
 	"spillway/internal/flowcontrol"
 	"spillway/internal/passthrough"
+	"spillway/internal/testutil"
 )
 
 // answers is an upstream with one path per kind of answer.
@@ -258,7 +258,7 @@ func (f *front) awaitIdle(t *testing.T) {
 
 func TestForwardUpstreamFailures(t *testing.T) {
 	breaks := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { panic(http.ErrAbortHandler) })
-	deaf := fakeapiserver.RefusingAddress(t)
+	deaf := testutil.RefusingAddress(t)
 	refused := func(o *passthrough.ForwarderOptions) { o.Base.Host = deaf }
 	every(t, func(t *testing.T, o frontOptions) {
 		for _, tc := range []struct {

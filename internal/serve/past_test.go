@@ -175,7 +175,7 @@ func TestResumeWhenManyDo(t *testing.T) {
 		from = up.Create(fakeapiserver.ConfigMaps, "n", "a")
 		up.Create(fakeapiserver.ConfigMaps, "n", "b")
 	})
-	r.up.NeverProve(true) // so that turns last
+	r.up.SuppressBookmarks(fakeapiserver.ConfigMaps, true) // so that turns last
 	r.watch(fmt.Sprintf("%s?watch=1&resourceVersion=%d&labelSelector=x", mapsPath, from))
 	w := rawclient.Watch(deadline(t), r.url, fmt.Sprintf("%s?watch=1&resourceVersion=%d&labelSelector=y", mapsPath,
 		from))

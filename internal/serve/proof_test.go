@@ -48,7 +48,7 @@ func readAfterWrite(t *testing.T, r *rig, namespace, name string, bookmarks bool
 		for {
 			e, err := w.Next(deadline(t))
 			if err != nil {
-				if _, over := rawclient.IsEnd(err); !over {
+				if !errors.As(err, new(*rawclient.WatchEnd)) {
 					t.Fatal(err)
 				}
 				break

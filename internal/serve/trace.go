@@ -47,7 +47,7 @@ func (t *trace) begin() {
 	if !ok {
 		what = auth.Attributes{Verb: strings.ToLower(r.parsed.Method)}
 	}
-	t.span.Asks(r.parsed.Method, what)
+	t.span.Describe(r.parsed.Method, what)
 }
 
 // trustedParent reports that the trace which a request names is trusted: kube-apiserver trusts that

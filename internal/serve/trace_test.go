@@ -15,8 +15,8 @@ import (
 	internal "k8s.io/apiserver/pkg/apis/audit"
 
 	"spillway/internal/apistatus"
-	"spillway/internal/fakeapiserver"
 	"spillway/internal/fakeapiserver/rawclient"
+	"spillway/internal/testutil"
 	"spillway/internal/tracing"
 )
 
@@ -246,7 +246,7 @@ func TestListDurationsHaveTracesAsExemplars(t *testing.T) {
 // A collector that hangs holds up no answer, and neither does the end of the server wait for it.
 func TestCollectorThatHangs(t *testing.T) {
 	t.Parallel()
-	all, address := int32(1e6), fakeapiserver.SilentAddress(t)
+	all, address := int32(1e6), testutil.SilentAddress(t)
 	config := &tracing.Config{Endpoint: &address, SamplingRatePerMillion: &all}
 	to, err := tracing.NewExporter(config, func(error) {})
 	if err != nil {

@@ -8,11 +8,18 @@ import (
 	"time"
 )
 
-// Fact is one of a report's few most important figures.
+// Fact is one of a report's few most important figures. Alert highlights it.
 type Fact struct {
 	Name, Text string
 	Alert      bool
 }
+
+const (
+	// recentEvictionPeriod is how long an eviction is highlighted.
+	recentEvictionPeriod = 5 * time.Minute
+	// certificateAlertPeriod is how long before its end a certificate is highlighted.
+	certificateAlertPeriod = 24 * time.Hour
+)
 
 // Facts are how the proxy stands, at a glance.
 func (r *Report) Facts() []Fact {
@@ -26,26 +33,12 @@ func (r *Report) Facts() []Fact {
 	}
 	facts = append(facts,
 		Fact{Name: "Watches", Text: Count(r.Watches.Total) + ", " + Bytes(r.Watches.BytesPerSecond) + "/s"},
-		Fact{Name: "Evicted", Text: Count(r.evicted()), Alert: r.evictedLately()},
+		r.evictionFact(),
 		r.memoryFact(),
 		r.fileFact(),
 		Fact{Name: "Version", Text: Printable(r.Version) + ", up " + Seconds(r.UptimeSeconds)},
 	)
 	return facts
-}
-
-// evicts reports that watches with this EndReason ended since their clients read too slowly, or
-// nothing.
-func evicts(reason string) bool { return strings.HasPrefix(reason, "slow_client_") }
-
-// evicted is how many watches ended for such a reason.
-func (r *Report) evicted() (n uint64) {
-	for reason, ended := range r.Ended {
-		if evicts(reason) {
-			n += ended
-		}
-	}
-	return n
 }
 
 func (r *Report) upstreamFact() Fact {
@@ -112,39 +105,48 @@ func (r *Report) memoryFact() Fact {
 // fileFact is about the files that are followed: the first that is not in use as it is, or the
 // certificate that ends first.
 func (r *Report) fileFact() Fact {
-	const soon = 24 * time.Hour
-	text, ending := Count(len(r.Files))+" followed", (*File)(nil)
+	var first *File // of those that end
 	for _, f := range r.Files {
 		if f.Error != "" {
 			return Fact{Name: "Files", Alert: true, Text: Printable("kept from " + f.Since.UTC().Format(time.DateTime) +
 				" UTC: " + f.Error)}
 		}
-		if f.Expires != nil && (ending == nil || f.Expires.Before(*ending.Expires)) {
-			ending = f
+		if f.Expires != nil && (first == nil || f.Expires.Before(*first.Expires)) {
+			first = f
 		}
 	}
-	if ending == nil {
+	text := Count(len(r.Files)) + " followed"
+	if first == nil {
 		return Fact{Name: "Files", Text: text}
 	}
-	left := ending.Expires.Sub(r.At)
+	left := first.Expires.Sub(r.At)
+	end := "ends in " + Seconds(left.Seconds())
 	if left <= 0 {
-		return Fact{Name: "Files", Alert: true, Text: text + ", " + Printable(ending.File) + " has ended"}
+		end = "has ended"
 	}
-	return Fact{Name: "Files", Alert: left < soon,
-		Text: text + ", " + Printable(ending.File) + " ends in " + Seconds(left.Seconds())}
+	return Fact{Name: "Files", Alert: left < certificateAlertPeriod, Text: text + ", " + Printable(first.File) + " " + end}
 }
 
-// evictedLately reports an eviction within the last minutes, which is highlighted.
-func (r *Report) evictedLately() bool {
-	const lately = 5 * time.Minute
-	return len(r.Evictions) > 0 && r.At.Sub(r.Evictions[0].At) < lately
+func (r *Report) evictionFact() Fact {
+	evicted := uint64(0)
+	for reason, ended := range r.Ended {
+		if isEviction(reason) {
+			evicted += ended
+		}
+	}
+	recent := len(r.Evictions) > 0 && r.At.Sub(r.Evictions[0].At) < recentEvictionPeriod
+	return Fact{Name: "Evicted", Text: Count(evicted), Alert: recent}
 }
+
+// isEviction reports that watches with this EndReason ended because their clients read too slowly,
+// or nothing.
+func isEviction(reason string) bool { return strings.HasPrefix(reason, "slow_client_") }
 
 // EndFacts are how many watches have ended, by reason.
 func (r *Report) EndFacts() []Fact {
 	facts := make([]Fact, 0, len(r.Ended))
 	for _, reason := range slices.Sorted(maps.Keys(r.Ended)) {
-		facts = append(facts, Fact{Name: Printable(reason), Text: Count(r.Ended[reason]), Alert: evicts(reason)})
+		facts = append(facts, Fact{Name: Printable(reason), Text: Count(r.Ended[reason]), Alert: isEviction(reason)})
 	}
 	return facts
 }

@@ -1,14 +1,15 @@
 package status
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 	"unicode"
 )
 
-// Printable is text with everything replaced that a terminal or a page might obey instead of
-// showing it: control characters, and those that turn the direction of what follows.
+// Printable replaces everything that a terminal or a page might obey instead of showing it: control
+// characters, and those that turn the direction of what follows.
 func Printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -51,28 +52,30 @@ func Count[N int | int64 | uint64](n N) string {
 	return digits
 }
 
+type timeUnit struct {
+	size time.Duration
+	name string
+}
+
+// timeUnits are from the largest to the least, as Seconds writes them.
+var timeUnits = []timeUnit{{24 * time.Hour, "d"}, {time.Hour, "h"}, {time.Minute, "m"}, {time.Second, "s"}}
+
 // Seconds is a duration as people read it: its two largest units at most.
 func Seconds(s float64) string {
-	switch d := time.Duration(s * float64(time.Second)); {
+	d := time.Duration(s * float64(time.Second))
+	switch {
 	case d < time.Second:
 		return strconv.FormatInt(d.Milliseconds(), 10) + "ms"
 	case d < 10*time.Second:
 		return strconv.FormatFloat(d.Seconds(), 'f', 1, 64) + "s"
 	case d < 2*time.Minute:
-		return two(d, time.Second, "s", 0, "")
-	case d < time.Hour:
-		return two(d, time.Minute, "m", time.Second, "s")
-	case d < 24*time.Hour:
-		return two(d, time.Hour, "h", time.Minute, "m")
-	default:
-		return two(d, 24*time.Hour, "d", time.Hour, "h")
+		return strconv.FormatInt(int64(d/time.Second), 10) + "s"
 	}
-}
-
-func two(d, large time.Duration, l string, small time.Duration, s string) string {
-	text := strconv.FormatInt(int64(d/large), 10) + l
-	if small > 0 && d%large >= small {
-		text += strconv.FormatInt(int64(d%large/small), 10) + s
+	i := slices.IndexFunc(timeUnits, func(u timeUnit) bool { return d >= u.size })
+	large, small := timeUnits[i], timeUnits[i+1]
+	text := strconv.FormatInt(int64(d/large.size), 10) + large.name
+	if rest := d % large.size / small.size; rest > 0 {
+		text += strconv.FormatInt(int64(rest), 10) + small.name
 	}
 	return text
 }

@@ -2,6 +2,7 @@ package status
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	_ "embed"
 	"encoding/base64"
@@ -11,8 +12,8 @@ import (
 	"net/url"
 )
 
-// Page serves reports: as a page that needs nothing but itself, also without its script; as the
-// part of it that changes; and as JSON.
+// Page serves reports in the formats below. The page needs nothing but itself, and also works
+// without its script.
 type Page struct {
 	reporter *Reporter
 	path     string
@@ -21,7 +22,6 @@ type Page struct {
 // NewPage makes the page that is served at a path.
 func NewPage(reporter *Reporter, path string) *Page { return &Page{reporter: reporter, path: path} }
 
-// The formats.
 const (
 	formatHTML     = "html"
 	formatJSON     = "json"
@@ -58,10 +58,7 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Content-Security-Policy", policy)
 	values := r.URL.Query()
-	format := values.Get(formatParameter)
-	if format == "" {
-		format = formatHTML
-	}
+	format := cmp.Or(values.Get(formatParameter), formatHTML)
 	q, err := ParseQuery(values)
 	switch {
 	case err != nil:
@@ -97,7 +94,7 @@ func (p *Page) write(out *bytes.Buffer, report *Report, q Query, format string) 
 	return "text/html; charset=utf-8", pages.ExecuteTemplate(out, name, p.view(report, q))
 }
 
-// view is what the template looks at.
+// view is what the template shows.
 type view struct {
 	*Report
 	Query  Query
@@ -108,42 +105,48 @@ type view struct {
 	Most   int    // the largest limit of a request
 }
 
-// section is a table with its headline. Its columns lead to the page in another order.
+// section is a table with its headline.
 type section struct {
-	ID, Name, Caption, Note string
+	ID, Name, Caption string
+	Note              string // above the table
+	Empty             string // in place of its rows
 	Table
-	Links []string // of the columns; nil: it has one order
-	Empty string
+	Links []string // of the columns, to the page in their order; nil: the table has one order
 }
 
 func (p *Page) view(report *Report, q Query) view {
-	asJSON := q.Values()
-	asJSON.Set(formatParameter, formatJSON)
 	watches := section{
 		ID: "watches", Name: "Watches", Note: report.Shown(), Empty: "There are no watches.",
 		Caption: "Watches that are served from memory, with how far their clients are behind", Table: report.WatchTable(q),
 	}
+	watches.Links = p.links(watches.Columns, func(next Order) Query {
+		return Query{Watches: next, Resources: q.Resources, Limit: q.Limit}
+	})
 	resources := section{
 		ID: "resources", Name: "Resources", Empty: "Nothing is mirrored.",
 		Caption: "Resources that are mirrored, with how current they are", Table: report.ResourceTable(q),
 	}
-	for _, c := range watches.Columns {
-		watches.Links = append(watches.Links, p.link(Query{Watches: c.Next, Resources: q.Resources, Limit: q.Limit}))
-	}
-	for _, c := range resources.Columns {
-		resources.Links = append(resources.Links, p.link(Query{Watches: q.Watches, Resources: c.Next, Limit: q.Limit}))
-	}
+	resources.Links = p.links(resources.Columns, func(next Order) Query {
+		return Query{Watches: q.Watches, Resources: next, Limit: q.Limit}
+	})
 	evictions := section{
 		ID: "evictions", Name: "Evicted last", Empty: "No client has been evicted.",
-		Caption: "The last clients whose watches were ended since they read too slowly, or nothing",
+		Caption: "The last clients whose watches were ended because they read too slowly, or nothing",
 		Table:   report.EvictionTable(),
 	}
+	asJSON := q.Values()
+	asJSON.Set(formatParameter, formatJSON)
 	return view{
 		Report: report, Query: q, CSS: template.CSS(pageCSS), JS: template.JS(pageJS), // #nosec G203 -- our own files
 		Tables: []section{resources, watches, evictions}, JSON: p.path + "?" + asJSON.Encode(), Most: LimitMost,
 	}
 }
 
-func (p *Page) link(q Query) string {
-	return (&url.URL{Path: p.path, RawQuery: q.Values().Encode()}).String()
+// links lead from the heads of columns to the page in another order.
+func (p *Page) links(columns []Column, reordered func(Order) Query) []string {
+	links := make([]string, len(columns))
+	for i, c := range columns {
+		links[i] = (&url.URL{Path: p.path, RawQuery: reordered(c.Next).Values().Encode()}).String()
+	}
+	return links
 }

@@ -21,11 +21,11 @@ type Reporter struct {
 }
 
 const (
-	// freshFor is how long a report is served again. It is also the shortest time that rates are
+	// reportTTL is how long a report is served again. It is also the shortest time that rates are
 	// measured over.
-	freshFor = time.Second
-	// keptFor is how long a report is kept for the rates of the next one.
-	keptFor = time.Minute
+	reportTTL = time.Second
+	// ratesTTL is how long a report is kept for the rates of the next one.
+	ratesTTL = time.Minute
 	// gatherTimeout bounds how long a report takes.
 	gatherTimeout = 10 * time.Second
 )
@@ -33,7 +33,7 @@ const (
 // NewReporter makes a reporter without a report. Close it.
 func NewReporter(gather Gather) *Reporter {
 	r := &Reporter{gather: gather}
-	r.forget = time.AfterFunc(keptFor, r.drop)
+	r.forget = time.AfterFunc(ratesTTL, r.drop)
 	return r
 }
 
@@ -53,7 +53,7 @@ func (r *Reporter) drop() {
 func (r *Reporter) Report(ctx context.Context) (*Report, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.last != nil && time.Since(r.last.At) < freshFor {
+	if r.last != nil && time.Since(r.last.At) < reportTTL {
 		return r.last, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, gatherTimeout)
@@ -62,14 +62,14 @@ func (r *Reporter) Report(ctx context.Context) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.rate(report)
+	r.addRates(report)
 	r.last = report
-	r.forget.Reset(keptFor)
+	r.forget.Reset(ratesTTL)
 	return report, nil
 }
 
-// rate computes the bytes per second of the report's watches.
-func (r *Reporter) rate(report *Report) {
+// addRates computes the bytes per second of the report's watches.
+func (r *Reporter) addRates(report *Report) {
 	sent := make(map[uint64]int64, len(report.Watches.Items))
 	over := 0.0
 	if r.last != nil {
@@ -83,7 +83,7 @@ func (r *Reporter) rate(report *Report) {
 		case known && over > 0:
 			w.BytesPerSecond = float64(w.Bytes-before) / over
 		case w.AgeSeconds > 0:
-			w.BytesPerSecond = float64(w.Bytes) / max(w.AgeSeconds, freshFor.Seconds())
+			w.BytesPerSecond = float64(w.Bytes) / max(w.AgeSeconds, reportTTL.Seconds())
 		}
 		report.Watches.BytesPerSecond += w.BytesPerSecond
 	}

@@ -47,7 +47,7 @@ type Upstream struct {
 type Memory struct {
 	LimitBytes int64 `json:"limitBytes"` // 0: no limit
 	InUseBytes int64 `json:"inUseBytes"` // as the guard of the limit counts it; 0 where there is none
-	// Steps are the steps of degradation that are taken at present since memory is short.
+	// Steps are the steps of degradation that are taken at present because memory is short.
 	Steps []string `json:"steps"`
 }
 
@@ -89,10 +89,9 @@ type Resource struct {
 	HistoryEvents      uint64  `json:"historyEvents"`
 	HistorySpanSeconds float64 `json:"historySpanSeconds"` // that history reaches back
 	Watches            int     `json:"watches"`
-	Feeds              int     `json:"feeds"` // distinct selectors and encodings among them
-	// events in history that are not dispatched to feeds yet
-	DispatchLag uint64 `json:"dispatchLag"`
-	// complete states that were requested from upstream
+	Feeds              int     `json:"feeds"`       // distinct selectors and encodings among them
+	DispatchLag        uint64  `json:"dispatchLag"` // events in history that are not dispatched to feeds yet
+	// Lists are the complete states that were requested from upstream.
 	Lists                      uint64 `json:"lists"`
 	Failures                   uint64 `json:"failures"`                   // requests of the mirror that upstream failed
 	ConsistencyCheckMismatches uint64 `json:"consistencyCheckMismatches"` // objects that differ from upstream
@@ -146,7 +145,7 @@ type Watch struct {
 	LastEvent *time.Time `json:"lastEvent,omitempty"`
 }
 
-// Eviction is a watch that was ended since its client read too slowly, or nothing.
+// Eviction is a watch that was ended because its client read too slowly, or nothing.
 type Eviction struct {
 	At            time.Time `json:"at"`
 	User          string    `json:"user"`

@@ -101,10 +101,10 @@ func TestFormats(t *testing.T) {
 	f(Printable("kubectl/v1.37 (linux/amd64) ünïcode 漢字"), "kubectl/v1.37 (linux/amd64) ünïcode 漢字")
 	f(Printable("a\x1b[2Jb\r\nc\x00\x7f\u009b\u202e\u2066d\xff"),
 		"a\ufffd[2Jb\ufffd\ufffdc\ufffd\ufffd\ufffd\ufffd\ufffdd\ufffd")
-	f(selectorOf("", "", "", ""), "all")
-	f(selectorOf("ns", "", "a=b", "c=d"), "ns/* a=b c=d")
-	f(selectorOf("", "name", "", ""), "name")
-	f(selectorOf("ns", "name", "", ""), "ns/name")
+	f(selectorText("", "", "", ""), "all")
+	f(selectorText("ns", "", "a=b", "c=d"), "ns/* a=b c=d")
+	f(selectorText("", "name", "", ""), "name")
+	f(selectorText("ns", "name", "", ""), "ns/name")
 }
 
 func TestUpstreamFact(t *testing.T) {

@@ -27,15 +27,15 @@ type Cell struct {
 	Alert      bool
 }
 
-// column is how a table of Ts gets its figures.
+// column is how a table of Ts gets one of its columns.
 type column[T any] struct {
 	key, name, help string
-	number          bool // sorted from the largest on, if nothing else is said
+	number          bool // sorted from the largest on, unless an order is reversed
 	compare         func(a, b T) int
 	cell            func(T) Cell
 }
 
-// words and figures are columns that are sorted by what they show, or by a number.
+// words is a column that is sorted by what it shows.
 func words[T any](key, name, help string, text func(T) string) column[T] {
 	return column[T]{
 		key: key, name: name, help: help,
@@ -44,11 +44,12 @@ func words[T any](key, name, help string, text func(T) string) column[T] {
 	}
 }
 
-func figures[T any, N cmp.Ordered](key, name, help string, number func(T) N, cell func(T) Cell) column[T] {
+// figures is a column that shows a number in a format, and is sorted by the number.
+func figures[T any, N cmp.Ordered](key, name, help string, number func(T) N, format func(N) string) column[T] {
 	return column[T]{
 		key: key, name: name, help: help, number: true,
 		compare: func(a, b T) int { return cmp.Compare(number(a), number(b)) },
-		cell:    cell,
+		cell:    func(t T) Cell { return Cell{Text: format(number(t))} },
 	}
 }
 

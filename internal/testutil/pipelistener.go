@@ -6,35 +6,35 @@ import (
 	"sync/atomic"
 )
 
-// PipeListener accepts connections that are pipes, for servers in bubbles with a time of their own.
+// PipeListener accepts connections that are pipes, for servers in bubbles of synctest.
 type PipeListener struct {
-	accepted chan net.Conn
-	closing  chan struct{}
-	close    func()
-	closed   atomic.Bool
+	dialled    chan net.Conn
+	closing    chan struct{}
+	close      func()
+	connClosed atomic.Bool
 }
 
 // NewPipeListener makes a listener without connections.
 func NewPipeListener() *PipeListener {
-	l := &PipeListener{accepted: make(chan net.Conn), closing: make(chan struct{})}
+	l := &PipeListener{dialled: make(chan net.Conn), closing: make(chan struct{})}
 	l.close = sync.OnceFunc(func() { close(l.closing) })
 	return l
 }
 
-// Dial connects.
+// Dial connects, and waits for Accept.
 func (l *PipeListener) Dial() net.Conn {
 	near, far := net.Pipe()
-	l.accepted <- &notedConn{near, &l.closed}
+	l.dialled <- &serverConn{near, &l.connClosed}
 	return far
 }
 
-// Closed reports that the server has closed a connection.
-func (l *PipeListener) Closed() bool { return l.closed.Load() }
+// HasClosed reports that the server has closed a connection.
+func (l *PipeListener) HasClosed() bool { return l.connClosed.Load() }
 
-// Accept implements net.Listener, as the methods below.
+// Accept implements net.Listener, as do the methods below.
 func (l *PipeListener) Accept() (net.Conn, error) {
 	select {
-	case c := <-l.accepted:
+	case c := <-l.dialled:
 		return c, nil
 	case <-l.closing:
 		return nil, net.ErrClosed
@@ -53,12 +53,13 @@ func (l *PipeListener) Addr() net.Addr {
 	return near.LocalAddr()
 }
 
-type notedConn struct {
+// serverConn is the server's end of a connection.
+type serverConn struct {
 	net.Conn
 	closed *atomic.Bool
 }
 
-func (c *notedConn) Close() error {
+func (c *serverConn) Close() error {
 	c.closed.Store(true)
 	return c.Conn.Close()
 }

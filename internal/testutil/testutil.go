@@ -1,5 +1,5 @@
 // Package testutil holds what the tests of several packages need, and no package of the proxy owns:
-// waits on a real clock, files, the size of the heap.
+// waits on a real clock, files, addresses without a server, the size of the heap.
 package testutil
 
 import (
@@ -14,7 +14,7 @@ import (
 )
 
 // Patience is how long a test waits for what a working program does soon. It is far more than that,
-// since machines are slow at times.
+// because machines are slow at times.
 const Patience = time.Minute
 
 // Eventually waits until a condition holds.

@@ -16,86 +16,96 @@ import (
 	"spillway/internal/status"
 )
 
-// Fetcher asks a proxy for reports.
+// Fetcher fetches the reports of a proxy.
 type Fetcher struct {
 	// Base is where its metrics listener is, such as http://127.0.0.1:9464.
 	Base *url.URL
-	// TokenFile holds a bearer token, and is read for each report, since tokens are renewed; "": none
-	// is sent.
+	// TokenFile holds a bearer token, and is read for each report, because tokens are renewed. "":
+	// none is sent.
 	TokenFile string
-	// Transport sends it. It must not follow redirects, which http.Transport does not.
+	// Transport sends the requests. It must not follow redirects, which http.Transport does not.
 	Transport http.RoundTripper
 }
 
 const (
-	// answerMost is how long a report may take to come, and reportMost how large it may be.
-	answerMost = 10 * time.Second
-	reportMost = 64 << 20
+	fetchTimeout = 10 * time.Second
+	// reportBytesLimit bounds a report, and refusalBytesLimit what is shown of a refusal.
+	reportBytesLimit  = 64 << 20
+	refusalBytesLimit = 300
 )
 
-// Report asks for a report.
-func (c *Fetcher) Report(ctx context.Context, q status.Query) (*status.Report, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerMost)
+// Report fetches a report.
+func (f *Fetcher) Report(ctx context.Context, q status.Query) (*status.Report, error) {
+	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
-	values := q.Values()
-	values.Set("format", "json")
-	target := c.Base.JoinPath("statusz")
-	target.RawQuery = values.Encode()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
+	r, err := f.newRequest(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	if c.TokenFile != "" {
-		token, err := os.ReadFile(c.TokenFile)
-		if err != nil {
-			return nil, fmt.Errorf("reading the token: %w", err)
-		}
-		r.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
-	}
-	response, err := c.Transport.RoundTrip(r)
+	response, err := f.Transport.RoundTrip(r)
 	if err != nil {
-		return nil, fmt.Errorf("no answer from %s: %w", c.Base, err)
+		return nil, fmt.Errorf("no answer from %s: %w", f.Base, err)
 	}
 	defer response.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(response.Body, reportMost))
+	body, err := io.ReadAll(io.LimitReader(response.Body, reportBytesLimit))
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", c.Base, err)
+		return nil, fmt.Errorf("%s: %w", f.Base, err)
 	}
 	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s answers %s", c.Base, refusal(response.StatusCode, body))
+		return nil, fmt.Errorf("%s answers %s", f.Base, refusalText(response.StatusCode, body))
 	}
+	report, err := parseReport(body)
+	if err != nil {
+		return nil, fmt.Errorf("%s answers what is no report: is this --metrics-listen of spillway? %w", f.Base, err)
+	}
+	return report, nil
+}
+
+func (f *Fetcher) newRequest(ctx context.Context, q status.Query) (*http.Request, error) {
+	values := q.Values()
+	values.Set("format", "json")
+	target := f.Base.JoinPath("statusz")
+	target.RawQuery = values.Encode()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)
+	if err != nil || f.TokenFile == "" {
+		return r, err
+	}
+	token, err := os.ReadFile(f.TokenFile)
+	if err != nil {
+		return nil, fmt.Errorf("reading the token: %w", err)
+	}
+	r.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
+	return r, nil
+}
+
+// parseReport reads a report, and leaves out the elements that are null: no proxy sends any.
+func parseReport(body []byte) (*status.Report, error) {
 	var report status.Report
 	if err := json.Unmarshal(body, &report); err != nil {
-		return nil, fmt.Errorf("%s answers what is no report: is this --metrics-listen of spillway? %w", c.Base, err)
+		return nil, err
 	}
-	// JSON's null
 	report.Resources = slices.DeleteFunc(report.Resources, func(r *status.Resource) bool { return r == nil })
 	report.Watches.Items = slices.DeleteFunc(report.Watches.Items, func(w *status.Watch) bool { return w == nil })
 	report.Evictions = slices.DeleteFunc(report.Evictions, func(e *status.Eviction) bool { return e == nil })
 	return &report, nil
 }
 
-// refusal is what an answer says, in one line: a Status as the API server has them, or text.
-func refusal(code int, body []byte) string {
-	var said struct{ Message string }
-	text := ""
-	if err := json.Unmarshal(body, &said); err == nil {
-		text = said.Message
-	} else {
-		text = strings.TrimSpace(string(body))
+// refusalText is what an answer says, in one line: a Status as the API server has them, or text.
+func refusalText(code int, body []byte) string {
+	var answer struct{ Message string }
+	text := strings.TrimSpace(string(body))
+	if json.Unmarshal(body, &answer) == nil {
+		text = answer.Message
 	}
-	const most = 300
-	if len(text) > most {
-		text = text[:most]
-	}
-	said.Message = fmt.Sprintf("%d: %s", code, status.Printable(strings.ReplaceAll(text, "\n", " ")))
+	text = text[:min(len(text), refusalBytesLimit)]
+	text = fmt.Sprintf("%d: %s", code, status.Printable(strings.ReplaceAll(text, "\n", " ")))
 	switch code {
 	case http.StatusUnauthorized:
-		return said.Message + ": --token-file names a token"
+		return text + ": --token-file names a token"
 	case http.StatusForbidden:
-		return said.Message + ": the user must be allowed to get /statusz"
+		return text + ": the user must be allowed to get /statusz"
 	}
-	return said.Message
+	return text
 }
 
 // errNoBase says what an address must look like.

@@ -16,10 +16,11 @@ import (
 )
 
 const (
-	// resourcesMost is how many resources are shown: those with the most watches.
-	resourcesMost = 6
+	// resourcesLimit is how many resources are shown: those with the most watches.
+	resourcesLimit = 6
 	// factColumns is how wide the lines of facts are, where a fact is not wider itself.
-	factColumns = 80
+	factColumns   = 80
+	factSeparator = " · "
 	// enterScreen leaves the user's screen as it is and cuts lines that are too long; leaveScreen
 	// undoes that.
 	enterScreen = "\x1b[?1049h\x1b[?7l\x1b[?25l"
@@ -85,24 +86,11 @@ func (o Options) screen(report *status.Report, failed error) string {
 	if failed != nil {
 		fmt.Fprintf(&b, "%s\n", status.Printable("not refreshed: "+failed.Error()))
 	}
-	used := 0
-	for _, f := range report.Facts() {
-		text := f.Name + " " + f.Text
-		switch width := utf8.RuneCountInString(text); {
-		case used == 0:
-			used = width
-		case used+3+width > factColumns:
-			text, used = "\n"+text, width
-		default:
-			text, used = " · "+text, used+3+width
-		}
-		b.WriteString(text)
-	}
-	b.WriteString("\n\n")
+	fmt.Fprintf(&b, "%s\n\n", flow(report.Facts()))
 	q := o.query()
 	q.Resources = status.Order{Key: "watches"}
 	resources := report.Select(q).ResourceTable(q)
-	hidden := max(0, len(resources.Rows)-resourcesMost)
+	hidden := max(0, len(resources.Rows)-resourcesLimit)
 	resources.Rows = resources.Rows[:len(resources.Rows)-hidden]
 	resources.WriteText(&b)
 	if hidden > 0 {
@@ -111,6 +99,21 @@ func (o Options) screen(report *status.Report, failed error) string {
 	fmt.Fprintf(&b, "\n%s\n", report.Shown())
 	report.WatchTable(q).WriteText(&b)
 	return b.String()
+}
+
+// flow puts as many facts on a line as factColumns has room for.
+func flow(facts []status.Fact) string {
+	var lines []string
+	for _, f := range facts {
+		text := f.Name + " " + f.Text
+		last := len(lines) - 1
+		if last >= 0 && utf8.RuneCountInString(lines[last]+factSeparator+text) <= factColumns {
+			lines[last] += factSeparator + text
+		} else {
+			lines = append(lines, text)
+		}
+	}
+	return strings.Join(lines, "\n")
 }
 
 func (o Options) query() status.Query {

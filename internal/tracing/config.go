@@ -1,5 +1,5 @@
-// Package tracing tells a collector of requests, as OpenTelemetry's spans over OTLP/gRPC, by the
-// configuration that kube-apiserver has for that.
+// Package tracing sends spans of requests to a collector, by OpenTelemetry's OTLP over gRPC. Its
+// configuration is kube-apiserver's.
 package tracing
 
 import (
@@ -27,12 +27,13 @@ var strict = func() runtime.Decoder {
 // ParseConfig reads the file of kube-apiserver's --tracing-config-file: a TracingConfiguration of
 // any version that it takes.
 func ParseConfig(text []byte) (*Config, error) {
-	decoded, kind, err := strict.Decode(text, nil, nil) // into nothing: else a file that does not say what it is would do
+	// Into nothing: a file that does not say what it is would be read into anything else.
+	decoded, kind, err := strict.Decode(text, nil, nil)
 	if runtime.IsMissingKind(err) || runtime.IsMissingVersion(err) {
 		return nil, errors.New("it does not say apiVersion: apiserver.config.k8s.io/v1 and kind: TracingConfiguration")
 	}
 	if err != nil {
-		return nil, errors.New(strings.Join(strings.Fields(err.Error()), " ")) // what is wrong with YAML takes lines
+		return nil, errors.New(strings.Join(strings.Fields(err.Error()), " ")) // errors of YAML have several lines
 	}
 	read, ok := decoded.(*apiserver.TracingConfiguration)
 	if !ok {

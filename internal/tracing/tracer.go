@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"spillway/internal/auth"
 	"strings"
 	"time"
 
@@ -17,14 +16,16 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	semconv "go.opentelemetry.io/otel/semconv/v1.41.0"
 	"go.opentelemetry.io/otel/trace"
+
+	"spillway/internal/auth"
 )
 
 const (
-	service = "spillway"
+	serviceName = "spillway"
 	// exportTimeout is how long a collector may take for some spans before they are lost.
 	exportTimeout = 10 * time.Second
-	// valueMost bounds a value: a path may be as long as the head of a request.
-	valueMost = 256
+	// valueBytesLimit bounds a value: a path may be as long as the head of a request.
+	valueBytesLimit = 256
 )
 
 // Tracer makes spans, which a goroutine sends. A span that finds the queue full is dropped, so that
@@ -56,14 +57,14 @@ func NewExporter(c *Config, failed func(error)) (sdk.SpanExporter, error) {
 // New makes a Tracer. instance identifies the replica. Close it.
 func New(c *Config, instance string, exporter sdk.SpanExporter) *Tracer {
 	limits := sdk.NewSpanLimits()
-	limits.AttributeValueLengthLimit = valueMost
+	limits.AttributeValueLengthLimit = valueBytesLimit
 	t := &Tracer{exporter: exporter, provider: sdk.NewTracerProvider(
 		sdk.WithSampler(sampler(c)),
 		sdk.WithBatcher(exporter, sdk.WithExportTimeout(exportTimeout)),
-		sdk.WithResource(resource.NewSchemaless(semconv.ServiceName(service), semconv.ServiceInstanceID(instance))),
+		sdk.WithResource(resource.NewSchemaless(semconv.ServiceName(serviceName), semconv.ServiceInstanceID(instance))),
 		sdk.WithRawSpanLimits(limits),
 	)}
-	t.tracer = t.provider.Tracer(service)
+	t.tracer = t.provider.Tracer(serviceName)
 	return t
 }
 
@@ -76,8 +77,7 @@ func sampler(c *Config) sdk.Sampler {
 	return sdk.ParentBased(root)
 }
 
-// ReadsHeader reports whether a header of a request, by its canonical key, says what trace it
-// belongs to.
+// ReadsHeader reports that a header, by its canonical key, says to what trace a request belongs.
 func ReadsHeader(key string) bool { return key == traceParent || key == traceState }
 
 const (
@@ -85,19 +85,19 @@ const (
 	traceState  = "Tracestate"
 )
 
-// Start begins the span of a request that came at a time, with those of its headers that
-// ReadsHeader wants; nil: it is not sampled.
+// Start begins the span of a request that arrived at a time, with those of its headers that
+// ReadsHeader names. nil: it is not sampled.
 //
 // As at kube-apiserver, a request belongs to the trace that it names only if its user is trusted.
-// Otherwise it begins a trace of its own, which links to that one: so a client cannot have its
-// requests sampled, or add to the traces of others.
-func (t *Tracer) Start(came time.Time, header http.Header, trusted bool) *Span {
+// Otherwise it begins a trace of its own, which links to that one. So a client can neither have its
+// requests sampled nor add to the traces of others.
+func (t *Tracer) Start(arrived time.Time, header http.Header, trusted bool) *Span {
 	ctx := propagation.TraceContext{}.Extract(context.Background(), propagation.HeaderCarrier(header))
-	options := []trace.SpanStartOption{trace.WithTimestamp(came), trace.WithSpanKind(trace.SpanKindServer)}
+	options := []trace.SpanStartOption{trace.WithTimestamp(arrived), trace.WithSpanKind(trace.SpanKindServer)}
 	if named := trace.SpanContextFromContext(ctx); named.IsValid() && !trusted {
 		options = append(options, trace.WithNewRoot(), trace.WithLinks(trace.Link{SpanContext: named}))
 	}
-	_, span := t.tracer.Start(ctx, service, options...)
+	_, span := t.tracer.Start(ctx, serviceName, options...)
 	if !span.IsRecording() {
 		return nil
 	}
@@ -123,26 +123,25 @@ type SpanResult struct {
 	AuditID string // "": not known
 }
 
-// Asks says what the request is for. The span is named as kube-apiserver's.
-func (s *Span) Asks(method string, what auth.Attributes) {
+// Describe names the span as kube-apiserver names its own, and says what the request is for.
+func (s *Span) Describe(method string, what auth.Attributes) {
 	if s == nil {
 		return
 	}
 	s.span.SetName(nameOf(method, what))
-	told := []attribute.KeyValue{semconv.HTTPRequestMethodKey.String(clean(method))}
+	attributes := []attribute.KeyValue{semconv.HTTPRequestMethodKey.String(clean(method))}
 	for _, a := range []struct{ key, value string }{
 		{"verb", what.Verb}, {"group", what.Group}, {"version", what.Version},
 		{"resource", what.Resource}, {"subresource", what.Subresource}, {"namespace", what.Namespace},
 	} {
 		if a.value != "" {
-			told = append(told, attribute.String(a.key, clean(a.value)))
+			attributes = append(attributes, attribute.String(a.key, clean(a.value)))
 		}
 	}
-	s.span.SetAttributes(told...)
+	s.span.SetAttributes(attributes...)
 }
 
-// nameOf is the name of a request's span: its method and path, where what clients make up is left
-// out.
+// nameOf is the name of a request's span: its method and its path without what clients make up.
 func nameOf(method string, what auth.Attributes) string {
 	if what.Resource == "" {
 		return clean(method)
@@ -168,7 +167,7 @@ func nameOf(method string, what auth.Attributes) string {
 // clean makes valid UTF-8 of bounded length of a client's text: one invalid attribute would keep
 // the whole batch from being encoded.
 func clean(text string) string {
-	return strings.ToValidUTF8(text[:min(len(text), valueMost)], "\uFFFD")
+	return strings.ToValidUTF8(text[:min(len(text), valueBytesLimit)], "\uFFFD")
 }
 
 // TraceID is the id of the trace that the span is of, "" without one.
@@ -195,14 +194,14 @@ func (s *Span) End(a SpanResult) {
 	if s == nil {
 		return
 	}
-	told := []attribute.KeyValue{semconv.HTTPResponseStatusCode(a.Code), attribute.String("source", a.Source)}
+	attributes := []attribute.KeyValue{semconv.HTTPResponseStatusCode(a.Code), attribute.String("source", a.Source)}
 	if a.Bytes >= 0 {
-		told = append(told, semconv.HTTPResponseBodySizeKey.Int64(a.Bytes))
+		attributes = append(attributes, semconv.HTTPResponseBodySizeKey.Int64(a.Bytes))
 	}
 	if a.AuditID != "" {
-		told = append(told, attribute.String("audit-id", clean(a.AuditID)))
+		attributes = append(attributes, attribute.String("audit-id", clean(a.AuditID)))
 	}
-	s.span.SetAttributes(told...)
+	s.span.SetAttributes(attributes...)
 	if a.Code >= http.StatusInternalServerError {
 		s.span.SetStatus(codes.Error, "")
 	}

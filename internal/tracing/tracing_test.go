@@ -10,7 +10,7 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
-	"spillway/internal/fakeapiserver"
+	"spillway/internal/testutil"
 )
 
 const (
@@ -98,8 +98,8 @@ func TestParents(t *testing.T) {
 // A collector that is away or hangs delays neither requests, even with more spans than the queue
 // holds, nor Close.
 func TestCollectorThatDoesNotAnswer(t *testing.T) {
-	for name, endpoint := range map[string]string{"away": fakeapiserver.RefusingAddress(t),
-		"hangs": fakeapiserver.SilentAddress(t)} {
+	for name, endpoint := range map[string]string{"away": testutil.RefusingAddress(t),
+		"hangs": testutil.SilentAddress(t)} {
 		t.Run(name, func(t *testing.T) {
 			to, err := NewExporter(&Config{Endpoint: &endpoint}, func(error) {})
 			if err != nil {

@@ -17,7 +17,7 @@ import (
 
 // behindBookmarkless is an apiserver behind a proxy that drops bookmarks, and a client that reaches
 // it so.
-func behindBookmarkless(t *testing.T, what fakeapiserver.Dropped) (*fakeapiserver.Server, *Client) {
+func behindBookmarkless(t *testing.T, what fakeapiserver.BookmarkFault) (*fakeapiserver.Server, *Client) {
 	t.Helper()
 	s, _ := apiserver(t, fakeapiserver.Options{BookmarkPeriod: 10 * time.Millisecond})
 	target, err := url.Parse(s.URL)
@@ -32,7 +32,7 @@ func behindBookmarkless(t *testing.T, what fakeapiserver.Dropped) (*fakeapiserve
 }
 
 func TestWatchListWithoutItsEndFallsBackToListAndWatch(t *testing.T) {
-	for name, what := range map[string]fakeapiserver.Dropped{"end marks": fakeapiserver.DropEndMarks,
+	for name, what := range map[string]fakeapiserver.BookmarkFault{"end marks": fakeapiserver.DropEndMarks,
 		"of watch-lists": fakeapiserver.DropInitial, "all": fakeapiserver.DropBookmarks,
 		"end marks and what follows": fakeapiserver.CutAtEndMarks} {
 		t.Run(name, func(t *testing.T) {

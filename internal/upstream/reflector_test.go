@@ -21,8 +21,8 @@ import (
 
 func TestMirror(t *testing.T) {
 	for _, res := range []*object.Resource{configMaps, widgets, nodes} {
-		for _, o := range []fakeapiserver.Options{{}, {HTTP2: true}, {NoGzip: true}} {
-			t.Run(fmt.Sprintf("%s http2=%v gzip=%v", res, o.HTTP2, !o.NoGzip), func(t *testing.T) {
+		for _, o := range []fakeapiserver.Options{{}, {HTTP2: true}, {Kubernetes: fakeapiserver.Kubernetes136}} {
+			t.Run(fmt.Sprintf("%s http2=%v %s", res, o.HTTP2, o.Kubernetes.Version), func(t *testing.T) {
 				s, c := apiserver(t, o)
 				namespace := ""
 				if res.Namespaced {

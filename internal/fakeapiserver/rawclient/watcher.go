@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"compress/gzip"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -28,11 +27,11 @@ func (e *WatchEnd) Error() string {
 // Watcher is a scripted watch client. It reads the stream line by line, keeps every event that it
 // has received, and can stop reading.
 type Watcher struct {
-	ctx    context.Context
-	cancel context.CancelFunc
-	opts   []RequestOption
-	headed chan struct{} // closed when the head is there, or never will be
-	ended  chan struct{} // closed when end is set
+	ctx      context.Context
+	cancel   context.CancelFunc
+	opts     []RequestOption
+	headDone chan struct{} // closed when the head is there, or never will be
+	endDone  chan struct{} // closed when end is set
 
 	mu     sync.Mutex
 	status int
@@ -47,14 +46,14 @@ type Watcher struct {
 // Watch starts a watch of baseURL+path and returns at once. Close it, or end ctx. With
 // Header("Accept-Encoding", "gzip") a compressed stream is read as such.
 func Watch(ctx context.Context, baseURL, path string, opts ...RequestOption) *Watcher {
-	w := &Watcher{opts: opts, headed: make(chan struct{}), ended: make(chan struct{}), news: make(chan struct{})}
+	w := &Watcher{opts: opts, headDone: make(chan struct{}), endDone: make(chan struct{}), news: make(chan struct{})}
 	w.ctx, w.cancel = context.WithCancel(ctx)
 	go w.run(baseURL, path)
 	return w
 }
 
 func (w *Watcher) run(baseURL, path string) {
-	defer close(w.ended)
+	defer close(w.endDone)
 	defer w.cancel()
 	response, done, err := call(w.ctx, baseURL, path, w.opts)
 	if err != nil {
@@ -63,7 +62,7 @@ func (w *Watcher) run(baseURL, path string) {
 			reason = Cancelled
 		}
 		w.finish(&WatchEnd{Reason: reason, Err: err})
-		close(w.headed)
+		close(w.headDone)
 		return
 	}
 	defer done()
@@ -71,13 +70,13 @@ func (w *Watcher) run(baseURL, path string) {
 	w.mu.Lock()
 	w.status, w.header = response.StatusCode, response.Header
 	w.mu.Unlock()
-	close(w.headed)
+	close(w.headDone)
 	if response.StatusCode != http.StatusOK {
 		body, err := io.ReadAll(response.Body)
 		w.finish(&WatchEnd{Reason: Rejected, Status: response.StatusCode, Body: body, Err: err})
 		return
 	}
-	end := w.consume(&gated{w, response.Body}, response.Header.Get("Content-Encoding") == "gzip")
+	end := w.consume(&gatedBody{w, response.Body}, response.Header.Get("Content-Encoding") == "gzip")
 	end.Status = response.StatusCode
 	w.finish(end)
 }
@@ -111,7 +110,8 @@ func (w *Watcher) consume(body io.Reader, zipped bool) *WatchEnd {
 	}
 }
 
-// record keeps an event; while stalled it waits.
+// record keeps an event. While the watcher is stalled it waits; false means that the client gave
+// up.
 func (w *Watcher) record(e WatchEvent) bool {
 	for {
 		w.mu.Lock()
@@ -124,13 +124,14 @@ func (w *Watcher) record(e WatchEvent) bool {
 			return true
 		}
 		w.mu.Unlock()
-		if !w.wait(gate) {
+		if !w.awaitResume(gate) {
 			return false
 		}
 	}
 }
 
-func (w *Watcher) wait(gate chan struct{}) bool {
+// awaitResume waits for Resume. False means that the client gave up.
+func (w *Watcher) awaitResume(gate chan struct{}) bool {
 	select {
 	case <-gate:
 		return true
@@ -139,17 +140,17 @@ func (w *Watcher) wait(gate chan struct{}) bool {
 	}
 }
 
-// gated is the body behind the gate of a Watcher.
-type gated struct {
+// gatedBody is the body behind the gate of a Watcher.
+type gatedBody struct {
 	w    *Watcher
 	body io.Reader
 }
 
-func (g *gated) Read(p []byte) (int, error) {
+func (g *gatedBody) Read(p []byte) (int, error) {
 	g.w.mu.Lock()
 	gate := g.w.gate
 	g.w.mu.Unlock()
-	if gate != nil && !g.w.wait(gate) {
+	if gate != nil && !g.w.awaitResume(gate) {
 		return 0, g.w.ctx.Err()
 	}
 	return g.body.Read(p)
@@ -186,7 +187,7 @@ func (w *Watcher) Resume() {
 // Head waits for the status line and headers. The error is a *WatchEnd if there will be none.
 func (w *Watcher) Head(ctx context.Context) (int, http.Header, error) {
 	select {
-	case <-w.headed:
+	case <-w.headDone:
 	case <-ctx.Done():
 		return 0, nil, ctx.Err()
 	}
@@ -247,7 +248,7 @@ func (w *Watcher) Events() []WatchEvent {
 // Wait waits for the end. The error is the context's.
 func (w *Watcher) Wait(ctx context.Context) (*WatchEnd, error) {
 	select {
-	case <-w.ended:
+	case <-w.endDone:
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return w.end, nil
@@ -259,11 +260,5 @@ func (w *Watcher) Wait(ctx context.Context) (*WatchEnd, error) {
 // Close gives the stream up and waits until its connection is closed. It is idempotent.
 func (w *Watcher) Close() {
 	w.cancel()
-	<-w.ended
-}
-
-// IsEnd reports whether an error of Next, Until or Head is the end of the stream, and which.
-func IsEnd(err error) (*WatchEnd, bool) {
-	var end *WatchEnd
-	return end, errors.As(err, &end)
+	<-w.endDone
 }

@@ -63,7 +63,7 @@ func TestWatcherTellsHowAStreamEnded(t *testing.T) {
 			if _, err := w.Next(deadline(t)); err != error(end) {
 				t.Errorf("Next after the end: %v", err)
 			}
-			if known, ok := rawclient.IsEnd(end); !ok || known.Status != 200 {
+			if end.Status != 200 {
 				t.Errorf("end: %v", end)
 			}
 		})

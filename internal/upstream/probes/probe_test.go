@@ -24,7 +24,7 @@ func TestProbeAndProof(t *testing.T) {
 			from := s.Create(configMaps.GVR, "a", "one")
 			p := New(c, configMaps)
 			for range 2 { // the second time on what the first left behind
-				s.Create(fakeapiserver.Pods, "a", "", fakeapiserver.WithField("metadata.generateName", "elsewhere-"))
+				s.Bump()
 				rv, probe, err := p.Begin(deadline(t))
 				if err != nil {
 					t.Fatal(err)

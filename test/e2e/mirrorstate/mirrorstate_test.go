@@ -21,7 +21,7 @@ import (
 func TestSyncedBehindAProxyThatDropsBookmarks(t *testing.T) {
 	w := newWorld(t)
 	w.allow("read", "*")
-	for name, what := range map[string]fakeapiserver.Dropped{"end marks": fakeapiserver.DropEndMarks,
+	for name, what := range map[string]fakeapiserver.BookmarkFault{"end marks": fakeapiserver.DropEndMarks,
 		"all": fakeapiserver.DropBookmarks} {
 		t.Run(name, func(t *testing.T) {
 			w := &world{t: t, cp: w.cp, admin: w.admin, built: w.built}

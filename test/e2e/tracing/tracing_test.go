@@ -77,7 +77,7 @@ func TestSpanOfAnOddRequest(t *testing.T) {
 	}
 	tracer := tracing.New(config, "replica-0", exporter)
 	span := tracer.Start(time.Now(), nil, false)
-	span.Asks("G\xffT", auth.Attributes{Verb: "get", Version: "v1", Resource: "pods\xff", Name: "secretive",
+	span.Describe("G\xffT", auth.Attributes{Verb: "get", Version: "v1", Resource: "pods\xff", Name: "secretive",
 		Namespace: strings.Repeat("n", 10_000)})
 	span.End(tracing.SpanResult{Code: 503, Source: "memory", Bytes: -1, AuditID: "\xc3\x28"})
 	if err := tracer.Close(t.Context()); err != nil {
