@@ -35,8 +35,8 @@ func AttributesOf(method, path, query string) (Attributes, bool) {
 }
 
 // digest names the question whether an identity may do this.
-func (a *Attributes) digest(h *hasher, who Digest) Digest {
-	return h.sum("attributes", string(who[:]), a.Verb, a.Path, a.Group, a.Version, a.Resource, a.Subresource, a.Namespace,
+func (a *Attributes) digest(h *Hasher, who Digest) Digest {
+	return h.Sum("attributes", string(who[:]), a.Verb, a.Path, a.Group, a.Version, a.Resource, a.Subresource, a.Namespace,
 		a.Name,
 		a.FieldSelector, a.LabelSelector)
 }

@@ -40,7 +40,7 @@ type AuthenticatorOptions struct {
 // A token in a WebSocket's subprotocol is not looked at: such a request passes through anyway.
 type Authenticator struct {
 	opts    AuthenticatorOptions
-	hasher  *hasher
+	hasher  *Hasher
 	tokens  *tokens
 	clock   clock.PassiveClock
 	metrics *Metrics
@@ -58,7 +58,7 @@ func NewAuthenticator(o AuthenticatorOptions) *Authenticator {
 		o.Metrics = NewMetrics(nil)
 	}
 	b := bounds{remembered: cmp.Or(o.MaxTokens, defaultTokens), underWay: cmp.Or(o.MaxReviews, defaultTokenReviews)}
-	a := &Authenticator{opts: o, hasher: newHasher(), tokens: newTokens(o.Reviewer, o.Audiences, b, o.Clock),
+	a := &Authenticator{opts: o, hasher: NewHasher(), tokens: newTokens(o.Reviewer, o.Audiences, b, o.Clock),
 		clock: o.Clock, metrics: o.Metrics}
 	a.tokens.reviews.count = o.Metrics.answers(reviewOfToken)
 	if o.Local != nil && len(o.Audiences) > 0 {
@@ -215,7 +215,7 @@ func (a *Authenticator) byCertificate(c *Credential, now time.Time) Result {
 		who := c.who.digest(a.hasher)
 		parts = append(parts, string(who[:]))
 	}
-	c.key = a.hasher.sum(parts...)
+	c.key = a.hasher.Sum(parts...)
 	c.expires = c.peer.leaf().NotAfter
 	return Result{Outcome: Authenticated, Identity: c.who, Credential: c, At: now}
 }

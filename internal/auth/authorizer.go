@@ -60,7 +60,7 @@ type AuthorizerOptions struct {
 // attributes: an authorizer may look at any part of them. What a LocalDecider allows needs no
 // review.
 type Authorizer struct {
-	hasher  *hasher
+	hasher  *Hasher
 	reviews *reviews[ReviewRequest, authorizationv1.SubjectAccessReviewStatus]
 	metrics *Metrics
 }
@@ -91,7 +91,7 @@ func NewAuthorizer(o AuthorizerOptions) *Authorizer {
 	b := bounds{remembered: cmp.Or(o.MaxAnswers, defaultAnswers),
 		underWay: cmp.Or(o.MaxReviews, defaultAccessReviews)}
 	b.each = max(1, b.underWay/2)
-	a := &Authorizer{hasher: newHasher(), metrics: o.Metrics}
+	a := &Authorizer{hasher: NewHasher(), metrics: o.Metrics}
 	a.reviews = newReviews[ReviewRequest, authorizationv1.SubjectAccessReviewStatus](b, o.Clock)
 	a.reviews.user = func(q ReviewRequest) string { return q.Who.name }
 	a.reviews.ask = func(ctx context.Context, q ReviewRequest) (authorizationv1.SubjectAccessReviewStatus, error) {

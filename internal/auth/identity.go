@@ -111,11 +111,11 @@ func (i *Identity) Replaced() bool {
 
 // digest names the identity. Groups in another order are another identity: nothing says that an
 // authorizer takes them for the same.
-func (i *Identity) digest(h *hasher) Digest {
+func (i *Identity) digest(h *Hasher) Digest {
 	parts := append([]string{"identity", i.name, i.uid, count(i.groups)}, i.groups...)
 	for _, key := range slices.Sorted(maps.Keys(i.extra)) {
 		parts = append(parts, key, count(i.extra[key]))
 		parts = append(parts, i.extra[key]...)
 	}
-	return h.sum(parts...)
+	return h.Sum(parts...)
 }

@@ -40,19 +40,25 @@ func (r AuthnRequest) impersonates() bool {
 	return false
 }
 
-// bearer is the token of the request's Authorization header, as kube-apiserver reads it: the scheme
-// in any case, and the token up to the next blank. Headers that come twice prove nothing: upstream
-// reads the first, and a proxy before it may read the last.
+// bearer is the only bearer token of the request. Two prove nothing: upstream reads the first, and
+// a proxy in front of it may read the last.
 func (r AuthnRequest) bearer() (Secret, bool) {
-	values := r.Header[authorizationHeader]
-	if len(values) != 1 {
+	if len(r.Header[authorizationHeader]) != 1 {
 		return Secret{}, false
 	}
-	parts := strings.SplitN(strings.TrimSpace(values[0]), " ", 3)
-	if len(parts) < 2 || strings.ToLower(parts[0]) != "bearer" || parts[1] == "" {
+	return BearerToken(r.Header)
+}
+
+// BearerToken is the token that kube-apiserver reads of a request with these headers, unless it is
+// an upgrade: of the first Authorization, after the scheme in any case, up to the next blank. Of an
+// upgrade it also reads a WebSocket's subprotocol (W-119).
+func BearerToken(h http.Header) (Secret, bool) {
+	scheme, rest, _ := strings.Cut(strings.TrimSpace(h.Get(authorizationHeader)), " ")
+	token, _, _ := strings.Cut(rest, " ")
+	if !strings.EqualFold(scheme, "bearer") || token == "" {
 		return Secret{}, false
 	}
-	return NewSecret(parts[1]), true
+	return NewSecret(token), true
 }
 
 func hasPrefixFold(s, prefix string) bool {

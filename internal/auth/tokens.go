@@ -12,7 +12,7 @@ import (
 
 // tokens knows whose a token is, by asking upstream.
 type tokens struct {
-	hasher    *hasher
+	hasher    *Hasher
 	audiences []string
 	reviews   *reviews[Secret, TokenVerdict]
 }
@@ -26,7 +26,7 @@ type TokenVerdict struct {
 
 func newTokens(r *Reviewer, audiences []string, b bounds, clock clock.PassiveClock) *tokens {
 	t := &tokens{
-		hasher: newHasher(), audiences: slices.Clone(audiences), reviews: newReviews[Secret, TokenVerdict](b, clock),
+		hasher: NewHasher(), audiences: slices.Clone(audiences), reviews: newReviews[Secret, TokenVerdict](b, clock),
 	}
 	t.reviews.ask = func(ctx context.Context, token Secret) (TokenVerdict, error) {
 		if !askable(token) {
@@ -52,7 +52,7 @@ func askable(token Secret) bool {
 
 // key names a token, and the audiences of its review.
 func (t *tokens) key(token Secret) Digest {
-	return t.hasher.sum(append([]string{"token", token.Reveal()}, t.audiences...)...)
+	return t.hasher.Sum(append([]string{"token", token.Reveal()}, t.audiences...)...)
 }
 
 // read decides what a review says. The review must say that the token is authenticated, name its
