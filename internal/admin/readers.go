@@ -39,7 +39,7 @@ func newMetricsReaders() *metricsReaders {
 func (m *metricsReaders) digest(a *auth.Authenticator, request auth.AuthnRequest) auth.Digest {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(request.Header)) {
-		if a.Reads(name) {
+		if a.ReadsHeader(name) {
 			parts = append(parts, name)
 			for _, value := range request.Header[name] {
 				parts = append(parts, "="+value)
@@ -71,7 +71,7 @@ func (m *metricsReaders) note(reader auth.Digest, said judgement, now time.Time)
 	default:
 		until := said.reviewed.Add(rememberedReaderTTL)
 		if end := said.expires; !end.IsZero() {
-			if end = auth.OnRunningClock(end, said.reviewed); end.Before(until) {
+			if end = auth.MonotonicEnd(end, said.reviewed); end.Before(until) {
 				until = end
 			}
 		}

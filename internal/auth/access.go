@@ -8,16 +8,25 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 )
 
+// ReviewRequest is the question whether an identity may do something.
+type ReviewRequest struct {
+	Identity   *Identity
+	Attributes Attributes
+}
+
+// AccessStatus is upstream's answer to a ReviewRequest.
+type AccessStatus = authorizationv1.SubjectAccessReviewStatus
+
 // spec is the question as a review puts it.
 func (q ReviewRequest) spec() authorizationv1.SubjectAccessReviewSpec {
-	spec := authorizationv1.SubjectAccessReviewSpec{User: q.Who.name, UID: q.Who.uid, Groups: q.Who.groups}
-	if len(q.Who.extra) > 0 {
-		spec.Extra = make(map[string]authorizationv1.ExtraValue, len(q.Who.extra))
-		for key, values := range q.Who.extra {
+	spec := authorizationv1.SubjectAccessReviewSpec{User: q.Identity.name, UID: q.Identity.uid, Groups: q.Identity.groups}
+	if len(q.Identity.extra) > 0 {
+		spec.Extra = make(map[string]authorizationv1.ExtraValue, len(q.Identity.extra))
+		for key, values := range q.Identity.extra {
 			spec.Extra[key] = values
 		}
 	}
-	a := q.What
+	a := q.Attributes
 	if a.Path != "" {
 		spec.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Path: a.Path, Verb: a.Verb}
 		return spec

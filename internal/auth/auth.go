@@ -19,31 +19,31 @@ package auth
 import "time"
 
 const (
-	// AllowedFor and DeniedFor are how long an answer of upstream's counts, from when its question
+	// AllowedTTL and DeniedTTL are how long an answer of upstream's counts, from when its question
 	// was sent: a token that it knows and a permission either way, and a token that it refuses or
 	// an answer that did not come.
-	AllowedFor = 10 * time.Second
-	DeniedFor  = time.Second
-	// UpstreamTokensFor is how long kube-apiserver itself remembers that a token is good
+	AllowedTTL = 10 * time.Second
+	DeniedTTL  = time.Second
+	// UpstreamTokenTTL is how long kube-apiserver itself remembers that a token is good
 	// (TokenSuccessCacheTTL), so that a TokenReview may tell of the past. It remembers no decisions
 	// about permissions, except those of an authorizer that is a webhook: their age is what the
 	// operator of the apiserver allows.
-	UpstreamTokensFor = 10 * time.Second
+	UpstreamTokenTTL = 10 * time.Second
 )
 
-// OnRunningClock is an end that a credential tells, by the wall clock, on the clock that near was
+// MonotonicEnd is an end that a credential tells, by the wall clock, on the clock that near was
 // read from. So a timer that runs until then does not run hours longer after the wall clock was set
 // back.
-func OnRunningClock(end, near time.Time) time.Time { return near.Add(end.Sub(near)) }
+func MonotonicEnd(end, near time.Time) time.Time { return near.Add(end.Sub(near)) }
 
 // minClockStep is by how much a wall clock must have gone back to count as set back: the two
 // clocks of a host drift apart by less.
 const minClockStep = time.Second
 
-// SetBackSince reports that the wall clock was set back since a moment, and what it would show now
+// DetectSetBack reports that the wall clock was set back since a moment, and what it would show now
 // if it had not been. An end that a credential tells has come when either has reached it: a
 // credential that was over does not become good again.
-func SetBackSince(began, now time.Time) (otherwise time.Time, back bool) {
+func DetectSetBack(began, now time.Time) (otherwise time.Time, back bool) {
 	otherwise = began.Round(0).Add(now.Sub(began))
 	return otherwise, otherwise.Sub(now.Round(0)) >= minClockStep
 }

@@ -67,18 +67,18 @@ func NewAuthenticator(o AuthenticatorOptions) *Authenticator {
 	return a
 }
 
-// Reads reports that a header, by its canonical key, is read for the identity of a request:
+// ReadsHeader reports that a header, by its canonical key, is read for the identity of a request:
 // Authenticate needs no other. A request whose Connection header names one of them must not be
 // served at all, since a proxy on its way may have dropped it.
-func (a *Authenticator) Reads(name string) bool {
+func (a *Authenticator) ReadsHeader(name string) bool {
 	return strings.EqualFold(name, authorizationHeader) || hasPrefixFold(name, impersonatePrefix) ||
-		a.opts.FrontProxy != nil && a.opts.FrontProxy.Reads(name)
+		a.opts.FrontProxy != nil && a.opts.FrontProxy.ReadsHeader(name)
 }
 
-// Certificates are what a TLS listener tells its clients that their certificates may be signed by;
+// ClientCAs are what a TLS listener tells its clients that their certificates may be signed by;
 // nil: it need not ask for any. Whether one is good is decided per request: the listener asks for
 // certificates and verifies none.
-func (a *Authenticator) Certificates() *x509.CertPool {
+func (a *Authenticator) ClientCAs() *x509.CertPool {
 	authorities := a.opts.authorities()
 	if len(authorities) == 0 {
 		return nil
@@ -112,16 +112,16 @@ func (a *Authenticator) Authenticate(ctx context.Context, r AuthnRequest) Result
 	return result
 }
 
-// Recall is the identity that upstream has lately found a request's bearer token to prove; nil:
-// that is not remembered. No review is sent, and nothing may be allowed for it: it tells users
+// RecallIdentity is the identity that upstream has lately found a request's bearer token to prove;
+// nil: that is not remembered. No review is sent, and nothing may be allowed for it: it tells users
 // apart.
-func (a *Authenticator) Recall(r AuthnRequest) *Identity {
+func (a *Authenticator) RecallIdentity(r AuthnRequest) *Identity {
 	token, ok := r.bearer()
 	if !ok {
 		return nil
 	}
 	said, _ := a.tokens.reviews.recall(a.tokens.key(token))
-	return said.Value.Who
+	return said.Value.Identity
 }
 
 func (a *Authenticator) authenticate(ctx context.Context, r AuthnRequest) Result {
@@ -176,9 +176,9 @@ func (a *Authenticator) byPeer(ctx context.Context, r AuthnRequest) (Result, err
 	return Result{Outcome: Anonymous, At: now}, errors.Join(refusals...)
 }
 
-// Vouched reports that an authority vouches for a client's certificate now. from and ctx are as in
-// Authority.Verify. It names no user, and nothing may be allowed for it.
-func (a *Authenticator) Vouched(ctx context.Context, from netip.Addr, certificates []*x509.Certificate) bool {
+// IsVouchedFor reports that an authority vouches for a client's certificate now. from and ctx are
+// as in Authority.Verify. It names no user, and nothing may be allowed for it.
+func (a *Authenticator) IsVouchedFor(ctx context.Context, from netip.Addr, certificates []*x509.Certificate) bool {
 	peer, flow, now := NewChain(certificates), flowcontrol.AddrFlow(from), a.clock.Now()
 	if peer.Empty() {
 		return false
@@ -225,11 +225,11 @@ func (a *Authenticator) byToken(token Secret, key Digest, said Answer[TokenVerdi
 	switch {
 	case said.Err != nil:
 		return Result{Outcome: Unknown, At: said.At, Err: said.Err}
-	case said.Value.Who == nil:
-		return Result{Outcome: Refused, At: said.At, Err: said.Value.Why}
+	case said.Value.Identity == nil:
+		return Result{Outcome: Refused, At: said.At, Err: said.Value.Refusal}
 	}
 	c := NewCredential(key, token, said.Value.Expires)
-	return Result{Outcome: Authenticated, Identity: said.Value.Who, Credential: c, At: said.At}
+	return Result{Outcome: Authenticated, Identity: said.Value.Identity, Credential: c, At: said.At}
 }
 
 // Renew proves a credential again, now. The outcome is Authenticated, Refused or Unknown.
@@ -248,9 +248,9 @@ func (a *Authenticator) Renew(ctx context.Context, c *Credential) Result {
 	return Result{Outcome: Authenticated, Identity: who, Credential: c, At: now}
 }
 
-// RecallKey is when upstream was last asked about the token of a key that it found good, and which
-// identity it proved, if that is remembered.
-func (a *Authenticator) RecallKey(key Digest) (at time.Time, who *Identity, ok bool) {
+// RecallToken is when upstream was last asked about the token of a key that it found good, and
+// which identity it proved, if that is remembered.
+func (a *Authenticator) RecallToken(key Digest) (at time.Time, who *Identity, ok bool) {
 	said, ok := a.tokens.reviews.recall(key)
-	return said.At, said.Value.Who, ok && said.Err == nil && said.Value.Who != nil
+	return said.At, said.Value.Identity, ok && said.Err == nil && said.Value.Identity != nil
 }

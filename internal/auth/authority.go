@@ -26,7 +26,7 @@ import (
 // clock leave it true, and few chains are verified at a time (turns).
 type Authority struct {
 	file  *rotation.Value[*rotation.Authorities]
-	began time.Time // by both clocks, see SetBackSince
+	began time.Time // by both clocks, see DetectSetBack
 	turns *flowcontrol.Gate
 
 	mu       sync.Mutex
@@ -100,7 +100,7 @@ func (a *Authority) Verify(ctx context.Context, from flowcontrol.Flow, peer Chai
 	if err := a.verifyAt(ctx, from, peer, now); err != nil {
 		return err
 	}
-	later, back := SetBackSince(a.began, now)
+	later, back := DetectSetBack(a.began, now)
 	if !back {
 		return nil
 	}

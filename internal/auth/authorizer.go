@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -56,12 +55,12 @@ type AuthorizerOptions struct {
 }
 
 // Authorizer finds out whether an identity may do something, by SubjectAccessReview, and remembers
-// what upstream said for AllowedFor. What is remembered is the whole question, identity and
+// what upstream said for AllowedTTL. What is remembered is the whole question, identity and
 // attributes: an authorizer may look at any part of them. What a LocalDecider allows needs no
 // review.
 type Authorizer struct {
 	hasher  *Hasher
-	reviews *reviews[ReviewRequest, authorizationv1.SubjectAccessReviewStatus]
+	reviews *reviews[ReviewRequest, AccessStatus]
 	metrics *Metrics
 }
 
@@ -71,8 +70,8 @@ var ErrNotText = errors.New("the user or the request has bytes that are no UTF-8
 
 // isText reports that a review asks exactly this question.
 func (q ReviewRequest) isText() bool {
-	a := q.What
-	return q.Who.isText() &&
+	a := q.Attributes
+	return q.Identity.isText() &&
 		isText(a.Verb, a.Path, a.Group, a.Version, a.Resource, a.Subresource, a.Namespace, a.Name, a.FieldSelector,
 			a.LabelSelector)
 }
@@ -92,20 +91,20 @@ func NewAuthorizer(o AuthorizerOptions) *Authorizer {
 		underWay: cmp.Or(o.MaxReviews, defaultAccessReviews)}
 	b.each = max(1, b.underWay/2)
 	a := &Authorizer{hasher: NewHasher(), metrics: o.Metrics}
-	a.reviews = newReviews[ReviewRequest, authorizationv1.SubjectAccessReviewStatus](b, o.Clock)
-	a.reviews.user = func(q ReviewRequest) string { return q.Who.name }
-	a.reviews.ask = func(ctx context.Context, q ReviewRequest) (authorizationv1.SubjectAccessReviewStatus, error) {
+	a.reviews = newReviews[ReviewRequest, AccessStatus](b, o.Clock)
+	a.reviews.user = func(q ReviewRequest) string { return q.Identity.name }
+	a.reviews.ask = func(ctx context.Context, q ReviewRequest) (AccessStatus, error) {
 		if !q.isText() {
-			return authorizationv1.SubjectAccessReviewStatus{}, ErrNotText
+			return AccessStatus{}, ErrNotText
 		}
 		return o.Reviewer.access(ctx, q.spec())
 	}
-	a.reviews.good = func(s authorizationv1.SubjectAccessReviewStatus) bool { return VerdictOf(s) == Allowed }
-	a.reviews.until = func(said Answer[authorizationv1.SubjectAccessReviewStatus]) time.Time {
+	a.reviews.good = func(s AccessStatus) bool { return VerdictOf(s) == Allowed }
+	a.reviews.until = func(said Answer[AccessStatus]) time.Time {
 		if said.Err != nil || VerdictOf(said.Value) == Unreviewed {
-			return said.At.Add(DeniedFor)
+			return said.At.Add(DeniedTTL)
 		}
-		return said.At.Add(AllowedFor)
+		return said.At.Add(AllowedTTL)
 	}
 	a.reviews.count = o.Metrics.answers(reviewOfAccess)
 	if o.Local != nil {
@@ -117,7 +116,7 @@ func NewAuthorizer(o AuthorizerOptions) *Authorizer {
 // VerdictOf reads upstream's answer. An answer that both allows and denies, and one that does not
 // allow and tells of an error, are failures of an authorizer, for which upstream answers 500; an
 // error beside an allowance is not.
-func VerdictOf(s authorizationv1.SubjectAccessReviewStatus) Verdict {
+func VerdictOf(s AccessStatus) Verdict {
 	switch {
 	case s.Allowed && !s.Denied:
 		return Allowed
@@ -154,7 +153,7 @@ func (a *Authorizer) Key(who *Identity, what Attributes) Digest {
 
 var errAuthorizer = errors.New("an authorizer of upstream failed")
 
-func decide(said Answer[authorizationv1.SubjectAccessReviewStatus]) Decision {
+func decide(said Answer[AccessStatus]) Decision {
 	d := Decision{Verdict: Unreviewed, Reason: said.Value.Reason, At: said.At, Err: said.Err}
 	if said.Err != nil {
 		return d

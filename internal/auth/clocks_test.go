@@ -16,7 +16,8 @@ import (
 func TestProofsAreRememberedByTheClockThatRuns(t *testing.T) {
 	now := time.Now()
 	end := now.Add(5 * time.Second).Round(0)
-	until := proofUntil(Answer[TokenVerdict]{Value: TokenVerdict{Who: &Identity{name: "alice"}, Expires: end}, At: now})
+	alice := TokenVerdict{Identity: &Identity{name: "alice"}, Expires: end}
+	until := proofUntil(Answer[TokenVerdict]{Value: alice, At: now})
 	if until == until.Round(0) { // which is what a wall clock alone can tell
 		t.Errorf("%v depends on the wall clock", until)
 	}

@@ -32,8 +32,9 @@ type FrontProxy struct {
 
 var errFrontProxyName = errors.New("the front proxy's name is not allowed")
 
-// Reads reports that a header, by its canonical key, says which user the front proxy vouches for.
-func (p *FrontProxy) Reads(name string) bool {
+// ReadsHeader reports that a header, by its canonical key, says which user the front proxy vouches
+// for.
+func (p *FrontProxy) ReadsHeader(name string) bool {
 	for _, list := range [][]string{p.NameHeaders, p.UIDHeaders, p.GroupHeaders} {
 		if slices.ContainsFunc(list, func(h string) bool { return strings.EqualFold(h, name) }) {
 			return true

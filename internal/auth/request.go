@@ -148,8 +148,8 @@ func (c *Credential) Key() Digest { return c.key }
 // that is final. For a token it is when it has to be reviewed again.
 func (c *Credential) Expires() time.Time { return c.expires }
 
-// Certified reports that the proof was a certificate, which can be shown to no other server.
-func (c *Credential) Certified() bool { return c.token.empty() }
+// IsCertificate reports that the proof was a certificate, which can be shown to no other server.
+func (c *Credential) IsCertificate() bool { return c.token.empty() }
 
 // tokenExpiry reads when a JWT ends by its own words; zero: it does not say, or is no JWT. Nothing
 // is verified: it decides nothing but when the token is reviewed again.

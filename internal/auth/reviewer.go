@@ -50,8 +50,7 @@ type reviewClient interface {
 	// token asks whose token it is. Without audiences it must be one for upstream itself.
 	token(ctx context.Context, token Secret, audiences []string) (authenticationv1.TokenReviewStatus, error)
 	// access asks whether an identity may do something.
-	access(ctx context.Context, spec authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus,
-		error)
+	access(ctx context.Context, spec authorizationv1.SubjectAccessReviewSpec) (AccessStatus, error)
 }
 
 // delegatedReviewer asks about others (TokenReview, SubjectAccessReview).
@@ -113,15 +112,15 @@ func (r delegatedReviewer) token(ctx context.Context, token Secret, audiences []
 }
 
 // access implements reviewClient.
-func (r delegatedReviewer) access(ctx context.Context, spec authorizationv1.SubjectAccessReviewSpec) (
-	authorizationv1.SubjectAccessReviewStatus, error) {
+func (r delegatedReviewer) access(ctx context.Context, spec authorizationv1.SubjectAccessReviewSpec) (AccessStatus,
+	error) {
 	review := authorizationv1.SubjectAccessReview{
 		TypeMeta: metav1.TypeMeta{Kind: "SubjectAccessReview", APIVersion: "authorization.k8s.io/v1"},
 		Spec:     spec,
 	}
 	var answer authorizationv1.SubjectAccessReview
 	if err := r.post(ctx, review.Kind, accessReviews, &review, &answer); err != nil {
-		return authorizationv1.SubjectAccessReviewStatus{}, err
+		return AccessStatus{}, err
 	}
 	return answer.Status, nil
 }

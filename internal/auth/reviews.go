@@ -42,7 +42,7 @@ type reviews[Q, A any] struct {
 	turns *flowcontrol.Gate // of reviews under way
 	user  func(Q) string    // shares the turns; "" if the review is to find the user
 	count func(source)      // of answers, for metrics
-	local Decide[Q, A]      // nil: upstream answers everything
+	local DecideFunc[Q, A]  // nil: upstream answers everything
 
 	mu struct {
 		sync.Mutex

@@ -55,10 +55,9 @@ func (s selfReviewer) token(ctx context.Context, token Secret, _ []string) (auth
 }
 
 // access implements reviewClient.
-func (s selfReviewer) access(ctx context.Context, spec authorizationv1.SubjectAccessReviewSpec) (
-	authorizationv1.SubjectAccessReviewStatus, error) {
+func (s selfReviewer) access(ctx context.Context, spec authorizationv1.SubjectAccessReviewSpec) (AccessStatus, error) {
 	if spec.User != s.name {
-		return authorizationv1.SubjectAccessReviewStatus{Denied: true}, nil
+		return AccessStatus{Denied: true}, nil
 	}
 	review := authorizationv1.SelfSubjectAccessReview{
 		TypeMeta: metav1.TypeMeta{Kind: "SelfSubjectAccessReview", APIVersion: "authorization.k8s.io/v1"},
@@ -68,7 +67,7 @@ func (s selfReviewer) access(ctx context.Context, spec authorizationv1.SubjectAc
 	}
 	var answer authorizationv1.SelfSubjectAccessReview
 	if err := s.post(ctx, review.Kind, selfAccessReviews, &review, &answer); err != nil {
-		return authorizationv1.SubjectAccessReviewStatus{}, err
+		return AccessStatus{}, err
 	}
 	return answer.Status, nil
 }

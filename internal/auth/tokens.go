@@ -19,9 +19,9 @@ type tokens struct {
 
 // TokenVerdict is what is known of a token.
 type TokenVerdict struct {
-	Who     *Identity // nil: refused
-	Why     error     // of a refusal
-	Expires time.Time // when the token says that it ends
+	Identity *Identity // that it proves; nil: it is refused
+	Refusal  error     // why it is refused
+	Expires  time.Time // when the token says that it ends
 }
 
 func newTokens(r *Reviewer, audiences []string, b bounds, clock clock.PassiveClock) *tokens {
@@ -30,7 +30,7 @@ func newTokens(r *Reviewer, audiences []string, b bounds, clock clock.PassiveClo
 	}
 	t.reviews.ask = func(ctx context.Context, token Secret) (TokenVerdict, error) {
 		if !askable(token) {
-			return TokenVerdict{Why: errUnaskable}, nil
+			return TokenVerdict{Refusal: errUnaskable}, nil
 		}
 		status, err := r.token(ctx, token, t.audiences)
 		if err != nil {
@@ -38,7 +38,7 @@ func newTokens(r *Reviewer, audiences []string, b bounds, clock clock.PassiveClo
 		}
 		return t.read(status, tokenExpiry(token.Reveal())), nil
 	}
-	t.reviews.good = func(p TokenVerdict) bool { return p.Who != nil }
+	t.reviews.good = func(p TokenVerdict) bool { return p.Identity != nil }
 	t.reviews.until = proofUntil
 	return t
 }
@@ -62,18 +62,18 @@ func (t *tokens) key(token Secret) Digest {
 func (t *tokens) read(s authenticationv1.TokenReviewStatus, expires time.Time) TokenVerdict {
 	switch {
 	case !s.Authenticated:
-		return TokenVerdict{Why: errRefusedToken}
+		return TokenVerdict{Refusal: errRefusedToken}
 	case s.User.Username == "" || s.User.Username == anonymousUser:
-		return TokenVerdict{Why: errNameless}
+		return TokenVerdict{Refusal: errNameless}
 	case len(t.audiences) > 0 &&
 		!slices.ContainsFunc(s.Audiences, func(a string) bool { return slices.Contains(t.audiences, a) }):
-		return TokenVerdict{Why: errAudience}
+		return TokenVerdict{Refusal: errAudience}
 	}
 	who := NewIdentity(s.User)
-	if who.Replaced() {
-		return TokenVerdict{Why: errReplaced}
+	if who.HasReplacementCharacter() {
+		return TokenVerdict{Refusal: errReplaced}
 	}
-	return TokenVerdict{Who: who, Expires: expires}
+	return TokenVerdict{Identity: who, Expires: expires}
 }
 
 // proofUntil is how long a proof counts: not beyond the token's own end, at which it is reviewed
@@ -81,12 +81,12 @@ func (t *tokens) read(s authenticationv1.TokenReviewStatus, expires time.Time) T
 // it refuses.
 func proofUntil(a Answer[TokenVerdict]) time.Time {
 	switch end := a.Value.Expires; {
-	case a.Err != nil || a.Value.Who == nil:
-		return a.At.Add(DeniedFor)
-	case end.IsZero() || end.After(a.At.Add(AllowedFor)):
-		return a.At.Add(AllowedFor)
+	case a.Err != nil || a.Value.Identity == nil:
+		return a.At.Add(DeniedTTL)
+	case end.IsZero() || end.After(a.At.Add(AllowedTTL)):
+		return a.At.Add(AllowedTTL)
 	case end.After(a.At):
-		return OnRunningClock(end, a.At)
+		return MonotonicEnd(end, a.At)
 	}
-	return a.At.Add(DeniedFor)
+	return a.At.Add(DeniedTTL)
 }

@@ -22,16 +22,16 @@ func (e *HungError) Error() string {
 // Timeout says to callers that the same may work later.
 func (*HungError) Timeout() bool { return true }
 
-// ReadFile is os.ReadFile, bounded as Bounded is.
+// ReadFile is os.ReadFile, bounded as ReadBounded is.
 func ReadFile(name string) ([]byte, error) {
-	return Bounded(name, func() ([]byte, error) { return os.ReadFile(name) }) // #nosec G304 -- the operator names it
+	return ReadBounded(name, func() ([]byte, error) { return os.ReadFile(name) }) // #nosec G304 -- the operator names it
 }
 
-// Bounded calls read, which reads what, for readTimeout at most: then the error is a *HungError.
-// Each what has one read at a time in the process, so that a file that hangs costs one goroutine;
-// and while it has taken longer than readTimeout, other calls fail at once. read begins after
-// Bounded was called, so that nothing is returned that was read earlier.
-func Bounded[T any](what string, read func() (T, error)) (T, error) {
+// ReadBounded calls read, which reads what, for readTimeout at most: then the error is a
+// *HungError. Each what has one read at a time in the process, so that a file that hangs costs one
+// goroutine; and while it has taken longer than readTimeout, other calls fail at once. read begins
+// after ReadBounded was called, so that nothing is returned that was read earlier.
+func ReadBounded[T any](what string, read func() (T, error)) (T, error) {
 	timer := time.NewTimer(readTimeout)
 	defer timer.Stop()
 	for {

@@ -6,22 +6,22 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Followed is the files that the process reloads when they change, of all that use them: the
+// FollowedFiles is the files that the process reloads when they change, of all that use them: the
 // transports of upstream, the listeners, and the verification of client certificates.
-type Followed struct {
+type FollowedFiles struct {
 	mu   sync.Mutex
 	from []func() []FileState
 }
 
 // Add adds the states of some files.
-func (f *Followed) Add(states func() []FileState) {
+func (f *FollowedFiles) Add(states func() []FileState) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.from = append(f.from, states)
 }
 
 // States are those of all files.
-func (f *Followed) States() []FileState {
+func (f *FollowedFiles) States() []FileState {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var all []FileState
@@ -33,7 +33,7 @@ func (f *Followed) States() []FileState {
 
 // Ready names a file whose current content is not in use. The proxy stays ready: the previous
 // content is in use.
-func (f *Followed) Ready() (detail string, err error) {
+func (f *FollowedFiles) Ready() (detail string, err error) {
 	for _, s := range f.States() {
 		if s.Err != nil {
 			detail = "what was read at " + s.Since.UTC().Format("2006-01-02 15:04:05") + " is in use still: " + s.Err.Error()
@@ -45,12 +45,12 @@ func (f *Followed) Ready() (detail string, err error) {
 
 // collector reads the states of the files at a scrape.
 type collector struct {
-	files                     *Followed
+	files                     *FollowedFiles
 	changes, refused, expires *prometheus.Desc
 }
 
 // NewCollector shows the states of f's files.
-func NewCollector(f *Followed) prometheus.Collector {
+func NewCollector(f *FollowedFiles) prometheus.Collector {
 	desc := func(name, help string) *prometheus.Desc {
 		return prometheus.NewDesc(name, help, []string{"file", "use"}, nil)
 	}

@@ -107,7 +107,7 @@ func (v *Value[T]) Recent(age time.Duration) T {
 }
 
 // Look reads the files, and reports whether something else is in use from now on. Files that cannot
-// be read in time (see Bounded) leave in use what is.
+// be read in time (see ReadBounded) leave in use what is.
 func (v *Value[T]) Look() bool {
 	v.looking.Lock()
 	defer v.looking.Unlock()

@@ -131,7 +131,7 @@ func (h *http2Server) proveSender(w *h2.Response, r *http.Request, listener List
 	a := listener.Access.Authenticator
 	request := auth.AuthnRequest{Header: http.Header{}}
 	for name, values := range r.Header {
-		if a.Reads(name) {
+		if a.ReadsHeader(name) {
 			request.Header[name] = values
 		}
 	}
@@ -284,7 +284,7 @@ func (h *http2Server) hasVerifiedCertificate(c net.Conn, listener ListenerConfig
 		return false
 	}
 	peer := secure.ConnectionState().PeerCertificates
-	return listener.Access.Authenticator.Vouched(h.server.base, clientconn.AddressOf(c.RemoteAddr()), peer)
+	return listener.Access.Authenticator.IsVouchedFor(h.server.base, clientconn.AddressOf(c.RemoteAddr()), peer)
 }
 
 // anonymous reports that nothing in a request can name its sender, so that kube-apiserver takes it

@@ -6,9 +6,9 @@ import (
 	"net"
 )
 
-// Above is a connection that lies above another one: crypto/tls, and wrappers that follow its
-// example.
-type Above interface{ NetConn() net.Conn }
+// LayeredConn is a connection on top of another one, which NetConn returns: that of crypto/tls, and
+// wrappers that follow its example.
+type LayeredConn interface{ NetConn() net.Conn }
 
 // SecureConn is the server's side of a TLS connection, above a Meter.
 type SecureConn struct {
@@ -16,8 +16,8 @@ type SecureConn struct {
 	meter *Meter // below
 }
 
-// NewServerConn makes a connection of one whose reads meter limits and counts.
-func NewServerConn(below net.Conn, meter *Meter, config *tls.Config) *SecureConn {
+// NewSecureConn makes a connection of one whose reads meter limits and counts.
+func NewSecureConn(below net.Conn, meter *Meter, config *tls.Config) *SecureConn {
 	return &SecureConn{Conn: tls.Server(below, config), meter: meter}
 }
 

@@ -33,7 +33,7 @@ func (l *secureListener) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	below := &meteredConn{Conn: c}
-	return &servedConn{SecureConn: NewServerConn(below, &below.meter, l.config), listener: l}, nil
+	return &servedConn{SecureConn: NewSecureConn(below, &below.meter, l.config), listener: l}, nil
 }
 
 // meteredConn is a connection below TLS.

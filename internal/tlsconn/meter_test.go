@@ -51,7 +51,7 @@ func TestTLSBuffersStaySmall(t *testing.T) {
 			}
 			defer near.Close()
 			below := &meteredConn{Conn: near}
-			server := NewServerConn(below, &below.meter, &tls.Config{Certificates: identity.TLS.Certificates})
+			server := NewSecureConn(below, &below.meter, &tls.Config{Certificates: identity.TLS.Certificates})
 			config := &tls.Config{InsecureSkipVerify: true,
 				DynamicRecordSizingDisabled: true} //nolint:gosec // a throw-away certificate
 			client := tls.Client(far, config)
@@ -110,7 +110,7 @@ func ends(ln net.Listener, config *tls.Config) <-chan error {
 		}
 		defer c.Close()
 		below := &meteredConn{Conn: c}
-		server := NewServerConn(below, &below.meter, config)
+		server := NewSecureConn(below, &below.meter, config)
 		_, err = io.Copy(io.Discard, server)
 		why <- err
 	}()

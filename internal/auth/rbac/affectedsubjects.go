@@ -93,7 +93,7 @@ const (
 	// firstRecheckDelay and lastRecheckDelay are when to check again: when upstream's authorizer has
 	// most likely received the change, and when all of them have and no cache of tokens is older.
 	firstRecheckDelay = time.Second
-	lastRecheckDelay  = auth.UpstreamTokensFor + time.Second
+	lastRecheckDelay  = auth.UpstreamTokenTTL + time.Second
 	// recheckMergeWindow: rechecks nearer to each other than this are merged.
 	recheckMergeWindow = time.Second
 )

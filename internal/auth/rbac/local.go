@@ -23,10 +23,10 @@ type local[Q, A any] struct {
 	// Static after construction.
 	kind   string // of reviews that it answers, for metrics
 	rights *LocalAuthorizer
-	answer auth.Decide[Q, A]
+	answer auth.DecideFunc[Q, A]
 	waits  func(Q) bool // it is not answered, but will be if nothing changes; nil: that cannot be
 	agrees func(here, there A) bool
-	review auth.Review[Q, A]
+	review auth.ReviewFunc[Q, A]
 
 	decides atomic.Bool // there are no doubts, and it has not retired
 
@@ -51,7 +51,7 @@ const (
 	checkUnasked = "error"
 )
 
-func newLocal[Q, A any](kind string, r *LocalAuthorizer, review auth.Review[Q, A], answer auth.Decide[Q, A],
+func newLocal[Q, A any](kind string, r *LocalAuthorizer, review auth.ReviewFunc[Q, A], answer auth.DecideFunc[Q, A],
 	agrees func(here, there A) bool) *local[Q, A] {
 	l := &local[Q, A]{kind: kind, rights: r, answer: answer, agrees: agrees, review: review}
 	l.doubt(0)

@@ -5,7 +5,7 @@
 // Table, and fetch the keys that upstream signs tokens with. They implement auth.LocalDecider.
 //
 // Invariant: LocalAuthorizer only ever allows, and only by tables that are proven: upstream
-// reported its position within auth.AllowedFor, and the table has caught up with it. An open watch
+// reported its position within auth.AllowedTTL, and the table has caught up with it. An open watch
 // that has received nothing proves nothing, and nor does an informer's cache: its age is not known.
 // What is not allowed here is upstream's to decide, and a share of what is allowed is checked
 // there.
@@ -23,7 +23,6 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 
@@ -73,7 +72,7 @@ type LocalAuthorizerOptions struct {
 //
 // And they may decide, where the operator says so: RBAC by its rules, Tokens by signature and
 // existence. Invariant: they only ever say yes, and only by tables each of which has been proven
-// within AllowedFor, by a probe of upstream that began then; a yes is as old as the oldest of those
+// within AllowedTTL, by a probe of upstream that began then; a yes is as old as the oldest of those
 // probes that it rests on. Everything else, a no included, is for upstream to decide. One in a
 // hundred is reviewed there all the same, and if upstream denies what was allowed here, nothing is
 // decided here any more.
@@ -93,7 +92,7 @@ type LocalAuthorizer struct {
 
 const (
 	// proveEvery is how long after the beginning of one proof the next one begins. It takes
-	// upstream up to 1.7 s to answer (W-111), and that has to leave room within AllowedFor for one
+	// upstream up to 1.7 s to answer (W-111), and that has to leave room within AllowedTTL for one
 	// that fails.
 	proveEvery = 5 * time.Second
 	proveRetry = time.Second
@@ -376,11 +375,13 @@ func ended(before, after any) bool {
 }
 
 // Access implements auth.LocalDecider.
-func (r *LocalAuthorizer) Access(review auth.AccessReview) auth.AccessDecide {
+func (r *LocalAuthorizer) Access(
+	review auth.ReviewFunc[auth.ReviewRequest, auth.AccessStatus],
+) auth.DecideFunc[auth.ReviewRequest, auth.AccessStatus] {
 	if !r.opts.RBAC {
 		return nil
 	}
-	l := newLocal(reviewOfAccess, r, review, r.access, func(_, there authorizationv1.SubjectAccessReviewStatus) bool {
+	l := newLocal(reviewOfAccess, r, review, r.access, func(_, there auth.AccessStatus) bool {
 		return auth.VerdictOf(there) != auth.Denied
 	})
 	l.waits = r.waits
@@ -389,19 +390,19 @@ func (r *LocalAuthorizer) Access(review auth.AccessReview) auth.AccessDecide {
 
 // access allows what rules allow, by tables that are proven. It never denies.
 func (r *LocalAuthorizer) access(_ auth.Digest,
-	q auth.ReviewRequest) (auth.Answer[authorizationv1.SubjectAccessReviewStatus], bool) {
+	q auth.ReviewRequest) (auth.Answer[auth.AccessStatus], bool) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	_, proven := r.provenLocked(r.rbacTables()...)
 	var at time.Time
-	if !proven || !r.rbac.allows(q.Who, &q.What, func(b *binding) (held bool) {
+	if !proven || !r.rbac.allows(q.Identity, &q.Attributes, func(b *binding) (held bool) {
 		at, held = r.togetherLocked(b)
 		return held
 	}) {
-		return auth.Answer[authorizationv1.SubjectAccessReviewStatus]{}, false
+		return auth.Answer[auth.AccessStatus]{}, false
 	}
-	return auth.Answer[authorizationv1.SubjectAccessReviewStatus]{
-		Value: authorizationv1.SubjectAccessReviewStatus{Allowed: true}, At: at,
+	return auth.Answer[auth.AccessStatus]{
+		Value: auth.AccessStatus{Allowed: true}, At: at,
 	}, true
 }
 
@@ -410,7 +411,7 @@ func (r *LocalAuthorizer) access(_ auth.Digest,
 func (r *LocalAuthorizer) waits(q auth.ReviewRequest) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	return r.rbac.allows(q.Who, &q.What, func(b *binding) bool {
+	return r.rbac.allows(q.Identity, &q.Attributes, func(b *binding) bool {
 		_, held := r.togetherLocked(b)
 		return !held
 	})

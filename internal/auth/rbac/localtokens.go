@@ -50,14 +50,14 @@ const maxLocalToken = 16 << 10
 
 // Tokens implements auth.LocalDecider.
 func (r *LocalAuthorizer) Tokens(audiences []string, remembered int,
-	review auth.Review[auth.Secret, auth.TokenVerdict]) auth.Decide[auth.Secret, auth.TokenVerdict] {
+	review auth.ReviewFunc[auth.Secret, auth.TokenVerdict]) auth.DecideFunc[auth.Secret, auth.TokenVerdict] {
 	if r.keys == nil {
 		return nil
 	}
 	l := &localTokens{rights: r, audiences: audiences, clock: r.clock, began: r.clock.Now(),
 		verified: auth.NewAnswerCache[*accountToken](remembered)}
 	return newLocal(reviewOfToken, r, review, l.answer, func(here, there auth.TokenVerdict) bool {
-		return there.Who != nil && here.Who.Equal(there.Who)
+		return there.Identity != nil && here.Identity.Equal(there.Identity)
 	}).ask
 }
 
@@ -78,7 +78,7 @@ func (l *localTokens) answer(key auth.Digest, token auth.Secret) (auth.Answer[au
 		l.note(key, t)
 	}
 	now := l.clock.Now()
-	later, back := auth.SetBackSince(l.began, now)
+	later, back := auth.DetectSetBack(l.began, now)
 	if !now.Before(t.expires) || back && !later.Before(t.expires) || now.Before(t.begins) || now.Before(t.issued) {
 		return auth.Answer[auth.TokenVerdict]{}, false
 	}
@@ -86,7 +86,7 @@ func (l *localTokens) answer(key auth.Digest, token auth.Secret) (auth.Answer[au
 	if proven.Before(at) {
 		at = proven
 	}
-	return auth.Answer[auth.TokenVerdict]{Value: auth.TokenVerdict{Who: t.who, Expires: t.expires}, At: at}, ok
+	return auth.Answer[auth.TokenVerdict]{Value: auth.TokenVerdict{Identity: t.who, Expires: t.expires}, At: at}, ok
 }
 
 func (l *localTokens) recall(key auth.Digest, issuer string, keys map[string]*jose.JSONWebKey) *accountToken {
@@ -103,7 +103,7 @@ func (l *localTokens) note(key auth.Digest, t *accountToken) {
 	now := l.clock.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.verified.Note(key, auth.Answer[*accountToken]{Value: t, At: now}, auth.OnRunningClock(t.expires, now), now)
+	l.verified.Note(key, auth.Answer[*accountToken]{Value: t, At: now}, auth.MonotonicEnd(t.expires, now), now)
 }
 
 // exists reports that what a token is bound to is there, and since when that is known. That a
@@ -162,7 +162,7 @@ func (l *localTokens) read(token, issuer string, keys map[string]*jose.JSONWebKe
 		user.Extra[auth.CredentialIDExtra] = authenticationv1.ExtraValue{"JTI=" + public.ID}
 	}
 	user.Username = public.Subject
-	if t.who = auth.NewIdentity(user); t.who.Replaced() {
+	if t.who = auth.NewIdentity(user); t.who.HasReplacementCharacter() {
 		return nil
 	}
 	return t

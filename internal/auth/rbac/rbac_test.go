@@ -249,8 +249,8 @@ func FuzzRoleObjects(f *testing.F) {
 			if err := table.Replace([]*object.Object{o}, 7); (err == nil) != table.whole {
 				t.Errorf("%s: whole %v, error %v", table.Resource(), table.whole, err)
 			}
-			if _, ok := r.access(auth.Digest{},
-				auth.ReviewRequest{Who: reauthtest.Named("a"), What: auth.Attributes{Verb: "get", Resource: "pods"}}); ok {
+			get := auth.Attributes{Verb: "get", Resource: "pods"}
+			if _, ok := r.access(auth.Digest{}, auth.ReviewRequest{Identity: reauthtest.Named("a"), Attributes: get}); ok {
 				t.Error("allowed without a proof")
 			}
 		}

@@ -94,7 +94,7 @@ func (s *tables) provenLocked(tables ...*PermissionTable) (time.Time, bool) {
 }
 
 // counts reports that what was proven at a time still counts.
-func (s *tables) counts(at time.Time) bool { return s.clock.Now().Sub(at) < auth.AllowedFor }
+func (s *tables) counts(at time.Time) bool { return s.clock.Now().Sub(at) < auth.AllowedTTL }
 
 func (s *tables) rbacTables() []*PermissionTable {
 	return []*PermissionTable{s.roles, s.clusterRoles, s.roleBindings, s.clusterBinds}

@@ -55,7 +55,7 @@ func (c *check) limit() time.Time { return c.confirmed.Add(c.sweep + grace) }
 
 // expiry is when the credential ends for good; zero: by its own words it does not.
 func (c *check) expiry() time.Time {
-	if c.kind == ofCredential && c.credential.Certified() {
+	if c.kind == ofCredential && c.credential.IsCertificate() {
 		return c.credential.Expires()
 	}
 	return time.Time{}
@@ -83,7 +83,7 @@ func (c *check) plan(next time.Time) {
 		return
 	}
 	if end := c.credential.Expires(); c.confirmed.Before(end) && end.Before(next) {
-		c.next = auth.OnRunningClock(end, next)
+		c.next = auth.MonotonicEnd(end, next)
 	}
 }
 

@@ -250,5 +250,5 @@ func (r *Reauthorizer) recall(c *check) (at time.Time, who *auth.Identity, ok bo
 		at, ok = r.opts.Authorizer.Recall(c.key)
 		return at, nil, ok
 	}
-	return r.opts.Authenticator.RecallKey(c.key)
+	return r.opts.Authenticator.RecallToken(c.key)
 }
