@@ -201,7 +201,7 @@ func TestHerdOfOneToken(t *testing.T) {
 // Credentials are sent to the apiserver that is configured, wherever that points.
 func TestRedirectsAreNotFollowed(t *testing.T) {
 	w := newWorld(t)
-	w.server.Handle(tokenReviews, http.RedirectHandler("/elsewhere", http.StatusTemporaryRedirect))
+	w.server.Handle(tokenReviewsPath, http.RedirectHandler("/elsewhere", http.StatusTemporaryRedirect))
 	r := w.authenticator().Authenticate(w.ctx(), withToken("t"))
 	var failure *NotReviewedError
 	if !errors.As(r.Err, &failure) || failure.Code != http.StatusTemporaryRedirect {
@@ -219,7 +219,7 @@ func TestNoReview(t *testing.T) {
 	w := newWorld(t)
 	for _, body := range []string{"", "{", "null", "[]", `{"status":{"authenticated":"yes","user":{"username":"root"}}}`,
 		"<html>"} {
-		w.server.Handle(tokenReviews, http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+		w.server.Handle(tokenReviewsPath, http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
 			rw.WriteHeader(http.StatusCreated)
 			_, _ = rw.Write([]byte(body))
 		}))
@@ -295,7 +295,7 @@ func TestCertificates(t *testing.T) {
 			"failure", byToken},
 	} {
 		r := a.Authenticate(w.ctx(), AuthnRequest{Peer: c.peer})
-		if got := seen(r); got != c.want || !r.Certificate || (r.Err != nil) != (r.Outcome == Refused) {
+		if got := seen(r); got != c.want || !r.HasCertificate || (r.Err != nil) != (r.Outcome == Refused) {
 			t.Errorf("%s: got %q, want %q (%v)", c.name, got, c.want, r.Err)
 		}
 		both := withToken("t")

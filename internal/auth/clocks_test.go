@@ -44,7 +44,7 @@ func TestClockJumpsDoNotKeepAuthorities(t *testing.T) {
 				if err := os.WriteFile(file, authtest.PEM(second.Cert), 0o600); err != nil {
 					t.Fatal(err)
 				}
-				time.Sleep(reloadEvery)
+				time.Sleep(authorityReloadInterval)
 				if certs := a.current(); !certs[0].Equal(second.Cert) {
 					t.Error("the first authority still counts")
 				}

@@ -24,11 +24,12 @@ const (
 )
 
 // Identity is the user of a request, byte for byte as kube-apiserver has it after authentication.
+// Immutable: many requests share it.
 //
-// NewIdentity alone makes one, for every way in: a certificate, a front proxy's headers, the answer
-// to a review, a token that is verified here. Everything that decides or reports reads the same
-// value. Immutable: many requests share it. Two ways out change bytes, so each has a form of its
-// own: an HTTP header takes an Impersonation, a review takes what JSON can write (isText).
+// NewIdentity alone makes one, whatever proves it: a certificate, a front proxy's headers, a
+// review, a token that is verified here. Headers and JSON would change bytes of some identities. So
+// headers are made of an Impersonation, and a review only of an identity that JSON can write
+// (isText).
 type Identity struct {
 	name, uid string
 	groups    []string
@@ -74,7 +75,7 @@ func (i *Identity) Equal(j *Identity) bool {
 // MemberOf reports that the user is in a group of exactly this name.
 func (i *Identity) MemberOf(group string) bool { return slices.Contains(i.groups, group) }
 
-// UserInfo is a copy of the identity.
+// UserInfo is a copy of the identity, as reviews write it.
 func (i *Identity) UserInfo() authenticationv1.UserInfo {
 	info := authenticationv1.UserInfo{
 		Username: i.name, UID: i.uid, Groups: slices.Clone(i.groups),

@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	tokenReviews  = "/apis/authentication.k8s.io/v1/tokenreviews"
-	accessReviews = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+	tokenReviewsPath  = "/apis/authentication.k8s.io/v1/tokenreviews"
+	accessReviewsPath = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 	// maxReview bounds what is read of an answer, in bytes.
 	maxReview = 1 << 20
 )
@@ -104,7 +104,7 @@ func (r delegatedReviewer) token(ctx context.Context, token Secret, audiences []
 		Spec:     authenticationv1.TokenReviewSpec{Token: token.Reveal(), Audiences: audiences},
 	}
 	var answer authenticationv1.TokenReview
-	if err := r.post(ctx, review.Kind, tokenReviews, &review, &answer); err != nil {
+	if err := r.post(ctx, review.Kind, tokenReviewsPath, &review, &answer); err != nil {
 		err.Reason = strings.ReplaceAll(err.Reason, token.Reveal(), concealed) // whatever upstream's words are
 		return authenticationv1.TokenReviewStatus{}, err
 	}
@@ -119,7 +119,7 @@ func (r delegatedReviewer) access(ctx context.Context, spec authorizationv1.Subj
 		Spec:     spec,
 	}
 	var answer authorizationv1.SubjectAccessReview
-	if err := r.post(ctx, review.Kind, accessReviews, &review, &answer); err != nil {
+	if err := r.post(ctx, review.Kind, accessReviewsPath, &review, &answer); err != nil {
 		return AccessStatus{}, err
 	}
 	return answer.Status, nil

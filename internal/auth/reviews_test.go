@@ -29,7 +29,10 @@ type sizes struct {
 var errSizes = errors.New("cannot say")
 
 func newSizes(b bounds) *sizes {
-	s := &sizes{reviews: newReviews[string, int](b, clock.RealClock{}), h: NewHasher(), sources: map[source]int{}}
+	s := &sizes{h: NewHasher(), sources: map[source]int{}}
+	s.reviews = newReviews(reviewsOptions[string, int]{
+		bounds: b, user: func(string) string { return "" }, clock: clock.RealClock{},
+	})
 	var now atomic.Int32
 	s.ask = func(ctx context.Context, text string) (int, error) {
 		s.asked.Add(1)
@@ -47,7 +50,7 @@ func newSizes(b bounds) *sizes {
 		}
 		return len(text), nil
 	}
-	s.good = func(n int) bool { return n >= 2 }
+	s.isGood = func(n int) bool { return n >= 2 }
 	s.until = func(a Answer[int]) time.Time {
 		if a.Err != nil {
 			return a.At.Add(2 * time.Second)
@@ -282,7 +285,7 @@ func TestMemory(t *testing.T) {
 		if got := known(now); !slices.Equal(got, want) {
 			t.Errorf("at %d: got %v, want %v", now, got, want)
 		}
-		if len(m.entries) != m.order.Len() || len(m.entries) > m.most {
+		if len(m.entries) != m.order.Len() || len(m.entries) > m.limit {
 			t.Errorf("%d entries, %d in order", len(m.entries), m.order.Len())
 		}
 	}

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	selfReviews       = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
-	selfAccessReviews = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+	selfReviewsPath       = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+	selfAccessReviewsPath = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 )
 
 // selfReviewer asks upstream what each user may ask about itself, so that it needs no rights but
@@ -40,7 +40,7 @@ func (s selfReviewer) token(ctx context.Context, token Secret, _ []string) (auth
 		APIVersion: "authentication.k8s.io/v1"}}
 	var answer authenticationv1.SelfSubjectReview
 	under := &http.Client{Transport: tokenTransport{s.bare, token}, CheckRedirect: noRedirects}
-	failure := s.exchange(ctx, under, selfReviews, &review, &answer)
+	failure := s.exchange(ctx, under, selfReviewsPath, &review, &answer)
 	switch {
 	case failure == nil:
 		s.note(ctx, nil)
@@ -66,7 +66,7 @@ func (s selfReviewer) access(ctx context.Context, spec authorizationv1.SubjectAc
 		},
 	}
 	var answer authorizationv1.SelfSubjectAccessReview
-	if err := s.post(ctx, review.Kind, selfAccessReviews, &review, &answer); err != nil {
+	if err := s.post(ctx, review.Kind, selfAccessReviewsPath, &review, &answer); err != nil {
 		return AccessStatus{}, err
 	}
 	return answer.Status, nil

@@ -176,7 +176,7 @@ func (r *request) unauthenticated(result auth.Result, sent auth.AuthnRequest) (r
 	if errors.Is(result.Err, auth.ErrBusy) {
 		r.access = verdictBusy
 	}
-	if !result.Certificate {
+	if !result.HasCertificate {
 		return nil
 	}
 	if result.Outcome == auth.Refused && len(sent.Header["Authorization"]) == 0 {

@@ -28,12 +28,20 @@ const (
 	uriCost         = 192     // a parsed URI, beside its bytes
 )
 
+// CheckCount refuses a chain of more than CertificatesLimit certificates.
+func CheckCount(certificates int) error {
+	if certificates > CertificatesLimit {
+		return fmt.Errorf("the client sent %d certificates: send at most %d", certificates, CertificatesLimit)
+	}
+	return nil
+}
+
 // CheckCertificates implements tls.Config.VerifyConnection: it refuses a client that has sent more
 // certificates, or such as decode to more bytes, than stay with a connection. crypto/tls calls it
 // as soon as they are decoded.
 func CheckCertificates(state tls.ConnectionState) error {
-	if n := len(state.PeerCertificates); n > CertificatesLimit {
-		return fmt.Errorf("the client sent %d certificates: send at most %d", n, CertificatesLimit)
+	if err := CheckCount(len(state.PeerCertificates)); err != nil {
+		return err
 	}
 	encoded, decoded := 0, 0
 	for _, c := range state.PeerCertificates {

@@ -17,13 +17,22 @@ type ReviewRequest struct {
 // AccessStatus is upstream's answer to a ReviewRequest.
 type AccessStatus = authorizationv1.SubjectAccessReviewStatus
 
-// spec is the question as a review puts it.
+// isText reports that a review, which is JSON, asks exactly this question.
+func (q ReviewRequest) isText() bool {
+	a := q.Attributes
+	return q.Identity.isText() &&
+		isText(a.Verb, a.Path, a.Group, a.Version, a.Resource, a.Subresource, a.Namespace, a.Name, a.FieldSelector,
+			a.LabelSelector)
+}
+
+// spec is the question as a SubjectAccessReview puts it.
 func (q ReviewRequest) spec() authorizationv1.SubjectAccessReviewSpec {
-	spec := authorizationv1.SubjectAccessReviewSpec{User: q.Identity.name, UID: q.Identity.uid, Groups: q.Identity.groups}
-	if len(q.Identity.extra) > 0 {
-		spec.Extra = make(map[string]authorizationv1.ExtraValue, len(q.Identity.extra))
-		for key, values := range q.Identity.extra {
-			spec.Extra[key] = values
+	user := q.Identity.UserInfo()
+	spec := authorizationv1.SubjectAccessReviewSpec{User: user.Username, UID: user.UID, Groups: user.Groups}
+	if len(user.Extra) > 0 {
+		spec.Extra = make(map[string]authorizationv1.ExtraValue, len(user.Extra))
+		for key, values := range user.Extra {
+			spec.Extra[key] = authorizationv1.ExtraValue(values)
 		}
 	}
 	a := q.Attributes
@@ -39,9 +48,15 @@ func (q ReviewRequest) spec() authorizationv1.SubjectAccessReviewSpec {
 	return spec
 }
 
-// fieldAttributes are the requirements of a field selector. One that cannot be parsed narrows
-// nothing, and a requirement that is not known is left out, as upstream does: the review then
-// covers more than the request wants.
+// fieldOperators are those that a review knows.
+var fieldOperators = map[selection.Operator]metav1.FieldSelectorOperator{
+	selection.Equals: metav1.FieldSelectorOpIn, selection.DoubleEquals: metav1.FieldSelectorOpIn,
+	selection.NotEquals: metav1.FieldSelectorOpNotIn,
+}
+
+// fieldAttributes are the requirements of a field selector. As upstream does it, one that cannot be
+// parsed narrows nothing, and a requirement that a review does not know is left out: the review
+// then covers more than the request wants.
 func fieldAttributes(raw string) *authorizationv1.FieldSelectorAttributes {
 	selector, err := fields.ParseSelector(raw)
 	if err != nil {
@@ -49,16 +64,9 @@ func fieldAttributes(raw string) *authorizationv1.FieldSelectorAttributes {
 	}
 	var all []metav1.FieldSelectorRequirement
 	for _, r := range selector.Requirements() {
-		one := metav1.FieldSelectorRequirement{Key: r.Field, Values: []string{r.Value}}
-		switch r.Operator {
-		case selection.Equals, selection.DoubleEquals:
-			one.Operator = metav1.FieldSelectorOpIn
-		case selection.NotEquals:
-			one.Operator = metav1.FieldSelectorOpNotIn
-		default:
-			continue
+		if operator, known := fieldOperators[r.Operator]; known {
+			all = append(all, metav1.FieldSelectorRequirement{Key: r.Field, Operator: operator, Values: []string{r.Value}})
 		}
-		all = append(all, one)
 	}
 	if len(all) == 0 {
 		return nil
