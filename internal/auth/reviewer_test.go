@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 )
 
@@ -56,5 +57,26 @@ func TestReviewerLogs(t *testing.T) {
 		if r := a.Authenticate(w.ctx(), withToken(token)); r.Outcome != Unknown || strings.Contains(r.Err.Error(), token) {
 			t.Errorf("%d: %q: %v", code, seen(r), r.Err)
 		}
+	}
+}
+
+// The log conceals a token that upstream repeats, also while it writes the line.
+func TestReviewerLogsNoTokenThatUpstreamRepeats(t *testing.T) {
+	w := newWorld(t)
+	var log strings.Builder
+	core := zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), zapcore.AddSync(&log), zap.InfoLevel)
+	base, err := url.Parse(w.server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.asks = NewReviewer(base, w.own, zap.New(core))
+	const token = "very-secret"
+	w.server.Handle(tokenReviewsPath, http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+		rw.WriteHeader(http.StatusForbidden)
+		fmt.Fprintf(rw, `{"kind":"Status","message":"what is %s?"}`, token)
+	}))
+	w.authenticator().Authenticate(w.ctx(), withToken(token))
+	if line := log.String(); strings.Contains(line, token) || !strings.Contains(line, concealed) {
+		t.Errorf("logged %s", line)
 	}
 }
