@@ -268,7 +268,7 @@ func newRights(client *upstream.Client, reviewer *auth.Reviewer, o *config.Setti
 		Follow: func(ctx context.Context, t *rbac.PermissionTable) error {
 			return client.Follow(ctx, quiet, t.Resource(), t, upstream.WithPromised(t.Through))
 		},
-		Through: func(ctx context.Context, r *object.Resource, from uint64) (last, reached uint64, err error) {
+		ProveThrough: func(ctx context.Context, r *object.Resource, from uint64) (last, reached uint64, err error) {
 			return probes.New(client, r).ProveThrough(ctx, from)
 		},
 		RBAC: o.LocalRBAC, Tokens: kept, Reviewer: reviewer, Metrics: metrics, Log: log,

@@ -85,7 +85,7 @@ func TestClockJumpsDoNotChangeHowLongProofsCount(t *testing.T) {
 				keys := func() bool {
 					g.rights.mu.RLock()
 					defer g.rights.mu.RUnlock()
-					return g.rights.counts(g.rights.keys.proven)
+					return g.rights.isRecent(g.rights.keys.proven)
 				}
 				for range 10 {
 					j.Jump(by / 10)

@@ -291,7 +291,7 @@ func onGuard(t *testing.T, change func(*guard, *setup), test func(*guard)) {
 		core, logs := observer.New(zap.InfoLevel)
 		g = &guard{registry: newRegistry(t, o.Cluster), gauges: prometheus.NewRegistry(), log: logs, random: 1}
 		reviewer, metrics := o.Ask(g.registry), reauth.NewMetrics(g.gauges)
-		s := &setup{Setup: o, rights: LocalAuthorizerOptions{Follow: g.follow, Through: g.through, Reviewer: reviewer,
+		s := &setup{Setup: o, rights: LocalAuthorizerOptions{Follow: g.follow, ProveThrough: g.through, Reviewer: reviewer,
 			Metrics: NewMetrics(g.gauges), Log: zap.New(core), Random: g.chance}}
 		o.Reauth.Random, o.Reauth.Metrics, o.Reauth.Sweep = func() float64 { return 0 }, metrics, 10*time.Minute
 		if change != nil {
@@ -754,7 +754,7 @@ func TestLocalRBACChecksAreBounded(t *testing.T) {
 		}
 		g.checkEverything()
 		g.Change(func() { g.Latency = func() time.Duration { return time.Second } })
-		for range maxJobs + jobsAtOnce {
+		for range waitingChecksLimit + checkWorkers {
 			synctest.Wait()
 			if d, _ := g.decide(reauthtest.Bob, "/api/v1/pods"); d.Verdict != auth.Allowed {
 				t.Errorf("got %+v", d)
@@ -882,7 +882,7 @@ func TestChangesDuringAGap(t *testing.T) {
 		time.Sleep(time.Minute)
 		g.patrol.Expect(alices, true, "")
 		g.do(func() { g.cut["clusterrolebindings"] = false })
-		if err := g.rights.clusterBinds.Replace(nil, 1000); err != nil {
+		if err := g.rights.clusterRoleBindings.Replace(nil, 1000); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(checkMinInterval)
@@ -912,7 +912,7 @@ func TestForbiddenTables(t *testing.T) {
 		g.patrol.Expect(alices, false, reauth.EndForbidden)
 		g.do(func() { g.forbidden["rolebindings"] = false })
 		g.grant("", "nodes", user("alice"), reads("nodes"))
-		time.Sleep(forbiddenRetry + auth.AllowedTTL)
+		time.Sleep(forbiddenRetryInterval + auth.AllowedTTL)
 		g.by(reauthtest.Named("alice"), "/api/v1/nodes", auth.Allowed, 0)
 		if g.metric("spillway_rbac_watch_denied", "rolebindings.rbac.authorization.k8s.io") != 0 {
 			t.Error("the metric still tells of it")
@@ -930,13 +930,13 @@ func TestUnreadableObject(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := table.Replace(nil, 5); err != nil || !table.whole {
+	if err := table.Replace(nil, 5); err != nil || !table.isWhole {
 		t.Fatal(err)
 	}
-	if err := table.Update(o); err == nil || table.whole {
+	if err := table.Update(o); err == nil || table.isWhole {
 		t.Errorf("it was taken: %v", err)
 	}
-	if err := table.Replace([]*object.Object{o}, 7); err == nil || table.whole {
+	if err := table.Replace([]*object.Object{o}, 7); err == nil || table.isWhole {
 		t.Errorf("it was taken: %v", err)
 	}
 	if err := table.prove(t.Context()); !errors.Is(err, errNotMirrored) {
@@ -944,10 +944,10 @@ func TestUnreadableObject(t *testing.T) {
 	}
 }
 
-// Beyond maxAffected entries, all subjects are affected.
+// Beyond affectedSubjectsLimit entries, all subjects are affected.
 func TestAffectedIsBounded(t *testing.T) {
 	a, b := newAffectedSubjects(), newAffectedSubjects()
-	for i := range maxAffected {
+	for i := range affectedSubjectsLimit {
 		a.add(subject{name: fmt.Sprint("a", i)})
 		b.addPod(fmt.Sprint("b", i))
 	}
@@ -958,7 +958,7 @@ func TestAffectedIsBounded(t *testing.T) {
 	if b.merge(a); !b.concerns(who, pods) || len(b.subjects)+len(b.pods) != 0 {
 		t.Error("not all subjects are affected")
 	}
-	if c := newAffectedSubjects(); !c.empty() {
+	if c := newAffectedSubjects(); !c.isEmpty() {
 		t.Error("a subject is affected by no change")
 	}
 }

@@ -245,7 +245,7 @@ func TestLocalTokensLeaveTheRest(t *testing.T) {
 			"key in the head": withOwnKey(t, stranger),
 			"a critical word": head(`{"alg":"RS256","kid":"k1","crit":["x"],"x":1}`) + "." + parts[1] + "." + parts[2],
 			"as an object":    `{"payload":"` + parts[1] + `","protected":"` + parts[0] + `","signature":"` + parts[2] + `"}`,
-			"long":            m.sign(claims(map[string]any{"x": strings.Repeat("x", maxLocalToken)})),
+			"long":            m.sign(claims(map[string]any{"x": strings.Repeat("x", tokenBytesLimit)})),
 			"opaque":          "opaque",
 		} {
 			if what == "as an object" {
@@ -383,16 +383,16 @@ func TestKeyRotation(t *testing.T) {
 		if n := g.counted(g.reads, keysDocument); n != 1 {
 			t.Errorf("fetched %d times", n)
 		}
-		time.Sleep(proveEvery)
+		time.Sleep(proofInterval)
 		g.shows("old", old, auth.Authenticated, 0)
 		g.shows("fresh", fresh, auth.Authenticated, 0)
 		g.registry.publish(next.public())
-		time.Sleep(proveEvery)
+		time.Sleep(proofInterval)
 		g.shows("withdrawn", old, auth.Refused, 1)
 		g.shows("fresh", fresh, auth.Authenticated, 0)
 		impostor := newMint(t, "k2", jose.ES256) // the same name, another key
 		g.registry.publish(impostor.public())
-		time.Sleep(proveEvery)
+		time.Sleep(proofInterval)
 		g.shows("replaced", fresh, auth.Refused, 1)
 		g.registry.publish(next.public(), impostor.public()) // two of one name are none
 		time.Sleep(auth.AllowedTTL)
@@ -464,7 +464,7 @@ func FuzzLocalTokens(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	keys := map[string]*jose.JSONWebKey{"k1": {Key: key.Public(), KeyID: "k1"}}
+	keys := keySet{issuer: testIssuer, keys: map[string]*jose.JSONWebKey{"k1": {Key: key.Public(), KeyID: "k1"}}}
 	l := &localTokens{audiences: []string{"api"}}
 	for _, head := range []string{`{"alg":"ES256","kid":"k1"}`, `{"alg":"none","kid":"k1"}`,
 		`{"alg":"HS256","kid":"k1"}`} {
@@ -476,8 +476,8 @@ func FuzzLocalTokens(f *testing.F) {
 			strings.Repeat("A", 86))
 	}
 	f.Fuzz(func(t *testing.T, token string) {
-		if taken := l.read(token, testIssuer, keys); taken != nil {
-			t.Errorf("%q was taken for %s", token, taken.who.Name())
+		if taken := l.verify(token, keys); taken != nil {
+			t.Errorf("%q was taken for %s", token, taken.user.Name())
 		}
 	})
 }

@@ -23,6 +23,13 @@ const (
 	reviewOfAccess = "access"
 )
 
+// What upstream says of a local decision, as metrics name it.
+const (
+	checkAgreed     = "agreed"
+	checkDenied     = "denied"
+	checkUnanswered = "error"
+)
+
 // NewMetrics makes the metrics and registers them; r may be nil. Counters whose labels are known
 // begin at 0: a counter that appears with its first count shows no increase, and so raises no
 // alert.
@@ -43,7 +50,7 @@ func NewMetrics(r prometheus.Registerer) *DecisionMetrics {
 			"Times that local decisions were disabled since the apiserver denied what was allowed locally.", "review"),
 	}
 	for _, review := range []string{reviewOfToken, reviewOfAccess} {
-		for _, result := range []string{checkAgreed, checkDenied, checkUnasked} {
+		for _, result := range []string{checkAgreed, checkDenied, checkUnanswered} {
 			m.spotChecks.WithLabelValues(review, result)
 		}
 		m.disagreements.WithLabelValues(review)

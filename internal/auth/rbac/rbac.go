@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
-	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 
@@ -12,15 +11,14 @@ import (
 	"spillway/internal/object"
 )
 
-// rbac is what subjects may do by the roles and bindings that upstream has, indexed by the subjects
-// of bindings. It decides as kube-apiserver's RBAC authorizer does, which is not a module that
-// could be imported; test/e2e/authorization holds it against a real one. Rules only ever add: what
-// is missing here can make it say no where upstream says yes, not the other way round.
+// rbac is what subjects may do by the roles and bindings that upstream has. It decides as
+// kube-apiserver's RBAC authorizer does; test/e2e/authorization compares the two. Rules only ever
+// add permissions: what is missing here can make it say no where upstream says yes, not the other
+// way round.
 //
-// A binding gives only a role that upstream had together with it at one moment
-// (tables.togetherLocked). The two are watched apart: without that condition, a user that is bound
-// to a role after the role was narrowed would for some seconds be allowed what the role gave
-// before.
+// A binding gives a role only if upstream had both at one moment (tables.togetherLocked). The two
+// are watched apart. Without that condition, a user that is bound to a role after the role was
+// narrowed would for some seconds be allowed what the role gave before.
 //
 // Guarded by the lock of its LocalAuthorizer.
 type rbac struct {
@@ -31,7 +29,7 @@ type rbac struct {
 
 // roleRef is a Role, or a ClusterRole if it has no namespace.
 type roleRef struct {
-	cluster         bool
+	isCluster       bool
 	namespace, name string
 }
 
@@ -39,13 +37,13 @@ type roleRef struct {
 // everywhere. A service account is a user by its name.
 type subject struct {
 	namespace string
-	group     bool
+	isGroup   bool
 	name      string
 }
 
 // key is that of the object.
 func (r roleRef) key() string {
-	if r.cluster {
+	if r.isCluster {
 		return r.name
 	}
 	return r.namespace + "/" + r.name
@@ -57,17 +55,17 @@ type role struct{ rules []rbacv1.PolicyRule }
 
 // binding is what is kept of a RoleBinding or a ClusterRoleBinding.
 type binding struct {
-	key        string // of the object
-	everywhere bool   // it is a ClusterRoleBinding
+	key          string // of the object
+	isEverywhere bool   // it is a ClusterRoleBinding
 
 	role     roleRef
 	subjects []subject
 }
 
-// existing is what is kept of an object of which only matters that it is there.
+// existing is what is kept of an object of which only its existence matters.
 type existing struct {
-	uid    string
-	ending bool // it is being deleted
+	uid      string
+	isEnding bool // it is being deleted
 }
 
 func newRBAC() *rbac {
@@ -77,8 +75,8 @@ func newRBAC() *rbac {
 	}
 }
 
-// allows reports that a rule allows it, of a role whose binding counts. It looks at what
-// kube-apiserver looks at: not at the user's id, extras, nor at selectors.
+// allows reports that a rule allows something, of a role that a binding gives for which counts is
+// true. It looks at what kube-apiserver looks at: not at the user's id, extras, nor at selectors.
 func (b *rbac) allows(who *auth.Identity, what *auth.Attributes, counts func(*binding) bool) bool {
 	if b.allowsIn("", who, what, counts) {
 		return true
@@ -92,7 +90,7 @@ func (b *rbac) allowsIn(namespace string, who *auth.Identity, what *auth.Attribu
 		return true
 	}
 	return who.AnyGroup(func(group string) bool {
-		return b.allowsSubject(subject{namespace: namespace, group: true, name: group}, what, counts)
+		return b.allowsSubject(subject{namespace: namespace, isGroup: true, name: group}, what, counts)
 	})
 }
 
@@ -166,12 +164,12 @@ func readBinding(o *object.Object) (any, error) {
 		return nil, err
 	}
 	namespace := strings.Clone(o.Namespace())
-	b := &binding{key: strings.Clone(o.Key), everywhere: namespace == ""}
+	b := &binding{key: strings.Clone(o.Key), isEverywhere: namespace == ""}
 	switch from.RoleRef.Kind {
 	case "Role":
 		b.role = roleRef{namespace: namespace, name: from.RoleRef.Name}
 	case "ClusterRole":
-		b.role = roleRef{cluster: true, name: from.RoleRef.Name}
+		b.role = roleRef{isCluster: true, name: from.RoleRef.Name}
 	}
 	for _, s := range from.Subjects {
 		if one, ok := subjectOf(s, namespace); ok {
@@ -187,7 +185,7 @@ func subjectOf(s rbacv1.Subject, namespace string) (subject, bool) {
 	case rbacv1.UserKind:
 		return subject{namespace: namespace, name: s.Name}, true
 	case rbacv1.GroupKind:
-		return subject{namespace: namespace, group: true, name: s.Name}, true
+		return subject{namespace: namespace, isGroup: true, name: s.Name}, true
 	case rbacv1.ServiceAccountKind:
 		home := s.Namespace
 		if home == "" {
@@ -209,7 +207,7 @@ func readExisting(o *object.Object) (any, error) {
 		DeletionTimestamp *string `json:"deletionTimestamp"`
 	}
 	err := json.Unmarshal(o.Metadata(), &meta)
-	return existing{uid: strings.Clone(string(o.UID)), ending: meta.DeletionTimestamp != nil}, err
+	return existing{uid: strings.Clone(string(o.UID)), isEnding: meta.DeletionTimestamp != nil}, err
 }
 
 // setRole takes another version of a role, nil for none.
@@ -258,24 +256,4 @@ type objectName struct{ namespace, name string }
 func splitKey(key string) objectName {
 	namespace, name, _ := strings.Cut(key, "/")
 	return objectName{namespace, name}
-}
-
-// togetherLocked is the last moment at which upstream is known to have had a binding and its role
-// as they are here, if that counts now: the older of the questions by which their tables were
-// proven, if both were here by then.
-//
-// Moments of this process are compared, not versions of two resources: an apiserver may keep the
-// two in two etcds (--etcd-servers-overrides), whose versions say nothing about each other, and
-// nothing upstream tells whether it does.
-func (s *tables) togetherLocked(b *binding) (at time.Time, held bool) {
-	bindings, roles := s.roleBindings, s.roles
-	if b.everywhere {
-		bindings = s.clusterBinds
-	}
-	if b.role.cluster {
-		roles = s.clusterRoles
-	}
-	asked := min(bindings.asked, roles.asked)
-	at, held = s.provenLocked(bindings, roles)
-	return at, held && bindings.heldLocked(b.key, asked) && roles.heldLocked(b.role.key(), asked)
 }

@@ -194,7 +194,7 @@ func TestRBACIndex(t *testing.T) {
 			if u.clusterBinds[name] = o; gone {
 				delete(u.clusterBinds, name)
 			}
-			tell(r.clusterBinds, &o.ObjectMeta, o, gone)
+			tell(r.clusterRoleBindings, &o.ObjectMeta, o, gone)
 		}
 	}
 	targets := []string{"/api/v1/pods", "/api/v1/namespaces/a/pods/x", "/api/v1/namespaces/b/pods?watch=1",
@@ -246,11 +246,11 @@ func FuzzRoleObjects(f *testing.F) {
 			if err != nil {
 				return
 			}
-			if err := table.Replace([]*object.Object{o}, 7); (err == nil) != table.whole {
-				t.Errorf("%s: whole %v, error %v", table.Resource(), table.whole, err)
+			if err := table.Replace([]*object.Object{o}, 7); (err == nil) != table.isWhole {
+				t.Errorf("%s: whole %v, error %v", table.Resource(), table.isWhole, err)
 			}
 			get := auth.Attributes{Verb: "get", Resource: "pods"}
-			if _, ok := r.access(auth.Digest{}, auth.ReviewRequest{Identity: reauthtest.Named("a"), Attributes: get}); ok {
+			if _, ok := r.decideAccess(auth.Digest{}, auth.ReviewRequest{Identity: reauthtest.Named("a"), Attributes: get}); ok {
 				t.Error("allowed without a proof")
 			}
 		}

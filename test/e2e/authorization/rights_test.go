@@ -97,7 +97,7 @@ func (w *world) watchRights(t *testing.T, sweep time.Duration,
 			return client.Follow(ctx, zap.NewNop(), table.Resource(), &eventFilter{table, &m.deaf, &m.withheldEvents, w.planted},
 				upstream.WithPromised(table.Through))
 		},
-		Through: func(ctx context.Context, r *object.Resource, from uint64) (last, reached uint64, err error) {
+		ProveThrough: func(ctx context.Context, r *object.Resource, from uint64) (last, reached uint64, err error) {
 			return probes.New(client, r).ProveThrough(ctx, from)
 		},
 		Reviewer: reviewer,
