@@ -267,7 +267,7 @@ func FuzzMeter(f *testing.F) {
 			if len(room) == 0 {
 				t.Fatal("there is no room for a byte")
 			}
-			if ahead := max(recordsAheadLimit, int(pieces.payloadLeft)); len(room) > ahead {
+			if ahead := max(recordsAheadBytes, int(pieces.payloadLeft)); len(room) > ahead {
 				t.Fatalf("%d bytes are read, %d are left of the record", len(room), pieces.payloadLeft)
 			}
 			n := copy(room, left)
