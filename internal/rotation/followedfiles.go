@@ -2,15 +2,16 @@ package rotation
 
 import (
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// FollowedFiles is the files that the process reloads when they change, of all that use them: the
-// transports of upstream, the listeners, and the verification of client certificates.
+// FollowedFiles are all files that the process reloads when they change: those of the transports,
+// of the listeners, and of the verification of client certificates.
 type FollowedFiles struct {
 	mu   sync.Mutex
-	from []func() []FileState
+	from []func() []FileState // for each user of files
 }
 
 // Add adds the states of some files.
@@ -36,7 +37,7 @@ func (f *FollowedFiles) States() []FileState {
 func (f *FollowedFiles) Ready() (detail string, err error) {
 	for _, s := range f.States() {
 		if s.Err != nil {
-			detail = "what was read at " + s.Since.UTC().Format("2006-01-02 15:04:05") + " is in use still: " + s.Err.Error()
+			detail = "what was read at " + s.Since.UTC().Format(time.DateTime) + " is in use still: " + s.Err.Error()
 			return detail, nil //nolint:nilerr // it is the detail
 		}
 	}
@@ -64,29 +65,29 @@ func NewCollector(f *FollowedFiles) prometheus.Collector {
 }
 
 // Describe implements prometheus.Collector.
-func (m *collector) Describe(out chan<- *prometheus.Desc) {
-	out <- m.changes
-	out <- m.refused
-	out <- m.expires
+func (c *collector) Describe(out chan<- *prometheus.Desc) {
+	out <- c.changes
+	out <- c.refused
+	out <- c.expires
 }
 
 // Collect implements prometheus.Collector.
-func (m *collector) Collect(out chan<- prometheus.Metric) {
+func (c *collector) Collect(out chan<- prometheus.Metric) {
 	type series struct{ file, use string }
-	seen := map[series]bool{} // two identities may have a file in common
-	for _, s := range m.files.States() {
-		if seen[series{s.File, s.Use}] {
+	collected := map[series]bool{} // two identities may have a file in common
+	for _, s := range c.files.States() {
+		if collected[series{s.File, s.Use}] {
 			continue
 		}
-		seen[series{s.File, s.Use}] = true
+		collected[series{s.File, s.Use}] = true
 		refused := 0.0
 		if s.Err != nil {
 			refused = 1
 		}
-		out <- prometheus.MustNewConstMetric(m.changes, prometheus.CounterValue, float64(s.Changes), s.File, s.Use)
-		out <- prometheus.MustNewConstMetric(m.refused, prometheus.GaugeValue, refused, s.File, s.Use)
+		out <- prometheus.MustNewConstMetric(c.changes, prometheus.CounterValue, float64(s.Changes), s.File, s.Use)
+		out <- prometheus.MustNewConstMetric(c.refused, prometheus.GaugeValue, refused, s.File, s.Use)
 		if !s.Expires.IsZero() {
-			out <- prometheus.MustNewConstMetric(m.expires, prometheus.GaugeValue, float64(s.Expires.Unix()), s.File, s.Use)
+			out <- prometheus.MustNewConstMetric(c.expires, prometheus.GaugeValue, float64(s.Expires.Unix()), s.File, s.Use)
 		}
 	}
 }
