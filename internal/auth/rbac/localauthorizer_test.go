@@ -371,9 +371,9 @@ func (g *guard) grant(namespace, name string, who rbacv1.Subject, rules ...rbacv
 // decide authorizes a request, and returns the decision and the number of access reviews it took.
 func (g *guard) decide(who *auth.Identity, target string) (auth.Decision, int) {
 	g.patrol.T.Helper()
-	_, before := g.Asked()
+	_, before := g.CountReviews()
 	d := g.authz.Authorize(context.Background(), who, reauthtest.Wants(g.patrol.T, target))
-	_, after := g.Asked()
+	_, after := g.CountReviews()
 	return d, after - before
 }
 
@@ -749,7 +749,7 @@ func TestLocalRBACChecksAreBounded(t *testing.T) {
 		g.draws(checkedShare)
 		g.by(reauthtest.Bob, "/api/v1/pods", auth.Allowed, 0)
 		time.Sleep(time.Second)
-		if _, n := g.Asked(); n != 0 {
+		if _, n := g.CountReviews(); n != 0 {
 			t.Errorf("%d reviews", n)
 		}
 		g.checkEverything()
@@ -761,10 +761,10 @@ func TestLocalRBACChecksAreBounded(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		_, before := g.Asked()
+		_, before := g.CountReviews()
 		began := time.Now()
 		g.decide(reauthtest.Bob, "/api/v1/pods?watch=1")
-		if _, n := g.Asked(); time.Since(began) != time.Second || n == before {
+		if _, n := g.CountReviews(); time.Since(began) != time.Second || n == before {
 			t.Errorf("decided after %v by %d reviews", time.Since(began), n-before)
 		}
 	})
@@ -791,7 +791,7 @@ func TestChangesAreChecked(t *testing.T) {
 		time.Sleep(time.Minute)
 		lose := func(l *reauthtest.Live, name string, f func()) {
 			t.Helper()
-			_, before := g.Asked()
+			_, before := g.CountReviews()
 			left := time.Now()
 			g.Change(func() { g.Denied[name] = true })
 			f()
@@ -800,7 +800,7 @@ func TestChangesAreChecked(t *testing.T) {
 			if _, at := l.Ended(); at.Sub(left) > 50*time.Millisecond {
 				t.Errorf("%s: it took %v", name, at.Sub(left))
 			}
-			if _, n := g.Asked(); n-before != 1 {
+			if _, n := g.CountReviews(); n-before != 1 {
 				t.Errorf("%s: %d reviews", name, n-before)
 			}
 			time.Sleep(time.Minute)
@@ -809,14 +809,14 @@ func TestChangesAreChecked(t *testing.T) {
 		lose(daves, "dave nodes", func() {
 			g.put("clusterroles", &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "nodes"}})
 		})
-		_, before := g.Asked()
+		_, before := g.CountReviews()
 		g.put("rolebindings", &rbacv1.RoleBinding{ // a label changes nothing
 			ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "configmaps", Labels: map[string]string{"a": "b"}},
 			Subjects:   []rbacv1.Subject{user("carol")}, RoleRef: rbacv1.RoleRef{Kind: "Role", Name: "configmaps"},
 		})
 		g.grant("c1", "more", user("carol"), reads("pods"))
 		time.Sleep(time.Minute)
-		if _, n := g.Asked(); n != before {
+		if _, n := g.CountReviews(); n != before {
 			t.Errorf("%d reviews for nothing", n-before)
 		}
 		g.patrol.Expect(carols, true, "")
@@ -858,12 +858,12 @@ func TestBurstOfChanges(t *testing.T) {
 			g.grant("", fmt.Sprint("role-", i), user("alice"), reads("pods"))
 		}
 		time.Sleep(time.Minute)
-		_, before := g.Asked()
+		_, before := g.CountReviews()
 		for i := range 100 {
 			g.remove("clusterrolebindings", fmt.Sprint("role-", i))
 		}
 		time.Sleep(time.Minute)
-		if _, n := g.Asked(); n-before < 3 || n-before > 6 {
+		if _, n := g.CountReviews(); n-before < 3 || n-before > 6 {
 			t.Errorf("%d reviews", n-before)
 		}
 		g.patrol.Expect(alices, true, "")

@@ -139,9 +139,9 @@ func onMint(t *testing.T, kept TokenMode, test func(g *guard, m *tokenSigner)) {
 // shows checks what becomes of a token, and how many reviews that took.
 func (g *guard) shows(what, token string, want auth.Outcome, reviews int) auth.Result {
 	g.patrol.T.Helper()
-	before, _ := g.Asked()
+	before, _ := g.CountReviews()
 	result := g.authn.Authenticate(context.Background(), reauthtest.WithToken(token))
-	after, _ := g.Asked()
+	after, _ := g.CountReviews()
 	if result.Outcome != want || after-before != reviews {
 		g.patrol.T.Errorf("%s: %s by %d reviews, want %s by %d", what, result.Outcome, after-before, want, reviews)
 	}
@@ -314,7 +314,7 @@ func TestLocalTokensEnd(t *testing.T) {
 		g.shows("short", short, auth.Authenticated, 0)
 		g.patrol.Expect(stream, true, "")
 		g.patrol.Expect(other, true, "")
-		if tokens, _ := g.Asked(); tokens != 0 {
+		if tokens, _ := g.CountReviews(); tokens != 0 {
 			t.Errorf("%d reviews", tokens)
 		}
 		time.Sleep(1500 * time.Millisecond)
@@ -354,11 +354,11 @@ func TestLocalTokensAreRenewed(t *testing.T) {
 		stream, _ := g.patrol.Watch(reauthtest.WithToken(m.sign(claims(nil))), "namespaces/c1/configmaps")
 		time.Sleep(10 * time.Minute)
 		g.patrol.Expect(stream, true, "")
-		if tokens, accesses := g.Asked(); tokens != 0 || accesses != 0 {
+		if tokens, accesses := g.CountReviews(); tokens != 0 || accesses != 0 {
 			t.Errorf("%d token reviews, %d access reviews", tokens, accesses)
 		}
-		if len(stream.Told()) != 0 {
-			t.Errorf("it received %q", stream.Told())
+		if len(stream.Calls()) != 0 {
+			t.Errorf("it received %q", stream.Calls())
 		}
 		for check, sweep := range map[string]time.Duration{"credential": reauth.MinSweep / 2, "permission": reauth.MinSweep} {
 			n := int(g.metric("spillway_reauthorizations_total", check, string(auth.Allowed)))

@@ -22,7 +22,7 @@ type check struct {
 	// The schedule's.
 	who       *auth.Identity // that the credential proves, or that has the permission
 	permits   map[*Lease]struct{}
-	ends      time.Time // when the credential ends, by the clock that runs; zero: by its own words it does not
+	ends      time.Time // when the credential ends, by the monotonic clock; zero: by its own words it does not
 	confirmed time.Time // when the last review that agreed was sent
 	next      time.Time // when to send the next review
 	planned   time.Time // what confirmed was when next was set
@@ -123,9 +123,9 @@ var Ends = []End{EndCredentialExpired, EndUnauthenticated, EndForbidden, EndRevi
 // time, in the order in which things happened, and must not block. What was under way when a Lease
 // was released may still arrive.
 type ReviewedStream interface {
-	// Pause keeps the stream from sending anything: it is time to know again whether it may, and
-	// upstream did not answer. It stays open, so that an apiserver that is away for a while
-	// costs no client a new list.
+	// Pause keeps the stream from sending anything: what allows it is too old, and upstream did not
+	// answer. It stays open, so that an API server that is unreachable for a while costs no client a
+	// new list.
 	Pause()
 	// Resume ends Pause: upstream said that it still may.
 	Resume()
@@ -140,6 +140,6 @@ type Lease struct {
 
 	// Guarded by owner.mu.
 	credential, permission *check
-	holds                  int // of the two, held
+	holds                  int // how many of the two are held
 	over                   bool
 }

@@ -56,8 +56,8 @@ func TestClockJumpsDoNotChangeWhatWatchesRunBy(t *testing.T) {
 					}
 				}
 				p.Expect(stays, true, "")
-				if len(stays.Told()) != 0 {
-					t.Errorf("the watch whose right stays was sent %q", stays.Told())
+				if len(stays.Calls()) != 0 {
+					t.Errorf("the watch whose right stays was sent %q", stays.Calls())
 				}
 			})
 		})

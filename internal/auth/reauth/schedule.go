@@ -357,8 +357,8 @@ func (r *reviewSchedule) handleResult(c *check, f reviewResult, now time.Time) {
 	}
 }
 
-// fail plans a review that was not answered anew, and backs off: while upstream is away, few
-// reviews are sent.
+// fail plans a review that was not answered again, and backs off: while upstream is unreachable,
+// few reviews are sent.
 func (r *reviewSchedule) fail(c *check, now time.Time) {
 	if !now.Before(r.paused) {
 		r.pause = min(max(2*r.pause, minPause), maxPause)
