@@ -19,10 +19,10 @@ type Answer[A any] struct {
 type AnswerCache[A any] struct {
 	limit   int
 	entries map[Digest]*list.Element
-	order   *list.List // of *remembered[A], in the order of Note
+	order   *list.List // of *cacheEntry[A], in the order of Note
 }
 
-type remembered[A any] struct {
+type cacheEntry[A any] struct {
 	key   Digest
 	until time.Time
 	Answer[A]
@@ -39,7 +39,7 @@ func (m *AnswerCache[A]) Recall(key Digest, now time.Time) (Answer[A], bool) {
 	if !ok {
 		return Answer[A]{}, false
 	}
-	r := e.Value.(*remembered[A])
+	r := e.Value.(*cacheEntry[A])
 	if !now.Before(r.until) {
 		m.remove(e)
 		return Answer[A]{}, false
@@ -54,12 +54,12 @@ func (m *AnswerCache[A]) Note(key Digest, a Answer[A], until, now time.Time) {
 		return
 	}
 	for front := m.order.Front(); front != nil; front = m.order.Front() {
-		if len(m.entries) < m.limit && now.Before(front.Value.(*remembered[A]).until) {
+		if len(m.entries) < m.limit && now.Before(front.Value.(*cacheEntry[A]).until) {
 			break
 		}
 		m.remove(front)
 	}
-	m.entries[key] = m.order.PushBack(&remembered[A]{key, until, a})
+	m.entries[key] = m.order.PushBack(&cacheEntry[A]{key, until, a})
 }
 
 // Forget drops an answer.
@@ -70,6 +70,6 @@ func (m *AnswerCache[A]) Forget(key Digest) {
 }
 
 func (m *AnswerCache[A]) remove(e *list.Element) {
-	delete(m.entries, e.Value.(*remembered[A]).key)
+	delete(m.entries, e.Value.(*cacheEntry[A]).key)
 	m.order.Remove(e)
 }

@@ -14,11 +14,11 @@ func (r *LocalAuthorizer) clusterRoleChanged(key string, before, after any) {
 // rulesChanged notes a change of what a role allows. By a new role, its subjects lose nothing.
 func (r *LocalAuthorizer) rulesChanged(ref roleRef, before, after any) {
 	now, _ := after.(*role)
-	r.rbac.setRole(ref, now)
+	r.index.setRole(ref, now)
 	if before == nil {
 		return
 	}
-	for b := range r.rbac.bound[ref] {
+	for b := range r.index.bound[ref] {
 		r.affectLocked(b.subjects...)
 	}
 }
@@ -28,7 +28,7 @@ func (r *LocalAuthorizer) rulesChanged(ref roleRef, before, after any) {
 func (r *LocalAuthorizer) bindingChanged(_ string, before, after any) {
 	was, _ := before.(*binding)
 	is, _ := after.(*binding)
-	r.rbac.setBinding(was, is)
+	r.index.setBinding(was, is)
 	if was != nil {
 		r.affectLocked(was.subjects...)
 	}
@@ -45,15 +45,15 @@ func (r *LocalAuthorizer) accountChanged(key string, before, after any) {
 // podChanged notes a change of a pod.
 func (r *LocalAuthorizer) podChanged(_ string, before, after any) {
 	if isGone(before, after) {
-		r.pending.addPod(before.(existing).uid)
+		r.pending.addPod(before.(presence).uid)
 		r.notify()
 	}
 }
 
 // isGone reports that an object that was there exists no more, or as another one.
 func isGone(before, after any) bool {
-	was, there := before.(existing)
-	is, still := after.(existing)
+	was, there := before.(presence)
+	is, still := after.(presence)
 	return there && !(still && is.uid == was.uid)
 }
 

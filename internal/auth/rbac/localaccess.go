@@ -25,7 +25,7 @@ func (r *LocalAuthorizer) decideAccess(_ auth.Digest, q auth.ReviewRequest) (aut
 	defer r.mu.RUnlock()
 	_, isProven := r.provenLocked(r.rbacTables()...)
 	var at time.Time
-	if !isProven || !r.rbac.allows(q.Identity, &q.Attributes, func(b *binding) (ok bool) {
+	if !isProven || !r.index.allows(q.Identity, &q.Attributes, func(b *binding) (ok bool) {
 		at, ok = r.togetherLocked(b)
 		return ok
 	}) {
@@ -39,7 +39,7 @@ func (r *LocalAuthorizer) decideAccess(_ auth.Digest, q auth.ReviewRequest) (aut
 func (r *LocalAuthorizer) awaitsProof(q auth.ReviewRequest) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	return r.rbac.allows(q.Identity, &q.Attributes, func(b *binding) bool {
+	return r.index.allows(q.Identity, &q.Attributes, func(b *binding) bool {
 		_, ok := r.togetherLocked(b)
 		return !ok
 	})

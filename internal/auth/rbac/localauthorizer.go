@@ -83,7 +83,7 @@ type LocalAuthorizer struct {
 
 	tables
 	// Guarded by the lock of the tables.
-	rbac    *rbac
+	index   *ruleIndex
 	keys    keySet            // empty without Tokens
 	pending *affectedSubjects // since the last check
 }
@@ -115,7 +115,7 @@ func NewLocalAuthorizer(o LocalAuthorizerOptions) *LocalAuthorizer {
 		o.Metrics = NewMetrics(nil)
 	}
 	r := &LocalAuthorizer{
-		opts: o, log: o.Log, rbac: newRBAC(), pending: newAffectedSubjects(),
+		opts: o, log: o.Log, index: newRuleIndex(), pending: newAffectedSubjects(),
 		wakeCh: make(chan struct{}, 1), jobs: make(chan func(context.Context), waitingChecksLimit),
 		tables: tables{clock: o.Clock, metrics: o.Metrics, proveThrough: o.ProveThrough},
 	}
@@ -128,10 +128,10 @@ func NewLocalAuthorizer(o LocalAuthorizerOptions) *LocalAuthorizer {
 	for _, t := range r.rbacTables() {
 		t.needsProof, t.proveSooner = o.RBAC, make(chan struct{}, 1)
 	}
-	r.accounts = newTable(all, coreResource("serviceaccounts", "ServiceAccount"), readExisting, r.accountChanged)
+	r.accounts = newTable(all, coreResource("serviceaccounts", "ServiceAccount"), readPresence, r.accountChanged)
 	r.accounts.needsProof = o.Tokens != TokensNone
 	if o.Tokens == TokensPods {
-		r.pods = newTable(all, coreResource("pods", "Pod"), readExisting, r.podChanged)
+		r.pods = newTable(all, coreResource("pods", "Pod"), readPresence, r.podChanged)
 		r.pods.needsProof = true
 	}
 	return r

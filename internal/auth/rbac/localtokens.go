@@ -132,7 +132,7 @@ func (r *LocalAuthorizer) existsSince(t *accountToken) (time.Time, bool) {
 	}
 	at, ok := r.provenLocked(deciding...)
 	exists := func(table *PermissionTable, name, uid string) bool {
-		found, ok := table.entries[t.account.namespace+"/"+name].fact.(existing)
+		found, ok := table.entries[t.account.namespace+"/"+name].fact.(presence)
 		return ok && found.uid == uid && !found.isEnding
 	}
 	return at, ok && exists(r.accounts, t.account.name, t.accountUID) && (t.pod == "" || exists(r.pods, t.pod, t.podUID))

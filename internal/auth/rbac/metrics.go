@@ -47,7 +47,7 @@ func NewMetrics(r prometheus.Registerer) *DecisionMetrics {
 		spotChecks: on.CounterVec("spillway_local_decision_checks_total",
 			"Local decisions that were compared with a review by the apiserver, by result.", "review", "result"),
 		disagreements: on.CounterVec("spillway_local_decision_disagreements_total",
-			"Times that local decisions were disabled since the apiserver denied what was allowed locally.", "review"),
+			"Times that local decisions were disabled because the apiserver denied what was allowed locally.", "review"),
 	}
 	for _, review := range []string{reviewOfToken, reviewOfAccess} {
 		for _, result := range []string{checkAgreed, checkDenied, checkUnanswered} {

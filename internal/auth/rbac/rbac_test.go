@@ -206,7 +206,7 @@ func TestRBACIndex(t *testing.T) {
 			who := reauthtest.Named(pick("x", "y", "w", "system:serviceaccount:a:x", "system:serviceaccount:b:y"),
 				some("x", "y", "w")...)
 			what := reauthtest.Wants(t, pick(targets...))
-			ours, theirs := r.rbac.allows(who, &what, func(*binding) bool { return true }), u.allows(who, &what)
+			ours, theirs := r.index.allows(who, &what, func(*binding) bool { return true }), u.allows(who, &what)
 			if questions++; ours {
 				yes++
 			}
@@ -224,7 +224,7 @@ func TestRBACIndex(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := len(r.rbac.rules) + len(r.rbac.bindings) + len(r.rbac.bound); n != 0 {
+	if n := len(r.index.rules) + len(r.index.bindings) + len(r.index.bound); n != 0 {
 		t.Errorf("%d entries are left", n)
 	}
 }
