@@ -31,7 +31,7 @@ import (
 	"spillway/internal/object"
 )
 
-// TokenMode says which service accounts' tokens may be found good without asking upstream.
+// TokenMode says which service accounts' tokens may be found valid without a review.
 type TokenMode string
 
 // The choices.
@@ -78,7 +78,7 @@ type LocalAuthorizer struct {
 	// Static after construction.
 	opts   LocalAuthorizerOptions
 	log    *zap.Logger
-	wakeCh chan struct{}              // holds one: a subject is affected
+	wakeCh chan struct{}              // holds one: pending has grown
 	jobs   chan func(context.Context) // checks that wait for their turn
 
 	tables
