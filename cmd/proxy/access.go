@@ -99,8 +99,8 @@ func newReviewMetrics(r prometheus.Registerer, denied func() float64) {
 }
 
 // newAccess makes it. Reviews go upstream under own; bare is without credentials.
-func newAccess(client *upstream.Client, own, bare http.RoundTripper, followed *rotation.Followed, o *config.Settings,
-	registry prometheus.Registerer, log *zap.Logger) (*access, error) {
+func newAccess(client *upstream.Client, own, bare http.RoundTripper, followed *rotation.FollowedFiles,
+	o *config.Settings, registry prometheus.Registerer, log *zap.Logger) (*access, error) {
 	if o.InsecureAllowAll {
 		return &access{}, nil
 	}
@@ -194,8 +194,8 @@ func (a *access) reauthorizers() []*reauth.Reauthorizer {
 }
 
 // accessOf authenticates and authorizes clients that are not of the same pod.
-func accessOf(reviewer *auth.Reviewer, rights *rbac.LocalAuthorizer, followed *rotation.Followed, o *config.Settings,
-	metrics *accessMetrics, log *zap.Logger) (*serve.Access, error) {
+func accessOf(reviewer *auth.Reviewer, rights *rbac.LocalAuthorizer, followed *rotation.FollowedFiles,
+	o *config.Settings, metrics *accessMetrics, log *zap.Logger) (*serve.Access, error) {
 	who := auth.AuthenticatorOptions{Reviewer: reviewer, Audiences: o.APIAudiences, Metrics: metrics.requests}
 	if rights != nil { // a nil *Rights would be a LocalDecider
 		who.Local = rights
@@ -268,7 +268,7 @@ func newRights(client *upstream.Client, reviewer *auth.Reviewer, o *config.Setti
 		Follow: func(ctx context.Context, t *rbac.PermissionTable) error {
 			return client.Follow(ctx, quiet, t.Resource(), t, upstream.WithPromised(t.Through))
 		},
-		Through: func(ctx context.Context, r *object.Resource, from uint64) (last, reached uint64, err error) {
+		ProveThrough: func(ctx context.Context, r *object.Resource, from uint64) (last, reached uint64, err error) {
 			return probes.New(client, r).ProveThrough(ctx, from)
 		},
 		RBAC: o.LocalRBAC, Tokens: kept, Reviewer: reviewer, Metrics: metrics, Log: log,

@@ -88,7 +88,7 @@ func TestFrontProxyIsDistinguishedFromClients(t *testing.T) {
 			t.Fatal(got.stderr)
 		}
 		metrics := newAccessMetrics(prometheus.NewRegistry())
-		made, err := accessOf(nil, nil, &rotation.Followed{}, got.options, metrics, zap.NewNop())
+		made, err := accessOf(nil, nil, &rotation.FollowedFiles{}, got.options, metrics, zap.NewNop())
 		if (err == nil) != (want == "") || err != nil && err.Error() != "--requestheader-client-ca-file="+front+": "+want {
 			t.Errorf("%s: %v, %v; want %q", name, made, err, want)
 		}

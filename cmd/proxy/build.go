@@ -61,7 +61,7 @@ type process struct {
 	// of operators
 	clock    *watchdog.Monitor // of the loops of all parts
 	registry *prometheus.Registry
-	followed *rotation.Followed
+	followed *rotation.FollowedFiles
 	checks   *health.Checks
 	guard    *memory.Guard // nil: there is no limit
 	reporter *status.Reporter
@@ -143,7 +143,7 @@ func (p *process) buildMirrors(context.Context) error {
 	p.mirrors = mirror.NewSet(p.life.stop, p.client, mirrorOptions(p.o, p.clock), p.log)
 	p.registry = admin.NewRegistry()
 	p.registry.MustRegister(mirror.NewCollector(p.mirrors), logging.NewCollector(p.sink), watchdog.NewCollector(p.clock))
-	p.followed = &rotation.Followed{}
+	p.followed = &rotation.FollowedFiles{}
 	p.followed.Add(p.transports.Files)
 	p.registry.MustRegister(rotation.NewCollector(p.followed))
 	return nil

@@ -20,7 +20,7 @@ func newForwarder(transports *transport.Factory, base *url.URL, own, bare http.R
 	o *config.Settings, registry prometheus.Registerer,
 	log *zap.Logger) (*passthrough.Forwarder, error) {
 	opts := passthrough.ForwarderOptions{
-		Base: base, IsClaimed: frontProxy(o).Reads, NeverAs: o.ImpersonateDenyGroups, Limiter: limiter,
+		Base: base, IsClaimed: frontProxy(o).ReadsHeader, NeverAs: o.ImpersonateDenyGroups, Limiter: limiter,
 		StallTimeout: o.StallTimeout, Metrics: passthrough.NewForwardMetrics(registry), Log: log,
 	}
 	var err error

@@ -65,8 +65,8 @@ func (s *listenerSet) close() {
 }
 
 // secureListeners is how those with TLS are served; nil if there are none.
-func secureListeners(o *config.Settings, access *access, pod *podFiles, followed *rotation.Followed, log *zap.Logger) (
-	*tls.Config, error) {
+func secureListeners(o *config.Settings, access *access, pod *podFiles, followed *rotation.FollowedFiles,
+	log *zap.Logger) (*tls.Config, error) {
 	if o.ListenTLS == "" && !o.MetricsTLS {
 		return nil, nil
 	}
@@ -86,7 +86,7 @@ func secureListeners(o *config.Settings, access *access, pod *podFiles, followed
 		followed.Add(states)
 	}
 	if access.tls != nil && pod == nil { // a pod's clients bring tokens
-		listen.RequestCertificates(secure, access.tls.Authenticator.Certificates)
+		listen.RequestCertificates(secure, access.tls.Authenticator.ClientCAs)
 	}
 	return secure, nil
 }

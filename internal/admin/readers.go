@@ -1,12 +1,6 @@
 package admin
 
 import (
-	"crypto/hmac"
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/binary"
-	"hash"
-	"io"
 	"maps"
 	"net/http"
 	"slices"
@@ -30,43 +24,32 @@ const (
 //
 // The status page and profiles are not read that way: they name users, and hold what may be secret.
 type metricsReaders struct {
-	key [sha256.Size]byte
+	hasher *auth.Hasher
 
 	mu      sync.Mutex
 	allowed *auth.AnswerCache[struct{}]
 }
 
 func newMetricsReaders() *metricsReaders {
-	m := &metricsReaders{allowed: auth.NewAnswerCache[struct{}](rememberedReadersLimit)}
-	_, _ = rand.Read(m.key[:]) // never fails: it ends the process instead
-	return m
+	return &metricsReaders{hasher: auth.NewHasher(), allowed: auth.NewAnswerCache[struct{}](rememberedReadersLimit)}
 }
 
 // digest is equal for requests with the same credentials: it covers all headers that authentication
 // reads, and the client's certificates.
-func (m *metricsReaders) digest(a *auth.Authenticator, request auth.AuthnRequest) (d auth.Digest) {
-	mac := hmac.New(sha256.New, m.key[:])
+func (m *metricsReaders) digest(a *auth.Authenticator, request auth.AuthnRequest) auth.Digest {
+	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(request.Header)) {
-		if a.Reads(name) {
-			writePart(mac, name)
+		if a.ReadsHeader(name) {
+			parts = append(parts, name)
 			for _, value := range request.Header[name] {
-				writePart(mac, "="+value)
+				parts = append(parts, "="+value)
 			}
 		}
 	}
 	for _, certificate := range request.Peer {
-		writePart(mac, "#"+string(certificate.Raw))
+		parts = append(parts, "#"+string(certificate.Raw))
 	}
-	mac.Sum(d[:0])
-	return d
-}
-
-// writePart adds a text with its length, so that no two sequences of texts are the same bytes.
-func writePart(mac hash.Hash, text string) {
-	var length [8]byte
-	binary.BigEndian.PutUint64(length[:], uint64(len(text)))
-	mac.Write(length[:])
-	_, _ = io.WriteString(mac, text)
+	return m.hasher.Sum(parts...)
 }
 
 // isAllowed reports that upstream allowed the reader, and has not denied it since.
@@ -88,7 +71,7 @@ func (m *metricsReaders) note(reader auth.Digest, j judgement, now time.Time) {
 	default:
 		until := j.reviewed.Add(rememberedReaderTTL)
 		if end := j.expires; !end.IsZero() {
-			if end = auth.OnRunningClock(end, j.reviewed); end.Before(until) {
+			if end = auth.MonotonicEnd(end, j.reviewed); end.Before(until) {
 				until = end
 			}
 		}

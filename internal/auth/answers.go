@@ -13,32 +13,33 @@ type Answer[A any] struct {
 	At    time.Time
 }
 
-// AnswerCache keeps answers until they are too old, or too many: then the oldest go first. Not safe
-// for concurrent use.
+// AnswerCache keeps answers until they are too old, or too many: then the oldest go first. It has
+// no clock, because verdicts on certificates are also recalled for other moments than the present.
+// Not safe for concurrent use.
 type AnswerCache[A any] struct {
-	most    int
+	limit   int
 	entries map[Digest]*list.Element
-	order   *list.List // of *remembered[A], in the order of Note
+	order   *list.List // of *cacheEntry[A], in the order of Note
 }
 
-type remembered[A any] struct {
+type cacheEntry[A any] struct {
 	key   Digest
 	until time.Time
 	Answer[A]
 }
 
 // NewAnswerCache returns a cache of at most this many answers.
-func NewAnswerCache[A any](most int) *AnswerCache[A] {
-	return &AnswerCache[A]{most: most, entries: map[Digest]*list.Element{}, order: list.New()}
+func NewAnswerCache[A any](limit int) *AnswerCache[A] {
+	return &AnswerCache[A]{limit: limit, entries: map[Digest]*list.Element{}, order: list.New()}
 }
 
-// Recall returns an answer that counts now.
+// Recall returns the answer of a key, if it still counts.
 func (m *AnswerCache[A]) Recall(key Digest, now time.Time) (Answer[A], bool) {
 	e, ok := m.entries[key]
 	if !ok {
 		return Answer[A]{}, false
 	}
-	r := e.Value.(*remembered[A])
+	r := e.Value.(*cacheEntry[A])
 	if !now.Before(r.until) {
 		m.remove(e)
 		return Answer[A]{}, false
@@ -49,16 +50,16 @@ func (m *AnswerCache[A]) Recall(key Digest, now time.Time) (Answer[A], bool) {
 // Note keeps an answer until the given time.
 func (m *AnswerCache[A]) Note(key Digest, a Answer[A], until, now time.Time) {
 	m.Forget(key)
-	if !now.Before(until) || m.most <= 0 {
+	if !now.Before(until) || m.limit <= 0 {
 		return
 	}
 	for front := m.order.Front(); front != nil; front = m.order.Front() {
-		if len(m.entries) < m.most && now.Before(front.Value.(*remembered[A]).until) {
+		if len(m.entries) < m.limit && now.Before(front.Value.(*cacheEntry[A]).until) {
 			break
 		}
 		m.remove(front)
 	}
-	m.entries[key] = m.order.PushBack(&remembered[A]{key, until, a})
+	m.entries[key] = m.order.PushBack(&cacheEntry[A]{key, until, a})
 }
 
 // Forget drops an answer.
@@ -69,6 +70,6 @@ func (m *AnswerCache[A]) Forget(key Digest) {
 }
 
 func (m *AnswerCache[A]) remove(e *list.Element) {
-	delete(m.entries, e.Value.(*remembered[A]).key)
+	delete(m.entries, e.Value.(*cacheEntry[A]).key)
 	m.order.Remove(e)
 }

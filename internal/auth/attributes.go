@@ -2,12 +2,12 @@ package auth
 
 import "spillway/internal/requestinfo"
 
-// Attributes are what a request wants to do, as an authorizer sees it (W-22). Requests that differ
-// in nothing that an authorizer sees have equal Attributes: how long a watch lasts and where it
-// begins play no part.
+// Attributes are what a request wants to do, as an authorizer sees it (W-22). Requests that an
+// authorizer cannot tell apart have equal Attributes: how long a watch lasts and where it begins
+// play no part.
 type Attributes struct {
 	Verb string
-	// Path is set for what is no resource, such as /version, and nothing below it then.
+	// Path is set for what is no resource, such as /version. The fields below it are empty then.
 	Path string
 
 	Group, Version, Resource, Subresource string
@@ -16,9 +16,8 @@ type Attributes struct {
 	FieldSelector, LabelSelector string
 }
 
-// AttributesOf reads a request as kube-apiserver does. path is as it was sent, percent escapes and
-// all; so is query. It reports false for what upstream does not get as far as asking its authorizer
-// about.
+// AttributesOf reads a request as kube-apiserver does. path and query are as they were sent, with
+// percent escapes. It reports false for a request that upstream refuses ahead of its authorizer.
 func AttributesOf(method, path, query string) (Attributes, bool) {
 	info, err := requestinfo.Read(method, path, query)
 	switch {
@@ -35,8 +34,7 @@ func AttributesOf(method, path, query string) (Attributes, bool) {
 }
 
 // digest names the question whether an identity may do this.
-func (a *Attributes) digest(h *hasher, who Digest) Digest {
-	return h.sum("attributes", string(who[:]), a.Verb, a.Path, a.Group, a.Version, a.Resource, a.Subresource, a.Namespace,
-		a.Name,
-		a.FieldSelector, a.LabelSelector)
+func (a *Attributes) digest(h *Hasher, who Digest) Digest {
+	return h.Sum("attributes", string(who[:]), a.Verb, a.Path, a.Group, a.Version, a.Resource, a.Subresource,
+		a.Namespace, a.Name, a.FieldSelector, a.LabelSelector)
 }

@@ -33,224 +33,205 @@ type AuthenticatorOptions struct {
 	Metrics *Metrics           // nil: nothing is registered
 }
 
-// Authenticator finds out which identity sends a request, in kube-apiserver's order: a front
-// proxy's word, a client certificate, a bearer token; the first that is good counts, whatever the
-// others are. It looks at one request and knows nothing of the one before it.
-//
-// A token in a WebSocket's subprotocol is not looked at: such a request passes through anyway.
-type Authenticator struct {
-	opts    AuthenticatorOptions
-	hasher  *hasher
-	tokens  *tokens
-	clock   clock.PassiveClock
-	metrics *Metrics
-}
-
 const (
 	defaultTokens       = 16 << 10
 	defaultTokenReviews = 64
 )
 
+// Authenticator finds out which identity sends a request, in kube-apiserver's order: a front
+// proxy's word, a client certificate, a bearer token. The first that is valid counts, whatever the
+// others are. It looks at one request and knows nothing of earlier ones.
+//
+// A token in a WebSocket's subprotocol is not looked at: such a request passes through anyway.
+type Authenticator struct {
+	opts   AuthenticatorOptions
+	hasher *Hasher
+	tokens *tokens
+}
+
 // NewAuthenticator returns an Authenticator. It has no goroutines of its own.
 func NewAuthenticator(o AuthenticatorOptions) *Authenticator {
 	o.Clock = cmp.Or(o.Clock, clock.PassiveClock(clock.RealClock{}))
+	o.MaxTokens, o.MaxReviews = cmp.Or(o.MaxTokens, defaultTokens), cmp.Or(o.MaxReviews, defaultTokenReviews)
 	if o.Metrics == nil {
 		o.Metrics = NewMetrics(nil)
 	}
-	b := bounds{remembered: cmp.Or(o.MaxTokens, defaultTokens), underWay: cmp.Or(o.MaxReviews, defaultTokenReviews)}
-	a := &Authenticator{opts: o, hasher: newHasher(), tokens: newTokens(o.Reviewer, o.Audiences, b, o.Clock),
-		clock: o.Clock, metrics: o.Metrics}
-	a.tokens.reviews.count = o.Metrics.answers(reviewOfToken)
-	if o.Local != nil && len(o.Audiences) > 0 {
-		a.tokens.reviews.local = o.Local.Tokens(a.tokens.audiences, b.remembered, a.tokens.reviews.review)
-	}
-	return a
+	hasher := NewHasher()
+	return &Authenticator{opts: o, hasher: hasher, tokens: newTokens(o, hasher)}
 }
 
-// Reads reports that a header, by its canonical key, is read for the identity of a request:
+// ReadsHeader reports that a header, by its canonical key, is read for the identity of a request:
 // Authenticate needs no other. A request whose Connection header names one of them must not be
-// served at all, since a proxy on its way may have dropped it.
-func (a *Authenticator) Reads(name string) bool {
+// served at all, because a proxy on its way may have dropped it.
+func (a *Authenticator) ReadsHeader(name string) bool {
 	return strings.EqualFold(name, authorizationHeader) || hasPrefixFold(name, impersonatePrefix) ||
-		a.opts.FrontProxy != nil && a.opts.FrontProxy.Reads(name)
+		a.opts.FrontProxy != nil && a.opts.FrontProxy.ReadsHeader(name)
 }
 
-// Certificates are what a TLS listener tells its clients that their certificates may be signed by;
-// nil: it need not ask for any. Whether one is good is decided per request: the listener asks for
-// certificates and verifies none.
-func (a *Authenticator) Certificates() *x509.CertPool {
-	authorities := a.opts.authorities()
-	if len(authorities) == 0 {
+// ClientCAs are the authorities that a TLS listener names to its clients; nil: it need not request
+// certificates. The listener verifies none: each request is authenticated by the certificate.
+func (a *Authenticator) ClientCAs() *x509.CertPool {
+	var certificates []*x509.Certificate
+	if a.opts.ClientCA != nil {
+		certificates = append(certificates, a.opts.ClientCA.current()...)
+	}
+	if a.opts.FrontProxy != nil {
+		certificates = append(certificates, a.opts.FrontProxy.Authority.current()...)
+	}
+	if len(certificates) == 0 {
 		return nil
 	}
 	pool := x509.NewCertPool()
-	for _, authority := range authorities {
-		for _, c := range authority.current() {
-			pool.AddCert(c)
-		}
+	for _, c := range certificates {
+		pool.AddCert(c)
 	}
 	return pool
-}
-
-func (o *AuthenticatorOptions) authorities() []*Authority {
-	var all []*Authority
-	if o.ClientCA != nil {
-		all = append(all, o.ClientCA)
-	}
-	if o.FrontProxy != nil {
-		all = append(all, o.FrontProxy.Authority)
-	}
-	return all
 }
 
 // Authenticate finds out which identity sends a request. ctx ends the wait for upstream's answer to
 // another request with the same token.
 func (a *Authenticator) Authenticate(ctx context.Context, r AuthnRequest) Result {
 	result := a.authenticate(ctx, r)
-	result.Certificate = len(r.Peer) > 0
-	a.metrics.outcomes.WithLabelValues(string(result.Outcome)).Inc()
+	result.HasCertificate = len(r.Peer) > 0
+	a.opts.Metrics.outcomes.WithLabelValues(string(result.Outcome)).Inc()
 	return result
-}
-
-// Recall is the identity that upstream has lately found a request's bearer token to prove; nil:
-// that is not remembered. No review is sent, and nothing may be allowed for it: it tells users
-// apart.
-func (a *Authenticator) Recall(r AuthnRequest) *Identity {
-	token, ok := r.bearer()
-	if !ok {
-		return nil
-	}
-	said, _ := a.tokens.reviews.recall(a.tokens.key(token))
-	return said.Value.Who
 }
 
 func (a *Authenticator) authenticate(ctx context.Context, r AuthnRequest) Result {
 	if r.impersonates() {
-		return Result{Outcome: Impersonating, At: a.clock.Now()}
+		return Result{Outcome: Impersonating, At: a.opts.Clock.Now()}
 	}
-	result, refusal := a.byPeer(ctx, r)
-	if result.Outcome == Authenticated || result.Outcome == Unknown {
-		return result
+	byCertificate := a.authenticateCertificate(ctx, r)
+	if byCertificate.Outcome == Authenticated || byCertificate.Outcome == Unknown {
+		return byCertificate
 	}
-	if token, ok := r.bearer(); ok {
-		key := a.tokens.key(token)
-		result = a.byToken(token, key, a.tokens.reviews.answer(ctx, key, token))
-		if result.Outcome == Authenticated {
-			return result
-		}
-		refusal = errors.Join(refusal, result.Err)
-	} else if refusal != nil {
-		result.Outcome = Refused
+	token, ok := r.bearer()
+	if !ok {
+		return byCertificate
 	}
-	result.Err = refusal
-	return result
+	key := a.tokens.key(token)
+	byToken := tokenResult(key, token, a.tokens.reviews.answer(ctx, key, token))
+	if byToken.Outcome != Authenticated {
+		byToken.Err = errors.Join(byCertificate.Err, byToken.Err)
+	}
+	return byToken
 }
 
-// byPeer looks at the client's certificate. The error says why it proves nothing, if there is one.
-// The outcome is Unknown if that could not be found out in time.
-func (a *Authenticator) byPeer(ctx context.Context, r AuthnRequest) (Result, error) {
-	now := a.clock.Now()
-	peer := NewChain(r.Peer)
-	if peer.Empty() {
-		return Result{Outcome: Anonymous, At: now}, nil
+// authenticateCertificate authenticates by the client's certificate alone. The outcome is Unknown
+// if its verification had no turn in time, and Anonymous if there is none that proves anything.
+func (a *Authenticator) authenticateCertificate(ctx context.Context, r AuthnRequest) Result {
+	now := a.opts.Clock.Now()
+	chain := NewChain(r.Peer)
+	if chain.Empty() {
+		return Result{Outcome: Anonymous, At: now}
 	}
-	var refusals []error
-	var candidates []*Credential
+	var proofs []certificateProof
 	if p := a.opts.FrontProxy; p != nil {
-		candidates = append(candidates, &Credential{peer: peer, front: true, who: p.vouched(r.Header)})
+		proofs = append(proofs, certificateProof{chain: chain, isFrontProxy: true, named: p.userOf(r.Header)})
 	}
 	if a.opts.ClientCA != nil {
-		candidates = append(candidates, &Credential{peer: peer})
+		proofs = append(proofs, certificateProof{chain: chain})
 	}
-	for _, c := range candidates {
-		who, err := a.certified(ctx, flowcontrol.AddrFlow(r.From), c, now)
+	var refusals []error
+	for _, proof := range proofs {
+		user, err := a.verify(ctx, flowcontrol.AddrFlow(r.From), proof, now)
 		switch {
 		case errors.Is(err, ErrBusy):
-			return Result{Outcome: Unknown, At: now, Err: err}, err
-		case err == nil && who != nil:
-			c.who = who
-			return a.byCertificate(c, now), nil
+			return Result{Outcome: Unknown, At: now, Err: err}
+		case err != nil:
+			refusals = append(refusals, err)
+		case user != nil:
+			return Result{Outcome: Authenticated, Identity: user, Credential: a.credentialOf(proof, user), At: now}
 		}
-		refusals = append(refusals, err)
 	}
-	return Result{Outcome: Anonymous, At: now}, errors.Join(refusals...)
+	if len(refusals) == 0 {
+		return Result{Outcome: Anonymous, At: now}
+	}
+	return Result{Outcome: Refused, At: now, Err: errors.Join(refusals...)}
 }
 
-// Vouched reports that an authority vouches for a client's certificate now. from and ctx are as in
-// Authority.Verify. It names no user, and nothing may be allowed for it.
-func (a *Authenticator) Vouched(ctx context.Context, from netip.Addr, certificates []*x509.Certificate) bool {
-	peer, flow, now := NewChain(certificates), flowcontrol.AddrFlow(from), a.clock.Now()
-	if peer.Empty() {
-		return false
-	}
-	if p := a.opts.FrontProxy; p != nil && p.verify(ctx, flow, peer, now) == nil {
-		return true
-	}
-	return a.opts.ClientCA != nil && a.opts.ClientCA.Verify(ctx, flow, peer, now) == nil
-}
-
-// certified is the identity that a certificate proves; nil: none. from shares the turns.
-func (a *Authenticator) certified(ctx context.Context, from flowcontrol.Flow, c *Credential, now time.Time) (*Identity,
-	error) {
-	who, err := c.who, error(nil)
-	if c.front {
-		err = a.opts.FrontProxy.verify(ctx, from, c.peer, now)
-	} else if err = a.opts.ClientCA.Verify(ctx, from, c.peer, now); err == nil {
-		who, err = userOfCertificate(c.peer.leaf())
+// verify is the identity that a certificate proves at a moment; nil: none. flow shares the turns of
+// verifications.
+func (a *Authenticator) verify(ctx context.Context, flow flowcontrol.Flow, proof certificateProof, now time.Time) (
+	user *Identity, err error) {
+	if proof.isFrontProxy {
+		user, err = proof.named, a.opts.FrontProxy.verify(ctx, flow, proof.chain, now)
+	} else if err = a.opts.ClientCA.Verify(ctx, flow, proof.chain, now); err == nil {
+		user, err = userOfCertificate(proof.chain.leaf())
 	}
 	if err != nil {
-		return nil, certificateError(c.peer.leaf(), err)
+		return nil, certificateError(proof.chain.leaf(), err)
 	}
-	return who, nil
+	return user, nil
 }
 
-// byCertificate is the result for a verified certificate, whose user is in c.
-func (a *Authenticator) byCertificate(c *Credential, now time.Time) Result {
-	kind := "certificate"
-	if c.front {
-		kind = "front proxy"
+// credentialOf is the credential of a verified certificate.
+func (a *Authenticator) credentialOf(proof certificateProof, user *Identity) *Credential {
+	parts := []string{"certificate", string(proof.chain.digest[:])}
+	if proof.isFrontProxy { // one certificate vouches for many users
+		named := user.digest(a.hasher)
+		parts = []string{"front proxy", string(proof.chain.digest[:]), string(named[:])}
 	}
-	parts := []string{kind, string(c.peer.digest[:])}
-	if c.front { // one certificate vouches for many users
-		who := c.who.digest(a.hasher)
-		parts = append(parts, string(who[:]))
-	}
-	c.key = a.hasher.sum(parts...)
-	c.expires = c.peer.leaf().NotAfter
-	return Result{Outcome: Authenticated, Identity: c.who, Credential: c, At: now}
+	return &Credential{key: a.hasher.Sum(parts...), expires: proof.chain.leaf().NotAfter, proof: proof, user: user}
 }
 
-// byToken is the result for what upstream says of a token.
-func (a *Authenticator) byToken(token Secret, key Digest, said Answer[TokenVerdict]) Result {
+// tokenResult is the result of the review of a token.
+func tokenResult(key Digest, token Secret, review Answer[TokenVerdict]) Result {
+	verdict := review.Value
 	switch {
-	case said.Err != nil:
-		return Result{Outcome: Unknown, At: said.At, Err: said.Err}
-	case said.Value.Who == nil:
-		return Result{Outcome: Refused, At: said.At, Err: said.Value.Why}
+	case review.Err != nil:
+		return Result{Outcome: Unknown, At: review.At, Err: review.Err}
+	case verdict.Identity == nil:
+		return Result{Outcome: Refused, At: review.At, Err: verdict.Refusal}
 	}
-	c := NewCredential(key, token, said.Value.Expires)
-	return Result{Outcome: Authenticated, Identity: said.Value.Who, Credential: c, At: said.At}
+	c := NewCredential(key, token, verdict.Expires)
+	return Result{Outcome: Authenticated, Identity: verdict.Identity, Credential: c, At: review.At}
+}
+
+// IsVouchedFor reports that an authority vouches for a client's certificate now. from and ctx are
+// as in Authority.Verify. It names no user, and nothing may be allowed for it.
+func (a *Authenticator) IsVouchedFor(ctx context.Context, from netip.Addr, certificates []*x509.Certificate) bool {
+	chain, flow, now := NewChain(certificates), flowcontrol.AddrFlow(from), a.opts.Clock.Now()
+	if chain.Empty() {
+		return false
+	}
+	if p := a.opts.FrontProxy; p != nil && p.verify(ctx, flow, chain, now) == nil {
+		return true
+	}
+	return a.opts.ClientCA != nil && a.opts.ClientCA.Verify(ctx, flow, chain, now) == nil
 }
 
 // Renew proves a credential again, now. The outcome is Authenticated, Refused or Unknown.
 func (a *Authenticator) Renew(ctx context.Context, c *Credential) Result {
-	if !c.token.empty() {
-		return a.byToken(c.token, c.key, a.tokens.reviews.renew(ctx, c.key, c.token))
+	if !c.IsCertificate() {
+		return tokenResult(c.key, c.token, a.tokens.reviews.renew(ctx, c.key, c.token))
 	}
-	now := a.clock.Now()
-	who, err := a.certified(ctx, flowcontrol.UserFlow(c.who.Name()), c, now)
+	now := a.opts.Clock.Now()
+	user, err := a.verify(ctx, flowcontrol.UserFlow(c.user.Name()), c.proof, now)
 	switch {
 	case errors.Is(err, ErrBusy):
 		return Result{Outcome: Unknown, At: now, Err: err}
-	case err != nil || who == nil:
+	case err != nil || user == nil:
 		return Result{Outcome: Refused, At: now, Err: err}
 	}
-	return Result{Outcome: Authenticated, Identity: who, Credential: c, At: now}
+	return Result{Outcome: Authenticated, Identity: user, Credential: c, At: now}
 }
 
-// RecallKey is when upstream was last asked about the token of a key that it found good, and which
-// identity it proved, if that is remembered.
-func (a *Authenticator) RecallKey(key Digest) (at time.Time, who *Identity, ok bool) {
-	said, ok := a.tokens.reviews.recall(key)
-	return said.At, said.Value.Who, ok && said.Err == nil && said.Value.Who != nil
+// RecallIdentity is the identity that upstream has lately found a request's bearer token to prove;
+// nil: none is remembered. No review is sent, and nothing may be allowed for it: it distinguishes
+// users.
+func (a *Authenticator) RecallIdentity(r AuthnRequest) *Identity {
+	token, ok := r.bearer()
+	if !ok {
+		return nil
+	}
+	review, _ := a.tokens.reviews.recall(a.tokens.key(token))
+	return review.Value.Identity
+}
+
+// RecallToken is when a review last found the token of a key good, and which identity it proved, if
+// that is remembered.
+func (a *Authenticator) RecallToken(key Digest) (at time.Time, user *Identity, ok bool) {
+	review, ok := a.tokens.reviews.recall(key)
+	return review.At, review.Value.Identity, ok && review.Err == nil && review.Value.Identity != nil
 }

@@ -46,12 +46,12 @@ func TestTokens(t *testing.T) {
 	w.reviews.Know("t1", alice)
 	check("t1", good, 1)
 	w.reviews.Forget("t1")
-	w.clock.Step(AllowedFor - 1)
+	w.clock.Step(AllowedTTL - 1)
 	check("t1", good, 1)
 	w.clock.Step(1)
 	check("t1", "failure", 2)
 	w.reviews.Know("t1", alice)
-	w.clock.Step(DeniedFor - 1)
+	w.clock.Step(DeniedTTL - 1)
 	check("t1", "failure", 2)
 	w.clock.Step(1)
 	check("t1", good, 3)
@@ -81,7 +81,7 @@ func TestTokenEnds(t *testing.T) {
 	for i, c := range []struct {
 		step    time.Duration
 		reviews int
-	}{{0, 1}, {3999 * time.Millisecond, 1}, {time.Millisecond, 2}, {DeniedFor - 1, 2}, {1, 3}} {
+	}{{0, 1}, {3999 * time.Millisecond, 1}, {time.Millisecond, 2}, {DeniedTTL - 1, 2}, {1, 3}} {
 		w.clock.Step(c.step)
 		if r := a.Authenticate(w.ctx(), withToken(token)); r.Outcome != Authenticated {
 			t.Errorf("%d: got %q", i, seen(r))
@@ -138,7 +138,7 @@ func TestNotAuthenticated(t *testing.T) {
 	}
 	for _, code := range []int{401, 403, 404, 429, 500, 503} {
 		w.reviews.Fail(code)
-		w.clock.Step(DeniedFor)
+		w.clock.Step(DeniedTTL)
 		r := a.Authenticate(w.ctx(), withToken("t"))
 		var failure *NotReviewedError
 		if r.Outcome != Unknown || !errors.As(r.Err, &failure) || failure.Code != code ||
@@ -152,7 +152,7 @@ func TestNotAuthenticated(t *testing.T) {
 		t.Error("an apiserver that fails gets another request at once")
 	}
 	w.server.Down()
-	w.clock.Step(DeniedFor)
+	w.clock.Step(DeniedTTL)
 	if r := a.Authenticate(w.ctx(), withToken("t")); r.Outcome != Unknown || r.Err == nil {
 		t.Errorf("down: got %q, %v", seen(r), r.Err)
 	}
@@ -166,7 +166,7 @@ func TestUpstreamFails(t *testing.T) {
 	w.reviews.Know("t", alice)
 	a.Authenticate(w.ctx(), withToken("t"))
 	w.reviews.Fail(500)
-	w.clock.Step(AllowedFor - 1)
+	w.clock.Step(AllowedTTL - 1)
 	if r := a.Authenticate(w.ctx(), withToken("t")); r.Outcome != Authenticated {
 		t.Errorf("within its time: %q", seen(r))
 	}
@@ -201,7 +201,7 @@ func TestHerdOfOneToken(t *testing.T) {
 // Credentials are sent to the apiserver that is configured, wherever that points.
 func TestRedirectsAreNotFollowed(t *testing.T) {
 	w := newWorld(t)
-	w.server.Handle(tokenReviews, http.RedirectHandler("/elsewhere", http.StatusTemporaryRedirect))
+	w.server.Handle(tokenReviewsPath, http.RedirectHandler("/elsewhere", http.StatusTemporaryRedirect))
 	r := w.authenticator().Authenticate(w.ctx(), withToken("t"))
 	var failure *NotReviewedError
 	if !errors.As(r.Err, &failure) || failure.Code != http.StatusTemporaryRedirect {
@@ -219,7 +219,7 @@ func TestNoReview(t *testing.T) {
 	w := newWorld(t)
 	for _, body := range []string{"", "{", "null", "[]", `{"status":{"authenticated":"yes","user":{"username":"root"}}}`,
 		"<html>"} {
-		w.server.Handle(tokenReviews, http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+		w.server.Handle(tokenReviewsPath, http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
 			rw.WriteHeader(http.StatusCreated)
 			_, _ = rw.Write([]byte(body))
 		}))
@@ -295,7 +295,7 @@ func TestCertificates(t *testing.T) {
 			"failure", byToken},
 	} {
 		r := a.Authenticate(w.ctx(), AuthnRequest{Peer: c.peer})
-		if got := seen(r); got != c.want || !r.Certificate || (r.Err != nil) != (r.Outcome == Refused) {
+		if got := seen(r); got != c.want || !r.HasCertificate || (r.Err != nil) != (r.Outcome == Refused) {
 			t.Errorf("%s: got %q, want %q (%v)", c.name, got, c.want, r.Err)
 		}
 		both := withToken("t")
@@ -309,7 +309,7 @@ func TestCertificates(t *testing.T) {
 		!r.Credential.expires.Equal(later.Truncate(time.Second)) {
 		t.Errorf("got %+v until %v", r.Identity, r.Credential.expires)
 	}
-	if a.Certificates() == nil || w.authenticator().Certificates() != nil {
+	if a.ClientCAs() == nil || w.authenticator().ClientCAs() != nil {
 		t.Error("certificates are requested where none are wanted, or not where they are")
 	}
 }
@@ -369,11 +369,11 @@ func TestFrontProxy(t *testing.T) {
 		"X-Remote-Group": true, "X-Remote-Extra-Foo": true, "x-remote-extra-foo": true, "X-Remote-Extra": false,
 		"Accept": false, "X_Remote_User": false,
 	} {
-		if a.Reads(name) != want {
-			t.Errorf("Reads(%q) is %v", name, !want)
+		if a.ReadsHeader(name) != want {
+			t.Errorf("ReadsHeader(%q) is %v", name, !want)
 		}
 	}
-	if w.authenticator().Reads("X-Remote-User") {
+	if w.authenticator().ReadsHeader("X-Remote-User") {
 		t.Error("headers of a front proxy that there is not are read")
 	}
 }

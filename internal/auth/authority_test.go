@@ -47,19 +47,19 @@ func TestAuthorityReloads(t *testing.T) {
 		if err := os.WriteFile(name, raw, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		clock.Step(reloadEvery)
+		clock.Step(authorityReloadInterval)
 	}
 	check(true, false, 0)
 	replace(append([]byte("both, while clients change\n"), authtest.PEM(first.Cert, second.Cert)...))
 	check(true, true, 1)
 	replace([]byte("half a file"))
 	check(true, true, 2)
-	clock.Step(reloadEvery)
+	clock.Step(authorityReloadInterval)
 	check(true, true, 2)
 	if err := os.Remove(name); err != nil {
 		t.Fatal(err)
 	}
-	clock.Step(reloadEvery)
+	clock.Step(authorityReloadInterval)
 	check(true, true, 3)
 	replace(authtest.PEM(second.Cert))
 	check(false, true, 4)

@@ -4,14 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"strings"
 	"time"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 )
 
@@ -23,9 +17,8 @@ const (
 	Allowed Verdict = "allowed"
 	// Denied: upstream would answer with a 403, whose words Forbidden has.
 	Denied Verdict = "denied"
-	// Unreviewed: upstream did not say, or an authorizer of its own failed, in which case it would
-	// answer 500 with that one's words. Nothing is served; a request that can be passed through
-	// gets upstream's answer.
+	// Unreviewed: upstream did not answer, or an authorizer of its own failed, for which it would
+	// answer 500. Nothing is served; a request that can be passed through gets upstream's answer.
 	Unreviewed Verdict = "error"
 )
 
@@ -55,59 +48,48 @@ type AuthorizerOptions struct {
 	Metrics                *Metrics           // nil: nothing is registered
 }
 
-// Authorizer finds out whether an identity may do something, by SubjectAccessReview, and remembers
-// what upstream said for AllowedFor. What is remembered is the whole question, identity and
-// attributes: an authorizer may look at any part of them. What a LocalDecider allows needs no
-// review.
-type Authorizer struct {
-	hasher  *hasher
-	reviews *reviews[ReviewRequest, authorizationv1.SubjectAccessReviewStatus]
-	metrics *Metrics
-}
-
-// ErrNotText is why upstream is not asked a question: a review is JSON, and would ask it about
-// another user, or another object.
-var ErrNotText = errors.New("the user or the request has bytes that are no UTF-8, of which a review cannot ask")
-
-// isText reports that a review asks exactly this question.
-func (q ReviewRequest) isText() bool {
-	a := q.What
-	return q.Who.isText() &&
-		isText(a.Verb, a.Path, a.Group, a.Version, a.Resource, a.Subresource, a.Namespace, a.Name, a.FieldSelector,
-			a.LabelSelector)
-}
-
 const (
 	defaultAnswers       = 64 << 10
 	defaultAccessReviews = 128
 )
 
+// Authorizer finds out whether an identity may do something, by SubjectAccessReview, and remembers
+// the answer for AllowedTTL. An answer is remembered for the whole question, identity and
+// attributes: an authorizer may look at any part of them. What a LocalDecider allows needs no
+// review.
+type Authorizer struct {
+	hasher  *Hasher
+	reviews *reviews[ReviewRequest, AccessStatus]
+	metrics *Metrics
+}
+
+var (
+	// ErrNotText is why a question is not sent upstream: a review is JSON, and would ask about another
+	// user, or another object.
+	ErrNotText    = errors.New("the user or the request has bytes that are no UTF-8, of which a review cannot ask")
+	errAuthorizer = errors.New("an authorizer of upstream failed")
+)
+
 // NewAuthorizer returns an Authorizer. It has no goroutines of its own.
 func NewAuthorizer(o AuthorizerOptions) *Authorizer {
 	o.Clock = cmp.Or(o.Clock, clock.PassiveClock(clock.RealClock{}))
+	o.MaxAnswers, o.MaxReviews = cmp.Or(o.MaxAnswers, defaultAnswers), cmp.Or(o.MaxReviews, defaultAccessReviews)
 	if o.Metrics == nil {
 		o.Metrics = NewMetrics(nil)
 	}
-	b := bounds{remembered: cmp.Or(o.MaxAnswers, defaultAnswers),
-		underWay: cmp.Or(o.MaxReviews, defaultAccessReviews)}
-	b.each = max(1, b.underWay/2)
-	a := &Authorizer{hasher: newHasher(), metrics: o.Metrics}
-	a.reviews = newReviews[ReviewRequest, authorizationv1.SubjectAccessReviewStatus](b, o.Clock)
-	a.reviews.user = func(q ReviewRequest) string { return q.Who.name }
-	a.reviews.ask = func(ctx context.Context, q ReviewRequest) (authorizationv1.SubjectAccessReviewStatus, error) {
-		if !q.isText() {
-			return authorizationv1.SubjectAccessReviewStatus{}, ErrNotText
-		}
-		return o.Reviewer.access(ctx, q.spec())
-	}
-	a.reviews.good = func(s authorizationv1.SubjectAccessReviewStatus) bool { return VerdictOf(s) == Allowed }
-	a.reviews.until = func(said Answer[authorizationv1.SubjectAccessReviewStatus]) time.Time {
-		if said.Err != nil || VerdictOf(said.Value) == Unreviewed {
-			return said.At.Add(DeniedFor)
-		}
-		return said.At.Add(AllowedFor)
-	}
-	a.reviews.count = o.Metrics.answers(reviewOfAccess)
+	a := &Authorizer{hasher: NewHasher(), metrics: o.Metrics}
+	a.reviews = newReviews(reviewsOptions[ReviewRequest, AccessStatus]{
+		bounds: bounds{remembered: o.MaxAnswers, underWay: o.MaxReviews, each: max(1, o.MaxReviews/2)},
+		ask: func(ctx context.Context, q ReviewRequest) (AccessStatus, error) {
+			if !q.isText() {
+				return AccessStatus{}, ErrNotText
+			}
+			return o.Reviewer.access(ctx, q.spec())
+		},
+		isGood: func(s AccessStatus) bool { return VerdictOf(s) == Allowed }, until: accessUntil,
+		user:  func(q ReviewRequest) string { return q.Identity.name },
+		clock: o.Clock, count: o.Metrics.countAnswers(reviewOfAccess),
+	})
 	if o.Local != nil {
 		a.reviews.local = o.Local.Access(a.reviews.review)
 	}
@@ -115,9 +97,9 @@ func NewAuthorizer(o AuthorizerOptions) *Authorizer {
 }
 
 // VerdictOf reads upstream's answer. An answer that both allows and denies, and one that does not
-// allow and tells of an error, are failures of an authorizer, for which upstream answers 500; an
+// allow and reports an error, are failures of an authorizer, for which upstream answers 500; an
 // error beside an allowance is not.
-func VerdictOf(s authorizationv1.SubjectAccessReviewStatus) Verdict {
+func VerdictOf(s AccessStatus) Verdict {
 	switch {
 	case s.Allowed && !s.Denied:
 		return Allowed
@@ -127,24 +109,32 @@ func VerdictOf(s authorizationv1.SubjectAccessReviewStatus) Verdict {
 	return Denied
 }
 
+// accessUntil is how long an answer counts.
+func accessUntil(a Answer[AccessStatus]) time.Time {
+	if a.Err != nil || VerdictOf(a.Value) == Unreviewed {
+		return a.At.Add(DeniedTTL)
+	}
+	return a.At.Add(AllowedTTL)
+}
+
 // Authorize finds out whether an identity may do something. ctx ends the wait for upstream's answer
 // to another request with the same question.
 func (a *Authorizer) Authorize(ctx context.Context, who *Identity, what Attributes) Decision {
-	d := decide(a.reviews.answer(ctx, a.Key(who, what), ReviewRequest{who, what}))
+	d := decisionOf(a.reviews.answer(ctx, a.Key(who, what), ReviewRequest{who, what}))
 	a.metrics.verdicts.WithLabelValues(string(d.Verdict)).Inc()
 	return d
 }
 
-// Renew asks again, now.
+// Renew decides again, now.
 func (a *Authorizer) Renew(ctx context.Context, who *Identity, what Attributes) Decision {
-	return decide(a.reviews.renew(ctx, a.Key(who, what), ReviewRequest{who, what}))
+	return decisionOf(a.reviews.renew(ctx, a.Key(who, what), ReviewRequest{who, what}))
 }
 
-// Recall is when upstream was last asked the question of a key, if that is remembered and upstream
+// Recall is when upstream last reviewed the question of a key, if that is remembered and upstream
 // allowed it.
 func (a *Authorizer) Recall(key Digest) (time.Time, bool) {
-	said, ok := a.reviews.recall(key)
-	return said.At, ok && said.Err == nil && VerdictOf(said.Value) == Allowed
+	review, ok := a.reviews.recall(key)
+	return review.At, ok && review.Err == nil && VerdictOf(review.Value) == Allowed
 }
 
 // Key names a question.
@@ -152,46 +142,13 @@ func (a *Authorizer) Key(who *Identity, what Attributes) Digest {
 	return what.digest(a.hasher, who.digest(a.hasher))
 }
 
-var errAuthorizer = errors.New("an authorizer of upstream failed")
-
-func decide(said Answer[authorizationv1.SubjectAccessReviewStatus]) Decision {
-	d := Decision{Verdict: Unreviewed, Reason: said.Value.Reason, At: said.At, Err: said.Err}
-	if said.Err != nil {
+func decisionOf(review Answer[AccessStatus]) Decision {
+	d := Decision{Verdict: Unreviewed, Reason: review.Value.Reason, At: review.At, Err: review.Err}
+	if review.Err != nil {
 		return d
 	}
-	if d.Verdict = VerdictOf(said.Value); d.Verdict == Unreviewed {
+	if d.Verdict = VerdictOf(review.Value); d.Verdict == Unreviewed {
 		d.Err = errAuthorizer
 	}
 	return d
-}
-
-// sanitizer keeps what a client wrote from being read as HTML. Quotes stay.
-var sanitizer = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
-
-// Forbidden is upstream's 403 to an identity that may not do something (W-174). reason is the
-// authorizer's, or empty; it alone is not the client's word and stays as it is.
-func Forbidden(who *Identity, what Attributes, reason string) *metav1.Status {
-	message := sanitizer.Replace(forbiddenMessage(who.name, what))
-	if reason != "" {
-		message += ": " + reason
-	}
-	s := apierrors.NewForbidden(schema.GroupResource{Group: what.Group, Resource: what.Resource}, what.Name,
-		errors.New(message)).Status()
-	s.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
-	return &s
-}
-
-func forbiddenMessage(user string, a Attributes) string {
-	if a.Path != "" {
-		return fmt.Sprintf("User %q cannot %s path %q", user, a.Verb, a.Path)
-	}
-	resource := a.Resource
-	if a.Subresource != "" {
-		resource += "/" + a.Subresource
-	}
-	message := fmt.Sprintf("User %q cannot %s resource %q in API group %q", user, a.Verb, resource, a.Group)
-	if a.Namespace == "" {
-		return message + " at the cluster scope"
-	}
-	return message + fmt.Sprintf(" in the namespace %q", a.Namespace)
 }

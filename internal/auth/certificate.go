@@ -13,7 +13,7 @@ import (
 
 // userOfCertificate is the identity that a verified certificate names, as kube-apiserver reads it:
 // the common name, the organizations as groups, the user id if the subject has one, and the
-// certificate's fingerprint as the credential's id. nil: none.
+// certificate's fingerprint as the credential's id. nil: it names none.
 func userOfCertificate(c *x509.Certificate) (*Identity, error) {
 	if c.Subject.CommonName == "" {
 		return nil, nil
@@ -23,10 +23,10 @@ func userOfCertificate(c *x509.Certificate) (*Identity, error) {
 		return nil, err
 	}
 	fingerprint := sha256.Sum256(c.Raw)
+	id := "X509SHA256=" + hex.EncodeToString(fingerprint[:])
 	return NewIdentity(authenticationv1.UserInfo{
 		Username: c.Subject.CommonName, UID: uid, Groups: c.Subject.Organization,
-		Extra: map[string]authenticationv1.ExtraValue{CredentialIDExtra: {"X509SHA256=" +
-			hex.EncodeToString(fingerprint[:])}},
+		Extra: map[string]authenticationv1.ExtraValue{CredentialIDExtra: {id}},
 	}), nil
 }
 

@@ -5,12 +5,10 @@ import (
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/binary"
-	"fmt"
 	"slices"
 	"time"
 
 	"spillway/internal/rotation"
-	"spillway/internal/tlsconn"
 )
 
 // Chain is the certificates that a client sent, its own first, and their digest. The zero Chain is
@@ -43,16 +41,7 @@ func (c Chain) Empty() bool { return len(c.certificates) == 0 }
 // leaf is the client's own certificate. There must be one.
 func (c Chain) leaf() *x509.Certificate { return c.certificates[0] }
 
-// check reports why a chain is not verified at all. Listeners with tlsconn.CheckCertificates refuse
-// it in the handshake.
-func (c Chain) check() error {
-	if n := len(c.certificates); n > tlsconn.CertificatesLimit {
-		return fmt.Errorf("the client sent %d certificates: send at most %d", n, tlsconn.CertificatesLimit)
-	}
-	return nil
-}
-
-// verify reports why the first certificate is not vouched for by authorities, for a client, at a
+// verify reports why authorities do not vouch for the first certificate, as a client's, at a
 // moment.
 //
 // x509 tries every way up from the first certificate, and each step is a signature that a stranger
@@ -70,7 +59,7 @@ func (c Chain) verify(authorities *rotation.Authorities, at time.Time) error {
 	return err
 }
 
-// signedBy are the certificates that issuers signed, and those that lead to them by other ones. A
+// signedBy are the certificates that issuers signed, directly or by others of the certificates. A
 // certificate is checked once by each issuer that it names.
 func signedBy(issuers, certificates []*x509.Certificate) (signed []*x509.Certificate) {
 	unsigned := slices.Clone(certificates)

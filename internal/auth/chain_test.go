@@ -81,7 +81,7 @@ func TestVerdictsAreRemembered(t *testing.T) {
 	if err := os.WriteFile(file, authtest.PEM(first.Cert, second.Cert), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	clock.Step(reloadEvery)
+	clock.Step(authorityReloadInterval)
 	held("after a rotation, without a turn", "unknown", "unknown")
 	check("after a rotation", "good", "good")
 	held("again after it", "good", "good")

@@ -16,7 +16,8 @@ import (
 func TestProofsAreRememberedByTheClockThatRuns(t *testing.T) {
 	now := time.Now()
 	end := now.Add(5 * time.Second).Round(0)
-	until := proofUntil(Answer[TokenVerdict]{Value: TokenVerdict{Who: &Identity{name: "alice"}, Expires: end}, At: now})
+	alice := TokenVerdict{Identity: &Identity{name: "alice"}, Expires: end}
+	until := proofUntil(Answer[TokenVerdict]{Value: alice, At: now})
 	if until == until.Round(0) { // which is what a wall clock alone can tell
 		t.Errorf("%v depends on the wall clock", until)
 	}
@@ -43,7 +44,7 @@ func TestClockJumpsDoNotKeepAuthorities(t *testing.T) {
 				if err := os.WriteFile(file, authtest.PEM(second.Cert), 0o600); err != nil {
 					t.Fatal(err)
 				}
-				time.Sleep(reloadEvery)
+				time.Sleep(authorityReloadInterval)
 				if certs := a.current(); !certs[0].Equal(second.Cert) {
 					t.Error("the first authority still counts")
 				}

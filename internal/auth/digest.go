@@ -15,20 +15,21 @@ import (
 // and all keys have one size.
 type Digest [sha256.Size]byte
 
-// hasher makes digests with a key of this process: a digest that got out says nothing of the token
-// that it was made of.
-type hasher struct {
+// Hasher makes digests with a key of its own: a digest that got out says nothing of the token that
+// it was made of. It is safe for concurrent use.
+type Hasher struct {
 	pool sync.Pool // of hash.Hash
 }
 
-func newHasher() *hasher {
+// NewHasher returns a Hasher with a random key.
+func NewHasher() *Hasher {
 	key := make([]byte, sha256.Size)
 	_, _ = rand.Read(key) // never fails: it ends the process instead
-	return &hasher{pool: sync.Pool{New: func() any { return hmac.New(sha256.New, key) }}}
+	return &Hasher{pool: sync.Pool{New: func() any { return hmac.New(sha256.New, key) }}}
 }
 
-// sum is the digest of a sequence: ("a", "bc") and ("ab", "c") differ.
-func (h *hasher) sum(parts ...string) Digest {
+// Sum is the digest of a sequence: ("a", "bc") and ("ab", "c") differ.
+func (h *Hasher) Sum(parts ...string) Digest {
 	mac := h.pool.Get().(hash.Hash)
 	defer h.pool.Put(mac)
 	mac.Reset()

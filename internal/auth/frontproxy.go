@@ -16,7 +16,7 @@ import (
 	"spillway/internal/flowcontrol"
 )
 
-// FrontProxy is a proxy before this one that authenticates users and names them in headers. It
+// FrontProxy is a proxy in front of this one that authenticates users and names them in headers. It
 // proves itself with a certificate, and only then do its headers count. Immutable but for its
 // Authority.
 type FrontProxy struct {
@@ -24,16 +24,16 @@ type FrontProxy struct {
 	// AllowedNames are the common names that its certificate may have; empty: any that the
 	// Authority vouches for.
 	AllowedNames []string
-	// The headers of a user's name, id and groups, and the prefixes of those of anything else:
-	// X-Remote-User, X-Remote-Uid, X-Remote-Group and X-Remote-Extra- where nothing else was agreed
-	// upon.
+	// The headers of a user's name, id and groups, and the prefixes of those of anything else. By
+	// convention these are X-Remote-User, X-Remote-Uid, X-Remote-Group and X-Remote-Extra-.
 	NameHeaders, UIDHeaders, GroupHeaders, ExtraPrefixes []string
 }
 
 var errFrontProxyName = errors.New("the front proxy's name is not allowed")
 
-// Reads reports that a header, by its canonical key, says which user the front proxy vouches for.
-func (p *FrontProxy) Reads(name string) bool {
+// ReadsHeader reports that a header, by its canonical key, says which user the front proxy vouches
+// for.
+func (p *FrontProxy) ReadsHeader(name string) bool {
 	for _, list := range [][]string{p.NameHeaders, p.UIDHeaders, p.GroupHeaders} {
 		if slices.ContainsFunc(list, func(h string) bool { return strings.EqualFold(h, name) }) {
 			return true
@@ -43,19 +43,19 @@ func (p *FrontProxy) Reads(name string) bool {
 }
 
 // verify reports why a certificate is not the front proxy's.
-func (p *FrontProxy) verify(ctx context.Context, from flowcontrol.Flow, peer Chain, now time.Time) error {
-	if err := p.Authority.Verify(ctx, from, peer, now); err != nil {
+func (p *FrontProxy) verify(ctx context.Context, flow flowcontrol.Flow, chain Chain, now time.Time) error {
+	if err := p.Authority.Verify(ctx, flow, chain, now); err != nil {
 		return err
 	}
-	if len(p.AllowedNames) > 0 && !slices.Contains(p.AllowedNames, peer.leaf().Subject.CommonName) {
+	if len(p.AllowedNames) > 0 && !slices.Contains(p.AllowedNames, chain.leaf().Subject.CommonName) {
 		return errFrontProxyName
 	}
 	return nil
 }
 
-// vouched is the user that the headers name, as kube-apiserver reads them: the first name, the
-// first id, all groups. nil: none.
-func (p *FrontProxy) vouched(h http.Header) *Identity {
+// userOf is the user that headers name, as kube-apiserver reads them: the first name, the first id,
+// all groups. nil: none.
+func (p *FrontProxy) userOf(h http.Header) *Identity {
 	name := firstValue(h, p.NameHeaders)
 	if name == "" {
 		return nil

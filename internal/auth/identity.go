@@ -24,11 +24,12 @@ const (
 )
 
 // Identity is the user of a request, byte for byte as kube-apiserver has it after authentication.
+// Immutable: many requests share it.
 //
-// NewIdentity alone makes one, for every way in: a certificate, a front proxy's headers, the answer
-// to a review, a token that is verified here. Everything that decides or reports reads the same
-// value. Immutable: many requests share it. Two ways out change bytes, so each has a form of its
-// own: an HTTP header takes an Impersonation, a review takes what JSON can write (isText).
+// NewIdentity alone makes one, whatever proves it: a certificate, a front proxy's headers, a
+// review, a token that is verified here. Headers and JSON would change bytes of some identities. So
+// headers are made of an Impersonation, and a review only of an identity that JSON can write
+// (isText).
 type Identity struct {
 	name, uid string
 	groups    []string
@@ -74,7 +75,7 @@ func (i *Identity) Equal(j *Identity) bool {
 // MemberOf reports that the user is in a group of exactly this name.
 func (i *Identity) MemberOf(group string) bool { return slices.Contains(i.groups, group) }
 
-// UserInfo is a copy of the identity.
+// UserInfo is a copy of the identity, as reviews write it.
 func (i *Identity) UserInfo() authenticationv1.UserInfo {
 	info := authenticationv1.UserInfo{
 		Username: i.name, UID: i.uid, Groups: slices.Clone(i.groups),
@@ -103,19 +104,19 @@ func isText(parts ...string) bool {
 	return !slices.ContainsFunc(parts, func(s string) bool { return !utf8.ValidString(s) })
 }
 
-// Replaced reports that a text of the identity has a U+FFFD. In an answer in JSON it may stand for
-// a byte that the apiserver's own copy of the identity has.
-func (i *Identity) Replaced() bool {
+// HasReplacementCharacter reports that a text of the identity has a U+FFFD. In an answer in JSON it
+// may stand for a byte that the apiserver's own copy of the identity has.
+func (i *Identity) HasReplacementCharacter() bool {
 	return slices.ContainsFunc(i.parts(), func(s string) bool { return strings.ContainsRune(s, utf8.RuneError) })
 }
 
 // digest names the identity. Groups in another order are another identity: nothing says that an
 // authorizer takes them for the same.
-func (i *Identity) digest(h *hasher) Digest {
+func (i *Identity) digest(h *Hasher) Digest {
 	parts := append([]string{"identity", i.name, i.uid, count(i.groups)}, i.groups...)
 	for _, key := range slices.Sorted(maps.Keys(i.extra)) {
 		parts = append(parts, key, count(i.extra[key]))
 		parts = append(parts, i.extra[key]...)
 	}
-	return h.sum(parts...)
+	return h.Sum(parts...)
 }

@@ -21,9 +21,22 @@ const (
 // NewImpersonation alone makes one, and refuses the identities that a header would change. So a
 // deny list that is compared with the identity is compared with what arrives.
 type Impersonation struct {
-	who    *Identity
+	user   *Identity
 	header http.Header
 }
+
+const (
+	// maxImpersonationBytes is half of what upstream reads of a head; the rest is for the headers of a
+	// request.
+	maxImpersonationBytes = http.DefaultMaxHeaderBytes / 2
+	// headerOverheadBytes is what HTTP/2 counts for a header besides its name and its value.
+	headerOverheadBytes = 32
+	// quotedBytesLimit bounds what an error repeats of an identity.
+	quotedBytesLimit = 128
+)
+
+// nodePrefix begins the names of nodes.
+const nodePrefix = "system:node:"
 
 // UnencodableIdentityError says why no header carries an identity.
 type UnencodableIdentityError struct {
@@ -38,56 +51,41 @@ func (e *UnencodableIdentityError) Error() string {
 }
 
 // NewImpersonation puts an identity into headers. The error is an *UnencodableIdentityError.
-func NewImpersonation(who *Identity) (*Impersonation, error) {
-	if who.name == "" {
-		return nil, uncarriable("user", who.name, "is empty")
+func NewImpersonation(user *Identity) (*Impersonation, error) {
+	if user.name == "" {
+		return nil, unencodable("user", user.name, "is empty")
 	}
-	if who.name == anonymousUser && !who.MemberOf(unauthenticatedGroup) {
-		return nil, uncarriable("user", who.name,
+	if user.name == anonymousUser && !user.MemberOf(unauthenticatedGroup) {
+		return nil, unencodable("user", user.name,
 			"is not in the group "+unauthenticatedGroup+", which the apiserver would add")
 	}
-	h := http.Header{impersonateUser: {who.name}}
-	if who.uid != "" {
-		h[impersonateUID] = []string{who.uid}
+	h := http.Header{impersonateUser: {user.name}}
+	if user.uid != "" {
+		h[impersonateUID] = []string{user.uid}
 	}
-	if groups := who.named(); len(groups) > 0 {
+	if groups := user.impersonatedGroups(); len(groups) > 0 {
 		h[impersonateGroup] = groups
 	}
-	for key, values := range who.extra {
+	for key, values := range user.extra {
 		if len(values) == 0 {
-			return nil, uncarriable("extra", key, "has no value")
+			return nil, unencodable("extra", key, "has no value")
 		}
 		h[http.CanonicalHeaderKey(impersonateExtra+headerKey(key))] = values
 	}
-	if err := who.loss(h); err != nil {
-		return nil, err
-	}
-	return &Impersonation{who: who, header: h}, nil
-}
-
-// loss is why HTTP would change one of the headers; nil: it does not.
-func (i *Identity) loss(h http.Header) error {
 	size := 0
 	for name, values := range h {
 		for _, value := range values {
-			size += len(name) + len(value) + headerOverhead
+			size += len(name) + len(value) + headerOverheadBytes
 			if why := HeaderLoss(value); why != "" {
-				return uncarriable(partOf(name), value, why)
+				return nil, unencodable(partOf(name), value, why)
 			}
 		}
 	}
-	if size > maxImpersonation {
-		return uncarriable("identity", i.name, "is larger than the head of a request may be")
+	if size > maxImpersonationBytes {
+		return nil, unencodable("identity", user.name, "is larger than the head of a request may be")
 	}
-	return nil
+	return &Impersonation{user: user, header: h}, nil
 }
-
-// maxImpersonation is half of what upstream reads of a head; the rest is for the headers of a
-// request.
-const maxImpersonation = http.DefaultMaxHeaderBytes / 2
-
-// headerOverhead is what HTTP/2 counts for a header besides its name and its value.
-const headerOverhead = 32
 
 // partOf is what a header says of an identity.
 func partOf(name string) string {
@@ -102,10 +100,9 @@ func partOf(name string) string {
 	return "extra"
 }
 
-func uncarriable(part, name, why string) error {
-	const most = 128
-	if len(name) > most {
-		name = name[:most] + "…"
+func unencodable(part, name, why string) error {
+	if len(name) > quotedBytesLimit {
+		name = name[:quotedBytesLimit] + "…"
 	}
 	return &UnencodableIdentityError{Part: part, Name: fmt.Sprintf("%q", name), Why: why}
 }
@@ -122,11 +119,11 @@ func HeaderLoss(value string) string {
 	return ""
 }
 
-// named are the groups that headers name. The apiserver appends the group of all authenticated
-// users by itself, and to name it takes a right of its own: it is left out where the apiserver
-// appends it to the same place. To a service account or a node without named groups it would give
-// other groups instead.
-func (i *Identity) named() []string {
+// impersonatedGroups are the groups that headers name. The API server appends the group of all
+// authenticated users by itself, and to name it takes a right of its own: it is left out where the
+// API server appends it to the same place. To a service account or a node without named groups it
+// would give other groups instead.
+func (i *Identity) impersonatedGroups() []string {
 	last := len(i.groups) - 1
 	if last < 0 || i.groups[last] != authenticatedGroup {
 		return i.groups
@@ -140,9 +137,6 @@ func (i *Identity) named() []string {
 	}
 	return others
 }
-
-// nodePrefix begins the names of nodes.
-const nodePrefix = "system:node:"
 
 // headerKey is the end of a header's name that stands for an extra key. kube-apiserver reads it in
 // lower case and decodes percent escapes after that, so everything else is escaped, capitals too.
@@ -159,28 +153,28 @@ func headerKey(key string) string {
 }
 
 // MemberOf reports that the user that arrives is in a group of exactly this name.
-func (i *Impersonation) MemberOf(group string) bool { return i.who.MemberOf(group) }
+func (i *Impersonation) MemberOf(group string) bool { return i.user.MemberOf(group) }
 
-// Through sends requests under the identity, with through, which adds the credentials of a user
-// that may impersonate. The headers of a request that name its sender otherwise must be gone.
-func (i *Impersonation) Through(through http.RoundTripper) http.RoundTripper {
-	return impersonating{i.header, through}
+// Through is a transport that sends requests under the identity. next adds the credentials of a
+// user that may impersonate. Requests must have no other credentials of their sender.
+func (i *Impersonation) Through(next http.RoundTripper) http.RoundTripper {
+	return impersonationTransport{i.header, next}
 }
 
-// impersonating adds the headers of an Impersonation.
-type impersonating struct {
-	header  http.Header
-	through http.RoundTripper
+// impersonationTransport replaces the impersonation headers of requests.
+type impersonationTransport struct {
+	header http.Header
+	next   http.RoundTripper
 }
 
 // RoundTrip implements http.RoundTripper.
-func (i impersonating) RoundTrip(r *http.Request) (*http.Response, error) {
+func (t impersonationTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	for name := range r.Header {
 		if hasPrefixFold(name, impersonatePrefix) {
 			delete(r.Header, name)
 		}
 	}
-	maps.Copy(r.Header, i.header)
-	return i.through.RoundTrip(r)
+	maps.Copy(r.Header, t.header)
+	return t.next.RoundTrip(r)
 }

@@ -6,8 +6,8 @@ import (
 	"spillway/internal/metric"
 )
 
-// Metrics count requests by how they were authenticated and authorized, and the reviews
-// for that. Labels never name a user (design D16).
+// Metrics count requests by how they were authenticated and authorized, and the reviews for that.
+// Labels never name a user (design D16).
 type Metrics struct {
 	outcomes *prometheus.CounterVec
 	verdicts *prometheus.CounterVec
@@ -20,7 +20,9 @@ const (
 	reviewOfAccess = "access"
 )
 
-// NewMetrics makes the metrics and registers them; r may be nil.
+// NewMetrics makes the metrics and registers them; r may be nil. Counters whose labels are known
+// begin at 0: a counter that appears with its first count shows no increase, and so raises no
+// alert.
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	on := metric.At(r)
 	m := &Metrics{
@@ -32,16 +34,9 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			"TokenReviews (token) and SubjectAccessReviews (access) that new requests needed, by the source of the "+
 				"answer: a local decision, memory, a request that others waited for (shared), or upstream.", "review", "source"),
 	}
-	m.introduce()
 	for _, o := range Outcomes {
 		m.outcomes.WithLabelValues(string(o))
 	}
-	return m
-}
-
-// introduce makes the counters whose labels are known, so that what has never happened is 0 and not
-// absent: a counter that appears with its first count shows no increase, and so raises no alert.
-func (m *Metrics) introduce() {
 	for _, v := range Verdicts {
 		m.verdicts.WithLabelValues(string(v))
 	}
@@ -50,9 +45,10 @@ func (m *Metrics) introduce() {
 			m.sources.WithLabelValues(review, string(s))
 		}
 	}
+	return m
 }
 
-// answers counts the answers to one sort of review.
-func (m *Metrics) answers(review string) func(source) {
+// countAnswers counts the answers to one sort of review.
+func (m *Metrics) countAnswers(review string) func(source) {
 	return func(s source) { m.sources.WithLabelValues(review, string(s)).Inc() }
 }

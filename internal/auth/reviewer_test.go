@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 )
 
@@ -26,7 +27,7 @@ func TestReviewerLogs(t *testing.T) {
 	check := func(code int, wantLines int) {
 		t.Helper()
 		w.reviews.Fail(code)
-		w.clock.Step(DeniedFor)
+		w.clock.Step(DeniedTTL)
 		if r := a.Authenticate(w.ctx(), withToken(token)); r.Err != nil && strings.Contains(r.Err.Error(), token) {
 			t.Errorf("%d: the error has the token: %v", code, r.Err)
 		}
@@ -48,13 +49,34 @@ func TestReviewerLogs(t *testing.T) {
 		}
 	}
 	for _, code := range []int{400, 403, 500} { // and an apiserver that repeats what it was sent
-		w.server.Handle(tokenReviews, http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+		w.server.Handle(tokenReviewsPath, http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
 			rw.WriteHeader(code)
 			fmt.Fprintf(rw, `{"kind":"Status","message":"what is %s?"}`, token)
 		}))
-		w.clock.Step(DeniedFor)
+		w.clock.Step(DeniedTTL)
 		if r := a.Authenticate(w.ctx(), withToken(token)); r.Outcome != Unknown || strings.Contains(r.Err.Error(), token) {
 			t.Errorf("%d: %q: %v", code, seen(r), r.Err)
 		}
+	}
+}
+
+// The log conceals a token that upstream repeats, also while it writes the line.
+func TestReviewerLogsNoTokenThatUpstreamRepeats(t *testing.T) {
+	w := newWorld(t)
+	var log strings.Builder
+	core := zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), zapcore.AddSync(&log), zap.InfoLevel)
+	base, err := url.Parse(w.server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.asks = NewReviewer(base, w.own, zap.New(core))
+	const token = "very-secret"
+	w.server.Handle(tokenReviewsPath, http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+		rw.WriteHeader(http.StatusForbidden)
+		fmt.Fprintf(rw, `{"kind":"Status","message":"what is %s?"}`, token)
+	}))
+	w.authenticator().Authenticate(w.ctx(), withToken(token))
+	if line := log.String(); strings.Contains(line, token) || !strings.Contains(line, concealed) {
+		t.Errorf("logged %s", line)
 	}
 }

@@ -17,32 +17,47 @@ const (
 	// turnTimeout bounds the wait for its turn: as long as a request waits for its turn in
 	// kube-apiserver.
 	turnTimeout = 15 * time.Second
+	// waitingReviewsLimit bounds the reviews that wait for a turn. Beyond it the user with most of
+	// them loses one.
+	waitingReviewsLimit = 1 << 16
 )
 
 var (
 	// ErrBusy is why there is no answer to a question that had no turn in time. The client has to
-	// send the request again later, and not to upstream, which has as many questions as it may
-	// have.
+	// send the request again later, and not to upstream, which has as many questions as it may have.
 	ErrBusy    = errors.New("too many reviews are under way")
 	errCrashed = errors.New("BUG: a review panicked")
 )
+
+// reviewsOptions configure reviews.
+type reviewsOptions[Q, A any] struct {
+	bounds
+	ask    func(context.Context, Q) (A, error) // sends one review
+	isGood func(A) bool
+	until  func(Answer[A]) time.Time // how long an answer counts
+	user   func(Q) string            // shares the turns; "": unknown
+	count  func(source)              // counts answers
+	clock  clock.PassiveClock
+}
+
+// bounds are how much of something there may be at once.
+type bounds struct {
+	remembered int // answers, of good and bad ones each
+	underWay   int // reviews
+	each       int // of those, of one user; 0: all
+}
 
 // reviews asks upstream questions of one kind and remembers the answers for a moment. A question
 // that is under way already is not sent again: it waits for that answer. Good answers and bad ones
 // are remembered apart, so that made-up tokens cannot push out those that are in use.
 //
-// The first request carries the question out itself and stays with it even if its client has gone,
-// since others may wait for it: so there are never more goroutines than requests.
+// The first request sends the review itself. It does so to the end even if its client has gone,
+// because others may wait for the answer: so there are never more goroutines than requests.
 type reviews[Q, A any] struct {
 	// Static after construction.
-	ask   func(context.Context, Q) (A, error)
-	good  func(A) bool
-	until func(Answer[A]) time.Time // how long an answer counts
-	clock clock.PassiveClock
+	reviewsOptions[Q, A]
 	turns *flowcontrol.Gate // of reviews under way
-	user  func(Q) string    // shares the turns; "" if the review is to find the user
-	count func(source)      // of answers, for metrics
-	local Decide[Q, A]      // nil: upstream answers everything
+	local DecideFunc[Q, A]  // nil: upstream answers everything
 
 	mu struct {
 		sync.Mutex
@@ -67,32 +82,20 @@ type flight[A any] struct {
 	answer Answer[A]
 }
 
-// bounds are how much of something there may be at once.
-type bounds struct {
-	remembered int // answers of each sort
-	underWay   int // reviews
-	each       int // of those, of one user; 0: all
-}
-
-// maxWaitingReviews bounds the reviews that wait for a turn. Beyond it the user with most of them
-// loses one.
-const maxWaitingReviews = 1 << 16
-
-func newReviews[Q, A any](b bounds, clock clock.PassiveClock) *reviews[Q, A] {
-	turns := flowcontrol.NewGate(flowcontrol.Options{
-		Limit: int64(b.underWay), Share: int64(b.each), Waiting: maxWaitingReviews, WaitingEach: maxWaitingReviews,
+func newReviews[Q, A any](o reviewsOptions[Q, A]) *reviews[Q, A] {
+	r := &reviews[Q, A]{reviewsOptions: o, turns: flowcontrol.NewGate(flowcontrol.Options{
+		Limit: int64(o.underWay), Share: int64(o.each), Waiting: waitingReviewsLimit, WaitingEach: waitingReviewsLimit,
 		Wait: turnTimeout,
-	})
-	r := &reviews[Q, A]{clock: clock, turns: turns, user: func(Q) string { return "" }, count: func(source) {}}
-	r.mu.good, r.mu.bad = NewAnswerCache[A](b.remembered), NewAnswerCache[A](b.remembered)
+	})}
+	r.mu.good, r.mu.bad = NewAnswerCache[A](o.remembered), NewAnswerCache[A](o.remembered)
 	r.mu.flights = map[Digest]*flight[A]{}
 	return r
 }
 
-// answer is upstream's answer, at most as old as such an answer counts. ctx ends the wait for
-// another request's review, not one's own.
+// answer is the answer to a question, from memory if it still counts. ctx ends the wait for another
+// request's review, but no review.
 func (r *reviews[Q, A]) answer(ctx context.Context, key Digest, q Q) Answer[A] {
-	if a, ok := r.known(key, q); ok {
+	if a, ok := r.decideLocally(key, q); ok {
 		r.count(fromLocal)
 		return a
 	}
@@ -102,13 +105,13 @@ func (r *reviews[Q, A]) answer(ctx context.Context, key Digest, q Q) Answer[A] {
 		r.count(fromMemory)
 		return a
 	}
-	f, underWay := r.mu.flights[key]
-	if !underWay {
+	f, isUnderWay := r.mu.flights[key]
+	if !isUnderWay {
 		f = &flight[A]{done: make(chan struct{})}
 		r.mu.flights[key] = f
 	}
 	r.mu.Unlock()
-	if !underWay {
+	if !isUnderWay {
 		r.fly(ctx, key, q, f)
 		r.count(fromReview)
 		return f.answer
@@ -122,7 +125,7 @@ func (r *reviews[Q, A]) answer(ctx context.Context, key Digest, q Q) Answer[A] {
 	}
 }
 
-// fly carries out a review that others may wait for.
+// fly sends a review that others may wait for, once it has its turn.
 func (r *reviews[Q, A]) fly(ctx context.Context, key Digest, q Q, f *flight[A]) {
 	f.answer = Answer[A]{Err: errCrashed, At: r.clock.Now()}
 	defer func() {
@@ -138,13 +141,11 @@ func (r *reviews[Q, A]) fly(ctx context.Context, key Digest, q Q, f *flight[A]) 
 		return
 	}
 	defer turn.Release()
-	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
-	defer cancel()
-	f.answer = r.send(ctx, key, q)
+	f.answer = r.review(ctx, key, q)
 }
 
-// known is what is known here without upstream, unless upstream has said something since.
-func (r *reviews[Q, A]) known(key Digest, q Q) (Answer[A], bool) {
+// decideLocally answers a question without upstream, unless upstream has answered it since.
+func (r *reviews[Q, A]) decideLocally(key Digest, q Q) (Answer[A], bool) {
 	if r.local == nil {
 		return Answer[A]{}, false
 	}
@@ -156,25 +157,21 @@ func (r *reviews[Q, A]) known(key Digest, q Q) (Answer[A], bool) {
 	return here, !ok || there.Err != nil || !there.At.After(here.At)
 }
 
-// renew asks now, whatever is remembered: upstream, unless it is known here.
+// renew is the answer to a question now, whatever is remembered: upstream's, unless it is decided
+// locally.
 func (r *reviews[Q, A]) renew(ctx context.Context, key Digest, q Q) Answer[A] {
-	if a, ok := r.known(key, q); ok {
+	if a, ok := r.decideLocally(key, q); ok {
 		return a
 	}
 	return r.review(ctx, key, q)
 }
 
-// review asks upstream now, and without a turn: callers bound that themselves, so that no herd of
-// new requests delays the checks of watches that are admitted already.
+// review sends a review now and without a turn, and remembers the answer. Callers bound the reviews
+// that they have under way: so no herd of new requests delays the checks of running watches. An
+// answer to a later question counts instead, but that upstream did not answer changes nothing.
 func (r *reviews[Q, A]) review(ctx context.Context, key Digest, q Q) Answer[A] {
 	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
 	defer cancel()
-	return r.send(ctx, key, q)
-}
-
-// send asks, and remembers the answer. What upstream said to a later question counts instead; that
-// it said nothing takes nothing back.
-func (r *reviews[Q, A]) send(ctx context.Context, key Digest, q Q) Answer[A] {
 	a := Answer[A]{At: r.clock.Now()}
 	a.Value, a.Err = r.ask(ctx, q)
 	until, now := r.until(a), r.clock.Now()
@@ -191,7 +188,7 @@ func (r *reviews[Q, A]) send(ctx context.Context, key Digest, q Q) Answer[A] {
 		return last
 	}
 	to, other := r.mu.bad, r.mu.good
-	if r.good(a.Value) {
+	if r.isGood(a.Value) {
 		to, other = other, to
 	}
 	other.Forget(key)

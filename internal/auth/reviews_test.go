@@ -17,7 +17,7 @@ import (
 // sizes is a review that asks how long a text is: two and more is good. It takes a second.
 type sizes struct {
 	*reviews[string, int]
-	h     *hasher
+	h     *Hasher
 	asked atomic.Int32
 	most  atomic.Int32 // under way at once
 	fail  atomic.Bool
@@ -29,7 +29,10 @@ type sizes struct {
 var errSizes = errors.New("cannot say")
 
 func newSizes(b bounds) *sizes {
-	s := &sizes{reviews: newReviews[string, int](b, clock.RealClock{}), h: newHasher(), sources: map[source]int{}}
+	s := &sizes{h: NewHasher(), sources: map[source]int{}}
+	s.reviews = newReviews(reviewsOptions[string, int]{
+		bounds: b, user: func(string) string { return "" }, clock: clock.RealClock{},
+	})
 	var now atomic.Int32
 	s.ask = func(ctx context.Context, text string) (int, error) {
 		s.asked.Add(1)
@@ -47,7 +50,7 @@ func newSizes(b bounds) *sizes {
 		}
 		return len(text), nil
 	}
-	s.good = func(n int) bool { return n >= 2 }
+	s.isGood = func(n int) bool { return n >= 2 }
 	s.until = func(a Answer[int]) time.Time {
 		if a.Err != nil {
 			return a.At.Add(2 * time.Second)
@@ -63,7 +66,7 @@ func newSizes(b bounds) *sizes {
 }
 
 func (s *sizes) of(text string) Answer[int] {
-	return s.answer(context.Background(), s.h.sum(text), text)
+	return s.answer(context.Background(), s.h.Sum(text), text)
 }
 
 func (s *sizes) check(t *testing.T, text string, want int, wantErr error, wantAsked int32) {
@@ -101,7 +104,7 @@ func TestReviewsShare(t *testing.T) {
 		s := newSizes(bounds{remembered: 10, underWay: 10})
 		ctx, leave := context.WithCancel(context.Background())
 		var all sync.WaitGroup
-		all.Go(func() { s.answer(ctx, s.h.sum("abc"), "abc") })
+		all.Go(func() { s.answer(ctx, s.h.Sum("abc"), "abc") })
 		synctest.Wait()
 		leave()
 		for range 1000 {
@@ -114,7 +117,7 @@ func TestReviewsShare(t *testing.T) {
 		synctest.Wait()
 		gone, cancel := context.WithCancel(context.Background())
 		cancel()
-		if a := s.answer(gone, s.h.sum("abc"), "abc"); !errors.Is(a.Err, context.Canceled) {
+		if a := s.answer(gone, s.h.Sum("abc"), "abc"); !errors.Is(a.Err, context.Canceled) {
 			t.Errorf("a caller that left still waits: %v", a.Err)
 		}
 		all.Wait()
@@ -187,7 +190,7 @@ func TestReviewsBounded(t *testing.T) {
 func TestReviewsRenew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSizes(bounds{remembered: 10, underWay: 1})
-		key := s.h.sum("x")
+		key := s.h.Sum("x")
 		var all sync.WaitGroup
 		all.Go(func() { s.of("busy") })
 		all.Go(func() {
@@ -226,7 +229,7 @@ func TestReviewsLate(t *testing.T) {
 			}
 			return slow(ctx, text)
 		}
-		key := s.h.sum("x")
+		key := s.h.Sum("x")
 		var first Answer[int]
 		var all sync.WaitGroup
 		all.Go(func() { first = s.renew(context.Background(), key, "long") })
@@ -265,13 +268,13 @@ func TestReviewsPanic(t *testing.T) {
 }
 
 func TestMemory(t *testing.T) {
-	h, start := newHasher(), time.Unix(1000, 0)
+	h, start := NewHasher(), time.Unix(1000, 0)
 	m := NewAnswerCache[int](3)
 	at := func(n int) time.Time { return start.Add(time.Duration(n) * time.Second) }
 	known := func(now int) []string {
 		var all []string
 		for _, key := range []string{"a", "b", "c", "d", "e"} {
-			if a, ok := m.Recall(h.sum(key), at(now)); ok {
+			if a, ok := m.Recall(h.Sum(key), at(now)); ok {
 				all = append(all, fmt.Sprint(key, a.Value))
 			}
 		}
@@ -282,12 +285,12 @@ func TestMemory(t *testing.T) {
 		if got := known(now); !slices.Equal(got, want) {
 			t.Errorf("at %d: got %v, want %v", now, got, want)
 		}
-		if len(m.entries) != m.order.Len() || len(m.entries) > m.most {
+		if len(m.entries) != m.order.Len() || len(m.entries) > m.limit {
 			t.Errorf("%d entries, %d in order", len(m.entries), m.order.Len())
 		}
 	}
 	note := func(key string, value, until, now int) {
-		m.Note(h.sum(key), Answer[int]{Value: value}, at(until), at(now))
+		m.Note(h.Sum(key), Answer[int]{Value: value}, at(until), at(now))
 	}
 	note("a", 1, 10, 0)
 	note("b", 1, 11, 1)
@@ -300,14 +303,14 @@ func TestMemory(t *testing.T) {
 	check(12, "a2", "d1")
 	note("e", 1, 5, 12) // too old already
 	check(12, "a2", "d1")
-	m.Forget(h.sum("a"))
-	m.Forget(h.sum("a"))
+	m.Forget(h.Sum("a"))
+	m.Forget(h.Sum("a"))
 	check(13, "d1")
 	note("b", 1, 100, 50)
 	check(50, "b1")
 	if none := NewAnswerCache[int](0); true {
-		none.Note(h.sum("a"), Answer[int]{}, at(5), at(0))
-		if _, ok := none.Recall(h.sum("a"), at(0)); ok {
+		none.Note(h.Sum("a"), Answer[int]{}, at(5), at(0))
+		if _, ok := none.Recall(h.Sum("a"), at(0)); ok {
 			t.Error("a memory for nothing remembers")
 		}
 	}

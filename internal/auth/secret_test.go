@@ -58,21 +58,21 @@ func TestTokensDoNotShow(t *testing.T) {
 // A digest depends on where one part ends and the next begins. Without the key of the hasher it
 // reveals nothing about the parts.
 func TestDigest(t *testing.T) {
-	h := newHasher()
-	if h.sum("a", "bc") == h.sum("ab", "c") || h.sum("a") == h.sum("a", "") || h.sum() == h.sum("") {
+	h := NewHasher()
+	if h.Sum("a", "bc") == h.Sum("ab", "c") || h.Sum("a") == h.Sum("a", "") || h.Sum() == h.Sum("") {
 		t.Error("different parts have one digest")
 	}
-	if one, again := h.sum("a", "b"), h.sum("a", "b"); one != again {
+	if one, again := h.Sum("a", "b"), h.Sum("a", "b"); one != again {
 		t.Error("equal parts have two digests")
 	}
-	if h.sum("a") == newHasher().sum("a") {
+	if h.Sum("a") == NewHasher().Sum("a") {
 		t.Error("two hashers agree: the key is not random")
 	}
 }
 
 // Identities that differ in anything have different digests.
 func TestIdentityDigest(t *testing.T) {
-	h := newHasher()
+	h := NewHasher()
 	seen := map[Digest]int{}
 	for i, who := range []*Identity{
 		{name: "a"}, {uid: "a"}, {groups: []string{"a"}}, {name: "a", groups: []string{"b"}},

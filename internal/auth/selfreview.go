@@ -3,7 +3,6 @@ package auth
 import (
 	"context"
 	"net/http"
-	"strings"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -11,54 +10,54 @@ import (
 )
 
 const (
-	selfReviews       = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
-	selfAccessReviews = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+	selfReviewsPath       = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+	selfAccessReviewsPath = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 )
 
-// selfReviewer asks upstream what each user may ask about itself, so that it needs no rights but
-// those of system:basic-user, which all authenticated users have. Which identity a token proves,
-// upstream says to the token; what an identity may do, it says to the proxy, and so only of the
-// proxy's own identity.
-type selfReviewer struct {
-	*Reviewer
-	bare http.RoundTripper
-	name string
+// selfReviewClient asks upstream what each user may ask about itself. So it needs no rights but
+// those of system:basic-user, which all authenticated users have. It asks which identity a token
+// proves under that token. It asks what an identity may do under the proxy's own credentials, and
+// so only about the proxy's own identity.
+type selfReviewClient struct {
+	*reviewSender
+	bare http.RoundTripper // adds no credentials
+	name string            // of the proxy's own identity
 }
 
 // NewSelfReviewer returns a Reviewer for clients that upstream knows by the proxy's own name: the
-// containers of the pod that it runs in. It denies everything to all others. bare adds no
-// credentials, and own the proxy's.
+// containers of the pod that it runs in. It denies everything to all others. It sends under the
+// same credentials as of does; bare adds none.
 func NewSelfReviewer(of *Reviewer, bare http.RoundTripper, name string) *Reviewer {
-	r := &Reviewer{base: of.base, http: of.http, log: of.log}
-	r.reviewClient = selfReviewer{Reviewer: r, bare: bare, name: name}
-	return r
+	sender := &reviewSender{base: of.base, own: of.own, log: of.log}
+	return &Reviewer{sender, selfReviewClient{sender, bare, name}}
 }
 
 // token implements reviewClient. A token that is for another audience is none here.
-func (s selfReviewer) token(ctx context.Context, token Secret, _ []string) (authenticationv1.TokenReviewStatus, error) {
+func (c selfReviewClient) token(ctx context.Context, token Secret, _ []string) (authenticationv1.TokenReviewStatus,
+	error) {
 	review := authenticationv1.SelfSubjectReview{TypeMeta: metav1.TypeMeta{Kind: "SelfSubjectReview",
 		APIVersion: "authentication.k8s.io/v1"}}
 	var answer authenticationv1.SelfSubjectReview
-	under := &http.Client{Transport: tokenTransport{s.bare, token}, CheckRedirect: noRedirects}
-	failure := s.exchange(ctx, under, selfReviews, &review, &answer)
+	under := &http.Client{Transport: tokenTransport{c.bare, token}, CheckRedirect: noRedirects}
+	failure := c.exchange(ctx, under, selfReviewsPath, &review, &answer)
 	switch {
 	case failure == nil:
-		s.note(ctx, nil)
+		c.note(ctx, nil)
 		return authenticationv1.TokenReviewStatus{Authenticated: true, User: answer.Status.UserInfo}, nil
-	case failure.Code == http.StatusUnauthorized:
-		s.note(ctx, nil)
+	case failure.Code == http.StatusUnauthorized: // an answer: upstream does not know the token
+		c.note(ctx, nil)
 		return authenticationv1.TokenReviewStatus{}, nil
 	}
-	failure.Review, failure.Reason = review.Kind, strings.ReplaceAll(failure.Reason, token.Reveal(), concealed)
-	s.note(ctx, failure)
+	failure.conceal(token)
+	c.note(ctx, failure)
 	return authenticationv1.TokenReviewStatus{}, failure
 }
 
 // access implements reviewClient.
-func (s selfReviewer) access(ctx context.Context, spec authorizationv1.SubjectAccessReviewSpec) (
-	authorizationv1.SubjectAccessReviewStatus, error) {
-	if spec.User != s.name {
-		return authorizationv1.SubjectAccessReviewStatus{Denied: true}, nil
+func (c selfReviewClient) access(ctx context.Context, spec authorizationv1.SubjectAccessReviewSpec) (AccessStatus,
+	error) {
+	if spec.User != c.name {
+		return AccessStatus{Denied: true}, nil
 	}
 	review := authorizationv1.SelfSubjectAccessReview{
 		TypeMeta: metav1.TypeMeta{Kind: "SelfSubjectAccessReview", APIVersion: "authorization.k8s.io/v1"},
@@ -67,8 +66,10 @@ func (s selfReviewer) access(ctx context.Context, spec authorizationv1.SubjectAc
 		},
 	}
 	var answer authorizationv1.SelfSubjectAccessReview
-	if err := s.post(ctx, review.Kind, selfAccessReviews, &review, &answer); err != nil {
-		return authorizationv1.SubjectAccessReviewStatus{}, err
+	failure := c.exchange(ctx, c.own, selfAccessReviewsPath, &review, &answer)
+	c.note(ctx, failure)
+	if failure != nil {
+		return AccessStatus{}, failure
 	}
 	return answer.Status, nil
 }
@@ -80,8 +81,8 @@ type tokenTransport struct {
 }
 
 // RoundTrip implements http.RoundTripper.
-func (u tokenTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+func (t tokenTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
-	r.Header.Set(authorizationHeader, "Bearer "+u.token.Reveal())
-	return u.bare.RoundTrip(r)
+	r.Header.Set(authorizationHeader, "Bearer "+t.token.Reveal())
+	return t.bare.RoundTrip(r)
 }

@@ -23,7 +23,7 @@ func selfReviewed(t *testing.T) (*world, *Reviewer, *atomic.Int32) {
 		rw.WriteHeader(http.StatusCreated)
 		_ = json.NewEncoder(rw).Encode(v)
 	}
-	w.server.Handle(selfReviews, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+	w.server.Handle(selfReviewsPath, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		user, ok := map[string]string{"Bearer own": "pod", "Bearer other": "stranger"}[r.Header.Get("Authorization")]
 		if !ok {
 			rw.WriteHeader(http.StatusUnauthorized)
@@ -33,7 +33,7 @@ func selfReviewed(t *testing.T) (*world, *Reviewer, *atomic.Int32) {
 			UserInfo: authenticationv1.UserInfo{Username: user},
 		}})
 	}))
-	w.server.Handle(selfAccessReviews, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+	w.server.Handle(selfAccessReviewsPath, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		var review authorizationv1.SelfSubjectAccessReview
 		_ = json.NewDecoder(r.Body).Decode(&review)
 		review.Status.Allowed = review.Spec.ResourceAttributes.Verb == "list" && r.Header.Get("Authorization") == ""
@@ -53,7 +53,7 @@ func TestSelfReviewOfTokens(t *testing.T) {
 		}
 	}
 	code.Store(http.StatusServiceUnavailable)
-	w.clock.Step(AllowedFor)
+	w.clock.Step(AllowedTTL)
 	if got := a.Authenticate(w.ctx(), withToken("own")); got.Outcome != Unknown {
 		t.Errorf("while upstream says nothing: %+v", got)
 	}
@@ -74,7 +74,7 @@ func TestSelfReviewOfAccess(t *testing.T) {
 		}
 	}
 	code.Store(http.StatusInternalServerError)
-	w.clock.Step(AllowedFor)
+	w.clock.Step(AllowedTTL)
 	if got := a.Authorize(w.ctx(), &Identity{name: "pod"}, list); got.Verdict != Unreviewed {
 		t.Errorf("while upstream says nothing: %+v", got)
 	}

@@ -128,7 +128,7 @@ func (c *PacedConn) Read(b []byte) (int, error) {
 
 // Secure is the connection with TLS above it.
 func (c *PacedConn) Secure(config *tls.Config) *tlsconn.SecureConn {
-	return tlsconn.NewServerConn(c, &c.meter, config)
+	return tlsconn.NewSecureConn(c, &c.meter, config)
 }
 
 func (c *PacedConn) receive(b []byte) (int, error) {
@@ -295,7 +295,7 @@ func PacedConnOf(c net.Conn) *PacedConn {
 		switch v := c.(type) {
 		case *PacedConn:
 			return v
-		case tlsconn.Above:
+		case tlsconn.LayeredConn:
 			c = v.NetConn()
 		default:
 			return nil

@@ -279,7 +279,7 @@ func rawConn(c net.Conn) syscall.RawConn {
 				return nil
 			}
 			return raw
-		case tlsconn.Above:
+		case tlsconn.LayeredConn:
 			c = v.NetConn()
 		default:
 			return nil

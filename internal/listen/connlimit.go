@@ -111,7 +111,7 @@ func (c *connLimit) displaceLocked() bool {
 
 // abort closes a connection without a word: tls.Conn waits for its client to take one.
 func abort(conn net.Conn) {
-	if over, ok := conn.(tlsconn.Above); ok {
+	if over, ok := conn.(tlsconn.LayeredConn); ok {
 		conn = over.NetConn()
 	}
 	_ = conn.Close()

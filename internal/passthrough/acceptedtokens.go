@@ -1,10 +1,7 @@
 package passthrough
 
 import (
-	"crypto/rand"
-	"crypto/sha256"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -22,26 +19,24 @@ const (
 // through. That gives their senders seats; nothing is allowed for it, so it does not matter that a
 // token is revoked meanwhile.
 type acceptedTokens struct {
-	key [sha256.Size]byte // so that no digest says anything of its token
+	hasher *auth.Hasher
 
 	mu     sync.Mutex
 	tokens *auth.AnswerCache[struct{}]
 }
 
 func newAcceptedTokens() *acceptedTokens {
-	t := &acceptedTokens{tokens: auth.NewAnswerCache[struct{}](acceptedTokensLimit)}
-	_, _ = rand.Read(t.key[:]) // never fails: it ends the process instead
-	return t
+	return &acceptedTokens{hasher: auth.NewHasher(), tokens: auth.NewAnswerCache[struct{}](acceptedTokensLimit)}
 }
 
 // digest stands for the bearer token of a request. A token in another place than Authorization is
 // none: upstream reads it in some requests only.
 func (t *acceptedTokens) digest(h http.Header) (auth.Digest, bool) {
-	if !HasBearerToken(http.Header{"Authorization": h["Authorization"]}) {
+	token, ok := auth.BearerToken(h)
+	if !ok {
 		return auth.Digest{}, false
 	}
-	token := strings.SplitN(strings.TrimSpace(h.Get("Authorization")), " ", 3)[1] // as upstream reads it
-	return sha256.Sum256(append(t.key[:], token...)), true
+	return t.hasher.Sum(token.Reveal()), true
 }
 
 // addToken remembers the token of a request that upstream has accepted, if it has one.

@@ -223,14 +223,6 @@ func connectionTokens(h http.Header) iter.Seq[string] {
 	}
 }
 
-// HasBearerToken reports that a header has a bearer token, as kube-apiserver reads it of a request
-// that upgrades nothing: of the first Authorization, by the scheme in any case, up to the next
-// blank. A WebSocket's subprotocol (W-119) is read of an upgrade alone, which HTTP/2 does not have.
-func HasBearerToken(h http.Header) bool {
-	parts := strings.SplitN(strings.TrimSpace(h.Get("Authorization")), " ", 3)
-	return len(parts) > 1 && strings.EqualFold(parts[0], "bearer") && parts[1] != ""
-}
-
 // hasCredentials reports that upstream reads credentials of the request, so that its answer shows
 // whether they are good: a bearer token, or that of a WebSocket's subprotocol (W-119). A preflight
 // (OPTIONS) is answered ahead of authentication.
@@ -238,6 +230,7 @@ func (in *Inbound) hasCredentials() bool {
 	if in.method == http.MethodOptions {
 		return false
 	}
-	return HasBearerToken(in.Header) ||
+	_, hasToken := auth.BearerToken(in.Header)
+	return hasToken ||
 		strings.EqualFold(in.upgrade, "websocket") && OwnCredentials(nil, in.Header["Sec-Websocket-Protocol"])
 }

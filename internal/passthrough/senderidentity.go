@@ -68,7 +68,7 @@ func (f *Forwarder) transport(b SenderIdentity, in *Inbound, c class) http.Round
 var errNotLent = errors.New("nothing impersonates this identity")
 
 // Lend puts an identity into the form in which upstream reads exactly that identity, if it may be
-// impersonated. The error is errNotLent or an *auth.UncarriableError.
+// impersonated. The error is errNotLent or an *auth.UnencodableIdentityError.
 func (f *Forwarder) Lend(who *auth.Identity) (*auth.Impersonation, error) {
 	if who == nil || f.Opts.As.Any == nil {
 		return nil, errNotLent

@@ -29,7 +29,7 @@ type Parts struct {
 	Mirrors *mirror.Set
 	Server  *serve.Server
 	Guard   *memory.Guard // nil: there is no limit
-	Files   *rotation.Followed
+	Files   *rotation.FollowedFiles
 	Clock   *watchdog.Monitor
 }
 

@@ -22,72 +22,71 @@ func (e *HungError) Error() string {
 // Timeout says to callers that the same may work later.
 func (*HungError) Timeout() bool { return true }
 
-// ReadFile is os.ReadFile, bounded as Bounded is.
+// ReadFile is os.ReadFile, bounded as ReadBounded is.
 func ReadFile(name string) ([]byte, error) {
-	return Bounded(name, func() ([]byte, error) { return os.ReadFile(name) }) // #nosec G304 -- the operator names it
+	return ReadBounded(name, func() ([]byte, error) { return os.ReadFile(name) }) // #nosec G304 -- the operator names it
 }
 
-// Bounded calls read, which reads what, for readTimeout at most: then the error is a *HungError.
-// Each what has one read at a time in the process, so that a file that hangs costs one goroutine;
-// and while it has taken longer than readTimeout, other calls fail at once. read begins after
-// Bounded was called, so that nothing is returned that was read earlier.
-func Bounded[T any](what string, read func() (T, error)) (T, error) {
+// ReadBounded calls read, which reads what, and waits for it for readTimeout at most: then the
+// error is a *HungError. Each what has one read at a time in the process, so that a file that hangs
+// costs one goroutine. Calls wait for the read of another call, and fail at once if it has taken
+// longer than readTimeout. They do not use its result: a result is never older than its call.
+func ReadBounded[T any](what string, read func() (T, error)) (T, error) {
 	timer := time.NewTimer(readTimeout)
 	defer timer.Stop()
 	for {
-		under, own := reads.begin(what)
-		if own {
+		r, isOwn := reads.begin(what)
+		var value T
+		var err error
+		if isOwn {
 			go func() {
-				defer reads.end(what, under)
-				under.value, under.err = read()
+				defer reads.end(what, r)
+				value, err = read()
 			}()
-		} else if time.Since(under.began) >= readTimeout {
+		} else if time.Since(r.began) >= readTimeout {
 			return *new(T), &HungError{what}
 		}
 		select {
-		case <-under.done:
+		case <-r.done:
 		case <-timer.C:
 			return *new(T), &HungError{what}
 		}
-		if own {
-			value, _ := under.value.(T)
-			return value, under.err
+		if isOwn {
+			return value, err
 		}
 	}
 }
 
 // reads are the reads of the process that are under way.
-var reads = readSet{of: map[string]*reading{}}
+var reads = readSet{underWay: map[string]*fileRead{}}
 
 type readSet struct {
-	mu sync.Mutex
-	of map[string]*reading
+	mu       sync.Mutex
+	underWay map[string]*fileRead // by what they read
 }
 
-// reading is one read. value and err are set once done is closed.
-type reading struct {
+// fileRead is a read under way.
+type fileRead struct {
 	began time.Time
-	done  chan struct{}
-	value any
-	err   error
+	done  chan struct{} // closed at its end
 }
 
-// begin returns the read of what that is under way, or else a new one, which is the caller's to
-// run.
-func (s *readSet) begin(what string) (r *reading, own bool) {
+// begin returns the read of what that is under way, or else a new one, which is the caller's own to
+// run and to end.
+func (s *readSet) begin(what string) (r *fileRead, isOwn bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if r := s.of[what]; r != nil {
+	if r := s.underWay[what]; r != nil {
 		return r, false
 	}
-	r = &reading{began: time.Now(), done: make(chan struct{})}
-	s.of[what] = r
+	r = &fileRead{began: time.Now(), done: make(chan struct{})}
+	s.underWay[what] = r
 	return r, true
 }
 
-func (s *readSet) end(what string, r *reading) {
+func (s *readSet) end(what string, r *fileRead) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.of, what)
+	delete(s.underWay, what)
 	close(r.done)
 }

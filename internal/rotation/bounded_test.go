@@ -37,7 +37,7 @@ func TestHungFileIsGivenUp(t *testing.T) {
 		t.Errorf("given up after %v", took)
 	}
 	reads.mu.Lock()
-	under := reads.of[name]
+	under := reads.underWay[name]
 	reads.mu.Unlock()
 	for range 100 {
 		if _, err := ReadFile(name); !errors.As(err, &hung) {
@@ -45,7 +45,7 @@ func TestHungFileIsGivenUp(t *testing.T) {
 		}
 	}
 	reads.mu.Lock()
-	again := reads.of[name]
+	again := reads.underWay[name]
 	reads.mu.Unlock()
 	if under == nil || again != under {
 		t.Error("another read began")

@@ -20,20 +20,20 @@ var (
 	errCutOff        = errors.New("its last certificate is cut off")
 )
 
-// ParseAuthorities reads PEM certificates, of which there must be one. What else is there does not
-// matter, but a certificate whose end is missing does: the file is being written. They end when the
-// last of them does, since a file that is about to be rotated holds old ones, too.
+// ParseAuthorities reads PEM certificates, of which there must be one. Other blocks do not matter.
+// A certificate whose end is missing is an error: the file is being written. The authorities end
+// when the last certificate does, because a file that is about to be rotated holds old ones, too.
 func ParseAuthorities(text []byte) (*Authorities, time.Time, error) {
 	return parseAuthorities(text, false)
 }
 
-// ParseRoots is ParseAuthorities without the certificates that cannot be read, as x509.CertPool
-// reads a bundle and so every client of an apiserver.
+// ParseRoots is ParseAuthorities that leaves out certificates that cannot be read. So x509.CertPool
+// reads a bundle, and with it every client of an API server.
 func ParseRoots(text []byte) (*Authorities, time.Time, error) {
 	return parseAuthorities(text, true)
 }
 
-func parseAuthorities(text []byte, lenient bool) (a *Authorities, expires time.Time, err error) {
+func parseAuthorities(text []byte, isLenient bool) (a *Authorities, expires time.Time, err error) {
 	a = &Authorities{Pool: x509.NewCertPool()}
 	for {
 		block, rest := pem.Decode(text)
@@ -45,7 +45,7 @@ func parseAuthorities(text []byte, lenient bool) (a *Authorities, expires time.T
 			continue
 		}
 		parsed, err := x509.ParseCertificates(block.Bytes)
-		if err != nil && !lenient {
+		if err != nil && !isLenient {
 			return nil, time.Time{}, err
 		}
 		for _, c := range parsed {

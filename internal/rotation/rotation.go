@@ -1,14 +1,14 @@
 // Package rotation follows files that are replaced while the process runs: certificates, keys,
 // tokens, kubeconfigs.
 //
-// The invariant: what is in use was read whole and understood. A file that cannot be read, or does
-// not fit the files that it belongs to, leaves in use what was there before, as in the middle of a
-// rotation; the log names it once. So does a file whose file system hangs: reading has a bound, and
+// Invariant: what is in use was read whole and understood. A file that cannot be read, or does not
+// fit the files that it belongs to, as in the middle of a rotation, leaves in use what was read
+// last; the log names it once. So does a file whose file system hangs: reading has a bound, and
 // nothing waits for it twice.
 //
-// Files are compared by their bytes. Their times would be cheaper to look at and say less: a volume
-// of the kubelet's changes when a symbolic link is renamed, and tools that restore files restore
-// their times.
+// Files are compared by their bytes. Their times would be cheaper to read and say less: a volume of
+// the kubelet's changes when a symbolic link is renamed, and tools that restore files restore their
+// times.
 package rotation
 
 import (
@@ -25,14 +25,14 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// FileState is how one file stands.
+// FileState is the state of one file.
 type FileState struct {
 	File    string
 	Use     string    // what the file is for
-	Since   time.Time // when what is in use was read
-	Changes uint64    // how often something else was taken since the first time
-	Expires time.Time // when what is in use ends; zero: it does not tell
-	Err     error     // why what is in the file now is not in use; nil: it is
+	Since   time.Time // when the content in use was read
+	Changes uint64    // how often the content in use was replaced
+	Expires time.Time // when the content in use ends; zero: it does not say
+	Err     error     // why the present content is not in use; nil: it is
 }
 
 // Part is one of the files that belong together.
@@ -41,6 +41,8 @@ type Part struct {
 	Text []byte
 }
 
+func (p Part) equal(other Part) bool { return p.File == other.File && bytes.Equal(p.Text, other.Text) }
+
 // Options say what a Value is made of.
 type Options[T any] struct {
 	// Use is what the files are for, in the singular or plural, as in "TLS certificate". It begins
@@ -48,8 +50,8 @@ type Options[T any] struct {
 	Use string
 	// Read reads the files, always as many. Files is the usual one.
 	Read func() ([]Part, error)
-	// Parse makes something of them, and says when that ends if it tells. Its errors need not name
-	// the files.
+	// Parse makes a value of them, and says when that ends; zero: it does not say. Its errors need not
+	// name the files.
 	Parse func([]Part) (value T, expires time.Time, err error)
 	Clock clock.PassiveClock // nil: the real one
 	Log   *zap.Logger        // nil: none
@@ -72,14 +74,14 @@ func Files(names ...string) func() ([]Part, error) {
 
 // Value is what was made last of files that belong together. Any goroutine may use it.
 type Value[T any] struct {
-	o       Options[T] // static
+	opts    Options[T] // static
 	current atomic.Pointer[T]
 	looked  atomic.Pointer[time.Time] // when the files were looked at, by both clocks: the wall clock may be set back
-	looking sync.Mutex                // one look at a time; mu is taken below it
+	looking sync.Mutex                // held by the one look at a time; mu is taken below it
 
 	mu      sync.Mutex // is not held while files are read
-	parts   []Part     // what current was made of
-	since   time.Time
+	parts   []Part     // what current was made of; looking is also held to change them
+	since   time.Time  // from here on as in FileState
 	changes uint64
 	expires time.Time
 	err     error
@@ -88,7 +90,7 @@ type Value[T any] struct {
 // New reads the files for the first time.
 func New[T any](o Options[T]) (*Value[T], error) {
 	o.Clock, o.Log = cmp.Or(o.Clock, clock.PassiveClock(clock.RealClock{})), cmp.Or(o.Log, zap.NewNop())
-	v := &Value[T]{o: o}
+	v := &Value[T]{opts: o}
 	if _, err := v.look(); err != nil {
 		return nil, err
 	}
@@ -98,16 +100,16 @@ func New[T any](o Options[T]) (*Value[T], error) {
 // Get is what is in use. It reads no file.
 func (v *Value[T]) Get() T { return *v.current.Load() }
 
-// Recent is what is in use once the files have been looked at, unless they were less than age ago.
+// Recent is what is in use after a look at the files, unless the last look was less than age ago.
 func (v *Value[T]) Recent(age time.Duration) T {
-	if v.o.Clock.Now().Sub(*v.looked.Load()) >= age {
+	if v.opts.Clock.Now().Sub(*v.looked.Load()) >= age {
 		v.Look()
 	}
 	return v.Get()
 }
 
-// Look reads the files, and reports whether something else is in use from now on. Files that cannot
-// be read in time (see Bounded) leave in use what is.
+// Look reads the files, and reports whether another value is in use from now on. Files that cannot
+// be read in time (see ReadBounded) change nothing.
 func (v *Value[T]) Look() bool {
 	v.looking.Lock()
 	defer v.looking.Unlock()
@@ -116,33 +118,32 @@ func (v *Value[T]) Look() bool {
 	defer v.mu.Unlock()
 	switch {
 	case err != nil && (v.err == nil || v.err.Error() != err.Error()):
-		v.o.Log.Warn("keeping the "+v.o.Use+" in use: what is there now cannot be used", zap.Error(err),
+		v.opts.Log.Warn("keeping the "+v.opts.Use+" in use: what is there now cannot be used", zap.Error(err),
 			zap.Time("inUseSince", v.since))
 	case changed:
-		v.o.Log.Info(v.o.Use+" reloaded", zap.Strings("files", names(v.parts)), zap.Uint64("reloads", v.changes))
+		v.opts.Log.Info(v.opts.Use+" reloaded", zap.Strings("files", names(v.parts)), zap.Uint64("reloads", v.changes))
 	case err == nil && v.err != nil:
-		v.o.Log.Info("the "+v.o.Use+" in use is there again", zap.Strings("files", names(v.parts)))
+		v.opts.Log.Info("the "+v.opts.Use+" in use is there again", zap.Strings("files", names(v.parts)))
 	}
 	v.err = err
 	return changed
 }
 
-// look reads the files and uses what is in them, if it is something else and good. Callers hold
-// looking, which parts need no other lock to be read under.
+// look reads the files and uses what is in them, if it is new and valid. Callers hold looking.
 func (v *Value[T]) look() (changed bool, err error) {
-	now := v.o.Clock.Now()
+	now := v.opts.Clock.Now()
 	v.looked.Store(&now)
-	parts, err := v.o.Read()
+	parts, err := v.opts.Read()
 	if err != nil {
-		return false, fmt.Errorf("%s: %w", v.o.Use, err)
+		return false, fmt.Errorf("%s: %w", v.opts.Use, err)
 	}
 	first := v.current.Load() == nil
 	if !first && slices.EqualFunc(parts, v.parts, Part.equal) {
 		return false, nil
 	}
-	value, expires, err := v.o.Parse(parts)
+	value, expires, err := v.opts.Parse(parts)
 	if err != nil {
-		return false, fmt.Errorf("%s %s: %w", v.o.Use, strings.Join(names(parts), " with "), err)
+		return false, fmt.Errorf("%s %s: %w", v.opts.Use, strings.Join(names(parts), " with "), err)
 	}
 	v.current.Store(&value)
 	v.mu.Lock()
@@ -154,20 +155,18 @@ func (v *Value[T]) look() (changed bool, err error) {
 	return !first, nil
 }
 
-// States is how each of the files stands.
+// States are those of the files.
 func (v *Value[T]) States() []FileState {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	states := make([]FileState, 0, len(v.parts))
 	for _, name := range names(v.parts) {
 		states = append(states, FileState{
-			File: name, Use: v.o.Use, Since: v.since, Changes: v.changes, Expires: v.expires, Err: v.err,
+			File: name, Use: v.opts.Use, Since: v.since, Changes: v.changes, Expires: v.expires, Err: v.err,
 		})
 	}
 	return states
 }
-
-func (p Part) equal(other Part) bool { return p.File == other.File && bytes.Equal(p.Text, other.Text) }
 
 // names are the names of the files, each once.
 func names(parts []Part) []string {

@@ -109,13 +109,13 @@ func (s *Server) identify(r *request, candidate bool) (refusal *metav1.Status) {
 		return nil
 	}
 	a := listener.Access
-	request := auth.AuthnRequest{Header: r.Headers(a.Authenticator.Reads), Peer: peer, From: r.Address()}
+	request := auth.AuthnRequest{Header: r.Headers(a.Authenticator.ReadsHeader), Peer: peer, From: r.Address()}
 	result := a.Authenticator.Authenticate(s.base, request)
 	if result.Outcome != auth.Authenticated {
 		return r.unauthenticated(result, request)
 	}
 	r.MarkProven()
-	r.hasCertificate, r.identity = result.Credential.Certified(), result.Identity
+	r.hasCertificate, r.identity = result.Credential.IsCertificate(), result.Identity
 	if !candidate {
 		return nil
 	}
@@ -147,7 +147,7 @@ func (a *Access) authorize(ctx context.Context, r *request, result auth.Result) 
 // admitOwner admits requests with a token of the listener's owner, and no others: upstream does not
 // even see them. Whether the owner may impersonate another user is upstream's to judge.
 func (a *Access) admitOwner(ctx context.Context, r *request, candidate bool) *metav1.Status {
-	headers := r.Headers(a.Authenticator.Reads)
+	headers := r.Headers(a.Authenticator.ReadsHeader)
 	token := auth.AuthnRequest{Header: http.Header{"Authorization": headers["Authorization"]}}
 	result := a.Authenticator.Authenticate(ctx, token)
 	switch {
@@ -176,7 +176,7 @@ func (r *request) unauthenticated(result auth.Result, sent auth.AuthnRequest) (r
 	if errors.Is(result.Err, auth.ErrBusy) {
 		r.access = verdictBusy
 	}
-	if !result.Certificate {
+	if !result.HasCertificate {
 		return nil
 	}
 	if result.Outcome == auth.Refused && len(sent.Header["Authorization"]) == 0 {

@@ -212,7 +212,7 @@ func flowOf(r *request) flowcontrol.Flow {
 	case r.grant != nil:
 		who = r.grant.result.Identity
 	case who == nil && !r.isAdmitted() && r.listener.Access != nil:
-		who = r.listener.Access.Authenticator.Recall(auth.AuthnRequest{Header: r.Headers(isAuthorization)})
+		who = r.listener.Access.Authenticator.RecallIdentity(auth.AuthnRequest{Header: r.Headers(isAuthorization)})
 	}
 	if who != nil {
 		return flowcontrol.UserFlow(who.Name())

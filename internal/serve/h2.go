@@ -125,14 +125,13 @@ func (h *http2Server) nonblockingConn(c net.Conn) h2.NonblockingConn {
 // sender already: what passes through is not reviewed otherwise, and further requests of a known
 // client need not wait for upstream's answer to it.
 func (h *http2Server) proveSender(w *h2.Response, r *http.Request, listener ListenerConfig, proving *atomic.Bool) {
-	if listener.Access == nil || w.IsProven() || !passthrough.HasBearerToken(r.Header) ||
-		!proving.CompareAndSwap(false, true) {
+	if listener.Access == nil || w.IsProven() || !hasBearerToken(r) || !proving.CompareAndSwap(false, true) {
 		return
 	}
 	a := listener.Access.Authenticator
 	request := auth.AuthnRequest{Header: http.Header{}}
 	for name, values := range r.Header {
-		if a.Reads(name) {
+		if a.ReadsHeader(name) {
 			request.Header[name] = values
 		}
 	}
@@ -285,7 +284,7 @@ func (h *http2Server) hasVerifiedCertificate(c net.Conn, listener ListenerConfig
 		return false
 	}
 	peer := secure.ConnectionState().PeerCertificates
-	return listener.Access.Authenticator.Vouched(h.server.base, clientconn.AddressOf(c.RemoteAddr()), peer)
+	return listener.Access.Authenticator.IsVouchedFor(h.server.base, clientconn.AddressOf(c.RemoteAddr()), peer)
 }
 
 // anonymous reports that nothing in a request can name its sender, so that kube-apiserver takes it
@@ -294,5 +293,12 @@ func (f ListenerConfig) anonymous(r *http.Request, certified bool) bool {
 	if f.AnswerAll || f.Identity == passthrough.IdentitySelf || certified {
 		return false
 	}
-	return !passthrough.HasBearerToken(r.Header)
+	return !hasBearerToken(r)
+}
+
+// hasBearerToken reports that a request has a bearer token. HTTP/2 has no upgrade, in which one may
+// come elsewhere.
+func hasBearerToken(r *http.Request) bool {
+	_, ok := auth.BearerToken(r.Header)
+	return ok
 }

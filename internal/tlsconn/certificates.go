@@ -19,21 +19,32 @@ const (
 
 // What crypto/x509 makes of a certificate, in bytes.
 const (
-	certificateCost = 3 << 10 // the struct, its names without attributes, a key, its serial number
-	attributeCost   = 80      // an attribute of a name, beside its bytes
-	extensionCost   = 64      // an extension, beside its bytes, which are the certificate's
-	sliceCost       = 24      // the header of a slice
-	stringCost      = 16      // the header of a string
-	addressCost     = 64      // an IP network
-	uriCost         = 192     // a parsed URI, beside its bytes
+	certificateCost = 3 << 10        // the struct, its names without attributes, a key, its serial number
+	attributeCost   = 80             // an attribute of a name, beside its bytes
+	extensionCost   = 64             // an extension, beside its bytes, which are the certificate's
+	wordCost        = 8              // a number, or a pointer
+	sliceCost       = 24             // the header of a slice
+	stringCost      = 16             // the header of a string
+	policyCost      = sliceCost + 16 // a policy's object identifier
+	addressCost     = sliceCost + 16 // an IP address
+	networkCost     = 64             // an IP network
+	uriCost         = 192            // a parsed URI, beside its bytes
 )
+
+// CheckCount refuses a chain of more than CertificatesLimit certificates.
+func CheckCount(certificates int) error {
+	if certificates > CertificatesLimit {
+		return fmt.Errorf("the client sent %d certificates: send at most %d", certificates, CertificatesLimit)
+	}
+	return nil
+}
 
 // CheckCertificates implements tls.Config.VerifyConnection: it refuses a client that has sent more
 // certificates, or such as decode to more bytes, than stay with a connection. crypto/tls calls it
 // as soon as they are decoded.
 func CheckCertificates(state tls.ConnectionState) error {
-	if n := len(state.PeerCertificates); n > CertificatesLimit {
-		return fmt.Errorf("the client sent %d certificates: send at most %d", n, CertificatesLimit)
+	if err := CheckCount(len(state.PeerCertificates)); err != nil {
+		return err
 	}
 	encoded, decoded := 0, 0
 	for _, c := range state.PeerCertificates {
@@ -56,8 +67,8 @@ func decodedBytes(c *x509.Certificate) int {
 	for _, e := range c.Extensions {
 		n += objectBytes(e.Id) + len(e.Value)
 	}
-	n += cap(c.ExtKeyUsage)*8 + objectsBytes(c.UnknownExtKeyUsage) + objectsBytes(c.PolicyIdentifiers)
-	n += (cap(c.Policies) + 2*cap(c.PolicyMappings)) * (sliceCost + 16)
+	n += cap(c.ExtKeyUsage)*wordCost + objectsBytes(c.UnknownExtKeyUsage) + objectsBytes(c.PolicyIdentifiers)
+	n += (cap(c.Policies) + 2*cap(c.PolicyMappings)) * policyCost
 	for _, texts := range [][]string{
 		c.DNSNames, c.EmailAddresses, c.OCSPServer, c.IssuingCertificateURL, c.CRLDistributionPoints,
 		c.PermittedDNSDomains, c.ExcludedDNSDomains, c.PermittedEmailAddresses, c.ExcludedEmailAddresses,
@@ -65,8 +76,8 @@ func decodedBytes(c *x509.Certificate) int {
 	} {
 		n += textsBytes(texts)
 	}
-	n += cap(c.IPAddresses)*(sliceCost+16) + (cap(c.PermittedIPRanges)+cap(c.ExcludedIPRanges))*addressCost
-	n += cap(c.URIs) * 8
+	n += cap(c.IPAddresses)*addressCost + (cap(c.PermittedIPRanges)+cap(c.ExcludedIPRanges))*networkCost
+	n += cap(c.URIs) * wordCost
 	for _, u := range c.URIs {
 		n += uriCost + 2*len(u.Path) + len(u.Host) + len(u.RawQuery) + len(u.Opaque) + len(u.Fragment)
 	}
@@ -108,4 +119,4 @@ func objectsBytes(ids []asn1.ObjectIdentifier) int {
 }
 
 // objectBytes is what the numbers of an object identifier take.
-func objectBytes(id asn1.ObjectIdentifier) int { return max(cap(id), 2) * 8 }
+func objectBytes(id asn1.ObjectIdentifier) int { return max(cap(id), 2) * wordCost }

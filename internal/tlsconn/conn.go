@@ -6,18 +6,18 @@ import (
 	"net"
 )
 
-// Above is a connection that lies above another one: crypto/tls, and wrappers that follow its
-// example.
-type Above interface{ NetConn() net.Conn }
+// LayeredConn is a connection on top of another one, which NetConn returns: that of crypto/tls, and
+// wrappers that follow its example.
+type LayeredConn interface{ NetConn() net.Conn }
 
-// SecureConn is the server's side of a TLS connection, above a Meter.
+// SecureConn is the server's side of a TLS connection, on top of one with a Meter.
 type SecureConn struct {
 	*tls.Conn
-	meter *Meter // below
+	meter *Meter
 }
 
-// NewServerConn makes a connection of one whose reads meter limits and counts.
-func NewServerConn(below net.Conn, meter *Meter, config *tls.Config) *SecureConn {
+// NewSecureConn makes a TLS connection on top of one whose reads meter limits and counts.
+func NewSecureConn(below net.Conn, meter *Meter, config *tls.Config) *SecureConn {
 	return &SecureConn{Conn: tls.Server(below, config), meter: meter}
 }
 
@@ -28,14 +28,14 @@ func (c *SecureConn) Handshake() error { return c.HandshakeContext(context.Backg
 func (c *SecureConn) HandshakeContext(ctx context.Context) error {
 	err := c.Conn.HandshakeContext(ctx)
 	if err == nil {
-		c.meter.open()
+		c.meter.noteHandshake()
 	}
 	return err
 }
 
 // Read implements net.Conn.
 func (c *SecureConn) Read(b []byte) (int, error) {
-	if !c.meter.opened {
+	if !c.meter.handshakeDone {
 		if err := c.Handshake(); err != nil {
 			return 0, err
 		}

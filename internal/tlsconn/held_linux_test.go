@@ -87,7 +87,7 @@ func TestConnectionsHoldLittle(t *testing.T) {
 					below := &meteredConn{Conn: c}
 					go func() {
 						defer c.Close()
-						_, _ = io.Copy(io.Discard, NewServerConn(below, &below.meter, config))
+						_, _ = io.Copy(io.Discard, NewSecureConn(below, &below.meter, config))
 					}()
 					reading <- below
 				}

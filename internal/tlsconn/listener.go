@@ -14,16 +14,16 @@ import (
 // HTTP/1.1, with the bounds of this package.
 func Serve(server *http.Server, listener net.Listener) error {
 	return server.Serve(&secureListener{
-		Listener: listener, config: server.TLSConfig, handshake: server.ReadHeaderTimeout, log: server.ErrorLog,
+		Listener: listener, config: server.TLSConfig, handshakeTimeout: server.ReadHeaderTimeout, log: server.ErrorLog,
 	})
 }
 
 // secureListener accepts connections for a net/http server.
 type secureListener struct {
 	net.Listener
-	config    *tls.Config
-	handshake time.Duration // that it may take
-	log       *log.Logger
+	config           *tls.Config
+	handshakeTimeout time.Duration
+	log              *log.Logger
 }
 
 // Accept implements net.Listener.
@@ -33,7 +33,7 @@ func (l *secureListener) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	below := &meteredConn{Conn: c}
-	return &servedConn{SecureConn: NewServerConn(below, &below.meter, l.config), listener: l}, nil
+	return &servedConn{SecureConn: NewSecureConn(below, &below.meter, l.config), listener: l}, nil
 }
 
 // meteredConn is a connection below TLS.
@@ -51,8 +51,8 @@ func (c *meteredConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// servedConn is a connection of a net/http server, which takes the state of TLS from it. Since the
-// connection is no *tls.Conn, the server leaves the handshake to it.
+// servedConn is a connection of a net/http server, which takes the state of TLS from it. Because it
+// is no *tls.Conn, the server leaves the handshake to it.
 type servedConn struct {
 	*SecureConn
 	listener *secureListener
@@ -61,7 +61,7 @@ type servedConn struct {
 // ConnectionState is the state after the handshake, which it waits for. If that fails, so does the
 // next read.
 func (c *servedConn) ConnectionState() tls.ConnectionState {
-	_ = c.SetDeadline(time.Now().Add(c.listener.handshake)) // fails on a closed connection, as what follows will
+	_ = c.SetDeadline(time.Now().Add(c.listener.handshakeTimeout)) // fails on a closed connection, as what follows will
 	err := c.Handshake()
 	_ = c.SetDeadline(time.Time{})
 	if err != nil {
@@ -84,7 +84,7 @@ func (c *servedConn) refuse(err error) {
 const notTLSMessage = "HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
 
 // isHTTP reports that what came in the place of a record's header begins a request.
-func isHTTP(header [recordHeader]byte) bool {
+func isHTTP(header [recordHeaderBytes]byte) bool {
 	switch string(header[:]) {
 	case "GET /", "HEAD ", "POST ", "PUT /", "OPTIO":
 		return true

@@ -51,7 +51,7 @@ func TestTLSBuffersStaySmall(t *testing.T) {
 			}
 			defer near.Close()
 			below := &meteredConn{Conn: near}
-			server := NewServerConn(below, &below.meter, &tls.Config{Certificates: identity.TLS.Certificates})
+			server := NewSecureConn(below, &below.meter, &tls.Config{Certificates: identity.TLS.Certificates})
 			config := &tls.Config{InsecureSkipVerify: true,
 				DynamicRecordSizingDisabled: true} //nolint:gosec // a throw-away certificate
 			client := tls.Client(far, config)
@@ -110,7 +110,7 @@ func ends(ln net.Listener, config *tls.Config) <-chan error {
 		}
 		defer c.Close()
 		below := &meteredConn{Conn: c}
-		server := NewServerConn(below, &below.meter, config)
+		server := NewSecureConn(below, &below.meter, config)
 		_, err = io.Copy(io.Discard, server)
 		why <- err
 	}()
@@ -267,7 +267,7 @@ func FuzzMeter(f *testing.F) {
 			if len(room) == 0 {
 				t.Fatal("there is no room for a byte")
 			}
-			if ahead := max(recordsAheadLimit, int(pieces.payloadLeft)); len(room) > ahead {
+			if ahead := max(recordsAheadBytes, int(pieces.payloadLeft)); len(room) > ahead {
 				t.Fatalf("%d bytes are read, %d are left of the record", len(room), pieces.payloadLeft)
 			}
 			n := copy(room, left)

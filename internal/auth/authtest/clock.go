@@ -9,14 +9,14 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Clock is a clock like a host's: what it shows has a reading of the wall clock, which may be set,
-// and one of the clock that runs, which may not. Inside a bubble package time has the first alone,
-// so a Clock is made outside.
+// Clock is a clock like a host's. What it shows has a reading of the wall clock, which may be set,
+// and one of the monotonic clock, which may not. Inside a bubble of testing/synctest, times have
+// the first alone, so a Clock is made outside.
 type Clock struct {
 	clock.RealClock // its timers
 	t               *testing.T
-	base            time.Time // of both readings, as the bubble began
-	began           time.Time
+	base            time.Time    // what it shows at its beginning
+	began           time.Time    // by the bubble's clock
 	off             atomic.Int64 // by how much the wall clock was set forward, in ns
 }
 
@@ -50,7 +50,7 @@ var Jumps = map[string]time.Duration{"back": -3 * time.Hour, "forward": 3 * time
 // no such value.
 func SetBack(t testing.TB, at time.Time, by time.Duration) time.Time {
 	t.Helper()
-	const second = 1 << 30 // of the word that begins a Time with both clocks
+	const second = 1 << 30 // in the word that begins a Time with both clocks
 	back := at
 	*(*uint64)(unsafe.Pointer(&back)) -= uint64(by/time.Second) * second // #nosec G103 -- nothing else sets both clocks
 	if !back.Equal(at) || !back.Round(0).Equal(at.Round(0).Add(-by)) {

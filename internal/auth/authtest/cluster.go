@@ -26,8 +26,8 @@ const (
 	AccessReviews = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 )
 
-// tokensFor is how long kube-apiserver remembers that a token is good.
-const tokensFor = 10 * time.Second
+// tokenTTL is how long kube-apiserver remembers that a token is good.
+const tokenTTL = 10 * time.Second
 
 // Cluster answers reviews inside a bubble with time of its own: as an http.RoundTripper, since
 // sockets would leave the bubble. Like kube-apiserver it remembers for ten seconds that a token is
@@ -35,7 +35,7 @@ const tokensFor = 10 * time.Second
 type Cluster struct {
 	mu         sync.Mutex
 	Users      map[string]string    // token -> user
-	Remembered map[string]time.Time // token -> until when it is good unseen
+	Remembered map[string]time.Time // token -> until when it is good, whatever Users has
 	Groups     map[string][]string
 	Denied     map[string]bool      // "user resource", or "user /path"
 	Latency    func() time.Duration // called with the lock held
@@ -60,8 +60,8 @@ func (c *Cluster) Change(f func()) {
 	f()
 }
 
-// Asked is how many reviews there were.
-func (c *Cluster) Asked() (tokens, accesses int) {
+// CountReviews is how many reviews there were.
+func (c *Cluster) CountReviews() (tokens, accesses int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.tokens, c.accesses
@@ -69,8 +69,7 @@ func (c *Cluster) Asked() (tokens, accesses int) {
 
 var errDown = errors.New("connection refused")
 
-// RoundTrip implements http.RoundTripper. What it answers is true half-way between question and
-// answer.
+// RoundTrip implements http.RoundTripper. An answer is true at half of its latency.
 func (c *Cluster) RoundTrip(r *http.Request) (*http.Response, error) {
 	c.mu.Lock()
 	half, refusing := c.Latency()/2, c.Refusing
@@ -107,36 +106,43 @@ func Wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
+// answer is the answer to a review.
 func (c *Cluster) answer(path string, raw []byte) []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var answer any
 	if path == TokenReviews {
-		c.tokens++
-		var review authenticationv1.TokenReview
-		_ = json.Unmarshal(raw, &review)
-		token := review.Spec.Token
-		name, known := c.Users[token]
-		switch {
-		case known:
-			c.Remembered[token] = time.Now().Add(tokensFor)
-		case time.Now().Before(c.Remembered[token]):
-			name, known = strings.TrimPrefix(token, "token-of-"), true
-		}
-		if known {
-			review.Status.Authenticated = true
-			review.Status.User = authenticationv1.UserInfo{Username: name, Groups: c.Groups[name]}
-		}
-		answer = review
+		answer = c.reviewTokenLocked(raw)
 	} else {
-		c.accesses++
-		var review authorizationv1.SubjectAccessReview
-		_ = json.Unmarshal(raw, &review)
-		review.Status.Allowed = !c.Denied[review.Spec.User+" "+requested(review.Spec)]
-		answer = review
+		answer = c.reviewAccessLocked(raw)
 	}
 	encoded, _ := json.Marshal(answer)
 	return encoded
+}
+
+func (c *Cluster) reviewTokenLocked(raw []byte) (review authenticationv1.TokenReview) {
+	c.tokens++
+	_ = json.Unmarshal(raw, &review)
+	token := review.Spec.Token
+	name, known := c.Users[token]
+	switch {
+	case known:
+		c.Remembered[token] = time.Now().Add(tokenTTL)
+	case time.Now().Before(c.Remembered[token]):
+		name, known = strings.TrimPrefix(token, "token-of-"), true
+	}
+	if known {
+		review.Status.Authenticated = true
+		review.Status.User = authenticationv1.UserInfo{Username: name, Groups: c.Groups[name]}
+	}
+	return review
+}
+
+func (c *Cluster) reviewAccessLocked(raw []byte) (review authorizationv1.SubjectAccessReview) {
+	c.accesses++
+	_ = json.Unmarshal(raw, &review)
+	review.Status.Allowed = !c.Denied[review.Spec.User+" "+requested(review.Spec)]
+	return review
 }
 
 // requested is the resource or the path that a review is about.

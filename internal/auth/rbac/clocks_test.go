@@ -41,9 +41,9 @@ func TestClockJumpsDoNotProlongLocalTokens(t *testing.T) {
 					Name: "robot", UID: "sa-1"}})
 			}, func(g *guard, j *authtest.Clock) {
 				here := func() bool {
-					before, _ := g.Asked()
+					before, _ := g.CountReviews()
 					result := g.authn.Authenticate(context.Background(), reauthtest.WithToken(token))
-					after, _ := g.Asked()
+					after, _ := g.CountReviews()
 					return result.Outcome == auth.Authenticated && after == before
 				}
 				time.Sleep(50 * time.Minute)
@@ -85,7 +85,7 @@ func TestClockJumpsDoNotChangeHowLongProofsCount(t *testing.T) {
 				keys := func() bool {
 					g.rights.mu.RLock()
 					defer g.rights.mu.RUnlock()
-					return g.rights.counts(g.rights.keys.proven)
+					return g.rights.isRecent(g.rights.keys.proven)
 				}
 				for range 10 {
 					j.Jump(by / 10)
@@ -101,7 +101,7 @@ func TestClockJumpsDoNotChangeHowLongProofsCount(t *testing.T) {
 				}
 				g.do(func() { g.mute = true; clear(g.documents) })
 				j.Jump(by)
-				time.Sleep(auth.AllowedFor)
+				time.Sleep(auth.AllowedTTL)
 				synctest.Wait()
 				if allowed() || keys() {
 					t.Error("decided by what was proven longer ago")

@@ -7,8 +7,6 @@ import (
 	"time"
 
 	jose "github.com/go-jose/go-jose/v4"
-
-	"spillway/internal/auth"
 )
 
 const (
@@ -16,44 +14,39 @@ const (
 	keysDocument   = "/openid/v1/jwks"
 )
 
-// keyring is what upstream signs service accounts' tokens with, as it publishes it. It is proven
-// like a PermissionTable: the documents are fetched again and again, and count for as long as any
-// answer does. So a key that is new is known soon, and one that was withdrawn is not used for
-// longer than a review would be remembered; a token cannot cause a search for a key.
-type keyring struct {
-	reviewer *auth.Reviewer
-
-	// Guarded by the lock of its LocalAuthorizer.
+// keySet is the public keys that upstream signs tokens of service accounts with. It is proven as a
+// PermissionTable is: the documents are fetched again and again, and count for as long as any
+// answer does. So a new key is known soon, and a withdrawn one is not used for longer than a review
+// would be remembered. A token cannot cause a search for a key.
+type keySet struct {
 	issuer string
-	keys   map[string]*jose.JSONWebKey // by id
+	keys   map[string]*jose.JSONWebKey // by id; replaced, never changed
 	proven time.Time                   // when they were requested
 }
 
-func newKeyring(r *auth.Reviewer) *keyring { return &keyring{reviewer: r} }
-
-// signatures are the algorithms that kube-apiserver signs with. What a token says of itself chooses
+// signatureAlgorithms are those that kube-apiserver signs with. What a token says of itself chooses
 // among them, and its key has to fit.
-var signatures = []jose.SignatureAlgorithm{jose.RS256, jose.ES256, jose.ES384, jose.ES512}
+var signatureAlgorithms = []jose.SignatureAlgorithm{jose.RS256, jose.ES256, jose.ES384, jose.ES512}
 
 var (
 	errNoIssuer = errors.New("upstream does not name the issuer of its tokens")
 	errNoKeys   = errors.New("upstream publishes no key that can be used")
 )
 
-// fetchKeys asks upstream for its issuer and its keys.
+// fetchKeys fetches upstream's issuer and keys.
 func (r *LocalAuthorizer) fetchKeys(ctx context.Context) error {
 	began := r.clock.Now()
-	raw, err := r.keys.reviewer.Fetch(ctx, issuerDocument)
+	raw, err := r.opts.Reviewer.Fetch(ctx, issuerDocument)
 	if err != nil {
 		return err
 	}
-	var about struct {
+	var configuration struct {
 		Issuer string `json:"issuer"`
 	}
-	if err := json.Unmarshal(raw, &about); err != nil || about.Issuer == "" {
+	if err := json.Unmarshal(raw, &configuration); err != nil || configuration.Issuer == "" {
 		return errNoIssuer
 	}
-	if raw, err = r.keys.reviewer.Fetch(ctx, keysDocument); err != nil {
+	if raw, err = r.opts.Reviewer.Fetch(ctx, keysDocument); err != nil {
 		return err
 	}
 	keys := parseKeys(raw)
@@ -63,16 +56,16 @@ func (r *LocalAuthorizer) fetchKeys(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for id, key := range keys {
-		if old := r.keys.keys[id]; old != nil && sameKey(old, key) {
+		if old := r.keys.keys[id]; old != nil && isSameKey(old, key) {
 			keys[id] = old // what was verified by it stays so
 		}
 	}
-	r.keys.issuer, r.keys.keys, r.keys.proven = about.Issuer, keys, began
+	r.keys = keySet{configuration.Issuer, keys, began}
 	return nil
 }
 
 // parseKeys reads a set of keys. Only those count that have an id of their own, are public and are
-// for signatures; any other, and what cannot be read, is left out.
+// for signatures. Others are left out, as are those that cannot be read.
 func parseKeys(raw []byte) map[string]*jose.JSONWebKey {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
@@ -99,7 +92,7 @@ func parseKeys(raw []byte) map[string]*jose.JSONWebKey {
 	return keys
 }
 
-func sameKey(a, b *jose.JSONWebKey) bool {
+func isSameKey(a, b *jose.JSONWebKey) bool {
 	x, errX := a.MarshalJSON()
 	y, errY := b.MarshalJSON()
 	return errX == nil && errY == nil && string(x) == string(y)

@@ -1,14 +1,14 @@
 // Package rbac decides questions about permissions and tokens by upstream's state, without a
 // review, and finds the watches that a change of that state may have ended.
 //
-// LocalAuthorizer mirrors roles, bindings, service accounts and, if configured, pods, each in a
-// Table, and fetch the keys that upstream signs tokens with. They implement auth.LocalDecider.
+// A LocalAuthorizer mirrors roles, bindings, service accounts and, if configured, pods, each in a
+// PermissionTable, and fetches the keys that upstream signs tokens with. It implements
+// auth.LocalDecider.
 //
-// Invariant: LocalAuthorizer only ever allows, and only by tables that are proven: upstream
-// reported its position within auth.AllowedFor, and the table has caught up with it. An open watch
-// that has received nothing proves nothing, and nor does an informer's cache: its age is not known.
-// What is not allowed here is upstream's to decide, and a share of what is allowed is checked
-// there.
+// Invariant: it only ever allows, and only by tables that are proven: upstream reported its version
+// within auth.AllowedTTL, and the table has caught up with it. An open watch that has received
+// nothing proves nothing. Nor does an informer's cache, whose age is not known. What is not allowed
+// here is upstream's to decide, and a share of what is allowed is checked there.
 //
 // kube-apiserver's own RBAC authorizer is no module that could be imported, and reads its informers
 // without checking their age.
@@ -19,11 +19,11 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
 	"go.uber.org/zap"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 
@@ -31,7 +31,7 @@ import (
 	"spillway/internal/object"
 )
 
-// TokenMode says which service accounts' tokens may be found good without asking upstream.
+// TokenMode says which service accounts' tokens may be found valid without a review.
 type TokenMode string
 
 // The choices.
@@ -43,15 +43,15 @@ const (
 	TokensPods TokenMode = "pods"
 )
 
-// LocalAuthorizerOptions configure LocalAuthorizer.
+// LocalAuthorizerOptions configure a LocalAuthorizer.
 type LocalAuthorizerOptions struct {
 	// Follow mirrors a table's resource into it until ctx ends, or returns the error with which
 	// upstream refuses that.
 	Follow func(ctx context.Context, t *PermissionTable) error
-	// Through requests upstream's version. A mirror that has reached last holds everything that was
-	// acknowledged before the call; nothing happened between last and reached. A reached below from
-	// means that upstream is behind a version that it has shown before. RBAC and Tokens need it.
-	Through func(ctx context.Context, r *object.Resource, from uint64) (last, reached uint64, err error)
+	// ProveThrough requests upstream's version. A mirror that has reached last holds everything that
+	// was acknowledged before the call; nothing happened between last and reached. A reached below
+	// from means that upstream is behind a version that it has shown before. RBAC and Tokens need it.
+	ProveThrough func(ctx context.Context, r *object.Resource, from uint64) (last, reached uint64, err error)
 	// RBAC lets an Authorizer decide by roles and bindings.
 	RBAC bool
 	// Tokens lets an Authenticator decide by signatures, service accounts and pods. It needs a
@@ -65,50 +65,47 @@ type LocalAuthorizerOptions struct {
 }
 
 // LocalAuthorizer watches what decides about permissions: Roles, ClusterRoles, their bindings, and
-// service accounts. They serve two purposes.
+// service accounts. That serves two purposes.
 //
 // Watches that may have lost something by a change are reviewed at once (Reauthorizer.Check). That
-// decides nothing by itself, and where upstream does not let these be watched, the sweep goes on
-// alone.
+// decides nothing by itself, and where upstream does not let these resources be watched, the sweep
+// goes on alone.
 //
-// And they may decide, where the operator says so: RBAC by its rules, Tokens by signature and
-// existence. Invariant: they only ever say yes, and only by tables each of which has been proven
-// within AllowedFor, by a probe of upstream that began then; a yes is as old as the oldest of those
-// probes that it rests on. Everything else, a no included, is for upstream to decide. One in a
-// hundred is reviewed there all the same, and if upstream denies what was allowed here, nothing is
-// decided here any more.
+// And it may decide, where the operator says so: about permissions by roles and bindings, about
+// tokens by their signatures and the objects that they are bound to. A decision is as old as the
+// oldest of the proofs that it rests on, which counts from when its question was sent.
 type LocalAuthorizer struct {
 	// Static after construction.
 	opts   LocalAuthorizerOptions
 	log    *zap.Logger
-	keys   *keyring
-	wakeCh chan struct{}              // holds one: a subject is affected
+	wakeCh chan struct{}              // holds one: pending has grown
 	jobs   chan func(context.Context) // checks that wait for their turn
 
 	tables
 	// Guarded by the lock of the tables.
-	rbac    *rbac
-	pending *affectedSubjects
+	index   *ruleIndex
+	keys    keySet            // empty without Tokens
+	pending *affectedSubjects // since the last check
 }
 
 const (
-	// proveEvery is how long after the beginning of one proof the next one begins. It takes
-	// upstream up to 1.7 s to answer (W-111), and that has to leave room within AllowedFor for one
+	// proofInterval is how long after the beginning of one proof the next one begins. It takes
+	// upstream up to 1.7 s to answer (W-111), and that has to leave room within AllowedTTL for one
 	// that fails.
-	proveEvery = 5 * time.Second
-	proveRetry = time.Second
-	// proveLeast is the least time between the beginnings of two proofs.
-	proveLeast = time.Second
+	proofInterval      = 5 * time.Second
+	proofRetryInterval = time.Second
+	// proofMinInterval is the least time between the beginnings of two proofs.
+	proofMinInterval = time.Second
 	// proofTimeout bounds a proof.
 	proofTimeout = 4 * time.Second
-	// forbiddenRetry is how soon to watch a table again that upstream forbids to watch.
-	forbiddenRetry = time.Minute
-	// maxJobs and jobsAtOnce bound the checks that wait, and those that are under way.
-	maxJobs    = 16
-	jobsAtOnce = 2
+	// forbiddenRetryInterval is how soon to watch a table again that upstream forbids to watch.
+	forbiddenRetryInterval = time.Minute
+	// waitingChecksLimit and checkWorkers bound the checks that wait, and those that are under way.
+	waitingChecksLimit = 16
+	checkWorkers       = 2
 )
 
-// NewLocalAuthorizer returns LocalAuthorizer that know nothing until Run.
+// NewLocalAuthorizer returns a LocalAuthorizer that knows nothing until Run.
 func NewLocalAuthorizer(o LocalAuthorizerOptions) *LocalAuthorizer {
 	o.Clock, o.Log = cmp.Or(o.Clock, clock.Clock(clock.RealClock{})), cmp.Or(o.Log, zap.NewNop())
 	if o.Random == nil {
@@ -118,36 +115,35 @@ func NewLocalAuthorizer(o LocalAuthorizerOptions) *LocalAuthorizer {
 		o.Metrics = NewMetrics(nil)
 	}
 	r := &LocalAuthorizer{
-		opts: o, log: o.Log, pending: newAffectedSubjects(),
-		wakeCh: make(chan struct{}, 1), jobs: make(chan func(context.Context), maxJobs),
-		tables: tables{clock: o.Clock, metrics: o.Metrics, through: o.Through},
+		opts: o, log: o.Log, index: newRuleIndex(), pending: newAffectedSubjects(),
+		wakeCh: make(chan struct{}, 1), jobs: make(chan func(context.Context), waitingChecksLimit),
+		tables: tables{clock: o.Clock, metrics: o.Metrics, proveThrough: o.ProveThrough},
 	}
-	r.rbac = newRBAC()
-	rbacGroup := func(resource, kind string, namespaced bool) *object.Resource {
-		gvr := schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: resource}
-		return object.NewResource(gvr, kind, namespaced, true)
-	}
-	core := func(resource, kind string) *object.Resource {
-		return object.NewResource(schema.GroupVersionResource{Version: "v1", Resource: resource}, kind, true, true)
-	}
-	r.roles = newTable(&r.tables, rbacGroup("roles", "Role", true), readRole, r.roleChanged)
-	r.clusterRoles = newTable(&r.tables, rbacGroup("clusterroles", "ClusterRole", false), readRole, r.clusterRoleChanged)
-	r.roleBindings = newTable(&r.tables, rbacGroup("rolebindings", "RoleBinding", true), readBinding, r.bindingChanged)
-	clusterBindings := rbacGroup("clusterrolebindings", "ClusterRoleBinding", false)
-	r.clusterBinds = newTable(&r.tables, clusterBindings, readBinding, r.bindingChanged)
-	r.accounts = newTable(&r.tables, core("serviceaccounts", "ServiceAccount"), readExisting, r.accountChanged)
+	all := &r.tables
+	r.roles = newTable(all, rbacResource("roles", "Role", true), readRole, r.roleChanged)
+	r.clusterRoles = newTable(all, rbacResource("clusterroles", "ClusterRole", false), readRole, r.clusterRoleChanged)
+	r.roleBindings = newTable(all, rbacResource("rolebindings", "RoleBinding", true), readBinding, r.bindingChanged)
+	r.clusterRoleBindings = newTable(all, rbacResource("clusterrolebindings", "ClusterRoleBinding", false), readBinding,
+		r.bindingChanged)
 	for _, t := range r.rbacTables() {
-		t.proves = o.RBAC
+		t.needsProof, t.proveSooner = o.RBAC, make(chan struct{}, 1)
 	}
-	r.accounts.proves = o.Tokens != TokensNone
+	r.accounts = newTable(all, coreResource("serviceaccounts", "ServiceAccount"), readPresence, r.accountChanged)
+	r.accounts.needsProof = o.Tokens != TokensNone
 	if o.Tokens == TokensPods {
-		r.pods = newTable(&r.tables, core("pods", "Pod"), readExisting, r.podChanged)
-		r.pods.proves = true
-	}
-	if o.Tokens != TokensNone {
-		r.keys = newKeyring(o.Reviewer)
+		r.pods = newTable(all, coreResource("pods", "Pod"), readPresence, r.podChanged)
+		r.pods.needsProof = true
 	}
 	return r
+}
+
+func rbacResource(resource, kind string, isNamespaced bool) *object.Resource {
+	gvr := schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: resource}
+	return object.NewResource(gvr, kind, isNamespaced, true)
+}
+
+func coreResource(resource, kind string) *object.Resource {
+	return object.NewResource(schema.GroupVersionResource{Version: "v1", Resource: resource}, kind, true, true)
 }
 
 // Run watches until ctx ends, and returns when nothing is under way any more. check gets the
@@ -158,19 +154,15 @@ func (r *LocalAuthorizer) Run(ctx context.Context, check func(concerns func(*aut
 	defer all.Wait()
 	for _, t := range r.Tables() {
 		all.Go(func() { r.follow(ctx, t) })
-		if t.proves {
-			var sooner <-chan struct{}
-			if len(r.together(t)) > 1 {
-				sooner = t.sooner
-			}
-			all.Go(func() { r.repeat(ctx, t.resource.String(), t.prove, sooner) })
+		if t.needsProof {
+			all.Go(func() { r.proveRepeatedly(ctx, t.resource.String(), t.prove, t.proveSooner) })
 		}
 	}
-	if r.keys != nil {
-		all.Go(func() { r.repeat(ctx, "keys", r.fetchKeys, nil) })
+	if r.opts.Tokens != TokensNone {
+		all.Go(func() { r.proveRepeatedly(ctx, "keys", r.fetchKeys, nil) })
 	}
-	for range jobsAtOnce {
-		all.Go(func() { r.work(ctx) })
+	for range checkWorkers {
+		all.Go(func() { r.runChecks(ctx) })
 	}
 	r.checkAffected(ctx, check)
 	return nil
@@ -190,19 +182,19 @@ func (r *LocalAuthorizer) follow(ctx context.Context, t *PermissionTable) {
 		if ctx.Err() != nil || again {
 			continue
 		}
-		r.refused(t, err)
-		r.await(ctx, nil, r.clock.Now().Add(forbiddenRetry))
+		r.noteForbidden(t, err)
+		r.await(ctx, nil, r.clock.Now().Add(forbiddenRetryInterval))
 	}
 }
 
-// refused says once that a resource may not be watched.
-func (r *LocalAuthorizer) refused(t *PermissionTable, err error) {
+// noteForbidden says once that a resource may not be watched.
+func (r *LocalAuthorizer) noteForbidden(t *PermissionTable, err error) {
 	r.metrics.unwatched.WithLabelValues(t.resource.String()).Set(1)
 	r.mu.Lock()
-	said := t.forbidden
-	t.forbidden = true
+	isLogged := t.isForbidden
+	t.isForbidden = true
 	r.mu.Unlock()
-	if said {
+	if isLogged {
 		return
 	}
 	r.log.Warn("upstream does not let this be watched: "+
@@ -210,10 +202,10 @@ func (r *LocalAuthorizer) refused(t *PermissionTable, err error) {
 		zap.Stringer("resource", t.resource), zap.Error(err))
 }
 
-// repeat proves something again and again, and sooner on request.
-func (r *LocalAuthorizer) repeat(ctx context.Context, what string, prove func(context.Context) error,
+// proveRepeatedly proves something at intervals, and sooner on request.
+func (r *LocalAuthorizer) proveRepeatedly(ctx context.Context, what string, prove func(context.Context) error,
 	sooner <-chan struct{}) {
-	for failing := false; ; {
+	for isFailing := false; ; {
 		began := r.clock.Now()
 		timed, cancel := context.WithTimeout(ctx, proofTimeout)
 		err := prove(timed)
@@ -221,26 +213,26 @@ func (r *LocalAuthorizer) repeat(ctx context.Context, what string, prove func(co
 		if ctx.Err() != nil {
 			return
 		}
-		result, next := "proven", began.Add(proveEvery)
+		result, next := "proven", began.Add(proofInterval)
 		if err != nil {
-			result, next = "failed", r.clock.Now().Add(proveRetry)
+			result, next = "failed", r.clock.Now().Add(proofRetryInterval)
 		}
 		r.metrics.proofs.WithLabelValues(what, result).Inc()
 		switch {
 		case err == nil:
-			failing = false
-		case !failing && !errors.Is(err, errNotMirrored):
-			failing = true
+			isFailing = false
+		case !isFailing && !errors.Is(err, errNotMirrored):
+			isFailing = true
 			r.log.Info("nothing is decided here by what cannot be proven: upstream decides instead",
 				zap.String("resource", what), zap.Error(err))
 		}
-		r.await(ctx, nil, began.Add(proveLeast))
+		r.await(ctx, nil, began.Add(proofMinInterval))
 		r.await(ctx, sooner, next)
 	}
 }
 
-// work carries out checks.
-func (r *LocalAuthorizer) work(ctx context.Context) {
+// runChecks runs the checks that are submitted.
+func (r *LocalAuthorizer) runChecks(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -251,7 +243,7 @@ func (r *LocalAuthorizer) work(ctx context.Context) {
 	}
 }
 
-// submit queues a check for the workers; false: too many wait already.
+// submit queues a check of a decision; false: too many wait already.
 func (r *LocalAuthorizer) submit(job func(context.Context)) bool {
 	select {
 	case r.jobs <- job:
@@ -262,34 +254,34 @@ func (r *LocalAuthorizer) submit(job func(context.Context)) bool {
 }
 
 // checkAffected has the watches of affected subjects checked: at once, and again when upstream has
-// received the change. Bursts are one.
+// received the change. A burst of changes is checked once.
 func (r *LocalAuthorizer) checkAffected(ctx context.Context, check func(func(*auth.Identity, auth.Attributes) bool)) {
 	var again rechecks
 	for ctx.Err() == nil {
-		who, now := r.take(), r.clock.Now()
-		if !who.empty() {
-			again.plan(who, now)
+		affected, now := r.takePending(), r.clock.Now()
+		if !affected.isEmpty() {
+			again.plan(affected, now)
 		}
-		who.merge(again.take(now))
-		if !who.empty() {
+		affected.merge(again.take(now))
+		if !affected.isEmpty() {
 			r.metrics.changes.Inc()
-			check(who.concerns)
+			check(affected.concerns)
 			r.await(ctx, nil, r.clock.Now().Add(checkMinInterval))
 		}
 		r.await(ctx, r.wakeCh, again.next())
 	}
 }
 
-// take returns those affected since it was called last.
-func (r *LocalAuthorizer) take() *affectedSubjects {
+// takePending returns the subjects that were affected since it was called last.
+func (r *LocalAuthorizer) takePending() *affectedSubjects {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	who := r.pending
+	affected := r.pending
 	r.pending = newAffectedSubjects()
-	return who
+	return affected
 }
 
-// await waits until there is news, or until the given time, if any.
+// await waits until there is news, until a time unless that is zero, or until ctx ends.
 func (r *LocalAuthorizer) await(ctx context.Context, news <-chan struct{}, until time.Time) {
 	var due <-chan time.Time
 	if !until.IsZero() {
@@ -304,114 +296,14 @@ func (r *LocalAuthorizer) await(ctx context.Context, news <-chan struct{}, until
 	}
 }
 
-// affectsLocked notes subjects that may have lost something.
-func (r *LocalAuthorizer) affectsLocked(subjects ...subject) {
-	r.pending.add(subjects...)
-	r.notify()
-}
-
-func (r *LocalAuthorizer) notify() {
-	select {
-	case r.wakeCh <- struct{}{}:
-	default:
-	}
-}
-
-// roleChanged notes a change of a Role. A subject that gains a role loses nothing.
-func (r *LocalAuthorizer) roleChanged(key string, before, after any) {
-	o := splitKey(key)
-	r.roleNoted(roleRef{namespace: o.namespace, name: o.name}, before, after)
-}
-
-// clusterRoleChanged notes a change of a ClusterRole.
-func (r *LocalAuthorizer) clusterRoleChanged(key string, before, after any) {
-	r.roleNoted(roleRef{cluster: true, name: key}, before, after)
-}
-
-func (r *LocalAuthorizer) roleNoted(ref roleRef, before, after any) {
-	now, _ := after.(*role)
-	r.rbac.setRole(ref, now)
-	if before == nil {
-		return
-	}
-	for b := range r.rbac.bound[ref] {
-		r.affectsLocked(b.subjects...)
-	}
-}
-
-// bindingChanged notes a change of a binding of either kind. New subjects may have gained
-// something, and lost nothing.
-func (r *LocalAuthorizer) bindingChanged(_ string, before, after any) {
-	was, _ := before.(*binding)
-	is, _ := after.(*binding)
-	r.rbac.setBinding(was, is)
-	if was != nil {
-		r.affectsLocked(was.subjects...)
-	}
-}
-
-// accountChanged notes a change of a service account. A token is for one by its uid.
-func (r *LocalAuthorizer) accountChanged(key string, before, after any) {
-	if !ended(before, after) {
-		return
-	}
-	o := splitKey(key)
-	r.affectsLocked(subject{name: serviceAccountName(o.namespace, o.name)})
-}
-
-// podChanged notes a change of a pod.
-func (r *LocalAuthorizer) podChanged(_ string, before, after any) {
-	if !ended(before, after) {
-		return
-	}
-	r.pending.addPod(before.(existing).uid)
-	r.notify()
-}
-
-// ended reports that what was there is there no more.
-func ended(before, after any) bool {
-	was, there := before.(existing)
-	is, still := after.(existing)
-	return there && !(still && is.uid == was.uid)
-}
-
-// Access implements auth.LocalDecider.
-func (r *LocalAuthorizer) Access(review auth.AccessReview) auth.AccessDecide {
-	if !r.opts.RBAC {
-		return nil
-	}
-	l := newLocal(reviewOfAccess, r, review, r.access, func(_, there authorizationv1.SubjectAccessReviewStatus) bool {
-		return auth.VerdictOf(there) != auth.Denied
-	})
-	l.waits = r.waits
-	return l.ask
-}
-
-// access allows what rules allow, by tables that are proven. It never denies.
-func (r *LocalAuthorizer) access(_ auth.Digest,
-	q auth.ReviewRequest) (auth.Answer[authorizationv1.SubjectAccessReviewStatus], bool) {
+// provenSince reports that all that decides is proven, by questions that were sent after a time.
+func (r *LocalAuthorizer) provenSince(after time.Time) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	_, proven := r.provenLocked(r.rbacTables()...)
-	var at time.Time
-	if !proven || !r.rbac.allows(q.Who, &q.What, func(b *binding) (held bool) {
-		at, held = r.togetherLocked(b)
-		return held
-	}) {
-		return auth.Answer[authorizationv1.SubjectAccessReviewStatus]{}, false
+	deciding := slices.DeleteFunc(r.Tables(), func(t *PermissionTable) bool { return !t.needsProof })
+	at, ok := r.provenLocked(deciding...)
+	if r.opts.Tokens != TokensNone && r.keys.proven.Before(at) {
+		at = r.keys.proven
 	}
-	return auth.Answer[authorizationv1.SubjectAccessReviewStatus]{
-		Value: authorizationv1.SubjectAccessReviewStatus{Allowed: true}, At: at,
-	}, true
-}
-
-// waits reports that something would be allowed by a role and a binding, were they known to have
-// been together.
-func (r *LocalAuthorizer) waits(q auth.ReviewRequest) bool {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	return r.rbac.allows(q.Who, &q.What, func(b *binding) bool {
-		_, held := r.togetherLocked(b)
-		return !held
-	})
+	return ok && at.After(after) && r.isRecent(at)
 }

@@ -255,7 +255,7 @@ type guard struct {
 	authn  *auth.Authenticator
 	authz  *auth.Authorizer
 	rights *LocalAuthorizer
-	review auth.AccessReview // has upstream answer
+	review auth.ReviewFunc[auth.ReviewRequest, auth.AccessStatus] // has upstream answer
 	gauges *prometheus.Registry
 	log    *observer.ObservedLogs
 	random float64 // what Random returns
@@ -265,12 +265,14 @@ type guard struct {
 
 // Tokens implements auth.LocalDecider.
 func (g *guard) Tokens(audiences []string, remembered int,
-	review auth.Review[auth.Secret, auth.TokenVerdict]) auth.Decide[auth.Secret, auth.TokenVerdict] {
+	review auth.ReviewFunc[auth.Secret, auth.TokenVerdict]) auth.DecideFunc[auth.Secret, auth.TokenVerdict] {
 	return g.rights.Tokens(audiences, remembered, review)
 }
 
 // Access implements auth.LocalDecider.
-func (g *guard) Access(review auth.AccessReview) auth.AccessDecide {
+func (g *guard) Access(
+	review auth.ReviewFunc[auth.ReviewRequest, auth.AccessStatus],
+) auth.DecideFunc[auth.ReviewRequest, auth.AccessStatus] {
 	g.review = review
 	return g.rights.Access(review)
 }
@@ -289,7 +291,7 @@ func onGuard(t *testing.T, change func(*guard, *setup), test func(*guard)) {
 		core, logs := observer.New(zap.InfoLevel)
 		g = &guard{registry: newRegistry(t, o.Cluster), gauges: prometheus.NewRegistry(), log: logs, random: 1}
 		reviewer, metrics := o.Ask(g.registry), reauth.NewMetrics(g.gauges)
-		s := &setup{Setup: o, rights: LocalAuthorizerOptions{Follow: g.follow, Through: g.through, Reviewer: reviewer,
+		s := &setup{Setup: o, rights: LocalAuthorizerOptions{Follow: g.follow, ProveThrough: g.through, Reviewer: reviewer,
 			Metrics: NewMetrics(g.gauges), Log: zap.New(core), Random: g.chance}}
 		o.Reauth.Random, o.Reauth.Metrics, o.Reauth.Sweep = func() float64 { return 0 }, metrics, 10*time.Minute
 		if change != nil {
@@ -369,9 +371,9 @@ func (g *guard) grant(namespace, name string, who rbacv1.Subject, rules ...rbacv
 // decide authorizes a request, and returns the decision and the number of access reviews it took.
 func (g *guard) decide(who *auth.Identity, target string) (auth.Decision, int) {
 	g.patrol.T.Helper()
-	_, before := g.Asked()
+	_, before := g.CountReviews()
 	d := g.authz.Authorize(context.Background(), who, reauthtest.Wants(g.patrol.T, target))
-	_, after := g.Asked()
+	_, after := g.CountReviews()
 	return d, after - before
 }
 
@@ -383,7 +385,7 @@ func (g *guard) by(who *auth.Identity, target string, want auth.Verdict, reviews
 		g.patrol.T.Errorf("after %v: %s is %s by %d reviews, want %s by %d", time.Since(g.began), target, d.Verdict, n, want,
 			reviews)
 	}
-	if d.Verdict == auth.Allowed && time.Since(d.At) >= auth.AllowedFor {
+	if d.Verdict == auth.Allowed && time.Since(d.At) >= auth.AllowedTTL {
 		g.patrol.T.Errorf("%s was allowed by what was known %v ago", target, time.Since(d.At))
 	}
 	return d
@@ -413,11 +415,11 @@ func TestLocalRBAC(t *testing.T) {
 		// What upstream has said since the last proof counts.
 		g.Change(func() { g.Denied["bob pods"] = true })
 		watch := reauthtest.Wants(t, "/api/v1/pods?watch=1")
-		g.review(context.Background(), g.authz.Key(reauthtest.Bob, watch), auth.ReviewRequest{Who: reauthtest.Bob,
-			What: watch})
+		g.review(context.Background(), g.authz.Key(reauthtest.Bob, watch), auth.ReviewRequest{Identity: reauthtest.Bob,
+			Attributes: watch})
 		g.by(reauthtest.Bob, "/api/v1/pods?watch=1", auth.Denied, 0)
 		g.Change(func() { g.Denied["bob pods"] = false })
-		time.Sleep(auth.AllowedFor)
+		time.Sleep(auth.AllowedTTL)
 		g.by(reauthtest.Bob, "/api/v1/pods?watch=1", auth.Allowed, 0)
 		g.remove("clusterrolebindings", "pods")
 		synctest.Wait()
@@ -473,7 +475,7 @@ func TestLocalRBACOfOneMoment(t *testing.T) {
 					c.missed(g)
 					c.heard(g)
 					g.Change(func() { g.Denied["bob pods"] = true })
-					for n := range int(2 * auth.AllowedFor / time.Second) {
+					for n := range int(2 * auth.AllowedTTL / time.Second) {
 						synctest.Wait()
 						g.by(reauthtest.Bob, fmt.Sprintf("/api/v1/namespaces/n%d/pods", n), auth.Denied, 1)
 						time.Sleep(time.Second)
@@ -530,7 +532,7 @@ func TestLocalRBACRewrittenHistory(t *testing.T) {
 		g.do(func() { g.revision += 1000 })
 		time.Sleep(7 * time.Second)
 		g.do(func() { g.revision = 500 })
-		time.Sleep(2 * auth.AllowedFor)
+		time.Sleep(2 * auth.AllowedTTL)
 		for _, resource := range []string{"roles", "clusterroles", "rolebindings", "clusterrolebindings"} {
 			if n := g.counted(g.follows, resource); n != 2 {
 				t.Errorf("%s listed %d times", resource, n)
@@ -552,11 +554,11 @@ func TestLocalRBACStale(t *testing.T) {
 			// which it does not hear of
 			g.put(resource, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "another", Namespace: "default"}})
 			g.Change(func() { g.Denied["bob pods"] = true })
-			time.Sleep(auth.AllowedFor)
+			time.Sleep(auth.AllowedTTL)
 			g.by(reauthtest.Bob, "/api/v1/pods?watch=1", auth.Denied, 1)
 			g.do(func() { g.cut[resource] = false })
 			g.Change(func() { g.Denied["bob pods"] = false })
-			time.Sleep(auth.AllowedFor)
+			time.Sleep(auth.AllowedTTL)
 			g.by(reauthtest.Bob, "/api/v1/pods?watch=1", auth.Allowed, 0)
 		})
 	}
@@ -568,7 +570,7 @@ func TestLocalRBACStale(t *testing.T) {
 		time.Sleep(time.Minute)
 		g.by(reauthtest.Bob, "/api/v1/pods?watch=1", auth.Allowed, 0)
 		g.do(func() { g.mute = true })
-		time.Sleep(auth.AllowedFor)
+		time.Sleep(auth.AllowedTTL)
 		g.by(reauthtest.Bob, "/api/v1/pods?watch=1", auth.Allowed, 1)
 	})
 }
@@ -585,7 +587,7 @@ func TestLocalRBACAfterRestore(t *testing.T) {
 			clear(g.objects)
 			clear(g.events)
 		})
-		time.Sleep(auth.AllowedFor)
+		time.Sleep(auth.AllowedTTL)
 		g.by(reauthtest.Bob, "/api/v1/pods?watch=1", auth.Allowed, 1)
 		if n := g.counted(g.follows, "clusterrolebindings"); n != 2 {
 			t.Errorf("listed %d times", n)
@@ -621,7 +623,7 @@ func TestLocalRBACOfOneHistory(t *testing.T) {
 					}
 				})
 				g.Change(func() { g.Denied["bob pods"] = true })
-				for n := range int(auth.AllowedFor / time.Second) {
+				for n := range int(auth.AllowedTTL / time.Second) {
 					synctest.Wait()
 					if d, _ := g.decide(reauthtest.Bob, fmt.Sprintf("/api/v1/namespaces/n%d/pods", n)); d.Verdict == auth.Allowed {
 						t.Fatalf("after %v: allowed", time.Since(g.began))
@@ -641,7 +643,7 @@ func TestLocalRBACAfterRelist(t *testing.T) {
 		g.do(func() { g.relists["clusterroles"] = true })
 		synctest.Wait()
 		g.by(reauthtest.Bob, "/api/v1/pods", auth.Allowed, 1)
-		time.Sleep(auth.AllowedFor)
+		time.Sleep(auth.AllowedTTL)
 		g.by(reauthtest.Bob, "/api/v1/pods?watch=1", auth.Allowed, 0)
 		for _, t := range g.rights.rbacTables() {
 			if n := g.counted(g.follows, t.resource.GVR.Resource); n != 1 {
@@ -693,23 +695,23 @@ func TestLocalRBACCrossedChange(t *testing.T) {
 		time.Sleep(time.Second)
 		g.by(reauthtest.Bob, "/api/v1/nodes", auth.Allowed, 1) // in doubt
 		g.Change(func() { g.Denied["bob pods"] = false })
-		time.Sleep(2 * auth.AllowedFor)
+		time.Sleep(2 * auth.AllowedTTL)
 		g.by(reauthtest.Bob, "/api/v1/nodes", auth.Allowed, 0)
 		g.by(reauthtest.Bob, "/api/v1/pods", auth.Allowed, 0)
 		time.Sleep(time.Minute)
 		g.Change(func() { g.Denied["bob pods"] = true })
 		g.by(reauthtest.Bob, "/api/v1/pods", auth.Allowed, 0)
 		g.remove("clusterrolebindings", "pods") // we are late
-		time.Sleep(2 * auth.AllowedFor)
+		time.Sleep(2 * auth.AllowedTTL)
 		g.by(reauthtest.Bob, "/api/v1/nodes", auth.Allowed, 0)
 		if n := g.metric("spillway_local_decision_disagreements_total", "access"); n != 0 {
 			t.Errorf("%v disagreements", n)
 		}
 		// Upstream that stays late is another authorizer.
 		g.grant("", "pods-again", user("bob"), reads("pods"))
-		time.Sleep(2 * auth.AllowedFor)
+		time.Sleep(2 * auth.AllowedTTL)
 		g.by(reauthtest.Bob, "/api/v1/pods", auth.Allowed, 0)
-		time.Sleep(2 * auth.AllowedFor)
+		time.Sleep(2 * auth.AllowedTTL)
 		g.by(reauthtest.Bob, "/api/v1/nodes", auth.Allowed, 1)
 		if n := g.metric("spillway_local_decision_disagreements_total", "access"); n != 1 {
 			t.Errorf("%v disagreements", n)
@@ -747,22 +749,22 @@ func TestLocalRBACChecksAreBounded(t *testing.T) {
 		g.draws(checkedShare)
 		g.by(reauthtest.Bob, "/api/v1/pods", auth.Allowed, 0)
 		time.Sleep(time.Second)
-		if _, n := g.Asked(); n != 0 {
+		if _, n := g.CountReviews(); n != 0 {
 			t.Errorf("%d reviews", n)
 		}
 		g.checkEverything()
 		g.Change(func() { g.Latency = func() time.Duration { return time.Second } })
-		for range maxJobs + jobsAtOnce {
+		for range waitingChecksLimit + checkWorkers {
 			synctest.Wait()
 			if d, _ := g.decide(reauthtest.Bob, "/api/v1/pods"); d.Verdict != auth.Allowed {
 				t.Errorf("got %+v", d)
 			}
 		}
 		synctest.Wait()
-		_, before := g.Asked()
+		_, before := g.CountReviews()
 		began := time.Now()
 		g.decide(reauthtest.Bob, "/api/v1/pods?watch=1")
-		if _, n := g.Asked(); time.Since(began) != time.Second || n == before {
+		if _, n := g.CountReviews(); time.Since(began) != time.Second || n == before {
 			t.Errorf("decided after %v by %d reviews", time.Since(began), n-before)
 		}
 	})
@@ -789,7 +791,7 @@ func TestChangesAreChecked(t *testing.T) {
 		time.Sleep(time.Minute)
 		lose := func(l *reauthtest.Live, name string, f func()) {
 			t.Helper()
-			_, before := g.Asked()
+			_, before := g.CountReviews()
 			left := time.Now()
 			g.Change(func() { g.Denied[name] = true })
 			f()
@@ -798,7 +800,7 @@ func TestChangesAreChecked(t *testing.T) {
 			if _, at := l.Ended(); at.Sub(left) > 50*time.Millisecond {
 				t.Errorf("%s: it took %v", name, at.Sub(left))
 			}
-			if _, n := g.Asked(); n-before != 1 {
+			if _, n := g.CountReviews(); n-before != 1 {
 				t.Errorf("%s: %d reviews", name, n-before)
 			}
 			time.Sleep(time.Minute)
@@ -807,14 +809,14 @@ func TestChangesAreChecked(t *testing.T) {
 		lose(daves, "dave nodes", func() {
 			g.put("clusterroles", &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "nodes"}})
 		})
-		_, before := g.Asked()
+		_, before := g.CountReviews()
 		g.put("rolebindings", &rbacv1.RoleBinding{ // a label changes nothing
 			ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "configmaps", Labels: map[string]string{"a": "b"}},
 			Subjects:   []rbacv1.Subject{user("carol")}, RoleRef: rbacv1.RoleRef{Kind: "Role", Name: "configmaps"},
 		})
 		g.grant("c1", "more", user("carol"), reads("pods"))
 		time.Sleep(time.Minute)
-		if _, n := g.Asked(); n != before {
+		if _, n := g.CountReviews(); n != before {
 			t.Errorf("%d reviews for nothing", n-before)
 		}
 		g.patrol.Expect(carols, true, "")
@@ -856,12 +858,12 @@ func TestBurstOfChanges(t *testing.T) {
 			g.grant("", fmt.Sprint("role-", i), user("alice"), reads("pods"))
 		}
 		time.Sleep(time.Minute)
-		_, before := g.Asked()
+		_, before := g.CountReviews()
 		for i := range 100 {
 			g.remove("clusterrolebindings", fmt.Sprint("role-", i))
 		}
 		time.Sleep(time.Minute)
-		if _, n := g.Asked(); n-before < 3 || n-before > 6 {
+		if _, n := g.CountReviews(); n-before < 3 || n-before > 6 {
 			t.Errorf("%d reviews", n-before)
 		}
 		g.patrol.Expect(alices, true, "")
@@ -880,7 +882,7 @@ func TestChangesDuringAGap(t *testing.T) {
 		time.Sleep(time.Minute)
 		g.patrol.Expect(alices, true, "")
 		g.do(func() { g.cut["clusterrolebindings"] = false })
-		if err := g.rights.clusterBinds.Replace(nil, 1000); err != nil {
+		if err := g.rights.clusterRoleBindings.Replace(nil, 1000); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(checkMinInterval)
@@ -910,7 +912,7 @@ func TestForbiddenTables(t *testing.T) {
 		g.patrol.Expect(alices, false, reauth.EndForbidden)
 		g.do(func() { g.forbidden["rolebindings"] = false })
 		g.grant("", "nodes", user("alice"), reads("nodes"))
-		time.Sleep(forbiddenRetry + auth.AllowedFor)
+		time.Sleep(forbiddenRetryInterval + auth.AllowedTTL)
 		g.by(reauthtest.Named("alice"), "/api/v1/nodes", auth.Allowed, 0)
 		if g.metric("spillway_rbac_watch_denied", "rolebindings.rbac.authorization.k8s.io") != 0 {
 			t.Error("the metric still tells of it")
@@ -928,13 +930,13 @@ func TestUnreadableObject(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := table.Replace(nil, 5); err != nil || !table.whole {
+	if err := table.Replace(nil, 5); err != nil || !table.isWhole {
 		t.Fatal(err)
 	}
-	if err := table.Update(o); err == nil || table.whole {
+	if err := table.Update(o); err == nil || table.isWhole {
 		t.Errorf("it was taken: %v", err)
 	}
-	if err := table.Replace([]*object.Object{o}, 7); err == nil || table.whole {
+	if err := table.Replace([]*object.Object{o}, 7); err == nil || table.isWhole {
 		t.Errorf("it was taken: %v", err)
 	}
 	if err := table.prove(t.Context()); !errors.Is(err, errNotMirrored) {
@@ -942,10 +944,10 @@ func TestUnreadableObject(t *testing.T) {
 	}
 }
 
-// Beyond maxAffected entries, all subjects are affected.
+// Beyond affectedSubjectsLimit entries, all subjects are affected.
 func TestAffectedIsBounded(t *testing.T) {
 	a, b := newAffectedSubjects(), newAffectedSubjects()
-	for i := range maxAffected {
+	for i := range affectedSubjectsLimit {
 		a.add(subject{name: fmt.Sprint("a", i)})
 		b.addPod(fmt.Sprint("b", i))
 	}
@@ -956,7 +958,7 @@ func TestAffectedIsBounded(t *testing.T) {
 	if b.merge(a); !b.concerns(who, pods) || len(b.subjects)+len(b.pods) != 0 {
 		t.Error("not all subjects are affected")
 	}
-	if c := newAffectedSubjects(); !c.empty() {
+	if c := newAffectedSubjects(); !c.isEmpty() {
 		t.Error("a subject is affected by no change")
 	}
 }

@@ -14,20 +14,20 @@ import (
 	"spillway/internal/auth"
 )
 
-// localTokens finds tokens of service accounts good by what is known here. A signature says which
-// account upstream once gave a token, and until when; whether that service account, and the pod
-// that the token is bound to, are still there is looked up in tables. Only when all three (keys,
-// service accounts, pods) are proven is a token taken, and then upstream would take it as well.
+// localTokens finds tokens of service accounts valid by what is known here. A signature says which
+// account upstream once gave a token, and until when. Whether that service account still exists,
+// and the pod that the token is bound to, is looked up in tables. Only when all three (keys,
+// service accounts, pods) are proven is a token accepted, and then upstream would accept it as
+// well.
 //
-// It never refuses one. What it does not take is for upstream to judge: any other token, one that
-// is bound to anything else, and one of which it does not understand every word that kube-apiserver
-// may have put in.
+// It never refuses a token. What it does not accept is for upstream to judge: a token of another
+// kind, one that is bound to anything else, and one with a claim that it does not understand.
 type localTokens struct {
 	// Static after construction.
 	rights    *LocalAuthorizer
 	audiences []string
 	clock     clock.PassiveClock
-	began     time.Time
+	began     time.Time // by both clocks, see auth.DetectSetBack
 
 	mu       sync.Mutex
 	verified *auth.AnswerCache[*accountToken] // so that a signature is verified once
@@ -35,65 +35,67 @@ type localTokens struct {
 
 // accountToken is a token of a service account whose signature has been verified. Immutable.
 type accountToken struct {
-	signedBy       *jose.JSONWebKey
-	kid, issuer    string
+	key            *jose.JSONWebKey // that signed it
+	issuer         string
 	account        objectName
 	accountUID     string
 	pod, podUID    string // empty: bound to none
-	who            *auth.Identity
+	user           *auth.Identity
 	begins, issued time.Time
 	expires        time.Time
 }
 
-// maxLocalToken bounds what is looked at, in bytes; kube-apiserver's own are shorter than 2 KiB.
-const maxLocalToken = 16 << 10
+// tokenBytesLimit bounds the tokens that are looked at; kube-apiserver's own are shorter than 2
+// KiB.
+const tokenBytesLimit = 16 << 10
 
 // Tokens implements auth.LocalDecider.
 func (r *LocalAuthorizer) Tokens(audiences []string, remembered int,
-	review auth.Review[auth.Secret, auth.TokenVerdict]) auth.Decide[auth.Secret, auth.TokenVerdict] {
-	if r.keys == nil {
+	review auth.ReviewFunc[auth.Secret, auth.TokenVerdict]) auth.DecideFunc[auth.Secret, auth.TokenVerdict] {
+	if r.opts.Tokens == TokensNone {
 		return nil
 	}
 	l := &localTokens{rights: r, audiences: audiences, clock: r.clock, began: r.clock.Now(),
 		verified: auth.NewAnswerCache[*accountToken](remembered)}
-	return newLocal(reviewOfToken, r, review, l.answer, func(here, there auth.TokenVerdict) bool {
-		return there.Who != nil && here.Who.Equal(there.Who)
-	}).ask
+	return newCheckedDecider(r, deciderOptions[auth.Secret, auth.TokenVerdict]{
+		kind: reviewOfToken, decide: l.decide, awaitsProof: func(auth.Secret) bool { return false }, review: review,
+		agrees: func(here, there auth.TokenVerdict) bool {
+			return there.Identity != nil && here.Identity.Equal(there.Identity)
+		},
+	}).decideChecked
 }
 
-// answer takes a token, if it can.
-func (l *localTokens) answer(key auth.Digest, token auth.Secret) (auth.Answer[auth.TokenVerdict], bool) {
-	r := l.rights
-	r.mu.RLock()
-	issuer, keys, proven := r.keys.issuer, r.keys.keys, r.keys.proven // keys are replaced, never changed
-	r.mu.RUnlock()
-	if !r.counts(proven) {
+// decide accepts a token, if it can.
+func (l *localTokens) decide(key auth.Digest, token auth.Secret) (auth.Answer[auth.TokenVerdict], bool) {
+	l.rights.mu.RLock()
+	keys := l.rights.keys
+	l.rights.mu.RUnlock()
+	if !l.rights.isRecent(keys.proven) {
 		return auth.Answer[auth.TokenVerdict]{}, false
 	}
-	t := l.recall(key, issuer, keys)
+	t := l.recall(key, keys)
 	if t == nil {
-		if t = l.read(token.Reveal(), issuer, keys); t == nil {
+		if t = l.verify(token.Reveal(), keys); t == nil {
 			return auth.Answer[auth.TokenVerdict]{}, false
 		}
 		l.note(key, t)
 	}
-	now := l.clock.Now()
-	later, back := auth.SetBackSince(l.began, now)
-	if !now.Before(t.expires) || back && !later.Before(t.expires) || now.Before(t.begins) || now.Before(t.issued) {
+	if !l.isInForce(t) {
 		return auth.Answer[auth.TokenVerdict]{}, false
 	}
-	at, ok := r.exists(t)
-	if proven.Before(at) {
-		at = proven
+	at, ok := l.rights.existsSince(t)
+	if keys.proven.Before(at) {
+		at = keys.proven
 	}
-	return auth.Answer[auth.TokenVerdict]{Value: auth.TokenVerdict{Who: t.who, Expires: t.expires}, At: at}, ok
+	return auth.Answer[auth.TokenVerdict]{Value: auth.TokenVerdict{Identity: t.user, Expires: t.expires}, At: at}, ok
 }
 
-func (l *localTokens) recall(key auth.Digest, issuer string, keys map[string]*jose.JSONWebKey) *accountToken {
+// recall is a token that was verified by one of the keys; nil: it was not.
+func (l *localTokens) recall(key auth.Digest, keys keySet) *accountToken {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	known, ok := l.verified.Recall(key, l.clock.Now())
-	if !ok || known.Value.issuer != issuer || keys[known.Value.kid] != known.Value.signedBy {
+	if !ok || known.Value.issuer != keys.issuer || keys.keys[known.Value.key.KeyID] != known.Value.key {
 		return nil
 	}
 	return known.Value
@@ -103,14 +105,22 @@ func (l *localTokens) note(key auth.Digest, t *accountToken) {
 	now := l.clock.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.verified.Note(key, auth.Answer[*accountToken]{Value: t, At: now}, auth.OnRunningClock(t.expires, now), now)
+	l.verified.Note(key, auth.Answer[*accountToken]{Value: t, At: now}, auth.MonotonicEnd(t.expires, now), now)
 }
 
-// exists reports that what a token is bound to is there, and since when that is known. That a
-// service account and a pod were there at one moment need not be shown, as for a role and its
-// binding (tables.togetherLocked): an object of a uid comes once and goes once, and both were there
-// when upstream signed the token.
-func (r *LocalAuthorizer) exists(t *accountToken) (time.Time, bool) {
+// isInForce reports that a token has begun and not ended.
+func (l *localTokens) isInForce(t *accountToken) bool {
+	now := l.clock.Now()
+	otherwise, isSetBack := auth.DetectSetBack(l.began, now)
+	hasEnded := !now.Before(t.expires) || isSetBack && !otherwise.Before(t.expires)
+	return !hasEnded && !now.Before(t.begins) && !now.Before(t.issued)
+}
+
+// existsSince reports that what a token is bound to exists, and when that was proven. That a
+// service account and a pod existed together need not be shown, unlike for a role and its binding
+// (tables.togetherLocked). An object of a uid comes once and goes once, and both existed when
+// upstream signed the token.
+func (r *LocalAuthorizer) existsSince(t *accountToken) (time.Time, bool) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	deciding := []*PermissionTable{r.accounts}
@@ -121,24 +131,24 @@ func (r *LocalAuthorizer) exists(t *accountToken) (time.Time, bool) {
 		deciding = append(deciding, r.pods)
 	}
 	at, ok := r.provenLocked(deciding...)
-	there := func(table *PermissionTable, name, uid string) bool {
-		found, ok := table.entries[t.account.namespace+"/"+name].fact.(existing)
-		return ok && found.uid == uid && !found.ending
+	exists := func(table *PermissionTable, name, uid string) bool {
+		found, ok := table.entries[t.account.namespace+"/"+name].fact.(presence)
+		return ok && found.uid == uid && !found.isEnding
 	}
-	return at, ok && there(r.accounts, t.account.name, t.accountUID) && (t.pod == "" || there(r.pods, t.pod, t.podUID))
+	return at, ok && exists(r.accounts, t.account.name, t.accountUID) && (t.pod == "" || exists(r.pods, t.pod, t.podUID))
 }
 
-// read verifies a token; nil: it is not one that is taken here.
-func (l *localTokens) read(token, issuer string, keys map[string]*jose.JSONWebKey) *accountToken {
-	if len(token) > maxLocalToken || !isCompact(token) {
+// verify reads a token and verifies its signature; nil: it is not accepted here.
+func (l *localTokens) verify(token string, keys keySet) *accountToken {
+	if len(token) > tokenBytesLimit || !isCompact(token) {
 		return nil
 	}
-	parsed, err := josejwt.ParseSigned(token, signatures)
+	parsed, err := josejwt.ParseSigned(token, signatureAlgorithms)
 	if err != nil || len(parsed.Headers) != 1 {
 		return nil
 	}
 	head := parsed.Headers[0]
-	key := keys[head.KeyID]
+	key := keys.keys[head.KeyID]
 	if head.KeyID == "" || key == nil || key.Algorithm != "" && key.Algorithm != head.Algorithm {
 		return nil
 	}
@@ -146,12 +156,12 @@ func (l *localTokens) read(token, issuer string, keys map[string]*jose.JSONWebKe
 	var private struct {
 		Kubernetes map[string]any `json:"kubernetes.io"`
 	}
-	if parsed.Claims(key, &public, &private) != nil || public.Issuer != issuer || public.Expiry == nil ||
+	if parsed.Claims(key, &public, &private) != nil || public.Issuer != keys.issuer || public.Expiry == nil ||
 		!slices.ContainsFunc(l.audiences, func(a string) bool { return public.Audience.Contains(a) }) {
 		return nil
 	}
 	t := &accountToken{
-		signedBy: key, kid: head.KeyID, issuer: issuer,
+		key: key, issuer: keys.issuer,
 		begins: public.NotBefore.Time(), issued: public.IssuedAt.Time(), expires: public.Expiry.Time(),
 	}
 	user := authenticationv1.UserInfo{Extra: map[string]authenticationv1.ExtraValue{}}
@@ -162,7 +172,7 @@ func (l *localTokens) read(token, issuer string, keys map[string]*jose.JSONWebKe
 		user.Extra[auth.CredentialIDExtra] = authenticationv1.ExtraValue{"JTI=" + public.ID}
 	}
 	user.Username = public.Subject
-	if t.who = auth.NewIdentity(user); t.who.Replaced() {
+	if t.user = auth.NewIdentity(user); t.user.HasReplacementCharacter() {
 		return nil
 	}
 	return t
@@ -177,8 +187,9 @@ func isCompact(token string) bool {
 }
 
 // bind reads what a token is bound to, and with it the user that it proves, as kube-apiserver does.
-// It reports false for anything else than a service account, or one and a pod with the node that it
-// was on: a Secret, a node alone, a webhook's configuration, and whatever a later version may add.
+// It reports false for anything but a service account, or one and a pod with the node that it was
+// on. Others are a Secret, a node alone, a webhook's configuration, and what a later version may
+// add.
 func (t *accountToken) bind(claims map[string]any, user *authenticationv1.UserInfo) bool {
 	refs := map[string]objectRef{}
 	namespace := ""

@@ -139,13 +139,13 @@ func onMint(t *testing.T, kept TokenMode, test func(g *guard, m *tokenSigner)) {
 // shows checks what becomes of a token, and how many reviews that took.
 func (g *guard) shows(what, token string, want auth.Outcome, reviews int) auth.Result {
 	g.patrol.T.Helper()
-	before, _ := g.Asked()
+	before, _ := g.CountReviews()
 	result := g.authn.Authenticate(context.Background(), reauthtest.WithToken(token))
-	after, _ := g.Asked()
+	after, _ := g.CountReviews()
 	if result.Outcome != want || after-before != reviews {
 		g.patrol.T.Errorf("%s: %s by %d reviews, want %s by %d", what, result.Outcome, after-before, want, reviews)
 	}
-	if result.Outcome == auth.Authenticated && time.Since(result.At) >= auth.AllowedFor {
+	if result.Outcome == auth.Authenticated && time.Since(result.At) >= auth.AllowedTTL {
 		g.patrol.T.Errorf("%s: known since %v", what, time.Since(result.At))
 	}
 	return result
@@ -158,7 +158,7 @@ func TestLocalTokens(t *testing.T) {
 		m := newMint(t, "k2", alg)
 		onMint(t, TokensPods, func(g *guard, _ *tokenSigner) {
 			g.registry.publish(m.public())
-			time.Sleep(auth.AllowedFor)
+			time.Sleep(auth.AllowedTTL)
 			result := g.shows("unbound", m.sign(claims(nil)), auth.Authenticated, 0)
 			want := authenticationv1.UserInfo{
 				Username: "system:serviceaccount:c1:robot", UID: "sa-1",
@@ -245,7 +245,7 @@ func TestLocalTokensLeaveTheRest(t *testing.T) {
 			"key in the head": withOwnKey(t, stranger),
 			"a critical word": head(`{"alg":"RS256","kid":"k1","crit":["x"],"x":1}`) + "." + parts[1] + "." + parts[2],
 			"as an object":    `{"payload":"` + parts[1] + `","protected":"` + parts[0] + `","signature":"` + parts[2] + `"}`,
-			"long":            m.sign(claims(map[string]any{"x": strings.Repeat("x", maxLocalToken)})),
+			"long":            m.sign(claims(map[string]any{"x": strings.Repeat("x", tokenBytesLimit)})),
 			"opaque":          "opaque",
 		} {
 			if what == "as an object" {
@@ -297,7 +297,7 @@ func TestLocalTokensWithoutPods(t *testing.T) {
 		g.put("serviceaccounts",
 			&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "robot", UID: "sa-1"}})
 	}, func(g *guard) {
-		time.Sleep(auth.AllowedFor)
+		time.Sleep(auth.AllowedTTL)
 		g.shows("unbound", m.sign(claims(nil)), auth.Refused, 1)
 	})
 }
@@ -314,7 +314,7 @@ func TestLocalTokensEnd(t *testing.T) {
 		g.shows("short", short, auth.Authenticated, 0)
 		g.patrol.Expect(stream, true, "")
 		g.patrol.Expect(other, true, "")
-		if tokens, _ := g.Asked(); tokens != 0 {
+		if tokens, _ := g.CountReviews(); tokens != 0 {
 			t.Errorf("%d reviews", tokens)
 		}
 		time.Sleep(1500 * time.Millisecond)
@@ -334,7 +334,7 @@ func TestLocalTokensEnd(t *testing.T) {
 		g.shows("account is ending", unbound, auth.Refused, 1)
 		account.UID, account.DeletionTimestamp = types.UID("sa-2"), nil
 		g.put("serviceaccounts", account)
-		time.Sleep(auth.DeniedFor)
+		time.Sleep(auth.DeniedTTL)
 		g.shows("another account by its name", unbound, auth.Refused, 1)
 	})
 }
@@ -354,11 +354,11 @@ func TestLocalTokensAreRenewed(t *testing.T) {
 		stream, _ := g.patrol.Watch(reauthtest.WithToken(m.sign(claims(nil))), "namespaces/c1/configmaps")
 		time.Sleep(10 * time.Minute)
 		g.patrol.Expect(stream, true, "")
-		if tokens, accesses := g.Asked(); tokens != 0 || accesses != 0 {
+		if tokens, accesses := g.CountReviews(); tokens != 0 || accesses != 0 {
 			t.Errorf("%d token reviews, %d access reviews", tokens, accesses)
 		}
-		if len(stream.Told()) != 0 {
-			t.Errorf("it received %q", stream.Told())
+		if len(stream.Calls()) != 0 {
+			t.Errorf("it received %q", stream.Calls())
 		}
 		for check, sweep := range map[string]time.Duration{"credential": reauth.MinSweep / 2, "permission": reauth.MinSweep} {
 			n := int(g.metric("spillway_reauthorizations_total", check, string(auth.Allowed)))
@@ -383,29 +383,29 @@ func TestKeyRotation(t *testing.T) {
 		if n := g.counted(g.reads, keysDocument); n != 1 {
 			t.Errorf("fetched %d times", n)
 		}
-		time.Sleep(proveEvery)
+		time.Sleep(proofInterval)
 		g.shows("old", old, auth.Authenticated, 0)
 		g.shows("fresh", fresh, auth.Authenticated, 0)
 		g.registry.publish(next.public())
-		time.Sleep(proveEvery)
+		time.Sleep(proofInterval)
 		g.shows("withdrawn", old, auth.Refused, 1)
 		g.shows("fresh", fresh, auth.Authenticated, 0)
 		impostor := newMint(t, "k2", jose.ES256) // the same name, another key
 		g.registry.publish(impostor.public())
-		time.Sleep(proveEvery)
+		time.Sleep(proofInterval)
 		g.shows("replaced", fresh, auth.Refused, 1)
 		g.registry.publish(next.public(), impostor.public()) // two of one name are none
-		time.Sleep(auth.AllowedFor)
+		time.Sleep(auth.AllowedTTL)
 		g.shows("ambiguous", fresh, auth.Refused, 1)
 		g.registry.publish(next.public())
-		time.Sleep(auth.AllowedFor)
+		time.Sleep(auth.AllowedTTL)
 		g.shows("fresh", fresh, auth.Authenticated, 0)
 		g.do(func() { delete(g.documents, keysDocument) })
-		time.Sleep(auth.AllowedFor)
+		time.Sleep(auth.AllowedTTL)
 		g.shows("nothing published", fresh, auth.Refused, 1)
 		g.registry.publish(next.public())
 		g.do(func() { g.documents[issuerDocument] = `{"issuer":"https://elsewhere"}` })
-		time.Sleep(auth.AllowedFor)
+		time.Sleep(auth.AllowedTTL)
 		g.shows("issuer changed", fresh, auth.Refused, 1)
 	})
 }
@@ -447,7 +447,7 @@ func TestLocalTokensDisagreement(t *testing.T) {
 		g.checkEverything()
 		token := m.sign(claims(nil))
 		g.shows("at first", token, auth.Authenticated, 0)
-		time.Sleep(2 * auth.AllowedFor)
+		time.Sleep(2 * auth.AllowedTTL)
 		g.shows("after upstream refused it", token, auth.Refused, 1)
 		if g.metric("spillway_local_decisions_enabled", "token") != 0 ||
 			g.metric("spillway_local_decision_disagreements_total",
@@ -464,7 +464,7 @@ func FuzzLocalTokens(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	keys := map[string]*jose.JSONWebKey{"k1": {Key: key.Public(), KeyID: "k1"}}
+	keys := keySet{issuer: testIssuer, keys: map[string]*jose.JSONWebKey{"k1": {Key: key.Public(), KeyID: "k1"}}}
 	l := &localTokens{audiences: []string{"api"}}
 	for _, head := range []string{`{"alg":"ES256","kid":"k1"}`, `{"alg":"none","kid":"k1"}`,
 		`{"alg":"HS256","kid":"k1"}`} {
@@ -476,8 +476,8 @@ func FuzzLocalTokens(f *testing.F) {
 			strings.Repeat("A", 86))
 	}
 	f.Fuzz(func(t *testing.T, token string) {
-		if taken := l.read(token, testIssuer, keys); taken != nil {
-			t.Errorf("%q was taken for %s", token, taken.who.Name())
+		if taken := l.verify(token, keys); taken != nil {
+			t.Errorf("%q was taken for %s", token, taken.user.Name())
 		}
 	})
 }

@@ -23,6 +23,13 @@ const (
 	reviewOfAccess = "access"
 )
 
+// What upstream says of a local decision, as metrics name it.
+const (
+	checkAgreed     = "agreed"
+	checkDenied     = "denied"
+	checkUnanswered = "error"
+)
+
 // NewMetrics makes the metrics and registers them; r may be nil. Counters whose labels are known
 // begin at 0: a counter that appears with its first count shows no increase, and so raises no
 // alert.
@@ -40,10 +47,10 @@ func NewMetrics(r prometheus.Registerer) *DecisionMetrics {
 		spotChecks: on.CounterVec("spillway_local_decision_checks_total",
 			"Local decisions that were compared with a review by the apiserver, by result.", "review", "result"),
 		disagreements: on.CounterVec("spillway_local_decision_disagreements_total",
-			"Times that local decisions were disabled since the apiserver denied what was allowed locally.", "review"),
+			"Times that local decisions were disabled because the apiserver denied what was allowed locally.", "review"),
 	}
 	for _, review := range []string{reviewOfToken, reviewOfAccess} {
-		for _, result := range []string{checkAgreed, checkDenied, checkUnasked} {
+		for _, result := range []string{checkAgreed, checkDenied, checkUnanswered} {
 			m.spotChecks.WithLabelValues(review, result)
 		}
 		m.disagreements.WithLabelValues(review)

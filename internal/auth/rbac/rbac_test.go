@@ -194,7 +194,7 @@ func TestRBACIndex(t *testing.T) {
 			if u.clusterBinds[name] = o; gone {
 				delete(u.clusterBinds, name)
 			}
-			tell(r.clusterBinds, &o.ObjectMeta, o, gone)
+			tell(r.clusterRoleBindings, &o.ObjectMeta, o, gone)
 		}
 	}
 	targets := []string{"/api/v1/pods", "/api/v1/namespaces/a/pods/x", "/api/v1/namespaces/b/pods?watch=1",
@@ -206,7 +206,7 @@ func TestRBACIndex(t *testing.T) {
 			who := reauthtest.Named(pick("x", "y", "w", "system:serviceaccount:a:x", "system:serviceaccount:b:y"),
 				some("x", "y", "w")...)
 			what := reauthtest.Wants(t, pick(targets...))
-			ours, theirs := r.rbac.allows(who, &what, func(*binding) bool { return true }), u.allows(who, &what)
+			ours, theirs := r.index.allows(who, &what, func(*binding) bool { return true }), u.allows(who, &what)
 			if questions++; ours {
 				yes++
 			}
@@ -224,7 +224,7 @@ func TestRBACIndex(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := len(r.rbac.rules) + len(r.rbac.bindings) + len(r.rbac.bound); n != 0 {
+	if n := len(r.index.rules) + len(r.index.bindings) + len(r.index.bound); n != 0 {
 		t.Errorf("%d entries are left", n)
 	}
 }
@@ -246,11 +246,11 @@ func FuzzRoleObjects(f *testing.F) {
 			if err != nil {
 				return
 			}
-			if err := table.Replace([]*object.Object{o}, 7); (err == nil) != table.whole {
-				t.Errorf("%s: whole %v, error %v", table.Resource(), table.whole, err)
+			if err := table.Replace([]*object.Object{o}, 7); (err == nil) != table.isWhole {
+				t.Errorf("%s: whole %v, error %v", table.Resource(), table.isWhole, err)
 			}
-			if _, ok := r.access(auth.Digest{},
-				auth.ReviewRequest{Who: reauthtest.Named("a"), What: auth.Attributes{Verb: "get", Resource: "pods"}}); ok {
+			get := auth.Attributes{Verb: "get", Resource: "pods"}
+			if _, ok := r.decideAccess(auth.Digest{}, auth.ReviewRequest{Identity: reauthtest.Named("a"), Attributes: get}); ok {
 				t.Error("allowed without a proof")
 			}
 		}

@@ -22,7 +22,7 @@ type check struct {
 	// The schedule's.
 	who       *auth.Identity // that the credential proves, or that has the permission
 	permits   map[*Lease]struct{}
-	ends      time.Time // when the credential ends, by the clock that runs; zero: by its own words it does not
+	ends      time.Time // when the credential ends, by the monotonic clock; zero: by its own words it does not
 	confirmed time.Time // when the last review that agreed was sent
 	next      time.Time // when to send the next review
 	planned   time.Time // what confirmed was when next was set
@@ -55,7 +55,7 @@ func (c *check) limit() time.Time { return c.confirmed.Add(c.sweep + grace) }
 
 // expiry is when the credential ends for good; zero: by its own words it does not.
 func (c *check) expiry() time.Time {
-	if c.kind == ofCredential && c.credential.Certified() {
+	if c.kind == ofCredential && c.credential.IsCertificate() {
 		return c.credential.Expires()
 	}
 	return time.Time{}
@@ -83,7 +83,7 @@ func (c *check) plan(next time.Time) {
 		return
 	}
 	if end := c.credential.Expires(); c.confirmed.Before(end) && end.Before(next) {
-		c.next = auth.OnRunningClock(end, next)
+		c.next = auth.MonotonicEnd(end, next)
 	}
 }
 
@@ -123,9 +123,9 @@ var Ends = []End{EndCredentialExpired, EndUnauthenticated, EndForbidden, EndRevi
 // time, in the order in which things happened, and must not block. What was under way when a Lease
 // was released may still arrive.
 type ReviewedStream interface {
-	// Pause keeps the stream from sending anything: it is time to know again whether it may, and
-	// upstream did not answer. It stays open, so that an apiserver that is away for a while
-	// costs no client a new list.
+	// Pause keeps the stream from sending anything: what allows it is too old, and upstream did not
+	// answer. It stays open, so that an API server that is unreachable for a while costs no client a
+	// new list.
 	Pause()
 	// Resume ends Pause: upstream said that it still may.
 	Resume()
@@ -140,6 +140,6 @@ type Lease struct {
 
 	// Guarded by owner.mu.
 	credential, permission *check
-	holds                  int // of the two, held
+	holds                  int // how many of the two are held
 	over                   bool
 }

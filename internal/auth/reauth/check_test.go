@@ -19,7 +19,7 @@ func TestEndsAreAwaitedByTheClockThatRuns(t *testing.T) {
 	token.plan(now.Add(token.sweep))
 	certificate := &check{kind: ofCredential, credential: auth.NewCredential(auth.Digest{}, auth.Secret{}, end),
 		confirmed: now, sweep: time.Minute, next: now.Add(time.Minute)}
-	certificate.ends = auth.OnRunningClock(end, now)
+	certificate.ends = auth.MonotonicEnd(end, now)
 	for what, at := range map[string]time.Time{
 		"when a token is reviewed":        token.next,
 		"when a certificate is looked at": certificate.wake(time.Minute),

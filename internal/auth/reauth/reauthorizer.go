@@ -8,7 +8,8 @@
 //
 // Invariant: for each watch that is neither paused nor ended, reviews of its credential and of its
 // permission were sent at most a sweep and the grace ago, and agreed. A watch is paused, not ended,
-// while upstream does not answer: an apiserver that is away for a while costs no client a list.
+// while upstream does not answer: an API server that is unreachable for a while costs no client a
+// list.
 //
 // The sweep does not depend on events. A watch of roles and bindings would not show changes of
 // webhook authorizers and of tokens, nor what changed while that watch was broken.
@@ -38,7 +39,7 @@ type ReauthorizerOptions struct {
 	// Sweep is how often upstream reviews each permission. Tokens are reviewed more
 	// often, by as much as upstream remembers them. 0: 25 s; not below MinSweep.
 	Sweep time.Duration
-	// HoldMost is how long a watch is held before it is ended. 0: 10 min.
+	// HoldTimeout is how long a watch is paused before it is ended. 0: 10 min.
 	HoldTimeout time.Duration
 	// MaxChecks bounds the checks under way, of which one user has half at most. 0: 64.
 	MaxChecks int
@@ -56,8 +57,8 @@ const (
 	defaultSweep       = 25 * time.Second
 	defaultHoldTimeout = 10 * time.Minute
 	defaultChecks      = 64
-	// grace is what an answer may take beyond its turn, with repetitions, before streams are held.
-	// With the default sweep all of it is 29 s: one less than the 30 s after which no client is
+	// grace is what an answer may take beyond its turn, with repetitions, before streams are paused.
+	// With the default sweep that is 29 s in all: one less than the 30 s after which no client is
 	// sent what it may not have.
 	grace = 4 * time.Second
 )
@@ -104,8 +105,7 @@ func NewReauthorizer(o ReauthorizerOptions) *Reauthorizer {
 }
 
 // Admit registers a watch that has been found authenticated and allowed, just now or by what is
-// remembered. If it is time already to know that again, the stream is held until upstream has been
-// asked.
+// remembered. If that is too old already, the stream is paused until upstream has answered.
 func (r *Reauthorizer) Admit(
 	result auth.Result, what auth.Attributes, decision auth.Decision, s ReviewedStream,
 ) *Lease {
@@ -141,8 +141,8 @@ func (r *Reauthorizer) notify() {
 	}
 }
 
-// Run asks until ctx ends, and returns when nothing is under way any more. Without it no stream is
-// ever held or ended.
+// Run sends reviews until ctx ends, and returns when none is under way any more. Without it no
+// stream is ever paused or ended.
 func (r *Reauthorizer) Run(ctx context.Context) error {
 	var checks sync.WaitGroup
 	defer checks.Wait()
@@ -250,5 +250,5 @@ func (r *Reauthorizer) recall(c *check) (at time.Time, who *auth.Identity, ok bo
 		at, ok = r.opts.Authorizer.Recall(c.key)
 		return at, nil, ok
 	}
-	return r.opts.Authenticator.RecallKey(c.key)
+	return r.opts.Authenticator.RecallToken(c.key)
 }

@@ -57,7 +57,7 @@ func TestPermissionGoes(t *testing.T) {
 			t.Error("she is admitted again")
 		}
 		p.Cluster.Change(func() { delete(p.Cluster.Denied, "alice pods") })
-		time.Sleep(auth.AllowedFor)
+		time.Sleep(auth.AllowedTTL)
 		if again, _ := p.Watch(alice, "pods"); again == nil {
 			t.Error("she is not admitted again")
 		}
@@ -150,14 +150,14 @@ func TestUpstreamIsAway(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		p.Expect(stays, false, "")
 		p.Expect(goes, false, "")
-		before, _ := p.Cluster.Asked()
+		before, _ := p.Cluster.CountReviews()
 		time.Sleep(4 * time.Minute)
 		p.Expect(stays, false, "")
 		p.Cluster.Change(func() { p.Cluster.Failing = false; p.Cluster.Denied["alice nodes"] = true })
 		time.Sleep(5 * time.Second)
 		p.Expect(stays, true, "")
 		p.Expect(goes, false, reauth.EndForbidden)
-		if after, _ := p.Cluster.Asked(); after-before > 5 {
+		if after, _ := p.Cluster.CountReviews(); after-before > 5 {
 			t.Errorf("%d reviews to find out that it is back", after-before)
 		}
 		p.Cluster.Change(func() { p.Cluster.Failing = true })
@@ -175,7 +175,7 @@ func TestCheckAtOnce(t *testing.T) {
 			streams = append(streams, l)
 		}
 		synctest.Wait()
-		tokens, accesses := p.Cluster.Asked()
+		tokens, accesses := p.Cluster.CountReviews()
 		p.Cluster.Change(func() { p.Cluster.Denied["user-7 pods"] = true })
 		p.Check(func(who *auth.Identity, what auth.Attributes) bool {
 			return who.Name() == "user-7" && what.Resource == "pods"
@@ -188,7 +188,7 @@ func TestCheckAtOnce(t *testing.T) {
 				p.Expect(l, true, "")
 			}
 		}
-		if t2, a2 := p.Cluster.Asked(); t2-tokens > 3 || a2-accesses > 3 {
+		if t2, a2 := p.Cluster.CountReviews(); t2-tokens > 3 || a2-accesses > 3 {
 			t.Errorf("%d token reviews and %d access reviews for one", t2-tokens, a2-accesses)
 		}
 		// A watch that is admitted by an older review is reviewed, too.
@@ -213,7 +213,7 @@ func TestOneReviewForEachQuestion(t *testing.T) {
 		}
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
-		tokens, accesses := p.Cluster.Asked()
+		tokens, accesses := p.Cluster.CountReviews()
 		if tokens > 2+600/15 || accesses > 2+600/25 {
 			t.Errorf("%d token reviews and %d access reviews in ten minutes", tokens, accesses)
 		}
@@ -230,7 +230,7 @@ func TestRequestsConfirm(t *testing.T) {
 			p.Authn.Authenticate(context.Background(), request)
 		}
 		p.Expect(l, true, "")
-		if tokens, _ := p.Cluster.Asked(); tokens > 600/10+15 {
+		if tokens, _ := p.Cluster.CountReviews(); tokens > 600/10+15 {
 			t.Errorf("%d token reviews in ten minutes", tokens)
 		}
 	})
@@ -402,8 +402,8 @@ func TestUserWithSlowReviewsDelaysNoOther(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		p.Expect(stays, true, "")
 		for _, l := range []*reauthtest.Live{stays, goes} {
-			if slices.Contains(l.Told(), "hold") {
-				t.Errorf("a watch of another user was sent %q", l.Told())
+			if slices.Contains(l.Calls(), "hold") {
+				t.Errorf("a watch of another user was sent %q", l.Calls())
 			}
 		}
 	})

@@ -67,7 +67,7 @@ func newReviewSchedule(o scheduleOptions) *reviewSchedule {
 // credentialSweep is how often a credential is reviewed: often enough that upstream's cache of
 // tokens stays within the bound.
 func credentialSweep(sweep time.Duration) time.Duration {
-	return max(sweep-auth.UpstreamTokensFor, sweep/2)
+	return max(sweep-auth.UpstreamTokenTTL, sweep/2)
 }
 
 // admit adds a permit. What is known of its credential and its permission is as old as the
@@ -117,7 +117,7 @@ func (r *reviewSchedule) permission(
 func (r *reviewSchedule) add(c *check, at, now time.Time) {
 	c.permits, c.confirmed = map[*Lease]struct{}{}, at
 	if end := c.expiry(); !end.IsZero() {
-		c.ends = auth.OnRunningClock(end, now)
+		c.ends = auth.MonotonicEnd(end, now)
 	}
 	c.held = !now.Before(c.limit())
 	c.plan(r.within(c, now))
@@ -357,8 +357,8 @@ func (r *reviewSchedule) handleResult(c *check, f reviewResult, now time.Time) {
 	}
 }
 
-// fail plans a review that was not answered anew, and backs off: while upstream is away, few
-// reviews are sent.
+// fail plans a review that was not answered again, and backs off: while upstream is unreachable,
+// few reviews are sent.
 func (r *reviewSchedule) fail(c *check, now time.Time) {
 	if !now.Before(r.paused) {
 		r.pause = min(max(2*r.pause, minPause), maxPause)

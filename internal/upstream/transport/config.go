@@ -20,7 +20,7 @@ import (
 // process runs in. An error is one line that says what to do.
 func LoadConfig(path string) (ConfigSource, error) {
 	if path == "" {
-		cfg, err := rotation.Bounded("the pod's service account", inCluster)
+		cfg, err := rotation.ReadBounded("the pod's service account", inCluster)
 		return ConfigSource{Config: cfg}, err
 	}
 	raw, err := readKubeconfig(path)
@@ -30,7 +30,7 @@ func LoadConfig(path string) (ConfigSource, error) {
 	// Tools turn a kubeconfig to other clusters while the proxy runs: the context of the start counts.
 	context := raw.CurrentContext
 	again := func() (*rest.Config, error) {
-		return rotation.Bounded("kubeconfig "+path+", or a file that it names", func() (*rest.Config, error) {
+		return rotation.ReadBounded("kubeconfig "+path+", or a file that it names", func() (*rest.Config, error) {
 			return fromFile(path, context)
 		})
 	}

@@ -97,7 +97,7 @@ func (w *world) watchRights(t *testing.T, sweep time.Duration,
 			return client.Follow(ctx, zap.NewNop(), table.Resource(), &eventFilter{table, &m.deaf, &m.withheldEvents, w.planted},
 				upstream.WithPromised(table.Through))
 		},
-		Through: func(ctx context.Context, r *object.Resource, from uint64) (last, reached uint64, err error) {
+		ProveThrough: func(ctx context.Context, r *object.Resource, from uint64) (last, reached uint64, err error) {
 			return probes.New(client, r).ProveThrough(ctx, from)
 		},
 		Reviewer: reviewer,
@@ -463,10 +463,10 @@ func TestStaleTablesDecideNothing(t *testing.T) {
 		decision, here := d.decide(t, who, what)
 		switch {
 		case !here:
-			return decision.Verdict == auth.Denied && time.Since(gone) > 2*auth.AllowedFor
+			return decision.Verdict == auth.Denied && time.Since(gone) > 2*auth.AllowedTTL
 		case decision.At.After(gone):
 			t.Fatalf("allowed by what is said to be known since %v after it had gone", decision.At.Sub(gone))
-		case asked.Sub(decision.At) >= auth.AllowedFor:
+		case asked.Sub(decision.At) >= auth.AllowedTTL:
 			t.Fatalf("allowed by what was proven %v ago", asked.Sub(decision.At))
 		}
 		last = asked

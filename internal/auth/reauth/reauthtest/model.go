@@ -48,12 +48,12 @@ func Wants(t testing.TB, target string) auth.Attributes {
 	return a
 }
 
-// Live is a watch that notes what it is sent. It is safe for concurrent use.
+// Live is a watch that notes the calls of its methods. It is safe for concurrent use.
 type Live struct {
 	mu      sync.Mutex
 	held    bool
 	end     reauth.End
-	told    []string
+	calls   []string
 	stopped time.Time // when it stopped sending, if it has
 }
 
@@ -70,7 +70,7 @@ func (l *Live) do(what string, f func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	ran := !l.held && l.end == ""
-	l.told = append(l.told, what)
+	l.calls = append(l.calls, what)
 	if f(); ran {
 		l.stopped = time.Now()
 	}
@@ -90,11 +90,11 @@ func (l *Live) Ended() (reauth.End, time.Time) {
 	return l.end, l.stopped
 }
 
-// Told is everything that it was sent, in order.
-func (l *Live) Told() []string {
+// Calls are the calls of its methods, in order.
+func (l *Live) Calls() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.told
+	return l.calls
 }
 
 // Setup is what a test may change before a Model begins.

@@ -2,26 +2,27 @@ package rotation
 
 import (
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Followed is the files that the process reloads when they change, of all that use them: the
-// transports of upstream, the listeners, and the verification of client certificates.
-type Followed struct {
+// FollowedFiles are all files that the process reloads when they change: those of the transports,
+// of the listeners, and of the verification of client certificates.
+type FollowedFiles struct {
 	mu   sync.Mutex
-	from []func() []FileState
+	from []func() []FileState // for each user of files
 }
 
 // Add adds the states of some files.
-func (f *Followed) Add(states func() []FileState) {
+func (f *FollowedFiles) Add(states func() []FileState) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.from = append(f.from, states)
 }
 
 // States are those of all files.
-func (f *Followed) States() []FileState {
+func (f *FollowedFiles) States() []FileState {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var all []FileState
@@ -33,10 +34,10 @@ func (f *Followed) States() []FileState {
 
 // Ready names a file whose current content is not in use. The proxy stays ready: the previous
 // content is in use.
-func (f *Followed) Ready() (detail string, err error) {
+func (f *FollowedFiles) Ready() (detail string, err error) {
 	for _, s := range f.States() {
 		if s.Err != nil {
-			detail = "what was read at " + s.Since.UTC().Format("2006-01-02 15:04:05") + " is in use still: " + s.Err.Error()
+			detail = "what was read at " + s.Since.UTC().Format(time.DateTime) + " is in use still: " + s.Err.Error()
 			return detail, nil //nolint:nilerr // it is the detail
 		}
 	}
@@ -45,12 +46,12 @@ func (f *Followed) Ready() (detail string, err error) {
 
 // collector reads the states of the files at a scrape.
 type collector struct {
-	files                     *Followed
+	files                     *FollowedFiles
 	changes, refused, expires *prometheus.Desc
 }
 
 // NewCollector shows the states of f's files.
-func NewCollector(f *Followed) prometheus.Collector {
+func NewCollector(f *FollowedFiles) prometheus.Collector {
 	desc := func(name, help string) *prometheus.Desc {
 		return prometheus.NewDesc(name, help, []string{"file", "use"}, nil)
 	}
@@ -64,29 +65,29 @@ func NewCollector(f *Followed) prometheus.Collector {
 }
 
 // Describe implements prometheus.Collector.
-func (m *collector) Describe(out chan<- *prometheus.Desc) {
-	out <- m.changes
-	out <- m.refused
-	out <- m.expires
+func (c *collector) Describe(out chan<- *prometheus.Desc) {
+	out <- c.changes
+	out <- c.refused
+	out <- c.expires
 }
 
 // Collect implements prometheus.Collector.
-func (m *collector) Collect(out chan<- prometheus.Metric) {
+func (c *collector) Collect(out chan<- prometheus.Metric) {
 	type series struct{ file, use string }
-	seen := map[series]bool{} // two identities may have a file in common
-	for _, s := range m.files.States() {
-		if seen[series{s.File, s.Use}] {
+	collected := map[series]bool{} // two identities may have a file in common
+	for _, s := range c.files.States() {
+		if collected[series{s.File, s.Use}] {
 			continue
 		}
-		seen[series{s.File, s.Use}] = true
+		collected[series{s.File, s.Use}] = true
 		refused := 0.0
 		if s.Err != nil {
 			refused = 1
 		}
-		out <- prometheus.MustNewConstMetric(m.changes, prometheus.CounterValue, float64(s.Changes), s.File, s.Use)
-		out <- prometheus.MustNewConstMetric(m.refused, prometheus.GaugeValue, refused, s.File, s.Use)
+		out <- prometheus.MustNewConstMetric(c.changes, prometheus.CounterValue, float64(s.Changes), s.File, s.Use)
+		out <- prometheus.MustNewConstMetric(c.refused, prometheus.GaugeValue, refused, s.File, s.Use)
 		if !s.Expires.IsZero() {
-			out <- prometheus.MustNewConstMetric(m.expires, prometheus.GaugeValue, float64(s.Expires.Unix()), s.File, s.Use)
+			out <- prometheus.MustNewConstMetric(c.expires, prometheus.GaugeValue, float64(s.Expires.Unix()), s.File, s.Use)
 		}
 	}
 }

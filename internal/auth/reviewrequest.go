@@ -8,16 +8,34 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 )
 
-// spec is the question as a review puts it.
+// ReviewRequest is the question whether an identity may do something.
+type ReviewRequest struct {
+	Identity   *Identity
+	Attributes Attributes
+}
+
+// AccessStatus is upstream's answer to a ReviewRequest.
+type AccessStatus = authorizationv1.SubjectAccessReviewStatus
+
+// isText reports that a review, which is JSON, asks exactly this question.
+func (q ReviewRequest) isText() bool {
+	a := q.Attributes
+	return q.Identity.isText() &&
+		isText(a.Verb, a.Path, a.Group, a.Version, a.Resource, a.Subresource, a.Namespace, a.Name, a.FieldSelector,
+			a.LabelSelector)
+}
+
+// spec is the question as a SubjectAccessReview puts it.
 func (q ReviewRequest) spec() authorizationv1.SubjectAccessReviewSpec {
-	spec := authorizationv1.SubjectAccessReviewSpec{User: q.Who.name, UID: q.Who.uid, Groups: q.Who.groups}
-	if len(q.Who.extra) > 0 {
-		spec.Extra = make(map[string]authorizationv1.ExtraValue, len(q.Who.extra))
-		for key, values := range q.Who.extra {
-			spec.Extra[key] = values
+	user := q.Identity.UserInfo()
+	spec := authorizationv1.SubjectAccessReviewSpec{User: user.Username, UID: user.UID, Groups: user.Groups}
+	if len(user.Extra) > 0 {
+		spec.Extra = make(map[string]authorizationv1.ExtraValue, len(user.Extra))
+		for key, values := range user.Extra {
+			spec.Extra[key] = authorizationv1.ExtraValue(values)
 		}
 	}
-	a := q.What
+	a := q.Attributes
 	if a.Path != "" {
 		spec.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Path: a.Path, Verb: a.Verb}
 		return spec
@@ -30,9 +48,15 @@ func (q ReviewRequest) spec() authorizationv1.SubjectAccessReviewSpec {
 	return spec
 }
 
-// fieldAttributes are the requirements of a field selector. One that cannot be parsed narrows
-// nothing, and a requirement that is not known is left out, as upstream does: the review then
-// covers more than the request wants.
+// fieldOperators are those that a review knows.
+var fieldOperators = map[selection.Operator]metav1.FieldSelectorOperator{
+	selection.Equals: metav1.FieldSelectorOpIn, selection.DoubleEquals: metav1.FieldSelectorOpIn,
+	selection.NotEquals: metav1.FieldSelectorOpNotIn,
+}
+
+// fieldAttributes are the requirements of a field selector. As upstream does it, one that cannot be
+// parsed narrows nothing, and a requirement that a review does not know is left out: the review
+// then covers more than the request wants.
 func fieldAttributes(raw string) *authorizationv1.FieldSelectorAttributes {
 	selector, err := fields.ParseSelector(raw)
 	if err != nil {
@@ -40,16 +64,9 @@ func fieldAttributes(raw string) *authorizationv1.FieldSelectorAttributes {
 	}
 	var all []metav1.FieldSelectorRequirement
 	for _, r := range selector.Requirements() {
-		one := metav1.FieldSelectorRequirement{Key: r.Field, Values: []string{r.Value}}
-		switch r.Operator {
-		case selection.Equals, selection.DoubleEquals:
-			one.Operator = metav1.FieldSelectorOpIn
-		case selection.NotEquals:
-			one.Operator = metav1.FieldSelectorOpNotIn
-		default:
-			continue
+		if operator, known := fieldOperators[r.Operator]; known {
+			all = append(all, metav1.FieldSelectorRequirement{Key: r.Field, Operator: operator, Values: []string{r.Value}})
 		}
-		all = append(all, one)
 	}
 	if len(all) == 0 {
 		return nil

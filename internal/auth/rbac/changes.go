@@ -1,0 +1,72 @@
+package rbac
+
+// roleChanged notes a change of a Role.
+func (r *LocalAuthorizer) roleChanged(key string, before, after any) {
+	o := splitKey(key)
+	r.rulesChanged(roleRef{namespace: o.namespace, name: o.name}, before, after)
+}
+
+// clusterRoleChanged notes a change of a ClusterRole.
+func (r *LocalAuthorizer) clusterRoleChanged(key string, before, after any) {
+	r.rulesChanged(roleRef{isCluster: true, name: key}, before, after)
+}
+
+// rulesChanged notes a change of what a role allows. By a new role, its subjects lose nothing.
+func (r *LocalAuthorizer) rulesChanged(ref roleRef, before, after any) {
+	now, _ := after.(*role)
+	r.index.setRole(ref, now)
+	if before == nil {
+		return
+	}
+	for b := range r.index.bound[ref] {
+		r.affectLocked(b.subjects...)
+	}
+}
+
+// bindingChanged notes a change of a binding of either kind. New subjects may have gained
+// something, and lost nothing.
+func (r *LocalAuthorizer) bindingChanged(_ string, before, after any) {
+	was, _ := before.(*binding)
+	is, _ := after.(*binding)
+	r.index.setBinding(was, is)
+	if was != nil {
+		r.affectLocked(was.subjects...)
+	}
+}
+
+// accountChanged notes a change of a service account. Its tokens are for one by its uid.
+func (r *LocalAuthorizer) accountChanged(key string, before, after any) {
+	if isGone(before, after) {
+		o := splitKey(key)
+		r.affectLocked(subject{name: serviceAccountName(o.namespace, o.name)})
+	}
+}
+
+// podChanged notes a change of a pod.
+func (r *LocalAuthorizer) podChanged(_ string, before, after any) {
+	if isGone(before, after) {
+		r.pending.addPod(before.(presence).uid)
+		r.notify()
+	}
+}
+
+// isGone reports that an object that was there exists no more, or as another one.
+func isGone(before, after any) bool {
+	was, there := before.(presence)
+	is, still := after.(presence)
+	return there && !(still && is.uid == was.uid)
+}
+
+// affectLocked notes subjects that may have lost something.
+func (r *LocalAuthorizer) affectLocked(subjects ...subject) {
+	r.pending.add(subjects...)
+	r.notify()
+}
+
+// notify has checkAffected look at pending.
+func (r *LocalAuthorizer) notify() {
+	select {
+	case r.wakeCh <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,71 @@
+package rbac
+
+import (
+	"slices"
+	"time"
+
+	"spillway/internal/auth"
+)
+
+const (
+	// checkMinInterval is the least time between two first checks, so that a burst of changes is one.
+	checkMinInterval = 250 * time.Millisecond
+	// firstRecheckDelay and lastRecheckDelay are when to check again: when upstream's authorizer has
+	// most likely received the change, and when all of them have and no cache of tokens is older.
+	firstRecheckDelay = time.Second
+	lastRecheckDelay  = auth.UpstreamTokenTTL + time.Second
+	// recheckMergeWindow: rechecks nearer to each other than this are merged.
+	recheckMergeWindow = time.Second
+)
+
+// rechecks are when to review again the subjects that a change affects. One review is not enough.
+// Upstream's authorizer receives a change by a watch of its own, which may be later than the
+// mirror's, and another API server's by one more. And upstream caches that a token was valid.
+type rechecks []recheck
+
+type recheck struct {
+	due      time.Time
+	subjects *affectedSubjects
+}
+
+// plan adds the rechecks that follow the first check.
+func (l *rechecks) plan(affected *affectedSubjects, now time.Time) {
+	l.add(affected, now.Add(firstRecheckDelay))
+	l.add(affected, now.Add(lastRecheckDelay))
+}
+
+func (l *rechecks) add(affected *affectedSubjects, due time.Time) {
+	for i := range *l {
+		if other := &(*l)[i]; !other.due.Before(due) && other.due.Sub(due) < recheckMergeWindow {
+			other.subjects.merge(affected)
+			return
+		}
+	}
+	subjects := newAffectedSubjects()
+	subjects.merge(affected)
+	*l = append(*l, recheck{due.Add(recheckMergeWindow - 1), subjects})
+}
+
+// take removes and returns the subjects that are due for a review.
+func (l *rechecks) take(now time.Time) *affectedSubjects {
+	affected := newAffectedSubjects()
+	*l = slices.DeleteFunc(*l, func(r recheck) bool {
+		isDue := !now.Before(r.due)
+		if isDue {
+			affected.merge(r.subjects)
+		}
+		return isDue
+	})
+	return affected
+}
+
+// next is when the next recheck is due; zero: there is none.
+func (l rechecks) next() time.Time {
+	var next time.Time
+	for _, r := range l {
+		if next.IsZero() || r.due.Before(next) {
+			next = r.due
+		}
+	}
+	return next
+}
