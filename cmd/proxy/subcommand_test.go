@@ -96,7 +96,7 @@ func TestCommandsRefuse(t *testing.T) {
 	f("inject --image=x --port=70000", "--port=70000: must be a port, from 1 to 65535")
 	f("inject --image=x --port=http", "--port=http: must be a whole number")
 	f("inject --image=x --health-port=26443",
-		"--health-port=26443: must be a port, from 1 to 65535, and another than the first")
+		"--health-port=26443: must be a port, from 1 to 65535, that the sidecar does not use already")
 	f("inject --image=x --cpu-request=-1", "--cpu-request=-1: must be a quantity above 0, such as 100m or 128Mi")
 	f("inject --image=x --cpu-limit=some", "--cpu-limit=some: must be a quantity above 0, such as 100m or 128Mi")
 	f("inject --image=x --cpu-limit=49m", "--cpu-limit=49m: must not be below what is requested, which is 50m")
