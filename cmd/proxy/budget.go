@@ -23,7 +23,7 @@ func applyBudget(o *config.Settings) budget {
 	if b.bytes == 0 && b.limit != nil {
 		b.bytes = b.limit.Bytes()
 	}
-	o.Divide(b.bytes)
+	o.ApplyBudget(b.bytes)
 	return b
 }
 

@@ -239,7 +239,7 @@ func mirrorOptions(o *config.Settings, clock *watchdog.Monitor) mirror.SetOption
 		Resources: named, OnDemand: all, Strict: o.StrictResources, MaxOnDemand: o.MaxResources,
 		IdleTimeout: o.ResourceIdleTimeout, CompareInterval: o.ConsistencyCheckPeriod,
 		HistoryBytes: int64(o.HistoryBytes), HistoryMinAge: o.HistoryMinAge, MaxBackfillWatches: o.MaxBackfillWatches,
-		EncodingCacheBytes: int64(o.EncodingCacheBytes), EncodedBytesAtLeast: o.LeastForms,
+		EncodingCacheBytes: int64(o.EncodingCacheBytes), EncodedBytesAtLeast: o.MinEncodingCacheBytes,
 		FeedBytes: o.FeedBytes, FirstStates: o.FirstStates,
 		StripManagedFields: o.StripManagedFields, AsksAboutAll: o.AsksAboutAll(),
 		Clock: clock,

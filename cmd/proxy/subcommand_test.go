@@ -105,20 +105,20 @@ func TestCommandsRefuse(t *testing.T) {
 		config.CheckResource("Pods!").Error())
 	f("inject --image=x --flags=--log-level=loud",
 		"the sidecar's flags: --log-level=loud: must be debug, info, warn or error")
-	f("inject --image=x --flags=--listen=:1", "the sidecar's flags: --listen is not for sidecars: injection decides it")
+	f("inject --image=x --flags=--listen=:1", "the sidecar's flags: --listen cannot be set for sidecars: injection sets it")
 	for _, file := range []string{
 		"tls-cert-file", "tls-private-key-file", "client-ca-file", "requestheader-client-ca-file", "impersonation-kubeconfig",
 		"audit-policy-file", "audit-log-path", "tracing-config-file", "config",
 	} {
 		f("inject --image=x --flags=--"+file+"=/dev/zero", "the sidecar's flags: --"+file+
-			" is not for sidecars: they have no files but those that injection gives them")
+			" cannot be set for sidecars: they have only the files that injection gives them")
 	}
-	f("inject --image=x --flags=--resources=pods", "the sidecar's flags: --resources has a setting of its own")
+	f("inject --image=x --flags=--resources=pods", "the sidecar's flags: --resources cannot be set here: it has a flag and an annotation of its own")
 	f("inject --image=x --flags=debug", `the sidecar's flags: unexpected argument "debug": give flags, as --name=value`)
 	f("inject --image=x --flags=--insecure-allow-all",
 		"the sidecar's flags: --sidecar-dir=/: cannot be used with --insecure-allow-all, because a sidecar uses the "+
 			"service account of its pod, and serves that account alone")
-	f("inject --image=x --flags=--help", "the sidecar's flags: --help is not for sidecars")
+	f("inject --image=x --flags=--help", "the sidecar's flags: --help cannot be set for sidecars")
 	f("uninject --filename=DIR/none", "--filename=DIR/none: cannot be read: no such file or directory")
 	f("kubeconfig --server=http://example.com",
 		"--server=http://example.com: spillway serves plain HTTP on loopback only: take https://")
