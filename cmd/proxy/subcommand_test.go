@@ -121,7 +121,7 @@ func TestCommandsRefuse(t *testing.T) {
 	f("inject --image=x --flags=--help", "the sidecar's flags: --help cannot be set for sidecars")
 	f("uninject --filename=DIR/none", "--filename=DIR/none: cannot be read: no such file or directory")
 	f("kubeconfig --server=http://example.com",
-		"--server=http://example.com: spillway serves plain HTTP on loopback only: take https://")
+		"--server=http://example.com: spillway serves plain HTTP on loopback only: use https://")
 	f("kubeconfig --output="+taken, "--output="+taken+": is there already: remove it, or name another")
 	f("kubeconfig --output=DIR/a/b", "--output=DIR/a/b: cannot be written: no such file or directory")
 	f("webhook --image=x", "--tls-cert-file and --tls-private-key-file are needed: the API server talks to webhooks "+
