@@ -64,13 +64,13 @@ func (o *checkOptions) client() (*check.Checker, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--server=%s: %w", o.server, err)
 	}
-	c := &check.Checker{Base: base, Patience: checkPatience}
+	c := &check.Checker{Server: check.Endpoint{Base: base}, Patience: checkPatience}
 	if o.tokenFile != "" {
 		token, err := os.ReadFile(o.tokenFile)
 		if err != nil {
 			return nil, fmt.Errorf("--token-file=%s: cannot be read: %s", o.tokenFile, config.Cause(err))
 		}
-		if c.Token = strings.TrimSpace(string(token)); c.Token == "" {
+		if c.Server.Token = strings.TrimSpace(string(token)); c.Server.Token == "" {
 			return nil, fmt.Errorf("--token-file=%s: is empty: name a file with a bearer token", o.tokenFile)
 		}
 		if base.Scheme == "http" && !onLoopback(base) {
@@ -89,14 +89,16 @@ func (o *checkOptions) client() (*check.Checker, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.Transport = transport
-	if o.health != "" {
-		if c.Health, err = top.ParseBase(o.health); err != nil {
-			return nil, fmt.Errorf("--health=%s: %w", o.health, err)
-		}
-		to := transport.Clone()
-		to.TLSClientConfig.ServerName = base.Hostname()
-		c.HealthTransport = to
+	c.Server.Transport = transport
+	if o.health == "" {
+		return c, nil
 	}
+	health, err := top.ParseBase(o.health)
+	if err != nil {
+		return nil, fmt.Errorf("--health=%s: %w", o.health, err)
+	}
+	healthTransport := transport.Clone()
+	healthTransport.TLSClientConfig.ServerName = base.Hostname()
+	c.Health = &check.Endpoint{Base: health, Transport: healthTransport}
 	return c, nil
 }
