@@ -98,6 +98,6 @@ func (w *webhookCommand) validate() error {
 // run serves until ctx ends or the process gets a signal.
 func (w *webhookCommand) run(ctx context.Context, log *zap.Logger) error {
 	life := watchSignals(ctx, w.shutdownTimeout, log)
-	defer life.over()
+	defer life.release()
 	return w.Run(life.drain, life.stop, log)
 }
