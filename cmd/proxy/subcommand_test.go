@@ -105,7 +105,8 @@ func TestCommandsRefuse(t *testing.T) {
 		config.CheckResource("Pods!").Error())
 	f("inject --image=x --flags=--log-level=loud",
 		"the sidecar's flags: --log-level=loud: must be debug, info, warn or error")
-	f("inject --image=x --flags=--listen=:1", "the sidecar's flags: --listen cannot be set for sidecars: injection sets it")
+	f("inject --image=x --flags=--listen=:1",
+		"the sidecar's flags: --listen cannot be set for sidecars: injection sets it")
 	for _, file := range []string{
 		"tls-cert-file", "tls-private-key-file", "client-ca-file", "requestheader-client-ca-file", "impersonation-kubeconfig",
 		"audit-policy-file", "audit-log-path", "tracing-config-file", "config",
@@ -113,7 +114,8 @@ func TestCommandsRefuse(t *testing.T) {
 		f("inject --image=x --flags=--"+file+"=/dev/zero", "the sidecar's flags: --"+file+
 			" cannot be set for sidecars: they have only the files that injection gives them")
 	}
-	f("inject --image=x --flags=--resources=pods", "the sidecar's flags: --resources cannot be set here: it has a flag and an annotation of its own")
+	f("inject --image=x --flags=--resources=pods",
+		"the sidecar's flags: --resources cannot be set here: it has a flag and an annotation of its own")
 	f("inject --image=x --flags=debug", `the sidecar's flags: unexpected argument "debug": give flags, as --name=value`)
 	f("inject --image=x --flags=--insecure-allow-all",
 		"the sidecar's flags: --sidecar-dir=/: cannot be used with --insecure-allow-all, because a sidecar uses the "+
@@ -122,7 +124,7 @@ func TestCommandsRefuse(t *testing.T) {
 	f("uninject --filename=DIR/none", "--filename=DIR/none: cannot be read: no such file or directory")
 	f("kubeconfig --server=http://example.com",
 		"--server=http://example.com: spillway serves plain HTTP on loopback only: use https://")
-	f("kubeconfig --output="+taken, "--output="+taken+": is there already: remove it, or name another")
+	f("kubeconfig --output="+taken, "--output="+taken+": exists already: remove it, or name another file")
 	f("kubeconfig --output=DIR/a/b", "--output=DIR/a/b: cannot be written: no such file or directory")
 	f("webhook --image=x", "--tls-cert-file and --tls-private-key-file are needed: the API server talks to webhooks "+
 		"over TLS only")
