@@ -57,8 +57,8 @@ client that creates it gets a warning that names the cause and the remedy:
   - The pod has more than 128 containers, or its review is longer than 3 MiB or has too many values.
   - The review did not arrive, or there was no room for it, within half of the webhook's timeout.
 
-It does not know the rules of policy engines and other webhooks: except the container spillway from
-them. Annotations of pods override the flags, as spillway inject --help describes.`,
+It does not know the rules of policy engines and other webhooks: exempt the container spillway from
+these. Annotations of pods override the flags, as spillway inject --help describes.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := w.validate(); err != nil {
 				return err
