@@ -31,7 +31,8 @@ func TestRightsAreWatchedOnDemand(t *testing.T) {
 		t.Helper()
 		o := config.New()
 		change(o)
-		if got := newRights(nil, nil, o, rbac.NewMetrics(nil), zap.NewNop()) != nil; got != want {
+		b := &accessBuilder{settings: o, metrics: newAccessMetrics(prometheus.NewRegistry()), log: zap.NewNop()}
+		if got := b.newRights(nil) != nil; got != want {
 			t.Errorf("%+v: watched %v", o, got)
 		}
 	}
@@ -51,8 +52,10 @@ func TestRightsThatMayNotBeWatched(t *testing.T) {
 	core, logs := observer.New(zap.DebugLevel)
 	o := config.New()
 	o.LocalRBAC, o.LocalTokens = true, config.LocalTokensPods
-	rights := newRights(client, auth.NewReviewer(client.Base(), client.HTTP().Transport, zap.NewNop()), o,
-		rbac.NewMetrics(nil), zap.New(core))
+	b := &accessBuilder{
+		settings: o, client: client, metrics: newAccessMetrics(prometheus.NewRegistry()), log: zap.New(core),
+	}
+	rights := b.newRights(auth.NewReviewer(client.Base(), client.HTTP().Transport, zap.NewNop()))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- rights.Run(ctx, func(func(*auth.Identity, auth.Attributes) bool) {}) }()
@@ -87,8 +90,11 @@ func TestFrontProxyIsDistinguishedFromClients(t *testing.T) {
 		if got.options == nil {
 			t.Fatal(got.stderr)
 		}
-		metrics := newAccessMetrics(prometheus.NewRegistry())
-		made, err := accessOf(nil, nil, &rotation.FollowedFiles{}, got.options, metrics, zap.NewNop())
+		b := &accessBuilder{
+			settings: got.options, followed: &rotation.FollowedFiles{}, metrics: newAccessMetrics(prometheus.NewRegistry()),
+			log: zap.NewNop(),
+		}
+		made, err := b.newRemoteAccess(nil, nil)
 		if (err == nil) != (want == "") || err != nil && err.Error() != "--requestheader-client-ca-file="+front+": "+want {
 			t.Errorf("%s: %v, %v; want %q", name, made, err, want)
 		}

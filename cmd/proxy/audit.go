@@ -15,13 +15,13 @@ import (
 	"spillway/internal/upstream"
 )
 
-// auditLog is the audit log; without one, its log is nil.
+// auditLog is the audit log of the process.
 type auditLog struct {
-	log     *audit.Logger
-	process *zap.Logger
+	log *audit.Logger // nil: there is none
 	// self is the identity under which requests that act as the proxy itself are recorded; nil until
-	// it is known.
-	self atomic.Pointer[auth.Identity]
+	// begin.
+	self       atomic.Pointer[auth.Identity]
+	processLog *zap.Logger
 }
 
 // newAudit opens the audit log, if there is to be one.
@@ -44,23 +44,23 @@ func newAudit(o *config.Settings, registry prometheus.Registerer, log *zap.Logge
 	if err != nil {
 		return nil, o.Refuse("audit-log-path", o.AuditLogPath, "cannot be written: "+config.Cause(err))
 	}
-	return &auditLog{process: log, log: audit.New(audit.Options{
+	return &auditLog{processLog: log, log: audit.New(audit.Options{
 		Policy: policy, Out: out, FailClosed: o.AuditFailClosed, Metrics: audit.NewMetrics(registry), Log: log,
 	})}, nil
 }
 
-// close writes what is left, if that can be done in time.
+// close writes the events that are left, within a bound of time.
 func (a *auditLog) close() {
 	if a.log == nil {
 		return
 	}
 	if err := a.log.Close(); err != nil {
-		a.process.Warn("closing the audit log", zap.Error(err))
+		a.processLog.Warn("closing the audit log", zap.Error(err))
 	}
 }
 
 // begin finds out which identity the proxy has upstream, if that is to be recorded. No request acts
-// as the proxy before that, since a policy may go by names.
+// as the proxy before, because a policy may name users.
 func (a *auditLog) begin(ctx context.Context, client *upstream.Client, o *config.Settings) error {
 	if a.log == nil || o.ListenIdentity != config.IdentitySelf {
 		return nil

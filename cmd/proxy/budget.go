@@ -8,26 +8,26 @@ import (
 	"spillway/internal/memory"
 )
 
-// budget is what the process may use.
+// budget is how much memory the process may use.
 type budget struct {
-	bytes int64         // 0: as much as it likes
-	limit *memory.Limit // of what Go uses; nil: there is none
-	err   error         // why it is not known
+	bytes int64         // 0: no limit
+	limit *memory.Limit // Go's part; nil: no limit
+	err   error         // why the container's limit is not known
 }
 
-// applyBudget finds out what the process may use, gives the garbage collector its limit, and lowers
-// the limits that follow from it and were not set.
+// applyBudget finds out how much memory the process may use, gives the garbage collector its limit,
+// and lowers the settings that follow from it and were not set.
 func applyBudget(o *config.Settings) budget {
 	bytes, err := memory.Budget(int64(o.MemoryBudget))
 	b := budget{bytes: bytes, limit: memory.NewLimit(bytes), err: err}
 	if b.bytes == 0 && b.limit != nil {
 		b.bytes = b.limit.Bytes()
 	}
-	o.Divide(b.bytes)
+	o.ApplyBudget(b.bytes)
 	return b
 }
 
-// announce says what the process may use.
+// announce logs the budget.
 func (b budget) announce(log *zap.Logger) {
 	switch {
 	case b.err != nil:
@@ -37,7 +37,7 @@ func (b budget) announce(log *zap.Logger) {
 	}
 }
 
-// serverLimits are the limits as the server wants them.
+// serverLimits are the settings as flowcontrol has them.
 func serverLimits(l config.LimitOptions) flowcontrol.Limits {
 	return flowcontrol.Limits{
 		Watches: l.Watches, WatchesPerUser: l.WatchesPerUser, WatchesReserve: l.WatchesReserve,

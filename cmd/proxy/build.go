@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -29,7 +30,7 @@ import (
 	"spillway/internal/watchdog"
 )
 
-// process is the parts of the program. build makes them, start starts them, shutdown ends them.
+// process is the parts of the program: build makes them, start starts them, shutdown ends them.
 type process struct {
 	o         *config.Settings
 	log       *zap.Logger
@@ -87,15 +88,24 @@ func run(ctx context.Context, o *config.Settings, log *zap.Logger, sink *logging
 }
 
 // build makes all parts that need no answer of upstream, so that what cannot be made is known at
-// once. After an error, too, close ends what was made.
+// once. Each step uses parts of those in front of it. After an error, too, close ends what was
+// made.
 func (p *process) build(ctx context.Context) error {
-	for _, part := range []func(context.Context) error{
-		p.buildUpstream, p.buildMirrors, p.buildForwarder, p.buildAccess, p.buildRecords, p.buildServer, p.buildStatus,
+	if err := p.buildUpstream(); err != nil {
+		return err
+	}
+	p.life = watchSignals(ctx, p.o.DrainPeriod, p.log)
+	p.closing(p.life.release)
+	p.buildMirrors()
+	for _, build := range []func() error{
+		p.buildForwarder, p.buildAccess, p.buildSidecar, p.buildTLS, p.buildAudit, p.buildTracing,
 	} {
-		if err := part(ctx); err != nil {
+		if err := build(); err != nil {
 			return err
 		}
 	}
+	p.buildServer()
+	p.buildStatus()
 	return nil
 }
 
@@ -104,15 +114,13 @@ func (p *process) closing(f func()) { p.closers = append(p.closers, f) }
 
 // close undoes what build made, the newest first, also after a build that failed.
 func (p *process) close() {
-	for len(p.closers) > 0 {
-		last := len(p.closers) - 1
-		p.closers[last]()
-		p.closers = p.closers[:last]
+	for _, f := range slices.Backward(p.closers) {
+		f()
 	}
 }
 
-// buildUpstream reads where upstream is, binds the listeners, and watches for signals.
-func (p *process) buildUpstream(ctx context.Context) (err error) {
+// buildUpstream reads where upstream is, binds the listeners, and makes upstream's client.
+func (p *process) buildUpstream() (err error) {
 	if p.source, err = transport.LoadConfig(p.o.Kubeconfig); err != nil {
 		return err
 	}
@@ -130,52 +138,43 @@ func (p *process) buildUpstream(ctx context.Context) (err error) {
 	if p.own, err = p.transports.Own(transport.Passing); err != nil {
 		return err
 	}
-	if p.bare, err = p.transports.Bare(transport.Passing); err != nil {
-		return err
-	}
-	p.life = watchSignals(ctx, p.o.DrainPeriod, p.log)
-	p.closing(p.life.over)
-	return nil
+	p.bare, err = p.transports.Bare(transport.Passing)
+	return err
 }
 
 // buildMirrors makes the mirrors, and what is followed and measured.
-func (p *process) buildMirrors(context.Context) error {
+func (p *process) buildMirrors() {
 	p.mirrors = mirror.NewSet(p.life.stop, p.client, mirrorOptions(p.o, p.clock), p.log)
 	p.registry = admin.NewRegistry()
 	p.registry.MustRegister(mirror.NewCollector(p.mirrors), logging.NewCollector(p.sink), watchdog.NewCollector(p.clock))
 	p.followed = &rotation.FollowedFiles{}
 	p.followed.Add(p.transports.Files)
 	p.registry.MustRegister(rotation.NewCollector(p.followed))
-	return nil
 }
 
-// buildForwarder makes what passes requests through, and the limits of clients.
-func (p *process) buildForwarder(context.Context) (err error) {
-	p.limits = serverLimits(p.o.Limits)
-	p.limiter = flowcontrol.NewLimiter(p.limits, flowcontrol.DefaultQueue, p.registry)
-	p.forwarder, err = newForwarder(
-		p.transports, p.client.Base(), p.own, p.bare, p.limiter, p.o, p.registry, p.log)
+// buildAccess makes what authenticates and authorizes clients.
+func (p *process) buildAccess() (err error) {
+	p.access, err = newAccess(&accessBuilder{
+		settings: p.o, client: p.client, own: p.own, bare: p.bare, followed: p.followed, registry: p.registry, log: p.log,
+	})
 	return err
 }
 
-// buildAccess makes what authenticates and authorizes clients, and what listeners with TLS present.
-func (p *process) buildAccess(context.Context) (err error) {
-	if p.access, err = newAccess(p.client, p.own, p.bare, p.followed, p.o, p.registry, p.log); err != nil {
-		return err
-	}
-	if p.pod, err = newPodFiles(p.o, p.log); err != nil {
-		return err
-	}
-	p.secure, err = secureListeners(p.o, p.access, p.pod, p.followed, p.log)
+// buildSidecar writes what the other containers of a sidecar's pod read.
+func (p *process) buildSidecar() (err error) {
+	p.pod, err = newPodFiles(p.o, p.log)
 	return err
 }
 
-// buildRecords makes the audit log and the tracer.
-func (p *process) buildRecords(context.Context) (err error) {
+func (p *process) buildAudit() (err error) {
 	if p.record, err = newAudit(p.o, p.registry, p.log); err != nil {
 		return err
 	}
 	p.closing(p.record.close)
+	return nil
+}
+
+func (p *process) buildTracing() (err error) {
 	if p.traces, err = newTracing(p.o, p.log); err != nil {
 		return err
 	}
@@ -184,8 +183,8 @@ func (p *process) buildRecords(context.Context) (err error) {
 }
 
 // buildServer makes the server of clients and the guard of its memory.
-func (p *process) buildServer(context.Context) error {
-	p.startup, p.checks = newStartup(), &health.Checks{}
+func (p *process) buildServer() {
+	p.startup, p.checks = newStartup(p.client, p.log), &health.Checks{}
 	p.server = serve.New(serve.Options{
 		Catalog: p.mirrors, Forwarder: p.forwarder, Own: p.own, Semantics: semantics(p.o, p.client),
 		MaxStaleness: p.o.MaxStaleness,
@@ -201,11 +200,10 @@ func (p *process) buildServer(context.Context) error {
 		}, p.log)
 	}
 	p.registry.MustRegister(memory.NewCollector(p.guard, p.mirrors.EncodingCacheBytes, p.mirrors.RefusedForMemory))
-	return nil
 }
 
 // buildStatus makes what operators see of the parts.
-func (p *process) buildStatus(context.Context) error {
+func (p *process) buildStatus() {
 	p.checks.Precede("start", p.startup.ready)
 	p.checks.Require("mirrors", p.mirrors.Ready)
 	p.checks.Require("upstream", p.mirrors.UpstreamReady(p.o.ReadyzUpstreamTimeout))
@@ -221,7 +219,6 @@ func (p *process) buildStatus(context.Context) error {
 	}
 	p.reporter = status.NewReporter(parts.Report)
 	p.closing(p.reporter.Close)
-	return nil
 }
 
 // semantics are whose answers requests get, by what upstream can do.
@@ -239,7 +236,7 @@ func mirrorOptions(o *config.Settings, clock *watchdog.Monitor) mirror.SetOption
 		Resources: named, OnDemand: all, Strict: o.StrictResources, MaxOnDemand: o.MaxResources,
 		IdleTimeout: o.ResourceIdleTimeout, CompareInterval: o.ConsistencyCheckPeriod,
 		HistoryBytes: int64(o.HistoryBytes), HistoryMinAge: o.HistoryMinAge, MaxBackfillWatches: o.MaxBackfillWatches,
-		EncodingCacheBytes: int64(o.EncodingCacheBytes), EncodedBytesAtLeast: o.LeastForms,
+		EncodingCacheBytes: int64(o.EncodingCacheBytes), EncodedBytesAtLeast: o.MinEncodingCacheBytes,
 		FeedBytes: o.FeedBytes, FirstStates: o.FirstStates,
 		StripManagedFields: o.StripManagedFields, AsksAboutAll: o.AsksAboutAll(),
 		Clock: clock,

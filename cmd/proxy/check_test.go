@@ -23,7 +23,7 @@ func TestCheckRefuses(t *testing.T) {
 	f("is empty: name a file with a bearer token", "--server=https://a", "--token-file="+empty)
 	f("--server=http://10.0.0.1: a token is not sent over plain HTTP to another machine: use https",
 		"--server=http://10.0.0.1", "--token-file="+token)
-	f("--resource=*: name one, such as pods", "--server=https://a", "--resource=*")
+	f("--resource=*: must name a resource, such as pods", "--server=https://a", "--resource=*")
 	f("--resource=Pods: must be in lower case", "--server=https://a", "--resource=Pods")
 }
 

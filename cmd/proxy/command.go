@@ -13,25 +13,30 @@ import (
 	"spillway/internal/logging"
 )
 
-// startFunc runs the process with settings that have been checked. It returns when the process
+// startFunc runs the process with settings that Validate has accepted. It returns when the process
 // ends. sink is where log goes.
 type startFunc func(ctx context.Context, o *config.Settings, log *zap.Logger, sink *logging.Output) error
 
 const helpColumns = 110
 
 const longHelp = `spillway mirrors resources of a Kubernetes API server once and serves any number of LIST and WATCH
-clients from memory. Clients use it as they use the API server. What it cannot answer faithfully it
-passes through.`
+clients from memory. Clients use it as they use the API server. It passes all other requests through.
+
+On a laptop, with the rights of the current kubeconfig:
+
+  spillway --kubeconfig ~/.kube/config --resources pods,deployments.apps --listen-identity self
+  kubectl --server http://127.0.0.1:8001 get pods --watch
+
+It prints its log to stderr, one line of JSON for each entry, and runs until SIGTERM or SIGINT.
+
+It fails with code 1, and one line that names the setting and the remedy, if a setting is wrong or if
+the API server refuses it. While the API server is unreachable, it waits.`
 
 const sourcesHelp = `Every flag can also be given as an environment variable or in the file named by --config. The
 variable of --history-bytes is SPILLWAY_HISTORY_BYTES (lists are separated by commas); its key in
 the file is history-bytes (YAML; lists are YAML lists). A flag wins over the environment, the
-environment over the file, the file over the default. A variable SPILLWAY_* or a key that is not
-known stops the start.`
-
-const examples = `  # On a laptop, with the rights of the current kubeconfig:
-  spillway --kubeconfig ~/.kube/config --resources pods,deployments.apps --listen-identity self
-  kubectl --server http://127.0.0.1:8001 get pods --watch`
+environment over the file, the file over the default. Spillway does not start with a variable
+SPILLWAY_* or a key that it does not know.`
 
 // newCommand returns the root command. It reads settings from args, then environ ("NAME=value"
 // each), then the file that they name.
@@ -62,12 +67,11 @@ func newCommand(environ []string, sink *logging.Output, start startFunc) *cobra.
 	cmd.SetVersionTemplate("spillway {{.Version}}\n")
 	cmd.SetFlagErrorFunc(explain)
 	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) { fmt.Fprint(cmd.OutOrStdout(), helpText(cmd, groups)) })
-	cmd.AddCommand(newTop())
-	cmd.AddCommand(subcommands(sink)...)
+	cmd.AddCommand(newCheck(), newInject(), newKubeconfig(), newTop(), newUninject(), newWebhook(sink))
 	return cmd
 }
 
-// startWith completes the options from the environment and the file, checks them, and starts.
+// startWith completes the settings from the environment and the file, validates them, and starts.
 func startWith(cmd *cobra.Command, o *config.Settings, environ []string, sink *logging.Output, start startFunc) error {
 	if err := o.Complete(environ); err != nil {
 		return err
@@ -90,22 +94,20 @@ func noArguments(cmd *cobra.Command, args []string) error {
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 		return fmt.Errorf("unexpected argument %q: did you mean spillway %s?", args[0], near[0])
 	}
-	return fmt.Errorf("unexpected argument %q: spillway takes flags, or one of its commands; spillway --help lists them",
-		args[0])
+	return fmt.Errorf("unexpected argument %q: spillway takes flags or a command; spillway --help lists them", args[0])
 }
 
-// helpText is --help: what spillway is, its commands, its flags by what they concern, and where
+// helpText is --help: what spillway is, its commands, its flags under their headings, and where
 // else these can be set.
 func helpText(cmd *cobra.Command, groups []config.FlagGroup) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n\nUsage:\n  %s\n", cmd.Long, cmd.UseLine())
-	fmt.Fprintf(&b, "\nCommands (spillway COMMAND --help tells more):\n")
+	fmt.Fprintf(&b, "\nCommands (spillway COMMAND --help describes each):\n")
 	for _, sub := range cmd.Commands() {
 		if sub.IsAvailableCommand() {
 			fmt.Fprintf(&b, "  %-12s %s\n", sub.Name(), sub.Short)
 		}
 	}
-	fmt.Fprintf(&b, "\nExamples:\n%s\n", examples)
 	for _, g := range groups {
 		fmt.Fprintf(&b, "\n%s:\n%s", g.Name, g.Flags.FlagUsagesWrapped(helpColumns))
 	}
@@ -131,38 +133,4 @@ func buildVersion(info *debug.BuildInfo) string {
 		return version
 	}
 	return info.Main.Version
-}
-
-// subcommands are what spillway does besides being a proxy. Each has a file of its own.
-func subcommands(sink *logging.Output) []*cobra.Command {
-	return []*cobra.Command{
-		newCheck(),
-		newInject(),
-		newKubeconfig(),
-		newUninject(),
-		newWebhook(sink),
-	}
-}
-
-// commandHelp is --help of a subcommand.
-func commandHelp(cmd *cobra.Command) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n\nUsage:\n  %s\n\nExamples:\n%s\n\nFlags:\n%s",
-		cmd.Long, cmd.UseLine(), cmd.Example, cmd.Flags().FlagUsagesWrapped(helpColumns))
-	return b.String()
-}
-
-// prepare gives a subcommand what all have.
-func prepare(cmd *cobra.Command) *cobra.Command {
-	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return nil
-		}
-		return fmt.Errorf("unexpected argument %q: %s takes flags only; %s --help lists them",
-			args[0], cmd.CommandPath(), cmd.CommandPath())
-	}
-	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) { fmt.Fprint(cmd.OutOrStdout(), commandHelp(cmd)) })
-	cmd.Flags().SortFlags = false
-	cmd.Flags().BoolP("help", "h", false, "Print this help and exit.")
-	return cmd
 }

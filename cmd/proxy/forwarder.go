@@ -2,74 +2,60 @@ package main
 
 import (
 	"net/http"
-	"net/url"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"go.uber.org/zap"
-
-	"spillway/internal/config"
 	"spillway/internal/flowcontrol"
 	"spillway/internal/passthrough"
 	"spillway/internal/upstream/transport"
 )
 
-// newForwarder makes what passes requests through. The transports are never mixed (design D12):
-// each is made of the credentials that it may have.
-func newForwarder(transports *transport.Factory, base *url.URL, own, bare http.RoundTripper,
-	limiter *flowcontrol.Limiter,
-	o *config.Settings, registry prometheus.Registerer,
-	log *zap.Logger) (*passthrough.Forwarder, error) {
+// buildForwarder makes what passes requests through, and the limits of clients. The transports are
+// never mixed (design D12): each is made of the credentials that it may have.
+func (p *process) buildForwarder() (err error) {
+	p.limits = serverLimits(p.o.Limits)
+	p.limiter = flowcontrol.NewLimiter(p.limits, flowcontrol.DefaultQueue, p.registry)
 	opts := passthrough.ForwarderOptions{
-		Base: base, IsClaimed: frontProxy(o).ReadsHeader, NeverAs: o.ImpersonateDenyGroups, Limiter: limiter,
-		StallTimeout: o.StallTimeout, Metrics: passthrough.NewForwardMetrics(registry), Log: log,
+		Base: p.client.Base(), IsClaimed: frontProxy(p.o).ReadsHeader, NeverAs: p.o.ImpersonateDenyGroups, Limiter: p.limiter,
+		StallTimeout: p.o.StallTimeout, Metrics: passthrough.NewForwardMetrics(p.registry), Log: p.log,
 	}
-	var err error
-	if opts.Client, err = withoutCredentials(transports, bare); err != nil {
-		return nil, err
+	bare := func(purpose transport.Purpose) (http.RoundTripper, error) { return p.transports.Bare(purpose) }
+	if opts.Client, err = newTransports(p.bare, bare); err != nil {
+		return err
 	}
-	if o.ListenIdentity == config.IdentitySelf {
-		if opts.Self, err = withCredentials(transports, own); err != nil {
-			return nil, err
+	if p.actsAsItself() {
+		if opts.Self, err = newTransports(p.own, p.transports.Own); err != nil {
+			return err
 		}
 	}
-	if o.ImpersonateClientCerts {
-		if opts.As, err = impersonators(transports, o.ImpersonationKubeconfig); err != nil {
-			return nil, err
+	if p.o.ImpersonateClientCerts {
+		if opts.As, err = newImpersonators(p.transports, p.o.ImpersonationKubeconfig); err != nil {
+			return err
 		}
 	}
-	return passthrough.NewForwarder(opts), nil
+	p.forwarder = passthrough.NewForwarder(opts)
+	return nil
 }
 
-// withoutCredentials are the transports that add no credentials; shared is the first of them.
-func withoutCredentials(transports *transport.Factory, shared http.RoundTripper) (t passthrough.Transports, err error) {
-	t.Any = shared
-	if t.HTTP1, err = transports.Bare(transport.PassingHTTP1); err != nil {
-		return passthrough.Transports{}, err
-	}
-	t.Fresh, err = transports.Bare(transport.PassingFresh)
-	return t, err
-}
-
-// withCredentials are the transports that add the factory's credentials; shared is the first of
-// them.
-func withCredentials(transports *transport.Factory, shared http.RoundTripper) (t passthrough.Transports, err error) {
-	t.Any = shared
-	if t.HTTP1, err = transports.Own(transport.PassingHTTP1); err != nil {
-		return passthrough.Transports{}, err
-	}
-	t.Fresh, err = transports.Own(transport.PassingFresh)
-	return t, err
-}
-
-// impersonators are the transports of an identity that may impersonate. Only the credentials are
-// read from its kubeconfig: the proxy's own configuration has the address of upstream and its
-// authorities.
-func impersonators(transports *transport.Factory, kubeconfig string) (passthrough.Transports, error) {
-	who, err := transport.LoadConfig(kubeconfig)
+// newTransports makes the transports of one identity. shared is the first of them; newOne makes the
+// others, with the same credentials.
+func newTransports(shared http.RoundTripper, newOne func(transport.Purpose) (http.RoundTripper, error)) (
+	passthrough.Transports, error) {
+	http1, err := newOne(transport.PassingHTTP1)
 	if err != nil {
 		return passthrough.Transports{}, err
 	}
-	others, err := transports.As(who)
+	fresh, err := newOne(transport.PassingFresh)
+	return passthrough.Transports{Any: shared, HTTP1: http1, Fresh: fresh}, err
+}
+
+// newImpersonators makes the transports of an identity that may impersonate. Only the credentials
+// are read from its kubeconfig: the proxy's own configuration has the address of upstream and its
+// authorities.
+func newImpersonators(transports *transport.Factory, kubeconfig string) (passthrough.Transports, error) {
+	identity, err := transport.LoadConfig(kubeconfig)
+	if err != nil {
+		return passthrough.Transports{}, err
+	}
+	others, err := transports.As(identity)
 	if err != nil {
 		return passthrough.Transports{}, err
 	}
@@ -77,5 +63,5 @@ func impersonators(transports *transport.Factory, kubeconfig string) (passthroug
 	if err != nil {
 		return passthrough.Transports{}, err
 	}
-	return withCredentials(others, shared)
+	return newTransports(shared, others.Own)
 }

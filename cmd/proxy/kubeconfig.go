@@ -19,17 +19,19 @@ func newKubeconfig() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "kubeconfig [flags]",
 		Short: "Write a kubeconfig that leads to a spillway",
-		Long: `spillway kubeconfig writes a kubeconfig for clients of a spillway: kubectl, and whatever else reads
-one.
+		Long: `spillway kubeconfig writes a kubeconfig for clients of a spillway, such as kubectl. With --kubeconfig,
+its user is that of a context there, with that user's credentials and rights. Without, it has no
+user, which is right for a spillway with --listen-identity=self.
 
-With --kubeconfig, its user is that of a context there, with that user's credentials and rights.
-That takes https://, since clients send no credentials over plain HTTP. Without, it has no user,
-which is right for a spillway with --listen-identity=self.`,
-		Example: `  # For the one on this machine, with --listen-identity=self:
   spillway kubeconfig --output spillway.kubeconfig
   kubectl --kubeconfig spillway.kubeconfig get pods --watch
 
-  # For the one of a cluster, with one's own credentials:
+It prints the kubeconfig to standard output, or nothing if --output names a file. On stderr it warns
+if the user has a client certificate, because the spillway has to be set up to verify it.
+
+It fails with code 1 if a file cannot be read or written, if the file of --output exists, or if
+--kubeconfig is given without https:// in --server: clients send no credentials over plain HTTP.`,
+		Example: `  # For a spillway in a cluster, with your own credentials:
   spillway kubeconfig --server https://spillway.spillway-system.svc --certificate-authority spillway-ca.crt \
     --kubeconfig ~/.kube/config --output spillway.kubeconfig`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -50,23 +52,24 @@ which is right for a spillway with --listen-identity=self.`,
 	f := cmd.Flags()
 	f.StringVar(&o.Server, "server", o.Server, "The `URL` at which clients reach spillway.")
 	f.StringVar(&o.CAFile, "certificate-authority", "",
-		"Verify its certificate by those in this PEM `file`. When empty, by the system's.")
+		"Verify spillway's certificate by the authorities in this PEM `file`. When empty, by the system's.")
 	f.StringVar(&o.From, "kubeconfig", "",
 		"Take the user and the namespace of this kubeconfig `file`. When empty, there is no user.")
 	f.StringVar(&o.TokenFile, "token-file", "",
-		"Let the user be that of the token in this `file` where the kubeconfig is used, "+
-			"read again whenever it changes, such as a pod's.")
+		"The user is that of the token in this `file`, which clients read where they use the kubeconfig, "+
+			"and again whenever it changes. A pod's token is such a file.")
 	f.StringVar(&o.Context, "context", "", "Use the context of this `name` in --kubeconfig. When empty, the current one.")
-	f.StringVar(&o.Namespace, "namespace", "", "The default `namespace` of its users.")
-	f.StringVar(&output, "output", "-", "Write to this `file`, which must not be there yet; - is standard output.")
-	return prepare(cmd)
+	f.StringVar(&o.Namespace, "namespace", "",
+		"The default `namespace` of the kubeconfig. When empty, that of the context in --kubeconfig.")
+	f.StringVar(&output, "output", "-", "Write to this `file`, which must not exist; - is standard output.")
+	return newSubcommand(cmd)
 }
 
-// writeNew writes a file with credentials in it.
+// writeNew writes a file that only its user may read, because it has credentials in it.
 func writeNew(name string, text []byte) error {
 	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) // #nosec G304 -- the user names it
 	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("--output=%s: is there already: remove it, or name another", name)
+		return fmt.Errorf("--output=%s: exists already: remove it, or name another file", name)
 	}
 	if err == nil {
 		_, err = file.Write(text)

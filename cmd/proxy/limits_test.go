@@ -61,7 +61,7 @@ func TestLimitSettings(t *testing.T) {
 		if got.options == nil {
 			t.Fatalf("%v: %s", args, got.stderr)
 		}
-		got.options.Divide(0)
+		got.options.ApplyBudget(0)
 		if l := serverLimits(got.options.Limits); l != want {
 			t.Errorf("%v:\ngot  %+v\nwant %+v", args, l, want)
 		}

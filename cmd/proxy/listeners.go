@@ -1,26 +1,22 @@
 package main
 
 import (
-	"crypto/tls"
 	"errors"
 	"net"
 
-	"go.uber.org/zap"
-
 	"spillway/internal/config"
 	"spillway/internal/listen"
-	"spillway/internal/rotation"
 )
 
-// listenerSet is what the proxy listens on; nil where it does not.
+// listenerSet is the listeners of the proxy; nil: that one is off.
 type listenerSet struct{ plain, tls, metrics net.Listener }
 
-// listenAll binds every listener before anything is started, so that a port in use costs nothing.
+// listenAll binds every listener, so that a port in use is found before anything is started.
 func listenAll(o *config.Settings) (*listenerSet, error) {
 	set := &listenerSet{}
 	for _, l := range []struct {
 		flag, address string
-		to            *net.Listener
+		into          *net.Listener
 	}{
 		{"listen", o.Listen, &set.plain}, {"listen-tls", o.ListenTLS, &set.tls},
 		{"metrics-listen", o.MetricsListen, &set.metrics},
@@ -30,14 +26,13 @@ func listenAll(o *config.Settings) (*listenerSet, error) {
 			set.close()
 			return nil, err
 		}
-		*l.to = bound
+		*l.into = bound
 	}
 	return set, nil
 }
 
-// bind opens the listener of the flag named ("listen", "listen-tls", "metrics-listen") at its
-// address; nil if the address is empty: the listener is off. An error is one line that names the
-// setting and the remedy.
+// bind opens the listener of a flag ("listen", "listen-tls", "metrics-listen") at its address; nil
+// if the address is empty. An error is one line that names the setting and the remedy.
 func bind(o *config.Settings, flag, address string) (net.Listener, error) {
 	if address == "" {
 		return nil, nil
@@ -64,29 +59,30 @@ func (s *listenerSet) close() {
 	}
 }
 
-// secureListeners is how those with TLS are served; nil if there are none.
-func secureListeners(o *config.Settings, access *access, pod *podFiles, followed *rotation.FollowedFiles,
-	log *zap.Logger) (*tls.Config, error) {
+// buildTLS makes the configuration of the listeners with TLS, if there are any.
+func (p *process) buildTLS() error {
+	o := p.o
 	if o.ListenTLS == "" && !o.MetricsTLS {
-		return nil, nil
+		return nil
 	}
-	options := listen.TLS{HTTP2: o.HTTP2, CertFile: o.TLSCertFile, KeyFile: o.TLSPrivateKeyFile, Log: log}
-	if pod != nil {
-		options.Pair = &pod.identity.Certificate
+	options := listen.TLS{HTTP2: o.HTTP2, CertFile: o.TLSCertFile, KeyFile: o.TLSPrivateKeyFile, Log: p.log}
+	if p.pod != nil {
+		options.Pair = &p.pod.identity.Certificate
 	}
 	secure, states, err := options.Config()
 	if cause := errors.Unwrap(err); o.TLSCertFile != "" && cause != nil {
-		return nil, o.Refuse("tls-cert-file", o.TLSCertFile,
+		return o.Refuse("tls-cert-file", o.TLSCertFile,
 			"cannot be used with --tls-private-key-file="+o.TLSPrivateKeyFile+": "+config.Cause(cause))
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if states != nil {
-		followed.Add(states)
+		p.followed.Add(states)
 	}
-	if access.tls != nil && pod == nil { // a pod's clients bring tokens
-		listen.RequestCertificates(secure, access.tls.Authenticator.ClientCAs)
+	if p.access.tls != nil && p.pod == nil { // a pod's clients bring tokens
+		listen.RequestCertificates(secure, p.access.tls.Authenticator.ClientCAs)
 	}
-	return secure, nil
+	p.secure = secure
+	return nil
 }

@@ -1,10 +1,12 @@
 // Command proxy is spillway: a watch fan-out proxy for Kubernetes.
 //
 // This package builds the parts of the process from its settings, starts them and ends them; each
-// subcommand has a file. It holds no logic of the proxy itself: what a part does is in its package
-// below internal, so that it can be tested without the others. Invariant: a start that fails prints
-// exactly one line to stderr that says what is wrong and what to do, and exits with code 1. All
-// that is written to stderr goes through one logging.Output, so that nothing waits for its reader.
+// subcommand has a file. It holds no logic of the proxy itself: that is in packages below internal,
+// which are tested without each other.
+//
+// Invariant: a start that fails prints exactly one line to stderr, with the fault and the remedy,
+// and exits with code 1. Everything on stderr goes through one logging.Output, so that nothing
+// waits for its reader.
 package main
 
 import (
@@ -25,7 +27,7 @@ func main() {
 // runs once the settings are known to be good: run, except in tests.
 func execute(args, environ []string, stdout, stderr io.Writer, start startFunc) int {
 	sink := logging.NewOutput(stderr)
-	defer func() { _ = sink.Sync() }() // for as long as it is read
+	defer func() { _ = sink.Sync() }() // which has a bound
 	cmd := newCommand(environ, sink, start)
 	cmd.SetArgs(append([]string{}, args...)) // never nil, for which cobra would read os.Args
 	cmd.SetOut(stdout)

@@ -87,7 +87,7 @@ func TestVersion(t *testing.T) {
 // What is wrong with the command line, and with settings, is one line.
 func TestRefusals(t *testing.T) {
 	expectLine(t, start(nil, "pods"),
-		`unexpected argument "pods": spillway takes flags, or one of its commands; spillway --help lists them`)
+		`unexpected argument "pods": spillway takes flags or a command; spillway --help lists them`)
 	expectLine(t, start(nil, "tp"), `unexpected argument "tp": did you mean spillway top?`)
 	expectLine(t, start(nil, "injekt"), `unexpected argument "injekt": did you mean spillway inject?`)
 	expectLine(t, start(nil, "--resorces=pods"), "--resorces: no such flag; did you mean --resources?")

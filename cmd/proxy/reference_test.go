@@ -174,7 +174,7 @@ func metricGroups() []metricGroup {
 	passthrough.NewForwardMetrics(&groups[2])
 	flowcontrol.NewLimiter(serverLimits(config.New().Limits), flowcontrol.DefaultQueue, &groups[3])
 	newAccessMetrics(&groups[4])
-	newReviewMetrics(&groups[4], func() float64 { return 0 })
+	registerReviewMetrics(&groups[4], func() float64 { return 0 })
 	audit.NewMetrics(&groups[5])
 	groups[6].collectors = []prometheus.Collector{rotation.NewCollector(nil)}
 	groups[7].collectors = []prometheus.Collector{watchdog.NewCollector(nil), logging.NewCollector(nil)}

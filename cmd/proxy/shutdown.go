@@ -9,12 +9,12 @@ import (
 	"go.uber.org/zap"
 )
 
-// closeTimeout is for connections that are still open after the drain.
+// closeTimeout is how long connections may take to close after the drain.
 const closeTimeout = time.Second
 
-// shutdown drains the server, ends all that start has started, and waits for it. refused is why the
-// start failed, if it did.
-func (p *process) shutdown(ctx context.Context, refused error) error {
+// shutdown drains the server, ends all that start has started, and waits for it. It returns why the
+// start failed, or else why a part did.
+func (p *process) shutdown(ctx context.Context, failed error) error {
 	p.checks.Drain()
 	p.server.Drain(p.life.stop, p.o.DrainPeriod)
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
@@ -24,8 +24,8 @@ func (p *process) shutdown(ctx context.Context, refused error) error {
 	}
 	p.life.finish()
 	p.mirrors.Wait()
-	if err := p.running.Wait(); refused != nil || err != nil {
-		return cmp.Or(refused, err)
+	if err := p.running.Wait(); failed != nil || err != nil {
+		return cmp.Or(failed, err)
 	}
 	p.log.Info("stopped")
 	return nil

@@ -9,13 +9,13 @@ import (
 	"spillway/internal/sidecar/files"
 )
 
-// podFiles is what a sidecar shows the other containers of its pod, and where they find it.
+// podFiles are the files by which the other containers of a sidecar's pod find and trust it.
 type podFiles struct {
 	identity   *files.ServingIdentity
 	projection *files.Projection
 }
 
-// newPodFiles writes them; nil if this is no sidecar. They are there before anything is served.
+// newPodFiles writes them; nil: this is no sidecar. They are complete before anything is served.
 func newPodFiles(o *config.Settings, log *zap.Logger) (*podFiles, error) {
 	if o.SidecarDir == "" {
 		return nil, nil

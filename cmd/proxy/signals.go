@@ -16,32 +16,37 @@ import (
 // bound of its own.
 const endTimeout = 12 * time.Second
 
-// lifetime is the two ends of the process. drain is done with the first SIGTERM or SIGINT: stop
-// accepting, turn readiness off, end streams one by one. stop is done when the drain period is
-// over, or earlier when finish is called because nothing is left to drain: what still runs ends
-// now. Stopping ends draining too. A second signal waits for neither: the process exits with code
-// 1. So it does endTimeout after it was to stop, whatever hangs.
+// lifetime is the two ends of the process:
+//
+//   - drain is done with the first SIGTERM or SIGINT: stop accepting, turn readiness off, end
+//     streams one by one.
+//   - stop is done when the drain period is over, or earlier when finish is called because nothing
+//     is left to drain. What still runs ends now. If drain is not done yet, it is done as well.
+//
+// A second signal waits for neither: the process exits with code 1. It also does that endTimeout
+// after stop, whatever hangs.
 type lifetime struct {
 	drain  context.Context
 	stop   context.Context
 	finish context.CancelFunc // idempotent; also gives the signals back to the runtime
-	over   context.CancelFunc // is finish, and leaves the rest to the caller: nothing forces the end any more
+	// release is finish, and calls off the forced end: the caller has nothing left that could hang.
+	release context.CancelFunc
 }
 
 // watchSignals takes SIGTERM and SIGINT from now on. When parent ends, drain and stop are done at
-// once. The caller must call over.
+// once. The caller must call release.
 func watchSignals(parent context.Context, drainPeriod time.Duration, log *zap.Logger) lifetime {
 	caught := make(chan os.Signal, 2)
 	signal.Notify(caught, syscall.SIGTERM, syscall.SIGINT)
 	life := newLifetime(parent, drainPeriod, caught, log, os.Exit)
-	finish, over := life.finish, life.over
+	finish, release := life.finish, life.release
 	life.finish = func() {
 		signal.Stop(caught)
 		finish()
 	}
-	life.over = func() {
+	life.release = func() {
 		signal.Stop(caught)
-		over()
+		release()
 	}
 	return life
 }
@@ -50,13 +55,13 @@ func newLifetime(parent context.Context, drainPeriod time.Duration, caught <-cha
 	exit func(int)) lifetime {
 	stop, cancel := context.WithCancel(parent)
 	drain, startDrain := context.WithCancel(stop)
-	atOnce := func() {
+	exitNow := func() {
 		_ = log.Sync() // which has a bound
 		exit(1)
 	}
 	forced := &forcedEnd{exit: func() {
 		log.Error("exiting at once: something keeps the process from ending")
-		atOnce()
+		exitNow()
 	}}
 	finish := func() {
 		forced.within(endTimeout)
@@ -76,14 +81,14 @@ func newLifetime(parent context.Context, drainPeriod time.Duration, caught <-cha
 		select {
 		case s := <-caught:
 			log.Warn("stopping at once: second signal", zap.Stringer("signal", s))
-			atOnce()
+			exitNow()
 		case <-time.After(drainPeriod):
 			log.Info("drain period over: stopping")
 		case <-stop.Done():
 		}
 		finish()
 	}()
-	return lifetime{drain: drain, stop: stop, finish: finish, over: func() {
+	return lifetime{drain: drain, stop: stop, finish: finish, release: func() {
 		forced.callOff()
 		cancel()
 	}}

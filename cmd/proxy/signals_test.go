@@ -19,7 +19,7 @@ func TestLifetime(t *testing.T) {
 	begin := func(parent context.Context, drainPeriod time.Duration) (lifetime, chan<- os.Signal, <-chan int) {
 		caught, exits := make(chan os.Signal, 2), make(chan int, 1)
 		life := newLifetime(parent, drainPeriod, caught, zap.NewNop(), func(code int) { exits <- code })
-		t.Cleanup(life.over)
+		t.Cleanup(life.release)
 		return life, caught, exits
 	}
 
@@ -68,7 +68,7 @@ func TestLifetime(t *testing.T) {
 
 func TestWatchSignalsTakesRealSignals(t *testing.T) {
 	life := watchSignals(t.Context(), time.Hour, zap.NewNop())
-	defer life.over()
+	defer life.release()
 	if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func TestWhatEndsIsLeftAlone(t *testing.T) {
 		caught <- syscall.SIGTERM
 		<-life.drain.Done()
 		life.finish()
-		life.over()
+		life.release()
 		life.finish()
 		time.Sleep(time.Hour)
 	})

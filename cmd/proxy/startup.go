@@ -12,60 +12,62 @@ import (
 	"spillway/internal/upstream"
 )
 
-// startTimeout bounds one attempt to find out from upstream what has to be known before any client
-// is served.
-const startTimeout = 15 * time.Second
+// attemptTimeout bounds one attempt to find out from upstream what has to be known before any
+// client is served.
+const attemptTimeout = 15 * time.Second
 
-// startup is the time until upstream has said what there is to mirror. While upstream is away, the
-// process lives and is not ready, and clients are sent away to retry. A refusal ends the startup,
-// too, unless upstream has only just begun (upstream.Client.Await).
+// startup is the time until upstream has said what there is to mirror. While upstream is
+// unreachable, the process lives and is not ready, and clients are answered with Retry-After. A
+// refusal ends the startup, too, unless upstream has only just begun (upstream.Client.Await).
 type startup struct {
-	trouble atomic.Pointer[error] // why it is not over; nil once it is
+	client *upstream.Client
+	log    *zap.Logger
+	// pending is why it is not over; nil once it is.
+	pending atomic.Pointer[error]
 }
 
-var errNotAsked = errors.New("the apiserver has not answered yet")
+var errNoAnswer = errors.New("the API server has not answered yet")
 
-func newStartup() *startup {
-	b := &startup{}
-	b.trouble.Store(&errNotAsked)
-	return b
+func newStartup(client *upstream.Client, log *zap.Logger) *startup {
+	s := &startup{client: client, log: log}
+	s.pending.Store(&errNoAnswer)
+	return s
 }
 
-// reason is why it is not over; nil once it is. What begin has done happened before reason is nil.
-func (b *startup) reason() error {
-	if why := b.trouble.Load(); why != nil {
+// reason is why it is not over; nil once it is. Whatever await's begin did happened before reason
+// is nil.
+func (s *startup) reason() error {
+	if why := s.pending.Load(); why != nil {
 		return *why
 	}
 	return nil
 }
 
 // ready is the check behind /readyz.
-func (b *startup) ready() (string, error) { return "", b.reason() }
+func (s *startup) ready() (string, error) { return "", s.reason() }
 
-// await returns when begin has succeeded or never will, or when ctx ends, with its cause. missed is
-// called after each attempt that found upstream away.
-func (b *startup) await(ctx context.Context, client *upstream.Client, begin func(context.Context) error,
-	missed func(), log *zap.Logger) error {
-	since := time.Now()
+// await calls begin until it succeeds, which ends the startup. It returns an error if begin never
+// will succeed, or if ctx ends. It calls missed after each attempt that found upstream unreachable.
+func (s *startup) await(ctx context.Context, begin func(context.Context) error, missed func()) error {
+	began, unreachable := time.Now(), false
 	attempt := func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, startTimeout)
+		ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 		defer cancel()
 		return begin(ctx)
 	}
-	away := false
-	err := client.Await(ctx, attempt, func(err error, again time.Duration) {
-		away = true
-		b.trouble.Store(&err)
-		log.Warn("the apiserver is away: waiting for it", zap.Stringer("upstream", client.Base()),
+	err := s.client.Await(ctx, attempt, func(err error, again time.Duration) {
+		unreachable = true
+		s.pending.Store(&err)
+		s.log.Warn("the API server is unreachable: waiting for it", zap.Stringer("upstream", s.client.Base()),
 			zap.String("error", status.OneLine(err.Error())), zap.Duration("retryAfter", again.Round(time.Millisecond)))
 		missed()
 	})
 	if err != nil {
 		return err
 	}
-	if away {
-		log.Info("the apiserver is there", zap.Duration("after", time.Since(since).Round(time.Millisecond)))
+	if unreachable {
+		s.log.Info("the API server is reachable", zap.Duration("after", time.Since(began).Round(time.Millisecond)))
 	}
-	b.trouble.Store(nil)
+	s.pending.Store(nil)
 	return nil
 }

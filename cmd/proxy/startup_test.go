@@ -28,7 +28,7 @@ func freeAddresses(t *testing.T, n int) []string {
 	return addresses
 }
 
-// waiting is the program, started while upstream is away, once it lives.
+// waiting is the program, started while upstream is unreachable, once it lives.
 func waiting(t *testing.T, up *fakeapiserver.Server, change func(*config.Settings)) *proxy {
 	t.Helper()
 	free := freeAddresses(t, 3) // while upstream still has its own
@@ -75,8 +75,8 @@ func (p *proxy) asked(method, url string) (code int, retryAfter, body string) {
 	return response.StatusCode, response.Header.Get("Retry-After"), text.String()
 }
 
-// A proxy that starts while upstream is away is live and not ready, answers with Retry-After, logs
-// the reason, and serves once upstream answers.
+// A proxy that starts while upstream is unreachable is live and not ready, answers with
+// Retry-After, logs the reason, and serves once upstream answers.
 func TestWaitsForUpstream(t *testing.T) {
 	up := secureUpstream(t)
 	up.Create(fakeapiserver.ConfigMaps, "n", "a")
@@ -109,7 +109,7 @@ func TestWaitsForUpstream(t *testing.T) {
 			}
 		}
 	}
-	for _, line := range p.logs.FilterMessage("the apiserver is away: waiting for it").All() {
+	for _, line := range p.logs.FilterMessage("the API server is unreachable: waiting for it").All() {
 		fields := line.ContextMap()
 		if fields["upstream"] != up.URL || !strings.Contains(fields["error"].(string), "connection refused") ||
 			fields["retryAfter"] == nil {
@@ -127,8 +127,8 @@ func TestWaitsForUpstream(t *testing.T) {
 		!strings.Contains(body, `"name":"a"`) {
 		t.Errorf("%d %s", code, body)
 	}
-	if n := p.logs.FilterMessage("the apiserver is there").Len(); n != 1 {
-		t.Errorf("said %d times that upstream is there", n)
+	if n := p.logs.FilterMessage("the API server is reachable").Len(); n != 1 {
+		t.Errorf("said %d times that upstream is reachable", n)
 	}
 	p.stop()
 	p.ends()

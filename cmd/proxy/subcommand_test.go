@@ -96,7 +96,7 @@ func TestCommandsRefuse(t *testing.T) {
 	f("inject --image=x --port=70000", "--port=70000: must be a port, from 1 to 65535")
 	f("inject --image=x --port=http", "--port=http: must be a whole number")
 	f("inject --image=x --health-port=26443",
-		"--health-port=26443: must be a port, from 1 to 65535, and another than the first")
+		"--health-port=26443: must be a port, from 1 to 65535, that the sidecar does not use already")
 	f("inject --image=x --cpu-request=-1", "--cpu-request=-1: must be a quantity above 0, such as 100m or 128Mi")
 	f("inject --image=x --cpu-limit=some", "--cpu-limit=some: must be a quantity above 0, such as 100m or 128Mi")
 	f("inject --image=x --cpu-limit=49m", "--cpu-limit=49m: must not be below what is requested, which is 50m")
@@ -105,24 +105,26 @@ func TestCommandsRefuse(t *testing.T) {
 		config.CheckResource("Pods!").Error())
 	f("inject --image=x --flags=--log-level=loud",
 		"the sidecar's flags: --log-level=loud: must be debug, info, warn or error")
-	f("inject --image=x --flags=--listen=:1", "the sidecar's flags: --listen is not for sidecars: injection decides it")
+	f("inject --image=x --flags=--listen=:1",
+		"the sidecar's flags: --listen cannot be set for sidecars: injection sets it")
 	for _, file := range []string{
 		"tls-cert-file", "tls-private-key-file", "client-ca-file", "requestheader-client-ca-file", "impersonation-kubeconfig",
 		"audit-policy-file", "audit-log-path", "tracing-config-file", "config",
 	} {
 		f("inject --image=x --flags=--"+file+"=/dev/zero", "the sidecar's flags: --"+file+
-			" is not for sidecars: they have no files but those that injection gives them")
+			" cannot be set for sidecars: they have only the files that injection gives them")
 	}
-	f("inject --image=x --flags=--resources=pods", "the sidecar's flags: --resources has a setting of its own")
+	f("inject --image=x --flags=--resources=pods",
+		"the sidecar's flags: --resources cannot be set here: it has a flag and an annotation of its own")
 	f("inject --image=x --flags=debug", `the sidecar's flags: unexpected argument "debug": give flags, as --name=value`)
 	f("inject --image=x --flags=--insecure-allow-all",
 		"the sidecar's flags: --sidecar-dir=/: cannot be used with --insecure-allow-all, because a sidecar uses the "+
 			"service account of its pod, and serves that account alone")
-	f("inject --image=x --flags=--help", "the sidecar's flags: --help is not for sidecars")
+	f("inject --image=x --flags=--help", "the sidecar's flags: --help cannot be set for sidecars")
 	f("uninject --filename=DIR/none", "--filename=DIR/none: cannot be read: no such file or directory")
 	f("kubeconfig --server=http://example.com",
-		"--server=http://example.com: spillway serves plain HTTP on loopback only: take https://")
-	f("kubeconfig --output="+taken, "--output="+taken+": is there already: remove it, or name another")
+		"--server=http://example.com: spillway serves plain HTTP on loopback only: use https://")
+	f("kubeconfig --output="+taken, "--output="+taken+": exists already: remove it, or name another file")
 	f("kubeconfig --output=DIR/a/b", "--output=DIR/a/b: cannot be written: no such file or directory")
 	f("webhook --image=x", "--tls-cert-file and --tls-private-key-file are needed: the API server talks to webhooks "+
 		"over TLS only")

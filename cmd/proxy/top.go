@@ -15,15 +15,21 @@ import (
 	"spillway/internal/top"
 )
 
-const topHelp = `spillway top shows in a terminal what the status page (/statusz) of a running spillway shows:
-the mirrored resources, their watches, and how far each watch is behind. On a terminal it refreshes
-until Ctrl-C; otherwise it prints one report.`
+const topHelp = `spillway top shows in a terminal what the status page (/statusz) of a running spillway shows: the
+mirrored resources, their watches, and how far each watch is behind.
 
-const topExamples = `  spillway top
-  spillway top --once --sort rate
+  spillway top
+
+On a terminal it prints a report, and replaces it every --interval until Ctrl-C. Elsewhere, and with
+--once, it prints one report.
+
+It fails with code 1 if a flag is wrong, or if spillway does not answer the first request. If it does
+not answer later, the screen says why, and top tries again.`
+
+const topExamples = `  spillway top --once --sort rate
   spillway top --address https://spillway.example.com:9464 --token-file token --ca-file ca.crt`
 
-// minInterval is how often there is something new: a report is good for a second.
+// minInterval is how often a report changes: spillway makes one a second at most.
 const minInterval = time.Second
 
 // topOptions are the flags of the command top.
@@ -44,15 +50,15 @@ func newTop() *cobra.Command {
 		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	fs := cmd.Flags()
-	fs.StringVar(&o.address, "address", "http://"+config.New().MetricsListen, "The `URL` of its --metrics-listen.")
+	fs.StringVar(&o.address, "address", "http://"+config.New().MetricsListen, "The `URL` of spillway's --metrics-listen.")
 	fs.StringVar(&o.tokenFile, "token-file", "",
 		"Authenticate by the bearer token in this `file`, read for each report; over https only, except on loopback.")
 	fs.StringVar(&o.caFile, "ca-file", "", "Trust the certificates in this PEM `file`, instead of the system's.")
-	fs.DurationVar(&o.interval, "interval", 2*time.Second, "Ask for another report after this `duration`, 1s at least.")
+	fs.DurationVar(&o.interval, "interval", 2*time.Second, "Request another report after this `duration`, at least 1s.")
 	fs.StringVar(&o.sort, "sort", status.DefaultQuery().Watches.String(),
-		"Sort watches by this `column`; with a minus before it, the other way round.")
+		"Sort watches by this `column`; with a minus sign in front of it, in reverse order.")
 	fs.BoolVar(&o.once, "once", false, "Print one report as plain text, and exit.")
-	return prepare(cmd)
+	return newSubcommand(cmd)
 }
 
 func (o *topOptions) run(cmd *cobra.Command) error {
@@ -101,7 +107,7 @@ func (o *topOptions) options() (top.Options, error) {
 	if err != nil {
 		return top.Options{}, fmt.Errorf("--sort=%w", err)
 	}
-	transport, err := transportTo(base, "address", o.caFile)
+	transport, err := newTransport(base, "address", o.caFile)
 	if err != nil {
 		return top.Options{}, err
 	}

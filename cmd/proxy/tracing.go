@@ -13,17 +13,18 @@ import (
 	"spillway/internal/tracing"
 )
 
-// lastSpansPeriod is how long the end of the process waits for the collector to take the last
+// lastSpansTimeout is how long the process waits at its end for the collector to take the last
 // spans.
-const lastSpansPeriod = 2 * time.Second
+const lastSpansTimeout = 2 * time.Second
 
-// traces is what sends spans; without any, its tracer is nil.
+// traces makes and sends the spans of the process.
 type traces struct {
-	tracer *tracing.Tracer
+	tracer *tracing.Tracer // nil: there are none
 	log    *zap.Logger
 }
 
-// newTracing makes what sends spans, if there are to be any. That it cannot is logged now and then.
+// newTracing makes what sends spans, if the settings say so. It logs at most once a minute that
+// they cannot be sent.
 func newTracing(o *config.Settings, log *zap.Logger) (*traces, error) {
 	if o.TracingConfigFile == "" {
 		return &traces{}, nil
@@ -41,9 +42,9 @@ func newTracing(o *config.Settings, log *zap.Logger) (*traces, error) {
 	if err != nil {
 		log.Warn("spans do not tell which replica they are of", zap.Error(err))
 	}
-	now := rate.Sometimes{First: 1, Interval: time.Minute}
+	logged := rate.Sometimes{First: 1, Interval: time.Minute}
 	exporter, err := tracing.NewExporter(parsed, func(err error) {
-		now.Do(func() { log.Warn("spans could not be sent", zap.Error(err)) })
+		logged.Do(func() { log.Warn("spans could not be sent", zap.Error(err)) })
 	})
 	if err != nil {
 		return nil, o.Refuse("tracing-config-file", o.TracingConfigFile, err.Error())
@@ -51,12 +52,12 @@ func newTracing(o *config.Settings, log *zap.Logger) (*traces, error) {
 	return &traces{tracer: tracing.New(parsed, instance, exporter), log: log}, nil
 }
 
-// close sends what is left, for no longer than lastSpansPeriod.
+// close sends the spans that are left, for no longer than lastSpansTimeout.
 func (t *traces) close() {
 	if t.tracer == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), lastSpansPeriod)
+	ctx, cancel := context.WithTimeout(context.Background(), lastSpansTimeout)
 	defer cancel()
 	if err := t.tracer.Close(ctx); err != nil {
 		t.log.Warn("the last spans could not be sent", zap.Error(err))

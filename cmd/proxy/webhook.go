@@ -14,7 +14,7 @@ import (
 	"spillway/internal/sidecar/webhook"
 )
 
-// webhookCommand is `spillway webhook`: a server of its own.
+// webhookCommand is the settings of `spillway webhook`, as its flags are named.
 type webhookCommand struct {
 	webhook.Webhook
 	shutdownTimeout time.Duration
@@ -32,27 +32,33 @@ func newWebhook(sink *logging.Output) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "webhook [flags]",
 		Short: "Add spillway to pods when they are created: a mutating admission webhook",
-		Long: `spillway webhook answers the API server's admission reviews of pods at /inject: with what spillway
-inject would add. The MutatingWebhookConfiguration selects the pods; the chart's selects those with
-the label spillway/inject: enabled, and those in namespaces with it. Its health is at /livez and
-/readyz.
+		Long: `spillway webhook adds spillway as a sidecar to pods while they are created, as spillway inject adds it
+to manifests. It is a mutating admission webhook: the API server sends it reviews of pods at /inject.
+The MutatingWebhookConfiguration selects the pods. The chart's selects pods with the label
+spillway/inject: enabled, and pods in namespaces with that label.
 
-No rule of a namespace refuses a pod because of its sidecar. The pod keeps its QoS class, the sidecar
-keeps to LimitRanges and ResourceQuotas, and where it cannot, the pod is created without, with a
-warning that names the rule and what to do. For that the webhook follows these objects (it may get,
-list and watch them in all namespaces); while it cannot, it adds no sidecars. Sidecars are charged
-to quotas, as all containers are. With --namespace-limits=ignore it asks nothing of a cluster and
-needs no rights: for clusters without these, which would refuse pods with sidecars. What a pod asks
-for as a whole (spec.resources) grows by its part. Rules of policy engines and other webhooks are
-not known to it: have them except the container spillway.
+  spillway webhook --image registry.example.com/spillway:v1 \
+    --tls-cert-file tls.crt --tls-private-key-file tls.key
 
-Reviews are bounded: a pod of more than 128 containers, or whose review is longer than 3 MiB or of
-too many values, is created without a sidecar, with a warning; so is one for whose review there is
-no room, nor within half of the webhook's timeout.
+It prints its log to stderr, one line of JSON for each entry, and runs until SIGTERM or SIGINT. Its
+health is at /livez and /readyz.
 
-Annotations of pods go before the flags, see spillway inject --help.`,
-		Example: `  spillway webhook --image registry.example.com/spillway:v1 \
-    --tls-cert-file tls.crt --tls-private-key-file tls.key`,
+It fails with code 1 if a flag is wrong, or if it cannot read its certificate or listen on its
+address. It never refuses a pod. A pod that cannot have a sidecar is created without one, and the
+client that creates it gets a warning that names the cause and the remedy:
+
+  - The namespace has too little room, or a rule that a sidecar may break. A pod keeps its QoS class,
+    and its sidecar keeps to LimitRanges and ResourceQuotas. Quotas are charged for sidecars as for
+    other containers. If the pod says what it requests as a whole (spec.resources), that grows by the
+    sidecar's part.
+  - The webhook does not know what the namespace allows. It needs the rights to get, list and watch
+    LimitRanges and ResourceQuotas in all namespaces. With --namespace-limits=ignore it needs no
+    rights, and the API server refuses pods whose sidecars break a rule.
+  - The pod has more than 128 containers, or its review is longer than 3 MiB or has too many values.
+  - The review did not arrive, or there was no room for it, within half of the webhook's timeout.
+
+It does not know the rules of policy engines and other webhooks: exempt the container spillway from
+these. Annotations of pods override the flags, as spillway inject --help describes.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := w.validate(); err != nil {
 				return err
@@ -63,26 +69,26 @@ Annotations of pods go before the flags, see spillway inject --help.`,
 	f := cmd.Flags()
 	f.StringVar(&w.Listen, "listen", ":8443", "Serve HTTPS on this `address`.")
 	f.StringVar(&w.CertFile, "tls-cert-file", "",
-		"Present the certificate chain in this PEM `file`, reloaded when it changes. Needed.")
-	f.StringVar(&w.KeyFile, "tls-private-key-file", "", "Its private key, a PEM `file`. Needed.")
+		"Present the certificate chain in this PEM `file`, reloaded when it changes. Required.")
+	f.StringVar(&w.KeyFile, "tls-private-key-file", "", "The private key of --tls-cert-file, a PEM `file`. Required.")
 	f.StringVar(&w.ClientCA, "client-ca-file", "",
-		"Answer reviews only to clients whose certificate is signed by one of those in this PEM `file`, reloaded when it "+
-			"changes. The API server "+
-			"shows one to webhooks that is in the kubeconfig of its --admission-control-config-file. When empty, any client is "+
-			"answered.")
+		"Answer only clients whose certificate an authority in this PEM `file` has signed. The file is read again when it "+
+			"changes. The API server shows the certificate in the kubeconfig of its --admission-control-config-file. When "+
+			"empty, every client is answered.")
 	f.StringSliceVar(&w.ClientNames, "client-allowed-names", nil,
-		"And only with a common name in this comma-separated `list`. When empty, with any.")
+		"Answer only clients whose certificate has a common name in this comma-separated `list`. When empty, any name is "+
+			"good.")
 	f.Var(config.NewChoice(&w.Limits, webhook.LimitsRead, webhook.LimitsIgnore), "namespace-limits",
-		"Follow what namespaces allow their pods (LimitRanges, ResourceQuotas) and keep sidecars to it, or assume that "+
-			"they allow everything.")
+		"read: follow LimitRanges and ResourceQuotas, and keep sidecars to them. ignore: assume that namespaces allow "+
+			"everything.")
 	f.StringVar(&w.Kubeconfig, "kubeconfig", "",
-		"Follow the cluster in this kubeconfig `file`. When empty, the one whose pod this is.")
+		"Follow the cluster in this kubeconfig `file`. When empty, the cluster of the webhook's own pod.")
 	f.DurationVar(&w.shutdownTimeout, "shutdown-timeout", w.shutdownTimeout,
-		"On SIGTERM, let reviews under way end for at most this `duration`.")
+		"On SIGTERM, wait for reviews in progress for at most this `duration`.")
 	f.Var(config.NewChoice(&w.logLevel, logging.Levels...), "log-level", "Log entries of this level and above.")
 	f.Var(config.NewChoice(&w.logFormat, logging.Formats...), "log-format", "Write log lines to stderr in this format.")
 	sidecarFlags(f, &w.Sidecar)
-	return prepare(cmd)
+	return newSubcommand(cmd)
 }
 
 func (w *webhookCommand) validate() error {
@@ -98,6 +104,6 @@ func (w *webhookCommand) validate() error {
 // run serves until ctx ends or the process gets a signal.
 func (w *webhookCommand) run(ctx context.Context, log *zap.Logger) error {
 	life := watchSignals(ctx, w.shutdownTimeout, log)
-	defer life.over()
+	defer life.release()
 	return w.Run(life.drain, life.stop, log)
 }

@@ -53,7 +53,7 @@ func run(t *testing.T, a http.Handler, token string, resources ...string) (strin
 	var out strings.Builder
 	transport := &http.Transport{}
 	defer transport.CloseIdleConnections()
-	err = (&Checker{Base: base, Token: token, Transport: transport}).Run(t.Context(), resources, &out)
+	err = (&Checker{Server: Endpoint{base, transport, token}}).Run(t.Context(), resources, &out)
 	if err != nil {
 		err = fmt.Errorf("%s", strings.TrimPrefix(err.Error(), server.URL+": "))
 	}
@@ -95,7 +95,7 @@ func TestRefusedAtFirst(t *testing.T) {
 	transport := &http.Transport{}
 	defer transport.CloseIdleConnections()
 	for patience, ok := range map[time.Duration]bool{0: false, time.Minute: true} {
-		c := &Checker{Base: base, Transport: &refusing{transport, 2}, Patience: patience}
+		c := &Checker{Server: Endpoint{base, &refusing{transport, 2}, ""}, Patience: patience}
 		if err := c.Run(t.Context(), nil, io.Discard); (err == nil) != ok {
 			t.Errorf("with a patience of %v: %v", patience, err)
 		}
@@ -127,7 +127,7 @@ func TestUnmarked(t *testing.T) {
 	}
 }
 
-// A failure is one line with a remedy, and does not keep the other questions from being sent.
+// A failure is one line with a remedy, and does not keep the other requests from being sent.
 func TestBad(t *testing.T) {
 	f := func(path, answer, want string) {
 		t.Helper()
@@ -146,11 +146,11 @@ func TestBad(t *testing.T) {
 	f("GET /version", "{}", "/version: the answer names no version: is --server a spillway?")
 	f("POST /apis/authentication.k8s.io/v1/selfsubjectreviews", "{}", "user: the answer names no user")
 	f("POST /apis/authentication.k8s.io/v1/selfsubjectreviews", `!401 {"message":"Unauthorized"}`,
-		"user: 401 Unauthorized: give in --token-file a token of this cluster")
+		"user: 401 Unauthorized: give in --token-file a valid token of this cluster")
 	f("GET /apis/apps", `!404 {"message":"there is\nno such thing"}`,
 		"LIST deployments.apps: 404 there is no such thing: see that the API server has this")
 	f("GET /apis/apps/v1/deployments", `!403 {"message":"no"}`,
-		"LIST deployments.apps: 403 no: let whose token that is do this")
+		"LIST deployments.apps: 403 no: allow the user of the token to do this")
 	f("GET /apis/apps/v1/deployments", "{}", "LIST deployments.apps: the answer is no list")
 	f("GET /apis/apps/v1/deployments", `upstream {"metadata":{"resourceVersion":"7"}}`,
 		"LIST deployments.apps: not from memory but from the API server: have --resources")
@@ -160,11 +160,11 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// Where names cannot be looked up there is one answer, which says so, to all questions.
+// Where names cannot be looked up there is one answer, which says so, to all requests.
 func TestNamesAreNotKnown(t *testing.T) {
 	for want, cause := range map[string]*net.DNSError{
 		"/livez: names cannot be looked up (lookup spillway.team.svc on 10.96.0.10:53: i/o timeout): see that the " +
-			"cluster's DNS is well": {
+			"cluster's DNS works": {
 			Err: "i/o timeout", Name: "spillway.team.svc", Server: "10.96.0.10:53", IsTimeout: true,
 		},
 		"/livez: the name spillway.team.svc is not known (lookup spillway.team.svc: no such host): see that --server names " +
@@ -178,10 +178,11 @@ func TestNamesAreNotKnown(t *testing.T) {
 			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: cause}
 		})
 		var out strings.Builder
-		err := (&Checker{Base: &url.URL{Scheme: "https", Host: "spillway.team.svc"}, Token: "a",
-			Transport: transport}).Run(t.Context(), []string{"pods"}, &out)
+		err := (&Checker{
+			Server: Endpoint{&url.URL{Scheme: "https", Host: "spillway.team.svc"}, transport, "a"},
+		}).Run(t.Context(), []string{"pods"}, &out)
 		if err == nil || !strings.Contains(err.Error(), want) || asked != 1 ||
-			strings.Count(out.String(), "FAILED") != 1 || !strings.HasSuffix(out.String(), "no other question is sent\n") {
+			strings.Count(out.String(), "FAILED") != 1 || !strings.HasSuffix(out.String(), "no other request is sent\n") {
 			t.Errorf("asked %d times: %v\n%s", asked, err, &out)
 		}
 	}
@@ -214,7 +215,7 @@ func TestHealthNamesTheCause(t *testing.T) {
 		}
 		var out strings.Builder
 		transport := &http.Transport{}
-		c := &Checker{Base: base, Token: "a", Transport: transport, Health: at, HealthTransport: transport}
+		c := &Checker{Server: Endpoint{base, transport, "a"}, Health: &Endpoint{Base: at, Transport: transport}}
 		err = c.Run(t.Context(), []string{"pods", "gears.v1beta1.example.com"}, &out)
 		line := "ok      /readyz?verbose: nothing is wrong\n"
 		cause := "let it send reviews (system:auth-delegator); /readyz?verbose on its --metrics-listen says"

@@ -1,9 +1,13 @@
-// Package clientconfig writes kubeconfigs that lead to Spillway. The user of such a kubeconfig is
-// that of another kubeconfig, wherever the file is: certificates and keys are copied into it, and
-// files that are read again and again are named by their full paths.
+// Package clientconfig writes kubeconfigs that lead to Spillway.
+//
+// Invariant: such a kubeconfig can be moved to another folder. Its user is that of another
+// kubeconfig. Certificates and keys are copied, and files that clients read again and again, such
+// as tokens, are named by their full paths.
 package clientconfig
 
 import (
+	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,7 +15,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
@@ -23,17 +26,20 @@ const name = "spillway"
 // Options name a Spillway and a user.
 type Options struct {
 	Server    string // URL
-	CAFile    string // what its certificate is verified by; the system's authorities when empty
-	From      string // a kubeconfig with the user; no user when empty
-	TokenFile string // or whose token is in this file, wherever the kubeconfig is used
-	Context   string // of From; its current one when empty
-	Namespace string // that of the context when empty
+	CAFile    string // the authorities of its certificate, in PEM; empty: the system's
+	From      string // the kubeconfig that has the user; empty: there is no user, or that of TokenFile
+	TokenFile string // a file with the user's token, where the kubeconfig is used; not with From
+	Context   string // of From; empty: its current one
+	Namespace string // empty: that of the context
 }
 
-// Make is the kubeconfig, and a warning about its user, if there is one. Errors name the flag that
-// gave the option.
+// Make makes the kubeconfig, and a warning about its user, if there is one. Errors name the flag
+// that gave the option.
 func Make(o Options) (text []byte, warning string, err error) {
-	config, err := o.config()
+	if err := o.validate(); err != nil {
+		return nil, "", err
+	}
+	config, err := o.newConfig()
 	if err != nil {
 		return nil, "", err
 	}
@@ -45,101 +51,91 @@ func Make(o Options) (text []byte, warning string, err error) {
 	return text, warning, err
 }
 
-func (o Options) config() (*api.Config, error) {
-	server, err := o.server()
-	if err != nil {
-		return nil, err
+// validate refuses what could not work, or would send credentials in the clear.
+func (o Options) validate() error {
+	server, err := url.Parse(o.Server)
+	if err != nil || server.Host == "" || server.Scheme != "http" && server.Scheme != "https" {
+		return fmt.Errorf("--server=%s: must be https://host:port, or http://127.0.0.1:port; clients know no unix sockets",
+			o.Server)
 	}
-	config := api.NewConfig()
-	cluster, context := api.NewCluster(), api.NewContext()
-	cluster.Server = o.Server
-	context.Cluster, context.Namespace = name, o.Namespace
-	config.Clusters[name], config.Contexts[name], config.CurrentContext = cluster, context, name
-	if o.CAFile != "" {
-		if server.Scheme != "https" {
-			return nil, fmt.Errorf("--certificate-authority=%s: has a meaning only with https:// in --server", o.CAFile)
-		}
-		if cluster.CertificateAuthorityData, err = os.ReadFile(o.CAFile); err != nil {
-			return nil, fmt.Errorf("--certificate-authority=%s: cannot be read: %s", o.CAFile, cause(err))
-		}
-		if !strings.Contains(string(cluster.CertificateAuthorityData), "-----BEGIN CERTIFICATE-----") {
-			return nil, fmt.Errorf("--certificate-authority=%s: holds no certificate in PEM", o.CAFile)
-		}
-	}
-	if o.From == "" && o.Context != "" {
-		return nil, fmt.Errorf("--context=%s: has a meaning only with --kubeconfig", o.Context)
-	}
-	if o.TokenFile != "" {
-		if err := o.takeToken(server, config); err != nil {
-			return nil, err
-		}
-		context.AuthInfo = name
-	}
-	if o.From != "" && server.Scheme == "http" { // client-go leaves the user of such a cluster out without a word
-		return nil, fmt.Errorf("--kubeconfig=%s: clients send no credentials over plain HTTP: give --server=https://…, or "+
-			"leave --kubeconfig out, for a spillway "+
-			"with --listen-identity=self", o.From)
-	}
-	if o.From != "" {
-		user, namespace, err := o.user()
-		if err != nil {
-			return nil, err
-		}
-		config.AuthInfos[name], context.AuthInfo = user, name
-		if context.Namespace == "" {
-			context.Namespace = namespace
-		}
-	}
-	return config, nil
-}
-
-// takeToken has the user be whose token is in a file, such as a pod's.
-func (o Options) takeToken(server *url.URL, config *api.Config) error {
+	isPlain := server.Scheme == "http"
 	switch {
-	case o.From != "":
-		return fmt.Errorf("--token-file=%s: the user is that of --kubeconfig already: leave one of them out", o.TokenFile)
-	case server.Scheme == "http":
-		return fmt.Errorf("--token-file=%s: clients send no credentials over plain HTTP: give --server=https://…",
+	case isPlain && server.Hostname() != "localhost" && !net.ParseIP(server.Hostname()).IsLoopback():
+		return fmt.Errorf("--server=%s: spillway serves plain HTTP on loopback only: use https://", o.Server)
+	case isPlain && o.CAFile != "":
+		return fmt.Errorf("--certificate-authority=%s: requires https:// in --server", o.CAFile)
+	case o.Context != "" && o.From == "":
+		return fmt.Errorf("--context=%s: requires --kubeconfig", o.Context)
+	case o.TokenFile != "" && o.From != "":
+		return fmt.Errorf("--token-file=%s: cannot be used with --kubeconfig, which has a user already", o.TokenFile)
+	case o.TokenFile != "" && isPlain:
+		return fmt.Errorf("--token-file=%s: clients send no credentials over plain HTTP: use --server=https://…",
 			o.TokenFile)
-	case !filepath.IsAbs(o.TokenFile):
+	case o.TokenFile != "" && !filepath.IsAbs(o.TokenFile):
 		return fmt.Errorf("--token-file=%s: must be a full path, as it is where the kubeconfig is used", o.TokenFile)
+	case o.From != "" && isPlain: // client-go drops the user of such a cluster silently
+		return fmt.Errorf("--kubeconfig=%s: clients send no credentials over plain HTTP: use --server=https://…, or remove "+
+			"--kubeconfig, for a spillway with --listen-identity=self", o.From)
 	}
-	config.AuthInfos[name] = &api.AuthInfo{TokenFile: o.TokenFile}
 	return nil
 }
 
-// server reads where Spillway is. Plain HTTP is for this machine.
-func (o Options) server() (*url.URL, error) {
-	u, err := url.Parse(o.Server)
-	switch {
-	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
-		return nil, fmt.Errorf("--server=%s: must be https://host:port, or http://127.0.0.1:port; clients know no unix "+
-			"sockets", o.Server)
-	case u.Scheme == "http" && u.Hostname() != "localhost" && !net.ParseIP(u.Hostname()).IsLoopback():
-		return nil, fmt.Errorf("--server=%s: spillway serves plain HTTP on loopback only: take https://", o.Server)
+func (o Options) newConfig() (config *api.Config, err error) {
+	cluster, context := api.NewCluster(), api.NewContext()
+	cluster.Server = o.Server
+	if o.CAFile != "" {
+		if cluster.CertificateAuthorityData, err = readCertificates(o.CAFile); err != nil {
+			return nil, err
+		}
 	}
-	return u, nil
+	context.Cluster, context.Namespace = name, o.Namespace
+	config = api.NewConfig()
+	config.Clusters[name], config.Contexts[name], config.CurrentContext = cluster, context, name
+	switch {
+	case o.TokenFile != "":
+		config.AuthInfos[name] = &api.AuthInfo{TokenFile: o.TokenFile}
+	case o.From != "":
+		user, namespace, err := o.readUser()
+		if err != nil {
+			return nil, err
+		}
+		config.AuthInfos[name], context.Namespace = user, cmp.Or(o.Namespace, namespace)
+	default:
+		return config, nil
+	}
+	context.AuthInfo = name
+	return config, nil
 }
 
-// user is the user of a context of From, with what its files hold, and its namespace.
-func (o Options) user() (*api.AuthInfo, string, error) {
+func readCertificates(file string) ([]byte, error) {
+	text, err := os.ReadFile(file) // #nosec G304 -- the user names it
+	if err != nil {
+		return nil, fmt.Errorf("--certificate-authority=%s: cannot be read: %s", file, cause(err))
+	}
+	if !bytes.Contains(text, []byte("-----BEGIN CERTIFICATE-----")) {
+		return nil, fmt.Errorf("--certificate-authority=%s: holds no certificate in PEM", file)
+	}
+	return text, nil
+}
+
+// readUser reads the user of a context of From, with the contents of its files, and the namespace
+// of that context.
+func (o Options) readUser() (user *api.AuthInfo, namespace string, err error) {
 	from, err := clientcmd.LoadFromFile(o.From)
 	if err != nil {
 		return nil, "", fmt.Errorf("--kubeconfig=%s: cannot be read: %s", o.From, cause(err))
 	}
-	wanted := o.Context
-	if wanted == "" {
-		wanted = from.CurrentContext
-	}
+	wanted := cmp.Or(o.Context, from.CurrentContext)
 	context := from.Contexts[wanted]
 	if context == nil {
 		return nil, "", fmt.Errorf("--kubeconfig=%s: has no context %q: name one with --context", o.From, wanted)
 	}
-	user := from.AuthInfos[context.AuthInfo]
+	user = from.AuthInfos[context.AuthInfo]
 	if user == nil {
-		return nil, "", fmt.Errorf("--kubeconfig=%s: its context %q names no user that it has", o.From, wanted)
+		return nil, "", fmt.Errorf("--kubeconfig=%s: the user %q of its context %q is missing", o.From, context.AuthInfo,
+			wanted)
 	}
-	alone := &api.Config{AuthInfos: map[string]*api.AuthInfo{name: user}} // the files of others need not be there
+	alone := &api.Config{AuthInfos: map[string]*api.AuthInfo{name: user}} // other users' files may be missing
 	if err := clientcmd.ResolveLocalPaths(alone); err != nil {
 		return nil, "", fmt.Errorf("--kubeconfig=%s: %w", o.From, err)
 	}
@@ -149,7 +145,7 @@ func (o Options) user() (*api.AuthInfo, string, error) {
 	return user, context.Namespace, nil
 }
 
-// cause is what the operating system said, without the operation and path around it.
+// cause is the error of the operating system, without the operation and the path around it.
 func cause(err error) string {
 	var path *fs.PathError
 	if errors.As(err, &path) {

@@ -96,20 +96,21 @@ func TestMakeRefuses(t *testing.T) {
 	f(Options{Server: "unix:///run/spillway.sock"}, "clients know no unix sockets")
 	f(Options{Server: "http://spillway.ns.svc"},
 		"--server=http://spillway.ns.svc: spillway serves plain HTTP on loopback only")
-	f(Options{Server: "http://localhost:1", CAFile: at("ca.crt")}, "has a meaning only with https://")
+	f(Options{Server: "http://localhost:1", CAFile: at("ca.crt")}, "requires https:// in --server")
 	f(Options{Server: secure, CAFile: at("none")}, "none: cannot be read: no such file or directory")
 	f(Options{Server: secure, CAFile: at("a.key")}, "a.key: holds no certificate in PEM")
 	f(Options{Server: secure, From: at("config"), TokenFile: "/a"},
-		"--token-file=/a: the user is that of --kubeconfig already")
+		"--token-file=/a: cannot be used with --kubeconfig")
 	f(Options{Server: "http://localhost:1", TokenFile: "/a"},
 		"--token-file=/a: clients send no credentials over plain HTTP")
 	f(Options{Server: secure, TokenFile: "a"}, "--token-file=a: must be a full path")
-	f(Options{Server: secure, Context: "x"}, "--context=x: has a meaning only with --kubeconfig")
+	f(Options{Server: secure, Context: "x"}, "--context=x: requires --kubeconfig")
 	f(Options{Server: secure, From: at("none")}, "none: cannot be read: no such file or directory")
 	f(Options{Server: secure, From: at("bad")}, "bad: cannot be read: ")
 	f(Options{Server: secure, From: at("empty")}, `empty: has no context ""`)
 	f(Options{Server: secure, From: at("config"), Context: "other"}, `has no context "other": name one with --context`)
-	f(Options{Server: secure, From: at("config"), Context: "nobody"}, `its context "nobody" names no user that it has`)
+	f(Options{Server: secure, From: at("config"), Context: "nobody"},
+		`the user "missing" of its context "nobody" is missing`)
 	f(Options{Server: secure, From: at("config"), Context: "gone"}, `of the user of its context "gone", `)
 	f(Options{Server: "http://127.0.0.1:8001", From: at("config"), Context: "token"},
 		"clients send no credentials over plain HTTP")

@@ -17,7 +17,7 @@ func TestBudgetLowersLimits(t *testing.T) {
 			t.Fatalf("%v: %s", args, got.stderr)
 		}
 		o := got.options
-		o.lower(budget)
+		o.lowerTo(budget)
 		l := limits{o.EncodingCacheBytes, o.HistoryBytes, o.Limits.ListBytes, o.Limits.BodyBytes, o.Limits.Watches,
 			o.Limits.WatchesPerUser, o.MaxConnections, o.Limits.AllSelectorTerms(),
 			o.Limits.SelectorTermsPerUser}

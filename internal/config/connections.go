@@ -7,15 +7,13 @@ import (
 )
 
 const (
-	// upstreamShare is the part of the open files, one in so many, that is kept for everything but
-	// clients' connections: for those to upstream, of which requests that pass through over HTTP/1.1
-	// need one each, and for files.
-	upstreamShare = 4
-	// minUpstreamConns is how many are kept for upstream at least.
-	minUpstreamConns = 128
-	// maxConnections is for a process without a limit worth the name: what they cost is memory long
-	// before.
-	maxConnections = 1 << 20
+	// otherFilesShare is the share of the open files, one of so many, that clients' connections leave
+	// to files and to connections upstream. A request that passes through over HTTP/1.1 needs one.
+	otherFilesShare = 4
+	// minOtherFiles is the least that they leave.
+	minOtherFiles = 128
+	// connectionsLimit holds without a limit of open files. Long before it, memory is short.
+	connectionsLimit = 1 << 20
 )
 
 // Connections is how many connections clients may have.
@@ -26,17 +24,17 @@ func (o *Settings) Connections() int {
 	return connectionsWithin(openFiles())
 }
 
-// connectionsWithin is how many of so many open files may be clients' connections.
+// connectionsWithin is how many of a number of open files may be clients' connections.
 func connectionsWithin(files uint64) int {
-	kept := max(files/upstreamShare, minUpstreamConns)
-	if files <= kept {
+	others := max(files/otherFilesShare, minOtherFiles)
+	if files <= others {
 		return 1
 	}
-	return int(min(files-kept, maxConnections)) // #nosec G115 -- at most maxConnections
+	return int(min(files-others, connectionsLimit)) // #nosec G115 -- at most connectionsLimit
 }
 
-// openFiles is how many files this process may have open; unlimitedFiles where the system does not
-// say. Go has raised it to what the system allows.
+// openFiles is how many files this process may have open; unlimitedFiles where that is unknown. Go
+// has raised the limit to what the system allows.
 func openFiles() uint64 {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {

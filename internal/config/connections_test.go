@@ -15,7 +15,7 @@ func TestConnectionsWithinOpenFiles(t *testing.T) {
 	f(1024, 768)
 	f(20_000, 15_000)
 	f(1<<20, 786_432)
-	f(unlimitedFiles, maxConnections)
+	f(unlimitedFiles, connectionsLimit)
 
 	o := New()
 	if got, most := o.Connections(), connectionsWithin(openFiles()); got != most {

@@ -23,9 +23,9 @@ type configEntry struct {
 	isList bool
 }
 
-// readConfigFile returns the entries of a YAML file in their order, each key once. Errors about
-// what it holds name the file and the line. Decoding into nodes rather than into a struct keeps
-// lines for messages and does not guess types (no "no" that becomes false).
+// readConfigFile returns the entries of a YAML file in their order, each key once. Errors about its
+// contents name the file and the line. It decodes into nodes and not into a struct, which would
+// lose the lines and guess types: the text no would become false.
 func readConfigFile(path string) ([]configEntry, error) {
 	text, err := rotation.ReadFile(path)
 	if err != nil {
@@ -94,7 +94,7 @@ func (e *configEntry) read(value *yaml.Node) error {
 
 func isText(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Tag != "!!null" }
 
-// Cause is what the operating system said, without the operation and path around it.
+// Cause is the error of the operating system, without the operation and the path around it.
 func Cause(err error) string {
 	var path *fs.PathError
 	if errors.As(err, &path) {

@@ -31,8 +31,7 @@ func ExplainFlagError(command string, flags *pflag.FlagSet, err error) error {
 	return fmt.Errorf("%w; %s --help lists the flags", err, command)
 }
 
-// expected says what the value of a flag should have looked like. Types of our own say it
-// themselves.
+// expected describes good values of a flag. Our own types of flags do that in their errors.
 func expected(err *pflag.InvalidValueError) string {
 	switch err.GetFlag().Value.Type() {
 	case "bool":

@@ -12,9 +12,9 @@ import (
 // AllResources in --resources stands for whatever can be listed and watched.
 const AllResources = "*"
 
-// CheckResource checks that arg is "*" or resource[.version][.group], kubectl's grammar. Whether
-// the cluster has such a resource, and which of the two readings of a.b.c is meant, only discovery
-// can tell.
+// CheckResource checks that arg is "*" or resource[.version][.group], kubectl's grammar. Only
+// discovery can tell whether the cluster has such a resource, and whether b in a.b.c is a version
+// or part of a group.
 func CheckResource(arg string) error {
 	if arg == AllResources {
 		return nil

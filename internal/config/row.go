@@ -23,11 +23,13 @@ type setting struct {
 	// allowed. Every number has least or zero.
 	least, most, zero string
 	remedy            string // what may help against a value outside of these
-	// part is of a memory budget, one in so many: what a size has of it at most, unless it is set. A
-	// number has one for so many bytes of it.
-	part     int64
-	needs    []string                // what it requires: of the flags in each, one that is on
-	excludes []string                // settings that it does not go with
+
+	// How the memory budget bounds it, unless it is set: a size is at most the budget divided by
+	// budgetShare, and a number is at most one for each budgetBytes of the budget. 0: not at all.
+	budgetShare, budgetBytes int64
+
+	needs    []string                // sentences with the flags that it requires: of each, one must be on
+	excludes []string                // settings that it cannot be used with
 	because  string                  // why not
 	check    func(item string) error // of a value that is not empty, or of each item of a list
 }
@@ -45,7 +47,7 @@ func (s *setting) declare(flags *pflag.FlagSet) {
 		flags.DurationVar(v, s.name, 0, s.usage())
 	case *[]string:
 		flags.StringSliceVar(v, s.name, strings.FieldsFunc(s.preset, func(r rune) bool { return r == ',' }), s.usage())
-		return // Set would have the first value of a user appended to the default
+		return // after Set, a list that a user gives would be appended to the default
 	case *ByteSize:
 		flags.Var(v, s.name, s.usage())
 	case *string:
@@ -68,14 +70,15 @@ func (s *setting) declare(flags *pflag.FlagSet) {
 // usage is the help text of the flag.
 func (s *setting) usage() string {
 	text := s.text
-	if bounds := strings.TrimPrefix(s.bounds(), "must not be negative; "); bounds != "" {
-		bounds = strings.TrimPrefix(bounds, "must be ")
+	bounds := strings.TrimPrefix(strings.TrimPrefix(s.bounds(), "must not be negative; "), "must be ")
+	if bounds != "" {
 		text += " " + strings.ToUpper(bounds[:1]) + bounds[1:] + "."
 	}
-	if _, isSize := s.value.(*ByteSize); isSize && s.part > 0 {
-		text += fmt.Sprintf(" Unless it is set, at most 1/%d of --memory-budget.", s.part)
-	} else if s.part > 0 {
-		text += fmt.Sprintf(" Unless it is set, at most one for each %d KiB of --memory-budget.", s.part>>10)
+	if s.budgetShare > 0 {
+		text += fmt.Sprintf(" Unless it is set, at most 1/%d of --memory-budget.", s.budgetShare)
+	}
+	if s.budgetBytes > 0 {
+		text += fmt.Sprintf(" Unless it is set, at most one for each %d KiB of --memory-budget.", s.budgetBytes>>10)
 	}
 	if len(s.needs) > 0 {
 		text += " Requires " + strings.Join(s.needs, ", and ") + "."
@@ -83,7 +86,7 @@ func (s *setting) usage() string {
 	return text
 }
 
-// bounds says which values a number may have; empty: it is no number.
+// bounds is the part of a message that says which values a number may have; empty: it is no number.
 func (s *setting) bounds() string {
 	zero := "0"
 	if _, ok := s.value.(*time.Duration); ok {
@@ -146,7 +149,8 @@ func (o *Settings) validateRow(s *setting) error {
 		return nil
 	}
 	for _, need := range s.needs {
-		if !slices.ContainsFunc(flagInText.FindAllStringSubmatch(need, -1), o.isOn) {
+		isOn := func(flag []string) bool { return o.isOn(flag[1], flag[2]) }
+		if !slices.ContainsFunc(flagInText.FindAllStringSubmatch(need, -1), isOn) {
 			return o.Refuse(s.name, s.written(f), "requires "+need)
 		}
 	}
@@ -158,15 +162,16 @@ func (o *Settings) validateRow(s *setting) error {
 	return nil
 }
 
-// flagInText finds the flags that needs name, and the values that they must have.
+// flagInText finds the flags that needs name, and the values that they must have, if these are
+// named: --listen-tls, or --listen-identity=self.
 var flagInText = regexp.MustCompile(`--([a-z0-9-]+)(?:=([a-z-]+))?`)
 
-// isOn reports whether a flag, as flagInText finds it, has its value; if none is said, any that
+// isOn reports whether a flag has the value wanted. If that is empty, every value will do that
 // switches something on.
-func (o *Settings) isOn(flag []string) bool {
-	value := o.flags.Lookup(flag[1]).Value.String()
-	if flag[2] != "" {
-		return value == flag[2]
+func (o *Settings) isOn(name, wanted string) bool {
+	value := o.flags.Lookup(name).Value.String()
+	if wanted != "" {
+		return value == wanted
 	}
 	return !slices.Contains([]string{"", "[]", "0", "false"}, value)
 }
@@ -177,7 +182,7 @@ func (o *Settings) isChosen(name string) bool {
 	return f.Value.String() != f.DefValue
 }
 
-// validateItems checks the value, or the items of a list, by themselves.
+// validateItems checks the value, or each item of a list, and trims spaces around the items.
 func (o *Settings) validateItems(s *setting) error {
 	if s.check == nil {
 		return nil

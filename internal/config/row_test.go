@@ -13,6 +13,9 @@ func TestEveryRowIsComplete(t *testing.T) {
 				t.Errorf("%s: from %q, 0 %q, but by default %s", s.name, s.least, s.zero, f.DefValue)
 			}
 		default:
+			if s.budgetShare+s.budgetBytes > 0 {
+				t.Errorf("%s is no number, but bounded by the budget", s.name)
+			}
 			if s.bounds() != "" {
 				t.Errorf("%s is no number, but %s", s.name, s.bounds())
 			}

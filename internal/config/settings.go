@@ -1,11 +1,10 @@
 // Package config holds the settings of the process: flags, environment variables, configuration
-// file, defaults, and what of these fits together. All are made from one table (table.go).
+// file, defaults, and which of them can be used together. All are made from one table (table.go).
 //
-// Invariant: settings that Validate has accepted are known to work as far as neither the cluster
-// nor the contents of files are needed to tell. Each that it refuses is named by one line, where
-// the user made it, with the remedy. Values stay text until their flag reads them, so that a value
-// means the same in all three places. Decoding the file into a struct would guess types and lose
-// lines.
+// Invariant: settings that Validate has accepted work, as far as that can be known without the
+// cluster and the contents of files. An error is one line that names the setting where the user
+// made it, with the remedy. Values stay text until their flag reads them, so that a value means the
+// same in all three places.
 package config
 
 import (
@@ -28,11 +27,11 @@ const (
 
 // Values of --semantics: whose answers requests get where versions of Kubernetes differ.
 const (
-	SemanticsNewest   = "newest"   // those of the newest version, whatever upstream's is
-	SemanticsUpstream = "upstream" // those of upstream's version and gates, refusals included
+	SemanticsNewest   = "newest"   // the newest version's, whatever upstream's is
+	SemanticsUpstream = "upstream" // upstream's version's and gates', refusals included
 )
 
-// Values of --authentication-local-jwks: which tokens are verified here. They are those of
+// Values of --authentication-local-jwks: which tokens the proxy verifies itself. They are those of
 // rbac.TokenMode.
 const (
 	LocalTokensNone    = "none"
@@ -40,9 +39,9 @@ const (
 	LocalTokensPods    = "pods"
 )
 
-// Settings is everything that can be configured: a field for each row of table, which says what it
-// means. After Complete, Validate and Divide it is read-only, and its parts are known to fit
-// together; what only the cluster can tell (does a resource exist) is found out later.
+// Settings is everything that can be configured: a field for each row of table, which describes it.
+// After Complete, Validate and ApplyBudget, in this order, it is read-only. Only the cluster knows
+// some things, such as whether a resource exists.
 type Settings struct {
 	Kubeconfig, Semantics                                       string
 	MaxStaleness, ReadyzUpstreamTimeout, ConsistencyCheckPeriod time.Duration
@@ -88,30 +87,29 @@ type Settings struct {
 
 	ConfigFile string
 
-	// Made of ListenOwner and ListenMode by Validate.
+	// By Validate, from ListenOwner and ListenMode.
 	SocketOwner listen.SocketOwner
 	SocketMode  fs.FileMode
 
-	// Of a memory budget, by Divide: what is kept of EncodingCacheBytes when memory is short; the
-	// bytes of feeds over all resources; how many resources on demand are listed at a time. 0 of the
-	// last two is no limit.
-	LeastForms, FeedBytes int64
-	FirstStates           int
+	// By ApplyBudget, from a memory budget.
+	MinEncodingCacheBytes int64 // what is kept of EncodingCacheBytes when memory is short
+	FeedBytes             int64 // of the feeds of all resources; 0: no limit
+	FirstStates           int   // how many resources on demand are listed at a time; 0: no limit
 
 	rows    []*setting
 	groups  []FlagGroup
 	flags   *pflag.FlagSet    // of all rows
-	origins map[string]origin // flag name -> where its value came from, if not from the command line or the default
+	origins map[string]origin // by flag; without one, the value is of the command line or the default
 }
 
 // LimitOptions are how much clients may request at a time; 0 is no limit.
 type LimitOptions struct {
 	Watches, WatchesPerUser         int
-	WatchesReserve                  int // while so many remain free, a user may have more than watchesPerUser; 0: never
+	WatchesReserve                  int // while so many are free, a user may have more than WatchesPerUser; 0: never
 	ListBytes, HeaderBytes          ByteSize
-	BodyBytes                       int64 // of a memory budget
+	BodyBytes                       int64 // by ApplyBudget
 	PassThrough, PassThroughPerUser int
-	SelectorTerms                   int // of a memory budget; 0: as many users have as many as one may
+	SelectorTerms                   int // by ApplyBudget; 0: what selectorUsers may have
 	SelectorTermsPerUser            int
 	QPSPerUser                      float64
 	BurstPerUser                    int // 0: two seconds' worth
@@ -123,7 +121,7 @@ type FlagGroup struct {
 	Flags *pflag.FlagSet
 }
 
-// New is the defaults.
+// New returns the defaults.
 func New() *Settings {
 	o := &Settings{
 		SocketOwner: listen.KeepOwner, SocketMode: listen.PrivateMode, origins: map[string]origin{}, flags: newFlagSet(),
@@ -149,13 +147,13 @@ func newFlagSet() *pflag.FlagSet {
 // FlagGroups are all flags, bound to o's fields. Parse them, then call Complete.
 func (o *Settings) FlagGroups() []FlagGroup { return o.groups }
 
-// AsksAboutAll reports that upstream reviews every client, so that none is served while it does not
-// answer.
+// AsksAboutAll reports that upstream reviews every client, so that none is served while upstream
+// does not answer.
 func (o *Settings) AsksAboutAll() bool {
 	return !o.InsecureAllowAll && (o.Listen == "" || o.ListenIdentity != IdentitySelf)
 }
 
-// WatchesRights reports that anything needs rights to be watched.
+// WatchesRights reports that Roles and their bindings have to be watched.
 func (o *Settings) WatchesRights() bool {
 	return o.WatchRBAC || o.LocalRBAC || o.LocalTokens != LocalTokensNone
 }
@@ -166,10 +164,10 @@ func (o *Settings) NamedResources() (named []string, all bool) {
 	return named, len(named) < len(o.Resources)
 }
 
-// selectorUsers is how many users have as many selectors as one may, at a time.
+// selectorUsers is how many users may have the selector terms of one user at the same time.
 const selectorUsers = 8
 
-// Burst is how many requests of a user pass through at once before the rate counts.
+// Burst is how many requests of a user pass through at once before the rate applies.
 func (l LimitOptions) Burst() int {
 	if l.BurstPerUser == 0 {
 		return max(1, int(2*l.QPSPerUser))
@@ -177,7 +175,7 @@ func (l LimitOptions) Burst() int {
 	return l.BurstPerUser
 }
 
-// AllSelectorTerms is how many terms the selectors of all users may have in all.
+// AllSelectorTerms is how many terms the selectors of all users together may have.
 func (l LimitOptions) AllSelectorTerms() int {
 	terms := selectorUsers * l.SelectorTermsPerUser
 	if l.SelectorTerms > 0 {

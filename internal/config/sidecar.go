@@ -9,17 +9,17 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// injectedFlags are those of a sidecar that injection decides.
+// injectedFlags are flags of a sidecar that injection sets.
 var injectedFlags = []string{"sidecar-dir", "sidecar-key-dir", "listen", "listen-tls", "metrics-listen", "resources",
 	"kubeconfig"}
 
-// CheckSidecarFlags finds what would keep a sidecar from starting, before it is in a pod. The flags
-// may come from any annotation: no file that they name is opened.
+// CheckSidecarFlags returns why a sidecar with these flags would not start. The flags may come from
+// any user's annotation, so no file that they name is opened.
 func CheckSidecarFlags(args []string) error {
 	o := New()
 	flags := o.flags
 	if err := flags.Parse(args); errors.Is(err, pflag.ErrHelp) {
-		return errors.New("--help is not for sidecars")
+		return errors.New("--help cannot be set for sidecars")
 	} else if err != nil {
 		return ExplainFlagError("spillway", flags, err)
 	}
@@ -30,14 +30,14 @@ func CheckSidecarFlags(args []string) error {
 	flags.Visit(func(f *pflag.Flag) {
 		// in a pod the name of a file would mean another file than here
 		if kind, _ := pflag.UnquoteUsage(f); kind == "file" {
-			err = fmt.Errorf("--%s is not for sidecars: they have no files but those that injection gives them", f.Name)
+			err = fmt.Errorf("--%s cannot be set for sidecars: they have only the files that injection gives them", f.Name)
 		}
 		if f.Name != "resources" && slices.Contains(injectedFlags, f.Name) {
-			err = fmt.Errorf("--%s is not for sidecars: injection decides it", f.Name)
+			err = fmt.Errorf("--%s cannot be set for sidecars: injection sets it", f.Name)
 		}
 	})
 	if strings.Count(strings.Join(args, "\n"), "--resources") > 1 {
-		err = errors.New("--resources has a setting of its own")
+		err = errors.New("--resources cannot be set here: it has a flag and an annotation of its own")
 	}
 	if err != nil {
 		return err

@@ -44,7 +44,7 @@ func (o *Settings) Complete(environ []string) error {
 // readEnvironment sets flags from SPILLWAY_* variables. A variable that is set but empty counts: it
 // is how a listener is switched off.
 func (o *Settings) readEnvironment(environ []string) error {
-	environ = slices.Sorted(slices.Values(environ)) // so that of several mistakes the same one is always named
+	environ = slices.Sorted(slices.Values(environ)) // of several mistakes, always the same one is named
 	for _, variable := range environ {
 		name, value, _ := strings.Cut(variable, "=")
 		if !strings.HasPrefix(name, envPrefix) || isServiceVariable(name, value) {
@@ -54,7 +54,7 @@ func (o *Settings) readEnvironment(environ []string) error {
 		if at < 0 {
 			given := strings.ToLower(strings.TrimPrefix(name, envPrefix))
 			return fmt.Errorf("%s: %w", name,
-				o.unknown(given, variableOf, "unset it, or see spillway --help for the names of all"))
+				o.unknown(given, variableOf, "unset it; spillway --help lists all names"))
 		}
 		if f := o.flags.Lookup(o.rows[at].name); !f.Changed {
 			if err := o.set(f, origin(name+"="), value); err != nil {
@@ -71,7 +71,7 @@ func (o *Settings) readEntries(entries []configEntry) error {
 		f := o.flags.Lookup(e.key)
 		if f == nil {
 			return fmt.Errorf("%s: %s: %w", e.place, e.key, o.unknown(e.key, func(key string) string { return key },
-				"keys are the names of the flags in spillway --help"))
+				"keys are the names of flags, which spillway --help lists"))
 		}
 		if e.key == "config" {
 			return fmt.Errorf("%s: config: a configuration file cannot name another", e.place)
@@ -110,8 +110,8 @@ func (o *Settings) set(f *pflag.Flag, from origin, value string) error {
 	return err
 }
 
-// originOf returns where the value of a flag came from; a default reads as if it were given as a
-// flag.
+// originOf returns where the value of a flag came from. A default is shown as if the command line
+// had it.
 func (o *Settings) originOf(flag string) origin {
 	if from, ok := o.origins[flag]; ok {
 		return from
@@ -125,7 +125,8 @@ func variableOf(flag string) string {
 }
 
 // isServiceVariable reports whether the kubelet made this variable for a Service whose name begins
-// with "spillway": every pod in its namespace is given those, spillway's own among them.
+// with "spillway". Every pod in the Service's namespace gets such variables, spillway's own
+// included.
 func isServiceVariable(name, value string) bool {
 	if serviceVariable.MatchString(name) {
 		return true

@@ -101,14 +101,14 @@ func TestEverySettingHasAVariableAndAKey(t *testing.T) {
 		}
 		variable, key := New(), New()
 		if err := variable.readEnvironment([]string{variableOf(s.name) + "=" + value}); err != nil ||
-			!variable.given(s.name) {
-			t.Errorf("%s=%s: %v, set: %v", variableOf(s.name), value, err, variable.given(s.name))
+			!variable.isSet(s.name) {
+			t.Errorf("%s=%s: %v, set: %v", variableOf(s.name), value, err, variable.isSet(s.name))
 		}
 		if s.name == "config" {
 			continue
 		}
-		if err := key.readEntries([]configEntry{{key: s.name, value: value}}); err != nil || !key.given(s.name) {
-			t.Errorf("%s: %s: %v, set: %v", s.name, value, err, key.given(s.name))
+		if err := key.readEntries([]configEntry{{key: s.name, value: value}}); err != nil || !key.isSet(s.name) {
+			t.Errorf("%s: %s: %v, set: %v", s.name, value, err, key.isSet(s.name))
 		}
 	}
 }

@@ -51,7 +51,7 @@ func (o *Settings) table() []group {
 			{name: "resource-idle-timeout", value: &o.ResourceIdleTimeout, preset: "1h", zero: "keeps every resource",
 				text: "Stop mirroring a resource that is mirrored on demand when it has had no request and no watch for this " +
 					"`duration`."},
-			{name: "history-bytes", value: &o.HistoryBytes, preset: "64Mi", least: "4Ki", part: 8,
+			{name: "history-bytes", value: &o.HistoryBytes, preset: "64Mi", least: "4Ki", budgetShare: 8,
 				text: "Keep this many `bytes` of past events for each resource, so that clients can resume: a number, or one " +
 					"with a unit such as 64Mi or 1Gi."},
 			{name: "history-min-age", value: &o.HistoryMinAge, preset: "75s", zero: "keeps what fits into --history-bytes",
@@ -62,7 +62,7 @@ func (o *Settings) table() []group {
 					"another replica. The missing events are read from the API server, by at most this `number` of watches at " +
 					"a time."},
 			{name: "encoding-cache-bytes", value: &o.EncodingCacheBytes, preset: "256Mi", least: "4Ki", zero: "keeps none",
-				part: 8,
+				budgetShare: 8,
 				text: "Keep at most this many `bytes` of encoded objects, over all resources: protobuf, metadata only and gzip. " +
 					"An encoding that was dropped is made again when a client requests it."},
 			{name: "memory-budget", value: &o.MemoryBudget, least: "64Mi", zero: "is the limit of the container",
@@ -199,7 +199,7 @@ func (o *Settings) table() []group {
 					"Every client that reaches a listener reads every mirrored object."},
 		}},
 		{"Limits of clients", []*setting{
-			{name: "max-connections", value: &o.MaxConnections, zero: "is as many as open files allow", part: 64 << 10,
+			{name: "max-connections", value: &o.MaxConnections, zero: "is as many as open files allow", budgetBytes: 64 << 10,
 				text: "Serve at most this `number` of client connections. A further one replaces a connection that has shown no " +
 					"valid credentials yet, one that is between two requests, or one that leaves after GOAWAY. If there is none of " +
 					"these, its requests are answered 429. Three quarters of the open files (ulimit -n) may be connections; at " +
@@ -207,27 +207,27 @@ func (o *Settings) table() []group {
 			{name: "max-connections-per-peer", value: &o.MaxConnectionsPerPeer, zero: "is no limit",
 				text: "Serve at most this `number` of connections from one IP address. All pods of a node may share one."},
 			// Some 700 MB while they are idle. Each is reckoned at 16 KiB, the kernel's part included.
-			{name: "max-watches", value: &l.Watches, preset: "100000", zero: "is no limit", part: 16 << 10,
+			{name: "max-watches", value: &l.Watches, preset: "100000", zero: "is no limit", budgetBytes: 16 << 10,
 				text: "Serve at most this `number` of watches at a time. Logs, exec, attach, port-forward and proxied requests " +
 					"that pass through count as well. Beyond this limit and those below, requests are answered 429 with " +
 					"Retry-After, as at the API server."},
-			{name: "max-watches-per-user", value: &l.WatchesPerUser, preset: "50000", zero: "is no limit", part: 32 << 10,
+			{name: "max-watches-per-user", value: &l.WatchesPerUser, preset: "50000", zero: "is no limit", budgetBytes: 32 << 10,
 				text: "Serve at most this `number` of watches to one user, or to one address if the user is unknown. Unless " +
 					"this is set, a user may have more while an eighth of --max-watches is free for others."},
 			{name: "max-list-bytes-in-flight", value: &l.ListBytes, preset: "1Gi", least: "1Mi", zero: "is no limit",
-				part: 2, // of which a list under way takes little itself; see flowcontrol.Limits.ListBytes
+				budgetShare: 2, // a list in progress takes little of that itself; see flowcontrol.Limits.ListBytes
 				text: "Send at most this many `bytes` of large lists and of initial states of watches at the same time, and " +
 					"half of that to one user. Others wait for their turn, up to 5s; the user with the fewest bytes is first. " +
 					"Compressed answers count an eighth."},
 			// Two selectors of 60,000 terms each, 512 of 256, or any number of few: some 5 MB.
 			{name: "max-selector-terms-per-user", value: &l.SelectorTermsPerUser, preset: "131072", zero: "is no limit",
-				part: 2 * selectorTermBytes,
+				budgetBytes: 2 * selectorTermBytes,
 				text: "Allow at most this `number` of terms in all selectors of one user's watches that are answered from " +
 					"memory. Names and the values of sets are terms. All users together have eight times as many, but at most one " +
 					"for each KiB of --memory-budget. A selector has at least one term for each 32 bytes. Equal selectors of a " +
 					"user count once, and those of up to 16 terms not at all."},
 			{name: "max-large-header-bytes", value: &l.HeaderBytes, preset: "64Mi", least: "1Mi", zero: "is no limit",
-				part: 16,
+				budgetShare: 16,
 				text: "Hold at most this many `bytes` for large heads of requests at a time, of all connections together. Large " +
 					"are heads above 16 KiB over HTTP/1.1, which count six times, and above 32 KiB, decoded, over HTTP/2. Further " +
 					"ones are answered 431. A head may have 1 MiB, as at the API server."},

@@ -39,19 +39,19 @@ func (o *Settings) Refuse(flag, value, remedy string) error {
 	return o.originOf(flag).refuse(value, remedy)
 }
 
-// validateTogether refuses what the rows of the table cannot say of two settings.
+// validateTogether refuses combinations that the rows of the table cannot express.
 func (o *Settings) validateTogether(environ []string) error {
 	inPod := func(variable string) bool { return strings.HasPrefix(variable, "KUBERNETES_SERVICE_HOST=") }
 	const loopback = "127.0.0.1:6443"
-	switch most := connectionsWithin(openFiles()); {
+	switch limit := connectionsWithin(openFiles()); {
 	case o.Kubeconfig == "" && !slices.ContainsFunc(environ, inPod):
 		return errors.New("--kubeconfig is not set, and this is not a pod (KUBERNETES_SERVICE_HOST is not set either): " +
 			"name a kubeconfig file; the variable KUBECONFIG is not read")
 	case o.Listen == "" && o.ListenTLS == "":
 		return errors.New("no listener: --listen and --listen-tls are both empty; set one, such as --listen=127.0.0.1:8001")
-	case o.MaxConnections > most:
+	case o.MaxConnections > limit:
 		return o.Refuse("max-connections", strconv.Itoa(o.MaxConnections), fmt.Sprintf(
-			"is more than the open files that this process may have leave room for, which is %d; raise ulimit -n", most))
+			"must be at most %d, because of the limit of open files; raise ulimit -n", limit))
 	case o.SidecarDir != "" && !isOnLoopback(o.ListenTLS):
 		return o.Refuse("sidecar-dir", o.SidecarDir, "requires --listen-tls on loopback, such as --listen-tls="+loopback)
 	case o.SidecarKeyDir != "" && strings.TrimRight(o.SidecarKeyDir, "/") == strings.TrimRight(o.SidecarDir, "/"):
@@ -59,16 +59,16 @@ func (o *Settings) validateTogether(environ []string) error {
 	case o.FrontProxyCAFile != "" && len(o.FrontProxyNameHeaders) == 0:
 		return o.Refuse("requestheader-username-headers", "", "must name a header, such as X-Remote-User")
 	case o.InsecureAllowAll && o.ListenTLS != "" && !isOnLoopback(o.ListenTLS):
-		return o.Refuse("insecure-allow-all", "true", "is for experiments on this machine, but --listen-tls is "+
-			o.ListenTLS+", which others reach: take a loopback address such as "+loopback+", or do without it")
+		return o.Refuse("insecure-allow-all", "true", "cannot be used with --listen-tls="+o.ListenTLS+
+			", which other machines reach: use a loopback address, such as "+loopback)
 	case o.Debug && !isOnLoopback(o.MetricsListen) && (!o.MetricsTLS || o.InsecureAllowAll):
-		return o.Refuse("debug", "true", "serves profiles on loopback, or over --metrics-tls to users that may get them, "+
-			"but --metrics-listen is "+o.MetricsListen)
+		return o.Refuse("debug", "true", "requires --metrics-listen on loopback, or --metrics-tls without "+
+			"--insecure-allow-all, because profiles show secrets; --metrics-listen is "+o.MetricsListen)
 	}
 	return nil
 }
 
-// validateSocket reads what is said of a unix socket.
+// validateSocket reads the owner and the mode of a unix socket.
 func (o *Settings) validateSocket() (err error) {
 	for _, flag := range []string{"listen-owner", "listen-mode"} {
 		if o.isChosen(flag) && !strings.HasPrefix(o.Listen, listen.UnixPrefix) {
@@ -98,7 +98,7 @@ func isReadable(file string) error {
 }
 
 func isNotEmpty(item string) error {
-	return errorUnless(item != "", "must not have an empty item in it")
+	return errorUnless(item != "", "must not contain an empty item")
 }
 
 func checkAddress(text string) error {
@@ -112,7 +112,7 @@ func checkHost(text string) error {
 }
 
 func checkHeader(text string) error {
-	return errorUnless(httpguts.ValidHeaderFieldName(text), "cannot be the name of a header")
+	return errorUnless(httpguts.ValidHeaderFieldName(text), "must be the name of a header, such as X-Remote-User")
 }
 
 func checkOrigin(text string) error {
@@ -136,11 +136,12 @@ func errorUnless(good bool, problem string) error {
 	return errors.New(problem)
 }
 
-// sweepLimit keeps what is promised of running watches: a client is sent nothing 30 s after it has
-// lost the right to it.
+// sweepLimit is the longest interval that keeps the promise for open watches: 30 s after a client
+// has lost a right, it receives nothing by it.
 const sweepLimit = 25 * time.Second
 
-// Warnings are what works but is dangerous or surely not meant, each a sentence for the log.
+// Warnings are sentences for the log about settings that work, but are dangerous or surely not
+// meant.
 func (o *Settings) Warnings() (all []string) {
 	for _, w := range []struct {
 		holds bool
@@ -150,11 +151,11 @@ func (o *Settings) Warnings() (all []string) {
 			"mirrored object, whatever RBAC says."},
 		{o.SocketMode&0o002 != 0, "--listen-mode lets every user of this machine connect to the unix socket; " +
 			"--listen-owner=:group with --listen-mode=0660 is for some of them."},
-		// a sidecar shows its pod what to trust
+		// in a pod with a sidecar, the other containers trust its certificate
 		{(o.ListenTLS != "" && o.SidecarDir == "" || o.MetricsTLS) && o.TLSCertFile == "",
 			"serving with a self-signed certificate that is made again at each start: clients cannot verify it; set " +
 				"--tls-cert-file and --tls-private-key-file"},
-		// in a pod with a sidecar, this is for the probes of the kubelet
+		// a sidecar has this listener for the probes of the kubelet
 		{o.MetricsListen != "" && !isOnLoopback(o.MetricsListen) && !o.MetricsTLS && o.SidecarDir == "",
 			"--metrics-listen is not on loopback, and --metrics-tls is not set: requests for /metrics and /statusz are " +
 				"refused there."},

@@ -35,9 +35,9 @@ func TestBadSettings(t *testing.T) {
 		{"unknown variable", []string{"SPILLWAY_LISTN=x"}, "",
 			"SPILLWAY_LISTN: no such setting; did you mean SPILLWAY_LISTEN?"},
 		{"unknown variable, nothing near", []string{"SPILLWAY_FOO=x"}, "",
-			"SPILLWAY_FOO: no such setting; unset it, or see spillway --help for the names of all"},
+			"SPILLWAY_FOO: no such setting; unset it; spillway --help lists all names"},
 		{"variable of what is not a setting", []string{"SPILLWAY_VERSION=1"}, "",
-			"SPILLWAY_VERSION: no such setting; unset it, or see spillway --help for the names of all"},
+			"SPILLWAY_VERSION: no such setting; unset it; spillway --help lists all names"},
 		{"bad value in a variable", []string{"SPILLWAY_DRAIN_PERIOD=x"}, "",
 			"SPILLWAY_DRAIN_PERIOD=x: must be a number with a unit, such as 30s or 2m"},
 		{"refused value in a variable", []string{"SPILLWAY_LISTEN=:8001"}, "",
@@ -166,8 +166,8 @@ func TestBadSettings(t *testing.T) {
 		{"any origin", nil, "--accept-origins=*",
 			"--accept-origins=*: must be scheme://host or scheme://host:port, as a browser sends it in Origin"},
 		{"TLS open to all", nil, "--listen-tls=:6443 --insecure-allow-all",
-			"--insecure-allow-all=true: is for experiments on this machine, but " +
-				"--listen-tls is :6443, which others reach: take a loopback address such as 127.0.0.1:6443, or do without it"},
+			"--insecure-allow-all=true: cannot be used with --listen-tls=:6443, which other machines reach: " +
+				"use a loopback address, such as 127.0.0.1:6443"},
 		{"TLS without port", nil, "--listen-tls=example.com",
 			"--listen-tls=example.com: must be host:port, such as 127.0.0.1:8001 or :6443"},
 		{"certificate without key", nil, "--tls-cert-file=DIR/a",
@@ -184,11 +184,11 @@ func TestBadSettings(t *testing.T) {
 			"--listen-tls=:0 --requestheader-client-ca-file=DIR/bad.yaml --requestheader-username-headers=",
 			"--requestheader-username-headers=: must name a header, such as X-Remote-User"},
 		{"a header that is none", nil, "--requestheader-group-headers=X-Remote-Group,X:Y",
-			"--requestheader-group-headers=X:Y: cannot be the name of a header"},
+			"--requestheader-group-headers=X:Y: must be the name of a header, such as X-Remote-User"},
 		// access
 		{"impatient", nil, "--reauthorization-interval=10s", "--reauthorization-interval=10s: must be at least 15s"},
-		{"no audience", nil, "--api-audiences=a,,b", "--api-audiences=a,,b: must not have an empty item in it"},
-		{"no audience alone", nil, `--api-audiences=""`, "--api-audiences=: must not have an empty item in it"},
+		{"no audience", nil, "--api-audiences=a,,b", "--api-audiences=a,,b: must not contain an empty item"},
+		{"no audience alone", nil, `--api-audiences=""`, "--api-audiences=: must not contain an empty item"},
 		{"certificates without TLS", nil, "--client-ca-file=DIR/bad.yaml",
 			"--client-ca-file=DIR/bad.yaml: requires --listen-tls or --metrics-tls"},
 		{"tokens for any audience", nil, "--authentication-local-jwks=pods",
@@ -217,14 +217,12 @@ func TestBadSettings(t *testing.T) {
 		{"profiles nowhere", nil, "--debug --metrics-listen=",
 			"--debug=true: requires --metrics-listen, where profiles are served"},
 		{"profiles for all", nil, "--debug --metrics-listen=:9464",
-			"--debug=true: serves profiles on loopback, or over --metrics-tls to users that may get them, " +
-				"but --metrics-listen " +
-				"is :9464"},
+			"--debug=true: requires --metrics-listen on loopback, or --metrics-tls without --insecure-allow-all, " +
+				"because profiles show secrets; --metrics-listen is :9464"},
 		{"profiles for all, over TLS", nil,
 			"--debug --metrics-listen=:9464 --metrics-tls --listen-tls=127.0.0.1:0 --insecure-allow-all",
-			"--debug=true: serves profiles on loopback, or over --metrics-tls to users that may get them, " +
-				"but --metrics-listen " +
-				"is :9464"},
+			"--debug=true: requires --metrics-listen on loopback, or --metrics-tls without --insecure-allow-all, " +
+				"because profiles show secrets; --metrics-listen is :9464"},
 		{"metrics nowhere", nil, "--metrics-tls --metrics-listen=", "--metrics-tls=true: requires --metrics-listen"},
 	}
 	for _, tt := range tests {
@@ -246,9 +244,9 @@ func TestBadConfigFiles(t *testing.T) {
 	f("debug: true\nresorces: [pods]\n", "FILE:2: resorces: no such setting; did you mean resources?")
 	f("historyBytes: 1Mi\n", "FILE:1: historyBytes: no such setting; did you mean history-bytes?")
 	f("cache:\n  size: 3\n", "FILE:1: cache: must be a value or a list, not a mapping")
-	f("zzz: 1\n", "FILE:1: zzz: no such setting; keys are the names of the flags in spillway --help")
+	f("zzz: 1\n", "FILE:1: zzz: no such setting; keys are the names of flags, which spillway --help lists")
 	f("listen: a:1\n\nlisten: b:1\n", "FILE:3: listen: given twice, first in line 1; keep one")
-	f("version: true\n", "FILE:1: version: no such setting; keys are the names of the flags in spillway --help")
+	f("version: true\n", "FILE:1: version: no such setting; keys are the names of flags, which spillway --help lists")
 	f("config: other.yaml\n", "FILE:1: config: a configuration file cannot name another")
 	f("listen: [a, b]\n", "FILE:1: listen: takes one value, not a list")
 	f("listen:\n", `FILE:1: listen: has no value; give one, or write "" to empty it`)

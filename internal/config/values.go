@@ -20,7 +20,7 @@ func (b *ByteSize) String() string {
 	return resource.NewQuantity(int64(*b), resource.BinarySI).String()
 }
 
-// Set takes whole numbers of bytes only: 100m is a tenth of a byte, and surely a slip for 100M.
+// Set accepts whole numbers of bytes only: 100m is a tenth of a byte, and surely meant as 100M.
 func (b *ByteSize) Set(text string) error {
 	q, err := quantity.Parse(strings.TrimSpace(text))
 	if err != nil || q.Cmp(*resource.NewQuantity(q.Value(), resource.BinarySI)) != 0 {

@@ -179,7 +179,7 @@ func TestRoomIsWaitedForInTime(t *testing.T) {
 		large := small + strings.Repeat(" ", headBytes)
 		var cuts []*io.PipeWriter
 		var unended []<-chan string
-		for range bodiesBytes / reviewLimitBytes {
+		for range textsLimitBytes / reviewLimitBytes {
 			body, cut := endless(large)
 			cuts, unended = append(cuts, cut), append(unended, send(body, reviewLimitBytes))
 		}

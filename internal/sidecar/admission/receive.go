@@ -14,33 +14,32 @@ import (
 )
 
 const (
-	// headBytes of a review are read without waiting for room: most reviews are no longer, and the
-	// uid is among the first hundred. What they hold together is bounded by the number of
-	// connections.
+	// headBytes of a review are read without waiting for room. Most reviews are shorter, and the uid
+	// is in the first hundred bytes. The number of connections bounds all heads.
 	headBytes = 32 << 10
-	// bodiesBytes is room for the text of longer ones, and workBytes for what reviews become when
-	// they are decoded.
-	bodiesBytes = 3 * reviewLimitBytes
-	workBytes   = weightLimitBytes
+	// textsLimitBytes is the room for longer texts of reviews.
+	textsLimitBytes = 3 * reviewLimitBytes
+	// workLimitBytes is the room for what reviews become when they are decoded.
+	workLimitBytes = weightLimitBytes
 )
 
-// memory bounds what all reviews hold together. A review waits for text's while it holds nothing,
-// and for work's while it holds text's; what holds work's waits for nothing.
+// memoryBounds bounds the memory of all reviews together, in bytes. There is no deadlock: a review
+// that waits for text holds nothing, one that waits for work holds text, and one that holds work
+// waits for nothing.
 type memoryBounds struct{ text, work *semaphore.Weighted }
 
 func newMemoryBounds() memoryBounds {
-	return memoryBounds{semaphore.NewWeighted(bodiesBytes), semaphore.NewWeighted(workBytes)}
+	return memoryBounds{semaphore.NewWeighted(textsLimitBytes), semaphore.NewWeighted(workLimitBytes)}
 }
 
-// refusal is why a review is not looked at.
+// refusal is why a review is not decoded.
 type refusal struct {
-	code int // where the review cannot be answered
+	code int // of HTTP, if there is no review to answer
 	text string
 }
 
 func (r *refusal) Error() string { return r.text }
 
-// Refusals that name no input.
 var (
 	errBusy = &refusal{http.StatusTooManyRequests, "there are too many large reviews at a time"}
 	errLate = &refusal{http.StatusRequestTimeout, "its review did not arrive in time"}
@@ -48,15 +47,15 @@ var (
 		fmt.Sprintf("its review is longer than %d bytes", reviewLimitBytes)}
 )
 
-// received is the text of a review, or its beginning where there is an error.
-type received struct {
-	text []byte
-	held int64 // of memory.text
+// reviewText is the text of a review, or its head if that is all that was read.
+type reviewText struct {
+	bytes []byte
+	held  int64 // of memoryBounds.text
 }
 
-// receive reads a review as far as it may be read, until ctx ends, which is when r's connection may
-// not be read any longer.
-func (m memoryBounds) receive(ctx context.Context, r *http.Request) (received, error) {
+// receive reads a review. After an error it returns the head. ctx ends when r's connection reaches
+// its deadline for reads.
+func (m memoryBounds) receive(ctx context.Context, r *http.Request) (reviewText, error) {
 	size := r.ContentLength
 	head := make([]byte, headBytes)
 	if size >= 0 {
@@ -66,16 +65,16 @@ func (m memoryBounds) receive(ctx context.Context, r *http.Request) (received, e
 	head = head[:n]
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), err == nil && int64(n) == size:
-		return received{text: head}, nil
+		return reviewText{bytes: head}, nil
 	case err != nil:
-		return received{text: head}, errLate
+		return reviewText{bytes: head}, errLate
 	case size > reviewLimitBytes:
-		return received{text: head}, errLong
+		return reviewText{bytes: head}, errLong
 	case size < 0:
 		size = reviewLimitBytes
 	}
 	if m.text.Acquire(ctx, size) != nil {
-		return received{text: head}, errBusy
+		return reviewText{bytes: head}, errBusy
 	}
 	whole := append(make([]byte, 0, size), head...)[:size]
 	rest, err := io.ReadFull(r.Body, whole[n:])
@@ -84,34 +83,33 @@ func (m memoryBounds) receive(ctx context.Context, r *http.Request) (received, e
 		err = nil
 	case err != nil:
 		err = errLate
-	default: // a body of a known length ends here; another one may be longer
+	default: // a body of unknown length may be longer
 		if more, _ := r.Body.Read(make([]byte, 1)); more > 0 {
 			err = errLong
 		}
 	}
 	if err != nil {
 		m.text.Release(size)
-		return received{text: head}, err
+		return reviewText{bytes: head}, err
 	}
-	return received{whole[:n+rest], size}, nil
+	return reviewText{whole[:n+rest], size}, nil
 }
 
-// release gives back what a review holds of its text.
-func (m memoryBounds) release(r received) {
-	if r.held > 0 {
-		m.text.Release(r.held)
+// release gives back what a text holds of m.text.
+func (m memoryBounds) release(t reviewText) {
+	if t.held > 0 {
+		m.text.Release(t.held)
 	}
 }
 
-// discard reads what is left of a request, so that its client comes to read the answer: closing a
-// connection with something unread resets it.
+// discard reads the rest of a request: a connection that is closed with unread bytes is reset, and
+// the client could not read the answer.
 func discard(r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }
 
-// uidField is how an API server begins a review: the uid, which is a UUID, is the first of its
-// request.
+// uidField finds the uid, a UUID, with which the API server begins the request in a review.
 var uidField = regexp.MustCompile(`^\s*\{[^{}]*"request"\s*:\s*\{\s*"uid"\s*:\s*"([^"\\]{1,128})"`)
 
-// uidOf is the uid of a review, of which there is the beginning; empty if it is not in that.
+// uidOf is the uid in the head of a review; empty: the head has none.
 func uidOf(head []byte) types.UID {
 	if found := uidField.FindSubmatch(head[:min(len(head), headBytes)]); found != nil {
 		return types.UID(found[1])
@@ -120,16 +118,16 @@ func uidOf(head []byte) types.UID {
 }
 
 const (
-	usualTimeout    = 10 * time.Second // of a webhook that sets none
-	shortestTimeout = time.Second
+	defaultTimeout = 10 * time.Second // of a webhook whose configuration sets none
+	minTimeout     = time.Second
 )
 
-// waitTimeout is how long a review may take to arrive and to wait: half of what its API server
-// waits for the answer, which it says.
+// waitTimeout is how long a review may take to arrive and to wait: half of the time for which the
+// API server waits for the answer. It gives that in the query.
 func waitTimeout(r *http.Request) time.Duration {
 	timeout, err := time.ParseDuration(r.URL.Query().Get("timeout"))
 	if err != nil {
-		timeout = usualTimeout
+		timeout = defaultTimeout
 	}
-	return max(min(timeout, usualTimeout), shortestTimeout) / 2
+	return max(min(timeout, defaultTimeout), minTimeout) / 2
 }

@@ -11,23 +11,23 @@ import (
 )
 
 const (
-	// connectionLimit bounds how many reviews there can be: the API server sends one after another
-	// over each connection.
+	// connectionLimit also bounds the reviews in progress: the API server sends one after another over
+	// each connection.
 	connectionLimit = 128
-	// headLimitBytes is of a request's head, to which net/http adds 4 KiB. The API server sends
-	// some hundred bytes. Once parsed, a head may take thirty times as much.
+	// headLimitBytes bounds the head of a request; net/http adds 4 KiB. The API server sends some
+	// hundred bytes. Once parsed, a head may take thirty times as much.
 	headLimitBytes = 4 << 10
 
 	headTimeout   = 5 * time.Second // also of a TLS handshake
 	bodyTimeout   = 10 * time.Second
 	answerTimeout = 15 * time.Second
-	// idleTimeout is longer than the API server's own, which fails a review that meets the end of a
-	// connection.
+	// idleTimeout is longer than the API server's own: a review fails if its connection is being
+	// closed.
 	idleTimeout = 2 * time.Minute
 )
 
-// Server is one for reviews. It speaks HTTP/1.1, as the API server does to webhooks: there are no
-// streams to be bounded.
+// Server makes a server for reviews. It speaks HTTP/1.1 alone, as the API server does to webhooks,
+// so connections bound requests.
 func Server(h http.Handler, config *tls.Config, log *zap.Logger) *http.Server {
 	config.NextProtos = []string{"http/1.1"}
 	server := &http.Server{

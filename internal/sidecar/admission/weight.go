@@ -2,25 +2,25 @@ package admission
 
 import "fmt"
 
-// What a review may be. A review of a real pod is 5 to 40 kB, of some hundred values.
+// Bounds of a review and its answer. A review of a real pod has 5 to 40 kB and some hundred values.
 const (
-	reviewLimitBytes = 3 << 20 // as much as the API server takes of an object
-	weightLimitBytes = 24 << 20
+	reviewLimitBytes = 3 << 20  // the API server's own limit of an object
+	weightLimitBytes = 24 << 20 // of weigh
 	depthLimit       = 100
 	patchLimitBytes  = 128 << 10
 )
 
-// What decoding allocates at most: strings, and errors that name them, take as much as the text
-// several times; and a value no more than the dearest kind does, which is a container in a list
-// that grows. TestWeightBoundsWhatIsAllocated holds that.
+// The most that decoding allocates. Strings, and errors that name them, are several copies of the
+// text. No value takes more than a container in a list that grows. TestWeightBoundsWhatIsAllocated
+// holds both.
 const (
 	weightPerByte  = 4
 	weightPerValue = 900
 )
 
-// weigh is what a review may become when it is decoded, in bytes. It counts what separates values,
-// outside of strings, and builds nothing: of what is no JSON it says nothing, but the decoder
-// refuses that before it allocates.
+// weigh bounds the bytes that a review becomes when it is decoded. It counts the separators of
+// values outside of strings, and builds nothing. The result means nothing for a text that is not
+// JSON, but the decoder refuses that before it allocates.
 func weigh(text []byte) (int64, error) {
 	values, depth, deepest := int64(1), 0, 0
 	for i := 0; i < len(text); i++ {

@@ -8,23 +8,25 @@ import (
 	"strings"
 )
 
-// Directory is a folder whose files change together, in the manner of the kubelet's volumes: each
-// is a link through ..data, which leads to where all of one time are and is replaced by a rename.
+// Directory is a folder whose files change together, as in the kubelet's volumes. Each file is a
+// link through ..data, a link to the folder with all files of one version, which a rename replaces.
 // One goroutine writes; any number of processes read.
 type Directory struct{ path string }
 
 const (
 	dataLink = "..data"
+	// versionPrefix begins the names of folders with one version. The kubelet's have the year there.
+	versionPrefix = "..20"
 
-	// Containers of the pod run as any user, and each must be able to read, as from the kubelet's own
-	// volume where it does not know their users. Nothing outside the pod sees the volume.
+	// Containers of the pod run as any user, and each must be able to read. Nothing outside the pod
+	// sees the volume.
 	folderMode fs.FileMode = 0o755
 	fileMode   fs.FileMode = 0o644
 )
 
-// Write replaces all files by these.
+// Write replaces all files.
 func (d Directory) Write(files map[string][]byte) error {
-	fresh, err := os.MkdirTemp(d.path, "..20")
+	fresh, err := os.MkdirTemp(d.path, versionPrefix)
 	if err != nil {
 		return err
 	}
@@ -46,7 +48,7 @@ func (d Directory) Write(files map[string][]byte) error {
 	return d.removeOld(filepath.Base(fresh))
 }
 
-// replaceLink has a name lead to a target, by one rename.
+// replaceLink links a name to a target, by one rename.
 func (d Directory) replaceLink(name, target string) error {
 	beside := filepath.Join(d.path, ".."+strings.TrimPrefix(name, "..")+"_tmp")
 	if err := os.Remove(beside); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -67,15 +69,15 @@ func writeFiles(dir string, files map[string][]byte) error {
 	return os.Chmod(dir, folderMode) // #nosec G302 -- see folderMode
 }
 
-// removeOld removes what is of another time than the present one: of the last write, and of those
-// that did not end.
+// removeOld removes all versions but the present one: that of the last write, and those of writes
+// that were broken off.
 func (d Directory) removeOld(present string) error {
 	entries, err := os.ReadDir(d.path)
 	if err != nil {
 		return err
 	}
 	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), "..20") && e.Name() != present {
+		if strings.HasPrefix(e.Name(), versionPrefix) && e.Name() != present {
 			if err := os.RemoveAll(filepath.Join(d.path, e.Name())); err != nil {
 				return err
 			}

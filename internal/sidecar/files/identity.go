@@ -21,24 +21,24 @@ import (
 )
 
 // ServingIdentity is the certificate that the proxy presents to the containers of its pod, and the
-// authority by which they verify it. The authority signs once: its key is forgotten when the
-// identity is made, so it cannot sign another.
+// authority by which they verify it. The authority can sign nothing else, because its key is
+// dropped when the identity is made.
 type ServingIdentity struct {
 	Certificate tls.Certificate
 	Authority   []byte // PEM
 }
 
-// certificateLifetime is longer than any pod's, since clients read an authority once, when they
+// certificateLifetime is longer than any pod's, because clients read an authority once, at their
 // start.
 const certificateLifetime = 10 * 365 * 24 * time.Hour
 
-// identityFile holds the key, the certificate and the authority's, in one, so that they belong
-// together.
+// identityFile holds the key, the certificate and the authority's in one file, so that they always
+// belong together.
 const identityFile = "identity.pem"
 
-// KeepIdentity is the identity that is kept in dir, or a new one that is kept from now on: a proxy
-// that is started again is still known to clients that go on. Without a dir it lives in memory. The
-// folder had better be in memory, too, and the proxy's alone.
+// KeepIdentity returns the identity in dir, or makes one and writes it there, so that clients trust
+// a proxy that is restarted. If dir is empty, the identity is in memory alone. Only the proxy
+// should have access to dir, which is best a volume in memory.
 func KeepIdentity(dir string, now time.Time) (*ServingIdentity, error) {
 	if dir == "" {
 		return newIdentity(now)
@@ -105,13 +105,16 @@ func newIdentity(now time.Time) (*ServingIdentity, error) {
 	}, nil
 }
 
-func signCertificate(certificate, parent *x509.Certificate, key crypto.PublicKey, by crypto.Signer,
+// maxSerialNumber is so large that no two certificates are likely to have one number.
+var maxSerialNumber = new(big.Int).Lsh(big.NewInt(1), 120)
+
+func signCertificate(certificate, parent *x509.Certificate, key crypto.PublicKey, parentKey crypto.Signer,
 	now time.Time) (der []byte, err error) {
 	certificate.NotBefore, certificate.NotAfter = now.Add(-time.Hour), now.Add(certificateLifetime)
-	if certificate.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120)); err != nil {
+	if certificate.SerialNumber, err = rand.Int(rand.Reader, maxSerialNumber); err != nil {
 		return nil, err
 	}
-	return x509.CreateCertificate(rand.Reader, certificate, parent, key, by)
+	return x509.CreateCertificate(rand.Reader, certificate, parent, key, parentKey)
 }
 
 func (i *ServingIdentity) encode() ([]byte, error) {
@@ -130,15 +133,15 @@ func (i *ServingIdentity) encode() ([]byte, error) {
 	return text.Bytes(), nil
 }
 
-// readIdentity reads what encode made. It is an error if that does not belong together, or is good
-// for less than half of its time.
+// readIdentity reads what encode made. It fails if the parts do not belong together, or if less
+// than half of the lifetime is left.
 func readIdentity(text []byte, now time.Time) (*ServingIdentity, error) {
 	pair, err := tls.X509KeyPair(text, text)
 	if err != nil {
 		return nil, err
 	}
 	if len(pair.Certificate) != 2 {
-		return nil, fmt.Errorf("%d certificates", len(pair.Certificate))
+		return nil, fmt.Errorf("there are %d certificates instead of 2", len(pair.Certificate))
 	}
 	authority, err := x509.ParseCertificate(pair.Certificate[1])
 	if err != nil {

@@ -1,10 +1,10 @@
-// Package files gives the other containers of a pod what their in-cluster configuration reads, so
-// that it leads them to the proxy beside them: a certificate for loopback that they trust, and a
-// copy of the pod's service account that follows it.
+// Package files writes what the in-cluster configuration of a pod's other containers reads, so that
+// it leads them to the proxy in their pod. That is a copy of the pod's service account, and the
+// authority of the proxy's certificate for loopback.
 //
-// The invariant: a container reads a token, a namespace and certificates that belong together, at
-// any time, even while files are written; and the key that signed the proxy's certificate is
-// dropped before the certificate is used.
+// Invariants: a container reads a token, a namespace and certificates that belong together, even
+// while files are written. And the key that signed the proxy's certificate is dropped before the
+// certificate is used.
 package files
 
 import (
@@ -26,29 +26,28 @@ import (
 const AccountDir = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 // followInterval is how late a rotated token may be. The kubelet rotates it when a fifth of its
-// time is left, which is minutes at least.
+// lifetime is left, which is minutes at least.
 const followInterval = 5 * time.Second
 
-// Projection is a copy of a service account whose ca.crt vouches for the proxy, too. It stays what
-// the original is.
+// Projection is a copy of a service account, whose ca.crt also has the authority of the proxy.
 type Projection struct {
 	from      string
 	to        Directory
 	authority []byte
 	log       *zap.Logger
 
-	written map[string][]byte // what was last; owned by the caller of Write or Run
+	written map[string][]byte // the files of the last Write; owned by the caller of Write or Run
 	failed  string            // the last error that was logged
 }
 
-// NewProjection copies from one folder to another. To the authorities in ca.crt it adds authority
-// (PEM); the original ones stay, for clients that connect to the API server under another name, and
-// to kubelets.
+// NewProjection makes a Projection of one folder in another. To ca.crt it adds authority, in PEM.
+// The original authorities stay, for clients that connect to the API server by another name, and to
+// kubelets.
 func NewProjection(from, to string, authority []byte, log *zap.Logger) *Projection {
 	return &Projection{from: from, to: Directory{to}, authority: authority, log: log}
 }
 
-// Write copies what has changed. An error names the file.
+// Write copies the files, if one of them has changed. An error names the file.
 func (p *Projection) Write() error {
 	files := map[string][]byte{}
 	for _, name := range []string{"token", "namespace", "ca.crt"} {
@@ -72,8 +71,7 @@ func (p *Projection) Write() error {
 	return nil
 }
 
-// Run goes on copying until ctx ends. What cannot be read or written is tried again: what was there
-// stays.
+// Run copies every followInterval until ctx ends. After a failure the last copy stays.
 func (p *Projection) Run(ctx context.Context) {
 	ticks := time.NewTicker(followInterval)
 	defer ticks.Stop()
@@ -98,7 +96,7 @@ func (p *Projection) Run(ctx context.Context) {
 	}
 }
 
-// Cause is what the operating system said of which file, without the operation.
+// Cause is the file of an error and the error of the operating system, without the operation.
 func Cause(err error) string {
 	var path *fs.PathError
 	var link *os.LinkError

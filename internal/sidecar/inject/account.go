@@ -9,15 +9,15 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// accountFiles are what in-cluster configuration reads, and so what a sidecar has to be given.
+// accountFiles are the files that in-cluster configuration reads, and so the sidecar, too.
 var accountFiles = []string{"ca.crt", "namespace", "token"}
 
-// tokenSeconds is how long tokens of TokenVolume are good: as long as those that the API server
-// mounts.
+// tokenSeconds is how long tokens of TokenVolume are valid: as long as those of the API server's
+// volumes.
 const tokenSeconds = 3607
 
-// findAccountMount is the mount of the pod's service account that the sidecar is given, too; nil if
-// it needs a volume of its own.
+// findAccountMount is a container's mount of the pod's service account, which the sidecar shares;
+// nil: there is none.
 func (o *Options) findAccountMount(spec *Spec) *corev1.VolumeMount {
 	for _, c := range everyContainer(spec) {
 		if i := accountMountIndex(c); i >= 0 {
@@ -27,9 +27,9 @@ func (o *Options) findAccountMount(spec *Spec) *corev1.VolumeMount {
 	return nil
 }
 
-// checkAccount says why what containers mount in the place of their service account cannot be the
-// sidecar's, too. It must be one volume, with the three files and nothing else, since the volume
-// that takes its place has no more.
+// checkAccount returns a *SkippedError if the sidecar cannot share what containers mount at
+// accountDir. That must be one volume with accountFiles and nothing else, because FilesVolume,
+// which replaces it, has no more.
 func checkAccount(spec *Spec) error {
 	var one *corev1.VolumeMount
 	for _, c := range everyContainer(spec) {
@@ -38,21 +38,20 @@ func checkAccount(spec *Spec) error {
 			continue
 		}
 		mount := &c.VolumeMounts[i]
-		remedy := fmt.Sprintf("leave that out, or annotate the pod %s: %s", OptAnnotation, OptOut)
-		left := func(why string) error {
-			return &SkippedError{fmt.Sprintf("container %s mounts its volume %s at %s, %s: %s", c.Name, mount.Name,
-				accountDir, why, remedy), true}
+		skip := func(why string) error {
+			return newNotableSkip("container %s mounts its volume %s at %s, %s: remove that, or annotate the pod %s: %s",
+				c.Name, mount.Name, accountDir, why, OptAnnotation, OptOut)
 		}
 		switch {
-		case strings.HasPrefix(mount.Name, tokenVolume):
+		case strings.HasPrefix(mount.Name, apiServerVolumePrefix):
 			continue // the API server's own
 		case one != nil && (one.Name != mount.Name || one.ReadOnly != mount.ReadOnly):
-			return left("and another one does otherwise")
+			return skip("and another one does otherwise")
 		case mount.SubPath != "" || mount.SubPathExpr != "":
-			return left("and of that a part, which is not renewed")
+			return skip("and of that a part, which is not renewed")
 		default:
-			if why := unlikeAccount(spec, mount.Name); why != "" {
-				return left(why)
+			if why := differenceFromAccount(spec, mount.Name); why != "" {
+				return skip(why)
 			}
 		}
 		one = mount
@@ -60,8 +59,8 @@ func checkAccount(spec *Spec) error {
 	return nil
 }
 
-// unlikeAccount says why a volume is not a service account's; empty if it is.
-func unlikeAccount(spec *Spec, name string) string {
+// differenceFromAccount is how a volume differs from a service account's; empty: it does not.
+func differenceFromAccount(spec *Spec, name string) string {
 	i := slices.IndexFunc(spec.Volumes, func(v Volume) bool { return v.Name == name })
 	if i < 0 || spec.Volumes[i].Projected == nil {
 		return "which is not projected"

@@ -1,10 +1,10 @@
 // Package inject adds Spillway to pods as a native sidecar: an init container that goes on running,
-// and the two variables and the folder by which the pod's other containers, unmodified, find it in
-// the place of the API server.
+// and the variables and the folder by which the pod's other containers, unmodified, find it instead
+// of the API server.
 //
-// What is added to a pod is decided in one place, Plan, as a JSON patch of its template: Manifest
-// does it to manifests, and an admission webhook answers with it. The invariant: what Manifest
-// prints says what it read and the patch, and what Remove makes of that says what was read.
+// Plan alone decides what is added to a pod, as a JSON patch of its template. Manifest applies the
+// patch to manifests, and an admission webhook answers with it. Invariant: the content of what
+// Manifest returns is what it read, patched, and Remove turns it back into what was read.
 package inject
 
 import (
@@ -16,26 +16,26 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// What the parts of an injected pod are called.
+// Names in an injected pod.
 const (
 	// Container is the name of the sidecar.
 	Container = "spillway"
-	// FilesVolume is mounted by all containers: by the sidecar, which writes it, and by the others in
-	// the place of their service account.
+	// FilesVolume is mounted by all containers: by the sidecar, which writes it, and by the others
+	// instead of their service account.
 	FilesVolume = "spillway-serviceaccount"
-	// KeyVolume is mounted by the sidecar alone.
+	// KeyVolume holds the sidecar's private key, and only the sidecar mounts it.
 	KeyVolume = "spillway-key"
-	// TokenVolume is the sidecar's service account, where the pod has no volume with one that it
-	// could be given.
+	// TokenVolume is the sidecar's service account, if the pod has no volume with one that the sidecar
+	// can mount.
 	TokenVolume = "spillway-token"
 
 	filesDir = "/run/spillway/serviceaccount" // in the sidecar
 	keyDir   = "/run/spillway/key"
 
-	// accountDir is where in-cluster configuration is read from.
+	// accountDir is where programs read in-cluster configuration.
 	accountDir = "/var/run/secrets/kubernetes.io/serviceaccount"
-	// tokenVolume begins the name of the volume that the API server adds for that.
-	tokenVolume = "kube-api-access-"
+	// apiServerVolumePrefix begins the name of the volume that the API server mounts there.
+	apiServerVolumePrefix = "kube-api-access-"
 
 	hostVariable  = "KUBERNETES_SERVICE_HOST"
 	portVariable  = "KUBERNETES_SERVICE_PORT"
@@ -43,10 +43,10 @@ const (
 	loopback      = "127.0.0.1"
 )
 
-// leadVariables are those by which containers are led to the sidecar.
+// leadVariables are the variables that lead containers to the sidecar.
 var leadVariables = []string{hostVariable, portVariable, httpsVariable}
 
-// SkippedError says why a pod is left as it is.
+// SkippedError says why a pod stays as it is.
 type SkippedError struct {
 	reason    string
 	IsNotable bool // users do not expect it
@@ -54,9 +54,13 @@ type SkippedError struct {
 
 func (e *SkippedError) Error() string { return e.reason }
 
-// Plan is the change that gives a pod template a sidecar, with the notes about it. A *SkippedError
-// says that nothing is to be done, and any other error says in a line why it cannot be done and
-// what to do.
+func newNotableSkip(format string, args ...any) error {
+	return &SkippedError{fmt.Sprintf(format, args...), true}
+}
+
+// Plan returns the patch that gives a pod template a sidecar, with notes about it. A *SkippedError
+// says why the template stays as it is. Any other error says in one line why it cannot have a
+// sidecar, and the remedy.
 func Plan(template *Template, o Options) (Patch, []string, error) {
 	if err := checkWanted(template, o); err != nil {
 		return nil, nil, err
@@ -73,18 +77,18 @@ func Plan(template *Template, o Options) (Patch, []string, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	size, err := o.size(template)
+	size, err := o.sizeOf(template)
 	if err != nil {
 		return nil, nil, err
 	}
 	account := o.findAccountMount(spec)
 	var p planner
 	p.markTemplate(template)
-	p.addContainer(spec, at, o.container(account, size))
+	p.addContainer(spec, at, o.newContainer(account, size))
 	p.addVolumes(spec, account == nil)
 	p.raisePodResources(spec, size)
-	for i := at; i < len(spec.InitContainers); i++ {
-		p.leadToSidecar(fmt.Sprintf("/spec/initContainers/%d", i+1), &spec.InitContainers[i], o) // behind the sidecar
+	for i := at; i < len(spec.InitContainers); i++ { // those behind the sidecar, which moves them by one
+		p.leadToSidecar(fmt.Sprintf("/spec/initContainers/%d", i+1), &spec.InitContainers[i], o)
 	}
 	for i := range spec.Containers {
 		p.leadToSidecar(fmt.Sprintf("/spec/containers/%d", i), &spec.Containers[i], o)
@@ -92,9 +96,9 @@ func Plan(template *Template, o Options) (Patch, []string, error) {
 	return p.patch, append(size.Notes, p.notes...), nil
 }
 
-// checkWanted says why there is nothing to do.
+// checkWanted returns a *SkippedError if a pod needs no sidecar.
 func checkWanted(template *Template, o Options) error {
-	asked := template.Annotations[OptAnnotation] == OptIn || template.Labels[OptAnnotation] == OptIn
+	isRequested := template.Annotations[OptAnnotation] == OptIn || template.Labels[OptAnnotation] == OptIn
 	switch {
 	case template.Annotations[OptAnnotation] == OptOut || template.Labels[OptAnnotation] == OptOut:
 		return &SkippedError{reason: OptAnnotation + " is " + OptOut}
@@ -103,14 +107,14 @@ func checkWanted(template *Template, o Options) error {
 	case !o.hasAccountToken(&template.Spec):
 		return &SkippedError{"its containers are given no token of a service account (automountServiceAccountToken of the " +
 			"pod or of its service account), so nothing in it talks to the API server as the pod: set that to " +
-			"true, or mount a projected volume at " + accountDir, asked}
+			"true, or mount a projected volume at " + accountDir, isRequested}
 	}
 	return nil
 }
 
-// isInjected reports that a pod has the sidecar that Plan adds: an init container of its name with
-// its two volumes in their places. The annotation says nothing about it, since tools drop it
-// (kubectl debug --copy-to) or copy it to other pods.
+// isInjected reports that a pod has the sidecar that Plan adds: an init container of its name that
+// mounts its two volumes. The annotation proves nothing: tools drop it (kubectl debug --copy-to) or
+// copy it to other pods.
 func isInjected(spec *Spec) bool {
 	return slices.ContainsFunc(spec.InitContainers, func(c PodContainer) bool {
 		return c.Name == Container && hasMountAt(&c, FilesVolume, filesDir) && hasMountAt(&c, KeyVolume, keyDir)
@@ -123,7 +127,7 @@ func hasMountAt(c *PodContainer, volume, dir string) bool {
 	})
 }
 
-// hasAccountToken reports that something in a pod has, or will have, the token of its service
+// hasAccountToken reports that a container of a pod has, or will have, the token of its service
 // account.
 func (o *Options) hasAccountToken(spec *Spec) bool {
 	automount := spec.AutomountServiceAccountToken
@@ -131,7 +135,7 @@ func (o *Options) hasAccountToken(spec *Spec) bool {
 		slices.ContainsFunc(everyContainer(spec), func(c *PodContainer) bool { return accountMountIndex(c) >= 0 })
 }
 
-// checkPossible says why a pod cannot have a sidecar.
+// checkPossible returns why a pod cannot have a sidecar.
 func checkPossible(template *Template, o Options) error {
 	spec := &template.Spec
 	if err := checkContainers(len(spec.InitContainers) + len(spec.Containers)); err != nil {
@@ -142,16 +146,16 @@ func checkPossible(template *Template, o Options) error {
 		return fmt.Errorf("has no containers")
 	case spec.HostNetwork && !o.AllowHostNetwork:
 		return fmt.Errorf("is in the network of its node (hostNetwork), whose ports it shares with all such pods: give it "+
-			"ports that are free on its nodes "+
-			"(%s, %s) and %s: \"true\"", PortAnnotation, HealthPortAnnotation, HostNetworkAnnotation)
-	case spec.OS != nil && spec.OS.Name == corev1.Windows || spec.NodeSelector[corev1.LabelOSStable] == string(
-		corev1.Windows):
+			"ports that are free on its nodes (%s, %s) and %s: \"true\"", PortAnnotation, HealthPortAnnotation,
+			HostNetworkAnnotation)
+	case spec.OS != nil && spec.OS.Name == corev1.Windows,
+		spec.NodeSelector[corev1.LabelOSStable] == string(corev1.Windows):
 		return fmt.Errorf("is for Windows, which Spillway is not: annotate it %s: %s", OptAnnotation, OptOut)
 	}
 	for _, v := range spec.Volumes {
 		if slices.Contains([]string{FilesVolume, KeyVolume, TokenVolume}, v.Name) {
-			return fmt.Errorf("has a volume %s, but no sidecar that mounts it: if it is what is left of one, take it out with "+
-				"spillway uninject, or else rename it", v.Name)
+			return fmt.Errorf("has a volume %s, but no sidecar that mounts it: remove it with spillway uninject if it is left "+
+				"from one, or rename it", v.Name)
 		}
 	}
 	for _, c := range everyContainer(spec) {
@@ -168,26 +172,25 @@ func checkContainer(c *PodContainer, o Options) error {
 	}
 	for _, e := range c.Env {
 		if slices.Contains(leadVariables, e.Name) {
-			return fmt.Errorf("container %s sets %s itself: leave that out, or annotate the pod %s: %s", c.Name, e.Name,
+			return fmt.Errorf("container %s sets %s itself: remove that, or annotate the pod %s: %s", c.Name, e.Name,
 				OptAnnotation, OptOut)
 		}
 		if slices.Contains(exceptVariables, e.Name) && strings.Contains(e.Value, exceptMark) {
-			return fmt.Errorf("container %s has %s in %s, by which is known what injection has added: leave that out",
-				c.Name, exceptMark, e.Name)
+			return fmt.Errorf("container %s has %s in %s, which marks what injection adds: remove it", c.Name, exceptMark,
+				e.Name)
 		}
 	}
 	for _, p := range c.Ports {
 		if (p.ContainerPort == o.Port || p.ContainerPort == o.HealthPort) &&
 			(p.Protocol == "" || p.Protocol == corev1.ProtocolTCP) {
-			return fmt.Errorf("container %s has port %d, which the sidecar would have: give that another by %s or %s", c.Name,
+			return fmt.Errorf("container %s has port %d, which is the sidecar's: give the sidecar another by %s or %s", c.Name,
 				p.ContainerPort, PortAnnotation, HealthPortAnnotation)
 		}
 	}
 	return nil
 }
 
-// accountMountIndex is the place of what a container mounts where in-cluster configuration is read;
-// -1: nothing.
+// accountMountIndex is the index of the volume mount of a container at accountDir; -1: it has none.
 func accountMountIndex(c *PodContainer) int {
 	return slices.IndexFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool {
 		return path.Clean(m.MountPath) == accountDir

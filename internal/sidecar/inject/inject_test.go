@@ -155,7 +155,7 @@ func TestRefused(t *testing.T) {
 	f(pod("", ", nodeSelector: {kubernetes.io/os: windows}"), "is for Windows")
 	f(pod("", ", initContainers: [{name: spillway, image: other}]"), "has a container spillway of its own")
 	f(pod("", ", volumes: [{name: spillway-key, emptyDir: {}}]"), "has a volume spillway-key, but no sidecar that "+
-		"mounts it: if it is what is left of one, take it out with spillway uninject")
+		"mounts it: remove it with spillway uninject")
 	f(pod("", ", containers: []"), "has no containers")
 	f(pod("", ", containers: app"), "its pods cannot be read")
 	f(container("env: [{name: KUBERNETES_SERVICE_HOST, value: x}]"), "container app sets KUBERNETES_SERVICE_HOST itself")
@@ -166,14 +166,14 @@ func TestRefused(t *testing.T) {
 		"container app has spillway.localhost in NO_PROXY")
 	f(pod(", annotations: {spillway/place: middle}", ""),
 		`annotation spillway/place: "middle": must be auto, first, last or after:NAME`)
-	f(pod(", annotations: {spillway/place: 'after:x'}", ""), `has no init container x, after which the sidecar would be`)
-	f(container("ports: [{containerPort: 26464}]"), "container app has port 26464, which the sidecar would have")
+	f(pod(", annotations: {spillway/place: 'after:x'}", ""), `has no init container x, behind which the sidecar would be`)
+	f(container("ports: [{containerPort: 26464}]"), "container app has port 26464, which is the sidecar's")
 	f(pod(`, annotations: {spillway/inject: "yes"}`, ""), `annotation spillway/inject: "yes": must be enabled or disabled`)
 	f(pod(`, annotations: {spillway/imgae: x}`, ""), `annotation spillway/imgae: "x": there is no such setting`)
 	f(pod(`, annotations: {spillway/image: a b}`, ""), `annotation spillway/image: "a b": must be an image`)
 	f(pod(`, annotations: {spillway/port: "0"}`, ""), `annotation spillway/port: "0": must be a port`)
 	f(pod(`, annotations: {spillway/port: "26464"}`, ""),
-		`annotation spillway/health-port: "26464": must be a port, from 1 to 65535, and another than the first`)
+		`annotation spillway/health-port: "26464": must be a port, from 1 to 65535, that the sidecar does not use already`)
 	f(pod(`, annotations: {spillway/memory-request: lots}`, ""),
 		`annotation spillway/memory-request: "lots": must be a quantity`)
 	f(pod(`, annotations: {spillway/cpu-limit: "0"}`, ""),

@@ -7,17 +7,17 @@ import (
 	"unicode/utf8"
 )
 
-// ObjectResult is what became of one object.
+// ObjectResult is the outcome for one object.
 type ObjectResult struct {
 	Object     string // deployment/name
-	SkipReason string // why nothing was done to it; empty: it was
+	SkipReason string // why it was not changed; empty: it was
 	Notes      []string
 }
 
-// Manifest adds sidecars to what a stream of YAML or JSON documents holds: pods and what makes
-// pods, in lists or not. A document without any stays as it is, byte for byte; one that is changed
-// is written again, in YAML with its comments and in its order. An error is one line that names the
-// object, and then nothing is to be used.
+// Manifest adds sidecars to the workloads in a stream of YAML or JSON documents: pods and objects
+// that make pods, in lists or not. A document without any stays as it is, byte for byte. A changed
+// one is written again; YAML keeps its comments and its order. An error is one line that names the
+// object, and there is no other result then.
 func Manifest(text string, o Options) (string, []ObjectResult, error) {
 	return rewrite(text, func(w workload) (Patch, []string, error) {
 		template, err := w.read()
@@ -28,9 +28,9 @@ func Manifest(text string, o Options) (string, []ObjectResult, error) {
 	})
 }
 
-// Remove takes out what Manifest has added, and what the webhook has: such a document says again
-// what it said, but for lists and mappings that were empty. Where it was changed since then, or has
-// been through the API server, what is not Manifest's stays. All other documents stay as they are.
+// Remove removes what Manifest or the webhook has added. The document then has the content that it
+// had, except lists and mappings that were empty. Later changes, also by the API server, stay. All
+// other documents stay as they are.
 func Remove(text string) (string, []ObjectResult, error) {
 	return rewrite(text, func(w workload) (Patch, []string, error) {
 		template, err := w.read()
@@ -45,15 +45,11 @@ func Remove(text string) (string, []ObjectResult, error) {
 	})
 }
 
-// textLimitBytes bounds a stream. A manifest of 1 MB is a large one.
-const textLimitBytes = 16 << 20
+// planFunc returns the patch of a workload's template, with notes about it.
+type planFunc func(workload) (Patch, []string, error)
 
-// operationLimit bounds what is done to a document. A pod takes 5 to 20 operations, which add some
-// hundred values to it.
-const operationLimit = 20_000
-
-// rewrite changes the workloads of every document of a stream, and puts the stream together again.
-func rewrite(text string, plan func(workload) (Patch, []string, error)) (string, []ObjectResult, error) {
+// rewrite patches the workloads of every document of a stream, and puts the stream together again.
+func rewrite(text string, plan planFunc) (string, []ObjectResult, error) {
 	switch {
 	case len(text) > textLimitBytes:
 		return "", nil, fmt.Errorf("is %d bytes long, of at most %d: give it in parts", len(text), textLimitBytes)
@@ -69,31 +65,32 @@ func rewrite(text string, plan func(workload) (Patch, []string, error)) (string,
 			return "", nil, fmt.Errorf("the document in line %d: %w", line, err)
 		}
 		for _, d := range documents {
-			changed, done, err := d.rewrite(plan)
+			changed, results, err := d.patchWorkloads(plan)
 			if err != nil {
 				line += strings.Count(d.text[:d.start], "\n")
-				return "", nil, fmt.Errorf("%s, in the document in line %d: %w", done[len(done)-1].Object, line, err)
+				return "", nil, fmt.Errorf("%s, in the document in line %d: %w", results[len(results)-1].Object, line, err)
 			}
 			out.WriteString(changed)
-			all = append(all, done...)
+			all = append(all, results...)
 			line += strings.Count(d.text, "\n")
 		}
 	}
 	return out.String(), all, nil
 }
 
-// rewrite changes the workloads of a document. An error is about the last one that it returns.
-func (d *document) rewrite(plan func(workload) (Patch, []string, error)) (string, []ObjectResult, error) {
+// patchWorkloads returns the text of a document with patched workloads. An error is about the last
+// object that it returns.
+func (d *document) patchWorkloads(plan planFunc) (string, []ObjectResult, error) {
 	var all []ObjectResult
 	var patch Patch
 	for _, w := range workloadsIn(d.object, "") {
-		of, notes, err := plan(w)
-		done := ObjectResult{Object: w.name, Notes: notes}
-		var left *SkippedError
-		if errors.As(err, &left) {
-			done.SkipReason, err = left.Error(), nil
+		change, notes, err := plan(w)
+		result := ObjectResult{Object: w.name, Notes: notes}
+		var skipped *SkippedError
+		if errors.As(err, &skipped) {
+			result.SkipReason, err = skipped.Error(), nil
 		}
-		patch, all = append(patch, of.at(w.pointer)...), append(all, done)
+		patch, all = append(patch, change.at(w.pointer)...), append(all, result)
 		if err == nil && len(patch) > operationLimit {
 			err = fmt.Errorf("is one of too many, which need more than %d changes: give them in parts", operationLimit)
 		}
@@ -106,7 +103,7 @@ func (d *document) rewrite(plan func(workload) (Patch, []string, error)) (string
 	}
 	text, err := d.patched(patch)
 	if err == nil {
-		err = checkValues(text) // what is printed can be read again
+		err = checkValues(text) // so that Remove can read it
 	}
 	return text, all, err
 }

@@ -1,15 +1,77 @@
 package inject
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	k8syaml "sigs.k8s.io/yaml"
 )
 
-// encode writes YAML in kubectl's manner.
+// patched is the text of a document after a patch. Nodes of YAML are changed in place, so that they
+// keep comments and order. If the result has another content than the patch demands, because of
+// anchors that a change reached, the document is written from its content instead.
+func (d *document) patched(p Patch) (string, error) {
+	want, err := applied(d.json, p)
+	if err != nil {
+		return "", err
+	}
+	if d.root == nil {
+		var indented bytes.Buffer
+		err := json.Indent(&indented, want, "", "  ")
+		return d.text[:d.start] + indented.String() + d.text[d.end:], err
+	}
+	object, err := decode(want)
+	if err != nil {
+		return "", err
+	}
+	begin := ""
+	if at := marker.FindStringIndex(d.text); at != nil && at[0] == 0 {
+		begin = "---\n"
+	}
+	if editNodes(d.root.Content[0], p) {
+		if text, err := encode(d.root); err == nil && hasContent(begin+text, object) {
+			return begin + text, nil
+		}
+	}
+	text, err := k8syaml.JSONToYAML(want)
+	if err == nil && !hasContent(begin+string(text), object) {
+		err = errors.New("is written in a way that cannot be changed: pass it through kubectl create --dry-run=client " +
+			"--output=yaml --filename=- first")
+	}
+	return begin + string(text), err
+}
+
+// applied is a JSON document after a patch.
+func applied(document []byte, p Patch) ([]byte, error) {
+	text, err := json.Marshal(p)
+	if err != nil {
+		return nil, err
+	}
+	patch, err := jsonpatch.DecodePatch(text)
+	if err != nil {
+		return nil, err
+	}
+	return patch.Apply(document)
+}
+
+// hasContent reports that kubectl reads a content from a document of YAML.
+func hasContent(text string, want any) bool {
+	got, err := k8syaml.YAMLToJSON([]byte(text))
+	if err != nil {
+		return false
+	}
+	object, err := decode(got)
+	return err == nil && reflect.DeepEqual(object, want)
+}
+
+// encode writes YAML in the style of kubectl.
 func encode(root *yaml.Node) (string, error) {
 	var out strings.Builder
 	encoder := yaml.NewEncoder(&out)
@@ -19,7 +81,7 @@ func encode(root *yaml.Node) (string, error) {
 	return strings.ReplaceAll(out.String(), "!!merge <<:", "<<:"), err // of each merge the encoder names the tag
 }
 
-// editNodes does a patch to nodes. It reports false where a path leads through an alias.
+// editNodes applies a patch to nodes. It reports false if a path leads through an alias.
 func editNodes(root *yaml.Node, p Patch) bool {
 	for _, o := range p {
 		path := strings.Split(o.Path, "/")[1:]
@@ -38,7 +100,8 @@ func editNodes(root *yaml.Node, p Patch) bool {
 	return true
 }
 
-// editNode does an operation to the part of a node that a key or an index names.
+// editNode applies an operation to the part of a node that a key or an index names. It reports
+// whether it could.
 func editNode(parent *yaml.Node, key string, o Operation) bool {
 	i := indexOf(parent, key)
 	isThere := i >= 0 && i < len(parent.Content)
@@ -68,7 +131,8 @@ func editNode(parent *yaml.Node, key string, o Operation) bool {
 	return true
 }
 
-// indexOf is where the content of a node has what a key or an index names; -1: it has no such key.
+// indexOf is the index in a node's content of the value that a key or an index names; -1: it has no
+// such key. An index may be beyond the content.
 func indexOf(n *yaml.Node, key string) int {
 	switch n.Kind {
 	case yaml.SequenceNode:

@@ -6,32 +6,33 @@ import (
 	"strings"
 )
 
-// In a container with variables that name a proxy, programs other than Go's send it what is for
-// loopback, too, unless it is excepted.
+// proxyVariables are the variables that name a proxy. Programs, except those in Go, then send it
+// also requests for loopback, unless exceptVariables name that.
 var (
 	proxyVariables  = []string{"HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"}
 	exceptVariables = []string{"NO_PROXY", "no_proxy"}
 )
 
-// excepted is what is added to NO_PROXY. Its last name is there to be known again: .localhost is no
-// real domain (RFC 6761).
+// excepted is what injection adds to NO_PROXY. Remove finds it by its last name, which no host can
+// have (RFC 6761).
 const (
 	excepted   = loopback + ",localhost," + exceptMark
 	exceptMark = "spillway.localhost"
 )
 
-// exceptLoopback has a container's programs reach the sidecar directly. What comes from elsewhere
-// cannot be seen, and not be added to.
+// exceptLoopback has a container's programs reach the sidecar directly: it adds loopback to values
+// of NO_PROXY, or returns the variables to add. If values come from elsewhere, it can only note
+// that.
 func (p *planner) exceptLoopback(container string, c *PodContainer) []Variable {
 	if !slices.ContainsFunc(c.Env, func(v Variable) bool { return slices.Contains(proxyVariables, v.Name) }) {
 		return nil
 	}
-	there := false
+	isSet := false
 	for i, v := range c.Env {
 		if !slices.Contains(exceptVariables, v.Name) {
 			continue
 		}
-		there = true
+		isSet = true
 		switch {
 		case v.ValueFrom != nil:
 			p.addNote("container %s has a proxy and takes %s from elsewhere: it must name %s, or the container's programs may "+
@@ -41,13 +42,12 @@ func (p *planner) exceptLoopback(container string, c *PodContainer) []Variable {
 				v.Value + "," + excepted})
 		}
 	}
-	if there {
+	if isSet {
 		return nil
 	}
 	if len(c.EnvFrom) > 0 {
 		p.addNote("container %s has a proxy and variables from elsewhere (envFrom): NO_PROXY must be among them and name "+
-			"%s, or the container's programs may ask the proxy for the sidecar",
-			c.Name, loopback)
+			"%s, or the container's programs may ask the proxy for the sidecar", c.Name, loopback)
 		return nil
 	}
 	return []Variable{{Name: exceptVariables[0], Value: excepted}, {Name: exceptVariables[1], Value: excepted}}

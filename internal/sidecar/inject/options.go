@@ -15,17 +15,17 @@ import (
 	"spillway/internal/sidecar/limits"
 )
 
-// Annotations of pods, and so of pod templates. Whatever else has their prefix is refused: it is
-// surely a slip.
+// Annotations of pods and of pod templates. Plan refuses others with their prefix, which are surely
+// slips.
 const (
 	prefix = "spillway/"
 
-	// OptAnnotation is also the label by which pods and namespaces are chosen for the webhook.
+	// OptAnnotation is also the label by which the chart selects pods and namespaces for the webhook.
 	OptAnnotation = prefix + "inject"
 	OptIn         = "enabled"
 	OptOut        = "disabled"
 
-	// InjectedAnnotation is set by Plan, and says that all is done.
+	// InjectedAnnotation is added by Plan.
 	InjectedAnnotation = prefix + "injected"
 
 	ImageAnnotation         = prefix + "image"
@@ -41,46 +41,48 @@ const (
 	PlaceAnnotation         = prefix + "place"
 )
 
-// settingLimitBytes bounds a setting that a pod brings along, since what is done with it may take
-// more time than its length suggests: a flag that is not known is compared with all that are.
+// settingLimitBytes bounds the value of an annotation, because the time that it costs may grow
+// faster than its length: an unknown flag is compared with all flags.
 const settingLimitBytes = 4 << 10
 
-// Options are what sidecars are like. A pod's annotations go before them.
+// Options describe sidecars. A pod's annotations override them.
 type Options struct {
 	Image      string
-	PullPolicy corev1.PullPolicy // as Kubernetes chooses when empty
-	Resources  string            // of --resources
-	Flags      []string          // more for the sidecar, --name=value each
-	CheckFlags func([]string) error
-	Port       int32 // on loopback
-	HealthPort int32 // for the kubelet
+	PullPolicy corev1.PullPolicy    // empty: as Kubernetes chooses
+	Resources  string               // of --resources
+	Flags      []string             // more for the sidecar, each as --name=value
+	CheckFlags func([]string) error // returns why a sidecar would not start with flags
+	Port       int32                // on loopback
+	HealthPort int32                // for the kubelet
 
-	// None when empty. The limit of CPU is empty by default: a process that has reached it is stopped
-	// for the rest of a tenth of a second, which delays every event. Where a rule or the pod makes
-	// one necessary, it is usualLimit.
+	// Quantities; empty: none. The limit of CPU is empty by default. A process that reaches it is
+	// stopped for the rest of a tenth of a second, which delays every event. If a rule or the pod
+	// makes a limit necessary, limits.Rules.Size chooses it.
 	CPURequest, CPULimit, MemoryRequest, MemoryLimit string
 
 	AllowHostNetwork bool
 
-	Place string // among the init containers: PlaceAuto and so on, or after:NAME
+	Place string // among the init containers: PlaceAuto, PlaceFirst, PlaceLast or after:NAME
 
-	// Admitted says that pods have been through the API server's own admission: they mount the tokens
-	// that they are given.
+	// Admitted says that pods have passed the API server's own admission, which mounts the tokens of
+	// their service accounts.
 	Admitted bool
 
-	// Rules are those of the pod's namespace; nil: they are not known, and the pod alone decides.
+	// Rules are those of the pod's namespace; nil: they are not known.
 	Rules *limits.Rules
 
-	ownAccount bool // the pod mounts its service account itself, where it wants it
+	// mountsOwnAccount says that the API server mounts no service account: the pod does that itself,
+	// or has none. By withAnnotations.
+	mountsOwnAccount bool
 }
 
-// Defaults are options that suit most pods, but for the image, which only the user knows.
+// Defaults are options that suit most pods. They lack the image, which only the user knows.
 func Defaults() Options {
 	return Options{Resources: "*", Port: 26443, HealthPort: 26464, Place: PlaceAuto, CPURequest: "50m",
 		MemoryRequest: "128Mi"}
 }
 
-// Validate finds what no pod could be given.
+// Validate returns why no pod could have a sidecar with these options.
 func (o *Options) Validate() error {
 	switch {
 	case o.Image == "" || strings.ContainsFunc(o.Image, isSpace):
@@ -95,7 +97,7 @@ func (o *Options) Validate() error {
 		return newSettingError("port", fmt.Sprint(o.Port), "must be a port, from 1 to 65535")
 	case o.HealthPort < 1 || o.HealthPort > 65535 || o.HealthPort == o.Port:
 		return newSettingError("health-port", fmt.Sprint(o.HealthPort),
-			"must be a port, from 1 to 65535, and another than the first")
+			"must be a port, from 1 to 65535, that the sidecar does not use already")
 	}
 	if err := validatePlace(o.Place); err != nil {
 		return err
@@ -130,10 +132,12 @@ func (o *Options) validateRequirements() error {
 	return nil
 }
 
-// isSpace reports what Kubernetes takes for one, which refuses pods whose image has some around it.
+// isSpace reports whether Kubernetes treats a rune as a space. It refuses pods whose image has
+// spaces around it.
 func isSpace(r rune) bool { return r <= ' ' || unicode.IsSpace(r) }
 
-// settingError says what is wrong with a setting, which is a flag here and an annotation there.
+// settingError says what is wrong with a setting: a flag of this name, or the annotation that
+// withAnnotations makes of it.
 type settingError struct{ setting, value, remedy string }
 
 func (e *settingError) Error() string { return "--" + e.setting + "=" + e.value + ": " + e.remedy }
@@ -142,11 +146,11 @@ func newSettingError(setting, value, remedy string) error {
 	return &settingError{setting, value, remedy}
 }
 
-// withAnnotations returns the options for a pod.
+// withAnnotations returns the options for a pod: its annotations override o.
 func (o Options) withAnnotations(template *Template) (Options, error) {
 	o.Flags = slices.Clone(o.Flags)
 	automount := template.Spec.AutomountServiceAccountToken
-	o.ownAccount = automount != nil && !*automount
+	o.mountsOwnAccount = automount != nil && !*automount
 	for _, name := range slices.Sorted(maps.Keys(template.Annotations)) {
 		if !strings.HasPrefix(name, prefix) {
 			continue
@@ -160,27 +164,30 @@ func (o Options) withAnnotations(template *Template) (Options, error) {
 		}
 	}
 	err := o.Validate()
-	var w *settingError
-	if errors.As(err, &w) {
-		err = fmt.Errorf("annotation %s%s: %q: %s", prefix, w.setting, w.value, w.remedy)
+	var wrong *settingError
+	if errors.As(err, &wrong) {
+		err = fmt.Errorf("annotation %s%s: %q: %s", prefix, wrong.setting, wrong.value, wrong.remedy)
 	}
 	return o, err
 }
 
-// set takes one annotation.
-func (o *Options) set(name, value string) error {
-	for of, to := range map[string]*string{
-		ImageAnnotation: &o.Image, ResourcesAnnotation: &o.Resources, PlaceAnnotation: &o.Place,
-		CPURequestAnnotation: &o.CPURequest, CPULimitAnnotation: &o.CPULimit, MemoryRequestAnnotation: &o.MemoryRequest,
-		MemoryLimitAnnotation: &o.MemoryLimit,
-	} {
-		if name == of {
-			*to = value
-			return nil
-		}
-	}
-	var err error
+// set sets the option of an annotation.
+func (o *Options) set(name, value string) (err error) {
 	switch name {
+	case ImageAnnotation:
+		o.Image = value
+	case ResourcesAnnotation:
+		o.Resources = value
+	case PlaceAnnotation:
+		o.Place = value
+	case CPURequestAnnotation:
+		o.CPURequest = value
+	case CPULimitAnnotation:
+		o.CPULimit = value
+	case MemoryRequestAnnotation:
+		o.MemoryRequest = value
+	case MemoryLimitAnnotation:
+		o.MemoryLimit = value
 	case OptAnnotation:
 		if value != OptIn {
 			return fmt.Errorf("must be %s or %s", OptIn, OptOut)
@@ -195,7 +202,7 @@ func (o *Options) set(name, value string) error {
 		if o.AllowHostNetwork, err = strconv.ParseBool(value); err != nil {
 			err = fmt.Errorf("must be true or false")
 		}
-	case InjectedAnnotation: // copied from another pod
+	case InjectedAnnotation: // a tool copied it from another pod
 	default:
 		err = fmt.Errorf("there is no such setting")
 	}

@@ -12,19 +12,19 @@ import (
 	"spillway/internal/sidecar/limits"
 )
 
-// Operation is one of a JSON patch (RFC 6902).
+// Operation is an operation of a JSON patch (RFC 6902).
 type Operation struct {
 	Op    string `json:"op"` // add, replace or remove
 	Path  string `json:"path"`
 	Value any    `json:"value,omitempty"`
 }
 
-// Patch is a list of operations, applied in its order. Paths begin at a pod template. That of an
-// injection adds keys and items of lists. It replaces the mounts of the service account, the value
-// of NO_PROXY, and in pods that are being created the requests of the pod as a whole.
+// Patch is a list of operations, applied in their order. Paths begin at a pod template. Plan's
+// patch adds keys and items of lists. It replaces only the mounts of the service account, the value
+// of NO_PROXY, and in admitted pods what the pod requests as a whole.
 type Patch []Operation
 
-// at is the patch of what holds the template at prefix.
+// at is the same patch of a document that has the template at prefix.
 func (p Patch) at(prefix string) Patch {
 	moved := make(Patch, len(p))
 	for i, o := range p {
@@ -47,8 +47,8 @@ func (p *planner) add(path string, value any) {
 	p.patch = append(p.patch, Operation{"add", path, value})
 }
 
-// prepend adds items in front of a list that has n items now. If n is 0 the list may be missing, so
-// it is added whole.
+// prepend adds items in front of a list that has n items. If n is 0, the list may be missing, so it
+// is added as a whole.
 func prepend[T any](p *planner, list string, n int, items ...T) {
 	if n == 0 {
 		p.add(list, items)
@@ -59,7 +59,7 @@ func prepend[T any](p *planner, list string, n int, items ...T) {
 	}
 }
 
-// markTemplate adds InjectedAnnotation, if there is room.
+// markTemplate adds InjectedAnnotation, if it is missing and there is room.
 func (p *planner) markTemplate(template *Template) {
 	const value = "true"
 	switch {
@@ -89,8 +89,8 @@ func (p *planner) addContainer(spec *Spec, at int, c corev1.Container) {
 	p.add(fmt.Sprintf("/spec/initContainers/%d", at), c)
 }
 
-// addVolumes adds two that are in memory: what is in them is gone with the pod, and on no disk; and
-// if need be a service account.
+// addVolumes adds FilesVolume and KeyVolume, which are in memory: their contents are on no disk,
+// and vanish with the pod. withAccount adds TokenVolume.
 func (p *planner) addVolumes(spec *Spec, withAccount bool) {
 	size := resource.MustParse("1Mi")
 	memory := corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory,
@@ -102,8 +102,7 @@ func (p *planner) addVolumes(spec *Spec, withAccount bool) {
 	prepend(p, "/spec/volumes", len(spec.Volumes), all...)
 }
 
-// raisePodResources has a pod that says what it asks for as a whole ask for the sidecar's part,
-// too.
+// raisePodResources adds the sidecar's part to what a pod requests as a whole, if it does.
 func (p *planner) raisePodResources(spec *Spec, size *limits.Size) {
 	if size.Pod == nil {
 		return
@@ -120,17 +119,17 @@ func (p *planner) raisePodResources(spec *Spec, size *limits.Size) {
 		}
 		for _, name := range limits.Computed {
 			if q, set := list.now[name]; set {
-				p.add(path+"/"+string(name), q.String()) // or replace
+				p.add(path+"/"+string(name), q.String()) // which replaces a value
 			}
 		}
 	}
 }
 
-// leadToSidecar has the in-cluster configuration of a container lead to the sidecar. A container
-// without the token stays without it, and so do those of meshes.
+// leadToSidecar has the in-cluster configuration of a container lead to the sidecar. It leaves out
+// containers without the token, and containers of meshes.
 func (p *planner) leadToSidecar(container string, c *PodContainer, o Options) {
 	i := accountMountIndex(c)
-	if isOfMesh(c.Name) || i < 0 && (o.Admitted || o.ownAccount) {
+	if isOfMesh(c.Name) || i < 0 && (o.Admitted || o.mountsOwnAccount) {
 		return
 	}
 	port := strconv.Itoa(int(o.Port))

@@ -9,13 +9,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// planRemoval is the change that takes out of a pod template what Plan has added to it; none if it
-// has nothing of that. raw is all that the template says.
+// planRemoval returns the patch that removes from a pod template what Plan has added to it; empty:
+// it has nothing of that. raw is the whole content of the template.
 func planRemoval(template *Template, raw map[string]any) Patch {
 	spec := &template.Spec
 	_, isMarked := template.Annotations[InjectedAnnotation]
 	if !isMarked && !slices.ContainsFunc(spec.Volumes, func(v Volume) bool { return v.Name == FilesVolume }) {
-		return nil // tools drop annotations, or the sidecar alone, but not a volume that is mounted
+		return nil // a tool may drop the annotation or the sidecar, but not a volume that is mounted
 	}
 	var p planner
 	mount := ownMount(spec)
@@ -44,24 +44,24 @@ func planRemoval(template *Template, raw map[string]any) Patch {
 
 func (p *planner) remove(path string) { p.patch = append(p.patch, Operation{Op: "remove", Path: path}) }
 
-// drop removes items of a list, and with all of them the list.
+// drop removes our items of a list. If there are no others, it removes the list.
 func drop[T any](p *planner, list string, items []T, isOurs func(T) bool) {
 	if len(items) > 0 && !slices.ContainsFunc(items, func(item T) bool { return !isOurs(item) }) {
 		p.remove(list)
 		return
 	}
-	for i, item := range slices.Backward(items) { // later items first, whose places change otherwise
+	for i, item := range slices.Backward(items) { // the last one first: removal moves later items
 		if isOurs(item) {
 			p.remove(fmt.Sprintf("%s/%d", list, i))
 		}
 	}
 }
 
-// leadToAPIServer has the in-cluster configuration of a container lead to the API server. mount is
-// what the container mounted before; nil: the API server adds it.
+// leadToAPIServer undoes leadToSidecar. mount is the container's former mount of its service
+// account; nil: the API server adds it.
 func (p *planner) leadToAPIServer(container string, c *PodContainer, mount *corev1.VolumeMount) {
 	if c.Name == Container {
-		return // it goes as a whole
+		return // planRemoval removes it as a whole
 	}
 	for i, v := range c.Env {
 		if before, isLonger := strings.CutSuffix(v.Value, ","+excepted); isLonger &&
@@ -80,13 +80,13 @@ func (p *planner) leadToAPIServer(container string, c *PodContainer, mount *core
 	drop(p, container+"/volumeMounts", c.VolumeMounts, isOurs)
 }
 
-// ownMount is the mount of the pod's own service account that the sidecar was given; nil if there
-// is none.
+// ownMount is the pod's own mount of its service account, which the sidecar shared; nil: there was
+// none.
 func ownMount(spec *Spec) *corev1.VolumeMount {
 	for _, c := range spec.InitContainers {
 		for _, m := range c.VolumeMounts {
 			if c.Name == Container && path.Clean(m.MountPath) == accountDir && m.Name != TokenVolume &&
-				!strings.HasPrefix(m.Name, tokenVolume) {
+				!strings.HasPrefix(m.Name, apiServerVolumePrefix) {
 				return &m
 			}
 		}

@@ -15,18 +15,17 @@ import (
 	"spillway/internal/sidecar/limits"
 )
 
-// user is the user of the image. It can read the token whatever the user of the other containers
-// is, see SECURITY.md.
-const user = 65532
+// imageUser is the user of the image. It can read the token whatever the user of the other
+// containers is, see SECURITY.md.
+const imageUser = 65532
 
-// startSeconds is how long the sidecar may take to be ready, and the containers after it have to
-// wait.
+// startSeconds is how long the sidecar may take to be ready. Containers behind it wait for that.
 const startSeconds = 300
 
-// container is the sidecar. The next container is started when its startup probe succeeds, and it
-// is ended after all others. account is where it mounts the pod's service account from; nil: a
-// volume of its own.
-func (o Options) container(account *corev1.VolumeMount, size *limits.Size) corev1.Container {
+// newContainer makes the sidecar. Kubernetes starts the next container when the sidecar's startup
+// probe succeeds, and ends the sidecar after all others. account is the mount of the pod's service
+// account; nil: the sidecar mounts TokenVolume.
+func (o Options) newContainer(account *corev1.VolumeMount, size *limits.Size) corev1.Container {
 	health := intstr.FromInt32(o.HealthPort)
 	c := corev1.Container{
 		Name:            Container,
@@ -44,7 +43,7 @@ func (o Options) container(account *corev1.VolumeMount, size *limits.Size) corev
 		Ports:     []corev1.ContainerPort{{Name: "spillway-health", ContainerPort: o.HealthPort}},
 		Resources: size.ResourceRequirements,
 		SecurityContext: &corev1.SecurityContext{
-			RunAsUser: ptr.To[int64](user), RunAsGroup: ptr.To[int64](user), RunAsNonRoot: ptr.To(true),
+			RunAsUser: ptr.To[int64](imageUser), RunAsGroup: ptr.To[int64](imageUser), RunAsNonRoot: ptr.To(true),
 			AllowPrivilegeEscalation: ptr.To(false), ReadOnlyRootFilesystem: ptr.To(true),
 			Capabilities:   &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
@@ -70,6 +69,7 @@ func (o Options) container(account *corev1.VolumeMount, size *limits.Size) corev
 	return c
 }
 
+// requirements are the requests and limits that are wanted. Validate must have accepted o.
 func (o Options) requirements() (r corev1.ResourceRequirements) {
 	set := func(list *corev1.ResourceList, name corev1.ResourceName, quantity string) {
 		if quantity == "" {
@@ -78,7 +78,7 @@ func (o Options) requirements() (r corev1.ResourceRequirements) {
 		if *list == nil {
 			*list = corev1.ResourceList{}
 		}
-		(*list)[name] = resource.MustParse(quantity) // Validate has seen it
+		(*list)[name] = resource.MustParse(quantity)
 	}
 	set(&r.Requests, corev1.ResourceCPU, o.CPURequest)
 	set(&r.Requests, corev1.ResourceMemory, o.MemoryRequest)
@@ -87,15 +87,16 @@ func (o Options) requirements() (r corev1.ResourceRequirements) {
 	return r
 }
 
-// size is the sidecar's, or a *SkippedError if a rule keeps the pod from having one.
-func (o Options) size(t *Template) (*limits.Size, error) {
+// sizeOf is the size of the sidecar of a template, or a *SkippedError if a rule keeps it from
+// having one.
+func (o Options) sizeOf(t *Template) (*limits.Size, error) {
 	pod, err := t.newPod()
 	if err != nil {
 		return nil, err
 	}
 	if resourcehelper.IsPodLevelResourcesSet(pod) && !o.Admitted {
-		return nil, &SkippedError{"says what it asks for as a whole (spec.resources), which the sidecar would share: have " +
-			"the webhook inject it, which raises that", true}
+		return nil, newNotableSkip("says what it requests as a whole (spec.resources), which the sidecar would share: let " +
+			"the webhook inject it, which raises that")
 	}
 	rules := o.Rules
 	if rules == nil {
@@ -105,11 +106,11 @@ func (o Options) size(t *Template) (*limits.Size, error) {
 	var broken *limits.RuleError
 	switch {
 	case errors.As(err, &broken) && broken.IsFull:
-		return nil, &SkippedError{"there is no room for a sidecar: " + broken.Rule + "; raise that, or say a smaller size " +
-			"by " + MemoryRequestAnnotation + ", " + MemoryLimitAnnotation + " and the like", true}
+		return nil, newNotableSkip("there is no room for a sidecar: %s; raise that, or say a smaller size by %s, %s and the "+
+			"like", broken.Rule, MemoryRequestAnnotation, MemoryLimitAnnotation)
 	case errors.As(err, &broken):
-		return nil, &SkippedError{broken.Rule + ", which a sidecar may break: change that rule, or annotate the pod " +
-			OptAnnotation + ": " + OptOut, true}
+		return nil, newNotableSkip("%s, which a sidecar may break: change that rule, or annotate the pod %s: %s",
+			broken.Rule, OptAnnotation, OptOut)
 	case err != nil:
 		return nil, err
 	case size.HasUnwantedCPULimit:

@@ -175,7 +175,7 @@ func TestSizeKeepsEachRuleOfTheNamespace(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			o := options()
 			o.Rules = c.rules
-			got, err := o.size(templateOf(t, c.pod))
+			got, err := o.sizeOf(templateOf(t, c.pod))
 			if c.left != "" {
 				var left *SkippedError
 				if !errors.As(err, &left) || !left.IsNotable || !strings.Contains(left.Error(), c.left) {
@@ -212,7 +212,7 @@ func TestSizeThatIsSaidChangesTheClassAloud(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := o.size(templateOf(t, c.pod))
+		got, err := o.sizeOf(templateOf(t, c.pod))
 		if err != nil || !sameAmounts(got.Requests, amounts(c.requests)) ||
 			!strings.Contains(strings.Join(got.Notes, ""), "the pod is Burstable with its sidecar") {
 			t.Errorf("%s: %+v, %v", name, got, err)
@@ -221,7 +221,7 @@ func TestSizeThatIsSaidChangesTheClassAloud(t *testing.T) {
 			corev1.ResourceQuotaScopeNotBestEffort} {
 			o.Rules = scopedQuota("pods=1", scope)
 			var left *SkippedError
-			if _, err := o.size(templateOf(t, c.pod)); !errors.As(err, &left) ||
+			if _, err := o.sizeOf(templateOf(t, c.pod)); !errors.As(err, &left) ||
 				!strings.Contains(left.Error(), "ResourceQuota q has the scope "+string(scope)) {
 				t.Errorf("%s, with a quota by scope: %v", name, err)
 			}
@@ -245,7 +245,7 @@ func TestPodLevelMayBeDropped(t *testing.T) {
 		o := options()
 		o.Admitted, o.Rules = true, c.rules
 		var left *SkippedError
-		if got, err := o.size(templateOf(t, c.pod)); !errors.As(err, &left) || !strings.Contains(left.Error(), c.left) {
+		if got, err := o.sizeOf(templateOf(t, c.pod)); !errors.As(err, &left) || !strings.Contains(left.Error(), c.left) {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 	}
@@ -257,7 +257,7 @@ func TestZerosOfHugepagesAreNotAlone(t *testing.T) {
 	o := options()
 	o.CPURequest, o.MemoryRequest = "", ""
 	o.Rules = rangeOf(func(i *corev1.LimitRangeItem) { i.Default = amounts("hugepages-2Mi=2Mi") })
-	got, err := o.size(templateOf(t, podOf("cpu=1m", "")))
+	got, err := o.sizeOf(templateOf(t, podOf("cpu=1m", "")))
 	if want := amounts("cpu=0 memory=0 hugepages-2Mi=0"); err != nil || !sameAmounts(got.Requests, want) ||
 		!sameAmounts(got.Limits, want) {
 		t.Errorf("%+v, %v", got, err)
@@ -269,7 +269,7 @@ func TestZerosOfHugepagesAreNotAlone(t *testing.T) {
 func TestPodLevelGrows(t *testing.T) {
 	template := templateOf(t, &corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 		Containers: []corev1.Container{{Name: "app",
-			VolumeMounts: []corev1.VolumeMount{{Name: tokenVolume + "x", MountPath: accountDir}}}},
+			VolumeMounts: []corev1.VolumeMount{{Name: apiServerVolumePrefix + "x", MountPath: accountDir}}}},
 		Resources: &corev1.ResourceRequirements{Limits: amounts("memory=100Mi")},
 	}})
 	o := options()
@@ -299,7 +299,7 @@ func TestAmountsOfStrangers(t *testing.T) {
 	for _, amounts := range []QuantityTexts{{"cpu": "1e-100000000"}, {"memory": "lots"}, many} {
 		template := &Template{Spec: Spec{Containers: []PodContainer{{Name: "app",
 			Resources: Requirements{Requests: amounts}}}}}
-		if _, err := options().size(template); err == nil {
+		if _, err := options().sizeOf(template); err == nil {
 			t.Errorf("%d amounts are taken", len(amounts))
 		}
 	}

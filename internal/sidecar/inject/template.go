@@ -12,10 +12,10 @@ import (
 	"spillway/internal/quantity"
 )
 
-// Template is what of a pod, or of a pod template, decides whether and how it gets a sidecar. Plan
-// reads nothing else, so nothing else is decoded: what a large pod becomes in memory is bounded by
-// its text (see package admission), and its quantities are parsed by quantity.Parse alone, since
-// others can take minutes (1e-100000000).
+// Template is the part of a pod, or of a pod template, that decides whether and how it gets a
+// sidecar. Nothing else is decoded, so the length of a pod's text bounds what it becomes in memory
+// (see package admission). Only quantity.Parse parses its quantities: resource.ParseQuantity can
+// take minutes (1e-100000000).
 type Template struct {
 	Metadata `json:"metadata"`
 	Spec     Spec `json:"spec"`
@@ -51,7 +51,7 @@ type PodContainer struct {
 	RestartPolicy corev1.ContainerRestartPolicy `json:"restartPolicy,omitempty"`
 	Resources     Requirements                  `json:"resources,omitempty"`
 	Env           []Variable                    `json:"env,omitempty"`
-	EnvFrom       []struct{}                    `json:"envFrom,omitempty"` // how many
+	EnvFrom       []struct{}                    `json:"envFrom,omitempty"` // only their number matters
 	VolumeMounts  []corev1.VolumeMount          `json:"volumeMounts,omitempty"`
 	Ports         []corev1.ContainerPort        `json:"ports,omitempty"`
 }
@@ -60,7 +60,7 @@ type PodContainer struct {
 type Variable struct {
 	Name      string    `json:"name"`
 	Value     string    `json:"value,omitempty"`
-	ValueFrom *struct{} `json:"valueFrom,omitempty"` // that there is one
+	ValueFrom *struct{} `json:"valueFrom,omitempty"` // nil: there is none
 }
 
 // Volume is part of a volume.
@@ -88,7 +88,7 @@ type NamedSource struct {
 	Items []PathSource `json:"items,omitempty"`
 }
 
-// PathSource is where something is put.
+// PathSource is part of a KeyToPath, a DownwardAPIVolumeFile or a ClusterTrustBundleProjection.
 type PathSource struct {
 	Path string `json:"path"`
 }
@@ -105,8 +105,8 @@ type QuantityTexts map[string]QuantityText
 // QuantityText is the text of a quantity, which JSON may have as a string or a number.
 type QuantityText string
 
-// UnmarshalJSON implements json.Unmarshaler. What is no quantity is found when the amount is
-// parsed.
+// UnmarshalJSON implements json.Unmarshaler. It accepts texts that are no quantities, which parse
+// refuses.
 func (a *QuantityText) UnmarshalJSON(text []byte) error {
 	*a = QuantityText(strings.Trim(string(text), `"`))
 	return nil
@@ -139,7 +139,7 @@ func (r Requirements) parse() (all corev1.ResourceRequirements, err error) {
 	return all, err
 }
 
-// newPod makes a pod that asks for what a template says, and has nothing else.
+// newPod makes a pod with the resources and the scheduling of a template, and nothing else.
 func (t *Template) newPod() (*corev1.Pod, error) {
 	spec := &t.Spec
 	pod := &corev1.Pod{Spec: corev1.PodSpec{ActiveDeadlineSeconds: spec.ActiveDeadlineSeconds,
@@ -174,7 +174,7 @@ func parseContainers(from []PodContainer) ([]corev1.Container, error) {
 	return all, nil
 }
 
-// decodeTemplate reads a template as the API server does: names of fields have one spelling.
+// decodeTemplate reads a template as the API server does: names of fields are case-sensitive.
 func decodeTemplate(text []byte) (*Template, error) {
 	t := &Template{}
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(text, t); err != nil {
@@ -183,11 +183,11 @@ func decodeTemplate(text []byte) (*Template, error) {
 	return t, nil
 }
 
-// mismatch is how kjson says that a field cannot be what it is. The type of that error is internal
-// to kjson.
+// mismatch matches kjson's error about a field of the wrong type, which is of a type internal to
+// kjson.
 var mismatch = regexp.MustCompile(`^json: cannot unmarshal (\w+).* into Go struct field \w+\.(\S+) of type \S+$`)
 
-// Unreadable is an error of kjson's in the words of JSON, without types of Go.
+// Unreadable is an error of kjson without Go's types.
 func Unreadable(err error) error {
 	if m := mismatch.FindStringSubmatch(err.Error()); m != nil {
 		return fmt.Errorf("%s must not be JSON's %s", m[2], m[1])

@@ -1,9 +1,9 @@
 // Package limits sizes sidecars by what namespaces allow their pods. It follows the LimitRanges and
 // ResourceQuotas of a cluster.
 //
-// The invariants: what Follower.Of returns was current a moment ago, and is an error while upstream
-// is unreachable or does not allow the watch. A pod with a sidecar of Rules.Size keeps each rule of
-// its namespace that it keeps without.
+// Invariants: Follower.Of returns what was current a moment ago, or an error if upstream is
+// unreachable or forbids the watch. A pod with a sidecar of Rules.Size keeps each rule of its
+// namespace that it keeps without.
 package limits
 
 import (
@@ -27,21 +27,21 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// staleLimit is how long rules are used after upstream has first failed: a watch that ends begins
-// again within it.
-const staleLimit = 10 * time.Second
+// staleTimeout is how long rules are used after the first failed request. It is long enough for a
+// watch that ended to begin again.
+const staleTimeout = 10 * time.Second
 
 // Follower knows the rules of all namespaces.
 type Follower struct{ ranges, quotas *followed }
 
-// New follows the cluster of a config, over the connections of a client, once Run is called.
-func New(config *rest.Config, by *http.Client, log *zap.Logger) (*Follower, error) {
+// New makes a Follower of the cluster of a config, over the connections of a client.
+func New(config *rest.Config, over *http.Client, log *zap.Logger) (*Follower, error) {
 	config = rest.CopyConfig(config)
 	config.APIPath, config.GroupVersion, config.NegotiatedSerializer = "/api", &corev1.SchemeGroupVersion,
 		scheme.Codecs.WithoutConversion()
 	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeProtobuf,
 		runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
-	client, err := rest.RESTClientForConfigAndClient(config, by)
+	client, err := rest.RESTClientForConfigAndClient(config, over)
 	if err != nil {
 		return nil, err
 	}
@@ -106,8 +106,8 @@ type followed struct {
 	log      *zap.Logger
 
 	mu     sync.Mutex
-	failed error // of the last attempt to read them
-	since  time.Time
+	failed error     // of the last request; nil: it succeeded
+	since  time.Time // when requests began to fail
 }
 
 func newFollowed(resource string, object, list runtime.Object, client rest.Interface, log *zap.Logger) *followed {
@@ -132,11 +132,11 @@ func newFollowed(resource string, object, list runtime.Object, client rest.Inter
 	return f
 }
 
-// strip drops what Of does not read, which may be large.
+// strip drops fields that Rules do not read, because they may be large.
 func strip(object any) (any, error) {
 	o, err := meta.Accessor(object)
 	if err != nil {
-		return object, nil //nolint:nilerr // of a deleted object that was missed
+		return object, nil //nolint:nilerr // a tombstone, which is no object
 	}
 	o.SetManagedFields(nil)
 	o.SetAnnotations(nil)
@@ -146,7 +146,7 @@ func strip(object any) (any, error) {
 	return object, nil
 }
 
-// noteAttempt notes the outcome of a request. 410 is part of following.
+// noteAttempt notes the outcome of a request. 410 is no failure: the informer lists again.
 func (f *followed) noteAttempt(err error) {
 	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || errors.Is(err, context.Canceled) {
 		return
@@ -166,7 +166,7 @@ func (f *followed) check() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
-	case f.failed != nil && (!f.HasSynced() || f.clock.Since(f.since) > staleLimit):
+	case f.failed != nil && (!f.HasSynced() || f.clock.Since(f.since) > staleTimeout):
 		return fmt.Errorf("%s cannot be read: %w", f.resource, f.failed)
 	case !f.HasSynced():
 		return fmt.Errorf("%s are not read yet", f.resource)

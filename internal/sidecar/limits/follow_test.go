@@ -134,7 +134,7 @@ func TestUnknownWhenUpstreamIsAwayForLong(t *testing.T) {
 	}
 	away := errors.New("away")
 	k.noteAttempt(away)
-	clock.SetTime(clock.Now().Add(staleLimit))
+	clock.SetTime(clock.Now().Add(staleTimeout))
 	k.noteAttempt(away)
 	if err := k.check(); err != nil {
 		t.Errorf("within the grace: %v", err)

@@ -8,10 +8,10 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 )
 
-// Computed are the resources that a pod's QoS class is about, and a sidecar's size.
+// Computed are the resources that decide a pod's QoS class, and of which a sidecar's size consists.
 var Computed = []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory}
 
-// setDefaults has a pod ask for what the API server would have it ask for.
+// setDefaults sets the requests that the API server would set because of limits.
 func setDefaults(pod *corev1.Pod) {
 	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range containers {
@@ -31,16 +31,17 @@ func fillMissing(list, defaults corev1.ResourceList) {
 	}
 }
 
-// fillPodLevel says what a pod requests as a whole of what it limits as a whole. kube-apiserver
-// does that from 1.37 on after its webhooks, when it would follow from the sidecar alone.
+// fillPodLevel sets the missing requests of a pod as a whole for which it has limits as a whole.
+// kube-apiserver does that from 1.37 on, but after its webhooks. It could then take the request of
+// the sidecar for that of the whole pod.
 func fillPodLevel(pod *corev1.Pod) {
 	all := pod.Spec.Resources
 	sum := resourcehelper.AggregateContainerRequests(pod, resourcehelper.PodResourcesOptions{})
 	for _, name := range Computed {
 		limit, limited := all.Limits[name]
-		_, asked := all.Requests[name]
+		_, requested := all.Requests[name]
 		switch q, summed := sum[name]; {
-		case asked || !limited:
+		case requested || !limited:
 		case summed:
 			all.Requests[name] = q
 		default:
@@ -49,21 +50,21 @@ func fillPodLevel(pod *corev1.Pod) {
 	}
 }
 
-// byContainers leaves out what a pod asks for as a whole, which kube-apiserver drops after its
-// webhooks where the feature PodLevelResources is off.
+// byContainers ignores what a pod requests as a whole. kube-apiserver drops that after its webhooks
+// if the feature PodLevelResources is off.
 var byContainers = resourcehelper.PodResourcesOptions{SkipPodLevelResources: true}
 
-// isBestEffort reports that a pod asks for no CPU and no memory.
+// isBestEffort reports that a pod has no requests and limits of CPU and memory.
 func isBestEffort(pod *corev1.Pod, o resourcehelper.PodResourcesOptions) bool {
 	o.ExcludeOverhead = true
 	return !hasSize(corev1.ResourceRequirements{Requests: resourcehelper.PodRequests(pod, o),
 		Limits: resourcehelper.PodLimits(pod, o)})
 }
 
-// Size is what a sidecar asks for.
+// Size is the requests and limits of a sidecar.
 type Size struct {
 	corev1.ResourceRequirements
-	Pod   *corev1.ResourceRequirements // what the pod as a whole asks for with it; nil: it does not say
+	Pod   *corev1.ResourceRequirements // of the pod as a whole, with the sidecar; nil: it has none
 	Notes []string
 	// HasUnwantedCPULimit says that the namespace or the pod makes a limit of CPU necessary.
 	HasUnwantedCPULimit bool
@@ -91,9 +92,9 @@ func isGuaranteed(pod *corev1.Pod) bool {
 	})
 }
 
-// totalWith is the most that a pod has of CPU and memory with a sidecar, wherever it is among the
-// init containers: a sidecar adds no more than its own size.
-func totalWith(pod *corev1.Pod, s *Size) corev1.ResourceRequirements {
+// totalWith is the most CPU and memory that a pod has with a sidecar, wherever that is among the
+// init containers: it adds no more than its own size.
+func totalWith(pod *corev1.Pod, sidecar corev1.ResourceRequirements) corev1.ResourceRequirements {
 	total := corev1.ResourceRequirements{Requests: corev1.ResourceList{}, Limits: corev1.ResourceList{}}
 	for _, name := range Computed {
 		var request, limit resource.Quantity
@@ -101,15 +102,15 @@ func totalWith(pod *corev1.Pod, s *Size) corev1.ResourceRequirements {
 			request = larger(request, resourcehelper.PodRequests(pod, o)[name])
 			limit = larger(limit, resourcehelper.PodLimits(pod, o)[name])
 		}
-		if resourcehelper.IsPodLevelResourcesSet(pod) { // what it requests as a whole may become its limit
+		if resourcehelper.IsPodLevelResourcesSet(pod) { // its request as a whole may become its limit
 			limit = larger(limit, request)
 		}
-		total.Requests[name], total.Limits[name] = sumOf(request, s.Requests[name]), sumOf(limit, s.Limits[name])
+		total.Requests[name], total.Limits[name] = sumOf(request, sidecar.Requests[name]), sumOf(limit, sidecar.Limits[name])
 	}
 	return total
 }
 
-// usageOf is what a pod has by the names of quotas.
+// usageOf is what a pod has, by the names that quotas use.
 func usageOf(total corev1.ResourceRequirements) corev1.ResourceList {
 	all := corev1.ResourceList{}
 	for _, name := range Computed {

@@ -2,37 +2,41 @@ package limits
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	resourcehelper "k8s.io/component-helpers/resource"
 )
 
-// What a sidecar has where it must have a limit and none is wanted; and what it needs to be ready
-// in time if it has a limit.
-var (
-	usualLimit = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("200m"),
-		corev1.ResourceMemory: resource.MustParse("256Mi")}
-	minLimit = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"),
-		corev1.ResourceMemory: resource.MustParse("64Mi")}
-)
+// usualLimit is the size of a sidecar that must have a limit, and for which none is wanted.
+var usualLimit = corev1.ResourceList{
+	corev1.ResourceCPU: resource.MustParse("200m"), corev1.ResourceMemory: resource.MustParse("256Mi"),
+}
 
-// Size is that of a pod's sidecar, or a *RuleError if the pod cannot have one. isSaid says that the
-// size was chosen for this pod, and not for all.
+// minLimit is the lowest limit with which a sidecar is ready in time.
+var minLimit = corev1.ResourceList{
+	corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("64Mi"),
+}
+
+// Size returns the size of a pod's sidecar, or a *RuleError if the pod cannot have one. isChosen
+// says that the wanted size was chosen for this pod, and not for all.
 //
-// The invariant: the pod keeps its QoS class, and the sidecar adds a known amount of CPU and memory
-// to it and nothing of any other resource. So each rule of the namespace either holds as before or
-// is one of the table in rules.go. A pod that is BestEffort gets a sidecar without a size, unless
-// isSaid.
-func (r *Rules) Size(pod *corev1.Pod, wanted corev1.ResourceRequirements, isSaid bool) (*Size, error) {
+// Invariant: the pod keeps its QoS class, and the sidecar adds a known amount of CPU and memory to
+// it and nothing of any other resource. So each rule of the namespace either holds as before, or is
+// in the table of Rules. The sidecar of a BestEffort pod has no size, unless isChosen.
+func (r *Rules) Size(pod *corev1.Pod, wanted corev1.ResourceRequirements, isChosen bool) (*Size, error) {
 	setDefaults(pod)
-	s := &Size{ResourceRequirements: corev1.ResourceRequirements{Requests: corev1.ResourceList{},
-		Limits: corev1.ResourceList{}}}
+	s := &Size{ResourceRequirements: corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{}, Limits: corev1.ResourceList{},
+	}}
 	bestEffort := isBestEffort(pod, resourcehelper.PodResourcesOptions{})
-	if !bestEffort || isSaid {
-		pair := resourcehelper.IsPodLevelResourcesSet(pod) || isGuaranteed(pod)
+	if !bestEffort || isChosen {
+		needsLimits := resourcehelper.IsPodLevelResourcesSet(pod) || isGuaranteed(pod)
 		for _, name := range Computed {
-			if err := s.setResource(name, wanted, pair || r.hasRuleFor(name), r); err != nil {
+			if !needsLimits && !r.hasRuleFor(name) {
+				s.setWanted(name, wanted)
+			} else if err := s.setEqual(name, wanted, r); err != nil {
 				return nil, err
 			}
 		}
@@ -43,7 +47,7 @@ func (r *Rules) Size(pod *corev1.Pod, wanted corev1.ResourceRequirements, isSaid
 	if bestEffort && s.isSized() {
 		s.addNote("the pod is Burstable with its sidecar, whose size was said: it was BestEffort")
 	}
-	total := totalWith(pod, s)
+	total := totalWith(pod, s.ResourceRequirements)
 	if err := r.applyRanges(s, total); err != nil {
 		return nil, err
 	}
@@ -56,26 +60,37 @@ func (r *Rules) Size(pod *corev1.Pod, wanted corev1.ResourceRequirements, isSaid
 	return s, nil
 }
 
-// setResource gives a sidecar its part of a resource: what is wanted, or a pair of a request and a
-// limit that are the same, as it has in pods and namespaces with rules.
-func (s *Size) setResource(name corev1.ResourceName, wanted corev1.ResourceRequirements, pair bool,
-	rules *Rules) error {
-	request, requested := wanted.Requests[name]
-	limit, limited := wanted.Limits[name]
-	if !pair {
-		if requested {
-			s.Requests[name] = request
-		}
-		if limited {
-			s.Limits[name] = limit
-		}
-		return nil
+// hasRuleFor reports that a rule is about a resource.
+func (r *Rules) hasRuleFor(name corev1.ResourceName) bool {
+	return slices.ContainsFunc(r.rangeItems(), func(i rangeItem) bool { return slices.Contains(i.names(), name) }) ||
+		slices.ContainsFunc(r.Quotas, func(q *corev1.ResourceQuota) bool {
+			return slices.ContainsFunc([]corev1.ResourceName{name, "requests." + name, "limits." + name},
+				func(n corev1.ResourceName) bool {
+					_, set := hardOf(q)[n]
+					return set
+				})
+		})
+}
+
+// setWanted sets the request and the limit that are wanted of a resource.
+func (s *Size) setWanted(name corev1.ResourceName, wanted corev1.ResourceRequirements) {
+	if request, set := wanted.Requests[name]; set {
+		s.Requests[name] = request
 	}
-	least, size := minLimit[name], limit
-	if !limited {
-		size = larger(usualLimit[name], request)
-	} else if limit.Cmp(least) < 0 {
-		least = limit
+	if limit, set := wanted.Limits[name]; set {
+		s.Limits[name] = limit
+	}
+}
+
+// setEqual sets a request and a limit of a resource that are the same, as Guaranteed pods and rules
+// need them: what is wanted, within the LimitRanges.
+func (s *Size) setEqual(name corev1.ResourceName, wanted corev1.ResourceRequirements, rules *Rules) error {
+	size, isLimited := wanted.Limits[name]
+	least := minLimit[name]
+	if !isLimited {
+		size = larger(usualLimit[name], wanted.Requests[name])
+	} else if size.Cmp(least) < 0 {
+		least = size
 	}
 	if allowed := rules.clamp(name, size); allowed.Cmp(size) != 0 {
 		s.addNote("the sidecar has %s of %s instead of %s, because of a LimitRange", allowed.String(), name, size.String())
@@ -85,13 +100,13 @@ func (s *Size) setResource(name corev1.ResourceName, wanted corev1.ResourceRequi
 		return newFullError("it would have %s of %s because of a LimitRange, and needs %s", size.String(), name,
 			least.String())
 	}
-	s.HasUnwantedCPULimit = s.HasUnwantedCPULimit || name == corev1.ResourceCPU && !limited
+	s.HasUnwantedCPULimit = s.HasUnwantedCPULimit || name == corev1.ResourceCPU && !isLimited
 	s.Requests[name], s.Limits[name] = size, size
 	return nil
 }
 
-// setZeros sets 0 for resources that a sidecar does not have. Otherwise it would get a namespace's
-// defaults. Containers with hugepages must have CPU or memory in their requests, even if it is 0.
+// setZeros sets 0 for resources that a sidecar does not have, because it would get a namespace's
+// defaults otherwise. Containers with hugepages must request CPU or memory, even if that is 0.
 func (s *Size) setZeros() {
 	for _, name := range Computed {
 		_, requested := s.Requests[name]
@@ -102,7 +117,7 @@ func (s *Size) setZeros() {
 	}
 }
 
-// raisePod adds a sidecar to what its pod asks for as a whole.
+// raisePod adds a sidecar to what its pod requests as a whole.
 func (s *Size) raisePod(pod *corev1.Pod) {
 	if !resourcehelper.IsPodLevelResourcesSet(pod) {
 		return

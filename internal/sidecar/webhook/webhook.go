@@ -1,9 +1,8 @@
-// Package webhook runs the mutating admission webhook that adds sidecars to pods: its listener,
-// what it follows of the cluster, and its memory. Package admission answers the reviews.
+// Package webhook runs the mutating admission webhook that adds sidecars to pods: its listener, the
+// rules of namespaces that it follows, and its memory. Package admission answers the reviews.
 //
-// Invariant: what it holds of a cluster is what the cluster's namespaces allow their pods, and
-// nothing with LimitsIgnore. While it does not know what a namespace allows, pods are created
-// without sidecars.
+// Invariant: of the cluster it holds the rules of namespaces alone, and with LimitsIgnore nothing.
+// While it does not know the rules of a namespace, pods are created there without sidecars.
 package webhook
 
 import (
@@ -16,7 +15,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -25,13 +23,9 @@ import (
 	"spillway/internal/auth"
 	"spillway/internal/flowcontrol"
 	"spillway/internal/listen"
-	"spillway/internal/memory"
 	"spillway/internal/sidecar/admission"
 	"spillway/internal/sidecar/inject"
-	"spillway/internal/sidecar/limits"
 	"spillway/internal/tlsconn"
-	"spillway/internal/upstream"
-	"spillway/internal/upstream/transport"
 )
 
 // Values of Webhook.Limits.
@@ -40,16 +34,12 @@ const (
 	LimitsIgnore = "ignore" // namespaces allow everything
 )
 
-// rulesTimeout is how long the first review waits for what namespaces allow. After that, pods are
-// created without sidecars.
-const rulesTimeout = 10 * time.Second
-
 // Webhook is the settings of a webhook, as its flags are named.
 type Webhook struct {
 	Sidecar           inject.Options
 	Listen            string // address
 	CertFile, KeyFile string
-	ClientCA          string // file; empty: any client is answered
+	ClientCA          string // file; empty: every client is answered
 	ClientNames       []string
 	Limits            string // LimitsRead or LimitsIgnore
 	Kubeconfig        string // path; in-cluster configuration when empty
@@ -77,36 +67,29 @@ func (w *Webhook) Validate() error {
 	return nil
 }
 
-// Run serves until drain ends, and lets reviews under way end until stop does.
+// Run serves until drain ends. It waits for reviews in progress until stop ends.
 func (w *Webhook) Run(drain, stop context.Context, log *zap.Logger) error {
-	pair, err := listen.ReadCertificate(w.CertFile, w.KeyFile, log)
+	config, verify, err := w.newTLS(log)
 	if err != nil {
 		return err
-	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: pair.Get, SessionTicketsDisabled: true}
-	verify, err := w.newVerifier(log)
-	if err != nil {
-		return err
-	}
-	if verify != nil {
-		config.ClientAuth = tls.RequestClientCert // verified per review: probes have none
-		config.VerifyConnection = tlsconn.CheckCertificates
 	}
 	listener, err := listen.Open(w.Listen, listen.Socket{})
 	if err != nil {
 		return fmt.Errorf("--listen=%s: %s", w.Listen, listen.Problem(err))
 	}
-	rules, held, end, err := w.followRules(drain, log)
-	if err != nil {
-		_ = listener.Close()
-		return err
+	rules := &clusterRules{stop: func() {}}
+	if w.Limits == LimitsRead {
+		if rules, err = followRules(drain, w.Kubeconfig, log); err != nil {
+			_ = listener.Close()
+			return err
+		}
 	}
-	defer end()
-	limit, err := limitMemory(int64(held) * ruleBytes)
+	defer rules.stop()
+	limit, err := limitMemory(int64(rules.count) * ruleBytes)
 	if err != nil {
 		log.Warn("the memory limit of this container cannot be read", zap.Error(err))
 	}
-	server := admission.Server(w.newHandler(verify, rules, log), config, log)
+	server := admission.Server(w.newHandler(verify, rules.of, log), config, log)
 	served := make(chan error, 1)
 	go func() { served <- tlsconn.Serve(server, listener) }()
 	log.Info("serving admission reviews", zap.Stringer("address", listener.Addr()), zap.Int64("gomemlimit", limit))
@@ -116,50 +99,29 @@ func (w *Webhook) Run(drain, stop context.Context, log *zap.Logger) error {
 	case <-drain.Done():
 	}
 	if err := server.Shutdown(stop); err != nil {
-		log.Warn("reviews under way did not end in time", zap.Error(err))
+		log.Warn("reviews in progress did not end in time", zap.Error(err))
 		_ = server.Close()
 	}
 	log.Info("stopped")
 	return nil
 }
 
-// followRules follows what namespaces allow, until the function is called that it returns. It waits
-// until that is known, for rulesTimeout, and tells how many objects that are.
-func (w *Webhook) followRules(ctx context.Context, log *zap.Logger) (rules admission.RulesFunc, held int, end func(),
-	err error) {
-	if w.Limits == LimitsIgnore {
-		return nil, 0, func() {}, nil
-	}
-	source, err := transport.LoadConfig(w.Kubeconfig)
+// newTLS makes the configuration of the listener, and what verifies those that send reviews.
+func (w *Webhook) newTLS(log *zap.Logger) (*tls.Config, admission.VerifyFunc, error) {
+	pair, err := listen.ReadCertificate(w.CertFile, w.KeyFile, log)
 	if err != nil {
-		return nil, 0, nil, fmt.Errorf("--namespace-limits=read: %w; or say --namespace-limits=ignore", err)
+		return nil, nil, err
 	}
-	transports, err := transport.New(source, log)
-	if err != nil {
-		return nil, 0, nil, fmt.Errorf("--namespace-limits=read: %w", err)
+	config := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: pair.Get, SessionTicketsDisabled: true}
+	verify, err := w.newVerifier(log)
+	if verify != nil {
+		config.ClientAuth = tls.RequestClientCert // verified for each review: probes have none
+		config.VerifyConnection = tlsconn.CheckCertificates
 	}
-	client, err := upstream.NewClient(transports)
-	if err != nil {
-		return nil, 0, nil, fmt.Errorf("--namespace-limits=read: %w", err)
-	}
-	all, err := limits.New(client.Config(), client.HTTP(), log)
-	if err != nil {
-		return nil, 0, nil, fmt.Errorf("--namespace-limits=read: %w", err)
-	}
-	running, cancel := context.WithCancel(context.WithoutCancel(ctx)) // reviews go on after ctx
-	var done sync.WaitGroup
-	done.Go(func() { all.Run(running) })
-	done.Go(func() { _ = transports.Run(running) }) // it ends with its context, without an error
-	patience, forget := context.WithTimeout(ctx, rulesTimeout)
-	defer forget()
-	if err := all.Wait(patience); err != nil {
-		log.Warn("it is not known what namespaces allow their pods: they get no sidecars until it is; allow get, list and "+
-			"watch of limitranges and resourcequotas", zap.Error(err))
-	}
-	return all.Of, all.Len(), func() { cancel(); done.Wait(); client.Close() }, nil
+	return config, verify, err
 }
 
-// newVerifier makes what verifies those that send reviews; nil: any may.
+// newVerifier makes what verifies the clients that send reviews; nil: every client may.
 func (w *Webhook) newVerifier(log *zap.Logger) (admission.VerifyFunc, error) {
 	if w.ClientCA == "" {
 		return nil, nil
@@ -180,29 +142,7 @@ func (w *Webhook) newVerifier(log *zap.Logger) (admission.VerifyFunc, error) {
 	}, nil
 }
 
-const (
-	// budgetBytes is what the webhook uses at most of memory, whatever the container's limit:
-	// what it holds of reviews is bounded (see package admission). What it holds of the cluster
-	// comes on top: ruleBytes for each LimitRange and ResourceQuota, 3,180 as measured.
-	budgetBytes = 88 << 20
-	ruleBytes   = 4 << 10
-)
-
-// limitMemory tells the garbage collector to keep to budgetBytes and what is held besides, or to
-// the container's limit if that is less. It returns Go's part of it.
-func limitMemory(held int64) (int64, error) {
-	bytes, err := memory.Budget(0)
-	if bytes == 0 || bytes > budgetBytes+held {
-		bytes = budgetBytes + held
-	}
-	limit := memory.NewLimit(bytes)
-	if limit == nil { // the environment says that there is none
-		return 0, err
-	}
-	return limit.Bytes(), err
-}
-
-// newHandler answers reviews and probes. That it ends shows in its listener, which is gone.
+// newHandler answers reviews and probes. Probes succeed while the listener is open.
 func (w *Webhook) newHandler(verify admission.VerifyFunc, rules admission.RulesFunc, log *zap.Logger) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("POST /inject", admission.Handler(w.Sidecar, verify, rules, log))

@@ -57,7 +57,7 @@ func TestHelmTestReportsWhatIsWrong(t *testing.T) {
 	manifest, err = h.template(t.Context(), "--set=resources={widgets.v1.example.com}")
 	must(t, err)
 	if out, err = helmTest(t, objects(t, manifest), p, token); err == nil || strings.Contains(out, "ok") ||
-		!strings.Contains(err.Error(), "its certificate is not believed") {
+		!strings.Contains(err.Error(), "its certificate is not trusted") {
 		t.Errorf("of an authority that it does not trust: %v, %s", err, out)
 	}
 	grant(t, cp, "nobody", []any{})

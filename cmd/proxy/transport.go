@@ -13,10 +13,11 @@ import (
 	"spillway/internal/config"
 )
 
-// transportTo is the transport by which a command sends requests to a running proxy at base, a URL
-// that the flag named address gave. It trusts the certificates in caFile, or the system's if caFile
-// is empty.
-func transportTo(base *url.URL, address, caFile string) (*http.Transport, error) {
+const handshakeTimeout = 10 * time.Second
+
+// newTransport makes the transport by which a command sends requests to base, the URL in its flag
+// serverFlag. It trusts the certificates in caFile, or the system's if caFile is empty.
+func newTransport(base *url.URL, serverFlag, caFile string) (*http.Transport, error) {
 	secure := &tls.Config{MinVersion: tls.VersionTLS12}
 	if caFile != "" {
 		pem, err := os.ReadFile(caFile) // #nosec G304 -- the user names it
@@ -28,12 +29,12 @@ func transportTo(base *url.URL, address, caFile string) (*http.Transport, error)
 		case !secure.RootCAs.AppendCertsFromPEM(pem):
 			return nil, fmt.Errorf("--ca-file=%s: holds no PEM certificate", caFile)
 		case base.Scheme != "https":
-			return nil, fmt.Errorf("--ca-file=%s: has a meaning only where --%s is https", caFile, address)
+			return nil, fmt.Errorf("--ca-file=%s: requires https in --%s", caFile, serverFlag)
 		}
 	}
 	return &http.Transport{
 		TLSClientConfig: secure, Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true,
-		TLSHandshakeTimeout: 10 * time.Second,
+		TLSHandshakeTimeout: handshakeTimeout,
 	}, nil
 }
 

@@ -7,12 +7,19 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// valueLimit bounds the values of a document, which become 200 bytes each when it is parsed. A
-// config map of the largest size that the API server takes, with JSON in it, has 200,000.
+// textLimitBytes bounds a stream. A manifest of 1 MB is a large one.
+const textLimitBytes = 16 << 20
+
+// operationLimit bounds the patch of a document. A pod takes 5 to 20 operations, which add some
+// hundred values to it.
+const operationLimit = 20_000
+
+// valueLimit bounds the values of a document. Each becomes 200 bytes when it is parsed. A config
+// map of the largest size that the API server allows, with JSON in it, has 200,000.
 const valueLimit = 250_000
 
-// checkValues refuses a document of too many values, before it is parsed. It counts what separates
-// values, wherever it is, and builds nothing.
+// checkValues refuses a document with too many values, before it is parsed. It counts the
+// separators of values, also in strings, and builds nothing.
 func checkValues(text string) error {
 	n := 0
 	for i := range len(text) {
@@ -41,15 +48,16 @@ func checkContainers(n int) error {
 	return nil
 }
 
-// unfoldedLimitBytes bounds what the aliases of a document add to it. A line of JSON says again
-// what each of them stands for: 10,000 aliases of a text of 10 kB, which are 40 kB of YAML, would
-// be 100 MB.
+// unfoldedLimitBytes bounds what the aliases of a document add to it, because JSON repeats their
+// anchors: 40 kB of YAML with 10,000 aliases of a text of 10 kB would be 100 MB.
 const unfoldedLimitBytes = 4 << 20
 
-// checkAliases refuses a document whose aliases unfold to too much, or that contains itself.
+// checkAliases refuses a document whose aliases unfold to too much, or with an anchor that contains
+// itself.
 func checkAliases(root *yaml.Node) error {
-	const nodeBytes = 8           // about what a node is in JSON besides its text
-	sizes := map[*yaml.Node]int{} // unfolded, of nodes with an anchor that are complete
+	const nodeBytes = 8           // about what a node takes in JSON besides its text
+	const sumLimit = 1 << 40      // keeps sums from overflowing
+	sizes := map[*yaml.Node]int{} // unfolded, of complete nodes with an anchor
 	added, isCircular := 0, false
 	var size func(n *yaml.Node) int
 	size = func(n *yaml.Node) int {
@@ -61,7 +69,7 @@ func checkAliases(root *yaml.Node) error {
 		}
 		sum := nodeBytes + len(n.Value)
 		for _, part := range n.Content {
-			sum = min(sum+size(part), 1<<40)
+			sum = min(sum+size(part), sumLimit)
 		}
 		if n.Anchor != "" {
 			sizes[n] = sum

@@ -1,0 +1,35 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// newSubcommand completes a subcommand with what all have: its help, and the refusal of arguments.
+// Its Long text says, in this order, what it does, one example, what it prints and when it fails.
+func newSubcommand(cmd *cobra.Command) *cobra.Command {
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		return fmt.Errorf("unexpected argument %q: %s takes flags only; %s --help lists them",
+			args[0], cmd.CommandPath(), cmd.CommandPath())
+	}
+	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) { fmt.Fprint(cmd.OutOrStdout(), subcommandHelp(cmd)) })
+	cmd.Flags().SortFlags = false
+	cmd.Flags().BoolP("help", "h", false, "Print this help and exit.")
+	return cmd
+}
+
+// subcommandHelp is --help of a subcommand.
+func subcommandHelp(cmd *cobra.Command) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n\nUsage:\n  %s\n", cmd.Long, cmd.UseLine())
+	if cmd.Example != "" {
+		fmt.Fprintf(&b, "\nMore examples:\n%s\n", cmd.Example)
+	}
+	fmt.Fprintf(&b, "\nFlags:\n%s", cmd.Flags().FlagUsagesWrapped(helpColumns))
+	return b.String()
+}
