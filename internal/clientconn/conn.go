@@ -187,7 +187,7 @@ func (c *PacedConn) Close() error {
 	if lost := c.onLost.Swap(nil); lost != nil {
 		(*lost)()
 	}
-	c.tracking.forget(c)
+	c.stopCounting()
 	if s := c.polled.Load(); s != nil {
 		s.sendLast()
 	}
