@@ -22,11 +22,11 @@ type Response struct {
 	header   http.Header // the handler's
 	sent     http.Header // as it was when the status was set
 	status   int         // 0: not yet
-	headSent bool        // the head has gone
-	kept     bool
+	headSent bool
+	kept     bool     // the stream has a Keeper
 	written  int64    // bytes of the body
-	held     []byte   // of them, not sent
-	trailers []string // announced
+	held     []byte   // the last of them, which are not sent yet
+	trailers []string // keys that are announced
 
 	mu       sync.Mutex
 	deadline *time.Timer
@@ -148,7 +148,8 @@ func (w *Response) send(b []byte, last bool) error {
 	return w.sendTrailer()
 }
 
-// completeHead adds to the head what the handler has left to the server.
+// completeHead adds to the head what the handler has left to the server. b is the body, or its
+// first piece. With "Connection: close" it sends GOAWAY.
 func (w *Response) completeHead(b []byte, last bool) http.Header {
 	h := w.sent
 	if _, err := strconv.ParseUint(h.Get("Content-Length"), 10, 63); err != nil {
@@ -259,7 +260,7 @@ func (w *Response) Keep(k Keeper) (*Stream, error) {
 // EnableFullDuplex implements what http.ResponseController asks for: it always is.
 func (w *Response) EnableFullDuplex() error { return nil }
 
-// SetReadDeadline lets reading the request's body fail at a time.
+// SetReadDeadline makes reads of the request's body fail from that time on.
 func (w *Response) SetReadDeadline(at time.Time) error {
 	if w.stream.body != nil {
 		w.stream.body.setDeadline(at)
