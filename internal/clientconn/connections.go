@@ -67,7 +67,7 @@ func NewConnections(limit, perPeer int, m *ConnMetrics, over <-chan struct{}) *C
 }
 
 // AdmitAtOnce gives no connection a moment to arrive before another may take its place. It is
-// called before the first.
+// called ahead of the first.
 func (k *Connections) AdmitAtOnce() { k.minAge = 0 }
 
 // ActiveConnections is how many connections are answered or watched.

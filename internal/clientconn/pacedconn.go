@@ -38,7 +38,7 @@ type PacedConn struct {
 	pace     atomic.Pointer[pace]       // nil: nothing is demanded
 	timed    atomic.Bool                // TCP_USER_TIMEOUT is set, by SetPace
 	stalled  atomic.Bool                // evicted: what is written now fails for that reason, whatever the error
-	onLost   atomic.Pointer[func()]     // called by Close, unless TakeOver was called before; nil: nothing is
+	onLost   atomic.Pointer[func()]     // called by Close, unless TakeOver was called first; nil: nothing is
 	polled   atomic.Pointer[PolledConn] // reads and writes without waiting; nil: they wait
 	// sendMu is held by SetPace and by writes that are sent: TLS writes on the goroutine that
 	// reads, too, to answer a key update.
@@ -133,7 +133,7 @@ func (c *PacedConn) replacePace(p *pace) {
 	}
 }
 
-// OnLost makes Close call lost, unless TakeOver is called before.
+// OnLost makes Close call lost, unless TakeOver is called first.
 func (c *PacedConn) OnLost(lost func()) { c.onLost.Store(&lost) }
 
 // TakeOver reports that the connection has not been closed since OnLost.
@@ -261,8 +261,7 @@ func PacedConnOf(c net.Conn) *PacedConn {
 	}
 }
 
-// ResetConn cuts a connection, and lets go of what wraps it. TLS would wait to say goodbye
-// otherwise.
+// ResetConn cuts a connection, and then closes what wraps it: TLS alone would wait to say goodbye.
 func ResetConn(c net.Conn) {
 	if p := PacedConnOf(c); p != nil {
 		p.Cut()

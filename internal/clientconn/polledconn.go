@@ -91,7 +91,7 @@ func (s *PolledConn) Open(ready, room func()) error {
 	return nil
 }
 
-// ReadAgain is called before the reads that follow a call of ready.
+// ReadAgain implements h2.NonblockingConn.
 func (s *PolledConn) ReadAgain() { s.exhausted = false }
 
 // Read implements h2.NonblockingConn.

@@ -30,15 +30,15 @@ type Conn struct {
 	reading readState
 
 	// The reader's.
-	input     *input // nil: it is borrowed while there is something to read
-	partial   []byte // of a frame, while no input is borrowed
-	longInput bool   // input holds more than keptFrame bytes
-	prefaced  bool   // the client's preface has come
-	greeted   bool   // the client's settings have come
-	decoder   *hpack.Decoder
-	incoming  *block // the head that is on its way in; nil: none is
-	headsLost bool   // heads cannot be decoded any more
-	closeErr  error  // why what still comes is ignored; nil: it is not
+	input       *input // nil: it is borrowed while there is something to read
+	partial     []byte // of a frame, while no input is borrowed
+	longInput   bool   // input holds more than keptFrame bytes
+	hasPreface  bool   // of the client
+	hasSettings bool   // of the client
+	decoder     *hpack.Decoder
+	incoming    *block // the head that is on its way in; nil: none is
+	headsLost   bool   // heads cannot be decoded any more
+	closeErr    error  // why what still comes is ignored; nil: it is not
 
 	mu           sync.Mutex
 	err          error // why the connection has ended
@@ -143,55 +143,6 @@ func (c *Conn) finish(err error) {
 	c.end(err)
 }
 
-// sendSettings sends the first frames: settings, and the window of the connection.
-func (c *Conn) sendSettings() {
-	if why := weakTLS(c.tlsState()); why != "" {
-		_ = c.framer.WriteGoAway(0, http2.ErrCodeInadequateSecurity, []byte(why))
-		c.goAwaySent, c.goAwayCode = true, http2.ErrCodeInadequateSecurity
-		c.closeWhenIdle()
-		return
-	}
-	c.unacked++
-	_ = c.framer.WriteSettings( // into memory, like all frames
-		http2.Setting{ID: http2.SettingMaxFrameSize, Val: minFrame},
-		http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: c.opts.MaxStreams},
-		http2.Setting{ID: http2.SettingMaxHeaderListSize, Val: c.opts.headerListBytes()},
-		http2.Setting{ID: http2.SettingHeaderTableSize, Val: tableSize},
-		http2.Setting{ID: http2.SettingInitialWindowSize, Val: c.opts.Window},
-		http2.Setting{ID: http2.SettingNoRFC7540Priorities, Val: 1},
-	)
-	if !c.isUnproven() {
-		c.openWindow()
-	}
-	c.notifySender()
-}
-
-// openWindow lets the client send as much as the windows of all its streams allow. Until then a
-// connection has the window that every connection begins with. Called with mu held, or before
-// anything else can be.
-func (c *Conn) openWindow() {
-	c.creditConn(max(int(c.opts.Window*c.opts.MaxStreams)-firstWindow, 0))
-}
-
-// weakTLS says what is wrong with a connection's TLS (RFC 9113, section 9.2), "" if nothing is.
-func weakTLS(state *tls.ConnectionState) string {
-	switch {
-	case state == nil || state.Version >= tls.VersionTLS13:
-	case state.Version < tls.VersionTLS12:
-		return "TLS version too low"
-	default:
-		switch state.CipherSuite {
-		case tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
-			tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
-			tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
-			tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256:
-		default:
-			return "Prohibited TLS 1.2 Cipher Suite: " + tls.CipherSuiteName(state.CipherSuite)
-		}
-	}
-	return ""
-}
-
 // smallInput is how many bytes a goroutine that waits for a client reads at once.
 const smallInput = 1 << 10
 
@@ -241,54 +192,6 @@ func (c *Conn) refuseStream(e http2.StreamError) {
 	c.checkFlood()
 	_ = c.framer.WriteRSTStream(e.StreamID, e.Code)
 	c.notifySender()
-}
-
-// GoAway tells the client to open another connection for its next request. Streams go on, and the
-// connection ends with the last.
-func (c *Conn) GoAway() { c.goAway(http2.ErrCodeNo) }
-
-func (c *Conn) goAway(code http2.ErrCode) {
-	c.mu.Lock()
-	defer c.unlockAndFlush()
-	c.goAwayLocked(code)
-}
-
-// goAwayLocked sends GOAWAY. Called with mu held.
-func (c *Conn) goAwayLocked(code http2.ErrCode) {
-	if c.err != nil || c.goAwaySent && (code == http2.ErrCodeNo || c.goAwayCode != http2.ErrCodeNo) {
-		return
-	}
-	if c.goAwaySent, c.goAwayCode = true, code; c.opts.Leaving != nil {
-		c.opts.Leaving()
-	}
-	c.checkFlood()
-	_ = c.framer.WriteGoAway(c.lastStreamID, code, nil)
-	c.notifySender()
-	c.closeWhenIdle()
-}
-
-// closeWhenIdle ends the connection soon if GOAWAY was its last word. Called with mu held.
-func (c *Conn) closeWhenIdle() {
-	if c.closing == nil && (c.goAwayCode != http2.ErrCodeNo || c.goAwaySent && len(c.streams) == 0) {
-		end := time.Now().Add(lingerTimeout)
-		c.closing = time.AfterFunc(goAwayTimeout, func() { c.lingerUntil(end) })
-		c.notifySender()
-	}
-}
-
-// lingerUntil ends the connection after GOAWAY. Until end it waits while the last answers are still
-// on their way.
-func (c *Conn) lingerUntil(end time.Time) {
-	c.mu.Lock()
-	lingers := c.err == nil && c.goAwayCode == http2.ErrCodeNo && (c.outbox.sending || c.outbox.len() > 0) &&
-		time.Now().Before(end)
-	if lingers {
-		c.closing.Reset(goAwayTimeout)
-	}
-	c.unlockAndFlush()
-	if !lingers {
-		c.end(errGone)
-	}
 }
 
 // Close ends the connection and its streams at once.

@@ -7,14 +7,11 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// settingsLimit is how many settings a frame may have. No honest client sends more.
-const settingsLimit = 100
-
 // takeFrames acts on the whole frames of an input. With quick it stops in front of one that is not
 // quick to take, or after many, and reports that: slow. An error is the end of the connection.
 func (c *Conn) takeFrames(in *input, quick bool) (slow bool, err error) {
-	if !c.prefaced {
-		if c.prefaced, err = in.takePreface(); !c.prefaced {
+	if !c.hasPreface {
+		if c.hasPreface, err = in.takePreface(); !c.hasPreface {
 			return false, err
 		}
 	}
@@ -46,10 +43,12 @@ func (c *Conn) takeNext(in *input, length int) error {
 	} else if errors.Is(err, http2.ErrFrameTooLarge) {
 		err = http2.ConnectionError(http2.ErrCodeFrameSize)
 	}
+	if err == nil {
+		return nil
+	}
 	var ofStream http2.StreamError
 	var ofConn http2.ConnectionError
 	switch {
-	case err == nil:
 	case errors.As(err, &ofStream):
 		c.refuseStream(ofStream)
 	case errors.As(err, &ofConn):
@@ -79,12 +78,12 @@ func (c *Conn) readFrame(in *input, length int) (http2.Frame, error) {
 
 // takeFrame acts on one frame.
 func (c *Conn) takeFrame(frame http2.Frame) error {
-	if settings, ok := frame.(*http2.SettingsFrame); !c.greeted && (!ok || settings.IsAck()) {
+	if settings, ok := frame.(*http2.SettingsFrame); !c.hasSettings && (!ok || settings.IsAck()) {
 		return http2.ConnectionError(http2.ErrCodeProtocol)
 	}
 	c.keepalive.frameReceived()
-	if !c.greeted {
-		c.greeted = true
+	if !c.hasSettings {
+		c.hasSettings = true
 		c.mu.Lock()
 		c.keepalive.reportBusy(false)
 		c.keepalive.checkNow()
@@ -131,45 +130,6 @@ func (c *Conn) takeFrame(frame http2.Frame) error {
 // GOAWAY those of streams that came later.
 func (c *Conn) isIgnored(h http2.FrameHeader) bool {
 	return c.err != nil || c.goAwayCode != http2.ErrCodeNo || c.goAwaySent && h.StreamID > c.lastStreamID
-}
-
-// applySettings takes the client's settings, or its acknowledgement of ours.
-func (c *Conn) applySettings(f *http2.SettingsFrame) error {
-	if f.IsAck() {
-		if c.unacked--; c.unacked < 0 {
-			return http2.ConnectionError(http2.ErrCodeProtocol)
-		}
-		return nil
-	}
-	if f.NumSettings() > settingsLimit || f.HasDuplicates() {
-		return http2.ConnectionError(http2.ErrCodeProtocol)
-	}
-	if err := f.ForeachSetting(c.applySetting); err != nil {
-		return err
-	}
-	c.checkFlood()
-	_ = c.framer.WriteSettingsAck()
-	c.notifySender()
-	return nil
-}
-
-func (c *Conn) applySetting(s http2.Setting) error {
-	if err := s.Valid(); err != nil {
-		return err
-	}
-	switch s.ID {
-	case http2.SettingHeaderTableSize:
-		c.encoder.SetMaxDynamicTableSize(s.Val)
-	case http2.SettingMaxFrameSize:
-		c.maxFrame = int(min(s.Val, maxFrame))
-	case http2.SettingInitialWindowSize:
-		return c.setInitialWindow(int64(s.Val))
-	case http2.SettingNoRFC7540Priorities:
-		if s.Val > 1 {
-			return http2.ConnectionError(http2.ErrCodeProtocol)
-		}
-	}
-	return nil
 }
 
 // receivePing answers a ping, or notes the answer to ours.

@@ -11,7 +11,7 @@ type NonblockingConn interface {
 	// Open has ready called whenever bytes have arrived or the client has left. After a Flush that
 	// left something it has room called as soon as more can be sent. Neither may block.
 	Open(ready, room func()) error
-	// ReadAgain is called before the reads that follow a call of ready.
+	// ReadAgain begins the reads that follow a call of ready.
 	ReadAgain()
 	// Read reads what has arrived. If nothing has, the error has a method WouldBlock that returns
 	// true. One goroutine at a time reads.
@@ -94,8 +94,8 @@ func (c *Conn) onReadable() {
 }
 
 // readAvailable reads until there is nothing to read, or the connection ends. With a limit, it
-// returns false after so many reads, or before a frame that takes longer; the caller is still the
-// reader.
+// returns false after so many reads, or in front of a frame that takes longer; the caller is still
+// the reader.
 func (c *Conn) readAvailable(limit int) bool {
 	for {
 		in := borrowInput(c.partial)
@@ -160,7 +160,7 @@ func (c *Conn) endReading(err error) {
 // serveNonblocking reads what has arrived so far. From then on the poller calls ready.
 func (c *Conn) serveNonblocking() {
 	if !c.reading.beginRead() {
-		return // it was closed before
+		return // it was closed already
 	}
 	if err := c.nonblock.Open(c.onReadable, c.onWritable); err != nil {
 		c.endReading(err)

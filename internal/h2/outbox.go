@@ -15,7 +15,7 @@ import (
 // stream of a connection has to send, the events of the others find room.
 type outbox struct {
 	frames  *[]byte   // nil: none
-	sending bool      // what was here before is being written
+	sending bool      // what takeOutbox took is being written
 	flooded bool      // the connection is about to end for it
 	waiting []*Stream // that want room here, or in the connection's window
 }

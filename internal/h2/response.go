@@ -121,7 +121,8 @@ func (w *Response) FlushError() error {
 // Flush implements http.Flusher.
 func (w *Response) Flush() { _ = w.FlushError() }
 
-// send sends a piece of the body, and the head before the first, if it has not gone.
+// send sends a piece of the body, and the head in front of the first. last ends the answer, with
+// its trailer.
 func (w *Response) send(b []byte, last bool) error {
 	silent := w.request.Method == http.MethodHead
 	if !w.headSent {
@@ -215,7 +216,8 @@ func (w *Response) stopDeadline() {
 type endFunc struct{ call func(error) }
 
 // OnEnd has f called with the reason when the stream ends, on a goroutine of its own, unless stop
-// is called before. The handler may call both; one that has kept the stream has a Keeper.
+// is called first. The handler may call both. Once it has kept the stream, it has a Keeper for
+// that.
 func (w *Response) OnEnd(f func(error)) (stop func()) {
 	s, e := w.stream, &endFunc{f}
 	s.conn.mu.Lock()
