@@ -1,10 +1,8 @@
 package clientconn
 
 import (
-	"net"
 	"net/netip"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -36,7 +34,6 @@ import (
 // Invariant: a connection is counted once, from when it is accepted until it is closed or evicted.
 type Connections struct {
 	// Static after construction.
-	limit     int // 0: no limit
 	perPeer   int // 0: no limit
 	minAge    time.Duration
 	isOver    <-chan struct{} // closed when no connection waits any more; nil: never
@@ -45,59 +42,32 @@ type Connections struct {
 
 	mu struct {
 		sync.Mutex
-		all       connCounts
-		peers     map[netip.Addr]*connCounts // empty without perPeer
-		overLimit queue                      // those beyond the limit, which are answered 429
-		resting   int                        // of all: new or idle
+		all     connGroup
+		peers   map[netip.Addr]*connGroup // empty without perPeer
+		resting int                       // of all: new or idle
 	}
 }
 
 const (
-	// newConnTimeout is the age from which a new or unproven connection is evicted rather than idle
-	// ones: a TLS handshake, a head, and a review of a token take a few round trips.
-	newConnTimeout = 5 * time.Second
 	// newConnMinAge is the age below which a new or unproven connection is not evicted.
 	newConnMinAge = 2 * time.Second
 	// admitRetryInterval is how often admit retries while every candidate is below newConnMinAge.
 	admitRetryInterval = 10 * time.Millisecond
-	// floodShare: if more than one in floodShare of the limit are new or unproven, that is a flood.
-	floodShare = 4
 	// overLimitConnsLimit is how many connections beyond the limit are answered 429.
 	overLimitConnsLimit = 128
 )
 
-// connCounts is the connections of which there is a limit together: all, or those of one peer.
-type connCounts struct {
-	peer    netip.Addr // static; invalid: all
-	open    int
-	waiting [evictionQueues]queue // by evictionQueue
-}
-
-// evictionQueue is where a connection waits that may be evicted.
-type evictionQueue int8
-
-const (
-	queueUnproven  evictionQueue = iota // new or unproven
-	queueIdle                           // proven, and idle
-	queueLeaving                        // proven, active and leaving
-	evictionQueues                      // how many there are
-	queueOverLimit                      // accepted beyond the limit
-	queueNone                           // not to be evicted
-)
-
 // NewConnections limits connections, in all and those of one peer; 0: not. Once over is closed,
 // nothing waits for room.
-func NewConnections(most, perPeer int, m *ConnMetrics, over <-chan struct{}) *Connections {
-	k := &Connections{limit: most, perPeer: perPeer, minAge: newConnMinAge, isOver: over, metrics: m,
-		startedAt: time.Now()}
-	k.mu.all = newConnCounts(0)
-	k.mu.overLimit = queue{link: 0}
-	k.mu.peers = map[netip.Addr]*connCounts{}
+func NewConnections(limit, perPeer int, m *ConnMetrics, over <-chan struct{}) *Connections {
+	k := &Connections{perPeer: perPeer, minAge: newConnMinAge, isOver: over, metrics: m, startedAt: time.Now()}
+	k.mu.all = newConnGroup(linkOfAll, limit)
+	k.mu.peers = map[netip.Addr]*connGroup{}
 	return k
 }
 
 // AdmitAtOnce gives no connection a moment to arrive before another may take its place. It is
-// called before the first.
+// called ahead of the first.
 func (k *Connections) AdmitAtOnce() { k.minAge = 0 }
 
 // ActiveConnections is how many connections are answered or watched.
@@ -114,13 +84,6 @@ func (k *Connections) Open() int {
 	return k.mu.all.open
 }
 
-func newConnCounts(link int) (y connCounts) {
-	for i := range y.waiting {
-		y.waiting[i].link = link
-	}
-	return y
-}
-
 // admit counts a connection that has been accepted, and ends those that make room for it, which may
 // have to be waited for. The nil connections count nothing.
 func (k *Connections) admit(c *PacedConn) {
@@ -128,74 +91,58 @@ func (k *Connections) admit(c *PacedConn) {
 		return
 	}
 	c.tracking.limits = k
-	from := peerOf(c.Conn)
-	for waiting := true; waiting; {
-		k.mu.Lock()
-		var evicted []evictedConn
-		if waiting = k.victimTooYoungLocked(); !waiting {
-			evicted = k.admitLocked(c, from)
-		}
-		k.mu.Unlock()
-		for _, l := range evicted {
-			l.end()
-		}
-		if waiting {
-			select {
-			case <-time.After(admitRetryInterval):
-			case <-k.isOver:
-				c.tracking.limits = nil
-				return // the caller of Accept closes the connection
-			}
+	for !k.tryAdmit(c) {
+		select {
+		case <-time.After(admitRetryInterval):
+		case <-k.isOver:
+			return // the caller of Accept closes the connection
 		}
 	}
 }
 
-// victimTooYoungLocked reports that the connection to evict is below the minimum age.
-func (k *Connections) victimTooYoungLocked() bool {
-	if k.limit <= 0 || k.mu.all.open < k.limit {
+// tryAdmit counts a connection, unless the one to evict for it is below the minimum age.
+func (k *Connections) tryAdmit(c *PacedConn) bool {
+	k.mu.Lock()
+	if k.isVictimTooYoungLocked() {
+		k.mu.Unlock()
+		return false
+	}
+	evicted := k.admitLocked(c)
+	k.mu.Unlock()
+	endAll(evicted)
+	return true
+}
+
+// isVictimTooYoungLocked reports that the connection to evict is below the minimum age.
+func (k *Connections) isVictimTooYoungLocked() bool {
+	if !k.mu.all.isFull() {
 		return false
 	}
 	now := time.Since(k.startedAt)
-	victim, _ := k.mu.all.victim(now, k.limit)
+	victim := k.mu.all.victim(now)
 	return victim != nil && victim.tracking.queue == queueUnproven && victim.tracking.state != StateIdle &&
 		now-victim.tracking.since < k.minAge
 }
 
-// evictedConn is a connection to end, and how.
-type evictedConn struct {
-	conn     *PacedConn
-	graceful bool // without breaking a request, if there is a way
-	onEvict  func(gently bool)
-}
-
-func (l evictedConn) end() {
-	if l.onEvict != nil {
-		l.onEvict(l.graceful)
-		return
-	}
-	l.conn.Cut()
-}
-
-func (k *Connections) admitLocked(c *PacedConn, from netip.Addr) (evicted []evictedConn) {
-	evict := func(c *PacedConn, reason string) { evicted = append(evicted, k.evictLocked(c, reason)) }
-	full := false
-	limit := func(y *connCounts, most int) {
-		if y == nil || most <= 0 || y.open < most {
-			return
+// admitLocked counts a connection, and returns what ends the evicted ones.
+func (k *Connections) admitLocked(c *PacedConn) (evicted []func()) {
+	from := AddressOf(c.Conn.RemoteAddr()).Unmap()
+	hasRoom := true
+	for _, g := range []*connGroup{k.mu.peers[from], &k.mu.all} {
+		if !g.isFull() {
+			continue
 		}
-		if victim, why := y.victim(time.Since(k.startedAt), most); victim != nil {
-			evict(victim, why)
+		if victim := g.victim(time.Since(k.startedAt)); victim != nil {
+			evicted = append(evicted, k.evictLocked(victim))
 		} else {
-			full = true
+			hasRoom = false
 		}
 	}
-	limit(k.mu.peers[from], k.perPeer)
-	limit(&k.mu.all, k.limit)
-	if full {
-		if k.mu.overLimit.length >= overLimitConnsLimit {
-			evict(k.mu.overLimit.first, evictedOverLimit)
+	if !hasRoom {
+		if waiting := &k.mu.all.waiting[queueOverLimit]; waiting.length >= overLimitConnsLimit {
+			evicted = append(evicted, k.evictLocked(waiting.first))
 		}
-		k.setStateLocked(c, stateOverLimit)
+		k.moveLocked(c, stateOverLimit)
 		return evicted
 	}
 	k.mu.all.open++
@@ -203,16 +150,23 @@ func (k *Connections) admitLocked(c *PacedConn, from netip.Addr) (evicted []evic
 	if c.tracking.peer = k.peerLocked(from); c.tracking.peer != nil {
 		c.tracking.peer.open++
 	}
-	k.setStateLocked(c, StateNew)
+	k.moveLocked(c, StateNew)
 	return evicted
 }
 
-// evictLocked counts a connection no longer, which its caller ends.
-func (k *Connections) evictLocked(c *PacedConn, reason string) evictedConn {
-	l := evictedConn{c, c.tracking.queue == queueIdle, c.tracking.onEvict}
-	k.forgetLocked(c)
-	k.metrics.evicted.WithLabelValues(reason).Inc()
-	return l
+// peerLocked is the group of a peer's connections; nil if they have no limit.
+func (k *Connections) peerLocked(from netip.Addr) *connGroup {
+	if k.perPeer <= 0 || !from.IsValid() {
+		return nil
+	}
+	g := k.mu.peers[from]
+	if g == nil {
+		made := newConnGroup(linkOfPeer, k.perPeer)
+		g = &made
+		g.peer = from
+		k.mu.peers[from] = g
+	}
+	return g
 }
 
 // EvictUnproven ends a part of the unproven connections, the oldest first, while memory is short:
@@ -223,311 +177,98 @@ func (k *Connections) EvictUnproven() {
 	k.mu.Lock()
 	now := time.Since(k.startedAt)
 	unproven := &k.mu.all.waiting[queueUnproven]
-	most := max(1, unproven.length/evictedFraction)
-	var evicted []evictedConn
-	for c := unproven.first; c != nil && len(evicted) < most; {
-		next, least := c.tracking.links[0].after, newConnTimeout
+	limit := max(1, unproven.length/evictedFraction)
+	var evicted []func()
+	for c := range unproven.conns() {
+		if len(evicted) == limit {
+			break
+		}
+		minAge := newConnTimeout
 		if c.tracking.state == StateNew {
-			least = k.minAge
+			minAge = k.minAge
 		}
-		if now-c.tracking.since >= least && !c.tracking.proven.Load() {
-			evicted = append(evicted, k.evictLocked(c, c.tracking.state.evictionReason()))
+		if now-c.tracking.since >= minAge && !c.tracking.proven.Load() {
+			evicted = append(evicted, k.evictLocked(c))
 		}
-		c = next
 	}
 	k.mu.Unlock()
-	for _, l := range evicted {
-		l.end()
+	endAll(evicted)
+}
+
+// evictLocked counts a connection no longer, and returns what ends it: gracefully if it is idle. It
+// is called without mu.
+func (k *Connections) evictLocked(c *PacedConn) (end func()) {
+	t := &c.tracking
+	k.metrics.evicted.WithLabelValues(t.evictionReason()).Inc()
+	gently, onEvict := t.queue == queueIdle, t.onEvict
+	k.forgetLocked(c)
+	if onEvict == nil {
+		return c.Cut
+	}
+	return func() { onEvict(gently) }
+}
+
+func endAll(evicted []func()) {
+	for _, end := range evicted {
+		end()
 	}
 }
 
-// peerLocked is the count of a peer; nil if it has no limit.
-func (k *Connections) peerLocked(from netip.Addr) *connCounts {
-	if k.perPeer <= 0 || !from.IsValid() {
-		return nil
-	}
-	p := k.mu.peers[from]
-	if p == nil {
-		made := newConnCounts(1)
-		p = &made
-		p.peer = from
-		k.mu.peers[from] = p
-	}
-	return p
+// moveLocked puts a connection into a state, behind the others that are evicted as it is.
+func (k *Connections) moveLocked(c *PacedConn, s ConnState) {
+	k.dequeueLocked(c)
+	k.setStateLocked(c, s)
+	c.tracking.since = time.Since(k.startedAt)
+	c.tracking.queue = c.tracking.dueQueue()
+	k.mu.all.enqueue(c)
+	c.tracking.peer.enqueue(c)
 }
 
-// victim is the connection to evict, and why; nil if there is none.
-func (y *connCounts) victim(now time.Duration, most int) (*PacedConn, string) {
-	unproven, idle := &y.waiting[queueUnproven], y.waiting[queueIdle].first
-	first := unproven.first
-	late := first != nil && now-first.tracking.since > newConnTimeout
-	switch {
-	case late, first != nil && unproven.length*floodShare > most:
-		return first, first.tracking.state.evictionReason()
-	case idle != nil:
-		return idle, evictedIdle
-	case first != nil:
-		return first, first.tracking.state.evictionReason()
-	}
-	return y.waiting[queueLeaving].first, evictedLeaving
-}
-
-// evictionReason is why a connection is evicted that is in a state and unproven.
-func (p ConnState) evictionReason() string {
-	switch p {
-	case StateNew:
-		return evictedNew
-	case StateIdle:
-		return evictedIdle
-	}
-	return evictedUnproven
-}
-
-// peerOf is where a connection comes from; invalid for a unix socket, whose peers are all this
-// machine.
-func peerOf(c net.Conn) netip.Addr {
-	if tcp, ok := c.RemoteAddr().(*net.TCPAddr); ok {
-		return tcp.AddrPort().Addr().Unmap()
-	}
-	return netip.Addr{}
-}
-
-// ConnState is the state of a connection, like net/http's.
-type ConnState uint8
-
-const (
-	StateNew       ConnState = iota // no whole request has arrived
-	StateIdle                       // between two requests
-	StateActive                     // being answered or watched
-	stateOverLimit                  // accepted beyond the limit
-	stateClosed                     // closed or evicted; final
-)
-
-// connTracking is what Connections keeps of one connection. Guarded by Connections.mu, except for
-// what is static.
-type connTracking struct {
-	limits  *Connections // static; nil: it is not counted
-	state   ConnState
-	queue   evictionQueue
-	leaving bool              // GOAWAY has been sent
-	proven  atomic.Bool       // also read without mu: it changes once
-	since   time.Duration     // since connections.began
-	links   [2]link           // in a queue of all, and in one of its peer's
-	peer    *connCounts       // nil: its peer has no limit
-	onEvict func(gently bool) // ends it, without breaking a request if gently; nil: it is cut
-}
-
-// queueLocked is where a connection in its state waits to be evicted.
-func (g *connTracking) queueLocked() evictionQueue {
-	switch {
-	case g.state == stateOverLimit:
-		return queueOverLimit
-	case g.state == stateClosed:
-		return queueNone
-	case g.state == StateNew || !g.proven.Load():
-		return queueUnproven
-	case g.state == StateIdle:
-		return queueIdle
-	case g.leaving:
-		return queueLeaving
-	}
-	return queueNone
-}
-
-// setStateLocked puts a connection into a state, behind the others that are evicted as it is.
-func (k *Connections) setStateLocked(c *PacedConn, p ConnState) {
-	g := &c.tracking
-	g.state, g.since = p, time.Since(k.startedAt)
-	if p.isResting() {
-		k.mu.resting++
-	}
-	switch g.queue = g.queueLocked(); {
-	case g.queue < evictionQueues:
-		k.mu.all.waiting[g.queue].push(c)
-		if g.peer != nil {
-			g.peer.waiting[g.queue].push(c)
-		}
-	case g.queue == queueOverLimit:
-		k.mu.overLimit.push(c)
+// requeueLocked puts a connection among those that are evicted as it is now.
+func (k *Connections) requeueLocked(c *PacedConn) {
+	if c.tracking.isOpen() {
+		k.moveLocked(c, c.tracking.state)
 	}
 }
 
-// clearStateLocked takes a connection out of its state.
-func (k *Connections) clearStateLocked(c *PacedConn) {
-	g := &c.tracking
-	if g.state.isResting() {
+// dequeueLocked has a connection not be evicted.
+func (k *Connections) dequeueLocked(c *PacedConn) {
+	k.mu.all.dequeue(c)
+	c.tracking.peer.dequeue(c)
+	c.tracking.queue = queueNone
+}
+
+// setStateLocked changes the state of a connection alone. An unproven one keeps its place among
+// those to evict, and its age since it was accepted: by requests that cost nothing a client could
+// renew them.
+func (k *Connections) setStateLocked(c *PacedConn, s ConnState) {
+	if c.tracking.state.isResting() {
 		k.mu.resting--
 	}
-	switch {
-	case g.queue < evictionQueues:
-		k.mu.all.waiting[g.queue].remove(c)
-		if g.peer != nil {
-			g.peer.waiting[g.queue].remove(c)
-		}
-	case g.queue == queueOverLimit:
-		k.mu.overLimit.remove(c)
+	if c.tracking.state = s; s.isResting() {
+		k.mu.resting++
 	}
-	g.queue = queueNone
 }
-
-// isResting reports that a connection in a state is neither answered nor watched.
-func (p ConnState) isResting() bool { return p == StateNew || p == StateIdle }
 
 // forgetLocked counts a connection no longer.
 func (k *Connections) forgetLocked(c *PacedConn) {
-	if c.tracking.state == stateClosed {
+	t := &c.tracking
+	if t.state == stateUncounted {
 		return
 	}
-	k.clearStateLocked(c)
-	counted := c.tracking.state != stateOverLimit
-	c.tracking.state, c.tracking.onEvict = stateClosed, nil
-	if !counted {
+	k.dequeueLocked(c)
+	wasOpen := t.isOpen()
+	k.setStateLocked(c, stateUncounted)
+	t.onEvict = nil
+	if !wasOpen {
 		return
 	}
 	k.mu.all.open--
 	k.metrics.open.Dec()
-	if peer := c.tracking.peer; peer != nil {
-		c.tracking.peer = nil
+	if peer := t.peer; peer != nil {
+		t.peer = nil
 		if peer.open--; peer.open == 0 {
 			delete(k.mu.peers, peer.peer)
 		}
 	}
-}
-
-// SetState moves the connection to a state. A connection over the limit, or one that has ended,
-// keeps its own. The nil connection is counted nowhere.
-func (c *PacedConn) SetState(p ConnState) {
-	if c == nil || c.tracking.limits == nil {
-		return
-	}
-	k, g := c.tracking.limits, &c.tracking
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	switch {
-	case g.state == stateOverLimit || g.state == stateClosed || g.state == p:
-	case !g.proven.Load():
-		k.keepPlaceLocked(c, p)
-	default:
-		k.clearStateLocked(c)
-		k.setStateLocked(c, p)
-	}
-}
-
-// keepPlaceLocked moves an unproven connection to a state. It keeps its place among those to evict,
-// and its age since it was accepted: by requests that cost nothing a client could renew them.
-func (k *Connections) keepPlaceLocked(c *PacedConn, p ConnState) {
-	g := &c.tracking
-	if g.state.isResting() {
-		k.mu.resting--
-	}
-	if g.state = p; p.isResting() {
-		k.mu.resting++
-	}
-}
-
-// MarkProven notes that a request has had good credentials. The nil connection is counted nowhere.
-func (c *PacedConn) MarkProven() {
-	if c == nil || c.tracking.limits == nil || c.tracking.proven.Load() {
-		return
-	}
-	c.updateTracking(func(g *connTracking) { g.proven.Store(true) })
-}
-
-// MarkLeaving notes that the connection ends with what is under way on it.
-func (c *PacedConn) MarkLeaving() {
-	if c != nil && c.tracking.limits != nil {
-		c.updateTracking(func(g *connTracking) { g.leaving = true })
-	}
-}
-
-// updateTracking changes what decides how a connection is evicted.
-func (c *PacedConn) updateTracking(f func(g *connTracking)) {
-	k, g := c.tracking.limits, &c.tracking
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if g.state == stateOverLimit || g.state == stateClosed {
-		f(g)
-		return
-	}
-	k.clearStateLocked(c)
-	f(g)
-	k.setStateLocked(c, g.state)
-}
-
-// OnEvict sets how the connection is ended: if gently, without breaking a request; else at once.
-func (c *PacedConn) OnEvict(evict func(gently bool)) {
-	if k := c.tracking.limits; k != nil {
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		c.tracking.onEvict = evict
-	}
-}
-
-// IsOverLimit reports that there was no room for the connection, which its client is to learn.
-func (c *PacedConn) IsOverLimit() bool {
-	if c == nil || c.tracking.limits == nil {
-		return false
-	}
-	k := c.tracking.limits
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return c.tracking.state == stateOverLimit
-}
-
-// GoAway ends the connection without breaking a request, if OnEvict has set how.
-func (c *PacedConn) GoAway() {
-	if k := c.tracking.limits; k != nil {
-		k.mu.Lock()
-		evict := c.tracking.onEvict
-		k.mu.Unlock()
-		if evict != nil {
-			evict(true)
-		}
-	}
-}
-
-// forget ends the accounting of a connection. It is idempotent.
-func (g *connTracking) forget(c *PacedConn) {
-	if k := g.limits; k != nil {
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		k.forgetLocked(c)
-	}
-}
-
-// queue is connections in the order in which they came into it. It is made of links in the
-// connections themselves, since every request goes through two of them.
-type queue struct {
-	link        int // which links are this queue's
-	first, last *PacedConn
-	length      int
-}
-
-type link struct{ before, after *PacedConn }
-
-func (q *queue) push(c *PacedConn) {
-	c.tracking.links[q.link] = link{before: q.last}
-	if q.last == nil {
-		q.first = c
-	} else {
-		q.last.tracking.links[q.link].after = c
-	}
-	q.last = c
-	q.length++
-}
-
-func (q *queue) remove(c *PacedConn) {
-	l := c.tracking.links[q.link]
-	if l.before == nil {
-		q.first = l.after
-	} else {
-		l.before.tracking.links[q.link].after = l.after
-	}
-	if l.after == nil {
-		q.last = l.before
-	} else {
-		l.after.tracking.links[q.link].before = l.before
-	}
-	c.tracking.links[q.link] = link{}
-	q.length--
 }

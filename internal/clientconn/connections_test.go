@@ -338,12 +338,12 @@ func connectionsCount(t *testing.T) {
 				continue
 			}
 			open++
-			peers[peerOf(c.Conn)]++
+			peers[AddressOf(c.RemoteAddr())]++
 		}
-		if h.mu.all.open != open || open > most || h.mu.overLimit.length != overLimit || len(h.mu.peers) != len(peers) {
+		counted, surplus := h.mu.all.open, h.mu.all.waiting[queueOverLimit].length
+		if counted != open || open > most || surplus != overLimit || len(h.mu.peers) != len(peers) {
 			t.Fatalf("%d are open and %d over the limit, %d and %d are counted; %d peers, %d counted", open, overLimit,
-				h.mu.all.open,
-				h.mu.overLimit.length, len(peers), len(h.mu.peers))
+				counted, surplus, len(peers), len(h.mu.peers))
 		}
 		for peer, n := range peers {
 			if got := h.mu.peers[peer].open; got != n || n > perPeer {

@@ -36,25 +36,25 @@ func connected(t *testing.T) (near, far net.Conn) {
 func TestSeatIsGivenUpWhileWaiting(t *testing.T) {
 	near, far := connected(t)
 	tuneTCP(near)
-	c := &PacedConn{Conn: near, seat: cpuPermit{limiter: NewCPULimiter(1)}}
+	c := &PacedConn{Conn: near, permit: cpuPermit{limiter: NewCPULimiter(1)}}
 	if err := c.SetPace(time.Minute, 1); err != nil {
 		t.Fatal(err)
 	}
-	if len(c.seat.limiter.permits) != 1 {
+	if len(c.permit.limiter.permits) != 1 {
 		t.Fatal("a large answer has no seat")
 	}
 	text := bytes.Repeat([]byte("0123456789abcdef"), 2<<20)
 	wrote := make(chan error, 1)
 	go func() {
 		_, err := c.Write(text)
-		if err == nil && len(c.seat.limiter.permits) != 1 {
+		if err == nil && len(c.permit.limiter.permits) != 1 {
 			err = errors.New("after the write the seat is not back")
 		}
 		wrote <- errors.Join(err, c.SetPace(time.Minute, 0))
 	}()
-	eventually(t, "the seat is given up", func() bool { return len(c.seat.limiter.permits) == 0 })
+	eventually(t, "the seat is given up", func() bool { return len(c.permit.limiter.permits) == 0 })
 
-	c.seat.limiter.Acquire() // ours now
+	c.permit.limiter.Acquire() // ours now
 	read := make(chan []byte, 1)
 	go func() {
 		all := make([]byte, len(text))
@@ -66,14 +66,14 @@ func TestSeatIsGivenUpWhileWaiting(t *testing.T) {
 		t.Fatal("it went on without a seat")
 	case <-time.After(50 * time.Millisecond):
 	}
-	c.seat.limiter.Release()
+	c.permit.limiter.Release()
 	if err := <-wrote; err != nil {
 		t.Error(err)
 	}
 	if got := <-read; !bytes.Equal(got, text) {
 		t.Errorf("%d bytes arrived of %d, or others", len(got), len(text))
 	}
-	if len(c.seat.limiter.permits) != 0 {
+	if len(c.permit.limiter.permits) != 0 {
 		t.Error("the seat was not given back")
 	}
 }
@@ -88,7 +88,7 @@ func TestSeatOfABrokenAnswer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			near, far := connected(t)
 			tuneTCP(near)
-			c := &PacedConn{Conn: near, seat: cpuPermit{limiter: NewCPULimiter(1)}}
+			c := &PacedConn{Conn: near, permit: cpuPermit{limiter: NewCPULimiter(1)}}
 			done := make(chan error, 1)
 			go func() { // as the body of an answer is written
 				const stall = 200 * time.Millisecond
@@ -101,12 +101,12 @@ func TestSeatOfABrokenAnswer(t *testing.T) {
 			if _, err := io.ReadFull(far, make([]byte, 1)); err != nil { // so it was taken
 				t.Fatal(err)
 			}
-			eventually(t, "it waits for its client", func() bool { return len(c.seat.limiter.permits) == 0 })
+			eventually(t, "it waits for its client", func() bool { return len(c.permit.limiter.permits) == 0 })
 			end(c, far)
 			if err := <-done; err == nil {
 				t.Error("an endless answer has ended well")
 			}
-			if len(c.seat.limiter.permits) != 0 {
+			if len(c.permit.limiter.permits) != 0 {
 				t.Error("the seat was not given back")
 			}
 		})
@@ -131,7 +131,7 @@ func TestSeatIsNotTheClientsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := pipe(t)
 		go drip(far, 32<<10, time.Second/4) // twice as fast as it must
-		c := &PacedConn{Conn: near, seat: cpuPermit{limiter: NewCPULimiter(1)}}
+		c := &PacedConn{Conn: near, permit: cpuPermit{limiter: NewCPULimiter(1)}}
 		if err := c.SetPace(10*time.Second, 1); err != nil {
 			t.Fatal(err)
 		}
@@ -140,9 +140,9 @@ func TestSeatIsNotTheClientsTime(t *testing.T) {
 			defer close(over)
 			for {
 				select {
-				case c.seat.limiter.permits <- struct{}{}:
+				case c.permit.limiter.permits <- struct{}{}:
 					time.Sleep(time.Second)
-					c.seat.limiter.Release()
+					c.permit.limiter.Release()
 				case <-rival:
 					return
 				}

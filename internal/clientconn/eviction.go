@@ -19,7 +19,7 @@ type EvictionPolicy struct {
 
 	pins pins
 
-	// Static; 0: the constants of these names.
+	// CrowdedRate and CrowdedPeriod are static; 0: the constants of these names.
 	CrowdedRate   float64
 	CrowdedPeriod time.Duration
 }
@@ -31,7 +31,7 @@ const (
 	lowMemoryStallTimeout = 2 * time.Second
 	lowMemoryRate         = 8 * crowdedRate
 	// crowdedRate is what a client must take of a large answer while others wait for room for
-	// theirs, once it was waited for crowdedPeriod.
+	// theirs, once writes have waited for it for crowdedPeriod.
 	crowdedRate   = 64 << 10
 	crowdedPeriod = 10 * time.Second
 	// OfferBytesLimit is how many bytes of a watch a socket is offered at a time, at most.
@@ -52,23 +52,25 @@ func (e *EvictionPolicy) StallTimeout(usual time.Duration) time.Duration {
 	return usual
 }
 
-// pin and unpin tell of an answer that keeps old state alive; nil: there is none.
+// pin notes an answer that keeps old state alive; nil: there is none.
 func (e *EvictionPolicy) pin(p *pin) {
 	if e != nil && p != nil {
 		e.pins.add(p)
 	}
 }
 
+// unpin notes that an answer keeps nothing alive any more.
 func (e *EvictionPolicy) unpin(p *pin) {
 	if e != nil && p != nil {
 		e.pins.drop(p)
 	}
 }
 
-// EndCrowded ends the most expensive of the large answers whose clients are slow, since another
-// waits for room.
+// EndCrowded ends one of the large answers whose clients are slow, the most expensive one, since
+// another waits for room.
 func (e *EvictionPolicy) EndCrowded() {
-	e.pins.evictSlow(cmp.Or(e.CrowdedRate, crowdedRate), cmp.Or(e.CrowdedPeriod, crowdedPeriod), ErrCrowded, math.MaxInt)
+	const onlyOne = math.MaxInt
+	e.pins.evictSlow(cmp.Or(e.CrowdedRate, crowdedRate), cmp.Or(e.CrowdedPeriod, crowdedPeriod), ErrCrowded, onlyOne)
 }
 
 // EndSlow ends the most expensive of the large answers whose clients are too slow while memory is
@@ -83,15 +85,16 @@ func (e *EvictionPolicy) SetLowMemory(on bool) (changed bool) { return e.lowMemo
 // Park counts a slot whose socket is full.
 func (e *EvictionPolicy) Park() { e.count(1, 0) }
 
-// Unpark counts a slot whose socket has room again.
+// Unpark counts the slot no longer: its socket has room again.
 func (e *EvictionPolicy) Unpark() { e.count(-1, 0) }
 
 // BeginState counts a state that is being sent.
 func (e *EvictionPolicy) BeginState() { e.count(0, 1) }
 
-// EndState counts a state that has been sent, or given up.
+// EndState counts the state no longer: it has been sent, or given up.
 func (e *EvictionPolicy) EndState() { e.count(0, -1) }
 
+// count adds to the numbers of watches; the nil policy counts none.
 func (e *EvictionPolicy) count(parked, starting int64) {
 	if e != nil {
 		e.parkedWatches.Add(parked)

@@ -15,26 +15,29 @@ import (
 // alone. So each stream has a stall timeout of its own, which runs only while a write waits. A
 // client that stops reading a stream gets a reset of it; its other streams go on.
 //
-// It sees progress a piece at a time, since the writer reports a piece only when it has taken it as
-// a whole: a client is evicted that takes less than pieceBytes within the stall timeout, where
+// It sees progress a piece at a time, since h2 reports a piece only when it has taken it as a
+// whole. A client that takes less than pieceBytes within the stall timeout is evicted, where
 // PacedConn counts every byte.
 type PacedWriter struct {
-	response *h2.Response
-	conn     *PacedConn // below; nil if there is none to ask
-	stall    time.Duration
-	seat     cpuPermit
-	began    bool // the head is written
 	// EndsConnection reports that the connection ends with an answer of that status, as
 	// kube-apiserver has it for requests over HTTP/2 that it does not know the user of; nil: it
 	// does not.
 	EndsConnection func(code int) bool
 
+	conn *PacedConn // static: below; nil: there is none
+
+	// The handler's.
+	stall       time.Duration // 0: the client may take nothing for as long as it likes
+	permit      cpuPermit
+	headWritten bool
+	timer       *time.Timer // runs while a write waits; nil: none has
+	response    *h2.Response
+
 	mu      sync.Mutex
-	timer   *time.Timer // the handler's; nil: nothing has been written yet
-	pin     *pin        // the old state that is kept alive for the client; nil: none is. Set by the handler alone
-	stalled bool        // the clock ran out
-	cut     bool        // by cut
-	ended   bool        // the handler returns: response must not be touched any more
+	pin     *pin // the old state that is kept alive for the client; nil: none is. Set by the handler alone
+	stalled bool // by evict
+	cut     bool // by Cut
+	ended   bool // the handler returns: response must not be touched any more
 }
 
 // pieceBytes is what HTTP/2 clients take in one frame unless they ask for more: smaller pieces
@@ -46,7 +49,7 @@ const pieceBytes = 16 << 10
 func NewPacedWriter(w *h2.Response, below *PacedConn, stall time.Duration) *PacedWriter {
 	n := &PacedWriter{response: w, conn: below, stall: stall}
 	if below != nil {
-		n.seat.limiter = below.seat.limiter
+		n.permit.limiter = below.permit.limiter
 	}
 	return n
 }
@@ -56,7 +59,7 @@ func (n *PacedWriter) Header() http.Header { return n.response.Header() }
 
 // WriteHeader implements http.ResponseWriter.
 func (n *PacedWriter) WriteHeader(code int) {
-	n.began = n.began || code >= http.StatusOK
+	n.headWritten = n.headWritten || code >= http.StatusOK
 	if n.conn != nil && n.conn.strict != nil && n.Header()[StrictTransportSecurityHeader] == nil {
 		n.Header().Set(StrictTransportSecurityHeader, *n.conn.strict)
 	}
@@ -69,9 +72,8 @@ func (n *PacedWriter) WriteHeader(code int) {
 // Prove notes that the sender of the request is known.
 func (n *PacedWriter) Prove() { n.response.Prove() }
 
-// Write sends b, of which h2 may hold something back until it is flushed. It returns
-// ErrStalled, or why its pin was evicted, once the client falls below the pace, and has reset the
-// stream.
+// Write sends b, of which h2 may hold something back until it is flushed. Once the client falls
+// below the pace, it has reset the stream, and returns ErrStalled or why its pin was evicted.
 func (n *PacedWriter) Write(b []byte) (int, error) {
 	written := 0
 	for len(b) > 0 {
@@ -94,18 +96,15 @@ func (n *PacedWriter) Write(b []byte) (int, error) {
 // FlushError sends what is buffered.
 func (n *PacedWriter) FlushError() error { return n.sendTimed(n.response.FlushError) }
 
-// sendTimed calls what may have to wait for the client, without a seat.
+// sendTimed calls send, which may have to wait for the client. Meanwhile it holds no CPU permit,
+// and the stall timeout runs.
 func (n *PacedWriter) sendTimed(send func() error) error {
-	if n.seat.held {
-		n.seat.limiter.Release()
-		defer n.seat.limiter.Acquire()
+	if n.permit.held {
+		n.permit.limiter.Release()
+		defer n.permit.limiter.Acquire()
 	}
 	if n.stall > 0 {
-		if after := n.eviction().StallTimeout(n.stall); n.timer == nil {
-			n.timer = time.AfterFunc(after, n.evict)
-		} else {
-			n.timer.Reset(after)
-		}
+		n.startTimer()
 		defer n.timer.Stop()
 	}
 	if n.pin != nil {
@@ -116,6 +115,15 @@ func (n *PacedWriter) sendTimed(send func() error) error {
 		return n.ReasonOf(err)
 	}
 	return nil
+}
+
+func (n *PacedWriter) startTimer() {
+	timeout := n.eviction().StallTimeout(n.stall)
+	if n.timer == nil {
+		n.timer = time.AfterFunc(timeout, n.evict)
+	} else {
+		n.timer.Reset(timeout)
+	}
 }
 
 // ReasonOf is why a write failed.
@@ -137,14 +145,6 @@ func (n *PacedWriter) ReasonOf(err error) error {
 // Below is the connection below; nil: there is none to ask.
 func (n *PacedWriter) Below() *PacedConn { return n.conn }
 
-// ReasonOf is why what is sent on the connection failed, whose error is err. Nil knows no better.
-func (c *PacedConn) ReasonOf(err error) error {
-	if c != nil && c.stalled.Load() {
-		return ErrStalled
-	}
-	return err
-}
-
 // SuspendPace ends all demands on the client: what passes through for long may pause as long as its
 // own rules allow. resume demands progress again.
 func (n *PacedWriter) SuspendPace() (resume func()) {
@@ -157,30 +157,30 @@ func (n *PacedWriter) SuspendPace() (resume func()) {
 func (n *PacedWriter) SetReadDeadline(t time.Time) error { return n.response.SetReadDeadline(t) }
 
 // HeadWritten reports that the answer has begun.
-func (n *PacedWriter) HeadWritten() bool { return n.began }
+func (n *PacedWriter) HeadWritten() bool { return n.headWritten }
 
-// Pace demands progress from now on. An answer that keeps so many bytes of old state alive has a
-// seat meanwhile.
+// Pace says how many bytes of old state the answer keeps alive from now on. A large answer, which
+// keeps some, holds a CPU permit.
 func (n *PacedWriter) Pace(pinned int64) {
-	n.seat.setHeld(pinned > 0)
+	n.permit.setHeld(pinned > 0)
 	var next *pin
 	if pinned > 0 && n.stall > 0 {
 		next = &pin{bytes: pinned}
-		next.wake = func() { n.end(next) }
+		next.wake = func() { n.breakPinned(next) }
 	}
 	n.mu.Lock()
-	before := n.pin
+	old := n.pin
 	n.pin = next
 	n.mu.Unlock()
-	n.eviction().unpin(before)
+	n.eviction().unpin(old)
 	n.eviction().pin(next)
 }
 
-// end resets the stream of an evicted pin, unless the pin is over.
-func (n *PacedWriter) end(condemned *pin) {
+// breakPinned breaks the answer of an evicted pin, unless the pin is over.
+func (n *PacedWriter) breakPinned(evicted *pin) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.pin == condemned {
+	if n.pin == evicted {
 		n.breakLocked()
 	}
 }
@@ -193,8 +193,8 @@ func (n *PacedWriter) eviction() *EvictionPolicy {
 	return n.conn.eviction
 }
 
-// evict ends the answer of a client that has not taken a piece in time. While memory is short that
-// says that it is slow, if it pins a state.
+// evict breaks the answer of a client that has not taken a piece in time. While memory is short,
+// the reason is that the client is slow, if it pins a state.
 func (n *PacedWriter) evict() {
 	n.mu.Lock()
 	if n.pin != nil && n.eviction().StallTimeout(n.stall) < n.stall {
@@ -204,11 +204,10 @@ func (n *PacedWriter) evict() {
 	n.reset(&n.stalled)
 }
 
-// Cut ends the answer so that the client sees that it has no end. A write that waits returns. Any
-// goroutine may call it.
+// Cut breaks the answer. A write that waits returns. Any goroutine may call it.
 func (n *PacedWriter) Cut() { n.reset(&n.cut) }
 
-// reset notes why, and breaks the answer: a deadline that has passed resets a stream at once.
+// reset breaks the answer, unless it has ended, and notes why.
 func (n *PacedWriter) reset(why *bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -216,6 +215,8 @@ func (n *PacedWriter) reset(why *bool) {
 	n.breakLocked()
 }
 
+// breakLocked ends the answer, unless it has ended, so that the client sees that it is not whole: a
+// deadline that has passed resets a stream at once.
 func (n *PacedWriter) breakLocked() {
 	if !n.ended {
 		_ = n.response.SetWriteDeadline(time.Unix(1, 0)) // never fails
@@ -228,24 +229,10 @@ func (n *PacedWriter) OnEnd(f func(error)) (stop func()) { return n.response.OnE
 // Keep lets the stream outlive its handler; see h2.Response. Close follows.
 func (n *PacedWriter) Keep(k h2.Keeper) (*h2.Stream, error) { return n.response.Keep(k) }
 
-// Close lets go of the answer. A stream that is kept beyond its handler holds nothing but its
-// pace's end.
+// Close lets go of the answer, so that a stream which is kept beyond its handler holds little.
 func (n *PacedWriter) Close() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.ended = true
 	n.response, n.timer = nil, nil
-}
-
-// StrictTransportSecurityHeader is a header that keeps browsers from plain HTTP (RFC 6797). As in
-// kube-apiserver it is in every answer that does not have one already, if there are directives for
-// it; and in none over a connection without TLS, where it must not be (section 7.2).
-const StrictTransportSecurityHeader = "Strict-Transport-Security"
-
-// StrictTransportSecurity is what the answers on a connection say in that header; "" if nothing.
-func StrictTransportSecurity(c net.Conn) string {
-	if p := PacedConnOf(c); p != nil && p.strict != nil {
-		return *p.strict
-	}
-	return ""
 }

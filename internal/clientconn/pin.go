@@ -10,15 +10,16 @@ import (
 )
 
 // pin is a large answer that keeps an old state alive until its client has taken it: a LIST, or the
-// initial events of a watch. A pin may last as long as its client makes progress, as at the
-// apiserver. It costs memory alone, so it is ended for nothing but a shortage.
+// initial events of a watch. A pin may last as long as its client makes progress, as with
+// kube-apiserver. It costs memory alone, so only a shortage ends it.
 type pin struct {
+	// Static after construction.
 	bytes int64  // of the state that it keeps alive
 	wake  func() // makes a write that waits return once the pin is evicted; nil: writes look by themselves
 
-	takenBytes atomic.Int64 // bytes
-	// nanoseconds in which writes waited for the client; the time in which the answer is made is
-	// not the client's
+	takenBytes atomic.Int64 // by the client
+	// sendTime is how long writes have waited for the client, in nanoseconds. The time in which the
+	// answer is made is not the client's.
 	sendTime     atomic.Int64
 	waitingSince atomic.Int64 // when the write began that waits now, in nanoseconds since pinEpoch; 0: none does
 
@@ -40,7 +41,7 @@ func (p *pin) addProgress(taken int, spent time.Duration) {
 	p.sendTime.Add(int64(spent))
 }
 
-// beginWait and waited enclose a write that looks at nothing while it waits.
+// beginWait and endWait enclose a write that looks at nothing while it waits.
 func (p *pin) beginWait() { p.waitingSince.Store(max(1, int64(time.Since(pinEpoch)))) }
 
 func (p *pin) endWait() {
@@ -59,7 +60,7 @@ func (p *pin) isSlower(rate float64, least time.Duration) bool {
 	return spent >= least && float64(p.takenBytes.Load()) < rate*spent.Seconds()
 }
 
-// evictionReason is why the pin is to end; nil: it is not.
+// evictionReason is why the pin is evicted; nil: it is not. The nil pin never is.
 func (p *pin) evictionReason() error {
 	if p != nil {
 		if why := p.evicted.Load(); why != nil {
@@ -69,7 +70,7 @@ func (p *pin) evictionReason() error {
 	return nil
 }
 
-// pins are the pins that there are.
+// pins is the set of all pins.
 type pins struct {
 	mu  sync.Mutex
 	all map[*pin]struct{}
@@ -90,13 +91,13 @@ func (s *pins) drop(p *pin) {
 	delete(s.all, p)
 }
 
-// evictedFraction is the part of the pins that are too slow, one in so many, that is ended at a
-// look: the next one shows whether that was enough.
+// evictedFraction: one in so many of those that may be evicted is evicted at a time. The next look
+// shows whether that was enough.
 const evictedFraction = 16
 
-// evictSlow ends the most expensive of the pins that are slower than a rate: one in part, and one
-// at least.
-func (s *pins) evictSlow(rate float64, least time.Duration, why error, part int) {
+// evictSlow evicts the most expensive of the pins that are slower than a rate: one in fraction of
+// them, and one at least.
+func (s *pins) evictSlow(rate float64, least time.Duration, why error, fraction int) {
 	s.mu.Lock()
 	var slow []*pin
 	for p := range s.all {
@@ -105,7 +106,7 @@ func (s *pins) evictSlow(rate float64, least time.Duration, why error, part int)
 		}
 	}
 	slices.SortFunc(slow, func(a, b *pin) int { return cmp.Compare(b.bytes, a.bytes) })
-	slow = slow[:min(len(slow), max(1, len(slow)/part))]
+	slow = slow[:min(len(slow), max(1, len(slow)/fraction))]
 	for _, p := range slow {
 		p.evicted.Store(&why)
 		delete(s.all, p)

@@ -15,7 +15,7 @@ import (
 )
 
 // PolledConn reads and writes a connection without waiting, so that the connection needs no
-// goroutine: a Poller calls ready and room (h2.NonblockingConn). Below TLS it takes the records
+// goroutine: a Poller calls ready and room (h2.NonblockingConn). Below TLS it keeps the records
 // that TLS writes, in their order, and sends them as far as there is room.
 //
 // TLS can be read this way: after a temporary error crypto/tls goes on where it was, also in the
@@ -26,12 +26,15 @@ type PolledConn struct {
 	below  *PacedConn
 	raw    syscall.RawConn
 	poller *Poller
-	stream bool // a short read has emptied the socket, as it has with TCP
+	isTCP  bool // a short read has emptied the socket
 
-	watched   *PollHandle // set by Open
-	onRoom    func()
+	// Static after Open.
+	watched *PollHandle
+	onRoom  func()
+
 	exhausted bool        // the reader's: nothing is left to be read
-	full      atomic.Bool // room is to be called
+	writing   atomic.Bool // Write is called
+	needsRoom atomic.Bool // onRoom is to be called
 
 	mu           sync.Mutex
 	unsent       *[]byte     // nil: none
@@ -40,8 +43,6 @@ type PolledConn struct {
 	err          error       // of a send, or of a client that stalled
 	blockedSince time.Time   // when a send last found no room, with no byte sent since; zero: it found some
 	stallTimer   *time.Timer // runs while something is unsent; nil: it never has
-
-	writing atomic.Bool // Write is called
 }
 
 // repliesLimit is how many bytes TLS may write by itself that a client does not read. Those are
@@ -75,8 +76,8 @@ func NewPolledConn(c net.Conn, p *Poller) *PolledConn {
 	if raw == nil {
 		return nil
 	}
-	_, tcp := below.Conn.(*net.TCPConn)
-	return &PolledConn{conn: c, below: below, raw: raw, poller: p, stream: tcp}
+	_, isTCP := below.Conn.(*net.TCPConn)
+	return &PolledConn{conn: c, below: below, raw: raw, poller: p, isTCP: isTCP}
 }
 
 // Open implements h2.NonblockingConn. From now on no read or write of the connection waits.
@@ -90,7 +91,7 @@ func (s *PolledConn) Open(ready, room func()) error {
 	return nil
 }
 
-// ReadAgain is called before the reads that follow a call of ready.
+// ReadAgain implements h2.NonblockingConn.
 func (s *PolledConn) ReadAgain() { s.exhausted = false }
 
 // Read implements h2.NonblockingConn.
@@ -110,7 +111,7 @@ func (s *PolledConn) HasPending() bool {
 	return s.unsent != nil
 }
 
-// receive reads what has arrived at the socket. TLS calls it, and take.
+// receive reads what has arrived at the socket. PacedConn.Read calls it.
 func (s *PolledConn) receive(b []byte) (int, error) {
 	switch err := s.sendError(); {
 	case err != nil:
@@ -129,11 +130,11 @@ func (s *PolledConn) receive(b []byte) (int, error) {
 	case errors.As(err, &failed): // some of these call themselves temporary
 		return n, os.NewSyscallError("recvfrom", err)
 	}
-	s.exhausted = s.stream && err == nil && n < len(b) && !s.watched.HasLeft()
+	s.exhausted = s.isTCP && err == nil && n < len(b) && !s.watched.HasLeft()
 	return n, err
 }
 
-// sendError is the error of a send before.
+// sendError is the error of an earlier send; nil: none has failed.
 func (s *PolledConn) sendError() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -164,23 +165,23 @@ func (s *PolledConn) bufferRecords(b []byte) (int, error) {
 func (s *PolledConn) Flush() (done bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.send(); s.err == nil && s.unsent != nil {
-		// An event of the poller counts from here on. Room that it reported before is found by a
-		// second send.
-		s.full.Store(true)
-		if s.send(); s.unsent != nil {
-			s.scheduleStallCheck()
+	if s.sendLocked(); s.err == nil && s.unsent != nil {
+		// From here on the poller's next event calls onRoom. If an earlier one has reported room
+		// already, the second send finds it.
+		s.needsRoom.Store(true)
+		if s.sendLocked(); s.unsent != nil {
+			s.scheduleStallCheckLocked()
 			return false, s.err
 		}
-		if !s.full.CompareAndSwap(true, false) {
-			return false, nil // room was called: its goroutine goes on
+		if !s.needsRoom.CompareAndSwap(true, false) {
+			return false, nil // onRoom was called: its goroutine flushes what comes next
 		}
 	}
 	return s.err == nil, s.err
 }
 
-// send sends what there is room for. Called with mu held.
-func (s *PolledConn) send() {
+// sendLocked sends what there is room for.
+func (s *PolledConn) sendLocked() {
 	if s.unsent == nil || s.err != nil {
 		return
 	}
@@ -192,12 +193,12 @@ func (s *PolledConn) send() {
 		s.blockedSince = time.Time{}
 	}
 	if s.err = err; s.sent == len(*s.unsent) {
-		s.releaseBuffer()
+		s.releaseBufferLocked()
 	}
 }
 
-// releaseBuffer gives the buffer back, and stops the timer.
-func (s *PolledConn) releaseBuffer() {
+// releaseBufferLocked gives the buffer back, and stops the timer.
+func (s *PolledConn) releaseBufferLocked() {
 	if b := s.unsent; b != nil && cap(*b) <= 4*OfferBytesLimit {
 		*b = (*b)[:0]
 		unsentBuffers.Put(b)
@@ -208,8 +209,8 @@ func (s *PolledConn) releaseBuffer() {
 	}
 }
 
-// scheduleStallCheck has checkStall run while the client takes nothing. Called with mu held.
-func (s *PolledConn) scheduleStallCheck() {
+// scheduleStallCheckLocked has checkStall run while the client takes nothing.
+func (s *PolledConn) scheduleStallCheckLocked() {
 	p := s.below.pace.Load()
 	if p == nil || s.err != nil {
 		return
@@ -227,31 +228,37 @@ func (s *PolledConn) scheduleStallCheck() {
 
 // checkStall evicts the client if it has taken nothing for the stall timeout.
 func (s *PolledConn) checkStall() {
-	s.mu.Lock()
-	p := s.below.pace.Load()
-	if s.unsent == nil || s.err != nil || p == nil {
-		s.mu.Unlock()
-		return
+	if s.hasStalled() {
+		_ = s.below.abort()
+		s.onWritable()
 	}
-	if s.blockedSince.IsZero() || time.Since(s.blockedSince) < s.below.eviction.StallTimeout(p.stall) {
-		s.scheduleStallCheck()
-		s.mu.Unlock()
-		return
-	}
-	s.err = ErrStalled
-	s.mu.Unlock()
-	_ = s.below.abort()
-	s.onWritable()
 }
 
-// onWritable calls room if a Flush has left something.
+// hasStalled reports that the client has taken nothing for the stall timeout, which is the end. If
+// it may still take something, checkStall runs again.
+func (s *PolledConn) hasStalled() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.below.pace.Load()
+	switch {
+	case s.unsent == nil || s.err != nil || p == nil:
+		return false
+	case s.blockedSince.IsZero() || time.Since(s.blockedSince) < s.below.eviction.StallTimeout(p.stall):
+		s.scheduleStallCheckLocked()
+		return false
+	}
+	s.err = ErrStalled
+	return true
+}
+
+// onWritable calls onRoom if a Flush has left something.
 func (s *PolledConn) onWritable() {
-	if s.full.CompareAndSwap(true, false) {
+	if s.needsRoom.CompareAndSwap(true, false) {
 		s.onRoom()
 	}
 }
 
-// Close ends the calls. The connection is closed.
+// Close implements h2.NonblockingConn.
 func (s *PolledConn) Close() {
 	s.watched.Stop()
 	s.mu.Lock()
@@ -259,14 +266,15 @@ func (s *PolledConn) Close() {
 	if s.err == nil {
 		s.err = net.ErrClosed
 	}
-	s.releaseBuffer()
+	s.releaseBufferLocked()
 }
 
-// sendLast sends what TLS has written before it closes the connection, as far as there is room.
+// sendLast sends the last words of TLS as far as there is room. The connection is about to be
+// closed.
 func (s *PolledConn) sendLast() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.send()
+	s.sendLocked()
 }
 
 // rawConn is the socket under c, or nil if c does not show it.

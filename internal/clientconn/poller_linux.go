@@ -28,24 +28,25 @@ type Poller struct {
 	done chan struct{}
 
 	mu      sync.Mutex
-	last    uint64
-	watched map[uint64]*PollHandle
+	lastID  uint64
+	handles map[uint64]*PollHandle // by id
 }
 
-// PollHandle is a connection of a poller. Nil is one that is not watched.
+// PollHandle is a connection of a poller: a watched one (Watch), or an attended one (AttendConn).
+// Nil is one that is neither.
 type PollHandle struct {
 	// Static after construction.
-	poller *Poller
-	conn   syscall.RawConn
-	id     uint64
+	poller     *Poller
+	conn       syscall.RawConn
+	id         uint64
+	onGone     func() // nil: attended
+	onReadable func() // nil: watched
 
-	// Guarded by poller.mu.
-	onGone     func()
-	onReadable func() // nil: AttendConn was not called
-
-	hasLeft atomic.Bool // the peer has ended the connection; set for AttendConn alone
-	onRoom  func()      // nil: NotifyRoom was not called
+	onRoom  func()      // guarded by poller.mu for a watched connection, else static; nil: NotifyRoom was not called
+	hasLeft atomic.Bool // the peer of an attended connection has ended it
 }
+
+func (w *PollHandle) isAttended() bool { return w.onReadable != nil }
 
 // NewPoller starts watching. Without an epoll (out of descriptors) it returns nil, which watches
 // nothing: requests are then cancelled only when their answer cannot be written.
@@ -75,7 +76,7 @@ func openPoller() (*Poller, error) {
 		_ = file.Close()
 		return nil, fmt.Errorf("polling an epoll: %w", err)
 	}
-	return &Poller{file: file, raw: raw, done: make(chan struct{}), watched: make(map[uint64]*PollHandle)}, nil
+	return &Poller{file: file, raw: raw, done: make(chan struct{}), handles: make(map[uint64]*PollHandle)}, nil
 }
 
 // Watch calls gone once if the peer of c ends or resets the connection before stop is called. gone
@@ -86,18 +87,19 @@ func (p *Poller) Watch(c net.Conn, gone func()) *PollHandle {
 		return nil
 	}
 	w := &PollHandle{poller: p, conn: conn, onGone: gone}
-	p.add(w)
+	p.register(w)
 	// If the connection is closed already, its next read or write fails.
 	_ = w.control(unix.EPOLL_CTL_ADD, unix.EPOLLRDHUP|unix.EPOLLONESHOT)
 	return w
 }
 
-func (p *Poller) add(w *PollHandle) {
+// register gives a connection its id.
+func (p *Poller) register(w *PollHandle) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.last++
-	w.id = p.last
-	p.watched[w.id] = w
+	p.lastID++
+	w.id = p.lastID
+	p.handles[w.id] = w
 }
 
 // AttendConn calls ready whenever bytes have arrived or the peer has ended the connection, and room
@@ -106,7 +108,7 @@ func (p *Poller) add(w *PollHandle) {
 // connection cannot be watched.
 func (p *Poller) AttendConn(conn syscall.RawConn, ready, room func()) *PollHandle {
 	w := &PollHandle{poller: p, conn: conn, onReadable: ready, onRoom: room}
-	p.add(w)
+	p.register(w)
 	if w.control(unix.EPOLL_CTL_ADD, unix.EPOLLIN|unix.EPOLLRDHUP|unix.EPOLLOUT|unix.EPOLLET) != nil {
 		w.Stop()
 		return nil
@@ -120,20 +122,20 @@ func (w *PollHandle) NotifyRoom(room func()) {
 	w.poller.mu.Lock()
 	w.onRoom = room
 	w.poller.mu.Unlock()
-	// fails on a closed connection, as the next write does
+	// It fails on a closed connection, as the next write does.
 	_ = w.control(unix.EPOLL_CTL_MOD, unix.EPOLLRDHUP|unix.EPOLLOUT|unix.EPOLLET)
 }
 
-// Socket is what is watched.
+// Socket is the socket of the connection.
 func (w *PollHandle) Socket() syscall.RawConn { return w.conn }
 
-// Stop ends the watch.
+// Stop ends the calls.
 func (w *PollHandle) Stop() {
 	if w == nil {
 		return
 	}
 	w.poller.mu.Lock()
-	delete(w.poller.watched, w.id)
+	delete(w.poller.handles, w.id)
 	w.poller.mu.Unlock()
 	_ = w.control(unix.EPOLL_CTL_DEL, 0)
 }
@@ -178,18 +180,18 @@ func (p *Poller) dispatch(id uint64, events uint32) {
 	}
 }
 
-// notifyWatched calls gone or room with mu held, so that nothing is called after Stop. An attended
-// connection is returned instead.
+// notifyWatched calls onGone or onRoom with mu held, so that neither is called after Stop. It
+// returns an attended connection instead.
 func (p *Poller) notifyWatched(id uint64, events uint32) (attended *PollHandle) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	w := p.watched[id]
+	w := p.handles[id]
 	switch {
 	case w == nil:
-	case w.onReadable != nil:
+	case w.isAttended():
 		return w
 	case events&departureEvents != 0:
-		delete(p.watched, id)
+		delete(p.handles, id)
 		w.onGone()
 	case w.onRoom != nil:
 		w.onRoom()
@@ -197,8 +199,8 @@ func (p *Poller) notifyWatched(id uint64, events uint32) (attended *PollHandle) 
 	return nil
 }
 
-// notifyAttended calls room and ready for an event, without a lock: Stop may have returned. Each
-// event also reports room that there was before.
+// notifyAttended calls onRoom and onReadable for an event, without a lock: Stop may have returned.
+// Each event reports room, whether or not there was some before.
 func (w *PollHandle) notifyAttended(events uint32) {
 	if events&unix.EPOLLOUT != 0 {
 		w.onRoom()

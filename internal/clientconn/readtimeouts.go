@@ -1,10 +1,6 @@
 package clientconn
 
-import (
-	"net"
-	"net/netip"
-	"time"
-)
+import "time"
 
 // ReadTimeouts are how long a client may take for what it sends, in all and however it is cut into
 // pieces.
@@ -16,15 +12,7 @@ type ReadTimeouts struct {
 	Passed time.Duration
 }
 
-// DefaultReadTimeouts are kube-apiserver's times: 32 s for a head, and its --request-timeout of 60
-// s for a request; what passes through has a little more, so that upstream says in its own words
-// that this took too long.
+// DefaultReadTimeouts are kube-apiserver's: 32 s for a head, and its --request-timeout of 60 s for
+// a request. What passes through has a little more, so that upstream says in its own words that
+// this took too long.
 var DefaultReadTimeouts = ReadTimeouts{Head: 32 * time.Second, Owned: time.Minute, Passed: 75 * time.Second}
-
-// AddressOf is the IP address of a connection's other end; none for a unix socket.
-func AddressOf(a net.Addr) netip.Addr {
-	if tcp, ok := a.(*net.TCPAddr); ok {
-		return tcp.AddrPort().Addr()
-	}
-	return netip.Addr{}
-}

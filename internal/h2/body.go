@@ -16,9 +16,11 @@ var errClosedBody = errors.New("the request body is closed")
 // body is a request's body as far as it has come: never more than the window that the client was
 // given.
 type body struct {
+	// Static after construction.
 	stream   *Stream
-	expected int64       // bytes, by the request's head; -1: it does not say
-	trailer  http.Header // the request's, as far as announced
+	expected int64 // bytes, by the request's head; -1: it does not say
+
+	trailer http.Header // the request's: keys that its head announces, and values once they are published
 
 	// The handler's.
 	expectsContinue bool // the client waits for 100 Continue
@@ -32,14 +34,14 @@ type body struct {
 	deadline        *time.Timer
 }
 
-func newBody(s *Stream, expected int64, proceed bool) *body {
-	b := &body{stream: s, expected: expected, expectsContinue: proceed}
+func newBody(s *Stream, expected int64, expectsContinue bool) *body {
+	b := &body{stream: s, expected: expected, expectsContinue: expectsContinue}
 	b.changed.L = &b.mu
 	return b
 }
 
-// putData takes what the client sent, and reports false if no handler reads it.
-func (b *body) putData(data []byte) bool {
+// receive takes what the client sent, and reports false if no handler reads it.
+func (b *body) receive(data []byte) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.received += int64(len(data))
@@ -58,7 +60,7 @@ func (b *body) isOverLength(n int) bool {
 	return b.expected >= 0 && b.received+int64(n) > b.expected
 }
 
-// end says that the client has sent all of it, and a trailer after it.
+// end notes that the client has sent all of it, and a trailer after it.
 func (b *body) end(trailer http.Header) {
 	b.mu.Lock()
 	b.receivedTrailer = trailer
@@ -86,7 +88,7 @@ func (b *body) failLocked(err error) {
 	b.changed.Broadcast()
 }
 
-// Read implements io.Reader. What is read the client may send again.
+// Read implements io.Reader. The client may send as many bytes more as are read.
 func (b *body) Read(p []byte) (int, error) {
 	if b.expectsContinue {
 		b.expectsContinue = false
@@ -126,7 +128,7 @@ func (b *body) Close() error {
 	c := b.stream.conn
 	c.mu.Lock()
 	defer c.unlockAndFlush()
-	c.creditFlow(nil, unread)
+	c.creditConn(unread)
 	return nil
 }
 
@@ -167,7 +169,7 @@ func (s *Stream) sendContinue() {
 	c.mu.Lock()
 	defer c.unlockAndFlush()
 	if s.err == nil && !s.requestEnded && !s.headSent {
-		c.sendControl()
+		c.checkFlood()
 		c.writeHead(s.id, 100, nil, nil, false)
 	}
 }
@@ -180,8 +182,8 @@ func (s *Stream) creditRead(n int) {
 	c := s.conn
 	c.mu.Lock()
 	defer c.unlockAndFlush()
-	c.creditFlow(nil, n)
+	c.creditConn(n)
 	if s.err == nil && !s.requestEnded {
-		c.creditFlow(s, n)
+		c.creditStream(s, n)
 	}
 }

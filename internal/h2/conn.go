@@ -30,21 +30,20 @@ type Conn struct {
 	reading readState
 
 	// The reader's.
-	input     *input // nil: it is borrowed while there is something to read
-	partial   []byte // of a frame, while none is borrowed
-	longInput bool   // input holds more than keptFrame bytes
-	prefaced  bool   // the client's preface has come
-	greeted   bool   // the client's settings have come
-	decoder   *hpack.Decoder
-	incoming  *block // the head that is on its way in; nil: none is
-	connLost  bool   // heads cannot be decoded any more
-	ignoring  bool   // what still comes is not read any more
-	closeErr  error  // for that reason
+	input       *input // nil: it is borrowed while there is something to read
+	partial     []byte // of a frame, while no input is borrowed
+	longInput   bool   // input holds more than keptFrame bytes
+	hasPreface  bool   // of the client
+	hasSettings bool   // of the client
+	decoder     *hpack.Decoder
+	incoming    *block // the head that is on its way in; nil: none is
+	headsLost   bool   // heads cannot be decoded any more
+	closeErr    error  // why what still comes is ignored; nil: it is not
 
 	mu           sync.Mutex
 	err          error // why the connection has ended
 	opened       bool  // nonblock is open
-	corked       bool  // the reader takes frames that are quick to take: their answers are one send
+	corked       bool  // see cork; set by the reader alone
 	streams      map[uint32]*Stream
 	lastStreamID uint32 // the greatest id of a stream so far
 	unacked      int    // settings of ours that the client has yet to acknowledge
@@ -57,12 +56,13 @@ type Conn struct {
 	outbox       outbox
 	inflow       inflow
 	encoder      *hpack.Encoder
-	block        bytes.Buffer // the encoder's
+	encoded      bytes.Buffer // what the encoder writes to
 	keepalive    keepalive
 
-	window        int64 // what may be sent on the connection, and
-	initialWindow int32 // on a new stream
-	maxFrame      int
+	// As the client allows.
+	window        int64 // bytes that may be sent on the connection
+	initialWindow int32 // bytes that may be sent on a new stream
+	maxFrame      int   // bytes of a frame
 }
 
 // errGone says that the client ended the connection, and ErrReset that it reset the stream.
@@ -85,7 +85,7 @@ func New(c net.Conn, opts Options) *Conn {
 	h.framer = http2.NewFramer(&h.outbox, nil)
 	h.decoder = hpack.NewDecoder(tableSize, func(hpack.HeaderField) {})
 	h.ledger = memoryLedger{bounds: opts.Bounds, peer: opts.Peer, freed: make(chan struct{}, 1)}
-	h.encoder = hpack.NewEncoder(&h.block)
+	h.encoder = hpack.NewEncoder(&h.encoded)
 	h.encoder.SetMaxDynamicTableSizeLimit(0) // a table costs more memory than it saves bytes of few answers
 	h.sendSettings()                         // before GoAway can be called
 	return h
@@ -94,9 +94,9 @@ func New(c net.Conn, opts Options) *Conn {
 // TLSConn is what crypto/tls and wrappers of it know of a connection.
 type TLSConn interface{ ConnectionState() tls.ConnectionState }
 
-// state is that of the connection's TLS, made anew each time: kept, it would be a tenth of what an
-// idle connection takes. nil: there is none.
-func (c *Conn) state() *tls.ConnectionState {
+// tlsState is made again each time: kept, it would be a tenth of what an idle connection takes.
+// nil: the connection has no TLS.
+func (c *Conn) tlsState() *tls.ConnectionState {
 	if c.secure == nil {
 		return nil
 	}
@@ -107,11 +107,8 @@ func (c *Conn) state() *tls.ConnectionState {
 // NetConn is the connection below.
 func (c *Conn) NetConn() net.Conn { return c.net }
 
-// headerList allows for ten fields beside the bytes, as net/http does.
-func (o *Options) headerList() uint32 { return o.MaxHeader + 10*perHeaderField }
-
-// Serve serves the connection: with goroutines until its end, without until it needs this one no
-// longer.
+// Serve serves the connection. With goroutines it returns after the end of the connection, without
+// them as soon as there is nothing to read.
 func (c *Conn) Serve() {
 	if c.nonblock != nil {
 		c.serveNonblocking()
@@ -146,55 +143,6 @@ func (c *Conn) finish(err error) {
 	c.end(err)
 }
 
-// sendSettings sends the first frames: settings, and the window of the connection.
-func (c *Conn) sendSettings() {
-	if why := weakTLS(c.state()); why != "" {
-		_ = c.framer.WriteGoAway(0, http2.ErrCodeInadequateSecurity, []byte(why))
-		c.goAwaySent, c.goAwayCode = true, http2.ErrCodeInadequateSecurity
-		c.closeWhenIdle()
-		return
-	}
-	c.unacked++
-	_ = c.framer.WriteSettings( // into memory, like all frames
-		http2.Setting{ID: http2.SettingMaxFrameSize, Val: minFrame},
-		http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: c.opts.MaxStreams},
-		http2.Setting{ID: http2.SettingMaxHeaderListSize, Val: c.opts.headerList()},
-		http2.Setting{ID: http2.SettingHeaderTableSize, Val: tableSize},
-		http2.Setting{ID: http2.SettingInitialWindowSize, Val: c.opts.Window},
-		http2.Setting{ID: http2.SettingNoRFC7540Priorities, Val: 1},
-	)
-	if !c.isUnproven() {
-		c.openWindow()
-	}
-	c.flushOutbox()
-}
-
-// openWindow lets the client send as much as the windows of all its streams allow. Until then a
-// connection has the window that every connection begins with. Called with mu held, or before
-// anything else can be.
-func (c *Conn) openWindow() {
-	c.creditFlow(nil, max(int(c.opts.Window*c.opts.MaxStreams)-firstWindow, 0))
-}
-
-// weakTLS says what is wrong with a connection's TLS (RFC 9113, section 9.2), "" if nothing is.
-func weakTLS(state *tls.ConnectionState) string {
-	switch {
-	case state == nil || state.Version >= tls.VersionTLS13:
-	case state.Version < tls.VersionTLS12:
-		return "TLS version too low"
-	default:
-		switch state.CipherSuite {
-		case tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
-			tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
-			tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
-			tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256:
-		default:
-			return "Prohibited TLS 1.2 Cipher Suite: " + tls.CipherSuiteName(state.CipherSuite)
-		}
-	}
-	return ""
-}
-
 // smallInput is how many bytes a goroutine that waits for a client reads at once.
 const smallInput = 1 << 10
 
@@ -208,15 +156,15 @@ func (c *Conn) read() error {
 		if n == 0 && err != nil {
 			return err
 		}
-		if _, err := c.takeAll(c.input, false); err != nil {
+		if _, err := c.takeFrames(c.input, false); err != nil {
 			return err
 		}
 		c.releaseLongInput()
 	}
 }
 
-// releaseLongInput lets go of the bytes of a long frame after it, and after those that belong to
-// it. A client whose credentials are verified may send more of them.
+// releaseLongInput lets go of the bytes of a long frame after its head has come to its end. A
+// client whose credentials are verified may send more of them.
 func (c *Conn) releaseLongInput() {
 	if !c.longInput || c.incoming != nil {
 		return
@@ -241,57 +189,9 @@ func (c *Conn) refuseStream(e http2.StreamError) {
 	if c.isIdleStream(e.StreamID) && e.StreamID%2 == 1 && !c.goAwaySent {
 		c.lastStreamID = e.StreamID // it was opened, and refused
 	}
-	c.sendControl()
+	c.checkFlood()
 	_ = c.framer.WriteRSTStream(e.StreamID, e.Code)
-	c.flushOutbox()
-}
-
-// GoAway tells the client to open another connection for its next request. Streams go on, and the
-// connection ends with the last.
-func (c *Conn) GoAway() { c.goAway(http2.ErrCodeNo) }
-
-func (c *Conn) goAway(code http2.ErrCode) {
-	c.mu.Lock()
-	defer c.unlockAndFlush()
-	c.goAwayLocked(code)
-}
-
-// goAwayLocked sends GOAWAY. Called with mu held.
-func (c *Conn) goAwayLocked(code http2.ErrCode) {
-	if c.err != nil || c.goAwaySent && (code == http2.ErrCodeNo || c.goAwayCode != http2.ErrCodeNo) {
-		return
-	}
-	if c.goAwaySent, c.goAwayCode = true, code; c.opts.Leaving != nil {
-		c.opts.Leaving()
-	}
-	c.sendControl()
-	_ = c.framer.WriteGoAway(c.lastStreamID, code, nil)
-	c.flushOutbox()
-	c.closeWhenIdle()
-}
-
-// closeWhenIdle ends the connection soon if GOAWAY was its last word. Called with mu held.
-func (c *Conn) closeWhenIdle() {
-	if c.closing == nil && (c.goAwayCode != http2.ErrCodeNo || c.goAwaySent && len(c.streams) == 0) {
-		end := time.Now().Add(lingerTimeout)
-		c.closing = time.AfterFunc(goAwayTimeout, func() { c.lingerUntil(end) })
-		c.flushOutbox()
-	}
-}
-
-// lingerUntil ends the connection after GOAWAY. Until end it waits while the last answers are still
-// on their way.
-func (c *Conn) lingerUntil(end time.Time) {
-	c.mu.Lock()
-	late := c.err == nil && c.goAwayCode == http2.ErrCodeNo && (c.outbox.sending || c.outbox.len() > 0) &&
-		time.Now().Before(end)
-	if late {
-		c.closing.Reset(goAwayTimeout)
-	}
-	c.unlockAndFlush()
-	if !late {
-		c.end(errGone)
-	}
+	c.notifySender()
 }
 
 // Close ends the connection and its streams at once.

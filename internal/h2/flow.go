@@ -33,20 +33,21 @@ func (f *inflow) addWindow(n int) int32 {
 	return granted
 }
 
-// creditFlow lets the client send n bytes more, on a stream or (nil) on the connection. With n = 0
-// it sends the credit that was saved up, if the client needs it by now. Called with mu held.
-func (c *Conn) creditFlow(s *Stream, n int) {
-	flow, id := &c.inflow, uint32(0)
-	if s != nil {
-		flow, id = &s.inflow, s.id
-	}
+// creditConn lets the client send n bytes more on the connection. With 0 it sends the credit that
+// was saved up, if the client needs it by now. Called with mu held.
+func (c *Conn) creditConn(n int) { c.sendCredit(&c.inflow, 0, n) }
+
+// creditStream lets the client send n bytes more on a stream. Called with mu held.
+func (c *Conn) creditStream(s *Stream, n int) { c.sendCredit(&s.inflow, s.id, n) }
+
+func (c *Conn) sendCredit(flow *inflow, id uint32, n int) {
 	if c.err != nil {
 		return
 	}
 	if granted := flow.addWindow(n); granted > 0 {
-		c.sendControl()
+		c.checkFlood()
 		_ = c.framer.WriteWindowUpdate(id, uint32(granted))
-		c.flushOutbox()
+		c.notifySender()
 	}
 }
 
@@ -55,7 +56,7 @@ func (c *Conn) discardData(f *http2.DataFrame) error {
 	if !c.inflow.takeWindow(f.Length) {
 		return http2.ConnectionError(http2.ErrCodeFlowControl)
 	}
-	c.creditFlow(nil, int(f.Length))
+	c.creditConn(int(f.Length))
 	return nil
 }
 
@@ -84,9 +85,9 @@ func (c *Conn) receiveWindowUpdate(f *http2.WindowUpdateFrame) error {
 
 // setInitialWindow takes SETTINGS_INITIAL_WINDOW_SIZE, which also changes the windows of open
 // streams. Called with mu held.
-func (c *Conn) setInitialWindow(starting int64) error {
-	more := starting - int64(c.initialWindow)
-	c.initialWindow = int32(starting) // #nosec G115 -- windows are below 2^31 (RFC 9113, section 6.9.1)
+func (c *Conn) setInitialWindow(window int64) error {
+	more := window - int64(c.initialWindow)
+	c.initialWindow = int32(window) // #nosec G115 -- windows are below 2^31 (RFC 9113, section 6.9.1)
 	for _, s := range c.streams {
 		if s.window += more; s.window > maxWindow {
 			return http2.ConnectionError(http2.ErrCodeFlowControl)

@@ -49,9 +49,9 @@ type Options struct {
 	Pong  time.Duration // that it may take to say so
 	Idle  time.Duration // without a stream, after which the connection is ended
 
-	// Busy is called when the client has greeted, and then whenever there is a first stream or no
-	// stream any more. It must not call back. nil: no function is called.
-	Busy func(streams bool)
+	// Busy is called when the client's settings have come, and then whenever there is a first stream
+	// or no stream any more. It must not call back. nil: no function is called.
+	Busy func(hasStreams bool)
 	// Proven is called once a request has proven its sender, and Leaving once GOAWAY has been sent.
 	// They must not call back. nil: no function is called.
 	Proven, Leaving func()
@@ -64,6 +64,9 @@ type Options struct {
 	// sends. That is the reference implementation, for tests and where there is no epoll.
 	Nonblocking NonblockingConn
 }
+
+// headerListBytes allows for ten fields beside the bytes, as net/http does.
+func (o *Options) headerListBytes() uint32 { return o.MaxHeader + 10*perHeaderField }
 
 func (o *Options) ended() {
 	if o.Ended != nil {

@@ -26,15 +26,15 @@ type call struct {
 
 // scheduleCall runs a call, or lets it wait. Called with mu held.
 func (c *Conn) scheduleCall(one *call) error {
-	most, waiting := c.opts.MaxStreams, waitingFactor*c.opts.MaxStreams
+	runningLimit, waitingLimit := c.opts.MaxStreams, waitingFactor*c.opts.MaxStreams
 	if c.isUnproven() {
-		most, waiting = c.ledger.bounds.Handlers, unprovenWaiting
+		runningLimit, waitingLimit = c.ledger.bounds.Handlers, unprovenWaiting
 	}
 	switch h := &c.handlers; {
-	case h.running < most:
+	case h.running < runningLimit:
 		h.running++
 		go c.runCall(one)
-	case uint32(len(h.waiting)) >= waiting: // #nosec G115 -- bounded by the comparison
+	case uint32(len(h.waiting)) >= waitingLimit: // #nosec G115 -- bounded by the comparison
 		c.ledger.free(&one.stream.claim) // it will have no handler
 		return http2.ConnectionError(http2.ErrCodeEnhanceYourCalm)
 	default:
@@ -44,7 +44,7 @@ func (c *Conn) scheduleCall(one *call) error {
 	return nil
 }
 
-// startWaiting has more handlers run, since more may. Called with mu held.
+// startWaiting runs calls that wait, after the limit of handlers was raised. Called with mu held.
 func (c *Conn) startWaiting() {
 	for h := &c.handlers; h.running < c.opts.MaxStreams && len(h.waiting) > 0; {
 		h.running++
@@ -64,7 +64,8 @@ func (c *Conn) runCall(one *call) {
 	}
 }
 
-// nextCall is the call that has waited longest, and still has a stream. Called with mu held.
+// nextCall is the call that has waited longest, and still has a stream. If there is none, one
+// handler fewer runs. Called with mu held.
 func (c *Conn) nextCall() *call {
 	h := &c.handlers
 	for len(h.waiting) > 0 {
@@ -75,7 +76,7 @@ func (c *Conn) nextCall() *call {
 			return one
 		}
 		if one.stream.body != nil {
-			c.creditFlow(nil, one.stream.body.discard())
+			c.creditConn(one.stream.body.discard())
 		}
 	}
 	h.waiting = nil

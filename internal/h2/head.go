@@ -12,17 +12,19 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
+// sendHead sends a head with all of h, also one of status 1xx.
 func (w *Response) sendHead(status int, h http.Header, end bool) error {
 	return w.stream.sendHead(status, h, slices.Sorted(maps.Keys(h)), end)
 }
 
 func (w *Response) sendTrailer() error { return w.stream.sendHead(0, w.header, w.trailers, true) }
 
+// sendHead sends a head or a trailer, and the end of the answer with it if end says so.
 func (s *Stream) sendHead(status int, h http.Header, keys []string, end bool) error {
 	c := s.conn
 	c.mu.Lock()
 	defer c.unlockAndFlush()
-	if err := s.admit(); err != nil {
+	if err := s.awaitOutbox(); err != nil {
 		return err
 	}
 	s.headSent = s.headSent || status >= 200
@@ -36,9 +38,10 @@ func (s *Stream) sendHead(status int, h http.Header, keys []string, end bool) er
 // writeHead puts a head or a trailer (of status 0) into the outbox: the keys of h, as far as they
 // may be sent. Called with mu held.
 func (c *Conn) writeHead(id uint32, status int, h http.Header, keys []string, end bool) {
-	c.block.Reset()
-	// into memory
-	field := func(name, value string) { _ = c.encoder.WriteField(hpack.HeaderField{Name: name, Value: value}) }
+	c.encoded.Reset()
+	field := func(name, value string) {
+		_ = c.encoder.WriteField(hpack.HeaderField{Name: name, Value: value}) // into memory
+	}
 	if status != 0 {
 		field(":status", strconv.Itoa(status))
 	}
@@ -53,7 +56,7 @@ func (c *Conn) writeHead(id uint32, status int, h http.Header, keys []string, en
 			}
 		}
 	}
-	block := c.block.Bytes()
+	block := c.encoded.Bytes()
 	first := block[:min(len(block), minFrame)]
 	block = block[len(first):]
 	_ = c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: first, EndStream: end,
@@ -63,5 +66,5 @@ func (c *Conn) writeHead(id uint32, status int, h http.Header, keys []string, en
 		block = block[len(next):]
 		_ = c.framer.WriteContinuation(id, len(block) == 0, next)
 	}
-	c.flushOutbox()
+	c.notifySender()
 }

@@ -2,6 +2,7 @@ package h2
 
 import (
 	"encoding/binary"
+	"fmt"
 	"io"
 	"sync"
 
@@ -25,7 +26,7 @@ func newInput(size int) *input {
 	in := &input{buffer: make([]byte, size)}
 	in.framer = http2.NewFramer(nil, (*inputReader)(in))
 	in.framer.SetMaxReadFrameSize(minFrame)
-	in.framer.AllowIllegalReads = true // the next frame may be another framer's: takeOne checks the order
+	in.framer.AllowIllegalReads = true // the next frame may be another framer's: Conn.readFrame checks the order
 	return in
 }
 
@@ -65,7 +66,8 @@ func (r *inputReader) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// freeSpace is where to read more to, room for at least so many bytes in all and for one.
+// freeSpace is where to read more to. It has room for at least one byte, and all of the input then
+// for at least size.
 func (in *input) freeSpace(size int) []byte {
 	if in.from > 0 {
 		in.to, in.from = copy(in.buffer, in.buffer[in.from:in.to]), 0
@@ -76,9 +78,21 @@ func (in *input) freeSpace(size int) []byte {
 	return in.buffer[in.to:]
 }
 
-// frameLength is the length of the frame that comes next, and whether it is all there, or so much
-// of it as tells that it is not read.
-func (in *input) frameLength() (length int, ok bool) {
+// takePreface takes the client's preface, if it is whole.
+func (in *input) takePreface() (taken bool, err error) {
+	if in.to-in.from < len(http2.ClientPreface) {
+		return false, nil
+	}
+	preface := string(in.buffer[in.from:][:len(http2.ClientPreface)])
+	if in.from += len(preface); preface != http2.ClientPreface {
+		return false, fmt.Errorf("began with %q", preface)
+	}
+	return true, nil
+}
+
+// frameLength is the length of the frame that comes next, or as much of it as is known. isWhole
+// reports that all of it is there, or that it is too long to be read.
+func (in *input) frameLength() (length int, isWhole bool) {
 	b := in.buffer[in.from:in.to]
 	if len(b) < frameHeader {
 		return frameHeader, false
@@ -87,7 +101,8 @@ func (in *input) frameLength() (length int, ok bool) {
 	return length, len(b) >= length || length > frameHeader+minFrame
 }
 
-// isQuick tells the frames that never wait and take no longer for one connection than for another.
+// isQuick reports that to act on the next frame never waits, and takes no longer for one connection
+// than for another.
 func (in *input) isQuick() bool {
 	switch http2.FrameType(in.buffer[in.from+3]) {
 	case http2.FrameWindowUpdate, http2.FramePing, http2.FrameSettings, http2.FrameRSTStream, http2.FramePriority,
@@ -97,9 +112,9 @@ func (in *input) isQuick() bool {
 	return false
 }
 
-// takeFrame reads the frame that comes next, which is whole. It is valid until the next one is
+// readFrame reads the frame that comes next, which is whole. It is valid until the next one is
 // read.
-func (in *input) takeFrame(length int) (http2.Frame, error) {
+func (in *input) readFrame(length int) (http2.Frame, error) {
 	in.next = in.buffer[in.from:min(in.from+length, in.to)]
 	in.from += len(in.next)
 	return in.framer.ReadFrame()

@@ -10,13 +10,13 @@ import (
 )
 
 // keepalive ends the connections of clients that send no settings, that answer no ping, or that
-// have had no stream for the idle timeout. Guarded by Conn.mu, but for the time.
+// have had no stream for the idle timeout. Guarded by Conn.mu, but for lastFrame.
 type keepalive struct {
 	conn  *Conn
 	timer *time.Timer
 	began time.Time // also read without mu by the reader, which starts later
-	// when the last frame came, in nanoseconds from the beginning: a wall clock may be set; 0: none
-	// has come
+	// lastFrame is when the last frame came, in nanoseconds since began, because a wall clock may be
+	// set. 0: none has come.
 	lastFrame  atomic.Int64
 	idleSince  time.Time // since when there is no stream; zero: there are some
 	pingSentAt time.Time // when the unanswered ping was sent; zero: none is
@@ -37,8 +37,8 @@ func (a *keepalive) start(c *Conn) {
 	a.timer = time.AfterFunc(helloTimeout, a.check)
 }
 
-// checkNow runs check at once, to compute anew what is due next: after the client's first frame
-// that may be a ping or the end of an idle connection. Called with mu held.
+// checkNow runs check at once, since something may be due earlier than check last found. Called
+// with mu held.
 func (a *keepalive) checkNow() {
 	if a.conn.err == nil {
 		a.timer.Reset(0)
@@ -51,8 +51,7 @@ func (a *keepalive) stop() {
 	}
 }
 
-// streamsOpened and streamsClosed note that there are streams, and that there are none. Called with
-// mu held.
+// streamsOpened notes that there are streams. Called with mu held.
 func (a *keepalive) streamsOpened() {
 	if !a.idleSince.IsZero() {
 		a.idleSince = time.Time{}
@@ -60,14 +59,15 @@ func (a *keepalive) streamsOpened() {
 	}
 }
 
+// streamsClosed notes that there are none any more. Called with mu held.
 func (a *keepalive) streamsClosed() {
 	a.idleSince = time.Now()
 	a.reportBusy(false)
 }
 
-func (a *keepalive) reportBusy(streams bool) {
+func (a *keepalive) reportBusy(hasStreams bool) {
 	if busy := a.conn.opts.Busy; busy != nil && a.conn.err == nil {
-		busy(streams)
+		busy(hasStreams)
 	}
 }
 
@@ -99,42 +99,59 @@ func (a *keepalive) check() {
 // nextCheck does what the time has come for, and returns when something will be due next. Called
 // with mu held.
 func (a *keepalive) nextCheck(now time.Time) (time.Time, error) {
-	c := a.conn
-	spoke := a.lastFrame.Load()
-	if spoke == 0 {
-		if !now.Before(a.began.Add(helloTimeout)) {
+	if a.lastFrame.Load() == 0 {
+		due := a.began.Add(helloTimeout)
+		if !now.Before(due) {
 			return now, errNoSettings
 		}
-		return a.began.Add(helloTimeout), nil
+		return due, nil
 	}
-	next := now.Add(time.Hour)
-	switch {
-	case c.opts.Idle <= 0:
+	next := a.checkIdle(now)
+	ping, err := a.checkPing(now)
+	if ping.Before(next) {
+		next = ping
+	}
+	return next, err
+}
+
+// maxCheckInterval is when check runs again if nothing is due.
+const maxCheckInterval = time.Hour
+
+// checkIdle sends GOAWAY on a connection that has had no stream for the idle timeout, and returns
+// when that will be due.
+func (a *keepalive) checkIdle(now time.Time) time.Time {
+	timeout := a.conn.opts.Idle
+	switch due := a.idleSince.Add(timeout); {
+	case timeout <= 0:
 	case a.idleSince.IsZero():
-		next = now.Add(c.opts.Idle)
-	case !now.Before(a.idleSince.Add(c.opts.Idle)):
-		c.goAwayLocked(http2.ErrCodeNo)
+		return now.Add(timeout)
+	case now.Before(due):
+		return due
 	default:
-		next = a.idleSince.Add(c.opts.Idle)
+		a.conn.goAwayLocked(http2.ErrCodeNo)
 	}
+	return now.Add(maxCheckInterval)
+}
+
+// checkPing sends a ping to a quiet client, and returns when the ping or its answer will be due.
+func (a *keepalive) checkPing(now time.Time) (time.Time, error) {
+	c := a.conn
 	if c.opts.Quiet <= 0 {
-		return next, nil
+		return now.Add(maxCheckInterval), nil
 	}
-	quiet := a.began.Add(time.Duration(spoke) + c.opts.Quiet)
-	switch {
-	case !a.pingSentAt.IsZero():
-		quiet = a.pingSentAt.Add(c.opts.Pong)
-		if !now.Before(quiet) {
+	if !a.pingSentAt.IsZero() {
+		due := a.pingSentAt.Add(c.opts.Pong)
+		if !now.Before(due) {
 			return now, errSilent
 		}
-	case !now.Before(quiet):
-		_, _ = rand.Read(a.pingData[:])
-		a.pingSentAt, quiet = now, now.Add(c.opts.Pong)
-		_ = c.framer.WritePing(false, a.pingData)
-		c.flushOutbox()
+		return due, nil
 	}
-	if quiet.Before(next) {
-		next = quiet
+	if due := a.began.Add(time.Duration(a.lastFrame.Load()) + c.opts.Quiet); now.Before(due) {
+		return due, nil
 	}
-	return next, nil
+	_, _ = rand.Read(a.pingData[:])
+	a.pingSentAt = now
+	_ = c.framer.WritePing(false, a.pingData)
+	c.notifySender()
+	return now.Add(c.opts.Pong), nil
 }

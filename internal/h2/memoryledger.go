@@ -73,7 +73,7 @@ type memoryLedger struct {
 	large         int // claims that are large
 	proven        bool
 	unservedHeads int64         // bytes of heads that were decoded and not served, while nothing was proven
-	waitTimedOut  bool          // a wait for room was in vain, and nothing has been given back since
+	waitTimedOut  bool          // a wait for room timed out, and nothing has been given back since
 	freed         chan struct{} // rings when something has been given back, or proven
 }
 
@@ -214,8 +214,8 @@ func (c *Conn) markProven() {
 // with mu held.
 func (c *Conn) isUnproven() bool { return c.ledger.bounds != nil && !c.ledger.proven }
 
-// outboxLimit is from how many bytes in the outbox on a handler waits: what a client does not read
-// is held, too.
+// outboxLimit is how many bytes in the outbox a handler adds nothing to: what a client does not
+// read is held, too.
 func (c *Conn) outboxLimit() int {
 	if c.isUnproven() {
 		return minFrame
@@ -223,7 +223,8 @@ func (c *Conn) outboxLimit() int {
 	return outboxFull
 }
 
-// floodLimit is from how many bytes in the outbox on a frame that cannot wait ends the connection.
+// floodLimit is how many bytes may be in the outbox when a frame is put that cannot wait. More end
+// the connection.
 func (c *Conn) floodLimit() int {
 	if c.isUnproven() {
 		return unprovenFlood
@@ -231,8 +232,8 @@ func (c *Conn) floodLimit() int {
 	return outboxFlood
 }
 
-// isBodyOverLimit reports that the body of a request that waits for a handler takes the window that
-// the requests before it need.
-func (c *Conn) isBodyOverLimit(s *Stream, n uint32) bool {
-	return c.isUnproven() && s.call != nil && int64(c.inflow.left)-int64(n) < unprovenBodies
+// isBodyOverLimit reports that what has come of the body of a request that waits for a handler
+// takes the window that earlier requests need.
+func (c *Conn) isBodyOverLimit(s *Stream) bool {
+	return c.isUnproven() && s.call != nil && c.inflow.left < unprovenBodies
 }

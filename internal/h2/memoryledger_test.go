@@ -32,7 +32,7 @@ func bounded(h http.HandlerFunc) (Options, *atomic.Int64) {
 		},
 		Release:     func(_ netip.Addr, n int64) { pool.Add(-n) },
 		Credentials: func(r *http.Request) bool { return r.Header.Get("Authorization") != "" },
-		Refuse:      http.HandlerFunc(tooLarge),
+		Refuse:      http.HandlerFunc(sendTooLarge),
 	}
 	opts.Stall = func() time.Duration { return 5 * time.Second }
 	return opts, pool
@@ -284,7 +284,7 @@ func TestEmptyContinuationsEnd(t *testing.T) {
 	opts, _ := bounded(nil)
 	c := connect(t, opts)
 	c.must(c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1}))
-	for range maxEmptyFrames + 1 {
+	for range emptyFrameLimit + 1 {
 		c.must(c.framer.WriteContinuation(1, false, nil))
 	}
 	c.last("GOAWAY 0 ENHANCE_YOUR_CALM")

@@ -11,7 +11,7 @@ type NonblockingConn interface {
 	// Open has ready called whenever bytes have arrived or the client has left. After a Flush that
 	// left something it has room called as soon as more can be sent. Neither may block.
 	Open(ready, room func()) error
-	// ReadAgain is called before the reads that follow a call of ready.
+	// ReadAgain begins the reads that follow a call of ready.
 	ReadAgain()
 	// Read reads what has arrived. If nothing has, the error has a method WouldBlock that returns
 	// true. One goroutine at a time reads.
@@ -94,8 +94,8 @@ func (c *Conn) onReadable() {
 }
 
 // readAvailable reads until there is nothing to read, or the connection ends. With a limit, it
-// returns false after so many reads, or before a frame that takes longer; the caller is still the
-// reader.
+// returns false after so many reads, or in front of a frame that takes longer; the caller is still
+// the reader.
 func (c *Conn) readAvailable(limit int) bool {
 	for {
 		in := borrowInput(c.partial)
@@ -121,7 +121,7 @@ func (c *Conn) readInto(in *input, limit int) (paused bool, err error) {
 		if c.hasEnded() {
 			return true, net.ErrClosed
 		}
-		slow, err := c.takeAll(in, quick)
+		slow, err := c.takeFrames(in, quick)
 		if err != nil {
 			return true, err
 		}
@@ -160,7 +160,7 @@ func (c *Conn) endReading(err error) {
 // serveNonblocking reads what has arrived so far. From then on the poller calls ready.
 func (c *Conn) serveNonblocking() {
 	if !c.reading.beginRead() {
-		return // it was closed before
+		return // it was closed already
 	}
 	if err := c.nonblock.Open(c.onReadable, c.onWritable); err != nil {
 		c.endReading(err)
@@ -180,19 +180,19 @@ func (c *Conn) unlockAndFlush() {
 	if send {
 		c.outbox.sending = true
 	}
-	c.mu.Unlock() // pump flushes
+	c.mu.Unlock() // pumpOutbox flushes
 	if send {
 		c.pumpOutbox()
 	}
 }
 
-// cork holds back what is put into the outbox while the reader takes frames that are quick to take:
-// a client may send a thousand pings at once. corked is the reader's note of it.
-func (c *Conn) cork(corked *bool, on bool) {
-	if c.nonblock == nil || *corked == on {
+// cork holds back what is put into the outbox while the reader takes frames that are quick to take,
+// so that all answers are one send: a client may send a thousand pings at once. Only the reader
+// calls it.
+func (c *Conn) cork(on bool) {
+	if c.nonblock == nil || c.corked == on {
 		return
 	}
-	*corked = on
 	c.mu.Lock()
 	c.corked = on
 	c.unlockAndFlush()
@@ -207,10 +207,10 @@ func (c *Conn) Flush() {
 // pumpOutbox sends what is in the outbox, until there is nothing or the socket is full. Its caller
 // has set outbox.sending, or goes on for one that has and found the socket full. While others put
 // more and more into the outbox, another goroutine goes on.
-func (c *Conn) pumpOutbox() { c.pumpFrom(c.takeFrames()) }
+func (c *Conn) pumpOutbox() { c.pumpFrom(c.takeOutbox()) }
 
 func (c *Conn) pumpFrom(frames *[]byte) {
-	for round := 1; frames != nil; frames, round = c.takeFrames(), round+1 {
+	for round := 1; frames != nil; frames, round = c.takeOutbox(), round+1 {
 		if round > pumpRounds {
 			go c.pumpFrom(frames)
 			return
@@ -238,16 +238,16 @@ func (c *Conn) sendPending() {
 		return
 	}
 	c.mu.Lock()
-	idle := c.opened && !c.outbox.sending && c.err == nil
-	c.outbox.sending = c.outbox.sending || idle
-	c.mu.Unlock() // resume flushes
-	if idle {
-		c.resumeReading()
+	isIdle := c.opened && !c.outbox.sending && c.err == nil
+	c.outbox.sending = c.outbox.sending || isIdle
+	c.mu.Unlock() // resumeSending flushes
+	if isIdle {
+		c.resumeSending()
 	}
 }
 
-// resumeReading sends what a Flush before has left, and then what is in the outbox.
-func (c *Conn) resumeReading() {
+// resumeSending sends what an earlier Flush has left, and then what is in the outbox.
+func (c *Conn) resumeSending() {
 	switch done, err := c.nonblock.Flush(); {
 	case err != nil:
 		c.end(err)
@@ -258,4 +258,4 @@ func (c *Conn) resumeReading() {
 
 // onWritable is called when the socket has room again. TLS may have much to encrypt: the poller
 // does not wait for that.
-func (c *Conn) onWritable() { go c.resumeReading() }
+func (c *Conn) onWritable() { go c.resumeSending() }

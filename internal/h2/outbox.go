@@ -15,20 +15,21 @@ import (
 // stream of a connection has to send, the events of the others find room.
 type outbox struct {
 	frames  *[]byte   // nil: none
-	sending bool      // what was here before is being written
+	sending bool      // what takeOutbox took is being written
 	flooded bool      // the connection is about to end for it
 	waiting []*Stream // that want room here, or in the connection's window
 }
 
+// Bytes in an outbox.
 const (
-	outboxFull  = 64 << 10
-	outboxFlood = 1 << 20 // no client is owed so much unless it does not read
+	outboxFull  = 64 << 10 // see Conn.outboxLimit
+	outboxFlood = 1 << 20  // no client is owed so much unless it does not read
 )
 
 // errFlood ends a connection whose client asks for answers and does not read them.
 var errFlood = errors.New("the client reads no answers to its control frames")
 
-// outboxBuffers are what outboxes were: an idle connection has none.
+// outboxBuffers are the frames of outboxes that were sent: an idle connection has none.
 var outboxBuffers = sync.Pool{New: func() any { b := make([]byte, 0, minFrame); return &b }}
 
 // Write implements io.Writer.
@@ -64,17 +65,18 @@ func (o *outbox) putData(id uint32, b []byte, end bool) {
 	*o.frames = append(f, b...)
 }
 
-// sendControl is called before a frame is put that cannot wait. Called with mu held.
-func (c *Conn) sendControl() {
+// checkFlood is called in front of each frame that cannot wait for room, and ends the connection of
+// a client that reads none of them. Called with mu held.
+func (c *Conn) checkFlood() {
 	if c.outbox.len() > c.floodLimit() && !c.outbox.flooded {
 		c.outbox.flooded = true
 		go c.end(errFlood)
 	}
 }
 
-// flushOutbox wakes send; without goroutines, unlockAndFlush sends what is in the outbox. Called
-// with mu held, or not.
-func (c *Conn) flushOutbox() {
+// notifySender is called after a frame was put. It wakes send; without goroutines, unlockAndFlush
+// sends what is in the outbox. Called with mu held, or by New.
+func (c *Conn) notifySender() {
 	if c.wakeSender == nil {
 		return
 	}
@@ -92,7 +94,7 @@ func (c *Conn) send() {
 		case <-c.ended:
 			return
 		}
-		for frames := c.takeFrames(); frames != nil; frames = c.takeFrames() {
+		for frames := c.takeOutbox(); frames != nil; frames = c.takeOutbox() {
 			_, err := c.net.Write(*frames)
 			recycleFrames(frames)
 			if err != nil {
@@ -111,8 +113,8 @@ func recycleFrames(frames *[]byte) {
 	}
 }
 
-// takeFrames takes what the outbox has, which makes room. It returns nil if there is nothing.
-func (c *Conn) takeFrames() *[]byte {
+// takeOutbox takes what the outbox has, which makes room. It returns nil if there is nothing.
+func (c *Conn) takeOutbox() *[]byte {
 	c.mu.Lock()
 	defer c.mu.Unlock() // the caller sends them
 	frames := c.outbox.frames

@@ -13,10 +13,10 @@ import (
 // as its client may take nothing. Guarded by Conn.mu.
 type remainders struct {
 	streams map[*Stream]struct{}
-	clock   *time.Timer // nil: it does not run
+	clock   *time.Timer // runs checkRemainders; nil: it is not needed
 }
 
-// remainderInterval is how often is looked whether one has waited for too long.
+// remainderInterval is how often checkRemainders looks whether one has waited for too long.
 const remainderInterval = time.Second
 
 // isHeldComplete reports that the answer's body is complete and small, and that nothing of it has
@@ -51,7 +51,6 @@ func (w *Response) leaveRemainder() error {
 		return s.err
 	}
 	n := c.putData(s, w.held, true, c.outboxLimit())
-	c.flushOutbox()
 	if n == len(w.held) {
 		s.finish()
 		return nil
@@ -65,7 +64,7 @@ func (w *Response) leaveRemainder() error {
 	}
 	s.remainder, s.remainderTakenAt = append([]byte(nil), w.held[n:]...), time.Now()
 	c.remainders.add(c, s)
-	s.requestRoom(s.window > 0)
+	s.requestRoom()
 	return nil
 }
 
@@ -76,33 +75,13 @@ func (s *Stream) sendRemainder() {
 	if n > 0 {
 		s.remainderTakenAt = time.Now()
 	}
-	c.flushOutbox()
 	if s.remainder = s.remainder[n:]; len(s.remainder) == 0 {
 		s.remainder = nil
 		c.remainders.remove(s)
 		s.finish()
 		return
 	}
-	s.requestRoom(s.window > 0)
-}
-
-// endHandler follows the end of a request's handler, which had its head.
-func (s *Stream) endHandler(kept bool) {
-	if s.remainder == nil {
-		s.conn.ledger.free(&s.claim)
-	}
-	s.handlerReturned = kept
-	s.releaseExchange()
-}
-
-// releaseExchange releases the exchange of a kept stream, once its handler has returned and its
-// request is whole: a trailer may have come since.
-func (s *Stream) releaseExchange() {
-	if s.handlerReturned && s.requestEnded {
-		s.conn.ledger.free(&s.claim)
-		s.cancel(errDone)
-		s.exchange = nil
-	}
+	s.requestRoom()
 }
 
 func (r *remainders) add(c *Conn, s *Stream) {
@@ -111,7 +90,7 @@ func (r *remainders) add(c *Conn, s *Stream) {
 	}
 	r.streams[s] = struct{}{}
 	if r.clock == nil && c.opts.Stall != nil && c.err == nil {
-		r.clock = time.AfterFunc(remainderInterval, func() { c.checkRemainders() })
+		r.clock = time.AfterFunc(remainderInterval, c.checkRemainders)
 	}
 }
 

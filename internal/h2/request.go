@@ -28,38 +28,47 @@ func (c *Conn) receiveRequest(b *block) error {
 		return nil
 	}
 	id := f.StreamID
-	if id%2 == 0 {
-		return http2.ConnectionError(http2.ErrCodeProtocol)
-	}
 	if s := c.streams[id]; s != nil {
 		b.served = true
 		return s.receiveTrailer(b, f)
 	}
-	if id <= c.lastStreamID {
+	if id%2 == 0 || id <= c.lastStreamID {
 		return http2.ConnectionError(http2.ErrCodeProtocol)
 	}
 	c.lastStreamID = id
-	if uint32(len(c.streams)) >= c.opts.MaxStreams { // #nosec G115 -- bounded by the options
-		code := http2.ErrCodeRefusedStream
-		if c.unacked == 0 {
-			code = http2.ErrCodeProtocol // it knows better
-		}
+	if code := c.refusalCode(b, f); code != http2.ErrCodeNo {
 		return http2.StreamError{StreamID: id, Code: code}
 	}
-	if f.HasPriority() && f.Priority.StreamDep == id {
-		return http2.StreamError{StreamID: id, Code: http2.ErrCodeProtocol}
+	return c.openStream(b, f)
+}
+
+// refusalCode is why a request gets no stream; ErrCodeNo: it gets one. Called with mu held, as
+// openStream.
+func (c *Conn) refusalCode(b *block, f *http2.MetaHeadersFrame) http2.ErrCode {
+	isFull := uint32(len(c.streams)) >= c.opts.MaxStreams // #nosec G115 -- bounded by the options
+	switch {
+	case isFull && c.unacked == 0:
+		return http2.ErrCodeProtocol // the client has acknowledged the limit
+	case isFull:
+		return http2.ErrCodeRefusedStream
+	case f.HasPriority() && f.Priority.StreamDep == f.StreamID:
+		return http2.ErrCodeProtocol
+	case b.refused && b.isSmall(c.ledger.bounds):
+		return http2.ErrCodeRefusedStream
 	}
-	if b.refused && b.isSmall(c.ledger.bounds) {
-		return http2.StreamError{StreamID: id, Code: http2.ErrCodeRefusedStream}
-	}
-	s := &Stream{conn: c, id: id, window: int64(c.initialWindow), inflow: inflow{left: int32(c.opts.Window)},
+	return http2.ErrCodeNo
+}
+
+// openStream makes the stream of a request, and has its handler run.
+func (c *Conn) openStream(b *block, f *http2.MetaHeadersFrame) error {
+	s := &Stream{conn: c, id: f.StreamID, window: int64(c.initialWindow), inflow: inflow{left: int32(c.opts.Window)},
 		requestEnded: f.StreamEnded(), exchange: &exchange{}} // #nosec G115 -- bounded by the options
 	r, handler, err := c.acceptRequest(s, b, f)
 	if err != nil {
-		return http2.StreamError{StreamID: id, Code: http2.ErrCodeProtocol, Cause: err}
+		return http2.StreamError{StreamID: s.id, Code: http2.ErrCodeProtocol, Cause: err}
 	}
 	s.claim, b.claim = b.claim, claim{}
-	c.streams[id] = s
+	c.streams[s.id] = s
 	if b.served = !b.refused; b.refused && c.isUnproven() {
 		c.goAwayLocked(http2.ErrCodeNo) // the next one would be decoded and refused, too
 	}
@@ -67,16 +76,21 @@ func (c *Conn) receiveRequest(b *block) error {
 	return c.scheduleCall(&call{stream: s, request: r, handler: handler})
 }
 
-// acceptRequest makes the request of a head, and finds its handler.
+// acceptRequest makes the request of a head, and finds its handler, which may be one that refuses
+// it.
 func (c *Conn) acceptRequest(s *Stream, b *block, f *http2.MetaHeadersFrame) (*http.Request, http.Handler, error) {
-	if b.oversized || b.refused {
-		return c.requestWithoutHead(s, b), c.refusalHandler(b), nil
+	bounds := c.ledger.bounds
+	switch {
+	case b.oversized, b.refused && bounds.Refuse == nil:
+		return c.requestWithoutHead(s, b), http.HandlerFunc(sendTooLarge), nil
+	case b.refused:
+		return c.requestWithoutHead(s, b), bounds.Refuse, nil
 	}
 	r, err := c.newRequest(s, f)
 	if err != nil {
 		return nil, nil, err
 	}
-	if bounds := c.ledger.bounds; bounds != nil && b.claim.large && !c.ledger.proven && !bounds.Credentials(r) {
+	if bounds != nil && b.claim.large && !c.ledger.proven && !bounds.Credentials(r) {
 		s.cancel(errDone)
 		c.ledger.free(&b.claim)
 		b.refused = true
@@ -84,7 +98,7 @@ func (c *Conn) acceptRequest(s *Stream, b *block, f *http2.MetaHeadersFrame) (*h
 	}
 	joinCookies(r)
 	if err := forbiddenHeader(r.Header); err != nil {
-		return r, badRequest(err), nil
+		return r, sendBadRequest(err), nil
 	}
 	return r, c.opts.Handler, nil
 }
@@ -93,7 +107,7 @@ func (c *Conn) acceptRequest(s *Stream, b *block, f *http2.MetaHeadersFrame) (*h
 func (c *Conn) requestWithoutHead(s *Stream, b *block) *http.Request {
 	r := &http.Request{
 		Method: http.MethodGet, URL: &url.URL{Path: "/"}, RequestURI: "/", Host: "localhost",
-		Proto: "HTTP/2.0", ProtoMajor: 2, Header: http.Header{}, RemoteAddr: c.remote, TLS: c.state(), Body: http.NoBody,
+		Proto: "HTTP/2.0", ProtoMajor: 2, Header: http.Header{}, RemoteAddr: c.remote, TLS: c.tlsState(), Body: http.NoBody,
 	}
 	if len(b.fields) > 0 && b.fields[0].Name == ":method" && b.fields[0].Value == http.MethodHead {
 		r.Method = http.MethodHead
@@ -114,12 +128,12 @@ func joinCookies(r *http.Request) {
 	}
 }
 
-func tooLarge(w http.ResponseWriter, _ *http.Request) {
+func sendTooLarge(w http.ResponseWriter, _ *http.Request) {
 	w.WriteHeader(http.StatusRequestHeaderFieldsTooLarge)
 	_, _ = w.Write([]byte("<h1>HTTP Error 431</h1><p>Request Header Field(s) Too Large</p>"))
 }
 
-func badRequest(err error) http.Handler {
+func sendBadRequest(err error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 	})
@@ -138,7 +152,7 @@ func forbiddenHeader(h http.Header) error {
 	return nil
 }
 
-// newRequest makes the request that a head is. The framer has refused what is malformed in itself.
+// newRequest makes the request that a head is, whose fields are valid each by itself.
 func (c *Conn) newRequest(s *Stream, f *http2.MetaHeadersFrame) (*http.Request, error) {
 	r := &http.Request{
 		Method: f.PseudoValue("method"), Host: f.PseudoValue("authority"), RequestURI: f.PseudoValue("path"),
@@ -152,17 +166,17 @@ func (c *Conn) newRequest(s *Stream, f *http2.MetaHeadersFrame) (*http.Request, 
 		return nil, err
 	}
 	if scheme == "https" {
-		r.TLS = c.state()
+		r.TLS = c.tlsState()
 	}
 	announceTrailers(r)
-	proceed := httpguts.HeaderValuesContainsToken(r.Header["Expect"], "100-continue")
-	if proceed {
+	expectsContinue := httpguts.HeaderValuesContainsToken(r.Header["Expect"], "100-continue")
+	if expectsContinue {
 		r.Header.Del("Expect")
 	}
 	r.Body = http.NoBody
 	if !s.requestEnded {
 		r.ContentLength = contentLength(r.Header)
-		s.body = newBody(s, r.ContentLength, proceed)
+		s.body = newBody(s, r.ContentLength, expectsContinue)
 		s.body.trailer = r.Trailer
 		r.Body = s.body
 	}
@@ -207,7 +221,7 @@ func setTarget(r *http.Request, scheme, protocol string) error {
 	return err
 }
 
-// announceTrailers makes room for the trailer that is announceTrailers.
+// announceTrailers gives a request's trailer the keys that its head announces.
 func announceTrailers(r *http.Request) {
 	for _, line := range r.Header["Trailer"] {
 		for key := range strings.SplitSeq(line, ",") {
@@ -224,6 +238,7 @@ func announceTrailers(r *http.Request) {
 	r.Header.Del("Trailer")
 }
 
+// contentLength is the length that a head announces; -1: it announces none.
 func contentLength(h http.Header) int64 {
 	values, found := h["Content-Length"]
 	if !found {
@@ -278,41 +293,32 @@ func (c *Conn) receiveData(f *http2.DataFrame) error {
 	if c.isIdleStream(f.StreamID) {
 		return http2.ConnectionError(http2.ErrCodeProtocol)
 	}
-	s, data := c.streams[f.StreamID], f.Data()
-	if s == nil || s.requestEnded || s.trailing {
-		if err := c.discardData(f); err != nil {
-			return err
-		}
-		return http2.StreamError{StreamID: f.StreamID, Code: http2.ErrCodeStreamClosed}
-	}
-	if s.body.isOverLength(len(data)) {
-		if err := c.discardData(f); err != nil {
-			return err
-		}
-		s.body.fail(errors.New("the request body is longer than announced"))
-		return http2.StreamError{StreamID: f.StreamID, Code: http2.ErrCodeProtocol}
-	}
-	if c.isBodyOverLimit(s, f.Length) {
-		if err := c.discardData(f); err != nil {
-			return err
-		}
-		return http2.StreamError{StreamID: f.StreamID, Code: http2.ErrCodeRefusedStream}
-	}
-	if !s.inflow.takeWindow(f.Length) {
-		if err := c.discardData(f); err != nil {
-			return err
-		}
-		return http2.StreamError{StreamID: f.StreamID, Code: http2.ErrCodeFlowControl}
-	}
 	if !c.inflow.takeWindow(f.Length) {
 		return http2.ConnectionError(http2.ErrCodeFlowControl)
 	}
-	if s.body.putData(data) {
+	s, data := c.streams[f.StreamID], f.Data()
+	refusal := http2.ErrCodeNo
+	switch {
+	case s == nil || s.requestEnded || s.trailing:
+		refusal = http2.ErrCodeStreamClosed
+	case s.body.isOverLength(len(data)):
+		s.body.fail(errors.New("the request body is longer than announced"))
+		refusal = http2.ErrCodeProtocol
+	case c.isBodyOverLimit(s):
+		refusal = http2.ErrCodeRefusedStream
+	case !s.inflow.takeWindow(f.Length):
+		refusal = http2.ErrCodeFlowControl
+	}
+	if refusal != http2.ErrCodeNo {
+		c.creditConn(int(f.Length))
+		return http2.StreamError{StreamID: f.StreamID, Code: refusal}
+	}
+	if s.body.receive(data) {
 		padding := int(f.Length) - len(data)
-		c.creditFlow(nil, padding)
-		c.creditFlow(s, padding)
+		c.creditConn(padding)
+		c.creditStream(s, padding)
 	} else {
-		c.creditFlow(nil, int(f.Length))
+		c.creditConn(int(f.Length))
 	}
 	if f.StreamEnded() {
 		s.completeRequest(nil)

@@ -22,11 +22,11 @@ type Response struct {
 	header   http.Header // the handler's
 	sent     http.Header // as it was when the status was set
 	status   int         // 0: not yet
-	headSent bool        // the head has gone
-	kept     bool
+	headSent bool
+	kept     bool     // the stream has a Keeper
 	written  int64    // bytes of the body
-	held     []byte   // of them, not sent
-	trailers []string // announced
+	held     []byte   // the last of them, which are not sent yet
+	trailers []string // keys that are announced
 
 	mu       sync.Mutex
 	deadline *time.Timer
@@ -121,7 +121,8 @@ func (w *Response) FlushError() error {
 // Flush implements http.Flusher.
 func (w *Response) Flush() { _ = w.FlushError() }
 
-// send sends a piece of the body, and the head before the first, if it has not gone.
+// send sends a piece of the body, and the head in front of the first. last ends the answer, with
+// its trailer.
 func (w *Response) send(b []byte, last bool) error {
 	silent := w.request.Method == http.MethodHead
 	if !w.headSent {
@@ -148,7 +149,8 @@ func (w *Response) send(b []byte, last bool) error {
 	return w.sendTrailer()
 }
 
-// completeHead adds to the head what the handler has left to the server.
+// completeHead adds to the head what the handler has left to the server. b is the body, or its
+// first piece. With "Connection: close" it sends GOAWAY.
 func (w *Response) completeHead(b []byte, last bool) http.Header {
 	h := w.sent
 	if _, err := strconv.ParseUint(h.Get("Content-Length"), 10, 63); err != nil {
@@ -214,7 +216,8 @@ func (w *Response) stopDeadline() {
 type endFunc struct{ call func(error) }
 
 // OnEnd has f called with the reason when the stream ends, on a goroutine of its own, unless stop
-// is called before. The handler may call both; one that has kept the stream has a Keeper.
+// is called first. The handler may call both. Once it has kept the stream, it has a Keeper for
+// that.
 func (w *Response) OnEnd(f func(error)) (stop func()) {
 	s, e := w.stream, &endFunc{f}
 	s.conn.mu.Lock()
@@ -259,7 +262,7 @@ func (w *Response) Keep(k Keeper) (*Stream, error) {
 // EnableFullDuplex implements what http.ResponseController asks for: it always is.
 func (w *Response) EnableFullDuplex() error { return nil }
 
-// SetReadDeadline lets reading the request's body fail at a time.
+// SetReadDeadline makes reads of the request's body fail from that time on.
 func (w *Response) SetReadDeadline(at time.Time) error {
 	if w.stream.body != nil {
 		w.stream.body.setDeadline(at)

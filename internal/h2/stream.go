@@ -73,34 +73,34 @@ func (s *Stream) write(b []byte, end bool) error {
 			return s.err
 		}
 		n := c.putData(s, b, end, c.outboxLimit())
-		c.flushOutbox()
 		if b = b[n:]; len(b) == 0 {
 			if end {
 				s.finish()
 			}
 			return nil
 		}
-		s.waitForRoom(s.window > 0)
+		s.requestRoom()
+		s.sleep()
 	}
 }
 
-// admit waits until a head may be put into the outbox, or the stream ends. Heads have no window:
-// without waiting, a client that asks and never reads would pile them up. Called with mu held.
-func (s *Stream) admit() error {
+// awaitOutbox waits until a head may be put into the outbox, or the stream ends. Heads have no
+// window: without waiting, a client that asks and never reads would pile them up. Called with mu
+// held.
+func (s *Stream) awaitOutbox() error {
 	for s.err == nil && s.conn.outbox.len() >= s.conn.outboxLimit() {
-		s.waitForRoom(true)
+		s.joinWaiting()
+		s.sleep()
 	}
 	return s.err
 }
 
-// waitForRoom waits for room, or only for a window of the stream's own. Called with mu held, which
-// is released meanwhile.
-func (s *Stream) waitForRoom(room bool) {
+// sleep waits for notify. Called with mu held, which is released meanwhile.
+func (s *Stream) sleep() {
 	c := s.conn
 	if s.wake == nil {
 		s.wake = make(chan struct{}, 1)
 	}
-	s.requestRoom(room)
 	c.unlockAndFlush()
 	<-s.wake
 	c.mu.Lock()
@@ -119,9 +119,7 @@ func (s *Stream) Offer(b []byte) (int, error) {
 	if s.err != nil {
 		return 0, s.err
 	}
-	n := c.putData(s, b, false, 2*c.outboxLimit())
-	c.flushOutbox()
-	return n, nil
+	return c.putData(s, b, false, 2*c.outboxLimit()), nil
 }
 
 // Park lets room be called once, as soon as there is some. room must not block, and not call back.
@@ -134,7 +132,7 @@ func (s *Stream) Park(room func()) {
 		return
 	}
 	s.onRoom = room
-	s.requestRoom(s.window > 0)
+	s.requestRoom()
 }
 
 // End ends the answer as it should.
@@ -145,7 +143,6 @@ func (s *Stream) End() {
 	if s.err == nil {
 		c.putData(s, nil, true, 0)
 		s.finish()
-		c.flushOutbox()
 	}
 }
 
@@ -163,9 +160,9 @@ func (s *Stream) reset(code http2.ErrCode, err error) {
 		return
 	}
 	c := s.conn
-	c.sendControl()
+	c.checkFlood()
 	_ = c.framer.WriteRSTStream(s.id, code)
-	c.flushOutbox()
+	c.notifySender()
 	s.close(err)
 }
 
@@ -225,10 +222,37 @@ func (s *Stream) endExchange(err error) {
 	}
 }
 
-// requestRoom has the stream's owner notified of room. A stream without a window of its own needs
-// none, and its owner is notified when the window grows.
-func (s *Stream) requestRoom(room bool) {
-	if !s.waiting && room {
+// endHandler follows the end of a request's handler, which had its head.
+func (s *Stream) endHandler(kept bool) {
+	if s.remainder == nil {
+		s.conn.ledger.free(&s.claim)
+	}
+	s.handlerReturned = kept
+	s.releaseExchange()
+}
+
+// releaseExchange releases the exchange of a kept stream, once its handler has returned and its
+// request is whole: a trailer may have come since.
+func (s *Stream) releaseExchange() {
+	if s.handlerReturned && s.requestEnded {
+		s.conn.ledger.free(&s.claim)
+		s.cancel(errDone)
+		s.exchange = nil
+	}
+}
+
+// requestRoom has notify called once there may be room for data. A stream whose own window is shut
+// needs none: notify is called when that opens.
+func (s *Stream) requestRoom() {
+	if s.window > 0 {
+		s.joinWaiting()
+	}
+}
+
+// joinWaiting has notify called once there may be room in the outbox, or in the connection's
+// window.
+func (s *Stream) joinWaiting() {
+	if !s.waiting {
 		s.waiting = true
 		s.conn.outbox.waiting = append(s.conn.outbox.waiting, s)
 	}
@@ -262,14 +286,14 @@ func (c *Conn) wakeWaiting() {
 	}
 }
 
-// putData puts as much of b as the windows and the outbox allow, and reports how much that is. end
-// ends the stream with the last byte. Called with mu held.
-func (c *Conn) putData(s *Stream, b []byte, end bool, full int) int {
+// putData puts as much of b as the windows allow, and as a limit of bytes in the outbox allows. It
+// returns how much that is. end ends the stream with the last byte. Called with mu held.
+func (c *Conn) putData(s *Stream, b []byte, end bool, outboxLimit int) int {
 	taken := 0
 	for {
 		n := min(len(b)-taken, c.maxFrame)
 		if n > 0 {
-			n = int(min(int64(n), s.window, c.window, int64(full-c.outbox.len())))
+			n = int(min(int64(n), s.window, c.window, int64(outboxLimit-c.outbox.len())))
 			if n <= 0 {
 				break
 			}
@@ -285,5 +309,6 @@ func (c *Conn) putData(s *Stream, b []byte, end bool, full int) int {
 			break
 		}
 	}
+	c.notifySender()
 	return taken
 }

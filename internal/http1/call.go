@@ -3,7 +3,6 @@ package http1
 import (
 	"bytes"
 	"crypto/x509"
-	"net"
 	"net/http"
 	"net/netip"
 	"net/textproto"
@@ -19,7 +18,6 @@ import (
 	"spillway/internal/flowcontrol"
 	"spillway/internal/passthrough"
 	"spillway/internal/plan"
-	"spillway/internal/watch"
 )
 
 // Call is an HTTP/1.1 request.
@@ -40,26 +38,8 @@ func (s *ListenerServer) Handler() fasthttp.RequestHandler {
 		defer c.setStrictTransport()
 		defer c.dropBodyRest()
 		defer c.recoverPanic()
-		if h := headConnOf(ctx.Conn()); h != nil {
-			h.beginRequest(ctx)
-		}
-		if p := clientconn.PacedConnOf(ctx.Conn()); p != nil {
-			p.ClearPace()
-			p.SetState(clientconn.StateActive)
-			if p.IsOverLimit() {
-				c.HangUp()
-				apistatus.TooManyRequests(apistatus.RetryAfter()).Write(c)
-				return
-			}
-		}
-		// fasthttp lets it pass, upstream does not
-		if host := string(ctx.Request.Header.Host()); !httpguts.ValidHostHeader(host) || strings.Contains(host, "@") {
-			apistatus.Malformed("malformed Host header").Write(c)
-			return
-		}
-		if c.expectsMore() {
-			c.HangUp()
-			ctx.SetStatusCode(fasthttp.StatusExpectationFailed)
+		c.begin()
+		if c.rejectOverLimit() || c.rejectMalformed() {
 			return
 		}
 		if _, ok := c.handshake(); ok {
@@ -69,14 +49,51 @@ func (s *ListenerServer) Handler() fasthttp.RequestHandler {
 	}
 }
 
-// expectsMore reports that the client waits for something that net/http's server, and so upstream,
-// does not know, and answers 417.
+// begin notes on the connection that a request has arrived.
+func (c Call) begin() {
+	if h := headConnOf(c.ctx.Conn()); h != nil {
+		h.beginRequest(c.ctx)
+	}
+	if p := clientconn.PacedConnOf(c.ctx.Conn()); p != nil {
+		p.ClearPace()
+		p.SetState(clientconn.StateActive)
+	}
+}
+
+// rejectOverLimit answers a request on a connection beyond the limit, and reports that it was one.
+func (c Call) rejectOverLimit() bool {
+	if !clientconn.PacedConnOf(c.ctx.Conn()).IsOverLimit() {
+		return false
+	}
+	c.HangUp()
+	apistatus.TooManyRequests(apistatus.RetryAfter()).Write(c)
+	return true
+}
+
+// rejectMalformed answers a request that fasthttp lets pass and upstream does not, and reports that
+// it was one.
+func (c Call) rejectMalformed() bool {
+	host := string(c.ctx.Request.Header.Host())
+	switch {
+	case !httpguts.ValidHostHeader(host) || strings.Contains(host, "@"):
+		apistatus.Malformed("malformed Host header").Write(c)
+	case c.expectsMore():
+		c.HangUp()
+		c.ctx.SetStatusCode(fasthttp.StatusExpectationFailed)
+	default:
+		return false
+	}
+	return true
+}
+
+// expectsMore reports that the client waits for something other than 100 Continue. To that
+// net/http's server, and so upstream, answers 417.
 func (c Call) expectsMore() bool {
 	expect := string(c.ctx.Request.Header.Peek("Expect"))
 	return expect != "" && !httpguts.HeaderValuesContainsToken([]string{expect}, "100-continue")
 }
 
-// dropBodyRest bounds the time that is spent on the rest of a body that nothing reads. The server
+// dropBodyRest bounds the time that is spent on the rest of a body that nothing reads. fasthttp
 // drops what comes of it within that time, and closes the connection if that is not all.
 func (c Call) dropBodyRest() {
 	h := headConnOf(c.ctx.Conn())
@@ -112,7 +129,7 @@ func (c Call) MarkProven() { clientconn.PacedConnOf(c.ctx.Conn()).MarkProven() }
 // Address is the client's IP address; none for a unix socket.
 func (c Call) Address() netip.Addr { return clientconn.AddressOf(c.ctx.RemoteAddr()) }
 
-// OnDisconnect has gone called if the client departs before stop is called.
+// OnDisconnect has gone called if the client leaves, until stop is called.
 func (c Call) OnDisconnect(gone func()) (stop func()) {
 	return c.server.opts.Poller.Watch(c.ctx.Conn(), gone).Stop
 }
@@ -130,7 +147,7 @@ func (c Call) PlanRequest() plan.Request {
 	_, webSocket := c.handshake()
 	plain := bytes.Equal(h.Protocol(), []byte("HTTP/1.1")) && h.ContentLength() <= 0 &&
 		len(h.Peek("Transfer-Encoding")) == 0 &&
-		(webSocket || len(h.Peek("Upgrade")) == 0 && isOrdinary(h.PeekAll("Connection")))
+		(webSocket || len(h.Peek("Upgrade")) == 0 && onlySetDuration(h.PeekAll("Connection")))
 	return plan.Request{
 		Method:         string(h.Method()),
 		Path:           string(path),
@@ -144,9 +161,9 @@ func (c Call) PlanRequest() plan.Request {
 	}
 }
 
-// isOrdinary reports that Connection headers say nothing but how long the connection lasts. Others
-// name headers, which may identify the sender.
-func isOrdinary(connection [][]byte) bool {
+// onlySetDuration reports that Connection headers say nothing but how long the connection lasts.
+// Others name headers, which may identify the sender.
+func onlySetDuration(connection [][]byte) bool {
 	for _, value := range connection {
 		if !bytes.EqualFold(value, []byte("keep-alive")) && !bytes.EqualFold(value, []byte("close")) {
 			return false
@@ -155,7 +172,7 @@ func isOrdinary(connection [][]byte) bool {
 	return true
 }
 
-// Headers implements call.
+// Headers are those of the request that are wanted, by their canonical keys.
 func (c Call) Headers(wanted func(string) bool) http.Header {
 	all := http.Header{}
 	for key, value := range c.ctx.Request.Header.All() {
@@ -166,7 +183,7 @@ func (c Call) Headers(wanted func(string) bool) http.Header {
 	return all
 }
 
-// Certificates implements call.
+// Certificates are those that the client sent, its own first; they are not verified.
 func (c Call) Certificates() []*x509.Certificate {
 	if state := c.ctx.TLSConnectionState(); state != nil {
 		return state.PeerCertificates
@@ -189,54 +206,4 @@ func (c Call) GuardedRequest() passthrough.PlainRequest {
 		r.Origins = append(r.Origins, string(o))
 	}
 	return r
-}
-
-// Watch takes the connection away from fasthttp and makes it a stream: no handler, no buffers and
-// no request context stay.
-func (c Call) Watch(st *watch.Stream, headers watch.HeadersFunc) {
-	if h, ok := c.handshake(); ok {
-		c.watchWebSocket(st, h)
-		return
-	}
-	s := c.server
-	out := &watch.ConnSink{StallTimeout: s.opts.StallTimeout, Closing: c.ctx.Request.Header.ConnectionClose(),
-		Head: watch.Head(st, headers, clientconn.StrictTransportSecurity(c.ctx.Conn()))}
-	out.Ended = func(reason watch.EndReason, draining bool) { s.watchEnded(out, reason, draining) }
-	st.Serve(out, func(take, lost func()) {
-		hijack(c.ctx, func(conn net.Conn) {
-			out.Closing = out.Closing || isPipelined(conn)
-			out.Conn = unwrapHijacked(conn) // the wrapper holds a read buffer
-			out.PollHandle = s.opts.Poller.Watch(out.Conn, func() { st.Stop(watch.EndClientClosed) })
-			go take()
-		}, func() {
-			out.Conn = c.ctx.Conn()
-			lost()
-		})
-	})
-}
-
-// watchEnded lets a connection serve its next request after the clean end of a watch (W-2), if
-// there may be one.
-func (s *ListenerServer) watchEnded(out *watch.ConnSink, reason watch.EndReason, draining bool) {
-	out.PollHandle.Stop()
-	switch {
-	case !reason.Clean():
-		clientconn.ResetConn(out.Conn)
-	case out.Closing || draining:
-		go out.Conn.Close() //nolint:errcheck // the client has left
-	default:
-		go s.serveNext(out.Conn)
-	}
-}
-
-// isPipelined reports that a connection that was taken from fasthttp has more than the request that
-// was read of it. The reader that has the beginning of that is dropped, so it cannot be answered
-// any more, and what is left of it must not be read as a request.
-func isPipelined(taken net.Conn) bool {
-	past := time.Unix(1, 0)
-	if err := taken.SetReadDeadline(past); err != nil {
-		return true
-	}
-	n, _ := taken.Read(make([]byte, 1)) // what is here already: with that deadline nothing is read of the socket
-	return taken.SetReadDeadline(time.Time{}) != nil || n > 0
 }

@@ -8,12 +8,11 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/valyala/fasthttp"
+
 	"spillway/internal/apistatus"
-	"spillway/internal/clientconn"
 	"spillway/internal/flowcontrol"
 	"spillway/internal/passthrough"
-
-	"github.com/valyala/fasthttp"
 )
 
 // RequestOf is a request that fasthttp read, for the Forwarder.
@@ -100,38 +99,9 @@ func (r fastRequest) Hijack(take func(c net.Conn, in io.Reader), lost func()) {
 	hijack(r.ctx, func(c net.Conn) { take(unwrapHijacked(c), c) }, lost)
 }
 
-// hijackedConn is how fasthttp hands a connection over.
-type hijackedConn interface{ UnsafeConn() net.Conn }
-
-// unwrapHijacked is a hijacked connection without what its server reads it by. Nothing of it may be
-// left to be read there.
-func unwrapHijacked(hijacked net.Conn) net.Conn {
-	if h, ok := hijacked.(hijackedConn); ok {
-		hijacked = h.UnsafeConn()
-	}
-	return unwrapHeadConn(hijacked)
-}
-
 func (r fastRequest) ShareHead() *flowcontrol.LargeHead {
 	if h := headConnOf(r.ctx.Conn()); h != nil {
 		return h.large.Share()
 	}
 	return nil
-}
-
-// hijack takes the connection of ctx away from fasthttp, which answers nothing then. Exactly one of
-// the functions is called: take, by a goroutine of its own, or lost, if the connection is closed
-// before; fasthttp says nothing of that.
-func hijack(ctx *fasthttp.RequestCtx, take func(net.Conn), lost func()) {
-	below := clientconn.PacedConnOf(ctx.Conn())
-	if below != nil {
-		below.OnLost(lost)
-	}
-	ctx.HijackSetNoResponse(true)
-	ctx.Hijack(func(c net.Conn) {
-		if below != nil && !below.TakeOver() {
-			return
-		}
-		take(c)
-	})
 }

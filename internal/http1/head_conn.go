@@ -8,33 +8,32 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/valyala/fasthttp"
+
 	"spillway/internal/clientconn"
 	"spillway/internal/flowcontrol"
 	"spillway/internal/tlsconn"
-
-	"github.com/valyala/fasthttp"
 )
 
-// headConn is what fasthttp reads an HTTP/1.1 connection through. It remembers what it has read of
-// a request's head, since fasthttp gives up a head that does not fit into its buffer, and with it
-// those bytes. The connection then goes on elsewhere (serveLarge), and this one is closed without
-// it.
+// headConn is what fasthttp reads an HTTP/1.1 connection through. It records what it has read of a
+// request's head, since fasthttp gives up a head that does not fit into its buffer, and with it
+// those bytes. serveLarge then serves the connection, and this wrapper is closed without it.
 //
-// What is remembered is right only if fasthttp's buffer was empty when the head began; otherwise it
-// is shorter than that buffer when that is full, so that whole tells the one from the other.
+// What is recorded is the head's beginning only if fasthttp's buffer was empty when the head began.
+// Otherwise it is shorter than that buffer when that is full, which fullBuffer checks.
 type headConn struct {
 	net.Conn
-	prefix    []byte                 // read before, to be read first
+	prefix    []byte                 // what Read returns first: it was read of the connection earlier
 	large     *flowcontrol.LargeHead // nil: the head is an ordinary one
-	headBytes *[]byte                // of the head; nil: nothing yet, or nothing is remembered
+	headBytes *[]byte                // recorded; nil: nothing is
 	recording bool                   // a head is on its way
 	detached  bool                   // the connection has another owner
 
-	answeredCtx   *fasthttp.RequestCtx // nil: none is
+	answeredCtx   *fasthttp.RequestCtx // the request that is being answered; nil: none is
 	lingerOnClose atomic.Bool          // the client may still be sending when it is closed
 }
 
-// tlsHeadConn is a headConn over TLS, which fasthttp asks for it.
+// tlsHeadConn is a headConn over TLS, with the methods by which fasthttp finds TLS.
 type tlsHeadConn struct {
 	*headConn
 	secure *tlsconn.SecureConn
@@ -43,10 +42,10 @@ type tlsHeadConn struct {
 func (c tlsHeadConn) Handshake() error                     { return c.secure.Handshake() }
 func (c tlsHeadConn) ConnectionState() tls.ConnectionState { return c.secure.ConnectionState() }
 
-// headBuffers are what heads were remembered in.
+// headBuffers are those in which heads were recorded.
 var headBuffers = sync.Pool{New: func() any { b := make([]byte, 0, 2048); return &b }}
 
-// newHeadConn wraps a connection. prefix is what was read of it before.
+// newHeadConn wraps a connection. prefix is what was read of it already.
 func newHeadConn(c net.Conn, prefix []byte, large *flowcontrol.LargeHead) net.Conn {
 	h := &headConn{Conn: c, prefix: prefix, large: large, recording: large == nil}
 	if secure, ok := c.(*tlsconn.SecureConn); ok {
@@ -101,7 +100,7 @@ func (c *headConn) recordHead(b []byte) {
 	*c.headBytes = append(*c.headBytes, b[:min(len(b), OrdinaryHeadBytes+1-len(*c.headBytes))]...)
 }
 
-// setRecording remembers what comes from now on, or forgets it.
+// setRecording forgets what was recorded, and records what comes from now on if on says so.
 func (c *headConn) setRecording(on bool) {
 	c.recording = on && c.large == nil
 	if c.headBytes != nil {
@@ -113,8 +112,8 @@ func (c *headConn) setRecording(on bool) {
 	}
 }
 
-// Of a head, fasthttp keeps what it was read into for the next one of its connection: some 70 bytes
-// for a field, and several times the bytes of its request line. More than these are not kept.
+// fasthttp keeps what a head was read into for the next head of the connection: some 70 bytes for a
+// field, and several times the bytes of the request line. A head beyond these limits is not kept.
 const (
 	keptHeadBytes  = 2 << 10
 	keptHeadFields = 64
@@ -151,7 +150,8 @@ func (c *headConn) fullBuffer() []byte {
 	return *c.headBytes
 }
 
-// detach leaves the connection to others: what is done to this one from now on does nothing.
+// detach leaves the connection to another owner: writes, deadlines and Close do nothing from now
+// on.
 func (c *headConn) detach() { c.detached = true }
 
 // Write implements net.Conn.
@@ -174,28 +174,28 @@ func (c *headConn) Close() error {
 	return c.Conn.Close()
 }
 
-// SetDeadline implements net.Conn, as the next two.
-func (c *headConn) SetDeadline(t time.Time) error {
-	return c.deadline(func() error { return c.Conn.SetDeadline(t) })
-}
+// SetDeadline implements net.Conn.
+func (c *headConn) SetDeadline(t time.Time) error { return c.setDeadline(c.Conn.SetDeadline, t) }
 
+// SetReadDeadline implements net.Conn.
 func (c *headConn) SetReadDeadline(t time.Time) error {
-	return c.deadline(func() error { return c.Conn.SetReadDeadline(t) })
+	return c.setDeadline(c.Conn.SetReadDeadline, t)
 }
 
+// SetWriteDeadline implements net.Conn.
 func (c *headConn) SetWriteDeadline(t time.Time) error {
-	return c.deadline(func() error { return c.Conn.SetWriteDeadline(t) })
+	return c.setDeadline(c.Conn.SetWriteDeadline, t)
 }
 
-func (c *headConn) deadline(set func() error) error {
+func (c *headConn) setDeadline(set func(time.Time) error, t time.Time) error {
 	if c.detached {
 		return net.ErrClosed
 	}
-	return set()
+	return set(t)
 }
 
-// headEnd is where the head that b begins with may end: not behind where fasthttp sees its end. -1:
-// it is not there.
+// headEnd is where the head that b begins with may end: not behind where fasthttp sees its end. It
+// looks from an index on, also a negative one. -1: the end is not there.
 func headEnd(b []byte, from int) int {
 	for at := max(from, 0); ; {
 		n := bytes.IndexByte(b[at:], '\n')

@@ -6,12 +6,12 @@ import (
 	"net"
 	"time"
 
+	"github.com/valyala/fasthttp"
+	"go.uber.org/zap"
+
 	"spillway/internal/apistatus"
 	"spillway/internal/clientconn"
 	"spillway/internal/flowcontrol"
-
-	"github.com/valyala/fasthttp"
-	"go.uber.org/zap"
 )
 
 const (
@@ -30,8 +30,25 @@ var (
 	errNoHeadRoom   = errors.New("there is no room for a large head")
 )
 
+// serveIfLarge serves a request whose head does not fit into the buffer of the ordinary server,
+// which err says. It reports whether it did.
+func (s *ListenerServer) serveIfLarge(c net.Conn, err error) bool {
+	var tooLarge *fasthttp.ErrSmallBuffer
+	h := headConnOf(c)
+	if h == nil || !errors.As(err, &tooLarge) {
+		return false
+	}
+	headBytes := h.fullBuffer()
+	if headBytes == nil {
+		return false
+	}
+	h.detach()
+	s.serveLarge(h.Conn, headBytes)
+	return true
+}
+
 // serveLarge serves the one request of an HTTP/1.1 connection whose head does not fit into
-// fasthttp's buffer. heard is its beginning. The head is read to its end, and the connection is
+// fasthttp's buffer. headBytes is its beginning. The head is read to its end, and the connection is
 // served by a fasthttp.Server of its own, whose buffer is as large as that head. After the answer
 // the connection returns to the ordinary server, and buffers and server are garbage.
 //
@@ -62,19 +79,22 @@ func (s *ListenerServer) serveLarge(c net.Conn, headBytes []byte) {
 	}
 }
 
+// chunkedLength is what fasthttp reports as the length of a chunked body.
+const chunkedLength = -1
+
 // returnConn has the connection return to its server after the answer, unless it was taken over or
 // has to be closed: where a body was sent, one cannot be certain that all of it is read.
 func (s *ListenerServer) returnConn(ctx *fasthttp.RequestCtx) {
-	switch {
+	h := &ctx.Request.Header
+	switch length := h.ContentLength(); {
 	case ctx.Hijacked():
 		return
-	case ctx.Request.Header.ContentLength() > 0 || ctx.Request.Header.ContentLength() == -1 ||
-		len(ctx.Request.Header.Peek("Transfer-Encoding")) > 0:
+	case length > 0, length == chunkedLength, len(h.Peek("Transfer-Encoding")) > 0:
 		ctx.SetConnectionClose()
 		return
 	}
 	ctx.Hijack(func(c net.Conn) {
-		if isPipelined(c) {
+		if early, err := earlyBytes(c); err != nil || len(early) > 0 {
 			_ = c.Close()
 			return
 		}
@@ -96,24 +116,29 @@ func readLargeHead(c net.Conn, headBytes []byte, head *flowcontrol.LargeHead) ([
 	if err := c.SetReadDeadline(time.Now().Add(HeadArrivalTimeout)); err != nil {
 		return nil, 0, err
 	}
-	size := 2 * OrdinaryHeadBytes
-	if !head.Grow(flowcontrol.HeadCopies * int64(size)) {
-		return nil, 0, errNoHeadRoom
+	all := headBytes
+	grow := func(size int) error {
+		if !head.Grow(flowcontrol.HeadCopies * int64(size)) {
+			return errNoHeadRoom
+		}
+		all = append(make([]byte, 0, size), all...)
+		return nil
 	}
-	all := append(make([]byte, 0, size), headBytes...)
+	if err := grow(2 * OrdinaryHeadBytes); err != nil {
+		return nil, 0, err
+	}
 	for looked := 0; ; {
 		if end := headEnd(all, looked-3); end >= 0 {
 			return all, end, nil
 		}
 		looked = len(all)
-		if len(all) == cap(all) {
-			if size = min(2*size, flowcontrol.LargestHeadBytes); size == cap(all) {
-				return nil, 0, errHeadTooLarge
+		if looked == flowcontrol.LargestHeadBytes {
+			return nil, 0, errHeadTooLarge
+		}
+		if looked == cap(all) {
+			if err := grow(min(2*looked, flowcontrol.LargestHeadBytes)); err != nil {
+				return nil, 0, err
 			}
-			if !head.Grow(flowcontrol.HeadCopies * int64(size)) {
-				return nil, 0, errNoHeadRoom
-			}
-			all = append(make([]byte, 0, size), all...)
 		}
 		n, err := c.Read(all[len(all):cap(all)])
 		all = all[:len(all)+n]

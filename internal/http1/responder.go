@@ -5,11 +5,11 @@ import (
 	"io"
 	"time"
 
+	"github.com/valyala/fasthttp"
+
 	"spillway/internal/apistatus"
 	"spillway/internal/clientconn"
 	"spillway/internal/flowcontrol"
-
-	"github.com/valyala/fasthttp"
 )
 
 // fastResponder answers an HTTP/1.1 request. fasthttp writes the answer when the handler has
@@ -53,9 +53,11 @@ func (r fastResponder) setPace() {
 
 // pacedBody writes a body while its client keeps up.
 type pacedBody struct {
-	body   io.WriterTo
-	conn   *clientconn.PacedConn // nil: no more is demanded than of any answer
-	secure bool                  // it is below TLS
+	body io.WriterTo
+
+	// Of a large body.
+	conn   *clientconn.PacedConn // nil: the body is not large, and its client has no more to keep up with
+	secure bool                  // conn is below TLS
 	stall  time.Duration
 	pinned int64 // bytes that it keeps alive
 }

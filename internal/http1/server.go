@@ -56,7 +56,11 @@ type ListenerServer struct {
 func New(o ServerOptions) *ListenerServer {
 	s := &ListenerServer{opts: o}
 	s.fast = s.newFastServer(OrdinaryHeadBytes)
-	s.fast.ErrorHandler = func(ctx *fasthttp.RequestCtx, err error) { s.rejectUnreadable(ctx, err, true) }
+	s.fast.ErrorHandler = func(ctx *fasthttp.RequestCtx, err error) {
+		if !s.serveIfLarge(ctx.Conn(), err) {
+			rejectUnreadable(ctx, err)
+		}
+	}
 	s.fast.Handler = s.Handler()
 	s.fast.NextProto(http2.NextProtoTLS, func(c net.Conn) error {
 		if h := headConnOf(c); h != nil {
@@ -93,7 +97,7 @@ func (s *ListenerServer) newFastServer(head int) *fasthttp.Server {
 		ReadTimeout:                  s.opts.Arrivals.Head,
 		HeaderReceived:               s.bodyConfig,
 		SecureErrorLogMessage:        true, // else what could not be read is logged with its bytes, credentials and all
-		ErrorHandler:                 func(ctx *fasthttp.RequestCtx, err error) { s.rejectUnreadable(ctx, err, false) },
+		ErrorHandler:                 rejectUnreadable,
 		ConnState:                    followConnState,
 		IdleTimeout:                  s.opts.IdleTimeout,
 		TCPKeepalive:                 true,
@@ -157,19 +161,13 @@ func followConnState(c net.Conn, state fasthttp.ConnState) {
 }
 
 // rejectUnreadable ends a connection on which no request could be read, with the answer that
-// net/http, and so upstream, has for that. A client that took too long, or left, gets none. A head
-// that is too large for the buffer is read elsewhere if the buffer is an ordinary one.
-func (s *ListenerServer) rejectUnreadable(ctx *fasthttp.RequestCtx, err error, ordinary bool) {
+// net/http, and so upstream, has for that. A client that took too long, or left, gets none.
+func rejectUnreadable(ctx *fasthttp.RequestCtx, err error) {
 	c := ctx.Conn()
 	var tooLarge *fasthttp.ErrSmallBuffer
 	var broken net.Error
 	switch {
 	case errors.As(err, &tooLarge):
-		if h := headConnOf(c); h != nil && ordinary && h.fullBuffer() != nil {
-			h.detach()
-			s.serveLarge(h.Conn, h.fullBuffer())
-			return
-		}
 		sendLastText(c, "431 Request Header Fields Too Large")
 	case errors.As(err, &broken), errors.Is(err, io.ErrUnexpectedEOF):
 	default:
@@ -178,12 +176,12 @@ func (s *ListenerServer) rejectUnreadable(ctx *fasthttp.RequestCtx, err error, o
 	_ = c.Close() // fasthttp's own words find it closed
 }
 
-// sendLastText is an answer of net/http's own, after which it closes the connection.
+// sendLastText sends an answer as net/http does of itself, after which it closes the connection.
 func sendLastText(c net.Conn, status string) {
 	sendLastAnswer(c, "HTTP/1.1 "+status+"\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n"+status)
 }
 
-// sendLastStatus is an answer of the proxy's own, after which it closes the connection.
+// sendLastStatus sends a Status that ends the connection.
 func sendLastStatus(c net.Conn, s *metav1.Status) {
 	body := apistatus.Body(s)
 	sendLastAnswer(c, fmt.Sprintf(

@@ -52,8 +52,7 @@ func CheckPlainAddress(address string) error {
 	}
 	if !IsLoopback(split.Host) {
 		return errors.New("plain HTTP is served on loopback only: use 127.0.0.1, [::1], localhost or unix:///path here, " +
-			"and --listen-tls " +
-			"for other machines")
+			"and --listen-tls for other machines")
 	}
 	return nil
 }

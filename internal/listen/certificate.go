@@ -21,8 +21,9 @@ import (
 
 // TLS says how listeners with TLS are served.
 type TLS struct {
-	HTTP2 bool // offer it
-	// Pair is presented instead of the files, such as the certificate of a sidecar; nil: none is.
+	HTTP2 bool // is offered
+	// Pair is presented instead of the files, such as the certificate of a sidecar; nil: the files
+	// are.
 	Pair *tls.Certificate
 	// CertFile and KeyFile are read again when they change. Empty: a self-signed certificate that
 	// exists in memory only.
@@ -30,8 +31,8 @@ type TLS struct {
 	Log               *zap.Logger
 }
 
-// Config makes the configuration, with which any number of listeners may be served. states are
-// those of the files that it follows; nil if it follows none.
+// Config makes the configuration, with which any number of listeners may be served. states reports
+// the files that it follows; nil: it follows none.
 func (t TLS) Config() (config *tls.Config, states func() []rotation.FileState, err error) {
 	// One record size from the first byte on: small first records would split events.
 	config = &tls.Config{
@@ -67,7 +68,7 @@ func RequestCertificates(config *tls.Config, authorities func() *x509.CertPool) 
 		return
 	}
 	config.ClientAuth, config.VerifyConnection = tls.RequestClientCert, tlsconn.CheckCertificates
-	listener := config.Clone() // without this hook, or each connection's would ask for another
+	listener := config.Clone() // without the hook below, which each connection would otherwise call again
 	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		now := listener.Clone()
 		now.ClientCAs = authorities() // as the files are by now
@@ -75,8 +76,8 @@ func RequestCertificates(config *tls.Config, authorities func() *x509.CertPool) 
 	}
 }
 
-// Speaking is config for a listener of these protocols alone, also where a hook gives each
-// connection a configuration of its own: the hook's would offer what the server does not speak.
+// Speaking is config for a listener of these protocols alone. That includes the configurations that
+// a hook makes for each connection: they would offer what the server does not speak.
 func Speaking(config *tls.Config, protocols ...string) *tls.Config {
 	config = config.Clone()
 	config.NextProtos = protocols
@@ -100,7 +101,7 @@ type Certificate struct {
 	files *rotation.Value[*tls.Certificate]
 }
 
-// ReadCertificate reads it for the first time.
+// ReadCertificate makes a Certificate, and reads it for the first time.
 func ReadCertificate(certFile, keyFile string, log *zap.Logger) (*Certificate, error) {
 	files, err := rotation.New(rotation.Options[*tls.Certificate]{
 		Use: "TLS certificate", Read: rotation.Files(certFile, keyFile), Log: log,

@@ -12,9 +12,9 @@ import (
 
 // connLimit bounds the connections of a server. At the limit, a new one takes the place of the one
 // that has been open longest without a complete request: of those that have begun none, or are
-// sending one; or else of those that have been answered and are silent. What has sent a complete
-// request keeps its place, and if all have, the new one is closed. So silent and slow clients keep
-// no others out, as they could by a limit at which accepting stops.
+// sending one; or else of those that have been answered and are silent. A connection that has sent
+// a complete request keeps its place, and if all have, the new one is closed. So silent and slow
+// clients keep no others out, as they could by a limit at which accepting stops.
 type connLimit struct {
 	limit int
 
@@ -23,7 +23,8 @@ type connLimit struct {
 	incomplete, quiet *list.List // of *limitedConn, longest first
 }
 
-// limitedConn is a connection, and where it is; nil: its request is complete.
+// limitedConn is a connection, and the list in which it waits to be closed; nil: its request is
+// complete, and it waits in none.
 type limitedConn struct {
 	conn  net.Conn
 	list  *list.List
@@ -42,7 +43,7 @@ func newConnLimit(limit int) *connLimit {
 
 type requestArrivedKey struct{}
 
-// RequestArrived says that the request of a context has arrived completely.
+// RequestArrived notes that the request of a context has arrived completely.
 func RequestArrived(ctx context.Context) {
 	if do, ok := ctx.Value(requestArrivedKey{}).(func()); ok {
 		do()
@@ -54,7 +55,7 @@ func (c *connLimit) context(ctx context.Context, conn net.Conn) context.Context 
 	return context.WithValue(ctx, requestArrivedKey{}, func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.moveLocked(conn, nil)
+		c.removeLocked(c.all[conn])
 	})
 }
 
@@ -62,36 +63,39 @@ func (c *connLimit) context(ctx context.Context, conn net.Conn) context.Context 
 func (c *connLimit) changed(conn net.Conn, state http.ConnState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	at := c.all[conn]
 	switch state {
 	case http.StateNew:
 		if len(c.all) >= c.limit && !c.displaceLocked() {
 			abort(conn)
 		}
-		c.all[conn] = &limitedConn{conn: conn}
-		c.moveLocked(conn, c.incomplete)
+		at = &limitedConn{conn: conn}
+		c.all[conn] = at
+		c.moveLocked(at, c.incomplete)
 	case http.StateActive:
-		if at := c.all[conn]; at != nil && at.list != c.incomplete { // one that is new has been counted since it came
-			c.moveLocked(conn, c.incomplete)
+		if at != nil && at.list != c.incomplete { // a new one keeps the place that it has had since it came
+			c.moveLocked(at, c.incomplete)
 		}
 	case http.StateIdle:
-		c.moveLocked(conn, c.quiet)
+		c.moveLocked(at, c.quiet)
 	case http.StateClosed, http.StateHijacked:
-		c.moveLocked(conn, nil)
+		c.removeLocked(at)
 		delete(c.all, conn)
 	}
 }
 
-// moveLocked puts a connection at the end of a list, or in none.
-func (c *connLimit) moveLocked(conn net.Conn, to *list.List) {
-	at := c.all[conn]
-	if at == nil {
-		return
+// moveLocked puts a connection at the end of a list; nil is one that was displaced.
+func (c *connLimit) moveLocked(at *limitedConn, to *list.List) {
+	if c.removeLocked(at); at != nil {
+		at.list, at.place = to, to.PushBack(at)
 	}
-	if at.list != nil {
+}
+
+// removeLocked takes a connection out of its list, if it is in one.
+func (c *connLimit) removeLocked(at *limitedConn) {
+	if at != nil && at.list != nil {
 		at.list.Remove(at.place)
-	}
-	if at.list = to; to != nil {
-		at.place = to.PushBack(at)
+		at.list, at.place = nil, nil
 	}
 }
 
@@ -100,7 +104,7 @@ func (c *connLimit) displaceLocked() bool {
 	for _, from := range []*list.List{c.incomplete, c.quiet} {
 		if first := from.Front(); first != nil {
 			at := first.Value.(*limitedConn)
-			c.moveLocked(at.conn, nil)
+			c.removeLocked(at)
 			delete(c.all, at.conn)
 			abort(at.conn)
 			return true
@@ -109,7 +113,8 @@ func (c *connLimit) displaceLocked() bool {
 	return false
 }
 
-// abort closes a connection without a word: tls.Conn waits for its client to take one.
+// abort closes a connection without the last words of TLS: tls.Conn would wait for its client to
+// take them.
 func abort(conn net.Conn) {
 	if over, ok := conn.(tlsconn.LayeredConn); ok {
 		conn = over.NetConn()

@@ -24,69 +24,67 @@ const PrivateMode fs.FileMode = 0o600
 // maxSocketPath is the longest name that a client can connect to, in bytes.
 const maxSocketPath = 107
 
-// ErrOwner and ErrMode say which setting of a socket could not be had.
+// ErrOwner and ErrMode say which setting of a socket could not be made.
 var (
 	ErrOwner = errors.New("owner")
 	ErrMode  = errors.New("mode")
 )
 
-// SocketOwner is a user and a group; -1 leaves what the file has.
+// SocketOwner is a user and a group.
 type SocketOwner struct{ UID, GID int }
 
+// keepID leaves the user or the group that a file has, as for chown(2).
+const keepID = -1
+
 // KeepOwner is the user and group that the proxy runs as.
-var KeepOwner = SocketOwner{-1, -1}
+var KeepOwner = SocketOwner{keepID, keepID}
 
 // ParseOwner reads user, user:group or :group, each a name or a number.
 func ParseOwner(text string) (SocketOwner, error) {
-	owner := KeepOwner
 	if text == "" {
-		return owner, nil
+		return KeepOwner, nil
 	}
-	name, group, grouped := strings.Cut(text, ":")
-	if name == "" && group == "" || grouped && group == "" {
-		return owner, errors.New("must be user, user:group or :group, such as root:docker or 1000:1000")
+	name, group, hasGroup := strings.Cut(text, ":")
+	if name == "" && group == "" || hasGroup && group == "" {
+		return KeepOwner, errors.New("must be user, user:group or :group, such as root:docker or 1000:1000")
 	}
-	if name != "" {
-		uid, err := idOf(name, func() (string, error) {
-			u, err := user.Lookup(name)
-			if err != nil {
-				return "", err
-			}
-			return u.Uid, nil
-		})
+	uid, err := parseID("user", name, func() (string, error) {
+		u, err := user.Lookup(name)
 		if err != nil {
-			return owner, fmt.Errorf("there is no user %q on this machine; name one, or its number", name)
+			return "", err
 		}
-		owner.UID = uid
+		return u.Uid, nil
+	})
+	if err != nil {
+		return KeepOwner, err
 	}
-	if group != "" {
-		gid, err := idOf(group, func() (string, error) {
-			g, err := user.LookupGroup(group)
-			if err != nil {
-				return "", err
-			}
-			return g.Gid, nil
-		})
+	gid, err := parseID("group", group, func() (string, error) {
+		g, err := user.LookupGroup(group)
 		if err != nil {
-			return owner, fmt.Errorf("there is no group %q on this machine; name one, or its number", group)
+			return "", err
 		}
-		owner.GID = gid
-	}
-	return owner, nil
+		return g.Gid, nil
+	})
+	return SocketOwner{uid, gid}, err
 }
 
-// idOf is a number, or the one that a name stands for. A number needs no entry in a database, as in
-// containers.
-func idOf(text string, lookup func() (string, error)) (int, error) {
+// parseID reads a number, or a name that lookup finds the number of; keepID if text is empty. A
+// number needs no entry in a database, as in containers.
+func parseID(kind, text string, lookup func() (string, error)) (int, error) {
+	if text == "" {
+		return keepID, nil
+	}
 	if n, err := strconv.ParseUint(text, 10, 31); err == nil {
 		return int(n), nil
 	}
 	found, err := lookup()
-	if err != nil {
-		return 0, err
+	if err == nil {
+		var n uint64
+		if n, err = strconv.ParseUint(found, 10, 31); err == nil {
+			return int(n), nil
+		}
 	}
-	n, err := strconv.ParseUint(found, 10, 31)
-	return int(n), err
+	return keepID, fmt.Errorf("there is no %s %q on this machine; name one, or its number", kind, text)
 }
 
 // ParseMode reads the permissions of a socket as chmod takes them, in octal.

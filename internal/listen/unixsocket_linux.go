@@ -20,7 +20,7 @@ import (
 // socketListener listens on a unix socket and owns its name.
 //
 // Invariant: whatever other users put into the folder of the socket, the proxy changes owner, mode
-// and name of nothing but its own socket. So the socket is made in a folder beside, which no other
+// and name of nothing but its own socket. So the socket is made in a folder inside, which no other
 // user may enter, and gets its owner and mode there. Its name comes last: a client that finds the
 // name finds a socket that listens, and so does another proxy that looks whether the socket is
 // dead. Both folders are opened once, and names are looked up in the opened folders.
@@ -87,7 +87,7 @@ func (l *socketListener) listen(s unixSocket) error {
 	}
 	l.UnixListener = listener.(*net.UnixListener)
 	l.SetUnlinkOnClose(false)
-	if err := s.open(private.at(unique)); err != nil {
+	if err := s.admitOwner(private.at(unique)); err != nil {
 		return err
 	}
 	if l.file, err = os.Lstat(private.at(unique)); err != nil {
@@ -124,8 +124,8 @@ func (f folder) makePrivate(name string) (folder, error) {
 	return folder{private}, nil
 }
 
-// open gives a socket its owner, and then its mode.
-func (s unixSocket) open(path string) error {
+// admitOwner gives a socket its owner, and then its mode.
+func (s unixSocket) admitOwner(path string) error {
 	if s.owner != KeepOwner {
 		if err := os.Lchown(path, s.owner.UID, s.owner.GID); err != nil {
 			return fmt.Errorf("%w: %w", ErrOwner, syscallError(err))
@@ -146,8 +146,8 @@ func syscallError(err error) error {
 	return err
 }
 
-// replace gives the socket the name of a dead one. What else has the name keeps it: a file, a link,
-// a socket that is listened on, or one that came while the dead one was looked at. Proxies do this
+// replace gives the socket the name of a dead one. Anything else keeps the name: a file, a link, a
+// socket that is listened on, or one that came while the dead one was looked at. Proxies do this
 // one after another.
 func (l *socketListener) replace(private folder, unique string) error {
 	l.in.lock()
@@ -183,7 +183,7 @@ func isDead(path string) bool {
 // Addr implements net.Listener.
 func (l *socketListener) Addr() net.Addr { return l.address }
 
-// Close implements net.Listener. What has taken the name since keeps it.
+// Close implements net.Listener. A file that has taken the name since keeps it.
 func (l *socketListener) Close() error {
 	err := net.ErrClosed
 	l.close.Do(func() {

@@ -180,7 +180,7 @@ func (s *Server) Serve(ln net.Listener, listener ListenerConfig) error {
 		return ln.Close()
 	}
 	accepted := clientconn.Listener{
-		Listener: ln, Seats: s.seats, Eviction: s.eviction, Conns: s.conns, TLS: listener.TLS, Log: s.log,
+		Listener: ln, CPU: s.seats, Eviction: s.eviction, Conns: s.conns, TLS: listener.TLS, Log: s.log,
 	}
 	if listener.TLS != nil && len(listener.StrictTransportSecurity) > 0 {
 		directives := strings.Join(listener.StrictTransportSecurity, "; ")

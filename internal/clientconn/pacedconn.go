@@ -4,13 +4,12 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"net/netip"
 	"os"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
-
-	"go.uber.org/zap"
 
 	"spillway/internal/tlsconn"
 )
@@ -22,77 +21,24 @@ var ErrStalled = errors.New("the client stopped reading")
 // without capping the window on long paths as a small send buffer would (design D10a).
 const unsentBytesLimit = 64 << 10
 
-// Listener makes every connection a paced one, and counts it.
-type Listener struct {
-	net.Listener
-	Seats    *CPULimiter
-	Eviction *EvictionPolicy
-	Conns    *Connections
-	// Strict is what answers say of strict transport security; nil: nothing.
-	Strict *string
-	TLS    *tls.Config // nil: there is no TLS
-	Log    *zap.Logger
-}
-
-// minAcceptRetry and maxAcceptRetry are how long an Accept that failed is not tried again, at first
-// and at most (net/http's).
-const (
-	minAcceptRetry = 5 * time.Millisecond
-	maxAcceptRetry = time.Second
-)
-
-// Accept waits for the next connection. Where the system cannot give one now, as without
-// descriptors left, it tries again: an error would end the server.
-func (l Listener) Accept() (net.Conn, error) {
-	for pause := minAcceptRetry; ; pause = min(2*pause, maxAcceptRetry) {
-		c, err := l.Listener.Accept()
-		switch {
-		case err == nil:
-			tuneTCP(c)
-			paced := New(c, l.Seats, l.Eviction)
-			paced.strict, paced.tls = l.Strict, l.TLS != nil
-			l.Conns.admit(paced)
-			if l.TLS != nil {
-				return paced.Secure(l.TLS), nil
-			}
-			return paced, nil
-		case !isTemporary(err):
-			return nil, err
-		}
-		l.Log.Warn("a connection could not be accepted", zap.Error(err))
-		time.Sleep(pause)
-	}
-}
-
-// isTemporary reports that an Accept may succeed the next time: the system is short of something,
-// or the client has left already.
-func isTemporary(err error) bool {
-	for _, short := range []syscall.Errno{
-		syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED, syscall.EPERM,
-	} {
-		if errors.Is(err, short) {
-			return true
-		}
-	}
-	return false
-}
-
 // PacedConn is where backpressure lives: a client's socket. While it is paced, a Write waits for
 // the client only as long as the client makes progress. It lies below TLS, since a TLS connection
 // cannot go on after a write that timed out half-way, while a socket can.
 type PacedConn struct {
+	// Static after construction.
 	net.Conn
-	seat     cpuPermit       // the answerer's
-	eviction *EvictionPolicy // static; nil: none
+	eviction *EvictionPolicy // nil: none
+	strict   *string         // see Listener.Strict
+	tls      bool            // there is TLS above
+
+	permit   cpuPermit      // the answerer's
+	meter    tlsconn.Meter  // the reader's
+	sealed   *SealedRecords // the writer's, during RecordWriter.Seal: takes what TLS writes
 	tracking connTracking
-	strict   *string       // static; nil: none
-	meter    tlsconn.Meter // the reader's
-	pace     atomic.Pointer[pace]
-	sealed   *SealedRecords             // the writer's, during RecordWriter.Seal: takes what TLS writes
-	tls      bool                       // static: there is TLS above
+	pace     atomic.Pointer[pace]       // nil: nothing is demanded
 	timed    atomic.Bool                // TCP_USER_TIMEOUT is set, by SetPace
 	stalled  atomic.Bool                // evicted: what is written now fails for that reason, whatever the error
-	onLost   atomic.Pointer[func()]     // called by Close, unless TakeOver was called before; nil: nothing is
+	onLost   atomic.Pointer[func()]     // called by Close, unless TakeOver was called first; nil: nothing is
 	polled   atomic.Pointer[PolledConn] // reads and writes without waiting; nil: they wait
 	// sendMu is held by SetPace and by writes that are sent: TLS writes on the goroutine that
 	// reads, too, to answer a key update.
@@ -105,9 +51,9 @@ type pace struct {
 	pin   *pin // the old state that is kept alive for the client; nil: none is
 }
 
-// New makes a paced connection of c. s and e may be nil.
-func New(c net.Conn, s *CPULimiter, e *EvictionPolicy) *PacedConn {
-	return &PacedConn{Conn: c, seat: cpuPermit{limiter: s}, eviction: e}
+// New makes a paced connection of c. cpu and e may be nil.
+func New(c net.Conn, cpu *CPULimiter, e *EvictionPolicy) *PacedConn {
+	return &PacedConn{Conn: c, permit: cpuPermit{limiter: cpu}, eviction: e}
 }
 
 // NetConn is the connection below, which has the socket.
@@ -138,45 +84,56 @@ func (c *PacedConn) receive(b []byte) (int, error) {
 	return c.Conn.Read(b)
 }
 
-// SetPace starts to demand progress; a stall of 0 ends that. An answer that keeps so many bytes of
-// old state alive is a large one: it waits for a seat first. Setting the pace anew ends both.
+// SetPace demands progress of the client from now on, or no more if stall is 0. An answer that
+// keeps pinned bytes of old state alive is a large one: it waits for a CPU permit, which it holds
+// until the next call.
 func (c *PacedConn) SetPace(stall time.Duration, pinned int64) error {
 	c.sendMu.Lock()
 	defer c.sendMu.Unlock()
-	c.seat.setHeld(pinned > 0)
+	c.permit.setHeld(pinned > 0)
 	c.timed.Store(stall > 0)
 	endVanished(c.Conn, 2*max(stall, 0)) // after a stall, so that a stall is what it is called
 	if stall <= 0 {
-		c.setPace(nil)
-		return c.Conn.SetWriteDeadline(time.Time{})
+		return c.dropPace()
 	}
 	p := &pace{stall: stall}
 	if pinned > 0 {
 		p.pin = &pin{bytes: pinned}
 	}
-	c.setPace(p)
+	c.replacePace(p)
 	return nil
 }
 
-// setPace puts a pace in the place of the one before.
-func (c *PacedConn) setPace(p *pace) {
-	if before := c.pace.Swap(p); before != nil {
-		c.eviction.unpin(before.pin)
-	}
-	if p != nil {
-		c.eviction.pin(p.pin)
-	}
-}
-
-// ClearPace ends what an earlier answer demanded. What passes through may pause as long as its own
-// rules allow.
+// ClearPace ends all that an earlier answer demanded. What passes through may pause as long as its
+// own rules allow.
 func (c *PacedConn) ClearPace() {
 	if c.timed.Load() {
 		_ = c.SetPace(0, 0) // fails on a closed connection, as the answer will
 	}
 }
 
-// OnLost makes Close call lost, unless TakeOver is called before.
+// StopPacing ends what is demanded of writes, and nothing else: the writer that sends from now on
+// detects stalls itself.
+func (c *PacedConn) StopPacing() {
+	_ = c.dropPace() // fails on a closed connection
+}
+
+func (c *PacedConn) dropPace() error {
+	c.replacePace(nil)
+	return c.Conn.SetWriteDeadline(time.Time{})
+}
+
+// replacePace puts a pace in the place of another one; nil: no pace.
+func (c *PacedConn) replacePace(p *pace) {
+	if old := c.pace.Swap(p); old != nil {
+		c.eviction.unpin(old.pin)
+	}
+	if p != nil {
+		c.eviction.pin(p.pin)
+	}
+}
+
+// OnLost makes Close call lost, unless TakeOver is called first.
 func (c *PacedConn) OnLost(lost func()) { c.onLost.Store(&lost) }
 
 // TakeOver reports that the connection has not been closed since OnLost.
@@ -187,18 +144,11 @@ func (c *PacedConn) Close() error {
 	if lost := c.onLost.Swap(nil); lost != nil {
 		(*lost)()
 	}
-	c.tracking.forget(c)
+	c.stopCounting()
 	if s := c.polled.Load(); s != nil {
 		s.sendLast()
 	}
 	return c.Conn.Close()
-}
-
-// StopPacing ends what is demanded of writes, and nothing else: the writer that sends from now on
-// detects stalls itself.
-func (c *PacedConn) StopPacing() {
-	c.setPace(nil)
-	_ = c.Conn.SetWriteDeadline(time.Time{}) // fails on a closed connection
 }
 
 // StallChecks is how often a Write that waits looks, within a stall timeout, whether the client
@@ -224,52 +174,52 @@ func (c *PacedConn) send(b []byte) (int, error) {
 	defer c.sendMu.Unlock()
 	p := c.pace.Load()
 	if p == nil {
-		n, _, err := c.sendUnseated(b)
+		n, _, err := c.writeSocket(b)
 		return n, err
 	}
-	written, progress := 0, time.Now()
+	sent, lastProgress := 0, time.Now()
 	for {
 		stall := c.eviction.StallTimeout(p.stall)
 		if err := c.Conn.SetWriteDeadline(time.Now().Add(min(stall/StallChecks, RecheckInterval))); err != nil {
-			return written, err
+			return sent, err
 		}
 		began := time.Now()
-		n, waited, err := c.sendUnseated(b[written:])
-		written += n
+		n, waited, err := c.writeSocket(b[sent:])
+		sent += n
 		if p.pin != nil {
 			p.pin.addProgress(n, time.Since(began)-waited)
 		}
-		progress = progress.Add(waited) // that was not the client's doing
+		lastProgress = lastProgress.Add(waited) // the client does not cause a wait for the permit
 		if n > 0 {
-			progress = time.Now()
+			lastProgress = time.Now()
 		}
-		switch slow := p.pin.evictionReason(); {
-		case slow != nil:
+		switch evicted := p.pin.evictionReason(); {
+		case evicted != nil:
 			c.Cut()
-			return written, slow
+			return sent, evicted
 		case err == nil:
-			return written, nil
+			return sent, nil
 		case !errors.Is(err, os.ErrDeadlineExceeded):
-			return written, err
-		case time.Since(progress) >= stall:
-			return written, c.abort()
+			return sent, err
+		case time.Since(lastProgress) >= stall:
+			return sent, c.abort()
 		}
 	}
 }
 
-// sendUnseated sends b. A seat is given up while it waits for the client; waited is how long it
-// took to have the seat back.
-func (c *PacedConn) sendUnseated(b []byte) (n int, waited time.Duration, err error) {
-	if !c.seat.held {
+// writeSocket writes b to the socket. Without room it releases the CPU permit until there is some;
+// waited is how long it then took to acquire the permit.
+func (c *PacedConn) writeSocket(b []byte) (n int, waited time.Duration, err error) {
+	if !c.permit.held {
 		n, err = c.Conn.Write(b)
 		return n, 0, err
 	}
 	if raw, ok := c.Conn.(syscall.Conn); ok {
-		return sendSeated(raw, c.seat.limiter, b)
+		return writeReleasing(raw, c.permit.limiter, b)
 	}
-	c.seat.limiter.Release()
+	c.permit.limiter.Release()
 	n, err = c.Conn.Write(b)
-	return n, c.seat.limiter.Acquire(), err
+	return n, c.permit.limiter.Acquire(), err
 }
 
 // abort resets the connection of a client that stalled. After a clean end, the kernel would keep
@@ -278,6 +228,14 @@ func (c *PacedConn) abort() error {
 	c.stalled.Store(true)
 	c.Cut()
 	return ErrStalled
+}
+
+// ReasonOf is why what is sent on the connection failed, whose error is err. Nil knows no better.
+func (c *PacedConn) ReasonOf(err error) error {
+	if c != nil && c.stalled.Load() {
+		return ErrStalled
+	}
+	return err
 }
 
 // Cut ends the connection so that the peer sees an abort and not a clean end. Any goroutine may
@@ -303,11 +261,18 @@ func PacedConnOf(c net.Conn) *PacedConn {
 	}
 }
 
-// ResetConn cuts a connection, and lets go of what wraps it. TLS would wait to say goodbye
-// otherwise.
+// ResetConn cuts a connection, and then closes what wraps it: TLS alone would wait to say goodbye.
 func ResetConn(c net.Conn) {
 	if p := PacedConnOf(c); p != nil {
 		p.Cut()
 	}
 	_ = c.Close()
+}
+
+// AddressOf is the IP address of a connection's other end; none for a unix socket.
+func AddressOf(a net.Addr) netip.Addr {
+	if tcp, ok := a.(*net.TCPAddr); ok {
+		return tcp.AddrPort().Addr()
+	}
+	return netip.Addr{}
 }

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tuneTCP prepares an accepted connection for long streams. What a kernel does not know it refuses,
-// and the connection works without it.
+// tuneTCP prepares an accepted connection for long streams. A kernel that does not know the option
+// refuses it, and the connection works without it.
 func tuneTCP(c net.Conn) {
 	setTCP(c, unix.TCP_NOTSENT_LOWAT, unsentBytesLimit)
 }
@@ -35,18 +35,18 @@ func setTCP(c net.Conn, option, value int) {
 	_ = raw.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, option, value) })
 }
 
-// sendSeated sends b, and gives the seat up only while there is no room: sending is work. It tells
-// how long it waited to have it back.
-func sendSeated(c syscall.Conn, seats *CPULimiter, b []byte) (n int, waited time.Duration, err error) {
+// writeReleasing writes b, and releases the CPU permit only while there is no room: sending is
+// work. waited is how long it took to acquire the permit again.
+func writeReleasing(c syscall.Conn, cpu *CPULimiter, b []byte) (n int, waited time.Duration, err error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return 0, 0, err
 	}
 	var failed error
-	given := false
+	released := false
 	err = raw.Write(func(fd uintptr) bool {
-		if given {
-			waited, given = waited+seats.Acquire(), false
+		if released {
+			waited, released = waited+cpu.Acquire(), false
 		}
 		for n < len(b) {
 			taken, err := unix.Write(int(fd), b[n:])
@@ -55,8 +55,8 @@ func sendSeated(c syscall.Conn, seats *CPULimiter, b []byte) (n int, waited time
 				n += taken
 			case errors.Is(err, unix.EINTR):
 			case errors.Is(err, unix.EAGAIN):
-				seats.Release()
-				given = true
+				cpu.Release()
+				released = true
 				return false
 			default:
 				failed = os.NewSyscallError("write", err)
@@ -65,8 +65,8 @@ func sendSeated(c syscall.Conn, seats *CPULimiter, b []byte) (n int, waited time
 		}
 		return true
 	})
-	if given {
-		waited += seats.Acquire()
+	if released {
+		waited += cpu.Acquire()
 	}
 	if err == nil {
 		err = failed

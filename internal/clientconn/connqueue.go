@@ -1,0 +1,200 @@
+package clientconn
+
+import (
+	"iter"
+	"net/netip"
+	"sync/atomic"
+	"time"
+)
+
+// ConnState is the state of a connection, like net/http's.
+type ConnState uint8
+
+const (
+	stateUncounted ConnState = iota // not yet admitted, closed or evicted
+	StateNew                        // no whole request has arrived
+	StateIdle                       // between two requests
+	StateActive                     // being answered or watched
+	stateOverLimit                  // accepted beyond the limit
+)
+
+// isResting reports that a connection in a state is neither answered nor watched.
+func (s ConnState) isResting() bool { return s == StateNew || s == StateIdle }
+
+// connTracking is what Connections keeps of one connection. Guarded by Connections.mu, except for
+// what is static.
+type connTracking struct {
+	limits  *Connections // static; nil: it is not counted
+	state   ConnState
+	queue   evictionQueue
+	leaving bool              // GOAWAY has been sent
+	proven  atomic.Bool       // also read without mu: it changes once
+	since   time.Duration     // when it came into its queue, since Connections.startedAt
+	links   [2]link           // linkOfAll and linkOfPeer
+	peer    *connGroup        // nil: its peer has no limit
+	onEvict func(gently bool) // ends it, without breaking a request if gently; nil: it is cut
+}
+
+// isOpen reports that the connection is counted, and not over the limit.
+func (t *connTracking) isOpen() bool { return t.state != stateUncounted && t.state != stateOverLimit }
+
+// dueQueue is where a connection in its state waits to be evicted.
+func (t *connTracking) dueQueue() evictionQueue {
+	switch {
+	case t.state == stateUncounted:
+		return queueNone
+	case t.state == stateOverLimit:
+		return queueOverLimit
+	case t.state == StateNew || !t.proven.Load():
+		return queueUnproven
+	case t.state == StateIdle:
+		return queueIdle
+	case t.leaving:
+		return queueLeaving
+	}
+	return queueNone
+}
+
+// evictionReason is what the metric calls the state of a connection that is evicted.
+func (t *connTracking) evictionReason() string {
+	switch {
+	case t.queue == queueOverLimit:
+		return evictedOverLimit
+	case t.queue == queueLeaving:
+		return evictedLeaving
+	case t.state == StateNew:
+		return evictedNew
+	case t.state == StateIdle:
+		return evictedIdle
+	}
+	return evictedUnproven
+}
+
+// evictionQueue is where a connection waits that may be evicted.
+type evictionQueue uint8
+
+const (
+	queueNone      evictionQueue = iota // not to be evicted
+	queueUnproven                       // new or unproven
+	queueIdle                           // proven, and idle
+	queueLeaving                        // proven, active and leaving
+	queueOverLimit                      // accepted beyond the limit; of all alone
+	evictionQueues                      // how many there are
+)
+
+// connGroup is the connections of which there is a limit together: all, or those of one peer. The
+// nil group has no connections.
+type connGroup struct {
+	// Static after construction.
+	limit int        // 0: none
+	peer  netip.Addr // invalid: all
+
+	open    int
+	waiting [evictionQueues]queue // that of queueNone is empty
+}
+
+func newConnGroup(links linkIndex, limit int) connGroup {
+	g := connGroup{limit: limit}
+	for i := range g.waiting {
+		g.waiting[i].links = links
+	}
+	return g
+}
+
+// isFull reports that another connection needs the place of one that there is.
+func (g *connGroup) isFull() bool { return g != nil && g.limit > 0 && g.open >= g.limit }
+
+const (
+	// newConnTimeout is the age from which a new or unproven connection is evicted rather than idle
+	// ones: a TLS handshake, a head, and a review of a token take a few round trips.
+	newConnTimeout = 5 * time.Second
+	// floodShare: if more than one in floodShare of the limit are new or unproven, that is a flood.
+	floodShare = 4
+)
+
+// victim is the connection to evict; nil: there is none.
+func (g *connGroup) victim(now time.Duration) *PacedConn {
+	unproven := &g.waiting[queueUnproven]
+	oldest, idle := unproven.first, g.waiting[queueIdle].first
+	switch {
+	case oldest != nil && (now-oldest.tracking.since > newConnTimeout || unproven.length*floodShare > g.limit):
+		return oldest
+	case idle != nil:
+		return idle
+	case oldest != nil:
+		return oldest
+	}
+	return g.waiting[queueLeaving].first
+}
+
+// enqueue puts a connection behind the others of its queue.
+func (g *connGroup) enqueue(c *PacedConn) {
+	if q := c.tracking.queue; g != nil && q != queueNone {
+		g.waiting[q].push(c)
+	}
+}
+
+// dequeue takes a connection out of its queue.
+func (g *connGroup) dequeue(c *PacedConn) {
+	if q := c.tracking.queue; g != nil && q != queueNone {
+		g.waiting[q].remove(c)
+	}
+}
+
+// queue is connections in the order in which they came into it. It is made of links in the
+// connections themselves, since every request goes through two of them.
+type queue struct {
+	links       linkIndex // of its connections
+	first, last *PacedConn
+	length      int
+}
+
+// linkIndex tells which of a connection's links a queue is made of.
+type linkIndex uint8
+
+const (
+	linkOfAll  linkIndex = iota // in a queue of all connections
+	linkOfPeer                  // in one of its peer's
+)
+
+type link struct{ before, after *PacedConn }
+
+// conns yields the connections of the queue, of which the loop may remove the one that it has.
+func (q *queue) conns() iter.Seq[*PacedConn] {
+	return func(yield func(*PacedConn) bool) {
+		for c := q.first; c != nil; {
+			next := c.tracking.links[q.links].after
+			if !yield(c) {
+				return
+			}
+			c = next
+		}
+	}
+}
+
+func (q *queue) push(c *PacedConn) {
+	c.tracking.links[q.links] = link{before: q.last}
+	if q.last == nil {
+		q.first = c
+	} else {
+		q.last.tracking.links[q.links].after = c
+	}
+	q.last = c
+	q.length++
+}
+
+func (q *queue) remove(c *PacedConn) {
+	l := c.tracking.links[q.links]
+	if l.before == nil {
+		q.first = l.after
+	} else {
+		l.before.tracking.links[q.links].after = l.after
+	}
+	if l.after == nil {
+		q.last = l.before
+	} else {
+		l.after.tracking.links[q.links].before = l.before
+	}
+	c.tracking.links[q.links] = link{}
+	q.length--
+}
