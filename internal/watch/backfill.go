@@ -30,11 +30,11 @@ func (s *Stream) joinBackfill(ctx context.Context) error {
 	if past := s.source.Past; past != nil {
 		turn, cancel := context.WithTimeout(ctx, backfillTurnTimeout)
 		defer cancel()
-		s.backfill, err = past.Join(turn, s.owner, s.from, s.selector())
+		s.backfill, err = past.Join(turn, s.owner, s.fromRV, s.selector())
 	}
 	if errors.Is(err, backfill.ErrBusy) {
 		if ctx.Err() == nil { // else the client left, or the proxy stops
-			s.manager.metrics.backfillFailures.WithLabelValues(s.resource(), string(backfillBusy)).Inc()
+			s.manager.opts.Metrics.backfillFailures.WithLabelValues(s.resource(), string(backfillBusy)).Inc()
 		}
 		return err
 	}
@@ -49,7 +49,7 @@ func (s *Stream) joinBackfill(ctx context.Context) error {
 // upstream would list again and again, until an event of this resource arrives.
 func (s *Stream) learnUpstreamRV(ctx context.Context) {
 	var expired *cache.ExpiredError
-	if _, err := s.source.Resource().Log().Find(s.from); !errors.As(err, &expired) || !expired.IsFutureRV() {
+	if _, err := s.source.Resource().Log().Find(s.fromRV); !errors.As(err, &expired) || !expired.IsFutureRV() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, source.ArrivalTimeout)
@@ -71,9 +71,9 @@ func (s *Stream) endBackfill() error {
 	defer past.Close()
 	err := s.sendBackfill(past)
 	if err == nil {
-		s.manager.metrics.backfills.WithLabelValues(s.resource()).Inc()
+		s.manager.opts.Metrics.backfills.WithLabelValues(s.resource()).Inc()
 	} else if reason := backfillFailureOf(err); reason != "" {
-		s.manager.metrics.backfillFailures.WithLabelValues(s.resource(), string(reason)).Inc()
+		s.manager.opts.Metrics.backfillFailures.WithLabelValues(s.resource(), string(reason)).Inc()
 	}
 	return err
 }

@@ -52,8 +52,8 @@ func (g goroutines) deliverLive(s *Stream) {
 			}
 			continue
 		}
-		if s.shut != nil {
-			more = s.shut
+		if s.pausedUntil != nil {
+			more = s.pausedUntil
 		}
 		timer.Reset(s.nextDue().timeLeft())
 		select {
@@ -104,7 +104,7 @@ func (d *writers) start(m *Manager) {
 		watched := m.opts.Clock.Watch(watchdog.Writer, strconv.Itoa(i), writerLimit, w.loop.Progress)
 		d.done.Go(func() {
 			defer watched.End()
-			w.run(m.base)
+			w.run(m.opts.Base)
 		})
 	}
 }

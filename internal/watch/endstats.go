@@ -48,7 +48,7 @@ func (e *endStats) addEnd(st *Stream, reason EndReason) {
 	e.evicted = append(e.evicted, Eviction{
 		At: time.Now(), Resource: st.source.Resource().Info, Selected: st.selection(), User: st.client.name(),
 		Agent: st.client.userAgent(), Client: st.out.client(), Began: st.startedAt(),
-		Bytes: st.bytes.Load(),
+		Bytes: st.sentBytes.Load(),
 	})
 }
 

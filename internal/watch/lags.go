@@ -76,11 +76,11 @@ func groupLags(streams []*Stream, now time.Time) map[lagGroup]lag {
 
 // lagTime is the lag of a stream, that of its client counted in.
 func (s *Stream) lagTime(f streamCounters, now time.Time) (behind time.Duration) {
-	if f.live && f.standing.Pending {
-		behind = s.entryAge(f.standing.First, now)
+	if f.live && f.position.Pending {
+		behind = s.entryAge(f.position.First, now)
 	}
-	if !f.blocked.IsZero() {
-		behind = max(behind, now.Sub(f.blocked))
+	if !f.blockedSince.IsZero() {
+		behind = max(behind, now.Sub(f.blockedSince))
 	}
 	return behind
 }

@@ -38,7 +38,7 @@ type waitContext struct {
 func (l *Lifecycle) begin(m *Manager) {
 	l.manager = m
 	w := &waitContext{}
-	w.ctx, w.cancel = context.WithCancelCause(m.base)
+	w.ctx, w.cancel = context.WithCancelCause(m.opts.Base)
 	l.waitContext.Store(w)
 }
 
@@ -54,14 +54,14 @@ func (l *Lifecycle) context() context.Context {
 	if w := l.waitContext.Load(); w != nil {
 		return w.ctx
 	}
-	return l.manager.base
+	return l.manager.opts.Base
 }
 
 // Stop ends the stream for a reason, unless it has one. A client that leaves because the server
 // stops has not left by itself. Any goroutine may call it.
 func (l *Lifecycle) Stop(reason EndReason) {
-	if l.manager.base.Err() != nil {
-		reason = endCause(l.manager.base)
+	if l.manager.opts.Base.Err() != nil {
+		reason = endCause(l.manager.opts.Base)
 	}
 	l.reason.CompareAndSwap(nil, &reason)
 	if w := l.waitContext.Load(); w != nil { // if it is released meanwhile, its writer calls Reason next
@@ -74,8 +74,8 @@ func (l *Lifecycle) Reason() EndReason {
 	if reason := l.reason.Load(); reason != nil {
 		return *reason
 	}
-	if l.manager.base.Err() != nil {
-		return endCause(l.manager.base)
+	if l.manager.opts.Base.Err() != nil {
+		return endCause(l.manager.opts.Base)
 	}
 	return ""
 }

@@ -77,23 +77,23 @@ func (s *Stream) describe(out sink, f streamCounters, now time.Time) Watch {
 		Began: s.startedAt(), Deadline: s.deadline.time(),
 		Phase: Starting, Bytes: f.bytes, Unsent: f.unsent,
 	}
-	if !f.blocked.IsZero() {
-		w.Blocked = now.Sub(f.blocked)
+	if !f.blockedSince.IsZero() {
+		w.Blocked = now.Sub(f.blockedSince)
 	}
 	if !f.live {
 		return w
 	}
-	if w.Phase = Live; s.hold.whenOpen() != nil {
+	if w.Phase = Live; s.pause.isPaused() {
 		w.Phase = Paused
 	}
 	log := s.source.Resource().Log()
-	if f.standing.Pending {
+	if f.position.Pending {
 		head := log.Head()
-		w.Lag = head - min(head, f.standing.First)
-		w.Behind = s.entryAge(f.standing.First, now)
+		w.Lag = head - min(head, f.position.First)
+		w.Behind = s.entryAge(f.position.First, now)
 	}
-	if f.standing.LastKnown {
-		if e, ok := log.EntryAt(f.standing.Last); ok {
+	if f.position.LastKnown {
+		if e, ok := log.EntryAt(f.position.Last); ok {
 			w.LastEvent = e.At
 		}
 	}

@@ -5,12 +5,13 @@ import (
 	"sync"
 	"time"
 
+	"go.uber.org/zap"
+
 	"spillway/internal/clientconn"
 	"spillway/internal/flowcontrol"
 	"spillway/internal/object"
+	"spillway/internal/plan"
 	"spillway/internal/source"
-
-	"go.uber.org/zap"
 	"spillway/internal/watchdog"
 )
 
@@ -43,35 +44,28 @@ type Options struct {
 // Manager owns the streams that are open: it admits, delivers, counts and ends them.
 type Manager struct {
 	// Static after construction.
-	opts     Options
-	base     context.Context
-	deliver  deliverer
-	writers  *writers // nil: none
-	seats    *clientconn.CPULimiter
-	eviction *clientconn.EvictionPolicy
-	metrics  *StreamMetrics
-	log      *zap.Logger
+	opts      Options
+	deliverer deliverer
+	writers   *writers // nil: none
 
 	mu struct {
 		sync.Mutex
-		draining bool
-		streams  map[*Stream]struct{}
-		sent     map[string]int64 // bytes by resource, on streams that have ended
-		admitted uint64           // streams, ever
+		draining  bool
+		streams   map[*Stream]struct{}
+		sentBytes map[string]int64 // by resource, on streams that have ended
+		lastID    uint64           // of a stream
 	}
-	active   sync.WaitGroup // one per stream
-	endStats endStats
+	openStreams sync.WaitGroup
+	endStats    endStats
 }
 
 // NewManager makes a manager. End its base, and then Wait.
 func NewManager(o Options) *Manager {
-	m := &Manager{
-		opts: o, base: o.Base, deliver: goroutines{}, seats: o.Seats, eviction: o.Eviction, metrics: o.Metrics, log: o.Log,
-	}
-	m.mu.streams, m.mu.sent = map[*Stream]struct{}{}, map[string]int64{}
+	m := &Manager{opts: o, deliverer: goroutines{}}
+	m.mu.streams, m.mu.sentBytes = map[*Stream]struct{}{}, map[string]int64{}
 	if haveWriters && !o.Goroutines {
 		m.writers = newWriters(m)
-		m.deliver = m.writers
+		m.deliverer = m.writers
 	}
 	o.Metrics.follow(m)
 	return m
@@ -82,7 +76,7 @@ func (m *Manager) HaveWriters() bool { return m.writers != nil }
 
 // Wait returns when no stream is left and the writers have ended.
 func (m *Manager) Wait() {
-	m.active.Wait()
+	m.openStreams.Wait()
 	if m.writers != nil {
 		m.writers.wait()
 	}
@@ -104,6 +98,32 @@ func (m *Manager) Streams() []*Stream {
 		streams = append(streams, st)
 	}
 	return streams
+}
+
+// addStream counts a stream in. It reports false while the server drains.
+func (m *Manager) addStream(st *Stream) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.mu.draining {
+		return false
+	}
+	m.mu.lastID++
+	st.id = m.mu.lastID
+	m.mu.streams[st] = struct{}{}
+	m.openStreams.Add(1)
+	m.opts.Metrics.streams.WithLabelValues(st.resource(), plan.EncodingName(st.encoding)).Inc()
+	return true
+}
+
+// removeStream forgets a stream, and reports whether the server drains.
+func (m *Manager) removeStream(st *Stream) (draining bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.opts.Metrics.streams.WithLabelValues(st.resource(), plan.EncodingName(st.encoding)).Dec()
+	m.mu.sentBytes[st.resource()] += st.sentBytes.Load()
+	delete(m.mu.streams, st)
+	m.openStreams.Done()
+	return m.mu.draining
 }
 
 // RecheckSlots makes the writers look at all slots: a parked one is looked at late otherwise.
@@ -137,7 +157,7 @@ func (m *Manager) Drain(ctx context.Context, period time.Duration) {
 	streams := m.Streams()
 	left := make(chan struct{})
 	go func() {
-		m.active.Wait()
+		m.openStreams.Wait()
 		close(left)
 	}()
 

@@ -37,8 +37,8 @@ func (b *sentBytesCollector) Collect(out chan<- prometheus.Metric) {
 // sent is read after it was found open, and is all in the sum of the others once it is not.
 func (m *Manager) sentByResource() map[string]int64 {
 	m.mu.Lock()
-	sums := make(map[string]int64, len(m.mu.sent))
-	for resource, sum := range m.mu.sent {
+	sums := make(map[string]int64, len(m.mu.sentBytes))
+	for resource, sum := range m.mu.sentBytes {
 		sums[resource] = sum
 	}
 	open := make([]*Stream, 0, len(m.mu.streams))
@@ -48,7 +48,7 @@ func (m *Manager) sentByResource() map[string]int64 {
 	m.mu.Unlock()
 	of := map[*source.Source]int64{}
 	for _, st := range open {
-		of[st.source] += st.bytes.Load()
+		of[st.source] += st.sentBytes.Load()
 	}
 	for source, sum := range of {
 		sums[source.Resource().Info.String()] += sum
