@@ -38,8 +38,8 @@ func TestPlantedFaultsAreCaught(t *testing.T) {
 			New:  "		s.scheduleBookmark(present)\n		mark, err := s.makeBookmark(s.cursor.CompleteRV() + 3)\n",
 		}, []string{"a bookmark at", "comes after", "DELETED after"}},
 		{"a stale consistent read", process.Fault{
-			File: "internal/freshness/prover.go", Old: "f.resource.AwaitSnapshot(soon, fl.rv)",
-			New: "f.resource.AwaitSnapshot(soon, 0)",
+			File: "internal/freshness/prover.go", Old: "p.resource.AwaitSnapshot(soon, fl.rv)",
+			New: "p.resource.AwaitSnapshot(soon, 0)",
 		}, []string{"which was acknowledged before it was asked for"}},
 		{"a watch that ends by the wall clock", process.Fault{
 			File: "internal/watch/monotonictime.go", Old: "time.Since(epoch)", New: "time.Now().Round(0).Sub(epoch.Round(0))",
