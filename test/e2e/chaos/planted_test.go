@@ -27,8 +27,8 @@ func TestPlantedFaultsAreCaught(t *testing.T) {
 		{"a repeated event", process.Fault{
 			File: "internal/fanout/feed.go",
 			Old: "		s := f.reserve(EventSize(o))\n" +
-				"		f.addFrameEnd(e, next, len(appendDirect(s.data[:s.used], f.encoding, t, o, e.RV)))\n",
-			New: "		s := f.reserve(2 * EventSize(o))\n		frames := appendDirect(s.data[:s.used], f.encoding, t, o, e.RV)\n" +
+				"		f.addFrameEnd(e, next, len(appendDirect(s.data[:s.usedBytes], f.encoding, t, o, e.RV)))\n",
+			New: "		s := f.reserve(2 * EventSize(o))\n		frames := appendDirect(s.data[:s.usedBytes], f.encoding, t, o, e.RV)\n" +
 				"		if e.RV%29 == 0 {\n			frames = appendDirect(frames, f.encoding, t, o, e.RV)\n		}\n		f.addFrameEnd(e, next, " +
 				"len(frames))\n",
 		}, []string{"comes after", "DELETED, but the client does not hold it"}},
