@@ -15,7 +15,7 @@ import (
 //
 // Clients that select by names and namespaces alone share watches of everything, from the smallest
 // resourceVersion among them: whether such a selector shows an object never changes. Upstream
-// applies all other selectors, since only upstream knows what an object was before a change.
+// applies all other selectors, because only upstream knows what an object was before a change.
 type Coordinator struct {
 	coordinatorState
 	stop context.CancelFunc // ends the watches

@@ -231,7 +231,7 @@ func (l *Log) append(entries []Entry) {
 
 // reset forgets everything: history starts at rv. greatestRV is the greatest resourceVersion that
 // was promised until now. A reader of the old history finds its position
-// gone, even at the head: the entry that takes that position can never be read, since the bounds
+// gone, even at the head: the entry that takes that position can never be read, because the bounds
 // exclude it before it is there.
 func (l *Log) reset(rv, greatestRV uint64) {
 	l.bytes.Store(0)

@@ -57,15 +57,15 @@ func (s *Stream) learnUpstreamRV(ctx context.Context) {
 	_, _ = s.source.Fresh.UpstreamRV(ctx) // the log then has what there is to know
 }
 
-// statusPastBusy is the answer to a resume that cannot be served now, but soon.
-func statusPastBusy() *metav1.Status {
+// statusBackfillBusy is the answer to a resume that cannot be served now, but soon.
+func statusBackfillBusy() *metav1.Status {
 	return apistatus.New(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests,
 		"too many watches resume from before this proxy's history begins",
 		&metav1.StatusDetails{RetryAfterSeconds: backfillRetrySeconds})
 }
 
-// endBackfill sends what happened before the log begins, and places the cursor at its beginning.
-func (s *Stream) endBackfill() error {
+// deliverBackfill calls sendBackfill, and counts how that ends.
+func (s *Stream) deliverBackfill() error {
 	past := s.backfill
 	s.backfill = nil // a live stream holds no backfill
 	defer past.Close()
@@ -113,7 +113,7 @@ func (s *Stream) isOvertaken(err error) bool {
 type backfillFailure string
 
 const (
-	backfillExpired backfillFailure = "resource_version_expired" // upstream cannot tell either: 410
+	backfillExpired backfillFailure = "resource_version_expired" // upstream does not remember either: 410
 	backfillBusy    backfillFailure = "concurrency_limit"        // it was not its turn in time: 429, or a clean end
 	backfillBehind  backfillFailure = "slow_client"              // it did not keep up: a clean end
 )

@@ -15,23 +15,23 @@ type streamCounters struct {
 	blockedSince time.Time // when the client last took anything; zero: no send waits for it
 }
 
-// counters returns the stream's, or false if it has ended. Any goroutine may call it: it waits for
-// a read of the stream's cursor at most, never for its client. A delivery keeps no counters of its
-// own for it: it only locks while it changes what is read here.
-func (s *Stream) counters() (f streamCounters, open bool) {
+// counters returns the stream's counters, or false if it has ended. Any goroutine may call it: it
+// waits for a read of the stream's cursor at most, never for its client. A delivery keeps no
+// counters for it, and only locks mu while it changes what is read here.
+func (s *Stream) counters() (c streamCounters, open bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.mu.ended {
-		return f, false
+		return c, false
 	}
-	f = streamCounters{live: s.mu.live, bytes: s.sentBytes.Load(), unsent: s.mu.unsent}
-	if f.live {
-		f.position = s.cursor.Position()
+	c = streamCounters{live: s.mu.live, bytes: s.sentBytes.Load(), unsent: s.mu.unsent}
+	if c.live {
+		c.position = s.cursor.Position()
 	}
 	if s.mu.unsent > 0 {
-		f.blockedSince = s.mu.blockedSince.time()
+		c.blockedSince = s.mu.blockedSince.time()
 	}
-	return f, true
+	return c, true
 }
 
 // markLive notes that the stream is past its initial events: from now on its cursor may be read.

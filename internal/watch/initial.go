@@ -84,7 +84,7 @@ func (s *Stream) writeRun(buffer []byte, run []*object.Object, pinned int64) ([]
 // runSize is how much is written at once (design D10a).
 const runSize = 64 << 10
 
-// sendInitialEventsEnd tells clients that asked for the mark that the initial events are complete.
+// sendInitialEventsEnd sends the bookmark that ends the initial events, to clients that want it.
 func (s *Stream) sendInitialEventsEnd() error {
 	if !s.wantsInitialEventsEnd {
 		return nil

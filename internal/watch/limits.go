@@ -16,12 +16,13 @@ import (
 
 // reserve reserves what a watch takes of the limits. release gives it back.
 func (s *Stream) reserve(flow flowcontrol.Flow) *Refusal {
-	var beyond *flowcontrol.Refusal
-	if s.watchPermit, beyond = s.manager.opts.Limiter.AdmitLasting(flow); beyond != nil {
-		return s.refuseLimited(beyond)
+	permit, refusal := s.manager.opts.Limiter.AdmitLasting(flow)
+	if refusal != nil {
+		return s.refuseLimited(refusal)
 	}
-	if costly := s.reserveSelector(flow); costly != nil {
-		return s.refuseSelector(costly)
+	s.watchPermit = permit
+	if refusal := s.reserveSelector(flow); refusal != nil {
+		return s.refuseSelector(refusal)
 	}
 	return nil
 }
@@ -33,11 +34,11 @@ func (s *Stream) reserveState(onDisconnect flowcontrol.OnDisconnect, flow flowco
 	if width == 0 {
 		return nil
 	}
-	starting, beyond := s.manager.opts.Limiter.AdmitList(onDisconnect, flow, width)
-	if beyond != nil {
-		return s.refuseLimited(beyond)
+	permit, refusal := s.manager.opts.Limiter.AdmitList(onDisconnect, flow, width)
+	if refusal != nil {
+		return s.refuseLimited(refusal)
 	}
-	s.statePermit = &starting
+	s.statePermit = &permit
 	return nil
 }
 

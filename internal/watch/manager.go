@@ -2,6 +2,8 @@ package watch
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -93,11 +95,7 @@ func (m *Manager) Len() int {
 func (m *Manager) Streams() []*Stream {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	streams := make([]*Stream, 0, len(m.mu.streams))
-	for st := range m.mu.streams {
-		streams = append(streams, st)
-	}
-	return streams
+	return slices.Collect(maps.Keys(m.mu.streams))
 }
 
 // addStream counts a stream in. It reports false while the server drains.
@@ -151,7 +149,7 @@ func (m *Manager) RefuseNew() {
 
 // Drain ends the streams one by one, spread over about the period, each right after a bookmark, so
 // that clients reconnect with a fresh resourceVersion and not all at once (design D14). Call
-// RefuseNew before. It returns when no stream is left, or when ctx ends: then the streams that are
+// RefuseNew first. It returns when no stream is left, or when ctx ends: then the streams that are
 // left are stopped at once, and have drainEndTimeout to end.
 func (m *Manager) Drain(ctx context.Context, period time.Duration) {
 	streams := m.Streams()
@@ -162,11 +160,11 @@ func (m *Manager) Drain(ctx context.Context, period time.Duration) {
 	}()
 
 	began, spread := time.Now(), period*9/10 // the last tenth is for streams to send their ends
-	late := false
+	stoppedLate := false
 	for i, st := range streams {
 		if st.Reason() == "" {
 			pauseUntil(ctx, left, began.Add(spread*time.Duration(i)/time.Duration(len(streams))))
-			late = late || ctx.Err() != nil
+			stoppedLate = stoppedLate || ctx.Err() != nil
 			st.Stop(EndDrain)
 		}
 	}
@@ -175,7 +173,7 @@ func (m *Manager) Drain(ctx context.Context, period time.Duration) {
 		return
 	case <-ctx.Done():
 	}
-	if late {
+	if stoppedLate {
 		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainEndTimeout)
 		defer cancel()
 		select {
@@ -194,24 +192,24 @@ func (m *Manager) CutConnections() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for st := range m.mu.streams {
-		if st.out != nil { // else Attach will find the server closed
+		if st.out != nil { // else attach finds the server closed
 			st.out.cut()
 		}
 	}
 }
 
-// pauseUntil waits until a time, until ctx ends, or until none is closed. It takes a time and not a
+// pauseUntil waits until a time, until ctx ends, or until left is closed. It takes a time and not a
 // duration, so that one late stream does not delay those after it.
-func pauseUntil(ctx context.Context, none <-chan struct{}, at time.Time) {
-	left := time.Until(at)
-	if left <= 0 || ctx.Err() != nil {
+func pauseUntil(ctx context.Context, left <-chan struct{}, at time.Time) {
+	wait := time.Until(at)
+	if wait <= 0 || ctx.Err() != nil {
 		return
 	}
-	timer := time.NewTimer(left)
+	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-none:
+	case <-left:
 	case <-ctx.Done():
 	}
 }

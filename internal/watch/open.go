@@ -88,7 +88,7 @@ func (s *Stream) open(onDisconnect flowcontrol.OnDisconnect, flow flowcontrol.Fl
 		refusal.Answer.HangUp = true // the client does not read what is answered now
 		return refusal
 	case errors.Is(err, backfill.ErrBusy):
-		return s.refuse(statusPastBusy())
+		return s.refuse(statusBackfillBusy())
 	case errors.As(err, new(endError)), errors.As(err, new(*source.TooLargeError)):
 		s.beginning.err = err
 		return nil

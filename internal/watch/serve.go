@@ -1,8 +1,6 @@
 package watch
 
-import (
-	"go.uber.org/zap"
-)
+import "go.uber.org/zap"
 
 // Serve delivers an open stream through out, to its end, which may come long after Serve has
 // returned. connect connects out, and then calls one of the functions once: take, which delivers
@@ -74,7 +72,7 @@ func (s *Stream) countOut(reason EndReason) (draining bool) {
 
 // release gives back what a stream holds. It is called when the stream has ended, or cannot begin.
 func (s *Stream) release(reason EndReason) {
-	s.Lifecycle.Stop(reason)
+	s.settleReason(reason)
 	s.closeCursor()
 	s.releaseState()
 	s.manager.opts.Limiter.ReleaseSelector(&s.selectorClaim)

@@ -191,7 +191,7 @@ func (g *feedGroup) remove(s *slot) {
 	s.group = nil
 }
 
-// each calls f for each slot. It begins at a random one, since the first gets its event earliest.
+// each calls f for each slot. It begins at a random one, because the first gets its event earliest.
 func (g *feedGroup) each(f func(*slot)) {
 	if len(g.slots) == 0 {
 		return

@@ -74,7 +74,7 @@ type Stream struct {
 	beginning   beginning          // what is sent first; empty from then on
 	backfill    *backfill.Backfill // events from before the log that are not sent yet; nil: none
 	cursor      *fanout.Cursor
-	startRV     uint64 // that the client begins at: bookmarks at or below it tell nothing (W-111)
+	startRV     uint64 // that the client begins at: bookmarks at or below it show nothing new (W-111)
 	bookmarkDue monotonicTime
 	pausedUntil <-chan struct{} // closed on Resume, as pullRun last found it; nil: it was not paused
 	hadEvents   bool            // the last pull had events for it
@@ -130,7 +130,7 @@ func (s *Stream) sendBeginning(first beginning) error {
 	case first.err != nil:
 		return first.err
 	case s.backfill != nil:
-		return s.endBackfill()
+		return s.deliverBackfill()
 	case first.state == nil:
 		return nil
 	}
@@ -200,7 +200,7 @@ func (s *Stream) makeDueRun(caughtUp bool) ([]byte, EndReason, error) {
 	return nil, "", nil
 }
 
-// makeBookmark makes a bookmark, if it tells the client anything.
+// makeBookmark makes a bookmark, if it is news to the client.
 func (s *Stream) makeBookmark(rv uint64) ([]byte, error) {
 	if !s.wantsBookmarks || rv <= s.startRV {
 		return nil, nil

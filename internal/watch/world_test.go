@@ -47,7 +47,7 @@ var deliveries = map[string]func(*Manager) deliverer{
 		d := &writers{}
 		for range 2 {
 			w := newWriter(m)
-			w.open = func(c *ConnSink) nonblockingSender { return clientconn.PacedConnOf(c.Conn).NetConn().(*narrow) }
+			w.openSender = func(c *ConnSink) nonblockingSender { return clientconn.PacedConnOf(c.Conn).NetConn().(*narrow) }
 			d.shards = append(d.shards, w)
 		}
 		d.start(m)

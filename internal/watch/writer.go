@@ -24,9 +24,9 @@ import (
 // look.
 type writer struct {
 	// Static after construction.
-	manager *Manager
-	wakeCh  chan struct{} // has a value when mu's lists are not empty
-	open    func(*ConnSink) nonblockingSender
+	manager    *Manager
+	wakeCh     chan struct{} // has a value when mu's lists are not empty
+	openSender func(*ConnSink) nonblockingSender
 
 	// The writer's goroutine's.
 	groups     map[*ring.Signal]*feedGroup
@@ -34,7 +34,7 @@ type writer struct {
 	queue      turnQueue
 	sealed     clientconn.SealedRecords // of the current turn
 	unflushed  flushQueue
-	delivering bool          // what SetDelivering was last called with
+	delivering bool          // the last argument of SetDelivering
 	loop       watchdog.Loop // rests while nothing is to be delivered
 	spare      struct {      // what mu's lists were before, to be used again
 		slots  []*slot
@@ -61,7 +61,7 @@ func newWriter(m *Manager) *writer {
 	return &writer{
 		manager: m, wakeCh: make(chan struct{}, 1), groups: map[*ring.Signal]*feedGroup{},
 		queue: newTurnQueue(), unflushed: newFlushQueue(),
-		open: func(c *ConnSink) nonblockingSender { return openSocket(c, sender) },
+		openSender: func(c *ConnSink) nonblockingSender { return openSocket(c, sender) },
 	}
 }
 
@@ -178,7 +178,7 @@ func (w *writer) drainWakeups() {
 	present := now()
 	for s := w.timers.First(); s != nil && s.due <= present; s = w.timers.First() {
 		s.checkDue = true
-		s.dueAt(present.after(time.Hour)) // its turn says when it is due again
+		s.dueAt(present.after(time.Hour)) // its turn sets when it is due again
 		w.enqueue(s)
 	}
 }
@@ -272,8 +272,8 @@ func (w *writer) sendTurn(s *slot) {
 	}
 }
 
-// regroup puts a slot where its cursor's signal reaches it. What the signal told of before is
-// looked at in another turn.
+// regroup puts a slot into the group of its cursor's signal. A slot that joins a group gets another
+// turn, because the signal may have woken the group before.
 func (w *writer) regroup(s *slot) {
 	signal := s.stream.cursor.Signal()
 	if s.group != nil && s.group.signal == signal {
