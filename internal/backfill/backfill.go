@@ -1,5 +1,5 @@
 // Package backfill serves resumes from before the log by short watches upstream (design D6): after
-// a restart of the proxy, or at another replica, a client goes on where it was and lists nothing.
+// a restart of the proxy, or at another replica, a client continues where it was and lists nothing.
 //
 // A Coordinator opens the watches for the clients of one hub, and a WatchLimit bounds them over all
 // resources. A Backfill is what one client reads: upstream's own events up to a target, then a
@@ -39,8 +39,8 @@ type Backfill struct {
 
 	// The client's goroutine's.
 	watch    *catchUpWatch // nil: none yet, or the last one was of no further use
-	behind   int           // how often it did not keep up
-	failed   int           // how often in a row upstream did not answer
+	lagEnds  int           // watches that the client did not keep up with
+	failures int           // watches in a row that upstream did not answer
 	scratch  []byte
 	encoding object.Encoding // of scratch
 
@@ -86,31 +86,29 @@ func (b *Backfill) Next(ctx context.Context, enc object.Encoding) ([]byte, *fano
 	for {
 		cursor, err := b.step(ctx)
 		switch {
-		case len(b.scratch) > 0 && (cursor != nil || err != nil):
-			// The frames before it come first; the same will be found again.
+		case len(b.scratch) > 0: // the frames come first; the next call finds the cursor or the error again
 			if cursor != nil {
 				cursor.Close()
 			}
 			return b.scratch, nil, nil
 		case cursor != nil || err != nil:
 			return nil, cursor, err
-		case len(b.scratch) > 0:
-			return b.scratch, nil, nil
 		}
 	}
 }
 
-// step reads what there is, and waits if there is nothing.
+// step reads what there is, and waits if there is nothing. It returns nothing unless the Backfill
+// ends: with a cursor, or with an error.
 func (b *Backfill) step(ctx context.Context) (*fanout.Cursor, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
 	if b.watch == nil {
-		return b.rejoin(ctx)
+		return nil, b.rejoin(ctx)
 	}
-	items, changed, end := b.watch.from(&b.client)
+	items, changed, endErr := b.watch.itemsFor(&b.client)
 	for _, i := range items {
-		cursor, err := b.take(i)
+		cursor, err := b.takeItem(i)
 		if cursor != nil || err != nil || len(b.scratch) >= runBytes {
 			return cursor, err
 		}
@@ -118,8 +116,8 @@ func (b *Backfill) step(ctx context.Context) (*fanout.Cursor, error) {
 	switch {
 	case len(items) > 0 || len(b.scratch) > 0:
 		return nil, nil
-	case end != nil:
-		return nil, b.ended(end)
+	case endErr != nil:
+		return nil, b.handleEnd(endErr)
 	}
 	select {
 	case <-changed:
@@ -128,87 +126,86 @@ func (b *Backfill) step(ctx context.Context) (*fanout.Cursor, error) {
 	return nil, nil
 }
 
-// take reads one item. Once it proves that everything up to the target was read, the cursor goes on
-// from there.
-func (b *Backfill) take(i item) (*fanout.Cursor, error) {
-	complete := i.rv // what the client is complete through before the item, if it is an event
-	if i.object != nil {
-		complete--
-	}
-	for complete >= b.client.target {
-		if cursor, err := b.resume(); cursor != nil || err != nil {
+// takeItem reads one item. It returns the cursor that goes on from the target, once the item proves
+// that everything up to there was read.
+func (b *Backfill) takeItem(i item) (*fanout.Cursor, error) {
+	for i.completeRV() >= b.client.targetRV {
+		if cursor, err := b.resumeFromLog(); cursor != nil || err != nil {
 			return cursor, err
 		}
 	}
-	if i.rv > b.client.through {
-		if i.object != nil && b.sees(i.object) {
+	if i.rv > b.client.completeRV {
+		if i.object != nil && b.isSelected(i.object) {
 			frame, err := fanout.AppendEvent(b.scratch, b.encoding, i.kind, i.object, i.rv)
 			if err != nil {
 				return nil, err
 			}
 			b.scratch = frame
 		}
-		b.client.through = i.rv
+		b.client.completeRV = i.rv
 	}
-	b.client.next++
-	b.failed = 0
+	b.client.nextItem++
+	b.failures = 0
 	return nil, nil
 }
 
-// sees reports that the client's selector shows an object. Upstream has applied any other selector.
-func (b *Backfill) sees(o *object.Object) bool { return !b.selector.Fixed() || b.selector.Matches(o) }
+// isSelected reports that the client's selector shows an object. Upstream has applied a selector by
+// which an object may come and go.
+func (b *Backfill) isSelected(o *object.Object) bool {
+	return !b.selector.Fixed() || b.selector.Matches(o)
+}
 
-// resume makes the cursor that goes on from the target, or raises the target to where the log
-// begins by now.
-func (b *Backfill) resume() (*fanout.Cursor, error) {
+// resumeFromLog makes the cursor that goes on from the target. It returns nothing if it has raised
+// the target to where the log begins by now.
+func (b *Backfill) resumeFromLog() (*fanout.Cursor, error) {
 	hub, log := b.coordinator.hub, b.coordinator.log()
-	cursor, err := hub.ViewFor(b.owner).CursorFromRV(b.client.target, b.selector, b.encoding)
-	if log.Epoch() != b.client.voids { // also if it was found: what was read until now belongs to another history
+	cursor, err := hub.ViewFor(b.owner).CursorFromRV(b.client.targetRV, b.selector, b.encoding)
+	if log.Epoch() != b.client.epoch { // also if the target was found: what was read belongs to another history
 		if cursor != nil {
 			cursor.Close()
 		}
-		return nil, &cache.ExpiredError{RequestedRV: b.client.through, OldestRV: log.Floor(), Void: true}
+		return nil, &cache.ExpiredError{RequestedRV: b.client.completeRV, OldestRV: log.Floor(), Void: true}
 	}
 	var expired *cache.ExpiredError
 	switch {
 	case err == nil:
 		return cursor, nil
 	case errors.As(err, &expired) && expired.IsGap():
-		b.client.target = expired.OldestRV
-		b.watch.raise(b.client.target)
+		b.client.targetRV = expired.OldestRV
+		b.watch.raiseTarget(b.client.targetRV)
 		return nil, nil
 	}
 	return nil, err
 }
 
-// ended decides what follows the end of a watch that did not reach the target.
-func (b *Backfill) ended(end error) error {
+// handleEnd decides what follows the end of a watch that did not reach the target.
+func (b *Backfill) handleEnd(err error) error {
 	b.Close()
 	var expired *cache.ExpiredError
 	switch {
-	case errors.As(end, &expired):
-		return end
-	case errors.Is(end, ErrBehind):
-		if b.behind++; b.behind >= behindLimit {
-			return end
+	case errors.As(err, &expired):
+		return err
+	case errors.Is(err, ErrBehind):
+		if b.lagEnds++; b.lagEnds >= behindLimit {
+			return err
 		}
-	case errors.Is(end, errComplete): // but the target has moved since
-	case errors.Is(end, errSilent), refusal(end):
-		return &cache.ExpiredError{RequestedRV: b.client.through, OldestRV: b.client.target}
+	case errors.Is(err, errComplete): // but the target has moved since
+	case errors.Is(err, errSilent), isRefusal(err):
+		return &cache.ExpiredError{RequestedRV: b.client.completeRV, OldestRV: b.client.targetRV}
 	default:
-		b.failed++
+		b.failures++
 	}
 	return nil
 }
 
 // rejoin joins another watch, which begins where the client is by now.
-func (b *Backfill) rejoin(ctx context.Context) (*fanout.Cursor, error) {
-	if b.failed > 0 {
-		pause := min(minPause<<min(b.failed-1, 8), maxPause)
+func (b *Backfill) rejoin(ctx context.Context) error {
+	if b.failures > 0 {
+		pause := min(minPause<<min(b.failures-1, 8), maxPause)
 		select {
 		case <-time.After(pause/2 + rand.N(pause)): // #nosec G404 -- spreads times
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+			return context.Cause(ctx)
 		}
 	}
 	waiting, cancel := context.WithTimeout(ctx, turnTimeout)
@@ -217,18 +214,18 @@ func (b *Backfill) rejoin(ctx context.Context) (*fanout.Cursor, error) {
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	return nil, err
+	return err
 }
 
 // join waits for a watch that has its turn.
 func (b *Backfill) join(ctx context.Context) error {
 	watch, err := b.coordinator.enter(b)
 	if err != nil {
-		return &cache.ExpiredError{RequestedRV: b.client.through, OldestRV: b.client.target}
+		return &cache.ExpiredError{RequestedRV: b.client.completeRV, OldestRV: b.client.targetRV}
 	}
 	b.watch = watch
 	select {
-	case <-watch.begun:
+	case <-watch.turnSettled:
 		return nil
 	case <-ctx.Done():
 		b.Close()

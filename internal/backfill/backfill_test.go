@@ -310,7 +310,7 @@ func inBubble(t *testing.T, f func(t *testing.T, s *fakeHistory)) {
 		f(t, s)
 		if s.coordinator != nil {
 			s.coordinator.Close()
-			if held := s.coordinator.limit.held.Load(); held != 0 {
+			if held := s.coordinator.limit.heldBytes.Load(); held != 0 {
 				t.Errorf("%d bytes are held", held)
 			}
 		}
@@ -638,7 +638,7 @@ func TestBackfillOfASlowClient(t *testing.T) {
 				s.putPadded(fmt.Sprintf("n/p%d", i), "x", 32<<10, false) // 768 KiB in all
 			}
 			s.begin(plenty, 4)
-			s.coordinator.limit.each = 512 << 10
+			s.coordinator.limit.maxWatchBytes = 512 << 10
 			hold := []func(){s.hold(t), s.hold(t), s.hold(t), s.hold(t)}
 			slow := make(chan resumption, 1)
 			go func() {
@@ -665,7 +665,7 @@ func TestBackfillOfASlowClient(t *testing.T) {
 					case <-watched:
 						return
 					case <-time.After(50 * time.Millisecond):
-						if held := s.coordinator.limit.held.Load(); held > 4*(512<<10+64<<10) {
+						if held := s.coordinator.limit.heldBytes.Load(); held > 4*(512<<10+64<<10) {
 							t.Errorf("%d bytes are held", held)
 						}
 					}
@@ -693,7 +693,7 @@ func TestBackfillBytesOfAll(t *testing.T) {
 			s.putPadded(fmt.Sprintf("n/p%d", i), fmt.Sprint(i%8), 32<<10, false)
 		}
 		s.begin(plenty, 8)
-		s.coordinator.limit.most, s.coordinator.limit.least = 128<<10, 0
+		s.coordinator.limit.maxTotalBytes, s.coordinator.limit.minWatchBytes = 128<<10, 0
 		var clients sync.WaitGroup
 		for i := range 8 {
 			clients.Go(func() {
@@ -706,7 +706,7 @@ func TestBackfillBytesOfAll(t *testing.T) {
 		}
 		for range 20 {
 			time.Sleep(50 * time.Millisecond)
-			if held := s.coordinator.limit.held.Load(); held > 128<<10+8*(36<<10) {
+			if held := s.coordinator.limit.heldBytes.Load(); held > 128<<10+8*(36<<10) {
 				t.Errorf("%d bytes are held", held)
 			}
 		}

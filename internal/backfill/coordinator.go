@@ -15,7 +15,7 @@ import (
 //
 // Clients that select by names and namespaces alone share watches of everything, from the smallest
 // resourceVersion among them: whether such a selector shows an object never changes. Upstream
-// applies all other selectors, since only upstream knows what an object was before a change.
+// applies all other selectors, because only upstream knows what an object was before a change.
 type Coordinator struct {
 	coordinatorState
 	stop context.CancelFunc // ends the watches
@@ -54,13 +54,13 @@ func (c *Coordinator) Watches() (open, opened int64) { return c.open.Load(), c.o
 // is ErrBusy. It returns nil if a backfill is not what the client lacks: the log has everything, or
 // upstream does not remember it either (see fanout.OwnerView.CursorFromRV).
 func (c *Coordinator) Join(ctx context.Context, owner fanout.Owner, rv uint64, sel object.Selector) (*Backfill, error) {
-	b := &Backfill{coordinator: c, owner: owner, selector: sel, client: client{voids: c.log().Epoch(), through: rv}}
+	b := &Backfill{coordinator: c, owner: owner, selector: sel, client: client{epoch: c.log().Epoch(), completeRV: rv}}
 	_, err := c.log().Find(rv)
 	var expired *cache.ExpiredError
 	if !errors.As(err, &expired) || !expired.IsGap() || rv == 0 {
 		return nil, nil
 	}
-	b.client.target = expired.OldestRV
+	b.client.targetRV = expired.OldestRV
 	if err := b.join(ctx); err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func (c *Coordinator) enter(b *Backfill) (*catchUpWatch, error) {
 		}
 	}
 	w := newCatchUpWatch(&c.coordinatorState, key, sel)
-	if !w.forAll() {
+	if !w.isForAll() {
 		w.owner = b.owner
 	}
 	if !w.admit(&b.client) { // history has become void in this moment

@@ -12,20 +12,23 @@ import (
 // clients have not taken yet. One owner has half of the watches at most, and every watch may hold a
 // little, so that an owner of many selectors cannot starve all others.
 type WatchLimit struct {
-	turns             chan struct{} // a token for each watch that is open
-	least, each, most int64         // bytes that one watch may hold in any case, and at most, and all of them
-	held              atomic.Int64  // by all of them
+	turns         chan struct{} // a token for each watch that is open
+	minWatchBytes int64         // that one watch may hold in any case
+	maxWatchBytes int64         // that one watch may hold
+	maxTotalBytes int64         // that all of them may hold, but for those below minWatchBytes
+	heldBytes     atomic.Int64  // by all of them
 
 	mu struct {
 		sync.Mutex
-		shares map[fanout.Owner]*turnCount
+		turnCounts map[fanout.Owner]*turnCount
 	}
 }
 
-// turnCount is an owner's, while a client of the owner waits for a turn or has one.
+// turnCount counts the turns of one owner, as long as one of its watches waits for a turn or has
+// one.
 type turnCount struct {
-	turns chan struct{}
-	users int // guarded by WatchLimit.mu
+	turns chan struct{} // a token for each watch that is open, or waits for WatchLimit.turns alone
+	users int           // watches; guarded by WatchLimit.mu
 }
 
 // What one watch and all of them hold at most for clients that have not taken it yet.
@@ -36,9 +39,11 @@ const (
 
 // NewWatchLimit allows so many watches at a time.
 func NewWatchLimit(watches int) *WatchLimit {
-	l := &WatchLimit{turns: make(chan struct{}, watches), least: totalBytes / 2 / int64(max(1, watches)),
-		each: watchBytes, most: totalBytes}
-	l.mu.shares = map[fanout.Owner]*turnCount{}
+	l := &WatchLimit{
+		turns: make(chan struct{}, watches), minWatchBytes: totalBytes / 2 / int64(max(1, watches)),
+		maxWatchBytes: watchBytes, maxTotalBytes: totalBytes,
+	}
+	l.mu.turnCounts = map[fanout.Owner]*turnCount{}
 	return l
 }
 
@@ -65,7 +70,7 @@ func (l *WatchLimit) acquire(ctx context.Context, owner fanout.Owner) error {
 func (l *WatchLimit) release(owner fanout.Owner) {
 	<-l.turns
 	l.mu.Lock()
-	s := l.mu.shares[owner]
+	s := l.mu.turnCounts[owner]
 	l.mu.Unlock()
 	<-s.turns
 	l.leave(owner, s)
@@ -76,14 +81,14 @@ func (l *WatchLimit) release(owner fanout.Owner) {
 func (l *WatchLimit) enter(owner fanout.Owner) *turnCount {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s := l.mu.shares[owner]
+	s := l.mu.turnCounts[owner]
 	if s == nil {
 		most := cap(l.turns)
 		if owner != "" {
 			most = (most + 1) / 2
 		}
 		s = &turnCount{turns: make(chan struct{}, most)}
-		l.mu.shares[owner] = s
+		l.mu.turnCounts[owner] = s
 	}
 	s.users++
 	return s
@@ -93,11 +98,11 @@ func (l *WatchLimit) leave(owner fanout.Owner, s *turnCount) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if s.users--; s.users == 0 {
-		delete(l.mu.shares, owner)
+		delete(l.mu.turnCounts, owner)
 	}
 }
 
-// full reports that a watch which holds some bytes has no room for more.
-func (l *WatchLimit) full(holds, size int64) bool {
-	return holds+size > l.each || holds+size > l.least && l.held.Load()+size > l.most
+// isFull reports that a watch which holds some bytes has no room for more.
+func (l *WatchLimit) isFull(held, size int64) bool {
+	return held+size > l.maxWatchBytes || held+size > l.minWatchBytes && l.heldBytes.Load()+size > l.maxTotalBytes
 }

@@ -31,7 +31,7 @@ func TestBackfillTurnsAreShared(t *testing.T) {
 	for _, owner := range []fanout.Owner{"mallory", "alice", "", "mallory"} {
 		l.release(owner)
 	}
-	if len(l.mu.shares) != 0 || len(l.turns) != 0 {
-		t.Errorf("%d shares and %d turns are left", len(l.mu.shares), len(l.turns))
+	if len(l.mu.turnCounts) != 0 || len(l.turns) != 0 {
+		t.Errorf("%d shares and %d turns are left", len(l.mu.turnCounts), len(l.turns))
 	}
 }

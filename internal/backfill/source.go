@@ -8,12 +8,12 @@ import (
 
 // HistorySource is upstream's history of the resource, from before the log begins.
 type HistorySource interface {
-	// Begin finds an apiserver to read from. rv is how far its storage was, at some moment since the
+	// Begin finds an API server to read from. rv is how far its storage was, at some moment since the
 	// call.
 	Begin(ctx context.Context) (rv uint64, w HistoryWatch, err error)
 }
 
-// HistoryWatch is one watch upstream, of an apiserver that was just made current (design D7). One
+// HistoryWatch is one watch upstream, of an API server that was just made current (design D7). One
 // goroutine uses it.
 type HistoryWatch interface {
 	// Watch begins to read what a selector shows after from, for about three seconds.
@@ -22,19 +22,4 @@ type HistoryWatch interface {
 	// which proves nothing.
 	Next() (t object.Type, o *object.Object, rv uint64, err error)
 	Close()
-}
-
-// item is an event, or without an object a bookmark.
-type item struct {
-	kind   object.Type
-	object *object.Object
-	rv     uint64
-}
-
-func (i item) size() int64 {
-	const overhead = 96
-	if i.object == nil {
-		return overhead
-	}
-	return int64(i.object.Size()) + overhead
 }

@@ -32,14 +32,14 @@ func (s *coordinatorState) log() *cache.Log { return s.hub.Resource().Log() }
 // client is what a catchUpWatch knows of a Backfill.
 type client struct {
 	// Static after construction.
-	voids uint64 // of the log, when it began
+	epoch uint64 // of the log, when it began
 
 	// The client's goroutine's.
-	next    uint64 // number of the watch's first item that was not read
-	through uint64 // what the client is complete through
-	target  uint64 // what it has to be complete through before the log goes on
+	nextItem   uint64 // number of the watch's first item that was not read
+	completeRV uint64 // what the client is complete through
+	targetRV   uint64 // what it has to be complete through before the log goes on
 
-	refused *cache.ExpiredError // guarded by the watch's mu: upstream does not remember what the client lacks
+	refusal *cache.ExpiredError // guarded by the watch's mu: upstream does not remember what the client lacks
 }
 
 // catchUpWatch reads from upstream what happened before the log, once for several clients. It keeps
@@ -56,29 +56,30 @@ type catchUpWatch struct {
 	key      string
 	selector object.Selector // of the watch upstream
 	owner    fanout.Owner    // whose turn it takes: the first client's, if it is not shared
-	voids    uint64          // of the log, when it began
+	epoch    uint64          // of the log, when it began
 	ctx      context.Context // ends when no client is left
 	cancel   context.CancelFunc
-	begun    chan struct{} // closed when it has its turn, or will never have one
+
+	turnSettled chan struct{} // closed when it has its turn, or will never have one
 
 	// Its own goroutine's.
 	patience time.Duration // left for slow clients
 
 	mu struct {
 		sync.Mutex
-		clients map[*client]uint64 // and the number of the first item that each has not taken
-		started bool               // a watch was opened at from: a client that lacks more cannot join
-		from    uint64             // the resourceVersion of the first watch
-		through uint64             // the items are complete through this
-		target  uint64             // the greatest that a client needs
-		items   []item
-		first   uint64 // number of items[0]
-		dropped uint64 // resourceVersion of the item before that: an older client lacks items
-		bytes   int64
-		end     error         // why nothing follows
-		freed   bool          // with all items
-		changed chan struct{} // closed and replaced when there are more items, or the end
-		moved   chan struct{} // likewise, when a client has taken items or left
+		clients    map[*client]uint64 // and the number of the first item that each has not taken
+		started    bool               // a watch was opened at fromRV: a client that lacks more cannot join
+		fromRV     uint64             // where the first watch began
+		completeRV uint64             // what the items are complete through
+		targetRV   uint64             // the greatest that a client needs
+		items      []item
+		firstItem  uint64        // number of items[0]
+		droppedRV  uint64        // of the item in front of items[0]: an older client lacks items
+		bytes      int64         // of items
+		endErr     error         // why nothing follows
+		isFreed    bool          // all items are dropped, after the end
+		changed    chan struct{} // closed and replaced when there are more items, or the end
+		moved      chan struct{} // likewise, when a client has taken items or left
 	}
 }
 
@@ -97,7 +98,7 @@ var (
 )
 
 func newCatchUpWatch(s *coordinatorState, key string, sel object.Selector) *catchUpWatch {
-	w := &catchUpWatch{shared: s, key: key, selector: sel, voids: s.log().Epoch(), begun: make(chan struct{}),
+	w := &catchUpWatch{shared: s, key: key, selector: sel, epoch: s.log().Epoch(), turnSettled: make(chan struct{}),
 		patience: slowClientsTimeout}
 	w.ctx, w.cancel = context.WithCancel(s.ctx)
 	w.mu.clients = map[*client]uint64{}
@@ -109,17 +110,17 @@ func newCatchUpWatch(s *coordinatorState, key string, sel object.Selector) *catc
 func (w *catchUpWatch) admit(c *client) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if c.voids != w.voids {
+	if c.epoch != w.epoch {
 		return false
 	}
-	over := w.mu.end != nil && (w.mu.end != errComplete || c.target > w.mu.through)
-	late := w.mu.started && c.through < max(w.mu.from, w.mu.dropped)
-	if over || late || w.mu.freed || w.ctx.Err() != nil {
+	endsBelow := w.mu.endErr != nil && (w.mu.endErr != errComplete || c.targetRV > w.mu.completeRV)
+	beginsAbove := w.mu.started && c.completeRV < max(w.mu.fromRV, w.mu.droppedRV)
+	if endsBelow || beginsAbove || w.mu.isFreed || w.ctx.Err() != nil {
 		return false
 	}
-	c.next = w.mu.first
-	w.mu.clients[c] = c.next
-	w.mu.target = max(w.mu.target, c.target)
+	c.nextItem = w.mu.firstItem
+	w.mu.clients[c] = c.nextItem
+	w.mu.targetRV = max(w.mu.targetRV, c.targetRV)
 	return true
 }
 
@@ -128,14 +129,14 @@ func (w *catchUpWatch) leave(c *client) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.mu.clients, c)
-	if len(w.mu.clients) == 0 && !(w.mu.end == errComplete && w.forAll()) {
+	if len(w.mu.clients) == 0 && !(w.mu.endErr == errComplete && w.isForAll()) {
 		w.cancel()
 	}
 	w.moveLocked()
 }
 
-// forAll reports that it serves all clients that select by names and namespaces alone.
-func (w *catchUpWatch) forAll() bool { return w.key == "" }
+// isForAll reports that it serves all clients that select by names and namespaces alone.
+func (w *catchUpWatch) isForAll() bool { return w.key == "" }
 
 func (w *catchUpWatch) moveLocked() {
 	close(w.mu.moved)
@@ -147,11 +148,11 @@ func (w *catchUpWatch) changeLocked() {
 	w.mu.changed = make(chan struct{})
 }
 
-// raise raises the target.
-func (w *catchUpWatch) raise(target uint64) {
+// raiseTarget raises the target.
+func (w *catchUpWatch) raiseTarget(target uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.mu.target = max(w.mu.target, target)
+	w.mu.targetRV = max(w.mu.targetRV, target)
 }
 
 // run reads from upstream, once it has its turn. It calls forget when no further client may join.
@@ -159,12 +160,12 @@ func (w *catchUpWatch) run(forget func(*catchUpWatch)) {
 	defer w.cancel()
 	limit := w.shared.limit
 	err := limit.acquire(w.ctx, w.owner)
-	close(w.begun)
+	close(w.turnSettled)
 	if err == nil {
 		err = w.read()
 		limit.release(w.owner)
 	}
-	w.finish(err)
+	w.setEnd(err)
 	select {
 	case <-time.After(replayTimeout):
 	case <-w.ctx.Done(): // no client is left
@@ -172,15 +173,15 @@ func (w *catchUpWatch) run(forget func(*catchUpWatch)) {
 	forget(w)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.mu.freed = true
+	w.mu.isFreed = true
 	w.dropLocked(len(w.mu.items))
 	w.changeLocked()
 }
 
-func (w *catchUpWatch) finish(err error) {
+func (w *catchUpWatch) setEnd(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.mu.end = err
+	w.mu.endErr = err
 	w.changeLocked()
 }
 
@@ -195,7 +196,7 @@ func (w *catchUpWatch) read() error {
 		case err == nil:
 			silent++
 		case apierrors.IsResourceExpired(err) || apierrors.IsGone(err):
-			if err := w.refuse(err); err != nil {
+			if err := w.refuseClients(err); err != nil {
 				return err
 			}
 		default:
@@ -213,14 +214,14 @@ func (w *catchUpWatch) readOne() (some bool, err error) {
 		return false, err
 	}
 	defer history.Close()
-	from, target, ok := w.start()
+	fromRV, targetRV, ok := w.nextRange()
 	switch {
 	case !ok:
 		return false, context.Canceled
-	case rv < target: // upstream has not reached the target: its history has been rewritten
-		return false, fmt.Errorf("upstream is at %d, and was at %d before", rv, target)
+	case rv < targetRV: // upstream has not reached the target: its history has been rewritten
+		return false, fmt.Errorf("upstream is at %d, and was at %d before", rv, targetRV)
 	}
-	if err := history.Watch(w.ctx, w.selector, from); err != nil {
+	if err := history.Watch(w.ctx, w.selector, fromRV); err != nil {
 		return false, err
 	}
 	w.shared.opened.Add(1)
@@ -229,22 +230,22 @@ func (w *catchUpWatch) readOne() (some bool, err error) {
 	for {
 		kind, o, rv, err := history.Next()
 		switch {
-		case errors.Is(err, io.EOF), err != nil && some && !answered(err): // the next watch goes on from there
+		case errors.Is(err, io.EOF), err != nil && some && !isAnswer(err): // the next watch goes on from there
 			return some, nil
 		case err != nil:
 			return some, err
-		case w.add(item{kind: kind, object: o, rv: rv}):
+		case w.addItem(item{kind: kind, object: o, rv: rv}):
 			return true, errComplete
 		}
 		some = true
 	}
 }
 
-// answered reports that an error is upstream's answer.
-func answered(err error) bool { return errors.As(err, new(apierrors.APIStatus)) }
+// isAnswer reports that an error is upstream's answer.
+func isAnswer(err error) bool { return errors.As(err, new(apierrors.APIStatus)) }
 
-// refusal reports that upstream would refuse such a request at any other time, too.
-func refusal(err error) bool {
+// isRefusal reports that upstream would refuse such a request at any other time, too.
+func isRefusal(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
 		return false
@@ -253,44 +254,38 @@ func refusal(err error) bool {
 	return code >= 400 && code < 500 && code != http.StatusTooManyRequests && code != http.StatusRequestTimeout
 }
 
-// start is where the next watch upstream begins: where the last one ended, or at the smallest
+// nextRange is where the next watch upstream begins: where the last one ended, or at the smallest
 // resourceVersion of the clients. It returns false if no client is left.
-func (w *catchUpWatch) start() (from, target uint64, ok bool) {
+func (w *catchUpWatch) nextRange() (fromRV, targetRV uint64, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.mu.started {
-		return w.mu.through, w.mu.target, len(w.mu.clients) > 0
+		return w.mu.completeRV, w.mu.targetRV, len(w.mu.clients) > 0
 	}
 	for c := range w.mu.clients {
-		if !ok || c.through < from {
-			from, ok = c.through, true
+		if !ok || c.completeRV < fromRV {
+			fromRV, ok = c.completeRV, true
 		}
 	}
-	w.mu.started, w.mu.from, w.mu.through = true, from, from
-	return from, w.mu.target, ok
+	w.mu.started, w.mu.fromRV, w.mu.completeRV = true, fromRV, fromRV
+	return fromRV, w.mu.targetRV, ok
 }
 
-// refuse removes the clients that lack more than upstream remembers, with upstream's own refusal:
-// its message names the oldest version that it remembers (W-107). The client that lacks most is
-// removed in any case, so that the next watch is another one. An error refuses all clients.
-func (w *catchUpWatch) refuse(err error) error {
-	var asked, oldest uint64
-	words := ""
-	if _, bad := fmt.Sscanf(err.Error(), "too old resource version: %d (%d)", &asked, &oldest); bad != nil {
-		oldest = 0
-		if apierrors.IsResourceExpired(err) {
-			words = err.Error()
-		}
-	}
+// refuseClients removes the clients that lack more than upstream remembers, with upstream's own
+// refusal. The client that lacks most is removed in any case, so that the next watch is another
+// one. An error refuses all clients.
+func (w *catchUpWatch) refuseClients(err error) error {
+	oldestRV, message := readExpired(err)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.mu.first > 0 || len(w.mu.items) > 0 { // upstream has forgotten what follows, which all clients lack
-		return &cache.ExpiredError{RequestedRV: w.mu.through, OldestRV: max(oldest, w.mu.through+1), Message: words}
+	if w.mu.firstItem > 0 || len(w.mu.items) > 0 { // upstream has forgotten what follows, which all clients lack
+		rv := w.mu.completeRV
+		return &cache.ExpiredError{RequestedRV: rv, OldestRV: max(oldestRV, rv+1), Message: message}
 	}
-	oldest = max(oldest, w.mu.from+1)
+	oldestRV = max(oldestRV, w.mu.fromRV+1)
 	for c := range w.mu.clients {
-		if c.through < oldest {
-			c.refused = &cache.ExpiredError{RequestedRV: c.through, OldestRV: oldest, Message: words}
+		if c.completeRV < oldestRV {
+			c.refusal = &cache.ExpiredError{RequestedRV: c.completeRV, OldestRV: oldestRV, Message: message}
 			delete(w.mu.clients, c)
 		}
 	}
@@ -302,34 +297,44 @@ func (w *catchUpWatch) refuse(err error) error {
 	return nil
 }
 
-// add keeps an item, and reports whether the items are then complete through the target.
-func (w *catchUpWatch) add(i item) bool {
+// readExpired reads the oldest version that upstream remembers from its refusal (W-107). It is 0 if
+// the refusal names none; then clients get its own message, if it has one for them.
+func readExpired(err error) (oldestRV uint64, message string) {
+	var requestedRV uint64
+	const format = "too old resource version: %d (%d)"
+	if _, mismatch := fmt.Sscanf(err.Error(), format, &requestedRV, &oldestRV); mismatch == nil {
+		return oldestRV, ""
+	}
+	if apierrors.IsResourceExpired(err) {
+		message = err.Error()
+	}
+	return 0, message
+}
+
+// addItem keeps an item, and reports whether the items are then complete through the target.
+func (w *catchUpWatch) addItem(i item) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	complete := i.rv
-	if i.object != nil {
-		complete--
-	}
-	if complete >= w.mu.target && !w.raiseLocked(complete) {
-		w.keepLocked(item{rv: complete})
-		w.mu.end = errComplete
+	if rv := i.completeRV(); rv >= w.mu.targetRV && !w.raiseTargetLocked(rv) {
+		w.appendLocked(item{rv: rv})
+		w.mu.endErr = errComplete
 		return true
 	}
-	w.roomLocked(i.size())
-	w.keepLocked(i)
+	w.makeRoomLocked(i.size())
+	w.appendLocked(i)
 	return false
 }
 
-// raiseLocked raises the target to where the log begins by now, and reports whether that is beyond
-// what was read.
-func (w *catchUpWatch) raiseLocked(complete uint64) bool {
-	for complete >= w.mu.target {
-		_, err := w.shared.log().Find(w.mu.target)
+// raiseTargetLocked raises the target to where the log begins by now, and reports whether that is
+// beyond completeRV, up to which everything was read.
+func (w *catchUpWatch) raiseTargetLocked(completeRV uint64) bool {
+	for completeRV >= w.mu.targetRV {
+		_, err := w.shared.log().Find(w.mu.targetRV)
 		var expired *cache.ExpiredError
 		if !errors.As(err, &expired) || !expired.IsGap() {
 			return false
 		}
-		w.mu.target = expired.OldestRV
+		w.mu.targetRV = expired.OldestRV
 	}
 	return true
 }

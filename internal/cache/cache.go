@@ -1,10 +1,9 @@
-// Package cache holds the state and the recent history of one resource, as the apiserver reported
+// Package cache holds the state and the recent history of one resource, as the API server reported
 // them.
 //
 // Invariant: one snapshot and one log describe the same past. A reader that takes a Snapshot and
-// then reads the Log from Snapshot.Next on misses nothing and sees nothing twice; so history and
-// live are the same read, and there is no moment between state and stream. The cache does not know
-// its readers.
+// then reads the Log from Snapshot.Next on misses nothing and sees nothing twice. So it reads
+// history and live events in one way. The cache does not know its readers.
 package cache
 
 import (
@@ -51,13 +50,11 @@ type Resource struct {
 		indexes      []index
 		bytes        int64
 		shortHistory bool   // see SetShortHistory
-		generation   uint64 // how often history was void, or its representation old
-		// the greatest resourceVersion ever promised, or known to be promised by upstream, over all
-		// generations
-		greatest   uint64
-		upstreamRV uint64 // where upstream was found in this generation; see NoteUpstreamRV
-		relistRV   uint64 // CompleteRV when a complete state was requested; see BeginRelist
-		relisting  bool   // it has not arrived
+		generation   uint64 // see Generation
+		greatestRV   uint64 // promised here, or known to be promised by upstream, in any generation
+		upstreamRV   uint64 // where upstream was found in this generation; see NoteUpstreamRV
+		relistRV     uint64 // CompleteRV when a complete state was requested; see BeginRelist
+		relisting    bool   // the requested state has not arrived
 	}
 }
 
@@ -140,7 +137,7 @@ func (r *Resource) SnapshotAt(rv uint64) (*Snapshot, error) {
 	return s, nil
 }
 
-// rewindSnapshot is the state at rv, found by undoing what the log says happened from then to now.
+// rewindSnapshot is the state at rv, found by undoing the changes in the log from then to now.
 func (r *Resource) rewindSnapshot(now *Snapshot, rv uint64) (*Snapshot, error) {
 	pos, err := r.log.Find(rv)
 	if err != nil {
@@ -168,6 +165,9 @@ func (r *Resource) Generation() uint64 {
 	defer r.mu.Unlock()
 	return r.mu.generation
 }
+
+// IsCurrent reports whether a state belongs to the present history, in the present representation.
+func (r *Resource) IsCurrent(s *Snapshot) bool { return s.generation == r.Generation() }
 
 // Add applies a creation. What upstream has delivered before is ignored.
 func (r *Resource) Add(o *object.Object) error { return r.set(o) }
@@ -237,7 +237,7 @@ func (r *Resource) NoteUpstreamRV(rv, generation uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.IsReady() && generation == r.mu.generation {
-		r.mu.greatest = max(r.mu.greatest, rv)
+		r.mu.greatestRV = max(r.mu.greatestRV, rv)
 		r.mu.upstreamRV = max(r.mu.upstreamRV, rv)
 		r.log.noteUpstreamRV(rv)
 	}
@@ -245,10 +245,10 @@ func (r *Resource) NoteUpstreamRV(rv, generation uint64) {
 
 // NoteHistoryReset records that upstream is behind a resourceVersion that it promised before, as
 // found by a query that was sent in the given generation: it has another history, as a restored
-// etcd does. When it later reaches the same resourceVersions, that says nothing, so the next
+// etcd does. When it later reaches the same resourceVersions, that proves nothing. So the next
 // complete state voids what is held here, whatever its own resourceVersion. NoteHistoryReset
-// reports whether this is the first such finding: the others have nothing to do until there is a
-// state of the new history.
+// reports whether this is the first such finding: after it there is nothing to do until a state of
+// the new history arrives.
 func (r *Resource) NoteHistoryReset(generation uint64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -258,9 +258,9 @@ func (r *Resource) NoteHistoryReset(generation uint64) bool {
 // IsHistoryReset reports that what is held here is of another history than upstream's.
 func (r *Resource) IsHistoryReset() bool { return r.historyReset.Load() }
 
-// BeginRelist is called before a complete state is requested from upstream that is applied next,
-// and returns CompleteRV: the state must not be older. Proofs may promise more until it arrives:
-// they say that nothing happened since, so the state is as new as they are.
+// BeginRelist is called before the complete state that Replace applies next is requested. It
+// returns CompleteRV: the state must not be older. Proofs may promise more until the state arrives.
+// They show that nothing happened after CompleteRV, so the state is as new as they are.
 func (r *Resource) BeginRelist() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -268,12 +268,12 @@ func (r *Resource) BeginRelist() uint64 {
 	return r.mu.relistRV
 }
 
-// endRelist is up to where a complete state at rv says what there is, if history was not rewritten.
-// Callers hold mu.
+// endRelist is the resourceVersion up to which a complete state at rv holds everything, if history
+// was not rewritten. Callers hold mu.
 func (r *Resource) endRelist(rv uint64) uint64 {
-	asked := r.mu.relisting && r.mu.relistRV <= rv
+	announced := r.mu.relisting && r.mu.relistRV <= rv
 	r.mu.relisting = false
-	if asked {
+	if announced {
 		return max(rv, r.CompleteRV())
 	}
 	return rv
@@ -293,21 +293,15 @@ func (r *Resource) Replace(objects []*object.Object, rv uint64) error {
 		return nil
 	}
 	s := r.diff(sorted, r.endRelist(rv))
-	if s.rewritten = r.historyReset.Swap(false) || s.rewritten; s.rewritten {
-		s.l = rv
-	}
 	r.load(sorted)
-	if s.rewritten {
-		r.mu.generation++
+	if r.historyReset.Swap(false) || s.hasOtherHistory {
 		r.mu.upstreamRV = 0
-		r.log.reset(rv, r.mu.greatest)
-	} else {
-		r.append(s.entries()...)
+		r.voidHistory(rv)
+		r.publish(rv)
+		return nil
 	}
-	switch {
-	case s.rewritten:
-		r.exactSnapshots.drop()
-	case s.replaced:
+	r.append(s.entries()...)
+	if s.hasOtherBytes {
 		r.forgetRepresentation(s.completeRV())
 	}
 	r.publish(s.completeRV())
@@ -320,13 +314,18 @@ func (r *Resource) Close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.closed.Store(true)
-	r.mu.generation++
-	r.log.reset(r.CompleteRV(), r.mu.greatest)
-	r.exactSnapshots.drop()
+	r.voidHistory(r.CompleteRV())
 	r.changed.Wake()
 }
 
-// IsClosed reports that the resource has been retired.
+// voidHistory forgets history, which begins again at rv. Callers hold mu.
+func (r *Resource) voidHistory(rv uint64) {
+	r.mu.generation++
+	r.log.reset(rv, r.mu.greatestRV)
+	r.exactSnapshots.drop()
+}
+
+// IsClosed reports that Close was called.
 func (r *Resource) IsClosed() bool { return r.closed.Load() }
 
 // load makes objects, which are sorted, the state.
@@ -359,7 +358,7 @@ func (r *Resource) append(entries ...Entry) {
 
 // publish makes the state visible, after the log: a snapshot's Next is never beyond the log's head.
 func (r *Resource) publish(through uint64) {
-	r.mu.greatest = max(r.mu.greatest, through)
+	r.mu.greatestRV = max(r.mu.greatestRV, through)
 	r.snapshot.Store(&Snapshot{
 		RV: through, Reached: through, Next: r.log.Head(), Bytes: r.mu.bytes, generation: r.mu.generation,
 		tree:    r.mu.tree.Copy(),
@@ -368,7 +367,7 @@ func (r *Resource) publish(through uint64) {
 	r.changed.Wake()
 }
 
-// ErrNotReached says that upstream has not told the cache of a resourceVersion yet.
+// ErrNotReached says that the cache is not complete through a resourceVersion yet.
 var ErrNotReached = errors.New("resourceVersion not reached")
 
 // AwaitRV blocks until the cache is complete through rv, and returns ctx's error if that comes

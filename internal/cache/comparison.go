@@ -6,14 +6,13 @@ import (
 	"spillway/internal/object"
 )
 
-// Comparison compares a state with what upstream says of its own at the same resourceVersion. Two
-// that are at one resourceVersion are equal, or one of them is wrong: nothing that is on its way
-// can excuse a difference.
+// Comparison compares a state with upstream's at the same resourceVersion. Two states at one
+// resourceVersion are equal, or one of them is wrong: no event under way can excuse a difference.
 type Comparison struct {
-	state   *Snapshot
-	seen    int // keys that both have
-	missing int // here
-	other   int // of the same key: another version, or other bytes of one version
+	state       *Snapshot
+	sharedKeys  int // keys that both have
+	missingKeys int // keys that only upstream has
+	unequal     int // shared keys with another version, or with other bytes of one version
 }
 
 // Compare begins a comparison.
@@ -24,35 +23,24 @@ func (c *Comparison) CompareVersion(key string, rv uint64) {
 	o, ok := c.state.Get(key)
 	switch {
 	case !ok:
-		c.missing++
+		c.missingKeys++
 		return
 	case o.RV != rv:
-		c.other++
+		c.unequal++
 	}
-	c.seen++
+	c.sharedKeys++
 }
 
 // CompareBytes takes one of upstream's objects whose version was taken already.
 func (c *Comparison) CompareBytes(upstreams *object.Object) {
 	o, ok := c.state.Get(upstreams.Key)
 	if ok && o.RV == upstreams.RV && !bytes.Equal(o.JSON(), upstreams.JSON()) {
-		c.other++
+		c.unequal++
 	}
 }
 
-// Differences is how many objects differ, once every version has been taken: those that are missing
-// here, those that are here alone, and those that are other ones.
+// Differences is how many objects differ, once every version has been taken: those that only one of
+// the two has, and those that are not equal.
 func (c *Comparison) Differences() int {
-	return c.missing + c.other + c.state.Len() - c.seen
+	return c.missingKeys + c.unequal + c.state.Len() - c.sharedKeys
 }
-
-// KeyAt is the key of the object that has i before it, "" if there are not so many.
-func (s *Snapshot) KeyAt(i int) string {
-	if o, ok := s.tree.GetAt(i); ok {
-		return o.Key
-	}
-	return ""
-}
-
-// IsCurrent reports whether a state belongs to the present history, in the present representation.
-func (r *Resource) IsCurrent(s *Snapshot) bool { return s.generation == r.Generation() }

@@ -23,12 +23,12 @@ type Log struct {
 
 // bounds are the resourceVersions that a reader may start from.
 type bounds struct {
-	floor      uint64 // every event above it is in the log
-	completeRV uint64 // every event up to it is
-	greatest   uint64 // promised by an earlier generation: above through, if history was void
-	upstreamRV uint64 // upstream has been found there since, though not everything up to it may be here
-	position   uint64 // of the first entry that follows floor
-	void       uint64 // resourceVersions below it are of a history that reset made void; 0: none was
+	floorRV    uint64 // every event above it and up to completeRV is in the log
+	position   uint64 // of the first entry that follows floorRV
+	completeRV uint64
+	greatestRV uint64 // promised by a history that is void; 0 once completeRV has reached it
+	upstreamRV uint64 // where upstream was found since then; not everything up to it may be here
+	voidRV     uint64 // resourceVersions below it are of a history that is void; 0: none is
 	epoch      uint64 // how often reset made a history void
 }
 
@@ -73,7 +73,7 @@ type ExpiredError struct {
 	RequestedRV, OldestRV uint64
 	// Void: RequestedRV belongs to a history that is void, so what followed it is unknown.
 	Void bool
-	// Message is upstream's own where it names no version, as that of an apiserver without a watch
+	// Message is upstream's own where it names no version, as that of an API server without a watch
 	// cache does. "" stands for the message of W-107.
 	Message string
 }
@@ -111,17 +111,16 @@ func (l *Log) HasPosition(pos uint64) bool { return pos >= l.bounds.Load().posit
 
 // EntryAt is the entry at a position below Head, or false if the log has moved past it.
 func (l *Log) EntryAt(pos uint64) (*Entry, bool) {
-	if !l.HasPosition(pos) { // before the entries themselves: see reset
+	if !l.HasPosition(pos) { // before the entries are read: see reset
 		return nil, false
 	}
 	return l.entries.At(pos)
 }
 
 // Floor is the oldest resourceVersion that a reader may start from.
-func (l *Log) Floor() uint64 { return l.bounds.Load().floor }
+func (l *Log) Floor() uint64 { return l.bounds.Load().floorRV }
 
-// Epoch counts how often history was void. What was learned of it before says nothing of what it is
-// now.
+// Epoch counts how often history was void. What was read in one epoch does not belong to another.
 func (l *Log) Epoch() uint64 { return l.bounds.Load().epoch }
 
 // Span is how many entries the log keeps, and since when.
@@ -141,9 +140,9 @@ func (l *Log) Bytes() int64 { return l.bytes.Load() }
 
 // Find is the position from which a reader that is complete through rv must read on.
 //
-//   - At the resourceVersion before a gap, that is before the gap's seam: the deletions in the seam
-//     carry that same resourceVersion. A reader that had them already can bear them twice, but must
-//     not miss them.
+//   - At the resourceVersion before a gap, the first entry of the gap's seam: the deletions in the
+//     seam carry that same resourceVersion. A reader that had them already may get them twice, but
+//     must not miss them.
 //   - Strictly inside a gap the history is unknown: an object may have come and gone. Expired.
 //   - Above all that is known, the head: such a reader waits (W-106). But after history was void, a
 //     resourceVersion that was promised before, and that upstream is not known to have reached
@@ -152,9 +151,9 @@ func (l *Log) Find(rv uint64) (pos uint64, err error) {
 	for {
 		b := l.bounds.Load()
 		switch {
-		case rv < b.floor:
-			return 0, &ExpiredError{RequestedRV: rv, OldestRV: b.floor, Void: rv < b.void}
-		case rv > max(b.completeRV, b.upstreamRV) && b.greatest > b.completeRV:
+		case rv < b.floorRV:
+			return 0, &ExpiredError{RequestedRV: rv, OldestRV: b.floorRV, Void: rv < b.voidRV}
+		case rv > max(b.completeRV, b.upstreamRV) && b.greatestRV > b.completeRV:
 			return 0, &ExpiredError{RequestedRV: rv, OldestRV: b.completeRV, Void: true}
 		}
 		head := l.Head()
@@ -181,15 +180,15 @@ func (l *Log) search(from, head, rv uint64) (uint64, bool) {
 // refuses an rv inside the gap that a seam closes: the seam is the difference between the states
 // before and after the gap, so it lacks the deletion of an object that existed only in between.
 func (l *Log) seamStart(b *bounds, pos, head, rv uint64) (uint64, error) {
-	before := b.floor // what a reader at pos is complete through
+	completeRV := b.floorRV // of a reader at pos
 	if pos > b.position {
 		e, ok := l.entries.At(pos - 1)
 		if !ok {
 			return 0, &ExpiredError{RequestedRV: rv, OldestRV: l.Floor()}
 		}
-		before = e.CompleteRV
+		completeRV = e.CompleteRV
 	}
-	if pos < head && rv > before {
+	if pos < head && rv > completeRV {
 		if e, ok := l.entries.At(pos); !ok || e.Seam != NoSeam {
 			return 0, &ExpiredError{RequestedRV: rv, OldestRV: l.seamEnd(pos)}
 		}
@@ -223,22 +222,23 @@ func (l *Log) append(entries []Entry) {
 	}
 	b := *l.bounds.Load()
 	b.completeRV = entries[len(entries)-1].CompleteRV
-	if b.greatest <= b.completeRV {
-		b.greatest = 0
+	if b.greatestRV <= b.completeRV {
+		b.greatestRV = 0
 	}
 	l.entries.AppendAll(entries)
 	l.bounds.Store(&b)
 }
 
-// reset forgets everything: history starts at rv. A reader of the old history finds its position
-// gone, even at the head: the entry that takes that position can never be read, since the bounds
+// reset forgets everything: history starts at rv. greatestRV is the greatest resourceVersion that
+// was promised until now. A reader of the old history finds its position
+// gone, even at the head: the entry that takes that position can never be read, because the bounds
 // exclude it before it is there.
-func (l *Log) reset(rv, greatest uint64) {
+func (l *Log) reset(rv, greatestRV uint64) {
 	l.bytes.Store(0)
 	start := l.entries.Head() + 1
-	b := &bounds{floor: rv, completeRV: rv, greatest: greatest, position: start}
-	if before := l.bounds.Load(); before.position > 0 { // there was a history
-		b.void, b.epoch = rv, before.epoch+1
+	b := &bounds{floorRV: rv, completeRV: rv, greatestRV: greatestRV, position: start}
+	if old := l.bounds.Load(); old.position > 0 { // there was a history
+		b.voidRV, b.epoch = rv, old.epoch+1
 	}
 	l.bounds.Store(b)
 	l.entries.Append(Entry{Event: object.Event{RV: rv}, CompleteRV: rv})
@@ -249,18 +249,18 @@ func (l *Log) reset(rv, greatest uint64) {
 // there are promises of an earlier one above it.
 func (l *Log) noteUpstreamRV(rv uint64) {
 	b := *l.bounds.Load()
-	if b.greatest <= b.completeRV || rv <= b.upstreamRV {
+	if b.greatestRV <= b.completeRV || rv <= b.upstreamRV {
 		return
 	}
 	b.upstreamRV = rv
 	l.bounds.Store(&b)
 }
 
-// raiseFloor keeps readers from starting before rv. Readers that have started go on: entries stay
-// where they are.
+// raiseFloor keeps readers from starting below rv. Those that have started are not affected:
+// entries stay where they are.
 func (l *Log) raiseFloor(rv uint64) {
 	b := *l.bounds.Load()
-	b.floor = max(b.floor, rv)
+	b.floorRV = max(b.floorRV, rv)
 	l.bounds.Store(&b)
 }
 
@@ -268,34 +268,33 @@ func (l *Log) raiseFloor(rv uint64) {
 type HistoryLimits struct {
 	// HistoryBytes is the most that the log may hold, counted in bytes of JSON.
 	HistoryBytes int64
-	// HistoryMinAge is how long events are kept as long as HistoryBytes allows it: bookmarks come each
-	// minute exactly so that a client's resourceVersion stays inside 75 s (W-230).
+	// HistoryMinAge is how long events are kept if HistoryBytes allows it. A client has a bookmark
+	// each minute, which keeps its resourceVersion younger than 75 s (W-230).
 	HistoryMinAge time.Duration
 }
 
-// trim drops the oldest entries: whatever exceeds the budget, and beyond what is kept in any case,
-// in bytes, what is older than the minimum age. A seam goes whole, since without its first half the
-// rest is a lie.
-func (l *Log) trim(limits HistoryLimits, kept int64, now time.Time) {
+// trim drops the oldest entries: those beyond HistoryBytes, and of those beyond minBytes the ones
+// that are older than HistoryMinAge. A seam goes whole, because its second half alone is false.
+func (l *Log) trim(limits HistoryLimits, minBytes int64, now time.Time) {
 	first, head := l.entries.First(), l.entries.Head()
-	pos, floor := first, uint64(0)
+	pos, floorRV := first, uint64(0)
 	for pos < head {
 		e, ok := l.entries.At(pos)
 		young := ok && now.Sub(e.At) < limits.HistoryMinAge
-		if bytes := l.bytes.Load(); !ok || bytes <= kept || young && bytes <= limits.HistoryBytes {
+		if bytes := l.bytes.Load(); !ok || bytes <= minBytes || young && bytes <= limits.HistoryBytes {
 			break
 		}
 		for open := true; open && pos < head; pos++ {
 			e, _ := l.entries.At(pos)
 			l.bytes.Add(-e.size())
-			open, floor = e.Seam.IsOpen(), e.CompleteRV
+			open, floorRV = e.Seam.IsOpen(), e.CompleteRV
 		}
 	}
 	if pos == first {
 		return
 	}
 	b := *l.bounds.Load()
-	b.floor, b.position = max(b.floor, floor), pos
+	b.floorRV, b.position = max(b.floorRV, floorRV), pos
 	l.bounds.Store(&b)
 	l.entries.Trim(pos)
 }

@@ -15,7 +15,7 @@ import (
 // A version that the list does not share with the state comes, or came, with an event of its own.
 // What history holds of older versions stays in the old representation, so no reader may start in
 // it any more. Open streams go on. The alternative, a seam or an end for each of them, would show
-// clients a change that the apiserver itself does not show.
+// clients a change that the API server itself does not show.
 func (r *Resource) ReplaceRepresentation(objects []*object.Object) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -15,7 +15,7 @@ func TestSearchNeverCrossesVoidHistory(t *testing.T) {
 	before := l.bounds.Load()
 	// The first two steps of a reset to 90; the old entries are still there.
 	start := l.Head() + 1
-	l.bounds.Store(&bounds{floor: 90, completeRV: 90, greatest: 101, position: start})
+	l.bounds.Store(&bounds{floorRV: 90, completeRV: 90, greatestRV: 101, position: start})
 	l.entries.Append(Entry{Event: object.Event{RV: 90}, CompleteRV: 90})
 	if pos, ok := l.search(before.position, l.Head(), 101); ok {
 		t.Fatalf("101, of the history that is void, was found at %d; the new history starts at %d", pos, start)

@@ -13,39 +13,40 @@ import (
 // resourceVersion that the log has promised and L that of the new list.
 //
 // Order inside: deletions, stamped P; then additions and changes, ascending by their own
-// resourceVersion; last, if the object whose own resourceVersion is P was deleted, its name is free
-// and no change carries L, its deletion, stamped L, so that a DELETED is newer than the object it
-// shows; then progress to L. No resourceVersion is minted. The alternative, ending every stream as
-// kube-apiserver does, makes each client list again at the worst moment.
+// resourceVersion; then the final deletion; then progress to L. The final deletion is that of the
+// object whose own resourceVersion is P, if its name is free and no change carries L. It is stamped
+// L, so that a DELETED is newer than the object that it shows. No resourceVersion is minted. The
+// alternative, ending every stream as kube-apiserver does, makes each client list again at the
+// worst moment.
 type seam struct {
-	p, l      uint64
-	at        time.Time
-	deletions []object.Event
-	changes   []object.Event
-	last      []object.Event
-	// rewritten: upstream's own history is another one than ours (a restored etcd). No seam can be
-	// made.
-	rewritten bool
-	// replaced: objects have other bytes at the same resourceVersion.
-	replaced bool
+	p, l          uint64
+	at            time.Time
+	deletions     []object.Event
+	changes       []object.Event
+	finalDeletion []object.Event // one at most
+	// hasOtherHistory says that upstream's history is not ours, as after a restore of etcd. No seam
+	// can be made.
+	hasOtherHistory bool
+	// hasOtherBytes says that objects have other bytes at the same resourceVersion.
+	hasOtherBytes bool
 }
 
 // diff compares the state with a new one, which is sorted by key, at rv. Objects that did not
-// change are replaced in fresh by the ones already held.
-func (r *Resource) diff(fresh []*object.Object, rv uint64) *seam {
+// change are replaced in listed by the ones already held.
+func (r *Resource) diff(listed []*object.Object, rv uint64) *seam {
 	s := &seam{p: r.CompleteRV(), l: rv, at: r.now()}
 	before := r.mu.tree.Items()
-	for len(before) > 0 || len(fresh) > 0 {
+	for len(before) > 0 || len(listed) > 0 {
 		switch {
-		case len(fresh) == 0 || len(before) > 0 && before[0].Key < fresh[0].Key:
+		case len(listed) == 0 || len(before) > 0 && before[0].Key < listed[0].Key:
 			s.addDeletion(before[0])
 			before = before[1:]
-		case len(before) == 0 || fresh[0].Key < before[0].Key:
-			s.addChange(nil, fresh[0])
-			fresh = fresh[1:]
+		case len(before) == 0 || listed[0].Key < before[0].Key:
+			s.addChange(nil, listed[0])
+			listed = listed[1:]
 		default:
-			fresh[0] = s.mergeVersions(before[0], fresh[0])
-			before, fresh = before[1:], fresh[1:]
+			listed[0] = s.mergeVersions(before[0], listed[0])
+			before, listed = before[1:], listed[1:]
 		}
 	}
 	s.finish()
@@ -65,7 +66,7 @@ func (s *seam) mergeVersions(old, new *object.Object) *object.Object {
 	case bytes.Equal(old.JSON(), new.JSON()):
 		return old
 	default:
-		s.replaced = true
+		s.hasOtherBytes = true
 	}
 	return new
 }
@@ -78,14 +79,15 @@ func (s *seam) addDeletion(old *object.Object) {
 // history was rewritten.
 func (s *seam) addChange(old, new *object.Object) {
 	if new.RV <= s.p {
-		s.rewritten = true
+		s.hasOtherHistory = true
 	}
 	s.changes = append(s.changes, object.Event{New: new, Old: old, RV: new.RV, At: s.at})
 }
 
+// finish orders the events, once all objects are compared.
 func (s *seam) finish() {
 	if s.l < s.p || s.l == s.p && len(s.deletions) > 0 {
-		s.rewritten = true
+		s.hasOtherHistory = true
 	}
 	slices.SortFunc(s.changes, func(a, b object.Event) int { return cmp.Compare(a.RV, b.RV) })
 	if n := len(s.changes); n > 0 && s.changes[n-1].RV >= s.l {
@@ -95,25 +97,20 @@ func (s *seam) finish() {
 		if e.Old.RV == s.p && !s.hasKey(e.Old.Key) {
 			s.deletions = slices.Delete(s.deletions, i, i+1)
 			e.RV = s.l
-			s.last = append(s.last, e)
+			s.finalDeletion = append(s.finalDeletion, e)
 			return
 		}
 	}
 }
 
-// hasKey reports that another object has the key now. A deletion after its addition would take it
-// away again.
+// hasKey reports that another object has the key now. A deletion after its addition would delete it
+// for clients.
 func (s *seam) hasKey(key string) bool {
 	return slices.ContainsFunc(s.changes, func(e object.Event) bool { return e.New.Key == key })
 }
 
 // completeRV is what the log promises after the seam.
-func (s *seam) completeRV() uint64 {
-	if s.rewritten {
-		return s.l
-	}
-	return max(s.p, s.l)
-}
+func (s *seam) completeRV() uint64 { return max(s.p, s.l) }
 
 // entries are the seam as it goes into the log; none if nothing new is known. Where no difference
 // shows, an object may have come and gone all the same, so that the gap has an end even then.
@@ -126,7 +123,7 @@ func (s *seam) entries() []Entry {
 	}
 	add(s.deletions, SeamDeletion)
 	add(s.changes, SeamChange)
-	add(s.last, SeamChange)
+	add(s.finalDeletion, SeamChange)
 	if len(out) == 0 && s.l <= s.p {
 		return nil
 	}

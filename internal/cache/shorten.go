@@ -2,13 +2,14 @@ package cache
 
 import "time"
 
-// minHistoryAge is the age that history reaches back to when as little as possible is kept: a quiet
-// client has a bookmark each minute, so a client that loses its connection can resume (W-230).
-const minHistoryAge = 75 * time.Second
+// shortHistoryAge is the age of history that is kept while memory is short: a quiet client has a
+// bookmark each minute, so a client that loses its connection can resume (W-230).
+const shortHistoryAge = 75 * time.Second
 
-// SetShortHistory drops history while memory is short: events older than 75 s, whatever room there
-// is, and the old states made from it. A quiet resource trims nothing by itself, so SetShortHistory
-// is called now and then as long as this is to hold. It reports whether it dropped anything.
+// SetShortHistory makes history short, or as long as usual again. It drops events older than 75 s,
+// whatever room there is, and the old states made from them. A quiet resource trims nothing by
+// itself, so SetShortHistory is called now and then while memory is short. It reports whether it
+// dropped anything.
 func (r *Resource) SetShortHistory(short bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -25,12 +26,12 @@ func (r *Resource) SetShortHistory(short bool) bool {
 	return true
 }
 
-// trim lets history go that is beyond the limits. Callers hold mu.
+// trim drops history that is beyond the limits. Callers hold mu.
 func (r *Resource) trim() {
 	limits := r.limits
-	kept := limits.HistoryBytes / 2 // whatever its age, so that a burst does not cost young history
+	minBytes := limits.HistoryBytes / 2 // whatever its age, so that a burst does not cost young history
 	if r.mu.shortHistory {
-		kept, limits.HistoryMinAge = 0, min(limits.HistoryMinAge, minHistoryAge)
+		minBytes, limits.HistoryMinAge = 0, min(limits.HistoryMinAge, shortHistoryAge)
 	}
-	r.log.trim(limits, kept, r.now())
+	r.log.trim(limits, minBytes, r.now())
 }

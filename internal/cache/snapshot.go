@@ -32,20 +32,14 @@ func (s *Snapshot) Get(key string) (*object.Object, bool) {
 }
 
 // Scan calls f for the objects in the selector's scope that it matches, in upstream's order (W-61),
-// beginning with the first whose key is not below from, until f says false.
+// beginning with the first whose key is not below from, until f returns false.
 func (s *Snapshot) Scan(sel object.Selector, from string, f func(*object.Object) bool) {
 	prefix := ""
 	if sel.Namespace != "" {
 		prefix = sel.Namespace + "/"
 	}
-	if sel.Name != "" && prefix != "" {
+	if sel.Name != "" && (prefix != "" || s.isClusterScoped()) {
 		if o, ok := s.Get(prefix + sel.Name); ok && o.Key >= from && sel.Matches(o) {
-			f(o)
-		}
-		return
-	}
-	if sel.Name != "" && s.clusterScoped() {
-		if o, ok := s.Get(sel.Name); ok && o.Key >= from && sel.Matches(o) {
 			f(o)
 		}
 		return
@@ -62,14 +56,22 @@ func (s *Snapshot) Scan(sel object.Selector, from string, f func(*object.Object)
 	})
 }
 
-// clusterScoped reports that keys are names alone.
-func (s *Snapshot) clusterScoped() bool {
+// isClusterScoped reports that keys are names alone.
+func (s *Snapshot) isClusterScoped() bool {
 	o, ok := s.tree.Min()
 	return ok && o.Namespace() == ""
 }
 
 // Generation is that of the history that the state belongs to (Resource.Generation).
 func (s *Snapshot) Generation() uint64 { return s.generation }
+
+// KeyAt is the key of the object that has i in front of it, "" if there are not so many.
+func (s *Snapshot) KeyAt(i int) string {
+	if o, ok := s.tree.GetAt(i); ok {
+		return o.Key
+	}
+	return ""
+}
 
 // HasVersions reports whether the state has exactly these objects, by key and resourceVersion.
 func (s *Snapshot) HasVersions(versions map[string]uint64) bool {
@@ -99,6 +101,7 @@ func (s *Snapshot) copyTree() *btree.BTreeG[*object.Object] {
 	return s.tree.Copy()
 }
 
+// undo takes back what an event did to a tree.
 func undo(tree *btree.BTreeG[*object.Object], e *object.Event) {
 	switch {
 	case e.Old != nil:
@@ -110,15 +113,15 @@ func undo(tree *btree.BTreeG[*object.Object], e *object.Event) {
 
 // exactSnapshots are the few most recently requested exact states: the pages of one list share one.
 type exactSnapshots struct {
-	mu   sync.Mutex
-	ring [8]*Snapshot
-	next int
+	mu     sync.Mutex
+	recent [8]*Snapshot
+	next   int // in recent, to be replaced
 }
 
 func (x *exactSnapshots) get(rv, generation uint64) *Snapshot {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	for _, s := range x.ring {
+	for _, s := range x.recent {
 		if s != nil && s.RV == rv && s.generation == generation {
 			return s
 		}
@@ -129,12 +132,12 @@ func (x *exactSnapshots) get(rv, generation uint64) *Snapshot {
 func (x *exactSnapshots) put(s *Snapshot) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.ring[x.next] = s
-	x.next = (x.next + 1) % len(x.ring)
+	x.recent[x.next] = s
+	x.next = (x.next + 1) % len(x.recent)
 }
 
 func (x *exactSnapshots) drop() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.ring = [8]*Snapshot{}
+	x.recent = [8]*Snapshot{}
 }

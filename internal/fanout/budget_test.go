@@ -42,7 +42,7 @@ func TestDispatchAllocatesPerSegmentOnly(t *testing.T) {
 	for range 10 { // segments grow
 		again()
 	}
-	perSegment := min(maxFrameEnds, segmentBytesPerStream/500) // each has one stream
+	perSegment := min(maxSegmentFrames, segmentBytesPerStream/500) // each has one stream
 	bound := 1 + len(cursors)*turnover*(events/perSegment+1)
 	if n := testing.AllocsPerRun(20, again); n > float64(bound) {
 		t.Fatalf("%v allocations for %d events on %d feeds, want at most %d", n, events, len(cursors), bound)

@@ -16,15 +16,14 @@ import (
 // work. A lagging cursor holds no events; its lag costs other clients nothing. One goroutine uses a
 // cursor.
 type Cursor struct {
-	hub      *Hub // that dispatches its feed
-	owner    Owner
+	hub      *Hub             // that dispatches its feed
 	selector *object.Selector // its feed's, which is equal to the request's, and there once
 	encoding object.Encoding
 
-	// Small, and beside each other: there is a cursor for every watch.
-	live             bool
+	// Small, and beside each other, because there is a cursor for every watch.
+	live             bool // it follows its feed
 	inSeam           bool // between two entries of a seam
-	futureRV         bool // the log has not reached through yet: until it does, there is silence (W-106)
+	futureRV         bool // the log has not reached completeRV yet: until it does, there is silence (W-106)
 	limited, hasMore bool // see LimitWork
 
 	feed         *Feed // nil: the log alone, the specification of the feed
@@ -42,7 +41,7 @@ const replayRunBytes = 64 << 10
 func (v OwnerView) CursorAt(position, rv uint64, sel object.Selector, enc object.Encoding) *Cursor {
 	hub, feed := v.hub.subscribe(v.owner, sel, enc)
 	return &Cursor{
-		hub: hub, owner: v.owner, selector: &feed.selector, encoding: enc, feed: feed, position: position, completeRV: rv,
+		hub: hub, selector: &feed.selector, encoding: enc, feed: feed, position: position, completeRV: rv,
 	}
 }
 
@@ -89,8 +88,8 @@ func (c *Cursor) Close() {
 // that Next returned.
 func (c *Cursor) CompleteRV() uint64 { return c.completeRV }
 
-// IsInSeam reports that the client is between two entries of a seam, where a stream must neither be
-// ended nor told a bookmark.
+// IsInSeam reports that the client is between two entries of a seam, where its stream must neither
+// end nor send a bookmark.
 func (c *Cursor) IsInSeam() bool { return c.inSeam }
 
 // IsLive reports that the cursor follows its feed. Unless it cannot, it does once Next has nothing
@@ -113,7 +112,7 @@ func (c *Cursor) BufferedBytes() int { return cap(c.scratch) }
 // Wait returns a channel that closes when there may be more. Take it before Next.
 func (c *Cursor) Wait() <-chan struct{} { return c.Signal().Wait() }
 
-// Signal is what tells that there may be more: the feed, or the log. Next may change which.
+// Signal wakes when there may be more: in the feed, or in the log. Next may change which.
 func (c *Cursor) Signal() *ring.Signal {
 	if c.live {
 		return &c.feed.changed
@@ -129,14 +128,14 @@ func (c *Cursor) LimitWork() { c.limited = true }
 // HasMore reports that the last Next ended early.
 func (c *Cursor) HasMore() bool { return c.hasMore }
 
-// workLimit is how much a sliced cursor reads in one Next: so many entries, fewer if their
+// workLimit is how much a limited cursor reads in one Next: so many entries, fewer if their
 // objects have many labels. It is about as much work as one send.
 const (
 	workLimit      = 64
 	labelsPerEntry = 32 // labels that are as much work as an entry
 )
 
-// workOf is what it costs to ask a selector about an entry.
+// workOf is what it costs to match a selector with an entry.
 func workOf(e *cache.Entry) int {
 	labels := 0
 	for _, o := range []*object.Object{e.New, e.Old} {
@@ -183,9 +182,10 @@ func (c *Cursor) joinFeed() bool {
 	return c.live
 }
 
-// readFeed reads the feed. Progress is read first: whatever is not in the feed then is above it.
-func (c *Cursor) readFeed() ([]byte, bool) {
-	done := c.hub.progress.Load()
+// readFeed reads the feed. It reports false if the feed has moved past the cursor. Progress is read
+// first: whatever is not in the feed then is above it.
+func (c *Cursor) readFeed() (run []byte, ok bool) {
+	progress := c.hub.progress.Load()
 	run, last, next, ok := c.feed.read(c.feedPosition, c.position)
 	if !ok {
 		return nil, false
@@ -194,14 +194,14 @@ func (c *Cursor) readFeed() ([]byte, bool) {
 	switch {
 	case len(run) > 0:
 		c.position, c.completeRV, c.inSeam = last.next, last.completeRV, last.inSeam
-	case done.position > c.position:
-		c.position, c.completeRV, c.inSeam = done.position, done.completeRV, false
+	case progress.position > c.position:
+		c.position, c.completeRV, c.inSeam = progress.position, progress.completeRV, false
 	}
 	return run, true
 }
 
-// readLog reads the log. moved says that it passed something although there were no frames: then
-// the feed may reach back to it. What ends the cursor is returned after the frames before it.
+// readLog reads the log. moved says that it passed an entry: if there are no frames, the feed may
+// reach back to the cursor now. An error comes after the frames in front of it.
 func (c *Cursor) readLog() (run []byte, moved bool, err error) {
 	before := c.position
 	c.scratch = c.scratch[:0]
@@ -242,10 +242,10 @@ func (c *Cursor) fillRun(head uint64) error {
 }
 
 // skipToRV takes a log entry for a cursor whose client resumed at a resourceVersion that the log
-// had not reached. Below that resourceVersion it skips the entry. Once the log reaches it, arrive
-// finds the position as for a client that resumes now, since a gap may have been closed meanwhile:
-// if the gap began at that resourceVersion, the client needs the deletions of the seam; if it lies
-// inside the gap, the cursor has expired.
+// had not reached. Below that resourceVersion it skips the entry. Once the log reaches it, skipToRV
+// finds the position as for a client that resumes now, because a gap may have been closed
+// meanwhile: if the gap began at that resourceVersion, the client needs the deletions of the seam;
+// if it lies inside the gap, the cursor has expired.
 func (c *Cursor) skipToRV(e *cache.Entry) error {
 	if e.CompleteRV < c.completeRV {
 		c.position++

@@ -311,7 +311,7 @@ func TestCursorLappedByItsFeedGoesOnFromTheLog(t *testing.T) {
 	w.hub.Dispatch()
 	w.expect(c)
 	var want []string
-	for range 2 * segmentsLimit * maxSegmentBytes / 1000 {
+	for range 2 * minSegments * maxSegmentBytes / 1000 {
 		w.setPadded("a/x", "web", 1000)
 		w.hub.Dispatch()
 	}

@@ -20,31 +20,31 @@ func (c *Cursor) Position() CursorPosition {
 	return c.feed.positionOf(c.feedPosition, c.position)
 }
 
-// positionOf is that of a cursor at p, which has what lies below a log position.
+// positionOf is the position of a cursor at p, which has what lies below a log position.
 func (f *Feed) positionOf(p feedPosition, position uint64) (s CursorPosition) {
-	kept := f.segments.Load() // before the marks are read, as in read
+	kept := f.segments.Load() // first, as in read
 	if p.segment < kept.first {
 		return CursorPosition{First: position, Pending: true}
 	}
 	at := min(p.segment-kept.first, uint64(len(kept.segments)))
 	taken := p.taken
 	for _, segment := range kept.segments[at:] {
-		marks := segment.visibleEnds()
-		for taken < len(marks) && marks[taken].next <= position {
+		ends := segment.publishedEnds()
+		for taken < len(ends) && ends[taken].next <= position {
 			taken++
 		}
 		if taken > 0 {
-			s.Last, s.LastKnown = marks[taken-1].next-1, true
+			s.Last, s.LastKnown = ends[taken-1].next-1, true
 		}
-		if taken < len(marks) {
-			s.First, s.Pending = marks[taken].next-1, true
+		if taken < len(ends) {
+			s.First, s.Pending = ends[taken].next-1, true
 			break
 		}
 		taken = 0
 	}
 	for i := at; i > 0 && !s.LastKnown; i-- {
-		if marks := kept.segments[i-1].visibleEnds(); len(marks) > 0 {
-			s.Last, s.LastKnown = marks[len(marks)-1].next-1, true
+		if ends := kept.segments[i-1].publishedEnds(); len(ends) > 0 {
+			s.Last, s.LastKnown = ends[len(ends)-1].next-1, true
 		}
 	}
 	return s

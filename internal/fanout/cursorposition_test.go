@@ -59,7 +59,7 @@ func TestACursorDoesNotLagForUnselectedEvents(t *testing.T) {
 		w.hub.Dispatch()
 	}
 	w.stands(web, 107, 105)
-	for range segmentsLimit {
+	for range minSegments {
 		w.setPadded("a/y", "web", segmentBytesPerStream)
 		w.hub.Dispatch()
 	}

@@ -52,7 +52,7 @@ func TestFeedIsSharedAndGoesWithItsLastHolder(t *testing.T) {
 func TestFeedThatStartsOverLeavesItsCursors(t *testing.T) {
 	w := newWorld(t, plenty)
 	w.set("a/x", "web")
-	f := newFeed(feedKey{}, everything, plain)
+	f := newFeed(feedKey{encoding: plain}, everything)
 	f.activate(10)
 	p, ok := f.locate(10)
 	if !ok {
@@ -81,7 +81,7 @@ func TestStalledCursorPinsNothing(t *testing.T) {
 	w.hub.Dispatch()
 	w.expect(c, "ADDED a/x 102")
 	segment := weak.Make(c.feed.tail)
-	for range 2 * segmentsLimit * maxSegmentBytes / 1000 {
+	for range 2 * minSegments * maxSegmentBytes / 1000 {
 		w.setPadded("a/x", "web", 1000)
 		w.hub.Dispatch()
 	}
@@ -122,14 +122,14 @@ func TestHubRunsUntilItsContextEnds(t *testing.T) {
 // What a feed keeps is in proportion to its streams: thousands of feeds for a stream each must not
 // keep what one for thousands may.
 func TestFeedKeepsByItsStreams(t *testing.T) {
-	for streams, most := range map[int]int{1: segmentsLimit * segmentBytesPerStream,
-		100: segmentsLimit * maxSegmentBytes} {
+	for streams, most := range map[int]int{1: minSegments * segmentBytesPerStream,
+		100: minSegments * maxSegmentBytes} {
 		w := newWorld(t, plenty)
 		var c *Cursor
 		for range streams {
 			c = w.live(everything, plain)
 		}
-		for range 2 * segmentsLimit * maxSegmentBytes / 1000 {
+		for range 2 * minSegments * maxSegmentBytes / 1000 {
 			w.setPadded("a/x", "web", 1000)
 			w.hub.Dispatch()
 		}
@@ -151,7 +151,7 @@ func TestFeedKeepsLargeFrames(t *testing.T) {
 		w.setPadded("a/x", "web", 5*segmentBytesPerStream)
 		w.hub.Dispatch()
 	}
-	if n := len(c.feed.segments.Load().segments); n != segmentsLimit {
-		t.Fatalf("%d segments are kept, want %d", n, segmentsLimit)
+	if n := len(c.feed.segments.Load().segments); n != minSegments {
+		t.Fatalf("%d segments are kept, want %d", n, minSegments)
 	}
 }

@@ -17,10 +17,10 @@ import (
 
 // Hub reads one resource's log and hands each event to the feeds whose selectors it concerns.
 //
-// One goroutine dispatches (Run). What it asks is its own index of the feeds; those that come and
-// go meanwhile wait in a register until the next batch, so that the lock on it is held for a few
-// words at a time, by either side. Pushing into a queue per client, as kube-apiserver does, would
-// make it decide what to do with a full queue; here there is none.
+// One goroutine dispatches (Run), by an index of the feeds that it alone uses. Feeds that come and
+// go meanwhile wait in lists until the next batch, so that either side holds their lock for a few
+// words at a time. Pushing into a queue per client, as kube-apiserver does, would make the hub
+// decide what to do with a full queue; here there is none.
 type Hub struct {
 	// Static after construction.
 	resource    *cache.Resource
@@ -29,10 +29,10 @@ type Hub struct {
 	stats       *Stats // a lane's are its hub's
 
 	// Of a lane, likewise.
-	parent     *Hub // nil: it is none
+	parent     *Hub // nil: it is no lane
 	owner      Owner
 	cancel     context.CancelFunc
-	bytesLimit int64 // bytes of its feeds
+	bytesLimit int64 // of its feeds
 
 	// Written by the dispatcher, read by all.
 	progress atomic.Pointer[progress]
@@ -42,7 +42,7 @@ type Hub struct {
 	// The dispatcher's.
 	index       index
 	frames      frameCache
-	touched     []*Feed // by the batch under way
+	feedsToWake []*Feed // after the batch under way
 	inLowMemory bool    // lowMemory, as the last batch found it
 	feedBytes   int64   // bytes of all feeds, as the budget counts them
 
@@ -51,23 +51,23 @@ type Hub struct {
 		sync.Mutex
 		feeds     map[feedKey]*Feed
 		newFeeds  map[*Feed]struct{} // feeds that the index lacks
-		leftFeeds []*Feed            // those that it has in vain
+		leftFeeds []*Feed            // feeds that it has, and nothing follows any more
 	}
 	lanes lanes
 }
 
 // progress is how far the hub has dispatched: every event below position is in its feeds, which
-// makes them complete through a resourceVersion. Positions never lie inside a seam, since a seam is
-// appended as one.
+// makes them complete through a resourceVersion. Positions never lie inside a seam, because a seam
+// is appended as one.
 type progress struct{ position, completeRV uint64 }
 
 // Stats count what the hub did, since it was made.
 type Stats struct {
 	Events                  atomic.Uint64 // dispatched
-	SelectorEvaluations     atomic.Uint64 // selectors that the dispatcher asked about an event
-	LaneSelectorEvaluations atomic.Uint64 // selectors that lanes asked
+	SelectorEvaluations     atomic.Uint64 // of selectors with an event, by the dispatcher
+	LaneSelectorEvaluations atomic.Uint64 // likewise, by lanes
 	Frames                  atomic.Uint64 // made for feeds: once each, however many streams share it
-	Shares                  atomic.Uint64 // streams that shared them, summed up: what is to be delivered of them
+	Shares                  atomic.Uint64 // streams that shared them, summed up: the deliveries that they need
 	ReplayedFrames          atomic.Uint64 // frames made for single cursors that read the log
 	DispatchStalls          atomic.Uint64 // dispatches of one batch that took longer than stallThreshold
 	Overruns                atomic.Uint64 // times the log moved past the hub or a lane
@@ -131,7 +131,7 @@ func (h *Hub) Run(ctx context.Context) error {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			h.Dispatch() // what was appended before the end is still told
+			h.Dispatch() // what was appended before the end still reaches the feeds
 			return nil
 		}
 	}
@@ -159,8 +159,8 @@ func (h *Hub) dispatch(most uint64) (more bool) {
 		return false
 	}
 	head := h.resource.Log().Head()
-	end, within := done.position+min(head-done.position, most), false
-	for done.position < end || within && done.position < head {
+	end, inSeam := done.position+min(head-done.position, most), false
+	for done.position < end || inSeam && done.position < head {
 		e, ok := h.resource.Log().EntryAt(done.position)
 		if !ok {
 			h.stats.Overruns.Add(1)
@@ -168,7 +168,7 @@ func (h *Hub) dispatch(most uint64) (more bool) {
 			return false
 		}
 		done.position, done.completeRV = done.position+1, e.CompleteRV
-		within = e.Seam.IsOpen() // a position never lies inside a seam
+		inSeam = e.Seam.IsOpen() // where progress never ends
 		h.dispatchEntry(e, done.position)
 	}
 	h.publishProgress(done)
@@ -195,7 +195,7 @@ func (h *Hub) syncIndex(position uint64) {
 	h.mu.Unlock()
 	for _, f := range left {
 		h.index.remove(f)
-		h.accountBytes(-f.size)
+		h.accountBytes(-f.keptBytes)
 	}
 	for f := range joined { // one that is released meanwhile is among those that have left, next time
 		f.activate(position)
@@ -217,23 +217,30 @@ func (h *Hub) dispatchEntry(e *cache.Entry, next uint64) {
 		size = o.Size()
 	}
 	for _, f := range feeds {
-		untouched := !f.touched
-		before := f.size
-		if f.hasFewStreams() && (h.inLowMemory || h.isExhausted() || copied >= copiedBytesLimit) {
-			f.skipEntry(e, next)
-		} else if f.add(e, next, &h.frames) {
+		if h.addToFeed(f, e, next, copied < copiedBytesLimit) {
 			copied += size
-			h.stats.Frames.Add(1)
-			h.stats.Shares.Add(uint64(f.holders.Load())) // #nosec G115 -- never negative
-		}
-		h.accountBytes(f.size - before)
-		if untouched && f.touched {
-			h.touched = append(h.touched, f)
 		}
 	}
 	if h.parent == nil {
 		h.stats.Events.Add(1)
 	}
+}
+
+// addToFeed adds an entry to one feed that it may concern, and reports whether that made a frame.
+// Without room for copies a feed of few streams leaves the entry to the log.
+func (h *Hub) addToFeed(f *Feed, e *cache.Entry, next uint64, hasRoom bool) (added bool) {
+	before, isListed := f.keptBytes, f.mustWake
+	if f.hasFewStreams() && (!hasRoom || h.inLowMemory || h.isExhausted()) {
+		f.skipEntry(e, next)
+	} else if added = f.add(e, next, &h.frames); added {
+		h.stats.Frames.Add(1)
+		h.stats.Shares.Add(uint64(f.holders.Load())) // #nosec G115 -- never negative
+	}
+	h.accountBytes(f.keptBytes - before)
+	if f.mustWake && !isListed {
+		h.feedsToWake = append(h.feedsToWake, f)
+	}
+	return added
 }
 
 // copiedBytesLimit is how many bytes of one event are copied into feeds. An object has up to a
@@ -242,22 +249,22 @@ func (h *Hub) dispatchEntry(e *cache.Entry, next uint64) {
 const copiedBytesLimit = 8 << 20
 
 // countEvaluations counts selectors that are evaluated.
-func (h *Hub) countEvaluations(asked int) {
-	if h.parent == nil {
-		h.stats.SelectorEvaluations.Add(uint64(asked)) // #nosec G115 -- not negative
-	} else {
-		h.stats.LaneSelectorEvaluations.Add(uint64(asked)) // #nosec G115 -- not negative
+func (h *Hub) countEvaluations(selectors int) {
+	counter := &h.stats.SelectorEvaluations
+	if h.parent != nil {
+		counter = &h.stats.LaneSelectorEvaluations
 	}
+	counter.Add(uint64(selectors)) // #nosec G115 -- not negative
 }
 
 // restartFeeds gives up on what lies between the hub and the snapshot: feeds start over there.
-// Their cursors go on from the log, or learn from it that they have expired.
+// Their cursors read the log, or expire there.
 func (h *Hub) restartFeeds(s *cache.Snapshot) {
 	for _, f := range h.index.all {
 		f.restart(s.Next)
 	}
 	h.accountBytes(-h.feedBytes)
-	h.touched = append(h.touched[:0], h.index.all...)
+	h.feedsToWake = append(h.feedsToWake[:0], h.index.all...)
 	h.publishProgress(progress{position: s.Next, completeRV: s.RV})
 }
 
@@ -265,13 +272,13 @@ func (h *Hub) restartFeeds(s *cache.Snapshot) {
 // finds the frames. Only the streams of feeds that got frames are woken; the others look at
 // progress when a bookmark is due.
 func (h *Hub) publishProgress(done progress) {
-	for _, f := range h.touched {
+	for _, f := range h.feedsToWake {
 		f.publish()
 	}
 	h.progress.Store(&done)
-	for _, f := range h.touched {
+	for _, f := range h.feedsToWake {
 		f.wake()
 	}
-	clear(h.touched) // nothing is held that is removed later
-	h.touched = h.touched[:0]
+	clear(h.feedsToWake) // nothing is held that is removed later
+	h.feedsToWake = h.feedsToWake[:0]
 }

@@ -9,14 +9,14 @@ import (
 // index finds the feeds that an event may concern, at the cost of those that it finds. It belongs
 // to the dispatcher.
 //
-// A feed stands under one term of its selector, once for each value that the term allows, and
+// A feed stands under one term of its selector: in one spot for each value that the term allows,
 // within the namespace if the selector names one. An event is looked up with both versions of its
-// object, since a feed must also learn of what leaves it. What is found is still evaluated
+// object, because a feed must also learn of what leaves it. What is found is still evaluated
 // (Selector.EventFor): the index leaves out only feeds that the event cannot concern. A feed whose
 // selector has no usable term, such as one that sees everything, is found by every event.
 //
-// Asking every feed, which this replaces, makes an event cost what there are watchers: with 5000
-// kubelets, 5000 questions for the one or two that have the pod.
+// The alternative, to evaluate every feed's selector, makes an event cost as much as there are
+// watchers: with 5000 kubelets, 5000 evaluations for the one or two that have the pod.
 type index struct {
 	all       []*Feed
 	unindexed []*Feed      // without a usable term
@@ -29,10 +29,11 @@ type index struct {
 
 // dimension is the feeds that stand under the same field or label.
 type dimension struct {
-	label        bool
-	name         string
-	feeds        map[scopedValue][]*Feed
-	scoped, free int // spots that name a namespace, and those that do not, counted by feed
+	isLabel     bool // else a field
+	name        string
+	feeds       map[scopedValue][]*Feed
+	scopedSpots int // scopedValues that name a namespace, counted by feed
+	freeSpots   int // those that name none, likewise
 }
 
 // scopedValue is a value, in a namespace or in all.
@@ -40,18 +41,18 @@ type scopedValue struct{ namespace, value string }
 
 // indexEntry is where the index has a feed.
 type indexEntry struct {
-	number    int        // in index.all
-	dimension *dimension // nil: in index.unindexed
-	namespace string
-	values    []string
-	found     uint64 // by which look-up
+	number     int        // in index.all
+	dimension  *dimension // nil: in index.unindexed
+	namespace  string
+	values     []string
+	lastLookup uint64 // that found it
 }
 
-// maxSelectedKeys is how many values a term may allow to be usable. Each is an entry in memory;
-// asking is cheaper than a thousand of them.
-const maxSelectedKeys = 16
+// maxTermValues is how many values a usable term may allow. Each is an entry in memory; to evaluate
+// the selector is cheaper than a thousand of them.
+const maxTermValues = 16
 
-// selectiveFields are the fields whose values few objects share. Labels come next, since their
+// selectiveFields are the fields whose values few objects share. Labels come next, because their
 // values are for telling objects apart by, then all other fields, of which many have two or three
 // values, and last the namespace alone.
 var selectiveFields = map[string]bool{
@@ -67,38 +68,38 @@ func (x *index) add(f *Feed) {
 		x.unindexed = append(x.unindexed, f)
 		return
 	}
-	l := &f.entry
-	l.dimension.count(l.namespace, len(l.values))
-	for _, v := range l.values {
-		at := scopedValue{l.namespace, v}
-		l.dimension.feeds[at] = append(l.dimension.feeds[at], f)
+	entry := &f.entry
+	entry.dimension.count(entry.namespace, len(entry.values))
+	for _, v := range entry.values {
+		at := scopedValue{entry.namespace, v}
+		entry.dimension.feeds[at] = append(entry.dimension.feeds[at], f)
 	}
 }
 
 // remove forgets a feed that was added.
 func (x *index) remove(f *Feed) {
-	l := f.entry
+	entry := f.entry
 	last := x.all[len(x.all)-1]
-	x.all[l.number], last.entry.number = last, l.number
+	x.all[entry.number], last.entry.number = last, entry.number
 	x.all[len(x.all)-1] = nil
 	x.all = x.all[:len(x.all)-1]
-	x.found = nil // lest it holds the feed
+	x.found = nil // else it could keep the feed in memory
 	f.entry = indexEntry{}
-	if l.dimension == nil {
+	if entry.dimension == nil {
 		x.unindexed = removeFeed(x.unindexed, f)
 		return
 	}
-	l.dimension.count(l.namespace, -len(l.values))
-	for _, v := range l.values {
-		at := scopedValue{l.namespace, v}
-		if left := removeFeed(l.dimension.feeds[at], f); len(left) > 0 {
-			l.dimension.feeds[at] = left
+	entry.dimension.count(entry.namespace, -len(entry.values))
+	for _, v := range entry.values {
+		at := scopedValue{entry.namespace, v}
+		if left := removeFeed(entry.dimension.feeds[at], f); len(left) > 0 {
+			entry.dimension.feeds[at] = left
 		} else {
-			delete(l.dimension.feeds, at)
+			delete(entry.dimension.feeds, at)
 		}
 	}
-	if len(l.dimension.feeds) == 0 {
-		x.dropDimension(l.dimension)
+	if len(entry.dimension.feeds) == 0 {
+		x.dropDimension(entry.dimension)
 	}
 }
 
@@ -107,33 +108,38 @@ func (x *index) remove(f *Feed) {
 // gets one of them. It returns false if no term is usable.
 func (x *index) chooseDimension(f *Feed) bool {
 	terms := f.selector.Terms()
-	namespace := ""
+	selected := namespaceOf(terms)
+	bestRank, fewestFeeds := 0, 0
+	entry := &f.entry
 	for _, t := range terms {
-		if !t.Label && t.Name == object.FieldNamespace && namespace == "" {
-			namespace = t.Values[0]
-		}
-	}
-	rank, fewest := 0, 0
-	l := &f.entry
-	for _, t := range terms {
-		if len(t.Values) == 0 || len(t.Values) > maxSelectedKeys {
+		if len(t.Values) > maxTermValues {
 			continue
 		}
-		within := namespace
-		if !t.Label && t.Name == object.FieldNamespace {
-			within = "" // it would say the same twice
+		namespace := selected
+		if isNamespace(t) {
+			namespace = "" // it would say the same twice
 		}
 		d := x.dimension(t)
-		r, c := rankOf(t), d.feedsAt(within, t.Values)
-		if l.dimension == nil || r < rank || r == rank && c < fewest {
-			rank, fewest = r, c
-			l.dimension, l.namespace, l.values = d, within, t.Values
+		rank, feeds := rankOf(t), d.feedsAt(namespace, t.Values)
+		if entry.dimension == nil || rank < bestRank || rank == bestRank && feeds < fewestFeeds {
+			bestRank, fewestFeeds = rank, feeds
+			entry.dimension, entry.namespace, entry.values = d, namespace, t.Values
 		}
 	}
-	if l.dimension != nil && len(l.dimension.feeds) == 0 {
-		x.openDimension(l.dimension)
+	if entry.dimension != nil && len(entry.dimension.feeds) == 0 {
+		x.openDimension(entry.dimension)
 	}
-	return l.dimension != nil
+	return entry.dimension != nil
+}
+
+func isNamespace(t object.Term) bool { return !t.Label && t.Name == object.FieldNamespace }
+
+// namespaceOf is the namespace that terms demand; empty: any.
+func namespaceOf(terms []object.Term) string {
+	if i := slices.IndexFunc(terms, isNamespace); i >= 0 {
+		return terms[i].Values[0]
+	}
+	return ""
 }
 
 // rankOf is the lower, the fewer objects satisfy a term of its kind.
@@ -161,13 +167,13 @@ func (x *index) dimension(t object.Term) *dimension {
 	} else if i := slices.IndexFunc(x.fields, func(d *dimension) bool { return d.name == t.Name }); i >= 0 {
 		return x.fields[i]
 	}
-	return &dimension{label: t.Label, name: t.Name, feeds: map[scopedValue][]*Feed{}}
+	return &dimension{isLabel: t.Label, name: t.Name, feeds: map[scopedValue][]*Feed{}}
 }
 
-// openDimension makes look-ups heed a dimension.
+// openDimension makes look-ups use a dimension.
 func (x *index) openDimension(d *dimension) {
 	switch {
-	case !d.label:
+	case !d.isLabel:
 		x.fields = append(x.fields, d)
 	case x.labels == nil:
 		x.labels = map[string]*dimension{d.name: d}
@@ -176,9 +182,9 @@ func (x *index) openDimension(d *dimension) {
 	}
 }
 
-// dropDimension undoes open.
+// dropDimension undoes openDimension.
 func (x *index) dropDimension(d *dimension) {
-	if d.label {
+	if d.isLabel {
 		delete(x.labels, d.name)
 		return
 	}
@@ -220,29 +226,29 @@ func (x *index) matchObject(o *object.Object) {
 }
 
 func (x *index) collectFeeds(d *dimension, namespace, value string) {
-	if d.free > 0 {
+	if d.freeSpots > 0 {
 		x.takeFeeds(d.feeds[scopedValue{"", value}])
 	}
-	if d.scoped > 0 && namespace != "" {
+	if d.scopedSpots > 0 && namespace != "" {
 		x.takeFeeds(d.feeds[scopedValue{namespace, value}])
 	}
 }
 
 func (x *index) takeFeeds(feeds []*Feed) {
 	for _, f := range feeds {
-		if f.entry.found != x.lookup {
-			f.entry.found = x.lookup
+		if f.entry.lastLookup != x.lookup {
+			f.entry.lastLookup = x.lookup
 			x.found = append(x.found, f)
 		}
 	}
 }
 
-// count notes n more spots.
+// count counts n more spots.
 func (d *dimension) count(namespace string, n int) {
 	if namespace == "" {
-		d.free += n
+		d.freeSpots += n
 	} else {
-		d.scoped += n
+		d.scopedSpots += n
 	}
 }
 

@@ -102,7 +102,7 @@ func checkIndex(t *testing.T, seed uint64) (found, asked int) {
 		switch n := l.IntN(10); {
 		case n < 4:
 			sel := l.selector()
-			f := newFeed(feedKey{selector: sel.Key()}, sel, plain)
+			f := newFeed(feedKeyOf(sel, plain), sel)
 			x.add(f)
 			feeds = append(feeds, f)
 		case n < 6 && len(feeds) > 0:
@@ -177,7 +177,7 @@ func TestIndexCostsWhatMatches(t *testing.T) {
 		var x index
 		for i := range 5000 {
 			sel := selectors(i)
-			x.add(newFeed(feedKey{selector: sel.Key()}, sel, plain))
+			x.add(newFeed(feedKeyOf(sel, plain), sel))
 		}
 		if n := len(x.find(&e)); n != want {
 			t.Fatalf("%s and 4999 more: %d are found, want %d", selectors(0).Key(), n, want)

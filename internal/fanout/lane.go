@@ -11,24 +11,16 @@ import (
 // itself: its selectors are not bounded.
 type Owner string
 
-// What an event costs the dispatcher is the selectors that it asks, and their frames. Clients
-// choose both, and all clients of a resource wait for the dispatcher. So each owner has a share of
-// it, and there is a bound in all; whatever is beyond goes on in a lane of the owner's: a hub of
-// its own on the same log, with its own goroutine, index and feeds. A lane that cannot keep up
-// delays its owner alone.
-//
-// A lane is the same code as the hub and sees the same log, so it shows the same frames. Nothing
-// moves from one to the other: where a feed is dispatched is decided when it is made.
 const (
-	// ownerCostLimit is the price of one owner's feeds in a hub: 240 of one term each, 2,048 single
+	// ownerCostLimit bounds the cost of one owner's feeds in a hub: 240 of one term each, 2,048 single
 	// values, or 15 of 256 terms.
 	ownerCostLimit = 4096
-	// hubCostLimit is that of all owners' feeds.
+	// hubCostLimit bounds that of all owners' feeds.
 	hubCostLimit = 16 * ownerCostLimit
 	// feedCost is what a feed costs besides its terms: a look at the event, and a copy of its frame.
 	feedCost = 16
-	// indexedFeedCost is the price of a feed that stands in the index under all that it demands: few
-	// of them are found by one event.
+	// indexedFeedCost is the cost of a feed that stands in the index under all that it demands: an
+	// event finds few of them.
 	indexedFeedCost = 2
 	// laneRunEvents is how many events a lane dispatches before another lane has its turn.
 	laneRunEvents = 64
@@ -46,9 +38,9 @@ func costOf(sel object.Selector) int {
 	return feedCost + sel.Weight()
 }
 
-// LaneLimiter bound how many lanes dispatch at the same time, over all hubs that share them, so
-// that owners of costly selectors do not take all processors from the hubs. The nil LaneLimiter
-// bound nothing.
+// LaneLimiter bounds how many lanes dispatch at the same time, over all hubs that share it, so that
+// owners of costly selectors do not take all processors from the hubs. The nil LaneLimiter has no
+// bound.
 type LaneLimiter struct{ turns chan struct{} }
 
 // NewLaneLimiter lets so many lanes dispatch at the same time.
@@ -69,13 +61,20 @@ func (l *LaneLimiter) run(dispatch func() bool) bool {
 	return dispatch()
 }
 
-// lanes are those of one hub.
+// lanes are those of one hub. What an event costs the dispatcher is the selectors that it
+// evaluates, and their frames. Clients choose both, and all clients of a resource wait for the
+// dispatcher. So the cost of each owner's feeds in the hub is bounded, and the cost of all. Feeds
+// beyond that are in a lane of the owner's: a Hub of its own on the same log, with its own
+// goroutine, index and feeds. A lane that cannot keep up delays its owner alone.
+//
+// A lane is the same code as the hub and sees the same log, so it shows the same frames. Nothing
+// moves from one to the other: where a feed is dispatched is decided when it is made.
 type lanes struct {
-	// Guarded by Hub.mu of the hub whose they are.
+	// Guarded by the hub's mu.
 	byOwner   map[Owner]*Hub
-	costs     map[Owner]int // the price of the owner's feeds in the hub itself
+	costs     map[Owner]int // of the owner's feeds in the hub itself
 	totalCost int
-	ended     bool // the hub dispatches no more, and so does no lane
+	ended     bool // neither the hub nor a lane dispatches any more
 
 	running sync.WaitGroup
 }
@@ -83,21 +82,21 @@ type lanes struct {
 // hasRoomFor reports that there is room in the hub itself for a feed of the owner's. The hub is
 // locked.
 func (h *Hub) hasRoomFor(owner Owner, sel object.Selector) bool {
-	price := costOf(sel)
-	if owner == "" || price == 0 {
+	cost := costOf(sel)
+	if owner == "" || cost == 0 {
 		return true
 	}
-	return sel.Light() && h.lanes.costs[owner]+price <= ownerCostLimit && h.lanes.totalCost+price <= hubCostLimit
+	return sel.Light() && h.lanes.costs[owner]+cost <= ownerCostLimit && h.lanes.totalCost+cost <= hubCostLimit
 }
 
-// charge counts a feed in, or out again with a negative sign. The hub is locked.
-func (h *Hub) charge(f *Feed, sign int) {
-	if f.owner == "" || f.cost == 0 {
+// addCost counts the cost of a feed in, or out again if it is negative. The hub is locked.
+func (h *Hub) addCost(owner Owner, cost int) {
+	if owner == "" || cost == 0 {
 		return
 	}
-	h.lanes.totalCost += sign * f.cost
-	if h.lanes.costs[f.owner] += sign * f.cost; h.lanes.costs[f.owner] == 0 {
-		delete(h.lanes.costs, f.owner)
+	h.lanes.totalCost += cost
+	if h.lanes.costs[owner] += cost; h.lanes.costs[owner] == 0 {
+		delete(h.lanes.costs, owner)
 	}
 }
 
@@ -134,7 +133,7 @@ func (h *Hub) runLane(ctx context.Context) {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			h.dispatch(noLimit) // as Run
+			h.dispatch(noLimit) // as Run does
 			return
 		}
 	}
@@ -159,7 +158,7 @@ func (h *Hub) endLanes() {
 	h.lanes.running.Wait()
 }
 
-// each calls f for the hub's lanes.
+// eachLane calls f for the hub's lanes.
 func (h *Hub) eachLane(f func(*Hub)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

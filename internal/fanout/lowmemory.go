@@ -65,9 +65,9 @@ func (h *Hub) syncLowMemory(position uint64) {
 	}
 	for _, f := range h.index.all {
 		if f.hasFewStreams() && f.tail != nil {
-			h.accountBytes(-f.size)
+			h.accountBytes(-f.keptBytes)
 			f.restart(position)
-			h.touched = append(h.touched, f)
+			h.feedsToWake = append(h.feedsToWake, f)
 		}
 	}
 }

@@ -3,27 +3,28 @@ package fanout
 import "spillway/internal/object"
 
 // subscribe returns the feed of a selector and encoding, and its dispatcher: the hub, or a lane of
-// the owner's. It is held until release.
+// the owner's. The feed is held until releaseFeed.
 func (h *Hub) subscribe(owner Owner, sel object.Selector, enc object.Encoding) (*Hub, *Feed) {
-	key := feedKey{selector: sel.Key(), encoding: enc}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.mu.feeds[key] != nil || h.hasRoomFor(owner, sel) {
-		return h, h.addFeed(key, owner, sel)
+	if h.mu.feeds[feedKeyOf(sel, enc)] != nil || h.hasRoomFor(owner, sel) {
+		return h, h.holdFeed(owner, sel, enc)
 	}
 	l := h.laneOf(owner)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l, l.addFeed(key, owner, sel)
+	return l, l.holdFeed(owner, sel, enc)
 }
 
-// addFeed holds the feed of a key, which is made if it is not there. The hub is locked.
-func (h *Hub) addFeed(key feedKey, owner Owner, sel object.Selector) *Feed {
+// holdFeed holds the feed of a selector and encoding, which is made if it is not there. The hub is
+// locked.
+func (h *Hub) holdFeed(owner Owner, sel object.Selector, enc object.Encoding) *Feed {
+	key := feedKeyOf(sel, enc)
 	f := h.mu.feeds[key]
 	if f == nil {
-		f = newFeed(key, sel, key.encoding)
+		f = newFeed(key, sel)
 		f.owner, f.cost, f.inLane = owner, costOf(sel), h.parent != nil
-		h.charge(f, 1)
+		h.addCost(owner, f.cost)
 		h.mu.feeds[key] = f
 		h.mu.newFeeds[f] = struct{}{}
 	}
@@ -44,8 +45,8 @@ func (h *Hub) releaseFeed(f *Feed) {
 		return
 	}
 	delete(h.mu.feeds, f.key)
-	h.charge(f, -1)
-	if _, unknown := h.mu.newFeeds[f]; unknown {
+	h.addCost(f.owner, -f.cost)
+	if _, isNew := h.mu.newFeeds[f]; isNew {
 		delete(h.mu.newFeeds, f)
 		return
 	}

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// bookmarkTimeout bounds such a watch, which upstream is to end after 3 s: a slow one takes a
-	// little longer.
+	// bookmarkTimeout bounds a watch for a bookmark, which upstream is to end after 3 s: a slow one
+	// takes a little longer.
 	bookmarkTimeout = 5 * time.Second
 	// comparedObjectsLimit is how many objects a state may have to be compared. Their metadata is sent
 	// sooner than the bookmark, and costs upstream no more than the LIST that a client would have
@@ -21,24 +21,36 @@ const (
 )
 
 // awaitCheck has upstream checked, and returns the first state through R that comes of it, or of
-// the mirror's own stream. It gives up when ctx ends, but not before upstream has answered.
-func (f *Prover) awaitCheck(ctx context.Context, w *proofWaiter) (*cache.Snapshot, error) {
-	f.schedule(w)
-	over := ctx.Done()
-	for {
-		changed, ended := f.resource.Changed(), over == nil
-		if s := f.resource.Snapshot(); s != nil && s.RV >= w.rv {
-			return s, nil
+// the mirror's own stream. It gives up when ctx ends, but not before the watch for a bookmark that
+// has begun for w has ended.
+func (p *Prover) awaitCheck(ctx context.Context, w *proofWaiter) (*cache.Snapshot, error) {
+	p.scheduleChecks(w)
+	state := p.awaitState(w, ctx.Done())
+	if state == nil && p.hasBookmarkBegun(w) {
+		state = p.awaitState(w, w.bookmarkEnded)
+	}
+	if state == nil {
+		return nil, errors.Join(context.Cause(ctx), p.failureOf(w))
+	}
+	return state, nil
+}
+
+// awaitState is the first state through R; nil if end closes first.
+func (p *Prover) awaitState(w *proofWaiter, end <-chan struct{}) *cache.Snapshot {
+	for ended := false; ; {
+		changed := p.resource.Changed()
+		if s := p.resource.Snapshot(); s != nil && s.RV >= w.rv {
+			return s
 		}
 		if ended {
-			return nil, errors.Join(context.Cause(ctx), f.failureOf(w))
+			return nil
 		}
 		select {
 		case <-changed:
-		case s := <-w.satisfied:
-			return s, nil
-		case <-over:
-			over = f.owed(w, over)
+		case s := <-w.states:
+			return s
+		case <-end:
+			ended = true
 		}
 	}
 }
@@ -46,168 +58,174 @@ func (f *Prover) awaitCheck(ctx context.Context, w *proofWaiter) (*cache.Snapsho
 // addWaiter has a waiter served by the watches for a bookmark and the comparisons that begin from
 // now on. Of the connections of all that wait, one is kept for the next watch: that of the greatest
 // R, which serves all.
-func (f *Prover) addWaiter(q revision) *proofWaiter {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	w := &proofWaiter{rv: q.rv, satisfied: make(chan *cache.Snapshot, 1), answered: make(chan struct{})}
-	f.mu.waiters[w] = struct{}{}
-	if kept := f.mu.newest; kept.proof != nil && kept.generation == q.generation && kept.rv > q.rv {
-		q.proof.Close()
-	} else {
-		f.closeNewestLocked()
-		f.mu.newest = q
+func (p *Prover) addWaiter(answer queryAnswer) *proofWaiter {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	w := &proofWaiter{rv: answer.rv, states: make(chan *cache.Snapshot, 1), bookmarkEnded: make(chan struct{})}
+	p.mu.waiters[w] = struct{}{}
+	kept := p.mu.newestAnswer
+	if kept.proof != nil && kept.generation == answer.generation && kept.rv > answer.rv {
+		answer.proof.Close()
+		return w
 	}
+	p.closeNewestAnswerLocked()
+	p.mu.newestAnswer = answer
 	return w
 }
 
-// schedule has the checks begin that a waiter needs.
-func (f *Prover) schedule(w *proofWaiter) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if !w.asked {
-		f.mu.bookmarks.scheduleLocked(f.awaitBookmark)
+// scheduleChecks has the checks begin that a waiter needs.
+func (p *Prover) scheduleChecks(w *proofWaiter) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !w.bookmarkBegun {
+		p.mu.bookmarks.scheduleLocked(p.awaitBookmark)
 	}
-	f.mu.comparisons.scheduleLocked(f.compareStates)
+	p.mu.comparisons.scheduleLocked(p.compareStates)
 }
 
-func (f *Prover) removeWaiter(w *proofWaiter) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	delete(f.mu.waiters, w)
-	if len(f.mu.waiters) == 0 {
-		f.closeNewestLocked()
-	}
-}
-
-func (f *Prover) closeNewestLocked() {
-	if f.mu.newest.proof != nil {
-		f.mu.newest.proof.Close()
-		f.mu.newest = revision{}
+func (p *Prover) removeWaiter(w *proofWaiter) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.mu.waiters, w)
+	if len(p.mu.waiters) == 0 {
+		p.closeNewestAnswerLocked()
 	}
 }
 
-// owed is what a waiter whose time is over waits for: the end of its watch for a bookmark. nil: it
-// has ended, or none has begun.
-func (f *Prover) owed(w *proofWaiter, over <-chan struct{}) <-chan struct{} {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if !w.asked || over == w.answered {
-		return nil
+func (p *Prover) closeNewestAnswerLocked() {
+	if p.mu.newestAnswer.proof != nil {
+		p.mu.newestAnswer.proof.Close()
+		p.mu.newestAnswer = queryAnswer{}
 	}
-	return w.answered
 }
 
-func (f *Prover) failureOf(w *proofWaiter) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+func (p *Prover) hasBookmarkBegun(w *proofWaiter) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return w.bookmarkBegun
+}
+
+func (p *Prover) failureOf(w *proofWaiter) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	return errors.Join(w.bookmarkErr, w.comparisonErr)
 }
 
 // satisfyWaiters hands a state to every waiter whose version it holds.
-func (f *Prover) satisfyWaiters(s *cache.Snapshot) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for w := range f.mu.waiters {
+func (p *Prover) satisfyWaiters(s *cache.Snapshot) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for w := range p.mu.waiters {
 		if w.rv <= s.RV {
-			w.satisfied <- s // it has room, and is offered no second
-			delete(f.mu.waiters, w)
+			w.states <- s // it has room, because this is its only one
+			delete(p.mu.waiters, w)
 		}
 	}
 }
 
 // beginRound begins a round. It reports false if nothing waits for it, or if it is to begin later.
-func (f *Prover) beginRound(r *rounds, begin func()) (began time.Time, waiting bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	began, r.scheduled = time.Now(), false
-	through := f.resource.CompleteRV()
-	for w := range f.mu.waiters {
-		waiting = waiting || w.rv > through
-	}
+func (p *Prover) beginRound(r *rounds, begin func()) (began time.Time, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	began, r.isScheduled = time.Now(), false
 	switch {
-	case !waiting || !f.resource.IsReady():
+	case !p.resource.IsReady() || !p.isAwaitedLocked():
 		return began, false
 	case began.Before(r.next): // upstream has refused the last one meanwhile
 		r.scheduleLocked(begin)
 		return began, false
 	}
-	r.next = began.Add(r.intervalAt(f.cost.averageQueryTime()))
+	r.next = began.Add(r.intervalAt(p.cost.averageQueryTime()))
 	return began, true
+}
+
+// isAwaitedLocked reports that a waiter needs more than the mirror's own stream has delivered.
+func (p *Prover) isAwaitedLocked() bool {
+	complete := p.resource.CompleteRV()
+	for w := range p.mu.waiters {
+		if w.rv > complete {
+			return true
+		}
+	}
+	return false
 }
 
 // awaitBookmark asks upstream for a bookmark, for what waits and was not served by the mirror's own
 // stream. Each waiter gets one: a second would be no sooner.
-func (f *Prover) awaitBookmark() {
-	began, waiting := f.beginRound(&f.mu.bookmarks, f.awaitBookmark)
-	if !waiting {
+func (p *Prover) awaitBookmark() {
+	began, ok := p.beginRound(&p.mu.bookmarks, p.awaitBookmark)
+	if !ok {
 		return
 	}
-	newest, asked := f.takeNewest()
-	if newest.proof == nil {
+	answer, waiters := p.takeNewestAnswer()
+	if answer.proof == nil {
 		return
 	}
-	err := f.advanceProgress(newest)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.mu.bookmarks.noteErrorLocked(began, err)
-	for _, w := range asked {
+	err := p.advanceProgress(answer)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.mu.bookmarks.noteErrorLocked(began, err)
+	for _, w := range waiters {
 		w.bookmarkErr = err
-		close(w.answered)
+		close(w.bookmarkEnded)
 	}
 }
 
-// takeNewest takes the connection that is kept, and what has waited for a bookmark so far. The
-// proof is nil if there is none.
-func (f *Prover) takeNewest() (newest revision, asked []*proofWaiter) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	newest, f.mu.newest = f.mu.newest, revision{}
-	for w := range f.mu.waiters {
-		if newest.proof != nil && !w.asked {
-			w.asked = true
-			asked = append(asked, w)
+// takeNewestAnswer takes the answer whose connection is kept, and the waiters that have had no
+// watch for a bookmark so far. The answer has no proof if none is kept.
+func (p *Prover) takeNewestAnswer() (answer queryAnswer, waiters []*proofWaiter) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	answer, p.mu.newestAnswer = p.mu.newestAnswer, queryAnswer{}
+	if answer.proof == nil {
+		return answer, nil
+	}
+	for w := range p.mu.waiters {
+		if !w.bookmarkBegun {
+			w.bookmarkBegun = true
+			waiters = append(waiters, w)
 		}
 	}
-	return newest, asked
+	return answer, waiters
 }
 
 // compareStates compares a small state with upstream's, and again for what still waits: where a
-// balancer splits a connection, the bookmark may come from another apiserver than R.
-func (f *Prover) compareStates() {
-	began, waiting := f.beginRound(&f.mu.comparisons, f.compareStates)
-	if !waiting || f.resource.Snapshot().Len() > comparedObjectsLimit {
+// balancer splits a connection, the bookmark may come from another API server than R.
+func (p *Prover) compareStates() {
+	began, ok := p.beginRound(&p.mu.comparisons, p.compareStates)
+	if !ok || p.resource.Snapshot().Len() > comparedObjectsLimit {
 		return
 	}
-	f.mu.Lock()
-	f.mu.comparisons.scheduleLocked(f.compareStates)
-	f.mu.Unlock()
+	p.mu.Lock()
+	p.mu.comparisons.scheduleLocked(p.compareStates)
+	p.mu.Unlock()
 	ctx, cancel := context.WithTimeoutCause(context.Background(), proofTimeout, ErrNotProven)
 	defer cancel()
-	err := f.compareState(ctx)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.mu.comparisons.noteErrorLocked(began, err)
-	for w := range f.mu.waiters {
+	err := p.compareState(ctx)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.mu.comparisons.noteErrorLocked(began, err)
+	for w := range p.mu.waiters {
 		w.comparisonErr = err
 	}
 }
 
-// advanceProgress moves progress to a bookmark on a connection whose apiserver was just made
+// advanceProgress moves progress to a bookmark on a connection whose API server was just made
 // current, once the mirror has delivered whatever happened before it. It gives up when the mirror's
 // own stream gets there first.
-func (f *Prover) advanceProgress(q revision) error {
-	defer q.proof.Close()
+func (p *Prover) advanceProgress(answer queryAnswer) error {
+	defer answer.proof.Close()
 	began := time.Now()
 	watching, stop := context.WithTimeoutCause(context.Background(), bookmarkTimeout, ErrNotProven)
 	var overtaken sync.WaitGroup
 	overtaken.Go(func() {
-		if f.resource.AwaitRV(watching, q.rv) == nil {
+		if p.resource.AwaitRV(watching, answer.rv) == nil {
 			stop()
 		}
 	})
 	defer overtaken.Wait()
 	defer stop()
-	bookmark, last, err := q.proof.Prove(watching, f.resource.CompleteRV())
+	bookmark, last, err := answer.proof.Prove(watching, p.resource.CompleteRV())
 	if err != nil {
 		return err
 	}
@@ -215,9 +233,9 @@ func (f *Prover) advanceProgress(q revision) error {
 	arriving, cancel := context.WithTimeoutCause(context.Background(),
 		max(proofTimeout-time.Since(began), comparisonTimeout), ErrNotProven)
 	defer cancel()
-	if err := f.resource.AwaitRV(arriving, last); err != nil {
+	if err := p.resource.AwaitRV(arriving, last); err != nil {
 		return err
 	}
-	f.resource.Progress(bookmark, q.generation)
+	p.resource.Progress(bookmark, answer.generation)
 	return nil
 }

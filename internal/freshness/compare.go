@@ -8,7 +8,7 @@ import (
 	"spillway/internal/cache"
 )
 
-// errDiffers says that the mirror does not hold what upstream holds, and did not come to.
+// errDiffers says that the mirror did not get to the state that upstream holds.
 var errDiffers = errors.New("the cache differs from upstream's state")
 
 // comparisonTimeout is how long the mirror's own stream may take to get to the state that it is
@@ -18,31 +18,31 @@ const comparisonTimeout = 500 * time.Millisecond
 // compareState accepts the present content as upstream's state, if it is. That two states are equal
 // does not say that nothing happened between them, so history does not move: it is the content
 // alone that is proven.
-func (f *Prover) compareState(ctx context.Context) error {
-	generation, promised := f.resource.Generation(), f.resource.PromisedRV()
-	rv, versions, err := f.upstream.State(ctx)
+func (p *Prover) compareState(ctx context.Context) error {
+	generation, promised := p.resource.Generation(), p.resource.PromisedRV()
+	rv, versions, err := p.upstream.State(ctx)
 	if err != nil {
 		return err
 	}
 	if rv < promised {
-		return f.noteUpstreamRV(rv, promised, generation)
+		return p.noteUpstreamRV(rv, promised, generation)
 	}
-	s, err := f.matchVersions(ctx, generation, rv, versions)
+	s, err := p.matchVersions(ctx, generation, rv, versions)
 	if err == nil {
-		f.resource.NoteUpstreamRV(rv, generation)
-		f.satisfyWaiters(s)
+		p.resource.NoteUpstreamRV(rv, generation)
+		p.satisfyWaiters(s)
 	}
 	return err
 }
 
 // matchVersions waits until the mirror holds upstream's state at rv, or is past it.
-func (f *Prover) matchVersions(ctx context.Context, generation, rv uint64, versions map[string]uint64) (*cache.Snapshot,
+func (p *Prover) matchVersions(ctx context.Context, generation, rv uint64, versions map[string]uint64) (*cache.Snapshot,
 	error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, comparisonTimeout, errDiffers)
 	defer cancel()
 	for {
-		changed := f.resource.Changed()
-		s := f.resource.Snapshot()
+		changed := p.resource.Changed()
+		s := p.resource.Snapshot()
 		switch {
 		case s == nil || s.Generation() != generation:
 			return nil, errDiffers

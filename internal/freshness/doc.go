@@ -5,7 +5,7 @@
 // a client writes at 27, and then lists. The mirror has delivered up to 25, which may or may not be
 // all of the resource's own events.
 //
-//	request ──join──▶ flight: waits to ask
+//	request ──join──▶ flight: waits to query R
 //	                    │ upstream is at R = 27 (Upstream.Begin)
 //	                    ▼
 //	                  through R by the mirror's own stream?  ──yes──▶ proven
@@ -18,8 +18,8 @@
 //	                    ▼
 //	                  ErrNotProven: upstream answers
 //
-// A flight asks once. A request that arrives after its question joins the next flight, so at most
-// one question is under way and one waits, however many requests arrive.
+// A flight queries R once. A request that arrives after its query joins the next flight, so at most
+// one query is under way and one waits, however many requests arrive.
 //
 // Invariant: what is returned as proven holds everything that was acknowledged before the request
 // joined its flight. What upstream did not say in time proves nothing.

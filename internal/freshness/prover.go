@@ -23,7 +23,7 @@ type Upstream interface {
 	State(ctx context.Context) (rv uint64, versions map[string]uint64, err error)
 }
 
-// Proof is one upstream connection. Whatever it says comes from the apiserver that answered its
+// Proof is one upstream connection. Whatever it says comes from the API server that answered its
 // Begin: behind a load balancer another one may be behind for long (design D7).
 type Proof interface {
 	// Prove watches from a resourceVersion until upstream's first bookmark, and returns it with the
@@ -46,16 +46,15 @@ const (
 	// streamWaitTimeout is how long a flight waits for the mirror's own stream before it has upstream
 	// checked: on a busy resource the next event is the proof (W-211 l).
 	streamWaitTimeout = 25 * time.Millisecond
-	// refusedInterval is how long a refused question is not sent again, from its beginning on.
-	// maxRefusedInterval is how long at most if the refusal has a Retry-After: a front of upstream's
-	// may ask for an hour, and mend in a minute.
+	// refusedInterval is how long a refused query is not sent again, from its beginning on.
+	// maxRefusedInterval is how long at most if the refusal has a Retry-After: a proxy in front of
+	// upstream may ask for an hour, and recover in a minute.
 	refusedInterval    = 100 * time.Millisecond
 	maxRefusedInterval = 8 * time.Second
-	// failedProofsLimit is how many flights in a row may fail before requests that need a proof had
-	// better go upstream.
+	// failedProofsLimit is how many flights in a row may fail until requests that need a proof should
+	// pass through.
 	failedProofsLimit = 2
-	// unprovableTimeout is how long proofs must have failed until requests need not be sent again to
-	// wait for one.
+	// unprovableTimeout is how long proofs must have failed until requests should not wait for one.
 	unprovableTimeout = 30 * time.Second
 )
 
@@ -77,18 +76,18 @@ type Prover struct {
 
 	mu struct {
 		sync.Mutex
-		querying   bool         // a flight is asking for R
-		nextFlight *proofFlight // the one that asks next
-		refusal    refusal      // of the last question
+		querying   bool         // a flight is querying R
+		nextFlight *proofFlight // the one that queries R next
+		refusal    refusal      // of the last query
 
-		waiters     map[*proofWaiter]struct{}
-		newest      revision // whose connection the next watch for a bookmark takes
-		bookmarks   rounds
-		comparisons rounds
+		waiters      map[*proofWaiter]struct{}
+		newestAnswer queryAnswer // whose connection the next watch for a bookmark takes
+		bookmarks    rounds
+		comparisons  rounds
 	}
 }
 
-// refusal is an error in answer to R, which requests get until the question may be sent again.
+// refusal is an error in answer to a query of R, which requests get until it may be sent again.
 type refusal struct {
 	err   error
 	until time.Time
@@ -110,39 +109,39 @@ type proofFlight struct {
 
 // New makes the prover of one resource.
 func New(r *cache.Resource, u Upstream) *Prover {
-	f := &Prover{resource: r, upstream: u}
-	f.mu.waiters = map[*proofWaiter]struct{}{}
-	f.mu.bookmarks.interval, f.mu.comparisons.interval = bookmarkInterval, comparisonInterval
-	return f
+	p := &Prover{resource: r, upstream: u}
+	p.mu.waiters = map[*proofWaiter]struct{}{}
+	p.mu.bookmarks.interval, p.mu.comparisons.interval = bookmarkInterval, comparisonInterval
+	return p
 }
 
 // Prove returns a state that holds everything that was acknowledged before the call; ErrNotProven
 // or upstream's error if there is none in time; ctx's error if that comes first. The flight goes on
 // without the caller.
 //
-// A question without an answer is repeated once: the request would otherwise pass through to an
-// upstream that is too slow for a LIST of one item, and ask it for the whole state.
-func (f *Prover) Prove(ctx context.Context) (*cache.Snapshot, error) {
-	state, err := f.proveOnce(ctx)
+// A query without an answer is repeated once. The request would otherwise pass through to an
+// upstream that is too slow for a LIST of one item, and request the whole state.
+func (p *Prover) Prove(ctx context.Context) (*cache.Snapshot, error) {
+	state, err := p.proveOnce(ctx)
 	if errors.Is(err, errSilent) {
-		return f.proveOnce(ctx)
+		return p.proveOnce(ctx)
 	}
 	return state, err
 }
 
-func (f *Prover) proveOnce(ctx context.Context) (*cache.Snapshot, error) {
-	fl, err := f.joinFlight(true)
+func (p *Prover) proveOnce(ctx context.Context) (*cache.Snapshot, error) {
+	fl, err := p.joinFlight(true)
 	if err != nil {
-		f.countFailure()
+		p.countFailure()
 		return nil, err
 	}
-	return f.awaitFlight(ctx, fl)
+	return p.awaitFlight(ctx, fl)
 }
 
 // UpstreamRV returns R: a resourceVersion that everything acknowledged before the call is at or
-// below. That says nothing about the cache, which may not have heard of it yet (W-212).
-func (f *Prover) UpstreamRV(ctx context.Context) (uint64, error) {
-	fl, err := f.joinFlight(false)
+// below. That proves nothing about the cache, which R may not have reached yet (W-212).
+func (p *Prover) UpstreamRV(ctx context.Context) (uint64, error) {
+	fl, err := p.joinFlight(false)
 	if err != nil {
 		return 0, err
 	}
@@ -152,38 +151,38 @@ func (f *Prover) UpstreamRV(ctx context.Context) (uint64, error) {
 		return 0, context.Cause(ctx)
 	}
 	if fl.rv == 0 {
-		_, err := f.awaitFlight(ctx, fl)
+		_, err := p.awaitFlight(ctx, fl)
 		return 0, err
 	}
 	return fl.rv, nil
 }
 
-// IsFailing reports that proofs have failed lately. Asking starts another one, so that the answer
+// IsFailing reports that proofs have failed lately. It then starts another one, so that the answer
 // can change.
-func (f *Prover) IsFailing() bool {
-	if f.failures.Load() < failedProofsLimit {
+func (p *Prover) IsFailing() bool {
+	if p.failures.Load() < failedProofsLimit {
 		return false
 	}
-	_, _ = f.joinFlight(true) // an error says that it is too early
+	_, _ = p.joinFlight(true) // an error says that it is too early
 	return true
 }
 
-// IsUnprovable reports that no proof has succeeded for so long that another one is not to be waited
-// for.
-func (f *Prover) IsUnprovable() bool {
-	since := f.failingSince.Load()
+// IsUnprovable reports that no proof has succeeded for so long that requests should not wait for
+// another one.
+func (p *Prover) IsUnprovable() bool {
+	since := p.failingSince.Load()
 	return since != nil && time.Since(*since) >= unprovableTimeout
 }
 
 // countFailure counts a proof that failed a request which insisted.
-func (f *Prover) countFailure() {
-	f.failures.Add(1)
-	f.failingSince.CompareAndSwap(nil, new(time.Now()))
+func (p *Prover) countFailure() {
+	p.failures.Add(1)
+	p.failingSince.CompareAndSwap(nil, new(time.Now()))
 }
 
 // awaitFlight waits for a flight. The newest state is as good as the one that was proven, and
 // spares the log behind it.
-func (f *Prover) awaitFlight(ctx context.Context, fl *proofFlight) (*cache.Snapshot, error) {
+func (p *Prover) awaitFlight(ctx context.Context, fl *proofFlight) (*cache.Snapshot, error) {
 	select {
 	case <-fl.done:
 	case <-ctx.Done():
@@ -192,9 +191,9 @@ func (f *Prover) awaitFlight(ctx context.Context, fl *proofFlight) (*cache.Snaps
 	if fl.err != nil {
 		return nil, fl.err
 	}
-	now := f.resource.Snapshot()
+	now := p.resource.Snapshot()
 	switch {
-	case now.Generation() != fl.state.Generation() || f.resource.IsHistoryReset():
+	case now.Generation() != fl.state.Generation() || p.resource.IsHistoryReset():
 		return nil, fmt.Errorf("%w: history has become void since", ErrNotProven)
 	case now.RV >= fl.state.RV:
 		return now, nil
@@ -202,112 +201,112 @@ func (f *Prover) awaitFlight(ctx context.Context, fl *proofFlight) (*cache.Snaps
 	return fl.state, nil
 }
 
-// joinFlight returns a flight that has not asked yet: one that has may have asked too early. An
-// error is upstream's refusal of the last question, which is not to be repeated yet.
-func (f *Prover) joinFlight(mustProve bool) (*proofFlight, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.mu.refusal.isInForce() {
-		return nil, f.mu.refusal.err
+// joinFlight returns a flight that has not queried R yet: one that has may have done so too early.
+// An error is upstream's refusal of the last query, which is not to be sent again yet.
+func (p *Prover) joinFlight(mustProve bool) (*proofFlight, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.mu.refusal.isInForce() {
+		return nil, p.mu.refusal.err
 	}
-	if f.mu.nextFlight == nil {
-		f.mu.nextFlight = &proofFlight{rvReady: make(chan struct{}), done: make(chan struct{})}
+	if p.mu.nextFlight == nil {
+		p.mu.nextFlight = &proofFlight{rvReady: make(chan struct{}), done: make(chan struct{})}
 	}
-	fl := f.mu.nextFlight
+	fl := p.mu.nextFlight
 	fl.mustProve = fl.mustProve || mustProve
-	if !f.mu.querying {
-		f.startLocked()
+	if !p.mu.querying {
+		p.startLocked()
 	}
 	return fl, nil
 }
 
 // startLocked starts the waiting flight.
-func (f *Prover) startLocked() {
-	fl := f.mu.nextFlight
-	f.mu.querying, f.mu.nextFlight = true, nil
-	go f.runFlight(fl)
+func (p *Prover) startLocked() {
+	fl := p.mu.nextFlight
+	p.mu.querying, p.mu.nextFlight = true, nil
+	go p.runFlight(fl)
 }
 
 // runFlight runs one flight, from the query of R to the proof.
-func (f *Prover) runFlight(fl *proofFlight) {
+func (p *Prover) runFlight(fl *proofFlight) {
 	began := time.Now()
-	answer, err := f.queryRV()
+	answer, err := p.queryRV()
 	fl.rv, fl.err = answer.rv, err
 	var w *proofWaiter // nil: no request needs the proof
 	switch {
 	case err != nil:
 	case fl.mustProve:
-		w = f.addWaiter(answer)
+		w = p.addWaiter(answer)
 	default:
 		answer.proof.Close()
 	}
-	f.endQuery(fl, began)
+	p.endQuery(fl, began)
 	if err == nil {
-		fl.state, fl.err = f.proveFlight(fl, w)
+		fl.state, fl.err = p.proveFlight(fl, w)
 	}
 	switch {
 	case fl.err == nil:
-		f.failures.Store(0)
-		f.failingSince.Store(nil)
+		p.failures.Store(0)
+		p.failingSince.Store(nil)
 	case fl.mustProve:
-		f.countFailure()
+		p.countFailure()
 	}
 	close(fl.done)
 }
 
 // queryRV learns R.
-func (f *Prover) queryRV() (revision, error) {
+func (p *Prover) queryRV() (queryAnswer, error) {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), proofTimeout, ErrNotProven)
 	defer cancel()
-	generation, promised, began := f.resource.Generation(), f.resource.PromisedRV(), time.Now()
-	rv, proof, err := f.upstream.Begin(ctx)
+	generation, promised, began := p.resource.Generation(), p.resource.PromisedRV(), time.Now()
+	rv, proof, err := p.upstream.Begin(ctx)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return revision{}, errors.Join(errSilent, err)
+		return queryAnswer{}, errors.Join(errSilent, err)
 	case err != nil:
-		return revision{}, err
+		return queryAnswer{}, err
 	}
-	if err := f.noteUpstreamRV(rv, promised, generation); err != nil {
+	if err := p.noteUpstreamRV(rv, promised, generation); err != nil {
 		proof.Close()
-		return revision{}, err
+		return queryAnswer{}, err
 	}
-	f.cost.observeQuery(time.Since(began))
-	return revision{rv, generation, proof}, nil
+	p.cost.observeQuery(time.Since(began))
+	return queryAnswer{rv, generation, proof}, nil
 }
 
-// noteUpstreamRV notes R, the answer to a question that was sent after promised.
-func (f *Prover) noteUpstreamRV(rv, promised, generation uint64) error {
+// noteUpstreamRV notes R, the answer to a query that was sent after promised.
+func (p *Prover) noteUpstreamRV(rv, promised, generation uint64) error {
 	if rv < promised {
-		f.resource.NoteHistoryReset(generation)
+		p.resource.NoteHistoryReset(generation)
 		return fmt.Errorf("%w: upstream is at %d, below %d which it has promised", ErrNotProven, rv, promised)
 	}
-	f.resource.NoteUpstreamRV(rv, generation)
+	p.resource.NoteUpstreamRV(rv, generation)
 	return nil
 }
 
-// endQuery starts the next flight, unless upstream refused this one's question: then those that
-// wait get the same refusal.
-func (f *Prover) endQuery(fl *proofFlight, began time.Time) {
+// endQuery starts the next flight, unless upstream refused this one's query: then the requests that
+// wait for the next one get the same refusal.
+func (p *Prover) endQuery(fl *proofFlight, began time.Time) {
 	close(fl.rvReady)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.mu.querying, f.mu.refusal = false, refusal{}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.mu.querying, p.mu.refusal = false, refusal{}
 	if fl.err != nil {
-		f.mu.refusal = refusal{fl.err, began.Add(pauseAfter(fl.err))}
+		p.mu.refusal = refusal{fl.err, began.Add(pauseAfter(fl.err))}
 	}
-	next := f.mu.nextFlight
+	next := p.mu.nextFlight
 	switch {
 	case next == nil:
-	case f.mu.refusal.isInForce():
-		f.mu.nextFlight, next.err = nil, fl.err
+	case p.mu.refusal.isInForce():
+		p.mu.nextFlight, next.err = nil, fl.err
 		close(next.rvReady)
 		close(next.done)
 	default:
-		f.startLocked()
+		p.startLocked()
 	}
 }
 
-// pauseAfter is how long a question is not sent again that upstream refused.
+// pauseAfter is how long a query is not sent again that upstream refused.
 func pauseAfter(err error) time.Duration {
 	if seconds, limited := apierrors.SuggestsClientDelay(err); limited {
 		return max(refusedInterval, min(time.Duration(seconds)*time.Second, maxRefusedInterval))
@@ -317,22 +316,22 @@ func pauseAfter(err error) time.Duration {
 
 // proveFlight waits until the cache is complete through R: by the mirror's own stream, or, if a
 // request needs the proof, by a check of upstream.
-func (f *Prover) proveFlight(fl *proofFlight, w *proofWaiter) (*cache.Snapshot, error) {
+func (p *Prover) proveFlight(fl *proofFlight, w *proofWaiter) (*cache.Snapshot, error) {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), proofTimeout, ErrNotProven)
 	defer cancel()
 	least := proofWaitLimit
 	if w != nil {
 		least = streamWaitTimeout
-		defer f.removeWaiter(w)
+		defer p.removeWaiter(w)
 	}
 	soon, stop := context.WithTimeoutCause(ctx, least, ErrNotProven)
 	defer stop()
 	began := time.Now()
-	state, err := f.resource.AwaitSnapshot(soon, fl.rv)
+	state, err := p.resource.AwaitSnapshot(soon, fl.rv)
 	fl.streamWait = time.Since(began)
-	f.cost.observeArrival(fl.streamWait, err == nil)
+	p.cost.observeArrival(fl.streamWait, err == nil)
 	if err == nil || w == nil {
 		return state, err
 	}
-	return f.awaitCheck(ctx, w)
+	return p.awaitCheck(ctx, w)
 }

@@ -1,5 +1,5 @@
-// Package ring keeps the most recent items appended by one goroutine, for any number of readers
-// that each go at their own pace.
+// Package ring joins one goroutine that writes and any number that read: a Ring holds the most
+// recent items, and a Signal wakes the readers.
 //
 // Invariant: the writer never waits for a reader, and a reader never sees an item that is not
 // complete.
@@ -10,20 +10,18 @@ import (
 	"sync/atomic"
 )
 
-// chunkSize is how many items are allocated together: a power of two, small enough that a trimmed
-// ring of large items holds few of them in vain, large enough that publishing a new chunk list is
-// rare.
+// chunkSize is how many items are allocated together: small enough that a ring holds few items that
+// are trimmed, and large enough that a new list of chunks is rare.
 const chunkSize = 64
 
 // Ring keeps the most recent items appended by one goroutine. Any number of others read it by
-// position, without locks. A reader that falls behind the oldest item kept gets false; it can never
-// slow the writer.
+// position, without locks. A reader that falls behind the oldest item kept finds nothing (see At).
 //
-// Items live in chunks that are never written again once full and never recycled: a reader that
-// still holds one keeps it alive by itself, so no reader has to be registered or waited for. A
+// Items live in chunks that are never written again once full, and never reused: a reader that
+// still holds one keeps it in memory by itself, so no reader has to be registered or waited for. A
 // circular array would reuse slots, and then every read needs a check that it was not overtaken.
 // The price is one small allocation per chunkSize items. How much is kept is the owner's decision
-// (Trim), since only it knows what an item weighs.
+// (Trim), because only the owner knows how large an item is.
 type Ring[T any] struct {
 	// Written by the appending goroutine, read by all. Readers load head first: the view loaded after
 	// it then holds every item below head that has not been trimmed.
@@ -66,6 +64,7 @@ func (r *Ring[T]) AppendAll(items []T) uint64 {
 	return pos
 }
 
+// put writes an item that readers do not see yet, because it lies at or above head.
 func (r *Ring[T]) put(pos uint64, item T) {
 	v := r.view.Load()
 	i := pos - v.base
@@ -85,7 +84,7 @@ func (r *Ring[T]) Head() uint64 { return r.head.Load() }
 // First is the position of the oldest item kept; equal to Head when the ring is empty.
 func (r *Ring[T]) First() uint64 { return r.view.Load().first }
 
-// At is the item at a position below Head, or false if it has been trimmed. The item must not be
+// At is the item at a position below Head, or false if it was trimmed. The item must not be
 // changed.
 func (r *Ring[T]) At(pos uint64) (*T, bool) {
 	v := r.view.Load()
@@ -96,7 +95,7 @@ func (r *Ring[T]) At(pos uint64) (*T, bool) {
 	return &v.chunks[i/chunkSize][i%chunkSize], true
 }
 
-// Trim forgets the items before pos. Only the appending goroutine may trim.
+// Trim forgets the items below pos. Only the appending goroutine may trim.
 func (r *Ring[T]) Trim(pos uint64) {
 	v := r.view.Load()
 	pos = min(pos, r.head.Load())
@@ -125,8 +124,8 @@ type Signal struct {
 // Waker is called at each change, by the goroutine that made it. Wake must not block.
 type Waker interface{ Wake() }
 
-// Wait returns a channel that the next Wake closes. Take it before looking at the state that is
-// waited for.
+// Wait returns a channel that the next Wake closes. Call it first, and then look at the state that
+// is waited for.
 func (s *Signal) Wait() <-chan struct{} {
 	for {
 		if p := s.ch.Load(); p != nil {
@@ -139,32 +138,33 @@ func (s *Signal) Wait() <-chan struct{} {
 	}
 }
 
-// Subscribe has every change from now on wake w. Look at the state afterwards.
+// Subscribe makes every Wake from now on call w. Call it first, and then look at the state.
 func (s *Signal) Subscribe(w Waker) {
 	s.replace(func(old []Waker) []Waker { return append(slices.Clip(old), w) })
 }
 
-// Unsubscribe ends that. A Wake that is under way may still reach w.
+// Unsubscribe undoes Subscribe. A Wake that is under way may still call w.
 func (s *Signal) Unsubscribe(w Waker) {
 	s.replace(func(old []Waker) []Waker {
 		return slices.DeleteFunc(slices.Clone(old), func(o Waker) bool { return o == w })
 	})
 }
 
-func (s *Signal) replace(f func([]Waker) []Waker) {
+// replace replaces the subscribers by what change makes of them.
+func (s *Signal) replace(change func([]Waker) []Waker) {
 	for {
 		old := s.subscribers.Load()
 		var next []Waker
 		if old != nil {
 			next = *old
 		}
-		if next = f(next); s.subscribers.CompareAndSwap(old, &next) {
+		if next = change(next); s.subscribers.CompareAndSwap(old, &next) {
 			return
 		}
 	}
 }
 
-// Wake closes the channel that waiters hold and tells the subscribers. Change the state first.
+// Wake closes the channel that waiters hold and calls the subscribers. Change the state first.
 func (s *Signal) Wake() {
 	if p := s.ch.Swap(nil); p != nil {
 		close(*p)

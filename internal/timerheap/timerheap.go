@@ -1,19 +1,20 @@
-// Package timerheap orders elements by when they are due. The owner of a heap of deadlines needs
-// one timer, for the first element, where each element would need its own otherwise.
+// Package timerheap orders elements by when they are due. The owner of a heap needs one timer, for
+// the first element, in place of one for each.
 package timerheap
 
 import "container/heap"
 
 // Node is embedded in the elements of a Heap. A zero Node is in no heap.
-type Node struct{ place int } // index in the heap, plus one
+type Node struct{ number int } // in the heap, from 1 on; 0: in none
 
 // InHeap reports whether the element is in a heap.
-func (n *Node) InHeap() bool { return n.place > 0 }
+func (n *Node) InHeap() bool { return n.number > 0 }
 
 func (n *Node) node() *Node { return n }
 
 // Element is a pointer to a struct that embeds a Node. It is in one heap at most.
 type Element[E any] interface {
+	// DueBefore reports that the element is due before another one.
 	DueBefore(other E) bool
 	node() *Node
 }
@@ -32,16 +33,16 @@ func (h Heap[E]) First() (first E) {
 // Set adds an element, or moves it after its time has changed.
 func (h *Heap[E]) Set(e E) {
 	if n := e.node(); n.InHeap() {
-		heap.Fix(h, n.place-1)
+		heap.Fix(h, n.number-1)
 		return
 	}
 	heap.Push(h, e)
 }
 
-// Remove removes an element. One that is in no heap is left alone.
+// Remove removes an element, if it is in the heap.
 func (h *Heap[E]) Remove(e E) {
 	if n := e.node(); n.InHeap() {
-		heap.Remove(h, n.place-1)
+		heap.Remove(h, n.number-1)
 	}
 }
 
@@ -54,14 +55,14 @@ func (h Heap[E]) Less(i, j int) bool { return h[i].DueBefore(h[j]) }
 // Swap implements heap.Interface.
 func (h Heap[E]) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
-	h[i].node().place, h[j].node().place = i+1, j+1
+	h[i].node().number, h[j].node().number = i+1, j+1
 }
 
 // Push implements heap.Interface.
 func (h *Heap[E]) Push(x any) {
 	e := x.(E)
 	*h = append(*h, e)
-	e.node().place = len(*h)
+	e.node().number = len(*h)
 }
 
 // Pop implements heap.Interface.
@@ -70,6 +71,6 @@ func (h *Heap[E]) Pop() any {
 	last := len(*h) - 1
 	e := (*h)[last]
 	(*h)[last], *h = none, (*h)[:last]
-	e.node().place = 0
+	e.node().number = 0
 	return e
 }

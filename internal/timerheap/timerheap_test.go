@@ -30,8 +30,8 @@ func TestElementsComeInOrderOfTheirTimes(t *testing.T) {
 			t.Fatalf("%d are left: %v after %v", len(h), first, last)
 		}
 		for i, e := range h {
-			if e.place != i+1 || !e.InHeap() {
-				t.Fatalf("an element at %d says %d", i, e.place-1)
+			if e.number != i+1 || !e.InHeap() {
+				t.Fatalf("an element at %d says %d", i, e.number-1)
 			}
 		}
 		last = first.due

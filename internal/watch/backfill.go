@@ -30,11 +30,11 @@ func (s *Stream) joinBackfill(ctx context.Context) error {
 	if past := s.source.Past; past != nil {
 		turn, cancel := context.WithTimeout(ctx, backfillTurnTimeout)
 		defer cancel()
-		s.backfill, err = past.Join(turn, s.owner, s.from, s.selector())
+		s.backfill, err = past.Join(turn, s.owner, s.fromRV, s.selector())
 	}
 	if errors.Is(err, backfill.ErrBusy) {
 		if ctx.Err() == nil { // else the client left, or the proxy stops
-			s.manager.metrics.backfillFailures.WithLabelValues(s.resource(), string(backfillBusy)).Inc()
+			s.manager.opts.Metrics.backfillFailures.WithLabelValues(s.resource(), string(backfillBusy)).Inc()
 		}
 		return err
 	}
@@ -49,7 +49,7 @@ func (s *Stream) joinBackfill(ctx context.Context) error {
 // upstream would list again and again, until an event of this resource arrives.
 func (s *Stream) learnUpstreamRV(ctx context.Context) {
 	var expired *cache.ExpiredError
-	if _, err := s.source.Resource().Log().Find(s.from); !errors.As(err, &expired) || !expired.IsFutureRV() {
+	if _, err := s.source.Resource().Log().Find(s.fromRV); !errors.As(err, &expired) || !expired.IsFutureRV() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, source.ArrivalTimeout)
@@ -57,23 +57,23 @@ func (s *Stream) learnUpstreamRV(ctx context.Context) {
 	_, _ = s.source.Fresh.UpstreamRV(ctx) // the log then has what there is to know
 }
 
-// statusPastBusy is the answer to a resume that cannot be served now, but soon.
-func statusPastBusy() *metav1.Status {
+// statusBackfillBusy is the answer to a resume that cannot be served now, but soon.
+func statusBackfillBusy() *metav1.Status {
 	return apistatus.New(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests,
 		"too many watches resume from before this proxy's history begins",
 		&metav1.StatusDetails{RetryAfterSeconds: backfillRetrySeconds})
 }
 
-// endBackfill sends what happened before the log begins, and places the cursor at its beginning.
-func (s *Stream) endBackfill() error {
+// deliverBackfill calls sendBackfill, and counts how that ends.
+func (s *Stream) deliverBackfill() error {
 	past := s.backfill
 	s.backfill = nil // a live stream holds no backfill
 	defer past.Close()
 	err := s.sendBackfill(past)
 	if err == nil {
-		s.manager.metrics.backfills.WithLabelValues(s.resource()).Inc()
+		s.manager.opts.Metrics.backfills.WithLabelValues(s.resource()).Inc()
 	} else if reason := backfillFailureOf(err); reason != "" {
-		s.manager.metrics.backfillFailures.WithLabelValues(s.resource(), string(reason)).Inc()
+		s.manager.opts.Metrics.backfillFailures.WithLabelValues(s.resource(), string(reason)).Inc()
 	}
 	return err
 }
@@ -113,7 +113,7 @@ func (s *Stream) isOvertaken(err error) bool {
 type backfillFailure string
 
 const (
-	backfillExpired backfillFailure = "resource_version_expired" // upstream cannot tell either: 410
+	backfillExpired backfillFailure = "resource_version_expired" // upstream does not remember either: 410
 	backfillBusy    backfillFailure = "concurrency_limit"        // it was not its turn in time: 429, or a clean end
 	backfillBehind  backfillFailure = "slow_client"              // it did not keep up: a clean end
 )

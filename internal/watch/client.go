@@ -3,7 +3,7 @@ package watch
 import "unique"
 
 // ClientInfo names the client of a watch for operators; it is never a metric label (design D16).
-// Interned, since most watches are those of a few.
+// Interned, because most watches are those of a few.
 type ClientInfo struct{ user, agent unique.Handle[string] }
 
 // userAgentBytesLimit is how many bytes of a User-Agent header are kept: a head may hold a

@@ -6,32 +6,32 @@ import (
 	"spillway/internal/fanout"
 )
 
-// counters are what metrics and the status page show of an open stream.
+// streamCounters are what metrics and the status page show of an open stream.
 type streamCounters struct {
-	live     bool // it is past its initial events
-	bytes    int64
-	standing fanout.CursorPosition
-	unsent   int       // bytes that the client has yet to take
-	blocked  time.Time // since when the client takes nothing; zero: no send waits for it
+	live         bool // it is past its initial events
+	bytes        int64
+	position     fanout.CursorPosition
+	unsent       int       // bytes that the client has yet to take
+	blockedSince time.Time // when the client last took anything; zero: no send waits for it
 }
 
-// counters returns the stream's, or false if it has ended. Any goroutine may call it: it waits for
-// a read of the stream's cursor at most, never for its client. A delivery keeps no counters of its
-// own for it: it only locks while it changes what is read here.
-func (s *Stream) counters() (f streamCounters, open bool) {
+// counters returns the stream's counters, or false if it has ended. Any goroutine may call it: it
+// waits for a read of the stream's cursor at most, never for its client. A delivery keeps no
+// counters for it, and only locks mu while it changes what is read here.
+func (s *Stream) counters() (c streamCounters, open bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.mu.ended {
-		return f, false
+		return c, false
 	}
-	f = streamCounters{live: s.mu.live, bytes: s.bytes.Load(), unsent: s.mu.unsent}
-	if f.live {
-		f.standing = s.cursor.Position()
+	c = streamCounters{live: s.mu.live, bytes: s.sentBytes.Load(), unsent: s.mu.unsent}
+	if c.live {
+		c.position = s.cursor.Position()
 	}
 	if s.mu.unsent > 0 {
-		f.blocked = s.mu.blocked.time()
+		c.blockedSince = s.mu.blockedSince.time()
 	}
-	return f, true
+	return c, true
 }
 
 // markLive notes that the stream is past its initial events: from now on its cursor may be read.
@@ -47,7 +47,7 @@ func (s *Stream) markLive() {
 func (s *Stream) noteBlocked(unsent int, since monotonicTime) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mu.unsent, s.mu.blocked = unsent, since
+	s.mu.unsent, s.mu.blockedSince = unsent, since
 }
 
 // closeCursor notes that the stream has ended, and gives its place in history back.

@@ -12,7 +12,7 @@ import (
 
 // deliverer moves frames from cursors to sinks, until each stream ends.
 type deliverer interface {
-	// deliver brings a stream to its end, and then calls its over. It may return long before that.
+	// deliver brings a stream to its end, and then calls its Cleanup. It may return long before that.
 	deliver(s *Stream)
 }
 
@@ -36,7 +36,7 @@ func (g goroutines) deliverLive(s *Stream) {
 	defer timer.Stop()
 	ended := s.Done()
 	for {
-		more := s.cursor.Wait()
+		wakeup := s.cursor.Wait()
 		run, reason, err := s.pullRun(true)
 		if reason != "" || err != nil {
 			g.sendEnd(s, run, reason, err)
@@ -52,19 +52,19 @@ func (g goroutines) deliverLive(s *Stream) {
 			}
 			continue
 		}
-		if s.shut != nil {
-			more = s.shut
+		if s.pausedUntil != nil {
+			wakeup = s.pausedUntil
 		}
 		timer.Reset(s.nextDue().timeLeft())
 		select {
-		case <-more:
+		case <-wakeup:
 		case <-timer.C:
 		case <-ended:
 		}
 	}
 }
 
-// sendEnd tells the client, after what is still to be sent, and settles the final reason.
+// sendEnd sends run, which is still to be sent, and the end, and cleans up.
 func (goroutines) sendEnd(s *Stream, run []byte, reason EndReason, cause error) {
 	last, reason := s.lastFrames(reason, cause)
 	if reason.Clean() {
@@ -77,16 +77,16 @@ func (goroutines) sendEnd(s *Stream, run []byte, reason EndReason, cause error) 
 
 // writers is the deliverer that needs no goroutine per stream: each is a slot of one of a few
 // writers, from its initial events to its end. The initial events are made and sent by the
-// goroutine that came with it, since they wait for their client.
+// goroutine that came with it, because they wait for their client.
 type writers struct {
 	shards []*writer
 	next   atomic.Uint32
 	done   sync.WaitGroup
 }
 
-// writerLimit is how long a writer may take for some turns until its loop is called stalled. It
-// never waits for a client.
-const writerLimit = 5 * time.Second
+// writerTimeout is how long a writer may take for some turns until its loop is reported as stalled.
+// It never waits for a client.
+const writerTimeout = 5 * time.Second
 
 // newWriters starts writers; they end with the server's base. Half of the processors are theirs:
 // the rest have to make what they send.
@@ -101,10 +101,10 @@ func newWriters(m *Manager) *writers {
 
 func (d *writers) start(m *Manager) {
 	for i, w := range d.shards {
-		watched := m.opts.Clock.Watch(watchdog.Writer, strconv.Itoa(i), writerLimit, w.loop.Progress)
+		watched := m.opts.Clock.Watch(watchdog.Writer, strconv.Itoa(i), writerTimeout, w.loop.Progress)
 		d.done.Go(func() {
 			defer watched.End()
-			w.run(m.base)
+			w.run(m.opts.Base)
 		})
 	}
 }

@@ -65,7 +65,7 @@ func newAudience(tb testing.TB, n, size int, secure bool, d func(*Manager) deliv
 		Base: base, StallTimeout: time.Minute, Metrics: NewStreamMetrics(nil), Log: zap.NewNop(),
 		Panicked: func(any) {},
 	})
-	c.manager.deliver = d(c.manager)
+	c.manager.deliverer = d(c.manager)
 	if secure {
 		c.config = serverTLS()
 		c.config.DynamicRecordSizingDisabled, c.config.SessionTicketsDisabled, c.config.MinVersion = true, true,

@@ -1,7 +1,7 @@
 // Package watch delivers watches: initial state, live events, bookmarks, ends.
 //
 // A Stream is one client's watch: a plan, a cursor, a deadline and a sink. It is pulled: whatever
-// delivers it asks for the next bytes when the client has taken those before, so a slow client
+// delivers it pulls the next bytes when the client has taken those before, so a slow client
 // costs its own place in the log and delays no other (design D10). A stream begins on the goroutine
 // of its request. Past its initial events it becomes a slot of one of a few writers:
 //

@@ -35,7 +35,7 @@ const (
 	// The requested resourceVersion did not arrive in time, and upstream confirmed that it does not
 	// exist: ERROR 504 (W-106).
 	EndResourceVersionTooLarge EndReason = "resource_version_too_large"
-	// The apiserver does not serve the resource any more, or not to the proxy (W-116).
+	// The API server does not serve the resource any more, or not to the proxy (W-116).
 	EndResourceNotServed EndReason = "resource_not_served"
 	// An event cannot be encoded for the client: an end before that event (W-235).
 	EndEncodingFailed EndReason = "encoding_failed"
@@ -45,7 +45,7 @@ const (
 	EndMemoryPressure EndReason = "memory_pressure"
 
 	// Permission is lost: the end is clean if the client reads it at once. Its next request gets
-	// the apiserver's answer (package reauth).
+	// the API server's answer (package reauth).
 	EndCredentialExpired = EndReason(reauth.EndCredentialExpired)
 	EndUnauthenticated   = EndReason(reauth.EndUnauthenticated)
 	EndForbidden         = EndReason(reauth.EndForbidden)

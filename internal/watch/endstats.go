@@ -11,9 +11,9 @@ import (
 
 // endStats counts the watches that have ended by reason, and holds the last evictions.
 type endStats struct {
-	mu      sync.Mutex
-	counts  map[EndReason]uint64
-	evicted []Eviction // oldest first
+	mu        sync.Mutex
+	counts    map[EndReason]uint64
+	evictions []Eviction // oldest first
 }
 
 // Eviction is a watch that ended because its client read too slowly, or nothing. It holds no
@@ -29,7 +29,7 @@ type Eviction struct {
 	Bytes    int64
 }
 
-// keptEvictionsLimit is how many are remembered.
+// keptEvictionsLimit is how many evictions are kept.
 const keptEvictionsLimit = 20
 
 func (e *endStats) addEnd(st *Stream, reason EndReason) {
@@ -42,13 +42,12 @@ func (e *endStats) addEnd(st *Stream, reason EndReason) {
 	if reason.EvictionMessage() == "" {
 		return
 	}
-	if len(e.evicted) == keptEvictionsLimit {
-		e.evicted = slices.Delete(e.evicted, 0, 1)
+	if len(e.evictions) == keptEvictionsLimit {
+		e.evictions = slices.Delete(e.evictions, 0, 1)
 	}
-	e.evicted = append(e.evicted, Eviction{
+	e.evictions = append(e.evictions, Eviction{
 		At: time.Now(), Resource: st.source.Resource().Info, Selected: st.selection(), User: st.client.name(),
-		Agent: st.client.userAgent(), Client: st.out.client(), Began: st.startedAt(),
-		Bytes: st.bytes.Load(),
+		Agent: st.client.userAgent(), Client: st.out.client(), Began: st.startedAt(), Bytes: st.sentBytes.Load(),
 	})
 }
 
@@ -57,5 +56,5 @@ func (e *endStats) addEnd(st *Stream, reason EndReason) {
 func (m *Manager) EndCounts() (map[EndReason]uint64, []Eviction) {
 	m.endStats.mu.Lock()
 	defer m.endStats.mu.Unlock()
-	return maps.Clone(m.endStats.counts), slices.Clone(m.endStats.evicted)
+	return maps.Clone(m.endStats.counts), slices.Clone(m.endStats.evictions)
 }

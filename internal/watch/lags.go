@@ -17,7 +17,7 @@ type lagCollector struct {
 }
 
 // lagGroup is the labels of a series. One resource can have several Sources, of other versions or
-// about to end; they are added up, since a registry rejects two series with the same labels.
+// about to end; they are added up, because a registry rejects two series with the same labels.
 type lagGroup struct{ resource, selectorType string }
 
 type lag struct {
@@ -59,7 +59,7 @@ func (m *Manager) lagGroups() map[lagGroup]lag { return groupLags(m.Streams(), t
 func groupLags(streams []*Stream, now time.Time) map[lagGroup]lag {
 	groups, names := map[lagGroup]lag{}, map[*source.Source]string{}
 	for _, st := range streams {
-		f, open := st.counters()
+		c, open := st.counters()
 		if !open {
 			continue
 		}
@@ -67,20 +67,20 @@ func groupLags(streams []*Stream, now time.Time) map[lagGroup]lag {
 		if names[source] == "" {
 			names[source] = source.Resource().Info.String()
 		}
-		at := lagGroup{names[source], selectorType(st.selector())}
-		one := groups[at]
-		groups[at] = lag{streams: one.streams + 1, behind: max(one.behind, st.lagTime(f, now))}
+		group := lagGroup{names[source], selectorType(st.selector())}
+		sum := groups[group]
+		groups[group] = lag{streams: sum.streams + 1, behind: max(sum.behind, st.lagTime(c, now))}
 	}
 	return groups
 }
 
 // lagTime is the lag of a stream, that of its client counted in.
-func (s *Stream) lagTime(f streamCounters, now time.Time) (behind time.Duration) {
-	if f.live && f.standing.Pending {
-		behind = s.entryAge(f.standing.First, now)
+func (s *Stream) lagTime(c streamCounters, now time.Time) (behind time.Duration) {
+	if c.live && c.position.Pending {
+		behind = s.entryAge(c.position.First, now)
 	}
-	if !f.blocked.IsZero() {
-		behind = max(behind, now.Sub(f.blocked))
+	if !c.blockedSince.IsZero() {
+		behind = max(behind, now.Sub(c.blockedSince))
 	}
 	return behind
 }

@@ -8,22 +8,22 @@ import (
 	"time"
 )
 
-// Lifecycle is how a stream ends. Stop settles why: the first reason counts, and the end of the
-// server stops every stream. The deliverer learns it by Reason, or by Done while it waits. Then it
-// sends what is still to be sent, and calls Cleanup.
+// Lifecycle is how a stream ends. Stream.Stop settles why: the first reason counts, and the end of
+// the server stops every stream. The deliverer learns it by Reason, or by Done while it waits. Then
+// it sends what is still to be sent, and calls Cleanup.
 //
 // A wait on behalf of the stream ends with its context, which exists until the stream is a slot. A
-// slot never waits, its writer calls Reason: so an idle watch has no context.
+// slot never waits, because its writer calls Reason: so an idle watch has no context.
 type Lifecycle struct {
 	manager     *Manager                    // static; its base is the server's
-	reason      atomic.Pointer[EndReason]   // nil: Stop was not called
+	reason      atomic.Pointer[EndReason]   // nil: it is not settled
 	waitContext atomic.Pointer[waitContext] // nil: nothing waits
 	cleanup     func(EndReason)             // static once the stream is delivered
 
 	end struct {
 		sync.Mutex
-		over   bool        // Cleanup was called, and the connection may serve another request
-		cutter *time.Timer // cuts the connection of a stream that does not end in time
+		isOver   bool        // Cleanup was called, and the connection may serve another request
+		cutTimer *time.Timer // cuts the connection of a stream that does not end in time
 	}
 }
 
@@ -38,7 +38,7 @@ type waitContext struct {
 func (l *Lifecycle) begin(m *Manager) {
 	l.manager = m
 	w := &waitContext{}
-	w.ctx, w.cancel = context.WithCancelCause(m.base)
+	w.ctx, w.cancel = context.WithCancelCause(m.opts.Base)
 	l.waitContext.Store(w)
 }
 
@@ -54,14 +54,14 @@ func (l *Lifecycle) context() context.Context {
 	if w := l.waitContext.Load(); w != nil {
 		return w.ctx
 	}
-	return l.manager.base
+	return l.manager.opts.Base
 }
 
-// Stop ends the stream for a reason, unless it has one. A client that leaves because the server
-// stops has not left by itself. Any goroutine may call it.
-func (l *Lifecycle) Stop(reason EndReason) {
-	if l.manager.base.Err() != nil {
-		reason = endCause(l.manager.base)
+// settleReason settles why the stream ends, unless that is settled. A client that leaves because
+// the server stops has not left by itself. Any goroutine may call it.
+func (l *Lifecycle) settleReason(reason EndReason) {
+	if l.manager.opts.Base.Err() != nil {
+		reason = endCause(l.manager.opts.Base)
 	}
 	l.reason.CompareAndSwap(nil, &reason)
 	if w := l.waitContext.Load(); w != nil { // if it is released meanwhile, its writer calls Reason next
@@ -74,8 +74,8 @@ func (l *Lifecycle) Reason() EndReason {
 	if reason := l.reason.Load(); reason != nil {
 		return *reason
 	}
-	if l.manager.base.Err() != nil {
-		return endCause(l.manager.base)
+	if l.manager.opts.Base.Err() != nil {
+		return endCause(l.manager.opts.Base)
 	}
 	return ""
 }
@@ -86,7 +86,7 @@ func (l *Lifecycle) Done() <-chan struct{} { return l.context().Done() }
 // Cleanup is called by the deliverer once it sends no more: reason is final. Only the first call
 // counts.
 func (l *Lifecycle) Cleanup(reason EndReason) {
-	l.Stop(reason)
+	l.settleReason(reason)
 	if l.tryEnd() {
 		l.cleanup(reason)
 	}
@@ -96,10 +96,10 @@ func (l *Lifecycle) Cleanup(reason EndReason) {
 func (l *Lifecycle) tryEnd() bool {
 	l.end.Lock()
 	defer l.end.Unlock()
-	first := !l.end.over
-	l.end.over = true
-	if l.end.cutter != nil {
-		l.end.cutter.Stop()
+	first := !l.end.isOver
+	l.end.isOver = true
+	if l.end.cutTimer != nil {
+		l.end.cutTimer.Stop()
 	}
 	return first
 }
@@ -108,21 +108,22 @@ func (l *Lifecycle) tryEnd() bool {
 func (l *Lifecycle) cutAfter(period time.Duration, cut func()) {
 	l.end.Lock()
 	defer l.end.Unlock()
-	if l.end.over || l.end.cutter != nil {
+	if l.end.isOver || l.end.cutTimer != nil {
 		return
 	}
-	l.end.cutter = time.AfterFunc(period, func() {
+	l.end.cutTimer = time.AfterFunc(period, func() {
 		l.end.Lock()
 		defer l.end.Unlock()
-		if !l.end.over {
+		if !l.end.isOver {
 			cut()
 		}
 	})
 }
 
-// Stop ends the stream for a reason, as soon as that can be.
+// Stop ends the stream for a reason, unless it has one, as soon as its deliverer can. Any goroutine
+// may call it.
 func (s *Stream) Stop(reason EndReason) {
-	s.Lifecycle.Stop(reason)
+	s.settleReason(reason)
 	s.poke()
 }
 

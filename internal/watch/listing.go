@@ -61,8 +61,8 @@ func (m *Manager) Watches() []Watch {
 	now := time.Now()
 	watches := make([]Watch, 0, len(streams))
 	for i, st := range streams {
-		if f, open := st.counters(); open && outs[i] != nil {
-			watches = append(watches, st.describe(outs[i], f, now))
+		if c, open := st.counters(); open && outs[i] != nil {
+			watches = append(watches, st.describe(outs[i], c, now))
 		}
 	}
 	slices.SortFunc(watches, func(a, b Watch) int { return cmp.Compare(a.ID, b.ID) })
@@ -70,30 +70,30 @@ func (m *Manager) Watches() []Watch {
 }
 
 // describe is what is known of a stream by its counters.
-func (s *Stream) describe(out sink, f streamCounters, now time.Time) Watch {
+func (s *Stream) describe(out sink, c streamCounters, now time.Time) Watch {
 	w := Watch{
 		ID: s.id, Source: s.source, Selected: s.selection(), Encoding: streamEncoding(s.encoding),
 		User: s.client.name(), Agent: s.client.userAgent(), Client: out.client(), Protocol: out.protocol(),
 		Began: s.startedAt(), Deadline: s.deadline.time(),
-		Phase: Starting, Bytes: f.bytes, Unsent: f.unsent,
+		Phase: Starting, Bytes: c.bytes, Unsent: c.unsent,
 	}
-	if !f.blocked.IsZero() {
-		w.Blocked = now.Sub(f.blocked)
+	if !c.blockedSince.IsZero() {
+		w.Blocked = now.Sub(c.blockedSince)
 	}
-	if !f.live {
+	if !c.live {
 		return w
 	}
-	if w.Phase = Live; s.hold.whenOpen() != nil {
+	if w.Phase = Live; s.pause.isPaused() {
 		w.Phase = Paused
 	}
 	log := s.source.Resource().Log()
-	if f.standing.Pending {
+	if c.position.Pending {
 		head := log.Head()
-		w.Lag = head - min(head, f.standing.First)
-		w.Behind = s.entryAge(f.standing.First, now)
+		w.Lag = head - min(head, c.position.First)
+		w.Behind = s.entryAge(c.position.First, now)
 	}
-	if f.standing.LastKnown {
-		if e, ok := log.EntryAt(f.standing.Last); ok {
+	if c.position.LastKnown {
+		if e, ok := log.EntryAt(c.position.Last); ok {
 			w.LastEvent = e.At
 		}
 	}

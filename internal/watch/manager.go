@@ -2,15 +2,18 @@ package watch
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
+
+	"go.uber.org/zap"
 
 	"spillway/internal/clientconn"
 	"spillway/internal/flowcontrol"
 	"spillway/internal/object"
+	"spillway/internal/plan"
 	"spillway/internal/source"
-
-	"go.uber.org/zap"
 	"spillway/internal/watchdog"
 )
 
@@ -43,35 +46,28 @@ type Options struct {
 // Manager owns the streams that are open: it admits, delivers, counts and ends them.
 type Manager struct {
 	// Static after construction.
-	opts     Options
-	base     context.Context
-	deliver  deliverer
-	writers  *writers // nil: none
-	seats    *clientconn.CPULimiter
-	eviction *clientconn.EvictionPolicy
-	metrics  *StreamMetrics
-	log      *zap.Logger
+	opts      Options
+	deliverer deliverer
+	writers   *writers // nil: none
 
 	mu struct {
 		sync.Mutex
-		draining bool
-		streams  map[*Stream]struct{}
-		sent     map[string]int64 // bytes by resource, on streams that have ended
-		admitted uint64           // streams, ever
+		draining  bool
+		streams   map[*Stream]struct{}
+		sentBytes map[string]int64 // by resource, on streams that have ended
+		lastID    uint64           // of a stream
 	}
-	active   sync.WaitGroup // one per stream
-	endStats endStats
+	openStreams sync.WaitGroup
+	endStats    endStats
 }
 
 // NewManager makes a manager. End its base, and then Wait.
 func NewManager(o Options) *Manager {
-	m := &Manager{
-		opts: o, base: o.Base, deliver: goroutines{}, seats: o.Seats, eviction: o.Eviction, metrics: o.Metrics, log: o.Log,
-	}
-	m.mu.streams, m.mu.sent = map[*Stream]struct{}{}, map[string]int64{}
+	m := &Manager{opts: o, deliverer: goroutines{}}
+	m.mu.streams, m.mu.sentBytes = map[*Stream]struct{}{}, map[string]int64{}
 	if haveWriters && !o.Goroutines {
 		m.writers = newWriters(m)
-		m.deliver = m.writers
+		m.deliverer = m.writers
 	}
 	o.Metrics.follow(m)
 	return m
@@ -82,7 +78,7 @@ func (m *Manager) HaveWriters() bool { return m.writers != nil }
 
 // Wait returns when no stream is left and the writers have ended.
 func (m *Manager) Wait() {
-	m.active.Wait()
+	m.openStreams.Wait()
 	if m.writers != nil {
 		m.writers.wait()
 	}
@@ -99,11 +95,33 @@ func (m *Manager) Len() int {
 func (m *Manager) Streams() []*Stream {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	streams := make([]*Stream, 0, len(m.mu.streams))
-	for st := range m.mu.streams {
-		streams = append(streams, st)
+	return slices.Collect(maps.Keys(m.mu.streams))
+}
+
+// addStream counts a stream in. It reports false while the server drains.
+func (m *Manager) addStream(st *Stream) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.mu.draining {
+		return false
 	}
-	return streams
+	m.mu.lastID++
+	st.id = m.mu.lastID
+	m.mu.streams[st] = struct{}{}
+	m.openStreams.Add(1)
+	m.opts.Metrics.streams.WithLabelValues(st.resource(), plan.EncodingName(st.encoding)).Inc()
+	return true
+}
+
+// removeStream forgets a stream, and reports whether the server drains.
+func (m *Manager) removeStream(st *Stream) (draining bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.opts.Metrics.streams.WithLabelValues(st.resource(), plan.EncodingName(st.encoding)).Dec()
+	m.mu.sentBytes[st.resource()] += st.sentBytes.Load()
+	delete(m.mu.streams, st)
+	m.openStreams.Done()
+	return m.mu.draining
 }
 
 // RecheckSlots makes the writers look at all slots: a parked one is looked at late otherwise.
@@ -131,22 +149,22 @@ func (m *Manager) RefuseNew() {
 
 // Drain ends the streams one by one, spread over about the period, each right after a bookmark, so
 // that clients reconnect with a fresh resourceVersion and not all at once (design D14). Call
-// RefuseNew before. It returns when no stream is left, or when ctx ends: then the streams that are
+// RefuseNew first. It returns when no stream is left, or when ctx ends: then the streams that are
 // left are stopped at once, and have drainEndTimeout to end.
 func (m *Manager) Drain(ctx context.Context, period time.Duration) {
 	streams := m.Streams()
 	left := make(chan struct{})
 	go func() {
-		m.active.Wait()
+		m.openStreams.Wait()
 		close(left)
 	}()
 
 	began, spread := time.Now(), period*9/10 // the last tenth is for streams to send their ends
-	late := false
+	stoppedLate := false
 	for i, st := range streams {
 		if st.Reason() == "" {
 			pauseUntil(ctx, left, began.Add(spread*time.Duration(i)/time.Duration(len(streams))))
-			late = late || ctx.Err() != nil
+			stoppedLate = stoppedLate || ctx.Err() != nil
 			st.Stop(EndDrain)
 		}
 	}
@@ -155,7 +173,7 @@ func (m *Manager) Drain(ctx context.Context, period time.Duration) {
 		return
 	case <-ctx.Done():
 	}
-	if late {
+	if stoppedLate {
 		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainEndTimeout)
 		defer cancel()
 		select {
@@ -174,24 +192,24 @@ func (m *Manager) CutConnections() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for st := range m.mu.streams {
-		if st.out != nil { // else Attach will find the server closed
+		if st.out != nil { // else attach finds the server closed
 			st.out.cut()
 		}
 	}
 }
 
-// pauseUntil waits until a time, until ctx ends, or until none is closed. It takes a time and not a
+// pauseUntil waits until a time, until ctx ends, or until left is closed. It takes a time and not a
 // duration, so that one late stream does not delay those after it.
-func pauseUntil(ctx context.Context, none <-chan struct{}, at time.Time) {
-	left := time.Until(at)
-	if left <= 0 || ctx.Err() != nil {
+func pauseUntil(ctx context.Context, left <-chan struct{}, at time.Time) {
+	wait := time.Until(at)
+	if wait <= 0 || ctx.Err() != nil {
 		return
 	}
-	timer := time.NewTimer(left)
+	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-none:
+	case <-left:
 	case <-ctx.Done():
 	}
 }

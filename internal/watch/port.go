@@ -3,7 +3,6 @@ package watch
 import (
 	"bytes"
 	"syscall"
-	"time"
 
 	"spillway/internal/clientconn"
 	"spillway/internal/rawio"
@@ -17,56 +16,7 @@ type nonblockingSender interface {
 	park(room func())
 }
 
-// flusher sends what slots have offered to it: several of them may share one.
-type flusher interface{ Flush() }
-
-// flushQueue are the connections of HTTP/2 whose slots have offered something in their turns, in
-// order. Each is flushed once for several turns. Their writer's goroutine uses it alone.
-type flushQueue struct {
-	queued       map[flusher]struct{}
-	order        []flusher
-	firstAddedAt monotonicTime // of the first
-}
-
-const (
-	// flushLimit is how many connections wait at most for their streams' turns, and flushDelay how
-	// long, while the writer's queue does not get empty.
-	flushLimit = 64
-	flushDelay = 2 * time.Millisecond
-)
-
-func newFlushQueue() flushQueue { return flushQueue{queued: map[flusher]struct{}{}} }
-
-func (q *flushQueue) add(c flusher) {
-	if _, found := q.queued[c]; found {
-		return
-	}
-	if len(q.order) == 0 {
-		q.firstAddedAt = now()
-	}
-	q.queued[c] = struct{}{}
-	q.order = append(q.order, c)
-}
-
-func (q *flushQueue) isFull() bool { return len(q.order) >= flushLimit }
-
-// isOverdue reports that the first has waited for as long as it may.
-func (q *flushQueue) isOverdue() bool {
-	return len(q.order) > 0 && now().since(q.firstAddedAt) >= flushDelay
-}
-
-// flush sends what slots have put into the outboxes of their connections.
-func (q *flushQueue) flush() {
-	for _, c := range q.order {
-		c.Flush()
-	}
-	clear(q.order)
-	clear(q.queued)
-	q.order = q.order[:0]
-}
-
-// port is where a slot sends: a socket, under TLS where there is TLS. Only its writer uses
-// it.
+// port is where a slot sends: a socket, under TLS where there is TLS. Only its writer uses it.
 //
 // A TLS record is made for one connection and must go out as it is, so what did not fit is held
 // here: a turn of them at most, and none while the client keeps up.
@@ -117,9 +67,6 @@ func (p *port) heldBytes() int {
 	}
 	return len(p.secure.unsent)
 }
-
-// hasUnsent reports that the socket has not taken all that was sent.
-func (p *port) hasUnsent(unsent []byte) bool { return len(unsent) > 0 || p.heldBytes() > 0 }
 
 // socket sends to a connection. If the connection is closed meanwhile, it cannot send on another
 // one that has got the same descriptor: raw keeps the descriptor until the send is over.

@@ -1,6 +1,9 @@
 package watch
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"spillway/internal/source"
@@ -33,24 +36,19 @@ func (b *sentBytesCollector) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// sentByResource is what watches have been sent, by resource. It never gets less: what a stream has
-// sent is read after it was found open, and is all in the sum of the others once it is not.
+// sentByResource is how many bytes were sent on watches, by resource. It never decreases: the bytes
+// of a stream that was found open are read afterwards, and those of one that was not are in the
+// sum.
 func (m *Manager) sentByResource() map[string]int64 {
 	m.mu.Lock()
-	sums := make(map[string]int64, len(m.mu.sent))
-	for resource, sum := range m.mu.sent {
-		sums[resource] = sum
-	}
-	open := make([]*Stream, 0, len(m.mu.streams))
-	for st := range m.mu.streams {
-		open = append(open, st)
-	}
+	sums := maps.Clone(m.mu.sentBytes)
+	open := slices.Collect(maps.Keys(m.mu.streams))
 	m.mu.Unlock()
-	of := map[*source.Source]int64{}
+	bySource := map[*source.Source]int64{} // first, so that a resource is named once
 	for _, st := range open {
-		of[st.source] += st.bytes.Load()
+		bySource[st.source] += st.sentBytes.Load()
 	}
-	for source, sum := range of {
+	for source, sum := range bySource {
 		sums[source.Resource().Info.String()] += sum
 	}
 	return sums

@@ -25,7 +25,7 @@ type sink interface {
 	// port is where a writer may send from now on, instead of Write. It reports false if there is
 	// no sending without waiting.
 	port(w *writer) (port, bool)
-	// end follows the end of the stream, once: out of the answer, or of the whole connection. draining
+	// end is called once the stream has ended: it ends the answer, or the whole connection. draining
 	// says that the server takes no more requests.
 	end(reason EndReason, draining bool)
 	// client is the client's address, for the log.
@@ -39,10 +39,10 @@ type ConnSink struct {
 	Conn         net.Conn
 	Head         []byte // until it is sent; all but its end
 	StallTimeout time.Duration
-	// the connection is closed after this answer: the client wants that, or has sent more behind
-	// its request
+	// Closing says that the connection is closed after this answer, because the client wants that, or
+	// has sent more behind its request.
 	Closing    bool
-	PollHandle *clientconn.PollHandle // tells of the client's departure
+	PollHandle *clientconn.PollHandle // reports the client's departure
 	// Ended follows the end of the stream, before another request may be read.
 	Ended func(reason EndReason, draining bool)
 }
@@ -67,21 +67,26 @@ func (c *ConnSink) Write(b []byte) (int, error) {
 }
 
 // Pace implements sink.
-func (c *ConnSink) Pace(pinned int64) {
-	if p := clientconn.PacedConnOf(c.Conn); p != nil {
-		_ = p.SetPace(c.StallTimeout, pinned) // fails on a closed connection, as the next write does
+func (c *ConnSink) Pace(pinned int64) { setPace(c.Conn, c.StallTimeout, pinned) }
+
+func (c *ConnSink) cut() { cutConn(c.Conn) }
+
+// setPace demands progress of the client of a connection, as sink.Pace.
+func setPace(conn net.Conn, stallTimeout time.Duration, pinned int64) {
+	if p := clientconn.PacedConnOf(conn); p != nil {
+		_ = p.SetPace(stallTimeout, pinned) // fails on a closed connection, as the next write does
 	}
 }
 
-// cut leaves TLS alone: its connection is the deliverer's.
-func (c *ConnSink) cut() {
-	if p := clientconn.PacedConnOf(c.Conn); p != nil {
+// cutConn cuts a connection below TLS, which only the deliverer uses.
+func cutConn(conn net.Conn) {
+	if p := clientconn.PacedConnOf(conn); p != nil {
 		p.Cut()
 	}
 }
 
 func (c *ConnSink) port(w *writer) (port, bool) {
-	out := w.open(c)
+	out := w.openSender(c)
 	if out == nil {
 		return port{}, false
 	}
@@ -99,8 +104,8 @@ func (c *ConnSink) protocol() string { return "HTTP/1.1" }
 
 func (c *ConnSink) client() string { return c.Conn.RemoteAddr().String() }
 
-// Head is the head of a watch's answer as HTTP/1.1 writes it, but for its end, which says what
-// becomes of the connection.
+// Head is the head of a watch's answer as HTTP/1.1 writes it, but for its end, which depends on
+// whether the connection stays open.
 func Head(st *Stream, headers HeadersFunc, strict string) []byte {
 	head := make([]byte, 0, 256)
 	head = append(head, "HTTP/1.1 200 OK\r\n"...)
@@ -115,7 +120,7 @@ func Head(st *Stream, headers HeadersFunc, strict string) []byte {
 	return append(head, "\r\nTransfer-Encoding: chunked\r\n"...)
 }
 
-// HeadersFunc sets headers of an answer: its Audit-Id (W-3), and what is to be said of the
+// HeadersFunc sets headers of an answer: its Audit-Id (W-3), and those that describe the
 // resource.
 type HeadersFunc func(set func(key, value string))
 
@@ -128,4 +133,12 @@ func SetHeaders(st *Stream, headers HeadersFunc, set func(key, value string)) {
 		set("Content-Encoding", "gzip")
 		set("Vary", "Accept-Encoding")
 	}
+}
+
+// Code is the status code of the answer: 101 if it becomes a WebSocket (W-119).
+func (s *Stream) Code() int {
+	if s.encoding.WebSocket {
+		return http.StatusSwitchingProtocols
+	}
+	return http.StatusOK
 }

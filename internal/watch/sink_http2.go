@@ -14,12 +14,12 @@ import (
 // of the connection, as far as the client's windows allow. The writer flushes the connection after
 // other slots have had their turns, so that the events of all its streams are one send.
 //
-// There is one for each watch, for as long as it lasts: it lets go of what only the handler needs.
+// There is one for each watch, for as long as it lasts: it drops what only the handler needs.
 type http2Sink struct {
 	// Static after construction.
 	stream  *Stream
 	address string // the client's
-	below   *clientconn.PacedConn
+	conn    *clientconn.PacedConn
 
 	answer     atomic.Pointer[http2Answer] // nil once it is kept
 	keptStream atomic.Pointer[h2.Stream]   // nil until it is
@@ -29,20 +29,23 @@ type http2Sink struct {
 // http2Answer is what a sink needs until it is kept.
 type http2Answer struct {
 	*clientconn.PacedWriter
-	setHead func()
-	stop    func() // of PacedWriter.OnEnd
+	setHead   func()
+	stopOnEnd func() // what PacedWriter.OnEnd returned
 }
 
 // ServeHTTP2 is Serve for the client at an address, whose answer w writes.
 func (s *Stream) ServeHTTP2(w *clientconn.PacedWriter, address string, headers HeadersFunc) {
-	n := &http2Sink{stream: s, address: address, below: w.Below()}
-	n.answer.Store(&http2Answer{PacedWriter: w, setHead: func() { SetHeaders(s, headers, w.Header().Set) },
-		stop: w.OnEnd(func(err error) { s.clientLeft(w.ReasonOf(err)) })})
+	n := &http2Sink{stream: s, address: address, conn: w.Below()}
+	n.answer.Store(&http2Answer{
+		PacedWriter: w,
+		setHead:     func() { SetHeaders(s, headers, w.Header().Set) },
+		stopOnEnd:   w.OnEnd(func(err error) { s.clientLeft(w.ReasonOf(err)) }),
+	})
 	s.Serve(n, func(take, _ func()) { take() })
 }
 
-// clientLeft stops the stream, whose connection or HTTP/2 stream has ended: whichever noticed first
-// why it was cut.
+// clientLeft stops the stream, because its connection or HTTP/2 stream has ended. If it was cut for
+// a slow client, that is the reason.
 func (s *Stream) clientLeft(err error) {
 	if reason := ReasonOf(err); reason.EvictionMessage() != "" {
 		s.Stop(reason)
@@ -51,12 +54,12 @@ func (s *Stream) clientLeft(err error) {
 }
 
 // Ended implements h2.Keeper.
-func (n *http2Sink) Ended(err error) { n.stream.clientLeft(n.below.ReasonOf(err)) }
+func (n *http2Sink) Ended(err error) { n.stream.clientLeft(n.conn.ReasonOf(err)) }
 
 // end implements sink.
 func (n *http2Sink) end(reason EndReason, _ bool) {
 	if a := n.answer.Load(); a != nil {
-		a.stop()
+		a.stopOnEnd()
 	}
 	kept := n.keptStream.Load()
 	if kept != nil {
@@ -108,7 +111,7 @@ func (n *http2Sink) port(w *writer) (port, bool) {
 	}
 	n.writer = w
 	n.keptStream.Store(kept)
-	a.stop()
+	a.stopOnEnd()
 	a.Close() // its clock evicts no longer
 	if err := a.ReasonOf(nil); err != nil {
 		n.stream.clientLeft(err)

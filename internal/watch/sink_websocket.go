@@ -1,9 +1,10 @@
 package watch
 
 import (
+	"bytes"
 	"errors"
+	"io"
 	"net"
-	"net/http"
 	"sync"
 	"time"
 
@@ -31,7 +32,7 @@ type WebSocketSink struct {
 	reader chan struct{} // closed once the reader has ended; nil: it was not started
 
 	mu       sync.Mutex // of writes
-	answered bool       // the client has closed, and has the answer to that: nothing follows
+	isClosed bool       // the client has sent its close frame, and has the answer: nothing follows
 }
 
 // begin sends the handshake and starts to read.
@@ -50,25 +51,16 @@ func (w *WebSocketSink) begin() error {
 func (w *WebSocketSink) Write(b []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.answered {
+	if w.isClosed {
 		return 0, net.ErrClosed
 	}
 	return w.Conn.Write(b)
 }
 
 // Pace implements sink.
-func (w *WebSocketSink) Pace(pinned int64) {
-	if p := clientconn.PacedConnOf(w.Conn); p != nil {
-		_ = p.SetPace(w.StallTimeout, pinned) // fails on a closed connection, as the next write does
-	}
-}
+func (w *WebSocketSink) Pace(pinned int64) { setPace(w.Conn, w.StallTimeout, pinned) }
 
-// cut leaves TLS alone, as that of ConnSink.
-func (w *WebSocketSink) cut() {
-	if p := clientconn.PacedConnOf(w.Conn); p != nil {
-		p.Cut()
-	}
-}
+func (w *WebSocketSink) cut() { cutConn(w.Conn) }
 
 func (w *WebSocketSink) port(*writer) (port, bool) { return port{}, false }
 
@@ -85,7 +77,7 @@ func (w *WebSocketSink) read(early []byte) {
 			w.Stream.Stop(EndAborted)
 		}
 	}()
-	in := websocket.NewReader(&earlyReader{early, w.Conn})
+	in := websocket.NewReader(io.MultiReader(bytes.NewReader(early), w.Conn))
 	var pong []byte
 	for {
 		payload, err := in.Ping()
@@ -120,7 +112,7 @@ func (w *WebSocketSink) endStream(err error) {
 			return
 		}
 		_, _ = w.Conn.Write([]byte(websocket.CloseFrames(err))) // the client may be gone altogether
-		w.answered = true
+		w.isClosed = true
 		w.Stream.Stop(EndClientClosed)
 	case errors.Is(err, net.ErrClosed): // here; the stream has a reason
 		w.Stream.Stop(EndAborted)
@@ -137,7 +129,7 @@ func (w *WebSocketSink) endStream(err error) {
 // returns when nothing is read any more.
 func (w *WebSocketSink) end(reason EndReason, _ bool) {
 	w.mu.Lock()
-	clean := reason.Clean() || w.answered
+	clean := reason.Clean() || w.isClosed
 	w.mu.Unlock()
 	if clean {
 		_ = w.Conn.Close() // the client has left
@@ -147,29 +139,4 @@ func (w *WebSocketSink) end(reason EndReason, _ bool) {
 	if w.reader != nil {
 		<-w.reader
 	}
-}
-
-// earlyReader reads what a client sent early, and then its connection.
-type earlyReader struct {
-	early []byte
-	conn  net.Conn
-}
-
-func (r *earlyReader) Read(b []byte) (int, error) {
-	if len(r.early) == 0 {
-		return r.conn.Read(b)
-	}
-	n := copy(b, r.early)
-	if r.early = r.early[n:]; len(r.early) == 0 {
-		r.early = nil
-	}
-	return n, nil
-}
-
-// Code is that of the head of the answer: of one that becomes a WebSocket, 101 (W-119).
-func (s *Stream) Code() int {
-	if s.encoding.WebSocket {
-		return http.StatusSwitchingProtocols
-	}
-	return http.StatusOK
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // slot is a stream without a goroutine: its connection, what it could not send yet, and its places
-// in its writer's order of things.
+// among its writer's timers, groups and turns.
 type slot struct {
 	timerheap.Node // in its writer's timers
 
@@ -19,19 +19,19 @@ type slot struct {
 	writer *writer
 
 	// The writer's.
-	port     port
-	unsent   []byte    // made, and not sent; bytes that are shared unless the cursor reads the log
-	reason   EndReason // settled: rest is the last that is sent
-	ended    bool
-	checkDue bool          // something is due, or poke was called
-	parked   bool          // the socket is full
-	progress monotonicTime // while parked: when the client last took a byte
-	queued   bool          // waits for its turn
-	next     *slot         // of its owner, while it waits
-	owner    *ownerTurns   // its place among owners; nil: it has had no turn yet
-	due      monotonicTime
-	group    *feedGroup
-	index    int // in the group
+	port         port
+	unsent       []byte    // made, and not sent; bytes that are shared unless the cursor reads the log
+	endReason    EndReason // settled: unsent is the last that is sent; empty: it goes on
+	ended        bool
+	checkDue     bool          // something is due, or poke was called
+	due          monotonicTime // when something is next
+	parked       bool          // the socket is full
+	lastProgress monotonicTime // when the client last took a byte, once it was parked or paused
+	group        *feedGroup
+	index        int         // in the group
+	owner        *ownerTurns // nil: it has had no turn yet
+	queued       bool        // in the owner's turns
+	next         *slot       // behind it there
 
 	// Guarded by writer.mu.
 	poked bool
@@ -47,40 +47,36 @@ func (s *slot) dueAt(at monotonicTime) {
 func (s *slot) DueBefore(other *slot) bool { return s.due < other.due }
 
 // poke makes the writer look at the slot. Any goroutine may call it.
-func (s *slot) poke() { s.writer.slotPoked(s) }
+func (s *slot) poke() { s.writer.addPoked(s) }
 
 // hasUnsent reports that the socket has yet to take what was made for it.
-func (s *slot) hasUnsent() bool { return s.port.hasUnsent(s.unsent) }
+func (s *slot) hasUnsent() bool { return len(s.unsent) > 0 || s.port.heldBytes() > 0 }
 
 // hasToEnd reports that the end is settled, and that nothing is left to be sent before it.
-func (s *slot) hasToEnd() bool { return s.reason != "" && (!s.reason.Clean() || !s.hasUnsent()) }
+func (s *slot) hasToEnd() bool { return s.endReason != "" && (!s.endReason.Clean() || !s.hasUnsent()) }
 
 // hasMore reports that another turn would find something to do at once.
 func (s *slot) hasMore() bool {
 	return len(s.unsent) > 0 || s.checkDue || s.stream.cursor.Lag() > 0 || !s.stream.cursor.IsLive()
 }
 
-// mustCut is the reason of a slot that has to end at once: its client is gone, or is not allowed to
-// get what it has not taken yet. Empty: it goes on, or ends cleanly.
-func (s *slot) mustCut() EndReason {
+// abruptReason is the reason of a slot that has to end at once: its client is gone, or is not
+// allowed to get what it has not taken yet. Empty: it goes on, or ends cleanly.
+func (s *slot) abruptReason() EndReason {
 	if !s.checkDue {
 		return ""
 	}
-	switch reason := s.stream.Reason(); {
-	case !reason.Clean():
-		return reason
-	case reason.isRevoked() && s.hasUnsent():
-		s.stream.out.cut()
+	if reason := s.stream.Reason(); !reason.Clean() || reason.isRevoked() && s.hasUnsent() {
 		return reason
 	}
 	return ""
 }
 
-// holdBack holds back what is not sent yet while the gate is shut, until the deadline of the watch
+// deferUnsent keeps what is not sent yet during a pause, until the deadline of the watch
 // at the latest. Meanwhile the client does not count as stalled.
-func (s *slot) holdBack() {
-	s.progress, s.checkDue = now(), false
-	if s.progress >= s.stream.deadline {
+func (s *slot) deferUnsent() {
+	s.lastProgress, s.checkDue = now(), false
+	if s.lastProgress >= s.stream.deadline {
 		s.stream.out.cut()
 		s.writer.endSlot(s, EndReviewTimeout)
 		return
@@ -93,7 +89,7 @@ func (s *slot) fill() {
 	run, reason, err := s.stream.pullRun(s.checkDue)
 	if reason != "" || err != nil {
 		last, final := s.stream.lastFrames(reason, err)
-		s.unsent, s.reason = append(run, last...), final
+		s.unsent, s.endReason = append(run, last...), final
 		return
 	}
 	s.unsent = run
@@ -108,12 +104,12 @@ func (s *slot) fill() {
 func (s *slot) send() (gone bool, err error) {
 	piece := s.unsent[:min(len(s.unsent), turnSize)]
 	n, moved, err := s.port.send(piece)
-	s.stream.bytes.Add(int64(n))
+	s.stream.sentBytes.Add(int64(n))
 	s.unsent = s.unsent[n:]
 	switch {
 	case err != nil:
 		return false, err
-	case s.port.hasUnsent(piece[n:]):
+	case n < len(piece) || s.port.heldBytes() > 0:
 		return false, s.park(moved)
 	}
 	if s.parked {
@@ -126,25 +122,26 @@ func (s *slot) send() (gone bool, err error) {
 // park waits for room in the socket, as long as the client makes progress: any byte will do, since
 // a cursor pins nothing (design D10).
 func (s *slot) park(moved bool) error {
-	at, stall := now(), s.writer.manager.eviction.StallTimeout(s.writer.stall)
+	at, opts := now(), &s.writer.manager.opts
+	stall := opts.Eviction.StallTimeout(opts.StallTimeout)
 	if moved || !s.parked {
-		s.progress = at
+		s.lastProgress = at
 	}
 	if !s.parked {
 		s.parked = true
-		s.writer.manager.eviction.Park()
+		s.writer.manager.opts.Eviction.Park()
 	}
-	s.stream.noteBlocked(len(s.unsent)+s.port.heldBytes(), s.progress)
+	s.stream.noteBlocked(len(s.unsent)+s.port.heldBytes(), s.lastProgress)
 	s.port.out.park(s.poke)
 	if stall <= 0 {
 		return nil
 	}
-	if at.since(s.progress) >= stall {
+	if at.since(s.lastProgress) >= stall {
 		return clientconn.ErrStalled
 	}
 	// Look again without an event of the socket, too: the kernel reports room late if the client
 	// takes little at a time.
-	s.dueAt(min(s.progress.after(stall), at.after(stall/clientconn.StallChecks)))
+	s.dueAt(min(s.lastProgress.after(stall), at.after(stall/clientconn.StallChecks)))
 	return nil
 }
 
@@ -153,7 +150,7 @@ func (s *slot) unpark() {
 	if s.parked {
 		s.parked = false
 		s.stream.noteBlocked(0, 0)
-		s.writer.manager.eviction.Unpark()
+		s.writer.manager.opts.Eviction.Unpark()
 	}
 }
 
@@ -174,7 +171,7 @@ type feedGroup struct {
 // Wake implements ring.Waker.
 func (g *feedGroup) Wake() {
 	if g.woken.CompareAndSwap(false, true) {
-		g.writer.groupWoken(g)
+		g.writer.addWoken(g)
 	}
 }
 
@@ -194,7 +191,7 @@ func (g *feedGroup) remove(s *slot) {
 	s.group = nil
 }
 
-// each calls f for each slot. It begins at a random one, since the first gets its event earliest.
+// each calls f for each slot. It begins at a random one, because the first gets its event earliest.
 func (g *feedGroup) each(f func(*slot)) {
 	if len(g.slots) == 0 {
 		return

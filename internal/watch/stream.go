@@ -10,8 +10,6 @@ import (
 	"spillway/internal/apistatus"
 	"spillway/internal/auth/reauth"
 	"spillway/internal/backfill"
-	"spillway/internal/cache"
-	"spillway/internal/codec"
 	"spillway/internal/fanout"
 	"spillway/internal/flowcontrol"
 	"spillway/internal/object"
@@ -42,40 +40,45 @@ type Stream struct {
 	Lifecycle
 
 	// Static after construction.
-	out                   sink // set under manager.mu, once, before it is delivered
 	source                *source.Source
 	start                 plan.WatchStart
-	from                  uint64        // the resourceVersion of the request
 	timeout               time.Duration // how long it lasts
-	encoding              object.Encoding
-	failure               apistatus.StatusFormat
-	wantsBookmarks        bool                                      // bookmarks
-	wantsInitialEventsEnd bool                                      // the end of its initial events
-	admit                 func(reauth.ReviewedStream) *reauth.Lease // nil: its listener's clients may have everything
 	deadline              monotonicTime
-	owner                 fanout.Owner              // that the hub counts it for
-	watchPermit           flowcontrol.Permit        // of the number of watches
-	selectorClaim         flowcontrol.SelectorClaim // of what selectors weigh
-	statePermit           *flowcontrol.Permit       // of the bytes of initial states, until it is past its own; nil: none
+	encoding              object.Encoding
+	failureFormat         apistatus.StatusFormat
+	wantsBookmarks        bool
+	wantsInitialEventsEnd bool
+	owner                 fanout.Owner // that the hub counts it for
 
+	// Set by Open, from the request or by upstream; the events after it follow.
+	fromRV uint64
+
+	// What it holds of the limits.
+	watchPermit   flowcontrol.Permit        // of the number of watches
+	selectorClaim flowcontrol.SelectorClaim // of what selectors weigh
+	statePermit   *flowcontrol.Permit       // of the bytes of initial states; nil: it has no large one, or has sent it
+
+	// Set before it is delivered, and then static.
+	out         sink                                      // under manager.mu
+	admit       func(reauth.ReviewedStream) *reauth.Lease // nil: it is not reauthorised, or has its lease
+	reauthLease *reauth.Lease                             // nil: it is not reauthorised
+	recordEnd   func()                                    // puts its end on record; nil: there is no record
+
+	// Any goroutine's.
 	liveSelector atomic.Pointer[object.Selector] // the request's own, and then its feed's, which is equal
 	slot         atomic.Pointer[slot]            // where it is delivered from, once it has no goroutine
-	hold         permissionHold
-	permit       *reauth.Lease // of the Reauthorizer; nil: it is not reauthorised. Set before it is delivered
-	// recordEnd puts on record that the stream has ended; nil: there is no record. Set before it is
-	// delivered.
-	recordEnd func()
+	pause        pauseState
+	sentBytes    atomic.Int64
 
 	// The deliverer's, once the stream is open.
-	beginning beginning          // what is sent first; empty from then on
-	backfill  *backfill.Backfill // events from before the log that are not sent yet; nil: none
-	cursor    *fanout.Cursor
-	started   uint64 // the resourceVersion that the client begins at: bookmarks at or below it tell nothing (W-111)
-	bookmark  monotonicTime
-	shut      <-chan struct{} // what the gate opened by when it was last looked at; nil: it was open
-	sent      bool            // something since the time was last looked at
-	served    bool            // the deliverer counts it out, not the handler of its request
-	bytes     atomic.Int64    // sent; any goroutine may read it
+	beginning   beginning          // what is sent first; empty from then on
+	backfill    *backfill.Backfill // events from before the log that are not sent yet; nil: none
+	cursor      *fanout.Cursor
+	startRV     uint64 // that the client begins at: bookmarks at or below it show nothing new (W-111)
+	bookmarkDue monotonicTime
+	pausedUntil <-chan struct{} // closed on Resume, as pullRun last found it; nil: it was not paused
+	hadEvents   bool            // the last pull had events for it
+	served      bool            // the deliverer counts it out, not the handler of its request
 
 	// What a delivery does not need.
 	id     uint64 // set when it is admitted; no other stream has it
@@ -85,9 +88,9 @@ type Stream struct {
 	// for the client.
 	mu struct {
 		sync.Mutex
-		live, ended bool
-		unsent      int
-		blocked     monotonicTime
+		live, ended  bool
+		unsent       int
+		blockedSince monotonicTime
 	}
 }
 
@@ -127,7 +130,7 @@ func (s *Stream) sendBeginning(first beginning) error {
 	case first.err != nil:
 		return first.err
 	case s.backfill != nil:
-		return s.endBackfill()
+		return s.deliverBackfill()
 	case first.state == nil:
 		return nil
 	}
@@ -135,71 +138,6 @@ func (s *Stream) sendBeginning(first beginning) error {
 		return err
 	}
 	return s.sendInitialEventsEnd()
-}
-
-// sendState sends a state as ADDED events.
-func (s *Stream) sendState(snapshot *cache.Snapshot) (err error) {
-	s.manager.eviction.BeginState()
-	defer s.manager.eviction.EndState()
-	pinned := pinnedBytes(snapshot)
-	var run []*object.Object
-	buffer := make([]byte, 0, runSize)
-	cuts := s.cutter()
-	snapshot.Scan(s.selector(), "", func(o *object.Object) bool {
-		if cuts(o) && len(run) > 0 {
-			buffer, err = s.writeRun(buffer[:0], run, pinned)
-			run = run[:0]
-		}
-		run = append(run, o)
-		return err == nil
-	})
-	if err != nil || len(run) == 0 {
-		return err
-	}
-	_, err = s.writeRun(buffer[:0], run, pinned)
-	return err
-}
-
-// cutter returns what cuts a state into runs that are written at once: of a size, or of the objects
-// of a run that may have been compressed for another stream.
-func (s *Stream) cutter() func(*object.Object) bool {
-	if s.encoding.Gzip {
-		var cutter codec.SegmentSplitter
-		return func(o *object.Object) bool { return cutter.Before(o, fanout.EventSize(o)) }
-	}
-	size := 0
-	return func(o *object.Object) bool {
-		n := fanout.EventSize(o)
-		cut := size+n > runSize
-		if cut {
-			size = 0
-		}
-		size += n
-		return cut
-	}
-}
-
-// writeRun writes initial events, made in buffer, of a state of so many bytes.
-func (s *Stream) writeRun(buffer []byte, run []*object.Object, pinned int64) ([]byte, error) {
-	if err := s.awaitPermission(pinned); err != nil {
-		return buffer, err
-	}
-	buffer, err := fanout.AppendState(buffer, s.encoding, run)
-	if err != nil {
-		return buffer, err
-	}
-	return buffer, s.write(buffer)
-}
-
-// runSize is how much is written at once (design D10a).
-const runSize = 64 << 10
-
-// sendInitialEventsEnd tells clients that asked for the mark that the initial events are complete.
-func (s *Stream) sendInitialEventsEnd() error {
-	if !s.wantsInitialEventsEnd {
-		return nil
-	}
-	return s.sendFrame(fanout.AppendBookmark(nil, s.encoding, s.bookmarkTemplate(), s.started, true))
 }
 
 func (s *Stream) bookmarkTemplate() *object.Bookmark { return s.source.Resource().BookmarkTemplate() }
@@ -215,26 +153,22 @@ func (s *Stream) pullRun(checkDue bool) (run []byte, reason EndReason, err error
 			return nil, reason, nil
 		}
 	}
-	if s.shut = s.hold.whenOpen(); s.shut != nil {
-		if checkDue {
-			return s.makeDueRun(false)
-		}
-		return nil, "", nil
-	}
-	if checkDue && s.sent { // a stream that is never caught up has a deadline, too
+	s.pausedUntil = s.pause.resumed()
+	paused := s.pausedUntil != nil
+	if checkDue && (paused || s.hadEvents) { // a stream that is never caught up has a deadline, too
 		if run, reason, err = s.makeDueRun(false); reason != "" || err != nil {
 			return run, reason, err
 		}
 	}
-	if run, err = s.cursor.Next(); err != nil || len(run) > 0 {
-		s.sent = true
+	if paused {
+		return nil, "", nil
+	}
+	run, err = s.cursor.Next()
+	s.hadEvents = len(run) > 0
+	if err != nil || s.hadEvents || !checkDue {
 		return run, "", err
 	}
-	s.sent = false
-	if checkDue {
-		return s.makeDueRun(!s.cursor.HasMore())
-	}
-	return nil, "", nil
+	return s.makeDueRun(!s.cursor.HasMore())
 }
 
 // makeDueRun makes what is due: an end, or a bookmark if the client has everything. Inside a seam
@@ -242,13 +176,13 @@ func (s *Stream) pullRun(checkDue bool) (run []byte, reason EndReason, err error
 // clean.
 func (s *Stream) makeDueRun(caughtUp bool) ([]byte, EndReason, error) {
 	if s.cursor.IsInSeam() {
-		if s.shut != nil && (s.Reason() != "" || now() >= s.deadline) {
+		if s.pausedUntil != nil && (s.Reason() != "" || now() >= s.deadline) {
 			return nil, EndAborted, nil
 		}
 		return nil, "", nil
 	}
 	if reason := s.Reason(); reason != "" {
-		if reason != EndDrain || s.shut != nil {
+		if reason != EndDrain || s.pausedUntil != nil {
 			return nil, reason, nil
 		}
 		mark, err := s.makeBookmark(s.cursor.CompleteRV())
@@ -258,7 +192,7 @@ func (s *Stream) makeDueRun(caughtUp bool) ([]byte, EndReason, error) {
 	if present >= s.deadline {
 		return nil, EndTimeout, nil
 	}
-	if caughtUp && present >= s.bookmark {
+	if caughtUp && present >= s.bookmarkDue {
 		s.scheduleBookmark(present)
 		mark, err := s.makeBookmark(s.cursor.CompleteRV())
 		return mark, "", err
@@ -266,9 +200,9 @@ func (s *Stream) makeDueRun(caughtUp bool) ([]byte, EndReason, error) {
 	return nil, "", nil
 }
 
-// makeBookmark makes a bookmark, if it tells the client anything.
+// makeBookmark makes a bookmark, if it is news to the client.
 func (s *Stream) makeBookmark(rv uint64) ([]byte, error) {
-	if !s.wantsBookmarks || rv <= s.started {
+	if !s.wantsBookmarks || rv <= s.startRV {
 		return nil, nil
 	}
 	return fanout.AppendBookmark(nil, s.encoding, s.bookmarkTemplate(), rv, false)
@@ -276,9 +210,9 @@ func (s *Stream) makeBookmark(rv uint64) ([]byte, error) {
 
 // scheduleBookmark sets when the next bookmark is due.
 func (s *Stream) scheduleBookmark(present monotonicTime) {
-	s.bookmark = min(present.after(bookmarkPeriod), s.deadline.after(-bookmarkLead))
-	if s.bookmark <= present {
-		s.bookmark = s.deadline.after(time.Hour)
+	s.bookmarkDue = min(present.after(bookmarkPeriod), s.deadline.after(-bookmarkLead))
+	if s.bookmarkDue <= present {
+		s.bookmarkDue = s.deadline.after(time.Hour)
 	}
 }
 
@@ -286,8 +220,8 @@ func (s *Stream) scheduleBookmark(present monotonicTime) {
 // its cursor near the head of the log. Otherwise its feed could drop it after an hour, and its
 // client could not resume from its last event.
 func (s *Stream) nextDue() monotonicTime {
-	if s.shut == nil {
-		return min(s.bookmark, s.deadline)
+	if s.pausedUntil == nil {
+		return min(s.bookmarkDue, s.deadline)
 	}
 	return s.deadline
 }
@@ -302,7 +236,7 @@ func (s *Stream) sendFrame(frame []byte, err error) error {
 
 func (s *Stream) write(b []byte) error {
 	n, err := s.out.Write(b)
-	s.bytes.Add(int64(n))
+	s.sentBytes.Add(int64(n))
 	return err
 }
 
@@ -344,7 +278,7 @@ func (s *Stream) lastFrames(reason EndReason, cause error) ([]byte, EndReason) {
 			return nil, s.endReasonOf(err)
 		}
 	}
-	if s.encoding.Gzip && len(last) == 0 && s.bytes.Load() == 0 {
+	if s.encoding.Gzip && len(last) == 0 && s.sentBytes.Load() == 0 {
 		last = fanout.AppendNoEvents(last, s.encoding)
 	}
 	return fanout.AppendEnd(last, s.encoding), reason

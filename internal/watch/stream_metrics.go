@@ -47,7 +47,7 @@ func NewStreamMetrics(r prometheus.Registerer) *StreamMetrics {
 
 // follow shows what a manager does at the moment of a scrape. Called once, before there is one.
 func (m *StreamMetrics) follow(w *Manager) {
-	m.sent.sums, m.lags.groups, m.eviction = w.sentByResource, w.lagGroups, w.eviction
+	m.sent.sums, m.lags.groups, m.eviction = w.sentByResource, w.lagGroups, w.opts.Eviction
 }
 
 // parked is how many watches wait for their clients.

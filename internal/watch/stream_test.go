@@ -157,8 +157,8 @@ func TestAWatchListFromTheFutureGetsAnError(t *testing.T) {
 
 // A client may ask for as long a watch as its number holds.
 func TestWatchOfCenturies(t *testing.T) {
-	st := (&Manager{base: t.Context()}).newStream(plan.Plan{Watch: &plan.WatchPlan{Timeout: math.MaxInt64}},
-		StreamOptions{})
+	m := &Manager{opts: Options{Base: t.Context()}}
+	st := m.newStream(plan.Plan{Watch: &plan.WatchPlan{Timeout: math.MaxInt64}}, StreamOptions{})
 	defer st.releaseContext()
 	if st.scheduleBookmark(now()); st.nextDue().timeLeft() > bookmarkPeriod || st.deadline.timeLeft() < 24*365*time.Hour ||
 		st.deadline.after(time.Hour) < st.deadline {
@@ -384,7 +384,7 @@ func TestAnyByteOfASlowClientIsProgress(t *testing.T) {
 			t.Fatalf("a client that takes 4 KiB/s was ended while memory sufficed: %s", got)
 		default:
 		}
-		w.manager.eviction.EndSlow()
+		w.manager.opts.Eviction.EndSlow()
 		time.Sleep(clientconn.RecheckInterval)
 		synctest.Wait()
 		select {

@@ -47,7 +47,7 @@ var deliveries = map[string]func(*Manager) deliverer{
 		d := &writers{}
 		for range 2 {
 			w := newWriter(m)
-			w.open = func(c *ConnSink) nonblockingSender { return clientconn.PacedConnOf(c.Conn).NetConn().(*narrow) }
+			w.openSender = func(c *ConnSink) nonblockingSender { return clientconn.PacedConnOf(c.Conn).NetConn().(*narrow) }
 			d.shards = append(d.shards, w)
 		}
 		d.start(m)
@@ -80,7 +80,7 @@ func newWorld(t *testing.T, d delivery, pods ...string) *world {
 		Withdraw: func(of *source.Source, e object.Encoding, _ error) { of.Codec.Withdraw(e.Format, e.View) },
 		Metrics:  NewStreamMetrics(nil), Log: zap.NewNop(),
 	})
-	w.manager.deliver = d(w.manager)
+	w.manager.deliverer = d(w.manager)
 	ctx, cancel := context.WithCancel(context.Background())
 	hub := make(chan struct{})
 	go func() {
@@ -89,7 +89,7 @@ func newWorld(t *testing.T, d delivery, pods ...string) *world {
 	}()
 	t.Cleanup(func() {
 		w.stop(EndAborted.AsError())
-		if d, ok := w.manager.deliver.(*writers); ok {
+		if d, ok := w.manager.deliverer.(*writers); ok {
 			d.wait()
 		}
 		w.unseated()
@@ -104,7 +104,7 @@ func newWorld(t *testing.T, d delivery, pods ...string) *world {
 func (w *world) unseated() {
 	w.t.Helper()
 	synctest.Wait()
-	if n := w.manager.seats.InUse(); n != 0 {
+	if n := w.manager.opts.Seats.InUse(); n != 0 {
 		w.t.Errorf("%d seats are taken", n)
 	}
 }
@@ -191,7 +191,7 @@ func (w *world) watchAs(query string, o StreamOptions, prepare func(*Stream)) *t
 			_ = near.Close()
 			return
 		}
-		st.attach(&ConnSink{Conn: clientconn.New(near, w.manager.seats, w.manager.eviction),
+		st.attach(&ConnSink{Conn: clientconn.New(near, w.manager.opts.Seats, w.manager.opts.Eviction),
 			StallTimeout: worldStall, Head: Head(st, onlyAuditID, ""), Ended: func(reason EndReason, _ bool) {
 				_ = near.Close()
 				p.reason <- reason

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"spillway/internal/clientconn"
-	"spillway/internal/fanout"
 	"spillway/internal/rawio"
 	"spillway/internal/ring"
 	"spillway/internal/timerheap"
@@ -25,10 +24,9 @@ import (
 // look.
 type writer struct {
 	// Static after construction.
-	manager *Manager
-	stall   time.Duration
-	wakeCh  chan struct{} // has a value when mu's lists are not empty
-	open    func(*ConnSink) nonblockingSender
+	manager    *Manager
+	wakeCh     chan struct{} // has a value when mu's lists are not empty
+	openSender func(*ConnSink) nonblockingSender
 
 	// The writer's goroutine's.
 	groups     map[*ring.Signal]*feedGroup
@@ -36,7 +34,7 @@ type writer struct {
 	queue      turnQueue
 	sealed     clientconn.SealedRecords // of the current turn
 	unflushed  flushQueue
-	delivering bool          // what SetDelivering was last called with
+	delivering bool          // the last argument of SetDelivering
 	loop       watchdog.Loop // rests while nothing is to be delivered
 	spare      struct {      // what mu's lists were before, to be used again
 		slots  []*slot
@@ -61,9 +59,9 @@ const (
 func newWriter(m *Manager) *writer {
 	sender := rawio.NewSender()
 	return &writer{
-		manager: m, stall: m.opts.StallTimeout, wakeCh: make(chan struct{}, 1), groups: map[*ring.Signal]*feedGroup{},
+		manager: m, wakeCh: make(chan struct{}, 1), groups: map[*ring.Signal]*feedGroup{},
 		queue: newTurnQueue(), unflushed: newFlushQueue(),
-		open: func(c *ConnSink) nonblockingSender { return openSocket(c, sender) },
+		openSender: func(c *ConnSink) nonblockingSender { return openSocket(c, sender) },
 	}
 }
 
@@ -80,11 +78,11 @@ func (w *writer) adoptStream(st *Stream) bool {
 	st.releaseContext()
 	st.slot.Store(s)
 	st.markLive()
-	return w.slotPoked(s)
+	return w.addPoked(s)
 }
 
-// slotPoked makes the writer look at a slot. It reports false if the writer has ended.
-func (w *writer) slotPoked(s *slot) bool {
+// addPoked makes the writer look at a slot. It reports false if the writer has ended.
+func (w *writer) addPoked(s *slot) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.mu.closed {
@@ -98,7 +96,8 @@ func (w *writer) slotPoked(s *slot) bool {
 	return true
 }
 
-func (w *writer) groupWoken(g *feedGroup) {
+// addWoken makes the writer look at the slots of a group.
+func (w *writer) addWoken(g *feedGroup) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.mu.groups = append(w.mu.groups, g)
@@ -148,7 +147,7 @@ func (w *writer) run(ctx context.Context) {
 func (w *writer) setDelivering(something bool) {
 	if w.delivering != something {
 		w.delivering = something
-		w.manager.seats.SetDelivering(something)
+		w.manager.opts.Seats.SetDelivering(something)
 	}
 }
 
@@ -179,7 +178,7 @@ func (w *writer) drainWakeups() {
 	present := now()
 	for s := w.timers.First(); s != nil && s.due <= present; s = w.timers.First() {
 		s.checkDue = true
-		s.dueAt(present.after(time.Hour)) // its turn says when it is due again
+		s.dueAt(present.after(time.Hour)) // its turn sets when it is due again
 		w.enqueue(s)
 	}
 }
@@ -219,23 +218,27 @@ func (w *writer) takeTurn(s *slot) {
 	if s.ended {
 		return
 	}
-	if reason := s.mustCut(); reason != "" {
+	if reason := s.abruptReason(); reason != "" {
+		if reason.Clean() {
+			s.stream.out.cut() // without the end that the reason has otherwise
+		}
 		w.endSlot(s, reason)
 		return
 	}
-	switch left := s.hasUnsent(); {
-	case left && s.stream.hold.whenOpen() != nil:
-		s.holdBack()
-		return
-	case !left && s.reason == "":
+	if s.hasUnsent() {
+		if s.stream.pause.isPaused() {
+			s.deferUnsent()
+			return
+		}
+	} else if s.endReason == "" {
 		w.refill(s)
 	}
 	switch {
 	case s.hasToEnd():
-		w.endSlot(s, s.reason)
+		w.endSlot(s, s.endReason)
 	case s.hasUnsent():
 		w.sendTurn(s)
-	case s.stream.shut == nil && s.stream.cursor.HasMore():
+	case s.stream.pausedUntil == nil && s.stream.cursor.HasMore():
 		w.enqueue(s)
 	}
 }
@@ -250,7 +253,7 @@ func (w *writer) recoverTurn(s *slot) {
 
 // refill gets what a slot sends next, and keeps the slot with its cursor's signal.
 func (w *writer) refill(s *slot) {
-	if s.fill(); s.reason == "" {
+	if s.fill(); s.endReason == "" {
 		w.regroup(s)
 	}
 }
@@ -263,14 +266,14 @@ func (w *writer) sendTurn(s *slot) {
 		w.endSlot(s, s.stream.endReasonOf(err))
 	case !gone: // it is parked
 	case s.hasToEnd():
-		w.endSlot(s, s.reason)
+		w.endSlot(s, s.endReason)
 	case s.hasMore():
 		w.enqueue(s)
 	}
 }
 
-// regroup puts a slot where its cursor's signal reaches it. What the signal told of before is
-// looked at in another turn.
+// regroup puts a slot into the group of its cursor's signal. A slot that joins a group gets another
+// turn, because the signal may have woken the group before.
 func (w *writer) regroup(s *slot) {
 	signal := s.stream.cursor.Signal()
 	if s.group != nil && s.group.signal == signal {
@@ -334,87 +337,3 @@ func (w *writer) abortSlot(s *slot) {
 	}
 	w.endSlot(s, reason)
 }
-
-// turnQueue is the slots that wait for their turns. Owners take turns, and the slots of an owner
-// take theirs in order of arrival. So an owner with thousands of watches delays another owner's
-// event by one turn, where a single queue would delay it by thousands.
-//
-// The lists run through the slots and owners themselves: a queue that never gets empty does not
-// grow.
-type turnQueue struct {
-	owners      map[fanout.Owner]*ownerTurns
-	first, last *ownerTurns // those with slots in the queue
-}
-
-// ownerTurns is the slots of one owner that wait.
-type ownerTurns struct {
-	name        fanout.Owner
-	members     int // slots that may be queued; the last one to leave removes the owner
-	first, last *slot
-	next        *ownerTurns
-}
-
-func newTurnQueue() turnQueue { return turnQueue{owners: map[fanout.Owner]*ownerTurns{}} }
-
-// join makes a slot a member of its owner's queue.
-func (q *turnQueue) join(s *slot, owner fanout.Owner) {
-	o := q.owners[owner]
-	if o == nil {
-		o = &ownerTurns{name: owner}
-		q.owners[owner] = o
-	}
-	o.members++
-	s.owner = o
-}
-
-// leave ends the membership of a slot. One that is queued gets its turn all the same.
-func (q *turnQueue) leave(s *slot) {
-	if s.owner.members--; s.owner.members == 0 {
-		delete(q.owners, s.owner.name)
-	}
-}
-
-// push gives a slot a turn after its owner's others, unless it waits for one.
-func (q *turnQueue) push(s *slot) {
-	if s.queued {
-		return
-	}
-	s.queued = true
-	o := s.owner
-	if o.last != nil {
-		o.last.next, o.last = s, s
-		return
-	}
-	o.first, o.last = s, s
-	q.append(o)
-}
-
-// pop returns the slot whose turn is next, nil if none waits.
-func (q *turnQueue) pop() *slot {
-	o := q.first
-	if o == nil {
-		return nil
-	}
-	if q.first, o.next = o.next, nil; q.first == nil {
-		q.last = nil
-	}
-	s := o.first
-	if o.first, s.next = s.next, nil; o.first == nil {
-		o.last = nil
-	} else {
-		q.append(o)
-	}
-	s.queued = false
-	return s
-}
-
-// append puts an owner behind the others.
-func (q *turnQueue) append(o *ownerTurns) {
-	if q.last == nil {
-		q.first, q.last = o, o
-		return
-	}
-	q.last.next, q.last = o, o
-}
-
-func (q *turnQueue) isEmpty() bool { return q.first == nil }

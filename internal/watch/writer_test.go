@@ -21,7 +21,7 @@ func TestAPanicInATurnEndsItsStreamAlone(t *testing.T) {
 		w := newWorld(t, func(s *Manager) deliverer {
 			d := &writers{}
 			w, n := newWriter(s), 0
-			w.open = func(c *ConnSink) nonblockingSender {
+			w.openSender = func(c *ConnSink) nonblockingSender {
 				if n++; n == 1 {
 					return broken{}
 				}

@@ -27,8 +27,8 @@ func TestPlantedFaultsAreCaught(t *testing.T) {
 		{"a repeated event", process.Fault{
 			File: "internal/fanout/feed.go",
 			Old: "		s := f.reserve(EventSize(o))\n" +
-				"		f.addFrameEnd(e, next, len(appendDirect(s.data[:s.used], f.encoding, t, o, e.RV)))\n",
-			New: "		s := f.reserve(2 * EventSize(o))\n		frames := appendDirect(s.data[:s.used], f.encoding, t, o, e.RV)\n" +
+				"		f.addFrameEnd(e, next, len(appendDirect(s.data[:s.usedBytes], f.encoding, t, o, e.RV)))\n",
+			New: "		s := f.reserve(2 * EventSize(o))\n		frames := appendDirect(s.data[:s.usedBytes], f.encoding, t, o, e.RV)\n" +
 				"		if e.RV%29 == 0 {\n			frames = appendDirect(frames, f.encoding, t, o, e.RV)\n		}\n		f.addFrameEnd(e, next, " +
 				"len(frames))\n",
 		}, []string{"comes after", "DELETED, but the client does not hold it"}},
@@ -38,8 +38,8 @@ func TestPlantedFaultsAreCaught(t *testing.T) {
 			New:  "		s.scheduleBookmark(present)\n		mark, err := s.makeBookmark(s.cursor.CompleteRV() + 3)\n",
 		}, []string{"a bookmark at", "comes after", "DELETED after"}},
 		{"a stale consistent read", process.Fault{
-			File: "internal/freshness/prover.go", Old: "f.resource.AwaitSnapshot(soon, fl.rv)",
-			New: "f.resource.AwaitSnapshot(soon, 0)",
+			File: "internal/freshness/prover.go", Old: "p.resource.AwaitSnapshot(soon, fl.rv)",
+			New: "p.resource.AwaitSnapshot(soon, 0)",
 		}, []string{"which was acknowledged before it was asked for"}},
 		{"a watch that ends by the wall clock", process.Fault{
 			File: "internal/watch/monotonictime.go", Old: "time.Since(epoch)", New: "time.Now().Round(0).Sub(epoch.Round(0))",

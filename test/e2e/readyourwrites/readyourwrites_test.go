@@ -51,7 +51,7 @@ func TestPlantedStaleness(t *testing.T) {
 	cp := startControlPlane(t)
 	binary := process.BuildFaultyProxy(t, process.Fault{
 		File: "internal/freshness/prover.go",
-		Old:  "f.resource.AwaitSnapshot(soon, fl.rv)", New: "f.resource.AwaitSnapshot(soon, 0)",
+		Old:  "p.resource.AwaitSnapshot(soon, fl.rv)", New: "p.resource.AwaitSnapshot(soon, 0)",
 	})
 	seen := play(t, cp, binary, plantedTries, func(s *tally) bool { return len(s.staleReads()) > 0 })
 	t.Log(seen)
