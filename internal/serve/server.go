@@ -145,7 +145,7 @@ func New(opts Options) *Server {
 		Seats: s.seats, Eviction: s.eviction, Panicked: s.reportPanic, Withdraw: s.withdrawEncoding,
 		Clock: opts.Clock, Metrics: opts.Metrics.watches, Log: opts.Log,
 	})
-	s.coalescer = passthrough.NewCoalescer(s.base, opts.Own, opts.Forwarder.Opts.Base)
+	s.coalescer = passthrough.NewCoalescer(s.base, opts.Own, opts.Forwarder.Base())
 	s.conns = clientconn.NewConnections(opts.MaxConnections, opts.MaxConnectionsPerPeer, opts.Metrics.conns, s.base.Done())
 	s.http2 = newHTTP2Server(s)
 	opts.Limiter.OnCrowded(s.eviction.EndCrowded)
