@@ -43,8 +43,8 @@ func parse(t testing.TB, r *object.Resource, raw string) *object.Object {
 // (W-235), and nothing that has failed.
 func TestOffers(t *testing.T) {
 	current, old := &SchemaVersion{own: 37}, &SchemaVersion{own: 37}
-	current.Upstream("37+")
-	old.Upstream("38")
+	current.SetUpstream("37+")
+	old.SetUpstream("38")
 	type offer struct {
 		f object.Format
 		v object.View
@@ -105,7 +105,7 @@ func TestRelease(t *testing.T) {
 		if r.Suffices() {
 			t.Error("it suffices before upstream's version is known")
 		}
-		if r.Upstream(upstream); r.Suffices() != want {
+		if r.SetUpstream(upstream); r.Suffices() != want {
 			t.Errorf("types of %d for upstream %q: %v", own, upstream, r.Suffices())
 		}
 	}

@@ -19,19 +19,19 @@ type SchemaVersion struct {
 func NewSchemaVersion() *SchemaVersion {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
-		return ReleaseOf(-1)
+		return SchemaVersionOf(-1)
 	}
-	return ReleaseOf(minorOfTypes(info.Deps))
+	return SchemaVersionOf(minorOfTypes(info.Deps))
 }
 
-// ReleaseOf is one with types of a given minor version. Binaries of tests do not tell theirs.
-func ReleaseOf(minor int) *SchemaVersion { return &SchemaVersion{own: minor} }
+// SchemaVersionOf is one with types of a given minor version. Binaries of tests do not tell theirs.
+func SchemaVersionOf(minor int) *SchemaVersion { return &SchemaVersion{own: minor} }
 
 // Suffices reports whether the types know what upstream sends.
 func (r *SchemaVersion) Suffices() bool { return r != nil && r.suffices.Load() }
 
-// Upstream notes upstream's minor version, as its /version tells it: "37", or "37+".
-func (r *SchemaVersion) Upstream(minor string) {
+// SetUpstream notes upstream's minor version, as its /version tells it: "37", or "37+".
+func (r *SchemaVersion) SetUpstream(minor string) {
 	theirs, ok := leadingNumber(minor)
 	r.suffices.Store(ok && r.own >= theirs)
 }
