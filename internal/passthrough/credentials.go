@@ -8,10 +8,10 @@ import (
 // WebSocketBearer starts the subprotocol in which browsers send a bearer token (W-119).
 const WebSocketBearer = "base64url.bearer.authorization.k8s.io." // #nosec G101 -- a prefix, not a token
 
-// OwnCredentials reports whether a request brings an identity of its own, in the only two places
+// HasOwnCredentials reports whether a request brings an identity of its own, in the only two places
 // where upstream looks for one on a plain connection. An empty Authorization counts: a client that
 // sends it does not request the proxy's.
-func OwnCredentials[S ~string | ~[]byte](authorization, protocols []S) bool {
+func HasOwnCredentials[S ~string | ~[]byte](authorization, protocols []S) bool {
 	if len(authorization) > 0 {
 		return true
 	}
@@ -23,9 +23,9 @@ func OwnCredentials[S ~string | ~[]byte](authorization, protocols []S) bool {
 	return false
 }
 
-// OwnIdentity reports whether a header gives a request an identity of its own, so that its loss
-// would change the answer. key is canonical.
-func OwnIdentity(key string) bool {
+// IsIdentityHeader reports whether a header, by its canonical key, gives a request an identity of
+// its own.
+func IsIdentityHeader(key string) bool {
 	return key == "Authorization" || strings.HasPrefix(key, "Impersonate-")
 }
 
@@ -54,5 +54,5 @@ func (in *Inbound) hasCredentials() bool {
 		return false
 	}
 	return HasBearerToken(in.Header) ||
-		strings.EqualFold(in.upgrade, "websocket") && OwnCredentials(nil, in.Header["Sec-Websocket-Protocol"])
+		strings.EqualFold(in.upgrade, "websocket") && HasOwnCredentials(nil, in.Header["Sec-Websocket-Protocol"])
 }

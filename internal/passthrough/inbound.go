@@ -119,14 +119,14 @@ func upgradesWatch(method string, path apiPath, query string) bool {
 	if method != http.MethodGet || path.isSuspect || path.resource == "" || path.subresource != "" {
 		return false
 	}
-	return path.verb == "watch" || path.verb == "" && path.name == "" && !plan.Overfull(query) &&
+	return path.verb == "watch" || path.verb == "" && path.name == "" && !plan.IsOverfull(query) &&
 		hasQueryOption(query, "watch")
 }
 
 // hasQueryOption is plan.QueryBool for a raw query, and true for one that two parties may read
 // differently: the answer may last. Most queries need not be parsed.
 func hasQueryOption(query, name string) bool {
-	if plan.Overfull(query) {
+	if plan.IsOverfull(query) {
 		return true
 	}
 	if !strings.Contains(query, name) && !strings.Contains(query, "%") {

@@ -61,7 +61,7 @@ func (f *Forwarder) isClaimed(key string) bool {
 func (f *Forwarder) connectionRefusal(in http.Header) *metav1.Status {
 	for name := range connectionTokens(in) {
 		key := textproto.CanonicalMIMEHeaderKey(name)
-		if OwnIdentity(key) || f.isClaimed(key) || key == "Sec-Websocket-Protocol" && OwnCredentials(nil, in[key]) {
+		if IsIdentityHeader(key) || f.isClaimed(key) || key == "Sec-Websocket-Protocol" && HasOwnCredentials(nil, in[key]) {
 			return apistatus.BadRequest("the Connection header must not name " + apistatus.Clip(name) +
 				": a proxy would drop it and change the user of the request")
 		}
@@ -111,7 +111,7 @@ func placeRefusal(base *url.URL, in *Inbound) *metav1.Status {
 			fmt.Sprintf("path %q is refused for requests that bring no credentials of their own that can be forwarded: "+
 				"it must have no . or .. segments, backslashes, encoded slashes or control characters, since the apiserver "+
 				"is below a path of its host; send your own Authorization", apistatus.Clip(in.rawPath)))
-	case plan.Overfull(in.query):
+	case plan.IsOverfull(in.query):
 		return apistatus.BadRequest(
 			fmt.Sprintf("more than %d query parameters are refused for requests that bring no credentials of their own that "+
 				"can be forwarded: send fewer, or your own Authorization", plan.QueryParametersLimit))

@@ -51,7 +51,7 @@ type Candidate struct {
 // requests. All others go upstream, whatever their senders. It starts nothing: a client without
 // rights causes no mirror.
 func (p *Planner) Consider(r Request) (Candidate, bool) {
-	if r.Method != http.MethodGet && r.Method != http.MethodHead || !r.Plain || Overfull(r.RawQuery) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead || !r.Plain || IsOverfull(r.RawQuery) {
 		return Candidate{}, false
 	}
 	t, ok := ParseTarget(r.Path)

@@ -39,8 +39,9 @@ type Request struct {
 // sets any number. A query that is far below all of these has one reading.
 const QueryParametersLimit = 1000
 
-// Overfull reports that two parties may read different parameters in a raw query.
-func Overfull(query string) bool { return strings.Count(query, "&") >= QueryParametersLimit }
+// IsOverfull reports that a raw query has so many parameters that two parties may read different
+// ones.
+func IsOverfull(query string) bool { return strings.Count(query, "&") >= QueryParametersLimit }
 
 // Query reads the parameters with Go's own code, which drops what upstream drops (W-24).
 func (r Request) Query() url.Values {

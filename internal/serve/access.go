@@ -96,7 +96,7 @@ func (s *Server) identify(r *request, isCandidate bool) (refusal *metav1.Status)
 		r.MarkProven()
 		r.access = verdictAdmitted
 		return nil
-	case listener.Identity == passthrough.IdentitySelf && len(r.Headers(passthrough.OwnIdentity)) == 0:
+	case listener.Identity == passthrough.IdentitySelf && len(r.Headers(passthrough.IsIdentityHeader)) == 0:
 		r.MarkProven()
 		r.access = verdictAdmitted
 		if listener.Self != nil {

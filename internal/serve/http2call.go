@@ -161,7 +161,7 @@ func (c http2Call) GuardedRequest() passthrough.PlainRequest {
 		Method:  c.r.Method,
 		Target:  c.r.RequestURI,
 		AsSelf: c.listener.Identity == passthrough.IdentitySelf &&
-			!passthrough.OwnCredentials(h["Authorization"], h["Sec-Websocket-Protocol"]),
+			!passthrough.HasOwnCredentials(h["Authorization"], h["Sec-Websocket-Protocol"]),
 	}
 }
 
