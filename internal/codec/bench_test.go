@@ -20,7 +20,7 @@ func BenchmarkEncode(b *testing.B) {
 		b.ReportAllocs()
 		b.SetBytes(int64(pod.Size()))
 		for b.Loop() {
-			if _, err := encodeWhole(pod); err != nil {
+			if _, err := marshalItem(pod.Resource(), pod.JSON()); err != nil {
 				b.Fatal(err)
 			}
 		}

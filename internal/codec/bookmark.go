@@ -10,32 +10,34 @@ import (
 )
 
 // Template is the bookmark of a resource that upstream has sent none for: the zero value of its Go
-// type, as upstream's own is (W-110). A kind without a type here has the bare type members.
+// type, as upstream's own is (W-110), or its bare type if there is no Go type here.
 func Template(r *object.Resource) *object.Bookmark {
-	if !r.Builtin {
-		return object.NewBookmark(r)
+	if r.Builtin {
+		if b, err := zeroBookmark(r); err == nil {
+			return b
+		}
 	}
+	return object.NewBookmark(r)
+}
+
+func zeroBookmark(r *object.Resource) (*object.Bookmark, error) {
 	zero, err := newMessage(r)
 	if err != nil {
-		return object.NewBookmark(r)
+		return nil, err
 	}
-	convert(zero)
+	setConversionDefaults(zero)
 	raw, err := json.Marshal(zero)
 	if err != nil {
-		return object.NewBookmark(r)
+		return nil, err
 	}
 	t := typeOf(r, object.Whole)
 	raw = append([]byte(`{"kind":"`+t.Kind+`","apiVersion":"`+t.APIVersion+`",`), raw[1:]...)
-	b, err := object.BookmarkFrom(r, raw)
-	if err != nil {
-		return object.NewBookmark(r)
-	}
-	return b
+	return object.BookmarkFrom(r, raw)
 }
 
-// convert does to a zero value what upstream's conversion from its internal type does, where that
-// shows.
-func convert(zero message) {
+// setConversionDefaults sets the fields of a zero value that upstream's conversion from its
+// internal type sets.
+func setConversionDefaults(zero message) {
 	var none int32
 	switch o := zero.(type) {
 	case *appsv1.Deployment:

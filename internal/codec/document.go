@@ -10,20 +10,18 @@ import (
 	"spillway/internal/object"
 )
 
-// Append appends an object as a document of its own at resourceVersion rv, which is the object's
-// but for a deletion's (W-104): what a watch event carries, and what a GET answers, but for JSON's
-// newline. Chunks and gzip are left to the caller.
+// Append appends an object as a document of its own: the content of a watch event, or of the answer
+// to a GET, without JSON's newline. rv is the object's resourceVersion, or that of its deletion
+// (W-104). Chunks and gzip are left to the caller.
 func Append(dst []byte, enc object.Encoding, o *object.Object, rv uint64) ([]byte, error) {
-	switch enc.Format {
-	case object.Protobuf:
-		msg, err := messageAt(enc.View, o, rv)
-		if err != nil {
-			return dst, err
-		}
-		return appendDocument(dst, typeOf(o.Resource(), enc.View), msg), nil
-	default:
+	if enc.Format != object.Protobuf {
 		return appendJSON(dst, enc.View, o, rv)
 	}
+	msg, err := messageAt(enc.View, o, rv)
+	if err != nil {
+		return dst, err
+	}
+	return appendDocument(dst, typeOf(o.Resource(), enc.View), msg), nil
 }
 
 func appendJSON(dst []byte, v object.View, o *object.Object, rv uint64) ([]byte, error) {
@@ -51,7 +49,7 @@ func appendJSON(dst []byte, v object.View, o *object.Object, rv uint64) ([]byte,
 	return append(dst, '}'), err
 }
 
-// appendPartialHead appends what comes before the metadata of a PartialObjectMetadata (W-45).
+// appendPartialHead appends what stands in front of the metadata of a PartialObjectMetadata (W-45).
 func appendPartialHead(dst []byte, v object.View) []byte {
 	t := typeOf(nil, v)
 	dst = append(dst, `{"kind":"`...)
@@ -70,6 +68,7 @@ func metadataJSON(o *object.Object) ([]byte, error) {
 	return o.Form(formMetadataJSON).Get(func() ([]byte, error) { return reorder(o.Resource(), o.Metadata()) })
 }
 
+// reorder puts the members of metadata into Go's field order.
 func reorder(r *object.Resource, raw []byte) ([]byte, error) {
 	meta, err := decodeMetadata(r, raw)
 	if err != nil {
@@ -98,7 +97,7 @@ func messageAt(v object.View, o *object.Object, rv uint64) ([]byte, error) {
 	return partialMessage(meta), nil
 }
 
-// Status is a failure as a document of its own, in whatever format the client understands (W-10,
+// Status is a failure as a document of its own, in a format that the client understands (W-10,
 // W-47); JSON without its newline.
 func Status(f object.Format, s *metav1.Status) ([]byte, error) {
 	if f == object.Protobuf {

@@ -2,14 +2,14 @@ package codec
 
 import "spillway/internal/object"
 
-// What is kept of what was made of objects (see object.Form).
+// The forms of objects that are kept (see object.Form).
 const (
 	// formItem is the whole object as an item of a list in protobuf: a field around the message.
 	formItem object.FormKind = iota
 	// formMetadata is its PartialObjectMetadata as an item of a list in protobuf.
 	formMetadata
-	// formMetadataJSON is its metadata in Go's field order, where upstream's JSON of the object has
-	// another.
+	// formMetadataJSON is its metadata in Go's field order, of custom resources: upstream's JSON of
+	// these is sorted.
 	formMetadataJSON
 	// formSegment is a run of objects as a segment of a gzipped list. Each encoding has its own.
 	formSegment
@@ -17,8 +17,10 @@ const (
 	formMember = formSegment + encodings
 )
 
-// encodings bounds how many encodings there are beside gzip.
-const encodings = 64
+const (
+	encodings = 64            // more than there are, without gzip
+	views     = encodings / 8 // of each format
+)
 
 // segmentForm is the form of a segment in an encoding.
 func segmentForm(enc object.Encoding) object.FormKind { return formSegment + encodingNumber(enc) }
@@ -27,9 +29,9 @@ func segmentForm(enc object.Encoding) object.FormKind { return formSegment + enc
 func memberForm(enc object.Encoding) object.FormKind { return formMember + encodingNumber(enc) }
 
 func encodingNumber(enc object.Encoding) object.FormKind {
-	return object.FormKind(enc.Format)*8 + object.FormKind(enc.View)
+	return object.FormKind(enc.Format)*views + object.FormKind(enc.View)
 }
 
-// Encodes tells the forms that are objects in another encoding; all others are runs of objects,
+// Encodes reports that a form is one object in another encoding. All others are runs of objects,
 // compressed.
 func Encodes(kind object.FormKind) bool { return kind < formSegment }

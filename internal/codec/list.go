@@ -11,33 +11,35 @@ import (
 	"spillway/internal/object"
 )
 
-// List is a list as a document: what stands around the items, and the items' own bytes, spliced
-// while it is written and never assembled.
+// List is a list as a document: the items' own bytes, and what stands around them. They are spliced
+// while the list is written, and never assembled.
 //
-// Every item is encoded before anything is written: only then is the size known, and that all of
-// them can be. From then on the list needs the bytes alone, and lets go of them as they are
-// written.
+// Every item is encoded before anything is written: only then is the size known, and that all items
+// can be encoded. The list keeps only bytes then, and lets go of them as they are written.
 type List struct {
 	enc   object.Encoding
-	items []*object.Object
+	items []*object.Object // until the list is written or compressed
 
-	head  []byte
-	parts [][]byte // what differs between items: an item is prefix, part, suffix
-	tail  []byte
-	size  int
-
-	prefix, suffix, separator string
+	head, tail []byte
+	parts      [][]byte // of the items, without what is the same in all of them
+	around     itemFrame
+	size       int
 }
+
+// itemFrame is what is the same in all items: an item is prefix, part, suffix.
+type itemFrame struct{ prefix, suffix, separator string }
 
 // NewList makes the list of items, which it keeps, in JSON or protobuf, without gzip.
 func NewList(enc object.Encoding, r *object.Resource, items []*object.Object, meta metav1.ListMeta) (*List, error) {
-	l := &List{enc: enc.Bare(), items: items}
-	if err := l.encode(); err != nil {
+	l := &List{enc: enc.Bare(), items: items, around: itemFrameOf(enc)}
+	if err := l.encodeItems(); err != nil {
 		return nil, err
 	}
 	switch {
 	case enc.Format == object.Protobuf:
-		return l, l.frameProtobuf(r, meta)
+		if err := l.frameProtobuf(r, meta); err != nil {
+			return nil, err
+		}
 	case enc.View != object.Whole:
 		l.framePartial(r, meta)
 	case r.Builtin:
@@ -49,58 +51,59 @@ func NewList(enc object.Encoding, r *object.Resource, items []*object.Object, me
 	return l, nil
 }
 
-// encode makes the parts of all items, and their size.
-func (l *List) encode() error {
-	part := l.form()
+func itemFrameOf(enc object.Encoding) itemFrame {
+	switch {
+	case enc.Format == object.Protobuf:
+		_, items := listFields(enc.View)
+		return itemFrame{prefix: string(protowire.AppendTag(nil, items, protowire.BytesType))}
+	case enc.View != object.Whole:
+		return itemFrame{prefix: string(appendPartialHead(nil, enc.View)), suffix: "}", separator: ","}
+	}
+	return itemFrame{prefix: "{", separator: ","}
+}
+
+// encodeItems makes the parts of all items, and adds up their size.
+func (l *List) encodeItems() error {
 	l.parts = make([][]byte, 0, len(l.items))
 	for _, o := range l.items {
-		p, err := part(o)
+		part, err := l.encodeItem(o)
 		if err != nil {
 			return err
 		}
-		l.parts = append(l.parts, p)
-		l.size += len(p)
+		l.parts = append(l.parts, part)
+		l.size += len(part)
 	}
 	n := len(l.items)
-	l.size += n*(len(l.prefix)+len(l.suffix)) + max(0, n-1)*len(l.separator)
+	l.size += n*(len(l.around.prefix)+len(l.around.suffix)) + max(0, n-1)*len(l.around.separator)
 	return nil
 }
 
-// form sets what is the same around all items, and returns what makes the rest of one.
-func (l *List) form() func(*object.Object) ([]byte, error) {
-	if l.enc.Format != object.Protobuf {
-		l.separator = ","
-		if l.enc.View == object.Whole {
-			l.prefix = "{"
-			return func(o *object.Object) ([]byte, error) { return o.ItemMembers(), nil }
-		}
-		l.prefix, l.suffix = string(appendPartialHead(nil, l.enc.View)), "}"
-		return metadataJSON
+func (l *List) encodeItem(o *object.Object) ([]byte, error) {
+	switch {
+	case l.enc.Format != object.Protobuf && l.enc.View == object.Whole:
+		return o.ItemMembers(), nil
+	case l.enc.Format != object.Protobuf:
+		return metadataJSON(o)
 	}
-	// The first byte is the tag of the field, which is below 16.
-	_, field := listFields(l.enc.View)
-	l.prefix = string(protowire.AppendTag(nil, field, protowire.BytesType))
-	item := wholeItem
+	encode := wholeItem
 	if l.enc.View != object.Whole {
-		item = metadataItem
+		encode = metadataItem
 	}
-	return func(o *object.Object) ([]byte, error) {
-		field, err := item(o)
-		if err != nil {
-			return nil, err
-		}
-		return field[1:], nil
+	field, err := encode(o)
+	if err != nil {
+		return nil, err
 	}
+	return field[1:], nil // the tag is one byte, and in the prefix
 }
 
-// frameBuiltin is the order of Go's fields (W-60).
+// frameBuiltin makes head and tail in the order of Go's fields (W-60).
 func (l *List) frameBuiltin(r *object.Resource, meta metav1.ListMeta) {
 	l.head = appendListHead(nil, listTypeOf(r, l.enc.View), meta)
 	l.head = append(l.head, '[')
 	l.tail = []byte("]}\n")
 }
 
-// framePartial is W-45: without items there is a null.
+// framePartial is frameBuiltin for PartialObjectMetadata: without items there is a null (W-45).
 func (l *List) framePartial(r *object.Resource, meta metav1.ListMeta) {
 	l.frameBuiltin(r, meta)
 	if len(l.items) == 0 {
@@ -109,8 +112,8 @@ func (l *List) framePartial(r *object.Resource, meta metav1.ListMeta) {
 	}
 }
 
-// frameCustom has its keys sorted, and a continue member even if there is nothing to continue with
-// (W-60).
+// frameCustom makes head and tail with their keys sorted, and with a continue member even if it is
+// empty (W-60).
 func (l *List) frameCustom(r *object.Resource, meta metav1.ListMeta) {
 	t := listTypeOf(r, l.enc.View)
 	l.head = append(l.head, `{"apiVersion":"`+t.APIVersion+`","items":[`...)
@@ -148,7 +151,7 @@ func listFields(v object.View) (metadata, items protowire.Number) {
 	return 1, fieldItems
 }
 
-// frameProtobuf is W-133. The head holds the size of all that follows it.
+// frameProtobuf makes head and tail of W-133. The head holds the size of all that follows it.
 func (l *List) frameProtobuf(r *object.Resource, meta metav1.ListMeta) error {
 	msg, err := meta.Marshal()
 	if err != nil {
@@ -163,7 +166,6 @@ func (l *List) frameProtobuf(r *object.Resource, meta metav1.ListMeta) error {
 		l.head = append(l.head, own...)
 	}
 	l.tail = append(l.tail, documentTail...)
-	l.size += len(l.head) + len(l.tail)
 	return nil
 }
 
@@ -178,11 +180,11 @@ func (l *List) WriteTo(w io.Writer) (int64, error) {
 	out.write(l.head)
 	for i, part := range l.parts {
 		if i > 0 {
-			out.writeString(l.separator)
+			out.writeString(l.around.separator)
 		}
-		out.writeString(l.prefix)
+		out.writeString(l.around.prefix)
 		out.write(part)
-		out.writeString(l.suffix)
+		out.writeString(l.around.suffix)
 		l.parts[i] = nil
 		if out.err != nil {
 			break
@@ -192,11 +194,11 @@ func (l *List) WriteTo(w io.Writer) (int64, error) {
 	return out.finish()
 }
 
-// pieceSize is how much of a list is written at once (design D10a).
-const pieceSize = 256 << 10
+// pieceBytes is how much of a list is written at once (design D10a).
+const pieceBytes = 256 << 10
 
-// pieces gathers what is written into pieces of exactly pieceSize, all but the last. After an error
-// it writes nothing more.
+// pieces gathers what is written into pieces of exactly pieceBytes, all but the last. After an
+// error it writes nothing more.
 type pieces struct {
 	w       io.Writer
 	buf     *[]byte // room for one piece
@@ -205,13 +207,13 @@ type pieces struct {
 }
 
 var pieceBuffers = sync.Pool{New: func() any {
-	b := make([]byte, 0, pieceSize)
+	b := make([]byte, 0, pieceBytes)
 	return &b
 }}
 
-// newPieces makes the pieces of about size bytes. Close them.
+// newPieces makes the pieces of a document of size bytes. Close them.
 func newPieces(w io.Writer, size int) *pieces {
-	if size < pieceSize/4 {
+	if size < pieceBytes/4 {
 		b := make([]byte, 0, size)
 		return &pieces{w: w, buf: &b}
 	}
@@ -221,17 +223,17 @@ func newPieces(w io.Writer, size int) *pieces {
 func (p *pieces) write(b []byte) {
 	for len(b) > 0 && p.err == nil {
 		buf := *p.buf
-		n := min(len(b), pieceSize-len(buf))
+		n := min(len(b), pieceBytes-len(buf))
 		*p.buf = append(buf, b[:n]...)
 		b = b[n:]
-		if len(*p.buf) == pieceSize {
+		if len(*p.buf) == pieceBytes {
 			p.flush()
 		}
 	}
 }
 
 func (p *pieces) writeString(s string) {
-	if buf := *p.buf; len(s) < pieceSize-len(buf) && p.err == nil {
+	if buf := *p.buf; len(s) < pieceBytes-len(buf) && p.err == nil {
 		*p.buf = append(buf, s...)
 		return
 	}
@@ -244,7 +246,7 @@ func (p *pieces) flush() {
 	*p.buf = (*p.buf)[:0]
 }
 
-// finish writes what is left, and returns how much was written in all, or why not.
+// finish writes the last piece, and returns how much was written in all, or why not.
 func (p *pieces) finish() (int64, error) {
 	if p.err == nil && len(*p.buf) > 0 {
 		p.flush()
@@ -254,7 +256,7 @@ func (p *pieces) finish() (int64, error) {
 
 // close gives the buffer back.
 func (p *pieces) close() {
-	if cap(*p.buf) >= pieceSize {
+	if cap(*p.buf) >= pieceBytes {
 		*p.buf = (*p.buf)[:0]
 		pieceBuffers.Put(p.buf)
 	}

@@ -51,11 +51,11 @@ func TestListPieces(t *testing.T) {
 			t.Fatalf("%d items", len(l.parts))
 		}
 		var out writes
-		if n, err := l.WriteTo(&out); err != nil || n != int64(l.Size()) || out.text.Len() != l.Size() || n < pieceSize {
+		if n, err := l.WriteTo(&out); err != nil || n != int64(l.Size()) || out.text.Len() != l.Size() || n < pieceBytes {
 			t.Fatalf("%d of %d bytes, %v", n, l.Size(), err)
 		}
 		for i, size := range out.sizes {
-			if size > pieceSize || size < pieceSize && i < len(out.sizes)-1 {
+			if size > pieceBytes || size < pieceBytes && i < len(out.sizes)-1 {
 				t.Errorf("piece %d of %d is %d bytes", i, len(out.sizes), size)
 			}
 		}
@@ -85,7 +85,7 @@ func TestListToClientThatLeft(t *testing.T) {
 		}
 		return l
 	}
-	if n, err := made().WriteTo(&failing{after: 2 * pieceSize}); err == nil || n != 2*pieceSize {
+	if n, err := made().WriteTo(&failing{after: 2 * pieceBytes}); err == nil || n != 2*pieceBytes {
 		t.Errorf("%d bytes, %v", n, err)
 	}
 	if n, err := made().Compress().WriteTo(&failing{after: 100}); err == nil || n != 0 {

@@ -14,10 +14,10 @@ import (
 	"spillway/internal/object"
 )
 
-// message is what the Go types of Kubernetes are: structs with a protobuf form of their own.
+// message is a Go type of Kubernetes: a struct with a protobuf form of its own.
 type message interface {
 	Size() int
-	// MarshalToSizedBuffer fills the end of a buffer, and returns how many bytes.
+	// MarshalToSizedBuffer writes the end of a buffer, and returns how many bytes.
 	MarshalToSizedBuffer([]byte) (int, error)
 }
 
@@ -36,7 +36,7 @@ func newMessage(r *object.Resource) (message, error) {
 
 // wholeItem is an object as an item of a list, made once.
 func wholeItem(o *object.Object) ([]byte, error) {
-	return o.Form(formItem).Get(func() ([]byte, error) { return encodeWhole(o) })
+	return o.Form(formItem).Get(func() ([]byte, error) { return marshalItem(o.Resource(), o.JSON()) })
 }
 
 // wholeMessage is an object as a protobuf message.
@@ -45,9 +45,7 @@ func wholeMessage(o *object.Object) ([]byte, error) {
 	return content(item), err
 }
 
-func encodeWhole(o *object.Object) ([]byte, error) { return marshalItem(o.Resource(), o.JSON()) }
-
-// marshalItem makes an item of a list of an object's JSON.
+// marshalItem makes the item of a list from an object's JSON.
 func marshalItem(r *object.Resource, raw []byte) ([]byte, error) {
 	m, err := newMessage(r)
 	if err != nil {
@@ -75,7 +73,7 @@ func appendField(dst []byte, field protowire.Number, m message) ([]byte, error) 
 
 var errSize = errors.New("a message is not of the size that it says")
 
-// content is what a field holds that appendField made. No field, no content.
+// content is what a field holds that appendField made; nil without a field.
 func content(field []byte) []byte {
 	_, _, n := protowire.ConsumeTag(field)
 	if n < 0 {
@@ -121,7 +119,7 @@ func decodeMetadata(r *object.Resource, raw []byte) (*metav1.ObjectMeta, error) 
 	return meta, nil
 }
 
-// The fields that a resourceVersion lies in.
+// The numbers of the fields around a resourceVersion, and of its own.
 const (
 	fieldMetadata        = 1 // of every kind
 	fieldResourceVersion = 6 // of ObjectMeta

@@ -42,9 +42,9 @@ func parse(t testing.TB, r *object.Resource, raw string) *object.Object {
 // TestOffers: what needs Go types is offered only while they exist and know what upstream sends
 // (W-235), and nothing that has failed.
 func TestOffers(t *testing.T) {
-	current, old := &SchemaVersion{own: 37}, &SchemaVersion{own: 37}
-	current.Upstream("37+")
-	old.Upstream("38")
+	current, old := &SchemaVersion{minor: 37}, &SchemaVersion{minor: 37}
+	current.SetUpstream("37+")
+	old.SetUpstream("38")
 	type offer struct {
 		f object.Format
 		v object.View
@@ -60,7 +60,7 @@ func TestOffers(t *testing.T) {
 		"none":                           {nil, always},
 		"built-in":                       {New(configmaps, current), all},
 		"built-in, upstream newer":       {New(configmaps, old), cut},
-		"built-in, upstream unknown":     {New(configmaps, &SchemaVersion{own: 37}), cut},
+		"built-in, upstream unknown":     {New(configmaps, &SchemaVersion{minor: 37}), cut},
 		"built-in without a type":        {New(crds, current), partial},
 		"built-in with annotations":      {New(daemonSets, current), append(always, offer{object.Protobuf, object.Whole})},
 		"custom resource":                {New(widgets, current), partial},
@@ -101,11 +101,11 @@ func TestOffers(t *testing.T) {
 func TestRelease(t *testing.T) {
 	f := func(own int, upstream string, want bool) {
 		t.Helper()
-		r := &SchemaVersion{own: own}
+		r := &SchemaVersion{minor: own}
 		if r.Suffices() {
 			t.Error("it suffices before upstream's version is known")
 		}
-		if r.Upstream(upstream); r.Suffices() != want {
+		if r.SetUpstream(upstream); r.Suffices() != want {
 			t.Errorf("types of %d for upstream %q: %v", own, upstream, r.Suffices())
 		}
 	}

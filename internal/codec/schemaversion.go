@@ -8,32 +8,36 @@ import (
 )
 
 // SchemaVersion says whether the Go types of this build know every field that upstream may send:
-// whether their minor version is not older than upstream's (W-235). They would leave out what they
-// do not know, which no client could notice.
+// whether their minor version is not older than upstream's (W-235). They would leave out a field
+// that they do not know, and no client could notice.
 type SchemaVersion struct {
-	own      int // the minor version of the types; -1 if the build does not tell
+	minor    int // of the types
 	suffices atomic.Bool
 }
 
-// NewSchemaVersion is this build's. It satisfies no request until upstream's version is known.
+// unknownMinor is the minor version of types of a build that does not tell it: older than any.
+const unknownMinor = -1
+
+// NewSchemaVersion is this build's. It does not suffice until upstream's version is known.
 func NewSchemaVersion() *SchemaVersion {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
-		return ReleaseOf(-1)
+		return SchemaVersionOf(unknownMinor)
 	}
-	return ReleaseOf(minorOfTypes(info.Deps))
+	return SchemaVersionOf(minorOfTypes(info.Deps))
 }
 
-// ReleaseOf is one with types of a given minor version. Binaries of tests do not tell theirs.
-func ReleaseOf(minor int) *SchemaVersion { return &SchemaVersion{own: minor} }
+// SchemaVersionOf is the one of types with a given minor version. Binaries of tests do not tell
+// theirs.
+func SchemaVersionOf(minor int) *SchemaVersion { return &SchemaVersion{minor: minor} }
 
 // Suffices reports whether the types know what upstream sends.
-func (r *SchemaVersion) Suffices() bool { return r != nil && r.suffices.Load() }
+func (v *SchemaVersion) Suffices() bool { return v != nil && v.suffices.Load() }
 
-// Upstream notes upstream's minor version, as its /version tells it: "37", or "37+".
-func (r *SchemaVersion) Upstream(minor string) {
+// SetUpstream notes upstream's minor version, as its /version tells it: "37", or "37+".
+func (v *SchemaVersion) SetUpstream(minor string) {
 	theirs, ok := leadingNumber(minor)
-	r.suffices.Store(ok && r.own >= theirs)
+	v.suffices.Store(ok && v.minor >= theirs)
 }
 
 // minorOfTypes finds the version of Kubernetes' types among what the build depends on: k8s.io/api
@@ -50,7 +54,7 @@ func minorOfTypes(deps []*debug.Module) int {
 			return minor
 		}
 	}
-	return -1
+	return unknownMinor
 }
 
 // leadingNumber is the number that text begins with.

@@ -15,24 +15,23 @@ import (
 )
 
 // segment is a run of a list's items, compressed once for all lists that have the same run: raw
-// deflate that ends on the border of a byte, after a sync flush, and behind it what is needed to
-// join it with others: the content's CRC-32, its crcShift and its size.
+// deflate that ends on the border of a byte, after a sync flush. A trailer joins it with others:
+// the content's CRC-32, its crcShift and its size.
 //
-// Each is compressed by itself, since one that referred to the one before would have to be made
-// again whenever that is.
+// Each is compressed by itself: one that referred to its predecessor would have to be made again
+// whenever that changes.
 type segment []byte
 
-// segmentTrailer is how many bytes are not deflate.
-const segmentTrailer = 12
+const segmentTrailerBytes = 12
 
-func (s segment) deflated() []byte { return s[:len(s)-segmentTrailer] }
+func (s segment) deflated() []byte { return s[:len(s)-segmentTrailerBytes] }
 
 func (s segment) sums() (crc, shift uint32, size int) {
-	t := s[len(s)-segmentTrailer:]
+	t := s[len(s)-segmentTrailerBytes:]
 	return binary.LittleEndian.Uint32(t), binary.LittleEndian.Uint32(t[4:]), int(binary.LittleEndian.Uint32(t[8:]))
 }
 
-// How many bytes of items a segment has. Small ones compress less well, in large ones a change
+// How many bytes of items a segment has. Small segments compress less well; in large ones a change
 // costs more.
 const (
 	segmentMinBytes    = 32 << 10
@@ -44,33 +43,33 @@ const (
 // cuts.
 var segmentCuts = maphash.MakeSeed()
 
-// cutsBefore reports whether a segment begins with an item of this size. It depends on the item
-// alone, so that runs stay the same around those that come and go; and on the size by its order of
+// beginsSegment reports whether a segment begins with an item. It depends on the item alone, so
+// that runs stay the same around items that come and go, and on its size only by order of
 // magnitude, so that a change seldom moves a cut.
-func cutsBefore(key string, size int) bool {
+func beginsSegment(key string, size int) bool {
 	odds := uint64(segmentTargetBytes) >> bits.Len(uint(size))
 	return odds <= 1 || maphash.String(segmentCuts, key)%odds == 0
 }
 
-// SegmentSplitter cuts objects in order into runs to be compressed together. The zero value is
-// before the first.
+// SegmentSplitter cuts objects in order into runs to be compressed together. The zero value has
+// seen no object.
 type SegmentSplitter struct{ size int }
 
-// Before reports whether a run ends before this object, of which n bytes are to be compressed.
+// Before reports whether a run ends in front of this object, of which n bytes are to be compressed.
 func (c *SegmentSplitter) Before(o *object.Object, n int) bool {
-	cut := c.size >= segmentMaxBytes || c.size >= segmentMinBytes && cutsBefore(o.Key, n)
-	if cut {
+	isCut := c.size >= segmentMaxBytes || c.size >= segmentMinBytes && beginsSegment(o.Key, n)
+	if isCut {
 		c.size = 0
 	}
 	c.size += n
-	return cut
+	return isCut
 }
 
-// segments calls f for each run of items that is to be a segment.
-func (l *List) segments(f func(from, to int)) {
+// eachSegment calls f for each run of items that is to be a segment.
+func (l *List) eachSegment(f func(from, to int)) {
 	var cutter SegmentSplitter
 	from := 0
-	around := len(l.prefix) + len(l.suffix) + len(l.separator)
+	around := len(l.around.prefix) + len(l.around.suffix) + len(l.around.separator)
 	for i, o := range l.items {
 		if cutter.Before(o, len(l.parts[i])+around) {
 			f(from, i)
@@ -85,7 +84,7 @@ func (l *List) segments(f func(from, to int)) {
 // segment is the items in [from, to), compressed.
 func (l *List) segment(from, to int) segment {
 	s, _ := l.items[from].Form(segmentForm(l.enc), l.items[from+1:to]...).Get(func() ([]byte, error) {
-		return l.compress(from, to), nil
+		return l.compressItems(from, to), nil
 	})
 	return s
 }
@@ -105,22 +104,22 @@ var deflaters = sync.Pool{New: func() any {
 	return &deflater{z: z}
 }}
 
-func (l *List) compress(from, to int) segment {
+func (l *List) compressItems(from, to int) segment {
 	d := deflaters.Get().(*deflater)
 	defer deflaters.Put(d)
 	d.content, d.out = d.content[:0], d.out[:0]
 	for i := from; i < to; i++ {
 		if i > from {
-			d.content = append(d.content, l.separator...)
+			d.content = append(d.content, l.around.separator...)
 		}
-		d.content = append(d.content, l.prefix...)
+		d.content = append(d.content, l.around.prefix...)
 		d.content = append(d.content, l.parts[i]...)
-		d.content = append(d.content, l.suffix...)
+		d.content = append(d.content, l.around.suffix...)
 	}
 	d.z.Reset(&d.out)
 	_, _ = d.z.Write(d.content) // writing to memory does not fail
 	_ = d.z.Flush()
-	s := append(make(segment, 0, len(d.out)+segmentTrailer), d.out...)
+	s := append(make(segment, 0, len(d.out)+segmentTrailerBytes), d.out...)
 	s = binary.LittleEndian.AppendUint32(s, crc32.ChecksumIEEE(d.content))
 	s = binary.LittleEndian.AppendUint32(s, crcShift(len(d.content)))
 	s = binary.LittleEndian.AppendUint32(
@@ -131,12 +130,11 @@ func (l *List) compress(from, to int) segment {
 	return s
 }
 
-// Compressed is a list as one gzip member, of which all is at hand. It does not need the objects
-// any more.
+// Compressed is a list as one gzip member, complete in memory. It keeps no objects.
 type Compressed struct {
 	parts [][]byte
 	size  int
-	crc   uint32
+	crc   uint32 // of the content
 	total uint32 // bytes of content, modulo 2^32
 }
 
@@ -144,17 +142,17 @@ type Compressed struct {
 // operating system (RFC 1952).
 var gzipHead = []byte{0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255}
 
-// Compress makes the list a gzip member. What has been compressed before, for whomever, is not
-// compressed again. The list is used up.
+// Compress makes a gzip member of the list, and uses the list up. Segments that were made for any
+// list are not compressed again.
 func (l *List) Compress() *Compressed {
 	c := &Compressed{}
 	c.add(gzipHead)
 	c.addStored(l.head, false)
-	separator := appendStored(nil, []byte(l.separator), false)
-	l.segments(func(from, to int) {
-		if from > 0 && l.separator != "" {
+	separator := appendStored(nil, []byte(l.around.separator), false)
+	l.eachSegment(func(from, to int) {
+		if from > 0 && l.around.separator != "" {
 			c.add(separator)
-			c.sum([]byte(l.separator))
+			c.addSum([]byte(l.around.separator))
 		}
 		c.addSegment(l.segment(from, to))
 	})
@@ -176,13 +174,13 @@ func (c *Compressed) addSegment(s segment) {
 	c.total += uint32(size) // #nosec G115 -- modulo 2^32, as in the trailer of gzip (RFC 1952)
 }
 
-func (c *Compressed) addStored(content []byte, final bool) {
-	c.add(appendStored(nil, content, final))
-	c.sum(content)
+func (c *Compressed) addStored(content []byte, isFinal bool) {
+	c.add(appendStored(nil, content, isFinal))
+	c.addSum(content)
 }
 
-// sum adds to the checksum what was added otherwise.
-func (c *Compressed) sum(content []byte) {
+// addSum counts content that was added without a segment.
+func (c *Compressed) addSum(content []byte) {
 	c.crc = crc32.Update(c.crc, crc32.IEEETable, content)
 	c.total += uint32(len(content)) // #nosec G115 -- modulo 2^32, as in the trailer of gzip (RFC 1952)
 }
@@ -190,20 +188,19 @@ func (c *Compressed) sum(content []byte) {
 // storedBytesLimit is how much a stored block may hold (RFC 1951, 3.2.4).
 const storedBytesLimit = 1<<16 - 1
 
-// appendStored appends content in deflate blocks that are not compressed: what is shorter than a
-// compressor's tables.
-func appendStored(dst, content []byte, final bool) []byte {
+// appendStored appends content in deflate blocks without compression, for content that is shorter
+// than a compressor's tables.
+func appendStored(dst, content []byte, isFinal bool) []byte {
 	for block := range slices.Chunk(content, storedBytesLimit) {
 		content = content[len(block):]
-		last := byte(0)
-		if final && len(content) == 0 {
-			last = 1
+		lastBlock := byte(0)
+		if isFinal && len(content) == 0 {
+			lastBlock = 1
 		}
-		dst = append(dst, last)
-		dst = binary.LittleEndian.AppendUint16(
-			dst, uint16(len(block))) // #nosec G115 -- a stored block has at most 65535 bytes (storedBytesLimit)
-		dst = binary.LittleEndian.AppendUint16(
-			dst, ^uint16(len(block))) // #nosec G115 -- a stored block has at most 65535 bytes (storedBytesLimit)
+		size := uint16(len(block)) // #nosec G115 -- a stored block has at most 65535 bytes (storedBytesLimit)
+		dst = append(dst, lastBlock)
+		dst = binary.LittleEndian.AppendUint16(dst, size)
+		dst = binary.LittleEndian.AppendUint16(dst, ^size)
 		dst = append(dst, block...)
 	}
 	return dst

@@ -93,7 +93,7 @@ func segmentsOf(t testing.TB, items []*object.Object) []segment {
 		t.Fatal(err)
 	}
 	var all []segment
-	l.segments(func(from, to int) { all = append(all, l.segment(from, to)) })
+	l.eachSegment(func(from, to int) { all = append(all, l.segment(from, to)) })
 	return all
 }
 

@@ -200,7 +200,7 @@ func (c Call) GuardedRequest() passthrough.PlainRequest {
 		Target:  string(h.RequestURI()),
 		Upgrade: len(h.Peek("Upgrade")) > 0,
 		AsSelf: c.server.opts.Identity == passthrough.IdentitySelf &&
-			!passthrough.OwnCredentials(h.PeekAll("Authorization"), h.PeekAll("Sec-WebSocket-Protocol")),
+			!passthrough.HasOwnCredentials(h.PeekAll("Authorization"), h.PeekAll("Sec-WebSocket-Protocol")),
 	}
 	for _, o := range h.PeekAll("Origin") {
 		r.Origins = append(r.Origins, string(o))

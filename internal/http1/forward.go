@@ -27,11 +27,18 @@ func (r fastRequest) AnswerWithin(stall time.Duration) apistatus.Responder {
 
 func (r fastRequest) Head() passthrough.RawHead {
 	h := &r.ctx.Request.Header
+	length := int64(h.ContentLength())
+	if length == identityLength {
+		length = 0
+	}
 	return passthrough.RawHead{
 		Method: string(h.Method()), Target: string(h.RequestURI()), Proto: string(h.Protocol()), Fields: h.RawHeaders(),
-		Length: h.ContentLength(), Remote: r.ctx.RemoteAddr(),
+		ContentLength: length, Remote: r.ctx.RemoteAddr(),
 	}
 }
+
+// identityLength is fasthttp's length of a body that no header announces. A request has none then.
+const identityLength = -2
 
 func (r fastRequest) Conn() net.Conn { return r.ctx.Conn() }
 

@@ -37,7 +37,7 @@ func FuzzIdentityHeaders(f *testing.F) {
 	}
 	matters := func(key string) bool {
 		return strings.HasPrefix(key, "X-Remote-") || key == "Connection" || key == "Sec-Websocket-Protocol" ||
-			passthrough.OwnIdentity(key)
+			passthrough.IsIdentityHeader(key)
 	}
 	f.Fuzz(func(t *testing.T, lines string) {
 		raw := "GET /api/v1/pods HTTP/1.1\r\nHost: a\r\n" + lines + "\r\n\r\n"
@@ -48,7 +48,7 @@ func FuzzIdentityHeaders(f *testing.F) {
 		in, err := passthrough.ReadInbound(fastRequest{ctx}.Head())
 		c := Call{fastResponder: fastResponder{ctx: ctx}}
 		if err != nil {
-			if c.PlanRequest().Plain && len(c.Headers(passthrough.OwnIdentity)) > 0 {
+			if c.PlanRequest().Plain && len(c.Headers(passthrough.IsIdentityHeader)) > 0 {
 				t.Logf("%q is read by fasthttp alone: %v", lines, err)
 			}
 			return

@@ -109,7 +109,7 @@ func (e *epochs) check(ctx context.Context) bool {
 func (e *epochs) sawVersion(info apimachinery.Info) {
 	now := time.Now()
 	e.minors[info.Minor] = now
-	e.mirrors.release.Upstream(e.greatestMinor())
+	e.mirrors.release.SetUpstream(e.greatestMinor())
 	switch {
 	case info != e.version:
 		e.mirrors.log.Info("upstream is another version: what it shows is read again",

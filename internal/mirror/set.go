@@ -196,7 +196,7 @@ func (m *Set) Begin(starting context.Context) error {
 		}
 		m.mu.Unlock()
 	}
-	m.release.Upstream(version.Minor)
+	m.release.SetUpstream(version.Minor)
 	m.active.Go(func() { m.lines.Run(m.ctx) })
 	if missing := m.adopt(found); missing > 0 {
 		m.active.Go(m.seek)

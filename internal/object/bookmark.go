@@ -15,15 +15,15 @@ import (
 // resourceVersion (W-110). Immutable.
 //
 // "Empty" is a zero value of upstream's Go type, in which required members show. So the template is
-// cut from a bookmark that upstream sent, and only until there was one is it the bare type.
+// cut from a bookmark that upstream sent. Until there was one it is the bare type.
 type Bookmark struct {
 	resource   *Resource
 	head, tail string // around the members of metadata
-	// the other members of metadata, each with a comma: upstreams before 1.35 say
-	// "creationTimestamp":null
+	// rest are the other members of metadata, each with a comma: up to 1.34 upstream writes
+	// "creationTimestamp":null.
 	rest        string
 	annotations map[string]string
-	sorted      bool // custom resources print keys sorted: annotations first
+	isSorted    bool // custom resources print keys sorted: annotations first
 }
 
 // NewBookmark is the template of a resource that upstream has sent no bookmark for.
@@ -32,15 +32,15 @@ func NewBookmark(r *Resource) *Bookmark {
 	if !r.Builtin {
 		head = `{"apiVersion":"` + r.APIVersion() + `","kind":"` + r.Kind + `","metadata":{`
 	}
-	return &Bookmark{resource: r, head: head, tail: "}}", sorted: !r.Builtin}
+	return &Bookmark{resource: r, head: head, tail: "}}", isSorted: !r.Builtin}
 }
-
-// listBlueprint is the annotation by which 1.32 sends an empty list, in the encoding of the watch,
-// at the end of the initial events. Neither another watch nor a later bookmark may have it.
-const listBlueprint = "kubernetes.io/initial-events-list-blueprint"
 
 // Resource is what the bookmark is about.
 func (b *Bookmark) Resource() *Resource { return b.resource }
+
+// listBlueprint is the annotation in which 1.32 sends an empty list, in the encoding of the watch,
+// at the end of the initial events. Neither another watch nor a later bookmark may have it.
+const listBlueprint = "kubernetes.io/initial-events-list-blueprint"
 
 // BookmarkFrom cuts the template out of a bookmark object that upstream sent.
 func BookmarkFrom(r *Resource, raw []byte) (*Bookmark, error) {
@@ -48,11 +48,11 @@ func BookmarkFrom(r *Resource, raw []byte) (*Bookmark, error) {
 	if !json.Valid(raw) {
 		return nil, fmt.Errorf("bookmark of %s: %w", r, errSyntax)
 	}
-	b := &Bookmark{resource: r, sorted: !r.Builtin}
+	b := &Bookmark{resource: r, isSorted: !r.Builtin}
 	s := scanner{b: raw}
 	all := s.members()
 	for all.next() {
-		all.err = b.topLevel(&s, all.key)
+		all.err = b.readMember(&s, all.key)
 	}
 	err := all.err
 	if err == nil && b.head == "" {
@@ -66,22 +66,22 @@ func BookmarkFrom(r *Resource, raw []byte) (*Bookmark, error) {
 	return b, nil
 }
 
-// topLevel cuts the bookmark at its metadata.
-func (b *Bookmark) topLevel(s *scanner, key string) error {
+// readMember cuts the bookmark at its metadata.
+func (b *Bookmark) readMember(s *scanner, key string) error {
 	if key != "metadata" || s.peek() != '{' {
 		return s.skip()
 	}
 	start := s.i
 	m := s.members()
 	for m.next() {
-		m.err = b.member(s, m.key)
+		m.err = b.readMetadata(s, m.key)
 	}
 	b.head, b.tail = string(s.b[:start+1]), string(s.b[s.i-1:])
 	return m.err
 }
 
-// member notes one member of the metadata.
-func (b *Bookmark) member(s *scanner, key string) error {
+// readMetadata notes one member of the metadata.
+func (b *Bookmark) readMetadata(s *scanner, key string) error {
 	start := s.i
 	if err := s.skip(); err != nil {
 		return err
@@ -101,13 +101,13 @@ func (b *Bookmark) member(s *scanner, key string) error {
 func (b *Bookmark) Append(dst []byte, rv uint64, end bool) []byte {
 	annotations := b.encodeAnnotations(end)
 	dst = append(dst, b.head...)
-	if b.sorted {
+	if b.isSorted {
 		dst = append(append(dst, annotations...), b.rest...)
 	}
 	dst = append(dst, `"resourceVersion":"`...)
 	dst = strconv.AppendUint(dst, rv, 10)
 	dst = append(dst, '"', ',')
-	if !b.sorted {
+	if !b.isSorted {
 		dst = append(append(dst, b.rest...), annotations...)
 	}
 	return append(dst[:len(dst)-1], b.tail...) // no comma after the last member

@@ -23,12 +23,12 @@ import (
 // them: a term takes 28 bytes and its text, where apimachinery's takes 230. Immutable.
 type conditions struct {
 	query   string // the selector as a request spells it
-	text    string // what the offsets are of
+	text    string // holds all names and values
 	nothing bool   // no object matches
 	all     []condition
 	values  []span // those of one condition are ascending and distinct
-	demands int    // conditions that only an object with their name meets
-	terms   int    // of the selector as it was sent
+	demands int    // how many of the conditions only an object with their name meets
+	terms   int    // names and values in the selector as it was sent
 }
 
 // condition is what one name of an object has to satisfy.
@@ -50,8 +50,8 @@ const (
 	absent                       // is not there
 )
 
-// demanding reports that a name has to be there.
-func (k conditionKind) demanding() bool { return k <= below }
+// demandsName reports that a name has to be there.
+func (k conditionKind) demandsName() bool { return k <= below }
 
 // labelConditions are those of a label selector, nil if it selects everything.
 func labelConditions(s labels.Selector) *conditions {
@@ -105,7 +105,7 @@ type requirement struct {
 	values []span
 }
 
-// kindOf is what an operator of apimachinery demands.
+// kindOf is the kind of condition of an operator of apimachinery.
 func kindOf(op selection.Operator) conditionKind {
 	switch op {
 	case selection.NotIn, selection.NotEquals:
@@ -191,16 +191,15 @@ func (b *compiler) compile(c *conditions) {
 }
 
 func (c *conditions) add(name span, kind conditionKind, values []span) {
-	first := uint32(len(c.values)) // #nosec G115 -- as put
-	c.all = append(c.all, condition{name: name, kind: kind, first: first,
-		number: uint32(len(values))}) // #nosec G115 -- likewise
+	first, number := uint32(len(c.values)), uint32(len(values)) // #nosec G115 -- as put
+	c.all = append(c.all, condition{name: name, kind: kind, first: first, number: number})
 	c.values = append(c.values, values...)
-	if kind.demanding() {
+	if kind.demandsName() {
 		c.demands++
 	}
 }
 
-// merge are the values of requirements of one name and kind.
+// merge returns the values of requirements that have one name and kind.
 func (c *conditions) merge(raw []requirement) []span {
 	kind, values := raw[0].kind, raw[0].values
 	switch kind {
@@ -209,9 +208,9 @@ func (c *conditions) merge(raw []requirement) []span {
 		for _, r := range raw {
 			values = append(values, r.values...)
 		}
-	case within: // what all of them allow
+	case within: // the values that all of them allow
 		for _, r := range raw[1:] {
-			allowed := c.distinct(r.values)
+			allowed := c.sortDistinct(r.values)
 			values = slices.DeleteFunc(slices.Clone(values), func(v span) bool { return !c.includes(allowed, c.at(v)) })
 		}
 	case above, below: // the narrowest
@@ -222,11 +221,11 @@ func (c *conditions) merge(raw []requirement) []span {
 		}
 		return values
 	}
-	return c.distinct(values)
+	return c.sortDistinct(values)
 }
 
-// distinct are values in order, each once.
-func (c *conditions) distinct(values []span) []span {
+// sortDistinct returns values in order, each once.
+func (c *conditions) sortDistinct(values []span) []span {
 	compare := func(x, y span) int { return cmp.Compare(c.at(x), c.at(y)) }
 	if !slices.IsSortedFunc(values, compare) {
 		values = slices.Clone(values)
@@ -235,7 +234,7 @@ func (c *conditions) distinct(values []span) []span {
 	return slices.CompactFunc(values, func(x, y span) bool { return compare(x, y) == 0 })
 }
 
-// number is what a selector compares with; apimachinery has read it before.
+// number is a value as a number, which apimachinery has validated.
 func (c *conditions) number(v span) int64 {
 	n, _ := strconv.ParseInt(c.at(v), 10, 64)
 	return n
@@ -285,7 +284,7 @@ func (c *conditions) includes(values []span, value string) bool {
 	return false
 }
 
-// allows reports that a name may have a value, that is, be there with it.
+// allows reports that a condition is met by an object that has its name, with a value.
 func (c *conditions) allows(k *condition, value string) bool {
 	values := c.values[k.first : k.first+k.number]
 	switch k.kind {
@@ -302,14 +301,14 @@ func (c *conditions) allows(k *condition, value string) bool {
 	return err == nil && (k.kind == above && n > c.number(values[0]) || k.kind == below && n < c.number(values[0]))
 }
 
-// matchLabels reports that an object's labels meet all conditions. Of labels and conditions it
-// walks along those that are fewer, and searches the others.
+// matchLabels reports that an object's labels meet all conditions. It walks along the labels or the
+// conditions, whichever are fewer, and searches the others.
 func (c *conditions) matchLabels(o *Object) bool {
 	n := o.NumLabels()
 	switch {
 	case c.nothing:
 		return false
-	case o.disordered, len(c.all)*bits.Len(uint(n)) < n*bits.Len(uint(len(c.all))): // #nosec G115 -- not negative
+	case o.isUnordered, len(c.all)*bits.Len(uint(n)) < n*bits.Len(uint(len(c.all))): // #nosec G115 -- not negative
 		return c.matchEach(labelSet{o})
 	}
 	met := 0
@@ -319,7 +318,7 @@ func (c *conditions) matchLabels(o *Object) bool {
 			switch one := &c.all[k]; {
 			case !c.allows(one, value):
 				return false
-			case one.kind.demanding():
+			case one.kind.demandsName():
 				met++
 			}
 		}
@@ -327,15 +326,15 @@ func (c *conditions) matchLabels(o *Object) bool {
 	return met == c.demands
 }
 
-// matchEach looks up what each condition is about.
+// matchEach looks up the name of each condition.
 func (c *conditions) matchEach(set labelSet) bool {
 	for i := range c.all {
 		one := &c.all[i]
-		value, there := set.Lookup(c.at(one.name))
+		value, hasName := set.Lookup(c.at(one.name))
 		switch {
-		case there && !c.allows(one, value):
+		case hasName && !c.allows(one, value):
 			return false
-		case !there && one.kind.demanding():
+		case !hasName && one.kind.demandsName():
 			return false
 		}
 	}

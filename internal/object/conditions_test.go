@@ -58,7 +58,7 @@ func TestConditionsMatchAsRequirementsDo(t *testing.T) {
 			strings.Join(pairs, ",")+`}}}`)
 		s := NewSelector("", "", want, nil)
 		if got := s.Matches(o); got != want.Matches(labelsOf(o)) {
-			t.Fatalf("%q of %v (disordered: %t): %t", query, labelsOf(o), o.disordered, got)
+			t.Fatalf("%q of %v (unordered: %t): %t", query, labelsOf(o), o.isUnordered, got)
 		} else if got {
 			matched++
 		}

@@ -6,56 +6,55 @@ import (
 )
 
 // EncodingCache bounds the memory of Forms, over all resources that share it. When there is too
-// much, forms without a use since the last look are dropped, in turn (the CLOCK algorithm): an
+// much, forms that were not used since the last look are dropped, in turn (the CLOCK algorithm): an
 // order of use would take a lock for every use.
 //
-// It holds forms weakly, so that it never keeps an object alive, or what was made of one that is
-// gone. What it counts is therefore at least what there is: it finds that a form is gone as others
-// come, two slots for each. So slots are never many more than twice as many as forms that are
-// there, however many have been, and nothing has to be called for each that goes, as with a cleanup
-// of the runtime's.
+// It holds forms weakly, so it keeps alive neither an object nor the forms of one that is gone. It
+// finds that a form is gone only as others come: each of these looks at two slots. So it never
+// counts less than there is, and has hardly more than twice as many slots as forms. A cleanup by
+// the runtime would have to be called for each object that goes.
 type EncodingCache struct {
 	limit int64 // static
 
 	mu struct {
 		sync.Mutex
-		bound   int64 // the limit at present
-		held    int64
-		forgone func(FormKind) bool // kinds that are not kept; nil: none
-		slots   []memoSlot
-		free    []int // slots without a form
-		hand    int   // the next slot to look at for room
-		swept   int   // the next slot to look at for a form that is gone
+		bound    int64 // the limit at present
+		held     int64
+		disabled func(FormKind) bool // kinds that are not kept; nil: none
+		slots    []cacheSlot
+		free     []int // slots without a form
+		hand     int   // the next slot to look at for room
+		swept    int   // the next slot to look at for a form that is gone
 	}
 }
 
-// memoSlot is one form that is counted; the zero value is none.
-type memoSlot struct {
+// cacheSlot is one form that is counted; the zero value is none.
+type cacheSlot struct {
 	form weak.Pointer[Form]
 	size int64
 }
 
-// NewEncodingCache makes a EncodingCache of limit bytes.
+// NewEncodingCache makes an EncodingCache of limit bytes.
 func NewEncodingCache(limit int64) *EncodingCache {
-	m := &EncodingCache{limit: limit}
-	m.mu.bound = limit
-	return m
+	c := &EncodingCache{limit: limit}
+	c.mu.bound = limit
+	return c
 }
 
-// Remember bounds the forms of the resource's objects by m from now on. Without it they last as
+// Remember bounds the forms of the resource's objects by c from now on. Without it they last as
 // long as their objects.
-func (r *Resource) Remember(m *EncodingCache) { r.memo.Store(m) }
+func (r *Resource) Remember(c *EncodingCache) { r.encodings.Store(c) }
 
 // Disable drops the forms of some kinds, and keeps none of them from now on: each is made again for
-// each use. nil ends that.
-func (m *EncodingCache) Disable(kinds func(FormKind) bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.mu.forgone = kinds
+// each use. nil enables all kinds.
+func (c *EncodingCache) Disable(kinds func(FormKind) bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mu.disabled = kinds
 	if kinds == nil {
 		return
 	}
-	for i, s := range m.mu.slots {
+	for i, s := range c.mu.slots {
 		if s.size == 0 {
 			continue
 		}
@@ -65,59 +64,58 @@ func (m *EncodingCache) Disable(kinds func(FormKind) bool) {
 			}
 			f.drop()
 		}
-		m.clear(i)
+		c.clear(i)
 	}
 }
 
 // HeldBytes is how many bytes are counted.
-func (m *EncodingCache) HeldBytes() int64 {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.mu.held
+func (c *EncodingCache) HeldBytes() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mu.held
 }
 
-// keep counts a form that has been made, and makes room for it. A form without bytes says why there
-// are none, and stays.
-func (m *EncodingCache) keep(f *Form) {
-	if m == nil || f.err != nil {
+// keep counts a form that has been made, and makes room for it. A form that could not be made has
+// no bytes, and stays.
+func (c *EncodingCache) keep(f *Form) {
+	if c == nil || f.err != nil {
 		return
 	}
 	size := f.size()
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if size > m.mu.bound || m.mu.forgone != nil && m.mu.forgone(f.kind) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if size > c.mu.bound || c.mu.disabled != nil && c.mu.disabled(f.kind) {
 		f.drop()
 		return
 	}
-	m.sweep()
-	m.makeRoom(size)
-	m.mu.held += size
-	m.put(memoSlot{weak.Make(f), size})
+	c.sweep()
+	c.makeRoom(size)
+	c.mu.held += size
+	c.put(cacheSlot{weak.Make(f), size})
 }
 
-// Bound keeps no more than so many bytes from now on, if that is less than the EncodingCache's
-// limit.
-func (m *EncodingCache) Bound(limit int64) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.mu.bound = min(limit, m.limit)
-	m.makeRoom(0)
+// Bound keeps at most limit bytes from now on, or the EncodingCache's own limit if that is less.
+func (c *EncodingCache) Bound(limit int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mu.bound = min(limit, c.limit)
+	c.makeRoom(0)
 }
 
-// makeRoom drops forms until there is room for so many bytes, which is no more than the bound.
+// makeRoom drops forms until there is room for size bytes, which is no more than the bound.
 // Callers hold mu.
-func (m *EncodingCache) makeRoom(size int64) {
-	for looks := 0; m.mu.held+size > m.mu.bound; looks++ {
-		m.evictNext(looks > 2*len(m.mu.slots)) // then the others use them as fast as we look
+func (c *EncodingCache) makeRoom(size int64) {
+	for looks := 0; c.mu.held+size > c.mu.bound; looks++ {
+		c.evictNext(looks > 2*len(c.mu.slots)) // forced if forms are used as fast as the hand moves
 	}
 }
 
-// evictNext passes a form that was used since the last look, unless there is no mercy, and drops
-// any other. Callers hold mu.
-func (m *EncodingCache) evictNext(force bool) {
-	i := m.mu.hand
-	m.mu.hand = (i + 1) % len(m.mu.slots)
-	s := m.mu.slots[i]
+// evictNext drops the form at the hand, unless it was used since the last look and force is false.
+// Callers hold mu.
+func (c *EncodingCache) evictNext(force bool) {
+	i := c.mu.hand
+	c.mu.hand = (i + 1) % len(c.mu.slots)
+	s := c.mu.slots[i]
 	if s.size == 0 {
 		return
 	}
@@ -127,33 +125,33 @@ func (m *EncodingCache) evictNext(force bool) {
 		}
 		f.drop()
 	}
-	m.clear(i)
+	c.clear(i)
 }
 
 // sweep clears the next two slots if their forms are gone. Callers hold mu.
-func (m *EncodingCache) sweep() {
-	for range min(2, len(m.mu.slots)) {
-		i := m.mu.swept
-		m.mu.swept = (i + 1) % len(m.mu.slots)
-		if s := m.mu.slots[i]; s.size != 0 && s.form.Value() == nil {
-			m.clear(i)
+func (c *EncodingCache) sweep() {
+	for range min(2, len(c.mu.slots)) {
+		i := c.mu.swept
+		c.mu.swept = (i + 1) % len(c.mu.slots)
+		if s := c.mu.slots[i]; s.size != 0 && s.form.Value() == nil {
+			c.clear(i)
 		}
 	}
 }
 
 // clear empties a slot. Callers hold mu.
-func (m *EncodingCache) clear(i int) {
-	m.mu.held -= m.mu.slots[i].size
-	m.mu.slots[i] = memoSlot{}
-	m.mu.free = append(m.mu.free, i)
+func (c *EncodingCache) clear(i int) {
+	c.mu.held -= c.mu.slots[i].size
+	c.mu.slots[i] = cacheSlot{}
+	c.mu.free = append(c.mu.free, i)
 }
 
-// put takes a slot. Callers hold mu.
-func (m *EncodingCache) put(s memoSlot) {
-	if n := len(m.mu.free); n > 0 {
-		m.mu.slots[m.mu.free[n-1]] = s
-		m.mu.free = m.mu.free[:n-1]
+// put puts a form into a slot. Callers hold mu.
+func (c *EncodingCache) put(s cacheSlot) {
+	if n := len(c.mu.free); n > 0 {
+		c.mu.slots[c.mu.free[n-1]] = s
+		c.mu.free = c.mu.free[:n-1]
 		return
 	}
-	m.mu.slots = append(m.mu.slots, s)
+	c.mu.slots = append(c.mu.slots, s)
 }

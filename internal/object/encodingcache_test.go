@@ -87,7 +87,7 @@ func TestRuns(t *testing.T) {
 // An EncodingCache holds no more than its limit, and what is used longest.
 func TestMemoLimit(t *testing.T) {
 	const fit = 20
-	m := NewEncodingCache(fit * (1024 + formCost))
+	m := NewEncodingCache(fit * (1024 + formBytes))
 	f := newFormed(t, 100, m)
 	for round := range 5 {
 		for i := range 10 {
@@ -126,7 +126,7 @@ func TestMemoOfNothing(t *testing.T) {
 
 // Forms of objects that are gone are gone, and make room.
 func TestMemoHoldsWeakly(t *testing.T) {
-	m := NewEncodingCache(10 * (1000 + 2*formCost))
+	m := NewEncodingCache(10 * (1000 + 2*formBytes))
 	gone := newFormed(t, 10, m)
 	for i := range gone.objects {
 		gone.get(i, 0)
@@ -157,7 +157,7 @@ func TestMemoForgetsWhatIsGone(t *testing.T) {
 	if n := len(m.mu.slots); n > 3*alive {
 		t.Errorf("%d slots; at most %d forms were there at a time", n, alive)
 	}
-	if most := int64(3 * alive * (1024 + formCost)); m.HeldBytes() > most {
+	if most := int64(3 * alive * (1024 + formBytes)); m.HeldBytes() > most {
 		t.Errorf("%d bytes are counted; at most %d forms of 1000 were there at a time", m.HeldBytes(), alive)
 	}
 }

@@ -10,11 +10,11 @@ import (
 // FormKind names what a Form holds. The packages that make forms define the kinds.
 type FormKind uint8
 
-// Form is what has been made of one version of an object for other encodings, or of a run of
-// objects that begins with it: its bytes, or why they could not be made.
+// Form is one version of an object in another encoding, or a run of objects that begins with it:
+// its bytes, or why they could not be made.
 //
 // It is made at its first use, and once, however many clients need it at a time. It is kept with
-// the object and goes when that goes, or earlier if the resource's EncodingCache needs the room; a
+// the object and goes when that goes, or earlier if the resource's EncodingCache needs the room. A
 // table beside the objects would have to follow each object that goes.
 type Form struct {
 	first *Object
@@ -27,11 +27,11 @@ type Form struct {
 	used  atomic.Bool // again, since the EncodingCache last looked
 }
 
-// runsLimit is how many runs of one kind are kept that begin with the same object: lists with
-// different selectors have different runs.
+// runsLimit is how many runs of one kind an object keeps that begin with it: lists with different
+// selectors have different runs.
 const runsLimit = 4
 
-// errAbandoned is why a form has no bytes whose maker panicked.
+// errAbandoned is why a form has no bytes if encode panicked.
 var errAbandoned = errors.New("the form of an object was abandoned while it was made")
 
 // Form is the form of this kind of the object alone, or of the run that it begins and rest goes on
@@ -59,19 +59,19 @@ func (f *Form) Get(encode func() ([]byte, error)) ([]byte, error) {
 		made = true
 		f.err = errAbandoned
 		f.bytes, f.err = encode()
-		f.first.resource.memo.Load().keep(f)
+		f.first.resource.encodings.Load().keep(f)
 	})
-	if !made && !f.used.Load() { // a store for nothing would take the cache line from other processors
+	if !made && !f.used.Load() { // a needless store would take the cache line from other processors
 		f.used.Store(true)
 	}
 	return f.bytes, f.err
 }
 
-// formCost is about what a form takes beside its bytes.
-const formCost = 256
+// formBytes is about how many bytes a form takes beside its content.
+const formBytes = 256
 
 // size is the number of bytes that the form takes.
-func (f *Form) size() int64 { return int64(cap(f.bytes) + 8*len(f.rest) + formCost) }
+func (f *Form) size() int64 { return int64(cap(f.bytes) + 8*len(f.rest) + formBytes) }
 
 // drop makes the object forget the form. Readers that hold its bytes go on with them.
 func (f *Form) drop() {

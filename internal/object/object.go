@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Object is one version of one Kubernetes object: the JSON that the apiserver sent and what
+// Object is one version of one Kubernetes object: the JSON that the API server sent and what
 // selectors need from it. Immutable.
 //
 // The JSON is kept, not a decoded tree: a response is then a splice of bytes that upstream made, so
@@ -32,16 +32,18 @@ type Object struct {
 	UID types.UID
 	RV  uint64
 
-	resource   *Resource
-	raw        []byte
-	values     []span // of the resource's fields, by index, nowhere if missing; then of labels, names and values in turn
-	typeEnd    uint32 // raw[1:typeEnd] is `"kind":…,"apiVersion":…,` of a built-in; 0 where items carry their type
-	escaped    bool   // some of the values are spelled otherwise than they are meant
-	disordered bool   // the labels do not ascend, each once, as upstream writes them
-	metadata   span   // the value of metadata
-	rv         span   // the digits of metadata.resourceVersion
+	resource *Resource
+	raw []byte
+	// values are the places of the resource's fields, by index, nowhere if one is missing, and then of
+	// the labels, names and values in turn.
+	values      []span
+	typeEnd     uint32 // raw[1:typeEnd] is `"kind":…,"apiVersion":…,` of a built-in; 0 where items carry their type
+	hasEscapes  bool   // some of the values are not spelled as themselves
+	isUnordered bool   // the labels do not ascend, each once, as upstream writes them
+	metadata    span   // the value of metadata
+	rv          span   // the digits of metadata.resourceVersion
 
-	serial uint64 // of all objects that this process has parsed; what is made of several is found by theirs
+	serial uint64 // among all objects that this process has parsed; a Form of several is found by theirs
 	forms  atomic.Pointer[forms]
 }
 
@@ -49,9 +51,9 @@ type Object struct {
 // span is nowhere. An object has about twenty of them, and strings would be twice as large.
 type span struct{ start, end uint32 }
 
-// text is what stands in a place.
+// text is the decoded text in a place.
 func (o *Object) text(sp span) string {
-	if o.escaped && sp.start > 0 && o.raw[sp.start-1] == '"' {
+	if o.hasEscapes && sp.start > 0 && o.raw[sp.start-1] == '"' {
 		text, _ := decode(o.raw[sp.start-1 : sp.end+1]) // Parse has done so
 		return text
 	}
@@ -83,8 +85,8 @@ func (o *Object) JSON() []byte { return o.raw }
 func (o *Object) Size() int { return len(o.raw) }
 
 // ItemMembers are the members of the object as an item of a list, with the brace after them:
-// built-in kinds without kind and apiVersion (W-60). A brace before them makes the item. The caller
-// must not change them.
+// built-in kinds without kind and apiVersion (W-60). A brace in front of them makes the item. The
+// caller must not change them.
 func (o *Object) ItemMembers() []byte { return o.raw[max(int(o.typeEnd), len("{")):] }
 
 // ResourceVersion is the object's version as it is written.
@@ -168,10 +170,10 @@ func (s labelSet) Get(label string) string {
 	return value
 }
 
-// Lookup is both.
+// Lookup is the label's value, and whether the object has the label.
 func (s labelSet) Lookup(label string) (string, bool) {
 	all := s.o.labels()
-	if !s.o.disordered {
+	if !s.o.isUnordered {
 		i := sort.Search(len(all)/2, func(i int) bool { return s.o.text(all[2*i]) >= label })
 		if 2*i < len(all) && s.o.text(all[2*i]) == label {
 			return s.o.text(all[2*i+1]), true

@@ -21,54 +21,46 @@ var serials atomic.Uint64
 // A resourceVersion that is not a decimal number is an error: such resources cannot be cached
 // (design D2).
 func (r *Resource) Parse(raw []byte) (*Object, error) {
-	shaped, copied := r.shape(raw)
-	if copied {
-		return r.parse(shaped)
-	}
-	kept := make([]byte, len(shaped))
-	copy(kept, shaped)
-	return r.parse(kept)
-}
-
-// shape is raw as an object keeps it: with its type, without what is to be stripped.
-func (r *Resource) shape(raw []byte) (shaped []byte, copied bool) {
-	raw = bytes.TrimSpace(raw)
-	if r.stripped.Load() {
-		raw, copied = lean(raw)
-	}
-	if r.untyped(raw) {
-		return r.typed(raw), true
-	}
-	return raw, copied
-}
-
-func (r *Resource) parse(raw []byte) (*Object, error) {
-	o := &Object{resource: r, raw: raw, serial: serials.Add(1)}
-	if r.Builtin && bytes.HasPrefix(o.raw, []byte(r.typePrefix)) {
+	kept := r.copyKept(raw)
+	o := &Object{resource: r, raw: kept, serial: serials.Add(1)}
+	if r.Builtin && bytes.HasPrefix(kept, []byte(r.typePrefix)) {
 		o.typeEnd = uint32(len(r.typePrefix)) // #nosec G115 -- a prefix of a few bytes
 	}
-	p := parser{scanner: scanner{b: o.raw}, o: o}
+	p := parser{scanner: scanner{b: kept}, o: o}
 	if err := p.parse(); err != nil {
-		return nil, fmt.Errorf("%s object at byte %d of %d: %w", r, p.i, len(o.raw), err)
+		return nil, fmt.Errorf("%s object at byte %d of %d: %w", r, p.i, len(kept), err)
 	}
 	return o, nil
 }
 
-// untyped reports that raw lacks the type that items of built-in lists leave out.
-func (r *Resource) untyped(raw []byte) bool {
+// copyKept is a copy of raw as an object keeps it: with its type, without what is to be stripped.
+func (r *Resource) copyKept(raw []byte) []byte {
+	raw = bytes.TrimSpace(raw)
+	isCopy := false
+	if r.stripped.Load() {
+		raw, isCopy = withoutManagedFields(raw)
+	}
+	if r.lacksType(raw) {
+		kept := make([]byte, 0, len(r.typePrefix)+len(raw)-1)
+		kept = append(kept, r.typePrefix...)
+		return append(kept, raw[1:]...)
+	}
+	if isCopy {
+		return raw
+	}
+	kept := make([]byte, len(raw))
+	copy(kept, raw)
+	return kept
+}
+
+// lacksType reports that raw has no type, as the items of built-in lists.
+func (r *Resource) lacksType(raw []byte) bool {
 	return r.Builtin && bytes.HasPrefix(raw, []byte("{")) && !bytes.HasPrefix(raw, []byte(`{"kind":`)) &&
 		!bytes.HasPrefix(raw, []byte(`{"apiVersion":`))
 }
 
-// typed is a copy of raw with its type.
-func (r *Resource) typed(raw []byte) []byte {
-	out := make([]byte, 0, len(r.typePrefix)+len(raw)-1)
-	out = append(out, r.typePrefix...)
-	return append(out, raw[1:]...)
-}
-
-// parser is one walk over an object's JSON. It stays on the stack, as does what it finds before it
-// is known how much there is.
+// parser is one walk over an object's JSON. It stays on the stack, and so do the values that it
+// finds, until their number is known.
 type parser struct {
 	scanner
 	o               *Object
@@ -101,12 +93,12 @@ func (p *parser) parse() error {
 		o.values = make([]span, len(p.values))
 		copy(o.values, p.values)
 	}
-	o.disordered = !o.ordered()
+	o.isUnordered = !o.hasOrderedLabels()
 	return nil
 }
 
-// ordered reports that the labels ascend, each once.
-func (o *Object) ordered() bool {
+// hasOrderedLabels reports that the labels ascend, each once.
+func (o *Object) hasOrderedLabels() bool {
 	all := o.labels()
 	for i := 2; i < len(all); i += 2 {
 		if o.text(all[i-2]) >= o.text(all[i]) {
@@ -118,7 +110,7 @@ func (o *Object) ordered() bool {
 
 func (p *parser) topLevel(key string) error {
 	if key == "metadata" && p.peek() == '{' {
-		if p.o.metadata.end > 0 { // its members could be in either: upstream writes one
+		if p.o.metadata != (span{}) { // a second one: upstream writes one
 			return errSyntax
 		}
 		start := p.i
@@ -144,7 +136,7 @@ func (p *parser) descend(at *pathNode, key string) error {
 			m.err = p.descend(node, m.key)
 		}
 		return m.err
-	case node.field < 0:
+	case node.field == noField:
 		return p.skip()
 	}
 	sp, ok, err := p.value()
@@ -157,7 +149,7 @@ func (p *parser) descend(at *pathNode, key string) error {
 // value is the place of the scalar that comes next.
 func (p *parser) value() (sp span, ok bool, err error) {
 	sp, spelled, ok, err := p.scalar()
-	p.o.escaped = p.o.escaped || !spelled
+	p.o.hasEscapes = p.o.hasEscapes || !spelled
 	return sp, ok, err
 }
 
@@ -207,7 +199,7 @@ func (p *parser) labels() error {
 	m := p.members()
 	for m.next() {
 		name := m.at
-		p.o.escaped = p.o.escaped || m.key != view(p.b[name.start:name.end])
+		p.o.hasEscapes = p.o.hasEscapes || m.key != view(p.b[name.start:name.end])
 		var value span
 		if value, _, m.err = p.value(); m.err == nil {
 			p.values = append(p.values, name, value)

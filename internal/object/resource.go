@@ -28,8 +28,8 @@ type Resource struct {
 	paths       *pathNode
 	noNamespace bool // metadata.namespace is not selectable
 
-	memo     atomic.Pointer[EncodingCache] // bounds the forms of its objects; nil: nothing does
-	stripped atomic.Bool                   // see StripManagedFields
+	encodings atomic.Pointer[EncodingCache] // bounds the forms of its objects; nil: nothing does
+	stripped  atomic.Bool                   // see StripManagedFields
 }
 
 // The fields that are selectable everywhere, or nearly so; they say what a selector's scope says.
@@ -46,7 +46,7 @@ type Field struct {
 	Path []string
 	// Default is the value when the path is absent.
 	Default string
-	// Indexed says that few objects have the same value, and that clients ask for those of one.
+	// Indexed says that few objects have the same value, and that clients select by one.
 	Indexed bool
 }
 
@@ -64,7 +64,7 @@ func NewResource(gvr schema.GroupVersionResource, kind string, namespaced, built
 		r.noNamespace = special.noNamespace
 	}
 	r.fields = append(r.fields[:len(r.fields):len(r.fields)], extra...)
-	r.paths = &pathNode{field: -1}
+	r.paths = &pathNode{field: noField}
 	for i, f := range r.fields {
 		r.fieldIndex[f.Label] = i
 		if len(f.Path) > 0 {
@@ -74,7 +74,7 @@ func NewResource(gvr schema.GroupVersionResource, kind string, namespaced, built
 	return r
 }
 
-// Indexed are the fields by whose value objects are to be found.
+// Indexed are the labels of the fields by whose value objects are found.
 func (r *Resource) Indexed() []string {
 	var indexed []string
 	for _, f := range r.fields {
@@ -112,8 +112,7 @@ func (r *Resource) Selectable(label string) bool {
 	return ok
 }
 
-// key is the object's place in the resource: its namespace, if the resource has any, and its name.
-// It has bytes of its own.
+// key is the object's Key. It has bytes of its own.
 func (r *Resource) key(namespace, name string) string {
 	if !r.Namespaced {
 		return strings.Clone(name)
@@ -126,9 +125,11 @@ func (r *Resource) key(namespace, name string) string {
 // aliases.
 type pathNode struct {
 	children map[string]*pathNode
-	field    int // -1: nothing ends here
+	field    int // the index of the field whose path ends here, or noField
 	aliases  []int
 }
+
+const noField = -1
 
 func (n *pathNode) insert(path []string, field int) {
 	for _, p := range path {
@@ -137,12 +138,12 @@ func (n *pathNode) insert(path []string, field int) {
 		}
 		child := n.children[p]
 		if child == nil {
-			child = &pathNode{field: -1}
+			child = &pathNode{field: noField}
 			n.children[p] = child
 		}
 		n = child
 	}
-	if n.field >= 0 {
+	if n.field != noField {
 		n.aliases = append(n.aliases, field)
 		return
 	}
@@ -158,9 +159,9 @@ func (n *pathNode) set(values []span, v span) {
 
 func path(dotted string) []string { return strings.Split(dotted, ".") }
 
-// HasPaths reports that kube-apiserver reads the paths of a resource as that resource's. A custom
-// one may have the name of a part of paths: after "namespaces" a namespace is read, and after
-// "watch" or "proxy" what these verbs of old are for (W-33).
+// HasPaths reports that kube-apiserver reads the paths of a resource as that resource's. It does
+// not if a custom resource has the name of a part of paths: "namespaces", or one of the verbs
+// "watch" and "proxy" (W-33).
 func HasPaths(r schema.GroupResource) bool {
 	switch r.Resource {
 	case "namespaces":

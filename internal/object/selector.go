@@ -24,15 +24,15 @@ func NewSelector(namespace, name string, l labels.Selector, f fields.Selector) S
 	return s
 }
 
-// longKey is from how many bytes on a selector's key is a digest of it.
-const longKey = 256
+// longQueryBytes is the length from which on a digest stands for a query in a key.
+const longQueryBytes = 256
 
 // key tells the selector from others of its kind.
 func (c *conditions) key(kind string) string {
 	switch {
 	case c == nil:
 		return ""
-	case len(c.query) < longKey:
+	case len(c.query) < longQueryBytes:
 		return kind + strconv.Quote(c.query)
 	}
 	digest := sha256.Sum256([]byte(c.query))
@@ -44,9 +44,8 @@ func (s Selector) Key() string {
 	return strconv.Quote(s.Namespace) + strconv.Quote(s.Name) + s.key
 }
 
-// Weight is what the selector costs in memory, and in time where it cannot be looked up: the number
-// of its names and values, or its length where they are long. What selects by scope alone weighs
-// nothing.
+// Weight is what the selector costs in memory, and in time where an index cannot find it: the
+// number of its names and values, or more if these are long. A scope alone weighs nothing.
 func (s Selector) Weight() int {
 	terms, length := 0, 0
 	for _, c := range []*conditions{s.labels, s.fields} {
@@ -64,7 +63,7 @@ const (
 	termBytes = 32
 )
 
-// Light reports that asking the selector about an object costs little, whatever the object.
+// Light reports that matching costs little, whatever the object.
 func (s Selector) Light() bool { return s.Weight() <= LightWeightLimit }
 
 // Size is about how many bytes of memory the selector takes.
@@ -85,8 +84,8 @@ func (s Selector) Single() bool {
 	return only != nil && only.terms == 1 && len(only.all) == 1 && only.all[0].kind == within
 }
 
-// Fixed reports that whether an object is seen never changes while it exists: nothing is selected
-// but by name and namespace.
+// Fixed reports that whether an object is seen never changes while it exists: the selector names
+// only metadata.name and metadata.namespace.
 func (s Selector) Fixed() bool {
 	if s.labels != nil {
 		return false
@@ -117,7 +116,7 @@ func (s Selector) FieldQuery() string {
 	if s.fields != nil {
 		query = s.fields.query
 	}
-	if s.Name == "" || s.fields.exactly(FieldName, s.Name) {
+	if s.Name == "" || s.fields.requires(FieldName, s.Name) {
 		return query
 	}
 	name := fields.OneTermEqualSelector(FieldName, s.Name).String()
@@ -127,8 +126,8 @@ func (s Selector) FieldQuery() string {
 	return name + "," + query
 }
 
-// exactly reports that a name must have a value, and may have no other.
-func (c *conditions) exactly(name, value string) bool {
+// requires reports that a name must have a value, and may have no other.
+func (c *conditions) requires(name, value string) bool {
 	if c == nil {
 		return false
 	}
@@ -154,7 +153,7 @@ func (s Selector) Matches(o *Object) bool {
 }
 
 // EventFor reports how a client with this selector sees e: as an object that appeared, changed or
-// went away, and in which version; false if not at all (W-103). A deletion shows the version that
+// disappeared, and in which version; false if not at all (W-103). A deletion shows the version that
 // last matched, at e.RV.
 func (s Selector) EventFor(e *Event) (Type, *Object, bool) {
 	now := e.New != nil && s.Matches(e.New)
@@ -171,18 +170,17 @@ func (s Selector) EventFor(e *Event) (Type, *Object, bool) {
 	}
 }
 
-// Term is a condition that names what it wants: a field or a label of an object has one of some
-// values. An index can look such objects and such selectors up; any other condition can only be
-// evaluated.
+// Term is a condition that names values: a field or a label of an object has one of them. An index
+// finds such objects and such selectors; any other condition can only be evaluated.
 type Term struct {
-	Label  bool // the name is that of a label, which has to be there; a field that is not there is ""
+	Label  bool // the name is a label's, which has to be there; a field that is not there is ""
 	Name   string
 	Values []string
 }
 
-// Terms are the selector's: whatever it matches satisfies each of them, but it may demand more. The
-// scope is a term, too, for it is what metadata.namespace and metadata.name say. None are left out,
-// but those that name no value.
+// Terms are all conditions of the selector that name values. An object that matches satisfies each
+// of them, but the selector may demand more. The scope is the terms of metadata.namespace and
+// metadata.name.
 func (s Selector) Terms() []Term {
 	var terms []Term
 	if s.Namespace != "" {

@@ -9,15 +9,15 @@ import (
 )
 
 const (
-	// acceptedTokensLimit is how many tokens are remembered: some 3 MB.
+	// acceptedTokensLimit is how many tokens are remembered, in some 3 MB.
 	acceptedTokensLimit = 16 << 10
 	// acceptedTokenPeriod is how long one is remembered after an answer to it.
 	acceptedTokenPeriod = 10 * time.Minute
 )
 
 // acceptedTokens remembers bearer tokens that upstream has accepted with a request that passed
-// through. That gives their senders seats; nothing is allowed for it, so it does not matter that a
-// token is revoked meanwhile.
+// through. That only gives their senders a larger part of the limits, so a token that is revoked
+// meanwhile does no harm.
 type acceptedTokens struct {
 	hasher *auth.Hasher
 
@@ -29,8 +29,8 @@ func newAcceptedTokens() *acceptedTokens {
 	return &acceptedTokens{hasher: auth.NewHasher(), tokens: auth.NewAnswerCache[struct{}](acceptedTokensLimit)}
 }
 
-// digest stands for the bearer token of a request. A token in another place than Authorization is
-// none: upstream reads it in some requests only.
+// digest stands for the bearer token of a request. A token in another place than Authorization does
+// not count: upstream reads it in some requests only.
 func (t *acceptedTokens) digest(h http.Header) (auth.Digest, bool) {
 	token, ok := auth.BearerToken(h)
 	if !ok {
@@ -61,9 +61,9 @@ func (t *acceptedTokens) hasToken(h http.Header) bool {
 	return accepted
 }
 
-// isAcceptance reports that an answer of upstream's shows that it knows the bearer of the request's
-// token: it refuses a bad one with 401 before it looks at anything else. What something in between
-// may have answered shows nothing.
+// isAcceptance reports that an answer shows that upstream knows the bearer of the request's token:
+// it refuses a bad one with 401 before it looks at anything else. Answers that a party between the
+// proxy and upstream may have given show nothing.
 func isAcceptance(status int) bool {
 	switch status {
 	case http.StatusSwitchingProtocols, http.StatusForbidden, http.StatusNotFound, http.StatusConflict, http.StatusGone,

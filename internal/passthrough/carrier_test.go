@@ -2,7 +2,6 @@ package passthrough
 
 import (
 	"net/http"
-	"strings"
 	"testing"
 )
 
@@ -15,9 +14,9 @@ func TestTheTransportSuitsTheRequest(t *testing.T) {
 	transports := Transports{Any: named("any"), HTTP1: named("HTTP/1.1"), Fresh: named("fresh")}
 	f := func(want named, credentials bool, method, target, proto string, length int64, upgrade string) {
 		t.Helper()
-		path, query, _ := strings.Cut(target, "?")
-		in := &Inbound{method: method, proto: proto, length: length, upgrade: upgrade, path: parseAPIPath(path), query: query}
-		if got := transports.carrier(in, in.class(), credentials); got != want {
+		in := &Inbound{method: method, target: target, proto: proto, contentLength: length, upgrade: upgrade}
+		in.classify()
+		if got := transports.carrier(in, credentials); got != want {
 			t.Errorf("%s %s in %s, %d bytes, upgrade %q, credentials %t: %v, want %v", method, target, proto, length, upgrade,
 				credentials, got, want)
 		}

@@ -13,19 +13,19 @@ import (
 	"time"
 )
 
-// clientBody is the body of a request that a transport reads while it comes, on a goroutine of its
-// own and maybe beyond the answer. Once it is closed, nothing reads of the client any more.
+// clientBody is the body of a request that a transport reads while it arrives, on a goroutine of
+// its own and maybe beyond the answer. Once it is closed, nothing reads from the client any more.
 type clientBody struct {
 	// Static after construction.
 	from        io.Reader
-	setDeadline func(time.Time) error // sets the time by which all of it must have come; zero: none
+	setDeadline func(time.Time) error // sets the time by which all of it must have arrived; zero: none
 	stop        func()                // ends a Read that waits
-	onEnd       func()                // called when all of it has been read; nil: nothing is to be done
+	onEnd       func()                // called when all of it has been read; nil: nothing is
 
 	reading  sync.Mutex // held by Read
 	closed   atomic.Bool
 	complete atomic.Bool // it was read to its end
-	broken   atomic.Bool // it cannot be, for which upstream is not to blame
+	broken   atomic.Bool // the client sends no such end: upstream is not to blame
 }
 
 // Read implements io.Reader.
@@ -54,9 +54,9 @@ func (b *clientBody) Read(p []byte) (int, error) {
 
 var errBodyClosed = errors.New("the exchange has ended, or upstream wants no more of the body")
 
-// Close implements io.Closer: upstream wants no more of it. HTTP/2's transport waits for it before
-// it ends an answer, and a client that has seen the head of a refusal may send no more of it, so a
-// Read that waits is ended. No Read is under way once Close has returned.
+// Close ends a Read that waits: upstream wants no more of the body. HTTP/2's transport waits for
+// Close before it ends an answer, and a client that has seen the head of a refusal may send nothing
+// more. No Read is under way once Close has returned.
 func (b *clientBody) Close() error {
 	if !b.complete.Load() && b.closed.CompareAndSwap(false, true) {
 		b.stop()
@@ -66,7 +66,7 @@ func (b *clientBody) Close() error {
 	return nil
 }
 
-// sizedBody reads a body of so many bytes, and no byte behind it.
+// sizedBody reads a body of known length, and no byte behind it.
 type sizedBody struct {
 	from io.Reader
 	left int64
@@ -85,7 +85,7 @@ func (b *sizedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// trailerBytesLimit is how long a trailer may be: as long as net/http's server takes it.
+// trailerBytesLimit is how long a trailer may be: net/http's server takes as much.
 const trailerBytesLimit = 4 << 10
 
 // chunkedBody reads a body in chunks with net/http's own reader, as upstream would read it; and the

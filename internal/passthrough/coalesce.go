@@ -18,30 +18,32 @@ const (
 	sharedBytesLimit = 8 << 20
 	// sharedAnswersLimit is how many such answers are being fetched at once.
 	sharedAnswersLimit = 16
-	// laneKeyLimit is how long the key of a lane may be, in bytes: keys are kept, and clients make
-	// them up.
-	laneKeyLimit = 4 << 10
-	// gatherTimeout is how long a LIST waits for the one before it to be under way. After that
-	// upstream is taken to be stuck, which is no reason to wait any longer.
+	// laneKeyBytesLimit is how long the key of a lane may be: keys are kept, and clients make them up.
+	laneKeyBytesLimit = 4 << 10
+	// gatherTimeout is how long LISTs gather. A request whose head has not come by then is stuck,
+	// which is no reason to wait any longer.
 	gatherTimeout = 2 * time.Second
 	// sharedTimeout bounds a request that is shared, as upstream bounds it itself.
 	sharedTimeout = 75 * time.Second
-	// largeAnswerPeriod is how long it is remembered that an answer was too large.
+	// largeAnswerPeriod is how long it is remembered that an answer was too large, and
+	// largeAnswersLimit of how many lanes.
 	largeAnswerPeriod = time.Minute
+	largeAnswersLimit = 256
 )
 
 // Coalescer lets LISTs of the most recent state that pass through at the same time share one
 // request upstream (design D7): when a thousand clients reconnect at once, upstream makes the list
 // twice instead of a thousand times.
 //
-// The first passes through as it is. Equal ones that arrive while upstream is at work on it gather.
-// When the head of that answer is there, those that have gathered share one request, and later ones
-// gather anew. So no LIST shares a request that was sent before the LIST arrived: the answer might
-// lack what its client has learned meanwhile. A single one that has gathered passes through alone,
-// and so do all if the answer cannot be shared. A shared request travels under the proxy's own
-// credentials: only users that may read whatever is mirrored share one, and nothing of it is as a
-// client sent it but the two Accept headers. Path and query are made of what was parsed and
-// authorised.
+// The first LIST of a lane passes through as it is. Equal ones that arrive while upstream is at
+// work on it gather. When the head of that answer is there, those that have gathered share one
+// request, and later ones gather again. So no LIST shares a request that was sent before the LIST
+// arrived: the answer might lack what its client has learned meanwhile. A single LIST that has
+// gathered passes through alone, and so do all if the answer cannot be shared.
+//
+// A shared request travels under the proxy's own credentials, so only users that may read whatever
+// is mirrored share one. Of what a client sent it has the two Accept headers and the User-Agent.
+// Path and query are made of what was parsed and authorised.
 type Coalescer struct {
 	transport http.RoundTripper // with the proxy's own credentials; nil: nothing is shared
 	base      *url.URL
@@ -51,12 +53,12 @@ type Coalescer struct {
 		sync.Mutex
 		lanes   map[LaneKey]*lane
 		large   map[LaneKey]time.Time // answers that were too large, and when
-		sharing int
+		sharing int                   // answers that are being fetched
 	}
 	active sync.WaitGroup // requests that are shared
 }
 
-// LaneKey is everything that decides what upstream answers.
+// LaneKey is everything that decides what upstream answers to a LIST.
 type LaneKey struct {
 	path, query, accept, acceptEncoding string
 	pretty                              bool // by parameter or by User-Agent (W-9)
@@ -64,20 +66,30 @@ type LaneKey struct {
 
 // lane is one kind of LIST that is under way.
 type lane struct {
-	sent int // whose answers have not begun, or, of those that are shared, not come
-	next *pendingList
+	// sent counts requests upstream: one that passes through until its answer begins, a shared one
+	// until its answer is here.
+	sent int
+	next *gathering // waits for the requests that are sent; nil: none has arrived since
 }
 
-// pendingList is the LISTs that wait for the next request of a lane. Its result is set before done
-// is closed.
-type pendingList struct {
-	agent       string // of the first: all of them get the same answer
-	size        int
-	gatherTimer *time.Timer
-	done        chan struct{}
+// gathering is LISTs of one lane that wait together. Its outcome is set before done is closed: they
+// share the answer, or the single one is counted by the lane. If neither is set, each passes
+// through without the lane.
+type gathering struct {
+	agent string // of the first: all of them get the same answer
+	size  int
+	timer *time.Timer
+	done  chan struct{}
 
-	answer   *SharedAnswer // nil: each passes through by itself
-	unshared bool          // and there is one only: the lane waits for it
+	answer    *SharedAnswer
+	isCounted bool
+}
+
+// newLoneGathering is the gathering of a LIST that does not wait.
+func newLoneGathering(isCounted bool) *gathering {
+	g := &gathering{done: make(chan struct{}), isCounted: isCounted}
+	close(g.done)
+	return g
 }
 
 // SharedAnswer is an answer that can be written more than once.
@@ -112,48 +124,44 @@ func (k LaneKey) size() int {
 // be waited for. Without one, the LIST passes through by itself, and calls landed when its answer
 // has begun or will not come. Calls after the first do nothing.
 func (c *Coalescer) Share(key LaneKey, agent string) (shared *SharedAnswer, landed func()) {
-	g, first := c.joinList(key, agent)
-	if g != nil {
-		<-g.done
-		if g.answer != nil {
-			return g.answer, nil
-		}
-		first = g.unshared
+	g := c.joinLane(key, agent)
+	<-g.done
+	switch {
+	case g.answer != nil:
+		return g.answer, nil
+	case g.isCounted:
+		return nil, sync.OnceFunc(func() { c.endRequest(key) })
 	}
-	if !first {
-		return nil, func() {}
-	}
-	return nil, sync.OnceFunc(func() { c.endRequest(key) })
+	return nil, func() {}
 }
 
-// joinList is the pendingList to wait with. None: pass through, as the first if nothing of the lane
-// is under way.
-func (c *Coalescer) joinList(key LaneKey, agent string) (g *pendingList, first bool) {
+// joinLane is the gathering that a LIST becomes one of.
+func (c *Coalescer) joinLane(key LaneKey, agent string) *gathering {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l := c.mu.lanes[key]
 	switch {
-	case c.transport == nil || key.size() > laneKeyLimit || time.Since(c.mu.large[key]) < largeAnswerPeriod:
-		return nil, false
+	case c.transport == nil || key.size() > laneKeyBytesLimit || time.Since(c.mu.large[key]) < largeAnswerPeriod:
+		return newLoneGathering(false)
 	case l == nil:
 		c.mu.lanes[key] = &lane{sent: 1}
-		return nil, true
+		return newLoneGathering(true)
 	case l.next == nil:
-		g := &pendingList{agent: agent, done: make(chan struct{})}
-		g.gatherTimer = time.AfterFunc(gatherTimeout, func() {
+		g := &gathering{agent: agent, done: make(chan struct{})}
+		g.timer = time.AfterFunc(gatherTimeout, func() {
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			if l.next == g {
-				c.startLocked(key, l)
+				c.sendGatheredLocked(key, l)
 			}
 		})
 		l.next = g
 	}
 	l.next.size++
-	return l.next, false
+	return l.next
 }
 
-// endRequest counts out a request of the lane, and starts the LISTs that have gathered.
+// endRequest counts out a request of the lane, and sends the LISTs that have gathered.
 func (c *Coalescer) endRequest(key LaneKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -162,43 +170,44 @@ func (c *Coalescer) endRequest(key LaneKey) {
 	switch {
 	case l.sent > 0:
 	case l.next != nil:
-		c.startLocked(key, l)
+		c.sendGatheredLocked(key, l)
 	default:
 		delete(c.mu.lanes, key)
 	}
 }
 
-// startLocked starts the LISTs that have gathered.
-func (c *Coalescer) startLocked(key LaneKey, l *lane) {
+// sendGatheredLocked sends the LISTs that have gathered: a single one alone, others as one request.
+func (c *Coalescer) sendGatheredLocked(key LaneKey, l *lane) {
 	g := l.next
-	g.gatherTimer.Stop()
+	g.timer.Stop()
 	l.next = nil
 	l.sent++
-	if g.unshared = g.size == 1; g.unshared {
+	if g.size == 1 {
+		g.isCounted = true
 		close(g.done)
 		return
 	}
-	room := c.mu.sharing < sharedAnswersLimit
-	if room {
+	hasRoom := c.mu.sharing < sharedAnswersLimit
+	if hasRoom {
 		c.mu.sharing++
 	}
 	c.active.Go(func() {
 		defer c.endRequest(key)
 		defer close(g.done)
-		if room {
+		if hasRoom {
 			g.answer = c.fetch(key, g.agent)
 		}
 	})
 }
 
-// fetch asks upstream; nil if what comes cannot be shared.
+// fetch is upstream's answer to a shared request; nil if it cannot be shared.
 func (c *Coalescer) fetch(key LaneKey, agent string) *SharedAnswer {
-	answer, tooLarge := c.request(key, agent)
+	answer, isTooLarge := c.request(key, agent)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.mu.sharing--
-	if tooLarge {
-		if len(c.mu.large) >= 16*sharedAnswersLimit { // queries that clients made up
+	if isTooLarge {
+		if len(c.mu.large) >= largeAnswersLimit { // queries that clients made up
 			clear(c.mu.large)
 		}
 		c.mu.large[key] = time.Now()
@@ -206,7 +215,7 @@ func (c *Coalescer) fetch(key LaneKey, agent string) *SharedAnswer {
 	return answer
 }
 
-func (c *Coalescer) request(key LaneKey, agent string) (answer *SharedAnswer, tooLarge bool) {
+func (c *Coalescer) request(key LaneKey, agent string) (answer *SharedAnswer, isTooLarge bool) {
 	ctx, cancel := context.WithTimeout(c.ctx, sharedTimeout)
 	defer cancel()
 	target := key.path
@@ -238,7 +247,7 @@ func (c *Coalescer) request(key LaneKey, agent string) (answer *SharedAnswer, to
 	if err != nil || len(body) > sharedBytesLimit {
 		return nil, err == nil
 	}
-	responseHeader(resp.Header)
+	dropHopByHop(resp.Header)
 	return &SharedAnswer{Code: resp.StatusCode, Header: resp.Header, Body: body}, false
 }
 
@@ -267,5 +276,5 @@ func (a *SharedAnswer) NewAnswer() *apistatus.Answer {
 	return answer
 }
 
-// Wait returns when no request is shared any more. Cancel the coalescer's context before.
+// Wait returns when no request is shared any more. Cancel the coalescer's context first.
 func (c *Coalescer) Wait() { c.active.Wait() }

@@ -206,7 +206,7 @@ func TestSharedRequestIsOfWhatWasParsed(t *testing.T) {
 func TestLongListsAreNotShared(t *testing.T) {
 	inCrowd(t, func(c *listSender) {
 		long := pods500
-		long.RawQuery += "&labelSelector=" + strings.Repeat("a", laneKeyLimit)
+		long.RawQuery += "&labelSelector=" + strings.Repeat("a", laneKeyBytesLimit)
 		for range 3 {
 			c.list(long)
 		}

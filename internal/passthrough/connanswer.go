@@ -41,7 +41,7 @@ func writeAnswer(c net.Conn, in *Inbound, resp *http.Response) error {
 	return out.Flush()
 }
 
-// addServerHeaders adds what a server says in each answer, but for one that switches protocols.
+// addServerHeaders adds the headers that the proxy's servers set in each answer.
 func addServerHeaders(h http.Header, c net.Conn) {
 	if h["Date"] == nil {
 		h.Set("Date", time.Now().UTC().Format(http.TimeFormat))
@@ -52,8 +52,8 @@ func addServerHeaders(h http.Header, c net.Conn) {
 	}
 }
 
-// flushedBody is a body that is sent while it comes: before it waits for more, all that was written
-// is sent.
+// flushedBody is a body that is sent while it arrives: before it waits for more, all that was
+// written is sent.
 type flushedBody struct {
 	io.ReadCloser
 	written *bufio.Writer
@@ -67,7 +67,7 @@ func (b flushedBody) Read(p []byte) (int, error) {
 	return b.ReadCloser.Read(p)
 }
 
-// writeEarlyHead writes what comes ahead of the answer, where clients know of that.
+// writeEarlyHead writes an informational answer (1xx), which HTTP/1.0 does not know.
 func writeEarlyHead(c net.Conn, in *Inbound, code int, h http.Header) {
 	if in.proto == "HTTP/1.0" {
 		return
@@ -79,8 +79,8 @@ func writeEarlyHead(c net.Conn, in *Inbound, code int, h http.Header) {
 	_, _ = c.Write(head.Bytes()) // fails on a closed connection, as what follows will
 }
 
-// composedAnswer is a Responder that makes an answer of the proxy's own to be written like
-// upstream's.
+// composedAnswer is a Responder that puts an answer of the proxy's own into resp, to be written
+// like upstream's.
 type composedAnswer struct {
 	in   *Inbound
 	resp *http.Response

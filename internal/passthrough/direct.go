@@ -13,17 +13,41 @@ import (
 	"go.uber.org/zap"
 )
 
-// copyBuffers hold what is on its way from upstream to a client.
-var copyBuffers = sync.Pool{New: func() any { return new([32 << 10]byte) }}
+// forwardDirect owns the body of x, sends x upstream in its turn, and answers it. It returns the
+// answer if x does not go.
+func (x *exchange) forwardDirect(r HTTP1Request) *apistatus.Answer {
+	var body []byte
+	var err error
+	if x.in.body == bodyOwned {
+		x.whileArriving(func() { body, err = r.Body(x.in.contentLength) })
+	}
+	if err != nil {
+		return x.earlyEndAnswer()
+	}
+	if refusal := x.awaitPermit(); refusal != nil {
+		return refusal
+	}
+	x.answerDirect(r, body)
+	return nil
+}
 
-// forwardDirect sends x straight to upstream and hands the answer to the server, which streams it
-// after the handler returns. Meanwhile an epoll tells of a client that leaves, since the server may
-// not (W-253).
-func (f *Forwarder) forwardDirect(r HTTP1Request, x *exchange, body []byte) {
+// whileArriving calls f while the request counts as one that still arrives: another connection may
+// take the place of its own.
+func (x *exchange) whileArriving(f func()) {
+	p := clientconn.PacedConnOf(x.conn)
+	p.SetState(clientconn.StateNew)
+	defer p.SetState(clientconn.StateActive)
+	f()
+}
+
+// answerDirect sends x straight to upstream and hands the answer to the server, which streams it
+// after the handler returns. Meanwhile an epoll tells of a client that leaves, because the server
+// may not (W-253).
+func (x *exchange) answerDirect(r HTTP1Request, body []byte) {
 	streams := false
 	defer func() {
 		if p := recover(); p != nil {
-			f.log.Error("BUG: panic while passing a request through", PanicField(p), zap.Stack("stack"))
+			x.f.log.Error("BUG: panic while passing a request through", PanicField(p), zap.Stack("stack"))
 			streams, x.code = false, http.StatusBadGateway
 			a := apistatus.Failure(apistatus.BadGateway("the proxy failed; the request may have been carried out"))
 			a.HangUp = true
@@ -42,22 +66,23 @@ func (f *Forwarder) forwardDirect(r HTTP1Request, x *exchange, body []byte) {
 		a.Write(r.AnswerWithin(0))
 		return
 	}
-	x.noteAnswer(resp)
+	x.noteHead(resp)
 	x.observer.Answered(x.code)
-	responseHeader(resp.Header)
+	dropHopByHop(resp.Header)
 	r.Relay(resp)
 	if isBodiless(x.in.method, resp) {
 		_ = resp.Body.Close()
 		return
 	}
 	streams = true
+	stall := x.f.opts.StallTimeout
 	r.RelayBody(&answerBody{
-		x: x, upstream: resp.Body, stall: f.Opts.StallTimeout, spent: time.Since(began), left: resp.ContentLength,
-	}, resp.ContentLength, f.Opts.StallTimeout)
+		x: x, upstream: resp.Body, stall: stall, spent: time.Since(began), left: resp.ContentLength,
+	}, resp.ContentLength, stall)
 }
 
-// request is what goes upstream. GetBody lets the transport repeat it on a fresh connection if the
-// pooled one turns out to be dead before a byte was written.
+// request is what goes upstream, with an owned body. GetBody lets the transport repeat it on a
+// fresh connection if the pooled one turns out to be dead before a byte was written.
 func (x *exchange) request(body []byte) *http.Request {
 	r := &http.Request{
 		Method: x.in.method, URL: x.target, Header: x.header, Host: x.target.Host,
@@ -70,32 +95,15 @@ func (x *exchange) request(body []byte) *http.Request {
 	return r.WithContext(x.ctx)
 }
 
-// readBody is the request's body.
-func readBody(r HTTP1Request, x *exchange) (body []byte, err error) {
-	if x.in.length > 0 {
-		x.readWithin(func() { body, err = r.Body(x.in.length) })
-	}
-	return body, err
-}
-
-// readWithin calls f, meanwhile the request is still on its way: another connection may take the
-// place of its own.
-func (x *exchange) readWithin(f func()) {
-	p := clientconn.PacedConnOf(x.conn)
-	p.SetState(clientconn.StateNew)
-	defer p.SetState(clientconn.StateActive)
-	f()
-}
-
 // isBodiless reports whether the answer has no body, whatever its headers say.
 func isBodiless(method string, resp *http.Response) bool {
 	return method == http.MethodHead || resp.ContentLength == 0 ||
 		resp.StatusCode == http.StatusNoContent || resp.StatusCode == http.StatusNotModified
 }
 
-// answerBody is an answer's body on its way through. Reading it moves the client's write deadline
-// along: the client must take something now and then, but the answer as a whole may last. Close
-// ends the exchange; the server calls it once the answer is written, or cannot be.
+// answerBody is an answer's body on its way through. Each Read extends the client's write deadline:
+// the client must take something now and then, but the answer as a whole may last. Close ends the
+// exchange; the server calls it once the answer is written, or cannot be.
 type answerBody struct {
 	x        *exchange
 	upstream io.ReadCloser
@@ -112,19 +120,14 @@ func (b *answerBody) Read(p []byte) (int, error) {
 	b.spent += time.Since(began)
 	b.left -= int64(n)
 	if err == io.EOF || b.left == 0 { // a reader that knows the length reads no further
-		b.x.complete(b.spent)
+		b.x.reportTime(b.spent)
 	}
 	_ = b.x.conn.SetWriteDeadline(time.Now().Add(b.stall))
 	return n, err
 }
 
 // WriteTo implements io.WriterTo.
-func (b *answerBody) WriteTo(w io.Writer) (int64, error) {
-	buf := copyBuffers.Get().(*[32 << 10]byte)
-	defer copyBuffers.Put(buf)
-	// Hides WriterTo, which is this method, and ReaderFrom, which may read into a buffer of its own.
-	return io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{b}, buf[:])
-}
+func (b *answerBody) WriteTo(w io.Writer) (int64, error) { return copyAll(w, b) }
 
 // Close implements io.Closer.
 func (b *answerBody) Close() error {

@@ -17,9 +17,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// failureStatus is the answer when upstream gave none. A client may repeat at once what was not
-// carried out: reads, and anything that never got a connection. The answer names the kind of
-// failure only; addresses and certificates are for the log.
+// failureStatus is the answer when upstream gave none. It invites the client to repeat reads, and
+// what never got a connection and so was not carried out. It names the kind of failure only;
+// addresses and certificates are for the log.
 func failureStatus(c class, err error) *metav1.Status {
 	message := "upstream apiserver is unavailable: " + FailureKind(err)
 	if c == classRead || c == classStream || isNeverSent(err) {
@@ -70,8 +70,8 @@ func FailureKind(err error) string {
 	return "no answer"
 }
 
-// isCredentialError reports that nothing was sent, since the proxy's own credentials could not be
-// had (transport.CredentialError).
+// isCredentialError reports that nothing was sent, because the proxy lacks its own credentials
+// (transport.CredentialError).
 func isCredentialError(err error) bool {
 	var e interface{ NeverSent() bool }
 	return errors.As(err, &e) && e.NeverSent()
@@ -82,8 +82,8 @@ func isTimeout(err error) bool {
 	return errors.As(err, &t) && t.Timeout()
 }
 
-// PanicField tells of a panic what cannot hold a byte of the request in which it happened: what the
-// runtime says, of other values only their type. The stack tells the rest.
+// PanicField is a panic for the log, without any byte of the request in which it happened: the text
+// of a runtime error, and of other values only their type.
 func PanicField(p any) zap.Field {
 	if e, ok := p.(runtime.Error); ok {
 		return zap.String("panic", e.Error())

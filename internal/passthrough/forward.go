@@ -18,44 +18,44 @@ import (
 
 const (
 	// OwnedBodyLimit is the largest body, in bytes, that is copied before it is sent, so that it can
-	// be sent again, and takes no seat while it comes. Larger bodies are sent on while they come.
+	// be sent again, and needs no permit while it arrives. Larger bodies are sent on while they
+	// arrive.
 	OwnedBodyLimit = 1 << 20
 	// defaultStallTimeout is how long a client may take no byte of a short answer: as long as
 	// upstream's own limit for a whole request.
 	defaultStallTimeout = 60 * time.Second
 )
 
-// Transports carry requests upstream under the credentials of one lender: all of them, or none of
-// them, add any. They must not decompress (DisableCompression), and must not follow environment
-// proxies unless meant to.
+// Transports carry requests upstream under the credentials of one lender: all of them add its
+// credentials, or none adds any. They must not decompress (DisableCompression), and must not follow
+// environment proxies unless meant to.
 //
-// There are three, because connections are shared between clients, and what becomes of one by the
-// request of one client becomes of the requests of all that are on it. kube-apiserver ends a
-// connection of HTTP/2 (GOAWAY) after a request that it could not authenticate
-// (UnauthenticatedHTTP2DOSMitigation), and any client may send such a request; what it had not
-// begun to read must then be sent again, which a transport does by itself if it can.
+// There are three because clients share connections, and one request may end a connection for all
+// that are on it. kube-apiserver ends a connection of HTTP/2 (GOAWAY) after a request that it could
+// not authenticate (UnauthenticatedHTTP2DOSMitigation), and any client may send such a request.
+// Requests that it has not begun to read must then be sent again. A transport does that by itself
+// if it can.
 type Transports struct {
-	// Any had better be HTTP/2, so that thousands of watches are a few connections. Writes go by it,
-	// too, since HTTP/1.1 cannot safely repeat one when an idle connection turns out to be dead.
+	// Any had better be HTTP/2, so that thousands of watches are a few connections. Writes use it,
+	// too, because HTTP/1.1 cannot safely repeat one when an idle connection turns out to be dead.
 	Any http.RoundTripper
-	// HTTP1 must speak HTTP/1.1 only: upgrades need it, and reads that end are cheaper over it, since
-	// the bytes of an answer pass without the frames, windows and goroutines of HTTP/2: half the
-	// processor time of a large LIST. Requests without credentials go by it, too: each has its
-	// connection to itself while it lasts, so that upstream may end that.
+	// HTTP1 must speak HTTP/1.1 only. Upgrades need it. Reads that end cost half the processor time
+	// over it, without the frames, windows and goroutines of HTTP/2. Requests without credentials use
+	// it, too: each has its connection to itself while it lasts, so upstream may end that.
 	HTTP1 http.RoundTripper
-	// Fresh makes a connection for each request, for those whose body is passed on while it comes and
-	// cannot be sent twice.
+	// Fresh makes a connection for each request: a body that is sent on while it arrives cannot be
+	// sent twice.
 	Fresh http.RoundTripper
 }
 
-// carrier is which of them takes a request.
-func (t Transports) carrier(in *Inbound, c class, credentials bool) http.RoundTripper {
+// carrier is the transport for a request, which may have credentials.
+func (t Transports) carrier(in *Inbound, hasCredentials bool) http.RoundTripper {
 	switch {
 	case in.upgrade != "":
 		return t.HTTP1
-	case !in.isRepeatable(c):
+	case in.body == bodyStreamed:
 		return t.Fresh
-	case c == classRead, !credentials:
+	case in.class == classRead, !hasCredentials:
 		return t.HTTP1
 	}
 	return t.Any
@@ -63,7 +63,7 @@ func (t Transports) carrier(in *Inbound, c class, credentials bool) http.RoundTr
 
 // ForwarderOptions configure a Forwarder.
 type ForwarderOptions struct {
-	// Base is upstream's URL; its path, if any, is put before every request's.
+	// Base is upstream's URL; its path, if any, goes in front of every request's.
 	Base *url.URL
 	// Client carries requests with nothing but the client's own credentials; it must not add any.
 	Client Transports
@@ -74,8 +74,8 @@ type ForwarderOptions struct {
 	As Transports
 	// NeverAs are groups none of whose members is impersonated.
 	NeverAs []string
-	// IsClaimed reports whether a header, by its canonical key, is one more in which a front proxy
-	// vouches for a user, besides X-Remote-*: upstream never gets them from here. nil: there are none.
+	// IsClaimed reports whether a front proxy vouches for a user in a header, by its canonical key.
+	// Upstream never gets such a header from a client, nor X-Remote-*. nil: there are no others.
 	IsClaimed func(key string) bool
 	// Limiter bounds what is in flight; nil: nothing is.
 	Limiter *flowcontrol.Limiter
@@ -92,17 +92,17 @@ type ForwarderOptions struct {
 // Forwarder passes requests through to upstream unchanged, streaming both ways.
 //
 // There are two ways. A short request over HTTP/1.1 goes straight from the handler to a
-// RoundTripper, with a body of its own, and the server streams the answer back. Everything else is
-// streamed both ways (streamed.go): HTTP/2 by the goroutine of its handler; over HTTP/1.1 upgrades,
-// watches, logs, chunked and large bodies, by a goroutine that takes the connection from its server
-// (taken.go).
+// RoundTripper, with a body of its own, and the server streams the answer (direct.go). Everything
+// else is streamed both ways (streamed.go): HTTP/2 by the goroutine of its handler; over HTTP/1.1
+// upgrades, watches, logs, chunked and large bodies, by a goroutine that takes the connection from
+// its server (taken.go).
 //
-// Both ways send the same headers, decided once, before the ways part. Invariants: every request
-// that begin admits is ended exactly once, by the answer, the client, or Close. Once its answer has
-// ended, a request holds no place, no seat and no room, and its connection is closed within
-// clientconn.LingerTimeout or ready for the next request.
+// Both ways send the same headers, decided once, in begin. Invariants: every request that begin
+// admits is ended exactly once, by the answer, the client, or Close. Once its answer has ended, a
+// request holds nothing of any limit, and its connection is closed within clientconn.LingerTimeout
+// or ready for the next request.
 type Forwarder struct {
-	Opts      ForwarderOptions
+	opts      ForwarderOptions
 	metrics   *ForwardMetrics
 	log       *zap.Logger
 	base      context.Context // parent of every exchange
@@ -121,25 +121,28 @@ type Forwarder struct {
 
 // NewForwarder returns a Forwarder that starts its goroutine with the first request.
 func NewForwarder(opts ForwarderOptions) *Forwarder {
-	f := &Forwarder{Opts: opts, metrics: opts.Metrics, log: cmp.Or(opts.Log, zap.NewNop()), tokens: newAcceptedTokens()}
+	f := &Forwarder{opts: opts, metrics: opts.Metrics, log: cmp.Or(opts.Log, zap.NewNop()), tokens: newAcceptedTokens()}
 	if f.metrics == nil {
 		f.metrics = NewForwardMetrics(nil)
 	}
-	if f.Opts.StallTimeout <= 0 {
-		f.Opts.StallTimeout = defaultStallTimeout
+	if f.opts.StallTimeout <= 0 {
+		f.opts.StallTimeout = defaultStallTimeout
 	}
-	f.Opts.Arrivals = cmp.Or(opts.Arrivals, clientconn.DefaultReadTimeouts)
+	f.opts.Arrivals = cmp.Or(opts.Arrivals, clientconn.DefaultReadTimeouts)
 	f.base, f.cancel = context.WithCancel(context.Background())
 	f.mu.exchanges = make(map[*exchange]struct{})
 	return f
 }
+
+// Base is upstream's URL.
+func (f *Forwarder) Base() *url.URL { return f.opts.Base }
 
 func (f *Forwarder) start() { f.poller = clientconn.NewPoller(f.log) }
 
 // Close refuses new requests, waits until those in flight have ended or ctx is done, then ends the
 // rest. It returns ctx's error if some had to be ended, and is idempotent.
 func (f *Forwarder) Close(ctx context.Context) error {
-	f.Opts.Limiter.Close()
+	f.opts.Limiter.Close()
 	f.mu.Lock()
 	f.mu.closing = true
 	f.mu.Unlock()

@@ -13,11 +13,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// PlainGuard decides which requests a listener without TLS admits. Loopback is not an identity:
-// browsers reach it by DNS rebinding and by cross-site requests, so a request must name a host and,
-// if it has one, an origin that the operator expects; and what acts with the proxy's own rights may
-// not reach into workloads unless the operator allows that. Immutable. It stands in front of
-// everything such a listener serves, cached reads included, on TCP and on unix sockets alike.
+// PlainGuard decides which requests a listener without TLS admits, on TCP and on unix sockets
+// alike, answers from memory included. Loopback is not an identity: browsers reach it by DNS
+// rebinding and by cross-site requests. So a request must name a host and, if it has one, an origin
+// that the operator expects. With the proxy's own rights it may not reach into workloads unless the
+// operator allows that. Immutable.
 type PlainGuard struct {
 	hosts       []string
 	origins     []string
@@ -26,7 +26,7 @@ type PlainGuard struct {
 
 // NewPlainGuard returns a guard that admits localhost, 127.0.0.1, [::1] (with any port) and
 // acceptHosts: an entry without a port stands for every port. acceptOrigins are compared whole
-// (scheme://host[:port]); see ownOrigin for one that need not be named. selfConnect allows exec,
+// (scheme://host[:port]); see isOwnOrigin for one that need not be named. selfConnect allows exec,
 // attach, portforward and proxy requests that act as the proxy itself.
 func NewPlainGuard(acceptHosts, acceptOrigins []string, selfConnect bool) *PlainGuard {
 	g := &PlainGuard{hosts: []string{"localhost", "127.0.0.1", "[::1]"}, selfConnect: selfConnect}
@@ -48,21 +48,21 @@ type PlainRequest struct {
 	Origins []string // the values of Origin headers
 	Method  string
 	Target  string // the request target, raw
-	Upgrade bool   // it asks for another protocol
+	Upgrade bool   // it requests another protocol
 	AsSelf  bool   // upstream will see the proxy's own identity
 }
 
 // Refusal returns why the request may not pass, or nil. The message names the value and the remedy.
-// The connection ends with it: what a client that did not wait has sent behind an upgrade is no
-// request (DEV-11).
+// The caller closes the connection after it: a client that did not wait may have sent behind an
+// upgrade what is no request (DEV-11).
 func (g *PlainGuard) Refusal(r PlainRequest) *metav1.Status {
-	if !g.hostAccepted(r.Host) {
+	if !g.isHostAccepted(r.Host) {
 		return apistatus.Forbidden(
 			fmt.Sprintf("host %q is not accepted on this listener: use localhost, 127.0.0.1 or [::1], or add it to "+
 				"--accept-hosts", apistatus.Clip(r.Host)))
 	}
 	for _, origin := range r.Origins {
-		if !slices.Contains(g.origins, strings.ToLower(origin)) && !ownOrigin(r, origin) {
+		if !slices.Contains(g.origins, strings.ToLower(origin)) && !isOwnOrigin(r, origin) {
 			return apistatus.Forbidden(fmt.Sprintf("origin %q is not accepted on this listener: add it to --accept-origins",
 				apistatus.Clip(origin)))
 		}
@@ -70,7 +70,7 @@ func (g *PlainGuard) Refusal(r PlainRequest) *metav1.Status {
 	if !r.AsSelf || g.selfConnect {
 		return nil
 	}
-	if what, connect := connectRequest(r); connect {
+	if what := connectRequest(r); what != "" {
 		return apistatus.Forbidden(
 			fmt.Sprintf("%s is refused for requests that act as the proxy's own identity: send your own Authorization, or "+
 				"start the proxy with --listen-allow-connect", what))
@@ -78,12 +78,12 @@ func (g *PlainGuard) Refusal(r PlainRequest) *metav1.Status {
 	return nil
 }
 
-// ownOrigin reports that a request opens a watch over a WebSocket and that its only Origin is the
+// isOwnOrigin reports that a request opens a watch over a WebSocket and that its only Origin is the
 // listener as the request addresses it. Clients outside browsers send that, since kube-apiserver
 // requires an Origin of every WebSocket. No other page gains by it: a browser sends the origin of
 // the page, and a page of this very origin reads the same by GET, which has no Origin. The Host is
 // accepted already, so a name that is rebound to loopback is none.
-func ownOrigin(r PlainRequest, origin string) bool {
+func isOwnOrigin(r PlainRequest, origin string) bool {
 	if !r.Upgrade || len(r.Origins) != 1 || !strings.EqualFold(origin, "http://"+r.Host) {
 		return false
 	}
@@ -91,8 +91,8 @@ func ownOrigin(r PlainRequest, origin string) bool {
 	return upgradesWatch(r.Method, parseAPIPath(path), query)
 }
 
-// hostAccepted compares hosts in one form, with or without a port.
-func (g *PlainGuard) hostAccepted(host string) bool {
+// isHostAccepted reports whether a host is among the accepted ones, with its port or without.
+func (g *PlainGuard) isHostAccepted(host string) bool {
 	if slices.Contains(g.hosts, normalizedHost(host)) {
 		return true
 	}
@@ -126,17 +126,17 @@ func normalizedHost(host string) string {
 	return "[" + address.String() + "]"
 }
 
-// connectRequest reports whether r reaches into a workload, and what to call it. An upgrade of
+// connectRequest names a request that reaches into a workload; "" for all others. An upgrade of
 // anything but a watch does: subresources of other API groups (consoles, VNC) are connects by
 // another name.
-func connectRequest(r PlainRequest) (string, bool) {
+func connectRequest(r PlainRequest) string {
 	raw, query, _ := strings.Cut(r.Target, "?")
 	path := parseAPIPath(raw)
 	switch {
 	case path.isConnect():
-		return fmt.Sprintf("path %q", apistatus.Clip(raw)), true
+		return fmt.Sprintf("path %q", apistatus.Clip(raw))
 	case r.Upgrade && !upgradesWatch(r.Method, path, query):
-		return fmt.Sprintf("an upgrade on path %q", apistatus.Clip(raw)), true
+		return fmt.Sprintf("an upgrade on path %q", apistatus.Clip(raw))
 	}
-	return "", false
+	return ""
 }

@@ -10,7 +10,8 @@ func TestOutgoingHeader(t *testing.T) {
 	f := func(in http.Header, peer, upgrade string, want http.Header) {
 		t.Helper()
 		before := in.Clone()
-		if got := outgoingHeader(in, (&Forwarder{}).isClaimed, peer, upgrade); !reflect.DeepEqual(got, want) {
+		r := &Inbound{Header: in, peer: peer, upgrade: upgrade}
+		if got := outgoingHeader(r, (&Forwarder{}).isClaimed); !reflect.DeepEqual(got, want) {
 			t.Errorf("%v\n got %v\nwant %v", in, got, want)
 		}
 		if !reflect.DeepEqual(in, before) {

@@ -16,19 +16,20 @@ import (
 	"spillway/internal/flowcontrol"
 )
 
-// HTTP1Request is an HTTP/1.1 request as the server has it that read it. One goroutine uses it.
+// HTTP1Request is an HTTP/1.1 request at the server that has read it. One goroutine uses it.
 type HTTP1Request interface {
-	// AnswerWithin is where the request is answered. The client must take the answer at no less than a
-	// pace; 0: at any pace.
+	// AnswerWithin answers the request. The client must take something within stall, again and again;
+	// 0: at any pace.
 	AnswerWithin(stall time.Duration) apistatus.Responder
 	// Head is the head of the request. Its raw headers are the server's, and valid until the request
 	// ends.
 	Head() RawHead
 	// Conn is the client's connection. It is the server's until the request is hijacked.
 	Conn() net.Conn
-	// Body is all of a body of so many bytes.
+	// Body reads the whole body, of length bytes.
 	Body(length int64) ([]byte, error)
-	// BodyStart is at least as much of a body of so many bytes as the server has read.
+	// BodyStart reads at least as much of a body of length bytes as the server has taken off the
+	// connection.
 	BodyStart(length int64) ([]byte, error)
 	// Relay answers with upstream's status and headers. Without a body that is all.
 	Relay(resp *http.Response)
@@ -36,8 +37,8 @@ type HTTP1Request interface {
 	// is sent at once. The client must take a first part of it within stall. The server closes it.
 	RelayBody(body RelayedBody, size int64, stall time.Duration)
 	// Hijack takes the connection from the server. Exactly one of the functions is called: take, by a
-	// goroutine of its own, or lost, if the connection is closed first. in reads the connection, with
-	// what the server has read of it ahead.
+	// goroutine of its own, or lost, if the connection is closed first. in reads the connection, and
+	// first what the server has read ahead.
 	Hijack(take func(c net.Conn, in io.Reader), lost func())
 	// ShareHead holds the bytes of a large head beyond the answer; nil: the head is not large.
 	ShareHead() *flowcontrol.LargeHead
@@ -53,29 +54,28 @@ type RelayedBody interface {
 type RawHead struct {
 	Method, Target, Proto string
 	Fields                []byte // the header fields as they came
-	Length                int    // of the body, as the server read it: -1 chunked, -2 to the connection's end
+	ContentLength         int64  // as in http.Request: -1 is a body in chunks
 	Remote                net.Addr
 }
 
 // Forward answers the request with upstream's answer. The caller has already decided that the
-// request may go upstream, as b says. It returns when the answer's head is known (short requests)
-// or once the request has its turn (those that are streamed: their connection is then no longer the
-// server's).
-func (f *Forwarder) Forward(r HTTP1Request, b SenderIdentity, o AnswerObserver) {
+// request may go upstream, as sender says. It returns when the head of a short answer is known. A
+// request that is streamed it leaves to another goroutine, which takes the connection.
+func (f *Forwarder) Forward(r HTTP1Request, sender SenderIdentity, o AnswerObserver) {
 	f.startOnce.Do(f.start)
-	if refusal := f.forward(r, b, o); refusal != nil {
-		refuse(r.AnswerWithin(f.Opts.StallTimeout), o, refusal)
+	if refusal := f.forward(r, sender, o); refusal != nil {
+		refuse(r.AnswerWithin(f.opts.StallTimeout), o, refusal)
 	}
 }
 
 // forward returns the answer to a request that does not go upstream.
-func (f *Forwarder) forward(r HTTP1Request, b SenderIdentity, o AnswerObserver) (refusal *apistatus.Answer) {
+func (f *Forwarder) forward(r HTTP1Request, sender SenderIdentity, o AnswerObserver) (refusal *apistatus.Answer) {
 	in, err := ReadInbound(r.Head())
 	if err != nil {
 		return apistatus.Malformed(err.Error())
 	}
 	conn := r.Conn()
-	x, refusal := f.begin(in, b, o, clientControl{
+	x, refusal := f.begin(in, sender, o, clientControl{
 		cut:          func() { _ = conn.Close() },
 		onDisconnect: func(gone func()) (stop func()) { return f.poller.Watch(conn, gone).Stop },
 		markProven:   clientconn.PacedConnOf(conn).MarkProven,
@@ -84,25 +84,10 @@ func (f *Forwarder) forward(r HTTP1Request, b SenderIdentity, o AnswerObserver) 
 		return refusal
 	}
 	x.conn = conn
-	if in.isDirect(x.class) {
-		body, err := readBody(r, x)
-		if err != nil {
-			return x.earlyEndAnswer()
-		}
-		if refusal = x.acquirePermit(); refusal == nil {
-			f.forwardDirect(r, x, body)
-		}
-		return refusal
+	if in.isDirect() {
+		return x.forwardDirect(r)
 	}
-	if in.length == 0 || x.isProven {
-		refusal = x.acquirePermit()
-	} else {
-		x.readWithin(func() { refusal = x.acquirePermit() })
-	}
-	if refusal != nil {
-		return refusal
-	}
-	return f.takeOver(r, x)
+	return x.takeOver(r)
 }
 
 // ReadInbound copies the request. It fails for what net/http would refuse to parse and for framing
@@ -116,41 +101,38 @@ func ReadInbound(h RawHead) (*Inbound, error) {
 	if !strings.HasPrefix(in.target, "/") || in.method == http.MethodConnect {
 		return nil, errors.New("the request target must be a path")
 	}
-	header, err := textproto.NewReader(bufio.NewReaderSize(bytes.NewReader(h.Fields), len(h.Fields)+1)).ReadMIMEHeader()
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, errors.New("malformed header")
-	}
-	in.Header = http.Header(header)
-	if in.length, err = bodyLength(in.Header, h.Length); err != nil {
+	if err := in.readFields(h); err != nil {
 		return nil, err
 	}
 	if addr, ok := h.Remote.(*net.TCPAddr); ok {
 		in.peer = addr.IP.String()
 	}
 	in.upgrade = upgradeProtocol(in.Header)
-	path, query, _ := strings.Cut(in.target, "?")
-	in.path, in.query = parseAPIPath(path), query
+	in.classify()
 	return in, nil
 }
 
-// bodyLength is the length of the body in bytes, -1 for chunked. parsed is the server's result,
-// which has already refused duplicate, signed and unknown framing; it lets both framings at once
-// pass, and spaces inside header names.
-func bodyLength(h http.Header, parsed int) (int64, error) {
-	for key := range h {
+// readFields parses the header fields. The server has already refused duplicate, signed and unknown
+// framing; it lets both framings at once pass, and spaces inside header names.
+func (in *Inbound) readFields(h RawHead) error {
+	fields := bufio.NewReaderSize(bytes.NewReader(h.Fields), len(h.Fields)+1)
+	header, err := textproto.NewReader(fields).ReadMIMEHeader()
+	if err != nil && !errors.Is(err, io.EOF) {
+		return errors.New("malformed header")
+	}
+	for key := range header {
 		if strings.Contains(key, " ") {
-			return 0, errors.New("invalid header name")
+			return errors.New("invalid header name")
 		}
 	}
-	_, sized := h["Content-Length"]
-	_, coded := h["Transfer-Encoding"]
+	_, sized := header["Content-Length"]
+	_, coded := header["Transfer-Encoding"]
 	switch {
 	case sized && coded:
-		return 0, errors.New("both Content-Length and Transfer-Encoding")
-	case coded && parsed != -1:
-		return 0, errors.New("unsupported transfer encoding")
-	case parsed == -2:
-		return 0, nil
+		return errors.New("both Content-Length and Transfer-Encoding")
+	case coded && h.ContentLength >= 0:
+		return errors.New("unsupported transfer encoding")
 	}
-	return int64(parsed), nil
+	in.Header, in.contentLength = http.Header(header), h.ContentLength
+	return nil
 }

@@ -17,63 +17,57 @@ import (
 	"spillway/internal/flowcontrol"
 )
 
-// ForwardHTTP2 answers a request on an HTTP/2 stream with upstream's answer. Each has a goroutine
-// already, so all of them are streamed. out and r are of one handler, which must return after this
-// does: when the whole answer is sent.
-func (f *Forwarder) ForwardHTTP2(out *clientconn.PacedWriter, r *http.Request, b SenderIdentity, o AnswerObserver) {
+// ForwardHTTP2 answers a request on an HTTP/2 stream with upstream's answer, and returns when the
+// whole answer is sent. Each has a goroutine already, its handler's, so all of them are streamed.
+func (f *Forwarder) ForwardHTTP2(out *clientconn.PacedWriter, r *http.Request, sender SenderIdentity,
+	o AnswerObserver) {
 	f.startOnce.Do(f.start)
-	if refusal := f.forwardHTTP2(out, r, b, o); refusal != nil {
+	if refusal := f.forwardHTTP2(out, r, sender, o); refusal != nil {
 		refuse(clientconn.NetResponder{Writer: out, RequestFields: r.Header}, o, refusal)
 	}
 }
 
 // forwardHTTP2 returns the answer to a request that does not go upstream.
-func (f *Forwarder) forwardHTTP2(out *clientconn.PacedWriter, r *http.Request, b SenderIdentity,
+func (f *Forwarder) forwardHTTP2(out *clientconn.PacedWriter, r *http.Request, sender SenderIdentity,
 	o AnswerObserver) *apistatus.Answer {
 	in, err := readInboundHTTP2(r)
 	if err != nil {
 		return apistatus.Failure(apistatus.BadRequest(err.Error()))
 	}
-	x, refusal := f.begin(in, b, o, clientControl{cut: out.Cut, onDisconnect: onDisconnectOf(r.Context()),
-		markProven: out.Prove})
+	x, refusal := f.begin(in, sender, o,
+		clientControl{cut: out.Cut, onDisconnect: onDisconnectOf(r.Context()), markProven: out.Prove})
 	if refusal != nil {
 		return refusal
 	}
 	defer x.end()
 	defer context.AfterFunc(r.Context(), x.cancel)()
 	var owned []byte
-	var body *clientBody
-	switch {
-	case in.length == 0:
-	case in.isRepeatable(x.class):
-		if owned, err = ownBody(out, r, f.Opts.Arrivals.Owned, in.length); err != nil {
+	if in.body == bodyOwned {
+		if owned, err = ownBody(out, r, f.opts.Arrivals.Owned, in.contentLength); err != nil {
 			refusal = x.earlyEndAnswer()
 			refusal.HangUp = false // the other streams have no part in it
 			return refusal
 		}
-	default:
-		body = &clientBody{from: r.Body, setDeadline: out.SetReadDeadline, stop: func() { _ = r.Body.Close() }}
 	}
-	if refusal := x.acquirePermit(); refusal != nil {
+	if refusal := x.awaitPermit(); refusal != nil {
 		return refusal
 	}
-	if body != nil {
-		defer body.Close()
-		if x.mustArrive() {
-			_ = body.setDeadline(time.Now().Add(f.Opts.Arrivals.Passed)) // fails when the stream is gone, as the read will
-		}
+	if in.body == bodyStreamed {
+		x.body = &clientBody{from: r.Body, setDeadline: out.SetReadDeadline, stop: func() { _ = r.Body.Close() }}
+		defer x.body.Close()
+		x.limitArrival()
 	}
-	x.answerHTTP2(out, x.request(owned), body)
+	x.answerHTTP2(out, x.request(owned))
 	return nil
 }
 
 // answerHTTP2 sends the request of x upstream and answers with what comes.
-func (x *exchange) answerHTTP2(out *clientconn.PacedWriter, r *http.Request, body *clientBody) {
-	resume := func() {}
-	if !x.class.isShort() {
-		resume = out.SuspendPace()
+func (x *exchange) answerHTTP2(out *clientconn.PacedWriter, r *http.Request) {
+	resumePace := func() {}
+	if !x.in.class.isShort() {
+		resumePace = out.SuspendPace()
 	}
-	resp, err := x.roundTrip(r, body, func(code int, h http.Header) {
+	resp, err := x.roundTrip(r, func(code int, h http.Header) {
 		maps.Copy(out.Header(), h)
 		out.WriteHeader(code)
 		clear(out.Header())
@@ -86,23 +80,23 @@ func (x *exchange) answerHTTP2(out *clientconn.PacedWriter, r *http.Request, bod
 		}
 	}
 	if err != nil {
-		resume()
+		resumePace()
 		x.failureAnswer(err).Write(clientconn.NetResponder{Writer: out, RequestFields: x.in.Header})
 		return
 	}
 	if resp.StatusCode >= http.StatusBadRequest && resp.ContentLength < 0 && len(resp.Trailer) == 0 {
-		measure(resp)
+		measureRefusal(resp)
 	}
-	if ends(resp) {
-		resume()
+	if endsSoon(resp) {
+		resumePace()
 	}
 	if relay(out, resp) != nil {
 		out.Cut() // what was sent must not look complete
 	}
 }
 
-// relay sends an answer while it comes. Each piece is flushed: the next one may be long in coming.
-// An error says that the client did not get all of it.
+// relay sends an answer while it arrives. Each piece is flushed, because the next one may take
+// long. An error says that the client did not get all of it.
 func relay(out *clientconn.PacedWriter, resp *http.Response) error {
 	h := out.Header()
 	maps.Copy(h, resp.Header)
@@ -118,7 +112,7 @@ func relay(out *clientconn.PacedWriter, resp *http.Response) error {
 			return err
 		}
 	}
-	if err := copyAll(flushedWriter{out}, resp.Body); err != nil {
+	if _, err := copyAll(flushedWriter{out}, resp.Body); err != nil {
 		return err
 	}
 	maps.Copy(h, resp.Trailer)
@@ -137,7 +131,7 @@ func (w flushedWriter) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// onDisconnectOf is the departure of a client whose request's context ends with it.
+// onDisconnectOf reports the departure of a client by the context of its request.
 func onDisconnectOf(ctx context.Context) flowcontrol.OnDisconnect {
 	return func(gone func()) (stop func()) {
 		end := context.AfterFunc(ctx, gone)
@@ -151,17 +145,17 @@ func readInboundHTTP2(r *http.Request) (*Inbound, error) {
 	if !strings.HasPrefix(r.RequestURI, "/") || r.Method == http.MethodConnect {
 		return nil, errors.New("the request target must be a path")
 	}
-	in := &Inbound{method: r.Method, target: r.RequestURI, proto: r.Proto, Header: r.Header, length: r.ContentLength}
+	in := &Inbound{
+		method: r.Method, target: r.RequestURI, proto: r.Proto, Header: r.Header, contentLength: r.ContentLength,
+	}
 	if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil {
 		in.peer = host
 	}
-	path, query, _ := strings.Cut(in.target, "?")
-	in.path, in.query = parseAPIPath(path), query
+	in.classify()
 	return in, nil
 }
 
-// ownBody reads a small body, so that the transport can send it again on a fresh connection if the
-// pooled one turns out to be dead.
+// ownBody reads a small body, all of which must arrive within a time.
 func ownBody(out *clientconn.PacedWriter, r *http.Request, within time.Duration, length int64) ([]byte, error) {
 	_ = out.SetReadDeadline(time.Now().Add(within)) // fails when the stream is gone, as the read will
 	body := make([]byte, length)

@@ -14,22 +14,25 @@ import (
 type Inbound struct {
 	method, target, proto string
 	Header                http.Header
-	length                int64  // of the body in bytes; 0: none, -1: chunked
+	contentLength         int64  // as in http.Request: -1 is a body in chunks
 	peer                  string // the client's IP; empty on a unix socket
-	upgrade               string // the protocol asked for, or empty
-	path                  apiPath
-	query                 string
-	passed                bool // the body is sent on while it comes, though it is small: there is no room to own it
+	upgrade               string // the protocol that is requested, or empty
+
+	// Set by classify.
+	rawPath, query string // of the target, as they were sent
+	path           apiPath
+	class          class
+	body           bodyMode
 }
 
-// class is what a request costs us and upstream. Metrics and logs show it by String.
+// class is what a request costs the proxy and upstream. Metrics and logs show it by String.
 type class int
 
 const (
 	classRead    class = iota // one answer, changes nothing
 	classWrite                // one answer, may change something
 	classStream               // an answer that may last: watches, logs
-	classConnect              // a connection to something behind the apiserver, or another protocol
+	classConnect              // a connection to something behind the API server, or another protocol
 	classes
 )
 
@@ -40,8 +43,24 @@ func (c class) String() string {
 // isShort reports whether the request has one answer, soon.
 func (c class) isShort() bool { return c == classRead || c == classWrite }
 
-// class says how the request is counted and limited.
-func (in *Inbound) class() class {
+// bodyMode is how the body of a request travels.
+type bodyMode int
+
+const (
+	bodyNone     bodyMode = iota // there is none
+	bodyOwned                    // it is copied first, so that a transport can send the request again
+	bodyStreamed                 // it is sent on while it arrives
+)
+
+// classify derives from the rest of the request what the way upstream depends on.
+func (in *Inbound) classify() {
+	in.rawPath, in.query, _ = strings.Cut(in.target, "?")
+	in.path = parseAPIPath(in.rawPath)
+	in.class = in.findClass()
+	in.body = in.chooseBodyMode()
+}
+
+func (in *Inbound) findClass() class {
 	switch {
 	case in.upgrade != "" && !upgradesWatch(in.method, in.path, in.query), in.path.isConnect():
 		return classConnect
@@ -53,58 +72,61 @@ func (in *Inbound) class() class {
 	return classWrite
 }
 
-// isProbe reports whether the request asks for upstream's health: what kube-apiserver's flow schema
-// "probes" exempts from all limits.
+// chooseBodyMode lets a short request own a body of known length, if it is small. Those of HTTP/1.0
+// are streamed.
+func (in *Inbound) chooseBodyMode() bodyMode {
+	switch {
+	case in.contentLength == 0:
+		return bodyNone
+	case in.class.isShort() && in.contentLength > 0 && in.contentLength <= OwnedBodyLimit && in.proto != "HTTP/1.0":
+		return bodyOwned
+	}
+	return bodyStreamed
+}
+
+// isProbe reports whether the request is for upstream's health: kube-apiserver's flow schema
+// "probes" exempts these from all limits.
 func (in *Inbound) isProbe() bool {
 	if in.method != http.MethodGet {
 		return false
 	}
-	switch path, _, _ := strings.Cut(in.target, "?"); path {
-	case "/healthz", "/livez", "/readyz":
-		return true
-	}
-	return false
+	return in.rawPath == "/healthz" || in.rawPath == "/livez" || in.rawPath == "/readyz"
 }
 
-// isRepeatable reports whether a transport may send the request again: there is no body, or it is
-// owned, which those of HTTP/1.0 never are.
-func (in *Inbound) isRepeatable(c class) bool {
-	return in.length == 0 || !in.passed && c.isShort() && in.length > 0 && in.length <= OwnedBodyLimit &&
-		in.proto != "HTTP/1.0"
-}
-
-// isDirect reports whether the request can take the cheap way: one answer, a body small enough to
-// own, and a client that understands chunked answers.
-func (in *Inbound) isDirect(c class) bool {
-	return c.isShort() && in.proto == "HTTP/1.1" && in.isRepeatable(c)
+// isDirect reports whether the request can take the cheap way: one answer, a body that is owned,
+// and a client that understands chunked answers.
+func (in *Inbound) isDirect() bool {
+	return in.class.isShort() && in.proto == "HTTP/1.1" && in.body != bodyStreamed
 }
 
 // isWatch reports whether upstream will take the request for a watch.
-func isWatch(path apiPath, query string) bool {
-	return path.verb == "watch" || queryOption(query, "watch")
+func (in *Inbound) isWatch() bool { return in.class == classStream && readsAsWatch(in.path, in.query) }
+
+func readsAsWatch(path apiPath, query string) bool {
+	return path.verb == "watch" || hasQueryOption(query, "watch")
 }
 
 // isStream reports whether the answer may last: watches and logs. Logs without follow end, but may
-// be long in coming.
+// take long to come.
 func isStream(path apiPath, query string) bool {
-	return isWatch(path, query) || path.subresource == "log" || queryOption(query, "follow")
+	return readsAsWatch(path, query) || path.subresource == "log" || hasQueryOption(query, "follow")
 }
 
 // upgradesWatch reports that a request for another protocol is a watch (over a WebSocket), and so
-// reaches nothing behind the apiserver: a GET of a collection, or of a path that always watches
-// (W-25, W-33). Elsewhere upstream does not look at the parameter.
+// reaches nothing behind the API server: a GET of a collection, or of a path that always watches
+// (W-25, W-33). For others upstream ignores the parameter.
 func upgradesWatch(method string, path apiPath, query string) bool {
-	if method != http.MethodGet || path.suspect || path.resource == "" || path.subresource != "" {
+	if method != http.MethodGet || path.isSuspect || path.resource == "" || path.subresource != "" {
 		return false
 	}
-	return path.verb == "watch" || path.verb == "" && path.name == "" && !plan.Overfull(query) &&
-		queryOption(query, "watch")
+	return path.verb == "watch" || path.verb == "" && path.name == "" && !plan.IsOverfull(query) &&
+		hasQueryOption(query, "watch")
 }
 
-// queryOption is plan.QueryBool for a raw query; most queries are distinguished without parsing
-// them. Of one that upstream may read otherwise, the answer may last.
-func queryOption(query, name string) bool {
-	if plan.Overfull(query) {
+// hasQueryOption is plan.QueryBool for a raw query, and true for one that two parties may read
+// differently: the answer may last. Most queries need not be parsed.
+func hasQueryOption(query, name string) bool {
+	if plan.IsOverfull(query) {
 		return true
 	}
 	if !strings.Contains(query, name) && !strings.Contains(query, "%") {

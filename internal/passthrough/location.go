@@ -1,15 +1,15 @@
 package passthrough
 
 import (
+	"cmp"
 	"encoding/hex"
 	"net/http"
 	"net/url"
 	"strings"
 )
 
-// mapBack changes what an answer says of upstream's addresses to what they are from the client's
-// side: the path of base, which goes in front of every request's, is taken off again, and so are
-// upstream's scheme and host. Elsewhere is left as it is.
+// mapBack replaces upstream's addresses in an answer by the client's: it drops the path of base,
+// which goes in front of every request's, and upstream's scheme and host. Other addresses stay.
 func mapBack(h http.Header, base *url.URL) {
 	for i, location := range h["Location"] {
 		h["Location"][i] = mapLocation(location, base)
@@ -24,31 +24,36 @@ func mapBack(h http.Header, base *url.URL) {
 // basePath is the path of base as it is sent, without a slash at its end.
 func basePath(base *url.URL) string { return strings.TrimSuffix(base.EscapedPath(), "/") }
 
-// mapLocation is a redirect's target for the client. One that is relative to the request is so on
-// both sides. A path of upstream's host that no request of the client's can reach is given with
-// that host.
+// mapLocation is a redirect's target for the client. A path of upstream's host that no request of
+// the client's can reach is given with that host.
 func mapLocation(location string, base *url.URL) string {
-	u, err := url.Parse(location)
-	if err != nil || u.Opaque != "" {
+	target, ok := upstreamTarget(location, base)
+	if !ok {
 		return location
 	}
-	target, prefix := location, basePath(base)
-	switch {
-	case u.Scheme == "" && u.Host == "" && prefix != "" && strings.HasPrefix(location, "/") &&
-		!strings.HasPrefix(location, "//"):
-	case u.Host != "" && (u.Scheme == "" || strings.EqualFold(u.Scheme, base.Scheme)) && u.User == nil &&
-		sameHost(u, base):
-		target = afterHost(location)
-	default:
-		return location
-	}
-	if below, ok := belowPath(target, prefix); ok {
+	if below, ok := belowPath(target, basePath(base)); ok {
 		return below
 	}
-	if u.Host != "" {
+	if target != location { // it names the host
 		return location
 	}
 	return base.Scheme + "://" + base.Host + target
+}
+
+// upstreamTarget is a redirect's path on upstream's host, and what follows it. A redirect has none
+// if it leads elsewhere, or is the same on both sides: relative to the request, or to an upstream
+// without a base path.
+func upstreamTarget(location string, base *url.URL) (string, bool) {
+	u, err := url.Parse(location)
+	switch {
+	case err != nil || u.Opaque != "":
+		return "", false
+	case u.Host != "":
+		return afterHost(location),
+			(u.Scheme == "" || strings.EqualFold(u.Scheme, base.Scheme)) && u.User == nil && isSameHost(u, base)
+	}
+	return location, u.Scheme == "" && basePath(base) != "" && strings.HasPrefix(location, "/") &&
+		!strings.HasPrefix(location, "//")
 }
 
 // afterHost is what follows the host of an absolute URL.
@@ -60,18 +65,14 @@ func afterHost(location string) string {
 	return ""
 }
 
-// sameHost compares hosts and ports.
-func sameHost(a, b *url.URL) bool {
-	port := func(u *url.URL) string {
-		if p := u.Port(); p != "" {
-			return p
-		}
-		if b.Scheme == "http" {
-			return "80"
-		}
-		return "443"
+// isSameHost reports that u has the host and the port of base.
+func isSameHost(u, base *url.URL) bool {
+	usual := "443"
+	if base.Scheme == "http" {
+		usual = "80"
 	}
-	return strings.EqualFold(a.Hostname(), b.Hostname()) && port(a) == port(b)
+	return strings.EqualFold(u.Hostname(), base.Hostname()) &&
+		cmp.Or(u.Port(), usual) == cmp.Or(base.Port(), usual)
 }
 
 // cutPrefix cuts the prefix off a target that begins with the same path, maybe in another percent
@@ -91,11 +92,11 @@ func cutPrefix(target, prefix string) (rest string, ok bool) {
 	return target, true
 }
 
-// pathByte is a byte of a path, and whether it stands for itself alone: a slash that is encoded
-// separates no segments, and so is another than one that is not.
+// pathByte is a byte of a path. A slash that is encoded separates no segments, so it is another
+// than one that is not; so are the other delimiters.
 type pathByte struct {
-	value   byte
-	encoded bool
+	value              byte
+	isEncodedDelimiter bool
 }
 
 // firstPathByte is the first byte of a path that is not empty, and what follows it.
@@ -107,16 +108,16 @@ func firstPathByte(path string) (pathByte, string) {
 	if err != nil {
 		return pathByte{value: '%'}, path[1:]
 	}
-	return pathByte{value: decoded[0], encoded: strings.IndexByte("/?#%", decoded[0]) >= 0}, path[3:]
+	return pathByte{value: decoded[0], isEncodedDelimiter: strings.IndexByte("/?#%", decoded[0]) >= 0}, path[3:]
 }
 
 // belowPath is a target, a path and what follows it, without the prefix of its path. A target that
-// climbs may lead out of the prefix, so it is not below it. What is returned begins with one slash:
-// with two, or with what browsers take for them, it would name a host.
+// can climb may lead out of the prefix, so it is not below it. What is returned begins with one
+// slash: with two, or with what browsers take for them, it would name a host.
 func belowPath(target, prefix string) (string, bool) {
 	rest, ok := cutPrefix(target, prefix)
 	switch {
-	case !ok, rest != "" && !strings.ContainsRune("/?#", rune(rest[0])), prefix != "" && climbs(rest):
+	case !ok, rest != "" && !strings.ContainsRune("/?#", rune(rest[0])), prefix != "" && canClimb(rest):
 		return "", false
 	case rest == "" || rest[0] != '/':
 		return "/" + rest, true
@@ -126,14 +127,14 @@ func belowPath(target, prefix string) (string, bool) {
 	return rest, true
 }
 
-// climbs reports that some party may read the path of a target as one with a segment that leads up,
-// at any depth of percent-decoding.
-func climbs(target string) bool {
+// canClimb reports that some party may read a segment of a target's path as one that leads up, at
+// any depth of percent-decoding.
+func canClimb(target string) bool {
 	path := target
 	if end := strings.IndexAny(target, "?#"); end >= 0 {
 		path = target[:end]
 	}
-	for segment := range strings.FieldsFuncSeq(decodeFully(path), func(r rune) bool { return r == '/' || r == '\\' }) {
+	for segment := range strings.FieldsFuncSeq(decodeFully(path), isSlash) {
 		if name, _, _ := strings.Cut(segment, ";"); name == ".." {
 			return true
 		}

@@ -118,7 +118,7 @@ func FuzzLocation(f *testing.F) {
 		if below = below && (rest == "" || rest[0] == '/'); from.Host == "proxy" && rooted && !below {
 			t.Errorf("%q leads to %s, and became %q, which leads below the prefix", location, to, got)
 		}
-		if from.Host == "proxy" && to.Host != "h" && !sameHost(to, base) {
+		if from.Host == "proxy" && to.Host != "h" && !isSameHost(to, base) {
 			t.Errorf("%q leads to %s, and became %q, which leads to the proxy", location, to, got)
 		}
 	})

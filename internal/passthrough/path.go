@@ -2,7 +2,6 @@ package passthrough
 
 import (
 	"encoding/hex"
-	"iter"
 	"slices"
 	"strings"
 	"unicode"
@@ -11,27 +10,28 @@ import (
 	"spillway/internal/requestinfo"
 )
 
-// connects are the subresources that hand the client a connection to something behind the
-// apiserver.
-var connects = []string{"exec", "attach", "portforward", "proxy"}
+// connectSubresources hand the client a connection to something behind the API server.
+var connectSubresources = []string{"exec", "attach", "portforward", "proxy"}
 
 // apiPath is what a request path names, as upstream reads it. Resource, name and subresource are
 // empty where the path has none.
 type apiPath struct {
 	verb                        string // "watch" or "proxy" of the old /api/v1/watch/… form, else empty
 	resource, name, subresource string
-	// suspect says that a party between us and the apiserver might read this path otherwise than we
-	// do, and connects that some segment that any reading could make of it is one of those.
-	suspect, connects bool
+	// isSuspect says that a party between the proxy and the API server might read this path
+	// differently, and mayConnect that some segment in one of these readings is a connectSubresource.
+	isSuspect, mayConnect bool
 }
 
 // parseAPIPath reads the raw path of a request target. A path that upstream cannot read is suspect
 // and names nothing.
 func parseAPIPath(raw string) apiPath {
 	info, err := requestinfo.ReadPath(raw)
-	p := apiPath{suspect: err != nil || suspectPath(raw, info.Path)}
-	if p.suspect {
-		p.connects = anyConnects(strings.FieldsFuncSeq(decodeFully(raw), func(r rune) bool { return r == '/' || r == '\\' }))
+	p := apiPath{isSuspect: err != nil || hasOtherReading(raw, info.Path)}
+	if p.isSuspect {
+		for segment := range strings.FieldsFuncSeq(decodeFully(raw), isSlash) {
+			p.mayConnect = p.mayConnect || isConnectSubresource(segment)
+		}
 	}
 	if err != nil || !info.IsResourceRequest {
 		return p
@@ -43,29 +43,22 @@ func parseAPIPath(raw string) apiPath {
 // isConnect reports whether any reading of the path opens a connection to a workload, node or
 // service.
 func (p apiPath) isConnect() bool {
-	if p.verb == "proxy" || slices.Contains(connects, p.subresource) {
-		return true
-	}
-	return p.connects
+	return p.verb == "proxy" || isConnectSubresource(p.subresource) || p.mayConnect
 }
 
-// anyConnects reports that one of these segments is a connect's.
-func anyConnects(segments iter.Seq[string]) bool {
-	for s := range segments {
-		if slices.Contains(connects, s) {
-			return true
-		}
-	}
-	return false
+// isProxy reports that every reading of the path is that of a service, pod or node behind the API
+// server.
+func (p apiPath) isProxy() bool {
+	return !p.isSuspect && (p.verb == "proxy" || p.subresource == "proxy")
 }
 
-// isProxy reports that every reading of the path is that of a service, pod or node behind the
-// apiserver.
-func (p apiPath) isProxy() bool { return !p.suspect && (p.verb == "proxy" || p.subresource == "proxy") }
+func isConnectSubresource(name string) bool { return slices.Contains(connectSubresources, name) }
 
-// suspectPath reports slashes that are encoded or doubled, dot segments, backslashes and double
-// encoding.
-func suspectPath(raw, path string) bool {
+func isSlash(r rune) bool { return r == '/' || r == '\\' }
+
+// hasOtherReading reports slashes that are encoded or doubled, dot segments, backslashes and double
+// encoding in a raw path. path is what upstream decodes it to.
+func hasOtherReading(raw, path string) bool {
 	return strings.Count(raw, "/") != strings.Count(path, "/") ||
 		strings.Contains(path, "//") || strings.ContainsAny(path, `%\`) ||
 		strings.Contains(path+"/", "/./") || strings.Contains(path+"/", "/../")
@@ -91,11 +84,11 @@ func decodeFully(path string) string {
 	return string(out)
 }
 
-// strays reports that some party may read a raw path as one that leaves the path in front of it:
+// canStray reports that some party may read a raw path as one that leaves the path in front of it:
 // dot segments (with parameters, too), backslashes, encoded slashes, and what decoders disagree
-// about (control characters, malformed UTF-8), at any depth of percent-decoding. What is there at
-// some depth is there at the last one, so that one is looked at.
-func strays(raw string) bool {
+// about (control characters, malformed UTF-8). It looks at the last depth of percent-decoding,
+// where everything is that is there at any depth.
+func canStray(raw string) bool {
 	path := decodeFully(raw)
 	if strings.Count(path, "/") != strings.Count(raw, "/") || strings.Contains(path, `\`) || !utf8.ValidString(path) ||
 		strings.ContainsFunc(path, unicode.IsControl) {

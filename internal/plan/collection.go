@@ -3,6 +3,7 @@ package plan
 import (
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,42 +20,42 @@ import (
 	"spillway/internal/object"
 )
 
-// collection is which objects a LIST or WATCH asks for, and how.
+// collection is which objects a LIST or WATCH is for, and how.
 type collection struct {
 	*internalversion.ListOptions
 	selector object.Selector
-	// single: upstream looks up one key, since the selector names it, instead of scanning a range.
+	// isSingle: upstream looks up one key, because the selector names it, instead of scanning a range.
 	// Then a limit does not make a resourceVersion an exact one.
-	single bool
-	// narrowed: upstream scans one namespace of all, since the selector names it. It does so for the
-	// first page of a list only, although its token is relative to what was scanned (W-71).
-	narrowed bool
+	isSingle bool
+	// isNarrowed: upstream scans one namespace of all, because the selector names it. It does so for
+	// the first page of a list only, although its token is relative to what was scanned (W-71).
+	isNarrowed bool
 }
 
-// newCollection reads the scope of a request that is otherwise in order.
+// newCollection reads the scope of a request whose options are valid.
 func newCollection(info *object.Resource, t Target, o *internalversion.ListOptions) collection {
 	c := collection{ListOptions: o}
-	name, named := o.FieldSelector.RequiresExactMatch(metav1.ObjectNameField)
 	namespace := t.namespace
-	if field, ok := o.FieldSelector.RequiresExactMatch("metadata.namespace"); ok && namespace == "" && info.Namespaced &&
-		o.Continue == "" {
-		if c.narrowed = len(validation.IsDNS1123Label(field)) == 0; c.narrowed {
-			namespace = field
+	if namespace == "" && info.Namespaced && o.Continue == "" {
+		selected, ok := o.FieldSelector.RequiresExactMatch("metadata.namespace")
+		if c.isNarrowed = ok && len(validation.IsDNS1123Label(selected)) == 0; c.isNarrowed {
+			namespace = selected
 		}
 	}
-	c.single = named && name != "" && len(content.IsPathSegmentName(name)) == 0 && o.Continue == "" &&
+	name, _ := o.FieldSelector.RequiresExactMatch(metav1.ObjectNameField)
+	c.isSingle = name != "" && len(content.IsPathSegmentName(name)) == 0 && o.Continue == "" &&
 		(namespace != "" || !info.Namespaced)
 	c.selector = object.NewSelector(namespace, name, o.LabelSelector, o.FieldSelector)
 	return c
 }
 
-// scanned is the range that upstream scans for the collection. Where it has an index it scans no
-// more than that; but neither exact states nor the rest of a list have one.
-func (c collection) scanned(info *object.Resource, indexed bool) object.Selector {
+// scanned is the range that upstream scans for the collection. With an index it scans no more than
+// that; but neither exact states nor the later pages of a list have one.
+func (c collection) scanned(info *object.Resource, hasIndex bool) object.Selector {
 	switch {
-	case c.single:
+	case c.isSingle:
 		return object.NewSelector(c.selector.Namespace, c.selector.Name, nil, nil)
-	case indexed:
+	case hasIndex:
 		return object.NewSelector(c.selector.Namespace, "", nil, nodeIndex(info, c.FieldSelector))
 	}
 	return object.NewSelector(c.selector.Namespace, "", nil, nil)
@@ -74,9 +75,9 @@ func nodeIndex(info *object.Resource, f fields.Selector) fields.Selector {
 	return nil
 }
 
-// decodeOptions reads the options of a LIST or WATCH with upstream's own code and in its order:
-// what is taken is what upstream takes, with the same defaults, and an error is worded as there
-// (W-24 to W-32, W-101, W-150, W-151). watchLists is upstream's gate WatchList.
+// decodeOptions reads the options of a LIST or WATCH with upstream's own code and in its order, so
+// that it accepts the same, sets the same defaults, and words errors the same (W-24 to W-32, W-101,
+// W-150, W-151). watchLists is upstream's gate WatchList.
 func decodeOptions(query url.Values, watchLists bool) (*internalversion.ListOptions, error) {
 	o := &internalversion.ListOptions{}
 	if err := scheme.ParameterCodec.DecodeParameters(query, metav1.SchemeGroupVersion, o); err != nil {
@@ -92,29 +93,18 @@ func decodeOptions(query url.Values, watchLists bool) (*internalversion.ListOpti
 	return o, nil
 }
 
-// oddLabels reports a label selector with two commas at the end of a set, "x in (a,,)": Kubernetes
-// up to 1.34 refuses it. Upstream knows which it is.
-func oddLabels(query url.Values) bool {
-	for _, selector := range query["labelSelector"] {
-		if oddSet.MatchString(selector) {
-			return true
-		}
-	}
-	return false
-}
-
+// oddSet is two commas at the end of a set in a label selector, "x in (a,,)": Kubernetes up to 1.34
+// refuses it.
 var oddSet = regexp.MustCompile(`,\s*,\s*\)`)
 
-// selectable reports that the resource has every field which the selector names. Upstream refuses
+// hasOddSet reports that upstream alone knows whether a label selector is valid.
+func hasOddSet(selectors []string) bool { return slices.ContainsFunc(selectors, oddSet.MatchString) }
+
+// hasFields reports that the resource has every field which the selector names. Upstream refuses
 // the others; but a newer one may have more fields than are known here, so such a request passes
 // through (W-152, W-154).
-func selectable(info *object.Resource, f fields.Selector) bool {
-	for _, r := range f.Requirements() {
-		if !info.Selectable(r.Field) {
-			return false
-		}
-	}
-	return true
+func hasFields(info *object.Resource, f fields.Selector) bool {
+	return !slices.ContainsFunc(f.Requirements(), func(r fields.Requirement) bool { return !info.Selectable(r.Field) })
 }
 
 // selectName adds the name of a deprecated watch's path to the field selector, which may only

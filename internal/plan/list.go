@@ -11,49 +11,50 @@ import (
 )
 
 // planList plans a LIST by the table of W-63.
-func planList(s *source.Source, c collection, hurried bool) Plan {
-	l, err := c.listed(s.Resource().Info)
+func planList(s *source.Source, c collection, isHurried bool) Plan {
+	page, err := c.readPage(s.Resource().Info)
 	switch {
 	case errors.Is(err, errForeignToken):
 		return Plan{}
 	case err != nil:
 		return refuse(s, err)
 	}
-	plan := Plan{Action: FromCache, Source: s, Selector: c.selector, List: l}
-	l.Hurried = hurried
+	page.Hurried = isHurried
+	plan := Plan{Action: FromCache, Source: s, Selector: c.selector, List: page}
+	isMostRecent := c.isMostRecent(page)
 	switch {
-	case c.narrowed && !c.single && l.Limit > 0:
+	case c.isNarrowed && !c.isSingle && page.Limit > 0:
 		return Plan{} // its token would lead elsewhere than upstream's (W-71)
-	case c.recent(l) && c.Continue == "" && c.ResourceVersion != "" && l.Limit > 0:
-		return Plan{} // upstream asks its store, whose tokens have another form (W-80)
-	case c.recent(l):
+	case isMostRecent && c.Continue == "" && c.ResourceVersion != "" && page.Limit > 0:
+		return Plan{} // upstream reads its store, whose tokens have another form (W-80)
+	case isMostRecent:
 		plan.Action = FromCacheProven
-	case c.single && (l.Exact || l.Limit > 0) && s.Resource().CompleteRV() < l.RV:
-		return Plan{} // upstream asks its store, which waits for nothing (W-68)
+	case c.isSingle && (page.Exact || page.Limit > 0) && s.Resource().CompleteRV() < page.RV:
+		return Plan{} // upstream reads its store, which waits for nothing (W-68)
 	}
 	return plan
 }
 
-// listed is the state and the page that a LIST asks for.
-func (c collection) listed(info *object.Resource) (*ListPlan, error) {
+// readPage reads which state and which page a LIST is for.
+func (c collection) readPage(info *object.Resource) (*ListPlan, error) {
 	if c.Continue != "" {
-		return c.continued(info)
+		return c.readNextPage(info)
 	}
 	rv, err := parseRV(c.ResourceVersion)
 	if err != nil {
 		return nil, apierrors.NewBadRequest("invalid resource version: " + err.Error())
 	}
-	l := &ListPlan{RV: rv, Limit: c.honoured()}
-	l.Exact = rv > 0 && (c.ResourceVersionMatch == metav1.ResourceVersionMatchExact ||
-		c.ResourceVersionMatch == "" && l.Limit > 0 && !c.single) // the second is the rule of old
-	l.Scanned = c.scanned(info, !l.Exact)
-	return l, nil
+	page := &ListPlan{RV: rv, Limit: c.effectiveLimit()}
+	page.Exact = rv > 0 && (c.ResourceVersionMatch == metav1.ResourceVersionMatchExact ||
+		c.ResourceVersionMatch == "" && page.Limit > 0 && !c.isSingle) // from before there was a match
+	page.Scanned = c.scanned(info, !page.Exact)
+	return page, nil
 }
 
-// continued is the rest of a list, at the token's resourceVersion or at the most recent one. The
-// token's key is put under the request's own scope, whatever it says, so that it can never widen
-// that (W-81).
-func (c collection) continued(info *object.Resource) (*ListPlan, error) {
+// readNextPage reads a continue token: the page is of the state at its resourceVersion, or of the
+// most recent one. The token's key is put under the request's own scope, whatever it says, so that
+// it can never widen that (W-81).
+func (c collection) readNextPage(info *object.Resource) (*ListPlan, error) {
 	token, err := decodeContinue(c.Continue)
 	switch {
 	case errors.Is(err, errForeignToken):
@@ -63,36 +64,36 @@ func (c collection) continued(info *object.Resource) (*ListPlan, error) {
 	case c.ResourceVersion != "" && c.ResourceVersion != "0":
 		return nil, apierrors.NewBadRequest("specifying resource version is not allowed when using continue")
 	}
-	l := &ListPlan{Limit: c.honoured(), Start: token.Start, Scanned: c.scanned(info, false)}
+	page := &ListPlan{Limit: c.effectiveLimit(), Start: token.Start, Scanned: c.scanned(info, false)}
 	if c.selector.Namespace != "" {
-		l.Start = c.selector.Namespace + "/" + token.Start
+		page.Start = c.selector.Namespace + "/" + token.Start
 	}
 	if token.RV > 0 {
-		l.RV, l.Exact = uint64(token.RV), true
+		page.RV, page.Exact = uint64(token.RV), true
 	}
-	return l, nil
+	return page, nil
 }
 
-// honoured is the limit. 0 is none: for a negative limit (W-26), and for resourceVersion "0"
-// (W-63), with a continue token too, as in the newest upstream.
-func (c collection) honoured() int64 {
+// effectiveLimit is the limit as upstream applies it. 0 is none: for a negative limit (W-26), and
+// for resourceVersion "0" (W-63), with a continue token too, as in the newest upstream.
+func (c collection) effectiveLimit() int64 {
 	if c.ResourceVersion == "0" {
 		return 0
 	}
 	return max(c.Limit, 0)
 }
 
-// recent reports that the LIST asks for the most recent state: by naming none, by a token that
-// names none, or by another zero, such as "00", with match Exact, or with a limit and no match
-// (W-27, W-63).
-func (c collection) recent(l *ListPlan) bool {
+// isMostRecent reports that the LIST is for the most recent state (W-27, W-63). It names no
+// resourceVersion, has a token that names none, or has another zero than "0", such as "00", with
+// match Exact, or with a limit and no match.
+func (c collection) isMostRecent(page *ListPlan) bool {
 	switch {
-	case l.RV > 0:
+	case page.RV > 0:
 		return false
 	case c.Continue != "", c.ResourceVersion == "":
 		return true
 	case c.ResourceVersionMatch == metav1.ResourceVersionMatchExact:
 		return true
 	}
-	return c.ResourceVersionMatch == "" && l.Limit > 0
+	return c.ResourceVersionMatch == "" && page.Limit > 0
 }

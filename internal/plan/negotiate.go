@@ -15,43 +15,43 @@ import (
 	"spillway/internal/source"
 )
 
-// AnswerForm is how an answer is written, and how it is written if it is a failure instead.
+// AnswerForm is how an answer is written, and how a failure in its place is.
 type AnswerForm struct {
 	object.Encoding
 	// Failure is the form of a Status, for which upstream knows no transforms (W-10).
 	Failure apistatus.StatusFormat
 }
 
-// requestedForm is what a request asks to be shown.
+// requestedForm is what a request is for.
 type requestedForm struct {
-	source     *source.Source
-	collection bool
-	watch      bool
+	source       *source.Source
+	isCollection bool
+	isWatch      bool
 }
 
-// negotiate decides in what form upstream would answer, or reports false if it alone can: it would
-// refuse, or answer in a form that is not made here, such as indented JSON (W-9). Both stages of
-// upstream are in it: the router's for built-in resources, and the handler's (W-42).
+// negotiate decides in which form upstream would answer, by both of its stages: the router's for
+// built-in resources, and the handler's (W-42). It reports false if only upstream can answer: with
+// a refusal, or in a form that is not made here, such as indented JSON (W-9).
 //
-// Where upstream would choose protobuf and there is none here, the next element that asks for the
-// same view may do.
+// If upstream would choose protobuf and there is none here, the next element with the same view is
+// chosen.
 func negotiate(r Request, query url.Values, a requestedForm) (AnswerForm, bool) {
-	builtin := a.source.Resource().Info.Builtin
-	if builtin && !routable(r.Accept) {
+	isBuiltin := a.source.Resource().Info.Builtin
+	if isBuiltin && !isRoutable(r.Accept) {
 		return AnswerForm{}, false
 	}
-	pretty := WantsPretty(query.Get("pretty"), r.UserAgent)
-	failure, ok := NegotiateFailure(r.Accept, pretty)
+	isPretty := WantsPretty(query.Get("pretty"), r.UserAgent)
+	failure, ok := NegotiateFailure(r.Accept, isPretty)
 	if !ok {
 		return AnswerForm{}, false
 	}
 	var view *object.View
 	for _, c := range mediaChoices(r.Accept) {
-		if !c.allowed(builtin) {
+		if !c.isAllowed(isBuiltin) {
 			continue
 		}
 		v, ok := c.view(a)
-		if !ok || view != nil && *view != v || c.format == object.JSON && (c.pretty || pretty) && !a.watch {
+		if !ok || view != nil && *view != v || c.format == object.JSON && (c.isPretty || isPretty) && !a.isWatch {
 			return AnswerForm{}, false
 		}
 		if a.source.Codec.Offers(c.format, v) {
@@ -68,28 +68,28 @@ func negotiate(r Request, query url.Values, a requestedForm) (AnswerForm, bool) 
 	return AnswerForm{}, false
 }
 
-// acceptLimit is how many elements and parameters an Accept header may have that is read here: what
-// they become is many times as large as they are. Upstream reads more.
-const acceptLimit = 1000
+// acceptElementsLimit is how many elements and parameters an Accept header may have that is read
+// here: parsed, they are many times as large. Upstream reads more.
+const acceptElementsLimit = 1000
 
-// NegotiateFailure is the form of a Status: that of the first element that asks for no transform.
-// If there is none, it is indented JSON (W-10). It is false if that element asks for what is not
-// made here.
-func NegotiateFailure(accept string, pretty bool) (apistatus.StatusFormat, bool) {
-	if strings.Count(accept, ",")+strings.Count(accept, ";") >= acceptLimit {
+// NegotiateFailure is the form of a Status: that of the first element without a transform, or
+// indented JSON if there is none (W-10). It reports false if that form is not made here.
+func NegotiateFailure(accept string, isPretty bool) (apistatus.StatusFormat, bool) {
+	if strings.Count(accept, ",")+strings.Count(accept, ";") >= acceptElementsLimit {
 		return apistatus.StatusFormat{Indented: true}, false
 	}
 	for _, c := range mediaChoices(accept) {
 		if c.transform == nil && c.serverVersion == "" {
-			return apistatus.StatusFormat{Format: c.format, Indented: c.format == object.JSON && (c.pretty || pretty)}, !c.unmade
+			isIndented := c.format == object.JSON && (c.isPretty || isPretty)
+			return apistatus.StatusFormat{Format: c.format, Indented: isIndented}, !c.isUpstreamOnly
 		}
 	}
 	return apistatus.StatusFormat{Indented: true}, true
 }
 
-// routable is the router's stage: some element, cut at its parameters, is literally a type that is
-// served (W-42). CBOR, which upstream may serve, makes no difference here: it is not made here.
-func routable(accept string) bool {
+// isRoutable is the router's stage: some element, cut at its parameters, is literally a type that
+// is served (W-42). Upstream may serve CBOR or not: it is not made here in any case.
+func isRoutable(accept string) bool {
 	if accept == "" {
 		return true
 	}
@@ -108,37 +108,38 @@ type mediaChoice struct {
 	format        object.Format
 	transform     *schema.GroupVersionKind // nil: none
 	serverVersion string
-	pretty        bool
-	unmade        bool // a format that is not made here, and perhaps not there
+	isPretty      bool
+	// isUpstreamOnly: the format is not made here, and perhaps not upstream.
+	isUpstreamOnly bool
 }
 
-// served are the formats of upstream, in its order of preference (W-42).
-var served = []struct {
+// servedFormats are those of upstream, in its order of preference (W-42).
+var servedFormats = []struct {
 	subtype string
 	choice  mediaChoice
 }{
 	{"json", mediaChoice{format: object.JSON}},
 	{"yaml", mediaChoice{format: object.YAML}},
 	{"vnd.kubernetes.protobuf", mediaChoice{format: object.Protobuf}},
-	{"cbor", mediaChoice{unmade: true}},
+	{"cbor", mediaChoice{isUpstreamOnly: true}},
 }
 
-// mediaChoices are all that an Accept header allows, the best first. It reads the header with the
-// very code that upstream reads it with, whose order among equals is no other's.
+// mediaChoices are all that an Accept header allows, the best first. They are parsed by upstream's
+// own code, because no other orders equal elements the same way.
 func mediaChoices(accept string) []mediaChoice {
 	if accept == "" {
-		return []mediaChoice{served[0].choice}
+		return []mediaChoice{servedFormats[0].choice}
 	}
 	var out []mediaChoice
 	for _, clause := range goautoneg.ParseAccept(accept) {
-		for _, s := range served {
-			exact := clause.Type == "application" && clause.SubType == s.subtype
-			wild := clause.SubType == "*" && (clause.Type == "application" || clause.Type == "*")
-			if !exact && !wild || s.choice.unmade && wild { // JSON comes before it, whatever the parameters
+		for _, s := range servedFormats {
+			isExact := clause.Type == "application" && clause.SubType == s.subtype
+			isWildcard := clause.SubType == "*" && (clause.Type == "application" || clause.Type == "*")
+			if !isExact && !isWildcard || s.choice.isUpstreamOnly && isWildcard { // a wildcard allows JSON first
 				continue
 			}
 			c := s.choice
-			if c.read(clause.Params) {
+			if c.readParams(clause.Params) {
 				out = append(out, c)
 			}
 		}
@@ -146,8 +147,9 @@ func mediaChoices(accept string) []mediaChoice {
 	return out
 }
 
-// read takes the parameters of an element, or reports false if they make it unacceptable (W-43).
-func (c *mediaChoice) read(params map[string]string) bool {
+// readParams reads the parameters of an element, and reports false if they make it unacceptable
+// (W-43).
+func (c *mediaChoice) readParams(params map[string]string) bool {
 	var transform schema.GroupVersionKind
 	for key, value := range params {
 		switch key {
@@ -166,7 +168,7 @@ func (c *mediaChoice) read(params map[string]string) bool {
 			c.serverVersion = value
 			continue
 		case "pretty":
-			c.pretty = value == "1"
+			c.isPretty = value == "1"
 			continue
 		default:
 			continue
@@ -176,13 +178,13 @@ func (c *mediaChoice) read(params map[string]string) bool {
 	return true
 }
 
-// allowed reports whether upstream takes an element for an answer that is no failure.
-func (c *mediaChoice) allowed(builtin bool) bool {
+// isAllowed reports whether upstream accepts a choice for an answer that is no failure.
+func (c *mediaChoice) isAllowed(isBuiltin bool) bool {
 	if c.serverVersion != "" && c.serverVersion != metav1.SchemeGroupVersion.Version {
 		return false
 	}
 	if c.transform == nil {
-		return builtin || c.format != object.Protobuf // custom resources have no protobuf form (W-40)
+		return isBuiltin || c.format != object.Protobuf // custom resources have no protobuf form (W-40)
 	}
 	switch c.transform.GroupVersion() {
 	case metav1.SchemeGroupVersion, metav1beta1.SchemeGroupVersion:
@@ -198,18 +200,18 @@ func (c *mediaChoice) allowed(builtin bool) bool {
 	return false
 }
 
-// view is the view that an element asks for, or false if it is not made here, or not for what is
-// asked: upstream refuses the metadata of a list as that of an object, and the reverse (W-44); a
-// table it prints itself (W-46).
+// view is the view of a choice. It is false if that is not made here: a table, which upstream
+// prints (W-46), or the metadata of a list as that of an object, or the reverse, which upstream
+// refuses (W-44).
 func (c *mediaChoice) view(a requestedForm) (object.View, bool) {
-	if c.unmade {
+	if c.isUpstreamOnly {
 		return object.Whole, false
 	}
 	if c.transform == nil {
 		return object.Whole, true
 	}
 	kind := "PartialObjectMetadata"
-	if a.collection && !a.watch {
+	if a.isCollection && !a.isWatch {
 		kind = "PartialObjectMetadataList"
 	}
 	view := object.Metadata
@@ -230,7 +232,7 @@ func acceptsGzip(header string) bool {
 }
 
 // WantsPretty reports whether upstream would indent the answer of a GET or LIST (W-9).
-func WantsPretty(pretty string, userAgent string) bool {
+func WantsPretty(pretty, userAgent string) bool {
 	if pretty != "" {
 		yes, _ := strconv.ParseBool(pretty)
 		return yes

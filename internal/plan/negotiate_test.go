@@ -40,13 +40,13 @@ func TestNegotiate(t *testing.T) {
 		list  = ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 	)
 	pods := sourcetest.New(t, sourcetest.Pods, sourcetest.Unreachable{}, 1).Hub
-	builtin := requestedForm{collection: true,
+	builtin := requestedForm{isCollection: true,
 		source: &source.Source{Hub: pods, Codec: sourcetest.NewCodec(sourcetest.Pods)}}
-	custom := requestedForm{source: sourcetest.New(t, sourcetest.Widgets, sourcetest.Unreachable{}, 1), collection: true}
-	typeless := requestedForm{source: sourcetest.New(t, definitions, sourcetest.Unreachable{}, 1), collection: true}
-	old := requestedForm{source: &source.Source{Hub: pods, Codec: codec.New(sourcetest.Pods, nil)}, collection: true}
-	watch := func(a requestedForm) requestedForm { a.watch = true; return a }
-	object := func(a requestedForm) requestedForm { a.collection = false; return a }
+	custom := requestedForm{source: sourcetest.New(t, sourcetest.Widgets, sourcetest.Unreachable{}, 1), isCollection: true}
+	typeless := requestedForm{source: sourcetest.New(t, definitions, sourcetest.Unreachable{}, 1), isCollection: true}
+	old := requestedForm{source: &source.Source{Hub: pods, Codec: codec.New(sourcetest.Pods, nil)}, isCollection: true}
+	watch := func(a requestedForm) requestedForm { a.isWatch = true; return a }
+	object := func(a requestedForm) requestedForm { a.isCollection = false; return a }
 	f := func(a requestedForm, accept, want string) {
 		t.Helper()
 		got := "upstream"
@@ -152,13 +152,13 @@ func TestNegotiatePretty(t *testing.T) {
 		}
 	}
 	f(Request{RawQuery: "pretty=1"}, requestedForm{}, "upstream")
-	f(Request{RawQuery: "pretty=1"}, requestedForm{collection: true}, "upstream")
-	f(Request{UserAgent: "curl/8.5.0"}, requestedForm{collection: true}, "upstream")
-	f(Request{RawQuery: "pretty=0", UserAgent: "curl/8.5.0"}, requestedForm{collection: true}, "json")
+	f(Request{RawQuery: "pretty=1"}, requestedForm{isCollection: true}, "upstream")
+	f(Request{UserAgent: "curl/8.5.0"}, requestedForm{isCollection: true}, "upstream")
+	f(Request{RawQuery: "pretty=0", UserAgent: "curl/8.5.0"}, requestedForm{isCollection: true}, "json")
 	f(Request{Accept: "application/json;pretty=1"}, requestedForm{}, "upstream")
 	f(Request{Accept: "application/json;pretty=true"}, requestedForm{}, "json")
 	f(Request{Accept: "application/vnd.kubernetes.protobuf", RawQuery: "pretty=1"}, requestedForm{}, "protobuf")
-	f(Request{RawQuery: "pretty=1"}, requestedForm{collection: true, watch: true}, "json, failing in json pretty")
+	f(Request{RawQuery: "pretty=1"}, requestedForm{isCollection: true, isWatch: true}, "json, failing in json pretty")
 }
 
 // TestAcceptsGzip is W-6.
@@ -202,9 +202,9 @@ func TestWantsPretty(t *testing.T) {
 // any client has use for is not read here: what it asks for passes through, and refusals are JSON.
 func TestAcceptOfManyElementsIsNotRead(t *testing.T) {
 	for accept, read := range map[string]bool{
-		strings.Repeat("*,", acceptLimit-1):                      true,
-		strings.Repeat("*,", acceptLimit):                        false,
-		"application/json" + strings.Repeat(";a=1", acceptLimit): false,
+		strings.Repeat("*,", acceptElementsLimit-1):                      true,
+		strings.Repeat("*,", acceptElementsLimit):                        false,
+		"application/json" + strings.Repeat(";a=1", acceptElementsLimit): false,
 	} {
 		if _, ok := NegotiateFailure(accept, false); ok != read {
 			t.Errorf("%d bytes: %v, want %v", len(accept), ok, read)

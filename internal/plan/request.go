@@ -24,24 +24,24 @@ type Request struct {
 	Accept         string
 	AcceptEncoding string
 	UserAgent      string
-	// Plain says that the request is nothing but its head, in HTTP/1.1 or 2, and asks for no other
-	// protocol than what WebSocket says. All others go upstream.
+	// Plain says that the request is nothing but its head, in HTTP/1.1 or 2, and requests no other
+	// protocol, unless WebSocket is set. All others go upstream.
 	Plain bool
-	// WebSocket says that a watch is to be sent over a WebSocket, whose handshake upstream would agree
-	// to (W-119). Requests for anything else over one go upstream.
+	// WebSocket says that a watch is to be sent over a WebSocket, whose handshake upstream would
+	// accept (W-119). All but watches go upstream.
 	WebSocket bool
-	// Chunked says that a watch is otherwise sent as chunks of HTTP/1.1, one for each event.
+	// Chunked says that any other watch is sent in chunks of HTTP/1.1, one for each event.
 	Chunked bool
 }
 
-// QueryParametersLimit is how many parameters a query may have that is read here and answered by
-// it. Go's net/url reads none of more than 10,000, older ones all of them, and
-// GODEBUG=urlmaxqueryparams sets any number: of a query that is far below all of these, every party
-// reads the same.
+// QueryParametersLimit is how many parameters a query may have that is read here. Go's net/url
+// reads none of more than 10,000, older versions read all of them, and GODEBUG=urlmaxqueryparams
+// sets any number. A query that is far below all of these has one reading.
 const QueryParametersLimit = 1000
 
-// Overfull reports that two parties may read different parameters in a raw query.
-func Overfull(query string) bool { return strings.Count(query, "&") >= QueryParametersLimit }
+// IsOverfull reports that a raw query has so many parameters that two parties may read different
+// ones.
+func IsOverfull(query string) bool { return strings.Count(query, "&") >= QueryParametersLimit }
 
 // Query reads the parameters with Go's own code, which drops what upstream drops (W-24).
 func (r Request) Query() url.Values {
@@ -57,8 +57,7 @@ func QueryBool(query url.Values, name string) (on bool) {
 	return on
 }
 
-// queryTimeout reads how long the client gives a request that is not a watch; 0 is as long as
-// upstream likes (W-28).
+// queryTimeout reads how long a request that is not a watch may take; 0: upstream decides (W-28).
 func queryTimeout(query url.Values) (time.Duration, error) {
 	text := query.Get("timeout")
 	if text == "" {
@@ -70,11 +69,11 @@ func queryTimeout(query url.Values) (time.Duration, error) {
 // Target is what a path names, if that can be answered from memory: a collection, an object, or one
 // of the two by the deprecated path that always watches.
 type Target struct {
-	gvr       schema.GroupVersionResource
-	namespace string
-	name      string // "" for a collection
-	watch     bool   // …/watch/… (W-33)
-	anywhere  bool   // the path has a namespace segment, and it is empty: all namespaces (W-20)
+	gvr               schema.GroupVersionResource
+	namespace         string
+	name              string // "" for a collection
+	isWatchPath       bool   // …/watch/… (W-33)
+	hasEmptyNamespace bool   // the path has an empty segment for the namespace: all of them (W-20)
 }
 
 // ParseTarget reads a raw path as upstream does (W-20, W-21), and has a target only if the path is
@@ -87,40 +86,39 @@ func ParseTarget(raw string) (Target, bool) {
 	}
 	t := Target{
 		gvr:       schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource},
-		namespace: info.Namespace, name: info.Name, watch: info.Verb == "watch",
+		namespace: info.Namespace, name: info.Name, isWatchPath: info.Verb == "watch",
 	}
 	if t.gvr.Resource == "namespaces" && t.namespace == t.name {
 		t.namespace = "" // upstream takes namespaces to be in themselves
 	}
 	path := strings.TrimSuffix(info.Path, "/")
-	if path != t.spelling() {
-		t.anywhere = t.namespace == ""
-		if path != t.spelling() {
+	if path != t.canonicalPath() {
+		t.hasEmptyNamespace = t.namespace == ""
+		if path != t.canonicalPath() {
 			return Target{}, false
 		}
 	}
 	return t, object.HasPaths(t.gvr.GroupResource()) && len(content.IsPathSegmentName(t.name)) == 0 &&
-		namespaceName(t.namespace)
+		canBeNamespace(t.namespace)
 }
 
-// namespaceName reports that a namespace may have this name, or that it is empty. Nothing is in any
-// other, and it is no part of a path that the proxy asks for itself.
-func namespaceName(name string) bool { return name == "" || len(validation.IsDNS1123Label(name)) == 0 }
+// canBeNamespace reports that a namespace may have this name, or that it is empty. Nothing is in
+// any other, and the proxy requests no path with such a name by itself.
+func canBeNamespace(name string) bool { return name == "" || len(validation.IsDNS1123Label(name)) == 0 }
 
-// Path is the one canonical path of a collection: what a request travels by whose credentials are
-// the proxy's own.
-func (t Target) Path() string { return Target{gvr: t.gvr, namespace: t.namespace}.spelling() }
+// Path is the canonical path of the target's collection, for requests under the proxy's own
+// credentials.
+func (t Target) Path() string { return Target{gvr: t.gvr, namespace: t.namespace}.canonicalPath() }
 
-// spelling is the canonical path of the target.
-func (t Target) spelling() string {
+func (t Target) canonicalPath() string {
 	segments := append(make([]string, 0, 9), "", "apis", t.gvr.Group, t.gvr.Version)
 	if t.gvr.Group == "" {
 		segments = append(segments[:0], "", "api", t.gvr.Version)
 	}
-	if t.watch {
+	if t.isWatchPath {
 		segments = append(segments, "watch")
 	}
-	if t.namespace != "" || t.anywhere {
+	if t.namespace != "" || t.hasEmptyNamespace {
 		segments = append(segments, "namespaces", t.namespace)
 	}
 	segments = append(segments, t.gvr.Resource)
@@ -130,20 +128,20 @@ func (t Target) spelling() string {
 	return strings.Join(segments, "/")
 }
 
-// object reports that the path is read as an object, not as a collection of one.
-func (t Target) object() bool { return t.name != "" && !t.watch }
+// isObject reports that the path names an object, and is not read as a collection of one.
+func (t Target) isObject() bool { return t.name != "" && !t.isWatchPath }
 
 // Watches reports that the request is a WATCH, well-formed or not.
 func (t Target) Watches(query url.Values) bool {
-	return t.watch || t.name == "" && QueryBool(query, "watch")
+	return t.isWatchPath || t.name == "" && QueryBool(query, "watch")
 }
 
-// fits reports that the path's scope is the resource's: to others upstream answers 404 (W-172), or
-// words it otherwise.
-func (t Target) fits(info *object.Resource) bool {
+// hasScopeOf reports that the path's scope is the resource's: upstream answers others with a 404
+// (W-172) or in other words.
+func (t Target) hasScopeOf(info *object.Resource) bool {
 	switch {
 	case !info.Namespaced:
-		return t.namespace == "" && !t.anywhere
+		return t.namespace == "" && !t.hasEmptyNamespace
 	case t.name != "":
 		return t.namespace != ""
 	}

@@ -47,12 +47,12 @@ func FuzzTargetIsWhatUpstreamReads(f *testing.F) {
 			t.Fatalf("%q: upstream: %v", path, err)
 		}
 		namespace := target.namespace
-		if target.gvr.Group == "" && target.gvr.Resource == "namespaces" && namespace == "" && !target.anywhere {
+		if target.gvr.Group == "" && target.gvr.Resource == "namespaces" && namespace == "" && !target.hasEmptyNamespace {
 			namespace = target.name // upstream takes them to be in themselves
 		}
 		if !info.IsResourceRequest || info.APIGroup != target.gvr.Group || info.APIVersion != target.gvr.Version ||
 			info.Resource != target.gvr.Resource || info.Subresource != "" || info.Name != target.name ||
-			info.Namespace != namespace || (info.Verb == "watch") != target.watch {
+			info.Namespace != namespace || (info.Verb == "watch") != target.isWatchPath {
 			t.Errorf("%q: %+v, upstream reads %+v", path, target, info)
 		}
 	})

@@ -26,9 +26,10 @@ const tokenVersion = "meta.k8s.io/v1" // #nosec G101 -- the version of continue 
 // errForeignToken says that a token is refused by upstream in words that we cannot know.
 var errForeignToken = errors.New("upstream words what is wrong with this continue token")
 
-// decodeContinue reads a token, or refuses it in upstream's words (W-82). Some tokens begin with a
-// slash and some do not, depending on which of upstream's two stores made them; Start never does.
-// It is the client's word, and only ever says where in the request's own scope to begin.
+// decodeContinue reads a token, or refuses it in upstream's words (W-82). The start of a token of
+// upstream's begins with a slash or not, depending on which of its two stores made the token; Start
+// never does. A client can make a token up, so Start only says where in the request's own scope to
+// begin.
 func decodeContinue(text string) (pageToken, error) {
 	const invalid = "continue key is not valid"
 	var c pageToken
@@ -61,11 +62,12 @@ func decodeContinue(text string) (pageToken, error) {
 
 // EncodeContinue makes the token of the page after last, a key relative to the request's scope.
 func EncodeContinue(rv uint64, last string) string {
-	text, err := json.Marshal(
-		pageToken{Version: tokenVersion, RV: int64(rv), Start: "/" + last +
-			"\x00"}) // #nosec G115 -- etcd's revisions are int64
-	// a struct of strings and a number always encodes
-	if err != nil {
+	text, err := json.Marshal(pageToken{
+		Version: tokenVersion,
+		RV:      int64(rv), // #nosec G115 -- etcd's revisions are int64
+		Start:   "/" + last + "\x00",
+	})
+	if err != nil { // a struct of strings and a number always encodes
 		return ""
 	}
 	return base64.RawURLEncoding.EncodeToString(text)

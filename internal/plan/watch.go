@@ -23,10 +23,10 @@ func (p *Planner) planWatch(s *source.Source, c collection) Plan {
 	plan := Plan{Action: FromCache, Source: s, Selector: c.selector, Watch: w}
 	if w.Start == StateConsistent {
 		plan.Action = FromCacheProven
-		here := p.Semantics.watchLists() && p.Semantics.refusesWatchLists() // upstream has no such answer
+		isOursAlone := p.Semantics.servesWatchLists() && p.Semantics.refusesWatchLists()
 		switch {
-		// What ends before a proof can be expected goes where no proof is needed.
-		case w.Timeout <= source.ArrivalTimeout && !here:
+		// A watch that ends before a proof can be expected goes upstream, where it needs none.
+		case w.Timeout <= source.ArrivalTimeout && !isOursAlone:
 			return Plan{}
 		case s.Fresh.IsFailing():
 			return Plan{Source: s, Doubtful: true}
@@ -35,23 +35,23 @@ func (p *Planner) planWatch(s *source.Source, c collection) Plan {
 	return plan
 }
 
-// start is what the watch begins with. The client or upstream's defaults say whether the watch
-// sends a state first; one for which neither says so is of the old kind, where zero means any
+// start is what the watch begins with. sendInitialEvents, set by the client or by upstream's
+// defaults, says whether it sends a state first. Without it only a watch from zero does, of any
 // state.
 func (c collection) start(rv uint64) WatchStart {
-	unset := c.ResourceVersion == ""
+	isUnset := c.ResourceVersion == ""
 	switch send := c.SendInitialEvents; {
 	case send == nil && rv == 0:
 		return StateAny
 	case send == nil:
 		return EventsFrom
-	case *send && unset:
+	case *send && isUnset:
 		return StateConsistent
 	case *send && rv == 0:
 		return StateAny
 	case *send:
 		return StateAtLeast
-	case unset:
+	case isUnset:
 		return EventsFromNewest
 	case rv == 0:
 		return EventsFromNow
@@ -59,7 +59,7 @@ func (c collection) start(rv uint64) WatchStart {
 	return EventsFrom
 }
 
-// timeout is how long the client wants to watch, 0 if it does not say. A number of seconds that no
+// timeout is how long the client wants to watch; 0: it does not say. A number of seconds that no
 // duration can hold overflows as it does upstream (W-29).
 func (c collection) timeout() time.Duration {
 	if c.TimeoutSeconds == nil {

@@ -1,5 +1,5 @@
-// Package requestinfo reads requests with the code that kube-apiserver reads them with: what is
-// authorised, what is answered from memory and what is passed through come from one reading.
+// Package requestinfo reads requests with kube-apiserver's own code: authorization, answers from
+// memory and passing through build on one reading.
 package requestinfo
 
 import (
@@ -17,13 +17,13 @@ var factory = &request.RequestInfoFactory{
 	APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api"),
 }
 
-// segmentsLimit is more than the segments of any path that are read: nine, of
+// segmentsLimit is more than the factory looks at in any path: the nine of
 // /apis/{group}/{version}/watch/namespaces/{namespace}/{resource}/{name}/{subresource}.
 const segmentsLimit = 16
 
-// Read reads a request as kube-apiserver does. path is as it was sent, percent escapes and all; so
-// is query. It fails where upstream does not get as far as its authorizer. Of more than 16
-// segments, Parts has the first ones; Path is whole.
+// Read reads a request as kube-apiserver does, from its raw path and raw query. It fails if the
+// request does not reach kube-apiserver's authorizer. Of more than segmentsLimit segments, Parts
+// has the first ones; Path is whole.
 func Read(method, path, query string) (*request.RequestInfo, error) {
 	u, err := url.ParseRequestURI(path)
 	if err != nil {
@@ -46,10 +46,10 @@ func Read(method, path, query string) (*request.RequestInfo, error) {
 // else empty.
 func ReadPath(path string) (*request.RequestInfo, error) { return Read("", path, "") }
 
-// firstSegments cuts off what the factory would split and not look at: the client chooses how many
-// segments there are.
+// firstSegments replaces the segments beyond segmentsLimit by one. The factory would split all of
+// them, and a client can send any number.
 func firstSegments(path string) string {
-	trimmed, end := strings.Trim(path, "/"), 0
+	trimmed, end := strings.Trim(path, "/"), 0 // of the segments that are kept, with their slashes
 	for range segmentsLimit {
 		i := strings.IndexByte(trimmed[end:], '/')
 		if i < 0 {

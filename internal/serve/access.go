@@ -10,6 +10,8 @@ import (
 	"spillway/internal/apistatus"
 	"spillway/internal/auth"
 	"spillway/internal/auth/reauth"
+	"spillway/internal/fanout"
+	"spillway/internal/flowcontrol"
 	"spillway/internal/passthrough"
 	"spillway/internal/watch"
 )
@@ -32,47 +34,49 @@ type requester struct {
 	// everything that is mirrored.
 	grant    *authorization
 	identity *auth.Identity // nil: the user is not known
-	// certified: the client is authenticated by a certificate, which upstream cannot be shown. A
-	// request that passes through as it is would have another identity there, so it does not; but its
-	// user may be impersonated.
+	// hasCertificate: the client is authenticated by a certificate, which upstream cannot be shown.
+	// Such a request would have another identity there, so it passes through by impersonation or not
+	// at all.
 	hasCertificate bool
 	// self is the proxy's own identity, if the request acts under it and that goes on record.
-	self   *auth.Identity
-	reason string // of a denied request, the authorizer's own
+	self         *auth.Identity
+	denialReason string // of a denied request, the authorizer's own
 }
 
 // verdict is whether a request may be answered from memory.
 type verdict uint8
 
 const (
-	verdictNone       verdict = iota // upstream was not asked, and has the last word
+	verdictNone       verdict = iota // no review was made: upstream has the last word
 	verdictAdmitted                  // it may
 	verdictDenied                    // upstream refused it, as it would refuse the request itself
-	verdictUnanswered                // upstream did not say
+	verdictUnanswered                // the review was not answered
 	verdictBusy                      // too many reviews are under way
 )
 
 // isAdmitted reports that the request may be answered from memory.
-func (v *requester) isAdmitted() bool { return v.access == verdictAdmitted }
+func (r *requester) isAdmitted() bool { return r.access == verdictAdmitted }
 
 // authorization is what allows one request to be answered from memory: upstream knows its user, and
-// allows it. A watch goes on by it.
+// allows it.
 type authorization struct {
-	by       *reauth.Reauthorizer
-	result   auth.Result
-	what     auth.Attributes
-	decision auth.Decision
+	reauthorizer *reauth.Reauthorizer
+	result       auth.Result
+	what         auth.Attributes
+	decision     auth.Decision
 }
 
-// permit is what a watch goes on by; nil: it rests on the listener.
-func (g *authorization) permit() func(reauth.ReviewedStream) *reauth.Lease {
+// admitStream has a watch reviewed again while it lasts; nil: the watch rests on the listener.
+func (g *authorization) admitStream() func(reauth.ReviewedStream) *reauth.Lease {
 	if g == nil {
 		return nil
 	}
-	return func(st reauth.ReviewedStream) *reauth.Lease { return g.by.Admit(g.result, g.what, g.decision, st) }
+	return func(st reauth.ReviewedStream) *reauth.Lease {
+		return g.reauthorizer.Admit(g.result, g.what, g.decision, st)
+	}
 }
 
-// clientInfo is the sender of a request, for operators. Its name is empty if it was not asked for.
+// clientInfo is the sender of a request, for operators. Its name is empty if it was not needed.
 func (r *request) clientInfo() watch.ClientInfo {
 	user := ""
 	if r.grant != nil {
@@ -81,18 +85,18 @@ func (r *request) clientInfo() watch.ClientInfo {
 	return watch.NewClient(user, r.parsed.UserAgent)
 }
 
-// identify authenticates a request and authorizes it. It requests reviews only where the answer may
-// come from memory; upstream answers everything else itself. Errors admit no request: one whose
-// user is not known, or not known to be allowed, passes through, and upstream has the last word. A
-// status is the answer to a known user that is not allowed (W-174).
-func (s *Server) identify(r *request, candidate bool) (refusal *metav1.Status) {
+// identify authenticates a request and authorizes it. It requests reviews only of a candidate for
+// an answer from memory; upstream answers everything else itself. Errors admit no request: if its
+// user is not known, or not known to be allowed, it passes through, and upstream has the last word.
+// A refusal is the answer to a known user that is not allowed (W-174).
+func (s *Server) identify(r *request, isCandidate bool) (refusal *metav1.Status) {
 	listener := r.listener
 	switch {
 	case listener.AnswerAll:
 		r.MarkProven()
 		r.access = verdictAdmitted
 		return nil
-	case listener.Identity == passthrough.IdentitySelf && len(r.Headers(passthrough.OwnIdentity)) == 0:
+	case listener.Identity == passthrough.IdentitySelf && len(r.Headers(passthrough.IsIdentityHeader)) == 0:
 		r.MarkProven()
 		r.access = verdictAdmitted
 		if listener.Self != nil {
@@ -102,21 +106,21 @@ func (s *Server) identify(r *request, candidate bool) (refusal *metav1.Status) {
 	case listener.Access == nil:
 		return nil
 	case listener.Access.Owner != "":
-		return listener.Access.admitOwner(s.base, r, candidate)
+		return listener.Access.admitOwner(s.base, r, isCandidate)
 	}
 	peer := r.Certificates()
-	if !candidate && len(peer) == 0 {
+	if !isCandidate && len(peer) == 0 {
 		return nil
 	}
 	a := listener.Access
 	request := auth.AuthnRequest{Header: r.Headers(a.Authenticator.ReadsHeader), Peer: peer, From: r.Address()}
 	result := a.Authenticator.Authenticate(s.base, request)
 	if result.Outcome != auth.Authenticated {
-		return r.unauthenticated(result, request)
+		return r.noteUnauthenticated(result, request)
 	}
 	r.MarkProven()
 	r.hasCertificate, r.identity = result.Credential.IsCertificate(), result.Identity
-	if !candidate {
+	if !isCandidate {
 		return nil
 	}
 	return a.authorize(s.base, r, result)
@@ -134,7 +138,7 @@ func (a *Access) authorize(ctx context.Context, r *request, result auth.Result) 
 	case decision.Verdict == auth.Allowed:
 		r.access, r.grant = verdictAdmitted, &authorization{a.Reauthorizer, result, what, decision}
 	case decision.Verdict == auth.Denied:
-		r.access, r.reason = verdictDenied, decision.Reason
+		r.access, r.denialReason = verdictDenied, decision.Reason
 		return auth.Forbidden(result.Identity, what, decision.Reason)
 	case errors.Is(decision.Err, auth.ErrBusy):
 		r.access = verdictBusy
@@ -144,9 +148,9 @@ func (a *Access) authorize(ctx context.Context, r *request, result auth.Result) 
 	return nil
 }
 
-// admitOwner admits requests with a token of the listener's owner, and no others: upstream does not
-// even see them. Whether the owner may impersonate another user is upstream's to judge.
-func (a *Access) admitOwner(ctx context.Context, r *request, candidate bool) *metav1.Status {
+// admitOwner admits requests with a token of the listener's owner, and no others: these do not even
+// reach upstream. Upstream judges whether the owner may impersonate another user.
+func (a *Access) admitOwner(ctx context.Context, r *request, isCandidate bool) *metav1.Status {
 	headers := r.Headers(a.Authenticator.ReadsHeader)
 	token := auth.AuthnRequest{Header: http.Header{"Authorization": headers["Authorization"]}}
 	result := a.Authenticator.Authenticate(ctx, token)
@@ -163,16 +167,16 @@ func (a *Access) admitOwner(ctx context.Context, r *request, candidate bool) *me
 		return apistatus.Forbidden("this listener is for " + a.Owner + " alone, and the token is another user's")
 	}
 	r.MarkProven()
-	if !candidate || len(headers) > 1 {
+	if !isCandidate || len(headers) > 1 {
 		return nil
 	}
 	return a.authorize(ctx, r, result)
 }
 
-// unauthenticated notes a sender without a known user. Upstream judges its token; but upstream sees
-// neither an invalid certificate nor whether a valid one would have allowed impersonation, so these
-// are refused here.
-func (r *request) unauthenticated(result auth.Result, sent auth.AuthnRequest) (refusal *metav1.Status) {
+// noteUnauthenticated notes a sender without a known user. Upstream judges its token. It does not
+// see an invalid certificate, nor that a valid one would have allowed impersonation, so these are
+// refused here.
+func (r *request) noteUnauthenticated(result auth.Result, sent auth.AuthnRequest) (refusal *metav1.Status) {
 	if errors.Is(result.Err, auth.ErrBusy) {
 		r.access = verdictBusy
 	}
@@ -186,9 +190,8 @@ func (r *request) unauthenticated(result auth.Result, sent auth.AuthnRequest) (r
 	return nil
 }
 
-// refuseRequester refuses a request that is not allowed. In a form that is not made here upstream
-// answers it, if it would refuse it, too; a request that only the proxy can refuse cannot evade
-// that by such a form.
+// refuseRequester refuses a request that is not allowed. If the client accepts no form that is made
+// here, the request passes through to be refused there, but not one that only the proxy refuses.
 func (r *request) refuseRequester(status *metav1.Status) outcome {
 	if _, ok := r.negotiateFailure(); !ok && r.access == verdictDenied {
 		return r.passThrough()
@@ -196,6 +199,33 @@ func (r *request) refuseRequester(status *metav1.Status) outcome {
 	return answerOutcome(apistatus.FailureAs(r.failureFormat(), status))
 }
 
-// refuseBusy refuses a request that too many reviews keep from being reviewed: passing them all
-// through would cost upstream more than the reviews do (design D13).
+// refuseBusy refuses a request while too many reviews are under way: passing such requests through
+// would cost upstream more than the reviews do (design D13).
 func refuseBusy() outcome { return answerOutcome(apistatus.TooManyRequests(apistatus.RetryAfter())) }
+
+// flowOf is the flow that the limits count a request for: its user, if it is known already or was
+// authenticated lately, else its address (design D13). No review is requested for this. What a
+// request only claims counts for nothing, or every made-up token would be a user with a share.
+func flowOf(r *request) flowcontrol.Flow {
+	who := r.identity
+	switch {
+	case r.grant != nil:
+		who = r.grant.result.Identity
+	case who == nil && !r.isAdmitted() && r.listener.Access != nil:
+		who = r.listener.Access.Authenticator.RecallIdentity(auth.AuthnRequest{Header: r.Headers(isAuthorization)})
+	}
+	if who != nil {
+		return flowcontrol.UserFlow(who.Name())
+	}
+	return flowcontrol.AddrFlow(r.Address())
+}
+
+func isAuthorization(key string) bool { return key == "Authorization" }
+
+// ownerOf is the user or address that the hub counts a watch for.
+func ownerOf(flow flowcontrol.Flow) fanout.Owner {
+	if flow.User != "" {
+		return fanout.Owner("user " + flow.User)
+	}
+	return fanout.Owner("address " + flow.Addr.String())
+}

@@ -204,8 +204,8 @@ func TestStrangersCertificatesProveNothing(t *testing.T) {
 // user's: more of them are handled than of a client of which nothing is known.
 func TestTokensAreProvenBesideRequests(t *testing.T) {
 	t.Parallel()
-	const most = 2 * http2Handlers
-	for token, handled := range map[string]int{"good": most, "nobody's": http2Handlers} {
+	const most = 2 * http2HandlersLimit
+	for token, handled := range map[string]int{"good": most, "nobody's": http2HandlersLimit} {
 		t.Run(token, func(t *testing.T) {
 			t.Parallel()
 			r := knows(t, rigOptions{})

@@ -69,7 +69,7 @@ func listAnswerer(b *testing.B, n int, record *audit.Logger) func() int {
 			flowcontrol.DefaultQueue, nil),
 	})
 	b.Cleanup(func() { _ = server.Close(b.Context()) })
-	handler := server.http1(ListenerConfig{AnswerAll: true}).Handler()
+	handler := server.newListenerServer(ListenerConfig{AnswerAll: true}).Handler()
 	out := bufio.NewWriter(io.Discard)
 	return func() int {
 		var ctx fasthttp.RequestCtx

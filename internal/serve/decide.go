@@ -2,16 +2,11 @@ package serve
 
 import (
 	"context"
-	"net/http"
 	"runtime"
 	"time"
 
 	"spillway/internal/apistatus"
-	"spillway/internal/auth"
 	"spillway/internal/cache"
-	"spillway/internal/fanout"
-	"spillway/internal/flowcontrol"
-	"spillway/internal/passthrough"
 	"spillway/internal/plan"
 	"spillway/internal/watch"
 )
@@ -30,9 +25,9 @@ func (s *Server) decide(r *request) outcome {
 		return answerOutcome(early)
 	}
 	var candidate plan.Candidate
-	var ok bool
-	s.longQueries.run(r.parsed.RawQuery, func() { candidate, ok = s.planner.Consider(r.parsed) })
-	refusal := s.identify(r, ok)
+	var isCandidate bool
+	s.longQueries.run(r.parsed.RawQuery, func() { candidate, isCandidate = s.planner.Consider(r.parsed) })
+	refusal := s.identify(r, isCandidate)
 	r.canPass = refusal == nil || r.access == verdictDenied
 	r.flow = flowOf(r)
 	if r.flow.User != "" { // also of a request that passes through, by a token that was reviewed lately
@@ -44,7 +39,7 @@ func (s *Server) decide(r *request) outcome {
 		return r.refuseRequester(refusal)
 	case r.access == verdictBusy:
 		return refuseBusy()
-	case !ok || !r.isAdmitted(): // to plan is to have it mirrored
+	case !isCandidate || !r.isAdmitted(): // a plan has the resource mirrored
 		return r.passThrough()
 	}
 	s.longQueries.run(r.parsed.RawQuery, func() { r.plan = s.planner.Decide(candidate) })
@@ -58,21 +53,6 @@ func (s *Server) decide(r *request) outcome {
 	return r.passThroughPlanned()
 }
 
-// answerEarly is the answer to a request that does not depend on its sender; nil: it has none.
-func (s *Server) answerEarly(r *request) *apistatus.Answer {
-	if g := r.listener.Guard; g != nil {
-		if status := g.Refusal(r.GuardedRequest()); status != nil {
-			a := apistatus.Failure(status)
-			a.HangUp = true
-			return a
-		}
-	}
-	if s.isReadinessProbe(r.parsed) {
-		return s.readinessAnswer()
-	}
-	return s.unavailableAnswer(r)
-}
-
 // fromMemory is the answer from memory, or unsettled: upstream has to answer. The plan of a watch
 // that could not be proven is doubtful from then on.
 func (r *request) fromMemory() outcome {
@@ -84,13 +64,12 @@ func (r *request) fromMemory() outcome {
 	if r.plan.MostRecent() && !from.IsReady() {
 		return unsettled // upstream need not wait for our first state
 	}
-	if r.plan.Get == nil && r.plan.Action != plan.Refuse && !r.server.awaitReady(from) &&
-		r.server.opts.Catalog.Find(from.Info.GVR) == r.plan.Source && !from.IsClosed() {
+	if r.awaitsState() && !r.server.awaitReady(from) && r.isMirrored() {
 		r.server.metrics.notReady.WithLabelValues(r.resource()).Inc()
 		return answerOutcome(apistatus.FailureAs(r.plan.Failure, apistatus.NotReady(apistatus.RetryAfter())))
 	}
 	switch {
-	case from.IsClosed() || !from.IsReady(): // given up meanwhile: whatever upstream says now, it does not say here
+	case from.IsClosed() || !from.IsReady(): // it was given up, or is not here yet
 		return unsettled
 	case r.plan.Action == plan.Refuse:
 		return r.refuse(r.plan.Status)
@@ -104,10 +83,20 @@ func (r *request) fromMemory() outcome {
 	return r.openWatch()
 }
 
+// awaitsState reports that the request waits for the resource's first state. A GET without one
+// passes through.
+func (r *request) awaitsState() bool { return r.plan.Get == nil && r.plan.Action != plan.Refuse }
+
+// isMirrored reports that the resource of the plan has not been given up meanwhile.
+func (r *request) isMirrored() bool {
+	from := r.plan.Source.Resource()
+	return r.server.opts.Catalog.Find(from.Info.GVR) == r.plan.Source && !from.IsClosed()
+}
+
 // openWatch opens a watch.
 func (r *request) openWatch() outcome {
 	st, refusal := r.server.watches.Open(r.OnDisconnect, r.plan,
-		watch.StreamOptions{Owner: ownerOf(r.flow), Client: r.clientInfo(), Admit: r.grant.permit()}, r.flow)
+		watch.StreamOptions{Owner: ownerOf(r.flow), Client: r.clientInfo(), Admit: r.grant.admitStream()}, r.flow)
 	switch {
 	case refusal == nil:
 		return outcome{stream: st}
@@ -142,9 +131,8 @@ func (s *Server) awaitReady(r *cache.Resource) bool {
 	}
 }
 
-// longQueryLimit bound how many long queries are read at the same time: a selector of a megabyte
-// keeps a processor busy for a tenth of a second, and is read before it is known whether it is too
-// much.
+// longQueryLimit bounds how many long queries are read at the same time: a selector of a megabyte
+// keeps a processor busy for a tenth of a second, and is read before its weight is known.
 type longQueryLimit chan struct{}
 
 // longQueryBytes is how many bytes of query are long.
@@ -153,79 +141,10 @@ const longQueryBytes = 16 << 10
 func newLongQueryLimit() longQueryLimit { return make(longQueryLimit, max(1, runtime.GOMAXPROCS(0)/2)) }
 
 // run calls f, in its turn if the query is long.
-func (r longQueryLimit) run(query string, f func()) {
+func (l longQueryLimit) run(query string, f func()) {
 	if len(query) > longQueryBytes {
-		r <- struct{}{}
-		defer func() { <-r }()
+		l <- struct{}{}
+		defer func() { <-l }()
 	}
 	f()
-}
-
-// ReadinessPath is where the main listeners say whether this proxy is ready, without a question to
-// the apiserver. /readyz there is the apiserver's own and passes through. No path of a
-// kube-apiserver begins with /spillway.
-const ReadinessPath = "/spillway/readyz"
-
-// isReadinessProbe reports that a request asks for this proxy's own readiness.
-func (s *Server) isReadinessProbe(r plan.Request) bool {
-	return s.opts.Ready != nil && r.Path == ReadinessPath && (r.Method == http.MethodGet || r.Method == http.MethodHead)
-}
-
-// readinessAnswer answers a probe of this proxy's own readiness. Probes bring no credentials: the
-// answer is yes or no, and why not is for --metrics-listen.
-func (s *Server) readinessAnswer() *apistatus.Answer {
-	if s.opts.Ready() != nil {
-		return apistatus.Text(http.StatusInternalServerError, "not ready\n")
-	}
-	return apistatus.Text(http.StatusOK, "ok")
-}
-
-// unavailableAnswer is the answer while upstream has been unreachable since the start, so that its
-// state is not known; nil once upstream has answered.
-//
-// A watch receives what upstream sends while it fills its watch cache: of all answers, 429 alone
-// makes client-go's informers retry the same watch, as without an answer. After anything else they
-// list again, all at once, as soon as they can. All other requests receive what passing them on
-// would yield.
-func (s *Server) unavailableAnswer(r *request) *apistatus.Answer {
-	if s.opts.Unreachable == nil {
-		return nil
-	}
-	why := s.opts.Unreachable()
-	if why == nil {
-		return nil
-	}
-	status := apistatus.Unavailable("upstream apiserver is unavailable: " + passthrough.FailureKind(why))
-	if t, ok := plan.ParseTarget(r.parsed.Path); ok && t.Watches(r.parsed.Query()) {
-		status = apistatus.NotReady(apistatus.RetryAfter())
-	}
-	return apistatus.FailureAs(r.failureFormat(), status)
-}
-
-// flowOf is the flow that the limits count a request for: its user, if it is known already or was
-// authenticated lately, since no review is requested for this; else its address (design D13). What
-// a request only claims to be counts for nothing, or every made-up token would be a user with a
-// share.
-func flowOf(r *request) flowcontrol.Flow {
-	who := r.identity
-	switch {
-	case r.grant != nil:
-		who = r.grant.result.Identity
-	case who == nil && !r.isAdmitted() && r.listener.Access != nil:
-		who = r.listener.Access.Authenticator.RecallIdentity(auth.AuthnRequest{Header: r.Headers(isAuthorization)})
-	}
-	if who != nil {
-		return flowcontrol.UserFlow(who.Name())
-	}
-	return flowcontrol.AddrFlow(r.Address())
-}
-
-func isAuthorization(key string) bool { return key == "Authorization" }
-
-// ownerOf is the user that the hub counts a watch for.
-func ownerOf(flow flowcontrol.Flow) fanout.Owner {
-	if flow.User != "" {
-		return fanout.Owner("user " + flow.User)
-	}
-	return fanout.Owner("address " + flow.Addr.String())
 }

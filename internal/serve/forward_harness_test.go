@@ -89,7 +89,7 @@ func newFront(t *testing.T, upstream http.Handler, o frontOptions) *front {
 			Metrics: NewMetrics(nil), Log: zap.NewNop()})
 		server.NextProto("h2", func(c net.Conn) error {
 			listener := ListenerConfig{Identity: o.identity}
-			passing.http2.serve(c, listener, passing.http2.bounds(listener))
+			passing.http2.serve(c, listener, passing.http2.newBounds(listener))
 			for slices.ContainsFunc(passing.http2.openConns(), func(h *h2.Conn) bool { return h.NetConn() == c }) {
 				time.Sleep(time.Millisecond) // fasthttp closes what a handler has left
 			}

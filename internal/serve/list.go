@@ -1,15 +1,11 @@
 package serve
 
 import (
-	"context"
-	"errors"
 	"io"
-	"net/http"
 	"strconv"
 	"strings"
 
 	"go.uber.org/zap"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"spillway/internal/apistatus"
@@ -18,7 +14,6 @@ import (
 	"spillway/internal/flowcontrol"
 	"spillway/internal/object"
 	"spillway/internal/plan"
-	"spillway/internal/source"
 	"spillway/internal/watch"
 )
 
@@ -32,19 +27,19 @@ func (r *request) answerList() outcome {
 	case err != nil:
 		return r.answerError(err)
 	}
-	made, beyond, err := r.composeLimited(snapshot)
+	made, refusal, err := r.composeLimited(snapshot)
 	switch {
-	case beyond != nil:
-		return answerOutcome(apistatus.Limited(p.Failure, s.opts.Limiter.Closed(), beyond.RetryAfter))
+	case refusal != nil:
+		return answerOutcome(apistatus.Limited(p.Failure, s.opts.Limiter.Closed(), refusal.RetryAfter))
 	case err != nil:
 		s.withdrawEncoding(p.Source, p.Encoding, err)
 		return unsettled
 	}
 	r.observeList(listFromMemory)
-	a := r.newDocument("list", made.compressed)
+	a := r.newDocument("list", made.isCompressed)
 	a.Stream, a.Size = &listBody{encodedList: made, server: s, resource: r.resource(), client: r.Address().String()},
 		int64(made.body.Size())
-	return outcome{answer: &answer{Answer: a, document: func() []byte { return jsonOf(p, snapshot) }}}
+	return outcome{answer: &answer{Answer: a, document: func() []byte { return jsonOfList(p, snapshot) }}}
 }
 
 // encodedList is a list that only has to be written.
@@ -53,49 +48,49 @@ type encodedList struct {
 		io.WriterTo
 		Size() int
 	}
-	compressed bool
-	list       *codec.List        // yet to be compressed; nil: nothing is
-	pass       flowcontrol.Permit // of the bytes of large answers
+	isCompressed bool
+	uncompressed *codec.List        // yet to be compressed; nil: nothing is
+	permit       flowcontrol.Permit // of the bytes of large answers
 }
 
-// composeLimited makes a list within the limits. While it waits for its turn, it is let go of but
-// for its state, and then made again.
+// composeLimited makes a list within the limits. If it has to wait for its turn, only the snapshot
+// is kept, and the list is made again.
 func (r *request) composeLimited(snapshot *cache.Snapshot) (encodedList, *flowcontrol.Refusal, error) {
-	s, p := r.server, r.plan
-	made, err := s.composeList(p, snapshot)
-	if err != nil || !flowcontrol.IsLarge(int64(made.body.Size())) {
-		s.compressList(&made)
-		return made, nil, err
+	s := r.server
+	made, err := s.composeList(r.plan, snapshot)
+	if err != nil {
+		return encodedList{}, nil, err
 	}
-	width := flowcontrol.Width(int64(made.body.Size()), made.list != nil)
-	pass, ok := s.opts.Limiter.TryList(r.flow, width)
-	if !ok {
-		var refusal *flowcontrol.Refusal
-		made = encodedList{}
-		if pass, refusal = s.opts.Limiter.AdmitList(r.OnDisconnect, r.flow, width); refusal != nil {
-			return encodedList{}, refusal, nil
-		}
-	}
-	handed := false
+	var permit flowcontrol.Permit
+	isHandedOver := false
 	defer func() {
-		if !handed {
-			pass.Release()
+		if !isHandedOver {
+			permit.Release()
 		}
 	}()
-	if !ok {
-		if made, err = s.composeList(p, snapshot); err != nil {
-			return encodedList{}, nil, err
+	if size := int64(made.body.Size()); flowcontrol.IsLarge(size) {
+		width := flowcontrol.Width(size, made.uncompressed != nil)
+		var ok bool
+		if permit, ok = s.opts.Limiter.TryList(r.flow, width); !ok {
+			made = encodedList{}
+			var refusal *flowcontrol.Refusal
+			if permit, refusal = s.opts.Limiter.AdmitList(r.OnDisconnect, r.flow, width); refusal != nil {
+				return encodedList{}, refusal, nil
+			}
+			if made, err = s.composeList(r.plan, snapshot); err != nil {
+				return encodedList{}, nil, err
+			}
 		}
 	}
 	s.compressList(&made)
-	made.pass, handed = pass, true
+	made.permit, isHandedOver = permit, true
 	return made, nil, nil
 }
 
-// largeStateObjects is how many objects a list looks at that waits for a seat.
+// largeStateObjects is how many objects make a list wait for a CPU permit.
 const largeStateObjects = 500
 
-// composeList makes a list but for its compression, on a seat if it is large.
+// composeList makes a list but for its compression, with a CPU permit if it is large.
 func (s *Server) composeList(p plan.Plan, snapshot *cache.Snapshot) (encodedList, error) {
 	if snapshot.Len() >= largeStateObjects {
 		s.seats.Acquire()
@@ -108,81 +103,22 @@ func (s *Server) composeList(p plan.Plan, snapshot *cache.Snapshot) (encodedList
 	}
 	made := encodedList{body: list}
 	if shouldCompress(p.AnswerForm, list.Size()) {
-		made.list = list
+		made.uncompressed = list
 	}
 	return made, nil
 }
 
-// compressList compresses what is to be compressed, on a seat.
+// compressList compresses what is to be compressed, with a CPU permit.
 func (s *Server) compressList(made *encodedList) {
-	if made.list == nil {
+	if made.uncompressed == nil {
 		return
 	}
 	s.seats.Acquire()
 	defer s.seats.Release()
-	made.body, made.compressed, made.list = made.list.Compress(), true, nil
+	made.body, made.isCompressed, made.uncompressed = made.uncompressed.Compress(), true, nil
 }
 
-// answerGet answers a GET of one object.
-func (r *request) answerGet() outcome {
-	p := r.plan
-	state, err := r.awaitRV(p.Get.RV, p.Get.Hurried)
-	if err != nil {
-		return r.answerError(err)
-	}
-	o, ok := state.Get(p.Get.Key)
-	if !ok {
-		return r.answerError(apierrors.NewNotFound(p.Source.Resource().Info.GVR.GroupResource(), p.Get.Name))
-	}
-	document, err := codec.Append(make([]byte, 0, o.Size()+1), p.Encoding, o, o.RV)
-	if err != nil {
-		r.server.withdrawEncoding(p.Source, p.Encoding, err)
-		return unsettled
-	}
-	if p.Encoding.Format == object.JSON {
-		document = append(document, '\n')
-	}
-	compressed := shouldCompress(p.AnswerForm, len(document))
-	if compressed {
-		document = codec.AppendMember(nil, document)
-	}
-	a := r.newDocument("get", compressed)
-	a.Body = document
-	return outcome{answer: &answer{Answer: a, document: func() []byte { return jsonOfObject(p, o) }}}
-}
-
-// answerError answers with upstream's words for an error, unless only upstream has them.
-func (r *request) answerError(err error) outcome {
-	var known apierrors.APIStatus
-	if r.plan.Source.Resource().IsClosed() || !errors.As(err, &known) {
-		return unsettled
-	}
-	return r.refuse(apistatus.Of(err))
-}
-
-// refuse answers a request of a mirrored resource with a Status.
-func (r *request) refuse(status *metav1.Status) outcome {
-	r.server.metrics.refused.WithLabelValues(r.resource(), strconv.Itoa(int(status.Code))).Inc()
-	a := apistatus.FailureAs(r.plan.Failure, status)
-	if !r.plan.Early {
-		r.sourceHeaders(a.SetField)
-	}
-	return answerOutcome(a)
-}
-
-// newDocument counts an answer from memory, and is that answer without its body.
-func (r *request) newDocument(verb string, compressed bool) *apistatus.Answer {
-	r.server.metrics.countAnswer(r.plan, verb)
-	a := apistatus.NewAnswer(http.StatusOK, r.plan.MediaType())
-	r.sourceHeaders(a.SetField)
-	if compressed {
-		a.SetField("Content-Encoding", "gzip")
-		a.SetField("Vary", "Accept-Encoding")
-	}
-	return a
-}
-
-// chooseSnapshot is the state that a LIST asks for.
+// chooseSnapshot is the state for a LIST.
 func (r *request) chooseSnapshot() (*cache.Snapshot, error) {
 	if r.plan.Action == plan.FromCacheProven {
 		return r.proveState()
@@ -195,21 +131,9 @@ func (r *request) chooseSnapshot() (*cache.Snapshot, error) {
 	return r.plan.Source.Resource().SnapshotAt(l.RV)
 }
 
-// awaitRV is a state at or above a resourceVersion, for a request that is answered at once. A
-// client in a hurry is not kept waiting here.
-func (r *request) awaitRV(rv uint64, hurried bool) (*cache.Snapshot, error) {
-	from := r.plan.Source
-	if !hurried {
-		return from.AwaitRV(r.server.base, rv, source.VerdictTimeout)
-	}
-	ctx, cancel := context.WithTimeout(r.server.base, source.HurriedArrivalTimeout)
-	defer cancel()
-	return from.Resource().AwaitSnapshot(ctx, rv)
-}
-
 // collect collects a page: at most limit matching items, a continue token if keys remain in the
-// scanned range after the last one, matching or not, and how many items remain if nothing is
-// selected (W-69, W-70).
+// scanned range after the last one, matching or not, and the number of items that remain if the
+// selector is a scope alone (W-69, W-70).
 func collect(p plan.Plan, snapshot *cache.Snapshot) ([]*object.Object, metav1.ListMeta) {
 	var items []*object.Object
 	l := p.List
@@ -225,7 +149,7 @@ func collect(p plan.Plan, snapshot *cache.Snapshot) ([]*object.Object, metav1.Li
 }
 
 // nextPage is the token of the page after the key last, "" if nothing remains in scope, and the
-// number of items that remain, nil if it is not told.
+// number of items that remain, nil if the list does not tell it.
 func nextPage(p plan.Plan, snapshot *cache.Snapshot, last string) (string, *int64) {
 	sel := p.Selector
 	remaining := new(int64)
@@ -245,7 +169,7 @@ func nextPage(p plan.Plan, snapshot *cache.Snapshot, last string) (string, *int6
 	return plan.EncodeContinue(snapshot.RV, last), remaining
 }
 
-// listBody is the body of a LIST while it is written. A large one has a pass until it is closed.
+// listBody is the body of a LIST while it is written. A large one has a permit until it is closed.
 type listBody struct {
 	encodedList
 	server   *Server
@@ -253,10 +177,10 @@ type listBody struct {
 	client   string
 }
 
-// WriteTo writes the list. It is logged and counted if the client is evicted because it does not
-// take it. That a client leaves is its own affair.
+// WriteTo writes the list, and logs and counts an eviction of its client. It does not report a
+// client that leaves.
 func (b *listBody) WriteTo(w io.Writer) (int64, error) {
-	if b.pass != (flowcontrol.Permit{}) {
+	if b.permit != (flowcontrol.Permit{}) {
 		b.server.eviction.BeginState()
 		defer b.server.eviction.EndState()
 	}
@@ -269,26 +193,8 @@ func (b *listBody) WriteTo(w io.Writer) (int64, error) {
 	return n, err
 }
 
-// Close gives back the pass.
+// Close gives back the permit.
 func (b *listBody) Close() error {
-	b.pass.Release()
+	b.permit.Release()
 	return nil
 }
-
-// withdrawEncoding notes that an answer could not be made in the requested encoding: from now on
-// upstream makes it. Nothing was left out: a watch ended before the event, a LIST or GET was not
-// begun.
-func (s *Server) withdrawEncoding(of *source.Source, e object.Encoding, cause error) {
-	resource, encoding := of.Resource().Info.String(), plan.EncodingName(e)
-	s.metrics.unencodable.WithLabelValues(resource, encoding).Inc()
-	if of.Codec.Withdraw(e.Format, e.View) {
-		s.log.Warn("cannot encode what upstream sends; such requests pass through from now on",
-			zap.String("resource", resource), zap.String("encoding", encoding), zap.Error(cause))
-	}
-}
-
-// gzipThreshold is how large a body must be for upstream to compress it (W-6).
-const gzipThreshold = 128 << 10
-
-// shouldCompress reports whether a document of size bytes is to be compressed.
-func shouldCompress(f plan.AnswerForm, size int) bool { return f.Gzip && size > gzipThreshold }

@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// What answered a LIST: the label of a metric.
+// The source of the answer to a LIST: the label of a metric.
 const (
 	listFromMemory   = "memory"   // from a state that is held here
 	listFromUpstream = "upstream" // passed through, at once or in the end
@@ -17,14 +17,14 @@ const (
 var listSources = []string{listFromMemory, listFromUpstream, listFromShared}
 
 // observeList notes once that the head of the answer to a LIST is there, and its source. A traced
-// one is the exemplar for others that took as long.
+// LIST is the exemplar of those that took as long.
 func (r *request) observeList(by string) {
 	r.observeListOnce.Do(func() {
-		took := time.Since(r.arrivedAt).Seconds()
+		durations, took := r.server.metrics.lists[by], time.Since(r.arrivedAt).Seconds()
 		if id := r.trace.id(); id != "" {
-			r.server.metrics.lists[by].(prometheus.ExemplarObserver).ObserveWithExemplar(took, prometheus.Labels{"trace_id": id})
+			durations.(prometheus.ExemplarObserver).ObserveWithExemplar(took, prometheus.Labels{"trace_id": id})
 			return
 		}
-		r.server.metrics.lists[by].Observe(took)
+		durations.Observe(took)
 	})
 }

@@ -21,8 +21,8 @@ var unsettled outcome
 type answer struct {
 	*apistatus.Answer
 	shared bool // upstream gave it, to several requests at once
-	// document makes what was read as JSON, for the audit log: nil if it is too large to be kept, or
-	// cannot be made. No function: nothing was read, or Body is what the audit log gets.
+	// document makes the content of the answer as JSON, for the audit log, or nil if it is too large
+	// to be kept or cannot be made. A refusal has none: its Status is kept.
 	document func() []byte
 }
 
@@ -31,7 +31,7 @@ func answerOutcome(a *apistatus.Answer) outcome { return outcome{answer: &answer
 
 // complete carries out what became of a request. It is the only function that does.
 //
-// What cannot be put on record, and must be, is upstream's to answer: it says the same.
+// An answer that must be on record and cannot be is upstream's to give: it says the same.
 func (r *request) complete(o outcome) {
 	if o.stream != nil {
 		defer o.stream.Abandon() // if it runs into a bug before it is served

@@ -9,11 +9,11 @@ import (
 	"spillway/internal/plan"
 )
 
-// How a LIST that asks for the most recent state was answered: the label of a metric.
+// The source of the answer to a LIST of the most recent state: the label of a metric.
 const (
-	recentFromMemory   = "memory"                 // once the cache was proven
+	recentFromMemory   = "memory"                 // after a proof
 	recentFromUpstream = "upstream"               // passed through at once, which was expected to be sooner
-	recentAfterTimeout = "upstream_after_timeout" // passed through after no proof came in time
+	recentAfterTimeout = "upstream_after_timeout" // passed through because no proof came in time
 )
 
 // proveState is a state for a LIST that must not be older than the request, or an error if upstream
@@ -31,12 +31,15 @@ func (r *request) proveState() (*cache.Snapshot, error) {
 	return state, err
 }
 
-// sizedItemsLimit is how many objects are counted at most to tell how large a LIST is. Beyond it a
-// proof is worth any wait.
-const sizedItemsLimit = 2000
+const (
+	// sizedItemsLimit is how many objects are counted at most to tell how large a LIST is. For more of
+	// them a proof is worth any wait.
+	sizedItemsLimit = 2000
+	// scannedItemsLimit is how many objects are looked at for that.
+	scannedItemsLimit = 5 * sizedItemsLimit
+)
 
-// listSize is about how many objects the LIST has now. Counting takes no longer than it tells
-// something.
+// listSize is about how many objects the LIST has now.
 func listSize(p plan.Plan) int {
 	state := p.Source.Resource().Snapshot()
 	if state == nil {
@@ -49,16 +52,16 @@ func listSize(p plan.Plan) int {
 	if p.Selector.ScopeOnly() && p.Selector.Namespace == "" && p.Selector.Name == "" {
 		return min(state.Len(), most)
 	}
-	n, looked := 0, 0
+	n, scanned := 0, 0
 	scope := object.NewSelector(p.Selector.Namespace, p.Selector.Name, nil, nil)
 	if state.HasIndexFor(p.Selector) {
 		scope = p.Selector
 	}
 	state.Scan(scope, p.List.Start, func(o *object.Object) bool {
-		if looked++; p.Selector.Matches(o) {
+		if scanned++; p.Selector.Matches(o) {
 			n++
 		}
-		return n < most && looked < 5*sizedItemsLimit
+		return n < most && scanned < scannedItemsLimit
 	})
 	return n
 }

@@ -1,44 +1,35 @@
 package serve
 
 import (
-	"bytes"
-	"encoding/json"
 	"net/http"
 	"net/url"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"spillway/internal/apistatus"
 	"spillway/internal/audit"
 	"spillway/internal/auth"
-	"spillway/internal/cache"
-	"spillway/internal/codec"
-	"spillway/internal/object"
-	"spillway/internal/passthrough"
 	"spillway/internal/plan"
 )
 
-// record puts the answer to a request on record, before it is given. What passes through is
-// upstream's to record: its audit log has it under the client's own name, and so no request is in
-// both. The nil pointer is that of a request of which no record is kept.
+// record puts the answer to a request on record. What passes through is upstream's to record, under
+// the client's own name, so no request is in both audit logs. A nil record keeps none.
 //
-// Invariant: whatever answers a request here is put on record once, before it is sent.
+// Invariant: an answer that is given here is put on record once, before it is sent.
 type record struct {
 	trail   *audit.Logger
 	request *request
 	entry   *audit.RequestRecord // nil: the policy wants none, or was not evaluated yet
-	begun   bool                 // the policy was evaluated
-	settled bool                 // it is on record, or not ours to record
+	isBegun bool                 // the policy was evaluated
+	isDone  bool                 // the request is on record, or upstream's to record
 }
 
 // putOutcome puts an answer, or the start of a watch, on record. It reports false if that failed
 // and the request must not be answered here without.
 func (r *record) putOutcome(o outcome) bool {
-	if r == nil || r.settled {
+	if r == nil || r.isDone {
 		return true
 	}
-	r.settled = true
+	r.isDone = true
 	entry := r.begin()
 	switch {
 	case entry == nil:
@@ -57,13 +48,13 @@ func (r *record) putOutcome(o outcome) bool {
 // leaveToUpstream leaves the record of the request to upstream, which answers it.
 func (r *record) leaveToUpstream() {
 	if r != nil {
-		r.settled = true
+		r.isDone = true
 	}
 }
 
-// close puts a request on record that has no answer: it ran into a bug, and the caller answers it.
+// close puts a request on record that ran into a bug: it has no answer here.
 func (r *record) close() {
-	if r == nil || r.settled {
+	if r == nil || r.isDone {
 		return
 	}
 	if entry := r.begin(); entry != nil {
@@ -73,8 +64,8 @@ func (r *record) close() {
 
 // begin evaluates the policy, once the sender of the request is known.
 func (r *record) begin() *audit.RequestRecord {
-	if !r.begun {
-		r.begun, r.entry = true, r.trail.Entry(r.info())
+	if !r.isBegun {
+		r.isBegun, r.entry = true, r.trail.Entry(r.info())
 	}
 	return r.entry
 }
@@ -97,18 +88,18 @@ func (r *record) info() audit.RequestInfo {
 	case from.self != nil:
 		info.Who = from.self
 	case from.access == verdictDenied:
-		info.Decision, info.Reason = "forbid", from.reason
+		info.Decision, info.Reason = "forbid", from.denialReason
 	case from.grant != nil:
 		info.Decision, info.Reason = "allow", from.grant.decision.Reason
 	}
 	return info
 }
 
-// response is what is put on record of an answer. whole: the answer itself is to be kept.
-func (r *record) response(a *answer, whole bool) audit.ResponseInfo {
+// response is what is put on record of an answer: its body, too, if that is to be kept.
+func (r *record) response(a *answer, keepsBody bool) audit.ResponseInfo {
 	info := audit.ResponseInfo{Code: a.Code, Status: a.Status}
 	switch {
-	case !whole:
+	case !keepsBody:
 	case a.Status != nil:
 		info.Object = apistatus.Body(a.Status)
 	case a.document != nil:
@@ -131,58 +122,10 @@ func uriOf(r plan.Request) string {
 	return u.RequestURI()
 }
 
-// isRequired reports that an answer must not be given which could not be put on record. A refusal
-// to be retried later tells nothing of what is in memory, and passing it through would be one
-// request too many upstream.
+// isRequired reports that an answer with a code must not be given unless it is on record. A refusal
+// until later tells nothing of what is in memory, and passing the request through would add to the
+// load that it is refused for.
 func (r *record) isRequired(code int) bool {
-	later := code == http.StatusTooManyRequests || code == http.StatusServiceUnavailable
-	return r.trail.FailClosed() && r.request.canPass && !later
-}
-
-// jsonOf is a list as JSON in the view that the client gets; nil if it is too large to be kept, or
-// cannot be made.
-func jsonOf(p plan.Plan, snapshot *cache.Snapshot) []byte {
-	items, meta := collect(p, snapshot)
-	form := p.Encoding
-	form.Format = object.JSON
-	list, err := codec.NewList(form, p.Source.Resource().Info, items, meta)
-	if err != nil || list.Size() > audit.MaxObject {
-		return nil
-	}
-	var document bytes.Buffer
-	document.Grow(list.Size())
-	if _, err := list.WriteTo(&document); err != nil {
-		return nil
-	}
-	return document.Bytes()
-}
-
-// jsonOfObject is jsonOf for a GET.
-func jsonOfObject(p plan.Plan, o *object.Object) []byte {
-	form := p.Encoding
-	form.Format = object.JSON
-	document, err := codec.Append(nil, form, o, o.RV)
-	if err != nil {
-		return nil
-	}
-	return document
-}
-
-// newSharedAnswer is the answer to one of the requests that share an answer of upstream's. The
-// audit log gets it like an answer from here, if it can be read.
-func newSharedAnswer(shared *passthrough.SharedAnswer) *answer {
-	a := &answer{Answer: shared.NewAnswer(), shared: true}
-	readable := strings.HasPrefix(shared.Header.Get("Content-Type"), "application/json") &&
-		shared.Header.Get("Content-Encoding") == ""
-	if status := (metav1.Status{}); readable && a.Code >= http.StatusBadRequest &&
-		json.Unmarshal(shared.Body, &status) == nil && status.Kind == "Status" {
-		a.Status = &status
-	}
-	a.document = func() []byte {
-		if !readable || len(shared.Body) > audit.MaxObject {
-			return nil
-		}
-		return shared.Body
-	}
-	return a
+	isUntilLater := code == http.StatusTooManyRequests || code == http.StatusServiceUnavailable
+	return r.trail.FailClosed() && r.request.canPass && !isUntilLater
 }

@@ -19,24 +19,24 @@ import (
 // what the server has decided.
 type call interface {
 	apistatus.Responder
-	// PlanRequest is what a plan looks at.
+	// PlanRequest is the request for a plan. One with a body no plan knows.
 	PlanRequest() plan.Request
-	// GuardedRequest is what a guard looks at.
+	// GuardedRequest is the request for a guard.
 	GuardedRequest() passthrough.PlainRequest
-	// Headers are those of the request that are wanted, by their canonical keys.
-	Headers(wanted func(key string) bool) http.Header
+	// Headers are the request's, by their canonical keys, as far as they are wanted.
+	Headers(isWanted func(key string) bool) http.Header
 	// Certificates are those that the client sent, its own first; they are not verified.
 	Certificates() []*x509.Certificate
-	// MarkProven notes that the sender of the request is known, or that the listener does not ask.
+	// MarkProven notes that the sender of the request is known, or that the listener needs no sender.
 	MarkProven()
 	// Address is the client's IP address; none for a unix socket.
 	Address() netip.Addr
-	// OnDisconnect tells of the client's departure, for those that wait before they answer.
+	// OnDisconnect has gone called if the client departs before stop is called.
 	OnDisconnect(gone func()) (stop func())
 	// Watch serves an open stream to its end, or has it served. headers sets those of the answer.
 	Watch(st *watch.Stream, headers watch.HeadersFunc)
-	// Forward passes the request through, and returns when the answer has begun or later. The
-	// limits count it for flow; as is its identity, if upstream has to know it.
+	// Forward passes the request through, and returns when the answer has begun or later. The limits
+	// count it for flow. as impersonates its sender; nil: the request goes as it is.
 	Forward(flow flowcontrol.Flow, as *auth.Impersonation, o passthrough.AnswerObserver)
 }
 
@@ -55,19 +55,17 @@ type request struct {
 
 	// Known once the request is authorized.
 	requester
-	flow flowcontrol.Flow // the limits count the request for it
-	// canPass: the request may pass through instead of being answered here: upstream says the same,
-	// or has the last word.
-	canPass bool
+	flow    flowcontrol.Flow // the limits count the request for it
+	canPass bool             // instead of an answer from here: upstream says the same, or has the last word
 
 	// Known once the request is planned.
 	plan      plan.Plan
 	staleness staleness // what the answer says of the age of its state
 
-	observeListOnce sync.Once // see listed
+	observeListOnce sync.Once
 }
 
-// newRequest begins the way of a request. close ends it.
+// newRequest is a request that begins. close ends it.
 func (s *Server) newRequest(c call, listener ListenerConfig) *request {
 	r := &request{call: c, server: s, listener: listener, arrivedAt: time.Now(), parsed: c.PlanRequest()}
 	if s.opts.Tracer != nil {
@@ -96,12 +94,12 @@ func (r *request) auditID() string {
 // resource is the label of metrics and log lines.
 func (r *request) resource() string { return r.plan.Source.Resource().Info.String() }
 
-// failureFormat is the form of a refusal that only this proxy can word.
+// failureFormat is the form of a refusal in the proxy's own words.
 func (r *request) failureFormat() apistatus.StatusFormat {
 	if form, ok := r.negotiateFailure(); ok {
 		return form
 	}
-	return apistatus.StatusFormat{Indented: true} // as upstream does for want of a form
+	return apistatus.StatusFormat{Indented: true} // upstream's, if it has none that the client accepts
 }
 
 // negotiateFailure is the form of a refusal that the client accepts. It reports false if none is

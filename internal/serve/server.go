@@ -1,8 +1,8 @@
 // Package serve is the request pipeline: it authorises a request, plans it, and answers LIST, WATCH
-// and GET from memory where that is exactly what upstream would answer. Everything else passes
+// and GET from memory where upstream would give exactly that answer. Everything else passes
 // through.
 //
-// A call is the protocol's side of a request: HTTP/1.1 (package http1) or HTTP/2 (package h2).
+// A call is the protocol's side of a request: HTTP/1.1 (package http1) or HTTP/2 (http2Call).
 // Server.decide settles once for both what becomes of it, an outcome: an answer from here, a watch,
 // or a passage to upstream. request.complete carries that out, and puts it on record.
 //
@@ -50,13 +50,13 @@ type Options struct {
 	Own http.RoundTripper
 	// Semantics are whose answers requests get where versions of Kubernetes differ.
 	Semantics plan.Semantics
-	// MaxStaleness is how old a state may be that is shown while upstream is away.
+	// MaxStaleness is how old a state may be that is shown while upstream is unreachable.
 	MaxStaleness time.Duration
-	// Ready is why this proxy is not ready, nil if it is; probes of ReadinessPath call it. No
-	// function: they pass through.
+	// Ready returns why this proxy is not ready, or nil; probes of ReadinessPath call it. If it is not
+	// set, they pass through.
 	Ready func() error
-	// Unreachable is why upstream has not answered yet since the start, nil once it has. Every request
-	// calls it, and none is answered before. No function: it has answered.
+	// Unreachable returns why upstream has not answered since the start, or nil once it has. Every
+	// request calls it, and until then none is answered. If it is not set, upstream has answered.
 	Unreachable func() error
 	// StallTimeout is how long a client may take nothing before it is evicted.
 	StallTimeout time.Duration
@@ -65,8 +65,8 @@ type Options struct {
 	// Goroutines gives each watch a goroutine, even where writers could serve them all. Only tests
 	// set it.
 	Goroutines bool
-	// MaxConnections is how many connections clients may have, and MaxConnectionsPerPeer how many
-	// those at one IP address may. 0: as many as they like.
+	// MaxConnections is how many connections clients may have, and MaxConnectionsPerPeer how many from
+	// one IP address. 0: any number.
 	MaxConnections, MaxConnectionsPerPeer int
 
 	// Clock watches the loops that deliver watches; nil: nothing does.
@@ -93,11 +93,11 @@ type ListenerConfig struct {
 	Guard *passthrough.PlainGuard
 	// Identity decides whose credentials requests that pass through have upstream.
 	Identity passthrough.IdentityMode
-	// Access authenticates and authorizes; nil: no user is known, and only what follows and Identity
-	// let a request be answered from memory.
+	// Access authenticates and authorizes; nil: no user is known, and only AnswerAll and Identity let
+	// a request be answered from memory.
 	Access *Access
-	// Self is the user on record for requests that act as the proxy itself, or nil while it is not
-	// known; nil: it is never needed. It matters to nothing else.
+	// Self returns the user on record for requests that act as the proxy itself, or nil while it is
+	// not known. If it is not set, no record needs it.
 	Self func() *auth.Identity
 	// AnswerAll answers every request from memory, without authorization.
 	AnswerAll bool
@@ -118,7 +118,7 @@ type Server struct {
 	seats           *clientconn.CPULimiter
 	eviction        *clientconn.EvictionPolicy
 	longQueries     longQueryLimit
-	unprovenWatches *rate.Limiter // watches that pass through since nothing can be proven
+	unprovenWatches *rate.Limiter // of watches that pass through because nothing can be proven
 	arrivals        clientconn.ReadTimeouts
 	conns           *clientconn.Connections
 	http2           *http2Server
@@ -145,16 +145,16 @@ func New(opts Options) *Server {
 		Seats: s.seats, Eviction: s.eviction, Panicked: s.reportPanic, Withdraw: s.withdrawEncoding,
 		Clock: opts.Clock, Metrics: opts.Metrics.watches, Log: opts.Log,
 	})
-	s.coalescer = passthrough.NewCoalescer(s.base, opts.Own, opts.Forwarder.Opts.Base)
+	s.coalescer = passthrough.NewCoalescer(s.base, opts.Own, opts.Forwarder.Base())
 	s.conns = clientconn.NewConnections(opts.MaxConnections, opts.MaxConnectionsPerPeer, opts.Metrics.conns, s.base.Done())
 	s.http2 = newHTTP2Server(s)
 	opts.Limiter.OnCrowded(s.eviction.EndCrowded)
 	return s
 }
 
-// unprovenWatchRate and unprovenWatchBurst are how many watches per second pass through that want
-// the most recent state while the cache cannot be proven, and how many at once. When upstream is
-// too busy to prove anything, a herd that it gets instead of a question keeps it so.
+// Watches of the most recent state pass through at unprovenWatchRate per second, and
+// unprovenWatchBurst at once, while nothing can be proven. When upstream is too busy to prove
+// anything, a herd of watches would keep it so.
 const (
 	unprovenWatchRate  = 10
 	unprovenWatchBurst = 20
@@ -169,14 +169,8 @@ func randomWatchTimeout() time.Duration {
 
 // Serve answers requests on ln until Close, which closes ln, and returns then.
 func (s *Server) Serve(ln net.Listener, listener ListenerConfig) error {
-	server := s.http1(listener)
-	s.mu.Lock()
-	closed := s.base.Err() != nil
-	if !closed {
-		s.mu.listenerServers, s.mu.listeners = append(s.mu.listenerServers, server), append(s.mu.listeners, ln)
-	}
-	s.mu.Unlock()
-	if closed {
+	server := s.newListenerServer(listener)
+	if !s.addListener(ln, server) {
 		return ln.Close()
 	}
 	accepted := clientconn.Listener{
@@ -192,9 +186,20 @@ func (s *Server) Serve(ln net.Listener, listener ListenerConfig) error {
 	return nil
 }
 
-// http1 serves HTTP/1.1, and accepts HTTP/2, for a listener.
-func (s *Server) http1(listener ListenerConfig) *http1.ListenerServer {
-	bounds := s.http2.bounds(listener)
+// addListener reports false if the server is closed.
+func (s *Server) addListener(ln net.Listener, server *http1.ListenerServer) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.base.Err() != nil {
+		return false
+	}
+	s.mu.listeners, s.mu.listenerServers = append(s.mu.listeners, ln), append(s.mu.listenerServers, server)
+	return true
+}
+
+// newListenerServer makes what serves HTTP/1.1 on a listener, and hands over HTTP/2.
+func (s *Server) newListenerServer(listener ListenerConfig) *http1.ListenerServer {
+	bounds := s.http2.newBounds(listener)
 	return http1.New(http1.ServerOptions{
 		Handle:   func(c http1.Call) { s.handle(c, listener) },
 		HTTP2:    func(c net.Conn) { s.http2.serve(c, listener, bounds) },
@@ -212,8 +217,8 @@ const idleTimeout = 3 * time.Minute
 // Watches reports all watches, in the order in which they began.
 func (s *Server) Watches() []watch.Watch { return s.watches.Watches() }
 
-// EndCounts is how many watches have ended for each reason that one has ended for, and the last few
-// evictions, oldest first.
+// EndCounts is how many watches have ended for each reason, and the last few evictions, oldest
+// first.
 func (s *Server) EndCounts() (map[watch.EndReason]uint64, []watch.Eviction) {
 	return s.watches.EndCounts()
 }
@@ -224,12 +229,12 @@ func (s *Server) reportPanic(p any) {
 		passthrough.PanicField(p), zap.ByteString("stack", debug.Stack()))
 }
 
-// Close stops at once: listeners, streams, and what passes through. Drain first to spare clients.
+// Close stops listeners, streams, and what passes through, at once. Drain first to spare clients.
 func (s *Server) Close(ctx context.Context) error {
 	s.stop(watch.EndAborted.AsError())
 	s.watches.RefuseNew()
 	s.mu.Lock()
-	fronts, listeners := s.mu.listenerServers, s.mu.listeners
+	servers, listeners := s.mu.listenerServers, s.mu.listeners
 	s.mu.Unlock()
 	for _, ln := range listeners {
 		_ = ln.Close() // fasthttp closes only those that it serves already
@@ -238,8 +243,8 @@ func (s *Server) Close(ctx context.Context) error {
 	s.http2.leaveConns()
 	s.watches.CutConnections()
 	var errs []error
-	for _, listener := range fronts {
-		errs = append(errs, listener.Shutdown(ctx))
+	for _, server := range servers {
+		errs = append(errs, server.Shutdown(ctx))
 	}
 	s.http2.await(ctx)
 	s.watches.Wait()
@@ -264,15 +269,17 @@ func (s *Server) Drain(ctx context.Context, period time.Duration) {
 func (s *Server) CountOpen() int { return s.conns.Open() + s.watches.Len() }
 
 // KernelBytes is about how many bytes the kernel holds for clients that do not take what was sent
-// to them. It is an estimate, since what a kernel reports of it is either that of a whole machine
-// or takes a system call for each client.
+// to them. It is an estimate: a kernel reports the bytes of the whole machine, or of one client in
+// a system call.
 func (s *Server) KernelBytes() int64 { return s.eviction.KernelBytes() }
 
-// Degrade makes the server refuse and evict while memory is short: it ends watches with heavy
-// selectors and admits hardly any, makes large answers one after another, and evicts clients that
-// read nothing, or little of a large answer, within seconds, the most expensive answer first, and
-// connections that have proven nothing, the oldest first. The guard calls it again and again while
-// a step is taken.
+// Degrade makes the server refuse and evict while memory is short. The guard calls it again and
+// again while a step is taken. The server then
+//   - ends watches with heavy selectors, and admits hardly any
+//   - makes large answers one after another
+//   - evicts within seconds clients that read nothing, or little of a large answer, the most
+//     expensive answer first
+//   - evicts connections that have proven nothing, the oldest first
 func (s *Server) Degrade(step memory.Step) {
 	short := step >= memory.RefuseAndEvict
 	s.opts.Limiter.SetLowMemory(short)

@@ -97,10 +97,10 @@ func TestAFlowIsWarnedOnceInAWhile(t *testing.T) {
 	f("a", 59*time.Second, false)
 	f("a", time.Minute, true)
 	f("a", 61*time.Second, false)
-	for i := range 2 * warnedUsersLimit {
+	for i := range 2 * warnedFlowsLimit {
 		w.shouldWarn(flowcontrol.AddrFlow(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})), now)
 	}
-	if n := len(w.last); n > warnedUsersLimit {
+	if n := len(w.last); n > warnedFlowsLimit {
 		t.Errorf("%d flows are remembered", n)
 	}
 	f("c", 0, false)

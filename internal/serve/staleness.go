@@ -11,31 +11,30 @@ import (
 )
 
 const (
-	// downText and staleText are the Warning of answers from a state that is not kept current:
-	// since the apiserver does not answer, or for another reason, with the resource in it. They do
-	// not change, since clients show each text once; how old the state is, is in the header Age.
+	// downText and staleText are the Warning of answers from a state that is not kept current: because
+	// the API server does not answer, or, with the resource in it, for another reason. They do not
+	// tell the age of the state, because clients show each text once: the header Age does.
 	downText  = `299 - "the apiserver is out of the proxy's reach: this is the last state known, see the header Age"`
 	staleText = `299 - "the proxy's copy of %s is not kept current: this is the last state known, see the header Age"`
 	// warningInterval is how often one flow is warned. client-go logs every warning that it gets, and
-	// an informer lists in each attempt of its own, so that an outage would fill logs with one line.
-	// It is counted by flow, not by connection: over HTTP/1.1 a client may well open a connection for
-	// each request.
+	// an informer lists in each attempt, so an outage would fill logs with one line. It holds for a
+	// flow, because over HTTP/1.1 a client may open a connection for each request.
 	warningInterval = time.Minute
-	// warnedUsersLimit is how many flows are remembered. A flow beyond them gets no warning, but the
-	// header Age.
-	warnedUsersLimit = 10_000
+	// warnedFlowsLimit is how many flows are remembered. Any other gets no warning, only the header
+	// Age.
+	warnedFlowsLimit = 10_000
 )
 
 // staleness is what an answer says of the age of its state (design D15). The zero value says
 // nothing: the state is kept current.
 type staleness struct {
 	age         time.Duration
-	unreachable bool // the apiserver does not answer
+	unreachable bool // the API server does not answer
 	warn        bool
 }
 
-// sourceHeaders sets Age, and Warning from what the source has to say of the resource and of the
-// age of its state.
+// sourceHeaders sets Age, and Warning by what the source says of the resource and of the age of its
+// state.
 func (r *request) sourceHeaders(set func(key, value string)) {
 	var warnings []string
 	if text := r.plan.Source.WarningText(); text != "" {
@@ -55,13 +54,13 @@ func (r *request) sourceHeaders(set func(key, value string)) {
 	}
 }
 
-// checkAge finds out how old the state behind the plan is. It reports false if that is too old to
-// be shown: upstream, or the failure to reach it, answers then.
+// checkAge finds out how old the state behind the plan is. It reports false if the state is too old
+// to be shown: the request passes through.
 func (r *request) checkAge() bool {
 	if r.plan.Source.Age == nil || !r.plan.ShowsState() {
 		return true
 	}
-	age, away := r.plan.Source.Age()
+	age, unreachable := r.plan.Source.Age()
 	if age <= 0 {
 		return true
 	}
@@ -71,7 +70,7 @@ func (r *request) checkAge() bool {
 		return false
 	}
 	m.stale.WithLabelValues(r.resource()).Inc()
-	r.staleness = staleness{age, away, r.server.warnings.shouldWarn(r.flow, time.Now())}
+	r.staleness = staleness{age, unreachable, r.server.warnings.shouldWarn(r.flow, time.Now())}
 	return true
 }
 
@@ -81,20 +80,20 @@ type lastWarnings struct {
 	last map[flowcontrol.Flow]time.Time
 }
 
-// shouldWarn reports whether a flow is to be warned now, and takes it that it is.
+// shouldWarn reports whether a flow is to be warned now. The caller then warns it.
 func (w *lastWarnings) shouldWarn(flow flowcontrol.Flow, now time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if last, ok := w.last[flow]; ok && now.Sub(last) < warningInterval {
 		return false
 	}
-	if len(w.last) >= warnedUsersLimit {
+	if len(w.last) >= warnedFlowsLimit {
 		for f, last := range w.last {
 			if now.Sub(last) >= warningInterval {
 				delete(w.last, f)
 			}
 		}
-		if len(w.last) >= warnedUsersLimit {
+		if len(w.last) >= warnedFlowsLimit {
 			return false
 		}
 	}

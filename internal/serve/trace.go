@@ -12,35 +12,34 @@ import (
 // The source of an answer, as its span names it.
 const (
 	tracedMemory   = "memory"
-	tracedRefused  = "refused"  // an error that was worded here
+	tracedRefused  = "refused"  // an error from here
 	tracedShared   = "shared"   // by a request upstream that was made for several
 	tracedUpstream = "upstream" // passed through
 )
 
-// trace is the span of a request until its answer begins: what a client does not take is not the
-// request's time, and a watch may last for hours. The nil pointer is that of a request that is not
-// traced.
+// trace is the span of a request until its answer begins. It leaves out how long the client takes
+// to receive that, and a watch may last for hours. A nil trace makes no span.
 type trace struct {
 	tracer  *tracing.Tracer
 	request *request
 	span    *tracing.Span // nil: not sampled, or not begun
-	begun   bool
-	passed  bool // upstream answers
+	isBegun bool
+	passes  bool // upstream answers
 }
 
-// begin begins the span, once the sender of the request is known, or will not be. From here on it
-// has an id.
+// begin begins the span, once the sender of the request is known, or will not be. Then it has an
+// id.
 func (t *trace) begin() {
-	if t == nil || t.begun {
+	if t == nil || t.isBegun {
 		return
 	}
-	t.begun = true
+	t.isBegun = true
 	r := t.request
 	var parent http.Header
 	if r.RequestHeader("Traceparent") != "" {
 		parent = r.Headers(tracing.ReadsHeader)
 	}
-	if t.span = t.tracer.Start(r.arrivedAt, parent, trustedParent(r.identity)); t.span == nil {
+	if t.span = t.tracer.Start(r.arrivedAt, parent, isTrustedParent(r.identity)); t.span == nil {
 		return
 	}
 	what, ok := auth.AttributesOf(r.parsed.Method, r.parsed.Path, r.parsed.RawQuery)
@@ -50,9 +49,9 @@ func (t *trace) begin() {
 	t.span.Describe(r.parsed.Method, what)
 }
 
-// trustedParent reports that the trace which a request names is trusted: kube-apiserver trusts that
-// of the same users.
-func trustedParent(who *auth.Identity) bool {
+// isTrustedParent reports that the trace which a user's request names is trusted: kube-apiserver
+// trusts the same users.
+func isTrustedParent(who *auth.Identity) bool {
 	return who != nil && (who.MemberOf("system:masters") || who.MemberOf("system:monitoring"))
 }
 
@@ -68,7 +67,7 @@ func (t *trace) id() string {
 // not sampled has set them itself.
 func (t *trace) propagate(header http.Header) {
 	if t != nil {
-		t.passed = true
+		t.passes = true
 		t.span.Propagate(header)
 	}
 }
@@ -109,9 +108,9 @@ func (t *trace) endWithUpstream(code int) {
 	}
 }
 
-// close ends the span of a request without an answer: it ran into a bug, and the caller answers it.
+// close ends the span of a request that ran into a bug: it has no answer here.
 func (t *trace) close() {
-	if t != nil && !t.passed {
+	if t != nil && !t.passes {
 		t.span.End(tracing.SpanResult{Code: http.StatusInternalServerError, Source: tracedRefused, Bytes: -1})
 	}
 }

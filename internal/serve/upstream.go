@@ -1,14 +1,17 @@
 package serve
 
 import (
+	"encoding/json"
 	"errors"
 	"net/http"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"spillway/internal/apistatus"
+	"spillway/internal/audit"
 	"spillway/internal/auth"
 	"spillway/internal/passthrough"
 )
@@ -18,10 +21,11 @@ type passage struct {
 	request     *request
 	as          *auth.Impersonation          // nil: the request goes as it is
 	onAnswer    func()                       // of a LIST that others wait for; nil: none does
-	observeTime func(upstream time.Duration) // gets how long upstream took for a LIST; nil: it is no measure
+	observeTime func(upstream time.Duration) // gets how long upstream took for a LIST; nil: it is not needed
 }
 
-// passThrough is the outcome of a request that upstream answers, if it is there what it is here.
+// passThrough is the outcome of a request that upstream answers, if upstream takes it for the same
+// sender's.
 func (r *request) passThrough() outcome {
 	p := &passage{request: r}
 	if r.hasCertificate {
@@ -55,8 +59,8 @@ var secrets = schema.GroupResource{Resource: "secrets"}
 
 // passThroughPlanned is the outcome of a request that has a plan, and that upstream answers. While
 // nothing can be proven, only some watches of the most recent state pass through. Equal LISTs of
-// the most recent state share one answer of upstream's. How long it took tells what a proof is
-// worth.
+// the most recent state share one answer, and the time that it took shows how long a proof may
+// take.
 func (r *request) passThroughPlanned() outcome {
 	s := r.server
 	if r.plan.Doubtful && !s.unprovenWatches.Allow() {
@@ -114,3 +118,22 @@ func (p *passage) AnswerTook(took time.Duration) {
 func (p *passage) Answered(code int) { p.request.trace.endWithUpstream(code) }
 
 func (p *passage) Refused(a *apistatus.Answer) { p.request.trace.endWithAnswer(&answer{Answer: a}) }
+
+// newSharedAnswer is the answer to one of the requests that share an answer of upstream's. The
+// audit log gets it like an answer from here, if it is plain JSON.
+func newSharedAnswer(shared *passthrough.SharedAnswer) *answer {
+	a := &answer{Answer: shared.NewAnswer(), shared: true}
+	isReadable := strings.HasPrefix(shared.Header.Get("Content-Type"), "application/json") &&
+		shared.Header.Get("Content-Encoding") == ""
+	if status := (metav1.Status{}); isReadable && a.Code >= http.StatusBadRequest &&
+		json.Unmarshal(shared.Body, &status) == nil && status.Kind == "Status" {
+		a.Status = &status
+	}
+	a.document = func() []byte {
+		if !isReadable || len(shared.Body) > audit.MaxObject {
+			return nil
+		}
+		return shared.Body
+	}
+	return a
+}

@@ -75,8 +75,8 @@ func New(t testing.TB, info *object.Resource, prober freshness.Upstream, rv uint
 
 // NewCodec offers all that it can make.
 func NewCodec(info *object.Resource) *codec.Codec {
-	release := codec.ReleaseOf(37)
-	release.Upstream("37")
+	release := codec.SchemaVersionOf(37)
+	release.SetUpstream("37")
 	return codec.New(info, release)
 }
 

@@ -45,8 +45,8 @@ func (catalog) Soon(schema.GroupVersionResource) bool { return false }
 
 func newPlanner(t testing.TB) *plan.Planner {
 	t.Helper()
-	release := codec.ReleaseOf(37)
-	release.Upstream("37")
+	release := codec.SchemaVersionOf(37)
+	release.SetUpstream("37")
 	mirrored := catalog{}
 	for _, info := range []*object.Resource{configmaps, widgets} {
 		r := cache.New(info, cache.HistoryLimits{HistoryBytes: 1 << 20, HistoryMinAge: time.Hour}, time.Now)
