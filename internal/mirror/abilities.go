@@ -34,10 +34,10 @@ type abilityProbes struct {
 }
 
 // followAbilities probes upstream's abilities until the mirrors end.
-func (m *Set) followAbilities() {
-	p := &abilityProbes{mirrors: m, lines: m.log, at: time.Now().Add(abilitiesFirst - abilitiesInterval)}
-	p.version = m.client.Abilities().Version()
-	for m.pause(watchCheck) {
+func (s *Set) followAbilities() {
+	p := &abilityProbes{mirrors: s, lines: s.log, at: time.Now().Add(abilitiesFirst - abilitiesInterval)}
+	p.version = s.client.Abilities().Version()
+	for s.pause(watchCheck) {
 		if p.due() {
 			p.probe()
 		}
@@ -58,9 +58,9 @@ func (p *abilityProbes) due() bool {
 }
 
 // failures is how often requests of the mirrors have failed.
-func (m *Set) failures() (n uint64) {
-	for _, one := range m.all() {
-		n += one.reflector.Status().Failures
+func (s *Set) failures() (n uint64) {
+	for _, m := range s.all() {
+		n += m.reflector.Status().Failures
 	}
 	return n
 }
@@ -73,13 +73,13 @@ func (p *abilityProbes) probe() {
 	if i < 0 {
 		return
 	}
-	one := all[i]
+	m := all[i]
 	p.probed = true
 	failures := p.mirrors.failures()
-	if err := one.prober.ProbeAbilities(p.mirrors.ctx); err != nil {
+	if err := m.prober.ProbeAbilities(p.mirrors.ctx); err != nil {
 		p.at = time.Now().Add(2*abilitiesPause - abilitiesInterval)
 		p.lines.Debug("upstream's abilities were not found out",
-			zap.Stringer("resource", one.resource.Info), zap.Error(err))
+			zap.Stringer("resource", m.resource.Info), zap.Error(err))
 		return
 	}
 	p.at, p.version, p.failures = time.Now(), p.mirrors.client.Abilities().Version(), failures
@@ -100,7 +100,7 @@ func (p *abilityProbes) log() {
 }
 
 // Abilities are what upstream can do, as far as it is known.
-func (m *Set) Abilities() abilities.Summary { return m.client.Abilities() }
+func (s *Set) Abilities() abilities.Summary { return s.client.Abilities() }
 
 // abilityMetrics show upstream's abilities.
 type abilityMetrics struct{ info, ability *prometheus.Desc }

@@ -21,22 +21,22 @@ const (
 // compareStates compares each mirror with upstream's state once in a period, one at a time, until
 // the mirrors end. No difference is expected; but a mirror that has lost an event, by whatever
 // fault, would otherwise be wrong until its object changes again.
-func (m *Set) compareStates(period time.Duration) {
+func (s *Set) compareStates(period time.Duration) {
 	for {
-		all := m.all()
+		all := s.all()
 		pause := max(1, period/time.Duration(max(1, len(all))))
-		if !m.pause(pause/2 + rand.N(pause)) { // #nosec G404 -- spreads times
+		if !s.pause(pause/2 + rand.N(pause)) { // #nosec G404 -- spreads times
 			return
 		}
 		var longest *mirror // since it was compared
-		for _, one := range m.all() {
-			if longest == nil || one.compared.Before(longest.compared) {
-				longest = one
+		for _, m := range s.all() {
+			if longest == nil || m.compared.Before(longest.compared) {
+				longest = m
 			}
 		}
 		if longest != nil {
 			longest.compared = time.Now()
-			longest.compare(m.ctx, m.log)
+			longest.compare(s.ctx, s.log)
 		}
 	}
 }

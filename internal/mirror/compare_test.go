@@ -13,10 +13,10 @@ import (
 
 // awaitComparable waits for the only mirror's state, and for its reflector to say that it is there,
 // which comes later.
-func (m *Set) awaitComparable(t *testing.T) *mirror {
+func (s *Set) awaitComparable(t *testing.T) *mirror {
 	t.Helper()
-	eventually(t, "the mirror to be comparable", func() bool { return len(m.all()) == 1 && m.all()[0].comparable() })
-	return m.all()[0]
+	eventually(t, "the mirror to be comparable", func() bool { return len(s.all()) == 1 && s.all()[0].comparable() })
+	return s.all()[0]
 }
 
 // A mirror that has lost an event is found out, and holds what upstream holds again.

@@ -32,21 +32,21 @@ const (
 
 // followDefinitions keeps the mirrors to what upstream's definitions and API services say, until
 // they end.
-func (m *Set) followDefinitions() {
-	m.active.Go(func() {
-		m.follow("apiservices.apiregistration.k8s.io",
+func (s *Set) followDefinitions() {
+	s.active.Go(func() {
+		s.follow("apiservices.apiregistration.k8s.io",
 			"changes of aggregated APIs are noticed only when requests fail",
-			func() error { return discovery.FollowServices(m.ctx, m.client, m.log, m.delegated) })
+			func() error { return discovery.FollowServices(s.ctx, s.client, s.log, s.delegated) })
 	})
-	if !m.mayBeCustom() {
+	if !s.mayBeCustom() {
 		return
 	}
-	m.active.Go(func() {
-		m.follow("customresourcedefinitions.apiextensions.k8s.io", "upstream's OpenAPI is read instead every "+
+	s.active.Go(func() {
+		s.follow("customresourcedefinitions.apiextensions.k8s.io", "upstream's OpenAPI is read instead every "+
 			epochCheck.String(),
 			func() error {
-				err := discovery.FollowDefinitions(m.ctx, m.client, m.log, m.redefined)
-				m.blind.Store(true)
+				err := discovery.FollowDefinitions(s.ctx, s.client, s.log, s.redefined)
+				s.blind.Store(true)
 				return err
 			})
 	})
@@ -54,35 +54,35 @@ func (m *Set) followDefinitions() {
 
 // mayBeCustom reports that a mirror may be of a custom resource, now or when one that is missing is
 // there.
-func (m *Set) mayBeCustom() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.o.OnDemand || len(m.mu.missing) > 0 ||
-		slices.ContainsFunc(*m.named.Load(), func(info *object.Resource) bool { return !info.Builtin })
+func (s *Set) mayBeCustom() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.o.OnDemand || len(s.mu.missing) > 0 ||
+		slices.ContainsFunc(*s.named.Load(), func(info *object.Resource) bool { return !info.Builtin })
 }
 
 // follow runs a follower until the mirrors end. What it may not follow is said once.
-func (m *Set) follow(what, instead string, run func() error) {
+func (s *Set) follow(what, instead string, run func() error) {
 	for said := false; ; said = true {
 		err := run()
-		if m.ctx.Err() != nil {
+		if s.ctx.Err() != nil {
 			return
 		}
 		if !said {
-			m.log.Warn("cannot watch "+what+": "+instead, zap.Error(err))
+			s.log.Warn("cannot watch "+what+": "+instead, zap.Error(err))
 		}
-		if !m.pause(followRetryInterval) {
+		if !s.pause(followRetryInterval) {
 			return
 		}
 	}
 }
 
 // pause reports false if the mirrors end first.
-func (m *Set) pause(d time.Duration) bool {
+func (s *Set) pause(d time.Duration) bool {
 	select {
 	case <-time.After(d):
 		return true
-	case <-m.ctx.Done():
+	case <-s.ctx.Done():
 		return false
 	}
 }
@@ -90,103 +90,103 @@ func (m *Set) pause(d time.Duration) bool {
 // redefined takes the epoch of a definition, "" if it serves nothing any more. Mirrors of another
 // epoch end, as upstream's own watches do. Their resources pass through until upstream is done;
 // then named ones are mirrored anew at once, the others when a client requests them.
-func (m *Set) redefined(gr schema.GroupResource, epoch string) {
-	m.blind.Store(false)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	d := m.mu.definitions[gr]
+func (s *Set) redefined(gr schema.GroupResource, epoch string) {
+	s.blind.Store(false)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d := s.mu.definitions[gr]
 	d.epoch, d.heard = epoch, true
-	m.mu.definitions[gr] = d
+	s.mu.definitions[gr] = d
 	end := (*mirror).end
 	if epoch == "" {
-		end = m.part
+		end = s.part
 	}
-	m.renew(func(gvr schema.GroupVersionResource, info *object.Resource) bool {
+	s.renew(func(gvr schema.GroupVersionResource, info *object.Resource) bool {
 		return gvr.GroupResource() == gr && (info == nil || !info.Builtin && info.Definition != epoch)
 	}, "its definition has changed", end)
 	if epoch != "" {
-		m.restore(func(gvr schema.GroupVersionResource) bool { return gvr.GroupResource() == gr })
+		s.restore(func(gvr schema.GroupVersionResource) bool { return gvr.GroupResource() == gr })
 	}
 }
 
 // delegated hears that another server answers for a group and version, or, if service is "",
 // kube-apiserver does again.
-func (m *Set) delegated(gv schema.GroupVersion, service string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.mu.delegations[gv]++
+func (s *Set) delegated(gv schema.GroupVersion, service string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.delegations[gv]++
 	concerned := func(gvr schema.GroupVersionResource) bool { return gvr.GroupVersion() == gv }
-	m.renew(func(gvr schema.GroupVersionResource, info *object.Resource) bool {
+	s.renew(func(gvr schema.GroupVersionResource, info *object.Resource) bool {
 		return concerned(gvr) && service != ""
 	},
 		"another server answers for it", (*mirror).end)
 	if service == "" {
-		for gvr := range m.mu.entries {
+		for gvr := range s.mu.entries {
 			if concerned(gvr) {
-				m.update(gvr, func(e *entry) { e.refused = "" })
+				s.update(gvr, func(e *entry) { e.refused = "" })
 			}
 		}
-		m.restore(concerned)
+		s.restore(concerned)
 	}
 }
 
 // renew forgets what is known of the resources that are concerned, and ends their mirrors. It is
 // asked without an Info about what is not known to be mirrored. Callers hold mu.
-func (m *Set) renew(concerned func(schema.GroupVersionResource, *object.Resource) bool, why string, end func(*mirror)) {
-	maps.DeleteFunc(m.mu.lookUps, func(gvr schema.GroupVersionResource, _ time.Time) bool { return concerned(gvr, nil) })
-	for gvr, e := range m.mu.entries {
+func (s *Set) renew(concerned func(schema.GroupVersionResource, *object.Resource) bool, why string, end func(*mirror)) {
+	maps.DeleteFunc(s.mu.lookUps, func(gvr schema.GroupVersionResource, _ time.Time) bool { return concerned(gvr, nil) })
+	for gvr, e := range s.mu.entries {
 		if e.offered != nil && concerned(gvr, e.offered) {
-			m.update(gvr, func(e *entry) { e.offered = nil })
-			m.awaitDefinition(gvr.GroupResource())
+			s.update(gvr, func(e *entry) { e.offered = nil })
+			s.awaitDefinition(gvr.GroupResource())
 		}
 	}
-	for gvr, one := range *m.running.Load() {
-		if !concerned(gvr, one.resource.Info) {
+	for gvr, m := range *s.running.Load() {
+		if !concerned(gvr, m.resource.Info) {
 			continue
 		}
-		m.awaitDefinition(gvr.GroupResource())
-		m.remove(one)
-		m.dismiss(one, states.Cause{Why: states.WhyResourceChanged, Text: why})
-		end(one)
+		s.awaitDefinition(gvr.GroupResource())
+		s.remove(m)
+		s.dismiss(m, states.Cause{Why: states.WhyResourceChanged, Text: why})
+		end(m)
 	}
 }
 
 // awaitDefinition has a resource pass through while upstream's answers may be of its old
 // definition. Callers hold mu.
-func (m *Set) awaitDefinition(gr schema.GroupResource) {
-	d := m.mu.definitions[gr]
+func (s *Set) awaitDefinition(gr schema.GroupResource) {
+	d := s.mu.definitions[gr]
 	d.settlesUntil = time.Now().Add(definitionSettleTime)
-	m.mu.definitions[gr] = d
+	s.mu.definitions[gr] = d
 }
 
 // dismiss notes why a mirror is to end that has been removed: a named one for now, since it is
 // restored, another for good. Callers hold mu.
-func (m *Set) dismiss(one *mirror, why states.Cause) {
-	gvr := one.resource.Info.GVR
-	one.ended.Store(true)
-	if m.isNamed(gvr) {
-		one.state.retry.Reset()
-		m.refuse(gvr, one.state, why)
+func (s *Set) dismiss(m *mirror, why states.Cause) {
+	gvr := m.resource.Info.GVR
+	m.ended.Store(true)
+	if s.isNamed(gvr) {
+		m.state.retry.Reset()
+		s.refuse(gvr, m.state, why)
 		return
 	}
-	m.forget(gvr, one.state, why)
+	s.forget(gvr, m.state, why)
 }
 
 // part ends a mirror whose resource is gone. Upstream deletes every object before, but may send
 // these events after that of the definition: watches get them all the same (W-116).
-func (m *Set) part(one *mirror) {
-	m.active.Go(func() {
-		ctx, cancel := context.WithTimeout(m.ctx, definitionDeletionTimeout)
+func (s *Set) part(m *mirror) {
+	s.active.Go(func() {
+		ctx, cancel := context.WithTimeout(s.ctx, definitionDeletionTimeout)
 		defer cancel()
-		one.awaitEmpty(ctx)
-		m.pause(streamEndDelay)
-		one.end()
+		m.awaitEmpty(ctx)
+		s.pause(streamEndDelay)
+		m.end()
 	})
 }
 
 // outdated reports that a resource is not to be mirrored as info says, at least not yet. Callers
 // hold mu.
-func (m *Set) outdated(info *object.Resource) bool {
-	d := m.mu.definitions[info.GVR.GroupResource()]
+func (s *Set) outdated(info *object.Resource) bool {
+	d := s.mu.definitions[info.GVR.GroupResource()]
 	return time.Now().Before(d.settlesUntil) || d.heard && info.Definition != "" && info.Definition != d.epoch
 }

@@ -46,12 +46,12 @@ func watching(t *testing.T, s *source.Source) *fanout.Cursor {
 }
 
 // heardOf waits until the mirrors have heard of a definition, or that it is gone.
-func (m *Set) heardOf(t *testing.T, served bool) {
+func (s *Set) heardOf(t *testing.T, served bool) {
 	t.Helper()
 	eventually(t, "word of a definition", func() bool {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		d := m.mu.definitions[fakeapiserver.Widgets.GroupResource()]
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		d := s.mu.definitions[fakeapiserver.Widgets.GroupResource()]
 		return d.heard && (d.epoch != "") == served
 	})
 }

@@ -47,9 +47,9 @@ type epochs struct {
 }
 
 // newEpochs begins with the version that upstream had before anything was mirrored.
-func newEpochs(m *Set, first apimachinery.Info) *epochs {
+func newEpochs(s *Set, first apimachinery.Info) *epochs {
 	return &epochs{
-		mirrors: m, version: first, minors: map[string]time.Time{first.Minor: time.Now()},
+		mirrors: s, version: first, minors: map[string]time.Time{first.Minor: time.Now()},
 		hints:   states.Pace{First: minHintInterval, Longest: maxHintInterval},
 		storage: map[*mirror]string{}, schemas: map[schema.GroupVersion]string{},
 	}
@@ -71,8 +71,8 @@ func (e *epochs) run(ctx context.Context) {
 
 func (e *epochs) checkIfDue(ctx context.Context) {
 	begun := uint64(0)
-	for _, one := range e.mirrors.all() {
-		begun += one.reflector.Status().Watches
+	for _, m := range e.mirrors.all() {
+		begun += m.reflector.Status().Watches
 	}
 	switch {
 	case time.Since(e.checked) >= epochCheck:
@@ -116,13 +116,13 @@ func (e *epochs) sawVersion(info apimachinery.Info) {
 			zap.String("previousVersion", e.version.GitVersion),
 			zap.String("version", info.GitVersion))
 		e.version, e.until, e.reread = info, now.Add(rollingUpgradeDuration), now
-		for _, one := range e.mirrors.all() {
-			one.representation.doubt()
+		for _, m := range e.mirrors.all() {
+			m.representation.doubt()
 		}
 	case now.Before(e.until) && now.Sub(e.reread) >= rollingCheck:
 		e.reread = now
-		for _, one := range e.mirrors.all() {
-			one.representation.suspect()
+		for _, m := range e.mirrors.all() {
+			m.representation.suspect()
 		}
 	}
 }
@@ -156,13 +156,13 @@ func (e *epochs) checkStorage(ctx context.Context) {
 	all := e.mirrors.all()
 	hashes := map[schema.GroupVersion]map[string]string{}
 	storage := map[*mirror]string{}
-	for _, one := range all {
-		info := one.resource.Info
-		before, ok := e.storage[one]
+	for _, m := range all {
+		info := m.resource.Info
+		before, ok := e.storage[m]
 		if !ok {
 			before = info.StorageHash
 		}
-		storage[one] = before
+		storage[m] = before
 		gv := info.GVR.GroupVersion()
 		if _, asked := hashes[gv]; !asked {
 			hashes[gv], _ = discovery.ReadStorageHashes(ctx, e.mirrors.client, gv) // nil: not known this time
@@ -171,9 +171,9 @@ func (e *epochs) checkStorage(ctx context.Context) {
 		if now == "" || now == before {
 			continue
 		}
-		storage[one] = now
+		storage[m] = now
 		if before != "" {
-			one.representation.doubt()
+			m.representation.doubt()
 		}
 	}
 	e.storage = storage
@@ -196,11 +196,11 @@ func (e *epochs) checkSchemas(ctx context.Context) {
 
 // reshaped hears that the schemas of a group and version have changed, where no definition tells
 // which.
-func (m *Set) reshaped(gv schema.GroupVersion) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.renew(func(gvr schema.GroupVersionResource, info *object.Resource) bool {
+func (s *Set) reshaped(gv schema.GroupVersion) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.renew(func(gvr schema.GroupVersionResource, info *object.Resource) bool {
 		return gvr.GroupVersion() == gv && (info == nil || !info.Builtin && info.Definition == "")
 	}, "its schema has changed", (*mirror).end)
-	m.restore(func(gvr schema.GroupVersionResource) bool { return gvr.GroupVersion() == gv })
+	s.restore(func(gvr schema.GroupVersionResource) bool { return gvr.GroupVersion() == gv })
 }

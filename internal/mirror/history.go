@@ -28,13 +28,13 @@ const questionTimeout = 5 * time.Second
 // it; one that begins after its etcd was restored is silent about that, and the mirror would be
 // wrong for ever if no client ever asked for a proof (see prober). A state may come of another past
 // than the proofs before it, long after its watch began. It costs one LIST of one object each.
-func (m *Set) checkHistories(every time.Duration) {
+func (s *Set) checkHistories(every time.Duration) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
-	for checked := (checks{}); ; checked = m.checkBegun(checked) {
+	for checked := (checks{}); ; checked = s.checkBegun(checked) {
 		select {
 		case <-tick.C:
-		case <-m.ctx.Done():
+		case <-s.ctx.Done():
 			return
 		}
 	}
@@ -46,18 +46,18 @@ type checks map[*mirror]uint64
 
 // checkBegun asks upstream for the mirrors that have begun another watch or state than those
 // checked before.
-func (m *Set) checkBegun(before checks) checks {
+func (s *Set) checkBegun(before checks) checks {
 	now := checks{}
-	for _, one := range m.all() {
-		status := one.reflector.Status()
+	for _, m := range s.all() {
+		status := m.reflector.Status()
 		begun := status.Watches + status.Replaces
 		switch {
-		case begun == before[one]:
-			now[one] = begun
-		case !one.questions.Try(time.Now()):
-			now[one] = before[one]
-		case one.checkHistory(m.ctx, m.log):
-			now[one] = begun
+		case begun == before[m]:
+			now[m] = begun
+		case !m.questions.Try(time.Now()):
+			now[m] = before[m]
+		case m.checkHistory(s.ctx, s.log):
+			now[m] = begun
 		}
 	}
 	return now

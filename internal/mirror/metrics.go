@@ -22,13 +22,13 @@ type mirrorMetric struct {
 }
 
 // NewCollector shows the mirrors of a set; it can be described without one.
-func NewCollector(m *Set) prometheus.Collector {
+func NewCollector(s *Set) prometheus.Collector {
 	metric := func(kind prometheus.ValueType, name, help string, value func(*mirror) float64) mirrorMetric {
 		return mirrorMetric{desc: prometheus.NewDesc(name, help, []string{"resource", "version"}, nil),
 			kind: kind, value: value}
 	}
 	const gauge, counter = prometheus.GaugeValue, prometheus.CounterValue
-	return &collector{mirrors: m, states: newStateMetrics(m), ability: newAbilityMetrics(), gauges: []mirrorMetric{
+	return &collector{mirrors: s, states: newStateMetrics(s), ability: newAbilityMetrics(), gauges: []mirrorMetric{
 		metric(gauge, "spillway_mirror_objects",
 			"Objects in memory.",
 			func(m *mirror) float64 {

@@ -54,28 +54,28 @@ type mirror struct {
 }
 
 // newMirror starts nothing; run does.
-func newMirror(ms *Set, info *object.Resource, state *mirrorState) *mirror {
-	m := &mirror{resource: cache.New(info, ms.limits, time.Now), prober: probes.New(ms.client, info), born: time.Now(),
-		state: state, questions: ms.questions}
+func newMirror(s *Set, info *object.Resource, state *mirrorState) *mirror {
+	m := &mirror{resource: cache.New(info, s.limits, time.Now), prober: probes.New(s.client, info), born: time.Now(),
+		state: state, questions: s.questions}
 	m.hub = fanout.NewHub(m.resource)
-	m.hub.SetBudget(ms.feedBytes)
-	m.hub.SetLaneLimiter(ms.lanes)
+	m.hub.SetBudget(s.feedBytes)
+	m.hub.SetLaneLimiter(s.lanes)
 	m.resource.SetBookmarkTemplate(codec.Template(info))
-	m.representation = newRepresentation(m.prober, m.resource, ms.log)
+	m.representation = newRepresentation(m.prober, m.resource, s.log)
 	m.source = &source.Source{Hub: m.hub, Fresh: freshness.New(m.resource, prober{m.prober, m}),
-		Codec: codec.New(info, ms.release)}
-	if ms.backfill != nil {
-		m.backfills = backfill.New(m.hub, history{probes.NewHistory(ms.client, info)}, ms.backfill)
+		Codec: codec.New(info, s.release)}
+	if s.backfill != nil {
+		m.backfills = backfill.New(m.hub, history{probes.NewHistory(s.client, info)}, s.backfill)
 		m.source.Past = m.backfills
 	}
-	m.reflector = upstream.NewReflector(ms.client, info, m.resource, upstream.WithLogger(ms.log),
+	m.reflector = upstream.NewReflector(s.client, info, m.resource, upstream.WithLogger(s.log),
 		upstream.WithPromised(m.resource.BeginRelist),
-		upstream.WithObserver(m.observer(ms)), upstream.WithEndMarkWait(ms.endMarkWait))
-	m.watched = ms.o.Clock.Watch(watchdog.Mirror, info.String(), awayThreshold, m.reflector.Progress)
-	m.dispatcher = ms.o.Clock.Watch(watchdog.Dispatcher, info.String(), dispatchLimit, m.hub.Progress)
+		upstream.WithObserver(m.observer(s)), upstream.WithEndMarkWait(s.endMarkWait))
+	m.watched = s.o.Clock.Watch(watchdog.Mirror, info.String(), awayThreshold, m.reflector.Progress)
+	m.dispatcher = s.o.Clock.Watch(watchdog.Dispatcher, info.String(), dispatchLimit, m.hub.Progress)
 	m.source.Warning, m.source.Age = m.reflector.Warning, m.age
 	m.source.CompressesWatchLists = func() bool {
-		return ms.client.Abilities().WatchListCompression == abilities.Present
+		return s.client.Abilities().WatchListCompression == abilities.Present
 	}
 	return m
 }
@@ -103,7 +103,7 @@ func (m *mirror) run(ctx context.Context) {
 }
 
 // observer moves the mirror's state as its reflector fares.
-func (m *mirror) observer(ms *Set) upstream.Observer {
+func (m *mirror) observer(s *Set) upstream.Observer {
 	return upstream.Observer{
 		OnState: func() { m.step(func() { m.state.Complete() }) },
 		OnOpen:  func() { m.step(func() { m.state.Open() }) },
@@ -128,10 +128,10 @@ func (m *mirror) observer(ms *Set) upstream.Observer {
 		},
 		OnFailure: func(err error) {
 			if m.denials.IsFinal(err, m.reflector.Status()) {
-				ms.active.Go(func() { ms.lose(m, err) })
+				s.active.Go(func() { s.lose(m, err) })
 				return
 			}
-			m.failed(ms, err)
+			m.failed(s, err)
 		},
 	}
 }
@@ -146,16 +146,16 @@ func (m *mirror) step(move func()) {
 // failed moves the state after a failure that may pass. What the apiserver answers with an error is
 // refused if it has been for more than a moment, and the apiserver says that it serves: then it is
 // not away, and its answers to others are as good as those to the mirror.
-func (m *mirror) failed(ms *Set, err error) {
+func (m *mirror) failed(s *Set, err error) {
 	cause := causeOf(err)
 	if cause.Why != states.WhyRefused || time.Since(m.reflector.Status().AwaySince) < awayThreshold {
 		m.step(func() { m.state.Interrupt(cause) })
 		return
 	}
 	if m.judging.CompareAndSwap(false, true) {
-		ms.active.Go(func() {
+		s.active.Go(func() {
 			defer m.judging.Store(false)
-			m.judged(cause, ms.client.Serves(ms.ctx))
+			m.judged(cause, s.client.Serves(s.ctx))
 		})
 	}
 }

@@ -18,17 +18,17 @@ const (
 
 // logOutages logs once for each outage that upstream does not answer, and once that it answers
 // again, until the mirrors end. The lines of the mirrors say what became of each.
-func (m *Set) logOutages() {
+func (s *Set) logOutages() {
 	var logged time.Time // since when the outage that has its line lasts; zero: there is none
-	for m.pause(outageCheckInterval) {
-		since := m.client.SilentSince()
+	for s.pause(outageCheckInterval) {
+		since := s.client.SilentSince()
 		switch {
 		case since.IsZero() && !logged.IsZero():
-			m.log.Info("the API server answers again", zap.Duration("after", time.Since(logged).Round(time.Second)))
+			s.log.Info("the API server answers again", zap.Duration("after", time.Since(logged).Round(time.Second)))
 			logged = time.Time{}
 		case !since.IsZero() && logged.IsZero() && time.Since(since) >= outageLogDelay:
-			old, _, why := m.oldStates()
-			m.log.Warn("the API server does not answer", zap.Time("since", since), zap.Int("oldMirrors", len(old)),
+			old, _, why := s.oldStates()
+			s.log.Warn("the API server does not answer", zap.Time("since", since), zap.Int("oldMirrors", len(old)),
 				zap.String("error", why))
 			logged = since
 		}
@@ -37,12 +37,12 @@ func (m *Set) logOutages() {
 
 // oldStates are the resources whose states are old because the apiserver does not answer, how old
 // the oldest is, and why one of them is.
-func (m *Set) oldStates() (names []string, oldest time.Duration, why string) {
-	for _, one := range m.all() {
-		if age, away := one.age(); age > 0 && away {
-			names = append(names, one.resource.Info.String())
+func (s *Set) oldStates() (names []string, oldest time.Duration, why string) {
+	for _, m := range s.all() {
+		if age, away := m.age(); age > 0 && away {
+			names = append(names, m.resource.Info.String())
 			oldest = max(oldest, age)
-			why = cmp.Or(why, status.OneLine(one.state.State().Cause().Text))
+			why = cmp.Or(why, status.OneLine(m.state.State().Cause().Text))
 		}
 	}
 	return names, oldest, why

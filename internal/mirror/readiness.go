@@ -12,20 +12,20 @@ import (
 )
 
 // Describe is the part of /readyz?verbose about mirrors: a line for each.
-func (m *Set) Describe() []string {
+func (s *Set) Describe() []string {
 	now := time.Now()
 	var lines []string
-	for _, one := range m.states() {
-		s := one.State()
-		mark, state := "[!]", strings.ReplaceAll(string(s.Kind()), "_", " ")
-		if s.Kind() == states.KindSynced {
-			mark, state = "[+]", "ok: synced"
+	for _, one := range s.states() {
+		state := one.State()
+		mark, text := "[!]", strings.ReplaceAll(string(state.Kind()), "_", " ")
+		if state.Kind() == states.KindSynced {
+			mark, text = "[+]", "ok: synced"
 		}
-		line := fmt.Sprintf("%smirror %s %s for %s", mark, one.resource, state, now.Sub(s.Since()).Round(time.Second))
-		if reason := s.Cause().Text; reason != "" {
+		line := fmt.Sprintf("%smirror %s %s for %s", mark, one.resource, text, now.Sub(state.Since()).Round(time.Second))
+		if reason := state.Cause().Text; reason != "" {
 			line += ": " + status.OneLine(reason)
 		}
-		if next := s.Next(); next.After(now) {
+		if next := state.Next(); next.After(now) {
 			line += fmt.Sprintf("; next attempt within %s", next.Sub(now).Round(time.Second))
 		}
 		lines = append(lines, line)
@@ -36,10 +36,10 @@ func (m *Set) Describe() []string {
 // UpstreamReady is the check behind /readyz of whether the apiserver answers. An apiserver that is
 // away makes no replica unready, since all have the same, and each goes on serving what it can;
 // unless limit says for how long.
-func (m *Set) UpstreamReady(limit time.Duration) health.Check {
+func (s *Set) UpstreamReady(limit time.Duration) health.Check {
 	return func() (string, error) {
-		trouble := m.client.CredentialTrouble()
-		if since := m.client.SilentSince(); limit > 0 && !since.IsZero() && time.Since(since) >= limit {
+		trouble := s.client.CredentialTrouble()
+		if since := s.client.SilentSince(); limit > 0 && !since.IsZero() && time.Since(since) >= limit {
 			why := ""
 			if trouble != nil {
 				why = ": " + trouble.Error()
@@ -50,12 +50,12 @@ func (m *Set) UpstreamReady(limit time.Duration) health.Check {
 		if trouble != nil {
 			return "", health.Warning(trouble.Error())
 		}
-		names, oldest, _ := m.oldStates()
+		names, oldest, _ := s.oldStates()
 		if len(names) == 0 {
-			return "", m.silence()
+			return "", s.silence()
 		}
 		what := "served from their last state"
-		if m.o.AsksAboutAll {
+		if s.o.AsksAboutAll {
 			what = "kept in their last state, which is served to clients whose rights are known; " +
 				"the apiserver cannot review the rights of others"
 		}
@@ -67,8 +67,8 @@ func (m *Set) UpstreamReady(limit time.Duration) health.Check {
 
 // silence is the Notice that upstream has not answered for a while, though no state is old yet.
 // nil: it answers.
-func (m *Set) silence() error {
-	since := m.client.SilentSince()
+func (s *Set) silence() error {
+	since := s.client.SilentSince()
 	if since.IsZero() || time.Since(since) < awayThreshold {
 		return nil
 	}
@@ -77,29 +77,29 @@ func (m *Set) silence() error {
 
 // Ready is the check behind /readyz: every named resource has had its first state, or is known to
 // pass through.
-func (m *Set) Ready() (string, error) {
-	running := *m.running.Load()
+func (s *Set) Ready() (string, error) {
+	running := *s.running.Load()
 	objects := 0
-	for _, info := range *m.named.Load() {
+	for _, info := range *s.named.Load() {
 		if found := running[info.GVR]; found != nil && !found.resource.IsReady() && found.reflector.Status().Err == nil &&
 			found.state.State().Kind() != states.KindRefused {
 			return "", fmt.Errorf("%s has not been listed yet", info)
 		}
 	}
 	for _, found := range running {
-		if s := found.resource.Snapshot(); s != nil {
-			objects += s.Len()
+		if snapshot := found.resource.Snapshot(); snapshot != nil {
+			objects += snapshot.Len()
 		}
 	}
 	return fmt.Sprintf("%d resources, %d objects", len(running), objects), nil
 }
 
 // PassThrough is the detail behind /readyz?verbose: what is never mirrored.
-func (m *Set) PassThrough() (string, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+func (s *Set) PassThrough() (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	var names []string
-	for gvr, e := range m.mu.entries {
+	for gvr, e := range s.mu.entries {
 		if e.refused != "" {
 			names = append(names, gvr.GroupResource().String()+" ("+e.refused+")")
 		}
@@ -112,4 +112,4 @@ func (m *Set) PassThrough() (string, error) {
 }
 
 // DescribeAbilities is the detail behind /readyz?verbose: what upstream can do.
-func (m *Set) DescribeAbilities() (string, error) { return m.Abilities().String(), nil }
+func (s *Set) DescribeAbilities() (string, error) { return s.Abilities().String(), nil }

@@ -23,16 +23,16 @@ const endMarkWait = 10 * time.Second
 
 // refuse notes that a resource is not mirrored for a cause, and when that is tried again. One that
 // upstream does not serve any more, and no setting names, is forgotten. Callers hold mu.
-func (m *Set) refuse(gvr schema.GroupVersionResource, state *mirrorState, cause states.Cause) {
-	if cause.Why == states.WhyNotServed && !m.isNamed(gvr) {
-		m.mu.lookUps[gvr] = time.Now()
-		m.forget(gvr, state, cause)
+func (s *Set) refuse(gvr schema.GroupVersionResource, state *mirrorState, cause states.Cause) {
+	if cause.Why == states.WhyNotServed && !s.isNamed(gvr) {
+		s.mu.lookUps[gvr] = time.Now()
+		s.forget(gvr, state, cause)
 		return
 	}
 	due := state.next(cause.Why)
 	state.Lose(cause, due)
-	if m.isNamed(gvr) {
-		m.active.Go(func() { m.retry(gvr, state, due) })
+	if s.isNamed(gvr) {
+		s.active.Go(func() { s.retry(gvr, state, due) })
 	}
 }
 
@@ -44,32 +44,32 @@ func missingRole(r schema.GroupResource) string {
 }
 
 // forget ends the state of a resource. Callers hold mu.
-func (m *Set) forget(gvr schema.GroupVersionResource, state *mirrorState, cause states.Cause) {
+func (s *Set) forget(gvr schema.GroupVersionResource, state *mirrorState, cause states.Cause) {
 	state.GiveUp(cause)
-	m.update(gvr, func(e *entry) { e.state = nil })
+	s.update(gvr, func(e *entry) { e.state = nil })
 }
 
 // retry mirrors a named resource again, once upstream says what it is now. It ends when due is not
 // when the state is tried again any more: something else has it tried sooner, or it is mirrored.
-func (m *Set) retry(gvr schema.GroupVersionResource, state *mirrorState, due time.Time) {
-	for m.pause(time.Until(due)) {
-		m.mu.Lock()
-		known := m.mu.entries[gvr]
+func (s *Set) retry(gvr schema.GroupVersionResource, state *mirrorState, due time.Time) {
+	for s.pause(time.Until(due)) {
+		s.mu.Lock()
+		known := s.mu.entries[gvr]
 		current, info := state.due.Equal(due) && known.state == state, known.offered
-		m.mu.Unlock()
+		s.mu.Unlock()
 		if !current {
 			return
 		}
 		var err error
 		if info == nil {
-			info, err = m.look(gvr)
+			info, err = s.look(gvr)
 		}
-		if err == nil && m.start(info) != nil {
+		if err == nil && s.start(info) != nil {
 			return
 		}
-		m.mu.Lock()
+		s.mu.Lock()
 		if !state.due.Equal(due) {
-			m.mu.Unlock()
+			s.mu.Unlock()
 			return
 		}
 		cause := state.State().Cause()
@@ -78,20 +78,20 @@ func (m *Set) retry(gvr schema.GroupVersionResource, state *mirrorState, due tim
 		}
 		due = state.next(cause.Why)
 		state.Lose(cause, due)
-		m.mu.Unlock()
+		s.mu.Unlock()
 	}
 }
 
 // restore has the named resources that are concerned mirrored again, if they are not. Callers hold
 // mu.
-func (m *Set) restore(concerned func(schema.GroupVersionResource) bool) {
+func (s *Set) restore(concerned func(schema.GroupVersionResource) bool) {
 	select {
-	case m.sought <- struct{}{}: // one that is missing may be there by now
+	case s.sought <- struct{}{}: // one that is missing may be there by now
 	default:
 	}
-	running := *m.running.Load()
-	for _, info := range *m.named.Load() {
-		state := m.mu.entries[info.GVR].state
+	running := *s.running.Load()
+	for _, info := range *s.named.Load() {
+		state := s.mu.entries[info.GVR].state
 		if running[info.GVR] != nil || state == nil || !concerned(info.GVR) {
 			continue
 		}
@@ -99,40 +99,40 @@ func (m *Set) restore(concerned func(schema.GroupVersionResource) bool) {
 		due := time.Now().Add(definitionSettleTime)
 		state.due = due
 		state.Lose(state.State().Cause(), due)
-		m.active.Go(func() { m.retry(info.GVR, state, due) })
+		s.active.Go(func() { s.retry(info.GVR, state, due) })
 	}
 }
 
 // adopt mirrors the named resources that were found, and keeps in mind those that were not. It
 // returns how many are missing.
-func (m *Set) adopt(found []discovery.Resolution) int {
-	m.mu.Lock()
-	named := slices.Clone(*m.named.Load())
+func (s *Set) adopt(found []discovery.Resolution) int {
+	s.mu.Lock()
+	named := slices.Clone(*s.named.Load())
 	var fresh []*object.Resource
 	for _, one := range found {
-		state := m.mu.missing[one.Name]
+		state := s.mu.missing[one.Name]
 		if one.Err != nil {
 			if state == nil {
-				state = m.newState(labelsOf(one.Name))
-				m.mu.missing[one.Name] = state
+				state = s.newState(labelsOf(one.Name))
+				s.mu.missing[one.Name] = state
 			}
 			cause := lastAnswer(state.State().Cause(), causeOf(one.Err))
 			state.Lose(cause, state.next(cause.Why))
 			continue
 		}
 		info := one.Resource
-		delete(m.mu.missing, one.Name) // the mirror has a state of its own, by the resource's full name
+		delete(s.mu.missing, one.Name) // the mirror has a state of its own, by the resource's full name
 		if slices.ContainsFunc(named, func(other *object.Resource) bool { return other.GVR == info.GVR }) {
 			continue
 		}
 		named = append(named, info)
 		fresh = append(fresh, info)
 	}
-	missing := len(m.mu.missing)
-	m.named.Store(&named)
-	m.mu.Unlock()
+	missing := len(s.mu.missing)
+	s.named.Store(&named)
+	s.mu.Unlock()
 	for _, info := range fresh {
-		m.start(info)
+		s.start(info)
 	}
 	return missing
 }
@@ -142,36 +142,36 @@ func (m *Set) adopt(found []discovery.Resolution) int {
 const seekInterval = time.Second
 
 // seek looks for the named resources that are missing until there are none, or the mirrors end.
-func (m *Set) seek() {
+func (s *Set) seek() {
 	for {
-		names, due := m.missingNames()
+		names, due := s.missingNames()
 		if len(names) == 0 {
 			return
 		}
 		select {
 		case <-time.After(time.Until(due)):
-		case <-m.sought:
-			if !m.pause(seekInterval) {
+		case <-s.sought:
+			if !s.pause(seekInterval) {
 				return
 			}
-		case <-m.ctx.Done():
+		case <-s.ctx.Done():
 			return
 		}
-		found, err := discovery.Resolve(m.ctx, m.client, names)
+		found, err := discovery.Resolve(s.ctx, s.client, names)
 		if err != nil { // upstream is away, which says nothing of any
 			found = nil
-			m.postpone(states.Cause{Why: states.WhyUnreachable, Text: status.OneLine(err.Error())})
+			s.postpone(states.Cause{Why: states.WhyUnreachable, Text: status.OneLine(err.Error())})
 		}
-		m.adopt(found)
+		s.adopt(found)
 	}
 }
 
 // missingNames are the names of those that are due first, and when that is.
-func (m *Set) missingNames() (names []string, due time.Time) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, name := range slices.Sorted(maps.Keys(m.mu.missing)) {
-		if at := m.mu.missing[name].due; due.IsZero() || at.Before(due) {
+func (s *Set) missingNames() (names []string, due time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(s.mu.missing)) {
+		if at := s.mu.missing[name].due; due.IsZero() || at.Before(due) {
 			due = at
 		}
 		names = append(names, name)
@@ -180,10 +180,10 @@ func (m *Set) missingNames() (names []string, due time.Time) {
 }
 
 // postpone has what is missing looked for later.
-func (m *Set) postpone(cause states.Cause) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, state := range m.mu.missing {
+func (s *Set) postpone(cause states.Cause) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, state := range s.mu.missing {
 		state.Lose(lastAnswer(state.State().Cause(), cause), state.next(cause.Why))
 	}
 }
@@ -198,15 +198,15 @@ func lastAnswer(before, now states.Cause) states.Cause {
 }
 
 // wantsSlot reports that no more resources may be mirrored on demand. Callers hold mu.
-func (m *Set) wantsSlot(info *object.Resource, running map[schema.GroupVersionResource]*mirror) bool {
-	if m.onDemand(running) < m.o.MaxOnDemand {
+func (s *Set) wantsSlot(info *object.Resource, running map[schema.GroupVersionResource]*mirror) bool {
+	if s.onDemand(running) < s.o.MaxOnDemand {
 		return false
 	}
-	m.slots.passed.Add(1)
-	if m.slots.said.Try(time.Now()) {
-		m.log.Warn("passes through: as many resources are mirrored on demand as --max-resources allows",
-			zap.Stringer("resource", info), zap.String("version", info.GVR.Version), zap.Int("max-resources", m.o.MaxOnDemand),
-			zap.Uint64("requests", m.slots.passed.Load()))
+	s.slots.passed.Add(1)
+	if s.slots.said.Try(time.Now()) {
+		s.log.Warn("passes through: as many resources are mirrored on demand as --max-resources allows",
+			zap.Stringer("resource", info), zap.String("version", info.GVR.Version), zap.Int("max-resources", s.o.MaxOnDemand),
+			zap.Uint64("requests", s.slots.passed.Load()))
 	}
 	return true
 }

@@ -118,14 +118,14 @@ type definition struct {
 }
 
 // update changes what is known of a resource. Callers hold mu.
-func (m *Set) update(gvr schema.GroupVersionResource, change func(*entry)) {
-	e := m.mu.entries[gvr]
+func (s *Set) update(gvr schema.GroupVersionResource, change func(*entry)) {
+	e := s.mu.entries[gvr]
 	change(&e)
 	if e == (entry{}) {
-		delete(m.mu.entries, gvr)
+		delete(s.mu.entries, gvr)
 		return
 	}
-	m.mu.entries[gvr] = e
+	s.mu.entries[gvr] = e
 }
 
 // ResourcesError is what upstream says of the resources that SetOptions name.
@@ -170,86 +170,86 @@ func NewSet(ctx context.Context, client *upstream.Client, o SetOptions, log *zap
 // Begin finds out what there is to mirror, which starting bounds, and starts the named mirrors. It
 // is called before a client requests a resource. After an error nothing has been started, and it
 // may be called again.
-func (m *Set) Begin(starting context.Context) error {
-	version, err := m.client.Version(starting)
+func (s *Set) Begin(starting context.Context) error {
+	version, err := s.client.Version(starting)
 	if err != nil {
 		return fmt.Errorf("finding out upstream's version: %w", err)
 	}
-	found, err := discovery.Resolve(starting, m.client, m.o.Resources)
-	if err == nil && m.o.Strict {
+	found, err := discovery.Resolve(starting, s.client, s.o.Resources)
+	if err == nil && s.o.Strict {
 		err = discovery.UnresolvedError(found)
 	}
 	if err != nil {
 		return &ResourcesError{err}
 	}
-	if m.o.OnDemand {
-		offered, refused, err := discovery.Discover(starting, m.client)
+	if s.o.OnDemand {
+		offered, refused, err := discovery.Discover(starting, s.client)
 		if err != nil {
 			return fmt.Errorf("finding out what upstream serves: %w", err)
 		}
-		m.mu.Lock()
+		s.mu.Lock()
 		for gvr, info := range offered {
-			m.update(gvr, func(e *entry) { e.offered = info })
+			s.update(gvr, func(e *entry) { e.offered = info })
 		}
 		for gvr, reason := range refused {
-			m.update(gvr, func(e *entry) { e.refused = reason })
+			s.update(gvr, func(e *entry) { e.refused = reason })
 		}
-		m.mu.Unlock()
+		s.mu.Unlock()
 	}
-	m.release.Upstream(version.Minor)
-	m.active.Go(func() { m.lines.Run(m.ctx) })
-	if missing := m.adopt(found); missing > 0 {
-		m.active.Go(m.seek)
+	s.release.Upstream(version.Minor)
+	s.active.Go(func() { s.lines.Run(s.ctx) })
+	if missing := s.adopt(found); missing > 0 {
+		s.active.Go(s.seek)
 	}
-	m.active.Go(func() { m.checkHistories(historyCheck) })
-	m.active.Go(func() { m.watchSilence(silenceTimeout, watchdogTick) })
-	m.active.Go(m.logOutages)
-	if m.o.CompareInterval > 0 {
-		m.active.Go(func() { m.compareStates(m.o.CompareInterval) })
+	s.active.Go(func() { s.checkHistories(historyCheck) })
+	s.active.Go(func() { s.watchSilence(silenceTimeout, watchdogTick) })
+	s.active.Go(s.logOutages)
+	if s.o.CompareInterval > 0 {
+		s.active.Go(func() { s.compareStates(s.o.CompareInterval) })
 	}
-	m.active.Go(func() { newEpochs(m, *version).run(m.ctx) })
-	m.active.Go(m.followAbilities)
-	if m.o.IdleTimeout > 0 {
-		m.active.Go(func() { m.dropIdle(m.o.IdleTimeout) })
+	s.active.Go(func() { newEpochs(s, *version).run(s.ctx) })
+	s.active.Go(s.followAbilities)
+	if s.o.IdleTimeout > 0 {
+		s.active.Go(func() { s.dropIdle(s.o.IdleTimeout) })
 	}
-	m.followDefinitions()
+	s.followDefinitions()
 	return nil
 }
 
 // start runs a mirror of the resource, or returns the one that runs; nil if there are too many.
-func (m *Set) start(info *object.Resource) *mirror {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	running := *m.running.Load()
+func (s *Set) start(info *object.Resource) *mirror {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	running := *s.running.Load()
 	if found := running[info.GVR]; found != nil {
 		return found
 	}
-	if m.outdated(info) {
-		m.update(info.GVR, func(e *entry) { e.offered = nil })
+	if s.outdated(info) {
+		s.update(info.GVR, func(e *entry) { e.offered = nil })
 		return nil
 	}
-	if m.ctx.Err() != nil || !m.isNamed(info.GVR) && (m.wantsSlot(info, running) || m.turnAway()) {
+	if s.ctx.Err() != nil || !s.isNamed(info.GVR) && (s.wantsSlot(info, running) || s.turnAway()) {
 		return nil
 	}
-	info.Remember(m.memo)
-	if m.o.StripManagedFields {
+	info.Remember(s.memo)
+	if s.o.StripManagedFields {
 		info.StripManagedFields()
 	}
-	state := m.mu.entries[info.GVR].state
+	state := s.mu.entries[info.GVR].state
 	if state == nil {
-		state = m.newState(info.String(), info.GVR.Version)
-		m.update(info.GVR, func(e *entry) { e.state = state })
-		m.log.Debug("mirroring", zap.Stringer("resource", info), zap.String("version", info.GVR.Version))
+		state = s.newState(info.String(), info.GVR.Version)
+		s.update(info.GVR, func(e *entry) { e.state = state })
+		s.log.Debug("mirroring", zap.Stringer("resource", info), zap.String("version", info.GVR.Version))
 	}
-	started := newMirror(m, info, state)
-	ctx, cancel := context.WithCancel(m.ctx)
+	started := newMirror(s, info, state)
+	ctx, cancel := context.WithCancel(s.ctx)
 	started.cancel = cancel
 	running = maps.Clone(running)
 	running[info.GVR] = started
-	m.running.Store(&running)
-	m.active.Go(func() {
-		if !m.isNamed(info.GVR) {
-			m.queue(ctx, started)
+	s.running.Store(&running)
+	s.active.Go(func() {
+		if !s.isNamed(info.GVR) {
+			s.queue(ctx, started)
 		}
 		started.run(ctx)
 	})
@@ -257,9 +257,9 @@ func (m *Set) start(info *object.Resource) *mirror {
 }
 
 // onDemand is how many of the mirrors run because a client asked for them.
-func (m *Set) onDemand(running map[schema.GroupVersionResource]*mirror) int {
+func (s *Set) onDemand(running map[schema.GroupVersionResource]*mirror) int {
 	n := len(running)
-	for _, info := range *m.named.Load() {
+	for _, info := range *s.named.Load() {
 		if running[info.GVR] != nil {
 			n--
 		}
@@ -270,42 +270,42 @@ func (m *Set) onDemand(running map[schema.GroupVersionResource]*mirror) int {
 // lose ends a mirror that upstream does not serve at present, or not to the proxy: its requests
 // pass through, and its watches end so that clients start again. It is tried again after a pause: a
 // named resource by itself, others when a client requests them.
-func (m *Set) lose(lost *mirror, cause error) {
+func (s *Set) lose(lost *mirror, cause error) {
 	info := lost.resource.Info
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if !m.remove(lost) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.remove(lost) {
 		return
 	}
 	offered := info
 	if !info.Builtin || apierrors.IsNotFound(cause) {
 		offered = nil // it may be another one by then
 	}
-	m.update(info.GVR, func(e *entry) { e.offered = offered })
+	s.update(info.GVR, func(e *entry) { e.offered = offered })
 	lost.end()
 	why := causeOf(cause)
 	if apierrors.IsForbidden(cause) {
 		why.Text += missingRole(info.GVR.GroupResource())
 	}
-	m.refuse(info.GVR, lost.state, why)
+	s.refuse(info.GVR, lost.state, why)
 }
 
 // remove takes a mirror out of the catalog; false if it is not there any more. Callers hold mu.
-func (m *Set) remove(one *mirror) bool {
-	gvr := one.resource.Info.GVR
-	running := *m.running.Load()
-	if running[gvr] != one {
+func (s *Set) remove(m *mirror) bool {
+	gvr := m.resource.Info.GVR
+	running := *s.running.Load()
+	if running[gvr] != m {
 		return false
 	}
 	running = maps.Clone(running)
 	delete(running, gvr)
-	m.running.Store(&running)
+	s.running.Store(&running)
 	return true
 }
 
 // all are the mirrors that run, ordered by name.
-func (m *Set) all() []*mirror {
-	return slices.SortedFunc(maps.Values(*m.running.Load()), func(a, b *mirror) int {
+func (s *Set) all() []*mirror {
+	return slices.SortedFunc(maps.Values(*s.running.Load()), func(a, b *mirror) int {
 		return compareNames(a.resource.Info, b.resource.Info)
 	})
 }
@@ -321,6 +321,6 @@ func compareNames(a, b *object.Resource) int {
 }
 
 // Wait returns when every mirror has ended, after their context has.
-func (m *Set) Wait() { m.active.Wait() }
+func (s *Set) Wait() { s.active.Wait() }
 
 var _ source.Catalog = (*Set)(nil)

@@ -108,20 +108,20 @@ func newUpstream(t *testing.T) *fakeapiserver.Server {
 	return up
 }
 
-func (m *Set) names() string {
+func (s *Set) names() string {
 	var names []string
-	for _, one := range m.all() {
-		names = append(names, one.resource.Info.String())
+	for _, m := range s.all() {
+		names = append(names, m.resource.Info.String())
 	}
 	return strings.Join(names, " ")
 }
 
 // awaitReady waits until a resource is answered from memory.
-func (m *Set) awaitReady(t *testing.T, gvr schema.GroupVersionResource) {
+func (s *Set) awaitReady(t *testing.T, gvr schema.GroupVersionResource) {
 	t.Helper()
 	eventually(t, gvr.Resource+" to be mirrored", func() bool {
-		s := m.Find(gvr)
-		return s != nil && s.Resource().IsReady()
+		found := s.Find(gvr)
+		return found != nil && found.Resource().IsReady()
 	})
 }
 

@@ -29,21 +29,21 @@ const (
 // watchSilence doubts mirrors that have heard nothing for long, until they end. A watch may be dead
 // though its connection is alive: an apiserver whose own watch hangs, or whatever stands between,
 // can keep it open for ever and tell nothing; nothing is then missing that could be noticed.
-func (m *Set) watchSilence(limit, every time.Duration) {
+func (s *Set) watchSilence(limit, every time.Duration) {
 	heard := map[*mirror]time.Time{} // when one was proven current
-	for m.pause(every) {
+	for s.pause(every) {
 		still := map[*mirror]time.Time{}
 		var doubts errgroup.Group
 		doubts.SetLimit(doubtsAtOnce)
-		for _, one := range m.all() {
-			status := one.reflector.Status()
-			still[one] = heard[one]
-			if !status.HasSynced || !status.AwaySince.IsZero() || time.Since(newer(status.Contact, heard[one])) < limit {
+		for _, m := range s.all() {
+			status := m.reflector.Status()
+			still[m] = heard[m]
+			if !status.HasSynced || !status.AwaySince.IsZero() || time.Since(newer(status.Contact, heard[m])) < limit {
 				continue
 			}
-			still[one] = time.Now() // one that is replaced has time to show that it lives
+			still[m] = time.Now() // one that is replaced has time to show that it lives
 			doubts.Go(func() error {
-				one.proveAlive(m.ctx)
+				m.proveAlive(s.ctx)
 				return nil
 			})
 		}

@@ -43,13 +43,13 @@ type mirrorState struct {
 }
 
 // newState is the state of a resource that is to be mirrored from now on.
-func (m *Set) newState(resource, version string) *mirrorState {
+func (s *Set) newState(resource, version string) *mirrorState {
 	return &mirrorState{
-		resource: resource, version: version, retry: states.Pace{First: m.retryFirst, Longest: maxRetryInterval},
+		resource: resource, version: version, retry: states.Pace{First: s.retryFirst, Longest: maxRetryInterval},
 		Machine: states.NewMachine(func(t states.Transition) {
 			// An empty label is none to Prometheus.
-			m.transitions.WithLabelValues(string(t.To.Kind()), cmp.Or(string(t.To.Cause().Why), "none")).Inc()
-			m.lines.Tell(resource, version, t)
+			s.transitions.WithLabelValues(string(t.To.Kind()), cmp.Or(string(t.To.Cause().Why), "none")).Inc()
+			s.lines.Tell(resource, version, t)
 		}),
 	}
 }
@@ -85,11 +85,11 @@ func (s *mirrorState) waiting() bool {
 
 // states are those of all mirrors, and of the resources that are to be mirrored and are not,
 // ordered by name.
-func (m *Set) states() []*mirrorState {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	all := slices.Collect(maps.Values(m.mu.missing))
-	for _, e := range m.mu.entries {
+func (s *Set) states() []*mirrorState {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := slices.Collect(maps.Values(s.mu.missing))
+	for _, e := range s.mu.entries {
 		if e.state != nil {
 			all = append(all, e.state)
 		}

@@ -21,8 +21,8 @@ import (
 )
 
 // kindOf is the state of a resource, "" if there is none.
-func (m *Set) kindOf(resource string) states.Kind {
-	for _, one := range m.states() {
+func (s *Set) kindOf(resource string) states.Kind {
+	for _, one := range s.states() {
 		if one.resource == resource {
 			return one.State().Kind()
 		}
@@ -30,9 +30,9 @@ func (m *Set) kindOf(resource string) states.Kind {
 	return ""
 }
 
-func (m *Set) awaitKind(t *testing.T, resource string, kind states.Kind) {
+func (s *Set) awaitKind(t *testing.T, resource string, kind states.Kind) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("%s to be %s", resource, kind), func() bool { return m.kindOf(resource) == kind })
+	eventually(t, fmt.Sprintf("%s to be %s", resource, kind), func() bool { return s.kindOf(resource) == kind })
 }
 
 const (

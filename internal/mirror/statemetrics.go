@@ -16,9 +16,9 @@ type stateMetrics struct {
 }
 
 // newStateMetrics can be described without mirrors.
-func newStateMetrics(m *Set) *stateMetrics {
+func newStateMetrics(s *Set) *stateMetrics {
 	c := &stateMetrics{
-		mirrors: m, transitions: newTransitions(),
+		mirrors: s, transitions: newTransitions(),
 		state: prometheus.NewDesc("spillway_mirror_state",
 			"1 for the state of a resource's mirror, 0 for the others: "+
 				"starting, synced, resuming, refused, falling_back or given_up.",
@@ -30,8 +30,8 @@ func newStateMetrics(m *Set) *stateMetrics {
 		slotless: prometheus.NewDesc("spillway_mirror_limit_exceeded_total",
 			"Requests that passed through since --max-resources are already mirrored on demand.", nil, nil),
 	}
-	if m != nil {
-		c.transitions = m.transitions
+	if s != nil {
+		c.transitions = s.transitions
 	}
 	return c
 }

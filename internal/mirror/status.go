@@ -11,21 +11,21 @@ import (
 // Statuses are how all mirrors stand, those that do not run at present included. watches is how
 // many watches each source has. stale are the resources whose mirrors receive no events at present,
 // and oldest is the age of the oldest of them in seconds.
-func (m *Set) Statuses(now time.Time, watches map[*source.Source]int) (
+func (s *Set) Statuses(now time.Time, watches map[*source.Source]int) (
 	all []*status.Resource, stale []string, oldest float64) {
 	all, stale = []*status.Resource{}, []string{}
 	listed := map[*mirrorState]bool{}
-	for _, running := range m.all() {
-		one := running.status(now)
-		one.Watches = watches[running.source]
+	for _, m := range s.all() {
+		one := m.status(now)
+		one.Watches = watches[m.source]
 		all = append(all, one)
-		listed[running.state] = true
-		if _, isAway := running.age(); isAway {
+		listed[m.state] = true
+		if _, isAway := m.age(); isAway {
 			stale = append(stale, one.Resource)
 			oldest = max(oldest, one.StateAgeSeconds)
 		}
 	}
-	for _, state := range m.states() {
+	for _, state := range s.states() {
 		if !listed[state] {
 			one := &status.Resource{Resource: state.resource, Version: state.version, Since: state.State().Since()}
 			state.tell(one, now)
