@@ -2,9 +2,13 @@ package mirror
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"go.uber.org/zap"
+
+	"spillway/internal/freshness"
+	"spillway/internal/upstream/probes"
 )
 
 // historyCheck is how often mirrors are looked at that have begun another watch or state: so long a
@@ -82,4 +86,53 @@ func (m *mirror) checkHistory(ctx context.Context, log *zap.Logger) bool {
 	}
 	probe.Close()
 	return true
+}
+
+// judge hears how far upstream is. One that is behind what it promised before has another history
+// than the mirror's.
+func (m *mirror) judge(rv, generation, promised uint64) {
+	if rv < promised && m.resource.NoteHistoryReset(generation) {
+		m.reflector.Relist(fmt.Sprintf("upstream is at resourceVersion %d and was at %d: its history has been "+
+			"rewritten, as by an etcd restored from a backup, or more than one cluster answers at its address", rv, promised))
+	}
+}
+
+// prober shows upstream's prober as the cache wants it. A watch from a resourceVersion that
+// upstream has not reached is silent (W-106), so a restored etcd shows itself only to a question of
+// how far it is: an upstream that is behind its own word is relisted. It is relisted once, whatever
+// finds out: a list that takes long would never be complete if each finder began it anew.
+type prober struct {
+	*probes.Prober
+	mirror *mirror
+}
+
+func (p prober) Begin(ctx context.Context) (uint64, freshness.Proof, error) {
+	generation, promised := p.mirror.resource.Generation(), p.mirror.resource.PromisedRV()
+	rv, probe, err := p.Prober.Begin(ctx)
+	if err != nil {
+		return 0, nil, err
+	}
+	p.mirror.judge(rv, generation, promised)
+	return rv, proof{probe}, nil
+}
+
+// State implements freshness.Upstream.
+func (p prober) State(ctx context.Context) (uint64, map[string]uint64, error) {
+	generation, promised := p.mirror.resource.Generation(), p.mirror.resource.PromisedRV()
+	rv, versions, err := p.Prober.State(ctx)
+	if err == nil {
+		p.mirror.judge(rv, generation, promised)
+	}
+	return rv, versions, err
+}
+
+// proof shows upstream's probe as the cache wants it.
+type proof struct{ *probes.Probe }
+
+func (p proof) Prove(ctx context.Context, from uint64) (bookmark, last uint64, err error) {
+	progress, err := p.Probe.Prove(ctx, from)
+	if err != nil {
+		return 0, 0, err
+	}
+	return max(progress.Bookmark, progress.Last), progress.Last, nil
 }

@@ -256,17 +256,6 @@ func (s *Set) start(info *object.Resource) *mirror {
 	return started
 }
 
-// onDemand is how many of the mirrors run because a client asked for them.
-func (s *Set) onDemand(running map[schema.GroupVersionResource]*mirror) int {
-	n := len(running)
-	for _, info := range *s.named.Load() {
-		if running[info.GVR] != nil {
-			n--
-		}
-	}
-	return n
-}
-
 // lose ends a mirror that upstream does not serve at present, or not to the proxy: its requests
 // pass through, and its watches end so that clients start again. It is tried again after a pause: a
 // named resource by itself, others when a client requests them.

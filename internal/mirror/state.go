@@ -2,22 +2,11 @@ package mirror
 
 import (
 	"cmp"
-	"errors"
 	"maps"
-	"net/http"
-	"regexp"
 	"slices"
-	"strings"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"spillway/internal/mirror/states"
-	"spillway/internal/status"
-	"spillway/internal/upstream"
-	"spillway/internal/upstream/discovery"
-	"spillway/internal/upstream/wire"
 )
 
 const (
@@ -54,19 +43,6 @@ func (s *Set) newState(resource, version string) *mirrorState {
 	}
 }
 
-// bareVersion is what a version of an API looks like, other than a group.
-var bareVersion = regexp.MustCompile(`^v[0-9]+((alpha|beta)[0-9]+)?$`)
-
-// labelsOf are the labels of a resource[.version][.group] that upstream does not serve: those that
-// it gets once it is served, as far as they follow from its name.
-func labelsOf(name string) (resource, version string) {
-	parts := strings.SplitN(name, ".", 3)
-	if len(parts) == 1 || !bareVersion.MatchString(parts[1]) {
-		return name, ""
-	}
-	return strings.TrimSuffix(strings.Join(slices.Delete(slices.Clone(parts), 1, 2), "."), "."), parts[1]
-}
-
 // next plans another attempt after a failure. Callers hold Set.mu.
 func (s *mirrorState) next(why states.Why) time.Time {
 	s.retry.Longest = maxRetryInterval
@@ -100,43 +76,4 @@ func (s *Set) states() []*mirrorState {
 	return slices.CompactFunc(all, func(a, b *mirrorState) bool { // two names of one that is missing
 		return a.resource == b.resource && a.version == b.version
 	})
-}
-
-// causeOf tells why a mirror has failed from what it failed with.
-func causeOf(err error) states.Cause {
-	c := states.Cause{Why: states.WhyUnreachable, Text: status.OneLine(err.Error())}
-	var status apierrors.APIStatus
-	var refusal *discovery.NotMirroredError
-	switch {
-	case errors.As(err, &refusal):
-		c.Why = states.WhyUncacheable
-	case errors.Is(err, wire.ErrUncacheable):
-		c.Why = states.WhyMalformed
-	case !errors.As(err, &status):
-		if !upstream.IsAway(err) {
-			c.Why = states.WhyRefused // an answer that makes no sense
-		}
-	default:
-		c.Why = causeOfStatus(err, status.Status())
-	}
-	return c
-}
-
-func causeOfStatus(err error, status metav1.Status) states.Why {
-	// What is no Status comes from a filter of the apiserver that knows no resource, or from what
-	// stands before it.
-	foreign := apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
-	switch {
-	case status.Code == http.StatusTooManyRequests && foreign:
-		return states.WhyOverloaded
-	case status.Code >= http.StatusInternalServerError && foreign:
-		return states.WhyUnreachable
-	case status.Code == http.StatusForbidden, status.Code == http.StatusUnauthorized:
-		return states.WhyForbidden
-	case status.Code == http.StatusNotFound, status.Code == http.StatusMethodNotAllowed:
-		return states.WhyNotServed
-	case status.Code == http.StatusGone:
-		return states.WhyRelist // the mirror's version is too old, and a complete state follows
-	}
-	return states.WhyRefused
 }

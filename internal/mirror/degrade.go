@@ -1,7 +1,6 @@
 package mirror
 
 import (
-	"context"
 	"math"
 	"time"
 
@@ -41,38 +40,6 @@ func (s *Set) dropDerived(on bool) {
 	}
 }
 
-// firstStateTimeout is how long a first state keeps others waiting.
-const firstStateTimeout = 15 * time.Second
-
-// queue waits for a place to be mirrored. It is given back when the first state is there, or does
-// not come.
-func (s *Set) queue(ctx context.Context, m *mirror) {
-	if s.first == nil {
-		return
-	}
-	select {
-	case s.first <- struct{}{}:
-	case <-ctx.Done():
-		return
-	}
-	s.active.Go(func() {
-		defer func() { <-s.first }()
-		ctx, cancel := context.WithTimeout(ctx, firstStateTimeout)
-		defer cancel()
-		for {
-			changed := m.resource.Changed()
-			if m.resource.IsReady() || m.resource.IsClosed() {
-				return
-			}
-			select {
-			case <-changed:
-			case <-ctx.Done():
-				return
-			}
-		}
-	})
-}
-
 // shortIdleTimeout is the time without a request after which a mirror on demand ends while memory
 // is short.
 const shortIdleTimeout = time.Minute
@@ -95,16 +62,3 @@ func (s *Set) retreat() {
 
 // EncodingCacheBytes is how many bytes are kept of what was made of objects.
 func (s *Set) EncodingCacheBytes() int64 { return s.memo.HeldBytes() }
-
-// RefusedForMemory is how many requests passed through since memory was too short to mirror what
-// they are for.
-func (s *Set) RefusedForMemory() int64 { return s.turned.Load() }
-
-// turnAway reports that there is no memory for another mirror: its requests pass through.
-func (s *Set) turnAway() bool {
-	full := memory.Step(s.step.Load()) >= memory.RefuseAndEvict
-	if full {
-		s.turned.Add(1)
-	}
-	return full
-}
