@@ -6,24 +6,23 @@ import (
 	"spillway/internal/mirror/states"
 )
 
-// awayThreshold is how long upstream must have been of no use for the state to be called old. A
+// staleThreshold is how long upstream must have been of no use for the state to be called old. A
 // watch that has to be opened a second time is no outage.
-const awayThreshold = 2 * time.Second
+const staleThreshold = 2 * time.Second
 
-// age is how long ago the state was last known to be upstream's, if it is not kept current; 0 while
-// it is. away says that the apiserver does not answer; otherwise it does, and yet nothing keeps the
-// state current. A mirror whose own loop is stuck cannot say so: then the clock does, whatever
-// state it is in.
-func (m *mirror) age() (age time.Duration, away bool) {
+// age is how long ago the state was last known to be upstream's; 0 while it is kept current.
+// unreachable says that the API server does not answer. A mirror whose own loop is stalled does not
+// move its state, so the loop's watch decides, whatever the state is.
+func (m *mirror) age() (age time.Duration, unreachable bool) {
 	s := m.state.State()
 	if !s.Holds() || !m.resource.IsReady() {
 		return 0, false
 	}
 	since, contact := m.reflector.AwaySince()
 	switch {
-	case !m.watched.StalledSince().IsZero(), isOver(m.reflector.UnwatchedSince()):
+	case !m.reflectorLoop.StalledSince().IsZero(), isStale(m.reflector.UnwatchedSince()):
 		return time.Since(m.lastCurrent()), s.Cause().Why == states.WhyUnreachable
-	case !isOver(since), s.Kind() == states.KindSynced:
+	case !isStale(since), s.Kind() == states.KindSynced:
 		return 0, false
 	}
 	return time.Since(contact), s.Cause().Why == states.WhyUnreachable
@@ -39,5 +38,5 @@ func (m *mirror) lastCurrent() time.Time {
 	return contact
 }
 
-// isOver reports that awayThreshold is over since then; zero: never.
-func isOver(since time.Time) bool { return !since.IsZero() && time.Since(since) >= awayThreshold }
+// isStale reports that staleThreshold has passed since then; the zero time is never.
+func isStale(since time.Time) bool { return !since.IsZero() && time.Since(since) >= staleThreshold }

@@ -27,7 +27,7 @@ func TestAgeIsSent(t *testing.T) {
 		t.Errorf("while all is well: %v, %q, %v", age(), detail, err)
 	}
 	up.Down()
-	eventually(t, "the state to be old", func() bool { return age() >= awayThreshold })
+	eventually(t, "the state to be old", func() bool { return age() >= staleThreshold })
 	_, err := upstream()
 	if !errors.As(err, new(health.Warning)) || !strings.HasPrefix(err.Error(), "away; 1 resources are kept") ||
 		!strings.HasSuffix(err.Error(), ": configmaps") {

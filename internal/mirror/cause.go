@@ -16,34 +16,34 @@ import (
 	"spillway/internal/upstream/wire"
 )
 
-// causeOf tells why a mirror has failed from what it failed with.
+// causeOf is why a mirror has failed, by the error with which it has.
 func causeOf(err error) states.Cause {
-	c := states.Cause{Why: states.WhyUnreachable, Text: status.OneLine(err.Error())}
-	var status apierrors.APIStatus
-	var refusal *discovery.NotMirroredError
-	switch {
-	case errors.As(err, &refusal):
-		c.Why = states.WhyUncacheable
-	case errors.Is(err, wire.ErrUncacheable):
-		c.Why = states.WhyMalformed
-	case !errors.As(err, &status):
-		if !upstream.IsAway(err) {
-			c.Why = states.WhyRefused // an answer that makes no sense
-		}
-	default:
-		c.Why = causeOfStatus(err, status.Status())
-	}
-	return c
+	return states.Cause{Why: whyOf(err), Text: status.OneLine(err.Error())}
 }
 
-func causeOfStatus(err error, status metav1.Status) states.Why {
-	// What is no Status comes from a filter of the apiserver that knows no resource, or from what
-	// stands before it.
-	foreign := apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+func whyOf(err error) states.Why {
+	var answer apierrors.APIStatus
 	switch {
-	case status.Code == http.StatusTooManyRequests && foreign:
+	case errors.As(err, new(*discovery.NotMirroredError)):
+		return states.WhyUncacheable
+	case errors.Is(err, wire.ErrUncacheable):
+		return states.WhyMalformed
+	case errors.As(err, &answer):
+		return whyOfStatus(err, answer.Status())
+	case upstream.IsAway(err):
+		return states.WhyUnreachable
+	}
+	return states.WhyRefused // an answer that makes no sense
+}
+
+func whyOfStatus(err error, status metav1.Status) states.Why {
+	// An answer that is no Status comes from a filter of the API server that knows no resource, or
+	// from a proxy in front of it.
+	isForeign := apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+	switch {
+	case status.Code == http.StatusTooManyRequests && isForeign:
 		return states.WhyOverloaded
-	case status.Code >= http.StatusInternalServerError && foreign:
+	case status.Code >= http.StatusInternalServerError && isForeign:
 		return states.WhyUnreachable
 	case status.Code == http.StatusForbidden, status.Code == http.StatusUnauthorized:
 		return states.WhyForbidden
@@ -55,13 +55,13 @@ func causeOfStatus(err error, status metav1.Status) states.Why {
 	return states.WhyRefused
 }
 
-// lastAnswer is why a resource is refused once an attempt has failed: upstream's last words about
-// it. An upstream that does not answer says nothing of it.
-func lastAnswer(before, now states.Cause) states.Cause {
-	if now.Why == states.WhyUnreachable && before.Why != states.WhyNone {
+// causeAfter is why a resource is refused once another attempt has failed: upstream's last words
+// about it. An upstream that does not answer says nothing of it.
+func causeAfter(before, failure states.Cause) states.Cause {
+	if failure.Why == states.WhyUnreachable && before.Why != states.WhyNone {
 		return before
 	}
-	return now
+	return failure
 }
 
 // missingRole is the remedy for a denial: the rule that Spillway's role lacks. The group is the one

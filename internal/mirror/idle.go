@@ -6,8 +6,8 @@ import (
 	"spillway/internal/mirror/states"
 )
 
-// idleReason is why what is idle is given up.
-const idleReason = "no client asks for it"
+// idleCause is why an idle mirror ends.
+var idleCause = states.Cause{Why: states.WhyIdle, Text: "no client asks for it"}
 
 // dropIdle ends the mirrors on demand without a request and without a watch for so long, until the
 // mirrors end. A later request waits for a new first state.
@@ -23,15 +23,12 @@ func (s *Set) dropIdleSince(since time.Time) {
 	running := *s.running.Load()
 	for gvr, e := range s.mu.entries { // the refused ones, long after the last request for them
 		if e.state != nil && running[gvr] == nil && !s.isNamed(gvr) && e.state.State().Next().Before(since) {
-			s.forget(gvr, e.state, states.Cause{Why: states.WhyIdle, Text: idleReason})
+			s.forget(gvr, e.state, idleCause)
 		}
 	}
 	for gvr, m := range running {
-		if s.isNamed(gvr) || m.used().After(since) || m.hub.Feeds() > 0 {
-			continue
+		if !s.isNamed(gvr) && !m.lastUsed().After(since) && m.hub.Feeds() == 0 {
+			s.detachAndEnd(m, idleCause)
 		}
-		s.remove(m)
-		s.dismiss(m, states.Cause{Why: states.WhyIdle, Text: idleReason})
-		m.end()
 	}
 }

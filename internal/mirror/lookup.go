@@ -13,21 +13,25 @@ import (
 	"spillway/internal/upstream/discovery"
 )
 
-// lookupInterval is the shortest interval between two look-ups of a resource that upstream did not
-// serve. A CRD may appear at any time.
-const lookupInterval = 5 * time.Second
+const (
+	// lookUpInterval is the shortest interval between two look-ups of a resource that upstream did not
+	// serve. A CRD may appear at any time.
+	lookUpInterval = 5 * time.Second
+	// lookUpsPerMirror bounds the look-ups that are remembered, as a multiple of MaxOnDemand.
+	lookUpsPerMirror = 4
+)
 
 // Find implements source.Catalog.
 func (s *Set) Find(gvr schema.GroupVersionResource) *source.Source {
 	if found := (*s.running.Load())[gvr]; found != nil {
-		return found.usable()
+		return found.usableSource()
 	}
 	if !s.o.OnDemand && !s.isNamed(gvr) {
 		return nil
 	}
-	if info := s.offer(gvr); info != nil {
+	if info := s.offeredResource(gvr); info != nil {
 		if started := s.start(info); started != nil {
-			return started.usable()
+			return started.usableSource()
 		}
 	}
 	return nil
@@ -46,54 +50,54 @@ func (s *Set) Knows(gvr schema.GroupVersionResource) bool {
 	return s.mu.entries[gvr].refused == ""
 }
 
-// Soon implements source.Catalog: what runs and is not refused gets a state, or its representation
-// again.
+// Soon implements source.Catalog: a mirror that runs and is not refused is about to have a state,
+// or its representation again.
 func (s *Set) Soon(gvr schema.GroupVersionResource) bool {
 	found := (*s.running.Load())[gvr]
-	return found != nil && found.state.State().Kind() != states.KindRefused && found.usable() == nil
+	return found != nil && found.state.State().Kind() != states.KindRefused && found.usableSource() == nil
 }
 
 func (s *Set) isNamed(gvr schema.GroupVersionResource) bool {
 	return slices.ContainsFunc(*s.named.Load(), func(info *object.Resource) bool { return info.GVR == gvr })
 }
 
-// offer is what is known of a resource that may be mirrored. What is not known is looked up for the
-// next request.
-func (s *Set) offer(gvr schema.GroupVersionResource) *object.Resource {
+// offeredResource is a resource that may be mirrored now; nil: it may not. An unknown one is looked
+// up for the next request.
+func (s *Set) offeredResource(gvr schema.GroupVersionResource) *object.Resource {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	known := s.mu.entries[gvr]
-	if known.state != nil && known.state.waiting() {
+	if known.state != nil && known.state.isWaiting() {
 		return nil
 	}
 	if known.offered != nil {
 		return known.offered
 	}
-	if known.refused != "" || time.Since(s.mu.lookUps[gvr]) < lookupInterval || s.ctx.Err() != nil ||
+	if known.refused != "" || time.Since(s.mu.lookUps[gvr]) < lookUpInterval || s.ctx.Err() != nil ||
 		time.Now().Before(s.mu.definitions[gvr.GroupResource()].settlesUntil) {
 		return nil
 	}
-	if len(s.mu.lookUps) > 4*s.o.MaxOnDemand {
+	if len(s.mu.lookUps) > lookUpsPerMirror*s.o.MaxOnDemand {
 		clear(s.mu.lookUps)
 	}
 	s.mu.lookUps[gvr] = time.Now()
-	s.active.Go(func() { _, _ = s.look(gvr) }) // what it finds is found in offered
+	s.active.Go(func() { _, _ = s.lookUp(gvr) }) // the next request finds the result
 	return nil
 }
 
 // errDelegated says that what upstream said of a resource may be out of date.
 var errDelegated = errors.New("another server answers since it was discovered")
 
-// look asks upstream about a resource, and remembers what it says, unless it was heard meanwhile
-// that another server answers.
-func (s *Set) look(gvr schema.GroupVersionResource) (*object.Resource, error) {
+// lookUp reads from upstream what a resource is, and notes it, unless the server that answers has
+// changed meanwhile.
+func (s *Set) lookUp(gvr schema.GroupVersionResource) (*object.Resource, error) {
 	s.mu.Lock()
-	heard := s.mu.delegations[gvr.GroupVersion()]
+	before := s.mu.delegations[gvr.GroupVersion()]
 	s.mu.Unlock()
 	info, err := discovery.ReadResource(s.ctx, s.client, gvr)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.mu.delegations[gvr.GroupVersion()] != heard {
+	if s.mu.delegations[gvr.GroupVersion()] != before {
 		return nil, errDelegated // the next request has it looked up again
 	}
 	var refusal *discovery.NotMirroredError

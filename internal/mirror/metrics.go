@@ -60,16 +60,16 @@ func NewCollector(s *Set) prometheus.Collector {
 			}),
 		metric(counter, "spillway_upstream_stalled_watches_total",
 			"Mirror watches that sent nothing and were replaced, since the mirror could not be proven current.",
-			func(m *mirror) float64 { return float64(m.replaced.Load()) }),
+			func(m *mirror) float64 { return float64(m.silentWatches.Load()) }),
 		metric(counter, "spillway_upstream_resource_version_regressions_total",
 			"Mirror watches on which the apiserver returned to an older resourceVersion.",
 			func(m *mirror) float64 { return float64(m.reflector.Status().Regressions) }),
 		metric(counter, "spillway_consistency_checks_total",
 			"Comparisons of a whole mirror with the state of the apiserver at the same resourceVersion.",
-			func(m *mirror) float64 { return float64(m.checks.Load()) }),
+			func(m *mirror) float64 { return float64(m.comparisons.Load()) }),
 		metric(counter, "spillway_consistency_check_mismatches_total",
 			"Objects that differed from the apiserver's in these comparisons. It should stay 0.",
-			func(m *mirror) float64 { return float64(m.differing.Load()) }),
+			func(m *mirror) float64 { return float64(m.differences.Load()) }),
 		metric(gauge, "spillway_history_events",
 			"Past events in memory.",
 			func(m *mirror) float64 {
@@ -114,13 +114,13 @@ func NewCollector(s *Set) prometheus.Collector {
 		metric(gauge, "spillway_backfill_active_watches",
 			"Open upstream watches that supply clients with events from before the history in memory.",
 			func(m *mirror) float64 {
-				open, _ := m.backfilled()
+				open, _ := m.backfillWatches()
 				return float64(open)
 			}),
 		metric(counter, "spillway_backfill_watches_total",
 			"Upstream watches that supplied clients with events from before the history in memory.",
 			func(m *mirror) float64 {
-				_, opened := m.backfilled()
+				_, opened := m.backfillWatches()
 				return float64(opened)
 			}),
 		metric(gauge, "spillway_feeds",
@@ -186,7 +186,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 }
 
 // backfilled is how many backfill watches are open, and how many have been opened.
-func (m *mirror) backfilled() (open, opened int64) {
+func (m *mirror) backfillWatches() (open, opened int64) {
 	if m.backfills == nil {
 		return 0, 0
 	}

@@ -20,103 +20,97 @@ import (
 	"spillway/internal/watchdog"
 )
 
+const (
+	// endMarkWait is how long a watch-list may make no progress until a LIST takes its place. With the
+	// LIST it is less than 30 s.
+	endMarkWait = 10 * time.Second
+	// dispatchLimit is how long a hub may take for one event until its loop is called stalled.
+	dispatchLimit = 5 * time.Second
+)
+
 // mirror is one resource on its way from upstream to its clients: reflector → cache → hub.
 type mirror struct {
-	resource  *cache.Resource
-	hub       *fanout.Hub
-	reflector *upstream.Reflector
-	prober    *probes.Prober
-	source    *source.Source
-	backfills *backfill.Coordinator // nil: none
-	cancel    context.CancelFunc
-	state     *mirrorState
-	ended     atomic.Bool // its word on the state does not count any more
-	// watched and dispatcher are the reflector's loop and the hub's, as the clock sees them.
-	watched, dispatcher *watchdog.LoopWatch
-
+	// Static after construction.
+	resource       *cache.Resource
+	hub            *fanout.Hub
+	reflector      *upstream.Reflector
+	prober         *probes.Prober
+	source         *source.Source
+	backfills      *backfill.Coordinator // nil: none
 	representation *representation
-	denials        upstream.Denials
-	born           time.Time
-	judging        atomic.Bool // it is being found out whether upstream serves others
-	// asked is when the last request for it came, in nanoseconds from its birth: a wall clock may be
-	// set.
-	asked atomic.Int64
+	state          *mirrorState
+	createdAt      time.Time
+	cancel         context.CancelFunc // of run
+	// The loops of the reflector and of the hub, as the watchdog sees them.
+	reflectorLoop, hubLoop *watchdog.LoopWatch
 
-	questions         states.Pace   // of how far upstream is; the checking goroutine's
-	replaced          atomic.Uint64 // watches that were silent
-	checks, differing atomic.Uint64 // comparisons with upstream's state, and what they found
-	round             int           // of comparisons; the comparing goroutine's
-	compared          time.Time     // likewise
-	// awaited is how many complete states there are with the one that was requested because of a
-	// difference; the comparing goroutine's.
-	awaited uint64
+	ended           atomic.Bool // it must not move the state any more
+	denials         upstream.Denials
+	checkingServer  atomic.Bool  // a goroutine asks whether upstream serves others
+	sinceCreation   atomic.Int64 // of the last request, in nanoseconds: a wall clock may be set
+	silentWatches   atomic.Uint64
+	comparisons     atomic.Uint64
+	differences     atomic.Uint64 // that comparisons have found
+	historyPace     states.Pace   // the history-checking goroutine's
+	comparisonRound comparisonRound
 }
 
-// newMirror starts nothing; run does.
-func newMirror(s *Set, info *object.Resource, state *mirrorState) *mirror {
-	m := &mirror{resource: cache.New(info, s.limits, time.Now), prober: probes.New(s.client, info), born: time.Now(),
-		state: state, questions: s.questions}
-	m.hub = fanout.NewHub(m.resource)
+// newMirror makes a mirror that run starts and cancel ends.
+func newMirror(s *Set, info *object.Resource, state *mirrorState, cancel context.CancelFunc) *mirror {
+	resource, prober := cache.New(info, s.limits, time.Now), probes.New(s.client, info)
+	resource.SetBookmarkTemplate(codec.Template(info))
+	m := &mirror{
+		resource: resource, hub: fanout.NewHub(resource), prober: prober, state: state, createdAt: time.Now(), cancel: cancel,
+		representation: newRepresentation(prober, resource, s.log), historyPace: s.historyPace,
+	}
 	m.hub.SetBudget(s.feedBytes)
 	m.hub.SetLaneLimiter(s.lanes)
-	m.resource.SetBookmarkTemplate(codec.Template(info))
-	m.representation = newRepresentation(m.prober, m.resource, s.log)
-	m.source = &source.Source{Hub: m.hub, Fresh: freshness.New(m.resource, prober{m.prober, m}),
-		Codec: codec.New(info, s.release)}
 	if s.backfill != nil {
-		m.backfills = backfill.New(m.hub, history{probes.NewHistory(s.client, info)}, s.backfill)
-		m.source.Past = m.backfills
+		m.backfills = backfill.New(m.hub, historySource{probes.NewHistory(s.client, info)}, s.backfill)
 	}
-	m.reflector = upstream.NewReflector(s.client, info, m.resource, upstream.WithLogger(s.log),
-		upstream.WithPromised(m.resource.BeginRelist),
-		upstream.WithObserver(m.observer(s)), upstream.WithEndMarkWait(s.endMarkWait))
-	m.watched = s.o.Clock.Watch(watchdog.Mirror, info.String(), awayThreshold, m.reflector.Progress)
-	m.dispatcher = s.o.Clock.Watch(watchdog.Dispatcher, info.String(), dispatchLimit, m.hub.Progress)
-	m.source.Warning, m.source.Age = m.reflector.Warning, m.age
-	m.source.CompressesWatchLists = func() bool {
-		return s.client.Abilities().WatchListCompression == abilities.Present
+	m.reflector = upstream.NewReflector(s.client, info, resource, upstream.WithLogger(s.log),
+		upstream.WithPromised(resource.BeginRelist), upstream.WithObserver(m.observer(s)),
+		upstream.WithEndMarkWait(s.endMarkWait))
+	m.reflectorLoop = s.o.Clock.Watch(watchdog.Mirror, info.String(), staleThreshold, m.reflector.Progress)
+	m.hubLoop = s.o.Clock.Watch(watchdog.Dispatcher, info.String(), dispatchLimit, m.hub.Progress)
+	m.source = &source.Source{
+		Hub: m.hub, Fresh: freshness.New(resource, checkedProber{prober, m}), Past: m.backfills,
+		Codec: codec.New(info, s.release), Warning: m.reflector.Warning, Age: m.age,
+		CompressesWatchLists: func() bool {
+			return s.client.Abilities().WatchListCompression == abilities.Present
+		},
 	}
 	return m
 }
 
-// run mirrors until ctx ends or the mirror is stopped. When the reflector has returned, the hub
-// tells its feeds what is left.
+// historySource is probes.History as a backfill.HistorySource.
+type historySource struct{ *probes.History }
+
+func (h historySource) Begin(ctx context.Context) (uint64, backfill.HistoryWatch, error) {
+	rv, stream, err := h.History.Begin(ctx)
+	if err != nil {
+		return 0, nil, err // and no stream that is not nil
+	}
+	return rv, stream, nil
+}
+
+// run mirrors until ctx ends. The hub ends after the reflector, so that feeds receive its last
+// events.
 func (m *mirror) run(ctx context.Context) {
-	defer m.watched.End()
-	defer m.dispatcher.End()
+	defer m.reflectorLoop.End()
+	defer m.hubLoop.End()
 	hubCtx, stopHub := context.WithCancel(context.WithoutCancel(ctx))
-	hubDone := make(chan struct{})
-	go func() {
-		defer close(hubDone)
-		_ = m.hub.Run(hubCtx) // ends with its context, without an error
-	}()
-	var aside sync.WaitGroup
-	aside.Go(func() { m.representation.run(ctx) })
+	var hub, representation sync.WaitGroup
+	hub.Go(func() { _ = m.hub.Run(hubCtx) }) // ends with its context, without an error
+	representation.Go(func() { m.representation.run(ctx) })
 	_ = m.reflector.Run(ctx) // returns the reason why ctx ended
-	aside.Wait()
+	representation.Wait()
 	if m.backfills != nil {
 		m.backfills.Close()
 	}
 	stopHub()
-	<-hubDone
+	hub.Wait()
 }
-
-// usable is the mirror's source, nil while upstream refuses the resource, has given it nothing and
-// cannot be reached, or shows it otherwise than it is known here: then upstream answers better.
-func (m *mirror) usable() *source.Source {
-	m.asked.Store(int64(time.Since(m.born)))
-	if m.representation.doubtful() || m.state.State().Kind() == states.KindRefused ||
-		!m.resource.IsReady() && m.reflector.Status().Err != nil {
-		return nil
-	}
-	return m.source
-}
-
-// dispatchLimit is how long a hub may take for one event until its loop is called stalled.
-const dispatchLimit = 5 * time.Second
-
-// used is when the last request for the mirror came.
-func (m *mirror) used() time.Time { return m.born.Add(time.Duration(m.asked.Load())) }
 
 // end stops the mirror. Its watches end so that their clients start again.
 func (m *mirror) end() {
@@ -125,11 +119,40 @@ func (m *mirror) end() {
 	m.cancel()
 }
 
+// usableSource is the mirror's source. It is nil while upstream answers better: while it refuses
+// the resource, while its representation differs, and if it is unreachable and there is no state.
+func (m *mirror) usableSource() *source.Source {
+	m.sinceCreation.Store(int64(time.Since(m.createdAt)))
+	if m.representation.isDoubtful() || m.state.State().Kind() == states.KindRefused ||
+		!m.resource.IsReady() && m.reflector.Status().Err != nil {
+		return nil
+	}
+	return m.source
+}
+
+// lastUsed is when the last request for the mirror came.
+func (m *mirror) lastUsed() time.Time {
+	return m.createdAt.Add(time.Duration(m.sinceCreation.Load()))
+}
+
+// awaitFirstState waits until the mirror has a state or has ended, or until ctx ends.
+func (m *mirror) awaitFirstState(ctx context.Context) {
+	m.awaitChange(ctx, func() bool { return m.resource.IsReady() || m.resource.IsClosed() })
+}
+
 // awaitEmpty waits until the mirror holds no object, or until ctx ends.
 func (m *mirror) awaitEmpty(ctx context.Context) {
+	m.awaitChange(ctx, func() bool {
+		state := m.resource.Snapshot()
+		return state == nil || state.Len() == 0
+	})
+}
+
+// awaitChange waits until a change has made a condition true, or until ctx ends.
+func (m *mirror) awaitChange(ctx context.Context, isMet func() bool) {
 	for {
 		changed := m.resource.Changed()
-		if s := m.resource.Snapshot(); s == nil || s.Len() == 0 {
+		if isMet() {
 			return
 		}
 		select {
@@ -139,18 +162,3 @@ func (m *mirror) awaitEmpty(ctx context.Context) {
 		}
 	}
 }
-
-// history adapts probes.History to backfill.HistorySource.
-type history struct{ *probes.History }
-
-func (h history) Begin(ctx context.Context) (uint64, backfill.HistoryWatch, error) {
-	rv, stream, err := h.History.Begin(ctx)
-	if err != nil {
-		return 0, nil, err
-	}
-	return rv, stream, nil
-}
-
-// endMarkWait is how long a watch-list may make no progress before a LIST takes its place. With the
-// LIST it is less than 30 s.
-const endMarkWait = 10 * time.Second

@@ -13,46 +13,58 @@ import (
 	"spillway/internal/upstream/discovery"
 )
 
-// adopt mirrors the named resources that were found, and keeps in mind those that were not. It
-// returns how many are missing.
-func (s *Set) adopt(found []discovery.Resolution) int {
+// mirrorResolved mirrors the named resources that upstream serves, and remembers as missing those
+// that it does not. It returns how many are missing.
+func (s *Set) mirrorResolved(found []discovery.Resolution) int {
 	s.mu.Lock()
 	named := slices.Clone(*s.named.Load())
-	var fresh []*object.Resource
-	for _, one := range found {
-		state := s.mu.missing[one.Name]
-		if one.Err != nil {
-			if state == nil {
-				state = s.newState(labelsOf(one.Name))
-				s.mu.missing[one.Name] = state
-			}
-			cause := lastAnswer(state.State().Cause(), causeOf(one.Err))
-			state.Lose(cause, state.next(cause.Why))
+	var added []*object.Resource
+	for _, r := range found {
+		if r.Err != nil {
+			s.noteMissing(r.Name, causeOf(r.Err))
 			continue
 		}
-		info := one.Resource
-		delete(s.mu.missing, one.Name) // the mirror has a state of its own, by the resource's full name
-		if slices.ContainsFunc(named, func(other *object.Resource) bool { return other.GVR == info.GVR }) {
-			continue
+		delete(s.mu.missing, r.Name) // the mirror has a state of its own, by the resource's full name
+		if !slices.ContainsFunc(named, func(other *object.Resource) bool { return other.GVR == r.Resource.GVR }) {
+			named = append(named, r.Resource)
+			added = append(added, r.Resource)
 		}
-		named = append(named, info)
-		fresh = append(fresh, info)
 	}
 	missing := len(s.mu.missing)
 	s.named.Store(&named)
 	s.mu.Unlock()
-	for _, info := range fresh {
+	for _, info := range added {
 		s.start(info)
 	}
 	return missing
 }
 
-// seekInterval is how long what is missing is not looked for although there is a hint that it may
-// be there: hints come in swarms.
-const seekInterval = time.Second
+// noteMissing notes that a named resource was not found, and plans when to look for it again.
+// Callers hold mu.
+func (s *Set) noteMissing(name string, cause states.Cause) {
+	state := s.mu.missing[name]
+	if state == nil {
+		state = s.newState(labelsOf(name))
+		s.mu.missing[name] = state
+	}
+	state.loseUntilRetry(causeAfter(state.State().Cause(), cause))
+}
 
-// seek looks for the named resources that are missing until there are none, or the mirrors end.
-func (s *Set) seek() {
+// missingHintInterval is how long missing resources are not looked for although there is a hint
+// that they may be there: hints come in swarms.
+const missingHintInterval = time.Second
+
+// hintMissing has missing resources looked for soon.
+func (s *Set) hintMissing() {
+	select {
+	case s.missingHint <- struct{}{}:
+	default:
+	}
+}
+
+// findMissing looks for the named resources that are missing until there are none, or the mirrors
+// end.
+func (s *Set) findMissing() {
 	for {
 		names, due := s.missingNames()
 		if len(names) == 0 {
@@ -60,23 +72,23 @@ func (s *Set) seek() {
 		}
 		select {
 		case <-time.After(time.Until(due)):
-		case <-s.sought:
-			if !s.pause(seekInterval) {
+		case <-s.missingHint:
+			if !s.pause(missingHintInterval) {
 				return
 			}
 		case <-s.ctx.Done():
 			return
 		}
 		found, err := discovery.Resolve(s.ctx, s.client, names)
-		if err != nil { // upstream is away, which says nothing of any
-			found = nil
-			s.postpone(states.Cause{Why: states.WhyUnreachable, Text: status.OneLine(err.Error())})
+		if err != nil {
+			s.postponeMissing(states.Cause{Why: states.WhyUnreachable, Text: status.OneLine(err.Error())})
+			continue
 		}
-		s.adopt(found)
+		s.mirrorResolved(found)
 	}
 }
 
-// missingNames are the names of those that are due first, and when that is.
+// missingNames are the names of all missing resources, and when the first of them is due.
 func (s *Set) missingNames() (names []string, due time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,12 +101,12 @@ func (s *Set) missingNames() (names []string, due time.Time) {
 	return names, due
 }
 
-// postpone has what is missing looked for later.
-func (s *Set) postpone(cause states.Cause) {
+// postponeMissing has all missing resources looked for later.
+func (s *Set) postponeMissing(cause states.Cause) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, state := range s.mu.missing {
-		state.Lose(lastAnswer(state.State().Cause(), cause), state.next(cause.Why))
+	for name := range s.mu.missing {
+		s.noteMissing(name, cause)
 	}
 }
 
@@ -104,9 +116,10 @@ var bareVersion = regexp.MustCompile(`^v[0-9]+((alpha|beta)[0-9]+)?$`)
 // labelsOf are the labels of a resource[.version][.group] that upstream does not serve: those that
 // it gets once it is served, as far as they follow from its name.
 func labelsOf(name string) (resource, version string) {
-	parts := strings.SplitN(name, ".", 3)
-	if len(parts) == 1 || !bareVersion.MatchString(parts[1]) {
+	resource, rest, _ := strings.Cut(name, ".")
+	version, group, _ := strings.Cut(rest, ".")
+	if !bareVersion.MatchString(version) {
 		return name, ""
 	}
-	return strings.TrimSuffix(strings.Join(slices.Delete(slices.Clone(parts), 1, 2), "."), "."), parts[1]
+	return strings.TrimSuffix(resource+"."+group, "."), version
 }

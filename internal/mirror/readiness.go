@@ -15,13 +15,13 @@ import (
 func (s *Set) Describe() []string {
 	now := time.Now()
 	var lines []string
-	for _, one := range s.states() {
-		state := one.State()
+	for _, of := range s.states() {
+		state := of.State()
 		mark, text := "[!]", strings.ReplaceAll(string(state.Kind()), "_", " ")
 		if state.Kind() == states.KindSynced {
 			mark, text = "[+]", "ok: synced"
 		}
-		line := fmt.Sprintf("%smirror %s %s for %s", mark, one.resource, text, now.Sub(state.Since()).Round(time.Second))
+		line := fmt.Sprintf("%smirror %s %s for %s", mark, of.resource, text, now.Sub(state.Since()).Round(time.Second))
 		if reason := state.Cause().Text; reason != "" {
 			line += ": " + status.OneLine(reason)
 		}
@@ -33,9 +33,9 @@ func (s *Set) Describe() []string {
 	return lines
 }
 
-// UpstreamReady is the check behind /readyz of whether the apiserver answers. An apiserver that is
-// away makes no replica unready, since all have the same, and each goes on serving what it can;
-// unless limit says for how long.
+// UpstreamReady is the check behind /readyz of whether the API server answers. An unreachable API
+// server makes no replica unready, because it is unreachable for all, and each continues to serve
+// what it can. A limit that is not 0 is how long that holds.
 func (s *Set) UpstreamReady(limit time.Duration) health.Check {
 	return func() (string, error) {
 		trouble := s.client.CredentialTrouble()
@@ -50,26 +50,25 @@ func (s *Set) UpstreamReady(limit time.Duration) health.Check {
 		if trouble != nil {
 			return "", health.Warning(trouble.Error())
 		}
-		names, oldest, _ := s.oldStates()
-		if len(names) == 0 {
-			return "", s.silence()
+		stale := s.staleStates()
+		if len(stale.resources) == 0 {
+			return "", s.warnOfSilence()
 		}
-		what := "served from their last state"
+		use := "served from their last state"
 		if s.o.AsksAboutAll {
-			what = "kept in their last state, which is served to clients whose rights are known; " +
+			use = "kept in their last state, which is served to clients whose rights are known; " +
 				"the apiserver cannot review the rights of others"
 		}
-		return "", health.Warning(fmt.Sprintf("away; %d resources are %s, and were current %s ago or less: %s", len(names),
-			what,
-			oldest.Round(time.Second), strings.Join(names, ", ")))
+		return "", health.Warning(fmt.Sprintf("away; %d resources are %s, and were current %s ago or less: %s",
+			len(stale.resources), use, stale.oldest.Round(time.Second), strings.Join(stale.resources, ", ")))
 	}
 }
 
-// silence is the Notice that upstream has not answered for a while, though no state is old yet.
-// nil: it answers.
-func (s *Set) silence() error {
+// warnOfSilence returns a health.Warning if upstream has not answered for a while, though no state
+// is old yet.
+func (s *Set) warnOfSilence() error {
 	since := s.client.SilentSince()
-	if since.IsZero() || time.Since(since) < awayThreshold {
+	if !isStale(since) {
 		return nil
 	}
 	return health.Warning(fmt.Sprintf("the API server has not answered for %s", time.Since(since).Round(time.Second)))
@@ -79,15 +78,15 @@ func (s *Set) silence() error {
 // pass through.
 func (s *Set) Ready() (string, error) {
 	running := *s.running.Load()
-	objects := 0
 	for _, info := range *s.named.Load() {
-		if found := running[info.GVR]; found != nil && !found.resource.IsReady() && found.reflector.Status().Err == nil &&
-			found.state.State().Kind() != states.KindRefused {
+		if m := running[info.GVR]; m != nil && !m.resource.IsReady() && m.reflector.Status().Err == nil &&
+			m.state.State().Kind() != states.KindRefused {
 			return "", fmt.Errorf("%s has not been listed yet", info)
 		}
 	}
-	for _, found := range running {
-		if snapshot := found.resource.Snapshot(); snapshot != nil {
+	objects := 0
+	for _, m := range running {
+		if snapshot := m.resource.Snapshot(); snapshot != nil {
 			objects += snapshot.Len()
 		}
 	}

@@ -4,12 +4,36 @@ import (
 	"errors"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"spillway/internal/mirror/states"
 )
 
-// refuse notes that a resource is not mirrored for a cause, and when that is tried again. One that
+// lose ends a mirror that upstream does not serve at present, or not to the proxy: its requests
+// pass through, and its watches end so that clients start again. A named resource is tried again
+// after a pause, another one when a client requests it.
+func (s *Set) lose(m *mirror, failure error) {
+	info := m.resource.Info
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.remove(m) {
+		return
+	}
+	offered := info
+	if !info.Builtin || apierrors.IsNotFound(failure) {
+		offered = nil // it may be another one by then
+	}
+	s.update(info.GVR, func(e *entry) { e.offered = offered })
+	m.end()
+	cause := causeOf(failure)
+	if apierrors.IsForbidden(failure) {
+		cause.Text += missingRole(info.GVR.GroupResource())
+	}
+	s.refuse(info.GVR, m.state, cause)
+}
+
+// refuse notes that a resource is not mirrored for a cause, and when it is tried again. One that
 // upstream does not serve any more, and no setting names, is forgotten. Callers hold mu.
 func (s *Set) refuse(gvr schema.GroupVersionResource, state *mirrorState, cause states.Cause) {
 	if cause.Why == states.WhyNotServed && !s.isNamed(gvr) {
@@ -17,10 +41,9 @@ func (s *Set) refuse(gvr schema.GroupVersionResource, state *mirrorState, cause 
 		s.forget(gvr, state, cause)
 		return
 	}
-	due := state.next(cause.Why)
-	state.Lose(cause, due)
+	state.loseUntilRetry(cause)
 	if s.isNamed(gvr) {
-		s.active.Go(func() { s.retry(gvr, state, due) })
+		s.startRetry(gvr, state)
 	}
 }
 
@@ -30,20 +53,26 @@ func (s *Set) forget(gvr schema.GroupVersionResource, state *mirrorState, cause 
 	s.update(gvr, func(e *entry) { e.state = nil })
 }
 
-// retry mirrors a named resource again, once upstream says what it is now. It ends when due is not
-// when the state is tried again any more: something else has it tried sooner, or it is mirrored.
+// startRetry has a named resource mirrored again when it is due. Callers hold mu.
+func (s *Set) startRetry(gvr schema.GroupVersionResource, state *mirrorState) {
+	due := state.due
+	s.active.Go(func() { s.retry(gvr, state, due) })
+}
+
+// retry mirrors a named resource again, once upstream says what it is now. It ends once another
+// time is due than the one that it waits for: the resource is mirrored, or another retry has begun.
 func (s *Set) retry(gvr schema.GroupVersionResource, state *mirrorState, due time.Time) {
 	for s.pause(time.Until(due)) {
 		s.mu.Lock()
 		known := s.mu.entries[gvr]
-		current, info := state.due.Equal(due) && known.state == state, known.offered
+		isCurrent, info := state.due.Equal(due) && known.state == state, known.offered
 		s.mu.Unlock()
-		if !current {
+		if !isCurrent {
 			return
 		}
 		var err error
 		if info == nil {
-			info, err = s.look(gvr)
+			info, err = s.lookUp(gvr)
 		}
 		if err == nil && s.start(info) != nil {
 			return
@@ -55,31 +84,24 @@ func (s *Set) retry(gvr schema.GroupVersionResource, state *mirrorState, due tim
 		}
 		cause := state.State().Cause()
 		if err != nil && !errors.Is(err, errDelegated) {
-			cause = lastAnswer(cause, causeOf(err))
+			cause = causeAfter(cause, causeOf(err))
 		}
-		due = state.next(cause.Why)
-		state.Lose(cause, due)
+		state.loseUntilRetry(cause)
+		due = state.due
 		s.mu.Unlock()
 	}
 }
 
-// restore has the named resources that are concerned mirrored again, if they are not. Callers hold
-// mu.
-func (s *Set) restore(concerned func(schema.GroupVersionResource) bool) {
-	select {
-	case s.sought <- struct{}{}: // one that is missing may be there by now
-	default:
-	}
+// retryNamed has the named resources that match mirrored again once upstream has settled, if they
+// are not. Callers hold mu.
+func (s *Set) retryNamed(matches func(schema.GroupVersionResource) bool) {
+	s.hintMissing()
 	running := *s.running.Load()
 	for _, info := range *s.named.Load() {
 		state := s.mu.entries[info.GVR].state
-		if running[info.GVR] != nil || state == nil || !concerned(info.GVR) {
-			continue
+		if running[info.GVR] == nil && state != nil && matches(info.GVR) {
+			state.retryAt(time.Now().Add(definitionSettleTime))
+			s.startRetry(info.GVR, state)
 		}
-		state.retry.Reset()
-		due := time.Now().Add(definitionSettleTime)
-		state.due = due
-		state.Lose(state.State().Cause(), due)
-		s.active.Go(func() { s.retry(info.GVR, state, due) })
 	}
 }

@@ -90,8 +90,8 @@ func startMirroringAt(t *testing.T, up *fakeapiserver.Server, address string, lo
 	starting, cancelStarting := context.WithTimeout(ctx, patience)
 	defer cancelStarting()
 	m := NewSet(ctx, client, o, log)
-	m.retryFirst = 10 * time.Millisecond
-	m.questions = states.Pace{}
+	m.firstRetryPause = 10 * time.Millisecond
+	m.historyPace = states.Pace{}
 	m.endMarkWait = 3 * time.Second // a busy machine under the race detector takes its time
 	t.Cleanup(func() {
 		cancel()

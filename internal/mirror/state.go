@@ -10,18 +10,18 @@ import (
 )
 
 const (
-	// minRetryInterval and maxRetryInterval are how long it takes until what the apiserver refuses is
-	// tried again: at first, and at most. With a fifth more, and what an attempt takes, that is less
-	// than 30 s.
-	minRetryInterval = 2 * time.Second
-	maxRetryInterval = 20 * time.Second
-	// maxCostlyRetryInterval is the longest pause where an attempt reads a complete state, or where
-	// one is in vain as a rule.
-	maxCostlyRetryInterval = 5 * time.Minute
+	// minRetryPause and maxRetryPause are how long it takes until what the API server refuses is tried
+	// again: at first, and at most. With a fifth more, and an attempt's duration, that is less than
+	// 30 s.
+	minRetryPause = 2 * time.Second
+	maxRetryPause = 20 * time.Second
+	// maxCostlyRetryPause is the longest pause where an attempt reads a complete state, or where most
+	// attempts fail.
+	maxCostlyRetryPause = 5 * time.Minute
 )
 
-// mirrorState is the state of a resource's mirror, which outlives it: a mirror that is refused
-// ends, and another one is tried.
+// mirrorState is the state of a resource's mirror. It outlives the mirror: after a refusal another
+// mirror of the same resource is tried.
 type mirrorState struct {
 	*states.Machine
 	resource, version string
@@ -34,27 +34,38 @@ type mirrorState struct {
 // newState is the state of a resource that is to be mirrored from now on.
 func (s *Set) newState(resource, version string) *mirrorState {
 	return &mirrorState{
-		resource: resource, version: version, retry: states.Pace{First: s.retryFirst, Longest: maxRetryInterval},
+		resource: resource, version: version, retry: states.Pace{First: s.firstRetryPause, Longest: maxRetryPause},
 		Machine: states.NewMachine(func(t states.Transition) {
 			// An empty label is none to Prometheus.
 			s.transitions.WithLabelValues(string(t.To.Kind()), cmp.Or(string(t.To.Cause().Why), "none")).Inc()
-			s.lines.Tell(resource, version, t)
+			s.stateLog.Log(resource, version, t)
 		}),
 	}
 }
 
-// next plans another attempt after a failure. Callers hold Set.mu.
-func (s *mirrorState) next(why states.Why) time.Time {
-	s.retry.Longest = maxRetryInterval
+// loseUntilRetry notes that the resource is not served for a cause, and plans another attempt.
+// Callers hold Set.mu.
+func (s *mirrorState) loseUntilRetry(cause states.Cause) { s.Lose(cause, s.planRetry(cause.Why)) }
+
+// planRetry plans another attempt after a failure. Callers hold Set.mu.
+func (s *mirrorState) planRetry(why states.Why) time.Time {
+	s.retry.Longest = maxRetryPause
 	if why == states.WhyMalformed || why == states.WhyUncacheable {
-		s.retry.Longest = maxCostlyRetryInterval
+		s.retry.Longest = maxCostlyRetryPause
 	}
 	s.due = s.retry.Next(time.Now())
 	return s.due
 }
 
-// waiting reports that it is too early for another attempt.
-func (s *mirrorState) waiting() bool {
+// retryAt plans another attempt, as if none had failed. Callers hold Set.mu.
+func (s *mirrorState) retryAt(due time.Time) {
+	s.retry.Reset()
+	s.due = due
+	s.Lose(s.State().Cause(), due)
+}
+
+// isWaiting reports that it is too early for another attempt.
+func (s *mirrorState) isWaiting() bool {
 	now := s.State()
 	return now.Kind() == states.KindRefused && time.Now().Before(now.Next())
 }
@@ -73,7 +84,7 @@ func (s *Set) states() []*mirrorState {
 	slices.SortFunc(all, func(a, b *mirrorState) int {
 		return cmp.Or(cmp.Compare(a.resource, b.resource), cmp.Compare(a.version, b.version))
 	})
-	return slices.CompactFunc(all, func(a, b *mirrorState) bool { // two names of one that is missing
+	return slices.CompactFunc(all, func(a, b *mirrorState) bool { // a missing one may have two names
 		return a.resource == b.resource && a.version == b.version
 	})
 }
