@@ -100,7 +100,7 @@ func (m *limitMetrics) heads(p *HeaderBudget) {
 	m.GaugeFunc("spillway_flowcontrol_limit_header_bytes", "The value of --max-large-header-bytes; 0 is no limit.",
 		func() float64 { return float64(p.most) })
 	m.CounterFunc("spillway_large_header_rejections_total",
-		"Requests answered 431 since --max-large-header-bytes was reached.",
+		"Requests answered 431 because --max-large-header-bytes was reached.",
 		func() float64 { return float64(p.refused.Load()) })
 }
 

@@ -11,9 +11,9 @@ type collector struct {
 	forms, turned              *prometheus.Desc
 }
 
-// NewCollector shows a guard; nil: there is no limit. encoded is the size of the cached encodings,
-// and refused the number of requests that passed through since memory was too short to mirror their
-// resource.
+// NewCollector shows a guard; nil: there is no limit. encoded is the size of the cached encodings.
+// refused is the number of requests that passed through because memory was too short to mirror
+// their resource.
 func NewCollector(guard *Guard, encoded, refused func() int64) prometheus.Collector {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(name, help, labels, nil)
@@ -28,7 +28,7 @@ func NewCollector(guard *Guard, encoded, refused func() int64) prometheus.Collec
 		times: desc("spillway_memory_degradations_total", "Times that the step took effect.", "step"),
 		forms: desc("spillway_encoding_cache_bytes", "Bytes of cached encodings, as --encoding-cache-bytes counts them."),
 		turned: desc("spillway_memory_mirror_rejections_total",
-			"Requests that passed through since memory was too short to mirror their resource."),
+			"Requests that passed through because memory was too short to mirror their resource."),
 	}
 }
 

@@ -44,7 +44,7 @@ func (s *Set) UpstreamReady(limit time.Duration) health.Check {
 			if trouble != nil {
 				why = ": " + trouble.Error()
 			}
-			return "", fmt.Errorf("the apiserver has not answered for %s, and --readyz-upstream-timeout is %s%s",
+			return "", fmt.Errorf("the API server has not answered for %s, and --readyz-upstream-timeout is %s%s",
 				time.Since(since).Round(time.Second), limit, why)
 		}
 		if trouble != nil {
@@ -57,9 +57,9 @@ func (s *Set) UpstreamReady(limit time.Duration) health.Check {
 		use := "served from their last state"
 		if s.o.AsksAboutAll {
 			use = "kept in their last state, which is served to clients whose rights are known; " +
-				"the apiserver cannot review the rights of others"
+				"the API server cannot review the rights of others"
 		}
-		return "", health.Warning(fmt.Sprintf("away; %d resources are %s, and were current %s ago or less: %s",
+		return "", health.Warning(fmt.Sprintf("unreachable; %d resources are %s, and were current %s ago or less: %s",
 			len(stale.resources), use, stale.oldest.Round(time.Second), strings.Join(stale.resources, ", ")))
 	}
 }

@@ -152,7 +152,7 @@ func TestStrictResourcesRefuseToStart(t *testing.T) {
 	up := newUpstream(t)
 	for name, want := range map[string]string{
 		"configmap,nothings": `upstream serves no resource "nothings"`,
-		"events":             "events cannot be cached: upstream has no watch cache for events",
+		"events":             "events cannot be mirrored: upstream has no watch cache for events",
 		"componentstatuses":  "cannot be listed and watched",
 		"podz":               "did you mean pods",
 	} {
@@ -183,7 +183,7 @@ func TestMirrorsOnDemand(t *testing.T) {
 	}
 	detail, err := m.PassThrough()
 	for _, reason := range []string{"events (upstream has no watch cache",
-		"secrets (secrets are cached only if they are named)", "componentstatuses (it cannot be listed and watched"} {
+		"secrets (secrets are mirrored only if they are named)", "componentstatuses (it cannot be listed and watched"} {
 		if err != nil || !strings.Contains(detail, reason) {
 			t.Errorf("passes through: %q, %v; want %q", detail, err, reason)
 		}

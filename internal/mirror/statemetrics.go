@@ -25,10 +25,10 @@ func newStateMetrics(s *Set) *stateMetrics {
 			[]string{"resource", "version", "state"}, nil),
 		synced: prometheus.NewDesc("spillway_mirror_synced",
 			"1 if requests for the resource can be answered from memory, 0 for one that is to be mirrored and is "+
-				"starting, unknown to the apiserver, or refused by it.",
+				"starting, unknown to the API server, or refused by it.",
 			[]string{"resource", "version"}, nil),
 		refusedForSlots: prometheus.NewDesc("spillway_mirror_limit_exceeded_total",
-			"Requests that passed through since --max-resources are already mirrored on demand.", nil, nil),
+			"Requests that passed through because --max-resources are already mirrored on demand.", nil, nil),
 	}
 	if s != nil {
 		c.transitions = s.transitions
