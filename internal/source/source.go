@@ -41,7 +41,7 @@ type Source struct {
 	// upstream sends none, nor do we. nil: it does.
 	CompressesWatchLists func() bool
 	// Age is how long ago the state was last known to be upstream's, if it is not kept current, and
-	// whether that is since the apiserver does not answer; 0 while it is kept current; nil: it
+	// whether that is since the API server does not answer; 0 while it is kept current; nil: it
 	// always is.
 	Age func() (age time.Duration, away bool)
 
