@@ -49,5 +49,5 @@ func (l *Logger) Progress() (writes uint64, working bool) {
 // and says how many events are lost by that.
 func (l *Logger) Close() error { return l.queue.close() }
 
-// Passed counts a request that was passed through since its events could not be written.
+// Passed counts a request that was passed through because its events could not be written.
 func (l *Logger) Passed() { l.metrics.passed.Inc() }

@@ -134,7 +134,7 @@ func (q *queue) lateLocked(now time.Time) bool {
 }
 
 // stopWaiting ends an answer's wait for a batch. A log that fails closed takes the batch back; one
-// that is being written counts as lost, since the result is not known yet.
+// that is being written counts as lost, because the result is not known yet.
 func (q *queue) stopWaiting(b *batch) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -17,5 +17,5 @@
 // queueset brings the registry of metrics and the request types of k8s.io/apiserver: 4 MB and 147
 // packages more in the binary, for a queue. And where it hashes flows into a fixed number of queues
 // (shuffle sharding), so that a flow may share all of its queues with a heavy one, here each flow
-// that waits has a queue of its own, since those that wait are bounded by themselves.
+// that waits has a queue of its own, because those that wait are bounded by themselves.
 package flowcontrol

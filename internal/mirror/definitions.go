@@ -77,16 +77,6 @@ func (s *Set) follow(what, instead string, run func() error) {
 	}
 }
 
-// pause reports false if the mirrors end first.
-func (s *Set) pause(d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-s.ctx.Done():
-		return false
-	}
-}
-
 // apiChange is a change of what upstream serves, or of how it shows it.
 type apiChange struct {
 	matches  func(schema.GroupVersionResource) bool // resources that the change may concern

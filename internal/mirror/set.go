@@ -307,6 +307,16 @@ func (s *Set) all() []*mirror {
 	})
 }
 
+// pause waits for d, or reports false if the mirrors end first.
+func (s *Set) pause(d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-s.ctx.Done():
+		return false
+	}
+}
+
 // Wait returns when every mirror has ended, after their context has.
 func (s *Set) Wait() { s.active.Wait() }
 
