@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"strconv"
 	"time"
@@ -23,9 +22,9 @@ import (
 type Answer struct {
 	Code   int
 	Fields [][2]string // header fields beside Audit-Id, which Write sets
-	Body   []byte      // a body that is at hand
-	// Stream makes the body while it is written; nil: Body is all of it. Size is its length in bytes,
-	// -1 if that is known only at its end. An io.Closer is closed once it is written, or cannot be.
+	Body   []byte      // unless there is a Stream
+	// Stream makes the body while it is written; nil: there is a Body. Size is its length in bytes, -1
+	// if that is known only at its end. An io.Closer is closed once it is written, or cannot be.
 	Stream io.WriterTo
 	Size   int64
 	Status *metav1.Status // in whose words the answer fails; nil: it does not, or in no Status
@@ -146,11 +145,3 @@ func Text(code int, text string) *Answer {
 	a.Body = []byte(text)
 	return a
 }
-
-// RetrySpread is the number of seconds over which clients are spread that are to try again, so that
-// they do not return as one herd.
-const RetrySpread = 5
-
-// RetryAfter is the number of seconds after which a client is to try again whose request cannot be
-// served now, as many others cannot. It is not the same for all.
-func RetryAfter() int { return 1 + rand.IntN(RetrySpread) } // #nosec G404 -- spreads times

@@ -1,6 +1,6 @@
 // Package apistatus words answers as kube-apiserver does, above all failures, and writes them.
 //
-// A client of the proxy reads a Status as if the apiserver had sent it: same JSON, same Audit-Id,
+// A client of the proxy reads a Status as if the API server had sent it: same JSON, same Audit-Id,
 // Cache-Control, Retry-After and nosniff headers (W-3, W-170 to W-182). Responder is where the one
 // answer to a request is written. Each protocol implements it, so what an answer says is decided
 // once for all of them.

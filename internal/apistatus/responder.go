@@ -1,13 +1,6 @@
 package apistatus
 
-import (
-	"errors"
-	"io"
-	"net/http"
-
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-)
+import "io"
 
 // Responder is where the one answer to a request is written: a fasthttp response, or one of
 // net/http. What an answer says is decided above it, once for both; what it does to a connection is
@@ -19,12 +12,12 @@ type Responder interface {
 	RequestHeader(key string) string
 	// SetHeader sets a header of the answer.
 	SetHeader(key, value string)
-	// Send answers with a body that is at hand. The client must take it at any pace at all.
+	// Send answers with a body that is at hand. The client may take it as slowly as the stall timeout
+	// allows.
 	Send(code int, body []byte)
-	// Stream answers with a body that is made while it is written and keeps old state alive
-	// meanwhile, so if it is large it is a pin, and waits for its seat. size is its length in
-	// bytes, -1 if that is known only at its end. A body that is an io.Closer is closed when it is
-	// written, or cannot be.
+	// Stream answers with a body that is made while it is written. It keeps old state alive meanwhile,
+	// so the client of a large one must keep up. size is its length in bytes, -1 if that is known only
+	// at its end. A body that is an io.Closer is closed when it is written, or cannot be.
 	Stream(code int, body io.WriterTo, size int64)
 	// HangUp closes the connection after the answer, where it may not be trusted with another request.
 	HangUp()
@@ -36,16 +29,4 @@ func CloseBody(body io.WriterTo) error {
 		return c.Close()
 	}
 	return nil
-}
-
-// Of is what upstream answers for an error of its own code: the Status that the error brings, or
-// else a 500 that gives no reason (W-27, W-170).
-func Of(err error) *metav1.Status {
-	var known apierrors.APIStatus
-	if !errors.As(err, &known) {
-		return New(http.StatusInternalServerError, "", err.Error(), nil)
-	}
-	s := known.Status()
-	s.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
-	return &s
 }

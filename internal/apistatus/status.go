@@ -3,10 +3,13 @@ package apistatus
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"math/rand/v2"
 	"net/http"
 	"strconv"
 
 	"github.com/google/uuid"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -24,7 +27,7 @@ func New(code int, reason metav1.StatusReason, message string, details *metav1.S
 		Message:  message,
 		Reason:   reason,
 		Details:  details,
-		Code:     int32(code), // #nosec G115 -- a status code, or seconds of our own
+		Code:     int32(code), // #nosec G115 -- a status code
 	}
 }
 
@@ -48,10 +51,18 @@ func Forbidden(message string) *metav1.Status {
 func NotReady(retryAfter int) *metav1.Status {
 	return New(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests,
 		"storage is (re)initializing",
-		&metav1.StatusDetails{RetryAfterSeconds: int32(retryAfter)}) // #nosec G115 -- a status code, or seconds of our own
+		&metav1.StatusDetails{RetryAfterSeconds: int32(retryAfter)}) // #nosec G115 -- seconds of our own
 }
 
-// Unavailable is a 503 that a client may repeat at once, since nothing was carried out (W-182,
+// RetrySpread is the number of seconds over which clients are spread that are to try again, so that
+// they do not return as one herd.
+const RetrySpread = 5
+
+// RetryAfter is the number of seconds after which a client is to try again whose request cannot be
+// served now, as many others cannot. It is not the same for all.
+func RetryAfter() int { return 1 + rand.IntN(RetrySpread) } // #nosec G404 -- spreads times
+
+// Unavailable is a 503 that a client may repeat at once, because nothing was carried out (W-182,
 // W-197).
 func Unavailable(message string) *metav1.Status {
 	return New(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable,
@@ -68,6 +79,26 @@ func BadGateway(message string) *metav1.Status {
 // upstream's (W-182).
 func ShuttingDown() *metav1.Status {
 	return Unavailable("apiserver is shutting down")
+}
+
+// HeadTooLarge is the answer to a large head for which there is no room.
+func HeadTooLarge() *metav1.Status {
+	return New(http.StatusRequestHeaderFieldsTooLarge, "RequestHeaderFieldsTooLarge",
+		"the head of this request (its path, query and header fields, decoded) is large, and what "+
+			"--max-large-header-bytes leaves for large heads is in use, or the request has no credentials: send it again "+
+			"later, with credentials, fewer or shorter fields, or a shorter selector", nil)
+}
+
+// Of is what upstream answers for an error of its own code: the Status that the error brings, or
+// else a 500 that gives no reason (W-27, W-170).
+func Of(err error) *metav1.Status {
+	var known apierrors.APIStatus
+	if !errors.As(err, &known) {
+		return New(http.StatusInternalServerError, "", err.Error(), nil)
+	}
+	s := known.Status()
+	s.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
+	return &s
 }
 
 // statusHeaders sets the headers that depend on which Status it is (W-3, W-182).
@@ -97,17 +128,9 @@ func AuditIDFor(requested string) string {
 
 // Clip bounds what a message repeats of a request.
 func Clip(s string) string {
-	const most = 128
-	if len(s) <= most {
+	const maxBytes = 128
+	if len(s) <= maxBytes {
 		return s
 	}
-	return s[:most] + "…"
-}
-
-// HeadTooLarge is the answer to a large head for which there is no room.
-func HeadTooLarge() *metav1.Status {
-	return New(http.StatusRequestHeaderFieldsTooLarge, "RequestHeaderFieldsTooLarge",
-		"the head of this request (its path, query and header fields, decoded) is large, and what "+
-			"--max-large-header-bytes leaves for large heads is in use, or the request has no credentials: send it again "+
-			"later, with credentials, fewer or shorter fields, or a shorter selector", nil)
+	return s[:maxBytes] + "…"
 }

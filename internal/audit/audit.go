@@ -4,7 +4,7 @@
 //
 // Invariant: if the log fails closed, the events of an answer are written before its first byte. If
 // they could not be written in time, the caller gets an error, and passes the request through, so
-// that it is in the audit log of the apiserver. Otherwise this holds as long as the log can be
+// that it is in the audit log of the API server. Otherwise this holds as long as the log can be
 // written; an answer waits for a log that blocks for a moment only.
 //
 // The policy is read and applied by kube-apiserver's own code. Its pipeline of sinks is not used:
@@ -49,5 +49,5 @@ func (l *Logger) Progress() (writes uint64, working bool) {
 // and says how many events are lost by that.
 func (l *Logger) Close() error { return l.queue.close() }
 
-// Passed counts a request that was passed through since its events could not be written.
+// Passed counts a request that was passed through because its events could not be written.
 func (l *Logger) Passed() { l.metrics.passed.Inc() }

@@ -183,7 +183,7 @@ func TestFormat(t *testing.T) {
 			Details: &metav1.StatusDetails{Name: "x"}, Code: 404,
 		}
 		long := request("get")
-		long.Header = http.Header{"User-Agent": {strings.Repeat("a", userAgentMost+1)}}
+		long.Header = http.Header{"User-Agent": {strings.Repeat("a", userAgentMaxBytes+1)}}
 		nobody := RequestInfo{ID: "x", Received: time.Unix(3, 0), What: auth.Attributes{Verb: "get", Path: "/version"}}
 		for _, write := range []func() error{
 			func() error { return l.Entry(request("get")).Answered(ok) },

@@ -16,14 +16,14 @@ import (
 // FileOptions say where events are written, as kube-apiserver's flags --audit-log-* do.
 type FileOptions struct {
 	Path       string // "-" is standard output
-	MaxSize    int    // in megabytes; 0: it grows for ever
+	MaxSize    int    // in megabytes; 0: it grows without a limit
 	MaxAge     int    // in days, of what was rotated out; 0: any
 	MaxBackups int    // 0: any number
 	Compress   bool
 }
 
-// missingEvery is how often it is looked whether the file is still there.
-const missingEvery = time.Second
+// missingCheckInterval is how often it is looked whether the file is still there.
+const missingCheckInterval = time.Second
 
 // Open opens what events are written to, and makes the file if there is none.
 func Open(o FileOptions) (io.Writer, error) {
@@ -61,19 +61,19 @@ var errUnread = errors.New("this pipe has no reader; start the reader first")
 // writerOnly is not closed: others write there, too.
 type writerOnly struct{ io.Writer }
 
-// file is a file that is opened anew once it is gone: what is written to one that was deleted or
-// moved away is on no record.
+// file is a file that is opened again once its path is gone: a line in a file that was deleted or
+// moved is on no record.
 type file struct {
 	path    string
 	open    func() (io.WriteCloser, error)
 	current io.WriteCloser // nil: to be opened
-	looked  time.Time
+	checked time.Time      // when it was last looked whether it is there
 }
 
 // Write implements io.Writer. Its caller writes one at a time.
 func (f *file) Write(b []byte) (int, error) {
-	if now := time.Now(); now.Sub(f.looked) >= missingEvery {
-		f.looked = now
+	if now := time.Now(); now.Sub(f.checked) >= missingCheckInterval {
+		f.checked = now
 		if _, err := os.Stat(f.path); errors.Is(err, fs.ErrNotExist) {
 			_ = f.Close() // there is nothing left to lose
 		}

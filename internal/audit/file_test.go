@@ -47,7 +47,7 @@ func TestFile(t *testing.T) {
 			if err := os.RemoveAll(filepath.Dir(path)); err != nil {
 				t.Fatal(err)
 			}
-			f.looked = time.Time{} // it is looked now and then
+			f.checked = time.Time{} // it is looked now and then
 			if name == "growing" {
 				if _, err := f.Write([]byte("d\n")); err == nil {
 					t.Error("nothing is wrong with a folder that is gone")

@@ -25,12 +25,12 @@ type lossReporter struct {
 
 	mu struct {
 		sync.Mutex
-		pace       rate.Sometimes
-		err        error // the last one
-		unreported int   // events that were lost since the last log line
-		due        bool  // a failure is to be logged
-		failing    bool  // a failure was logged, and its end was not
-		again      bool  // the end of the failure is to be logged
+		pace       rate.Sometimes // of lines about losses
+		err        error          // of the last loss
+		unreported int            // events that were lost since the last line
+		isLossDue  bool           // a line about losses is to be logged
+		isEndDue   bool           // the line that the log is written again is to be logged, last
+		isFailing  bool           // the last line was about losses
 		closed     bool
 	}
 }
@@ -42,23 +42,23 @@ func newLossReporter(o Options) *lossReporter {
 	return t
 }
 
-// lost notes that events were lost, or none yet but that an answer waited for writeTimeout.
-func (t *lossReporter) lost(err error, events int) {
+// noteLoss notes that events were lost, or none yet but that an answer waited for writeTimeout.
+func (t *lossReporter) noteLoss(err error, events int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.mu.err, t.mu.unreported = err, t.mu.unreported+events
 	t.mu.pace.Do(func() {
-		t.mu.due, t.mu.again = true, false
+		t.mu.isLossDue, t.mu.isEndDue = true, false
 		t.wake()
 	})
 }
 
-// written notes that something was written.
-func (t *lossReporter) written() {
+// noteWrite notes that something was written.
+func (t *lossReporter) noteWrite() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.mu.due || t.mu.failing {
-		t.mu.again = true
+	if t.mu.isLossDue || t.mu.isFailing {
+		t.mu.isEndDue = true
 		t.wake()
 	}
 }
@@ -75,28 +75,29 @@ func (t *lossReporter) run() {
 	for closed := false; !closed; {
 		<-t.wakeCh
 		var lines []func()
-		lines, closed = t.take()
+		lines, closed = t.takeLines()
 		for _, line := range lines {
 			line()
 		}
 	}
 }
 
-// take is what is to be logged now, at the end whatever has not been, and whether this is the end.
-func (t *lossReporter) take() (lines []func(), closed bool) {
+// takeLines returns what is to be logged now, and whether nothing follows. Then it includes the
+// losses that would have waited for their interval.
+func (t *lossReporter) takeLines() (lines []func(), closed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.mu.due || t.mu.closed && t.mu.unreported > 0 && !t.mu.again {
+	if t.mu.isLossDue || t.mu.closed && t.mu.unreported > 0 && !t.mu.isEndDue {
 		err, lost := zap.Error(t.mu.err), zap.Int("lostEvents", t.mu.unreported)
 		lines = append(lines, func() {
 			t.log.Error("the audit log cannot be written", err, lost, zap.Bool("passingThrough", t.failClosed))
 		})
-		t.mu.due, t.mu.failing, t.mu.unreported = false, true, 0
+		t.mu.isLossDue, t.mu.isFailing, t.mu.unreported = false, true, 0
 	}
-	if t.mu.again {
+	if t.mu.isEndDue {
 		lost := zap.Int("lostEvents", t.mu.unreported)
 		lines = append(lines, func() { t.log.Info("the audit log is written again", lost) })
-		t.mu.again, t.mu.failing, t.mu.unreported = false, false, 0
+		t.mu.isEndDue, t.mu.isFailing, t.mu.unreported = false, false, 0
 	}
 	return lines, t.mu.closed
 }

@@ -20,7 +20,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		failures: on.Counter("spillway_audit_failures_total",
 			"Audit events that could not be written; with --audit-fail-closed, or not in time."),
 		passed: on.Counter("spillway_audit_passthrough_requests_total",
-			"Requests that passed through since their audit events could not be written."),
+			"Requests that passed through because their audit events could not be written."),
 	}
 	return m
 }

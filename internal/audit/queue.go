@@ -36,7 +36,7 @@ var (
 )
 
 // queue is the events that are not written yet, and the one goroutine that writes them. A write may
-// block for ever: a pipe without a reader, a network file system whose server is gone.
+// never end: a pipe without a reader, a network file system whose server is gone.
 //
 // An answer waits for its events as long as writes end. Once an event has waited for longer than
 // writeTimeout, no answer waits: a log that fails closed then refuses events at once, and their
@@ -48,7 +48,7 @@ var (
 // first event of a watch is still written before its last.
 //
 // kube-apiserver's buffered backend is not used: it drops events without saying which, and its
-// Shutdown waits for ever.
+// Shutdown may never return.
 type queue struct {
 	// Static after construction.
 	failClosed bool
@@ -59,11 +59,11 @@ type queue struct {
 	// The goroutine's.
 	out  io.Writer
 	torn bool  // the last line has no end
-	err  error // of closing out; for others once done is closed
+	err  error // of closing out; others read it once done is closed
 
 	mu struct {
 		sync.Mutex
-		some          *sync.Cond // there is something to write, or it is closed
+		changed       *sync.Cond // there is something to write, or it is closed
 		answers, ends batchQueue
 		writing       []*batch
 		began         time.Time // of writing
@@ -76,14 +76,14 @@ func newQueue(o Options) *queue {
 	q := &queue{
 		failClosed: o.FailClosed, metrics: o.Metrics, losses: newLossReporter(o), done: make(chan struct{}), out: o.Out,
 	}
-	q.mu.some = sync.NewCond(&q.mu)
+	q.mu.changed = sync.NewCond(&q.mu)
 	q.mu.answers.maxSize, q.mu.ends.maxSize = answerBytes, endBytes
 	go q.run()
 	return q
 }
 
-// write puts lines on record. Without an error they are, or, unless that is required, are going to
-// be when it is possible again.
+// write puts lines on record. Without an error they are on record; if the log does not fail closed,
+// they may also be about to be, when it can be written again.
 func (q *queue) write(lines []byte, events int) error {
 	b := &batch{lines: lines, size: len(lines), events: events, at: time.Now(), tried: make(chan struct{})}
 	late, err := q.add(b)
@@ -94,7 +94,7 @@ func (q *queue) write(lines []byte, events int) error {
 	case <-b.tried:
 		return b.err
 	case <-time.After(writeTimeout):
-		return q.leave(b)
+		return q.stopWaiting(b)
 	}
 }
 
@@ -113,14 +113,14 @@ func (q *queue) add(b *batch) (late bool, err error) {
 		err = errClosed
 	case late && q.failClosed && b.ended == nil:
 		err = errBlocked
-	case list.full(b):
+	case list.isFullFor(b):
 		err = errFull
 	default:
 		list.add(b)
-		q.mu.some.Signal()
+		q.mu.changed.Signal()
 		return late, nil
 	}
-	q.lost(err, b.events)
+	q.noteLoss(err, b.events)
 	return late, err
 }
 
@@ -133,9 +133,9 @@ func (q *queue) lateLocked(now time.Time) bool {
 	return len(answers) > 0 && now.Sub(answers[0].at) >= writeTimeout
 }
 
-// leave ends an answer's wait for a batch. A log that fails closed takes the batch back; one that
-// is being written counts as lost, since the result is not known yet.
-func (q *queue) leave(b *batch) error {
+// stopWaiting ends an answer's wait for a batch. A log that fails closed takes the batch back; one
+// that is being written counts as lost, because the result is not known yet.
+func (q *queue) stopWaiting(b *batch) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	select {
@@ -144,19 +144,19 @@ func (q *queue) leave(b *batch) error {
 	default:
 	}
 	if !q.failClosed {
-		q.lost(errBlocked, 0)
+		q.noteLoss(errBlocked, 0)
 		return nil
 	}
 	b.forgone = true
 	q.mu.answers.remove(b)
-	q.lost(errBlocked, b.events)
+	q.noteLoss(errBlocked, b.events)
 	return errBlocked
 }
 
-// lost counts events that are lost, and has it told that events cannot be written.
-func (q *queue) lost(err error, events int) {
+// noteLoss counts and reports events that are lost.
+func (q *queue) noteLoss(err error, events int) {
 	q.metrics.failures.Add(float64(events))
-	q.losses.lost(err, events)
+	q.losses.noteLoss(err, events)
 }
 
 func (q *queue) run() {
@@ -184,7 +184,7 @@ func (q *queue) take() []*batch {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for len(q.mu.answers.batches)+len(q.mu.ends.batches) == 0 && !q.mu.closed {
-		q.mu.some.Wait()
+		q.mu.changed.Wait()
 	}
 	q.mu.writing, q.mu.began = q.groupLocked(), time.Now()
 	return q.mu.writing
@@ -231,7 +231,7 @@ func (q *queue) settle(group []*batch, ends []int, n int, err error) {
 		switch {
 		case b.forgone:
 		case b.err != nil:
-			q.lost(b.err, b.events)
+			q.noteLoss(b.err, b.events)
 		default:
 			q.metrics.events.Add(float64(b.events))
 		}
@@ -240,7 +240,7 @@ func (q *queue) settle(group []*batch, ends []int, n int, err error) {
 		}
 	}
 	if err == nil {
-		q.losses.written()
+		q.losses.noteWrite()
 	}
 }
 
@@ -249,7 +249,7 @@ func (q *queue) settle(group []*batch, ends []int, n int, err error) {
 func (q *queue) close() error {
 	q.mu.Lock()
 	q.mu.closed = true
-	q.mu.some.Signal()
+	q.mu.changed.Signal()
 	q.mu.Unlock()
 	defer q.losses.close()
 	select {
@@ -273,49 +273,4 @@ func (q *queue) abandon() (lost int) {
 	q.mu.answers, q.mu.ends = batchQueue{}, batchQueue{}
 	q.metrics.failures.Add(float64(lost))
 	return lost
-}
-
-// batchQueue is batches that wait, in the order in which they came.
-type batchQueue struct {
-	batches []*batch
-	events  int
-	size    int
-	maxSize int // the size that it may have; a single batch may have any
-}
-
-func (l *batchQueue) full(b *batch) bool {
-	return l.events+b.events > queueEvents || l.size+b.size > l.maxSize && len(l.batches) > 0
-}
-
-func (l *batchQueue) add(b *batch) {
-	l.batches = append(l.batches, b)
-	l.events, l.size = l.events+b.events, l.size+b.size
-}
-
-func (l *batchQueue) pop() *batch {
-	b := l.batches[0]
-	l.batches[0] = nil // the array outlives it
-	l.batches = l.batches[1:]
-	l.events, l.size = l.events-b.events, l.size-b.size
-	return b
-}
-
-// remove takes out a batch, if it is there.
-func (l *batchQueue) remove(b *batch) {
-	if i := slices.Index(l.batches, b); i >= 0 {
-		l.batches = slices.Delete(l.batches, i, i+1)
-		l.events, l.size = l.events-b.events, l.size-b.size
-	}
-}
-
-// batch is events of one entry, of which either all are on record or none is known to be.
-type batch struct {
-	lines   []byte
-	size    int // bytes that it holds: of the lines, or of whose end it is
-	events  int
-	ended   *RequestRecord // whose last event this is, of which no line is made yet; nil: there are lines
-	at      time.Time
-	tried   chan struct{} // closed when it has been written, or was not; nil: no answer waits
-	err     error         // then
-	forgone bool          // it counts as lost, whatever comes of it
 }

@@ -16,8 +16,10 @@ package backfill
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
+	"math"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"spillway/internal/cache"
 	"spillway/internal/fanout"
@@ -40,7 +42,8 @@ type Backfill struct {
 	// The client's goroutine's.
 	watch    *catchUpWatch // nil: none yet, or the last one was of no further use
 	lagEnds  int           // watches that the client did not keep up with
-	failures int           // watches in a row that upstream did not answer
+	pause    time.Duration // until the next watch, because upstream did not answer
+	pauses   wait.Backoff  // that follow
 	scratch  []byte
 	encoding object.Encoding // of scratch
 
@@ -50,15 +53,18 @@ type Backfill struct {
 const (
 	// behindLimit is how often a client may not keep up before it has to reconnect later.
 	behindLimit = 3
-	// minPause and maxPause are how long a client waits before the next watch upstream after a
-	// failure.
-	minPause, maxPause = 500 * time.Millisecond, 15 * time.Second
 	// turnTimeout is how long a client that has received events already waits for its turn at the next
 	// watch.
 	turnTimeout = 30 * time.Second
 	// runBytes is about how many bytes of frames one Next returns.
 	runBytes = 64 << 10
 )
+
+// failurePauses are how long a client waits for the next watch upstream after failures: about half
+// a second first, and at most about 15 s, each up to half as long again or as short.
+var failurePauses = wait.Backoff{
+	Duration: 500 * time.Millisecond / 2, Factor: 2, Jitter: 2, Steps: math.MaxInt, Cap: 15 * time.Second / 2,
+}
 
 var (
 	// ErrBusy says that a client did not get its turn in time. It can reconnect later.
@@ -145,7 +151,7 @@ func (b *Backfill) takeItem(i item) (*fanout.Cursor, error) {
 		b.client.completeRV = i.rv
 	}
 	b.client.nextItem++
-	b.failures = 0
+	b.pause, b.pauses = 0, failurePauses
 	return nil, nil
 }
 
@@ -193,17 +199,16 @@ func (b *Backfill) handleEnd(err error) error {
 	case errors.Is(err, errSilent), isRefusal(err):
 		return &cache.ExpiredError{RequestedRV: b.client.completeRV, OldestRV: b.client.targetRV}
 	default:
-		b.failures++
+		b.pause = b.pauses.Step()
 	}
 	return nil
 }
 
 // rejoin joins another watch, which begins where the client is by now.
 func (b *Backfill) rejoin(ctx context.Context) error {
-	if b.failures > 0 {
-		pause := min(minPause<<min(b.failures-1, 8), maxPause)
+	if b.pause > 0 {
 		select {
-		case <-time.After(pause/2 + rand.N(pause)): // #nosec G404 -- spreads times
+		case <-time.After(b.pause):
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

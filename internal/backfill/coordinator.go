@@ -54,7 +54,8 @@ func (c *Coordinator) Watches() (open, opened int64) { return c.open.Load(), c.o
 // is ErrBusy. It returns nil if a backfill is not what the client lacks: the log has everything, or
 // upstream does not remember it either (see fanout.OwnerView.CursorFromRV).
 func (c *Coordinator) Join(ctx context.Context, owner fanout.Owner, rv uint64, sel object.Selector) (*Backfill, error) {
-	b := &Backfill{coordinator: c, owner: owner, selector: sel, client: client{epoch: c.log().Epoch(), completeRV: rv}}
+	b := &Backfill{coordinator: c, owner: owner, selector: sel, pauses: failurePauses,
+		client: client{epoch: c.log().Epoch(), completeRV: rv}}
 	_, err := c.log().Find(rv)
 	var expired *cache.ExpiredError
 	if !errors.As(err, &expired) || !expired.IsGap() || rv == 0 {

@@ -2,7 +2,6 @@ package flowcontrol
 
 import (
 	"context"
-	"math"
 	"sync"
 	"time"
 )
@@ -27,12 +26,12 @@ type Options struct {
 // Gate admits requests up to a limit, and is fair to the flows that wait. All methods may be called
 // by any goroutine, and on a nil Gate, which admits every request.
 type Gate struct {
-	wait time.Duration
+	wait time.Duration // static
 
 	mu struct {
 		sync.Mutex
-		line     *gateState
-		pressure pressure
+		state    *gateState
+		pressure pressure // of all refusals
 	}
 }
 
@@ -41,17 +40,8 @@ func NewGate(o Options) *Gate {
 	if o.Limit <= 0 && o.Share <= 0 {
 		return nil
 	}
-	limit := o.Limit
-	if limit <= 0 {
-		limit = math.MaxInt64
-	}
-	share := o.Share
-	if share <= 0 || share > limit {
-		share = limit
-	}
 	g := &Gate{wait: o.Wait}
-	g.mu.line = newGateState(limit, share, o.Waiting, o.WaitingEach)
-	g.mu.line.reserve = o.Reserve
+	g.mu.state = newGateState(o)
 	return g
 }
 
@@ -73,7 +63,7 @@ func (p *Permit) Release() {
 	g.mu.Lock()
 	if f := p.flow; f != nil {
 		p.flow = nil
-		g.mu.line.release(f, p.width)
+		g.mu.state.release(f, p.width)
 	}
 	g.mu.Unlock()
 	if p.part != nil {
@@ -93,8 +83,8 @@ func (g *Gate) Try(key Flow, width int64) (Permit, bool) {
 }
 
 func (g *Gate) takeLocked(key Flow, width int64) (Permit, bool) {
-	width = g.mu.line.width(width)
-	f, ok := g.mu.line.take(key, width)
+	width = g.mu.state.width(width)
+	f, ok := g.mu.state.take(key, width)
 	if !ok {
 		return Permit{}, false
 	}
@@ -107,36 +97,43 @@ func (g *Gate) Admit(ctx context.Context, key Flow, width int64) (Permit, *Refus
 	if g == nil {
 		return Permit{}, nil
 	}
-	g.mu.Lock()
-	if p, ok := g.takeLocked(key, width); ok {
-		g.mu.Unlock()
-		return p, nil
-	}
-	l := g.mu.line
-	w := l.join(key, l.width(width))
+	permit, w, refusal := g.takeOrJoin(key, width)
 	if w == nil {
-		defer g.mu.Unlock()
-		return Permit{}, g.refuseLocked(key, l.width(width))
+		return permit, refusal
 	}
-	g.mu.Unlock()
 	return g.await(ctx, w)
+}
+
+// takeOrJoin admits a request, queues it as a waiter, or refuses it.
+func (g *Gate) takeOrJoin(key Flow, width int64) (Permit, *waiter, *Refusal) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if permit, ok := g.takeLocked(key, width); ok {
+		return permit, nil, nil
+	}
+	width = g.mu.state.width(width)
+	if w := g.mu.state.join(key, width); w != nil {
+		return Permit{}, w, nil
+	}
+	return Permit{}, nil, g.refuseLocked(key, width)
 }
 
 // refuseLocked refuses a request that finds the queue full. If its own flow has reached its bound,
 // RetryAfter follows the refusals of that flow, otherwise those of all.
 func (g *Gate) refuseLocked(key Flow, width int64) *Refusal {
-	l, pressed := g.mu.line, &g.mu.pressure
-	reason := ReasonQueueFull
-	f := l.flows[key]
-	if l.most == 0 || l.each == 0 {
-		reason = ReasonLimit
-		if f != nil && !l.shares(f.held, width) && l.held+width <= l.limit {
-			reason, pressed = ReasonShare, &f.pressure
+	s, f := g.mu.state, g.mu.state.flows[key]
+	reason, refused := ReasonQueueFull, &g.mu.pressure
+	switch {
+	case s.hasQueue():
+		if f.waits() >= s.maxFlowWaiting {
+			refused = &f.pressure
 		}
-	} else if f.waits() >= l.each {
-		pressed = &f.pressure
+	case f != nil && !s.isInShare(f.held, width) && s.held+width <= s.limit:
+		reason, refused = ReasonShare, &f.pressure
+	default:
+		reason = ReasonLimit
 	}
-	return &Refusal{Reason: reason, RetryAfter: pressed.refuse(time.Now())}
+	return &Refusal{Reason: reason, RetryAfter: refused.refuse(time.Now())}
 }
 
 // await waits for the verdict on w.
@@ -156,7 +153,7 @@ func (g *Gate) await(ctx context.Context, w *waiter) (Permit, *Refusal) {
 	case displaced:
 		reason = ReasonQueueFull
 	default:
-		g.mu.line.leave(w)
+		g.mu.state.leave(w)
 	}
 	return Permit{}, &Refusal{Reason: reason, RetryAfter: g.mu.pressure.refuse(time.Now())}
 }
@@ -168,7 +165,7 @@ func (g *Gate) Crowded(width int64) bool {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return !g.mu.line.room(g.mu.line.width(width))
+	return !g.mu.state.hasRoom(g.mu.state.width(width))
 }
 
 // Narrow lowers the limit to a small part, of which one request may exceed it if it is alone, or
@@ -179,8 +176,8 @@ func (g *Gate) Narrow(on bool) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.mu.line.narrow = on
-	g.mu.line.advance()
+	g.mu.state.narrow = on
+	g.mu.state.advance()
 }
 
 // GateStats is what a gate holds at a moment.
@@ -197,12 +194,12 @@ func (g *Gate) Stats() GateStats {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	l := g.mu.line
-	load := GateStats{Held: l.held, Limit: l.limit, Waiting: l.waiting, Flows: len(l.flows)}
-	if load.Limit == math.MaxInt64 {
-		load.Limit = 0
+	s := g.mu.state
+	stats := GateStats{Held: s.held, Limit: s.limit, Waiting: s.waiting, Flows: len(s.flows)}
+	if stats.Limit == unlimited {
+		stats.Limit = 0
 	}
-	return load
+	return stats
 }
 
 // Share is the most that one flow holds; 0: there is no bound.
@@ -212,7 +209,7 @@ func (g *Gate) Share() int64 {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.mu.line.share
+	return g.mu.state.share
 }
 
 // Reason is why a request was refused: a metric's label. The first four have the names of
@@ -229,7 +226,7 @@ const (
 	ReasonRate      Reason = "user-rate"         // its flow exceeds its rate
 )
 
-// Reasons are all of them, so that each is a metric from the start.
+// Reasons are all of them: each is a metric from the start.
 var Reasons = []Reason{ReasonLimit, ReasonQueueFull, ReasonTimeout, ReasonCancelled, ReasonShare, ReasonRate}
 
 // Refusal is why a request is not admitted.

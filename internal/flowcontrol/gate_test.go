@@ -257,7 +257,7 @@ func BenchmarkGate(b *testing.B) {
 		})
 	})
 	b.Run("contended", func(b *testing.B) { // each release admits a request of one of a thousand flows
-		l := newGateState(1, 1, 1000, 10)
+		l := newGateState(Options{Limit: 1, Share: 1, Waiting: 1000, WaitingEach: 10})
 		inside, _ := l.take(key(0), 1)
 		for n := range 1000 {
 			l.join(key(n), 1)

@@ -1,6 +1,7 @@
 package flowcontrol
 
 import (
+	"math"
 	"slices"
 
 	"spillway/internal/timerheap"
@@ -17,14 +18,15 @@ import (
 type gateState struct {
 	limit, share int64 // the most that is held, by all and by one flow; share <= limit
 	reserve      int64 // what remains free when a flow exceeds its share; 0: none does
-	most, each   int   // bounds of the queue, in all and of one flow
+	// The most that wait, of all and of one flow. If either is 0 there is no queue.
+	maxWaiting, maxFlowWaiting int
 
 	narrow  bool // see Gate.Narrow
 	held    int64
 	waiting int
 	flows   map[Flow]*flow        // those that hold or wait
 	turns   timerheap.Heap[*flow] // the flows whose first may be admitted as soon as there is room
-	stamp   uint64                // of the last turn given
+	stamp   uint64                // of the last turn that was given
 	spare   []*flow               // to be used again
 }
 
@@ -64,67 +66,82 @@ const (
 	displaced // by a request of a flow with a shorter queue
 )
 
-func newGateState(limit, share int64, most, each int) *gateState {
-	return &gateState{limit: limit, share: share, most: most, each: each, flows: map[Flow]*flow{}}
+// unlimited is the limit of a gate that only limits shares.
+const unlimited = math.MaxInt64
+
+func newGateState(o Options) *gateState {
+	s := &gateState{
+		limit: o.Limit, share: o.Share, reserve: o.Reserve, maxWaiting: o.Waiting, maxFlowWaiting: o.WaitingEach,
+		flows: map[Flow]*flow{},
+	}
+	if s.limit <= 0 {
+		s.limit = unlimited
+	}
+	if s.share <= 0 || s.share > s.limit {
+		s.share = s.limit
+	}
+	return s
 }
 
+func (s *gateState) hasQueue() bool { return s.maxWaiting > 0 && s.maxFlowWaiting > 0 }
+
 // width is what a request counts as: a request wider than a share could never be admitted.
-func (l *gateState) width(asked int64) int64 { return min(max(asked, 1), l.share) }
+func (s *gateState) width(asked int64) int64 { return min(max(asked, 1), s.share) }
 
 // narrowFraction is the part of the limit, one in so many, that counts while the gate is narrow.
 const narrowFraction = 16
 
-// room reports that there is room for a width.
-func (l *gateState) room(width int64) bool {
-	if l.narrow && l.held > 0 {
-		return l.held+width <= l.limit/narrowFraction
+// hasRoom reports that there is room for a width.
+func (s *gateState) hasRoom(width int64) bool {
+	if s.narrow && s.held > 0 {
+		return s.held+width <= s.limit/narrowFraction
 	}
-	return l.held+width <= l.limit
+	return s.held+width <= s.limit
 }
 
-// shares reports that a flow that holds so much may have a width more: within its share, or since
-// no other flow wants it.
-func (l *gateState) shares(held, width int64) bool {
-	return held+width <= l.share || l.reserve > 0 && l.held+width <= l.limit-l.reserve
+// isInShare reports that a flow that holds so much may have a width more: within its share, or
+// beyond it while the reserve remains free.
+func (s *gateState) isInShare(held, width int64) bool {
+	return held+width <= s.share || s.reserve > 0 && s.held+width <= s.limit-s.reserve
 }
 
 // take admits a request at once, if there is room and no request that waits precedes it.
-func (l *gateState) take(key Flow, width int64) (*flow, bool) {
-	f := l.flows[key]
+func (s *gateState) take(key Flow, width int64) (*flow, bool) {
+	f := s.flows[key]
 	held := int64(0)
 	if f != nil {
 		held = f.held
 	}
-	if !l.room(width) || !l.shares(held, width) || f.waits() > 0 || len(l.turns) > 0 && held >= l.turns[0].held {
+	if !s.hasRoom(width) || !s.isInShare(held, width) || f.waits() > 0 || len(s.turns) > 0 && held >= s.turns[0].held {
 		return nil, false
 	}
 	if f == nil {
-		f = l.enter(key)
+		f = s.enter(key)
 	}
 	f.held += width
-	l.held += width
+	s.held += width
 	return f, true
 }
 
 // join queues a request, in the place of another if the queue is full; nil if it cannot.
-func (l *gateState) join(key Flow, width int64) *waiter {
-	f := l.flows[key]
-	if l.most == 0 || f.waits() >= l.each {
+func (s *gateState) join(key Flow, width int64) *waiter {
+	f := s.flows[key]
+	if !s.hasQueue() || f.waits() >= s.maxFlowWaiting {
 		return nil
 	}
-	if l.waiting >= l.most && !l.displace(f) {
+	if s.waiting >= s.maxWaiting && !s.displace(f) {
 		return nil
 	}
 	if f == nil {
-		f = l.enter(key)
+		f = s.enter(key)
 	}
 	w := &waiter{flow: f, width: width, ready: make(chan struct{})}
 	f.waiting = append(f.waiting, w)
-	l.waiting++
+	s.waiting++
 	if len(f.waiting) == 1 {
-		f.turn = l.nextStamp()
+		f.turn = s.nextStamp()
 	}
-	l.place(f)
+	s.place(f)
 	return w
 }
 
@@ -132,9 +149,9 @@ func (l *gateState) join(key Flow, width int64) *waiter {
 // flow with the longest queue, if that is longer by two at least. Without it, many flows at once
 // could fill the queue and shut out all others. It visits every flow, but only when the queue is
 // full.
-func (l *gateState) displace(f *flow) bool {
+func (s *gateState) displace(f *flow) bool {
 	var longest *flow
-	for _, g := range l.flows {
+	for _, g := range s.flows {
 		if g.waits() > longest.waits() {
 			longest = g
 		}
@@ -143,45 +160,45 @@ func (l *gateState) displace(f *flow) bool {
 		return false
 	}
 	out := longest.waiting[longest.waits()-1]
-	l.drop(out)
+	s.drop(out)
 	out.verdict = displaced
 	close(out.ready)
 	return true
 }
 
 // leave removes a request that waits no longer.
-func (l *gateState) leave(w *waiter) {
-	l.drop(w)
-	l.advance()
+func (s *gateState) leave(w *waiter) {
+	s.drop(w)
+	s.advance()
 }
 
 // release gives back what a request of f held.
-func (l *gateState) release(f *flow, width int64) {
+func (s *gateState) release(f *flow, width int64) {
 	f.held -= width
-	l.held -= width
-	l.place(f)
-	l.advance()
+	s.held -= width
+	s.place(f)
+	s.advance()
 }
 
 // advance admits the next requests as long as there is room.
-func (l *gateState) advance() {
-	for len(l.turns) > 0 {
-		f := l.turns[0]
+func (s *gateState) advance() {
+	for len(s.turns) > 0 {
+		f := s.turns[0]
 		w := f.waiting[0]
-		if !l.room(w.width) {
+		if !s.hasRoom(w.width) {
 			return
 		}
 		f.held += w.width
-		l.held += w.width
-		f.turn = l.nextStamp()
-		l.drop(w)
+		s.held += w.width
+		f.turn = s.nextStamp()
+		s.drop(w)
 		w.verdict = admitted
 		close(w.ready)
 	}
 }
 
 // drop takes a waiter off its flow.
-func (l *gateState) drop(w *waiter) {
+func (s *gateState) drop(w *waiter) {
 	f := w.flow
 	i := slices.Index(f.waiting, w)
 	if i == 0 {
@@ -190,37 +207,37 @@ func (l *gateState) drop(w *waiter) {
 	} else {
 		f.waiting = slices.Delete(f.waiting, i, i+1)
 	}
-	l.waiting--
-	l.place(f)
+	s.waiting--
+	s.place(f)
 }
 
 // place gives a flow its place among turns, or takes it out, and forgets a flow that neither holds
 // nor waits.
-func (l *gateState) place(f *flow) {
-	if len(f.waiting) > 0 && f.held+f.waiting[0].width <= l.share {
-		l.turns.Set(f)
+func (s *gateState) place(f *flow) {
+	if len(f.waiting) > 0 && f.held+f.waiting[0].width <= s.share {
+		s.turns.Set(f)
 	} else {
-		l.turns.Remove(f)
+		s.turns.Remove(f)
 	}
 	if f.held == 0 && len(f.waiting) == 0 {
-		l.forget(f)
+		s.forget(f)
 	}
 }
 
-func (l *gateState) nextStamp() uint64 {
-	l.stamp++
-	return l.stamp
+func (s *gateState) nextStamp() uint64 {
+	s.stamp++
+	return s.stamp
 }
 
-func (l *gateState) enter(key Flow) *flow {
+func (s *gateState) enter(key Flow) *flow {
 	var f *flow
-	if n := len(l.spare); n > 0 {
-		f, l.spare = l.spare[n-1], l.spare[:n-1]
+	if n := len(s.spare); n > 0 {
+		f, s.spare = s.spare[n-1], s.spare[:n-1]
 	} else {
 		f = &flow{}
 	}
 	f.key = key
-	l.flows[key] = f
+	s.flows[key] = f
 	return f
 }
 
@@ -228,11 +245,11 @@ func (l *gateState) enter(key Flow) *flow {
 // an allocation.
 const spareFlowsLimit = 64
 
-func (l *gateState) forget(f *flow) {
-	delete(l.flows, f.key)
-	if len(l.spare) < spareFlowsLimit {
+func (s *gateState) forget(f *flow) {
+	delete(s.flows, f.key)
+	if len(s.spare) < spareFlowsLimit {
 		*f = flow{}
-		l.spare = append(l.spare, f)
+		s.spare = append(s.spare, f)
 	}
 }
 

@@ -79,7 +79,7 @@ type modelPlayer struct {
 }
 
 func newPlayer(t testing.TB, limit, share int64, most, each int) *modelPlayer {
-	l := newGateState(limit, share, most, each)
+	l := newGateState(Options{Limit: limit, Share: share, Waiting: most, WaitingEach: each})
 	return &modelPlayer{t: t, line: l, ref: &reference{line: l, flows: map[Flow]*referenceFlow{}}}
 }
 
@@ -106,7 +106,8 @@ func (p *modelPlayer) ask(k Flow, width int64) (inside, waits bool) {
 	}
 	out := p.victim(f)
 	w := p.line.join(k, width)
-	place := len(f.waiting) < p.line.each && (p.ref.waiting() < p.line.most || out != nil) && p.line.most > 0
+	place := len(f.waiting) < p.line.maxFlowWaiting && p.line.maxWaiting > 0 &&
+		(p.ref.waiting() < p.line.maxWaiting || out != nil)
 	if (w != nil) != place {
 		p.t.Fatalf("%v asks for %d: waits %v, want %v", k, width, w != nil, place)
 	}
@@ -114,7 +115,7 @@ func (p *modelPlayer) ask(k Flow, width int64) (inside, waits bool) {
 		p.check()
 		return false, false
 	}
-	if p.ref.waiting() == p.line.most {
+	if p.ref.waiting() == p.line.maxWaiting {
 		p.displaced(out)
 	}
 	f.waiting = append(f.waiting, w)
@@ -219,11 +220,11 @@ func (p *modelPlayer) check() {
 			p.t.Fatalf("%v waits, and has the verdict %d", w.flow.key, w.verdict)
 		}
 	}
-	if len(p.waiters) > l.most || len(p.waiters) != l.waiting {
-		p.t.Fatalf("%d wait and %d are accounted for, of %d", len(p.waiters), l.waiting, l.most)
+	if len(p.waiters) > l.maxWaiting || len(p.waiters) != l.waiting {
+		p.t.Fatalf("%d wait and %d are accounted for, of %d", len(p.waiters), l.waiting, l.maxWaiting)
 	}
 	for k, f := range l.flows {
-		if f.held != held[k] || f.held > l.share || f.waits() != waiting[k] || f.waits() > l.each {
+		if f.held != held[k] || f.held > l.share || f.waits() != waiting[k] || f.waits() > l.maxFlowWaiting {
 			p.t.Fatalf("%v: holds %d and %d are accounted for, %d and %d wait", k, held[k], f.held, waiting[k], f.waits())
 		}
 		if f.held == 0 && f.waits() == 0 {
@@ -405,7 +406,7 @@ func TestLineDisplaces(t *testing.T) {
 // A narrow gate admits a small part of the limit, or one wider request alone; requests that wait
 // are admitted when it is wide again.
 func TestNarrow(t *testing.T) {
-	l := newGateState(160, 160, 10, 10)
+	l := newGateState(Options{Limit: 160, Share: 160, Waiting: 10, WaitingEach: 10})
 	l.narrow = true
 	wide, ok := l.take(key(0), 100)
 	if !ok {

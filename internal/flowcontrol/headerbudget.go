@@ -1,27 +1,17 @@
 package flowcontrol
 
 import (
-	"net/http"
 	"net/netip"
 	"sync"
 	"sync/atomic"
 )
 
-// What large heads of requests hold: bytes of a pool that all connections of all listeners share,
-// from when a head becomes large until nothing needs it any more (Limits.HeaderBytes).
-const (
-	// LargestHeadBytes is the largest head that kube-apiserver takes: net/http's limit, and the buffer
-	// that it reads with.
-	LargestHeadBytes = http.DefaultMaxHeaderBytes + 4096
-	// HeadCopies is how many times a head over HTTP/1.1 is held, about, while it is handled: as it
-	// came, in fasthttp's buffer, as fasthttp's fields and raw head, as net/http's header, and as what
-	// goes upstream.
-	HeadCopies = 6
-	// minHeadShare is what one peer may hold of the pool in any case; otherwise half of it.
-	minHeadShare = HeadCopies * LargestHeadBytes
-)
+// minHeadShare is what one peer may hold of the pool in any case; otherwise half of it.
+const minHeadShare = HeadCopies * LargestHeadBytes
 
-// HeaderBudget is the bytes that large heads hold together.
+// HeaderBudget is a pool of bytes that large heads of requests hold together, over all connections
+// of all listeners: from when a head becomes large until nothing needs it any more
+// (Limits.HeaderBytes). The nil HeaderBudget has no limit, and counts nothing.
 //
 // Invariant: held is the sum of what was taken and not given back, over all peers.
 type HeaderBudget struct {
@@ -80,66 +70,4 @@ func (p *HeaderBudget) HeldBytes() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.mu.held
-}
-
-// LargeHead is what one large head over HTTP/1.1 holds of the pool. The server has it until the
-// answer is sent or the connection is taken over, and an exchange that goes on holds the part that
-// it needs.
-type LargeHead struct {
-	pool *HeaderBudget
-	peer netip.Addr
-
-	mu     sync.Mutex
-	bytes  int64
-	shared bool // an exchange holds it, too
-}
-
-// NewLargeHead makes a head of a peer's that holds nothing yet.
-func NewLargeHead(pool *HeaderBudget, peer netip.Addr) *LargeHead {
-	return &LargeHead{pool: pool, peer: peer}
-}
-
-// Grow has the head hold n bytes in all, or reports that there is no room.
-func (l *LargeHead) Grow(n int64) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.pool.Take(l.peer, n-l.bytes) {
-		return false
-	}
-	l.bytes = n
-	return true
-}
-
-// Share has an exchange hold the head. The nil head is an ordinary one.
-func (l *LargeHead) Share() *LargeHead {
-	if l != nil {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.shared = true
-	}
-	return l
-}
-
-// Handled follows the server's part: what an exchange still needs are two headers of the same
-// values.
-func (l *LargeHead) Handled() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	left := int64(0)
-	if l.shared {
-		left = min(l.bytes, 2*l.bytes/HeadCopies)
-	}
-	l.pool.Give(l.peer, l.bytes-left)
-	l.bytes = left
-}
-
-// Close follows the end of the exchange.
-func (l *LargeHead) Close() {
-	if l != nil {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.shared = false
-		l.pool.Give(l.peer, l.bytes)
-		l.bytes = 0
-	}
 }

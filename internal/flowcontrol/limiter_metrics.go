@@ -62,28 +62,20 @@ var limitGauges = map[string]struct{ current, currentHelp, limit, limitHelp stri
 	},
 }
 
-// limit makes one of the limits of l.
-func (m *limitMetrics) limit(name string, l *Limiter, o Options) *limit {
-	gate, gauges := NewGate(o), limitGauges[name]
-	l.loads[name] = gate.Stats
-	m.GaugeFunc(gauges.current, gauges.currentHelp, func() float64 { return float64(l.GateStats(name).Held) })
-	m.GaugeFunc(gauges.limit, gauges.limitHelp, func() float64 { return float64(l.GateStats(name).Limit) })
+// showStats shows the load of a limit.
+func (m *limitMetrics) showStats(name string, stats func() GateStats) {
+	gauges := limitGauges[name]
+	m.GaugeFunc(gauges.current, gauges.currentHelp, func() float64 { return float64(stats().Held) })
+	m.GaugeFunc(gauges.limit, gauges.limitHelp, func() float64 { return float64(stats().Limit) })
 	m.NewGaugeFunc(prometheus.GaugeOpts{
 		Name:        "spillway_flowcontrol_current_inqueue_requests",
 		Help:        "Requests that wait for a limit.",
 		ConstLabels: prometheus.Labels{"limit": name},
-	}, func() float64 { return float64(l.GateStats(name).Waiting) })
-	return &limit{gate: gate, open: l.open, refused: m.refuser(name), waited: m.waited.WithLabelValues(name)}
+	}, func() float64 { return float64(stats().Waiting) })
 }
 
-// within is a limit on a part of what l limits. It counts what it refuses, and the time in its
-// queue, as l does.
-func (m *limitMetrics) within(l *limit, o Options) *limit {
-	return &limit{gate: NewGate(o), open: l.open, refused: l.refused, waited: l.waited}
-}
-
-// selectors shows the size of the selectors.
-func (m *limitMetrics) selectors(s *selections) {
+// showSelectors shows the size of the selectors.
+func (m *limitMetrics) showSelectors(s *selections) {
 	m.GaugeFunc("spillway_selector_bytes",
 		"Bytes of memory of the selectors that spillway_flowcontrol_current_selector_terms counts.",
 		func() float64 { bytes, _ := s.load(); return float64(bytes) })
@@ -92,20 +84,20 @@ func (m *limitMetrics) selectors(s *selections) {
 		func() float64 { _, heavy := s.load(); return float64(heavy) })
 }
 
-// heads shows the size of the large request headers.
-func (m *limitMetrics) heads(p *HeaderBudget) {
+// showHeads shows the size of the large request headers.
+func (m *limitMetrics) showHeads(p *HeaderBudget) {
 	m.GaugeFunc("spillway_flowcontrol_current_header_bytes",
 		"Bytes of large request headers, as --max-large-header-bytes counts them.",
 		func() float64 { return float64(p.HeldBytes()) })
 	m.GaugeFunc("spillway_flowcontrol_limit_header_bytes", "The value of --max-large-header-bytes; 0 is no limit.",
 		func() float64 { return float64(p.most) })
 	m.CounterFunc("spillway_large_header_rejections_total",
-		"Requests answered 431 since --max-large-header-bytes was reached.",
+		"Requests answered 431 because --max-large-header-bytes was reached.",
 		func() float64 { return float64(p.refused.Load()) })
 }
 
-// refuser counts refusals of a limit. Each reason is there from the start.
-func (m *limitMetrics) refuser(name string) func(Reason) {
+// refusalCounter counts refusals of a limit. Each reason is there from the start.
+func (m *limitMetrics) refusalCounter(name string) func(Reason) {
 	by := map[Reason]prometheus.Counter{}
 	for _, reason := range Reasons {
 		by[reason] = m.refused.WithLabelValues(name, string(reason))

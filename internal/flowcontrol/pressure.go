@@ -19,7 +19,7 @@ type pressure struct {
 const retryAfterMax = 32 * time.Second
 
 // refuse counts a refusal and returns its Retry-After: between a second and twice the present time,
-// in whole seconds, since that is the unit of the header.
+// in whole seconds, because that is the unit of the header.
 func (p *pressure) refuse(now time.Time) time.Duration {
 	if p.after == 0 {
 		p.after, p.since = time.Second, now

@@ -6,11 +6,15 @@ import (
 	"spillway/internal/object"
 )
 
+// FreeSelectorWeight is up to which weight a selector is not counted: it takes no more memory than
+// the watch itself, which is.
+const FreeSelectorWeight = 16
+
 // selections bound what the label and field selectors of running watches weigh (see
 // object.Selector.Weight), in all and of each user, and keep each selector of a user's once.
 //
 // Equal selectors of one user, in one encoding, share a feed and its evaluation, so they are
-// counted once. What is beyond the bound is refused, and not passed through: upstream evaluates
+// counted once. A watch beyond the bound is refused, and not passed through: upstream evaluates
 // selectors in every event's path, too, and has no bound of its own.
 type selections struct {
 	limit *limit
@@ -35,16 +39,14 @@ type claimKey struct {
 type claim struct {
 	key      claimKey
 	selector object.Selector
-	pass     Permit
+	permit   Permit
 	watches  int
 }
 
-// SelectorClaim is a watch's part in a claim. The zero claimed is none. Guarded by selections.mu.
-type SelectorClaim struct{ claim *claim }
-
-// FreeSelectorWeight is up to which weight a selector is not counted: it takes no more memory than
-// the watch itself, which is.
-const FreeSelectorWeight = 16
+// SelectorClaim is a watch's part in a claim; the zero SelectorClaim is none.
+type SelectorClaim struct {
+	claim *claim // guarded by selections.mu
+}
 
 // newSelections counts by a limit.
 func newSelections(l *limit) *selections {
@@ -53,8 +55,9 @@ func newSelections(l *limit) *selections {
 	return s
 }
 
-// ClaimSelector counts the selector of a watch of the flow's. The watch is to use the selector that
-// it returns, which is the one that equal ones use. source is of the resource.
+// ClaimSelector counts the selector of a watch of the flow's, and sets the watch's part in the
+// claim. It returns the selector that the watch is to use, the same one for equal claims. The
+// source identifies the resource.
 func (l *Limiter) ClaimSelector(part *SelectorClaim, flow Flow, source any, sel object.Selector, e object.Encoding) (
 	object.Selector, *Refusal,
 ) {
@@ -67,11 +70,11 @@ func (l *Limiter) ClaimSelector(part *SelectorClaim, flow Flow, source any, sel 
 	defer s.mu.Unlock()
 	c := s.mu.claims[key]
 	if c == nil {
-		pass, refusal := s.limit.admit(nil, flow, int64(sel.Weight()))
+		permit, refusal := s.limit.admit(nil, flow, int64(sel.Weight()))
 		if refusal != nil {
 			return sel, refusal
 		}
-		c = &claim{key: key, selector: sel, pass: pass}
+		c = &claim{key: key, selector: sel, permit: permit}
 		s.mu.claims[key] = c
 		s.countLocked(sel, 1)
 	}
@@ -96,7 +99,7 @@ func (l *Limiter) ReleaseSelector(part *SelectorClaim) {
 	if c.watches--; c.watches == 0 {
 		delete(s.mu.claims, c.key)
 		s.countLocked(c.selector, -1)
-		c.pass.Release()
+		c.permit.Release()
 	}
 }
 

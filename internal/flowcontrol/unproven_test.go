@@ -51,7 +51,7 @@ func TestUnprovenPartIsGivenBack(t *testing.T) {
 	if _, refusal := l.AdmitPassThrough(nil, UserFlow("unproven"), false); refusal == nil {
 		t.Error("there is a ninth seat")
 	}
-	if held := l.passingUnproven.gate.Stats().Held; held != 0 {
+	if held := l.unprovenPassThrough.gate.Stats().Held; held != 0 {
 		t.Errorf("%d of the part are held", held)
 	}
 }

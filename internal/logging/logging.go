@@ -35,15 +35,15 @@ func New(level, format string, w io.Writer) *zap.Logger {
 	var threshold zapcore.Level
 	_ = threshold.Set(level) // one of Levels; else info
 	encoder := newEncoder(format)
-	sink := asOutput(w)
-	sink.tellOmissions(encoder)
-	log := zap.New(zapcore.NewCore(encoder, sink, threshold))
+	output := asOutput(w)
+	output.reportOmissions(encoder)
+	log := zap.New(zapcore.NewCore(encoder, output, threshold))
 
 	klogThreshold := threshold
 	if threshold == zapcore.DebugLevel {
 		klogThreshold = -klogVerbosity // zapr writes V(n) at level -n
 	}
-	clientGo := zap.New(clientGoCore{zapcore.NewCore(encoder.Clone(), sink, klogThreshold)}).Named("client-go")
+	clientGo := zap.New(clientGoCore{zapcore.NewCore(encoder.Clone(), output, klogThreshold)}).Named("client-go")
 	setKlogVerbosity(level)
 	klog.SetLoggerWithOptions(zapr.NewLogger(clientGo), klog.ContextualLogger(true))
 	zap.RedirectStdLog(log.Named("stdlib"))

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 )
@@ -44,7 +45,7 @@ type Output struct {
 	ended   chan struct{}         // closed when that write has ended
 	writes  uint64                // that have ended
 	omitted omission              // of lines that would follow pending
-	notice  func(omission) []byte // the line that tells of an omission; nil: none does
+	notice  func(omission) []byte // the line that reports an omission; nil: none does
 	dropped uint64                // lines since the start
 }
 
@@ -60,59 +61,59 @@ func NewOutput(out io.Writer) *Output { return &Output{out: out} }
 
 // asOutput is w itself if it is an Output, so that all that goes to one output has one order.
 func asOutput(w io.Writer) *Output {
-	if s, ok := w.(*Output); ok {
-		return s
+	if output, ok := w.(*Output); ok {
+		return output
 	}
 	return NewOutput(w)
 }
 
 // Write implements io.Writer for one or more whole lines. It never fails: the log is the place for
 // an error of the output.
-func (s *Output) Write(lines []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.awaitRoomLocked(len(lines)) {
-		s.dropLocked()
+func (o *Output) Write(lines []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.awaitRoomLocked(len(lines)) {
+		o.dropLocked()
 		return len(lines), nil
 	}
-	s.pending = append(s.pending, lines...)
-	if s.began.IsZero() {
-		go s.run(s.beginLocked())
+	o.pending = append(o.pending, lines...)
+	if o.began.IsZero() {
+		go o.run(o.beginLocked())
 	}
 	return len(lines), nil
 }
 
 // awaitRoomLocked reports whether there is room for so many bytes, as soon as there is. Once a line
 // was dropped there is none for those behind it until the line that says so is written.
-func (s *Output) awaitRoomLocked(size int) bool {
+func (o *Output) awaitRoomLocked(size int) bool {
 	deadline := time.Now().Add(blockedTimeout)
-	for s.omitted.lines == 0 {
-		if len(s.pending) == 0 || len(s.pending)+size <= queueBytes {
+	for o.omitted.lines == 0 {
+		if len(o.pending) == 0 || len(o.pending)+size <= queueBytes {
 			return true
 		}
 		now := time.Now()
-		left := min(deadline.Sub(now), s.began.Add(blockedTimeout).Sub(now))
+		left := min(deadline.Sub(now), o.began.Add(blockedTimeout).Sub(now))
 		if left <= 0 {
 			return false
 		}
-		s.awaitWriteLocked(left)
+		o.awaitWriteLocked(left)
 	}
 	return false
 }
 
-func (s *Output) dropLocked() {
-	if s.omitted.lines == 0 {
-		s.omitted.since = time.Now()
+func (o *Output) dropLocked() {
+	if o.omitted.lines == 0 {
+		o.omitted.since = time.Now()
 	}
-	s.omitted.lines++
-	s.dropped++
+	o.omitted.lines++
+	o.dropped++
 }
 
 // awaitWriteLocked gives up the lock until the write under way has ended, or for so long.
-func (s *Output) awaitWriteLocked(most time.Duration) {
-	ended := s.ended
-	s.mu.Unlock()
-	defer s.mu.Lock()
+func (o *Output) awaitWriteLocked(most time.Duration) {
+	ended := o.ended
+	o.mu.Unlock()
+	defer o.mu.Lock()
 	timer := time.NewTimer(most)
 	defer timer.Stop()
 	select {
@@ -122,35 +123,35 @@ func (s *Output) awaitWriteLocked(most time.Duration) {
 }
 
 // run writes until nothing waits.
-func (s *Output) run(lines []byte) {
+func (o *Output) run(lines []byte) {
 	for len(lines) > 0 {
-		_, _ = s.out.Write(lines)
-		lines = s.next()
+		_, _ = o.out.Write(lines)
+		lines = o.next()
 	}
 }
 
 // next ends a write, and begins the next one unless nothing waits.
-func (s *Output) next() []byte {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.writes++
-	close(s.ended)
-	if len(s.pending) == 0 { // and so nothing is omitted
-		s.began, s.ended = time.Time{}, nil
+func (o *Output) next() []byte {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.writes++
+	close(o.ended)
+	if len(o.pending) == 0 { // and so nothing is omitted
+		o.began, o.ended = time.Time{}, nil
 		return nil
 	}
-	return s.beginLocked()
+	return o.beginLocked()
 }
 
 // beginLocked begins a write of the returned lines.
-func (s *Output) beginLocked() (lines []byte) {
-	s.began, s.ended = time.Now(), make(chan struct{})
-	lines, s.pending = split(s.pending)
-	if len(s.pending) == 0 && s.omitted.lines > 0 {
-		if s.notice != nil {
-			lines = append(lines, s.notice(s.omitted)...)
+func (o *Output) beginLocked() (lines []byte) {
+	o.began, o.ended = time.Now(), make(chan struct{})
+	lines, o.pending = split(o.pending)
+	if len(o.pending) == 0 && o.omitted.lines > 0 {
+		if o.notice != nil {
+			lines = append(lines, o.notice(o.omitted)...)
 		}
-		s.omitted = omission{}
+		o.omitted = omission{}
 	}
 	return lines
 }
@@ -171,14 +172,14 @@ var errBlocked = errors.New("the output of the log is blocked: its last lines ar
 
 // Sync waits until the lines that were accepted until now are written, as long as each write ends
 // within flushTimeout and all of them within flushLimit. It does not sync a file.
-func (s *Output) Sync() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (o *Output) Sync() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	deadline := time.Now().Add(flushLimit)
-	for !s.began.IsZero() {
-		before := s.writes
-		s.awaitWriteLocked(min(flushTimeout, time.Until(deadline)))
-		if s.writes == before {
+	for !o.began.IsZero() {
+		before := o.writes
+		o.awaitWriteLocked(min(flushTimeout, time.Until(deadline)))
+		if o.writes == before {
 			return errBlocked
 		}
 	}
@@ -186,33 +187,41 @@ func (s *Output) Sync() error {
 }
 
 // Dropped is how many lines were dropped since the start.
-func (s *Output) Dropped() uint64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.dropped
+func (o *Output) Dropped() uint64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.dropped
 }
 
 // Progress is how many writes to the output have ended, and whether one is under way.
-func (s *Output) Progress() (writes uint64, working bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.writes, !s.began.IsZero()
+func (o *Output) Progress() (writes uint64, working bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.writes, !o.began.IsZero()
 }
 
-// tellOmissions has dropped lines reported by a line in the encoder's format.
-func (s *Output) tellOmissions(encoder zapcore.Encoder) {
+// reportOmissions has dropped lines reported by a line in the encoder's format.
+func (o *Output) reportOmissions(encoder zapcore.Encoder) {
 	encoder = encoder.Clone()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.notice = func(o omission) []byte {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.notice = func(omitted omission) []byte {
 		line, err := encoder.EncodeEntry(
 			zapcore.Entry{Level: zapcore.WarnLevel, Time: time.Now(),
 				Message: "log lines were dropped: their output was blocked"},
-			[]zapcore.Field{zap.Int("lines", o.lines), zap.Time("since", o.since)})
+			[]zapcore.Field{zap.Int("lines", omitted.lines), zap.Time("since", omitted.since)})
 		if err != nil {
 			return nil // of two values that can be encoded
 		}
 		defer line.Free()
 		return bytes.Clone(line.Bytes())
 	}
+}
+
+// NewCollector counts the lines that o drops.
+func NewCollector(o *Output) prometheus.Collector {
+	return prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "spillway_log_lines_dropped_total",
+		Help: "Log lines that were dropped because the reader of stderr took none. It should stay 0.",
+	}, func() float64 { return float64(o.Dropped()) })
 }

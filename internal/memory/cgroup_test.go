@@ -27,7 +27,7 @@ func TestOwnGroupWithoutLimit(t *testing.T) {
 		"nothing mounted": {fstest.MapFS{"proc/self/cgroup": v1}, false},
 		"no groups":       {fstest.MapFS{}, false},
 	} {
-		if got := ownUnlimited(c.root); got != c.want {
+		if got := isOwnGroupUnlimited(c.root); got != c.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}

@@ -19,12 +19,12 @@ const (
 	stepCount
 )
 
-// steps are the steps by number. A step is taken once at, a part of the limit, is in use. The
-// collector needs some room, or it runs all the time; it has enough until three quarters.
+// steps are the steps by number. The collector needs some room, or it runs all the time; it has
+// enough until three quarters of the limit are in use.
 var steps = [stepCount]struct {
-	name   string // the value of the metrics' label
-	at     float64
-	effect string // for the log
+	name      string  // the value of the metrics' label
+	threshold float64 // the part of the limit in use at which the step is taken
+	effect    string  // for the log
 }{
 	DropDerived:    {"derived", 0.74, "encodings, most compressed bytes and frames of few watches are not kept"},
 	ShortenHistory: {"history", 0.80, "no more history is kept than of 75s"},
@@ -38,13 +38,13 @@ func (s Step) String() string { return steps[s].name }
 const (
 	// lookInterval is short enough for a herd, whose memory grows within a second.
 	lookInterval = 100 * time.Millisecond
-	// A step is taken back once use has been slack, a part of the limit, below its threshold for
+	// A step is taken back once use has been slackFraction of the limit below its threshold for
 	// calmInterval. What was dropped is made again then, which takes memory.
-	slack        = 0.10
-	calmInterval = 15 * time.Second
-	// urgent is how far use may be above a step's threshold, as a part of the limit, before the step
-	// is taken at once: memory grows faster than collections run.
-	urgent = 0.10
+	slackFraction = 0.10
+	calmInterval  = 15 * time.Second
+	// urgentFraction of the limit above its threshold, a step is taken without a collection: memory
+	// grows faster than collections run.
+	urgentFraction = 0.10
 )
 
 // Guard compares the memory in use with the limit ten times a second and takes steps. The next step
@@ -52,19 +52,19 @@ const (
 // Steps are taken back one at a time, in the opposite order.
 //
 // The limit is not left to the collector alone: near its limit it runs all the time and frees
-// nothing, so caches must go before.
+// nothing, so caches must go first.
 type Guard struct {
 	// Static after construction.
 	limit   *Limit
-	outside func() int64
+	outside func() int64 // bytes that the kernel holds for the process
 	degrade func(Step)
 	read    func() Usage
 	log     *zap.Logger
 
-	mu    sync.Mutex
-	state GuardState
-	cycle uint64    // of the collection before the last step
-	above time.Time // when use was last too high to take the last step back
+	mu        sync.Mutex
+	state     GuardState
+	cycles    uint64    // collections when the last step was taken
+	lastAbove time.Time // when use was last too high to take the last step back
 }
 
 // GuardState is the guard's state.
@@ -74,9 +74,9 @@ type GuardState struct {
 	Times        [stepCount]uint64 // how often each step was taken
 }
 
-// NewGuard makes a guard of a limit. outside returns what the kernel holds for the process. The
-// guard calls degrade again and again while a step is taken, and once with None when no step is
-// any more: mirrors and watches begin in between.
+// NewGuard makes a guard of a limit. outside returns the bytes that the kernel holds for the
+// process. The guard repeats degrade while a step is taken, because mirrors and watches begin in
+// between, and calls it once with None when no step is taken any more.
 func NewGuard(limit *Limit, outside func() int64, degrade func(Step), log *zap.Logger) *Guard {
 	return &Guard{limit: limit, outside: outside, degrade: degrade, read: Read, log: log}
 }
@@ -95,7 +95,7 @@ func (g *Guard) Run(ctx context.Context) error {
 	}
 }
 
-// look takes steps, or takes one back, and applies the step that holds now.
+// look decides on steps, and applies the last one.
 func (g *Guard) look(now time.Time) {
 	before, after := g.decide(now)
 	if before != None || after != None {
@@ -103,6 +103,7 @@ func (g *Guard) look(now time.Time) {
 	}
 }
 
+// decide takes steps, or takes one back, and returns the last step before and after.
 func (g *Guard) decide(now time.Time) (before, after Step) {
 	usage := g.read()
 	g.mu.Lock()
@@ -112,29 +113,30 @@ func (g *Guard) decide(now time.Time) (before, after Step) {
 	before = s.Step
 	s.Limit, s.InUse = g.limit.Bytes(), usage.InUse
 	part := float64(s.InUse) / float64(s.Limit)
-	for next := s.Step + 1; next < stepCount && g.due(next, part, usage.Cycles); next++ {
-		s.Step, g.cycle, g.above = next, usage.Cycles, now
+	for next := s.Step + 1; next < stepCount && g.isDue(next, part, usage.Cycles); next++ {
+		s.Step, g.cycles, g.lastAbove = next, usage.Cycles, now
 		s.Times[next]++
-		g.say("memory is short: "+steps[next].effect, next)
+		g.logStep("memory is short: "+steps[next].effect, next)
 	}
 	switch {
 	case s.Step == None:
-	case part > steps[s.Step].at-slack:
-		g.above = now
-	case now.Sub(g.above) >= calmInterval:
-		g.say("memory suffices again: step taken back", s.Step)
-		s.Step, g.above = s.Step-1, now
+	case part > steps[s.Step].threshold-slackFraction:
+		g.lastAbove = now
+	case now.Sub(g.lastAbove) >= calmInterval:
+		g.logStep("memory suffices again: step taken back", s.Step)
+		s.Step, g.lastAbove = s.Step-1, now
 	}
 	return before, s.Step
 }
 
-// due reports that a step is to be taken. Callers hold mu.
-func (g *Guard) due(s Step, part float64, cycles uint64) bool {
-	over := part - steps[s].at
-	return over >= urgent || over >= 0 && (s == DropDerived || cycles > g.cycle)
+// isDue reports that a step is to be taken. Callers hold mu.
+func (g *Guard) isDue(s Step, part float64, cycles uint64) bool {
+	over := part - steps[s].threshold
+	return over >= urgentFraction || over >= 0 && (s == DropDerived || cycles > g.cycles)
 }
 
-func (g *Guard) say(what string, s Step) {
+// logStep logs about a step. Callers hold mu.
+func (g *Guard) logStep(what string, s Step) {
 	g.log.Warn(what, zap.Stringer("step", s), zap.Int64("inUse", g.state.InUse), zap.Int64("limit", g.state.Limit))
 }
 

@@ -21,7 +21,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	w := &world{t: t, now: time.Unix(1000, 0)}
-	w.guard = NewGuard(&Limit{now: 1000}, func() int64 { return 0 },
+	w.guard = NewGuard(&Limit{bytes: 1000}, func() int64 { return 0 },
 		func(s Step) { w.applied = append(w.applied, s) }, zap.NewNop())
 	w.guard.read = func() Usage { return w.usage }
 	return w
@@ -45,7 +45,7 @@ func TestStepsAreInOrder(t *testing.T) {
 	last := 0.0
 	for s := DropDerived; s < stepCount; s++ {
 		names = append(names, s.String())
-		if at := steps[s].at; at <= last || at > 1 {
+		if at := steps[s].threshold; at <= last || at > 1 {
 			t.Errorf("%s at %v, after %v", s, at, last)
 		} else {
 			last = at
@@ -124,7 +124,7 @@ func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		taken := None
-		g := NewGuard(&Limit{now: 1}, func() int64 { return 0 }, func(s Step) { taken = s }, zap.NewNop())
+		g := NewGuard(&Limit{bytes: 1}, func() int64 { return 0 }, func(s Step) { taken = s }, zap.NewNop())
 		ended := make(chan error)
 		go func() { ended <- g.Run(ctx) }()
 		time.Sleep(2 * lookInterval)

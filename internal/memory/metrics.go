@@ -4,16 +4,16 @@ import "github.com/prometheus/client_golang/prometheus"
 
 // collector reads the guard at a scrape.
 type collector struct {
-	guard                      *Guard
-	encoded                    func() int64
-	refused                    func() int64
-	limit, inUse, taken, times *prometheus.Desc
-	forms, turned              *prometheus.Desc
+	guard            *Guard // nil: there is no limit
+	encoded, refused func() int64
+
+	limit, inUse, degraded, degradations *prometheus.Desc
+	encodingBytes, mirrorRejections      *prometheus.Desc
 }
 
-// NewCollector shows a guard; nil: there is no limit. encoded is the size of the cached encodings,
-// and refused the number of requests that passed through since memory was too short to mirror their
-// resource.
+// NewCollector shows a guard; nil: there is no limit. encoded is the size of the cached encodings.
+// refused is the number of requests that passed through because memory was too short to mirror
+// their resource.
 func NewCollector(guard *Guard, encoded, refused func() int64) prometheus.Collector {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(name, help, labels, nil)
@@ -23,18 +23,21 @@ func NewCollector(guard *Guard, encoded, refused func() int64) prometheus.Collec
 		limit: desc("spillway_memory_limit_bytes",
 			"Bytes that Go may use of --memory-budget, or of the limit of the container; 0 is no limit."),
 		inUse: desc("spillway_memory_in_use_bytes", "Bytes that Go uses of it, without garbage."),
-		taken: desc("spillway_memory_degraded",
+		degraded: desc("spillway_memory_degraded",
 			"1 while a step of memory degradation is in effect: derived, history, evict.", "step"),
-		times: desc("spillway_memory_degradations_total", "Times that the step took effect.", "step"),
-		forms: desc("spillway_encoding_cache_bytes", "Bytes of cached encodings, as --encoding-cache-bytes counts them."),
-		turned: desc("spillway_memory_mirror_rejections_total",
-			"Requests that passed through since memory was too short to mirror their resource."),
+		degradations: desc("spillway_memory_degradations_total", "Times that the step took effect.", "step"),
+		encodingBytes: desc("spillway_encoding_cache_bytes",
+			"Bytes of cached encodings, as --encoding-cache-bytes counts them."),
+		mirrorRejections: desc("spillway_memory_mirror_rejections_total",
+			"Requests that passed through because memory was too short to mirror their resource."),
 	}
 }
 
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.limit, c.inUse, c.taken, c.times, c.forms, c.turned} {
+	for _, d := range []*prometheus.Desc{
+		c.limit, c.inUse, c.degraded, c.degradations, c.encodingBytes, c.mirrorRejections,
+	} {
 		out <- d
 	}
 }
@@ -44,8 +47,8 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	send := func(d *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d, kind, value, labels...)
 	}
-	send(c.forms, prometheus.GaugeValue, float64(c.encoded()))
-	send(c.turned, prometheus.CounterValue, float64(c.refused()))
+	send(c.encodingBytes, prometheus.GaugeValue, float64(c.encoded()))
+	send(c.mirrorRejections, prometheus.CounterValue, float64(c.refused()))
 	if c.guard == nil {
 		send(c.limit, prometheus.GaugeValue, 0)
 		return
@@ -58,7 +61,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		if s <= state.Step {
 			taken = 1
 		}
-		send(c.taken, prometheus.GaugeValue, taken, s.String())
-		send(c.times, prometheus.CounterValue, float64(state.Times[s]), s.String())
+		send(c.degraded, prometheus.GaugeValue, taken, s.String())
+		send(c.degradations, prometheus.CounterValue, float64(state.Times[s]), s.String())
 	}
 }

@@ -15,11 +15,11 @@ import (
 // HTTP/2 takes 3.5 kB less, of 18. At other times that would only cost collections.
 type Pacer struct {
 	// Static after construction.
-	held func() int
+	held func() int // connections and watches
 	set  func(percent int)
 
-	last int
-	calm time.Time // when collections go back to normal; zero: they are
+	lastHeld int
+	normalAt time.Time // when collections go back to normal; zero: they are
 }
 
 const (
@@ -30,15 +30,15 @@ const (
 	arrivalPercent = 25
 
 	paceInterval = 100 * time.Millisecond
-	// manyArrivals is by how many connections and watches those that are held grow in paceInterval
-	// when it pays. What comes in place of another that has left uses its memory.
-	manyArrivals = 10
-	// afterArrivals is how long it lasts after them.
-	afterArrivals = 10 * time.Second
+	// leastGrowth is how many more connections and watches there must be after a paceInterval. One
+	// that takes the place of another uses its memory.
+	leastGrowth = 10
+	// arrivalDuration is how long collections run more often after such growth.
+	arrivalDuration = 10 * time.Second
 )
 
-// NewPacer makes a pacer of how many connections and watches are held. nil: the environment has set
-// how often the collector runs.
+// NewPacer makes a pacer by the number of connections and watches that are held. nil: the
+// environment has set how often the collector runs.
 func NewPacer(held func() int) *Pacer {
 	if os.Getenv(gcVariable) != "" {
 		return nil
@@ -65,16 +65,16 @@ func (p *Pacer) Run(ctx context.Context) error {
 
 func (p *Pacer) look(now time.Time) {
 	held := p.held()
-	many := held-p.last >= manyArrivals
-	p.last = held
+	isGrowing := held-p.lastHeld >= leastGrowth
+	p.lastHeld = held
 	switch {
-	case many && p.calm.IsZero():
-		p.set(arrivalPercent)
-		fallthrough
-	case many:
-		p.calm = now.Add(afterArrivals)
-	case !p.calm.IsZero() && now.After(p.calm):
+	case isGrowing:
+		if p.normalAt.IsZero() {
+			p.set(arrivalPercent)
+		}
+		p.normalAt = now.Add(arrivalDuration)
+	case !p.normalAt.IsZero() && now.After(p.normalAt):
 		p.set(normalPercent)
-		p.calm = time.Time{}
+		p.normalAt = time.Time{}
 	}
 }

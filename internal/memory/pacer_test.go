@@ -14,7 +14,7 @@ func TestPacer(t *testing.T) {
 	var told []int
 	p := NewPacer(func() int { return held })
 	p.set = func(percent int) { told = append(told, percent) }
-	p.last = held
+	p.lastHeld = held
 	look := func(more int, want ...int) {
 		t.Helper()
 		held, told, now = held+more, nil, now.Add(paceInterval)
@@ -22,16 +22,16 @@ func TestPacer(t *testing.T) {
 			t.Errorf("after %d more: %d, want %d", more, told, want)
 		}
 	}
-	look(manyArrivals - 1)
-	look(manyArrivals, arrivalPercent)
-	look(5 * manyArrivals)
-	for range afterArrivals / paceInterval {
+	look(leastGrowth - 1)
+	look(leastGrowth, arrivalPercent)
+	look(5 * leastGrowth)
+	for range arrivalDuration / paceInterval {
 		look(1)
 	}
 	look(0, normalPercent)
 	look(0)
-	look(-10 * manyArrivals)
-	look(manyArrivals, arrivalPercent)
+	look(-10 * leastGrowth)
+	look(leastGrowth, arrivalPercent)
 }
 
 // What the operator has told the collector holds.

@@ -4,103 +4,110 @@ import (
 	"slices"
 	"time"
 
-	"spillway/internal/upstream/abilities"
-
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
+
+	"spillway/internal/upstream/abilities"
 )
 
 const (
-	// abilitiesFirst is how long after the start upstream's abilities are probed for the first time:
-	// mirrors need upstream more. Whether it serves watch-lists they find out themselves.
-	abilitiesFirst = 10 * time.Second
-	// abilitiesInterval is how often they are probed at least. They are probed sooner after another
-	// version or an outage was seen: abilitiesPause bounds how soon. While several versions answer,
-	// they are probed each rollingCheck.
-	abilitiesInterval = 10 * time.Minute
-	abilitiesPause    = 15 * time.Second
+	// abilitiesFirstDelay is how long after the start upstream's abilities are probed: mirrors need
+	// upstream more. Whether it serves watch-lists they find out themselves.
+	abilitiesFirstDelay = 10 * time.Second
+	// abilitiesInterval is how often they are probed at least, and abilitiesRetryInterval how often
+	// while that fails. They are probed sooner after another version or a failure was seen, but not
+	// within minAbilitiesInterval. While several versions answer, they are probed each
+	// rollingCheckInterval.
+	abilitiesInterval      = 10 * time.Minute
+	abilitiesRetryInterval = 30 * time.Second
+	minAbilitiesInterval   = 15 * time.Second
 )
 
-// abilityProbes decides when upstream's abilities are probed, and logs what they are. It belongs to
-// one goroutine.
+// abilityProbes decides when upstream's abilities are probed, and logs what they are. One goroutine
+// owns it.
 type abilityProbes struct {
-	mirrors  *Set
-	lines    *zap.Logger
-	at       time.Time // of the last probe
-	version  string    // then
-	failures uint64    // of all mirrors then
-	probed   bool
+	mirrors *Set
+	log     *zap.Logger
+	next    time.Time // when they are probed at the latest
+	// Of the last probe that succeeded: when it did, upstream's version, and how often requests of the
+	// mirrors had failed before.
+	probedAt time.Time
+	version  string
+	failures uint64
+
+	isProbed bool              // successfully or not
 	logged   abilities.Summary // the last that were
 }
 
 // followAbilities probes upstream's abilities until the mirrors end.
-func (m *Set) followAbilities() {
-	p := &abilityProbes{mirrors: m, lines: m.log, at: time.Now().Add(abilitiesFirst - abilitiesInterval)}
-	p.version = m.client.Abilities().Version()
-	for m.pause(watchCheck) {
-		if p.due() {
+func (s *Set) followAbilities() {
+	p := &abilityProbes{mirrors: s, log: s.log, next: time.Now().Add(abilitiesFirstDelay),
+		version: s.client.Abilities().Version()}
+	for s.pause(watchCheckInterval) {
+		if p.isDue() {
 			p.probe()
 		}
-		p.log()
+		p.logChange()
 	}
 }
 
-// due reports whether it is time for a probe.
-func (p *abilityProbes) due() bool {
-	now, since := p.mirrors.client.Abilities(), time.Since(p.at)
+// isDue reports whether it is time for a probe.
+func (p *abilityProbes) isDue() bool {
+	now, since := p.mirrors.client.Abilities(), time.Since(p.probedAt)
 	switch {
-	case since < abilitiesPause:
+	case since < minAbilitiesInterval:
 		return false
-	case since >= abilitiesInterval, now.Version() != p.version, p.mirrors.failures() != p.failures:
+	case !time.Now().Before(p.next), now.Version() != p.version, p.mirrors.countFailures() != p.failures:
 		return true
 	}
-	return now.Oldest != now.Newest && since >= rollingCheck
+	return now.Oldest != now.Newest && since >= rollingCheckInterval
 }
 
-// failures is how often requests of the mirrors have failed.
-func (m *Set) failures() (n uint64) {
-	for _, one := range m.all() {
-		n += one.reflector.Status().Failures
+// countFailures is how often requests of the mirrors have failed.
+func (s *Set) countFailures() (n uint64) {
+	for _, m := range s.all() {
+		n += m.reflector.Status().Failures
 	}
 	return n
 }
 
-// probe probes by the resource of any mirror that is well. A failure is tried again after
-// abilitiesPause.
+// probe probes by the resource of any mirror that is well.
 func (p *abilityProbes) probe() {
 	all := p.mirrors.all()
-	i := slices.IndexFunc(all, func(m *mirror) bool { return m.resource.IsReady() && m.well() })
+	i := slices.IndexFunc(all, func(m *mirror) bool { return m.resource.IsReady() && m.isWell() })
 	if i < 0 {
 		return
 	}
-	one := all[i]
-	p.probed = true
-	failures := p.mirrors.failures()
-	if err := one.prober.ProbeAbilities(p.mirrors.ctx); err != nil {
-		p.at = time.Now().Add(2*abilitiesPause - abilitiesInterval)
-		p.lines.Debug("upstream's abilities were not found out",
-			zap.Stringer("resource", one.resource.Info), zap.Error(err))
+	m := all[i]
+	p.isProbed = true
+	failures := p.mirrors.countFailures()
+	if err := m.prober.ProbeAbilities(p.mirrors.ctx); err != nil {
+		p.next, p.probedAt = time.Now().Add(abilitiesRetryInterval), time.Time{}
+		p.log.Debug("upstream's abilities were not found out",
+			zap.Stringer("resource", m.resource.Info), zap.Error(err))
 		return
 	}
-	p.at, p.version, p.failures = time.Now(), p.mirrors.client.Abilities().Version(), failures
+	now := time.Now()
+	p.next, p.probedAt = now.Add(abilitiesInterval), now
+	p.version, p.failures = p.mirrors.client.Abilities().Version(), failures
 }
 
-// log logs the abilities once they were probed, and when they have changed.
-func (p *abilityProbes) log() {
+// logChange logs the abilities once they were probed, and when they have changed.
+func (p *abilityProbes) logChange() {
 	now := p.mirrors.client.Abilities()
-	if now == p.logged || !p.probed {
+	if now == p.logged || !p.isProbed {
 		return
 	}
 	fields := []zap.Field{zap.String("version", now.Version())}
-	for _, one := range now.All() {
-		fields = append(fields, zap.Stringer(one.Name, one.Value))
+	for _, ability := range now.All() {
+		fields = append(fields, zap.Stringer(ability.Name, ability.Value))
 	}
-	p.lines.Info("abilities of upstream", fields...)
+	p.log.Info("abilities of upstream", fields...)
 	p.logged = now
 }
 
 // Abilities are what upstream can do, as far as it is known.
-func (m *Set) Abilities() abilities.Summary { return m.client.Abilities() }
+func (s *Set) Abilities() abilities.Summary { return s.client.Abilities() }
 
 // abilityMetrics show upstream's abilities.
 type abilityMetrics struct{ info, ability *prometheus.Desc }
@@ -108,10 +115,10 @@ type abilityMetrics struct{ info, ability *prometheus.Desc }
 func newAbilityMetrics() abilityMetrics {
 	return abilityMetrics{
 		info: prometheus.NewDesc("spillway_upstream_info",
-			"1 for the version of the apiserver; of several that answer at its address, the oldest and the newest.",
+			"1 for the version of the API server; of several that answer at its address, the oldest and the newest.",
 			[]string{"version", "newest_version"}, nil),
 		ability: prometheus.NewDesc("spillway_upstream_ability",
-			"1 if the apiserver has the ability, 0 if it has not; missing while that is not known: watch_list or "+
+			"1 if the API server has the ability, 0 if it has not; missing while that is not known: watch_list or "+
 				"watch_list_compression. Of several versions behind one address the least able counts.",
 			[]string{"ability"}, nil),
 	}
@@ -126,10 +133,10 @@ func (c abilityMetrics) collect(out chan<- prometheus.Metric, now abilities.Summ
 	if now.Oldest != "" {
 		out <- prometheus.MustNewConstMetric(c.info, prometheus.GaugeValue, 1, now.Oldest, now.Newest)
 	}
-	for _, one := range now.All() {
-		if one.Value != abilities.Unknown {
+	for _, ability := range now.All() {
+		if ability.Value != abilities.Unknown {
 			out <- prometheus.MustNewConstMetric(c.ability, prometheus.GaugeValue,
-				float64(one.Value-abilities.Absent), one.Name)
+				float64(ability.Value-abilities.Absent), ability.Name)
 		}
 	}
 }

@@ -22,45 +22,45 @@ func TestAbilitiesAreProbedAgain(t *testing.T) {
 	core, lines := observer.New(zap.InfoLevel)
 	m := mirroring(t, up, nil, "configmaps")
 	m.awaitReady(t, fakeapiserver.ConfigMaps)
-	p := &abilityProbes{mirrors: m, lines: zap.New(core), version: m.Abilities().Version(),
-		at: time.Now().Add(-abilitiesInterval)}
+	p := &abilityProbes{mirrors: m, log: zap.New(core), version: m.Abilities().Version(), next: time.Now()}
+	age := func(d time.Duration) { p.probedAt, p.next = p.probedAt.Add(-d), p.next.Add(-d) }
 	probed := func(why string, want bool) {
 		t.Helper()
 		up.Bump()
-		if got := p.due(); got != want {
+		if got := p.isDue(); got != want {
 			t.Fatalf("%s: due %t, want %t", why, got, want)
 		}
 		if want {
 			p.probe()
 		}
-		p.log()
+		p.logChange()
 	}
 	probed("the first", true)
 	if got := m.Abilities(); got.WatchList != abilities.Present ||
 		got.WatchListCompression != abilities.Absent {
 		t.Errorf("%v", got)
 	}
-	p.at = p.at.Add(-abilitiesPause)
+	age(minAbilitiesInterval)
 	probed("nothing has changed", false)
-	p.at = p.at.Add(-abilitiesInterval)
+	age(abilitiesInterval)
 	probed("now and then", true)
 
 	up.CutWatches(fakeapiserver.ConfigMaps)
 	up.FailWatches(1, 500)
-	eventually(t, "a failure", func() bool { return m.failures() > 0 })
-	eventually(t, "another watch", m.all()[0].well)
+	eventually(t, "a failure", func() bool { return m.countFailures() > 0 })
+	eventually(t, "another watch", m.all()[0].isWell)
 	probed("an outage just after a probe", false)
-	p.at = p.at.Add(-abilitiesPause)
+	age(minAbilitiesInterval)
 	probed("an outage", true)
 
 	up.SetKubernetes(fakeapiserver.Kubernetes137)
 	eventually(t, "the other version", func() bool { return m.Abilities().Newest == "v1.37.1" })
-	p.at = p.at.Add(-abilitiesPause)
+	age(minAbilitiesInterval)
 	probed("another version", true)
 	if got := m.Abilities(); got.WatchListCompression != abilities.Absent {
 		t.Errorf("%v, though the older version was just seen", got)
 	}
-	p.at = p.at.Add(-rollingCheck)
+	age(rollingCheckInterval)
 	probed("two versions", true)
 	logged := lines.FilterMessage("abilities of upstream").All()
 	for i, line := range logged[1:] {

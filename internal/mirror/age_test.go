@@ -27,14 +27,14 @@ func TestAgeIsSent(t *testing.T) {
 		t.Errorf("while all is well: %v, %q, %v", age(), detail, err)
 	}
 	up.Down()
-	eventually(t, "the state to be old", func() bool { return age() >= awayThreshold })
+	eventually(t, "the state to be old", func() bool { return age() >= staleThreshold })
 	_, err := upstream()
-	if !errors.As(err, new(health.Warning)) || !strings.HasPrefix(err.Error(), "away; 1 resources are kept") ||
+	if !errors.As(err, new(health.Warning)) || !strings.HasPrefix(err.Error(), "unreachable; 1 resources are kept") ||
 		!strings.HasSuffix(err.Error(), ": configmaps") {
 		t.Errorf("while upstream is away: %v", err)
 	}
 	if _, away := source.Age(); !away {
-		t.Error("an apiserver that refuses connections is not called away")
+		t.Error("an apiserver that refuses connections is not called unreachable")
 	}
 	if _, err := m.Ready(); err != nil {
 		t.Errorf("not ready: %v", err)
@@ -43,7 +43,7 @@ func TestAgeIsSent(t *testing.T) {
 		t.Errorf("unready before its time: %v", err)
 	}
 	if _, err := m.UpstreamReady(time.Millisecond)(); err == nil || !strings.HasPrefix(err.Error(),
-		"the apiserver has not answered for") {
+		"the API server has not answered for") {
 		t.Errorf("with --readyz-upstream-timeout: %v", err)
 	}
 	m.o.AsksAboutAll = false

@@ -103,7 +103,7 @@ func TestAnotherClusterBehindTheAddressIsNoticedOnTheWatchsConnection(t *testing
 	core, logs := observer.New(zap.InfoLevel)
 	m := mirroringAt(t, first, "https://"+at.listener.Addr().String(), zap.New(core), "configmaps")
 	one := m.awaitComparable(t)
-	asked := m.checkBegun(checks{})
+	asked := m.checkBegun(begunCounts{})
 	if first.Lists(fakeapiserver.ConfigMaps) != 1 {
 		t.Errorf("asked %d times after the first watch", first.Lists(fakeapiserver.ConfigMaps))
 	}

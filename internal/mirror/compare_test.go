@@ -13,10 +13,10 @@ import (
 
 // awaitComparable waits for the only mirror's state, and for its reflector to say that it is there,
 // which comes later.
-func (m *Set) awaitComparable(t *testing.T) *mirror {
+func (s *Set) awaitComparable(t *testing.T) *mirror {
 	t.Helper()
-	eventually(t, "the mirror to be comparable", func() bool { return len(m.all()) == 1 && m.all()[0].comparable() })
-	return m.all()[0]
+	eventually(t, "the mirror to be comparable", func() bool { return len(s.all()) == 1 && s.all()[0].isComparable() })
+	return s.all()[0]
 }
 
 // A mirror that has lost an event is found out, and holds what upstream holds again.
@@ -32,9 +32,9 @@ func TestLostEventIsFound(t *testing.T) {
 			m := mirroring(t, up, func(o *SetOptions) { o.CompareInterval = 0 }, "configmaps")
 			one := m.awaitComparable(t)
 			one.compare(t.Context(), zap.NewNop())
-			if one.checks.Load() != 1 || one.differing.Load() != 0 {
-				t.Fatalf("%d comparisons have found %d differences in a mirror that has lost nothing", one.checks.Load(),
-					one.differing.Load())
+			if one.comparisons.Load() != 1 || one.differences.Load() != 0 {
+				t.Fatalf("%d comparisons have found %d differences in a mirror that has lost nothing", one.comparisons.Load(),
+					one.differences.Load())
 			}
 			up.LoseEvents(gvr, 1)
 			change(up)
@@ -42,7 +42,7 @@ func TestLostEventIsFound(t *testing.T) {
 				t.Fatal(err)
 			}
 			m.active.Go(func() { m.compareStates(time.Millisecond) })
-			eventually(t, "the difference to be counted", func() bool { return one.differing.Load() > 0 })
+			eventually(t, "the difference to be counted", func() bool { return one.differences.Load() > 0 })
 			eventually(t, "the mirror to hold what upstream holds", func() bool {
 				want := up.List(gvr)
 				s := one.resource.Snapshot()
@@ -53,10 +53,10 @@ func TestLostEventIsFound(t *testing.T) {
 				}
 				return s.Len() == len(want)
 			})
-			found := one.differing.Load()
-			checks := one.checks.Load()
-			eventually(t, "it to be compared again", func() bool { return one.checks.Load() > checks+1 })
-			if n := one.differing.Load(); n > found+1 { // the one under way when it was read again
+			found := one.differences.Load()
+			checks := one.comparisons.Load()
+			eventually(t, "it to be compared again", func() bool { return one.comparisons.Load() > checks+1 })
+			if n := one.differences.Load(); n > found+1 { // the one under way when it was read again
 				t.Errorf("%d differences after it was read again, %d before", n, found)
 			}
 		})
@@ -94,7 +94,7 @@ func TestOtherBytesAreFound(t *testing.T) {
 	for range compareParts {
 		one.compare(t.Context(), zap.NewNop())
 	}
-	if n := one.differing.Load(); n == 0 {
+	if n := one.differences.Load(); n == 0 {
 		t.Error("it was not found")
 	}
 	eventually(t, "upstream's bytes", func() bool {
@@ -118,8 +118,8 @@ func TestNoComparison(t *testing.T) {
 	up.Create(fakeapiserver.Pods, "n", "elsewhere")
 	up.Compact()
 	one.compare(t.Context(), zap.NewNop())
-	if one.checks.Load() != 0 || one.differing.Load() != 0 {
-		t.Errorf("%d comparisons with a state that is gone", one.checks.Load())
+	if one.comparisons.Load() != 0 || one.differences.Load() != 0 {
+		t.Errorf("%d comparisons with a state that is gone", one.comparisons.Load())
 	}
 	up.Down()
 	eventually(t, "upstream to be away", func() bool { return !one.reflector.Status().AwaySince.IsZero() })
@@ -128,7 +128,7 @@ func TestNoComparison(t *testing.T) {
 		t.Errorf("%d lists before", before-lists)
 	}
 	one.compare(t.Context(), zap.NewNop())
-	if n := up.Lists(fakeapiserver.ConfigMaps); n != before || one.checks.Load() != 0 {
+	if n := up.Lists(fakeapiserver.ConfigMaps); n != before || one.comparisons.Load() != 0 {
 		t.Errorf("%d lists while upstream is away", n-before)
 	}
 }

@@ -16,177 +16,175 @@ import (
 
 const (
 	// definitionSettleTime is how long a resource passes through after its definition has changed.
-	// Upstream takes down what it served by the old one a second later, and only then do all answers
-	// follow the new one; should it take longer, it ends our watch at that moment, before its time,
-	// and the state is read again (see newMirror).
+	// Upstream ends what it served by the old definition a second later, and only then do all answers
+	// follow the new one. If that takes longer, upstream ends our watch at that moment, and the state
+	// is read again (OnEarlyEnd).
 	definitionSettleTime = 2 * time.Second
-	// definitionDeletionTimeout is how long upstream is given to tell of the deletion of every object
-	// whose definition is gone, and streamEndDelay how long streams then have until they end, as
+	// definitionDeletionTimeout is how long upstream may take to send the deletions of the objects
+	// whose definition is gone. streamEndDelay is how long streams then have until they end, as
 	// upstream's own do (W-116).
 	definitionDeletionTimeout = 3 * time.Second
 	streamEndDelay            = time.Second
-	// followRetryInterval is how often it is tried again to follow what upstream did not let us
-	// follow.
+	// followRetryInterval is how often following is tried again where upstream has denied it.
 	followRetryInterval = 5 * time.Minute
 )
 
 // followDefinitions keeps the mirrors to what upstream's definitions and API services say, until
 // they end.
-func (m *Set) followDefinitions() {
-	m.active.Go(func() {
-		m.follow("apiservices.apiregistration.k8s.io",
+func (s *Set) followDefinitions() {
+	s.active.Go(func() {
+		s.follow("apiservices.apiregistration.k8s.io",
 			"changes of aggregated APIs are noticed only when requests fail",
-			func() error { return discovery.FollowServices(m.ctx, m.client, m.log, m.delegated) })
+			func() error { return discovery.FollowServices(s.ctx, s.client, s.log, s.applyDelegation) })
 	})
-	if !m.mayBeCustom() {
+	if !s.mayMirrorCustom() {
 		return
 	}
-	m.active.Go(func() {
-		m.follow("customresourcedefinitions.apiextensions.k8s.io", "upstream's OpenAPI is read instead every "+
-			epochCheck.String(),
+	s.active.Go(func() {
+		s.follow("customresourcedefinitions.apiextensions.k8s.io",
+			"upstream's OpenAPI is read instead every "+epochCheckInterval.String(),
 			func() error {
-				err := discovery.FollowDefinitions(m.ctx, m.client, m.log, m.redefined)
-				m.blind.Store(true)
+				err := discovery.FollowDefinitions(s.ctx, s.client, s.log, s.applyDefinition)
+				s.definitionsHidden.Store(true)
 				return err
 			})
 	})
 }
 
-// mayBeCustom reports that a mirror may be of a custom resource, now or when one that is missing is
+// mayMirrorCustom reports that a custom resource may be mirrored, now or once a missing one is
 // there.
-func (m *Set) mayBeCustom() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.o.OnDemand || len(m.mu.missing) > 0 ||
-		slices.ContainsFunc(*m.named.Load(), func(info *object.Resource) bool { return !info.Builtin })
+func (s *Set) mayMirrorCustom() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.o.OnDemand || len(s.mu.missing) > 0 ||
+		slices.ContainsFunc(*s.named.Load(), func(info *object.Resource) bool { return !info.Builtin })
 }
 
-// follow runs a follower until the mirrors end. What it may not follow is said once.
-func (m *Set) follow(what, instead string, run func() error) {
-	for said := false; ; said = true {
+// follow runs a follower until the mirrors end. The log says once what cannot be followed, and what
+// happens instead.
+func (s *Set) follow(what, instead string, run func() error) {
+	for isLogged := false; ; isLogged = true {
 		err := run()
-		if m.ctx.Err() != nil {
+		if s.ctx.Err() != nil {
 			return
 		}
-		if !said {
-			m.log.Warn("cannot watch "+what+": "+instead, zap.Error(err))
+		if !isLogged {
+			s.log.Warn("cannot watch "+what+": "+instead, zap.Error(err))
 		}
-		if !m.pause(followRetryInterval) {
+		if !s.pause(followRetryInterval) {
 			return
 		}
 	}
 }
 
-// pause reports false if the mirrors end first.
-func (m *Set) pause(d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-m.ctx.Done():
-		return false
-	}
+// apiChange is a change of what upstream serves, or of how it shows it.
+type apiChange struct {
+	matches  func(schema.GroupVersionResource) bool // resources that the change may concern
+	outdates func(*object.Resource) bool            // of these, what was known until now
+	reason   string
 }
 
-// redefined takes the epoch of a definition, "" if it serves nothing any more. Mirrors of another
-// epoch end, as upstream's own watches do. Their resources pass through until upstream is done;
-// then named ones are mirrored anew at once, the others when a client requests them.
-func (m *Set) redefined(gr schema.GroupResource, epoch string) {
-	m.blind.Store(false)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	d := m.mu.definitions[gr]
-	d.epoch, d.heard = epoch, true
-	m.mu.definitions[gr] = d
-	end := (*mirror).end
+// applyDefinition takes the epoch of a definition, "" if it serves nothing any more. Mirrors of
+// another epoch end, as upstream's own watches do. Their resources pass through until upstream has
+// settled. Named ones are then mirrored again at once, others when a client requests them.
+func (s *Set) applyDefinition(gr schema.GroupResource, epoch string) {
+	s.definitionsHidden.Store(false)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d := s.mu.definitions[gr]
+	d.epoch, d.known = epoch, true
+	s.mu.definitions[gr] = d
+	c := apiChange{
+		matches:  func(gvr schema.GroupVersionResource) bool { return gvr.GroupResource() == gr },
+		outdates: func(info *object.Resource) bool { return !info.Builtin && info.Definition != epoch },
+		reason:   "its definition has changed",
+	}
 	if epoch == "" {
-		end = m.part
-	}
-	m.renew(func(gvr schema.GroupVersionResource, info *object.Resource) bool {
-		return gvr.GroupResource() == gr && (info == nil || !info.Builtin && info.Definition != epoch)
-	}, "its definition has changed", end)
-	if epoch != "" {
-		m.restore(func(gvr schema.GroupVersionResource) bool { return gvr.GroupResource() == gr })
-	}
-}
-
-// delegated hears that another server answers for a group and version, or, if service is "",
-// kube-apiserver does again.
-func (m *Set) delegated(gv schema.GroupVersion, service string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.mu.delegations[gv]++
-	concerned := func(gvr schema.GroupVersionResource) bool { return gvr.GroupVersion() == gv }
-	m.renew(func(gvr schema.GroupVersionResource, info *object.Resource) bool {
-		return concerned(gvr) && service != ""
-	},
-		"another server answers for it", (*mirror).end)
-	if service == "" {
-		for gvr := range m.mu.entries {
-			if concerned(gvr) {
-				m.update(gvr, func(e *entry) { e.refused = "" })
-			}
-		}
-		m.restore(concerned)
-	}
-}
-
-// renew forgets what is known of the resources that are concerned, and ends their mirrors. It is
-// asked without an Info about what is not known to be mirrored. Callers hold mu.
-func (m *Set) renew(concerned func(schema.GroupVersionResource, *object.Resource) bool, why string, end func(*mirror)) {
-	maps.DeleteFunc(m.mu.lookUps, func(gvr schema.GroupVersionResource, _ time.Time) bool { return concerned(gvr, nil) })
-	for gvr, e := range m.mu.entries {
-		if e.offered != nil && concerned(gvr, e.offered) {
-			m.update(gvr, func(e *entry) { e.offered = nil })
-			m.awaitDefinition(gvr.GroupResource())
-		}
-	}
-	for gvr, one := range *m.running.Load() {
-		if !concerned(gvr, one.resource.Info) {
-			continue
-		}
-		m.awaitDefinition(gvr.GroupResource())
-		m.remove(one)
-		m.dismiss(one, states.Cause{Why: states.WhyResourceChanged, Text: why})
-		end(one)
-	}
-}
-
-// awaitDefinition has a resource pass through while upstream's answers may be of its old
-// definition. Callers hold mu.
-func (m *Set) awaitDefinition(gr schema.GroupResource) {
-	d := m.mu.definitions[gr]
-	d.settlesUntil = time.Now().Add(definitionSettleTime)
-	m.mu.definitions[gr] = d
-}
-
-// dismiss notes why a mirror is to end that has been removed: a named one for now, since it is
-// restored, another for good. Callers hold mu.
-func (m *Set) dismiss(one *mirror, why states.Cause) {
-	gvr := one.resource.Info.GVR
-	one.ended.Store(true)
-	if m.isNamed(gvr) {
-		one.state.retry.Reset()
-		m.refuse(gvr, one.state, why)
+		s.endOutdated(c, s.endOnceEmpty)
 		return
 	}
-	m.forget(gvr, one.state, why)
+	s.endOutdated(c, (*mirror).end)
+	s.retryNamed(c.matches)
 }
 
-// part ends a mirror whose resource is gone. Upstream deletes every object before, but may send
-// these events after that of the definition: watches get them all the same (W-116).
-func (m *Set) part(one *mirror) {
-	m.active.Go(func() {
-		ctx, cancel := context.WithTimeout(m.ctx, definitionDeletionTimeout)
-		defer cancel()
-		one.awaitEmpty(ctx)
-		m.pause(streamEndDelay)
-		one.end()
-	})
+// applyDelegation notes that another server answers for a group and version, or, if service is "",
+// kube-apiserver does again.
+func (s *Set) applyDelegation(gv schema.GroupVersion, service string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.delegations[gv]++
+	matches := func(gvr schema.GroupVersionResource) bool { return gvr.GroupVersion() == gv }
+	if service != "" {
+		s.endOutdated(apiChange{
+			matches:  matches,
+			outdates: func(*object.Resource) bool { return true },
+			reason:   "another server answers for it",
+		}, (*mirror).end)
+		return
+	}
+	for gvr := range s.mu.entries {
+		if matches(gvr) {
+			s.update(gvr, func(e *entry) { e.refused = "" })
+		}
+	}
+	s.retryNamed(matches)
 }
 
-// outdated reports that a resource is not to be mirrored as info says, at least not yet. Callers
+// applySchemaChange notes that the schemas of a group and version have changed. It is for resources
+// without a definition here, so any of them may be concerned.
+func (s *Set) applySchemaChange(gv schema.GroupVersion) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := apiChange{
+		matches:  func(gvr schema.GroupVersionResource) bool { return gvr.GroupVersion() == gv },
+		outdates: func(info *object.Resource) bool { return !info.Builtin && info.Definition == "" },
+		reason:   "its schema has changed",
+	}
+	s.endOutdated(c, (*mirror).end)
+	s.retryNamed(c.matches)
+}
+
+// endOutdated forgets what a change has outdated, and ends its mirrors. Callers hold mu.
+func (s *Set) endOutdated(c apiChange, end func(*mirror)) {
+	maps.DeleteFunc(s.mu.lookUps, func(gvr schema.GroupVersionResource, _ time.Time) bool { return c.matches(gvr) })
+	for gvr, e := range s.mu.entries {
+		if c.matches(gvr) && e.offered != nil && c.outdates(e.offered) {
+			s.update(gvr, func(e *entry) { e.offered = nil })
+			s.awaitSettled(gvr.GroupResource())
+		}
+	}
+	for gvr, m := range *s.running.Load() {
+		if c.matches(gvr) && c.outdates(m.resource.Info) {
+			s.awaitSettled(gvr.GroupResource())
+			s.detach(m, states.Cause{Why: states.WhyResourceChanged, Text: c.reason})
+			end(m)
+		}
+	}
+}
+
+// awaitSettled has a resource pass through while upstream's answers may be of its old definition.
+// Callers hold mu.
+func (s *Set) awaitSettled(gr schema.GroupResource) {
+	d := s.mu.definitions[gr]
+	d.settlesUntil = time.Now().Add(definitionSettleTime)
+	s.mu.definitions[gr] = d
+}
+
+// isOutdated reports that a resource is not to be mirrored as info says, at least not yet. Callers
 // hold mu.
-func (m *Set) outdated(info *object.Resource) bool {
-	d := m.mu.definitions[info.GVR.GroupResource()]
-	return time.Now().Before(d.settlesUntil) || d.heard && info.Definition != "" && info.Definition != d.epoch
+func (s *Set) isOutdated(info *object.Resource) bool {
+	d := s.mu.definitions[info.GVR.GroupResource()]
+	return time.Now().Before(d.settlesUntil) || d.known && info.Definition != "" && info.Definition != d.epoch
+}
+
+// endOnceEmpty ends a mirror whose resource is gone. Upstream deletes the objects first, but may
+// send the deletions after that of the definition: watches receive them all the same (W-116).
+func (s *Set) endOnceEmpty(m *mirror) {
+	s.active.Go(func() {
+		ctx, cancel := context.WithTimeout(s.ctx, definitionDeletionTimeout)
+		defer cancel()
+		m.awaitEmpty(ctx)
+		s.pause(streamEndDelay)
+		m.end()
+	})
 }

@@ -45,14 +45,14 @@ func watching(t *testing.T, s *source.Source) *fanout.Cursor {
 	return c
 }
 
-// heardOf waits until the mirrors have heard of a definition, or that it is gone.
-func (m *Set) heardOf(t *testing.T, served bool) {
+// awaitDefinition waits until the mirrors know a definition, or that it is gone.
+func (s *Set) awaitDefinition(t *testing.T, served bool) {
 	t.Helper()
 	eventually(t, "word of a definition", func() bool {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		d := m.mu.definitions[fakeapiserver.Widgets.GroupResource()]
-		return d.heard && (d.epoch != "") == served
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		d := s.mu.definitions[fakeapiserver.Widgets.GroupResource()]
+		return d.known && (d.epoch != "") == served
 	})
 }
 
@@ -68,7 +68,7 @@ func TestDefinitionChanges(t *testing.T) {
 			up.Create(fakeapiserver.Widgets, "n", "a")
 			m := mirroring(t, up, nil, resources)
 			m.awaitReady(t, fakeapiserver.Widgets)
-			m.heardOf(t, true)
+			m.awaitDefinition(t, true)
 			before := m.Find(fakeapiserver.Widgets)
 			if info := before.Resource().Info; !info.Selectable("spec.color") || info.Selectable("spec.size") ||
 				info.ListKind != "WidgetCollection" {
@@ -115,13 +115,13 @@ func TestDefinitionGoes(t *testing.T) {
 	up.Create(fakeapiserver.Widgets, "n", "a")
 	m := mirroring(t, up, nil, widgetDefinition)
 	m.awaitReady(t, fakeapiserver.Widgets)
-	m.heardOf(t, true)
+	m.awaitDefinition(t, true)
 	source := m.Find(fakeapiserver.Widgets)
 	cursor := watching(t, source)
 	up.HoldWatch(fakeapiserver.Widgets)
 	up.Delete(fakeapiserver.Widgets, "n", "a")
 	up.Delete(fakeapiserver.CRDs, "", widgetDefinition)
-	m.heardOf(t, false)
+	m.awaitDefinition(t, false)
 	if m.Find(fakeapiserver.Widgets) != nil {
 		t.Error("answered from memory without a definition")
 	}
@@ -151,10 +151,10 @@ func TestDefinitionIsOutdated(t *testing.T) {
 	up := newUpstream(t)
 	up.Create(fakeapiserver.CRDs, "", widgetDefinition, defined("spec.color"))
 	m := mirroring(t, up, nil, "*")
-	m.heardOf(t, true)
+	m.awaitDefinition(t, true)
 	m.mu.Lock()
 	info := m.mu.entries[fakeapiserver.Widgets].offered
-	m.mu.definitions[fakeapiserver.Widgets.GroupResource()] = definition{epoch: "a newer one", heard: true}
+	m.mu.definitions[fakeapiserver.Widgets.GroupResource()] = definition{epoch: "a newer one", known: true}
 	m.mu.Unlock()
 	if m.start(info) != nil {
 		t.Error("mirrored by an old definition")
@@ -212,11 +212,11 @@ func TestGroupIsTakenOverMeanwhile(t *testing.T) {
 				}))
 			found := make(chan error, 1)
 			go func() {
-				_, err := m.look(fakeapiserver.Deployments)
+				_, err := m.lookUp(fakeapiserver.Deployments)
 				found <- err
 			}()
 			<-asked
-			m.delegated(fakeapiserver.Deployments.GroupVersion(), c.heard)
+			m.applyDelegation(fakeapiserver.Deployments.GroupVersion(), c.heard)
 			close(answer)
 			if err := <-found; !errors.Is(err, errDelegated) {
 				t.Errorf("it was found: %v", err)
@@ -248,7 +248,7 @@ func TestDefinitionsAreHidden(t *testing.T) {
 	m := mirroringTo(t, up, zap.New(core), nil, widgetDefinition, "configmaps")
 	m.awaitReady(t, fakeapiserver.Widgets)
 	m.awaitReady(t, fakeapiserver.ConfigMaps)
-	eventually(t, "definitions to be refused", m.blind.Load)
+	eventually(t, "definitions to be refused", m.definitionsHidden.Load)
 	eventually(t, "a word on it", func() bool {
 		return logs.FilterMessageSnippet("cannot watch customresourcedefinitions").Len() == 1
 	})

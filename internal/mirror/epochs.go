@@ -2,7 +2,9 @@ package mirror
 
 import (
 	"context"
+	"maps"
 	"strconv"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -10,54 +12,56 @@ import (
 	apimachinery "k8s.io/apimachinery/pkg/version"
 
 	"spillway/internal/mirror/states"
-	"spillway/internal/object"
 	"spillway/internal/upstream/discovery"
 )
 
 const (
-	// epochCheck is how often upstream is sent a request for its version at least, and for what else
-	// makes it show objects otherwise without an event. All of that takes a restart of upstream, which
-	// begins watches anew: that is looked for each watchCheck.
-	epochCheck = 15 * time.Second
-	watchCheck = time.Second
-	// rollingUpgradeDuration is how long after another version was seen upstream may be a mixture of
-	// both: as long all states are read again each rollingCheck, whichever apiserver answers then.
-	//
-	// minHintInterval and maxHintInterval are how long a watch that began is no reason to ask sooner,
-	// after the one before was.
+	// epochCheckInterval is how often upstream's version is read at least, with all else that makes it
+	// show objects differently without an event. watchCheckInterval is how often it is noticed that
+	// upstream has restarted, by the watches that have begun.
+	epochCheckInterval = 15 * time.Second
+	watchCheckInterval = time.Second
+	// minHintInterval and maxHintInterval are the intervals between readings of the version because
+	// watches have begun.
+	minHintInterval = 5 * time.Second
+	maxHintInterval = time.Minute
+	// rollingUpgradeDuration is how long after a new version was seen upstream may be a mixture of
+	// both. As long, all states are read again each rollingCheckInterval, because any API server may
+	// have answered.
 	rollingUpgradeDuration = 10 * time.Minute
-	minHintInterval        = 5 * time.Second
-	maxHintInterval        = time.Minute
-	rollingCheck           = time.Minute
+	rollingCheckInterval   = time.Minute
 )
 
 // epochs notices that upstream shows objects in another way than before, though nothing was written
-// (design D2). Everything here belongs to one goroutine.
+// (design D2). One goroutine owns it.
 type epochs struct {
 	mirrors *Set
-	version apimachinery.Info
-	minors  map[string]time.Time           // upstream's, and when each was last seen
-	until   time.Time                      // of a rolling upgrade
-	reread  time.Time                      // when all states were read last because of it
-	storage map[*mirror]string             // storageVersionHash
-	schemas map[schema.GroupVersion]string // hashes of OpenAPI documents
-	checked time.Time                      // when upstream answered last
-	watches uint64                         // begun by then
-	hints   states.Pace                    // of watches that began, to ask for the version sooner
+
+	version    apimachinery.Info
+	minors     map[string]time.Time // upstream's minor versions, and when each was last seen
+	upgradeEnd time.Time            // of a rolling upgrade
+	rereadAt   time.Time            // when all states were last read again because of it
+
+	storageHashes map[*mirror]string             // storageVersionHash
+	schemaHashes  map[schema.GroupVersion]string // of OpenAPI documents
+
+	checkedAt   time.Time   // when upstream last answered a check
+	watches     uint64      // begun by the last reading of the version
+	watchesPace states.Pace // of readings because watches have begun
 }
 
 // newEpochs begins with the version that upstream had before anything was mirrored.
-func newEpochs(m *Set, first apimachinery.Info) *epochs {
+func newEpochs(s *Set, first apimachinery.Info) *epochs {
 	return &epochs{
-		mirrors: m, version: first, minors: map[string]time.Time{first.Minor: time.Now()},
-		hints:   states.Pace{First: minHintInterval, Longest: maxHintInterval},
-		storage: map[*mirror]string{}, schemas: map[schema.GroupVersion]string{},
+		mirrors: s, version: first, minors: map[string]time.Time{first.Minor: time.Now()},
+		watchesPace:   states.Pace{First: minHintInterval, Longest: maxHintInterval},
+		storageHashes: map[*mirror]string{}, schemaHashes: map[schema.GroupVersion]string{},
 	}
 }
 
 // run checks until ctx ends.
 func (e *epochs) run(ctx context.Context) {
-	tick := time.NewTicker(watchCheck)
+	tick := time.NewTicker(watchCheckInterval)
 	defer tick.Stop()
 	for {
 		select {
@@ -70,43 +74,43 @@ func (e *epochs) run(ctx context.Context) {
 }
 
 func (e *epochs) checkIfDue(ctx context.Context) {
-	begun := uint64(0)
-	for _, one := range e.mirrors.all() {
-		begun += one.reflector.Status().Watches
+	watches := uint64(0)
+	for _, m := range e.mirrors.all() {
+		watches += m.reflector.Status().Watches
 	}
 	switch {
-	case time.Since(e.checked) >= epochCheck:
+	case time.Since(e.checkedAt) >= epochCheckInterval:
 		if e.check(ctx) {
-			e.watches, e.checked = begun, time.Now()
+			e.watches, e.checkedAt = watches, time.Now()
 		}
-	case begun != e.watches && e.hints.Try(time.Now()) && e.checkVersion(ctx):
-		e.watches = begun
+	case watches != e.watches && e.watchesPace.Try(time.Now()) && e.checkVersion(ctx):
+		e.watches = watches
 	}
 }
 
-// checkVersion asks upstream for its version, and reports whether it answered.
-func (e *epochs) checkVersion(ctx context.Context) bool {
-	info, err := e.mirrors.client.Version(ctx)
-	if err != nil {
-		return false
-	}
-	e.sawVersion(*info)
-	return true
-}
-
-// check asks upstream, and reports whether it answered.
+// check reads all that tells how upstream shows objects, and reports whether it answered.
 func (e *epochs) check(ctx context.Context) bool {
 	if !e.checkVersion(ctx) {
 		return false
 	}
 	e.checkStorage(ctx)
-	if e.mirrors.blind.Load() {
+	if e.mirrors.definitionsHidden.Load() {
 		e.checkSchemas(ctx)
 	}
 	return true
 }
 
-func (e *epochs) sawVersion(info apimachinery.Info) {
+// checkVersion reads upstream's version, and reports whether it answered.
+func (e *epochs) checkVersion(ctx context.Context) bool {
+	info, err := e.mirrors.client.Version(ctx)
+	if err != nil {
+		return false
+	}
+	e.noteVersion(*info)
+	return true
+}
+
+func (e *epochs) noteVersion(info apimachinery.Info) {
 	now := time.Now()
 	e.minors[info.Minor] = now
 	e.mirrors.release.SetUpstream(e.greatestMinor())
@@ -115,32 +119,26 @@ func (e *epochs) sawVersion(info apimachinery.Info) {
 		e.mirrors.log.Info("upstream is another version: what it shows is read again",
 			zap.String("previousVersion", e.version.GitVersion),
 			zap.String("version", info.GitVersion))
-		e.version, e.until, e.reread = info, now.Add(rollingUpgradeDuration), now
-		for _, one := range e.mirrors.all() {
-			one.representation.doubt()
+		e.version, e.upgradeEnd, e.rereadAt = info, now.Add(rollingUpgradeDuration), now
+		for _, m := range e.mirrors.all() {
+			m.representation.doubt()
 		}
-	case now.Before(e.until) && now.Sub(e.reread) >= rollingCheck:
-		e.reread = now
-		for _, one := range e.mirrors.all() {
-			one.representation.suspect()
+	case now.Before(e.upgradeEnd) && now.Sub(e.rereadAt) >= rollingCheckInterval:
+		e.rereadAt = now
+		for _, m := range e.mirrors.all() {
+			m.representation.suspect()
 		}
 	}
 }
 
-// greatestMinor is the newest version of upstream's that has been seen lately: as long as some
-// apiserver may send fields that are not known here, nothing is to be encoded anew.
+// greatestMinor is the newest minor version of upstream's that was seen lately: as long as any API
+// server may send fields that are unknown here, no object is encoded in another form.
 func (e *epochs) greatestMinor() string {
+	maps.DeleteFunc(e.minors, func(_ string, seen time.Time) bool { return time.Since(seen) > rollingUpgradeDuration })
 	greatest, text := -1, ""
-	for minor, seen := range e.minors {
-		if time.Since(seen) > rollingUpgradeDuration {
-			delete(e.minors, minor)
-			continue
-		}
-		digits := 0
-		for digits < len(minor) && minor[digits] >= '0' && minor[digits] <= '9' {
-			digits++
-		}
-		n, err := strconv.Atoi(minor[:digits])
+	for minor := range e.minors {
+		suffix := strings.TrimLeft(minor, "0123456789") // such as the + of a provider
+		n, err := strconv.Atoi(strings.TrimSuffix(minor, suffix))
 		if err != nil {
 			return minor // not a number: nothing suffices for it
 		}
@@ -153,54 +151,42 @@ func (e *epochs) greatestMinor() string {
 
 // checkStorage compares the storageVersionHash of each mirrored resource.
 func (e *epochs) checkStorage(ctx context.Context) {
-	all := e.mirrors.all()
-	hashes := map[schema.GroupVersion]map[string]string{}
-	storage := map[*mirror]string{}
-	for _, one := range all {
-		info := one.resource.Info
-		before, ok := e.storage[one]
+	served := map[schema.GroupVersion]map[string]string{} // hashes by resource; nil: unknown this time
+	seen := map[*mirror]string{}
+	for _, m := range e.mirrors.all() {
+		info := m.resource.Info
+		before, ok := e.storageHashes[m]
 		if !ok {
 			before = info.StorageHash
 		}
-		storage[one] = before
+		seen[m] = before
 		gv := info.GVR.GroupVersion()
-		if _, asked := hashes[gv]; !asked {
-			hashes[gv], _ = discovery.ReadStorageHashes(ctx, e.mirrors.client, gv) // nil: not known this time
+		if _, ok := served[gv]; !ok {
+			served[gv], _ = discovery.ReadStorageHashes(ctx, e.mirrors.client, gv)
 		}
-		now := hashes[gv][info.GVR.Resource]
+		now := served[gv][info.GVR.Resource]
 		if now == "" || now == before {
 			continue
 		}
-		storage[one] = now
+		seen[m] = now
 		if before != "" {
-			one.representation.doubt()
+			m.representation.doubt()
 		}
 	}
-	e.storage = storage
+	e.storageHashes = seen
 }
 
 // checkSchemas compares the schemas of custom resources whose definitions may not be read. Another
-// one is another definition.
+// schema is another definition.
 func (e *epochs) checkSchemas(ctx context.Context) {
 	hashes, err := discovery.ReadSchemaHashes(ctx, e.mirrors.client)
 	if err != nil {
 		return
 	}
 	for gv, hash := range hashes {
-		if before := e.schemas[gv]; before != "" && before != hash {
-			e.mirrors.reshaped(gv)
+		if before := e.schemaHashes[gv]; before != "" && before != hash {
+			e.mirrors.applySchemaChange(gv)
 		}
-		e.schemas[gv] = hash
+		e.schemaHashes[gv] = hash
 	}
-}
-
-// reshaped hears that the schemas of a group and version have changed, where no definition tells
-// which.
-func (m *Set) reshaped(gv schema.GroupVersion) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.renew(func(gvr schema.GroupVersionResource, info *object.Resource) bool {
-		return gvr.GroupVersion() == gv && (info == nil || !info.Builtin && info.Definition == "")
-	}, "its schema has changed", (*mirror).end)
-	m.restore(func(gvr schema.GroupVersionResource) bool { return gvr.GroupVersion() == gv })
 }

@@ -74,8 +74,8 @@ func TestRollingUpgrade(t *testing.T) {
 	m.awaitReady(t, fakeapiserver.ConfigMaps)
 	source := m.Find(fakeapiserver.ConfigMaps)
 	e := newTestEpochs(t, m)
-	age := func(d time.Duration) { e.until, e.reread = e.until.Add(-d), e.reread.Add(-d) }
-	version := func(minor string) { e.sawVersion(apimachinery.Info{Minor: minor, GitVersion: "v1." + minor + ".0"}) }
+	age := func(d time.Duration) { e.upgradeEnd, e.rereadAt = e.upgradeEnd.Add(-d), e.rereadAt.Add(-d) }
+	version := func(minor string) { e.noteVersion(apimachinery.Info{Minor: minor, GitVersion: "v1." + minor + ".0"}) }
 
 	version("38")
 	eventually(t, "the state to be read", func() bool { return m.Find(fakeapiserver.ConfigMaps) != nil })
@@ -87,7 +87,7 @@ func TestRollingUpgrade(t *testing.T) {
 	}
 	// an apiserver later, at the same version
 	up.Reshape(fakeapiserver.ConfigMaps, fakeapiserver.WithAnnotation("shape", "new"))
-	age(rollingCheck)
+	age(rollingCheckInterval)
 	version("38")
 	if m.Find(fakeapiserver.ConfigMaps) == nil {
 		t.Error("passes through on suspicion alone")
@@ -98,7 +98,7 @@ func TestRollingUpgrade(t *testing.T) {
 	})
 	age(rollingUpgradeDuration)
 	version("38")
-	age(rollingCheck)
+	age(rollingCheckInterval)
 	version("38")
 	if lists() != before+1 {
 		t.Error("read again after the upgrade")
@@ -140,10 +140,10 @@ func TestStorageVersionChanges(t *testing.T) {
 		t.Error("listed without a reason")
 	}
 	before := (*m.running.Load())[fakeapiserver.ConfigMaps]
-	e.storage[before] = "another"
+	e.storageHashes[before] = "another"
 	e.check(t.Context())
 	eventually(t, "the state to be read",
-		func() bool { return up.Lists(fakeapiserver.ConfigMaps) == 1 && !before.representation.doubtful() })
+		func() bool { return up.Lists(fakeapiserver.ConfigMaps) == 1 && !before.representation.isDoubtful() })
 	e.check(t.Context())
 	if up.Lists(fakeapiserver.ConfigMaps) != 1 || up.Lists(fakeapiserver.Pods) != 0 {
 		t.Errorf("%d and %d lists", up.Lists(fakeapiserver.ConfigMaps), up.Lists(fakeapiserver.Pods))

@@ -52,7 +52,7 @@ func TestRestoredUpstreamIsNoticedByItsState(t *testing.T) {
 	}
 	up.RestoreFrom(snapshot)
 	generation := resource.Generation()
-	if _, _, err := (prober{one.prober, one}).State(t.Context()); err != nil {
+	if _, _, err := (checkedProber{one.prober, one}).State(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	resource.NoteHistoryReset(generation) // as the cache does next; whichever finds out first has it listed
@@ -85,12 +85,12 @@ func TestStateIsChecked(t *testing.T) {
 	m := mirroring(t, up, nil, gvr.Resource)
 	one := m.awaitComparable(t)
 	eventually(t, "a state", func() bool { return one.reflector.Status().Replaces > 0 })
-	asked := func(before checks) int {
+	asked := func(before begunCounts) int {
 		n := up.Lists(gvr)
 		m.checkBegun(before)
 		return up.Lists(gvr) - n
 	}
-	if asked(checks{one: one.reflector.Status().Watches}) == 0 { // as it was before there was a state
+	if asked(begunCounts{one: one.reflector.Status().Watches}) == 0 { // as it was before there was a state
 		t.Error("upstream was not asked when the state came")
 	}
 }

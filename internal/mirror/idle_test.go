@@ -54,7 +54,7 @@ func TestIdlenessIsNotMeasuredByTheWallClock(t *testing.T) {
 	m.awaitReady(t, fakeapiserver.Pods)
 	began := time.Now()
 	m.Find(fakeapiserver.Pods)
-	used := (*m.running.Load())[fakeapiserver.Pods].used()
+	used := (*m.running.Load())[fakeapiserver.Pods].lastUsed()
 	if used.Before(began) || used.After(time.Now()) {
 		t.Errorf("used at %v, between %v and %v", used, began, time.Now())
 	}
@@ -68,7 +68,7 @@ func TestRefusedKindIsForgottenOnceItIsIdle(t *testing.T) {
 	up := newUpstream(t)
 	up.Handle("/api/v1/pods", refusing(http.StatusForbidden))
 	m := mirroring(t, up, nil, "*")
-	m.retryFirst = time.Minute
+	m.firstRetryPause = time.Minute
 	m.Find(fakeapiserver.Pods)
 	m.awaitKind(t, "pods", states.KindRefused)
 	m.dropIdleSince(time.Now().Add(-time.Hour))

@@ -13,95 +13,99 @@ import (
 	"spillway/internal/upstream/discovery"
 )
 
-// lookupInterval is the shortest interval between two look-ups of a resource that upstream did not
-// serve. A CRD may appear at any time.
-const lookupInterval = 5 * time.Second
+const (
+	// lookUpInterval is the shortest interval between two look-ups of a resource that upstream did not
+	// serve. A CRD may appear at any time.
+	lookUpInterval = 5 * time.Second
+	// lookUpsPerMirror bounds the look-ups that are remembered, as a multiple of MaxOnDemand.
+	lookUpsPerMirror = 4
+)
 
 // Find implements source.Catalog.
-func (m *Set) Find(gvr schema.GroupVersionResource) *source.Source {
-	if found := (*m.running.Load())[gvr]; found != nil {
-		return found.usable()
+func (s *Set) Find(gvr schema.GroupVersionResource) *source.Source {
+	if found := (*s.running.Load())[gvr]; found != nil {
+		return found.usableSource()
 	}
-	if !m.o.OnDemand && !m.isNamed(gvr) {
+	if !s.o.OnDemand && !s.isNamed(gvr) {
 		return nil
 	}
-	if info := m.offer(gvr); info != nil {
-		if started := m.start(info); started != nil {
-			return started.usable()
+	if info := s.offeredResource(gvr); info != nil {
+		if started := s.start(info); started != nil {
+			return started.usableSource()
 		}
 	}
 	return nil
 }
 
 // Knows implements source.Catalog.
-func (m *Set) Knows(gvr schema.GroupVersionResource) bool {
-	if (*m.running.Load())[gvr] != nil || m.isNamed(gvr) {
+func (s *Set) Knows(gvr schema.GroupVersionResource) bool {
+	if (*s.running.Load())[gvr] != nil || s.isNamed(gvr) {
 		return true
 	}
-	if !m.o.OnDemand {
+	if !s.o.OnDemand {
 		return false
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.mu.entries[gvr].refused == ""
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.entries[gvr].refused == ""
 }
 
-// Soon implements source.Catalog: what runs and is not refused gets a state, or its representation
-// again.
-func (m *Set) Soon(gvr schema.GroupVersionResource) bool {
-	found := (*m.running.Load())[gvr]
-	return found != nil && found.state.State().Kind() != states.KindRefused && found.usable() == nil
+// Soon implements source.Catalog: a mirror that runs and is not refused is about to have a state,
+// or its representation again.
+func (s *Set) Soon(gvr schema.GroupVersionResource) bool {
+	found := (*s.running.Load())[gvr]
+	return found != nil && found.state.State().Kind() != states.KindRefused && found.usableSource() == nil
 }
 
-func (m *Set) isNamed(gvr schema.GroupVersionResource) bool {
-	return slices.ContainsFunc(*m.named.Load(), func(info *object.Resource) bool { return info.GVR == gvr })
+func (s *Set) isNamed(gvr schema.GroupVersionResource) bool {
+	return slices.ContainsFunc(*s.named.Load(), func(info *object.Resource) bool { return info.GVR == gvr })
 }
 
-// offer is what is known of a resource that may be mirrored. What is not known is looked up for the
-// next request.
-func (m *Set) offer(gvr schema.GroupVersionResource) *object.Resource {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	known := m.mu.entries[gvr]
-	if known.state != nil && known.state.waiting() {
+// offeredResource is a resource that may be mirrored now; nil: it may not. An unknown one is looked
+// up for the next request.
+func (s *Set) offeredResource(gvr schema.GroupVersionResource) *object.Resource {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.mu.entries[gvr]
+	if known.state != nil && known.state.isWaiting() {
 		return nil
 	}
 	if known.offered != nil {
 		return known.offered
 	}
-	if known.refused != "" || time.Since(m.mu.lookUps[gvr]) < lookupInterval || m.ctx.Err() != nil ||
-		time.Now().Before(m.mu.definitions[gvr.GroupResource()].settlesUntil) {
+	if known.refused != "" || time.Since(s.mu.lookUps[gvr]) < lookUpInterval || s.ctx.Err() != nil ||
+		time.Now().Before(s.mu.definitions[gvr.GroupResource()].settlesUntil) {
 		return nil
 	}
-	if len(m.mu.lookUps) > 4*m.o.MaxOnDemand {
-		clear(m.mu.lookUps)
+	if len(s.mu.lookUps) > lookUpsPerMirror*s.o.MaxOnDemand {
+		clear(s.mu.lookUps)
 	}
-	m.mu.lookUps[gvr] = time.Now()
-	m.active.Go(func() { _, _ = m.look(gvr) }) // what it finds is found in offered
+	s.mu.lookUps[gvr] = time.Now()
+	s.active.Go(func() { _, _ = s.lookUp(gvr) }) // the next request finds the result
 	return nil
 }
 
 // errDelegated says that what upstream said of a resource may be out of date.
 var errDelegated = errors.New("another server answers since it was discovered")
 
-// look asks upstream about a resource, and remembers what it says, unless it was heard meanwhile
-// that another server answers.
-func (m *Set) look(gvr schema.GroupVersionResource) (*object.Resource, error) {
-	m.mu.Lock()
-	heard := m.mu.delegations[gvr.GroupVersion()]
-	m.mu.Unlock()
-	info, err := discovery.ReadResource(m.ctx, m.client, gvr)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.mu.delegations[gvr.GroupVersion()] != heard {
+// lookUp reads from upstream what a resource is, and notes it, unless the server that answers has
+// changed meanwhile.
+func (s *Set) lookUp(gvr schema.GroupVersionResource) (*object.Resource, error) {
+	s.mu.Lock()
+	before := s.mu.delegations[gvr.GroupVersion()]
+	s.mu.Unlock()
+	info, err := discovery.ReadResource(s.ctx, s.client, gvr)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.delegations[gvr.GroupVersion()] != before {
 		return nil, errDelegated // the next request has it looked up again
 	}
 	var refusal *discovery.NotMirroredError
 	switch {
 	case errors.As(err, &refusal):
-		m.update(gvr, func(e *entry) { e.refused = refusal.Reason })
+		s.update(gvr, func(e *entry) { e.refused = refusal.Reason })
 	case err == nil:
-		m.update(gvr, func(e *entry) { e.offered = info })
+		s.update(gvr, func(e *entry) { e.offered = info })
 	}
 	return info, err
 }

@@ -22,13 +22,13 @@ type mirrorMetric struct {
 }
 
 // NewCollector shows the mirrors of a set; it can be described without one.
-func NewCollector(m *Set) prometheus.Collector {
+func NewCollector(s *Set) prometheus.Collector {
 	metric := func(kind prometheus.ValueType, name, help string, value func(*mirror) float64) mirrorMetric {
 		return mirrorMetric{desc: prometheus.NewDesc(name, help, []string{"resource", "version"}, nil),
 			kind: kind, value: value}
 	}
 	const gauge, counter = prometheus.GaugeValue, prometheus.CounterValue
-	return &collector{mirrors: m, states: newStateMetrics(m), ability: newAbilityMetrics(), gauges: []mirrorMetric{
+	return &collector{mirrors: s, states: newStateMetrics(s), ability: newAbilityMetrics(), gauges: []mirrorMetric{
 		metric(gauge, "spillway_mirror_objects",
 			"Objects in memory.",
 			func(m *mirror) float64 {
@@ -49,7 +49,7 @@ func NewCollector(m *Set) prometheus.Collector {
 			"The resourceVersion that the mirror is complete through.",
 			func(m *mirror) float64 { return float64(m.resource.CompleteRV()) }),
 		metric(gauge, "spillway_mirror_contact_age_seconds",
-			"Seconds since the apiserver last sent an event, a bookmark or a state for the mirror.",
+			"Seconds since the API server last sent an event, a bookmark or a state for the mirror.",
 			func(m *mirror) float64 { return time.Since(m.reflector.Status().Contact).Seconds() }),
 		metric(gauge, "spillway_mirror_staleness_seconds",
 			"Seconds since the state was last proven current, if the mirror has lost its watch; 0 while it "+
@@ -59,17 +59,17 @@ func NewCollector(m *Set) prometheus.Collector {
 				return age.Seconds()
 			}),
 		metric(counter, "spillway_upstream_stalled_watches_total",
-			"Mirror watches that sent nothing and were replaced, since the mirror could not be proven current.",
-			func(m *mirror) float64 { return float64(m.replaced.Load()) }),
+			"Mirror watches that sent nothing and were replaced, because the mirror could not be proven current.",
+			func(m *mirror) float64 { return float64(m.silentWatches.Load()) }),
 		metric(counter, "spillway_upstream_resource_version_regressions_total",
-			"Mirror watches on which the apiserver returned to an older resourceVersion.",
+			"Mirror watches on which the API server returned to an older resourceVersion.",
 			func(m *mirror) float64 { return float64(m.reflector.Status().Regressions) }),
 		metric(counter, "spillway_consistency_checks_total",
-			"Comparisons of a whole mirror with the state of the apiserver at the same resourceVersion.",
-			func(m *mirror) float64 { return float64(m.checks.Load()) }),
+			"Comparisons of a whole mirror with the state of the API server at the same resourceVersion.",
+			func(m *mirror) float64 { return float64(m.comparisons.Load()) }),
 		metric(counter, "spillway_consistency_check_mismatches_total",
-			"Objects that differed from the apiserver's in these comparisons. It should stay 0.",
-			func(m *mirror) float64 { return float64(m.differing.Load()) }),
+			"Objects that differed from the API server's in these comparisons. It should stay 0.",
+			func(m *mirror) float64 { return float64(m.differences.Load()) }),
 		metric(gauge, "spillway_history_events",
 			"Past events in memory.",
 			func(m *mirror) float64 {
@@ -91,13 +91,13 @@ func NewCollector(m *Set) prometheus.Collector {
 			"LISTs and watch-lists of the complete state that the mirror requested.",
 			func(m *mirror) float64 { return float64(m.reflector.Status().Replaces) }),
 		metric(counter, "spillway_upstream_watches_total",
-			"Mirror watches that the apiserver accepted.",
+			"Mirror watches that the API server accepted.",
 			func(m *mirror) float64 { return float64(m.reflector.Status().Watches) }),
 		metric(counter, "spillway_upstream_failures_total",
 			"Requests of the mirror that failed.",
 			func(m *mirror) float64 { return float64(m.reflector.Status().Failures) }),
 		metric(counter, "spillway_freshness_probes_total",
-			"LISTs with limit=1 that read the current resourceVersion from the apiserver.",
+			"LISTs with limit=1 that read the current resourceVersion from the API server.",
 			func(m *mirror) float64 { return float64(m.prober.Stats().Probes) }),
 		metric(counter, "spillway_freshness_watches_total",
 			"Short watches that proved a mirror current.",
@@ -114,13 +114,13 @@ func NewCollector(m *Set) prometheus.Collector {
 		metric(gauge, "spillway_backfill_active_watches",
 			"Open upstream watches that supply clients with events from before the history in memory.",
 			func(m *mirror) float64 {
-				open, _ := m.backfilled()
+				open, _ := m.backfillWatches()
 				return float64(open)
 			}),
 		metric(counter, "spillway_backfill_watches_total",
 			"Upstream watches that supplied clients with events from before the history in memory.",
 			func(m *mirror) float64 {
-				_, opened := m.backfilled()
+				_, opened := m.backfillWatches()
 				return float64(opened)
 			}),
 		metric(gauge, "spillway_feeds",
@@ -186,7 +186,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 }
 
 // backfilled is how many backfill watches are open, and how many have been opened.
-func (m *mirror) backfilled() (open, opened int64) {
+func (m *mirror) backfillWatches() (open, opened int64) {
 	if m.backfills == nil {
 		return 0, 0
 	}

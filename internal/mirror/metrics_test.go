@@ -30,7 +30,7 @@ func TestMirrorMetrics(t *testing.T) {
 	up.Create(fakeapiserver.ConfigMaps, "n", "a")
 	m := mirroring(t, up, nil, "configmaps", "pods")
 	for _, one := range m.all() {
-		eventually(t, "a state, and that it is noted", one.comparable)
+		eventually(t, "a state, and that it is noted", one.isComparable)
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(NewCollector(m))

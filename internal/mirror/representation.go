@@ -13,50 +13,51 @@ import (
 	"spillway/internal/upstream/probes"
 )
 
-// representation keeps the objects of a mirror as upstream shows them now: when there is reason to
-// think that it shows them otherwise at the same resourceVersions, they are listed again and those
-// that differ are replaced in place (design D2).
+const (
+	// minSuspicionInterval and maxSuspicionInterval are the intervals between two readings of a state
+	// because watches ended early: a proxy that cuts watches would otherwise have every state of a
+	// custom resource listed all the time.
+	minSuspicionInterval = 10 * time.Second
+	maxSuspicionInterval = 10 * time.Minute
+	// rereadRetryInterval is how long after a failure a state is requested again.
+	rereadRetryInterval = time.Second
+)
+
+// representation keeps the objects of a mirror as upstream shows them now. When upstream may show
+// them differently at the same resourceVersions, they are listed again, and those that differ are
+// replaced in place (design D2).
 type representation struct {
 	// Static after construction.
 	prober   *probes.Prober
 	resource *cache.Resource
 	log      *zap.Logger
-	asked    chan struct{} // holds one word that there is something to do
+	wake     chan struct{} // holds one word that the state is to be read again
 
-	doubts, settled atomic.Uint64
+	doubts, settled atomic.Uint64 // the state is doubtful while they differ
 
-	mu    sync.Mutex
-	pace  states.Pace // of suspicions
-	later bool        // one is waiting for its turn
+	mu        sync.Mutex
+	pace      states.Pace // of suspectAtPace
+	isPlanned bool        // a suspicion waits until it is due
 }
-
-const (
-	// minSuspicionInterval and maxSuspicionInterval are how long a state that was read again since a
-	// watch ended early is not read again for that reason: a proxy between that cuts watches would
-	// have every state of a custom resource listed all the time.
-	minSuspicionInterval = 10 * time.Second
-	maxSuspicionInterval = 10 * time.Minute
-)
 
 func newRepresentation(prober *probes.Prober, resource *cache.Resource, log *zap.Logger) *representation {
 	return &representation{
 		prober: prober, resource: resource, pace: states.Pace{First: minSuspicionInterval, Longest: maxSuspicionInterval},
-		asked: make(chan struct{}, 1),
-		log:   log.With(zap.Stringer("resource", resource.Info), zap.String("version", resource.Info.GVR.Version)),
+		wake: make(chan struct{}, 1),
+		log:  log.With(zap.Stringer("resource", resource.Info), zap.String("version", resource.Info.GVR.Version)),
 	}
 }
 
-// suspect has the state read again. It is for hints that mean nothing as a rule: the state is
-// served meanwhile.
+// suspect has the state read again. It is for hints that mostly mean nothing: the state is served
+// meanwhile.
 func (r *representation) suspect() {
 	select {
-	case r.asked <- struct{}{}:
+	case r.wake <- struct{}{}:
 	default:
 	}
 }
 
-// suspectAtPace is suspect for hints that may come in swarms. None is dropped: one that comes too
-// soon waits.
+// suspectAtPace is suspect for hints that may come in swarms. A hint that comes too soon waits.
 func (r *representation) suspectAtPace() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -64,13 +65,13 @@ func (r *representation) suspectAtPace() {
 	switch {
 	case r.pace.Try(now):
 		r.suspect()
-	case !r.later:
-		r.later = true
+	case !r.isPlanned:
+		r.isPlanned = true
 		time.AfterFunc(r.pace.Due().Sub(now), func() {
 			r.mu.Lock()
 			defer r.mu.Unlock()
-			r.later = false
-			r.pace.Ask(time.Now())
+			r.isPlanned = false
+			r.pace.Note(time.Now())
 			r.suspect()
 		})
 	}
@@ -82,23 +83,20 @@ func (r *representation) doubt() {
 	r.suspect()
 }
 
-// doubtful reports that the state must not be served.
-func (r *representation) doubtful() bool { return r.settled.Load() != r.doubts.Load() }
+// isDoubtful reports that the state must not be served.
+func (r *representation) isDoubtful() bool { return r.settled.Load() != r.doubts.Load() }
 
-// retryEvery is how long after a failure a state is requested again.
-const retryEvery = time.Second
-
-// run reads the state again whenever it is to, until ctx ends.
+// run reads the state again after each hint, until ctx ends.
 func (r *representation) run(ctx context.Context) {
 	for {
 		select {
-		case <-r.asked:
+		case <-r.wake:
 		case <-ctx.Done():
 			return
 		}
-		for !r.read(ctx) {
+		for !r.reread(ctx) {
 			select {
-			case <-time.After(retryEvery):
+			case <-time.After(rereadRetryInterval):
 			case <-ctx.Done():
 				return
 			}
@@ -106,9 +104,9 @@ func (r *representation) run(ctx context.Context) {
 	}
 }
 
-// read reports whether the state is as upstream shows it. A mirror's first state may have been on
+// reread reports whether the state is as upstream shows it. A mirror's first state may have been on
 // its way when upstream changed, so it is waited for and read again, too.
-func (r *representation) read(ctx context.Context) bool {
+func (r *representation) reread(ctx context.Context) bool {
 	doubts := r.doubts.Load()
 	if err := r.resource.AwaitRV(ctx, 0); err != nil {
 		return false

@@ -2,217 +2,106 @@ package mirror
 
 import (
 	"errors"
-	"fmt"
-	"maps"
-	"slices"
-	"sync/atomic"
 	"time"
 
-	"go.uber.org/zap"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"spillway/internal/mirror/states"
-	"spillway/internal/object"
-	"spillway/internal/status"
-	"spillway/internal/upstream/discovery"
 )
 
-// endMarkWait is how long a watch-list may make no progress before a LIST takes its place. With the
-// LIST it is less than 30 s.
-const endMarkWait = 10 * time.Second
-
-// refuse notes that a resource is not mirrored for a cause, and when that is tried again. One that
-// upstream does not serve any more, and no setting names, is forgotten. Callers hold mu.
-func (m *Set) refuse(gvr schema.GroupVersionResource, state *mirrorState, cause states.Cause) {
-	if cause.Why == states.WhyNotServed && !m.isNamed(gvr) {
-		m.mu.lookUps[gvr] = time.Now()
-		m.forget(gvr, state, cause)
+// lose ends a mirror that upstream does not serve at present, or not to the proxy: its requests
+// pass through, and its watches end so that clients start again. A named resource is tried again
+// after a pause, another one when a client requests it.
+func (s *Set) lose(m *mirror, failure error) {
+	info := m.resource.Info
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.remove(m) {
 		return
 	}
-	due := state.next(cause.Why)
-	state.Lose(cause, due)
-	if m.isNamed(gvr) {
-		m.active.Go(func() { m.retry(gvr, state, due) })
+	offered := info
+	if !info.Builtin || apierrors.IsNotFound(failure) {
+		offered = nil // it may be another one by then
 	}
+	s.update(info.GVR, func(e *entry) { e.offered = offered })
+	m.end()
+	cause := causeOf(failure)
+	if apierrors.IsForbidden(failure) {
+		cause.Text += missingRole(info.GVR.GroupResource())
+	}
+	s.refuse(info.GVR, m.state, cause)
 }
 
-// missingRole is the remedy for a denial: the rule that Spillway's role lacks. The group is the one
-// that upstream serves the resource in, which --resources need not name.
-func missingRole(r schema.GroupResource) string {
-	return fmt.Sprintf("; give Spillway a ClusterRole with apiGroups [%q], resources [%q], verbs [get, list, watch]",
-		r.Group, r.Resource)
+// refuse notes that a resource is not mirrored for a cause, and when it is tried again. One that
+// upstream does not serve any more, and no setting names, is forgotten. Callers hold mu.
+func (s *Set) refuse(gvr schema.GroupVersionResource, state *mirrorState, cause states.Cause) {
+	if cause.Why == states.WhyNotServed && !s.isNamed(gvr) {
+		s.mu.lookUps[gvr] = time.Now()
+		s.forget(gvr, state, cause)
+		return
+	}
+	state.loseUntilRetry(cause)
+	if s.isNamed(gvr) {
+		s.startRetry(gvr, state)
+	}
 }
 
 // forget ends the state of a resource. Callers hold mu.
-func (m *Set) forget(gvr schema.GroupVersionResource, state *mirrorState, cause states.Cause) {
+func (s *Set) forget(gvr schema.GroupVersionResource, state *mirrorState, cause states.Cause) {
 	state.GiveUp(cause)
-	m.update(gvr, func(e *entry) { e.state = nil })
+	s.update(gvr, func(e *entry) { e.state = nil })
 }
 
-// retry mirrors a named resource again, once upstream says what it is now. It ends when due is not
-// when the state is tried again any more: something else has it tried sooner, or it is mirrored.
-func (m *Set) retry(gvr schema.GroupVersionResource, state *mirrorState, due time.Time) {
-	for m.pause(time.Until(due)) {
-		m.mu.Lock()
-		known := m.mu.entries[gvr]
-		current, info := state.due.Equal(due) && known.state == state, known.offered
-		m.mu.Unlock()
-		if !current {
+// startRetry has a named resource mirrored again when it is due. Callers hold mu.
+func (s *Set) startRetry(gvr schema.GroupVersionResource, state *mirrorState) {
+	due := state.due
+	s.active.Go(func() { s.retry(gvr, state, due) })
+}
+
+// retry mirrors a named resource again, once upstream says what it is now. It ends once another
+// time is due than the one that it waits for: the resource is mirrored, or another retry has begun.
+func (s *Set) retry(gvr schema.GroupVersionResource, state *mirrorState, due time.Time) {
+	for s.pause(time.Until(due)) {
+		s.mu.Lock()
+		known := s.mu.entries[gvr]
+		isCurrent, info := state.due.Equal(due) && known.state == state, known.offered
+		s.mu.Unlock()
+		if !isCurrent {
 			return
 		}
 		var err error
 		if info == nil {
-			info, err = m.look(gvr)
+			info, err = s.lookUp(gvr)
 		}
-		if err == nil && m.start(info) != nil {
+		if err == nil && s.start(info) != nil {
 			return
 		}
-		m.mu.Lock()
+		s.mu.Lock()
 		if !state.due.Equal(due) {
-			m.mu.Unlock()
+			s.mu.Unlock()
 			return
 		}
 		cause := state.State().Cause()
 		if err != nil && !errors.Is(err, errDelegated) {
-			cause = lastAnswer(cause, causeOf(err))
+			cause = causeAfter(cause, causeOf(err))
 		}
-		due = state.next(cause.Why)
-		state.Lose(cause, due)
-		m.mu.Unlock()
+		state.loseUntilRetry(cause)
+		due = state.due
+		s.mu.Unlock()
 	}
 }
 
-// restore has the named resources that are concerned mirrored again, if they are not. Callers hold
-// mu.
-func (m *Set) restore(concerned func(schema.GroupVersionResource) bool) {
-	select {
-	case m.sought <- struct{}{}: // one that is missing may be there by now
-	default:
-	}
-	running := *m.running.Load()
-	for _, info := range *m.named.Load() {
-		state := m.mu.entries[info.GVR].state
-		if running[info.GVR] != nil || state == nil || !concerned(info.GVR) {
-			continue
+// retryNamed has the named resources that match mirrored again once upstream has settled, if they
+// are not. Callers hold mu.
+func (s *Set) retryNamed(matches func(schema.GroupVersionResource) bool) {
+	s.hintMissing()
+	running := *s.running.Load()
+	for _, info := range *s.named.Load() {
+		state := s.mu.entries[info.GVR].state
+		if running[info.GVR] == nil && state != nil && matches(info.GVR) {
+			state.retryAt(time.Now().Add(definitionSettleTime))
+			s.startRetry(info.GVR, state)
 		}
-		state.retry.Reset()
-		due := time.Now().Add(definitionSettleTime)
-		state.due = due
-		state.Lose(state.State().Cause(), due)
-		m.active.Go(func() { m.retry(info.GVR, state, due) })
 	}
-}
-
-// adopt mirrors the named resources that were found, and keeps in mind those that were not. It
-// returns how many are missing.
-func (m *Set) adopt(found []discovery.Resolution) int {
-	m.mu.Lock()
-	named := slices.Clone(*m.named.Load())
-	var fresh []*object.Resource
-	for _, one := range found {
-		state := m.mu.missing[one.Name]
-		if one.Err != nil {
-			if state == nil {
-				state = m.newState(labelsOf(one.Name))
-				m.mu.missing[one.Name] = state
-			}
-			cause := lastAnswer(state.State().Cause(), causeOf(one.Err))
-			state.Lose(cause, state.next(cause.Why))
-			continue
-		}
-		info := one.Resource
-		delete(m.mu.missing, one.Name) // the mirror has a state of its own, by the resource's full name
-		if slices.ContainsFunc(named, func(other *object.Resource) bool { return other.GVR == info.GVR }) {
-			continue
-		}
-		named = append(named, info)
-		fresh = append(fresh, info)
-	}
-	missing := len(m.mu.missing)
-	m.named.Store(&named)
-	m.mu.Unlock()
-	for _, info := range fresh {
-		m.start(info)
-	}
-	return missing
-}
-
-// seekInterval is how long what is missing is not looked for although there is a hint that it may
-// be there: hints come in swarms.
-const seekInterval = time.Second
-
-// seek looks for the named resources that are missing until there are none, or the mirrors end.
-func (m *Set) seek() {
-	for {
-		names, due := m.missingNames()
-		if len(names) == 0 {
-			return
-		}
-		select {
-		case <-time.After(time.Until(due)):
-		case <-m.sought:
-			if !m.pause(seekInterval) {
-				return
-			}
-		case <-m.ctx.Done():
-			return
-		}
-		found, err := discovery.Resolve(m.ctx, m.client, names)
-		if err != nil { // upstream is away, which says nothing of any
-			found = nil
-			m.postpone(states.Cause{Why: states.WhyUnreachable, Text: status.OneLine(err.Error())})
-		}
-		m.adopt(found)
-	}
-}
-
-// missingNames are the names of those that are due first, and when that is.
-func (m *Set) missingNames() (names []string, due time.Time) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, name := range slices.Sorted(maps.Keys(m.mu.missing)) {
-		if at := m.mu.missing[name].due; due.IsZero() || at.Before(due) {
-			due = at
-		}
-		names = append(names, name)
-	}
-	return names, due
-}
-
-// postpone has what is missing looked for later.
-func (m *Set) postpone(cause states.Cause) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, state := range m.mu.missing {
-		state.Lose(lastAnswer(state.State().Cause(), cause), state.next(cause.Why))
-	}
-}
-
-// lastAnswer is why a resource is refused once an attempt has failed: upstream's last words about
-// it. An upstream that does not answer says nothing of it.
-func lastAnswer(before, now states.Cause) states.Cause {
-	if now.Why == states.WhyUnreachable && before.Why != states.WhyNone {
-		return before
-	}
-	return now
-}
-
-// wantsSlot reports that no more resources may be mirrored on demand. Callers hold mu.
-func (m *Set) wantsSlot(info *object.Resource, running map[schema.GroupVersionResource]*mirror) bool {
-	if m.onDemand(running) < m.o.MaxOnDemand {
-		return false
-	}
-	m.slots.passed.Add(1)
-	if m.slots.said.Try(time.Now()) {
-		m.log.Warn("passes through: as many resources are mirrored on demand as --max-resources allows",
-			zap.Stringer("resource", info), zap.String("version", info.GVR.Version), zap.Int("max-resources", m.o.MaxOnDemand),
-			zap.Uint64("requests", m.slots.passed.Load()))
-	}
-	return true
-}
-
-// slotRejections counts the requests that passed through for want of a slot.
-type slotRejections struct {
-	passed atomic.Uint64
-	said   states.Pace // guarded by Set.mu
 }

@@ -9,6 +9,7 @@
 package mirror
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -20,7 +21,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"spillway/internal/backfill"
@@ -38,7 +38,7 @@ import (
 // SetOptions say what is mirrored, and what of it is kept.
 type SetOptions struct {
 	Resources           []string      // resource[.version][.group]
-	OnDemand            bool          // whatever can be listed and watched, too, at its first request
+	OnDemand            bool          // also any other that can be listed and watched, at its first request
 	Strict              bool          // a named resource that cannot be mirrored fails Begin
 	MaxOnDemand         int           // resources that are mirrored because a client requested them
 	IdleTimeout         time.Duration // after which these are given up; 0: never
@@ -46,12 +46,13 @@ type SetOptions struct {
 	HistoryBytes        int64         // of each resource
 	HistoryMinAge       time.Duration
 	MaxBackfillWatches  int   // at a time; 0: none
-	EncodingCacheBytes  int64 // of what is made of objects, over all resources
+	EncodingCacheBytes  int64 // of cached encodings, over all resources
 	EncodedBytesAtLeast int64 // what is kept of these while memory is short
 	FeedBytes           int64 // of frames, over all resources; 0: no limit
-	FirstStates         int   // of resources on demand, that are on their way at a time; 0: any number
+	FirstStates         int   // of resources on demand, on their way at a time; 0: no limit
 	StripManagedFields  bool
-	// AsksAboutAll says that upstream reviews every client, so that none is served while it is away.
+	// AsksAboutAll says that upstream reviews every client, so that none is served while it is
+	// unreachable.
 	AsksAboutAll bool
 	Clock        *watchdog.Monitor // of the mirrors' loops; nil: nothing watches them
 }
@@ -63,42 +64,45 @@ type SetOptions struct {
 // replaces the map.
 type Set struct {
 	// Static after construction.
-	o         SetOptions
-	client    *upstream.Client
-	limits    cache.HistoryLimits
-	backfill  *backfill.WatchLimit // nil: none
-	feedBytes *fanout.ByteBudget   // of frames; nil: no limit
-	lanes     *fanout.LaneLimiter
-	first     chan struct{} // a place for each first state that may be on its way on demand; nil: any number may
-	release   *codec.SchemaVersion
-	memo      *object.EncodingCache // of what is made of objects, whichever resource they are of
-	log       *zap.Logger
-	ctx       context.Context // of the mirrors
-
-	lines       *states.LogLimiter
+	o           SetOptions
+	client      *upstream.Client
+	limits      cache.HistoryLimits
+	backfill    *backfill.WatchLimit // nil: none
+	feedBytes   *fanout.ByteBudget   // of frames; nil: no limit
+	lanes       *fanout.LaneLimiter
+	firstStates chan struct{} // holds a word for each first state on demand that is on its way; nil: no limit
+	release     *codec.SchemaVersion
+	encodings   *object.EncodingCache
+	log         *zap.Logger
+	stateLog    *states.LogLimiter
 	transitions *prometheus.CounterVec
-	retryFirst  time.Duration
-	endMarkWait time.Duration
-	questions   states.Pace // of each mirror: how far upstream is
+	ctx         context.Context // of the mirrors
 
-	named   atomic.Pointer[[]*object.Resource]
-	running atomic.Pointer[map[schema.GroupVersionResource]*mirror]
-	sought  chan struct{} // holds one word that what is missing may be there by now
-	slots   slotRejections
-	blind   atomic.Bool  // upstream does not let us see definitions
-	step    atomic.Int32 // the memory guard's, a memory.Step
-	turned  atomic.Int64 // requests that passed through for that reason
+	// Static after construction; tests shorten them.
+	firstRetryPause time.Duration
+	endMarkWait     time.Duration
+	historyPace     states.Pace // of each mirror
+
+	named             atomic.Pointer[[]*object.Resource]
+	running           atomic.Pointer[map[schema.GroupVersionResource]*mirror]
+	missingHint       chan struct{} // holds one word that a missing resource may be there by now
+	definitionsHidden atomic.Bool   // upstream does not let the proxy read definitions
+	memoryStep        atomic.Int32  // the guard's memory.Step
+	// Requests that passed through because no more resources may be mirrored, or memory was short.
+	refusedForSlots  atomic.Uint64
+	refusedForMemory atomic.Int64
 
 	mu struct {
 		sync.Mutex
 		entries     map[schema.GroupVersionResource]entry
 		definitions map[schema.GroupResource]definition
-		// missing are those of named resources that upstream has not served yet, by their names.
+		// missing are the states of named resources that upstream has not served yet, by their names.
 		missing map[string]*mirrorState
-		// lookUps is when upstream was last asked about what is not known. Clients make up names.
+		// lookUps is when an unknown resource was last looked up. Clients make up names.
 		lookUps map[schema.GroupVersionResource]time.Time
-		// delegations is how often it was heard that another server answers, or another again.
+		// delegations is how often the server that answers for a version has changed.
 		delegations map[schema.GroupVersion]int
+		slotLog     states.Pace // of the log lines about refusedForSlots
 	}
 	active sync.WaitGroup // mirrors and look-ups
 }
@@ -110,22 +114,22 @@ type entry struct {
 	state   *mirrorState     // of its mirror, or of the one that it was to have; nil: none was begun
 }
 
-// definition is what was heard of the definition of a resource in all its versions.
-type definition struct {
-	epoch        string // as upstream told of it; empty: it is gone
-	heard        bool   // upstream has told of it
-	settlesUntil time.Time
-}
-
 // update changes what is known of a resource. Callers hold mu.
-func (m *Set) update(gvr schema.GroupVersionResource, change func(*entry)) {
-	e := m.mu.entries[gvr]
+func (s *Set) update(gvr schema.GroupVersionResource, change func(*entry)) {
+	e := s.mu.entries[gvr]
 	change(&e)
 	if e == (entry{}) {
-		delete(m.mu.entries, gvr)
+		delete(s.mu.entries, gvr)
 		return
 	}
-	m.mu.entries[gvr] = e
+	s.mu.entries[gvr] = e
+}
+
+// definition is what is known of the definition of a resource in all its versions.
+type definition struct {
+	epoch        string // as upstream names it; empty: the definition is gone
+	known        bool   // upstream has sent the epoch
+	settlesUntil time.Time
 }
 
 // ResourcesError is what upstream says of the resources that SetOptions name.
@@ -137,190 +141,183 @@ func (e *ResourcesError) Unwrap() error { return e.Err }
 // NewSet knows of no resource and starts nothing; Begin does. ctx ends the mirrors; Wait waits for
 // that.
 func NewSet(ctx context.Context, client *upstream.Client, o SetOptions, log *zap.Logger) *Set {
-	m := &Set{
-		o: o, client: client, release: codec.NewSchemaVersion(), memo: object.NewEncodingCache(o.EncodingCacheBytes),
-		log: log, ctx: ctx,
-		lines: states.NewLog(log, states.LogPeriod), transitions: newTransitions(), retryFirst: minRetryInterval,
-		endMarkWait: endMarkWait,
-		slots:       slotRejections{said: states.Pace{First: time.Minute, Longest: 10 * time.Minute}},
-		questions:   states.Pace{First: minQuestionInterval, Longest: maxQuestionInterval},
-		sought:      make(chan struct{}, 1),
-		limits:      cache.HistoryLimits{HistoryBytes: o.HistoryBytes, HistoryMinAge: o.HistoryMinAge},
+	s := &Set{
+		o: o, client: client, release: codec.NewSchemaVersion(), encodings: object.NewEncodingCache(o.EncodingCacheBytes),
+		limits: cache.HistoryLimits{HistoryBytes: o.HistoryBytes, HistoryMinAge: o.HistoryMinAge},
+		lanes:  fanout.NewLaneLimiter(runtime.GOMAXPROCS(0) / 2), // the other half is for hubs and writers
+		log:    log, stateLog: states.NewLogLimiter(log), transitions: newTransitions(), ctx: ctx,
+		firstRetryPause: minRetryPause, endMarkWait: endMarkWait,
+		historyPace: states.Pace{First: minRevisionInterval, Longest: maxRevisionInterval},
+		missingHint: make(chan struct{}, 1),
 	}
-	m.lanes = fanout.NewLaneLimiter(runtime.GOMAXPROCS(0) / 2) // the other half is for hubs and writers
 	if o.FeedBytes > 0 {
-		m.feedBytes = fanout.NewByteBudget(o.FeedBytes)
+		s.feedBytes = fanout.NewByteBudget(o.FeedBytes)
 	}
 	if o.FirstStates > 0 {
-		m.first = make(chan struct{}, o.FirstStates)
+		s.firstStates = make(chan struct{}, o.FirstStates)
 	}
 	if o.MaxBackfillWatches > 0 {
-		m.backfill = backfill.NewWatchLimit(o.MaxBackfillWatches)
+		s.backfill = backfill.NewWatchLimit(o.MaxBackfillWatches)
 	}
-	m.named.Store(&[]*object.Resource{})
-	m.running.Store(&map[schema.GroupVersionResource]*mirror{})
-	m.mu.entries = map[schema.GroupVersionResource]entry{}
-	m.mu.definitions = map[schema.GroupResource]definition{}
-	m.mu.missing = map[string]*mirrorState{}
-	m.mu.lookUps = map[schema.GroupVersionResource]time.Time{}
-	m.mu.delegations = map[schema.GroupVersion]int{}
-	return m
+	s.named.Store(&[]*object.Resource{})
+	s.running.Store(&map[schema.GroupVersionResource]*mirror{})
+	s.mu.entries = map[schema.GroupVersionResource]entry{}
+	s.mu.definitions = map[schema.GroupResource]definition{}
+	s.mu.missing = map[string]*mirrorState{}
+	s.mu.lookUps = map[schema.GroupVersionResource]time.Time{}
+	s.mu.delegations = map[schema.GroupVersion]int{}
+	s.mu.slotLog = states.Pace{First: minSlotLogInterval, Longest: maxSlotLogInterval}
+	return s
 }
 
-// Begin finds out what there is to mirror, which starting bounds, and starts the named mirrors. It
-// is called before a client requests a resource. After an error nothing has been started, and it
-// may be called again.
-func (m *Set) Begin(starting context.Context) error {
-	version, err := m.client.Version(starting)
+// Begin finds out what there is to mirror, within the time that starting gives, and starts the
+// named mirrors. It is called before a client requests a resource. After an error nothing has been
+// started, and it may be called again.
+func (s *Set) Begin(starting context.Context) error {
+	version, err := s.client.Version(starting)
 	if err != nil {
 		return fmt.Errorf("finding out upstream's version: %w", err)
 	}
-	found, err := discovery.Resolve(starting, m.client, m.o.Resources)
-	if err == nil && m.o.Strict {
-		err = discovery.UnresolvedError(found)
+	named, err := discovery.Resolve(starting, s.client, s.o.Resources)
+	if err == nil && s.o.Strict {
+		err = discovery.UnresolvedError(named)
 	}
 	if err != nil {
 		return &ResourcesError{err}
 	}
-	if m.o.OnDemand {
-		offered, refused, err := discovery.Discover(starting, m.client)
-		if err != nil {
-			return fmt.Errorf("finding out what upstream serves: %w", err)
+	if s.o.OnDemand {
+		if err := s.discover(starting); err != nil {
+			return err
 		}
-		m.mu.Lock()
-		for gvr, info := range offered {
-			m.update(gvr, func(e *entry) { e.offered = info })
-		}
-		for gvr, reason := range refused {
-			m.update(gvr, func(e *entry) { e.refused = reason })
-		}
-		m.mu.Unlock()
 	}
-	m.release.SetUpstream(version.Minor)
-	m.active.Go(func() { m.lines.Run(m.ctx) })
-	if missing := m.adopt(found); missing > 0 {
-		m.active.Go(m.seek)
+	s.release.SetUpstream(version.Minor)
+	s.active.Go(func() { s.stateLog.Run(s.ctx) })
+	if missing := s.mirrorResolved(named); missing > 0 {
+		s.active.Go(s.findMissing)
 	}
-	m.active.Go(func() { m.checkHistories(historyCheck) })
-	m.active.Go(func() { m.watchSilence(silenceTimeout, watchdogTick) })
-	m.active.Go(m.logOutages)
-	if m.o.CompareInterval > 0 {
-		m.active.Go(func() { m.compareStates(m.o.CompareInterval) })
+	s.active.Go(func() { s.checkHistories(historyCheckInterval) })
+	s.active.Go(func() { s.watchSilence(silenceTimeout, silenceCheckInterval) })
+	s.active.Go(s.logOutages)
+	if s.o.CompareInterval > 0 {
+		s.active.Go(func() { s.compareStates(s.o.CompareInterval) })
 	}
-	m.active.Go(func() { newEpochs(m, *version).run(m.ctx) })
-	m.active.Go(m.followAbilities)
-	if m.o.IdleTimeout > 0 {
-		m.active.Go(func() { m.dropIdle(m.o.IdleTimeout) })
+	s.active.Go(func() { newEpochs(s, *version).run(s.ctx) })
+	s.active.Go(s.followAbilities)
+	if s.o.IdleTimeout > 0 {
+		s.active.Go(func() { s.dropIdle(s.o.IdleTimeout) })
 	}
-	m.followDefinitions()
+	s.followDefinitions()
 	return nil
 }
 
-// start runs a mirror of the resource, or returns the one that runs; nil if there are too many.
-func (m *Set) start(info *object.Resource) *mirror {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	running := *m.running.Load()
+// discover notes which resources may be mirrored on demand, and which never.
+func (s *Set) discover(ctx context.Context) error {
+	offered, refused, err := discovery.Discover(ctx, s.client)
+	if err != nil {
+		return fmt.Errorf("finding out what upstream serves: %w", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for gvr, info := range offered {
+		s.update(gvr, func(e *entry) { e.offered = info })
+	}
+	for gvr, reason := range refused {
+		s.update(gvr, func(e *entry) { e.refused = reason })
+	}
+	return nil
+}
+
+// start runs a mirror of the resource, or returns the one that runs; nil if none may run now.
+func (s *Set) start(info *object.Resource) *mirror {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	running := *s.running.Load()
 	if found := running[info.GVR]; found != nil {
 		return found
 	}
-	if m.outdated(info) {
-		m.update(info.GVR, func(e *entry) { e.offered = nil })
+	if s.isOutdated(info) {
+		s.update(info.GVR, func(e *entry) { e.offered = nil })
 		return nil
 	}
-	if m.ctx.Err() != nil || !m.isNamed(info.GVR) && (m.wantsSlot(info, running) || m.turnAway()) {
+	isNamed := s.isNamed(info.GVR)
+	if s.ctx.Err() != nil || !isNamed && !s.admit(info, running) {
 		return nil
 	}
-	info.Remember(m.memo)
-	if m.o.StripManagedFields {
+	info.Remember(s.encodings)
+	if s.o.StripManagedFields {
 		info.StripManagedFields()
 	}
-	state := m.mu.entries[info.GVR].state
+	state := s.mu.entries[info.GVR].state
 	if state == nil {
-		state = m.newState(info.String(), info.GVR.Version)
-		m.update(info.GVR, func(e *entry) { e.state = state })
-		m.log.Debug("mirroring", zap.Stringer("resource", info), zap.String("version", info.GVR.Version))
+		state = s.newState(info.String(), info.GVR.Version)
+		s.update(info.GVR, func(e *entry) { e.state = state })
+		s.log.Debug("mirroring", zap.Stringer("resource", info), zap.String("version", info.GVR.Version))
 	}
-	started := newMirror(m, info, state)
-	ctx, cancel := context.WithCancel(m.ctx)
-	started.cancel = cancel
+	ctx, cancel := context.WithCancel(s.ctx)
+	m := newMirror(s, info, state, cancel)
 	running = maps.Clone(running)
-	running[info.GVR] = started
-	m.running.Store(&running)
-	m.active.Go(func() {
-		if !m.isNamed(info.GVR) {
-			m.queue(ctx, started)
+	running[info.GVR] = m
+	s.running.Store(&running)
+	s.active.Go(func() {
+		if !isNamed {
+			s.awaitFirstStatePlace(ctx, m)
 		}
-		started.run(ctx)
+		m.run(ctx)
 	})
-	return started
-}
-
-// onDemand is how many of the mirrors run because a client asked for them.
-func (m *Set) onDemand(running map[schema.GroupVersionResource]*mirror) int {
-	n := len(running)
-	for _, info := range *m.named.Load() {
-		if running[info.GVR] != nil {
-			n--
-		}
-	}
-	return n
-}
-
-// lose ends a mirror that upstream does not serve at present, or not to the proxy: its requests
-// pass through, and its watches end so that clients start again. It is tried again after a pause: a
-// named resource by itself, others when a client requests them.
-func (m *Set) lose(lost *mirror, cause error) {
-	info := lost.resource.Info
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if !m.remove(lost) {
-		return
-	}
-	offered := info
-	if !info.Builtin || apierrors.IsNotFound(cause) {
-		offered = nil // it may be another one by then
-	}
-	m.update(info.GVR, func(e *entry) { e.offered = offered })
-	lost.end()
-	why := causeOf(cause)
-	if apierrors.IsForbidden(cause) {
-		why.Text += missingRole(info.GVR.GroupResource())
-	}
-	m.refuse(info.GVR, lost.state, why)
+	return m
 }
 
 // remove takes a mirror out of the catalog; false if it is not there any more. Callers hold mu.
-func (m *Set) remove(one *mirror) bool {
-	gvr := one.resource.Info.GVR
-	running := *m.running.Load()
-	if running[gvr] != one {
+func (s *Set) remove(m *mirror) bool {
+	gvr := m.resource.Info.GVR
+	running := *s.running.Load()
+	if running[gvr] != m {
 		return false
 	}
 	running = maps.Clone(running)
 	delete(running, gvr)
-	m.running.Store(&running)
+	s.running.Store(&running)
 	return true
 }
 
+// detach removes a mirror that is about to end, and notes why: a named resource is to be mirrored
+// again, another one is forgotten. Callers hold mu.
+func (s *Set) detach(m *mirror, cause states.Cause) {
+	gvr := m.resource.Info.GVR
+	s.remove(m)
+	m.ended.Store(true)
+	if s.isNamed(gvr) {
+		m.state.retry.Reset()
+		s.refuse(gvr, m.state, cause)
+		return
+	}
+	s.forget(gvr, m.state, cause)
+}
+
+// detachAndEnd ends a mirror for a cause. Callers hold mu.
+func (s *Set) detachAndEnd(m *mirror, cause states.Cause) {
+	s.detach(m, cause)
+	m.end()
+}
+
 // all are the mirrors that run, ordered by name.
-func (m *Set) all() []*mirror {
-	return slices.SortedFunc(maps.Values(*m.running.Load()), func(a, b *mirror) int {
-		return compareNames(a.resource.Info, b.resource.Info)
+func (s *Set) all() []*mirror {
+	return slices.SortedFunc(maps.Values(*s.running.Load()), func(a, b *mirror) int {
+		return cmp.Compare(a.resource.Info.String(), b.resource.Info.String())
 	})
 }
 
-func compareNames(a, b *object.Resource) int {
-	switch {
-	case a.String() < b.String():
-		return -1
-	case a.String() > b.String():
-		return 1
+// pause waits for d, or reports false if the mirrors end first.
+func (s *Set) pause(d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-s.ctx.Done():
+		return false
 	}
-	return 0
 }
 
 // Wait returns when every mirror has ended, after their context has.
-func (m *Set) Wait() { m.active.Wait() }
+func (s *Set) Wait() { s.active.Wait() }
 
 var _ source.Catalog = (*Set)(nil)

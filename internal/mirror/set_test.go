@@ -90,8 +90,8 @@ func startMirroringAt(t *testing.T, up *fakeapiserver.Server, address string, lo
 	starting, cancelStarting := context.WithTimeout(ctx, patience)
 	defer cancelStarting()
 	m := NewSet(ctx, client, o, log)
-	m.retryFirst = 10 * time.Millisecond
-	m.questions = states.Pace{}
+	m.firstRetryPause = 10 * time.Millisecond
+	m.historyPace = states.Pace{}
 	m.endMarkWait = 3 * time.Second // a busy machine under the race detector takes its time
 	t.Cleanup(func() {
 		cancel()
@@ -108,20 +108,20 @@ func newUpstream(t *testing.T) *fakeapiserver.Server {
 	return up
 }
 
-func (m *Set) names() string {
+func (s *Set) names() string {
 	var names []string
-	for _, one := range m.all() {
-		names = append(names, one.resource.Info.String())
+	for _, m := range s.all() {
+		names = append(names, m.resource.Info.String())
 	}
 	return strings.Join(names, " ")
 }
 
 // awaitReady waits until a resource is answered from memory.
-func (m *Set) awaitReady(t *testing.T, gvr schema.GroupVersionResource) {
+func (s *Set) awaitReady(t *testing.T, gvr schema.GroupVersionResource) {
 	t.Helper()
 	eventually(t, gvr.Resource+" to be mirrored", func() bool {
-		s := m.Find(gvr)
-		return s != nil && s.Resource().IsReady()
+		found := s.Find(gvr)
+		return found != nil && found.Resource().IsReady()
 	})
 }
 
@@ -152,7 +152,7 @@ func TestStrictResourcesRefuseToStart(t *testing.T) {
 	up := newUpstream(t)
 	for name, want := range map[string]string{
 		"configmap,nothings": `upstream serves no resource "nothings"`,
-		"events":             "events cannot be cached: upstream has no watch cache for events",
+		"events":             "events cannot be mirrored: upstream has no watch cache for events",
 		"componentstatuses":  "cannot be listed and watched",
 		"podz":               "did you mean pods",
 	} {
@@ -183,7 +183,7 @@ func TestMirrorsOnDemand(t *testing.T) {
 	}
 	detail, err := m.PassThrough()
 	for _, reason := range []string{"events (upstream has no watch cache",
-		"secrets (secrets are cached only if they are named)", "componentstatuses (it cannot be listed and watched"} {
+		"secrets (secrets are mirrored only if they are named)", "componentstatuses (it cannot be listed and watched"} {
 		if err != nil || !strings.Contains(detail, reason) {
 			t.Errorf("passes through: %q, %v; want %q", detail, err, reason)
 		}

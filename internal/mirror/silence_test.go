@@ -34,7 +34,7 @@ func TestSilentWatchIsReplaced(t *testing.T) {
 	if err := resource.AwaitRV(t.Context(), lost); err != nil {
 		t.Fatal(err)
 	}
-	if one.replaced.Load() == 0 {
+	if one.silentWatches.Load() == 0 {
 		t.Error("it is not counted")
 	}
 	if n := one.reflector.Status().Replaces; n != lists {
@@ -64,7 +64,7 @@ func TestQuietWatchIsLeftAlone(t *testing.T) {
 			before := one.prober.Stats().Probes
 			m.active.Go(func() { m.watchSilence(time.Millisecond, time.Millisecond) })
 			eventually(t, "proofs", func() bool { return one.prober.Stats().Probes >= before+5 })
-			if n := one.replaced.Load(); n != 0 || one.reflector.Status().Watches != 1 {
+			if n := one.silentWatches.Load(); n != 0 || one.reflector.Status().Watches != 1 {
 				t.Errorf("replaced %d times, %d watches", n, one.reflector.Status().Watches)
 			}
 		})
@@ -75,7 +75,8 @@ func TestQuietWatchIsLeftAlone(t *testing.T) {
 func TestRefusedComparisonExcusesNoWatch(t *testing.T) {
 	t.Parallel()
 	busy := apierrors.NewTooManyRequests("busy", 1)
-	if !refused(busy) || refused(errors.Join(freshness.ErrNotProven, busy)) || refused(freshness.ErrNotProven) {
+	if !isProofRefused(busy) || isProofRefused(errors.Join(freshness.ErrNotProven, busy)) ||
+		isProofRefused(freshness.ErrNotProven) {
 		t.Error("only a refused question says nothing of the watch")
 	}
 }

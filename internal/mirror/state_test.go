@@ -21,8 +21,8 @@ import (
 )
 
 // kindOf is the state of a resource, "" if there is none.
-func (m *Set) kindOf(resource string) states.Kind {
-	for _, one := range m.states() {
+func (s *Set) kindOf(resource string) states.Kind {
+	for _, one := range s.states() {
 		if one.resource == resource {
 			return one.State().Kind()
 		}
@@ -30,9 +30,9 @@ func (m *Set) kindOf(resource string) states.Kind {
 	return ""
 }
 
-func (m *Set) awaitKind(t *testing.T, resource string, kind states.Kind) {
+func (s *Set) awaitKind(t *testing.T, resource string, kind states.Kind) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("%s to be %s", resource, kind), func() bool { return m.kindOf(resource) == kind })
+	eventually(t, fmt.Sprintf("%s to be %s", resource, kind), func() bool { return s.kindOf(resource) == kind })
 }
 
 const (
@@ -112,7 +112,7 @@ func TestBusyApiserverIsServedForFromMemory(t *testing.T) {
 	up.CutWatches(fakeapiserver.Widgets)
 	eventually(t, "the state to be old", func() bool {
 		age, _ := source.Age()
-		return age > awayThreshold+time.Second
+		return age > staleThreshold+time.Second
 	})
 	if _, away := source.Age(); away || m.kindOf("widgets.example.com") != states.KindResuming ||
 		m.Find(fakeapiserver.Widgets) != source {
@@ -274,17 +274,17 @@ func TestNamedResourcesThatAreNotThereHoldNothingUp(t *testing.T) {
 // With the shipped pauses, however long it was refused, the next attempt is less than 30 s away;
 // what costs a complete state waits longer each time.
 func TestShippedPausesKeepTheirPromise(t *testing.T) {
-	s := &mirrorState{retry: states.Pace{First: minRetryInterval}}
+	s := &mirrorState{retry: states.Pace{First: minRetryPause}}
 	longest := time.Duration(0)
 	for range 100 {
 		now := time.Now()
-		longest = max(longest, s.next(states.WhyForbidden).Sub(now))
+		longest = max(longest, s.planRetry(states.WhyForbidden).Sub(now))
 	}
-	if longest > 25*time.Second || longest < maxRetryInterval*4/5 {
+	if longest > 25*time.Second || longest < maxRetryPause*4/5 {
 		t.Errorf("up to %v", longest)
 	}
-	s = &mirrorState{retry: states.Pace{First: minRetryInterval}}
-	if d := time.Until(s.next(states.WhyMalformed)); d > 3*time.Second {
+	s = &mirrorState{retry: states.Pace{First: minRetryPause}}
+	if d := time.Until(s.planRetry(states.WhyMalformed)); d > 3*time.Second {
 		t.Errorf("malformed once is tried again after %v", d)
 	}
 }
@@ -300,7 +300,7 @@ func TestDeniedKindIsRetriedAtGrowingPauses(t *testing.T) {
 	}))
 	core, logs := observer.New(zap.InfoLevel)
 	m := mirroringTo(t, up, zap.New(core), nil, "*")
-	m.retryFirst = time.Hour
+	m.firstRetryPause = time.Hour
 	for range 1000 {
 		m.Find(fakeapiserver.Pods)
 		time.Sleep(time.Millisecond)
@@ -374,7 +374,7 @@ func TestJudgementThatComesTooLateChangesNothing(t *testing.T) {
 	m := mirroring(t, up, nil, "configmaps")
 	one := m.awaitComparable(t)
 	for _, serves := range []bool{true, false} {
-		one.judged(states.Cause{Why: states.WhyRefused, Text: "late"}, serves)
+		one.refuseOrInterrupt(states.Cause{Why: states.WhyRefused, Text: "late"}, serves)
 		if kind := m.kindOf("configmaps"); kind != states.KindSynced {
 			t.Errorf("serves %v: %s", serves, kind)
 		}

@@ -8,30 +8,30 @@ import (
 
 // stateMetrics show the states of mirrors, those that do not run at present included.
 type stateMetrics struct {
-	mirrors     *Set
-	transitions *prometheus.CounterVec
-	state       *prometheus.Desc
-	synced      *prometheus.Desc
-	slotless    *prometheus.Desc
+	mirrors         *Set
+	transitions     *prometheus.CounterVec
+	state           *prometheus.Desc
+	synced          *prometheus.Desc
+	refusedForSlots *prometheus.Desc
 }
 
 // newStateMetrics can be described without mirrors.
-func newStateMetrics(m *Set) *stateMetrics {
+func newStateMetrics(s *Set) *stateMetrics {
 	c := &stateMetrics{
-		mirrors: m, transitions: newTransitions(),
+		mirrors: s, transitions: newTransitions(),
 		state: prometheus.NewDesc("spillway_mirror_state",
 			"1 for the state of a resource's mirror, 0 for the others: "+
 				"starting, synced, resuming, refused, falling_back or given_up.",
 			[]string{"resource", "version", "state"}, nil),
 		synced: prometheus.NewDesc("spillway_mirror_synced",
 			"1 if requests for the resource can be answered from memory, 0 for one that is to be mirrored and is "+
-				"starting, unknown to the apiserver, or refused by it.",
+				"starting, unknown to the API server, or refused by it.",
 			[]string{"resource", "version"}, nil),
-		slotless: prometheus.NewDesc("spillway_mirror_limit_exceeded_total",
-			"Requests that passed through since --max-resources are already mirrored on demand.", nil, nil),
+		refusedForSlots: prometheus.NewDesc("spillway_mirror_limit_exceeded_total",
+			"Requests that passed through because --max-resources are already mirrored on demand.", nil, nil),
 	}
-	if m != nil {
-		c.transitions = m.transitions
+	if s != nil {
+		c.transitions = s.transitions
 	}
 	return c
 }
@@ -49,26 +49,27 @@ func (c *stateMetrics) describe(out chan<- *prometheus.Desc) {
 	out <- c.state
 	out <- c.synced
 	c.transitions.Describe(out)
-	out <- c.slotless
+	out <- c.refusedForSlots
 }
 
 func (c *stateMetrics) collect(out chan<- prometheus.Metric) {
-	for _, one := range c.mirrors.states() {
-		state := one.State()
-		now, synced := state.Kind(), 0.0
-		if state.Holds() && now != states.KindRefused {
+	for _, of := range c.mirrors.states() {
+		state := of.State()
+		synced := 0.0
+		if state.Holds() && state.Kind() != states.KindRefused {
 			synced = 1
 		}
-		out <- prometheus.MustNewConstMetric(c.synced, prometheus.GaugeValue, synced, one.resource, one.version)
+		out <- prometheus.MustNewConstMetric(c.synced, prometheus.GaugeValue, synced, of.resource, of.version)
 		for _, kind := range states.Kinds() {
 			value := 0.0
-			if kind == now {
+			if kind == state.Kind() {
 				value = 1
 			}
 			out <- prometheus.MustNewConstMetric(c.state, prometheus.GaugeValue, value,
-				one.resource, one.version, string(kind))
+				of.resource, of.version, string(kind))
 		}
 	}
 	c.transitions.Collect(out)
-	out <- prometheus.MustNewConstMetric(c.slotless, prometheus.CounterValue, float64(c.mirrors.slots.passed.Load()))
+	out <- prometheus.MustNewConstMetric(c.refusedForSlots, prometheus.CounterValue,
+		float64(c.mirrors.refusedForSlots.Load()))
 }

@@ -8,46 +8,42 @@ import (
 	"spillway/internal/status"
 )
 
-// Statuses are how all mirrors stand, those that do not run at present included. watches is how
-// many watches each source has. stale are the resources whose mirrors receive no events at present,
-// and oldest is the age of the oldest of them in seconds.
-func (m *Set) Statuses(now time.Time, watches map[*source.Source]int) (
+// Statuses are the statuses of all mirrors, those that do not run at present included. watches is
+// how many watches each source has. stale are the resources whose states are old because the API
+// server does not answer, and oldest is the age of the oldest in seconds.
+func (s *Set) Statuses(now time.Time, watches map[*source.Source]int) (
 	all []*status.Resource, stale []string, oldest float64) {
-	all, stale = []*status.Resource{}, []string{}
+	all = []*status.Resource{}
 	listed := map[*mirrorState]bool{}
-	for _, running := range m.all() {
-		one := running.status(now)
-		one.Watches = watches[running.source]
-		all = append(all, one)
-		listed[running.state] = true
-		if _, isAway := running.age(); isAway {
-			stale = append(stale, one.Resource)
-			oldest = max(oldest, one.StateAgeSeconds)
-		}
+	for _, m := range s.all() {
+		r := m.status(now)
+		r.Watches = watches[m.source]
+		all = append(all, r)
+		listed[m.state] = true
 	}
-	for _, state := range m.states() {
+	for _, state := range s.states() {
 		if !listed[state] {
-			one := &status.Resource{Resource: state.resource, Version: state.version, Since: state.State().Since()}
-			state.tell(one, now)
-			all = append(all, one)
+			r := &status.Resource{Resource: state.resource, Version: state.version, Since: state.State().Since()}
+			state.describeIn(r, now)
+			all = append(all, r)
 		}
 	}
-	return all, stale, oldest
+	old := s.staleStates()
+	return all, old.resources, old.oldest.Seconds()
 }
 
-// status is how the mirror stands.
+// status describes the mirror.
 func (m *mirror) status(now time.Time) *status.Resource {
 	up := m.reflector.Status()
 	entries, since := m.resource.Log().Span()
-	r := &status.Resource{
-		Resource: m.resource.Info.String(), Version: m.resource.Info.GVR.Version, Synced: m.resource.IsReady(), Since: m.born,
-		ResourceVersion: strconv.FormatUint(m.resource.CompleteRV(), 10), HistoryEvents: entries,
-		Feeds: m.hub.Feeds(), DispatchLag: m.hub.Lag(), Lists: up.Replaces, Failures: up.Failures,
-		ConsistencyCheckMismatches: m.differing.Load(),
-	}
-	m.state.tell(r, now)
 	age, _ := m.age()
-	r.StateAgeSeconds = age.Seconds()
+	r := &status.Resource{
+		Resource: m.resource.Info.String(), Version: m.resource.Info.GVR.Version, Synced: m.resource.IsReady(),
+		Since: m.createdAt, ResourceVersion: strconv.FormatUint(m.resource.CompleteRV(), 10), HistoryEvents: entries,
+		Feeds: m.hub.Feeds(), DispatchLag: m.hub.Lag(), Lists: up.Replaces, Failures: up.Failures,
+		ConsistencyCheckMismatches: m.differences.Load(), StateAgeSeconds: age.Seconds(),
+	}
+	m.state.describeIn(r, now)
 	if !up.Contact.IsZero() {
 		r.ContactAgeSeconds = now.Sub(up.Contact).Seconds()
 	}
@@ -63,8 +59,8 @@ func (m *mirror) status(now time.Time) *status.Resource {
 	return r
 }
 
-// tell adds how the mirror of a resource stands.
-func (s *mirrorState) tell(r *status.Resource, now time.Time) {
+// describeIn writes the state into a resource's status.
+func (s *mirrorState) describeIn(r *status.Resource, now time.Time) {
 	state := s.State()
 	r.State, r.StateCause, r.StateSince = string(state.Kind()), status.OneLine(state.Cause().Text), state.Since()
 	if next := state.Next(); next.After(now) {

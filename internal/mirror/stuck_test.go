@@ -71,7 +71,7 @@ func TestStuckMirrorHasItsAge(t *testing.T) {
 	up.DropWatches(fakeapiserver.ConfigMaps)
 	up.Create(fakeapiserver.ConfigMaps, "n", "b")
 	eventually(t, "the loop to be named", func() bool { return stalledLoops(clock) == "mirror configmaps" })
-	if age() < awayThreshold {
+	if age() < staleThreshold {
 		t.Errorf("an answer would have the age %v", age())
 	}
 	if _, err := m.Ready(); err != nil {
@@ -97,7 +97,7 @@ func TestStateWithoutAWatchHasItsAge(t *testing.T) {
 	one.reflector.Renew()
 	eventually(t, "the state to be old", func() bool {
 		age, _ := source.Age()
-		return age >= awayThreshold
+		return age >= staleThreshold
 	})
 	if err := up.Up(); err != nil {
 		t.Fatal(err)

@@ -18,7 +18,7 @@ var serials atomic.Uint64
 // needs to be: an object stays for long. An item of a built-in list, which lacks kind and
 // apiVersion, gets them (W-60).
 //
-// A resourceVersion that is not a decimal number is an error: such resources cannot be cached
+// A resourceVersion that is not a decimal number is an error: such resources cannot be mirrored
 // (design D2).
 func (r *Resource) Parse(raw []byte) (*Object, error) {
 	kept := r.copyKept(raw)

@@ -101,7 +101,7 @@ func TestRefusalBodies(t *testing.T) {
 				`"message":"Forbidden: sendInitialEvents is forbidden for list","field":"sendInitialEvents"}]},"code":422}`},
 		{"W-27", malformed, `"resourceVersion: Invalid value: \"abc\": strconv.ParseUint: parsing \"abc\": ` +
 			`invalid syntax","code":500}`},
-		{"W-68", &source.TooLargeError{Asked: 100278, Current: 280},
+		{"W-68", &source.TooLargeError{Requested: 100278, Current: 280},
 			`"Timeout: Too large resource version: 100278, current: 280","reason":"Timeout","details":` +
 				`{"causes":[{"reason":"ResourceVersionTooLarge","message":"Too large resource version"}],` +
 				`"retryAfterSeconds":1},"code":504}`},

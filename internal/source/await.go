@@ -18,22 +18,20 @@ const (
 	// ArrivalTimeout bounds a wait for a resourceVersion or a proof, as upstream bounds its own (W-65,
 	// W-106, W-216).
 	ArrivalTimeout = 3 * time.Second
-	// HurriedArrivalTimeout is how long a read waits for a state that upstream has and the cache is
-	// about to have, if its client may give up before it is clear that the state does not exist.
-	// Upstream answers then.
+	// HurriedArrivalTimeout is ArrivalTimeout for a read whose client may give up before it is clear
+	// whether the version exists. Upstream answers then.
 	HurriedArrivalTimeout = 100 * time.Millisecond
-	// VerdictTimeout bounds the question whether upstream itself has what did not arrive: upstream
-	// answers the request otherwise.
+	// VerdictTimeout bounds the question whether upstream has a version that did not arrive.
 	VerdictTimeout = ArrivalTimeout
-	// proofInterval is the pause between two proofs: what is waited for may be a write to anything.
+	// proofInterval is the pause between two proofs: the version may be that of any resource.
 	proofInterval = 100 * time.Millisecond
 )
 
 // TooLargeError says that a resourceVersion exists neither here nor upstream (W-68, W-106).
-type TooLargeError struct{ Asked, Current uint64 }
+type TooLargeError struct{ Requested, Current uint64 }
 
 func (e *TooLargeError) Error() string {
-	return fmt.Sprintf("Too large resource version: %d, current: %d", e.Asked, e.Current)
+	return fmt.Sprintf("Too large resource version: %d, current: %d", e.Requested, e.Current)
 }
 
 // Status implements apierrors.APIStatus.
@@ -49,8 +47,8 @@ var errBehind = errors.New("the cache is behind upstream")
 // AwaitRV returns a state that is not older than rv. It waits for it as long as upstream would, and
 // at most until ctx ends. A quiet resource learns of a resourceVersion only by a proof, so AwaitRV
 // requests proofs meanwhile. A TooLargeError is upstream's own answer, requested when the time is
-// up. If upstream does not answer within verdict, the error is errBehind.
-func (s *Source) AwaitRV(ctx context.Context, rv uint64, verdict time.Duration) (*cache.Snapshot, error) {
+// up. If upstream does not answer within verdictTimeout, the error is errBehind.
+func (s *Source) AwaitRV(ctx context.Context, rv uint64, verdictTimeout time.Duration) (*cache.Snapshot, error) {
 	r := s.Resource()
 	if now := r.Snapshot(); now != nil && now.RV >= rv {
 		return now, nil
@@ -58,14 +56,14 @@ func (s *Source) AwaitRV(ctx context.Context, rv uint64, verdict time.Duration) 
 	waiting, cancel := context.WithTimeout(ctx, ArrivalTimeout)
 	defer cancel()
 	var proven *cache.Snapshot
-	var asking sync.WaitGroup
-	asking.Go(func() {
+	var proving sync.WaitGroup
+	proving.Go(func() {
 		proven = s.proveThrough(waiting, rv)
 		cancel()
 	})
 	state, err := r.AwaitSnapshot(waiting, rv)
 	cancel()
-	asking.Wait()
+	proving.Wait()
 	switch {
 	case err == nil:
 		return state, nil
@@ -74,11 +72,11 @@ func (s *Source) AwaitRV(ctx context.Context, rv uint64, verdict time.Duration) 
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	}
-	return nil, s.verdict(ctx, rv, verdict)
+	return nil, s.explainAbsence(ctx, rv, verdictTimeout)
 }
 
-// proveThrough asks for one proof after another until one is of a state that is not older than rv;
-// nil if ctx ends first.
+// proveThrough requests proofs until one is of a state that is not older than rv; nil if ctx ends
+// first.
 func (s *Source) proveThrough(ctx context.Context, rv uint64) *cache.Snapshot {
 	for ctx.Err() == nil {
 		if state, err := s.Fresh.Prove(ctx); err == nil && state.RV >= rv {
@@ -92,10 +90,10 @@ func (s *Source) proveThrough(ctx context.Context, rv uint64) *cache.Snapshot {
 	return nil
 }
 
-// verdict is why rv has not arrived. What upstream answers to the question, which was the proxy's
-// own, is not for the client: of its error only the text stays.
-func (s *Source) verdict(ctx context.Context, rv uint64, within time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, within)
+// explainAbsence is why rv has not arrived. The question is the proxy's own, so an error that
+// upstream answers is not for the client: only its text is kept.
+func (s *Source) explainAbsence(ctx context.Context, rv uint64, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	newest, err := s.Fresh.UpstreamRV(ctx)
 	if err != nil {
@@ -104,5 +102,5 @@ func (s *Source) verdict(ctx context.Context, rv uint64, within time.Duration) e
 	if newest >= rv {
 		return errBehind
 	}
-	return &TooLargeError{Asked: rv, Current: newest}
+	return &TooLargeError{Requested: rv, Current: newest}
 }

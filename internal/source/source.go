@@ -20,7 +20,7 @@ type Catalog interface {
 	Find(gvr schema.GroupVersionResource) *Source
 	// Knows reports whether Find may return one, now or in a later call. It starts nothing.
 	Knows(gvr schema.GroupVersionResource) bool
-	// Soon reports that Find returns nil for the moment alone.
+	// Soon reports that Find returns nil only for the moment.
 	Soon(gvr schema.GroupVersionResource) bool
 }
 
@@ -28,22 +28,20 @@ type Catalog interface {
 type Source struct {
 	Hub   *fanout.Hub
 	Fresh *freshness.Prover
-	// Past has what happened before the log begins; nil: nothing has.
+	// Past supplies events from before the log; nil: there are none.
 	Past *backfill.Coordinator
-	// Codec knows which encodings are offered; nil offers the JSON that upstream sent, and nothing
-	// else.
+	// Codec knows which encodings are offered; nil offers only the JSON that upstream sent.
 	Codec *codec.Codec
-	// Warning is what upstream says in the Warning header of every answer about the resource, "" if
-	// nothing (W-4); nil: never anything.
+	// Warning is upstream's Warning header of every answer about the resource, "" if there is none
+	// (W-4); nil: there never is.
 	Warning func() string
-	// CompressesWatchLists reports whether upstream does, if a client accepts gzip (W-7). Each
-	// flush is a gzip member of its own, and several HTTP libraries read the first alone, so where
-	// upstream sends none, nor do we. nil: it does.
+	// CompressesWatchLists reports whether upstream compresses watch-lists if a client accepts gzip
+	// (W-7); nil: it does. Each flush is a gzip member of its own, and several HTTP libraries read
+	// only the first. So the proxy sends members only where upstream does.
 	CompressesWatchLists func() bool
-	// Age is how long ago the state was last known to be upstream's, if it is not kept current, and
-	// whether that is since the apiserver does not answer; 0 while it is kept current; nil: it
-	// always is.
-	Age func() (age time.Duration, away bool)
+	// Age is how long ago the state was last known to be upstream's; 0 while it is kept current, and
+	// nil: it always is. unreachable says that it is old because the API server does not answer.
+	Age func() (age time.Duration, unreachable bool)
 
 	used atomic.Bool
 }

@@ -2,17 +2,17 @@ package watchdog
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// collector reads the figures of a clock at a scrape.
+// collector reads the figures of a Monitor at a scrape.
 type collector struct {
-	clock           *Monitor
+	monitor         *Monitor // nil: only Describe is called
 	stalled, stalls *prometheus.Desc
 }
 
-// NewCollector shows the loops of a clock; it can be described without one.
-func NewCollector(c *Monitor) prometheus.Collector {
+// NewCollector shows the loops of a Monitor; it can be described without one.
+func NewCollector(monitor *Monitor) prometheus.Collector {
 	labels := []string{"loop"}
 	return &collector{
-		clock: c,
+		monitor: monitor,
 		stalled: prometheus.NewDesc("spillway_stalled_loops",
 			"Loops of the process that have work and do not move. The log and /readyz?verbose name them.", labels, nil),
 		stalls: prometheus.NewDesc("spillway_loop_stalls_total",
@@ -21,21 +21,21 @@ func NewCollector(c *Monitor) prometheus.Collector {
 }
 
 // Describe implements prometheus.Collector.
-func (m *collector) Describe(out chan<- *prometheus.Desc) {
-	out <- m.stalled
-	out <- m.stalls
+func (c *collector) Describe(out chan<- *prometheus.Desc) {
+	out <- c.stalled
+	out <- c.stalls
 }
 
 // Collect implements prometheus.Collector.
-func (m *collector) Collect(out chan<- prometheus.Metric) {
+func (c *collector) Collect(out chan<- prometheus.Metric) {
 	now := map[LoopKind]int{}
-	for _, s := range m.clock.Stalled() {
+	for _, s := range c.monitor.Stalled() {
 		now[s.LoopKind]++
 	}
-	m.clock.mu.Lock()
-	defer m.clock.mu.Unlock()
+	c.monitor.mu.Lock()
+	defer c.monitor.mu.Unlock()
 	for _, kind := range Kinds() {
-		out <- prometheus.MustNewConstMetric(m.stalled, prometheus.GaugeValue, float64(now[kind]), string(kind))
-		out <- prometheus.MustNewConstMetric(m.stalls, prometheus.CounterValue, float64(m.clock.stalls[kind]), string(kind))
+		out <- prometheus.MustNewConstMetric(c.stalled, prometheus.GaugeValue, float64(now[kind]), string(kind))
+		out <- prometheus.MustNewConstMetric(c.stalls, prometheus.CounterValue, float64(c.monitor.stalls[kind]), string(kind))
 	}
 }

@@ -12,26 +12,26 @@ import (
 )
 
 const (
-	// LogPeriod is for how long transitions of one kind and cause are counted after one of them had
-	// its line.
-	LogPeriod = time.Minute
+	// logPeriod is for how long transitions of one kind and cause are counted after one of them had
+	// its line, and flushInterval how often it is looked which periods are over.
+	logPeriod     = time.Minute
+	flushInterval = logPeriod / 12
 	// namedResourcesLimit is how many resources a line names of those that it counts.
 	namedResourcesLimit = 5
-	// refusedResourcesLimit is how many resources have a line of their own in a period when they are
-	// refused.
+	// refusedResourcesLimit is how many refused resources have a line of their own, until there was a
+	// period without a transition of their group.
 	refusedResourcesLimit = 50
 )
 
 // LogLimiter logs transitions. Those to one kind of state for one cause have one line for each
-// period: the first at once, and then how often it happened again. A proxy between or an apiserver
-// that restarts concern every mirror, so that a line for each would hide what it says. A resource
-// that is refused is refused for itself: it has its line at once, and its repetitions are counted.
+// period: the first at once, and then how often it happened again. A proxy on the way, or an API
+// server that restarts, concerns every mirror, so that a line for each would hide what it says. A
+// resource is refused for itself: it has its line at once, and its repetitions are counted.
 type LogLimiter struct {
-	log    *zap.Logger
-	period time.Duration
+	log *zap.Logger // static
 
 	mu     sync.Mutex
-	chains map[lineGroup]*lineCounts
+	groups map[lineGroup]*lineCounts
 }
 
 // lineGroup is what transitions have in common that share a line.
@@ -40,104 +40,106 @@ type lineGroup struct {
 	why Why
 }
 
-// lineCounts is what happened since the line before.
+// lineCounts counts the transitions of a group since its last line.
 type lineCounts struct {
 	since     time.Time
 	count     int
-	resources []string // at most namedResourcesLimit
-	reasons   []string // of these
-	more      bool
+	resources []string // the first namedResourcesLimit
+	reasons   []string // the last one of each of these
+	hasMore   bool     // resources
 	last      Transition
 	refused   map[string]bool // resources that had a line of their own
 }
 
-// isNew reports that a resource is refused that has had no line of its own, and notes that it has.
-func (r *lineCounts) isNew(resource string, t Transition) bool {
-	if t.To.Kind() != KindRefused || r.refused[resource] || len(r.refused) >= refusedResourcesLimit {
-		return false
-	}
-	r.refused[resource] = true
-	return true
+// NewLogLimiter returns a LogLimiter that writes to log. Run writes the lines that are due at the
+// end of a period.
+func NewLogLimiter(log *zap.Logger) *LogLimiter {
+	return &LogLimiter{log: log, groups: map[lineGroup]*lineCounts{}}
 }
 
-// note counts a transition.
-func (r *lineCounts) note(resource string, t Transition) {
-	r.count++
-	r.last = t
-	reason := t.To.Cause().Text
-	switch i := slices.Index(r.resources, resource); {
-	case i >= 0:
-		r.reasons[i] = reason
-	case len(r.resources) < namedResourcesLimit:
-		r.resources, r.reasons = append(r.resources, resource), append(r.reasons, reason)
-	default:
-		r.more = true
-	}
-}
-
-// fields are what the line about all that was counted begins with: one reason, or one for each
-// resource where they differ.
-func (r *lineCounts) fields(now time.Time) []zap.Field {
-	names := strings.Join(r.resources, ", ")
-	if r.more {
-		names += ", …"
-	}
-	fields := []zap.Field{zap.String("resources", names), zap.Int("count", r.count),
-		zap.Duration("period", now.Sub(r.since).Round(time.Second))}
-	if len(slices.Compact(slices.Clone(r.reasons))) > 1 {
-		each := make([]string, len(r.resources))
-		for i, resource := range r.resources {
-			each[i] = resource + ": " + r.reasons[i]
-		}
-		return append(fields, zap.Strings("reasons", each))
-	}
-	return append(fields, reasonOf(r.last)...)
-}
-
-// NewLog writes to log. Run writes the lines that are due at the end of a period.
-func NewLog(log *zap.Logger, period time.Duration) *LogLimiter {
-	return &LogLimiter{log: log, period: period, chains: map[lineGroup]*lineCounts{}}
-}
-
-// Tell hears of a transition of the mirror of a resource.
-func (l *LogLimiter) Tell(resource, version string, t Transition) {
+// Log logs or counts a transition of the mirror of a resource.
+func (l *LogLimiter) Log(resource, version string, t Transition) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if t.From.Kind() == KindStarting && t.To.Kind() == KindSynced { // once in a mirror's life
-		l.write(t, of(resource, version, t)...)
+		l.write(t, transitionFields(resource, version, t)...)
 		return
 	}
-	key := lineGroup{t.To.Kind(), t.To.Cause().Why}
-	if key.to == KindSynced {
-		key.why = t.From.Cause().Why
+	group := lineGroup{t.To.Kind(), t.To.Cause().Why}
+	if group.to == KindSynced {
+		group.why = t.From.Cause().Why
 	}
-	r := l.chains[key]
-	isFirst := r == nil
+	c := l.groups[group]
+	isFirst := c == nil
 	if isFirst {
-		r = &lineCounts{since: t.At, refused: map[string]bool{}}
-		l.chains[key] = r
+		c = &lineCounts{since: t.At, refused: map[string]bool{}}
+		l.groups[group] = c
 	}
-	if r.isNew(resource, t) || isFirst {
-		fields := of(resource, version, t)
+	if c.takeOwnLine(resource, t) || isFirst {
+		fields := transitionFields(resource, version, t)
 		if next := t.To.Next(); !next.IsZero() {
 			fields = append(fields, zap.Duration("retryAfter", next.Sub(t.At).Round(time.Millisecond)))
 		}
 		l.write(t, fields...)
 		return
 	}
-	r.note(resource, t)
+	c.add(resource, t)
 }
 
-// of is what a line about one mirror begins with.
-func of(resource, version string, t Transition) []zap.Field {
+// takeOwnLine reports whether a resource has a line of its own, because it is refused, and notes
+// that it had.
+func (c *lineCounts) takeOwnLine(resource string, t Transition) bool {
+	if t.To.Kind() != KindRefused || c.refused[resource] || len(c.refused) >= refusedResourcesLimit {
+		return false
+	}
+	c.refused[resource] = true
+	return true
+}
+
+// add counts a transition.
+func (c *lineCounts) add(resource string, t Transition) {
+	c.count++
+	c.last = t
+	reason := t.To.Cause().Text
+	switch i := slices.Index(c.resources, resource); {
+	case i >= 0:
+		c.reasons[i] = reason
+	case len(c.resources) < namedResourcesLimit:
+		c.resources, c.reasons = append(c.resources, resource), append(c.reasons, reason)
+	default:
+		c.hasMore = true
+	}
+}
+
+// fields are those of the line about all that was counted: with one reason, or with one for each
+// resource where they differ.
+func (c *lineCounts) fields(now time.Time) []zap.Field {
+	names := strings.Join(c.resources, ", ")
+	if c.hasMore {
+		names += ", …"
+	}
+	fields := []zap.Field{zap.String("resources", names), zap.Int("count", c.count),
+		zap.Duration("period", now.Sub(c.since).Round(time.Second))}
+	if len(slices.Compact(slices.Clone(c.reasons))) > 1 {
+		each := make([]string, len(c.resources))
+		for i, resource := range c.resources {
+			each[i] = resource + ": " + c.reasons[i]
+		}
+		return append(fields, zap.Strings("reasons", each))
+	}
+	return append(fields, reasonFields(c.last)...)
+}
+
+// transitionFields are those of a line about one mirror.
+func transitionFields(resource, version string, t Transition) []zap.Field {
 	return append([]zap.Field{
 		zap.String("resource", resource), zap.String("version", version),
 		zap.Duration("after", t.At.Sub(t.From.Since()).Round(time.Millisecond)),
-	}, reasonOf(t)...)
+	}, reasonFields(t)...)
 }
 
-// reasonOf is the field for why a transition happened, if it needs to be explained.
-func reasonOf(t Transition) []zap.Field {
+// reasonFields are the field for why a transition happened, if it needs to be explained.
+func reasonFields(t Transition) []zap.Field {
 	if reason := t.To.Cause().Text; reason != "" {
 		return []zap.Field{zap.String("reason", reason)}
 	}
@@ -146,7 +148,7 @@ func reasonOf(t Transition) []zap.Field {
 
 // Run writes lines at the end of periods until ctx ends.
 func (l *LogLimiter) Run(ctx context.Context) {
-	tick := time.NewTicker(l.period / 12)
+	tick := time.NewTicker(flushInterval)
 	defer tick.Stop()
 	for {
 		select {
@@ -163,14 +165,14 @@ func (l *LogLimiter) Flush() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
-	for key, r := range l.chains {
+	for group, c := range l.groups {
 		switch {
-		case now.Sub(r.since) < l.period:
-		case r.count == 0:
-			delete(l.chains, key)
+		case now.Sub(c.since) < logPeriod:
+		case c.count == 0:
+			delete(l.groups, group)
 		default:
-			l.write(r.last, r.fields(now)...)
-			l.chains[key] = &lineCounts{since: now, refused: r.refused}
+			l.write(c.last, c.fields(now)...)
+			l.groups[group] = &lineCounts{since: now, refused: c.refused}
 		}
 	}
 }

@@ -15,13 +15,13 @@ import (
 func TestMirrorsThatAreCutEachTwentySecondsHaveAFewLinesAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core, lines := observer.New(zapcore.DebugLevel)
-		log := NewLog(zap.New(core), LogPeriod)
+		log := NewLogLimiter(zap.New(core))
 		ctx := t.Context()
 		go log.Run(ctx)
 		var machines []*Machine
 		for i := range 10 {
 			name := fmt.Sprintf("kind%d", i)
-			m := NewMachine(func(tr Transition) { log.Tell(name, "v1", tr) })
+			m := NewMachine(func(tr Transition) { log.Log(name, "v1", tr) })
 			m.Complete()
 			machines = append(machines, m)
 		}
@@ -58,8 +58,8 @@ func TestMirrorsThatAreCutEachTwentySecondsHaveAFewLinesAMinute(t *testing.T) {
 func TestALineFollowsAQuietPeriodAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core, lines := observer.New(zapcore.DebugLevel)
-		log := NewLog(zap.New(core), time.Minute)
-		m := NewMachine(func(tr Transition) { log.Tell("pods", "v1", tr) })
+		log := NewLogLimiter(zap.New(core))
+		m := NewMachine(func(tr Transition) { log.Log("pods", "v1", tr) })
 		for i := range 3 {
 			m.Complete()
 			lines.TakeAll()
@@ -82,12 +82,12 @@ func TestALineFollowsAQuietPeriodAtOnce(t *testing.T) {
 func TestEachRefusedResourceHasALineAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core, lines := observer.New(zapcore.DebugLevel)
-		log := NewLog(zap.New(core), time.Minute)
+		log := NewLogLimiter(zap.New(core))
 		machines := map[string]*Machine{}
 		refuse := func(name string) {
 			m := machines[name]
 			if m == nil {
-				m = NewMachine(func(tr Transition) { log.Tell(name, "v1", tr) })
+				m = NewMachine(func(tr Transition) { log.Log(name, "v1", tr) })
 				machines[name] = m
 			}
 			m.Complete()
@@ -129,9 +129,9 @@ func TestEachRefusedResourceHasALineAtOnce(t *testing.T) {
 func TestLinesOfRefusedResourcesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core, lines := observer.New(zapcore.DebugLevel)
-		log := NewLog(zap.New(core), time.Minute)
+		log := NewLogLimiter(zap.New(core))
 		for i := range 500 {
-			m := NewMachine(func(tr Transition) { log.Tell(fmt.Sprint("kind", i), "v1", tr) })
+			m := NewMachine(func(tr Transition) { log.Log(fmt.Sprint("kind", i), "v1", tr) })
 			m.Lose(Cause{WhyForbidden, "forbidden"}, time.Now())
 		}
 		time.Sleep(time.Minute)

@@ -89,8 +89,8 @@ func (m *Machine) Interrupt(c Cause) {
 	})
 }
 
-// Refuse says that an apiserver that answers does not serve the resource, and when the next attempt
-// is; zero: that is not known yet.
+// Refuse says that an API server that answers does not serve the resource, and when the next
+// attempt is; zero: that is not known yet.
 func (m *Machine) Refuse(c Cause, until time.Time) {
 	m.step(func(s State) State { return State{kind: KindRefused, cause: c, next: until, holds: s.holds} })
 }

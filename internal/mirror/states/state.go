@@ -19,7 +19,7 @@ const (
 	// KindResuming: the watch ended, and the next one has not begun. The state is served, with its age
 	// once that is more than a moment.
 	KindResuming Kind = "resuming"
-	// KindRefused: the apiserver answers, and not with this resource. Requests pass through, until an
+	// KindRefused: the API server answers, and not with this resource. Requests pass through, until an
 	// attempt succeeds.
 	KindRefused Kind = "refused"
 	// KindFallingBack: a watch-list never ended its initial events. A LIST and a WATCH take its place.
@@ -39,17 +39,17 @@ type Why string
 // All kinds of cause.
 const (
 	WhyNone        Why = ""            // nothing is out of order
-	WhyUnreachable Why = "unreachable" // the apiserver does not answer
-	// The apiserver or something on the way ended a watch before its time.
+	WhyUnreachable Why = "unreachable" // the API server does not answer
+	// The API server or something on the way ended a watch before its time.
 	WhyWatchEnded Why = "watch_ended"
 	// A watch was open, sent nothing, and the mirror could not be proven current.
 	WhyWatchStalled Why = "watch_stalled"
-	WhyOverloaded   Why = "overloaded"  // the apiserver answers 429
-	WhyRefused      Why = "refused"     // the apiserver answers with an error for this resource
+	WhyOverloaded   Why = "overloaded"  // the API server answers 429
+	WhyRefused      Why = "refused"     // the API server answers with an error for this resource
 	WhyForbidden    Why = "forbidden"   // the proxy may not list and watch it
-	WhyNotServed    Why = "not_served"  // the apiserver does not know the resource
+	WhyNotServed    Why = "not_served"  // the API server does not know the resource
 	WhyUncacheable  Why = "uncacheable" // it is of a kind that is never mirrored
-	WhyMalformed    Why = "malformed"   // an answer or event of the apiserver cannot be decoded
+	WhyMalformed    Why = "malformed"   // an answer or event of the API server cannot be decoded
 	// The bookmark that ends the initial events of a watch-list does not arrive.
 	WhyNoInitialEventsEnd Why = "no_initial_events_end"
 	WhyRelist             Why = "relist"           // the proxy requested the complete state again
@@ -61,7 +61,7 @@ const (
 // Cause is why a mirror is in its state.
 type Cause struct {
 	Why Why
-	// Text says it in one line, mostly in the apiserver's words.
+	// Text says it in one line, mostly in the API server's words.
 	Text string
 }
 

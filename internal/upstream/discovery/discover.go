@@ -14,8 +14,8 @@ import (
 	"spillway/internal/upstream"
 )
 
-// NotMirroredError says why a resource is never cached (design D2). It stays so for as long as the
-// resource is what it is.
+// NotMirroredError says why a resource is never mirrored (design D2). It stays so for as long as
+// the resource is what it is.
 type NotMirroredError struct {
 	GVR    schema.GroupVersionResource
 	Reason string
@@ -23,11 +23,12 @@ type NotMirroredError struct {
 
 // Error is one line that says what to do.
 func (r *NotMirroredError) Error() string {
-	return fmt.Sprintf("%s cannot be cached: %s; leave it out, it passes through", r.GVR.GroupResource(), r.Reason)
+	return fmt.Sprintf("%s cannot be mirrored: %s; leave it out, it passes through", r.GVR.GroupResource(), r.Reason)
 }
 
-// Discover sorts everything that upstream serves, every version of it, into what can be cached and
-// what passes through, and why. Secrets pass through unless they are named explicitly (design D12).
+// Discover sorts everything that upstream serves, every version of it, into what can be mirrored
+// and what passes through, and why. Secrets pass through unless they are named explicitly (design
+// D12).
 func Discover(ctx context.Context, c *upstream.Client) (map[schema.GroupVersionResource]*object.Resource,
 	map[schema.GroupVersionResource]string, error) {
 	found, err := readCatalog(ctx, c)
@@ -46,7 +47,7 @@ func Discover(ctx context.Context, c *upstream.Client) (map[schema.GroupVersionR
 		case reason != "":
 			passThrough[gvr] = reason
 		case gvr.Group == "" && gvr.Resource == "secrets":
-			passThrough[gvr] = "secrets are cached only if they are named"
+			passThrough[gvr] = "secrets are mirrored only if they are named"
 		default:
 			cached[gvr] = resourceOf(gvr, entry, origin, definitions[gvr.GroupResource()])
 		}
@@ -55,7 +56,7 @@ func Discover(ctx context.Context, c *upstream.Client) (map[schema.GroupVersionR
 }
 
 // ReadResource describes one resource with two or three small requests, which is how a CRD that
-// just appeared is met. The error is a *NotMirroredError if it is served but never cached, and a
+// just appeared is met. The error is a *NotMirroredError if it is served but never mirrored, and a
 // 404 (apierrors.IsNotFound) if it is not served.
 func ReadResource(ctx context.Context, c *upstream.Client, gvr schema.GroupVersionResource) (*object.Resource, error) {
 	list, err := c.Discovery().ServerResourcesForGroupVersionWithContext(ctx, gvr.GroupVersion().String())

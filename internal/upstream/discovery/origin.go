@@ -18,7 +18,7 @@ const apiServices = "/apis/apiregistration.k8s.io/v1/apiservices"
 // A resource is built in if kube-apiserver's own types serve it, which the bytes depend on (W-8,
 // W-60). No single request answers that:
 //
-//   - An APIService with spec.service is another server: aggregated, never cached.
+//   - An APIService with spec.service is another server: aggregated, never mirrored.
 //   - kube-apiserver registers the group versions of its own types once, at its start, and those of
 //     CRDs for as long as they exist. It labels the APIService accordingly: automanaged=onstart is
 //     built in, automanaged=true is a CRD's. The group's name says nothing:

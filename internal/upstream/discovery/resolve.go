@@ -124,7 +124,7 @@ func readCatalog(ctx context.Context, c *upstream.Client) (*catalog, error) {
 func (c *catalog) lookUp(ctx context.Context, arg string) (schema.GroupVersionResource, error) {
 	if strings.Contains(arg, "/") {
 		return schema.GroupVersionResource{},
-			fmt.Errorf("%q is a subresource, which is never cached: leave it out, it passes through", arg)
+			fmt.Errorf("%q is a subresource, which is never mirrored: leave it out, it passes through", arg)
 	}
 	full, group := schema.ParseResourceArg(strings.ToLower(arg))
 	if full != nil {

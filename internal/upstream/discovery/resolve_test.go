@@ -136,15 +136,15 @@ func TestResolveRefuses(t *testing.T) {
 	f("deployment.v1.app", "did you mean deployments.apps?")
 	f("gatways", "gateways.gateway.networking.k8s.io")
 	f("xylophones", `no resource "xylophones"`)
-	f("events", "events cannot be cached", "no watch cache")
-	f("ev", "events cannot be cached")
+	f("events", "events cannot be mirrored", "no watch cache")
+	f("ev", "events cannot be mirrored")
 	f("bindings", "cannot be listed and watched", "verbs are create")
 	f("podmetrics", "aggregated", "kube-system/metrics-server")
 	f("pods/log", "subresource")
-	f("namespaces.y.io", `namespaces.y.io cannot be cached: upstream reads "namespaces" in a path as a part of paths`)
-	f("spaces.y.io proxy.y.io watch.y.io", `no resource "spaces.y.io"`, "proxy.y.io cannot be cached",
-		"watch.y.io cannot be cached")
-	f("pds po events", `"pds"`, "; ", "events cannot be cached")
+	f("namespaces.y.io", `namespaces.y.io cannot be mirrored: upstream reads "namespaces" in a path as a part of paths`)
+	f("spaces.y.io proxy.y.io watch.y.io", `no resource "spaces.y.io"`, "proxy.y.io cannot be mirrored",
+		"watch.y.io cannot be mirrored")
+	f("pds po events", `"pds"`, "; ", "events cannot be mirrored")
 	f("pods.v2.", `no resource "pods.v2."`)
 }
 

@@ -107,7 +107,7 @@ func TestMissingAndBrokenKindsHoldNothingUp(t *testing.T) {
 		"widgets.broken.example.com", "secrets"} {
 		w.awaitState(name, "refused")
 	}
-	if text := w.verbose(); strings.Contains(text, "away") ||
+	if text := w.verbose(); strings.Contains(text, "unreachable") ||
 		!strings.Contains(text, "[!]mirror widgets.broken.example.com refused") ||
 		!strings.Contains(text, `upstream serves no resource "gadgets.missing.example.com"`) {
 		t.Errorf("it says:\n%s", text)
@@ -198,7 +198,7 @@ func TestKindThatBreaksIsNoOutage(t *testing.T) {
 	w.awaitState("widgets.broken.example.com", "refused")
 	process.Awaiting(t, "the proxy to answer as the apiserver does", refused(w, w.proxy.Plain+path))
 	w.awaitState("configmaps", "synced")
-	if text := w.verbose(); strings.Contains(text, "away") || !strings.Contains(text, "[+]upstream ok\n") {
+	if text := w.verbose(); strings.Contains(text, "unreachable") || !strings.Contains(text, "[+]upstream ok\n") {
 		t.Errorf("it says:\n%s", text)
 	}
 	w.kubectl(definition("broken.example.com", "widgets", "Widget", ""), "apply", "--server-side", "--force-conflicts",

@@ -81,7 +81,8 @@ func TestAlertsOfRunningProxies(t *testing.T) {
 	if *real {
 		time.Sleep(3 * time.Minute) // what is to stay silent, too, has its time
 	}
-	s.says(well, "[!]upstream: away; 2 resources are ", "[!]reviews unanswered for ", "[!]mirror configmaps resuming for ")
+	s.says(well, "[!]upstream: unreachable; 2 resources are ", "[!]reviews unanswered for ",
+		"[!]mirror configmaps resuming for ")
 	s.logs(well, "the API server does not answer", `"oldMirrors":2`, "upstream does not answer reviews of the identity")
 	if text := string(s.proxies[well].Log.Text()); strings.Contains(text, "system:auth-delegator") {
 		t.Error("a time-out is told as a missing role")

@@ -26,7 +26,7 @@ func TestShortOfMemory(t *testing.T) {
 	if m.Find(fakeapiserver.ConfigMaps) == nil {
 		t.Error("what is mirrored is given up")
 	}
-	if n := m.turned.Load(); n != 1 {
+	if n := m.refusedForMemory.Load(); n != 1 {
 		t.Errorf("%d requests were turned away", n)
 	}
 	for step := memory.ShortenHistory; step >= memory.None; step-- {
@@ -40,7 +40,7 @@ func TestShortOfMemory(t *testing.T) {
 func TestFirstStatesQueue(t *testing.T) {
 	up := newUpstream(t)
 	m := mirroring(t, up, func(o *SetOptions) { o.FirstStates = 1 }, "*")
-	m.first <- struct{}{} // as if another were on its way
+	m.firstStates <- struct{}{} // as if another were on its way
 	for _, gvr := range []schema.GroupVersionResource{fakeapiserver.ConfigMaps, fakeapiserver.Pods} {
 		if s := m.Find(gvr); s == nil || s.Resource().IsReady() {
 			t.Fatalf("%s: %v", gvr.Resource, s)
@@ -51,10 +51,10 @@ func TestFirstStatesQueue(t *testing.T) {
 			t.Errorf("%s has been listed", one.resource.Info)
 		}
 	}
-	<-m.first
+	<-m.firstStates
 	m.awaitReady(t, fakeapiserver.ConfigMaps)
 	m.awaitReady(t, fakeapiserver.Pods)
-	eventually(t, "places to be free", func() bool { return len(m.first) == 0 })
+	eventually(t, "places to be free", func() bool { return len(m.firstStates) == 0 })
 }
 
 // A mirror on demand that has no state yet ends when memory is short, and requests that wait for it
@@ -63,7 +63,7 @@ func TestRetreat(t *testing.T) {
 	up := newUpstream(t)
 	m := mirroring(t, up, func(o *SetOptions) { o.FirstStates = 1 }, "*", "configmaps")
 	m.awaitReady(t, fakeapiserver.ConfigMaps)
-	m.first <- struct{}{}
+	m.firstStates <- struct{}{}
 	waiting := m.Find(fakeapiserver.Pods)
 	m.Degrade(memory.RefuseAndEvict)
 	if m.names() != "configmaps" || m.Find(fakeapiserver.Pods) != nil || !waiting.Resource().IsClosed() {

@@ -35,10 +35,10 @@ const (
 	Audit        LoopKind = "audit"        // writes the audit log
 )
 
-// Kinds are all kinds of loops.
+// Kinds returns all kinds of loops.
 func Kinds() []LoopKind { return []LoopKind{Mirror, Dispatcher, Writer, Reauthorizer, Log, Audit} }
 
-// Monitor watches loops while Run runs.
+// Monitor is the clock: it watches loops while Run runs.
 type Monitor struct {
 	log *zap.Logger // static
 
@@ -57,13 +57,13 @@ type LoopWatch struct {
 	progress ProgressFunc
 
 	// The clock's goroutine's.
-	turns uint64
-	still time.Duration // for how long the loop has worked without moving
+	turns      uint64
+	motionless time.Duration // for how long the loop has worked without moving
 
 	stalled atomic.Pointer[time.Time] // since when; nil: the loop moves
 }
 
-// New makes a clock. Run starts it.
+// New makes a Monitor that Run starts.
 func New(log *zap.Logger) *Monitor {
 	return &Monitor{log: log, watches: map[*LoopWatch]struct{}{}, stalls: map[LoopKind]uint64{}}
 }
@@ -127,33 +127,40 @@ func (c *Monitor) all() []*LoopWatch {
 	})
 }
 
-// look is one tick.
+// look notices at a tick whether the loop has moved since the last one.
 func (w *LoopWatch) look() {
 	turns, working := w.progress()
 	if !working || turns != w.turns {
-		w.turns, w.still = turns, 0
+		w.turns, w.motionless = turns, 0
 		if since := w.stalled.Swap(nil); since != nil {
 			w.clock.log.Info("a loop moves again", zap.Stringer("loop", w),
 				zap.Duration("after", time.Since(*since).Round(time.Millisecond)))
 		}
 		return
 	}
-	if w.still += tick; w.still < w.limit || w.stalled.Load() != nil {
+	if w.motionless += tick; w.motionless < w.limit || w.stalled.Load() != nil {
 		return
 	}
-	since := time.Now().Add(-w.still)
+	since := time.Now().Add(-w.motionless)
 	w.stalled.Store(&since)
-	w.clock.count(w.kind)
-	w.clock.log.Error("a loop does not move", zap.Stringer("loop", w), zap.Duration("for", w.still))
+	w.clock.countStall(w.kind)
+	w.clock.log.Error("a loop does not move", zap.Stringer("loop", w), zap.Duration("for", w.motionless))
 }
 
-func (c *Monitor) count(kind LoopKind) {
+func (c *Monitor) countStall(kind LoopKind) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.stalls[kind]++
 }
 
-// Stalled are the loops that do not move, with since when, ordered by name.
+// Stall is a loop that does not move.
+type Stall struct {
+	Loop     string
+	LoopKind LoopKind
+	Since    time.Time
+}
+
+// Stalled are the loops that do not move, ordered by name.
 func (c *Monitor) Stalled() []Stall {
 	var all []Stall
 	for _, w := range c.all() {
@@ -162,13 +169,6 @@ func (c *Monitor) Stalled() []Stall {
 		}
 	}
 	return all
-}
-
-// Stall is a loop that does not move.
-type Stall struct {
-	Loop     string
-	LoopKind LoopKind
-	Since    time.Time
 }
 
 // Describe is the part of /readyz?verbose about loops: a line for each that does not move.

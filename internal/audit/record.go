@@ -1,32 +1,22 @@
 package audit
 
 import (
-	"bytes"
 	"encoding/json"
 	"net/http"
 	"slices"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 	internal "k8s.io/apiserver/pkg/apis/audit"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
-	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/apiserver/pkg/authorization/authorizer"
-
-	"spillway/internal/auth"
 )
 
 const (
-	// MaxObject is how large an answer is, in bytes of JSON, that is put on record whole: any object,
-	// and lists of some hundreds.
+	// MaxObject is the largest answer, in bytes of JSON, that is put on record whole: any object, and
+	// lists of some hundreds.
 	MaxObject = 2 << 20
-
-	// userAgentMost is how much of a User-Agent is put on record, as by kube-apiserver.
-	userAgentMost = 1024
 
 	decisionAnnotation  = "authorization.k8s.io/decision"
 	reasonAnnotation    = "authorization.k8s.io/reason"
@@ -37,25 +27,6 @@ const (
 	stageComplete = internal.StageResponseComplete
 	stagePanic    = internal.StagePanic
 )
-
-// RequestInfo is what is known of a request when it is about to be answered.
-type RequestInfo struct {
-	ID       string
-	Received time.Time
-	URI      string // path and query as Go's parser writes them
-	What     auth.Attributes
-	Who      *auth.Identity // nil: not known
-	// Decision is "allow" or "forbid", and Reason the authorizer's own; empty without authorization.
-	Decision, Reason string
-	Header           http.Header // at least those that ReadsHeader names
-	Remote           string      // the other end of the connection: an address, or empty
-}
-
-// ReadsHeader reports whether a header, by its canonical key, is put on record or says where a
-// request comes from.
-func ReadsHeader(key string) bool {
-	return key == "User-Agent" || key == "X-Forwarded-For" || key == "X-Real-Ip"
-}
 
 // ResponseInfo is what a request was answered.
 type ResponseInfo struct {
@@ -70,10 +41,10 @@ type ResponseInfo struct {
 // RequestRecord is the record of one request. It belongs to the goroutine that answers the request,
 // and has one last event.
 type RequestRecord struct {
-	log   *Logger
-	omit  []internal.Stage
-	lean  bool // managed fields are left out
-	event auditv1.Event
+	log               *Logger
+	omitStages        []internal.Stage
+	omitManagedFields bool
+	event             auditv1.Event // without a stage
 }
 
 // Entry begins the record of a request; nil: the policy wants none.
@@ -82,7 +53,7 @@ func (l *Logger) Entry(r RequestInfo) *RequestRecord {
 	if config.Level == internal.LevelNone {
 		return nil
 	}
-	e := &RequestRecord{log: l, omit: config.OmitStages, lean: config.OmitManagedFields}
+	e := &RequestRecord{log: l, omitStages: config.OmitStages, omitManagedFields: config.OmitManagedFields}
 	e.event = auditv1.Event{
 		TypeMeta:                 metav1.TypeMeta{Kind: "Event", APIVersion: auditv1.SchemeGroupVersion.String()},
 		Level:                    auditv1.Level(config.Level),
@@ -131,16 +102,18 @@ func (e *RequestRecord) Started(code int) error {
 
 // Ended records the end of an answer that lasts. It does not wait until that is written.
 func (e *RequestRecord) Ended() {
-	if e != nil && !slices.Contains(e.omit, stageComplete) {
-		// a failure is counted and logged; the answer has been sent
+	if e != nil && !slices.Contains(e.omitStages, stageComplete) {
+		// A failure is counted and logged: the answer has been sent.
 		_, _ = e.log.queue.add(&batch{ended: e, size: e.size(), events: 1, at: time.Now()})
 	}
 }
 
-// size is about how many bytes an entry without an answer holds. What the client may make long
+// size is about how many bytes a record without an answer holds. What the client may make long
 // counts as it is.
 func (e *RequestRecord) size() int {
-	return 256 + len(e.event.AuditID) + len(e.event.RequestURI) + len(e.event.UserAgent) + 32*len(e.event.SourceIPs)
+	const fixed, address = 256, 32
+	return fixed + len(e.event.AuditID) + len(e.event.RequestURI) + len(e.event.UserAgent) +
+		address*len(e.event.SourceIPs)
 }
 
 // Panicked records a request whose handler panicked, without the value of the panic.
@@ -152,7 +125,7 @@ func (e *RequestRecord) Panicked() error {
 	return e.emit(stageReceived, stagePanic)
 }
 
-// respond takes over what the answer is. Of a Status that is what kube-apiserver selects, which is
+// respond writes the answer into the event: of a Status what kube-apiserver selects, which is
 // bounded.
 func (e *RequestRecord) respond(r ResponseInfo) {
 	e.event.ResponseStatus = &metav1.Status{Code: int32(r.Code)} // #nosec G115 -- a status code
@@ -164,7 +137,7 @@ func (e *RequestRecord) respond(r ResponseInfo) {
 		return
 	}
 	object := r.Object
-	if e.lean && object != nil {
+	if e.omitManagedFields && object != nil {
 		object = withoutManagedFields(object)
 	}
 	if object != nil {
@@ -181,7 +154,7 @@ func (e *RequestRecord) respond(r ResponseInfo) {
 // emit writes the events of some stages, those that the policy wants, all at once: either all of
 // them are on record, or none is known to be.
 func (e *RequestRecord) emit(stages ...internal.Stage) error {
-	stages = slices.DeleteFunc(stages, func(stage internal.Stage) bool { return slices.Contains(e.omit, stage) })
+	stages = slices.DeleteFunc(stages, func(stage internal.Stage) bool { return slices.Contains(e.omitStages, stage) })
 	if len(stages) == 0 {
 		return nil
 	}
@@ -199,15 +172,15 @@ func (e *RequestRecord) emit(stages ...internal.Stage) error {
 
 // line is the event of a stage.
 func (e *RequestRecord) line(stage internal.Stage, at time.Time) ([]byte, error) {
-	line, err := json.Marshal(e.at(stage, at))
+	line, err := json.Marshal(e.eventAt(stage, at))
 	if err != nil { // the answer is no JSON, and everything else is strings and numbers
 		return nil, err
 	}
 	return append(line, '\n'), nil
 }
 
-// at is the event of a stage. That a request came is all that was known of it then.
-func (e *RequestRecord) at(stage internal.Stage, now time.Time) *auditv1.Event {
+// eventAt is the event of a stage. The first stage does not know the answer.
+func (e *RequestRecord) eventAt(stage internal.Stage, now time.Time) *auditv1.Event {
 	event := e.event
 	event.Stage, event.StageTimestamp = auditv1.Stage(stage), metav1.NewMicroTime(now)
 	if stage == stageReceived {
@@ -215,88 +188,4 @@ func (e *RequestRecord) at(stage internal.Stage, now time.Time) *auditv1.Event {
 		event.ResponseStatus, event.ResponseObject, event.Annotations = nil, nil, nil
 	}
 	return &event
-}
-
-// attributesOf is a request as a policy sees it.
-func attributesOf(r RequestInfo) authorizer.Attributes {
-	a := r.What
-	record := authorizer.AttributesRecord{
-		Verb: a.Verb, Namespace: a.Namespace, APIGroup: a.Group, APIVersion: a.Version, Resource: a.Resource,
-		Subresource: a.Subresource,
-		Name:        a.Name, ResourceRequest: a.Path == "", Path: a.Path,
-	}
-	if r.Who != nil {
-		info := r.Who.UserInfo()
-		known := &user.DefaultInfo{Name: info.Username, UID: info.UID, Groups: info.Groups,
-			Extra: make(map[string][]string, len(info.Extra))}
-		for key, values := range info.Extra {
-			known.Extra[key] = values
-		}
-		record.User = known
-	}
-	return record
-}
-
-func userOf(who *auth.Identity) authenticationv1.UserInfo {
-	if who == nil {
-		return authenticationv1.UserInfo{}
-	}
-	return who.UserInfo()
-}
-
-func objectOf(a auth.Attributes) *auditv1.ObjectReference {
-	if a.Path != "" {
-		return nil
-	}
-	return &auditv1.ObjectReference{
-		Namespace: a.Namespace, Name: a.Name, Resource: a.Resource, Subresource: a.Subresource, APIGroup: a.Group,
-		APIVersion: a.Version,
-	}
-}
-
-// sourcesOf is the addresses of a request: those of X-Forwarded-For and X-Real-Ip, which the client
-// may have invented, then that of the connection.
-func sourcesOf(r RequestInfo) []string {
-	ips := utilnet.SourceIPs(&http.Request{Header: r.Header, RemoteAddr: r.Remote})
-	all := make([]string, 0, len(ips))
-	for _, ip := range ips {
-		all = append(all, ip.String())
-	}
-	return all
-}
-
-func agentOf(h http.Header) string {
-	agent := h.Get("User-Agent")
-	if len(agent) > userAgentMost {
-		return agent[:userAgentMost] + "...TRUNCATED"
-	}
-	return agent
-}
-
-// withoutManagedFields is an object or a list without them; nil if it is neither.
-func withoutManagedFields(raw []byte) []byte {
-	decoder := json.NewDecoder(bytes.NewReader(raw))
-	decoder.UseNumber()
-	var document map[string]any
-	if err := decoder.Decode(&document); err != nil {
-		return nil
-	}
-	forgetManagers(document)
-	items, _ := document["items"].([]any)
-	for _, item := range items {
-		if object, ok := item.(map[string]any); ok {
-			forgetManagers(object)
-		}
-	}
-	lean, err := json.Marshal(document)
-	if err != nil {
-		return nil
-	}
-	return lean
-}
-
-func forgetManagers(object map[string]any) {
-	if meta, ok := object["metadata"].(map[string]any); ok {
-		delete(meta, "managedFields")
-	}
 }

@@ -23,7 +23,7 @@ func TestLimitOfABudget(t *testing.T) {
 	t.Setenv(limitVariable, "")
 	var budget int64 = 64 << 30
 	limit := NewLimit(budget)
-	usual := usual(budget)
+	usual := usualLimit(budget)
 	f := func(aside, want int64) {
 		t.Helper()
 		limit.Leave(aside)
