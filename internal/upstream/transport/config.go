@@ -16,6 +16,15 @@ import (
 	"spillway/internal/rotation"
 )
 
+// ConfigSource is a client's configuration, and where it came from.
+type ConfigSource struct {
+	Config *rest.Config
+	// File is the kubeconfig that Config was read from, and Reload reads it once more. Empty and
+	// nil: there is none.
+	File   string
+	Reload func() (*rest.Config, error)
+}
+
 // LoadConfig reads the kubeconfig at path; without a path, the service account of the pod that the
 // process runs in. An error is one line that says what to do.
 func LoadConfig(path string) (ConfigSource, error) {
@@ -29,13 +38,13 @@ func LoadConfig(path string) (ConfigSource, error) {
 	}
 	// Tools turn a kubeconfig to other clusters while the proxy runs: the context of the start counts.
 	context := raw.CurrentContext
-	again := func() (*rest.Config, error) {
+	reload := func() (*rest.Config, error) {
 		return rotation.Bounded("kubeconfig "+path+", or a file that it names", func() (*rest.Config, error) {
 			return fromFile(path, context)
 		})
 	}
-	cfg, err := again()
-	return ConfigSource{Config: cfg, File: path, Again: again}, err
+	cfg, err := reload()
+	return ConfigSource{Config: cfg, File: path, Reload: reload}, err
 }
 
 func inCluster() (*rest.Config, error) {
@@ -94,9 +103,7 @@ func BaseURL(cfg *rest.Config) (*url.URL, error) {
 	if err != nil {
 		return nil, fmt.Errorf("apiserver address %q: %s; correct the server in the kubeconfig", cfg.Host, OneLine(err))
 	}
-	for len(u.Path) > 0 && u.Path[len(u.Path)-1] == '/' {
-		u.Path = u.Path[:len(u.Path)-1]
-	}
+	u.Path = strings.TrimRight(u.Path, "/")
 	u.RawPath, u.RawQuery, u.Fragment = "", "", ""
 	return u, nil
 }
