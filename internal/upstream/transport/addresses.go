@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,7 +18,8 @@ const (
 
 // addressTable knows which of upstream's addresses are unresponsive. Mirrors find them within
 // seconds, because they ask for signs of life, and all transports to one upstream use what they
-// found.
+// found. The table holds an address while a connection to it is open or it is avoided: a name may
+// resolve to other addresses every minute.
 type addressTable struct {
 	onUnresponsive func()
 
@@ -30,6 +32,7 @@ type address struct {
 	lastRead atomic.Int64 // when any connection to it was last read from, in Unix nanoseconds
 
 	// Guarded by addressTable.mu.
+	conns      int       // that are open
 	avoidUntil time.Time // in the past: it is responsive
 }
 
@@ -39,16 +42,31 @@ func newAddressTable(onUnresponsive func()) *addressTable {
 	return &addressTable{onUnresponsive: onUnresponsive, byText: map[string]*address{}}
 }
 
-// acquire is the address of a connection.
+// acquire is the address of a connection, until release.
 func (t *addressTable) acquire(text string) *address {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.pruneLocked()
 	a := t.byText[text]
 	if a == nil {
 		a = &address{}
 		t.byText[text] = a
 	}
+	a.conns++
 	return a
+}
+
+func (t *addressTable) release(a *address) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	a.conns--
+	t.pruneLocked()
+}
+
+// pruneLocked forgets addresses of which nothing more is known than of new ones.
+func (t *addressTable) pruneLocked() {
+	now := time.Now()
+	maps.DeleteFunc(t.byText, func(_ string, a *address) bool { return a.conns == 0 && now.After(a.avoidUntil) })
 }
 
 func (t *addressTable) isUnresponsive(text string) bool {

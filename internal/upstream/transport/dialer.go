@@ -94,6 +94,7 @@ func (c *trackedConn) Close() error {
 		if c.isGivenUp() {
 			c.addresses.markUnresponsive(c.address)
 		}
+		c.addresses.release(c.address)
 	})
 	return c.Conn.Close()
 }

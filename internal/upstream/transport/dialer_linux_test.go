@@ -112,7 +112,6 @@ func TestDialerLeavesTheMute(t *testing.T) {
 	slow.address.lastRead.Store(time.Now().UnixNano()) // another connection got an answer meanwhile
 	slow.Close()
 	dial("127.0.0.1").Close()
-	d.addresses.acquire("127.0.0.1:" + port).lastRead.Store(0)
 	vain := dial("127.0.0.1")
 	ask(vain, unresponsiveAfter)
 	vain.Close()
