@@ -27,7 +27,7 @@ type Client struct {
 	links         *transport.Pool
 	abilities     *abilities.Record
 	contact       contact
-	serving       servingRecord
+	servingProbes servingProbes
 	recoveryProbe recoveryProbe
 }
 
@@ -50,7 +50,7 @@ func NewClient(transports *transport.Factory) (*Client, error) {
 	}
 	c := &Client{transports: transports, cfg: cfg, base: base, http: client, discovery: disco, links: transports.Links(),
 		abilities: abilities.NewRecord(!cfg.DisableCompression)}
-	c.recoveryProbe.probe = c.probeServing
+	c.servingProbes.probe, c.recoveryProbe.probe = c.probeServing, c.probeServing
 	return c, nil
 }
 
@@ -86,8 +86,10 @@ func (c *Client) Abilities() abilities.Summary { return c.abilities.Summary() }
 // AbilityRecord takes what probes observe.
 func (c *Client) AbilityRecord() *abilities.Record { return c.abilities }
 
-// Close closes idle connections. Idempotent; requests under way go on.
+// Close closes idle connections, and ends the probes of Serves. Idempotent; other requests under
+// way go on.
 func (c *Client) Close() {
+	c.servingProbes.stop()
 	utilnet.CloseIdleConnectionsFor(c.http.Transport)
 	c.links.Close()
 }

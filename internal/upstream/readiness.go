@@ -50,20 +50,69 @@ func (c *Client) answersInTime(ctx context.Context) bool {
 	return err == nil
 }
 
-// Serves reports whether upstream serves. However many mirrors call it, upstream is probed once a
-// second at most, and all get that answer.
+// Serves reports whether upstream serves; false if ctx ends before that is known. However many
+// mirrors call it, upstream is probed once a second at most, and all get that answer.
 func (c *Client) Serves(ctx context.Context) bool {
-	c.serving.mu.Lock()
-	defer c.serving.mu.Unlock()
-	if time.Since(c.serving.probedAt) >= probeInterval {
-		c.serving.serves, c.serving.probedAt = c.probeServing(ctx), time.Now()
+	p := c.servingProbes.latest()
+	select {
+	case <-p.done:
+		return p.serves
+	case <-ctx.Done():
+		return false
 	}
-	return c.serving.serves
 }
 
-// servingRecord is the last answer of upstream.
-type servingRecord struct {
-	mu       sync.Mutex
-	probedAt time.Time
-	serves   bool
+// servingProbes are the probes that the callers of Serves share. None belongs to one caller: it
+// ends when upstream has answered, after probeTimeout, or with the Client.
+type servingProbes struct {
+	probe func(context.Context) bool
+
+	mu   sync.Mutex
+	last *servingProbe // nil before the first
+}
+
+// servingProbe is one probe.
+type servingProbe struct {
+	cancel context.CancelFunc
+	done   chan struct{} // closed at its end, when the rest is set
+
+	serves  bool
+	endedAt time.Time
+}
+
+// latest is the last probe, unless that is too old: then it begins another one.
+func (s *servingProbes) latest() *servingProbe {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.last != nil && !s.last.isOld() {
+		return s.last
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	p := &servingProbe{cancel: cancel, done: make(chan struct{})}
+	s.last = p
+	go func() {
+		defer cancel()
+		p.serves = s.probe(ctx)
+		p.endedAt = time.Now()
+		close(p.done)
+	}()
+	return p
+}
+
+func (p *servingProbe) isOld() bool {
+	select {
+	case <-p.done:
+		return time.Since(p.endedAt) >= probeInterval
+	default:
+		return false
+	}
+}
+
+// stop ends the probe under way.
+func (s *servingProbes) stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.last != nil {
+		s.last.cancel()
+	}
 }
