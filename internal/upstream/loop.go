@@ -26,10 +26,10 @@ const (
 	minWatchSeconds = 300
 	// listPage is the limit of a LIST that may be served from etcd, as client-go's.
 	listPage = 500
-	// stableStateDuration is how long a mirror has needed no complete state when the pauses between
-	// complete states begin anew.
+	// stableStateDuration is how long a mirror must have needed no complete state for the pauses
+	// between complete states to be short again.
 	stableStateDuration = 2 * time.Minute
-	// minWatchListDuration is how long a watch-list without an event must last to be one
+	// minWatchListDuration is how long a watch-list without an event must last to count as one
 	// (client-go's).
 	minWatchListDuration = time.Second
 )
@@ -42,19 +42,19 @@ var errEmpty = errors.New("the watch-list ended at once")
 //
 // The requests and their order are those of client-go's Reflector (W-190), for which upstream is
 // built. The loop differs where a mirror of many clients must. client-go reads the complete state
-// after most failures; this loop opens the watch again unless upstream says that this is in vain.
+// after most failures; this loop opens the watch again until upstream answers that it cannot go on.
 // client-go's pauses grow to a minute, these to 8 s. client-go needs decoded objects, a store and a
 // second goroutine; here one goroutine reads the events and gives them to the Sink as they are.
 type loop struct {
 	r *Reflector
 
-	rv         uint64           // of the Sink's state, 0 if it has none
-	mostRecent bool             // upstream does not have rv, so that the next state is its most recent one
-	isPaged    bool             // upstream applies limits to LISTs at any version: it has no watch cache
-	template   *object.Bookmark // of upstream's latest bookmark
+	rv          uint64           // of the Sink's state, 0 if it has none
+	isRVMissing bool             // upstream does not have rv: the next state is its most recent one
+	hasNoCache  bool             // upstream has no watch cache: it applies limits to LISTs at any version
+	template    *object.Bookmark // of upstream's latest bookmark
 
 	pauses       wait.Backoff // between requests
-	states       wait.Backoff // between complete states
+	statePauses  wait.Backoff // between complete states
 	lastEnd      *ending      // of the last watch, until the next one is opened
 	unendedCount int          // watch-lists in a row that ended without their end mark
 	listUntil    time.Time    // until when no watch-list is tried, since one did not end
@@ -62,9 +62,8 @@ type loop struct {
 
 // ending is how a watch ended.
 type ending struct {
-	duration time.Duration
-	// isExpected: its time was over, or we wished it, or upstream said why.
-	isExpected bool
+	duration   time.Duration
+	isExpected bool // its time was over, or the loop ended it, or upstream said why
 }
 
 // errSink is an error of the Sink. The Sink receives nothing more until the next Replace.
@@ -75,14 +74,14 @@ func (e errSink) Unwrap() error { return e.error }
 // Run mirrors until ctx ends and returns then, with its cause, once nothing of it runs any more. It
 // may be called again, not twice at once.
 func (r *Reflector) Run(ctx context.Context) error {
-	l := loop{r: r, pauses: r.pauses, states: r.pauses}
+	l := loop{r: r, pauses: r.pauses, statePauses: r.pauses}
 	for ctx.Err() == nil {
 		began := time.Now()
 		l.mirror(ctx)
 		if time.Since(began) >= stableStateDuration {
-			l.states = r.pauses
+			l.statePauses = r.pauses
 		}
-		pause := l.states.Step()
+		pause := l.statePauses.Step()
 		r.observer.OnWait(time.Now().Add(pause))
 		l.sleep(ctx, pause)
 	}
@@ -101,14 +100,14 @@ func (l *loop) mirror(ctx context.Context) {
 		st, err = nil, l.readList(ctx)
 	}
 	for err == nil && ctx.Err() == nil {
-		if st == nil {
+		if st == nil { // after a LIST, or the end of a watch
 			st, err = l.resumeWatch(ctx)
 		}
 		if err == nil {
 			err = l.follow(ctx, st)
 			st = nil
 		}
-		if apierrors.IsTooManyRequests(err) { // the watch is admitted later, and the state is as good as it was
+		if apierrors.IsTooManyRequests(err) { // a later watch may be admitted, and the state is as good as it was
 			err = nil
 			l.sleep(ctx, l.pauses.Step())
 		}
@@ -131,31 +130,31 @@ func (l *loop) watchList(ctx context.Context) (*stream, error) {
 		}
 		o := l.watchOptions()
 		o.SendInitialEvents, o.ResourceVersionMatch = new(true), metav1.ResourceVersionMatchNotOlderThan
-		if l.mostRecent {
+		if l.isRVMissing {
 			o.ResourceVersion = ""
 		}
 		st, err := l.open(ctx, o)
+		complete := false
 		if err == nil {
-			var complete bool
-			if complete, err = l.readInitial(ctx, st); complete {
-				l.r.recordWatched()
-				return st, nil
-			}
+			complete, err = l.readInitial(ctx, st)
 		}
 		switch {
-		case err == nil, errors.Is(err, errRelist):
+		case complete:
+			l.r.recordWatched()
+			return st, nil
+		case err == nil, errors.Is(err, errRelist): // another watch-list may be complete
 		case apierrors.IsTooManyRequests(err):
 			l.sleep(ctx, l.pauses.Step())
-		case unavailable(err) && !l.mostRecent:
-			l.mostRecent = true
+		case isVersionMissing(err) && !l.isRVMissing:
+			l.isRVMissing = true
 		default:
 			return nil, err
 		}
 	}
 }
 
-// readInitial reads initial events and gives the Sink the state that they make. It returns false
-// if the watch-list ended before that: with nil another one may be tried.
+// readInitial reads initial events and gives the Sink the state that they make. If the watch-list
+// ends before that, it returns false and what end returns.
 func (l *loop) readInitial(ctx context.Context, st *stream) (complete bool, err error) {
 	objects := map[string]*object.Object{}
 	for {
@@ -182,21 +181,21 @@ func (l *loop) readInitial(ctx context.Context, st *stream) (complete bool, err 
 // readList gives the Sink the state of a LIST.
 func (l *loop) readList(ctx context.Context) error {
 	o := metav1.ListOptions{Limit: listPage}
-	if !l.mostRecent {
+	if !l.isRVMissing {
 		o.ResourceVersion = strconv.FormatUint(l.rv, 10)
 	}
-	if !l.mostRecent && l.rv > 0 && !l.isPaged {
+	if !l.isRVMissing && l.rv > 0 && !l.hasNoCache {
 		o.Limit = 0 // upstream's watch cache answers "not older than" only without one
 	}
 	state, pages, err := l.readPages(ctx, o)
-	if unavailable(err) && !l.mostRecent {
-		l.mostRecent = true
+	if isVersionMissing(err) && !l.isRVMissing {
+		l.isRVMissing = true
 		state, pages, err = l.readPages(ctx, metav1.ListOptions{Limit: listPage})
 	}
 	if err != nil {
 		return err
 	}
-	l.isPaged = l.isPaged || o.ResourceVersion == "0" && pages > 1
+	l.hasNoCache = l.hasNoCache || o.ResourceVersion == "0" && pages > 1
 	rv, err := wire.ParseRV(state.Meta.ResourceVersion)
 	if err != nil {
 		l.r.recordFailure(ctx, "list", err)
@@ -205,8 +204,8 @@ func (l *loop) readList(ctx context.Context) error {
 	return l.replace(ctx, state.Objects, rv)
 }
 
-// readPages reads a LIST page by page. If upstream no longer has the version of the pages, the
-// LIST is repeated without a limit.
+// readPages reads a LIST page by page, and says of how many. If upstream no longer has the version
+// of the pages, the LIST is repeated without a limit.
 func (l *loop) readPages(ctx context.Context, o metav1.ListOptions) (whole wire.Listing, pages int, err error) {
 	l.r.mustRelist.Store(false)
 	first := o
@@ -256,8 +255,7 @@ func (l *loop) watchOptions() metav1.ListOptions {
 	return o
 }
 
-// follow gives the Sink the events of a watch until it ends. It returns nil if another watch may
-// continue, and otherwise why the Sink needs another state.
+// follow gives the Sink the events of a watch until it ends, and returns as end does.
 func (l *loop) follow(ctx context.Context, st *stream) error {
 	for {
 		e, err := st.next()
@@ -271,50 +269,64 @@ func (l *loop) follow(ctx context.Context, st *stream) error {
 }
 
 // end closes a watch that ended with err. It returns nil if another watch may continue where it
-// ended.
-//
-// A body that ends anywhere, cut off or not, is no error: a watch resumes after the last whole
-// event. Only what cannot be understood, or an ERROR event, asks for another state.
+// ended, and otherwise why the Sink needs another state.
 func (l *loop) end(ctx context.Context, st *stream, err error) error {
 	st.close()
 	l.r.recordClose(st)
-	own, inTime, renewed := st.failure.Load(), time.Until(st.endsAt) <= endMargin, st.isRenewed.Load()
+	invalid := l.checkState(ctx, st, err)
+	l.lastEnd = &ending{time.Since(st.openedAt), invalid != nil || st.isInTime() || st.isRenewed.Load()}
+	if invalid != nil {
+		return invalid
+	}
+	return l.checkBody(ctx, st, err)
+}
+
+// checkState returns why nothing can continue the Sink's state: it was requested again, upstream
+// sent an ERROR event or something that cannot be understood, or the Sink failed.
+func (l *loop) checkState(ctx context.Context, st *stream, err error) error {
 	var message *messageError
 	var sink errSink
-	known := own != nil || errors.As(err, &message) || errors.As(err, &sink)
-	l.lastEnd = &ending{time.Since(st.openedAt), inTime || known || renewed}
-	switch {
-	case own != nil:
-		if errors.As(*own, new(errNoEndMark)) {
-			l.fallBack(*own)
+	if failure := st.failure.Load(); failure != nil {
+		if errors.As(*failure, new(errNoEndMark)) {
+			l.fallBack(*failure)
 		}
-		return *own
-	case message != nil:
+		return *failure
+	}
+	switch {
+	case errors.As(err, &message):
 		l.r.recordFailure(ctx, "watch", message.error)
 		return message.error
-	case known:
+	case errors.As(err, &sink):
 		return sink
-	case err == io.EOF && !st.isOrdered && !renewed:
+	}
+	return nil
+}
+
+// checkBody judges the end of a body. Whether it was cut off or not, another watch resumes after
+// the last whole event, unless watch-lists do not reach their end.
+func (l *loop) checkBody(ctx context.Context, st *stream, err error) error {
+	isUnended := !st.isOrdered && !st.isRenewed.Load()
+	if isUnended && err == io.EOF {
 		if l.unendedCount++; l.unendedCount >= unendedLimit {
 			l.fallBack(errNoEnd)
 			return errNoEnd
 		}
 	}
 	switch {
-	case errors.Is(err, context.Canceled): // by us
+	case errors.Is(err, context.Canceled): // the loop ended it
 	case err != io.EOF:
 		l.r.recordFailure(ctx, "watch", err) // it resumes, but until then nothing is current
-	case !inTime:
+	case !st.isInTime():
 		l.r.observer.OnEarlyEnd()
 	}
 	l.r.log.Debug("watch ended", zap.Error(err))
-	if st.isEmpty && !st.isOrdered && !renewed && l.lastEnd.duration < minWatchListDuration {
+	if isUnended && st.isEmpty && l.lastEnd.duration < minWatchListDuration {
 		return errEmpty
 	}
 	return nil
 }
 
-// fallBack has LISTs take the place of watch-lists, since one did not end.
+// fallBack has LISTs take the place of watch-lists, because one did not end.
 func (l *loop) fallBack(err error) {
 	l.listUntil = time.Now().Add(listFallbackPeriod)
 	l.r.log.Debug("falling back to LIST and WATCH", zap.Error(err))
@@ -326,7 +338,7 @@ func (l *loop) replace(ctx context.Context, objects []*object.Object, rv uint64)
 	if err := l.r.sink.Replace(objects, rv); err != nil {
 		return l.recordSinkError(ctx, err)
 	}
-	l.rv, l.mostRecent = rv, false
+	l.rv, l.isRVMissing = rv, false
 	l.r.recordContact(func(st *Status) {
 		st.HasSynced, st.RV = true, rv
 		st.Replaces++
@@ -369,9 +381,9 @@ func (l *loop) recordSinkError(ctx context.Context, err error) error {
 	return errSink{err}
 }
 
-// unavailable reports that upstream does not have the requested version: it has forgotten it, or
-// has yet to reach it.
-func unavailable(err error) bool {
+// isVersionMissing reports that upstream does not have the requested version: it has forgotten it,
+// or has yet to reach it.
+func isVersionMissing(err error) bool {
 	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) ||
 		apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
 }
