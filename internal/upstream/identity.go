@@ -18,7 +18,7 @@ import (
 	"spillway/internal/upstream/transport"
 )
 
-// identityTimeout bounds a question that only a log line wants answered.
+// identityTimeout is how long a SelfSubjectReview may take.
 const identityTimeout = 5 * time.Second
 
 // Identity is the proxy's identity at upstream, as a SelfSubjectReview returns it, or why that is
@@ -37,7 +37,8 @@ func (c *Client) Identity(ctx context.Context) string {
 // serviceAccounts is how the names of service accounts begin.
 const serviceAccounts = "system:serviceaccount:"
 
-// ServiceAccount is the name of the service account that upstream takes us for.
+// ServiceAccount is the name of the service account as which upstream knows the proxy. Its errors
+// end a sentence that begins with the flag which needs it.
 func (c *Client) ServiceAccount(ctx context.Context) (string, error) {
 	user, err := c.WhoAmI(ctx)
 	if err != nil {
@@ -50,7 +51,7 @@ func (c *Client) ServiceAccount(ctx context.Context) (string, error) {
 	return user.Username, nil
 }
 
-// WhoAmI is all that upstream knows of us, as a SelfSubjectReview tells it.
+// WhoAmI is all that upstream knows of the proxy, as a SelfSubjectReview returns it.
 func (c *Client) WhoAmI(ctx context.Context) (user authenticationv1.UserInfo, err error) {
 	ctx, cancel := context.WithTimeout(ctx, identityTimeout)
 	defer cancel()
