@@ -152,10 +152,10 @@ func (s *stream) checkOrder(rv uint64) error {
 
 // parseBookmark reads a bookmark and cuts the template for our own out of it. raw is not kept.
 func parseBookmark(r *object.Resource, raw []byte) (event, error) {
-	rv, _, endsInitial, err := wire.VersionOf(raw)
+	v, err := wire.ParseVersion(raw)
 	if err != nil {
 		return event{}, fmt.Errorf("bookmark of %s: %w", r, err)
 	}
 	template, err := object.BookmarkFrom(r, raw)
-	return event{kind: watch.Bookmark, rv: rv, bookmark: template, endsInitial: endsInitial}, err
+	return event{kind: watch.Bookmark, rv: v.RV, bookmark: template, endsInitial: v.EndsInitial}, err
 }

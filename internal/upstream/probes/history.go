@@ -102,8 +102,8 @@ func (s *HistoryStream) Next() (kind object.Type, o *object.Object, rv uint64, e
 	case watch.Error:
 		return 0, nil, 0, wire.StatusError(raw)
 	case watch.Bookmark:
-		rv, _, _, err = wire.VersionOf(raw)
-		return 0, nil, rv, err
+		v, err := wire.ParseVersion(raw)
+		return 0, nil, v.RV, err
 	case watch.Modified:
 		kind = object.Modified
 	case watch.Deleted:

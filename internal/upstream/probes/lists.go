@@ -91,9 +91,9 @@ func (p *Prober) readVersionsPage(ctx context.Context, o metav1.ListOptions, onV
 // may be long: metadata has up to 256 KiB of annotations.
 func readVersions(body io.Reader, onVersion func(key string, rv uint64)) (metav1.ListMeta, error) {
 	meta, err := wire.ReadItems(body, func(raw []byte) error {
-		rv, key, _, err := wire.VersionOf(raw)
+		v, err := wire.ParseVersion(raw)
 		if err == nil {
-			onVersion(key, rv)
+			onVersion(v.Key, v.RV)
 		}
 		return err
 	})

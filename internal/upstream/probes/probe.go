@@ -172,16 +172,16 @@ func (p *Progress) read(in *wire.Lines) error {
 		if t == watch.Error {
 			return wire.StatusError(raw)
 		}
-		rv, _, _, err := wire.VersionOf(raw)
+		v, err := wire.ParseVersion(raw)
 		if err != nil {
 			return err
 		}
 		if t == watch.Bookmark {
-			p.Bookmark = rv
+			p.Bookmark = v.RV
 			return nil
 		}
 		p.Events++
-		p.Last = rv
+		p.Last = v.RV
 	}
 }
 
