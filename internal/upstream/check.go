@@ -23,19 +23,19 @@ func (c *Client) Check(ctx context.Context) error {
 	case err == nil:
 		return nil
 	case apierrors.IsUnauthorized(err):
-		return explain(err, "apiserver %s does not accept the proxy's credentials (401): renew them in the kubeconfig", host)
+		return explain(err, "API server %s does not accept the proxy's credentials (401): renew them in the kubeconfig", host)
 	case apierrors.IsForbidden(err):
-		return explain(err, "apiserver %s: the proxy may not read /version (403): bind its user to system:public-info-viewer",
-			host)
+		return explain(err, "API server %s: the proxy may not read /version (403): "+
+			"bind its user to system:public-info-viewer", host)
 	case errors.As(err, new(apierrors.APIStatus)):
-		return explain(err, "apiserver %s does not answer /version: %s", host, transport.OneLine(err))
+		return explain(err, "API server %s does not answer /version: %s", host, transport.OneLine(err))
 	case errors.As(err, &dns):
-		return explain(err, "apiserver %s is unknown: %s; is the server in the kubeconfig right?", host, dns.Err)
+		return explain(err, "API server %s is unknown: %s; is the server in the kubeconfig right?", host, dns.Err)
 	case errors.As(err, &op):
-		return explain(err, "apiserver %s cannot be reached: %s; is it running, and the server in the kubeconfig right?",
+		return explain(err, "API server %s cannot be reached: %s; is it running, and the server in the kubeconfig right?",
 			host, op.Err)
 	}
-	return explain(err, "apiserver %s: %s", host, transport.OneLine(withoutURL(err)))
+	return explain(err, "API server %s: %s", host, transport.OneLine(withoutURL(err)))
 }
 
 // describedError is an error in other words, which say what to do.

@@ -60,7 +60,7 @@ func NewClient(transports *transport.Factory) (*Client, error) {
 func refuseRedirect(r *http.Request, _ []*http.Request) error { return redirectError(r.URL.Host) }
 
 func redirectError(to string) error {
-	return fmt.Errorf("the apiserver redirects to %q, which is not followed with the proxy's credentials; is the server "+
+	return fmt.Errorf("the API server redirects to %q, which is not followed with the proxy's credentials; is the server "+
 		"in the kubeconfig right?", to)
 }
 

@@ -38,7 +38,7 @@ type errNoEndMark struct{ wait time.Duration }
 
 func (e errNoEndMark) Error() string {
 	return fmt.Sprintf("the watch-list did not end its initial events: no bookmark and no progress for %s; a proxy "+
-		"in front of the apiserver may drop bookmarks", e.wait)
+		"in front of the API server may drop bookmarks", e.wait)
 }
 
 // endMark ends a watch-list whose initial events do not end. If upstream does not answer another

@@ -42,10 +42,10 @@ const serviceAccounts = "system:serviceaccount:"
 func (c *Client) ServiceAccount(ctx context.Context) (string, error) {
 	user, err := c.WhoAmI(ctx)
 	if err != nil {
-		return "", explain(err, "needs to know as which user the apiserver sees spillway: %s", transport.OneLine(err))
+		return "", explain(err, "needs to know as which user the API server sees spillway: %s", transport.OneLine(err))
 	}
 	if !strings.HasPrefix(user.Username, serviceAccounts) {
-		return "", fmt.Errorf("is for pods: spillway must run as their service account, but the apiserver takes it for %q",
+		return "", fmt.Errorf("is for pods: spillway must run as their service account, but the API server takes it for %q",
 			user.Username)
 	}
 	return user.Username, nil

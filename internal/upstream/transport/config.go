@@ -36,7 +36,7 @@ func LoadConfig(path string) (ConfigSource, error) {
 	if err != nil {
 		return ConfigSource{}, err
 	}
-	// Tools turn a kubeconfig to other clusters while the proxy runs: the context of the start counts.
+	// Tools switch a kubeconfig to another context while the proxy runs: that of the start counts.
 	context := raw.CurrentContext
 	reload := func() (*rest.Config, error) {
 		return rotation.Bounded("kubeconfig "+path+", or a file that it names", func() (*rest.Config, error) {
@@ -96,12 +96,12 @@ func fromFile(path, context string) (*rest.Config, error) {
 	return cfg, nil
 }
 
-// BaseURL is upstream's address: scheme, host and, if the apiserver is behind one, a path prefix
-// without a trailing slash.
+// BaseURL is upstream's address: scheme, host and, if a proxy serves the API server below one, a
+// path prefix without a trailing slash.
 func BaseURL(cfg *rest.Config) (*url.URL, error) {
 	u, _, err := rest.DefaultServerUrlFor(cfg)
 	if err != nil {
-		return nil, fmt.Errorf("apiserver address %q: %s; correct the server in the kubeconfig", cfg.Host, OneLine(err))
+		return nil, fmt.Errorf("API server address %q: %s; correct the server in the kubeconfig", cfg.Host, OneLine(err))
 	}
 	u.Path = strings.TrimRight(u.Path, "/")
 	u.RawPath, u.RawQuery, u.Fragment = "", "", ""

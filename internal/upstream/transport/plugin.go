@@ -164,7 +164,7 @@ func (p *plugin) recordTroubleLocked(err *CredentialError) {
 		}
 	}
 	if p.trouble == nil || p.trouble.Timeout() != err.Timeout() {
-		p.log.Warn("no credentials for the apiserver: only requests that bring their own reach it",
+		p.log.Warn("no credentials for the API server: only requests that bring their own reach it",
 			zap.String("plugin", p.name), zap.Error(err))
 	}
 	p.trouble = err

@@ -120,7 +120,7 @@ func (w *pluginWorld) messages() string {
 }
 
 const (
-	lineWithout = "no credentials for the apiserver: only requests that bring their own reach it"
+	lineWithout = "no credentials for the API server: only requests that bring their own reach it"
 	lineAgain   = "the credential plugin answers again"
 )
 

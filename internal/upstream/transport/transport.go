@@ -131,7 +131,7 @@ func (e *UntrustedError) Error() string {
 	if ca == "" {
 		ca = "the system's certificates"
 	}
-	return fmt.Sprintf("the apiserver's certificate is not trusted, by %s: %s", ca, e.Err)
+	return fmt.Sprintf("the API server's certificate is not trusted, by %s: %s", ca, e.Err)
 }
 
 // Unwrap is what crypto/tls said.
