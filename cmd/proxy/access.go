@@ -278,7 +278,7 @@ func newRights(client *upstream.Client, reviewer *auth.Reviewer, o *config.Setti
 // refuseFor refuses the value of a flag for what upstream says of it. That upstream is away says
 // nothing of that.
 func refuseFor(o *config.Settings, flag, value string, err error) error {
-	if upstream.IsAway(err) {
+	if upstream.IsUnavailable(err) {
 		return err
 	}
 	return o.Refuse(flag, value, err.Error())

@@ -48,7 +48,7 @@ var errOutdated = errors.New("the mirror has begun anew meanwhile")
 // comparable reports that the mirror has a state to compare, and upstream no other troubles.
 func (m *mirror) comparable() bool {
 	status := m.reflector.Status()
-	return status.HasSynced && status.AwaySince.IsZero() && !m.representation.doubtful()
+	return status.HasSynced && status.FailingSince.IsZero() && !m.representation.doubtful()
 }
 
 // compare compares a mirror with upstream, if that can be, and has it read again if they differ.

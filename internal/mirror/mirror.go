@@ -148,7 +148,7 @@ func (m *mirror) step(move func()) {
 // not away, and its answers to others are as good as those to the mirror.
 func (m *mirror) failed(ms *Set, err error) {
 	cause := causeOf(err)
-	if cause.Why != states.WhyRefused || time.Since(m.reflector.Status().AwaySince) < awayThreshold {
+	if cause.Why != states.WhyRefused || time.Since(m.reflector.Status().FailingSince) < awayThreshold {
 		m.step(func() { m.state.Interrupt(cause) })
 		return
 	}
@@ -180,7 +180,7 @@ func (m *mirror) judged(cause states.Cause, serves bool) {
 
 // well reports that the last that upstream sent was of use.
 func (m *mirror) well() bool {
-	since, _ := m.reflector.AwaySince()
+	since, _ := m.reflector.FailingSince()
 	return since.IsZero()
 }
 
@@ -211,7 +211,7 @@ func (m *mirror) age() (age time.Duration, away bool) {
 	if !s.Holds() || !m.resource.IsReady() {
 		return 0, false
 	}
-	since, contact := m.reflector.AwaySince()
+	since, contact := m.reflector.FailingSince()
 	switch {
 	case !m.watched.StalledSince().IsZero(), isOver(m.reflector.UnwatchedSince()):
 		return time.Since(m.lastCurrent()), s.Cause().Why == states.WhyUnreachable

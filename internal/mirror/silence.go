@@ -38,7 +38,7 @@ func (m *Set) watchSilence(limit, every time.Duration) {
 		for _, one := range m.all() {
 			status := one.reflector.Status()
 			still[one] = heard[one]
-			if !status.HasSynced || !status.AwaySince.IsZero() || time.Since(newer(status.Contact, heard[one])) < limit {
+			if !status.HasSynced || !status.FailingSince.IsZero() || time.Since(newer(status.Contact, heard[one])) < limit {
 				continue
 			}
 			still[one] = time.Now() // one that is replaced has time to show that it lives
@@ -81,5 +81,5 @@ func (m *mirror) proveAlive(ctx context.Context) {
 // after an answer to it excuses no watch.
 func refused(err error) bool {
 	var status apierrors.APIStatus
-	return !errors.Is(err, freshness.ErrNotProven) && errors.As(err, &status) && upstream.IsAway(err)
+	return !errors.Is(err, freshness.ErrNotProven) && errors.As(err, &status) && upstream.IsUnavailable(err)
 }

@@ -113,7 +113,7 @@ func causeOf(err error) states.Cause {
 	case errors.Is(err, wire.ErrUncacheable):
 		c.Why = states.WhyMalformed
 	case !errors.As(err, &status):
-		if !upstream.IsAway(err) {
+		if !upstream.IsUnavailable(err) {
 			c.Why = states.WhyRefused // an answer that makes no sense
 		}
 	default:

@@ -22,7 +22,7 @@ func (c *Client) Await(ctx context.Context, ask func(context.Context) error,
 			return nil
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case IsAway(err):
+		case IsUnavailable(err):
 			wasUnavailable, refusedSince = true, time.Time{}
 		default:
 			if refusedSince.IsZero() {
@@ -68,7 +68,7 @@ func (c *Client) startup(ctx context.Context) startup {
 	defer cancel()
 	code, err := c.readiness(ctx)
 	switch {
-	case IsAway(err), err == nil && !isServing(code):
+	case IsUnavailable(err), err == nil && !isServing(code):
 		return starting
 	case code == http.StatusForbidden:
 		return rulesUnread

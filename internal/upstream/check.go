@@ -13,7 +13,7 @@ import (
 )
 
 // Check reports in one line why upstream cannot be used; nil if it answers. The line wraps its
-// cause, for IsAway.
+// cause, for IsUnavailable.
 func (c *Client) Check(ctx context.Context) error {
 	_, err := c.Version(ctx)
 	var op *net.OpError

@@ -43,7 +43,7 @@ type Reflector struct {
 
 	mustRelist atomic.Bool            // the next watch must not resume
 	warning    atomic.Pointer[string] // see Warning
-	isFailing  atomic.Bool            // Status.AwaySince is set
+	isFailing  atomic.Bool            // Status.FailingSince is set
 	loop       watchdog.Loop          // rests while Run waits for upstream, or until an attempt is due
 	startedAt  time.Time
 	// In nanoseconds after startedAt, so that a clock that is set does not change them.
@@ -67,12 +67,12 @@ type Status struct {
 	Err error
 	// Contact is when upstream last sent anything useful.
 	Contact time.Time
-	// AwaySince is when the first failure after Contact was; zero: there is none.
-	AwaySince   time.Time
-	Replaces    uint64 // complete states that the Sink was given
-	Watches     uint64 // that upstream accepted
-	Failures    uint64 // all that set Err
-	Regressions uint64 // watches on which upstream sent an older version than before
+	// FailingSince is when the first failure after Contact was; zero: there is none.
+	FailingSince time.Time
+	Replaces     uint64 // complete states that the Sink was given
+	Watches      uint64 // that upstream accepted
+	Failures     uint64 // all that set Err
+	Regressions  uint64 // watches on which upstream sent an older version than before
 }
 
 // Option adjusts a Reflector.
@@ -121,15 +121,15 @@ func (r *Reflector) Status() Status {
 	return r.status
 }
 
-// AwaySince is Status.AwaySince and, unless that is zero, Status.Contact. It may be called for each
-// request.
-func (r *Reflector) AwaySince() (since, contact time.Time) {
+// FailingSince is Status.FailingSince and, unless that is zero, Status.Contact. It may be called
+// for each request.
+func (r *Reflector) FailingSince() (since, contact time.Time) {
 	if !r.isFailing.Load() {
 		return time.Time{}, time.Time{}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.status.AwaySince, r.status.Contact
+	return r.status.FailingSince, r.status.Contact
 }
 
 // Progress is the watchdog.ProgressFunc of Run.
@@ -227,8 +227,8 @@ func (r *Reflector) recordFailure(ctx context.Context, request string, err error
 	}
 	now := time.Now()
 	r.mu.Lock()
-	if r.status.AwaySince.IsZero() {
-		r.status.AwaySince = now
+	if r.status.FailingSince.IsZero() {
+		r.status.FailingSince = now
 		r.isFailing.Store(true)
 	}
 	r.status.Err = err
@@ -251,8 +251,8 @@ func (r *Reflector) recordContact(change func(*Status)) {
 	now := time.Now()
 	r.contact.Store(int64(now.Sub(r.startedAt)))
 	r.mu.Lock()
-	failedAt := r.status.AwaySince
-	r.status.Contact, r.status.Err, r.status.AwaySince = now, nil, time.Time{}
+	failedAt := r.status.FailingSince
+	r.status.Contact, r.status.Err, r.status.FailingSince = now, nil, time.Time{}
 	if change != nil {
 		change(&r.status)
 	}

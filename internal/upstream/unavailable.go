@@ -14,8 +14,8 @@ import (
 	"spillway/internal/upstream/transport"
 )
 
-// IsAway reports that an error says no more than that upstream cannot be used now: the same request
-// may succeed later. It goes by the class of the error:
+// IsUnavailable reports that an error says no more than that upstream cannot be used now: the same
+// request may succeed later. It goes by the class of the error:
 //
 //   - The name does not resolve: names come and go with what they name.
 //   - There is no connection, or it was lost, a handshake included.
@@ -24,7 +24,7 @@ import (
 //
 // Any other error is one that waiting does not change: a refusal (4xx), a certificate that is not
 // trusted, credentials that cannot be had, a server that is no kube-apiserver.
-func IsAway(err error) bool {
+func IsUnavailable(err error) bool {
 	var status apierrors.APIStatus
 	var op *net.OpError
 	var credentials *transport.CredentialError

@@ -32,7 +32,7 @@ type Resolution struct {
 
 // Resolve finds the resources that args name, each `resource[.version][.group]` as kubectl takes
 // it: plural, singular or short name. Of several with one meaning, the result has the first. An
-// error says that upstream is unavailable (upstream.IsAway), and nothing of any name.
+// error says that upstream is unavailable (upstream.IsUnavailable), and nothing of any name.
 func Resolve(ctx context.Context, c *upstream.Client, args []string) ([]Resolution, error) {
 	found, err := readCatalog(ctx, c)
 	if err != nil {
@@ -50,7 +50,7 @@ func Resolve(ctx context.Context, c *upstream.Client, args []string) ([]Resoluti
 			seen[gvr] = true
 			one.Resource, err = found.served[gvr].describe(ctx, c)
 		}
-		if upstream.IsAway(err) {
+		if upstream.IsUnavailable(err) {
 			return nil, err
 		}
 		one.Err = err
