@@ -3,7 +3,6 @@ package upstream
 import (
 	"context"
 	"errors"
-	"io"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -17,25 +16,16 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"spillway/internal/object"
-	"spillway/internal/upstream/wire"
 )
 
 const (
 	// minWatchSeconds is the shortest timeoutSeconds of a watch; the longest is twice that. They are
 	// client-go's.
 	minWatchSeconds = 300
-	// listPage is the limit of a LIST that may be served from etcd, as client-go's.
-	listPage = 500
 	// stableStateDuration is how long a mirror must have needed no complete state for the pauses
 	// between complete states to be short again.
 	stableStateDuration = 2 * time.Minute
-	// minWatchListDuration is how long a watch-list without an event must last to count as one
-	// (client-go's).
-	minWatchListDuration = time.Second
 )
-
-// errEmpty says that what was to be a watch-list ended at once, without an event.
-var errEmpty = errors.New("the watch-list ended at once")
 
 // loop is one Run of a Reflector, and belongs to its goroutine: a complete state, then watches that
 // continue it, until only another complete state helps.
@@ -57,13 +47,7 @@ type loop struct {
 	statePauses  wait.Backoff // between complete states
 	lastEnd      *ending      // of the last watch, until the next one is opened
 	unendedCount int          // watch-lists in a row that ended without their end mark
-	listUntil    time.Time    // until when no watch-list is tried, since one did not end
-}
-
-// ending is how a watch ended.
-type ending struct {
-	duration   time.Duration
-	isExpected bool // its time was over, or the loop ended it, or upstream said why
+	listUntil    time.Time    // until when no watch-list is tried, because one did not end
 }
 
 // errSink is an error of the Sink. The Sink receives nothing more until the next Replace.
@@ -178,66 +162,6 @@ func (l *loop) readInitial(ctx context.Context, st *stream) (complete bool, err 
 	}
 }
 
-// readList gives the Sink the state of a LIST.
-func (l *loop) readList(ctx context.Context) error {
-	o := metav1.ListOptions{Limit: listPage}
-	if !l.isRVMissing {
-		o.ResourceVersion = strconv.FormatUint(l.rv, 10)
-	}
-	if !l.isRVMissing && l.rv > 0 && !l.hasNoCache {
-		o.Limit = 0 // upstream's watch cache answers "not older than" only without one
-	}
-	state, pages, err := l.readPages(ctx, o)
-	if isVersionMissing(err) && !l.isRVMissing {
-		l.isRVMissing = true
-		state, pages, err = l.readPages(ctx, metav1.ListOptions{Limit: listPage})
-	}
-	if err != nil {
-		return err
-	}
-	l.hasNoCache = l.hasNoCache || o.ResourceVersion == "0" && pages > 1
-	rv, err := wire.ParseRV(state.Meta.ResourceVersion)
-	if err != nil {
-		l.r.recordFailure(ctx, "list", err)
-		return err
-	}
-	return l.replace(ctx, state.Objects, rv)
-}
-
-// readPages reads a LIST page by page, and says of how many. If upstream no longer has the version
-// of the pages, the LIST is repeated without a limit.
-func (l *loop) readPages(ctx context.Context, o metav1.ListOptions) (whole wire.Listing, pages int, err error) {
-	l.r.mustRelist.Store(false)
-	first := o
-	for {
-		page, err := l.readPage(ctx, o)
-		if apierrors.IsResourceExpired(err) && o.Continue != "" {
-			first.Limit = 0
-			whole, err = l.readPage(ctx, first)
-			return whole, pages + 1, err
-		}
-		if err != nil {
-			return wire.Listing{}, pages, err
-		}
-		pages++
-		whole.Meta, whole.Objects = page.Meta, append(whole.Objects, page.Objects...)
-		if page.Meta.Continue == "" {
-			return whole, pages, nil
-		}
-		o.Continue, o.ResourceVersion = page.Meta.Continue, ""
-	}
-}
-
-func (l *loop) readPage(ctx context.Context, o metav1.ListOptions) (wire.Listing, error) {
-	page, err := l.r.list(ctx, o)
-	if err != nil {
-		l.r.recordFailure(ctx, "list", err)
-		return wire.Listing{}, err
-	}
-	l.r.recordContact(nil)
-	return page, nil
-}
-
 // resumeWatch opens a watch that continues the Sink's state.
 func (l *loop) resumeWatch(ctx context.Context) (*stream, error) {
 	l.pauseAfterEnd(ctx)
@@ -266,71 +190,6 @@ func (l *loop) follow(ctx context.Context, st *stream) error {
 			return l.end(ctx, st, err)
 		}
 	}
-}
-
-// end closes a watch that ended with err. It returns nil if another watch may continue where it
-// ended, and otherwise why the Sink needs another state.
-func (l *loop) end(ctx context.Context, st *stream, err error) error {
-	st.close()
-	l.r.recordClose(st)
-	invalid := l.checkState(ctx, st, err)
-	l.lastEnd = &ending{time.Since(st.openedAt), invalid != nil || st.isInTime() || st.isRenewed.Load()}
-	if invalid != nil {
-		return invalid
-	}
-	return l.checkBody(ctx, st, err)
-}
-
-// checkState returns why nothing can continue the Sink's state: it was requested again, upstream
-// sent an ERROR event or something that cannot be understood, or the Sink failed.
-func (l *loop) checkState(ctx context.Context, st *stream, err error) error {
-	var message *messageError
-	var sink errSink
-	if failure := st.failure.Load(); failure != nil {
-		if errors.As(*failure, new(errNoEndMark)) {
-			l.fallBack(*failure)
-		}
-		return *failure
-	}
-	switch {
-	case errors.As(err, &message):
-		l.r.recordFailure(ctx, "watch", message.error)
-		return message.error
-	case errors.As(err, &sink):
-		return sink
-	}
-	return nil
-}
-
-// checkBody judges the end of a body. Whether it was cut off or not, another watch resumes after
-// the last whole event, unless watch-lists do not reach their end.
-func (l *loop) checkBody(ctx context.Context, st *stream, err error) error {
-	isUnended := !st.isOrdered && !st.isRenewed.Load()
-	if isUnended && err == io.EOF {
-		if l.unendedCount++; l.unendedCount >= unendedLimit {
-			l.fallBack(errNoEnd)
-			return errNoEnd
-		}
-	}
-	switch {
-	case errors.Is(err, context.Canceled): // the loop ended it
-	case err != io.EOF:
-		l.r.recordFailure(ctx, "watch", err) // it resumes, but until then nothing is current
-	case !st.isInTime():
-		l.r.observer.OnEarlyEnd()
-	}
-	l.r.log.Debug("watch ended", zap.Error(err))
-	if isUnended && st.isEmpty && l.lastEnd.duration < minWatchListDuration {
-		return errEmpty
-	}
-	return nil
-}
-
-// fallBack has LISTs take the place of watch-lists, because one did not end.
-func (l *loop) fallBack(err error) {
-	l.listUntil = time.Now().Add(listFallbackPeriod)
-	l.r.log.Debug("falling back to LIST and WATCH", zap.Error(err))
-	l.r.observer.OnFallback(err)
 }
 
 // replace gives the Sink a complete state, and the template of the bookmark that came with it.
@@ -379,11 +238,4 @@ func (l *loop) recordSinkError(ctx context.Context, err error) error {
 	}
 	l.r.recordFailure(ctx, "store", err)
 	return errSink{err}
-}
-
-// isVersionMissing reports that upstream does not have the requested version: it has forgotten it,
-// or has yet to reach it.
-func isVersionMissing(err error) bool {
-	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) ||
-		apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
 }

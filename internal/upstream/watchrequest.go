@@ -160,18 +160,6 @@ func (r *Reflector) watch(ctx context.Context, o metav1.ListOptions) (*stream, e
 	return st, nil
 }
 
-// list reads a LIST, or one page of it.
-func (r *Reflector) list(ctx context.Context, o metav1.ListOptions) (wire.Listing, error) {
-	r.loop.Rest() // until the list has arrived
-	defer r.loop.Work()
-	body, err := r.client.Get(ctx, r.request(ctx, "list", r.atLeast(o)))
-	if err != nil {
-		return wire.Listing{}, err
-	}
-	defer body.Close()
-	return wire.ReadList(r.resource, body)
-}
-
 func (r *Reflector) request(ctx context.Context, verb string, o metav1.ListOptions) GetRequest {
 	req := GetRequestFor(verb, r.resource, o)
 	req.OnHead = func(head http.Header) { r.recordWarning(ctx, head) }
