@@ -128,7 +128,7 @@ func (a *access) reauthorizers() (all []*reauth.Reauthorizer) {
 // refuseFor refuses the value of a flag for what upstream says of it. An upstream that is
 // unreachable says nothing of it.
 func refuseFor(o *config.Settings, flag, value string, err error) error {
-	if upstream.IsAway(err) {
+	if upstream.IsUnavailable(err) {
 		return err
 	}
 	return o.Refuse(flag, value, err.Error())

@@ -75,7 +75,7 @@ func TestPluginThatHangsStopsNothing(t *testing.T) {
 		code, body := p.get(p.metrics + "/readyz")
 		return code == http.StatusInternalServerError && strings.Contains(body, "get-token")
 	})
-	if n := p.logs.FilterMessageSnippet("no credentials for the apiserver").Len(); n != 1 {
+	if n := p.logs.FilterMessageSnippet("no credentials for the API server").Len(); n != 1 {
 		t.Errorf("%d lines tell of the plugin", n)
 	}
 	began := time.Now()

@@ -82,7 +82,7 @@ func TestWaitsForUpstream(t *testing.T) {
 	up.Create(fakeapiserver.ConfigMaps, "n", "a")
 	p := waiting(t, up, nil)
 	if code, body := p.get(p.metrics + "/readyz"); code != http.StatusInternalServerError ||
-		!strings.Contains(body, "[-]start failed: apiserver ") ||
+		!strings.Contains(body, "[-]start failed: API server ") ||
 		!strings.Contains(body, "connection refused") || strings.Contains(body, "mirrors") {
 		t.Errorf("/readyz: %d %s", code, body)
 	}

@@ -18,7 +18,7 @@ func (m *mirror) age() (age time.Duration, unreachable bool) {
 	if !s.Holds() || !m.resource.IsReady() {
 		return 0, false
 	}
-	since, contact := m.reflector.AwaySince()
+	since, contact := m.reflector.FailingSince()
 	switch {
 	case !m.reflectorLoop.StalledSince().IsZero(), isStale(m.reflector.UnwatchedSince()):
 		return time.Since(m.lastCurrent()), s.Cause().Why == states.WhyUnreachable

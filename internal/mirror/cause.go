@@ -30,7 +30,7 @@ func whyOf(err error) states.Why {
 		return states.WhyMalformed
 	case errors.As(err, &answer):
 		return whyOfStatus(err, answer.Status())
-	case upstream.IsAway(err):
+	case upstream.IsUnavailable(err):
 		return states.WhyUnreachable
 	}
 	return states.WhyRefused // an answer that makes no sense

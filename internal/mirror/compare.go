@@ -56,7 +56,7 @@ var errReplaced = errors.New("the mirror's state has been replaced meanwhile")
 // isComparable reports that the mirror has a state to compare, and upstream no other troubles.
 func (m *mirror) isComparable() bool {
 	status := m.reflector.Status()
-	return status.HasSynced && status.AwaySince.IsZero() && !m.representation.isDoubtful()
+	return status.HasSynced && status.FailingSince.IsZero() && !m.representation.isDoubtful()
 }
 
 // compare compares a mirror with upstream, if that is possible, and has it read again if they

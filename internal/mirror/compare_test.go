@@ -122,7 +122,7 @@ func TestNoComparison(t *testing.T) {
 		t.Errorf("%d comparisons with a state that is gone", one.comparisons.Load())
 	}
 	up.Down()
-	eventually(t, "upstream to be away", func() bool { return !one.reflector.Status().AwaySince.IsZero() })
+	eventually(t, "upstream to be away", func() bool { return !one.reflector.Status().FailingSince.IsZero() })
 	before := up.Lists(fakeapiserver.ConfigMaps)
 	if before != lists+1 {
 		t.Errorf("%d lists before", before-lists)

@@ -49,7 +49,7 @@ func (m *mirror) moveState(move func()) {
 // answers to clients are then as good as those to the mirror.
 func (m *mirror) noteFailure(s *Set, err error) {
 	cause := causeOf(err)
-	if cause.Why != states.WhyRefused || time.Since(m.reflector.Status().AwaySince) < staleThreshold {
+	if cause.Why != states.WhyRefused || time.Since(m.reflector.Status().FailingSince) < staleThreshold {
 		m.moveState(func() { m.state.Interrupt(cause) })
 		return
 	}
@@ -81,6 +81,6 @@ func (m *mirror) refuseOrInterrupt(cause states.Cause, serves bool) {
 
 // isWell reports that the last that upstream sent was of use.
 func (m *mirror) isWell() bool {
-	since, _ := m.reflector.AwaySince()
+	since, _ := m.reflector.FailingSince()
 	return since.IsZero()
 }

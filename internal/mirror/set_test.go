@@ -381,7 +381,7 @@ func TestStartIsBounded(t *testing.T) {
 	o := defaults()
 	for _, resources := range [][]string{{"configmaps"}, {"*"}} {
 		o.name(resources)
-		if err := NewSet(t.Context(), client, o, zap.NewNop()).Begin(starting); !upstream.IsAway(err) {
+		if err := NewSet(t.Context(), client, o, zap.NewNop()).Begin(starting); !upstream.IsUnavailable(err) {
 			t.Errorf("%v: %v", resources, err)
 		}
 	}

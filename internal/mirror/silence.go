@@ -41,7 +41,7 @@ func (s *Set) watchSilence(limit, every time.Duration) {
 		mirrors := s.all()
 		for _, m := range mirrors {
 			status := m.reflector.Status()
-			if !status.HasSynced || !status.AwaySince.IsZero() ||
+			if !status.HasSynced || !status.FailingSince.IsZero() ||
 				time.Since(status.Contact) < limit || time.Since(provenAt[m]) < limit {
 				continue
 			}
@@ -78,5 +78,5 @@ func (m *mirror) replaceUnlessProven(ctx context.Context) {
 // comparison, that excuses no watch.
 func isProofRefused(err error) bool {
 	var answer apierrors.APIStatus
-	return !errors.Is(err, freshness.ErrNotProven) && errors.As(err, &answer) && upstream.IsAway(err)
+	return !errors.Is(err, freshness.ErrNotProven) && errors.As(err, &answer) && upstream.IsUnavailable(err)
 }

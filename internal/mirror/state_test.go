@@ -329,7 +329,7 @@ func TestDroppedBookmarksAreAStateALineAndACount(t *testing.T) {
 	m := mirroringAt(t, up, proxy.URL, zap.New(core), "configmaps")
 	m.awaitKind(t, "configmaps", states.KindSynced)
 	if lines := m.Describe(); len(lines) != 1 ||
-		!strings.Contains(lines[0], "a proxy in front of the apiserver may drop bookmarks") {
+		!strings.Contains(lines[0], "a proxy in front of the API server may drop bookmarks") {
 		t.Errorf("it says %q", lines)
 	}
 	if n := logs.FilterMessage("the mirror falls back to LIST and WATCH").Len(); n != 1 {

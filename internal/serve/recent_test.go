@@ -182,7 +182,7 @@ func TestAStampedeOfListsCausesFewUpstreamLists(t *testing.T) {
 // proxy lists none in its own name.
 func TestSecretsAreNotShared(t *testing.T) {
 	t.Parallel()
-	secretive := object.NewResource(fakeapiserver.Secrets, "Secret", true, true)
+	secretive := fakeapiserver.ObjectResource(fakeapiserver.Secrets)
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{secretive}})
 	r.up.Create(fakeapiserver.Secrets, "n", "a")
 	r.mirrored(secretive)

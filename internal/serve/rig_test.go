@@ -42,7 +42,7 @@ import (
 	"spillway/internal/watch"
 )
 
-var configMaps = object.NewResource(fakeapiserver.ConfigMaps, "ConfigMap", true, true)
+var configMaps = fakeapiserver.ObjectResource(fakeapiserver.ConfigMaps)
 
 // customWidgets are fakeapiserver's custom resource.
 var customWidgets = object.NewResource(fakeapiserver.Widgets, "Widget", true, false,

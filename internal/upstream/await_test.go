@@ -36,7 +36,7 @@ func (g *closedConn) Close() error {
 }
 
 // A balancer without a backend closes what it has accepted, perhaps before there is a request.
-func TestAwayBeforeTheRequest(t *testing.T) {
+func TestUnavailableBeforeTheRequest(t *testing.T) {
 	near, far := net.Pipe()
 	defer far.Close()
 	conn := &closedConn{Conn: near, noticed: make(chan struct{})}
@@ -52,12 +52,12 @@ func TestAwayBeforeTheRequest(t *testing.T) {
 		resp.Body.Close()
 		t.Fatal("an answer")
 	}
-	if !IsAway(err) {
-		t.Errorf("not away: %v", err)
+	if !IsUnavailable(err) {
+		t.Errorf("not unavailable: %v", err)
 	}
 }
 
-// The start retries while upstream is away, or says itself that it is not ready; and no longer.
+// The start retries while upstream is unavailable, or says that it is not ready; and no longer.
 func TestAwait(t *testing.T) {
 	s, c := apiserver(t, fakeapiserver.Options{TLS: true})
 	s.Down()

@@ -3,7 +3,6 @@ package upstream
 import (
 	"context"
 	"net/http"
-	"slices"
 	"testing"
 	"time"
 
@@ -37,7 +36,7 @@ func TestSilenceIsWhatNoApiserverAnswers(t *testing.T) {
 	first := c.SilentSince()
 	f("another", true)
 	if !c.SilentSince().Equal(first) {
-		t.Error("silence begins anew with each failure")
+		t.Error("silence begins again with each failure")
 	}
 	s.Handle("/version", nil)
 	f("an answer again", false)
@@ -49,18 +48,4 @@ func TestSilenceIsWhatNoApiserverAnswers(t *testing.T) {
 	}
 	s.Down()
 	f("no connection", true)
-}
-
-// However many mirrors need to know whether upstream serves, it is probed once a second.
-func TestServesIsRequestedOnceForAll(t *testing.T) {
-	s, c := apiserver(t, fakeapiserver.Options{})
-	for range 100 {
-		if !c.Serves(t.Context()) {
-			t.Fatal("it serves")
-		}
-	}
-	asked := slices.DeleteFunc(s.Requests(), func(r fakeapiserver.Request) bool { return r.Path != "/readyz" })
-	if len(asked) > 2 {
-		t.Errorf("asked %d times", len(asked))
-	}
 }

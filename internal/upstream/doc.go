@@ -5,14 +5,14 @@
 //	   │                │ watchList or list ──▶ Sink.Replace
 //	   │                │ follow: stream.next ──▶ Sink.Add, Update, Delete, Bookmark
 //	   │                │ the watch ends ──▶ open: the next one, from the last version
-//	   ▼                ▼ upstream no longer has that version, or makes no sense ──▶ a complete state
+//	   ▼                ▼ that version is gone, or an answer makes no sense ──▶ a complete state
 //	Client.Get ──▶ transport            the body ──▶ wire
 //
-// While upstream does not answer, one recoveryProbe asks for all Reflectors whether it serves
+// While upstream does not answer, one recoveryProbe finds out for all Reflectors when it serves
 // again.
 //
-// Other questions to upstream are in packages of their own, which build on this one: discovery
-// (which resources there are), and probes (how far a resource is, and what it holds).
+// Packages that build on this one send upstream other requests: discovery reads which resources
+// there are, and probes how far a resource is and what it holds.
 //
 // Invariant: the Sink receives every change of its resource exactly once and in upstream's order,
 // from one goroutine, or it receives the complete state again. Whatever goes wrong in between (an

@@ -77,15 +77,15 @@ func TestEndMarkIsWaitedForAsLongAsInitialEventsCome(t *testing.T) {
 		e := newEndMark(endMarkTimeout, yes, func(error) { late.Store(int64(time.Since(begin))) })
 		for range 6 { // a minute on a thin line
 			time.Sleep(endMarkTimeout - time.Second)
-			e.countEvent(watch.Added, endMarkBytes)
+			e.countEvent(watch.Added, progressBytes)
 		}
 		if late.Load() != 0 {
 			t.Fatalf("given up after %v though the state was arriving", time.Duration(late.Load()))
 		}
 		arrived := time.Since(begin)
 		for late.Load() == 0 {
-			e.countEvent(watch.Modified, endMarkBytes)
-			e.countEvent(watch.Added, endMarkBytes)
+			e.countEvent(watch.Modified, progressBytes)
+			e.countEvent(watch.Added, progressBytes)
 			time.Sleep(time.Second)
 		}
 		if after := time.Duration(late.Load()) - arrived; after > endMarkTimeout+time.Second {
@@ -119,7 +119,7 @@ func TestEndMarkOfASlowUpstreamIsWaitedFor(t *testing.T) {
 func TestEndMarkThatComesDuringTheQuestion(t *testing.T) {
 	for name, comes := range map[string]func(*endMark){
 		"the end":  (*endMark).stop,
-		"progress": func(e *endMark) { e.countEvent(watch.Added, endMarkBytes) },
+		"progress": func(e *endMark) { e.countEvent(watch.Added, progressBytes) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

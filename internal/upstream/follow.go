@@ -13,8 +13,8 @@ import (
 	"spillway/internal/upstream/wire"
 )
 
-// Follow mirrors a resource into a sink until ctx ends, or until upstream does not let us, with its
-// error (see IsDenied).
+// Follow mirrors a resource into a sink until ctx ends, or until upstream denies the resource, with
+// its error (see IsDenied).
 func (c *Client) Follow(ctx context.Context, log *zap.Logger, r *object.Resource, s Sink, opts ...Option) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -24,31 +24,31 @@ func (c *Client) Follow(ctx context.Context, log *zap.Logger, r *object.Resource
 	defer func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		f.stopTimer()
+		f.stopTimerLocked()
 	}()
 	return reflector.Run(ctx)
 }
 
-// IsDenied reports that upstream does not serve a resource, or not to us: a matter of seconds or of
-// for ever, but not one that retrying as if upstream were merely down can mend.
+// IsDenied reports that upstream does not serve a resource, or not to the proxy. That may last
+// seconds or for good, but to retry as if upstream were merely unreachable does not change it.
 func IsDenied(err error) bool {
 	return apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsMethodNotSupported(err) ||
 		errors.Is(err, wire.ErrUncacheable)
 }
 
-// forbiddenGracePeriod is how long an apiserver may forbid what it allowed before: one that has
-// just begun does, until it has read its rules.
+// forbiddenGracePeriod is how long an API server may forbid what it allowed before: one that has
+// just started does, until it has read its rules.
 const forbiddenGracePeriod = 5 * time.Second
 
-// Denials tells the denials that count from those of an apiserver that has just begun. Safe for use
-// by many goroutines.
+// Denials distinguishes denials that last from those of an API server that has just started. Safe
+// for use by many goroutines.
 type Denials struct {
 	mu    sync.Mutex
-	since time.Time // of the first denial of those that followed each other
+	since time.Time // of the first of the denials since the last success; zero: there is none
 }
 
-// IsFinal reports whether an error says that a Reflector is denied its resource, and has been for
-// some time if it had it before.
+// IsFinal reports whether an error is a denial of a Reflector's resource that lasts. One by 403
+// lasts after forbiddenGracePeriod if the Reflector had the resource, any other at once.
 func (d *Denials) IsFinal(err error, s Status) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -64,8 +64,8 @@ func (d *Denials) IsFinal(err error, s Status) bool {
 	return time.Since(d.since) >= forbiddenGracePeriod
 }
 
-// failureLogDelay is how long a failure is not worth a line: a watch that has to be opened a second
-// time is no outage.
+// failureLogDelay is how long a failure must last to be logged: a watch that has to be opened a
+// second time is no outage.
 const failureLogDelay = 2 * time.Second
 
 // follower observes a Reflector that Follow runs: it logs an outage once, and ends the Reflector
@@ -77,8 +77,8 @@ type follower struct {
 	status   func() Status
 
 	mu       sync.Mutex
-	timer    *time.Timer // until the failure is worth a line; nil while there is none
-	isLogged bool        // it has had its line
+	timer    *time.Timer // logs the failure; nil while there is none
+	isLogged bool        // the failure is in the log
 }
 
 func (f *follower) observer() Observer {
@@ -88,7 +88,7 @@ func (f *follower) observer() Observer {
 		}}
 }
 
-// recordFailure leaves a denial to the caller of Follow, which is given it.
+// recordFailure begins a failure. It logs no denial, because Follow returns it.
 func (f *follower) recordFailure(err error) {
 	if f.denials.IsFinal(err, f.status()) {
 		f.onDenied(err)
@@ -115,15 +115,15 @@ func (f *follower) recordFailure(err error) {
 func (f *follower) recordRecovery() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.stopTimer()
+	f.stopTimerLocked()
 	if f.isLogged {
 		f.isLogged = false
 		f.log.Info("upstream is of use again")
 	}
 }
 
-// stopTimer forgets a failure that has had no line. Callers hold mu.
-func (f *follower) stopTimer() {
+// stopTimerLocked forgets a failure that is not in the log yet.
+func (f *follower) stopTimerLocked() {
 	if f.timer != nil {
 		f.timer.Stop()
 		f.timer = nil

@@ -18,7 +18,7 @@ import (
 	"spillway/internal/upstream/transport"
 )
 
-// identityTimeout bounds a question that only a log line wants answered.
+// identityTimeout is how long a SelfSubjectReview may take.
 const identityTimeout = 5 * time.Second
 
 // Identity is the proxy's identity at upstream, as a SelfSubjectReview returns it, or why that is
@@ -37,20 +37,21 @@ func (c *Client) Identity(ctx context.Context) string {
 // serviceAccounts is how the names of service accounts begin.
 const serviceAccounts = "system:serviceaccount:"
 
-// ServiceAccount is the name of the service account that upstream takes us for.
+// ServiceAccount is the name of the service account as which upstream knows the proxy. Its errors
+// end a sentence that begins with the flag which needs it.
 func (c *Client) ServiceAccount(ctx context.Context) (string, error) {
 	user, err := c.WhoAmI(ctx)
 	if err != nil {
-		return "", explain(err, "needs to know as which user the apiserver sees spillway: %s", transport.OneLine(err))
+		return "", explain(err, "needs to know as which user the API server sees spillway: %s", transport.OneLine(err))
 	}
 	if !strings.HasPrefix(user.Username, serviceAccounts) {
-		return "", fmt.Errorf("is for pods: spillway must run as their service account, but the apiserver takes it for %q",
+		return "", fmt.Errorf("is for pods: spillway must run as their service account, but the API server takes it for %q",
 			user.Username)
 	}
 	return user.Username, nil
 }
 
-// WhoAmI is all that upstream knows of us, as a SelfSubjectReview tells it.
+// WhoAmI is all that upstream knows of the proxy, as a SelfSubjectReview returns it.
 func (c *Client) WhoAmI(ctx context.Context) (user authenticationv1.UserInfo, err error) {
 	ctx, cancel := context.WithTimeout(ctx, identityTimeout)
 	defer cancel()

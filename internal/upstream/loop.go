@@ -3,7 +3,6 @@ package upstream
 import (
 	"context"
 	"errors"
-	"io"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -17,54 +16,38 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"spillway/internal/object"
-	"spillway/internal/upstream/wire"
 )
 
 const (
 	// minWatchSeconds is the shortest timeoutSeconds of a watch; the longest is twice that. They are
 	// client-go's.
 	minWatchSeconds = 300
-	// listPage is the limit of a LIST that may be served from etcd, as client-go's.
-	listPage = 500
-	// stableStateDuration is how long a mirror has needed no complete state when the pauses between
-	// complete states begin anew.
+	// stableStateDuration is how long a mirror must have needed no complete state for the pauses
+	// between complete states to be short again.
 	stableStateDuration = 2 * time.Minute
-	// minWatchListDuration is how long a watch-list without an event must last to be one
-	// (client-go's).
-	minWatchListDuration = time.Second
 )
-
-// errEmpty says that what was to be a watch-list ended at once, without an event.
-var errEmpty = errors.New("the watch-list ended at once")
 
 // loop is one Run of a Reflector, and belongs to its goroutine: a complete state, then watches that
 // continue it, until only another complete state helps.
 //
 // The requests and their order are those of client-go's Reflector (W-190), for which upstream is
 // built. The loop differs where a mirror of many clients must. client-go reads the complete state
-// after most failures; this loop opens the watch again unless upstream says that this is in vain.
+// after most failures; this loop opens the watch again until upstream answers that it cannot go on.
 // client-go's pauses grow to a minute, these to 8 s. client-go needs decoded objects, a store and a
 // second goroutine; here one goroutine reads the events and gives them to the Sink as they are.
 type loop struct {
 	r *Reflector
 
-	rv         uint64           // of the Sink's state, 0 if it has none
-	mostRecent bool             // upstream does not have rv, so that the next state is its most recent one
-	isPaged    bool             // upstream applies limits to LISTs at any version: it has no watch cache
-	template   *object.Bookmark // of upstream's latest bookmark
+	rv          uint64           // of the Sink's state, 0 if it has none
+	isRVMissing bool             // upstream does not have rv: the next state is its most recent one
+	hasNoCache  bool             // upstream has no watch cache: it applies limits to LISTs at any version
+	template    *object.Bookmark // of upstream's latest bookmark
 
 	pauses       wait.Backoff // between requests
-	states       wait.Backoff // between complete states
+	statePauses  wait.Backoff // between complete states
 	lastEnd      *ending      // of the last watch, until the next one is opened
 	unendedCount int          // watch-lists in a row that ended without their end mark
-	listUntil    time.Time    // until when no watch-list is tried, since one did not end
-}
-
-// ending is how a watch ended.
-type ending struct {
-	duration time.Duration
-	// isExpected: its time was over, or we wished it, or upstream said why.
-	isExpected bool
+	listUntil    time.Time    // until when no watch-list is tried, because one did not end
 }
 
 // errSink is an error of the Sink. The Sink receives nothing more until the next Replace.
@@ -75,14 +58,14 @@ func (e errSink) Unwrap() error { return e.error }
 // Run mirrors until ctx ends and returns then, with its cause, once nothing of it runs any more. It
 // may be called again, not twice at once.
 func (r *Reflector) Run(ctx context.Context) error {
-	l := loop{r: r, pauses: r.pauses, states: r.pauses}
+	l := loop{r: r, pauses: r.pauses, statePauses: r.pauses}
 	for ctx.Err() == nil {
 		began := time.Now()
 		l.mirror(ctx)
 		if time.Since(began) >= stableStateDuration {
-			l.states = r.pauses
+			l.statePauses = r.pauses
 		}
-		pause := l.states.Step()
+		pause := l.statePauses.Step()
 		r.observer.OnWait(time.Now().Add(pause))
 		l.sleep(ctx, pause)
 	}
@@ -101,14 +84,14 @@ func (l *loop) mirror(ctx context.Context) {
 		st, err = nil, l.readList(ctx)
 	}
 	for err == nil && ctx.Err() == nil {
-		if st == nil {
+		if st == nil { // after a LIST, or the end of a watch
 			st, err = l.resumeWatch(ctx)
 		}
 		if err == nil {
 			err = l.follow(ctx, st)
 			st = nil
 		}
-		if apierrors.IsTooManyRequests(err) { // the watch is admitted later, and the state is as good as it was
+		if apierrors.IsTooManyRequests(err) { // a later watch may be admitted, and the state is as good as it was
 			err = nil
 			l.sleep(ctx, l.pauses.Step())
 		}
@@ -131,31 +114,31 @@ func (l *loop) watchList(ctx context.Context) (*stream, error) {
 		}
 		o := l.watchOptions()
 		o.SendInitialEvents, o.ResourceVersionMatch = new(true), metav1.ResourceVersionMatchNotOlderThan
-		if l.mostRecent {
+		if l.isRVMissing {
 			o.ResourceVersion = ""
 		}
 		st, err := l.open(ctx, o)
+		complete := false
 		if err == nil {
-			var complete bool
-			if complete, err = l.readInitial(ctx, st); complete {
-				l.r.recordWatched()
-				return st, nil
-			}
+			complete, err = l.readInitial(ctx, st)
 		}
 		switch {
-		case err == nil, errors.Is(err, errRelist):
+		case complete:
+			l.r.recordWatched()
+			return st, nil
+		case err == nil, errors.Is(err, errRelist): // another watch-list may be complete
 		case apierrors.IsTooManyRequests(err):
 			l.sleep(ctx, l.pauses.Step())
-		case unavailable(err) && !l.mostRecent:
-			l.mostRecent = true
+		case isVersionMissing(err) && !l.isRVMissing:
+			l.isRVMissing = true
 		default:
 			return nil, err
 		}
 	}
 }
 
-// readInitial reads initial events and gives the Sink the state that they make. It returns false
-// if the watch-list ended before that: with nil another one may be tried.
+// readInitial reads initial events and gives the Sink the state that they make. If the watch-list
+// ends before that, it returns false and what end returns.
 func (l *loop) readInitial(ctx context.Context, st *stream) (complete bool, err error) {
 	objects := map[string]*object.Object{}
 	for {
@@ -179,66 +162,6 @@ func (l *loop) readInitial(ctx context.Context, st *stream) (complete bool, err 
 	}
 }
 
-// readList gives the Sink the state of a LIST.
-func (l *loop) readList(ctx context.Context) error {
-	o := metav1.ListOptions{Limit: listPage}
-	if !l.mostRecent {
-		o.ResourceVersion = strconv.FormatUint(l.rv, 10)
-	}
-	if !l.mostRecent && l.rv > 0 && !l.isPaged {
-		o.Limit = 0 // upstream's watch cache answers "not older than" only without one
-	}
-	state, pages, err := l.readPages(ctx, o)
-	if unavailable(err) && !l.mostRecent {
-		l.mostRecent = true
-		state, pages, err = l.readPages(ctx, metav1.ListOptions{Limit: listPage})
-	}
-	if err != nil {
-		return err
-	}
-	l.isPaged = l.isPaged || o.ResourceVersion == "0" && pages > 1
-	rv, err := wire.ParseRV(state.Meta.ResourceVersion)
-	if err != nil {
-		l.r.recordFailure(ctx, "list", err)
-		return err
-	}
-	return l.replace(ctx, state.Objects, rv)
-}
-
-// readPages reads a LIST page by page. If upstream no longer has the version of the pages, the
-// LIST is repeated without a limit.
-func (l *loop) readPages(ctx context.Context, o metav1.ListOptions) (whole wire.Listing, pages int, err error) {
-	l.r.mustRelist.Store(false)
-	first := o
-	for {
-		page, err := l.readPage(ctx, o)
-		if apierrors.IsResourceExpired(err) && o.Continue != "" {
-			first.Limit = 0
-			whole, err = l.readPage(ctx, first)
-			return whole, pages + 1, err
-		}
-		if err != nil {
-			return wire.Listing{}, pages, err
-		}
-		pages++
-		whole.Meta, whole.Objects = page.Meta, append(whole.Objects, page.Objects...)
-		if page.Meta.Continue == "" {
-			return whole, pages, nil
-		}
-		o.Continue, o.ResourceVersion = page.Meta.Continue, ""
-	}
-}
-
-func (l *loop) readPage(ctx context.Context, o metav1.ListOptions) (wire.Listing, error) {
-	page, err := l.r.list(ctx, o)
-	if err != nil {
-		l.r.recordFailure(ctx, "list", err)
-		return wire.Listing{}, err
-	}
-	l.r.recordContact(nil)
-	return page, nil
-}
-
 // resumeWatch opens a watch that continues the Sink's state.
 func (l *loop) resumeWatch(ctx context.Context) (*stream, error) {
 	l.pauseAfterEnd(ctx)
@@ -256,8 +179,7 @@ func (l *loop) watchOptions() metav1.ListOptions {
 	return o
 }
 
-// follow gives the Sink the events of a watch until it ends. It returns nil if another watch may
-// continue, and otherwise why the Sink needs another state.
+// follow gives the Sink the events of a watch until it ends, and returns as end does.
 func (l *loop) follow(ctx context.Context, st *stream) error {
 	for {
 		e, err := st.next()
@@ -270,63 +192,12 @@ func (l *loop) follow(ctx context.Context, st *stream) error {
 	}
 }
 
-// end closes a watch that ended with err. It returns nil if another watch may continue where it
-// ended.
-//
-// A body that ends anywhere, cut off or not, is no error: a watch resumes after the last whole
-// event. Only what cannot be understood, or an ERROR event, asks for another state.
-func (l *loop) end(ctx context.Context, st *stream, err error) error {
-	st.close()
-	l.r.recordClose(st)
-	own, inTime, renewed := st.failure.Load(), time.Until(st.endsAt) <= endMargin, st.isRenewed.Load()
-	var message *messageError
-	var sink errSink
-	known := own != nil || errors.As(err, &message) || errors.As(err, &sink)
-	l.lastEnd = &ending{time.Since(st.openedAt), inTime || known || renewed}
-	switch {
-	case own != nil:
-		if errors.As(*own, new(errNoEndMark)) {
-			l.fallBack(*own)
-		}
-		return *own
-	case message != nil:
-		l.r.recordFailure(ctx, "watch", message.error)
-		return message.error
-	case known:
-		return sink
-	case err == io.EOF && !st.isOrdered && !renewed:
-		if l.unendedCount++; l.unendedCount >= unendedLimit {
-			l.fallBack(errNoEnd)
-			return errNoEnd
-		}
-	}
-	switch {
-	case errors.Is(err, context.Canceled): // by us
-	case err != io.EOF:
-		l.r.recordFailure(ctx, "watch", err) // it resumes, but until then nothing is current
-	case !inTime:
-		l.r.observer.OnEarlyEnd()
-	}
-	l.r.log.Debug("watch ended", zap.Error(err))
-	if st.isEmpty && !st.isOrdered && !renewed && l.lastEnd.duration < minWatchListDuration {
-		return errEmpty
-	}
-	return nil
-}
-
-// fallBack has LISTs take the place of watch-lists, since one did not end.
-func (l *loop) fallBack(err error) {
-	l.listUntil = time.Now().Add(listFallbackPeriod)
-	l.r.log.Debug("falling back to LIST and WATCH", zap.Error(err))
-	l.r.observer.OnFallback(err)
-}
-
 // replace gives the Sink a complete state, and the template of the bookmark that came with it.
 func (l *loop) replace(ctx context.Context, objects []*object.Object, rv uint64) error {
 	if err := l.r.sink.Replace(objects, rv); err != nil {
 		return l.recordSinkError(ctx, err)
 	}
-	l.rv, l.mostRecent = rv, false
+	l.rv, l.isRVMissing = rv, false
 	l.r.recordContact(func(st *Status) {
 		st.HasSynced, st.RV = true, rv
 		st.Replaces++
@@ -367,11 +238,4 @@ func (l *loop) recordSinkError(ctx context.Context, err error) error {
 	}
 	l.r.recordFailure(ctx, "store", err)
 	return errSink{err}
-}
-
-// unavailable reports that upstream does not have the requested version: it has forgotten it, or
-// has yet to reach it.
-func unavailable(err error) bool {
-	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) ||
-		apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
 }

@@ -2,20 +2,20 @@ package upstream
 
 import "time"
 
-// Observer hears how a Reflector fares, from the goroutine of Run or one of its requests: its
-// functions must return at once. nil functions are not called.
+// Observer has functions that a Reflector calls, in the goroutine of Run or of one of its requests:
+// they must return at once. nil functions are not called.
 type Observer struct {
 	// OnState: the Sink was given a complete state.
 	OnState func()
 	// OnOpen: a watch goes on where the Sink is. A watch-list is no such watch: OnState follows
 	// it.
 	OnOpen func()
-	// OnEarlyEnd: upstream, or what stands before it, ended a watch cleanly before its time.
-	// Upstream does so when its own view of the resource begins again: at a restart, and when a
-	// definition has changed, some time after it answers by the new one.
+	// OnEarlyEnd: upstream, or a proxy in front of it, ended a watch cleanly before its time.
+	// Upstream does so when its watch cache begins again: at a restart, and when a definition has
+	// changed, some time after it answers by the new one.
 	OnEarlyEnd func()
-	// OnFailure: what Status.Err says. A watch-list that upstream refuses is no failure yet, since
-	// a LIST follows (W-191).
+	// OnFailure: Status.Err was set. A watch-list that upstream refuses is no failure yet, because a
+	// LIST follows (W-191).
 	OnFailure func(error)
 	// OnFallback: a watch-list did not end its initial events, and a LIST takes its place.
 	OnFallback func(error)
@@ -25,7 +25,7 @@ type Observer struct {
 	OnWait func(until time.Time)
 }
 
-// WithObserver reports what happens to o. Then o logs what is worth it, and the Reflector logs at
+// WithObserver sets the observer. It logs what an operator needs, because the Reflector logs at
 // debug level alone.
 func WithObserver(o Observer) Option {
 	return func(r *Reflector) { r.observer = o.complete() }

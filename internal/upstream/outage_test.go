@@ -9,11 +9,11 @@ import (
 	"spillway/internal/fakeapiserver"
 )
 
-// However upstream goes away, a mirror goes on where its watch ended: not one of them lists when it
+// However upstream fails, a mirror goes on where its watch ended: not one of them lists when it
 // is back.
 func TestOutageCostsNoList(t *testing.T) {
 	gvr := configMaps.GVR
-	f := func(name string, o fakeapiserver.Options, away func(*fakeapiserver.Server), failures uint64, gone bool) {
+	f := func(name string, o fakeapiserver.Options, fail func(*fakeapiserver.Server), failures uint64, gone bool) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, c := apiserver(t, o)
@@ -21,10 +21,10 @@ func TestOutageCostsNoList(t *testing.T) {
 			sink := newRecorder()
 			r := mirror(t, c, configMaps, sink)
 			sink.awaitState(t, s, configMaps)
-			away(s)
+			fail(s)
 			eventually(t, "failures", func() bool { return r.Status().Failures >= failures })
-			if st := r.Status(); gone && (st.Err == nil || st.AwaySince.IsZero()) {
-				t.Errorf("while upstream is away: %+v", st)
+			if st := r.Status(); gone && (st.Err == nil || st.FailingSince.IsZero()) {
+				t.Errorf("while upstream fails: %+v", st)
 			}
 			s.Create(gvr, "a", "meanwhile")
 			if err := s.Up(); err != nil {
@@ -33,7 +33,7 @@ func TestOutageCostsNoList(t *testing.T) {
 			sink.awaitState(t, s, configMaps)
 			// the status follows the call of the Sink
 			eventually(t, "its status", func() bool { return r.Status().RV == s.Revision() })
-			if st := r.Status(); st.Replaces != 1 || st.Err != nil || !st.AwaySince.IsZero() {
+			if st := r.Status(); st.Replaces != 1 || st.Err != nil || !st.FailingSince.IsZero() {
 				t.Errorf("status %+v, want one complete state in all", st)
 			}
 			if n := s.Lists(gvr); n != 0 {
@@ -62,7 +62,7 @@ func TestOutageCostsNoList(t *testing.T) {
 	}, 0, false)
 	f("too many requests", fakeapiserver.Options{}, refuse(http.StatusTooManyRequests), 3, false)
 	f("an apiserver that begins", fakeapiserver.Options{}, refuse(http.StatusServiceUnavailable), 3, false)
-	f("an etcd that is away", fakeapiserver.Options{}, refuse(http.StatusInternalServerError), 3, false)
+	f("an etcd that is unreachable", fakeapiserver.Options{}, refuse(http.StatusInternalServerError), 3, false)
 	f("an authorizer that has not read its rules yet", fakeapiserver.Options{}, refuse(http.StatusForbidden), 3, false)
 }
 

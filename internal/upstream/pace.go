@@ -7,19 +7,19 @@ import (
 )
 
 const (
-	// minPause and maxPause are how long a mirror waits before it asks again: the first time
+	// minPause and maxPause are how long a mirror waits before its next request: the first time
 	// after something that lasted, and at most. Each is made up to half as long again or as short,
-	// so that mirrors which failed at once do not ask at once.
+	// so that mirrors which failed together do not retry together.
 	minPause = 200 * time.Millisecond
 	maxPause = 8 * time.Second
-	// stableWatchDuration is how long a watch must have been open for upstream to be well again.
+	// stableWatchDuration is how long a watch must have been open for pauses to be short again.
 	stableWatchDuration = 10 * time.Second
 	// refusalTimeout is how long upstream may refuse to go on with a watch, for reasons that are over
-	// soon as a rule (it starts, it has too much to do, its etcd is away), before its complete
+	// soon as a rule (it starts, it has too much to do, its etcd is unreachable), before its complete
 	// state is requested instead.
 	refusalTimeout = 15 * time.Second
-	// maxBusyPause is the longest pause meanwhile, since an apiserver that begins takes a few seconds,
-	// and between watches that do not last.
+	// maxBusyPause is the longest pause meanwhile, because an API server starts in a few seconds. It
+	// is also the longest pause between watches that do not last.
 	maxBusyPause = time.Second
 )
 

@@ -3,47 +3,42 @@ package upstream
 import (
 	"context"
 	"math/rand/v2"
-	"net/http"
 	"sync"
 	"time"
 )
 
 const (
-	// probeInterval is how often upstream is probed while requests wait for it. It is
-	// slowProbeInterval if upstream recovered within recentRecovery and the retried requests had to
-	// wait again.
-	probeInterval     = time.Second
+	// slowProbeInterval takes the place of probeInterval if upstream recovered within recentRecovery
+	// and the retried requests had to wait again.
 	slowProbeInterval = 5 * time.Second
 	recentRecovery    = 30 * time.Second
-	// probeTimeout is how long a probe may take.
-	probeTimeout = 3 * time.Second
 	// recoverySpread is the time over which the waiting requests are sent again.
 	recoverySpread = 1500 * time.Millisecond
 )
 
 // recoveryProbe finds out for all mirrors that upstream serves again. Each mirror backs off after
-// every failure, since an apiserver that starts cannot bear a hundred clients that retry every
+// every failure, because an API server that starts cannot bear a hundred clients that retry every
 // second. Yet all mirrors are to be current a few seconds after it has started. So one probe runs
 // for all; when it or any request is answered, all waiting requests are sent again, spread out.
 type recoveryProbe struct {
-	probeServing func(context.Context) bool // does upstream serve?
+	probe func(context.Context) bool // does upstream serve?
 
 	mu          sync.Mutex
 	waiters     int
-	recovery    chan struct{} // closed when upstream has answered
+	recovery    chan struct{} // closed when upstream serves again
 	stop        func()        // ends the probe and waits for its end; nil while no request waits
-	recoveredAt time.Time     // when upstream was last seen to be back
+	recoveredAt time.Time     // when upstream was last seen to serve again
 }
 
-// wait waits for d, or until upstream is back, and then for a moment that is not the same for all.
-// It reports whether upstream is back.
+// wait waits for d, or until upstream serves again and then for a part of recoverySpread. It
+// reports whether upstream serves again.
 func (p *recoveryProbe) wait(ctx context.Context, d time.Duration) bool {
-	back, leave := p.enter()
-	defer leave()
+	recovery := p.join()
+	defer p.leave()
 	waiting, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	select {
-	case <-back:
+	case <-recovery:
 	case <-waiting.Done():
 		return false
 	}
@@ -58,7 +53,8 @@ func sleep(ctx context.Context, d time.Duration) {
 	<-ctx.Done()
 }
 
-func (p *recoveryProbe) enter() (back <-chan struct{}, leave func()) {
+// join counts a waiting request; the first one starts the probe. leave must follow.
+func (p *recoveryProbe) join() (recovery <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.recovery == nil {
@@ -66,16 +62,17 @@ func (p *recoveryProbe) enter() (back <-chan struct{}, leave func()) {
 	}
 	if p.waiters++; p.waiters == 1 {
 		ctx, cancel := context.WithCancel(context.Background())
-		var asking sync.WaitGroup
-		asking.Go(func() { p.run(ctx) })
+		var running sync.WaitGroup
+		running.Go(func() { p.run(ctx) })
 		p.stop = func() {
 			cancel()
-			asking.Wait()
+			running.Wait()
 		}
 	}
-	return p.recovery, p.leave
+	return p.recovery
 }
 
+// leave ends the probe with the last waiting request.
 func (p *recoveryProbe) leave() {
 	p.mu.Lock()
 	var stop func()
@@ -95,10 +92,7 @@ func (p *recoveryProbe) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		asking, cancel := context.WithTimeout(ctx, probeTimeout)
-		serves := p.probeServing(asking)
-		cancel()
-		if serves {
+		if p.probe(ctx) {
 			p.wakeWaiters()
 		}
 	}
@@ -113,7 +107,7 @@ func (p *recoveryProbe) interval() time.Duration {
 	return probeInterval
 }
 
-// wakeWaiters wakes all waiting requests: upstream is back.
+// wakeWaiters wakes all waiting requests, because upstream serves again.
 func (p *recoveryProbe) wakeWaiters() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -122,48 +116,4 @@ func (p *recoveryProbe) wakeWaiters() {
 	}
 	close(p.recovery)
 	p.recovery, p.recoveredAt = make(chan struct{}), time.Now()
-}
-
-// Serves reports whether upstream serves. However many mirrors ask, upstream is probed once a
-// second at most, and the others get that answer.
-func (c *Client) Serves(ctx context.Context) bool {
-	c.serving.mu.Lock()
-	defer c.serving.mu.Unlock()
-	if time.Since(c.serving.probedAt) >= probeInterval {
-		asking, cancel := context.WithTimeout(ctx, probeTimeout)
-		defer cancel()
-		c.serving.serves, c.serving.probedAt = c.probeServing(asking), time.Now()
-	}
-	return c.serving.serves
-}
-
-// servingRecord is what upstream said last.
-type servingRecord struct {
-	mu       sync.Mutex
-	probedAt time.Time
-	serves   bool
-}
-
-// probeServing reports whether upstream serves, or at least does not say that it does not: 401, 403
-// and 404 count as serving.
-func (c *Client) probeServing(ctx context.Context) bool {
-	code, err := c.readiness(ctx)
-	return err == nil && isServing(code)
-}
-
-func isServing(code int) bool {
-	return code < http.StatusInternalServerError && code != http.StatusTooManyRequests
-}
-
-// readiness is the status with which upstream answers whether it is ready.
-func (c *Client) readiness(ctx context.Context) (int, error) {
-	req := c.newRequest(ctx, GetRequest{Path: "/readyz"})
-	req.Header.Set("Accept", "*/*")
-	resp, err := c.http.Transport.RoundTrip(req)
-	c.contact.recordResult(resp, err)
-	if err != nil {
-		return 0, err
-	}
-	defer resp.Body.Close()
-	return resp.StatusCode, nil
 }

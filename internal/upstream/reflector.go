@@ -28,7 +28,7 @@ type Sink interface {
 }
 
 // Reflector mirrors one upstream resource into a Sink: a watch-list, then the watch that goes on
-// from it, and all over again whenever upstream says 410 (see loop). What it keeps as bytes is what
+// from it, and both again whenever upstream answers 410 (see loop). Objects keep the bytes that
 // upstream sent.
 type Reflector struct {
 	client       *Client
@@ -36,45 +36,43 @@ type Reflector struct {
 	sink         Sink
 	log          *zap.Logger
 	observer     Observer
-	readPromised func() uint64 // nil: no more is promised than the Sink received
+	readPromised func() uint64 // see WithPromised; nil: no more is promised than the Sink received
 
 	pauses      wait.Backoff  // between requests, and between complete states
 	endMarkWait time.Duration // how long a watch-list may make no progress before its end
 
 	mustRelist atomic.Bool            // the next watch must not resume
 	warning    atomic.Pointer[string] // see Warning
-	isAway     atomic.Bool            // Status.AwaySince is set
+	isFailing  atomic.Bool            // Status.FailingSince is set
 	loop       watchdog.Loop          // rests while Run waits for upstream, or until an attempt is due
 	startedAt  time.Time
-	// contact is Status.Contact, and unwatched since when no watch is open, both in nanoseconds
-	// after startedAt; 0: never, and one is. A clock that may be set does not change them.
-	contact, unwatched atomic.Int64
+	// In nanoseconds after startedAt, so that a clock that is set does not change them.
+	contact   atomic.Int64 // Status.Contact; 0: never
+	unwatched atomic.Int64 // since when no watch is open; 0: one is
 
 	mu     sync.Mutex
 	stream *stream // the watch under way, nil if there is none
 	status Status
 }
 
-// Status is how a Reflector is doing. The counters never go back.
+// Status is the state of a Reflector. The counters never go back.
 type Status struct {
-	// HasSynced says that the Sink was given a complete state. It stays so when upstream fails:
-	// Err and Contact tell of that.
+	// HasSynced says that the Sink was given a complete state. It stays so when upstream fails: Err
+	// and Contact show that.
 	HasSynced bool
-	// RV is how far the Sink has been brought.
+	// RV is the version of the Sink's state.
 	RV uint64
-	// Err is why upstream was last of no use, nil once it was again. An HTTP answer is an
-	// apierrors.APIStatus; see also wire.ErrUncacheable.
+	// Err is the last failure, nil if upstream has sent anything useful after it. An HTTP answer is
+	// an apierrors.APIStatus; see also wire.ErrUncacheable.
 	Err error
 	// Contact is when upstream last sent anything useful.
 	Contact time.Time
-	// AwaySince is since when upstream has been of no use; zero while it is.
-	AwaySince time.Time
-	// Replaces counts complete states given to the Sink, Watches the watches that upstream
-	// accepted, Failures what set Err.
-	Replaces, Watches, Failures uint64
-	// Regressions counts the watches on which upstream went back to something older than what it
-	// had told before.
-	Regressions uint64
+	// FailingSince is when the first failure after Contact was; zero: there is none.
+	FailingSince time.Time
+	Replaces     uint64 // complete states that the Sink was given
+	Watches      uint64 // that upstream accepted
+	Failures     uint64 // all that set Err
+	Regressions  uint64 // watches on which upstream sent an older version than before
 }
 
 // Option adjusts a Reflector.
@@ -88,8 +86,8 @@ func WithLogger(log *zap.Logger) Option {
 // WithPromised says up to which version the mirror's readers have been promised that nothing is
 // missing: a proof may have taken that further than the watch. A complete state that is requested
 // as "not older than" the watch's last version must not be older than this either: behind a load
-// balancer another apiserver may be. It is called whenever a complete state is about to be
-// requested, and then only.
+// balancer, another API server may have less. rv is called only when a complete state is about to
+// be requested.
 func WithPromised(rv func() uint64) Option {
 	return func(r *Reflector) { r.readPromised = rv }
 }
@@ -116,28 +114,28 @@ func NewReflector(client *Client, resource *object.Resource, sink Sink, opts ...
 	return r
 }
 
-// Status is how the mirror is doing now.
+// Status is the present state.
 func (r *Reflector) Status() Status {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.status
 }
 
-// AwaySince is since when upstream has been of no use, zero while it is, and when it last was of
-// use. It is for every request to ask.
-func (r *Reflector) AwaySince() (since, contact time.Time) {
-	if !r.isAway.Load() {
+// FailingSince is Status.FailingSince and, unless that is zero, Status.Contact. It may be called
+// for each request.
+func (r *Reflector) FailingSince() (since, contact time.Time) {
+	if !r.isFailing.Load() {
 		return time.Time{}, time.Time{}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.status.AwaySince, r.status.Contact
+	return r.status.FailingSince, r.status.Contact
 }
 
-// Progress is a watchdog.ProgressFunc of what Run does between two waits for upstream.
+// Progress is the watchdog.ProgressFunc of Run.
 func (r *Reflector) Progress() (turns uint64, working bool) { return r.loop.Progress() }
 
-// Contact is Status.Contact, for every request to ask: it waits for nothing that Run may hold.
+// Contact is Status.Contact. It takes no lock, so it may be called for each request.
 func (r *Reflector) Contact() time.Time { return r.timeAfterStart(&r.contact) }
 
 // UnwatchedSince is since when no watch has kept the state current. It is zero while one does, and
@@ -151,15 +149,15 @@ func (r *Reflector) timeAfterStart(after *atomic.Int64) time.Time {
 	return time.Time{}
 }
 
-// wait calls what waits for upstream, or until an attempt is due.
+// wait calls f, which waits for upstream, or until an attempt is due.
 func (r *Reflector) wait(f func()) {
 	r.loop.Rest()
 	f()
 	r.loop.Work()
 }
 
-// Warning is what upstream says in the Warning header of every answer about the resource, "" if
-// nothing: that its version is deprecated (W-4). It is known before the Sink receives anything.
+// Warning is the Warning header of upstream's answers about the resource, "" if there is none: that
+// its version is deprecated (W-4), for example. It is known before the Sink receives anything.
 func (r *Reflector) Warning() string {
 	if w := r.warning.Load(); w != nil {
 		return *w
@@ -167,9 +165,9 @@ func (r *Reflector) Warning() string {
 	return ""
 }
 
-// Relist asks for the complete state again: the watch under way ends, and a Replace follows after a
-// backoff. It is for what changes the bytes of objects without an event, such as a CRD's schema
-// (design D2).
+// Relist has the complete state read again: the watch under way ends, and a Replace follows after a
+// backoff. It is for changes of objects' bytes without an event, such as by a CRD's schema (design
+// D2).
 func (r *Reflector) Relist(reason string) {
 	r.mustRelist.Store(true)
 	r.log.Debug("relisting", zap.String("reason", reason))
@@ -204,7 +202,7 @@ func (r *Reflector) recordOpen(s *stream) {
 		r.observer.OnOpen()
 	}
 	if r.mustRelist.Load() {
-		s.fail(errRelist) // asked for while nothing could be interrupted
+		s.fail(errRelist) // Relist found no watch to end
 	}
 }
 
@@ -222,44 +220,45 @@ func (r *Reflector) recordClose(s *stream) {
 	}
 }
 
-// recordFailure records that upstream, or what it sent, was of no use.
-func (r *Reflector) recordFailure(ctx context.Context, what string, err error) {
+// recordFailure records that upstream did not answer, or sent nothing useful.
+func (r *Reflector) recordFailure(ctx context.Context, request string, err error) {
 	if ctx.Err() != nil {
-		return // our own end, not upstream's
+		return // Run was ended
 	}
 	now := time.Now()
 	r.mu.Lock()
-	if r.status.AwaySince.IsZero() {
-		r.status.AwaySince = now
-		r.isAway.Store(true)
+	if r.status.FailingSince.IsZero() {
+		r.status.FailingSince = now
+		r.isFailing.Store(true)
 	}
 	r.status.Err = err
 	r.status.Failures++
 	r.mu.Unlock()
-	r.log.Debug("upstream failed", zap.String("request", what), zap.Error(err))
+	r.log.Debug("upstream failed", zap.String("request", request), zap.Error(err))
 	r.observer.OnFailure(err)
 }
 
-// countRegression counts a watch on which upstream went back.
+// countRegression counts a watch on which upstream sent an older version.
 func (r *Reflector) countRegression() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.status.Regressions++
 }
 
-// recordContact records that upstream sent something useful; change is called with mu held.
+// recordContact records that upstream sent something useful. change, which may be nil, is called
+// with mu held.
 func (r *Reflector) recordContact(change func(*Status)) {
 	now := time.Now()
 	r.contact.Store(int64(now.Sub(r.startedAt)))
 	r.mu.Lock()
-	away := r.status.AwaySince
-	r.status.Contact, r.status.Err, r.status.AwaySince = now, nil, time.Time{}
+	failedAt := r.status.FailingSince
+	r.status.Contact, r.status.Err, r.status.FailingSince = now, nil, time.Time{}
 	if change != nil {
 		change(&r.status)
 	}
-	r.isAway.Store(false)
+	r.isFailing.Store(false)
 	r.mu.Unlock()
-	if !away.IsZero() {
-		r.log.Debug("upstream is of use again", zap.Duration("after", now.Sub(away)))
+	if !failedAt.IsZero() {
+		r.log.Debug("upstream is of use again", zap.Duration("after", now.Sub(failedAt)))
 	}
 }

@@ -26,11 +26,11 @@ import (
 
 const (
 	// headTimeout is how long upstream may take until its answer begins: a consistent LIST may take
-	// its request timeout of 60 s (W-28), a watch sends its head at once (W-102). client-go waits
-	// for ever.
+	// its request timeout of 60 s (W-28), a watch sends its head at once (W-102). client-go has no
+	// such limit.
 	headTimeout = 75 * time.Second
-	// maxError bounds what is read of an error's body.
-	maxError = 64 << 10
+	// maxErrorBytes bounds how much is read of an error's body.
+	maxErrorBytes = 64 << 10
 )
 
 // GetRequest is one GET. Those for a resource are made by GetRequestFor.
@@ -51,38 +51,27 @@ type GetRequest struct {
 	OnHead func(http.Header)
 }
 
-// GetRequestFor asks for all objects of a resource; the verb is list or watch.
+// GetRequestFor makes the request for all objects of a resource; the verb is list or watch.
 func GetRequestFor(verb string, r *object.Resource, o metav1.ListOptions) GetRequest {
 	o.Watch = verb == "watch"
 	return GetRequest{Verb: verb, Resource: r.GVR.GroupResource(), Path: r.Path(), Options: o}
 }
 
-// Get sends a request and returns the body of a 200, decompressed. Any other answer is an
-// *apierrors.StatusError.
+// Get sends a request and returns the body of a 200, decompressed. Any other answer is an error,
+// one with a status from 400 on an *apierrors.StatusError.
 func (c *Client) Get(ctx context.Context, r GetRequest) (io.ReadCloser, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	noHead := errNoHead{cmp.Or(r.HeadTimeout, headTimeout)}
-	late := time.AfterFunc(noHead.after, func() { cancel(noHead) })
-	resp, err := cmp.Or(r.Via, c.http.Transport).RoundTrip(c.newRequest(ctx, r))
-	if err == nil && !late.Stop() {
-		_ = resp.Body.Close()
-		err = noHead
-	}
+	resp, err := c.awaitHead(ctx, cancel, r) //nolint:bodyclose // answerBody does
+	c.contact.recordResult(resp, err)
 	if err != nil {
-		late.Stop()
-		if context.Cause(ctx) == noHead {
-			err = noHead
-		}
-		c.contact.recordResult(nil, err)
 		cancel(nil)
 		return nil, &url.Error{Op: "Get", URL: c.base.String() + r.Path, Err: err}
 	}
-	c.contact.recordResult(resp, nil)
-	body := &answer{ReadCloser: resp.Body, cancel: cancel}
+	body := &answerBody{ReadCloser: resp.Body, cancel: cancel}
 	if resp.Header.Get("Content-Encoding") == "gzip" {
 		body.ReadCloser = wire.NewMembers(resp.Body)
 	}
-	if err := check(resp, r, body); err != nil {
+	if err := checkAnswer(resp, r, body); err != nil {
 		_ = body.Close()
 		return nil, err
 	}
@@ -93,25 +82,42 @@ func (c *Client) Get(ctx context.Context, r GetRequest) (io.ReadCloser, error) {
 	return body, nil
 }
 
+// awaitHead sends a request and waits until its answer begins; cancel ends it if that takes too
+// long.
+func (c *Client) awaitHead(ctx context.Context, cancel context.CancelCauseFunc, r GetRequest) (*http.Response, error) {
+	noHead := errNoHead{cmp.Or(r.HeadTimeout, headTimeout)}
+	late := time.AfterFunc(noHead.after, func() { cancel(noHead) })
+	resp, err := cmp.Or(r.Via, c.http.Transport).RoundTrip(c.newRequest(ctx, r))
+	isLate := !late.Stop()
+	switch {
+	case err == nil && isLate:
+		_ = resp.Body.Close()
+		return nil, noHead
+	case err != nil && context.Cause(ctx) == noHead:
+		return nil, noHead
+	}
+	return resp, err
+}
+
 // errNoHead says that an answer did not begin in time.
 type errNoHead struct{ after time.Duration }
 
 func (e errNoHead) Error() string { return fmt.Sprintf("no answer within %s", e.after) }
 
-// answer is a body that frees what its request holds when it is closed.
-type answer struct {
+// answerBody frees what its request holds when it is closed.
+type answerBody struct {
 	io.ReadCloser
 	cancel context.CancelCauseFunc
 }
 
-func (a *answer) Close() error {
-	err := a.ReadCloser.Close()
-	a.cancel(nil)
+func (b *answerBody) Close() error {
+	err := b.ReadCloser.Close()
+	b.cancel(nil)
 	return err
 }
 
 func (c *Client) newRequest(ctx context.Context, r GetRequest) *http.Request {
-	// its error is for types without a codec
+	// The error is for types without a codec.
 	query, _ := scheme.ParameterCodec.EncodeParameters(&r.Options, schema.GroupVersion{Version: "v1"})
 	u := *c.base
 	u.Path += r.Path
@@ -135,8 +141,8 @@ func (c *Client) newRequest(ctx context.Context, r GetRequest) *http.Request {
 	return req.WithContext(ctx)
 }
 
-// check turns everything but JSON with a 200 into an error.
-func check(resp *http.Response, r GetRequest, body io.Reader) error {
+// checkAnswer makes an error of every answer but JSON with a 200.
+func checkAnswer(resp *http.Response, r GetRequest, body io.Reader) error {
 	if resp.StatusCode == http.StatusOK {
 		media, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 		if err != nil || media != runtime.ContentTypeJSON {
@@ -148,7 +154,7 @@ func check(resp *http.Response, r GetRequest, body io.Reader) error {
 	if to, err := resp.Location(); err == nil && resp.StatusCode/100 == 3 {
 		return redirectError(to.Host)
 	}
-	text, _ := io.ReadAll(io.LimitReader(body, maxError)) // what arrived of it
+	text, _ := io.ReadAll(io.LimitReader(body, maxErrorBytes)) // as much as arrived
 	var status metav1.Status
 	if err := json.Unmarshal(text, &status); err == nil && status.Kind == "Status" &&
 		status.Status != metav1.StatusSuccess {

@@ -16,8 +16,8 @@ import (
 	"spillway/internal/upstream/wire"
 )
 
-// maxProbeBytes bounds what is read of a LIST of one item.
-const maxProbeBytes = 16 << 20
+// maxRevisionBytes bounds how much is read of a LIST of one item.
+const maxRevisionBytes = 16 << 20
 
 // Revision is the store's revision: the version of a LIST of one item that starts now (W-211c). It
 // travels on via, or else on the client's connections.
@@ -30,7 +30,7 @@ func (c *Client) Revision(ctx context.Context, resource *object.Resource, via ht
 		return 0, err
 	}
 	defer body.Close()
-	text, err := io.ReadAll(io.LimitReader(body, maxProbeBytes+1)) // to its end, so that the connection stays
+	text, err := io.ReadAll(io.LimitReader(body, maxRevisionBytes)) // to its end, so that the connection stays
 	if err != nil {
 		return 0, fmt.Errorf("probe of %s: %w", r.Resource, err)
 	}
@@ -55,22 +55,22 @@ func (c *watchConn) trace(ctx context.Context) context.Context {
 	})
 }
 
-// shared reports that other requests can travel on it while the watch does: it is HTTP/2.
-func (c *watchConn) shared() bool {
+// isShared reports whether other requests can travel on it while the watch does: it is HTTP/2.
+func (c *watchConn) isShared() bool {
 	t, ok := c.conn.(*tls.Conn)
 	return ok && t.ConnectionState().NegotiatedProtocol == "h2"
 }
 
-// Revision asks upstream how far it is, as Prober.Begin does, on the connection of the watch under
-// way, so that the apiserver answers that the watch is from: behind one address there may be
-// several, and even several clusters. same is false if that cannot be, since there is no watch, its
-// connection carries nothing else (HTTP/1.1), or another one took the question.
-func (r *Reflector) Revision(ctx context.Context) (rv uint64, same bool, err error) {
+// Revision reads the store's revision from the API server that sends the watch under way: behind
+// one address there may be several, and even several clusters. So the request must travel on the
+// connection of the watch. isSame is false if it cannot, because there is no watch or its
+// connection carries one request at a time (HTTP/1.1), or did not.
+func (r *Reflector) Revision(ctx context.Context) (rv uint64, isSame bool, err error) {
 	s := r.openStream()
-	if s == nil || !s.carrier.shared() {
+	if s == nil || !s.conn.isShared() {
 		return 0, false, nil
 	}
 	var got watchConn
 	rv, err = r.client.Revision(got.trace(ctx), r.resource, nil, "probe")
-	return rv, err == nil && got.conn == s.carrier.conn, err
+	return rv, err == nil && got.conn == s.conn.conn, err
 }

@@ -19,31 +19,33 @@ type stream struct {
 	r        *Reflector
 	body     io.ReadCloser
 	lines    *wire.Lines
-	carrier  watchConn
+	conn     watchConn
 	cancel   context.CancelFunc // ends the request
 	openedAt time.Time
 	endsAt   time.Time // when upstream is to end it; zero: not known
 
 	isEmpty   bool     // no event was read
-	lastRV    uint64   // the greatest version so far; at first what was requested
-	isOrdered bool     // versions do not go back any more: it is past the initial events
+	isOrdered bool     // it is past the initial events: versions do not go back any more
+	lastRV    uint64   // the greatest version so far; at first the requested one
 	endMark   *endMark // of a watch-list
 
-	failure   atomic.Pointer[error] // why we ended it ourselves
-	isRenewed atomic.Bool           // we ended it, and for no fault of upstream's history
+	failure   atomic.Pointer[error] // why it was ended by fail
+	isRenewed atomic.Bool           // it was ended by renew
 }
 
 func newStream(cancel context.CancelFunc, r *Reflector, body io.ReadCloser) *stream {
 	return &stream{r: r, body: body, lines: wire.NewLines(body), cancel: cancel, openedAt: time.Now(), isEmpty: true}
 }
 
-// fail ends the watch as if upstream had reported err. Safe for use by many goroutines.
+// fail ends the watch as if upstream had reported err: it needs another state. Safe for use by many
+// goroutines.
 func (s *stream) fail(err error) {
 	s.failure.CompareAndSwap(nil, &err)
 	s.cancel()
 }
 
-// renew ends the watch as if its time were over. Safe for use by many goroutines.
+// renew ends the watch as if its time were over: another watch continues it. Safe for use by many
+// goroutines.
 func (s *stream) renew() {
 	s.isRenewed.Store(true)
 	s.cancel()
@@ -58,12 +60,15 @@ func (s *stream) close() {
 	_ = s.body.Close()
 }
 
-// endMargin is how much before its time a watch may end and yet end in time: its clock is
+// endMargin is how long before its time a watch may end and yet end in time: its clock is
 // upstream's.
 const endMargin = 5 * time.Second
 
-// messageError is an end of the watch that asks for another state: upstream's ERROR event, or
-// something that makes no sense.
+// isInTime reports whether the watch is over when upstream was to end it.
+func (s *stream) isInTime() bool { return time.Until(s.endsAt) <= endMargin }
+
+// messageError is an end of the watch that calls for another state: upstream's ERROR event, or
+// something that cannot be understood.
 type messageError struct{ error }
 
 func (e *messageError) Unwrap() error { return e.error }
@@ -78,8 +83,8 @@ type event struct {
 	endsInitial bool
 }
 
-// next reads an event. Its error is a *messageError if it is about what upstream sent, otherwise it
-// is that of the body: io.EOF at a clean end.
+// next reads an event. Its error is a *messageError if upstream sent it or cannot be understood,
+// otherwise that of the body: io.EOF at a clean end.
 func (s *stream) next() (event, error) {
 	s.r.loop.Rest()
 	line, err := s.lines.Next()
@@ -128,13 +133,12 @@ func (s *stream) parse(line []byte) (event, error) {
 	return event{kind: kind, rv: o.RV, object: o}, nil
 }
 
-// errWentBack says that upstream told of something older than what it had told before.
+// errWentBack says that upstream sent something older than what it had sent before.
 var errWentBack = errors.New("upstream goes back: it may have been restored from a backup")
 
 // checkOrder checks the version of an event. A watch never goes back, nor behind the version that
-// it was to begin at; if one does, its history is another than the mirror's, and what else it says
-// fits nothing that is held here. The Sink is given the complete state then, and judges what that
-// means.
+// it was to begin at. One that does has another history than the mirror's, and none of its events
+// fits the Sink's state. The Sink receives the complete state then, and judges what that means.
 func (s *stream) checkOrder(rv uint64) error {
 	if s.isOrdered && rv < s.lastRV {
 		s.r.countRegression()
@@ -148,10 +152,10 @@ func (s *stream) checkOrder(rv uint64) error {
 
 // parseBookmark reads a bookmark and cuts the template for our own out of it. raw is not kept.
 func parseBookmark(r *object.Resource, raw []byte) (event, error) {
-	rv, _, endsInitial, err := wire.VersionOf(raw)
+	v, err := wire.ParseVersion(raw)
 	if err != nil {
 		return event{}, fmt.Errorf("bookmark of %s: %w", r, err)
 	}
 	template, err := object.BookmarkFrom(r, raw)
-	return event{kind: watch.Bookmark, rv: rv, bookmark: template, endsInitial: endsInitial}, err
+	return event{kind: watch.Bookmark, rv: v.RV, bookmark: template, endsInitial: v.EndsInitial}, err
 }

@@ -24,9 +24,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 var deadline, eventually = testutil.Deadline, testutil.Eventually
 
 var (
-	configMaps = object.NewResource(fakeapiserver.ConfigMaps, "ConfigMap", true, true)
-	widgets    = object.NewResource(fakeapiserver.Widgets, "Widget", true, false)
-	nodes      = object.NewResource(fakeapiserver.Nodes, "Node", false, true)
+	configMaps = fakeapiserver.ObjectResource(fakeapiserver.ConfigMaps)
+	widgets    = fakeapiserver.ObjectResource(fakeapiserver.Widgets)
+	nodes      = fakeapiserver.ObjectResource(fakeapiserver.Nodes)
 )
 
 // apiserver starts a fake apiserver and a client for it.

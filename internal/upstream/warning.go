@@ -11,16 +11,17 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
-// warningTimeout bounds the question what upstream warns the proxy of: the answer that waits for it
-// is whole without it.
+// warningTimeout bounds the request that finds out what upstream warns the proxy of. An answer
+// waits for it, and is complete without it.
 const warningTimeout = 5 * time.Second
 
-// recordWarning keeps the warnings of a response that concern the resource. Texts do not tell them
-// from warnings about the proxy's credentials, since a definition's author may write anything. But
-// warnings about the credentials come with every response, so what the response to /version has,
-// too, does not concern the resource. If that request fails, the known warnings stay.
+// recordWarning keeps the warnings of a response that concern the resource. Their texts do not show
+// whether they are about the proxy's credentials instead, because a definition's author may write
+// anything. But warnings about the credentials come with every response. So a warning that the
+// response to /version has, too, does not concern the resource. If that request fails, the known
+// warnings stay.
 func (r *Reflector) recordWarning(ctx context.Context, head http.Header) {
-	warnings, _ := utilnet.ParseWarningHeaders(head.Values("Warning")) // what is malformed is no warning to anyone
+	warnings, _ := utilnet.ParseWarningHeaders(head.Values("Warning")) // clients ignore malformed ones, too
 	if len(warnings) > 0 {
 		ours, err := r.client.warnings(ctx)
 		if err != nil {
@@ -45,7 +46,7 @@ func (c *Client) warnings(ctx context.Context) ([]utilnet.WarningHeader, error) 
 	if err != nil {
 		return nil, err
 	}
-	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, maxError)) // so that the connection is used again
+	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, maxErrorBytes)) // so that the connection is used again
 	_ = response.Body.Close()
 	warnings, _ := utilnet.ParseWarningHeaders(response.Header.Values("Warning"))
 	return warnings, nil

@@ -7,46 +7,46 @@ import (
 	"strconv"
 	"time"
 
-	"spillway/internal/upstream/wire"
-
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"spillway/internal/upstream/wire"
 )
 
-// watchGrace is how much longer than its timeoutSeconds a watch may last before we end it
-// ourselves: upstream ends it in time (W-112) unless it is no longer there.
+// watchGrace is how much longer than its timeoutSeconds a watch may last before it is ended here:
+// upstream ends it in time (W-112) unless it is gone.
 const watchGrace = 30 * time.Second
 
 // errRelist ends a watch so that the complete state is read.
 var errRelist = apierrors.NewResourceExpired("relist requested")
 
-// open opens a watch, or a watch-list. It tries until upstream says that this is in vain: an
+// open opens a watch, or a watch-list. It tries until upstream answers that it cannot go on: an
 // upstream that cannot be reached, or is not ready yet, can bear the LISTs of all mirrors least.
 func (l *loop) open(ctx context.Context, o metav1.ListOptions) (*stream, error) {
-	r, initial := l.r, o.SendInitialEvents != nil
-	refused := time.Time{} // since when upstream has answered with nothing but refusals
+	r, isWatchList := l.r, o.SendInitialEvents != nil
+	var refusedSince time.Time // since when upstream has answered with nothing but refusals; zero: it has not
 	for {
-		if relist := r.mustRelist.Swap(false); relist && !initial {
+		if mustRelist := r.mustRelist.Swap(false); mustRelist && !isWatchList {
 			return nil, errRelist
 		}
 		st, err := r.watch(ctx, o)
 		if err == nil {
 			return st, nil
 		}
-		v := verdictOn(err, initial)
-		if v == answered && initial {
+		v := verdictOn(err, isWatchList)
+		if v == final && isWatchList {
 			r.log.Debug("upstream refuses a watch-list, trying a LIST") // which tells whether this is a failure
 			return nil, err
 		}
 		r.recordFailure(ctx, "watch", err)
 		switch {
 		case v == unreachable:
-			refused = time.Time{}
-		case refused.IsZero():
-			refused = time.Now()
+			refusedSince = time.Time{}
+		case refusedSince.IsZero():
+			refusedSince = time.Now()
 		}
-		doubted := v == busy && !apierrors.IsTooManyRequests(err) && time.Since(refused) > refusalTimeout
-		if v == answered || doubted || ctx.Err() != nil {
+		isLasting := v == busy && !apierrors.IsTooManyRequests(err) && time.Since(refusedSince) > refusalTimeout
+		if v == final || isLasting || ctx.Err() != nil {
 			return nil, err
 		}
 		l.pauseAfterFailure(ctx, v, err)
@@ -54,19 +54,19 @@ func (l *loop) open(ctx context.Context, o metav1.ListOptions) (*stream, error) 
 }
 
 // pauseAfterEnd waits after a watch that ended before its time, and longer if it had not lasted:
-// all the others have ended, too.
+// the watches of all other mirrors have ended, too.
 func (l *loop) pauseAfterEnd(ctx context.Context) {
 	end := l.lastEnd
 	l.lastEnd = nil
 	switch {
 	case end == nil:
-	case end.duration < stableWatchDuration && !end.isExpected:
+	case end.isExpected:
+		l.pauses = l.r.pauses
+	case end.duration < stableWatchDuration:
 		l.sleep(ctx, min(l.pauses.Step(), spread(maxBusyPause)))
 	default:
 		l.pauses = l.r.pauses
-		if !end.isExpected {
-			l.sleep(ctx, spread(l.pauses.Duration))
-		}
+		l.sleep(ctx, spread(l.pauses.Duration))
 	}
 }
 
@@ -85,89 +85,79 @@ func (l *loop) pauseAfterFailure(ctx context.Context, v verdict, err error) {
 		l.sleep(ctx, d)
 		return
 	}
-	var back bool
-	l.r.wait(func() { back = l.r.client.recoveryProbe.wait(ctx, d) })
-	if back {
-		l.pauses = l.r.pauses
-	}
+	l.r.wait(func() {
+		if l.r.client.recoveryProbe.wait(ctx, d) {
+			l.pauses = l.r.pauses
+		}
+	})
 }
 
 // verdict is what a failed attempt says of the next one.
 type verdict int
 
 const (
-	unreachable verdict = iota // there was no answer that makes sense: the same may work as soon as upstream is there
-	busy                       // upstream cannot now, or, since it has only begun, does not know yet whether it may
-	answered                   // another attempt would have the same answer
+	unreachable verdict = iota // there was no answer that makes sense: the next may have one at any time
+	busy                       // upstream cannot serve it now, or has just started and does not know its rules yet
+	final                      // the next would have the same answer
 )
 
-// verdictOn judges a failure of a watch, or of a watch-list: a LIST may take the place of that.
-func verdictOn(err error, initial bool) verdict {
+// verdictOn judges the failure of a watch. One of a watch-list is final sooner, because a LIST may
+// take its place.
+func verdictOn(err error, isWatchList bool) verdict {
 	var status apierrors.APIStatus
 	switch {
-	// what stands between may wait for the first event
-	case errors.Is(err, wire.ErrUncacheable), initial && errors.As(err, new(errNoHead)):
-		return answered
+	case errors.Is(err, wire.ErrUncacheable):
+		return final
+	case isWatchList && errors.As(err, new(errNoHead)): // a proxy in between may hold the head back until an event
+		return final
 	case !errors.As(err, &status):
 		return unreachable
 	case apierrors.IsTooManyRequests(err):
 		return busy
-	case initial, apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge):
-		return answered
+	case isWatchList, apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge):
+		return final
 	case status.Status().Code >= http.StatusInternalServerError, apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
 		return busy
 	}
-	return answered
+	return final
 }
 
 // watch sends one request for a watch, or for a watch-list.
 func (r *Reflector) watch(ctx context.Context, o metav1.ListOptions) (*stream, error) {
-	initial := o.SendInitialEvents != nil
-	if initial {
+	isWatchList := o.SendInitialEvents != nil
+	if isWatchList {
 		o = r.atLeast(o)
 	}
-	lasts := time.Duration(*o.TimeoutSeconds) * time.Second
-	ctx, cancel := context.WithTimeout(ctx, lasts+watchGrace)
+	duration := time.Duration(*o.TimeoutSeconds) * time.Second
+	ctx, cancel := context.WithTimeout(ctx, duration+watchGrace)
 	req := r.request(ctx, "watch", o)
-	if initial {
-		record := req.OnHead
+	if isWatchList {
+		recordWarning := req.OnHead
 		req.OnHead = func(head http.Header) {
-			record(head)
+			recordWarning(head)
 			r.client.abilities.ObserveWatchList(head)
 		}
 		req.HeadTimeout = watchListHeadTimeout
 	}
-	var on watchConn
+	var conn watchConn
 	r.loop.Rest()
-	body, err := r.client.Get(on.trace(ctx), req)
+	body, err := r.client.Get(conn.trace(ctx), req)
 	r.loop.Work()
 	if err != nil {
 		cancel()
-		if initial && apierrors.IsInvalid(err) {
+		if isWatchList && apierrors.IsInvalid(err) {
 			r.client.abilities.ObserveRefusal()
 		}
 		return nil, err
 	}
 	st := newStream(cancel, r, body)
-	st.carrier, st.endsAt, st.isOrdered = on, time.Now().Add(lasts), !initial
+	st.conn, st.endsAt, st.isOrdered = conn, time.Now().Add(duration), !isWatchList
 	st.lastRV, _ = wire.ParseRV(o.ResourceVersion) // 0 if any will do
-	if initial {
+	if isWatchList {
 		st.endMark = newEndMark(r.endMarkWait, func() bool { return r.client.answersInTime(ctx) }, st.fail)
 	}
 	r.recordOpen(st)
 	return st, nil
-}
-
-// list reads a LIST, or one page of it.
-func (r *Reflector) list(ctx context.Context, o metav1.ListOptions) (wire.Listing, error) {
-	r.loop.Rest() // until the list has arrived
-	defer r.loop.Work()
-	body, err := r.client.Get(ctx, r.request(ctx, "list", r.atLeast(o)))
-	if err != nil {
-		return wire.Listing{}, err
-	}
-	defer body.Close()
-	return wire.ReadList(r.resource, body)
 }
 
 func (r *Reflector) request(ctx context.Context, verb string, o metav1.ListOptions) GetRequest {
@@ -176,8 +166,8 @@ func (r *Reflector) request(ctx context.Context, verb string, o metav1.ListOptio
 	return req
 }
 
-// atLeast raises the version that a complete state must not be older than to what has been
-// promised. Versions that mean something else ("any", "most recent", a page's) stay.
+// atLeast raises the version that a complete state must not be older than to the promised one.
+// Versions that mean something else ("any", "most recent", a page's) stay.
 func (r *Reflector) atLeast(o metav1.ListOptions) metav1.ListOptions {
 	if r.readPromised == nil || o.Continue != "" {
 		return o

@@ -16,7 +16,7 @@ type Ability int8
 
 // The values of an Ability.
 const (
-	Unknown Ability = iota // it has not shown itself
+	Unknown Ability = iota // no answer has shown or excluded it
 	Absent
 	Present
 )
@@ -24,11 +24,11 @@ const (
 // String implements fmt.Stringer.
 func (a Ability) String() string { return [...]string{"unknown", "no", "yes"}[a] }
 
-// Summary is what upstream can do. It is found out by its behaviour and not derived from its
+// Summary is what upstream can do. It is concluded from upstream's answers and not from its
 // version, because owners and vendors change feature gates. While several versions answer at one
 // address, it is what the least able of them can do. Immutable and comparable.
 type Summary struct {
-	// Oldest and Newest are the versions that answered lately; they differ during an upgrade.
+	// Oldest and Newest are the versions that have answered lately; they differ during an upgrade.
 	Oldest, Newest string
 	// WatchList: a watch with sendInitialEvents is served, not refused (W-101).
 	WatchList Ability
@@ -36,7 +36,7 @@ type Summary struct {
 	WatchListCompression Ability
 }
 
-// NamedAbility is one of a Summary as metrics, pages and logs name it.
+// NamedAbility is an ability with its name in metrics, pages and logs.
 type NamedAbility struct {
 	Name  string
 	Value Ability
@@ -67,24 +67,24 @@ func (s Summary) String() string {
 	return b.String()
 }
 
-// mixedVersionsPeriod is for how long a version, and what it could not do, counts after it was last
-// seen: during an upgrade each answer may be of another apiserver.
+// mixedVersionsPeriod is for how long a version, and the absence of an ability, counts after it was
+// last seen: during an upgrade each answer may be of another API server.
 const mixedVersionsPeriod = 10 * time.Minute
 
 // Record joins what is observed of upstream's abilities. Safe for use by many goroutines.
 type Record struct {
-	gzip    bool // is accepted
-	current atomic.Pointer[Summary]
+	acceptsGzip bool // requests do
+	current     atomic.Pointer[Summary]
 
 	mu       sync.Mutex
 	versions map[string]time.Time // when each was last seen
-	seen     Summary              // the last observation of each that showed anything
-	absentAt [2]time.Time         // when each last showed itself absent, in the order of fields
+	seen     Summary              // of each ability what was seen last
+	absentAt [2]time.Time         // when each was last seen to be absent, in the order of fields
 }
 
-// NewRecord knows nothing yet. gzip says that requests accept it.
-func NewRecord(gzip bool) *Record {
-	r := &Record{gzip: gzip, versions: map[string]time.Time{}}
+// NewRecord makes an empty Record. acceptsGzip says whether requests accept gzip.
+func NewRecord(acceptsGzip bool) *Record {
+	r := &Record{acceptsGzip: acceptsGzip, versions: map[string]time.Time{}}
 	r.current.Store(&Summary{})
 	return r
 }
@@ -97,19 +97,19 @@ func (s *Summary) fields() [2]*Ability {
 	return [...]*Ability{&s.WatchList, &s.WatchListCompression}
 }
 
-// ObserveVersion notes what /version said.
-func (r *Record) ObserveVersion(git string) {
+// ObserveVersion notes the gitVersion that /version returned.
+func (r *Record) ObserveVersion(version string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.versions[git] = time.Now()
+	r.versions[version] = time.Now()
 	r.joinLocked()
 }
 
-// ObserveWatchList notes what the head of a watch-list shows.
+// ObserveWatchList notes the head of a watch-list.
 func (r *Record) ObserveWatchList(head http.Header) {
 	seen := Summary{WatchList: Present}
 	switch {
-	case !r.gzip: // it was not asked for
+	case !r.acceptsGzip: // an uncompressed answer shows nothing
 	case head.Get("Content-Encoding") == "gzip":
 		seen.WatchListCompression = Present
 	default:
@@ -121,7 +121,7 @@ func (r *Record) ObserveWatchList(head http.Header) {
 // ObserveRefusal notes that a watch-list was refused as invalid.
 func (r *Record) ObserveRefusal() { r.observe(Summary{WatchList: Absent}) }
 
-// observe notes one observation. What it leaves unknown stays as it was.
+// observe notes one observation. Abilities that it leaves unknown stay as they were.
 func (r *Record) observe(s Summary) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -137,7 +137,7 @@ func (r *Record) observe(s Summary) {
 	r.joinLocked()
 }
 
-// joinLocked makes the lower of what was seen lately the present value.
+// joinLocked makes the Summary of the versions and abilities that were seen lately.
 func (r *Record) joinLocked() {
 	now, joined := time.Now(), r.seen
 	for i, one := range joined.fields() {
@@ -145,23 +145,23 @@ func (r *Record) joinLocked() {
 			*one = Absent
 		}
 	}
-	for git, last := range r.versions {
+	for seen, last := range r.versions {
 		if now.Sub(last) >= mixedVersionsPeriod {
-			delete(r.versions, git)
+			delete(r.versions, seen)
 			continue
 		}
-		if joined.Oldest == "" || olderVersion(git, joined.Oldest) {
-			joined.Oldest = git
+		if joined.Oldest == "" || isOlder(seen, joined.Oldest) {
+			joined.Oldest = seen
 		}
-		if joined.Newest == "" || olderVersion(joined.Newest, git) {
-			joined.Newest = git
+		if joined.Newest == "" || isOlder(joined.Newest, seen) {
+			joined.Newest = seen
 		}
 	}
 	r.current.Store(&joined)
 }
 
-// olderVersion orders versions; what is no version is older than any.
-func olderVersion(a, b string) bool {
+// isOlder orders versions; a text that is no version is older than any.
+func isOlder(a, b string) bool {
 	x, errX := version.ParseSemantic(a)
 	y, errY := version.ParseSemantic(b)
 	switch {

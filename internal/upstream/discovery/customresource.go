@@ -18,11 +18,11 @@ import (
 
 const (
 	customResourceDefinitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-	// crdPage bounds what is in memory at once: a definition may be a megabyte.
-	crdPage = 50
+	// definitionPageLimit bounds how many are in memory at once: a definition may be a megabyte.
+	definitionPageLimit = 50
 )
 
-// definition is the little that we read of a CustomResourceDefinition.
+// definition is the part of a CustomResourceDefinition that is read.
 type definition struct {
 	Spec struct {
 		Group string `json:"group"`
@@ -45,8 +45,8 @@ type definition struct {
 			Status string `json:"status"`
 		} `json:"conditions"`
 	}
-	// Epoch names all of the definition that upstream's answers are made from: as long as it is the
-	// same, upstream does not begin anew either. It is not the generation, which deletion raises
+	// Epoch identifies all parts of the definition that upstream makes its answers from: as long as
+	// it is the same, upstream's watches go on, too. It is not the generation, which deletion raises
 	// while objects are still served.
 	Epoch string
 }
@@ -79,7 +79,7 @@ func (d *definition) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// isEstablished reports that upstream serves what is defined.
+// isEstablished reports whether upstream serves the defined resource.
 func (d *definition) isEstablished() bool {
 	for _, c := range d.Status.Conditions {
 		if c.Type == "Established" {
@@ -89,8 +89,8 @@ func (d *definition) isEstablished() bool {
 	return false
 }
 
-// plainPath is a selectable field's path without brackets or quotes, which are not worth reading: a
-// field that is not known here is not selectable here, and its selector goes upstream.
+// plainPath is a selectable field's path without brackets or quotes. A field with another path is
+// not selectable here, and requests with its selector pass through.
 var plainPath = regexp.MustCompile(`^(\.[A-Za-z_][A-Za-z0-9_-]*)+$`)
 
 // fields are the selectable fields of a version.
@@ -110,20 +110,6 @@ func (d *definition) fields(version string) []object.Field {
 	return fields
 }
 
-// resource makes the custom resource of a discovery entry; d is nil if the proxy may not read the
-// definition.
-func (d *definition) resource(gvr schema.GroupVersionResource, entry metav1.APIResource) *object.Resource {
-	if d == nil {
-		return object.NewResource(gvr, entry.Kind, entry.Namespaced, false)
-	}
-	r := object.NewResource(gvr, entry.Kind, entry.Namespaced, false, d.fields(gvr.Version)...)
-	r.Definition = d.Epoch
-	if kind := d.Status.AcceptedNames.ListKind; kind != "" {
-		r.ListKind = kind
-	}
-	return r
-}
-
 // readDefinition reads the definition of one custom resource; nil if the proxy may not.
 func readDefinition(ctx context.Context, c *upstream.Client, gr schema.GroupResource) (*definition, error) {
 	d, path := new(definition), customResourceDefinitions+"/"+gr.String()
@@ -133,10 +119,11 @@ func readDefinition(ctx context.Context, c *upstream.Client, gr schema.GroupReso
 	return d, nil
 }
 
-// readDefinitions reads all of them.
+// readDefinitions reads all definitions; none if the proxy may not.
 func readDefinitions(ctx context.Context, c *upstream.Client) (map[schema.GroupResource]*definition, error) {
 	all := map[schema.GroupResource]*definition{}
-	r := upstream.GetRequest{Verb: "list", Path: customResourceDefinitions, Options: metav1.ListOptions{Limit: crdPage}}
+	options := metav1.ListOptions{Limit: definitionPageLimit}
+	r := upstream.GetRequest{Verb: "list", Path: customResourceDefinitions, Options: options}
 	for {
 		var page struct {
 			Metadata struct {

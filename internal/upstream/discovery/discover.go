@@ -1,6 +1,7 @@
 package discovery
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -22,15 +23,15 @@ type NotMirroredError struct {
 }
 
 // Error is one line that says what to do.
-func (r *NotMirroredError) Error() string {
-	return fmt.Sprintf("%s cannot be mirrored: %s; leave it out, it passes through", r.GVR.GroupResource(), r.Reason)
+func (e *NotMirroredError) Error() string {
+	return fmt.Sprintf("%s cannot be mirrored: %s; leave it out, it passes through", e.GVR.GroupResource(), e.Reason)
 }
 
-// Discover sorts everything that upstream serves, every version of it, into what can be mirrored
-// and what passes through, and why. Secrets pass through unless they are named explicitly (design
-// D12).
-func Discover(ctx context.Context, c *upstream.Client) (map[schema.GroupVersionResource]*object.Resource,
-	map[schema.GroupVersionResource]string, error) {
+// Discover sorts everything that upstream serves, every version of it, into resources that can be
+// mirrored and resources that pass through, with the reason. Secrets pass through unless they are
+// named explicitly (design D12).
+func Discover(ctx context.Context, c *upstream.Client) (mirrored map[schema.GroupVersionResource]*object.Resource,
+	passThrough map[schema.GroupVersionResource]string, err error) {
 	found, err := readCatalog(ctx, c)
 	if err != nil {
 		return nil, nil, err
@@ -39,25 +40,23 @@ func Discover(ctx context.Context, c *upstream.Client) (map[schema.GroupVersionR
 	if err != nil {
 		return nil, nil, err
 	}
-	cached := map[schema.GroupVersionResource]*object.Resource{}
-	passThrough := map[schema.GroupVersionResource]string{}
-	for gvr, entry := range found.entries {
-		origin := found.origins[gvr.GroupVersion()]
-		switch reason := refusal(gvr, entry, origin); {
+	mirrored, passThrough = map[schema.GroupVersionResource]*object.Resource{}, map[schema.GroupVersionResource]string{}
+	for gvr, one := range found.served {
+		switch reason := one.refusal(); {
 		case reason != "":
 			passThrough[gvr] = reason
 		case gvr.Group == "" && gvr.Resource == "secrets":
 			passThrough[gvr] = "secrets are mirrored only if they are named"
 		default:
-			cached[gvr] = resourceOf(gvr, entry, origin, definitions[gvr.GroupResource()])
+			mirrored[gvr] = one.resource(definitions[gvr.GroupResource()])
 		}
 	}
-	return cached, passThrough, nil
+	return mirrored, passThrough, nil
 }
 
-// ReadResource describes one resource with two or three small requests, which is how a CRD that
-// just appeared is met. The error is a *NotMirroredError if it is served but never mirrored, and a
-// 404 (apierrors.IsNotFound) if it is not served.
+// ReadResource describes one resource by two or three small requests, as for a CRD that has just
+// appeared. The error is a *NotMirroredError if it is served but never mirrored, and a 404
+// (apierrors.IsNotFound) if it is not served.
 func ReadResource(ctx context.Context, c *upstream.Client, gvr schema.GroupVersionResource) (*object.Resource, error) {
 	list, err := c.Discovery().ServerResourcesForGroupVersionWithContext(ctx, gvr.GroupVersion().String())
 	if err != nil {
@@ -71,51 +70,65 @@ func ReadResource(ctx context.Context, c *upstream.Client, gvr schema.GroupVersi
 	if err != nil {
 		return nil, err
 	}
-	return describe(ctx, c, gvr, list.APIResources[i], origin)
+	return served{gvr, list.APIResources[i], origin}.describe(ctx, c)
 }
 
-// describe makes the resource of a discovery entry, or refuses it.
-func describe(ctx context.Context, c *upstream.Client, gvr schema.GroupVersionResource, entry metav1.APIResource,
-	o origin) (*object.Resource, error) {
-	if reason := refusal(gvr, entry, o); reason != "" {
-		return nil, &NotMirroredError{GVR: gvr, Reason: reason}
-	}
-	var d *definition
-	if !isBuiltin(gvr.GroupVersion().WithKind(entry.Kind), o) {
-		var err error
-		if d, err = readDefinition(ctx, c, gvr.GroupResource()); err != nil {
-			return nil, err
-		}
-	}
-	return resourceOf(gvr, entry, o, d), nil
+// served is one resource that upstream serves: its discovery entry, and the server behind it.
+type served struct {
+	gvr    schema.GroupVersionResource
+	entry  metav1.APIResource
+	origin origin
 }
 
-// resourceOf is the resource of a discovery entry; d is the definition of a custom one, nil if it
-// is not known.
-func resourceOf(gvr schema.GroupVersionResource, entry metav1.APIResource, o origin, d *definition) *object.Resource {
-	var r *object.Resource
-	if isBuiltin(gvr.GroupVersion().WithKind(entry.Kind), o) {
-		r = object.NewResource(gvr, entry.Kind, entry.Namespaced, true)
-	} else {
-		r = d.resource(gvr, entry)
+// describe makes the resource, with its definition if that may be read, or refuses it.
+func (s served) describe(ctx context.Context, c *upstream.Client) (*object.Resource, error) {
+	if reason := s.refusal(); reason != "" {
+		return nil, &NotMirroredError{GVR: s.gvr, Reason: reason}
 	}
-	r.StorageHash = entry.StorageVersionHash
+	if s.isBuiltin() {
+		return s.resource(nil), nil
+	}
+	d, err := readDefinition(ctx, c, s.gvr.GroupResource())
+	if err != nil {
+		return nil, err
+	}
+	return s.resource(d), nil
+}
+
+// resource makes the resource; d is the definition of a custom one, nil if it is not known.
+func (s served) resource(d *definition) *object.Resource {
+	isBuiltin := s.isBuiltin()
+	var fields []object.Field
+	if d != nil && !isBuiltin {
+		fields = d.fields(s.gvr.Version)
+	}
+	r := object.NewResource(s.gvr, s.entry.Kind, s.entry.Namespaced, isBuiltin, fields...)
+	r.StorageHash = s.entry.StorageVersionHash
+	if d != nil && !isBuiltin {
+		r.Definition = d.Epoch
+		r.ListKind = cmp.Or(d.Status.AcceptedNames.ListKind, r.ListKind)
+	}
 	return r
 }
 
-// refusal is why a resource can never be cached, "" if it can.
-func refusal(gvr schema.GroupVersionResource, entry metav1.APIResource, o origin) string {
+func (s served) isBuiltin() bool {
+	return s.origin.isBuiltin(s.gvr.GroupVersion().WithKind(s.entry.Kind))
+}
+
+// refusal is why a resource can never be mirrored, "" if it can.
+func (s served) refusal() string {
+	resource, verbs := s.gvr.Resource, s.entry.Verbs
 	switch {
-	case strings.Contains(gvr.Resource, "/"):
+	case strings.Contains(resource, "/"):
 		return "subresources are no collections"
-	case gvr.Resource == "events" && (gvr.Group == "" || gvr.Group == "events.k8s.io"):
+	case resource == "events" && (s.gvr.Group == "" || s.gvr.Group == "events.k8s.io"):
 		return "upstream has no watch cache for events, and their versions are not unique"
-	case !object.HasPaths(gvr.GroupResource()):
-		return fmt.Sprintf("upstream reads %q in a path as a part of paths, not as this resource", gvr.Resource)
-	case !slices.Contains(entry.Verbs, "list") || !slices.Contains(entry.Verbs, "watch"):
-		return fmt.Sprintf("it cannot be listed and watched, its verbs are %s", strings.Join(entry.Verbs, ", "))
-	case o.service != "":
-		return "it is an aggregated API, served by " + o.service
+	case !object.HasPaths(s.gvr.GroupResource()):
+		return fmt.Sprintf("upstream reads %q in a path as a part of paths, not as this resource", resource)
+	case !slices.Contains(verbs, "list") || !slices.Contains(verbs, "watch"):
+		return fmt.Sprintf("it cannot be listed and watched, its verbs are %s", strings.Join(verbs, ", "))
+	case s.origin.service != "":
+		return "it is an aggregated API, served by " + s.origin.service
 	}
 	return ""
 }

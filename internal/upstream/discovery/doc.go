@@ -9,9 +9,10 @@
 //	where these may not be read ──poll──▶ ReadStorageHashes, ReadSchemaHashes
 //
 // A resource is built in, custom, or of an aggregated server, and its bytes depend on which
-// (origin). A custom one has a definition, whose epoch names all that upstream's answers are made
-// from (definition.Epoch).
+// (origin). A custom one has a definition, whose epoch identifies all parts that upstream makes its
+// answers from (definition.Epoch).
 //
-// Invariant: what may not be read counts as kube-apiserver's own. An error says that upstream is
-// away, that it does not serve the resource, or that the resource is never mirrored.
+// Invariant: a group whose APIService may not be read counts as kube-apiserver's own. An error says
+// that upstream is unavailable, that it does not serve the resource, or that the resource is never
+// mirrored.
 package discovery

@@ -14,12 +14,11 @@ import (
 	"spillway/internal/upstream/wire"
 )
 
-// FollowDefinitions tells of every CustomResourceDefinition, at first of all and then of each that
-// changes: of its epoch, which is "" while it serves nothing or is gone (see
-// object.Resource.Definition). It returns when ctx ends, or when upstream does not let us, with its
-// error.
+// FollowDefinitions calls onChange for every CustomResourceDefinition, at first and whenever its
+// epoch changes (see object.Resource.Definition). The epoch is "" once it serves nothing or is
+// gone. It returns when ctx ends, or when upstream denies the definitions, with its error.
 func FollowDefinitions(ctx context.Context, c *upstream.Client, log *zap.Logger,
-	changed func(schema.GroupResource, string)) error {
+	onChange func(resource schema.GroupResource, epoch string)) error {
 	gvr := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 	return c.Follow(ctx, log, object.NewResource(gvr, "CustomResourceDefinition", false, true), &changeNotifier{
 		values: map[string]string{},
@@ -30,15 +29,15 @@ func FollowDefinitions(ctx context.Context, c *upstream.Client, log *zap.Logger,
 			}
 			return d.Epoch, nil
 		},
-		onChange: func(name, epoch string) { changed(schema.ParseGroupResource(name), epoch) },
+		onChange: func(name, epoch string) { onChange(schema.ParseGroupResource(name), epoch) },
 	})
 }
 
-// FollowServices tells of every group and version that another server than kube-apiserver itself
-// answers for, and of those that it answers for again: the service is "" then. It returns as
-// FollowDefinitions does.
+// FollowServices calls onChange for every group and version that another server than kube-apiserver
+// serves, at first and whenever that changes. The service is "" once kube-apiserver serves it
+// again. It returns as FollowDefinitions does.
 func FollowServices(ctx context.Context, c *upstream.Client, log *zap.Logger,
-	changed func(gv schema.GroupVersion, service string)) error {
+	onChange func(gv schema.GroupVersion, service string)) error {
 	gvr := schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
 	return c.Follow(ctx, log, object.NewResource(gvr, "APIService", false, true), &changeNotifier{
 		values: map[string]string{},
@@ -49,7 +48,7 @@ func FollowServices(ctx context.Context, c *upstream.Client, log *zap.Logger,
 		},
 		onChange: func(name, service string) {
 			version, group, _ := strings.Cut(name, ".")
-			changed(schema.GroupVersion{Group: group, Version: version}, service)
+			onChange(schema.GroupVersion{Group: group, Version: version}, service)
 		},
 	})
 }

@@ -5,14 +5,13 @@ import (
 	"net/url"
 	"strings"
 
-	"spillway/internal/upstream"
-
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"spillway/internal/upstream"
 )
 
-// ReadStorageHashes reads the storageVersionHashes of what upstream serves in one group and
-// version, by resource: another one says that upstream decodes what it has stored as something
-// else.
+// ReadStorageHashes reads the storageVersionHashes of the resources in one group and version, by
+// resource. When one changes, upstream decodes what it has stored as another type.
 func ReadStorageHashes(ctx context.Context, c *upstream.Client, gv schema.GroupVersion) (map[string]string, error) {
 	list, err := c.Discovery().ServerResourcesForGroupVersionWithContext(ctx, gv.String())
 	if err != nil {
@@ -25,9 +24,9 @@ func ReadStorageHashes(ctx context.Context, c *upstream.Client, gv schema.GroupV
 	return hashes, nil
 }
 
-// ReadSchemaHashes reads the hashes of the OpenAPI documents of all groups and versions that
-// upstream describes. Where definitions may not be read they are what tells of another schema. They
-// may also change for nothing: upstream makes the documents again now and then.
+// ReadSchemaHashes reads the hashes of the OpenAPI documents of all groups and versions. Where
+// definitions may not be read, a hash that changes shows another schema. It may also change without
+// a cause: upstream makes the documents again now and then.
 func ReadSchemaHashes(ctx context.Context, c *upstream.Client) (map[schema.GroupVersion]string, error) {
 	var index struct {
 		Paths map[string]struct {

@@ -22,8 +22,8 @@ import (
 	"spillway/internal/upstream/transport"
 )
 
-// Resolution is what a name means, or why it means nothing: upstream does not know it, and Err says
-// what may have been meant, or it can never be cached (see NotMirroredError).
+// Resolution is the resource that a name means, or an error: upstream does not know it, and Err
+// suggests others, or it can never be mirrored (see NotMirroredError).
 type Resolution struct {
 	Name     string
 	Resource *object.Resource // nil with an Err
@@ -31,8 +31,8 @@ type Resolution struct {
 }
 
 // Resolve finds the resources that args name, each `resource[.version][.group]` as kubectl takes
-// it: plural, singular or short name. Those that mean the same are there once. An error
-// says that upstream is away (upstream.IsAway), and nothing of any name.
+// it: plural, singular or short name. Of several with one meaning, the result has the first. An
+// error says that upstream is unavailable (upstream.IsUnavailable), and nothing of any name.
 func Resolve(ctx context.Context, c *upstream.Client, args []string) ([]Resolution, error) {
 	found, err := readCatalog(ctx, c)
 	if err != nil {
@@ -48,9 +48,9 @@ func Resolve(ctx context.Context, c *upstream.Client, args []string) ([]Resoluti
 				continue
 			}
 			seen[gvr] = true
-			one.Resource, err = describe(ctx, c, gvr, found.entries[gvr], found.origins[gvr.GroupVersion()])
+			one.Resource, err = found.served[gvr].describe(ctx, c)
 		}
-		if upstream.IsAway(err) {
+		if upstream.IsUnavailable(err) {
 			return nil, err
 		}
 		one.Err = err
@@ -73,7 +73,7 @@ func UnresolvedError(resolved []Resolution) error {
 	return errors.New(strings.Join(wrong, "; "))
 }
 
-// unknownResourceError says that upstream serves no resource of a name. Its kind of error is a 404.
+// unknownResourceError says that upstream serves no resource of a name. It counts as a 404.
 type unknownResourceError struct{ text string }
 
 func (e unknownResourceError) Error() string { return e.text }
@@ -84,14 +84,14 @@ func (e unknownResourceError) Status() metav1.Status {
 		Message: e.text}
 }
 
-// catalog is all that upstream serves, at one moment.
+// catalog is all that upstream serves, at one moment, without subresources.
 type catalog struct {
-	mapper  meta.RESTMapperWithContext
-	entries map[schema.GroupVersionResource]metav1.APIResource
-	origins origins
+	mapper meta.RESTMapperWithContext
+	served map[schema.GroupVersionResource]served
 }
 
-// readCatalog reads upstream's discovery. A group whose server is gone is missing from it.
+// readCatalog reads upstream's discovery. A group is missing from it while its server does not
+// answer.
 func readCatalog(ctx context.Context, c *upstream.Client) (*catalog, error) {
 	origins, err := readOrigins(ctx, c)
 	if err != nil {
@@ -105,14 +105,15 @@ func readCatalog(ctx context.Context, c *upstream.Client) (*catalog, error) {
 	found := &catalog{
 		mapper: restmapper.NewShortcutExpanderWithContext(
 			restmapper.NewDiscoveryRESTMapperWithContext(groups), cached, func(string) {}),
-		entries: map[schema.GroupVersionResource]metav1.APIResource{},
-		origins: origins,
+		served: map[schema.GroupVersionResource]served{},
 	}
 	for _, g := range groups {
 		for version, resources := range g.VersionedResources {
+			gv := schema.GroupVersion{Group: g.Group.Name, Version: version}
 			for _, r := range resources {
 				if !strings.Contains(r.Name, "/") {
-					found.entries[schema.GroupVersionResource{Group: g.Group.Name, Version: version, Resource: r.Name}] = r
+					gvr := gv.WithResource(r.Name)
+					found.served[gvr] = served{gvr, r, origins[gv]}
 				}
 			}
 		}
@@ -144,19 +145,19 @@ func (c *catalog) lookUp(ctx context.Context, arg string) (schema.GroupVersionRe
 }
 
 func (c *catalog) serves(gvr schema.GroupVersionResource) bool {
-	_, ok := c.entries[gvr]
+	_, ok := c.served[gvr]
 	return ok
 }
 
 // suggestNames lists up to three names that arg may have been meant to be, the nearest first.
 func (c *catalog) suggestNames(arg string) []string {
 	resource, _, _ := strings.Cut(arg, ".")
-	allowed := 1 + len(resource)/4 // typing errors
+	allowed := 1 + len(resource)/4 // typing mistakes
 	best := map[string]int{}
-	for gvr, entry := range c.entries {
+	for gvr, one := range c.served {
 		name := gvr.GroupResource().String()
 		distance := editdistance.Of(arg, name)
-		for _, candidate := range append([]string{gvr.Resource, entry.SingularName}, entry.ShortNames...) {
+		for _, candidate := range append([]string{gvr.Resource, one.entry.SingularName}, one.entry.ShortNames...) {
 			if candidate != "" {
 				distance = min(distance, editdistance.Of(resource, candidate))
 			}

@@ -213,8 +213,8 @@ func TestBuiltinWithoutRights(t *testing.T) {
 	if err != nil || names(got) != want {
 		t.Errorf("%s, %v", names(got), err)
 	}
-	if !isBuiltin(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"},
-		origin{}) {
+	crds := schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
+	if !(origin{}).isBuiltin(crds) {
 		t.Error("CRDs are built in")
 	}
 }

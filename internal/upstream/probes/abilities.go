@@ -11,12 +11,11 @@ import (
 // abilityTimeout is how long a probe of abilities may take.
 const abilityTimeout = 3 * time.Second
 
-// abilitySelector selects no object, and one key of storage.
+// abilitySelector selects no object, and lets upstream read one key of its storage at most.
 const abilitySelector = "metadata.name=spillway,metadata.name!=spillway"
 
 // ProbeAbilities finds out again what upstream can do, by a watch-list that costs it next to
-// nothing: it selects one name, and nothing. An ability is concluded from an answer that shows or
-// excludes it, never from silence: what does not show itself this time stays as it was.
+// nothing. An ability that the answer neither shows nor excludes stays as it was.
 func (p *Prober) ProbeAbilities(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, abilityTimeout)
 	defer cancel()

@@ -3,6 +3,7 @@ package probes
 import (
 	"context"
 	"errors"
+	"io"
 	"net/url"
 	"strconv"
 	"strings"
@@ -28,36 +29,37 @@ type History struct {
 	resource *object.Resource
 }
 
-// NewHistory sends nothing yet. Its requests say "backfill" in their User-Agent.
+// NewHistory sends nothing yet. Its requests have "backfill" in their User-Agent.
 func NewHistory(c *upstream.Client, r *object.Resource) *History {
 	return &History{client: c, resource: r}
 }
 
-// HistoryStream is one watch of history, on the connection of a LIST that has just made its
-// apiserver current, so that a bookmark comes, and shows what was requested (design D7). It belongs
-// to one goroutine, and must be closed.
+// HistoryStream is one watch of history. It travels on the connection of a LIST that has just made
+// its API server current, so that a bookmark comes (design D7). It belongs to one goroutine, and
+// must be closed.
 type HistoryStream struct {
 	history *History
 	link    *transport.Link // nil once closed
-	stop    context.CancelFunc
-	body    interface{ Close() error } // nil before the watch
-	in      *wire.Lines
+
+	// Of the watch; nil before it.
+	cancel context.CancelFunc
+	body   io.Closer
+	lines  *wire.Lines
 }
 
-// Begin asks for the store's revision, as Prober.Begin does.
-func (h *History) Begin(ctx context.Context) (uint64, *HistoryStream, error) {
-	rv, l, err := takeCurrent(ctx, h.client, h.resource, "backfill")
+// Begin reads the store's revision, as Prober.Begin does.
+func (h *History) Begin(ctx context.Context) (revision uint64, stream *HistoryStream, err error) {
+	revision, link, err := takeCurrent(ctx, h.client, h.resource, "backfill")
 	if err != nil {
 		return 0, nil, err
 	}
-	return rv, &HistoryStream{history: h, link: l}, nil
+	return revision, &HistoryStream{history: h, link: link}, nil
 }
 
-// Watch begins to tell what a selector sees of what happened after from. It is upstream that
-// applies the selector: only upstream knows what objects were before.
+// Watch begins the watch of the events that a selector sees after from. Upstream applies the
+// selector, because only upstream has the objects before their changes.
 func (s *HistoryStream) Watch(ctx context.Context, sel object.Selector, from uint64) error {
-	if from == 0 || s.body != nil {
-		// 0 would send the whole state
+	if from == 0 || s.body != nil { // 0 would send the whole state
 		return errors.New("BUG: a watch of history needs a version to start from, and a connection")
 	}
 	r := upstream.GetRequestFor("watch", s.history.resource, metav1.ListOptions{
@@ -66,17 +68,17 @@ func (s *HistoryStream) Watch(ctx context.Context, sel object.Selector, from uin
 		LabelSelector:  sel.LabelQuery(), FieldSelector: sel.FieldQuery(),
 	})
 	r.Path, r.Via, r.Purpose = s.history.path(sel), s.link, "backfill"
-	ctx, s.stop = context.WithTimeout(ctx, proofSeconds*time.Second+historyGracePeriod)
+	ctx, s.cancel = context.WithTimeout(ctx, proofSeconds*time.Second+historyGracePeriod)
 	body, err := s.history.client.Get(ctx, r)
 	if err != nil {
 		s.hangUp()
 		return err
 	}
-	s.body, s.in = body, wire.NewLines(body)
+	s.body, s.lines = body, wire.NewLines(body)
 	return nil
 }
 
-// path is where objects of the selector's namespace are.
+// path is the collection of the selector's namespace.
 func (h *History) path(sel object.Selector) string {
 	path := h.resource.Path()
 	if sel.Namespace == "" {
@@ -86,11 +88,11 @@ func (h *History) path(sel object.Selector) string {
 	return path[:i] + "/namespaces/" + url.PathEscape(sel.Namespace) + path[i:]
 }
 
-// Next is the next event; without an object it is a bookmark: nothing more happened up to rv.
-// io.EOF is the end of the watch, which says nothing; an error that upstream sent is an
+// Next is the next event. Without an object it is a bookmark: nothing more happened up to rv.
+// io.EOF is the end of the watch, and no evidence; an error that upstream sent is an
 // *apierrors.StatusError.
 func (s *HistoryStream) Next() (kind object.Type, o *object.Object, rv uint64, err error) {
-	line, err := s.in.Next()
+	line, err := s.lines.Next()
 	if err != nil {
 		return 0, nil, 0, err
 	}
@@ -102,8 +104,8 @@ func (s *HistoryStream) Next() (kind object.Type, o *object.Object, rv uint64, e
 	case watch.Error:
 		return 0, nil, 0, wire.StatusError(raw)
 	case watch.Bookmark:
-		rv, _, _, err = wire.VersionOf(raw)
-		return 0, nil, rv, err
+		v, err := wire.ParseVersion(raw)
+		return 0, nil, v.RV, err
 	case watch.Modified:
 		kind = object.Modified
 	case watch.Deleted:
@@ -115,7 +117,7 @@ func (s *HistoryStream) Next() (kind object.Type, o *object.Object, rv uint64, e
 	return kind, o, o.RV, nil
 }
 
-// Close gives the connection back, unless there may be more to come on it. Idempotent.
+// Close gives the connection back, or closes it if a watch may still send on it. Idempotent.
 func (s *HistoryStream) Close() {
 	switch {
 	case s.link == nil:
@@ -129,7 +131,7 @@ func (s *HistoryStream) Close() {
 }
 
 func (s *HistoryStream) hangUp() {
-	s.stop()
+	s.cancel()
 	s.link.HangUp()
 	s.link = nil
 }

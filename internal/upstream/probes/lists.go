@@ -16,26 +16,25 @@ import (
 )
 
 const (
-	// exactPage is how many objects of an exact state are requested at a time.
-	exactPage = 500
-	// trailerBytes bounds what is read of a list after its end.
+	// exactPageLimit is how many objects of an exact state are requested at a time.
+	exactPageLimit = 500
+	// trailerBytes bounds how much is read of a body after the end of its list.
 	trailerBytes = 16 << 20
 )
 
-// State asks for the version of every object, by key, in a state that is not older than the call,
-// and for the state's own version: a LIST of metadata. It is one request without pages, which no
-// balancer can split and which upstream answers from its watch cache. Its connection is whichever
-// comes.
-func (p *Prober) State(ctx context.Context) (uint64, map[string]uint64, error) {
-	p.states.Add(1)
-	rv, versions, err := p.state(ctx)
+// State reads the version of a state that is not older than the call, and the versions of all
+// objects in it, by key. It is a LIST of metadata without pages, which no balancer can split and
+// which upstream answers from its watch cache. It may travel on any connection.
+func (p *Prober) State(ctx context.Context) (rv uint64, versions map[string]uint64, err error) {
+	p.count(func(s *ProbeStats) { s.States++ })
+	rv, versions, err = p.readState(ctx)
 	if err != nil && !errors.Is(ctx.Err(), context.Canceled) {
-		p.failures.Add(1)
+		p.count(func(s *ProbeStats) { s.Failures++ })
 	}
 	return rv, versions, err
 }
 
-func (p *Prober) state(ctx context.Context) (uint64, map[string]uint64, error) {
+func (p *Prober) readState(ctx context.Context) (uint64, map[string]uint64, error) {
 	body, err := p.client.Get(ctx, p.request("list", metav1.ListOptions{}))
 	if err != nil {
 		return 0, nil, err
@@ -53,16 +52,16 @@ func (p *Prober) state(ctx context.Context) (uint64, map[string]uint64, error) {
 	return rv, versions, err
 }
 
-// ReadVersions calls onVersion for every object, by key and in upstream's order, in the state at
-// exactly rv: in pages, as metadata. An error may come when some have been reported already; one
-// that is a 410 says that the state is no longer known.
+// ReadVersions calls onVersion for every object in the state at exactly rv, in upstream's order. It
+// requests metadata, in pages. An error may come after some calls; a 410 says that upstream no
+// longer has the state.
 func (p *Prober) ReadVersions(ctx context.Context, rv uint64, onVersion func(key string, rv uint64)) error {
-	for o := exactly(rv, exactPage); ; {
+	for o := exactly(rv, exactPageLimit); ; {
 		next, err := p.readVersionsPage(ctx, o, onVersion)
 		if err != nil || next == "" {
 			return err
 		}
-		o = metav1.ListOptions{Limit: exactPage, Continue: next}
+		o = metav1.ListOptions{Limit: exactPageLimit, Continue: next}
 	}
 }
 
@@ -87,13 +86,13 @@ func (p *Prober) readVersionsPage(ctx context.Context, o metav1.ListOptions, onV
 	return page.Continue, nil
 }
 
-// readVersions calls onVersion for every object of a page, by key and in upstream's order. The page
-// may be long: metadata has up to 256 KiB of annotations.
+// readVersions calls onVersion for every object of a page, in upstream's order. The page may be
+// long: metadata has up to 256 KiB of annotations.
 func readVersions(body io.Reader, onVersion func(key string, rv uint64)) (metav1.ListMeta, error) {
 	meta, err := wire.ReadItems(body, func(raw []byte) error {
-		rv, key, _, err := wire.VersionOf(raw)
+		v, err := wire.ParseVersion(raw)
 		if err == nil {
-			onVersion(key, rv)
+			onVersion(v.Key, v.RV)
 		}
 		return err
 	})
@@ -103,7 +102,7 @@ func readVersions(body io.Reader, onVersion func(key string, rv uint64)) (metav1
 	return meta, err
 }
 
-// ListFrom lists at most limit objects from a key on, as they are in the state at exactly rv.
+// ListFrom lists at most limit objects of the state at exactly rv, from a key on.
 func (p *Prober) ListFrom(ctx context.Context, rv uint64, key string, limit int64) ([]*object.Object, error) {
 	body, err := p.getExactPage(ctx, metav1.ListOptions{Limit: limit, Continue: continueAt(rv, key)}, false)
 	if err != nil {
@@ -112,14 +111,14 @@ func (p *Prober) ListFrom(ctx context.Context, rv uint64, key string, limit int6
 	return p.readObjects(body)
 }
 
-// continueAt is a continue token of a list over all namespaces that goes on with a key. Tokens name
+// continueAt is a continue token of a list over all namespaces that goes on with a key. Tokens hold
 // no more than that, so that any server takes those of any other (W-80, W-81).
 func continueAt(rv uint64, key string) string {
 	text := fmt.Sprintf(`{"v":"meta.k8s.io/v1","rv":%d,"start":%q}`, rv, "/"+key)
 	return base64.RawURLEncoding.EncodeToString([]byte(text))
 }
 
-// getExactPage requests a page. These requests say "check" in their User-Agent.
+// getExactPage requests a page of an exact state. These requests have "check" in their User-Agent.
 func (p *Prober) getExactPage(ctx context.Context, o metav1.ListOptions, onlyMetadata bool) (io.ReadCloser, error) {
 	r := upstream.GetRequestFor("list", p.resource, o)
 	r.OnlyMetadata, r.Purpose = onlyMetadata, "check"
@@ -127,8 +126,8 @@ func (p *Prober) getExactPage(ctx context.Context, o metav1.ListOptions, onlyMet
 }
 
 // ListObjects lists the resource as upstream shows it now, at a version that is not older than rv.
-// It is for what changes the bytes of objects without an event, where Reflector.Relist would be a
-// gap in history for nothing.
+// It is for changes of objects' bytes without an event. Reflector.Relist would interrupt the watch
+// for them, and leave a gap in history.
 func (p *Prober) ListObjects(ctx context.Context, rv uint64) ([]*object.Object, error) {
 	body, err := p.client.Get(ctx, upstream.GetRequestFor("list", p.resource, metav1.ListOptions{
 		ResourceVersion: strconv.FormatUint(rv, 10), ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,

@@ -86,7 +86,7 @@ func TestLongPageOfVersions(t *testing.T) {
 func TestExactState(t *testing.T) {
 	for _, res := range []*object.Resource{configMaps, widgets, nodes} {
 		s, c := upstreamtest.NewServer(t, fakeapiserver.Options{})
-		const n = exactPage + 7
+		const n = exactPageLimit + 7
 		namespace, prefix := "", ""
 		if res.Namespaced {
 			namespace, prefix = "a", "a/"

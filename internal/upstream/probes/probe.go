@@ -6,7 +6,7 @@ import (
 	"io"
 	"net/http/httptrace"
 	"strconv"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,20 +28,21 @@ const (
 // Prober finds out how fresh a mirror must be, and whether it is (design D7). Safe for use by many
 // goroutines; how many probes run at once is the caller's choice.
 type Prober struct {
-	client                                    *upstream.Client
-	resource                                  *object.Resource
-	probes, proofs, withoutBookmark, failures atomic.Uint64
-	otherConnections, states                  atomic.Uint64
+	client   *upstream.Client
+	resource *object.Resource
+
+	mu    sync.Mutex
+	stats ProbeStats
 }
 
-// ProbeStats counts what a Prober asked upstream.
+// ProbeStats counts the requests of a Prober.
 type ProbeStats struct {
-	Probes           uint64 // Begin
-	Proofs           uint64 // Prove
+	Probes           uint64 // calls of Begin
+	Proofs           uint64 // calls of Prove
 	WithoutBookmark  uint64 // proofs that ended without a bookmark
 	OtherConnections uint64 // proofs that travelled on another connection than their probe
-	States           uint64 // State
-	Failures         uint64 // any of them, with an error
+	States           uint64 // calls of State
+	Failures         uint64 // any of these calls, with an error
 }
 
 // New sends nothing yet. Requests of a Prober say "probe" in their User-Agent.
@@ -49,45 +50,52 @@ func New(c *upstream.Client, r *object.Resource) *Prober { return &Prober{client
 
 // Stats is the counts so far.
 func (p *Prober) Stats() ProbeStats {
-	return ProbeStats{
-		Probes: p.probes.Load(), Proofs: p.proofs.Load(), WithoutBookmark: p.withoutBookmark.Load(),
-		OtherConnections: p.otherConnections.Load(), States: p.states.Load(), Failures: p.failures.Load(),
-	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.stats
 }
 
-// Probe is one connection whose apiserver was just made current. It belongs to one goroutine, and
-// must be closed.
+// count changes the counts.
+func (p *Prober) count(change func(*ProbeStats)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	change(&p.stats)
+}
+
+// Probe is one connection to an API server that was just made current. It belongs to one goroutine,
+// and must be closed.
 //
-// HTTP/1.1 and one connection at a time, because nothing else keeps a balancer from sending the
-// proof to an apiserver that the LIST did not make current: with two of them the proof never came.
+// It is HTTP/1.1 and one connection, because nothing else keeps a balancer from sending the proof
+// to an API server that the LIST did not make current. Behind two of them the proof never came.
 type Probe struct {
 	prober *Prober
 	link   *transport.Link // nil once closed
 }
 
-// Progress is what a proof watch showed: all events in (from, Bookmark] or, without a bookmark, in
-// (from, Last].
+// Progress is the result of a proof watch: it has seen all events in (from, Bookmark] or, without a
+// bookmark, in (from, Last].
 type Progress struct {
-	Bookmark uint64 // 0: the watch ended without one. Upstream sends none while it would be no greater than from (W-111).
+	// Bookmark is 0 if the watch ended without one. Upstream sends none while it would be no greater
+	// than from (W-111).
+	Bookmark uint64
 	Events   int
 	Last     uint64 // the version of the last event, 0 if there was none
 	// SameConnection says that the proof travelled on the connection of its probe.
 	SameConnection bool
 }
 
-// Begin asks for the store's revision: the version of a LIST of the resource that starts now
-// (W-211c).
-func (p *Prober) Begin(ctx context.Context) (uint64, *Probe, error) {
-	p.probes.Add(1)
-	rv, l, err := takeCurrent(ctx, p.client, p.resource, "probe")
+// Begin reads the store's revision: the version of a LIST of the resource that starts now (W-211c).
+func (p *Prober) Begin(ctx context.Context) (revision uint64, probe *Probe, err error) {
+	p.count(func(s *ProbeStats) { s.Probes++ })
+	revision, link, err := takeCurrent(ctx, p.client, p.resource, "probe")
 	if err != nil {
-		p.failures.Add(1)
+		p.count(func(s *ProbeStats) { s.Failures++ })
 		return 0, nil, err
 	}
-	return rv, &Probe{prober: p, link: l}, nil
+	return revision, &Probe{prober: p, link: link}, nil
 }
 
-// takeCurrent takes a connection, and makes its apiserver current by asking it for the revision.
+// takeCurrent takes a connection, and makes its API server current by reading the revision.
 func takeCurrent(ctx context.Context, c *upstream.Client, r *object.Resource, purpose string) (uint64, *transport.Link,
 	error) {
 	link, err := c.Links().Take()
@@ -118,23 +126,24 @@ func (p *Probe) Prove(ctx context.Context, from uint64) (Progress, error) {
 	if from == 0 {
 		return Progress{}, errors.New("BUG: a proof needs a version to start from") // 0 would send the whole state
 	}
-	p.prober.proofs.Add(1)
+	p.prober.count(func(s *ProbeStats) { s.Proofs++ })
 	watching, cancel := context.WithTimeout(ctx, proofSeconds*time.Second+proofGrace)
 	defer cancel()
 	progress, err := p.watch(watching, from)
-	switch {
-	case err != nil:
-		if !errors.Is(ctx.Err(), context.Canceled) { // else the mirror got there first, and the proof is not needed any more
-			p.prober.failures.Add(1)
-		}
+	if err != nil {
 		p.hangUp()
-	case progress.Bookmark == 0:
-		p.prober.withoutBookmark.Add(1)
+		if !errors.Is(ctx.Err(), context.Canceled) { // else the mirror got there first: the proof is not needed any more
+			p.prober.count(func(s *ProbeStats) { s.Failures++ })
+		}
+		return progress, err
 	}
-	if err == nil && !progress.SameConnection {
-		p.prober.otherConnections.Add(1)
+	if progress.Bookmark == 0 {
+		p.prober.count(func(s *ProbeStats) { s.WithoutBookmark++ })
 	}
-	return progress, err
+	if !progress.SameConnection {
+		p.prober.count(func(s *ProbeStats) { s.OtherConnections++ })
+	}
+	return progress, nil
 }
 
 func (p *Probe) watch(ctx context.Context, from uint64) (progress Progress, err error) {
@@ -172,16 +181,16 @@ func (p *Progress) read(in *wire.Lines) error {
 		if t == watch.Error {
 			return wire.StatusError(raw)
 		}
-		rv, _, _, err := wire.VersionOf(raw)
+		v, err := wire.ParseVersion(raw)
 		if err != nil {
 			return err
 		}
 		if t == watch.Bookmark {
-			p.Bookmark = rv
+			p.Bookmark = v.RV
 			return nil
 		}
 		p.Events++
-		p.Last = rv
+		p.Last = v.RV
 	}
 }
 
@@ -198,31 +207,31 @@ func (p *Probe) hangUp() {
 	p.link = nil
 }
 
-// errNoBookmark says that upstream did not tell how far a watch was.
+// errNoBookmark says that a watch did not reach the revision.
 var errNoBookmark = errors.New("upstream did not say in time how far it is")
 
-// ProveThrough asks how far upstream is, for a mirror of the resource that is complete through
+// ProveThrough reads how far upstream is, for a mirror of the resource that is complete through
 // from. The mirror holds everything that was acknowledged before the call once it is complete
-// through last, after which nothing happened up to reached. A reached below from says that upstream
-// is behind its own word: its history has been rewritten.
+// through last, after which nothing happened up to reached. A reached below from says that
+// upstream's history has been rewritten.
 //
-// It is a LIST of one item and, unless that finds the mirror at upstream's own version, a watch on
-// the same connection of up to three seconds: the version alone proves nothing about what the
-// mirror's watch has delivered (W-211, W-212).
+// It sends a LIST of one item. Unless that finds the mirror at upstream's own version, it sends a
+// watch of up to three seconds on the same connection: the version alone proves nothing about what
+// the mirror's watch has delivered (W-211, W-212).
 func (p *Prober) ProveThrough(ctx context.Context, from uint64) (last, reached uint64, err error) {
-	rv, probe, err := p.Begin(ctx)
+	revision, probe, err := p.Begin(ctx)
 	if err != nil {
 		return 0, 0, err
 	}
 	defer probe.Close()
-	if rv <= from {
-		return from, rv, nil
+	if revision <= from {
+		return from, revision, nil
 	}
 	progress, err := probe.Prove(ctx, from)
 	if err != nil {
 		return 0, 0, err
 	}
-	if reached = max(progress.Bookmark, progress.Last); reached < rv {
+	if reached = max(progress.Bookmark, progress.Last); reached < revision {
 		return 0, 0, errNoBookmark
 	}
 	return max(progress.Last, from), reached, nil

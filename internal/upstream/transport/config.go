@@ -16,6 +16,15 @@ import (
 	"spillway/internal/rotation"
 )
 
+// ConfigSource is a client's configuration, and where it came from.
+type ConfigSource struct {
+	Config *rest.Config
+	// File is the kubeconfig that Config was read from, and Reload reads it once more. Empty and
+	// nil: there is none.
+	File   string
+	Reload func() (*rest.Config, error)
+}
+
 // LoadConfig reads the kubeconfig at path; without a path, the service account of the pod that the
 // process runs in. An error is one line that says what to do.
 func LoadConfig(path string) (ConfigSource, error) {
@@ -27,15 +36,15 @@ func LoadConfig(path string) (ConfigSource, error) {
 	if err != nil {
 		return ConfigSource{}, err
 	}
-	// Tools turn a kubeconfig to other clusters while the proxy runs: the context of the start counts.
+	// Tools switch a kubeconfig to another context while the proxy runs: that of the start counts.
 	context := raw.CurrentContext
-	again := func() (*rest.Config, error) {
+	reload := func() (*rest.Config, error) {
 		return rotation.ReadBounded("kubeconfig "+path+", or a file that it names", func() (*rest.Config, error) {
 			return fromFile(path, context)
 		})
 	}
-	cfg, err := again()
-	return ConfigSource{Config: cfg, File: path, Again: again}, err
+	cfg, err := reload()
+	return ConfigSource{Config: cfg, File: path, Reload: reload}, err
 }
 
 func inCluster() (*rest.Config, error) {
@@ -87,16 +96,14 @@ func fromFile(path, context string) (*rest.Config, error) {
 	return cfg, nil
 }
 
-// BaseURL is upstream's address: scheme, host and, if the apiserver is behind one, a path prefix
-// without a trailing slash.
+// BaseURL is upstream's address: scheme, host and, if a proxy serves the API server below one, a
+// path prefix without a trailing slash.
 func BaseURL(cfg *rest.Config) (*url.URL, error) {
 	u, _, err := rest.DefaultServerUrlFor(cfg)
 	if err != nil {
-		return nil, fmt.Errorf("apiserver address %q: %s; correct the server in the kubeconfig", cfg.Host, OneLine(err))
+		return nil, fmt.Errorf("API server address %q: %s; correct the server in the kubeconfig", cfg.Host, OneLine(err))
 	}
-	for len(u.Path) > 0 && u.Path[len(u.Path)-1] == '/' {
-		u.Path = u.Path[:len(u.Path)-1]
-	}
+	u.Path = strings.TrimRight(u.Path, "/")
 	u.RawPath, u.RawQuery, u.Fragment = "", "", ""
 	return u, nil
 }

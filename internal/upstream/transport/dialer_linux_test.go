@@ -78,7 +78,7 @@ func both(t *testing.T) (first, second net.Listener, port string) {
 // other accepts.
 func TestDialerLeavesTheMute(t *testing.T) {
 	_, second, port := both(t)
-	d := newDialer()
+	d := newDialer(newAddressTable(func() {}))
 	d.Resolver = resolving(t)
 	dial := func(want string) *trackedConn {
 		t.Helper()
@@ -109,21 +109,20 @@ func TestDialerLeavesTheMute(t *testing.T) {
 	answered.Close()
 	slow := dial("127.0.0.1")
 	ask(slow, unresponsiveAfter)
-	slow.lastRead.Store(time.Now().UnixNano()) // another connection got an answer meanwhile
+	slow.address.lastRead.Store(time.Now().UnixNano()) // another connection got an answer meanwhile
 	slow.Close()
 	dial("127.0.0.1").Close()
-	d.unresponsive.lastReadOf("127.0.0.1:" + port).Store(0)
 	vain := dial("127.0.0.1")
 	ask(vain, unresponsiveAfter)
 	vain.Close()
 	dial("127.0.0.2").Close()
 	second.Close()
 	dial("127.0.0.1").Close() // rather than none
-	if !d.unresponsive.has("127.0.0.1:" + port) {
+	if !d.addresses.isUnresponsive("127.0.0.1:" + port) {
 		t.Error("an unresponsive address is forgotten")
 	}
-	d.unresponsive.until["127.0.0.1:"+port] = time.Now().Add(-time.Second)
-	if d.unresponsive.has("127.0.0.1:" + port) {
+	d.addresses.byText["127.0.0.1:"+port].avoidUntil = time.Now().Add(-time.Second)
+	if d.addresses.isUnresponsive("127.0.0.1:" + port) {
 		t.Error("an unresponsive address is never forgotten")
 	}
 }
@@ -141,11 +140,13 @@ func TestMuteAddress(t *testing.T) {
 	}
 	s.Start()
 	defer s.Close()
-	d := newDialer()
+	var set transportSet
+	d := newDialer(newAddressTable(set.closeIdle))
 	transport := &http.Transport{DialContext: d.DialContext}
-	d.unresponsive.closeIdleOf(transport)
-	address := s.Listener.Addr().String()
-	d.unresponsive.add(address)
+	set.add(transport)
+	text := s.Listener.Addr().String()
+	address := d.addresses.acquire(text)
+	d.addresses.markUnresponsive(address)
 	get := func() {
 		t.Helper()
 		resp, err := (&http.Client{Transport: transport}).Get(s.URL)
@@ -155,10 +156,10 @@ func TestMuteAddress(t *testing.T) {
 		resp.Body.Close()
 	}
 	get()
-	if d.unresponsive.has(address) {
+	if d.addresses.isUnresponsive(text) {
 		t.Error("an address that answers is unresponsive")
 	}
-	d.unresponsive.add(address)
+	d.addresses.markUnresponsive(address)
 	for ctx, closed := deadline(t), false; !closed; time.Sleep(time.Millisecond) {
 		if ctx.Err() != nil {
 			t.Fatal("the idle connection stays open")

@@ -15,7 +15,7 @@ func TestNameThatDoesNotResolveInTimeIsGivenUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer mute.Close()
-	d := newDialer()
+	d := newDialer(newAddressTable(func() {}))
 	d.Resolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		var plain net.Dialer
 		return plain.DialContext(ctx, "udp", mute.LocalAddr().String())

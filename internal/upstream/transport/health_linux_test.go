@@ -15,7 +15,7 @@ func TestUnacknowledged(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer ln.Close()
-	conn, err := newDialer().DialContext(deadline(t), "tcp", ln.Addr().String())
+	conn, err := newDialer(newAddressTable(func() {})).DialContext(deadline(t), "tcp", ln.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,11 +16,11 @@ func TestTransportHealth(t *testing.T) {
 	defer s.Close()
 	f := factoryOf(t, s.Config())
 	for name, kind := range map[string]Purpose{"mirrors": Mirrors, "passing": Passing, "passing HTTP/1.1": PassingHTTP1} {
-		made, _, err := f.own(kind)
+		made, err := f.Bare(kind)
 		if err != nil {
 			t.Fatal(err)
 		}
-		transport := made.now.Load().http
+		transport := made.current.Load().http
 		after, within := 30*time.Second, 15*time.Second
 		if name == "mirrors" {
 			after, within = pingAfter, pingTimeout
@@ -29,7 +29,7 @@ func TestTransportHealth(t *testing.T) {
 			transport.HTTP2.SendPingTimeout != after || transport.HTTP2.PingTimeout != within {
 			t.Errorf("%s notices dead connections at another time", name)
 		}
-		if strings.HasSuffix(name, "1.1") && transport.MaxIdleConnsPerHost != passThroughIdle {
+		if strings.HasSuffix(name, "1.1") && transport.MaxIdleConnsPerHost != passThroughIdleLimit {
 			t.Errorf("%s keeps %d idle connections", name, transport.MaxIdleConnsPerHost)
 		}
 	}

@@ -71,8 +71,8 @@ func newPluginWorld(t *testing.T, status int) *pluginWorld {
 	w := &pluginWorld{t: t, dir: dir, factory: factory, own: own, url: upstream.URL, logs: logs}
 	t.Cleanup(func() { // no call is left
 		w.set("hang", false)
-		for range credentialCalls {
-			factory.plugin.calls <- struct{}{}
+		for range pluginCallLimit {
+			factory.plugin.slots <- struct{}{}
 		}
 	})
 	return w
@@ -120,7 +120,7 @@ func (w *pluginWorld) messages() string {
 }
 
 const (
-	lineWithout = "no credentials for the apiserver: only requests that bring their own reach it"
+	lineWithout = "no credentials for the API server: only requests that bring their own reach it"
 	lineAgain   = "the credential plugin answers again"
 )
 
@@ -136,7 +136,7 @@ func TestPluginThatHangsHoldsNoRequest(t *testing.T) {
 	w.set("hang", true)
 	began := time.Now()
 	var all sync.WaitGroup
-	for range 4 * credentialCalls {
+	for range 4 * pluginCallLimit {
 		all.Go(func() {
 			_, err := w.get(t.Context(), "")
 			var missing *CredentialError
@@ -157,7 +157,7 @@ func TestPluginThatHangsHoldsNoRequest(t *testing.T) {
 	if took := time.Since(began); took > 2*credentialTimeout {
 		t.Errorf("the last one had its error after %v", took)
 	}
-	if n := len(w.factory.plugin.calls); n > credentialCalls {
+	if n := len(w.factory.plugin.slots); n > pluginCallLimit {
 		t.Errorf("%d calls are under way", n)
 	}
 	began = time.Now()
@@ -185,7 +185,7 @@ func TestPluginThatHangsHoldsNoRequest(t *testing.T) {
 func TestPluginThatHangsAfterARefusal(t *testing.T) {
 	t.Parallel()
 	w := newPluginWorld(t, http.StatusUnauthorized)
-	for range 3 * credentialCalls {
+	for range 3 * pluginCallLimit {
 		// The plugin runs for the request, and hangs when it runs for the refusal.
 		ctx, cancel := context.WithTimeout(t.Context(), 2*credentialTimeout)
 		code, err := w.get(ctx, "")

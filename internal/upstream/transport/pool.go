@@ -4,25 +4,22 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
-const (
-	// probeIdle is how long the connection of a probe is kept for the next.
-	probeIdle = 30 * time.Second
-	// probeLinks is how many are kept: probes come one at a time per resource, and few resources
-	// have many.
-	probeLinks = 4
-)
+// linkLimit is how many links are kept: probes come one at a time per resource, and few resources
+// have many.
+const linkLimit = 4
 
 // Link is a transport that has at most one connection, under the credentials of a Factory.
 type Link struct {
-	http.RoundTripper // with the credentials
-	transport         *Transport
-	idle              time.Time // since when
+	http.RoundTripper
+	idleSince time.Time
 }
 
 // HangUp closes the connection, if it is not in use.
-func (l *Link) HangUp() { l.transport.CloseIdleConnections() }
+func (l *Link) HangUp() { utilnet.CloseIdleConnectionsFor(l.RoundTripper) }
 
 // Pool keeps links that are not in use.
 type Pool struct {
@@ -44,7 +41,7 @@ func (p *Pool) Take() (*Link, error) {
 	for found == nil && len(p.links) > 0 {
 		l := p.links[len(p.links)-1]
 		p.links = p.links[:len(p.links)-1]
-		if now.Sub(l.idle) < probeIdle {
+		if now.Sub(l.idleSince) < linkIdleTimeout {
 			found = l
 		} else {
 			l.HangUp()
@@ -54,19 +51,19 @@ func (p *Pool) Take() (*Link, error) {
 	if found != nil {
 		return found, nil
 	}
-	t, rt, err := p.factory.own(single)
+	rt, err := p.factory.Own(oneConnection)
 	if err != nil {
 		return nil, err
 	}
-	return &Link{RoundTripper: rt, transport: t}, nil
+	return &Link{RoundTripper: rt}, nil
 }
 
 // Put takes a link back.
 func (p *Pool) Put(l *Link) {
-	l.idle = time.Now()
+	l.idleSince = time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed || len(p.links) >= probeLinks {
+	if p.closed || len(p.links) >= linkLimit {
 		l.HangUp()
 		return
 	}

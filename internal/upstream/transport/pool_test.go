@@ -17,14 +17,14 @@ func TestPoolForgetsIdleLinks(t *testing.T) {
 		t.Error("an idle link was not used again")
 	}
 	p.Put(a)
-	a.idle = a.idle.Add(-probeIdle)
+	a.idleSince = a.idleSince.Add(-linkIdleTimeout)
 	if b, _ := p.Take(); b == a {
 		t.Error("a link was used after too long")
 	}
-	for range probeLinks + 3 {
-		p.Put(&Link{transport: a.transport})
+	for range linkLimit + 3 {
+		p.Put(&Link{RoundTripper: a.RoundTripper})
 	}
-	if len(p.links) != probeLinks {
+	if len(p.links) != linkLimit {
 		t.Errorf("%d links are kept", len(p.links))
 	}
 	p.Close()

@@ -220,7 +220,7 @@ func transports(t *testing.T, f *Factory) map[string]http.RoundTripper {
 	}
 	all["probes"] = link
 	t.Cleanup(func() {
-		f.shared.dialer.unresponsive.closeIdle()
+		f.shared.inUse.closeIdle()
 		f.shared.look()
 	})
 	return all
@@ -415,7 +415,7 @@ func TestKubeconfigsAreFollowed(t *testing.T) {
 	now := &rest.Config{Host: up.server.URL, BearerToken: "one",
 		TLSClientConfig: rest.TLSClientConfig{CAData: first.pem()}}
 	again := func() (*rest.Config, error) { return now, nil }
-	f, err := New(ConfigSource{Config: now, File: name, Again: again}, zap.NewNop())
+	f, err := New(ConfigSource{Config: now, File: name, Reload: again}, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,94 +13,20 @@ import (
 	clienttransport "k8s.io/client-go/transport"
 )
 
-// How soon a connection is known to be dead that neither side has closed: an apiserver that hangs,
-// a host or a path that has gone. A mirror on it is not current any more, and no byte tells. What
-// is taken for dead too early costs a connection and new watches that go on where the old ones
-// were; what is taken for alive costs every client the time in which it hears nothing, and
-// client-go's own 45 s are most of what an outage of seconds takes to heal.
-//
-// What passes through for clients is another matter. A write that is under way is lost with its
-// connection, and an apiserver that is merely busy may be silent for seconds: there HTTP/2 has the
-// patience that it has in client-go, so that no client loses a request that it would not have lost
-// without us.
-const (
-	// pingAfter and pingTimeout are for the HTTP/2 of mirrors: a connection that has been silent so
-	// long is sent a ping, and has so long for it. passingPingAfter and passingPingTimeout are for
-	// that of clients' requests.
-	pingAfter          = 4 * time.Second
-	pingTimeout        = 4 * time.Second
-	passingPingAfter   = 30 * time.Second
-	passingPingTimeout = 15 * time.Second
-	// unacknowledged is how long bytes may be on their way to a host that does not acknowledge them
-	// (TCP_USER_TIMEOUT), and keepaliveProbe how often a silent one is probed for an
-	// acknowledgement, for HTTP/1.1.
-	unacknowledged = 10 * time.Second
-	keepaliveIdle  = 5 * time.Second
-	keepaliveProbe = 2 * time.Second
-	// dialTimeout and handshakeTimeout are for a connection that is being made. A host that is up
-	// again is found by the next one sooner than by the kernel's doubling of its own attempts.
-	dialTimeout      = 5 * time.Second
-	handshakeTimeout = 5 * time.Second
-)
-
-// Purpose is what a transport is for.
-type Purpose struct {
-	http1      bool // nothing else is spoken
-	fresh      bool // a connection for each request
-	compressed bool // answers that net/http asked to be compressed are decompressed
-	maxConns   int  // at once; 0: any number
-	maxIdle    int
-	idle       time.Duration
-	pingAfter  time.Duration
-	pingWait   time.Duration
-}
-
-// The kinds of transports. See pingAfter for when they give a connection up.
-var (
-	// Mirrors is for reflectors, probes of discovery, and what else the proxy asks for itself.
-	Mirrors = Purpose{compressed: true, maxIdle: 25, idle: idleTimeout, pingAfter: pingAfter, pingWait: pingTimeout}
-	// Passing is for requests that pass through, over HTTP/2 if upstream speaks it.
-	Passing = Purpose{
-		maxIdle: passThroughIdle, idle: idleTimeout, pingAfter: passingPingAfter, pingWait: passingPingTimeout,
-	}
-	// PassingHTTP1 is Passing over HTTP/1.1, which upgrades (exec, port-forward) need and large
-	// answers take less of.
-	PassingHTTP1 = Purpose{
-		http1: true, maxIdle: passThroughIdle, idle: idleBelowUpstreams,
-		pingAfter: passingPingAfter, pingWait: passingPingTimeout,
-	}
-	// PassingFresh is Passing with a connection for each request.
-	PassingFresh = Purpose{fresh: true, idle: freshIdle, pingAfter: freshPingAfter, pingWait: freshPingTimeout}
-
-	// single has at most one connection.
-	single = Purpose{
-		http1: true, maxConns: 1, maxIdle: 1, idle: probeIdle, pingAfter: passingPingAfter, pingWait: passingPingTimeout,
-	}
-)
-
-const (
-	idleTimeout = 90 * time.Second
-	// idleBelowUpstreams is how long an idle connection of HTTP/1.1 is kept: kube-apiserver closes
-	// one after 90 s, and a request that is sent just then may get no answer.
-	idleBelowUpstreams = time.Minute
-	// passThroughIdle is how many idle connections are kept for pass-through: as many as clients of
-	// a busy proxy use at once over HTTP/1.1.
-	passThroughIdle = 256
-	// answerHeadBytes is how large the head of an answer may be: as large as a request's. net/http
-	// alone would hold 10 MiB for each.
-	answerHeadBytes = 1 << 20
-)
+// answerHeadBytes is how large the head of an answer may be: as large as a request's. net/http
+// alone would hold 10 MiB for each.
+const answerHeadBytes = 1 << 20
 
 // Transport sends requests by an http.Transport that is replaced when the authorities that it
 // trusts, or its certificate, change.
 type Transport struct {
 	factory *Factory
 	kind    Purpose
-	bare    bool
+	bare    bool                    // it shows no certificate
 	config  *clienttransport.Config // where exec plugins put certificates and a dialer of theirs
 
-	mu  sync.Mutex
-	now atomic.Pointer[generation]
+	mu      sync.Mutex // held while a generation is made
+	current atomic.Pointer[generation]
 }
 
 // generation is what new connections are made by between two changes of files.
@@ -114,39 +40,33 @@ type generation struct {
 // authorities to trust, and nothing else. It adds no credentials, no client certificate, none of
 // client-go's wrappers, so a request's own are all that upstream sees.
 func (f *Factory) Bare(kind Purpose) (*Transport, error) {
-	return f.transport(kind, rest.AnonymousClientConfig(f.base), true)
+	return f.newTransport(kind, rest.AnonymousClientConfig(f.base), true)
 }
 
 // Own is a transport that adds the credentials of the Factory. A request that has an Authorization
 // header keeps it.
 func (f *Factory) Own(kind Purpose) (http.RoundTripper, error) {
-	_, rt, err := f.own(kind)
-	return rt, err
-}
-
-// own is the transport, and the same with the credentials around it.
-func (f *Factory) own(kind Purpose) (*Transport, http.RoundTripper, error) {
 	cfg := rest.CopyConfig(f.base)
-	if hasToken(cfg) || cfg.Username != "" || hasPair(cfg) {
-		cfg.ExecProvider = nil // client-go does not ask a plugin then, either
+	if hasStaticCredentials(cfg) {
+		cfg.ExecProvider = nil // client-go does not run a plugin then, either
 	}
 	cfg.BearerToken, cfg.BearerTokenFile = "", "" // the Factory's to follow
-	t, err := f.transport(kind, cfg, false)
+	t, err := f.newTransport(kind, cfg, false)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	rt, err := f.wrapped(t)
+	rt, err := f.wrap(t)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if f.token != nil {
-		rt = &bearer{factory: f, next: rt}
+		rt = &bearer{token: f.token, next: rt}
 	}
-	return t, &reloadingTransport{factory: f, next: rt}, nil
+	return &reloadingTransport{refresh: f.refreshCredentials, next: rt}, nil
 }
 
-// wrapped is t within client-go's wrappers, which add credentials.
-func (f *Factory) wrapped(t *Transport) (http.RoundTripper, error) {
+// wrap puts client-go's wrappers around t, which add credentials.
+func (f *Factory) wrap(t *Transport) (http.RoundTripper, error) {
 	wrap := func(next http.RoundTripper) (http.RoundTripper, error) {
 		return clienttransport.HTTPWrappersForConfig(t.config, next)
 	}
@@ -156,7 +76,7 @@ func (f *Factory) wrapped(t *Transport) (http.RoundTripper, error) {
 	return newPatientTransport(f.plugin, wrap, t)
 }
 
-func (f *Factory) transport(kind Purpose, cfg *rest.Config, bare bool) (*Transport, error) {
+func (f *Factory) newTransport(kind Purpose, cfg *rest.Config, bare bool) (*Transport, error) {
 	cfg.CertFile, cfg.CertData, cfg.KeyFile, cfg.KeyData = "", nil, "", nil // followed
 	cfg.CAFile, cfg.CAData = "", nil
 	cfg.NextProtos = nil // net/http's to choose, by Protocols
@@ -173,49 +93,56 @@ func (f *Factory) transport(kind Purpose, cfg *rest.Config, bare bool) (*Transpo
 }
 
 // RoundTrip implements http.RoundTripper. If upstream's certificate is not trusted, and the file of
-// authorities turns out to be another one by now, the request is sent again: nothing of it has been
-// sent.
+// authorities has changed by now, the request is sent again: nothing of it has been sent.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	if t.kind.fresh { // its body may not be there a second time
-		t.factory.shared.refreshTrust(t.factory)
+	if t.kind.singleUse { // its body may not be there a second time
+		t.factory.refreshTrust()
 	}
 	g, err := t.generation()
 	if err != nil {
 		return nil, err
 	}
 	response, err := g.send(r, t.kind)
-	if err == nil || !distrusted(err) {
+	if err == nil || !isDistrust(err) {
 		return response, err
 	}
-	t.factory.shared.refreshTrust(t.factory)
-	if now, failed := t.generation(); failed == nil && now.trust != g.trust {
-		if again := rewound(r); again != nil {
-			g = now
+	t.factory.refreshTrust()
+	if newer, failed := t.generation(); failed == nil && newer.trust != g.trust {
+		if again := rewind(r); again != nil {
+			g = newer
 			response, err = g.send(again, t.kind)
 		}
 	}
-	if distrusted(err) {
-		err = &UntrustedError{CA: g.authority(), Err: err}
+	if isDistrust(err) {
+		err = &UntrustedError{CA: g.authorityFile(), Err: err}
 	}
 	return response, err
 }
 
-// refreshTrust looks at the file of authorities.
-func (s *sharedSettings) refreshTrust(f *Factory) {
-	if f.trust != nil && f.trust.Look() {
-		s.dialer.unresponsive.closeIdle()
+// UntrustedError says that upstream's certificate is not good, and by which authorities.
+type UntrustedError struct {
+	CA  string // the file; "": the system's
+	Err error
+}
+
+// Error implements error.
+func (e *UntrustedError) Error() string {
+	ca := e.CA
+	if ca == "" {
+		ca = "the system's certificates"
 	}
+	return fmt.Sprintf("the API server's certificate is not trusted, by %s: %s", ca, e.Err)
 }
 
-// distrusted reports that upstream showed a certificate that is not good.
-func distrusted(err error) bool {
-	var bad *tls.CertificateVerificationError
-	return errors.As(err, &bad)
-}
+// Unwrap is what crypto/tls said.
+func (e *UntrustedError) Unwrap() error { return e.Err }
 
-// rewound is a request that was not sent, to be sent once more; nil if its body cannot be had
-// again.
-func rewound(r *http.Request) *http.Request {
+// isDistrust reports that upstream showed a certificate that is not good.
+func isDistrust(err error) bool { return errors.As(err, new(*tls.CertificateVerificationError)) }
+
+// rewind makes a request that was not sent ready to be sent once more; nil if its body cannot be
+// had again.
+func rewind(r *http.Request) *http.Request {
 	if r.Body == nil || r.Body == http.NoBody {
 		return r
 	}
@@ -231,41 +158,43 @@ func rewound(r *http.Request) *http.Request {
 	return again
 }
 
-// CloseIdleConnections closes what is not in use.
+// CloseIdleConnections closes connections that are not in use.
 func (t *Transport) CloseIdleConnections() {
-	if g := t.now.Load(); g != nil {
+	if g := t.current.Load(); g != nil {
 		g.http.CloseIdleConnections()
 	}
 }
 
-// generation is the one by which the files are now.
+// generation is the one that fits the files as they are now.
 func (t *Transport) generation() (*generation, error) {
-	trust, pair := t.material()
-	if g := t.now.Load(); g != nil && g.trust == trust && g.pair == pair {
+	if g := t.current.Load(); g != nil && g.fits(t.files()) {
 		return g, nil
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	trust, pair = t.material() // another goroutine's may be older
-	before := t.now.Load()
-	if before != nil && before.trust == trust && before.pair == pair {
-		return before, nil
+	trust, pair := t.files()
+	old := t.current.Load()
+	if old != nil && old.fits(trust, pair) { // another goroutine made it
+		return old, nil
 	}
-	made, err := t.build(trust, pair)
+	made, err := t.newHTTP(trust, pair)
 	if err != nil {
 		return nil, err
 	}
 	g := &generation{trust: trust, pair: pair, http: made}
-	t.now.Store(g)
-	if before != nil {
-		t.factory.shared.retire(before.http)
+	t.current.Store(g)
+	if old != nil {
+		t.factory.shared.retire(old.http)
 	}
 	return g, nil
 }
 
-func (t *Transport) material() (*trust, *certificate) {
-	var trusted *trust
-	var pair *certificate
+func (g *generation) fits(trust *trust, pair *certificate) bool {
+	return g.trust == trust && g.pair == pair
+}
+
+// files are what the files of the factory hold now.
+func (t *Transport) files() (trusted *trust, pair *certificate) {
 	if t.factory.trust != nil {
 		trusted = t.factory.trust.Get()
 	}
@@ -275,22 +204,10 @@ func (t *Transport) material() (*trust, *certificate) {
 	return trusted, pair
 }
 
-func (t *Transport) build(trusted *trust, pair *certificate) (*http.Transport, error) {
-	secure, err := clienttransport.TLSConfigFor(t.config)
+func (t *Transport) newHTTP(trust *trust, pair *certificate) (*http.Transport, error) {
+	secure, err := t.tlsConfig(trust, pair)
 	if err != nil {
-		return nil, fmt.Errorf("TLS of the kubeconfig: %w", err)
-	}
-	if secure == nil {
-		secure = &tls.Config{MinVersion: tls.VersionTLS12}
-	}
-	if trusted != nil {
-		secure.RootCAs = trusted.Pool
-	}
-	if pair != nil {
-		secure.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return pair, nil }
-	}
-	if get := secure.GetClientCertificate; pair == nil && get != nil && t.factory.plugin != nil {
-		secure.GetClientCertificate = t.factory.plugin.certificate(get)
+		return nil, err
 	}
 	proxy := t.config.Proxy
 	if proxy == nil {
@@ -298,66 +215,65 @@ func (t *Transport) build(trusted *trust, pair *certificate) (*http.Transport, e
 	}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
-	protocols.SetHTTP2(!t.kind.http1)
+	protocols.SetHTTP2(!t.kind.http1Only)
 	made := &http.Transport{
 		Proxy:                  proxy,
 		DialContext:            t.config.DialHolder.Dial,
 		TLSClientConfig:        secure,
 		TLSHandshakeTimeout:    handshakeTimeout,
-		IdleConnTimeout:        t.kind.idle,
-		MaxIdleConnsPerHost:    t.kind.maxIdle,
-		MaxConnsPerHost:        t.kind.maxConns,
+		IdleConnTimeout:        t.kind.idleTimeout,
+		MaxIdleConnsPerHost:    t.kind.idleLimit,
+		MaxConnsPerHost:        t.kind.connLimit,
 		ExpectContinueTimeout:  time.Second,
 		MaxResponseHeaderBytes: answerHeadBytes,
-		DisableCompression:     !t.kind.compressed || t.config.DisableCompression,
-		DisableKeepAlives:      t.kind.fresh,
+		DisableCompression:     !t.kind.decompress || t.config.DisableCompression,
+		DisableKeepAlives:      t.kind.singleUse,
 		Protocols:              protocols,
-		HTTP2:                  &http.HTTP2Config{SendPingTimeout: t.kind.pingAfter, PingTimeout: t.kind.pingWait},
+		HTTP2:                  &http.HTTP2Config{SendPingTimeout: t.kind.pingAfter, PingTimeout: t.kind.pingTimeout},
 	}
-	t.factory.shared.dialer.unresponsive.closeIdleOf(made)
+	t.factory.shared.inUse.add(made)
 	return made, nil
 }
 
+func (t *Transport) tlsConfig(trust *trust, pair *certificate) (*tls.Config, error) {
+	secure, err := clienttransport.TLSConfigFor(t.config)
+	if err != nil {
+		return nil, fmt.Errorf("TLS of the kubeconfig: %w", err)
+	}
+	if secure == nil {
+		secure = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	if trust != nil {
+		secure.RootCAs = trust.Pool
+	}
+	plugin := t.factory.plugin
+	switch {
+	case pair != nil:
+		secure.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return pair, nil }
+	case plugin != nil && secure.GetClientCertificate != nil:
+		secure.GetClientCertificate = plugin.boundCertificate(secure.GetClientCertificate)
+	}
+	return secure, nil
+}
+
 // send sends a request, on a connection of its own if the kind says so.
+//
+// That ends with the answer, and no other request can end it. Over HTTP/2 an answer may begin, and
+// end, before the request does. One transport that keeps no connections alive would not do:
+// requests that begin at once find each other's new connections of HTTP/2 in its pool, and the
+// second one on a connection has lost a body that was closed on the way. So each request has a pool
+// of its own.
 func (g *generation) send(r *http.Request, kind Purpose) (*http.Response, error) {
-	if kind.fresh {
-		return singleUseTransport{like: g.http}.RoundTrip(r)
+	if kind.singleUse {
+		return g.http.Clone().RoundTrip(r)
 	}
 	return g.http.RoundTrip(r)
 }
 
-// authority names what upstream's certificate is verified by.
-func (g *generation) authority() string {
+// authorityFile names what upstream's certificate is verified by.
+func (g *generation) authorityFile() string {
 	if g.trust == nil {
 		return ""
 	}
 	return g.trust.file
-}
-
-// freshIdle is how long a connection is kept that was made in vain, since the request that wanted
-// it ended meanwhile. freshPingAfter and freshPingTimeout are for the sign of life of its upstream,
-// in all as long as for other requests that pass through.
-//
-// The first two are short since net/http's timers for them hold a connection of HTTP/2, some 16 kB,
-// until they expire, also after the connection has ended with its answer.
-const (
-	freshIdle        = time.Second
-	freshPingAfter   = time.Second
-	freshPingTimeout = passingPingAfter + passingPingTimeout - freshPingAfter
-)
-
-// singleUseTransport sends each request on a connection of its own, over HTTP/2 if upstream speaks
-// that: there an answer may begin, and end, before the request does. The connection ends with the
-// answer, and no other request can end it.
-//
-// A single transport that keeps no connections alive would not do: requests that begin at once find
-// each other's new connections of HTTP/2 in its pool, and the second one on it has lost a body that
-// was closed on the way. So each request has a pool of its own.
-type singleUseTransport struct {
-	like *http.Transport // never used itself
-}
-
-// RoundTrip implements http.RoundTripper.
-func (f singleUseTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	return f.like.Clone().RoundTrip(r)
 }

@@ -8,14 +8,14 @@ import (
 
 // Members reads a body of gzip members, each of which is a flush of the server (W-7).
 //
-// net/http would decompress too, but gzip.Reader looks for the header of the next member before it
-// hands out the end of this one. That would hold back an event until the next, unless the server
-// ends its members with an empty block, as kube-apiserver happens to do.
+// net/http would decompress too, but its gzip.Reader reads the header of the next member before it
+// returns the end of this one. That would hold back an event until the next, unless the server ends
+// its members with an empty block, as kube-apiserver happens to do.
 type Members struct {
 	body io.ReadCloser
 	in   *bufio.Reader
 	z    *gzip.Reader // nil before the first member
-	open bool         // a member is being read
+	open bool         // between the beginning and the end of a member
 }
 
 // NewMembers reads the members of a body.

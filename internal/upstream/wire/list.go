@@ -34,14 +34,14 @@ func ReadList(r *object.Resource, in io.Reader) (Listing, error) {
 }
 
 // ReadItems reads a list as it arrives, up to the closing brace: without it the list was cut off.
-// It calls item with each item's text, which is valid until item returns.
-func ReadItems(in io.Reader, item func(raw []byte) error) (meta metav1.ListMeta, err error) {
+// It calls onItem with each item's text, which is valid until onItem returns.
+func ReadItems(in io.Reader, onItem func(raw []byte) error) (meta metav1.ListMeta, err error) {
 	v := newValues(in)
 	if err := v.expect('{'); err != nil {
 		return meta, err
 	}
 	for first := true; ; first = false {
-		more, err := v.more(first, '}')
+		more, err := v.hasMore(first, '}')
 		if err != nil || !more {
 			return meta, err
 		}
@@ -56,15 +56,15 @@ func ReadItems(in io.Reader, item func(raw []byte) error) (meta metav1.ListMeta,
 		if err := v.expect(':'); err != nil {
 			return meta, err
 		}
-		if err := readMember(v, key, &meta, item); err != nil {
+		if err := readMember(v, key, &meta, onItem); err != nil {
 			return meta, err
 		}
 	}
 }
 
-func readMember(v *values, key string, meta *metav1.ListMeta, item func([]byte) error) error {
+func readMember(v *values, key string, meta *metav1.ListMeta, onItem func([]byte) error) error {
 	if key == "items" {
-		return readArray(v, item)
+		return readArray(v, onItem)
 	}
 	value, err := v.next()
 	switch {
@@ -86,10 +86,12 @@ func readListMeta(value []byte, into *metav1.ListMeta) error {
 	return err
 }
 
-func readArray(v *values, item func([]byte) error) error {
-	if c, err := v.peek(); err != nil {
+func readArray(v *values, onItem func([]byte) error) error {
+	c, err := v.peek()
+	if err != nil {
 		return err
-	} else if c != '[' {
+	}
+	if c != '[' {
 		value, err := v.next()
 		if err == nil && string(value) != "null" { // null is a list without items
 			err = fmt.Errorf("items is %.40q", value)
@@ -100,7 +102,7 @@ func readArray(v *values, item func([]byte) error) error {
 		return err
 	}
 	for first := true; ; first = false {
-		more, err := v.more(first, ']')
+		more, err := v.hasMore(first, ']')
 		if err != nil || !more {
 			return err
 		}
@@ -108,7 +110,7 @@ func readArray(v *values, item func([]byte) error) error {
 		if err != nil {
 			return err
 		}
-		if err := item(raw); err != nil {
+		if err := onItem(raw); err != nil {
 			return err
 		}
 	}

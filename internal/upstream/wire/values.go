@@ -6,15 +6,16 @@ import (
 	"io"
 )
 
-// values cuts JSON values out of a body as it arrives, so that neither its text is ever held as a
-// whole nor a value copied before it is known what to keep of it. It checks no more than it needs
-// to find where a value ends: the caller that takes the value reads it. (A json.Decoder reads each
-// value twice before it hands it out, byte by byte through a table of states, which is most of what
-// a large list costs.)
+// values cuts JSON values out of a body as it arrives, so that the body is never held as a whole,
+// and no value is copied before it is read. It checks no more than it needs to find where a value
+// ends: the caller that takes the value parses it.
+//
+// A json.Decoder reads each value twice before it returns it, byte by byte through a table of
+// states. That would be most of the cost of a large list.
 type values struct {
 	in         io.Reader
 	buf        []byte
-	start, end int // what has arrived and was not taken is buf[start:end]
+	start, end int // buf[start:end] has arrived and was not taken yet
 }
 
 // errNoJSON says that a body is not JSON.
@@ -27,7 +28,7 @@ func newValues(in io.Reader) *values { return &values{in: in, buf: make([]byte, 
 func (v *values) peek() (byte, error) {
 	for {
 		for ; v.start < v.end; v.start++ {
-			if c := v.buf[v.start]; !blank(c) {
+			if c := v.buf[v.start]; !isBlank(c) {
 				return c, nil
 			}
 		}
@@ -50,9 +51,9 @@ func (v *values) expect(want byte) error {
 	return nil
 }
 
-// more passes the comma before another element, or what closes the list of them. first says that
-// none has been there yet.
-func (v *values) more(first bool, closing byte) (bool, error) {
+// hasMore passes the comma in front of another element, or the bracket that closes them. isFirst
+// says that no element has come yet.
+func (v *values) hasMore(isFirst bool, closing byte) (bool, error) {
 	c, err := v.peek()
 	switch {
 	case err != nil:
@@ -60,25 +61,25 @@ func (v *values) more(first bool, closing byte) (bool, error) {
 	case c == closing:
 		v.start++
 		return false, nil
-	case first:
+	case isFirst:
 		return true, nil
 	}
 	return true, v.expect(',')
 }
 
-// next is the value that comes next, valid until the next call of anything.
+// next is the next value, valid until another method is called.
 func (v *values) next() ([]byte, error) {
 	if _, err := v.peek(); err != nil {
 		return nil, err
 	}
 	var e extent
-	for seen := 0; ; {
-		n, ended := e.scan(v.buf[v.start+seen : v.end])
-		if seen += n; ended {
-			v.start += seen
-			return v.buf[v.start-seen : v.start], nil
+	for size := 0; ; {
+		n, ended := e.scan(v.buf[v.start+size : v.end])
+		if size += n; ended {
+			v.start += size
+			return v.buf[v.start-size : v.start], nil
 		}
-		if seen > maxBytes {
+		if size > maxBytes {
 			return nil, ErrTooLong
 		}
 		if err := v.fill(); err != nil {
@@ -101,26 +102,27 @@ func (v *values) fill() error {
 	v.end += n
 	switch {
 	case n > 0:
-		return nil // an error will come again
+		return nil // the next Read returns the error again
 	case err == io.EOF:
 		return io.ErrUnexpectedEOF
 	}
 	return err
 }
 
-func blank(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\r' }
+func isBlank(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\r' }
 
 // extent finds where a value ends whose bytes come in pieces.
 type extent struct {
-	depth           int
-	inside, escaped bool // of a string; after a backslash in one
+	depth     int
+	inString  bool
+	isEscaped bool // a backslash in the string came last
 }
 
 // scan returns how many bytes of b belong to the value, and whether it has ended.
 func (e *extent) scan(b []byte) (int, bool) {
 	for i := 0; i < len(b); i++ {
-		if e.inside {
-			n, ended := e.string(b[i:])
+		if e.inString {
+			n, ended := e.scanString(b[i:])
 			i += n
 			if !ended {
 				return len(b), false
@@ -132,11 +134,11 @@ func (e *extent) scan(b []byte) (int, bool) {
 		}
 		switch c := b[i]; c {
 		case '"':
-			e.inside = true
+			e.inString = true
 		case '{', '[':
 			e.depth++
 		case '}', ']':
-			if e.depth == 0 { // of what the value stands in
+			if e.depth == 0 { // it closes the object or array around the value
 				return i, true
 			}
 			if e.depth--; e.depth == 0 {
@@ -151,16 +153,16 @@ func (e *extent) scan(b []byte) (int, bool) {
 	return len(b), false
 }
 
-// string returns where in b the quote is that ends the string, or false.
-func (e *extent) string(b []byte) (int, bool) {
+// scanString returns where in b the quote is that ends the string, or false.
+func (e *extent) scanString(b []byte) (int, bool) {
 	for i := 0; i < len(b); i++ {
 		switch {
-		case e.escaped:
-			e.escaped = false
+		case e.isEscaped:
+			e.isEscaped = false
 		case b[i] == '\\':
-			e.escaped = true
+			e.isEscaped = true
 		case b[i] == '"':
-			e.inside = false
+			e.inString = false
 			return i, true
 		}
 	}

@@ -22,7 +22,7 @@ import (
 const (
 	// answeredWithin is how long any request may take while the proxy has no credentials.
 	answeredWithin = 10 * time.Second
-	lineWithout    = "no credentials for the apiserver: only requests that bring their own reach it"
+	lineWithout    = "no credentials for the API server: only requests that bring their own reach it"
 )
 
 // pluginScript prints a token that ends at once. It hangs while there is a file "hang" beside it,

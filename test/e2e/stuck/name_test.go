@@ -208,7 +208,7 @@ func TestNameHangsAtTheStart(t *testing.T) {
 	binary, kubeconfig := names.program(process.BuildProxy(t)), w.namedKubeconfig()
 	server, err := url.Parse(w.cp.URL())
 	must(t, err)
-	cause := fmt.Sprintf("apiserver %s:%s is unknown: i/o timeout", hostName, server.Port())
+	cause := fmt.Sprintf("API server %s:%s is unknown: i/o timeout", hostName, server.Port())
 	names.hangs.Store(true)
 	for _, ended := range []bool{true, false} { // while it waits
 		plain, metrics := freeAddress(t), freeAddress(t)

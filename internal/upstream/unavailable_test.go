@@ -38,15 +38,15 @@ func listening(t *testing.T, serve func(net.Conn)) string {
 }
 
 // Errors that waiting mends are distinguished from others, whichever request of a start meets them.
-func TestErrorsThatWaitingMendsAreAway(t *testing.T) {
+func TestErrorsThatWaitingMendsAreUnavailable(t *testing.T) {
 	f := func(name string, c *upstream.Client, want bool) {
 		t.Helper()
 		_, resolved := discovery.Resolve(testutil.Deadline(t), c, []string{"configmaps"})
 		_, named := c.ServiceAccount(testutil.Deadline(t))
 		checked := c.Check(testutil.Deadline(t))
 		for what, err := range map[string]error{"Check": checked, "Resolve": resolved, "ServiceAccount": named} {
-			if err == nil || upstream.IsAway(err) != want {
-				t.Errorf("%s: %s: away is %v for %v", name, what, upstream.IsAway(err), err)
+			if err == nil || upstream.IsUnavailable(err) != want {
+				t.Errorf("%s: %s: unavailable is %v for %v", name, what, upstream.IsUnavailable(err), err)
 			}
 		}
 	}
@@ -94,13 +94,13 @@ func TestErrorsThatWaitingMendsAreAway(t *testing.T) {
 	s.Hang()
 	hurried, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	if err := c.Check(hurried); !upstream.IsAway(err) {
+	if err := c.Check(hurried); !upstream.IsUnavailable(err) {
 		t.Errorf("a timeout is %v", err)
 	}
-	if !upstream.IsAway(&net.OpError{Op: "dial", Err: &net.DNSError{IsNotFound: true}}) {
-		t.Error("a name that is none is not away")
+	if !upstream.IsUnavailable(&net.OpError{Op: "dial", Err: &net.DNSError{IsNotFound: true}}) {
+		t.Error("a name that does not resolve is not unavailable")
 	}
-	if upstream.IsAway(nil) || upstream.IsAway(errors.New("anything")) {
-		t.Error("what is not known counts as away")
+	if upstream.IsUnavailable(nil) || upstream.IsUnavailable(errors.New("anything")) {
+		t.Error("an unknown error counts as unavailable")
 	}
 }
