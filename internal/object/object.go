@@ -33,7 +33,7 @@ type Object struct {
 	RV  uint64
 
 	resource *Resource
-	raw []byte
+	raw      []byte
 	// values are the places of the resource's fields, by index, nowhere if one is missing, and then of
 	// the labels, names and values in turn.
 	values      []span
