@@ -31,7 +31,8 @@ type SenderIdentity struct {
 
 // canActAsSelf reports that a request with these headers is lent the proxy's own credentials.
 func (s SenderIdentity) canActAsSelf(in http.Header) bool {
-	return s.As == nil && s.Listener == IdentitySelf && !HasOwnCredentials(in["Authorization"], in["Sec-Websocket-Protocol"])
+	return s.As == nil && s.Listener == IdentitySelf &&
+		!HasOwnCredentials(in["Authorization"], in["Sec-Websocket-Protocol"])
 }
 
 // isProven reports that the sender of a request is known, here or upstream: to claim a name costs
