@@ -209,7 +209,8 @@ func (r *run) try(ctx context.Context, w *worker, s start, name string) (done bo
 	}
 	got, err := proxied.until(ctx, story.enough)
 	r.tally.time(s, headed.Sub(began), proxied.first.Sub(began))
-	// of a WebSocket it is not seen which server answered
+	// Of a WebSocket it is not seen which server answered. What Spillway decides is the same for all
+	// formats, and of the others it is seen.
 	passed := proxied.passed || s.webSocket && !r.answers.Prompt()
 	if passed && (errors.Is(err, errEnded) || isBehind(got)) {
 		r.tally.ended.Add(1)
