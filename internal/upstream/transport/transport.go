@@ -38,8 +38,9 @@ const (
 	keepaliveIdle  = 5 * time.Second
 	keepaliveProbe = 2 * time.Second
 	// dialTimeout and handshakeTimeout are for a connection that is being made. A host that is up
-	// again is found by the next one sooner than by the kernel's doubling of its own attempts.
-	dialTimeout      = 5 * time.Second
+	// again is found by the next one sooner than by the kernel's doubling of its own attempts. A
+	// request that waits for a connection twice, once for its review, ends within ten seconds.
+	dialTimeout      = 4 * time.Second
 	handshakeTimeout = 5 * time.Second
 )
 
