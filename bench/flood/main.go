@@ -23,11 +23,10 @@ import (
 var (
 	halfOpen = flag.Int("half-open", 5000, "connections on which no request begins, or no handshake ends")
 	slow     = flag.Int("slow", 2000, "connections that send a byte a second of a head or a body")
-	calm     = flag.Duration("calm", 10*time.Second, "how long to measure without them")
 	shaped   = flag.Bool("shapes", false, "only clients without credentials that hold what others need, in each shape")
 	only     = flag.String("only", "", "only shapes whose name contains this")
 	grown    = flag.Bool("heads", false, "only heads that grow: small on the wire, and a megabyte once they are decoded")
-	storm    = flag.Duration("storm", 45*time.Second, "how long to measure with them: longer than a head may take")
+	storm    = flag.Duration("storm", 45*time.Second, "how long to measure without and with them: longer than any head")
 )
 
 func main() {
@@ -105,7 +104,7 @@ func weather(ctx context.Context, p *rig.Proxy, direct kubernetes.Interface, tok
 	if err != nil {
 		return err
 	}
-	without := client.measure(ctx, *calm)
+	without := client.measure(ctx, *storm)
 	flood := newFlood(p)
 	if err := flood.rise(ctx); err != nil {
 		flood.fall()

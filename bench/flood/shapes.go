@@ -81,7 +81,7 @@ func attackShapes(ctx context.Context, p *rig.Proxy, upstream string, direct kub
 		if !strings.Contains(s.name, *only) {
 			continue
 		}
-		without := client.measure(ctx, *calm)
+		without := client.measure(ctx, *storm)
 		stop, err := startAttack(s.address(p), s.connections, i)
 		if err != nil {
 			return err

@@ -28,8 +28,9 @@ const (
 	keepaliveIdle  = 5 * time.Second
 	keepaliveProbe = 2 * time.Second
 	// dialTimeout and handshakeTimeout are for a connection that is being made. The next attempt
-	// finds a host that is up again sooner than the kernel's doubled pauses do.
-	dialTimeout      = 5 * time.Second
+	// finds a host that is up again sooner than the kernel's doubled pauses do. A request that waits
+	// for a connection twice, first for its review, ends within ten seconds.
+	dialTimeout      = 4 * time.Second
 	handshakeTimeout = 5 * time.Second
 )
 

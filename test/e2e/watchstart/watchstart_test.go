@@ -1,6 +1,7 @@
 package watchstart
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"flag"
@@ -10,6 +11,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -195,7 +197,7 @@ func (r *run) try(ctx context.Context, w *worker, s start, name string) (done bo
 		return false, fmt.Errorf("writing: %w", err)
 	}
 	told, err := direct.until(ctx, story.enough)
-	if errors.Is(err, errEnded) {
+	if errors.Is(err, errEnded) || isBehind(told) {
 		r.tally.ended.Add(1)
 		return false, nil
 	}
@@ -207,8 +209,10 @@ func (r *run) try(ctx context.Context, w *worker, s start, name string) (done bo
 	}
 	got, err := proxied.until(ctx, story.enough)
 	r.tally.time(s, headed.Sub(began), proxied.first.Sub(began))
-	// of a WebSocket it is not seen which server answered
-	if passed := proxied.passed || s.webSocket && !r.answers.Prompt(); passed && errors.Is(err, errEnded) {
+	// Of a WebSocket it is not seen which server answered. What Spillway decides is the same for all
+	// formats, and of the others it is seen.
+	passed := proxied.passed || s.webSocket && !r.answers.Prompt()
+	if passed && (errors.Is(err, errEnded) || isBehind(got)) {
 		r.tally.ended.Add(1)
 		return false, nil
 	}
@@ -223,6 +227,14 @@ func (r *run) try(ctx context.Context, w *worker, s start, name string) (done bo
 	}
 	r.tally.add(proxied.passed)
 	return true, nil
+}
+
+// isBehind reports that the API server ended a watch because its own watch cache was behind etcd
+// for three seconds (W-107).
+func isBehind(got []exchange.Event) bool {
+	return slices.ContainsFunc(got, func(e exchange.Event) bool {
+		return e.Type == "ERROR" && bytes.Contains(e.Line, []byte(`"reason":"ResourceVersionTooLarge"`))
+	})
 }
 
 // refused waits as long as a refusal says that is to be followed by another request.
