@@ -49,7 +49,6 @@ var mayImport = map[string][]string{
 	"auth": {
 		"flowcontrol", "metric", "object", "requestinfo", "rotation", "timerheap", "tlsconn", "watchdog",
 	},
-	// of serve it takes Source and Catalog alone, until these have a package below both
 	"mirror": {
 		"backfill", "cache", "codec", "fanout", "freshness", "health", "memory", "object", "source", "status",
 		"upstream", "watchdog",
@@ -103,7 +102,7 @@ var keptTo = []struct {
 }{
 	{"github.com/valyala/fasthttp", []string{"http1"},
 		"fasthttp reuses what it hands out; only http1 knows when that happens"},
-	{"k8s.io/client-go", []string{"upstream", "auth", "codec", "clientconfig", "fakeapiserver", "sidecar/limits"},
+	{"k8s.io/client-go", []string{"upstream", "codec", "clientconfig", "fakeapiserver", "sidecar/limits"},
 		"client-go holds the proxy's credentials and its own ideas of retry; the rest works on apimachinery's types, codec " +
 			"on client-go's scheme, and clientconfig writes what it reads"},
 	{"k8s.io/apiserver", []string{"audit", "requestinfo", "tracing"},
@@ -303,7 +302,8 @@ func TestFoldersAreInLayers(t *testing.T) {
 }
 
 func TestPlantedLayersAreFound(t *testing.T) {
-	chapter := "| folder | purpose |\n| `internal/a`, `b` | both |\n\n| folder | purpose |\n| `internal/c` | one |\n"
+	chapter := "| folder | purpose |\n| `internal/a` | one |\n| `internal/b` | two |\n\n" +
+		"| folder | purpose |\n| `internal/c` | three |\n"
 	for name, imports := range map[string]map[string][]string{
 		"imports upward":     {"a": {"c"}, "b": {}, "c": {"b"}},
 		"folder without row": {"a": {}, "b": {}, "c": {}, "d": {}},
@@ -329,9 +329,7 @@ func layersOf(chapter string) map[string]int {
 		if !strings.HasPrefix(cell, "`internal/") {
 			continue
 		}
-		for folder := range strings.SplitSeq(cell, ", ") {
-			layers[strings.TrimPrefix(strings.Trim(folder, "`"), "internal/")] = table
-		}
+		layers[strings.TrimPrefix(strings.Trim(cell, "`"), "internal/")] = table
 	}
 	return layers
 }
@@ -340,16 +338,30 @@ func layersOf(chapter string) map[string]int {
 // four tables.
 func upwardImports(layers map[string]int, imports map[string][]string) (problems []string) {
 	for _, folder := range slices.Sorted(maps.Keys(imports)) {
-		top, _, _ := strings.Cut(folder, "/")
-		if layers[top] == 0 {
+		layer := layerOf(layers, folder)
+		if layer == 0 {
 			problems = append(problems, folder+" is in no table of ARCHITECTURE.md")
 		}
 		for _, imported := range imports[folder] {
-			below, _, _ := strings.Cut(imported, "/")
-			if layers[below] < layers[top] && layers[top] <= 4 {
+			if layerOf(layers, imported) < layer && layer <= 4 {
 				problems = append(problems, folder+" imports "+imported+", which is in a table above its own")
 			}
 		}
 	}
 	return problems
+}
+
+// layerOf is the table of a folder, or else that of the nearest folder above it or below it.
+func layerOf(layers map[string]int, folder string) int {
+	for room := folder; room != "."; room = path.Dir(room) {
+		if layers[room] > 0 {
+			return layers[room]
+		}
+	}
+	for room, layer := range layers {
+		if within(room, folder) {
+			return layer
+		}
+	}
+	return 0
 }

@@ -167,8 +167,8 @@ func (s *Server) Compact() {
 	s.compacted = s.rev
 }
 
-// Reshape changes the bytes of all objects of a resource without a revision or an event, and ends
-// its watches cleanly: what a change of a CRD, or of the apiserver's version, does.
+// Reshape changes the bytes of all objects of a resource, without a revision or an event, and ends
+// its watches cleanly. A change of a CRD does that, and an upgrade of the API server.
 func (s *Server) Reshape(gvr schema.GroupVersionResource, edit Edit) {
 	s.do(gvr, func(t *table) {
 		reshaped := new(objects)
@@ -255,16 +255,16 @@ func (s *Server) Freeze() { s.listener.freeze() }
 // Up ends Down, Hang and Freeze. Elsewhere than on Linux it fails if the port was taken meanwhile.
 func (s *Server) Up() error { return s.listener.up() }
 
-// FailLists answers the next n LISTs with an HTTP status, as this apiserver words it (429 with
-// Retry-After).
+// FailLists answers the next n LISTs with an HTTP status and kube-apiserver's text for it. A 429 has
+// a Retry-After.
 func (s *Server) FailLists(n, code int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.faults.lists = failure{n, code}
 }
 
-// FailProbes answers the next n LISTs of a single object (limit=1) with an HTTP status: so does a
-// proxy ask for the version that the store has reached.
+// FailProbes answers the next n LISTs of a single object (limit=1) with an HTTP status. A proxy
+// sends such a LIST to find the version that the store has reached.
 func (s *Server) FailProbes(n, code int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

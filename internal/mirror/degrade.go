@@ -32,9 +32,8 @@ func (s *Set) Degrade(step memory.Step) {
 	}
 }
 
-// dropEncodings keeps no object in another encoding than upstream's JSON, and little of what was
-// compressed: equal requests of a herd share a little, and compressing it again for each of them
-// would cost more than dropping it frees.
+// dropEncodings drops the protobuf of objects and most compressed answers. EncodedBytesAtLeast of
+// the compressed ones stay, because equal requests of a herd share them.
 func (s *Set) dropEncodings(on bool) {
 	if on {
 		s.encodings.Disable(codec.Encodes)

@@ -20,15 +20,15 @@ var (
 	errCutOff        = errors.New("its last certificate is cut off")
 )
 
-// ParseAuthorities reads PEM certificates, of which there must be one. Other blocks do not matter.
-// A certificate whose end is missing is an error: the file is being written. The authorities end
-// when the last certificate does, because a file that is about to be rotated holds old ones, too.
+// ParseAuthorities reads the certificates of a PEM file and skips its other blocks. It returns the
+// time at which the last certificate expires, because a file in rotation holds old ones, too. It is
+// an error if there is no certificate, or if the last is cut off: the file is being written.
 func ParseAuthorities(text []byte) (*Authorities, time.Time, error) {
 	return parseAuthorities(text, false)
 }
 
-// ParseRoots is ParseAuthorities that leaves out certificates that cannot be read. So x509.CertPool
-// reads a bundle, and with it every client of an API server.
+// ParseRoots is ParseAuthorities, but skips certificates that it cannot parse, as x509.CertPool
+// does.
 func ParseRoots(text []byte) (*Authorities, time.Time, error) {
 	return parseAuthorities(text, true)
 }

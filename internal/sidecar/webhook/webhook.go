@@ -121,7 +121,8 @@ func (w *Webhook) newTLS(log *zap.Logger) (*tls.Config, admission.VerifyFunc, er
 	return config, verify, err
 }
 
-// newVerifier makes what verifies the clients that send reviews; nil: every client may.
+// newVerifier makes the check of the client certificate that comes with a review. Without
+// --client-ca-file it returns nil, and every client may send reviews.
 func (w *Webhook) newVerifier(log *zap.Logger) (admission.VerifyFunc, error) {
 	if w.ClientCA == "" {
 		return nil, nil
