@@ -34,8 +34,8 @@ type AuthenticatorOptions struct {
 }
 
 const (
-	defaultTokens       = 16 << 10
-	defaultTokenReviews = 64
+	defaultTokensLimit       = 16 << 10
+	defaultTokenReviewsLimit = 64
 )
 
 // Authenticator finds out which identity sends a request, in kube-apiserver's order: a front
@@ -52,7 +52,7 @@ type Authenticator struct {
 // NewAuthenticator returns an Authenticator. It has no goroutines of its own.
 func NewAuthenticator(o AuthenticatorOptions) *Authenticator {
 	o.Clock = cmp.Or(o.Clock, clock.PassiveClock(clock.RealClock{}))
-	o.MaxTokens, o.MaxReviews = cmp.Or(o.MaxTokens, defaultTokens), cmp.Or(o.MaxReviews, defaultTokenReviews)
+	o.MaxTokens, o.MaxReviews = cmp.Or(o.MaxTokens, defaultTokensLimit), cmp.Or(o.MaxReviews, defaultTokenReviewsLimit)
 	if o.Metrics == nil {
 		o.Metrics = NewMetrics(nil)
 	}

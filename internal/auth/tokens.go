@@ -99,11 +99,11 @@ func (t *tokens) verdict(s authenticationv1.TokenReviewStatus, expires time.Time
 func proofUntil(a Answer[TokenVerdict]) time.Time {
 	switch end := a.Value.Expires; {
 	case a.Err != nil || a.Value.Identity == nil:
-		return a.At.Add(DeniedTTL)
-	case end.IsZero() || end.After(a.At.Add(AllowedTTL)):
-		return a.At.Add(AllowedTTL)
+		return a.At.Add(FailureTTL)
+	case end.IsZero() || end.After(a.At.Add(AnswerTTL)):
+		return a.At.Add(AnswerTTL)
 	case end.After(a.At):
 		return MonotonicEnd(end, a.At)
 	}
-	return a.At.Add(DeniedTTL)
+	return a.At.Add(FailureTTL)
 }

@@ -430,7 +430,7 @@ func TestScheduleAtRandom(t *testing.T) {
 				s, p := &recorded{}, &Lease{}
 				p.stream = s
 				token, name := fmt.Sprint("token ", random.IntN(8)), fmt.Sprint("user ", random.IntN(5))
-				old := func() time.Time { return d.now.Add(-time.Duration(random.Int64N(int64(auth.AllowedTTL)))) }
+				old := func() time.Time { return d.now.Add(-time.Duration(random.Int64N(int64(auth.AnswerTTL)))) }
 				what := auth.Attributes{Verb: "watch", Resource: fmt.Sprint(random.IntN(3))}
 				d.schedule.admit(p, d.proven(token, name, old()), what, old(), d.now)
 				permits, streams[p] = append(permits, p), s
