@@ -77,8 +77,7 @@ func NewAuthorizer(o AuthorizerOptions) *Authorizer {
 	if o.Metrics == nil {
 		o.Metrics = NewMetrics(nil)
 	}
-	a := &Authorizer{hasher: NewHasher(), metrics: o.Metrics}
-	a.reviews = newReviews(reviewsOptions[ReviewRequest, AccessStatus]{
+	opts := reviewsOptions[ReviewRequest, AccessStatus]{
 		bounds: bounds{remembered: o.MaxAnswers, underWay: o.MaxReviews, each: max(1, o.MaxReviews/2)},
 		ask: func(ctx context.Context, q ReviewRequest) (AccessStatus, error) {
 			if !q.isText() {
@@ -89,11 +88,11 @@ func NewAuthorizer(o AuthorizerOptions) *Authorizer {
 		isGood: func(s AccessStatus) bool { return VerdictOf(s) == Allowed }, until: accessUntil,
 		user:  func(q ReviewRequest) string { return q.Identity.name },
 		clock: o.Clock, count: o.Metrics.countAnswers(reviewOfAccess),
-	})
-	if o.Local != nil {
-		a.reviews.local = o.Local.Access(a.reviews.review)
 	}
-	return a
+	if o.Local != nil {
+		opts.newLocal = o.Local.Access
+	}
+	return &Authorizer{hasher: NewHasher(), reviews: newReviews(opts), metrics: o.Metrics}
 }
 
 // VerdictOf reads upstream's answer. An answer that both allows and denies, and one that does not

@@ -35,15 +35,18 @@ var (
 
 func newTokens(o AuthenticatorOptions, hasher *Hasher) *tokens {
 	t := &tokens{hasher: hasher, audiences: slices.Clone(o.Audiences), reviewer: o.Reviewer}
-	t.reviews = newReviews(reviewsOptions[Secret, TokenVerdict]{
+	opts := reviewsOptions[Secret, TokenVerdict]{
 		bounds: bounds{remembered: o.MaxTokens, underWay: o.MaxReviews},
 		ask:    t.review, isGood: func(v TokenVerdict) bool { return v.Identity != nil }, until: proofUntil,
 		user:  func(Secret) string { return "" }, // the review is to find it
 		clock: o.Clock, count: o.Metrics.countAnswers(reviewOfToken),
-	})
-	if o.Local != nil && len(o.Audiences) > 0 {
-		t.reviews.local = o.Local.Tokens(t.audiences, o.MaxTokens, t.reviews.review)
 	}
+	if o.Local != nil && len(o.Audiences) > 0 {
+		opts.newLocal = func(review ReviewFunc[Secret, TokenVerdict]) DecideFunc[Secret, TokenVerdict] {
+			return o.Local.Tokens(t.audiences, o.MaxTokens, review)
+		}
+	}
+	t.reviews = newReviews(opts)
 	return t
 }
 
