@@ -167,9 +167,12 @@ func (r *reviews[Q, A]) decideLocally(key Digest, q Q) (Answer[A], bool) {
 // locally.
 func (r *reviews[Q, A]) renew(ctx context.Context, key Digest, q Q) Answer[A] {
 	if a, ok := r.decideLocally(key, q); ok {
+		r.count(fromLocal)
 		return a
 	}
-	return r.review(ctx, key, q)
+	a := r.review(ctx, key, q)
+	r.count(fromReview)
+	return a
 }
 
 // review sends a review now and without a turn, and remembers the answer. Callers bound the reviews
