@@ -78,7 +78,7 @@ func (o *checkOptions) newChecker() (*check.Checker, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--server=%s: %w", o.server, err)
 	}
-	c := &check.Checker{Server: check.Endpoint{Base: base}, Patience: checkPatience}
+	c := &check.Checker{Server: check.Endpoint{Flag: "--server", Base: base}, Patience: checkPatience}
 	if o.tokenFile != "" {
 		token, err := os.ReadFile(o.tokenFile)
 		if err != nil {
@@ -113,6 +113,6 @@ func (o *checkOptions) newChecker() (*check.Checker, error) {
 	}
 	healthTransport := transport.Clone()
 	healthTransport.TLSClientConfig.ServerName = base.Hostname()
-	c.Health = &check.Endpoint{Base: health, Transport: healthTransport}
+	c.Health = &check.Endpoint{Flag: "--health", Base: health, Transport: healthTransport}
 	return c, nil
 }

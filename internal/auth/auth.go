@@ -17,11 +17,11 @@ package auth
 import "time"
 
 const (
-	// AllowedTTL and DeniedTTL are how long an answer of upstream's counts, from when its question
-	// was sent. AllowedTTL is for a token that it knows and a permission either way, DeniedTTL for a
-	// token that it refuses or an answer that did not come.
-	AllowedTTL = 10 * time.Second
-	DeniedTTL  = time.Second
+	// AnswerTTL is how long an answer of upstream's counts, from when its question was sent: that a
+	// token is good, or that something is allowed or denied.
+	AnswerTTL = 10 * time.Second
+	// FailureTTL is how long it counts that upstream refused a token, or did not answer.
+	FailureTTL = time.Second
 	// UpstreamTokenTTL is how long kube-apiserver itself remembers that a token is good
 	// (TokenSuccessCacheTTL): a TokenReview may be about the past. It remembers no decisions about
 	// permissions, except those of an authorizer that is a webhook: their age is what the operator of

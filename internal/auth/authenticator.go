@@ -34,8 +34,8 @@ type AuthenticatorOptions struct {
 }
 
 const (
-	defaultTokens       = 16 << 10
-	defaultTokenReviews = 64
+	defaultTokensLimit       = 16 << 10
+	defaultTokenReviewsLimit = 64
 )
 
 // Authenticator finds out which identity sends a request, in kube-apiserver's order: a front
@@ -52,7 +52,7 @@ type Authenticator struct {
 // NewAuthenticator returns an Authenticator. It has no goroutines of its own.
 func NewAuthenticator(o AuthenticatorOptions) *Authenticator {
 	o.Clock = cmp.Or(o.Clock, clock.PassiveClock(clock.RealClock{}))
-	o.MaxTokens, o.MaxReviews = cmp.Or(o.MaxTokens, defaultTokens), cmp.Or(o.MaxReviews, defaultTokenReviews)
+	o.MaxTokens, o.MaxReviews = cmp.Or(o.MaxTokens, defaultTokensLimit), cmp.Or(o.MaxReviews, defaultTokenReviewsLimit)
 	if o.Metrics == nil {
 		o.Metrics = NewMetrics(nil)
 	}
@@ -172,7 +172,8 @@ func (a *Authenticator) credentialOf(proof certificateProof, user *Identity) *Cr
 		named := user.digest(a.hasher)
 		parts = []string{"front proxy", string(proof.chain.digest[:]), string(named[:])}
 	}
-	return &Credential{key: a.hasher.Sum(parts...), expires: proof.chain.leaf().NotAfter, proof: proof, user: user}
+	return &Credential{key: a.hasher.Sum(parts...), expires: proof.chain.leaf().NotAfter,
+		certificate: &provenCertificate{proof, user}}
 }
 
 // tokenResult is the result of the review of a token.
@@ -184,7 +185,7 @@ func tokenResult(key Digest, token Secret, review Answer[TokenVerdict]) Result {
 	case verdict.Identity == nil:
 		return Result{Outcome: Refused, At: review.At, Err: verdict.Refusal}
 	}
-	c := NewCredential(key, token, verdict.Expires)
+	c := NewTokenCredential(key, token, verdict.Expires)
 	return Result{Outcome: Authenticated, Identity: verdict.Identity, Credential: c, At: review.At}
 }
 
@@ -203,11 +204,11 @@ func (a *Authenticator) IsVouchedFor(ctx context.Context, from netip.Addr, certi
 
 // Renew proves a credential again, now. The outcome is Authenticated, Refused or Unknown.
 func (a *Authenticator) Renew(ctx context.Context, c *Credential) Result {
-	if !c.IsCertificate() {
+	if c.certificate == nil {
 		return tokenResult(c.key, c.token, a.tokens.reviews.renew(ctx, c.key, c.token))
 	}
 	now := a.opts.Clock.Now()
-	user, err := a.verify(ctx, flowcontrol.UserFlow(c.user.Name()), c.proof, now)
+	user, err := a.verify(ctx, flowcontrol.UserFlow(c.certificate.user.Name()), c.certificate.proof, now)
 	switch {
 	case errors.Is(err, ErrBusy):
 		return Result{Outcome: Unknown, At: now, Err: err}

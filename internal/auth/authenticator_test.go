@@ -46,12 +46,12 @@ func TestTokens(t *testing.T) {
 	w.reviews.Know("t1", alice)
 	check("t1", good, 1)
 	w.reviews.Forget("t1")
-	w.clock.Step(AllowedTTL - 1)
+	w.clock.Step(AnswerTTL - 1)
 	check("t1", good, 1)
 	w.clock.Step(1)
 	check("t1", "failure", 2)
 	w.reviews.Know("t1", alice)
-	w.clock.Step(DeniedTTL - 1)
+	w.clock.Step(FailureTTL - 1)
 	check("t1", "failure", 2)
 	w.clock.Step(1)
 	check("t1", good, 3)
@@ -81,7 +81,7 @@ func TestTokenEnds(t *testing.T) {
 	for i, c := range []struct {
 		step    time.Duration
 		reviews int
-	}{{0, 1}, {3999 * time.Millisecond, 1}, {time.Millisecond, 2}, {DeniedTTL - 1, 2}, {1, 3}} {
+	}{{0, 1}, {3999 * time.Millisecond, 1}, {time.Millisecond, 2}, {FailureTTL - 1, 2}, {1, 3}} {
 		w.clock.Step(c.step)
 		if r := a.Authenticate(w.ctx(), withToken(token)); r.Outcome != Authenticated {
 			t.Errorf("%d: got %q", i, seen(r))
@@ -138,7 +138,7 @@ func TestNotAuthenticated(t *testing.T) {
 	}
 	for _, code := range []int{401, 403, 404, 429, 500, 503} {
 		w.reviews.Fail(code)
-		w.clock.Step(DeniedTTL)
+		w.clock.Step(FailureTTL)
 		r := a.Authenticate(w.ctx(), withToken("t"))
 		var failure *NotReviewedError
 		if r.Outcome != Unknown || !errors.As(r.Err, &failure) || failure.Code != code ||
@@ -152,7 +152,7 @@ func TestNotAuthenticated(t *testing.T) {
 		t.Error("an apiserver that fails gets another request at once")
 	}
 	w.server.Down()
-	w.clock.Step(DeniedTTL)
+	w.clock.Step(FailureTTL)
 	if r := a.Authenticate(w.ctx(), withToken("t")); r.Outcome != Unknown || r.Err == nil {
 		t.Errorf("down: got %q, %v", seen(r), r.Err)
 	}
@@ -166,7 +166,7 @@ func TestUpstreamFails(t *testing.T) {
 	w.reviews.Know("t", alice)
 	a.Authenticate(w.ctx(), withToken("t"))
 	w.reviews.Fail(500)
-	w.clock.Step(AllowedTTL - 1)
+	w.clock.Step(AnswerTTL - 1)
 	if r := a.Authenticate(w.ctx(), withToken("t")); r.Outcome != Authenticated {
 		t.Errorf("within its time: %q", seen(r))
 	}

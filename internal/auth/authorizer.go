@@ -49,12 +49,12 @@ type AuthorizerOptions struct {
 }
 
 const (
-	defaultAnswers       = 64 << 10
-	defaultAccessReviews = 128
+	defaultAnswersLimit       = 64 << 10
+	defaultAccessReviewsLimit = 128
 )
 
 // Authorizer finds out whether an identity may do something, by SubjectAccessReview, and remembers
-// the answer for AllowedTTL. An answer is remembered for the whole question, identity and
+// the answer for AnswerTTL. An answer is remembered for the whole question, identity and
 // attributes: an authorizer may look at any part of them. What a LocalDecider allows needs no
 // review.
 type Authorizer struct {
@@ -73,12 +73,11 @@ var (
 // NewAuthorizer returns an Authorizer. It has no goroutines of its own.
 func NewAuthorizer(o AuthorizerOptions) *Authorizer {
 	o.Clock = cmp.Or(o.Clock, clock.PassiveClock(clock.RealClock{}))
-	o.MaxAnswers, o.MaxReviews = cmp.Or(o.MaxAnswers, defaultAnswers), cmp.Or(o.MaxReviews, defaultAccessReviews)
+	o.MaxAnswers, o.MaxReviews = cmp.Or(o.MaxAnswers, defaultAnswersLimit), cmp.Or(o.MaxReviews, defaultAccessReviewsLimit)
 	if o.Metrics == nil {
 		o.Metrics = NewMetrics(nil)
 	}
-	a := &Authorizer{hasher: NewHasher(), metrics: o.Metrics}
-	a.reviews = newReviews(reviewsOptions[ReviewRequest, AccessStatus]{
+	opts := reviewsOptions[ReviewRequest, AccessStatus]{
 		bounds: bounds{remembered: o.MaxAnswers, underWay: o.MaxReviews, each: max(1, o.MaxReviews/2)},
 		ask: func(ctx context.Context, q ReviewRequest) (AccessStatus, error) {
 			if !q.isText() {
@@ -89,11 +88,11 @@ func NewAuthorizer(o AuthorizerOptions) *Authorizer {
 		isGood: func(s AccessStatus) bool { return VerdictOf(s) == Allowed }, until: accessUntil,
 		user:  func(q ReviewRequest) string { return q.Identity.name },
 		clock: o.Clock, count: o.Metrics.countAnswers(reviewOfAccess),
-	})
-	if o.Local != nil {
-		a.reviews.local = o.Local.Access(a.reviews.review)
 	}
-	return a
+	if o.Local != nil {
+		opts.newLocal = o.Local.Access
+	}
+	return &Authorizer{hasher: NewHasher(), reviews: newReviews(opts), metrics: o.Metrics}
 }
 
 // VerdictOf reads upstream's answer. An answer that both allows and denies, and one that does not
@@ -112,9 +111,9 @@ func VerdictOf(s AccessStatus) Verdict {
 // accessUntil is how long an answer counts.
 func accessUntil(a Answer[AccessStatus]) time.Time {
 	if a.Err != nil || VerdictOf(a.Value) == Unreviewed {
-		return a.At.Add(DeniedTTL)
+		return a.At.Add(FailureTTL)
 	}
-	return a.At.Add(AllowedTTL)
+	return a.At.Add(AnswerTTL)
 }
 
 // Authorize finds out whether an identity may do something. ctx ends the wait for upstream's answer

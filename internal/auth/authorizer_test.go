@@ -89,7 +89,7 @@ func TestDecisionsAreRemembered(t *testing.T) {
 	}
 	check(bob, pods, Denied, 1)
 	w.reviews.Allow(allowed)
-	w.clock.Step(AllowedTTL - 1)
+	w.clock.Step(AnswerTTL - 1)
 	check(bob, pods, Denied, 1)
 	w.clock.Step(1)
 	check(bob, pods, Allowed, 2)
@@ -98,7 +98,7 @@ func TestDecisionsAreRemembered(t *testing.T) {
 	another.extra = map[string][]string{"scopes": {"b"}}
 	check(&another, pods, Allowed, 4)
 	w.reviews.Allow(func(authorizationv1.SubjectAccessReviewSpec) bool { return false })
-	w.clock.Step(AllowedTTL - 1)
+	w.clock.Step(AnswerTTL - 1)
 	check(bob, pods, Allowed, 4)
 	w.clock.Step(1)
 	check(bob, pods, Denied, 5)
@@ -130,7 +130,7 @@ func TestVerdicts(t *testing.T) {
 	a := w.authorizer()
 	for _, code := range []int{403, 429, 500} {
 		w.reviews.Fail(code)
-		w.clock.Step(DeniedTTL)
+		w.clock.Step(FailureTTL)
 		if d := a.Authorize(w.ctx(), bob, what); d.Verdict != Unreviewed || d.Err == nil {
 			t.Errorf("%d: got %+v", code, d)
 		}

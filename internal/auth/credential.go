@@ -15,12 +15,15 @@ type Credential struct {
 	expires time.Time
 
 	// token is kept because only the token itself can be reviewed again. That is how it becomes known
-	// that its service account is gone, or the pod that it is bound to. Zero: by certificate.
-	token Secret
+	// that its service account is gone, or the pod that it is bound to.
+	token       Secret
+	certificate *provenCertificate // nil: the proof was the token
+}
 
-	// By certificate.
+// provenCertificate is a certificate and the user that it proved.
+type provenCertificate struct {
 	proof certificateProof
-	user  *Identity // that it proves
+	user  *Identity
 }
 
 // certificateProof is a client's certificate as a proof: of the certificate's own user, or, for a
@@ -31,8 +34,9 @@ type certificateProof struct {
 	named        *Identity // by the headers of a front proxy; nil: they name none
 }
 
-// NewCredential is a token, by its digest; without a token it is a certificate that is not shown.
-func NewCredential(key Digest, token Secret, expires time.Time) *Credential {
+// NewTokenCredential is a token, by its digest. Only an Authenticator makes the credential of a
+// certificate, once the certificate is verified.
+func NewTokenCredential(key Digest, token Secret, expires time.Time) *Credential {
 	return &Credential{key: key, token: token, expires: expires}
 }
 
@@ -45,7 +49,7 @@ func (c *Credential) Key() Digest { return c.key }
 func (c *Credential) Expires() time.Time { return c.expires }
 
 // IsCertificate reports that the proof was a certificate, which can be shown to no other server.
-func (c *Credential) IsCertificate() bool { return c.token.empty() }
+func (c *Credential) IsCertificate() bool { return c.certificate != nil }
 
 // tokenExpiry reads when a JWT ends by its own words; zero: it does not say, or is no JWT. Nothing
 // is verified: it decides nothing but when the token is reviewed again.

@@ -12,7 +12,7 @@ type ReviewFunc[Q, A any] func(ctx context.Context, key Digest, q Q) Answer[A]
 // has the only one; here it is an interface, so that requests depend on neither mirrors nor
 // signatures.
 //
-// Invariant: it never denies, and what it allows, upstream allowed within AllowedTTL. A review
+// Invariant: it never denies, and what it allows, upstream allowed within AnswerTTL. A review
 // checks some of its answers.
 type LocalDecider interface {
 	// Tokens is what decides about tokens for one of these audiences; nil: nothing does. remembered

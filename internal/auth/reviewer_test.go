@@ -27,7 +27,7 @@ func TestReviewerLogs(t *testing.T) {
 	check := func(code int, wantLines int) {
 		t.Helper()
 		w.reviews.Fail(code)
-		w.clock.Step(DeniedTTL)
+		w.clock.Step(FailureTTL)
 		if r := a.Authenticate(w.ctx(), withToken(token)); r.Err != nil && strings.Contains(r.Err.Error(), token) {
 			t.Errorf("%d: the error has the token: %v", code, r.Err)
 		}
@@ -53,7 +53,7 @@ func TestReviewerLogs(t *testing.T) {
 			rw.WriteHeader(code)
 			fmt.Fprintf(rw, `{"kind":"Status","message":"what is %s?"}`, token)
 		}))
-		w.clock.Step(DeniedTTL)
+		w.clock.Step(FailureTTL)
 		if r := a.Authenticate(w.ctx(), withToken(token)); r.Outcome != Unknown || strings.Contains(r.Err.Error(), token) {
 			t.Errorf("%d: %q: %v", code, seen(r), r.Err)
 		}

@@ -38,6 +38,9 @@ type reviewsOptions[Q, A any] struct {
 	user   func(Q) string            // shares the turns; "": unknown
 	count  func(source)              // counts answers
 	clock  clock.PassiveClock
+	// newLocal makes what answers questions without upstream, and has some of them reviewed; nil, or
+	// if it returns nil: upstream answers everything.
+	newLocal func(ReviewFunc[Q, A]) DecideFunc[Q, A]
 }
 
 // bounds are how much of something there may be at once.
@@ -89,6 +92,9 @@ func newReviews[Q, A any](o reviewsOptions[Q, A]) *reviews[Q, A] {
 	})}
 	r.mu.good, r.mu.bad = NewAnswerCache[A](o.remembered), NewAnswerCache[A](o.remembered)
 	r.mu.flights = map[Digest]*flight[A]{}
+	if o.newLocal != nil {
+		r.local = o.newLocal(r.review)
+	}
 	return r
 }
 
@@ -161,9 +167,12 @@ func (r *reviews[Q, A]) decideLocally(key Digest, q Q) (Answer[A], bool) {
 // locally.
 func (r *reviews[Q, A]) renew(ctx context.Context, key Digest, q Q) Answer[A] {
 	if a, ok := r.decideLocally(key, q); ok {
+		r.count(fromLocal)
 		return a
 	}
-	return r.review(ctx, key, q)
+	a := r.review(ctx, key, q)
+	r.count(fromReview)
+	return a
 }
 
 // review sends a review now and without a turn, and remembers the answer. Callers bound the reviews

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -214,6 +215,22 @@ func TestReviewsRenew(t *testing.T) {
 		s.fail.Store(false)
 		s.renew(context.Background(), key, "x")
 		s.check(t, "x", 1, nil, 5)
+	})
+}
+
+// Answers to questions that are put again are counted, too.
+func TestRenewedAnswersAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSizes(bounds{remembered: 10, underWay: 1})
+		key := s.h.Sum("x")
+		s.renew(context.Background(), key, "x")
+		s.fail.Store(true)
+		s.renew(context.Background(), key, "x")
+		s.local = func(Digest, string) (Answer[int], bool) { return Answer[int]{Value: 1, At: time.Now()}, true }
+		s.renew(context.Background(), key, "x")
+		if want := map[source]int{fromReview: 2, fromLocal: 1}; !maps.Equal(s.sources, want) {
+			t.Errorf("answers from %v, want %v", s.sources, want)
+		}
 	})
 }
 

@@ -24,8 +24,6 @@ func (s Secret) Reveal() string {
 	return *s.text
 }
 
-func (s Secret) empty() bool { return s.text == nil || *s.text == "" }
-
 // Format implements fmt.Formatter, for every verb.
 func (Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, concealed) }
 

@@ -53,7 +53,7 @@ func TestSelfReviewOfTokens(t *testing.T) {
 		}
 	}
 	code.Store(http.StatusServiceUnavailable)
-	w.clock.Step(AllowedTTL)
+	w.clock.Step(AnswerTTL)
 	if got := a.Authenticate(w.ctx(), withToken("own")); got.Outcome != Unknown {
 		t.Errorf("while upstream says nothing: %+v", got)
 	}
@@ -74,7 +74,7 @@ func TestSelfReviewOfAccess(t *testing.T) {
 		}
 	}
 	code.Store(http.StatusInternalServerError)
-	w.clock.Step(AllowedTTL)
+	w.clock.Step(AnswerTTL)
 	if got := a.Authorize(w.ctx(), &Identity{name: "pod"}, list); got.Verdict != Unreviewed {
 		t.Errorf("while upstream says nothing: %+v", got)
 	}

@@ -35,15 +35,18 @@ var (
 
 func newTokens(o AuthenticatorOptions, hasher *Hasher) *tokens {
 	t := &tokens{hasher: hasher, audiences: slices.Clone(o.Audiences), reviewer: o.Reviewer}
-	t.reviews = newReviews(reviewsOptions[Secret, TokenVerdict]{
+	opts := reviewsOptions[Secret, TokenVerdict]{
 		bounds: bounds{remembered: o.MaxTokens, underWay: o.MaxReviews},
 		ask:    t.review, isGood: func(v TokenVerdict) bool { return v.Identity != nil }, until: proofUntil,
 		user:  func(Secret) string { return "" }, // the review is to find it
 		clock: o.Clock, count: o.Metrics.countAnswers(reviewOfToken),
-	})
-	if o.Local != nil && len(o.Audiences) > 0 {
-		t.reviews.local = o.Local.Tokens(t.audiences, o.MaxTokens, t.reviews.review)
 	}
+	if o.Local != nil && len(o.Audiences) > 0 {
+		opts.newLocal = func(review ReviewFunc[Secret, TokenVerdict]) DecideFunc[Secret, TokenVerdict] {
+			return o.Local.Tokens(t.audiences, o.MaxTokens, review)
+		}
+	}
+	t.reviews = newReviews(opts)
 	return t
 }
 
@@ -99,11 +102,11 @@ func (t *tokens) verdict(s authenticationv1.TokenReviewStatus, expires time.Time
 func proofUntil(a Answer[TokenVerdict]) time.Time {
 	switch end := a.Value.Expires; {
 	case a.Err != nil || a.Value.Identity == nil:
-		return a.At.Add(DeniedTTL)
-	case end.IsZero() || end.After(a.At.Add(AllowedTTL)):
-		return a.At.Add(AllowedTTL)
+		return a.At.Add(FailureTTL)
+	case end.IsZero() || end.After(a.At.Add(AnswerTTL)):
+		return a.At.Add(AnswerTTL)
 	case end.After(a.At):
 		return MonotonicEnd(end, a.At)
 	}
-	return a.At.Add(DeniedTTL)
+	return a.At.Add(FailureTTL)
 }

@@ -25,6 +25,7 @@ const (
 
 // Endpoint is a server, and how requests reach it.
 type Endpoint struct {
+	Flag      string // that names Base, for remedies
 	Base      *url.URL
 	Transport http.RoundTripper // which must not follow redirects
 	Token     string            // "": none
@@ -38,26 +39,46 @@ type answer struct {
 }
 
 // send sends a request. An answer of any code is no error.
-func (t *Endpoint) send(ctx context.Context, method, path, body string) (*answer, error) {
+func (e *Endpoint) send(ctx context.Context, method, path, body string) (*answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	to := strings.TrimSuffix(t.Base.String(), "/") + path
+	to := strings.TrimSuffix(e.Base.String(), "/") + path
 	r, err := http.NewRequestWithContext(ctx, method, to, strings.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
 	r.Header.Set("Accept", "application/json")
 	r.Header.Set("Content-Type", "application/json")
-	if t.Token != "" {
-		r.Header.Set("Authorization", "Bearer "+t.Token)
+	if e.Token != "" {
+		r.Header.Set("Authorization", "Bearer "+e.Token)
 	}
-	response, err := t.Transport.RoundTrip(r)
+	response, err := e.Transport.RoundTrip(r)
 	if err != nil {
-		return nil, newNoAnswerError(err)
+		return nil, e.newNoAnswerError(err)
 	}
 	defer response.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(response.Body, answerLimitBytes))
 	return &answer{response.StatusCode, response.Header, text}, err
+}
+
+func (e *Endpoint) get(ctx context.Context, path string, into any) (http.Header, error) {
+	return e.do(ctx, http.MethodGet, path, "", into)
+}
+
+// do sends a request, and decodes the answer into into; nil: its text does not matter. An answer
+// that is no success is an error.
+func (e *Endpoint) do(ctx context.Context, method, path, body string, into any) (http.Header, error) {
+	a, err := e.send(ctx, method, path, body)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.check(); err != nil {
+		return nil, err
+	}
+	if into == nil {
+		return a.header, nil
+	}
+	return a.header, a.decode(into)
 }
 
 // check returns an error unless the answer is a success.
@@ -97,7 +118,7 @@ func (a *answer) decode(into any) error {
 }
 
 // newNoAnswerError says why there was no answer.
-func newNoAnswerError(err error) error {
+func (e *Endpoint) newNoAnswerError(err error) error {
 	var unverified *tls.CertificateVerificationError
 	if errors.As(err, &unverified) {
 		return fmt.Errorf("its certificate is not trusted: %w: give its authority in --ca-file, and in --server a name that "+
@@ -105,18 +126,22 @@ func newNoAnswerError(err error) error {
 	}
 	var lookup *net.DNSError
 	if errors.As(err, &lookup) {
-		return &lookupError{lookup}
+		return &lookupError{e, lookup}
 	}
 	return fmt.Errorf("no answer: %w: see that its pods are ready, and that no network policy blocks this one", err)
 }
 
-// lookupError says that the name of the server cannot be resolved, so that no request can be sent.
-type lookupError struct{ cause *net.DNSError }
+// lookupError says that the name of a server cannot be resolved, so that no request can be sent to
+// it.
+type lookupError struct {
+	server *Endpoint
+	cause  *net.DNSError
+}
 
 func (e *lookupError) Error() string {
 	if e.cause.IsNotFound {
-		return fmt.Sprintf("the name %s is not known (%v): see that --server names the Service and its namespace, and that "+
-			"the cluster's DNS knows it", e.cause.Name, e.cause)
+		return fmt.Sprintf("the name %s is not known (%v): see that %s names the Service and its namespace, and that "+
+			"the cluster's DNS knows it", e.cause.Name, e.cause, e.server.Flag)
 	}
 	return fmt.Sprintf("names cannot be looked up (%v): see that the cluster's DNS works, and that no network policy "+
 		"blocks this pod's requests to it", e.cause)

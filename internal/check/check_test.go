@@ -53,7 +53,7 @@ func run(t *testing.T, a http.Handler, token string, resources ...string) (strin
 	var out strings.Builder
 	transport := &http.Transport{}
 	defer transport.CloseIdleConnections()
-	err = (&Checker{Server: Endpoint{base, transport, token}}).Run(t.Context(), resources, &out)
+	err = (&Checker{Server: Endpoint{"--server", base, transport, token}}).Run(t.Context(), resources, &out)
 	if err != nil {
 		err = fmt.Errorf("%s", strings.TrimPrefix(err.Error(), server.URL+": "))
 	}
@@ -95,7 +95,7 @@ func TestRefusedAtFirst(t *testing.T) {
 	transport := &http.Transport{}
 	defer transport.CloseIdleConnections()
 	for patience, ok := range map[time.Duration]bool{0: false, time.Minute: true} {
-		c := &Checker{Server: Endpoint{base, &refusing{transport, 2}, ""}, Patience: patience}
+		c := &Checker{Server: Endpoint{"--server", base, &refusing{transport, 2}, ""}, Patience: patience}
 		if err := c.Run(t.Context(), nil, io.Discard); (err == nil) != ok {
 			t.Errorf("with a patience of %v: %v", patience, err)
 		}
@@ -124,6 +124,18 @@ func TestUnmarked(t *testing.T) {
 	if out, err := run(t, unmarked, "", "pods"); err != nil ||
 		!strings.Contains(out, "LIST pods: at resourceVersion 8; whether from memory is unknown") {
 		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// If /version fails, it is unknown whether the API server marks its answers.
+func TestOriginIsUnknownWithoutVersion(t *testing.T) {
+	for _, version := range []string{"!500 broken", "upstream !500 broken", "hello", "{}", "upstream {}"} {
+		a := good()
+		a["GET /version"] = version
+		const want = "ok      LIST pods: at resourceVersion 8; whether from memory is unknown, because /version failed\n"
+		if out, err := run(t, a, "", "pods"); err == nil || !strings.HasSuffix(out, want) {
+			t.Errorf("%s: %v: %s", version, err, out)
+		}
 	}
 }
 
@@ -179,12 +191,45 @@ func TestNamesAreNotKnown(t *testing.T) {
 		})
 		var out strings.Builder
 		err := (&Checker{
-			Server: Endpoint{&url.URL{Scheme: "https", Host: "spillway.team.svc"}, transport, "a"},
+			Server: Endpoint{"--server", &url.URL{Scheme: "https", Host: "spillway.team.svc"}, transport, "a"},
 		}).Run(t.Context(), []string{"pods"}, &out)
 		if err == nil || !strings.Contains(err.Error(), want) || asked != 1 ||
 			strings.Count(out.String(), "FAILED") != 1 || !strings.HasSuffix(out.String(), "no other request is sent\n") {
 			t.Errorf("asked %d times: %v\n%s", asked, err, &out)
 		}
+	}
+}
+
+// If the name in --health cannot be resolved, only the check of the metrics listener fails.
+func TestOtherChecksGoOnIfTheNameOfHealthIsNotKnown(t *testing.T) {
+	server := httptest.NewServer(good())
+	defer server.Close()
+	base, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{}
+	defer transport.CloseIdleConnections()
+	unresolved := roundTripper(func(*http.Request) (*http.Response, error) {
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: &net.DNSError{
+			Err: "no such host", Name: "metrics.team.svc", IsNotFound: true,
+		}}
+	})
+	var out strings.Builder
+	err = (&Checker{
+		Server: Endpoint{"--server", base, transport, "a"},
+		Health: &Endpoint{Flag: "--health", Base: &url.URL{Scheme: "https", Host: "metrics.team.svc"}, Transport: unresolved},
+	}).Run(t.Context(), []string{"pods"}, &out)
+	const want = `ok      /livez: 200
+ok      /readyz: 200
+ok      /version: v1.37.0
+ok      user: me�
+FAILED  /readyz?verbose: the name metrics.team.svc is not known (lookup metrics.team.svc: no such host): see that ` +
+		`--health names the Service and its namespace, and that the cluster's DNS knows it
+ok      LIST pods: from memory, at resourceVersion 8
+`
+	if err == nil || out.String() != want {
+		t.Errorf("%v: %s", err, &out)
 	}
 }
 
@@ -215,7 +260,7 @@ func TestHealthNamesTheCause(t *testing.T) {
 		}
 		var out strings.Builder
 		transport := &http.Transport{}
-		c := &Checker{Server: Endpoint{base, transport, "a"}, Health: &Endpoint{Base: at, Transport: transport}}
+		c := &Checker{Server: Endpoint{"--server", base, transport, "a"}, Health: &Endpoint{Base: at, Transport: transport}}
 		err = c.Run(t.Context(), []string{"pods", "gears.v1beta1.example.com"}, &out)
 		line := "ok      /readyz?verbose: nothing is wrong\n"
 		cause := "let it send reviews (system:auth-delegator); /readyz?verbose on its --metrics-listen says"

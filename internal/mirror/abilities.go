@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"spillway/internal/mirror/states"
 	"spillway/internal/upstream/abilities"
 )
 
@@ -14,13 +15,15 @@ const (
 	// abilitiesFirstDelay is how long after the start upstream's abilities are probed: mirrors need
 	// upstream more. Whether it serves watch-lists they find out themselves.
 	abilitiesFirstDelay = 10 * time.Second
-	// abilitiesInterval is how often they are probed at least, and abilitiesRetryInterval how often
-	// while that fails. They are probed sooner after another version or a failure was seen, but not
-	// within minAbilitiesInterval. While several versions answer, they are probed each
-	// rollingCheckInterval.
-	abilitiesInterval      = 10 * time.Minute
+	// abilitiesInterval is how often they are probed at least. They are probed sooner after another
+	// version or a failure was seen, but not within minAbilitiesInterval. While several versions
+	// answer, they are probed each rollingCheckInterval.
+	abilitiesInterval    = 10 * time.Minute
+	minAbilitiesInterval = 15 * time.Second
+	// abilitiesRetryInterval is the pause after a probe that failed, which doubles with each further
+	// one up to abilitiesInterval. Whatever is seen meanwhile shortens no pause: what makes probes
+	// fail, such as a slow upstream, makes requests of the mirrors fail, too.
 	abilitiesRetryInterval = 30 * time.Second
-	minAbilitiesInterval   = 15 * time.Second
 )
 
 // abilityProbes decides when upstream's abilities are probed, and logs what they are. One goroutine
@@ -28,9 +31,11 @@ const (
 type abilityProbes struct {
 	mirrors *Set
 	log     *zap.Logger
-	next    time.Time // when they are probed at the latest
-	// Of the last probe that succeeded: when it did, upstream's version, and how often requests of the
-	// mirrors had failed before.
+
+	earliest, latest time.Time   // when the next probe is sent: as soon as something has changed, or without that
+	retries          states.Pace // of probes that fail
+	// Of the last probe that succeeded: when it was sent, upstream's version, and how often requests
+	// of the mirrors had failed before.
 	probedAt time.Time
 	version  string
 	failures uint64
@@ -39,28 +44,36 @@ type abilityProbes struct {
 	logged   abilities.Summary // the last that were
 }
 
+func newAbilityProbes(s *Set, log *zap.Logger, first time.Time) *abilityProbes {
+	return &abilityProbes{mirrors: s, log: log, earliest: first, latest: first, retries: newAbilityRetries(),
+		version: s.client.Abilities().Version()}
+}
+
+func newAbilityRetries() states.Pace {
+	return states.Pace{First: abilitiesRetryInterval, Longest: abilitiesInterval}
+}
+
 // followAbilities probes upstream's abilities until the mirrors end.
 func (s *Set) followAbilities() {
-	p := &abilityProbes{mirrors: s, log: s.log, next: time.Now().Add(abilitiesFirstDelay),
-		version: s.client.Abilities().Version()}
+	p := newAbilityProbes(s, s.log, time.Now().Add(abilitiesFirstDelay))
 	for s.pause(watchCheckInterval) {
-		if p.isDue() {
-			p.probe()
+		if now := time.Now(); p.isDue(now) {
+			p.probe(now)
 		}
 		p.logChange()
 	}
 }
 
 // isDue reports whether it is time for a probe.
-func (p *abilityProbes) isDue() bool {
-	now, since := p.mirrors.client.Abilities(), time.Since(p.probedAt)
+func (p *abilityProbes) isDue(now time.Time) bool {
+	seen := p.mirrors.client.Abilities()
 	switch {
-	case since < minAbilitiesInterval:
+	case now.Before(p.earliest):
 		return false
-	case !time.Now().Before(p.next), now.Version() != p.version, p.mirrors.countFailures() != p.failures:
+	case !now.Before(p.latest), seen.Version() != p.version, p.mirrors.countFailures() != p.failures:
 		return true
 	}
-	return now.Oldest != now.Newest && since >= rollingCheckInterval
+	return seen.Oldest != seen.Newest && now.Sub(p.probedAt) >= rollingCheckInterval
 }
 
 // countFailures is how often requests of the mirrors have failed.
@@ -72,7 +85,7 @@ func (s *Set) countFailures() (n uint64) {
 }
 
 // probe probes by the resource of any mirror that is well.
-func (p *abilityProbes) probe() {
+func (p *abilityProbes) probe(now time.Time) {
 	all := p.mirrors.all()
 	i := slices.IndexFunc(all, func(m *mirror) bool { return m.resource.IsReady() && m.isWell() })
 	if i < 0 {
@@ -82,14 +95,15 @@ func (p *abilityProbes) probe() {
 	p.isProbed = true
 	failures := p.mirrors.countFailures()
 	if err := m.prober.ProbeAbilities(p.mirrors.ctx); err != nil {
-		p.next, p.probedAt = time.Now().Add(abilitiesRetryInterval), time.Time{}
+		p.retries.Note(now)
+		p.earliest, p.latest = p.retries.Due(), p.retries.Due()
 		p.log.Debug("upstream's abilities were not found out",
 			zap.Stringer("resource", m.resource.Info), zap.Error(err))
 		return
 	}
-	now := time.Now()
-	p.next, p.probedAt = now.Add(abilitiesInterval), now
-	p.version, p.failures = p.mirrors.client.Abilities().Version(), failures
+	p.retries = newAbilityRetries()
+	p.earliest, p.latest = now.Add(minAbilitiesInterval), now.Add(abilitiesInterval)
+	p.probedAt, p.version, p.failures = now, p.mirrors.client.Abilities().Version(), failures
 }
 
 // logChange logs the abilities once they were probed, and when they have changed.

@@ -22,16 +22,17 @@ func TestAbilitiesAreProbedAgain(t *testing.T) {
 	core, lines := observer.New(zap.InfoLevel)
 	m := mirroring(t, up, nil, "configmaps")
 	m.awaitReady(t, fakeapiserver.ConfigMaps)
-	p := &abilityProbes{mirrors: m, log: zap.New(core), version: m.Abilities().Version(), next: time.Now()}
-	age := func(d time.Duration) { p.probedAt, p.next = p.probedAt.Add(-d), p.next.Add(-d) }
+	now := time.Now()
+	p := newAbilityProbes(m, zap.New(core), now)
+	pass := func(d time.Duration) { now = now.Add(d) }
 	probed := func(why string, want bool) {
 		t.Helper()
 		up.Bump()
-		if got := p.isDue(); got != want {
+		if got := p.isDue(now); got != want {
 			t.Fatalf("%s: due %t, want %t", why, got, want)
 		}
 		if want {
-			p.probe()
+			p.probe(now)
 		}
 		p.logChange()
 	}
@@ -40,9 +41,9 @@ func TestAbilitiesAreProbedAgain(t *testing.T) {
 		got.WatchListCompression != abilities.Absent {
 		t.Errorf("%v", got)
 	}
-	age(minAbilitiesInterval)
+	pass(minAbilitiesInterval)
 	probed("nothing has changed", false)
-	age(abilitiesInterval)
+	pass(abilitiesInterval)
 	probed("now and then", true)
 
 	up.CutWatches(fakeapiserver.ConfigMaps)
@@ -50,17 +51,17 @@ func TestAbilitiesAreProbedAgain(t *testing.T) {
 	eventually(t, "a failure", func() bool { return m.countFailures() > 0 })
 	eventually(t, "another watch", m.all()[0].isWell)
 	probed("an outage just after a probe", false)
-	age(minAbilitiesInterval)
+	pass(minAbilitiesInterval)
 	probed("an outage", true)
 
 	up.SetKubernetes(fakeapiserver.Kubernetes137)
 	eventually(t, "the other version", func() bool { return m.Abilities().Newest == "v1.37.1" })
-	age(minAbilitiesInterval)
+	pass(minAbilitiesInterval)
 	probed("another version", true)
 	if got := m.Abilities(); got.WatchListCompression != abilities.Absent {
 		t.Errorf("%v, though the older version was just seen", got)
 	}
-	age(rollingCheckInterval)
+	pass(rollingCheckInterval)
 	probed("two versions", true)
 	logged := lines.FilterMessage("abilities of upstream").All()
 	for i, line := range logged[1:] {
@@ -70,6 +71,40 @@ func TestAbilitiesAreProbedAgain(t *testing.T) {
 	}
 	if last := logged[len(logged)-1].ContextMap()["version"]; last != "v1.36.3 to v1.37.1" {
 		t.Errorf("the last line is of %v", last)
+	}
+}
+
+// A probe that fails is repeated after pauses that become longer, whatever is seen meanwhile.
+func TestFailingProbesOfAbilitiesBackOff(t *testing.T) {
+	up := newUpstream(t)
+	m := mirroring(t, up, nil, "configmaps")
+	m.awaitReady(t, fakeapiserver.ConfigMaps)
+	now := time.Now()
+	p := newAbilityProbes(m, zap.NewNop(), now)
+	probe := func(pause time.Duration) {
+		t.Helper()
+		if !p.isDue(now) {
+			t.Fatal("it is not due")
+		}
+		p.probe(now)
+		now = now.Add(pause)
+		if p.isDue(now.Add(-time.Nanosecond)) {
+			t.Errorf("it is due within %v", pause)
+		}
+	}
+	p.version = "another" // than upstream's, as is seen
+	up.FailWatches(1<<30, 500)
+	for _, pause := range []time.Duration{abilitiesRetryInterval, 2 * abilitiesRetryInterval, 4 * abilitiesRetryInterval,
+		8 * abilitiesRetryInterval, 16 * abilitiesRetryInterval, abilitiesInterval, abilitiesInterval} {
+		probe(pause)
+	}
+	up.FailWatches(0, 500)
+	probe(minAbilitiesInterval)
+	p.version = "another"
+	up.FailWatches(1<<30, 500)
+	probe(abilitiesRetryInterval)
+	if got := m.Abilities(); got.WatchList != abilities.Present {
+		t.Errorf("%v: a failure is taken for an answer", got)
 	}
 }
 

@@ -101,7 +101,7 @@ func TestClockJumpsDoNotChangeHowLongProofsCount(t *testing.T) {
 				}
 				g.do(func() { g.mute = true; clear(g.documents) })
 				j.Jump(by)
-				time.Sleep(auth.AllowedTTL)
+				time.Sleep(auth.AnswerTTL)
 				synctest.Wait()
 				if allowed() || keys() {
 					t.Error("decided by what was proven longer ago")

@@ -6,7 +6,7 @@
 // auth.LocalDecider.
 //
 // Invariant: it only ever allows, and only by tables that are proven: upstream reported its version
-// within auth.AllowedTTL, and the table has caught up with it. An open watch that has received
+// within auth.AnswerTTL, and the table has caught up with it. An open watch that has received
 // nothing proves nothing. Nor does an informer's cache, whose age is not known. What is not allowed
 // here is upstream's to decide, and a share of what is allowed is checked there.
 //
@@ -90,7 +90,7 @@ type LocalAuthorizer struct {
 
 const (
 	// proofInterval is how long after the beginning of one proof the next one begins. It takes
-	// upstream up to 1.7 s to answer (W-111), and that has to leave room within AllowedTTL for one
+	// upstream up to 1.7 s to answer (W-111), and that has to leave room within AnswerTTL for one
 	// that fails.
 	proofInterval      = 5 * time.Second
 	proofRetryInterval = time.Second

@@ -385,7 +385,7 @@ func (g *guard) by(who *auth.Identity, target string, want auth.Verdict, reviews
 		g.patrol.T.Errorf("after %v: %s is %s by %d reviews, want %s by %d", time.Since(g.began), target, d.Verdict, n, want,
 			reviews)
 	}
-	if d.Verdict == auth.Allowed && time.Since(d.At) >= auth.AllowedTTL {
+	if d.Verdict == auth.Allowed && time.Since(d.At) >= auth.AnswerTTL {
 		g.patrol.T.Errorf("%s was allowed by what was known %v ago", target, time.Since(d.At))
 	}
 	return d
@@ -419,7 +419,7 @@ func TestLocalRBAC(t *testing.T) {
 			Attributes: watch})
 		g.by(reauthtest.Bob, "/api/v1/pods?watch=1", auth.Denied, 0)
 		g.Change(func() { g.Denied["bob pods"] = false })
-		time.Sleep(auth.AllowedTTL)
+		time.Sleep(auth.AnswerTTL)
 		g.by(reauthtest.Bob, "/api/v1/pods?watch=1", auth.Allowed, 0)
 		g.remove("clusterrolebindings", "pods")
 		synctest.Wait()
@@ -475,7 +475,7 @@ func TestLocalRBACOfOneMoment(t *testing.T) {
 					c.missed(g)
 					c.heard(g)
 					g.Change(func() { g.Denied["bob pods"] = true })
-					for n := range int(2 * auth.AllowedTTL / time.Second) {
+					for n := range int(2 * auth.AnswerTTL / time.Second) {
 						synctest.Wait()
 						g.by(reauthtest.Bob, fmt.Sprintf("/api/v1/namespaces/n%d/pods", n), auth.Denied, 1)
 						time.Sleep(time.Second)
@@ -532,7 +532,7 @@ func TestLocalRBACRewrittenHistory(t *testing.T) {
 		g.do(func() { g.revision += 1000 })
 		time.Sleep(7 * time.Second)
 		g.do(func() { g.revision = 500 })
-		time.Sleep(2 * auth.AllowedTTL)
+		time.Sleep(2 * auth.AnswerTTL)
 		for _, resource := range []string{"roles", "clusterroles", "rolebindings", "clusterrolebindings"} {
 			if n := g.counted(g.follows, resource); n != 2 {
 				t.Errorf("%s listed %d times", resource, n)
@@ -554,11 +554,11 @@ func TestLocalRBACStale(t *testing.T) {
 			// which it does not hear of
 			g.put(resource, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "another", Namespace: "default"}})
 			g.Change(func() { g.Denied["bob pods"] = true })
-			time.Sleep(auth.AllowedTTL)
+			time.Sleep(auth.AnswerTTL)
 			g.by(reauthtest.Bob, "/api/v1/pods?watch=1", auth.Denied, 1)
 			g.do(func() { g.cut[resource] = false })
 			g.Change(func() { g.Denied["bob pods"] = false })
-			time.Sleep(auth.AllowedTTL)
+			time.Sleep(auth.AnswerTTL)
 			g.by(reauthtest.Bob, "/api/v1/pods?watch=1", auth.Allowed, 0)
 		})
 	}
@@ -570,7 +570,7 @@ func TestLocalRBACStale(t *testing.T) {
 		time.Sleep(time.Minute)
 		g.by(reauthtest.Bob, "/api/v1/pods?watch=1", auth.Allowed, 0)
 		g.do(func() { g.mute = true })
-		time.Sleep(auth.AllowedTTL)
+		time.Sleep(auth.AnswerTTL)
 		g.by(reauthtest.Bob, "/api/v1/pods?watch=1", auth.Allowed, 1)
 	})
 }
@@ -587,7 +587,7 @@ func TestLocalRBACAfterRestore(t *testing.T) {
 			clear(g.objects)
 			clear(g.events)
 		})
-		time.Sleep(auth.AllowedTTL)
+		time.Sleep(auth.AnswerTTL)
 		g.by(reauthtest.Bob, "/api/v1/pods?watch=1", auth.Allowed, 1)
 		if n := g.counted(g.follows, "clusterrolebindings"); n != 2 {
 			t.Errorf("listed %d times", n)
@@ -623,7 +623,7 @@ func TestLocalRBACOfOneHistory(t *testing.T) {
 					}
 				})
 				g.Change(func() { g.Denied["bob pods"] = true })
-				for n := range int(auth.AllowedTTL / time.Second) {
+				for n := range int(auth.AnswerTTL / time.Second) {
 					synctest.Wait()
 					if d, _ := g.decide(reauthtest.Bob, fmt.Sprintf("/api/v1/namespaces/n%d/pods", n)); d.Verdict == auth.Allowed {
 						t.Fatalf("after %v: allowed", time.Since(g.began))
@@ -643,7 +643,7 @@ func TestLocalRBACAfterRelist(t *testing.T) {
 		g.do(func() { g.relists["clusterroles"] = true })
 		synctest.Wait()
 		g.by(reauthtest.Bob, "/api/v1/pods", auth.Allowed, 1)
-		time.Sleep(auth.AllowedTTL)
+		time.Sleep(auth.AnswerTTL)
 		g.by(reauthtest.Bob, "/api/v1/pods?watch=1", auth.Allowed, 0)
 		for _, t := range g.rights.rbacTables() {
 			if n := g.counted(g.follows, t.resource.GVR.Resource); n != 1 {
@@ -695,23 +695,23 @@ func TestLocalRBACCrossedChange(t *testing.T) {
 		time.Sleep(time.Second)
 		g.by(reauthtest.Bob, "/api/v1/nodes", auth.Allowed, 1) // in doubt
 		g.Change(func() { g.Denied["bob pods"] = false })
-		time.Sleep(2 * auth.AllowedTTL)
+		time.Sleep(2 * auth.AnswerTTL)
 		g.by(reauthtest.Bob, "/api/v1/nodes", auth.Allowed, 0)
 		g.by(reauthtest.Bob, "/api/v1/pods", auth.Allowed, 0)
 		time.Sleep(time.Minute)
 		g.Change(func() { g.Denied["bob pods"] = true })
 		g.by(reauthtest.Bob, "/api/v1/pods", auth.Allowed, 0)
 		g.remove("clusterrolebindings", "pods") // we are late
-		time.Sleep(2 * auth.AllowedTTL)
+		time.Sleep(2 * auth.AnswerTTL)
 		g.by(reauthtest.Bob, "/api/v1/nodes", auth.Allowed, 0)
 		if n := g.metric("spillway_local_decision_disagreements_total", "access"); n != 0 {
 			t.Errorf("%v disagreements", n)
 		}
 		// Upstream that stays late is another authorizer.
 		g.grant("", "pods-again", user("bob"), reads("pods"))
-		time.Sleep(2 * auth.AllowedTTL)
+		time.Sleep(2 * auth.AnswerTTL)
 		g.by(reauthtest.Bob, "/api/v1/pods", auth.Allowed, 0)
-		time.Sleep(2 * auth.AllowedTTL)
+		time.Sleep(2 * auth.AnswerTTL)
 		g.by(reauthtest.Bob, "/api/v1/nodes", auth.Allowed, 1)
 		if n := g.metric("spillway_local_decision_disagreements_total", "access"); n != 1 {
 			t.Errorf("%v disagreements", n)
@@ -912,7 +912,7 @@ func TestForbiddenTables(t *testing.T) {
 		g.patrol.Expect(alices, false, reauth.EndForbidden)
 		g.do(func() { g.forbidden["rolebindings"] = false })
 		g.grant("", "nodes", user("alice"), reads("nodes"))
-		time.Sleep(forbiddenRetryInterval + auth.AllowedTTL)
+		time.Sleep(forbiddenRetryInterval + auth.AnswerTTL)
 		g.by(reauthtest.Named("alice"), "/api/v1/nodes", auth.Allowed, 0)
 		if g.metric("spillway_rbac_watch_denied", "rolebindings.rbac.authorization.k8s.io") != 0 {
 			t.Error("the metric still tells of it")

@@ -145,7 +145,7 @@ func (g *guard) shows(what, token string, want auth.Outcome, reviews int) auth.R
 	if result.Outcome != want || after-before != reviews {
 		g.patrol.T.Errorf("%s: %s by %d reviews, want %s by %d", what, result.Outcome, after-before, want, reviews)
 	}
-	if result.Outcome == auth.Authenticated && time.Since(result.At) >= auth.AllowedTTL {
+	if result.Outcome == auth.Authenticated && time.Since(result.At) >= auth.AnswerTTL {
 		g.patrol.T.Errorf("%s: known since %v", what, time.Since(result.At))
 	}
 	return result
@@ -158,7 +158,7 @@ func TestLocalTokens(t *testing.T) {
 		m := newMint(t, "k2", alg)
 		onMint(t, TokensPods, func(g *guard, _ *tokenSigner) {
 			g.registry.publish(m.public())
-			time.Sleep(auth.AllowedTTL)
+			time.Sleep(auth.AnswerTTL)
 			result := g.shows("unbound", m.sign(claims(nil)), auth.Authenticated, 0)
 			want := authenticationv1.UserInfo{
 				Username: "system:serviceaccount:c1:robot", UID: "sa-1",
@@ -297,7 +297,7 @@ func TestLocalTokensWithoutPods(t *testing.T) {
 		g.put("serviceaccounts",
 			&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "robot", UID: "sa-1"}})
 	}, func(g *guard) {
-		time.Sleep(auth.AllowedTTL)
+		time.Sleep(auth.AnswerTTL)
 		g.shows("unbound", m.sign(claims(nil)), auth.Refused, 1)
 	})
 }
@@ -334,7 +334,7 @@ func TestLocalTokensEnd(t *testing.T) {
 		g.shows("account is ending", unbound, auth.Refused, 1)
 		account.UID, account.DeletionTimestamp = types.UID("sa-2"), nil
 		g.put("serviceaccounts", account)
-		time.Sleep(auth.DeniedTTL)
+		time.Sleep(auth.FailureTTL)
 		g.shows("another account by its name", unbound, auth.Refused, 1)
 	})
 }
@@ -395,17 +395,17 @@ func TestKeyRotation(t *testing.T) {
 		time.Sleep(proofInterval)
 		g.shows("replaced", fresh, auth.Refused, 1)
 		g.registry.publish(next.public(), impostor.public()) // two of one name are none
-		time.Sleep(auth.AllowedTTL)
+		time.Sleep(auth.AnswerTTL)
 		g.shows("ambiguous", fresh, auth.Refused, 1)
 		g.registry.publish(next.public())
-		time.Sleep(auth.AllowedTTL)
+		time.Sleep(auth.AnswerTTL)
 		g.shows("fresh", fresh, auth.Authenticated, 0)
 		g.do(func() { delete(g.documents, keysDocument) })
-		time.Sleep(auth.AllowedTTL)
+		time.Sleep(auth.AnswerTTL)
 		g.shows("nothing published", fresh, auth.Refused, 1)
 		g.registry.publish(next.public())
 		g.do(func() { g.documents[issuerDocument] = `{"issuer":"https://elsewhere"}` })
-		time.Sleep(auth.AllowedTTL)
+		time.Sleep(auth.AnswerTTL)
 		g.shows("issuer changed", fresh, auth.Refused, 1)
 	})
 }
@@ -447,7 +447,7 @@ func TestLocalTokensDisagreement(t *testing.T) {
 		g.checkEverything()
 		token := m.sign(claims(nil))
 		g.shows("at first", token, auth.Authenticated, 0)
-		time.Sleep(2 * auth.AllowedTTL)
+		time.Sleep(2 * auth.AnswerTTL)
 		g.shows("after upstream refused it", token, auth.Refused, 1)
 		if g.metric("spillway_local_decisions_enabled", "token") != 0 ||
 			g.metric("spillway_local_decision_disagreements_total",

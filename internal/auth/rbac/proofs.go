@@ -100,7 +100,7 @@ func (s *tables) restartRewritten(by *PermissionTable, generation int) {
 }
 
 // isRecent reports that what was proven at a time still counts.
-func (s *tables) isRecent(at time.Time) bool { return s.clock.Now().Sub(at) < auth.AllowedTTL }
+func (s *tables) isRecent(at time.Time) bool { return s.clock.Now().Sub(at) < auth.AnswerTTL }
 
 // provenLocked is when the oldest proof of some tables began. It reports false unless each of them
 // has one that still counts.

@@ -13,11 +13,11 @@ import (
 // that clock is set back meanwhile.
 func TestEndsAreAwaitedByTheClockThatRuns(t *testing.T) {
 	now := time.Now()
-	end := now.Add(5 * time.Second).Round(0)
-	token := &check{kind: ofCredential, credential: auth.NewCredential(auth.Digest{}, auth.NewSecret("token"), end),
+	end := now.Add(5 * time.Second).Truncate(time.Second) // as a certificate has it
+	token := &check{kind: ofCredential, credential: auth.NewTokenCredential(auth.Digest{}, auth.NewSecret("token"), end),
 		confirmed: now, sweep: time.Minute}
 	token.plan(now.Add(token.sweep))
-	certificate := &check{kind: ofCredential, credential: auth.NewCredential(auth.Digest{}, auth.Secret{}, end),
+	certificate := &check{kind: ofCredential, credential: provenByCertificate(t, "alice", end).Credential,
 		confirmed: now, sweep: time.Minute, next: now.Add(time.Minute)}
 	certificate.ends = auth.MonotonicEnd(end, now)
 	for what, at := range map[string]time.Time{
@@ -36,7 +36,7 @@ func TestEndsAreAwaitedByTheClockThatRuns(t *testing.T) {
 // However what holds a credential is printed, its token does not show.
 func TestChecksDoNotShowTokens(t *testing.T) {
 	const token = "the-token"
-	c := &check{credential: auth.NewCredential(auth.Digest{}, auth.NewSecret(token), time.Time{})}
+	c := &check{credential: auth.NewTokenCredential(auth.Digest{}, auth.NewSecret(token), time.Time{})}
 	for _, v := range []any{c, *c, &Lease{credential: c}, Lease{credential: c}} {
 		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d"} {
 			text := fmt.Sprintf(verb, v)

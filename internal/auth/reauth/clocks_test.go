@@ -108,7 +108,7 @@ func TestClockJumpsDoNotChangeHowLongAnswersCount(t *testing.T) {
 					p.Cluster.Denied["bob pods"] = true
 				})
 				j.Jump(by)
-				time.Sleep(auth.AllowedTTL - time.Second)
+				time.Sleep(auth.AnswerTTL - time.Second)
 				check(auth.Authenticated, auth.Allowed) // nor are they forgotten: a jump makes no storm of reviews
 				time.Sleep(time.Second)
 				check(auth.Refused, auth.Denied)
@@ -117,7 +117,7 @@ func TestClockJumpsDoNotChangeHowLongAnswersCount(t *testing.T) {
 					p.Cluster.Users["token-of-alice"] = "alice"
 					p.Cluster.Denied["bob pods"] = false
 				})
-				time.Sleep(auth.DeniedTTL)
+				time.Sleep(auth.FailureTTL)
 				if w, _ := asks(); w != auth.Authenticated {
 					t.Errorf("the token is still %s", w)
 				}

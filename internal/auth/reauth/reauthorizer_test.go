@@ -57,7 +57,7 @@ func TestPermissionGoes(t *testing.T) {
 			t.Error("she is admitted again")
 		}
 		p.Cluster.Change(func() { delete(p.Cluster.Denied, "alice pods") })
-		time.Sleep(auth.AllowedTTL)
+		time.Sleep(auth.AnswerTTL)
 		if again, _ := p.Watch(alice, "pods"); again == nil {
 			t.Error("she is not admitted again")
 		}

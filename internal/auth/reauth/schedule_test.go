@@ -2,6 +2,8 @@ package reauth
 
 import (
 	"crypto/sha256"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -9,7 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"spillway/internal/auth"
 	"spillway/internal/auth/authtest"
@@ -68,8 +73,28 @@ func (d *manualSchedule) admit(name, resource string) (*Lease, *recorded) {
 func (d *manualSchedule) proven(token, name string, at time.Time) auth.Result {
 	return auth.Result{
 		Outcome: auth.Authenticated, Identity: named(name), At: at,
-		Credential: auth.NewCredential(digestOf(token), auth.NewSecret(token), time.Time{}),
+		Credential: auth.NewTokenCredential(digestOf(token), auth.NewSecret(token), time.Time{}),
 	}
+}
+
+// provenByCertificate is the result of the certificate of a user while it was valid. It ends at a
+// whole second.
+func provenByCertificate(t *testing.T, name string, end time.Time) auth.Result {
+	t.Helper()
+	ca := authtest.NewCA(t, "clients", time.Now())
+	authority, err := auth.NewAuthority(authtest.WriteFile(t, authtest.PEM(ca.Cert)), clock.RealClock{}, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	authenticator := auth.NewAuthenticator(auth.AuthenticatorOptions{
+		ClientCA: authority, Clock: clocktesting.NewFakePassiveClock(end.Add(-time.Minute)),
+	})
+	result := authenticator.Authenticate(t.Context(),
+		auth.AuthnRequest{Peer: []*x509.Certificate{ca.Issue(pkix.Name{CommonName: name}, end)}})
+	if result.Outcome != auth.Authenticated || !result.Credential.IsCertificate() {
+		t.Fatalf("authenticated as %+v", result)
+	}
+	return result
 }
 
 // turn does what is to be done, and returns the checks to be carried out.
@@ -340,10 +365,9 @@ func TestRotaCertificateEndsByTheClockThatRuns(t *testing.T) {
 		return time.Time{}, nil, false
 	}
 	s := &recorded{}
-	d.schedule.admit(&Lease{stream: s}, auth.Result{
-		Outcome: auth.Authenticated, Identity: named("alice"), At: d.now,
-		Credential: auth.NewCredential(digestOf("certificate"), auth.Secret{}, d.now.Round(0).Add(10*time.Second)),
-	}, auth.Attributes{Verb: "watch"}, d.now, d.now)
+	alice := provenByCertificate(t, "alice", d.now.Add(10*time.Second))
+	alice.At = d.now
+	d.schedule.admit(&Lease{stream: s}, alice, auth.Attributes{Verb: "watch"}, d.now, d.now)
 	d.now = authtest.SetBack(t, d.now.Add(10*time.Second), time.Hour)
 	if d.turn(); s.end != EndCredentialExpired {
 		t.Errorf("ended %q", s.end)
@@ -430,7 +454,7 @@ func TestScheduleAtRandom(t *testing.T) {
 				s, p := &recorded{}, &Lease{}
 				p.stream = s
 				token, name := fmt.Sprint("token ", random.IntN(8)), fmt.Sprint("user ", random.IntN(5))
-				old := func() time.Time { return d.now.Add(-time.Duration(random.Int64N(int64(auth.AllowedTTL)))) }
+				old := func() time.Time { return d.now.Add(-time.Duration(random.Int64N(int64(auth.AnswerTTL)))) }
 				what := auth.Attributes{Verb: "watch", Resource: fmt.Sprint(random.IntN(3))}
 				d.schedule.admit(p, d.proven(token, name, old()), what, old(), d.now)
 				permits, streams[p] = append(permits, p), s

@@ -15,6 +15,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -77,22 +78,29 @@ func (w *Webhook) Run(drain, stop context.Context, log *zap.Logger) error {
 	if err != nil {
 		return fmt.Errorf("--listen=%s: %s", w.Listen, listen.Problem(err))
 	}
-	rules := &clusterRules{stop: func() {}}
+	running, stopTasks := context.WithCancel(context.WithoutCancel(drain)) // reviews go on after drain
+	var tasks sync.WaitGroup
+	defer tasks.Wait()
+	defer stopTasks()
+	var rulesOf admission.RulesFunc // nil: namespaces allow everything
+	countRules := func() int { return 0 }
 	if w.Limits == LimitsRead {
-		if rules, err = followRules(drain, w.Kubeconfig, log); err != nil {
+		rules, err := newClusterRules(w.Kubeconfig, log)
+		if err != nil {
 			_ = listener.Close()
-			return err
+			return fmt.Errorf("--namespace-limits=read: %w", err)
 		}
+		tasks.Go(func() { rules.follow(running) })
+		rules.await(drain)
+		rulesOf, countRules = rules.follower.Of, rules.follower.Len
 	}
-	defer rules.stop()
-	limit, err := limitMemory(int64(rules.count) * ruleBytes)
-	if err != nil {
-		log.Warn("the memory limit of this container cannot be read", zap.Error(err))
-	}
-	server := admission.Server(w.newHandler(verify, rules.of, log), config, log)
+	limit := newMemoryLimit(countRules, log)
+	limitBytes := limit.fit()
+	tasks.Go(func() { limit.follow(running) })
+	server := admission.Server(w.newHandler(verify, rulesOf, log), config, log)
 	served := make(chan error, 1)
 	go func() { served <- tlsconn.Serve(server, listener) }()
-	log.Info("serving admission reviews", zap.Stringer("address", listener.Addr()), zap.Int64("gomemlimit", limit))
+	log.Info("serving admission reviews", zap.Stringer("address", listener.Addr()), zap.Int64("gomemlimit", limitBytes))
 	select {
 	case err := <-served:
 		return fmt.Errorf("serving admission reviews on %s: %w", listener.Addr(), err)

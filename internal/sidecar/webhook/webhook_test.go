@@ -60,6 +60,28 @@ func TestWebhookWithoutCluster(t *testing.T) {
 	}
 }
 
+// A webhook that ends before the rules are known does not name missing permissions as the cause.
+func TestEndOfTheWaitForRulesIsNoWarning(t *testing.T) {
+	const kubeconfig = `{"clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}],
+		"contexts": [{"name": "c", "context": {"cluster": "c"}}], "current-context": "c"}`
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(file, []byte(kubeconfig), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	core, logs := observer.New(zap.WarnLevel)
+	rules, err := newClusterRules(file, zap.New(core))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rules.client.Close()
+	ended, end := context.WithCancel(t.Context())
+	end()
+	rules.await(ended)
+	if logs.Len() > 0 {
+		t.Errorf("it warns: %v", logs.All())
+	}
+}
+
 // The webhook takes neither certificates of more than 16 KiB nor a TLS message without an end, and
 // answers probes meanwhile.
 func TestWebhookBoundsTLS(t *testing.T) {

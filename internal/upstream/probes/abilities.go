@@ -11,11 +11,14 @@ import (
 // abilityTimeout is how long a probe of abilities may take.
 const abilityTimeout = 3 * time.Second
 
-// abilitySelector selects no object, and lets upstream read one key of its storage at most.
+// abilitySelector selects no object. In one namespace, or for a resource without namespaces, it
+// names one key, and upstream looks that up in its watch cache. Across namespaces a name is no key:
+// upstream would look at each object.
 const abilitySelector = "metadata.name=spillway,metadata.name!=spillway"
 
 // ProbeAbilities finds out again what upstream can do, by a watch-list that costs it next to
-// nothing. An ability that the answer neither shows nor excludes stays as it was.
+// nothing. An error is no evidence: there was no answer, or one that neither shows nor excludes an
+// ability. Then all stay as they were.
 func (p *Prober) ProbeAbilities(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, abilityTimeout)
 	defer cancel()
@@ -25,14 +28,18 @@ func (p *Prober) ProbeAbilities(ctx context.Context) error {
 		ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan, FieldSelector: abilitySelector,
 		TimeoutSeconds: new(int64(1)),
 	})
+	if p.resource.Namespaced {
+		r.Path = pathIn(p.resource, metav1.NamespaceDefault)
+	}
 	r.OnHead = record.ObserveWatchList
 	body, err := p.client.Get(ctx, r)
-	switch {
-	case err == nil:
-		_ = body.Close()
-	case apierrors.IsInvalid(err):
+	if apierrors.IsInvalid(err) { // which is an answer: upstream serves no watch-lists
 		record.ObserveRefusal()
 		return nil
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	_ = body.Close()
+	return nil
 }

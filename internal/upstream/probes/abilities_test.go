@@ -2,10 +2,12 @@ package probes
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
 	"spillway/internal/fakeapiserver"
+	"spillway/internal/object"
 	"spillway/internal/upstream/abilities"
 	"spillway/internal/upstream/upstreamtest"
 )
@@ -34,6 +36,29 @@ func TestAbilitiesByRelease(t *testing.T) {
 	f(fakeapiserver.Kubernetes133, abilities.Absent, abilities.Unknown)
 	f(fakeapiserver.Kubernetes136, abilities.Present, abilities.Absent)
 	f(fakeapiserver.Kubernetes137, abilities.Present, abilities.Present)
+}
+
+// Upstream need not look at all objects of a resource for a probe: it names one key.
+func TestAbilityProbeNamesOneKey(t *testing.T) {
+	for resource, path := range map[*object.Resource]string{
+		configMaps: "/api/v1/namespaces/default/configmaps",
+		widgets:    "/apis/example.com/v1/namespaces/default/widgets",
+		nodes:      "/api/v1/nodes",
+	} {
+		s, c := upstreamtest.NewServer(t, fakeapiserver.Options{})
+		s.Create(resource.GVR, map[bool]string{true: "default"}[resource.Namespaced], "spillway")
+		if err := New(c, resource).ProbeAbilities(deadline(t)); err != nil {
+			t.Fatal(err)
+		}
+		watches := s.RequestsFor(resource.GVR, "watch")
+		if len(watches) != 1 || watches[0].Path != path ||
+			!strings.HasPrefix(watches[0].Query.Get("fieldSelector"), "metadata.name=spillway,") {
+			t.Errorf("%s: probed by %+v", resource, watches)
+		}
+		if got := c.Abilities(); got.WatchList != abilities.Present {
+			t.Errorf("%s: %v", resource, got)
+		}
+	}
 }
 
 // An API server that is too slow to answer has not said that it lacks anything.

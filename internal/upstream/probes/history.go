@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net/url"
 	"strconv"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,7 +27,7 @@ type History struct {
 	resource *object.Resource
 }
 
-// NewHistory sends nothing yet. Its requests have "backfill" in their User-Agent.
+// NewHistory sends nothing yet.
 func NewHistory(c *upstream.Client, r *object.Resource) *History {
 	return &History{client: c, resource: r}
 }
@@ -49,7 +47,7 @@ type HistoryStream struct {
 
 // Begin reads the store's revision, as Prober.Begin does.
 func (h *History) Begin(ctx context.Context) (revision uint64, stream *HistoryStream, err error) {
-	revision, link, err := takeCurrent(ctx, h.client, h.resource, "backfill")
+	revision, link, err := takeCurrent(ctx, h.client, h.resource, backfillPurpose)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -67,7 +65,10 @@ func (s *HistoryStream) Watch(ctx context.Context, sel object.Selector, from uin
 		TimeoutSeconds: new(int64(proofSeconds)),
 		LabelSelector:  sel.LabelQuery(), FieldSelector: sel.FieldQuery(),
 	})
-	r.Path, r.Via, r.Purpose = s.history.path(sel), s.link, "backfill"
+	r.Via, r.Purpose = s.link, backfillPurpose
+	if sel.Namespace != "" {
+		r.Path = pathIn(s.history.resource, sel.Namespace)
+	}
 	ctx, s.cancel = context.WithTimeout(ctx, proofSeconds*time.Second+historyGracePeriod)
 	body, err := s.history.client.Get(ctx, r)
 	if err != nil {
@@ -76,16 +77,6 @@ func (s *HistoryStream) Watch(ctx context.Context, sel object.Selector, from uin
 	}
 	s.body, s.lines = body, wire.NewLines(body)
 	return nil
-}
-
-// path is the collection of the selector's namespace.
-func (h *History) path(sel object.Selector) string {
-	path := h.resource.Path()
-	if sel.Namespace == "" {
-		return path
-	}
-	i := strings.LastIndexByte(path, '/')
-	return path[:i] + "/namespaces/" + url.PathEscape(sel.Namespace) + path[i:]
 }
 
 // Next is the next event. Without an object it is a bookmark: nothing more happened up to rv.

@@ -56,7 +56,11 @@ func (p *Prober) readState(ctx context.Context) (uint64, map[string]uint64, erro
 // requests metadata, in pages. An error may come after some calls; a 410 says that upstream no
 // longer has the state.
 func (p *Prober) ReadVersions(ctx context.Context, rv uint64, onVersion func(key string, rv uint64)) error {
-	for o := exactly(rv, exactPageLimit); ; {
+	o := metav1.ListOptions{
+		ResourceVersion: strconv.FormatUint(rv, 10), ResourceVersionMatch: metav1.ResourceVersionMatchExact,
+		Limit: exactPageLimit,
+	}
+	for {
 		next, err := p.readVersionsPage(ctx, o, onVersion)
 		if err != nil || next == "" {
 			return err
@@ -65,16 +69,11 @@ func (p *Prober) ReadVersions(ctx context.Context, rv uint64, onVersion func(key
 	}
 }
 
-// exactly is a list at a version.
-func exactly(rv uint64, limit int64) metav1.ListOptions {
-	return metav1.ListOptions{
-		ResourceVersion: strconv.FormatUint(rv, 10), ResourceVersionMatch: metav1.ResourceVersionMatchExact, Limit: limit,
-	}
-}
-
 func (p *Prober) readVersionsPage(ctx context.Context, o metav1.ListOptions, onVersion func(string, uint64)) (
 	next string, err error) {
-	body, err := p.getExactPage(ctx, o, true)
+	r := p.exactPage(o)
+	r.OnlyMetadata = true
+	body, err := p.client.Get(ctx, r)
 	if err != nil {
 		return "", err
 	}
@@ -104,7 +103,7 @@ func readVersions(body io.Reader, onVersion func(key string, rv uint64)) (metav1
 
 // ListFrom lists at most limit objects of the state at exactly rv, from a key on.
 func (p *Prober) ListFrom(ctx context.Context, rv uint64, key string, limit int64) ([]*object.Object, error) {
-	body, err := p.getExactPage(ctx, metav1.ListOptions{Limit: limit, Continue: continueAt(rv, key)}, false)
+	body, err := p.client.Get(ctx, p.exactPage(metav1.ListOptions{Limit: limit, Continue: continueAt(rv, key)}))
 	if err != nil {
 		return nil, err
 	}
@@ -118,11 +117,11 @@ func continueAt(rv uint64, key string) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(text))
 }
 
-// getExactPage requests a page of an exact state. These requests have "check" in their User-Agent.
-func (p *Prober) getExactPage(ctx context.Context, o metav1.ListOptions, onlyMetadata bool) (io.ReadCloser, error) {
+// exactPage is the request for a page of an exact state.
+func (p *Prober) exactPage(o metav1.ListOptions) upstream.GetRequest {
 	r := upstream.GetRequestFor("list", p.resource, o)
-	r.OnlyMetadata, r.Purpose = onlyMetadata, "check"
-	return p.client.Get(ctx, r)
+	r.Purpose = checkPurpose
+	return r
 }
 
 // ListObjects lists the resource as upstream shows it now, at a version that is not older than rv.

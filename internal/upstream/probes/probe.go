@@ -5,7 +5,9 @@ import (
 	"errors"
 	"io"
 	"net/http/httptrace"
+	"net/url"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -45,7 +47,14 @@ type ProbeStats struct {
 	Failures         uint64 // any of these calls, with an error
 }
 
-// New sends nothing yet. Requests of a Prober say "probe" in their User-Agent.
+// The purposes of requests, with which their User-Agent ends.
+const (
+	probePurpose    = "probe"    // how far upstream is, and what it can do
+	checkPurpose    = "check"    // an exact state, with which a mirror is compared
+	backfillPurpose = "backfill" // history
+)
+
+// New sends nothing yet.
 func New(c *upstream.Client, r *object.Resource) *Prober { return &Prober{client: c, resource: r} }
 
 // Stats is the counts so far.
@@ -87,7 +96,7 @@ type Progress struct {
 // Begin reads the store's revision: the version of a LIST of the resource that starts now (W-211c).
 func (p *Prober) Begin(ctx context.Context) (revision uint64, probe *Probe, err error) {
 	p.count(func(s *ProbeStats) { s.Probes++ })
-	revision, link, err := takeCurrent(ctx, p.client, p.resource, "probe")
+	revision, link, err := takeCurrent(ctx, p.client, p.resource, probePurpose)
 	if err != nil {
 		p.count(func(s *ProbeStats) { s.Failures++ })
 		return 0, nil, err
@@ -110,10 +119,17 @@ func takeCurrent(ctx context.Context, c *upstream.Client, r *object.Resource, pu
 	return rv, link, nil
 }
 
+// pathIn is the path of a resource in one namespace.
+func pathIn(r *object.Resource, namespace string) string {
+	path := r.Path()
+	i := strings.LastIndexByte(path, '/')
+	return path[:i] + "/namespaces/" + url.PathEscape(namespace) + path[i:]
+}
+
 // request is one for metadata.
 func (p *Prober) request(verb string, o metav1.ListOptions) upstream.GetRequest {
 	r := upstream.GetRequestFor(verb, p.resource, o)
-	r.OnlyMetadata, r.Purpose = true, "probe"
+	r.OnlyMetadata, r.Purpose = true, probePurpose
 	return r
 }
 

@@ -91,7 +91,7 @@ func narrowThenBind(t *testing.T, o controlplane.Options) {
 		_, here := d.decide(t, admin, lists("pods"))
 		return here
 	})
-	time.Sleep(2 * auth.AllowedTTL / 3) // a proof has taken the roles to the end of their counter
+	time.Sleep(2 * auth.AnswerTTL / 3) // a proof has taken the roles to the end of their counter
 	release := m.hold("roles")
 	t.Cleanup(release)
 	role.Rules = []rbacv1.PolicyRule{rule("list", "", "pods")}
@@ -109,7 +109,7 @@ func narrowThenBind(t *testing.T, o controlplane.Options) {
 	t.Logf("the role is of version %s, its counter at %d or more, the binding of version %s", role.ResourceVersion,
 		roles, bound.ResourceVersion)
 	asked, denied := 0, 0
-	for end := time.Now().Add(auth.AllowedTTL + 5*time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(auth.AnswerTTL + 5*time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		asked++
 		decision, here := d.decide(t, mallory, lists("secrets"))
 		switch {

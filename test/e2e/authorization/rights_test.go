@@ -463,10 +463,10 @@ func TestStaleTablesDecideNothing(t *testing.T) {
 		decision, here := d.decide(t, who, what)
 		switch {
 		case !here:
-			return decision.Verdict == auth.Denied && time.Since(gone) > 2*auth.AllowedTTL
+			return decision.Verdict == auth.Denied && time.Since(gone) > 2*auth.AnswerTTL
 		case decision.At.After(gone):
 			t.Fatalf("allowed by what is said to be known since %v after it had gone", decision.At.Sub(gone))
-		case asked.Sub(decision.At) >= auth.AllowedTTL:
+		case asked.Sub(decision.At) >= auth.AnswerTTL:
 			t.Fatalf("allowed by what was proven %v ago", asked.Sub(decision.At))
 		}
 		last = asked
