@@ -19,7 +19,7 @@ type budget struct {
 // and lowers the settings that follow from it and were not set.
 func applyBudget(o *config.Settings) budget {
 	bytes, err := memory.Budget(int64(o.MemoryBudget))
-	b := budget{bytes: bytes, limit: memory.NewLimit(bytes), err: err}
+	b := budget{bytes: bytes, limit: memory.SetLimit(bytes), err: err}
 	if b.bytes == 0 && b.limit != nil {
 		b.bytes = b.limit.Bytes()
 	}

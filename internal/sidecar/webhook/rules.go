@@ -73,7 +73,7 @@ func limitMemory(rules int64) (int64, error) {
 	if bytes == 0 || bytes > budgetBytes+rules {
 		bytes = budgetBytes + rules
 	}
-	limit := memory.NewLimit(bytes)
+	limit := memory.SetLimit(bytes)
 	if limit == nil {
 		return 0, err
 	}
