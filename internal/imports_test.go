@@ -60,7 +60,7 @@ var mayImport = map[string][]string{
 	"health":      {"status"},
 	"config":      {"editdistance", "listen", "quantity", "rotation"},
 	"report":      {"memory", "mirror", "object", "rotation", "serve", "source", "status", "watch", "watchdog"},
-	"admin":       {"auth", "health", "listen", "status", "tlsconn"},
+	"admin":       {"apistatus", "auth", "health", "listen", "status", "tlsconn"},
 	"h2":          {},
 	"audit":       {"auth", "metric"},
 	"tracing":     {"auth"},

@@ -4,7 +4,6 @@ import (
 	"go.uber.org/zap"
 
 	"spillway/internal/config"
-	"spillway/internal/flowcontrol"
 	"spillway/internal/memory"
 )
 
@@ -19,7 +18,7 @@ type budget struct {
 // and lowers the settings that follow from it and were not set.
 func applyBudget(o *config.Settings) budget {
 	bytes, err := memory.Budget(int64(o.MemoryBudget))
-	b := budget{bytes: bytes, limit: memory.NewLimit(bytes), err: err}
+	b := budget{bytes: bytes, limit: memory.SetLimit(bytes), err: err}
 	if b.bytes == 0 && b.limit != nil {
 		b.bytes = b.limit.Bytes()
 	}
@@ -35,28 +34,4 @@ func (b budget) announce(log *zap.Logger) {
 	case b.limit != nil:
 		log.Info("memory is limited", zap.Int64("budget", b.bytes), zap.Int64("gomemlimit", b.limit.Bytes()))
 	}
-}
-
-// serverLimits are the settings as flowcontrol has them.
-func serverLimits(l config.LimitOptions) flowcontrol.Limits {
-	return flowcontrol.Limits{
-		Watches: l.Watches, WatchesPerUser: l.WatchesPerUser, WatchesReserve: l.WatchesReserve,
-		ListBytes: int64(l.ListBytes), BodyBytes: l.BodyBytes,
-		SelectorTerms: l.AllSelectorTerms(), SelectorTermsPerUser: l.SelectorTermsPerUser,
-		HeaderBytes: int64(l.HeaderBytes),
-		PassThrough: l.PassThrough, PassThroughPerUser: l.PassThroughPerUser,
-		PassThroughQPS: l.QPSPerUser, PassThroughBurst: l.Burst(),
-	}
-}
-
-// announceLimits logs the limits: those that were set, and those that follow from the budget.
-func announceLimits(s flowcontrol.Limits, connections int, log *zap.Logger) {
-	log.Info("limits; 0 is none",
-		zap.Int("max-watches", s.Watches), zap.Int("max-watches-per-user", s.WatchesPerUser),
-		zap.Int("watchesReserve", s.WatchesReserve),
-		zap.Int64("max-list-bytes-in-flight", s.ListBytes), zap.Int("max-selector-terms-per-user", s.SelectorTermsPerUser),
-		zap.Int64("max-large-header-bytes", s.HeaderBytes),
-		zap.Int("max-passthrough-requests", s.PassThrough),
-		zap.Int("max-passthrough-requests-per-user", s.PassThroughPerUser),
-		zap.Float64("max-passthrough-qps-per-user", s.PassThroughQPS), zap.Int("max-connections", connections))
 }

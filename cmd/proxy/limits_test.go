@@ -1,9 +1,13 @@
 package main
 
 import (
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"spillway/internal/config"
 	"spillway/internal/fakeapiserver"
@@ -78,4 +82,27 @@ func TestLimitSettings(t *testing.T) {
 		"--max-selector-terms-per-user=0", "--max-list-bytes-in-flight=0", "--max-large-header-bytes=0",
 		"--max-passthrough-requests=0", "--max-passthrough-requests-per-user=0", "--max-passthrough-qps-per-user=10",
 		"--max-passthrough-burst-per-user=3")
+}
+
+// The line that announces the limits has every one of them.
+func TestEveryLimitIsAnnounced(t *testing.T) {
+	o := config.New()
+	o.MaxConnections, o.MaxConnectionsPerPeer = 1, 2
+	core, logs := observer.New(zap.InfoLevel)
+	announceLimits(flowcontrol.Limits{
+		Watches: 3, WatchesPerUser: 4, WatchesReserve: 5, ListBytes: 6, BodyBytes: 7, SelectorTerms: 8,
+		SelectorTermsPerUser: 9, HeaderBytes: 10, PassThrough: 11, PassThroughPerUser: 12, PassThroughQPS: 13,
+		PassThroughBurst: 14,
+	}, o, zap.New(core))
+	want := map[string]any{
+		"max-connections": int64(1), "max-connections-per-peer": int64(2), "max-watches": int64(3),
+		"max-watches-per-user": int64(4), "watchesReserve": int64(5), "max-list-bytes-in-flight": int64(6),
+		"bodyBytes": int64(7), "selectorTerms": int64(8), "max-selector-terms-per-user": int64(9),
+		"max-large-header-bytes": int64(10), "max-passthrough-requests": int64(11),
+		"max-passthrough-requests-per-user": int64(12), "max-passthrough-qps-per-user": 13.0,
+		"max-passthrough-burst-per-user": int64(14),
+	}
+	if got := logs.All()[0].ContextMap(); !maps.Equal(got, want) {
+		t.Errorf("announced\n%v, want\n%v", got, want)
+	}
 }

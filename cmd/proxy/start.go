@@ -58,7 +58,7 @@ func (p *process) start(ctx context.Context) error {
 		p.spawn(func() error { return p.guard.Run(p.life.stop) })
 	}
 	p.budget.announce(p.log)
-	announceLimits(p.limits, p.o.Connections(), p.log)
+	announceLimits(p.limits, p.o, p.log)
 	p.announce(ctx)
 	<-p.life.drain.Done()
 	return nil

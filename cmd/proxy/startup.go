@@ -7,18 +7,20 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"spillway/internal/status"
 	"spillway/internal/upstream"
+	"spillway/internal/upstream/transport"
 )
 
 // attemptTimeout bounds one attempt to find out from upstream what has to be known before any
 // client is served.
 const attemptTimeout = 15 * time.Second
 
-// startup is the time until upstream has said what there is to mirror. While upstream is
-// unreachable, the process lives and is not ready, and clients are answered with Retry-After. A
-// refusal ends the startup, too, unless upstream has only just begun (upstream.Client.Await).
+// startup is the time until upstream has said what there is to mirror. Until then the process lives
+// and is not ready, and clients are answered with Retry-After. A refusal ends the startup, too,
+// unless upstream may be starting itself (upstream.Client.Await).
 type startup struct {
 	client *upstream.Client
 	log    *zap.Logger
@@ -47,27 +49,41 @@ func (s *startup) reason() error {
 func (s *startup) ready() (string, error) { return "", s.reason() }
 
 // await calls begin until it succeeds, which ends the startup. It returns an error if begin never
-// will succeed, or if ctx ends. It calls missed after each attempt that found upstream unreachable.
+// will succeed, or if ctx ends. It calls missed after each attempt without a result.
 func (s *startup) await(ctx context.Context, begin func(context.Context) error, missed func()) error {
-	began, unreachable := time.Now(), false
+	began, hasMissed := time.Now(), false
 	attempt := func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 		defer cancel()
 		return begin(ctx)
 	}
 	err := s.client.Await(ctx, attempt, func(err error, again time.Duration) {
-		unreachable = true
+		hasMissed = true
 		s.pending.Store(&err)
-		s.log.Warn("the API server is unreachable: waiting for it", zap.Stringer("upstream", s.client.Base()),
+		s.log.Warn(waitMessage(err), zap.Stringer("upstream", s.client.Base()),
 			zap.String("error", status.OneLine(err.Error())), zap.Duration("retryAfter", again.Round(time.Millisecond)))
 		missed()
 	})
 	if err != nil {
 		return err
 	}
-	if unreachable {
-		s.log.Info("the API server is reachable", zap.Duration("after", time.Since(began).Round(time.Millisecond)))
+	if hasMissed {
+		s.log.Info("the API server serves the proxy now", zap.Duration("after", time.Since(began).Round(time.Millisecond)))
 	}
 	s.pending.Store(nil)
 	return nil
+}
+
+// waitMessage says what the proxy waits for after an attempt without a result.
+func waitMessage(err error) string {
+	var answer apierrors.APIStatus
+	switch {
+	case errors.As(err, new(*transport.CredentialError)):
+		return "there are no credentials for the API server yet: waiting for them"
+	case !upstream.IsUnavailable(err):
+		return "the API server refuses, and may be starting: waiting for it"
+	case errors.As(err, &answer):
+		return "the API server answers that it cannot serve now: waiting for it"
+	}
+	return "the API server is unreachable: waiting for it"
 }

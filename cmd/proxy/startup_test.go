@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"crypto/tls"
+	"fmt"
 	"net"
 	"net/http"
 	"os"
@@ -9,8 +11,12 @@ import (
 	"syscall"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"spillway/internal/config"
 	"spillway/internal/fakeapiserver"
+	"spillway/internal/upstream/transport"
 )
 
 // freeAddresses are n different addresses where nothing listens.
@@ -127,8 +133,8 @@ func TestWaitsForUpstream(t *testing.T) {
 		!strings.Contains(body, `"name":"a"`) {
 		t.Errorf("%d %s", code, body)
 	}
-	if n := p.logs.FilterMessage("the API server is reachable").Len(); n != 1 {
-		t.Errorf("said %d times that upstream is reachable", n)
+	if n := p.logs.FilterMessage("the API server serves the proxy now").Len(); n != 1 {
+		t.Errorf("said %d times that upstream serves", n)
 	}
 	p.stop()
 	p.ends()
@@ -161,5 +167,31 @@ func TestRefusedAfterWaiting(t *testing.T) {
 	}
 	if n := p.logs.FilterMessage("stopped").Len(); n != 0 {
 		t.Error("an unexpected end is reported as an expected one")
+	}
+}
+
+// While the proxy waits, the log names the cause: an API server that answers is not unreachable.
+func TestWaitMessageNamesTheCause(t *testing.T) {
+	answered := func(code int) error {
+		return fmt.Errorf("API server: %w", &apierrors.StatusError{ErrStatus: metav1.Status{Code: int32(code)}})
+	}
+	for _, tt := range []struct {
+		name string
+		err  error
+		want string
+	}{
+		{"no connection", &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, "the API server is unreachable"},
+		{"no answer in time", context.DeadlineExceeded, "the API server is unreachable"},
+		{"it is not ready", answered(http.StatusServiceUnavailable), "the API server answers that it cannot serve now"},
+		{"it is overloaded", answered(http.StatusTooManyRequests), "the API server answers that it cannot serve now"},
+		{"it does not know the user yet", answered(http.StatusUnauthorized), "the API server refuses"},
+		{"it has no rules yet", answered(http.StatusForbidden), "the API server refuses"},
+		{"a credential plugin is slow", &transport.CredentialError{Plugin: "login"}, "there are no credentials"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := waitMessage(tt.err); !strings.HasPrefix(got, tt.want) {
+				t.Errorf("%q, want %q", got, tt.want)
+			}
+		})
 	}
 }

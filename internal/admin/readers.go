@@ -64,11 +64,10 @@ func (m *metricsReaders) isAllowed(reader auth.Digest, now time.Time) bool {
 func (m *metricsReaders) note(reader auth.Digest, j judgement, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	switch {
-	case j.isUnreviewed():
-	case j.refusal != nil:
+	switch j.verdict {
+	case auth.Denied:
 		m.allowed.Forget(reader)
-	default:
+	case auth.Allowed:
 		until := j.reviewed.Add(rememberedReaderTTL)
 		if end := j.expires; !end.IsZero() {
 			if end = auth.MonotonicEnd(end, j.reviewed); end.Before(until) {

@@ -2,15 +2,13 @@ package admin
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"net/http"
 	"net/netip"
 	"time"
 
 	"golang.org/x/sync/singleflight"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"spillway/internal/apistatus"
 	"spillway/internal/auth"
 )
 
@@ -41,7 +39,7 @@ func (u *remoteUsers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if u.unreachable != nil {
 		if err := u.unreachable(); err != nil {
-			writeRefusal(w, unreviewed(err))
+			writeRefusal(w, unreviewed(err).refusal)
 			return
 		}
 	}
@@ -59,7 +57,7 @@ func (u *remoteUsers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if isMetrics(r) {
 		judge = u.judgeReader
 	}
-	if j := judge(r.Context(), request, what); j.refusal != nil {
+	if j := judge(r.Context(), request, what); j.verdict != auth.Allowed {
 		writeRefusal(w, j.refusal)
 		return
 	}
@@ -73,18 +71,17 @@ func (u *remoteUsers) judge(ctx context.Context, request auth.AuthnRequest, what
 	switch result.Outcome {
 	case auth.Authenticated:
 	case auth.Unknown:
-		return judgement{refusal: unreviewed(result.Err)}
+		return unreviewed(result.Err)
 	default:
-		return judgement{refusal: &metav1.Status{Message: "Unauthorized", Reason: metav1.StatusReasonUnauthorized,
-			Code: http.StatusUnauthorized}}
+		return judgement{verdict: auth.Denied, refusal: apistatus.Unauthorized()}
 	}
 	switch decision := authorizer.Authorize(ctx, result.Identity, what); decision.Verdict {
 	case auth.Allowed:
-		return judgement{reviewed: decision.At, expires: result.Credential.Expires()}
+		return judgement{verdict: auth.Allowed, reviewed: decision.At, expires: result.Credential.Expires()}
 	case auth.Denied:
-		return judgement{refusal: auth.Forbidden(result.Identity, what, decision.Reason)}
+		return judgement{verdict: auth.Denied, refusal: auth.Forbidden(result.Identity, what, decision.Reason)}
 	default:
-		return judgement{refusal: unreviewed(decision.Err)}
+		return unreviewed(decision.Err)
 	}
 }
 
@@ -105,35 +102,13 @@ func (u *remoteUsers) judgeReader(ctx context.Context, request auth.AuthnRequest
 	reviewed := u.reviews.DoChan(string(reader[:]), func() (any, error) { return review(background), nil })
 	select {
 	case result := <-reviewed:
-		if j := result.Val.(judgement); !j.isUnreviewed() {
+		if j := result.Val.(judgement); j.verdict != auth.Unreviewed {
 			return j
 		}
 	case <-time.After(rememberedReviewWait):
 	}
 	if !u.readers.isAllowed(reader, time.Now()) { // its time is over, or it was denied meanwhile
-		return judgement{refusal: unreviewed(nil)}
+		return unreviewed(nil)
 	}
-	return judgement{}
-}
-
-// unreviewed is the answer to a request that upstream did not review, for a reason.
-func unreviewed(why error) *metav1.Status {
-	message := "the API server did not answer whether this is allowed"
-	var unreviewedErr *auth.NotReviewedError
-	if errors.As(why, &unreviewedErr) && unreviewedErr.IsRefused() {
-		message = "the API server denied Spillway the review of whether this is allowed: Spillway needs the rights of " +
-			"the cluster role system:auth-delegator"
-	}
-	return &metav1.Status{Message: message, Reason: metav1.StatusReasonServiceUnavailable,
-		Code: http.StatusServiceUnavailable}
-}
-
-// writeRefusal answers as a kube-apiserver refuses (W-174).
-func writeRefusal(w http.ResponseWriter, s *metav1.Status) {
-	s.TypeMeta, s.Status = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, metav1.StatusFailure
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("X-Content-Type-Options", "nosniff")
-	w.Header().Set("Cache-Control", "no-cache, private")
-	w.WriteHeader(int(s.Code))
-	_ = json.NewEncoder(w).Encode(s) // the client may be gone
+	return judgement{verdict: auth.Allowed}
 }

@@ -182,9 +182,9 @@ func (r *Resource) set(o *object.Object) error {
 		return nil
 	}
 	old, _ := r.mu.tree.Set(o)
-	r.account(old, o)
-	r.append(Entry{Event: object.Event{New: o, Old: old, RV: o.RV, At: r.now()}, CompleteRV: o.RV})
-	r.publish(o.RV)
+	r.accountLocked(old, o)
+	r.appendLocked(Entry{Event: object.Event{New: o, Old: old, RV: o.RV, At: r.now()}, CompleteRV: o.RV})
+	r.publishLocked(o.RV)
 	return nil
 }
 
@@ -198,12 +198,12 @@ func (r *Resource) Delete(last *object.Object) error {
 	}
 	rv := last.RV
 	if old, ok := r.mu.tree.Delete(last); ok {
-		r.account(old, nil)
-		r.append(Entry{Event: object.Event{Old: old, RV: rv, At: r.now()}, CompleteRV: rv})
+		r.accountLocked(old, nil)
+		r.appendLocked(Entry{Event: object.Event{Old: old, RV: rv, At: r.now()}, CompleteRV: rv})
 	} else {
-		r.append(Entry{Event: object.Event{RV: rv, At: r.now()}, CompleteRV: rv})
+		r.appendLocked(Entry{Event: object.Event{RV: rv, At: r.now()}, CompleteRV: rv})
 	}
-	r.publish(rv)
+	r.publishLocked(rv)
 	return nil
 }
 
@@ -224,8 +224,8 @@ func (r *Resource) Progress(rv, generation uint64) {
 	if rv <= r.CompleteRV() || !r.IsReady() || generation != r.mu.generation || r.historyReset.Load() {
 		return
 	}
-	r.append(Entry{Event: object.Event{RV: rv, At: r.now()}, CompleteRV: rv})
-	r.publish(rv)
+	r.appendLocked(Entry{Event: object.Event{RV: rv, At: r.now()}, CompleteRV: rv})
+	r.publishLocked(rv)
 }
 
 // NoteUpstreamRV records that upstream has reached rv, as found by a query that was sent in the
@@ -268,9 +268,9 @@ func (r *Resource) BeginRelist() uint64 {
 	return r.mu.relistRV
 }
 
-// endRelist is the resourceVersion up to which a complete state at rv holds everything, if history
-// was not rewritten. Callers hold mu.
-func (r *Resource) endRelist(rv uint64) uint64 {
+// endRelistLocked is the resourceVersion up to which a complete state at rv holds everything, if
+// history was not rewritten.
+func (r *Resource) endRelistLocked(rv uint64) uint64 {
 	announced := r.mu.relisting && r.mu.relistRV <= rv
 	r.mu.relisting = false
 	if announced {
@@ -287,24 +287,24 @@ func (r *Resource) Replace(objects []*object.Object, rv uint64) error {
 	sorted := slices.SortedFunc(slices.Values(objects), func(a, b *object.Object) int { return cmp.Compare(a.Key, b.Key) })
 	if !r.IsReady() {
 		r.mu.relisting = false
-		r.load(sorted)
+		r.loadLocked(sorted)
 		r.log.reset(rv, rv)
-		r.publish(rv)
+		r.publishLocked(rv)
 		return nil
 	}
-	s := r.diff(sorted, r.endRelist(rv))
-	r.load(sorted)
+	s := r.diffLocked(sorted, r.endRelistLocked(rv))
+	r.loadLocked(sorted)
 	if r.historyReset.Swap(false) || s.hasOtherHistory {
 		r.mu.upstreamRV = 0
-		r.voidHistory(rv)
-		r.publish(rv)
+		r.voidHistoryLocked(rv)
+		r.publishLocked(rv)
 		return nil
 	}
-	r.append(s.entries()...)
+	r.appendLocked(s.entries()...)
 	if s.hasOtherBytes {
-		r.forgetRepresentation(s.completeRV())
+		r.forgetRepresentationLocked(s.completeRV())
 	}
-	r.publish(s.completeRV())
+	r.publishLocked(s.completeRV())
 	return nil
 }
 
@@ -314,12 +314,12 @@ func (r *Resource) Close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.closed.Store(true)
-	r.voidHistory(r.CompleteRV())
+	r.voidHistoryLocked(r.CompleteRV())
 	r.changed.Wake()
 }
 
-// voidHistory forgets history, which begins again at rv. Callers hold mu.
-func (r *Resource) voidHistory(rv uint64) {
+// voidHistoryLocked forgets history, which begins again at rv.
+func (r *Resource) voidHistoryLocked(rv uint64) {
 	r.mu.generation++
 	r.log.reset(rv, r.mu.greatestRV)
 	r.exactSnapshots.drop()
@@ -328,18 +328,18 @@ func (r *Resource) voidHistory(rv uint64) {
 // IsClosed reports that Close was called.
 func (r *Resource) IsClosed() bool { return r.closed.Load() }
 
-// load makes objects, which are sorted, the state.
-func (r *Resource) load(objects []*object.Object) {
+// loadLocked makes objects, which are sorted, the state.
+func (r *Resource) loadLocked(objects []*object.Object) {
 	r.mu.tree, r.mu.indexes = newTree(), newIndexes(r.Info)
 	r.mu.bytes = 0
 	for _, o := range objects {
 		r.mu.tree.Load(o)
-		r.account(nil, o)
+		r.accountLocked(nil, o)
 	}
 }
 
-// account counts and indexes a change of the tree. Callers hold mu.
-func (r *Resource) account(old, new *object.Object) {
+// accountLocked counts and indexes a change of the tree.
+func (r *Resource) accountLocked(old, new *object.Object) {
 	for i := range r.mu.indexes {
 		r.mu.indexes[i].replace(old, new)
 	}
@@ -351,13 +351,14 @@ func (r *Resource) account(old, new *object.Object) {
 	}
 }
 
-func (r *Resource) append(entries ...Entry) {
+func (r *Resource) appendLocked(entries ...Entry) {
 	r.log.append(entries)
-	r.trim()
+	r.trimLocked()
 }
 
-// publish makes the state visible, after the log: a snapshot's Next is never beyond the log's head.
-func (r *Resource) publish(through uint64) {
+// publishLocked makes the state visible, after the log: a snapshot's Next is never beyond the log's
+// head.
+func (r *Resource) publishLocked(through uint64) {
 	r.mu.greatestRV = max(r.mu.greatestRV, through)
 	r.snapshot.Store(&Snapshot{
 		RV: through, Reached: through, Next: r.log.Head(), Bytes: r.mu.bytes, generation: r.mu.generation,

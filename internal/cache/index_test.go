@@ -187,8 +187,8 @@ func BenchmarkNode(b *testing.B) {
 			rv++
 			o := versions[rv%1000]
 			old, _ := r.mu.tree.Set(o)
-			r.account(old, o)
-			r.publish(rv)
+			r.accountLocked(old, o)
+			r.publishLocked(rv)
 		}
 	})
 }

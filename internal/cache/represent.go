@@ -29,19 +29,19 @@ func (r *Resource) ReplaceRepresentation(objects []*object.Object) int {
 			continue
 		}
 		r.mu.tree.Set(o)
-		r.account(old, o)
+		r.accountLocked(old, o)
 		changed++
 	}
 	if changed > 0 {
-		r.forgetRepresentation(r.CompleteRV())
-		r.publish(r.CompleteRV())
+		r.forgetRepresentationLocked(r.CompleteRV())
+		r.publishLocked(r.CompleteRV())
 	}
 	return changed
 }
 
-// forgetRepresentation forgets what is known in an old representation of the time before rv.
-// Callers hold mu and publish then.
-func (r *Resource) forgetRepresentation(rv uint64) {
+// forgetRepresentationLocked forgets what is known in an old representation of the time before rv.
+// Callers publish then.
+func (r *Resource) forgetRepresentationLocked(rv uint64) {
 	r.mu.generation++ // a state that was taken before is not what upstream shows
 	r.log.raiseFloor(rv)
 	r.exactSnapshots.drop()

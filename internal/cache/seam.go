@@ -31,9 +31,9 @@ type seam struct {
 	hasOtherBytes bool
 }
 
-// diff compares the state with a new one, which is sorted by key, at rv. Objects that did not
+// diffLocked compares the state with a new one, which is sorted by key, at rv. Objects that did not
 // change are replaced in listed by the ones already held.
-func (r *Resource) diff(listed []*object.Object, rv uint64) *seam {
+func (r *Resource) diffLocked(listed []*object.Object, rv uint64) *seam {
 	s := &seam{p: r.CompleteRV(), l: rv, at: r.now()}
 	before := r.mu.tree.Items()
 	for len(before) > 0 || len(listed) > 0 {

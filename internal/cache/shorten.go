@@ -18,7 +18,7 @@ func (r *Resource) SetShortHistory(short bool) bool {
 		return false
 	}
 	before := r.log.First()
-	r.trim()
+	r.trimLocked()
 	if r.log.First() == before {
 		return false
 	}
@@ -26,8 +26,8 @@ func (r *Resource) SetShortHistory(short bool) bool {
 	return true
 }
 
-// trim drops history that is beyond the limits. Callers hold mu.
-func (r *Resource) trim() {
+// trimLocked drops history that is beyond the limits.
+func (r *Resource) trimLocked() {
 	limits := r.limits
 	minBytes := limits.HistoryBytes / 2 // whatever its age, so that a burst does not cost young history
 	if r.mu.shortHistory {

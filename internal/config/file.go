@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -55,13 +54,13 @@ func entriesOf(path string, root *yaml.Node) ([]configEntry, error) {
 	var entries []configEntry
 	lineOf := map[string]int{}
 	for i := 0; i+1 < len(root.Content); i += 2 {
-		key := root.Content[i]
+		key := resolve(root.Content[i])
 		e := configEntry{key: key.Value, place: fmt.Sprintf("%s:%d", path, key.Line)}
 		if first, twice := lineOf[e.key]; twice {
 			return nil, fmt.Errorf("%s: %s: given twice, first in line %d; keep one", e.place, e.key, first)
 		}
 		lineOf[e.key] = key.Line
-		if err := e.read(root.Content[i+1]); err != nil {
+		if err := e.read(resolve(root.Content[i+1])); err != nil {
 			return nil, err
 		}
 		entries = append(entries, e)
@@ -70,16 +69,13 @@ func entriesOf(path string, root *yaml.Node) ([]configEntry, error) {
 }
 
 func (e *configEntry) read(value *yaml.Node) error {
-	if value.Kind == yaml.AliasNode {
-		value = value.Alias
-	}
 	switch {
 	case isText(value):
 		e.value = value.Value
 	case value.Kind == yaml.SequenceNode:
 		e.isList, e.list = true, []string{}
 		for _, item := range value.Content {
-			if !isText(item) {
+			if item = resolve(item); !isText(item) {
 				return fmt.Errorf("%s: %s: the items of a list must be plain values", e.place, e.key)
 			}
 			e.list = append(e.list, item.Value)
@@ -92,13 +88,12 @@ func (e *configEntry) read(value *yaml.Node) error {
 	return nil
 }
 
-func isText(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Tag != "!!null" }
-
-// Cause is the error of the operating system, without the operation and the path around it.
-func Cause(err error) string {
-	var path *fs.PathError
-	if errors.As(err, &path) {
-		return path.Err.Error()
+// resolve is the node that an alias names, or the node itself.
+func resolve(n *yaml.Node) *yaml.Node {
+	if n.Kind == yaml.AliasNode {
+		return n.Alias
 	}
-	return err.Error()
+	return n
 }
+
+func isText(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Tag != "!!null" }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -78,6 +79,21 @@ func TestConfigFileNamedByEnvironment(t *testing.T) {
 	got := start([]string{"SPILLWAY_CONFIG=" + path})
 	if got.code != 0 || got.options.ListenTLS != "127.0.0.1:7443" || got.options.MetricsListen != "127.0.0.1:7443" {
 		t.Errorf("got %+v", got)
+	}
+}
+
+// An alias stands for what it names, wherever it is.
+func TestAliasesInTheConfigFile(t *testing.T) {
+	entries, err := readConfigFile(writeFile(t, "c.yaml", "a: &x one\nb: &l [two, *x]\nc: *x\nd: *l\n*x : e\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range entries {
+		got = append(got, fmt.Sprint(e.key, e.value, e.list))
+	}
+	if want := []string{"aone[]", "b[two one]", "cone[]", "d[two one]", "onee[]"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

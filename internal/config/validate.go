@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"slices"
 	"strconv"
@@ -37,6 +38,16 @@ func (o *Settings) Validate(environ []string) error {
 // Refuse names a setting where the user made it, its value and the remedy.
 func (o *Settings) Refuse(flag, value, remedy string) error {
 	return o.originOf(flag).refuse(value, remedy)
+}
+
+// Cause is the error of the operating system, without the operation and the path around it: Refuse
+// has named the file already.
+func Cause(err error) string {
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		return path.Err.Error()
+	}
+	return err.Error()
 }
 
 // validateTogether refuses combinations that the rows of the table cannot express.

@@ -28,8 +28,8 @@ func (s *Server) Await(ctx context.Context, cond func() bool) error {
 	}
 }
 
-// awaitLocked is Await for a condition that is called with mu held.
-func (s *Server) awaitLocked(ctx context.Context, cond func() bool) error {
+// awaitHolding is Await for a condition that is called with mu held.
+func (s *Server) awaitHolding(ctx context.Context, cond func() bool) error {
 	for {
 		s.mu.Lock()
 		ok, wake := cond(), s.wake

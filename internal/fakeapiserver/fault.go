@@ -73,7 +73,7 @@ func (s *Server) injectFault(r *http.Request, verb string) error {
 
 // awaitReads waits while StallReads stops such reads. False means that the request is over.
 func (s *Server) awaitReads(ctx context.Context, reads Reads) bool {
-	return s.awaitLocked(ctx, func() bool { return s.faults.stall < reads }) == nil
+	return s.awaitHolding(ctx, func() bool { return s.faults.stall < reads }) == nil
 }
 
 // do runs f with mu held on the table of a resource and wakes what waits for it.

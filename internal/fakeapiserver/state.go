@@ -59,7 +59,7 @@ func (s *Server) awaitRevision(ctx context.Context, rv uint64, do func()) error 
 	ctx, cancel := context.WithTimeout(ctx, tooLargeWait)
 	defer cancel()
 	var current uint64
-	if s.awaitLocked(ctx, func() bool {
+	if s.awaitHolding(ctx, func() bool {
 		if current = s.rev; current < rv {
 			return false
 		}

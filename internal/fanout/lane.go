@@ -79,9 +79,8 @@ type lanes struct {
 	running sync.WaitGroup
 }
 
-// hasRoomFor reports that there is room in the hub itself for a feed of the owner's. The hub is
-// locked.
-func (h *Hub) hasRoomFor(owner Owner, sel object.Selector) bool {
+// hasRoomForLocked reports that there is room in the hub itself for a feed of the owner's.
+func (h *Hub) hasRoomForLocked(owner Owner, sel object.Selector) bool {
 	cost := costOf(sel)
 	if owner == "" || cost == 0 {
 		return true
@@ -89,8 +88,8 @@ func (h *Hub) hasRoomFor(owner Owner, sel object.Selector) bool {
 	return sel.Light() && h.lanes.costs[owner]+cost <= ownerCostLimit && h.lanes.totalCost+cost <= hubCostLimit
 }
 
-// addCost counts the cost of a feed in, or out again if it is negative. The hub is locked.
-func (h *Hub) addCost(owner Owner, cost int) {
+// addCostLocked counts the cost of a feed in, or out again if it is negative.
+func (h *Hub) addCostLocked(owner Owner, cost int) {
 	if owner == "" || cost == 0 {
 		return
 	}
@@ -100,8 +99,8 @@ func (h *Hub) addCost(owner Owner, cost int) {
 	}
 }
 
-// laneOf is the owner's lane, which is made if it is not there. The hub is locked.
-func (h *Hub) laneOf(owner Owner) *Hub {
+// laneOfLocked is the owner's lane, which is made if it is not there.
+func (h *Hub) laneOfLocked(owner Owner) *Hub {
 	if l := h.lanes.byOwner[owner]; l != nil {
 		return l
 	}
@@ -139,8 +138,8 @@ func (h *Hub) runLane(ctx context.Context) {
 	}
 }
 
-// dismissLane ends a lane without subscribers. The hub is locked, the lane is not.
-func (h *Hub) dismissLane(l *Hub) {
+// dismissLaneLocked ends a lane without subscribers. The lane is not locked.
+func (h *Hub) dismissLaneLocked(l *Hub) {
 	if l.Feeds() == 0 {
 		delete(h.lanes.byOwner, l.owner)
 		l.cancel()

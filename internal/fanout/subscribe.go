@@ -7,24 +7,23 @@ import "spillway/internal/object"
 func (h *Hub) subscribe(owner Owner, sel object.Selector, enc object.Encoding) (*Hub, *Feed) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.mu.feeds[feedKeyOf(sel, enc)] != nil || h.hasRoomFor(owner, sel) {
-		return h, h.holdFeed(owner, sel, enc)
+	if h.mu.feeds[feedKeyOf(sel, enc)] != nil || h.hasRoomForLocked(owner, sel) {
+		return h, h.holdFeedLocked(owner, sel, enc)
 	}
-	l := h.laneOf(owner)
+	l := h.laneOfLocked(owner)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l, l.holdFeed(owner, sel, enc)
+	return l, l.holdFeedLocked(owner, sel, enc)
 }
 
-// holdFeed holds the feed of a selector and encoding, which is made if it is not there. The hub is
-// locked.
-func (h *Hub) holdFeed(owner Owner, sel object.Selector, enc object.Encoding) *Feed {
+// holdFeedLocked holds the feed of a selector and encoding, which is made if it is not there.
+func (h *Hub) holdFeedLocked(owner Owner, sel object.Selector, enc object.Encoding) *Feed {
 	key := feedKeyOf(sel, enc)
 	f := h.mu.feeds[key]
 	if f == nil {
 		f = newFeed(key, sel)
 		f.owner, f.cost, f.inLane = owner, costOf(sel), h.parent != nil
-		h.addCost(owner, f.cost)
+		h.addCostLocked(owner, f.cost)
 		h.mu.feeds[key] = f
 		h.mu.newFeeds[f] = struct{}{}
 	}
@@ -37,7 +36,7 @@ func (h *Hub) releaseFeed(f *Feed) {
 	if h.parent != nil {
 		h.parent.mu.Lock()
 		defer h.parent.mu.Unlock()
-		defer h.parent.dismissLane(h)
+		defer h.parent.dismissLaneLocked(h)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -45,7 +44,7 @@ func (h *Hub) releaseFeed(f *Feed) {
 		return
 	}
 	delete(h.mu.feeds, f.key)
-	h.addCost(f.owner, -f.cost)
+	h.addCostLocked(f.owner, -f.cost)
 	if _, isNew := h.mu.newFeeds[f]; isNew {
 		delete(h.mu.newFeeds, f)
 		return

@@ -104,16 +104,16 @@ func (b *body) Read(p []byte) (int, error) {
 		err = nil
 	}
 	if err == io.EOF {
-		b.publishTrailer()
+		b.publishTrailerLocked()
 	}
 	b.mu.Unlock()
 	b.stream.creditRead(n)
 	return n, err
 }
 
-// publishTrailer shows the trailer once the body has been read to its end: until then the request
-// is the handler's alone. Called with mu held.
-func (b *body) publishTrailer() {
+// publishTrailerLocked shows the trailer once the body has been read to its end: until then the
+// request is the handler's alone.
+func (b *body) publishTrailerLocked() {
 	for key, values := range b.receivedTrailer {
 		if _, announced := b.trailer[key]; announced {
 			b.trailer[key] = values
@@ -128,7 +128,7 @@ func (b *body) Close() error {
 	c := b.stream.conn
 	c.mu.Lock()
 	defer c.unlockAndFlush()
-	c.creditConn(unread)
+	c.creditConnLocked(unread)
 	return nil
 }
 
@@ -169,8 +169,8 @@ func (s *Stream) sendContinue() {
 	c.mu.Lock()
 	defer c.unlockAndFlush()
 	if s.err == nil && !s.requestEnded && !s.headSent {
-		c.checkFlood()
-		c.writeHead(s.id, 100, nil, nil, false)
+		c.checkFloodLocked()
+		c.writeHeadLocked(s.id, 100, nil, nil, false)
 	}
 }
 
@@ -182,8 +182,8 @@ func (s *Stream) creditRead(n int) {
 	c := s.conn
 	c.mu.Lock()
 	defer c.unlockAndFlush()
-	c.creditConn(n)
+	c.creditConnLocked(n)
 	if s.err == nil && !s.requestEnded {
-		c.creditStream(s, n)
+		c.creditStreamLocked(s, n)
 	}
 }

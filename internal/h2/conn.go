@@ -171,7 +171,7 @@ func (c *Conn) releaseLongInput() {
 	}
 	c.mu.Lock()
 	defer c.unlockAndFlush()
-	if c.isUnproven() {
+	if c.isUnprovenLocked() {
 		left := c.input.buffer[c.input.from:c.input.to]
 		c.input, c.longInput = newInput(max(smallInput, len(left))), false
 		c.input.to = copy(c.input.buffer, left)
@@ -183,15 +183,15 @@ func (c *Conn) refuseStream(e http2.StreamError) {
 	c.mu.Lock()
 	defer c.unlockAndFlush()
 	if s := c.streams[e.StreamID]; s != nil {
-		s.reset(e.Code, fmt.Errorf("stream error: %w", e))
+		s.resetLocked(e.Code, fmt.Errorf("stream error: %w", e))
 		return
 	}
-	if c.isIdleStream(e.StreamID) && e.StreamID%2 == 1 && !c.goAwaySent {
+	if c.isIdleStreamLocked(e.StreamID) && e.StreamID%2 == 1 && !c.goAwaySent {
 		c.lastStreamID = e.StreamID // it was opened, and refused
 	}
-	c.checkFlood()
+	c.checkFloodLocked()
 	_ = c.framer.WriteRSTStream(e.StreamID, e.Code)
-	c.notifySender()
+	c.notifySenderLocked()
 }
 
 // Close ends the connection and its streams at once.
@@ -207,7 +207,7 @@ func (c *Conn) end(err error) {
 			close(c.ended)
 		}
 		for _, s := range c.streams {
-			s.close(err)
+			s.closeLocked(err)
 		}
 		c.keepalive.stop()
 		c.remainders.stop()

@@ -33,43 +33,43 @@ func (f *inflow) addWindow(n int) int32 {
 	return granted
 }
 
-// creditConn lets the client send n bytes more on the connection. With 0 it sends the credit that
-// was saved up, if the client needs it by now. Called with mu held.
-func (c *Conn) creditConn(n int) { c.sendCredit(&c.inflow, 0, n) }
+// creditConnLocked lets the client send n bytes more on the connection. With 0 it sends the credit
+// that was saved up, if the client needs it by now.
+func (c *Conn) creditConnLocked(n int) { c.sendCreditLocked(&c.inflow, 0, n) }
 
-// creditStream lets the client send n bytes more on a stream. Called with mu held.
-func (c *Conn) creditStream(s *Stream, n int) { c.sendCredit(&s.inflow, s.id, n) }
+// creditStreamLocked lets the client send n bytes more on a stream.
+func (c *Conn) creditStreamLocked(s *Stream, n int) { c.sendCreditLocked(&s.inflow, s.id, n) }
 
-func (c *Conn) sendCredit(flow *inflow, id uint32, n int) {
+func (c *Conn) sendCreditLocked(flow *inflow, id uint32, n int) {
 	if c.err != nil {
 		return
 	}
 	if granted := flow.addWindow(n); granted > 0 {
-		c.checkFlood()
+		c.checkFloodLocked()
 		_ = c.framer.WriteWindowUpdate(id, uint32(granted))
-		c.notifySender()
+		c.notifySenderLocked()
 	}
 }
 
-// discardData gives back the credit of a DATA frame that no handler reads. Called with mu held.
-func (c *Conn) discardData(f *http2.DataFrame) error {
+// discardDataLocked gives back the credit of a DATA frame that no handler reads.
+func (c *Conn) discardDataLocked(f *http2.DataFrame) error {
 	if !c.inflow.takeWindow(f.Length) {
 		return http2.ConnectionError(http2.ErrCodeFlowControl)
 	}
-	c.creditConn(int(f.Length))
+	c.creditConnLocked(int(f.Length))
 	return nil
 }
 
-// receiveWindowUpdate takes a WINDOW_UPDATE frame. Called with mu held.
-func (c *Conn) receiveWindowUpdate(f *http2.WindowUpdateFrame) error {
+// receiveWindowUpdateLocked takes a WINDOW_UPDATE frame.
+func (c *Conn) receiveWindowUpdateLocked(f *http2.WindowUpdateFrame) error {
 	if f.StreamID == 0 {
 		if c.window += int64(f.Increment); c.window > maxWindow {
 			return http2.ConnectionError(http2.ErrCodeFlowControl)
 		}
-		c.wakeWaiting()
+		c.wakeWaitingLocked()
 		return nil
 	}
-	if c.isIdleStream(f.StreamID) {
+	if c.isIdleStreamLocked(f.StreamID) {
 		return http2.ConnectionError(http2.ErrCodeProtocol)
 	}
 	s := c.streams[f.StreamID]
@@ -79,13 +79,13 @@ func (c *Conn) receiveWindowUpdate(f *http2.WindowUpdateFrame) error {
 	if s.window += int64(f.Increment); s.window > maxWindow {
 		return http2.StreamError{StreamID: f.StreamID, Code: http2.ErrCodeFlowControl}
 	}
-	s.notify()
+	s.notifyLocked()
 	return nil
 }
 
-// setInitialWindow takes SETTINGS_INITIAL_WINDOW_SIZE, which also changes the windows of open
-// streams. Called with mu held.
-func (c *Conn) setInitialWindow(window int64) error {
+// setInitialWindowLocked takes SETTINGS_INITIAL_WINDOW_SIZE, which also changes the windows of open
+// streams.
+func (c *Conn) setInitialWindowLocked(window int64) error {
 	more := window - int64(c.initialWindow)
 	c.initialWindow = int32(window) // #nosec G115 -- windows are below 2^31 (RFC 9113, section 6.9.1)
 	for _, s := range c.streams {
@@ -93,7 +93,7 @@ func (c *Conn) setInitialWindow(window int64) error {
 			return http2.ConnectionError(http2.ErrCodeFlowControl)
 		}
 		if more > 0 {
-			s.notify()
+			s.notifyLocked()
 		}
 	}
 	return nil

@@ -97,23 +97,23 @@ func (c *Conn) takeFrame(frame http2.Frame) error {
 	}
 	c.mu.Lock()
 	defer c.unlockAndFlush()
-	if c.isIgnored(frame.Header()) {
+	if c.isIgnoredLocked(frame.Header()) {
 		if data, ok := frame.(*http2.DataFrame); ok {
-			return c.discardData(data)
+			return c.discardDataLocked(data)
 		}
 		return nil
 	}
 	switch f := frame.(type) {
 	case *http2.SettingsFrame:
-		return c.applySettings(f)
+		return c.applySettingsLocked(f)
 	case *http2.DataFrame:
-		return c.receiveData(f)
+		return c.receiveDataLocked(f)
 	case *http2.WindowUpdateFrame:
-		return c.receiveWindowUpdate(f)
+		return c.receiveWindowUpdateLocked(f)
 	case *http2.RSTStreamFrame:
-		return c.receiveReset(f)
+		return c.receiveResetLocked(f)
 	case *http2.PingFrame:
-		c.receivePing(f)
+		c.receivePingLocked(f)
 	case *http2.PriorityFrame:
 		if f.StreamID == f.StreamDep {
 			return http2.StreamError{StreamID: f.StreamID, Code: http2.ErrCodeProtocol}
@@ -126,33 +126,33 @@ func (c *Conn) takeFrame(frame http2.Frame) error {
 	return nil
 }
 
-// isIgnored reports the frames that do not count any more: all of them after an error, and after
-// GOAWAY those of streams that came later.
-func (c *Conn) isIgnored(h http2.FrameHeader) bool {
+// isIgnoredLocked reports the frames that do not count any more: all of them after an error, and
+// after GOAWAY those of streams that came later.
+func (c *Conn) isIgnoredLocked(h http2.FrameHeader) bool {
 	return c.err != nil || c.goAwayCode != http2.ErrCodeNo || c.goAwaySent && h.StreamID > c.lastStreamID
 }
 
-// receivePing answers a ping, or notes the answer to ours.
-func (c *Conn) receivePing(f *http2.PingFrame) {
+// receivePingLocked answers a ping, or notes the answer to ours.
+func (c *Conn) receivePingLocked(f *http2.PingFrame) {
 	if f.IsAck() {
 		c.keepalive.pingAcked(f.Data)
 		return
 	}
-	c.checkFlood()
+	c.checkFloodLocked()
 	_ = c.framer.WritePing(true, f.Data)
-	c.notifySender()
+	c.notifySenderLocked()
 }
 
-// receiveReset takes a RST_STREAM frame.
-func (c *Conn) receiveReset(f *http2.RSTStreamFrame) error {
-	if c.isIdleStream(f.StreamID) {
+// receiveResetLocked takes a RST_STREAM frame.
+func (c *Conn) receiveResetLocked(f *http2.RSTStreamFrame) error {
+	if c.isIdleStreamLocked(f.StreamID) {
 		return http2.ConnectionError(http2.ErrCodeProtocol)
 	}
 	if s := c.streams[f.StreamID]; s != nil {
-		s.close(ErrReset)
+		s.closeLocked(ErrReset)
 	}
 	return nil
 }
 
-// isIdleStream reports that a stream has yet to be opened.
-func (c *Conn) isIdleStream(id uint32) bool { return id%2 == 0 || id > c.lastStreamID }
+// isIdleStreamLocked reports that a stream has yet to be opened.
+func (c *Conn) isIdleStreamLocked(id uint32) bool { return id%2 == 0 || id > c.lastStreamID }

@@ -16,7 +16,7 @@ func (c *Conn) goAway(code http2.ErrCode) {
 	c.goAwayLocked(code)
 }
 
-// goAwayLocked sends GOAWAY, the first time and once more for the first error. Called with mu held.
+// goAwayLocked sends GOAWAY, the first time and once more for the first error.
 func (c *Conn) goAwayLocked(code http2.ErrCode) {
 	if c.err != nil || c.goAwaySent && (code == http2.ErrCodeNo || c.goAwayCode != http2.ErrCodeNo) {
 		return
@@ -24,19 +24,19 @@ func (c *Conn) goAwayLocked(code http2.ErrCode) {
 	if c.goAwaySent, c.goAwayCode = true, code; c.opts.Leaving != nil {
 		c.opts.Leaving()
 	}
-	c.checkFlood()
+	c.checkFloodLocked()
 	_ = c.framer.WriteGoAway(c.lastStreamID, code, nil)
-	c.notifySender()
-	c.closeWhenIdle()
+	c.notifySenderLocked()
+	c.closeWhenIdleLocked()
 }
 
-// closeWhenIdle ends the connection soon after a GOAWAY for an error, or once no stream is left
-// after another one. Called with mu held.
-func (c *Conn) closeWhenIdle() {
+// closeWhenIdleLocked ends the connection soon after a GOAWAY for an error, or once no stream is
+// left after another one.
+func (c *Conn) closeWhenIdleLocked() {
 	if c.closing == nil && (c.goAwayCode != http2.ErrCodeNo || c.goAwaySent && len(c.streams) == 0) {
 		end := time.Now().Add(lingerTimeout)
 		c.closing = time.AfterFunc(goAwayTimeout, func() { c.lingerUntil(end) })
-		c.notifySender()
+		c.notifySenderLocked()
 	}
 }
 

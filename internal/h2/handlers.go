@@ -24,10 +24,10 @@ type call struct {
 	handler http.Handler
 }
 
-// scheduleCall runs a call, or lets it wait. Called with mu held.
-func (c *Conn) scheduleCall(one *call) error {
+// scheduleCallLocked runs a call, or lets it wait.
+func (c *Conn) scheduleCallLocked(one *call) error {
 	runningLimit, waitingLimit := c.opts.MaxStreams, waitingFactor*c.opts.MaxStreams
-	if c.isUnproven() {
+	if c.isUnprovenLocked() {
 		runningLimit, waitingLimit = c.ledger.bounds.Handlers, unprovenWaiting
 	}
 	switch h := &c.handlers; {
@@ -44,11 +44,11 @@ func (c *Conn) scheduleCall(one *call) error {
 	return nil
 }
 
-// startWaiting runs calls that wait, after the limit of handlers was raised. Called with mu held.
-func (c *Conn) startWaiting() {
+// startWaitingLocked runs calls that wait, after the limit of handlers was raised.
+func (c *Conn) startWaitingLocked() {
 	for h := &c.handlers; h.running < c.opts.MaxStreams && len(h.waiting) > 0; {
 		h.running++
-		if one := c.nextCall(); one != nil {
+		if one := c.nextCallLocked(); one != nil {
 			go c.runCall(one)
 		}
 	}
@@ -59,14 +59,14 @@ func (c *Conn) runCall(one *call) {
 	for one != nil {
 		c.handleCall(one)
 		c.mu.Lock()
-		one = c.nextCall()
+		one = c.nextCallLocked()
 		c.unlockAndFlush()
 	}
 }
 
-// nextCall is the call that has waited longest, and still has a stream. If there is none, one
-// handler fewer runs. Called with mu held.
-func (c *Conn) nextCall() *call {
+// nextCallLocked is the call that has waited longest, and still has a stream. If there is none, one
+// handler fewer runs.
+func (c *Conn) nextCallLocked() *call {
 	h := &c.handlers
 	for len(h.waiting) > 0 {
 		one := h.waiting[0]
@@ -76,7 +76,7 @@ func (c *Conn) nextCall() *call {
 			return one
 		}
 		if one.stream.body != nil {
-			c.creditConn(one.stream.body.discard())
+			c.creditConnLocked(one.stream.body.discard())
 		}
 	}
 	h.waiting = nil
@@ -101,7 +101,7 @@ func (c *Conn) handleCall(one *call) {
 		}
 		c.mu.Lock()
 		defer c.unlockAndFlush()
-		s.endHandler(w.kept)
+		s.endHandlerLocked(w.kept)
 	}()
 	one.handler.ServeHTTP(w, one.request)
 	w.finish()

@@ -24,20 +24,20 @@ func (s *Stream) sendHead(status int, h http.Header, keys []string, end bool) er
 	c := s.conn
 	c.mu.Lock()
 	defer c.unlockAndFlush()
-	if err := s.awaitOutbox(); err != nil {
+	if err := s.awaitOutboxLocked(); err != nil {
 		return err
 	}
 	s.headSent = s.headSent || status >= 200
-	c.writeHead(s.id, status, h, keys, end)
+	c.writeHeadLocked(s.id, status, h, keys, end)
 	if end {
-		s.finish()
+		s.finishLocked()
 	}
 	return nil
 }
 
-// writeHead puts a head or a trailer (of status 0) into the outbox: the keys of h, as far as they
-// may be sent. Called with mu held.
-func (c *Conn) writeHead(id uint32, status int, h http.Header, keys []string, end bool) {
+// writeHeadLocked puts a head or a trailer (of status 0) into the outbox: the keys of h, as far as
+// they may be sent.
+func (c *Conn) writeHeadLocked(id uint32, status int, h http.Header, keys []string, end bool) {
 	c.encoded.Reset()
 	field := func(name, value string) {
 		_ = c.encoder.WriteField(hpack.HeaderField{Name: name, Value: value}) // into memory
@@ -66,5 +66,5 @@ func (c *Conn) writeHead(id uint32, status int, h http.Header, keys []string, en
 		block = block[len(next):]
 		_ = c.framer.WriteContinuation(id, len(block) == 0, next)
 	}
-	c.notifySender()
+	c.notifySenderLocked()
 }

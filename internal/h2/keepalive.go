@@ -10,7 +10,8 @@ import (
 )
 
 // keepalive ends the connections of clients that send no settings, that answer no ping, or that
-// have had no stream for the idle timeout. Guarded by Conn.mu, but for lastFrame.
+// have had no stream for the idle timeout. Guarded by Conn.mu, but for lastFrame: check takes it,
+// and the callers of the other methods hold it.
 type keepalive struct {
 	conn  *Conn
 	timer *time.Timer
@@ -37,8 +38,7 @@ func (a *keepalive) start(c *Conn) {
 	a.timer = time.AfterFunc(helloTimeout, a.check)
 }
 
-// checkNow runs check at once, since something may be due earlier than check last found. Called
-// with mu held.
+// checkNow runs check at once, since something may be due earlier than check last found.
 func (a *keepalive) checkNow() {
 	if a.conn.err == nil {
 		a.timer.Reset(0)
@@ -51,7 +51,7 @@ func (a *keepalive) stop() {
 	}
 }
 
-// streamsOpened notes that there are streams. Called with mu held.
+// streamsOpened notes that there are streams.
 func (a *keepalive) streamsOpened() {
 	if !a.idleSince.IsZero() {
 		a.idleSince = time.Time{}
@@ -59,7 +59,7 @@ func (a *keepalive) streamsOpened() {
 	}
 }
 
-// streamsClosed notes that there are none any more. Called with mu held.
+// streamsClosed notes that there are none any more.
 func (a *keepalive) streamsClosed() {
 	a.idleSince = time.Now()
 	a.reportBusy(false)
@@ -73,7 +73,7 @@ func (a *keepalive) reportBusy(hasStreams bool) {
 
 func (a *keepalive) frameReceived() { a.lastFrame.Store(max(1, int64(time.Since(a.began)))) }
 
-// pingAcked takes the answer to a ping. Called with mu held.
+// pingAcked takes the answer to a ping.
 func (a *keepalive) pingAcked(word [8]byte) {
 	if word == a.pingData && !a.pingSentAt.IsZero() {
 		a.pingSentAt = time.Time{}
@@ -96,8 +96,7 @@ func (a *keepalive) check() {
 	}
 }
 
-// nextCheck does what the time has come for, and returns when something will be due next. Called
-// with mu held.
+// nextCheck does what the time has come for, and returns when something will be due next.
 func (a *keepalive) nextCheck(now time.Time) (time.Time, error) {
 	if a.lastFrame.Load() == 0 {
 		due := a.began.Add(helloTimeout)
@@ -152,6 +151,6 @@ func (a *keepalive) checkPing(now time.Time) (time.Time, error) {
 	_, _ = rand.Read(a.pingData[:])
 	a.pingSentAt = now
 	_ = c.framer.WritePing(false, a.pingData)
-	c.notifySender()
+	c.notifySenderLocked()
 	return now.Add(c.opts.Pong), nil
 }

@@ -193,7 +193,7 @@ func (w *Response) IsProven() bool {
 	c := w.stream.conn
 	c.mu.Lock()
 	defer c.unlockAndFlush()
-	return !c.isUnproven()
+	return !c.isUnprovenLocked()
 }
 
 func (c *Conn) markProven() {
@@ -205,35 +205,34 @@ func (c *Conn) markProven() {
 	if c.ledger.proven = true; c.opts.Proven != nil {
 		c.opts.Proven()
 	}
-	c.openWindow()
+	c.openWindowLocked()
 	c.ledger.signalFreed()
-	c.startWaiting()
+	c.startWaitingLocked()
 }
 
-// isUnproven reports that the connection is bounded as one that anything may have opened. Called
-// with mu held.
-func (c *Conn) isUnproven() bool { return c.ledger.bounds != nil && !c.ledger.proven }
+// isUnprovenLocked reports that the connection is bounded as one that anything may have opened.
+func (c *Conn) isUnprovenLocked() bool { return c.ledger.bounds != nil && !c.ledger.proven }
 
-// outboxLimit is how many bytes in the outbox a handler adds nothing to: what a client does not
-// read is held, too.
-func (c *Conn) outboxLimit() int {
-	if c.isUnproven() {
+// outboxLimitLocked is how many bytes in the outbox a handler adds nothing to: what a client does
+// not read is held, too.
+func (c *Conn) outboxLimitLocked() int {
+	if c.isUnprovenLocked() {
 		return minFrame
 	}
 	return outboxFull
 }
 
-// floodLimit is how many bytes may be in the outbox when a frame is put that cannot wait. More end
-// the connection.
-func (c *Conn) floodLimit() int {
-	if c.isUnproven() {
+// floodLimitLocked is how many bytes may be in the outbox when a frame is put that cannot wait.
+// More end the connection.
+func (c *Conn) floodLimitLocked() int {
+	if c.isUnprovenLocked() {
 		return unprovenFlood
 	}
 	return outboxFlood
 }
 
-// isBodyOverLimit reports that what has come of the body of a request that waits for a handler
-// takes the window that earlier requests need.
-func (c *Conn) isBodyOverLimit(s *Stream) bool {
-	return c.isUnproven() && s.call != nil && c.inflow.left < unprovenBodies
+// isBodyOverLimitLocked reports that what has come of the body of a request that waits for a
+// handler takes the window that earlier requests need.
+func (c *Conn) isBodyOverLimitLocked(s *Stream) bool {
+	return c.isUnprovenLocked() && s.call != nil && c.inflow.left < unprovenBodies
 }

@@ -11,8 +11,8 @@ import (
 // outbox is the frames of a connection that wait to be sent, in the order in which they were put.
 // It is an io.Writer for the framer. Guarded by Conn.mu.
 //
-// Handlers stop at Conn.outboxLimit, and owners of kept streams at twice that: however much one
-// stream of a connection has to send, the events of the others find room.
+// Handlers stop at Conn.outboxLimitLocked, and owners of kept streams at twice that: however much
+// one stream of a connection has to send, the events of the others find room.
 type outbox struct {
 	frames  *[]byte   // nil: none
 	sending bool      // what takeOutbox took is being written
@@ -22,7 +22,7 @@ type outbox struct {
 
 // Bytes in an outbox.
 const (
-	outboxFull  = 64 << 10 // see Conn.outboxLimit
+	outboxFull  = 64 << 10 // see Conn.outboxLimitLocked
 	outboxFlood = 1 << 20  // no client is owed so much unless it does not read
 )
 
@@ -65,18 +65,18 @@ func (o *outbox) putData(id uint32, b []byte, end bool) {
 	*o.frames = append(f, b...)
 }
 
-// checkFlood is called in front of each frame that cannot wait for room, and ends the connection of
-// a client that reads none of them. Called with mu held.
-func (c *Conn) checkFlood() {
-	if c.outbox.len() > c.floodLimit() && !c.outbox.flooded {
+// checkFloodLocked is called in front of each frame that cannot wait for room, and ends the
+// connection of a client that reads none of them.
+func (c *Conn) checkFloodLocked() {
+	if c.outbox.len() > c.floodLimitLocked() && !c.outbox.flooded {
 		c.outbox.flooded = true
 		go c.end(errFlood)
 	}
 }
 
-// notifySender is called after a frame was put. It wakes send; without goroutines, unlockAndFlush
-// sends what is in the outbox. Called with mu held, or by New.
-func (c *Conn) notifySender() {
+// notifySenderLocked is called after a frame was put. It wakes send; without goroutines,
+// unlockAndFlush sends what is in the outbox.
+func (c *Conn) notifySenderLocked() {
 	if c.wakeSender == nil {
 		return
 	}
@@ -121,7 +121,7 @@ func (c *Conn) takeOutbox() *[]byte {
 	c.outbox.sending = frames != nil
 	if frames != nil {
 		c.outbox.frames = nil
-		c.wakeWaiting()
+		c.wakeWaitingLocked()
 	}
 	return frames
 }

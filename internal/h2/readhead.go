@@ -38,7 +38,7 @@ func (c *Conn) beginHead(f *http2.HeadersFrame) error {
 func (c *Conn) needsFields(h http2.FrameHeader) bool {
 	c.mu.Lock()
 	defer c.unlockAndFlush()
-	return !c.isUnproven() || !c.isIgnored(h)
+	return !c.isUnprovenLocked() || !c.isIgnoredLocked(h)
 }
 
 // continueHead takes one of the frames that follow. readFrame has checked that it belongs to the
@@ -198,7 +198,7 @@ func (c *Conn) dropHead() {
 	c.mu.Lock()
 	defer c.unlockAndFlush()
 	c.ledger.free(&b.claim)
-	if c.isUnproven() && !b.served {
+	if c.isUnprovenLocked() && !b.served {
 		if c.ledger.unservedHeads += b.decodedBytes; c.ledger.unservedHeads > unservedHeads*c.ledger.bounds.Head {
 			c.goAwayLocked(http2.ErrCodeNo)
 		}

@@ -50,38 +50,38 @@ func (w *Response) leaveRemainder() error {
 	if s.err != nil {
 		return s.err
 	}
-	n := c.putData(s, w.held, true, c.outboxLimit())
+	n := c.putDataLocked(s, w.held, true, c.outboxLimitLocked())
 	if n == len(w.held) {
-		s.finish()
+		s.finishLocked()
 		return nil
 	}
 	c.ledger.free(&s.claim) // the handler's: it returns
 	shut := s.window <= 0 || c.window <= 0
-	full := shut && c.isUnproven() && len(c.remainders.streams) >= unprovenRemainders
+	full := shut && c.isUnprovenLocked() && len(c.remainders.streams) >= unprovenRemainders
 	if full || !c.ledger.grow(&s.claim, remainderCost+int64(len(w.held)-n)) {
-		s.reset(http2.ErrCodeEnhanceYourCalm, errDone)
+		s.resetLocked(http2.ErrCodeEnhanceYourCalm, errDone)
 		return s.err
 	}
 	s.remainder, s.remainderTakenAt = append([]byte(nil), w.held[n:]...), time.Now()
 	c.remainders.add(c, s)
-	s.requestRoom()
+	s.requestRoomLocked()
 	return nil
 }
 
-// sendRemainder sends more of the rest of an answer. Called with mu held.
-func (s *Stream) sendRemainder() {
+// sendRemainderLocked sends more of the rest of an answer.
+func (s *Stream) sendRemainderLocked() {
 	c := s.conn
-	n := c.putData(s, s.remainder, true, c.outboxLimit())
+	n := c.putDataLocked(s, s.remainder, true, c.outboxLimitLocked())
 	if n > 0 {
 		s.remainderTakenAt = time.Now()
 	}
 	if s.remainder = s.remainder[n:]; len(s.remainder) == 0 {
 		s.remainder = nil
 		c.remainders.remove(s)
-		s.finish()
+		s.finishLocked()
 		return
 	}
-	s.requestRoom()
+	s.requestRoomLocked()
 }
 
 func (r *remainders) add(c *Conn, s *Stream) {
@@ -121,7 +121,7 @@ func (c *Conn) checkRemainders() {
 	defer c.unlockAndFlush()
 	for s := range c.remainders.streams {
 		if stall > 0 && time.Since(s.remainderTakenAt) >= stall {
-			s.reset(http2.ErrCodeCancel, errDone)
+			s.resetLocked(http2.ErrCodeCancel, errDone)
 		}
 	}
 	if c.remainders.clock != nil && len(c.remainders.streams) > 0 {

@@ -24,27 +24,26 @@ func (c *Conn) receiveRequest(b *block) error {
 	c.mu.Lock()
 	defer c.unlockAndFlush()
 	f := &http2.MetaHeadersFrame{HeadersFrame: &b.headers, Fields: b.fields}
-	if c.isIgnored(b.headers.FrameHeader) {
+	if c.isIgnoredLocked(b.headers.FrameHeader) {
 		return nil
 	}
 	id := f.StreamID
 	if s := c.streams[id]; s != nil {
 		b.served = true
-		return s.receiveTrailer(b, f)
+		return s.receiveTrailerLocked(b, f)
 	}
 	if id%2 == 0 || id <= c.lastStreamID {
 		return http2.ConnectionError(http2.ErrCodeProtocol)
 	}
 	c.lastStreamID = id
-	if code := c.refusalCode(b, f); code != http2.ErrCodeNo {
+	if code := c.refusalCodeLocked(b, f); code != http2.ErrCodeNo {
 		return http2.StreamError{StreamID: id, Code: code}
 	}
-	return c.openStream(b, f)
+	return c.openStreamLocked(b, f)
 }
 
-// refusalCode is why a request gets no stream; ErrCodeNo: it gets one. Called with mu held, as
-// openStream.
-func (c *Conn) refusalCode(b *block, f *http2.MetaHeadersFrame) http2.ErrCode {
+// refusalCodeLocked is why a request gets no stream; ErrCodeNo: it gets one.
+func (c *Conn) refusalCodeLocked(b *block, f *http2.MetaHeadersFrame) http2.ErrCode {
 	isFull := uint32(len(c.streams)) >= c.opts.MaxStreams // #nosec G115 -- bounded by the options
 	switch {
 	case isFull && c.unacked == 0:
@@ -59,26 +58,27 @@ func (c *Conn) refusalCode(b *block, f *http2.MetaHeadersFrame) http2.ErrCode {
 	return http2.ErrCodeNo
 }
 
-// openStream makes the stream of a request, and has its handler run.
-func (c *Conn) openStream(b *block, f *http2.MetaHeadersFrame) error {
+// openStreamLocked makes the stream of a request, and has its handler run.
+func (c *Conn) openStreamLocked(b *block, f *http2.MetaHeadersFrame) error {
 	s := &Stream{conn: c, id: f.StreamID, window: int64(c.initialWindow), inflow: inflow{left: int32(c.opts.Window)},
 		requestEnded: f.StreamEnded(), exchange: &exchange{}} // #nosec G115 -- bounded by the options
-	r, handler, err := c.acceptRequest(s, b, f)
+	r, handler, err := c.acceptRequestLocked(s, b, f)
 	if err != nil {
 		return http2.StreamError{StreamID: s.id, Code: http2.ErrCodeProtocol, Cause: err}
 	}
 	s.claim, b.claim = b.claim, claim{}
 	c.streams[s.id] = s
-	if b.served = !b.refused; b.refused && c.isUnproven() {
+	if b.served = !b.refused; b.refused && c.isUnprovenLocked() {
 		c.goAwayLocked(http2.ErrCodeNo) // the next one would be decoded and refused, too
 	}
 	c.keepalive.streamsOpened()
-	return c.scheduleCall(&call{stream: s, request: r, handler: handler})
+	return c.scheduleCallLocked(&call{stream: s, request: r, handler: handler})
 }
 
-// acceptRequest makes the request of a head, and finds its handler, which may be one that refuses
-// it.
-func (c *Conn) acceptRequest(s *Stream, b *block, f *http2.MetaHeadersFrame) (*http.Request, http.Handler, error) {
+// acceptRequestLocked makes the request of a head, and finds its handler, which may be one that
+// refuses it.
+func (c *Conn) acceptRequestLocked(s *Stream, b *block, f *http2.MetaHeadersFrame) (*http.Request, http.Handler,
+	error) {
 	bounds := c.ledger.bounds
 	switch {
 	case b.oversized, b.refused && bounds.Refuse == nil:
@@ -251,8 +251,8 @@ func contentLength(h http.Header) int64 {
 	return int64(n)
 }
 
-// receiveTrailer takes the trailer of a request, which ends it.
-func (s *Stream) receiveTrailer(b *block, f *http2.MetaHeadersFrame) error {
+// receiveTrailerLocked takes the trailer of a request, which ends it.
+func (s *Stream) receiveTrailerLocked(b *block, f *http2.MetaHeadersFrame) error {
 	switch {
 	case b.oversized || b.refused:
 		return http2.StreamError{StreamID: s.id, Code: http2.ErrCodeEnhanceYourCalm}
@@ -276,21 +276,21 @@ func (s *Stream) receiveTrailer(b *block, f *http2.MetaHeadersFrame) error {
 		}
 		s.conn.ledger.adopt(&s.claim, &b.claim)
 	}
-	s.completeRequest(trailer)
+	s.completeRequestLocked(trailer)
 	return nil
 }
 
-// completeRequest follows the end of a request. Its trailer is shown once the body has been read to
-// its end.
-func (s *Stream) completeRequest(trailer http.Header) {
+// completeRequestLocked follows the end of a request. Its trailer is shown once the body has been
+// read to its end.
+func (s *Stream) completeRequestLocked(trailer http.Header) {
 	s.requestEnded = true
 	s.body.end(trailer)
-	s.releaseExchange()
+	s.releaseExchangeLocked()
 }
 
-// receiveData takes a piece of a request's body. Called with mu held.
-func (c *Conn) receiveData(f *http2.DataFrame) error {
-	if c.isIdleStream(f.StreamID) {
+// receiveDataLocked takes a piece of a request's body.
+func (c *Conn) receiveDataLocked(f *http2.DataFrame) error {
+	if c.isIdleStreamLocked(f.StreamID) {
 		return http2.ConnectionError(http2.ErrCodeProtocol)
 	}
 	if !c.inflow.takeWindow(f.Length) {
@@ -304,24 +304,24 @@ func (c *Conn) receiveData(f *http2.DataFrame) error {
 	case s.body.isOverLength(len(data)):
 		s.body.fail(errors.New("the request body is longer than announced"))
 		refusal = http2.ErrCodeProtocol
-	case c.isBodyOverLimit(s):
+	case c.isBodyOverLimitLocked(s):
 		refusal = http2.ErrCodeRefusedStream
 	case !s.inflow.takeWindow(f.Length):
 		refusal = http2.ErrCodeFlowControl
 	}
 	if refusal != http2.ErrCodeNo {
-		c.creditConn(int(f.Length))
+		c.creditConnLocked(int(f.Length))
 		return http2.StreamError{StreamID: f.StreamID, Code: refusal}
 	}
 	if s.body.receive(data) {
 		padding := int(f.Length) - len(data)
-		c.creditConn(padding)
-		c.creditStream(s, padding)
+		c.creditConnLocked(padding)
+		c.creditStreamLocked(s, padding)
 	} else {
-		c.creditConn(int(f.Length))
+		c.creditConnLocked(int(f.Length))
 	}
 	if f.StreamEnded() {
-		s.completeRequest(nil)
+		s.completeRequestLocked(nil)
 	}
 	return nil
 }

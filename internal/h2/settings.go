@@ -7,12 +7,13 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// sendSettings sends the first frames: settings, and the window of the connection.
+// sendSettings sends the first frames: settings, and the window of the connection. New calls it
+// without mu: no other goroutine has the connection yet.
 func (c *Conn) sendSettings() {
 	if why := weakTLS(c.tlsState()); why != "" {
 		_ = c.framer.WriteGoAway(0, http2.ErrCodeInadequateSecurity, []byte(why))
 		c.goAwaySent, c.goAwayCode = true, http2.ErrCodeInadequateSecurity
-		c.closeWhenIdle()
+		c.closeWhenIdleLocked()
 		return
 	}
 	c.unacked++
@@ -24,16 +25,16 @@ func (c *Conn) sendSettings() {
 		http2.Setting{ID: http2.SettingInitialWindowSize, Val: c.opts.Window},
 		http2.Setting{ID: http2.SettingNoRFC7540Priorities, Val: 1},
 	)
-	if !c.isUnproven() {
-		c.openWindow()
+	if !c.isUnprovenLocked() {
+		c.openWindowLocked()
 	}
-	c.notifySender()
+	c.notifySenderLocked()
 }
 
-// openWindow lets the client send as much as the windows of all its streams allow. Until then a
-// connection has the window that every connection begins with. Called with mu held, or by New.
-func (c *Conn) openWindow() {
-	c.creditConn(max(int(c.opts.Window*c.opts.MaxStreams)-firstWindow, 0))
+// openWindowLocked lets the client send as much as the windows of all its streams allow. Until then
+// a connection has the window that every connection begins with.
+func (c *Conn) openWindowLocked() {
+	c.creditConnLocked(max(int(c.opts.Window*c.opts.MaxStreams)-firstWindow, 0))
 }
 
 // weakTLS says what is wrong with a connection's TLS (RFC 9113, section 9.2), "" if nothing is.
@@ -59,8 +60,8 @@ var allowedCipherSuites = []uint16{
 // settingsLimit is how many settings a frame may have. No honest client sends more.
 const settingsLimit = 100
 
-// applySettings takes the client's settings, or its acknowledgement of ours.
-func (c *Conn) applySettings(f *http2.SettingsFrame) error {
+// applySettingsLocked takes the client's settings, or its acknowledgement of ours.
+func (c *Conn) applySettingsLocked(f *http2.SettingsFrame) error {
 	if f.IsAck() {
 		if c.unacked--; c.unacked < 0 {
 			return http2.ConnectionError(http2.ErrCodeProtocol)
@@ -70,16 +71,16 @@ func (c *Conn) applySettings(f *http2.SettingsFrame) error {
 	if f.NumSettings() > settingsLimit || f.HasDuplicates() {
 		return http2.ConnectionError(http2.ErrCodeProtocol)
 	}
-	if err := f.ForeachSetting(c.applySetting); err != nil {
+	if err := f.ForeachSetting(c.applySettingLocked); err != nil {
 		return err
 	}
-	c.checkFlood()
+	c.checkFloodLocked()
 	_ = c.framer.WriteSettingsAck()
-	c.notifySender()
+	c.notifySenderLocked()
 	return nil
 }
 
-func (c *Conn) applySetting(s http2.Setting) error {
+func (c *Conn) applySettingLocked(s http2.Setting) error {
 	if err := s.Valid(); err != nil {
 		return err
 	}
@@ -89,7 +90,7 @@ func (c *Conn) applySetting(s http2.Setting) error {
 	case http2.SettingMaxFrameSize:
 		c.maxFrame = int(min(s.Val, maxFrame))
 	case http2.SettingInitialWindowSize:
-		return c.setInitialWindow(int64(s.Val))
+		return c.setInitialWindowLocked(int64(s.Val))
 	case http2.SettingNoRFC7540Priorities:
 		if s.Val > 1 {
 			return http2.ConnectionError(http2.ErrCodeProtocol)

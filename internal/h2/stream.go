@@ -72,31 +72,30 @@ func (s *Stream) write(b []byte, end bool) error {
 		if s.err != nil {
 			return s.err
 		}
-		n := c.putData(s, b, end, c.outboxLimit())
+		n := c.putDataLocked(s, b, end, c.outboxLimitLocked())
 		if b = b[n:]; len(b) == 0 {
 			if end {
-				s.finish()
+				s.finishLocked()
 			}
 			return nil
 		}
-		s.requestRoom()
-		s.sleep()
+		s.requestRoomLocked()
+		s.sleepLocked()
 	}
 }
 
-// awaitOutbox waits until a head may be put into the outbox, or the stream ends. Heads have no
-// window: without waiting, a client that asks and never reads would pile them up. Called with mu
-// held.
-func (s *Stream) awaitOutbox() error {
-	for s.err == nil && s.conn.outbox.len() >= s.conn.outboxLimit() {
-		s.joinWaiting()
-		s.sleep()
+// awaitOutboxLocked waits until a head may be put into the outbox, or the stream ends. Heads have
+// no window: without waiting, a client that asks and never reads would pile them up.
+func (s *Stream) awaitOutboxLocked() error {
+	for s.err == nil && s.conn.outbox.len() >= s.conn.outboxLimitLocked() {
+		s.joinWaitingLocked()
+		s.sleepLocked()
 	}
 	return s.err
 }
 
-// sleep waits for notify. Called with mu held, which is released meanwhile.
-func (s *Stream) sleep() {
+// sleepLocked waits for notifyLocked. It releases mu meanwhile.
+func (s *Stream) sleepLocked() {
 	c := s.conn
 	if s.wake == nil {
 		s.wake = make(chan struct{}, 1)
@@ -119,7 +118,7 @@ func (s *Stream) Offer(b []byte) (int, error) {
 	if s.err != nil {
 		return 0, s.err
 	}
-	return c.putData(s, b, false, 2*c.outboxLimit()), nil
+	return c.putDataLocked(s, b, false, 2*c.outboxLimitLocked()), nil
 }
 
 // Park lets room be called once, as soon as there is some. room must not block, and not call back.
@@ -127,12 +126,12 @@ func (s *Stream) Park(room func()) {
 	c := s.conn
 	c.mu.Lock()
 	defer c.unlockAndFlush()
-	if s.err != nil || s.window > 0 && c.window > 0 && c.outbox.len() < 2*c.outboxLimit() {
+	if s.err != nil || s.window > 0 && c.window > 0 && c.outbox.len() < 2*c.outboxLimitLocked() {
 		room()
 		return
 	}
 	s.onRoom = room
-	s.requestRoom()
+	s.requestRoomLocked()
 }
 
 // End ends the answer as it should.
@@ -141,8 +140,8 @@ func (s *Stream) End() {
 	c.mu.Lock()
 	defer c.unlockAndFlush()
 	if s.err == nil {
-		c.putData(s, nil, true, 0)
-		s.finish()
+		c.putDataLocked(s, nil, true, 0)
+		s.finishLocked()
 	}
 }
 
@@ -150,34 +149,33 @@ func (s *Stream) End() {
 func (s *Stream) Reset() {
 	s.conn.mu.Lock()
 	defer s.conn.unlockAndFlush()
-	s.reset(http2.ErrCodeInternal, errDone)
+	s.resetLocked(http2.ErrCodeInternal, errDone)
 }
 
-// reset ends the stream and sends the reason to the client. Called with mu held, as all that
-// follow.
-func (s *Stream) reset(code http2.ErrCode, err error) {
+// resetLocked ends the stream and sends the reason to the client.
+func (s *Stream) resetLocked(code http2.ErrCode, err error) {
 	if s.err != nil {
 		return
 	}
 	c := s.conn
-	c.checkFlood()
+	c.checkFloodLocked()
 	_ = c.framer.WriteRSTStream(s.id, code)
-	c.notifySender()
-	s.close(err)
+	c.notifySenderLocked()
+	s.closeLocked(err)
 }
 
-// finish follows the end of the answer. A client that is still sending gets NO_ERROR: its body is
-// not read any more (RFC 9113, section 8.1).
-func (s *Stream) finish() {
+// finishLocked follows the end of the answer. A client that is still sending gets NO_ERROR: its
+// body is not read any more (RFC 9113, section 8.1).
+func (s *Stream) finishLocked() {
 	if !s.requestEnded {
-		s.reset(http2.ErrCodeNo, errDone)
+		s.resetLocked(http2.ErrCodeNo, errDone)
 		return
 	}
-	s.close(errDone)
+	s.closeLocked(errDone)
 }
 
-// close lets go of the stream.
-func (s *Stream) close(err error) {
+// closeLocked lets go of the stream.
+func (s *Stream) closeLocked(err error) {
 	if s.err != nil {
 		return
 	}
@@ -185,7 +183,7 @@ func (s *Stream) close(err error) {
 	s.err = err
 	delete(c.streams, s.id)
 	if s.exchange != nil {
-		s.endExchange(err)
+		s.endExchangeLocked(err)
 	}
 	if keeper := s.keeper; keeper != nil {
 		s.keeper = nil
@@ -195,17 +193,17 @@ func (s *Stream) close(err error) {
 		s.waiting = false
 		c.outbox.waiting = slices.DeleteFunc(c.outbox.waiting, func(w *Stream) bool { return w == s })
 	}
-	s.notify()
+	s.notifyLocked()
 	if len(c.streams) == 0 {
 		c.keepalive.streamsClosed()
 	}
 	if c.err == nil {
-		c.closeWhenIdle()
+		c.closeWhenIdleLocked()
 	}
 }
 
-// endExchange ends what the handler has of the stream.
-func (s *Stream) endExchange(err error) {
+// endExchangeLocked ends what the handler has of the stream.
+func (s *Stream) endExchangeLocked(err error) {
 	c := s.conn
 	s.cancel(err)
 	for _, e := range s.onEnd {
@@ -222,18 +220,18 @@ func (s *Stream) endExchange(err error) {
 	}
 }
 
-// endHandler follows the end of a request's handler, which had its head.
-func (s *Stream) endHandler(kept bool) {
+// endHandlerLocked follows the end of a request's handler, which had its head.
+func (s *Stream) endHandlerLocked(kept bool) {
 	if s.remainder == nil {
 		s.conn.ledger.free(&s.claim)
 	}
 	s.handlerReturned = kept
-	s.releaseExchange()
+	s.releaseExchangeLocked()
 }
 
-// releaseExchange releases the exchange of a kept stream, once its handler has returned and its
-// request is whole: a trailer may have come since.
-func (s *Stream) releaseExchange() {
+// releaseExchangeLocked releases the exchange of a kept stream, once its handler has returned and
+// its request is whole: a trailer may have come since.
+func (s *Stream) releaseExchangeLocked() {
 	if s.handlerReturned && s.requestEnded {
 		s.conn.ledger.free(&s.claim)
 		s.cancel(errDone)
@@ -241,27 +239,27 @@ func (s *Stream) releaseExchange() {
 	}
 }
 
-// requestRoom has notify called once there may be room for data. A stream whose own window is shut
-// needs none: notify is called when that opens.
-func (s *Stream) requestRoom() {
+// requestRoomLocked has notifyLocked called once there may be room for data. A stream whose own
+// window is shut needs none: notifyLocked is called when that opens.
+func (s *Stream) requestRoomLocked() {
 	if s.window > 0 {
-		s.joinWaiting()
+		s.joinWaitingLocked()
 	}
 }
 
-// joinWaiting has notify called once there may be room in the outbox, or in the connection's
-// window.
-func (s *Stream) joinWaiting() {
+// joinWaitingLocked has notifyLocked called once there may be room in the outbox, or in the
+// connection's window.
+func (s *Stream) joinWaitingLocked() {
 	if !s.waiting {
 		s.waiting = true
 		s.conn.outbox.waiting = append(s.conn.outbox.waiting, s)
 	}
 }
 
-// notify wakes the owner or the handler: there may be room, or there never will be.
-func (s *Stream) notify() {
+// notifyLocked wakes the owner or the handler: there may be room, or there never will be.
+func (s *Stream) notifyLocked() {
 	if s.exchange != nil && s.remainder != nil && s.err == nil {
-		s.sendRemainder()
+		s.sendRemainderLocked()
 		return
 	}
 	if room := s.onRoom; room != nil {
@@ -276,19 +274,19 @@ func (s *Stream) notify() {
 	}
 }
 
-// wakeWaiting wakes the streams that wait for room. Called with mu held.
-func (c *Conn) wakeWaiting() {
+// wakeWaitingLocked wakes the streams that wait for room.
+func (c *Conn) wakeWaitingLocked() {
 	waiting := c.outbox.waiting
 	c.outbox.waiting = nil
 	for _, s := range waiting {
 		s.waiting = false
-		s.notify()
+		s.notifyLocked()
 	}
 }
 
-// putData puts as much of b as the windows allow, and as a limit of bytes in the outbox allows. It
-// returns how much that is. end ends the stream with the last byte. Called with mu held.
-func (c *Conn) putData(s *Stream, b []byte, end bool, outboxLimit int) int {
+// putDataLocked puts as much of b as the windows allow, and as a limit of bytes in the outbox
+// allows. It returns how much that is. end ends the stream with the last byte.
+func (c *Conn) putDataLocked(s *Stream, b []byte, end bool, outboxLimit int) int {
 	taken := 0
 	for {
 		n := min(len(b)-taken, c.maxFrame)
@@ -309,6 +307,6 @@ func (c *Conn) putData(s *Stream, b []byte, end bool, outboxLimit int) int {
 			break
 		}
 	}
-	c.notifySender()
+	c.notifySenderLocked()
 	return taken
 }

@@ -113,30 +113,30 @@ func (g *Guard) decide(now time.Time) (before, after Step) {
 	before = s.Step
 	s.Limit, s.InUse = g.limit.Bytes(), usage.InUse
 	part := float64(s.InUse) / float64(s.Limit)
-	for next := s.Step + 1; next < stepCount && g.isDue(next, part, usage.Cycles); next++ {
+	for next := s.Step + 1; next < stepCount && g.isDueLocked(next, part, usage.Cycles); next++ {
 		s.Step, g.cycles, g.lastAbove = next, usage.Cycles, now
 		s.Times[next]++
-		g.logStep("memory is short: "+steps[next].effect, next)
+		g.logStepLocked("memory is short: "+steps[next].effect, next)
 	}
 	switch {
 	case s.Step == None:
 	case part > steps[s.Step].threshold-slackFraction:
 		g.lastAbove = now
 	case now.Sub(g.lastAbove) >= calmInterval:
-		g.logStep("memory suffices again: step taken back", s.Step)
+		g.logStepLocked("memory suffices again: step taken back", s.Step)
 		s.Step, g.lastAbove = s.Step-1, now
 	}
 	return before, s.Step
 }
 
-// isDue reports that a step is to be taken. Callers hold mu.
-func (g *Guard) isDue(s Step, part float64, cycles uint64) bool {
+// isDueLocked reports that a step is to be taken.
+func (g *Guard) isDueLocked(s Step, part float64, cycles uint64) bool {
 	over := part - steps[s].threshold
 	return over >= urgentFraction || over >= 0 && (s == DropDerived || cycles > g.cycles)
 }
 
-// logStep logs about a step. Callers hold mu.
-func (g *Guard) logStep(what string, s Step) {
+// logStepLocked logs about a step.
+func (g *Guard) logStepLocked(what string, s Step) {
 	g.log.Warn(what, zap.Stringer("step", s), zap.Int64("inUse", g.state.InUse), zap.Int64("limit", g.state.Limit))
 }
 

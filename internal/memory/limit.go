@@ -26,9 +26,9 @@ type Limit struct {
 	bytes  int64
 }
 
-// NewLimit sets the garbage collector's limit to its part of a budget, unless the environment has
-// set another one. nil: there is no limit.
-func NewLimit(budget int64) *Limit {
+// SetLimit sets the garbage collector's limit, which is one for the whole process, to its part of a
+// budget, unless the environment has set another one. nil: there is no limit.
+func SetLimit(budget int64) *Limit {
 	if os.Getenv(limitVariable) != "" {
 		fixed := debug.SetMemoryLimit(-1) // which only reads it
 		if fixed > maxBudget {

@@ -22,7 +22,7 @@ func TestLimitOfABudget(t *testing.T) {
 	restored(t)
 	t.Setenv(limitVariable, "")
 	var budget int64 = 64 << 30
-	limit := NewLimit(budget)
+	limit := SetLimit(budget)
 	usual := usualLimit(budget)
 	f := func(aside, want int64) {
 		t.Helper()
@@ -46,14 +46,14 @@ func TestLimitOfTheEnvironment(t *testing.T) {
 	const set = 8 << 30
 	debug.SetMemoryLimit(set) // as Go has done at its start
 	t.Setenv(limitVariable, "8GiB")
-	limit := NewLimit(1 << 30)
+	limit := SetLimit(1 << 30)
 	limit.Leave(1 << 30)
 	if limit.Bytes() != set || debug.SetMemoryLimit(-1) != set {
 		t.Errorf("%d", limit.Bytes())
 	}
 	t.Setenv(limitVariable, "off")
 	debug.SetMemoryLimit(math.MaxInt64)
-	if limit := NewLimit(1 << 30); limit != nil {
+	if limit := SetLimit(1 << 30); limit != nil {
 		t.Errorf("%+v although it is off", limit)
 	}
 }
@@ -62,7 +62,7 @@ func TestNoLimit(t *testing.T) {
 	restored(t)
 	t.Setenv(limitVariable, "")
 	debug.SetMemoryLimit(math.MaxInt64)
-	if limit := NewLimit(0); limit != nil {
+	if limit := SetLimit(0); limit != nil {
 		t.Errorf("%+v without a budget", limit)
 	}
 }

@@ -10,8 +10,9 @@ import (
 
 // The metrics are there with a guard and without, and follow the conventions.
 func TestMemoryMetrics(t *testing.T) {
+	restored(t)
 	none := func() int64 { return 0 }
-	limit := NewLimit(1 << 40)
+	limit := SetLimit(1 << 40)
 	if limit == nil {
 		t.Skip("GOMEMLIMIT is off")
 	}

@@ -20,9 +20,9 @@ const (
 	maxSlotLogInterval = 10 * time.Minute
 )
 
-// admit reports whether another resource may be mirrored on demand. A request that is refused one
-// passes through, and is counted. Callers hold mu.
-func (s *Set) admit(info *object.Resource, running map[schema.GroupVersionResource]*mirror) bool {
+// admitLocked reports whether another resource may be mirrored on demand. A request that is refused
+// one passes through, and is counted.
+func (s *Set) admitLocked(info *object.Resource, running map[schema.GroupVersionResource]*mirror) bool {
 	switch {
 	case s.countOnDemand(running) >= s.o.MaxOnDemand:
 		refused := s.refusedForSlots.Add(1)

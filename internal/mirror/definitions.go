@@ -100,11 +100,11 @@ func (s *Set) applyDefinition(gr schema.GroupResource, epoch string) {
 		reason:   "its definition has changed",
 	}
 	if epoch == "" {
-		s.endOutdated(c, s.endOnceEmpty)
+		s.endOutdatedLocked(c, s.endOnceEmpty)
 		return
 	}
-	s.endOutdated(c, (*mirror).end)
-	s.retryNamed(c.matches)
+	s.endOutdatedLocked(c, (*mirror).end)
+	s.retryNamedLocked(c.matches)
 }
 
 // applyDelegation notes that another server answers for a group and version, or, if service is "",
@@ -115,7 +115,7 @@ func (s *Set) applyDelegation(gv schema.GroupVersion, service string) {
 	s.mu.delegations[gv]++
 	matches := func(gvr schema.GroupVersionResource) bool { return gvr.GroupVersion() == gv }
 	if service != "" {
-		s.endOutdated(apiChange{
+		s.endOutdatedLocked(apiChange{
 			matches:  matches,
 			outdates: func(*object.Resource) bool { return true },
 			reason:   "another server answers for it",
@@ -124,10 +124,10 @@ func (s *Set) applyDelegation(gv schema.GroupVersion, service string) {
 	}
 	for gvr := range s.mu.entries {
 		if matches(gvr) {
-			s.update(gvr, func(e *entry) { e.refused = "" })
+			s.updateLocked(gvr, func(e *entry) { e.refused = "" })
 		}
 	}
-	s.retryNamed(matches)
+	s.retryNamedLocked(matches)
 }
 
 // applySchemaChange notes that the schemas of a group and version have changed. It is for resources
@@ -140,39 +140,38 @@ func (s *Set) applySchemaChange(gv schema.GroupVersion) {
 		outdates: func(info *object.Resource) bool { return !info.Builtin && info.Definition == "" },
 		reason:   "its schema has changed",
 	}
-	s.endOutdated(c, (*mirror).end)
-	s.retryNamed(c.matches)
+	s.endOutdatedLocked(c, (*mirror).end)
+	s.retryNamedLocked(c.matches)
 }
 
-// endOutdated forgets what a change has outdated, and ends its mirrors. Callers hold mu.
-func (s *Set) endOutdated(c apiChange, end func(*mirror)) {
+// endOutdatedLocked forgets what a change has outdated, and ends its mirrors.
+func (s *Set) endOutdatedLocked(c apiChange, end func(*mirror)) {
 	maps.DeleteFunc(s.mu.lookUps, func(gvr schema.GroupVersionResource, _ time.Time) bool { return c.matches(gvr) })
 	for gvr, e := range s.mu.entries {
 		if c.matches(gvr) && e.offered != nil && c.outdates(e.offered) {
-			s.update(gvr, func(e *entry) { e.offered = nil })
-			s.awaitSettled(gvr.GroupResource())
+			s.updateLocked(gvr, func(e *entry) { e.offered = nil })
+			s.awaitSettledLocked(gvr.GroupResource())
 		}
 	}
 	for gvr, m := range *s.running.Load() {
 		if c.matches(gvr) && c.outdates(m.resource.Info) {
-			s.awaitSettled(gvr.GroupResource())
-			s.detach(m, states.Cause{Why: states.WhyResourceChanged, Text: c.reason})
+			s.awaitSettledLocked(gvr.GroupResource())
+			s.detachLocked(m, states.Cause{Why: states.WhyResourceChanged, Text: c.reason})
 			end(m)
 		}
 	}
 }
 
-// awaitSettled has a resource pass through while upstream's answers may be of its old definition.
-// Callers hold mu.
-func (s *Set) awaitSettled(gr schema.GroupResource) {
+// awaitSettledLocked has a resource pass through while upstream's answers may be of its old
+// definition.
+func (s *Set) awaitSettledLocked(gr schema.GroupResource) {
 	d := s.mu.definitions[gr]
 	d.settlesUntil = time.Now().Add(definitionSettleTime)
 	s.mu.definitions[gr] = d
 }
 
-// isOutdated reports that a resource is not to be mirrored as info says, at least not yet. Callers
-// hold mu.
-func (s *Set) isOutdated(info *object.Resource) bool {
+// isOutdatedLocked reports that a resource is not to be mirrored as info says, at least not yet.
+func (s *Set) isOutdatedLocked(info *object.Resource) bool {
 	d := s.mu.definitions[info.GVR.GroupResource()]
 	return time.Now().Before(d.settlesUntil) || d.known && info.Definition != "" && info.Definition != d.epoch
 }

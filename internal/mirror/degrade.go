@@ -51,7 +51,7 @@ func (s *Set) endUnready() {
 	defer s.mu.Unlock()
 	for gvr, m := range *s.running.Load() {
 		if !s.isNamed(gvr) && !m.resource.IsReady() {
-			s.detachAndEnd(m, states.Cause{Why: states.WhyMemoryPressure, Text: "memory is short"})
+			s.detachAndEndLocked(m, states.Cause{Why: states.WhyMemoryPressure, Text: "memory is short"})
 		}
 	}
 }

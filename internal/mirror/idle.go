@@ -23,12 +23,12 @@ func (s *Set) dropIdleSince(since time.Time) {
 	running := *s.running.Load()
 	for gvr, e := range s.mu.entries { // the refused ones, long after the last request for them
 		if e.state != nil && running[gvr] == nil && !s.isNamed(gvr) && e.state.State().Next().Before(since) {
-			s.forget(gvr, e.state, idleCause)
+			s.forgetLocked(gvr, e.state, idleCause)
 		}
 	}
 	for gvr, m := range running {
 		if !s.isNamed(gvr) && !m.lastUsed().After(since) && m.hub.Feeds() == 0 {
-			s.detachAndEnd(m, idleCause)
+			s.detachAndEndLocked(m, idleCause)
 		}
 	}
 }

@@ -103,9 +103,9 @@ func (s *Set) lookUp(gvr schema.GroupVersionResource) (*object.Resource, error) 
 	var refusal *discovery.NotMirroredError
 	switch {
 	case errors.As(err, &refusal):
-		s.update(gvr, func(e *entry) { e.refused = refusal.Reason })
+		s.updateLocked(gvr, func(e *entry) { e.refused = refusal.Reason })
 	case err == nil:
-		s.update(gvr, func(e *entry) { e.offered = info })
+		s.updateLocked(gvr, func(e *entry) { e.offered = info })
 	}
 	return info, err
 }

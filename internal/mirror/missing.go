@@ -21,7 +21,7 @@ func (s *Set) mirrorResolved(found []discovery.Resolution) int {
 	var added []*object.Resource
 	for _, r := range found {
 		if r.Err != nil {
-			s.noteMissing(r.Name, causeOf(r.Err))
+			s.noteMissingLocked(r.Name, causeOf(r.Err))
 			continue
 		}
 		delete(s.mu.missing, r.Name) // the mirror has a state of its own, by the resource's full name
@@ -39,15 +39,14 @@ func (s *Set) mirrorResolved(found []discovery.Resolution) int {
 	return missing
 }
 
-// noteMissing notes that a named resource was not found, and plans when to look for it again.
-// Callers hold mu.
-func (s *Set) noteMissing(name string, cause states.Cause) {
+// noteMissingLocked notes that a named resource was not found, and plans when to look for it again.
+func (s *Set) noteMissingLocked(name string, cause states.Cause) {
 	state := s.mu.missing[name]
 	if state == nil {
 		state = s.newState(labelsOf(name))
 		s.mu.missing[name] = state
 	}
-	state.loseUntilRetry(causeAfter(state.State().Cause(), cause))
+	state.loseUntilRetryLocked(causeAfter(state.State().Cause(), cause))
 }
 
 // missingHintInterval is how long missing resources are not looked for although there is a hint
@@ -106,7 +105,7 @@ func (s *Set) postponeMissing(cause states.Cause) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for name := range s.mu.missing {
-		s.noteMissing(name, cause)
+		s.noteMissingLocked(name, cause)
 	}
 }
 

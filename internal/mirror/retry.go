@@ -17,44 +17,44 @@ func (s *Set) lose(m *mirror, failure error) {
 	info := m.resource.Info
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.remove(m) {
+	if !s.removeLocked(m) {
 		return
 	}
 	offered := info
 	if !info.Builtin || apierrors.IsNotFound(failure) {
 		offered = nil // it may be another one by then
 	}
-	s.update(info.GVR, func(e *entry) { e.offered = offered })
+	s.updateLocked(info.GVR, func(e *entry) { e.offered = offered })
 	m.end()
 	cause := causeOf(failure)
 	if apierrors.IsForbidden(failure) {
 		cause.Text += missingRole(info.GVR.GroupResource())
 	}
-	s.refuse(info.GVR, m.state, cause)
+	s.refuseLocked(info.GVR, m.state, cause)
 }
 
-// refuse notes that a resource is not mirrored for a cause, and when it is tried again. One that
-// upstream does not serve any more, and no setting names, is forgotten. Callers hold mu.
-func (s *Set) refuse(gvr schema.GroupVersionResource, state *mirrorState, cause states.Cause) {
+// refuseLocked notes that a resource is not mirrored for a cause, and when it is tried again. One
+// that upstream does not serve any more, and no setting names, is forgotten.
+func (s *Set) refuseLocked(gvr schema.GroupVersionResource, state *mirrorState, cause states.Cause) {
 	if cause.Why == states.WhyNotServed && !s.isNamed(gvr) {
 		s.mu.lookUps[gvr] = time.Now()
-		s.forget(gvr, state, cause)
+		s.forgetLocked(gvr, state, cause)
 		return
 	}
-	state.loseUntilRetry(cause)
+	state.loseUntilRetryLocked(cause)
 	if s.isNamed(gvr) {
-		s.startRetry(gvr, state)
+		s.startRetryLocked(gvr, state)
 	}
 }
 
-// forget ends the state of a resource. Callers hold mu.
-func (s *Set) forget(gvr schema.GroupVersionResource, state *mirrorState, cause states.Cause) {
+// forgetLocked ends the state of a resource.
+func (s *Set) forgetLocked(gvr schema.GroupVersionResource, state *mirrorState, cause states.Cause) {
 	state.GiveUp(cause)
-	s.update(gvr, func(e *entry) { e.state = nil })
+	s.updateLocked(gvr, func(e *entry) { e.state = nil })
 }
 
-// startRetry has a named resource mirrored again when it is due. Callers hold mu.
-func (s *Set) startRetry(gvr schema.GroupVersionResource, state *mirrorState) {
+// startRetryLocked has a named resource mirrored again when it is due.
+func (s *Set) startRetryLocked(gvr schema.GroupVersionResource, state *mirrorState) {
 	due := state.due
 	s.active.Go(func() { s.retry(gvr, state, due) })
 }
@@ -86,22 +86,22 @@ func (s *Set) retry(gvr schema.GroupVersionResource, state *mirrorState, due tim
 		if err != nil && !errors.Is(err, errDelegated) {
 			cause = causeAfter(cause, causeOf(err))
 		}
-		state.loseUntilRetry(cause)
+		state.loseUntilRetryLocked(cause)
 		due = state.due
 		s.mu.Unlock()
 	}
 }
 
-// retryNamed has the named resources that match mirrored again once upstream has settled, if they
-// are not. Callers hold mu.
-func (s *Set) retryNamed(matches func(schema.GroupVersionResource) bool) {
+// retryNamedLocked has the named resources that match mirrored again once upstream has settled, if
+// they are not.
+func (s *Set) retryNamedLocked(matches func(schema.GroupVersionResource) bool) {
 	s.hintMissing()
 	running := *s.running.Load()
 	for _, info := range *s.named.Load() {
 		state := s.mu.entries[info.GVR].state
 		if running[info.GVR] == nil && state != nil && matches(info.GVR) {
-			state.retryAt(time.Now().Add(definitionSettleTime))
-			s.startRetry(info.GVR, state)
+			state.retryAtLocked(time.Now().Add(definitionSettleTime))
+			s.startRetryLocked(info.GVR, state)
 		}
 	}
 }

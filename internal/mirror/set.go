@@ -114,8 +114,8 @@ type entry struct {
 	state   *mirrorState     // of its mirror, or of the one that it was to have; nil: none was begun
 }
 
-// update changes what is known of a resource. Callers hold mu.
-func (s *Set) update(gvr schema.GroupVersionResource, change func(*entry)) {
+// updateLocked changes what is known of a resource.
+func (s *Set) updateLocked(gvr schema.GroupVersionResource, change func(*entry)) {
 	e := s.mu.entries[gvr]
 	change(&e)
 	if e == (entry{}) {
@@ -219,10 +219,10 @@ func (s *Set) discover(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for gvr, info := range offered {
-		s.update(gvr, func(e *entry) { e.offered = info })
+		s.updateLocked(gvr, func(e *entry) { e.offered = info })
 	}
 	for gvr, reason := range refused {
-		s.update(gvr, func(e *entry) { e.refused = reason })
+		s.updateLocked(gvr, func(e *entry) { e.refused = reason })
 	}
 	return nil
 }
@@ -235,12 +235,12 @@ func (s *Set) start(info *object.Resource) *mirror {
 	if found := running[info.GVR]; found != nil {
 		return found
 	}
-	if s.isOutdated(info) {
-		s.update(info.GVR, func(e *entry) { e.offered = nil })
+	if s.isOutdatedLocked(info) {
+		s.updateLocked(info.GVR, func(e *entry) { e.offered = nil })
 		return nil
 	}
 	isNamed := s.isNamed(info.GVR)
-	if s.ctx.Err() != nil || !isNamed && !s.admit(info, running) {
+	if s.ctx.Err() != nil || !isNamed && !s.admitLocked(info, running) {
 		return nil
 	}
 	info.Remember(s.encodings)
@@ -250,7 +250,7 @@ func (s *Set) start(info *object.Resource) *mirror {
 	state := s.mu.entries[info.GVR].state
 	if state == nil {
 		state = s.newState(info.String(), info.GVR.Version)
-		s.update(info.GVR, func(e *entry) { e.state = state })
+		s.updateLocked(info.GVR, func(e *entry) { e.state = state })
 		s.log.Debug("mirroring", zap.Stringer("resource", info), zap.String("version", info.GVR.Version))
 	}
 	ctx, cancel := context.WithCancel(s.ctx)
@@ -267,8 +267,8 @@ func (s *Set) start(info *object.Resource) *mirror {
 	return m
 }
 
-// remove takes a mirror out of the catalog; false if it is not there any more. Callers hold mu.
-func (s *Set) remove(m *mirror) bool {
+// removeLocked takes a mirror out of the catalog; false if it is not there any more.
+func (s *Set) removeLocked(m *mirror) bool {
 	gvr := m.resource.Info.GVR
 	running := *s.running.Load()
 	if running[gvr] != m {
@@ -280,23 +280,23 @@ func (s *Set) remove(m *mirror) bool {
 	return true
 }
 
-// detach removes a mirror that is about to end, and notes why: a named resource is to be mirrored
-// again, another one is forgotten. Callers hold mu.
-func (s *Set) detach(m *mirror, cause states.Cause) {
+// detachLocked removes a mirror that is about to end, and notes why: a named resource is to be
+// mirrored again, another one is forgotten.
+func (s *Set) detachLocked(m *mirror, cause states.Cause) {
 	gvr := m.resource.Info.GVR
-	s.remove(m)
+	s.removeLocked(m)
 	m.ended.Store(true)
 	if s.isNamed(gvr) {
 		m.state.retry.Reset()
-		s.refuse(gvr, m.state, cause)
+		s.refuseLocked(gvr, m.state, cause)
 		return
 	}
-	s.forget(gvr, m.state, cause)
+	s.forgetLocked(gvr, m.state, cause)
 }
 
-// detachAndEnd ends a mirror for a cause. Callers hold mu.
-func (s *Set) detachAndEnd(m *mirror, cause states.Cause) {
-	s.detach(m, cause)
+// detachAndEndLocked ends a mirror for a cause.
+func (s *Set) detachAndEndLocked(m *mirror, cause states.Cause) {
+	s.detachLocked(m, cause)
 	m.end()
 }
 

@@ -247,7 +247,7 @@ func TestResourceThatAppears(t *testing.T) {
 	up := newUpstream(t)
 	m := mirroring(t, up, nil, "*")
 	m.mu.Lock()
-	m.update(fakeapiserver.Widgets, func(e *entry) { e.offered = nil }) // as if its CRD was not there at the start
+	m.updateLocked(fakeapiserver.Widgets, func(e *entry) { e.offered = nil }) // as if its CRD was not there at the start
 	m.mu.Unlock()
 	if m.Find(fakeapiserver.Widgets) != nil {
 		t.Error("found before it was looked up")

@@ -43,12 +43,14 @@ func (s *Set) newState(resource, version string) *mirrorState {
 	}
 }
 
-// loseUntilRetry notes that the resource is not served for a cause, and plans another attempt.
-// Callers hold Set.mu.
-func (s *mirrorState) loseUntilRetry(cause states.Cause) { s.Lose(cause, s.planRetry(cause.Why)) }
+// loseUntilRetryLocked notes that the resource is not served for a cause, and plans another
+// attempt. Callers hold Set.mu.
+func (s *mirrorState) loseUntilRetryLocked(cause states.Cause) {
+	s.Lose(cause, s.planRetryLocked(cause.Why))
+}
 
-// planRetry plans another attempt after a failure. Callers hold Set.mu.
-func (s *mirrorState) planRetry(why states.Why) time.Time {
+// planRetryLocked plans another attempt after a failure. Callers hold Set.mu.
+func (s *mirrorState) planRetryLocked(why states.Why) time.Time {
 	s.retry.Longest = maxRetryPause
 	if why == states.WhyMalformed || why == states.WhyUncacheable {
 		s.retry.Longest = maxCostlyRetryPause
@@ -57,8 +59,8 @@ func (s *mirrorState) planRetry(why states.Why) time.Time {
 	return s.due
 }
 
-// retryAt plans another attempt, as if none had failed. Callers hold Set.mu.
-func (s *mirrorState) retryAt(due time.Time) {
+// retryAtLocked plans another attempt, as if none had failed. Callers hold Set.mu.
+func (s *mirrorState) retryAtLocked(due time.Time) {
 	s.retry.Reset()
 	s.due = due
 	s.Lose(s.State().Cause(), due)

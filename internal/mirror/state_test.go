@@ -278,13 +278,13 @@ func TestShippedPausesKeepTheirPromise(t *testing.T) {
 	longest := time.Duration(0)
 	for range 100 {
 		now := time.Now()
-		longest = max(longest, s.planRetry(states.WhyForbidden).Sub(now))
+		longest = max(longest, s.planRetryLocked(states.WhyForbidden).Sub(now))
 	}
 	if longest > 25*time.Second || longest < maxRetryPause*4/5 {
 		t.Errorf("up to %v", longest)
 	}
 	s = &mirrorState{retry: states.Pace{First: minRetryPause}}
-	if d := time.Until(s.planRetry(states.WhyMalformed)); d > 3*time.Second {
+	if d := time.Until(s.planRetryLocked(states.WhyMalformed)); d > 3*time.Second {
 		t.Errorf("malformed once is tried again after %v", d)
 	}
 }

@@ -64,7 +64,7 @@ func (c *EncodingCache) Disable(kinds func(FormKind) bool) {
 			}
 			f.drop()
 		}
-		c.clear(i)
+		c.clearLocked(i)
 	}
 }
 
@@ -88,10 +88,10 @@ func (c *EncodingCache) keep(f *Form) {
 		f.drop()
 		return
 	}
-	c.sweep()
-	c.makeRoom(size)
+	c.sweepLocked()
+	c.makeRoomLocked(size)
 	c.mu.held += size
-	c.put(cacheSlot{weak.Make(f), size})
+	c.putLocked(cacheSlot{weak.Make(f), size})
 }
 
 // Bound keeps at most limit bytes from now on, or the EncodingCache's own limit if that is less.
@@ -99,20 +99,19 @@ func (c *EncodingCache) Bound(limit int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.mu.bound = min(limit, c.limit)
-	c.makeRoom(0)
+	c.makeRoomLocked(0)
 }
 
-// makeRoom drops forms until there is room for size bytes, which is no more than the bound.
-// Callers hold mu.
-func (c *EncodingCache) makeRoom(size int64) {
+// makeRoomLocked drops forms until there is room for size bytes, which is no more than the bound.
+func (c *EncodingCache) makeRoomLocked(size int64) {
 	for looks := 0; c.mu.held+size > c.mu.bound; looks++ {
-		c.evictNext(looks > 2*len(c.mu.slots)) // forced if forms are used as fast as the hand moves
+		c.evictNextLocked(looks > 2*len(c.mu.slots)) // forced if forms are used as fast as the hand moves
 	}
 }
 
-// evictNext drops the form at the hand, unless it was used since the last look and force is false.
-// Callers hold mu.
-func (c *EncodingCache) evictNext(force bool) {
+// evictNextLocked drops the form at the hand, unless it was used since the last look and force is
+// false.
+func (c *EncodingCache) evictNextLocked(force bool) {
 	i := c.mu.hand
 	c.mu.hand = (i + 1) % len(c.mu.slots)
 	s := c.mu.slots[i]
@@ -125,29 +124,29 @@ func (c *EncodingCache) evictNext(force bool) {
 		}
 		f.drop()
 	}
-	c.clear(i)
+	c.clearLocked(i)
 }
 
-// sweep clears the next two slots if their forms are gone. Callers hold mu.
-func (c *EncodingCache) sweep() {
+// sweepLocked clears the next two slots if their forms are gone.
+func (c *EncodingCache) sweepLocked() {
 	for range min(2, len(c.mu.slots)) {
 		i := c.mu.swept
 		c.mu.swept = (i + 1) % len(c.mu.slots)
 		if s := c.mu.slots[i]; s.size != 0 && s.form.Value() == nil {
-			c.clear(i)
+			c.clearLocked(i)
 		}
 	}
 }
 
-// clear empties a slot. Callers hold mu.
-func (c *EncodingCache) clear(i int) {
+// clearLocked empties a slot.
+func (c *EncodingCache) clearLocked(i int) {
 	c.mu.held -= c.mu.slots[i].size
 	c.mu.slots[i] = cacheSlot{}
 	c.mu.free = append(c.mu.free, i)
 }
 
-// put puts a form into a slot. Callers hold mu.
-func (c *EncodingCache) put(s cacheSlot) {
+// putLocked puts a form into a slot.
+func (c *EncodingCache) putLocked(s cacheSlot) {
 	if n := len(c.mu.free); n > 0 {
 		c.mu.slots[c.mu.free[n-1]] = s
 		c.mu.free = c.mu.free[:n-1]

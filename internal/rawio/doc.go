@@ -8,14 +8,21 @@
 //
 // A Sender sends what a socket has room for, a Receiver takes what has arrived, and both leave the
 // wait to their caller: the writers of watches, and connections over HTTP/2. A TCPConn is a
-// net.Conn that waits in Go's poller as net's own does: the connections to the apiserver.
+// net.Conn that waits in Go's poller as net's own does: the connections to the API server.
 //
-// Invariant: only calls that cannot block are made without an announcement (MSG_DONTWAIT). The
-// descriptor stays open during a call, since syscall.RawConn holds it.
+// Invariant: only calls that cannot wait for the other end are made without an announcement
+// (MSG_DONTWAIT). The descriptor stays open during a call, because syscall.RawConn holds it.
+//
+// The kernel may still take long over a send, and a thread in it keeps its processor from other
+// goroutines. So a Sender times some of its sends, and announces all of them after a slow one,
+// until a timed one is fast again. A Receiver and a TCPConn announce none.
 //
 // Why not package net: it announces every call. Why not io_uring: see docs/design/rejected.md.
 //
-// Where the kernel is not Linux, NewConn returns its argument, and a Sender sends nothing
-// (Supported). With the race detector, a TCPConn calls package syscall, which tells the detector
-// what happened before what.
+// Where the kernel is not Linux, NewConn returns its argument, and Sender and Receiver do nothing
+// (Supported).
+//
+// With the race detector, a Receiver and a TCPConn call package syscall: it announces each call,
+// and tells the detector what happened before what. A Sender does the same as without. So the
+// detector does not know that what a Sender sends happened before its receipt.
 package rawio

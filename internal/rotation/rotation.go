@@ -91,7 +91,7 @@ type Value[T any] struct {
 func New[T any](o Options[T]) (*Value[T], error) {
 	o.Clock, o.Log = cmp.Or(o.Clock, clock.PassiveClock(clock.RealClock{})), cmp.Or(o.Log, zap.NewNop())
 	v := &Value[T]{opts: o}
-	if _, err := v.look(); err != nil {
+	if _, err := v.lookLocked(); err != nil {
 		return nil, err
 	}
 	return v, nil
@@ -113,7 +113,7 @@ func (v *Value[T]) Recent(age time.Duration) T {
 func (v *Value[T]) Look() bool {
 	v.looking.Lock()
 	defer v.looking.Unlock()
-	changed, err := v.look()
+	changed, err := v.lookLocked()
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	switch {
@@ -129,8 +129,9 @@ func (v *Value[T]) Look() bool {
 	return changed
 }
 
-// look reads the files and uses what is in them, if it is new and valid. Callers hold looking.
-func (v *Value[T]) look() (changed bool, err error) {
+// lookLocked reads the files and uses what is in them, if it is new and valid. Callers hold
+// looking.
+func (v *Value[T]) lookLocked() (changed bool, err error) {
 	now := v.opts.Clock.Now()
 	v.looked.Store(&now)
 	parts, err := v.opts.Read()

@@ -53,51 +53,40 @@ func newHTTP2Server(s *Server) *http2Server {
 
 // serve serves one connection, maybe beyond its return.
 func (h *http2Server) serve(c net.Conn, listener ListenerConfig, bounds http2Bounds) {
-	below := clientconn.PacedConnOf(c)
 	client := &http2Client{
-		server: h, listener: listener, below: below, isCertified: h.hasVerifiedCertificate(c, listener),
+		server: h, listener: listener, below: clientconn.PacedConnOf(c), isCertified: h.hasVerifiedCertificate(c, listener),
 	}
+	options := h.connOptions(c, client, bounds)
 	var conn *h2.Conn
-	conn = h2.New(c, h2.Options{
-		Handler:    client,
-		Log:        h.server.log,
-		MaxStreams: http2Streams,
-		Window:     http2WindowBytes,
-		MaxHeader:  http.DefaultMaxHeaderBytes,
-		Bounds:     bounds.boundsFor(client.isCertified),
-		Peer:       clientconn.AddressOf(c.RemoteAddr()),
-		Stall:      func() time.Duration { return h.server.eviction.StallTimeout(h.server.opts.StallTimeout) },
-		Quiet:      http2QuietTimeout,
-		Pong:       http2PongTimeout,
-		Idle:       idleTimeout,
-		Busy: func(some bool) {
-			if some {
-				below.SetState(clientconn.StateActive)
-			} else {
-				below.SetState(clientconn.StateIdle)
-			}
-		},
-		Proven:      below.MarkProven,
-		Leaving:     below.MarkLeaving,
-		Ended:       func() { h.forgetConn(conn) },
-		Nonblocking: h.nonblockingConn(c),
-	})
+	options.Ended = func() { h.forgetConn(conn) }
+	conn = h2.New(c, options)
 	if !h.admitConn(conn) {
 		conn.Close()
 		return
 	}
-	if below != nil {
-		below.OnEvict(func(gently bool) {
-			if gently {
-				conn.GoAway()
-				return
-			}
-			below.Cut() // TLS would wait to say goodbye
-			conn.Close()
-		})
-		_ = below.SetPace(h.server.opts.StallTimeout, 0) // fails on a closed connection, as what follows will
-	}
+	client.bindConn(conn)
 	conn.Serve()
+}
+
+// connOptions says how a client's connection is served, without its end.
+func (h *http2Server) connOptions(c net.Conn, client *http2Client, bounds http2Bounds) h2.Options {
+	return h2.Options{
+		Handler:     client,
+		Log:         h.server.log,
+		MaxStreams:  http2Streams,
+		Window:      http2WindowBytes,
+		MaxHeader:   http.DefaultMaxHeaderBytes,
+		Bounds:      bounds.boundsFor(client.isCertified),
+		Peer:        clientconn.AddressOf(c.RemoteAddr()),
+		Stall:       func() time.Duration { return h.server.eviction.StallTimeout(h.server.opts.StallTimeout) },
+		Quiet:       http2QuietTimeout,
+		Pong:        http2PongTimeout,
+		Idle:        idleTimeout,
+		Busy:        client.setBusy,
+		Proven:      client.below.MarkProven,
+		Leaving:     client.below.MarkLeaving,
+		Nonblocking: h.nonblockingConn(c),
+	}
 }
 
 // nonblockingConn reads and writes a connection without a goroutine; nil: that is not possible.

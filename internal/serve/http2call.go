@@ -19,11 +19,38 @@ import (
 
 // http2Client is the client of one HTTP/2 connection, and handles its requests.
 type http2Client struct {
-	server      *http2Server
-	listener    ListenerConfig
+	server   *http2Server
+	listener ListenerConfig
+	// below is the client's socket; nil: nothing paces it, as where a test accepts connections itself.
+	// Such a connection is counted nowhere, and never evicted.
 	below       *clientconn.PacedConn
 	isCertified bool
 	isProving   atomic.Bool // its credentials are under review
+}
+
+// setBusy notes whether the connection has streams.
+func (h *http2Client) setBusy(hasStreams bool) {
+	if hasStreams {
+		h.below.SetState(clientconn.StateActive)
+	} else {
+		h.below.SetState(clientconn.StateIdle)
+	}
+}
+
+// bindConn says how the client's connection is evicted, and paces its writes.
+func (h *http2Client) bindConn(conn *h2.Conn) {
+	if h.below == nil {
+		return
+	}
+	h.below.OnEvict(func(gently bool) {
+		if gently {
+			conn.GoAway()
+			return
+		}
+		h.below.Cut() // TLS would wait to say goodbye
+		conn.Close()
+	})
+	_ = h.below.SetPace(h.server.server.opts.StallTimeout, 0) // fails on a closed connection, as what follows will
 }
 
 // ServeHTTP implements http.Handler.

@@ -62,14 +62,14 @@ func (r *Reporter) Report(ctx context.Context) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.addRates(report)
+	r.addRatesLocked(report)
 	r.last = report
 	r.forget.Reset(ratesTTL)
 	return report, nil
 }
 
-// addRates computes the bytes per second of the report's watches.
-func (r *Reporter) addRates(report *Report) {
+// addRatesLocked computes the bytes per second of the report's watches.
+func (r *Reporter) addRatesLocked(report *Report) {
 	sent := make(map[uint64]int64, len(report.Watches.Items))
 	over := 0.0
 	if r.last != nil {

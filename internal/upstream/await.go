@@ -8,9 +8,9 @@ import (
 
 // Await calls ask until upstream has answered, however long it is unavailable, or until ctx ends.
 // It returns nil, ctx's cause, or an error that waiting does not change. A refusal by an API server
-// that is still starting counts as none (see startup). onMiss is called after each attempt without
-// a result, with the time until the next one at the latest: an upstream that serves again is
-// noticed sooner (see recoveryProbe).
+// that is still starting counts as none (see startPhase). onMiss is called after each attempt
+// without a result, with the time until the next one at the latest: an upstream that serves again
+// is noticed sooner (see recoveryProbe).
 func (c *Client) Await(ctx context.Context, ask func(context.Context) error,
 	onMiss func(err error, next time.Duration)) error {
 	pause := pauses(minPause, maxPause)
@@ -42,7 +42,7 @@ func (c *Client) Await(ctx context.Context, ask func(context.Context) error,
 // taken for starting for a while if it does not say.
 func (c *Client) mayStillAllow(ctx context.Context, refusedSince time.Time, wasUnavailable bool) bool {
 	isRecent := time.Since(refusedSince) < refusalTimeout
-	switch c.startup(ctx) {
+	switch c.probeStartPhase(ctx) {
 	case starting:
 		return true
 	case rulesUnread:
@@ -53,17 +53,17 @@ func (c *Client) mayStillAllow(ctx context.Context, refusedSince time.Time, wasU
 	return false
 }
 
-// startup is how far upstream is in its start, as far as /readyz tells.
-type startup int
+// startPhase is how far upstream is in its start, as far as /readyz tells.
+type startPhase int
 
 const (
-	started           startup = iota // it is ready: its refusals stay
-	starting                         // it says that it is not ready, or is unavailable
-	rulesUnread                      // it answers 403: it has yet to read its rules, or has none for the proxy
-	credentialsUnread                // it answers 401: it has yet to read its users, or the proxy is none of them
+	started           startPhase = iota // it is ready: its refusals stay
+	starting                            // it says that it is not ready, or is unavailable
+	rulesUnread                         // it answers 403: it has yet to read its rules, or has none for the proxy
+	credentialsUnread                   // it answers 401: it has yet to read its users, or the proxy is none of them
 )
 
-func (c *Client) startup(ctx context.Context) startup {
+func (c *Client) probeStartPhase(ctx context.Context) startPhase {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	code, err := c.readiness(ctx)
@@ -79,4 +79,4 @@ func (c *Client) startup(ctx context.Context) startup {
 }
 
 // IsUnready reports that upstream is unavailable by now, or says that it is not ready.
-func (c *Client) IsUnready(ctx context.Context) bool { return c.startup(ctx) == starting }
+func (c *Client) IsUnready(ctx context.Context) bool { return c.probeStartPhase(ctx) == starting }

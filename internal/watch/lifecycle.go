@@ -8,9 +8,13 @@ import (
 	"time"
 )
 
-// Lifecycle is how a stream ends. Stream.Stop settles why: the first reason counts, and the end of
-// the server stops every stream. The deliverer learns it by Reason, or by Done while it waits. Then
-// it sends what is still to be sent, and calls Cleanup.
+// Lifecycle is how a stream ends, which takes two reasons:
+//
+//   - Reason is why it has to end. The first Stop settles it, or the end of the server. The
+//     deliverer learns it by Reason, or by Done while it waits, and sends what is still to be sent.
+//   - The reason of Cleanup is why it did end. It is counted and logged, and decides whether the
+//     connection stays. It is another one if the end itself failed, such as with a client that took
+//     none of it. If nothing has settled Reason, Cleanup does.
 //
 // A wait on behalf of the stream ends with its context, which exists until the stream is a slot. A
 // slot never waits, because its writer calls Reason: so an idle watch has no context.
@@ -60,8 +64,8 @@ func (l *Lifecycle) context() context.Context {
 // settleReason settles why the stream ends, unless that is settled. A client that leaves because
 // the server stops has not left by itself. Any goroutine may call it.
 func (l *Lifecycle) settleReason(reason EndReason) {
-	if l.manager.opts.Base.Err() != nil {
-		reason = endCause(l.manager.opts.Base)
+	if end := l.manager.serverEnd(); end != "" {
+		reason = end
 	}
 	l.reason.CompareAndSwap(nil, &reason)
 	if w := l.waitContext.Load(); w != nil { // if it is released meanwhile, its writer calls Reason next
@@ -74,17 +78,23 @@ func (l *Lifecycle) Reason() EndReason {
 	if reason := l.reason.Load(); reason != nil {
 		return *reason
 	}
-	if l.manager.opts.Base.Err() != nil {
-		return endCause(l.manager.opts.Base)
-	}
-	return ""
+	return l.manager.serverEnd()
 }
 
-// Done is closed when the stream has to end.
+// serverEnd is why the server ends, which ends every stream; empty: it goes on.
+func (m *Manager) serverEnd() EndReason {
+	if m.opts.Base.Err() == nil {
+		return ""
+	}
+	return endCause(m.opts.Base)
+}
+
+// Done is closed when the stream has to end. It is of the context of its waits: once that is
+// released, only the end of the server closes it.
 func (l *Lifecycle) Done() <-chan struct{} { return l.context().Done() }
 
-// Cleanup is called by the deliverer once it sends no more: reason is final. Only the first call
-// counts.
+// Cleanup is called by the deliverer once it sends no more, with the reason for which the stream
+// did end. Only the first call counts.
 func (l *Lifecycle) Cleanup(reason EndReason) {
 	l.settleReason(reason)
 	if l.tryEnd() {

@@ -32,7 +32,7 @@ func (s *Stream) attach(out sink) {
 	m.mu.Lock()
 	s.out = out
 	m.mu.Unlock()
-	if m.opts.Base.Err() != nil { // closed before this sink was known
+	if m.serverEnd() != "" { // closed before this sink was known
 		out.cut()
 	}
 }

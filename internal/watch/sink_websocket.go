@@ -99,13 +99,13 @@ func (w *WebSocketSink) answer(pong []byte, err error) bool {
 		_, err = w.Conn.Write(pong)
 	}
 	if err != nil {
-		w.endStream(err)
+		w.endStreamLocked(err)
 	}
 	return err == nil
 }
 
-// endStream stops the stream. Its caller holds the mutex.
-func (w *WebSocketSink) endStream(err error) {
+// endStreamLocked stops the stream.
+func (w *WebSocketSink) endStreamLocked(err error) {
 	switch {
 	case errors.Is(err, websocket.ErrClosed), errors.Is(err, websocket.ErrUnmasked):
 		if w.Stream.Reason() != "" { // the deliverer ends the stream already, with a close frame of its own

@@ -1,18 +1,19 @@
 package rbac
 
-// roleChanged notes a change of a Role.
-func (r *LocalAuthorizer) roleChanged(key string, before, after any) {
+// roleChangedLocked notes a change of a Role.
+func (r *LocalAuthorizer) roleChangedLocked(key string, before, after any) {
 	o := splitKey(key)
-	r.rulesChanged(roleRef{namespace: o.namespace, name: o.name}, before, after)
+	r.rulesChangedLocked(roleRef{namespace: o.namespace, name: o.name}, before, after)
 }
 
-// clusterRoleChanged notes a change of a ClusterRole.
-func (r *LocalAuthorizer) clusterRoleChanged(key string, before, after any) {
-	r.rulesChanged(roleRef{isCluster: true, name: key}, before, after)
+// clusterRoleChangedLocked notes a change of a ClusterRole.
+func (r *LocalAuthorizer) clusterRoleChangedLocked(key string, before, after any) {
+	r.rulesChangedLocked(roleRef{isCluster: true, name: key}, before, after)
 }
 
-// rulesChanged notes a change of what a role allows. By a new role, its subjects lose nothing.
-func (r *LocalAuthorizer) rulesChanged(ref roleRef, before, after any) {
+// rulesChangedLocked notes a change of what a role allows. By a new role, its subjects lose
+// nothing.
+func (r *LocalAuthorizer) rulesChangedLocked(ref roleRef, before, after any) {
 	now, _ := after.(*role)
 	r.index.setRole(ref, now)
 	if before == nil {
@@ -23,9 +24,9 @@ func (r *LocalAuthorizer) rulesChanged(ref roleRef, before, after any) {
 	}
 }
 
-// bindingChanged notes a change of a binding of either kind. New subjects may have gained
+// bindingChangedLocked notes a change of a binding of either kind. New subjects may have gained
 // something, and lost nothing.
-func (r *LocalAuthorizer) bindingChanged(_ string, before, after any) {
+func (r *LocalAuthorizer) bindingChangedLocked(_ string, before, after any) {
 	was, _ := before.(*binding)
 	is, _ := after.(*binding)
 	r.index.setBinding(was, is)
@@ -34,16 +35,16 @@ func (r *LocalAuthorizer) bindingChanged(_ string, before, after any) {
 	}
 }
 
-// accountChanged notes a change of a service account. Its tokens are for one by its uid.
-func (r *LocalAuthorizer) accountChanged(key string, before, after any) {
+// accountChangedLocked notes a change of a service account. Its tokens are for one by its uid.
+func (r *LocalAuthorizer) accountChangedLocked(key string, before, after any) {
 	if isGone(before, after) {
 		o := splitKey(key)
 		r.affectLocked(subject{name: serviceAccountName(o.namespace, o.name)})
 	}
 }
 
-// podChanged notes a change of a pod.
-func (r *LocalAuthorizer) podChanged(_ string, before, after any) {
+// podChangedLocked notes a change of a pod.
+func (r *LocalAuthorizer) podChangedLocked(_ string, before, after any) {
 	if isGone(before, after) {
 		r.pending.addPod(before.(presence).uid)
 		r.notify()

@@ -120,18 +120,19 @@ func NewLocalAuthorizer(o LocalAuthorizerOptions) *LocalAuthorizer {
 		tables: tables{clock: o.Clock, metrics: o.Metrics, proveThrough: o.ProveThrough},
 	}
 	all := &r.tables
-	r.roles = newTable(all, rbacResource("roles", "Role", true), readRole, r.roleChanged)
-	r.clusterRoles = newTable(all, rbacResource("clusterroles", "ClusterRole", false), readRole, r.clusterRoleChanged)
-	r.roleBindings = newTable(all, rbacResource("rolebindings", "RoleBinding", true), readBinding, r.bindingChanged)
+	r.roles = newTable(all, rbacResource("roles", "Role", true), readRole, r.roleChangedLocked)
+	r.clusterRoles = newTable(all, rbacResource("clusterroles", "ClusterRole", false), readRole,
+		r.clusterRoleChangedLocked)
+	r.roleBindings = newTable(all, rbacResource("rolebindings", "RoleBinding", true), readBinding, r.bindingChangedLocked)
 	r.clusterRoleBindings = newTable(all, rbacResource("clusterrolebindings", "ClusterRoleBinding", false), readBinding,
-		r.bindingChanged)
+		r.bindingChangedLocked)
 	for _, t := range r.rbacTables() {
 		t.needsProof, t.proveSooner = o.RBAC, make(chan struct{}, 1)
 	}
-	r.accounts = newTable(all, coreResource("serviceaccounts", "ServiceAccount"), readPresence, r.accountChanged)
+	r.accounts = newTable(all, coreResource("serviceaccounts", "ServiceAccount"), readPresence, r.accountChangedLocked)
 	r.accounts.needsProof = o.Tokens != TokensNone
 	if o.Tokens == TokensPods {
-		r.pods = newTable(all, coreResource("pods", "Pod"), readPresence, r.podChanged)
+		r.pods = newTable(all, coreResource("pods", "Pod"), readPresence, r.podChangedLocked)
 		r.pods.needsProof = true
 	}
 	return r

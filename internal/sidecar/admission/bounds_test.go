@@ -9,11 +9,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"os"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -199,7 +202,7 @@ func TestRoomIsWaitedForInTime(t *testing.T) {
 			t.Errorf("a large one is answered after %v", waited)
 		}
 		for i, cut := range cuts { // as the server does, whose connection may not be read any longer
-			cut.CloseWithError(errors.New("deadline"))
+			cut.CloseWithError(os.ErrDeadlineExceeded)
 			if text := <-unended[i]; !strings.Contains(text, "spillway: not injected: its review did not arrive in time") {
 				t.Errorf("one that does not end: %s", text)
 			}
@@ -208,6 +211,31 @@ func TestRoomIsWaitedForInTime(t *testing.T) {
 			t.Errorf("a large one when they have ended: %s", text)
 		}
 	})
+}
+
+// A review that cannot be read to its end is refused for the reason of that, be it in its head or
+// behind it.
+func TestUnreadableReviewSaysWhy(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		err  error
+		want string
+	}{
+		{"its time is over", &net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}, "its review did not arrive in time"},
+		{"its connection breaks", syscall.ECONNRESET, "its review could not be read: connection reset by peer"},
+	} {
+		for _, size := range []int{0, headBytes} {
+			body, cut := endless(reviewOf(pod, "") + strings.Repeat(" ", size))
+			cut.CloseWithError(tt.err)
+			r := httptest.NewRequest(http.MethodPost, "/inject", body)
+			r.ContentLength = -1
+			w := httptest.NewRecorder()
+			newHandler().ServeHTTP(w, r)
+			if !strings.Contains(w.Body.String(), "spillway: not injected: "+tt.want) {
+				t.Errorf("%s after %d bytes more: %d %s", tt.name, size, w.Code, w.Body)
+			}
+		}
+	}
 }
 
 // What is sent without its length is as bounded.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"regexp"
 	"time"
 
@@ -47,6 +48,14 @@ var (
 		fmt.Sprintf("its review is longer than %d bytes", reviewLimitBytes)}
 )
 
+// readRefusal is why a review is not decoded that could not be read to its end.
+func readRefusal(err error) *refusal {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return errLate
+	}
+	return &refusal{http.StatusBadRequest, "its review could not be read: " + err.Error()}
+}
+
 // reviewText is the text of a review, or its head if that is all that was read.
 type reviewText struct {
 	bytes []byte
@@ -56,44 +65,54 @@ type reviewText struct {
 // receive reads a review. After an error it returns the head. ctx ends when r's connection reaches
 // its deadline for reads.
 func (m memoryBounds) receive(ctx context.Context, r *http.Request) (reviewText, error) {
-	size := r.ContentLength
+	length := r.ContentLength // -1: unknown
 	head := make([]byte, headBytes)
-	if size >= 0 {
-		head = head[:min(size, headBytes)]
+	if length >= 0 {
+		head = head[:min(length, headBytes)]
 	}
 	n, err := io.ReadFull(r.Body, head)
 	head = head[:n]
 	switch {
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), err == nil && int64(n) == size:
+	case isEnd(err), err == nil && int64(n) == length:
 		return reviewText{bytes: head}, nil
 	case err != nil:
-		return reviewText{bytes: head}, errLate
-	case size > reviewLimitBytes:
+		return reviewText{bytes: head}, readRefusal(err)
+	case length > reviewLimitBytes:
 		return reviewText{bytes: head}, errLong
-	case size < 0:
-		size = reviewLimitBytes
 	}
-	if m.text.Acquire(ctx, size) != nil {
+	room := length
+	if length < 0 {
+		room = reviewLimitBytes
+	}
+	if m.text.Acquire(ctx, room) != nil {
 		return reviewText{bytes: head}, errBusy
 	}
-	whole := append(make([]byte, 0, size), head...)[:size]
-	rest, err := io.ReadFull(r.Body, whole[n:])
-	switch {
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		err = nil
-	case err != nil:
-		err = errLate
-	default: // a body of unknown length may be longer
-		if more, _ := r.Body.Read(make([]byte, 1)); more > 0 {
-			err = errLong
-		}
-	}
+	whole, err := readRest(r.Body, head, room)
 	if err != nil {
-		m.text.Release(size)
+		m.text.Release(room)
 		return reviewText{bytes: head}, err
 	}
-	return reviewText{whole[:n+rest], size}, nil
+	return reviewText{whole, room}, nil
 }
+
+// readRest reads what follows a head, up to limit bytes with it.
+func readRest(body io.Reader, head []byte, limit int64) ([]byte, error) {
+	whole := append(make([]byte, 0, limit), head...)[:limit]
+	n, err := io.ReadFull(body, whole[len(head):])
+	switch {
+	case isEnd(err):
+		return whole[:len(head)+n], nil
+	case err != nil:
+		return nil, readRefusal(err)
+	}
+	if more, _ := body.Read(make([]byte, 1)); more > 0 { // a body of unknown length may be longer
+		return nil, errLong
+	}
+	return whole, nil
+}
+
+// isEnd reports that a body has ended.
+func isEnd(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) }
 
 // release gives back what a text holds of m.text.
 func (m memoryBounds) release(t reviewText) {
@@ -118,8 +137,8 @@ func uidOf(head []byte) types.UID {
 }
 
 const (
-	defaultTimeout = 10 * time.Second // of a webhook whose configuration sets none
-	minTimeout     = time.Second
+	minTimeout = time.Second
+	maxTimeout = 10 * time.Second // also of a webhook whose configuration sets none
 )
 
 // waitTimeout is how long a review may take to arrive and to wait: half of the time for which the
@@ -127,7 +146,7 @@ const (
 func waitTimeout(r *http.Request) time.Duration {
 	timeout, err := time.ParseDuration(r.URL.Query().Get("timeout"))
 	if err != nil {
-		timeout = defaultTimeout
+		timeout = maxTimeout
 	}
-	return max(min(timeout, defaultTimeout), minTimeout) / 2
+	return max(min(timeout, maxTimeout), minTimeout) / 2
 }

@@ -43,7 +43,7 @@ func (l *memoryLimit) fit() int64 {
 	if l.containerBytes > 0 {
 		bytes = min(bytes, l.containerBytes)
 	}
-	limit := memory.NewLimit(bytes)
+	limit := memory.SetLimit(bytes)
 	if limit == nil {
 		return 0
 	}

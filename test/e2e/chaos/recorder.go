@@ -102,11 +102,11 @@ func (r *recorder) fail(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.broken = err
-	r.tell()
+	r.tellLocked()
 }
 
-// tell is called with mu held.
-func (r *recorder) tell() {
+// tellLocked wakes all that wait for a change of the timelines.
+func (r *recorder) tellLocked() {
 	close(r.moved)
 	r.moved = make(chan struct{})
 }
@@ -121,7 +121,7 @@ func (r *recorder) write(events []*etcd.Event) {
 		}
 		t.head = max(t.head, uint64(e.Kv.ModRevision))
 	}
-	r.tell()
+	r.tellLocked()
 }
 
 // record adds a key of etcd's to a timeline, if it is an object of a resource that is recorded.
@@ -168,7 +168,7 @@ func (r *recorder) restored(ctx context.Context, revision int64) error {
 	t.head = max(t.head, uint64(answer.Header.Revision))
 	r.timelines = append(r.timelines, t)
 	r.follow(answer.Header.Revision + 1)
-	r.tell()
+	r.tellLocked()
 	return nil
 }
 
