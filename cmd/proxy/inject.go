@@ -6,7 +6,6 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"spillway/internal/config"
 	"spillway/internal/sidecar/inject"
@@ -36,10 +35,9 @@ annotation is wrong, or if a pod cannot have a sidecar. It does not know what a 
 allows: kube-apiserver refuses pods that break LimitRanges and ResourceQuotas. Sidecars that the
 webhook adds keep to them.
 
-These annotations of a pod, or of a template of pods, override the flags of the same names:
-spillway/image, spillway/resources, spillway/flags, spillway/port, spillway/health-port,
-spillway/cpu-request, spillway/cpu-limit, spillway/memory-request, spillway/memory-limit,
-spillway/place and spillway/allow-host-network. A pod with spillway/inject: disabled gets no sidecar.
+An annotation of a pod, or of a template of pods, overrides the flag of the same name: spillway/port
+overrides --port. There is none for --filename and --image-pull-policy. A pod with
+spillway/inject: disabled gets no sidecar.
 
 A pod keeps its QoS class. The sidecar of a pod that requests nothing requests nothing, unless an
 annotation or a limit sets a size. If variables of a container name a proxy, its NO_PROXY gets the
@@ -48,7 +46,7 @@ loopback address.`,
     kubectl apply -f -`,
 	}
 	file := manifestFlag(cmd)
-	sidecarFlags(cmd.Flags(), &o)
+	o.AddFlags(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := o.Validate(); err != nil {
 			return err
@@ -119,37 +117,4 @@ func readManifests(cmd *cobra.Command, file string) ([]byte, error) {
 		return io.ReadAll(cmd.InOrStdin())
 	}
 	return os.ReadFile(file) // #nosec G304 -- the user names it
-}
-
-// sidecarFlags declares the flags that describe sidecars.
-func sidecarFlags(f *pflag.FlagSet, o *inject.Options) {
-	f.StringVar(&o.Image, "image", o.Image, "The `image` of spillway, which nodes can pull. Required.")
-	f.StringVar((*string)(&o.PullPolicy), "image-pull-policy", string(o.PullPolicy),
-		"Nodes pull it by this `policy`: Always, IfNotPresent or Never. When empty, as Kubernetes chooses.")
-	f.StringVar(&o.Resources, "resources", o.Resources,
-		"Sidecars mirror the resources in this comma-separated `list`, as spillway itself does by its flag of this name.")
-	f.StringSliceVar(&o.Flags, "flags", o.Flags,
-		"More flags for sidecars: a comma-separated `list`, such as --history-bytes=8Mi,--log-level=debug. In the "+
-			"annotation they are separated by spaces.")
-	f.Int32Var(&o.Port, "port", o.Port, "Sidecars serve their pod on this `port` of loopback.")
-	f.Int32Var(&o.HealthPort, "health-port", o.HealthPort, "Sidecars answer the kubelet's probes on this `port`.")
-	f.StringVar(&o.CPURequest, "cpu-request", o.CPURequest,
-		"Request this `quantity` of CPU for each sidecar. When empty, none. The sidecar of a pod that requests nothing "+
-			"requests nothing, unless it has a limit.")
-	f.StringVar(&o.CPULimit, "cpu-limit", o.CPULimit,
-		"Limit each sidecar to this `quantity` of CPU. A sidecar that reaches its limit delays events. So when this is "+
-			"empty, sidecars have a limit only in Guaranteed pods, and with the webhook in namespaces with a rule about CPU.")
-	f.StringVar(&o.MemoryRequest, "memory-request", o.MemoryRequest,
-		"Request this `quantity` of memory for each sidecar. When empty, none. Pods that request nothing are treated as "+
-			"with --cpu-request.")
-	f.StringVar(&o.MemoryLimit, "memory-limit", o.MemoryLimit,
-		"Limit each sidecar to this `quantity` of memory, which it keeps to. When empty, sidecars have a limit only in "+
-			"Guaranteed pods, and with the webhook in namespaces with a rule about memory.")
-	f.StringVar(&o.Place, "place", o.Place,
-		"The `place` of sidecars among the init containers: first, last, after:NAME, or auto. auto is behind the proxy of a "+
-			"service mesh if that is a native sidecar, and otherwise first. Init containers in front of a sidecar do not go "+
-			"through it.")
-	f.BoolVar(&o.AllowHostNetwork, "allow-host-network", o.AllowHostNetwork,
-		"Also add sidecars to pods in the network of their node, where the ports must be free. Every process of the node "+
-			"can connect to them, but gets nothing without a token of the pod's service account.")
 }

@@ -87,7 +87,7 @@ these. Annotations of pods override the flags, as spillway inject --help describ
 		"On SIGTERM, wait for reviews in progress for at most this `duration`.")
 	f.Var(config.NewChoice(&w.logLevel, logging.Levels...), "log-level", "Log entries of this level and above.")
 	f.Var(config.NewChoice(&w.logFormat, logging.Formats...), "log-format", "Write log lines to stderr in this format.")
-	sidecarFlags(f, &w.Sidecar)
+	w.Sidecar.AddFlags(f)
 	return newSubcommand(cmd)
 }
 
