@@ -26,22 +26,22 @@ spillway uninject removes it again.
 
 It prints the manifests to standard output, and to stderr a line for each pod or maker of pods:
 "deployment/agent injected", or "deployment/agent left as it is" with the reason. A document without
-pods stays as it is, byte for byte. A document that it changes is written again. YAML keeps its
+pods stays as it is, byte for byte. A document with changes is written again. YAML keeps its
 comments and its order, but not its blank lines, indentation and directives. An anchor is written out
 if a change would also reach its aliases. JSON is indented by two spaces.
 
 It fails with code 1, and prints no manifests, if a manifest cannot be read, if a flag or an
-annotation is wrong, or if a pod cannot have a sidecar. It does not know what a pod's namespace
-allows: kube-apiserver refuses pods that break LimitRanges and ResourceQuotas. Sidecars that the
-webhook adds keep to them.
+annotation is wrong, or if a pod cannot have a sidecar. It does not know what the namespace of a pod
+allows, and the API server refuses pods that break LimitRanges and ResourceQuotas. Only sidecars
+that the webhook adds keep to these limits.
 
 An annotation of a pod, or of a template of pods, overrides the flag of the same name: spillway/port
 overrides --port. There is none for --filename and --image-pull-policy. A pod with
 spillway/inject: disabled gets no sidecar.
 
-A pod keeps its QoS class. The sidecar of a pod that requests nothing requests nothing, unless an
-annotation or a limit sets a size. If variables of a container name a proxy, its NO_PROXY gets the
-loopback address.`,
+A pod keeps its QoS class. If a pod requests nothing, its sidecar requests nothing, unless an
+annotation or a limit sets a size. If variables of a container name a proxy, the loopback address is
+added to its NO_PROXY.`,
 		Example: `  kubectl get deploy agent -o yaml | spillway inject --image registry.example.com/spillway:v1 |
     kubectl apply -f -`,
 	}
@@ -69,8 +69,8 @@ func newUninject() *cobra.Command {
 
 It prints the manifests to standard output, and to stderr a line for each pod or maker of pods, such
 as "deployment/agent uninjected". A document without a sidecar stays as it is, byte for byte. A
-document that it changes has the content that it had when the sidecar was added, except lists and
-mappings that were empty. Its text is written again, as by spillway inject.
+changed document gets back the content that it had before injection, except lists and mappings that
+were empty. Its text is written again, as by spillway inject.
 
 It fails with code 1, and prints no manifests, if a manifest cannot be read.`,
 	}
@@ -83,7 +83,7 @@ It fails with code 1, and prints no manifests, if a manifest cannot be read.`,
 
 func manifestFlag(cmd *cobra.Command) *string {
 	return cmd.Flags().StringP("filename", "f", "-",
-		"Read the manifests in this `file`, YAML or JSON; - is standard input.")
+		"Read the manifests in this `file`, YAML or JSON. - is standard input.")
 }
 
 // rewriteManifests rewrites the manifests in a file. To standard error it prints the outcome for

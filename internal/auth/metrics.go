@@ -31,8 +31,9 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		verdicts: on.CounterVec("spillway_authorization_attempts_total",
 			"Requests by the result of their authorization.", "result"),
 		sources: on.CounterVec("spillway_reviews_total",
-			"TokenReviews (token) and SubjectAccessReviews (access) that new requests needed, by the source of the "+
-				"answer: a local decision, memory, a request that others waited for (shared), or upstream.", "review", "source"),
+			"TokenReviews (token) and SubjectAccessReviews (access) that new requests needed, by the "+
+				"source of the answer. The source is a local decision (local), memory, a request that others "+
+				"waited for (shared), or upstream.", "review", "source"),
 	}
 	for _, o := range Outcomes {
 		m.outcomes.WithLabelValues(string(o))

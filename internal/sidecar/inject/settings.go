@@ -42,21 +42,20 @@ const (
 var settings = []setting{
 	{
 		name: imageSetting, field: func(o *Options) any { return &o.Image },
-		help: "The `image` of spillway, which nodes can pull. Required.",
+		help: "The `image` of sidecars. Nodes must be able to pull it. Required.",
 	},
 	{
 		name: pullPolicySetting, field: func(o *Options) any { return (*string)(&o.PullPolicy) }, isFlagOnly: true,
-		help: "Nodes pull it by this `policy`: Always, IfNotPresent or Never. When empty, as Kubernetes chooses.",
+		help: "Nodes pull the image by this `policy`: Always, IfNotPresent or Never. When empty, Kubernetes chooses.",
 	},
 	{
 		name: resourcesSetting, field: func(o *Options) any { return &o.Resources },
-		help: "Sidecars mirror the resources in this comma-separated `list`, as spillway itself does by its flag of " +
-			"this name.",
+		help: "Sidecars mirror the resources in this comma-separated `list`. It has the form of spillway's own --resources.",
 	},
 	{
 		name: flagsSetting, field: func(o *Options) any { return &o.Flags },
-		help: "More flags for sidecars: a comma-separated `list`, such as --history-bytes=8Mi,--log-level=debug. In " +
-			"the annotation they are separated by spaces.",
+		help: "More flags for sidecars: a comma-separated `list`, such as --history-bytes=8Mi,--log-level=debug. In the " +
+			"annotation, spaces separate them.",
 	},
 	{
 		name: portSetting, field: func(o *Options) any { return &o.Port },
@@ -68,35 +67,35 @@ var settings = []setting{
 	},
 	{
 		name: cpuRequestSetting, field: func(o *Options) any { return &o.CPURequest },
-		help: "Request this `quantity` of CPU for each sidecar. When empty, none. The sidecar of a pod that requests " +
-			"nothing requests nothing, unless it has a limit.",
+		help: "Each sidecar requests this `quantity` of CPU. When empty, sidecars request none. If the pod requests " +
+			"nothing, its sidecar requests nothing, unless the sidecar has a limit.",
 	},
 	{
 		name: cpuLimitSetting, field: func(o *Options) any { return &o.CPULimit },
-		help: "Limit each sidecar to this `quantity` of CPU. A sidecar that reaches its limit delays events. So when " +
-			"this is empty, sidecars have a limit only in Guaranteed pods, and with the webhook in namespaces with a " +
-			"rule about CPU.",
+		help: "Each sidecar is limited to this `quantity` of CPU. A sidecar that reaches its limit delays events. When " +
+			"empty, sidecars have a limit only in Guaranteed pods, and with the webhook also in namespaces with a rule " +
+			"about CPU.",
 	},
 	{
 		name: memoryRequestSetting, field: func(o *Options) any { return &o.MemoryRequest },
-		help: "Request this `quantity` of memory for each sidecar. When empty, none. Pods that request nothing are " +
-			"treated as with --cpu-request.",
+		help: "Each sidecar requests this `quantity` of memory. When empty, sidecars request none. If the pod requests " +
+			"nothing, its sidecar requests nothing, unless the sidecar has a limit.",
 	},
 	{
 		name: memoryLimitSetting, field: func(o *Options) any { return &o.MemoryLimit },
-		help: "Limit each sidecar to this `quantity` of memory, which it keeps to. When empty, sidecars have a limit " +
-			"only in Guaranteed pods, and with the webhook in namespaces with a rule about memory.",
+		help: "Each sidecar is limited to this `quantity` of memory, which is its memory budget. When empty, sidecars " +
+			"have a limit only in Guaranteed pods, and with the webhook also in namespaces with a rule about memory.",
 	},
 	{
 		name: placeSetting, field: func(o *Options) any { return &o.Place },
 		help: "The `place` of sidecars among the init containers: first, last, after:NAME, or auto. auto is behind the " +
-			"proxy of a service mesh if that is a native sidecar, and otherwise first. Init containers in front of a " +
+			"proxy of a service mesh, if that is a native sidecar, and otherwise first. Init containers in front of a " +
 			"sidecar do not go through it.",
 	},
 	{
 		name: hostNetworkSetting, field: func(o *Options) any { return &o.AllowHostNetwork },
 		help: "Also add sidecars to pods in the network of their node, where the ports must be free. Every process of " +
-			"the node can connect to them, but gets nothing without a token of the pod's service account.",
+			"the node can connect to such a sidecar, but gets nothing without a token of the pod's service account.",
 	},
 }
 
