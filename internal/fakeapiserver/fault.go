@@ -11,7 +11,7 @@ import (
 // Reads names the requests that StallReads stops.
 type Reads int
 
-// Each stops what those in front of it stop, and more.
+// Each stops what those above it stop, and more.
 const (
 	NoReads         Reads = iota // nothing is stalled
 	ConsistentReads              // what needs storage: resourceVersion unset, as if etcd did not answer (W-66)
@@ -168,7 +168,7 @@ func (s *Server) Compact() {
 }
 
 // Reshape changes the bytes of all objects of a resource without a revision or an event, and ends
-// its watches cleanly: what a change of a CRD, or of the apiserver's version, does.
+// its watches cleanly: what a change of a CRD, or of the API server's version, does.
 func (s *Server) Reshape(gvr schema.GroupVersionResource, edit Edit) {
 	s.do(gvr, func(t *table) {
 		reshaped := new(objects)
@@ -187,8 +187,8 @@ func (s *Server) Reshape(gvr schema.GroupVersionResource, edit Edit) {
 	})
 }
 
-// Restart is a crash of the apiserver: every connection is closed, every watch history is gone, the
-// data are the same.
+// Restart is a crash of the API server: every connection is closed, every watch history is gone,
+// the data are the same.
 func (s *Server) Restart() {
 	s.mu.Lock()
 	s.restartLocked()
@@ -223,7 +223,7 @@ func (s *Server) Snapshot() *Snapshot {
 }
 
 // RestoreFrom puts storage back to a snapshot, as an etcd restored from a backup: the revision goes
-// back, the apiserver restarts.
+// back, the API server restarts.
 func (s *Server) RestoreFrom(snap *Snapshot) {
 	s.mu.Lock()
 	s.rev, s.compacted = snap.rev, snap.rev
@@ -248,14 +248,14 @@ func (s *Server) Hang() {
 	s.listener.cut()
 }
 
-// Freeze stops the apiserver where it is, as SIGSTOP does: all connections stay open, nothing is
+// Freeze stops the API server where it is, as SIGSTOP does: all connections stay open, nothing is
 // read or sent on them, and the kernel accepts others.
 func (s *Server) Freeze() { s.listener.freeze() }
 
 // Up ends Down, Hang and Freeze. Elsewhere than on Linux it fails if the port was taken meanwhile.
 func (s *Server) Up() error { return s.listener.up() }
 
-// FailLists answers the next n LISTs with an HTTP status, as this apiserver words it (429 with
+// FailLists answers the next n LISTs with an HTTP status, as this API server words it (429 with
 // Retry-After).
 func (s *Server) FailLists(n, code int) {
 	s.mu.Lock()

@@ -65,7 +65,7 @@ func (o *outbox) putData(id uint32, b []byte, end bool) {
 	*o.frames = append(f, b...)
 }
 
-// checkFlood is called in front of each frame that cannot wait for room, and ends the connection of
+// checkFlood is called before each frame that cannot wait for room, and ends the connection of
 // a client that reads none of them. Called with mu held.
 func (c *Conn) checkFlood() {
 	if c.outbox.len() > c.floodLimit() && !c.outbox.flooded {

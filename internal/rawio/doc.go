@@ -8,10 +8,10 @@
 //
 // A Sender sends what a socket has room for, a Receiver takes what has arrived, and both leave the
 // wait to their caller: the writers of watches, and connections over HTTP/2. A TCPConn is a
-// net.Conn that waits in Go's poller as net's own does: the connections to the apiserver.
+// net.Conn that waits in Go's poller as net's own does: the connections to the API server.
 //
 // Invariant: only calls that cannot block are made without an announcement (MSG_DONTWAIT). The
-// descriptor stays open during a call, since syscall.RawConn holds it.
+// descriptor stays open during a call, because syscall.RawConn holds it.
 //
 // Why not package net: it announces every call. Why not io_uring: see docs/design/rejected.md.
 //
