@@ -24,7 +24,7 @@ build: ## Build the proxy: bin/spillway (BINARY=)
 ifeq ($(origin KUBECONFIG),command line)
 demo: export DEMO_KUBECONFIG := $(KUBECONFIG)
 endif
-demo: ## Run Spillway before a control plane of its own, or before your cluster: make demo KUBECONFIG=file
+demo: ## Run Spillway in front of a control plane of its own, or of your cluster: make demo KUBECONFIG=file
 	@VERSION=$(VERSION) exec ./hack/demo.sh
 
 image: ## Build the container image (IMAGE=name:tag) with docker, podman or buildah
@@ -118,7 +118,7 @@ versions-short: controlplane ## Run short forms of them against 1.33, which has 
 	rm -rf bin/versions-short
 	cd test && go run ./e2e/versions -short -only='^1.33$$' -out=$(CURDIR)/bin/versions-short
 
-restart: controlplane ## Kill and restart Spillway, move to another replica, restart kube-apiserver, all under 50 informers: none may list anew
+restart: controlplane ## Kill and restart Spillway, move to another replica, restart kube-apiserver, all under 50 informers: none may list again
 	cd test && go test -v -count=1 ./e2e/restart
 
 restart-full: controlplane ## The same under 500 informers
@@ -139,10 +139,10 @@ revocation: controlplane ## Take rights away under watches, at random for CHANGI
 	cd test && go test -v -count=1 -timeout=0 ./e2e/revocation -changing=$(CHANGING) -seed=$(SEED)
 
 show-frozen: FROZEN ?= 5m
-show-frozen: controlplane ## Freeze the apiserver for FROZEN (5m) under watches and informers, and kill it: no client lists anew, and old state says its age
+show-frozen: controlplane ## Freeze the API server for FROZEN (5m) under watches and informers, and kill it: no client lists again, and old state says its age
 	cd test && go test -v -count=1 -timeout=0 ./e2e/outage -frozen=$(FROZEN)
 
-controllers: show-controllers ## Run kube-controller-manager and kube-scheduler with Spillway as their only apiserver
+controllers: show-controllers ## Run kube-controller-manager and kube-scheduler with Spillway as their only API server
 
 bench-go: ## Run the Go benchmarks of the proxy's packages
 	go test -run='^$$' -bench=. -benchmem ./internal/...

@@ -42,7 +42,7 @@ show-onewatch: controlplane ## 500 watchers and 50 listers cost one upstream wat
 show-stalled: controlplane ## A client that stops reading costs no growing memory, delays no other client and is evicted
 	cd bench && go run ./stalled
 
-show-controllers: controlplane ## kube-controller-manager and kube-scheduler know no other apiserver than the proxy (MINUTES=5)
+show-controllers: controlplane ## kube-controller-manager and kube-scheduler know no other API server than the proxy (MINUTES=5)
 	cd bench && go run ./controllers -duration=$(MINUTES)m
 
 show-badinput: controlplane ## Every bad input is answered with one clear line
@@ -81,7 +81,7 @@ show-hostile: controlplane ## One user's costly selectors delay no other user's 
 bench-halfload: controlplane ## Half of what one core sustains, for MINUTES=30: every event arrives, and memory does not grow
 	cd bench && go run ./halfload $(if $(MINUTES),-duration=$(MINUTES)m,-results=RESULTS.md)
 
-# With HOURS the table and the drawing in bench/RESULTS.md are made anew.
+# With HOURS the table and the drawing in bench/RESULTS.md are made again.
 soak: controlplane ## Nothing grows, and no client that stays misses an event, while clients come and go and kube-apiserver is killed and frozen now and then (MINUTES=1; HOURS=1: into bench/RESULTS.md)
 	cd bench && go run ./soak $(if $(HOURS),-duration=$(HOURS)h -results=RESULTS.md -series=../bin/soak.csv,-duration=$(MINUTES)m)
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds what the demo needs and runs it: before the cluster of $DEMO_KUBECONFIG, or before a
+# Builds what the demo needs and runs it: in front of the cluster of $DEMO_KUBECONFIG, or of a
 # control plane of its own.
 set -euo pipefail
 cd "$(dirname "$0")/.."

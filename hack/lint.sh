@@ -27,7 +27,7 @@ vulnerable() {
 	local found
 	found=$("$OLDPWD/bin/tools/govulncheck" -db "${GOVULNDB:-https://vuln.go.dev}" ./... 2>&1) && return
 	if grep -q '^govulncheck: fetching vulnerabilities:' <<<"$found"; then
-		echo "lint: SKIPPED govulncheck, since its database cannot be reached: ${found#govulncheck: fetching vulnerabilities: }"
+		echo "lint: SKIPPED govulncheck, because its database cannot be reached: ${found#govulncheck: fetching vulnerabilities: }"
 		return
 	fi
 	echo "$found"

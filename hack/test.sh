@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the tests of every module of this repository, the proxy's own first, and sums them up. The
-# suites in test/ start real control planes: they always run, since Go's test cache does not know
-# that a server has changed, and four at a time, since mostly they wait. `test.sh unit` runs the
+# suites in test/ start real control planes: they always run, because Go's test cache does not know
+# that a server has changed, and four at a time, because mostly they wait. `test.sh unit` runs the
 # proxy's own tests only, `test.sh suites` the others. `test.sh long` runs what -short leaves out of
 # the suites instead: they, whole; and beside them conformance of a proxy whose watches are
 # goroutines. `test.sh plan` says what `make test` is going to do. The tests' events (go test -json)

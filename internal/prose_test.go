@@ -23,9 +23,11 @@ const (
 	proseColumns = 100
 )
 
-// banned are words that hide which component acts, and phrases for which the field has a term.
+// banned are words that hide which component acts, and words and phrases for which there is a plain
+// or a proper term.
 var banned = regexp.MustCompile(`(?i)\b(who|whom|whoever|nobody|somebody|everybody|anybody|he|him|his|himself|` +
-	`(is|are|was|were|be|been|being) (told|asked)|(comes?|came|coming) back|lets? (\w+ )?in)\b`)
+	`(is|are|was|were|be|been|being) (told|asked)|(comes?|came|coming) back|lets? (\w+ )?in|` +
+	`anew|in vain|for ever|(the|an) (\w+ )?apiservers?)\b`)
 
 // sameName are types that may share their name with a type of another package, and why: by name, or
 // by package and name.
@@ -35,7 +37,7 @@ var sameName = map[string]string{
 	"Answer":  "an answer that is made here, and that of a review: always written with the package",
 	"Refusal": "why a package refuses: as above",
 
-	"fakeapiserver.Request":  "fakeapiserver is an apiserver for tests; its names are the apiserver's",
+	"fakeapiserver.Request":  "fakeapiserver is an API server for tests; its names are the API server's",
 	"fakeapiserver.Resource": "as above",
 	"fakeapiserver.Server":   "as above",
 	"fakeapiserver.Snapshot": "as above",
@@ -133,6 +135,8 @@ func TestFindings(t *testing.T) {
 	}
 	f(found, "words 3", "words 3", "types 4", "words 10", "words 10", "words 12", "code 13", "comments 14")
 	f(inMarkdown("# Who\n`who` is told\n```\nwho\n```\n| "+long+"|\n"+long), "words 1", "words 2", "comments 7")
+	f(inMarkdown("The apiserver begins anew.\n`the apiserver`, a kube-apiserver\nof an older apiserver"),
+		"words 1", "words 1", "words 3")
 	f(inMarkdown("<!-- Made by a test. -->\nwho"))
 	f(inOther("a.yaml", "# who\na: b # who\nb: who # a\n# "+long+"\ndescription: who\nc: 'a# who'"),
 		"words 1", "words 2", "comments 4", "words 5")

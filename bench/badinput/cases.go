@@ -12,7 +12,7 @@ import (
 	"spillway/test/framework/controlplane"
 )
 
-// makeCases prepares what the cases need: files, a port that is taken, an apiserver that is not
+// makeCases prepares what the cases need: files, a port that is taken, an API server that is not
 // there and one that says nothing.
 func makeCases(ctx context.Context, cp *controlplane.ControlPlane) ([]badCase, func(), error) {
 	dir, err := os.MkdirTemp("", "spillway-badinput-")
@@ -83,7 +83,7 @@ func (f files) write(cp *controlplane.ControlPlane) error {
 	return nil
 }
 
-// upstreamCases are about the apiserver and how to get there.
+// upstreamCases are about the API server and how to get there.
 func (f files) upstreamCases() []badCase {
 	with := func(name string) []string {
 		return []string{"--kubeconfig=" + f.path(name), "--resources=pods", "--listen=127.0.0.1:0"}
@@ -94,11 +94,11 @@ func (f files) upstreamCases() []badCase {
 		{name: "kubeconfig is a folder", args: with(""), says: []string{"--kubeconfig"}},
 		{name: "kubeconfig is garbage", args: with("garbage.kubeconfig"), says: []string{"garbage.kubeconfig"}},
 		{name: "kubeconfig is empty", args: with("empty.kubeconfig"), says: []string{"empty.kubeconfig"}},
-		{name: "apiserver is gone", args: with("gone.kubeconfig"), says: []string{"refused"}},
-		{name: "apiserver says nothing", args: with("silent.kubeconfig")},
-		{name: "apiserver has no address", args: with("nowhere.kubeconfig"), says: []string{"apiserver.invalid"}},
-		{name: "apiserver does not know us", args: with("stranger.kubeconfig"), says: []string{"401"}},
-		{name: "apiserver is not trusted", args: with("untrusted.kubeconfig"), says: []string{"certificate"}},
+		{name: "API server is gone", args: with("gone.kubeconfig"), says: []string{"refused"}},
+		{name: "API server says nothing", args: with("silent.kubeconfig")},
+		{name: "API server has no address", args: with("nowhere.kubeconfig"), says: []string{"apiserver.invalid"}},
+		{name: "API server does not know us", args: with("stranger.kubeconfig"), says: []string{"401"}},
+		{name: "API server is not trusted", args: with("untrusted.kubeconfig"), says: []string{"certificate"}},
 	}
 }
 

@@ -38,7 +38,7 @@ func run(ctx context.Context, r *rig.Report) error {
 	return requests(ctx, cp, r)
 }
 
-// patience bounds one start that must fail. An apiserver that does not answer is given up after 15
+// patience bounds one start that must fail. An API server that does not answer is given up after 15
 // s.
 const patience = 40 * time.Second
 

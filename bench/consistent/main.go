@@ -1,7 +1,7 @@
 // Command consistent shows what reads of the most recent state cost through the proxy: GETs and
 // LISTs with resourceVersion unset, each right before or after the same request straight at the
-// apiserver, of a resource that changes all the time and of one that never does; and informers that
-// start on a quiet one.
+// API server, of a resource that changes all the time and of one that never does; and informers
+// that start on a quiet one.
 package main
 
 import (

@@ -21,7 +21,7 @@ type connections struct {
 	processes        []*controlplane.Process
 
 	looks     int
-	forbidden int // connections to the apiserver
+	forbidden int // connections to the API server
 	seen      map[string]int
 	failed    error
 }
@@ -54,7 +54,7 @@ func (c *connections) tell(r *rig.Report) {
 	for _, p := range c.processes {
 		r.Check(c.seen[p.Name()] > 0, p.Name()+"'s connections to the proxy", "at most %d at a time", c.seen[p.Name()])
 	}
-	r.Check(c.forbidden == 0 && c.failed == nil, "connections of both to the apiserver",
+	r.Check(c.forbidden == 0 && c.failed == nil, "connections of both to the API server",
 		"%d in %d looks at /proc (error: %v)", c.forbidden, c.looks, c.failed)
 }
 

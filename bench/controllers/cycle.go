@@ -113,7 +113,7 @@ func (s *show) bound(ctx context.Context, name string, want int) (bool, string) 
 	return bound == want, fmt.Sprintf("%d of %d pods bound", bound, len(pods))
 }
 
-// available reports that the Deployment says so, and that both the proxy and the apiserver hold
+// available reports that the Deployment says so, and that both the proxy and the API server hold
 // just so many pods.
 func (s *show) available(ctx context.Context, name string, want int32) (bool, string) {
 	d, err := s.through.AppsV1().Deployments(namespace).Get(ctx, name, metav1.GetOptions{})

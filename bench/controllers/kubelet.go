@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// kubelet does, through the proxy, what a kubelet writes to the apiserver: its pods run, and
+// kubelet does, through the proxy, what a kubelet writes to the API server: its pods run, and
 // terminating ones are gone.
 type kubelet struct {
 	client           kubernetes.Interface

@@ -1,5 +1,5 @@
 // Command controllers lets kube-controller-manager and kube-scheduler work with the proxy as their
-// only apiserver: a Deployment is created, scheduled, scaled, rolled out, deleted and
+// only API server: a Deployment is created, scheduled, scaled, rolled out, deleted and
 // garbage-collected through it, again and again.
 package main
 
@@ -68,7 +68,7 @@ type show struct {
 	proxy           *rig.Proxy   // nil if it is left out
 	config          *rest.Config // all that controllers and clients know
 	report          *rig.Report
-	through, direct kubernetes.Interface // the proxy's clients, and the apiserver's for comparison
+	through, direct kubernetes.Interface // the proxy's clients, and the API server's for comparison
 	controllers     []*controlplane.Process
 	stages          []*stage
 }

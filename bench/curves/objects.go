@@ -18,7 +18,7 @@ const (
 	objectSize = "1 kB"
 )
 
-// byObjects measures what a LIST costs, and before it memory, while there are more and more
+// byObjects measures memory, and then what a LIST costs, while there are more and more
 // objects.
 func (s *show) byObjects(ctx context.Context) error {
 	objects := "ConfigMaps of " + objectSize
@@ -82,7 +82,8 @@ func (s *show) memory(ctx context.Context, objects string) (*curvePair, error) {
 	return curve.between([]rig.Server{apiserver, spillway}), nil
 }
 
-// grow creates objects from the first to before the last, and returns when both servers have them.
+// grow creates objects from the first on, up to the last, which it leaves out, and returns when
+// both servers have them.
 func (s *show) grow(ctx context.Context, first, last int) error {
 	err := s.Create(ctx, crowded, last-first, func(i int) []byte {
 		return fmt.Appendf(nil, `{"metadata":{"name":"crowd-%06d"},"data":{"padding":"%0640d"}}`, first+i, first+i)

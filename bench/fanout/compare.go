@@ -94,7 +94,7 @@ func (s *show) leastDelays(over string, first, least, apiserver swarm.Samples) {
 	}
 }
 
-// delays adds the delays to the scores, but for those on a wire: they are its own, since it takes
+// delays adds the delays to the scores, but for those on a wire: they are its own, because it takes
 // longer for a packet than a sender does.
 func (s *show) delays(over string, rate float64, spillway, apiserver swarm.Samples) {
 	if s.wire != nil {

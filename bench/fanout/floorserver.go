@@ -240,7 +240,7 @@ func (c *client) beginHTTP2() error {
 const grantedAt = 4 << 10
 
 // readGrants reads the WINDOW_UPDATE frames that a client sends about now, with one system call:
-// what they say does not matter, since its windows do not fill.
+// what they say does not matter, because its windows do not fill.
 func (c *client) readGrants(sent int) {
 	if c.owed += sent; c.owed < grantedAt {
 		return

@@ -68,7 +68,7 @@ func newClient(ctx context.Context, config *rest.Config, direct kubernetes.Inter
 	return c, nil
 }
 
-// write writes directly to the apiserver.
+// write writes directly to the API server.
 func (c *client) write(ctx context.Context) {
 	tick := time.NewTicker(writeEvery)
 	defer tick.Stop()

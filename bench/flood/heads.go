@@ -179,7 +179,7 @@ func attackAll(address, connections, kind string) {
 }
 
 // attack opens a connection and all its streams, and stays until it is cut: what it costs is
-// encoded once, since it shares this machine with those that it attacks.
+// encoded once, because it shares this machine with those that it attacks.
 func attack(ctx context.Context, address string) {
 	dialer := tls.Dialer{NetDialer: &net.Dialer{Timeout: tooLate},
 		Config: &tls.Config{InsecureSkipVerify: true,

@@ -37,7 +37,7 @@ const rightsKnownHere = "--authorization-local-rbac --authentication-local-jwks=
 
 // setting is one way to run Spillway.
 type setting struct {
-	name  string // before its figures in the table
+	name  string // in front of its figures in the table
 	flags string
 	limit rig.Limit
 }

@@ -24,7 +24,7 @@ type usage struct {
 	upstream, proxy float64     // ms of CPU; 0 without a proxy
 	reviews         rig.Reviews // by the kube-apiserver's count
 	checks          rig.Reviews // by the proxy's
-	held            float64     // watches that are sent nothing, since the checks come too late; at the end
+	held            float64     // watches that are sent nothing, because the checks come too late; at the end
 	deliveries      float64
 	trouble         string // what did not arrive; "" if all did
 }

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// change is one write that the apiserver acknowledged.
+// change is one write that the API server acknowledged.
 type change struct {
 	rv              uint64
 	namespace, name string

@@ -39,10 +39,10 @@ func (s *show) measure(ctx context.Context) (costs, error) {
 
 const cachedRequests = "spillway_cached_requests_total"
 
-// checkWatches is the heart of it: the apiserver's own count.
+// checkWatches is the heart of it: the API server's own count.
 func (s *show) checkWatches(proofsAtStart, proofsAtEnd float64) {
 	g := s.sampler
-	s.report.Check(g.failed == nil && g.samples > 0, "apiserver's gauge sampled",
+	s.report.Check(g.failed == nil && g.samples > 0, "API server's gauge sampled",
 		"%d times while all were on and writes went on (error: %v)", g.samples, g.failed)
 	s.report.Check(s.before == 0, "no watch of "+resource+" before", "%s{resource=%q,verb=\"WATCH\"} = %.0f",
 		upstreamWatches, resource, s.before)
@@ -98,11 +98,11 @@ func (s *show) noteCosts(before, after costs, took time.Duration) {
 		events += len(w.seen)
 	}
 	proxy, apiserver := after.proxy.CPU-before.proxy.CPU, after.apiserver.CPU-before.apiserver.CPU
-	s.report.Note("LISTs that reached the apiserver", "%.0f while the writes went on, of %.0f that clients sent",
+	s.report.Note("LISTs that reached the API server", "%.0f while the writes went on, of %.0f that clients sent",
 		after.upstreamLists-before.upstreamLists, after.cached["list"]-before.cached["list"]+
 			after.upstreamLists-before.upstreamLists)
 	s.report.Note("CPU in "+took.Round(time.Millisecond).String(),
-		"proxy %s (%.1f µs per delivered event, LISTs included), apiserver %s",
+		"proxy %s (%.1f µs per delivered event, LISTs included), API server %s",
 		proxy, float64(proxy.Microseconds())/float64(max(events, 1)), apiserver)
-	s.report.Note("RSS", "proxy %d MiB, apiserver %d MiB", after.proxy.RSS>>20, after.apiserver.RSS>>20)
+	s.report.Note("RSS", "proxy %d MiB, API server %d MiB", after.proxy.RSS>>20, after.apiserver.RSS>>20)
 }

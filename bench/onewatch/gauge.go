@@ -14,7 +14,7 @@ const (
 	proofWatches    = "spillway_freshness_watches_total"
 )
 
-// sampler looks at the apiserver's own count of watches of the resource, again and again.
+// sampler looks at the API server's own count of watches of the resource, again and again.
 type sampler struct {
 	apiserver, proxy *rig.Scraper
 

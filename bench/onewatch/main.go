@@ -1,6 +1,6 @@
-// Command onewatch shows that any number of watchers and listers of one resource cost the apiserver
-// exactly one watch, and that each of them receives every event once and in order. The truth is
-// taken from the answers to the writes, which go straight to the apiserver.
+// Command onewatch shows that any number of watchers and listers of one resource cost the API
+// server exactly one watch, and that each of them receives every event once and in order. The truth
+// is taken from the answers to the writes, which go straight to the API server.
 package main
 
 import (
@@ -57,7 +57,7 @@ func run(ctx context.Context, r *rig.Report) error {
 // show is one run.
 type show struct {
 	cp      *controlplane.ControlPlane
-	direct  kubernetes.Interface // straight at the apiserver
+	direct  kubernetes.Interface // straight at the API server
 	proxy   *rig.Proxy
 	report  *rig.Report
 	truth   *acknowledgedWrites
@@ -165,7 +165,7 @@ func (s *show) play(ctx context.Context) error {
 	end()
 	players.Wait()
 
-	s.report.Note("writes", "%d in %s, straight at the apiserver", *writeCount, took.Round(time.Millisecond))
+	s.report.Note("writes", "%d in %s, straight at the API server", *writeCount, took.Round(time.Millisecond))
 	s.report.Note("last watcher complete", "%s after the last write", caughtUp.Round(time.Millisecond))
 	s.checkWatches(proofsAtStart, proofsAtEnd)
 	s.checkWatchers()

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// writer creates, changes and deletes objects of its own, straight at the apiserver.
+// writer creates, changes and deletes objects of its own, straight at the API server.
 type writer struct {
 	id      int
 	client  kubernetes.Interface

@@ -22,7 +22,7 @@ import (
 )
 
 // client is one that needs a state and then watches. It parses nothing and keeps nothing: what it
-// receives is counted by lines, of which each event is one, since what is measured is the server.
+// receives is counted by lines, of which each event is one, because what is measured is the server.
 type client struct {
 	server rig.Server
 	target string

@@ -131,7 +131,7 @@ func (s *show) play(ctx context.Context, who string, open func(ctx context.Conte
 }
 
 // write changes pods for a while, and returns when every client has received the first change and
-// the while is over: how long the former took. Requests that an apiserver drops just after its
+// the while is over: how long the former took. Requests that an API server drops just after its
 // start do not matter.
 func (s *show) write(ctx context.Context, crowd *informerGroup, while time.Duration) (took time.Duration, err error) {
 	var paths []string

@@ -32,9 +32,9 @@ func podName(i int) string { return fmt.Sprintf("web-5d8f7c9b6d-%05d", i) }
 // Slices is how many values the label "slice" has.
 const Slices = 9
 
-// CreatePods creates pods from the first to before the last, spread evenly over a number of nodes
-// and over the values of the label "slice": about 9 kB of JSON each, as pods of a Deployment with a
-// sidecar have.
+// CreatePods creates pods from the first on, up to the last, which it leaves out, spread evenly
+// over a number of nodes and over the values of the label "slice": about 9 kB of JSON each, as pods
+// of a Deployment with a sidecar have.
 func (p *Pair) CreatePods(ctx context.Context, first, last, nodes int) error {
 	return p.Create(ctx, Pods, last-first, func(i int) []byte {
 		text, err := json.Marshal(pod(first+i, nodes))

@@ -9,7 +9,7 @@ import (
 // Trend is the slope, per hour, of a level that must stay as it is. What may be chance does not
 // count: Doubt, which is twice the standard error of the slope, is taken off.
 type Trend struct {
-	Unit               string // behind a figure, with the blank before it
+	Unit               string // behind a figure, with the blank in front of it
 	Mean, Slope, Doubt float64
 	Allowed            float64 // by which it may rise in an hour
 	MayFall            bool    // by more than that

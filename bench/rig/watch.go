@@ -31,7 +31,7 @@ func (e Event) InitialEnd() bool {
 // Key is namespace/name.
 func (e Event) Key() string { return e.Namespace + "/" + e.Name }
 
-// NewHTTPClient is a client whose watches do not share connections with anything, since HTTP/2 is
+// NewHTTPClient is a client whose watches do not share connections with anything, because HTTP/2 is
 // off.
 func NewHTTPClient() *http.Client {
 	return &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1000, DisableCompression: true,

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Writer changes objects straight at an apiserver: one annotation of each, which says when the
+// Writer changes objects straight at an API server: one annotation of each, which says when the
 // write began.
 type Writer struct {
 	client  *http.Client

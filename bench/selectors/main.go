@@ -14,7 +14,7 @@ import (
 
 var (
 	watchers = flag.Int("watchers", 5000, "watches, each of the pods of a node of its own")
-	pods     = flag.Int("pods", 1000, "pods, each on a node of its own; those of the other nodes are watched in vain")
+	pods     = flag.Int("pods", 1000, "pods, each on a node of its own; nothing happens to those of the other nodes")
 	rate     = flag.Float64("rate", 200, "events per second")
 	rounds   = flag.Int("rounds", 3, "how often each figure is measured; the median counts")
 	window   = flag.Duration("window", 5*time.Second, "how long events are written in each measurement")

@@ -16,7 +16,7 @@ import (
 type churnCounts struct {
 	visits   [32]atomic.Int64 // by index in visits
 	failures atomic.Int64     // that nothing excuses
-	excused  atomic.Int64     // while upstream was away
+	excused  atomic.Int64     // while upstream was unreachable
 }
 
 // churn lets clients come and go until coming ends, and returns when all have gone.
@@ -76,7 +76,7 @@ func (s *show) checkVisits() {
 		ways, total = append(ways, fmt.Sprintf("%d × %s", n, v.name)), total+n
 	}
 	s.report.Check(s.visitors.failures.Load() == 0, "visits that failed",
-		"%d of %d, and %d while upstream was away or had just returned",
+		"%d of %d, and %d while upstream was unreachable or had just returned",
 		s.visitors.failures.Load(), total, s.visitors.excused.Load())
 	s.report.Note("visits", "%s", strings.Join(ways, "; "))
 }

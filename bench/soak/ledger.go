@@ -78,8 +78,8 @@ type receivedEvent struct {
 }
 
 // compare holds what a client saw against what was written since it listed the objects as they were
-// at a version: each event once, in order, and nothing else. While upstream is away, a version may
-// be overwritten before the mirror has seen it: these are counted.
+// at a version: each event once, in order, and nothing else. While upstream is unreachable, a
+// version may be overwritten before the mirror has seen it: these are counted.
 func compare(
 	writes []write,
 	listed map[int]uint64,
@@ -148,8 +148,8 @@ func follow(writes []write, listed map[int]uint64, from uint64, seen []receivedE
 	return state, nil
 }
 
-// missing counts the versions that were not seen and were overwritten while upstream was away. Any
-// other is an error.
+// missing counts the versions that were not seen and were overwritten while upstream was
+// unreachable. Any other is an error.
 func missing(writes []write, seen []receivedEvent, away func(from, to time.Time) bool) (int, error) {
 	told := map[uint64]bool{}
 	for _, s := range seen {

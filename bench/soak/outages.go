@@ -111,8 +111,8 @@ func (o *outages) list() []outage {
 	return slices.Clone(o.mu.all)
 }
 
-// excuse reports that upstream was away, or had just become reachable again, some time between two
-// moments.
+// excuse reports that upstream was unreachable, or had just become reachable again, some time
+// between two moments.
 func (o *outages) excuse(from, to time.Time) bool {
 	return slices.ContainsFunc(o.list(), func(one outage) bool {
 		return to.After(one.began) && (one.ended.IsZero() || from.Before(one.ended.Add(o.settle)))

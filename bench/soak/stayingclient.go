@@ -180,12 +180,12 @@ func (s *show) finish(ctx context.Context, all *stayingClients, way *levelHistor
 	}
 	r := s.report
 	r.Check(s.writer.refused.Load() == 0, "writes",
-		"%d; %d more failed while upstream was there, %d were not answered while it was away",
+		"%d; %d more failed while upstream was there, %d were not answered while it was unreachable",
 		len(writes), s.writer.refused.Load(), s.writer.lost.Load())
 	r.Check(wrong == 0 && len(seen) > 0, "watches that missed, repeated or reordered events",
 		"%d of %d; %d events, each held against the writes; "+
 			"%d of the versions were overwritten before upstream could be watched again", wrong, len(all.all), len(seen), merged)
-	r.Check(resumed == 0 && relists == 0, "watches that began anew", "%d resumed, %d would have had to list", resumed,
+	r.Check(resumed == 0 && relists == 0, "watches that began again", "%d resumed, %d would have had to list", resumed,
 		relists)
 	s.checkOutages(all.all)
 	way.addLags(deliveries(writes, seen))

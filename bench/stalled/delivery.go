@@ -53,13 +53,13 @@ func (s *show) delivery(ctx context.Context) error {
 		"%s with, %s without: %+.0f %% (medians of %d runs; from the beginning of the write to the client)", round(a),
 		round(b), 100*(ratio-1), pairs)
 	s.report.Note("of that, by the proxy",
-		"%s with, %s without (medians of how much later than a watch straight at the apiserver)",
+		"%s with, %s without (medians of how much later than a watch straight at the API server)",
 		round(median(addedWith)), round(median(addedWithout)))
 	return s.noWaits(ctx, p, "in all runs")
 }
 
 // delays are the medians of one run: from the beginning of a write to a client of the proxy, and
-// how much later than to a client of the apiserver.
+// how much later than to a client of the API server.
 type delays struct{ whole, added time.Duration }
 
 // timed is one run.

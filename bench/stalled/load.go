@@ -22,7 +22,7 @@ const (
 	object    = "pulse"
 )
 
-// writer changes one object again and again, straight at the apiserver. Each version says when its
+// writer changes one object again and again, straight at the API server. Each version says when its
 // write began.
 type writer struct {
 	client kubernetes.Interface

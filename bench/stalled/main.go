@@ -24,7 +24,7 @@ type show struct {
 	report     *rig.Report
 	kubeconfig string
 	writer     *writer
-	direct     *http.Client // of the apiserver
+	direct     *http.Client // of the API server
 	apiserver  string
 }
 

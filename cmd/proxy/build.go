@@ -88,7 +88,7 @@ func run(ctx context.Context, o *config.Settings, log *zap.Logger, sink *logging
 }
 
 // build makes all parts that need no answer of upstream, so that what cannot be made is known at
-// once. Each step uses parts of those in front of it. After an error, too, close ends what was
+// once. Each step uses parts of earlier ones. After an error, too, close ends what was
 // made.
 func (p *process) build(ctx context.Context) error {
 	if err := p.buildUpstream(); err != nil {

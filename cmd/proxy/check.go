@@ -28,7 +28,7 @@ func newCheck() *cobra.Command {
 	o := &checkOptions{}
 	cmd := &cobra.Command{
 		Use:   "check [flags]",
-		Short: "Ask a running spillway whether it serves",
+		Short: "Check that a running spillway serves",
 		Long: `spillway check sends requests to a running spillway, as any client may, and checks the answers.
 
   spillway check --server https://spillway.spillway-system.svc --ca-file ca.crt \
@@ -42,10 +42,10 @@ It prints a line for each check:
   ok      user: system:serviceaccount:apps:agent
   ok      LIST pods: from memory, at resourceVersion 4711
 
-/livez and /readyz are always checked, and pass through to the API server. A token adds the user that
-it identifies. Each --resource adds a LIST that must come from memory. The LIST selects the name
-spillway-check, so it is most likely empty. A token or a resource adds /version. --health adds
-/readyz?verbose of the metrics listener.
+/livez and /readyz are always checked, and pass through to the API server. A token adds the check of
+its user. Each --resource adds a LIST that must come from memory. The LIST selects the name
+spillway-check, so its answer is most likely empty. A token or a resource adds /version. --health
+adds /readyz?verbose of the metrics listener.
 
 It fails with code 1 if a check fails. The line of that check then begins with FAILED and ends with a
 remedy. "helm test" runs this command.`,
@@ -63,12 +63,12 @@ remedy. "helm test" runs this command.`,
 	f.StringVar(&o.server, "server", "", "The `URL` at which clients reach spillway. Required.")
 	f.StringVar(&o.caFile, "ca-file", "", "Trust the certificates in this PEM `file`, instead of the system's.")
 	f.StringVar(&o.tokenFile, "token-file", "",
-		"Send requests with the bearer token in this `file`; over https only, except on loopback.")
-	f.StringVar(&o.health, "health", "", "The `URL` of its metrics listener. Read /readyz?verbose there, which "+
-		"names faults. Over https, its certificate must be valid for the host of --server.")
+		"Send requests with the bearer token in this `file`. The token goes over https, except on loopback.")
+	f.StringVar(&o.health, "health", "", "Read /readyz?verbose, which names faults, from the metrics "+
+		"listener at this `URL`. Over https, its certificate must be valid for the host of --server.")
 	f.StringSliceVar(&o.resources, "resource", nil, "List this `resource`, in the form resource[.version][.group]. "+
-		"It must be mirrored, and the user of the token must be allowed to list it. Separate several by commas, or repeat "+
-		"the flag.")
+		"The resource must be mirrored, and the user of the token must be allowed to list it. Separate several resources "+
+		"by commas, or repeat the flag.")
 	return newSubcommand(cmd)
 }
 

@@ -20,7 +20,7 @@ type startFunc func(ctx context.Context, o *config.Settings, log *zap.Logger, si
 const helpColumns = 110
 
 const longHelp = `spillway mirrors resources of a Kubernetes API server once and serves any number of LIST and WATCH
-clients from memory. Clients use it as they use the API server. It passes all other requests through.
+clients from memory. Clients use spillway as they use the API server. All other requests pass through.
 
 On a laptop, with the rights of the current kubeconfig:
 
@@ -29,13 +29,13 @@ On a laptop, with the rights of the current kubeconfig:
 
 It prints its log to stderr, one line of JSON for each entry, and runs until SIGTERM or SIGINT.
 
-It fails with code 1, and one line that names the setting and the remedy, if a setting is wrong or if
-the API server refuses it. While the API server is unreachable, it waits.`
+It fails with code 1 if a setting is wrong, or if the API server refuses it. One line then names the
+setting and the remedy. While the API server is unreachable, spillway waits.`
 
-const sourcesHelp = `Every flag can also be given as an environment variable or in the file named by --config. The
-variable of --history-bytes is SPILLWAY_HISTORY_BYTES (lists are separated by commas); its key in
-the file is history-bytes (YAML; lists are YAML lists). A flag wins over the environment, the
-environment over the file, the file over the default. Spillway does not start with a variable
+const sourcesHelp = `Every flag can also be given as an environment variable, or in the YAML file named by --config. The
+variable of --history-bytes is SPILLWAY_HISTORY_BYTES, and its key in the file is history-bytes. A
+list has commas in a variable, and is a YAML list in the file. A flag wins over the environment, the
+environment over the file, and the file over the default. Spillway does not start with a variable
 SPILLWAY_* or a key that it does not know.`
 
 // newCommand returns the root command. It reads settings from args, then environ ("NAME=value"

@@ -6,7 +6,6 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"spillway/internal/config"
 	"spillway/internal/sidecar/inject"
@@ -27,28 +26,27 @@ spillway uninject removes it again.
 
 It prints the manifests to standard output, and to stderr a line for each pod or maker of pods:
 "deployment/agent injected", or "deployment/agent left as it is" with the reason. A document without
-pods stays as it is, byte for byte. A document that it changes is written again. YAML keeps its
+pods stays as it is, byte for byte. A document with changes is written again. YAML keeps its
 comments and its order, but not its blank lines, indentation and directives. An anchor is written out
 if a change would also reach its aliases. JSON is indented by two spaces.
 
 It fails with code 1, and prints no manifests, if a manifest cannot be read, if a flag or an
-annotation is wrong, or if a pod cannot have a sidecar. It does not know what a pod's namespace
-allows: kube-apiserver refuses pods that break LimitRanges and ResourceQuotas. Sidecars that the
-webhook adds keep to them.
+annotation is wrong, or if a pod cannot have a sidecar. It does not know what the namespace of a pod
+allows, and the API server refuses pods that break LimitRanges and ResourceQuotas. Only sidecars
+that the webhook adds keep to these limits.
 
-These annotations of a pod, or of a template of pods, override the flags of the same names:
-spillway/image, spillway/resources, spillway/flags, spillway/port, spillway/health-port,
-spillway/cpu-request, spillway/cpu-limit, spillway/memory-request, spillway/memory-limit,
-spillway/place and spillway/allow-host-network. A pod with spillway/inject: disabled gets no sidecar.
+An annotation of a pod, or of a template of pods, overrides the flag of the same name: spillway/port
+overrides --port. There is none for --filename and --image-pull-policy. A pod with
+spillway/inject: disabled gets no sidecar.
 
-A pod keeps its QoS class. The sidecar of a pod that requests nothing requests nothing, unless an
-annotation or a limit sets a size. If variables of a container name a proxy, its NO_PROXY gets the
-loopback address.`,
+A pod keeps its QoS class. If a pod requests nothing, its sidecar requests nothing, unless an
+annotation or a limit sets a size. If variables of a container name a proxy, the loopback address is
+added to its NO_PROXY.`,
 		Example: `  kubectl get deploy agent -o yaml | spillway inject --image registry.example.com/spillway:v1 |
     kubectl apply -f -`,
 	}
 	file := manifestFlag(cmd)
-	sidecarFlags(cmd.Flags(), &o)
+	o.AddFlags(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := o.Validate(); err != nil {
 			return err
@@ -71,8 +69,8 @@ func newUninject() *cobra.Command {
 
 It prints the manifests to standard output, and to stderr a line for each pod or maker of pods, such
 as "deployment/agent uninjected". A document without a sidecar stays as it is, byte for byte. A
-document that it changes has the content that it had when the sidecar was added, except lists and
-mappings that were empty. Its text is written again, as by spillway inject.
+changed document gets back the content that it had before injection, except lists and mappings that
+were empty. Its text is written again, as by spillway inject.
 
 It fails with code 1, and prints no manifests, if a manifest cannot be read.`,
 	}
@@ -85,7 +83,7 @@ It fails with code 1, and prints no manifests, if a manifest cannot be read.`,
 
 func manifestFlag(cmd *cobra.Command) *string {
 	return cmd.Flags().StringP("filename", "f", "-",
-		"Read the manifests in this `file`, YAML or JSON; - is standard input.")
+		"Read the manifests in this `file`, YAML or JSON. - is standard input.")
 }
 
 // rewriteManifests rewrites the manifests in a file. To standard error it prints the outcome for
@@ -119,37 +117,4 @@ func readManifests(cmd *cobra.Command, file string) ([]byte, error) {
 		return io.ReadAll(cmd.InOrStdin())
 	}
 	return os.ReadFile(file) // #nosec G304 -- the user names it
-}
-
-// sidecarFlags declares the flags that describe sidecars.
-func sidecarFlags(f *pflag.FlagSet, o *inject.Options) {
-	f.StringVar(&o.Image, "image", o.Image, "The `image` of spillway, which nodes can pull. Required.")
-	f.StringVar((*string)(&o.PullPolicy), "image-pull-policy", string(o.PullPolicy),
-		"Nodes pull it by this `policy`: Always, IfNotPresent or Never. When empty, as Kubernetes chooses.")
-	f.StringVar(&o.Resources, "resources", o.Resources,
-		"Sidecars mirror the resources in this comma-separated `list`, as spillway itself does by its flag of this name.")
-	f.StringSliceVar(&o.Flags, "flags", o.Flags,
-		"More flags for sidecars: a comma-separated `list`, such as --history-bytes=8Mi,--log-level=debug. In the "+
-			"annotation they are separated by spaces.")
-	f.Int32Var(&o.Port, "port", o.Port, "Sidecars serve their pod on this `port` of loopback.")
-	f.Int32Var(&o.HealthPort, "health-port", o.HealthPort, "Sidecars answer the kubelet's probes on this `port`.")
-	f.StringVar(&o.CPURequest, "cpu-request", o.CPURequest,
-		"Request this `quantity` of CPU for each sidecar. When empty, none. The sidecar of a pod that requests nothing "+
-			"requests nothing, unless it has a limit.")
-	f.StringVar(&o.CPULimit, "cpu-limit", o.CPULimit,
-		"Limit each sidecar to this `quantity` of CPU. A sidecar that reaches its limit delays events. So when this is "+
-			"empty, sidecars have a limit only in Guaranteed pods, and with the webhook in namespaces with a rule about CPU.")
-	f.StringVar(&o.MemoryRequest, "memory-request", o.MemoryRequest,
-		"Request this `quantity` of memory for each sidecar. When empty, none. Pods that request nothing are treated as "+
-			"with --cpu-request.")
-	f.StringVar(&o.MemoryLimit, "memory-limit", o.MemoryLimit,
-		"Limit each sidecar to this `quantity` of memory, which it keeps to. When empty, sidecars have a limit only in "+
-			"Guaranteed pods, and with the webhook in namespaces with a rule about memory.")
-	f.StringVar(&o.Place, "place", o.Place,
-		"The `place` of sidecars among the init containers: first, last, after:NAME, or auto. auto is behind the proxy of a "+
-			"service mesh if that is a native sidecar, and otherwise first. Init containers in front of a sidecar do not go "+
-			"through it.")
-	f.BoolVar(&o.AllowHostNetwork, "allow-host-network", o.AllowHostNetwork,
-		"Also add sidecars to pods in the network of their node, where the ports must be free. Every process of the node "+
-			"can connect to them, but gets nothing without a token of the pod's service account.")
 }

@@ -20,14 +20,14 @@ func newKubeconfig() *cobra.Command {
 		Use:   "kubeconfig [flags]",
 		Short: "Write a kubeconfig that leads to a spillway",
 		Long: `spillway kubeconfig writes a kubeconfig for clients of a spillway, such as kubectl. With --kubeconfig,
-its user is that of a context there, with that user's credentials and rights. Without, it has no
-user, which is right for a spillway with --listen-identity=self.
+the user is that of a context in the given file, with the credentials and rights of that user.
+Without the flag there is no user, which is right for a spillway with --listen-identity=self.
 
   spillway kubeconfig --output spillway.kubeconfig
   kubectl --kubeconfig spillway.kubeconfig get pods --watch
 
 It prints the kubeconfig to standard output, or nothing if --output names a file. On stderr it warns
-if the user has a client certificate, because the spillway has to be set up to verify it.
+if the user has a client certificate, because spillway must be set up to verify the certificate.
 
 It fails with code 1 if a file cannot be read or written, if the file of --output exists, or if
 --kubeconfig is given without https:// in --server: clients send no credentials over plain HTTP.`,
@@ -52,16 +52,17 @@ It fails with code 1 if a file cannot be read or written, if the file of --outpu
 	f := cmd.Flags()
 	f.StringVar(&o.Server, "server", o.Server, "The `URL` at which clients reach spillway.")
 	f.StringVar(&o.CAFile, "certificate-authority", "",
-		"Verify spillway's certificate by the authorities in this PEM `file`. When empty, by the system's.")
+		"Verify spillway's certificate by the authorities in this PEM `file`. When empty, by the system's authorities.")
 	f.StringVar(&o.From, "kubeconfig", "",
 		"Take the user and the namespace of this kubeconfig `file`. When empty, there is no user.")
 	f.StringVar(&o.TokenFile, "token-file", "",
-		"The user is that of the token in this `file`, which clients read where they use the kubeconfig, "+
+		"The user is that of the token in this `file`. Clients read the file where they use the kubeconfig, "+
 			"and again whenever it changes. A pod's token is such a file.")
-	f.StringVar(&o.Context, "context", "", "Use the context of this `name` in --kubeconfig. When empty, the current one.")
+	f.StringVar(&o.Context, "context", "",
+		"Use the context of this `name` in --kubeconfig. When empty, use the current context.")
 	f.StringVar(&o.Namespace, "namespace", "",
-		"The default `namespace` of the kubeconfig. When empty, that of the context in --kubeconfig.")
-	f.StringVar(&output, "output", "-", "Write to this `file`, which must not exist; - is standard output.")
+		"The default `namespace` of the kubeconfig. When empty, the namespace of the context in --kubeconfig.")
+	f.StringVar(&output, "output", "-", "Write to this `file`, which must not exist. - is standard output.")
 	return newSubcommand(cmd)
 }
 

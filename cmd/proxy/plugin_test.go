@@ -42,7 +42,7 @@ users: [{name: test, user: {exec: {command: %q, apiVersion: client.authenticatio
 `, up.URL, base64.StdEncoding.EncodeToString(up.Config().CAData), command)), hang
 }
 
-// While the plugin hangs, clients with tokens that are not known yet have the apiserver's answers,
+// While the plugin hangs, clients with tokens that are not known yet have the API server's answers,
 // readiness follows its flag and names the plugin, and the process ends in time.
 func TestPluginThatHangsStopsNothing(t *testing.T) {
 	up := secureUpstream(t)

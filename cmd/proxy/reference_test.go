@@ -100,7 +100,7 @@ const madeHere = "<!-- Made by go test ./cmd/proxy -update: change the code, not
 // flagReference is docs/flags.md.
 func flagReference() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s# Flags\n\n%s\n\n`spillway --help` says the same. Those of its [commands](#flags-of-commands) "+
+	fmt.Fprintf(&b, "%s# Flags\n\n%s\n\n`spillway --help` says the same. The flags of its [commands](#flags-of-commands) "+
 		"are below.\n", madeHere, inCode.ReplaceAllString(strings.ReplaceAll(sourcesHelp, "\n", " "), "`$0`"))
 	for _, g := range config.New().FlagGroups() {
 		fmt.Fprintf(&b, "\n## %s\n\n", g.Name)
@@ -155,19 +155,18 @@ func inCell(text string) string {
 // them.
 func metricGroups() []metricGroup {
 	groups := []metricGroup{
-		{name: "Mirrors", about: "One series for each resource that is mirrored, in each version that it is mirrored in."},
+		{name: "Mirrors", about: "One series for each mirrored resource and version."},
 		{name: "Watches, lists and connections",
-			about: "What clients get from memory. Each counter of a resource exists after the first request for it."},
-		{name: "Pass-through", about: "What is answered by the API server."},
+			about: "Answers from memory. The counters of a resource exist after its first request."},
+		{name: "Pass-through", about: "Requests that the API server answers."},
 		{name: "Limits", about: "Requests that wait or are refused. `limit` is `watches`, `list_bytes` or `passthrough`."},
 		{name: "Authentication and authorization",
-			about: "Reviews of requests, and repeated reviews of running watches. None with `--insecure-allow-all`."},
-		{name: "Audit log", about: "What is recorded. Only with `--audit-policy-file`."},
-		{name: "Files", about: "Certificates, keys, tokens and kubeconfigs, which are read again when they change. `file` " +
-			"is the path, `use` what it is for."},
-		{name: "The process", about: "What should stay 0: loops that do not move, and log lines that are lost."},
-		{name: "Memory", about: "How near the process is to its budget. What is in use and the steps are shown where there " +
-			"is a budget."},
+			about: "Reviews of requests, and repeated reviews of running watches. With `--insecure-allow-all`, there are none."},
+		{name: "Audit log", about: "The audit log of answers from memory, which `--audit-policy-file` switches on."},
+		{name: "Files", about: "Certificates, keys, tokens and kubeconfigs, which are read again when they change. The " +
+			"label `file` is the path, and `use` the purpose."},
+		{name: "The process", about: "Loops that do not move, and log lines that are lost. All of these should stay 0."},
+		{name: "Memory", about: "Memory and its budget. Without a budget, the memory in use and the steps are missing."},
 	}
 	groups[0].collectors = []prometheus.Collector{mirror.NewCollector(nil)}
 	serve.NewMetrics(&groups[1])
@@ -199,10 +198,10 @@ func metricReference(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder
 	fmt.Fprint(&b, madeHere,
-		"# Metrics\n\nServed at `/metrics` on `--metrics-listen`, beside those of the Go runtime (`go_…`) and of the "+
-			"process (`process_…`). ",
-		"No label names a namespace, an object, a user or a selector. `resource` is `plural.group`, without a group for "+
-			"the core one.\n")
+		"# Metrics\n\nSpillway serves metrics at `/metrics` on `--metrics-listen`, beside metrics of the Go runtime "+
+			"(`go_…`) and of the process (`process_…`). ",
+		"No label names a namespace, an object, a user or a selector. The label `resource` is `plural.group`, or the "+
+			"plural alone in the core group.\n")
 	for _, g := range metricGroups() {
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n| metric | type | labels | what it is |\n|---|---|---|---|\n", g.name, g.about)
 		said := map[string]bool{}

@@ -100,7 +100,7 @@ func TestWaitsForUpstream(t *testing.T) {
 		code         int
 		words        string
 	}{
-		{http.MethodGet, "/api/v1/configmaps", 503, "upstream apiserver is unavailable: connection refused"},
+		{http.MethodGet, "/api/v1/configmaps", 503, "upstream API server is unavailable: connection refused"},
 		{http.MethodGet, "/api/v1/configmaps?resourceVersion=0", 503, "unavailable"},
 		{http.MethodGet, "/api/v1/configmaps?watch=1&resourceVersion=7", 429, "storage is (re)initializing"},
 		{http.MethodGet, "/api/v1/watch/pods", 429, "storage is (re)initializing"},

@@ -15,16 +15,16 @@ import (
 	"spillway/internal/top"
 )
 
-const topHelp = `spillway top shows in a terminal what the status page (/statusz) of a running spillway shows: the
-mirrored resources, their watches, and how far each watch is behind.
+const topHelp = `spillway top shows the status page (/statusz) of a running spillway in a terminal: the mirrored
+resources, their watches, and how far each watch is behind.
 
   spillway top
 
 On a terminal it prints a report, and replaces it every --interval until Ctrl-C. Elsewhere, and with
 --once, it prints one report.
 
-It fails with code 1 if a flag is wrong, or if spillway does not answer the first request. If it does
-not answer later, the screen says why, and top tries again.`
+It fails with code 1 if a flag is wrong, or if spillway does not answer the first request. If a later
+request is not answered, the screen says why, and top tries again.`
 
 const topExamples = `  spillway top --once --sort rate
   spillway top --address https://spillway.example.com:9464 --token-file token --ca-file ca.crt`
@@ -52,11 +52,12 @@ func newTop() *cobra.Command {
 	fs := cmd.Flags()
 	fs.StringVar(&o.address, "address", "http://"+config.New().MetricsListen, "The `URL` of spillway's --metrics-listen.")
 	fs.StringVar(&o.tokenFile, "token-file", "",
-		"Authenticate by the bearer token in this `file`, read for each report; over https only, except on loopback.")
+		"Authenticate by the bearer token in this `file`, which is read for each report. The token goes over https, "+
+			"except on loopback.")
 	fs.StringVar(&o.caFile, "ca-file", "", "Trust the certificates in this PEM `file`, instead of the system's.")
 	fs.DurationVar(&o.interval, "interval", 2*time.Second, "Request another report after this `duration`, at least 1s.")
 	fs.StringVar(&o.sort, "sort", status.DefaultQuery().Watches.String(),
-		"Sort watches by this `column`; with a minus sign in front of it, in reverse order.")
+		"Sort watches by this `column`. A minus sign in front of its name reverses the order.")
 	fs.BoolVar(&o.once, "once", false, "Print one report as plain text, and exit.")
 	return newSubcommand(cmd)
 }

@@ -32,9 +32,9 @@ func newWebhook(sink *logging.Output) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "webhook [flags]",
 		Short: "Add spillway to pods when they are created: a mutating admission webhook",
-		Long: `spillway webhook adds spillway as a sidecar to pods while they are created, as spillway inject adds it
-to manifests. It is a mutating admission webhook: the API server sends it reviews of pods at /inject.
-The MutatingWebhookConfiguration selects the pods. The chart's selects pods with the label
+		Long: `spillway webhook adds spillway as a sidecar to pods while they are created, as spillway inject does to
+manifests. It is a mutating admission webhook: the API server sends it reviews of pods at /inject.
+The MutatingWebhookConfiguration selects the pods. The chart selects pods with the label
 spillway/inject: enabled, and pods in namespaces with that label.
 
   spillway webhook --image registry.example.com/spillway:v1 \
@@ -44,21 +44,21 @@ It prints its log to stderr, one line of JSON for each entry, and runs until SIG
 health is at /livez and /readyz.
 
 It fails with code 1 if a flag is wrong, or if it cannot read its certificate or listen on its
-address. It never refuses a pod. A pod that cannot have a sidecar is created without one, and the
-client that creates it gets a warning that names the cause and the remedy:
+address. It never refuses a pod. If a pod cannot have a sidecar, it is created without one. The
+client that creates the pod then gets a warning with the cause and the remedy:
 
   - The namespace has too little room, or a rule that a sidecar may break. A pod keeps its QoS class,
     and its sidecar keeps to LimitRanges and ResourceQuotas. Quotas are charged for sidecars as for
-    other containers. If the pod says what it requests as a whole (spec.resources), that grows by the
-    sidecar's part.
+    other containers. If the pod requests resources as a whole (spec.resources), its requests grow by
+    the sidecar's part.
   - The webhook does not know what the namespace allows. It needs the rights to get, list and watch
     LimitRanges and ResourceQuotas in all namespaces. With --namespace-limits=ignore it needs no
     rights, and the API server refuses pods whose sidecars break a rule.
   - The pod has more than 128 containers, or its review is longer than 3 MiB or has too many values.
   - The review did not arrive, or there was no room for it, within half of the webhook's timeout.
 
-It does not know the rules of policy engines and other webhooks: exempt the container spillway from
-these. Annotations of pods override the flags, as spillway inject --help describes.`,
+It does not know the rules of policy engines and other webhooks. Exempt the container spillway from
+these rules. Annotations of pods override the flags, as spillway inject --help describes.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := w.validate(); err != nil {
 				return err
@@ -69,25 +69,25 @@ these. Annotations of pods override the flags, as spillway inject --help describ
 	f := cmd.Flags()
 	f.StringVar(&w.Listen, "listen", ":8443", "Serve HTTPS on this `address`.")
 	f.StringVar(&w.CertFile, "tls-cert-file", "",
-		"Present the certificate chain in this PEM `file`, reloaded when it changes. Required.")
+		"Present the certificate chain in this PEM `file`, and reload the file when it changes. Required.")
 	f.StringVar(&w.KeyFile, "tls-private-key-file", "", "The private key of --tls-cert-file, a PEM `file`. Required.")
 	f.StringVar(&w.ClientCA, "client-ca-file", "",
 		"Answer only clients whose certificate an authority in this PEM `file` has signed. The file is read again when it "+
 			"changes. The API server shows the certificate in the kubeconfig of its --admission-control-config-file. When "+
 			"empty, every client is answered.")
 	f.StringSliceVar(&w.ClientNames, "client-allowed-names", nil,
-		"Answer only clients whose certificate has a common name in this comma-separated `list`. When empty, any name is "+
-			"good.")
+		"Answer only clients whose certificate has a common name in this comma-separated `list`. When empty, any name "+
+			"will do.")
 	f.Var(config.NewChoice(&w.Limits, webhook.LimitsRead, webhook.LimitsIgnore), "namespace-limits",
-		"read: follow LimitRanges and ResourceQuotas, and keep sidecars to them. ignore: assume that namespaces allow "+
-			"everything.")
+		"read: follow LimitRanges and ResourceQuotas, and make sidecars keep to these. ignore: assume that namespaces "+
+			"allow everything.")
 	f.StringVar(&w.Kubeconfig, "kubeconfig", "",
-		"Follow the cluster in this kubeconfig `file`. When empty, the cluster of the webhook's own pod.")
+		"Follow the cluster in this kubeconfig `file`. When empty, follow the cluster of the webhook's pod.")
 	f.DurationVar(&w.shutdownTimeout, "shutdown-timeout", w.shutdownTimeout,
 		"On SIGTERM, wait for reviews in progress for at most this `duration`.")
 	f.Var(config.NewChoice(&w.logLevel, logging.Levels...), "log-level", "Log entries of this level and above.")
 	f.Var(config.NewChoice(&w.logFormat, logging.Formats...), "log-format", "Write log lines to stderr in this format.")
-	sidecarFlags(f, &w.Sidecar)
+	w.Sidecar.AddFlags(f)
 	return newSubcommand(cmd)
 }
 

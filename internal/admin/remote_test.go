@@ -23,7 +23,7 @@ import (
 	"spillway/internal/status"
 )
 
-// The listener of operators serves users that the apiserver allows, and none while the apiserver
+// The listener of operators serves users that the API server allows, and none while the API server
 // does not answer (D16).
 func TestRemoteUsers(t *testing.T) {
 	up := fakeapiserver.New(fakeapiserver.Options{})
@@ -94,10 +94,10 @@ func TestRemoteUsers(t *testing.T) {
 	}
 	reviews.Fail(http.StatusInternalServerError)
 	if got := ask("/metrics", "new"); got.StatusCode != http.StatusServiceUnavailable {
-		t.Errorf("while the apiserver does not answer: %d", got.StatusCode)
+		t.Errorf("while the API server does not answer: %d", got.StatusCode)
 	}
 	if got := ask("/debug/pprof/heap", "prometheus"); got.StatusCode != http.StatusServiceUnavailable {
-		t.Errorf("while the apiserver does not answer: %d", got.StatusCode)
+		t.Errorf("while the API server does not answer: %d", got.StatusCode)
 	}
 	seen.TLS = nil // credentials are not taken where others might read them
 	handler = seen.handler(false)
@@ -106,8 +106,8 @@ func TestRemoteUsers(t *testing.T) {
 	}
 }
 
-// While upstream has been away since the start, the owner of a sidecar's listener is unknown, and
-// requests are refused.
+// While upstream has been unreachable since the start, the owner of a sidecar's listener is
+// unknown, and requests are refused.
 func TestRemoteUsersBeforeUpstreamAnswers(t *testing.T) {
 	access := func() (*auth.Authenticator, *auth.Authorizer) {
 		t.Error("access is read too early")

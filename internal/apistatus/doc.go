@@ -5,8 +5,8 @@
 // answer to a request is written. Each protocol implements it, so what an answer says is decided
 // once for all of them.
 //
-// Invariant: a Responder sends one answer. A 502 has no Retry-After, since client-go repeats every
-// request whose answer has one, and a request behind a 502 may have been carried out.
+// Invariant: a Responder sends one answer. A 502 has no Retry-After, because client-go repeats
+// every request whose answer has one, and a request behind a 502 may have been carried out.
 //
 // Why not k8s.io/apiserver's response writers: they write to net/http alone, and bring a server's
 // scheme and negotiation along.

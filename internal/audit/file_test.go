@@ -23,7 +23,7 @@ func openTest(t *testing.T, o FileOptions) *file {
 	return f
 }
 
-// A file that is deleted or moved away is made anew, rotated or not; what was there before stays.
+// A file that is deleted or moved away is made again, rotated or not; what was there before stays.
 func TestFile(t *testing.T) {
 	for name, size := range map[string]int{"rotated": 1, "growing": 0} {
 		t.Run(name, func(t *testing.T) {

@@ -18,7 +18,8 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		events: on.Counter("spillway_audit_events_total",
 			"Audit events that were written."),
 		failures: on.Counter("spillway_audit_failures_total",
-			"Audit events that could not be written; with --audit-fail-closed, or not in time."),
+			"Audit events that could not be written. With --audit-fail-closed, also events that could not "+
+				"be written in time."),
 		passed: on.Counter("spillway_audit_passthrough_requests_total",
 			"Requests that passed through because their audit events could not be written."),
 	}

@@ -30,7 +30,7 @@ func newBlocked() *blocked {
 	return &blocked{failingFile: failingFile{left: -1}, gate: make(chan struct{})}
 }
 
-// A write that lasts for ever holds up answers for a second, and only those that came before it was
+// A write that lasts forever holds up answers for a second, and only those that came before it was
 // noticed: where a record is required they are then not given from here, otherwise they are, and
 // their events wait. When it takes something again, so does the log.
 func TestBlocked(t *testing.T) {

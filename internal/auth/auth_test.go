@@ -18,8 +18,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// world is an apiserver that answers reviews by a script, and what asks it, at a time of the test's
-// own.
+// world is an API server that answers reviews by a script, and what asks it, at a time of the
+// test's own.
 type world struct {
 	t       *testing.T
 	server  *fakeapiserver.Server
@@ -51,7 +51,7 @@ func (w *world) ctx() context.Context {
 	return ctx
 }
 
-// await waits until the apiserver has seen what cond is about.
+// await waits until the API server has seen what cond is about.
 func (w *world) await(cond func() bool) {
 	w.t.Helper()
 	if err := w.server.Await(w.ctx(), cond); err != nil {

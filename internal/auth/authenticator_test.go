@@ -96,7 +96,7 @@ func TestAudiences(t *testing.T) {
 	w := newWorld(t)
 	w.reviews.Know("ours", alice, "spillway", "other")
 	w.reviews.Know("theirs", alice, "other")
-	w.reviews.Know("silent", alice) // of an apiserver that does not look at audiences
+	w.reviews.Know("silent", alice) // of an API server that does not look at audiences
 	check := func(a *Authenticator, token string, want Outcome, wantErr error) {
 		t.Helper()
 		if r := a.Authenticate(w.ctx(), withToken(token)); r.Outcome != want || !errors.Is(r.Err, wantErr) {
@@ -149,7 +149,7 @@ func TestNotAuthenticated(t *testing.T) {
 	asked := len(w.reviews.Tokens())
 	a.Authenticate(w.ctx(), withToken("t"))
 	if n := len(w.reviews.Tokens()); n != asked {
-		t.Error("an apiserver that fails gets another request at once")
+		t.Error("an API server that fails gets another request at once")
 	}
 	w.server.Down()
 	w.clock.Step(FailureTTL)
@@ -198,7 +198,7 @@ func TestHerdOfOneToken(t *testing.T) {
 	}
 }
 
-// Credentials are sent to the apiserver that is configured, wherever that points.
+// Credentials are sent to the API server that is configured, wherever that points.
 func TestRedirectsAreNotFollowed(t *testing.T) {
 	w := newWorld(t)
 	w.server.Handle(tokenReviewsPath, http.RedirectHandler("/elsewhere", http.StatusTemporaryRedirect))

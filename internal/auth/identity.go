@@ -105,7 +105,7 @@ func isText(parts ...string) bool {
 }
 
 // HasReplacementCharacter reports that a text of the identity has a U+FFFD. In an answer in JSON it
-// may stand for a byte that the apiserver's own copy of the identity has.
+// may stand for a byte that the API server's own copy of the identity has.
 func (i *Identity) HasReplacementCharacter() bool {
 	return slices.ContainsFunc(i.parts(), func(s string) bool { return strings.ContainsRune(s, utf8.RuneError) })
 }

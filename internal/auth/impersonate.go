@@ -57,7 +57,7 @@ func NewImpersonation(user *Identity) (*Impersonation, error) {
 	}
 	if user.name == anonymousUser && !user.MemberOf(unauthenticatedGroup) {
 		return nil, unencodable("user", user.name,
-			"is not in the group "+unauthenticatedGroup+", which the apiserver would add")
+			"is not in the group "+unauthenticatedGroup+", which the API server would add")
 	}
 	h := http.Header{impersonateUser: {user.name}}
 	if user.uid != "" {

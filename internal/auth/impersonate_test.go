@@ -89,7 +89,7 @@ func TestImpersonationEscapesExtraKeys(t *testing.T) {
 	}
 }
 
-// The groups that headers name, and the one that the apiserver adds, are those of the identity in
+// The groups that headers name, and the one that the API server adds, are those of the identity in
 // their order.
 func TestImpersonationKeepsGroups(t *testing.T) {
 	for _, c := range []struct {

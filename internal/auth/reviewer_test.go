@@ -48,7 +48,7 @@ func TestReviewerLogs(t *testing.T) {
 			t.Errorf("line %d: %s", i, logs.All()[i].Message)
 		}
 	}
-	for _, code := range []int{400, 403, 500} { // and an apiserver that repeats what it was sent
+	for _, code := range []int{400, 403, 500} { // and an API server that repeats what it was sent
 		w.server.Handle(tokenReviewsPath, http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
 			rw.WriteHeader(code)
 			fmt.Fprintf(rw, `{"kind":"Status","message":"what is %s?"}`, token)

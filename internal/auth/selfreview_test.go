@@ -10,7 +10,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 )
 
-// selfReviewed is an apiserver that serves self reviews: it names the user of a token, and allows
+// selfReviewed is an API server that serves self reviews: it names the user of a token, and allows
 // the pod, which sends no token of its own, to list.
 func selfReviewed(t *testing.T) (*world, *Reviewer, *atomic.Int32) {
 	w := newWorld(t)

@@ -280,7 +280,7 @@ func (s *fakeHistory) check(r resumption, want []string) {
 	}
 }
 
-// forgotten are the words of an apiserver that has no watch cache.
+// forgotten are the words of an API server that has no watch cache.
 const forgotten = "The resourceVersion for the provided watch is too old."
 
 func (s *fakeHistory) checkExpired(r resumption, asked, oldest uint64) {
@@ -596,7 +596,7 @@ func TestBackfillOfAVoidHistory(t *testing.T) {
 	})
 }
 
-// More watches than may be open at a time wait for their turn, and not for ever.
+// More watches than may be open at a time wait for their turn, and not forever.
 func TestBackfillLimit(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *fakeHistory) {
 		s.put("n/a", "x", false)
@@ -714,7 +714,7 @@ func TestBackfillBytesOfAll(t *testing.T) {
 	})
 }
 
-// While upstream is away, clients wait; they resume when it answers.
+// While upstream is unreachable, clients wait; they resume when it answers.
 func TestBackfillSurvivesUpstream(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *fakeHistory) {
 		s.most = 3

@@ -58,8 +58,8 @@ func copyIndexes(indexes []index) []index {
 	return copies
 }
 
-// HasIndexFor reports that Scan looks the selector's objects up instead of asking every one.
-func (s *Snapshot) HasIndexFor(sel object.Selector) bool {
+// hasIndexFor reports that Scan looks the selector's objects up instead of asking every one.
+func (s *Snapshot) hasIndexFor(sel object.Selector) bool {
 	x, _ := s.indexFor(sel)
 	return x != nil
 }

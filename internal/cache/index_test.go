@@ -51,7 +51,7 @@ func checkIndex(t *testing.T, s *Snapshot) {
 			for _, label := range []string{"", "odd=1"} {
 				for _, from := range []string{"", "a/3", "b/", "z"} {
 					sel := onNode(namespace, node, label)
-					if !s.HasIndexFor(sel) {
+					if !s.hasIndexFor(sel) {
 						t.Fatalf("%s is not looked up", sel.Key())
 					}
 					want := []string{}
@@ -136,17 +136,17 @@ func TestALookupWithoutAnIndexEvaluatesEveryObject(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := keysOf(past, onNode("", "n0", ""), ""); past.HasIndexFor(onNode("", "n0", "")) ||
+	if got := keysOf(past, onNode("", "n0", ""), ""); past.hasIndexFor(onNode("", "n0", "")) ||
 		!slices.Equal(got, []string{"a/1@1"}) {
 		t.Errorf("in the past: %v", got)
 	}
 	for _, f := range []string{"spec.nodeName!=n1", "status.phase=", "metadata.namespace=a"} {
 		sel := object.NewSelector("", "", nil, fields.ParseSelectorOrDie(f))
-		if got := keysOf(r.Snapshot(), sel, ""); r.Snapshot().HasIndexFor(sel) || len(got) != 2 {
+		if got := keysOf(r.Snapshot(), sel, ""); r.Snapshot().hasIndexFor(sel) || len(got) != 2 {
 			t.Errorf("%s: %v", f, got)
 		}
 	}
-	if r.Snapshot().HasIndexFor(object.Selector{}) {
+	if r.Snapshot().hasIndexFor(object.Selector{}) {
 		t.Error("everything is looked up")
 	}
 }

@@ -171,7 +171,7 @@ func (k *Connections) peerLocked(from netip.Addr) *connGroup {
 
 // EvictUnproven ends a part of the unproven connections, the oldest first, while memory is short:
 // all of them together may hold more than is left. Those that have sent a request have
-// newConnTimeout, since credentials take long to review when many clients come at once. The next
+// newConnTimeout, because credentials take long to review when many clients come at once. The next
 // call shows whether that was enough.
 func (k *Connections) EvictUnproven() {
 	k.mu.Lock()

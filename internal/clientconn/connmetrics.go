@@ -17,9 +17,9 @@ func NewConnMetrics(r prometheus.Registerer) *ConnMetrics {
 	on := metric.At(r)
 	m := &ConnMetrics{
 		evicted: on.CounterVec("spillway_evicted_connections_total",
-			"Client connections that were closed because of a limit of connections or of memory, by state: "+
-				"new (no whole request yet), idle, unproven (answered, without good credentials so far), leaving (after "+
-				"GOAWAY), or over_limit (waiting for a 429).", "state"),
+			"Client connections that were closed because of a limit of connections or of memory, by state. "+
+				"new: no whole request yet. idle: between two requests. unproven: answered, without good "+
+				"credentials so far. leaving: after GOAWAY. over_limit: waiting for a 429.", "state"),
 		open: on.Gauge("spillway_client_connections",
 			"Connections that clients have."),
 	}

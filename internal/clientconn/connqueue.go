@@ -142,7 +142,7 @@ func (g *connGroup) dequeue(c *PacedConn) {
 }
 
 // queue is connections in the order in which they came into it. It is made of links in the
-// connections themselves, since every request goes through two of them.
+// connections themselves, because every request goes through two of them.
 type queue struct {
 	links       linkIndex // of its connections
 	first, last *PacedConn

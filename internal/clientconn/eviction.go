@@ -8,7 +8,7 @@ import (
 )
 
 // EvictionPolicy is how long clients may take nothing of what they requested. While memory is short
-// it is less than configured, since such a client holds memory here and in the kernel. The nil
+// it is less than configured, because such a client holds memory here and in the kernel. The nil
 // policy always is as configured.
 type EvictionPolicy struct {
 	lowMemory atomic.Bool
@@ -66,7 +66,7 @@ func (e *EvictionPolicy) unpin(p *pin) {
 	}
 }
 
-// EndCrowded ends one of the large answers whose clients are slow, the most expensive one, since
+// EndCrowded ends one of the large answers whose clients are slow, the most expensive one, because
 // another waits for room.
 func (e *EvictionPolicy) EndCrowded() {
 	const onlyOne = math.MaxInt

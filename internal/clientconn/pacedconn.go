@@ -22,7 +22,7 @@ var ErrStalled = errors.New("the client stopped reading")
 const unsentBytesLimit = 64 << 10
 
 // PacedConn is where backpressure lives: a client's socket. While it is paced, a Write waits for
-// the client only as long as the client makes progress. It lies below TLS, since a TLS connection
+// the client only as long as the client makes progress. It lies below TLS, because a TLS connection
 // cannot go on after a write that timed out half-way, while a socket can.
 type PacedConn struct {
 	// Static after construction.

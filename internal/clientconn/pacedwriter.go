@@ -15,7 +15,7 @@ import (
 // alone. So each stream has a stall timeout of its own, which runs only while a write waits. A
 // client that stops reading a stream gets a reset of it; its other streams go on.
 //
-// It sees progress a piece at a time, since h2 reports a piece only when it has taken it as a
+// It sees progress a piece at a time, because h2 reports a piece only when it has taken it as a
 // whole. A client that takes less than pieceBytes within the stall timeout is evicted, where
 // PacedConn counts every byte.
 type PacedWriter struct {

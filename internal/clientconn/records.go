@@ -9,7 +9,7 @@ import (
 const (
 	RecordBytes = 16 << 10 // of what is in it, at most
 	// sealBytes is how much plaintext RecordWriter.Write seals and sends at a time: three records,
-	// since a segment, before the device cuts it up, is just less than 64 KiB. A fourth one would
+	// because a segment, before the device cuts it up, is just less than 64 KiB. A fourth one would
 	// leave a bit for another segment, and more than unsentBytesLimit in the kernel.
 	sealBytes = 3 * RecordBytes
 	// sealOverheadBytes is what the records of sealBytes add to it, at most.

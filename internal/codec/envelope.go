@@ -37,7 +37,7 @@ func listTypeOf(r *object.Resource, v object.View) metav1.TypeMeta {
 	return t
 }
 
-// appendDocumentHead appends what comes before a message of size bytes.
+// appendDocumentHead appends what is in front of a message of size bytes.
 func appendDocumentHead(dst []byte, t metav1.TypeMeta, size int) []byte {
 	dst = append(dst, magic...)
 	dst = protowire.AppendTag(dst, 1, protowire.BytesType)

@@ -75,10 +75,10 @@ func (s *setting) usage() string {
 		text += " " + strings.ToUpper(bounds[:1]) + bounds[1:] + "."
 	}
 	if s.budgetShare > 0 {
-		text += fmt.Sprintf(" Unless it is set, at most 1/%d of --memory-budget.", s.budgetShare)
+		text += fmt.Sprintf(" Unless this flag is set, at most 1/%d of --memory-budget.", s.budgetShare)
 	}
 	if s.budgetBytes > 0 {
-		text += fmt.Sprintf(" Unless it is set, at most one for each %d KiB of --memory-budget.", s.budgetBytes>>10)
+		text += fmt.Sprintf(" Unless this flag is set, at most one for each %d KiB of --memory-budget.", s.budgetBytes>>10)
 	}
 	if len(s.needs) > 0 {
 		text += " Requires " + strings.Join(s.needs, ", and ") + "."

@@ -18,18 +18,20 @@ func (o *Settings) table() []group {
 				text: "Reach the API server with the current context of this kubeconfig `file`. When empty, use the service " +
 					"account of spillway's pod."},
 			{name: "semantics", value: &o.Semantics, words: []string{SemanticsNewest, SemanticsUpstream}, preset: "newest",
-				text: "The version of Kubernetes whose answers clients get for mirrored resources. newest: the newest version, " +
-					"whatever version and feature gates the API server has. Watch-lists then always work. Answers are compressed " +
-					"only if the API server compresses its own. upstream: the API server's version, refusals included."},
+				text: "The version of Kubernetes whose answers clients get for mirrored resources. newest: the newest " +
+					"version, whatever version and feature gates the API server has. Watch-lists then always work, and " +
+					"answers are compressed only if the API server compresses answers. upstream: the API server's version, " +
+					"with its refusals."},
 			{name: "max-staleness", value: &o.MaxStaleness, preset: "1h",
 				zero: "answers nothing while the API server is unreachable",
-				text: "While the API server is unreachable, answer requests for a state of any age (resourceVersion=0 and the " +
-					"like) from the last known state for this `duration`. The header Age has the age of that state. Other requests " +
-					"fail, as they would at the API server."},
+				text: "While the API server is unreachable, answer requests for a state of any age from the last known " +
+					"state for this `duration`. A request with resourceVersion=0 is one. The header Age says how old the " +
+					"state is. Other requests fail, as they would at the API server."},
 			{name: "readyz-upstream-timeout", value: &o.ReadyzUpstreamTimeout, least: "30s", zero: "never fails readiness",
 				remedy: "an API server takes that long to restart",
-				text: "Fail /readyz if the API server has not answered this replica for this `duration`, so that clients use " +
-					"replicas that reach it. If no replica reaches it, all are unready, and clients reach none."},
+				text: "Fail /readyz if the API server has not answered this replica for this `duration`, so that clients " +
+					"use other replicas. If no replica reaches the API server, all replicas are unready, and clients reach " +
+					"none of them."},
 			{name: "consistency-check-period", value: &o.ConsistencyCheckPeriod, preset: "10m", least: "10s",
 				zero: "compares nothing",
 				text: "Compare each mirrored resource with the API server's state once in this `duration`: all keys and " +
@@ -38,59 +40,63 @@ func (o *Settings) table() []group {
 		{"Cache", []*setting{
 			{name: "resources", value: &o.Resources, check: CheckResource,
 				text: "Mirror these resources and serve them from memory: a comma-separated `list` of " +
-					"resource[.version][.group], as kubectl takes them, such as pods,deployments.apps,widgets.v1.example.com. " +
-					"* stands for everything that can be listed and watched, mirrored at its first request; Secrets only if " +
-					"they are named too. Everything else passes through."},
+					"resource[.version][.group]. Names are as for kubectl, such as " +
+					"pods,deployments.apps,widgets.v1.example.com. * stands for everything that can be listed and watched, " +
+					"except secrets, which must be named. Such a resource is mirrored at its first request. Requests for " +
+					"other resources pass through."},
 			{name: "strict-resources", value: &o.StrictResources,
-				text: "Do not start if --resources names a resource that the API server does not have, or that can never be " +
-					"mirrored. Without this flag spillway starts, passes requests for that resource through, and mirrors it once " +
-					"it can."},
+				text: "Do not start if --resources names a resource that the API server does not have, or that can never " +
+					"be mirrored. Without this flag, spillway starts, and requests for the resource pass through until it " +
+					"can be mirrored."},
 			{name: "max-resources", value: &o.MaxResources, preset: "256", least: "1",
 				remedy: "to mirror nothing on demand, leave * out of --resources",
-				text:   "Mirror at most this `number` of resources on demand (--resources '*'). Others pass through."},
+				text: "Mirror at most this `number` of resources on demand (--resources '*'). Requests for further " +
+					"resources pass through."},
 			{name: "resource-idle-timeout", value: &o.ResourceIdleTimeout, preset: "1h", zero: "keeps every resource",
-				text: "Stop mirroring a resource that is mirrored on demand when it has had no request and no watch for this " +
-					"`duration`."},
+				text: "Stop mirroring a resource on demand after this `duration` without a request or a watch."},
 			{name: "history-bytes", value: &o.HistoryBytes, preset: "64Mi", least: "4Ki", budgetShare: 8,
-				text: "Keep this many `bytes` of past events for each resource, so that clients can resume: a number, or one " +
-					"with a unit such as 64Mi or 1Gi."},
+				text: "Keep this many `bytes` of past events for each resource, so that clients can resume. The number " +
+					"may have a unit, such as 64Mi or 1Gi."},
 			{name: "history-min-age", value: &o.HistoryMinAge, preset: "75s", zero: "keeps what fits into --history-bytes",
 				text: "Keep events for at least this `duration`, such as 75s or 5m, as far as --history-bytes allows."},
 			{name: "max-backfill-watches", value: &o.MaxBackfillWatches, preset: "64",
 				zero: "answers resumes from older versions with 410",
-				text: "Let clients resume from a resourceVersion older than the events in memory, as after a restart or at " +
-					"another replica. The missing events are read from the API server, by at most this `number` of watches at " +
-					"a time."},
+				text: "Let clients resume from a resourceVersion older than the events in memory, as after a restart or " +
+					"at another replica. At most this `number` of watches at a time read the missing events from the API " +
+					"server."},
 			{name: "encoding-cache-bytes", value: &o.EncodingCacheBytes, preset: "256Mi", least: "4Ki", zero: "keeps none",
 				budgetShare: 8,
-				text: "Keep at most this many `bytes` of encoded objects, over all resources: protobuf, metadata only and gzip. " +
-					"An encoding that was dropped is made again when a client requests it."},
+				text: "Keep at most this many `bytes` of encoded objects of all resources: in protobuf, as metadata, and " +
+					"compressed by gzip. An encoding that was dropped is made again when a client requests it."},
 			{name: "memory-budget", value: &o.MemoryBudget, least: "64Mi", zero: "is the limit of the container",
-				text: "Stay within this many `bytes` of memory, including the kernel's memory for connections. The garbage " +
-					"collector observes it, unless GOMEMLIMIT is set. Limits that are not set are lowered to fit. If memory is " +
-					"short, spillway takes three steps. First it drops bytes that can be made again. Then it shortens history to " +
-					"75s. Then it makes large answers one by one, mirrors no further resource on demand, and evicts the most " +
-					"expensive clients."},
+				text: "Stay within this many `bytes` of memory, including the kernel's memory for connections. The " +
+					"garbage collector observes the budget, unless GOMEMLIMIT is set. Limits that are not set are lowered " +
+					"to fit. If memory is short, spillway takes three steps. First it drops bytes that can be made again. " +
+					"Then it shortens history to 75s. Then it makes large answers one by one, mirrors no further resource " +
+					"on demand, and evicts the most expensive clients."},
 			{name: "strip-managed-fields", value: &o.StripManagedFields,
-				text: "Mirror objects without metadata.managedFields. This saves memory, but answers from memory then differ " +
-					"from the API server's. Answers that pass through still have them."},
+				text: "Mirror objects without metadata.managedFields. Mirrors then take less memory, but answers from " +
+					"memory differ from the API server's. Answers that pass through still have the field."},
 		}},
 		{"Plain listener (HTTP, this machine only)", []*setting{
 			{name: "listen", value: &o.Listen, preset: "127.0.0.1:8001", check: listen.CheckPlainAddress,
 				text: "Serve plain HTTP on this `address`: a loopback host:port, or unix:///path. When empty, there is no " +
 					"plain listener."},
 			{name: "listen-owner", value: &o.ListenOwner,
-				text: "Give the unix socket of --listen to this `user[:group]`, by name or number. When empty, it belongs to " +
-					"spillway's own user."},
+				text: "Give the unix socket of --listen to this `user[:group]`, by name or number. When empty, the socket " +
+					"belongs to spillway's own user."},
 			{name: "listen-mode", value: &o.ListenMode, preset: "0600",
-				text: "The permissions of the unix socket of --listen, in `octal`: users that may write to it may connect."},
+				text: "The permissions of the unix socket of --listen, in `octal`. Users that may write to the socket may " +
+					"connect."},
 			{name: "listen-identity", value: &o.ListenIdentity, preset: IdentityClient,
 				words: []string{IdentityClient, IdentitySelf, IdentityPodToken},
-				text: "The identity of requests on the plain listener. client: that of the bearer token that the client sends. " +
-					"self: requests without credentials act as spillway itself, with all permissions of its kubeconfig. pod-token: " +
-					"that of spillway's service account, for requests with one of its tokens; others are refused."},
+				text: "The identity of requests on the plain listener. client: the user of the bearer token that the " +
+					"client sends. self: spillway itself, with all permissions of its kubeconfig, for requests without " +
+					"credentials. pod-token: spillway's service account, for requests with one of its tokens. Then other " +
+					"requests are refused."},
 			{name: "listen-allow-connect", value: &o.ListenAllowConnect, needs: []string{"--listen-identity=self"},
-				text: "Also allow exec, attach, port-forward and proxy on the plain listener. They are refused otherwise."},
+				text: "Also allow exec, attach, port-forward and proxy on the plain listener. Without this flag, they are " +
+					"refused."},
 			{name: "accept-hosts", value: &o.AcceptHosts, check: checkHost,
 				text: "Accept these host names in the Host header of the plain listener, besides localhost, 127.0.0.1 and " +
 					"[::1]: a comma-separated `list`. Requests with other names are refused, which keeps web pages out."},
@@ -103,72 +109,76 @@ func (o *Settings) table() []group {
 				text: "Serve HTTPS on this `address`, such as :6443. When empty, there is no TLS listener."},
 			{name: "tls-cert-file", value: &o.TLSCertFile, check: isReadable,
 				needs: []string{"--tls-private-key-file", "--listen-tls or --metrics-tls"},
-				text: "Present the certificate chain in this PEM `file`, reloaded when it changes. When empty, a self-signed " +
-					"one is made in memory."},
+				text: "Present the certificate chain in this PEM `file`, and reload the file when it changes. When empty, " +
+					"spillway makes a self-signed certificate in memory."},
 			{name: "tls-private-key-file", value: &o.TLSPrivateKeyFile, check: isReadable, needs: []string{"--tls-cert-file"},
 				text: "The private key of --tls-cert-file, a PEM `file`."},
 			{name: "strict-transport-security-directives", value: &o.StrictTransport, check: checkDirective,
 				needs: []string{"--listen-tls"},
-				text: "Send these `directives` in Strict-Transport-Security, as kube-apiserver's flag of this name does: a " +
-					"comma-separated list, such as max-age=31536000,includeSubDomains,preload. When empty, the header is not " +
-					"sent."},
+				text: "Send these `directives` in the header Strict-Transport-Security, as kube-apiserver's flag of this " +
+					"name does. They are a comma-separated list, such as max-age=31536000,includeSubDomains,preload. When " +
+					"empty, the header is not sent."},
 			{name: "http2", value: &o.HTTP2, preset: "true",
-				text: "Offer HTTP/2, as the API server does. All requests and watches of a client then share one connection. " +
-					"Without it each watch is a connection, which costs more sockets and more CPU for events, and less for large " +
-					"lists."},
+				text: "Offer HTTP/2, as the API server does. All requests and watches of a client then share one " +
+					"connection. Without HTTP/2, each watch needs a connection. That costs more sockets and more CPU for " +
+					"events, and less CPU for large lists."},
 		}},
 		{"As a sidecar", []*setting{
 			{name: "sidecar-dir", value: &o.SidecarDir,
 				excludes: []string{"kubeconfig", "tls-cert-file", "client-ca-file", "requestheader-client-ca-file",
 					"api-audiences", "watch-rbac", "authorization-local-rbac", "authentication-local-jwks", "insecure-allow-all"},
 				because: "a sidecar uses the service account of its pod, and serves that account alone",
-				text: "Act as the API server for the other containers of this pod. Write to this `folder` what they read in " +
-					"/var/run/secrets/kubernetes.io/serviceaccount: the namespace, the pod's token whenever it is rotated, and the " +
-					"certificate authority of --listen-tls, which must be on loopback. spillway inject sets this."},
+				text: "Act as the API server for the other containers of this pod. Write to this `folder` what they read " +
+					"in /var/run/secrets/kubernetes.io/serviceaccount. That is the namespace, the pod's token whenever it " +
+					"is rotated, and the certificate authority of --listen-tls. The address of --listen-tls must be on " +
+					"loopback. spillway inject sets this flag."},
 			{name: "sidecar-key-dir", value: &o.SidecarKeyDir, needs: []string{"--sidecar-dir"},
-				text: "Keep the key of that certificate in this `folder`, so that clients trust it after a restart. Use a " +
-					"memory-backed volume that no other container mounts. When empty, a new key is made at each start."},
+				text: "Keep the key of that certificate authority in this `folder`, so that clients trust it after a " +
+					"restart. Use a memory-backed volume that no other container mounts. When empty, spillway makes a new " +
+					"key at each start."},
 		}},
 		{"Authentication and authorization", []*setting{
 			{name: "api-audiences", value: &o.APIAudiences, check: isNotEmpty,
-				text: "Accept tokens for one of these audiences: a comma-separated `list`. When empty, the API server's own. " +
-					"The API server reviews tokens (TokenReview) and permissions (SubjectAccessReview), so spillway needs the " +
-					"cluster role system:auth-delegator."},
+				text: "Accept tokens for one of these audiences: a comma-separated `list`. When empty, the API server's " +
+					"audiences are accepted. The API server reviews tokens (TokenReview) and permissions " +
+					"(SubjectAccessReview). So spillway needs the cluster role system:auth-delegator."},
 			{name: "reauthorization-interval", value: &o.ReauthorizationInterval, preset: "25s", least: "15s",
 				text: "Review at least once in this `duration` whether the users of open watches may still watch. A watch ends " +
 					"at most this duration and 5s after its user has lost the permission."},
 			{name: "watch-rbac", value: &o.WatchRBAC,
-				text: "Watch Roles, ClusterRoles, their bindings and ServiceAccounts. When one of them changes, review at once " +
-					"the watches that may have lost a permission, instead of after --reauthorization-interval. It costs five " +
-					"watches and a little memory. Spillway must be allowed to list and watch these resources; otherwise only the " +
-					"interval applies."},
+				text: "Watch Roles, ClusterRoles, their bindings and ServiceAccounts. When one of these changes, spillway " +
+					"reviews the watches that may have lost a permission. It does so at once, and not only after " +
+					"--reauthorization-interval. The flag costs five watches and a little memory. If spillway may not list " +
+					"and watch these resources, only the interval applies."},
 			{name: "authorization-local-rbac", value: &o.LocalRBAC,
-				text: "Allow what Roles and their bindings allow without a review by the API server, if they are proven to be " +
-					"at most 10s old. Use it only if no authorizer ahead of RBAC can deny, such as an authorization webhook. " +
-					"Spillway cannot see that from outside. The API server reviews everything else, and one in 100 of these " +
-					"decisions. The first one that it denies ends local decisions until spillway is restarted. Implies " +
-					"--watch-rbac."},
+				text: "Allow what Roles and their bindings allow, without a review by the API server. Both must be proven " +
+					"to be at most 10s old. Use this flag only if no authorizer ahead of RBAC can deny, such as an " +
+					"authorization webhook. Spillway cannot see such an authorizer from outside. The API server reviews " +
+					"everything else, and one in 100 of these decisions. If the API server denies one of these, local " +
+					"decisions end until spillway is restarted. Implies --watch-rbac."},
 			{name: "authentication-local-jwks", value: &o.LocalTokens, preset: LocalTokensNone,
 				words: []string{LocalTokensNone, LocalTokensUnbound, LocalTokensPods},
 				needs: []string{"--api-audiences, because the API server's own audiences cannot be seen from outside"},
-				text: "Verify tokens of service accounts by the keys that the API server publishes, without a TokenReview, so " +
-					"that thousands of clients can reconnect at once. A signature does not prove that the objects to which a token " +
-					"is bound still exist. Spillway watches those, and accepts a token only if that state is proven to be at most " +
-					"10s old. unbound: tokens that are bound to a service account alone. pods: also those that are bound to a pod, " +
-					"as nearly all are; spillway then watches every pod. A token that the API server refuses for another reason is " +
-					"accepted until one in 100 reviews shows it, which ends local verification. Implies --watch-rbac."},
+				text: "Verify tokens of service accounts by the keys that the API server publishes, without a " +
+					"TokenReview. Then thousands of clients can reconnect at once. A signature does not prove that the " +
+					"objects to which a token is bound still exist. So spillway watches these objects, and accepts a token " +
+					"only if their state is proven to be at most 10s old. unbound: verify tokens that are bound to a " +
+					"service account alone. pods: also verify tokens that are bound to a pod, as nearly all are. Spillway " +
+					"then watches every pod. The API server still reviews one in 100 tokens. If it refuses a token that " +
+					"spillway accepts, local verification ends. Until then, such tokens are accepted. Implies --watch-rbac."},
 			{name: "client-ca-file", value: &o.ClientCAFile, check: isReadable,
 				needs: []string{"--listen-tls or --metrics-tls"},
-				text: "Accept client certificates that an authority in this PEM `file` has signed. The file is read again when " +
-					"it changes. Such clients are answered from memory. Spillway cannot forward their certificates to the API " +
-					"server. Their other requests need a bearer token or --impersonate-client-certs."},
+				text: "Accept client certificates that an authority in this PEM `file` has signed. The file is read again " +
+					"when it changes. Clients with such a certificate are answered from memory. Spillway cannot forward the " +
+					"certificate to the API server. So their other requests need a bearer token or " +
+					"--impersonate-client-certs."},
 			{name: "requestheader-client-ca-file", value: &o.FrontProxyCAFile, check: isReadable,
 				needs: []string{"--listen-tls or --metrics-tls"},
 				text: "Verify client certificates by this PEM `file` of root certificates before trusting the user names in " +
 					"headers specified by --requestheader-username-headers."},
 			{name: "requestheader-allowed-names", value: &o.FrontProxyNames, needs: []string{"--requestheader-client-ca-file"},
-				text: "Trust these headers from certificates with one of these common names: a comma-separated `list`. When " +
-					"empty, from any that --requestheader-client-ca-file verifies."},
+				text: "Trust these headers only from certificates with one of these common names: a comma-separated " +
+					"`list`. When empty, trust them from any certificate that --requestheader-client-ca-file verifies."},
 			{name: "requestheader-username-headers", value: &o.FrontProxyNameHeaders, preset: "X-Remote-User",
 				check: checkHeader,
 				text:  "Inspect these headers for user names: a comma-separated `list`. The first one that is present is used."},
@@ -183,12 +193,13 @@ func (o *Settings) table() []group {
 			{name: "impersonate-client-certs", value: &o.ImpersonateClientCerts,
 				needs: []string{"--impersonation-kubeconfig, whose user may impersonate and nothing else",
 					"--client-ca-file or --requestheader-client-ca-file"},
-				text: "Pass requests with client certificates through by impersonating their users, and requests of a front " +
-					"proxy by impersonating the users that it names. Names that an HTTP header would change are refused with 403."},
+				text: "Pass requests with client certificates through by impersonating their users. Pass requests of a " +
+					"front proxy through by impersonating the users that it names. Names that an HTTP header would change " +
+					"are refused with 403."},
 			{name: "impersonation-kubeconfig", value: &o.ImpersonationKubeconfig, check: isReadable,
 				needs: []string{"--impersonate-client-certs"},
-				text: "Impersonate with the current context of this kubeconfig `file`. Its user should have no permission " +
-					"except to impersonate."},
+				text: "Impersonate with the current context of this kubeconfig `file`. The user of that context should " +
+					"have no permission except to impersonate."},
 			{name: "impersonate-deny-groups", value: &o.ImpersonateDenyGroups, preset: "system:masters",
 				text: "Never impersonate members of these groups: a comma-separated `list`."},
 			{name: "insecure-allow-all", value: &o.InsecureAllowAll,
@@ -200,42 +211,44 @@ func (o *Settings) table() []group {
 		}},
 		{"Limits of clients", []*setting{
 			{name: "max-connections", value: &o.MaxConnections, zero: "is as many as open files allow", budgetBytes: 64 << 10,
-				text: "Serve at most this `number` of client connections. A further one replaces a connection that has shown no " +
-					"valid credentials yet, one that is between two requests, or one that leaves after GOAWAY. If there is none of " +
-					"these, its requests are answered 429. Three quarters of the open files (ulimit -n) may be connections; at " +
-					"least 128 are kept for other uses."},
+				text: "Serve at most this `number` of client connections. A further connection replaces one that has " +
+					"shown no valid credentials yet, is between two requests, or leaves after GOAWAY. If there is no such " +
+					"connection, requests on the further one are answered 429. Three quarters of the open files (ulimit -n) " +
+					"may be connections. At least 128 files are kept for other uses."},
 			{name: "max-connections-per-peer", value: &o.MaxConnectionsPerPeer, zero: "is no limit",
-				text: "Serve at most this `number` of connections from one IP address. All pods of a node may share one."},
+				text: "Serve at most this `number` of connections from one IP address. All pods of a node may share an " +
+					"address."},
 			// Some 700 MB while they are idle. Each is reckoned at 16 KiB, the kernel's part included.
 			{name: "max-watches", value: &l.Watches, preset: "100000", zero: "is no limit", budgetBytes: 16 << 10,
 				text: "Serve at most this `number` of watches at a time. Logs, exec, attach, port-forward and proxied requests " +
 					"that pass through count as well. Beyond this limit and those below, requests are answered 429 with " +
 					"Retry-After, as at the API server."},
 			{name: "max-watches-per-user", value: &l.WatchesPerUser, preset: "50000", zero: "is no limit", budgetBytes: 32 << 10,
-				text: "Serve at most this `number` of watches to one user, or to one address if the user is unknown. Unless " +
-					"this is set, a user may have more while an eighth of --max-watches is free for others."},
+				text: "Serve at most this `number` of watches to one user, or to one address if the user is unknown. " +
+					"Unless this flag is set, a user may have more while an eighth of --max-watches is free for others."},
 			{name: "max-list-bytes-in-flight", value: &l.ListBytes, preset: "1Gi", least: "1Mi", zero: "is no limit",
 				budgetShare: 2, // a list in progress takes little of that itself; see flowcontrol.Limits.ListBytes
-				text: "Send at most this many `bytes` of large lists and of initial states of watches at the same time, and " +
-					"half of that to one user. Others wait for their turn, up to 5s; the user with the fewest bytes is first. " +
-					"Compressed answers count an eighth."},
+				text: "Send at most this many `bytes` of large lists and of initial states of watches at the same time. " +
+					"At most half of them are for one user. Further requests wait for their turn, up to 5s. The user with " +
+					"the fewest bytes is first. Compressed answers count an eighth."},
 			// Two selectors of 60,000 terms each, 512 of 256, or any number of few: some 5 MB.
 			{name: "max-selector-terms-per-user", value: &l.SelectorTermsPerUser, preset: "131072", zero: "is no limit",
 				budgetBytes: 2 * selectorTermBytes,
 				text: "Allow at most this `number` of terms in all selectors of one user's watches that are answered from " +
-					"memory. Names and the values of sets are terms. All users together have eight times as many, but at most one " +
-					"for each KiB of --memory-budget. A selector has at least one term for each 32 bytes. Equal selectors of a " +
-					"user count once, and those of up to 16 terms not at all."},
+					"memory. Names and the values of sets are terms. All users together have eight times as many, but at " +
+					"most one for each KiB of --memory-budget. A selector counts at least one term for each 32 bytes. Equal " +
+					"selectors of a user count once. Selectors of up to 16 terms do not count."},
 			{name: "max-large-header-bytes", value: &l.HeaderBytes, preset: "64Mi", least: "1Mi", zero: "is no limit",
 				budgetShare: 16,
-				text: "Hold at most this many `bytes` for large heads of requests at a time, of all connections together. Large " +
-					"are heads above 16 KiB over HTTP/1.1, which count six times, and above 32 KiB, decoded, over HTTP/2. Further " +
-					"ones are answered 431. A head may have 1 MiB, as at the API server."},
+				text: "Hold at most this many `bytes` of large request heads at a time, for all connections together. A " +
+					"head over HTTP/1.1 is large above 16 KiB, and counts six times. A head over HTTP/2 is large above 32 " +
+					"KiB, decoded. Further large heads are answered 431. A head may have 1 MiB, as at the API server."},
 			// As a kube-apiserver takes by its own defaults: 400 that read and 200 that write.
 			{name: "max-passthrough-requests", value: &l.PassThrough, preset: "600", zero: "is no limit",
-				text: "Pass at most this `number` of requests through at a time, not counting watches and other long-running " +
-					"ones. Others wait for their turn, up to 15s; the user with the fewest requests in progress is first. Clients " +
-					"that the API server has not accepted lately share an eighth of this limit."},
+				text: "Pass at most this `number` of requests through at a time, not counting watches and other " +
+					"long-running requests. Further requests wait for their turn, up to 15s. The user with the fewest " +
+					"requests in progress is first. Clients that the API server has not accepted lately share an eighth of " +
+					"this limit."},
 			{name: "max-passthrough-requests-per-user", value: &l.PassThroughPerUser, preset: "300", zero: "is no limit",
 				text: "Pass at most this `number` of requests through at a time for one user."},
 			{name: "max-passthrough-qps-per-user", value: &l.QPSPerUser, most: "1000000", zero: "is no limit",
@@ -253,12 +266,12 @@ func (o *Settings) table() []group {
 		}},
 		{"Observability", []*setting{
 			{name: "metrics-listen", value: &o.MetricsListen, preset: "127.0.0.1:9464", check: checkAddress,
-				text: "Serve /livez, /readyz, /metrics and the status page, /statusz, on this `address`. On an address that is " +
-					"not loopback, the last two need --metrics-tls. When empty, none of them is served."},
+				text: "Serve /livez, /readyz, /metrics and the status page (/statusz) on this `address`. If the address " +
+					"is not loopback, /metrics and /statusz need --metrics-tls. When empty, none of these paths is served."},
 			{name: "metrics-tls", value: &o.MetricsTLS, needs: []string{"--metrics-listen"},
-				text: "Serve --metrics-listen over TLS, with the certificate of --tls-cert-file. On an address that is not " +
-					"loopback, /metrics and /statusz are then for users that the API server allows to get these paths, by bearer " +
-					"token or client certificate."},
+				text: "Serve --metrics-listen over TLS, with the certificate of --tls-cert-file. If the address is not " +
+					"loopback, /metrics and /statusz are only for users that the API server allows to get these paths. Such " +
+					"a user shows a bearer token or a client certificate."},
 			{name: "debug", value: &o.Debug, needs: []string{"--metrics-listen, where profiles are served"},
 				text: "Serve Go profiles under /debug/pprof on --metrics-listen, to the users that may read /metrics. Also " +
 					"allow debuggers and core dumps, which contain every credential and object in memory."},
@@ -267,16 +280,16 @@ func (o *Settings) table() []group {
 			{name: "log-format", value: &o.LogFormat, words: []string{"json", "console"}, preset: "json",
 				text: "Write log lines to stderr in this format."},
 			{name: "tracing-config-file", value: &o.TracingConfigFile, check: isReadable,
-				text: "Trace requests as this `file` says (apiserver.config.k8s.io/v1 TracingConfiguration). It may be the API " +
-					"server's own. Spillway sends a span for each sampled request to an OpenTelemetry collector over OTLP/gRPC. " +
-					"/metrics then has exemplars, in OpenMetrics. When empty, nothing is traced."},
+				text: "Trace requests as this `file` says (apiserver.config.k8s.io/v1 TracingConfiguration). The API " +
+					"server's own file will do. Spillway sends a span for each sampled request to an OpenTelemetry " +
+					"collector over OTLP/gRPC. /metrics then has exemplars, in OpenMetrics. When empty, nothing is traced."},
 		}},
 		{"Audit log", []*setting{ // with the names and defaults of kube-apiserver
 			{name: "audit-policy-file", value: &o.AuditPolicyFile, check: isReadable,
 				needs: []string{"--audit-log-path, which may be - for standard output"},
 				text: "Record requests that are answered from memory as the policy in this `file` says (audit.k8s.io/v1 " +
-					"Policy). It may be the API server's own. The API server itself records requests that pass through. When " +
-					"empty, there is no audit log."},
+					"Policy). The API server's own file will do. The API server itself records requests that pass through. " +
+					"When empty, there is no audit log."},
 			{name: "audit-log-path", value: &o.AuditLogPath,
 				needs: []string{"--audit-policy-file, which says what is recorded"},
 				text: "Write audit events to this `file`, one JSON document a line, as the API server does. - is standard " +
@@ -289,13 +302,14 @@ func (o *Settings) table() []group {
 				text: "Keep at most this `number` of rotated audit logs."},
 			{name: "audit-log-compress", value: &o.AuditLogCompress, text: "Compress rotated audit logs with gzip."},
 			{name: "audit-fail-closed", value: &o.AuditFailClosed, needs: []string{"--audit-policy-file"},
-				text: "Answer a request from memory only if its audit event could be written within a second. Otherwise it " +
-					"passes through, and the API server records it. Without this flag it is answered all the same. An audit log " +
-					"that blocks receives the events later: at most 16 MiB, and 64 MiB of watches that have ended. More is lost " +
-					"and counted."},
+				text: "Answer a request from memory only if its audit event could be written within a second. Otherwise " +
+					"the request passes through, and the API server records it. Without this flag, the request is answered " +
+					"all the same. An audit log that blocks receives the events later: at most 16 MiB, and 64 MiB of " +
+					"watches that have ended. Further events are lost and counted."},
 		}},
 		{"Configuration", []*setting{
-			{name: "config", value: &o.ConfigFile, text: "Read settings from this YAML `file`; see below."},
+			{name: "config", value: &o.ConfigFile,
+				text: "Read settings from this YAML `file`, as described below."},
 		}},
 	}
 }

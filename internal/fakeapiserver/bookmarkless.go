@@ -19,7 +19,7 @@ const (
 	CutAtEndMarks                      // the end mark and all that follows: the watch-list ends there
 )
 
-// Bookmarkless is a proxy in front of an apiserver that passes on everything but bookmarks, as
+// Bookmarkless is a proxy in front of an API server that passes on everything but bookmarks, as
 // access proxies do that know no such event.
 func Bookmarkless(target *url.URL, transport http.RoundTripper, fault BookmarkFault) http.Handler {
 	proxy := &httputil.ReverseProxy{Transport: transport, FlushInterval: -1}

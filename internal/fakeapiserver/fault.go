@@ -11,7 +11,7 @@ import (
 // Reads names the requests that StallReads stops.
 type Reads int
 
-// Each stops what those in front of it stop, and more.
+// Each stops what those above it stop, and more.
 const (
 	NoReads         Reads = iota // nothing is stalled
 	ConsistentReads              // what needs storage: resourceVersion unset, as if etcd did not answer (W-66)
@@ -187,8 +187,8 @@ func (s *Server) Reshape(gvr schema.GroupVersionResource, edit Edit) {
 	})
 }
 
-// Restart is a crash of the apiserver: every connection is closed, every watch history is gone, the
-// data are the same.
+// Restart is a crash of the API server: every connection is closed, every watch history is gone,
+// the data are the same.
 func (s *Server) Restart() {
 	s.mu.Lock()
 	s.restartLocked()
@@ -223,7 +223,7 @@ func (s *Server) Snapshot() *Snapshot {
 }
 
 // RestoreFrom puts storage back to a snapshot, as an etcd restored from a backup: the revision goes
-// back, the apiserver restarts.
+// back, the API server restarts.
 func (s *Server) RestoreFrom(snap *Snapshot) {
 	s.mu.Lock()
 	s.rev, s.compacted = snap.rev, snap.rev
@@ -248,7 +248,7 @@ func (s *Server) Hang() {
 	s.listener.cut()
 }
 
-// Freeze stops the apiserver where it is, as SIGSTOP does: all connections stay open, nothing is
+// Freeze stops the API server where it is, as SIGSTOP does: all connections stay open, nothing is
 // read or sent on them, and the kernel accepts others.
 func (s *Server) Freeze() { s.listener.freeze() }
 

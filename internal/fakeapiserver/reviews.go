@@ -38,7 +38,7 @@ func (s *Server) Reviews() *Reviews {
 }
 
 // Know makes a token a user's, for the given audiences: a review must name one of them, and its
-// answer names those. Without any the token is for the apiserver alone, whose answer then names
+// answer names those. Without any the token is for the API server alone, whose answer then names
 // none.
 func (r *Reviews) Know(token string, user authenticationv1.UserInfo, audiences ...string) {
 	r.mu.Lock()

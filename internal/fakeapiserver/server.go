@@ -1,4 +1,4 @@
-// Package fakeapiserver is a small apiserver for tests. It serves reads and watches as
+// Package fakeapiserver is a small API server for tests. It serves reads and watches as
 // kube-apiserver does, stores what its methods write, and misbehaves on command.
 //
 // Invariant: whatever it serves is true of its storage at the resourceVersion it claims. A fault
@@ -45,7 +45,7 @@ type Options struct {
 	// ProofDelay is when a watch with timeoutSeconds 3 to 5 gets its bookmark (0: about 2 s before its
 	// deadline, as measured, W-111).
 	ProofDelay time.Duration
-	// Warning is added to every answer, as an apiserver does that warns of the client's credentials
+	// Warning is added to every answer, as an API server does that warns of the client's credentials
 	// ("": none).
 	Warning string
 	// Kubernetes is the kube-apiserver that it behaves as (zero: Kubernetes137).
@@ -62,7 +62,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Server is one apiserver with its own etcd. Everything below mu is guarded by it; critical
+// Server is one API server with its own etcd. Everything below mu is guarded by it; critical
 // sections never block. All methods may be called at any time from any goroutine.
 type Server struct {
 	URL string

@@ -127,7 +127,7 @@ type batch struct {
 }
 
 // nextBatch moves the position over what may be sent now. A bookmark comes with it if one is due
-// and every change in front of it is in this batch too (W-111).
+// and every change before it is in this batch too (W-111).
 func (st *stream) nextBatch(bookmarkDue bool) batch {
 	s, t := st.server, st.query.table
 	s.mu.Lock()

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Create stores a new object, filling in what an apiserver fills in, and returns its
+// Create stores a new object, filling in what an API server fills in, and returns its
 // resourceVersion, or 0 if there is one of that name.
 func (s *Server) Create(gvr schema.GroupVersionResource, namespace, name string, edits ...Edit) uint64 {
 	m := map[string]any{}

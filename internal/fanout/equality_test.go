@@ -21,7 +21,7 @@ type reference struct {
 	cursor  *Cursor
 	base    uint64
 	bytes   []byte
-	offsets []int    // bytes before the entry at base+i
+	offsets []int    // bytes in front of the entry at base+i
 	through []uint64 // what a client at base+i is complete through
 	seam    []bool
 }
@@ -184,7 +184,7 @@ func (h *history) read(r *rand.Rand, i int, follow bool) reading {
 	}
 }
 
-// stall lasts until the log has grown to a position, or for ever.
+// stall lasts until the log has grown to a position, or forever.
 func (h *history) stall(position uint64) {
 	for {
 		changed := h.resource.Changed()

@@ -136,7 +136,7 @@ func (w *world) expect(c *Cursor, want ...string) {
 	}
 }
 
-// expectError checks that a cursor returns nothing but an error, now and for ever.
+// expectError checks that a cursor returns nothing but an error, now and forever.
 func (w *world) expectError(c *Cursor, want string) {
 	w.Helper()
 	for range 2 {

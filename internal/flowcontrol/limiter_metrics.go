@@ -30,7 +30,7 @@ func newLimitMetrics(r prometheus.Registerer) *limitMetrics {
 			"Requests rejected by a limit: answered 429, or cancelled by the client while they waited.", "limit", "reason"),
 		waited: on.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "spillway_flowcontrol_request_wait_duration_seconds",
-			Help:    "Time that requests spent waiting for a limit, those that were rejected in the end included.",
+			Help:    "Time that requests waited for a limit, including requests that were rejected in the end.",
 			Buckets: []float64{0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15},
 		}, []string{"limit"}),
 	}
@@ -41,24 +41,25 @@ var limitGauges = map[string]struct{ current, currentHelp, limit, limitHelp stri
 	LimitWatches: {
 		"spillway_flowcontrol_current_watches",
 		"Watches, logs and connections that are open, from memory and passed through, as --max-watches counts them.",
-		"spillway_flowcontrol_limit_watches", "The value of --max-watches; 0 is no limit.",
+		"spillway_flowcontrol_limit_watches",
+		"The value of --max-watches. 0 is no limit.",
 	},
 	LimitListBytes: {
 		"spillway_flowcontrol_current_list_bytes",
 		"Bytes of large lists and initial states that are being made and sent, as --max-list-bytes-in-flight counts " +
 			"them.",
-		"spillway_flowcontrol_limit_list_bytes", "The value of --max-list-bytes-in-flight; 0 is no limit.",
+		"spillway_flowcontrol_limit_list_bytes", "The value of --max-list-bytes-in-flight. 0 is no limit.",
 	},
 	LimitPassThrough: {
 		"spillway_flowcontrol_current_passthrough_requests",
 		"Requests being passed through, as --max-passthrough-requests counts them.",
-		"spillway_flowcontrol_limit_passthrough_requests", "The value of --max-passthrough-requests; 0 is no limit.",
+		"spillway_flowcontrol_limit_passthrough_requests", "The value of --max-passthrough-requests. 0 is no limit.",
 	},
 	LimitSelectors: {
 		"spillway_flowcontrol_current_selector_terms",
-		"Terms of the label and field selectors of watches from memory, as --max-selector-terms-per-user counts " +
-			"them; equal ones of one user count once.",
-		"spillway_flowcontrol_limit_selector_terms", "Terms that the selectors of all watches may have; 0 is no limit.",
+		"Terms of the label and field selectors of watches from memory, as --max-selector-terms-per-user " +
+			"counts them. Equal selectors of one user count once.",
+		"spillway_flowcontrol_limit_selector_terms", "Terms that the selectors of all watches may have. 0 is no limit.",
 	},
 }
 
@@ -89,7 +90,7 @@ func (m *limitMetrics) showHeads(p *HeaderBudget) {
 	m.GaugeFunc("spillway_flowcontrol_current_header_bytes",
 		"Bytes of large request headers, as --max-large-header-bytes counts them.",
 		func() float64 { return float64(p.HeldBytes()) })
-	m.GaugeFunc("spillway_flowcontrol_limit_header_bytes", "The value of --max-large-header-bytes; 0 is no limit.",
+	m.GaugeFunc("spillway_flowcontrol_limit_header_bytes", "The value of --max-large-header-bytes. 0 is no limit.",
 		func() float64 { return float64(p.most) })
 	m.CounterFunc("spillway_large_header_rejections_total",
 		"Requests answered 431 because --max-large-header-bytes was reached.",

@@ -63,7 +63,7 @@ func TestHerdCostsTwoReadsOfState(t *testing.T) {
 		vain  bool
 	}{
 		"in time": {after: 1700 * time.Millisecond}, "late": {after: proofTimeout - 100*time.Millisecond},
-		"never": {after: time.Minute}, "in vain": {after: 700 * time.Millisecond, vain: true},
+		"never": {after: time.Minute}, "unsuccessful": {after: 700 * time.Millisecond, vain: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var revision atomic.Uint64

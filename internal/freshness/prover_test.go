@@ -216,7 +216,7 @@ func TestAStateThatIsNotProvenIsNotServed(t *testing.T) {
 			})
 		})
 	}
-	// Another apiserver than the one that said R, and behind it.
+	// Another API server than the one that said R, and behind it.
 	f("bookmark below R", &upstream{begin: at(26), prove: says(time.Second, 25, 0)}, proofTimeout)
 	f("no bookmark", &upstream{begin: at(26), prove: says(time.Minute, 27, 0)}, unproven)
 	f("the mirror is stuck", &upstream{begin: at(26), prove: says(time.Second, 27, 24)}, unproven)

@@ -3,7 +3,7 @@
 // owner that writes to it without a goroutine and without waiting.
 //
 // Frames are read and heads are compressed by golang.org/x/net/http2. Its server is not used,
-// though this one behaves as that does where the RFC leaves a choice, since clients of a
+// though this one behaves as that does where the RFC leaves a choice, because clients of a
 // kube-apiserver know no other: there every stream is a goroutine, and every frame is handed from
 // one to another and sent by itself, which costs more than all the rest of delivering an event.
 // Here each frame goes into the connection's outbox, and what has piled up there goes out as one

@@ -38,7 +38,7 @@ func (a *keepalive) start(c *Conn) {
 	a.timer = time.AfterFunc(helloTimeout, a.check)
 }
 
-// checkNow runs check at once, since something may be due earlier than check last found.
+// checkNow runs check at once, because something may be due earlier than check last found.
 func (a *keepalive) checkNow() {
 	if a.conn.err == nil {
 		a.timer.Reset(0)

@@ -11,7 +11,7 @@ import (
 // header fields adds.
 //
 // A connection has an allowance of its own. It is small until a request has proven its sender
-// (Response.Prove), since until then anything may have opened the connection. A head beyond Head
+// (Response.Prove), because until then anything may have opened the connection. A head beyond Head
 // bytes is taken from a pool that all connections share.
 type Bounds struct {
 	Head     int64         // bytes of one head, beyond which it is large and comes from the pool

@@ -135,6 +135,6 @@ func TestAFlushDoesNotSendForOthersWithoutEnd(t *testing.T) {
 	select {
 	case <-flushed:
 	case <-time.After(patience):
-		t.Error("it sends for ever")
+		t.Error("it sends forever")
 	}
 }

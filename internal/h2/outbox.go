@@ -65,7 +65,7 @@ func (o *outbox) putData(id uint32, b []byte, end bool) {
 	*o.frames = append(f, b...)
 }
 
-// checkFloodLocked is called in front of each frame that cannot wait for room, and ends the
+// checkFloodLocked is called before each frame that cannot wait for room, and ends the
 // connection of a client that reads none of them.
 func (c *Conn) checkFloodLocked() {
 	if c.outbox.len() > c.floodLimitLocked() && !c.outbox.flooded {

@@ -272,7 +272,7 @@ func TestAnswersEqualThoseOfTheStandardServer(t *testing.T) {
 			opts.MaxHeader = http.DefaultMaxHeaderBytes
 			server := &http2.Server{}
 			wait := patience
-			if what == "read later" { // the head has gone, so the client waits in vain
+			if what == "read later" { // the head has gone, so the client waits for nothing
 				wait = time.Second
 			}
 			want, got := asker(t, wait, func(c net.Conn) {

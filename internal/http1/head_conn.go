@@ -16,7 +16,7 @@ import (
 )
 
 // headConn is what fasthttp reads an HTTP/1.1 connection through. It records what it has read of a
-// request's head, since fasthttp gives up a head that does not fit into its buffer, and with it
+// request's head, because fasthttp gives up a head that does not fit into its buffer, and with it
 // those bytes. serveLarge then serves the connection, and this wrapper is closed without it.
 //
 // What is recorded is the head's beginning only if fasthttp's buffer was empty when the head began.

@@ -61,8 +61,8 @@ func (t TLS) Config() (config *tls.Config, states func() []rotation.FileState, e
 }
 
 // RequestCertificates has a listener request certificates of its clients, signed by authorities, if
-// there are any at present. It verifies none: each request is judged by itself, since a certificate
-// may end, and its authority may go, while its connection stays.
+// there are any at present. It verifies none: each request is judged by itself, because a
+// certificate may end, and its authority may go, while its connection stays.
 func RequestCertificates(config *tls.Config, authorities func() *x509.CertPool) {
 	if authorities() == nil {
 		return

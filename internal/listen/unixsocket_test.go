@@ -121,8 +121,8 @@ func TestUnixSocketRefusesStrangers(t *testing.T) {
 	f("every user's", bound(t, 0o666, KeepOwner), true)
 }
 
-// A proxy that is not root, and is not dumpable, makes its socket, since what it opened is its own
-// in /proc as well. The child is this very program.
+// A proxy that is not root, and is not dumpable, makes its socket, because what it opened is its
+// own in /proc as well. The child is this very program.
 func TestUnixSocketOfAnUndumpableProxy(t *testing.T) {
 	const making = "SPILLWAY_TEST_MAKE"
 	if path := os.Getenv(making); path != "" {

@@ -21,8 +21,9 @@ func NewCollector(guard *Guard, encoded, refused func() int64) prometheus.Collec
 	return &collector{
 		guard: guard, encoded: encoded, refused: refused,
 		limit: desc("spillway_memory_limit_bytes",
-			"Bytes that Go may use of --memory-budget, or of the limit of the container; 0 is no limit."),
-		inUse: desc("spillway_memory_in_use_bytes", "Bytes that Go uses of it, without garbage."),
+			"Bytes of --memory-budget, or of the limit of the container, that Go may use. 0 is no limit."),
+		inUse: desc("spillway_memory_in_use_bytes",
+			"Bytes that Go uses of spillway_memory_limit_bytes, without garbage."),
 		degraded: desc("spillway_memory_degraded",
 			"1 while a step of memory degradation is in effect: derived, history, evict.", "step"),
 		degradations: desc("spillway_memory_degradations_total", "Times that the step took effect.", "step"),

@@ -129,11 +129,13 @@ type abilityMetrics struct{ info, ability *prometheus.Desc }
 func newAbilityMetrics() abilityMetrics {
 	return abilityMetrics{
 		info: prometheus.NewDesc("spillway_upstream_info",
-			"1 for the version of the API server; of several that answer at its address, the oldest and the newest.",
+			"1 for the version of the API server. If several versions answer at its address, version is "+
+				"the oldest, and newest_version the newest.",
 			[]string{"version", "newest_version"}, nil),
 		ability: prometheus.NewDesc("spillway_upstream_ability",
-			"1 if the API server has the ability, 0 if it has not; missing while that is not known: watch_list or "+
-				"watch_list_compression. Of several versions behind one address the least able counts.",
+			"1 if the API server has the ability (watch_list or watch_list_compression), 0 if not. The "+
+				"metric is missing while that is not known. If several versions answer at one address, the "+
+				"least able version counts.",
 			[]string{"ability"}, nil),
 	}
 }

@@ -134,6 +134,6 @@ func TestCorruptDeletionReachesClients(t *testing.T) {
 	}
 	m.awaitKind(t, "configmaps", states.KindSynced)
 	if m.Find(fakeapiserver.ConfigMaps) != source || source.Resource().IsHistoryReset() {
-		t.Error("the mirror began anew")
+		t.Error("the mirror began again")
 	}
 }

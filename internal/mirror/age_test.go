@@ -31,10 +31,10 @@ func TestAgeIsSent(t *testing.T) {
 	_, err := upstream()
 	if !errors.As(err, new(health.Warning)) || !strings.HasPrefix(err.Error(), "unreachable; 1 resources are kept") ||
 		!strings.HasSuffix(err.Error(), ": configmaps") {
-		t.Errorf("while upstream is away: %v", err)
+		t.Errorf("while upstream is unreachable: %v", err)
 	}
 	if _, away := source.Age(); !away {
-		t.Error("an apiserver that refuses connections is not called unreachable")
+		t.Error("an API server that refuses connections is not called unreachable")
 	}
 	if _, err := m.Ready(); err != nil {
 		t.Errorf("not ready: %v", err)

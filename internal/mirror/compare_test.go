@@ -129,6 +129,6 @@ func TestNoComparison(t *testing.T) {
 	}
 	one.compare(t.Context(), zap.NewNop())
 	if n := up.Lists(fakeapiserver.ConfigMaps); n != before || one.comparisons.Load() != 0 {
-		t.Errorf("%d lists while upstream is away", n-before)
+		t.Errorf("%d lists while upstream is unreachable", n-before)
 	}
 }

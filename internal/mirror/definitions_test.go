@@ -57,7 +57,7 @@ func (s *Set) awaitDefinition(t *testing.T, served bool) {
 }
 
 // A definition that changes ends its mirror and the watches of it. Until upstream is done, requests
-// pass through; then the resource is mirrored anew as it is defined now, a named one without a
+// pass through; then the resource is mirrored again as it is defined now, a named one without a
 // request (W-116, W-152).
 func TestDefinitionChanges(t *testing.T) {
 	for _, resources := range []string{widgetDefinition, "*"} {

@@ -55,7 +55,7 @@ func TestUpgrade(t *testing.T) {
 	up.StallReads(fakeapiserver.NoReads)
 	eventually(t, "answers from memory again", func() bool { return m.Find(fakeapiserver.ConfigMaps) != nil })
 	if m.Find(fakeapiserver.ConfigMaps) != source || source.Resource().CompleteRV() != rv {
-		t.Error("the mirror began anew")
+		t.Error("the mirror began again")
 	}
 	if got := shape(source); got != "new" {
 		t.Errorf("answers from memory as %s", got)
@@ -65,7 +65,7 @@ func TestUpgrade(t *testing.T) {
 	}
 }
 
-// While upstream is being upgraded one apiserver after another, what was read from an old one is
+// While upstream is being upgraded one API server after another, what was read from an old one is
 // read again.
 func TestRollingUpgrade(t *testing.T) {
 	up := newUpstream(t)
@@ -85,7 +85,7 @@ func TestRollingUpgrade(t *testing.T) {
 	if lists() != before {
 		t.Error("read again at once")
 	}
-	// an apiserver later, at the same version
+	// an API server later, at the same version
 	up.Reshape(fakeapiserver.ConfigMaps, fakeapiserver.WithAnnotation("shape", "new"))
 	age(rollingCheckInterval)
 	version("38")
@@ -105,7 +105,7 @@ func TestRollingUpgrade(t *testing.T) {
 	}
 }
 
-// As long as some apiserver may be newer than our types, nothing is encoded with them.
+// As long as some API server may be newer than our types, nothing is encoded with them.
 func TestGreatestMinor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &epochs{minors: map[string]time.Time{}}
@@ -161,6 +161,6 @@ func TestEarlyEndOfCustomResource(t *testing.T) {
 	up.Reshape(fakeapiserver.Widgets, fakeapiserver.WithAnnotation("shape", "new"))
 	eventually(t, "the state to be read", func() bool { return shape(source) == "new" })
 	if m.Find(fakeapiserver.Widgets) != source {
-		t.Error("the mirror began anew")
+		t.Error("the mirror began again")
 	}
 }

@@ -59,7 +59,7 @@ func TestRestoredUpstreamIsNoticedByItsState(t *testing.T) {
 	eventually(t, "the mirror to hold what upstream holds", func() bool { return resource.Snapshot().Len() == 1 })
 }
 
-// Without any request, a mirror whose watch began anew checks upstream by itself.
+// Without any request, a mirror whose watch began again checks upstream by itself.
 func TestRestoredUpstreamIsNoticedByItself(t *testing.T) {
 	t.Parallel()
 	up := newUpstream(t)
@@ -116,7 +116,7 @@ func TestQuestionThatHangsIsGivenUp(t *testing.T) {
 }
 
 // However many requests notice, and however long upstream takes to send its present state, the
-// mirror comes to hold it: a list that is under way is not begun anew.
+// mirror comes to hold it: a list that is under way is not begun again.
 func TestRestoredUpstreamIsReadOnce(t *testing.T) {
 	t.Parallel()
 	up := newUpstream(t)

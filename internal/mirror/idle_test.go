@@ -63,7 +63,7 @@ func TestIdlenessIsNotMeasuredByTheWallClock(t *testing.T) {
 	}
 }
 
-// What was refused, and no client asks for any more, is not shown for ever.
+// What was refused, and no client asks for any more, is not shown forever.
 func TestRefusedKindIsForgottenOnceItIsIdle(t *testing.T) {
 	up := newUpstream(t)
 	up.Handle("/api/v1/pods", refusing(http.StatusForbidden))

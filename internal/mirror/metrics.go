@@ -52,8 +52,8 @@ func NewCollector(s *Set) prometheus.Collector {
 			"Seconds since the API server last sent an event, a bookmark or a state for the mirror.",
 			func(m *mirror) float64 { return time.Since(m.reflector.Status().Contact).Seconds() }),
 		metric(gauge, "spillway_mirror_staleness_seconds",
-			"Seconds since the state was last proven current, if the mirror has lost its watch; 0 while it "+
-				"is kept current, or not served.",
+			"Seconds since the state was last proven current, if the mirror has lost its watch. 0 while "+
+				"the state is kept current, or is not served.",
 			func(m *mirror) float64 {
 				age, _ := m.age()
 				return age.Seconds()
@@ -68,7 +68,7 @@ func NewCollector(s *Set) prometheus.Collector {
 			"Comparisons of a whole mirror with the state of the API server at the same resourceVersion.",
 			func(m *mirror) float64 { return float64(m.comparisons.Load()) }),
 		metric(counter, "spillway_consistency_check_mismatches_total",
-			"Objects that differed from the API server's in these comparisons. It should stay 0.",
+			"Objects that differed from the API server's objects in these comparisons. It should stay 0.",
 			func(m *mirror) float64 { return float64(m.differences.Load()) }),
 		metric(gauge, "spillway_history_events",
 			"Past events in memory.",
@@ -103,7 +103,7 @@ func NewCollector(s *Set) prometheus.Collector {
 			"Short watches that proved a mirror current.",
 			func(m *mirror) float64 { return float64(m.prober.Stats().Proofs) }),
 		metric(counter, "spillway_freshness_state_lists_total",
-			"LISTs of metadata that a mirror of at most 500 objects was compared with.",
+			"LISTs of metadata that were compared with a mirror of at most 500 objects.",
 			func(m *mirror) float64 { return float64(m.prober.Stats().States) }),
 		metric(counter, "spillway_freshness_failures_total",
 			"Freshness probes, watches and LISTs that failed or proved nothing.",
@@ -112,13 +112,13 @@ func NewCollector(s *Set) prometheus.Collector {
 				return float64(s.Failures + s.WithoutBookmark)
 			}),
 		metric(gauge, "spillway_backfill_active_watches",
-			"Open upstream watches that supply clients with events from before the history in memory.",
+			"Open upstream watches that supply clients with events older than the history in memory.",
 			func(m *mirror) float64 {
 				open, _ := m.backfillWatches()
 				return float64(open)
 			}),
 		metric(counter, "spillway_backfill_watches_total",
-			"Upstream watches that supplied clients with events from before the history in memory.",
+			"Upstream watches that supplied clients with events older than the history in memory.",
 			func(m *mirror) float64 {
 				_, opened := m.backfillWatches()
 				return float64(opened)
@@ -130,10 +130,12 @@ func NewCollector(s *Set) prometheus.Collector {
 			"Events that have arrived and are not dispatched yet.",
 			func(m *mirror) float64 { return float64(m.hub.Lag()) }),
 		metric(gauge, "spillway_dispatch_lanes",
-			"Users and addresses with expensive selectors. Each has a goroutine that dispatches to its watches.",
+			"Users and addresses with expensive selectors. Each of them has a goroutine that dispatches to "+
+				"its watches.",
 			func(m *mirror) float64 { return float64(m.hub.Lanes()) }),
 		metric(gauge, "spillway_dispatch_lane_lag_events",
-			"Events that have arrived and are not dispatched yet by the slowest lane. They delay only its user.",
+			"Events that have arrived and are not dispatched yet by the slowest lane. The lag delays only "+
+				"the lane's user.",
 			func(m *mirror) float64 { return float64(m.hub.LaneLag()) }),
 		metric(counter, "spillway_dispatch_selector_evaluations_total",
 			"Evaluations of selectors by the dispatcher that all watches share.",
@@ -145,7 +147,7 @@ func NewCollector(s *Set) prometheus.Collector {
 			"Events dispatched to feeds.",
 			func(m *mirror) float64 { return float64(m.hub.Stats().Events.Load()) }),
 		metric(counter, "spillway_encoded_frames_total",
-			"Frames encoded for feeds; each once, for all watches that share it.",
+			"Frames encoded for feeds. Each frame is encoded once, for all watches that share it.",
 			func(m *mirror) float64 { return float64(m.hub.Stats().Frames.Load()) }),
 		metric(counter, "spillway_replayed_frames_total",
 			"Frames encoded for single watches that catch up from history.",
@@ -156,10 +158,10 @@ func NewCollector(s *Set) prometheus.Collector {
 				return float64(m.hub.Stats().Shares.Load() + m.hub.Stats().ReplayedFrames.Load())
 			}),
 		metric(counter, "spillway_dispatch_stalls_total",
-			"Dispatches that took a second or more. No client can delay one, so this stays 0.",
+			"Dispatches that took a second or more. No client can delay a dispatch, so the counter stays 0.",
 			func(m *mirror) float64 { return float64(m.hub.Stats().DispatchStalls.Load()) }),
 		metric(counter, "spillway_feed_overruns_total",
-			"Times a watch fell behind its feed and continued from history.",
+			"Times that a watch fell behind its feed and continued from history.",
 			func(m *mirror) float64 { return float64(m.hub.Stats().FeedOverruns.Load()) }),
 	}}
 }

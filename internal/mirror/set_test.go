@@ -266,7 +266,7 @@ func refusing(code int) http.Handler {
 }
 
 // A resource that upstream serves no more, or not to the proxy, passes through, and its watches end
-// with 410; when it is back it is mirrored anew.
+// with 410; when it is back it is mirrored again.
 func TestLostMirror(t *testing.T) {
 	for _, code := range []int{http.StatusNotFound, http.StatusForbidden} {
 		for _, resources := range [][]string{{"widgets.example.com"}, {"*"}} {
@@ -301,7 +301,7 @@ func TestLostMirror(t *testing.T) {
 				m.awaitReady(t, fakeapiserver.Widgets)
 				after := m.Find(fakeapiserver.Widgets)
 				if after == before || after.Resource().Snapshot().Len() != 2 {
-					t.Errorf("mirrored anew: %v, %d objects", after != before, after.Resource().Snapshot().Len())
+					t.Errorf("mirrored again: %v, %d objects", after != before, after.Resource().Snapshot().Len())
 				}
 			})
 		}
@@ -370,7 +370,7 @@ func TestReadyWhenListed(t *testing.T) {
 	}
 }
 
-// An upstream that stops answering while the proxy starts does not keep it starting for ever.
+// An upstream that stops answering while the proxy starts does not keep it starting forever.
 func TestStartIsBounded(t *testing.T) {
 	up := newUpstream(t)
 	up.Hang()

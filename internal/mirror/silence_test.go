@@ -45,8 +45,8 @@ func TestSilentWatchIsReplaced(t *testing.T) {
 	}
 }
 
-// A watch that is silent since nothing happens is left alone, and so is one while upstream refuses
-// the question of how far it is.
+// A watch that is silent because nothing happens is left alone, and so is one while upstream
+// refuses the question of how far it is.
 func TestQuietWatchIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	for name, refuses := range map[string]bool{"proven": false, "refused": true} {

@@ -51,8 +51,8 @@ func answering(code int, text string) http.Handler {
 	})
 }
 
-// A kind that the apiserver refuses while it answers others passes through, and nothing calls the
-// apiserver away.
+// A kind that the API server refuses while it answers others passes through, and nothing calls the
+// API server away.
 func TestBrokenKindPassesThroughWhileItsWatchesGoOn(t *testing.T) {
 	t.Parallel()
 	up := newUpstream(t)
@@ -72,7 +72,7 @@ func TestBrokenKindPassesThroughWhileItsWatchesGoOn(t *testing.T) {
 		t.Error("a watch ended that can go on")
 	}
 	if detail, err := m.UpstreamReady(time.Nanosecond)(); detail != "" || err != nil {
-		t.Errorf("of an apiserver that answers: %q, %v", detail, err)
+		t.Errorf("of an API server that answers: %q, %v", detail, err)
 	}
 	if s := m.Find(fakeapiserver.ConfigMaps); s == nil {
 		t.Error("another kind is not served")
@@ -98,7 +98,7 @@ func TestBrokenKindPassesThroughWhileItsWatchesGoOn(t *testing.T) {
 	}
 }
 
-// An apiserver that has too much to do refuses no kind: to pass requests on would give it more.
+// An API server that has too much to do refuses no kind: to pass requests on would give it more.
 func TestBusyApiserverIsServedForFromMemory(t *testing.T) {
 	t.Parallel()
 	up := newUpstream(t)
@@ -314,7 +314,7 @@ func TestDeniedKindIsRetriedAtGrowingPauses(t *testing.T) {
 	}
 }
 
-// A proxy in front of the apiserver drops bookmarks: the mirror is synced, says so, and counts it.
+// A proxy in front of the API server drops bookmarks: the mirror is synced, says so, and counts it.
 func TestDroppedBookmarksAreAStateALineAndACount(t *testing.T) {
 	t.Parallel()
 	up := newUpstream(t)
@@ -367,7 +367,7 @@ func TestWantOfASlotIsSaidAndCounted(t *testing.T) {
 	}
 }
 
-// A mirror that succeeds while it is found out whether the apiserver serves others is not left
+// A mirror that succeeds while it is found out whether the API server serves others is not left
 // refused: nothing would tell of the success again.
 func TestJudgementThatComesTooLateChangesNothing(t *testing.T) {
 	up := newUpstream(t)

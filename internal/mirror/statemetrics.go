@@ -20,12 +20,12 @@ func newStateMetrics(s *Set) *stateMetrics {
 	c := &stateMetrics{
 		mirrors: s, transitions: newTransitions(),
 		state: prometheus.NewDesc("spillway_mirror_state",
-			"1 for the state of a resource's mirror, 0 for the others: "+
-				"starting, synced, resuming, refused, falling_back or given_up.",
+			"1 for the state of a resource's mirror, 0 for the other states: starting, synced, resuming, "+
+				"refused, falling_back or given_up.",
 			[]string{"resource", "version", "state"}, nil),
 		synced: prometheus.NewDesc("spillway_mirror_synced",
-			"1 if requests for the resource can be answered from memory, 0 for one that is to be mirrored and is "+
-				"starting, unknown to the API server, or refused by it.",
+			"1 if requests for the resource can be answered from memory. 0 if its mirror is starting, or "+
+				"if the API server does not know or refuses the resource.",
 			[]string{"resource", "version"}, nil),
 		refusedForSlots: prometheus.NewDesc("spillway_mirror_limit_exceeded_total",
 			"Requests that passed through because --max-resources are already mirrored on demand.", nil, nil),
@@ -40,8 +40,8 @@ func newStateMetrics(s *Set) *stateMetrics {
 func newTransitions() *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "spillway_mirror_transitions_total",
-		Help: "Transitions of mirrors from one state, or cause of it, to another, by the state that begins and " +
-			"its cause.",
+		Help: "Transitions of mirrors to another state, or to another cause of the same state, by the new state " +
+			"and its cause.",
 	}, []string{"state", "cause"})
 }
 

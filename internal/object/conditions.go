@@ -19,7 +19,7 @@ import (
 // conditions. apimachinery's own form, which evaluates requirement by requirement, costs both
 // multiplied; the client chooses the one, and often the other.
 //
-// Names and values are offsets into one text, since a client may send some hundred thousand of
+// Names and values are offsets into one text, because a client may send some hundred thousand of
 // them: a term takes 28 bytes and its text, where apimachinery's takes 230. Immutable.
 type conditions struct {
 	query   string // the selector as a request spells it

@@ -185,7 +185,7 @@ func TestFormErrors(t *testing.T) {
 	}
 }
 
-// What is forgone is dropped and made anew each time; other kinds stay, and it is kept again when
+// What is forgone is dropped and made again each time; other kinds stay, and it is kept again when
 // that is over.
 func TestMemoForgoes(t *testing.T) {
 	m := NewEncodingCache(1 << 20)
@@ -240,7 +240,7 @@ func TestMemoBound(t *testing.T) {
 	made := f.made.Load()
 	all()
 	if m.HeldBytes() > held/4 || f.made.Load() == made {
-		t.Errorf("holds %d bytes of %d, and made %d anew", m.HeldBytes(), held, f.made.Load()-made)
+		t.Errorf("holds %d bytes of %d, and made %d again", m.HeldBytes(), held, f.made.Load()-made)
 	}
 	m.Bound(1 << 40)
 	all()

@@ -18,7 +18,7 @@ func fieldOr(dotted, missing string) Field {
 }
 
 // builtinFields is W-152 and W-153: the selectable fields of every built-in resource that has any
-// of its own. Events are missing, since they are never mirrored (design D2).
+// of its own. Events are missing, because they are never mirrored (design D2).
 var builtinFields = map[schema.GroupResource]fieldTable{
 	{Resource: "pods"}: {fields: []Field{
 		perNode("spec.nodeName"),

@@ -73,6 +73,12 @@ func (s Selector) Size() int { return s.labels.size() + s.fields.size() }
 // never changes.
 func (s Selector) ScopeOnly() bool { return s.labels == nil && s.fields == nil }
 
+// IsEverything reports that every object is selected.
+func (s Selector) IsEverything() bool { return s.ScopeOnly() && s.Namespace == "" && s.Name == "" }
+
+// Scope is the selector without its labels and fields.
+func (s Selector) Scope() Selector { return Selector{Namespace: s.Namespace, Name: s.Name} }
+
 // Single reports that the selector is one name with one value, besides its scope.
 func (s Selector) Single() bool {
 	only := s.labels

@@ -21,7 +21,7 @@ import (
 // what never got a connection and so was not carried out. It names the kind of failure only;
 // addresses and certificates are for the log.
 func failureStatus(c class, err error) *metav1.Status {
-	message := "upstream apiserver is unavailable: " + FailureKind(err)
+	message := "upstream API server is unavailable: " + FailureKind(err)
 	if c == classRead || c == classStream || isNeverSent(err) {
 		return apistatus.Unavailable(message)
 	}

@@ -79,7 +79,7 @@ func (g *PlainGuard) Refusal(r PlainRequest) *metav1.Status {
 }
 
 // isOwnOrigin reports that a request opens a watch over a WebSocket and that its only Origin is the
-// listener as the request addresses it. Clients outside browsers send that, since kube-apiserver
+// listener as the request addresses it. Clients outside browsers send that, because kube-apiserver
 // requires an Origin of every WebSocket. No other page gains by it: a browser sends the origin of
 // the page, and a page of this very origin reads the same by GET, which has no Origin. The Host is
 // accepted already, so a name that is rebound to loopback is none.

@@ -27,12 +27,12 @@ func NewForwardMetrics(reg prometheus.Registerer) *ForwardMetrics {
 	on := metric.At(reg)
 	m := &ForwardMetrics{
 		requests: on.CounterVec("spillway_passthrough_requests_total",
-			"Requests passed through to the apiserver, or rejected before, by kind (read, write, watch, connect) and "+
-				"status code; 499 if the client left first.", "kind", "code"),
+			"Requests passed through to the API server, or rejected before that, by kind and status code. "+
+				"The kind is read, write, watch or connect. The code is 499 if the client left first.", "kind", "code"),
 		inFlight: on.GaugeVec("spillway_passthrough_requests_in_flight",
 			"Requests being passed through, by kind.", "kind"),
 		upgrades: on.Gauge("spillway_passthrough_upgraded_connections",
-			"Connections that switched protocols (exec, attach, port-forward, WebSockets) and are open."),
+			"Open connections that have switched protocols (exec, attach, port-forward, WebSockets)."),
 	}
 	return m
 }

@@ -80,7 +80,7 @@ func impersonationLoss(in http.Header) *metav1.Status {
 		for _, value := range values {
 			if why := auth.HeaderLoss(value); why != "" {
 				return apistatus.Forbidden(
-					fmt.Sprintf("the value %q of the header %s %s: send it without, or use the apiserver itself",
+					fmt.Sprintf("the value %q of the header %s %s: send it without, or use the API server itself",
 						apistatus.Clip(value), apistatus.Clip(key), why))
 			}
 		}
@@ -109,7 +109,7 @@ func placeRefusal(base *url.URL, in *Inbound) *metav1.Status {
 	case base.Path != "" && base.Path != "/" && canStray(in.rawPath):
 		return apistatus.BadRequest(
 			fmt.Sprintf("path %q is refused for requests that bring no credentials of their own that can be forwarded: "+
-				"it must have no . or .. segments, backslashes, encoded slashes or control characters, since the apiserver "+
+				"it must have no . or .. segments, backslashes, encoded slashes or control characters, because the API server "+
 				"is below a path of its host; send your own Authorization", apistatus.Clip(in.rawPath)))
 	case plan.IsOverfull(in.query):
 		return apistatus.BadRequest(

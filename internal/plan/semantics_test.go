@@ -11,7 +11,7 @@ import (
 
 const watchListQuery = "watch=1&sendInitialEvents=true&allowWatchBookmarks=1&resourceVersionMatch=NotOlderThan"
 
-// semanticsPlanner plans before an upstream that refuses watch-lists, or does not.
+// semanticsPlanner plans in front of an upstream that refuses watch-lists, or does not.
 func semanticsPlanner(t *testing.T, ofUpstream, refuses bool) *Planner {
 	t.Helper()
 	p := testPlanner(t)

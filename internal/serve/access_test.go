@@ -42,7 +42,7 @@ import (
 	"spillway/internal/watch"
 )
 
-// newAccess asks the apiserver at base.
+// newAccess asks the API server at base.
 func newAccess(t *testing.T, base *url.URL, registry prometheus.Registerer, o rigOptions) *Access {
 	t.Helper()
 	own := bareTransport()
@@ -90,7 +90,7 @@ func bearing(token string) rawclient.RequestOption {
 	return rawclient.Header("Authorization", "Bearer "+token)
 }
 
-// upstreams reports that upstream answered the request, which the fake apiserver does without
+// upstreams reports that upstream answered the request, which the fake API server does without
 // authenticating it.
 func upstreams(h http.Header) bool { return h.Get("X-Kubernetes-Pf-Flowschema-Uid") != "" }
 
@@ -479,7 +479,7 @@ func (a *authority) file() string {
 }
 
 // A request with a client certificate is answered from memory only. One that would have to pass
-// through is refused, since it would have another identity upstream; so is one with an invalid
+// through is refused, because it would have another identity upstream; so is one with an invalid
 // certificate.
 func TestClientCertificates(t *testing.T) {
 	t.Parallel()
@@ -501,7 +501,7 @@ func TestClientCertificates(t *testing.T) {
 		{"forbidden", "GET", inM + "?resourceVersion=0", good, "", [2]string{}, 403, false},
 		{"a write", "POST", inN, good, "", [2]string{}, 403, false},
 		{"something else", "GET", "/version", good, "", [2]string{}, 403, false},
-		{"a certificate comes before a token", "GET", inM + "?resourceVersion=0", good, "bob", [2]string{}, 403, false},
+		{"a certificate wins over a token", "GET", inM + "?resourceVersion=0", good, "bob", [2]string{}, 403, false},
 		{"and decides where it goes", "GET", "/version", good, "bob", [2]string{}, 403, false},
 		{"impersonating", "GET", inN + "?resourceVersion=0", good, "", [2]string{"Impersonate-User", "bob"}, 403, false},
 		{"expired", "GET", inN + "?resourceVersion=0", expired, "", [2]string{}, 401, false},
@@ -638,7 +638,7 @@ func TestUncarriableCertificatesAreRefused(t *testing.T) {
 				var status metav1.Status
 				if err := json.Unmarshal([]byte(answer.Status), &status); err != nil || answer.StatusCode != 403 ||
 					!strings.Contains(status.Message, part) ||
-					!strings.Contains(status.Message, "use a bearer token, the apiserver itself, or another name") {
+					!strings.Contains(status.Message, "use a bearer token, the API server itself, or another name") {
 					t.Errorf("%s over %s: %d %q, want %q", method, answer.Proto, answer.StatusCode, answer.Status, part)
 				}
 			}

@@ -243,7 +243,7 @@ func TestTokensAreProvenBesideRequests(t *testing.T) {
 }
 
 // A client must read a refusal within the stall timeout, even of a request whose answer could last:
-// a watch, a log, or a connection to something behind the apiserver.
+// a watch, a log, or a connection to something behind the API server.
 func TestRefusalsOfWhatLastsMustBeTaken(t *testing.T) {
 	t.Parallel()
 	const pods = "/api/v1/namespaces/n/pods"

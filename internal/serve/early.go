@@ -56,7 +56,7 @@ func (s *Server) unavailableAnswer(r *request) *apistatus.Answer {
 	if why == nil {
 		return nil
 	}
-	status := apistatus.Unavailable("upstream apiserver is unavailable: " + passthrough.FailureKind(why))
+	status := apistatus.Unavailable("upstream API server is unavailable: " + passthrough.FailureKind(why))
 	if t, ok := plan.ParseTarget(r.parsed.Path); ok && t.Watches(r.parsed.Query()) {
 		status = apistatus.NotReady(apistatus.RetryAfter())
 	}

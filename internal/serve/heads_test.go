@@ -21,7 +21,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// sizeRecorder is a server before an upstream that says how large what it got is.
+// sizeRecorder is a server in front of an upstream that says how large what it got is.
 type sizeRecorder struct {
 	*slowClientServer
 	limiter *flowcontrol.Limiter

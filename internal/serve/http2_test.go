@@ -332,7 +332,7 @@ func TestListenersProtectBothProtocolsAlike(t *testing.T) {
 	}
 }
 
-// A guard stands before HTTP/2 requests too.
+// A guard checks HTTP/2 requests, too.
 func TestTheGuardChecksHTTP2Requests(t *testing.T) {
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})
 	secured := &front{}

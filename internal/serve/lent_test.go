@@ -189,7 +189,7 @@ func TestLentCredentialsStayBelowTheBasePath(t *testing.T) {
 				t.Errorf("%s: the client was handed a session of the proxy's: %q", target, cookies)
 			}
 		}
-		// A service behind the apiserver has cookies of its own.
+		// A service behind the API server has cookies of its own.
 		resp := fr.ask(t, "GET", "/api/v1/namespaces/a/services/b/proxy/x")
 		if await(t, up.sent, "the request"); len(resp.Header["Set-Cookie"]) != 1 {
 			t.Errorf("a service's cookie was dropped: %v", resp.Header)

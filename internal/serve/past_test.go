@@ -192,8 +192,8 @@ func TestResumeWhenManyDo(t *testing.T) {
 	}
 }
 
-// A watch that resumes while upstream is away is kept, and receives its events once upstream is
-// reachable.
+// A watch that resumes while upstream is unreachable is kept, and receives its events once upstream
+// is reachable.
 func TestResumeWhileUpstreamIsAway(t *testing.T) {
 	var from uint64
 	r := pastRig(t, rigOptions{}, func(up *fakeapiserver.Server) {

@@ -5,7 +5,6 @@ import (
 
 	"spillway/internal/cache"
 	"spillway/internal/freshness"
-	"spillway/internal/object"
 	"spillway/internal/plan"
 )
 
@@ -31,13 +30,9 @@ func (r *request) proveState() (*cache.Snapshot, error) {
 	return state, err
 }
 
-const (
-	// sizedItemsLimit is how many objects are counted at most to tell how large a LIST is. For more of
-	// them a proof is worth any wait.
-	sizedItemsLimit = 2000
-	// scannedItemsLimit is how many objects are looked at for that.
-	scannedItemsLimit = 5 * sizedItemsLimit
-)
+// sizedItemsLimit is how many objects are counted at most to tell how large a LIST is. For more of
+// them a proof is worth any wait.
+const sizedItemsLimit = 2000
 
 // listSize is about how many objects the LIST has now.
 func listSize(p plan.Plan) int {
@@ -45,23 +40,9 @@ func listSize(p plan.Plan) int {
 	if state == nil {
 		return 0
 	}
-	most := sizedItemsLimit
+	limit := sizedItemsLimit
 	if p.List.Limit > 0 {
-		most = int(min(p.List.Limit, sizedItemsLimit))
+		limit = int(min(p.List.Limit, sizedItemsLimit))
 	}
-	if p.Selector.ScopeOnly() && p.Selector.Namespace == "" && p.Selector.Name == "" {
-		return min(state.Len(), most)
-	}
-	n, scanned := 0, 0
-	scope := object.NewSelector(p.Selector.Namespace, p.Selector.Name, nil, nil)
-	if state.HasIndexFor(p.Selector) {
-		scope = p.Selector
-	}
-	state.Scan(scope, p.List.Start, func(o *object.Object) bool {
-		if scanned++; p.Selector.Matches(o) {
-			n++
-		}
-		return n < most && scanned < scannedItemsLimit
-	})
-	return n
+	return state.CountSelected(p.Selector, p.List.Start, limit)
 }

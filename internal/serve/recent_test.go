@@ -80,7 +80,7 @@ func TestRecentListsOfAQuietResource(t *testing.T) {
 	if late, passed := r.answered(recentAfterTimeout), r.answered(recentFromUpstream); r.answered(recentFromMemory) != 0 ||
 		late < 1 ||
 		late+passed != 20 {
-		t.Errorf("%v waited in vain, %v did not wait", late, passed)
+		t.Errorf("%v waited unsuccessfully, %v did not wait", late, passed)
 	}
 }
 

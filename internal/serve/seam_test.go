@@ -111,7 +111,7 @@ func testRestoredUpstream(t *testing.T, goroutines bool) {
 }
 
 // After etcd was restored its revision moves on with every write to any resource, while a quiet
-// resource has no events. A watch of a client that has listed anew must not expire again: neither
+// resource has no events. A watch of a client that has listed again must not expire again: neither
 // one from a list that passed through, nor one that begins with a state.
 func TestRestoredAndQuiet(t *testing.T) { eachWay(t, testRestoredAndQuiet) }
 

@@ -23,9 +23,9 @@ func watchListQueries() (all []string) {
 	return all
 }
 
-// Before every version a watch-list gets the same answer: the state, not older than the request
-// where that asks for it, and its end bookmark, which is compressed only if upstream's is.
-func TestWatchListsAreTheSameBeforeEveryVersion(t *testing.T) {
+// In front of every version a watch-list gets the same answer: the state, not older than the
+// request where that asks for it, and its end bookmark, which is compressed only if upstream's is.
+func TestWatchListsAreTheSameInFrontOfEveryVersion(t *testing.T) {
 	for _, version := range []fakeapiserver.Kubernetes{fakeapiserver.Kubernetes133, fakeapiserver.Kubernetes136,
 		fakeapiserver.Kubernetes137} {
 		t.Run(version.Version, func(t *testing.T) {

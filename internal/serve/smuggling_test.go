@@ -170,7 +170,7 @@ var framings = []struct {
 }
 
 // smuggled is what follows on the connection. Whether it is a request must not be up to the input
-// before it.
+// in front of it.
 const smuggled = "GET /smuggled HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
 
 // TestFramingIsReadAsTheAPIServerReadsIt sends each framing, and a request after it, to upstream's
@@ -242,9 +242,9 @@ func (a *receivedRequests) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// askDirectly sends bytes to upstream's server, without empty lines before them: it refuses those,
-// and they are to be ignored (RFC 9112, section 2.2). It reports false for ended if that does not
-// close the connection.
+// askDirectly sends bytes to upstream's server, without empty lines in front of them: it refuses
+// those, and they are to be ignored (RFC 9112, section 2.2). It reports false for ended if that
+// does not close the connection.
 func askDirectly(t *testing.T, raw string, silence time.Duration) (requests []string, ended bool) {
 	t.Helper()
 	var a receivedRequests

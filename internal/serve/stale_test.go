@@ -14,9 +14,9 @@ import (
 	"spillway/internal/flowcontrol"
 )
 
-// While upstream is away, a request for a state of any age is answered with the last one and its
-// Age; a request for more is refused because upstream is away. While upstream is reachable, no
-// answer has an Age.
+// While upstream is unreachable, a request for a state of any age is answered with the last one and
+// its Age; a request for more is refused because upstream is unreachable. While upstream is
+// reachable, no answer has an Age.
 func TestStaleStatesAreServedWithTheirAge(t *testing.T) {
 	eachWay(t, func(t *testing.T, goroutines bool) {
 		var age atomic.Int64
@@ -107,8 +107,8 @@ func TestAFlowIsWarnedOnceInAWhile(t *testing.T) {
 	f("c", time.Minute, true)
 }
 
-// What is not current though the apiserver answers is said of the resource, and not of the
-// apiserver.
+// What is not current though the API server answers is said of the resource, and not of the
+// API server.
 func TestStaleAnswersFromAnApiserverThatAnswersNameTheResource(t *testing.T) {
 	r := newRig(t, rigOptions{stalest: time.Hour, age: func() (time.Duration, bool) { return 3 * time.Second, false }})
 	r.up.Create(fakeapiserver.ConfigMaps, "n", "a")

@@ -14,7 +14,7 @@ const (
 	// downText and staleText are the Warning of answers from a state that is not kept current: because
 	// the API server does not answer, or, with the resource in it, for another reason. They do not
 	// tell the age of the state, because clients show each text once: the header Age does.
-	downText  = `299 - "the apiserver is out of the proxy's reach: this is the last state known, see the header Age"`
+	downText  = `299 - "the API server is out of the proxy's reach: this is the last state known, see the header Age"`
 	staleText = `299 - "the proxy's copy of %s is not kept current: this is the last state known, see the header Age"`
 	// warningInterval is how often one flow is warned. client-go logs every warning that it gets, and
 	// an informer lists in each attempt, so an outage would fill logs with one line. It holds for a

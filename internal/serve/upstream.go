@@ -46,12 +46,12 @@ func (r *request) refusePassage(err error) *metav1.Status {
 		return apistatus.Unavailable("upstream did not answer whether this is allowed")
 	case errors.As(err, &unencodable):
 		return apistatus.Forbidden(
-			"this request is not answered from memory, and its identity cannot be sent to the apiserver in a header: " +
-				unencodable.Error() + ": use a bearer token, the apiserver itself, or another name")
+			"this request is not answered from memory, and its identity cannot be sent to the API server in a header: " +
+				unencodable.Error() + ": use a bearer token, the API server itself, or another name")
 	}
 	return apistatus.Forbidden(
 		"this request is not answered from memory, and the client certificate that it came with cannot be shown " +
-			"to the apiserver: use a bearer token for it, or the apiserver itself")
+			"to the API server: use a bearer token for it, or the API server itself")
 }
 
 // secrets are never shared, not even among users that may read all of them.

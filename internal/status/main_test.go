@@ -19,7 +19,7 @@ func sample() *Report {
 		Upstream: Upstream{Host: "https://api:6443", StaleResources: []string{"pods"}, StateAgeSeconds: 12},
 		Memory:   Memory{LimitBytes: 256 << 20, InUseBytes: 200 << 20, Steps: []string{"derived"}},
 		Files: []*File{
-			{File: "/var/run/ca.crt", Use: "the apiserver's certificate authority", Since: noon.Add(-time.Hour),
+			{File: "/var/run/ca.crt", Use: "the API server's certificate authority", Since: noon.Add(-time.Hour),
 				Changes: 2, Expires: new(noon.Add(72 * time.Hour))},
 			{File: "/etc/spillway/tls.crt", Use: "TLS certificate", Since: noon.Add(-3 * time.Hour),
 				Expires: new(noon.Add(5 * time.Hour))},

@@ -52,8 +52,8 @@ func TestText(t *testing.T) {
 	}
 }
 
-// A file that is not in use as it is comes before a certificate that ends soon, and both before how
-// many there are.
+// A file that is not in use as it is takes precedence over a certificate that ends soon, and both
+// take it over their number.
 func TestFileFactNamesWhatNeedsACare(t *testing.T) {
 	r := sample()
 	f := func(want string, alert bool) {

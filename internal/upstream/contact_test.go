@@ -30,9 +30,9 @@ func TestSilenceIsWhatNoApiserverAnswers(t *testing.T) {
 	s.Handle("/version", status(http.StatusForbidden, "application/json"))
 	f("a refusal", false)
 	s.Handle("/version", status(http.StatusInternalServerError, "application/json"))
-	f("the apiserver's own error", false)
+	f("the API server's own error", false)
 	s.Handle("/version", status(http.StatusBadGateway, "text/html"))
-	f("an error of what stands before it", true)
+	f("an error of a proxy in front of it", true)
 	first := c.SilentSince()
 	f("another", true)
 	if !c.SilentSince().Equal(first) {

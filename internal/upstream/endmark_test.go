@@ -15,8 +15,8 @@ import (
 	"spillway/internal/fakeapiserver"
 )
 
-// behindBookmarkless is an apiserver behind a proxy that drops bookmarks, and a client that reaches
-// it so.
+// behindBookmarkless is an API server behind a proxy that drops bookmarks, and a client that
+// reaches it so.
 func behindBookmarkless(t *testing.T, what fakeapiserver.BookmarkFault) (*fakeapiserver.Server, *Client) {
 	t.Helper()
 	s, _ := apiserver(t, fakeapiserver.Options{BookmarkPeriod: 10 * time.Millisecond})

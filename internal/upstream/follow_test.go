@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// An apiserver that has just begun forbids what it allows: only what it goes on to forbid counts,
+// An API server that has just begun forbids what it allows: only what it goes on to forbid counts,
 // and all that was never allowed.
 func TestDenials(t *testing.T) {
 	gr := schema.GroupResource{Resource: "pods"}

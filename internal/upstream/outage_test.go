@@ -61,7 +61,7 @@ func TestOutageCostsNoList(t *testing.T) {
 		}
 	}, 0, false)
 	f("too many requests", fakeapiserver.Options{}, refuse(http.StatusTooManyRequests), 3, false)
-	f("an apiserver that begins", fakeapiserver.Options{}, refuse(http.StatusServiceUnavailable), 3, false)
+	f("an API server that begins", fakeapiserver.Options{}, refuse(http.StatusServiceUnavailable), 3, false)
 	f("an etcd that is unreachable", fakeapiserver.Options{}, refuse(http.StatusInternalServerError), 3, false)
 	f("an authorizer that has not read its rules yet", fakeapiserver.Options{}, refuse(http.StatusForbidden), 3, false)
 }
@@ -127,7 +127,7 @@ func TestServes(t *testing.T) {
 	}
 }
 
-// Pauses grow, are never the same for all, and begin anew.
+// Pauses grow, are never the same for all, and begin again.
 func TestPace(t *testing.T) {
 	p := pauses(100, 800)
 	for i, want := range []time.Duration{100, 200, 400, 800, 800} {

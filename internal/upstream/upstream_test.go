@@ -29,7 +29,7 @@ var (
 	nodes      = fakeapiserver.ObjectResource(fakeapiserver.Nodes)
 )
 
-// apiserver starts a fake apiserver and a client for it.
+// apiserver starts a fake API server and a client for it.
 func apiserver(t *testing.T, o fakeapiserver.Options) (*fakeapiserver.Server, *Client) {
 	t.Helper()
 	s := fakeapiserver.New(o)

@@ -47,7 +47,7 @@ func expectWarnings(t *testing.T, c *Client, gvr schema.GroupVersionResource) {
 	}
 }
 
-// Only a watch that upstream ends cleanly, and before its time, says that upstream begins anew.
+// Only a watch that upstream ends cleanly, and before its time, says that upstream begins again.
 func TestEarlyEnd(t *testing.T) {
 	s, c := apiserver(t, fakeapiserver.Options{})
 	var ends atomic.Int32
@@ -61,7 +61,7 @@ func TestEarlyEnd(t *testing.T) {
 		s.Delete(widgets.GVR, "a", "w")
 		sink.awaitState(t, s, widgets)
 		for ctx := deadline(t); r.Status().Watches < n && ctx.Err() == nil; {
-			time.Sleep(time.Millisecond) // a reflector that begins anew may receive both by the watch before
+			time.Sleep(time.Millisecond) // a reflector that begins again may receive both by the watch before
 		}
 		if got := r.Status().Watches; got != n {
 			t.Fatalf("%d watches, want %d", got, n)

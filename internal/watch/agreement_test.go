@@ -157,7 +157,7 @@ func (s *script) toldTo(p *testClient) receivedStream {
 
 // TestDeliverersAgree shows that with each deliverer each client receives the same events in the
 // same order, and ends for the same reason. How much a client receives that has left may differ,
-// since a goroutine notices that only after its write. So may how far a client is that is drained
+// because a goroutine notices that only after its write. So may how far a client is that is drained
 // while it is behind: it resumes. (A cursor passes the end of a seam that is no event to its client
 // with the last event of the seam if it reads the log, and with the next event if it reads a feed.
 // Until then the watch is not drained.)

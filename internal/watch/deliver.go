@@ -2,6 +2,7 @@ package watch
 
 import (
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -68,7 +69,7 @@ func (g goroutines) deliverLive(s *Stream) {
 func (goroutines) sendEnd(s *Stream, run []byte, reason EndReason, cause error) {
 	last, reason := s.lastFrames(reason, cause)
 	if reason.Clean() {
-		if err := s.write(append(run, last...)); err != nil {
+		if err := s.write(slices.Concat(run, last)); err != nil {
 			reason = s.endReasonOf(err)
 		}
 	}

@@ -32,7 +32,8 @@ func newLagCollector() *lagCollector {
 			"Watches served from memory, by the most specific part of their selection: name, field, label, namespace, or "+
 				"all.", labels, nil),
 		behind: prometheus.NewDesc("spillway_watch_lag_seconds",
-			"Age of the oldest event that is not sent, or not read by the client, of the watch that is farthest behind.",
+			"Of the watch that is farthest behind: the age of its oldest event that is not sent, or that "+
+				"the client has not read.",
 			labels, nil),
 	}
 }

@@ -8,9 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"spillway/internal/apistatus"
-	"spillway/internal/cache"
 	"spillway/internal/flowcontrol"
-	"spillway/internal/object"
 	"spillway/internal/plan"
 )
 
@@ -83,49 +81,13 @@ func (s *Stream) stateWidth() int64 {
 	default:
 		return 0
 	}
-	size := sizeOf(s.source.Resource().Snapshot(), s.selector())
+	state := s.source.Resource().Snapshot()
+	if state == nil || !flowcontrol.IsLarge(state.Bytes) {
+		return 0
+	}
+	size := state.EstimateBytes(s.selector())
 	if !flowcontrol.IsLarge(size) {
 		return 0
 	}
 	return flowcontrol.Width(size, s.encoding.Gzip)
-}
-
-// sampledObjectsLimit is how many objects a selector is matched with to estimate the selected part
-// of a state.
-const sampledObjectsLimit = 5000
-
-// sizeOf is about how many bytes of JSON are selected of a state. It is exact unless the selector
-// would have to be matched with more than sampledObjectsLimit objects.
-func sizeOf(state *cache.Snapshot, sel object.Selector) int64 {
-	switch {
-	case state == nil:
-		return 0
-	case !flowcontrol.IsLarge(state.Bytes), sel.ScopeOnly() && sel.Namespace == "" && sel.Name == "":
-		return state.Bytes
-	}
-	scope, wholeState := sel, false
-	if !state.HasIndexFor(sel) {
-		scope = object.NewSelector(sel.Namespace, sel.Name, nil, nil)
-		wholeState = sel.Namespace == "" && sel.Name == ""
-	}
-	var sampled, selected, inScope int64 // bytes; selected are of the sampled
-	objects := 0
-	state.Scan(scope, "", func(o *object.Object) bool {
-		size := int64(o.Size())
-		inScope += size
-		if objects++; objects <= sampledObjectsLimit {
-			sampled += size
-			if sel.Matches(o) {
-				selected += size
-			}
-		}
-		return objects <= sampledObjectsLimit || !wholeState
-	})
-	switch {
-	case objects <= sampledObjectsLimit:
-		return selected
-	case wholeState:
-		inScope = state.Bytes
-	}
-	return int64(float64(selected) * float64(inScope) / float64(sampled))
 }

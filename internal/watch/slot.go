@@ -1,11 +1,9 @@
 package watch
 
 import (
-	"math/rand/v2"
-	"sync/atomic"
+	"slices"
 
 	"spillway/internal/clientconn"
-	"spillway/internal/ring"
 	"spillway/internal/timerheap"
 )
 
@@ -18,23 +16,29 @@ type slot struct {
 	stream *Stream
 	writer *writer
 
-	// The writer's.
-	port         port
-	unsent       []byte    // made, and not sent; bytes that are shared unless the cursor reads the log
-	endReason    EndReason // settled: unsent is the last that is sent; empty: it goes on
+	// The writer's: what is sent.
+	port      port
+	unsent    []byte    // made, and not sent. Other slots may share it: nothing is appended to it
+	endReason EndReason // settled: unsent is the last that is sent; empty: it goes on
+
+	// The writer's: how the slot is.
 	ended        bool
 	checkDue     bool          // something is due, or poke was called
 	due          monotonicTime // when something is next
 	parked       bool          // the socket is full
 	lastProgress monotonicTime // when the client last took a byte, once it was parked or paused
-	group        *feedGroup
-	index        int         // in the group
-	owner        *ownerTurns // nil: it has had no turn yet
-	queued       bool        // in the owner's turns
-	next         *slot       // behind it there
+
+	// The writer's: its place in the group that waits for the same signal.
+	group      *feedGroup // nil: it is in none
+	groupIndex int        // in group.slots
+
+	// The writer's: its place among the slots that wait for a turn.
+	owner      *ownerTurns // nil: it has had no turn yet
+	queued     bool        // it waits for its turn
+	nextQueued *slot       // the owner's slot behind it; nil: it is the last
 
 	// Guarded by writer.mu.
-	poked bool
+	poked bool // it is in writer.mu.slots
 }
 
 // dueAt sets when the slot is due.
@@ -72,16 +76,15 @@ func (s *slot) abruptReason() EndReason {
 	return ""
 }
 
-// deferUnsent keeps what is not sent yet during a pause, until the deadline of the watch
-// at the latest. Meanwhile the client does not count as stalled.
-func (s *slot) deferUnsent() {
+// deferUnsent keeps what is not sent yet during a pause. Meanwhile the client does not count as
+// stalled. It reports false once the deadline of the watch has passed.
+func (s *slot) deferUnsent() bool {
 	s.lastProgress, s.checkDue = now(), false
 	if s.lastProgress >= s.stream.deadline {
-		s.stream.out.cut()
-		s.writer.endSlot(s, EndReviewTimeout)
-		return
+		return false
 	}
 	s.dueAt(s.stream.deadline)
+	return true
 }
 
 // fill gets what is sent next: what the stream has, or its end.
@@ -89,7 +92,7 @@ func (s *slot) fill() {
 	run, reason, err := s.stream.pullRun(s.checkDue)
 	if reason != "" || err != nil {
 		last, final := s.stream.lastFrames(reason, err)
-		s.unsent, s.endReason = append(run, last...), final
+		s.unsent, s.endReason = slices.Concat(run, last), final
 		return
 	}
 	s.unsent = run
@@ -119,8 +122,8 @@ func (s *slot) send() (gone bool, err error) {
 	return true, nil
 }
 
-// park waits for room in the socket, as long as the client makes progress: any byte will do, since
-// a cursor pins nothing (design D10).
+// park waits for room in the socket, as long as the client makes progress: any byte will do,
+// because a cursor pins nothing (design D10).
 func (s *slot) park(moved bool) error {
 	at, opts := now(), &s.writer.manager.opts
 	stall := opts.Eviction.StallTimeout(opts.StallTimeout)
@@ -151,56 +154,5 @@ func (s *slot) unpark() {
 		s.parked = false
 		s.stream.noteBlocked(0, 0)
 		s.writer.manager.opts.Eviction.Unpark()
-	}
-}
-
-// feedGroup is the slots of a writer that wait for the same signal: those of one feed, or those
-// that read a log. One wake reaches all of them. Its cost to the caller does not depend on their
-// number.
-type feedGroup struct {
-	// Static after construction.
-	writer *writer
-	signal *ring.Signal
-
-	woken atomic.Bool // since the writer last looked
-
-	// The writer's.
-	slots []*slot
-}
-
-// Wake implements ring.Waker.
-func (g *feedGroup) Wake() {
-	if g.woken.CompareAndSwap(false, true) {
-		g.writer.addWoken(g)
-	}
-}
-
-// add puts a slot into the group.
-func (g *feedGroup) add(s *slot) {
-	s.group, s.index = g, len(g.slots)
-	g.slots = append(g.slots, s)
-}
-
-// remove takes a slot out.
-func (g *feedGroup) remove(s *slot) {
-	last := len(g.slots) - 1
-	moved := g.slots[last]
-	g.slots[s.index], moved.index = moved, s.index
-	g.slots[last] = nil
-	g.slots = g.slots[:last]
-	s.group = nil
-}
-
-// each calls f for each slot. It begins at a random one, because the first gets its event earliest.
-func (g *feedGroup) each(f func(*slot)) {
-	if len(g.slots) == 0 {
-		return
-	}
-	first := rand.IntN(len(g.slots)) // #nosec G404 -- spreads work
-	for _, s := range g.slots[first:] {
-		f(s)
-	}
-	for _, s := range g.slots[:first] {
-		f(s)
 	}
 }

@@ -27,21 +27,25 @@ func NewStreamMetrics(r prometheus.Registerer) *StreamMetrics {
 		streams: on.GaugeVec("spillway_watches",
 			"Watches that are being served from memory, by their encoding.", "resource", "encoding"),
 		ends: on.CounterVec("spillway_watch_terminations_total",
-			"Watches that ended, by reason. Evictions of slow clients have the reasons slow_client_….", "resource", "reason"),
+			"Watches that ended, by reason. If a slow client was evicted, the reason begins with "+
+				"slow_client_.", "resource", "reason"),
 		sent: newSentBytesCollector(),
 		backfills: on.CounterVec("spillway_backfilled_watches_total",
-			"Watches that resumed from before the history in memory: the apiserver sent the events that were missing.",
+			"Watches that resumed from before the history in memory. The API server sent the missing "+
+				"events.",
 			"resource"),
 		backfillFailures: on.CounterVec("spillway_backfill_failures_total",
-			"Watches whose backfill failed: the apiserver no longer has the events (resource_version_expired), too many "+
-				"backfills were under way (concurrency_limit), or the client read too slowly (slow_client).",
+			"Watches whose backfill failed, by reason. resource_version_expired: the API server no longer "+
+				"has the events. concurrency_limit: too many backfills were under way. slow_client: the client "+
+				"read too slowly.",
 			"resource", "reason"),
 	}
 	on.Add(m.lags)
 	on.Add(m.sent)
 	on.GaugeFunc("spillway_slow_client_watches",
-		"Watches whose client reads too slowly: the socket is full. Such a watch holds one frame, and is evicted "+
-			"if its client takes nothing for --stall-timeout, or for 2 s while memory is short.", m.parked)
+		"Watches whose client reads too slowly, so that the socket is full. Such a watch holds one "+
+			"frame. It is evicted if its client takes nothing for --stall-timeout, or for 2 s while memory "+
+			"is short.", m.parked)
 	return m
 }
 

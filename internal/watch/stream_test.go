@@ -437,7 +437,7 @@ func TestDepartedAndAborted(t *testing.T) {
 }
 
 // TestQuietStreamKeepsItsPlace shows that the cursor of a watch without bookmarks and without
-// events stays near the head: when its feed is dropped, since memory is short, the log has what
+// events stays near the head: when its feed is dropped, because memory is short, the log has what
 // comes next.
 func TestQuietStreamKeepsItsPlace(t *testing.T) {
 	bubbles(t, func(t *testing.T, d delivery) {

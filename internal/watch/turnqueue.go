@@ -49,7 +49,7 @@ func (q *turnQueue) push(s *slot) {
 	s.queued = true
 	o := s.owner
 	if o.last != nil {
-		o.last.next, o.last = s, s
+		o.last.nextQueued, o.last = s, s
 		return
 	}
 	o.first, o.last = s, s
@@ -66,7 +66,7 @@ func (q *turnQueue) pop() *slot {
 		q.last = nil
 	}
 	s := o.first
-	if o.first, s.next = s.next, nil; o.first == nil {
+	if o.first, s.nextQueued = s.nextQueued, nil; o.first == nil {
 		o.last = nil
 	} else {
 		q.append(o)

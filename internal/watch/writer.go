@@ -44,7 +44,7 @@ type writer struct {
 	mu struct {
 		sync.Mutex
 		slots  []*slot      // poked since the writer last looked
-		groups []*feedGroup // woken since
+		groups []*feedGroup // woken since then
 		closed bool
 	}
 }
@@ -227,7 +227,10 @@ func (w *writer) takeTurn(s *slot) {
 	}
 	if s.hasUnsent() {
 		if s.stream.pause.isPaused() {
-			s.deferUnsent()
+			if !s.deferUnsent() {
+				s.stream.out.cut() // what is not sent may not be sent any more
+				w.endSlot(s, EndReviewTimeout)
+			}
 			return
 		}
 	} else if s.endReason == "" {

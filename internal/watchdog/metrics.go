@@ -16,7 +16,8 @@ func NewCollector(monitor *Monitor) prometheus.Collector {
 		stalled: prometheus.NewDesc("spillway_stalled_loops",
 			"Loops of the process that have work and do not move. The log and /readyz?verbose name them.", labels, nil),
 		stalls: prometheus.NewDesc("spillway_loop_stalls_total",
-			"Times that a loop of the process had work and did not move for longer than it may. It should stay 0.", labels, nil),
+			"Times that a loop of the process had work and did not move for longer than its limit. It "+
+				"should stay 0.", labels, nil),
 	}
 }
 

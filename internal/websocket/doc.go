@@ -9,7 +9,7 @@
 //
 // Invariant: a Reader holds a fixed number of bytes, whatever the client sends.
 //
-// Why not that package: it keeps two buffers of 4 KiB for each connection, makes a frame anew for
+// Why not that package: it keeps two buffers of 4 KiB for each connection, makes a new frame for
 // each client, and reads messages of up to 32 MiB into memory. Here the head of a frame is made
 // with the watch event, once for all clients of a feed.
 package websocket

@@ -44,7 +44,7 @@ func NewReader(r io.Reader) *Reader { return &Reader{in: bufio.NewReaderSize(r, 
 // end: ErrClosed, ErrUnmasked, or what the connection says.
 //
 // All else is skipped. Opcodes, reserved bits and fragments that RFC 6455 forbids are no reason to
-// end, since they are none for kube-apiserver (W-123).
+// end, because they are none for kube-apiserver (W-123).
 func (r *Reader) Ping() ([]byte, error) {
 	for {
 		op, size, mask, err := r.head()

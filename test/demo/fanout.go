@@ -217,6 +217,6 @@ func (s *show) print(columns []string, results []*result) {
 		s.console.line("%s", line)
 	}
 	if err := results[0].before.err; err != nil {
-		s.console.line("(unknown, since kube-apiserver's own metrics cannot be read: %v)", err)
+		s.console.line("(unknown, because kube-apiserver's own metrics cannot be read: %v)", err)
 	}
 }

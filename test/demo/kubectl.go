@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// watchBudget bounds the wait for what a kubectl must have caused: generous, since a foreign
+// watchBudget bounds the wait for what a kubectl must have caused: generous, because a foreign
 // cluster may be slow.
 const watchBudget = 90 * time.Second
 
-// watchArgs print a line per event. The columns are named here, since for its usual table kubectl
+// watchArgs print a line per event. The columns are named here, because for its usual table kubectl
 // requests one from the server, which is passed through instead of served from memory.
 var watchArgs = []string{
 	"get", "configmaps", "--selector=app=hello", "--watch", "--output-watch-events",

@@ -32,7 +32,7 @@ type show struct {
 	dir     string // what the demo writes; removed by close
 
 	controlPlane *controlplane.ControlPlane // nil in front of a cluster that is not ours
-	upstream     *rest.Config               // the apiserver, directly
+	upstream     *rest.Config               // the API server, directly
 	upstreamFile string                     // its kubeconfig
 	direct       *kubernetes.Clientset
 	ownNamespace bool // made by us in a cluster that is not ours

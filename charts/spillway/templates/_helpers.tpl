@@ -12,7 +12,7 @@
 {{- end -}}
 {{- end -}}
 
-{{- /* What is not in a namespace carries the release's, so that two releases of one name do not meet. */ -}}
+{{- /* Objects outside of namespaces carry the namespace of the release in their names, so that two releases of one name do not collide. */ -}}
 {{- define "spillway.clusterName" -}}
 {{- printf "%s:%s" .Release.Namespace (include "spillway.fullname" .) -}}
 {{- end -}}
@@ -22,7 +22,7 @@ app.kubernetes.io/name: {{ include "spillway.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
-{{- /* That of the pod of `helm test`. It lacks the name, so that the pod is never among those of a Service. */ -}}
+{{- /* The selector of the pod of `helm test`. It lacks the name, so that no Service selects that pod. */ -}}
 {{- define "spillway.testSelector" -}}
 app.kubernetes.io/component: test
 app.kubernetes.io/instance: {{ .Release.Name }}
@@ -35,12 +35,12 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ include "spillway.labelValue" (printf "%s-%s" .Chart.Name .Chart.Version) | quote }}
 {{- end -}}
 
-{{- /* A version as a label may have it: without the plus sign of build metadata, which Flux and others add, and not too long. */ -}}
+{{- /* A version as the value of a label: without the plus sign of build metadata, which Flux adds, and not too long. */ -}}
 {{- define "spillway.labelValue" -}}
 {{- . | replace "+" "_" | trunc 63 | trimAll "-_." -}}
 {{- end -}}
 
-{{- /* The labels of the chart's own pods, of which none ever gets a sidecar: the webhook could not start while it refuses its own pods. */ -}}
+{{- /* The labels of the chart's own pods. None of these gets a sidecar, because the webhook could not start if its own pods needed it. */ -}}
 {{- define "spillway.podLabels" -}}
 {{ include "spillway.labels" . }}
 {{ include "spillway.noSidecar" . }}
@@ -53,7 +53,7 @@ helm.sh/chart: {{ include "spillway.labelValue" (printf "%s-%s" .Chart.Name .Cha
 spillway/inject: disabled
 {{- end -}}
 
-{{- /* What pods run as. Where a value is null, the cluster decides, as OpenShift's restricted SCC wants it. */ -}}
+{{- /* The user and groups that pods run as. If a value is null, the cluster chooses, as OpenShift's restricted SCC requires. */ -}}
 {{- define "spillway.podSecurityContext" -}}
 runAsNonRoot: true
 {{- range $key := list "runAsUser" "runAsGroup" "fsGroup" }}
@@ -87,7 +87,7 @@ scheduling.k8s.io: [priorityclasses]
 storage.k8s.io: [csidrivers, csinodes, csistoragecapacities, storageclasses, volumeattachments]
 {{- end -}}
 
-{{- /* One of `resources` in its parts, as JSON: resource and group. A name for which no Role could be written is refused, though Spillway would find out what it means. */ -}}
+{{- /* An item of `resources` as JSON, with its resource and group. A name for which no Role can be written is refused, though Spillway itself would accept the name. */ -}}
 {{- define "spillway.resource" -}}
 {{- $name := .name -}}
 {{- $known := include "spillway.knownGroups" . | fromYaml -}}
@@ -117,7 +117,7 @@ storage.k8s.io: [csidrivers, csinodes, csistoragecapacities, storageclasses, vol
 {{- dict "resource" $resource "group" $group | toJson -}}
 {{- end -}}
 
-{{- /* Refuses values that mean nothing. */ -}}
+{{- /* Refuses values that have no meaning. */ -}}
 {{- define "spillway.checkValues" -}}
 {{- if eq (toString .Values.enabled) "false" -}}
 {{- fail "enabled: false is for the condition of a parent chart, which then leaves this chart out: have its requirement name that condition, or do not install this chart" -}}
@@ -153,7 +153,7 @@ storage.k8s.io: [csidrivers, csinodes, csistoragecapacities, storageclasses, vol
 {{- end -}}
 {{- end -}}
 
-{{- /* The names under which clients reach it, in JSON. */ -}}
+{{- /* The names under which clients reach Spillway, in JSON. */ -}}
 {{- define "spillway.names" -}}
 {{- $name := include "spillway.fullname" . -}}
 {{- $namespace := .Release.Namespace -}}
@@ -165,7 +165,7 @@ storage.k8s.io: [csidrivers, csinodes, csistoragecapacities, storageclasses, vol
   "localhost") .Values.tls.extraNames | uniq | toJson -}}
 {{- end -}}
 
-{{- /* The configuration file: what the chart decides, and what the user adds to it. */ -}}
+{{- /* The configuration file: the settings of the chart, and those that the user adds. */ -}}
 {{- define "spillway.config" -}}
 {{- $own := dict
   "resources" .Values.resources

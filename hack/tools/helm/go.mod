@@ -1,4 +1,4 @@
-// Helm, which the chart is checked with; a module of its own, since its requirements are not those of the other tools.
+// Helm, which the chart is checked with; a module of its own, because its requirements are not those of the other tools.
 module spillway/hack/tools/helm
 
 go 1.26.0

@@ -1,4 +1,4 @@
-// promtool, which alerts are tried with, and Prometheus; a module of its own, since its requirements are not those of the other tools.
+// promtool, which alerts are tried with, and Prometheus; a module of its own, because its requirements are not those of the other tools.
 module spillway/hack/tools/promtool
 
 go 1.26.0

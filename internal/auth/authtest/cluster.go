@@ -29,7 +29,7 @@ const (
 // tokenTTL is how long kube-apiserver remembers that a token is good.
 const tokenTTL = 10 * time.Second
 
-// Cluster answers reviews inside a bubble with time of its own: as an http.RoundTripper, since
+// Cluster answers reviews inside a bubble with time of its own: as an http.RoundTripper, because
 // sockets would leave the bubble. Like kube-apiserver it remembers for ten seconds that a token is
 // good.
 type Cluster struct {

@@ -498,7 +498,7 @@ func TestLocalRBACOfOneMoment(t *testing.T) {
 	}
 }
 
-// That a right is not decided by for a moment, since its role has changed, does not explain why
+// That a right is not decided by for a moment, because its role has changed, does not explain why
 // upstream denied it.
 func TestLocalRBACDisagreementDuringAChange(t *testing.T) {
 	onGuard(t, byRBAC, func(g *guard) {
@@ -525,7 +525,7 @@ func TestLocalRBACDisagreementDuringAChange(t *testing.T) {
 }
 
 // Once upstream is behind its own word, versions of before and after mean nothing to each other:
-// all begin anew, and once.
+// all begin again, and once.
 func TestLocalRBACRewrittenHistory(t *testing.T) {
 	onGuard(t, byRBAC, func(g *guard) {
 		g.grant("", "pods", user("bob"), reads("pods"))
@@ -575,7 +575,7 @@ func TestLocalRBACStale(t *testing.T) {
 	})
 }
 
-// An etcd that was restored is behind its own word: everything is listed anew before it counts.
+// An etcd that was restored is behind its own word: everything is listed again before it counts.
 func TestLocalRBACAfterRestore(t *testing.T) {
 	onGuard(t, byRBAC, func(g *guard) {
 		g.grant("", "pods", user("bob"), reads("pods"))
@@ -596,7 +596,7 @@ func TestLocalRBACAfterRestore(t *testing.T) {
 }
 
 // Whichever table hears of a restore first, by a complete state, what is bound in one history is
-// not allowed what a role allows in another: the others have to be proven anew, too. Versions may
+// not allowed what a role allows in another: the others have to be proven again, too. Versions may
 // have gone back (etcdutl snapshot restore), or ahead (--bump-revision).
 func TestLocalRBACOfOneHistory(t *testing.T) {
 	others := []string{"roles", "rolebindings", "clusterrolebindings"}
@@ -635,7 +635,7 @@ func TestLocalRBACOfOneHistory(t *testing.T) {
 	}
 }
 
-// That one of them was listed anew costs the others a proof, and no list.
+// That one of them was listed again costs the others a proof, and no list.
 func TestLocalRBACAfterRelist(t *testing.T) {
 	onGuard(t, byRBAC, func(g *guard) {
 		g.grant("", "x", user("bob"), reads("pods"))

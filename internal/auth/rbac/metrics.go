@@ -37,17 +37,18 @@ func NewMetrics(r prometheus.Registerer) *DecisionMetrics {
 	on := metric.At(r)
 	m := &DecisionMetrics{
 		unwatched: on.GaugeVec("spillway_rbac_watch_denied",
-			"1 for a resource that decides permissions and that the proxy may not watch.", "resource"),
+			"1 for a resource that decides permissions and that Spillway may not watch.", "resource"),
 		changes: on.Counter("spillway_rbac_changes_total",
 			"Changes of RBAC objects after which running watches were checked at once."),
 		proofs: on.CounterVec("spillway_rbac_freshness_checks_total",
 			"Requests that prove that mirrored RBAC objects and keys are current, by result.", "resource", "result"),
 		deciding: on.GaugeVec("spillway_local_decisions_enabled",
-			"1 while reviews are decided locally, 0 once the apiserver has denied what was allowed locally.", "review"),
+			"1 while reviews are decided locally, 0 once the API server has denied what was allowed "+
+				"locally.", "review"),
 		spotChecks: on.CounterVec("spillway_local_decision_checks_total",
-			"Local decisions that were compared with a review by the apiserver, by result.", "review", "result"),
+			"Local decisions that were compared with a review by the API server, by result.", "review", "result"),
 		disagreements: on.CounterVec("spillway_local_decision_disagreements_total",
-			"Times that local decisions were disabled because the apiserver denied what was allowed locally.", "review"),
+			"Times that local decisions were disabled because the API server denied what was allowed locally.", "review"),
 	}
 	for _, review := range []string{reviewOfToken, reviewOfAccess} {
 		for _, result := range []string{checkAgreed, checkDenied, checkUnanswered} {

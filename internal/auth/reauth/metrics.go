@@ -28,7 +28,7 @@ func NewMetrics(r prometheus.Registerer) *CheckMetrics {
 		watching: on.GaugeVec("spillway_reauthorization_targets",
 			"Distinct credentials and permissions of running watches.", "check"),
 		held: on.Gauge("spillway_paused_watches",
-			"Watches that are paused: the apiserver did not answer in time whether they are still allowed."),
+			"Paused watches: the API server did not answer in time whether they are still allowed."),
 		ends: on.CounterVec("spillway_reauthorization_terminations_total",
 			"Watches that were ended because they are no longer allowed, by reason.", "reason"),
 		age: on.NewHistogram(prometheus.HistogramOpts{

@@ -237,7 +237,7 @@ func TestRequestsConfirm(t *testing.T) {
 }
 
 // TestThirtySeconds shows that no client receives events for longer than 30 s after it lost the
-// permission, while permissions and tokens come and go, the apiserver is slow or away, and clients
+// permission, while permissions and tokens come and go, the API server is slow or away, and clients
 // reconnect. It prints how long it took.
 func TestThirtySeconds(t *testing.T) {
 	var took []time.Duration

@@ -23,7 +23,7 @@ func TestPaceGrowsUpToItsLongestAndBeginsAnewAfterQuiet(t *testing.T) {
 	}
 	now = now.Add(17 * time.Second)
 	if !p.Try(now) || p.Try(now.Add(999*time.Millisecond)) || !p.Try(now.Add(time.Second)) {
-		t.Error("after quiet it does not begin anew")
+		t.Error("after quiet it does not begin again")
 	}
 }
 

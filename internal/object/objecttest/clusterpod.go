@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// ClusterPod is the JSON of the nth pod of a large cluster, as an apiserver writes it: of 3 to 4
+// ClusterPod is the JSON of the nth pod of a large cluster, as an API server writes it: of 3 to 4
 // KiB, half of which are managed fields, in one of 200 namespaces and on one of 1000 nodes, and
 // with the labels that its nineteen siblings have, too.
 func ClusterPod(n int) []byte {

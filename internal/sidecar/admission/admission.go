@@ -45,7 +45,6 @@ type VerifyFunc func(ctx context.Context, from netip.Addr, peer []*x509.Certific
 // Handler answers AdmissionReviews of pods with sidecars as o describes them, in a size that the
 // rules of their namespaces allow. verify and rules may be nil.
 func Handler(o inject.Options, verify VerifyFunc, rules RulesFunc, log *zap.Logger) http.Handler {
-	o.Admitted = true
 	return &handler{o, verify, rules, newMemoryBounds(), log}
 }
 

@@ -45,14 +45,14 @@ func (h *handler) patchOf(r *request) ([]byte, []string, error) {
 	if r.unreadable != nil {
 		return nil, nil, fmt.Errorf("the pod cannot be read: %w", r.unreadable)
 	}
-	o := h.options
+	pod := inject.Pod{Template: &r.Object, IsAdmitted: true}
 	if h.rules != nil {
 		var err error
-		if o.Rules, err = h.rules(r.Namespace); err != nil {
+		if pod.Rules, err = h.rules(r.Namespace); err != nil {
 			return nil, nil, fmt.Errorf("it is not known what the namespace allows its pods: %w", err)
 		}
 	}
-	operations, notes, err := inject.Plan(&r.Object, o)
+	operations, notes, err := inject.Plan(pod, h.options)
 	if err != nil {
 		return nil, nil, err
 	}

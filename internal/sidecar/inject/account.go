@@ -18,7 +18,7 @@ const tokenSeconds = 3607
 
 // findAccountMount is a container's mount of the pod's service account, which the sidecar shares;
 // nil: there is none.
-func (o *Options) findAccountMount(spec *Spec) *corev1.VolumeMount {
+func findAccountMount(spec *Spec) *corev1.VolumeMount {
 	for _, c := range everyContainer(spec) {
 		if i := accountMountIndex(c); i >= 0 {
 			return ptr.To(c.VolumeMounts[i])

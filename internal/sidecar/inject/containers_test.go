@@ -220,7 +220,7 @@ func TestPlaceAmongNeighbours(t *testing.T) {
 		Containers:     []corev1.Container{{Name: "app"}, {Name: "istio-proxy"}},
 	}})
 	var left *SkippedError
-	if _, _, err := Plan(template, options()); !errors.As(err, &left) || !left.IsNotable ||
+	if _, _, err := Plan(Pod{Template: template}, options()); !errors.As(err, &left) || !left.IsNotable ||
 		!strings.Contains(left.Error(), "native sidecars") {
 		t.Errorf("redirected before: %v", err)
 	}

@@ -77,7 +77,7 @@ func means(t *testing.T, text string) (out string, done []ObjectResult, err erro
 			if err != nil {
 				t.Fatalf("%q: %v", before[i], err)
 			}
-			if of, _, err := Plan(pod, options()); err == nil {
+			if of, _, err := Plan(Pod{Template: pod}, options()); err == nil {
 				patch = append(patch, of.at(w.pointer)...)
 			}
 		}

@@ -14,6 +14,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"spillway/internal/sidecar/limits"
 )
 
 // Names in an injected pod.
@@ -58,53 +60,71 @@ func newNotableSkip(format string, args ...any) error {
 	return &SkippedError{fmt.Sprintf(format, args...), true}
 }
 
-// Plan returns the patch that gives a pod template a sidecar, with notes about it. A *SkippedError
-// says why the template stays as it is. Any other error says in one line why it cannot have a
-// sidecar, and the remedy.
-func Plan(template *Template, o Options) (Patch, []string, error) {
-	if err := checkWanted(template, o); err != nil {
+// Pod is a pod, or a template of pods, and what is known about it besides its text.
+type Pod struct {
+	*Template
+
+	// IsAdmitted says that the pod has passed the API server's own admission, which mounts the token
+	// of its service account.
+	IsAdmitted bool
+
+	// Rules are those of the pod's namespace; nil: they are not known.
+	Rules *limits.Rules
+}
+
+// awaitsAccount reports that the API server is yet to mount the token of the pod's service account.
+func (p Pod) awaitsAccount() bool {
+	automount := p.Spec.AutomountServiceAccountToken
+	return !p.IsAdmitted && (automount == nil || *automount)
+}
+
+// Plan returns the patch that gives a pod a sidecar, with notes about it. A *SkippedError says why
+// the pod stays as it is. Any other error says in one line why it cannot have a sidecar, and the
+// remedy.
+func Plan(pod Pod, o Options) (Patch, []string, error) {
+	if err := checkWanted(pod); err != nil {
 		return nil, nil, err
 	}
-	o, err := o.withAnnotations(template)
+	o, err := o.withAnnotations(pod.Template)
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := checkPossible(template, o); err != nil {
+	if err := checkPossible(pod.Template, o); err != nil {
 		return nil, nil, err
 	}
-	spec := &template.Spec
+	spec := &pod.Spec
 	at, err := o.findPlace(spec)
 	if err != nil {
 		return nil, nil, err
 	}
-	size, err := o.sizeOf(template)
+	size, err := o.sizeOf(pod)
 	if err != nil {
 		return nil, nil, err
 	}
-	account := o.findAccountMount(spec)
+	account := findAccountMount(spec)
 	var p planner
-	p.markTemplate(template)
+	p.markTemplate(pod.Template)
 	p.addContainer(spec, at, o.newContainer(account, size))
 	p.addVolumes(spec, account == nil)
 	p.raisePodResources(spec, size)
 	for i := at; i < len(spec.InitContainers); i++ { // those behind the sidecar, which moves them by one
-		p.leadToSidecar(fmt.Sprintf("/spec/initContainers/%d", i+1), &spec.InitContainers[i], o)
+		p.leadToSidecar(pod, fmt.Sprintf("/spec/initContainers/%d", i+1), &spec.InitContainers[i], o)
 	}
 	for i := range spec.Containers {
-		p.leadToSidecar(fmt.Sprintf("/spec/containers/%d", i), &spec.Containers[i], o)
+		p.leadToSidecar(pod, fmt.Sprintf("/spec/containers/%d", i), &spec.Containers[i], o)
 	}
 	return p.patch, append(size.Notes, p.notes...), nil
 }
 
 // checkWanted returns a *SkippedError if a pod needs no sidecar.
-func checkWanted(template *Template, o Options) error {
-	isRequested := template.Annotations[OptAnnotation] == OptIn || template.Labels[OptAnnotation] == OptIn
+func checkWanted(pod Pod) error {
+	isRequested := pod.Annotations[OptAnnotation] == OptIn || pod.Labels[OptAnnotation] == OptIn
 	switch {
-	case template.Annotations[OptAnnotation] == OptOut || template.Labels[OptAnnotation] == OptOut:
+	case pod.Annotations[OptAnnotation] == OptOut || pod.Labels[OptAnnotation] == OptOut:
 		return &SkippedError{reason: OptAnnotation + " is " + OptOut}
-	case isInjected(&template.Spec):
+	case isInjected(&pod.Spec):
 		return &SkippedError{reason: "it is injected already"}
-	case !o.hasAccountToken(&template.Spec):
+	case !pod.hasAccountToken():
 		return &SkippedError{"its containers are given no token of a service account (automountServiceAccountToken of the " +
 			"pod or of its service account), so nothing in it talks to the API server as the pod: set that to " +
 			"true, or mount a projected volume at " + accountDir, isRequested}
@@ -129,10 +149,9 @@ func hasMountAt(c *PodContainer, volume, dir string) bool {
 
 // hasAccountToken reports that a container of a pod has, or will have, the token of its service
 // account.
-func (o *Options) hasAccountToken(spec *Spec) bool {
-	automount := spec.AutomountServiceAccountToken
-	return !o.Admitted && (automount == nil || *automount) ||
-		slices.ContainsFunc(everyContainer(spec), func(c *PodContainer) bool { return accountMountIndex(c) >= 0 })
+func (p Pod) hasAccountToken() bool {
+	return p.awaitsAccount() ||
+		slices.ContainsFunc(everyContainer(&p.Spec), func(c *PodContainer) bool { return accountMountIndex(c) >= 0 })
 }
 
 // checkPossible returns why a pod cannot have a sidecar.
@@ -146,8 +165,8 @@ func checkPossible(template *Template, o Options) error {
 		return fmt.Errorf("has no containers")
 	case spec.HostNetwork && !o.AllowHostNetwork:
 		return fmt.Errorf("is in the network of its node (hostNetwork), whose ports it shares with all such pods: give it "+
-			"ports that are free on its nodes (%s, %s) and %s: \"true\"", PortAnnotation, HealthPortAnnotation,
-			HostNetworkAnnotation)
+			"ports that are free on its nodes (%s, %s) and %s: \"true\"", portSetting.annotation(),
+			healthPortSetting.annotation(), hostNetworkSetting.annotation())
 	case spec.OS != nil && spec.OS.Name == corev1.Windows,
 		spec.NodeSelector[corev1.LabelOSStable] == string(corev1.Windows):
 		return fmt.Errorf("is for Windows, which Spillway is not: annotate it %s: %s", OptAnnotation, OptOut)
@@ -184,7 +203,7 @@ func checkContainer(c *PodContainer, o Options) error {
 		if (p.ContainerPort == o.Port || p.ContainerPort == o.HealthPort) &&
 			(p.Protocol == "" || p.Protocol == corev1.ProtocolTCP) {
 			return fmt.Errorf("container %s has port %d, which is the sidecar's: give the sidecar another by %s or %s", c.Name,
-				p.ContainerPort, PortAnnotation, HealthPortAnnotation)
+				p.ContainerPort, portSetting.annotation(), healthPortSetting.annotation())
 		}
 	}
 	return nil

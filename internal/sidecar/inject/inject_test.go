@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -240,7 +241,7 @@ func templateOf(t *testing.T, of *corev1.PodTemplateSpec) *Template {
 	return template
 }
 
-// Annotations go before the options.
+// Annotations take precedence over the options.
 func TestAnnotations(t *testing.T) {
 	var checked []string
 	o := options()
@@ -252,13 +253,13 @@ func TestAnnotations(t *testing.T) {
 	template := &corev1.PodTemplateSpec{Spec: corev1.PodSpec{HostNetwork: true,
 		Containers: []corev1.Container{{Name: "app"}}}}
 	template.Annotations = map[string]string{
-		ImageAnnotation: "other:2", ResourcesAnnotation: "pods,nodes",
-		FlagsAnnotation: " --history-bytes=8Mi  --http2=false ", PortAnnotation: "1443",
-		HealthPortAnnotation: "1444", CPURequestAnnotation: "", CPULimitAnnotation: "2", MemoryRequestAnnotation: "32Mi",
-		MemoryLimitAnnotation: "64Mi",
-		HostNetworkAnnotation: "true", OptAnnotation: OptIn, "example.com/other": "x",
+		"spillway/image": "other:2", "spillway/resources": "pods,nodes",
+		"spillway/flags": " --history-bytes=8Mi  --http2=false ", "spillway/port": "1443",
+		"spillway/health-port": "1444", "spillway/cpu-request": "", "spillway/cpu-limit": "2",
+		"spillway/memory-request": "32Mi", "spillway/memory-limit": "64Mi",
+		"spillway/allow-host-network": "true", OptAnnotation: OptIn, "example.com/other": "x",
 	}
-	patch, _, err := Plan(templateOf(t, template), o)
+	patch, _, err := Plan(Pod{Template: templateOf(t, template)}, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -287,9 +288,33 @@ func TestAnnotations(t *testing.T) {
 		t.Errorf("variables: %v", last)
 	}
 	o.CheckFlags = func([]string) error { return errors.New("--x: no such flag") }
-	if _, _, err := Plan(templateOf(t, template), o); err == nil ||
+	if _, _, err := Plan(Pod{Template: templateOf(t, template)}, o); err == nil ||
 		err.Error() != "the sidecar's flags: --x: no such flag" {
 		t.Error(err)
+	}
+}
+
+// TestTheDocumentsNameEveryAnnotation compares the table of annotations in docs/clients.md with the
+// settings.
+func TestTheDocumentsNameEveryAnnotation(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/clients.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, row := range regexp.MustCompile("(?m)^\\| `(spillway/[a-z-]+)` \\|").FindAllStringSubmatch(string(text), -1) {
+		got = append(got, row[1])
+	}
+	want := []string{OptAnnotation}
+	for _, s := range settings {
+		if !s.isFlagOnly {
+			want = append(want, s.name.annotation())
+		}
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("the documents name %v, and the settings are %v", got, want)
 	}
 }
 
@@ -297,7 +322,6 @@ func TestAnnotations(t *testing.T) {
 // the others get theirs from it.
 func TestAdmitted(t *testing.T) {
 	o := options()
-	o.Admitted = true
 	token := corev1.VolumeMount{Name: "kube-api-access-abcde", MountPath: accountDir, ReadOnly: true}
 	data := corev1.VolumeMount{Name: "data", MountPath: "/data"}
 	before := corev1.PodTemplateSpec{Spec: corev1.PodSpec{
@@ -309,7 +333,7 @@ func TestAdmitted(t *testing.T) {
 		Volumes: []corev1.Volume{{Name: "data"}, {Name: token.Name}},
 	}}
 	before.Name = "app"
-	patch, _, err := Plan(templateOf(t, &before), o)
+	patch, _, err := Plan(Pod{Template: templateOf(t, &before), IsAdmitted: true}, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -346,11 +370,11 @@ func TestAdmitted(t *testing.T) {
 		t.Errorf("volumes %v, annotations %v", after.Spec.Volumes, after.Annotations)
 	}
 	var left *SkippedError
-	if _, _, err := Plan(templateOf(t, &after), o); !errors.As(err, &left) {
+	if _, _, err := Plan(Pod{Template: templateOf(t, &after), IsAdmitted: true}, o); !errors.As(err, &left) {
 		t.Errorf("once more: %v", err)
 	}
 	none := corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app"}}}}
-	if _, _, err := Plan(templateOf(t, &none), o); !errors.As(err, &left) {
+	if _, _, err := Plan(Pod{Template: templateOf(t, &none), IsAdmitted: true}, o); !errors.As(err, &left) {
 		t.Errorf("without a token: %v", err)
 	}
 }
@@ -440,7 +464,7 @@ func TestAnnotationsAreFull(t *testing.T) {
 		limit - len("a"): false} {
 		template := templateOf(t, podOf("", ""))
 		template.Annotations = map[string]string{"a": strings.Repeat("x", size)}
-		patch, _, err := Plan(template, options())
+		patch, _, err := Plan(Pod{Template: template}, options())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -24,7 +24,7 @@ func Manifest(text string, o Options) (string, []ObjectResult, error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		return Plan(template, o)
+		return Plan(Pod{Template: template}, o)
 	})
 }
 

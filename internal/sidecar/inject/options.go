@@ -5,21 +5,20 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"spillway/internal/quantity"
-	"spillway/internal/sidecar/limits"
 )
 
-// Annotations of pods and of pod templates. Plan refuses others with their prefix, which are surely
-// slips.
-const (
-	prefix = "spillway/"
+// prefix begins the annotations of pods, and of pod templates, that Plan reads. It refuses others
+// with this prefix, which are surely slips.
+const prefix = "spillway/"
 
+// Annotations beside those of settings.
+const (
 	// OptAnnotation is also the label by which the chart selects pods and namespaces for the webhook.
 	OptAnnotation = prefix + "inject"
 	OptIn         = "enabled"
@@ -27,33 +26,20 @@ const (
 
 	// InjectedAnnotation is added by Plan.
 	InjectedAnnotation = prefix + "injected"
-
-	ImageAnnotation         = prefix + "image"
-	ResourcesAnnotation     = prefix + "resources"
-	FlagsAnnotation         = prefix + "flags"
-	PortAnnotation          = prefix + "port"
-	HealthPortAnnotation    = prefix + "health-port"
-	CPURequestAnnotation    = prefix + "cpu-request"
-	CPULimitAnnotation      = prefix + "cpu-limit"
-	MemoryRequestAnnotation = prefix + "memory-request"
-	MemoryLimitAnnotation   = prefix + "memory-limit"
-	HostNetworkAnnotation   = prefix + "allow-host-network"
-	PlaceAnnotation         = prefix + "place"
 )
 
 // settingLimitBytes bounds the value of an annotation, because the time that it costs may grow
 // faster than its length: an unknown flag is compared with all flags.
 const settingLimitBytes = 4 << 10
 
-// Options describe sidecars. A pod's annotations override them.
+// Options are the settings of sidecars. The annotations of a pod override them for its own.
 type Options struct {
 	Image      string
-	PullPolicy corev1.PullPolicy    // empty: as Kubernetes chooses
-	Resources  string               // of --resources
-	Flags      []string             // more for the sidecar, each as --name=value
-	CheckFlags func([]string) error // returns why a sidecar would not start with flags
-	Port       int32                // on loopback
-	HealthPort int32                // for the kubelet
+	PullPolicy corev1.PullPolicy // empty: as Kubernetes chooses
+	Resources  string            // of --resources
+	Flags      []string          // more for the sidecar, each as --name=value
+	Port       int32             // on loopback
+	HealthPort int32             // for the kubelet
 
 	// Quantities; empty: none. The limit of CPU is empty by default. A process that reaches it is
 	// stopped for the rest of a tenth of a second, which delays every event. If a rule or the pod
@@ -64,16 +50,9 @@ type Options struct {
 
 	Place string // among the init containers: PlaceAuto, PlaceFirst, PlaceLast or after:NAME
 
-	// Admitted says that pods have passed the API server's own admission, which mounts the tokens of
-	// their service accounts.
-	Admitted bool
-
-	// Rules are those of the pod's namespace; nil: they are not known.
-	Rules *limits.Rules
-
-	// mountsOwnAccount says that the API server mounts no service account: the pod does that itself,
-	// or has none. By withAnnotations.
-	mountsOwnAccount bool
+	// CheckFlags returns why a sidecar would not start with these flags; nil: they are not checked. It
+	// is no setting. Its caller knows the flags of Spillway, and this package does not.
+	CheckFlags func(flags []string) error
 }
 
 // Defaults are options that suit most pods. They lack the image, which only the user knows.
@@ -86,17 +65,17 @@ func Defaults() Options {
 func (o *Options) Validate() error {
 	switch {
 	case o.Image == "" || strings.ContainsFunc(o.Image, isSpace):
-		return newSettingError("image", o.Image,
+		return newSettingError(imageSetting, o.Image,
 			"must be an image that your nodes can pull, such as registry.example.com/spillway:v1")
 	case !slices.Contains([]corev1.PullPolicy{"", corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever},
 		o.PullPolicy):
-		return newSettingError("image-pull-policy", string(o.PullPolicy), "must be Always, IfNotPresent or Never")
+		return newSettingError(pullPolicySetting, string(o.PullPolicy), "must be Always, IfNotPresent or Never")
 	case o.Resources == "" || strings.ContainsFunc(o.Resources, isSpace):
-		return newSettingError("resources", o.Resources, "must be a comma-separated list of resources, or *")
+		return newSettingError(resourcesSetting, o.Resources, "must be a comma-separated list of resources, or *")
 	case o.Port < 1 || o.Port > 65535:
-		return newSettingError("port", fmt.Sprint(o.Port), "must be a port, from 1 to 65535")
+		return newSettingError(portSetting, fmt.Sprint(o.Port), "must be a port, from 1 to 65535")
 	case o.HealthPort < 1 || o.HealthPort > 65535 || o.HealthPort == o.Port:
-		return newSettingError("health-port", fmt.Sprint(o.HealthPort),
+		return newSettingError(healthPortSetting, fmt.Sprint(o.HealthPort),
 			"must be a port, from 1 to 65535, that the sidecar does not use already")
 	}
 	if err := validatePlace(o.Place); err != nil {
@@ -115,18 +94,21 @@ func (o *Options) Validate() error {
 }
 
 func (o *Options) validateRequirements() error {
-	for _, r := range [][2]string{{"cpu-request", o.CPURequest}, {"cpu-limit", o.CPULimit},
-		{"memory-request", o.MemoryRequest}, {"memory-limit", o.MemoryLimit}} {
-		if q, err := quantity.Parse(r[1]); r[1] != "" && (err != nil || q.Sign() <= 0) {
-			return newSettingError(r[0], r[1], "must be a quantity above 0, such as 100m or 128Mi")
+	for _, r := range []struct {
+		setting settingName
+		value   string
+	}{{cpuRequestSetting, o.CPURequest}, {cpuLimitSetting, o.CPULimit}, {memoryRequestSetting, o.MemoryRequest},
+		{memoryLimitSetting, o.MemoryLimit}} {
+		if q, err := quantity.Parse(r.value); r.value != "" && (err != nil || q.Sign() <= 0) {
+			return newSettingError(r.setting, r.value, "must be a quantity above 0, such as 100m or 128Mi")
 		}
 	}
 	r := o.requirements()
 	if limit := r.Limits.Cpu(); !limit.IsZero() && limit.Cmp(*r.Requests.Cpu()) < 0 {
-		return newSettingError("cpu-limit", o.CPULimit, "must not be below what is requested, which is "+o.CPURequest)
+		return newSettingError(cpuLimitSetting, o.CPULimit, "must not be below what is requested, which is "+o.CPURequest)
 	}
 	if limit := r.Limits.Memory(); !limit.IsZero() && limit.Cmp(*r.Requests.Memory()) < 0 {
-		return newSettingError("memory-limit", o.MemoryLimit,
+		return newSettingError(memoryLimitSetting, o.MemoryLimit,
 			"must not be below what is requested, which is "+o.MemoryRequest)
 	}
 	return nil
@@ -136,21 +118,21 @@ func (o *Options) validateRequirements() error {
 // spaces around it.
 func isSpace(r rune) bool { return r <= ' ' || unicode.IsSpace(r) }
 
-// settingError says what is wrong with a setting: a flag of this name, or the annotation that
-// withAnnotations makes of it.
-type settingError struct{ setting, value, remedy string }
+// settingError says what is wrong with a setting, in the words of its flag.
+type settingError struct {
+	setting       settingName
+	value, remedy string
+}
 
-func (e *settingError) Error() string { return "--" + e.setting + "=" + e.value + ": " + e.remedy }
+func (e *settingError) Error() string { return e.setting.flag() + "=" + e.value + ": " + e.remedy }
 
-func newSettingError(setting, value, remedy string) error {
+func newSettingError(setting settingName, value, remedy string) error {
 	return &settingError{setting, value, remedy}
 }
 
 // withAnnotations returns the options for a pod: its annotations override o.
 func (o Options) withAnnotations(template *Template) (Options, error) {
 	o.Flags = slices.Clone(o.Flags)
-	automount := template.Spec.AutomountServiceAccountToken
-	o.mountsOwnAccount = automount != nil && !*automount
 	for _, name := range slices.Sorted(maps.Keys(template.Annotations)) {
 		if !strings.HasPrefix(name, prefix) {
 			continue
@@ -159,60 +141,14 @@ func (o Options) withAnnotations(template *Template) (Options, error) {
 		if len(value) > settingLimitBytes {
 			return o, fmt.Errorf("annotation %s: is %d bytes long: must be at most %d", name, len(value), settingLimitBytes)
 		}
-		if err := o.set(name, value); err != nil {
+		if err := o.annotate(name, value); err != nil {
 			return o, fmt.Errorf("annotation %s: %q: %w", name, value, err)
 		}
 	}
 	err := o.Validate()
 	var wrong *settingError
 	if errors.As(err, &wrong) {
-		err = fmt.Errorf("annotation %s%s: %q: %s", prefix, wrong.setting, wrong.value, wrong.remedy)
+		err = fmt.Errorf("annotation %s: %q: %s", wrong.setting.annotation(), wrong.value, wrong.remedy)
 	}
 	return o, err
-}
-
-// set sets the option of an annotation.
-func (o *Options) set(name, value string) (err error) {
-	switch name {
-	case ImageAnnotation:
-		o.Image = value
-	case ResourcesAnnotation:
-		o.Resources = value
-	case PlaceAnnotation:
-		o.Place = value
-	case CPURequestAnnotation:
-		o.CPURequest = value
-	case CPULimitAnnotation:
-		o.CPULimit = value
-	case MemoryRequestAnnotation:
-		o.MemoryRequest = value
-	case MemoryLimitAnnotation:
-		o.MemoryLimit = value
-	case OptAnnotation:
-		if value != OptIn {
-			return fmt.Errorf("must be %s or %s", OptIn, OptOut)
-		}
-	case FlagsAnnotation:
-		o.Flags = append(o.Flags, strings.Fields(value)...)
-	case PortAnnotation:
-		o.Port, err = parsePort(value)
-	case HealthPortAnnotation:
-		o.HealthPort, err = parsePort(value)
-	case HostNetworkAnnotation:
-		if o.AllowHostNetwork, err = strconv.ParseBool(value); err != nil {
-			err = fmt.Errorf("must be true or false")
-		}
-	case InjectedAnnotation: // a tool copied it from another pod
-	default:
-		err = fmt.Errorf("there is no such setting")
-	}
-	return err
-}
-
-func parsePort(text string) (int32, error) {
-	n, err := strconv.ParseUint(text, 10, 16)
-	if err != nil || n == 0 {
-		return 0, fmt.Errorf("must be a port, from 1 to 65535")
-	}
-	return int32(n), nil
 }

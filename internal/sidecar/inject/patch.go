@@ -127,9 +127,9 @@ func (p *planner) raisePodResources(spec *Spec, size *limits.Size) {
 
 // leadToSidecar has the in-cluster configuration of a container lead to the sidecar. It leaves out
 // containers without the token, and containers of meshes.
-func (p *planner) leadToSidecar(container string, c *PodContainer, o Options) {
+func (p *planner) leadToSidecar(pod Pod, container string, c *PodContainer, o Options) {
 	i := accountMountIndex(c)
-	if isOfMesh(c.Name) || i < 0 && (o.Admitted || o.mountsOwnAccount) {
+	if isOfMesh(c.Name) || i < 0 && !pod.awaitsAccount() {
 		return
 	}
 	port := strconv.Itoa(int(o.Port))

@@ -41,7 +41,7 @@ func validatePlace(place string) error {
 		slices.Contains([]string{PlaceAuto, PlaceFirst, PlaceLast}, place) {
 		return nil
 	}
-	return newSettingError("place", place, "must be auto, first, last or after:NAME, the name of an init container")
+	return newSettingError(placeSetting, place, "must be auto, first, last or after:NAME, the name of an init container")
 }
 
 // findPlace returns the sidecar's index among the init containers. Those in front of it do not go
@@ -53,7 +53,7 @@ func (o *Options) findPlace(spec *Spec) (int, error) {
 		i := slices.IndexFunc(all, func(c PodContainer) bool { return c.Name == name })
 		if i < 0 {
 			return 0, fmt.Errorf("has no init container %s, behind which the sidecar would be: set another %s", name,
-				PlaceAnnotation)
+				placeSetting.annotation())
 		}
 		return i + 1, nil
 	case o.Place == PlaceFirst:
@@ -74,7 +74,8 @@ func (o *Options) findPlace(spec *Spec) (int, error) {
 		if slices.Contains(meshChecks, c.Name) {
 			return 0, newNotableSkip("has its traffic redirected to its mesh before its containers start (%s), and the mesh's "+
 				"proxy starts after the sidecar, which would reach nothing and never be ready: have the mesh use native sidecars, "+
-				"or exclude the API server's address from redirection and set %s: %s", c.Name, PlaceAnnotation, PlaceFirst)
+				"or exclude the API server's address from redirection and set %s: %s", c.Name, placeSetting.annotation(),
+				PlaceFirst)
 		}
 	}
 	return 0, nil

@@ -87,27 +87,27 @@ func (o Options) requirements() (r corev1.ResourceRequirements) {
 	return r
 }
 
-// sizeOf is the size of the sidecar of a template, or a *SkippedError if a rule keeps it from
-// having one.
-func (o Options) sizeOf(t *Template) (*limits.Size, error) {
-	pod, err := t.newPod()
+// sizeOf is the size of the sidecar of a pod, or a *SkippedError if a rule keeps it from having
+// one.
+func (o Options) sizeOf(p Pod) (*limits.Size, error) {
+	bare, err := p.newPod()
 	if err != nil {
 		return nil, err
 	}
-	if resourcehelper.IsPodLevelResourcesSet(pod) && !o.Admitted {
+	if resourcehelper.IsPodLevelResourcesSet(bare) && !p.IsAdmitted {
 		return nil, newNotableSkip("says what it requests as a whole (spec.resources), which the sidecar would share: let " +
 			"the webhook inject it, which raises that")
 	}
-	rules := o.Rules
+	rules := p.Rules
 	if rules == nil {
 		rules = &limits.Rules{}
 	}
-	size, err := rules.Size(pod, o.requirements(), o.hasOwnSize(t))
+	size, err := rules.Size(bare, o.requirements(), o.hasOwnSize(p.Template))
 	var broken *limits.RuleError
 	switch {
 	case errors.As(err, &broken) && broken.IsFull:
 		return nil, newNotableSkip("there is no room for a sidecar: %s; raise that, or say a smaller size by %s, %s and the "+
-			"like", broken.Rule, MemoryRequestAnnotation, MemoryLimitAnnotation)
+			"like", broken.Rule, memoryRequestSetting.annotation(), memoryLimitSetting.annotation())
 	case errors.As(err, &broken):
 		return nil, newNotableSkip("%s, which a sidecar may break: change that rule, or annotate the pod %s: %s",
 			broken.Rule, OptAnnotation, OptOut)
@@ -115,7 +115,8 @@ func (o Options) sizeOf(t *Template) (*limits.Size, error) {
 		return nil, err
 	case size.HasUnwantedCPULimit:
 		size.Notes = append(size.Notes, fmt.Sprintf("the sidecar has a CPU limit of %s, because of its namespace or its "+
-			"pod, and holds up events when it reaches that: say %s to choose it", size.Limits.Cpu(), CPULimitAnnotation))
+			"pod, and holds up events when it reaches that: say %s to choose it", size.Limits.Cpu(),
+			cpuLimitSetting.annotation()))
 	}
 	return size, nil
 }
@@ -124,7 +125,7 @@ func (o Options) sizeOf(t *Template) (*limits.Size, error) {
 // request by annotation. A request by flag does not count, because it has a default.
 func (o Options) hasOwnSize(t *Template) bool {
 	return o.CPULimit != "" || o.MemoryLimit != "" ||
-		slices.ContainsFunc([]string{CPURequestAnnotation, MemoryRequestAnnotation}, func(name string) bool {
-			return t.Annotations[name] != ""
+		slices.ContainsFunc([]settingName{cpuRequestSetting, memoryRequestSetting}, func(name settingName) bool {
+			return t.Annotations[name.annotation()] != ""
 		})
 }

@@ -173,9 +173,7 @@ func TestSizeKeepsEachRuleOfTheNamespace(t *testing.T) {
 			left:  "ResourceQuota q has too little left of memory"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			o := options()
-			o.Rules = c.rules
-			got, err := o.sizeOf(templateOf(t, c.pod))
+			got, err := options().sizeOf(Pod{Template: templateOf(t, c.pod), Rules: c.rules})
 			if c.left != "" {
 				var left *SkippedError
 				if !errors.As(err, &left) || !left.IsNotable || !strings.Contains(left.Error(), c.left) {
@@ -197,7 +195,7 @@ func TestSizeKeepsEachRuleOfTheNamespace(t *testing.T) {
 // said; where quotas select by class, it is left.
 func TestSizeThatIsSaidChangesTheClassAloud(t *testing.T) {
 	annotated := podOf("", "")
-	annotated.Annotations = map[string]string{MemoryRequestAnnotation: "64Mi"}
+	annotated.Annotations = map[string]string{"spillway/memory-request": "64Mi"}
 	limited := options()
 	limited.MemoryLimit = "256Mi"
 	for name, c := range map[string]struct {
@@ -212,16 +210,17 @@ func TestSizeThatIsSaidChangesTheClassAloud(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := o.sizeOf(templateOf(t, c.pod))
+		pod := Pod{Template: templateOf(t, c.pod)}
+		got, err := o.sizeOf(pod)
 		if err != nil || !sameAmounts(got.Requests, amounts(c.requests)) ||
 			!strings.Contains(strings.Join(got.Notes, ""), "the pod is Burstable with its sidecar") {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 		for _, scope := range []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeBestEffort,
 			corev1.ResourceQuotaScopeNotBestEffort} {
-			o.Rules = scopedQuota("pods=1", scope)
+			pod.Rules = scopedQuota("pods=1", scope)
 			var left *SkippedError
-			if _, err := o.sizeOf(templateOf(t, c.pod)); !errors.As(err, &left) ||
+			if _, err := o.sizeOf(pod); !errors.As(err, &left) ||
 				!strings.Contains(left.Error(), "ResourceQuota q has the scope "+string(scope)) {
 				t.Errorf("%s, with a quota by scope: %v", name, err)
 			}
@@ -242,10 +241,9 @@ func TestPodLevelMayBeDropped(t *testing.T) {
 			"has the scope NotBestEffort"},
 	} {
 		c.pod.Spec.Resources = &corev1.ResourceRequirements{Requests: amounts("memory=1Mi")}
-		o := options()
-		o.Admitted, o.Rules = true, c.rules
 		var left *SkippedError
-		if got, err := o.sizeOf(templateOf(t, c.pod)); !errors.As(err, &left) || !strings.Contains(left.Error(), c.left) {
+		pod := Pod{Template: templateOf(t, c.pod), IsAdmitted: true, Rules: c.rules}
+		if got, err := options().sizeOf(pod); !errors.As(err, &left) || !strings.Contains(left.Error(), c.left) {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 	}
@@ -256,8 +254,8 @@ func TestPodLevelMayBeDropped(t *testing.T) {
 func TestZerosOfHugepagesAreNotAlone(t *testing.T) {
 	o := options()
 	o.CPURequest, o.MemoryRequest = "", ""
-	o.Rules = rangeOf(func(i *corev1.LimitRangeItem) { i.Default = amounts("hugepages-2Mi=2Mi") })
-	got, err := o.sizeOf(templateOf(t, podOf("cpu=1m", "")))
+	got, err := o.sizeOf(Pod{Template: templateOf(t, podOf("cpu=1m", "")),
+		Rules: rangeOf(func(i *corev1.LimitRangeItem) { i.Default = amounts("hugepages-2Mi=2Mi") })})
 	if want := amounts("cpu=0 memory=0 hugepages-2Mi=0"); err != nil || !sameAmounts(got.Requests, want) ||
 		!sameAmounts(got.Limits, want) {
 		t.Errorf("%+v, %v", got, err)
@@ -272,9 +270,7 @@ func TestPodLevelGrows(t *testing.T) {
 			VolumeMounts: []corev1.VolumeMount{{Name: apiServerVolumePrefix + "x", MountPath: accountDir}}}},
 		Resources: &corev1.ResourceRequirements{Limits: amounts("memory=100Mi")},
 	}})
-	o := options()
-	o.Admitted = true
-	patch, _, err := Plan(template, o)
+	patch, _, err := Plan(Pod{Template: template, IsAdmitted: true}, options())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -299,7 +295,7 @@ func TestAmountsOfStrangers(t *testing.T) {
 	for _, amounts := range []QuantityTexts{{"cpu": "1e-100000000"}, {"memory": "lots"}, many} {
 		template := &Template{Spec: Spec{Containers: []PodContainer{{Name: "app",
 			Resources: Requirements{Requests: amounts}}}}}
-		if _, err := options().sizeOf(template); err == nil {
+		if _, err := options().sizeOf(Pod{Template: template}); err == nil {
 			t.Errorf("%d amounts are taken", len(amounts))
 		}
 	}

@@ -90,7 +90,7 @@ func workloadsIn(object any, pointer string) (all []workload) {
 // read reads the pod template of a workload.
 func (w workload) read() (*Template, error) {
 	n := 0
-	for _, list := range []string{"initContainers", "containers"} { // in front of decoding them
+	for _, list := range []string{"initContainers", "containers"} { // before they are decoded
 		items, _, _ := unstructured.NestedFieldNoCopy(w.template, "spec", list)
 		all, _ := items.([]any)
 		n += len(all)

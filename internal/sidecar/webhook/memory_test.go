@@ -19,7 +19,7 @@ func TestMemoryLimitFollowsTheRules(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var rules atomic.Int64
 		limit := &memoryLimit{countRules: func() int { return int(rules.Load()) }}
-		if got, want := limit.fit(), memory.NewLimit(budgetBytes).Bytes(); got != want {
+		if got, want := limit.fit(), memory.SetLimit(budgetBytes).Bytes(); got != want {
 			t.Errorf("without rules: %d, want %d", got, want)
 		}
 		ctx, stop := context.WithCancel(t.Context())
@@ -27,7 +27,7 @@ func TestMemoryLimitFollowsTheRules(t *testing.T) {
 		go limit.follow(ctx)
 		time.Sleep(time.Second) // so that it is not fitted while this test looks
 		for _, n := range []int64{10_000, 30_000, 20_000} {
-			want := memory.NewLimit(budgetBytes + n*ruleBytes).Bytes()
+			want := memory.SetLimit(budgetBytes + n*ruleBytes).Bytes()
 			debug.SetMemoryLimit(1 << 40)
 			rules.Store(n)
 			time.Sleep(fitInterval)
@@ -51,7 +51,7 @@ func TestMemoryLimitOfTheContainer(t *testing.T) {
 	const container = 96 << 20
 	for rules, bytes := range map[int]int64{0: budgetBytes, 10_000: container} {
 		limit := &memoryLimit{containerBytes: container, countRules: func() int { return rules }}
-		if got, want := limit.fit(), memory.NewLimit(bytes).Bytes(); got != want {
+		if got, want := limit.fit(), memory.SetLimit(bytes).Bytes(); got != want {
 			t.Errorf("%d rules: %d, want %d", rules, got, want)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"spillway/internal/upstream"
 )
 
-// cluster is what a small apiserver with two CRDs and an aggregated API answers.
+// cluster is what a small API server with two CRDs and an aggregated API answers.
 func cluster() map[string]string {
 	const lw = `"verbs":["get","list","watch"]`
 	return map[string]string{

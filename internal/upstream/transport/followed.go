@@ -81,7 +81,7 @@ func (f *Factory) followTrust() (err error) {
 		return errors.New("specifying a root certificates file with the insecure flag is not allowed")
 	}
 	f.trust, err = follow(f.shared, rotation.Options[*trust]{
-		Use: "the apiserver's certificate authority", Read: f.readTrust, Parse: parseTrust,
+		Use: "the API server's certificate authority", Read: f.readTrust, Parse: parseTrust,
 	})
 	return err
 }
@@ -147,7 +147,7 @@ func parsePair(parts []rotation.Part) (*certificate, time.Time, error) {
 	return rotation.ParsePair(parts[0].Text, parts[1].Text)
 }
 
-// readToken reads the token. A file comes before what is inline, as in client-go.
+// readToken reads the token. A file takes precedence over what is inline, as in client-go.
 func (f *Factory) readToken() ([]rotation.Part, error) {
 	cfg := f.config()
 	data := []byte(cfg.BearerToken)

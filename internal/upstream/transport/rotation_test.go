@@ -226,7 +226,7 @@ func transports(t *testing.T, f *Factory) map[string]http.RoundTripper {
 	return all
 }
 
-// T1: the apiserver gets a certificate of another authority, and the file names that one. No
+// T1: the API server gets a certificate of another authority, and the file names that one. No
 // request fails, even where nothing looked at the file in between, and whatever the request brings.
 func TestEveryTransportTrustsWhatTheFileSaysNow(t *testing.T) {
 	first, second := newAuthority(t), newAuthority(t)

@@ -252,7 +252,7 @@ func comparable(e event) event {
 	}
 	if notes, ok := e["annotations"].(map[string]any); ok {
 		for name := range notes {
-			// of a request that took long: what the apiserver spent it on
+			// of a request that took long: what the API server spent it on
 			if strings.HasPrefix(name, "apiserver.latency.k8s.io/") {
 				delete(notes, name)
 			}
@@ -368,8 +368,8 @@ func (w *world) alike(t *testing.T, binary string) {
 const mostAgain = 3
 
 // passedThrough are the indexes of as many questions as the proxy says that it has passed through
-// since its record was not written in time. More of them in upstream's log end the test: some were
-// sent there for nothing.
+// because its record was not written in time. More of them in upstream's log end the test: some
+// were sent there for nothing.
 func (w *world) passedThrough(t *testing.T, all []auditedRequest, many int) (indexes []int) {
 	t.Helper()
 	process.Awaiting(t, "upstream's events of what was passed through", func(context.Context) error {

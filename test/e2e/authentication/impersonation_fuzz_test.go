@@ -82,7 +82,7 @@ func newImpersonated(tb testing.TB) *impersonated {
 	return i
 }
 
-// arrival is the user that a request of an impersonation reaches the apiserver's handlers as.
+// arrival is the user that a request of an impersonation reaches the API server's handlers as.
 func (i *impersonated) arrival(as *auth.Impersonation, path string, through *http.Transport) (user.Info, error) {
 	r, err := http.NewRequest(http.MethodGet, i.server.URL+path, nil)
 	if err != nil {

@@ -54,9 +54,9 @@ func (h *withheldEvents) wait(resource string) {
 
 // TestLocalRBACOfTwoEtcds keeps role bindings in an etcd of their own and has both counters stand
 // where versions of the one look like versions of the other. While the watch on roles is held, a
-// role is narrowed and then bound: what the role gave before is never allowed here, since the bound
-// user never had it, and is refused as soon as kube-apiserver itself refuses it. In one etcd the
-// same holds.
+// role is narrowed and then bound: what the role gave before is never allowed here, because the
+// bound user never had it, and is refused as soon as kube-apiserver itself refuses it. In one etcd
+// the same holds.
 func TestLocalRBACOfTwoEtcds(t *testing.T) {
 	for what, apart := range map[string][]string{"one": nil, "two": {"rbac.authorization.k8s.io/rolebindings"}} {
 		t.Run(what, func(t *testing.T) { narrowThenBind(t, controlplane.Options{SecondEtcd: apart}) })

@@ -35,8 +35,8 @@ import (
 // patience is how long a slow machine may take for what takes a moment.
 const patience = time.Minute
 
-// rightsWatcher watches rights before a real apiserver, and decides by them. The requests of its
-// own watches are counted apart from reviews.
+// rightsWatcher watches rights in front of a real API server, and decides by them. The requests of
+// its own watches are counted apart from reviews.
 type rightsWatcher struct {
 	rights  *rbac.LocalAuthorizer
 	authn   *auth.Authenticator
@@ -65,7 +65,7 @@ func (c *countingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.RoundTripper.RoundTrip(r)
 }
 
-// what the control plane's apiserver takes for its own, since it is its issuer
+// what the control plane's API server takes for its own, because it is its issuer
 const apiAudience = "https://kubernetes.default.svc"
 
 // watchRights watches until the test ends.
@@ -499,7 +499,7 @@ func TestPlantedDisagreement(t *testing.T) {
 		return decision.Verdict == auth.Denied
 	})
 	t.Logf("upstream decides %v after the first wrong decision", time.Since(planted))
-	// In doubt at first, and for good as soon as the tables have been proven anew.
+	// In doubt at first, and for good as soon as the tables have been proven again.
 	for decided := false; !decided; time.Sleep(100 * time.Millisecond) {
 		decided = logs.Len() > 0
 		if decision, here := d.decide(t, eve, what); here || decision.Verdict != auth.Denied {

@@ -180,9 +180,10 @@ func (w *world) run(t *testing.T, binary string, seed uint64) (tally, error) {
 }
 
 // calm lets the clients go on until it has seen the mirrors at rest: while all that was written
-// arrived, none of them had to list anew, as one that has lost its watch does after its backoff.
+// arrived, none of them had to list again, as one that has lost its watch does after its backoff.
 // Then nothing may have been missing or taken back, from the beginning of that on; and a client
-// that has a state need not list anew, unless a restored etcd gives resourceVersions a second time.
+// that has a state need not list again, unless a restored etcd gives resourceVersions a second
+// time.
 func (w *world) calm(ctx context.Context, t *testing.T, c *runClients) error {
 	const lists = "spillway_upstream_lists_total"
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {

@@ -14,10 +14,10 @@ const (
 	cut     effect = iota // connections break, and answers do not come
 	refuse                // requests are answered that they cannot be answered now
 	seam                  // the mirror missed part of what happened, and shows what came of it
-	expire                // clients have to begin anew
+	expire                // clients have to begin again
 	remove                // a resource is not there
 	rewrite               // what has happened has not happened
-	deny                  // an apiserver that has just begun has not read its rules yet, and denies what they allow
+	deny                  // an API server that has just begun has not read its rules yet, and denies what they allow
 	effects
 )
 

@@ -29,14 +29,14 @@ type fault struct {
 const (
 	theProxy, theAPIServer, theEtcd, theDefinition, theClock, theWebhook = "proxy", "apiserver", "etcd", "definition",
 		"clock", "webhook"
-	clientsLink, upstreamLink, etcdLink = "link to the proxy", "link to the apiserver",
+	clientsLink, upstreamLink, etcdLink = "link to the proxy", "link to the API server",
 		"link to etcd"
 )
 
 // vanishes is the death of the proxy's machine.
 const vanishes = "proxy vanishes"
 
-// What the effects of upstream's absence are, of an apiserver that is started anew, and of the
+// What the effects of upstream's absence are, of an API server that is started again, and of the
 // proxy's absence.
 var (
 	upstreamGone = []effect{cut, refuse, seam, expire}
@@ -55,8 +55,8 @@ func faults() []fault {
 		clockJumps("a day behind", -24*time.Hour),
 		{vanishes, []string{theProxy, clientsLink}, proxyGone, vanish, reappear},
 		{"logs on a full disk", []string{theProxy}, proxyGone, fillDisk, emptyDisk},
-		{"apiserver killed", []string{theAPIServer}, upstreamNew, killAPIServer, startAPIServer},
-		{"apiserver restarted", []string{theAPIServer}, upstreamNew, stopAPIServer, startAPIServer},
+		{"API server killed", []string{theAPIServer}, upstreamNew, killAPIServer, startAPIServer},
+		{"API server restarted", []string{theAPIServer}, upstreamNew, stopAPIServer, startAPIServer},
 		frozen(theAPIServer, func(w *world) *controlplane.Process { return w.cp.APIServer() }),
 		{"etcd killed", []string{theEtcd}, upstreamGone, killEtcd, startEtcd},
 		frozen(theEtcd, func(w *world) *controlplane.Process { return w.cp.Etcd() }),
@@ -73,7 +73,7 @@ func faults() []fault {
 			setLinks(LinkConditions{}),
 		},
 		lagging(),
-		{"one of two addresses of the apiserver dead", []string{upstreamLink}, []effect{cut, refuse}, loseAddress,
+		{"one of two addresses of the API server dead", []string{upstreamLink}, []effect{cut, refuse}, loseAddress,
 			setUpstream(LinkConditions{})},
 		{"webhook stalled", []string{theWebhook}, []effect{refuse}, stallWebhook(true), stallWebhook(false)},
 		{"webhook failing", []string{theWebhook}, []effect{refuse}, failWebhook(true), failWebhook(false)},
@@ -126,7 +126,7 @@ type conditionedLink interface {
 	Reset()
 }
 
-// loseAddress makes nothing arrive any more at the address of the apiserver that all connections
+// loseAddress makes nothing arrive any more at the address of the API server that all connections
 // try first. Connections are reset, so that others are opened at once; the other address is as good
 // as ever.
 func loseAddress(_ context.Context, w *world) error {
@@ -235,7 +235,7 @@ func frozen(name string, of func(*world) *controlplane.Process) fault {
 	}}
 }
 
-// forget lets things happen of which the proxy can never learn: it is cut off, then the apiserver
+// forget lets things happen of which the proxy can never learn: it is cut off, then the API server
 // dies and its history with it.
 func forget(ctx context.Context, w *world) error {
 	w.upstream.Set(LinkConditions{Held: true})
@@ -254,7 +254,7 @@ func remember(ctx context.Context, w *world) error {
 	return err
 }
 
-// compact discards etcd's history, and makes the apiserver request it.
+// compact discards etcd's history, and makes the API server request it.
 func compact(ctx context.Context, w *world) error {
 	err := w.compact(ctx)
 	w.etcd.Reset()
@@ -273,7 +273,7 @@ func (w *world) compact(ctx context.Context) error {
 }
 
 // restored is etcd put back to how it was some time ago, with its revisions raised by skip
-// afterwards. The apiserver is started anew, as the restore of an etcd requires. If its revisions
+// afterwards. The API server is started again, as the restore of an etcd requires. If its revisions
 // are not raised there are no writes before all have noticed: the other history can be recognised
 // only until it has counted up to the revisions of the first.
 func restored(name string, skip int) fault {
@@ -315,7 +315,7 @@ func restored(name string, skip int) fault {
 }
 
 // wentBack succeeds when neither a mirror nor a client that goes on from where it was holds
-// anything newer than etcd. An informer lists anew if it was refused.
+// anything newer than etcd. An informer lists again if it was refused.
 func (w *world) wentBack(ctx context.Context) error {
 	revision, err := w.cp.Revision(ctx)
 	if err != nil {
@@ -331,13 +331,13 @@ func (w *world) wentBack(ctx context.Context) error {
 	return w.cast.behind(uint64(revision))
 }
 
-// lagging is another apiserver behind the same address, that receives nothing from etcd once it is
+// lagging is another API server behind the same address, that receives nothing from etcd once it is
 // ready: it answers from the state that it has, or not at all, while the first one has a newer one
 // (W-232).
 func lagging() fault {
 	var toEtcd *Link
 	var peer *controlplane.Peer
-	return fault{"one of two apiservers behind", []string{theAPIServer, theEtcd, upstreamLink}, upstreamNew,
+	return fault{"one of two API servers behind", []string{theAPIServer, theEtcd, upstreamLink}, upstreamNew,
 		func(ctx context.Context, w *world) error {
 			var err error
 			if toEtcd, err = NewLink(w.cp.EtcdAddress()); err != nil {

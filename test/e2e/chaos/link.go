@@ -15,7 +15,7 @@ import (
 //
 // Toxiproxy was looked at and not taken: unless the connection is new, it closes it in good order
 // where it should reset it, drops bytes when a toxic goes while the receiver reads slowly, and ends
-// a silent connection where one should stay half-open for ever. Namespaces with netem would need
+// a silent connection where one should stay half-open forever. Namespaces with netem would need
 // root wherever the tests run. The link's own sockets lose packets instead (lose): what either end
 // sends goes over a leg where a part of it is lost for real, and the end's own TCP has to send it
 // again.

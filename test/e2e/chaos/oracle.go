@@ -31,7 +31,7 @@ func (t *tally) add(o tally) {
 	t.Denied += o.Denied
 }
 
-// verdict is one client before the oracle.
+// verdict is what the oracle finds of one client.
 type verdict struct {
 	*oracle
 	journal *receivedEvents
@@ -294,7 +294,7 @@ func (v *verdict) refused(n note, allow func(...effect) bool) string {
 	case n.code == 410:
 		v.tally.Expired++
 		if !allow(expire, rewrite) {
-			return "the client has to begin anew: " + n.text
+			return "the client has to begin again: " + n.text
 		}
 		return ""
 	case n.code == 404 && allow(remove):

@@ -115,7 +115,7 @@ func TestOracle(t *testing.T) {
 			""},
 		{"an early end that is excused", all, []effect{cut}, []note{listed(truth, all, 12), opened(12), early}, ""},
 		{"broken", all, nil, []note{{kind: "broken"}}, "broke"},
-		{"expired", all, []effect{cut, refuse}, []note{{kind: "ERROR", code: 410}}, "begin anew"},
+		{"expired", all, []effect{cut, refuse}, []note{{kind: "ERROR", code: 410}}, "begin again"},
 		{"refused", all, []effect{expire}, []note{{kind: "refused", code: 429}}, "429"},
 		{"shown to a stranger", all, []effect{cut, refuse, seam, expire, remove, rewrite}, []note{{kind: "shown", code: 200}},
 			"may see nothing"},
@@ -168,7 +168,7 @@ func TestOracleRewrittenHistory(t *testing.T) {
 		wrong string
 	}{
 		{"goes on", []note{listed(before, all, 16), opened(16), other, bookmark(20)}, ""},
-		{"begins anew", []note{listed(before, all, 22), {kind: "ERROR", code: 410}, listed(later, all, 20)}, ""},
+		{"begins again", []note{listed(before, all, 22), {kind: "ERROR", code: 410}, listed(later, all, 20)}, ""},
 		{"not both", []note{listed(before, all, 17), opened(17), other, seen("ADDED", "n/c", 19, "c", "5", "red")},
 			"what happened at 19"},
 		{"neither is told", []note{listed(before, all, 18), opened(18), bookmark(26)}, "a bookmark at 26"},

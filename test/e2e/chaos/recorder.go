@@ -16,8 +16,8 @@ import (
 	"google.golang.org/grpc/keepalive"
 )
 
-// recorder writes down what happens, straight from etcd: not from an apiserver, whose watches break
-// with it, and not over a link. kube-apiserver must keep objects as JSON, which it can.
+// recorder writes down what happens, straight from etcd: not from an API server, whose watches
+// break with it, and not over a link. kube-apiserver must keep objects as JSON, which it can.
 type recorder struct {
 	client *etcd.Client
 

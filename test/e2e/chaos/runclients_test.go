@@ -162,7 +162,7 @@ func (c *runClients) begun(context.Context) error {
 }
 
 // settles lets the writers go on a little, stops them, and waits until every client has the truth,
-// which the apiserver has as well, and consistent reads succeed.
+// which the API server has as well, and consistent reads succeed.
 func (c *runClients) settles(ctx context.Context, w *world, stop func()) error {
 	err := c.written(ctx, writesAfter)
 	stop()
@@ -175,7 +175,7 @@ func (c *runClients) settles(ctx context.Context, w *world, stop func()) error {
 	}
 	looked := time.Now()
 	return eventually(ctx, func(ctx context.Context) error {
-		truth, err := w.recorder.caughtUp(ctx) // anew: apiservers write, too
+		truth, err := w.recorder.caughtUp(ctx) // again: API servers write, too
 		if err != nil {
 			return err
 		}
@@ -229,7 +229,7 @@ func (c *runClients) compare(ctx context.Context, r schema.GroupVersionResource,
 		key, v := read(&o)
 		state[key] = v
 	}
-	if err := has("the apiserver, of "+r.Resource+",", view{resource: r.Resource}, state); err != nil {
+	if err := has("the API server, of "+r.Resource+",", view{resource: r.Resource}, state); err != nil {
 		return err
 	}
 	for _, w := range c.watchers {

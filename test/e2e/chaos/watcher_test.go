@@ -109,7 +109,7 @@ func (c *client) list(ctx context.Context, path string, query url.Values, a ask)
 }
 
 // watcher follows what its view shows, as an informer does: it begins with a state, resumes
-// whenever a stream ends, and lists anew when a 410 requires it.
+// whenever a stream ends, and lists again when a 410 requires it.
 type watcher struct {
 	*client
 	journal   *receivedEvents

@@ -68,5 +68,5 @@ func (h *webhook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	review.Status.Allowed = review.Spec.User == string(guestUser) && what != nil &&
 		slices.Contains([]string{"get", "list", "watch"}, what.Verb)
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(&review) // fails for an apiserver that has given up
+	_ = json.NewEncoder(w).Encode(&review) // fails for an API server that has given up
 }

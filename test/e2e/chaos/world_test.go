@@ -228,7 +228,7 @@ type permanentError struct{ error }
 // patience bounds waits for what must happen. It decides nothing but how long a failing run takes.
 const patience = 2 * time.Minute
 
-// stage is what the proxy has to be built with so that its clock can jump, and the apiserver has
+// stage is what the proxy has to be built with so that its clock can jump, and the API server has
 // two addresses.
 func stage(t *testing.T) []process.Fault {
 	return append(process.SettableClock(t), process.OwnHosts(t))
@@ -253,7 +253,8 @@ func (w *world) asks(writers []*writer) func() ask {
 }
 
 // proxy is a Spillway that can be killed and started again at the same addresses. If it cannot
-// start, since upstream does not serve what it is to mirror, it is started again, as by a kubelet.
+// start, because upstream does not serve what it is to mirror, it is started again, as by a
+// kubelet.
 type proxy struct {
 	binary, metrics string
 	args            []string
@@ -277,7 +278,7 @@ type proxyProcess struct {
 }
 
 // newProxy makes the proxy of one run, and the link to it. A guarded one serves only users that the
-// apiserver authenticates and permits.
+// API server authenticates and permits.
 func (w *world) newProxy(t *testing.T, binary string, guarded bool) {
 	t.Helper()
 	dir := t.TempDir()
@@ -436,7 +437,7 @@ func (p *proxy) well() error {
 	return nil
 }
 
-// started says what was wrong with its starts: they fail only while upstream is away.
+// started says what was wrong with its starts: they fail only while upstream is unreachable.
 func (p *proxy) started(excused *allowances) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// writer changes the objects of a resource, straight at the apiserver, and knows what that
+// writer changes the objects of a resource, straight at the API server, and knows what that
 // acknowledged.
 type writer struct {
 	client   dynamic.NamespaceableResourceInterface

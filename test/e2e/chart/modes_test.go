@@ -183,7 +183,7 @@ func reach(t *testing.T, configuration *unstructured.Unstructured, url, certific
 }
 
 // What mode loadShedding renders, run with its arguments, serves reads from memory while it answers
-// 429 to a client that sends the apiserver too many requests.
+// 429 to a client that sends the API server too many requests.
 func shedsLoad(t *testing.T, cp *controlplane.ControlPlane) {
 	t.Helper()
 	manifest, err := newHelm(t).template(t.Context(),

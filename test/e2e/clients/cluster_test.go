@@ -29,7 +29,7 @@ func startCluster(t *testing.T) (*controlplane.ControlPlane, *cluster) {
 	return cp, w
 }
 
-// startControlPlane starts a control plane, and a client of its apiserver.
+// startControlPlane starts a control plane, and a client of its API server.
 func startControlPlane(t *testing.T) (*controlplane.ControlPlane, kubernetes.Interface) {
 	t.Helper()
 	cp, err := controlplane.Start(t.Context(), controlplane.Options{Log: t.Output()})

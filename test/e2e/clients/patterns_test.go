@@ -60,7 +60,7 @@ type exchange struct {
 	query       url.Values
 	accept      string
 	contentType string
-	fromMemory  bool // no flow schema of the apiserver had a part in the answer (W-3)
+	fromMemory  bool // no flow schema of the API server had a part in the answer (W-3)
 }
 
 func (w *wire) wrap(next http.RoundTripper) http.RoundTripper {
@@ -210,7 +210,7 @@ func (c *component) reflector(t *testing.T, resource, namespace, selector string
 
 // TestComponentsReflectorsAreServedFromMemory runs the reflectors of a kube-proxy and of a kubelet
 // through the proxy while objects are made, change, leave their selectors and go. The reflectors
-// end with what the apiserver lists for the same selectors, and were served protobuf, from memory.
+// end with what the API server lists for the same selectors, and were served protobuf, from memory.
 func TestComponentsReflectorsAreServedFromMemory(t *testing.T) {
 	cp, w := startCluster(t)
 	p := process.StartProxy(t, process.BuildProxy(t), "--kubeconfig="+cp.Kubeconfig(controlplane.Admin),
@@ -258,7 +258,7 @@ func (c *component) expectPatterns(t *testing.T) {
 	}
 }
 
-// awaitEqual waits until every reflector's store is what the apiserver lists.
+// awaitEqual waits until every reflector's store is what the API server lists.
 func (c *component) awaitEqual(t *testing.T, direct kubernetes.Interface) {
 	t.Helper()
 	for _, p := range c.patterns {

@@ -15,8 +15,8 @@ import (
 	"spillway/test/framework/process"
 )
 
-// With --strip-managed-fields, what comes from memory is the apiserver's but for the managedFields,
-// in every format and on watches, and a client that applies notices nothing.
+// With --strip-managed-fields, what comes from memory is the API server's but for the
+// managedFields, in every format and on watches, and a client that applies notices nothing.
 func TestStripManagedFields(t *testing.T) {
 	ctx := t.Context()
 	cp, w := startCluster(t)
@@ -47,7 +47,7 @@ func TestStripManagedFields(t *testing.T) {
 			events, err := pods.Watch(ctx, metav1.ListOptions{ResourceVersion: got.ResourceVersion})
 			must(t, err)
 			defer events.Stop()
-			// Apply needs nothing of what is there: the apiserver merges.
+			// Apply needs nothing of what is there: the API server merges.
 			applied, err := pods.Patch(ctx, one.Name, types.ApplyPatchType,
 				[]byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"annotations":{"by":"`+contentType+`"}}}`),
 				metav1.PatchOptions{FieldManager: "test"})

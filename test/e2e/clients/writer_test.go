@@ -184,7 +184,7 @@ func ignore(kind func(error) bool, err error) error {
 	return err
 }
 
-// listed is what the apiserver lists directly.
+// listed is what the API server lists directly.
 func (w *writer) listed(t *testing.T, selector string) map[string]string {
 	t.Helper()
 	list, err := w.client.CoreV1().ConfigMaps(namespace).List(t.Context(), metav1.ListOptions{LabelSelector: selector})

@@ -66,7 +66,7 @@ func (c *cluster) through(t *testing.T, token string) *rest.Config {
 }
 
 // informerGroup are informers behind the Service, and a client that writes straight at the
-// apiserver.
+// API server.
 type informerGroup struct {
 	lists, watches atomic.Int64
 	mu             sync.Mutex
@@ -208,7 +208,7 @@ type tally struct {
 }
 
 func (ta tally) String() string {
-	return fmt.Sprintf("%d watches anew, %d lists, %d gaps, %d failed requests %q", ta.watches, ta.lists, ta.gaps,
+	return fmt.Sprintf("%d new watches, %d lists, %d gaps, %d failed requests %q", ta.watches, ta.lists, ta.gaps,
 		len(ta.failures), ta.failures)
 }
 

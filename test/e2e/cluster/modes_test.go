@@ -62,7 +62,7 @@ func (c *cluster) testCluster(t *testing.T) {
 	c.settle(t)
 	crowd.catchUp(t, "the power cut of all nodes")
 	ta := crowd.take()
-	t.Logf("power cut of all nodes: %d watches anew, %d lists, %d failed requests", ta.watches, ta.lists, len(ta.failures))
+	t.Logf("power cut of all nodes: %d new watches, %d lists, %d failed requests", ta.watches, ta.lists, len(ta.failures))
 	crowd.stop()
 }
 

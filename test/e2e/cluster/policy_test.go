@@ -21,10 +21,10 @@ import (
 // with a label.
 const friends = `[{"namespaceSelector": {"matchLabels": {"access": "spillway"}}}]`
 
-// testNetworkPolicy enforces the chart's NetworkPolicy by nftables rules that are made of it, since
-// none of the controllers that enforce policies runs on every kernel that these tests run on. Pods
-// that it names reach the proxy and its metrics, other pods do not, and a proxy that begins anew
-// behind it becomes ready.
+// testNetworkPolicy enforces the chart's NetworkPolicy by nftables rules that are made of it,
+// because none of the controllers that enforce policies runs on every kernel that these tests run
+// on. Pods that it names reach the proxy and its metrics, other pods do not, and a proxy that
+// begins again behind it becomes ready.
 func (c *cluster) testNetworkPolicy(t *testing.T) {
 	pods, err := c.pods(t.Context(), namespace, proxies)
 	must(t, err)
@@ -51,7 +51,7 @@ func (c *cluster) testNetworkPolicy(t *testing.T) {
 	for _, pod := range pods {
 		must(t, c.KillContainer(pod.Spec.NodeName, pod.Status.ContainerStatuses[0].ContainerID))
 	}
-	process.Awaiting(t, "the proxies to begin anew", func(ctx context.Context) error {
+	process.Awaiting(t, "the proxies to begin again", func(ctx context.Context) error {
 		now, err := c.pods(ctx, namespace, proxies)
 		if err != nil {
 			return err

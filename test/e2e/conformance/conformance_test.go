@@ -24,11 +24,11 @@ var full = flag.Bool("full", false, "also run the cases that take minutes")
 // report takes what a run has shown, which go test prints with -v only.
 var report = flag.String("report", "", "write what the run has shown to this `folder`: coverage.md and cases.tsv")
 
-// late is how late the apiserver answers the proxies' own questions.
+// late is how late the API server answers the proxies' own questions.
 var late relay.Answers
 
 func init() {
-	flag.Var(&late, "late", "how late the apiserver answers the proxies' own questions: a time, random or never")
+	flag.Var(&late, "late", "how late the API server answers the proxies' own questions: a time, random or never")
 }
 
 func TestMain(m *testing.M) {
@@ -62,7 +62,7 @@ type suite struct {
 	combinations string // what came of the matrices
 }
 
-// TestConformance sends all requests. The groups follow each other, since some of them write.
+// TestConformance sends all requests. The groups follow each other, because some of them write.
 func TestConformance(t *testing.T) {
 	s := &suite{world: newWorld(t), tally: exchange.NewTally(), slots: make(chan struct{}, 128)}
 	for _, group := range []struct {
@@ -148,9 +148,9 @@ func (s *suite) run(t *testing.T, proxied *endpoint, c scenario) {
 	if want == 0 {
 		want = http.StatusOK
 	}
-	newest := s.skew == nil // what follows is of the newest apiserver
+	newest := s.skew == nil // what follows is of the newest API server
 	if newest && result.Direct.Status != want && want != anyStatus {
-		t.Errorf("%s: the apiserver answers %d, want %d: %s", target, result.Direct.Status, want,
+		t.Errorf("%s: the API server answers %d, want %d: %s", target, result.Direct.Status, want,
 			exchange.Clip(result.Direct.Body))
 	}
 	if by := result.By(); newest && late.Prompt() && c.from != either && (by == upstream) != (c.from == upstream) {
@@ -240,7 +240,7 @@ func excused(result *exchange.Comparison) *exchange.Comparison {
 	return result
 }
 
-// both sends the apiserver and the proxy the same at the same time, in the same protocol.
+// both sends the API server and the proxy the same at the same time, in the same protocol.
 func (s *suite) both(t *testing.T, proxied *endpoint, r request, within time.Duration) (direct, answered *answer) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), within)
@@ -260,7 +260,7 @@ func (s *suite) both(t *testing.T, proxied *endpoint, r request, within time.Dur
 	return direct, answered
 }
 
-// straight is the way to the apiserver in the protocol of a way through the proxy.
+// straight is the way to the API server in the protocol of a way through the proxy.
 func (s *suite) straight(proxied *endpoint) *endpoint {
 	if proxied == s.secure2 {
 		return s.direct2
@@ -268,7 +268,7 @@ func (s *suite) straight(proxied *endpoint) *endpoint {
 	return s.direct
 }
 
-// compareInJSON compares an answer that was given in JSON instead of protobuf with the apiserver's
+// compareInJSON compares an answer that was given in JSON instead of protobuf with the API server's
 // in JSON.
 func (s *suite) compareInJSON(t *testing.T, proxied *endpoint, result *exchange.Comparison) {
 	t.Helper()

@@ -16,7 +16,7 @@ import (
 )
 
 // converter is the conversion webhook of the panels. A panel is stored in v1, with a size; v2 shows
-// the same within dimensions, along with a unit that is the webhook's own. So what an apiserver
+// the same within dimensions, along with a unit that is the webhook's own. So what an API server
 // shows in v2 is a matter not of the object alone: it is also one of how the webhook fares, which
 // is said here. Safe for use by several goroutines.
 type converter struct {
@@ -80,7 +80,7 @@ func (c *converter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	review.Request = nil
 	w.Header().Set("Content-Type", jsonType)
-	_ = json.NewEncoder(w).Encode(&review) // fails for an apiserver that has left
+	_ = json.NewEncoder(w).Encode(&review) // fails for an API server that has left
 }
 
 func (c *converter) convert(r *apiextensionsv1.ConversionRequest) ([]runtime.RawExtension, error) {

@@ -136,7 +136,7 @@ func (s *suite) gizmoRequests() []scenario {
 	return all
 }
 
-// settleOn waits until a proxy answers from memory for collections, as the apiserver does.
+// settleOn waits until a proxy answers from memory for collections, as the API server does.
 func (s *suite) settleOn(t *testing.T, e *endpoint, paths ...string) {
 	t.Helper()
 	for _, path := range paths {
@@ -163,7 +163,7 @@ func (s *suite) same(t *testing.T, e *endpoint, rules string, r request, status 
 		by = c.By()
 		switch {
 		case direct.Status != status:
-			return fmt.Errorf("the apiserver answers %d", direct.Status)
+			return fmt.Errorf("the API server answers %d", direct.Status)
 		case len(c.Problems) > 0:
 			return errors.New(strings.Join(c.Problems, "\n"))
 		case also != nil:
@@ -174,13 +174,13 @@ func (s *suite) same(t *testing.T, e *endpoint, rules string, r request, status 
 	s.show(t, rules, by)
 }
 
-// follows sends a proxy the request again and again from the moment on when the apiserver shows
+// follows sends a proxy the request again and again from the moment on when the API server shows
 // something new, until it answers from memory: once it has shown the new it never shows the old,
 // and what it shows from memory when it has followed is the new.
 func (s *suite) follows(t *testing.T, e *endpoint, path, news string, wanted bool) {
 	t.Helper()
 	r := request{Target: path + "?resourceVersion=0"}
-	process.Awaiting(t, "the apiserver to show something new", func(ctx context.Context) error {
+	process.Awaiting(t, "the API server to show something new", func(ctx context.Context) error {
 		a, err := s.direct.Do(ctx, r)
 		if err == nil && bytes.Contains(a.Body, []byte(news)) != wanted {
 			err = errors.New("as it was")

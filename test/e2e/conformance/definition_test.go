@@ -42,7 +42,7 @@ func (s *suite) testDefinition(t *testing.T) {
 		r := request{Target: someWidgets + "?watch=1&timeoutSeconds=600&resourceVersion=" + s.now(t, someWidgets)}
 		var streams []*stream
 		for _, e := range s.sides() {
-			st := s.openFromMemory(ctx, t, e, r) // mirrors may begin anew until a while after the last change
+			st := s.openFromMemory(ctx, t, e, r) // mirrors may begin again until a while after the last change
 			defer st.cancel()
 			streams = append(streams, st)
 		}
@@ -76,7 +76,7 @@ func (s *suite) testDefinition(t *testing.T) {
 	})
 }
 
-// sameWidgets waits until the apiserver shows the widgets in another way than before, under the
+// sameWidgets waits until the API server shows the widgets in another way than before, under the
 // same resourceVersions, and the proxies do, too.
 func (s *suite) sameWidgets(t *testing.T, before []byte) {
 	t.Helper()
@@ -88,7 +88,7 @@ func (s *suite) sameWidgets(t *testing.T, before []byte) {
 				return errors.New("no answer")
 			}
 			if bytes.Equal(direct.Body, before) || !bytes.Contains(direct.Body, []byte("round")) {
-				return errors.New("the apiserver shows what it did")
+				return errors.New("the API server shows what it did")
 			}
 			if c := exchange.Compare(s.tally, r, direct, proxied); len(c.Problems) > 0 {
 				return fmt.Errorf("%v", c.Problems)

@@ -80,7 +80,7 @@ func (s *suite) makeOddities(t *testing.T) {
 	}
 }
 
-// write changes something at the apiserver.
+// write changes something at the API server.
 func (s *suite) write(t *testing.T, method, target, kind, body string) {
 	t.Helper()
 	r := request{Method: method, Target: target, Header: map[string]string{"Content-Type": kind}, Body: body}

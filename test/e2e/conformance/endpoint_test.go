@@ -23,7 +23,7 @@ type (
 // endpoint is a way to the cluster, and what the suite knows of the server behind it.
 type endpoint struct {
 	*exchange.Endpoint
-	metrics string       // URL; empty for the apiserver
+	metrics string       // URL; empty for the API server
 	memory  atomic.Int64 // answers that it seems to have given itself
 }
 

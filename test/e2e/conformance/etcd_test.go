@@ -44,7 +44,7 @@ func (s *suite) testWithoutEtcd(t *testing.T) {
 	})
 }
 
-// testUnanswered requests what only etcd knows. The apiserver answers 504 or hangs up, as it
+// testUnanswered requests what only etcd knows. The API server answers 504 or hangs up, as it
 // happens; an answer there is none.
 func (s *suite) testUnanswered(t *testing.T) {
 	for _, target := range []string{c1 + "?timeout=2s", c1 + "?limit=1&timeout=2s", c1 + "/a?timeout=2s",
@@ -63,7 +63,7 @@ func (s *suite) testUnanswered(t *testing.T) {
 }
 
 // testUnproven requests a watch-list that cannot be completed: neither side may say that it was
-// complete. The apiserver ends it with an error at its timeout. What the proxy cannot prove passes
+// complete. The API server ends it with an error at its timeout. What the proxy cannot prove passes
 // through, and gets the same.
 func (s *suite) testUnproven(t *testing.T) {
 	t.Parallel()
@@ -80,7 +80,7 @@ func (s *suite) testUnproven(t *testing.T) {
 			t.Errorf("the proxy says %d %s", proxied.Status, summary(heard))
 		}
 	case len(told) != 1 || told[0].Type != "ERROR":
-		t.Errorf("the apiserver says %d %s", direct.Status, summary(told))
+		t.Errorf("the API server says %d %s", direct.Status, summary(told))
 	case len(heard) != 1 || heard[0].Type != "ERROR":
 		t.Errorf("the proxy says %d %s", proxied.Status, summary(heard))
 	}

@@ -114,7 +114,7 @@ func (s *suite) watchable(t *testing.T) []schema.GroupVersionResource {
 		}
 	}
 	if len(all) < 50 {
-		t.Fatalf("the apiserver serves %d resources", len(all))
+		t.Fatalf("the API server serves %d resources", len(all))
 	}
 	return all
 }

@@ -31,13 +31,13 @@ const (
 
 // testInformers runs informers through the proxies in processes of their own, where client-go's own
 // detector panics on any difference between what a watch-list and an exact LIST say. They start
-// during writes, and all of them must end with the apiserver's state once these have ended.
+// during writes, and all of them must end with the API server's state once these have ended.
 func (s *suite) testInformers(t *testing.T) {
 	s.makeNamespace(t, churn)
 	s.informersDuring(t, func() {})
 }
 
-// testInformersThroughCrash lets the apiserver crash while informers run.
+// testInformersThroughCrash lets the API server crash while informers run.
 func (s *suite) testInformersThroughCrash(t *testing.T) {
 	s.informersDuring(t, func() {
 		s.cp.APIServer().Kill()
@@ -156,7 +156,7 @@ type churner struct {
 	writes      atomic.Int64
 }
 
-// run writes. Errors are left alone: the apiserver may be away.
+// run writes. Errors are left alone: the API server may be away.
 func (w *churner) run(ctx context.Context) {
 	defer close(w.ended)
 	for i := 0; ; i++ {
@@ -217,7 +217,7 @@ func restOf(variable string) (*rest.Config, error) {
 }
 
 // runChild is main in a process of informers: it ends with 0 when all of them have had the
-// apiserver's state.
+// API server's state.
 func runChild(out io.Writer) int {
 	if err := informersUntilEqual(); err != nil {
 		fmt.Fprintln(out, err)

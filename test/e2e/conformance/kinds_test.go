@@ -211,8 +211,8 @@ func (k *kind) typed() bool {
 	return !strings.Contains(k.Group, "example.com") && k.Group != "apiregistration.k8s.io"
 }
 
-// annotated reports that the apiserver keeps in annotations what the version has no fields for, and
-// leaves them out of metadata alone (W-45).
+// annotated reports that the API server keeps in annotations what the version has no fields for,
+// and leaves them out of metadata alone (W-45).
 func (k *kind) annotated() bool {
 	return k.Group == "apps" && (k.Resource == "daemonsets" || k.Resource == "deployments") ||
 		k.Group == "autoscaling" && k.Version == "v1"

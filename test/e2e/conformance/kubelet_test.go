@@ -111,8 +111,8 @@ func wantedStreams(query url.Values) int {
 	return n
 }
 
-// testKubelet puts a kubelet behind the apiserver and reaches it both ways: streams flow while they
-// are open, and upgrades are carried through (W-119's kin, D13).
+// testKubelet puts a kubelet behind the API server and reaches it both ways: streams flow while
+// they are open, and upgrades are carried through (W-119's kin, D13).
 func (s *suite) testKubelet(t *testing.T) {
 	k := newKubelet(t)
 	s.makeKubeletNode(t, k)

@@ -69,7 +69,7 @@ func (s *suite) told(a *watcherGroup) (sides []*endpoint) {
 	return append(sides, a.proxied...)
 }
 
-// reference is the apiserver that a way through the proxy is compared with: the newest, where
+// reference is the API server that a way through the proxy is compared with: the newest, where
 // another may have no watch-lists, or other bookmarks.
 func (s *suite) reference(w watcher, proxied *endpoint) *endpoint {
 	switch {
@@ -94,7 +94,7 @@ func (s *suite) play(t *testing.T, p writeScript) {
 			v.query += from
 			audiences = append(audiences, &watcherGroup{watcher: v, proxied: s.ways()})
 		}
-		if s.skew == nil { // an older apiserver's state may be of any age
+		if s.skew == nil { // an older API server's state may be of any age
 			v := w
 			v.name, v.query = v.name+" at once", v.query+marked
 			atOnce = append(atOnce, &watcherGroup{watcher: v, atOnce: true, proxied: s.ways()})
@@ -115,7 +115,7 @@ func (s *suite) play(t *testing.T, p writeScript) {
 	}
 }
 
-// selectable reports whether the apiserver knows the selector of a watcher: an older one does not
+// selectable reports whether the API server knows the selector of a watcher: an older one does not
 // know all fields.
 func (s *suite) selectable(t *testing.T, w watcher) bool {
 	t.Helper()
@@ -235,8 +235,8 @@ func (w watcher) last(e event) bool {
 	return e.Type == typ && (e.Name == name || strings.HasSuffix(e.Name, "/"+name))
 }
 
-// hear collects what a watcher received from every side and compares it. It returns the apiserver's
-// version.
+// hear collects what a watcher received from every side and compares it. It returns the API
+// server's version.
 func (s *suite) hear(t *testing.T, a *watcherGroup) []event {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), process.Patience)

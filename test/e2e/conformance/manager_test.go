@@ -22,8 +22,8 @@ import (
 const managed = "managed" // a namespace
 
 // testManager runs controller-runtime's manager through the proxy: a reconciler copies what a
-// widget says into a ConfigMap of the same name. In the end the apiserver has a ConfigMap as wanted
-// for every widget that is left.
+// widget says into a ConfigMap of the same name. In the end the API server has a ConfigMap as
+// wanted for every widget that is left.
 func (s *suite) testManager(t *testing.T) {
 	s.makeNamespace(t, managed)
 	controllerruntime.SetLogger(logr.Discard())

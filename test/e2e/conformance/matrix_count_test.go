@@ -59,7 +59,7 @@ func (n matrixCounts) String() string {
 type matrixCount struct {
 	mu     sync.Mutex
 	all    exchange.Count
-	states exchange.Count // what the apiserver answers with a state or a stream
+	states exchange.Count // what the API server answers with a state or a stream
 }
 
 func (n *matrixCount) add(c exchange.Case) {

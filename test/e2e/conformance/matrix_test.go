@@ -11,7 +11,7 @@ import (
 )
 
 // matrix is every combination of the options that decide which state a request reads and for how
-// long it waits (W-31, W-32, W-63, W-100, W-101). What the answer is, is up to the apiserver; that
+// long it waits (W-31, W-32, W-63, W-100, W-101). What the answer is, is up to the API server; that
 // it is the same, is tested.
 //
 // The options in crossed are tried in every combination, those in scattered with values that chance
@@ -263,7 +263,7 @@ func (s *suite) runMatrix(t *testing.T, m *matrix, target string, n *matrixCount
 			made := s.try(t, c)
 			n.add(made)
 			refused := made.Direct >= http.StatusBadRequest && made.Direct != http.StatusGone
-			if m.set == validSet && refused && s.skew == nil { // older apiservers refuse more
+			if m.set == validSet && refused && s.skew == nil { // older API servers refuse more
 				t.Errorf("%s is not valid: %d", c.name, made.Direct)
 			}
 		})

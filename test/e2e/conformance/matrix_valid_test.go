@@ -1,6 +1,6 @@
 package conformance
 
-// validSet is what clients may request: every value is one that the apiserver takes, and goes with
+// validSet is what clients may request: every value is one that the API server takes, and goes with
 // every other. So what the answers are is decided by the state that is read, not by what is wrong
 // with the request; that a state has expired is an answer, too.
 const validSet = "valid combinations"

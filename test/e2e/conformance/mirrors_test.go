@@ -42,7 +42,7 @@ type replica struct {
 }
 
 // informersUntilEqual runs informers of every kind through the proxy. Once there are no more writes
-// they must get to the apiserver's state.
+// they must get to the API server's state.
 func informersUntilEqual() error {
 	ctx, cancel := context.WithTimeout(context.Background(), process.Patience)
 	defer cancel()
@@ -164,7 +164,7 @@ func (r *replica) saw(o any, how string) {
 	r.versions[key] = accessor.GetResourceVersion()
 }
 
-// untilEqual waits until the informer's store and what its handlers received are what an apiserver
+// untilEqual waits until the informer's store and what its handlers received are what an API server
 // lists.
 func (r *replica) untilEqual(ctx context.Context, truth dynamic.Interface) error {
 	for {

@@ -145,7 +145,7 @@ func (s *suite) testExpiredToken(t *testing.T) {
 	s.show(t, "W-83 W-84 W-177", upstream)
 }
 
-// testNamespaceField pages through one namespace by a field selector: the apiserver, whose token
+// testNamespaceField pages through one namespace by a field selector: the API server, whose token
 // means another scope on the second page, repeats an object, and so it is passed through (W-71).
 func (s *suite) testNamespaceField(t *testing.T) {
 	version := s.known(t, allMaps)

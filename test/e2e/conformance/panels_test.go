@@ -118,7 +118,7 @@ func panel(gvr schema.GroupVersionResource, name string, size int64) *unstructur
 	}}
 }
 
-// panelRequests are reads of both versions that an apiserver answers from its own memory, where
+// panelRequests are reads of both versions that an API server answers from its own memory, where
 // everything is converted already.
 func panelRequests() []scenario {
 	var all []scenario
@@ -197,7 +197,7 @@ func (s *suite) writePanels(t *testing.T) {
 	must(t, first.Delete(ctx, "end", metav1.DeleteOptions{}))
 }
 
-// testPanelsUnconverted has the webhook fail for a while. What an apiserver has converted it goes
+// testPanelsUnconverted has the webhook fail for a while. What an API server has converted it goes
 // on to show; from the next write on, whichever version that goes through, it refuses all reads of
 // the converted version and ends its watches. There the proxy may show the state of before, to
 // requests for a state of any age, and no other. Afterwards objects that were not written look
@@ -232,7 +232,7 @@ func (s *suite) testPanelsUnconverted(t *testing.T, e *endpoint, webhook *conver
 		must(t, err)
 		written = o.GetResourceVersion()
 	})
-	for range ending.lines { // when it ends, the apiserver has found out
+	for range ending.lines { // when it ends, the API server has found out
 	}
 	t.Run("written", func(t *testing.T) { s.askUnconverted(t, e, written, before) })
 
@@ -246,7 +246,7 @@ func (s *suite) testPanelsUnconverted(t *testing.T, e *endpoint, webhook *conver
 	s.show(t, "W-115 W-231 W-234", memory)
 }
 
-// askUnconverted requests what an apiserver cannot convert, after a write.
+// askUnconverted requests what an API server cannot convert, after a write.
 func (s *suite) askUnconverted(t *testing.T, e *endpoint, written string, before *answer) {
 	s.runAll(t, e, []scenario{
 		get("stored version", "W-60 W-234", somePanels+"?resourceVersion="+written, memory, 0),
@@ -280,8 +280,8 @@ func (s *suite) askUnconverted(t *testing.T, e *endpoint, written string, before
 	})
 }
 
-// refusedUnconverted expects that neither side shows anything. The apiserver's error depends on how
-// far it is with its next try.
+// refusedUnconverted expects that neither side shows anything. The API server's error depends on
+// how far it is with its next try.
 func (s *suite) refusedUnconverted(t *testing.T, e *endpoint, r request) {
 	t.Helper()
 	direct, proxied := s.both(t, e, r, process.Patience)

@@ -26,7 +26,7 @@ func spelledPaths() []scenario {
 		get("custom object with a slash at the end", "W-21", someWidgets+"/w1/"+rv, memory, 0),
 		get("escaped slash at the end", "W-21", c1+"%2F"+rv, memory, 0),
 		get("escaped slashes throughout", "W-21", "/api%2Fv1%2Fnamespaces%2Fc1%2Fconfigmaps"+rv, memory, 0),
-		get("escaped slash before a name", "W-21", c1+"%2Fa"+rv, memory, 0),
+		get("escaped slash in front of a name", "W-21", c1+"%2Fa"+rv, memory, 0),
 		get("custom without a namespace in its segment", "W-20", "/apis/conformance.example.com/v1/namespaces//widgets"+rv,
 			memory, 0),
 		get("object without a namespace in its segment", "W-20", "/api/v1/namespaces//configmaps/a"+rv, upstream, anyStatus),
@@ -69,7 +69,8 @@ func spelledPaths() []scenario {
 	})
 }
 
-// spelledVersions are resourceVersions with zeros before them (W-27): "00" is zero, and not "0".
+// spelledVersions are resourceVersions with zeros in front of them (W-27): "00" is zero, and not
+// "0".
 func spelledVersions() []scenario {
 	const w = c1 + "?watch=1&timeoutSeconds=1&resourceVersion="
 	return over("version", []scenario{
@@ -78,8 +79,8 @@ func spelledVersions() []scenario {
 		get("00 NotOlderThan and a limit", "W-27 W-63", c1+"?resourceVersion=00&resourceVersionMatch=NotOlderThan&limit=1",
 			memory, 0),
 		get("00 and a token", "W-27 W-63", c1+"?resourceVersion=00&continue=${token-last}", memory, 400),
-		get("zeros before an exact one", "W-27 W-63", c1+"?resourceVersion=000${mid}&limit=1", memory, 0),
-		get("zeros before one that is too large", "W-27 W-68", c1+"?resourceVersion=0${future}", memory, 504),
+		get("zeros in front of an exact one", "W-27 W-63", c1+"?resourceVersion=000${mid}&limit=1", memory, 0),
+		get("zeros in front of one that is too large", "W-27 W-68", c1+"?resourceVersion=0${future}", memory, 504),
 		get("object at 00", "W-27 W-95", c1+"/a?resourceVersion=00", memory, 0),
 		get("object with zeros before", "W-27 W-95", c1+"/a?resourceVersion=00${mid}", memory, 0),
 		get("watch from 00", "W-27 W-100", w+"00", memory, 0),

@@ -12,10 +12,10 @@ import (
 )
 
 // testLateSnapshot plays a script to a watch that has only its head, through a proxy that fixes the
-// place of a watch after its head: its events are not the apiserver's.
+// place of a watch after its head: its events are not the API server's.
 func (s *suite) testLateSnapshot(t *testing.T) {
 	if s.skew != nil || late.String() == relay.Never {
-		t.Skip("no such watch is answered from memory, or an older apiserver's own may differ")
+		t.Skip("no such watch is answered from memory, or an older API server's own may differ")
 	}
 	proxy := startProxy(t, process.BuildFaultyProxy(t, process.LateSnapshot), "--kubeconfig="+s.proxies,
 		"--listen-identity=self", "--listen-allow-connect")
@@ -23,7 +23,7 @@ func (s *suite) testLateSnapshot(t *testing.T) {
 	s.mirroring(t, planted)
 	// Such a proxy shows nothing else.
 	s = &suite{world: s.world, tally: exchange.NewTally()}
-	const tries = 20 // some may be answered by the apiserver, or written to late
+	const tries = 20 // some may be answered by the API server, or written to late
 	for range tries {
 		if problem := s.playAtOnce(t, planted); problem != "" {
 			t.Log("caught:", problem)

@@ -6,7 +6,7 @@ import (
 	"spillway/test/framework/exchange"
 )
 
-// refusals are requests that are answered with an error, in the apiserver's very bytes (W-20 to
+// refusals are requests that are answered with an error, in the API server's very bytes (W-20 to
 // W-35, W-170 to W-179).
 func refusals() []scenario {
 	return over("refused", numbers(), combinations(), badSelectors(), badTokens(), methods(), order())
@@ -88,7 +88,7 @@ func badSelectors() []scenario {
 			get("field "+text, "W-151 W-154", c1+"?resourceVersion=0&fieldSelector="+escape(text), memory, 400),
 			get("watch field "+text, "W-151 W-154", c1+"?watch=1&resourceVersion=0&fieldSelector="+escape(text), memory, 400))
 	}
-	// Which fields there are is the apiserver's to say: a newer one may have more.
+	// Which fields there are is the API server's to say: a newer one may have more.
 	for _, f := range []struct{ path, text string }{
 		{c1, "zzz=1"}, {c1, "status.phase = Running"}, {c1, "metadata.labels=x"},
 		{"/api/v1/pods", "spec.foo=1"}, {"/api/v1/nodes", "metadata.namespace=x"}, {"/api/v1/namespaces", "name=c1"},

@@ -11,9 +11,9 @@ import (
 	"spillway/test/framework/process"
 )
 
-// testRestart lets the apiserver crash and start again. Its own watches break, and it has forgotten
-// what was before; watches of the proxy go on, and resume from before (W-115, W-231). What they
-// deliver is held against what watches of the apiserver received before and after.
+// testRestart lets the API server crash and start again. Its own watches break, and it has
+// forgotten what was before; watches of the proxy go on, and resume from before (W-115, W-231).
+// What they deliver is held against what watches of the API server received before and after.
 func (s *suite) testRestart(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), process.Patience)
 	defer cancel()
@@ -48,7 +48,7 @@ func (s *suite) testRestart(t *testing.T) {
 	must(t, err)
 	defer after.cancel()
 	rest := collect(ctx, t, after, func(e event) bool { return e.Type == "ERROR" || e.Version == exchange.Number(end) })
-	if rest[0].Type == "ERROR" { // the restarted apiserver's history begins after middle: see what it holds since
+	if rest[0].Type == "ERROR" { // the restarted API server's history begins after middle: see what it holds since
 		rest = s.sinceRestart(ctx, t, path, end)
 	}
 	told = append(told, rest...)
@@ -64,7 +64,7 @@ func (s *suite) testRestart(t *testing.T) {
 	s.refusedOnOneSide(t, from)
 }
 
-// sinceRestart is the changes after the apiserver's restart, by a watch of the apiserver, which
+// sinceRestart is the changes after the API server's restart, by a watch of the API server, which
 // began before the first of them.
 func (s *suite) sinceRestart(ctx context.Context, t *testing.T, path, end string) []event {
 	t.Helper()
@@ -75,7 +75,7 @@ func (s *suite) sinceRestart(ctx context.Context, t *testing.T, path, end string
 	return collect(ctx, t, w, func(e event) bool { return e.Version == exchange.Number(end) })
 }
 
-// oldestKnown is the resourceVersion that the apiserver's 410 says one may start from.
+// oldestKnown is the resourceVersion that the API server's 410 says one may start from.
 func (s *suite) oldestKnown(ctx context.Context, t *testing.T, path string) string {
 	t.Helper()
 	a, err := s.direct.Do(ctx, request{Target: path + "?watch=1&resourceVersion=1"})
@@ -97,7 +97,7 @@ func (s *suite) sameAfterRestart(t *testing.T, name string, told, heard []event)
 	s.show(t, "W-115 W-231", memory)
 }
 
-// refusedOnOneSide expects the apiserver to have forgotten what the proxy still knows.
+// refusedOnOneSide expects the API server to have forgotten what the proxy still knows.
 func (s *suite) refusedOnOneSide(t *testing.T, r request) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), process.Patience)
@@ -107,7 +107,7 @@ func (s *suite) refusedOnOneSide(t *testing.T, r request) {
 	defer st.cancel()
 	first := collect(ctx, t, st, func(event) bool { return true })
 	if first[0].Type != "ERROR" {
-		t.Errorf("the apiserver still knows what was before its restart: %s", first[0].Line)
+		t.Errorf("the API server still knows what was before its restart: %s", first[0].Line)
 		return
 	}
 	s.tally.Deviated(exchange.DevLongerHistory)

@@ -7,7 +7,7 @@ type Rule struct {
 	Number int
 	// Name is what it is about.
 	Name string
-	// Elsewhere are tests that show it where no comparison with an apiserver can, as "folder
+	// Elsewhere are tests that show it where no comparison with an API server can, as "folder
 	// TestName". They must exist.
 	Elsewhere []string
 	// Exempt says why nothing can be shown.
@@ -136,7 +136,7 @@ var Rules = []Rule{
 	{Number: 132, Name: "protobuf streams"},
 	{Number: 133, Name: "protobuf documents"},
 	{Number: 134, Name: "CBOR",
-		Exempt: "an alpha gate of the apiserver that is off; asking for CBOR is a case of W-40 and W-43"},
+		Exempt: "an alpha gate of the API server that is off; asking for CBOR is a case of W-40 and W-43"},
 	{Number: 135, Name: "gzip members"},
 	{Number: 136, Name: "HTTP/2 framing"},
 
@@ -188,7 +188,7 @@ var Rules = []Rule{
 
 	{Number: 230, Name: "where history begins"},
 	{Number: 231, Name: "after a relist"},
-	{Number: 232, Name: "several apiservers", Elsewhere: []string{
+	{Number: 232, Name: "several API servers", Elsewhere: []string{
 		"internal/upstream/probes TestProbesReuseTheirConnection"}},
 	{Number: 233, Name: "every request by its own user"},
 	{Number: 234, Name: "versions of one resource differ"},
@@ -199,7 +199,7 @@ var Rules = []Rule{
 		"internal/fanout TestFeedIsSharedAndGoesWithItsLastHolder", "internal/fanout TestDispatchAllocatesPerSegmentOnly"}},
 
 	{Number: 240, Name: "shards"},
-	{Number: 241, Name: "429 in place of a fallback", Exempt: "an alpha gate of the apiserver that is off"},
+	{Number: 241, Name: "429 in place of a fallback", Exempt: "an alpha gate of the API server that is off"},
 	{Number: 242, Name: "resourceVersions are decimal", Elsewhere: []string{"internal/upstream TestUncacheable",
 		"internal/object TestParseRefuses"}},
 

@@ -57,7 +57,7 @@ func (e *endpoint) open(ctx context.Context, r request) (*stream, error) {
 	return s, nil
 }
 
-// openFromMemory opens a watch until a proxy answers it from memory; the apiserver's own is taken
+// openFromMemory opens a watch until a proxy answers it from memory; the API server's own is taken
 // as it is.
 func (s *suite) openFromMemory(ctx context.Context, t *testing.T, e *endpoint, r request) (opened *stream) {
 	t.Helper()

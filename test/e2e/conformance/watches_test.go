@@ -229,7 +229,7 @@ func (s *suite) testDuration(t *testing.T, seconds int, options, accept string) 
 	}
 	direct := result.Direct
 	if direct.Status >= http.StatusBadRequest && result.Newest == nil {
-		return // an older apiserver's refusal
+		return // an older API server's refusal
 	}
 	if result.Newest != nil {
 		direct = result.Newest

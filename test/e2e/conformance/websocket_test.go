@@ -96,7 +96,7 @@ func (s *suite) testWebSocket(t *testing.T) {
 	}
 }
 
-// compareWebSockets sends the same to the apiserver and to two proxies. The test fails unless all
+// compareWebSockets sends the same to the API server and to two proxies. The test fails unless all
 // three answer the same, and from where the case says.
 func (s *suite) compareWebSockets(t *testing.T, c webSocketCase) {
 	t.Helper()

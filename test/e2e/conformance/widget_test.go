@@ -30,7 +30,7 @@ func (w *world) makeDefinition(t *testing.T) {
 
 func definition() *apiextensionsv1.CustomResourceDefinition {
 	property := func(kind string) apiextensionsv1.JSONSchemaProps { return apiextensionsv1.JSONSchemaProps{Type: kind} }
-	// The description differs, since what is equal in all versions is stored apart, where selectable
+	// The description differs, because what is equal in all versions is stored apart, where selectable
 	// fields are refused.
 	structural := func(version string) *apiextensionsv1.CustomResourceValidation {
 		return &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{

@@ -27,25 +27,25 @@ var mirrored = []string{
 // world is one cluster and the ways to it.
 type world struct {
 	cp      *controlplane.ControlPlane
-	proxies string                // the kubeconfig of proxies: at the apiserver, or where its answers are late
-	client  *kubernetes.Clientset // straight at the apiserver
+	proxies string                // the kubeconfig of proxies: at the API server, or where its answers are late
+	client  *kubernetes.Clientset // straight at the API server
 	dynamic dynamic.Interface
 
-	direct *endpoint // the apiserver
+	direct *endpoint // the API server
 	plain  *endpoint // Spillway over plain HTTP, acting as itself
 	secure *endpoint // Spillway over TLS, as the user of the client's token
 
 	direct2, secure2 *endpoint // the same in HTTP/2
 
 	release         exchange.Release
-	newest, newest2 *endpoint      // the newest apiserver, where direct is another
+	newest, newest2 *endpoint      // the newest API server, where direct is another
 	skew            *exchange.Skew // what may differ from direct then
 
 	marks map[string]string // what ${name} in a target stands for
 }
 
 // newWorld starts a cluster with its objects, and the proxies once their history is known to begin
-// where the apiserver's does.
+// where the API server's does.
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	cp, err := controlplane.Start(t.Context(), controlplane.Options{
@@ -70,7 +70,7 @@ func newWorld(t *testing.T) *world {
 	}
 	w.direct = newEndpoint("direct", cp.URL(), config)
 	w.makeObjects(t)
-	// What came before can be had neither from the apiserver's watch cache nor from etcd.
+	// What came before can be had neither from the API server's watch cache nor from etcd.
 	if err := cp.RestartAPIServer(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +99,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// startNewest starts the newest apiserver beside one that is another.
+// startNewest starts the newest API server beside one that is another.
 func (w *world) startNewest(t *testing.T) {
 	t.Helper()
 	w.release = exchange.Release{Minor: w.cp.Minor(), Gates: w.cp.FeatureGates()}
@@ -112,13 +112,13 @@ func (w *world) startNewest(t *testing.T) {
 	w.newest2 = w.newest.overHTTP2()
 	w.skew = exchange.NewSkew(w.release, w.newest.Endpoint)
 	for _, path := range collections { // its memory of custom resources begins with the first request
-		process.Awaiting(t, "the newest apiserver to serve "+path, func(ctx context.Context) error {
+		process.Awaiting(t, "the newest API server to serve "+path, func(ctx context.Context) error {
 			return w.newest.serves(ctx, path)
 		})
 	}
 }
 
-// serves reports why an apiserver does not answer from its watch cache.
+// serves reports why an API server does not answer from its watch cache.
 func (e *endpoint) serves(ctx context.Context, path string) error {
 	a, err := e.Do(ctx, request{Target: path + "?resourceVersion=0"})
 	if err == nil && a.Status != http.StatusOK {
@@ -127,7 +127,7 @@ func (e *endpoint) serves(ctx context.Context, path string) error {
 	return err
 }
 
-// startProxy starts the binary before the suite's resources and returns when it is ready.
+// startProxy starts the binary in front of the suite's resources and returns when it is ready.
 func startProxy(t *testing.T, binary string, args ...string) *process.Proxy {
 	t.Helper()
 	return process.StartProxy(t, binary, append([]string{"--resources=" + strings.Join(mirrored, ",")}, args...)...)

@@ -26,7 +26,7 @@ type follower struct {
 const busy = "/api/v1/namespaces/busy/configmaps?resourceVersion=0&watch=1"
 
 // follow begins to watch, and returns when the first bytes have come. Each has a last word of its
-// own, since all see the same objects.
+// own, because all see the same objects.
 func follow(t *testing.T, to wire.Address, p authcluster.User) *follower {
 	t.Helper()
 	f, ok := tryFollow(t, to, p)

@@ -23,12 +23,12 @@ import (
 	"spillway/test/framework/wire"
 )
 
-// frontPath is where the apiserver is on a host that has other things, too.
+// frontPath is where the API server is on a host that has other things, too.
 const frontPath = "/k8s/clusters/c-1"
 
 // pathFront is a front that reads paths as it likes: decoded as often as there is something to
-// decode, backslashes as slashes, then cleaned. What is below frontPath is the apiserver's, and the
-// rest its own.
+// decode, backslashes as slashes, then cleaned. What is below frontPath is the API server's, and
+// the rest its own.
 type pathFront struct {
 	url string
 	ca  []byte
@@ -95,7 +95,7 @@ func (f *pathFront) kubeconfig(t *testing.T, c *authcluster.Cluster, u controlpl
 }
 
 // lentCredentials requests, without credentials of its own, by an impersonator and by the proxy
-// itself, places outside of the apiserver's path; and what is there, which is served as ever.
+// itself, places outside of the API server's path; and what is there, which is served as ever.
 func (w *world) lentCredentials(t *testing.T) {
 	t.Parallel()
 	mallory := w.Certified(t, "mallory")

@@ -33,7 +33,7 @@ const (
 
 var reads = authcluster.In("red", authcluster.Rule("get,list,watch", "", "configmaps"))
 
-// world is a cluster with an object to read, before which each test has a proxy of its own.
+// world is a cluster with an object to read, in front of which each test has a proxy of its own.
 type world struct {
 	*authcluster.Cluster
 	binary string

@@ -30,7 +30,7 @@ func (a ask) clone() ask {
 	return a
 }
 
-// target is path and query. A watch always says how long it lasts: one that the apiserver would
+// target is path and query. A watch always says how long it lasts: one that the API server would
 // hold open is given a second.
 func (a ask) target() string {
 	params, lasts := a.params, a.lasts

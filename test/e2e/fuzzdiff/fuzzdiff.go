@@ -1,4 +1,4 @@
-// Package fuzzdiff sends an apiserver and Spillway the same random requests and compares the
+// Package fuzzdiff sends an API server and Spillway the same random requests and compares the
 // answers by the rules of package exchange. The conformance suite has requests that were thought
 // of; these are the others: valid and invalid, escaped and badly escaped, of every state that there
 // is and of none.

@@ -20,11 +20,11 @@ var (
 	share    = flag.Float64("share", 60, "how much must be answered from memory, in percent")
 )
 
-// late is how late the apiserver answers the proxies' own questions.
+// late is how late the API server answers the proxies' own questions.
 var late relay.Answers
 
 func init() {
-	flag.Var(&late, "late", "how late the apiserver answers the proxies' own questions: a time, random or never")
+	flag.Var(&late, "late", "how late the API server answers the proxies' own questions: a time, random or never")
 }
 
 func TestMain(m *testing.M) {
@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 // perRound is how many requests are sent before objects change again.
 const perRound = 500
 
-// Random requests to Spillway are answered as by the apiserver; with planted faults they are not.
+// Random requests to Spillway are answered as by the API server; with planted faults they are not.
 func TestRandomRequestsAreAnsweredAlike(t *testing.T) {
 	w := newWorld(t, process.BuildProxy(t), controlplane.Options{}, nil)
 	state := w.testSpillway(t)

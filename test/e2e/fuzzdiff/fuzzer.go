@@ -20,13 +20,14 @@ type Route struct {
 	Trusting bool
 }
 
-// Fuzzer sends an apiserver and the proxies before it the same. Its counts may be read at any time.
+// Fuzzer sends an API server and the proxies in front of it the same. Its counts may be read at any
+// time.
 type Fuzzer struct {
 	Ways    []Route // each request goes one of them
 	Workers int     // requests at a time; most of the time they wait
 	Seed    uint64
 	Tally   *exchange.Tally
-	Skew    *exchange.Skew // where the apiserver is not the newest
+	Skew    *exchange.Skew // where the API server is not the newest
 
 	Asked   atomic.Int64
 	Memory  atomic.Int64 // answered from memory
@@ -191,7 +192,7 @@ func (f *Fuzzer) compareOnce(ctx context.Context, way Route, a ask) *exchange.Co
 	return c
 }
 
-// compareInJSON compares an answer that was given in JSON instead of protobuf with the apiserver's
+// compareInJSON compares an answer that was given in JSON instead of protobuf with the API server's
 // in JSON.
 func (f *Fuzzer) compareInJSON(ctx context.Context, way Route, c *exchange.Comparison) {
 	r := c.Request

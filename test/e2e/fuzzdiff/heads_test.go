@@ -24,7 +24,7 @@ import (
 )
 
 // A client that writes when it has the head of a watch, of any kind, receives the write as from the
-// apiserver (W-100).
+// API server (W-100).
 func TestRandomWatchesHaveWhatFollowsTheHead(t *testing.T) {
 	h := newHeads(newWorld(t, process.BuildProxy(t), controlplane.Options{}, nil), process.Patience)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(*minutes*float64(time.Minute)))
@@ -83,7 +83,7 @@ func (h *heads) String() string {
 func (h *heads) play(ctx context.Context, t *testing.T) (found []Finding) {
 	for round := 0; uint64(round)*perRound < *requests && ctx.Err() == nil && len(found) == 0; round++ {
 		state := h.round(t, round)
-		state.Versions = h.rounds[round] // older ones may be forgotten, since writes are many
+		state.Versions = h.rounds[round] // older ones may be forgotten, because writes are many
 		first := uint64(round) * perRound
 		found = h.each(ctx, first, min(first+perRound, *requests), func(number uint64) *Finding {
 			finding, err := h.start(t.Context(), state, number)
@@ -122,7 +122,7 @@ func (h *heads) start(ctx context.Context, state *State, number uint64) (*Findin
 	defer func() { _ = o.remove(ctx) }() // it may not be there
 	direct, err := o.watch(ctx, way.Direct, a.request())
 	if err != nil || direct == nil {
-		return nil, nil // the apiserver answers this with no watch
+		return nil, nil // the API server answers this with no watch
 	}
 	h.started.Add(1)
 	proxied, err := o.watch(ctx, way.Proxied, a.request())
@@ -160,7 +160,7 @@ func (h *heads) agree(direct, proxied *watch) bool {
 		proxied.await(h.patience)
 		h.seen.Add(1)
 	}
-	// An apiserver ends watches that it has no time for.
+	// An API server ends watches that it has no time for.
 	if direct.ended || proxied.ended && (proxied.passed || direct.event == nil) {
 		h.ended.Add(1)
 		return true
@@ -256,7 +256,7 @@ func (o *object) remove(ctx context.Context) error {
 
 // watch is an open watch, of which the event of a write is wanted.
 type watch struct {
-	passed bool // the apiserver's own answer
+	passed bool // the API server's own answer
 	kind   string
 	events <-chan exchange.Event // the one event, or closed without it
 	event  *exchange.Event

@@ -174,7 +174,7 @@ func (w *world) testPlanted(t *testing.T, state *State) {
 	}
 }
 
-// firstFinding goes on until something is found, but not for ever.
+// firstFinding goes on until something is found, but not forever.
 func (f *Fuzzer) firstFinding(ctx context.Context, state *State, from uint64) *Finding {
 	const step, most = 100, 6000
 	for at := from; at < from+most; at += step {

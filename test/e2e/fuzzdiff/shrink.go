@@ -47,7 +47,7 @@ func (f *Fuzzer) shrink(ctx context.Context, found *Finding) {
 	}
 }
 
-// firstOf is the first of some requests that holds. A few are tried at a time, since watches take
+// firstOf is the first of some requests that holds. A few are tried at a time, because watches take
 // their time.
 func firstOf(asks []ask, holds func(ask) bool) (ask, bool) {
 	for some := range slices.Chunk(asks, atOnce) {

@@ -27,7 +27,7 @@ func TestEachShrinkStepHasLess(t *testing.T) {
 		}
 		a = next
 	}
-	t.Errorf("goes on for ever: %s", a)
+	t.Errorf("goes on forever: %s", a)
 }
 
 // TestNoRequestIsHeldOpen: a request for what a server would hold open is not made, however it is
@@ -79,7 +79,7 @@ func TestRequestIsAFunctionOfSeedNumberAndState(t *testing.T) {
 			t.Fatalf("request %d is made differently each time: %s", i, a)
 		}
 		if a.endless() && !strings.Contains(a.target(), "?timeoutSeconds=1") {
-			t.Fatalf("request %d may go on for ever: %s", i, a)
+			t.Fatalf("request %d may go on forever: %s", i, a)
 		}
 		different[a.String()] = true
 	}

@@ -11,7 +11,7 @@ import (
 // upgradeFrom is the minor before the newest.
 const upgradeFrom = "1.36"
 
-// TestUpgradeAnswers sends random requests while the apiserver of the minor before the newest and
+// TestUpgradeAnswers sends random requests while the API server of the minor before the newest and
 // the newest stand at one address, in turns: every answer is that of one of the two.
 func TestUpgradeAnswers(t *testing.T) {
 	if !controlplane.Built(upgradeFrom) {

@@ -68,9 +68,9 @@ type world struct {
 	now     map[string]uint64
 }
 
-// newWorld starts a cluster whose history begins, for the proxies and for the apiserver, after its
+// newWorld starts a cluster whose history begins, for the proxies and for the API server, after its
 // objects were made. The proxies are processes of the binary. front returns where they find the
-// apiserver and the newest one beside it; nil is the apiserver itself.
+// API server and the newest one beside it; nil is the API server itself.
 func newWorld(t *testing.T, binary string, options controlplane.Options, front func(urls ...string) string) *world {
 	t.Helper()
 	options.Log = t.Output()
@@ -88,7 +88,7 @@ func newWorld(t *testing.T, binary string, options controlplane.Options, front f
 	w.direct = exchange.NewEndpoint("direct", cp.URL(), config)
 	w.makeObjects(t)
 	ancient := w.patch(t, resources[0], 0, `{"metadata":{"annotations":{"made":"long ago"}}}`)
-	must(t, cp.RestartAPIServer(t.Context())) // no apiserver has the history before
+	must(t, cp.RestartAPIServer(t.Context())) // no API server has the history before
 	_, err = cp.Compact(t.Context())
 	must(t, err)
 	w.startNewest(t, config)
@@ -105,7 +105,7 @@ func newWorld(t *testing.T, binary string, options controlplane.Options, front f
 	return w
 }
 
-// startNewest starts the newest apiserver beside one that is another.
+// startNewest starts the newest API server beside one that is another.
 func (w *world) startNewest(t *testing.T, config *rest.Config) {
 	t.Helper()
 	if w.cp.Newest() {
@@ -202,7 +202,7 @@ func gvr(r Resource) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: parts[1], Version: parts[2], Resource: r.Plural}
 }
 
-// remembered is how many rounds back watches begin. An apiserver remembers at least a hundred
+// remembered is how many rounds back watches begin. An API server remembers at least a hundred
 // events of a resource, and a round makes fewer than six.
 const remembered = 12
 

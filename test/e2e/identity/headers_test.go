@@ -49,7 +49,7 @@ var shapes = []shape{
 		}
 		return []string{strings.ReplaceAll(c.name, "-", "_") + ": " + c.value}, ""
 	}, true},
-	{"with a blank before the colon", func(c claim, _ string) ([]string, string) {
+	{"with a blank in front of the colon", func(c claim, _ string) ([]string, string) {
 		return []string{c.name + " : " + c.value}, ""
 	}, false},
 	{"empty", func(c claim, _ string) ([]string, string) { return []string{c.name + ":"}, "" }, true},

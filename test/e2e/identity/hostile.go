@@ -28,7 +28,7 @@ type hostile struct {
 	fields  []field
 	// texts are all values that a header would have to carry.
 	texts []string
-	// unnamed: the apiserver would add a group that the identity is not in.
+	// unnamed: the API server would add a group that the identity is not in.
 	unnamed bool
 	// right is what a binding names to give the identity all rights; nil: it has none.
 	right *rbacv1.Subject

@@ -16,8 +16,8 @@ import (
 // lost is how the proxy refuses an identity that no header carries, and never how it refuses one of
 // the deny list.
 const (
-	lost  = "its identity cannot be sent to the apiserver in a header: the "
-	never = "the client certificate that it came with cannot be shown to the apiserver"
+	lost  = "its identity cannot be sent to the API server in a header: the "
+	never = "the client certificate that it came with cannot be shown to the API server"
 )
 
 // verdict is what became of a cell.
@@ -26,8 +26,8 @@ type verdict string
 const (
 	asDirectly verdict = "as directly"
 	fromMemory verdict = "as directly, from memory"
-	uncarried  verdict = "refused, since no header carries the identity"
-	denied     verdict = "refused, since nothing impersonates its group"
+	uncarried  verdict = "refused, because no header carries the identity"
+	denied     verdict = "refused, because nothing impersonates its group"
 	allowed    verdict = "ALLOWED WHAT UPSTREAM REFUSES"
 	another    verdict = "ANOTHER IDENTITY ARRIVED"
 	other      verdict = "SOMETHING ELSE"

@@ -186,8 +186,8 @@ func (c *caller) askHTTP2(ctx context.Context, q question, mark string) (int, ht
 	return response.StatusCode, response.Header, body, err
 }
 
-// stage is a cluster with clients of hostile identities, and a proxy before it that impersonates
-// them.
+// stage is a cluster with clients of hostile identities, and a proxy in front of it that
+// impersonates them.
 type stage struct {
 	*authcluster.Cluster
 	proxy *process.Proxy
@@ -256,7 +256,7 @@ func (s *stage) person(t *testing.T, who hostile) authcluster.User {
 }
 
 // TestHostileIdentities sends the same directly and through the proxy, as identities whose bytes
-// HTTP may change: what the apiserver refuses is refused, no other identity ever arrives, and what
+// HTTP may change: what the API server refuses is refused, no other identity ever arrives, and what
 // a header carries works as directly.
 func TestHostileIdentities(t *testing.T) {
 	all := people()
@@ -301,7 +301,7 @@ func (s *stage) askRow(ctx context.Context, t *testing.T, row []*cell, to ...wir
 	}
 }
 
-// user is the identity that the apiserver found in a review of itself.
+// user is the identity that the API server found in a review of itself.
 func (a exchangeResult) user() (string, error) {
 	var review authenticationv1.SelfSubjectReview
 	if err := json.NewDecoder(bytes.NewReader(a.body)).Decode(&review); err != nil {

@@ -1,6 +1,6 @@
-// Package heads has clients without credentials try to make a Spillway hold memory by heads of
-// requests that are small on the wire and large once they are decoded, and others send large heads
-// that are to pass.
+// Package largeheaders has clients without credentials try to make a Spillway hold memory by heads
+// of requests that are small on the wire and large once they are decoded, and others send large
+// heads that are to pass.
 package largeheaders
 
 import (
@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 
@@ -26,7 +27,8 @@ import (
 	"spillway/test/framework/process"
 )
 
-// world is a proxy before a small apiserver that knows one token, and refuses requests for nodes.
+// world is a proxy in front of a small API server that knows one token, and refuses requests for
+// nodes.
 type world struct {
 	*testing.T
 	up       *fakeapiserver.Server
@@ -84,7 +86,7 @@ func newUnstarted(t *testing.T) *world {
 	return &world{T: t, measures: measures, still: &sync.Mutex{}}
 }
 
-// writeKubeconfig leads to a small apiserver.
+// writeKubeconfig leads to a small API server.
 func writeKubeconfig(t *testing.T, up *fakeapiserver.Server) string {
 	t.Helper()
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
@@ -101,31 +103,32 @@ func writeKubeconfig(t *testing.T, up *fakeapiserver.Server) string {
 // requests, and are bounded by --max-passthrough-requests, not by what one connection may have.
 const gathered = 260
 
-// warm has a client that means well do what needs that.
+// warm has a client that means well do what needs that. The first request that fails ends the test,
+// because upstream answers none of a path before all of them have arrived.
 func (w *world) warm() {
 	w.Helper()
 	client := w.client()
-	for _, ask := range []func() (*http.Response, error){
-		func() (*http.Response, error) { return client.Get(w.proxy.TLS + "/gather") },
-		func() (*http.Response, error) { // which goes over HTTP/1.1
-			return client.Post(w.proxy.TLS+"/gather/bodies", "", io.MultiReader(strings.NewReader("a body of unknown length")))
-		},
+	for _, sent := range []struct {
+		method, path string
+		body         func() io.Reader
+	}{
+		{http.MethodGet, "/gather", func() io.Reader { return http.NoBody }},
+		{http.MethodPost, "/gather/bodies", func() io.Reader { // which goes over HTTP/1.1
+			return io.MultiReader(strings.NewReader("a body of unknown length"))
+		}},
 	} {
-		var all sync.WaitGroup
-		for range gathered {
-			all.Go(func() {
-				response, err := ask()
-				if err != nil {
-					w.Error(err)
-					return
+		all, ctx := errgroup.WithContext(w.Context())
+		for i := range gathered {
+			all.Go(func() error {
+				if err := expectOK(ctx, client, sent.method, w.proxy.TLS+sent.path, sent.body()); err != nil {
+					return fmt.Errorf("request %d of %d, %s %s: %w", i+1, gathered, sent.method, sent.path, err)
 				}
-				if response.StatusCode != http.StatusOK {
-					w.Error(response.Status)
-				}
-				_ = response.Body.Close()
+				return nil
 			})
 		}
-		all.Wait()
+		if err := all.Wait(); err != nil {
+			w.Fatal(err)
+		}
 	}
 	// a connection is idle a little after the last body on it was closed
 	process.Awaiting(w.T, "no connection is left", func(ctx context.Context) error {
@@ -136,6 +139,24 @@ func (w *world) warm() {
 		}
 		return nil
 	})
+}
+
+// expectOK sends a request, and returns an error unless the answer is 200.
+func expectOK(ctx context.Context, client *http.Client, method, url string, body io.Reader) error {
+	r, err := http.NewRequestWithContext(ctx, method, url, body)
+	if err != nil {
+		return err
+	}
+	response, err := client.Do(r)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(io.LimitReader(response.Body, 500)) // for the message alone
+		return fmt.Errorf("answered %s: %s", response.Status, text)
+	}
+	return nil
 }
 
 // client is one that means well, with connections of its own.

@@ -96,7 +96,7 @@ func TestMissingAndBrokenKindsHoldNothingUp(t *testing.T) {
 		"spec":{"group":"delegated.example.com","version":"v1","groupPriorityMinimum":100,"versionPriority":100,"insecureSkipTLSVerify":true,
 		"service":{"namespace":"default","name":"nowhere"}}}`, "create", "-f", "-")
 	const broken = "/apis/broken.example.com/v2/widgets"
-	process.Awaiting(t, "the apiserver to refuse what it cannot convert", refused(w, w.cp.URL()+broken))
+	process.Awaiting(t, "the API server to refuse what it cannot convert", refused(w, w.cp.URL()+broken))
 
 	w.launch(nil, "--resources=configmaps,gadgets.missing.example.com,gizmos.delegated.example.com,"+
 		"widgets.v2.broken.example.com,secrets")
@@ -114,7 +114,7 @@ func TestMissingAndBrokenKindsHoldNothingUp(t *testing.T) {
 	}
 	if code, body := w.get(w.proxy.Plain + broken + "?resourceVersion=0"); code < 400 || !strings.Contains(body,
 		`"kind":"Status"`) {
-		t.Errorf("what the apiserver refuses is answered %d %s", code, body)
+		t.Errorf("what the API server refuses is answered %d %s", code, body)
 	}
 	if code, _ := w.get(w.proxy.Plain + "/apis/missing.example.com/v1/gadgets"); code != http.StatusNotFound {
 		t.Errorf("what is missing is answered %d", code)
@@ -155,7 +155,7 @@ func TestWhatWasMissingForLongIsMirroredWithinThePromise(t *testing.T) {
 		"create", "-f", "-")
 	w.kubectl(definition("broken.example.com", "widgets", "Widget", nowhere(t)), "apply", "--server-side",
 		"--force-conflicts", "-f", "-")
-	process.Awaiting(t, "the apiserver to refuse what it cannot convert",
+	process.Awaiting(t, "the API server to refuse what it cannot convert",
 		refused(w, w.cp.URL()+"/apis/broken.example.com/v2/widgets"))
 	w.launch(nil, "--resources=configmaps,gadgets.missing.example.com,widgets.v2.broken.example.com,secrets")
 	w.proxy.AwaitReady(t)
@@ -179,8 +179,8 @@ func TestWhatWasMissingForLongIsMirroredWithinThePromise(t *testing.T) {
 	}
 }
 
-// A kind breaks while it is mirrored: clients get what the apiserver answers, and nothing says that
-// it is away.
+// A kind breaks while it is mirrored: clients get what the API server answers, and nothing says
+// that it is unreachable.
 func TestKindThatBreaksIsNoOutage(t *testing.T) {
 	w := newWorld(t)
 	w.allow("read", "configmaps", "widgets", "customresourcedefinitions", "apiservices")
@@ -194,9 +194,9 @@ func TestKindThatBreaksIsNoOutage(t *testing.T) {
 	w.kubectl(definition("broken.example.com", "widgets", "Widget", nowhere(t)), "apply", "--server-side",
 		"--force-conflicts", "-f", "-")
 	const path = "/apis/broken.example.com/v2/widgets?resourceVersion=0"
-	process.Awaiting(t, "the apiserver to refuse it", refused(w, w.cp.URL()+path))
+	process.Awaiting(t, "the API server to refuse it", refused(w, w.cp.URL()+path))
 	w.awaitState("widgets.broken.example.com", "refused")
-	process.Awaiting(t, "the proxy to answer as the apiserver does", refused(w, w.proxy.Plain+path))
+	process.Awaiting(t, "the proxy to answer as the API server does", refused(w, w.proxy.Plain+path))
 	w.awaitState("configmaps", "synced")
 	if text := w.verbose(); strings.Contains(text, "unreachable") || !strings.Contains(text, "[+]upstream ok\n") {
 		t.Errorf("it says:\n%s", text)

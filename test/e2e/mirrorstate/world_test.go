@@ -30,7 +30,7 @@ const promised = 30 * time.Second
 // self is the user of the proxy.
 const self = controlplane.User("spillway")
 
-// world is a control plane, and a proxy before it.
+// world is a control plane, and a proxy in front of it.
 type world struct {
 	t     *testing.T
 	cp    *controlplane.ControlPlane
@@ -79,7 +79,7 @@ func (w *world) allowIn(name, group string, resources ...string) {
 	}
 }
 
-// launch starts a proxy whose upstream is a server, nil for the apiserver itself.
+// launch starts a proxy whose upstream is a server, nil for the API server itself.
 func (w *world) launch(upstream *httptest.Server, args ...string) {
 	w.t.Helper()
 	config := w.cp.Config(self)
@@ -96,7 +96,8 @@ func (w *world) launch(upstream *httptest.Server, args ...string) {
 	w.proxy = process.LaunchProxy(w.t, w.built, append(usual, args...)...)
 }
 
-// before is a handler before the apiserver, at an address of its own, over HTTP/2 or HTTP/1.1.
+// before is a handler in front of the API server, at an address of its own, over HTTP/2 or
+// HTTP/1.1.
 func (w *world) before(http2 bool, handler func(target *url.URL,
 	transport http.RoundTripper) http.Handler) *httptest.Server {
 	w.t.Helper()
@@ -200,7 +201,7 @@ func nowhere(t *testing.T) string {
 	return "https://" + l.Addr().String()
 }
 
-// refused tries until a URL of the proxy or the apiserver is answered with an error of the API.
+// refused tries until a URL of the proxy or the API server is answered with an error of the API.
 func refused(w *world, target string) func(context.Context) error {
 	client := http.DefaultClient
 	token := ""

@@ -73,8 +73,8 @@ func TestMissingSeriesIsReported(t *testing.T) {
 	}
 }
 
-// world is a control plane and a proxy before it with something of everything, and a client whose
-// token it is.
+// world is a control plane and a proxy in front of it with something of everything, and a client
+// whose token it is.
 type world struct {
 	t     *testing.T
 	proxy *process.Proxy
@@ -119,7 +119,7 @@ func (w *world) traffic() {
 		}
 		_, _ = io.Copy(io.Discard, a.Body)
 	}
-	w.watch("&resourceVersion="+w.past, "after") // from upstream, since the proxy was not there
+	w.watch("&resourceVersion="+w.past, "after") // from upstream, because the proxy was not there
 	live := w.send(http.MethodGet, configMaps+"?watch=1&allowWatchBookmarks=true&resourceVersion=0&timeoutSeconds=60", "")
 	created := w.send(http.MethodPost, configMaps, `{"metadata":{"name":"live"}}`)
 	if created.StatusCode != http.StatusCreated {

@@ -75,7 +75,8 @@ func scope(info *object.Resource) *handlers.RequestScope {
 	return s
 }
 
-// routed reports what the router decides that stands before the handlers of built-in resources.
+// routed reports what the router decides that stands in front of the handlers of built-in
+// resources.
 func routed(r *http.Request) bool {
 	reached := false
 	ws := new(restful.WebService)
@@ -178,7 +179,7 @@ func check(t *testing.T, planner *plan.Planner, accept, pretty, agent string) {
 	}
 }
 
-// mentionsCBOR: whether an apiserver offers CBOR cannot be known, so it decides.
+// mentionsCBOR: whether an API server offers CBOR cannot be known, so it decides.
 func mentionsCBOR(accept string) bool { return strings.Contains(accept, "cbor") }
 
 const asList = ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"

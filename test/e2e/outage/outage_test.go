@@ -23,17 +23,18 @@ import (
 	"spillway/test/framework/process"
 )
 
-var frozen = flag.Duration("frozen", 10*time.Second, "how long the apiserver is frozen at least")
+var frozen = flag.Duration("frozen", 10*time.Second, "how long the API server is frozen at least")
 
 const (
 	configMaps = "/api/v1/configmaps"
 	clients    = 5 // of each kind
-	// self is the proxy's user: RBAC lets it read, so that it meets an apiserver that has not read its
-	// rules yet.
+	// self is the proxy's user: RBAC lets it read, so that it meets an API server that has not read
+	// its rules yet.
 	self = controlplane.User("spillway")
 )
 
-// world is a control plane, a proxy before it that has to be allowed what it does, and clients.
+// world is a control plane, a proxy in front of it that has to be allowed what it does, and
+// clients.
 type world struct {
 	t     *testing.T
 	cp    *controlplane.ControlPlane
@@ -100,7 +101,7 @@ func (w *world) allowSelf() {
 	}
 }
 
-// write creates a config map, straight at the apiserver.
+// write creates a config map, straight at the API server.
 func (w *world) write(name string) {
 	w.t.Helper()
 	process.Awaiting(w.t, "a write", func(ctx context.Context) error {
@@ -148,7 +149,7 @@ func (w *world) ask(method, target, body string) answer {
 
 const ofAnyAge = configMaps + "?resourceVersion=0"
 
-// checkAway holds what must hold while the apiserver is away, once that is known.
+// checkAway holds what must hold while the API server is unreachable, once that is known.
 func (w *world) checkAway() {
 	w.t.Helper()
 	if a := w.ask(http.MethodGet, ofAnyAge, ""); a.code != http.StatusOK || a.age == "" ||
@@ -236,7 +237,7 @@ func (w *world) checkClients() {
 	}
 }
 
-// An apiserver that is frozen and thawed: no client lists, not even the proxy.
+// An API server that is frozen and thawed: no client lists, not even the proxy.
 func TestFrozenAPIServerCausesNoList(t *testing.T) {
 	w := newWorld(t)
 	lists := w.metric("spillway_upstream_lists_total")
@@ -273,7 +274,7 @@ func TestFrozenAPIServerCausesNoList(t *testing.T) {
 	}
 }
 
-// An apiserver that is killed and starts again without its history: the proxy has to list, and no
+// An API server that is killed and starts again without its history: the proxy has to list, and no
 // client.
 func TestKilledAPIServerCausesNoClientList(t *testing.T) {
 	w := newWorld(t)

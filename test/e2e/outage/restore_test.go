@@ -54,7 +54,7 @@ func (w *world) watched(rv string) (string, error) {
 }
 
 // An etcd is put back to an earlier state, and its revisions are not raised. Every client has to
-// begin anew, once: what upstream answers then, the proxy takes, though the resource has no events
+// begin again, once: what upstream answers then, the proxy takes, though the resource has no events
 // until its revisions have come to where they were.
 func TestEtcdRestoredToOldRevisions(t *testing.T) {
 	w := newWorld(t)

@@ -22,7 +22,7 @@ import (
 )
 
 var (
-	slowStarts = flag.Int("slow.starts", 1, "how many proxies start in front of an apiserver of each speed")
+	slowStarts = flag.Int("slow.starts", 1, "how many proxies start in front of an API server of each speed")
 	slowLoad   = flag.Duration("slow.load", 10*time.Second, "how long clients ask for the present state")
 )
 
@@ -31,7 +31,7 @@ const (
 	// fourteen is a watch for a bookmark.
 	manyStarts = 20
 	chance     = 0.02
-	// runs is how long a slow apiserver runs at a time; then it stands still for a multiple of that.
+	// runs is how long a slow API server runs at a time; then it stands still for a multiple of that.
 	runs = 5 * time.Millisecond
 	// manyObjects is more than a state may have to be compared (design D7).
 	manyObjects    = 600
@@ -39,7 +39,7 @@ const (
 		"&resourceVersionMatch=NotOlderThan&timeoutSeconds=60"
 )
 
-// A slow apiserver is not taken for one that lacks an ability, and gets no more questions than one
+// A slow API server is not taken for one that lacks an ability, and gets no more questions than one
 // that is well, nor larger ones: some 1.1 requests for each client, of 600 bytes. One state of all
 // objects would be ten times the bytes of all of them. How many questions are needed in one start
 // depends on what else is written meanwhile; the sums of many starts are compared.
@@ -88,7 +88,7 @@ func TestSlowAPIServer(t *testing.T) {
 	}
 }
 
-// slowDown lets the apiserver run for one part of the time in so many, until thaw is called.
+// slowDown lets the API server run for one part of the time in so many, until thaw is called.
 func slowDown(t *testing.T, cp *controlplane.ControlPlane, share int) (thaw func()) {
 	t.Helper()
 	if share == 1 {
@@ -127,7 +127,7 @@ func checkAbilities(t *testing.T, cp *controlplane.ControlPlane, proxy *process.
 	}
 }
 
-// cost is what reaches the apiserver of one resource, and how long all clients wait together.
+// cost is what reaches the API server of one resource, and how long all clients wait together.
 type cost struct {
 	clients, requests, bytes, passed int
 	waited                           time.Duration
@@ -144,7 +144,7 @@ func (c cost) relativeTo(d cost) (requests, bytes float64) {
 	return clients * float64(c.requests) / float64(d.requests), clients * float64(c.bytes) / float64(d.bytes)
 }
 
-// check bounds a cost by the number of clients, whatever the speed of the apiserver.
+// check bounds a cost by the number of clients, whatever the speed of the API server.
 func (c cost) check(t *testing.T) {
 	t.Helper()
 	if c.passed > 0 || c.requests > 2*c.clients || c.bytes > 2*600*c.clients {
@@ -198,7 +198,7 @@ func untilEnd(ctx context.Context, url string) bool {
 	}
 }
 
-// counted is what the apiserver has counted of configmaps.
+// counted is what the API server has counted of configmaps.
 func counted(t *testing.T, admin kubernetes.Interface) (c cost) {
 	t.Helper()
 	raw, err := admin.CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())

@@ -22,7 +22,7 @@ func freeAddress(t *testing.T) string {
 	return fmt.Sprintf("127.0.0.1:%d", port)
 }
 
-// The proxy starts first, then informers, then etcd and the apiserver, which forbids everything
+// The proxy starts first, then informers, then etcd and the API server, which forbids everything
 // until it has read its rules. Neither the proxy nor an informer ends, and all have what there is.
 func TestProxyStartsBeforeAPIServer(t *testing.T) {
 	w, args := newUpstream(t)
@@ -71,7 +71,7 @@ func TestProxyStartsBeforeAPIServer(t *testing.T) {
 	for _, s := range w.all {
 		asked += s.started()
 	}
-	t.Logf("the apiserver is there: the proxy is ready after %.2f s, all %d informers have what there is after %.2f s; "+
+	t.Logf("the API server is there: the proxy is ready after %.2f s, all %d informers have what there is after %.2f s; "+
 		"they have asked %d times",
 		ready.Seconds(), len(w.all), took.Seconds(), asked)
 	w.awaitCurrent("after", time.Now())

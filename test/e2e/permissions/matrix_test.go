@@ -21,10 +21,10 @@ import (
 	"spillway/test/framework/wire"
 )
 
-// mirrored is what the proxy keeps in memory: Secrets, too, since they are named.
+// mirrored is what the proxy keeps in memory: Secrets, too, because they are named.
 const mirrored = "configmaps,pods,secrets,nodes,namespaces,deployments.apps,gems.v1." + gemGroup
 
-// world is a cluster with users and objects, and the proxy before it.
+// world is a cluster with users and objects, and the proxy in front of it.
 type world struct {
 	*authcluster.Cluster
 	binary string

@@ -2,9 +2,9 @@ package permissions
 
 // passing are the columns that the proxy passes through, each by its name, and perhaps those that
 // it does depending on which answer it expects sooner (D7), or only for users with the right. The
-// proxy answers them itself where it may not impersonate the user of a certificate, since it cannot
-// show upstream the certificate, and says so: in these cells, and in no others, the answer need not
-// be the same.
+// proxy answers them itself where it may not impersonate the user of a certificate, because it
+// cannot show upstream the certificate, and says so: in these cells, and in no others, the answer
+// need not be the same.
 var passing = map[string]bool{
 	// A namespace of this name cannot exist, and its name could lead elsewhere in a path of the
 	// proxy's own requests.

@@ -97,7 +97,7 @@ type identity struct {
 	unproven bool
 }
 
-// lent is the same, before the proxy that impersonates.
+// lent is the same, in front of the proxy that impersonates.
 func (p identity) lent() identity {
 	p.Name += ", impersonated"
 	p.byLender = true

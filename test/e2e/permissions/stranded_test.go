@@ -19,8 +19,8 @@ var early = map[string]bool{
 	"GET /api/v1/watch": true,
 }
 
-// strandedBy reports whether an answer may differ since the request could not be passed through as
-// its own user.
+// strandedBy reports whether an answer may differ because the request could not be passed through
+// as its own user.
 func (p identity) strandedBy(column target, a *exchange.Answer) bool {
 	own := a.Header.Get(exchange.FlowControl) == ""
 	if p.unproven {
@@ -36,7 +36,7 @@ func (p identity) strandedBy(column target, a *exchange.Answer) bool {
 	return json.Unmarshal(a.Body, &status) == nil &&
 		strings.HasPrefix(status.Message,
 			"this request is not answered from memory, and the client certificate that it came with cannot be shown to the "+
-				"apiserver")
+				"API server")
 }
 
 // strand notes a cell that was answered so.

@@ -34,7 +34,7 @@ const (
 	things, thingSize = 60, 2_000_000
 )
 
-// cluster is a small apiserver with much in it.
+// cluster is a small API server with much in it.
 func cluster(t *testing.T) *fakeapiserver.Server {
 	t.Helper()
 	options := fakeapiserver.Options{ProofDelay: 10 * time.Millisecond}

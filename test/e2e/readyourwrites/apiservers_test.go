@@ -25,7 +25,7 @@ const (
 	balancedTries = 400
 )
 
-// Behind a load balancer stand two apiservers, of which the proxy cannot know which answers what:
+// Behind a load balancer stand two API servers, of which the proxy cannot know which answers what:
 // one that has had no events lately, one that stands still for seconds. Proofs succeed or fail
 // truthfully; no read is ever stale; and an informer that starts gets its state, at the latest when
 // both answer again (design D7).
@@ -133,7 +133,7 @@ func startInformers(t *testing.T, cp *controlplane.ControlPlane, proxy *process.
 		i.synced(t)
 		have := 0
 		for _, key := range i.GetStore().ListKeys() {
-			if !strings.HasPrefix(key, "kube-system/") { // the apiservers' own
+			if !strings.HasPrefix(key, "kube-system/") { // the API servers' own
 				have++
 			}
 		}

@@ -248,7 +248,7 @@ func (v versions) apply(e event) bool {
 	return false
 }
 
-// ownAnswer reports that no flow schema of the apiserver had a part in the answer: the proxy gave
+// ownAnswer reports that no flow schema of the API server had a part in the answer: the proxy gave
 // it from memory.
 func ownAnswer(resp *http.Response) bool {
 	return resp.Header.Get("X-Kubernetes-Pf-Flowschema-Uid") == ""

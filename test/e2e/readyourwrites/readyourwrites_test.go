@@ -96,8 +96,8 @@ func startControlPlane(t *testing.T) *controlplane.ControlPlane {
 
 func namespaceOf(worker int) string { return fmt.Sprintf("w%d", worker) }
 
-// play lets workers write to the apiserver and read through a proxy before a slow upstream, until
-// the tries are used up or enough was seen.
+// play lets workers write to the API server and read through a proxy in front of a slow upstream,
+// until the tries are used up or enough was seen.
 func play(t *testing.T, cp *controlplane.ControlPlane, binary string, tries int, enough func(*tally) bool) *tally {
 	t.Helper()
 	upstream := &slowUpstream{}

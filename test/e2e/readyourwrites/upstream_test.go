@@ -24,8 +24,8 @@ func init() {
 // slowUpstream makes everything slow that a cache may lean on, and nothing else.
 //
 // The bytes of the mirror's own watch arrive some milliseconds late, each run of them by a time of
-// its own and all in their order, as from an apiserver whose watchers lag (W-212). Complete LISTs
-// take long to come, as from an apiserver under load: else none of them would be worth a proof.
+// its own and all in their order, as from an API server whose watchers lag (W-212). Complete LISTs
+// take long to come, as from an API server under load: else none of them would be worth a proof.
 type slowUpstream struct {
 	delayed atomic.Int64 // runs of bytes of watches
 }
@@ -37,7 +37,7 @@ const (
 	dearList = 75 * time.Millisecond
 )
 
-// kubeconfig leads a proxy to the apiserver by way of a relay that is slow.
+// kubeconfig leads a proxy to the API server by way of a relay that is slow.
 func (s *slowUpstream) kubeconfig(t *testing.T, cp *controlplane.ControlPlane) string {
 	t.Helper()
 	return relay.New(t, cp.Config(controlplane.Admin), s.lateness).Kubeconfig(t)

@@ -59,7 +59,7 @@ type worker struct {
 	serial        int
 	truth         versions
 	newest        uint64 // the greatest version that a write was answered with
-	lenient       bool   // reads may fail, and writes go straight to the apiserver: some of those before it stand still
+	lenient       bool   // reads may fail, and writes go straight to the API server: some of its proxies stand still
 }
 
 // try is one write and the read after it.
@@ -88,7 +88,7 @@ func (w *worker) try(ctx context.Context) error {
 // readPatience bounds one read.
 const readPatience = time.Minute
 
-// write creates, changes or deletes an object, mostly at the apiserver, sometimes through the
+// write creates, changes or deletes an object, mostly at the API server, sometimes through the
 // proxy.
 func (w *worker) write(ctx context.Context) (name string, err error) {
 	c := w.direct

@@ -26,7 +26,7 @@ const kubeconfigWith = `{"apiVersion":"v1","kind":"Config","current-context":"c"
 "contexts":[{"name":"c","context":{"cluster":"c","user":"c"}}]}`
 
 // The cluster's CA is rotated: the file gets the new one, kube-apiserver a certificate of it, and
-// the file loses the old one. No informer lists anew, what is followed and executed goes on, and
+// the file loses the old one. No informer lists again, what is followed and executed goes on, and
 // writes fail only while kube-apiserver is down.
 func TestCertificateAuthorityRotated(t *testing.T) {
 	next, err := controlplane.NewAuthority()

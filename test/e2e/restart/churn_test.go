@@ -19,7 +19,7 @@ import (
 const pulseNamespace, pulseName = "n1", "pulse"
 
 // churn is what happens upstream all the while: objects are made, change, leave selectors and enter
-// them, and go; and the pulse counts. That upstream is away is no failure of it.
+// them, and go; and the pulse counts. That upstream is unreachable is no failure of it.
 type churn struct {
 	client kubernetes.Interface
 	random *rand.Rand

@@ -78,9 +78,9 @@ func passes(t *testing.T, p *process.Proxy, since time.Time) (read, written time
 		`{"apiVersion":"authorization.k8s.io/v1","kind":"SelfSubjectRulesReview","spec":{"namespace":"default"}}`)
 }
 
-// Upstream is one name with two addresses, and a kube-apiserver behind each. What stands before the
-// first one hangs: connections stay open, and others are accepted, but no byte arrives. Later it is
-// well again, and the second one is gone with all its connections.
+// Upstream is one name with two addresses, and a kube-apiserver behind each. What stands in front
+// of the first one hangs: connections stay open, and others are accepted, but no byte arrives.
+// Later it is well again, and the second one is gone with all its connections.
 func TestUpstreamFailsOver(t *testing.T) {
 	s := newScene(t)
 	program := twoAddresses(t, s.binary)

@@ -36,8 +36,8 @@ func (r *replicas) cut() {
 }
 
 // A server vanishes without a word: its connections stay open and nothing arrives. client-go sends
-// a ping over HTTP/2 after 30 s, gives up 15 s later, and lists. It does so before kube-apiserver
-// and before Spillway alike, and all informers end with what upstream has.
+// a ping over HTTP/2 after 30 s, gives up 15 s later, and lists. It does so with kube-apiserver
+// and with Spillway alike, and all informers end with what upstream has.
 func TestPowerCut(t *testing.T) {
 	if testing.Short() {
 		t.Skip("client-go notices after 45 s")

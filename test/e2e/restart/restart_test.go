@@ -47,7 +47,7 @@ func startControlPlane(t *testing.T, options controlplane.Options) *controlplane
 	return cp
 }
 
-// newSceneOf is newScene of a control plane that is written to by a way to its apiserver.
+// newSceneOf is newScene of a control plane that is written to by a way to its API server.
 func newSceneOf(t *testing.T, cp *controlplane.ControlPlane, way *rest.Config, more ...*controlplane.Authority) *scene {
 	t.Helper()
 	config := rest.CopyConfig(way)
@@ -74,7 +74,7 @@ func (s *scene) proxy(address string) *process.Proxy {
 }
 
 // disturb takes something from the informers and gives it back, and reports how they got over it:
-// none may have listed anew, and all must hold what upstream has in the end.
+// none may have listed again, and all must hold what upstream has in the end.
 func (s *scene) disturb(c *informerGroup, what string, disturb func()) {
 	s.t.Helper()
 	// a watch that shows nothing and is over within a second is an error to client-go

@@ -21,9 +21,9 @@ const (
 	grace = 20 * time.Second
 )
 
-// TestRollingUpgrade replaces the apiserver of the minor before the newest by the newest, and back.
-// Both have one etcd and one address, and answer side by side for a while, each of them some of the
-// proxy's connections. No informer lists anew, and all hold what is in etcd.
+// TestRollingUpgrade replaces the API server of the minor before the newest by the newest, and
+// back. Both have one etcd and one address, and answer side by side for a while, each of them some
+// of the proxy's connections. No informer lists again, and all hold what is in etcd.
 func TestRollingUpgrade(t *testing.T) {
 	if !controlplane.Built(upgradeFrom) {
 		t.Skipf("run make controlplane KUBERNETES=%s", upgradeFrom)

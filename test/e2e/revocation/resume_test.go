@@ -52,9 +52,9 @@ func (r *renewer) RoundTrip(request *http.Request) (*http.Response, error) {
 	return r.next.RoundTrip(request)
 }
 
-// TestInformerResumesOnceItsRightsReturn lets an informer's watch end, first since its token has
-// expired, then since its binding is gone. It has another token, and the binding is made again: it
-// resumes from where it was, requests the state only once, and misses nothing.
+// TestInformerResumesOnceItsRightsReturn lets an informer's watch end, first because its token has
+// expired, then because its binding is gone. It has another token, and the binding is made again:
+// it resumes from where it was, requests the state only once, and misses nothing.
 func TestInformerResumesOnceItsRightsReturn(t *testing.T) {
 	t.Parallel()
 	c := authcluster.Start(t, authcluster.Options{})

@@ -1,6 +1,6 @@
-// Package selectors has one user watch, through Spillway and before a real kube-apiserver, by more
-// selectors and longer ones than any program needs. Another user's watch misses nothing, what the
-// selectors weigh is bounded and shown, and the hub evaluates none of the long ones.
+// Package selectors has one user watch, through Spillway and in front of a real kube-apiserver, by
+// more selectors and longer ones than any program needs. Another user's watch misses nothing, what
+// the selectors weigh is bounded and shown, and the hub evaluates none of the long ones.
 package selectors
 
 import (

@@ -25,7 +25,7 @@ type client struct {
 	filter  filter
 	format  format
 	wire    *wire
-	stream  *stream // nil while it is away
+	stream  *stream // nil while it is disconnected
 	session *session
 	last    uint64 // the resourceVersion to resume at; 0: none
 	stalled bool

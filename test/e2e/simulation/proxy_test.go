@@ -13,7 +13,7 @@ import (
 // patience bounds whatever is certain to come.
 const patience = time.Minute
 
-// startProxy builds the proxy and runs it in front of an apiserver that does not authenticate.
+// startProxy builds the proxy and runs it in front of an API server that does not authenticate.
 func startProxy(t *testing.T, upstream, resources string) *process.Proxy {
 	t.Helper()
 	config := filepath.Join(t.TempDir(), "kubeconfig")

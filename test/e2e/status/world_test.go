@@ -26,7 +26,7 @@ import (
 
 const namespace = "looked-at"
 
-// world is a control plane, a proxy before it, and users that watch through it.
+// world is a control plane, a proxy in front of it, and users that watch through it.
 type world struct {
 	*authcluster.Cluster
 	t      *testing.T

@@ -17,7 +17,7 @@ import (
 // proxy.
 const stopDir = "STOP_DIR"
 
-// stop is source text that stops the goroutine that comes to it, for ever, once there is a file.
+// stop is source text that stops the goroutine that comes to it, forever, once there is a file.
 func stop(loop string) string {
 	return `if _, err := os.Stat(os.Getenv("` + stopDir + `") + "/` + loop + `"); err == nil { select {} }` + "\n"
 }

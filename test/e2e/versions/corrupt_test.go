@@ -14,7 +14,7 @@ import (
 	"spillway/test/framework/process"
 )
 
-// TestCorruptObject makes an object in etcd unreadable, and deletes it. Meanwhile the apiserver
+// TestCorruptObject makes an object in etcd unreadable, and deletes it. Meanwhile the API server
 // fails the whole resource. A client's watch goes on, and receives the deletion in the end.
 func TestCorruptObject(t *testing.T) {
 	cp, err := controlplane.Start(t.Context(), controlplane.Options{Log: t.Output()})
@@ -39,18 +39,18 @@ func TestCorruptObject(t *testing.T) {
 	}
 	key := []byte("/registry/configmaps/default/corrupt")
 	must(t, cp.EtcdCall(t.Context(), "put", map[string][]byte{"key": key, "value": []byte("corrupt")}, nil))
-	testutil.Eventually(t, "the apiserver to fail", func() bool {
+	testutil.Eventually(t, "the API server to fail", func() bool {
 		_, err := maps.List(t.Context(), metav1.ListOptions{})
 		return err != nil
 	})
 	_, err = maps.List(t.Context(), metav1.ListOptions{})
-	t.Logf("the apiserver says: %v\n%s", err, ready(t, proxy.Metrics))
+	t.Logf("the API server says: %v\n%s", err, ready(t, proxy.Metrics))
 	must(t, cp.EtcdCall(t.Context(), "deleterange", map[string][]byte{"key": key}, nil))
 	e, err := w.Next(testutil.Deadline(t))
 	if err != nil || e.Type != "DELETED" || e.Key != "default/corrupt" {
 		t.Fatalf("the watch received %v, %v", e, err)
 	}
-	testutil.Eventually(t, "the apiserver to serve again", func() bool {
+	testutil.Eventually(t, "the API server to serve again", func() bool {
 		_, err := maps.List(t.Context(), metav1.ListOptions{})
 		return err == nil
 	})

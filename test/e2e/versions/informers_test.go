@@ -29,20 +29,20 @@ import (
 )
 
 const (
-	// together is how many informers start together, and statesAtMost how often the apiserver may
+	// together is how many informers start together, and statesAtMost how often the API server may
 	// have to send them, or the mirror for them, its state.
 	together, statesAtMost = 200, 2
 	// oneState is for how long one state does, on a machine where a start takes longer than twice that
 	// (design D7).
 	oneState = 1500 * time.Millisecond
-	// many is how many start before the apiserver itself, too, for comparison.
+	// many is how many start at the API server itself, too, for comparison.
 	many = 500
 	// informed is the namespace that informers watch.
 	informed = "informed"
 )
 
 // TestInformersOfOlderClients starts informers of client-go 1.30, 1.33, 1.35 and 1.37, each many at
-// once, through Spillway: all sync, hold what a LIST shows, follow changes, and cost the apiserver
+// once, through Spillway: all sync, hold what a LIST shows, follow changes, and cost the API server
 // two LISTs at most.
 func TestInformersOfOlderClients(t *testing.T) {
 	if testing.Short() {
@@ -66,7 +66,7 @@ func TestInformersOfOlderClients(t *testing.T) {
 				"--resources=configmaps", "--listen-identity=self")
 			states, took := w.start(t, binary, proxy.Plain, c.informer)
 			if most := max(statesAtMost, 1+int(took/oneState)); states > most {
-				t.Errorf("the apiserver sent its state %d times, want %d at most", states, most)
+				t.Errorf("the API server sent its state %d times, want %d at most", states, most)
 			}
 			proxy.Stop()
 			if c.informer == many {
@@ -121,7 +121,7 @@ func (w *informedWorld) put(t *testing.T, name string) {
 	}
 }
 
-// states are the requests received since then by which the apiserver has sent the state of
+// states are the requests received since then by which the API server has sent the state of
 // ConfigMaps, by audit identity. A probe of what it can selects nothing, and a page of one object
 // is no state.
 func (w *informedWorld) states(t *testing.T, since time.Time) map[string]string {
@@ -142,7 +142,7 @@ func (w *informedWorld) states(t *testing.T, since time.Time) map[string]string 
 }
 
 // start runs informers against a server until they have followed some changes, and returns how
-// often the apiserver has sent its state until they had synced, and how long that took.
+// often the API server has sent its state until they had synced, and how long that took.
 func (w *informedWorld) start(t *testing.T, binary, server string, informers int) (states int, took time.Duration) {
 	t.Helper()
 	began := time.Now()
@@ -165,7 +165,7 @@ func (w *informedWorld) start(t *testing.T, binary, server string, informers int
 	states = len(sent)
 	now, err := w.cp.APIServer().CPU()
 	must(t, err)
-	t.Logf("%s: %d informers have synced after %v: %d states and %v of CPU of the apiserver", server, informers,
+	t.Logf("%s: %d informers have synced after %v: %d states and %v of CPU of the API server", server, informers,
 		took.Round(time.Millisecond), states, now-spent)
 	if states < many {
 		t.Log(slices.Collect(maps.Values(sent)))

@@ -79,7 +79,7 @@ func suites(report string) []suite {
 			shows: regexp.MustCompile(`(\d+ tries)`),
 		},
 		{
-			name:  "an apiserver restart under informers",
+			name:  "an API server restart under informers",
 			args:  []string{"./e2e/restart", "-run=^TestAPIServerRestarted$"},
 			shows: regexp.MustCompile(`(\d+ relists)`),
 		},

@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 // times is how often each request is sent, some at the same time.
 const times, atOnce = 50, 10
 
-// TestOneAnswer sends requests that older apiservers answer in other ways, or refuse, again and
+// TestOneAnswer sends requests that older API servers answer in other ways, or refuse, again and
 // again while nothing is written: all answers to one request are the same, whether they come from
 // memory or from upstream.
 func TestOneAnswer(t *testing.T) {
@@ -132,7 +132,7 @@ func describe(got map[string]int) string {
 	return b.String()
 }
 
-// moment is what two answers of one apiserver differ in: resourceVersions of now.
+// moment is what two answers of one API server differ in: resourceVersions of now.
 var moment = regexp.MustCompile(`current: \d+`)
 
 // canonical is what an answer says, apart from what depends on the moment.

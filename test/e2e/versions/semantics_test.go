@@ -32,7 +32,7 @@ func queries() (all []string) {
 	return all
 }
 
-// TestSemantics shows what clients get before a kube-apiserver without watch-lists: the newest
+// TestSemantics shows what clients get in front of a kube-apiserver without watch-lists: the newest
 // version's answers, not older than the request, or those of kube-apiserver with
 // --semantics=upstream; the same to the same request each time.
 func TestSemantics(t *testing.T) {

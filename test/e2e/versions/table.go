@@ -35,8 +35,8 @@ func writeTable(page, out string) error {
 	return nil
 }
 
-// table has a column for each apiserver, and a row for each group of rules and each suite; below it
-// are the suites of an upgrade.
+// table has a column for each API server, and a row for each group of rules and each suite; below
+// it are the suites of an upgrade.
 func table(out string) string {
 	var b strings.Builder
 	all := columns()

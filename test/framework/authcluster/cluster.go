@@ -1,7 +1,7 @@
 // Package authcluster is a cluster with users: by tokens, certificates, service accounts and the
 // headers of a front proxy, with the rights that RBAC gives them, and with an audit log in which
-// upstream records which user requested what. Spillway stands before it as a user of its own, which
-// may read everything and review every token and permission, and nothing else.
+// upstream records which user requested what. Spillway stands in front of it as a user of its own,
+// which may read everything and review every token and permission, and nothing else.
 package authcluster
 
 import (
@@ -136,7 +136,7 @@ func (c *Cluster) File(t *testing.T, name string, content []byte) string {
 // Kubeconfig is the file by which a user reaches the cluster.
 func (c *Cluster) Kubeconfig(u controlplane.User) string { return c.path(string(u) + ".kubeconfig") }
 
-// ProxyFlags are those of a proxy that stands before the cluster and leaves authentication and
+// ProxyFlags are those of a proxy that stands in front of the cluster and leaves authentication and
 // authorization to it.
 func (c *Cluster) ProxyFlags() []string {
 	return append([]string{

@@ -39,8 +39,8 @@ func (cp *ControlPlane) StartAPIServer(ctx context.Context) error {
 // finish.
 func (cp *ControlPlane) StopAPIServer() { cp.APIServer().Stop(apiserverGrace) }
 
-// RestartAPIServer stops and starts kube-apiserver on the same port. Its watch caches begin anew: a
-// watch from a resourceVersion before the restart is answered 410.
+// RestartAPIServer stops and starts kube-apiserver on the same port. Its watch caches begin again:
+// a watch from a resourceVersion before the restart is answered 410.
 func (cp *ControlPlane) RestartAPIServer(ctx context.Context) error {
 	cp.StopAPIServer()
 	return cp.StartAPIServer(ctx)

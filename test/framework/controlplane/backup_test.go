@@ -46,7 +46,7 @@ func testRestore(t *testing.T, cp *ControlPlane) {
 	}
 }
 
-// testThawWhileStarting thaws the etcd that an apiserver waits for.
+// testThawWhileStarting thaws the etcd that an API server waits for.
 func testThawWhileStarting(t *testing.T, cp *ControlPlane) {
 	cp.StopAPIServer()
 	if err := cp.FreezeEtcd(); err != nil {

@@ -43,7 +43,7 @@ func runHelper(helper string) error {
 			pids = append(pids, p.Pid())
 		}
 	case "controlplane":
-		// A folder of the test's, since no process is left to remove a temporary one.
+		// A folder of the test's, because no process is left to remove a temporary one.
 		cp, err := Start(context.Background(), Options{Dir: os.Getenv("TMPDIR"), Log: os.Stderr})
 		if err != nil {
 			return err

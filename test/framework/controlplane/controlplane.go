@@ -40,7 +40,7 @@ type Options struct {
 	// shortens it at once. A cache that there is keeps at least the last 75 s whatever its size;
 	// RestartAPIServer is what empties it.
 	WatchCacheSizes map[string]int
-	// ControllerManager and Scheduler are started too, as admin, straight at the apiserver.
+	// ControllerManager and Scheduler are started too, as admin, straight at the API server.
 	ControllerManager bool
 	Scheduler         bool
 	// ServiceAccountAdmission makes pods wait for their namespace's default service account, which
@@ -83,8 +83,8 @@ type ControlPlane struct {
 }
 
 // server is a program that is started again and again, by one caller at a time. Reading its state
-// waits for no caller: an apiserver that starts waits for etcd, which another goroutine may have to
-// thaw or to start first.
+// waits for no caller: an API server that starts waits for etcd, which another goroutine may have
+// to thaw or to start first.
 type server struct {
 	starting sync.Mutex
 	current  atomic.Pointer[Process] // the last run that became ready

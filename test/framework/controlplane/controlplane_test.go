@@ -21,7 +21,7 @@ import (
 // takes.
 const patience = 2 * time.Minute
 
-// TestControlPlane walks one control plane through its abilities, since each start costs seconds.
+// TestControlPlane walks one control plane through its abilities, because each start costs seconds.
 func TestControlPlane(t *testing.T) {
 	cp := start(t, Options{WatchCacheSizes: map[string]int{"secrets": 0}})
 	for _, ability := range []struct {
@@ -29,15 +29,15 @@ func TestControlPlane(t *testing.T) {
 		test func(*testing.T, *ControlPlane)
 	}{
 		{"users may do what they should", testUsers},
-		{"objects survive a restart of the apiserver", testRestart},
+		{"objects survive a restart of the API server", testRestart},
 		{"a frozen etcd leaves reads from the cache", testFreezeEtcd},
 		{"etcd stops and starts again", testStopEtcd},
 		{"compaction ends old exact lists and watches", testCompact},
 		{"a node made by hand is ready", testMakeNode},
 		{"kubectl runs, streams and reports errors", testKubectl},
 		{"a process tells what it uses", testUsage},
-		{"a second apiserver shows the same", testPeer},
-		{"etcd is thawed while an apiserver waits for it", testThawWhileStarting},
+		{"a second API server shows the same", testPeer},
+		{"etcd is thawed while an API server waits for it", testThawWhileStarting},
 		{"a copy of etcd is put back", testRestore},
 	} {
 		t.Run(ability.name, func(t *testing.T) { ability.test(t, cp) })
@@ -91,7 +91,7 @@ func testRestart(t *testing.T, cp *ControlPlane) {
 		t.Fatal(err)
 	}
 	if running(before) || cp.APIServer().Pid() == before.Pid() {
-		t.Error("the apiserver is the same process as before")
+		t.Error("the API server is the same process as before")
 	}
 	found, err := configMaps.Get(t.Context(), "survivor", metav1.GetOptions{})
 	if err != nil {
@@ -304,6 +304,6 @@ func testPeer(t *testing.T, cp *ControlPlane) {
 		t.Fatal(err)
 	}
 	if _, err := other.CoreV1().ConfigMaps("default").Get(t.Context(), "of-one", metav1.GetOptions{}); err != nil {
-		t.Errorf("what was written to one apiserver is not there at the other: %v", err)
+		t.Errorf("what was written to one API server is not there at the other: %v", err)
 	}
 }

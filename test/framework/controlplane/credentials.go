@@ -30,7 +30,7 @@ const (
 // readers is Carol's group, named in her certificate.
 const readers = "spillway:readers"
 
-// credentials are made anew for each control plane and kept through restarts of its programs.
+// credentials are made again for each control plane and kept through restarts of its programs.
 type credentials struct {
 	tokens map[User]string
 	groups map[User][]string // of those with tokens

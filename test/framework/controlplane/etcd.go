@@ -95,7 +95,7 @@ func (cp *ControlPlane) Compact(ctx context.Context) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	// Where compactors exchange, with each other and their apiservers' caches, how far they got.
+	// Where compactors exchange, with each other and their API servers' caches, how far they got.
 	mark := map[string]any{"key": etcdBytes("compact_rev_key"), "value": etcdBytes(strconv.FormatInt(revision, 10))}
 	if err := cp.EtcdCall(ctx, "put", mark, nil); err != nil {
 		return 0, err

@@ -33,7 +33,7 @@ func (cp *ControlPlane) StartPeerOf(ctx context.Context, minor string) (*Peer, e
 }
 
 // StartPeerBehind starts a peer that reaches etcd at another address, host:port, than the first
-// apiserver does.
+// API server does.
 func (cp *ControlPlane) StartPeerBehind(ctx context.Context, etcdRoute string) (*Peer, error) {
 	return cp.startPeer(ctx, cp.path, cp.apiserverGates(), etcdRoute)
 }

@@ -31,7 +31,7 @@ var given sync.Map
 // FreePort returns a loopback port without a listener, for a server that is to use it again after a
 // restart; none is returned twice, nor by two processes that live at the same time. It stays below
 // 32768, where Linux takes the local ports of outgoing connections from: a port from ":0" could be
-// one of those by the time a stopped apiserver wants it back.
+// one of those by the time a stopped API server wants it back.
 func FreePort() (int, error) {
 	const low, high = 10000, 32768
 	for range 100 {

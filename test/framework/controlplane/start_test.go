@@ -51,7 +51,7 @@ func TestStartKeepsObjectsOfItsFolder(t *testing.T) {
 func TestStartErrorsNameTheCause(t *testing.T) {
 	_, err := Start(t.Context(), Options{APIServerArgs: []string{"--no-such-flag"}})
 	if err == nil || !strings.Contains(err.Error(), "unknown flag: --no-such-flag") {
-		t.Errorf("got %v, want the end of the apiserver's log", err)
+		t.Errorf("got %v, want the end of the API server's log", err)
 	}
 	_, err = Start(t.Context(), Options{FeatureGates: map[string]bool{"NoSuchGate": true}})
 	if err == nil || !strings.Contains(err.Error(), "unrecognized feature gate: NoSuchGate") {

@@ -23,15 +23,15 @@ type Comparison struct {
 	Direct, Proxied *Answer
 	tally           *Tally
 	Problems        []string
-	Deviation       string  // the V-n that explains the difference from an older apiserver
-	Newest          *Answer // of the newest apiserver, where Deviation is set
+	Deviation       string  // the V-n that explains the difference from an older API server
+	Newest          *Answer // of the newest API server, where Deviation is set
 	FromMemory      bool
 	OtherFormat     bool    // the proxied answer is in JSON where the direct one is not
 	less            *Answer // the one that is a stream with which the other begins
-	late            bool    // OutOfTime, found before the newest apiserver's answer was looked at
+	late            bool    // OutOfTime, found before the newest API server's answer was looked at
 }
 
-// FlowControl is on every answer that an apiserver's handlers gave, and on none that was made from
+// FlowControl is on every answer that an API server's handlers gave, and on none that was made from
 // memory (W-3).
 const FlowControl = "X-Kubernetes-Pf-Flowschema-Uid"
 
@@ -176,8 +176,8 @@ func blank(b []byte, match []int, show func(text string)) []byte {
 	return slices.Concat(b[:match[2]], []byte("<number>"), b[match[3]:])
 }
 
-// In lists the version stands before the items where the kind comes first, and after them where
-// keys are sorted.
+// In lists the version stands in front of the items where the kind comes first, and after them
+// where keys are sorted.
 var (
 	versionJSON = regexp.MustCompile(`"resourceVersion": ?"(\d+)"`)
 	versionYAML = regexp.MustCompile(`resourceVersion: "(\d+)"`)
@@ -261,7 +261,7 @@ func (c *Comparison) exact() bool {
 	return c.askedVersion() > 0 && (match == "Exact" || match == "" && limit > 0 && !c.single())
 }
 
-// longLived reports that the request may stay open, reaches beyond the apiserver, or carries a
+// longLived reports that the request may stay open, reaches beyond the API server, or carries a
 // body.
 func (c *Comparison) longLived() bool {
 	path, _, _ := strings.Cut(c.Request.Target, "?")
@@ -274,7 +274,7 @@ func (c *Comparison) longLived() bool {
 	})
 }
 
-// single reports that the request can find one key at most, since it names it: there a limit does
+// single reports that the request can find one key at most, because it names it: there a limit does
 // not make the resourceVersion an exact one.
 func (c *Comparison) single() bool {
 	selector, err := fields.ParseSelector(c.query().Get("fieldSelector"))

@@ -7,9 +7,9 @@ import "net/http"
 // never occurs. docs/deviations.md is made of this table.
 type Deviation struct {
 	// ID is how code and documents cite it. DEV-n are differences between the proxy and a
-	// kube-apiserver. N-n are values that two responses of the same apiserver do not share either,
+	// kube-apiserver. N-n are values that two responses of the same API server do not share either,
 	// so that a rule compares them instead of their bytes. V-n are differences from an older
-	// apiserver, or from one with other feature gates: there the response is the newest apiserver's.
+	// API server, or from one with other feature gates: there the response is the newest API server's.
 	ID string
 	// What differs, and how far.
 	What string
@@ -17,7 +17,7 @@ type Deviation struct {
 	Why string
 	// Rule is the rule of docs/protocol.md (W-n) that it bends or relies on.
 	Rule string
-	// Releases says of which older apiservers a V-n is.
+	// Releases says of which older API servers a V-n is.
 	Releases string
 
 	in       func(Release) bool     // one of them
@@ -57,7 +57,7 @@ var Deviations = []Deviation{
 	{
 		ID: DevNoFlowControl, Rule: "W-3",
 		What: "X-Kubernetes-Pf-Flowschema-Uid and X-Kubernetes-Pf-Prioritylevel-Uid are missing from responses from memory",
-		Why: "no flow schema and no priority level of the apiserver took part in the response; no client acts on these " +
+		Why: "no flow schema and no priority level of the API server took part in the response; no client acts on these " +
 			"headers",
 	},
 	{
@@ -71,24 +71,24 @@ var Deviations = []Deviation{
 		ID: DevBookmarkTiming, Rule: "W-111",
 		What: "bookmarks after the initial events are sent at other times, and therefore in another number; the one before " +
 			"the deadline is sent once, two seconds before it",
-		Why: "the apiserver's own times are random within seconds; the suite checks on every stream that what a bookmark " +
+		Why: "the API server's own times are random within seconds; the suite checks on every stream that what a bookmark " +
 			"promises is true",
 	},
 	{
 		ID: DevLength, Rule: "W-5",
-		What: "a response whose length is known carries a Content-Length, where the apiserver sends more than 2048 bytes " +
+		What: "a response whose length is known carries a Content-Length, where the API server sends more than 2048 bytes " +
 			"in chunks; over HTTP/2 a longer one that passes through carries none",
 		Why: "the framing is that of net/http's buffer and no promise; a length lets clients notice a truncated response",
 	},
 	{
 		ID: DevOldest, Rule: "W-107, W-230",
 		What: "the oldest resourceVersion in the message of a watch's 410 is the beginning of the proxy's history, not of " +
-			"the apiserver's, unless the proxy requested older events from it",
+			"the API server's, unless the proxy requested older events from it",
 		Why: "it is true of the process that answers, and no client reads it",
 	},
 	{
 		ID: DevLongerHistory, Rule: "W-115, W-231",
-		What: "a watch from before a restart of the apiserver receives the events since, where the apiserver itself " +
+		What: "a watch from before a restart of the API server receives the events since, where the API server itself " +
 			"answers 410",
 		Why: "the proxy has a history of its own: the events are those that happened, in their order",
 	},
@@ -104,14 +104,14 @@ var Deviations = []Deviation{
 	{
 		ID: DevMalformed, Rule: "W-21",
 		What: "a request whose target is no URL is refused with 400 in other words and with more headers",
-		Why: "net/http refuses it before the apiserver sees it; the connection is closed either way, and no client sends " +
+		Why: "net/http refuses it before the API server sees it; the connection is closed either way, and no client sends " +
 			"such a request",
 	},
 	{
 		ID: NormListVersion, Rule: "W-62",
 		What: "the resourceVersion of a list that does not request an exact one, also inside its continue token: not below " +
 			"the requested one",
-		Why: "it is store-wide and moves with every write to any resource, such as the apiserver's own lease every ten " +
+		Why: "it is store-wide and moves with every write to any resource, such as the API server's own lease every ten " +
 			"seconds",
 	},
 	{
@@ -127,30 +127,30 @@ var Deviations = []Deviation{
 	{
 		ID: NormPerAnswer, Rule: "W-3",
 		What: "the values of Date and of an Audit-Id that the client did not choose: both are present",
-		Why:  "they are made anew for every response",
+		Why:  "they are new in every response",
 	},
 	{
 		ID: NormClocked, Rule: "W-46",
 		What: "tables that contain an age; OpenAPI; health checks; watches with a negative timeoutSeconds; watches from " +
-			"now that end before the apiserver knows its current resourceVersion; watches of at most two seconds on which one " +
-			"side sent less than the other when the time was up: these are requested until both responses are equal",
-		Why: "the apiserver prints the age at the time of the response, reassembles OpenAPI now and then, and checks its " +
-			"health anew; of a watch that ends before or soon after it begins it sends what it has time for, and so does the " +
+			"now that end before the API server knows its current resourceVersion; watches of at most two seconds on which " +
+			"one side sent less than the other when the time was up: these are requested until both responses are equal",
+		Why: "the API server prints the age at the time of the response, reassembles OpenAPI now and then, and checks its " +
+			"health again; of a watch that ends before or soon after it begins it sends what it has time for, and so does the " +
 			"proxy, which may have to query it first; tables, OpenAPI and health checks pass through",
 	},
 	{
 		ID: DevOneOfAll, Rule: "W-100, W-152",
 		Releases: "1.31",
-		What: "a watch of all namespaces that selects one name begins with the objects of that name, where the apiserver " +
+		What: "a watch of all namespaces that selects one name begins with the objects of that name, where the API server " +
 			"sends nothing of the state",
-		Why:   "the apiserver looks them up in its watch cache by a key without a namespace; 1.32 sends them",
+		Why:   "the API server looks them up in its watch cache by a key without a namespace; 1.32 sends them",
 		in:    func(r Release) bool { return r.Minor == 31 },
 		older: (*Comparison).oneOfAll,
 	},
 	{
 		ID: DevWatchList, Rule: "W-32, W-100, W-101, W-215",
 		Releases: "before 1.32, 1.33, and newer ones with WatchList=false",
-		What: "sendInitialEvents is served, where the apiserver answers 422; and a watch with bookmarks that begins with " +
+		What: "sendInitialEvents is served, where the API server answers 422; and a watch with bookmarks that begins with " +
 			"the state receives the bookmark at the end of it",
 		Why: "one request has one answer whatever the upstream is; a client that does not send the option does not receive " +
 			"anything but one bookmark more",
@@ -160,8 +160,8 @@ var Deviations = []Deviation{
 	{
 		ID: DevToken, Rule: "W-80, W-81",
 		Releases: "before 1.34, and newer ones with ListFromCacheSnapshot=false",
-		What:     "the start inside a continue token begins with a slash, where the apiserver's does not",
-		Why:      "tokens are opaque to clients, and all apiservers accept both",
+		What:     "the start inside a continue token begins with a slash, where the API server's does not",
+		Why:      "tokens are opaque to clients, and all API servers accept both",
 		encoding: true,
 		in:       func(r Release) bool { return !r.Enabled("ListFromCacheSnapshot") },
 		older:    (*Comparison).tokensDiffer,
@@ -169,9 +169,9 @@ var Deviations = []Deviation{
 	{
 		ID: DevExactFuture, Rule: "W-64, W-68, W-176",
 		Releases: "before 1.34, and newer ones with ListFromCacheSnapshot=false",
-		What: "a LIST at an exact resourceVersion that is too large is answered 504 with Retry-After, where the apiserver " +
+		What: "a LIST at an exact resourceVersion that is too large is answered 504 with Retry-After, where the API server " +
 			"answers 500, or 504 without Retry-After",
-		Why: "the newest apiserver does so; both say that the version is not there yet",
+		Why: "the newest API server does so; both say that the version is not there yet",
 		in:  func(r Release) bool { return !r.Enabled("ListFromCacheSnapshot") },
 		older: func(c *Comparison) bool {
 			return c.Direct.Status == http.StatusInternalServerError ||
@@ -182,7 +182,7 @@ var Deviations = []Deviation{
 		ID: DevTokenAtZero, Rule: "W-69, W-80",
 		Releases: "before 1.34, and newer ones with ListFromCacheSnapshot=false",
 		What:     "limit is ignored in a LIST with both a continue token and resourceVersion=0, as without a token",
-		Why:      "the newest apiserver does so; no client sends a resourceVersion with a token",
+		Why:      "the newest API server does so; no client sends a resourceVersion with a token",
 		in:       func(r Release) bool { return !r.Enabled("ListFromCacheSnapshot") },
 		older: func(c *Comparison) bool {
 			q := c.query()
@@ -205,7 +205,7 @@ var Deviations = []Deviation{
 		Releases: "1.32, and 1.33 with WatchList=true",
 		What: "the bookmark at the end of the initial events has no annotation " +
 			"kubernetes.io/initial-events-list-blueprint",
-		Why:      "it is an empty list in the encoding of one watch; later apiservers do not send it",
+		Why:      "it is an empty list in the encoding of one watch; later API servers do not send it",
 		encoding: true,
 		in:       func(r Release) bool { return r.Minor < 34 && r.Enabled("WatchList") },
 		older:    func(c *Comparison) bool { return contains(c.Direct, "kubernetes.io/initial-events-list-blueprint") },
@@ -213,7 +213,7 @@ var Deviations = []Deviation{
 	{
 		ID: DevEmptyTime, Rule: "W-110",
 		Releases: "before 1.34",
-		What:     "bookmarks have no creationTimestamp, where the apiserver's is null",
+		What:     "bookmarks have no creationTimestamp, where the API server's is null",
 		Why:      "both mean the same to every decoder",
 		encoding: true,
 		in:       func(r Release) bool { return r.Minor < 34 },
@@ -222,14 +222,14 @@ var Deviations = []Deviation{
 	{
 		ID: DevSettings, Rule: "W-136",
 		Releases: "before 1.37",
-		What:     "the SETTINGS of HTTP/2 are those of the newest apiserver",
+		What:     "the SETTINGS of HTTP/2 are those of the newest API server",
 		Why:      "they describe the server that sends them",
 	},
 	{
 		ID: DevRefusal, Rule: "W-30, W-31, W-32, W-154, W-175",
 		Releases: "before 1.37, and 1.37 with WatchList=false",
 		What:     "which options are refused, which of several faults is named, and in which words",
-		Why:      "the newest apiserver's rules hold for every upstream; a request that is refused either way is not in use",
+		Why:      "the newest API server's rules hold for every upstream; a request that is refused either way is not in use",
 		in:       func(r Release) bool { return r.Minor < 37 || !r.Enabled("WatchList") },
 		older:    (*Comparison).refused,
 	},

@@ -18,7 +18,7 @@ import (
 var update = flag.Bool("update", false, "rewrite docs/deviations.md, and a table of docs/protocol.md")
 
 // TestDeviationsReference compares docs/deviations.md, and the table of rules in docs/protocol.md
-// that depend on the apiserver's version, with the table of deviations.
+// that depend on the API server's version, with the table of deviations.
 func TestDeviationsReference(t *testing.T) {
 	seen := map[string]bool{}
 	for _, d := range Deviations {
@@ -67,7 +67,7 @@ const (
 	olderRulesEnd   = "<!-- made by go test ./framework/exchange -update in test/: end -->\n"
 )
 
-// olderRules lists the rules that older apiservers do not keep to.
+// olderRules lists the rules that older API servers do not keep to.
 func olderRules() string {
 	releases := map[int][]string{}
 	for _, d := range Deviations {
@@ -137,7 +137,7 @@ const olderHead = `
 ## Before older API servers
 
 Spillway's semantics are those of the newest kube-apiserver, whatever its upstream is; encodings are
-upstream's. Before an older one, or one with other feature gates, the suite accepts a response that
+upstream's. In front of an older one, or one with other feature gates, the suite accepts a response that
 upstream does not give only if the newest one gives it, and if it differs as follows.
 [versions.md](versions.md) says which group of rules that concerns in which version.
 
@@ -155,8 +155,8 @@ const deviationsTail = `
 ## By option
 
 With ` + "`--strip-managed-fields`" + `, objects are mirrored without ` + "`metadata.managedFields`" + `: responses from
-memory lack them, those that pass through do not. The apiserver keeps what an update leaves out, and
-merges what is applied, so clients that write go on as before. A client that reads which manager
+memory lack them, those that pass through do not. The API server keeps what an update leaves out,
+and merges what is applied, so clients that write go on as before. A client that reads which manager
 owns a field must request the most recent state of a resource that is not mirrored.
 
 ## Outside the comparison

@@ -105,8 +105,8 @@ func (c *Comparison) events(direct, proxied []Event) {
 const shortest = 2
 
 // OutOfTime reports that one of the two delivered the same as the other, but not all of it when the
-// time of a short watch was up: the apiserver, or the proxy, which may need an answer of the
-// apiserver first. That is a difference like any other, unless the next answers are equal.
+// time of a short watch was up: the API server, or the proxy, which may need an answer of the
+// API server first. That is a difference like any other, unless the next answers are equal.
 func (c *Comparison) OutOfTime() bool {
 	if c.late {
 		return true
@@ -133,7 +133,7 @@ func (c *Comparison) comparable(e Event) []byte {
 	return e.Line
 }
 
-// bookmarkTemplate is a bookmark of the apiserver without its number and without the mark at the
+// bookmarkTemplate is a bookmark of the API server without its number and without the mark at the
 // end of the initial events.
 func bookmarkTemplate(direct []Event) []byte {
 	for _, e := range direct {

@@ -1,4 +1,4 @@
-// Package exchange sends an apiserver the same request twice, directly and through Spillway, and
+// Package exchange sends an API server the same request twice, directly and through Spillway, and
 // compares the answers: status, headers, decoded bodies, and streams event for event. The
 // invariant: two answers that differ are called equal only where Deviations says so, and every time
 // that it is relied on is counted.

@@ -25,14 +25,14 @@ func TestOutOfTime(t *testing.T) {
 		took            time.Duration
 		want            bool
 	}{
-		{"the apiserver told less", short, one, one + two, time.Second, true},
-		{"the apiserver told nothing", short, "", one, time.Second, true},
+		{"the API server told less", short, one, one + two, time.Second, true},
+		{"the API server told nothing", short, "", one, time.Second, true},
 		{"the proxy told less", short, one + two, one, time.Second, true},
 		{"the proxy told nothing", short, one, "", time.Second, true},
 		{"the proxy told less before the time was up", short, one + two, one, 900 * time.Millisecond, false},
 		{"the proxy sent nothing, in a longer watch", long, one + two, "", 3 * time.Second, false},
 		{"the proxy sent no end of its state", long, one + mark, one, 3 * time.Second, false},
-		{"the apiserver sent no end of its state", long, one, one + mark, 3 * time.Second, false},
+		{"the API server sent no end of its state", long, one, one + mark, 3 * time.Second, false},
 		{"equal", short, one, one, time.Second, false},
 		{"something else", short, one + two, one + other, time.Second, false},
 		{"something else, and more of it", short, one, other + two, time.Second, false},

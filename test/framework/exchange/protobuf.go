@@ -20,7 +20,7 @@ import (
 
 const protobufType = "application/vnd.kubernetes.protobuf"
 
-// decoder knows every kind that an apiserver sends in protobuf by default.
+// decoder knows every kind that an API server sends in protobuf by default.
 var decoder = func() runtime.Decoder {
 	known := runtime.NewScheme()
 	utilruntime.Must(scheme.AddToScheme(known))
@@ -31,7 +31,7 @@ var decoder = func() runtime.Decoder {
 }()
 
 // readable is the body of an answer as text: what came in protobuf is decoded and printed as JSON,
-// since fields may be encoded in any order; a watch becomes the lines that it is in JSON.
+// because fields may be encoded in any order; a watch becomes the lines that it is in JSON.
 func (a *Answer) readable() ([]byte, error) {
 	switch kind := a.Header.Get("Content-Type"); {
 	case a.text || !strings.HasPrefix(kind, protobufType):

@@ -50,8 +50,8 @@ func (r Release) String() string {
 
 // Skew is a kube-apiserver that is not the newest, or has other feature gates, and the newest
 // beside it on the same etcd. Spillway's semantics are the newest's, its encodings those of its
-// upstream: an answer that is not the older apiserver's must be the newest's, for a reason that the
-// table of deviations names. A nil Skew explains nothing.
+// upstream: an answer that is not the older API server's must be the newest's, for a reason that
+// the table of deviations names. A nil Skew explains nothing.
 type Skew struct {
 	Release Release
 	// Mixed says that the proxy's upstream is both, so that the newest's answer needs no name.
@@ -64,7 +64,7 @@ func NewSkew(release Release, newest *Endpoint) *Skew {
 	return &Skew{Release: release, newest: [2]*Endpoint{newest, newest.OverHTTP2()}}
 }
 
-// Explain sends the request of a comparison that found problems to the newest apiserver. If its
+// Explain sends the request of a comparison that found problems to the newest API server. If its
 // answer is the proxy's, and a deviation names the difference, the comparison has no problems any
 // more.
 func (s *Skew) Explain(ctx context.Context, c *Comparison) error {
@@ -89,7 +89,7 @@ func (s *Skew) Explain(ctx context.Context, c *Comparison) error {
 	}
 	if len(again.Problems) > 0 {
 		c.late = outOfTime || again.OutOfTime()
-		c.Problems = append(c.Problems, "nor is it the answer of the newest apiserver: "+strings.Join(again.Problems, "; "))
+		c.Problems = append(c.Problems, "nor is it the answer of the newest API server: "+strings.Join(again.Problems, "; "))
 		return nil
 	}
 	s.name(c, again.Direct)
@@ -105,7 +105,7 @@ func (s *Skew) compare(ctx context.Context, c *Comparison, r Request) (*Comparis
 	for tries := 1; ; tries++ {
 		answer, err := e.Do(ctx, r)
 		if err != nil {
-			return nil, fmt.Errorf("the newest apiserver: %w", err)
+			return nil, fmt.Errorf("the newest API server: %w", err)
 		}
 		if answer.Status == http.StatusTooManyRequests && tries < readyTries { // its watch cache has just begun
 			time.Sleep(readyPause)
@@ -115,15 +115,15 @@ func (s *Skew) compare(ctx context.Context, c *Comparison, r Request) (*Comparis
 	}
 }
 
-// readyTries and readyPause bound how long the newest apiserver may take to fill a watch cache.
+// readyTries and readyPause bound how long the newest API server may take to fill a watch cache.
 const (
 	newestPatience = 30 * time.Second
 	readyTries     = 50
 	readyPause     = 200 * time.Millisecond
 )
 
-// endOnly reports that an apiserver without watch-lists sent the same events, but for the bookmark
-// at the end of the initial ones. The newest apiserver shows no more than that: its objects may
+// endOnly reports that an API server without watch-lists sent the same events, but for the bookmark
+// at the end of the initial ones. The newest API server shows no more than that: its objects may
 // have fields that the older one does not know.
 func (c *Comparison) endOnly(r Release) bool {
 	q := c.query()
@@ -156,7 +156,7 @@ func (c *Comparison) endOnly(r Release) bool {
 	return true
 }
 
-// compareWith compares an answer of the newest apiserver with the proxy's, apart from what is in
+// compareWith compares an answer of the newest API server with the proxy's, apart from what is in
 // the older one's encoding.
 func (s *Skew) compareWith(c *Comparison, r Request, newest *Answer) *Comparison {
 	mayCompress := s.Release.Enabled("WatchList") && s.Release.Enabled("WatchListCompression") ||
@@ -173,7 +173,7 @@ func (s *Skew) compareWith(c *Comparison, r Request, newest *Answer) *Comparison
 	return Compare(c.tally, r, newest.normal(), c.Proxied.normal())
 }
 
-// encodings reports that the older apiserver sent the same in the encoding of its release, whose
+// encodings reports that the older API server sent the same in the encoding of its release, whose
 // objects may lack fields that the newest shows.
 func (s *Skew) encodings(c *Comparison) bool {
 	if again := Compare(c.tally, c.Request, c.Direct.normal(blueprint), c.Proxied.normal()); len(again.Problems) > 0 {
@@ -190,7 +190,7 @@ func (s *Skew) encodings(c *Comparison) bool {
 }
 
 var (
-	// Older apiservers write an empty time into bookmarks and into the templates of pods.
+	// Older API servers write an empty time into bookmarks and into the templates of pods.
 	emptyTime = regexp.MustCompile(`"creationTimestamp": ?null,\s*|,\s*"creationTimestamp": ?null|` +
 		`"creationTimestamp": ?null|(?m)^ *creationTimestamp: null\n`)
 	// blueprint is an empty list in the bookmark at the end of the initial events. The proxy sends
@@ -225,10 +225,10 @@ func (a *Answer) normal(without ...*regexp.Regexp) *Answer {
 	return &normal
 }
 
-// Recompare compares again where the direct answer is the newest apiserver's.
+// Recompare compares again where the direct answer is the newest API server's.
 func (s *Skew) Recompare(c *Comparison) { c.Problems = s.compareWith(c, c.Request, c.Direct).Problems }
 
-// name finds the deviation of a proxied answer that is the newest apiserver's.
+// name finds the deviation of a proxied answer that is the newest API server's.
 func (s *Skew) name(c *Comparison, newest *Answer) {
 	if c.Newest = newest; s.Mixed {
 		c.Problems = nil
@@ -241,11 +241,12 @@ func (s *Skew) name(c *Comparison, newest *Answer) {
 			return
 		}
 	}
-	c.Problems = append(c.Problems, "it is the answer of the newest apiserver, and no deviation of "+s.Release.String()+
+	c.Problems = append(c.Problems, "it is the answer of the newest API server, and no deviation of "+s.Release.String()+
 		" names the difference")
 }
 
-// watchList reports that the newest apiserver ends the initial events of a request with a bookmark.
+// watchList reports that the newest API server ends the initial events of a request with a
+// bookmark.
 func (c *Comparison) watchList() bool {
 	q := c.query()
 	return q.Get("sendInitialEvents") != "" || c.longLived() && Number(q.Get("resourceVersion")) == 0
@@ -282,7 +283,7 @@ func (c *Comparison) withoutVersion(b []byte) []byte {
 	return versionYAML.ReplaceAll(versionJSON.ReplaceAll(b, nil), nil)
 }
 
-// refused reports that one of the two apiservers, or both, sends an error.
+// refused reports that one of the two API servers, or both, sends an error.
 func (c *Comparison) refused() bool {
 	return c.Direct.Status >= http.StatusBadRequest || c.Newest.Status >= http.StatusBadRequest
 }

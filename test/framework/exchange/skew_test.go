@@ -29,7 +29,7 @@ func TestGatesByRelease(t *testing.T) {
 	}
 }
 
-// TestExplain compares answers with those of an older and of the newest apiserver.
+// TestExplain compares answers with those of an older and of the newest API server.
 func TestExplain(t *testing.T) {
 	const (
 		plain  = `{"kind":"ConfigMapList","metadata":{"resourceVersion":"7"},"items":[]}`
@@ -101,7 +101,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// TestLateEventsAreNoDeviation holds that a short watch in which the older apiserver ran out of
+// TestLateEventsAreNoDeviation holds that a short watch in which the older API server ran out of
 // time is to be repeated, though the newest sent the same as the proxy.
 func TestLateEventsAreNoDeviation(t *testing.T) {
 	const first = `{"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":"6"}}}` + "\n"

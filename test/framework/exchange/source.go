@@ -18,7 +18,7 @@ func (s Source) String() string {
 	return [...]string{"passed through", "from memory", "refused by the proxy itself", "variously"}[s]
 }
 
-// By is the server that answered. What was refused without the apiserver's having a part in it was
+// By is the server that answered. What was refused without the API server's having a part in it was
 // refused by the proxy.
 func (c *Comparison) By() Source {
 	switch {

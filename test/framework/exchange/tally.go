@@ -50,7 +50,7 @@ func (y *Tally) Deviated(id string) {
 	y.used[id]++
 }
 
-// Unused are the deviations that nothing relied on, but for those from older apiservers.
+// Unused are the deviations that nothing relied on, but for those from older API servers.
 func (y *Tally) Unused() []string {
 	y.mu.Lock()
 	defer y.mu.Unlock()

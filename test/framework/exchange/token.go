@@ -13,7 +13,7 @@ type ContinueToken struct {
 	Start   string `json:"start"`
 }
 
-// EncodeToken makes the token of an apiserver.
+// EncodeToken makes the token of an API server.
 func EncodeToken(rv int64, start string) string {
 	return TextOfToken(ContinueToken{"meta.k8s.io/v1", rv, start})
 }

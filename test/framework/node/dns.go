@@ -21,7 +21,7 @@ import (
 
 // names is the cluster's DNS: the A records of Services of the specification
 // (kubernetes/dns/docs/specification.md), and nothing outside the cluster. A small server of our
-// own, since CoreDNS is a build of several minutes.
+// own, because CoreDNS is a build of several minutes.
 type names struct {
 	services  corelisters.ServiceLister
 	endpoints discoverylisters.EndpointSliceLister

@@ -32,7 +32,7 @@ const (
 // What PID 1 has open besides the standard streams.
 const (
 	progressFile = 3 + iota // lines for Start; the last is done or an error
-	apiFile                 // a listener of the starting program, for the apiserver
+	apiFile                 // a listener of the starting program, for the API server
 	dialFile                // another, for any address of the node, see Dial
 )
 
@@ -152,9 +152,9 @@ func (b programFolders) startWorker(ctx context.Context, s *supervisor, at place
 	return errors.Join(b.kubelet(s, at), b.proxy(s, at))
 }
 
-// network sets the first node's interfaces up. A pair of veth carries its address, since not every
-// kernel has dummy devices. Nothing is out there, but the kubelet finds the node's address by the
-// default route.
+// network sets the first node's interfaces up. A pair of veth carries its address, because not
+// every kernel has dummy devices. Nothing is out there, but the kubelet finds the node's address by
+// the default route.
 func network(s *supervisor, at place) error {
 	return setUp(s, at, "link add node0 type veth peer name node1", "address add "+at.address()+"/32 dev node0",
 		"link set node0 up", "link set node1 up", "route add default dev node0")
@@ -302,7 +302,7 @@ func awaiting(ctx context.Context, what string, try func() error) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("waited in vain for %s: %w", what, err)
+			return fmt.Errorf("waited unsuccessfully for %s: %w", what, err)
 		case <-time.After(100 * time.Millisecond):
 		}
 	}

@@ -48,7 +48,7 @@ func hierarchies() ([]string, error) {
 }
 
 // enterCgroup puts this process into a cgroup of its own in each hierarchy, makes that the root of
-// a new cgroup namespace, and executes this program anew: a Go process has more threads than the
+// a new cgroup namespace, and executes this program again: a Go process has more threads than the
 // one that may change its namespace.
 func enterCgroup(name string, args ...string) error {
 	all, err := hierarchies()

@@ -36,7 +36,7 @@ def event(what, name, annotations):
 
 
 def replace(objects):
-    """Takes a list: the state anew."""
+    """Takes a list: the state again."""
     names = {name for name, _ in objects}
     for name in [name for name in _state if name not in names]:
         event("DELETED", name, {})

@@ -1,4 +1,4 @@
-// Kubernetes' own conformance specs of watches: a module of its own, since no other code needs what it drags in.
+// Kubernetes' own conformance specs of watches: a module of its own, because no other code needs what it drags in.
 module spillway/test/e2e/watchers/specs
 
 go 1.26.0

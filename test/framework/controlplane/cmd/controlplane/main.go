@@ -91,7 +91,7 @@ func remove(path string) {
 }
 
 // withParent returns a context that ends with ctx or when our parent dies, as `go run` and a shell
-// script's death leave us. Polling, since a parent-death signal would also come when merely the
+// script's death leave us. Polling, because a parent-death signal would also come when merely the
 // parent's forking thread ends.
 func withParent(ctx context.Context) context.Context {
 	ctx, cancel := context.WithCancel(ctx)
