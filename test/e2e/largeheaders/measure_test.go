@@ -284,14 +284,13 @@ func (w *world) attack(name, budget string) {
 	}
 }
 
-// noise is by how much what is resident differs from round to round while no connection of the
-// attack is there.
+// noise is the largest difference of what is resident between two rounds while no connection of
+// the attack is there.
 func (o outcome) noise() int64 {
-	steps := make([]int64, len(o.before)-1)
-	for i := range steps {
+	most := int64(leastNoise)
+	for i := range o.before[1:] {
 		step := o.before[i+1].less(o.before[i]).resident
-		steps[i] = max(step, -step)
+		most = max(most, step, -step)
 	}
-	slices.Sort(steps)
-	return max(steps[len(steps)/2], leastNoise)
+	return most
 }
