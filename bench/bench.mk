@@ -60,8 +60,8 @@ show-flood: controlplane ## 5,000 half-open connections and 2,000 that send a by
 show-heads: controlplane ## Connections whose heads are a megabyte once they are decoded delay no normal client
 	cd bench && go run ./flood -heads
 
-show-shapes: controlplane ## Clients without credentials whose requests or certificates do not end, or cost much, delay no normal client
-	cd bench && go run ./flood -shapes
+show-shapes: controlplane ## Clients without credentials whose requests or certificates do not end, or cost much, delay no normal client (26 minutes)
+	cd bench && go run ./flood -shapes -storm=90s
 
 show-parsers: ## What an HTTP/1.1 server costs by fasthttp and by net/http: small GETs, LISTs, connections
 	cd bench && go run ./parsers

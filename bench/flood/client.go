@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -140,26 +141,52 @@ func (c *client) note(f func()) {
 	f()
 }
 
+// waits are how long a client waited each time, the shortest first.
+type waits []time.Duration
+
+func newWaits(all ...[]time.Duration) waits {
+	w := slices.Concat(all...)
+	slices.Sort(w)
+	return w
+}
+
+// percentile is what so many of a hundred waits did not exceed; 0: there was none.
+func (w waits) percentile(n int) time.Duration {
+	if len(w) == 0 {
+		return 0
+	}
+	return w[len(w)*n/100].Round(10 * time.Microsecond)
+}
+
+func (w waits) String() string {
+	return fmt.Sprintf("p50 %s p99 %s", w.percentile(50), w.percentile(99))
+}
+
 // score is what a client waited for.
 type score struct {
-	lists, failed, events, broken int
-	repeats                       int              // of LISTs whose connection was reset
-	list, event, passed, write    [2]time.Duration // median and 99th percentile
-	delay                         [2]time.Duration // of events, from their writes on
-	why                           error            // a LIST failed
+	list, event, passed, write waits
+	delay                      waits // of events, from their writes on
+	failed, broken             int
+	repeats                    int   // of requests whose connection was reset
+	why                        error // a request failed
+}
+
+// and is what a client waited for in both of two measurements.
+func (s score) and(t score) score {
+	return score{list: newWaits(s.list, t.list), event: newWaits(s.event, t.event), passed: newWaits(s.passed, t.passed),
+		write: newWaits(s.write, t.write), delay: newWaits(s.delay, t.delay), failed: s.failed + t.failed,
+		broken: s.broken + t.broken, repeats: s.repeats + t.repeats, why: cmp.Or(s.why, t.why)}
 }
 
 func (s score) String() string {
-	text := fmt.Sprintf("LIST over a new TLS connection p50 %s p99 %s (%d)", s.list[0], s.list[1], s.lists)
-	text += fmt.Sprintf("; event later than directly by p50 %s p99 %s (%d), after its write by p50 %s p99 %s", s.event[0],
-		s.event[1], s.events, s.delay[0], s.delay[1])
-	text += fmt.Sprintf("; GET passed through p50 %s p99 %s; write p50 %s p99 %s", s.passed[0], s.passed[1], s.write[0],
-		s.write[1])
+	text := fmt.Sprintf("LIST over a new TLS connection %s (%d)", s.list, len(s.list))
+	text += fmt.Sprintf("; event later than directly by %s (%d), after its write by %s", s.event, len(s.event), s.delay)
+	text += fmt.Sprintf("; GET passed through %s; write %s", s.passed, s.write)
 	if s.repeats > 0 {
 		text += fmt.Sprintf("; %d repeated after a reset", s.repeats)
 	}
 	if s.failed > 0 {
-		text += fmt.Sprintf("; %d LISTs failed: %v", s.failed, s.why)
+		text += fmt.Sprintf("; %d requests failed: %v", s.failed, s.why)
 	}
 	return text
 }
@@ -197,12 +224,8 @@ func (c *client) measure(ctx context.Context, length time.Duration) score {
 			r.took = append(r.took, time.Since(began))
 		}
 	}
-	s.lists = len(requests[0].took)
-	s.list, s.passed, s.write = percentiles(requests[0].took), percentiles(requests[1].took), percentiles(requests[2].took)
-	c.note(func() {
-		s.events, s.event, s.broken = len(c.events), percentiles(c.events), c.broken
-		s.delay = percentiles(c.delays)
-	})
+	s.list, s.passed, s.write = newWaits(requests[0].took), newWaits(requests[1].took), newWaits(requests[2].took)
+	c.note(func() { s.event, s.delay, s.broken = newWaits(c.events), newWaits(c.delays), c.broken })
 	return s
 }
 
@@ -240,13 +263,4 @@ func (c *client) ask(ctx context.Context, method, target, body string) error {
 		return fmt.Errorf("answered %s", response.Status)
 	}
 	return nil
-}
-
-func percentiles(all []time.Duration) (p [2]time.Duration) {
-	if len(all) == 0 {
-		return p
-	}
-	slices.Sort(all)
-	return [2]time.Duration{all[len(all)/2].Round(10 * time.Microsecond),
-		all[len(all)*99/100].Round(10 * time.Microsecond)}
 }

@@ -126,11 +126,11 @@ func weather(ctx context.Context, p *rig.Proxy, direct kubernetes.Interface, tok
 
 	r.Note(name+": without", "%s", without)
 	r.Note(name+": with", "%s", with)
-	r.Check(with.failed == 0 && with.lists > 0,
-		name+": every LIST of the client, each over a connection of its own, is answered", "%d of %d", with.lists, with.lists+
-			with.failed)
-	r.Check(with.broken == 0 && with.events > 0, name+": its watch gets its events", "%d events, %d watches that ended",
-		with.events, with.broken)
+	r.Check(with.failed == 0 && len(with.list) > 0,
+		name+": every LIST of the client, each over a connection of its own, is answered", "%d of %d", len(with.list),
+		len(with.list)+with.failed)
+	r.Check(with.broken == 0 && len(with.event) > 0, name+": its watch gets its events",
+		"%d events, %d watches that ended", len(with.event), with.broken)
 	r.Check(flood.cut.Load() > 0, name+": those of the flood are cut", "%d times by the end; opened %d times",
 		flood.cut.Load(), flood.opened.Load())
 	r.Note(name+": made room for others", "%.0f", metrics.Sum("spillway_evicted_connections_total"))
