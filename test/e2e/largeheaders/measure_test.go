@@ -41,7 +41,7 @@ const (
 
 // budgets are the memory budgets of the proxies. With all but the first only many connections are
 // measured.
-var budgets = []string{"1Ti", "512Mi"}
+var budgets = []string{"1Ti", "256Mi"}
 
 // joined are the attacks that are tried, by many connections and with the first budget, where time
 // is short.
@@ -231,7 +231,7 @@ func TestFewBytesHoldLittle(t *testing.T) {
 				t.Run(name, func(t *testing.T) { w.in(t).attack(name, budget) })
 			}
 			good()
-			if most := w.proxy.MostResident(t); budget == "512Mi" && most > 512<<20 {
+			if most := w.proxy.MostResident(t); budget == "256Mi" && most > 256<<20 {
 				t.Errorf("it took %d MiB", most>>20)
 			}
 		})
