@@ -30,9 +30,9 @@ var bounds = []struct{ row, says, is string }{
 	{"handshake with certificates", "16 KiB sent", "tlsconn.CertificateBytesLimit"},
 	{"handshake with certificates", "64 KiB decoded", "tlsconn.DecodedBytesLimit"},
 	{"CPU of certificates", "at most 10 signatures", "tlsconn.CertificatesLimit"},
-	{"CPU of certificates", "one at a time for an address", "auth.turns.Share"},
-	{"waiting for such a verification", "a queue of 2048", "auth.turns.Waiting"},
-	{"waiting for such a verification", "1024 for an address", "auth.turns.WaitingEach"},
+	{"CPU of certificates", "one at a time for an address", "auth.verificationTurns.Share"},
+	{"waiting for such a verification", "a queue of 2048", "auth.verificationTurns.Waiting"},
+	{"waiting for such a verification", "1024 for an address", "auth.verificationTurns.WaitingEach"},
 	{"waiting for such a verification", "15 s, then 429", "auth.verificationWait"},
 	{"idle after the handshake, main", "32 s to a request", "clientconn.DefaultReadTimeouts.Head"},
 	{"idle after the handshake, main", "10 s to the settings", "h2.helloTimeout"},
@@ -48,8 +48,8 @@ var bounds = []struct{ row, says, is string }{
 	{"head, webhook", "5 s", "sidecar/admission.headTimeout"},
 	{"body, metrics", "10 s", "admin.operatorReadTimeout"},
 	{"body, webhook", "32 KiB, and", "sidecar/admission.headBytes"},
-	{"body, webhook", "9 MiB of longer ones", "sidecar/admission.bodiesBytes"},
-	{"body, webhook", "decoded 24 MiB", "sidecar/admission.workBytes"},
+	{"body, webhook", "9 MiB of longer ones", "sidecar/admission.textsLimitBytes"},
+	{"body, webhook", "decoded 24 MiB", "sidecar/admission.workLimitBytes"},
 	{"body, webhook", "10 s", "sidecar/admission.bodyTimeout"},
 	{"answer not taken, metrics", "8 large answers", "admin.operatorRequestsLimit"},
 	{"answer not taken, metrics", "30 s", "admin.operatorWriteTimeout"},
@@ -66,12 +66,12 @@ var bounds = []struct{ row, says, is string }{
 	{"HTTP/2: control frames", "64 KiB", "h2.unprovenFlood"},
 	{"HTTP/2: control frames", "1 MiB", "h2.outboxFlood"},
 	{"HTTP/2: request bodies", "65,535 bytes", "h2.firstWindow"},
-	{"HTTP/2: request bodies", "256 KiB for a stream", "serve.http2Window"},
-	{"HTTP/2: handlers", "4 for a connection", "serve.http2Handlers"},
+	{"HTTP/2: request bodies", "256 KiB for a stream", "serve.http2WindowBytes"},
+	{"HTTP/2: handlers", "4 for a connection", "serve.http2HandlersLimit"},
 	{"HTTP/2: handlers", "100 for a connection", "serve.http2Streams"},
 	{"HTTP/2: a head that does not end", "32 s", "clientconn.DefaultReadTimeouts.Head"},
 	{"HTTP/2: a head that does not end", "10 s if it is large", "http1.HeadArrivalTimeout"},
-	{"HTTP/2: a head that does not end", "16 empty", "h2.maxEmptyFrames"},
+	{"HTTP/2: a head that does not end", "16 empty", "h2.emptyFrameLimit"},
 	{"HTTP/1.1: a head of up to", "up to 16 KiB", "http1.OrdinaryHeadBytes"},
 	{"HTTP/1.1: a head of up to", "above 2 KiB", "http1.keptHeadBytes"},
 	{"HTTP/1.1: a head above that", "1 MiB + 4 KiB", "flowcontrol.LargestHeadBytes - 4096"},
@@ -83,15 +83,15 @@ var bounds = []struct{ row, says, is string }{
 	{"all: a body that is not finished", "500 ms", "clientconn.LingerTimeout"},
 	{"all: a body that is not finished", "1 MiB read", "clientconn.lingerBytesLimit"},
 	{"all: lists and states", "half of it for a user", "flowcontrol.userListFraction"},
-	{"all: headers of an impersonation", "512 KiB for a request", "auth.maxImpersonation"},
-	{"all: Accept", "1,000 elements", "plan.acceptLimit"},
+	{"all: headers of an impersonation", "512 KiB for a request", "auth.maxImpersonationBytes"},
+	{"all: Accept", "1,000 elements", "plan.acceptElementsLimit"},
 	{"all: the head of the API server's answer", "1 MiB for an exchange", "upstream/transport.answerHeadBytes"},
 	{"metrics: readers", "64, a keyed hash", "admin.rememberedReadersLimit"},
 	{"webhook", "a budget of 88 MiB", "sidecar/webhook.budgetBytes"},
 	{"log", "4 KiB for a text", "logging.logTextBytes"},
 	{"log", "256 KiB for an entry", "logging.logLineBytes"},
 	{"coalesced lists", "256 requests", "16 * passthrough.sharedAnswersLimit"},
-	{"coalesced lists", "of 4 KiB", "passthrough.laneKeyLimit"},
+	{"coalesced lists", "of 4 KiB", "passthrough.laneKeyBytesLimit"},
 	{"coalesced lists", "16 answers", "passthrough.sharedAnswersLimit"},
 	{"coalesced lists", "of 8 MiB", "passthrough.sharedBytesLimit"},
 	{"reader of stderr", "1 MiB of others", "logging.queueBytes"},
@@ -99,7 +99,7 @@ var bounds = []struct{ row, says, is string }{
 	{"audit log", "| 1 s |", "audit.writeTimeout"},
 	{"audit log", "up to 16 MiB", "audit.answerBytes"},
 	{"collector of spans", "10 s for an export", "tracing.exportTimeout"},
-	{"credential plugin", "16 goroutines", "upstream/transport.credentialCalls"},
+	{"credential plugin", "16 goroutines", "upstream/transport.pluginCallLimit"},
 	{"credential plugin", "5 s, then none", "upstream/transport.credentialTimeout"},
 	{"file of a certificate", "3 s, then none", "rotation.readTimeout"},
 	{"name server", "4 s", "upstream/transport.dialTimeout"},
@@ -117,7 +117,8 @@ func TestBoundsAreThoseOfSECURITY(t *testing.T) {
 	for _, b := range bounds {
 		value, err := code.evaluate(b.is)
 		if err != nil {
-			t.Fatalf("%s: %v", b.is, err)
+			t.Errorf("%s: %v", b.is, err)
+			continue
 		}
 		if problem := differs(string(text), b.row, b.says, value); problem != "" {
 			t.Errorf("%s: %s", b.is, problem)

@@ -271,11 +271,11 @@ func TestForbidden(t *testing.T) {
 	f("cmd/proxy", "github.com/valyala/fasthttp", "only http1 may")
 	f("internal/upstream", "k8s.io/client-go/tools/cache", "")
 	f("internal/serve", "k8s.io/client-go/rest",
-		"only upstream, auth, codec, clientconfig, fakeapiserver, sidecar/limits may")
+		"only upstream, codec, clientconfig, fakeapiserver, sidecar/limits may")
 	f("cmd/proxy", "k8s.io/client-go/tools/clientcmd",
-		"only upstream, auth, codec, clientconfig, fakeapiserver, sidecar/limits may")
+		"only upstream, codec, clientconfig, fakeapiserver, sidecar/limits may")
 	f("internal/sidecar/limits", "k8s.io/client-go/tools/cache", "")
-	f("internal/sidecar/inject", "k8s.io/client-go/tools/cache", "only upstream, auth, ")
+	f("internal/sidecar/inject", "k8s.io/client-go/tools/cache", "only upstream, codec, ")
 	f("internal/serve", "spillway/internal/sidecar/inject", "of ours, internal/serve may import ")
 	f("internal/config", "spillway/internal/sidecar/files", "of ours, internal/config may import ")
 	f("internal/audit", "k8s.io/apiserver/pkg/audit/policy", "")

@@ -255,8 +255,8 @@ func (s *Server) Freeze() { s.listener.freeze() }
 // Up ends Down, Hang and Freeze. Elsewhere than on Linux it fails if the port was taken meanwhile.
 func (s *Server) Up() error { return s.listener.up() }
 
-// FailLists answers the next n LISTs with an HTTP status and kube-apiserver's text for it. A 429 has
-// a Retry-After.
+// FailLists answers the next n LISTs with an HTTP status and kube-apiserver's text for it. A 429
+// has a Retry-After.
 func (s *Server) FailLists(n, code int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
