@@ -7,11 +7,11 @@ import (
 	"strings"
 	"testing"
 
-	"spillway/internal/fakeapiserver/rawclient"
-	"spillway/internal/testutil"
-
 	"go.uber.org/goleak"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"spillway/internal/fakeapiserver/rawclient"
+	"spillway/internal/testutil"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

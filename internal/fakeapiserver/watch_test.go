@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"spillway/internal/fakeapiserver/rawclient"
-
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"spillway/internal/fakeapiserver/rawclient"
 )
 
 // The matrix of W-100: where a watch starts. Object a is at RV 2, b at 3; the store is at 4.

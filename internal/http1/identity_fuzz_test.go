@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"spillway/internal/passthrough"
-
 	"github.com/valyala/fasthttp"
+
+	"spillway/internal/passthrough"
 )
 
 // FuzzIdentityHeaders: the proxy reads a request's identity from fasthttp's view of it, and the

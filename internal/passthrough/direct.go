@@ -7,10 +7,10 @@ import (
 	"sync"
 	"time"
 
+	"go.uber.org/zap"
+
 	"spillway/internal/apistatus"
 	"spillway/internal/clientconn"
-
-	"go.uber.org/zap"
 )
 
 // forwardDirect owns the body of x, sends x upstream in its turn, and answers it. It returns the

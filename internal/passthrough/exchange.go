@@ -9,11 +9,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"spillway/internal/apistatus"
 	"spillway/internal/clientconn"
 	"spillway/internal/flowcontrol"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // exchange is one request on its way through and its answer. It is counted and can be aborted from

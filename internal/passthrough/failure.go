@@ -11,10 +11,10 @@ import (
 	"runtime"
 	"syscall"
 
-	"spillway/internal/apistatus"
-
 	"go.uber.org/zap"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"spillway/internal/apistatus"
 )
 
 // failureStatus is the answer when upstream gave none. It invites the client to repeat reads, and

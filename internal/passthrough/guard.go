@@ -8,9 +8,9 @@ import (
 	"strconv"
 	"strings"
 
-	"spillway/internal/apistatus"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"spillway/internal/apistatus"
 )
 
 // PlainGuard decides which requests a listener without TLS admits, on TCP and on unix sockets

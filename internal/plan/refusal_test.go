@@ -5,11 +5,11 @@ import (
 	"strings"
 	"testing"
 
-	"spillway/internal/apistatus"
-	"spillway/internal/source"
-
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"spillway/internal/apistatus"
+	"spillway/internal/source"
 )
 
 // TestPlanRefusals: what upstream refuses is refused here in its words, whichever request it is

@@ -9,13 +9,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/valyala/fasthttp"
+	"go.uber.org/zap"
+
 	"spillway/internal/apistatus"
 	"spillway/internal/http1"
 	"spillway/internal/passthrough"
 	"spillway/internal/source/sourcetest"
-
-	"github.com/valyala/fasthttp"
-	"go.uber.org/zap"
 )
 
 // TestPlainGuardOverUnixSocket shows that curl --unix-socket, which sends Host: localhost, passes,

@@ -13,12 +13,12 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+
 	"spillway/internal/flowcontrol"
 	"spillway/internal/http1"
 	"spillway/internal/passthrough"
 	"spillway/internal/source/sourcetest"
-
-	"go.uber.org/zap"
 )
 
 // sizeRecorder is a server in front of an upstream that says how large what it got is.

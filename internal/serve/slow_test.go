@@ -16,14 +16,14 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+
 	"spillway/internal/apistatus"
 	"spillway/internal/clientconn"
 	"spillway/internal/passthrough"
 	"spillway/internal/source/sourcetest"
-
-	"go.uber.org/zap"
-	"golang.org/x/net/http2"
-	"golang.org/x/net/http2/hpack"
 )
 
 // slowClientServer is a proxy with nothing in memory, whose clients have little time and little

@@ -17,10 +17,10 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+
 	"spillway/internal/passthrough"
 	"spillway/internal/source/sourcetest"
-
-	"go.uber.org/zap"
 )
 
 // framings are requests whose ends can be seen in more than one place, or that are no requests.

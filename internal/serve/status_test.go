@@ -9,15 +9,15 @@ import (
 	"testing"
 	"time"
 
-	"spillway/internal/apistatus"
-	"spillway/internal/clientconn"
-	"spillway/internal/h2"
-	"spillway/internal/http1"
-
 	"github.com/google/uuid"
 	"github.com/valyala/fasthttp"
 	"go.uber.org/zap"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"spillway/internal/apistatus"
+	"spillway/internal/clientconn"
+	"spillway/internal/h2"
+	"spillway/internal/http1"
 )
 
 const failure = `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":`

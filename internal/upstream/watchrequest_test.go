@@ -3,10 +3,10 @@ package upstream
 import (
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"spillway/internal/fakeapiserver"
 	"spillway/internal/upstream/abilities"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // A request for "not older than" is not older than what the mirror's readers were promised.

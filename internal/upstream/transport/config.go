@@ -7,11 +7,10 @@ import (
 	"net/url"
 	"strings"
 
+	_ "k8s.io/client-go/plugin/pkg/client/auth" // whatever kubectl can log in with
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-
-	_ "k8s.io/client-go/plugin/pkg/client/auth" // whatever kubectl can log in with
 
 	"spillway/internal/rotation"
 )
