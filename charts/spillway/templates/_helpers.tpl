@@ -87,7 +87,7 @@ scheduling.k8s.io: [priorityclasses]
 storage.k8s.io: [csidrivers, csinodes, csistoragecapacities, storageclasses, volumeattachments]
 {{- end -}}
 
-{{- /* An item of `resources` as JSON, with its resource and group. A name for which no Role can be written is refused, though Spillway itself would accept the name. */ -}}
+{{- /* An item of `resources` as JSON, with its resource and group. A name for which no Role can be written is refused, though Spillway itself would accept the name. So are events, which Spillway cannot mirror. */ -}}
 {{- define "spillway.resource" -}}
 {{- $name := .name -}}
 {{- $known := include "spillway.knownGroups" . | fromYaml -}}
@@ -98,6 +98,9 @@ storage.k8s.io: [csidrivers, csinodes, csistoragecapacities, storageclasses, vol
 {{- $group = rest $group -}}
 {{- end -}}
 {{- $group = join "." $group -}}
+{{- if and (has $resource (list "event" "events")) (has $group (list "" "events.k8s.io")) -}}
+{{- fail (printf "resources: %s cannot be mirrored, because the API server has no watch cache for events: leave it out, and its requests pass through" $name) -}}
+{{- end -}}
 {{- $plurals := get $known $group | default list -}}
 {{- if and $plurals (not (has $resource $plurals)) -}}
   {{- range list (printf "%ss" $resource) (printf "%ses" $resource) (regexReplaceAll "y$" $resource "ies") -}}

@@ -136,6 +136,8 @@ func TestBadValuesAreRefused(t *testing.T) {
 		"resources={deployment.apps}":                          "name its plural: deployments.apps",
 		"resources={networkpolicy.v1.networking.k8s.io}":       "name its plural: networkpolicies.networking.k8s.io",
 		"resources={widgets}":                                  "widgets is no plural of the core group",
+		"resources={pods,events}":                              "resources: events cannot be mirrored",
+		"resources={events.v1.events.k8s.io}":                  "resources: events.v1.events.k8s.io cannot be mirrored",
 		"enabled=false":                                        "enabled: false is for the condition of a parent chart",
 		"enabled=maybe":                                        "'/enabled': got string, want boolean",
 		"tls.generated.withoutCluster=false":                   "Set tls.source=certManager, or tls.source=secret",
