@@ -34,9 +34,9 @@ setting and the remedy. While the API server is unreachable, spillway waits.`
 
 const sourcesHelp = `Every flag can also be given as an environment variable, or in the YAML file named by --config. The
 variable of --history-bytes is SPILLWAY_HISTORY_BYTES, and its key in the file is history-bytes. A
-list has commas in a variable, and is a YAML list in the file. A flag wins over the environment, the
-environment over the file, and the file over the default. Spillway does not start with a variable
-SPILLWAY_* or a key that it does not know.`
+list is separated by commas in a variable, and is a YAML list in the file. A flag takes precedence
+over the environment, the environment over the file, and the file over the default. Spillway does
+not start with a variable SPILLWAY_* or a key that it does not know.`
 
 // newCommand returns the root command. It reads settings from args, then environ ("NAME=value"
 // each), then the file that they name.

@@ -56,8 +56,8 @@ It fails with code 1 if a file cannot be read or written, if the file of --outpu
 	f.StringVar(&o.From, "kubeconfig", "",
 		"Take the user and the namespace of this kubeconfig `file`. When empty, there is no user.")
 	f.StringVar(&o.TokenFile, "token-file", "",
-		"The user is that of the token in this `file`. Clients read the file where they use the kubeconfig, "+
-			"and again whenever it changes. A pod's token is such a file.")
+		"Clients authenticate by the token in this `file`. They read it on the machine where they run, and again "+
+			"whenever it changes. The token of a pod is such a file.")
 	f.StringVar(&o.Context, "context", "",
 		"Use the context of this `name` in --kubeconfig. When empty, use the current context.")
 	f.StringVar(&o.Namespace, "namespace", "",

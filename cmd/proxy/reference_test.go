@@ -100,14 +100,15 @@ const madeHere = "<!-- Made by go test ./cmd/proxy -update: change the code, not
 // flagReference is docs/flags.md.
 func flagReference() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s# Flags\n\n%s\n\n`spillway --help` says the same. The flags of its [commands](#flags-of-commands) "+
-		"are below.\n", madeHere, inCode.ReplaceAllString(strings.ReplaceAll(sourcesHelp, "\n", " "), "`$0`"))
+	fmt.Fprintf(&b, "%s# Flags\n\n%s\n\n`spillway --help` prints the same text. The flags of its "+
+		"[commands](#flags-of-commands) are below.\n",
+		madeHere, inCode.ReplaceAllString(strings.ReplaceAll(sourcesHelp, "\n", " "), "`$0`"))
 	for _, g := range config.New().FlagGroups() {
 		fmt.Fprintf(&b, "\n## %s\n\n", g.Name)
 		flagTable(&b, g.Flags)
 	}
-	fmt.Fprint(&b, "\n# Flags of commands\n\nThese are given on the command line alone. `spillway COMMAND --help` says "+
-		"the same.\n")
+	fmt.Fprint(&b, "\n# Flags of commands\n\nThese flags can be given only on the command line. `spillway COMMAND "+
+		"--help` prints the same text.\n")
 	for _, cmd := range newCommand(nil, logging.NewOutput(io.Discard), nil).Commands() {
 		fmt.Fprintf(&b, "\n## spillway %s\n\n%s.\n\n", cmd.Name(), cmd.Short)
 		flagTable(&b, cmd.Flags())
@@ -198,7 +199,7 @@ func metricReference(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder
 	fmt.Fprint(&b, madeHere,
-		"# Metrics\n\nSpillway serves metrics at `/metrics` on `--metrics-listen`, beside metrics of the Go runtime "+
+		"# Metrics\n\nSpillway serves metrics at `/metrics` on `--metrics-listen`, with metrics of the Go runtime "+
 			"(`go_…`) and of the process (`process_…`). ",
 		"No label names a namespace, an object, a user or a selector. The label `resource` is `plural.group`, or the "+
 			"plural alone in the core group.\n")

@@ -73,7 +73,7 @@ these rules. Annotations of pods override the flags, as spillway inject --help d
 	f.StringVar(&w.KeyFile, "tls-private-key-file", "", "The private key of --tls-cert-file, a PEM `file`. Required.")
 	f.StringVar(&w.ClientCA, "client-ca-file", "",
 		"Answer only clients whose certificate an authority in this PEM `file` has signed. The file is read again when it "+
-			"changes. The API server shows the certificate in the kubeconfig of its --admission-control-config-file. When "+
+			"changes. The API server presents the certificate in the kubeconfig of its --admission-control-config-file. When "+
 			"empty, every client is answered.")
 	f.StringSliceVar(&w.ClientNames, "client-allowed-names", nil,
 		"Answer only clients whose certificate has a common name in this comma-separated `list`. When empty, any name "+

@@ -32,7 +32,8 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			"Requests by the result of their authorization.", "result"),
 		sources: on.CounterVec("spillway_reviews_total",
 			"TokenReviews (token) and SubjectAccessReviews (access) that new requests and running watches needed, by the "+
-				"source of the answer: a local decision, memory, a request that others waited for (shared), or upstream.",
+				"source of the answer. The source is local (a local decision), memory, upstream, or shared: one request "+
+				"upstream for several reviews.",
 			"review", "source"),
 	}
 	for _, o := range Outcomes {

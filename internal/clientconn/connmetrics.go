@@ -21,7 +21,7 @@ func NewConnMetrics(r prometheus.Registerer) *ConnMetrics {
 				"new: no whole request yet. idle: between two requests. unproven: answered, without good "+
 				"credentials so far. leaving: after GOAWAY. over_limit: waiting for a 429.", "state"),
 		open: on.Gauge("spillway_client_connections",
-			"Connections that clients have."),
+			"Open client connections."),
 	}
 	for _, state := range []string{evictedNew, evictedIdle, evictedUnproven, evictedLeaving, evictedOverLimit} {
 		m.evicted.WithLabelValues(state)

@@ -25,7 +25,7 @@ func (o *Settings) table() []group {
 			{name: "max-staleness", value: &o.MaxStaleness, preset: "1h",
 				zero: "answers nothing while the API server is unreachable",
 				text: "While the API server is unreachable, answer requests for a state of any age from the last known " +
-					"state for this `duration`. A request with resourceVersion=0 is one. The header Age says how old the " +
+					"state for this `duration`. resourceVersion=0 requests such a state. The header Age says how old the " +
 					"state is. Other requests fail, as they would at the API server."},
 			{name: "readyz-upstream-timeout", value: &o.ReadyzUpstreamTimeout, least: "30s", zero: "never fails readiness",
 				remedy: "an API server takes that long to restart",
@@ -128,14 +128,14 @@ func (o *Settings) table() []group {
 				excludes: []string{"kubeconfig", "tls-cert-file", "client-ca-file", "requestheader-client-ca-file",
 					"api-audiences", "watch-rbac", "authorization-local-rbac", "authentication-local-jwks", "insecure-allow-all"},
 				because: "a sidecar uses the service account of its pod, and serves that account alone",
-				text: "Act as the API server for the other containers of this pod. Write to this `folder` what they read " +
-					"in /var/run/secrets/kubernetes.io/serviceaccount. That is the namespace, the pod's token whenever it " +
+				text: "Act as the API server for the other containers of this pod. Write to this `folder` the files that " +
+					"they read in /var/run/secrets/kubernetes.io/serviceaccount: the namespace, the pod's token whenever it " +
 					"is rotated, and the certificate authority of --listen-tls. The address of --listen-tls must be on " +
 					"loopback. spillway inject sets this flag."},
 			{name: "sidecar-key-dir", value: &o.SidecarKeyDir, needs: []string{"--sidecar-dir"},
-				text: "Keep the key of that certificate authority in this `folder`, so that clients trust it after a " +
-					"restart. Use a memory-backed volume that no other container mounts. When empty, spillway makes a new " +
-					"key at each start."},
+				text: "Keep the key of the sidecar's certificate authority in this `folder`, so that clients trust the " +
+					"sidecar after a restart. Use a memory-backed volume that no other container mounts. When empty, " +
+					"spillway makes a new key at each start."},
 		}},
 		{"Authentication and authorization", []*setting{
 			{name: "api-audiences", value: &o.APIAudiences, check: isNotEmpty,
@@ -151,11 +151,11 @@ func (o *Settings) table() []group {
 					"--reauthorization-interval. The flag costs five watches and a little memory. If spillway may not list " +
 					"and watch these resources, only the interval applies."},
 			{name: "authorization-local-rbac", value: &o.LocalRBAC,
-				text: "Allow what Roles and their bindings allow, without a review by the API server. Both must be proven " +
-					"to be at most 10s old. Use this flag only if no authorizer ahead of RBAC can deny, such as an " +
+				text: "Allow what Roles and their bindings allow, without a review by the API server. Their state must " +
+					"be proven to be at most 10s old. Use this flag only if no authorizer ahead of RBAC can deny, such as an " +
 					"authorization webhook. Spillway cannot see such an authorizer from outside. The API server reviews " +
-					"everything else, and one in 100 of these decisions. If the API server denies one of these, local " +
-					"decisions end until spillway is restarted. Implies --watch-rbac."},
+					"everything else, and one in 100 of these decisions. If the API server denies what was " +
+					"allowed locally, local decisions end until spillway is restarted. Implies --watch-rbac."},
 			{name: "authentication-local-jwks", value: &o.LocalTokens, preset: LocalTokensNone,
 				words: []string{LocalTokensNone, LocalTokensUnbound, LocalTokensPods},
 				needs: []string{"--api-audiences, because the API server's own audiences cannot be seen from outside"},
@@ -177,8 +177,8 @@ func (o *Settings) table() []group {
 				text: "Verify client certificates by this PEM `file` of root certificates before trusting the user names in " +
 					"headers specified by --requestheader-username-headers."},
 			{name: "requestheader-allowed-names", value: &o.FrontProxyNames, needs: []string{"--requestheader-client-ca-file"},
-				text: "Trust these headers only from certificates with one of these common names: a comma-separated " +
-					"`list`. When empty, trust them from any certificate that --requestheader-client-ca-file verifies."},
+				text: "Trust user names in headers only from certificates with one of these common names: a comma-separated " +
+					"`list`. When empty, trust any certificate that --requestheader-client-ca-file verifies."},
 			{name: "requestheader-username-headers", value: &o.FrontProxyNameHeaders, preset: "X-Remote-User",
 				check: checkHeader,
 				text:  "Inspect these headers for user names: a comma-separated `list`. The first one that is present is used."},
@@ -270,8 +270,8 @@ func (o *Settings) table() []group {
 					"is not loopback, /metrics and /statusz need --metrics-tls. When empty, none of these paths is served."},
 			{name: "metrics-tls", value: &o.MetricsTLS, needs: []string{"--metrics-listen"},
 				text: "Serve --metrics-listen over TLS, with the certificate of --tls-cert-file. If the address is not " +
-					"loopback, /metrics and /statusz are only for users that the API server allows to get these paths. Such " +
-					"a user shows a bearer token or a client certificate."},
+					"loopback, /metrics and /statusz are only for users that the API server allows to access these paths. " +
+					"Such a user sends a bearer token or presents a client certificate."},
 			{name: "debug", value: &o.Debug, needs: []string{"--metrics-listen, where profiles are served"},
 				text: "Serve Go profiles under /debug/pprof on --metrics-listen, to the users that may read /metrics. Also " +
 					"allow debuggers and core dumps, which contain every credential and object in memory."},

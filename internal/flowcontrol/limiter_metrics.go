@@ -40,7 +40,7 @@ func newLimitMetrics(r prometheus.Registerer) *limitMetrics {
 var limitGauges = map[string]struct{ current, currentHelp, limit, limitHelp string }{
 	LimitWatches: {
 		"spillway_flowcontrol_current_watches",
-		"Watches, logs and connections that are open, from memory and passed through, as --max-watches counts them.",
+		"Open watches, logs and connections, from memory or passed through, as --max-watches counts them.",
 		"spillway_flowcontrol_limit_watches",
 		"The value of --max-watches. 0 is no limit.",
 	},

@@ -222,6 +222,6 @@ func (o *Output) reportOmissions(encoder zapcore.Encoder) {
 func NewCollector(o *Output) prometheus.Collector {
 	return prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "spillway_log_lines_dropped_total",
-		Help: "Log lines that were dropped because the reader of stderr took none. It should stay 0.",
+		Help: "Log lines that were dropped because stderr was not read in time. It should stay 0.",
 	}, func() float64 { return float64(o.Dropped()) })
 }

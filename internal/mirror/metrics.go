@@ -46,7 +46,7 @@ func NewCollector(s *Set) prometheus.Collector {
 				return 0
 			}),
 		metric(gauge, "spillway_mirror_resource_version",
-			"The resourceVersion that the mirror is complete through.",
+			"The resourceVersion up to which the mirror is complete.",
 			func(m *mirror) float64 { return float64(m.resource.CompleteRV()) }),
 		metric(gauge, "spillway_mirror_contact_age_seconds",
 			"Seconds since the API server last sent an event, a bookmark or a state for the mirror.",
@@ -68,7 +68,7 @@ func NewCollector(s *Set) prometheus.Collector {
 			"Comparisons of a whole mirror with the state of the API server at the same resourceVersion.",
 			func(m *mirror) float64 { return float64(m.comparisons.Load()) }),
 		metric(counter, "spillway_consistency_check_mismatches_total",
-			"Objects that differed from the API server's objects in these comparisons. It should stay 0.",
+			"Objects that differed from the API server's objects in consistency checks. It should stay 0.",
 			func(m *mirror) float64 { return float64(m.differences.Load()) }),
 		metric(gauge, "spillway_history_events",
 			"Past events in memory.",
@@ -124,7 +124,7 @@ func NewCollector(s *Set) prometheus.Collector {
 				return float64(opened)
 			}),
 		metric(gauge, "spillway_feeds",
-			"Distinct selectors and encodings that watches follow.",
+			"Combinations of selector and encoding that watches use.",
 			func(m *mirror) float64 { return float64(m.hub.Feeds()) }),
 		metric(gauge, "spillway_dispatch_lag_events",
 			"Events that have arrived and are not dispatched yet.",
@@ -134,7 +134,7 @@ func NewCollector(s *Set) prometheus.Collector {
 				"its watches.",
 			func(m *mirror) float64 { return float64(m.hub.Lanes()) }),
 		metric(gauge, "spillway_dispatch_lane_lag_events",
-			"Events that have arrived and are not dispatched yet by the slowest lane. The lag delays only "+
+			"Events that have arrived, but that the slowest lane has not dispatched yet. The lag delays only "+
 				"the lane's user.",
 			func(m *mirror) float64 { return float64(m.hub.LaneLag()) }),
 		metric(counter, "spillway_dispatch_selector_evaluations_total",

@@ -27,7 +27,7 @@ func NewForwardMetrics(reg prometheus.Registerer) *ForwardMetrics {
 	on := metric.At(reg)
 	m := &ForwardMetrics{
 		requests: on.CounterVec("spillway_passthrough_requests_total",
-			"Requests passed through to the API server, or rejected before that, by kind and status code. "+
+			"Requests passed through to the API server, or rejected instead, by kind and status code. "+
 				"The kind is read, write, watch or connect. The code is 499 if the client left first.", "kind", "code"),
 		inFlight: on.GaugeVec("spillway_passthrough_requests_in_flight",
 			"Requests being passed through, by kind.", "kind"),

@@ -37,7 +37,8 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		requests: on.CounterVec("spillway_cached_requests_total",
 			"Requests answered from memory, by the encoding of the answer.", "resource", "verb", "encoding"),
 		refused: on.CounterVec("spillway_refused_requests_total",
-			"Requests answered from memory with an error, in the words of the API server, by code.", "resource", "code"),
+			"Requests answered from memory with an error, by code. The error is worded as the API server's.",
+			"resource", "code"),
 		cut: on.CounterVec("spillway_evicted_lists_total",
 			"LISTs from memory that ended because their client read too slowly, by reason. "+
 				"slow_client_stalled: the client took nothing for --stall-timeout, or for 2 s while memory was "+

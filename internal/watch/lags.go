@@ -32,8 +32,8 @@ func newLagCollector() *lagCollector {
 			"Watches served from memory, by the most specific part of their selection: name, field, label, namespace, or "+
 				"all.", labels, nil),
 		behind: prometheus.NewDesc("spillway_watch_lag_seconds",
-			"Of the watch that is farthest behind: the age of its oldest event that is not sent, or that "+
-				"the client has not read.",
+			"Age of the oldest event of a watch that is not sent, or that the client has not read. The watch "+
+				"that is farthest behind counts.",
 			labels, nil),
 	}
 }

@@ -123,10 +123,10 @@ func deviationTable(b *strings.Builder, prefix string) {
 const deviationsHead = `<!-- Made by go test ./framework/exchange -update in test/: change the table, not this. -->
 # Where Spillway differs from kube-apiserver
 
-The conformance suite sends every request to a kube-apiserver directly and through Spillway, and
-compares the responses: status, headers, bodies, and streams event for event. They may differ as
-follows and in no other way: the suite fails for any other difference, and for an entry here that
-never occurs. The table is in ` + "`test/framework/exchange/deviations.go`" + `; the rules are those of
+The conformance suite sends every request to a kube-apiserver, both directly and through Spillway.
+It compares the responses: status, headers, bodies, and streams event by event. This page lists all
+differences that the suite allows. It fails for any other difference, and for an entry that never
+occurs. The table is in ` + "`test/framework/exchange/deviations.go`" + `. The rules are those of
 [protocol.md](protocol.md).
 
 ## Differences
@@ -136,42 +136,43 @@ never occurs. The table is in ` + "`test/framework/exchange/deviations.go`" + `;
 const olderHead = `
 ## Before older API servers
 
-Spillway's semantics are those of the newest kube-apiserver, whatever its upstream is; encodings are
-upstream's. In front of an older one, or one with other feature gates, the suite accepts a response that
-upstream does not give only if the newest one gives it, and if it differs as follows.
-[versions.md](versions.md) says which group of rules that concerns in which version.
+Spillway has the semantics of the newest kube-apiserver, whatever its upstream is, and upstream's
+encodings. Upstream may be an older API server, or have other feature gates. Then a response may
+differ from upstream's only if the newest API server gives it, and only as follows.
+[versions.md](versions.md) says which rules are affected in which version.
 
 `
 
 const normsHead = `
 ## Values of the moment
 
-Two responses of one kube-apiserver do not share these either. A rule compares them instead of their
-bytes.
+These values also differ between two responses of one kube-apiserver. The suite compares them by a
+rule instead of their bytes.
 
 `
 
 const deviationsTail = `
 ## By option
 
-With ` + "`--strip-managed-fields`" + `, objects are mirrored without ` + "`metadata.managedFields`" + `: responses from
-memory lack them, those that pass through do not. The API server keeps what an update leaves out,
-and merges what is applied, so clients that write go on as before. A client that reads which manager
-owns a field must request the most recent state of a resource that is not mirrored.
+With ` + "`--strip-managed-fields`" + `, objects are mirrored without ` + "`metadata.managedFields`" + `. Responses from
+memory lack this field; responses that pass through have it. Clients can write as before: the
+API server keeps the managedFields that an update omits, and merges what a client applies. A client
+that reads which manager owns a field must request the most recent state of a resource that is not
+mirrored.
 
 ## Outside the comparison
 
-* ` + "`GET /spillway/readyz`" + ` on a main listener is answered by Spillway, about this replica, without a
-  request to upstream: a load balancer that probed upstream's ` + "`/readyz`" + ` would take all replicas out
-  together with upstream. No path of kube-apiserver begins with ` + "`/spillway`" + `.
-* While upstream refuses a resource, its watches stay open and silent, where upstream ends them with
-  its watch cache. They continue from where they were once it is served again, so that no client has
-  to list.
-* After a gap, a client that resumes at exactly the resourceVersion before it receives the deletions
-  of that gap even if it had them already. client-go then calls ` + "`OnDelete`" + ` a second time, which is
-  harmless, while a missing deletion would last. An object that was created and deleted inside a gap
-  is not seen by any client. The simulation checks both.
-* A TLS handshake has at most 32 KiB. A client has at most 10 certificates, of 16 KiB together and
-  64 KiB decoded. Others fail in the handshake. kube-apiserver takes certificates of 256 KiB, which
-  hold megabytes and cost tenths of a second for each request.
+* Spillway answers ` + "`GET /spillway/readyz`" + ` on a main listener itself, about this replica. It sends no
+  request to upstream. If a load balancer probed upstream's ` + "`/readyz`" + `, a failure of upstream would
+  take all replicas out of service. No path of kube-apiserver begins with ` + "`/spillway`" + `.
+* While upstream refuses a resource, Spillway keeps the resource's watches open and silent. Upstream
+  ends such watches with its watch cache. Spillway's watches continue once upstream serves the
+  resource again, so that no client has to list.
+* After a gap, a client may resume at exactly the last resourceVersion in front of the gap. It then
+  receives the deletions of the gap, even if it had them already. client-go calls ` + "`OnDelete`" + ` a
+  second time, which is harmless, while a missing deletion would last. No client sees an object that
+  was created and deleted inside a gap. The simulation checks both.
+* In a TLS handshake, a client may send at most 32 KiB. It may have at most 10 certificates, of
+  16 KiB together and 64 KiB decoded. Otherwise, the handshake fails. kube-apiserver accepts
+  certificates of 256 KiB, which hold megabytes and cost tenths of a second for each request.
 `
