@@ -27,8 +27,8 @@ spillway uninject removes it again.
 It prints the manifests to standard output, and to stderr a line for each pod or maker of pods:
 "deployment/agent injected", or "deployment/agent left as it is" with the reason. A document without
 pods stays as it is, byte for byte. A document with changes is written again. YAML keeps its
-comments and its order, but not its blank lines, indentation and directives. An anchor is written out
-if a change would also reach its aliases. JSON is indented by two spaces.
+comments and its order, but not its blank lines, indentation and directives. If a change would also
+reach an alias, the document is written without anchors and comments. JSON is indented by two spaces.
 
 It fails with code 1, and prints no manifests, if a manifest cannot be read, if a flag or an
 annotation is wrong, or if a pod cannot have a sidecar. It does not know what the namespace of a pod
