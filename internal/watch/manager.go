@@ -65,7 +65,7 @@ type Manager struct {
 func NewManager(o Options) *Manager {
 	m := &Manager{opts: o, deliverer: goroutines{}}
 	m.mu.streams, m.mu.sentBytes = map[*Stream]struct{}{}, map[string]int64{}
-	if haveWriters && !o.Goroutines {
+	if writersSupported && !o.Goroutines {
 		m.writers = newWriters(m)
 		m.deliverer = m.writers
 	}
