@@ -26,9 +26,9 @@ type Options struct {
 	// Goroutines gives each stream a goroutine, even where writers can serve them. It is set where
 	// there is no poller, which writers need, and by tests.
 	Goroutines bool
-	// Limiter, Seats and Eviction are shared with the other answers of the server.
+	// Limiter, CPU and Eviction are shared with the other answers of the server.
 	Limiter  *flowcontrol.Limiter
-	Seats    *clientconn.CPULimiter
+	CPU      *clientconn.CPULimiter
 	Eviction *clientconn.EvictionPolicy
 
 	// Clock watches the writers; nil: nothing does.

@@ -460,9 +460,9 @@ func TestQuietStreamKeepsItsPlace(t *testing.T) {
 	})
 }
 
-// TestSeatsOfInitialEvents shows that a client that reads its initial events slowly, or not at all,
-// does not delay those of others.
-func TestSeatsOfInitialEvents(t *testing.T) {
+// TestSlowInitialEventsDelayNoOthers shows that a client that reads its initial events slowly, or
+// not at all, does not delay those of others.
+func TestSlowInitialEventsDelayNoOthers(t *testing.T) {
 	bubbles(t, func(t *testing.T, d delivery) {
 		w := newWorld(t, d, "a/p 100 app=x")
 		for range 3 {

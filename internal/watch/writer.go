@@ -147,7 +147,7 @@ func (w *writer) run(ctx context.Context) {
 func (w *writer) setDelivering(something bool) {
 	if w.delivering != something {
 		w.delivering = something
-		w.manager.opts.Seats.SetDelivering(something)
+		w.manager.opts.CPU.SetDelivering(something)
 	}
 }
 
