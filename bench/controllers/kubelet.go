@@ -17,34 +17,35 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// kubelet does, through the proxy, what a kubelet writes to the API server: its pods run, and
-// terminating ones are gone.
+// kubelet writes to the API server, through the proxy, what the kubelet of nodeName would write: it
+// sets the status of pending pods to running, and deletes terminating pods. It runs no containers.
 type kubelet struct {
 	client           kubernetes.Interface
 	pods             cache.SharedIndexInformer
 	queue            workqueue.TypedRateLimitingInterface[cache.ObjectName]
 	started, removed atomic.Int64
 
-	mu     sync.Mutex
-	failed error
+	mu         sync.Mutex
+	firstError error // guarded by mu
 }
+
+// kubeletWorkers is how many pods the kubelet handles at the same time.
+const kubeletWorkers = 4
 
 // startKubelet returns once the kubelet knows its pods. It ends with ctx.
 func startKubelet(ctx context.Context, client kubernetes.Interface, players *sync.WaitGroup) (*kubelet, error) {
-	mine := func(o *metav1.ListOptions) {
+	onThisNode := func(o *metav1.ListOptions) {
 		o.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", nodeName).String()
 	}
-	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTweakListOptions(mine))
+	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTweakListOptions(onThisNode))
 	k := &kubelet{
 		client: client, pods: factory.Core().V1().Pods().Informer(),
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[cache.ObjectName]()),
 	}
-	add := func(o any) {
-		if name, err := cache.ObjectToName(o); err == nil { // a tombstone has no work left
-			k.queue.Add(name)
-		}
-	}
-	_, err := k.pods.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: add, UpdateFunc: func(_, o any) { add(o) }})
+	enqueue := func(o any) { k.queue.Add(cache.MetaObjectToName(o.(*corev1.Pod))) }
+	_, err := k.pods.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: enqueue, UpdateFunc: func(_, o any) { enqueue(o) }, // a deleted pod has no work left
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +53,7 @@ func startKubelet(ctx context.Context, client kubernetes.Interface, players *syn
 	if !cache.WaitForCacheSync(ctx.Done(), k.pods.HasSynced) {
 		return nil, context.Cause(ctx)
 	}
-	for range 4 {
+	for range kubeletWorkers {
 		players.Go(func() { k.work(ctx) })
 	}
 	context.AfterFunc(ctx, k.queue.ShutDown)
@@ -70,28 +71,31 @@ func (k *kubelet) work(ctx context.Context) {
 		case err == nil:
 			k.queue.Forget(name)
 		case ctx.Err() == nil:
-			k.note(err)
+			k.recordError(err)
 			k.queue.AddRateLimited(name)
 		}
 		k.queue.Done(name)
 	}
 }
 
-// note keeps the first error that is not the ordinary one of a writer that was overtaken.
-func (k *kubelet) note(err error) {
+// recordError keeps the first error. A conflict is none: another client has written the pod
+// meanwhile, and the next try reads what it wrote.
+func (k *kubelet) recordError(err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.failed == nil && !apierrors.IsConflict(err) {
-		k.failed = err
+	if k.firstError == nil && !apierrors.IsConflict(err) {
+		k.firstError = err
 	}
 }
 
-func (k *kubelet) problem() error {
+// firstErr is the first error that recordError kept.
+func (k *kubelet) firstErr() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.failed
+	return k.firstError
 }
 
+// handle writes what a pod needs in its present state.
 func (k *kubelet) handle(ctx context.Context, name cache.ObjectName) error {
 	o, exists, err := k.pods.GetStore().GetByKey(name.String())
 	if err != nil || !exists {
@@ -121,7 +125,8 @@ func (k *kubelet) handle(ctx context.Context, name cache.ObjectName) error {
 	return nil
 }
 
-// running is the pod, started.
+// running is the pod as a kubelet reports it once it runs. Its address need not be its own, because
+// nothing connects to it.
 func running(pod *corev1.Pod) *corev1.Pod {
 	pod = pod.DeepCopy()
 	now := metav1.NewTime(time.Now())

@@ -118,7 +118,7 @@ func (s *show) play(ctx context.Context) error {
 		st.tell(s.report)
 	}
 	s.report.Note("our kubelet", "started %d pods, removed %d", k.started.Load(), k.removed.Load())
-	s.report.CheckError(k.problem(), "our kubelet's errors", "none")
+	s.report.CheckError(k.firstErr(), "our kubelet's errors", "none")
 	if s.proxy != nil {
 		eye.tell(s.report)
 	}

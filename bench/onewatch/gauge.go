@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	upstreamWatches = "apiserver_longrunning_requests"
-	upstreamGets    = "apiserver_request_total"
-	proofWatches    = "spillway_freshness_watches_total"
+	upstreamWatches  = "apiserver_longrunning_requests"
+	upstreamRequests = "apiserver_request_total"
+	proofWatches     = "spillway_freshness_watches_total"
 )
 
 // sampler looks at the API server's own count of watches of the resource, again and again.

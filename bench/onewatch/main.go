@@ -137,7 +137,7 @@ func (s *show) play(ctx context.Context) error {
 	}
 	s.startListers(playing, &players)
 	stopSampling := s.sample(playing)
-	costs, err := s.measure(ctx)
+	before, err := s.measure(ctx)
 	if err != nil {
 		return err
 	}
@@ -170,7 +170,7 @@ func (s *show) play(ctx context.Context) error {
 	s.checkWatches(proofsAtStart, proofsAtEnd)
 	s.checkWatchers()
 	s.checkListers()
-	s.noteCosts(costs, after, took+caughtUp)
+	s.noteCosts(before, after, took+caughtUp)
 	return nil
 }
 

@@ -12,19 +12,20 @@ import (
 // work and not urgent. Without permits a herd of them takes all processors, and writers of events
 // compete with it.
 //
-// There is one permit fewer than there are processors, and a goroutine that acquires one yields to
-// writers if no processor would be left. It releases its permit while it waits for its client, so a
-// slow client delays no other answer, and acquires one again in the order of requests. It keeps the
-// permit during system calls that send, which are work. The nil CPULimiter limits nothing.
+// There is one permit fewer than there are processors, but at least one. A goroutine that acquires
+// one yields to writers if no processor would be left. Callers release their permits while they
+// wait for their clients, so that a slow client delays no other answer. Permits are given in the
+// order of the calls of Acquire, because a channel queues its senders in that order. The nil
+// CPULimiter limits nothing.
 type CPULimiter struct {
 	processors int           // static
 	permits    chan struct{} // holds an element for each that is in use
 	delivering atomic.Int32  // writers that have something to deliver
-	delivered  ring.Signal   // one of them has delivered it
+	eased      ring.Signal   // a permit was released, or a writer has delivered everything
 }
 
-// yieldTimeout is how long a goroutine that acquires a permit yields to writers. If they are never
-// done, lists advance by a piece after each.
+// yieldTimeout is how long a goroutine that acquires a permit yields to writers. If writers never
+// finish, each Acquire is delayed by at most this.
 const yieldTimeout = 10 * time.Millisecond
 
 // NewCPULimiter makes the CPULimiter of a process that has so many processors.
@@ -32,7 +33,8 @@ func NewCPULimiter(processors int) *CPULimiter {
 	return &CPULimiter{processors: processors, permits: make(chan struct{}, max(1, processors-1))}
 }
 
-// Acquire waits for a permit, and returns how long it waited.
+// Acquire waits for a permit, yields, and returns how long both took. It holds the permit while it
+// yields: otherwise the next in the queue would have it at once, and its turn would be lost.
 func (l *CPULimiter) Acquire() (waited time.Duration) {
 	if l == nil {
 		return 0
@@ -47,13 +49,22 @@ func (l *CPULimiter) Acquire() (waited time.Duration) {
 
 // Release gives a permit back.
 func (l *CPULimiter) Release() {
-	if l != nil {
-		<-l.permits
+	if l == nil {
+		return
+	}
+	<-l.permits
+	if l.delivering.Load() > 0 { // else no call yields
+		l.eased.Wake()
 	}
 }
 
 // InUse is how many permits are held.
-func (l *CPULimiter) InUse() int { return len(l.permits) }
+func (l *CPULimiter) InUse() int {
+	if l == nil {
+		return 0
+	}
+	return len(l.permits)
+}
 
 // isContended reports that writers and large answers leave no processor.
 func (l *CPULimiter) isContended() bool {
@@ -66,32 +77,35 @@ func (l *CPULimiter) yield() {
 	done := time.NewTimer(yieldTimeout)
 	defer done.Stop()
 	for {
-		delivered := l.delivered.Wait()
+		eased := l.eased.Wait()
 		if !l.isContended() {
 			return
 		}
 		select {
-		case <-delivered:
+		case <-eased:
 		case <-done.C:
 			return
 		}
 	}
 }
 
-// SetDelivering notes that a writer has something to deliver from now on, or has delivered
-// everything.
-func (l *CPULimiter) SetDelivering(something bool) {
-	switch {
-	case l == nil:
-	case something:
+// BeginDelivering notes that a writer has something to deliver from now on.
+func (l *CPULimiter) BeginDelivering() {
+	if l != nil {
 		l.delivering.Add(1)
-	default:
-		l.delivering.Add(-1)
-		l.delivered.Wake()
 	}
 }
 
-// cpuPermit is the permit that an answer may hold.
+// EndDelivering notes that the writer has delivered everything.
+func (l *CPULimiter) EndDelivering() {
+	if l != nil {
+		l.delivering.Add(-1)
+		l.eased.Wake()
+	}
+}
+
+// cpuPermit is the permit that an answer may hold. The answer's goroutine uses it; that of a
+// PacedConn is guarded by PacedConn.sendMu.
 type cpuPermit struct {
 	limiter *CPULimiter
 	held    bool

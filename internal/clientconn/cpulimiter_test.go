@@ -31,9 +31,9 @@ func connected(t *testing.T) (near, far net.Conn) {
 	return near, far
 }
 
-// An answer whose client does not read has no seat; it goes on when it is read and has its seat,
-// and gives it back.
-func TestSeatIsGivenUpWhileWaiting(t *testing.T) {
+// An answer whose client does not read has no permit. It goes on when the client reads and it has a
+// permit again, and releases that at its end.
+func TestPermitIsReleasedWhileWaiting(t *testing.T) {
 	near, far := connected(t)
 	tuneTCP(near)
 	c := &PacedConn{Conn: near, permit: cpuPermit{limiter: NewCPULimiter(1)}}
@@ -41,18 +41,18 @@ func TestSeatIsGivenUpWhileWaiting(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(c.permit.limiter.permits) != 1 {
-		t.Fatal("a large answer has no seat")
+		t.Fatal("a large answer has no permit")
 	}
 	text := bytes.Repeat([]byte("0123456789abcdef"), 2<<20)
 	wrote := make(chan error, 1)
 	go func() {
 		_, err := c.Write(text)
 		if err == nil && len(c.permit.limiter.permits) != 1 {
-			err = errors.New("after the write the seat is not back")
+			err = errors.New("after the write it has no permit")
 		}
 		wrote <- errors.Join(err, c.SetPace(time.Minute, 0))
 	}()
-	eventually(t, "the seat is given up", func() bool { return len(c.permit.limiter.permits) == 0 })
+	eventually(t, "the permit to be released", func() bool { return len(c.permit.limiter.permits) == 0 })
 
 	c.permit.limiter.Acquire() // ours now
 	read := make(chan []byte, 1)
@@ -63,7 +63,7 @@ func TestSeatIsGivenUpWhileWaiting(t *testing.T) {
 	}()
 	select {
 	case <-wrote:
-		t.Fatal("it went on without a seat")
+		t.Fatal("it went on without a permit")
 	case <-time.After(50 * time.Millisecond):
 	}
 	c.permit.limiter.Release()
@@ -74,12 +74,12 @@ func TestSeatIsGivenUpWhileWaiting(t *testing.T) {
 		t.Errorf("%d bytes arrived of %d, or others", len(got), len(text))
 	}
 	if len(c.permit.limiter.permits) != 0 {
-		t.Error("the seat was not given back")
+		t.Error("the permit was not released")
 	}
 }
 
-// However an answer ends, its seat is given back.
-func TestSeatOfABrokenAnswer(t *testing.T) {
+// However an answer ends, it releases its permit.
+func TestPermitOfABrokenAnswer(t *testing.T) {
 	for name, end := range map[string]func(c *PacedConn, far net.Conn){
 		"the client left": func(_ *PacedConn, far net.Conn) { far.Close() },
 		"it was cut":      func(c *PacedConn, _ net.Conn) { c.Cut() },
@@ -107,7 +107,7 @@ func TestSeatOfABrokenAnswer(t *testing.T) {
 				t.Error("an endless answer has ended well")
 			}
 			if len(c.permit.limiter.permits) != 0 {
-				t.Error("the seat was not given back")
+				t.Error("the permit was not released")
 			}
 		})
 	}
@@ -126,8 +126,8 @@ func (endlessBody) WriteTo(w io.Writer) (written int64, err error) {
 	return written, err
 }
 
-// The time in which an answer waits for its seat is not the client's: it is not evicted for it.
-func TestSeatIsNotTheClientsTime(t *testing.T) {
+// A client is not evicted for the time in which its answer waits for a permit.
+func TestWaitForAPermitIsNotTheClientsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := pipe(t)
 		go drip(far, 32<<10, time.Second/4) // twice as fast as it must
@@ -136,7 +136,7 @@ func TestSeatIsNotTheClientsTime(t *testing.T) {
 			t.Fatal(err)
 		}
 		rival, over := make(chan struct{}), make(chan struct{})
-		go func() { // has the seat for a second whenever it is free
+		go func() { // has the permit for a second whenever it is free
 			defer close(over)
 			for {
 				select {
@@ -165,8 +165,8 @@ func TestSeatIsNotTheClientsTime(t *testing.T) {
 	})
 }
 
-// TestAnswersWithAPermitYieldToWriters shows that an answer with a seat yields to writers where no
-// processor would be left for them, but not forever.
+// TestAnswersWithAPermitYieldToWriters shows that an answer with a permit yields to writers where
+// no processor would be left for them, but not forever.
 func TestAnswersWithAPermitYieldToWriters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		two := NewCPULimiter(2)
@@ -176,23 +176,50 @@ func TestAnswersWithAPermitYieldToWriters(t *testing.T) {
 			return waited
 		}
 		if took() != 0 {
-			t.Error("it waited for no seat")
+			t.Error("it waited, although no writer delivers")
 		}
-		two.SetDelivering(true)
+		two.BeginDelivering()
 		if got := took(); got != yieldTimeout {
 			t.Errorf("it waited %v for a writer that is never done, want %v", got, yieldTimeout)
 		}
 		go func() {
 			time.Sleep(yieldTimeout / 2)
-			two.SetDelivering(false)
+			two.EndDelivering()
 		}()
 		if got := took(); got != yieldTimeout/2 {
 			t.Errorf("it waited %v for a writer that was done after %v", got, yieldTimeout/2)
 		}
 		two.processors = 3
-		two.SetDelivering(true)
+		two.BeginDelivering()
 		if took() != 0 {
 			t.Error("there was a processor left")
 		}
 	})
+}
+
+// TestReleaseEndsYielding shows that an answer yields no longer once another one has released the
+// processor that a writer needs.
+func TestReleaseEndsYielding(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		three := NewCPULimiter(3)
+		three.Acquire()
+		three.BeginDelivering()
+		go func() {
+			time.Sleep(yieldTimeout / 2)
+			three.Release()
+		}()
+		if got := three.Acquire(); got != yieldTimeout/2 {
+			t.Errorf("it waited %v for a permit that was released after %v", got, yieldTimeout/2)
+		}
+	})
+}
+
+func TestNilCPULimiterLimitsNothing(t *testing.T) {
+	var none *CPULimiter
+	none.BeginDelivering()
+	if waited := none.Acquire(); waited != 0 || none.InUse() != 0 {
+		t.Errorf("waited %v, %d permits are in use", waited, none.InUse())
+	}
+	none.Release()
+	none.EndDelivering()
 }

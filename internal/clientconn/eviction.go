@@ -106,6 +106,3 @@ func (e *EvictionPolicy) count(parked, starting int64) {
 func (e *EvictionPolicy) KernelBytes() int64 {
 	return (e.parkedWatches.Load() + e.startingWatches.Load()) * ParkedBytes
 }
-
-// ParkedWatches is how many slots wait for their clients.
-func (e *EvictionPolicy) ParkedWatches() int64 { return e.parkedWatches.Load() }

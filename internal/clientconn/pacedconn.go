@@ -8,7 +8,6 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"spillway/internal/tlsconn"
@@ -214,12 +213,14 @@ func (c *PacedConn) writeSocket(b []byte) (n int, waited time.Duration, err erro
 		n, err = c.Conn.Write(b)
 		return n, 0, err
 	}
-	if raw, ok := c.Conn.(syscall.Conn); ok {
-		return writeReleasing(raw, c.permit.limiter, b)
-	}
-	c.permit.limiter.Release()
-	n, err = c.Conn.Write(b)
-	return n, c.permit.limiter.Acquire(), err
+	return writeReleasing(c.Conn, c.permit.limiter, b)
+}
+
+// writeWithoutPermit writes b, and releases the CPU permit until it is written.
+func writeWithoutPermit(c net.Conn, cpu *CPULimiter, b []byte) (n int, waited time.Duration, err error) {
+	cpu.Release()
+	n, err = c.Write(b)
+	return n, cpu.Acquire(), err
 }
 
 // abort resets the connection of a client that stalled. After a clean end, the kernel would keep

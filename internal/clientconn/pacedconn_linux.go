@@ -36,9 +36,14 @@ func setTCP(c net.Conn, option, value int) {
 }
 
 // writeReleasing writes b, and releases the CPU permit only while there is no room: sending is
-// work. waited is how long it took to acquire the permit again.
-func writeReleasing(c syscall.Conn, cpu *CPULimiter, b []byte) (n int, waited time.Duration, err error) {
-	raw, err := c.SyscallConn()
+// work. waited is how long it took to acquire the permit again. For a connection that is no socket
+// it releases the permit for the whole write.
+func writeReleasing(c net.Conn, cpu *CPULimiter, b []byte) (n int, waited time.Duration, err error) {
+	socket, ok := c.(syscall.Conn)
+	if !ok {
+		return writeWithoutPermit(c, cpu, b)
+	}
+	raw, err := socket.SyscallConn()
 	if err != nil {
 		return 0, 0, err
 	}

@@ -4,20 +4,17 @@ package clientconn
 
 import (
 	"net"
-	"syscall"
 	"time"
 )
 
-// tuneTCP leaves a connection as it is: the options are Linux's.
+// tuneTCP sets no option: only Linux is tuned.
 func tuneTCP(net.Conn) {}
 
-// endVanished leaves vanished peers to keepalive.
+// endVanished leaves vanished peers to keepalive. The period is ignored.
 func endVanished(net.Conn, time.Duration) {}
 
-// writeReleasing writes b without the CPU permit: a send here cannot tell that it would have to
-// wait.
-func writeReleasing(c syscall.Conn, cpu *CPULimiter, b []byte) (n int, waited time.Duration, err error) {
-	cpu.Release()
-	n, err = c.(net.Conn).Write(b)
-	return n, cpu.Acquire(), err
+// writeReleasing releases the CPU permit for the whole write: the non-blocking loop is written for
+// Linux only. waited is how long it took to acquire the permit again.
+func writeReleasing(c net.Conn, cpu *CPULimiter, b []byte) (n int, waited time.Duration, err error) {
+	return writeWithoutPermit(c, cpu, b)
 }

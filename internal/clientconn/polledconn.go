@@ -29,8 +29,8 @@ type PolledConn struct {
 	isTCP  bool // a short read has emptied the socket
 
 	// Static after Open.
-	watched *PollHandle
-	onRoom  func()
+	attended *AttendedConn
+	onRoom   func()
 
 	exhausted bool        // the reader's: nothing is left to be read
 	writing   atomic.Bool // Write is called
@@ -84,8 +84,8 @@ func NewPolledConn(c net.Conn, p *Poller) *PolledConn {
 func (s *PolledConn) Open(ready, room func()) error {
 	s.onRoom = room
 	s.below.polled.Store(s)
-	s.watched = s.poller.AttendConn(s.raw, ready, s.onWritable)
-	if s.watched == nil {
+	s.attended = s.poller.AttendConn(s.raw, ready, s.onWritable)
+	if s.attended == nil {
 		return fmt.Errorf("watching a connection: %w", net.ErrClosed)
 	}
 	return nil
@@ -130,7 +130,7 @@ func (s *PolledConn) receive(b []byte) (int, error) {
 	case errors.As(err, &failed): // some of these call themselves temporary
 		return n, os.NewSyscallError("recvfrom", err)
 	}
-	s.exhausted = s.isTCP && err == nil && n < len(b) && !s.watched.HasLeft()
+	s.exhausted = s.isTCP && err == nil && n < len(b) && !s.attended.HasLeft()
 	return n, err
 }
 
@@ -260,7 +260,7 @@ func (s *PolledConn) onWritable() {
 
 // Close implements h2.NonblockingConn.
 func (s *PolledConn) Close() {
-	s.watched.Stop()
+	s.attended.Stop()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err == nil {

@@ -18,35 +18,43 @@ import (
 // epoll, so that the one goroutine here blocks no thread. A goroutine for each request that reads
 // ahead would cost more, and take bytes of the next request.
 //
-// Invariant: gone is called at most once per watch, and nothing is called after its stop has
-// returned. A descriptor may be reused as soon as its connection is closed, so events carry a
-// number that is not.
+// Invariant: of a watched connection (Watch), gone is called at most once, and nothing is called
+// after Stop has returned. Of an attended one (AttendConn), a call may still run after Stop. A
+// descriptor may be reused as soon as its connection is closed, so events carry an id that is not.
 type Poller struct {
 	// Static after construction.
 	file *os.File // the epoll
 	raw  syscall.RawConn
 	done chan struct{}
 
-	mu      sync.Mutex
-	lastID  uint64
-	handles map[uint64]*PollHandle // by id
+	mu       sync.Mutex
+	lastID   uint64
+	watched  map[uint64]*WatchedConn // by id
+	attended map[uint64]*AttendedConn
 }
 
-// PollHandle is a connection of a poller: a watched one (Watch), or an attended one (AttendConn).
-// Nil is one that is neither.
-type PollHandle struct {
-	// Static after construction.
-	poller     *Poller
-	conn       syscall.RawConn
-	id         uint64
-	onGone     func() // nil: attended
-	onReadable func() // nil: watched
-
-	onRoom  func()      // guarded by poller.mu for a watched connection, else static; nil: NotifyRoom was not called
-	hasLeft atomic.Bool // the peer of an attended connection has ended it
+// registration is a connection in the epoll of a poller. Static after construction.
+type registration struct {
+	poller *Poller
+	conn   syscall.RawConn
+	id     uint64
 }
 
-func (w *PollHandle) isAttended() bool { return w.onReadable != nil }
+// WatchedConn is a connection of which a Poller reports the departure of the peer, and room once
+// NotifyRoom was called. Nil is one that is not watched.
+type WatchedConn struct {
+	registration
+	onGone func() // static
+	onRoom func() // guarded by poller.mu; nil: NotifyRoom was not called
+}
+
+// AttendedConn is a connection of which a Poller reports departure, room, and bytes that have
+// arrived. Nil is one that is not attended.
+type AttendedConn struct {
+	registration
+	onReadable, onRoom func()      // static
+	hasLeft            atomic.Bool // the peer has ended the connection
+}
 
 // NewPoller starts watching. Without an epoll (out of descriptors) it returns nil, which watches
 // nothing: requests are then cancelled only when their answer cannot be written.
@@ -76,49 +84,38 @@ func openPoller() (*Poller, error) {
 		_ = file.Close()
 		return nil, fmt.Errorf("polling an epoll: %w", err)
 	}
-	return &Poller{file: file, raw: raw, done: make(chan struct{}), handles: make(map[uint64]*PollHandle)}, nil
+	return &Poller{file: file, raw: raw, done: make(chan struct{}), watched: map[uint64]*WatchedConn{},
+		attended: map[uint64]*AttendedConn{}}, nil
 }
 
-// Watch calls gone once if the peer of c ends or resets the connection before stop is called. gone
-// must not block. A connection without a socket is not watched: the result is nil.
-func (p *Poller) Watch(c net.Conn, gone func()) *PollHandle {
+// Watch calls gone once if the peer of c ends or resets the connection before Stop is called. gone
+// runs with the poller's lock held: it must not block, or call Stop, NotifyRoom or Watch. A
+// connection without a socket is not watched, and the nil Poller watches none: the result is nil.
+func (p *Poller) Watch(c net.Conn, gone func()) *WatchedConn {
 	conn := rawConn(c)
 	if p == nil || conn == nil {
 		return nil
 	}
-	w := &PollHandle{poller: p, conn: conn, onGone: gone}
-	p.register(w)
-	// If the connection is closed already, its next read or write fails.
+	w := &WatchedConn{onGone: gone}
+	p.mu.Lock()
+	w.registration = p.registerLocked(conn)
+	p.watched[w.id] = w
+	p.mu.Unlock()
+	// One shot, because the event of a departure would otherwise be reported until Stop is called. If
+	// the connection is closed already, its next read or write fails.
 	_ = w.control(unix.EPOLL_CTL_ADD, unix.EPOLLRDHUP|unix.EPOLLONESHOT)
 	return w
 }
 
-// register gives a connection its id.
-func (p *Poller) register(w *PollHandle) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+// registerLocked gives a connection its id.
+func (p *Poller) registerLocked(conn syscall.RawConn) registration {
 	p.lastID++
-	w.id = p.lastID
-	p.handles[w.id] = w
-}
-
-// AttendConn calls ready whenever bytes have arrived or the peer has ended the connection, and room
-// whenever the socket has room, at least after it had none. Neither may block. Since no lock is
-// held meanwhile, a call may still run after Stop has returned. AttendConn returns nil if the
-// connection cannot be watched.
-func (p *Poller) AttendConn(conn syscall.RawConn, ready, room func()) *PollHandle {
-	w := &PollHandle{poller: p, conn: conn, onReadable: ready, onRoom: room}
-	p.register(w)
-	if w.control(unix.EPOLL_CTL_ADD, unix.EPOLLIN|unix.EPOLLRDHUP|unix.EPOLLOUT|unix.EPOLLET) != nil {
-		w.Stop()
-		return nil
-	}
-	return w
+	return registration{poller: p, conn: conn, id: p.lastID}
 }
 
 // NotifyRoom calls room, from now on, whenever the socket has room after it had none; and once if
-// it has some now. room must not block.
-func (w *PollHandle) NotifyRoom(room func()) {
+// it has some now. room runs with the poller's lock held, as gone does.
+func (w *WatchedConn) NotifyRoom(room func()) {
 	w.poller.mu.Lock()
 	w.onRoom = room
 	w.poller.mu.Unlock()
@@ -127,29 +124,73 @@ func (w *PollHandle) NotifyRoom(room func()) {
 }
 
 // Socket is the socket of the connection.
-func (w *PollHandle) Socket() syscall.RawConn { return w.conn }
+func (w *WatchedConn) Socket() syscall.RawConn { return w.conn }
 
-// Stop ends the calls.
-func (w *PollHandle) Stop() {
+// Stop ends the calls: none runs once it has returned.
+func (w *WatchedConn) Stop() {
 	if w == nil {
 		return
 	}
 	w.poller.mu.Lock()
-	delete(w.poller.handles, w.id)
+	delete(w.poller.watched, w.id)
 	w.poller.mu.Unlock()
-	_ = w.control(unix.EPOLL_CTL_DEL, 0)
+	_ = w.control(unix.EPOLL_CTL_DEL, 0) // fails on a closed connection, which epoll has dropped
 }
 
-func (w *PollHandle) control(op int, events uint32) error {
-	event := unix.EpollEvent{Events: events, Fd: int32(uint32(w.id)),
-		Pad: int32(uint32(w.id >> 32))} // #nosec G115 -- the halves of an id
+// AttendConn calls ready whenever bytes have arrived or the peer has ended the connection, and room
+// whenever the socket has room, at least after it had none. Neither may block. They run without a
+// lock. AttendConn returns nil if the connection cannot be attended, as with the nil Poller.
+func (p *Poller) AttendConn(conn syscall.RawConn, ready, room func()) *AttendedConn {
+	if p == nil {
+		return nil
+	}
+	a := &AttendedConn{onReadable: ready, onRoom: room}
+	p.mu.Lock()
+	a.registration = p.registerLocked(conn)
+	p.attended[a.id] = a
+	p.mu.Unlock()
+	if a.control(unix.EPOLL_CTL_ADD, unix.EPOLLIN|unix.EPOLLRDHUP|unix.EPOLLOUT|unix.EPOLLET) != nil {
+		a.Stop()
+		return nil
+	}
+	return a
+}
+
+// HasLeft reports that the peer has ended the connection.
+func (a *AttendedConn) HasLeft() bool { return a.hasLeft.Load() }
+
+// Stop lets no further call begin. One that has begun may still run.
+func (a *AttendedConn) Stop() {
+	if a == nil {
+		return
+	}
+	a.poller.mu.Lock()
+	delete(a.poller.attended, a.id)
+	a.poller.mu.Unlock()
+	_ = a.control(unix.EPOLL_CTL_DEL, 0) // as for a WatchedConn
+}
+
+// control changes what the epoll reports of the connection.
+func (r *registration) control(op int, events uint32) error {
+	event := unix.EpollEvent{Events: events}
+	event.Fd, event.Pad = packID(r.id)
 	var failed error
-	err := w.poller.raw.Control(func(epoll uintptr) {
+	err := r.poller.raw.Control(func(epoll uintptr) {
 		var refused error
-		failed = w.conn.Control(func(fd uintptr) { refused = unix.EpollCtl(int(epoll), op, int(fd), &event) })
+		failed = r.conn.Control(func(fd uintptr) { refused = unix.EpollCtl(int(epoll), op, int(fd), &event) })
 		failed = errors.Join(failed, refused)
 	})
 	return errors.Join(err, failed)
+}
+
+// packID makes the data of an event, which the kernel returns as they are, of the halves of an id.
+func packID(id uint64) (fd, pad int32) {
+	return int32(uint32(id)), int32(uint32(id >> 32)) // #nosec G115 -- the halves of an id
+}
+
+// unpackID is the id from which packID made fd and pad.
+func unpackID(fd, pad int32) uint64 {
+	return uint64(uint32(fd)) | uint64(uint32(pad))<<32 // #nosec G115 -- the halves of an id
 }
 
 func (p *Poller) run() {
@@ -158,14 +199,14 @@ func (p *Poller) run() {
 	for {
 		var n int
 		err := p.raw.Read(func(fd uintptr) bool {
-			n, _ = unix.EpollWait(int(fd), events, 0)
+			n, _ = unix.EpollWait(int(fd), events, 0) // n is negative after an error: Read waits, and tries again
 			return n > 0
 		})
 		if err != nil {
 			return // closed
 		}
 		for _, e := range events[:n] {
-			p.dispatch(uint64(uint32(e.Fd))|uint64(uint32(e.Pad))<<32, e.Events) // #nosec G115 -- the halves of an id
+			p.dispatch(unpackID(e.Fd, e.Pad), e.Events)
 		}
 	}
 }
@@ -173,48 +214,43 @@ func (p *Poller) run() {
 // departureEvents say that the peer has ended or reset a connection.
 const departureEvents = unix.EPOLLRDHUP | unix.EPOLLHUP | unix.EPOLLERR
 
-// dispatch makes the calls for an event of a watched connection.
+// dispatch makes the calls for an event of a connection.
 func (p *Poller) dispatch(id uint64, events uint32) {
-	if w := p.notifyWatched(id, events); w != nil {
-		w.notifyAttended(events)
+	p.mu.Lock()
+	if w := p.watched[id]; w != nil {
+		w.notifyLocked(events)
+	}
+	a := p.attended[id]
+	p.mu.Unlock()
+	if a != nil {
+		a.notify(events)
 	}
 }
 
-// notifyWatched calls onGone or onRoom with mu held, so that neither is called after Stop. It
-// returns an attended connection instead.
-func (p *Poller) notifyWatched(id uint64, events uint32) (attended *PollHandle) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	w := p.handles[id]
+// notifyLocked calls onGone or onRoom with poller.mu held, so that neither is called after Stop.
+func (w *WatchedConn) notifyLocked(events uint32) {
 	switch {
-	case w == nil:
-	case w.isAttended():
-		return w
 	case events&departureEvents != 0:
-		delete(p.handles, id)
+		delete(w.poller.watched, w.id)
 		w.onGone()
 	case w.onRoom != nil:
 		w.onRoom()
 	}
-	return nil
 }
 
-// notifyAttended calls onRoom and onReadable for an event, without a lock: Stop may have returned.
-// Each event reports room, whether or not there was some before.
-func (w *PollHandle) notifyAttended(events uint32) {
+// notify calls onRoom and onReadable for an event. EPOLLOUT accompanies every event of a socket
+// with room, so onRoom may be called without need.
+func (a *AttendedConn) notify(events uint32) {
 	if events&unix.EPOLLOUT != 0 {
-		w.onRoom()
+		a.onRoom()
 	}
 	if events&departureEvents != 0 {
-		w.hasLeft.Store(true)
+		a.hasLeft.Store(true)
 	}
 	if events&^unix.EPOLLOUT != 0 {
-		w.onReadable()
+		a.onReadable()
 	}
 }
-
-// HasLeft reports that the peer of an attended connection has ended it.
-func (w *PollHandle) HasLeft() bool { return w.hasLeft.Load() }
 
 // Close stops watching.
 func (p *Poller) Close() {

@@ -13,23 +13,28 @@ import (
 // cancelled when its answer cannot be written.
 type Poller struct{}
 
-// PollHandle is a connection of a poller. Here there are none.
-type PollHandle struct{}
+// WatchedConn is a connection of which a Poller reports events. Here there are none.
+type WatchedConn struct{}
+
+// AttendedConn is a connection of which a Poller reports more events. Here there are none.
+type AttendedConn struct{}
 
 // NewPoller returns nil, which watches nothing.
 func NewPoller(*zap.Logger) *Poller { return nil }
 
-func (*Poller) Watch(net.Conn, func()) *PollHandle { return nil }
+func (*Poller) Watch(net.Conn, func()) *WatchedConn { return nil }
 
-func (*Poller) AttendConn(syscall.RawConn, func(), func()) *PollHandle { return nil }
+func (*WatchedConn) Socket() syscall.RawConn { return nil }
+
+func (*WatchedConn) NotifyRoom(func()) {}
+
+func (*WatchedConn) Stop() {}
+
+func (*Poller) AttendConn(syscall.RawConn, func(), func()) *AttendedConn { return nil }
 
 // HasLeft returns false: nothing is attended.
-func (*PollHandle) HasLeft() bool { return false }
+func (*AttendedConn) HasLeft() bool { return false }
 
-func (*PollHandle) Socket() syscall.RawConn { return nil }
-
-func (*PollHandle) NotifyRoom(func()) {}
-
-func (*PollHandle) Stop() {}
+func (*AttendedConn) Stop() {}
 
 func (*Poller) Close() {}

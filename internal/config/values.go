@@ -12,7 +12,8 @@ import (
 	"spillway/internal/quantity"
 )
 
-// ByteSize is a number of bytes that is read and shown as a Kubernetes quantity: 64Mi, 1G, 4096.
+// ByteSize is a number of bytes, read as a Kubernetes quantity and shown in binary units (4096 as
+// 4Ki).
 type ByteSize int64
 
 // String implements pflag.Value.
@@ -21,6 +22,7 @@ func (b *ByteSize) String() string {
 }
 
 // Set accepts whole numbers of bytes only: 100m is a tenth of a byte, and surely meant as 100M.
+// Settings.Validate refuses negative ones.
 func (b *ByteSize) Set(text string) error {
 	q, err := quantity.Parse(strings.TrimSpace(text))
 	if err != nil || q.Cmp(*resource.NewQuantity(q.Value(), resource.BinarySI)) != 0 {
@@ -39,7 +41,7 @@ type choice struct {
 	words []string
 }
 
-// NewChoice is a flag that sets value to one of words.
+// NewChoice is the value of a flag that is one of words, of which there are at least two.
 func NewChoice(value *string, words ...string) pflag.Value {
 	return &choice{value: value, words: words}
 }

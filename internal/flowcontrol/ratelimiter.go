@@ -8,17 +8,16 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// RateLimiter bounds the rate of requests of each flow, by a token bucket with a rate and a burst.
+// RateLimiter bounds the rate of requests of each flow, by a token bucket each.
 //
-// There are two generations of buckets. One that is used moves to the young generation; when that
-// is as old as an empty bucket needs to fill, or has as many buckets as may be, the old one is
-// dropped and the young one is old. So a bucket is forgotten when it is full and as good as new, or
-// else when generationBucketsLimit others were used since: memory is bounded whatever the number of
-// flows.
+// Buckets live in two generations, young and old. Use moves a bucket to young. When young is older
+// than generationAge, or has generationBucketsLimit buckets, old is dropped and young becomes old.
+// A dropped bucket was therefore full again, or unused while generationBucketsLimit others were
+// used. So memory is bounded whatever the number of flows.
 type RateLimiter struct {
-	every rate.Limit
-	burst int
-	lasts time.Duration // a generation: as long as an empty bucket needs to fill, and no moment
+	perSecond     rate.Limit
+	burst         int
+	generationAge time.Duration // an empty bucket is full again after it
 
 	mu struct {
 		sync.Mutex
@@ -27,57 +26,60 @@ type RateLimiter struct {
 	}
 }
 
-// generationBucketsLimit is how many buckets a generation has at most: some 2 MB for both of them.
+// generationBucketsLimit is how many buckets a generation has at most.
 const generationBucketsLimit = 8192
 
-// NewRateLimiter returns rates of perSecond requests with bursts of burst, at least one; nil, which
-// admits every request, if perSecond is 0.
+// NewRateLimiter bounds each flow to perSecond requests, with bursts of at least one. It returns
+// nil, which admits every request, if perSecond is not positive.
 func NewRateLimiter(perSecond float64, burst int) *RateLimiter {
 	if perSecond <= 0 {
 		return nil
 	}
 	burst = max(burst, 1)
-	fills := time.Duration(float64(burst) / perSecond * float64(time.Second))
-	r := &RateLimiter{every: rate.Limit(perSecond), burst: burst, lasts: max(fills, time.Second)}
+	fillTime := time.Duration(float64(burst) / perSecond * float64(time.Second))
+	r := &RateLimiter{perSecond: rate.Limit(perSecond), burst: burst, generationAge: max(fillTime, time.Second)}
 	r.mu.young = map[Flow]*rate.Limiter{}
 	return r
 }
 
-// Allow counts a request of a flow, or returns why it may not be. Any goroutine may call it.
-func (r *RateLimiter) Allow(key Flow) *Refusal {
+// Allow counts a request of a flow, or returns the reason why it is refused. Any goroutine may call
+// it.
+func (r *RateLimiter) Allow(flow Flow) *Refusal {
 	if r == nil {
 		return nil
 	}
 	now := time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	bucket := r.bucketLocked(key, now)
+	bucket := r.bucketLocked(flow, now)
 	if bucket.AllowN(now, 1) {
 		return nil
 	}
-	next := time.Duration((1 - bucket.TokensAt(now)) / float64(r.every) * float64(time.Second))
-	// One of the refused requests gets the next token; the others should retry one by one after it.
+	next := time.Duration((1 - bucket.TokensAt(now)) / float64(r.perSecond) * float64(time.Second))
+	// One of the refused requests gets the next token; the others should retry after it, spread over
+	// time.
 	after := next + rand.N(next+time.Second) // #nosec G404 -- spreads times
 	return &Refusal{Reason: ReasonRate, RetryAfter: min((after + time.Second - 1).Truncate(time.Second), retryAfterMax)}
 }
 
-func (r *RateLimiter) bucketLocked(key Flow, now time.Time) *rate.Limiter {
-	if now.Sub(r.mu.since) >= r.lasts || len(r.mu.young) >= generationBucketsLimit {
-		r.turnLocked(now)
+// bucketLocked is the bucket of a flow, in the young generation.
+func (r *RateLimiter) bucketLocked(flow Flow, now time.Time) *rate.Limiter {
+	if now.Sub(r.mu.since) >= r.generationAge || len(r.mu.young) >= generationBucketsLimit {
+		r.rotateLocked(now)
 	}
-	if b := r.mu.young[key]; b != nil {
+	if b := r.mu.young[flow]; b != nil {
 		return b
 	}
-	b := r.mu.old[key]
+	b := r.mu.old[flow]
 	if b == nil {
-		b = rate.NewLimiter(r.every, r.burst)
+		b = rate.NewLimiter(r.perSecond, r.burst)
 	}
-	r.mu.young[key] = b
+	r.mu.young[flow] = b
 	return b
 }
 
-// turnLocked begins a generation.
-func (r *RateLimiter) turnLocked(now time.Time) {
+// rotateLocked begins a generation.
+func (r *RateLimiter) rotateLocked(now time.Time) {
 	r.mu.old, r.mu.young = r.mu.young, map[Flow]*rate.Limiter{}
 	r.mu.since = now
 }

@@ -26,7 +26,7 @@ func (c Call) Watch(st *watch.Stream, headers watch.HeadersFunc) {
 			// must not be read as a request.
 			out.Closing = out.Closing || err != nil || len(early) > 0
 			out.Conn = unwrapHijacked(conn) // the wrapper holds a read buffer
-			out.PollHandle = s.opts.Poller.Watch(out.Conn, func() { st.Stop(watch.EndClientClosed) })
+			out.Watched = s.opts.Poller.Watch(out.Conn, func() { st.Stop(watch.EndClientClosed) })
 			go take()
 		}, func() {
 			out.Conn = c.ctx.Conn()
@@ -38,7 +38,7 @@ func (c Call) Watch(st *watch.Stream, headers watch.HeadersFunc) {
 // watchEnded lets a connection serve its next request after the clean end of a watch (W-2), if
 // there may be one.
 func (s *ListenerServer) watchEnded(out *watch.ConnSink, reason watch.EndReason, draining bool) {
-	out.PollHandle.Stop()
+	out.Watched.Stop()
 	switch {
 	case !reason.Clean():
 		clientconn.ResetConn(out.Conn)

@@ -54,7 +54,7 @@ type exchange struct {
 	departure struct { // of the client
 		sync.Mutex
 		isOver  bool // it is not watched for any more
-		watched *clientconn.PollHandle
+		watched *clientconn.WatchedConn
 	}
 }
 

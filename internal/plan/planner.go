@@ -12,8 +12,8 @@ import (
 	"spillway/internal/source"
 )
 
-// Planner decides how requests are answered. Pure: it looks at the request and at the catalog, and
-// does nothing.
+// Planner decides how requests are answered. Its methods wait for nothing and may be called from
+// any goroutine.
 type Planner struct {
 	Catalog source.Catalog
 	// WatchTimeout chooses how long a watch lasts that does not say (W-29).

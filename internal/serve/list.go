@@ -93,8 +93,8 @@ const largeStateObjects = 500
 // composeList makes a list but for its compression, with a CPU permit if it is large.
 func (s *Server) composeList(p plan.Plan, snapshot *cache.Snapshot) (encodedList, error) {
 	if snapshot.Len() >= largeStateObjects {
-		s.seats.Acquire()
-		defer s.seats.Release()
+		s.cpu.Acquire()
+		defer s.cpu.Release()
 	}
 	items, meta := collect(p, snapshot)
 	list, err := codec.NewList(p.Encoding, p.Source.Resource().Info, items, meta)
@@ -113,8 +113,8 @@ func (s *Server) compressList(made *encodedList) {
 	if made.uncompressed == nil {
 		return
 	}
-	s.seats.Acquire()
-	defer s.seats.Release()
+	s.cpu.Acquire()
+	defer s.cpu.Release()
 	made.body, made.isCompressed, made.uncompressed = made.uncompressed.Compress(), true, nil
 }
 

@@ -244,8 +244,8 @@ func TestRecordRequired(t *testing.T) {
 			j.fill(false)
 			ask(false)
 		}
-		r.server.seats.Acquire() // nothing holds on to what was not served
-		r.server.seats.Release()
+		r.server.cpu.Acquire() // nothing holds on to what was not served
+		r.server.cpu.Release()
 		eventually(t, "the watches to end", func() bool { return r.metric("spillway_watches") == 0 })
 	}
 }

@@ -115,7 +115,7 @@ type Server struct {
 	watches         *watch.Manager
 	coalescer       *passthrough.Coalescer
 	warnings        lastWarnings
-	seats           *clientconn.CPULimiter
+	cpu             *clientconn.CPULimiter
 	eviction        *clientconn.EvictionPolicy
 	longQueries     longQueryLimit
 	unprovenWatches *rate.Limiter // of watches that pass through because nothing can be proven
@@ -134,7 +134,7 @@ type Server struct {
 
 // New makes a server without listeners. Close it.
 func New(opts Options) *Server {
-	s := &Server{opts: opts, metrics: opts.Metrics, log: opts.Log, seats: clientconn.NewCPULimiter(runtime.GOMAXPROCS(0)),
+	s := &Server{opts: opts, metrics: opts.Metrics, log: opts.Log, cpu: clientconn.NewCPULimiter(runtime.GOMAXPROCS(0)),
 		eviction: &clientconn.EvictionPolicy{}, longQueries: newLongQueryLimit(),
 		unprovenWatches: rate.NewLimiter(unprovenWatchRate, unprovenWatchBurst), arrivals: clientconn.DefaultReadTimeouts}
 	s.planner = plan.Planner{Catalog: opts.Catalog, WatchTimeout: randomWatchTimeout, Semantics: opts.Semantics}
@@ -142,7 +142,7 @@ func New(opts Options) *Server {
 	s.poller = clientconn.NewPoller(opts.Log)
 	s.watches = watch.NewManager(watch.Options{
 		Base: s.base, StallTimeout: opts.StallTimeout, Goroutines: opts.Goroutines || s.poller == nil, Limiter: opts.Limiter,
-		Seats: s.seats, Eviction: s.eviction, Panicked: s.reportPanic, Withdraw: s.withdrawEncoding,
+		CPU: s.cpu, Eviction: s.eviction, Panicked: s.reportPanic, Withdraw: s.withdrawEncoding,
 		Clock: opts.Clock, Metrics: opts.Metrics.watches, Log: opts.Log,
 	})
 	s.coalescer = passthrough.NewCoalescer(s.base, opts.Own, opts.Forwarder.Base())
@@ -174,7 +174,7 @@ func (s *Server) Serve(ln net.Listener, listener ListenerConfig) error {
 		return ln.Close()
 	}
 	accepted := clientconn.Listener{
-		Listener: ln, CPU: s.seats, Eviction: s.eviction, Conns: s.conns, TLS: listener.TLS, Log: s.log,
+		Listener: ln, CPU: s.cpu, Eviction: s.eviction, Conns: s.conns, TLS: listener.TLS, Log: s.log,
 	}
 	if listener.TLS != nil && len(listener.StrictTransportSecurity) > 0 {
 		directives := strings.Join(listener.StrictTransportSecurity, "; ")

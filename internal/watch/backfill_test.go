@@ -76,7 +76,7 @@ func TestABackfillCanBePausedAndEnded(t *testing.T) {
 		p.gets()
 		p.stream.Resume()
 		p.gets("DELETED a/y 61")
-		w.unseated() // what happened is no large answer
+		w.holdsNoPermit() // what happened is no large answer
 		n.tell(object.Modified, "a/x 95")
 		n.mark(101) // the log goes on
 		p.gets("MODIFIED a/x 95")

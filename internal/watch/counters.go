@@ -50,6 +50,33 @@ func (s *Stream) noteBlocked(unsent int, since monotonicTime) {
 	s.mu.unsent, s.mu.blockedSince = unsent, since
 }
 
+// slowWriteTime is how long a write of a stream with a goroutine has waited if its client counts as
+// slow. A shorter one may only be under way.
+const slowWriteTime = time.Second
+
+// waitsForClient reports that the client is slow: the socket of the stream's slot is full, or a
+// write has waited for slowWriteTime. Writes of initial events are not noted, because they also
+// wait for CPU permits.
+func (s *Stream) waitsForClient() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.ended || s.mu.unsent == 0 {
+		return false
+	}
+	return s.slot.Load() != nil || now().since(s.mu.blockedSince) >= slowWriteTime
+}
+
+// slowClients is how many streams wait for their clients. It is counted at a scrape, so that an end
+// needs to uncount nothing.
+func (m *Manager) slowClients() (n int) {
+	for _, st := range m.Streams() {
+		if st.waitsForClient() {
+			n++
+		}
+	}
+	return n
+}
+
 // closeCursor notes that the stream has ended, and gives its place in history back.
 func (s *Stream) closeCursor() {
 	s.mu.Lock()

@@ -121,9 +121,9 @@ func (c *socketClients) join(ln net.Listener, ended *sync.WaitGroup) {
 	}
 	out := &ConnSink{Conn: accepted, StallTimeout: time.Minute, Head: Head(st, onlyAuditID, "")}
 	c.head = len(out.Head)
-	out.PollHandle = c.poller.Watch(accepted, func() { st.Stop(EndClientClosed) })
+	out.Watched = c.poller.Watch(accepted, func() { st.Stop(EndClientClosed) })
 	out.Ended = func(EndReason, bool) {
-		out.PollHandle.Stop()
+		out.Watched.Stop()
 		clientconn.ResetConn(out.Conn)
 		ended.Done()
 	}
@@ -363,7 +363,7 @@ func benchmarkDelivery(b *testing.B, k int, secure bool, d func(*Manager) delive
 	}
 	var fds []int
 	for _, st := range c.streams {
-		_ = st.out.(*ConnSink).PollHandle.Socket().Control(func(fd uintptr) { fds = append(fds, int(fd)) })
+		_ = st.out.(*ConnSink).Watched.Socket().Control(func(fd uintptr) { fds = append(fds, int(fd)) })
 	}
 	began := cpuTime(unix.CLOCK_PROCESS_CPUTIME_ID) - c.spent.Load()
 	rounds := 0

@@ -42,7 +42,7 @@ func Example() {
 	dispatched := make(chan error)
 	go func() { dispatched <- of.Hub.Run(ctx) }()
 	streams, end := context.WithCancelCause(context.Background())
-	manager := watch.NewManager(watch.Options{Base: streams, StallTimeout: time.Minute, Seats: clientconn.NewCPULimiter(1),
+	manager := watch.NewManager(watch.Options{Base: streams, StallTimeout: time.Minute, CPU: clientconn.NewCPULimiter(1),
 		Eviction: &clientconn.EvictionPolicy{}, Metrics: watch.NewStreamMetrics(nil), Log: zap.NewNop(), Goroutines: true})
 
 	planner := plan.Planner{Catalog: sourcetest.Resources{sourcetest.Pods.GVR: of}}

@@ -26,9 +26,9 @@ type Options struct {
 	// Goroutines gives each stream a goroutine, even where writers can serve them. It is set where
 	// there is no poller, which writers need, and by tests.
 	Goroutines bool
-	// Limiter, Seats and Eviction are shared with the other answers of the server.
+	// Limiter, CPU and Eviction are shared with the other answers of the server.
 	Limiter  *flowcontrol.Limiter
-	Seats    *clientconn.CPULimiter
+	CPU      *clientconn.CPULimiter
 	Eviction *clientconn.EvictionPolicy
 
 	// Clock watches the writers; nil: nothing does.
@@ -65,7 +65,7 @@ type Manager struct {
 func NewManager(o Options) *Manager {
 	m := &Manager{opts: o, deliverer: goroutines{}}
 	m.mu.streams, m.mu.sentBytes = map[*Stream]struct{}{}, map[string]int64{}
-	if haveWriters && !o.Goroutines {
+	if writersSupported && !o.Goroutines {
 		m.writers = newWriters(m)
 		m.deliverer = m.writers
 	}

@@ -170,7 +170,7 @@ func TestHeldFromTheBeginning(t *testing.T) {
 		p := w.watchAs(query, StreamOptions{}, (*Stream).Pause)
 		time.Sleep(time.Minute)
 		p.gets()
-		w.unseated() // others have a use for it
+		w.holdsNoPermit() // others have a use for it
 		p.stream.Resume()
 		p.gets("ADDED a/x 5", "BOOKMARK 100 end")
 

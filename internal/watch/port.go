@@ -72,17 +72,17 @@ func (p *port) heldBytes() int {
 // one that has got the same descriptor: raw keeps the descriptor until the send is over.
 type socket struct {
 	raw       syscall.RawConn
-	handle    *clientconn.PollHandle
+	watched   *clientconn.WatchedConn
 	sender    *rawio.Sender // of the slot's writer
 	notifying bool          // NotifyRoom was called
 }
 
 // openSocket makes the socket of a connection, nil if its socket is not watched.
 func openSocket(c *ConnSink, s *rawio.Sender) nonblockingSender {
-	if c.PollHandle == nil {
+	if c.Watched == nil {
 		return nil
 	}
-	return &socket{raw: c.PollHandle.Socket(), handle: c.PollHandle, sender: s}
+	return &socket{raw: c.Watched.Socket(), watched: c.Watched, sender: s}
 }
 
 // offer implements nonblockingSender.
@@ -93,6 +93,6 @@ func (s *socket) offer(b []byte) (int, error) { return s.sender.Send(s.raw, b) }
 func (s *socket) park(room func()) {
 	if !s.notifying {
 		s.notifying = true
-		s.handle.NotifyRoom(room)
+		s.watched.NotifyRoom(room)
 	}
 }

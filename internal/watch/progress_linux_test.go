@@ -13,7 +13,7 @@ import (
 // A writer that does not get on with its work shows it, and one without work rests.
 func TestProgressOfAStuckWriter(t *testing.T) {
 	base, stop := context.WithCancelCause(context.Background())
-	m := NewManager(Options{Base: base, StallTimeout: time.Minute, Seats: clientconn.NewCPULimiter(1),
+	m := NewManager(Options{Base: base, StallTimeout: time.Minute, CPU: clientconn.NewCPULimiter(1),
 		Metrics: NewStreamMetrics(nil), Log: zap.NewNop(), Panicked: func(any) {}})
 	defer m.Wait()
 	defer stop(EndAborted.AsError())

@@ -41,8 +41,8 @@ type ConnSink struct {
 	StallTimeout time.Duration
 	// Closing says that the connection is closed after this answer, because the client wants that, or
 	// has sent more behind its request.
-	Closing    bool
-	PollHandle *clientconn.PollHandle // reports the client's departure
+	Closing bool
+	Watched *clientconn.WatchedConn // reports the client's departure
 	// Ended follows the end of the stream, before another request may be read.
 	Ended func(reason EndReason, draining bool)
 }

@@ -153,7 +153,7 @@ func (s *Stream) pullRun(checkDue bool) (run []byte, reason EndReason, err error
 			return nil, reason, nil
 		}
 	}
-	s.pausedUntil = s.pause.resumed()
+	s.pausedUntil = s.pause.done()
 	paused := s.pausedUntil != nil
 	if checkDue && (paused || s.hadEvents) { // a stream that is never caught up has a deadline, too
 		if run, reason, err = s.makeDueRun(false); reason != "" || err != nil {

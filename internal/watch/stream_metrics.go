@@ -3,7 +3,6 @@ package watch
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"spillway/internal/clientconn"
 	"spillway/internal/metric"
 )
 
@@ -16,7 +15,7 @@ type StreamMetrics struct {
 	lags             *lagCollector
 	backfills        *prometheus.CounterVec
 	backfillFailures *prometheus.CounterVec
-	eviction         *clientconn.EvictionPolicy // of the manager; nil: there is none
+	slow             func() int // nil: there is no manager
 }
 
 // NewStreamMetrics makes the metrics of one manager and registers them; r may be nil.
@@ -43,23 +42,23 @@ func NewStreamMetrics(r prometheus.Registerer) *StreamMetrics {
 	on.Add(m.lags)
 	on.Add(m.sent)
 	on.GaugeFunc("spillway_slow_client_watches",
-		"Watches whose client reads too slowly, so that the socket is full. Such a watch holds one "+
-			"frame. It is evicted if its client takes nothing for --stall-timeout, or for 2 s while memory "+
-			"is short.", m.parked)
+		"Watches past their initial events whose client reads too slowly: the socket is full, or a write "+
+			"has waited for 1 s. Such a watch holds one frame. It is evicted if its client takes nothing for "+
+			"--stall-timeout, or for 2 s while memory is short.", m.slowClients)
 	return m
 }
 
 // follow shows what a manager does at the moment of a scrape. Called once, before there is one.
 func (m *StreamMetrics) follow(w *Manager) {
-	m.sent.sums, m.lags.groups, m.eviction = w.sentByResource, w.lagGroups, w.opts.Eviction
+	m.sent.sums, m.lags.groups, m.slow = w.sentByResource, w.lagGroups, w.slowClients
 }
 
-// parked is how many watches wait for their clients.
-func (m *StreamMetrics) parked() float64 {
-	if m.eviction == nil {
+// slowClients is how many watches wait for their clients.
+func (m *StreamMetrics) slowClients() float64 {
+	if m.slow == nil {
 		return 0
 	}
-	return float64(m.eviction.ParkedWatches())
+	return float64(m.slow())
 }
 
 // Introduce makes the counters of a resource, so that what has never happened is 0 and not absent.

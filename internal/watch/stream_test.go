@@ -350,6 +350,46 @@ func TestAStalledClientIsEvictedAndDelaysNoOther(t *testing.T) {
 	})
 }
 
+// TestSlowClientsAreCounted shows that a watch whose client takes nothing is counted, however it is
+// delivered, until its client goes on or it ends.
+func TestSlowClientsAreCounted(t *testing.T) {
+	bubbles(t, func(t *testing.T, d delivery) {
+		w := newWorld(t, d, "a/x 5")
+		counted := func(want float64, when string) {
+			t.Helper()
+			synctest.Wait()
+			if got := w.manager.opts.Metrics.slowClients(); got != want {
+				t.Errorf("%s: %v watches are counted, want %v", when, got, want)
+			}
+		}
+		p := w.watch("/api/v1/pods?watch=1&resourceVersion=0")
+		p.gets("ADDED a/x 5")
+		w.set("a/x 101")
+		p.gets("MODIFIED a/x 101")
+		counted(0, "the client has everything")
+		p.pause()
+		w.set("a/x 102") // is taken by the read under way
+		synctest.Wait()
+		w.set("a/x 103")
+		time.Sleep(slowWriteTime)
+		counted(1, "the client takes nothing")
+		p.resume()
+		p.gets("MODIFIED a/x 102", "MODIFIED a/x 103")
+		counted(0, "the client goes on")
+		p.pause()
+		w.set("a/x 104")
+		synctest.Wait()
+		w.set("a/x 105")
+		time.Sleep(slowWriteTime)
+		counted(1, "the client takes nothing again")
+		time.Sleep(2 * worldStall)
+		if got := <-p.reason; got != EndSlowClientStalled {
+			t.Errorf("ended: %s", got)
+		}
+		counted(0, "the watch has ended")
+	})
+}
+
 // TestAnyByteOfASlowClientIsProgress shows that any byte is progress, and that a client that keeps
 // old state alive must keep a rate only while memory is short (D10).
 func TestAnyByteOfASlowClientIsProgress(t *testing.T) {
@@ -460,9 +500,9 @@ func TestQuietStreamKeepsItsPlace(t *testing.T) {
 	})
 }
 
-// TestSeatsOfInitialEvents shows that a client that reads its initial events slowly, or not at all,
-// does not delay those of others.
-func TestSeatsOfInitialEvents(t *testing.T) {
+// TestSlowInitialEventsDelayNoOthers shows that a client that reads its initial events slowly, or
+// not at all, does not delay those of others.
+func TestSlowInitialEventsDelayNoOthers(t *testing.T) {
 	bubbles(t, func(t *testing.T, d delivery) {
 		w := newWorld(t, d, "a/p 100 app=x")
 		for range 3 {

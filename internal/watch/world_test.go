@@ -75,7 +75,7 @@ func newWorld(t *testing.T, d delivery, pods ...string) *world {
 	base, stop := context.WithCancelCause(context.Background())
 	w.stop = stop
 	w.manager = NewManager(Options{
-		Base: base, StallTimeout: worldStall, Seats: clientconn.NewCPULimiter(1), Eviction: &clientconn.EvictionPolicy{},
+		Base: base, StallTimeout: worldStall, CPU: clientconn.NewCPULimiter(1), Eviction: &clientconn.EvictionPolicy{},
 		Panicked: func(any) {},
 		Withdraw: func(of *source.Source, e object.Encoding, _ error) { of.Codec.Withdraw(e.Format, e.View) },
 		Metrics:  NewStreamMetrics(nil), Log: zap.NewNop(),
@@ -92,7 +92,7 @@ func newWorld(t *testing.T, d delivery, pods ...string) *world {
 		if d, ok := w.manager.deliverer.(*writers); ok {
 			d.wait()
 		}
-		w.unseated()
+		w.holdsNoPermit()
 		cancel()
 		<-hub
 		time.Sleep(time.Minute) // proofs outlive the requests that started them
@@ -100,12 +100,12 @@ func newWorld(t *testing.T, d delivery, pods ...string) *world {
 	return w
 }
 
-// unseated checks that no seat is taken.
-func (w *world) unseated() {
+// holdsNoPermit checks that no CPU permit is held.
+func (w *world) holdsNoPermit() {
 	w.t.Helper()
 	synctest.Wait()
-	if n := w.manager.opts.Seats.InUse(); n != 0 {
-		w.t.Errorf("%d seats are taken", n)
+	if n := w.manager.opts.CPU.InUse(); n != 0 {
+		w.t.Errorf("%d CPU permits are held", n)
 	}
 }
 
@@ -191,7 +191,7 @@ func (w *world) watchAs(query string, o StreamOptions, prepare func(*Stream)) *t
 			_ = near.Close()
 			return
 		}
-		st.attach(&ConnSink{Conn: clientconn.New(near, w.manager.opts.Seats, w.manager.opts.Eviction),
+		st.attach(&ConnSink{Conn: clientconn.New(near, w.manager.opts.CPU, w.manager.opts.Eviction),
 			StallTimeout: worldStall, Head: Head(st, onlyAuditID, ""), Ended: func(reason EndReason, _ bool) {
 				_ = near.Close()
 				p.reason <- reason

@@ -34,7 +34,7 @@ type writer struct {
 	queue      turnQueue
 	sealed     clientconn.SealedRecords // of the current turn
 	unflushed  flushQueue
-	delivering bool          // the last argument of SetDelivering
+	delivering bool          // CPULimiter.BeginDelivering was called last, not EndDelivering
 	loop       watchdog.Loop // rests while nothing is to be delivered
 	spare      struct {      // what mu's lists were before, to be used again
 		slots  []*slot
@@ -143,11 +143,16 @@ func (w *writer) run(ctx context.Context) {
 	}
 }
 
-// setDelivering makes large answers yield while there is something to deliver.
-func (w *writer) setDelivering(something bool) {
-	if w.delivering != something {
-		w.delivering = something
-		w.manager.opts.Seats.SetDelivering(something)
+// setDelivering makes large answers yield while something is pending.
+func (w *writer) setDelivering(pending bool) {
+	if w.delivering == pending {
+		return
+	}
+	w.delivering = pending
+	if cpu := w.manager.opts.CPU; pending {
+		cpu.BeginDelivering()
+	} else {
+		cpu.EndDelivering()
 	}
 }
 

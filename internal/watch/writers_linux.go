@@ -2,6 +2,10 @@
 
 package watch
 
-// haveWriters reports that writers deliver watches: they need an epoll. With the build tag
-// portable, the deliverer of other systems can be tested on Linux.
-const haveWriters = true
+// writersSupported reports that this build has writers, which need an epoll. A manager uses them
+// unless Options.Goroutines is set. Streams with a heavy selector, and those whose sink has no
+// port, have a goroutine in any case.
+//
+// The build tag portable leaves writers out. With it, tests on Linux cover the delivery of other
+// systems.
+const writersSupported = true

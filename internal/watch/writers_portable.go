@@ -2,5 +2,5 @@
 
 package watch
 
-// haveWriters reports that writers deliver watches. Here each watch has a goroutine.
-const haveWriters = false
+// writersSupported reports that this build has writers. In this one each stream has a goroutine.
+const writersSupported = false

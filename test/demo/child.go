@@ -2,22 +2,20 @@ package main
 
 import (
 	"fmt"
-	"io"
-	"os"
 	"os/exec"
 	"runtime"
 	"syscall"
 	"time"
 )
 
-// The kernel kills our children when the *thread* that forked them ends. The main goroutine, which
-// starts all of them, keeps the process's first thread, so they end with the process and not
-// before.
+// The kernel kills our children when the *thread* that forked them ends (Pdeathsig, which only
+// Linux has). The main goroutine, which starts all of them, keeps the process's first thread, so
+// they end with the process and not before.
 func init() { runtime.LockOSThread() }
 
-// child is a program that ends with us at the latest, by SIGKILL if need be.
+// child is a program that ends with us at the latest, by SIGKILL if need be. It is simpler than
+// process.Child, which may be started by any goroutine and would link package testing.
 type child struct {
-	name string
 	cmd  *exec.Cmd
 	done chan struct{}
 	err  error // how it ended; read after done
@@ -30,7 +28,7 @@ func startChild(name string, cmd *exec.Cmd) (*child, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("cannot start %s: %w", name, err)
 	}
-	c := &child{name: name, cmd: cmd, done: make(chan struct{})}
+	c := &child{cmd: cmd, done: make(chan struct{})}
 	go func() {
 		c.err = cmd.Wait()
 		close(c.done)
@@ -38,7 +36,7 @@ func startChild(name string, cmd *exec.Cmd) (*child, error) {
 	return c, nil
 }
 
-// stop sends the child SIGTERM, kills it when it has not ended within grace, and returns when it is
+// stop sends the child SIGTERM, kills it if it has not ended within grace, and returns when it is
 // gone.
 func (c *child) stop(grace time.Duration) {
 	_ = c.cmd.Process.Signal(syscall.SIGTERM) // fails only when it is gone already
@@ -48,24 +46,4 @@ func (c *child) stop(grace time.Duration) {
 		_ = c.cmd.Process.Kill()
 		<-c.done
 	}
-}
-
-// tail returns the last bytes of a log file, or why it cannot.
-func tail(path string) string {
-	const size = 2000
-	f, err := os.Open(path)
-	if err != nil {
-		return err.Error()
-	}
-	defer f.Close()
-	if info, err := f.Stat(); err == nil && info.Size() > size {
-		if _, err := f.Seek(-size, io.SeekEnd); err != nil {
-			return err.Error()
-		}
-	}
-	text, err := io.ReadAll(f)
-	if err != nil {
-		return err.Error()
-	}
-	return string(text)
 }

@@ -50,7 +50,7 @@ func (s *show) startProxy(ctx context.Context) error {
 	}
 	s.server, s.metrics = "http://"+listen, "http://"+metrics
 	if err := s.awaitReady(ctx); err != nil {
-		return fmt.Errorf("spillway: %w; the end of its log:\n%s", err, tail(s.proxyLog()))
+		return fmt.Errorf("spillway: %w; the end of its log:\n%s", err, tailOf(s.proxyLog()))
 	}
 	s.console.line("ready after %.1fs", time.Since(started).Seconds())
 	return s.writeKubeconfig()
@@ -130,4 +130,24 @@ func quote(args []string) []string {
 		quoted[i] = arg
 	}
 	return quoted
+}
+
+// tailOf returns the last bytes of a log file, or why it cannot.
+func tailOf(path string) string {
+	const tailBytes = 2000
+	f, err := os.Open(path)
+	if err != nil {
+		return err.Error()
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.Size() > tailBytes {
+		if _, err := f.Seek(-tailBytes, io.SeekEnd); err != nil {
+			return err.Error()
+		}
+	}
+	text, err := io.ReadAll(f)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
 }

@@ -120,7 +120,7 @@ func (s *show) stay(ctx context.Context) error {
 	case <-ctx.Done():
 		return nil
 	case <-s.proxy.done:
-		return errors.New("spillway ended by itself; the end of its log:\n" + tail(s.proxyLog()))
+		return errors.New("spillway ended by itself; the end of its log:\n" + tailOf(s.proxyLog()))
 	case <-etcd:
 		return errors.New("etcd ended by itself; the end of its log:\n" + s.controlPlane.LogTail("etcd"))
 	case <-apiserver:

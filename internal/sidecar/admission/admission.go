@@ -70,7 +70,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case errors.As(err, &refused):
 		h.refuse(w, r, text.bytes, refused)
 	case err != nil:
-		http.Error(w, shorten(err.Error()), http.StatusBadRequest)
+		http.Error(w, sanitize(err.Error()), http.StatusBadRequest)
 	default:
 		h.write(w, answer)
 	}

@@ -128,7 +128,7 @@ func TestLimitsOfNamespaces(t *testing.T) {
 	small := corev1.LimitRangeItem{Type: corev1.LimitTypeContainer,
 		Max: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Mi")}}
 	for want, rules := range map[string]RulesFunc{
-		"spillway: not injected: it is not known what the namespace allows its pods: away": func(string) (
+		"spillway: not injected: the limits of the namespace are not known: away": func(string) (
 			*limits.Rules, error) {
 			return nil, errors.New("away")
 		},

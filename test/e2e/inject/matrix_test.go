@@ -469,7 +469,7 @@ func TestPodsAreCreatedWhileLimitsAreUnknown(t *testing.T) {
 			t.Fatal("there is a sidecar")
 		}
 		if !slices.ContainsFunc(client.warnings, func(text string) bool {
-			return strings.HasPrefix(text, "spillway: not injected: it is not known what the namespace allows its pods: ") &&
+			return strings.HasPrefix(text, "spillway: not injected: the limits of the namespace are not known: ") &&
 				strings.Contains(text, "forbidden")
 		}) {
 			return fmt.Errorf("not yet: %q", client.warnings)

@@ -1,6 +1,7 @@
 // Package pressure has clients try to make a Spillway with little memory grow: by answers that they
 // do not read, by selectors that no other client has, by resources that no client needs, and by
-// requests that never end. None of them does anything that is forbidden.
+// requests that never end. None of them does anything that is forbidden. One user may have more
+// than its share of the watches as long as enough are free.
 package pressure
 
 import (
@@ -72,13 +73,7 @@ type pressureClients struct {
 func newPressureClients(t *testing.T, binary string, args ...string) *pressureClients {
 	t.Helper()
 	up := cluster(t)
-	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	text := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"test","contexts":[{"name":"test","context":{"cluster":"test"}}],
-"clusters":[{"name":"test","cluster":{"server":%q}}]}`, up.URL)
-	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	args = append([]string{"--kubeconfig=" + kubeconfig, "--resources=configmaps,*", "--listen-identity=self",
+	args = append([]string{"--kubeconfig=" + kubeconfig(t, up), "--resources=configmaps,*", "--listen-identity=self",
 		"--log-level=info"}, args...)
 	c := &pressureClients{t: t, up: up, proxy: process.StartProxy(t, binary, args...)}
 	t.Cleanup(func() {
@@ -87,6 +82,18 @@ func newPressureClients(t *testing.T, binary string, args ...string) *pressureCl
 		}
 	})
 	return c
+}
+
+// kubeconfig is a file that leads to an API server without authentication.
+func kubeconfig(t *testing.T, up *fakeapiserver.Server) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	text := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"test","contexts":[{"name":"test","context":{"cluster":"test"}}],
+"clusters":[{"name":"test","cluster":{"server":%q}}]}`, up.URL)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
 }
 
 // ask sends the beginning of a request on a connection of its own, of which nothing is ever read.

@@ -1,5 +1,5 @@
-// Package thin shows that a client on a thin line gets its state: through a proxy of its own, over
-// all three protocols, as from the API server.
+// Package slowlink shows that a client on a thin line gets its state: through a proxy of its own,
+// over all three protocols, as from the API server.
 package slowlink
 
 import (

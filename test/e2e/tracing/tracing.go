@@ -1,3 +1,3 @@
-// Package tracing holds what arrives at an OpenTelemetry collector against what a running proxy was
-// sent, over OTLP/gRPC.
+// Package tracing tests the spans that reach an OpenTelemetry collector over OTLP/gRPC: from a
+// running proxy, and from the exporter alone.
 package tracing
