@@ -111,11 +111,11 @@ var evictionColumns = []column[*Eviction]{
 }
 
 // WatchTable shows the watches, in q's order.
-func (r *Report) WatchTable(q Query) Table { return table(r.Watches.Items, watchColumns, q.Watches) }
+func (r *Report) WatchTable(q Query) Table { return table(r.Watches.Items, watchColumns, q.WatchOrder) }
 
 // ResourceTable shows the resources, in q's order.
 func (r *Report) ResourceTable(q Query) Table {
-	return table(r.Resources, resourceColumns, q.Resources)
+	return table(r.Resources, resourceColumns, q.ResourceOrder)
 }
 
 // EvictionTable shows the evicted clients, the last one first.

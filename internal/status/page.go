@@ -26,6 +26,8 @@ const (
 	formatHTML     = "html"
 	formatJSON     = "json"
 	formatFragment = "fragment" // what the page's script puts in place of what it shows
+
+	formatParameter = "format"
 )
 
 var (
@@ -97,12 +99,12 @@ func (p *Page) write(out *bytes.Buffer, report *Report, q Query, format string) 
 // view is what the template shows.
 type view struct {
 	*Report
-	Query  Query
-	CSS    template.CSS
-	JS     template.JS
-	Tables []section
-	JSON   string // where the same is as JSON
-	Most   int    // the largest limit of a request
+	Query    Query
+	CSS      template.CSS
+	JS       template.JS
+	Tables   []section
+	JSON     string // the URL of the same as JSON
+	MaxLimit int
 }
 
 // section is a table with its headline.
@@ -120,14 +122,14 @@ func (p *Page) view(report *Report, q Query) view {
 		Caption: "Watches that are served from memory, with how far their clients are behind", Table: report.WatchTable(q),
 	}
 	watches.Links = p.links(watches.Columns, func(next Order) Query {
-		return Query{Watches: next, Resources: q.Resources, Limit: q.Limit}
+		return Query{WatchOrder: next, ResourceOrder: q.ResourceOrder, Limit: q.Limit}
 	})
 	resources := section{
 		ID: "resources", Name: "Resources", Empty: "Nothing is mirrored.",
 		Caption: "Resources that are mirrored, with how current they are", Table: report.ResourceTable(q),
 	}
 	resources.Links = p.links(resources.Columns, func(next Order) Query {
-		return Query{Watches: q.Watches, Resources: next, Limit: q.Limit}
+		return Query{WatchOrder: q.WatchOrder, ResourceOrder: next, Limit: q.Limit}
 	})
 	evictions := section{
 		ID: "evictions", Name: "Evicted last", Empty: "No client has been evicted.",
@@ -138,7 +140,7 @@ func (p *Page) view(report *Report, q Query) view {
 	asJSON.Set(formatParameter, formatJSON)
 	return view{
 		Report: report, Query: q, CSS: template.CSS(pageCSS), JS: template.JS(pageJS), // #nosec G203 -- our own files
-		Tables: []section{resources, watches, evictions}, JSON: p.path + "?" + asJSON.Encode(), Most: LimitMost,
+		Tables: []section{resources, watches, evictions}, JSON: p.path + "?" + asJSON.Encode(), MaxLimit: MaxLimit,
 	}
 }
 
