@@ -22,12 +22,14 @@ type Page struct {
 // NewPage makes the page that is served at a path.
 func NewPage(reporter *Reporter, path string) *Page { return &Page{reporter: reporter, path: path} }
 
+// FormatParameter names the parameter of a request that has the format of its answer.
+const FormatParameter = "format"
+
+// The formats.
 const (
 	formatHTML     = "html"
-	formatJSON     = "json"
+	FormatJSON     = "json"
 	formatFragment = "fragment" // what the page's script puts in place of what it shows
-
-	formatParameter = "format"
 )
 
 var (
@@ -60,14 +62,14 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Content-Security-Policy", policy)
 	values := r.URL.Query()
-	format := cmp.Or(values.Get(formatParameter), formatHTML)
+	format := cmp.Or(values.Get(FormatParameter), formatHTML)
 	q, err := ParseQuery(values)
 	switch {
 	case err != nil:
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
-	case format != formatHTML && format != formatJSON && format != formatFragment:
-		http.Error(w, formatParameter+": must be html, json or fragment", http.StatusBadRequest)
+	case format != formatHTML && format != FormatJSON && format != formatFragment:
+		http.Error(w, FormatParameter+": must be html, json or fragment", http.StatusBadRequest)
 		return
 	}
 	report, err := p.reporter.Report(r.Context())
@@ -86,7 +88,7 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (p *Page) write(out *bytes.Buffer, report *Report, q Query, format string) (contentType string, err error) {
-	if format == formatJSON {
+	if format == FormatJSON {
 		return "application/json", json.NewEncoder(out).Encode(report)
 	}
 	name := "page"
@@ -137,7 +139,7 @@ func (p *Page) view(report *Report, q Query) view {
 		Table:   report.EvictionTable(),
 	}
 	asJSON := q.Values()
-	asJSON.Set(formatParameter, formatJSON)
+	asJSON.Set(FormatParameter, FormatJSON)
 	return view{
 		Report: report, Query: q, CSS: template.CSS(pageCSS), JS: template.JS(pageJS), // #nosec G203 -- our own files
 		Tables: []section{resources, watches, evictions}, JSON: p.path + "?" + asJSON.Encode(), MaxLimit: MaxLimit,
