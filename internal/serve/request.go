@@ -4,7 +4,6 @@ import (
 	"crypto/x509"
 	"net/http"
 	"net/netip"
-	"sync"
 	"time"
 
 	"spillway/internal/apistatus"
@@ -61,8 +60,6 @@ type request struct {
 	// Known once the request is planned.
 	plan      plan.Plan
 	staleness staleness // what the answer says of the age of its state
-
-	observeListOnce sync.Once
 }
 
 // newRequest is a request that begins. close ends it.
