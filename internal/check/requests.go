@@ -68,7 +68,9 @@ func (e *Endpoint) readPath(ctx context.Context, resource string) (string, error
 		if _, err := e.get(ctx, "/apis/"+versioned.Group, &g); err != nil {
 			return "", err
 		}
-		versioned.Version = g.PreferredVersion.Version
+		if versioned.Version = g.PreferredVersion.Version; versioned.Version == "" {
+			return "", fmt.Errorf("the answer names no version of %s: is --server a spillway?", versioned.Group)
+		}
 	}
 	return "/apis/" + versioned.Group + "/" + versioned.Version + "/" + versioned.Resource, nil
 }
