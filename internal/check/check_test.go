@@ -179,6 +179,15 @@ func TestAGroupWithoutAPreferredVersion(t *testing.T) {
 	}
 }
 
+// Each success is shown with its own code.
+func TestTheCodeOfAProbeIsShown(t *testing.T) {
+	a := good()
+	a["GET /livez"] = "!204"
+	if out, err := run(t, a, ""); err != nil || out != "ok      /livez: 204\nok      /readyz: 200\n" {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
