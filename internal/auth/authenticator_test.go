@@ -246,7 +246,7 @@ func (w *world) pki() (clients, fronts *authtest.CA, a *Authenticator) {
 
 func (w *world) authority(c *authtest.CA) *Authority {
 	w.t.Helper()
-	a, err := NewAuthority(authtest.WriteFile(w.t, authtest.PEM(c.Cert)), w.clock, zap.NewNop())
+	a, err := NewAuthority(authtest.WriteCAFile(w.t, authtest.PEM(c.Cert)), w.clock, zap.NewNop())
 	if err != nil {
 		w.t.Fatal(err)
 	}

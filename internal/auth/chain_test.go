@@ -31,7 +31,7 @@ func verify(a *Authority, now time.Time, peer ...*x509.Certificate) error {
 // pace is an authority whose turns are the test's to hold.
 func pace(t *testing.T, ca *authtest.CA, clock *clocktesting.FakeClock) (a *Authority, file string) {
 	t.Helper()
-	file = authtest.WriteFile(t, authtest.PEM(ca.Cert))
+	file = authtest.WriteCAFile(t, authtest.PEM(ca.Cert))
 	a, err := NewAuthority(file, clock, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)

@@ -10,7 +10,8 @@ import (
 	"spillway/internal/object"
 )
 
-// roleRef is a Role, or a ClusterRole if it has no namespace.
+// roleRef is a Role, or a ClusterRole, which has no namespace. The zero value is neither: a binding
+// to anything else gives nothing.
 type roleRef struct {
 	isCluster       bool
 	namespace, name string

@@ -214,9 +214,9 @@ func (r *LocalAuthorizer) proveRepeatedly(ctx context.Context, what string, prov
 		if ctx.Err() != nil {
 			return
 		}
-		result, next := "proven", began.Add(proofInterval)
+		result, next := proofSucceeded, began.Add(proofInterval)
 		if err != nil {
-			result, next = "failed", r.clock.Now().Add(proofRetryInterval)
+			result, next = proofFailed, r.clock.Now().Add(proofRetryInterval)
 		}
 		r.metrics.proofs.WithLabelValues(what, result).Inc()
 		switch {

@@ -30,6 +30,12 @@ const (
 	checkUnanswered = "error"
 )
 
+// What became of a proof, as metrics name it.
+const (
+	proofSucceeded = "proven"
+	proofFailed    = "failed"
+)
+
 // NewMetrics makes the metrics and registers them; r may be nil. Counters whose labels are known
 // begin at 0: a counter that appears with its first count shows no increase, and so raises no
 // alert.

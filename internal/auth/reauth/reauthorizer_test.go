@@ -112,7 +112,7 @@ func TestCertificateReachesItsEnd(t *testing.T) {
 	name := ""
 	reauthtest.On(t, func(s *reauthtest.Setup) {
 		clients = authtest.NewCA(t, "clients", time.Now())
-		name = authtest.WriteFile(t, authtest.PEM(clients.Cert))
+		name = authtest.WriteCAFile(t, authtest.PEM(clients.Cert))
 		var err error
 		if s.Authn.ClientCA, err = auth.NewAuthority(name, clock.RealClock{}, zap.NewNop()); err != nil {
 			t.Fatal(err)
