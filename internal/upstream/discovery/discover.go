@@ -115,12 +115,15 @@ func (s served) isBuiltin() bool {
 	return s.origin.isBuiltin(s.gvr.GroupVersion().WithKind(s.entry.Kind))
 }
 
+// subresourceReason is why no subresource is mirrored.
+const subresourceReason = "subresources are no collections"
+
 // refusal is why a resource can never be mirrored, "" if it can.
 func (s served) refusal() string {
 	resource, verbs := s.gvr.Resource, s.entry.Verbs
 	switch {
 	case strings.Contains(resource, "/"):
-		return "subresources are no collections"
+		return subresourceReason
 	case resource == "events" && (s.gvr.Group == "" || s.gvr.Group == "events.k8s.io"):
 		return "upstream has no watch cache for events, and their versions are not unique"
 	case !object.HasPaths(s.gvr.GroupResource()):

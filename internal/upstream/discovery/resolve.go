@@ -124,8 +124,8 @@ func readCatalog(ctx context.Context, c *upstream.Client) (*catalog, error) {
 // lookUp finds what arg names.
 func (c *catalog) lookUp(ctx context.Context, arg string) (schema.GroupVersionResource, error) {
 	if strings.Contains(arg, "/") {
-		return schema.GroupVersionResource{},
-			fmt.Errorf("%q is a subresource, which is never mirrored: leave it out, it passes through", arg)
+		gvr := schema.GroupVersionResource{Resource: arg}
+		return gvr, &NotMirroredError{GVR: gvr, Reason: subresourceReason}
 	}
 	full, group := schema.ParseResourceArg(strings.ToLower(arg))
 	if full != nil {
