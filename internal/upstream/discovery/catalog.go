@@ -19,14 +19,14 @@ import (
 	"spillway/internal/upstream"
 )
 
-// catalog is all that upstream serves, at one moment, without subresources.
+// catalog is all that the API server serves, without subresources.
 type catalog struct {
-	mapper meta.RESTMapperWithContext
-	served map[schema.GroupVersionResource]served
+	mapper    meta.RESTMapperWithContext
+	resources map[schema.GroupVersionResource]served
 }
 
-// readCatalog reads upstream's discovery. A group is missing from it while its server does not
-// answer.
+// readCatalog reads the APIServices, then the documents of discovery: a change in between may be in
+// only one of the two. A group is missing while its server does not answer.
 func readCatalog(ctx context.Context, c *upstream.Client) (*catalog, error) {
 	origins, err := readOrigins(ctx, c)
 	if err != nil {
@@ -37,10 +37,11 @@ func readCatalog(ctx context.Context, c *upstream.Client) (*catalog, error) {
 	if err != nil {
 		return nil, fmt.Errorf("discovery of %s: %w", c.Base().Host, err)
 	}
-	found := &catalog{
+	dropWarning := func(string) {} // says that a short name has several meanings; the first one counts
+	all := &catalog{
 		mapper: restmapper.NewShortcutExpanderWithContext(
-			restmapper.NewDiscoveryRESTMapperWithContext(groups), cached, func(string) {}),
-		served: map[schema.GroupVersionResource]served{},
+			restmapper.NewDiscoveryRESTMapperWithContext(groups), cached, dropWarning),
+		resources: map[schema.GroupVersionResource]served{},
 	}
 	for _, g := range groups {
 		for version, resources := range g.VersionedResources {
@@ -48,27 +49,29 @@ func readCatalog(ctx context.Context, c *upstream.Client) (*catalog, error) {
 			for _, r := range resources {
 				if !strings.Contains(r.Name, "/") {
 					gvr := gv.WithResource(r.Name)
-					found.served[gvr] = served{gvr, r, origins[gv]}
+					all.resources[gvr] = served{gvr: gvr, entry: r, origin: origins[gv]}
 				}
 			}
 		}
 	}
-	return found, nil
+	return all, nil
 }
 
-// lookUp finds what arg names.
+// lookUp finds what arg names, in kubectl's order: resource.version.group, then resource.group. An
+// error of the mapper means only that it finds no resource, because it reads what is in memory. It
+// also finds kinds of lists (podlists), which no server serves.
 func (c *catalog) lookUp(ctx context.Context, arg string) (schema.GroupVersionResource, error) {
 	if strings.Contains(arg, "/") {
 		gvr := schema.GroupVersionResource{Resource: arg}
 		return gvr, &NotMirroredError{GVR: gvr, Reason: subresourceReason}
 	}
-	full, group := schema.ParseResourceArg(strings.ToLower(arg))
-	if full != nil {
-		if gvr, err := c.mapper.ResourceForWithContext(ctx, *full); err == nil && c.serves(gvr) {
+	versioned, plain := schema.ParseResourceArg(strings.ToLower(arg))
+	if versioned != nil {
+		if gvr, err := c.mapper.ResourceForWithContext(ctx, *versioned); err == nil && c.serves(gvr) {
 			return gvr, nil
 		}
 	}
-	gvr, err := c.mapper.ResourceForWithContext(ctx, group.WithVersion(""))
+	gvr, err := c.mapper.ResourceForWithContext(ctx, plain.WithVersion(""))
 	if err == nil && c.serves(gvr) {
 		return gvr, nil
 	}
@@ -80,24 +83,24 @@ func (c *catalog) lookUp(ctx context.Context, arg string) (schema.GroupVersionRe
 }
 
 func (c *catalog) serves(gvr schema.GroupVersionResource) bool {
-	_, ok := c.served[gvr]
+	_, ok := c.resources[gvr]
 	return ok
 }
 
 // suggestNames lists up to three names that arg may have been meant to be, the nearest first.
 func (c *catalog) suggestNames(arg string) []string {
 	resource, _, _ := strings.Cut(arg, ".")
-	allowed := 1 + len(resource)/4 // typing mistakes
+	maxDistance := 1 + len(resource)/4 // typing mistakes
 	best := map[string]int{}
-	for gvr, one := range c.served {
+	for gvr, r := range c.resources {
 		name := gvr.GroupResource().String()
 		distance := editdistance.Of(arg, name)
-		for _, candidate := range append([]string{gvr.Resource, one.entry.SingularName}, one.entry.ShortNames...) {
+		for _, candidate := range append([]string{gvr.Resource, r.entry.SingularName}, r.entry.ShortNames...) {
 			if candidate != "" {
 				distance = min(distance, editdistance.Of(resource, candidate))
 			}
 		}
-		if distance <= allowed {
+		if distance <= maxDistance {
 			best[name] = distance
 		}
 	}
@@ -107,7 +110,7 @@ func (c *catalog) suggestNames(arg string) []string {
 	return names[:min(len(names), 3)]
 }
 
-// unknownResourceError says that upstream serves no resource of a name. It counts as a 404.
+// unknownResourceError says that the API server serves no resource of a name. It counts as a 404.
 type unknownResourceError struct{ text string }
 
 func (e unknownResourceError) Error() string { return e.text }

@@ -15,6 +15,9 @@ import (
 	"spillway/internal/upstream"
 )
 
+// subresourceReason is why no subresource is mirrored.
+const subresourceReason = "subresources are no collections"
+
 // NotMirroredError says why a resource is never mirrored (design D2). It stays so for as long as
 // the resource is what it is.
 type NotMirroredError struct {
@@ -32,7 +35,7 @@ func (e *NotMirroredError) Error() string {
 // named explicitly (design D12).
 func Discover(ctx context.Context, c *upstream.Client) (mirrored map[schema.GroupVersionResource]*object.Resource,
 	passThrough map[schema.GroupVersionResource]string, err error) {
-	found, err := readCatalog(ctx, c)
+	catalog, err := readCatalog(ctx, c)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -41,14 +44,14 @@ func Discover(ctx context.Context, c *upstream.Client) (mirrored map[schema.Grou
 		return nil, nil, err
 	}
 	mirrored, passThrough = map[schema.GroupVersionResource]*object.Resource{}, map[schema.GroupVersionResource]string{}
-	for gvr, one := range found.served {
-		switch reason := one.refusal(); {
+	for gvr, r := range catalog.resources {
+		switch reason := r.refusal(); {
 		case reason != "":
 			passThrough[gvr] = reason
 		case gvr.Group == "" && gvr.Resource == "secrets":
 			passThrough[gvr] = "secrets are mirrored only if they are named"
 		default:
-			mirrored[gvr] = one.resource(definitions[gvr.GroupResource()])
+			mirrored[gvr] = r.resource(definitions[gvr.GroupResource()])
 		}
 	}
 	return mirrored, passThrough, nil
@@ -70,7 +73,7 @@ func ReadResource(ctx context.Context, c *upstream.Client, gvr schema.GroupVersi
 	if err != nil {
 		return nil, err
 	}
-	return served{gvr, list.APIResources[i], origin}.describe(ctx, c)
+	return served{gvr: gvr, entry: list.APIResources[i], origin: origin}.describe(ctx, c)
 }
 
 // served is one resource that upstream serves: its discovery entry, and the server behind it.
@@ -114,9 +117,6 @@ func (s served) resource(d *definition) *object.Resource {
 func (s served) isBuiltin() bool {
 	return s.origin.isBuiltin(s.gvr.GroupVersion().WithKind(s.entry.Kind))
 }
-
-// subresourceReason is why no subresource is mirrored.
-const subresourceReason = "subresources are no collections"
 
 // refusal is why a resource can never be mirrored, "" if it can.
 func (s served) refusal() string {

@@ -12,7 +12,7 @@
 // (origin). A custom one has a definition, whose epoch identifies all parts that upstream makes its
 // answers from (definition.Epoch).
 //
-// Invariant: a group whose APIService may not be read counts as kube-apiserver's own. An error says
-// that upstream is unavailable, that it does not serve the resource, or that the resource is never
-// mirrored.
+// Invariant: a group whose APIService may not be read counts as kube-apiserver's own. An error
+// about one resource says that it is not served, or that it is never mirrored. Any other error
+// concerns the API server.
 package discovery

@@ -12,8 +12,9 @@ import (
 	"spillway/internal/upstream/transport"
 )
 
-// Resolution is the resource that a name means, or an error: upstream does not know it, and Err
-// suggests others, or it can never be mirrored (see NotMirroredError).
+// Resolution is the resource that a name means, or an error. With a NotMirroredError, the name
+// means something that can never be mirrored. With a 404 (apierrors.IsNotFound), the API server
+// serves nothing of the name, and the text suggests others.
 type Resolution struct {
 	Name     string
 	Resource *object.Resource // nil with an Err
@@ -22,43 +23,43 @@ type Resolution struct {
 
 // Resolve finds the resources that args name, each `resource[.version][.group]` as kubectl takes
 // it: plural, singular or short name. Of several with one meaning, the result has the first. An
-// error says that upstream is unavailable (upstream.IsUnavailable), and nothing of any name.
+// error concerns the API server, not a name.
 func Resolve(ctx context.Context, c *upstream.Client, args []string) ([]Resolution, error) {
-	found, err := readCatalog(ctx, c)
+	catalog, err := readCatalog(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	var resolved []Resolution
 	seen := map[schema.GroupVersionResource]bool{}
 	for _, arg := range args {
-		one := Resolution{Name: arg}
-		gvr, err := found.lookUp(ctx, arg)
+		resolution := Resolution{Name: arg}
+		gvr, err := catalog.lookUp(ctx, arg)
 		if err == nil {
 			if seen[gvr] {
 				continue
 			}
 			seen[gvr] = true
-			one.Resource, err = found.served[gvr].describe(ctx, c)
+			resolution.Resource, err = catalog.resources[gvr].describe(ctx, c)
 		}
 		if upstream.IsUnavailable(err) {
 			return nil, err
 		}
-		one.Err = err
-		resolved = append(resolved, one)
+		resolution.Err = err
+		resolved = append(resolved, resolution)
 	}
 	return resolved, nil
 }
 
-// UnresolvedError is one line that names everything wrong with names, nil if nothing is.
-func UnresolvedError(resolved []Resolution) error {
-	var wrong []string
-	for _, one := range resolved {
-		if one.Err != nil {
-			wrong = append(wrong, transport.OneLine(one.Err))
+// JoinErrors is one line with all errors of resolutions; nil if there are none.
+func JoinErrors(resolved []Resolution) error {
+	var texts []string
+	for _, resolution := range resolved {
+		if resolution.Err != nil {
+			texts = append(texts, transport.OneLine(resolution.Err))
 		}
 	}
-	if len(wrong) == 0 {
+	if len(texts) == 0 {
 		return nil
 	}
-	return errors.New(strings.Join(wrong, "; "))
+	return errors.New(strings.Join(texts, "; "))
 }

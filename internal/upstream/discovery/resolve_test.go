@@ -83,7 +83,7 @@ func strictly(t *testing.T, c *upstream.Client, args []string) ([]*object.Resour
 	t.Helper()
 	resolved, err := Resolve(deadline(t), c, args)
 	if err == nil {
-		err = UnresolvedError(resolved)
+		err = JoinErrors(resolved)
 	}
 	var all []*object.Resource
 	for _, one := range resolved {
