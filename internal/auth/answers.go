@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Answer is upstream's answer to a review, or why there is none, and when the review was sent. Ages
-// count from there: what changed upstream while the answer was on its way is not in it.
+// Answer is the API server's answer to a review, or why there is none, and when the review was
+// sent. Ages count from there: what changed upstream while the answer was on its way is not in it.
 type Answer[A any] struct {
 	Value A
 	Err   error

@@ -15,10 +15,11 @@ type Verdict string
 // The verdicts, which are also the labels of metrics.
 const (
 	Allowed Verdict = "allowed"
-	// Denied: upstream would answer with a 403, whose words Forbidden has.
+	// Denied: the API server would answer with a 403, whose words Forbidden has.
 	Denied Verdict = "denied"
-	// Unreviewed: upstream did not answer, or an authorizer of its own failed, for which it would
-	// answer 500. Nothing is served; a request that can be passed through gets upstream's answer.
+	// Unreviewed: the API server did not answer, or an authorizer of its own failed, for which it
+	// would answer 500. Nothing is served; a request that can be passed through gets the API server's
+	// answer.
 	Unreviewed Verdict = "error"
 )
 
@@ -28,7 +29,7 @@ var Verdicts = []Verdict{Allowed, Denied, Unreviewed}
 // Decision is a verdict, and why.
 type Decision struct {
 	Verdict Verdict
-	// Reason is the authorizer's own, which upstream appends to a 403 (W-174).
+	// Reason is the authorizer's own, which the API server appends to a 403 (W-174).
 	Reason string
 	// At is when the question was sent to upstream, or when what decided it was proven.
 	At time.Time
@@ -43,7 +44,7 @@ type AuthorizerOptions struct {
 	// reviews for new requests that are under way, of which one user has half at most. 0: 65536 and
 	// 128.
 	MaxAnswers, MaxReviews int
-	Local                  LocalDecider       // nil: upstream decides everything
+	Local                  LocalDecider       // nil: the API server decides everything
 	Clock                  clock.PassiveClock // nil: the real one
 	Metrics                *Metrics           // nil: nothing is registered
 }
@@ -95,9 +96,9 @@ func NewAuthorizer(o AuthorizerOptions) *Authorizer {
 	return &Authorizer{hasher: NewHasher(), reviews: newReviews(opts), metrics: o.Metrics}
 }
 
-// VerdictOf reads upstream's answer. An answer that both allows and denies, and one that does not
-// allow and reports an error, are failures of an authorizer, for which upstream answers 500; an
-// error beside an allowance is not.
+// VerdictOf reads the API server's answer. An answer that both allows and denies, and one that does
+// not allow and reports an error, are failures of an authorizer, for which the API server answers
+// 500; an error beside an allowance is not.
 func VerdictOf(s AccessStatus) Verdict {
 	switch {
 	case s.Allowed && !s.Denied:
@@ -116,8 +117,8 @@ func accessUntil(a Answer[AccessStatus]) time.Time {
 	return a.At.Add(AnswerTTL)
 }
 
-// Authorize finds out whether an identity may do something. ctx ends the wait for upstream's answer
-// to another request with the same question.
+// Authorize finds out whether an identity may do something. ctx ends the wait for the API server's
+// answer to another request with the same question.
 func (a *Authorizer) Authorize(ctx context.Context, who *Identity, what Attributes) Decision {
 	d := decisionOf(a.reviews.answer(ctx, a.Key(who, what), ReviewRequest{who, what}))
 	a.metrics.verdicts.WithLabelValues(string(d.Verdict)).Inc()
@@ -129,8 +130,8 @@ func (a *Authorizer) Renew(ctx context.Context, who *Identity, what Attributes) 
 	return decisionOf(a.reviews.renew(ctx, a.Key(who, what), ReviewRequest{who, what}))
 }
 
-// Recall is when upstream last reviewed the question of a key, if that is remembered and upstream
-// allowed it.
+// Recall is when the API server last reviewed the question of a key, if that is remembered and the
+// API server allowed it.
 func (a *Authorizer) Recall(key Digest) (time.Time, bool) {
 	review, ok := a.reviews.recall(key)
 	return review.At, ok && review.Err == nil && VerdictOf(review.Value) == Allowed

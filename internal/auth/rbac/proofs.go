@@ -80,10 +80,10 @@ func (t *PermissionTable) tryEndProof(p proof, last, reached uint64) (advanced <
 	return nil, nil
 }
 
-// restartRewritten restarts a table that, in one of its generations, has found upstream behind a
-// version that it showed before. Roles and bindings most likely share the etcd that was restored,
-// so they restart together: a proof of another table shows the restore only until upstream's
-// versions have grown beyond that table's.
+// restartRewritten restarts a table that, in one of its generations, has found the API server
+// behind a version that it showed before. Roles and bindings most likely share the etcd that was
+// restored, so they restart together: a proof of another table shows the restore only until the API
+// server's versions have grown beyond that table's.
 func (s *tables) restartRewritten(by *PermissionTable, generation int) {
 	s.mu.Lock()
 	var restarts []func()
@@ -117,22 +117,22 @@ func (s *tables) provenLocked(tables ...*PermissionTable) (time.Time, bool) {
 	return oldest, s.isRecent(oldest)
 }
 
-// hadFactLocked reports that upstream had an object's fact when a question was sent: the last one
-// of this table, or an earlier one of another table. The table showed a state from before the
+// hadFactLocked reports that the API server had an object's fact when a question was sent: the last
+// one of this table, or an earlier one of another table. The table showed a state from before the
 // question when it received the fact, and shows one from after it since the proof. In between it
-// has left out no change, and the fact is still the same. So upstream kept it as well.
+// has left out no change, and the fact is still the same. So the API server kept it as well.
 func (t *PermissionTable) hadFactLocked(key string, asked sequence) bool {
 	e, there := t.entries[key]
 	return there && e.received < asked
 }
 
-// togetherLocked is the last moment at which upstream is known to have had a binding and its role
-// as they are here. It is when the older of the proofs of their tables began, if both were here by
-// then. It reports false if there is no such moment, or it does not count any more.
+// togetherLocked is the last moment at which the API server is known to have had a binding and its
+// role as they are here. It is when the older of the proofs of their tables began, if both were
+// here by then. It reports false if there is no such moment, or it does not count any more.
 //
 // Moments of this process are compared, not versions of two resources. An API server may keep the
 // two in two etcds (--etcd-servers-overrides), whose versions say nothing about each other, and
-// nothing upstream tells whether it does.
+// nothing the API server tells whether it does.
 func (s *tables) togetherLocked(b *binding) (at time.Time, ok bool) {
 	bindings, roles := s.roleBindings, s.roles
 	if b.isEverywhere {
