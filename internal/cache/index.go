@@ -8,8 +8,8 @@ import (
 	"spillway/internal/object"
 )
 
-// index finds objects by the value of one field, in upstream's order: those of one node among those
-// of all (W-61).
+// index finds objects by the value of one field, in the API server's order: those of one node among
+// those of all (W-61).
 //
 // It holds keys, not objects. A change that leaves the field as it is, as nearly all do, then costs
 // nothing, and a lookup finds the few keys in the tree of the same snapshot. The alternative,

@@ -12,8 +12,9 @@ import (
 // Snapshot is the state at one resourceVersion and the log position that follows it. Immutable.
 type Snapshot struct {
 	RV, Next uint64
-	// Reached is what history was complete through: RV, or less if upstream's state at RV was compared
-	// and found equal. Then Next does not follow RV, and a reader looks for RV instead (see Log.Find).
+	// Reached is what history was complete through: RV, or less if the API server's state at RV was
+	// compared and found equal. Then Next does not follow RV, and a reader looks for RV instead (see
+	// Log.Find).
 	Reached uint64
 	Bytes   int64 // of JSON
 
@@ -31,8 +32,8 @@ func (s *Snapshot) Get(key string) (*object.Object, bool) {
 	return s.tree.Get(&object.Object{Key: key})
 }
 
-// Scan calls f for the objects in the selector's scope that it matches, in upstream's order (W-61),
-// beginning with the first whose key is not below from, until f returns false.
+// Scan calls f for the objects in the selector's scope that it matches, until f returns false. The
+// order is the API server's (W-61), and the first object is the first whose key is not below from.
 func (s *Snapshot) Scan(sel object.Selector, from string, f func(*object.Object) bool) {
 	s.scanCandidates(sel, from, func(o *object.Object) bool { return !sel.Matches(o) || f(o) })
 }
