@@ -30,9 +30,9 @@ func (e *NotMirroredError) Error() string {
 	return fmt.Sprintf("%s cannot be mirrored: %s; leave it out, it passes through", e.GVR.GroupResource(), e.Reason)
 }
 
-// Discover sorts everything that upstream serves, every version of it, into resources that can be
-// mirrored and resources that pass through, with the reason. Secrets pass through unless they are
-// named explicitly (design D12).
+// Discover sorts everything that the API server serves, in every version, into what can be mirrored
+// and what passes through, with the reason. Secrets pass through unless they are named explicitly
+// (design D12).
 func Discover(ctx context.Context, c *upstream.Client) (mirrored map[schema.GroupVersionResource]*object.Resource,
 	passThrough map[schema.GroupVersionResource]string, err error) {
 	catalog, err := readCatalog(ctx, c)
@@ -76,7 +76,7 @@ func ReadResource(ctx context.Context, c *upstream.Client, gvr schema.GroupVersi
 	return served{gvr: gvr, entry: list.APIResources[i], origin: origin}.describe(ctx, c)
 }
 
-// served is one resource that upstream serves: its discovery entry, and the server behind it.
+// served is one resource that the API server serves: its discovery entry, and the server behind it.
 type served struct {
 	gvr    schema.GroupVersionResource
 	entry  metav1.APIResource
