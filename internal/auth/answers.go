@@ -14,8 +14,8 @@ type Answer[A any] struct {
 }
 
 // AnswerCache keeps answers until they are too old, or too many: then the oldest go first. It has
-// no clock, because verdicts on certificates are also recalled for other moments than the present.
-// Not safe for concurrent use.
+// no clock, because verifications of certificates are also recalled for other moments than the
+// present. Not safe for concurrent use.
 type AnswerCache[A any] struct {
 	limit   int
 	entries map[Digest]*list.Element
