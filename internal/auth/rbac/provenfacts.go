@@ -24,13 +24,12 @@ func (s *tables) provenLocked(tables ...*PermissionTable) (time.Time, bool) {
 	return oldest, s.isRecent(oldest)
 }
 
-// hadFactLocked reports that the API server had an object's fact when a question was sent: the last
-// one of this table, or an earlier one of another table. The table showed a state from before the
-// question when it received the fact, and shows one from after it since the proof. In between it
-// has left out no change, and the fact is still the same. So the API server kept it as well.
-func (t *PermissionTable) hadFactLocked(key string, asked sequence) bool {
+// hadFactLocked reports that the API server had the object's fact when question was sent. question
+// is not later than the one of the table's last proof. A fact received earlier and not renumbered
+// has not changed since: the proof excludes missed changes.
+func (t *PermissionTable) hadFactLocked(key string, question sequence) bool {
 	e, there := t.entries[key]
-	return there && e.received < asked
+	return there && e.received < question
 }
 
 // togetherLocked is the last moment at which the API server is known to have had a binding and its
@@ -38,8 +37,8 @@ func (t *PermissionTable) hadFactLocked(key string, asked sequence) bool {
 // here by then. It reports false if there is no such moment, or it does not count any more.
 //
 // Moments of this process are compared, not versions of two resources. An API server may keep the
-// two in two etcds (--etcd-servers-overrides), whose versions say nothing about each other, and
-// nothing the API server tells whether it does.
+// two in two etcds (--etcd-servers-overrides), whose versions say nothing about each other. It does
+// not tell whether it does.
 func (s *tables) togetherLocked(b *binding) (at time.Time, ok bool) {
 	bindings, roles := s.roleBindings, s.roles
 	if b.isEverywhere {
@@ -48,7 +47,7 @@ func (s *tables) togetherLocked(b *binding) (at time.Time, ok bool) {
 	if b.role.isCluster {
 		roles = s.clusterRoles
 	}
-	asked := min(bindings.asked, roles.asked)
+	question := min(bindings.question, roles.question)
 	at, ok = s.provenLocked(bindings, roles)
-	return at, ok && bindings.hadFactLocked(b.key, asked) && roles.hadFactLocked(b.role.key(), asked)
+	return at, ok && bindings.hadFactLocked(b.key, question) && roles.hadFactLocked(b.role.key(), question)
 }

@@ -33,7 +33,7 @@ type PermissionTable struct {
 	reported    uint64        // the version of the last change that the mirror reported
 	reached     uint64        // nothing happened in (reported, reached]
 	proven      time.Time     // the entries have everything that was acknowledged before; zero: not proven
-	asked       sequence      // of the question that proved it
+	question    sequence      // the number of the question that proved it
 	generation  int           // grows whenever a proof under way must not count
 	advanced    chan struct{} // closed when the mirror reports something, and replaced
 	restart     func()        // has the mirror list again
