@@ -2,29 +2,30 @@ package clientconn
 
 import "iter"
 
-// connList is connections in the order in which they came into it. It is made of links in the
-// connections themselves, because every request goes through two of them.
+// connList is connections in the order in which they came into it. Links are embedded in the
+// connections so that moving allocates nothing: each request moves its connection.
 type connList struct {
 	links       linkIndex // of its connections
 	first, last *PacedConn
 	length      int
 }
 
-// linkIndex tells which of a connection's links a queue is made of.
+// linkIndex tells which of a connection's links a list is made of.
 type linkIndex uint8
 
 const (
-	linkOfAll  linkIndex = iota // in a queue of all connections
+	linkOfAll  linkIndex = iota // in a list of the group of all
 	linkOfPeer                  // in one of its peer's
+	linkIndexCount
 )
 
 type link struct{ before, after *PacedConn }
 
-// conns yields the connections of the queue, of which the loop may remove the one that it has.
-func (q *connList) conns() iter.Seq[*PacedConn] {
+// conns yields the connections of the list. The loop may remove the one that it has.
+func (l *connList) conns() iter.Seq[*PacedConn] {
 	return func(yield func(*PacedConn) bool) {
-		for c := q.first; c != nil; {
-			next := c.tracking.links[q.links].after
+		for c := l.first; c != nil; {
+			next := c.tracking.links[l.links].after
 			if !yield(c) {
 				return
 			}
@@ -33,29 +34,31 @@ func (q *connList) conns() iter.Seq[*PacedConn] {
 	}
 }
 
-func (q *connList) push(c *PacedConn) {
-	c.tracking.links[q.links] = link{before: q.last}
-	if q.last == nil {
-		q.first = c
+// push appends a connection.
+func (l *connList) push(c *PacedConn) {
+	c.tracking.links[l.links] = link{before: l.last}
+	if l.last == nil {
+		l.first = c
 	} else {
-		q.last.tracking.links[q.links].after = c
+		l.last.tracking.links[l.links].after = c
 	}
-	q.last = c
-	q.length++
+	l.last = c
+	l.length++
 }
 
-func (q *connList) remove(c *PacedConn) {
-	l := c.tracking.links[q.links]
-	if l.before == nil {
-		q.first = l.after
+// remove takes out a connection, which is in the list.
+func (l *connList) remove(c *PacedConn) {
+	own := c.tracking.links[l.links]
+	if own.before == nil {
+		l.first = own.after
 	} else {
-		l.before.tracking.links[q.links].after = l.after
+		own.before.tracking.links[l.links].after = own.after
 	}
-	if l.after == nil {
-		q.last = l.before
+	if own.after == nil {
+		l.last = own.before
 	} else {
-		l.after.tracking.links[q.links].before = l.before
+		own.after.tracking.links[l.links].before = own.before
 	}
-	c.tracking.links[q.links] = link{}
-	q.length--
+	c.tracking.links[l.links] = link{}
+	l.length--
 }
