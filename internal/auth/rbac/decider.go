@@ -19,13 +19,14 @@ const (
 )
 
 // checkedDecider answers questions by what is mirrored here, as far as it can. A share of its
-// answers is also reviewed by upstream, in the background.
+// answers is also reviewed by the API server, in the background.
 //
-// When upstream denies what was allowed here, nothing more is answered here from that moment on.
-// Both may be right: a permission was removed or added meanwhile, and each side learned of it in
-// its own time. So once the tables have been proven again, the question is put again. If upstream
-// still denies it and it is still allowed here, the decider retires: an authorizer that cannot be
-// seen from here has a say. Each denial has to be explained before anything is answered here again.
+// When the API server denies what was allowed here, nothing more is answered here from that moment
+// on. Both may be right: a permission was removed or added meanwhile, and each side learned of it
+// in its own time. So once the tables have been proven again, the question is put again. If the API
+// server still denies it and it is still allowed here, the decider retires: an authorizer that
+// cannot be seen from here has a say. Each denial has to be explained before anything is answered
+// here again.
 type checkedDecider[Q, A any] struct {
 	// Static after construction.
 	deciderOptions[Q, A]
@@ -57,7 +58,7 @@ func newCheckedDecider[Q, A any](r *LocalAuthorizer, o deciderOptions[Q, A]) *ch
 }
 
 // decideChecked answers a question, if it can. If it is chosen for a check and too many checks wait
-// already, upstream is to answer: so no check is left out.
+// already, the API server is to answer: so no check is left out.
 func (d *checkedDecider[Q, A]) decideChecked(digest auth.Digest, q Q) (auth.Answer[A], bool) {
 	if !d.decides.Load() {
 		return auth.Answer[A]{}, false
@@ -73,7 +74,7 @@ func (d *checkedDecider[Q, A]) decideChecked(digest auth.Digest, q Q) (auth.Answ
 	return a, true
 }
 
-// check has upstream review what was answered here.
+// check has the API server review what was answered here.
 func (d *checkedDecider[Q, A]) check(ctx context.Context, digest auth.Digest, q Q, here auth.Answer[A]) {
 	there := d.review(ctx, digest, q)
 	switch {
@@ -94,7 +95,7 @@ type explanation int
 const (
 	explanationPending explanation = iota
 	explanationChange              // the permission was removed or added meanwhile
-	explanationNone                // upstream denies what its rules allow
+	explanationNone                // the API server denies what its rules allow
 )
 
 // settle waits for the explanation of a denial of what was answered here.

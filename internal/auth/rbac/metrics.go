@@ -23,7 +23,7 @@ const (
 	reviewOfAccess = "access"
 )
 
-// What upstream says of a local decision, as metrics name it.
+// What the API server says of a local decision, as metrics name it.
 const (
 	checkAgreed     = "agreed"
 	checkDenied     = "denied"

@@ -85,7 +85,7 @@ func TestClockJumpsDoNotChangeHowLongWatchesAreHeld(t *testing.T) {
 	}
 }
 
-// What upstream said is remembered for as long as ever.
+// What the API server said is remembered for as long as ever.
 func TestClockJumpsDoNotChangeHowLongAnswersCount(t *testing.T) {
 	for name, by := range authtest.Jumps {
 		t.Run(name, func(t *testing.T) {

@@ -70,8 +70,8 @@ func TestPermissionGoes(t *testing.T) {
 	})
 }
 
-// Upstream itself remembers a token for ten seconds, and yet the streams of one that is revoked end
-// in time.
+// The API server itself remembers a token for ten seconds, and yet the streams of one that is
+// revoked end in time.
 func TestTokenGoes(t *testing.T) {
 	reauthtest.On(t, nil, func(p *reauthtest.Model) {
 		request := p.Know("alice")
@@ -138,8 +138,8 @@ func TestCertificateReachesItsEnd(t *testing.T) {
 	})
 }
 
-// TestUpstreamIsAway shows that streams are paused in time, and not ended, while upstream does not
-// answer, and that they go on when it does.
+// TestUpstreamIsAway shows that streams are paused in time, and not ended, while the API server
+// does not answer, and that they go on when it does.
 func TestUpstreamIsAway(t *testing.T) {
 	reauthtest.On(t, nil, func(p *reauthtest.Model) {
 		request := p.Know("alice")
