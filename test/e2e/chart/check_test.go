@@ -30,7 +30,7 @@ func TestHelmTestReportsWhatIsWrong(t *testing.T) {
 	cp := startControlPlane(t)
 	h := newHelm(t)
 	manifest, err := h.template(t.Context(),
-		"--set=resources={deployments.apps,widgets.v1.example.com},config.memory-budget=1Gi")
+		"--set=resources={deployments.apps,widgets.v1.example.com},config.memoryBudget=1Gi")
 	must(t, err)
 	_, err = cp.KubectlInput(t.Context(), manifest, "apply", "--server-side", "--force-conflicts", "-f=-")
 	must(t, err)
