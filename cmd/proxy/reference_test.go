@@ -100,12 +100,28 @@ const madeHere = "<!-- Made by go test ./cmd/proxy -update: change the code, not
 // flagReference is docs/flags.md.
 func flagReference() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s# Flags\n\n%s\n\n`spillway --help` prints the same text. The flags of its "+
-		"[commands](#flags-of-commands) are below.\n",
+	fmt.Fprintf(&b, "%s# Flags\n\n%s\n\n`spillway --help=all` prints the same text, and `spillway --help` the first "+
+		"sentence about each of the common flags. The flags of [commands](#flags-of-commands) are below.\n",
 		madeHere, inCode.ReplaceAllString(strings.ReplaceAll(sourcesHelp, "\n", " "), "`$0`"))
-	for _, g := range config.New().FlagGroups() {
-		fmt.Fprintf(&b, "\n## %s\n\n", g.Name)
-		flagTable(&b, g.Flags)
+	common, groups := pflag.NewFlagSet("", pflag.ContinueOnError), config.New().FlagGroups()
+	common.SortFlags = false
+	for _, g := range groups {
+		common.AddFlagSet(g.Common)
+	}
+	fmt.Fprint(&b, "\n## Common flags\n\n")
+	flagTable(&b, common)
+	for _, g := range groups {
+		others := pflag.NewFlagSet("", pflag.ContinueOnError)
+		others.SortFlags = false
+		g.Flags.VisitAll(func(f *pflag.Flag) {
+			if common.Lookup(f.Name) == nil {
+				others.AddFlag(f)
+			}
+		})
+		if others.HasFlags() {
+			fmt.Fprintf(&b, "\n## %s\n\n", g.Name)
+			flagTable(&b, others)
+		}
 	}
 	fmt.Fprint(&b, "\n# Flags of commands\n\nThese flags can be given only on the command line. `spillway COMMAND "+
 		"--help` prints the same text.\n")

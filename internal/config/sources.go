@@ -54,7 +54,7 @@ func (o *Settings) readEnvironment(environ []string) error {
 		if at < 0 {
 			given := strings.ToLower(strings.TrimPrefix(name, envPrefix))
 			return fmt.Errorf("%s: %w", name,
-				o.unknown(given, variableOf, "unset it; spillway --help lists all names"))
+				o.unknown(given, variableOf, "unset it; spillway --help=all lists all names"))
 		}
 		if f := o.flags.Lookup(o.rows[at].name); !f.Changed {
 			if err := o.set(f, origin(name+"="), value); err != nil {
@@ -71,7 +71,7 @@ func (o *Settings) readEntries(entries []configEntry) error {
 		f := o.flags.Lookup(e.key)
 		if f == nil {
 			return fmt.Errorf("%s: %s: %w", e.place, e.key, o.unknown(e.key, func(key string) string { return key },
-				"keys are the names of flags, which spillway --help lists"))
+				"keys are the names of flags, which spillway --help=all lists"))
 		}
 		if e.key == "config" {
 			return fmt.Errorf("%s: config: a configuration file cannot name another", e.place)

@@ -177,7 +177,6 @@ storage.k8s.io: [csidrivers, csinodes, csistoragecapacities, storageclasses, vol
   "tls-cert-file" "/etc/spillway/tls/tls.crt"
   "tls-private-key-file" "/etc/spillway/tls/tls.key"
   "metrics-listen" ":9464"
-  "metrics-tls" true
   "drain-period" (printf "%ds" (int .Values.drainSeconds)) -}}
 {{- if .Values.clientCA.configMapName -}}
 {{- $_ := set $own "client-ca-file" (printf "/etc/spillway/client-ca/%s" .Values.clientCA.key) -}}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -73,8 +74,52 @@ func UnresolvedError(resolved []Resolution) error {
 	return errors.New(strings.Join(wrong, "; "))
 }
 
-// unknownResourceError says that upstream serves no resource of a name. It counts as a 404.
-type unknownResourceError struct{ text string }
+// MisspelledError is one line that names the names without a group that upstream does not serve,
+// nil if there are none. Resources without a group come with the API server, so these names are
+// typing mistakes. A resource of another group may be installed later.
+func MisspelledError(resolved []Resolution) error {
+	var wrong []string
+	for _, one := range resolved {
+		var unknown unknownResourceError
+		if errors.As(one.Err, &unknown) && !unknown.isPartial && groupOf(one.Name) == "" {
+			wrong = append(wrong, unknown.text)
+		}
+	}
+	if len(wrong) == 0 {
+		return nil
+	}
+	return errors.New(strings.Join(wrong, "; ") +
+		"; a resource that is installed later must be named with its group, as in widgets.example.com")
+}
+
+// bareVersion is what a version of an API looks like, other than a group.
+var bareVersion = regexp.MustCompile(`^v[0-9]+((alpha|beta)[0-9]+)?$`)
+
+// parseName reads resource[.version][.group]. Unlike kubectl, it takes v1 in pods.v1 for a version,
+// because no group has such a name. The first result is nil if there is no version for certain.
+func parseName(name string) (*schema.GroupVersionResource, schema.GroupResource) {
+	full, plain := schema.ParseResourceArg(strings.ToLower(name))
+	if full == nil && bareVersion.MatchString(plain.Group) {
+		return &schema.GroupVersionResource{Version: plain.Group, Resource: plain.Resource},
+			schema.GroupResource{Resource: plain.Resource + "." + plain.Group}
+	}
+	return full, plain
+}
+
+// groupOf is the group in resource[.version][.group].
+func groupOf(name string) string {
+	_, rest, _ := strings.Cut(name, ".")
+	if version, group, _ := strings.Cut(rest, "."); bareVersion.MatchString(version) {
+		return group
+	}
+	return rest
+}
+
+// unknownResourceError says that the API server serves no resource of a name. It counts as a 404.
+type unknownResourceError struct {
+	text      string
+	isPartial bool // upstream did not say all that it serves
+}
 
 func (e unknownResourceError) Error() string { return e.text }
 
@@ -86,8 +131,9 @@ func (e unknownResourceError) Status() metav1.Status {
 
 // catalog is all that upstream serves, at one moment, without subresources.
 type catalog struct {
-	mapper meta.RESTMapperWithContext
-	served map[schema.GroupVersionResource]served
+	isPartial bool // the resources of some groups, of kube-apiserver or of CRDs, could not be read
+	mapper    meta.RESTMapperWithContext
+	served    map[schema.GroupVersionResource]served
 }
 
 // readCatalog reads upstream's discovery. A group is missing from it while its server does not
@@ -108,6 +154,12 @@ func readCatalog(ctx context.Context, c *upstream.Client) (*catalog, error) {
 		served: map[schema.GroupVersionResource]served{},
 	}
 	for _, g := range groups {
+		for _, v := range g.Group.Versions {
+			gv := schema.GroupVersion{Group: g.Group.Name, Version: v.Version}
+			if _, isRead := g.VersionedResources[v.Version]; !isRead && origins[gv].service == "" {
+				found.isPartial = true
+			}
+		}
 		for version, resources := range g.VersionedResources {
 			gv := schema.GroupVersion{Group: g.Group.Name, Version: version}
 			for _, r := range resources {
@@ -127,7 +179,7 @@ func (c *catalog) lookUp(ctx context.Context, arg string) (schema.GroupVersionRe
 		return schema.GroupVersionResource{},
 			fmt.Errorf("%q is a subresource, which is never mirrored: leave it out, it passes through", arg)
 	}
-	full, group := schema.ParseResourceArg(strings.ToLower(arg))
+	full, group := parseName(arg)
 	if full != nil {
 		if gvr, err := c.mapper.ResourceForWithContext(ctx, *full); err == nil && c.serves(gvr) {
 			return gvr, nil
@@ -137,11 +189,11 @@ func (c *catalog) lookUp(ctx context.Context, arg string) (schema.GroupVersionRe
 	if err == nil && c.serves(gvr) {
 		return gvr, nil
 	}
-	message := fmt.Sprintf("upstream serves no resource %q", arg)
+	message := fmt.Sprintf("the API server serves no resource %q", arg)
 	if near := c.suggestNames(strings.ToLower(arg)); len(near) > 0 {
 		message += "; did you mean " + strings.Join(near, ", ") + "?"
 	}
-	return schema.GroupVersionResource{}, unknownResourceError{message}
+	return schema.GroupVersionResource{}, unknownResourceError{message, c.isPartial}
 }
 
 func (c *catalog) serves(gvr schema.GroupVersionResource) bool {
