@@ -84,7 +84,7 @@ var mayImport = map[string][]string{
 	},
 	"status":        {},
 	"top":           {"status"},
-	"check":         {"status"},
+	"check":         {"editdistance", "status"},
 	"fakeapiserver": {"object"},
 	"testutil":      {},
 

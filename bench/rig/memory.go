@@ -54,7 +54,8 @@ func heapAlive(ctx context.Context, url string) (int64, error) {
 	digits, _, _ := bytes.Cut(rest, []byte("\n"))
 	alive, err := strconv.ParseInt(string(digits), 10, 64)
 	if err != nil {
-		return 0, fmt.Errorf("the heap profile at %s has no line %q with a number: is that a Go process with --debug?", url,
+		return 0, fmt.Errorf("the heap profile at %s has no line %q with a number: is that a Go process with --profiling?",
+			url,
 			strings.TrimSpace(name))
 	}
 	return alive, nil

@@ -43,7 +43,7 @@ func startProxy(ctx context.Context, group *Cgroup, kubeconfig string, args ...s
 	p := &Proxy{Log: newLog(), done: make(chan struct{})}
 	p.cmd = exec.Command(binary, append([]string{
 		"--kubeconfig=" + kubeconfig, "--listen=127.0.0.1:0", "--metrics-listen=127.0.0.1:0", "--listen-identity=self",
-		"--debug",
+		"--profiling", "--allow-core-dumps",
 		"--log-format=json",
 	}, args...)...)
 	p.cmd.Env, p.cmd.Stderr = Environ(), p.Log

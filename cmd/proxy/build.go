@@ -74,7 +74,7 @@ type process struct {
 // run builds the parts, starts them and shuts them down. It returns when a signal or ctx ends the
 // process, or with the first reason why the process cannot go on.
 func run(ctx context.Context, o *config.Settings, log *zap.Logger, sink *logging.Output) error {
-	if !o.Debug {
+	if !o.AllowCoreDumps {
 		if err := memory.Conceal(); err != nil {
 			log.Warn("what is in memory may be read by others of this user", zap.Error(err))
 		}
@@ -121,7 +121,7 @@ func (p *process) close() {
 
 // buildUpstream reads where upstream is, binds the listeners, and makes upstream's client.
 func (p *process) buildUpstream() (err error) {
-	if p.source, err = transport.LoadConfig(p.o.Kubeconfig); err != nil {
+	if p.source, err = transport.LoadConfig(p.o.Kubeconfig, p.o.Context); err != nil {
 		return err
 	}
 	if p.transports, err = transport.New(p.source, p.log); err != nil {
@@ -184,7 +184,7 @@ func (p *process) buildTracing() (err error) {
 
 // buildServer makes the server of clients and the guard of its memory.
 func (p *process) buildServer() {
-	p.startup, p.checks = newStartup(p.client, p.log), &health.Checks{}
+	p.startup, p.checks = newStartup(p.client, p.log.With(sourceFields(p.source)...)), &health.Checks{}
 	p.server = serve.New(serve.Options{
 		Catalog: p.mirrors, Forwarder: p.forwarder, Own: p.own, Semantics: semantics(p.o, p.client),
 		MaxStaleness: p.o.MaxStaleness,
@@ -224,7 +224,7 @@ func (p *process) buildStatus() {
 // semantics are whose answers requests get, by what upstream can do.
 func semantics(o *config.Settings, client *upstream.Client) plan.Semantics {
 	return plan.Semantics{
-		OfUpstream:        o.Semantics == config.SemanticsUpstream,
+		OfUpstream:        o.EmulatedVersion == config.EmulateUpstream,
 		RefusesWatchLists: func() bool { return client.Abilities().WatchList == abilities.Absent },
 	}
 }

@@ -47,6 +47,9 @@ its user. Each --resource adds a LIST that must come from memory. The LIST selec
 spillway-check, so its answer is most likely empty. A token or a resource adds /version. --health
 adds /readyz?verbose of the metrics listener.
 
+While the server refuses connections, spillway check tries again for up to 10 s, and says so in a
+line that begins with "waits".
+
 It fails with code 1 if a check fails. The line of that check then begins with FAILED and ends with a
 remedy. "helm test" runs this command.`,
 		Example: `  # The webhook, which answers /livez and /readyz itself:
@@ -74,6 +77,10 @@ remedy. "helm test" runs this command.`,
 
 // newChecker checks the flags, and makes the Checker. An error is one line that names the flag.
 func (o *checkOptions) newChecker() (*check.Checker, error) {
+	if o.server == "" {
+		return nil, errors.New("--server is required: the URL at which clients reach spillway, such as " +
+			"https://spillway.spillway-system.svc")
+	}
 	base, err := top.ParseBase(o.server)
 	if err != nil {
 		return nil, fmt.Errorf("--server=%s: %w", o.server, err)

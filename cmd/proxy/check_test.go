@@ -17,7 +17,8 @@ func TestCheckRefuses(t *testing.T) {
 			t.Errorf("check %v: code %d, %q, %q; want a line with %q", args, got.code, got.stdout, got.stderr, want)
 		}
 	}
-	f("--server=: must be http://host[:port] or https://host[:port]")
+	f("--server is required: the URL at which clients reach spillway, such as https://spillway.spillway-system.svc")
+	f("--server=a:1: must be http://host[:port] or https://host[:port]", "--server=a:1")
 	f("--token-file=/no/such/file: cannot be read: no such file or directory", "--server=https://a",
 		"--token-file=/no/such/file")
 	f("is empty: name a file with a bearer token", "--server=https://a", "--token-file="+empty)
@@ -39,8 +40,9 @@ func TestCheck(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	got = start(nil, "check", "--server=http://127.0.0.1:1")
-	if got.code != 1 || !strings.Contains(got.stderr, "2 of 2 checks failed, first /livez: no answer: ") ||
-		strings.Count(got.stderr, "\n") != 1 {
+	if got.code != 1 || !strings.Contains(got.stderr, "http://127.0.0.1:1: 2 of 2 checks failed\n") ||
+		strings.Count(got.stderr, "\n") != 1 || strings.Count(got.stdout, "FAILED  /livez: no answer: ") != 1 ||
+		!strings.HasPrefix(got.stdout, "waits   /livez: 127.0.0.1:1 refuses connections: trying for 10s\n") {
 		t.Errorf("%+v", got)
 	}
 }

@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"go.uber.org/zap"
 
 	"spillway/internal/config"
@@ -22,15 +24,25 @@ const helpColumns = 110
 const longHelp = `spillway mirrors resources of a Kubernetes API server once and serves any number of LIST and WATCH
 clients from memory. Clients use spillway as they use the API server. All other requests pass through.
 
-On a laptop, with the rights of the current kubeconfig:
+It prints its log to stderr, one line of JSON for each entry, and runs until SIGTERM or SIGINT. It
+fails with code 1 if a setting is wrong, or if the API server refuses it. One line then names the
+setting and the remedy. While the API server is unreachable, spillway waits.`
 
-  spillway --kubeconfig ~/.kube/config --resources pods,deployments.apps --listen-identity self
+const examples = `  # On a laptop, with the rights of your current kubeconfig context:
+  spillway --resources pods,deployments.apps --listen-identity self
   kubectl --server http://127.0.0.1:8001 get pods --watch
 
-It prints its log to stderr, one line of JSON for each entry, and runs until SIGTERM or SIGINT.
+  # In a cluster, two replicas behind TLS. The chart makes the certificate, the Service and the roles:
+  helm install spillway charts/spillway --namespace spillway-system --create-namespace
 
-It fails with code 1 if a setting is wrong, or if the API server refuses it. One line then names the
-setting and the remedy. While the API server is unreachable, spillway waits.`
+  # The same without the chart, in each replica:
+  spillway --resources pods,services --listen-tls :6443 --tls-cert-file tls.crt --tls-private-key-file tls.key
+
+  # Beside a controller, as a sidecar of its pods:
+  spillway inject --image registry.example.com/spillway:v1 -f deploy.yaml | kubectl apply -f -
+
+  # Within 2 GiB of memory, if that is not the limit of the container:
+  spillway --resources pods --memory-budget 2Gi`
 
 const sourcesHelp = `Every flag can also be given as an environment variable, or in the YAML file named by --config. The
 variable of --history-bytes is SPILLWAY_HISTORY_BYTES, and its key in the file is historyBytes. A
@@ -51,20 +63,28 @@ func newCommand(environ []string, sink *logging.Output, start startFunc) *cobra.
 	o := config.New()
 	settings := newConfig(o, environ) // with the flags of settings alone
 	groups := o.FlagGroups()
-	last := groups[len(groups)-1].Flags
-	last.Bool("version", false, "Print the version and exit.")
-	last.BoolP("help", "h", false, "Print this help and exit.")
+	help := &helpFlag{}
+	last := groups[len(groups)-1]
+	last.Flags.Bool("version", false, "Print the version and exit.")
+	last.Flags.VarPF(help, "help", "h", "Print this help and exit. --help=all prints all flags and all of their text.").
+		NoOptDefVal = "true"
+	last.Common.AddFlag(last.Flags.Lookup("version"))
+	last.Common.AddFlag(last.Flags.Lookup("help"))
 	cmd := &cobra.Command{
 		Use:                        "spillway [flags]",
 		Short:                      "A watch fan-out proxy for Kubernetes",
 		Long:                       longHelp,
-		Version:                    versionText(),
+		Example:                    examples,
+		Version:                    readBuildInfo().String(),
 		Args:                       noArguments,
 		SilenceUsage:               true,
 		SilenceErrors:              true,
 		SuggestionsMinimumDistance: 1,
 		CompletionOptions:          cobra.CompletionOptions{DisableDefaultCmd: true},
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if help.isWanted {
+				return cmd.Help()
+			}
 			return startWith(cmd, o, environ, sink, start)
 		},
 	}
@@ -74,9 +94,53 @@ func newCommand(environ []string, sink *logging.Output, start startFunc) *cobra.
 	cmd.Flags().SortFlags = false
 	cmd.SetVersionTemplate("spillway {{.Version}}\n")
 	cmd.SetFlagErrorFunc(explain)
-	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) { fmt.Fprint(cmd.OutOrStdout(), helpText(cmd, groups)) })
-	cmd.AddCommand(newCheck(), settings, newInject(), newKubeconfig(), newTop(), newUninject(), newWebhook(sink))
+	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
+		fmt.Fprint(cmd.OutOrStdout(), helpText(cmd, groups, help.isFull))
+	})
+	cmd.AddCommand(newCheck(), newCompletion(), settings, newInject(), newKubeconfig(), newTop(), newUninject(),
+		newVersion(), newWebhook(sink))
+	cmd.SetHelpCommand(newHelp())
+	completeChoices(cmd)
 	return cmd
+}
+
+// helpFlag is --help of the root command, or --help=all. cobra prints the help for a flag of this
+// name, and ignores arguments, if the flag is a bool that is true. This one is always false to
+// cobra, so that cobra looks at the arguments first.
+type helpFlag struct{ isWanted, isFull bool }
+
+// String implements pflag.Value.
+func (*helpFlag) String() string { return "false" }
+
+// Set implements pflag.Value.
+func (h *helpFlag) Set(text string) error {
+	h.isWanted, h.isFull = text != "false", text == "all"
+	if slices.Contains([]string{"true", "false", "all"}, text) {
+		return nil
+	}
+	return errors.New("must be all, or be left out")
+}
+
+// Type implements pflag.Value.
+func (*helpFlag) Type() string { return "bool" }
+
+// newHelp returns `spillway help`, which prints the help of a command.
+func newHelp() *cobra.Command {
+	return &cobra.Command{
+		Use: "help [command]", Hidden: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			found, rest, err := cmd.Root().Find(args)
+			if err != nil {
+				return err
+			}
+			if found == cmd.Root() {
+				if err := noArguments(found, rest); err != nil {
+					return err
+				}
+			}
+			return found.Help()
+		},
+	}
 }
 
 // startWith completes the settings from the environment and the file, validates them, and starts.
@@ -92,6 +156,10 @@ func startWith(cmd *cobra.Command, o *config.Settings, environ []string, sink *l
 
 // explain says what is wrong with the flags of cmd.
 func explain(cmd *cobra.Command, err error) error {
+	var invalid *pflag.InvalidValueError
+	if errors.As(err, &invalid) && invalid.GetFlag().Name == "help" && !cmd.HasParent() {
+		return fmt.Errorf("--help=%s: %w", invalid.GetValue(), invalid.Unwrap())
+	}
 	return config.ExplainFlagError(cmd.CommandPath(), cmd.Flags(), err)
 }
 
@@ -105,11 +173,11 @@ func noArguments(cmd *cobra.Command, args []string) error {
 	return fmt.Errorf("unexpected argument %q: spillway takes flags or a command; spillway --help lists them", args[0])
 }
 
-// helpText is --help: what spillway is, its commands, its flags under their headings, and where
-// else these can be set.
-func helpText(cmd *cobra.Command, groups []config.FlagGroup) string {
+// helpText is --help: what spillway is, its commands, its common flags under their headings with
+// one sentence each, and where else these can be set. If it isFull, it has all flags with all text.
+func helpText(cmd *cobra.Command, groups []config.FlagGroup, isFull bool) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n\nUsage:\n  %s\n", cmd.Long, cmd.UseLine())
+	fmt.Fprintf(&b, "%s\n\nUsage:\n  %s\n\nExamples:\n%s\n", cmd.Long, cmd.UseLine(), cmd.Example)
 	fmt.Fprintf(&b, "\nCommands (spillway COMMAND --help describes each):\n")
 	for _, sub := range cmd.Commands() {
 		if sub.IsAvailableCommand() {
@@ -117,28 +185,31 @@ func helpText(cmd *cobra.Command, groups []config.FlagGroup) string {
 		}
 	}
 	for _, g := range groups {
-		fmt.Fprintf(&b, "\n%s:\n%s", g.Name, g.Flags.FlagUsagesWrapped(helpColumns))
+		flags := g.Flags
+		if !isFull {
+			flags = shortened(g.Common)
+		}
+		if flags.HasFlags() {
+			fmt.Fprintf(&b, "\n%s:\n%s", g.Name, flags.FlagUsagesWrapped(helpColumns))
+		}
+	}
+	if !isFull {
+		fmt.Fprint(&b, "\nThese are the flags that most users need. spillway --help=all describes all flags in full.\n")
 	}
 	fmt.Fprintf(&b, "\n%s\n", sourcesHelp)
 	return b.String()
 }
 
-// version is set by the build: -ldflags "-X main.version=v0.1.0". Otherwise it is what the Go tool
-// knows of the module.
-var version string
-
-// versionText is what --version prints: the version and the toolchain.
-func versionText() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return version
-	}
-	return fmt.Sprintf("%s (%s)", buildVersion(info), info.GoVersion)
-}
-
-func buildVersion(info *debug.BuildInfo) string {
-	if version != "" {
-		return version
-	}
-	return info.Main.Version
+// shortened are flags with the first sentence of their text.
+func shortened(flags *pflag.FlagSet) *pflag.FlagSet {
+	short := pflag.NewFlagSet("", pflag.ContinueOnError)
+	short.SortFlags = false
+	flags.VisitAll(func(f *pflag.Flag) {
+		one := *f
+		if end := strings.Index(f.Usage, ". "); end >= 0 {
+			one.Usage = f.Usage[:end+1]
+		}
+		short.AddFlag(&one)
+	})
+	return short
 }

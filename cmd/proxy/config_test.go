@@ -11,14 +11,14 @@ func TestConfigPrintIsReadAgain(t *testing.T) {
 	file := writeFile(t, "c.yaml", "apiVersion: config.spillway.example.com/v1alpha1\nkind: SpillwayConfiguration\n"+
 		"resources: [pods, \"*\", pods]\nmaxPassthroughQPSPerUser: 2.5\n")
 	environ := []string{"SPILLWAY_STALL_TIMEOUT=1m", "SPILLWAY_LISTEN_IDENTITY=self", "SPILLWAY_DEBUG=true"}
-	args := []string{"--history-bytes", "128Mi", "--debug=false", "--config", file}
+	args := []string{"--history-bytes", "128Mi", "--profiling=false", "--config", file}
 	first := start(environ, append([]string{"config", "print"}, args...)...)
 	if first.code != 0 || first.stderr != "" || first.options != nil {
 		t.Fatalf("%+v", first)
 	}
 	for _, want := range []string{
 		"resources: [pods, '*'] # " + file + ":3", "maxPassthroughQPSPerUser: 2.5 # " + file + ":4",
-		"stallTimeout: 1m0s # SPILLWAY_STALL_TIMEOUT", "historyBytes: 128Mi # --history-bytes", "debug: false # --debug",
+		"stallTimeout: 1m0s # SPILLWAY_STALL_TIMEOUT", "historyBytes: 128Mi # --history-bytes", "profiling: false # --profiling",
 		"#maxWatches: 100000 # default", `#kubeconfig: "" # default`,
 	} {
 		if !strings.Contains(first.stdout, "\n"+want+"\n") {

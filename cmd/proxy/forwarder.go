@@ -51,7 +51,7 @@ func newTransports(shared http.RoundTripper, newOne func(transport.Purpose) (htt
 // are read from its kubeconfig: the proxy's own configuration has the address of upstream and its
 // authorities.
 func newImpersonators(transports *transport.Factory, kubeconfig string) (passthrough.Transports, error) {
-	identity, err := transport.LoadConfig(kubeconfig)
+	identity, err := transport.LoadConfig(kubeconfig, "")
 	if err != nil {
 		return passthrough.Transports{}, err
 	}

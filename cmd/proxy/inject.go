@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 
 	"spillway/internal/config"
 	"spillway/internal/sidecar/inject"
+	"spillway/internal/status"
 )
 
 // newInject returns `spillway inject`.
@@ -26,9 +28,10 @@ spillway uninject removes it again.
 
 It prints the manifests to standard output, and to stderr a line for each pod or maker of pods:
 "deployment/agent injected", or "deployment/agent left as it is" with the reason. A document without
-pods stays as it is, byte for byte. A document with changes is written again. YAML keeps its
-comments and its order, but not its blank lines, indentation and directives. If a change would also
-reach an alias, the document is written without anchors and comments. JSON is indented by two spaces.
+pods stays as it is, byte for byte, and stderr has the line "service/agent skipped: its kind is not
+known to have pods". A document with changes is written again. YAML keeps its comments and its order,
+but not its blank lines, indentation and directives. If a change would also reach an alias, the
+document is written without anchors and comments. JSON is indented by two spaces.
 
 It fails with code 1, and prints no manifests, if a manifest cannot be read, if a flag or an
 annotation is wrong, or if a pod cannot have a sidecar. It does not know what the namespace of a pod
@@ -68,9 +71,10 @@ func newUninject() *cobra.Command {
   spillway uninject -f injected.yaml | kubectl apply -f -
 
 It prints the manifests to standard output, and to stderr a line for each pod or maker of pods, such
-as "deployment/agent uninjected". A document without a sidecar stays as it is, byte for byte. A
-changed document gets back the content that it had before injection, except lists and mappings that
-were empty. Its text is written again, as by spillway inject.
+as "deployment/agent uninjected". A document without pods is skipped, as by spillway inject. A
+document without a sidecar stays as it is, byte for byte. A changed document gets back the content
+that it had before injection, except lists and mappings that were empty. Its text is written again,
+as by spillway inject.
 
 It fails with code 1, and prints no manifests, if a manifest cannot be read.`,
 	}
@@ -98,7 +102,15 @@ func rewriteManifests(cmd *cobra.Command, file, done string,
 	if err != nil {
 		return err
 	}
+	if !slices.ContainsFunc(results, func(r inject.ObjectResult) bool { return !r.HasNoPods }) {
+		fmt.Fprintf(cmd.ErrOrStderr(), "--filename=%s: has no pods, and nothing that makes pods: nothing was %s\n", file,
+			done)
+	}
 	for _, r := range results {
+		if r.HasNoPods {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s skipped: its kind is not known to have pods\n", status.Printable(r.Object))
+			continue
+		}
 		if r.SkipReason != "" {
 			fmt.Fprintf(cmd.ErrOrStderr(), "%s left as it is: %s\n", r.Object, r.SkipReason)
 			continue

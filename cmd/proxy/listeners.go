@@ -62,10 +62,10 @@ func (s *listenerSet) close() {
 // buildTLS makes the configuration of the listeners with TLS, if there are any.
 func (p *process) buildTLS() error {
 	o := p.o
-	if o.ListenTLS == "" && !o.MetricsTLS {
+	if o.ListenTLS == "" && !o.UsesMetricsTLS() {
 		return nil
 	}
-	options := listen.TLS{HTTP2: o.HTTP2, CertFile: o.TLSCertFile, KeyFile: o.TLSPrivateKeyFile, Log: p.log}
+	options := listen.TLS{HTTP2: !o.DisableHTTP2, CertFile: o.TLSCertFile, KeyFile: o.TLSPrivateKeyFile, Log: p.log}
 	if p.pod != nil {
 		options.Pair = &p.pod.identity.Certificate
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"flag"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/pflag"
 	"go.uber.org/zap"
 
 	"spillway/internal/config"
@@ -40,7 +42,7 @@ func start(environ []string, args ...string) result {
 		started = o
 		return nil
 	}
-	environ = append([]string{"KUBERNETES_SERVICE_HOST=10.0.0.1", "PATH=/bin"}, environ...)
+	environ = append([]string{"KUBERNETES_SERVICE_HOST=10.0.0.1", "PATH=/bin", "SPILLWAY_RESOURCES=pods"}, environ...)
 	code := execute(args, environ, &stdout, &stderr, wire)
 	return result{code, stdout.String(), stderr.String(), started}
 }
@@ -51,6 +53,36 @@ func TestHelpIsReadable(t *testing.T) {
 		t.Fatalf("--help: code %d, stderr %q, started %v", got.code, got.stderr, got.options != nil)
 	}
 	checkHelp(t, got.stdout, "help.txt", 116)
+	flags := strings.Count(got.stdout, "\n      --") + strings.Count(got.stdout, "\n  -h, --")
+	if flags < 20 || flags > 30 {
+		t.Errorf("it describes %d flags", flags)
+	}
+	for _, example := range []string{"--listen-identity self", "--listen-tls :6443 --tls-cert-file", "spillway inject",
+		"--memory-budget 2Gi"} {
+		if !strings.Contains(got.stdout, example) {
+			t.Errorf("no example has %s", example)
+		}
+	}
+	for _, same := range [][]string{{"-h"}, {"help"}, {"--help", "--log-level=debug"}} {
+		if again := start(nil, same...); again.code != 0 || again.stdout != got.stdout {
+			t.Errorf("%q: %+v", same, again)
+		}
+	}
+}
+
+func TestHelpOfAllFlagsIsReadable(t *testing.T) {
+	got := start(nil, "--help=all")
+	if got.code != 0 || got.stderr != "" || got.options != nil {
+		t.Fatalf("--help=all: code %d, stderr %q, started %v", got.code, got.stderr, got.options != nil)
+	}
+	checkHelp(t, got.stdout, "help-all.txt", 116)
+	for _, g := range config.New().FlagGroups() {
+		g.Flags.VisitAll(func(f *pflag.Flag) {
+			if !strings.Contains(got.stdout, "--"+f.Name) {
+				t.Errorf("--%s is not described", f.Name)
+			}
+		})
+	}
 }
 
 // checkHelp holds a help text to a golden file, and its lines to a width that can be read.
@@ -82,12 +114,48 @@ func TestVersion(t *testing.T) {
 		got.options != nil {
 		t.Errorf("--version: %+v", got)
 	}
+	if command := start(nil, "version"); command.code != 0 || command.stdout != got.stdout {
+		t.Errorf("version: %+v", command)
+	}
+	var document map[string]string
+	command := start(nil, "version", "-o", "json")
+	if err := json.Unmarshal([]byte(command.stdout), &document); err != nil || document["version"] == "" ||
+		!strings.HasPrefix(document["goVersion"], "go") || !strings.Contains(document["platform"], "/") {
+		t.Errorf("version -o json: %v, %+v", err, command)
+	}
+	expectLine(t, start(nil, "version", "-o", "xml"), "--output=xml: must be text or json")
+}
+
+func TestCompletionPrintsAScriptForEachShell(t *testing.T) {
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		got := start(nil, "completion", shell)
+		if got.code != 0 || got.stderr != "" || !strings.Contains(got.stdout, "spillway") {
+			t.Errorf("%s: %d, %q, %d bytes", shell, got.code, got.stderr, len(got.stdout))
+		}
+	}
+	const want = "spillway completion takes one argument: bash, zsh, fish, powershell"
+	expectLine(t, start(nil, "completion"), want)
+	expectLine(t, start(nil, "completion", "csh"), want)
+	for typed, offered := range map[string]string{"ver": "version", "completion f": "fish", "--log-level ": "warn",
+		"check --res": "--resource"} {
+		got := start(nil, append([]string{"__complete"}, strings.Split(typed, " ")...)...)
+		if got.code != 0 || !strings.Contains(got.stdout, offered) {
+			t.Errorf("%q: %+v", typed, got)
+		}
+	}
 }
 
 // What is wrong with the command line, and with settings, is one line.
 func TestRefusals(t *testing.T) {
 	expectLine(t, start(nil, "pods"),
 		`unexpected argument "pods": spillway takes flags or a command; spillway --help lists them`)
+	expectLine(t, start(nil, "pods", "--help"),
+		`unexpected argument "pods": spillway takes flags or a command; spillway --help lists them`)
+	expectLine(t, start(nil, "help", "pods"),
+		`unexpected argument "pods": spillway takes flags or a command; spillway --help lists them`)
+	expectLine(t, start(nil, "--help=some"), "--help=some: must be all, or be left out")
+	expectLine(t, start(nil, "-v"),
+		"-v: no such flag; spillway version prints the version, and --log-level=debug logs more")
 	expectLine(t, start(nil, "tp"), `unexpected argument "tp": did you mean spillway top?`)
 	expectLine(t, start(nil, "injekt"), `unexpected argument "injekt": did you mean spillway inject?`)
 	expectLine(t, start(nil, "--resorces=pods"), "--resorces: no such flag; did you mean --resources?")

@@ -101,18 +101,28 @@ const madeHere = "<!-- Made by go test ./cmd/proxy -update: change the code, not
 func flagReference() string {
 	var b strings.Builder
 	sources, example, _ := strings.Cut(sourcesHelp, "\n\n  ")
-	fmt.Fprintf(&b, "%s# Flags\n\n%s\n\n```yaml\n%s\n```\n\n`spillway --help` prints the same text. The flags of its "+
-		"[commands](#flags-of-commands) are below.\n", madeHere,
-		inCode.ReplaceAllString(strings.NewReplacer("\n\n", "\n\n", "\n", " ").Replace(sources), "`$0`"),
+	fmt.Fprintf(&b, "%s# Flags\n\n%s\n\n```yaml\n%s\n```\n\n`spillway --help=all` prints the same text, and `spillway "+
+		"--help` the first sentence about each of the common flags. The flags of [commands](#flags-of-commands) are below.\n",
+		madeHere, inCode.ReplaceAllString(strings.NewReplacer("\n\n", "\n\n", "\n", " ").Replace(sources), "`$0`"),
 		strings.ReplaceAll(example, "\n  ", "\n"))
 	o := config.New()
-	for _, g := range o.FlagGroups() {
-		fmt.Fprintf(&b, "\n## %s\n\n| flag | variable | key in the file | value | default | what it does |\n"+
-			"|---|---|---|---|---|---|\n", g.Name)
+	common, groups := pflag.NewFlagSet("", pflag.ContinueOnError), o.FlagGroups()
+	common.SortFlags = false
+	for _, g := range groups {
+		common.AddFlagSet(g.Common)
+	}
+	settingTable(&b, o, "Common flags", common)
+	for _, g := range groups {
+		others := pflag.NewFlagSet("", pflag.ContinueOnError)
+		others.SortFlags = false
 		g.Flags.VisitAll(func(f *pflag.Flag) {
-			variable, key := o.NamesOf(f.Name)
-			flagRow(&b, f, quoted(variable), quoted(key))
+			if common.Lookup(f.Name) == nil {
+				others.AddFlag(f)
+			}
 		})
+		if others.HasFlags() {
+			settingTable(&b, o, g.Name, others)
+		}
 	}
 	fmt.Fprint(&b, "\n# Flags of commands\n\nThese flags can be given only on the command line. `spillway COMMAND "+
 		"--help` prints the same text.\n")
@@ -126,6 +136,16 @@ func flagReference() string {
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { flagRow(&b, f) })
 	}
 	return b.String()
+}
+
+// settingTable is a table of settings, each with its variable and its key.
+func settingTable(b *strings.Builder, o *config.Settings, name string, flags *pflag.FlagSet) {
+	fmt.Fprintf(b, "\n## %s\n\n| flag | variable | key in the file | value | default | what it does |\n"+
+		"|---|---|---|---|---|---|\n", name)
+	flags.VisitAll(func(f *pflag.Flag) {
+		variable, key := o.NamesOf(f.Name)
+		flagRow(b, f, quoted(variable), quoted(key))
+	})
 }
 
 // flagRow is a flag as a row of a table, unless it is --help, which all commands have. More cells

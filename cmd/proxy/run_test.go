@@ -291,6 +291,8 @@ func executed(t *testing.T, args ...string) (code int, stderr string) {
 
 // Whatever keeps it from starting is said in one line, with what to do, and leaves nothing behind.
 func TestRunRefusesToStart(t *testing.T) {
+	t.Setenv("KUBECONFIG", "/nonexistent")
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	up := secureUpstream(t)
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -299,8 +301,15 @@ func TestRunRefusesToStart(t *testing.T) {
 	defer taken.Close()
 	refused := fakeapiserver.New(fakeapiserver.Options{TLS: true})
 	t.Cleanup(refused.Close)
-	refused.Handle("/version",
-		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }))
+	unauthorized := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusUnauthorized)
+	})
+	refused.Handle("/version", unauthorized)
+	open := fakeapiserver.New(fakeapiserver.Options{TLS: true}) // to all for its version, and for nothing else
+	t.Cleanup(open.Close)
+	open.Handle("/api", unauthorized)
+	open.Handle("/apis", unauthorized)
+	const credentials = `does not accept the credentials of user "test" in kubeconfig /`
 	broken := filepath.Join(t.TempDir(), "broken.pem")
 	if err := os.WriteFile(broken, []byte("nonsense"), 0o600); err != nil {
 		t.Fatal(err)
@@ -314,12 +323,15 @@ func TestRunRefusesToStart(t *testing.T) {
 		want string
 	}{
 		"no kubeconfig":    {with("/nonexistent"), "--kubeconfig=/nonexistent: cannot be read: no such file or directory"},
-		"no kubernetes":    {good, "name a kubeconfig file"},
+		"no kubernetes":    {good, "no cluster to talk to: KUBECONFIG=/nonexistent names no file that exists"},
 		"a port in use":    {with(kubeconfig(t, up), "--listen="+taken.Addr().String()), "is in use by another process"},
 		"not trusted":      {with(untrusting(t, up)), "certificate"},
-		"not our upstream": {with(kubeconfig(t, refused)), "does not accept the proxy's credentials (401)"},
+		"not our upstream": {with(kubeconfig(t, refused)), credentials},
+		"credentials that only /version does not need": {with(kubeconfig(t, open)), credentials},
+		"a typing mistake": {with(kubeconfig(t, up), "--resources=configmapz"), "did you mean configmaps?"},
+		"another context":  {with(kubeconfig(t, up), "--context=prod"), "has no such context; it has test"},
 		"no such resource": {with(kubeconfig(t, up), "--resources=nothings", "--strict-resources"),
-			`--resources=configmaps,nothings: upstream serves no resource "nothings"`},
+			`--resources=configmaps,nothings: the API server serves no resource "nothings"`},
 		"not a certificate": {with(kubeconfig(t, up), "--listen-tls=127.0.0.1:0", "--insecure-allow-all", "--tls-cert-file="+
 			broken, "--tls-private-key-file="+broken), "--tls-cert-file=" + broken + ": cannot be used with " +
 			"--tls-private-key-file=" + broken + ": tls: failed to find any PEM data in certificate input"},

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"spillway/internal/mirror"
 	"spillway/internal/passthrough"
 	"spillway/internal/serve"
+	"spillway/internal/upstream/transport"
 	"spillway/internal/watchdog"
 )
 
@@ -78,6 +80,10 @@ func (p *process) spawn(f func() error) {
 // begin finds out from upstream what the parts must know before they serve. After an error it may
 // be called again.
 func (p *process) begin(ctx context.Context) error {
+	return p.client.ExplainUnauthorized(p.beginParts(ctx))
+}
+
+func (p *process) beginParts(ctx context.Context) error {
 	if err := p.client.Check(ctx); err != nil {
 		return err
 	}
@@ -130,9 +136,9 @@ func (p *process) tlsConfig() serve.ListenerConfig {
 func (p *process) metricsEndpoints() *admin.Endpoints {
 	endpoints := &admin.Endpoints{
 		Health: p.checks, Registry: p.registry, Status: p.reporter, Access: p.access.remote(), Unreachable: p.startup.reason,
-		Exemplars: p.traces.tracer != nil, Debug: p.o.Debug, Log: p.log,
+		Exemplars: p.traces.tracer != nil, Debug: p.o.Profiling, Log: p.log,
 	}
-	if p.o.MetricsTLS {
+	if p.o.UsesMetricsTLS() {
 		endpoints.TLS = listen.Speaking(p.secure, "http/1.1")
 	}
 	return endpoints
@@ -141,6 +147,10 @@ func (p *process) metricsEndpoints() *admin.Endpoints {
 // announce logs where the proxy serves and with whose rights.
 func (p *process) announce(ctx context.Context) {
 	upstream := zap.String("upstream", p.source.Config.Host)
+	p.log.Info("the API server accepts the proxy", append([]zap.Field{upstream}, sourceFields(p.source)...)...)
+	if name := os.Getenv("KUBECONFIG"); name != "" && len(p.source.Files) == 0 {
+		p.log.Warn("the variable KUBECONFIG is not read in a pod: --kubeconfig names a file", zap.String("KUBECONFIG", name))
+	}
 	if l := p.listeners.plain; l != nil {
 		fields := []zap.Field{zap.Stringer("address", l.Addr()), upstream}
 		if p.actsAsItself() {
@@ -155,6 +165,15 @@ func (p *process) announce(ctx context.Context) {
 	if l := p.listeners.metrics; l != nil {
 		p.log.Info("serving health and metrics", zap.Stringer("address", l.Addr()))
 	}
+}
+
+// sourceFields are where the address of upstream and the proxy's credentials come from.
+func sourceFields(source transport.ConfigSource) []zap.Field {
+	if len(source.Files) == 0 {
+		return []zap.Field{zap.String("credentials", source.Credentials())}
+	}
+	return []zap.Field{zap.Strings("kubeconfig", source.Files), zap.String("context", source.Context),
+		zap.String("user", source.User)}
 }
 
 // ownerField is the service account that a listener serves alone, if there is one.

@@ -23,7 +23,7 @@ const attemptTimeout = 15 * time.Second
 // unless upstream may be starting itself (upstream.Client.Await).
 type startup struct {
 	client *upstream.Client
-	log    *zap.Logger
+	log    *zap.Logger // names where the address and the credentials are from
 	// pending is why it is not over; nil once it is.
 	pending atomic.Pointer[error]
 }
@@ -79,11 +79,11 @@ func waitMessage(err error) string {
 	var answer apierrors.APIStatus
 	switch {
 	case errors.As(err, new(*transport.CredentialError)):
-		return "there are no credentials for the API server yet: waiting for them"
+		return "there are no credentials for the API server yet: nothing is served until there are"
 	case !upstream.IsUnavailable(err):
-		return "the API server refuses, and may be starting: waiting for it"
+		return "the API server refuses, and may be starting: nothing is served until it accepts the proxy"
 	case errors.As(err, &answer):
-		return "the API server answers that it cannot serve now: waiting for it"
+		return "the API server answers that it cannot serve now: nothing is served until it can"
 	}
-	return "the API server is unreachable: waiting for it"
+	return "the API server is unreachable: nothing is served until it answers"
 }

@@ -115,7 +115,7 @@ func TestWaitsForUpstream(t *testing.T) {
 			}
 		}
 	}
-	for _, line := range p.logs.FilterMessage("the API server is unreachable: waiting for it").All() {
+	for _, line := range p.logs.FilterMessage("the API server is unreachable: nothing is served until it answers").All() {
 		fields := line.ContextMap()
 		if fields["upstream"] != up.URL || !strings.Contains(fields["error"].(string), "connection refused") ||
 			fields["retryAfter"] == nil {
@@ -162,7 +162,7 @@ func TestRefusedAfterWaiting(t *testing.T) {
 	}
 	err := <-p.done
 	p.done <- nil
-	if err == nil || !strings.Contains(err.Error(), `upstream serves no resource "nothings"`) {
+	if err == nil || !strings.Contains(err.Error(), `the API server serves no resource "nothings"`) {
 		t.Errorf("ended with %v", err)
 	}
 	if n := p.logs.FilterMessage("stopped").Len(); n != 0 {

@@ -57,7 +57,7 @@ const podManifest = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: app\nspec:\n 
 func TestInject(t *testing.T) {
 	file := writeFile(t, "pod.yaml", podManifest+"--- # nothing\n")
 	for _, args := range [][]string{{"inject", "--image=spillway:1", "-f", file},
-		{"inject", "--image=spillway:1", "--filename=-", "--flags=--history-bytes=8Mi,--http2=false"}} {
+		{"inject", "--image=spillway:1", "--filename=-", "--flags=--history-bytes=8Mi,--disable-http2-serving"}} {
 		got := given(t, podManifest+"--- # nothing\n", args...)
 		if got.code != 0 || got.stderr != "pod/app injected\n" || !strings.Contains(got.stdout, "image: spillway:1") {
 			t.Fatalf("%v: %+v", args, got)
@@ -70,6 +70,28 @@ func TestInject(t *testing.T) {
 			again.stderr != "pod/app left as it is: it is injected already\n" || again.stdout != got.stdout {
 			t.Errorf("again: %+v", again)
 		}
+	}
+}
+
+// A document without pods is named on standard error, and so is a file without any.
+func TestInjectSaysWhatItSkips(t *testing.T) {
+	const service = "apiVersion: v1\nkind: Service\nmetadata: {name: web}\n"
+	for _, tt := range []struct{ name, input, stderr string }{
+		{"a document beside a pod", podManifest + "---\n" + service,
+			"pod/app injected\nservice/web skipped: its kind is not known to have pods\n"},
+		{"JSON", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c"}}`,
+			"--filename=-: has no pods, and nothing that makes pods: nothing was injected\n" +
+				"configmap/c skipped: its kind is not known to have pods\n"},
+		{"no object", "foo: bar\n", "--filename=-: has no pods, and nothing that makes pods: nothing was injected\n" +
+			"a document that is no object skipped: its kind is not known to have pods\n"},
+		{"nothing", "# nothing\n", "--filename=-: has no pods, and nothing that makes pods: nothing was injected\n"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got := given(t, tt.input, "inject", "--image=spillway:1")
+			if got.code != 0 || got.stderr != tt.stderr || !strings.Contains(tt.input, "Pod") && got.stdout != tt.input {
+				t.Errorf("%d, %q, %q; want %q", got.code, got.stdout, got.stderr, tt.stderr)
+			}
+		})
 	}
 }
 
@@ -126,19 +148,18 @@ func TestCommandsRefuse(t *testing.T) {
 		"--server=http://example.com: spillway serves plain HTTP on loopback only: use https://")
 	f("kubeconfig --output="+taken, "--output="+taken+": exists already: remove it, or name another file")
 	f("kubeconfig --output=DIR/a/b", "--output=DIR/a/b: cannot be written: no such file or directory")
-	f("webhook --image=x", "--tls-cert-file and --tls-private-key-file are needed: the API server talks to webhooks "+
-		"over TLS only")
-	f("webhook --image=x --listen=8443", "--listen=8443: must be host:port, such as 127.0.0.1:8001 or :6443")
+	f("webhook --image=x", "--tls-cert-file is required, because the API server sends reviews over TLS only")
+	f("webhook --image=x --listen=8443", "--listen=8443: must be host:port; did you mean :8443?")
 	f("webhook --image=x --shutdown-timeout=-1s --tls-cert-file=a --tls-private-key-file=b",
 		"--shutdown-timeout=-1s: must not be negative")
 	f("webhook --image=x --tls-cert-file=a --tls-private-key-file=b --kubeconfig=c --namespace-limits=ignore",
-		"--kubeconfig=c: has no meaning with --namespace-limits=ignore")
+		"--kubeconfig=c: cannot be used with --namespace-limits=ignore, which reads nothing of the cluster")
 	f("webhook --image=x --place=middle",
 		"--place=middle: must be auto, first, last or after:NAME, the name of an init container")
 	f("webhook --image=x --tls-cert-file=DIR/a --tls-private-key-file=DIR/b",
-		"TLS certificate: open DIR/a: no such file or directory")
+		"--tls-cert-file=DIR/a: cannot be read: no such file or directory")
 	f("webhook --image=x --tls-cert-file=a --tls-private-key-file=b --client-allowed-names=a,b",
-		"--client-allowed-names=a,b: needs --client-ca-file, by which names are verified")
+		"--client-allowed-names=a,b: requires --client-ca-file, by which names are verified")
 }
 
 // A kubeconfig holds credentials: it is its user's alone.

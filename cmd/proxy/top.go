@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -20,8 +21,8 @@ resources, their watches, and how far each watch is behind.
 
   spillway top
 
-On a terminal it prints a report, and replaces it every --interval until Ctrl-C. Elsewhere, and with
---once, it prints one report.
+On a terminal it prints a report, and replaces it every --interval. Ctrl-C ends it, and there are no
+other keys. Elsewhere, and with --once, it prints one report.
 
 It fails with code 1 if a flag is wrong, or if spillway does not answer the first request. If a later
 request is not answered, the screen says why, and top tries again.`
@@ -45,7 +46,7 @@ func newTop() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "top [flags]",
 		Short:   "Show mirrors, watches and their lag in a terminal",
-		Long:    topHelp,
+		Long:    topHelp + "\n\n" + columnHelp(),
 		Example: topExamples,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
@@ -60,6 +61,37 @@ func newTop() *cobra.Command {
 		"Sort watches by this `column`. A minus sign in front of its name reverses the order.")
 	fs.BoolVar(&o.once, "once", false, "Print one report as plain text, and exit.")
 	return newSubcommand(cmd)
+}
+
+// columnHelp describes the columns of the report.
+func columnHelp() string {
+	var b strings.Builder
+	b.WriteString("Columns of watches, by the names that --sort takes:\n")
+	for _, c := range status.WatchColumns() {
+		writeColumn(&b, c.Key, c)
+	}
+	b.WriteString("\nColumns of resources:\n")
+	for _, c := range status.ResourceColumns() {
+		writeColumn(&b, c.Name, c)
+	}
+	return strings.TrimRight(b.String(), "\n")
+}
+
+func writeColumn(b *strings.Builder, name string, c status.Column) {
+	const nameColumns, textColumns = 18, 80
+	text := c.Help
+	if name == c.Key && !strings.EqualFold(c.Key, c.Name) {
+		text = c.Name + ": " + text
+	}
+	var line string
+	for word := range strings.FieldsSeq(text) {
+		if line != "" && len(line)+1+len(word) > textColumns {
+			fmt.Fprintf(b, "  %-*s%s\n", nameColumns, name, line)
+			name, line = "", ""
+		}
+		line = strings.TrimPrefix(line+" "+word, " ")
+	}
+	fmt.Fprintf(b, "  %-*s%s\n", nameColumns, name, line)
 }
 
 func (o *topOptions) run(cmd *cobra.Command) error {
@@ -97,7 +129,7 @@ func (o *topOptions) options() (top.Options, error) {
 		}
 		if base.Scheme == "http" && !onLoopback(base) {
 			return top.Options{}, fmt.Errorf(
-				"--address=%s: a token is not sent over plain HTTP to another machine: use https, and --metrics-tls there",
+				"--address=%s: a token is not sent over plain HTTP to another machine: use https",
 				o.address)
 		}
 	}

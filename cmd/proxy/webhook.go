@@ -82,7 +82,8 @@ these rules. Annotations of pods override the flags, as spillway inject --help d
 		"read: follow LimitRanges and ResourceQuotas, and make sidecars keep to these. ignore: assume that namespaces "+
 			"allow everything.")
 	f.StringVar(&w.Kubeconfig, "kubeconfig", "",
-		"Follow the cluster in this kubeconfig `file`. When empty, follow the cluster of the webhook's pod.")
+		"Follow the cluster in this kubeconfig `file`. When empty, follow the cluster of the webhook's pod. Outside pods, "+
+			"that is the cluster of the files that kubectl reads.")
 	f.DurationVar(&w.shutdownTimeout, "shutdown-timeout", w.shutdownTimeout,
 		"On SIGTERM, wait for reviews in progress for at most this `duration`.")
 	f.Var(config.NewChoice(&w.logLevel, logging.Levels...), "log-level", "Log entries of this level and above.")

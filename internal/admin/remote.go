@@ -33,8 +33,8 @@ func (u *remoteUsers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !u.secure || u.access == nil {
 		http.Error(w, "forbidden: this listener is not on loopback and does not authenticate, so only /livez and "+
 			"/readyz are served here; "+
-			"set --metrics-tls, without --insecure-allow-all, or a loopback address such as --metrics-listen=127.0.0.1:9464, "+
-			"for the rest", http.StatusForbidden)
+			"for the rest, remove --insecure-allow-all, or use a loopback address such as "+
+			"--metrics-listen=127.0.0.1:9464", http.StatusForbidden)
 		return
 	}
 	if u.unreachable != nil {

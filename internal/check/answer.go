@@ -40,6 +40,11 @@ type answer struct {
 
 // send sends a request. An answer of any code is no error.
 func (e *Endpoint) send(ctx context.Context, method, path, body string) (*answer, error) {
+	return e.sendAccepting(ctx, method, path, body, "application/json")
+}
+
+// sendAccepting is send, for an answer in one of the media types in accept.
+func (e *Endpoint) sendAccepting(ctx context.Context, method, path, body, accept string) (*answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	to := strings.TrimSuffix(e.Base.String(), "/") + path
@@ -47,7 +52,7 @@ func (e *Endpoint) send(ctx context.Context, method, path, body string) (*answer
 	if err != nil {
 		return nil, err
 	}
-	r.Header.Set("Accept", "application/json")
+	r.Header.Set("Accept", accept)
 	r.Header.Set("Content-Type", "application/json")
 	if e.Token != "" {
 		r.Header.Set("Authorization", "Bearer "+e.Token)
@@ -94,8 +99,16 @@ func (a *answer) check() error {
 	case http.StatusTooManyRequests:
 		remedy = "it is starting or has too much to do: try again"
 	}
-	return fmt.Errorf("%d %s: %s", a.code, a.message(), remedy)
+	return &refusalError{a.code, fmt.Sprintf("%d %s: %s", a.code, a.message(), remedy)}
 }
+
+// refusalError is an answer that is no success, with a remedy.
+type refusalError struct {
+	code int
+	text string
+}
+
+func (e *refusalError) Error() string { return e.text }
 
 // message is what a refusal says in one line: as a Status of the API server, or as text.
 func (a *answer) message() string {

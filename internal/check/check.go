@@ -37,6 +37,7 @@ type check struct {
 // checkRun is one run of the checks, with what a check has found out for later ones.
 type checkRun struct {
 	*Checker
+	out            io.Writer
 	marking        marking
 	hasNamedFaults bool // Health named what is wrong
 }
@@ -52,29 +53,26 @@ const (
 
 // Run runs all checks: health and readiness; with a token or a resource, the version of the API
 // server; with a token, its user; with Health, what the proxy says of itself; a list of each
-// resource from memory. It writes a line for each to out. The error names the first that failed.
+// resource from memory. It writes a line for each to out. The error says how many failed.
 func (c *Checker) Run(ctx context.Context, resources []string, out io.Writer) error {
-	run := &checkRun{Checker: c}
+	run := &checkRun{Checker: c, out: out}
 	checks := run.checks(resources)
-	failed, first := 0, error(nil)
+	failed := 0
 	for _, one := range checks {
 		result, cause := one.run(ctx)
 		if cause == nil {
 			fmt.Fprintf(out, "ok      %s: %s\n", one.name, status.Printable(result))
 			continue
 		}
-		err := fmt.Errorf("%s: %s", one.name, status.Printable(cause.Error()))
-		fmt.Fprintf(out, "FAILED  %v\n", err)
-		if failed++; first == nil {
-			first = err
-		}
+		failed++
+		fmt.Fprintf(out, "FAILED  %s: %s\n", one.name, status.Printable(cause.Error()))
 		if unresolved := (*lookupError)(nil); errors.As(cause, &unresolved) && unresolved.server == &c.Server {
 			fmt.Fprintln(out, "        so no other request is sent")
 			break
 		}
 	}
 	if failed > 0 {
-		return fmt.Errorf("%s: %d of %d checks failed, first %w", c.Server.Base, failed, len(checks), first)
+		return fmt.Errorf("%s: %d of %d checks failed", c.Server.Base, failed, len(checks))
 	}
 	return nil
 }
@@ -101,12 +99,18 @@ func (r *checkRun) checks(resources []string) []check {
 // refusedPause is the time between two connections while they are refused.
 const refusedPause = 200 * time.Millisecond
 
-// awaitLive probes /livez, and repeats that while connections are refused, for Patience.
+// awaitLive probes /livez, and repeats that while connections are refused, for Patience. It prints
+// that it waits.
 func (r *checkRun) awaitLive(ctx context.Context) (string, error) {
+	isWaiting := false
 	for began := time.Now(); ; {
 		result, err := r.Server.probe(ctx, "/livez")
 		if !errors.Is(err, syscall.ECONNREFUSED) || time.Since(began) >= r.Patience {
 			return result, err
+		}
+		if !isWaiting {
+			isWaiting = true
+			fmt.Fprintf(r.out, "waits   /livez: %s refuses connections: trying for %s\n", r.Server.Base.Host, r.Patience)
 		}
 		select {
 		case <-time.After(refusedPause):
@@ -158,7 +162,7 @@ const flowSchemaHeader = "X-Kubernetes-Pf-Flowschema-Uid"
 func (r *checkRun) list(ctx context.Context, resource string) (string, error) {
 	path, err := r.Server.listPath(ctx, resource)
 	if err != nil {
-		return "", err
+		return "", r.Server.explainUnknown(ctx, resource, err)
 	}
 	var l struct {
 		Metadata struct{ ResourceVersion string }
@@ -168,7 +172,7 @@ func (r *checkRun) list(ctx context.Context, resource string) (string, error) {
 	isUpstreams := header.Get(flowSchemaHeader) != ""
 	switch {
 	case err != nil:
-		return "", err
+		return "", r.Server.explainUnknown(ctx, resource, err)
 	case l.Metadata.ResourceVersion == "":
 		return "", errors.New("the answer is no list: is --server a spillway?")
 	case isUpstreams && r.hasNamedFaults:

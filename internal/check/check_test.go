@@ -2,7 +2,6 @@ package check
 
 import (
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -96,8 +95,11 @@ func TestRefusedAtFirst(t *testing.T) {
 	defer transport.CloseIdleConnections()
 	for patience, ok := range map[time.Duration]bool{0: false, time.Minute: true} {
 		c := &Checker{Server: Endpoint{"--server", base, &refusing{transport, 2}, ""}, Patience: patience}
-		if err := c.Run(t.Context(), nil, io.Discard); (err == nil) != ok {
-			t.Errorf("with a patience of %v: %v", patience, err)
+		var out strings.Builder
+		if err := c.Run(t.Context(), nil, &out); (err == nil) != ok ||
+			strings.Count(out.String(), "waits   /livez: "+base.Host+" refuses connections: trying for 1m0s\n") !=
+				map[bool]int{false: 0, true: 1}[ok] {
+			t.Errorf("with a patience of %v: %v: %s", patience, err, &out)
 		}
 	}
 }
@@ -107,7 +109,7 @@ func TestGood(t *testing.T) {
 		t.Errorf("%v: %s", err, out)
 	}
 	for resource, version := range map[string]string{"deployments.apps": "7", "deployments.v1.apps": "7", "pods": "8",
-		"pods.v1.": "8", "gears.v1beta1.example.com": "9"} {
+		"pods.v1.": "8", "pods.v1": "8", "gears.v1beta1.example.com": "9"} {
 		out, err := run(t, good(), "a", resource)
 		want := "ok      LIST " + resource + ": from memory, at resourceVersion " + version + "\n"
 		if err != nil || !strings.HasSuffix(out, want) ||
@@ -146,7 +148,7 @@ func TestBad(t *testing.T) {
 		a := good()
 		a[path] = answer
 		out, err := run(t, a, "a", "deployments.apps")
-		if err == nil || !strings.HasPrefix(err.Error(), "1 of 5 checks failed, first "+want) ||
+		if err == nil || !strings.HasPrefix(err.Error(), "1 of 5 checks failed") ||
 			strings.Count(out, "ok ") != 4 || strings.Count(out, "FAILED  "+want) != 1 ||
 			strings.Count(out, "\n") != 5 {
 			t.Errorf("%v: %s", err, out)
@@ -188,6 +190,36 @@ func TestTheCodeOfAProbeIsShown(t *testing.T) {
 	}
 }
 
+// A resource that the API server does not serve has the names of those that may be meant, whether
+// the user would be allowed to list it or not.
+func TestUnknownResourcesHaveSuggestions(t *testing.T) {
+	const core = `{"items":[{"metadata":{},"versions":[{"resources":[
+		{"resource":"pods","singularResource":"pod","shortNames":["po"]},
+		{"resource":"configmaps","singularResource":"configmap"}]}]}]}`
+	const groups = `{"items":[{"metadata":{"name":"apps"},"versions":[{"resources":[
+		{"resource":"deployments","singularResource":"deployment","shortNames":["deploy"]}]}]}]}`
+	for resource, want := range map[string]string{
+		"pod": "did you mean pods?", "po": "did you mean pods?", "poods": "did you mean pods?",
+		"deploy.apps": "did you mean deployments.apps?", "deployments": "did you mean deployments.apps?",
+		"xylophones": "kubectl api-resources lists them",
+	} {
+		for _, answer := range []string{`!404 {"message":"no"}`, `!403 {"message":"no"}`} {
+			a := good()
+			a["GET /api"], a["GET /apis"] = core, groups
+			name, _, isGrouped := strings.Cut(resource, ".")
+			a["GET /api/v1/"+name] = answer
+			if isGrouped {
+				a["GET /apis/apps/v1/"+name] = answer
+			}
+			out, err := run(t, a, "a", resource)
+			line := fmt.Sprintf("FAILED  LIST %s: the API server serves no resource %q: %s\n", resource, resource, want)
+			if err == nil || !strings.HasSuffix(out, line) {
+				t.Errorf("%s %s: %v: %s", resource, answer, err, out)
+			}
+		}
+	}
+}
+
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
@@ -213,7 +245,7 @@ func TestNamesAreNotKnown(t *testing.T) {
 		err := (&Checker{
 			Server: Endpoint{"--server", &url.URL{Scheme: "https", Host: "spillway.team.svc"}, transport, "a"},
 		}).Run(t.Context(), []string{"pods"}, &out)
-		if err == nil || !strings.Contains(err.Error(), want) || asked != 1 ||
+		if err == nil || !strings.Contains(out.String(), want) || asked != 1 ||
 			strings.Count(out.String(), "FAILED") != 1 || !strings.HasSuffix(out.String(), "no other request is sent\n") {
 			t.Errorf("asked %d times: %v\n%s", asked, err, &out)
 		}

@@ -1,15 +1,20 @@
 package check
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"spillway/internal/editdistance"
 )
 
 // probe requests a path whose answer matters by its code alone, and returns the code of a success.
@@ -71,11 +76,14 @@ var bareVersion = regexp.MustCompile(`^v[0-9]+((alpha|beta)[0-9]+)?$`)
 // it is v1.
 func (e *Endpoint) listPath(ctx context.Context, resource string) (string, error) {
 	versioned, plain := schema.ParseResourceArg(resource)
-	if versioned == nil || !bareVersion.MatchString(versioned.Version) {
+	switch {
+	case versioned == nil && bareVersion.MatchString(plain.Group): // pods.v1, which the proxy takes, too
+		versioned = &schema.GroupVersionResource{Version: plain.Group, Resource: plain.Resource}
+	case versioned == nil || !bareVersion.MatchString(versioned.Version):
 		versioned = &schema.GroupVersionResource{Group: plain.Group, Resource: plain.Resource}
 	}
 	if versioned.Group == "" {
-		return "/api/v1/" + versioned.Resource, nil
+		return "/api/" + cmp.Or(versioned.Version, "v1") + "/" + versioned.Resource, nil
 	}
 	if versioned.Version == "" {
 		var g struct{ PreferredVersion struct{ Version string } }
@@ -87,4 +95,90 @@ func (e *Endpoint) listPath(ctx context.Context, resource string) (string, error
 		}
 	}
 	return "/apis/" + versioned.Group + "/" + versioned.Version + "/" + versioned.Resource, nil
+}
+
+// servedResource is a resource in discovery.
+type servedResource struct {
+	group, plural string
+	aliases       []string // its singular and its short names
+}
+
+func (s servedResource) String() string { return strings.TrimSuffix(s.plural+"."+s.group, ".") }
+
+// readServed reads which resources the API server serves, in its aggregated form of discovery. What
+// cannot be read is left out.
+func (e *Endpoint) readServed(ctx context.Context) (all []servedResource) {
+	const accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+	for _, path := range []string{"/api", "/apis"} {
+		var groups struct {
+			Items []struct {
+				Metadata struct{ Name string }
+				Versions []struct {
+					Resources []struct {
+						Resource, SingularResource string
+						ShortNames                 []string
+					}
+				}
+			}
+		}
+		a, err := e.sendAccepting(ctx, http.MethodGet, path, "", accept)
+		if err != nil || a.check() != nil || a.decode(&groups) != nil {
+			continue
+		}
+		for _, g := range groups.Items {
+			for _, v := range g.Versions {
+				for _, r := range v.Resources {
+					all = append(all, servedResource{g.Metadata.Name, r.Resource, append(r.ShortNames, r.SingularResource)})
+				}
+			}
+		}
+	}
+	return all
+}
+
+// explainUnknown adds to the refusal of a resource which one may have been meant, if the API server
+// does not serve it. A user that may not list it gets 403, whether it is served or not.
+func (e *Endpoint) explainUnknown(ctx context.Context, resource string, err error) error {
+	var refusal *refusalError
+	if !errors.As(err, &refusal) || refusal.code != http.StatusNotFound && refusal.code != http.StatusForbidden {
+		return err
+	}
+	served := e.readServed(ctx)
+	name, rest, _ := strings.Cut(resource, ".")
+	group := rest
+	if version, after, _ := strings.Cut(rest, "."); bareVersion.MatchString(version) {
+		group = after
+	}
+	isServed := func(s servedResource) bool { return s.plural == name && s.group == group }
+	if len(served) == 0 || slices.ContainsFunc(served, isServed) {
+		return err
+	}
+	unknown := fmt.Sprintf("the API server serves no resource %q", resource)
+	near := suggestNames(name, served)
+	if len(near) == 0 {
+		return fmt.Errorf("%s: kubectl api-resources lists them", unknown)
+	}
+	return fmt.Errorf("%s: did you mean %s?", unknown, strings.Join(near, ", "))
+}
+
+// suggestionsLimit is how many names a message suggests.
+const suggestionsLimit = 3
+
+// suggestNames are the names of served resources that a name may have been meant to be, the nearest
+// first.
+func suggestNames(name string, served []servedResource) []string {
+	distances := map[string]int{}
+	for _, s := range served {
+		distance := editdistance.Of(name, s.plural)
+		if slices.Contains(s.aliases, name) {
+			distance = 0
+		}
+		if distance <= 1+len(name)/4 {
+			distances[s.String()] = distance
+		}
+	}
+	names := slices.SortedFunc(maps.Keys(distances), func(a, b string) int {
+		return cmp.Or(cmp.Compare(distances[a], distances[b]), strings.Compare(a, b))
+	})
+	return names[:min(len(names), suggestionsLimit)]
 }

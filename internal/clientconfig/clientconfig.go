@@ -11,10 +11,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net"
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
@@ -128,7 +131,8 @@ func (o Options) readUser() (user *api.AuthInfo, namespace string, err error) {
 	wanted := cmp.Or(o.Context, from.CurrentContext)
 	context := from.Contexts[wanted]
 	if context == nil {
-		return nil, "", fmt.Errorf("--kubeconfig=%s: has no context %q: name one with --context", o.From, wanted)
+		return nil, "", fmt.Errorf("--kubeconfig=%s: has no context %q: name one with --context; it has %s", o.From,
+			wanted, cmp.Or(strings.Join(slices.Sorted(maps.Keys(from.Contexts)), ", "), "none"))
 	}
 	user = from.AuthInfos[context.AuthInfo]
 	if user == nil {

@@ -108,7 +108,8 @@ func TestMakeRefuses(t *testing.T) {
 	f(Options{Server: secure, From: at("none")}, "none: cannot be read: no such file or directory")
 	f(Options{Server: secure, From: at("bad")}, "bad: cannot be read: ")
 	f(Options{Server: secure, From: at("empty")}, `empty: has no context ""`)
-	f(Options{Server: secure, From: at("config"), Context: "other"}, `has no context "other": name one with --context`)
+	f(Options{Server: secure, From: at("config"), Context: "other"},
+		`has no context "other": name one with --context; it has `)
 	f(Options{Server: secure, From: at("config"), Context: "nobody"},
 		`the user "missing" of its context "nobody" is missing`)
 	f(Options{Server: secure, From: at("config"), Context: "gone"}, `of the user of its context "gone", `)

@@ -22,9 +22,9 @@ func TestBadConfigFiles(t *testing.T) {
 		{"an empty file", "", "FILE:1: apiVersion: " + noStart},
 		{"a comment alone", "# nothing\n", "FILE:1: apiVersion: " + noStart},
 		{"a document without content", "---\n", "FILE:1: apiVersion: " + noStart},
-		{"no apiVersion", "kind: SpillwayConfiguration\ndebug: true\n", "FILE:1: apiVersion: " + noStart},
+		{"no apiVersion", "kind: SpillwayConfiguration\nprofiling: true\n", "FILE:1: apiVersion: " + noStart},
 		{"names of flags alone", "history-bytes: 8Mi\n", "FILE:1: apiVersion: " + noStart},
-		{"no kind", kind("debug: true\n"), "FILE:1: kind: is missing; begin the file with `kind: SpillwayConfiguration`"},
+		{"no kind", kind("profiling: true\n"), "FILE:1: kind: is missing; begin the file with `kind: SpillwayConfiguration`"},
 		{"apiVersion misspelled", "apiversion: " + wanted + "\nkind: SpillwayConfiguration\n",
 			"FILE:1: apiversion: no such setting; did you mean apiVersion?"},
 		{"kind misspelled", kind("Kind: SpillwayConfiguration\n"), "FILE:2: Kind: no such setting; did you mean kind?"},
@@ -47,11 +47,11 @@ func TestBadConfigFiles(t *testing.T) {
 			"FILE:1: apiVersion: config.spillway.example.com/v1alpha0: is older than v1alpha1, which this spillway reads; " +
 				"translate the file, as CHANGELOG.md shows"},
 		// the keys
-		{"a misspelled key", fileStart + "debug: true\nresorces: [pods]\n",
+		{"a misspelled key", fileStart + "profiling: true\nresorces: [pods]\n",
 			"FILE:4: resorces: no such setting; did you mean resources?"},
 		{"a key in small letters", fileStart + "historybytes: 1Mi\n",
 			"FILE:3: historybytes: no such setting; did you mean historyBytes?"},
-		{"the name of a flag", fileStart + "debug: true\n\nhistory-bytes: 1Mi\n",
+		{"the name of a flag", fileStart + "profiling: true\n\nhistory-bytes: 1Mi\n",
 			"FILE:5: history-bytes: no such setting; in a configuration file it is historyBytes"},
 		{"the name of a flag with an acronym", fileStart + "client-ca-file: a\n",
 			"FILE:3: client-ca-file: no such setting; in a configuration file it is clientCAFile"},
@@ -170,7 +170,7 @@ func TestValuesOfOtherTypesAreRefused(t *testing.T) {
 // The keys are what Kubernetes would call them.
 func TestKeysOfTheFile(t *testing.T) {
 	for flag, want := range map[string]string{
-		"listen": "listen", "http2": "http2", "history-bytes": "historyBytes", "tls-cert-file": "tlsCertFile",
+		"listen": "listen", "disable-http2-serving": "disableHTTP2Serving", "history-bytes": "historyBytes", "tls-cert-file": "tlsCertFile",
 		"tls-private-key-file": "tlsPrivateKeyFile", "client-ca-file": "clientCAFile", "listen-tls": "listenTLS",
 		"watch-rbac": "watchRBAC", "authentication-local-jwks": "authenticationLocalJWKS",
 		"max-passthrough-qps-per-user": "maxPassthroughQPSPerUser", "audit-log-maxage": "auditLogMaxAge",
@@ -266,7 +266,7 @@ func expectSet(t *testing.T, got, want *Settings, s *setting, place string) {
 // A configuration file cannot crash the program, and an error is in one place of it.
 func FuzzConfigFile(f *testing.F) {
 	for _, text := range []string{"", fileStart, fileStart + "resources: [pods, *a]\n", "? a\n: &a [*a]\n",
-		fileStart + "historyBytes: 64Mi\nmaxPassthroughQPSPerUser: 2.5\ndebug: true\nstallTimeout: 3s\n",
+		fileStart + "historyBytes: 64Mi\nmaxPassthroughQPSPerUser: 2.5\nprofiling: true\nstallTimeout: 3s\n",
 		"- &a a\n- <<: *a\n", "%YAML 1.1\n---\n!!binary a: !x b\n", "a: |\n  b\n", "\xff\xfe"} {
 		f.Add([]byte(text))
 	}

@@ -11,24 +11,35 @@ import (
 	"spillway/internal/editdistance"
 )
 
+// rootCommand is the command whose --help shows the common flags only.
+const rootCommand = "spillway"
+
 // ExplainFlagError says in our words what pflag found wrong with the command line of a command.
 func ExplainFlagError(command string, flags *pflag.FlagSet, err error) error {
 	var unknown *pflag.NotExistError
 	var invalid *pflag.InvalidValueError
 	var missing *pflag.ValueRequiredError
+	help := command + " --help"
+	if command == rootCommand {
+		help += "=all"
+	}
 	switch {
 	case errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "":
 		name := unknown.GetSpecifiedName()
 		if near := nearest(name, flagNames(flags)); near != "" {
 			return fmt.Errorf("--%s: no such flag; did you mean --%s?", name, near)
 		}
-		return fmt.Errorf("--%s: no such flag; %s --help lists them", name, command)
+		return fmt.Errorf("--%s: no such flag; %s lists them", name, help)
+	case errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "v":
+		return errors.New("-v: no such flag; spillway version prints the version, and --log-level=debug logs more")
+	case errors.As(err, &unknown):
+		return fmt.Errorf("-%s: no such flag; %s lists them", unknown.GetSpecifiedShortnames(), help)
 	case errors.As(err, &invalid):
 		return fmt.Errorf("--%s=%s: %s", invalid.GetFlag().Name, invalid.GetValue(), expected(invalid))
 	case errors.As(err, &missing):
 		return fmt.Errorf("--%s: needs a value", missing.GetSpecifiedName())
 	}
-	return fmt.Errorf("%w; %s --help lists the flags", err, command)
+	return fmt.Errorf("%w; %s lists the flags", err, help)
 }
 
 // expected describes good values of a flag. Our own types of flags do that in their errors.

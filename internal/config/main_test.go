@@ -23,8 +23,14 @@ type result struct {
 	options *Settings // nil if they are refused
 }
 
-// start reads args and environ in a pod, as the program does.
+// start reads args and environ in a pod, as the program does. Unless args say otherwise, pods are
+// mirrored.
 func start(environ []string, args ...string) result {
+	return startBare(append([]string{"SPILLWAY_RESOURCES=pods"}, environ...), args...)
+}
+
+// startBare is start without resources.
+func startBare(environ []string, args ...string) result {
 	o := New()
 	refused := func(err error) result { return result{1, "spillway: " + status.OneLine(err.Error()) + "\n", nil} }
 	if err := o.flags.Parse(args); err != nil {

@@ -6,7 +6,7 @@ import (
 )
 
 func TestPrintedFile(t *testing.T) {
-	path := writeFile(t, "c.yaml", fileStart+"historyBytes: 128Mi\nresources: [pods, nodes]\nhttp2: true\n")
+	path := writeFile(t, "c.yaml", fileStart+"historyBytes: 128Mi\nresources: [pods, nodes]\ndisableHTTP2Serving: false\n")
 	got := start([]string{"SPILLWAY_STALL_TIMEOUT=1m"}, "--config="+path, "--listen-identity=self",
 		"--max-passthrough-qps-per-user=1000000", "--listen-mode=0600", "--api-audiences=")
 	if got.options == nil {
@@ -22,11 +22,11 @@ func TestPrintedFile(t *testing.T) {
 	}
 	for _, line := range []string{
 		"historyBytes: 128Mi # " + path + ":3", "resources: [pods, nodes] # " + path + ":4",
-		"http2: true # " + path + ":5", // set to the default
+		"disableHTTP2Serving: false # " + path + ":5", // set to the default
 		"stallTimeout: 1m0s # SPILLWAY_STALL_TIMEOUT", "listenIdentity: self # --listen-identity",
 		"maxPassthroughQPSPerUser: 1e+06 # --max-passthrough-qps-per-user", `listenMode: "0600" # --listen-mode`,
 		"apiAudiences: [] # --api-audiences",
-		"#maxStaleness: 1h0m0s # default", "#requestHeaderUIDHeaders: [X-Remote-Uid] # default", "#debug: false # default",
+		"#maxStaleness: 1h0m0s # default", "#requestHeaderUIDHeaders: [X-Remote-Uid] # default", "#profiling: false # default",
 		"#memoryBudget: 0 # default", `#kubeconfig: "" # default`, "# Cache",
 	} {
 		if !strings.Contains(printed, "\n"+line+"\n") {

@@ -2,7 +2,6 @@ package config
 
 import (
 	"errors"
-	"regexp"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -12,7 +11,8 @@ import (
 // AllResources in --resources stands for whatever can be listed and watched.
 const AllResources = "*"
 
-// CheckResource checks that arg is "*" or resource[.version][.group], kubectl's grammar. Only
+// CheckResource checks that arg is "*" or resource[.version][.group], kubectl's grammar. A version
+// without a group needs no dot at its end: pods.v1. Only
 // discovery can tell whether the cluster has such a resource, and whether b in a.b.c is a version
 // or part of a group.
 func CheckResource(arg string) error {
@@ -29,9 +29,6 @@ func CheckResource(arg string) error {
 	if len(validation.IsDNS1123Label(plain.Resource)) != 0 {
 		return errors.New(notAResource)
 	}
-	if bareVersion.MatchString(plain.Group) {
-		return errors.New("a version without a group is written with a dot at the end, such as \"pods.v1.\"")
-	}
 	if versioned != nil && versioned.Group == "" {
 		return errorUnless(len(validation.IsDNS1123Label(versioned.Version)) == 0, notAResource)
 	}
@@ -41,5 +38,3 @@ func CheckResource(arg string) error {
 
 const notAResource = "must be * or resource[.version][.group], such as pods, deployments.apps or " +
 	"widgets.v1.example.com"
-
-var bareVersion = regexp.MustCompile(`^v[0-9]+((alpha|beta)[0-9]+)?$`)

@@ -18,6 +18,7 @@ type setting struct {
 	value  any      // the field that holds it, by pointer
 	preset string   // the default, as a user writes it; empty: the zero value
 	text   string   // what it does; the word in backquotes stands for the value
+	common bool     // most users need it: --help shows it, and other settings only with --help=all
 	words  []string // the only values that it may have
 	// The least and the greatest value of a number, as a user writes them, and what 0 does, if it is
 	// allowed. Every number has least or zero.
@@ -31,6 +32,7 @@ type setting struct {
 	needs    []string                // sentences with the flags that it requires: of each, one must be on
 	excludes []string                // settings that it cannot be used with
 	because  string                  // why not
+	forTLS   bool                    // it requires a listener with TLS
 	check    func(item string) error // of a value that is not empty, or of each item of a list
 }
 
@@ -83,8 +85,13 @@ func (s *setting) usage() string {
 	if len(s.needs) > 0 {
 		text += " Requires " + strings.Join(s.needs, ", and ") + "."
 	}
+	if s.forTLS {
+		text += " Requires " + listenerWithTLS + "."
+	}
 	return text
 }
+
+const listenerWithTLS = "--listen-tls, or --metrics-listen on an address that is not loopback"
 
 // bounds is the part of a message that says which values a number may have; empty: it is no number.
 func (s *setting) bounds() string {
@@ -153,6 +160,9 @@ func (o *Settings) validateRow(s *setting) error {
 		if !slices.ContainsFunc(flagInText.FindAllStringSubmatch(need, -1), isOn) {
 			return o.Refuse(s.name, s.written(f), "requires "+need)
 		}
+	}
+	if s.forTLS && o.ListenTLS == "" && !o.UsesMetricsTLS() {
+		return o.Refuse(s.name, s.written(f), "requires "+listenerWithTLS)
 	}
 	for _, other := range s.excludes {
 		if o.isChosen(other) {

@@ -25,10 +25,10 @@ const (
 	IdentityPodToken = "pod-token"
 )
 
-// Values of --semantics: whose answers requests get where versions of Kubernetes differ.
+// Values of --emulated-version: whose answers requests get where versions of Kubernetes differ.
 const (
-	SemanticsNewest   = "newest"   // the newest version's, whatever upstream's is
-	SemanticsUpstream = "upstream" // upstream's version's and gates', refusals included
+	EmulateNewest   = "newest"   // the newest version's, whatever upstream's is
+	EmulateUpstream = "upstream" // upstream's version's and gates', refusals included
 )
 
 // Values of --authentication-local-jwks: which tokens the proxy verifies itself. They are those of
@@ -43,7 +43,7 @@ const (
 // After Complete, Validate and ApplyBudget, in this order, it is read-only. Only the cluster knows
 // some things, such as whether a resource exists.
 type Settings struct {
-	Kubeconfig, Semantics                                       string
+	Kubeconfig, Context, EmulatedVersion                        string
 	MaxStaleness, ReadyzUpstreamTimeout, ConsistencyCheckPeriod time.Duration
 
 	Resources                                      []string // each once
@@ -58,7 +58,7 @@ type Settings struct {
 
 	ListenTLS, TLSCertFile, TLSPrivateKeyFile string
 	StrictTransport                           []string
-	HTTP2                                     bool
+	DisableHTTP2                              bool
 	SidecarDir, SidecarKeyDir                 string
 
 	APIAudiences            []string
@@ -78,7 +78,7 @@ type Settings struct {
 	StallTimeout, DrainPeriod             time.Duration
 
 	MetricsListen                          string
-	MetricsTLS, Debug                      bool
+	Profiling, AllowCoreDumps              bool
 	LogLevel, LogFormat, TracingConfigFile string
 
 	AuditPolicyFile, AuditLogPath                       string
@@ -115,10 +115,11 @@ type LimitOptions struct {
 	BurstPerUser                    int // 0: two seconds' worth
 }
 
-// FlagGroup is a heading of --help and the flags under it.
+// FlagGroup is a heading of --help and the flags under it. Common are those of Flags that most
+// users need.
 type FlagGroup struct {
-	Name  string
-	Flags *pflag.FlagSet
+	Name          string
+	Flags, Common *pflag.FlagSet
 }
 
 // New returns the defaults.
@@ -127,12 +128,15 @@ func New() *Settings {
 		SocketOwner: listen.KeepOwner, SocketMode: listen.PrivateMode, origins: map[string]origin{}, flags: newFlagSet(),
 	}
 	for _, g := range o.table() {
-		flags := newFlagSet()
+		flags, common := newFlagSet(), newFlagSet()
 		for _, s := range g.rows {
 			s.declare(flags)
+			if s.common {
+				common.AddFlag(flags.Lookup(s.name))
+			}
 		}
 		o.flags.AddFlagSet(flags)
-		o.groups, o.rows = append(o.groups, FlagGroup{g.name, flags}), append(o.rows, g.rows...)
+		o.groups, o.rows = append(o.groups, FlagGroup{g.name, flags, common}), append(o.rows, g.rows...)
 	}
 	return o
 }
@@ -161,6 +165,12 @@ func (o *Settings) FlagGroups() []FlagGroup { return o.groups }
 // does not answer.
 func (o *Settings) AsksAboutAll() bool {
 	return !o.InsecureAllowAll && (o.Listen == "" || o.ListenIdentity != IdentitySelf)
+}
+
+// UsesMetricsTLS reports that the metrics listener has TLS: on every address that other machines
+// reach. A sidecar has none, because its listener is for the kubelet's probes.
+func (o *Settings) UsesMetricsTLS() bool {
+	return o.MetricsListen != "" && !isOnLoopback(o.MetricsListen) && o.SidecarDir == ""
 }
 
 // WatchesRights reports that Roles and their bindings have to be watched.

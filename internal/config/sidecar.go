@@ -42,6 +42,12 @@ func CheckSidecarFlags(args []string) error {
 	if err != nil {
 		return err
 	}
+	if !o.isSet("resources") { // injection sets it
+		err = flags.Set("resources", AllResources)
+	}
+	if err != nil {
+		return err
+	}
 	o.SidecarDir, o.Listen, o.ListenTLS = "/", "", "127.0.0.1:6443"
 	return o.Validate([]string{"KUBERNETES_SERVICE_HOST=inside"})
 }

@@ -24,7 +24,7 @@ func TestDefaults(t *testing.T) {
 
 // A setting is taken from the first place that has it: flag, environment, file, default.
 func TestPrecedence(t *testing.T) {
-	const file = fileStart + "stallTimeout: 3s\nhistoryBytes: 3Mi\nresources: [pods, nodes]\ndebug: true\n" +
+	const file = fileStart + "stallTimeout: 3s\nhistoryBytes: 3Mi\nresources: [pods, nodes]\nprofiling: true\n" +
 		"metricsListen: 127.0.0.1:3\n"
 	tests := []struct {
 		name   string
@@ -35,22 +35,23 @@ func TestPrecedence(t *testing.T) {
 		stall     time.Duration
 		bytes     string
 		resources string
-		debug     bool
+		profiling bool
 	}{
-		{name: "default", noFile: true, stall: 30 * time.Second, bytes: "64Mi"},
-		{name: "file", stall: 3 * time.Second, bytes: "3Mi", resources: "pods nodes", debug: true},
+		{name: "default", noFile: true, args: []string{"--resources="}, stall: 30 * time.Second, bytes: "64Mi"},
+		{name: "file", stall: 3 * time.Second, bytes: "3Mi", resources: "pods nodes", profiling: true},
 		{name: "environment over file",
-			env:   []string{"SPILLWAY_STALL_TIMEOUT=2s", "SPILLWAY_RESOURCES=services, secrets", "SPILLWAY_DEBUG=false"},
+			env:   []string{"SPILLWAY_STALL_TIMEOUT=2s", "SPILLWAY_RESOURCES=services, secrets", "SPILLWAY_PROFILING=false"},
 			stall: 2 * time.Second, bytes: "3Mi", resources: "services secrets"},
 		{name: "flag over all",
-			env:   []string{"SPILLWAY_STALL_TIMEOUT=2s", "SPILLWAY_HISTORY_BYTES=2Mi"},
-			args:  []string{"--stall-timeout=1s", "--resources=configmaps", "--resources", "leases,configmaps", "--debug=false"},
+			env: []string{"SPILLWAY_STALL_TIMEOUT=2s", "SPILLWAY_HISTORY_BYTES=2Mi"},
+			args: []string{"--stall-timeout=1s", "--resources=configmaps", "--resources", "leases,configmaps",
+				"--profiling=false"},
 			stall: time.Second, bytes: "2Mi", resources: "configmaps leases"},
 		{name: "flag over a bad variable", noFile: true,
-			env: []string{"SPILLWAY_STALL_TIMEOUT=soon"}, args: []string{"--stall-timeout=1s"},
+			env: []string{"SPILLWAY_STALL_TIMEOUT=soon"}, args: []string{"--stall-timeout=1s", "--resources="},
 			stall: time.Second, bytes: "64Mi"},
 		{name: "an empty variable empties a list", env: []string{"SPILLWAY_RESOURCES="}, stall: 3 * time.Second, bytes: "3Mi",
-			debug: true},
+			profiling: true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -58,15 +59,15 @@ func TestPrecedence(t *testing.T) {
 			if !tt.noFile {
 				args = append(args, "--config", writeFile(t, "c.yaml", file))
 			}
-			got := start(tt.env, args...)
+			got := startBare(tt.env, args...)
 			if got.code != 0 {
 				t.Fatalf("did not start: %s", got.stderr)
 			}
 			o := got.options
 			if o.StallTimeout != tt.stall || o.HistoryBytes.String() != tt.bytes ||
-				strings.Join(o.Resources, " ") != tt.resources || o.Debug != tt.debug {
-				t.Errorf("got %v %v %q %v, want %v %v %q %v", o.StallTimeout, o.HistoryBytes.String(), o.Resources, o.Debug,
-					tt.stall, tt.bytes, tt.resources, tt.debug)
+				strings.Join(o.Resources, " ") != tt.resources || o.Profiling != tt.profiling {
+				t.Errorf("got %v %v %q %v, want %v %v %q %v", o.StallTimeout, o.HistoryBytes.String(), o.Resources, o.Profiling,
+					tt.stall, tt.bytes, tt.resources, tt.profiling)
 			}
 		})
 	}

@@ -19,15 +19,20 @@ func (o *Settings) table() []group {
 	l := &o.Limits
 	return []group{
 		{"Upstream", []*setting{
-			{name: "kubeconfig", value: &o.Kubeconfig, check: isReadable,
-				text: "Reach the API server with the current context of this kubeconfig `file`. When empty, use the service " +
-					"account of spillway's pod."},
-			{name: "semantics", value: &o.Semantics, words: []string{SemanticsNewest, SemanticsUpstream}, preset: "newest",
+			{name: "kubeconfig", common: true, value: &o.Kubeconfig, check: isReadable,
+				text: "Reach the API server by this kubeconfig `file`. When empty, spillway uses the service account of its " +
+					"pod. Outside pods it then reads the files that kubectl reads: those of the variable KUBECONFIG, or else " +
+					"~/.kube/config."},
+			{name: "context", common: true, value: &o.Context,
+				text: "Use the context of this `name` in the kubeconfig. When empty, use the context that is current at the " +
+					"start."},
+			{name: "emulated-version", value: &o.EmulatedVersion, words: []string{EmulateNewest, EmulateUpstream},
+				preset: EmulateNewest,
 				text: "The version of Kubernetes whose answers clients get for mirrored resources. newest: the newest " +
 					"version, whatever version and feature gates the API server has. Watch-lists then always work, and " +
 					"answers are compressed only if the API server compresses answers. upstream: the API server's version, " +
 					"with its refusals."},
-			{name: "max-staleness", value: &o.MaxStaleness, preset: "1h",
+			{name: "max-staleness", common: true, value: &o.MaxStaleness, preset: "1h",
 				zero: "answers nothing while the API server is unreachable",
 				text: "While the API server is unreachable, answer requests for a state of any age from the last known " +
 					"state for this `duration`. resourceVersion=0 requests such a state. The header Age says how old the " +
@@ -43,7 +48,7 @@ func (o *Settings) table() []group {
 					"resourceVersions, and the bytes of one object in 64. Objects that differ are read again."},
 		}},
 		{"Cache", []*setting{
-			{name: "resources", value: &o.Resources, check: CheckResource,
+			{name: "resources", common: true, value: &o.Resources, check: CheckResource,
 				text: "Mirror these resources and serve them from memory: a comma-separated `list` of " +
 					"resource[.version][.group]. Names are as for kubectl, such as " +
 					"pods,deployments.apps,widgets.v1.example.com. * stands for everything that can be listed and watched, " +
@@ -52,14 +57,15 @@ func (o *Settings) table() []group {
 			{name: "strict-resources", value: &o.StrictResources,
 				text: "Do not start if --resources names a resource that the API server does not have, or that can never " +
 					"be mirrored. Without this flag, spillway starts, and requests for the resource pass through until it " +
-					"can be mirrored."},
+					"can be mirrored. Names without a group must always exist, because these resources come with the API " +
+					"server."},
 			{name: "max-resources", value: &o.MaxResources, preset: "256", least: "1",
 				remedy: "to mirror nothing on demand, leave * out of --resources",
 				text: "Mirror at most this `number` of resources on demand (--resources '*'). Requests for further " +
 					"resources pass through."},
 			{name: "resource-idle-timeout", value: &o.ResourceIdleTimeout, preset: "1h", zero: "keeps every resource",
 				text: "Stop mirroring a resource on demand after this `duration` without a request or a watch."},
-			{name: "history-bytes", value: &o.HistoryBytes, preset: "64Mi", least: "4Ki", budgetShare: 8,
+			{name: "history-bytes", common: true, value: &o.HistoryBytes, preset: "64Mi", least: "4Ki", budgetShare: 8,
 				text: "Keep this many `bytes` of past events for each resource, so that clients can resume. The number " +
 					"may have a unit, such as 64Mi or 1Gi."},
 			{name: "history-min-age", value: &o.HistoryMinAge, preset: "75s", zero: "keeps what fits into --history-bytes",
@@ -73,7 +79,7 @@ func (o *Settings) table() []group {
 				budgetShare: 8,
 				text: "Keep at most this many `bytes` of encoded objects of all resources: in protobuf, as metadata, and " +
 					"compressed by gzip. An encoding that was dropped is made again when a client requests it."},
-			{name: "memory-budget", value: &o.MemoryBudget, least: "64Mi", zero: "is the limit of the container",
+			{name: "memory-budget", common: true, value: &o.MemoryBudget, least: "64Mi", zero: "is the limit of the container",
 				text: "Stay within this many `bytes` of memory, including the kernel's memory for connections. The " +
 					"garbage collector observes the budget, unless GOMEMLIMIT is set. Limits that are not set are lowered " +
 					"to fit. If memory is short, spillway takes three steps. First it drops bytes that can be made again. " +
@@ -84,7 +90,7 @@ func (o *Settings) table() []group {
 					"memory differ from the API server's. Answers that pass through still have the field."},
 		}},
 		{"Plain listener (HTTP, this machine only)", []*setting{
-			{name: "listen", value: &o.Listen, preset: "127.0.0.1:8001", check: listen.CheckPlainAddress,
+			{name: "listen", common: true, value: &o.Listen, preset: "127.0.0.1:8001", check: listen.CheckPlainAddress,
 				text: "Serve plain HTTP on this `address`: a loopback host:port, or unix:///path. When empty, there is no " +
 					"plain listener."},
 			{name: "listen-owner", value: &o.ListenOwner,
@@ -93,13 +99,13 @@ func (o *Settings) table() []group {
 			{name: "listen-mode", value: &o.ListenMode, preset: "0600",
 				text: "The permissions of the unix socket of --listen, in `octal`. Users that may write to the socket may " +
 					"connect."},
-			{name: "listen-identity", value: &o.ListenIdentity, preset: IdentityClient,
+			{name: "listen-identity", common: true, value: &o.ListenIdentity, preset: IdentityClient,
 				words: []string{IdentityClient, IdentitySelf, IdentityPodToken},
 				text: "The identity of requests on the plain listener. client: the user of the bearer token that the " +
 					"client sends. self: spillway itself, with all permissions of its kubeconfig, for requests without " +
 					"credentials. pod-token: spillway's service account, for requests with one of its tokens. Then other " +
 					"requests are refused."},
-			{name: "listen-allow-connect", value: &o.ListenAllowConnect, needs: []string{"--listen-identity=self"},
+			{name: "listen-allow-connect", common: true, value: &o.ListenAllowConnect, needs: []string{"--listen-identity=self"},
 				text: "Also allow exec, attach, port-forward and proxy on the plain listener. Without this flag, they are " +
 					"refused."},
 			{name: "accept-hosts", value: &o.AcceptHosts, check: checkHost,
@@ -110,27 +116,28 @@ func (o *Settings) table() []group {
 					"of scheme://host[:port]."},
 		}},
 		{"TLS listener", []*setting{
-			{name: "listen-tls", value: &o.ListenTLS, check: checkAddress,
+			{name: "listen-tls", common: true, value: &o.ListenTLS, check: checkAddress,
 				text: "Serve HTTPS on this `address`, such as :6443. When empty, there is no TLS listener."},
-			{name: "tls-cert-file", value: &o.TLSCertFile, check: isReadable,
-				needs: []string{"--tls-private-key-file", "--listen-tls or --metrics-tls"},
+			{name: "tls-cert-file", common: true, value: &o.TLSCertFile, check: isReadable,
+				needs: []string{"--tls-private-key-file"}, forTLS: true,
 				text: "Present the certificate chain in this PEM `file`, and reload the file when it changes. When empty, " +
 					"spillway makes a self-signed certificate in memory."},
-			{name: "tls-private-key-file", value: &o.TLSPrivateKeyFile, check: isReadable, needs: []string{"--tls-cert-file"},
-				text: "The private key of --tls-cert-file, a PEM `file`."},
+			{name: "tls-private-key-file", common: true, value: &o.TLSPrivateKeyFile, check: isReadable,
+				needs: []string{"--tls-cert-file"},
+				text:  "The private key of --tls-cert-file, a PEM `file`."},
 			{name: "strict-transport-security-directives", value: &o.StrictTransport, check: checkDirective,
 				needs: []string{"--listen-tls"},
 				text: "Send these `directives` in the header Strict-Transport-Security, as kube-apiserver's flag of this " +
 					"name does. They are a comma-separated list, such as max-age=31536000,includeSubDomains,preload. When " +
 					"empty, the header is not sent."},
-			{name: "http2", value: &o.HTTP2, preset: "true",
-				text: "Offer HTTP/2, as the API server does. All requests and watches of a client then share one " +
-					"connection. Without HTTP/2, each watch needs a connection. That costs more sockets and more CPU for " +
-					"events, and less CPU for large lists."},
+			{name: "disable-http2-serving", value: &o.DisableHTTP2,
+				text: "Offer only HTTP/1.1. With HTTP/2, all requests and watches of a client share one connection. Without " +
+					"it, each watch needs a connection. That costs more sockets and more CPU for events, and less CPU for " +
+					"large lists."},
 		}},
 		{"As a sidecar", []*setting{
 			{name: "sidecar-dir", value: &o.SidecarDir,
-				excludes: []string{"kubeconfig", "tls-cert-file", "client-ca-file", "requestheader-client-ca-file",
+				excludes: []string{"kubeconfig", "context", "tls-cert-file", "client-ca-file", "requestheader-client-ca-file",
 					"api-audiences", "watch-rbac", "authorization-local-rbac", "authentication-local-jwks", "insecure-allow-all"},
 				because: "a sidecar uses the service account of its pod, and serves that account alone",
 				text: "Act as the API server for the other containers of this pod. Write to this `folder` the files that " +
@@ -155,7 +162,7 @@ func (o *Settings) table() []group {
 					"reviews the watches that may have lost a permission. It does so at once, and not only after " +
 					"--reauthorization-interval. The flag costs five watches and a little memory. If spillway may not list " +
 					"and watch these resources, only the interval applies."},
-			{name: "authorization-local-rbac", value: &o.LocalRBAC,
+			{name: "authorization-local-rbac", common: true, value: &o.LocalRBAC,
 				text: "Allow what Roles and their bindings allow, without a review by the API server. Their state must " +
 					"be proven to be at most 10s old. Use this flag only if no authorizer ahead of RBAC can deny, such as an " +
 					"authorization webhook. Spillway cannot see such an authorizer from outside. The API server reviews " +
@@ -171,14 +178,14 @@ func (o *Settings) table() []group {
 					"service account alone. pods: also verify tokens that are bound to a pod, as nearly all are. Spillway " +
 					"then watches every pod. The API server still reviews one in 100 tokens. If it refuses a token that " +
 					"spillway accepts, local verification ends. Until then, such tokens are accepted. Implies --watch-rbac."},
-			{name: "client-ca-file", value: &o.ClientCAFile, check: isReadable,
-				needs: []string{"--listen-tls or --metrics-tls"},
+			{name: "client-ca-file", common: true, value: &o.ClientCAFile, check: isReadable,
+				forTLS: true,
 				text: "Accept client certificates that an authority in this PEM `file` has signed. The file is read again " +
 					"when it changes. Clients with such a certificate are answered from memory. Spillway cannot forward the " +
 					"certificate to the API server. So their other requests need a bearer token or " +
 					"--impersonate-client-certs."},
 			{name: "requestheader-client-ca-file", value: &o.FrontProxyCAFile, check: isReadable,
-				needs: []string{"--listen-tls or --metrics-tls"},
+				forTLS: true,
 				text: "Verify client certificates by this PEM `file` of root certificates before trusting the user names in " +
 					"headers specified by --requestheader-username-headers."},
 			{name: "requestheader-allowed-names", value: &o.FrontProxyNames, needs: []string{"--requestheader-client-ca-file"},
@@ -207,7 +214,7 @@ func (o *Settings) table() []group {
 					"have no permission except to impersonate."},
 			{name: "impersonate-deny-groups", value: &o.ImpersonateDenyGroups, preset: "system:masters",
 				text: "Never impersonate members of these groups: a comma-separated `list`."},
-			{name: "insecure-allow-all", value: &o.InsecureAllowAll,
+			{name: "insecure-allow-all", common: true, value: &o.InsecureAllowAll,
 				excludes: []string{"client-ca-file", "requestheader-client-ca-file", "watch-rbac", "authorization-local-rbac",
 					"authentication-local-jwks"},
 				because: "it authenticates no client",
@@ -224,10 +231,10 @@ func (o *Settings) table() []group {
 				text: "Serve at most this `number` of connections from one IP address. All pods of a node may share an " +
 					"address."},
 			// Some 700 MB while they are idle. Each is reckoned at 16 KiB, the kernel's part included.
-			{name: "max-watches", value: &l.Watches, preset: "100000", zero: "is no limit", budgetBytes: 16 << 10,
+			{name: "max-watches", common: true, value: &l.Watches, preset: "100000", zero: "is no limit", budgetBytes: 16 << 10,
 				text: "Serve at most this `number` of watches at a time. Logs, exec, attach, port-forward and proxied requests " +
-					"that pass through count as well. Beyond this limit and those below, requests are answered 429 with " +
-					"Retry-After, as at the API server."},
+					"that pass through count as well. Beyond this limit and the other limits of clients, requests are " +
+					"answered 429 with Retry-After, as at the API server."},
 			{name: "max-watches-per-user", value: &l.WatchesPerUser, preset: "50000", zero: "is no limit", budgetBytes: 32 << 10,
 				text: "Serve at most this `number` of watches to one user, or to one address if the user is unknown. " +
 					"Unless this flag is set, a user may have more while an eighth of --max-watches is free for others."},
@@ -263,26 +270,26 @@ func (o *Settings) table() []group {
 				text:  "Pass this `number` of requests through at once before --max-passthrough-qps-per-user applies."},
 		}},
 		{"Streams", []*setting{
-			{name: "stall-timeout", value: &o.StallTimeout, preset: "30s", least: "1ms",
+			{name: "stall-timeout", common: true, value: &o.StallTimeout, preset: "30s", least: "1ms",
 				text: "End a watch whose client has not taken a byte for this `duration` while events were waiting."},
-			{name: "drain-period", value: &o.DrainPeriod, preset: "10s", zero: "ends all watches at once",
+			{name: "drain-period", common: true, value: &o.DrainPeriod, preset: "10s", zero: "ends all watches at once",
 				text: "On the first SIGTERM or SIGINT, end watches one after another over this `duration`. A second signal " +
 					"stops at once."},
 		}},
 		{"Observability", []*setting{
-			{name: "metrics-listen", value: &o.MetricsListen, preset: "127.0.0.1:9464", check: checkAddress,
+			{name: "metrics-listen", common: true, value: &o.MetricsListen, preset: "127.0.0.1:9464", check: checkAddress,
 				text: "Serve /livez, /readyz, /metrics and the status page (/statusz) on this `address`. If the address " +
-					"is not loopback, /metrics and /statusz need --metrics-tls. When empty, none of these paths is served."},
-			{name: "metrics-tls", value: &o.MetricsTLS, needs: []string{"--metrics-listen"},
-				text: "Serve --metrics-listen over TLS, with the certificate of --tls-cert-file. If the address is not " +
-					"loopback, /metrics and /statusz are only for users that the API server allows to access these paths. " +
-					"Such a user sends a bearer token or presents a client certificate."},
-			{name: "debug", value: &o.Debug, needs: []string{"--metrics-listen, where profiles are served"},
-				text: "Serve Go profiles under /debug/pprof on --metrics-listen, to the users that may read /metrics. Also " +
-					"allow debuggers and core dumps, which contain every credential and object in memory."},
-			{name: "log-level", value: &o.LogLevel, words: []string{"debug", "info", "warn", "error"}, preset: "info",
-				text: "Log entries of this level and above."},
-			{name: "log-format", value: &o.LogFormat, words: []string{"json", "console"}, preset: "json",
+					"is not loopback, the listener has TLS, with the certificate of --tls-cert-file. /metrics and /statusz " +
+					"are then only for users that the API server allows to access these paths. Such a user sends a bearer " +
+					"token or presents a client certificate. When empty, none of these paths is served."},
+			{name: "profiling", value: &o.Profiling, needs: []string{"--metrics-listen, where profiles are served"},
+				text: "Serve Go profiles under /debug/pprof on --metrics-listen, to the users that may read /metrics."},
+			{name: "allow-core-dumps", value: &o.AllowCoreDumps,
+				text: "Allow debuggers and core dumps, which contain every credential and object in memory."},
+			{name: "log-level", common: true, value: &o.LogLevel, words: []string{"debug", "info", "warn", "error"},
+				preset: "info",
+				text:   "Log entries of this level and above."},
+			{name: "log-format", common: true, value: &o.LogFormat, words: []string{"json", "console"}, preset: "json",
 				text: "Write log lines to stderr in this format."},
 			{name: "tracing-config-file", value: &o.TracingConfigFile, check: isReadable,
 				text: "Trace requests as this `file` says (apiserver.config.k8s.io/v1 TracingConfiguration). The API " +
@@ -290,12 +297,12 @@ func (o *Settings) table() []group {
 					"collector over OTLP/gRPC. /metrics then has exemplars, in OpenMetrics. When empty, nothing is traced."},
 		}},
 		{"Audit log", []*setting{ // with the names and defaults of kube-apiserver
-			{name: "audit-policy-file", value: &o.AuditPolicyFile, check: isReadable,
+			{name: "audit-policy-file", common: true, value: &o.AuditPolicyFile, check: isReadable,
 				needs: []string{"--audit-log-path, which may be - for standard output"},
 				text: "Record requests that are answered from memory as the policy in this `file` says (audit.k8s.io/v1 " +
 					"Policy). The API server's own file will do. The API server itself records requests that pass through. " +
 					"When empty, there is no audit log."},
-			{name: "audit-log-path", value: &o.AuditLogPath,
+			{name: "audit-log-path", common: true, value: &o.AuditLogPath,
 				needs: []string{"--audit-policy-file, which says what is recorded"},
 				text: "Write audit events to this `file`, one JSON document a line, as the API server does. - is standard " +
 					"output."},
@@ -313,7 +320,7 @@ func (o *Settings) table() []group {
 					"watches that have ended. Further events are lost and counted."},
 		}},
 		{"Configuration", []*setting{
-			{name: "config", value: &o.ConfigFile,
+			{name: "config", common: true, value: &o.ConfigFile,
 				text: "Read settings from this YAML `file`, as described below."},
 		}},
 	}

@@ -55,9 +55,8 @@ func (o *Settings) validateTogether(environ []string) error {
 	inPod := func(variable string) bool { return strings.HasPrefix(variable, "KUBERNETES_SERVICE_HOST=") }
 	const loopback = "127.0.0.1:6443"
 	switch limit := connectionsWithin(openFiles()); {
-	case o.Kubeconfig == "" && !slices.ContainsFunc(environ, inPod):
-		return errors.New("--kubeconfig is not set, and this is not a pod (KUBERNETES_SERVICE_HOST is not set either): " +
-			"name a kubeconfig file; the variable KUBECONFIG is not read")
+	case o.Context != "" && o.Kubeconfig == "" && slices.ContainsFunc(environ, inPod):
+		return o.Refuse("context", o.Context, "requires --kubeconfig in a pod, whose service account has no contexts")
 	case o.Listen == "" && o.ListenTLS == "":
 		return errors.New("no listener: --listen and --listen-tls are both empty; set one, such as --listen=127.0.0.1:8001")
 	case o.MaxConnections > limit:
@@ -72,9 +71,12 @@ func (o *Settings) validateTogether(environ []string) error {
 	case o.InsecureAllowAll && o.ListenTLS != "" && !isOnLoopback(o.ListenTLS):
 		return o.Refuse("insecure-allow-all", "true", "cannot be used with --listen-tls="+o.ListenTLS+
 			", which other machines reach: use a loopback address, such as "+loopback)
-	case o.Debug && !isOnLoopback(o.MetricsListen) && (!o.MetricsTLS || o.InsecureAllowAll):
-		return o.Refuse("debug", "true", "requires --metrics-listen on loopback, or --metrics-tls without "+
-			"--insecure-allow-all, because profiles show secrets; --metrics-listen is "+o.MetricsListen)
+	case len(o.Resources) == 0 && !o.isSet("resources"):
+		return errors.New("--resources is not set: name the resources to serve from memory, such as " +
+			"--resources=pods,services, or set --resources='' to pass everything through")
+	case o.Profiling && !isOnLoopback(o.MetricsListen) && (!o.UsesMetricsTLS() || o.InsecureAllowAll):
+		return o.Refuse("profiling", "true", "requires --metrics-listen on loopback, or an authentication of its users, "+
+			"because profiles show secrets; --metrics-listen is "+o.MetricsListen)
 	}
 	return nil
 }
@@ -163,13 +165,13 @@ func (o *Settings) Warnings() (all []string) {
 		{o.SocketMode&0o002 != 0, "--listen-mode lets every user of this machine connect to the unix socket; " +
 			"--listen-owner=:group with --listen-mode=0660 is for some of them."},
 		// in a pod with a sidecar, the other containers trust its certificate
-		{(o.ListenTLS != "" && o.SidecarDir == "" || o.MetricsTLS) && o.TLSCertFile == "",
+		{(o.ListenTLS != "" && o.SidecarDir == "" || o.UsesMetricsTLS()) && o.TLSCertFile == "",
 			"serving with a self-signed certificate that is made again at each start: clients cannot verify it; set " +
 				"--tls-cert-file and --tls-private-key-file"},
-		// a sidecar has this listener for the probes of the kubelet
-		{o.MetricsListen != "" && !isOnLoopback(o.MetricsListen) && !o.MetricsTLS && o.SidecarDir == "",
-			"--metrics-listen is not on loopback, and --metrics-tls is not set: requests for /metrics and /statusz are " +
-				"refused there."},
+		{o.UsesMetricsTLS() && o.InsecureAllowAll,
+			"--metrics-listen is not on loopback, and --insecure-allow-all authenticates no client: every scrape of /metrics " +
+				"and every request for /statusz is refused; use --metrics-listen=127.0.0.1:9464, or remove " +
+				"--insecure-allow-all."},
 		{len(o.Resources) == 0, "--resources is empty: nothing is mirrored and every request is passed through."},
 		{o.ReauthorizationInterval > sweepLimit, "--reauthorization-interval is above " + sweepLimit.String() +
 			": a watch may go on for that long after its client has lost the right to it."},

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -17,13 +18,15 @@ func TestBadSettings(t *testing.T) {
 	}{
 		// the command line itself
 		{"unknown flag", nil, "--resorces=pods", "--resorces: no such flag; did you mean --resources?"},
-		{"unknown flag, nothing near", nil, "--frobnicate", "--frobnicate: no such flag; spillway --help lists them"},
-		{"unknown shorthand", nil, "-v", "unknown shorthand flag: 'v' in -v; spillway --help lists the flags"},
-		{"bad syntax", nil, "--=x", "bad flag syntax: --=x; spillway --help lists the flags"},
+		{"unknown flag, nothing near", nil, "--frobnicate", "--frobnicate: no such flag; spillway --help=all lists them"},
+		{"unknown shorthand", nil, "-v",
+			"-v: no such flag; spillway version prints the version, and --log-level=debug logs more"},
+		{"another unknown shorthand", nil, "-x", "-x: no such flag; spillway --help=all lists them"},
+		{"bad syntax", nil, "--=x", "bad flag syntax: --=x; spillway --help=all lists the flags"},
 		{"no value", nil, "--listen", "--listen: needs a value"},
 		{"not a duration", nil, "--stall-timeout=30", "--stall-timeout=30: must be a number with a unit, such as 30s or 2m"},
 		{"not a number", nil, "--max-resources=many", "--max-resources=many: must be a whole number"},
-		{"not a bool", nil, "--debug=maybe", "--debug=maybe: must be true or false"},
+		{"not a bool", nil, "--profiling=maybe", "--profiling=maybe: must be true or false"},
 		{"not bytes", nil, "--history-bytes=64MB",
 			"--history-bytes=64MB: must be a number of bytes, such as 64Mi or 67108864"},
 		{"parts of a byte", nil, "--history-bytes=100m",
@@ -35,9 +38,9 @@ func TestBadSettings(t *testing.T) {
 		{"unknown variable", []string{"SPILLWAY_LISTN=x"}, "",
 			"SPILLWAY_LISTN: no such setting; did you mean SPILLWAY_LISTEN?"},
 		{"unknown variable, nothing near", []string{"SPILLWAY_FOO=x"}, "",
-			"SPILLWAY_FOO: no such setting; unset it; spillway --help lists all names"},
+			"SPILLWAY_FOO: no such setting; unset it; spillway --help=all lists all names"},
 		{"variable of what is not a setting", []string{"SPILLWAY_VERSION=1"}, "",
-			"SPILLWAY_VERSION: no such setting; unset it; spillway --help lists all names"},
+			"SPILLWAY_VERSION: no such setting; unset it; spillway --help=all lists all names"},
 		{"bad value in a variable", []string{"SPILLWAY_DRAIN_PERIOD=x"}, "",
 			"SPILLWAY_DRAIN_PERIOD=x: must be a number with a unit, such as 30s or 2m"},
 		{"refused value in a variable", []string{"SPILLWAY_LISTEN=:8001"}, "",
@@ -48,6 +51,11 @@ func TestBadSettings(t *testing.T) {
 		{"kubeconfig is a directory", nil, "--kubeconfig=DIR", "--kubeconfig=DIR: cannot be read: is a directory"},
 		{"uppercase resource", nil, "--resources=pods,Nodes",
 			"--resources=Nodes: must be in lower case, as in the NAME and APIVERSION columns of kubectl api-resources"},
+		{"resources that are not named", nil, "--config=DIR/empty.yaml",
+			"--resources is not set: name the resources to serve from memory, such as " +
+				"--resources=pods,services, or set --resources='' to pass everything through"},
+		{"a context in a pod", nil, "--context=dev",
+			"--context=dev: requires --kubeconfig in a pod, whose service account has no contexts"},
 		{"no resource", nil, "--resources=pods,,nodes",
 			"--resources=pods,,nodes: must be * or resource[.version][.group], such as pods, deployments.apps or " +
 				"widgets.v1.example.com"},
@@ -175,7 +183,7 @@ func TestBadSettings(t *testing.T) {
 		{"key without certificate", nil, "--tls-private-key-file=DIR/a",
 			"--tls-private-key-file=DIR/a: requires --tls-cert-file"},
 		{"certificate without TLS", nil, "--tls-cert-file=a --tls-private-key-file=b",
-			"--tls-cert-file=a: requires --listen-tls or --metrics-tls"},
+			"--tls-cert-file=a: requires --listen-tls, or --metrics-listen on an address that is not loopback"},
 		{"no certificate file", nil, "--listen-tls=:0 --tls-cert-file=DIR/a --tls-private-key-file=DIR/b",
 			"--tls-cert-file=DIR/a: cannot be read: no such file or directory"},
 		{"no key file", nil, "--listen-tls=:0 --tls-cert-file=DIR/bad.yaml --tls-private-key-file=DIR/b",
@@ -190,7 +198,7 @@ func TestBadSettings(t *testing.T) {
 		{"no audience", nil, "--api-audiences=a,,b", "--api-audiences=a,,b: must not contain an empty item"},
 		{"no audience alone", nil, `--api-audiences=""`, "--api-audiences=: must not contain an empty item"},
 		{"certificates without TLS", nil, "--client-ca-file=DIR/bad.yaml",
-			"--client-ca-file=DIR/bad.yaml: requires --listen-tls or --metrics-tls"},
+			"--client-ca-file=DIR/bad.yaml: requires --listen-tls, or --metrics-listen on an address that is not loopback"},
 		{"tokens for any audience", nil, "--authentication-local-jwks=pods",
 			"--authentication-local-jwks=pods: requires --api-audiences, " +
 				"because the API server's own audiences cannot be seen from outside"},
@@ -214,33 +222,28 @@ func TestBadSettings(t *testing.T) {
 			"--impersonation-kubeconfig=DIR/bad.yaml: requires --impersonate-client-certs"},
 		{"metrics without port", nil, "--metrics-listen=localhost",
 			"--metrics-listen=localhost: must be host:port, such as 127.0.0.1:8001 or :6443"},
-		{"profiles nowhere", nil, "--debug --metrics-listen=",
-			"--debug=true: requires --metrics-listen, where profiles are served"},
-		{"profiles for all", nil, "--debug --metrics-listen=:9464",
-			"--debug=true: requires --metrics-listen on loopback, or --metrics-tls without --insecure-allow-all, " +
-				"because profiles show secrets; --metrics-listen is :9464"},
-		{"profiles for all, over TLS", nil,
-			"--debug --metrics-listen=:9464 --metrics-tls --listen-tls=127.0.0.1:0 --insecure-allow-all",
-			"--debug=true: requires --metrics-listen on loopback, or --metrics-tls without --insecure-allow-all, " +
-				"because profiles show secrets; --metrics-listen is :9464"},
-		{"metrics nowhere", nil, "--metrics-tls --metrics-listen=", "--metrics-tls=true: requires --metrics-listen"},
+		{"profiles nowhere", nil, "--profiling --metrics-listen=",
+			"--profiling=true: requires --metrics-listen, where profiles are served"},
+		{"profiles for all", nil, "--profiling --metrics-listen=:9464 --listen-tls=127.0.0.1:0 --insecure-allow-all",
+			"--profiling=true: requires --metrics-listen on loopback, or an authentication of its users, because profiles " +
+				"show secrets; --metrics-listen is :9464"},
+		{"a port alone", nil, "--listen-tls=6443", "--listen-tls=6443: must be host:port; did you mean :6443?"},
+		{"a port alone of the plain listener", nil, "--listen=8001",
+			"--listen=8001: must be host:port; did you mean 127.0.0.1:8001?"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := filepath.Dir(writeFile(t, "bad.yaml", "listen: ["))
-			got := start(tt.env, strings.Fields(strings.ReplaceAll(tt.args, "DIR", dir))...)
+			if err := os.WriteFile(filepath.Join(dir, "empty.yaml"), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			begin := start
+			if strings.Contains(tt.args, "empty.yaml") {
+				begin = startBare
+			}
+			got := begin(tt.env, strings.Fields(strings.ReplaceAll(tt.args, "DIR", dir))...)
 			expectLine(t, got, strings.ReplaceAll(tt.want, "DIR", dir))
 		})
-	}
-}
-
-func TestOutsideAPodAKubeconfigIsNeeded(t *testing.T) {
-	o := New()
-	err := o.Validate([]string{"HOME=/root"})
-	want := "--kubeconfig is not set, and this is not a pod (KUBERNETES_SERVICE_HOST is not set either): name a " +
-		"kubeconfig file; the variable KUBECONFIG is not read"
-	if err == nil || err.Error() != want {
-		t.Errorf("got %v, want %s", err, want)
 	}
 }
 
@@ -257,6 +260,7 @@ func TestGoodSettings(t *testing.T) {
 	f("--listen=unix:///run/spillway.sock", "--metrics-listen=")
 	f("--listen=", "--listen-tls=:6443", "--metrics-listen=:9464")
 	f("--listen-tls=localhost:6443", "--insecure-allow-all")
+	f("--profiling", "--metrics-listen=:9464")
 	f("--listen=unix:///run/spillway.sock", "--listen-mode=0660", "--listen-owner=root:1000")
 	f("--watch-rbac", "--reauthorization-interval=10m", "--authorization-local-rbac", "--authentication-local-jwks=pods",
 		"--api-audiences=https://kubernetes.default.svc")
@@ -283,13 +287,15 @@ func TestWarnings(t *testing.T) {
 	}
 	f("", "--resources=pods", "--listen-identity=self")
 	f("INSECURE: --insecure-allow-all", "--resources=pods", "--insecure-allow-all")
-	f("nothing is mirrored")
+	f("nothing is mirrored", "--resources=")
 	f("", "--resources=pods")
 	f("--reauthorization-interval is above 25s", "--resources=pods", "--reauthorization-interval=5m")
 	f("every user of this machine", "--resources=pods", "--listen-identity=self", "--listen=unix:///run/s",
 		"--listen-mode=0666")
 	f("--authorization-local-rbac allows what RBAC allows", "--resources=pods", "--authorization-local-rbac")
-	f("/metrics and /statusz are refused", "--resources=pods", "--metrics-listen=:9464")
+	f("every scrape of /metrics and every request for /statusz is refused", "--resources=pods", "--insecure-allow-all",
+		"--metrics-listen=:9464")
+	f("self-signed certificate", "--resources=pods", "--metrics-listen=:9464")
 	f("", "--resources=pods", "--metrics-listen=127.0.0.1:9465")
 	f("self-signed certificate", "--resources=pods", "--listen-tls=127.0.0.1:6443")
 	// which shows its pod what to trust
@@ -317,8 +323,8 @@ func TestCheckResource(t *testing.T) {
 	f("pods.", false)
 	f("pods..", false)
 	f(".apps", false)
-	f("pods.v1", false)
-	f("widgets.v1beta2", false)
+	f("pods.v1", true)
+	f("widgets.v1beta2", true)
 	f("pods/log", false)
 	f("Pods", false)
 	f("po ds", false)

@@ -25,13 +25,21 @@ type HostPort struct{ Host, Port string }
 // SplitAddress reads host:port, where host may be empty (all addresses).
 func SplitAddress(address string) (HostPort, error) {
 	host, port, err := net.SplitHostPort(address)
+	if err != nil && isPort(address) {
+		return HostPort{}, fmt.Errorf("must be host:port; did you mean :%s?", address)
+	}
 	if err != nil {
 		return HostPort{}, errors.New("must be host:port, such as 127.0.0.1:8001 or :6443")
 	}
-	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+	if !isPort(port) {
 		return HostPort{}, errors.New("the port must be a number from 0 to 65535")
 	}
 	return HostPort{host, port}, nil
+}
+
+func isPort(text string) bool {
+	_, err := strconv.ParseUint(text, 10, 16)
+	return err == nil
 }
 
 // CheckPlainAddress accepts what only this machine can reach: the plain listener does not know its
@@ -45,6 +53,9 @@ func CheckPlainAddress(address string) error {
 			return fmt.Errorf("has a path of %d bytes: a unix socket may have %d", len(path), maxSocketPath)
 		}
 		return nil
+	}
+	if isPort(address) {
+		return fmt.Errorf("must be host:port; did you mean 127.0.0.1:%s?", address)
 	}
 	split, err := SplitAddress(address)
 	if err != nil {

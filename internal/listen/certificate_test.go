@@ -105,10 +105,10 @@ func TestSelfSignedCertificate(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := negotiated(t, config, "http/1.1", "h2"); got != want {
-			t.Errorf("with --http2=%t it speaks %q", http2, got)
+			t.Errorf("with HTTP2=%t it speaks %q", http2, got)
 		}
 		if got := negotiated(t, config, "http/1.1"); got != "http/1.1" { // as for upgrades
-			t.Errorf("with --http2=%t, to clients without ALPN, it speaks %q", http2, got)
+			t.Errorf("with HTTP2=%t, to clients without ALPN, it speaks %q", http2, got)
 		}
 	}
 }

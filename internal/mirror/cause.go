@@ -55,6 +55,12 @@ func whyOfStatus(err error, status metav1.Status) states.Why {
 	return states.WhyRefused
 }
 
+// isNever reports that an error says that a resource is never mirrored, whatever changes upstream.
+func isNever(err error) bool {
+	var refusal *discovery.NotMirroredError
+	return errors.As(err, &refusal) && refusal.IsPermanent
+}
+
 // causeAfter is why a resource is refused once another attempt has failed: upstream's last words
 // about it. An upstream that does not answer says nothing of it.
 func causeAfter(before, failure states.Cause) states.Cause {
@@ -67,6 +73,6 @@ func causeAfter(before, failure states.Cause) states.Cause {
 // missingRole is the remedy for a denial: the rule that Spillway's role lacks. The group is the one
 // that upstream serves the resource in, which --resources need not name.
 func missingRole(r schema.GroupResource) string {
-	return fmt.Sprintf("; give Spillway a ClusterRole with apiGroups [%q], resources [%q], verbs [get, list, watch]",
-		r.Group, r.Resource)
+	return fmt.Sprintf("; give Spillway a ClusterRole with apiGroups [%q], resources [%q], verbs [get, list, watch], "+
+		"which the chart writes for each of its mirror.resources", r.Group, r.Resource)
 }

@@ -14,14 +14,14 @@ import (
 )
 
 // mirrorResolved mirrors the named resources that upstream serves, and remembers as missing those
-// that it does not. It returns how many are missing.
+// that it does not. It returns how many of these may be found later.
 func (s *Set) mirrorResolved(found []discovery.Resolution) int {
 	s.mu.Lock()
 	named := slices.Clone(*s.named.Load())
 	var added []*object.Resource
 	for _, r := range found {
 		if r.Err != nil {
-			s.noteMissingLocked(r.Name, causeOf(r.Err))
+			s.noteMissingLocked(r.Name, causeOf(r.Err), isNever(r.Err))
 			continue
 		}
 		delete(s.mu.missing, r.Name) // the mirror has a state of its own, by the resource's full name
@@ -30,21 +30,26 @@ func (s *Set) mirrorResolved(found []discovery.Resolution) int {
 			added = append(added, r.Resource)
 		}
 	}
-	missing := len(s.mu.missing)
+	names, _ := s.missingNamesLocked()
 	s.named.Store(&named)
 	s.mu.Unlock()
 	for _, info := range added {
 		s.start(info)
 	}
-	return missing
+	return len(names)
 }
 
-// noteMissingLocked notes that a named resource was not found, and plans when to look for it again.
-func (s *Set) noteMissingLocked(name string, cause states.Cause) {
+// noteMissingLocked notes that a named resource was not found, and plans when to look for it again,
+// unless it is never mirrored.
+func (s *Set) noteMissingLocked(name string, cause states.Cause, isNever bool) {
 	state := s.mu.missing[name]
 	if state == nil {
 		state = s.newState(labelsOf(name))
 		s.mu.missing[name] = state
+	}
+	if isNever {
+		state.loseLocked(cause)
+		return
 	}
 	state.loseUntilRetryLocked(causeAfter(state.State().Cause(), cause))
 }
@@ -61,11 +66,13 @@ func (s *Set) hintMissing() {
 	}
 }
 
-// findMissing looks for the named resources that are missing until there are none, or the mirrors
-// end.
+// findMissing looks for the named resources that are missing until no further one can be found, or
+// the mirrors end.
 func (s *Set) findMissing() {
 	for {
-		names, due := s.missingNames()
+		s.mu.Lock()
+		names, due := s.missingNamesLocked()
+		s.mu.Unlock()
 		if len(names) == 0 {
 			return
 		}
@@ -87,12 +94,15 @@ func (s *Set) findMissing() {
 	}
 }
 
-// missingNames are the names of all missing resources, and when the first of them is due.
-func (s *Set) missingNames() (names []string, due time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// missingNamesLocked are the names of the missing resources that may be found later, and when the
+// first of them is due.
+func (s *Set) missingNamesLocked() (names []string, due time.Time) {
 	for _, name := range slices.Sorted(maps.Keys(s.mu.missing)) {
-		if at := s.mu.missing[name].due; due.IsZero() || at.Before(due) {
+		at := s.mu.missing[name].due
+		if at.IsZero() { // it is never mirrored
+			continue
+		}
+		if due.IsZero() || at.Before(due) {
 			due = at
 		}
 		names = append(names, name)
@@ -104,8 +114,9 @@ func (s *Set) missingNames() (names []string, due time.Time) {
 func (s *Set) postponeMissing(cause states.Cause) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for name := range s.mu.missing {
-		s.noteMissingLocked(name, cause)
+	names, _ := s.missingNamesLocked()
+	for _, name := range names {
+		s.noteMissingLocked(name, cause, false)
 	}
 }
 

@@ -26,7 +26,7 @@ func (s *Set) lose(m *mirror, failure error) {
 	}
 	s.updateLocked(info.GVR, func(e *entry) { e.offered = offered })
 	m.end()
-	cause := causeOf(failure)
+	cause := causeOf(s.client.ExplainUnauthorized(failure))
 	if apierrors.IsForbidden(failure) {
 		cause.Text += missingRole(info.GVR.GroupResource())
 	}

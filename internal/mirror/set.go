@@ -132,7 +132,7 @@ type definition struct {
 	settlesUntil time.Time
 }
 
-// ResourcesError is what upstream says of the resources that SetOptions name.
+// ResourcesError says that resources which SetOptions name keep the proxy from starting.
 type ResourcesError struct{ Err error }
 
 func (e *ResourcesError) Error() string { return e.Err.Error() }
@@ -179,10 +179,10 @@ func (s *Set) Begin(starting context.Context) error {
 		return fmt.Errorf("finding out upstream's version: %w", err)
 	}
 	named, err := discovery.Resolve(starting, s.client, s.o.Resources)
-	if err == nil && s.o.Strict {
-		err = discovery.JoinErrors(named)
-	}
 	if err != nil {
+		return fmt.Errorf("finding out what upstream serves: %w", err)
+	}
+	if err := s.checkNamed(named); err != nil {
 		return &ResourcesError{err}
 	}
 	if s.o.OnDemand {
@@ -208,6 +208,14 @@ func (s *Set) Begin(starting context.Context) error {
 	}
 	s.followDefinitions()
 	return nil
+}
+
+// checkNamed says why the named resources keep the proxy from starting.
+func (s *Set) checkNamed(named []discovery.Resolution) error {
+	if s.o.Strict {
+		return discovery.JoinErrors(named)
+	}
+	return discovery.MisspelledError(named)
 }
 
 // discover notes which resources may be mirrored on demand, and which never.

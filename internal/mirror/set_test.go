@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"spillway/internal/fakeapiserver"
@@ -151,8 +152,8 @@ func TestNamedMirrors(t *testing.T) {
 func TestStrictResourcesRefuseToStart(t *testing.T) {
 	up := newUpstream(t)
 	for name, want := range map[string]string{
-		"configmap,nothings": `upstream serves no resource "nothings"`,
-		"events":             "events cannot be mirrored: upstream has no watch cache for events",
+		"configmap,nothings": `the API server serves no resource "nothings"`,
+		"events":             "events is never mirrored: the API server has no watch cache for events",
 		"componentstatuses":  "cannot be listed and watched",
 		"podz":               "did you mean pods",
 	} {
@@ -161,6 +162,39 @@ func TestStrictResourcesRefuseToStart(t *testing.T) {
 			strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v; want %q", name, err, want)
 		}
+	}
+}
+
+// Without Strict, a name without a group that upstream does not serve fails the start. Resources of
+// other groups may appear later.
+func TestATypingMistakeRefusesToStart(t *testing.T) {
+	up := newUpstream(t)
+	_, err := tryMirroring(t, up, nil, "configmaps", "podz", "gizmos.example.com", "events")
+	if !errors.As(err, new(*ResourcesError)) || !strings.Contains(err.Error(), `no resource "podz"; did you mean pods`) ||
+		strings.Contains(err.Error(), "gizmos") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// What is never mirrored says so once, has no next attempt, and is not looked for again.
+func TestWhatIsNeverMirroredIsNotRetried(t *testing.T) {
+	up := newUpstream(t)
+	core, logs := observer.New(zap.InfoLevel)
+	m := mirroringTo(t, up, zap.New(core), nil, "configmaps", "events")
+	m.awaitReady(t, fakeapiserver.ConfigMaps)
+	lines := logs.FilterMessage("the resource is never mirrored, its requests pass through").All()
+	if len(lines) != 1 || lines[0].ContextMap()["resource"] != "events" || lines[0].ContextMap()["retryAfter"] != nil {
+		t.Errorf("it says %v", lines)
+	}
+	m.mu.Lock()
+	names, _ := m.missingNamesLocked()
+	m.mu.Unlock()
+	if len(names) != 0 {
+		t.Errorf("looks for %q", names)
+	}
+	verbose := strings.Join(m.Describe(), "\n")
+	if !strings.Contains(verbose, "[!]mirror events refused for ") || strings.Contains(verbose, "next attempt") {
+		t.Errorf("/readyz?verbose has\n%s", verbose)
 	}
 }
 
@@ -182,7 +216,7 @@ func TestMirrorsOnDemand(t *testing.T) {
 		t.Errorf("mirrors %q", got)
 	}
 	detail, err := m.PassThrough()
-	for _, reason := range []string{"events (upstream has no watch cache",
+	for _, reason := range []string{"events (the API server has no watch cache",
 		"secrets (secrets are mirrored only if they are named)", "componentstatuses (it cannot be listed and watched"} {
 		if err != nil || !strings.Contains(detail, reason) {
 			t.Errorf("passes through: %q, %v; want %q", detail, err, reason)

@@ -66,6 +66,12 @@ func (s *mirrorState) retryAtLocked(due time.Time) {
 	s.Lose(s.State().Cause(), due)
 }
 
+// loseLocked notes that the resource is never served, for a cause. Callers hold Set.mu.
+func (s *mirrorState) loseLocked(cause states.Cause) {
+	s.due = time.Time{}
+	s.Lose(cause, s.due)
+}
+
 // isWaiting reports that it is too early for another attempt.
 func (s *mirrorState) isWaiting() bool {
 	now := s.State()

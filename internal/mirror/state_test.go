@@ -184,7 +184,7 @@ func TestOutageHasOneLine(t *testing.T) {
 	}
 	for _, one := range m.states() {
 		if reason := one.State().Cause().Text; one.resource == "gizmos.example.com" &&
-			!strings.Contains(reason, "upstream serves no resource") {
+			!strings.Contains(reason, "the API server serves no resource") {
 			t.Errorf("it is refused for %q", reason)
 		}
 	}
@@ -242,8 +242,8 @@ func TestNamedResourcesThatAreNotThereHoldNothingUp(t *testing.T) {
 		reasons[fmt.Sprint(line.ContextMap()["resource"])] = fmt.Sprint(line.ContextMap()["reason"])
 	}
 	for name, reason := range map[string]string{
-		"gadgets.example.org": `upstream serves no resource "gadgets.example.org"`,
-		"jobs.batch":          `upstream serves no resource "jobs.batch"`,
+		"gadgets.example.org": `the API server serves no resource "gadgets.example.org"`,
+		"jobs.batch":          `the API server serves no resource "jobs.batch"`,
 		"nodes": `give Spillway a ClusterRole with apiGroups [""], resources ["nodes"], verbs [get, list, ` +
 			`watch]`,
 	} {

@@ -23,7 +23,7 @@ var watchColumns = []column[*Watch]{
 	},
 	figures("behind", "Behind", "entries of history that are still to be sent",
 		func(w *Watch) uint64 { return w.LagEvents }, countOrNone),
-	figures("rate", "Rate", "bytes sent per second, lately",
+	figures("rate", "Rate", "bytes that the client was sent per second, lately",
 		func(w *Watch) float64 { return w.BytesPerSecond }, rateText),
 	words("resource", "Resource", "what is watched", func(w *Watch) string { return w.Resource }),
 	words("selector", "Selector", "namespace, name, labels and fields that are watched", func(w *Watch) string {
@@ -45,10 +45,10 @@ var watchColumns = []column[*Watch]{
 		compare: func(a, b *Watch) int { return ptr.Deref(a.LastEvent, never).Compare(ptr.Deref(b.LastEvent, never)) },
 		cell:    func(w *Watch) Cell { return Cell{Text: clockText(w.LastEvent)} },
 	},
-	words("protocol", "Protocol", "of the connection", func(w *Watch) string { return w.Protocol }),
-	words("encoding", "Encoding", "of events", func(w *Watch) string { return w.Encoding }),
+	words("protocol", "Protocol", "protocol of the connection", func(w *Watch) string { return w.Protocol }),
+	words("encoding", "Encoding", "encoding of the events", func(w *Watch) string { return w.Encoding }),
 	words("peer", "Peer", "the client's address", func(w *Watch) string { return w.Peer }),
-	figures("id", "ID", "of no other watch of this process", func(w *Watch) uint64 { return w.ID }, Count),
+	figures("id", "ID", "number that no other watch of this process has", func(w *Watch) uint64 { return w.ID }, Count),
 }
 
 // lagAlertSeconds is from when on a lag is highlighted.
@@ -67,10 +67,10 @@ var resourceColumns = []column[*Resource]{
 			return Cell{Text: state, More: cmp.Or(r.StateCause, r.Error), Alert: state != current}
 		},
 	},
-	figures("objects", "Objects", "in memory", func(r *Resource) int { return r.Objects }, Count),
-	figures("bytes", "Bytes", "of their JSON", func(r *Resource) int64 { return r.ObjectBytes }, sizeText),
+	figures("objects", "Objects", "objects in memory", func(r *Resource) int { return r.Objects }, Count),
+	figures("bytes", "Bytes", "bytes of their JSON", func(r *Resource) int64 { return r.ObjectBytes }, sizeText),
 	{
-		key: "rv", name: "Resource version", help: "that it is complete through", number: true,
+		key: "rv", name: "Resource version", help: "the resourceVersion through which the mirror is complete", number: true,
 		compare: func(a, b *Resource) int { // as numbers
 			return cmp.Or(cmp.Compare(len(a.ResourceVersion), len(b.ResourceVersion)),
 				cmp.Compare(a.ResourceVersion, b.ResourceVersion))
@@ -79,17 +79,17 @@ var resourceColumns = []column[*Resource]{
 	},
 	figures("contact", "Last contact", "how long ago upstream last sent something useful",
 		func(r *Resource) float64 { return r.ContactAgeSeconds }, ageText),
-	figures("span", "History", "that is kept, for clients that resume",
+	figures("span", "History", "how far back the history reaches, for clients that resume",
 		func(r *Resource) float64 { return r.HistorySpanSeconds }, ageText),
-	figures("entries", "Entries", "of history", func(r *Resource) uint64 { return r.HistoryEvents }, Count),
-	figures("watches", "Watches", "of clients", func(r *Resource) int { return r.Watches }, Count),
-	figures("feeds", "Feeds", "distinct selectors and encodings of these",
+	figures("entries", "Entries", "entries of history", func(r *Resource) uint64 { return r.HistoryEvents }, Count),
+	figures("watches", "Watches", "watches of clients", func(r *Resource) int { return r.Watches }, Count),
+	figures("feeds", "Feeds", "distinct selectors and encodings of these watches",
 		func(r *Resource) int { return r.Feeds }, Count),
 	figures("lists", "Lists", "complete states listed upstream", func(r *Resource) uint64 { return r.Lists }, Count),
 	figures("failures", "Failures", "requests that upstream failed",
 		func(r *Resource) uint64 { return r.Failures }, Count),
 	{
-		key: "since", name: "Mirrored since", help: "this moment", number: true,
+		key: "since", name: "Mirrored since", help: "when the mirror began", number: true,
 		compare: func(a, b *Resource) int { return a.Since.Compare(b.Since) },
 		cell:    func(r *Resource) Cell { return Cell{Text: r.Since.UTC().Format(time.DateTime)} },
 	},

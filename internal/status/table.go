@@ -53,6 +53,12 @@ func figures[T any, N cmp.Ordered](key, name, help string, number func(T) N, for
 	}
 }
 
+// WatchColumns are those of the table of watches.
+func WatchColumns() []Column { return table(nil, watchColumns, Order{}).Columns }
+
+// ResourceColumns are those of the table of mirrored resources.
+func ResourceColumns() []Column { return table(nil, resourceColumns, Order{}).Columns }
+
 func keysOf[T any](columns []column[T]) []string {
 	keys := make([]string, len(columns))
 	for i, c := range columns {

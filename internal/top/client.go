@@ -103,6 +103,9 @@ func refusalText(code int, body []byte) string {
 	case http.StatusUnauthorized:
 		return text + ": --token-file names a token"
 	case http.StatusForbidden:
+		if strings.Contains(text, "does not authenticate") {
+			return text // no user is allowed to
+		}
 		return text + ": the user must be allowed to get /statusz"
 	}
 	return text

@@ -206,6 +206,8 @@ func TestClient(t *testing.T) {
 	}
 	f(401, "application/json", `{"kind":"Status","message":"Unauthorized"}`,
 		"401: Unauthorized: --token-file names a token")
+	f(403, "text/plain", "forbidden: this listener does not authenticate",
+		"403: forbidden: this listener does not authenticate")
 	f(403, "text/plain", "forbidden:\nno\x1b[2J", "403: forbidden: no\ufffd[2J: the user must be allowed to get /statusz")
 	f(200, "text/html", "<!doctype html>", "answers what is no report")
 	f(302, "text/html", "", "302") // redirects are not followed

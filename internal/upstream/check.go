@@ -23,7 +23,7 @@ func (c *Client) Check(ctx context.Context) error {
 	case err == nil:
 		return nil
 	case apierrors.IsUnauthorized(err):
-		return explain(err, "API server %s does not accept the proxy's credentials (401): renew them in the kubeconfig", host)
+		return c.ExplainUnauthorized(err)
 	case apierrors.IsForbidden(err):
 		return explain(err, "API server %s: the proxy may not read /version (403): "+
 			"bind its user to system:public-info-viewer", host)
@@ -36,6 +36,16 @@ func (c *Client) Check(ctx context.Context) error {
 			host, op.Err)
 	}
 	return explain(err, "API server %s: %s", host, transport.OneLine(withoutURL(err)))
+}
+
+// ExplainUnauthorized names the credentials in an error that says that upstream does not accept
+// them. It returns other errors as they are.
+func (c *Client) ExplainUnauthorized(err error) error {
+	if !apierrors.IsUnauthorized(err) {
+		return err
+	}
+	return explain(err, "API server %s does not accept the credentials of %s (401): renew them", c.base.Host,
+		c.transports.Credentials())
 }
 
 // describedError is an error in other words, which say what to do.

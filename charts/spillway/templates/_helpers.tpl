@@ -177,7 +177,6 @@ storage.k8s.io: [csidrivers, csinodes, csistoragecapacities, storageclasses, vol
   "tlsCertFile" "/etc/spillway/tls/tls.crt"
   "tlsPrivateKeyFile" "/etc/spillway/tls/tls.key"
   "metricsListen" ":9464"
-  "metricsTLS" true
   "drainPeriod" (printf "%ds" (int .Values.drainSeconds)) -}}
 {{- if .Values.clientCA.configMapName -}}
 {{- $_ := set $own "clientCAFile" (printf "/etc/spillway/client-ca/%s" .Values.clientCA.key) -}}

@@ -196,6 +196,9 @@ func describe(t Transition) (string, zapcore.Level) {
 	case KindResuming:
 		return "the mirror is not kept current, its watch is opened again", zap.WarnLevel
 	case KindRefused:
+		if t.To.Cause().Why == WhyUncacheable && t.To.Next().IsZero() {
+			return "the resource is never mirrored, its requests pass through", zap.WarnLevel
+		}
 		return "the resource is not mirrored for now, its requests pass through", zap.WarnLevel
 	case KindFallingBack:
 		return "the mirror falls back to LIST and WATCH", zap.WarnLevel

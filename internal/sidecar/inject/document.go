@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	k8syaml "sigs.k8s.io/yaml"
 )
 
@@ -116,6 +117,44 @@ func parseYAML(text string) ([]*document, error) {
 	}
 	d.object, err = decode(d.json)
 	return []*document{d}, err
+}
+
+// describe names a document by its kind and name; empty: there is no object in it.
+func (d *document) describe() string {
+	fields, _ := d.object.(map[string]any)
+	kind, _ := fields["kind"].(string)
+	name, _, _ := unstructured.NestedString(fields, "metadata", "name")
+	switch {
+	case d.object == nil && (d.root == nil || len(d.root.Content) == 0):
+		return ""
+	case d.object == nil: // it is not read as kubectl reads it
+		root := d.root.Content[0]
+		if root.Tag == "!!null" {
+			return ""
+		}
+		kind, name = textOf(root, "kind"), textOf(root, "metadata", "name")
+	}
+	if kind == "" {
+		return "a document that is no object"
+	}
+	return strings.TrimSuffix(strings.ToLower(kind)+"/"+name, "/")
+}
+
+// textOf is the text at a path in a mapping; empty: there is none.
+func textOf(node *yaml.Node, path ...string) string {
+	for _, key := range path {
+		var value *yaml.Node
+		for i := 0; node.Kind == yaml.MappingNode && i+1 < len(node.Content); i += 2 {
+			if node.Content[i].Value == key {
+				value = node.Content[i+1]
+			}
+		}
+		if value == nil {
+			return ""
+		}
+		node = value
+	}
+	return node.Value
 }
 
 func decode(text []byte) (object any, err error) {

@@ -7,17 +7,18 @@ import (
 	"unicode/utf8"
 )
 
-// ObjectResult is the outcome for one object.
+// ObjectResult is the outcome for one object that has pods, or for one document without any.
 type ObjectResult struct {
 	Object     string // deployment/name
+	HasNoPods  bool   // the document stays as it is
 	SkipReason string // why it was not changed; empty: it was
 	Notes      []string
 }
 
 // Manifest adds sidecars to the workloads in a stream of YAML or JSON documents: pods and objects
-// that make pods, in lists or not. A document without any stays as it is, byte for byte. A changed
-// one is written again; YAML keeps its comments and its order. An error is one line that names the
-// object, and there is no other result then.
+// that make pods, in lists or not. A document without any stays as it is, byte for byte, and has a
+// result of its own unless it is empty. A changed one is written again; YAML keeps its comments and
+// its order. An error is one line that names the object, and there is no other result then.
 func Manifest(text string, o Options) (string, []ObjectResult, error) {
 	return rewrite(text, func(w workload) (Patch, []string, error) {
 		template, err := w.read()
@@ -71,6 +72,9 @@ func rewrite(text string, plan planFunc) (string, []ObjectResult, error) {
 				return "", nil, fmt.Errorf("%s, in the document in line %d: %w", results[len(results)-1].Object, line, err)
 			}
 			out.WriteString(changed)
+			if name := d.describe(); len(results) == 0 && name != "" {
+				results = []ObjectResult{{Object: name, HasNoPods: true}}
+			}
 			all = append(all, results...)
 			line += strings.Count(d.text, "\n")
 		}

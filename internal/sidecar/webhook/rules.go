@@ -27,7 +27,7 @@ type clusterRules struct {
 
 // newClusterRules returns the rules of the cluster of a kubeconfig. It sends nothing yet.
 func newClusterRules(kubeconfig string, log *zap.Logger) (*clusterRules, error) {
-	source, err := transport.LoadConfig(kubeconfig)
+	source, err := transport.LoadConfig(kubeconfig, "")
 	if err != nil {
 		return nil, fmt.Errorf("%w; or say --namespace-limits=ignore", err)
 	}

@@ -6,11 +6,13 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -54,16 +56,18 @@ func (w *Webhook) Validate() error {
 	if _, err := listen.SplitAddress(w.Listen); err != nil {
 		return fmt.Errorf("--listen=%s: %w", w.Listen, err)
 	}
-	if w.CertFile == "" || w.KeyFile == "" {
-		return errors.New("--tls-cert-file and --tls-private-key-file are needed: the API server talks to webhooks over " +
-			"TLS only")
+	for _, f := range []struct{ flag, file string }{{"tls-cert-file", w.CertFile}, {"tls-private-key-file", w.KeyFile}} {
+		if f.file == "" {
+			return fmt.Errorf("--%s is required, because the API server sends reviews over TLS only", f.flag)
+		}
 	}
 	if len(w.ClientNames) > 0 && w.ClientCA == "" {
-		return fmt.Errorf("--client-allowed-names=%s: needs --client-ca-file, by which names are verified",
+		return fmt.Errorf("--client-allowed-names=%s: requires --client-ca-file, by which names are verified",
 			strings.Join(w.ClientNames, ","))
 	}
 	if w.Kubeconfig != "" && w.Limits == LimitsIgnore {
-		return fmt.Errorf("--kubeconfig=%s: has no meaning with --namespace-limits=ignore", w.Kubeconfig)
+		return fmt.Errorf("--kubeconfig=%s: cannot be used with --namespace-limits=ignore, which reads nothing of the "+
+			"cluster", w.Kubeconfig)
 	}
 	return nil
 }
@@ -118,7 +122,7 @@ func (w *Webhook) Run(drain, stop context.Context, log *zap.Logger) error {
 func (w *Webhook) newTLS(log *zap.Logger) (*tls.Config, admission.VerifyFunc, error) {
 	pair, err := listen.ReadCertificate(w.CertFile, w.KeyFile, log)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, w.explainCertificate(err)
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: pair.Get, SessionTicketsDisabled: true}
 	verify, err := w.newVerifier(log)
@@ -127,6 +131,19 @@ func (w *Webhook) newTLS(log *zap.Logger) (*tls.Config, admission.VerifyFunc, er
 		config.VerifyConnection = tlsconn.CheckCertificates
 	}
 	return config, verify, err
+}
+
+// explainCertificate names the flag of the file because of which there is no certificate.
+func (w *Webhook) explainCertificate(err error) error {
+	var path *fs.PathError
+	switch {
+	case !errors.As(err, &path):
+		return fmt.Errorf("--tls-cert-file=%s: cannot be used with --tls-private-key-file=%s: %w", w.CertFile, w.KeyFile,
+			cmp.Or(errors.Unwrap(err), err))
+	case path.Path == w.KeyFile:
+		return fmt.Errorf("--tls-private-key-file=%s: cannot be read: %w", w.KeyFile, path.Err)
+	}
+	return fmt.Errorf("--tls-cert-file=%s: cannot be read: %w", w.CertFile, path.Err)
 }
 
 // newVerifier makes the check of the client certificate that comes with a review. Without

@@ -21,6 +21,7 @@ import (
 
 // catalog is all that the API server serves, without subresources.
 type catalog struct {
+	isPartial bool // the resources of some groups, of kube-apiserver or of CRDs, could not be read
 	mapper    meta.RESTMapperWithContext
 	resources map[schema.GroupVersionResource]served
 }
@@ -44,6 +45,12 @@ func readCatalog(ctx context.Context, c *upstream.Client) (*catalog, error) {
 		resources: map[schema.GroupVersionResource]served{},
 	}
 	for _, g := range groups {
+		for _, v := range g.Group.Versions {
+			gv := schema.GroupVersion{Group: g.Group.Name, Version: v.Version}
+			if _, isRead := g.VersionedResources[v.Version]; !isRead && origins[gv].service == "" {
+				all.isPartial = true
+			}
+		}
 		for version, resources := range g.VersionedResources {
 			gv := schema.GroupVersion{Group: g.Group.Name, Version: version}
 			for _, r := range resources {
@@ -63,9 +70,9 @@ func readCatalog(ctx context.Context, c *upstream.Client) (*catalog, error) {
 func (c *catalog) lookUp(ctx context.Context, arg string) (schema.GroupVersionResource, error) {
 	if strings.Contains(arg, "/") {
 		gvr := schema.GroupVersionResource{Resource: arg}
-		return gvr, &NotMirroredError{GVR: gvr, Reason: subresourceReason}
+		return gvr, &NotMirroredError{GVR: gvr, Reason: subresourceReason, IsPermanent: true}
 	}
-	versioned, plain := schema.ParseResourceArg(strings.ToLower(arg))
+	versioned, plain := parseName(arg)
 	if versioned != nil {
 		if gvr, err := c.mapper.ResourceForWithContext(ctx, *versioned); err == nil && c.serves(gvr) {
 			return gvr, nil
@@ -75,11 +82,11 @@ func (c *catalog) lookUp(ctx context.Context, arg string) (schema.GroupVersionRe
 	if err == nil && c.serves(gvr) {
 		return gvr, nil
 	}
-	message := fmt.Sprintf("upstream serves no resource %q", arg)
+	message := fmt.Sprintf("the API server serves no resource %q", arg)
 	if near := c.suggestNames(strings.ToLower(arg)); len(near) > 0 {
 		message += "; did you mean " + strings.Join(near, ", ") + "?"
 	}
-	return schema.GroupVersionResource{}, unknownResourceError{message}
+	return schema.GroupVersionResource{}, unknownResourceError{message, c.isPartial}
 }
 
 func (c *catalog) serves(gvr schema.GroupVersionResource) bool {
@@ -111,7 +118,10 @@ func (c *catalog) suggestNames(arg string) []string {
 }
 
 // unknownResourceError says that the API server serves no resource of a name. It counts as a 404.
-type unknownResourceError struct{ text string }
+type unknownResourceError struct {
+	text      string
+	isPartial bool // the API server did not say all that it serves
+}
 
 func (e unknownResourceError) Error() string { return e.text }
 

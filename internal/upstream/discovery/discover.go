@@ -23,11 +23,18 @@ const subresourceReason = "subresources are no collections"
 type NotMirroredError struct {
 	GVR    schema.GroupVersionResource
 	Reason string
+	// IsPermanent: no change at the API server can lead to a mirror.
+	IsPermanent bool
 }
 
 // Error is one line that says what to do.
 func (e *NotMirroredError) Error() string {
-	return fmt.Sprintf("%s cannot be mirrored: %s; leave it out, it passes through", e.GVR.GroupResource(), e.Reason)
+	can := "cannot be"
+	if e.IsPermanent {
+		can = "is never"
+	}
+	return fmt.Sprintf("%s %s mirrored: %s; leave it out, and its requests pass through", e.GVR.GroupResource(), can,
+		e.Reason)
 }
 
 // Discover sorts everything that the API server serves, in every version, into what can be mirrored
@@ -45,7 +52,7 @@ func Discover(ctx context.Context, c *upstream.Client) (mirrored map[schema.Grou
 	}
 	mirrored, passThrough = map[schema.GroupVersionResource]*object.Resource{}, map[schema.GroupVersionResource]string{}
 	for gvr, r := range catalog.resources {
-		switch reason := r.refusal(); {
+		switch reason, _ := r.refusal(); {
 		case reason != "":
 			passThrough[gvr] = reason
 		case gvr.Group == "" && gvr.Resource == "secrets":
@@ -85,8 +92,8 @@ type served struct {
 
 // describe makes the resource, with its definition if that may be read, or refuses it.
 func (s served) describe(ctx context.Context, c *upstream.Client) (*object.Resource, error) {
-	if reason := s.refusal(); reason != "" {
-		return nil, &NotMirroredError{GVR: s.gvr, Reason: reason}
+	if reason, isPermanent := s.refusal(); reason != "" {
+		return nil, &NotMirroredError{GVR: s.gvr, Reason: reason, IsPermanent: isPermanent}
 	}
 	if s.isBuiltin() {
 		return s.resource(nil), nil
@@ -118,20 +125,20 @@ func (s served) isBuiltin() bool {
 	return s.origin.isBuiltin(s.gvr.GroupVersion().WithKind(s.entry.Kind))
 }
 
-// refusal is why a resource can never be mirrored, "" if it can.
-func (s served) refusal() string {
+// refusal is why a resource cannot be mirrored, "" if it can, and whether that can never change.
+func (s served) refusal() (reason string, isPermanent bool) {
 	resource, verbs := s.gvr.Resource, s.entry.Verbs
 	switch {
 	case strings.Contains(resource, "/"):
-		return subresourceReason
+		return subresourceReason, true
 	case resource == "events" && (s.gvr.Group == "" || s.gvr.Group == "events.k8s.io"):
-		return "upstream has no watch cache for events, and their versions are not unique"
+		return "the API server has no watch cache for events, and their versions are not unique", true
 	case !object.HasPaths(s.gvr.GroupResource()):
-		return fmt.Sprintf("upstream reads %q in a path as a part of paths, not as this resource", resource)
+		return fmt.Sprintf("the API server reads %q in a path as a part of paths, not as this resource", resource), true
 	case !slices.Contains(verbs, "list") || !slices.Contains(verbs, "watch"):
-		return fmt.Sprintf("it cannot be listed and watched, its verbs are %s", strings.Join(verbs, ", "))
+		return fmt.Sprintf("it cannot be listed and watched, its verbs are %s", strings.Join(verbs, ", ")), false
 	case s.origin.service != "":
-		return "it is an aggregated API, served by " + s.origin.service
+		return "it is an aggregated API, served by " + s.origin.service, false
 	}
-	return ""
+	return "", false
 }

@@ -3,6 +3,7 @@ package discovery
 import (
 	"context"
 	"errors"
+	"regexp"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -62,4 +63,45 @@ func JoinErrors(resolved []Resolution) error {
 		return nil
 	}
 	return errors.New(strings.Join(texts, "; "))
+}
+
+// MisspelledError is one line that names the names without a group that the API server does not
+// serve; nil if there are none. Resources without a group come with the API server, so these names
+// are typing mistakes. A resource of another group may be installed later.
+func MisspelledError(resolved []Resolution) error {
+	var texts []string
+	for _, resolution := range resolved {
+		var unknown unknownResourceError
+		if errors.As(resolution.Err, &unknown) && !unknown.isPartial && groupOf(resolution.Name) == "" {
+			texts = append(texts, unknown.text)
+		}
+	}
+	if len(texts) == 0 {
+		return nil
+	}
+	return errors.New(strings.Join(texts, "; ") +
+		"; a resource that is installed later must be named with its group, as in widgets.example.com")
+}
+
+// bareVersion matches versions of APIs, and no groups.
+var bareVersion = regexp.MustCompile(`^v[0-9]+((alpha|beta)[0-9]+)?$`)
+
+// parseName reads resource[.version][.group]. Unlike kubectl, it takes v1 in pods.v1 for a version,
+// because no group has such a name. The first result is nil if there is no version for certain.
+func parseName(name string) (*schema.GroupVersionResource, schema.GroupResource) {
+	versioned, plain := schema.ParseResourceArg(strings.ToLower(name))
+	if versioned == nil && bareVersion.MatchString(plain.Group) {
+		return &schema.GroupVersionResource{Version: plain.Group, Resource: plain.Resource},
+			schema.GroupResource{Resource: plain.Resource + "." + plain.Group}
+	}
+	return versioned, plain
+}
+
+// groupOf is the group in resource[.version][.group].
+func groupOf(name string) string {
+	_, rest, _ := strings.Cut(name, ".")
+	if version, group, _ := strings.Cut(rest, "."); bareVersion.MatchString(version) {
+		return group
+	}
+	return rest
 }

@@ -105,6 +105,7 @@ func TestResolve(t *testing.T) {
 	f("po", "pods.v1.")
 	f("Pod", "pods.v1.")
 	f("pods.v1.", "pods.v1.")
+	f("pods.v1", "pods.v1.")
 	f("secret", "secrets.v1.")
 	f("deploy deployments.apps deployment.v1.apps", "deployments.v1.apps")
 	f("horizontalpodautoscalers", "horizontalpodautoscalers.v2.autoscaling")
@@ -136,16 +137,18 @@ func TestResolveRefuses(t *testing.T) {
 	f("deployment.v1.app", "did you mean deployments.apps?")
 	f("gatways", "gateways.gateway.networking.k8s.io")
 	f("xylophones", `no resource "xylophones"`)
-	f("events", "events cannot be mirrored", "no watch cache")
-	f("ev", "events cannot be mirrored")
+	f("events", "events is never mirrored", "no watch cache")
+	f("ev", "events is never mirrored")
 	f("bindings", "cannot be listed and watched", "verbs are create")
 	f("podmetrics", "aggregated", "kube-system/metrics-server")
-	f("pods/log", "pods/log cannot be mirrored", "subresource")
-	f("namespaces.y.io", `namespaces.y.io cannot be mirrored: upstream reads "namespaces" in a path as a part of paths`)
-	f("spaces.y.io proxy.y.io watch.y.io", `no resource "spaces.y.io"`, "proxy.y.io cannot be mirrored",
-		"watch.y.io cannot be mirrored")
-	f("pds po events", `"pds"`, "; ", "events cannot be mirrored")
+	f("pods/log", "pods/log is never mirrored", "subresource")
+	f("namespaces.y.io",
+		`namespaces.y.io is never mirrored: the API server reads "namespaces" in a path as a part of paths`)
+	f("spaces.y.io proxy.y.io watch.y.io", `no resource "spaces.y.io"`, "proxy.y.io is never mirrored",
+		"watch.y.io is never mirrored")
+	f("pds po events", `"pds"`, "; ", "events is never mirrored")
 	f("pods.v2.", `no resource "pods.v2."`)
+	f("pods.v2", `no resource "pods.v2"`)
 	f("list", `no resource "list"`)
 	for _, args := range []string{"pods/log", "events", "podmetrics"} {
 		resolved, err := Resolve(deadline(t), c, []string{args})
@@ -153,6 +156,40 @@ func TestResolveRefuses(t *testing.T) {
 			t.Errorf("%s: %v, %v; want a NotMirroredError", args, resolved, err)
 		}
 	}
+}
+
+// A name without a group is a typing mistake if it is unknown. Other unknown names may be installed
+// later, and what is never mirrored is no mistake.
+func TestUnknownNamesWithoutAGroupAreMisspelled(t *testing.T) {
+	whole := cluster()
+	whole["/apis"] = strings.Replace(whole["/apis"],
+		`,
+			{"name":"gone.example","versions":[{"groupVersion":"gone.example/v1","version":"v1"}]}`, "", 1)
+	c := documents(t, whole)
+	for args, want := range map[string]string{
+		"pds po":                           `the API server serves no resource "pds"; did you mean pods?; a resource that is`,
+		"pods.v7":                          `the API server serves no resource "pods.v7"`,
+		"pods.v7.":                         `the API server serves no resource "pods.v7."`,
+		"po events gadgets.v1.example.com": "", "pds.example.com bindings": "",
+	} {
+		resolved, err := Resolve(deadline(t), c, strings.Fields(args))
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = MisspelledError(resolved)
+		if (err != nil) != (want != "") || err != nil && !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%s: %v; want %q", args, err, want)
+		}
+	}
+	t.Run("not while the resources of a group cannot be read", func(t *testing.T) {
+		resolved, err := Resolve(deadline(t), documents(t, cluster()), []string{"pds"})
+		if err == nil {
+			err = MisspelledError(resolved)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func TestDiscover(t *testing.T) {

@@ -27,14 +27,15 @@ const refusedInterval = time.Second
 // share caches that nothing here controls, and end every connection, watches included, when a
 // client certificate is renewed.
 type Factory struct {
-	shared     *shared
-	base       *rest.Config                  // as it was read first
-	kubeconfig *rotation.Value[*rest.Config] // nil: there is none
-	file       string                        // the kubeconfig's; "": there is none
-	trust      *rotation.Value[*trust]       // nil: no authority is named
-	pair       *rotation.Value[*certificate] // nil: there is no client certificate that is followed
-	token      *rotation.Value[string]       // nil: there is no token
-	plugin     *plugin                       // nil: no plugin supplies credentials
+	shared                *shared
+	base                  *rest.Config                  // as it was read first
+	kubeconfig            *rotation.Value[*rest.Config] // nil: there is none
+	credentials           string                        // names them in messages
+	clusterFile, userFile string                        // the kubeconfigs of what is inline; "": there is none
+	trust                 *rotation.Value[*trust]       // nil: no authority is named
+	pair                  *rotation.Value[*certificate] // nil: there is no client certificate that is followed
+	token                 *rotation.Value[string]       // nil: there is no token
+	plugin                *plugin                       // nil: no plugin supplies credentials
 }
 
 // New reads the files that a configuration names. It connects to nothing.
@@ -103,6 +104,9 @@ func buildVersion() string {
 // Config is where upstream is and under which identity, for clients that send by a transport of the
 // Factory's. The caller must not change it.
 func (f *Factory) Config() *rest.Config { return f.base }
+
+// Credentials names the credentials in a message.
+func (f *Factory) Credentials() string { return f.credentials }
 
 // Run looks at the files until ctx ends.
 func (f *Factory) Run(ctx context.Context) error {

@@ -37,7 +37,8 @@ func hasStaticCredentials(c *rest.Config) bool { return hasToken(c) || c.Usernam
 
 // followSource takes the configuration, and begins to follow the kubeconfig that it is from.
 func (f *Factory) followSource(source ConfigSource) (err error) {
-	f.base, f.file = withDefaults(source.Config), source.File
+	f.base, f.clusterFile, f.userFile = withDefaults(source.Config), source.ClusterFile, source.UserFile
+	f.credentials = source.Credentials()
 	f.plugin = newPlugin(f.base, f.shared.log)
 	if source.Reload == nil {
 		return nil
@@ -53,7 +54,7 @@ func (f *Factory) followSource(source ConfigSource) (err error) {
 		return cfg, time.Time{}, nil
 	}
 	f.kubeconfig, err = follow(f.shared, rotation.Options[*rest.Config]{
-		Use: "kubeconfig", Read: rotation.Files(source.File), Parse: parse,
+		Use: "kubeconfig", Read: rotation.Files(source.Files...), Parse: parse,
 	})
 	return err
 }
@@ -110,18 +111,19 @@ func (f *Factory) config() *rest.Config {
 	return f.base
 }
 
-// part is the data that a configuration holds, or else the content of the file that it names.
-func (f *Factory) part(data []byte, file string) (rotation.Part, error) {
+// part is the data that a configuration holds, which is from a kubeconfig, or else the content of
+// the file that it names.
+func (f *Factory) part(data []byte, kubeconfig, file string) (rotation.Part, error) {
 	if len(data) == 0 {
 		text, err := rotation.ReadFile(file)
 		return rotation.Part{File: file, Text: text}, err
 	}
-	return rotation.Part{File: cmp.Or(f.file, inline), Text: data}, nil
+	return rotation.Part{File: cmp.Or(kubeconfig, inline), Text: data}, nil
 }
 
 func (f *Factory) readTrust() ([]rotation.Part, error) {
 	cfg := f.config()
-	ca, err := f.part(cfg.CAData, cfg.CAFile)
+	ca, err := f.part(cfg.CAData, f.clusterFile, cfg.CAFile)
 	return []rotation.Part{ca}, err
 }
 
@@ -135,11 +137,11 @@ func parseTrust(parts []rotation.Part) (*trust, time.Time, error) {
 
 func (f *Factory) readPair() ([]rotation.Part, error) {
 	cfg := f.config()
-	cert, err := f.part(cfg.CertData, cfg.CertFile)
+	cert, err := f.part(cfg.CertData, f.userFile, cfg.CertFile)
 	if err != nil {
 		return nil, err
 	}
-	key, err := f.part(cfg.KeyData, cfg.KeyFile)
+	key, err := f.part(cfg.KeyData, f.userFile, cfg.KeyFile)
 	return []rotation.Part{cert, key}, err
 }
 
@@ -154,7 +156,7 @@ func (f *Factory) readToken() ([]rotation.Part, error) {
 	if cfg.BearerTokenFile != "" {
 		data = nil
 	}
-	token, err := f.part(data, cfg.BearerTokenFile)
+	token, err := f.part(data, f.userFile, cfg.BearerTokenFile)
 	return []rotation.Part{token}, err
 }
 

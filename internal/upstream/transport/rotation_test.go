@@ -415,7 +415,8 @@ func TestKubeconfigsAreFollowed(t *testing.T) {
 	now := &rest.Config{Host: up.server.URL, BearerToken: "one",
 		TLSClientConfig: rest.TLSClientConfig{CAData: first.pem()}}
 	again := func() (*rest.Config, error) { return now, nil }
-	f, err := New(ConfigSource{Config: now, File: name, Reload: again}, zap.NewNop())
+	f, err := New(ConfigSource{Config: now, Files: []string{name}, ClusterFile: name, UserFile: name,
+		Reload: again}, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -189,7 +189,7 @@ func TestHandshakesOfOtherListenersHoldLittle(t *testing.T) {
 			up := fakeapiserver.New(fakeapiserver.Options{})
 			t.Cleanup(up.Close)
 			return []string{"--kubeconfig=" + writeKubeconfig(t, up), "--resources=configmaps", "--listen=127.0.0.1:0",
-				"--metrics-listen=127.0.0.1:0", "--metrics-tls"}
+				"--metrics-listen=0.0.0.0:0"}
 		}},
 		"webhook": {128, "serving admission reviews", func(*testing.T) []string {
 			return []string{"webhook", "--listen=127.0.0.1:0", "--image=spillway:1", "--namespace-limits=ignore"}

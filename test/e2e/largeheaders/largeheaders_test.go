@@ -71,7 +71,7 @@ func newWorld(t *testing.T, binary string, args ...string) *world {
 		up.Create(fakeapiserver.ConfigMaps, "n", fmt.Sprint("map-", i), fakeapiserver.WithPadding(1000))
 	}
 	args = append([]string{"--kubeconfig=" + writeKubeconfig(t, up), "--resources=configmaps", "--listen-tls=127.0.0.1:0",
-		"--log-level=info", "--debug"}, args...)
+		"--log-level=info", "--profiling", "--allow-core-dumps"}, args...)
 	w := newUnstarted(t)
 	w.up, w.proxy = up, process.StartProxy(t, binary, args...)
 	w.warm()

@@ -109,7 +109,7 @@ func TestMissingAndBrokenKindsHoldNothingUp(t *testing.T) {
 	}
 	if text := w.verbose(); strings.Contains(text, "unreachable") ||
 		!strings.Contains(text, "[!]mirror widgets.broken.example.com refused") ||
-		!strings.Contains(text, `upstream serves no resource "gadgets.missing.example.com"`) {
+		!strings.Contains(text, `the API server serves no resource "gadgets.missing.example.com"`) {
 		t.Errorf("it says:\n%s", text)
 	}
 	if code, body := w.get(w.proxy.Plain + broken + "?resourceVersion=0"); code < 400 || !strings.Contains(body,

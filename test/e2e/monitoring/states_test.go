@@ -50,7 +50,7 @@ func TestAlertsOfRunningProxies(t *testing.T) {
 		proxies: map[string]*scrapedProxy{}}
 	s.grant()
 	s.run(well, "configmaps,services")
-	s.run(misnamed, "configmaps,podz,nodes,widgets.v1.example.com")
+	s.run(misnamed, "configmaps,podz.example.com,nodes,widgets.v1.example.com")
 	s.run(denied, "configmaps")
 	s.startPrometheus()
 	for _, name := range []string{well, denied} {
@@ -58,10 +58,12 @@ func TestAlertsOfRunningProxies(t *testing.T) {
 	}
 
 	s.phase("all is well", map[string][]string{misnamed: {"SpillwayMirrorNotSynced"}})
-	s.says(misnamed, `[!]mirror podz refused for `, `upstream serves no resource "podz"; did you mean pods`,
+	s.says(misnamed, `[!]mirror podz.example.com refused for `,
+		`the API server serves no resource "podz.example.com"; did you mean pods`,
 		`resources ["nodes"], verbs [get, list, watch]`, `[!]mirror widgets.example.com refused for `, `[+]reviews ok`)
-	s.logs(misnamed, `upstream serves no resource \"podz\"`, `resources [\"nodes\"], verbs [get, list, watch]`,
-		`upstream serves no resource \"widgets.v1.example.com\"`)
+	s.logs(misnamed, `the API server serves no resource \"podz.example.com\"`,
+		`resources [\"nodes\"], verbs [get, list, watch]`,
+		`the API server serves no resource \"widgets.v1.example.com\"`)
 	s.checks(misnamed, "[!]mirror nodes refused for ", "FAILED  LIST nodes: not from memory but from the API server: "+
 		"/readyz?verbose, above, says why")
 	s.checks(well, "ok      /readyz?verbose: nothing is wrong")
@@ -152,7 +154,7 @@ func (s *stateWorld) run(name, resources string) {
 		"users":    []any{map[string]any{"name": "a", "user": map[string]any{"token": s.token(name)}}},
 		"contexts": []any{map[string]any{"name": "a", "context": map[string]any{"cluster": "a", "user": "a"}}}})
 	p := &scrapedProxy{Proxy: process.LaunchProxy(s.t, s.binary, "--kubeconfig="+kubeconfig, "--resources="+resources,
-		"--metrics-listen=0.0.0.0:0", "--metrics-tls", "--listen-tls=127.0.0.1:0", "--memory-budget=1Gi")}
+		"--metrics-listen=0.0.0.0:0", "--listen-tls=127.0.0.1:0", "--memory-budget=1Gi")}
 	s.proxies[name] = p
 	process.Awaiting(s.t, name+" to be ready", func(ctx context.Context) error {
 		a := p.Log.Addresses()

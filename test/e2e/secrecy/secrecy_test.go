@@ -91,7 +91,7 @@ func TestCredentialsAreSeenNowhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := process.StartProxy(t, process.BuildProxy(t), "--kubeconfig="+kubeconfig, "--resources=configmaps",
-		"--listen-tls=127.0.0.1:0", "--debug", "--stall-timeout=2s")
+		"--listen-tls=127.0.0.1:0", "--profiling", "--allow-core-dumps", "--stall-timeout=2s")
 	answered := map[string]int{}
 	for _, upstream := range []string{"up", "gone"} {
 		if upstream == "gone" {

@@ -203,7 +203,7 @@ func TestSidecarModeFailsOutsideOfPods(t *testing.T) {
 	}
 	t.Cleanup(cp.Stop)
 	start := exec.CommandContext(t.Context(), process.BuildProxy(t), "--kubeconfig="+cp.Kubeconfig(controlplane.Admin),
-		"--listen-identity=pod-token", "--listen=127.0.0.1:0", "--metrics-listen=")
+		"--listen-identity=pod-token", "--resources=pods", "--listen=127.0.0.1:0", "--metrics-listen=")
 	var said bytes.Buffer
 	start.Stderr = &said
 	if err := start.Run(); err == nil ||

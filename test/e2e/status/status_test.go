@@ -161,8 +161,7 @@ func TestStatusShowsEveryWatch(t *testing.T) {
 // loopback.
 func (w *world) strangers(t *testing.T) {
 	log := process.NewLog(t)
-	command := exec.Command(w.binary, append(w.ProxyFlags(), "--resources=configmaps", "--metrics-listen=0.0.0.0:0",
-		"--metrics-tls")...)
+	command := exec.Command(w.binary, append(w.ProxyFlags(), "--resources=configmaps", "--metrics-listen=0.0.0.0:0")...)
 	child, err := process.Start(command, nil, log.File)
 	if err != nil {
 		t.Fatal(err)

@@ -228,7 +228,7 @@ func TestNameHangsAtTheStart(t *testing.T) {
 			t.Errorf("/readyz: %d %s", a.code, a.body)
 		}
 		process.Awaiting(t, "a line that names it", func(context.Context) error {
-			lines := s.log.entries("the API server is unreachable: waiting for it")
+			lines := s.log.entries("the API server is unreachable: nothing is served until it answers")
 			if len(lines) == 0 {
 				return errors.New("none yet")
 			}

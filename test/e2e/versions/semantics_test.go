@@ -34,7 +34,7 @@ func queries() (all []string) {
 
 // TestSemantics shows what clients get in front of a kube-apiserver without watch-lists: the newest
 // version's answers, not older than the request, or those of kube-apiserver with
-// --semantics=upstream; the same to the same request each time.
+// --emulated-version=upstream; the same to the same request each time.
 func TestSemantics(t *testing.T) {
 	cp, err := controlplane.Start(t.Context(), controlplane.Options{FeatureGates: map[string]bool{"WatchList": false}})
 	if err != nil {
@@ -60,7 +60,7 @@ func TestSemantics(t *testing.T) {
 	})
 	t.Run("upstream", func(t *testing.T) {
 		t.Parallel()
-		ofUpstream(t, start("--semantics=upstream").Plain, cp.Config(controlplane.Admin))
+		ofUpstream(t, start("--emulated-version=upstream").Plain, cp.Config(controlplane.Admin))
 	})
 }
 
