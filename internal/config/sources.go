@@ -28,8 +28,8 @@ func (o *Settings) refuse(from origin, value, remedy string) error {
 	return fmt.Errorf("%s: %s: %s: %s", from.place, from.key, value, o.inKeys(remedy))
 }
 
-// inKeys names the settings in a text as a configuration file does: "watchRBAC: true"
-// for --watch-rbac=true.
+// inKeys names the settings in a text as a configuration file does: "watchRBAC: true" for
+// --watch-rbac=true.
 func (o *Settings) inKeys(text string) string {
 	return flagWithSign.ReplaceAllStringFunc(text, func(found string) string {
 		flag, isSet := strings.CutSuffix(found, "=")

@@ -329,7 +329,7 @@ func (o *Settings) table() []group {
 // keyWords are the words of flags that a key of the configuration file does not write as camelCase
 // does: acronyms, and words that a flag runs together. The rule of keys is the method key.
 var keyWords = map[string]string{
-	"ca": "CA", "jwks": "JWKS", "qps": "QPS", "rbac": "RBAC", "tls": "TLS", "uid": "UID",
+	"ca": "CA", "http2": "HTTP2", "jwks": "JWKS", "qps": "QPS", "rbac": "RBAC", "tls": "TLS", "uid": "UID",
 	"maxage": "MaxAge", "maxbackup": "MaxBackup", "maxsize": "MaxSize", "requestheader": "RequestHeader",
 }
 
