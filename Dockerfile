@@ -10,10 +10,11 @@ COPY go.mod go.sum ./
 RUN --mount=type=cache,target=/go/pkg/mod go mod download
 COPY cmd ./cmd
 COPY internal ./internal
-ARG VERSION=unknown TARGETOS TARGETARCH
+ARG VERSION=unknown REVISION=unknown TARGETOS TARGETARCH
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/go/cache \
     GOCACHE=${GOCACHE:-/go/cache} CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH \
-    go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$VERSION" -o /spillway ./cmd/proxy
+    go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$VERSION -X main.commit=$REVISION" \
+    -o /spillway ./cmd/proxy
 
 FROM $BASE
 COPY --from=build /spillway /spillway

@@ -146,6 +146,7 @@ func (p *process) buildUpstream() (err error) {
 func (p *process) buildMirrors() {
 	p.mirrors = mirror.NewSet(p.life.stop, p.client, mirrorOptions(p.o, p.clock), p.log)
 	p.registry = admin.NewRegistry()
+	registerBuildInfo(p.registry)
 	p.registry.MustRegister(mirror.NewCollector(p.mirrors), logging.NewCollector(p.sink), watchdog.NewCollector(p.clock))
 	p.followed = &rotation.FollowedFiles{}
 	p.followed.Add(p.transports.Files)

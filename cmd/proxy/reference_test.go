@@ -166,7 +166,8 @@ func metricGroups() []metricGroup {
 		{name: "Audit log", about: "The audit log of answers from memory, which `--audit-policy-file` switches on."},
 		{name: "Files", about: "Certificates, keys, tokens and kubeconfigs, which are read again when they change. The " +
 			"label `file` is the path, and `use` the purpose."},
-		{name: "The process", about: "Loops that do not move, and log lines that are lost. All of these should stay 0."},
+		{name: "The process", about: "The build, loops that do not move, and log lines that are lost. All but the build " +
+			"should stay 0."},
 		{name: "Memory", about: "Memory and its budget. Without a budget, the memory in use and the steps are missing."},
 	}
 	groups[0].collectors = []prometheus.Collector{mirror.NewCollector(nil)}
@@ -177,7 +178,8 @@ func metricGroups() []metricGroup {
 	registerReviewMetrics(&groups[4], func() float64 { return 0 })
 	audit.NewMetrics(&groups[5])
 	groups[6].collectors = []prometheus.Collector{rotation.NewCollector(nil)}
-	groups[7].collectors = []prometheus.Collector{watchdog.NewCollector(nil), logging.NewCollector(nil)}
+	registerBuildInfo(&groups[7])
+	groups[7].collectors = append(groups[7].collectors, watchdog.NewCollector(nil), logging.NewCollector(nil))
 	groups[8].collectors = []prometheus.Collector{memory.NewCollector(nil, nil, nil)}
 	return groups
 }
