@@ -25,7 +25,7 @@ import (
 	"spillway/internal/serve"
 	"spillway/internal/status"
 	"spillway/internal/upstream"
-	"spillway/internal/upstream/abilities"
+	"spillway/internal/upstream/capabilities"
 	"spillway/internal/upstream/transport"
 	"spillway/internal/watchdog"
 )
@@ -208,7 +208,7 @@ func (p *process) buildStatus() {
 	p.checks.Precede("start", p.startup.ready)
 	p.checks.Require("mirrors", p.mirrors.Ready)
 	p.checks.Require("upstream", p.mirrors.UpstreamReady(p.o.ReadyzUpstreamTimeout))
-	p.checks.Require("abilities", p.mirrors.DescribeAbilities)
+	p.checks.Require("capabilities", p.mirrors.DescribeCapabilities)
 	p.checks.Require("pass-through", p.mirrors.PassThrough)
 	p.checks.Require("files", p.followed.Ready)
 	p.checks.Describe(p.access.describeReviews)
@@ -226,7 +226,7 @@ func (p *process) buildStatus() {
 func semantics(o *config.Settings, client *upstream.Client) plan.Semantics {
 	return plan.Semantics{
 		OfUpstream:        o.Semantics == config.SemanticsUpstream,
-		RefusesWatchLists: func() bool { return client.Abilities().WatchList == abilities.Absent },
+		RefusesWatchLists: func() bool { return client.Capabilities().WatchList == capabilities.Absent },
 	}
 }
 

@@ -32,8 +32,8 @@ type Upstream struct {
 	Host string `json:"host"`
 	// Version is its version, or the oldest and the newest of several; "" until it has answered.
 	Version string `json:"version,omitempty"`
-	// Abilities are what it can do, as it has shown: by name yes, no or unknown.
-	Abilities map[string]string `json:"abilities,omitempty"`
+	// Capabilities are what it can do, as it has shown: by name yes, no or unknown.
+	Capabilities map[string]string `json:"capabilities,omitempty"`
 	// Waiting is why nothing is served yet: upstream has not answered since the start. "" once it has.
 	Waiting string `json:"waiting,omitempty"`
 	// StaleResources are those whose mirrors do not receive events at present.
@@ -125,8 +125,8 @@ type Watch struct {
 	Name          string `json:"name,omitempty"`
 	LabelSelector string `json:"labelSelector,omitempty"`
 	FieldSelector string `json:"fieldSelector,omitempty"`
-	// Phase is starting while its initial state is sent, then live; held while it is paused until
-	// upstream confirms its permission.
+	// Phase is starting while its initial state is sent, then live; paused until upstream confirms its
+	// permission.
 	Phase           string    `json:"phase"`
 	Began           time.Time `json:"began"`
 	AgeSeconds      float64   `json:"ageSeconds"`
