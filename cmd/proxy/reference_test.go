@@ -160,7 +160,14 @@ func metricGroups() []metricGroup {
 		{name: "Watches, lists and connections",
 			about: "Answers from memory. The counters of a resource exist after its first request."},
 		{name: "Pass-through", about: "Requests that the API server answers."},
-		{name: "Limits", about: "Requests that wait or are refused. `limit` is `watches`, `list_bytes` or `passthrough`."},
+		{name: "Limits", about: "Requests that wait or are rejected, by the label `limit`:\n\n" +
+			"| `limit` | flag | what is in use of it |\n|---|---|---|\n" +
+			"| `watches` | `--max-watches` | open watches, logs and connections, from memory or passed through |\n" +
+			"| `list_bytes` | `--max-list-bytes-in-flight` | bytes of large lists and initial states that are being sent |\n" +
+			"| `passthrough_requests` | `--max-passthrough-requests` | requests being passed through |\n" +
+			"| `selector_terms` | `--max-selector-terms-per-user` | terms of the selectors of all watches from memory. " +
+			"Equal selectors of one user count once |\n" +
+			"| `header_bytes` | `--max-large-header-bytes` | bytes of large request headers |"},
 		{name: "Authentication and authorization",
 			about: "Reviews of requests, and repeated reviews of running watches. With `--insecure-allow-all`, there are none."},
 		{name: "Audit log", about: "The audit log of answers from memory, which `--audit-policy-file` switches on."},

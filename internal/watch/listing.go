@@ -46,7 +46,7 @@ type Phase string
 const (
 	Starting Phase = "starting" // its state is being sent
 	Live     Phase = "live"
-	Paused   Phase = "held" // paused: upstream does not answer whether it is still allowed
+	Paused   Phase = "paused" // upstream does not answer whether it is still allowed
 )
 
 // Watches lists all watches, in the order in which they began.
