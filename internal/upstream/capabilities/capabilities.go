@@ -14,7 +14,7 @@ import (
 // Capability says whether upstream can do something.
 type Capability int8
 
-// The values of an Capability.
+// The values of a Capability.
 const (
 	Unknown Capability = iota // no answer has shown or excluded it
 	Absent
@@ -22,7 +22,7 @@ const (
 )
 
 // String implements fmt.Stringer.
-func (a Capability) String() string { return [...]string{"unknown", "no", "yes"}[a] }
+func (c Capability) String() string { return [...]string{"unknown", "no", "yes"}[c] }
 
 // Summary is what upstream can do. It is concluded from upstream's answers and not from its
 // version, because owners and vendors change feature gates. While several versions answer at one

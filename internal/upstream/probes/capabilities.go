@@ -17,7 +17,7 @@ const capabilityTimeout = 3 * time.Second
 const capabilitySelector = "metadata.name=spillway,metadata.name!=spillway"
 
 // ProbeCapabilities finds out again what upstream can do, by a watch-list that costs it next to
-// nothing. An error is no evidence: there was no answer, or one that neither shows nor excludes an
+// nothing. An error is no evidence: there was no answer, or one that neither shows nor excludes a
 // capability. Then all stay as they were.
 func (p *Prober) ProbeCapabilities(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, capabilityTimeout)
