@@ -36,10 +36,10 @@ var mayImport = map[string][]string{
 	"websocket":    {},
 	"metric":       {},
 	"watchdog":     {},
-	"upstream":     {"object", "upstream/abilities", "upstream/transport", "upstream/wire", "watchdog"},
+	"upstream":     {"object", "upstream/capabilities", "upstream/transport", "upstream/wire", "watchdog"},
 	"requestinfo":  {},
 
-	"upstream/abilities":    {},
+	"upstream/capabilities": {},
 	"upstream/discovery":    {"editdistance", "object", "upstream", "upstream/transport", "upstream/wire"},
 	"upstream/probes":       {"object", "upstream", "upstream/transport", "upstream/wire"},
 	"upstream/transport":    {"rawio", "rotation"},

@@ -108,7 +108,7 @@ func (s *show) checkProxy(ctx context.Context) {
 	const cached, streams, ends, through, crashed = "spillway_cached_requests_total", "spillway_watches",
 		"spillway_watch_terminations_total", "spillway_passthrough_requests_total", "spillway_panics_total"
 	const inFlight = "spillway_passthrough_requests_in_flight"
-	m, err := s.proxy.Metrics().Read(ctx, cached, streams, ends, through, crashed, inFlight, "spillway_mirror_synced",
+	m, err := s.proxy.Metrics().Read(ctx, cached, streams, ends, through, crashed, inFlight, "spillway_mirror_state",
 		"spillway_upstream_lists_total")
 	if err != nil {
 		s.report.Check(false, "proxy's metrics", "%v", err)
@@ -123,7 +123,7 @@ func (s *show) checkProxy(ctx context.Context) {
 		"answers %v, open watches %v", lists, watches)
 	s.report.Note("requests passed through", "%v; open: %v; by code: %v", m.By(through, "kind"), m.By(inFlight, "kind"),
 		m.By(through, "code"))
-	s.report.Note("mirrors", "%.0f, listed %.0f times", m.Sum("spillway_mirror_synced"),
+	s.report.Note("mirrors", "%.0f, listed %.0f times", m.Sum("spillway_mirror_state", "state", "synced"),
 		m.Sum("spillway_upstream_lists_total"))
 	if usage, err := s.proxy.Usage(); err == nil {
 		s.report.Note("proxy used", "%s of CPU, %s of memory", usage.CPU, fmt.Sprintf("%d MiB", usage.RSS>>20))

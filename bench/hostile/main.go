@@ -245,9 +245,9 @@ func (s *show) play(ctx context.Context, a attackKind) error {
 	if err != nil {
 		return err
 	}
-	const terms, bytes, lanes = "spillway_flowcontrol_current_selector_terms", "spillway_selector_bytes",
+	const inUse, bytes, lanes = "spillway_flowcontrol_in_use", "spillway_selector_bytes",
 		"spillway_dispatch_lanes"
-	m, err := s.pair.Proxy.Metrics().Read(ctx, terms, bytes, lanes)
+	m, err := s.pair.Proxy.Metrics().Read(ctx, inUse, bytes, lanes)
 	if err != nil {
 		return err
 	}
@@ -264,7 +264,8 @@ func (s *show) play(ctx context.Context, a attackKind) error {
 		besideBefore.at(50), beside.at(50), besideBefore.at(99), beside.at(99))
 	s.report.Check(most <= lagMost, a.Name+": dispatch lag", "at most %.0f events", most)
 	s.report.Note(a.Name+": watches", "%d open, %d refused with 429, %d failed", g.Open, g.Refused, g.Failed)
-	s.report.Note(a.Name+": weight", "%.0f terms, %.1f MB of selectors, %.0f lanes; RSS %+.0f MB", m.Sum(terms),
+	s.report.Note(a.Name+": weight", "%.0f terms, %.1f MB of selectors, %.0f lanes; RSS %+.0f MB", m.Sum(inUse, "limit",
+		"selector_terms"),
 		m.Sum(bytes)/1e6, m.Sum(lanes), float64(busy.RSS-idle.RSS)/1e6)
 	return nil
 }

@@ -25,7 +25,7 @@ import (
 	"spillway/internal/serve"
 	"spillway/internal/status"
 	"spillway/internal/upstream"
-	"spillway/internal/upstream/abilities"
+	"spillway/internal/upstream/capabilities"
 	"spillway/internal/upstream/transport"
 	"spillway/internal/watchdog"
 )
@@ -146,6 +146,7 @@ func (p *process) buildUpstream() (err error) {
 func (p *process) buildMirrors() {
 	p.mirrors = mirror.NewSet(p.life.stop, p.client, mirrorOptions(p.o, p.clock), p.log)
 	p.registry = admin.NewRegistry()
+	registerBuildInfo(p.registry)
 	p.registry.MustRegister(mirror.NewCollector(p.mirrors), logging.NewCollector(p.sink), watchdog.NewCollector(p.clock))
 	p.followed = &rotation.FollowedFiles{}
 	p.followed.Add(p.transports.Files)
@@ -207,7 +208,7 @@ func (p *process) buildStatus() {
 	p.checks.Precede("start", p.startup.ready)
 	p.checks.Require("mirrors", p.mirrors.Ready)
 	p.checks.Require("upstream", p.mirrors.UpstreamReady(p.o.ReadyzUpstreamTimeout))
-	p.checks.Require("abilities", p.mirrors.DescribeAbilities)
+	p.checks.Require("capabilities", p.mirrors.DescribeCapabilities)
 	p.checks.Require("pass-through", p.mirrors.PassThrough)
 	p.checks.Require("files", p.followed.Ready)
 	p.checks.Describe(p.access.describeReviews)
@@ -225,7 +226,7 @@ func (p *process) buildStatus() {
 func semantics(o *config.Settings, client *upstream.Client) plan.Semantics {
 	return plan.Semantics{
 		OfUpstream:        o.EmulatedVersion == config.EmulateUpstream,
-		RefusesWatchLists: func() bool { return client.Abilities().WatchList == abilities.Absent },
+		RefusesWatchLists: func() bool { return client.Capabilities().WatchList == capabilities.Absent },
 	}
 }
 

@@ -46,9 +46,9 @@ func TestRunAtItsLimits(t *testing.T) {
 	_, metrics := p.get(p.metrics + "/metrics")
 	for _, want := range []string{
 		`spillway_flowcontrol_rejected_requests_total{limit="watches",reason="concurrency-limit"} 2`,
-		`spillway_flowcontrol_rejected_requests_total{limit="passthrough",reason="user-rate"} 1`,
-		`spillway_flowcontrol_current_watches 2`, `spillway_flowcontrol_limit_watches 2`,
-		`spillway_flowcontrol_limit_list_bytes 1.073741824e+09`,
+		`spillway_flowcontrol_rejected_requests_total{limit="passthrough_requests",reason="user-rate"} 1`,
+		`spillway_flowcontrol_in_use{limit="watches"} 2`, `spillway_flowcontrol_limit{limit="watches"} 2`,
+		`spillway_flowcontrol_limit{limit="list_bytes"} 1.073741824e+09`,
 		`spillway_flowcontrol_current_inqueue_requests{limit="list_bytes"} 0`,
 	} {
 		if !strings.Contains(metrics, want+"\n") {

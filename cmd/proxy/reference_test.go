@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -195,13 +196,21 @@ func metricGroups() []metricGroup {
 		{name: "Watches, lists and connections",
 			about: "Answers from memory. The counters of a resource exist after its first request."},
 		{name: "Pass-through", about: "Requests that the API server answers."},
-		{name: "Limits", about: "Requests that wait or are refused. `limit` is `watches`, `list_bytes` or `passthrough`."},
+		{name: "Limits", about: "Requests that wait or are rejected, by the label `limit`:\n\n" +
+			"| `limit` | flag | what is in use of it |\n|---|---|---|\n" +
+			"| `watches` | `--max-watches` | open watches, logs and connections, from memory or passed through |\n" +
+			"| `list_bytes` | `--max-list-bytes-in-flight` | bytes of large lists and initial states that are being sent |\n" +
+			"| `passthrough_requests` | `--max-passthrough-requests` | requests being passed through |\n" +
+			"| `selector_terms` | `--max-selector-terms-per-user` | terms of the selectors of all watches from memory. " +
+			"Equal selectors of one user count once |\n" +
+			"| `header_bytes` | `--max-large-header-bytes` | bytes of large request headers |"},
 		{name: "Authentication and authorization",
 			about: "Reviews of requests, and repeated reviews of running watches. With `--insecure-allow-all`, there are none."},
 		{name: "Audit log", about: "The audit log of answers from memory, which `--audit-policy-file` switches on."},
 		{name: "Files", about: "Certificates, keys, tokens and kubeconfigs, which are read again when they change. The " +
 			"label `file` is the path, and `use` the purpose."},
-		{name: "The process", about: "Loops that do not move, and log lines that are lost. All of these should stay 0."},
+		{name: "The process", about: "The build, loops that do not move, and log lines that are lost. All but the build " +
+			"should stay 0."},
 		{name: "Memory", about: "Memory and its budget. Without a budget, the memory in use and the steps are missing."},
 	}
 	groups[0].collectors = []prometheus.Collector{mirror.NewCollector(nil)}
@@ -212,7 +221,8 @@ func metricGroups() []metricGroup {
 	registerReviewMetrics(&groups[4], func() float64 { return 0 })
 	audit.NewMetrics(&groups[5])
 	groups[6].collectors = []prometheus.Collector{rotation.NewCollector(nil)}
-	groups[7].collectors = []prometheus.Collector{watchdog.NewCollector(nil), logging.NewCollector(nil)}
+	registerBuildInfo(&groups[7])
+	groups[7].collectors = append(groups[7].collectors, watchdog.NewCollector(nil), logging.NewCollector(nil))
 	groups[8].collectors = []prometheus.Collector{memory.NewCollector(nil, nil, nil)}
 	return groups
 }
@@ -237,9 +247,10 @@ func metricReference(t *testing.T) string {
 		"# Metrics\n\nSpillway serves metrics at `/metrics` on `--metrics-listen`, with metrics of the Go runtime "+
 			"(`go_…`) and of the process (`process_…`). ",
 		"No label names a namespace, an object, a user or a selector. The label `resource` is `plural.group`, or the "+
-			"plural alone in the core group.\n")
+			"plural alone in the core group.\n", stabilityHelp)
 	for _, g := range metricGroups() {
-		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n| metric | type | labels | what it is |\n|---|---|---|---|\n", g.name, g.about)
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n"+
+			"| metric | type | labels | stability | what it is |\n|---|---|---|---|---|\n", g.name, g.about)
 		said := map[string]bool{}
 		for _, c := range g.collectors {
 			for _, d := range described(t, c) {
@@ -253,6 +264,84 @@ func metricReference(t *testing.T) string {
 	return b.String()
 }
 
+// The stability of metrics, as Kubernetes calls it. Each metric that is in neither list is ALPHA.
+var (
+	stableMetrics = []string{
+		"spillway_build_info",
+		"spillway_cached_requests_total",
+		"spillway_client_connections",
+		"spillway_mirror_staleness_seconds",
+		"spillway_mirror_state",
+		"spillway_passthrough_requests_total",
+		"spillway_watch_terminations_total",
+		"spillway_watches",
+	}
+	betaMetrics = []string{
+		"spillway_audit_failures_total",
+		"spillway_consistency_check_mismatches_total",
+		"spillway_file_expiry_timestamp_seconds",
+		"spillway_file_reload_failed",
+		"spillway_flowcontrol_in_use",
+		"spillway_flowcontrol_limit",
+		"spillway_flowcontrol_rejected_requests_total",
+		"spillway_list_duration_seconds",
+		"spillway_local_decision_disagreements_total",
+		"spillway_memory_degraded",
+		"spillway_memory_in_use_bytes",
+		"spillway_memory_limit_bytes",
+		"spillway_panics_total",
+		"spillway_paused_watches",
+		"spillway_reviews_denied",
+		"spillway_slow_client_watches",
+		"spillway_watch_lag_seconds",
+	}
+)
+
+// stabilityHelp is what docs/metrics.md says of stability.
+const stabilityHelp = `
+| stability | name, type and labels |
+|---|---|
+| ALPHA | may change in any release |
+| BETA | may change in a minor release. The changelog names the old and the new name |
+| STABLE | change only in a major release |
+
+All metrics of the chart's alerts are BETA or STABLE.
+`
+
+func stabilityOf(name string) string {
+	switch {
+	case slices.Contains(stableMetrics, name):
+		return "STABLE"
+	case slices.Contains(betaMetrics, name):
+		return "BETA"
+	}
+	return "ALPHA"
+}
+
+// Each metric whose stability is declared exists, and no alert depends on a metric that may change
+// in any release.
+func TestStabilityOfMetrics(t *testing.T) {
+	reference := metricReference(t)
+	for _, name := range slices.Concat(stableMetrics, betaMetrics) {
+		if !strings.Contains(reference, "| `"+name+"` |") {
+			t.Errorf("%s has a stability, and is no metric", name)
+		}
+	}
+	alerts, err := os.ReadFile(filepath.Join("..", "..", "charts", "spillway", "alerts.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := regexp.MustCompile(`spillway_[a-z_]+`).FindAllString(string(alerts), -1)
+	if len(names) < 10 {
+		t.Fatalf("the alerts name only %q", names)
+	}
+	for _, name := range names {
+		if stabilityOf(name) == "ALPHA" {
+			t.Errorf("an alert depends on %s, which is ALPHA", name)
+		}
+	}
+}
+
 // description is what a collector says of a metric.
 type description struct{ name, kind, help, labels string }
 
@@ -261,7 +350,7 @@ func (d description) row() string {
 	if d.labels != "" {
 		labels = "`" + strings.ReplaceAll(d.labels, ",", "`, `") + "`"
 	}
-	return fmt.Sprintf("| `%s` | %s | %s | %s |\n", d.name, d.kind, labels, inCell(d.help))
+	return fmt.Sprintf("| `%s` | %s | %s | %s | %s |\n", d.name, d.kind, labels, stabilityOf(d.name), inCell(d.help))
 }
 
 // inDesc finds in a Desc, which can only be printed, its name, help, constant and variable labels.

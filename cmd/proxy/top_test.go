@@ -71,7 +71,7 @@ func TestTopOnce(t *testing.T) {
 		got = start(nil, "top", "--once", "--address="+p.metrics, "--sort=-id")
 		return strings.Contains(got.stdout, "One watch.")
 	})
-	for _, want := range []string{"Upstream  answers, https://", "configmaps  current", "Watches   1, ", "HTTP/1.1"} {
+	for _, want := range []string{"Upstream     answers, https://", "configmaps  synced", "Watches      1, ", "HTTP/1.1"} {
 		if !strings.Contains(got.stdout, want) {
 			t.Errorf("lacks %q:\n%s", want, got.stdout)
 		}

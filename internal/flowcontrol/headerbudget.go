@@ -3,7 +3,6 @@ package flowcontrol
 import (
 	"net/netip"
 	"sync"
-	"sync/atomic"
 )
 
 // minHeadShare is what one peer may hold of the pool in any case; otherwise half of it.
@@ -15,8 +14,9 @@ const minHeadShare = HeadCopies * LargestHeadBytes
 //
 // Invariant: held is the sum of what was taken and not given back, over all peers.
 type HeaderBudget struct {
-	most    int64 // static; 0: no limit
-	refused atomic.Uint64
+	// Static after construction.
+	most         int64 // 0: no limit
+	countRefusal func(Reason)
 
 	mu struct {
 		sync.Mutex
@@ -25,9 +25,10 @@ type HeaderBudget struct {
 	}
 }
 
-// NewHeaderBudget makes a pool of so many bytes; 0: no limit.
-func NewHeaderBudget(most int64) *HeaderBudget {
-	p := &HeaderBudget{most: most}
+// NewHeaderBudget makes a pool of so many bytes; 0: no limit. countRefusal counts the heads that
+// get none, by reason.
+func NewHeaderBudget(most int64, countRefusal func(Reason)) *HeaderBudget {
+	p := &HeaderBudget{most: most, countRefusal: countRefusal}
 	p.mu.peers = map[netip.Addr]int64{}
 	return p
 }
@@ -39,10 +40,15 @@ func (p *HeaderBudget) Take(peer netip.Addr, n int64) bool {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	share := max(p.most/2, minHeadShare)
-	if p.most > 0 && (p.mu.held+n > p.most || p.mu.peers[peer]+n > share) {
-		p.refused.Add(1)
-		return false
+	if p.most > 0 {
+		switch {
+		case p.mu.peers[peer]+n > max(p.most/2, minHeadShare):
+			p.countRefusal(ReasonShare)
+			return false
+		case p.mu.held+n > p.most:
+			p.countRefusal(ReasonLimit)
+			return false
+		}
 	}
 	p.mu.held += n
 	p.mu.peers[peer] += n

@@ -48,7 +48,7 @@ func NewLimiter(l Limits, q Queue, r prometheus.Registerer) *Limiter {
 	m := newLimitMetrics(r)
 	limiter := &Limiter{
 		bodies: bodyBudget{most: l.BodyBytes}, unprovenBodies: bodyBudget{most: unprovenBodyBytes(l.BodyBytes)},
-		heads: NewHeaderBudget(l.HeaderBytes), stats: map[string]func() GateStats{},
+		heads: NewHeaderBudget(l.HeaderBytes, m.refusalCounter(LimitHeaderBytes)), stats: map[string]func() GateStats{},
 		rates: NewRateLimiter(l.PassThroughQPS, l.PassThroughBurst), countOverRate: m.refusalCounter(LimitPassThrough),
 	}
 	limiter.open, limiter.stop = context.WithCancel(context.Background())
@@ -66,7 +66,7 @@ func NewLimiter(l Limits, q Queue, r prometheus.Registerer) *Limiter {
 	limiter.passThrough = m.newLimit(LimitPassThrough, limiter, passThrough)
 	limiter.unprovenPassThrough = limiter.passThrough.within(unprovenPart(passThrough))
 	limiter.stats[LimitPassThrough] = limiter.passThroughStats
-	limiter.selectors = newSelections(m.newLimit(LimitSelectors, limiter, Options{
+	limiter.selectors = newSelections(m.newLimit(LimitSelectorTerms, limiter, Options{
 		Limit: int64(l.SelectorTerms), Share: int64(l.SelectorTermsPerUser),
 	}))
 	m.showSelectors(limiter.selectors)

@@ -8,7 +8,7 @@ type collector struct {
 	encoded, refused func() int64
 
 	limit, inUse, degraded, degradations *prometheus.Desc
-	encodingBytes, mirrorRejections      *prometheus.Desc
+	encodingBytes, mirrorExceeded        *prometheus.Desc
 }
 
 // NewCollector shows a guard; nil: there is no limit. encoded is the size of the cached encodings.
@@ -29,7 +29,7 @@ func NewCollector(guard *Guard, encoded, refused func() int64) prometheus.Collec
 		degradations: desc("spillway_memory_degradations_total", "Times that the step took effect.", "step"),
 		encodingBytes: desc("spillway_encoding_cache_bytes",
 			"Bytes of cached encodings, as --encoding-cache-bytes counts them."),
-		mirrorRejections: desc("spillway_memory_mirror_rejections_total",
+		mirrorExceeded: desc("spillway_mirror_memory_exceeded_total",
 			"Requests that passed through because memory was too short to mirror their resource."),
 	}
 }
@@ -37,7 +37,7 @@ func NewCollector(guard *Guard, encoded, refused func() int64) prometheus.Collec
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		c.limit, c.inUse, c.degraded, c.degradations, c.encodingBytes, c.mirrorRejections,
+		c.limit, c.inUse, c.degraded, c.degradations, c.encodingBytes, c.mirrorExceeded,
 	} {
 		out <- d
 	}
@@ -49,7 +49,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstMetric(d, kind, value, labels...)
 	}
 	send(c.encodingBytes, prometheus.GaugeValue, float64(c.encoded()))
-	send(c.mirrorRejections, prometheus.CounterValue, float64(c.refused()))
+	send(c.mirrorExceeded, prometheus.CounterValue, float64(c.refused()))
 	if c.guard == nil {
 		send(c.limit, prometheus.GaugeValue, 0)
 		return

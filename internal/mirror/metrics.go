@@ -8,10 +8,10 @@ import (
 
 // collector reads the figures of all mirrors at a scrape.
 type collector struct {
-	mirrors *Set
-	states  *stateMetrics
-	ability abilityMetrics
-	gauges  []mirrorMetric
+	mirrors    *Set
+	states     *stateMetrics
+	capability capabilityMetrics
+	gauges     []mirrorMetric
 }
 
 // mirrorMetric is one figure of each mirror.
@@ -28,7 +28,7 @@ func NewCollector(s *Set) prometheus.Collector {
 			kind: kind, value: value}
 	}
 	const gauge, counter = prometheus.GaugeValue, prometheus.CounterValue
-	return &collector{mirrors: s, states: newStateMetrics(s), ability: newAbilityMetrics(), gauges: []mirrorMetric{
+	return &collector{mirrors: s, states: newStateMetrics(s), capability: newCapabilityMetrics(), gauges: []mirrorMetric{
 		metric(gauge, "spillway_mirror_objects",
 			"Objects in memory.",
 			func(m *mirror) float64 {
@@ -169,7 +169,7 @@ func NewCollector(s *Set) prometheus.Collector {
 // Describe implements prometheus.Collector.
 func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	c.states.describe(out)
-	c.ability.describe(out)
+	c.capability.describe(out)
 	for _, g := range c.gauges {
 		out <- g.desc
 	}
@@ -178,7 +178,7 @@ func (c *collector) Describe(out chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (c *collector) Collect(out chan<- prometheus.Metric) {
 	c.states.collect(out)
-	c.ability.collect(out, c.mirrors.Abilities())
+	c.capability.collect(out, c.mirrors.Capabilities())
 	for _, m := range c.mirrors.all() {
 		for _, g := range c.gauges {
 			out <- prometheus.MustNewConstMetric(g.desc, g.kind, g.value(m), m.resource.Info.String(),

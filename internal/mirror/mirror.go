@@ -15,7 +15,7 @@ import (
 	"spillway/internal/object"
 	"spillway/internal/source"
 	"spillway/internal/upstream"
-	"spillway/internal/upstream/abilities"
+	"spillway/internal/upstream/capabilities"
 	"spillway/internal/upstream/probes"
 	"spillway/internal/watchdog"
 )
@@ -77,7 +77,7 @@ func newMirror(s *Set, info *object.Resource, state *mirrorState, cancel context
 		Hub: m.hub, Fresh: freshness.New(resource, checkedProber{prober, m}), Past: m.backfills,
 		Codec: codec.New(info, s.release), Warning: m.reflector.Warning, Age: m.age,
 		CompressesWatchLists: func() bool {
-			return s.client.Abilities().WatchListCompression == abilities.Present
+			return s.client.Capabilities().WatchListCompression == capabilities.Present
 		},
 	}
 	return m

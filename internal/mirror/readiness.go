@@ -110,5 +110,5 @@ func (s *Set) PassThrough() (string, error) {
 	return fmt.Sprint("never mirrored: ", slices.Compact(names)), nil
 }
 
-// DescribeAbilities is the detail behind /readyz?verbose: what upstream can do.
-func (s *Set) DescribeAbilities() (string, error) { return s.Abilities().String(), nil }
+// DescribeCapabilities is the detail behind /readyz?verbose: what upstream can do.
+func (s *Set) DescribeCapabilities() (string, error) { return s.Capabilities().String(), nil }

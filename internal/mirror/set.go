@@ -202,7 +202,7 @@ func (s *Set) Begin(starting context.Context) error {
 		s.active.Go(func() { s.compareStates(s.o.CompareInterval) })
 	}
 	s.active.Go(func() { newEpochs(s, *version).run(s.ctx) })
-	s.active.Go(s.followAbilities)
+	s.active.Go(s.followCapabilities)
 	if s.o.IdleTimeout > 0 {
 		s.active.Go(func() { s.dropIdle(s.o.IdleTimeout) })
 	}

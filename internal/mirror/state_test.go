@@ -120,8 +120,8 @@ func TestBusyApiserverIsServedForFromMemory(t *testing.T) {
 	}
 }
 
-// syncedMetric is spillway_mirror_synced of a resource.
-func syncedMetric(t *testing.T, m *Set, resource string) float64 {
+// stateMetric is the state that spillway_mirror_state shows of a resource.
+func stateMetric(t *testing.T, m *Set, resource string) (state string) {
 	t.Helper()
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(NewCollector(m))
@@ -131,13 +131,13 @@ func syncedMetric(t *testing.T, m *Set, resource string) float64 {
 	}
 	for _, f := range families {
 		for _, one := range f.GetMetric() {
-			if f.GetName() == "spillway_mirror_synced" && one.GetLabel()[0].GetValue() == resource {
-				return one.GetGauge().GetValue()
+			if f.GetName() == "spillway_mirror_state" && one.GetLabel()[0].GetValue() == resource &&
+				one.GetGauge().GetValue() == 1 {
+				state += one.GetLabel()[1].GetValue()
 			}
 		}
 	}
-	t.Fatalf("there is no spillway_mirror_synced of %s", resource)
-	return 0
+	return state
 }
 
 // A name that is missing has the labels that its resource gets, and two names of one have one
@@ -158,8 +158,8 @@ func TestMissingNamesHaveTheLabelsOfTheirResource(t *testing.T) {
 	up := fakeapiserver.New(fakeapiserver.Options{ProofDelay: 10 * time.Millisecond})
 	t.Cleanup(up.Close)
 	m := mirroringTo(t, up, zap.NewNop(), nil, "configmaps", "gizmos.v1.example.com", "gizmos.v1.example.com.")
-	if n := syncedMetric(t, m, "gizmos.example.com"); n != 0 {
-		t.Errorf("spillway_mirror_synced is %v", n)
+	if s := stateMetric(t, m, "gizmos.example.com"); s != "refused" {
+		t.Errorf("spillway_mirror_state is %s", s)
 	}
 }
 
@@ -250,12 +250,12 @@ func TestNamedResourcesThatAreNotThereHoldNothingUp(t *testing.T) {
 		if !strings.Contains(reasons[name], reason) {
 			t.Errorf("the log says of %s: %q", name, reasons[name])
 		}
-		if n := syncedMetric(t, m, name); n != 0 {
-			t.Errorf("spillway_mirror_synced of %s is %v", name, n)
+		if s := stateMetric(t, m, name); s != "refused" {
+			t.Errorf("spillway_mirror_state of %s is %s", name, s)
 		}
 	}
-	if n := syncedMetric(t, m, "configmaps"); n != 1 {
-		t.Errorf("spillway_mirror_synced of configmaps is %v", n)
+	if s := stateMetric(t, m, "configmaps"); s != "synced" {
+		t.Errorf("spillway_mirror_state of configmaps is %s", s)
 	}
 	up.Handle("/api/v1/nodes", nil)
 	m.awaitKind(t, "nodes", states.KindSynced)

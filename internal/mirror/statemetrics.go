@@ -11,7 +11,6 @@ type stateMetrics struct {
 	mirrors         *Set
 	transitions     *prometheus.CounterVec
 	state           *prometheus.Desc
-	synced          *prometheus.Desc
 	refusedForSlots *prometheus.Desc
 }
 
@@ -21,12 +20,9 @@ func newStateMetrics(s *Set) *stateMetrics {
 		mirrors: s, transitions: newTransitions(),
 		state: prometheus.NewDesc("spillway_mirror_state",
 			"1 for the state of a resource's mirror, 0 for the other states: starting, synced, resuming, "+
-				"refused, falling_back or given_up.",
+				"refused, falling_back or given_up. Requests are answered from memory in the states synced "+
+				"and resuming.",
 			[]string{"resource", "version", "state"}, nil),
-		synced: prometheus.NewDesc("spillway_mirror_synced",
-			"1 if requests for the resource can be answered from memory. 0 if its mirror is starting, or "+
-				"if the API server does not know or refuses the resource.",
-			[]string{"resource", "version"}, nil),
 		refusedForSlots: prometheus.NewDesc("spillway_mirror_limit_exceeded_total",
 			"Requests that passed through because --max-resources are already mirrored on demand.", nil, nil),
 	}
@@ -47,7 +43,6 @@ func newTransitions() *prometheus.CounterVec {
 
 func (c *stateMetrics) describe(out chan<- *prometheus.Desc) {
 	out <- c.state
-	out <- c.synced
 	c.transitions.Describe(out)
 	out <- c.refusedForSlots
 }
@@ -55,11 +50,6 @@ func (c *stateMetrics) describe(out chan<- *prometheus.Desc) {
 func (c *stateMetrics) collect(out chan<- prometheus.Metric) {
 	for _, of := range c.mirrors.states() {
 		state := of.State()
-		synced := 0.0
-		if state.Holds() && state.Kind() != states.KindRefused {
-			synced = 1
-		}
-		out <- prometheus.MustNewConstMetric(c.synced, prometheus.GaugeValue, synced, of.resource, of.version)
 		for _, kind := range states.Kinds() {
 			value := 0.0
 			if kind == state.Kind() {

@@ -68,11 +68,11 @@ func (p *Parts) upstream() status.Upstream {
 	if err := p.Waiting(); err != nil {
 		up.Waiting = status.OneLine(err.Error())
 	}
-	now := p.Mirrors.Abilities()
+	now := p.Mirrors.Capabilities()
 	if up.Version = now.Version(); up.Version != "" {
-		up.Abilities = map[string]string{}
+		up.Capabilities = map[string]string{}
 		for _, one := range now.All() {
-			up.Abilities[one.Name] = one.Value.String()
+			up.Capabilities[one.Name] = one.Value.String()
 		}
 	}
 	return up

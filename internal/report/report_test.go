@@ -27,7 +27,7 @@ func TestNamesOfSecretsAreHidden(t *testing.T) {
 
 // The status page highlights the watches that package watch calls held.
 func TestHeldWatchesAreThoseOfTheStatusPage(t *testing.T) {
-	if string(watch.Held) != status.PhaseHeld {
-		t.Errorf("a watch is %q, and the page highlights %q", watch.Held, status.PhaseHeld)
+	if string(watch.Paused) != status.PhasePaused {
+		t.Errorf("a watch is %q, and the page highlights %q", watch.Paused, status.PhasePaused)
 	}
 }

@@ -57,7 +57,7 @@ func NewCollector(f *FollowedFiles) prometheus.Collector {
 	}
 	return &collector{
 		files:   f,
-		changes: desc("spillway_file_reloads_total", "Times that a changed file was loaded since the start."),
+		changes: desc("spillway_file_reloads_total", "Times that a changed file was loaded."),
 		refused: desc("spillway_file_reload_failed", "1 while a file cannot be used, and its previous content is in use."),
 		expires: desc("spillway_file_expiry_timestamp_seconds",
 			"Expiry of the certificate in use from a file, in Unix seconds. If the file has several "+

@@ -33,12 +33,12 @@ func TestArrivalOfAQuietResource(t *testing.T) {
 		"/api/v1/namespaces/n/configmaps/c1?resourceVersion=%d", "/api/v1/namespaces/n/configmaps/none?resourceVersion=%d",
 	} {
 		elsewhere := up.Create(fakeapiserver.Widgets, "n", fmt.Sprint("elsewhere-", i))
-		before := answeredHere(r) + r.sum("spillway_refused_requests_total")
+		before := answeredHere(r) + r.sum("spillway_rejected_requests_total")
 		got, want := r.list(fmt.Sprintf(target, elsewhere)), direct(t, up, fmt.Sprintf(target, elsewhere))
 		if got.Status != want.Status || string(got.Body) != string(want.Body) {
 			t.Errorf("%s:\ngot  %d %.300s\nwant %d %.300s", target, got.Status, got.Body, want.Status, want.Body)
 		}
-		if n := answeredHere(r) + r.sum("spillway_refused_requests_total") - before; n != 1 {
+		if n := answeredHere(r) + r.sum("spillway_rejected_requests_total") - before; n != 1 {
 			t.Errorf("%s: not answered here", target)
 		}
 	}
@@ -79,7 +79,7 @@ func TestTooLargeReads(t *testing.T) {
 		})
 	}
 	t.Cleanup(func() {
-		if n := r.metric("spillway_refused_requests_total", "code=504", "resource=configmaps"); n != 3 {
+		if n := r.metric("spillway_rejected_requests_total", "code=504", "resource=configmaps"); n != 3 {
 			t.Errorf("%v of 3 requests were refused here", n)
 		}
 	})
@@ -119,7 +119,7 @@ func TestBehindUpstream(t *testing.T) {
 	if want := direct(t, r.up, target); got.Status != want.Status || string(got.Body) != string(want.Body) {
 		t.Errorf("got  %d %s, want %d %s", got.Status, got.Body, want.Status, want.Body)
 	}
-	if n := answeredHere(r) + r.sum("spillway_refused_requests_total"); n != 0 {
+	if n := answeredHere(r) + r.sum("spillway_rejected_requests_total"); n != 0 {
 		t.Errorf("%v requests were answered here", n)
 	}
 	if e, err := w.Next(deadline(t)); err != nil || !strings.HasPrefix(e.String(), "ERROR 504") {
@@ -155,7 +155,7 @@ func TestRefusedQuestionIsNoAnswer(t *testing.T) {
 			t.Errorf("got  %d %s, want %d %s", got.Status, got.Body, want.Status, want.Body)
 		}
 	}
-	if n := answeredHere(r) + r.sum("spillway_refused_requests_total"); n != 0 {
+	if n := answeredHere(r) + r.sum("spillway_rejected_requests_total"); n != 0 {
 		t.Errorf("%v requests were answered here", n)
 	}
 }

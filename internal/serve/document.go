@@ -30,7 +30,7 @@ func (r *request) answerError(err error) outcome {
 
 // refuse answers a request for a mirrored resource with a Status.
 func (r *request) refuse(status *metav1.Status) outcome {
-	r.server.metrics.refused.WithLabelValues(r.resource(), strconv.Itoa(int(status.Code))).Inc()
+	r.server.metrics.rejected.WithLabelValues(r.resource(), strconv.Itoa(int(status.Code))).Inc()
 	a := apistatus.FailureAs(r.plan.Failure, status)
 	if !r.plan.Early {
 		r.sourceHeaders(a.SetField)

@@ -54,7 +54,7 @@ func testDoubtfulWatches(t *testing.T, http2 bool) {
 	if n := passed() - before; n != passing {
 		t.Errorf("%d passed through, want %d", n, passing)
 	}
-	if n := r.metric("spillway_freshness_rejections_total", "resource=configmaps"); n != passing {
+	if n := r.metric("spillway_freshness_rejected_requests_total", "resource=configmaps"); n != passing {
 		t.Errorf("%v are counted", n)
 	}
 	response, body := get(t, client, "GET", url+mapsPath+"?watch=1&resourceVersion=0&timeoutSeconds=1")

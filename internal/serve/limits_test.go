@@ -91,7 +91,7 @@ func waiting(t *testing.T, l *flowcontrol.Limiter, limit string, want int) {
 func returned(t *testing.T, l *flowcontrol.Limiter) {
 	t.Helper()
 	for _, name := range []string{flowcontrol.LimitWatches, flowcontrol.LimitListBytes, flowcontrol.LimitPassThrough,
-		flowcontrol.LimitSelectors} {
+		flowcontrol.LimitSelectorTerms} {
 		load := l.GateStats(name)
 		until := time.Now().Add(patience)
 		for ; load.Held != 0 || load.Waiting != 0 || load.Flows != 0; load = l.GateStats(name) {
@@ -185,7 +185,7 @@ func testLimitWatches(t *testing.T, http2 bool) {
 	if n := r.metric("spillway_flowcontrol_rejected_requests_total", "limit=watches", "reason=concurrency-limit"); n != 4 {
 		t.Errorf("counted %v refusals", n)
 	}
-	if n := r.metric("spillway_flowcontrol_current_watches"); n != 2 {
+	if n := r.metric("spillway_flowcontrol_in_use", "limit=watches"); n != 2 {
 		t.Errorf("counted %v watches", n)
 	}
 	first.Close()
@@ -331,11 +331,11 @@ func testLimitListBytesOfAWatch(t *testing.T, goroutines bool) {
 	r.mirrored(configMaps)
 	answer := stalling(t, r.url+mapsPath+"?watch=1&resourceVersion=0", 256<<10)
 	eventually(t, "the bytes of a stalled client",
-		func() bool { return r.metric("spillway_flowcontrol_current_list_bytes") > 3_900_000 })
+		func() bool { return r.metric("spillway_flowcontrol_in_use", "limit=list_bytes") > 3_900_000 })
 	go func() { _, _ = io.Copy(io.Discard, answer) }() // until it is closed
 	eventually(t, "the end of initial events",
-		func() bool { return r.metric("spillway_flowcontrol_current_list_bytes") == 0 })
-	if n := r.metric("spillway_flowcontrol_current_watches"); n != 1 {
+		func() bool { return r.metric("spillway_flowcontrol_in_use", "limit=list_bytes") == 0 })
+	if n := r.metric("spillway_flowcontrol_in_use", "limit=watches"); n != 1 {
 		t.Errorf("%v watches", n)
 	}
 	_ = answer.Close()

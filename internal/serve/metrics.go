@@ -14,7 +14,7 @@ import (
 // selector (design D16).
 type Metrics struct {
 	requests    *prometheus.CounterVec
-	refused     *prometheus.CounterVec
+	rejected    *prometheus.CounterVec
 	cut         *prometheus.CounterVec
 	lists       map[string]prometheus.Observer // by the source of the answer
 	recent      *prometheus.CounterVec
@@ -36,8 +36,8 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		requests: on.CounterVec("spillway_cached_requests_total",
 			"Requests answered from memory, by the encoding of the answer.", "resource", "verb", "encoding"),
-		refused: on.CounterVec("spillway_refused_requests_total",
-			"Requests answered from memory with an error, by code. The error is worded as the API server's.",
+		rejected: on.CounterVec("spillway_rejected_requests_total",
+			"Requests for mirrored resources that were rejected with an error in the API server's words, by code.",
 			"resource", "code"),
 		cut: on.CounterVec("spillway_evicted_lists_total",
 			"LISTs from memory that ended because their client read too slowly, by reason. "+
@@ -51,11 +51,11 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 				"time.", "resource", "source"),
 		shared: on.CounterVec("spillway_shared_lists_total",
 			"LISTs without a resourceVersion that shared one request upstream with others.", "resource"),
-		notReady: on.CounterVec("spillway_not_ready_rejections_total",
-			"Requests answered 429 because a resource's first state had not arrived.", "resource"),
-		unproven: on.CounterVec("spillway_freshness_rejections_total",
-			"Watches of the most recent state answered 429. Freshness could not be proven, and too many "+
-				"such watches were passing through.", "resource"),
+		notReady: on.CounterVec("spillway_not_ready_rejected_requests_total",
+			"Requests that were rejected with 429 because a resource's first state had not arrived.", "resource"),
+		unproven: on.CounterVec("spillway_freshness_rejected_requests_total",
+			"Watches of the most recent state that were rejected with 429. Freshness could not be proven, and "+
+				"too many such watches were passing through.", "resource"),
 		stale: on.CounterVec("spillway_stale_responses_total",
 			"Answers from the last known state while the API server was unreachable. Each has an Age "+
 				"header.", "resource"),

@@ -107,7 +107,7 @@ func TestPanicBeforeDelivery(t *testing.T) {
 	}
 	streams := len(r.server.watches.Streams())
 	if counted, watches := r.metric("spillway_watches"),
-		r.metric("spillway_flowcontrol_current_watches"); streams != 0 || counted != 0 || watches != 0 {
+		r.metric("spillway_flowcontrol_in_use", "limit=watches"); streams != 0 || counted != 0 || watches != 0 {
 		t.Fatalf("%d streams, %v counted, %v within the limits", streams, counted, watches)
 	}
 }

@@ -36,7 +36,7 @@ import (
 	"spillway/internal/source/sourcetest"
 	"spillway/internal/tracing"
 	"spillway/internal/upstream"
-	"spillway/internal/upstream/abilities"
+	"spillway/internal/upstream/capabilities"
 	"spillway/internal/upstream/probes"
 	"spillway/internal/upstream/upstreamtest"
 	"spillway/internal/watch"
@@ -168,7 +168,7 @@ func (r *rig) mirror(o rigOptions) {
 		r.mirrors[info.GVR] = reflector
 		r.catalog[info.GVR].Warning, r.catalog[info.GVR].Age = reflector.Warning, o.age
 		r.catalog[info.GVR].CompressesWatchLists = func() bool {
-			return client.Abilities().WatchListCompression == abilities.Present
+			return client.Capabilities().WatchListCompression == capabilities.Present
 		}
 		done := make(chan struct{}, 2)
 		go func() {
@@ -210,7 +210,7 @@ func (r *rig) serve(o rigOptions, log *zap.Logger) {
 	r.limiter = flowcontrol.NewLimiter(o.clients, queue, r.registry)
 	r.server = New(Options{
 		Semantics: plan.Semantics{OfUpstream: o.ofUpstream, RefusesWatchLists: func() bool {
-			return r.client.Abilities().WatchList == abilities.Absent
+			return r.client.Capabilities().WatchList == capabilities.Absent
 		}},
 		Catalog: r.catalog, Own: passing, Ready: o.ready, MaxStaleness: o.stalest, StallTimeout: o.stall,
 		Limiter: r.limiter, Goroutines: o.goroutines, Audit: o.audit, Tracer: o.tracer, MaxConnections: o.connections,

@@ -75,15 +75,21 @@ func TestSelectorsAreBoundedInSum(t *testing.T) {
 			}
 			open = append(open, w)
 		}
-		for name, want := range map[string]float64{
-			"spillway_flowcontrol_current_selector_terms": 1600, "spillway_flowcontrol_limit_selector_terms": 2000,
-			"spillway_large_selectors": 3,
+		for _, c := range []struct {
+			name   string
+			labels []string
+			want   float64
+		}{
+			{"spillway_flowcontrol_in_use", []string{"limit=selector_terms"}, 1600},
+			{"spillway_flowcontrol_limit", []string{"limit=selector_terms"}, 2000},
+			{"spillway_large_selectors", nil, 3},
 		} {
-			if n := r.metric(name); n != want {
-				t.Errorf("%s is %v, want %v", name, n, want)
+			if n := r.metric(c.name, c.labels...); n != c.want {
+				t.Errorf("%s%v is %v, want %v", c.name, c.labels, n, c.want)
 			}
 		}
-		if n := r.metric("spillway_flowcontrol_rejected_requests_total", "limit=selectors", "reason=user-limit"); n != 2 {
+		if n := r.metric("spillway_flowcontrol_rejected_requests_total", "limit=selector_terms",
+			"reason=user-limit"); n != 2 {
 			t.Errorf("counted %v refusals", n)
 		}
 		r.up.Create(fakeapiserver.ConfigMaps, "n", "a")

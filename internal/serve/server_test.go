@@ -129,7 +129,7 @@ func TestRefusesAsUpstream(t *testing.T) {
 			t.Errorf("%s:\ngot  %d %.300s\nwant %d %.300s", target, got.Status, got.Body, want.Status, want.Body)
 		}
 	}
-	if n := r.sum("spillway_refused_requests_total"); n != 10 {
+	if n := r.sum("spillway_rejected_requests_total"); n != 10 {
 		t.Errorf("%v of 10 requests were refused here", n)
 	}
 }
@@ -362,7 +362,7 @@ func TestARequestBeforeTheFirstStateIsHeldThenRefused(t *testing.T) {
 	if !spread(after) || list.Header.Get("Retry-After") != after {
 		t.Errorf("Retry-After is %s s, %v", after, list.Header)
 	}
-	if n := r.metric("spillway_not_ready_rejections_total", "resource=configmaps"); n != 1 {
+	if n := r.metric("spillway_not_ready_rejected_requests_total", "resource=configmaps"); n != 1 {
 		t.Errorf("counted %v", n)
 	}
 }

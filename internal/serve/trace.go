@@ -12,7 +12,7 @@ import (
 // The source of an answer, as its span names it.
 const (
 	tracedMemory   = "memory"
-	tracedRefused  = "refused"  // an error from here
+	tracedRejected = "rejected" // an error from here
 	tracedShared   = "shared"   // by a request upstream that was made for several
 	tracedUpstream = "upstream" // passed through
 )
@@ -82,7 +82,7 @@ func (t *trace) endWithAnswer(a *answer) {
 	case a.shared:
 		source = tracedShared
 	case a.Code >= http.StatusBadRequest:
-		source = tracedRefused
+		source = tracedRejected
 	}
 	t.end(tracing.SpanResult{Code: a.Code, Source: source, Bytes: a.Length()})
 }
@@ -111,6 +111,6 @@ func (t *trace) endWithUpstream(code int) {
 // close ends the span of a request, unless it has ended or upstream answers: the handler panicked.
 func (t *trace) close() {
 	if t != nil && !t.passes {
-		t.span.End(tracing.SpanResult{Code: http.StatusInternalServerError, Source: tracedRefused, Bytes: -1})
+		t.span.End(tracing.SpanResult{Code: http.StatusInternalServerError, Source: tracedRejected, Bytes: -1})
 	}
 }

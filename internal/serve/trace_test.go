@@ -84,7 +84,7 @@ func TestATrustedTraceContextGetsASpan(t *testing.T) {
 		ask(inN+"/a?resourceVersion=0", want{name: "GET /api/v1/namespaces/{:namespace}/configmaps/{:name}", verb: "get",
 			source: tracedMemory, code: 200})
 		ask(inN+"/b?resourceVersion=0", want{name: "GET /api/v1/namespaces/{:namespace}/configmaps/{:name}", verb: "get",
-			source: tracedRefused, code: 404})
+			source: tracedRejected, code: 404})
 		table := rawclient.Header("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
 		// which fakeapiserver has none of
 		ask(inN+"?resourceVersion=0", want{name: "GET /api/v1/namespaces/{:namespace}/configmaps", verb: "list",

@@ -21,7 +21,7 @@ var watchColumns = []column[*Watch]{
 		},
 		cell: func(w *Watch) Cell { return Cell{Text: ageText(w.LagSeconds), Alert: w.LagSeconds >= lagAlertSeconds} },
 	},
-	figures("behind", "Behind", "entries of history that are still to be sent",
+	figures("behind", "Behind", "events of history that are still to be sent",
 		func(w *Watch) uint64 { return w.LagEvents }, countOrNone),
 	figures("rate", "Rate", "bytes that the client was sent per second, lately",
 		func(w *Watch) float64 { return w.BytesPerSecond }, rateText),
@@ -33,9 +33,9 @@ var watchColumns = []column[*Watch]{
 		func(w *Watch) string { return orNone(w.UserAgent) }),
 	{
 		key: "state", name: "State",
-		help:    "starting, live, held until the API server can review it, or blocked because the client takes nothing",
+		help:    "starting, live, paused until the API server can review it, or blocked because the client takes nothing",
 		compare: func(a, b *Watch) int { return cmp.Compare(a.stateText(), b.stateText()) },
-		cell:    func(w *Watch) Cell { return Cell{Text: w.stateText(), Alert: w.isBlocked() || w.Phase == PhaseHeld} },
+		cell:    func(w *Watch) Cell { return Cell{Text: w.stateText(), Alert: w.isBlocked() || w.Phase == PhasePaused} },
 	},
 	figures("sent", "Sent", "bytes of events", func(w *Watch) int64 { return w.Bytes }, sizeText),
 	figures("age", "Age", "since the watch began", func(w *Watch) float64 { return w.AgeSeconds }, Seconds),
@@ -59,12 +59,12 @@ var resourceColumns = []column[*Resource]{
 	words("resource", "Resource", "what is mirrored, with its group", func(r *Resource) string { return r.Resource }),
 	{
 		key: "state", name: "State",
-		help: "current; starting, resuming, refused (its requests pass through), falling back to LIST and WATCH, or how " +
+		help: "synced, starting, resuming, refused (its requests pass through), falling back to LIST and WATCH, or how " +
 			"old it is",
 		compare: func(a, b *Resource) int { return cmp.Compare(a.stateText(), b.stateText()) },
 		cell: func(r *Resource) Cell {
 			state := r.stateText()
-			return Cell{Text: state, More: cmp.Or(r.StateCause, r.Error), Alert: state != current}
+			return Cell{Text: state, More: cmp.Or(r.StateCause, r.Error), Alert: state != stateSynced}
 		},
 	},
 	figures("objects", "Objects", "objects in memory", func(r *Resource) int { return r.Objects }, Count),
@@ -81,7 +81,7 @@ var resourceColumns = []column[*Resource]{
 		func(r *Resource) float64 { return r.ContactAgeSeconds }, ageText),
 	figures("span", "History", "how far back the history reaches, for clients that resume",
 		func(r *Resource) float64 { return r.HistorySpanSeconds }, ageText),
-	figures("entries", "Entries", "entries of history", func(r *Resource) uint64 { return r.HistoryEvents }, Count),
+	figures("events", "Events", "events of history", func(r *Resource) uint64 { return r.HistoryEvents }, Count),
 	figures("watches", "Watches", "watches of clients", func(r *Resource) int { return r.Watches }, Count),
 	figures("feeds", "Feeds", "distinct selectors and encodings of these watches",
 		func(r *Resource) int { return r.Feeds }, Count),
@@ -122,11 +122,10 @@ func (r *Report) ResourceTable(q Query) Table {
 func (r *Report) EvictionTable() Table { return table(r.Evictions, evictionColumns, Order{}) }
 
 const (
-	// stateSynced and stateStarting are states of a mirror that say less than what else is known.
+	// stateSynced is shown of a resource that is as it should be. It and stateStarting say less than
+	// what else is known.
 	stateSynced   = "synced"
 	stateStarting = "starting"
-	// current is shown of a resource that is as it should be.
-	current = "current"
 )
 
 func (r *Resource) stateText() string {
@@ -140,7 +139,7 @@ func (r *Resource) stateText() string {
 	case !r.Synced:
 		return "listing"
 	}
-	return current
+	return stateSynced
 }
 
 func (w *Watch) stateText() string {

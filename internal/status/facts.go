@@ -25,7 +25,7 @@ const (
 func (r *Report) Facts() []Fact {
 	facts := []Fact{r.upstreamFact()}
 	if r.Upstream.Version != "" {
-		facts = append(facts, r.abilityFact())
+		facts = append(facts, r.capabilityFact())
 	}
 	facts = append(facts, r.mirrorFact())
 	if len(r.StalledLoops) > 0 {
@@ -57,13 +57,13 @@ func (r *Report) upstreamFact() Fact {
 	}
 }
 
-// abilityFact is what upstream can do.
-func (r *Report) abilityFact() Fact {
+// capabilityFact is what upstream can do.
+func (r *Report) capabilityFact() Fact {
 	text := r.Upstream.Version
-	for _, name := range slices.Sorted(maps.Keys(r.Upstream.Abilities)) {
-		text += ", " + strings.ReplaceAll(name, "_", " ") + " " + r.Upstream.Abilities[name]
+	for _, name := range slices.Sorted(maps.Keys(r.Upstream.Capabilities)) {
+		text += ", " + strings.ReplaceAll(name, "_", " ") + " " + r.Upstream.Capabilities[name]
 	}
-	return Fact{Name: "Abilities", Text: Printable(text)}
+	return Fact{Name: "Capabilities", Text: Printable(text)}
 }
 
 func (r *Report) mirrorFact() Fact {

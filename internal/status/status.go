@@ -32,8 +32,8 @@ type Upstream struct {
 	Host string `json:"host"`
 	// Version is its version, or the oldest and the newest of several; "" until it has answered.
 	Version string `json:"version,omitempty"`
-	// Abilities are what it can do, as it has shown: by name yes, no or unknown.
-	Abilities map[string]string `json:"abilities,omitempty"`
+	// Capabilities are what it can do, as it has shown: by name yes, no or unknown.
+	Capabilities map[string]string `json:"capabilities,omitempty"`
 	// Waiting is why nothing is served yet: upstream has not answered since the start. "" once it has.
 	Waiting string `json:"waiting,omitempty"`
 	// StaleResources are those whose mirrors do not receive events at present.
@@ -125,8 +125,8 @@ type Watch struct {
 	Name          string `json:"name,omitempty"`
 	LabelSelector string `json:"labelSelector,omitempty"`
 	FieldSelector string `json:"fieldSelector,omitempty"`
-	// Phase is starting while what precedes live events is sent, then live; PhaseHeld while it is
-	// paused until upstream confirms its permission.
+	// Phase is starting while what precedes live events is sent, then live; PhasePaused until upstream
+	// confirms its permission.
 	Phase           string    `json:"phase"`
 	Began           time.Time `json:"began"`
 	AgeSeconds      float64   `json:"ageSeconds"`
@@ -145,8 +145,8 @@ type Watch struct {
 	LastEvent *time.Time `json:"lastEvent,omitempty"`
 }
 
-// PhaseHeld is the phase that is highlighted: package watch's name for it.
-const PhaseHeld = "held"
+// PhasePaused is the phase that is highlighted: package watch's name for it.
+const PhasePaused = "paused"
 
 // Eviction is a watch that was ended because its client read too slowly, or nothing.
 type Eviction struct {

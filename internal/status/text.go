@@ -12,10 +12,10 @@ func (r *Report) WriteText(w io.Writer, q Query) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n", r.Moment())
 	for _, f := range r.Facts() {
-		fmt.Fprintf(&b, "%-9s %s\n", f.Name, f.Text)
+		fmt.Fprintf(&b, "%-12s %s\n", f.Name, f.Text)
 	}
 	if ends := r.EndFacts(); len(ends) > 0 {
-		b.WriteString("Ended    ")
+		b.WriteString("Ended       ")
 		for _, f := range ends {
 			fmt.Fprintf(&b, " %s %s", f.Text, f.Name)
 		}

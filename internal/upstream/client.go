@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 
-	"spillway/internal/upstream/abilities"
+	"spillway/internal/upstream/capabilities"
 	"spillway/internal/upstream/transport"
 )
 
@@ -25,7 +25,7 @@ type Client struct {
 	http          *http.Client
 	discovery     *discovery.DiscoveryClient
 	links         *transport.Pool
-	abilities     *abilities.Record
+	capabilities  *capabilities.Record
 	contact       contact
 	servingProbes servingProbes
 	recoveryProbe recoveryProbe
@@ -49,7 +49,7 @@ func NewClient(transports *transport.Factory) (*Client, error) {
 		return nil, fmt.Errorf("client for %s: %w", base.Host, err)
 	}
 	c := &Client{transports: transports, cfg: cfg, base: base, http: client, discovery: disco, links: transports.Links(),
-		abilities: abilities.NewRecord(!cfg.DisableCompression)}
+		capabilities: capabilities.NewRecord(!cfg.DisableCompression)}
 	c.servingProbes.probe, c.recoveryProbe.probe = c.probeServing, c.probeServing
 	return c, nil
 }
@@ -80,11 +80,11 @@ func (c *Client) Discovery() *discovery.DiscoveryClient { return c.discovery }
 // Links are connections of which each carries one request at a time.
 func (c *Client) Links() *transport.Pool { return c.links }
 
-// Abilities are what is known by now of what upstream can do.
-func (c *Client) Abilities() abilities.Summary { return c.abilities.Summary() }
+// Capabilities are what is known by now of what upstream can do.
+func (c *Client) Capabilities() capabilities.Summary { return c.capabilities.Summary() }
 
-// AbilityRecord takes what probes observe.
-func (c *Client) AbilityRecord() *abilities.Record { return c.abilities }
+// CapabilityRecord takes what probes observe.
+func (c *Client) CapabilityRecord() *capabilities.Record { return c.capabilities }
 
 // Close closes idle connections, and ends the probes of Serves. Idempotent; other requests under
 // way go on.
@@ -100,6 +100,6 @@ func (c *Client) Version(ctx context.Context) (*version.Info, error) {
 	if err := c.GetJSON(ctx, GetRequest{Verb: "get", Path: "/version"}, &info); err != nil {
 		return nil, err
 	}
-	c.abilities.ObserveVersion(info.GitVersion)
+	c.capabilities.ObserveVersion(info.GitVersion)
 	return &info, nil
 }

@@ -23,7 +23,7 @@ type scripted struct {
 func (s *scripted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	q.Del("timeoutSeconds")
-	if strings.Contains(q.Get("fieldSelector"), "!=") { // a probe of abilities
+	if strings.Contains(q.Get("fieldSelector"), "!=") { // a probe of capabilities
 		http.NotFound(w, r)
 		return
 	}

@@ -135,7 +135,7 @@ func (r *Reflector) watch(ctx context.Context, o metav1.ListOptions) (*stream, e
 		recordWarning := req.OnHead
 		req.OnHead = func(head http.Header) {
 			recordWarning(head)
-			r.client.abilities.ObserveWatchList(head)
+			r.client.capabilities.ObserveWatchList(head)
 		}
 		req.HeadTimeout = watchListHeadTimeout
 	}
@@ -146,7 +146,7 @@ func (r *Reflector) watch(ctx context.Context, o metav1.ListOptions) (*stream, e
 	if err != nil {
 		cancel()
 		if isWatchList && apierrors.IsInvalid(err) {
-			r.client.abilities.ObserveRefusal()
+			r.client.capabilities.ObserveRefusal()
 		}
 		return nil, err
 	}

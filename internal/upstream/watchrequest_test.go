@@ -6,7 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"spillway/internal/fakeapiserver"
-	"spillway/internal/upstream/abilities"
+	"spillway/internal/upstream/capabilities"
 )
 
 // A request for "not older than" is not older than what the mirror's readers were promised.
@@ -32,18 +32,18 @@ func TestAtLeast(t *testing.T) {
 // A mirror finds out by its own watch-list whether upstream serves and compresses these, before the
 // Sink knows anything.
 func TestMirrorLearnsOfWatchLists(t *testing.T) {
-	f := func(release fakeapiserver.Kubernetes, watchList, compression abilities.Ability) {
+	f := func(release fakeapiserver.Kubernetes, watchList, compression capabilities.Capability) {
 		t.Helper()
 		_, c := apiserver(t, fakeapiserver.Options{Kubernetes: release})
 		sink := newRecorder()
-		learnt := make(chan abilities.Summary, 10)
-		sink.fail = func(string) error { learnt <- c.Abilities(); return nil }
+		learnt := make(chan capabilities.Summary, 10)
+		sink.fail = func(string) error { learnt <- c.Capabilities(); return nil }
 		mirror(t, c, configMaps, sink)
 		if got := <-learnt; got.WatchList != watchList || got.WatchListCompression != compression {
 			t.Errorf("%s: %v", release.Version, got)
 		}
 	}
-	f(fakeapiserver.Kubernetes133, abilities.Absent, abilities.Unknown)
-	f(fakeapiserver.Kubernetes136, abilities.Present, abilities.Absent)
-	f(fakeapiserver.Kubernetes137, abilities.Present, abilities.Present)
+	f(fakeapiserver.Kubernetes133, capabilities.Absent, capabilities.Unknown)
+	f(fakeapiserver.Kubernetes136, capabilities.Present, capabilities.Absent)
+	f(fakeapiserver.Kubernetes137, capabilities.Present, capabilities.Present)
 }

@@ -46,7 +46,7 @@ type Phase string
 const (
 	Starting Phase = "starting" // what precedes live events is being sent
 	Live     Phase = "live"
-	Held     Phase = "held" // paused: upstream does not answer whether it is still allowed
+	Paused   Phase = "paused" // upstream does not answer whether it is still allowed
 )
 
 // Watches lists the open watches that have a sink, by ID.
@@ -85,7 +85,7 @@ func (s *Stream) describe(out sink, c streamCounters, now time.Time) Watch {
 		return w
 	}
 	if w.Phase = Live; s.pause.isPaused() {
-		w.Phase = Held
+		w.Phase = Paused
 	}
 	log := s.source.Resource().Log()
 	if c.position.Pending {

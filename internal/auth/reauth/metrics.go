@@ -14,7 +14,7 @@ type CheckMetrics struct {
 	watching *prometheus.GaugeVec
 	held     prometheus.Gauge
 	ends     *prometheus.CounterVec
-	age      prometheus.Histogram
+	interval prometheus.Histogram
 }
 
 // NewMetrics makes the metrics and registers them; r may be nil. Counters whose labels are known
@@ -31,8 +31,8 @@ func NewMetrics(r prometheus.Registerer) *CheckMetrics {
 			"Paused watches: the API server did not answer in time whether they are still allowed."),
 		ends: on.CounterVec("spillway_reauthorization_terminations_total",
 			"Watches that were ended because they are no longer allowed, by reason.", "reason"),
-		age: on.NewHistogram(prometheus.HistogramOpts{
-			Name:    "spillway_reauthorization_age_seconds",
+		interval: on.NewHistogram(prometheus.HistogramOpts{
+			Name:    "spillway_reauthorization_interval_seconds",
 			Help:    "Time between two successful checks of a credential or a permission.",
 			Buckets: []float64{1, 5, 10, 15, 20, 25, 26, 27, 28, 29, 30, 60},
 		}),

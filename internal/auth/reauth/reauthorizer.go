@@ -209,7 +209,7 @@ func (r *Reauthorizer) review(ctx context.Context, c *check) {
 		r.metrics.checks.WithLabelValues(string(c.kind), string(f.verdict)).Inc()
 		r.mu.Lock()
 		if f.verdict == auth.Allowed {
-			r.metrics.age.Observe(f.at.Sub(c.confirmed).Seconds())
+			r.metrics.interval.Observe(f.at.Sub(c.confirmed).Seconds())
 		}
 		r.mu.schedule.handleResult(c, f, r.clock.Now())
 		r.mu.Unlock()

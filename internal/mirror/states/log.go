@@ -192,7 +192,7 @@ func describe(t Transition) (string, zapcore.Level) {
 		if t.From.Kind() == KindStarting {
 			return "the mirror is synced", zap.InfoLevel
 		}
-		return "the mirror is current again", zap.InfoLevel
+		return "the mirror is synced again", zap.InfoLevel
 	case KindResuming:
 		return "the mirror is not kept current, its watch is opened again", zap.WarnLevel
 	case KindRefused:

@@ -7,7 +7,7 @@
 //	backfill ──▶ History ──Begin──▶ revision, stream ──Watch, Next──▶ the events after a version
 //
 //	comparisons  ──▶ Prober.State, ReadVersions, ListFrom, ListObjects: LISTs
-//	abilities    ──▶ Prober.ProbeAbilities: a watch-list that selects nothing
+//	capabilities ──▶ Prober.ProbeCapabilities: a watch-list that selects nothing
 //
 // Both watches need the connection of their LIST: behind a load balancer, another API server may
 // not have reached the revision yet, and sends no bookmark (W-211).

@@ -33,6 +33,6 @@ func (c scenario) brokenPath() bool {
 func (s *suite) answered(t *testing.T) int64 {
 	t.Helper()
 	return int64(s.plain.metric(t, "spillway_cached_requests_total") +
-		s.plain.metric(t, "spillway_refused_requests_total") +
+		s.plain.metric(t, "spillway_rejected_requests_total") +
 		s.plain.metric(t, `spillway_authorization_attempts_total{result="denied"`))
 }

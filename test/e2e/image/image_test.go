@@ -77,7 +77,7 @@ func TestImageIsReproducibleAndMinimal(t *testing.T) {
 		t.Errorf("it holds %q, want %q", got, want)
 	}
 	elsewhere := filepath.Join(t.TempDir(), "spillway")
-	store.Make("build", "BINARY="+elsewhere, "VERSION="+version)
+	store.Make("build", "BINARY="+elsewhere, "VERSION="+version, "REVISION="+revision)
 	if digest(t, filepath.Join(root, "spillway")) != digest(t, elsewhere) {
 		t.Error("its program is not the one that make build gives")
 	}

@@ -114,9 +114,9 @@ func (w *world) profile(file string) {
 func (w *world) quiet(connections int) {
 	w.Helper()
 	limits := map[string]int{
-		"spillway_http2_connections":                        connections + 1,
-		"spillway_flowcontrol_current_passthrough_requests": 0,
-		"spillway_flowcontrol_current_header_bytes":         0,
+		"spillway_http2_connections":                               connections + 1,
+		`spillway_flowcontrol_in_use{limit="passthrough_requests"`: 0,
+		`spillway_flowcontrol_in_use{limit="header_bytes"`:         0,
 	}
 	inARow := 0 // one request may have ended when the next one is yet to begin
 	what := fmt.Sprintf("%d connections, and nothing under way", connections)

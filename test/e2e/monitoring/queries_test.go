@@ -65,8 +65,8 @@ var inVariable = regexp.MustCompile(`^label_values\((.*), ([a-z_]+)\)$`)
 type rules struct {
 	Groups []struct {
 		Rules []struct {
-			Alert, Expr string
-			Annotations map[string]string
+			Alert, Expr         string
+			Labels, Annotations map[string]string
 		}
 	}
 }
@@ -136,6 +136,9 @@ func (f *expressionNames) labelsOf(expr parser.Node) (names []string) {
 			if !slices.Contains(has, name) {
 				f.miss("the label %s of %s", name, e.Expr)
 			}
+		}
+		if e.Without {
+			return slices.DeleteFunc(has, func(name string) bool { return slices.Contains(e.Grouping, name) })
 		}
 		return e.Grouping
 	}

@@ -1,10 +1,13 @@
 package monitoring
 
 import (
+	"bytes"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"sigs.k8s.io/yaml"
@@ -12,22 +15,24 @@ import (
 	"spillway/test/framework/process"
 )
 
-// promtool runs Prometheus' tool for rules.
-func promtool(t *testing.T, args ...string) {
+// promtool runs Prometheus' tool for rules and metrics. It reads in.
+func promtool(t *testing.T, in []byte, args ...string) {
 	t.Helper()
 	program := filepath.Join(process.Repository(t), "bin", "tools", "promtool")
 	if _, err := os.Stat(program); err != nil {
 		t.Fatalf("%v: run make tools", err)
 	}
-	if out, err := exec.CommandContext(t.Context(), program, args...).CombinedOutput(); err != nil {
+	cmd := exec.CommandContext(t.Context(), program, args...)
+	cmd.Stdin = bytes.NewReader(in)
+	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("promtool %v: %v\n%s", args, err, out)
 	}
 }
 
 func TestAlertsFireWhenTheyShould(t *testing.T) {
-	promtool(t, "check", "rules", "--lint=all", "--lint-fatal", filepath.Join(process.Repository(t), "charts", "spillway",
-		"alerts.yaml"))
-	promtool(t, "test", "rules", "testdata/alerts.yaml")
+	promtool(t, nil, "check", "rules", "--lint=all", "--lint-fatal", filepath.Join(process.Repository(t), "charts",
+		"spillway", "alerts.yaml"))
+	promtool(t, nil, "test", "rules", "testdata/alerts.yaml")
 }
 
 // Each alert is tried where it fires and where it does not.
@@ -61,4 +66,43 @@ func TestEveryAlertIsTried(t *testing.T) {
 			}
 		}
 	}
+}
+
+// runbooks is where the documents are, as the alerts name it.
+const runbooks = "https://spillway.example.com/"
+
+// Each alert has a severity, and a runbook that is a section of a document. Each section of
+// docs/operations.md about an alert has one.
+func TestEachAlertHasASeverityAndARunbook(t *testing.T) {
+	linked := map[string]bool{}
+	for _, group := range alertRules(t).Groups {
+		for _, rule := range group.Rules {
+			if severity := rule.Labels["severity"]; severity != "critical" && severity != "warning" {
+				t.Errorf("%s has the severity %q", rule.Alert, severity)
+			}
+			document, anchor, _ := strings.Cut(strings.TrimPrefix(rule.Annotations["runbook_url"], runbooks), "#")
+			if anchor != strings.ToLower(rule.Alert) || !slices.Contains(alertSections(t, document), rule.Alert) {
+				t.Errorf("%s has the runbook %s, and %s has no section about it", rule.Alert, rule.Annotations["runbook_url"],
+					document)
+			}
+			linked[rule.Alert] = true
+		}
+	}
+	for _, section := range alertSections(t, "docs/operations.md") {
+		if !linked[section] {
+			t.Errorf("docs/operations.md has a section %s, and there is no such alert", section)
+		}
+	}
+}
+
+// alertSections are the headings of a document that are names of alerts. The anchor of such a
+// heading is the name in lower case.
+func alertSections(t *testing.T, document string) (names []string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(process.Repository(t), document))
+	must(t, err)
+	for _, heading := range regexp.MustCompile(`(?m)^### (Spillway[A-Za-z]+)$`).FindAllStringSubmatch(string(text), -1) {
+		names = append(names, heading[1])
+	}
+	return names
 }

@@ -1,6 +1,7 @@
 package monitoring
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -18,6 +19,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -28,7 +30,7 @@ import (
 )
 
 // real has the alerts wait as long as the chart has them wait; otherwise a twentieth of that.
-var real = flag.Bool("real", false, "let alerts wait as long as the chart says: ten minutes in all")
+var real = flag.Bool("real", false, "let alerts wait as long as the chart says: half an hour in all")
 
 const hurry = 20
 
@@ -37,18 +39,16 @@ const (
 	well     = "well"     // all that it is to mirror is there
 	misnamed = "misnamed" // of its resources one is misspelt, one forbidden, one missing
 	denied   = "denied"   // loses the right to send reviews
+	burdened = "burdened" // has a client that does not read
+	worn     = "worn"     // has a certificate that is not renewed, and then one that is broken
 )
 
 // Each alert fires for a running proxy in the state that it is for, by a real Prometheus that reads
 // what the proxy serves, and for no other. Readiness, log and check name each cause. Prometheus
 // goes on reading while the API server is frozen.
 func TestAlertsOfRunningProxies(t *testing.T) {
-	cp, err := controlplane.Start(t.Context(), controlplane.Options{Log: t.Output()})
-	must(t, err)
-	t.Cleanup(cp.Stop)
-	s := &stateWorld{t: t, cp: cp, binary: process.BuildProxy(t), allowed: map[string][]string{},
-		proxies: map[string]*scrapedProxy{}}
-	s.grant()
+	s := newStateWorld(t, well, misnamed, denied)
+	cp := s.cp
 	s.run(well, "configmaps,services")
 	s.run(misnamed, "configmaps,podz.example.com,nodes,widgets.v1.example.com")
 	s.run(denied, "configmaps")
@@ -64,6 +64,9 @@ func TestAlertsOfRunningProxies(t *testing.T) {
 	s.logs(misnamed, `the API server serves no resource \"podz.example.com\"`,
 		`resources [\"nodes\"], verbs [get, list, watch]`,
 		`the API server serves no resource \"widgets.v1.example.com\"`)
+	if refused := s.unsynced(misnamed); !slices.Equal(refused, []string{"nodes", "podz.example.com", "widgets.example.com"}) {
+		t.Errorf("SpillwayMirrorNotSynced fires for %q", refused)
+	}
 	s.checks(misnamed, "[!]mirror nodes refused for ", "FAILED  LIST nodes: not from memory but from the API server: "+
 		"/readyz?verbose, above, says why")
 	s.checks(well, "ok      /readyz?verbose: nothing is wrong")
@@ -99,6 +102,65 @@ func TestAlertsOfRunningProxies(t *testing.T) {
 	s.phase("one is killed", map[string][]string{misnamed: {"SpillwayMirrorNotSynced"}, well: {"SpillwayDown"}})
 }
 
+// The alerts about a client and about files fire for running proxies, too, and only for these.
+func TestAlertsAboutClientsAndFiles(t *testing.T) {
+	s := newStateWorld(t, burdened, worn)
+	authority, err := controlplane.NewAuthority()
+	must(t, err)
+	cert, key := filepath.Join(t.TempDir(), "tls.crt"), filepath.Join(t.TempDir(), "tls.key")
+	renew := func(end time.Time) {
+		pair, err := authority.IssueClientUntil(end, worn) // which no client of this test verifies
+		must(t, err)
+		must(t, os.WriteFile(cert, pair.Cert, 0o600))
+		must(t, os.WriteFile(key, pair.Key, 0o600))
+	}
+	renew(time.Now().Add(time.Hour))
+	large := filepath.Join(t.TempDir(), "large")
+	must(t, os.WriteFile(large, bytes.Repeat([]byte("x"), 900<<10), 0o600))
+	for i := range 10 { // more than sockets hold
+		s.kubectl("create", "configmap", fmt.Sprintf("large-%d", i), "--from-file="+large)
+	}
+	s.run(burdened, "configmaps", "--stall-timeout=1s")
+	s.run(worn, "configmaps", "--tls-cert-file="+cert, "--tls-private-key-file="+key)
+	s.startPrometheus()
+	s.neglect(burdened)
+
+	slow := []string{"SpillwaySlowClients"}
+	s.phase("a certificate has an hour, and a client does not read", map[string][]string{burdened: slow,
+		worn: {"SpillwayCertificateExpiring"}})
+	s.logs(burdened, "evicted a slow client")
+	must(t, os.WriteFile(cert, []byte("broken"), 0o600))
+	s.phase("its file is broken", map[string][]string{burdened: slow,
+		worn: {"SpillwayCertificateExpiring", "SpillwayFileReloadFailed"}})
+	s.says(worn, "[+]files ok: what was read at ", " is in use still: ")
+	renew(time.Now().Add(48 * time.Hour))
+	s.phase("it is renewed", map[string][]string{burdened: slow})
+}
+
+// neglect has a client open a watch of all config maps every few seconds, and read nothing of it.
+func (s *stateWorld) neglect(name string) {
+	ctx, token := s.t.Context(), s.token(name)
+	var done sync.WaitGroup
+	s.t.Cleanup(done.Wait)
+	done.Go(func() {
+		for ctx.Err() == nil {
+			conn, err := net.Dial("tcp", strings.TrimPrefix(s.proxies[name].plain, "http://"))
+			if err != nil {
+				s.t.Error(err)
+				return
+			}
+			_ = conn.(*net.TCPConn).SetReadBuffer(4 << 10)
+			fmt.Fprintf(conn, "GET %s?watch=1&resourceVersion=0 HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer %s\r\n\r\n",
+				configMaps, token)
+			select {
+			case <-time.After(4 * time.Second):
+			case <-ctx.Done():
+			}
+			_ = conn.Close()
+		}
+	})
+}
+
 // stateWorld is a control plane, proxies in front of it and a Prometheus that reads their metrics.
 type stateWorld struct {
 	t          *testing.T
@@ -122,17 +184,28 @@ func (s *stateWorld) kubectl(args ...string) string {
 	return strings.TrimSpace(out)
 }
 
+// newStateWorld starts a control plane with an account for each proxy.
+func newStateWorld(t *testing.T, proxies ...string) *stateWorld {
+	t.Helper()
+	cp, err := controlplane.Start(t.Context(), controlplane.Options{Log: t.Output()})
+	must(t, err)
+	t.Cleanup(cp.Stop)
+	s := &stateWorld{t: t, cp: cp, binary: process.BuildProxy(t), allowed: map[string][]string{},
+		proxies: map[string]*scrapedProxy{}}
+	s.grant(proxies)
+	return s
+}
+
 // grant gives each proxy an account that may read all that it is to mirror but nodes, and
 // Prometheus one that may read metrics.
-func (s *stateWorld) grant() {
+func (s *stateWorld) grant(proxies []string) {
 	s.t.Helper()
 	s.kubectl("create", "clusterrole", "mirrors", "--verb=get,list,watch", "--resource=configmaps,services,pods,"+
 		"apiservices.apiregistration.k8s.io,customresourcedefinitions.apiextensions.k8s.io")
 	s.kubectl("create", "clusterrole", "metrics", "--verb=get", "--non-resource-url=/metrics")
-	for _, account := range []string{well, misnamed, denied, "scraper"} {
+	s.kubectl("create", "serviceaccount", "scraper")
+	for _, account := range proxies {
 		s.kubectl("create", "serviceaccount", account)
-	}
-	for _, account := range []string{well, misnamed, denied} {
 		s.kubectl("create", "clusterrolebinding", account, "--clusterrole=mirrors", "--serviceaccount=default:"+account)
 		s.kubectl("create", "clusterrolebinding", account+"-reviews", "--clusterrole=system:auth-delegator",
 			"--serviceaccount=default:"+account)
@@ -146,15 +219,16 @@ func (s *stateWorld) token(account string) string {
 }
 
 // run starts a proxy under the account of its name, with metrics off loopback.
-func (s *stateWorld) run(name, resources string) {
+func (s *stateWorld) run(name, resources string, flags ...string) {
 	s.t.Helper()
 	kubeconfig := s.file(name+".kubeconfig", map[string]any{"apiVersion": "v1", "kind": "Config", "current-context": "a",
 		"clusters": []any{map[string]any{"name": "a", "cluster": map[string]any{"server": s.cp.URL(),
 			"certificate-authority-data": s.cp.CA()}}},
 		"users":    []any{map[string]any{"name": "a", "user": map[string]any{"token": s.token(name)}}},
 		"contexts": []any{map[string]any{"name": "a", "context": map[string]any{"cluster": "a", "user": "a"}}}})
-	p := &scrapedProxy{Proxy: process.LaunchProxy(s.t, s.binary, "--kubeconfig="+kubeconfig, "--resources="+resources,
-		"--metrics-listen=0.0.0.0:0", "--listen-tls=127.0.0.1:0", "--memory-budget=1Gi")}
+	p := &scrapedProxy{Proxy: process.LaunchProxy(s.t, s.binary, append([]string{"--kubeconfig=" + kubeconfig,
+		"--resources=" + resources, "--metrics-listen=0.0.0.0:0", "--listen-tls=127.0.0.1:0",
+		"--memory-budget=1Gi"}, flags...)...)}
 	s.proxies[name] = p
 	process.Awaiting(s.t, name+" to be ready", func(ctx context.Context) error {
 		a := p.Log.Addresses()
@@ -225,7 +299,7 @@ func (s *stateWorld) startPrometheus() {
 	s.prometheus = "http://" + address
 	process.Awaiting(s.t, "all to be scraped", func(ctx context.Context) error {
 		_, text, err := fetch(ctx, s.prometheus+"/api/v1/query?query=count(up==1)", "")
-		if err == nil && !strings.Contains(text, `"3"]`) {
+		if err == nil && !strings.Contains(text, fmt.Sprintf(`"%d"]`, len(s.proxies))) {
 			err = fmt.Errorf("%s", text)
 		}
 		return err
@@ -258,7 +332,7 @@ func (s *stateWorld) phase(what string, want map[string][]string) {
 	}
 	patience := 2 * time.Minute
 	if *real {
-		patience = 8 * time.Minute
+		patience = 15 * time.Minute
 	}
 	for {
 		firing := s.firing()
@@ -284,6 +358,31 @@ func (s *stateWorld) phase(what string, want map[string][]string) {
 // firing are the alerts that fire, by proxy, each once.
 func (s *stateWorld) firing() map[string][]string {
 	s.t.Helper()
+	all := map[string][]string{}
+	for _, labels := range s.firingLabels() {
+		if name := labels["instance"]; !slices.Contains(all[name], labels["alertname"]) {
+			all[name] = append(all[name], labels["alertname"])
+			slices.Sort(all[name])
+		}
+	}
+	return all
+}
+
+// unsynced are the resources for which SpillwayMirrorNotSynced fires at a proxy.
+func (s *stateWorld) unsynced(name string) (resources []string) {
+	s.t.Helper()
+	for _, labels := range s.firingLabels() {
+		if labels["alertname"] == "SpillwayMirrorNotSynced" && labels["instance"] == name {
+			resources = append(resources, labels["resource"])
+		}
+	}
+	slices.Sort(resources)
+	return resources
+}
+
+// firingLabels are the labels of each alert that fires.
+func (s *stateWorld) firingLabels() (all []map[string]string) {
+	s.t.Helper()
 	_, text, err := fetch(s.t.Context(), s.prometheus+"/api/v1/alerts", "")
 	must(s.t, err)
 	var answer struct {
@@ -295,12 +394,9 @@ func (s *stateWorld) firing() map[string][]string {
 		}
 	}
 	must(s.t, json.Unmarshal([]byte(text), &answer))
-	all := map[string][]string{}
 	for _, alert := range answer.Data.Alerts {
-		name := alert.Labels["instance"]
-		if alert.State == "firing" && !slices.Contains(all[name], alert.Labels["alertname"]) {
-			all[name] = append(all[name], alert.Labels["alertname"])
-			slices.Sort(all[name])
+		if alert.State == "firing" {
+			all = append(all, alert.Labels)
 		}
 	}
 	return all

@@ -39,10 +39,10 @@ const (
 		"&resourceVersionMatch=NotOlderThan&timeoutSeconds=60"
 )
 
-// A slow API server is not taken for one that lacks an ability, and gets no more questions than one
-// that is well, nor larger ones: some 1.1 requests for each client, of 600 bytes. One state of all
-// objects would be ten times the bytes of all of them. How many questions are needed in one start
-// depends on what else is written meanwhile; the sums of many starts are compared.
+// A slow API server is not taken for one that lacks a capability, and gets no more questions than
+// one that is well, nor larger ones: some 1.1 requests for each client, of 600 bytes. One state of
+// all objects would be ten times the bytes of all of them. How many questions are needed in one
+// start depends on what else is written meanwhile; the sums of many starts are compared.
 func TestSlowAPIServer(t *testing.T) {
 	cp, err := controlplane.Start(t.Context(), controlplane.Options{Log: t.Output()})
 	must(t, err)
@@ -71,7 +71,7 @@ func TestSlowAPIServer(t *testing.T) {
 			one := costOf(t, admin, proxy)
 			t.Logf("at 1/%d: %+v", share, one)
 			one.check(t)
-			checkAbilities(t, cp, proxy)
+			checkCapabilities(t, cp, proxy)
 			proxy.Stop()
 			all = all.plus(one)
 		}
@@ -109,13 +109,13 @@ func slowDown(t *testing.T, cp *controlplane.ControlPlane, share int) (thaw func
 	return thaw
 }
 
-// checkAbilities expects that nothing was found missing: an ability is known to be there, or not
-// known.
-func checkAbilities(t *testing.T, cp *controlplane.ControlPlane, proxy *process.Proxy) {
+// checkCapabilities expects that nothing was found missing: a capability is known to be there, or
+// not known.
+func checkCapabilities(t *testing.T, cp *controlplane.ControlPlane, proxy *process.Proxy) {
 	t.Helper()
 	ready := text(t, proxy.Metrics+"/readyz?verbose")
 	for line := range strings.Lines(ready) {
-		if strings.Contains(line, "]abilities ") && cp.Newest() && strings.Contains(line, " no") {
+		if strings.Contains(line, "]capabilities ") && cp.Newest() && strings.Contains(line, " no") {
 			t.Errorf("found out wrongly: %s", line)
 		}
 		if strings.Contains(line, "falling_back") {

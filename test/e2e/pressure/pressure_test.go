@@ -203,7 +203,7 @@ func TestMemoryStaysWithinBudgetUnderPressure(t *testing.T) {
 		most := c.proxy.MostResident(t)
 		t.Logf("%d MiB at most; steps taken: %d; resources refused: %d", most>>20,
 			process.Metric(t, c.proxy.Metrics, "spillway_memory_degradations_total"),
-			process.Metric(t, c.proxy.Metrics, "spillway_memory_mirror_rejections_total"))
+			process.Metric(t, c.proxy.Metrics, "spillway_mirror_memory_exceeded_total"))
 		if most > budget*5/4 { // Go's limit is a soft one: how far it is passed for a moment depends on the machine
 			t.Errorf("it took %d MiB of %d", most>>20, budget>>20)
 		}

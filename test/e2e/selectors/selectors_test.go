@@ -93,10 +93,10 @@ func TestCostlySelectorsDelayNoOtherUser(t *testing.T) {
 		t.Errorf("answers to the attack: %v", codes)
 	}
 	metric := func(name string) int { return process.Metric(t, proxy.Metrics, name) }
-	if n := metric("spillway_flowcontrol_current_selector_terms"); n > share || n < share/2 {
+	if n := metric(`spillway_flowcontrol_in_use{limit="selector_terms"`); n > share || n < share/2 {
 		t.Errorf("%d terms, of %d", n, share)
 	}
-	refused := metric(`spillway_flowcontrol_rejected_requests_total{limit="selectors"`)
+	refused := metric(`spillway_flowcontrol_rejected_requests_total{limit="selector_terms"`)
 	if n := refused; n != codes[http.StatusTooManyRequests] {
 		t.Errorf("%d refusals are counted, of %d", n, codes[http.StatusTooManyRequests])
 	}
@@ -128,7 +128,7 @@ func TestCostlySelectorsDelayNoOtherUser(t *testing.T) {
 	})
 	end()
 	process.Awaiting(t, "what the selectors weigh to be given back", func(ctx context.Context) error {
-		for _, name := range []string{"spillway_flowcontrol_current_selector_terms", "spillway_selector_bytes",
+		for _, name := range []string{`spillway_flowcontrol_in_use{limit="selector_terms"`, "spillway_selector_bytes",
 			"spillway_dispatch_lanes"} {
 			if n, err := process.ReadMetric(ctx, proxy.Metrics, name); err != nil || n != 0 {
 				return fmt.Errorf("%s is %d, %w", name, n, err)

@@ -8,24 +8,24 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// abilityTimeout is how long a probe of abilities may take.
-const abilityTimeout = 3 * time.Second
+// capabilityTimeout is how long a probe of capabilities may take.
+const capabilityTimeout = 3 * time.Second
 
-// abilitySelector selects no object. In one namespace, or for a resource without namespaces, it
+// capabilitySelector selects no object. In one namespace, or for a resource without namespaces, it
 // names one key, and upstream looks that up in its watch cache. Across namespaces a name is no key:
 // upstream would look at each object.
-const abilitySelector = "metadata.name=spillway,metadata.name!=spillway"
+const capabilitySelector = "metadata.name=spillway,metadata.name!=spillway"
 
-// ProbeAbilities finds out again what upstream can do, by a watch-list that costs it next to
-// nothing. An error is no evidence: there was no answer, or one that neither shows nor excludes an
-// ability. Then all stay as they were.
-func (p *Prober) ProbeAbilities(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, abilityTimeout)
+// ProbeCapabilities finds out again what upstream can do, by a watch-list that costs it next to
+// nothing. An error is no evidence: there was no answer, or one that neither shows nor excludes a
+// capability. Then all stay as they were.
+func (p *Prober) ProbeCapabilities(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, capabilityTimeout)
 	defer cancel()
-	record := p.client.AbilityRecord()
+	record := p.client.CapabilityRecord()
 	r := p.request("watch", metav1.ListOptions{
 		AllowWatchBookmarks: true, SendInitialEvents: new(true), ResourceVersion: "0",
-		ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan, FieldSelector: abilitySelector,
+		ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan, FieldSelector: capabilitySelector,
 		TimeoutSeconds: new(int64(1)),
 	})
 	if p.resource.Namespaced {

@@ -1,4 +1,4 @@
-// Package abilities joins what upstream's answers show of what it can do.
+// Package capabilities joins what upstream's answers show of what it can do.
 //
 // During an upgrade each answer may be of another API server, behind one address. Example: 1.36
 // does not compress watch-lists, 1.37 does.
@@ -7,5 +7,6 @@
 //	10:05  the last 1.36 answers
 //	10:15  ten minutes without it ─────────▶ "v1.37.1", watch_list_compression present
 //
-// Invariant: an ability is concluded from an answer that shows or excludes it, never from silence.
-package abilities
+// Invariant: a capability is concluded from an answer that shows or excludes it, never from
+// silence.
+package capabilities

@@ -1,4 +1,4 @@
-package abilities
+package capabilities
 
 import (
 	"testing"
@@ -17,7 +17,7 @@ func TestLeastAbleVersionCounts(t *testing.T) {
 			r.ObserveVersion(version)
 			r.observe(a)
 		}
-		expect := func(oldest, newest string, compression Ability) {
+		expect := func(oldest, newest string, compression Capability) {
 			t.Helper()
 			got := r.Summary()
 			if got.Oldest != oldest || got.Newest != newest || got.WatchListCompression != compression ||

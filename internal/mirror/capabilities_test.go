@@ -11,19 +11,19 @@ import (
 
 	"spillway/internal/fakeapiserver"
 	"spillway/internal/mirror/states"
-	"spillway/internal/upstream/abilities"
+	"spillway/internal/upstream/capabilities"
 )
 
-// Abilities are probed again after another version, after an outage and now and then. A change is
-// one line of log.
-func TestAbilitiesAreProbedAgain(t *testing.T) {
+// Capabilities are probed again after another version, after an outage and now and then. A change
+// is one line of log.
+func TestCapabilitiesAreProbedAgain(t *testing.T) {
 	up := newUpstream(t)
 	up.SetKubernetes(fakeapiserver.Kubernetes136)
 	core, lines := observer.New(zap.InfoLevel)
 	m := mirroring(t, up, nil, "configmaps")
 	m.awaitReady(t, fakeapiserver.ConfigMaps)
 	now := time.Now()
-	p := newAbilityProbes(m, zap.New(core), now)
+	p := newCapabilityProbes(m, zap.New(core), now)
 	pass := func(d time.Duration) { now = now.Add(d) }
 	probed := func(why string, want bool) {
 		t.Helper()
@@ -37,13 +37,13 @@ func TestAbilitiesAreProbedAgain(t *testing.T) {
 		p.logChange()
 	}
 	probed("the first", true)
-	if got := m.Abilities(); got.WatchList != abilities.Present ||
-		got.WatchListCompression != abilities.Absent {
+	if got := m.Capabilities(); got.WatchList != capabilities.Present ||
+		got.WatchListCompression != capabilities.Absent {
 		t.Errorf("%v", got)
 	}
-	pass(minAbilitiesInterval)
+	pass(minCapabilitiesInterval)
 	probed("nothing has changed", false)
-	pass(abilitiesInterval)
+	pass(capabilitiesInterval)
 	probed("now and then", true)
 
 	up.CutWatches(fakeapiserver.ConfigMaps)
@@ -51,19 +51,19 @@ func TestAbilitiesAreProbedAgain(t *testing.T) {
 	eventually(t, "a failure", func() bool { return m.countFailures() > 0 })
 	eventually(t, "another watch", m.all()[0].isWell)
 	probed("an outage just after a probe", false)
-	pass(minAbilitiesInterval)
+	pass(minCapabilitiesInterval)
 	probed("an outage", true)
 
 	up.SetKubernetes(fakeapiserver.Kubernetes137)
-	eventually(t, "the other version", func() bool { return m.Abilities().Newest == "v1.37.1" })
-	pass(minAbilitiesInterval)
+	eventually(t, "the other version", func() bool { return m.Capabilities().Newest == "v1.37.1" })
+	pass(minCapabilitiesInterval)
 	probed("another version", true)
-	if got := m.Abilities(); got.WatchListCompression != abilities.Absent {
+	if got := m.Capabilities(); got.WatchListCompression != capabilities.Absent {
 		t.Errorf("%v, though the older version was just seen", got)
 	}
 	pass(rollingCheckInterval)
 	probed("two versions", true)
-	logged := lines.FilterMessage("abilities of upstream").All()
+	logged := lines.FilterMessage("capabilities of upstream").All()
 	for i, line := range logged[1:] {
 		if reflect.DeepEqual(line.ContextMap(), logged[i].ContextMap()) {
 			t.Errorf("logged twice: %v", line.ContextMap())
@@ -75,12 +75,12 @@ func TestAbilitiesAreProbedAgain(t *testing.T) {
 }
 
 // A probe that fails is repeated after pauses that become longer, whatever is seen meanwhile.
-func TestFailingProbesOfAbilitiesBackOff(t *testing.T) {
+func TestFailingProbesOfCapabilitiesBackOff(t *testing.T) {
 	up := newUpstream(t)
 	m := mirroring(t, up, nil, "configmaps")
 	m.awaitReady(t, fakeapiserver.ConfigMaps)
 	now := time.Now()
-	p := newAbilityProbes(m, zap.NewNop(), now)
+	p := newCapabilityProbes(m, zap.NewNop(), now)
 	probe := func(pause time.Duration) {
 		t.Helper()
 		if !p.isDue(now) {
@@ -94,16 +94,17 @@ func TestFailingProbesOfAbilitiesBackOff(t *testing.T) {
 	}
 	p.version = "another" // than upstream's, as is seen
 	up.FailWatches(1<<30, 500)
-	for _, pause := range []time.Duration{abilitiesRetryInterval, 2 * abilitiesRetryInterval, 4 * abilitiesRetryInterval,
-		8 * abilitiesRetryInterval, 16 * abilitiesRetryInterval, abilitiesInterval, abilitiesInterval} {
+	for _, pause := range []time.Duration{capabilitiesRetryInterval, 2 * capabilitiesRetryInterval,
+		4 * capabilitiesRetryInterval, 8 * capabilitiesRetryInterval, 16 * capabilitiesRetryInterval,
+		capabilitiesInterval, capabilitiesInterval} {
 		probe(pause)
 	}
 	up.FailWatches(0, 500)
-	probe(minAbilitiesInterval)
+	probe(minCapabilitiesInterval)
 	p.version = "another"
 	up.FailWatches(1<<30, 500)
-	probe(abilitiesRetryInterval)
-	if got := m.Abilities(); got.WatchList != abilities.Present {
+	probe(capabilitiesRetryInterval)
+	if got := m.Capabilities(); got.WatchList != capabilities.Present {
 		t.Errorf("%v: a failure is taken for an answer", got)
 	}
 }

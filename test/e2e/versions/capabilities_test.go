@@ -17,9 +17,9 @@ import (
 	"spillway/test/framework/process"
 )
 
-// TestAbilities compares what Spillway finds out of kube-apiserver with the table of
+// TestCapabilities compares what Spillway finds out of kube-apiserver with the table of
 // docs/versions.md.
-func TestAbilities(t *testing.T) {
+func TestCapabilities(t *testing.T) {
 	cp, err := controlplane.Start(t.Context(), controlplane.Options{Log: t.Output()})
 	must(t, err)
 	t.Cleanup(cp.Stop)
@@ -27,8 +27,8 @@ func TestAbilities(t *testing.T) {
 		"--resources=configmaps,endpoints", "--listen=127.0.0.1:0", "--listen-identity=self")
 	client, err := kubernetes.NewForConfig(cp.Config(controlplane.Admin))
 	must(t, err)
-	want := fmt.Sprintf("[+]abilities ok: v1.%d.", cp.Minor())
-	abilities := fmt.Sprintf("watch list %s, watch list compression %s",
+	want := fmt.Sprintf("[+]capabilities ok: v1.%d.", cp.Minor())
+	capabilities := fmt.Sprintf("watch list %s, watch list compression %s",
 		is(cp, "WatchList", cp.Minor() == 32 || cp.Minor() >= 34), compression(cp))
 	var last string
 	for until := time.Now().Add(testutil.Patience); ; time.Sleep(time.Second) {
@@ -36,16 +36,16 @@ func TestAbilities(t *testing.T) {
 		_, err := client.CoreV1().ConfigMaps("default").Create(t.Context(),
 			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "elsewhere-"}}, metav1.CreateOptions{})
 		must(t, err)
-		if last = ready(t, proxy.Metrics); strings.Contains(last, want) && strings.Contains(last, abilities) {
+		if last = ready(t, proxy.Metrics); strings.Contains(last, want) && strings.Contains(last, capabilities) {
 			return
 		}
 		if time.Now().After(until) {
-			t.Fatalf("%s lacks %s… %s", last, want, abilities)
+			t.Fatalf("%s lacks %s… %s", last, want, capabilities)
 		}
 	}
 }
 
-// is whether kube-apiserver has an ability that hangs on a gate, and without a gate set by its
+// is whether kube-apiserver has a capability that hangs on a gate, and without a gate set by its
 // version.
 func is(cp *controlplane.ControlPlane, gate string, byVersion bool) string {
 	if set, ok := cp.FeatureGates()[gate]; ok {

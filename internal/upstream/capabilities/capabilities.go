@@ -1,4 +1,4 @@
-package abilities
+package capabilities
 
 import (
 	"fmt"
@@ -11,18 +11,18 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 )
 
-// Ability says whether upstream can do something.
-type Ability int8
+// Capability says whether upstream can do something.
+type Capability int8
 
-// The values of an Ability.
+// The values of a Capability.
 const (
-	Unknown Ability = iota // no answer has shown or excluded it
+	Unknown Capability = iota // no answer has shown or excluded it
 	Absent
 	Present
 )
 
 // String implements fmt.Stringer.
-func (a Ability) String() string { return [...]string{"unknown", "no", "yes"}[a] }
+func (c Capability) String() string { return [...]string{"unknown", "no", "yes"}[c] }
 
 // Summary is what upstream can do. It is concluded from upstream's answers and not from its
 // version, because owners and vendors change feature gates. While several versions answer at one
@@ -31,20 +31,20 @@ type Summary struct {
 	// Oldest and Newest are the versions that have answered lately; they differ during an upgrade.
 	Oldest, Newest string
 	// WatchList: a watch with sendInitialEvents is served, not refused (W-101).
-	WatchList Ability
+	WatchList Capability
 	// WatchListCompression: a watch-list is compressed for a client that accepts gzip (W-7).
-	WatchListCompression Ability
+	WatchListCompression Capability
 }
 
-// NamedAbility is an ability with its name in metrics, pages and logs.
-type NamedAbility struct {
+// NamedCapability is a capability with its name in metrics, pages and logs.
+type NamedCapability struct {
 	Name  string
-	Value Ability
+	Value Capability
 }
 
-// All are the abilities by name, in a fixed order.
-func (s Summary) All() []NamedAbility {
-	return []NamedAbility{
+// All are the capabilities by name, in a fixed order.
+func (s Summary) All() []NamedCapability {
+	return []NamedCapability{
 		{"watch_list", s.WatchList}, {"watch_list_compression", s.WatchListCompression},
 	}
 }
@@ -57,7 +57,7 @@ func (s Summary) Version() string {
 	return s.Oldest + " to " + s.Newest
 }
 
-// String is the abilities in one line.
+// String is the capabilities in one line.
 func (s Summary) String() string {
 	var b strings.Builder
 	b.WriteString(s.Version())
@@ -67,18 +67,18 @@ func (s Summary) String() string {
 	return b.String()
 }
 
-// mixedVersionsPeriod is for how long a version, and the absence of an ability, counts after it was
-// last seen: during an upgrade each answer may be of another API server.
+// mixedVersionsPeriod is for how long a version, and the absence of a capability, counts after it
+// was last seen: during an upgrade each answer may be of another API server.
 const mixedVersionsPeriod = 10 * time.Minute
 
-// Record joins what is observed of upstream's abilities. Safe for use by many goroutines.
+// Record joins what is observed of upstream's capabilities. Safe for use by many goroutines.
 type Record struct {
 	acceptsGzip bool // requests do
 	current     atomic.Pointer[Summary]
 
 	mu       sync.Mutex
 	versions map[string]time.Time // when each was last seen
-	seen     Summary              // of each ability what was seen last
+	seen     Summary              // of each capability what was seen last
 	absentAt [2]time.Time         // when each was last seen to be absent, in the order of fields
 }
 
@@ -92,9 +92,9 @@ func NewRecord(acceptsGzip bool) *Record {
 // Summary is what is known by now.
 func (r *Record) Summary() Summary { return *r.current.Load() }
 
-// fields are the abilities in a fixed order.
-func (s *Summary) fields() [2]*Ability {
-	return [...]*Ability{&s.WatchList, &s.WatchListCompression}
+// fields are the capabilities in a fixed order.
+func (s *Summary) fields() [2]*Capability {
+	return [...]*Capability{&s.WatchList, &s.WatchListCompression}
 }
 
 // ObserveVersion notes the gitVersion that /version returned.
@@ -121,7 +121,7 @@ func (r *Record) ObserveWatchList(head http.Header) {
 // ObserveRefusal notes that a watch-list was refused as invalid.
 func (r *Record) ObserveRefusal() { r.observe(Summary{WatchList: Absent}) }
 
-// observe notes one observation. Abilities that it leaves unknown stay as they were.
+// observe notes one observation. Capabilities that it leaves unknown stay as they were.
 func (r *Record) observe(s Summary) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -137,7 +137,7 @@ func (r *Record) observe(s Summary) {
 	r.joinLocked()
 }
 
-// joinLocked makes the Summary of the versions and abilities that were seen lately.
+// joinLocked makes the Summary of the versions and capabilities that were seen lately.
 func (r *Record) joinLocked() {
 	now, joined := time.Now(), r.seen
 	for i, one := range joined.fields() {
