@@ -188,8 +188,8 @@ func reach(t *testing.T, configuration *unstructured.Unstructured, url, certific
 func shedsLoad(t *testing.T, cp *controlplane.ControlPlane) {
 	t.Helper()
 	manifest, err := newHelm(t).template(t.Context(),
-		"--set=mode=loadShedding,mirror.resources={configmaps},config.memory-budget=1Gi",
-		"--set=config.max-passthrough-burst-per-user=3,loadShedding.limits.max-passthrough-qps-per-user=0.01")
+		"--set=mode=loadShedding,mirror.resources={configmaps},config.memoryBudget=1Gi",
+		"--set=config.maxPassthroughBurstPerUser=3,loadShedding.limits.maxPassthroughQPSPerUser=0.01")
 	must(t, err)
 	_, err = cp.KubectlInput(t.Context(), manifest, "apply", "--server-side", "--force-conflicts", "-f=-")
 	must(t, err)
