@@ -33,6 +33,7 @@ workload.resources: resources
 workload.extraEnv: extraEnv
 workload.extraVolumes: extraVolumes
 workload.extraVolumeMounts: extraVolumeMounts
+shed: loadShedding
 loadShedding.replicas: loadShedding.replicaCount
 sidecar.resources: sidecar.mirror.resources
 sidecar.flags: sidecar.extraArgs
@@ -40,6 +41,34 @@ sidecar.cpuRequest: sidecar.resources.requests.cpu
 sidecar.cpuLimit: sidecar.resources.limits.cpu
 sidecar.memoryRequest: sidecar.resources.requests.memory
 sidecar.memoryLimit: sidecar.resources.limits.memory
+audit.required: audit.failClosed
+webhook.clientNames: webhook.clientAllowedNames
+{{- end -}}
+
+{{- /* Words that a key of Spillway's configuration file does not write as camelCase does: keyWords of internal/config. */ -}}
+{{- define "spillway.keyWords" -}}
+ca: CA
+jwks: JWKS
+qps: QPS
+rbac: RBAC
+tls: TLS
+uid: UID
+maxage: MaxAge
+maxbackup: MaxBackup
+maxsize: MaxSize
+requestheader: RequestHeader
+{{- end -}}
+
+{{- /* The key of a flag, whose name was the key. */ -}}
+{{- define "spillway.key" -}}
+{{- $special := include "spillway.keyWords" . | fromYaml -}}
+{{- range $i, $word := splitList "-" . -}}
+  {{- $word = default (title $word) (get $special $word) -}}
+  {{- if not $i -}}
+    {{- $word = eq $word (upper $word) | ternary (lower $word) (untitle $word) -}}
+  {{- end -}}
+  {{- $word -}}
+{{- end -}}
 {{- end -}}
 
 {{- /* resources and sidecar.resources are names of today too, but as mappings. */ -}}
@@ -53,6 +82,13 @@ sidecar.memoryLimit: sidecar.resources.limits.memory
   {{- $isNew := and (has $former (list "resources" "sidecar.resources")) (kindIs "map" $in) -}}
   {{- if not (or $isNew (kindIs "invalid" $in) (eq (toString $in) "")) -}}
     {{- $found = append $found (printf "%s is now %s" $former $name) -}}
+  {{- end -}}
+{{- end -}}
+{{- range $value, $keys := dict "config" .Values.config "loadShedding.limits" (get (default dict .Values.loadShedding) "limits") -}}
+  {{- range $key := keys (default dict $keys) | sortAlpha -}}
+    {{- if contains "-" $key -}}
+      {{- $found = append $found (printf "%s.%s is now %s.%s" $value $key $value (include "spillway.key" $key)) -}}
+    {{- end -}}
   {{- end -}}
 {{- end -}}
 {{- if and (not $found) (hasKey .Values "workload") -}}

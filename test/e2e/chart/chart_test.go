@@ -98,7 +98,7 @@ func TestBadValuesAreRefused(t *testing.T) {
 		"config.listenTLS=:1":                                    "config.listenTLS: the chart sets this itself",
 		"config.Listen=x":                                        "'Listen' not allowed",
 		"config.historybytes=8Mi":                                "'historybytes' not allowed",
-		"config.history-bytes=8Mi":                               "'history-bytes' not allowed",
+		"config.history-bytes=8Mi":                               "config.history-bytes is now config.historyBytes",
 		"config.resources=pods":                                  "'/config/resources': got string, want array",
 		"config.config=x":                                        "'config' not allowed",
 		"config.maxWatches=-1":                                   "'/config/maxWatches': minimum: got -1, want 0",

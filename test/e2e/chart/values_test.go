@@ -96,6 +96,19 @@ func TestFormerNamesAreRefusedWithTheNewOnes(t *testing.T) {
 		!strings.Contains(err.Error(), "workload no longer exists") {
 		t.Errorf("a name that never was: %v", err)
 	}
+	for former, name := range map[string]string{
+		"config.history-bytes":                             "config.historyBytes",
+		"config.tls-cert-file":                             "config.tlsCertFile",
+		"config.client-ca-file":                            "config.clientCAFile",
+		"config.requestheader-allowed-names":               "config.requestHeaderAllowedNames",
+		"config.audit-log-maxsize":                         "config.auditLogMaxSize",
+		"loadShedding.limits.max-passthrough-qps-per-user": "loadShedding.limits.maxPassthroughQPSPerUser",
+	} {
+		_, err := h.template(t.Context(), "--set="+former+"=1")
+		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%s is now %s.", former, name)) {
+			t.Errorf("%s: %v, want %s", former, err, name)
+		}
+	}
 	root := process.Repository(t)
 	for _, document := range []string{"CHANGELOG.md", "docs/operations.md"} {
 		text, err := os.ReadFile(filepath.Join(root, document))
