@@ -36,7 +36,12 @@ done
 semantic=${VERSION#v}
 [[ $semantic =~ ^[0-9]+\.[0-9]+\.[0-9]+ ]] || semantic=0.0.0-g$VERSION
 echo "release: chart $semantic"
-bin/tools/helm package --version "$semantic" --app-version "$VERSION" --destination "$work" charts/spillway >/dev/null
+# Artifact Hub reads the image's tag, and whether this is a release, from annotations.
+cp -r charts/spillway "$work/spillway"
+prerelease=false
+[[ $semantic != *-* ]] || prerelease=true
+sed -i -E "s|^( *image: .*:)[^:]*$|\1$VERSION|; s|(artifacthub.io/prerelease:).*|\1 \"$prerelease\"|" "$work/spillway/Chart.yaml"
+bin/tools/helm package --version "$semantic" --app-version "$VERSION" --destination "$work" "$work/spillway" >/dev/null
 mkdir "$work/chart"
 tar -xzf "$work/spillway-$semantic.tgz" -C "$work/chart"
 packed "$work/chart" spillway | gzip -n9 >"$dist/spillway-chart_$semantic.tgz"

@@ -3,12 +3,15 @@ package config
 import (
 	"encoding/json"
 	"flag"
+	"maps"
 	"math"
 	"os"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
+
+	"go.yaml.in/yaml/v3"
 )
 
 var update = flag.Bool("update", false, "rewrite the settings in the schema of the chart's values")
@@ -33,6 +36,20 @@ func TestChartSchemaIsMadeFromTheTable(t *testing.T) {
 		}
 	} else if made != string(kept) {
 		t.Errorf("%s is not what the table says: run go test ./internal/config -update", path)
+	}
+}
+
+// A template names the key for the name of a flag by the same words as the table.
+func TestChartHasTheWordsOfKeys(t *testing.T) {
+	text, err := os.ReadFile("../../charts/spillway/templates/_check.tpl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "{{- define \"spillway.keyWords\" -}}\n")
+	list, _, _ := strings.Cut(rest, "{{- end -}}")
+	var words map[string]string
+	if err := yaml.Unmarshal([]byte(list), &words); err != nil || !maps.Equal(words, keyWords) {
+		t.Errorf("the template spillway.keyWords has %v, want %v: %v", words, keyWords, err)
 	}
 }
 
@@ -99,5 +116,7 @@ func schemaOf(t *testing.T, rows []*setting, null bool) any {
 	return object{
 		"type": "object", "additionalProperties": false, "properties": properties,
 		"description": "keys of the configuration file",
+		// names of flags, which were the keys: a template refuses them and names the keys
+		"patternProperties": object{"-": object{"deprecated": true}},
 	}
 }

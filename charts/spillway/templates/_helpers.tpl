@@ -18,21 +18,50 @@
 {{- end -}}
 
 {{- define "spillway.selector" -}}
-app.kubernetes.io/name: {{ include "spillway.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "spillway.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
-{{- /* The selector of the pod of `helm test`. It lacks the name, so that no Service selects that pod. */ -}}
+{{- /* The selector, as kubectl's --selector takes it. */ -}}
+{{- define "spillway.selectorFlag" -}}
+app.kubernetes.io/name={{ include "spillway.name" . }},app.kubernetes.io/instance={{ .Release.Name }}
+{{- end -}}
+
+{{- /* The name of the pod of `helm test` in its labels, which no Service selects. */ -}}
+{{- define "spillway.testName" -}}
+{{- printf "%s-test" (include "spillway.name" . | trunc 58 | trimSuffix "-") -}}
+{{- end -}}
+
+{{- /* The selector of the pod of `helm test`. */ -}}
 {{- define "spillway.testSelector" -}}
-app.kubernetes.io/component: test
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "spillway.testName" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
+{{- end -}}
+
+{{- /* What selectors find takes precedence over commonLabels, and these over the other labels. */ -}}
+{{- define "spillway.labelsOf" -}}
+{{- $selected := dict
+  "app.kubernetes.io/name" .name
+  "app.kubernetes.io/instance" .root.Release.Name
+  "app.kubernetes.io/component" .component -}}
+{{- $other := dict
+  "app.kubernetes.io/part-of" (include "spillway.name" .root)
+  "app.kubernetes.io/version" (include "spillway.labelValue" .root.Chart.AppVersion)
+  "app.kubernetes.io/managed-by" .root.Release.Service
+  "helm.sh/chart" (include "spillway.labelValue" (printf "%s-%s" .root.Chart.Name .root.Chart.Version)) -}}
+{{- toYaml (merge $selected (default dict .first) .root.Values.commonLabels $other) -}}
+{{- end -}}
+
+{{- define "spillway.component" -}}
+{{- eq .Values.mode "sidecar" | ternary "webhook" "proxy" -}}
 {{- end -}}
 
 {{- define "spillway.labels" -}}
-{{ include "spillway.selector" . }}
-app.kubernetes.io/version: {{ include "spillway.labelValue" .Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
-helm.sh/chart: {{ include "spillway.labelValue" (printf "%s-%s" .Chart.Name .Chart.Version) | quote }}
+{{- include "spillway.labelsOf" (dict "root" . "name" (include "spillway.name" .) "component" (include "spillway.component" .)) -}}
+{{- end -}}
+
+{{- define "spillway.metricsLabels" -}}
+{{- include "spillway.labelsOf" (dict "root" . "name" (include "spillway.name" .) "component" "metrics") -}}
 {{- end -}}
 
 {{- /* A version as the value of a label: without the plus sign of build metadata, which Flux adds, and not too long. */ -}}
@@ -42,27 +71,66 @@ helm.sh/chart: {{ include "spillway.labelValue" (printf "%s-%s" .Chart.Name .Cha
 
 {{- /* The labels of the chart's own pods. None of these gets a sidecar, because the webhook could not start if its own pods needed it. */ -}}
 {{- define "spillway.podLabels" -}}
-{{ include "spillway.labels" . }}
-{{ include "spillway.noSidecar" . }}
-{{- with omit .Values.workload.podLabels "spillway/inject" }}
-{{ toYaml . }}
-{{- end }}
+{{- include "spillway.labelsOf" (dict "root" . "name" (include "spillway.name" .) "component" (include "spillway.component" .)
+  "first" (merge (include "spillway.noSidecar" . | fromYaml) .Values.podLabels)) -}}
+{{- end -}}
+
+{{- define "spillway.testLabels" -}}
+{{- include "spillway.labelsOf" (dict "root" . "name" (include "spillway.testName" .) "component" "test"
+  "first" (include "spillway.noSidecar" . | fromYaml)) -}}
 {{- end -}}
 
 {{- define "spillway.noSidecar" -}}
 spillway/inject: disabled
 {{- end -}}
 
-{{- /* The user and groups that pods run as. If a value is null, the cluster chooses, as OpenShift's restricted SCC requires. */ -}}
-{{- define "spillway.podSecurityContext" -}}
-runAsNonRoot: true
-{{- range $key := list "runAsUser" "runAsGroup" "fsGroup" }}
-{{- with get $.Values.workload $key }}
-{{ $key }}: {{ int64 . }}
-{{- end }}
-{{- end }}
-seccompProfile:
-  type: RuntimeDefault
+{{- /* A map without the keys whose value is null, which leave a value to the cluster. */ -}}
+{{- define "spillway.withoutNulls" -}}
+{{- $kept := dict -}}
+{{- range $key, $value := . -}}
+{{- if kindIs "float64" $value -}}
+{{- $value = int64 $value -}}
+{{- end -}}
+{{- if not (kindIs "invalid" $value) -}}
+{{- $_ := set $kept $key $value -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml $kept -}}
+{{- end -}}
+
+{{- /* What is mirrored, in JSON. */ -}}
+{{- define "spillway.mirrored" -}}
+{{- concat .Values.mirror.resources .Values.mirror.extraResources | uniq | toJson -}}
+{{- end -}}
+
+{{- /* The container's resources in this mode. */ -}}
+{{- define "spillway.resources" -}}
+{{- $of := dict "cluster" .Values.resources "loadShedding" .Values.loadShedding.resources "sidecar" .Values.webhook.resources -}}
+{{- toYaml (get $of .Values.mode) -}}
+{{- end -}}
+
+{{- define "spillway.replicaCount" -}}
+{{- eq .Values.mode "loadShedding" | ternary .Values.loadShedding.replicaCount .Values.replicaCount -}}
+{{- end -}}
+
+{{- /* The constraints of the values. One without a labelSelector applies to the pods of one revision. */ -}}
+{{- define "spillway.topologySpreadConstraints" -}}
+{{- $all := list -}}
+{{- $ours := dict "labelSelector" (dict "matchLabels" (include "spillway.selector" . | fromYaml)) "matchLabelKeys" (list "pod-template-hash") -}}
+{{- range .Values.topologySpreadConstraints -}}
+{{- $all = append $all (hasKey . "labelSelector" | ternary . (merge (deepCopy .) $ours)) -}}
+{{- end -}}
+{{- toYaml $all -}}
+{{- end -}}
+
+{{- define "spillway.imagePullSecrets" -}}
+{{- $all := list -}}
+{{- range concat (default list (get (default dict .Values.global) "imagePullSecrets")) .Values.imagePullSecrets -}}
+{{- $all = append $all (kindIs "string" . | ternary (dict "name" .) .) -}}
+{{- end -}}
+{{- with $all | uniq -}}
+{{- toYaml . -}}
+{{- end -}}
 {{- end -}}
 
 {{- /* Resources of the core group, and the groups of others that are often named: a Role needs the plural and the group of each. */ -}}
@@ -87,9 +155,10 @@ scheduling.k8s.io: [priorityclasses]
 storage.k8s.io: [csidrivers, csinodes, csistoragecapacities, storageclasses, volumeattachments]
 {{- end -}}
 
-{{- /* An item of `resources` as JSON, with its resource and group. A name for which no Role can be written is refused, though Spillway itself would accept the name. So are events, which Spillway cannot mirror. */ -}}
+{{- /* An item of mirror.resources or mirror.extraResources as JSON, with its resource and group. A name for which no Role can be written is refused, though Spillway itself would accept the name. So are events, which Spillway cannot mirror. */ -}}
 {{- define "spillway.resource" -}}
 {{- $name := .name -}}
+{{- $list := .list -}}
 {{- $known := include "spillway.knownGroups" . | fromYaml -}}
 {{- $parts := splitList "." $name -}}
 {{- $resource := first $parts -}}
@@ -99,58 +168,66 @@ storage.k8s.io: [csidrivers, csinodes, csistoragecapacities, storageclasses, vol
 {{- end -}}
 {{- $group = join "." $group -}}
 {{- if and (has $resource (list "event" "events")) (has $group (list "" "events.k8s.io")) -}}
-{{- fail (printf "resources: %s cannot be mirrored, because the API server has no watch cache for events: leave it out, and its requests pass through" $name) -}}
+{{- fail (printf "%s: %s cannot be mirrored, because the API server has no watch cache for events: leave it out, and its requests pass through" $list $name) -}}
 {{- end -}}
 {{- $plurals := get $known $group | default list -}}
 {{- if and $plurals (not (has $resource $plurals)) -}}
   {{- range list (printf "%ss" $resource) (printf "%ses" $resource) (regexReplaceAll "y$" $resource "ies") -}}
     {{- if and (ne . $resource) (has . $plurals) -}}
-      {{- fail (printf "resources: %s: name its plural: %s" $name (trimSuffix "." (printf "%s.%s" . $group))) -}}
+      {{- fail (printf "%s: %s: name its plural: %s" $list $name (trimSuffix "." (printf "%s.%s" . $group))) -}}
     {{- end -}}
   {{- end -}}
   {{- if not $group -}}
     {{- range $in, $others := $known -}}
       {{- if has $resource $others -}}
-        {{- fail (printf "resources: %s: name its group: %s.%s" $name $resource $in) -}}
+        {{- fail (printf "%s: %s: name its group: %s.%s" $list $name $resource $in) -}}
       {{- end -}}
     {{- end -}}
-    {{- fail (printf "resources: %s is no plural of the core group: name plural and group, as kubectl api-resources shows them, such as endpointslices.discovery.k8s.io" $name) -}}
+    {{- fail (printf "%s: %s is no plural of the core group: name plural and group, as kubectl api-resources shows them, such as endpointslices.discovery.k8s.io" $list $name) -}}
   {{- end -}}
 {{- end -}}
 {{- dict "resource" $resource "group" $group | toJson -}}
-{{- end -}}
-
-{{- /* Refuses values that have no meaning. */ -}}
-{{- define "spillway.checkValues" -}}
-{{- if eq (toString .Values.enabled) "false" -}}
-{{- fail "enabled: false is for the condition of a parent chart, which then leaves this chart out: have its requirement name that condition, or do not install this chart" -}}
-{{- end -}}
-{{- if ne .Values.mode "sidecar" -}}
-{{- range without .Values.resources "*" -}}
-{{- $_ := include "spillway.resource" (dict "name" .) -}}
-{{- end -}}
-{{- end -}}
 {{- end -}}
 
 {{- define "spillway.serviceAccount" -}}
 {{- if .Values.serviceAccount.create -}}
 {{- default (include "spillway.fullname" .) .Values.serviceAccount.name -}}
 {{- else -}}
-{{- required "serviceAccount.name is needed when serviceAccount.create is false" .Values.serviceAccount.name -}}
+{{- .Values.serviceAccount.name -}}
 {{- end -}}
 {{- end -}}
 
+{{- /* The registry and repository of the image in JSON. A repository may name its registry, as an image's name does: its first part then is
+localhost, or has a dot or a colon. */ -}}
+{{- define "spillway.imageParts" -}}
+{{- $registry := .Values.image.registry -}}
+{{- $repository := .Values.image.repository -}}
+{{- if regexMatch "^(localhost|[^/]*[.:][^/]*)/" $repository -}}
+{{- $registry = splitList "/" $repository | first -}}
+{{- $repository = splitList "/" $repository | rest | join "/" -}}
+{{- end -}}
+{{- with get (default dict .Values.global) "imageRegistry" -}}
+{{- $registry = . -}}
+{{- end -}}
+{{- dict "registry" $registry "repository" $repository | toJson -}}
+{{- end -}}
+
 {{- define "spillway.image" -}}
+{{- $parts := include "spillway.imageParts" . | fromJson -}}
+{{- with $parts.registry -}}
+{{- printf "%s/" . -}}
+{{- end -}}
+{{- $parts.repository -}}
 {{- if .Values.image.digest -}}
-{{- printf "%s@%s" .Values.image.repository .Values.image.digest -}}
+{{- printf "@%s" .Values.image.digest -}}
 {{- else -}}
-{{- printf "%s:%s" .Values.image.repository (default (.Chart.AppVersion | replace "+" "_") .Values.image.tag) -}}
+{{- printf ":%s" (default (.Chart.AppVersion | replace "+" "_") .Values.image.tag) -}}
 {{- end -}}
 {{- end -}}
 
 {{- define "spillway.tlsSecret" -}}
 {{- if eq .Values.tls.source "secret" -}}
-{{- required "tls.secretName is needed when tls.source is secret" .Values.tls.secretName -}}
+{{- .Values.tls.secretName -}}
 {{- else -}}
 {{- printf "%s-tls" (include "spillway.fullname" .) -}}
 {{- end -}}
@@ -171,7 +248,7 @@ storage.k8s.io: [csidrivers, csinodes, csistoragecapacities, storageclasses, vol
 {{- /* The configuration file: the settings of the chart, and those that the user adds. */ -}}
 {{- define "spillway.config" -}}
 {{- $own := dict
-  "resources" .Values.resources
+  "resources" (include "spillway.mirrored" . | fromJsonArray)
   "listen" ""
   "listenTLS" ":6443"
   "tlsCertFile" "/etc/spillway/tls/tls.crt"
@@ -185,15 +262,13 @@ storage.k8s.io: [csidrivers, csinodes, csistoragecapacities, storageclasses, vol
 {{- $_ := set $own "auditPolicyFile" "/etc/spillway/config/audit-policy.yaml" -}}
 {{- $_ := set $own "auditLogPath" (ternary "/var/log/spillway/audit.log" "-" (not (empty .Values.audit.volume))) -}}
 {{- $_ := set $own "auditFailClosed" .Values.audit.failClosed -}}
-{{- else if or .Values.audit.failClosed .Values.audit.volume -}}
-{{- fail "audit.failClosed and audit.volume need audit.policy, which says what is put on record" -}}
 {{- end -}}
 {{- if .Values.tracing.endpoint -}}
 {{- $_ := set $own "tracingConfigFile" "/etc/spillway/config/tracing.yaml" -}}
 {{- end -}}
 {{- range $key := keys .Values.config | sortAlpha -}}
 {{- if hasKey $own $key -}}
-{{- fail (printf "config.%s: the chart sets this itself; use its own values instead (resources, tls, drainSeconds, clientCA, audit, tracing)" $key) -}}
+{{- fail (printf "config.%s: the chart sets this itself; use its own values instead (mirror, tls, drainSeconds, clientCA, audit, tracing)" $key) -}}
 {{- end -}}
 {{- end -}}
 {{- $config := .Values.config -}}

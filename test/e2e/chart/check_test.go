@@ -30,7 +30,7 @@ func TestHelmTestReportsWhatIsWrong(t *testing.T) {
 	cp := startControlPlane(t)
 	h := newHelm(t)
 	manifest, err := h.template(t.Context(),
-		"--set=resources={deployments.apps,widgets.v1.example.com},config.memoryBudget=1Gi")
+		"--set=mirror.resources={deployments.apps,widgets.v1.example.com},config.memoryBudget=1Gi")
 	must(t, err)
 	_, err = cp.KubectlInput(t.Context(), manifest, "apply", "--server-side", "--force-conflicts", "-f=-")
 	must(t, err)
@@ -54,7 +54,7 @@ func TestHelmTestReportsWhatIsWrong(t *testing.T) {
 		}
 	}
 	// with another certificate, by another authority
-	manifest, err = h.template(t.Context(), "--set=resources={widgets.v1.example.com}")
+	manifest, err = h.template(t.Context(), "--set=mirror.resources={widgets.v1.example.com}")
 	must(t, err)
 	if out, err = helmTest(t, objects(t, manifest), p, token); err == nil || strings.Contains(out, "ok") ||
 		!strings.Contains(out, "its certificate is not trusted") {

@@ -35,8 +35,9 @@ func TestModesWorkAsRendered(t *testing.T) {
 func addsSidecars(t *testing.T, cp *controlplane.ControlPlane) {
 	t.Helper()
 	manifest, err := newHelm(t).template(t.Context(),
-		"--set=mode=sidecar,sidecar.flags={--history-bytes=8Mi},sidecar.memoryLimit=256Mi,sidecar.cpuLimit=2",
-		"--set-string=image.tag=7")
+		"--set=mode=sidecar,sidecar.extraArgs={--history-bytes=8Mi}",
+		"--set=sidecar.resources.limits.memory=256Mi,sidecar.resources.limits.cpu=2",
+		"--set-string=image.tag=7,image.registry=registry.test")
 	must(t, err)
 	all := objects(t, manifest)
 	rules, _, err := unstructured.NestedSlice(pick(t, all, "ClusterRole", namespace+":"+release).Object, "rules")
@@ -71,7 +72,7 @@ func addsSidecars(t *testing.T, cp *controlplane.ControlPlane) {
 		}
 		return nil
 	})
-	if image := containerOf(t, all).Image; image != "spillway:7" {
+	if image := containerOf(t, all).Image; image != "registry.test/spillway:7" {
 		t.Errorf("its image is %s", image)
 	}
 	if args := strings.Join(arguments(t, cp, "default", "enabled"), " "); !strings.Contains(args, "--history-bytes=8Mi") {
@@ -187,8 +188,8 @@ func reach(t *testing.T, configuration *unstructured.Unstructured, url, certific
 func shedsLoad(t *testing.T, cp *controlplane.ControlPlane) {
 	t.Helper()
 	manifest, err := newHelm(t).template(t.Context(),
-		"--set=mode=loadShedding,resources={configmaps},config.memoryBudget=1Gi,config.maxPassthroughBurstPerUser=3",
-		"--set=loadShedding.limits.maxPassthroughQPSPerUser=0.01")
+		"--set=mode=loadShedding,mirror.resources={configmaps},config.memoryBudget=1Gi",
+		"--set=config.maxPassthroughBurstPerUser=3,loadShedding.limits.maxPassthroughQPSPerUser=0.01")
 	must(t, err)
 	_, err = cp.KubectlInput(t.Context(), manifest, "apply", "--server-side", "--force-conflicts", "-f=-")
 	must(t, err)

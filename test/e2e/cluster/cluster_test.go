@@ -120,7 +120,7 @@ func (c *cluster) install(t *testing.T, mode string, values ...string) {
 	started := time.Now()
 	c.helm(t, append([]string{"install", release, filepath.Join(c.root, "charts", "spillway"), "--create-namespace",
 		"--wait", "--timeout=" + patience, "--set=mode=" + mode, "--set-string=image.tag=1",
-		"--set=image.repository=localhost/spillway"}, values...)...)
+		"--set=image.registry=localhost"}, values...)...)
 	t.Logf("Ready %.1f s after helm install", time.Since(started).Seconds())
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), process.Patience) // the test's own has ended

@@ -54,7 +54,7 @@ type row struct {
 // pod starts, and its program, which has the in-cluster configuration alone, is served from memory;
 // or it is left alone with a warning, and works, too.
 func (c *cluster) testSidecar(t *testing.T) {
-	c.install(t, "sidecar", "--set=sidecar.image=localhost/"+imageTag, "--set=sidecar.resources=configmaps")
+	c.install(t, "sidecar", "--set=sidecar.image=localhost/"+imageTag, "--set=sidecar.mirror.resources={configmaps}")
 	t.Log(c.helm(t, "test", release, "--logs"))
 	t.Run("rows", func(t *testing.T) {
 		for _, r := range rows() {

@@ -41,7 +41,7 @@ func (c *cluster) testCluster(t *testing.T) {
 	crowd.check(t, "the start")
 	c.cutWorker(t, crowd)
 
-	c.upgrade(t, "--set-string=workload.podAnnotations.change=1")
+	c.upgrade(t, "--set-string=podAnnotations.change=1")
 	c.settle(t)
 	crowd.check(t, "helm upgrade")
 	c.helm(t, "rollback", release, "1", "--wait", "--timeout="+patience)
@@ -68,13 +68,13 @@ func (c *cluster) testCluster(t *testing.T) {
 
 // testDaemonSet loses and replaces the pods of a proxy on each node.
 func (c *cluster) testDaemonSet(t *testing.T) {
-	c.install(t, "cluster", "--set=workload.kind=DaemonSet")
+	c.install(t, "cluster", "--set=kind=DaemonSet")
 	c.settle(t)
 	c.spread(t)
 	crowd := c.startCrowd(t, crowdSize)
 	crowd.check(t, "the start")
 	c.cutWorker(t, crowd)
-	c.upgrade(t, "--set-string=workload.podAnnotations.change=1")
+	c.upgrade(t, "--set-string=podAnnotations.change=1")
 	c.settle(t)
 	crowd.check(t, "helm upgrade of a DaemonSet")
 	crowd.stop()
