@@ -6,6 +6,8 @@ SHELL := bash
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 IMAGE   ?= spillway:$(VERSION)
+# The commit that the program and the image name.
+REVISION ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 # Where `make build` puts the program.
 BINARY  ?= bin/spillway
 # How long `make fuzz` spends on each target.
@@ -17,7 +19,7 @@ FUZZTIME ?= 20s
 
 # The same flags as in the Dockerfile: the same sources give the same program.
 build: ## Build the proxy: bin/spillway (BINARY=)
-	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$(VERSION)" -o $(BINARY) ./cmd/proxy
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$(VERSION) -X main.commit=$(REVISION)" -o $(BINARY) ./cmd/proxy
 
 # Only a KUBECONFIG given as `make demo KUBECONFIG=…` counts: an exported one must not send the demo
 # to a real cluster.

@@ -62,7 +62,7 @@ func TestImageIsReproducibleAndMinimal(t *testing.T) {
 	}
 	for label, want := range map[string]string{
 		"title": "Spillway", "licenses": "Apache-2.0", "version": version, "revision": revision, "source": source,
-		"created": created,
+		"created": created, "base.name": "localhost/base",
 	} {
 		if got := s.Config.Labels["org.opencontainers.image."+label]; got != want {
 			t.Errorf("its label %s is %q, want %q", label, got, want)
@@ -77,7 +77,7 @@ func TestImageIsReproducibleAndMinimal(t *testing.T) {
 		t.Errorf("it holds %q, want %q", got, want)
 	}
 	elsewhere := filepath.Join(t.TempDir(), "spillway")
-	store.Make("build", "BINARY="+elsewhere, "VERSION="+version)
+	store.Make("build", "BINARY="+elsewhere, "VERSION="+version, "REVISION="+revision)
 	if digest(t, filepath.Join(root, "spillway")) != digest(t, elsewhere) {
 		t.Error("its program is not the one that make build gives")
 	}
