@@ -115,6 +115,23 @@ func TestTwoCheckoutsGiveTheSameRelease(t *testing.T) {
 	}
 }
 
+// buildah builds several platforms at the same time, and lists them in the order in which they end.
+func TestPlatformsOfTheImageAreInOneOrder(t *testing.T) {
+	dir := checkout(t)
+	called := filepath.Join(dir, "called")
+	script := "#!/bin/sh\nprintf '%s\\n' \"$*\" >>" + called + "\n"
+	must(t, os.WriteFile(filepath.Join(dir, "buildah"), []byte(script), 0o700)) // #nosec G306 -- it is executed
+	run(t, dir, []string{"PATH=" + dir + ":" + os.Getenv("PATH"), "IMAGE_TOOL=buildah", "IMAGE=localhost/spillway",
+		"SOURCE_DATE_EPOCH=" + epoch}, filepath.Join(dir, "hack", "image.sh"), "linux/amd64,linux/arm64")
+	var platforms []string
+	for _, match := range regexp.MustCompile(`(?m)^build .*--platform (\S+) `).FindAllStringSubmatch(read(t, called), -1) {
+		platforms = append(platforms, match[1])
+	}
+	if want := []string{"linux/amd64", "linux/arm64"}; !slices.Equal(platforms, want) {
+		t.Errorf("it is built for %q, want %q, one after another", platforms, want)
+	}
+}
+
 func TestHelmInstallsTheChartFromARegistry(t *testing.T) {
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	t.Cleanup(server.Close)
