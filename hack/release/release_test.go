@@ -222,12 +222,12 @@ func TestNotesAreAChapterOfTheChangelog(t *testing.T) {
 
 func TestTagChartAndChangelogNameOneVersion(t *testing.T) {
 	for name, row := range map[string]struct{ tag, version, appVersion, want string }{
-		"all the same":             {tag: "v1.2.3", version: "1.2.3", appVersion: "v1.2.3"},
-		"a release candidate":      {tag: "v1.2.3-rc.1", version: "1.2.3-rc.1", appVersion: "v1.2.3-rc.1"},
+		"all the same":             {tag: "v1.2.3", version: "1.2.3", appVersion: "1.2.3"},
+		"a release candidate":      {tag: "v1.2.3-rc.1", version: "1.2.3-rc.1", appVersion: "1.2.3-rc.1"},
 		"no tag of a release":      {tag: "1.2.3", version: "1.2.3", appVersion: "1.2.3", want: "1.2.3 is no tag"},
-		"another chart":            {tag: "v1.2.3", version: "1.2.2", appVersion: "v1.2.3", want: "has version 1.2.2"},
-		"another image":            {tag: "v1.2.3", version: "1.2.3", appVersion: "1.2.3", want: "has appVersion 1.2.3"},
-		"nothing in the changelog": {tag: "v1.3.0", version: "1.3.0", appVersion: "v1.3.0", want: "no chapter ## [1.3.0]"},
+		"another chart":            {tag: "v1.2.3", version: "1.2.2", appVersion: "1.2.3", want: "has version 1.2.2"},
+		"another program":          {tag: "v1.2.3", version: "1.2.3", appVersion: "v1.2.3", want: "has appVersion v1.2.3"},
+		"nothing in the changelog": {tag: "v1.3.0", version: "1.3.0", appVersion: "1.3.0", want: "no chapter ## [1.3.0]"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := scripts(t)
