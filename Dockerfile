@@ -10,10 +10,11 @@ COPY go.mod go.sum ./
 RUN --mount=type=cache,target=/go/pkg/mod go mod download
 COPY cmd ./cmd
 COPY internal ./internal
-ARG VERSION=unknown REVISION= TARGETOS TARGETARCH
+ARG VERSION=unknown REVISION=unknown TARGETOS TARGETARCH
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/go/cache \
     GOCACHE=${GOCACHE:-/go/cache} CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH \
-    go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$VERSION -X main.commit=$REVISION" -o /spillway ./cmd/proxy
+    go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$VERSION -X main.commit=$REVISION" \
+    -o /spillway ./cmd/proxy
 
 FROM $BASE
 COPY --from=build /spillway /spillway
@@ -24,11 +25,12 @@ USER 65532:65532
 # that could.
 EXPOSE 6443 8001 9464
 ENTRYPOINT ["/spillway"]
-ARG VERSION=unknown REVISION=unknown SOURCE= CREATED=
+ARG BASE VERSION=unknown REVISION=unknown SOURCE= CREATED=
 LABEL org.opencontainers.image.title="Spillway" \
       org.opencontainers.image.description="Watch fan-out proxy for Kubernetes: many LIST and WATCH clients, one upstream watch" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="$VERSION" \
       org.opencontainers.image.revision="$REVISION" \
       org.opencontainers.image.source="$SOURCE" \
+      org.opencontainers.image.base.name="$BASE" \
       org.opencontainers.image.created="$CREATED"

@@ -7,7 +7,7 @@ SHELL := bash
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 IMAGE   ?= spillway:$(VERSION)
 # The commit that spillway_build_info and the image name.
-REVISION ?= $(shell git rev-parse HEAD 2>/dev/null)
+REVISION ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 # Where `make build` puts the program.
 BINARY  ?= bin/spillway
 # How long `make fuzz` spends on each target.
@@ -15,7 +15,7 @@ FUZZTIME ?= 20s
 
 ##@ Try it
 
-.PHONY: build demo image image-all release reproducible sbom
+.PHONY: build demo image image-all release reproducible reproducible-release sbom
 
 # The same flags as in the Dockerfile: the same sources give the same program.
 build: ## Build the proxy: bin/spillway (BINARY=)
@@ -40,7 +40,10 @@ release: tools ## Make a release of VERSION in dist/: binaries, SBOMs, the image
 	@IMAGE=$(IMAGE) VERSION=$(VERSION) ./hack/release.sh
 
 reproducible: ## Build the proxy twice in different folders, each time from nothing, and compare the digests
-	@VERSION=$(VERSION) ./hack/reproducible.sh
+	@VERSION=$(VERSION) REVISION=$(REVISION) ./hack/reproducible.sh build
+
+reproducible-release: tools ## Make a release without the image twice, likewise, and compare the checksums
+	@VERSION=$(VERSION) REVISION=$(REVISION) ./hack/reproducible.sh release
 
 sbom: build ## Write down what bin/spillway is built from, as CycloneDX: bin/spillway.cdx.json
 	cd hack/sbom && go run . -version $(VERSION) $(abspath $(BINARY)) >$(CURDIR)/bin/spillway.cdx.json

@@ -69,7 +69,10 @@ docker:*)
 	;;
 *)
 	{ "$tool" manifest rm "$IMAGE" || "$tool" rmi "$IMAGE"; } >/dev/null 2>&1 || : # what was built before would stay in it, or be in its way
-	"$tool" build "${flags[@]}" --timestamp "$epoch" --platform "$platforms" --manifest "$IMAGE" .
+	# One after another: built together, they are listed in the order in which they end.
+	for platform in ${platforms//,/ }; do
+		"$tool" build "${flags[@]}" --timestamp "$epoch" --platform "$platform" --manifest "$IMAGE" .
+	done
 	rm -f "$archive"
 	"$tool" manifest push --all "$IMAGE" "oci-archive:$archive"
 	;;

@@ -106,7 +106,7 @@ func texts(t *testing.T, endings ...string) map[string]string {
 		}
 		name := entry.Name()
 		if entry.IsDir() {
-			if path != root && (strings.HasPrefix(name, ".") ||
+			if path != root && (strings.HasPrefix(name, ".") && name != ".github" ||
 				slices.Contains([]string{"bin", "dist", "node_modules", "testdata", "vendor"}, name)) {
 				return fs.SkipDir
 			}

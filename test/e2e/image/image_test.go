@@ -62,7 +62,7 @@ func TestImageIsReproducibleAndMinimal(t *testing.T) {
 	}
 	for label, want := range map[string]string{
 		"title": "Spillway", "licenses": "Apache-2.0", "version": version, "revision": revision, "source": source,
-		"created": created,
+		"created": created, "base.name": "localhost/base",
 	} {
 		if got := s.Config.Labels["org.opencontainers.image."+label]; got != want {
 			t.Errorf("its label %s is %q, want %q", label, got, want)
