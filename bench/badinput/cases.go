@@ -46,12 +46,15 @@ type files struct{ dir, taken, good string }
 func (f files) path(name string) string { return filepath.Join(f.dir, name) }
 
 func (f files) write(cp *controlplane.ControlPlane) error {
+	const header = "apiVersion: config.spillway.example.com/v1alpha1\nkind: SpillwayConfiguration\n"
 	text := map[string]string{
 		"garbage.kubeconfig": "this: is: not a kubeconfig\n",
 		"empty.kubeconfig":   "apiVersion: v1\nkind: Config\n",
-		"key.yaml":           "resorces: [pods]\n",
-		"broken.yaml":        "resources: [pods\n",
-		"type.yaml":          "stall-timeout: often\n",
+		"bare.yaml":          "resources: [pods]\n",
+		"key.yaml":           header + "resorces: [pods]\n",
+		"flag.yaml":          header + "history-bytes: 8Mi\n",
+		"broken.yaml":        header + "resources: [pods\n",
+		"type.yaml":          header + "stallTimeout: often\n",
 		"cert.pem":           "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
 	}
 	for name, content := range text {
@@ -117,9 +120,14 @@ func (f files) settingCases() []badCase {
 		{name: "an argument", args: with("pods"), says: []string{`"pods"`}},
 		{name: "unknown variable", args: with(), env: []string{"SPILLWAY_RESORCES=pods"},
 			says: []string{"SPILLWAY_RESORCES"}},
-		{name: "bad YAML key", args: with("--config=" + f.path("key.yaml")), says: []string{"key.yaml", "resorces"}},
+		{name: "bad YAML key", args: with("--config=" + f.path("key.yaml")), says: []string{"key.yaml:3", "resources"}},
+		{name: "the name of a flag in YAML", args: with("--config=" + f.path("flag.yaml")),
+			says: []string{"flag.yaml:3", "historyBytes"}},
+		{name: "YAML without a version", args: with("--config=" + f.path("bare.yaml")),
+			says: []string{"bare.yaml:1", "apiVersion"}},
 		{name: "bad YAML", args: with("--config=" + f.path("broken.yaml")), says: []string{"broken.yaml"}},
-		{name: "bad YAML value", args: with("--config=" + f.path("type.yaml")), says: []string{"stall-timeout"}},
+		{name: "bad YAML value", args: with("--config=" + f.path("type.yaml")),
+			says: []string{"type.yaml:3", "stallTimeout"}},
 		{name: "configuration is not there", args: with("--config=" + f.path("none.yaml")), says: []string{"none.yaml"}},
 	}
 }

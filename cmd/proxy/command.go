@@ -33,15 +33,23 @@ It fails with code 1 if a setting is wrong, or if the API server refuses it. One
 setting and the remedy. While the API server is unreachable, spillway waits.`
 
 const sourcesHelp = `Every flag can also be given as an environment variable, or in the YAML file named by --config. The
-variable of --history-bytes is SPILLWAY_HISTORY_BYTES, and its key in the file is history-bytes. A
+variable of --history-bytes is SPILLWAY_HISTORY_BYTES, and its key in the file is historyBytes. A
 list is separated by commas in a variable, and is a YAML list in the file. A flag takes precedence
 over the environment, the environment over the file, and the file over the default. Spillway does
-not start with a variable SPILLWAY_* or a key that it does not know.`
+not start with a variable SPILLWAY_* or a key that it does not know.
+
+The file begins with its version and kind. spillway config print writes a file with all keys:
+
+  apiVersion: config.spillway.example.com/v1alpha1
+  kind: SpillwayConfiguration
+  resources: [pods, deployments.apps]
+  historyBytes: 128Mi`
 
 // newCommand returns the root command. It reads settings from args, then environ ("NAME=value"
 // each), then the file that they name.
 func newCommand(environ []string, sink *logging.Output, start startFunc) *cobra.Command {
 	o := config.New()
+	settings := newConfig(o, environ) // with the flags of settings alone
 	groups := o.FlagGroups()
 	last := groups[len(groups)-1].Flags
 	last.Bool("version", false, "Print the version and exit.")
@@ -67,7 +75,7 @@ func newCommand(environ []string, sink *logging.Output, start startFunc) *cobra.
 	cmd.SetVersionTemplate("spillway {{.Version}}\n")
 	cmd.SetFlagErrorFunc(explain)
 	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) { fmt.Fprint(cmd.OutOrStdout(), helpText(cmd, groups)) })
-	cmd.AddCommand(newCheck(), newInject(), newKubeconfig(), newTop(), newUninject(), newWebhook(sink))
+	cmd.AddCommand(newCheck(), settings, newInject(), newKubeconfig(), newTop(), newUninject(), newWebhook(sink))
 	return cmd
 }
 

@@ -21,7 +21,8 @@ func newKubeconfig() *cobra.Command {
 		Short: "Write a kubeconfig that leads to a spillway",
 		Long: `spillway kubeconfig writes a kubeconfig for clients of a spillway, such as kubectl. With --kubeconfig,
 the user is that of a context in the given file, with the credentials and rights of that user.
-Without the flag there is no user, which is right for a spillway with --listen-identity=self.
+Without it, the user is that of --token-file, or there is none, which is right for a spillway with
+--listen-identity=self.
 
   spillway kubeconfig --output spillway.kubeconfig
   kubectl --kubeconfig spillway.kubeconfig get pods --watch
@@ -29,8 +30,9 @@ Without the flag there is no user, which is right for a spillway with --listen-i
 It prints the kubeconfig to standard output, or nothing if --output names a file. On stderr it warns
 if the user has a client certificate, because spillway must be set up to verify the certificate.
 
-It fails with code 1 if a file cannot be read or written, if the file of --output exists, or if
---kubeconfig is given without https:// in --server: clients send no credentials over plain HTTP.`,
+It fails with code 1 if a file cannot be read or written, if the file of --output exists, or if flags
+contradict each other. --kubeconfig and --token-file require https:// in --server: clients send no
+credentials over plain HTTP. If --output cannot be written to its end, what was written is left there.`,
 		Example: `  # For a spillway in a cluster, with your own credentials:
   spillway kubeconfig --server https://spillway.spillway-system.svc --certificate-authority spillway-ca.crt \
     --kubeconfig ~/.kube/config --output spillway.kubeconfig`,
@@ -54,7 +56,8 @@ It fails with code 1 if a file cannot be read or written, if the file of --outpu
 	f.StringVar(&o.CAFile, "certificate-authority", "",
 		"Verify spillway's certificate by the authorities in this PEM `file`. When empty, by the system's authorities.")
 	f.StringVar(&o.From, "kubeconfig", "",
-		"Take the user and the namespace of this kubeconfig `file`. When empty, there is no user.")
+		"Take the user and the namespace of this kubeconfig `file`. When empty, the user is that of --token-file, or "+
+			"there is none.")
 	f.StringVar(&o.TokenFile, "token-file", "",
 		"Clients authenticate by the token in this `file`. They read it on the machine where they run, and again "+
 			"whenever it changes. The token of a pod is such a file.")
@@ -66,7 +69,8 @@ It fails with code 1 if a file cannot be read or written, if the file of --outpu
 	return newSubcommand(cmd)
 }
 
-// writeNew writes a file that only its user may read, because it has credentials in it.
+// writeNew writes a new file that is readable by its owner only: it may hold credentials. If that
+// fails after the file was made, what was written stays in it.
 func writeNew(name string, text []byte) error {
 	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) // #nosec G304 -- the user names it
 	if errors.Is(err, fs.ErrExist) {

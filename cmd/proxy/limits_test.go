@@ -73,7 +73,8 @@ func TestLimitSettings(t *testing.T) {
 	f(flowcontrol.Limits{Watches: 100_000, WatchesPerUser: 50_000, WatchesReserve: 12_500, ListBytes: 1 << 30,
 		HeaderBytes: 64 << 20, SelectorTerms: 8 * 131072, SelectorTermsPerUser: 131072, PassThrough: 600,
 		PassThroughPerUser: 300, PassThroughBurst: 1})
-	file := writeFile(t, "limits.yaml", "max-passthrough-qps-per-user: 2.5\nmax-list-bytes-in-flight: 64Mi\n")
+	file := writeFile(t, "limits.yaml", "apiVersion: config.spillway.example.com/v1alpha1\nkind: SpillwayConfiguration\n"+
+		"maxPassthroughQPSPerUser: 2.5\nmaxListBytesInFlight: 64Mi\n")
 	f(flowcontrol.Limits{WatchesPerUser: 7, ListBytes: 64 << 20, HeaderBytes: 64 << 20, SelectorTerms: 72,
 		SelectorTermsPerUser: 9, PassThroughQPS: 2.5, PassThroughBurst: 5},
 		"--config="+file, "--max-selector-terms-per-user=9", "--max-watches=0", "--max-watches-per-user=7",

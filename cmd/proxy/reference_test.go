@@ -100,51 +100,66 @@ const madeHere = "<!-- Made by go test ./cmd/proxy -update: change the code, not
 // flagReference is docs/flags.md.
 func flagReference() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s# Flags\n\n%s\n\n`spillway --help` prints the same text. The flags of its "+
-		"[commands](#flags-of-commands) are below.\n",
-		madeHere, inCode.ReplaceAllString(strings.ReplaceAll(sourcesHelp, "\n", " "), "`$0`"))
-	for _, g := range config.New().FlagGroups() {
-		fmt.Fprintf(&b, "\n## %s\n\n", g.Name)
-		flagTable(&b, g.Flags)
+	sources, example, _ := strings.Cut(sourcesHelp, "\n\n  ")
+	fmt.Fprintf(&b, "%s# Flags\n\n%s\n\n```yaml\n%s\n```\n\n`spillway --help` prints the same text. The flags of its "+
+		"[commands](#flags-of-commands) are below.\n", madeHere,
+		inCode.ReplaceAllString(strings.NewReplacer("\n\n", "\n\n", "\n", " ").Replace(sources), "`$0`"),
+		strings.ReplaceAll(example, "\n  ", "\n"))
+	o := config.New()
+	for _, g := range o.FlagGroups() {
+		fmt.Fprintf(&b, "\n## %s\n\n| flag | variable | key in the file | value | default | what it does |\n"+
+			"|---|---|---|---|---|---|\n", g.Name)
+		g.Flags.VisitAll(func(f *pflag.Flag) {
+			variable, key := o.NamesOf(f.Name)
+			flagRow(&b, f, quoted(variable), quoted(key))
+		})
 	}
 	fmt.Fprint(&b, "\n# Flags of commands\n\nThese flags can be given only on the command line. `spillway COMMAND "+
 		"--help` prints the same text.\n")
 	for _, cmd := range newCommand(nil, logging.NewOutput(io.Discard), nil).Commands() {
-		fmt.Fprintf(&b, "\n## spillway %s\n\n%s.\n\n", cmd.Name(), cmd.Short)
-		flagTable(&b, cmd.Flags())
+		fmt.Fprintf(&b, "\n## spillway %s\n\n%s.\n", cmd.Name(), cmd.Short)
+		if cmd.HasSubCommands() {
+			fmt.Fprint(&b, "`spillway config print` accepts all flags of settings.\n")
+			continue
+		}
+		fmt.Fprint(&b, "\n| flag | value | default | what it does |\n|---|---|---|---|\n")
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { flagRow(&b, f) })
 	}
 	return b.String()
 }
 
-// flagTable lists flags, but for --help, which all have.
-func flagTable(b *strings.Builder, flags *pflag.FlagSet) {
-	fmt.Fprint(b, "| flag | value | default | what it does |\n|---|---|---|---|\n")
-	flags.VisitAll(func(f *pflag.Flag) {
-		if f.Name == "help" {
-			return
-		}
-		value, usage := pflag.UnquoteUsage(f)
-		if value == "" {
-			value = "true or false"
-		}
-		name := "`--" + f.Name + "`"
-		if f.Shorthand != "" {
-			name += ", `-" + f.Shorthand + "`"
-		}
-		fmt.Fprintf(b, "| %s | %s | %s | %s |\n", name, inCell(value), initially(f), inCell(usage))
-	})
+// flagRow is a flag as a row of a table, unless it is --help, which all commands have. More cells
+// follow the flag's name.
+func flagRow(b *strings.Builder, f *pflag.Flag, more ...string) {
+	if f.Name == "help" {
+		return
+	}
+	value, usage := pflag.UnquoteUsage(f)
+	if value == "" {
+		value = "true or false"
+	}
+	name := quoted("--" + f.Name)
+	if f.Shorthand != "" {
+		name += ", " + quoted("-"+f.Shorthand)
+	}
+	cells := append(append([]string{name}, more...), inCell(value), initially(f), inCell(usage))
+	fmt.Fprintf(b, "| %s |\n", strings.Join(cells, " | "))
+}
+
+// quoted is a text as code; nothing if it is empty.
+func quoted(text string) string {
+	if text == "" {
+		return ""
+	}
+	return "`" + text + "`"
 }
 
 // inCode is what of a help text is code.
-var inCode = regexp.MustCompile(`--[a-z-]+|SPILLWAY_\w+|SPILLWAY_\*|\bhistory-bytes\b`)
+var inCode = regexp.MustCompile(`--[a-z-]+|SPILLWAY_\w+|SPILLWAY_\*|\bhistoryBytes\b|\bspillway config print\b`)
 
 // initially is the value of a flag that is not given; nothing if that is empty.
 func initially(f *pflag.Flag) string {
-	value := strings.Trim(f.DefValue, "[]")
-	if value == "" {
-		return ""
-	}
-	return "`" + value + "`"
+	return quoted(strings.Trim(f.DefValue, "[]"))
 }
 
 // inCell is a text in a cell of a table.

@@ -144,7 +144,7 @@ func (p *process) announce(ctx context.Context) {
 	if l := p.listeners.plain; l != nil {
 		fields := []zap.Field{zap.Stringer("address", l.Addr()), upstream}
 		if p.actsAsItself() {
-			fields = append(fields, zap.String("identity", p.client.Identity(ctx)))
+			fields = append(fields, zap.String("identity", p.client.DescribeIdentity(ctx)))
 		}
 		p.log.Info("serving plain HTTP", append(fields, ownerField(p.access.plain)...)...)
 	}

@@ -56,7 +56,7 @@ func newTop() *cobra.Command {
 			"except on loopback.")
 	fs.StringVar(&o.caFile, "ca-file", "", "Trust the certificates in this PEM `file`, instead of the system's.")
 	fs.DurationVar(&o.interval, "interval", 2*time.Second, "Request another report after this `duration`, at least 1s.")
-	fs.StringVar(&o.sort, "sort", status.DefaultQuery().Watches.String(),
+	fs.StringVar(&o.sort, "sort", status.DefaultQuery().WatchOrder.String(),
 		"Sort watches by this `column`. A minus sign in front of its name reverses the order.")
 	fs.BoolVar(&o.once, "once", false, "Print one report as plain text, and exit.")
 	return newSubcommand(cmd)

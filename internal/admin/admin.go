@@ -139,7 +139,7 @@ func (e *Endpoints) operatorsHandler(loopback bool) http.Handler {
 		mux.HandleFunc("POST /debug/pprof/symbol", pprof.Symbol) // go tool pprof sends addresses in the body
 		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	}
-	return atMost(operatorRequestsLimit, mux)
+	return atMost(requestsLimit, mux)
 }
 
 func (e *Endpoints) serveIndex(w http.ResponseWriter, _ *http.Request) {

@@ -7,33 +7,38 @@ import (
 	"spillway/internal/listen"
 )
 
+// connectionsLimit and headBytes together bound what clients without credentials make the process
+// hold.
 const (
-	// operatorConnectionsLimit is how many connections operators and probes have at a time, and
-	// operatorHeadBytes how large a request's head may be (net/http adds 4 KiB): together they
-	// bound what clients without credentials make the process hold.
-	operatorConnectionsLimit = 64
-	operatorHeadBytes        = 16 << 10
-	// operatorRequestsLimit is how many answers of size (metrics, the status page, profiles) are made
-	// at a time.
-	operatorRequestsLimit = 8
-
-	operatorReadTimeout  = 10 * time.Second
-	operatorWriteTimeout = 30 * time.Second // pprof extends it for its profiles
-	operatorIdleTimeout  = 2 * time.Minute
+	// connectionsLimit is how many connections there are at a time. At the limit, a new one replaces
+	// one without a complete request.
+	connectionsLimit = 64
+	// headBytes bounds the head of a request. net/http adds 4 KiB.
+	headBytes = 16 << 10
+	// requestsLimit is how many expensive answers (metrics, status page, profiles) are made at a time.
+	requestsLimit = 8
+	// readTimeout bounds a request's arrival, also of a TLS handshake.
+	readTimeout = 10 * time.Second
+	// writeTimeout bounds an answer. pprof extends it for its profiles.
+	writeTimeout = 30 * time.Second
+	// idleTimeout is how long a connection is kept between two requests.
+	idleTimeout = 2 * time.Minute
 )
 
-// boundServer gives a server of small answers the limits of a listener that any pod may reach.
-// HTTP/2 is off: its streams and header tables would need limits of their own.
+// boundServer limits a listener that any pod may reach. The handler must call
+// listen.RequestArrived. HTTP/2 is off: its streams and header tables would need limits of their
+// own.
 func boundServer(server *http.Server) {
-	server.MaxHeaderBytes = operatorHeadBytes
-	server.ReadHeaderTimeout, server.ReadTimeout = operatorReadTimeout, operatorReadTimeout
-	server.WriteTimeout, server.IdleTimeout = operatorWriteTimeout, operatorIdleTimeout
+	server.MaxHeaderBytes = headBytes
+	server.ReadHeaderTimeout, server.ReadTimeout = readTimeout, readTimeout
+	server.WriteTimeout, server.IdleTimeout = writeTimeout, idleTimeout
 	server.Protocols = new(http.Protocols)
 	server.Protocols.SetHTTP1(true)
-	listen.LimitConns(server, operatorConnectionsLimit)
+	listen.LimitConns(server, connectionsLimit)
 }
 
-// atMost lets a number of requests be answered at a time, and refuses the others.
+// atMost answers up to limit requests at a time, and the others with 503 and Retry-After: they do
+// not wait.
 func atMost(limit int, next http.Handler) http.Handler {
 	seats := make(chan struct{}, limit)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -104,13 +104,13 @@ func TestUnfinishedHeadsHoldLittle(t *testing.T) {
 		_, _ = io.WriteString(c, head) // fails if it has been displaced already
 		conns = append(conns, c)
 	}
-	for _, c := range conns[:clients-operatorConnectionsLimit] { // each of these has been ended for a later one
+	for _, c := range conns[:clients-connectionsLimit] { // each of these has been ended for a later one
 		_ = c.SetReadDeadline(time.Now().Add(time.Minute))
 		if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("an old connection was not ended: %v", err)
 		}
 	}
-	if n := open(); n > operatorConnectionsLimit {
+	if n := open(); n > connectionsLimit {
 		t.Errorf("%d connections are open", n)
 	}
 	runtime.GC()

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Answer is upstream's answer to a review, or why there is none, and when the review was sent. Ages
-// count from there: what changed upstream while the answer was on its way is not in it.
+// Answer is the API server's answer to a review, or why there is none, and when the review was
+// sent. Ages count from there: what changed upstream while the answer was on its way is not in it.
 type Answer[A any] struct {
 	Value A
 	Err   error
@@ -14,8 +14,8 @@ type Answer[A any] struct {
 }
 
 // AnswerCache keeps answers until they are too old, or too many: then the oldest go first. It has
-// no clock, because verdicts on certificates are also recalled for other moments than the present.
-// Not safe for concurrent use.
+// no clock, because verifications of certificates are also recalled for other moments than the
+// present. Not safe for concurrent use.
 type AnswerCache[A any] struct {
 	limit   int
 	entries map[Digest]*list.Element

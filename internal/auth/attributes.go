@@ -17,7 +17,8 @@ type Attributes struct {
 }
 
 // AttributesOf reads a request as kube-apiserver does. path and query are as they were sent, with
-// percent escapes. It reports false for a request that upstream refuses ahead of its authorizer.
+// percent escapes. It reports false for a request that the API server refuses ahead of its
+// authorizer.
 func AttributesOf(method, path, query string) (Attributes, bool) {
 	info, err := requestinfo.Read(method, path, query)
 	switch {

@@ -67,8 +67,8 @@ func TestAttributesOf(t *testing.T) {
 	f("GET", "", none)
 }
 
-// FuzzAttributes: a request is about a resource or about a path, and what has a name or a selector
-// is what upstream would take for that.
+// FuzzAttributes: a request is about a resource or about a path. What has a name or a selector is
+// what the API server would take for that.
 func FuzzAttributes(f *testing.F) {
 	f.Add("GET", "/api/v1/namespaces/c1/pods/a/log", "watch=1")
 	f.Add("GET", "/apis/apps/v1/watch/namespaces/c1/deployments", "fieldSelector=metadata.name%3Da")

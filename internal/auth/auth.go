@@ -1,8 +1,9 @@
 // Package auth authenticates requests, and authorizes what they request.
 //
-// Upstream decides: tokens by TokenReview, permissions by SubjectAccessReview. Only certificates
-// are verified here, because they never reach upstream. Package auth/rbac decides some questions by
-// upstream's state, where the operator says so; package auth/reauth reviews running watches again.
+// The API server decides: tokens by TokenReview, permissions by SubjectAccessReview. Only
+// certificates are verified here, because they never reach the API server. Package auth/rbac
+// decides some questions by the API server's state, where the operator says so; package auth/reauth
+// reviews running watches again.
 //
 // Invariant: a request that could not be decided is never allowed. No error admits a request, nor
 // does an answer older than the caches' few seconds, nor what an earlier request on the same
@@ -17,10 +18,10 @@ package auth
 import "time"
 
 const (
-	// AnswerTTL is how long an answer of upstream's counts, from when its question was sent: that a
-	// token is good, or that something is allowed or denied.
+	// AnswerTTL is how long an answer of the API server's counts, from when its question was sent:
+	// that a token is good, or that something is allowed or denied.
 	AnswerTTL = 10 * time.Second
-	// FailureTTL is how long it counts that upstream refused a token, or did not answer.
+	// FailureTTL is how long it counts that the API server refused a token, or did not answer.
 	FailureTTL = time.Second
 	// UpstreamTokenTTL is how long kube-apiserver itself remembers that a token is good
 	// (TokenSuccessCacheTTL): a TokenReview may be about the past. It remembers no decisions about

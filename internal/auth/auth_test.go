@@ -75,7 +75,7 @@ func (w *world) authorizer(change ...func(*AuthorizerOptions)) *Authorizer {
 	return NewAuthorizer(o)
 }
 
-// alice is a user as upstream knows her.
+// alice is a user as the API server knows her.
 var alice = authenticationv1.UserInfo{
 	Username: "alice", UID: "u-1", Groups: []string{"dev", "system:authenticated"},
 	Extra: map[string]authenticationv1.ExtraValue{"example.com/team": {"a", "b"}},

@@ -17,7 +17,7 @@ import (
 // AuthenticatorOptions configure an Authenticator.
 type AuthenticatorOptions struct {
 	Reviewer *Reviewer
-	// Audiences are those that a token may be for; none: upstream's own.
+	// Audiences are those that a token may be for; none: the API server's own.
 	Audiences []string
 	// ClientCA vouches for client certificates; nil: they prove nothing.
 	ClientCA *Authority
@@ -26,8 +26,8 @@ type AuthenticatorOptions struct {
 	// MaxTokens bounds the tokens that are remembered, good ones and bad ones each, and MaxReviews
 	// the reviews of new ones that are under way. 0: 16384 and 64.
 	MaxTokens, MaxReviews int
-	// Local decides about tokens for Audiences, if there are any: upstream's own audiences are not
-	// known here. nil: upstream decides everything.
+	// Local decides about tokens for Audiences, if there are any: the API server's own audiences are
+	// not known here. nil: the API server decides everything.
 	Local   LocalDecider
 	Clock   clock.PassiveClock // nil: the real one
 	Metrics *Metrics           // nil: nothing is registered
@@ -88,8 +88,8 @@ func (a *Authenticator) ClientCAs() *x509.CertPool {
 	return pool
 }
 
-// Authenticate finds out which identity sends a request. ctx ends the wait for upstream's answer to
-// another request with the same token.
+// Authenticate finds out which identity sends a request. ctx ends the wait for the API server's
+// answer to another request with the same token.
 func (a *Authenticator) Authenticate(ctx context.Context, r AuthnRequest) Result {
 	result := a.authenticate(ctx, r)
 	result.HasCertificate = len(r.Peer) > 0
@@ -218,9 +218,9 @@ func (a *Authenticator) Renew(ctx context.Context, c *Credential) Result {
 	return Result{Outcome: Authenticated, Identity: user, Credential: c, At: now}
 }
 
-// RecallIdentity is the identity that upstream has lately found a request's bearer token to prove;
-// nil: none is remembered. No review is sent, and nothing may be allowed for it: it distinguishes
-// users.
+// RecallIdentity is the identity that the API server has lately found a request's bearer token to
+// prove; nil: none is remembered. No review is sent, and nothing may be allowed for it: it
+// distinguishes users.
 func (a *Authenticator) RecallIdentity(r AuthnRequest) *Identity {
 	token, ok := r.bearer()
 	if !ok {

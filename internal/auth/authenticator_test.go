@@ -28,7 +28,8 @@ func seen(r Result) string {
 	return string(r.Outcome) + " " + r.Identity.name + " " + strings.Join(r.Identity.groups, ",")
 }
 
-// Tokens are upstream's to judge; what it says is remembered, good for ten seconds and bad for one.
+// Tokens are the API server's to judge; what it says is remembered, good for ten seconds and bad
+// for one.
 func TestTokens(t *testing.T) {
 	w := newWorld(t)
 	a := w.authenticator()
@@ -72,7 +73,7 @@ func TestTokens(t *testing.T) {
 }
 
 // The answer about a token is cached no longer than until the expiry that the token itself states:
-// upstream reviews the token again at that moment, and each second after it.
+// the API server reviews the token again at that moment, and each second after it.
 func TestTokenEnds(t *testing.T) {
 	w := newWorld(t)
 	a := w.authenticator()
@@ -158,8 +159,8 @@ func TestNotAuthenticated(t *testing.T) {
 	}
 }
 
-// A cached answer that accepts a token holds for its time even if upstream fails meanwhile. After
-// that time, an error authenticates no request.
+// A cached answer that accepts a token holds for its time even if the API server fails meanwhile.
+// After that time, an error authenticates no request.
 func TestUpstreamFails(t *testing.T) {
 	w := newWorld(t)
 	a := w.authenticator()
@@ -246,7 +247,7 @@ func (w *world) pki() (clients, fronts *authtest.CA, a *Authenticator) {
 
 func (w *world) authority(c *authtest.CA) *Authority {
 	w.t.Helper()
-	a, err := NewAuthority(authtest.WriteFile(w.t, authtest.PEM(c.Cert)), w.clock, zap.NewNop())
+	a, err := NewAuthority(authtest.WriteCAFile(w.t, authtest.PEM(c.Cert)), w.clock, zap.NewNop())
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
-	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -23,41 +22,28 @@ const (
 	authorityReloadInterval = time.Second
 	// verificationWait is how long a chain waits for its turn.
 	verificationWait = 15 * time.Second
-	// goodVerdictsLimit and badVerdictsLimit are how many verdicts are remembered. There is one for
-	// each connection with a certificate, fewer where clients connect again.
-	goodVerdictsLimit = 16 << 10
-	badVerdictsLimit  = 1 << 10
-	// verdictTTL is how long a verdict is remembered at most.
-	verdictTTL = 24 * time.Hour
-	// verdictTextBytes is how much is remembered of why a chain is bad. Errors of x509 hold the
+	// failureTextBytes is how much is remembered of why a chain is bad. Errors of x509 hold the
 	// certificates that they are about.
-	verdictTextBytes = 256
+	failureTextBytes = 256
 )
 
 // Authority is a PEM file of the certificates that may vouch for clients. It is read again when it
-// is needed and a second has passed. So a rotated file counts for the next request, and for a
-// running watch when it is checked. A file that cannot be read, as in the middle of a rotation,
+// is needed and a second has passed. So a rotated file counts for requests within a second, and for
+// a running watch when it is checked. A file that cannot be read, as in the middle of a rotation,
 // leaves in use what was read last, as in kube-apiserver.
 //
-// A verification takes some signatures. So a verdict is remembered for as long as the file and the
-// clock leave it true, and few chains are verified at a time (verificationTurns).
+// A verification takes some signatures. So it is remembered for as long as the file and the clock
+// leave it true, and few chains are verified at a time (verificationTurns).
 type Authority struct {
-	file  *rotation.Value[*rotation.Authorities]
-	began time.Time // by both clocks, see DetectSetBack
-	turns *flowcontrol.Gate
-
-	mu       sync.Mutex
-	verdicts verdicts // guarded by mu
-}
-
-// verdicts are those about chains under one content of an authority's file.
-type verdicts struct {
-	of        *rotation.Authorities
-	good, bad *AnswerCache[struct{}]
+	file     *rotation.Value[*rotation.Authorities]
+	began    time.Time // by both clocks, see DetectSetBack
+	turns    *flowcontrol.Gate
+	verified verificationCache
 }
 
 // verificationTurns are those of all verifications. A processor is left to others, where there are
-// two; an address has one turn at a time, and addresses take turns.
+// two. An address has one turn at a time, and addresses take turns. The queue bounds what waiting
+// requests hold. One address has at most half of its seats, so that it cannot take all of them.
 var verificationTurns = flowcontrol.NewGate(flowcontrol.Options{
 	Limit: int64(max(1, runtime.GOMAXPROCS(0)-1)), Share: 1, Waiting: 2048, WaitingEach: 1024, Wait: verificationWait,
 })
@@ -65,8 +51,7 @@ var verificationTurns = flowcontrol.NewGate(flowcontrol.Options{
 // errVerifying is why a chain has not been verified in time.
 var errVerifying = fmt.Errorf("too many certificates are being verified: %w", ErrBusy)
 
-// NewAuthority reads the file. There is no Authority without a certificate: the system's would
-// verify for it.
+// NewAuthority reads the file. A file without a certificate is an error.
 func NewAuthority(file string, clock clock.PassiveClock, log *zap.Logger) (*Authority, error) {
 	began := clock.Now()
 	value, err := rotation.New(rotation.Options[*rotation.Authorities]{
@@ -81,7 +66,7 @@ func NewAuthority(file string, clock clock.PassiveClock, log *zap.Logger) (*Auth
 	return &Authority{file: value, began: began, turns: verificationTurns}, nil
 }
 
-// States is how the file stands.
+// States describes the file.
 func (a *Authority) States() []rotation.FileState { return a.file.States() }
 
 // current are the certificates that vouch at present.
@@ -96,10 +81,10 @@ func (a *Authority) Shares(other *Authority) bool {
 	return slices.ContainsFunc(mine, func(c *x509.Certificate) bool { return slices.ContainsFunc(others, c.Equal) })
 }
 
-// Verify reports why a client's certificate, the first of a chain, is not vouched for at a moment.
-// The others may stand between it and the authority. After the wall clock was set back, the chain
-// must also be valid at the moment that the clock would show otherwise. flow shares the turns of
-// verifications, and ctx ends the wait for one; without a turn the error is ErrBusy.
+// Verify returns nil if the Authority vouches for chain, which is not empty, at now. Its later
+// certificates may be intermediates. After the wall clock was set back, the chain must also be
+// valid at the moment that the clock would show otherwise. Verifications take turns by flow. If no
+// turn comes in time, or ctx ends, the error wraps ErrBusy.
 func (a *Authority) Verify(ctx context.Context, flow flowcontrol.Flow, chain Chain, now time.Time) error {
 	if err := a.verifyAt(ctx, flow, chain, now); err != nil {
 		return err
@@ -116,77 +101,28 @@ func (a *Authority) Verify(ctx context.Context, flow flowcontrol.Flow, chain Cha
 	return nil
 }
 
-// verifyAt is the verdict on a chain at a moment, remembered or from a verification.
+// verifyAt verifies a chain at a moment, or recalls that.
 func (a *Authority) verifyAt(ctx context.Context, flow flowcontrol.Flow, chain Chain, at time.Time) error {
 	if err := tlsconn.CheckCount(len(chain.certificates)); err != nil { // listeners refuse it in the handshake
 		return err
 	}
 	authorities := a.file.Recent(authorityReloadInterval)
-	if verdict, ok := a.recall(authorities, chain, at); ok {
-		return verdict.Err
+	if v, ok := a.verified.recall(authorities, chain, at); ok {
+		return v.err
 	}
 	turn, refused := a.turns.Admit(ctx, flow, 1)
 	if refused != nil {
 		return errVerifying
 	}
 	defer turn.Release()
-	if verdict, ok := a.recall(authorities, chain, at); ok { // another request of the connection has had its turn
-		return verdict.Err
+	if v, ok := a.verified.recall(authorities, chain, at); ok { // another request of the connection has had its turn
+		return v.err
 	}
 	err := chain.verify(authorities, at)
 	if err != nil {
 		text := err.Error()
-		err = errors.New(text[:min(len(text), verdictTextBytes)])
+		err = errors.New(text[:min(len(text), failureTextBytes)])
 	}
-	a.note(authorities, chain, at, err)
+	a.verified.note(authorities, chain, at, err)
 	return err
-}
-
-// recall is the verdict on a chain, if one that is true at a moment is remembered.
-func (a *Authority) recall(authorities *rotation.Authorities, chain Chain, at time.Time) (Answer[struct{}], bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.verdicts.of != authorities {
-		a.verdicts = verdicts{authorities, NewAnswerCache[struct{}](goodVerdictsLimit),
-			NewAnswerCache[struct{}](badVerdictsLimit)}
-	}
-	for _, cache := range []*AnswerCache[struct{}]{a.verdicts.good, a.verdicts.bad} {
-		if verdict, ok := cache.Recall(chain.digest, at); ok && at.After(verdict.At) {
-			return verdict, true
-		}
-	}
-	return Answer[struct{}]{}, false
-}
-
-// note remembers a verdict for the time around a moment in which it is true.
-func (a *Authority) note(authorities *rotation.Authorities, chain Chain, at time.Time, err error) {
-	since, until := unchangedPeriod(at, slices.Concat(chain.certificates, authorities.Certificates))
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.verdicts.of != authorities || !at.After(since) {
-		return
-	}
-	cache := a.verdicts.good
-	if err != nil {
-		cache = a.verdicts.bad
-	}
-	cache.Note(chain.digest, Answer[struct{}]{Err: err, At: since}, until, at)
-}
-
-// unchangedPeriod is the time around a moment in which no certificate begins or ends, until
-// verdictTTL after it.
-func unchangedPeriod(at time.Time, certificates []*x509.Certificate) (since, until time.Time) {
-	until = at.Add(verdictTTL)
-	for _, c := range certificates {
-		for _, moment := range []time.Time{c.NotBefore, c.NotAfter} {
-			switch {
-			case moment.After(until):
-			case moment.After(at):
-				until = moment
-			case moment.After(since):
-				since = moment
-			}
-		}
-	}
-	return since, until
 }

@@ -20,7 +20,7 @@ import (
 func TestAuthorityReloads(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))
 	first, second := authtest.NewCA(t, "first", clock.Now()), authtest.NewCA(t, "second", clock.Now())
-	name := authtest.WriteFile(t, authtest.PEM(first.Cert))
+	name := authtest.WriteCAFile(t, authtest.PEM(first.Cert))
 	core, logs := observer.New(zap.InfoLevel)
 	a, err := NewAuthority(name, clock, zap.New(core))
 	if err != nil {
@@ -75,7 +75,7 @@ func TestNewAuthorityRefuses(t *testing.T) {
 		{"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "malformed"},
 		{"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n", "no certificate in it"},
 	} {
-		if _, err := NewAuthority(authtest.WriteFile(t, []byte(c.raw)), clock, zap.NewNop()); err == nil ||
+		if _, err := NewAuthority(authtest.WriteCAFile(t, []byte(c.raw)), clock, zap.NewNop()); err == nil ||
 			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q: got %v, want %q", c.raw, err, c.want)
 		}

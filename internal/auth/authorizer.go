@@ -15,10 +15,11 @@ type Verdict string
 // The verdicts, which are also the labels of metrics.
 const (
 	Allowed Verdict = "allowed"
-	// Denied: upstream would answer with a 403, whose words Forbidden has.
+	// Denied: the API server would answer with a 403, whose words Forbidden has.
 	Denied Verdict = "denied"
-	// Unreviewed: upstream did not answer, or an authorizer of its own failed, for which it would
-	// answer 500. Nothing is served; a request that can be passed through gets upstream's answer.
+	// Unreviewed: there is no review. It was not sent (ErrBusy, ErrNotText) or not answered, or an
+	// authorizer failed, for which the API server answers 500. The request is passed through, except
+	// after ErrBusy.
 	Unreviewed Verdict = "error"
 )
 
@@ -28,9 +29,9 @@ var Verdicts = []Verdict{Allowed, Denied, Unreviewed}
 // Decision is a verdict, and why.
 type Decision struct {
 	Verdict Verdict
-	// Reason is the authorizer's own, which upstream appends to a 403 (W-174).
+	// Reason is the authorizer's own, which the API server appends to a 403 (W-174).
 	Reason string
-	// At is when the question was sent to upstream, or when what decided it was proven.
+	// At is when the question was sent to the API server, or when what decided it was proven.
 	At time.Time
 	// Err says why, if Unreviewed.
 	Err error
@@ -39,13 +40,13 @@ type Decision struct {
 // AuthorizerOptions configure an Authorizer.
 type AuthorizerOptions struct {
 	Reviewer *Reviewer
-	// MaxAnswers bounds the answers that are remembered, of each verdict, and MaxReviews the
-	// reviews for new requests that are under way, of which one user has half at most. 0: 65536 and
-	// 128.
-	MaxAnswers, MaxReviews int
-	Local                  LocalDecider       // nil: upstream decides everything
-	Clock                  clock.PassiveClock // nil: the real one
-	Metrics                *Metrics           // nil: nothing is registered
+	// MaxAnswers bounds the remembered answers: allowed ones and all others, each. 0: 65536.
+	MaxAnswers int
+	// MaxReviews bounds the reviews under way for new requests. One user has at most half. 0: 128.
+	MaxReviews int
+	Local      LocalDecider       // nil: the API server decides everything
+	Clock      clock.PassiveClock // nil: the real one
+	Metrics    *Metrics           // nil: nothing is registered
 }
 
 const (
@@ -53,10 +54,10 @@ const (
 	defaultAccessReviewsLimit = 128
 )
 
-// Authorizer finds out whether an identity may do something, by SubjectAccessReview, and remembers
-// the answer for AnswerTTL. An answer is remembered for the whole question, identity and
-// attributes: an authorizer may look at any part of them. What a LocalDecider allows needs no
-// review.
+// Authorizer finds out whether an identity may do something, by SubjectAccessReview. It remembers
+// an answer for AnswerTTL, a failure for FailureTTL. An answer is remembered for the whole
+// question, identity and attributes: an authorizer may look at any part of them. What a
+// LocalDecider allows needs no review.
 type Authorizer struct {
 	hasher  *Hasher
 	reviews *reviews[ReviewRequest, AccessStatus]
@@ -64,8 +65,8 @@ type Authorizer struct {
 }
 
 var (
-	// ErrNotText is why a question is not sent upstream: a review is JSON, and would ask about another
-	// user, or another object.
+	// ErrNotText is why a review is not sent: it is JSON, and would ask about another user, or another
+	// object.
 	ErrNotText    = errors.New("the user or the request has bytes that are no UTF-8, of which a review cannot ask")
 	errAuthorizer = errors.New("an authorizer of upstream failed")
 )
@@ -85,9 +86,10 @@ func NewAuthorizer(o AuthorizerOptions) *Authorizer {
 			}
 			return o.Reviewer.access(ctx, q.spec())
 		},
-		isGood: func(s AccessStatus) bool { return VerdictOf(s) == Allowed }, until: accessUntil,
-		user:  func(q ReviewRequest) string { return q.Identity.name },
-		clock: o.Clock, count: o.Metrics.countAnswers(reviewOfAccess),
+		isGood: func(s AccessStatus) bool { return VerdictOf(s) == Allowed },
+		until:  accessUntil,
+		user:   func(q ReviewRequest) string { return q.Identity.name },
+		clock:  o.Clock, count: o.Metrics.countAnswers(reviewOfAccess),
 	}
 	if o.Local != nil {
 		opts.newLocal = o.Local.Access
@@ -95,9 +97,9 @@ func NewAuthorizer(o AuthorizerOptions) *Authorizer {
 	return &Authorizer{hasher: NewHasher(), reviews: newReviews(opts), metrics: o.Metrics}
 }
 
-// VerdictOf reads upstream's answer. An answer that both allows and denies, and one that does not
-// allow and reports an error, are failures of an authorizer, for which upstream answers 500; an
-// error beside an allowance is not.
+// VerdictOf reads the API server's answer. An answer that both allows and denies is a failure of an
+// authorizer. So is one that does not allow and reports an error. The API server answers both with
+// 500. An error beside an allowance is no failure.
 func VerdictOf(s AccessStatus) Verdict {
 	switch {
 	case s.Allowed && !s.Denied:
@@ -108,7 +110,7 @@ func VerdictOf(s AccessStatus) Verdict {
 	return Denied
 }
 
-// accessUntil is how long an answer counts.
+// accessUntil is until when an answer counts.
 func accessUntil(a Answer[AccessStatus]) time.Time {
 	if a.Err != nil || VerdictOf(a.Value) == Unreviewed {
 		return a.At.Add(FailureTTL)
@@ -116,21 +118,21 @@ func accessUntil(a Answer[AccessStatus]) time.Time {
 	return a.At.Add(AnswerTTL)
 }
 
-// Authorize finds out whether an identity may do something. ctx ends the wait for upstream's answer
-// to another request with the same question.
+// Authorize finds out whether an identity may do something. ctx ends the wait for the API server's
+// answer to another request with the same question.
 func (a *Authorizer) Authorize(ctx context.Context, who *Identity, what Attributes) Decision {
 	d := decisionOf(a.reviews.answer(ctx, a.Key(who, what), ReviewRequest{who, what}))
 	a.metrics.verdicts.WithLabelValues(string(d.Verdict)).Inc()
 	return d
 }
 
-// Renew decides again, now.
+// Renew decides again, now. It ignores remembered answers and takes no turn: callers bound it.
 func (a *Authorizer) Renew(ctx context.Context, who *Identity, what Attributes) Decision {
 	return decisionOf(a.reviews.renew(ctx, a.Key(who, what), ReviewRequest{who, what}))
 }
 
-// Recall is when upstream last reviewed the question of a key, if that is remembered and upstream
-// allowed it.
+// Recall is when the API server last reviewed the question of a key, if that is remembered and the
+// API server allowed it.
 func (a *Authorizer) Recall(key Digest) (time.Time, bool) {
 	review, ok := a.reviews.recall(key)
 	return review.At, ok && review.Err == nil && VerdictOf(review.Value) == Allowed

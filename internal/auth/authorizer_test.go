@@ -72,8 +72,8 @@ func sameJSON(t *testing.T, a, b string) bool {
 	return reflect.DeepEqual(x, y)
 }
 
-// What upstream said counts for ten seconds either way, for the same question of the same identity
-// only.
+// What the API server said counts for ten seconds either way, for the same question of the same
+// identity only.
 func TestDecisionsAreRemembered(t *testing.T) {
 	w := newWorld(t)
 	a := w.authorizer()

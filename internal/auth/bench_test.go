@@ -27,7 +27,7 @@ func quick() *Reviewer {
 func BenchmarkAuthenticate(b *testing.B) {
 	clock := clocktesting.NewFakeClock(time.Now())
 	clients := authtest.NewCA(b, "clients", clock.Now())
-	authority, err := NewAuthority(authtest.WriteFile(b, authtest.PEM(clients.Cert)), clock, zap.NewNop())
+	authority, err := NewAuthority(authtest.WriteCAFile(b, authtest.PEM(clients.Cert)), clock, zap.NewNop())
 	if err != nil {
 		b.Fatal(err)
 	}

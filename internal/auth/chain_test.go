@@ -31,7 +31,7 @@ func verify(a *Authority, now time.Time, peer ...*x509.Certificate) error {
 // pace is an authority whose turns are the test's to hold.
 func pace(t *testing.T, ca *authtest.CA, clock *clocktesting.FakeClock) (a *Authority, file string) {
 	t.Helper()
-	file = authtest.WriteFile(t, authtest.PEM(ca.Cert))
+	file = authtest.WriteCAFile(t, authtest.PEM(ca.Cert))
 	a, err := NewAuthority(file, clock, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
@@ -100,18 +100,18 @@ func TestBadVerdictsAreShort(t *testing.T) {
 	stranger := authtest.NewCA(t, strings.Repeat("n", 10_000), clock.Now())
 	leaf := stranger.Issue(pkix.Name{CommonName: "mallory"}, clock.Now().Add(time.Hour))
 	err := verify(a, clock.Now(), leaf, stranger.Cert)
-	if err == nil || len(err.Error()) > verdictTextBytes {
+	if err == nil || len(err.Error()) > failureTextBytes {
 		t.Fatalf("got %d bytes", len(fmt.Sprint(err)))
 	}
 	var unknown x509.UnknownAuthorityError
 	if errors.As(err, &unknown) {
 		t.Error("the verdict holds a certificate")
 	}
-	for range 2 * badVerdictsLimit {
-		a.note(a.verdicts.of, Chain{digest: randomDigest()}, clock.Now(), err)
+	for range 2 * badVerificationsLimit {
+		a.verified.note(a.verified.authorities, Chain{digest: randomDigest()}, clock.Now(), err)
 	}
-	if n := len(a.verdicts.bad.entries); n > badVerdictsLimit {
-		t.Errorf("%d bad verdicts are remembered", n)
+	if n := len(a.verified.bad.entries); n > badVerificationsLimit {
+		t.Errorf("%d bad verifications are remembered", n)
 	}
 }
 

@@ -33,7 +33,7 @@ func TestClockJumpsDoNotKeepAuthorities(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			clock := authtest.NewClock(t)
 			first, second := authtest.NewCA(t, "first", clock.Base()), authtest.NewCA(t, "second", clock.Base())
-			file := authtest.WriteFile(t, authtest.PEM(first.Cert))
+			file := authtest.WriteCAFile(t, authtest.PEM(first.Cert))
 			synctest.Test(t, func(t *testing.T) {
 				clock.Begin()
 				a, err := NewAuthority(file, clock, zap.NewNop())

@@ -44,8 +44,8 @@ func NewTokenCredential(key Digest, token Secret, expires time.Time) *Credential
 func (c *Credential) Key() Digest { return c.key }
 
 // Expires is when the credential ends by its own words; zero: it does not say. For a certificate
-// that is final. A token has been read, not verified, and upstream accepts some for a minute more:
-// for a token it is when to review it again.
+// that is final. A token has been read, not verified, and the API server accepts some for a minute
+// more: for a token it is when to review it again.
 func (c *Credential) Expires() time.Time { return c.expires }
 
 // IsCertificate reports that the proof was a certificate, which can be shown to no other server.

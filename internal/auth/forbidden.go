@@ -13,7 +13,7 @@ import (
 // sanitizer keeps what a client wrote from being read as HTML. Quotes stay.
 var sanitizer = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
 
-// Forbidden is upstream's 403 to an identity that may not do something (W-174). reason is the
+// Forbidden is the API server's 403 to an identity that may not do something (W-174). reason is the
 // authorizer's, or empty; it alone is not the client's word and stays as it is.
 func Forbidden(who *Identity, what Attributes, reason string) *metav1.Status {
 	message := sanitizer.Replace(forbiddenMessage(who.name, what))

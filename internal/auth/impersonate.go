@@ -26,8 +26,8 @@ type Impersonation struct {
 }
 
 const (
-	// maxImpersonationBytes is half of what upstream reads of a head; the rest is for the headers of a
-	// request.
+	// maxImpersonationBytes is half of what the API server reads of a head; the rest is for the
+	// headers of a request.
 	maxImpersonationBytes = http.DefaultMaxHeaderBytes / 2
 	// headerOverheadBytes is what HTTP/2 counts for a header besides its name and its value.
 	headerOverheadBytes = 32

@@ -104,8 +104,8 @@ func TestImpersonationKeepsGroups(t *testing.T) {
 		{"a", []string{unauthenticatedGroup, authenticatedGroup}, []string{unauthenticatedGroup, authenticatedGroup}},
 		{"a", []string{unauthenticatedGroup}, []string{unauthenticatedGroup}},
 		{anonymousUser, []string{"dev", unauthenticatedGroup}, []string{"dev", unauthenticatedGroup}},
-		{"system:serviceaccount:n:a", nil, []string{authenticatedGroup}}, // else upstream adds those of its namespace
-		{"system:node:a", nil, []string{authenticatedGroup}},             // else upstream may add system:nodes
+		{"system:serviceaccount:n:a", nil, []string{authenticatedGroup}}, // else the API server adds those of its namespace
+		{"system:node:a", nil, []string{authenticatedGroup}},             // else the API server may add system:nodes
 	} {
 		as, err := NewImpersonation(NewIdentity(userInfo{Username: c.name, Groups: c.groups}))
 		if err != nil {
@@ -143,7 +143,7 @@ func TestImpersonationReplacesHeaders(t *testing.T) {
 	}
 }
 
-// A review in JSON would ask about another user, or another object: upstream is not asked.
+// A review in JSON would ask about another user, or another object: the API server is not asked.
 func TestReviewsAskOnlyAboutText(t *testing.T) {
 	get := Attributes{Verb: "get", Resource: "pods", Name: "a"}
 	for text, q := range map[string]ReviewRequest{

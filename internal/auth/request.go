@@ -23,7 +23,7 @@ const (
 	impersonatePrefix   = "Impersonate-"
 )
 
-// impersonates reports that the request asks for another identity. Upstream knows four such
+// impersonates reports that the request asks for another identity. The API server knows four such
 // headers. Every header that begins like them counts here: a request too many that passes through
 // does no harm.
 func (r AuthnRequest) impersonates() bool {
@@ -35,8 +35,8 @@ func (r AuthnRequest) impersonates() bool {
 	return false
 }
 
-// bearer is the only bearer token of the request. Of two, neither proves anything: upstream reads
-// the first, and a proxy in front of this one may read the last.
+// bearer is the only bearer token of the request. Of two, neither proves anything: the API server
+// reads the first, and a proxy in front of this one may read the last.
 func (r AuthnRequest) bearer() (Secret, bool) {
 	if len(r.Header[authorizationHeader]) != 1 {
 		return Secret{}, false

@@ -27,7 +27,7 @@ func TestBearer(t *testing.T) {
 	f("t", "Bearer t and more")
 	f("", "Bearer")
 	f("", "Bearer ")
-	f("", "Bearer  t") // upstream warns of that, and ignores it
+	f("", "Bearer  t") // the API server warns of that, and ignores it
 	f("", "Basic t")
 	f("", "Bearert")
 	f("", "t")

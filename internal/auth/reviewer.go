@@ -16,15 +16,15 @@ const (
 	accessReviewsPath = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 )
 
-// Reviewer asks upstream which identity a token proves and what an identity may do.
+// Reviewer asks the API server which identity a token proves and what an identity may do.
 type Reviewer struct {
 	*reviewSender
 	reviewClient
 }
 
-// reviewClient puts the two questions to upstream. Errors are *NotReviewedError.
+// reviewClient puts the two questions to the API server. Errors are *NotReviewedError.
 type reviewClient interface {
-	// token asks whose token it is. Without audiences it must be one for upstream itself.
+	// token asks whose token it is. Without audiences it must be one for the API server itself.
 	token(ctx context.Context, token Secret, audiences []string) (authenticationv1.TokenReviewStatus, error)
 	// access asks whether an identity may do something.
 	access(ctx context.Context, spec authorizationv1.SubjectAccessReviewSpec) (AccessStatus, error)

@@ -60,7 +60,7 @@ func TestReviewerLogs(t *testing.T) {
 	}
 }
 
-// The log conceals a token that upstream repeats, also while it writes the line.
+// The log conceals a token that the API server repeats, also while it writes the line.
 func TestReviewerLogsNoTokenThatUpstreamRepeats(t *testing.T) {
 	w := newWorld(t)
 	var log strings.Builder

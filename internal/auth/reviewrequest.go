@@ -14,7 +14,7 @@ type ReviewRequest struct {
 	Attributes Attributes
 }
 
-// AccessStatus is upstream's answer to a ReviewRequest.
+// AccessStatus is the API server's answer to a ReviewRequest.
 type AccessStatus = authorizationv1.SubjectAccessReviewStatus
 
 // isText reports that a review, which is JSON, asks exactly this question.
@@ -54,9 +54,9 @@ var fieldOperators = map[selection.Operator]metav1.FieldSelectorOperator{
 	selection.NotEquals: metav1.FieldSelectorOpNotIn,
 }
 
-// fieldAttributes are the requirements of a field selector. As upstream does it, one that cannot be
-// parsed narrows nothing, and a requirement that a review does not know is left out: the review
-// then covers more than the request wants.
+// fieldAttributes are the requirements of a field selector. As the API server does it, one that
+// cannot be parsed narrows nothing, and a requirement that a review does not know is left out: the
+// review then covers more than the request wants.
 func fieldAttributes(raw string) *authorizationv1.FieldSelectorAttributes {
 	selector, err := fields.ParseSelector(raw)
 	if err != nil {

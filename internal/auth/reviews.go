@@ -23,8 +23,8 @@ const (
 )
 
 var (
-	// ErrBusy is why there is no answer to a question that had no turn in time. The client has to
-	// send the request again later, and not to upstream, which has as many questions as it may have.
+	// ErrBusy is why there is no answer to a question that had no turn in time. The client has to send
+	// the request again later, and not to the API server, which has as many questions as it may have.
 	ErrBusy    = errors.New("too many reviews are under way")
 	errCrashed = errors.New("BUG: a review panicked")
 )
@@ -38,8 +38,8 @@ type reviewsOptions[Q, A any] struct {
 	user   func(Q) string            // shares the turns; "": unknown
 	count  func(source)              // counts answers
 	clock  clock.PassiveClock
-	// newLocal makes what answers questions without upstream, and has some of them reviewed; nil, or
-	// if it returns nil: upstream answers everything.
+	// newLocal makes what answers questions without the API server, and has some of them reviewed;
+	// nil, or if it returns nil: the API server answers everything.
 	newLocal func(ReviewFunc[Q, A]) DecideFunc[Q, A]
 }
 
@@ -50,9 +50,9 @@ type bounds struct {
 	each       int // of those, of one user; 0: all
 }
 
-// reviews asks upstream questions of one kind and remembers the answers for a moment. A question
-// that is under way already is not sent again: it waits for that answer. Good answers and bad ones
-// are remembered apart, so that made-up tokens cannot push out those that are in use.
+// reviews asks the API server questions of one kind and remembers the answers for a moment. A
+// question that is under way already is not sent again: it waits for that answer. Good answers and
+// bad ones are remembered apart, so that made-up tokens cannot push out those that are in use.
 //
 // The first request sends the review itself. It does so to the end even if its client has gone,
 // because others may wait for the answer: so there are never more goroutines than requests.
@@ -60,7 +60,7 @@ type reviews[Q, A any] struct {
 	// Static after construction.
 	reviewsOptions[Q, A]
 	turns *flowcontrol.Gate // of reviews under way
-	local DecideFunc[Q, A]  // nil: upstream answers everything
+	local DecideFunc[Q, A]  // nil: the API server answers everything
 
 	mu struct {
 		sync.Mutex
@@ -150,7 +150,8 @@ func (r *reviews[Q, A]) fly(ctx context.Context, key Digest, q Q, f *flight[A]) 
 	f.answer = r.review(ctx, key, q)
 }
 
-// decideLocally answers a question without upstream, unless upstream has answered it since.
+// decideLocally answers a question without the API server, unless the API server has answered it
+// since.
 func (r *reviews[Q, A]) decideLocally(key Digest, q Q) (Answer[A], bool) {
 	if r.local == nil {
 		return Answer[A]{}, false
@@ -163,8 +164,8 @@ func (r *reviews[Q, A]) decideLocally(key Digest, q Q) (Answer[A], bool) {
 	return here, !ok || there.Err != nil || !there.At.After(here.At)
 }
 
-// renew is the answer to a question now, whatever is remembered: upstream's, unless it is decided
-// locally.
+// renew is the answer to a question now, whatever is remembered: the API server's, unless it is
+// decided locally.
 func (r *reviews[Q, A]) renew(ctx context.Context, key Digest, q Q) Answer[A] {
 	if a, ok := r.decideLocally(key, q); ok {
 		r.count(fromLocal)
@@ -177,7 +178,8 @@ func (r *reviews[Q, A]) renew(ctx context.Context, key Digest, q Q) Answer[A] {
 
 // review sends a review now and without a turn, and remembers the answer. Callers bound the reviews
 // that they have under way: so no herd of new requests delays the checks of running watches. An
-// answer to a later question counts instead, but that upstream did not answer changes nothing.
+// answer to a later question counts instead, but that the API server did not answer changes
+// nothing.
 func (r *reviews[Q, A]) review(ctx context.Context, key Digest, q Q) Answer[A] {
 	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
 	defer cancel()

@@ -25,9 +25,9 @@ const (
 	refusalBytesLimit = 256
 )
 
-// reviewSender sends reviews upstream, and logs when upstream stops answering them. A review is one
-// POST. client-go's request would repeat one that was refused with a Retry-After, for as long as it
-// takes, and a late answer is none.
+// reviewSender sends reviews upstream, and logs when the API server stops answering them. A review
+// is one POST. client-go's request would repeat one that was refused with a Retry-After, for as
+// long as it takes, and a late answer is none.
 type reviewSender struct {
 	base    *url.URL
 	own     *http.Client // adds the proxy's credentials
@@ -35,17 +35,17 @@ type reviewSender struct {
 	failing atomic.Pointer[ReviewFailure] // nil: the last review was answered
 }
 
-// ReviewFailure is why upstream answers no reviews, and since when for this kind of reason.
+// ReviewFailure is why the API server answers no reviews, and since when for this kind of reason.
 type ReviewFailure struct {
 	Since time.Time
 	Err   *NotReviewedError
 }
 
-// NotReviewedError is why upstream did not answer a review, or did not send a document. It holds
-// nothing of the question.
+// NotReviewedError is why the API server did not answer a review, or did not send a document. It
+// holds nothing of the question.
 type NotReviewedError struct {
 	Review string // the kind of the review, or the path of the document
-	Code   int    // of upstream's answer; 0: there was none
+	Code   int    // of the API server's answer; 0: there was none
 	Reason string
 }
 
@@ -57,13 +57,13 @@ func (e *NotReviewedError) Error() string {
 	return fmt.Sprintf("%s: upstream answered %d: %s", e.Review, e.Code, e.Reason)
 }
 
-// IsRefused reports that upstream does not permit the proxy to send the review.
+// IsRefused reports that the API server does not permit the proxy to send the review.
 func (e *NotReviewedError) IsRefused() bool {
 	return e.Code == http.StatusUnauthorized || e.Code == http.StatusForbidden
 }
 
-// isGeneral reports that the failure does not depend on the question: upstream is unreachable, at
-// its limits, or takes no questions of the proxy.
+// isGeneral reports that the failure does not depend on the question: the API server is
+// unreachable, at its limits, or takes no questions of the proxy.
 func (e *NotReviewedError) isGeneral() bool {
 	switch e.Code {
 	case 0, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusTooManyRequests:
@@ -72,18 +72,18 @@ func (e *NotReviewedError) isGeneral() bool {
 	return e.Code >= http.StatusInternalServerError
 }
 
-// conceal removes a token that upstream may have repeated from a failure, if there is one.
+// conceal removes a token that the API server may have repeated from a failure, if there is one.
 func (e *NotReviewedError) conceal(token Secret) {
 	if e != nil {
 		e.Reason = strings.ReplaceAll(e.Reason, token.Reveal(), concealed)
 	}
 }
 
-// Failure is why upstream answers no reviews at present; nil: it answered the last one.
+// Failure is why the API server answers no reviews at present; nil: it answered the last one.
 func (s *reviewSender) Failure() *ReviewFailure { return s.failing.Load() }
 
-// note takes the result of a review; nil: upstream answered it. The log says when upstream stops
-// answering, when its reason becomes another one, and when it answers again.
+// note takes the result of a review; nil: the API server answered it. The log says when the API
+// server stops answering, when its reason becomes another one, and when it answers again.
 func (s *reviewSender) note(ctx context.Context, failure *NotReviewedError) {
 	before := s.failing.Load()
 	if failure == nil {
@@ -106,7 +106,7 @@ func (s *reviewSender) note(ctx context.Context, failure *NotReviewedError) {
 		zap.Error(failure))
 }
 
-// exchange sends a review by a client, and reads upstream's answer.
+// exchange sends a review by a client, and reads the API server's answer.
 func (s *reviewSender) exchange(ctx context.Context, by *http.Client, path string, review, answer runtime.Object,
 ) *NotReviewedError {
 	kind := review.GetObjectKind().GroupVersionKind().Kind
@@ -135,7 +135,7 @@ func (s *reviewSender) exchange(ctx context.Context, by *http.Client, path strin
 	return nil
 }
 
-// Fetch reads a document of upstream's. Errors are *NotReviewedError.
+// Fetch reads a document of the API server's. Errors are *NotReviewedError.
 func (s *reviewSender) Fetch(ctx context.Context, path string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.base.JoinPath(path).String(), nil)
 	if err != nil {

@@ -14,18 +14,18 @@ const (
 	selfAccessReviewsPath = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 )
 
-// selfReviewClient asks upstream what each user may ask about itself. So it needs no rights but
-// those of system:basic-user, which all authenticated users have. It asks which identity a token
-// proves under that token. It asks what an identity may do under the proxy's own credentials, and
-// so only about the proxy's own identity.
+// selfReviewClient asks the API server what each user may ask about itself. So it needs no rights
+// but those of system:basic-user, which all authenticated users have. It asks which identity a
+// token proves under that token. It asks what an identity may do under the proxy's own credentials,
+// and so only about the proxy's own identity.
 type selfReviewClient struct {
 	*reviewSender
 	bare http.RoundTripper // adds no credentials
 	name string            // of the proxy's own identity
 }
 
-// NewSelfReviewer returns a Reviewer for clients that upstream knows by the proxy's own name: the
-// containers of the pod that it runs in. It denies everything to all others. It sends under the
+// NewSelfReviewer returns a Reviewer for clients that the API server knows by the proxy's own name:
+// the containers of the pod that it runs in. It denies everything to all others. It sends under the
 // same credentials as of does; bare adds none.
 func NewSelfReviewer(of *Reviewer, bare http.RoundTripper, name string) *Reviewer {
 	sender := &reviewSender{base: of.base, own: of.own, log: of.log}
@@ -44,7 +44,7 @@ func (c selfReviewClient) token(ctx context.Context, token Secret, _ []string) (
 	case failure == nil:
 		c.note(ctx, nil)
 		return authenticationv1.TokenReviewStatus{Authenticated: true, User: answer.Status.UserInfo}, nil
-	case failure.Code == http.StatusUnauthorized: // an answer: upstream does not know the token
+	case failure.Code == http.StatusUnauthorized: // an answer: the API server does not know the token
 		c.note(ctx, nil)
 		return authenticationv1.TokenReviewStatus{}, nil
 	}

@@ -42,7 +42,7 @@ func selfReviewed(t *testing.T) (*world, *Reviewer, *atomic.Int32) {
 	return w, NewSelfReviewer(w.asks, w.own, "pod"), code
 }
 
-// Whose a token is, upstream says to the token itself.
+// Whose a token is, the API server says to the token itself.
 func TestSelfReviewOfTokens(t *testing.T) {
 	w, asks, code := selfReviewed(t)
 	a := NewAuthenticator(AuthenticatorOptions{Reviewer: asks, Clock: w.clock})
@@ -59,7 +59,7 @@ func TestSelfReviewOfTokens(t *testing.T) {
 	}
 }
 
-// The self reviewer asks upstream what the pod may do, and denies everything to other users.
+// The self reviewer asks the API server what the pod may do, and denies everything to other users.
 func TestSelfReviewOfAccess(t *testing.T) {
 	w, asks, code := selfReviewed(t)
 	a := NewAuthorizer(AuthorizerOptions{Reviewer: asks, Clock: w.clock})

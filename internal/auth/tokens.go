@@ -55,7 +55,7 @@ func (t *tokens) key(token Secret) Digest {
 	return t.hasher.Sum(append([]string{"token", token.Reveal()}, t.audiences...)...)
 }
 
-// review has upstream say whose a token is.
+// review has the API server say whose a token is.
 func (t *tokens) review(ctx context.Context, token Secret) (TokenVerdict, error) {
 	if !isReviewable(token) {
 		return TokenVerdict{Refusal: errUnaskable}, nil
@@ -67,9 +67,9 @@ func (t *tokens) review(ctx context.Context, token Secret) (TokenVerdict, error)
 	return t.verdict(status, tokenExpiry(token.Reveal())), nil
 }
 
-// isReviewable reports that a review asks about exactly this token. A review is JSON, and upstream
-// trims the token that it reads there. In a request, upstream does not trim a token that is
-// followed by more.
+// isReviewable reports that a review asks about exactly this token. A review is JSON, and the API
+// server trims the token that it reads there. In a request, the API server does not trim a token
+// that is followed by more.
 func isReviewable(token Secret) bool {
 	text := token.Reveal()
 	return isText(text) && strings.TrimSpace(text) == text
@@ -97,8 +97,8 @@ func (t *tokens) verdict(s authenticationv1.TokenReviewStatus, expires time.Time
 }
 
 // proofUntil is how long a proof counts: until the token's own end at most, when it is reviewed
-// again. One that upstream accepts after its end (for a minute) is reviewed as often as one that it
-// refuses.
+// again. One that the API server accepts after its end (for a minute) is reviewed as often as one
+// that it refuses.
 func proofUntil(a Answer[TokenVerdict]) time.Time {
 	switch end := a.Value.Expires; {
 	case a.Err != nil || a.Value.Identity == nil:

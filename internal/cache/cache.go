@@ -24,9 +24,9 @@ import (
 // Resource is the state and recent history of one resource. One goroutine applies changes; any
 // number read, without locks.
 //
-// Every resourceVersion in it is upstream's (design D3). What the resource promises is CompleteRV:
-// that everything upstream did to it up to that resourceVersion is in the log. A relist upstream
-// does not empty it: see Replace.
+// Every resourceVersion in it is the API server's (design D3). What the resource promises is
+// CompleteRV: that everything the API server did to it up to that resourceVersion is in the log. A
+// relist from the API server does not empty it: see Replace.
 type Resource struct {
 	// Static after construction.
 	Info   *object.Resource
@@ -51,8 +51,8 @@ type Resource struct {
 		bytes        int64
 		shortHistory bool   // see SetShortHistory
 		generation   uint64 // see Generation
-		greatestRV   uint64 // promised here, or known to be promised by upstream, in any generation
-		upstreamRV   uint64 // where upstream was found in this generation; see NoteUpstreamRV
+		greatestRV   uint64 // promised here, or known to be promised by the API server, in any generation
+		upstreamRV   uint64 // where the API server was found in this generation; see NoteUpstreamRV
 		relistRV     uint64 // CompleteRV when a complete state was requested; see BeginRelist
 		relisting    bool   // the requested state has not arrived
 	}
@@ -67,8 +67,8 @@ func New(info *object.Resource, limits HistoryLimits, now func() time.Time) *Res
 	return r
 }
 
-// newTree makes a tree of objects in upstream's order (W-61). Its readers hold copies, hence no
-// locks.
+// newTree makes a tree of objects in the API server's order (W-61). Its readers hold copies, hence
+// no locks.
 func newTree() *btree.BTreeG[*object.Object] {
 	less := func(a, b *object.Object) bool { return a.Key < b.Key }
 	return btree.NewBTreeGOptions(less, btree.Options{NoLocks: true})
@@ -90,14 +90,14 @@ func (r *Resource) Changed() <-chan struct{} { return r.changed.Wait() }
 // Signal wakes readers that wait for the next change.
 func (r *Resource) Signal() *ring.Signal { return &r.changed }
 
-// SetBookmarkTemplate says what bookmarks are made from until upstream sends one. It is called
-// before the first change.
+// SetBookmarkTemplate says what bookmarks are made from until the API server sends one. It is
+// called before the first change.
 func (r *Resource) SetBookmarkTemplate(template *object.Bookmark) { r.bookmarkTemplate.Store(template) }
 
 // BookmarkTemplate is what this resource's bookmarks are made from.
 func (r *Resource) BookmarkTemplate() *object.Bookmark { return r.bookmarkTemplate.Load() }
 
-// CompleteRV is the resourceVersion up to which everything upstream did is in the log and the
+// CompleteRV is the resourceVersion up to which everything the API server did is in the log and the
 // snapshot; 0 until IsReady.
 func (r *Resource) CompleteRV() uint64 {
 	if s := r.snapshot.Load(); s != nil {
@@ -107,8 +107,8 @@ func (r *Resource) CompleteRV() uint64 {
 }
 
 // PromisedRV is the greatest resourceVersion that clients may hold of this history: CompleteRV, or
-// where upstream was found beyond it, which a proof may have handed out. An upstream that is below
-// it, by a question sent afterwards, has another history.
+// where the API server was found beyond it, which a proof may have handed out. An API server
+// that is below it, by a question sent afterwards, has another history.
 func (r *Resource) PromisedRV() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -158,8 +158,8 @@ func (r *Resource) rewindSnapshot(now *Snapshot, rv uint64) (*Snapshot, error) {
 	return &Snapshot{RV: rv, Next: pos, Reached: rv, generation: now.generation, tree: tree}, nil
 }
 
-// Generation counts how often history was void, or held another representation than upstream's.
-// Progress and states that were observed in another generation mean nothing.
+// Generation counts how often history was void, or held another representation than the API
+// server's. Progress and states that were observed in another generation mean nothing.
 func (r *Resource) Generation() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -169,10 +169,10 @@ func (r *Resource) Generation() uint64 {
 // IsCurrent reports whether a state belongs to the present history, in the present representation.
 func (r *Resource) IsCurrent(s *Snapshot) bool { return s.generation == r.Generation() }
 
-// Add applies a creation. What upstream has delivered before is ignored.
+// Add applies a creation. What the API server has delivered before is ignored.
 func (r *Resource) Add(o *object.Object) error { return r.set(o) }
 
-// Update applies a change. What upstream has delivered before is ignored.
+// Update applies a change. What the API server has delivered before is ignored.
 func (r *Resource) Update(o *object.Object) error { return r.set(o) }
 
 func (r *Resource) set(o *object.Object) error {
@@ -215,9 +215,9 @@ func (r *Resource) Bookmark(b *object.Bookmark, rv uint64) error {
 	return nil
 }
 
-// Progress records that upstream did nothing more to the resource up to rv (W-111), as a proof
-// found in the given generation. Progress that was observed in another generation is ignored, as is
-// any since upstream was found to have another history.
+// Progress records that the API server did nothing more to the resource up to rv (W-111), as a
+// proof found in the given generation. Progress that was observed in another generation is ignored,
+// as is any since the API server was found to have another history.
 func (r *Resource) Progress(rv, generation uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -228,11 +228,11 @@ func (r *Resource) Progress(rv, generation uint64) {
 	r.publishLocked(rv)
 }
 
-// NoteUpstreamRV records that upstream has reached rv, as found by a query that was sent in the
-// given generation. A client that got rv from upstream since then got it of this history. That
-// matters after history was void: upstream has one counter for all resources, so clients of a quiet
-// resource hold resourceVersions that its log has yet to reach, and that an earlier history may
-// have promised as well.
+// NoteUpstreamRV records that the API server has reached rv, as found by a query that was sent in
+// the given generation. A client that got rv from the API server since then got it of this history.
+// That matters after history was void, because the API server has one counter for all resources. So
+// clients of a quiet resource hold resourceVersions that its log has yet to reach, and that an
+// earlier history may have promised as well.
 func (r *Resource) NoteUpstreamRV(rv, generation uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -243,19 +243,19 @@ func (r *Resource) NoteUpstreamRV(rv, generation uint64) {
 	}
 }
 
-// NoteHistoryReset records that upstream is behind a resourceVersion that it promised before, as
-// found by a query that was sent in the given generation: it has another history, as a restored
-// etcd does. When it later reaches the same resourceVersions, that proves nothing. So the next
-// complete state voids what is held here, whatever its own resourceVersion. NoteHistoryReset
-// reports whether this is the first such finding: after it there is nothing to do until a state of
-// the new history arrives.
+// NoteHistoryReset records that the API server is behind a resourceVersion that it promised before,
+// as found by a query of the given generation: it has another history, as a restored etcd does.
+// When it later reaches the same resourceVersions, that proves nothing. So the next complete state
+// voids what is held here, whatever its own resourceVersion. NoteHistoryReset reports whether this
+// is the first such finding: after it there is nothing to do until a state of the new history
+// arrives.
 func (r *Resource) NoteHistoryReset(generation uint64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.IsReady() && generation == r.mu.generation && !r.historyReset.Swap(true)
 }
 
-// IsHistoryReset reports that what is held here is of another history than upstream's.
+// IsHistoryReset reports that what is held here is of another history than the API server's.
 func (r *Resource) IsHistoryReset() bool { return r.historyReset.Load() }
 
 // BeginRelist is called before the complete state that Replace applies next is requested. It
@@ -280,7 +280,7 @@ func (r *Resource) endRelistLocked(rv uint64) uint64 {
 }
 
 // Replace applies a complete state at rv. The first one starts history; a later one closes the gap
-// in it by a seam (see seam), or, if upstream's own history was rewritten, voids it.
+// in it by a seam (see seam), or, if the API server's own history was rewritten, voids it.
 func (r *Resource) Replace(objects []*object.Object, rv uint64) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -308,8 +308,8 @@ func (r *Resource) Replace(objects []*object.Object, rv uint64) error {
 	return nil
 }
 
-// Close voids history for good: upstream no longer serves the resource, or not to the proxy, so
-// nothing held here is true any more. The position of every reader expires.
+// Close voids history for good: the API server no longer serves the resource, or not to the proxy,
+// so nothing held here is true any more. The position of every reader expires.
 func (r *Resource) Close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

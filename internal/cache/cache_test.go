@@ -170,7 +170,7 @@ func TestChangesInOrder(t *testing.T) {
 	}
 }
 
-// After a reconnect upstream may repeat what it said before.
+// After a reconnect the API server may repeat what it said before.
 func TestWhatWasDeliveredIsIgnored(t *testing.T) {
 	r := newPods(unlimited)
 	_ = r.Replace([]*object.Object{pod(t, "a", 7), pod(t, "b", 8)}, 10)
@@ -235,7 +235,7 @@ func TestAScanYieldsTheSelectedObjectsInOrder(t *testing.T) {
 			t.Errorf("scope %q %q from %q: %s\nwant %s", namespace, name, from, got, want)
 		}
 	}
-	// Upstream's order is that of its storage keys (W-61).
+	// The API server's order is that of its storage keys (W-61).
 	f("", "", "", 100, "o-x/z, o/k, o/k-1, o/k.1, o/k0, o/z, o0x/z, o1/z")
 	f("", "", "o/k.1", 3, "o/k.1, o/k0, o/z")
 	f("", "", "o/k.1\x00", 1, "o/k0")

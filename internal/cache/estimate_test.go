@@ -59,3 +59,31 @@ func TestEstimatesAreExactWithinTheirLimits(t *testing.T) {
 		}
 	}
 }
+
+// TestEstimatesMatchFewObjects shows that an object behind so many others that do not match is not
+// looked for, whether or not an index has all of them.
+func TestEstimatesMatchFewObjects(t *testing.T) {
+	odd, err := labels.Parse("odd=1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newPods(unlimited)
+	var all []*object.Object
+	for i := range countedObjectsLimit {
+		all = append(all, placed(t, "a", fmt.Sprint(i), "", uint64(2*i+2)))
+	}
+	all = append(all, placed(t, "b", "last", "", uint64(2*countedObjectsLimit+1)))
+	_ = r.Replace(all, uint64(2*countedObjectsLimit+1))
+	state := r.Snapshot()
+	for name, sel := range map[string]object.Selector{
+		"a label":          object.NewSelector("", "", odd, nil),
+		"an indexed field": onNode("", "", "odd=1"),
+	} {
+		if keys := keysOf(state, sel, ""); len(keys) != 1 {
+			t.Fatalf("%s selects %v; want the last object", name, keys)
+		}
+		if n, size := state.CountSelected(sel, "", 5), state.EstimateBytes(sel); n != 0 || size != 0 {
+			t.Errorf("%s: counted %d, estimated %d bytes; want nothing of the first objects", name, n, size)
+		}
+	}
+}

@@ -10,7 +10,8 @@ import (
 	"spillway/internal/object"
 )
 
-// randomList is a list at l, made from the state by changes that upstream may have done since p.
+// randomList is a list at l, made from the state by changes that the API server may have made since
+// p.
 func randomList(t testing.TB, rng *rand.Rand, now state, p, l uint64) []*object.Object {
 	t.Helper()
 	free := rng.Perm(int(l - p))
@@ -33,8 +34,8 @@ func randomList(t testing.TB, rng *rand.Rand, now state, p, l uint64) []*object.
 	return objects(t, words...)
 }
 
-// Whatever upstream did in a gap: a client that resumes from a promise ends with upstream's state,
-// and one that resumes strictly inside is refused.
+// Whatever the API server did in a gap: a client that resumes from a promise ends with the API
+// server's state, and one that resumes strictly inside is refused.
 func TestEveryResumeAcrossASeamEndsWithTheUpstreamState(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 1))

@@ -8,8 +8,8 @@ import (
 	"spillway/internal/object"
 )
 
-// index finds objects by the value of one field, in upstream's order: those of one node among those
-// of all (W-61).
+// index finds objects by the value of one field, in the API server's order: those of one node among
+// those of all (W-61).
 //
 // It holds keys, not objects. A change that leaves the field as it is, as nearly all do, then costs
 // nothing, and a lookup finds the few keys in the tree of the same snapshot. The alternative,
@@ -80,9 +80,9 @@ func (s *Snapshot) indexFor(sel object.Selector) (*index, string) {
 	return nil, ""
 }
 
-// scanIndex is Scan for the objects that an index has a value of.
-func (s *Snapshot) scanIndex(x *index, value string, sel object.Selector, from, prefix string,
-	f func(*object.Object) bool) {
+// scanIndex calls f for the objects that have a value in an index, and a key that is at least from
+// and begins with prefix, until f returns false.
+func (s *Snapshot) scanIndex(x *index, value, from, prefix string, f func(*object.Object) bool) {
 	pivot := &object.Object{}
 	x.tree.Ascend(posting{value, max(from, prefix)}, func(p posting) bool {
 		if p.value != value || !strings.HasPrefix(p.key, prefix) {
@@ -90,6 +90,6 @@ func (s *Snapshot) scanIndex(x *index, value string, sel object.Selector, from, 
 		}
 		pivot.Key = p.key
 		o, ok := s.tree.Get(pivot)
-		return !ok || !sel.Matches(o) || f(o)
+		return !ok || f(o)
 	})
 }

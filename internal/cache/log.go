@@ -10,7 +10,7 @@ import (
 	"spillway/internal/ring"
 )
 
-// Log is the recent history of one resource: immutable entries in upstream's order, found by
+// Log is the recent history of one resource: immutable entries in the API server's order, found by
 // position or by resourceVersion. One goroutine appends; any number read, without locks.
 //
 // A position is a process-local number that never leaves the process. A resourceVersion does not
@@ -27,7 +27,7 @@ type bounds struct {
 	position   uint64 // of the first entry that follows floorRV
 	completeRV uint64
 	greatestRV uint64 // promised by a history that is void; 0 once completeRV has reached it
-	upstreamRV uint64 // where upstream was found since then; not everything up to it may be here
+	upstreamRV uint64 // where the API server was found since then; not everything up to it may be here
 	voidRV     uint64 // resourceVersions below it are of a history that is void; 0: none is
 	epoch      uint64 // how often reset made a history void
 }
@@ -67,19 +67,19 @@ func (e *Entry) size() int64 {
 	return overhead
 }
 
-// ExpiredError says that history does not reach back to a resourceVersion. Its text is upstream's
-// (W-107).
+// ExpiredError says that history does not reach back to a resourceVersion. Its text is the API
+// server's (W-107).
 type ExpiredError struct {
 	RequestedRV, OldestRV uint64
 	// Void: RequestedRV belongs to a history that is void, so what followed it is unknown.
 	Void bool
-	// Message is upstream's own where it names no version, as that of an API server without a watch
-	// cache does. "" stands for the message of W-107.
+	// Message is the API server's own where it names no version, as that of an API server without a
+	// watch cache does. "" stands for the message of W-107.
 	Message string
 }
 
 // IsFutureRV reports that RequestedRV is beyond what is known of the history that replaced a void
-// one. Upstream has to say to which of the two it belongs (see Resource.NoteUpstreamRV).
+// one. The API server has to say to which of the two it belongs (see Resource.NoteUpstreamRV).
 func (e *ExpiredError) IsFutureRV() bool { return e.Void && e.RequestedRV > e.OldestRV }
 
 // IsGap reports that the events after RequestedRV and up to OldestRV, where history goes on, are
@@ -145,8 +145,8 @@ func (l *Log) Bytes() int64 { return l.bytes.Load() }
 //     must not miss them.
 //   - Strictly inside a gap the history is unknown: an object may have come and gone. Expired.
 //   - Above all that is known, the head: such a reader waits (W-106). But after history was void, a
-//     resourceVersion that was promised before, and that upstream is not known to have reached
-//     again, belongs to a past that no longer exists. Expired.
+//     resourceVersion that was promised before, and that the API server is not known to have
+//     reached again, belongs to a past that no longer exists. Expired.
 func (l *Log) Find(rv uint64) (pos uint64, err error) {
 	for {
 		b := l.bounds.Load()
@@ -245,8 +245,8 @@ func (l *Log) reset(rv, greatestRV uint64) {
 	l.entries.Trim(start)
 }
 
-// noteUpstreamRV notes that upstream has reached rv in this history. It matters only as long as
-// there are promises of an earlier one above it.
+// noteUpstreamRV notes that the API server has reached rv in this history. It matters only as long
+// as there are promises of an earlier one above it.
 func (l *Log) noteUpstreamRV(rv uint64) {
 	b := *l.bounds.Load()
 	if b.greatestRV <= b.completeRV || rv <= b.upstreamRV {

@@ -94,8 +94,9 @@ func (c *reader) run(finished <-chan struct{}) {
 	}
 }
 
-// However upstream's changes, gaps, rewritten history and our own trims fall: a reader that takes a
-// snapshot and then reads the log has the same state as a reader that takes a snapshot later.
+// However the API server's changes, gaps, rewritten history and our own trims fall: a reader that
+// takes a snapshot and then reads the log has the same state as a reader that takes a snapshot
+// later.
 func TestConcurrentReaders(t *testing.T) {
 	const readers, changes = 6, 6000
 	rng := rand.New(rand.NewPCG(1, 3))

@@ -6,11 +6,11 @@ import (
 	"spillway/internal/object"
 )
 
-// ReplaceRepresentation takes over how upstream shows objects now, and returns how many it shows
-// otherwise than before. objects is a complete state that was requested since the change. What an
-// object looks like is a function of its resourceVersion and of a representation, which a new
-// version of upstream or of a definition changes without any event (design D2): so the bytes are
-// replaced without one, as upstream does.
+// ReplaceRepresentation takes over how the API server shows objects now, and returns how many it
+// shows otherwise than before. objects is a complete state that was requested since the change.
+// What an object looks like is a function of its resourceVersion and of a representation. A new
+// version of the API server or of a definition changes the representation without any event (design
+// D2). So the bytes are replaced without one, as the API server does.
 //
 // A version that the list does not share with the state comes, or came, with an event of its own.
 // What history holds of older versions stays in the old representation, so no reader may start in
@@ -42,7 +42,7 @@ func (r *Resource) ReplaceRepresentation(objects []*object.Object) int {
 // forgetRepresentationLocked forgets what is known in an old representation of the time before rv.
 // Callers publish then.
 func (r *Resource) forgetRepresentationLocked(rv uint64) {
-	r.mu.generation++ // a state that was taken before is not what upstream shows
+	r.mu.generation++ // a state that was taken before is not what the API server shows
 	r.log.raiseFloor(rv)
 	r.exactSnapshots.drop()
 }

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Upstream shows objects otherwise at unchanged resourceVersions: the state follows without an
-// event, the old representation is not served any more, and readers that have started read on.
+// The API server shows objects otherwise at unchanged resourceVersions: the state follows without
+// an event, the old representation is not served any more, and readers that have started read on.
 func TestAnotherRepresentationReplacesBytesWithoutAnEvent(t *testing.T) {
 	r := newPods(unlimited)
 	_ = r.Replace(objects(t, "a=a@11", "b=b@12"), 15)
@@ -74,7 +74,7 @@ func TestRepresentBeforeReady(t *testing.T) {
 	}
 }
 
-// A complete state from upstream may show objects otherwise, too.
+// A complete state from the API server may show objects otherwise, too.
 func TestReplaceRepresents(t *testing.T) {
 	r := newPods(unlimited)
 	_ = r.Replace(objects(t, "a=a@11", "b=b@12"), 15)

@@ -24,8 +24,8 @@ type seam struct {
 	deletions     []object.Event
 	changes       []object.Event
 	finalDeletion []object.Event // one at most
-	// hasOtherHistory says that upstream's history is not ours, as after a restore of etcd. No seam
-	// can be made.
+	// hasOtherHistory says that the API server's history is not ours, as after a restore of etcd. No
+	// seam can be made.
 	hasOtherHistory bool
 	// hasOtherBytes says that objects have other bytes at the same resourceVersion.
 	hasOtherBytes bool
@@ -55,7 +55,7 @@ func (r *Resource) diffLocked(listed []*object.Object, rv uint64) *seam {
 
 // mergeVersions compares two versions of one key and returns the one to keep. Equal
 // resourceVersions with other bytes are another representation of the same version: replaced
-// without an event, as upstream does (design D2).
+// without an event, as the API server does (design D2).
 func (s *seam) mergeVersions(old, new *object.Object) *object.Object {
 	switch {
 	case old.UID != new.UID:

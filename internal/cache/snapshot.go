@@ -12,8 +12,9 @@ import (
 // Snapshot is the state at one resourceVersion and the log position that follows it. Immutable.
 type Snapshot struct {
 	RV, Next uint64
-	// Reached is what history was complete through: RV, or less if upstream's state at RV was compared
-	// and found equal. Then Next does not follow RV, and a reader looks for RV instead (see Log.Find).
+	// Reached is what history was complete through: RV, or less if the API server's state at RV was
+	// compared and found equal. Then Next does not follow RV, and a reader looks for RV instead (see
+	// Log.Find).
 	Reached uint64
 	Bytes   int64 // of JSON
 
@@ -31,28 +32,31 @@ func (s *Snapshot) Get(key string) (*object.Object, bool) {
 	return s.tree.Get(&object.Object{Key: key})
 }
 
-// Scan calls f for the objects in the selector's scope that it matches, in upstream's order (W-61),
-// beginning with the first whose key is not below from, until f returns false.
+// Scan calls f for the objects in the selector's scope that it matches, until f returns false. The
+// order is the API server's (W-61), and the first object is the first whose key is not below from.
 func (s *Snapshot) Scan(sel object.Selector, from string, f func(*object.Object) bool) {
+	s.scanCandidates(sel, from, func(o *object.Object) bool { return !sel.Matches(o) || f(o) })
+}
+
+// scanCandidates is Scan for more objects, among which are all that the selector matches: the one
+// with its name, those that an index finds, or all of its namespace.
+func (s *Snapshot) scanCandidates(sel object.Selector, from string, f func(*object.Object) bool) {
 	prefix := ""
 	if sel.Namespace != "" {
 		prefix = sel.Namespace + "/"
 	}
 	if sel.Name != "" && (prefix != "" || s.isClusterScoped()) {
-		if o, ok := s.Get(prefix + sel.Name); ok && o.Key >= from && sel.Matches(o) {
+		if o, ok := s.Get(prefix + sel.Name); ok && o.Key >= from {
 			f(o)
 		}
 		return
 	}
 	if x, value := s.indexFor(sel); x != nil {
-		s.scanIndex(x, value, sel, from, prefix, f)
+		s.scanIndex(x, value, from, prefix, f)
 		return
 	}
 	s.tree.Ascend(&object.Object{Key: max(from, prefix)}, func(o *object.Object) bool {
-		if !strings.HasPrefix(o.Key, prefix) {
-			return false
-		}
-		return !sel.Matches(o) || f(o)
+		return strings.HasPrefix(o.Key, prefix) && f(o)
 	})
 }
 

@@ -91,8 +91,8 @@ func TestTheGreatestPromiseCountsOverAllGenerations(t *testing.T) {
 	checkFind(t, r.Log(), 101, int64(r.Log().Head()))
 }
 
-// What upstream has been seen to reach since belongs to the history that is, though the log has yet
-// to hear of it.
+// What the API server has been seen to reach since belongs to the history that is, though the log
+// has yet to hear of it.
 func TestVersionsReachedUpstreamBelongToTheNewHistory(t *testing.T) {
 	r := newPods(unlimited)
 	_ = r.Replace(objects(t, "a=a@11"), 100)
@@ -219,8 +219,8 @@ func TestAskedForTheFirstState(t *testing.T) {
 	}
 }
 
-// What upstream has disowned is proven no more: a bookmark of the new history says nothing of the
-// old one.
+// What the API server has disowned is proven no more: a bookmark of the new history says nothing of
+// the old one.
 func TestDisownedIsNotProven(t *testing.T) {
 	r := newPods(unlimited)
 	_ = r.Replace(objects(t, "a=a@11"), 100)

@@ -61,12 +61,12 @@ func (e *Endpoint) send(ctx context.Context, method, path, body string) (*answer
 	return &answer{response.StatusCode, response.Header, text}, err
 }
 
+// get is do with a GET.
 func (e *Endpoint) get(ctx context.Context, path string, into any) (http.Header, error) {
 	return e.do(ctx, http.MethodGet, path, "", into)
 }
 
-// do sends a request, and decodes the answer into into; nil: its text does not matter. An answer
-// that is no success is an error.
+// do sends a request, and decodes the answer into into. An answer that is no success is an error.
 func (e *Endpoint) do(ctx context.Context, method, path, body string, into any) (http.Header, error) {
 	a, err := e.send(ctx, method, path, body)
 	if err != nil {
@@ -74,9 +74,6 @@ func (e *Endpoint) do(ctx context.Context, method, path, body string, into any) 
 	}
 	if err := a.check(); err != nil {
 		return nil, err
-	}
-	if into == nil {
-		return a.header, nil
 	}
 	return a.header, a.decode(into)
 }

@@ -156,7 +156,7 @@ const flowSchemaHeader = "X-Kubernetes-Pf-Flowschema-Uid"
 
 // list lists a resource, which must come from memory.
 func (r *checkRun) list(ctx context.Context, resource string) (string, error) {
-	path, err := r.Server.readPath(ctx, resource)
+	path, err := r.Server.listPath(ctx, resource)
 	if err != nil {
 		return "", err
 	}

@@ -168,6 +168,26 @@ func TestBad(t *testing.T) {
 		"LIST deployments.apps: not from memory but from the API server: have --resources")
 }
 
+// A group without a preferred version is no group of an API server: nothing is listed of it.
+func TestAGroupWithoutAPreferredVersion(t *testing.T) {
+	a := good()
+	a["GET /apis/apps"] = "{}"
+	out, err := run(t, a, "", "deployments.apps")
+	const want = "FAILED  LIST deployments.apps: the answer names no version of apps: is --server a spillway?\n"
+	if err == nil || !strings.HasSuffix(out, want) {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// Each success is shown with its own code.
+func TestTheCodeOfAProbeIsShown(t *testing.T) {
+	a := good()
+	a["GET /livez"] = "!204"
+	if out, err := run(t, a, ""); err != nil || out != "ok      /livez: 204\nok      /readyz: 200\n" {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

@@ -90,7 +90,7 @@ func (k *Connections) admit(c *PacedConn) {
 	if k == nil {
 		return
 	}
-	c.tracking.limits = k
+	c.tracking.countedBy = k
 	for !k.tryAdmit(c) {
 		select {
 		case <-time.After(admitRetryInterval):
@@ -120,7 +120,7 @@ func (k *Connections) isVictimTooYoungLocked() bool {
 	}
 	now := time.Since(k.startedAt)
 	victim := k.mu.all.victim(now)
-	return victim != nil && victim.tracking.queue == queueUnproven && victim.tracking.state != StateIdle &&
+	return victim != nil && victim.tracking.evictionQueue == queueUnproven && victim.tracking.state != StateIdle &&
 		now-victim.tracking.since < k.minAge
 }
 
@@ -199,8 +199,8 @@ func (k *Connections) EvictUnproven() {
 // is called without mu.
 func (k *Connections) evictLocked(c *PacedConn) (end func()) {
 	t := &c.tracking
-	k.metrics.evicted.WithLabelValues(t.evictionReason()).Inc()
-	gently, onEvict := t.queue == queueIdle, t.onEvict
+	k.metrics.evicted.WithLabelValues(t.evictedState()).Inc()
+	gently, onEvict := t.evictionQueue == queueIdle, t.onEvict
 	k.forgetLocked(c)
 	if onEvict == nil {
 		return c.Cut
@@ -219,7 +219,7 @@ func (k *Connections) moveLocked(c *PacedConn, s ConnState) {
 	k.dequeueLocked(c)
 	k.setStateLocked(c, s)
 	c.tracking.since = time.Since(k.startedAt)
-	c.tracking.queue = c.tracking.dueQueue()
+	c.tracking.evictionQueue = c.tracking.dueQueue()
 	k.mu.all.enqueue(c)
 	c.tracking.peer.enqueue(c)
 }
@@ -235,7 +235,7 @@ func (k *Connections) requeueLocked(c *PacedConn) {
 func (k *Connections) dequeueLocked(c *PacedConn) {
 	k.mu.all.dequeue(c)
 	c.tracking.peer.dequeue(c)
-	c.tracking.queue = queueNone
+	c.tracking.evictionQueue = queueNone
 }
 
 // setStateLocked changes the state of a connection alone. An unproven one keeps its place among

@@ -1,7 +1,6 @@
 package clientconn
 
 import (
-	"iter"
 	"net/netip"
 	"sync/atomic"
 	"time"
@@ -24,21 +23,21 @@ func (s ConnState) isResting() bool { return s == StateNew || s == StateIdle }
 // connTracking is what Connections keeps of one connection. Guarded by Connections.mu, except for
 // what is static.
 type connTracking struct {
-	limits  *Connections // static; nil: it is not counted
-	state   ConnState
-	queue   evictionQueue
-	leaving bool              // GOAWAY has been sent
-	proven  atomic.Bool       // also read without mu: it changes once
-	since   time.Duration     // when it came into its queue, since Connections.startedAt
-	links   [2]link           // linkOfAll and linkOfPeer
-	peer    *connGroup        // nil: its peer has no limit
-	onEvict func(gently bool) // ends it, without breaking a request if gently; nil: it is cut
+	countedBy     *Connections // static; nil: it is not counted
+	state         ConnState
+	evictionQueue evictionQueue
+	leaving       bool                 // GOAWAY has been sent
+	proven        atomic.Bool          // also read without mu: it changes once
+	since         time.Duration        // when it came into its queue, since Connections.startedAt
+	links         [linkIndexCount]link // of the group of all, and of its peer's
+	peer          *connGroup           // nil: its peer has no limit
+	onEvict       func(gently bool)    // ends it, without breaking a request if gently; nil: it is cut
 }
 
 // isOpen reports that the connection is counted, and not over the limit.
 func (t *connTracking) isOpen() bool { return t.state != stateUncounted && t.state != stateOverLimit }
 
-// dueQueue is where a connection in its state waits to be evicted.
+// dueQueue is the queue that state, proof and GOAWAY call for.
 func (t *connTracking) dueQueue() evictionQueue {
 	switch {
 	case t.state == stateUncounted:
@@ -55,12 +54,12 @@ func (t *connTracking) dueQueue() evictionQueue {
 	return queueNone
 }
 
-// evictionReason is what the metric calls the state of a connection that is evicted.
-func (t *connTracking) evictionReason() string {
+// evictedState is what the metric calls the state of a connection that is evicted.
+func (t *connTracking) evictedState() string {
 	switch {
-	case t.queue == queueOverLimit:
+	case t.evictionQueue == queueOverLimit:
 		return evictedOverLimit
-	case t.queue == queueLeaving:
+	case t.evictionQueue == queueLeaving:
 		return evictedLeaving
 	case t.state == StateNew:
 		return evictedNew
@@ -70,7 +69,7 @@ func (t *connTracking) evictionReason() string {
 	return evictedUnproven
 }
 
-// evictionQueue is where a connection waits that may be evicted.
+// evictionQueue names the queue in which a connection waits to be evicted.
 type evictionQueue uint8
 
 const (
@@ -78,8 +77,8 @@ const (
 	queueUnproven                       // new or unproven
 	queueIdle                           // proven, and idle
 	queueLeaving                        // proven, active and leaving
-	queueOverLimit                      // accepted beyond the limit; of all alone
-	evictionQueues                      // how many there are
+	queueOverLimit                      // accepted beyond the limit; only in the group of all
+	evictionQueueCount
 )
 
 // connGroup is the connections of which there is a limit together: all, or those of one peer. The
@@ -89,8 +88,9 @@ type connGroup struct {
 	limit int        // 0: none
 	peer  netip.Addr // invalid: all
 
+	// Guarded by Connections.mu.
 	open    int
-	waiting [evictionQueues]queue // that of queueNone is empty
+	waiting [evictionQueueCount]connList // that of queueNone is empty
 }
 
 func newConnGroup(links linkIndex, limit int) connGroup {
@@ -112,7 +112,7 @@ const (
 	floodShare = 4
 )
 
-// victim is the connection to evict; nil: there is none.
+// victim is the connection to evict, in the order that Connections describes; nil: there is none.
 func (g *connGroup) victim(now time.Duration) *PacedConn {
 	unproven := &g.waiting[queueUnproven]
 	oldest, idle := unproven.first, g.waiting[queueIdle].first
@@ -129,72 +129,14 @@ func (g *connGroup) victim(now time.Duration) *PacedConn {
 
 // enqueue puts a connection behind the others of its queue.
 func (g *connGroup) enqueue(c *PacedConn) {
-	if q := c.tracking.queue; g != nil && q != queueNone {
+	if q := c.tracking.evictionQueue; g != nil && q != queueNone {
 		g.waiting[q].push(c)
 	}
 }
 
 // dequeue takes a connection out of its queue.
 func (g *connGroup) dequeue(c *PacedConn) {
-	if q := c.tracking.queue; g != nil && q != queueNone {
+	if q := c.tracking.evictionQueue; g != nil && q != queueNone {
 		g.waiting[q].remove(c)
 	}
-}
-
-// queue is connections in the order in which they came into it. It is made of links in the
-// connections themselves, because every request goes through two of them.
-type queue struct {
-	links       linkIndex // of its connections
-	first, last *PacedConn
-	length      int
-}
-
-// linkIndex tells which of a connection's links a queue is made of.
-type linkIndex uint8
-
-const (
-	linkOfAll  linkIndex = iota // in a queue of all connections
-	linkOfPeer                  // in one of its peer's
-)
-
-type link struct{ before, after *PacedConn }
-
-// conns yields the connections of the queue, of which the loop may remove the one that it has.
-func (q *queue) conns() iter.Seq[*PacedConn] {
-	return func(yield func(*PacedConn) bool) {
-		for c := q.first; c != nil; {
-			next := c.tracking.links[q.links].after
-			if !yield(c) {
-				return
-			}
-			c = next
-		}
-	}
-}
-
-func (q *queue) push(c *PacedConn) {
-	c.tracking.links[q.links] = link{before: q.last}
-	if q.last == nil {
-		q.first = c
-	} else {
-		q.last.tracking.links[q.links].after = c
-	}
-	q.last = c
-	q.length++
-}
-
-func (q *queue) remove(c *PacedConn) {
-	l := c.tracking.links[q.links]
-	if l.before == nil {
-		q.first = l.after
-	} else {
-		l.before.tracking.links[q.links].after = l.after
-	}
-	if l.after == nil {
-		q.last = l.before
-	} else {
-		l.after.tracking.links[q.links].before = l.before
-	}
-	c.tracking.links[q.links] = link{}
-	q.length--
 }

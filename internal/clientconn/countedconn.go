@@ -1,17 +1,18 @@
 package clientconn
 
-// limits is what counts the connection; nil: nothing does. The nil connection is counted nowhere.
-func (c *PacedConn) limits() *Connections {
+// countedBy is what counts the connection; nil: nothing does. The nil connection is counted
+// nowhere.
+func (c *PacedConn) countedBy() *Connections {
 	if c == nil {
 		return nil
 	}
-	return c.tracking.limits
+	return c.tracking.countedBy
 }
 
 // SetState moves the connection to a state. One over the limit, or that is not counted any more,
 // keeps its own.
 func (c *PacedConn) SetState(s ConnState) {
-	k := c.limits()
+	k := c.countedBy()
 	if k == nil {
 		return
 	}
@@ -28,7 +29,7 @@ func (c *PacedConn) SetState(s ConnState) {
 
 // MarkProven notes that a request has had good credentials.
 func (c *PacedConn) MarkProven() {
-	k := c.limits()
+	k := c.countedBy()
 	if k == nil || c.tracking.proven.Load() {
 		return
 	}
@@ -40,7 +41,7 @@ func (c *PacedConn) MarkProven() {
 
 // MarkLeaving notes that the connection ends with what is under way on it.
 func (c *PacedConn) MarkLeaving() {
-	if k := c.limits(); k != nil {
+	if k := c.countedBy(); k != nil {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		c.tracking.leaving = true
@@ -50,7 +51,7 @@ func (c *PacedConn) MarkLeaving() {
 
 // OnEvict sets how the connection is ended: if gently, without breaking a request; else at once.
 func (c *PacedConn) OnEvict(evict func(gently bool)) {
-	if k := c.limits(); k != nil {
+	if k := c.countedBy(); k != nil {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		c.tracking.onEvict = evict
@@ -59,7 +60,7 @@ func (c *PacedConn) OnEvict(evict func(gently bool)) {
 
 // GoAway ends the connection without breaking a request, if OnEvict has set how.
 func (c *PacedConn) GoAway() {
-	if k := c.limits(); k != nil {
+	if k := c.countedBy(); k != nil {
 		k.mu.Lock()
 		evict := c.tracking.onEvict
 		k.mu.Unlock()
@@ -71,7 +72,7 @@ func (c *PacedConn) GoAway() {
 
 // IsOverLimit reports that there was no room for the connection, which its client is to learn.
 func (c *PacedConn) IsOverLimit() bool {
-	k := c.limits()
+	k := c.countedBy()
 	if k == nil {
 		return false
 	}
@@ -82,7 +83,7 @@ func (c *PacedConn) IsOverLimit() bool {
 
 // stopCounting ends the accounting of the connection. It is idempotent.
 func (c *PacedConn) stopCounting() {
-	if k := c.limits(); k != nil {
+	if k := c.countedBy(); k != nil {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		k.forgetLocked(c)

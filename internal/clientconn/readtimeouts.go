@@ -13,6 +13,6 @@ type ReadTimeouts struct {
 }
 
 // DefaultReadTimeouts are kube-apiserver's: 32 s for a head, and its --request-timeout of 60 s for
-// a request. What passes through has a little more, so that upstream says in its own words that
-// this took too long.
+// a request. What passes through has a little more, so that the API server says in its own words
+// that this took too long.
 var DefaultReadTimeouts = ReadTimeouts{Head: 32 * time.Second, Owned: time.Minute, Passed: 75 * time.Second}

@@ -32,7 +32,7 @@ func TestBudgetLowersLimits(t *testing.T) {
 	f(512*mi, limits{64 * mi, 64 * mi, 256 * mi, 32 * mi, 32768, 16384, 8192, 512 << 10, 128 << 10})
 	f(64*mi, limits{8 * mi, 8 * mi, 32 * mi, 4 * mi, 4096, 2048, 1024, 64 << 10, 32 << 10})
 	f(1<<40, limits{256 * mi, 64 * mi, 1 << 30, 1 << 36, 100_000, 50_000, 1 << 20, 1 << 20, 128 << 10})
-	file := writeFile(t, "conf.yaml", "encoding-cache-bytes: 300Mi\nmax-watches: 0\n")
+	file := writeFile(t, "conf.yaml", fileStart+"encodingCacheBytes: 300Mi\nmaxWatches: 0\n")
 	f(64*mi, limits{300 * mi, 200 * mi, 32 * mi, 4 * mi, 0, 2048, 1024, 64 << 10, 32 << 10}, "--config="+file,
 		"--history-bytes=200Mi")
 }

@@ -33,7 +33,15 @@ func ExplainFlagError(command string, flags *pflag.FlagSet, err error) error {
 
 // expected describes good values of a flag. Our own types of flags do that in their errors.
 func expected(err *pflag.InvalidValueError) string {
-	switch err.GetFlag().Value.Type() {
+	if text := expectedOf(err.GetFlag().Value.Type()); text != "" {
+		return text
+	}
+	return err.Unwrap().Error()
+}
+
+// expectedOf describes good values of the type of a flag; nothing if the type is ours.
+func expectedOf(kind string) string {
+	switch kind {
 	case "bool":
 		return "must be true or false"
 	case "int", "int32":
@@ -43,7 +51,7 @@ func expected(err *pflag.InvalidValueError) string {
 	case "duration":
 		return "must be a number with a unit, such as 30s or 2m"
 	}
-	return err.Unwrap().Error()
+	return ""
 }
 
 // flagNames returns the names of all flags, sorted.

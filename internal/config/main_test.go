@@ -13,6 +13,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var writeFile = testutil.WriteFile
 
+// fileStart is how every configuration file begins: with two lines.
+const fileStart = "apiVersion: config.spillway.example.com/v1alpha1\nkind: SpillwayConfiguration\n"
+
 // result is what flags and environment led to.
 type result struct {
 	code    int

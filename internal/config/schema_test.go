@@ -58,23 +58,22 @@ func schemaOf(t *testing.T, rows []*setting, null bool) any {
 	for _, s := range rows {
 		f := New().flags.Lookup(s.name)
 		var kinds []string
-		one := object{"description": strings.ReplaceAll(s.usage(), "`", "")}
+		one := object{"description": New().inKeys(strings.ReplaceAll(s.usage(), "`", ""))}
 		switch f.Value.Type() {
 		case "bool":
-			kinds, one["pattern"] = []string{"boolean", "string"}, "^(true|false)$"
+			kinds = []string{"boolean"}
 		case "int":
-			kinds, one["pattern"] = []string{"integer", "string"}, "^[0-9]+$"
+			kinds = []string{"integer"}
 		case "float64":
-			kinds, one["pattern"] = []string{"number", "string"}, `^[0-9]+(\.[0-9]+)?$`
+			kinds = []string{"number"}
 		case "bytes":
-			kinds, one["pattern"] = []string{"integer", "string"}, "^[0-9.]+([eE][0-9]+|[kMGTPE]|[KMGTPE]i)?$"
-		case "duration": // of the integers, 0 needs no unit
-			kinds, one["pattern"] = []string{"string", "integer"}, "^(0|([0-9.]+(ns|us|µs|ms|s|m|h))+)$"
-			one["minimum"], one["maximum"] = 0, 0
+			kinds, one["pattern"] = []string{"string", "integer"}, "^[0-9.]+([eE][0-9]+|[kMGTPE]|[KMGTPE]i)?$"
+		case "duration":
+			kinds, one["pattern"] = []string{"string"}, "^(0|([0-9.]+(ns|us|µs|ms|s|m|h))+)$"
 		case "stringSlice":
-			kinds, one["items"] = []string{"array", "string"}, object{"type": []string{"string", "number"}}
+			kinds, one["items"] = []string{"array"}, object{"type": "string"}
 		case "string":
-			kinds = []string{"string", "number"}
+			kinds = []string{"string"}
 		default:
 			kinds, one["enum"] = []string{"string"}, s.words
 		}
@@ -87,15 +86,18 @@ func schemaOf(t *testing.T, rows []*setting, null bool) any {
 		if s.most != "" {
 			one["maximum"] = measure(s.most)
 		}
+		one["type"] = kinds[0]
 		if null {
 			kinds = append(kinds, "null")
 		}
-		one["type"] = kinds
-		properties[s.name] = one
+		if len(kinds) > 1 {
+			one["type"] = kinds
+		}
+		properties[s.key()] = one
 	}
-	delete(properties, "config") // a file cannot name another
+	delete(properties, "") // a file cannot name another
 	return object{
 		"type": "object", "additionalProperties": false, "properties": properties,
-		"description": "flags of spillway without their dashes",
+		"description": "keys of the configuration file",
 	}
 }

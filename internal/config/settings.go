@@ -144,6 +144,16 @@ func newFlagSet() *pflag.FlagSet {
 	return flags
 }
 
+// NamesOf returns the environment variable of a flag, and its key in the configuration file. They
+// are empty if the flag is no setting, and so is the key of a setting that the file cannot have.
+func (o *Settings) NamesOf(flag string) (variable, key string) {
+	s := o.row(flag)
+	if s == nil {
+		return "", ""
+	}
+	return s.variable(), s.key()
+}
+
 // FlagGroups are all flags, bound to o's fields. Parse them, then call Complete.
 func (o *Settings) FlagGroups() []FlagGroup { return o.groups }
 

@@ -13,12 +13,46 @@ import (
 
 const envPrefix = "SPILLWAY_"
 
-// origin is where a value came from, as a prefix of messages about it: "--listen=",
-// "SPILLWAY_LISTEN=", "conf.yaml:3: listen: ".
-type origin string
+// origin is where a value came from.
+type origin struct {
+	place string // "--listen", "SPILLWAY_LISTEN" or "conf.yaml:3"
+	key   string // in the file; empty: the place is no file
+}
 
-func (from origin) refuse(value, remedy string) error {
-	return fmt.Errorf("%s%s: %s", from, value, remedy)
+// refuse is an error about a value, with the remedy. It names other settings as they are named
+// where the value came from.
+func (o *Settings) refuse(from origin, value, remedy string) error {
+	if from.key == "" {
+		return fmt.Errorf("%s=%s: %s", from.place, value, remedy)
+	}
+	return fmt.Errorf("%s: %s: %s: %s", from.place, from.key, value, o.inKeys(remedy))
+}
+
+// inKeys names the settings in a text as a configuration file does: "http2: false" for
+// --http2=false.
+func (o *Settings) inKeys(text string) string {
+	return flagWithSign.ReplaceAllStringFunc(text, func(found string) string {
+		flag, isSet := strings.CutSuffix(found, "=")
+		s := o.row(strings.TrimPrefix(flag, "--"))
+		switch {
+		case s == nil || s.key() == "":
+			return found
+		case isSet:
+			return s.key() + ": "
+		}
+		return s.key()
+	})
+}
+
+var flagWithSign = regexp.MustCompile(`--[a-z0-9-]+=?`)
+
+// row is the row of a flag, or nil.
+func (o *Settings) row(flag string) *setting {
+	at := slices.IndexFunc(o.rows, func(s *setting) bool { return s.name == flag })
+	if at < 0 {
+		return nil
+	}
+	return o.rows[at]
 }
 
 // Complete sets the flags that the command line left alone: from the environment, else from the
@@ -38,7 +72,7 @@ func (o *Settings) Complete(environ []string) error {
 	if err != nil {
 		return err
 	}
-	return o.readEntries(entries)
+	return o.readEntries(o.ConfigFile, entries)
 }
 
 // readEnvironment sets flags from SPILLWAY_* variables. A variable that is set but empty counts: it
@@ -50,14 +84,12 @@ func (o *Settings) readEnvironment(environ []string) error {
 		if !strings.HasPrefix(name, envPrefix) || isServiceVariable(name, value) {
 			continue
 		}
-		at := slices.IndexFunc(o.rows, func(s *setting) bool { return variableOf(s.name) == name })
+		at := slices.IndexFunc(o.rows, func(s *setting) bool { return s.variable() == name })
 		if at < 0 {
-			given := strings.ToLower(strings.TrimPrefix(name, envPrefix))
-			return fmt.Errorf("%s: %w", name,
-				o.unknown(given, variableOf, "unset it; spillway --help lists all names"))
+			return fmt.Errorf("%s: no such setting; %s", name, o.variableMeant(name))
 		}
 		if f := o.flags.Lookup(o.rows[at].name); !f.Changed {
-			if err := o.set(f, origin(name+"="), value); err != nil {
+			if err := o.set(f, origin{place: name}, value); err != nil {
 				return err
 			}
 		}
@@ -65,47 +97,12 @@ func (o *Settings) readEnvironment(environ []string) error {
 	return nil
 }
 
-// readEntries sets the flags that neither command line nor environment has set.
-func (o *Settings) readEntries(entries []configEntry) error {
-	for _, e := range entries {
-		f := o.flags.Lookup(e.key)
-		if f == nil {
-			return fmt.Errorf("%s: %s: %w", e.place, e.key, o.unknown(e.key, func(key string) string { return key },
-				"keys are the names of flags, which spillway --help lists"))
-		}
-		if e.key == "config" {
-			return fmt.Errorf("%s: config: a configuration file cannot name another", e.place)
-		}
-		if f.Changed {
-			continue
-		}
-		if err := o.setEntry(f, e); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (o *Settings) setEntry(f *pflag.Flag, e configEntry) error {
-	from := origin(e.place + ": " + e.key + ": ")
-	if !e.isList {
-		return o.set(f, from, e.value)
-	}
-	list, ok := f.Value.(pflag.SliceValue)
-	if !ok {
-		return fmt.Errorf("%s: %s: takes one value, not a list", e.place, e.key)
-	}
-	o.origins[f.Name] = from
-	f.Changed = true
-	return list.Replace(e.list)
-}
-
 func (o *Settings) set(f *pflag.Flag, from origin, value string) error {
 	o.origins[f.Name] = from
 	err := o.flags.Set(f.Name, value)
 	var invalid *pflag.InvalidValueError
 	if errors.As(err, &invalid) {
-		return from.refuse(value, expected(invalid))
+		return o.refuse(from, value, expected(invalid))
 	}
 	return err
 }
@@ -116,12 +113,7 @@ func (o *Settings) originOf(flag string) origin {
 	if from, ok := o.origins[flag]; ok {
 		return from
 	}
-	return origin("--" + flag + "=")
-}
-
-// variableOf is the environment variable of a flag: SPILLWAY_HISTORY_BYTES for history-bytes.
-func variableOf(flag string) string {
-	return envPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+	return origin{place: "--" + flag}
 }
 
 // isServiceVariable reports whether the kubelet made this variable for a Service whose name begins
@@ -137,11 +129,11 @@ func isServiceVariable(name, value string) bool {
 var serviceVariable = regexp.MustCompile(
 	`_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)$`)
 
-// unknown is an error about a name that no setting has. It names the nearest one, as spell writes
-// it, or the remedy.
-func (o *Settings) unknown(name string, spell func(string) string, remedy string) error {
-	if near := nearest(name, flagNames(o.flags)); near != "" {
-		return fmt.Errorf("no such setting; did you mean %s?", spell(near))
+// variableMeant is what may help against a variable that no setting has.
+func (o *Settings) variableMeant(name string) string {
+	given := strings.ToLower(strings.TrimPrefix(name, envPrefix))
+	if near := o.row(nearest(given, flagNames(o.flags))); near != nil {
+		return "did you mean " + near.variable() + "?"
 	}
-	return errors.New("no such setting; " + remedy)
+	return "unset it; spillway --help lists all names"
 }

@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -25,8 +24,8 @@ func TestDefaults(t *testing.T) {
 
 // A setting is taken from the first place that has it: flag, environment, file, default.
 func TestPrecedence(t *testing.T) {
-	const file = "stall-timeout: 3s\nhistory-bytes: 3Mi\nresources: [pods, nodes]\ndebug: true\nmetrics-listen: " +
-		"\"127.0.0.1:3\"\n"
+	const file = fileStart + "stallTimeout: 3s\nhistoryBytes: 3Mi\nresources: [pods, nodes]\ndebug: true\n" +
+		"metricsListen: 127.0.0.1:3\n"
 	tests := []struct {
 		name   string
 		env    []string
@@ -75,7 +74,7 @@ func TestPrecedence(t *testing.T) {
 
 func TestConfigFileNamedByEnvironment(t *testing.T) {
 	path := writeFile(t, "c.yaml",
-		"# empty but for this\nlisten-tls: &a \"127.0.0.1:7443\"\ninsecure-allow-all: true\nmetrics-listen: *a\n")
+		"# a comment\n"+fileStart+"listenTLS: &a 127.0.0.1:7443\ninsecureAllowAll: true\nmetricsListen: *a\n")
 	got := start([]string{"SPILLWAY_CONFIG=" + path})
 	if got.code != 0 || got.options.ListenTLS != "127.0.0.1:7443" || got.options.MetricsListen != "127.0.0.1:7443" {
 		t.Errorf("got %+v", got)
@@ -84,48 +83,19 @@ func TestConfigFileNamedByEnvironment(t *testing.T) {
 
 // An alias stands for what it names, wherever it is.
 func TestAliasesInTheConfigFile(t *testing.T) {
-	entries, err := readConfigFile(writeFile(t, "c.yaml", "a: &x one\nb: &l [two, *x]\nc: *x\nd: *l\n*x : e\n"))
-	if err != nil {
+	path := writeFile(t, "c.yaml", fileStart+"logLevel: &a debug\nacceptHosts: &l [one, *a]\n"+
+		"requestHeaderAllowedNames: &k [listenOwner]\napiAudiences: *l\n")
+	o := New()
+	o.ConfigFile = path
+	if err := o.Complete(nil); err != nil {
 		t.Fatal(err)
 	}
-	var got []string
-	for _, e := range entries {
-		got = append(got, fmt.Sprint(e.key, e.value, e.list))
+	if got, want := fmt.Sprint(o.LogLevel, o.AcceptHosts, o.APIAudiences), "debug[one debug] [one debug]"; got != want {
+		t.Errorf("got %s, want %s", got, want)
 	}
-	if want := []string{"aone[]", "b[two one]", "cone[]", "d[two one]", "onee[]"}; !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
-}
-
-func TestEmptyConfigFiles(t *testing.T) {
-	for _, text := range []string{"", "\n", "# nothing\n", "---\n"} {
-		if got := start(nil, "--config", writeFile(t, "c.yaml", text)); got.code != 0 {
-			t.Errorf("%q: %s", text, got.stderr)
-		}
-	}
-}
-
-// Every setting can be set from all three places.
-func TestEverySettingHasAVariableAndAKey(t *testing.T) {
-	probe := map[string]string{"bool": "true", "int": "7", "duration": "9s", "bytes": "9Mi", "string": "x",
-		"stringSlice": "x"}
-	for _, s := range New().rows {
-		f := New().flags.Lookup(s.name)
-		value, ok := probe[f.Value.Type()]
-		if !ok {
-			value = f.DefValue // a choice
-		}
-		variable, key := New(), New()
-		if err := variable.readEnvironment([]string{variableOf(s.name) + "=" + value}); err != nil ||
-			!variable.isSet(s.name) {
-			t.Errorf("%s=%s: %v, set: %v", variableOf(s.name), value, err, variable.isSet(s.name))
-		}
-		if s.name == "config" {
-			continue
-		}
-		if err := key.readEntries([]configEntry{{key: s.name, value: value}}); err != nil || !key.isSet(s.name) {
-			t.Errorf("%s: %s: %v, set: %v", s.name, value, err, key.isSet(s.name))
-		}
+	entries, err := parseConfigFile("c.yaml", []byte("a: &x one\n*x : e\n"))
+	if err != nil || entries[1].key != "one" {
+		t.Errorf("got %v, %v; want the key one", entries, err)
 	}
 }
 

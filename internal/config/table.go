@@ -1,6 +1,11 @@
 package config
 
-import "spillway/internal/listen"
+import (
+	"cmp"
+	"strings"
+
+	"spillway/internal/listen"
+)
 
 // group is a heading of --help and the rows under it.
 type group struct {
@@ -312,4 +317,38 @@ func (o *Settings) table() []group {
 				text: "Read settings from this YAML `file`, as described below."},
 		}},
 	}
+}
+
+// keyWords are the words of flags that a key of the configuration file does not write as camelCase
+// does: acronyms, and words that a flag runs together. The rule of keys is the method key.
+var keyWords = map[string]string{
+	"ca": "CA", "jwks": "JWKS", "qps": "QPS", "rbac": "RBAC", "tls": "TLS", "uid": "UID",
+	"maxage": "MaxAge", "maxbackup": "MaxBackup", "maxsize": "MaxSize", "requestheader": "RequestHeader",
+}
+
+// fileless is the setting that has no key, because a configuration file cannot name another.
+const fileless = "config"
+
+// key is the name of the setting in the configuration file: the words of the flag in camelCase, as
+// historyBytes for history-bytes. Acronyms are in capitals, but not as the first word: tlsCertFile
+// and clientCAFile. Empty: the file cannot have the setting.
+func (s *setting) key() string {
+	if s.name == fileless {
+		return ""
+	}
+	words := strings.Split(s.name, "-")
+	for i, word := range words {
+		words[i] = cmp.Or(keyWords[word], strings.ToUpper(word[:1])+word[1:])
+	}
+	if first := words[0]; first == strings.ToUpper(first) {
+		words[0] = strings.ToLower(first)
+	} else {
+		words[0] = strings.ToLower(first[:1]) + first[1:]
+	}
+	return strings.Join(words, "")
+}
+
+// variable is the environment variable of the setting: SPILLWAY_HISTORY_BYTES for history-bytes.
+func (s *setting) variable() string {
+	return envPrefix + strings.ToUpper(strings.ReplaceAll(s.name, "-", "_"))
 }

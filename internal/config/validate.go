@@ -37,7 +37,7 @@ func (o *Settings) Validate(environ []string) error {
 
 // Refuse names a setting where the user made it, its value and the remedy.
 func (o *Settings) Refuse(flag, value, remedy string) error {
-	return o.originOf(flag).refuse(value, remedy)
+	return o.refuse(o.originOf(flag), value, remedy)
 }
 
 // Cause is the error of the operating system, without the operation and the path around it: Refuse

@@ -234,38 +234,6 @@ func TestBadSettings(t *testing.T) {
 	}
 }
 
-// Each bad configuration file stops the start with exactly this line; FILE stands for its path.
-func TestBadConfigFiles(t *testing.T) {
-	f := func(text, want string) {
-		t.Helper()
-		path := writeFile(t, "conf.yaml", text)
-		expectLine(t, start(nil, "--config="+path), strings.ReplaceAll(want, "FILE", path))
-	}
-	f("debug: true\nresorces: [pods]\n", "FILE:2: resorces: no such setting; did you mean resources?")
-	f("historyBytes: 1Mi\n", "FILE:1: historyBytes: no such setting; did you mean history-bytes?")
-	f("cache:\n  size: 3\n", "FILE:1: cache: must be a value or a list, not a mapping")
-	f("zzz: 1\n", "FILE:1: zzz: no such setting; keys are the names of flags, which spillway --help lists")
-	f("listen: a:1\n\nlisten: b:1\n", "FILE:3: listen: given twice, first in line 1; keep one")
-	f("version: true\n", "FILE:1: version: no such setting; keys are the names of flags, which spillway --help lists")
-	f("config: other.yaml\n", "FILE:1: config: a configuration file cannot name another")
-	f("listen: [a, b]\n", "FILE:1: listen: takes one value, not a list")
-	f("listen:\n", `FILE:1: listen: has no value; give one, or write "" to empty it`)
-	f("resources:\n- pods\n- [nodes]\n", "FILE:1: resources: the items of a list must be plain values")
-	f("stall-timeout: 30\n", "FILE:1: stall-timeout: 30: must be a number with a unit, such as 30s or 2m")
-	f("debug: yes\n", "FILE:1: debug: yes: must be true or false")
-	f("\nlisten: \":1\"\n", "FILE:2: listen: :1: plain HTTP is served on loopback only: use 127.0.0.1, [::1], localhost "+
-		"or unix:///path here, "+
-		"and --listen-tls for other machines")
-	f("- pods\n", "FILE:1: must be lines of the form `flag-name: value`")
-	f("listen: [\n", "FILE: not valid YAML: line 1: did not find expected node content")
-	f("debug: true\n---\ndebug: false\n", "FILE: holds more than one YAML document; keep one")
-
-	missing := filepath.Join(t.TempDir(), "none.yaml")
-	expectLine(t, start(nil, "--config", missing), "--config="+missing+": cannot be read: no such file or directory")
-	expectLine(t, start([]string{"SPILLWAY_CONFIG=" + missing}), "SPILLWAY_CONFIG="+missing+
-		": cannot be read: no such file or directory")
-}
-
 func TestOutsideAPodAKubeconfigIsNeeded(t *testing.T) {
 	o := New()
 	err := o.Validate([]string{"HOME=/root"})

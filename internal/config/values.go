@@ -2,7 +2,6 @@ package config
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -26,11 +25,13 @@ func (b *ByteSize) String() string {
 func (b *ByteSize) Set(text string) error {
 	q, err := quantity.Parse(strings.TrimSpace(text))
 	if err != nil || q.Cmp(*resource.NewQuantity(q.Value(), resource.BinarySI)) != 0 {
-		return errors.New("must be a number of bytes, such as 64Mi or 67108864")
+		return errors.New(mustBeBytes)
 	}
 	*b = ByteSize(q.Value())
 	return nil
 }
+
+const mustBeBytes = "must be a number of bytes, such as 64Mi or 67108864"
 
 // Type implements pflag.Value.
 func (b *ByteSize) Type() string { return "bytes" }
@@ -50,11 +51,15 @@ func (c *choice) String() string { return *c.value }
 
 func (c *choice) Set(text string) error {
 	if !slices.Contains(c.words, text) {
-		last := len(c.words) - 1
-		return fmt.Errorf("must be %s or %s", strings.Join(c.words[:last], ", "), c.words[last])
+		return errors.New(mustBeOneOf(c.words))
 	}
 	*c.value = text
 	return nil
+}
+
+func mustBeOneOf(words []string) string {
+	last := len(words) - 1
+	return "must be " + strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
 // Type is what --help shows in the place of the value.

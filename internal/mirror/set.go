@@ -180,7 +180,7 @@ func (s *Set) Begin(starting context.Context) error {
 	}
 	named, err := discovery.Resolve(starting, s.client, s.o.Resources)
 	if err == nil && s.o.Strict {
-		err = discovery.UnresolvedError(named)
+		err = discovery.JoinErrors(named)
 	}
 	if err != nil {
 		return &ResourcesError{err}

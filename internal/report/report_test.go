@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"spillway/internal/object"
+	"spillway/internal/status"
 	"spillway/internal/watch"
 )
 
@@ -22,4 +23,11 @@ func TestNamesOfSecretsAreHidden(t *testing.T) {
 	f("", "secrets", watch.SelectionText{Namespace: "n", Name: hidden, Labels: hidden})
 	f("", "configmaps", shown)
 	f("example.com", "secrets", shown)
+}
+
+// The status page highlights the watches that package watch calls held.
+func TestHeldWatchesAreThoseOfTheStatusPage(t *testing.T) {
+	if string(watch.Held) != status.PhaseHeld {
+		t.Errorf("a watch is %q, and the page highlights %q", watch.Held, status.PhaseHeld)
+	}
 }

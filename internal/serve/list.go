@@ -35,11 +35,11 @@ func (r *request) answerList() outcome {
 		s.withdrawEncoding(p.Source, p.Encoding, err)
 		return unsettled
 	}
-	r.observeList(listFromMemory)
 	a := r.newDocument("list", made.isCompressed)
 	a.Stream, a.Size = &listBody{encodedList: made, server: s, resource: r.resource(), client: r.Address().String()},
 		int64(made.body.Size())
-	return outcome{answer: &answer{Answer: a, document: func() []byte { return jsonOfList(p, snapshot) }}}
+	return outcome{answer: &answer{Answer: a, listSource: listFromMemory,
+		document: func() []byte { return jsonOfList(p, snapshot) }}}
 }
 
 // encodedList is a list that only has to be written.

@@ -76,8 +76,8 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			"source is memory, upstream, or shared: one request upstream for several LISTs.",
 		Buckets: []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30},
 	}, []string{"source"})
-	for _, by := range listSources {
-		m.lists[by] = durations.WithLabelValues(by)
+	for _, source := range listSources {
+		m.lists[source] = durations.WithLabelValues(source)
 	}
 	return m
 }

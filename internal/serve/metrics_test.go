@@ -3,6 +3,8 @@ package serve
 import (
 	"testing"
 
+	internal "k8s.io/apiserver/pkg/apis/audit"
+
 	"spillway/internal/fakeapiserver"
 	"spillway/internal/fakeapiserver/rawclient"
 	"spillway/internal/object"
@@ -70,9 +72,27 @@ func TestListDurations(t *testing.T) {
 	r.mirrored(configMaps)
 	r.list(mapsPath + "?resourceVersion=0")
 	r.recentList("")
-	for by, want := range map[string]float64{listFromMemory: 1, listFromUpstream: 1, listFromShared: 0} {
-		if n := r.metric("spillway_list_duration_seconds", "source="+by); n != want {
-			t.Errorf("%v by %s, want %v", n, by, want)
+	r.showsListDurations(map[string]float64{listFromMemory: 1, listFromUpstream: 1, listFromSharedAnswer: 0})
+}
+
+// A LIST that cannot be put on record is observed as upstream's, which answers it.
+func TestListDurationsOfAnswersThatCannotBeRecorded(t *testing.T) {
+	t.Parallel()
+	r, j := audited(t, internal.LevelMetadata, true, rigOptions{access: true})
+	r.list(inN+"?resourceVersion=0", bearing("alice"))
+	j.fill(true)
+	if got := r.list(inN+"?resourceVersion=0", bearing("alice")); !upstreams(got.Header) {
+		t.Fatalf("answered here without a record: %v", got.Header)
+	}
+	r.showsListDurations(map[string]float64{listFromMemory: 1, listFromUpstream: 1, listFromSharedAnswer: 0})
+}
+
+// showsListDurations checks how many LISTs were observed, by the source of their answers.
+func (r *rig) showsListDurations(counts map[string]float64) {
+	r.t.Helper()
+	for source, want := range counts {
+		if n := r.metric("spillway_list_duration_seconds", "source="+source); n != want {
+			r.t.Errorf("%v from %s, want %v", n, source, want)
 		}
 	}
 }

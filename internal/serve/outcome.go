@@ -21,6 +21,8 @@ var unsettled outcome
 type answer struct {
 	*apistatus.Answer
 	shared bool // upstream gave it, to several requests at once
+	// listSource is the source of a LIST, whose time is observed; empty: it is none, or refused.
+	listSource string
 	// document makes the content of the answer as JSON, for the audit log, or nil if it is too large
 	// to be kept or cannot be made. A refusal has none: its Status is kept.
 	document func() []byte
@@ -43,6 +45,9 @@ func (r *request) complete(o outcome) {
 	}
 	switch {
 	case o.answer != nil:
+		if o.answer.listSource != "" { // not before it is on record: upstream may answer instead
+			r.observeList(o.answer.listSource)
+		}
 		r.trace.endWithAnswer(o.answer)
 		o.answer.WriteAs(r.call, r.auditID())
 	case o.stream != nil:

@@ -172,7 +172,7 @@ func TestAStampedeOfListsCausesFewUpstreamLists(t *testing.T) {
 	if asked > 5 || asked < 1 || shared < crowd-5 {
 		t.Errorf("%d LISTs upstream for %d clients, of whom %d shared one", asked, crowd, shared)
 	}
-	if timed := r.metric("spillway_list_duration_seconds", "source="+listFromShared); int(timed) != shared ||
+	if timed := r.metric("spillway_list_duration_seconds", "source="+listFromSharedAnswer); int(timed) != shared ||
 		r.metric("spillway_list_duration_seconds") != crowd {
 		t.Errorf("%v LISTs that shared one were timed, of %v", timed, r.metric("spillway_list_duration_seconds"))
 	}

@@ -52,7 +52,7 @@ func (r *record) leaveToUpstream() {
 	}
 }
 
-// close puts a request on record that ran into a bug: it has no answer here.
+// close puts a request on record that has no answer yet: its handler panicked.
 func (r *record) close() {
 	if r == nil || r.isDone {
 		return

@@ -4,7 +4,6 @@ import (
 	"crypto/x509"
 	"net/http"
 	"net/netip"
-	"sync"
 	"time"
 
 	"spillway/internal/apistatus"
@@ -19,24 +18,27 @@ import (
 // what the server has decided.
 type call interface {
 	apistatus.Responder
-	// PlanRequest is the request for a plan. One with a body no plan knows.
+	// PlanRequest copies what a plan needs. A request that is not Plain (a body, an upgrade) passes
+	// through.
 	PlanRequest() plan.Request
-	// GuardedRequest is the request for a guard.
+	// GuardedRequest is what PlainGuard checks.
 	GuardedRequest() passthrough.PlainRequest
 	// Headers are the request's, by their canonical keys, as far as they are wanted.
 	Headers(isWanted func(key string) bool) http.Header
 	// Certificates are those that the client sent, its own first; they are not verified.
 	Certificates() []*x509.Certificate
-	// MarkProven notes that the sender of the request is known, or that the listener needs no sender.
+	// MarkProven notes that the sender of the request is known, or that the listener needs none.
 	MarkProven()
 	// Address is the client's IP address; none for a unix socket.
 	Address() netip.Addr
 	// OnDisconnect has gone called if the client departs before stop is called.
 	OnDisconnect(gone func()) (stop func())
-	// Watch serves an open stream to its end, or has it served. headers sets those of the answer.
+	// Watch serves an open stream to its end, or hands it to a writer and returns. headers sets those
+	// of the answer.
 	Watch(st *watch.Stream, headers watch.HeadersFunc)
-	// Forward passes the request through, and returns when the answer has begun or later. The limits
-	// count it for flow. as impersonates its sender; nil: the request goes as it is.
+	// Forward passes the request through, and returns when the answer to a short request has begun or
+	// later. A longer one it may leave to another goroutine. The limits count the request for flow. as
+	// impersonates its sender; nil: the request goes as it is. o follows the answer.
 	Forward(flow flowcontrol.Flow, as *auth.Impersonation, o passthrough.AnswerObserver)
 }
 
@@ -53,16 +55,16 @@ type request struct {
 	record    *record
 	trace     *trace
 
-	// Known once the request is authorized.
+	// Known once the sender is identified.
 	requester
-	flow    flowcontrol.Flow // the limits count the request for it
-	canPass bool             // instead of an answer from here: upstream says the same, or has the last word
+	flow flowcontrol.Flow // the limits count the request for it
+	// canPass: upstream may answer in place of an answer that cannot be put on record. It judges the
+	// sender itself, or repeats the denial.
+	canPass bool
 
 	// Known once the request is planned.
 	plan      plan.Plan
 	staleness staleness // what the answer says of the age of its state
-
-	observeListOnce sync.Once
 }
 
 // newRequest is a request that begins. close ends it.
@@ -77,7 +79,8 @@ func (s *Server) newRequest(c call, listener ListenerConfig) *request {
 	return r
 }
 
-// close puts a request on record that ran into a bug: the caller of close answers it.
+// close ends the record and the trace. If no answer was given, the handler panicked: that is what
+// they say, and the caller of close answers.
 func (r *request) close() {
 	r.record.close()
 	r.trace.close()
@@ -91,7 +94,7 @@ func (r *request) auditID() string {
 	return r.id
 }
 
-// resource is the label of metrics and log lines.
+// resource is the label of metrics and log lines. Only a request with a plan has one.
 func (r *request) resource() string { return r.plan.Source.Resource().Info.String() }
 
 // failureFormat is the form of a refusal in the proxy's own words.
@@ -99,11 +102,11 @@ func (r *request) failureFormat() apistatus.StatusFormat {
 	if form, ok := r.negotiateFailure(); ok {
 		return form
 	}
-	return apistatus.StatusFormat{Indented: true} // upstream's, if it has none that the client accepts
+	return apistatus.StatusFormat{Indented: true} // as upstream's fallback, also for a form not made here
 }
 
-// negotiateFailure is the form of a refusal that the client accepts. It reports false if none is
-// made here.
+// negotiateFailure is the form of a refusal that the client accepts. It reports false if that form
+// is not made here.
 func (r *request) negotiateFailure() (apistatus.StatusFormat, bool) {
 	return plan.NegotiateFailure(r.parsed.Accept, plan.WantsPretty(r.parsed.Query().Get("pretty"), r.parsed.UserAgent))
 }

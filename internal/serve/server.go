@@ -214,7 +214,7 @@ func (s *Server) newListenerServer(listener ListenerConfig) *http1.ListenerServe
 // idleTimeout is how long a connection without requests is kept.
 const idleTimeout = 3 * time.Minute
 
-// Watches reports all watches, in the order in which they began.
+// Watches lists the open watches, by ID.
 func (s *Server) Watches() []watch.Watch { return s.watches.Watches() }
 
 // EndCounts is how many watches have ended for each reason, and the last few evictions, oldest

@@ -108,7 +108,7 @@ func (t *trace) endWithUpstream(code int) {
 	}
 }
 
-// close ends the span of a request that ran into a bug: it has no answer here.
+// close ends the span of a request, unless it has ended or upstream answers: the handler panicked.
 func (t *trace) close() {
 	if t != nil && !t.passes {
 		t.span.End(tracing.SpanResult{Code: http.StatusInternalServerError, Source: tracedRefused, Bytes: -1})

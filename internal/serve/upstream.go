@@ -22,6 +22,7 @@ type passage struct {
 	as          *auth.Impersonation          // nil: the request goes as it is
 	onAnswer    func()                       // of a LIST that others wait for; nil: none does
 	observeTime func(upstream time.Duration) // gets how long upstream took for a LIST; nil: it is not needed
+	hasBegun    bool                         // AnswerBegan was called
 }
 
 // passThrough is the outcome of a request that upstream answers, if upstream takes it for the same
@@ -74,7 +75,6 @@ func (r *request) passThroughPlanned() outcome {
 			r.parsed.UserAgent)
 		if shared != nil {
 			s.metrics.shared.WithLabelValues(r.resource()).Inc()
-			r.observeList(listFromShared)
 			return outcome{answer: newSharedAnswer(shared)}
 		}
 	}
@@ -93,14 +93,19 @@ func (r *request) passThroughPlanned() outcome {
 
 // forward passes the request through.
 func (p *passage) forward() {
-	defer p.AnswerBegan() // a request that passes through directly returns instead
+	defer p.AnswerBegan() // nothing else calls it for a request that passes through directly
 	p.request.Forward(p.request.flow, p.as, p)
 }
 
-// Propagate implements passthrough.AnswerObserver, as the methods below.
+// Propagate implements passthrough.AnswerObserver, as do the methods below.
 func (p *passage) Propagate(header http.Header) { p.request.trace.propagate(header) }
 
+// AnswerBegan is also called if no answer comes. Calls after the first do nothing.
 func (p *passage) AnswerBegan() {
+	if p.hasBegun {
+		return
+	}
+	p.hasBegun = true
 	if p.request.plan.List != nil {
 		p.request.observeList(listFromUpstream)
 	}
@@ -122,7 +127,7 @@ func (p *passage) Refused(a *apistatus.Answer) { p.request.trace.endWithAnswer(&
 // newSharedAnswer is the answer to one of the requests that share an answer of upstream's. The
 // audit log gets it like an answer from here, if it is plain JSON.
 func newSharedAnswer(shared *passthrough.SharedAnswer) *answer {
-	a := &answer{Answer: shared.NewAnswer(), shared: true}
+	a := &answer{Answer: shared.NewAnswer(), shared: true, listSource: listFromSharedAnswer}
 	isReadable := strings.HasPrefix(shared.Header.Get("Content-Type"), "application/json") &&
 		shared.Header.Get("Content-Encoding") == ""
 	if status := (metav1.Status{}); isReadable && a.Code >= http.StatusBadRequest &&

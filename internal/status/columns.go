@@ -35,13 +35,13 @@ var watchColumns = []column[*Watch]{
 		key: "state", name: "State",
 		help:    "starting, live, held until the API server can review it, or blocked because the client takes nothing",
 		compare: func(a, b *Watch) int { return cmp.Compare(a.stateText(), b.stateText()) },
-		cell:    func(w *Watch) Cell { return Cell{Text: w.stateText(), Alert: w.isBlocked() || w.Phase == "held"} },
+		cell:    func(w *Watch) Cell { return Cell{Text: w.stateText(), Alert: w.isBlocked() || w.Phase == PhaseHeld} },
 	},
 	figures("sent", "Sent", "bytes of events", func(w *Watch) int64 { return w.Bytes }, sizeText),
 	figures("age", "Age", "since the watch began", func(w *Watch) float64 { return w.AgeSeconds }, Seconds),
 	{
 		key: "event", name: "Last event",
-		help: "when the last event that was sent happened, UTC; – where history does not reach back to it", number: true,
+		help: "when the newest event that the client has happened, UTC; – where that is not known", number: true,
 		compare: func(a, b *Watch) int { return ptr.Deref(a.LastEvent, never).Compare(ptr.Deref(b.LastEvent, never)) },
 		cell:    func(w *Watch) Cell { return Cell{Text: clockText(w.LastEvent)} },
 	},
@@ -111,11 +111,11 @@ var evictionColumns = []column[*Eviction]{
 }
 
 // WatchTable shows the watches, in q's order.
-func (r *Report) WatchTable(q Query) Table { return table(r.Watches.Items, watchColumns, q.Watches) }
+func (r *Report) WatchTable(q Query) Table { return table(r.Watches.Items, watchColumns, q.WatchOrder) }
 
 // ResourceTable shows the resources, in q's order.
 func (r *Report) ResourceTable(q Query) Table {
-	return table(r.Resources, resourceColumns, q.Resources)
+	return table(r.Resources, resourceColumns, q.ResourceOrder)
 }
 
 // EvictionTable shows the evicted clients, the last one first.

@@ -22,9 +22,13 @@ type Page struct {
 // NewPage makes the page that is served at a path.
 func NewPage(reporter *Reporter, path string) *Page { return &Page{reporter: reporter, path: path} }
 
+// FormatParameter names the parameter of a request that has the format of its answer.
+const FormatParameter = "format"
+
+// The formats.
 const (
 	formatHTML     = "html"
-	formatJSON     = "json"
+	FormatJSON     = "json"
 	formatFragment = "fragment" // what the page's script puts in place of what it shows
 )
 
@@ -58,14 +62,14 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Content-Security-Policy", policy)
 	values := r.URL.Query()
-	format := cmp.Or(values.Get(formatParameter), formatHTML)
+	format := cmp.Or(values.Get(FormatParameter), formatHTML)
 	q, err := ParseQuery(values)
 	switch {
 	case err != nil:
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
-	case format != formatHTML && format != formatJSON && format != formatFragment:
-		http.Error(w, formatParameter+": must be html, json or fragment", http.StatusBadRequest)
+	case format != formatHTML && format != FormatJSON && format != formatFragment:
+		http.Error(w, FormatParameter+": must be html, json or fragment", http.StatusBadRequest)
 		return
 	}
 	report, err := p.reporter.Report(r.Context())
@@ -84,7 +88,7 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (p *Page) write(out *bytes.Buffer, report *Report, q Query, format string) (contentType string, err error) {
-	if format == formatJSON {
+	if format == FormatJSON {
 		return "application/json", json.NewEncoder(out).Encode(report)
 	}
 	name := "page"
@@ -97,12 +101,12 @@ func (p *Page) write(out *bytes.Buffer, report *Report, q Query, format string) 
 // view is what the template shows.
 type view struct {
 	*Report
-	Query  Query
-	CSS    template.CSS
-	JS     template.JS
-	Tables []section
-	JSON   string // where the same is as JSON
-	Most   int    // the largest limit of a request
+	Query    Query
+	CSS      template.CSS
+	JS       template.JS
+	Tables   []section
+	JSON     string // the URL of the same as JSON
+	MaxLimit int
 }
 
 // section is a table with its headline.
@@ -120,14 +124,14 @@ func (p *Page) view(report *Report, q Query) view {
 		Caption: "Watches that are served from memory, with how far their clients are behind", Table: report.WatchTable(q),
 	}
 	watches.Links = p.links(watches.Columns, func(next Order) Query {
-		return Query{Watches: next, Resources: q.Resources, Limit: q.Limit}
+		return Query{WatchOrder: next, ResourceOrder: q.ResourceOrder, Limit: q.Limit}
 	})
 	resources := section{
 		ID: "resources", Name: "Resources", Empty: "Nothing is mirrored.",
 		Caption: "Resources that are mirrored, with how current they are", Table: report.ResourceTable(q),
 	}
 	resources.Links = p.links(resources.Columns, func(next Order) Query {
-		return Query{Watches: q.Watches, Resources: next, Limit: q.Limit}
+		return Query{WatchOrder: q.WatchOrder, ResourceOrder: next, Limit: q.Limit}
 	})
 	evictions := section{
 		ID: "evictions", Name: "Evicted last", Empty: "No client has been evicted.",
@@ -135,10 +139,10 @@ func (p *Page) view(report *Report, q Query) view {
 		Table:   report.EvictionTable(),
 	}
 	asJSON := q.Values()
-	asJSON.Set(formatParameter, formatJSON)
+	asJSON.Set(FormatParameter, FormatJSON)
 	return view{
 		Report: report, Query: q, CSS: template.CSS(pageCSS), JS: template.JS(pageJS), // #nosec G203 -- our own files
-		Tables: []section{resources, watches, evictions}, JSON: p.path + "?" + asJSON.Encode(), Most: LimitMost,
+		Tables: []section{resources, watches, evictions}, JSON: p.path + "?" + asJSON.Encode(), MaxLimit: MaxLimit,
 	}
 }
 

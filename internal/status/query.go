@@ -10,8 +10,8 @@ import (
 
 // Query is which watches are shown, and in which order these and the resources are.
 type Query struct {
-	Watches, Resources Order
-	Limit              int
+	WatchOrder, ResourceOrder Order
+	Limit                     int // of watches; 0: none are shown
 }
 
 // Order is by which column a table is sorted: figures from the largest on, words from A on, or the
@@ -30,19 +30,18 @@ func (o Order) String() string {
 }
 
 const (
-	// LimitDefault is how many watches are shown without a limit, LimitMost the largest limit.
-	LimitDefault = 500
-	LimitMost    = 100_000
+	// DefaultLimit is how many watches are shown without a limit, MaxLimit the largest limit.
+	DefaultLimit = 500
+	MaxLimit     = 100_000
 
 	sortParameter      = "sort"
 	resourcesParameter = "resources"
 	limitParameter     = "limit"
-	formatParameter    = "format"
 )
 
-// DefaultQuery is that of a request without parameters: watches by lag.
+// DefaultQuery is that of a request without parameters: watches by lag, resources by name.
 func DefaultQuery() Query {
-	return Query{Watches: Order{Key: "lag"}, Resources: Order{Key: "resource"}, Limit: LimitDefault}
+	return Query{WatchOrder: Order{Key: "lag"}, ResourceOrder: Order{Key: "resource"}, Limit: DefaultLimit}
 }
 
 // ParseQuery reads the parameters sort, resources and limit. An error names the parameter
@@ -51,18 +50,18 @@ func ParseQuery(values url.Values) (Query, error) {
 	q := DefaultQuery()
 	var err error
 	if text := values.Get(sortParameter); text != "" {
-		if q.Watches, err = ParseOrder(text); err != nil {
+		if q.WatchOrder, err = ParseOrder(text); err != nil {
 			return q, fmt.Errorf("%s=%w", sortParameter, err)
 		}
 	}
 	if text := values.Get(resourcesParameter); text != "" {
-		if q.Resources, err = parseOrder(text, keysOf(resourceColumns)); err != nil {
+		if q.ResourceOrder, err = parseOrder(text, keysOf(resourceColumns)); err != nil {
 			return q, fmt.Errorf("%s=%w", resourcesParameter, err)
 		}
 	}
 	if text := values.Get(limitParameter); text != "" {
-		if q.Limit, err = strconv.Atoi(text); err != nil || q.Limit < 0 || q.Limit > LimitMost {
-			return q, fmt.Errorf("%s=%q: must be a number from 0 to %d", limitParameter, text, LimitMost)
+		if q.Limit, err = strconv.Atoi(text); err != nil || q.Limit < 0 || q.Limit > MaxLimit {
+			return q, fmt.Errorf("%s=%q: must be a number from 0 to %d", limitParameter, text, MaxLimit)
 		}
 	}
 	return q, nil
@@ -70,14 +69,14 @@ func ParseQuery(values url.Values) (Query, error) {
 
 // Values are the parameters that ParseQuery reads as this query.
 func (q Query) Values() url.Values {
-	v, usual := url.Values{}, DefaultQuery()
-	if q.Watches != usual.Watches {
-		v.Set(sortParameter, q.Watches.String())
+	v, defaults := url.Values{}, DefaultQuery()
+	if q.WatchOrder != defaults.WatchOrder {
+		v.Set(sortParameter, q.WatchOrder.String())
 	}
-	if q.Resources != usual.Resources {
-		v.Set(resourcesParameter, q.Resources.String())
+	if q.ResourceOrder != defaults.ResourceOrder {
+		v.Set(resourcesParameter, q.ResourceOrder.String())
 	}
-	if q.Limit != usual.Limit {
+	if q.Limit != defaults.Limit {
 		v.Set(limitParameter, strconv.Itoa(q.Limit))
 	}
 	return v
@@ -96,13 +95,13 @@ func parseOrder(text string, keys []string) (Order, error) {
 	return Order{Key: key, Reverse: reverse}, nil
 }
 
-// Select is the report with the watches, and in the order, of a query.
+// Select returns a copy with q's order, and q's number of watches. The report is unchanged.
 func (r *Report) Select(q Query) *Report {
 	selected := *r
-	selected.Resources = sorted(r.Resources, resourceColumns, q.Resources)
+	selected.Resources = sorted(r.Resources, resourceColumns, q.ResourceOrder)
 	w := &selected.Watches
-	w.Sort, w.Limit = q.Watches.String(), q.Limit
-	w.Items = sorted(w.Items, watchColumns, q.Watches)
+	w.Sort, w.Limit = q.WatchOrder.String(), q.Limit
+	w.Items = sorted(w.Items, watchColumns, q.WatchOrder)
 	w.Items = w.Items[:min(len(w.Items), q.Limit)]
 	return &selected
 }

@@ -56,7 +56,7 @@ func TestSelect(t *testing.T) {
 			t.Fatal(err)
 		}
 		q := DefaultQuery()
-		q.Watches = order
+		q.WatchOrder = order
 		if got := ids(r.Select(q)); len(got) != 2 || got[0] != first {
 			t.Errorf("by %s: %v, want %d first", sort, got, first)
 		}
@@ -65,7 +65,7 @@ func TestSelect(t *testing.T) {
 		t.Errorf("the report itself was sorted: %v", got)
 	}
 	q := DefaultQuery()
-	q.Resources = Order{Key: "resource"}
+	q.ResourceOrder = Order{Key: "resource"}
 	if got := r.Select(q).Resources[0].Resource; got != "leases.coordination.k8s.io" {
 		t.Errorf("resources begin with %s", got)
 	}
@@ -74,7 +74,7 @@ func TestSelect(t *testing.T) {
 func TestLimit(t *testing.T) {
 	q := DefaultQuery()
 	selected := crowd(1700).Select(q)
-	if n := len(selected.Watches.Items); n != LimitDefault || selected.Watches.Total != 1700 ||
+	if n := len(selected.Watches.Items); n != DefaultLimit || selected.Watches.Total != 1700 ||
 		selected.Watches.Items[0].LagEvents != 1699 {
 		t.Errorf("%d of %d, the first lags %d", n, selected.Watches.Total, selected.Watches.Items[0].LagEvents)
 	}

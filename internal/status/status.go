@@ -125,8 +125,8 @@ type Watch struct {
 	Name          string `json:"name,omitempty"`
 	LabelSelector string `json:"labelSelector,omitempty"`
 	FieldSelector string `json:"fieldSelector,omitempty"`
-	// Phase is starting while its initial state is sent, then live; held while it is paused until
-	// upstream confirms its permission.
+	// Phase is starting while what precedes live events is sent, then live; PhaseHeld while it is
+	// paused until upstream confirms its permission.
 	Phase           string    `json:"phase"`
 	Began           time.Time `json:"began"`
 	AgeSeconds      float64   `json:"ageSeconds"`
@@ -140,10 +140,13 @@ type Watch struct {
 	BlockedSeconds float64 `json:"blockedSeconds"` // since it last took any; 0 if it is not waited for
 	Bytes          int64   `json:"bytes"`          // sent, of events
 	BytesPerSecond float64 `json:"bytesPerSecond"`
-	// LastEvent is the time of the last event that it was sent, if history reaches back to it and a
-	// feed delivered it.
+	// LastEvent is the time of the newest event that it selects and that its client has, perhaps from
+	// before it began; nil if that is not known.
 	LastEvent *time.Time `json:"lastEvent,omitempty"`
 }
+
+// PhaseHeld is the phase that is highlighted: package watch's name for it.
+const PhaseHeld = "held"
 
 // Eviction is a watch that was ended because its client read too slowly, or nothing.
 type Eviction struct {

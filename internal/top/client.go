@@ -63,7 +63,7 @@ func (f *Fetcher) Report(ctx context.Context, q status.Query) (*status.Report, e
 
 func (f *Fetcher) newRequest(ctx context.Context, q status.Query) (*http.Request, error) {
 	values := q.Values()
-	values.Set("format", "json")
+	values.Set(status.FormatParameter, status.FormatJSON)
 	target := f.Base.JoinPath("statusz")
 	target.RawQuery = values.Encode()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), nil)

@@ -88,7 +88,7 @@ func (o Options) screen(report *status.Report, failed error) string {
 	}
 	fmt.Fprintf(&b, "%s\n\n", flow(report.Facts()))
 	q := o.query()
-	q.Resources = status.Order{Key: "watches"}
+	q.ResourceOrder = status.Order{Key: "watches"}
 	resources := report.Select(q).ResourceTable(q)
 	hidden := max(0, len(resources.Rows)-resourcesLimit)
 	resources.Rows = resources.Rows[:len(resources.Rows)-hidden]
@@ -118,6 +118,6 @@ func flow(facts []status.Fact) string {
 
 func (o Options) query() status.Query {
 	q := status.DefaultQuery()
-	q.Watches = o.Order
+	q.WatchOrder = o.Order
 	return q
 }

@@ -61,7 +61,7 @@ func proxy(t *testing.T, report *status.Report, answer func(http.ResponseWriter,
 
 // options show what a client reports.
 func options(client *Fetcher) Options {
-	return Options{Client: client, Interval: time.Second, Order: status.DefaultQuery().Watches}
+	return Options{Client: client, Interval: time.Second, Order: status.DefaultQuery().WatchOrder}
 }
 
 // terminal is what one of a size shows after a frame.

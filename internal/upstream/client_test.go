@@ -76,11 +76,11 @@ func TestClientSendsCredentials(t *testing.T) {
 	}
 }
 
-// Identity is what upstream says, or why it says nothing.
+// An identity that upstream does not say is described by the reason.
 func TestIdentityThatIsRefusedIsUnknown(t *testing.T) {
 	s, c := apiserver(t, fakeapiserver.Options{})
 	s.Handle("/apis/authentication.k8s.io/v1/selfsubjectreviews", answering(http.StatusForbidden))
-	if got := c.Identity(deadline(t)); got != "unknown (upstream answered 403 Forbidden)" {
+	if got := c.DescribeIdentity(deadline(t)); got != "unknown (the API server answered 403 Forbidden)" {
 		t.Errorf("identity = %q", got)
 	}
 }

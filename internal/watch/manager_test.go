@@ -36,6 +36,7 @@ func TestDrainOutOfTime(t *testing.T) {
 		cancel()
 		w.manager.RefuseNew()
 		w.manager.Drain(ctx, time.Hour)
+		synctest.Wait() // a stream's goroutine reports its reason after the stream has left the manager
 		for _, p := range all {
 			select {
 			case got := <-p.reason:

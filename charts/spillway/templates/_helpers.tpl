@@ -173,24 +173,24 @@ storage.k8s.io: [csidrivers, csinodes, csistoragecapacities, storageclasses, vol
 {{- $own := dict
   "resources" .Values.resources
   "listen" ""
-  "listen-tls" ":6443"
-  "tls-cert-file" "/etc/spillway/tls/tls.crt"
-  "tls-private-key-file" "/etc/spillway/tls/tls.key"
-  "metrics-listen" ":9464"
-  "metrics-tls" true
-  "drain-period" (printf "%ds" (int .Values.drainSeconds)) -}}
+  "listenTLS" ":6443"
+  "tlsCertFile" "/etc/spillway/tls/tls.crt"
+  "tlsPrivateKeyFile" "/etc/spillway/tls/tls.key"
+  "metricsListen" ":9464"
+  "metricsTLS" true
+  "drainPeriod" (printf "%ds" (int .Values.drainSeconds)) -}}
 {{- if .Values.clientCA.configMapName -}}
-{{- $_ := set $own "client-ca-file" (printf "/etc/spillway/client-ca/%s" .Values.clientCA.key) -}}
+{{- $_ := set $own "clientCAFile" (printf "/etc/spillway/client-ca/%s" .Values.clientCA.key) -}}
 {{- end -}}
 {{- if .Values.audit.policy -}}
-{{- $_ := set $own "audit-policy-file" "/etc/spillway/config/audit-policy.yaml" -}}
-{{- $_ := set $own "audit-log-path" (ternary "/var/log/spillway/audit.log" "-" (not (empty .Values.audit.volume))) -}}
-{{- $_ := set $own "audit-fail-closed" .Values.audit.failClosed -}}
+{{- $_ := set $own "auditPolicyFile" "/etc/spillway/config/audit-policy.yaml" -}}
+{{- $_ := set $own "auditLogPath" (ternary "/var/log/spillway/audit.log" "-" (not (empty .Values.audit.volume))) -}}
+{{- $_ := set $own "auditFailClosed" .Values.audit.failClosed -}}
 {{- else if or .Values.audit.failClosed .Values.audit.volume -}}
 {{- fail "audit.failClosed and audit.volume need audit.policy, which says what is put on record" -}}
 {{- end -}}
 {{- if .Values.tracing.endpoint -}}
-{{- $_ := set $own "tracing-config-file" "/etc/spillway/config/tracing.yaml" -}}
+{{- $_ := set $own "tracingConfigFile" "/etc/spillway/config/tracing.yaml" -}}
 {{- end -}}
 {{- range $key := keys .Values.config | sortAlpha -}}
 {{- if hasKey $own $key -}}
@@ -207,7 +207,9 @@ storage.k8s.io: [csidrivers, csinodes, csistoragecapacities, storageclasses, vol
 {{- end -}}
 {{- $_ := set $own $key $value -}}
 {{- end -}}
-{{- toYaml $own -}}
+apiVersion: config.spillway.example.com/v1alpha1
+kind: SpillwayConfiguration
+{{ toYaml $own }}
 {{- end -}}
 
 {{- define "spillway.auditPolicy" -}}

@@ -27,8 +27,8 @@ func onClock(t *testing.T, change func(*guard, *setup), test func(*guard, *autht
 	}, func(g *guard) { test(g, j) })
 }
 
-// A token whose end has passed is not taken here because the wall clock was set back: upstream
-// decides.
+// A token whose end has passed is not taken here because the wall clock was set back: the API
+// server decides.
 func TestClockJumpsDoNotProlongLocalTokens(t *testing.T) {
 	m := newMint(t, "k1", jose.ES256)
 	for name, by := range authtest.Jumps {

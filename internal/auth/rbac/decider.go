@@ -19,17 +19,18 @@ const (
 )
 
 // checkedDecider answers questions by what is mirrored here, as far as it can. A share of its
-// answers is also reviewed by upstream, in the background.
+// answers is also reviewed by the API server, in the background.
 //
-// When upstream denies what was allowed here, nothing more is answered here from that moment on.
-// Both may be right: a permission was removed or added meanwhile, and each side learned of it in
-// its own time. So once the tables have been proven again, the question is put again. If upstream
-// still denies it and it is still allowed here, the decider retires: an authorizer that cannot be
-// seen from here has a say. Each denial has to be explained before anything is answered here again.
+// When the API server denies what was allowed here, nothing more is answered here from that moment
+// on. Both may be right: a permission was removed or added meanwhile, and each side learned of it
+// in its own time. So once the tables have been proven again, the question is put again. If the API
+// server still denies it and it is still allowed here, the decider retires: an authorizer that
+// cannot be seen from here has a say. Each denial has to be explained before anything is answered
+// here again.
 type checkedDecider[Q, A any] struct {
 	// Static after construction.
 	deciderOptions[Q, A]
-	rights *LocalAuthorizer
+	authorizer *LocalAuthorizer
 
 	decides atomic.Bool // there are no doubts, and it has not retired
 
@@ -49,7 +50,7 @@ type deciderOptions[Q, A any] struct {
 }
 
 func newCheckedDecider[Q, A any](r *LocalAuthorizer, o deciderOptions[Q, A]) *checkedDecider[Q, A] {
-	d := &checkedDecider[Q, A]{deciderOptions: o, rights: r}
+	d := &checkedDecider[Q, A]{deciderOptions: o, authorizer: r}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.updateLocked()
@@ -57,24 +58,25 @@ func newCheckedDecider[Q, A any](r *LocalAuthorizer, o deciderOptions[Q, A]) *ch
 }
 
 // decideChecked answers a question, if it can. If it is chosen for a check and too many checks wait
-// already, upstream is to answer: so no check is left out.
-func (d *checkedDecider[Q, A]) decideChecked(key auth.Digest, q Q) (auth.Answer[A], bool) {
+// already, the API server is to answer: so no check is left out.
+func (d *checkedDecider[Q, A]) decideChecked(digest auth.Digest, q Q) (auth.Answer[A], bool) {
 	if !d.decides.Load() {
 		return auth.Answer[A]{}, false
 	}
-	a, ok := d.decide(key, q)
+	a, ok := d.decide(digest, q)
 	if !ok {
 		return auth.Answer[A]{}, false
 	}
-	if d.rights.opts.Random() < checkedShare && !d.rights.submit(func(ctx context.Context) { d.check(ctx, key, q, a) }) {
+	isChosen := d.authorizer.opts.Random() < checkedShare
+	if isChosen && !d.authorizer.submit(func(ctx context.Context) { d.check(ctx, digest, q, a) }) {
 		return auth.Answer[A]{}, false
 	}
 	return a, true
 }
 
-// check has upstream review what was answered here.
-func (d *checkedDecider[Q, A]) check(ctx context.Context, key auth.Digest, q Q, here auth.Answer[A]) {
-	there := d.review(ctx, key, q)
+// check has the API server review what was answered here.
+func (d *checkedDecider[Q, A]) check(ctx context.Context, digest auth.Digest, q Q, here auth.Answer[A]) {
+	there := d.review(ctx, digest, q)
 	switch {
 	case there.Err != nil:
 		d.count(checkUnanswered)
@@ -83,7 +85,7 @@ func (d *checkedDecider[Q, A]) check(ctx context.Context, key auth.Digest, q Q, 
 	default:
 		d.count(checkDenied)
 		d.addDoubts(1)
-		d.settle(ctx, key, q, here.At)
+		d.settle(ctx, digest, q, here.At)
 	}
 }
 
@@ -93,17 +95,17 @@ type explanation int
 const (
 	explanationPending explanation = iota
 	explanationChange              // the permission was removed or added meanwhile
-	explanationNone                // upstream denies what its rules allow
+	explanationNone                // the API server denies what its rules allow
 )
 
 // settle waits for the explanation of a denial of what was answered here.
-func (d *checkedDecider[Q, A]) settle(ctx context.Context, key auth.Digest, q Q, answered time.Time) {
-	for denied := d.rights.clock.Now(); ; {
-		d.rights.await(ctx, nil, d.rights.clock.Now().Add(proofRetryInterval))
+func (d *checkedDecider[Q, A]) settle(ctx context.Context, digest auth.Digest, q Q, answered time.Time) {
+	for denied := d.authorizer.clock.Now(); ; {
+		d.authorizer.await(ctx, nil, d.authorizer.clock.Now().Add(proofRetryInterval))
 		if ctx.Err() != nil {
 			return
 		}
-		switch d.explain(ctx, key, q, answered, denied) {
+		switch d.explain(ctx, digest, q, answered, denied) {
 		case explanationChange:
 			d.addDoubts(-1)
 			return
@@ -115,23 +117,23 @@ func (d *checkedDecider[Q, A]) settle(ctx context.Context, key auth.Digest, q Q,
 }
 
 // explain puts a question again by tables that have been proven since its denial.
-func (d *checkedDecider[Q, A]) explain(ctx context.Context, key auth.Digest, q Q, answered, denied time.Time,
+func (d *checkedDecider[Q, A]) explain(ctx context.Context, digest auth.Digest, q Q, answered, denied time.Time,
 ) explanation {
-	if !d.rights.provenSince(denied) {
+	if !d.authorizer.provenSince(denied) {
 		return explanationPending
 	}
-	here, ok := d.decide(key, q)
+	here, ok := d.decide(digest, q)
 	switch {
-	case !d.rights.provenSince(denied): // decide may have seen other tables than those
+	case !d.authorizer.provenSince(denied): // decide may have seen other tables than those
 		return explanationPending
 	case !ok && d.awaitsProof(q): // added perhaps, and perhaps not removed
 		return explanationPending
 	case !ok: // removed
 		return explanationChange
-	case !d.rights.changedSince(answered.Add(-unsettledPeriod)):
+	case !d.authorizer.changedSince(answered.Add(-unsettledPeriod)):
 		return explanationNone
 	}
-	there := d.review(ctx, key, q)
+	there := d.review(ctx, digest, q)
 	switch {
 	case there.Err != nil:
 		return explanationPending
@@ -156,7 +158,7 @@ func (d *checkedDecider[Q, A]) updateLocked() {
 		shown = 1
 	}
 	d.decides.Store(decides)
-	d.rights.metrics.deciding.WithLabelValues(d.kind).Set(shown)
+	d.authorizer.metrics.deciding.WithLabelValues(d.kind).Set(shown)
 }
 
 // retire ends decisions for good.
@@ -169,11 +171,12 @@ func (d *checkedDecider[Q, A]) retire() {
 	if before {
 		return
 	}
-	d.rights.metrics.disagreements.WithLabelValues(d.kind).Inc()
-	d.rights.log.Error("upstream denies what its rules allow: another authorizer or authenticator of its has a say; "+
-		"from now on upstream reviews everything", zap.String("review", d.kind))
+	d.authorizer.metrics.disagreements.WithLabelValues(d.kind).Inc()
+	d.authorizer.log.Error("upstream denies what its rules allow: "+
+		"another authorizer or authenticator of its has a say; from now on upstream reviews everything",
+		zap.String("review", d.kind))
 }
 
 func (d *checkedDecider[Q, A]) count(result string) {
-	d.rights.metrics.spotChecks.WithLabelValues(d.kind, result).Inc()
+	d.authorizer.metrics.spotChecks.WithLabelValues(d.kind, result).Inc()
 }

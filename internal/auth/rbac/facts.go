@@ -10,7 +10,8 @@ import (
 	"spillway/internal/object"
 )
 
-// roleRef is a Role, or a ClusterRole if it has no namespace.
+// roleRef is a Role, or a ClusterRole, which has no namespace. The zero value is neither: a binding
+// to anything else gives nothing.
 type roleRef struct {
 	isCluster       bool
 	namespace, name string
@@ -32,8 +33,8 @@ func (r roleRef) key() string {
 	return r.namespace + "/" + r.name
 }
 
-// role is what is kept of a Role or a ClusterRole. Aggregated ones have the rules of all parts:
-// upstream's controller writes them down.
+// role is what is kept of a Role or a ClusterRole. Aggregated ones have the rules of all parts: the
+// API server's controller writes them down.
 type role struct{ rules []rbacv1.PolicyRule }
 
 // binding is what is kept of a RoleBinding or a ClusterRoleBinding.

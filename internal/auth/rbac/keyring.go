@@ -14,8 +14,8 @@ const (
 	keysDocument   = "/openid/v1/jwks"
 )
 
-// keySet is the public keys that upstream signs tokens of service accounts with. It is proven as a
-// PermissionTable is: the documents are fetched again and again, and count for as long as any
+// keySet is the public keys that the API server signs tokens of service accounts with. It is proven
+// as a PermissionTable is: the documents are fetched again and again, and count for as long as any
 // answer does. So a new key is known soon, and a withdrawn one is not used for longer than a review
 // would be remembered. A token cannot cause a search for a key.
 type keySet struct {
@@ -33,7 +33,7 @@ var (
 	errNoKeys   = errors.New("upstream publishes no key that can be used")
 )
 
-// fetchKeys fetches upstream's issuer and keys.
+// fetchKeys fetches the API server's issuer and keys.
 func (r *LocalAuthorizer) fetchKeys(ctx context.Context) error {
 	began := r.clock.Now()
 	raw, err := r.opts.Reviewer.Fetch(ctx, issuerDocument)

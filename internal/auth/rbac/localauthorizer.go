@@ -1,14 +1,14 @@
-// Package rbac decides questions about permissions and tokens by upstream's state, without a
-// review, and finds the watches that a change of that state may have ended.
+// Package rbac decides questions about permissions and tokens by the API server's state, without a
+// review. It also finds the watches that a change of that state may have ended.
 //
 // A LocalAuthorizer mirrors roles, bindings, service accounts and, if configured, pods, each in a
-// PermissionTable, and fetches the keys that upstream signs tokens with. It implements
+// PermissionTable. It fetches the keys that the API server signs tokens with, and implements
 // auth.LocalDecider.
 //
-// Invariant: it only ever allows, and only by tables that are proven: upstream reported its version
-// within auth.AnswerTTL, and the table has caught up with it. An open watch that has received
-// nothing proves nothing. Nor does an informer's cache, whose age is not known. What is not allowed
-// here is upstream's to decide, and a share of what is allowed is checked there.
+// Invariant: it only ever allows, and only by tables that are proven: the API server reported its
+// version within auth.AnswerTTL, and the table has caught up with it. An open watch that has
+// received nothing proves nothing. Nor does an informer's cache, whose age is not known. What is
+// not allowed here is the API server's to decide, and a share of what is allowed is checked there.
 //
 // kube-apiserver's own RBAC authorizer is no module that could be imported, and reads its informers
 // without checking their age.
@@ -45,12 +45,13 @@ const (
 
 // LocalAuthorizerOptions configure a LocalAuthorizer.
 type LocalAuthorizerOptions struct {
-	// Follow mirrors a table's resource into it until ctx ends, or returns the error with which
-	// upstream refuses that.
+	// Follow mirrors a table's resource into it until ctx ends, or returns the error with which the
+	// API server refuses that.
 	Follow func(ctx context.Context, t *PermissionTable) error
-	// ProveThrough requests upstream's version. A mirror that has reached last holds everything that
-	// was acknowledged before the call; nothing happened between last and reached. A reached below
-	// from means that upstream is behind a version that it has shown before. RBAC and Tokens need it.
+	// ProveThrough requests the API server's version. A mirror that has reached last holds everything
+	// that was acknowledged before the call; nothing happened between last and reached. A reached
+	// below from means that the API server is behind a version that it has shown before. RBAC and
+	// Tokens need it.
 	ProveThrough func(ctx context.Context, r *object.Resource, from uint64) (last, reached uint64, err error)
 	// RBAC lets an Authorizer decide by roles and bindings.
 	RBAC bool
@@ -68,8 +69,8 @@ type LocalAuthorizerOptions struct {
 // service accounts. That serves two purposes.
 //
 // Watches that may have lost something by a change are reviewed at once (Reauthorizer.Check). That
-// decides nothing by itself, and where upstream does not let these resources be watched, the sweep
-// goes on alone.
+// decides nothing by itself, and where the API server does not let these resources be watched, the
+// sweep goes on alone.
 //
 // And it may decide, where the operator says so: about permissions by roles and bindings, about
 // tokens by their signatures and the objects that they are bound to. A decision is as old as the
@@ -89,16 +90,16 @@ type LocalAuthorizer struct {
 }
 
 const (
-	// proofInterval is how long after the beginning of one proof the next one begins. It takes
-	// upstream up to 1.7 s to answer (W-111), and that has to leave room within AnswerTTL for one
-	// that fails.
+	// proofInterval is how long after the beginning of one proof the next one begins. It takes the API
+	// server up to 1.7 s to answer (W-111), and that has to leave room within AnswerTTL for one that
+	// fails.
 	proofInterval      = 5 * time.Second
 	proofRetryInterval = time.Second
 	// proofMinInterval is the least time between the beginnings of two proofs.
 	proofMinInterval = time.Second
 	// proofTimeout bounds a proof.
 	proofTimeout = 4 * time.Second
-	// forbiddenRetryInterval is how soon to watch a table again that upstream forbids to watch.
+	// forbiddenRetryInterval is how soon to watch a table again that the API server forbids to watch.
 	forbiddenRetryInterval = time.Minute
 	// waitingChecksLimit and checkWorkers bound the checks that wait, and those that are under way.
 	waitingChecksLimit = 16
@@ -169,7 +170,7 @@ func (r *LocalAuthorizer) Run(ctx context.Context, check func(concerns func(*aut
 	return nil
 }
 
-// follow mirrors a table, and tries again while upstream forbids that.
+// follow mirrors a table, and tries again while the API server forbids that.
 func (r *LocalAuthorizer) follow(ctx context.Context, t *PermissionTable) {
 	for ctx.Err() == nil {
 		run, cancel := context.WithCancelCause(ctx)
@@ -214,9 +215,9 @@ func (r *LocalAuthorizer) proveRepeatedly(ctx context.Context, what string, prov
 		if ctx.Err() != nil {
 			return
 		}
-		result, next := "proven", began.Add(proofInterval)
+		result, next := proofSucceeded, began.Add(proofInterval)
 		if err != nil {
-			result, next = "failed", r.clock.Now().Add(proofRetryInterval)
+			result, next = proofFailed, r.clock.Now().Add(proofRetryInterval)
 		}
 		r.metrics.proofs.WithLabelValues(what, result).Inc()
 		switch {
@@ -254,8 +255,8 @@ func (r *LocalAuthorizer) submit(job func(context.Context)) bool {
 	}
 }
 
-// checkAffected has the watches of affected subjects checked: at once, and again when upstream has
-// received the change. A burst of changes is checked once.
+// checkAffected has the watches of affected subjects checked: at once, and again when the API
+// server has received the change. A burst of changes is checked once.
 func (r *LocalAuthorizer) checkAffected(ctx context.Context, check func(func(*auth.Identity, auth.Attributes) bool)) {
 	var again rechecks
 	for ctx.Err() == nil {

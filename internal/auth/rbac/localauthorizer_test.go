@@ -32,8 +32,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// registry is upstream's store as LocalAuthorizer sees it, inside a bubble: it tells tables of
-// objects, and says how far it is. It is the cluster that answers reviews, too, and has documents.
+// registry is the API server's store as LocalAuthorizer sees it, inside a bubble: it tells tables
+// of objects, and says how far it is. It is the cluster that answers reviews, too, and has
+// documents.
 type registry struct {
 	*authtest.Cluster
 	t *testing.T
@@ -215,7 +216,7 @@ func (g *registry) parse(t *PermissionTable, o any) *object.Object {
 
 var errMute = errors.New("upstream says nothing")
 
-// through says how far the store is, a second later, as upstream's bookmarks come.
+// through says how far the store is, a second later, as the API server's bookmarks come.
 func (g *registry) through(ctx context.Context, r *object.Resource, from uint64) (uint64, uint64, error) {
 	g.mu.Lock()
 	rv, last, mute := *g.counter(r.GVR.Resource), from, g.mute || g.mutes[r.GVR.Resource]
@@ -255,7 +256,7 @@ type guard struct {
 	authn  *auth.Authenticator
 	authz  *auth.Authorizer
 	rights *LocalAuthorizer
-	review auth.ReviewFunc[auth.ReviewRequest, auth.AccessStatus] // has upstream answer
+	review auth.ReviewFunc[auth.ReviewRequest, auth.AccessStatus] // has the API server answer
 	gauges *prometheus.Registry
 	log    *observer.ObservedLogs
 	random float64 // what Random returns
@@ -401,8 +402,8 @@ func byRBAC(_ *guard, s *setup) {
 	s.rights.RBAC = true
 }
 
-// What roles allow is allowed without a review while they are proven; anything else is upstream's
-// to decide, and a no of its own stands.
+// What roles allow is allowed without a review while they are proven; anything else is the API
+// server's to decide, and a no of its own stands.
 func TestLocalRBAC(t *testing.T) {
 	onGuard(t, byRBAC, func(g *guard) {
 		g.grant("", "pods", user("bob"), reads("pods"))
@@ -412,7 +413,7 @@ func TestLocalRBAC(t *testing.T) {
 		g.Change(func() { g.Denied["bob secrets"] = true })
 		g.by(reauthtest.Bob, "/api/v1/secrets", auth.Denied, 1)
 		g.by(reauthtest.Named("eve"), "/api/v1/pods", auth.Allowed, 1)
-		// What upstream has said since the last proof counts.
+		// What the API server has said since the last proof counts.
 		g.Change(func() { g.Denied["bob pods"] = true })
 		watch := reauthtest.Wants(t, "/api/v1/pods?watch=1")
 		g.review(context.Background(), g.authz.Key(reauthtest.Bob, watch), auth.ReviewRequest{Identity: reauthtest.Bob,
@@ -499,7 +500,7 @@ func TestLocalRBACOfOneMoment(t *testing.T) {
 }
 
 // That a right is not decided by for a moment, because its role has changed, does not explain why
-// upstream denied it.
+// the API server denied it.
 func TestLocalRBACDisagreementDuringAChange(t *testing.T) {
 	onGuard(t, byRBAC, func(g *guard) {
 		g.checkEverything()
@@ -524,8 +525,8 @@ func TestLocalRBACDisagreementDuringAChange(t *testing.T) {
 	})
 }
 
-// Once upstream is behind its own word, versions of before and after mean nothing to each other:
-// all begin again, and once.
+// Once the API server is behind its own word, versions of before and after mean nothing to each
+// other: all begin again, and once.
 func TestLocalRBACRewrittenHistory(t *testing.T) {
 	onGuard(t, byRBAC, func(g *guard) {
 		g.grant("", "pods", user("bob"), reads("pods"))
@@ -543,7 +544,7 @@ func TestLocalRBACRewrittenHistory(t *testing.T) {
 }
 
 // A watch that hears of nothing proves nothing: once what is held has not been proven for ten
-// seconds, upstream decides.
+// seconds, the API server decides.
 func TestLocalRBACStale(t *testing.T) {
 	for _, resource := range []string{"roles", "clusterroles", "rolebindings", "clusterrolebindings"} {
 		onGuard(t, byRBAC, func(g *guard) {
@@ -562,7 +563,7 @@ func TestLocalRBACStale(t *testing.T) {
 			g.by(reauthtest.Bob, "/api/v1/pods?watch=1", auth.Allowed, 0)
 		})
 	}
-	// Others' changes need no event of the watch's own; silence of upstream does harm.
+	// Others' changes need no event of the watch's own; silence of the API server does harm.
 	onGuard(t, byRBAC, func(g *guard) {
 		g.grant("", "pods", user("bob"), reads("pods"))
 		time.Sleep(7 * time.Second)
@@ -619,7 +620,7 @@ func TestLocalRBACOfOneHistory(t *testing.T) {
 					g.revision = moved(g.revision)
 					g.relists["clusterroles"] = true
 					for _, resource := range others {
-						g.mutes[resource] = true // as upstream answers 410
+						g.mutes[resource] = true // as the API server answers 410
 					}
 				})
 				g.Change(func() { g.Denied["bob pods"] = true })
@@ -653,7 +654,7 @@ func TestLocalRBACAfterRelist(t *testing.T) {
 	})
 }
 
-// One answer of upstream's that denies what is allowed here is the last that is given here.
+// One answer of the API server's that denies what is allowed here is the last that is given here.
 func TestLocalRBACDisagreement(t *testing.T) {
 	onGuard(t, byRBAC, func(g *guard) {
 		g.grant("", "pods", user("bob"), reads("pods", "nodes"))
@@ -668,7 +669,7 @@ func TestLocalRBACDisagreement(t *testing.T) {
 		g.Change(func() { g.Denied["bob pods"] = true }) // by an authorizer that cannot be seen
 		g.by(reauthtest.Bob, "/api/v1/pods", auth.Allowed, 0)
 		time.Sleep(time.Second)
-		g.by(reauthtest.Bob, "/api/v1/pods", auth.Denied, 0) // at once, by what upstream said
+		g.by(reauthtest.Bob, "/api/v1/pods", auth.Denied, 0) // at once, by what the API server said
 		time.Sleep(time.Hour)
 		g.by(reauthtest.Bob, "/api/v1/nodes", auth.Allowed, 1)
 		g.by(reauthtest.Bob, "/api/v1/pods", auth.Denied, 1)
@@ -682,15 +683,15 @@ func TestLocalRBACDisagreement(t *testing.T) {
 	})
 }
 
-// A right that went between the decision and its check is no disagreement; nor is one that upstream
-// has not heard of yet.
+// A right that went between the decision and its check is no disagreement; nor is one that the API
+// server has not heard of yet.
 func TestLocalRBACCrossedChange(t *testing.T) {
 	onGuard(t, byRBAC, func(g *guard) {
 		g.checkEverything()
 		g.grant("", "pods", user("bob"), reads("pods"))
 		g.grant("", "nodes", user("bob"), reads("nodes"))
 		time.Sleep(6 * time.Second)
-		g.Change(func() { g.Denied["bob pods"] = true }) // upstream is late
+		g.Change(func() { g.Denied["bob pods"] = true }) // the API server is late
 		g.by(reauthtest.Bob, "/api/v1/pods", auth.Allowed, 0)
 		time.Sleep(time.Second)
 		g.by(reauthtest.Bob, "/api/v1/nodes", auth.Allowed, 1) // in doubt
@@ -707,7 +708,7 @@ func TestLocalRBACCrossedChange(t *testing.T) {
 		if n := g.metric("spillway_local_decision_disagreements_total", "access"); n != 0 {
 			t.Errorf("%v disagreements", n)
 		}
-		// Upstream that stays late is another authorizer.
+		// An API server that stays late is another authorizer.
 		g.grant("", "pods-again", user("bob"), reads("pods"))
 		time.Sleep(2 * auth.AnswerTTL)
 		g.by(reauthtest.Bob, "/api/v1/pods", auth.Allowed, 0)
@@ -820,7 +821,7 @@ func TestChangesAreChecked(t *testing.T) {
 			t.Errorf("%d reviews for nothing", n-before)
 		}
 		g.patrol.Expect(carols, true, "")
-		// Upstream caches for ten seconds that a token is good. The last recheck comes after that.
+		// The API server caches for ten seconds that a token is good. The last recheck comes after that.
 		g.authn.Authenticate(context.Background(), robot)
 		g.Change(func() { delete(g.Users, "token-of-system:serviceaccount:c1:robot") })
 		g.remove("serviceaccounts", "c1/robot")
@@ -834,8 +835,8 @@ func TestChangesAreChecked(t *testing.T) {
 	})
 }
 
-// Upstream's authorizer may hear of a change later than we do: that it still allows then is not the
-// last word.
+// The API server's authorizer may hear of a change later than we do: that it still allows then is
+// not the last word.
 func TestChangesAreCheckedAgain(t *testing.T) {
 	onGuard(t, nil, func(g *guard) {
 		g.grant("", "pods", user("alice"), reads("pods"))

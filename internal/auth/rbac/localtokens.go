@@ -16,18 +16,18 @@ import (
 
 // localTokens finds tokens of service accounts valid by what is known here. A signature says which
 // account upstream once gave a token, and until when. Whether that service account still exists,
-// and the pod that the token is bound to, is looked up in tables. Only when all three (keys,
-// service accounts, pods) are proven is a token accepted, and then upstream would accept it as
-// well.
+// and the pod that the token is bound to, is looked up in tables. Only when the keys, the service
+// accounts and, for a bound token, the pods are proven is a token accepted: at a moment within the
+// last auth.AnswerTTL, upstream accepted it as well.
 //
 // It never refuses a token. What it does not accept is for upstream to judge: a token of another
 // kind, one that is bound to anything else, and one with a claim that it does not understand.
 type localTokens struct {
 	// Static after construction.
-	rights    *LocalAuthorizer
-	audiences []string
-	clock     clock.PassiveClock
-	began     time.Time // by both clocks, see auth.DetectSetBack
+	authorizer *LocalAuthorizer
+	audiences  []string
+	clock      clock.PassiveClock
+	began      time.Time // by both clocks, see auth.DetectSetBack
 
 	mu       sync.Mutex
 	verified *auth.AnswerCache[*accountToken] // so that a signature is verified once
@@ -35,7 +35,7 @@ type localTokens struct {
 
 // accountToken is a token of a service account whose signature has been verified. Immutable.
 type accountToken struct {
-	key            *jose.JSONWebKey // that signed it
+	signedBy       *jose.JSONWebKey
 	issuer         string
 	account        objectName
 	accountUID     string
@@ -45,18 +45,18 @@ type accountToken struct {
 	expires        time.Time
 }
 
-// tokenBytesLimit bounds the tokens that are looked at; kube-apiserver's own are shorter than 2
-// KiB.
+// tokenBytesLimit bounds the tokens that are looked at, and so the work that a made-up one causes.
+// Upstream judges longer ones.
 const tokenBytesLimit = 16 << 10
 
-// Tokens implements auth.LocalDecider.
-func (r *LocalAuthorizer) Tokens(audiences []string, remembered int,
+// Tokens implements auth.LocalDecider. limit bounds the tokens whose signatures are remembered.
+func (r *LocalAuthorizer) Tokens(audiences []string, limit int,
 	review auth.ReviewFunc[auth.Secret, auth.TokenVerdict]) auth.DecideFunc[auth.Secret, auth.TokenVerdict] {
 	if r.opts.Tokens == TokensNone {
 		return nil
 	}
-	l := &localTokens{rights: r, audiences: audiences, clock: r.clock, began: r.clock.Now(),
-		verified: auth.NewAnswerCache[*accountToken](remembered)}
+	l := &localTokens{authorizer: r, audiences: audiences, clock: r.clock, began: r.clock.Now(),
+		verified: auth.NewAnswerCache[*accountToken](limit)}
 	return newCheckedDecider(r, deciderOptions[auth.Secret, auth.TokenVerdict]{
 		kind: reviewOfToken, decide: l.decide, awaitsProof: func(auth.Secret) bool { return false }, review: review,
 		agrees: func(here, there auth.TokenVerdict) bool {
@@ -66,46 +66,48 @@ func (r *LocalAuthorizer) Tokens(audiences []string, remembered int,
 }
 
 // decide accepts a token, if it can.
-func (l *localTokens) decide(key auth.Digest, token auth.Secret) (auth.Answer[auth.TokenVerdict], bool) {
-	l.rights.mu.RLock()
-	keys := l.rights.keys
-	l.rights.mu.RUnlock()
-	if !l.rights.isRecent(keys.proven) {
+func (l *localTokens) decide(digest auth.Digest, token auth.Secret) (auth.Answer[auth.TokenVerdict], bool) {
+	l.authorizer.mu.RLock()
+	keys := l.authorizer.keys
+	l.authorizer.mu.RUnlock()
+	if !l.authorizer.isRecent(keys.proven) {
 		return auth.Answer[auth.TokenVerdict]{}, false
 	}
-	t := l.recall(key, keys)
+	t := l.recall(digest, keys)
 	if t == nil {
 		if t = l.verify(token.Reveal(), keys); t == nil {
 			return auth.Answer[auth.TokenVerdict]{}, false
 		}
-		l.note(key, t)
+		l.note(digest, t)
 	}
 	if !l.isInForce(t) {
 		return auth.Answer[auth.TokenVerdict]{}, false
 	}
-	at, ok := l.rights.existsSince(t)
+	at, ok := l.authorizer.proveExists(t)
 	if keys.proven.Before(at) {
 		at = keys.proven
 	}
 	return auth.Answer[auth.TokenVerdict]{Value: auth.TokenVerdict{Identity: t.user, Expires: t.expires}, At: at}, ok
 }
 
-// recall is a token that was verified by one of the keys; nil: it was not.
-func (l *localTokens) recall(key auth.Digest, keys keySet) *accountToken {
+// recall is a token that was verified by one of the keys; nil: it was not. Keys are compared as
+// pointers: fetchKeys keeps the pointer of an unchanged key.
+func (l *localTokens) recall(digest auth.Digest, keys keySet) *accountToken {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	known, ok := l.verified.Recall(key, l.clock.Now())
-	if !ok || known.Value.issuer != keys.issuer || keys.keys[known.Value.key.KeyID] != known.Value.key {
+	known, ok := l.verified.Recall(digest, l.clock.Now())
+	if !ok || known.Value.issuer != keys.issuer || keys.keys[known.Value.signedBy.KeyID] != known.Value.signedBy {
 		return nil
 	}
 	return known.Value
 }
 
-func (l *localTokens) note(key auth.Digest, t *accountToken) {
+// note remembers a token whose signature has been verified, until the token ends.
+func (l *localTokens) note(digest auth.Digest, t *accountToken) {
 	now := l.clock.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.verified.Note(key, auth.Answer[*accountToken]{Value: t, At: now}, auth.MonotonicEnd(t.expires, now), now)
+	l.verified.Note(digest, auth.Answer[*accountToken]{Value: t, At: now}, auth.MonotonicEnd(t.expires, now), now)
 }
 
 // isInForce reports that a token has begun and not ended.
@@ -116,11 +118,11 @@ func (l *localTokens) isInForce(t *accountToken) bool {
 	return !hasEnded && !now.Before(t.begins) && !now.Before(t.issued)
 }
 
-// existsSince reports that what a token is bound to exists, and when that was proven. That a
-// service account and a pod existed together need not be shown, unlike for a role and its binding
-// (tables.togetherLocked). An object of a uid comes once and goes once, and both existed when
-// upstream signed the token.
-func (r *LocalAuthorizer) existsSince(t *accountToken) (time.Time, bool) {
+// proveExists returns when it was proven that what a token is bound to exists; false: it is not
+// proven. That a service account and a pod existed together need not be shown, unlike for a role
+// and its binding (tables.togetherLocked). An object of a uid comes once and goes once, and both
+// existed when upstream signed the token.
+func (r *LocalAuthorizer) proveExists(t *accountToken) (time.Time, bool) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	deciding := []*PermissionTable{r.accounts}
@@ -156,12 +158,13 @@ func (l *localTokens) verify(token string, keys keySet) *accountToken {
 	var private struct {
 		Kubernetes map[string]any `json:"kubernetes.io"`
 	}
+	// Claims verifies the signature by key, and reads nothing if that fails.
 	if parsed.Claims(key, &public, &private) != nil || public.Issuer != keys.issuer || public.Expiry == nil ||
 		!slices.ContainsFunc(l.audiences, func(a string) bool { return public.Audience.Contains(a) }) {
 		return nil
 	}
 	t := &accountToken{
-		key: key, issuer: keys.issuer,
+		signedBy: key, issuer: keys.issuer,
 		begins: public.NotBefore.Time(), issued: public.IssuedAt.Time(), expires: public.Expiry.Time(),
 	}
 	user := authenticationv1.UserInfo{Extra: map[string]authenticationv1.ExtraValue{}}
@@ -172,14 +175,15 @@ func (l *localTokens) verify(token string, keys keySet) *accountToken {
 		user.Extra[auth.CredentialIDExtra] = authenticationv1.ExtraValue{"JTI=" + public.ID}
 	}
 	user.Username = public.Subject
+	// Decoding JSON replaces a byte that is not UTF-8, so that this may be the name of another user.
 	if t.user = auth.NewIdentity(user); t.user.HasReplacementCharacter() {
 		return nil
 	}
 	return t
 }
 
-// isCompact reports that a token is three parts of base64url and nothing else: not even what
-// decoders overlook.
+// isCompact reports that a token is three parts in the letters of base64url and nothing else: not
+// even what decoders overlook, such as the ends of lines.
 func isCompact(token string) bool {
 	return strings.Count(token, ".") == 2 && !strings.ContainsFunc(token, func(c rune) bool {
 		return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_' || c == '.')
@@ -187,9 +191,8 @@ func isCompact(token string) bool {
 }
 
 // bind reads what a token is bound to, and with it the user that it proves, as kube-apiserver does.
-// It reports false for anything but a service account, or one and a pod with the node that it was
-// on. Others are a Secret, a node alone, a webhook's configuration, and what a later version may
-// add.
+// It accepts a service account alone, or with a pod, or with a pod and its node. Others are a
+// Secret, a node alone, a webhook's configuration, and what a later version may add.
 func (t *accountToken) bind(claims map[string]any, user *authenticationv1.UserInfo) bool {
 	refs := map[string]objectRef{}
 	namespace := ""
@@ -230,6 +233,8 @@ func (t *accountToken) bind(claims map[string]any, user *authenticationv1.UserIn
 // objectRef is an object that a token is bound to.
 type objectRef struct{ name, uid string }
 
+// refOf reads an object that a token is bound to. It reports false unless that is a name and a uid,
+// and no more.
 func refOf(value any) (objectRef, bool) {
 	members, _ := value.(map[string]any)
 	name, _ := members["name"].(string)

@@ -23,11 +23,17 @@ const (
 	reviewOfAccess = "access"
 )
 
-// What upstream says of a local decision, as metrics name it.
+// What the API server says of a local decision, as metrics name it.
 const (
 	checkAgreed     = "agreed"
 	checkDenied     = "denied"
 	checkUnanswered = "error"
+)
+
+// What became of a proof, as metrics name it.
+const (
+	proofSucceeded = "proven"
+	proofFailed    = "failed"
 )
 
 // NewMetrics makes the metrics and registers them; r may be nil. Counters whose labels are known

@@ -4,35 +4,41 @@ import (
 	"context"
 	"errors"
 	"time"
-
-	"spillway/internal/auth"
 )
 
 var (
 	errNotMirrored = errors.New("upstream's state is not known yet")
-	errRewritten   = errors.New("upstream is behind its own word: its history has been rewritten")
-	errOvertaken   = errors.New("the state was replaced meanwhile")
+	// errRewritten: the API server's version went back.
+	errRewritten = errors.New("upstream is behind its own word: its history has been rewritten")
+	errOvertaken = errors.New("the state was replaced meanwhile")
 )
 
-// proof is a proof of a table under way.
+// proof is one attempt to prove a table.
 type proof struct {
 	began      time.Time
-	asked      sequence
-	from       uint64 // the version that the table had
-	generation int
+	question   sequence // its number
+	through    uint64   // the version that the table had
+	generation int      // that the table had
 }
 
-// prove finds out that the table holds everything that was acknowledged before the call.
+// prove finds out that the table holds everything that was acknowledged before the call. It
+//
+//   - notes the version that the table has (beginProof);
+//   - requests the API server's version: last is what the table has to reach, and nothing happened
+//     between last and reached (LocalAuthorizerOptions.ProveThrough);
+//   - waits until the mirror has caught up with last (tryEndProof).
+//
+// One goroutine calls prove for each table.
 func (t *PermissionTable) prove(ctx context.Context) error {
 	p, err := t.beginProof()
 	if err != nil {
 		return err
 	}
-	last, reached, err := t.tables.proveThrough(ctx, t.resource, p.from)
+	last, reached, err := t.tables.proveThrough(ctx, t.resource, p.through)
 	switch {
 	case err != nil:
 		return err
-	case reached < p.from:
+	case reached < p.through:
 		t.tables.restartRewritten(t, p.generation)
 		return errRewritten
 	}
@@ -54,11 +60,11 @@ func (t *PermissionTable) beginProof() (proof, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	select {
-	case <-t.proveSooner:
+	case <-t.proveSooner: // this proof serves a pending request for one
 	default:
 	}
-	p := proof{began: s.clock.Now(), asked: s.nextLocked(), from: t.throughLocked(), generation: t.generation}
-	if !t.isWhole || p.from == 0 {
+	p := proof{began: s.clock.Now(), question: s.nextLocked(), through: t.throughLocked(), generation: t.generation}
+	if !t.isWhole || p.through == 0 {
 		return proof{}, errNotMirrored
 	}
 	return p, nil
@@ -76,14 +82,14 @@ func (t *PermissionTable) tryEndProof(p proof, last, reached uint64) (advanced <
 		return t.advanced, nil
 	}
 	t.reached = max(t.reached, reached)
-	t.proven, t.asked = p.began, p.asked
+	t.proven, t.question = p.began, p.question
 	return nil, nil
 }
 
-// restartRewritten restarts a table that, in one of its generations, has found upstream behind a
-// version that it showed before. Roles and bindings most likely share the etcd that was restored,
-// so they restart together: a proof of another table shows the restore only until upstream's
-// versions have grown beyond that table's.
+// restartRewritten restarts a table that, in one of its generations, has found the API server
+// behind a version that it showed before. Roles and bindings most likely share the etcd that was
+// restored, so they restart together. Otherwise a proof of another table would show the restore
+// only until the API server's versions have grown beyond that table's.
 func (s *tables) restartRewritten(by *PermissionTable, generation int) {
 	s.mu.Lock()
 	var restarts []func()
@@ -94,54 +100,8 @@ func (s *tables) restartRewritten(by *PermissionTable, generation int) {
 		}
 	}
 	s.mu.Unlock()
+	// Without the lock: a restart cancels a context, which may run code of the mirror.
 	for _, restart := range restarts {
 		restart()
 	}
-}
-
-// isRecent reports that what was proven at a time still counts.
-func (s *tables) isRecent(at time.Time) bool { return s.clock.Now().Sub(at) < auth.AnswerTTL }
-
-// provenLocked is when the oldest proof of some tables began. It reports false unless each of them
-// has one that still counts.
-func (s *tables) provenLocked(tables ...*PermissionTable) (time.Time, bool) {
-	oldest := s.clock.Now()
-	for _, t := range tables {
-		if !t.isWhole || t.proven.IsZero() {
-			return time.Time{}, false
-		}
-		if t.proven.Before(oldest) {
-			oldest = t.proven
-		}
-	}
-	return oldest, s.isRecent(oldest)
-}
-
-// hadFactLocked reports that upstream had an object's fact when a question was sent: the last one
-// of this table, or an earlier one of another table. The table showed a state from before the
-// question when it received the fact, and shows one from after it since the proof. In between it
-// has left out no change, and the fact is still the same. So upstream kept it as well.
-func (t *PermissionTable) hadFactLocked(key string, asked sequence) bool {
-	e, there := t.entries[key]
-	return there && e.received < asked
-}
-
-// togetherLocked is the last moment at which upstream is known to have had a binding and its role
-// as they are here. It is when the older of the proofs of their tables began, if both were here by
-// then. It reports false if there is no such moment, or it does not count any more.
-//
-// Moments of this process are compared, not versions of two resources. An API server may keep the
-// two in two etcds (--etcd-servers-overrides), whose versions say nothing about each other, and
-// nothing upstream tells whether it does.
-func (s *tables) togetherLocked(b *binding) (at time.Time, ok bool) {
-	bindings, roles := s.roleBindings, s.roles
-	if b.isEverywhere {
-		bindings = s.clusterRoleBindings
-	}
-	if b.role.isCluster {
-		roles = s.clusterRoles
-	}
-	asked := min(bindings.asked, roles.asked)
-	at, ok = s.provenLocked(bindings, roles)
-	return at, ok && bindings.hadFactLocked(b.key, asked) && roles.hadFactLocked(b.role.key(), asked)
 }

@@ -36,7 +36,7 @@ func TestRules(t *testing.T) {
 	f(get("", "*/log"), log, true)
 	f(get("", "*/log"), pod, false)
 	f(get("", "*/"), pod, false)
-	f(get("", "pods/*"), log, false) // which upstream does not know
+	f(get("", "pods/*"), log, false) // which the API server does not know
 	f(get("", "*"), log, true)
 	f(get("*", "pods"), pod, true)
 	f(get("apps", "pods"), pod, false)
@@ -62,8 +62,8 @@ func TestRules(t *testing.T) {
 	f(rbacv1.PolicyRule{}, "/version", false)
 }
 
-// referenceResolver is RBAC as upstream's resolver goes about it: it reads all bindings for each
-// question.
+// referenceResolver is RBAC as the API server's resolver goes about it: it reads all bindings for
+// each question.
 type referenceResolver struct {
 	roles        map[string]*rbacv1.Role
 	clusterRoles map[string]*rbacv1.ClusterRole

@@ -10,8 +10,8 @@ import (
 const (
 	// checkMinInterval is the least time between two first checks, so that a burst of changes is one.
 	checkMinInterval = 250 * time.Millisecond
-	// firstRecheckDelay and lastRecheckDelay are when to check again: when upstream's authorizer has
-	// most likely received the change, and when all of them have and no cache of tokens is older.
+	// firstRecheckDelay and lastRecheckDelay are when to check again: when the API server's authorizer
+	// has most likely received the change, and when all of them have and no cache of tokens is older.
 	firstRecheckDelay = time.Second
 	lastRecheckDelay  = auth.UpstreamTokenTTL + time.Second
 	// recheckMergeWindow: rechecks nearer to each other than this are merged.
@@ -19,8 +19,9 @@ const (
 )
 
 // rechecks are when to review again the subjects that a change affects. One review is not enough.
-// Upstream's authorizer receives a change by a watch of its own, which may be later than the
-// mirror's, and another API server's by one more. And upstream caches that a token was valid.
+// The API server's authorizer receives a change by a watch of its own, which may be later than the
+// mirror's. Another API server's may be later still. And the API server caches that a token was
+// valid.
 type rechecks []recheck
 
 type recheck struct {

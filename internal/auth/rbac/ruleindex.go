@@ -9,13 +9,13 @@ import (
 	"spillway/internal/auth"
 )
 
-// ruleIndex is what subjects may do by the roles and bindings that upstream has. It decides as
-// kube-apiserver's RBAC authorizer does; test/e2e/authorization compares the two. Rules only ever
-// add permissions: what is missing here can make it say no where upstream says yes, not the other
-// way round.
+// ruleIndex is what subjects may do by the roles and bindings that the API server has. It decides
+// as kube-apiserver's RBAC authorizer does; test/e2e/authorization compares the two. Rules only
+// ever add permissions: what is missing here can make it say no where the API server says yes, not
+// the other way round.
 //
-// A binding gives a role only if upstream had both at one moment (tables.togetherLocked). The two
-// are watched apart. Without that condition, a user that is bound to a role after the role was
+// A binding gives a role only if the API server had both at one moment (tables.togetherLocked). The
+// two are watched apart. Without that condition, a user that is bound to a role after the role was
 // narrowed would for some seconds be allowed what the role gave before.
 //
 // Guarded by the lock of its LocalAuthorizer.
@@ -70,7 +70,7 @@ func rulesAllow(rules []rbacv1.PolicyRule, what *auth.Attributes) bool {
 	return false
 }
 
-// ruleAllows is upstream's RuleAllows.
+// ruleAllows is the API server's RuleAllows.
 func ruleAllows(rule *rbacv1.PolicyRule, a *auth.Attributes) bool {
 	if !matches(rule.Verbs, rbacv1.VerbAll, a.Verb) {
 		return false

@@ -9,13 +9,13 @@ import (
 )
 
 // PermissionTable is what a LocalAuthorizer keeps of one resource: of each object the fact that
-// decides about permissions. A mirror fills it, in upstream's order and from one goroutine: it is a
-// Sink of internal/upstream.
+// decides about permissions. A mirror fills it, in the API server's order and from one goroutine:
+// it is a Sink of internal/upstream.
 //
 // It is empty or partial until the mirror has listed the resource, and whole from then on. What it
-// holds decides only while it is proven as well: upstream answered how far it is, to a question
-// that was sent a known time ago, and the mirror has caught up with the answer. An open watch that
-// has received nothing proves nothing.
+// holds decides only while it is proven as well: the API server answered a question, sent a known
+// time ago, with how far it is, and the mirror has caught up. An open watch that has received
+// nothing proves nothing.
 type PermissionTable struct {
 	// Static after construction.
 	tables     *tables
@@ -29,19 +29,19 @@ type PermissionTable struct {
 
 	// Guarded by tables.mu.
 	entries     map[string]entry
-	isWhole     bool          // the entries are upstream's state at a version
+	isWhole     bool          // the entries are the API server's state at a version
 	reported    uint64        // the version of the last change that the mirror reported
 	reached     uint64        // nothing happened in (reported, reached]
 	proven      time.Time     // the entries have everything that was acknowledged before; zero: not proven
-	asked       sequence      // of the question that proved it
+	question    sequence      // the number of the question that proved it
 	generation  int           // grows whenever a proof under way must not count
 	advanced    chan struct{} // closed when the mirror reports something, and replaced
 	restart     func()        // has the mirror list again
-	isForbidden bool          // upstream does not let it be mirrored, and the log says so
+	isForbidden bool          // the API server does not let it be mirrored, and the log says so
 }
 
-// entry is what is kept of an object. Upstream had the fact when the table received it, and the
-// table has received every change since then.
+// entry is what is kept of an object. The API server had the fact when the table received it, and
+// the table has received every change since then.
 type entry struct {
 	fact     any // as the table's readFact made it
 	received sequence

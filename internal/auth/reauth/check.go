@@ -7,15 +7,15 @@ import (
 	"spillway/internal/timerheap"
 )
 
-// check is a periodic review by upstream: whether a credential is valid, or whether an identity may
-// do something. It belongs to a reviewSchedule, and to all watches that depend on it.
+// check is a periodic review by the API server: whether a credential is valid, or whether an
+// identity may do something. It belongs to a reviewSchedule, and to all watches that depend on it.
 type check struct {
 	timerheap.Node // among the schedule's deadlines, while a watch depends on the check
 
 	// Static after construction.
 	kind       kind
 	key        auth.Digest
-	sweep      time.Duration    // how often upstream reviews it
+	sweep      time.Duration    // how often the API server reviews it
 	credential *auth.Credential // of a credential
 	what       auth.Attributes  // of a permission
 
@@ -29,7 +29,7 @@ type check struct {
 	state     state
 	urgent    bool // what was known before must not count any more
 	again     bool // it became urgent while a review was under way
-	failures  int  // of reviews, since upstream last answered
+	failures  int  // of reviews, since the API server last answered
 	held      bool
 	due       time.Time  // its wake, as of the last reschedule
 	queue     *userQueue // while it is due or under way
@@ -111,9 +111,9 @@ type End string
 // The reasons, which are also the labels of metrics.
 const (
 	EndCredentialExpired End = "credential_expired" // #nosec G101 -- by its own words
-	EndUnauthenticated   End = "unauthenticated"    // upstream refuses the token, or nothing vouches for the certificate
-	EndForbidden         End = "forbidden"          // upstream allows it no more
-	EndReviewTimeout     End = "review_timeout"     // upstream did not answer for too long
+	EndUnauthenticated   End = "unauthenticated"    // the API server refuses the token; an untrusted certificate
+	EndForbidden         End = "forbidden"          // the API server allows it no more
+	EndReviewTimeout     End = "review_timeout"     // the API server did not answer for too long
 )
 
 // Ends are all of them, so that each is a metric from the start.
@@ -123,11 +123,11 @@ var Ends = []End{EndCredentialExpired, EndUnauthenticated, EndForbidden, EndRevi
 // time, in the order in which things happened, and must not block. What was under way when a Lease
 // was released may still arrive.
 type ReviewedStream interface {
-	// Pause keeps the stream from sending anything: what allows it is too old, and upstream did not
-	// answer. It stays open, so that an API server that is unreachable for a while costs no client a
-	// new list.
+	// Pause keeps the stream from sending anything: what allows it is too old, and the API server did
+	// not answer. It stays open, so that an API server that is unreachable for a while costs no client
+	// a new list.
 	Pause()
-	// Resume ends Pause: upstream said that it still may.
+	// Resume ends Pause: the API server said that it still may.
 	Resume()
 	// End ends it. Nothing more is called.
 	End(End)

@@ -85,7 +85,7 @@ func TestClockJumpsDoNotChangeHowLongWatchesAreHeld(t *testing.T) {
 	}
 }
 
-// What upstream said is remembered for as long as ever.
+// What the API server said is remembered for as long as ever.
 func TestClockJumpsDoNotChangeHowLongAnswersCount(t *testing.T) {
 	for name, by := range authtest.Jumps {
 		t.Run(name, func(t *testing.T) {
@@ -132,7 +132,7 @@ func TestClockJumpsDoNotProlongCertificates(t *testing.T) {
 	j := authtest.NewClock(t)
 	authority := authtest.NewCA(t, "ca", j.Base())
 	cert := authority.Issue(pkix.Name{CommonName: "alice"}, j.Base().Add(30*time.Minute))
-	file := authtest.WriteFile(t, authtest.PEM(authority.Cert))
+	file := authtest.WriteCAFile(t, authtest.PEM(authority.Cert))
 	for name, c := range map[string]struct{ by, ends time.Duration }{
 		"back":                   {-50 * time.Minute, 30 * time.Minute},
 		"forward":                {10 * time.Minute, 20 * time.Minute},

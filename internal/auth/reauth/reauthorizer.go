@@ -1,5 +1,5 @@
-// Package reauth authorises running watches periodically, which upstream itself does not do: is
-// each watch's credential still valid, and its permission still granted?
+// Package reauth authorises running watches periodically, which the API server itself does not do:
+// is each watch's credential still valid, and its permission still granted?
 //
 // A reviewSchedule decides when to send each review, and pauses and ends watches. A Reauthorizer
 // gives it a clock, a lock and goroutines. There is one review for each distinct credential and for
@@ -8,8 +8,8 @@
 //
 // Invariant: for each watch that is neither paused nor ended, reviews of its credential and of its
 // permission were sent at most a sweep and the grace ago, and agreed. A watch is paused, not ended,
-// while upstream does not answer: an API server that is unreachable for a while costs no client a
-// list.
+// while the API server does not answer: an API server that is unreachable for a while costs no
+// client a list.
 //
 // The sweep does not depend on events. A watch of roles and bindings would not show changes of
 // webhook authorizers and of tokens, nor what changed while that watch was broken.
@@ -36,8 +36,8 @@ import (
 type ReauthorizerOptions struct {
 	Authenticator *auth.Authenticator
 	Authorizer    *auth.Authorizer
-	// Sweep is how often upstream reviews each permission. Tokens are reviewed more
-	// often, by as much as upstream remembers them. 0: 25 s; not below MinSweep.
+	// Sweep is how often the API server reviews each permission. Tokens are reviewed more often, by as
+	// much as the API server remembers them. 0: 25 s; not below MinSweep.
 	Sweep time.Duration
 	// HoldTimeout is how long a watch is paused before it is ended. 0: 10 min.
 	HoldTimeout time.Duration
@@ -105,7 +105,7 @@ func NewReauthorizer(o ReauthorizerOptions) *Reauthorizer {
 }
 
 // Admit registers a watch that has been found authenticated and allowed, just now or by what is
-// remembered. If that is too old already, the stream is paused until upstream has answered.
+// remembered. If that is too old already, the stream is paused until the API server has answered.
 func (r *Reauthorizer) Admit(
 	result auth.Result, what auth.Attributes, decision auth.Decision, s ReviewedStream,
 ) *Lease {
@@ -243,8 +243,8 @@ func (r *Reauthorizer) panicked(c *check, p any) {
 		zap.String("check", string(c.kind)), zap.String("panic", what), zap.ByteString("stack", debug.Stack()))
 }
 
-// recall is when upstream last agreed, and which identity a credential proved then, if that was for
-// a request and is remembered.
+// recall is when the API server last agreed, and which identity a credential proved then, if that
+// was for a request and is remembered.
 func (r *Reauthorizer) recall(c *check) (at time.Time, who *auth.Identity, ok bool) {
 	if c.kind == ofPermission {
 		at, ok = r.opts.Authorizer.Recall(c.key)

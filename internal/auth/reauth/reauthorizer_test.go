@@ -70,8 +70,8 @@ func TestPermissionGoes(t *testing.T) {
 	})
 }
 
-// Upstream itself remembers a token for ten seconds, and yet the streams of one that is revoked end
-// in time.
+// The API server itself remembers a token for ten seconds, and yet the streams of one that is
+// revoked end in time.
 func TestTokenGoes(t *testing.T) {
 	reauthtest.On(t, nil, func(p *reauthtest.Model) {
 		request := p.Know("alice")
@@ -112,7 +112,7 @@ func TestCertificateReachesItsEnd(t *testing.T) {
 	name := ""
 	reauthtest.On(t, func(s *reauthtest.Setup) {
 		clients = authtest.NewCA(t, "clients", time.Now())
-		name = authtest.WriteFile(t, authtest.PEM(clients.Cert))
+		name = authtest.WriteCAFile(t, authtest.PEM(clients.Cert))
 		var err error
 		if s.Authn.ClientCA, err = auth.NewAuthority(name, clock.RealClock{}, zap.NewNop()); err != nil {
 			t.Fatal(err)
@@ -138,8 +138,8 @@ func TestCertificateReachesItsEnd(t *testing.T) {
 	})
 }
 
-// TestUpstreamIsAway shows that streams are paused in time, and not ended, while upstream does not
-// answer, and that they go on when it does.
+// TestUpstreamIsAway shows that streams are paused in time, and not ended, while the API server
+// does not answer, and that they go on when it does.
 func TestUpstreamIsAway(t *testing.T) {
 	reauthtest.On(t, nil, func(p *reauthtest.Model) {
 		request := p.Know("alice")

@@ -28,8 +28,8 @@ type scheduleOptions struct {
 	maxChecks   int // checks under way
 	random      func() float64
 	key         func(*auth.Identity, auth.Attributes) auth.Digest
-	// recall is when upstream last agreed, and which identity it then said a credential proves, if
-	// that is known by other ways than a check's.
+	// recall is when the API server last agreed, if that is known by other ways than a check's, and
+	// which identity it then said a credential proves.
 	recall func(*check) (at time.Time, who *auth.Identity, ok bool)
 }
 
@@ -64,8 +64,8 @@ func newReviewSchedule(o scheduleOptions) *reviewSchedule {
 	}
 }
 
-// credentialSweep is how often a credential is reviewed: often enough that upstream's cache of
-// tokens stays within the bound.
+// credentialSweep is how often a credential is reviewed: often enough that the API server's cache
+// of tokens stays within the bound.
 func credentialSweep(sweep time.Duration) time.Duration {
 	return max(sweep-auth.UpstreamTokenTTL, sweep/2)
 }
@@ -357,8 +357,8 @@ func (r *reviewSchedule) handleResult(c *check, f reviewResult, now time.Time) {
 	}
 }
 
-// fail plans a review that was not answered again, and backs off: while upstream is unreachable,
-// few reviews are sent.
+// fail plans a review that was not answered again, and backs off: while the API server is
+// unreachable, few reviews are sent.
 func (r *reviewSchedule) fail(c *check, now time.Time) {
 	if !now.Before(r.paused) {
 		r.pause = min(max(2*r.pause, minPause), maxPause)

@@ -82,7 +82,7 @@ func (d *manualSchedule) proven(token, name string, at time.Time) auth.Result {
 func provenByCertificate(t *testing.T, name string, end time.Time) auth.Result {
 	t.Helper()
 	ca := authtest.NewCA(t, "clients", time.Now())
-	authority, err := auth.NewAuthority(authtest.WriteFile(t, authtest.PEM(ca.Cert)), clock.RealClock{}, zap.NewNop())
+	authority, err := auth.NewAuthority(authtest.WriteCAFile(t, authtest.PEM(ca.Cert)), clock.RealClock{}, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}

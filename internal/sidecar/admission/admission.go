@@ -107,7 +107,7 @@ func (h *handler) answer(ctx context.Context, text reviewText) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(respond(request.UID, h.decide(request)))
+	return json.Marshal(newReview(request.UID, h.decide(request)))
 }
 
 // refuse answers a review that is not decoded. If its head has the uid, the pod is admitted as it
@@ -123,7 +123,7 @@ func (h *handler) refuse(w http.ResponseWriter, r *http.Request, head []byte, wh
 		http.Error(w, why.text, why.code)
 		return
 	}
-	answer, err := json.Marshal(respond(uid,
+	answer, err := json.Marshal(newReview(uid,
 		&admissionv1.AdmissionResponse{Allowed: true, Warnings: []string{notInjected(why)}}))
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)

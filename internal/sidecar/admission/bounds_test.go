@@ -326,7 +326,7 @@ func TestReviewersHaveLimitedTime(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				listener := testutil.NewPipeListener()
-				server := Server(http.NotFoundHandler(), &tls.Config{}, zap.NewNop())
+				server := NewServer(http.NotFoundHandler(), &tls.Config{}, zap.NewNop())
 				done := make(chan error, 1)
 				go func() { done <- server.Serve(listener) }()
 				conn := listener.Dial()

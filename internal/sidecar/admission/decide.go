@@ -19,7 +19,7 @@ func (h *handler) decide(r *request) *admissionv1.AdmissionResponse {
 		return allowed
 	}
 	patch, notes, err := h.patchOf(r)
-	log := h.log.With(zap.String("namespace", sanitize(r.Namespace)), zap.String("pod", sanitize(nameOf(r))))
+	log := h.log.With(zap.String("namespace", sanitize(r.Namespace)), zap.String("pod", sanitize(r.podName())))
 	var skipped *inject.SkippedError
 	switch {
 	case errors.As(err, &skipped) && !skipped.IsNotable:

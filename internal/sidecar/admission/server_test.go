@@ -19,7 +19,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // ones.
 func TestServerIsBounded(t *testing.T) {
 	plain := httptest.NewUnstartedServer(nil)
-	server := Server(newHandler(), &tls.Config{MinVersion: tls.VersionTLS12}, zap.NewNop())
+	server := NewServer(newHandler(), &tls.Config{MinVersion: tls.VersionTLS12}, zap.NewNop())
 	plain.Config = server
 	plain.TLS = server.TLSConfig
 	plain.EnableHTTP2 = false
@@ -40,7 +40,7 @@ func TestServerIsBounded(t *testing.T) {
 	}
 	conn := dial()
 	_, _ = io.WriteString(conn, "POST /inject HTTP/1.1\r\nHost: a\r\nA: "+strings.Repeat("a",
-		headLimitBytes+8<<10)+"\r\n\r\n")
+		httpHeadLimitBytes+8<<10)+"\r\n\r\n")
 	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil || answer.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
 		t.Errorf("a large head: %v %v", answer, err)

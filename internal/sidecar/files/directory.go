@@ -9,13 +9,14 @@ import (
 )
 
 // Directory is a folder whose files change together, as in the kubelet's volumes. Each file is a
-// link through ..data, a link to the folder with all files of one version, which a rename replaces.
-// One goroutine writes; any number of processes read.
+// link to ..data/NAME. ..data links to the folder of one version. One rename replaces ..data. One
+// goroutine writes; any number of processes read.
 type Directory struct{ path string }
 
 const (
 	dataLink = "..data"
-	// versionPrefix begins the names of folders with one version. The kubelet's have the year there.
+	// versionPrefix begins the names of folders with one version, like the kubelet's, which have the
+	// year there. So readers that skip those names skip these.
 	versionPrefix = "..20"
 
 	// Containers of the pod run as any user, and each must be able to read. Nothing outside the pod
@@ -24,7 +25,8 @@ const (
 	fileMode   fs.FileMode = 0o644
 )
 
-// Write replaces all files.
+// Write replaces the version. Names are plain and do not begin with "..", and each call has the
+// same names. A new name appears after ..data has changed.
 func (d Directory) Write(files map[string][]byte) error {
 	fresh, err := os.MkdirTemp(d.path, versionPrefix)
 	if err != nil {
@@ -50,14 +52,14 @@ func (d Directory) Write(files map[string][]byte) error {
 
 // replaceLink links a name to a target, by one rename.
 func (d Directory) replaceLink(name, target string) error {
-	beside := filepath.Join(d.path, ".."+strings.TrimPrefix(name, "..")+"_tmp")
-	if err := os.Remove(beside); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	temporary := filepath.Join(d.path, ".."+strings.TrimPrefix(name, "..")+"_tmp") // ..data_tmp, ..token_tmp
+	if err := os.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err := os.Symlink(target, beside); err != nil {
+	if err := os.Symlink(target, temporary); err != nil {
 		return err
 	}
-	return os.Rename(beside, filepath.Join(d.path, name))
+	return os.Rename(temporary, filepath.Join(d.path, name))
 }
 
 func writeFiles(dir string, files map[string][]byte) error {
@@ -69,8 +71,7 @@ func writeFiles(dir string, files map[string][]byte) error {
 	return os.Chmod(dir, folderMode) // #nosec G302 -- see folderMode
 }
 
-// removeOld removes all versions but the present one: that of the last write, and those of writes
-// that were broken off.
+// removeOld removes the previous version and those of interrupted writes.
 func (d Directory) removeOld(present string) error {
 	entries, err := os.ReadDir(d.path)
 	if err != nil {
@@ -82,28 +83,6 @@ func (d Directory) removeOld(present string) error {
 				return err
 			}
 		}
-	}
-	return nil
-}
-
-// replaceFile replaces a file atomically, with a mode that no umask restricts.
-func replaceFile(name string, text []byte, mode fs.FileMode) error {
-	beside, err := os.CreateTemp(filepath.Dir(name), ".new-") // 0600
-	if err != nil {
-		return err
-	}
-	_, err = beside.Write(text)
-	if err == nil {
-		err = beside.Chmod(mode)
-	}
-	if closed := beside.Close(); err == nil {
-		err = closed
-	}
-	if err == nil {
-		err = os.Rename(beside.Name(), name)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(beside.Name()))
 	}
 	return nil
 }

@@ -1,7 +1,7 @@
 // Package limits sizes sidecars by what namespaces allow their pods. It follows the LimitRanges and
 // ResourceQuotas of a cluster.
 //
-// Invariants: Follower.Of returns what was current a moment ago, or an error if upstream is
+// Invariants: Follower.Of returns what was current a moment ago, or an error if the API server is
 // unreachable or forbids the watch. A pod with a sidecar of Rules.Size keeps each rule of its
 // namespace that it keeps without.
 package limits

@@ -118,7 +118,7 @@ func TestUnknownWhileForbidden(t *testing.T) {
 	})
 }
 
-// What is known counts for a moment after upstream has failed, and no longer.
+// What is known counts for a moment after the API server has failed, and no longer.
 func TestUnknownWhenUpstreamIsAwayForLong(t *testing.T) {
 	s := newServer(t)
 	clock := clocktesting.NewFakePassiveClock(time.Now())

@@ -97,7 +97,7 @@ func (w *Webhook) Run(drain, stop context.Context, log *zap.Logger) error {
 	limit := newMemoryLimit(countRules, log)
 	limitBytes := limit.fit()
 	tasks.Go(func() { limit.follow(running) })
-	server := admission.Server(w.newHandler(verify, rulesOf, log), config, log)
+	server := admission.NewServer(w.newHandler(verify, rulesOf, log), config, log)
 	served := make(chan error, 1)
 	go func() { served <- tlsconn.Serve(server, listener) }()
 	log.Info("serving admission reviews", zap.Stringer("address", listener.Addr()), zap.Int64("gomemlimit", limitBytes))

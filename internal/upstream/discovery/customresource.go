@@ -45,9 +45,9 @@ type definition struct {
 			Status string `json:"status"`
 		} `json:"conditions"`
 	}
-	// Epoch identifies all parts of the definition that upstream makes its answers from: as long as
-	// it is the same, upstream's watches go on, too. It is not the generation, which deletion raises
-	// while objects are still served.
+	// Epoch identifies all parts of the definition that the API server makes its answers from: as long
+	// as it is the same, the API server's watches go on, too. It is not the generation, which deletion
+	// raises while objects are still served.
 	Epoch string
 }
 
@@ -79,7 +79,7 @@ func (d *definition) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// isEstablished reports whether upstream serves the defined resource.
+// isEstablished reports whether the API server serves the defined resource.
 func (d *definition) isEstablished() bool {
 	for _, c := range d.Status.Conditions {
 		if c.Type == "Established" {

@@ -15,6 +15,9 @@ import (
 	"spillway/internal/upstream"
 )
 
+// subresourceReason is why no subresource is mirrored.
+const subresourceReason = "subresources are no collections"
+
 // NotMirroredError says why a resource is never mirrored (design D2). It stays so for as long as
 // the resource is what it is.
 type NotMirroredError struct {
@@ -27,12 +30,12 @@ func (e *NotMirroredError) Error() string {
 	return fmt.Sprintf("%s cannot be mirrored: %s; leave it out, it passes through", e.GVR.GroupResource(), e.Reason)
 }
 
-// Discover sorts everything that upstream serves, every version of it, into resources that can be
-// mirrored and resources that pass through, with the reason. Secrets pass through unless they are
-// named explicitly (design D12).
+// Discover sorts everything that the API server serves, in every version, into what can be mirrored
+// and what passes through, with the reason. Secrets pass through unless they are named explicitly
+// (design D12).
 func Discover(ctx context.Context, c *upstream.Client) (mirrored map[schema.GroupVersionResource]*object.Resource,
 	passThrough map[schema.GroupVersionResource]string, err error) {
-	found, err := readCatalog(ctx, c)
+	catalog, err := readCatalog(ctx, c)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -41,14 +44,14 @@ func Discover(ctx context.Context, c *upstream.Client) (mirrored map[schema.Grou
 		return nil, nil, err
 	}
 	mirrored, passThrough = map[schema.GroupVersionResource]*object.Resource{}, map[schema.GroupVersionResource]string{}
-	for gvr, one := range found.served {
-		switch reason := one.refusal(); {
+	for gvr, r := range catalog.resources {
+		switch reason := r.refusal(); {
 		case reason != "":
 			passThrough[gvr] = reason
 		case gvr.Group == "" && gvr.Resource == "secrets":
 			passThrough[gvr] = "secrets are mirrored only if they are named"
 		default:
-			mirrored[gvr] = one.resource(definitions[gvr.GroupResource()])
+			mirrored[gvr] = r.resource(definitions[gvr.GroupResource()])
 		}
 	}
 	return mirrored, passThrough, nil
@@ -70,10 +73,10 @@ func ReadResource(ctx context.Context, c *upstream.Client, gvr schema.GroupVersi
 	if err != nil {
 		return nil, err
 	}
-	return served{gvr, list.APIResources[i], origin}.describe(ctx, c)
+	return served{gvr: gvr, entry: list.APIResources[i], origin: origin}.describe(ctx, c)
 }
 
-// served is one resource that upstream serves: its discovery entry, and the server behind it.
+// served is one resource that the API server serves: its discovery entry, and the server behind it.
 type served struct {
 	gvr    schema.GroupVersionResource
 	entry  metav1.APIResource
@@ -120,7 +123,7 @@ func (s served) refusal() string {
 	resource, verbs := s.gvr.Resource, s.entry.Verbs
 	switch {
 	case strings.Contains(resource, "/"):
-		return "subresources are no collections"
+		return subresourceReason
 	case resource == "events" && (s.gvr.Group == "" || s.gvr.Group == "events.k8s.io"):
 		return "upstream has no watch cache for events, and their versions are not unique"
 	case !object.HasPaths(s.gvr.GroupResource()):

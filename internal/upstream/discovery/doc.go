@@ -1,4 +1,4 @@
-// Package discovery finds out which resources upstream serves, what they are, and when that
+// Package discovery finds out which resources the API server serves, what they are, and when that
 // changes.
 //
 //	--resources ──▶ Resolve ───────┐
@@ -9,10 +9,10 @@
 //	where these may not be read ──poll──▶ ReadStorageHashes, ReadSchemaHashes
 //
 // A resource is built in, custom, or of an aggregated server, and its bytes depend on which
-// (origin). A custom one has a definition, whose epoch identifies all parts that upstream makes its
-// answers from (definition.Epoch).
+// (origin). A custom one has a definition, whose epoch identifies all parts that the API server
+// makes its answers from (definition.Epoch).
 //
-// Invariant: a group whose APIService may not be read counts as kube-apiserver's own. An error says
-// that upstream is unavailable, that it does not serve the resource, or that the resource is never
-// mirrored.
+// Invariant: a group whose APIService may not be read counts as kube-apiserver's own. An error
+// about one resource says that it is not served, or that it is never mirrored. Any other error
+// concerns the API server.
 package discovery

@@ -16,7 +16,7 @@ import (
 
 // FollowDefinitions calls onChange for every CustomResourceDefinition, at first and whenever its
 // epoch changes (see object.Resource.Definition). The epoch is "" once it serves nothing or is
-// gone. It returns when ctx ends, or when upstream denies the definitions, with its error.
+// gone. It returns when ctx ends, or when the API server denies the definitions, with its error.
 func FollowDefinitions(ctx context.Context, c *upstream.Client, log *zap.Logger,
 	onChange func(resource schema.GroupResource, epoch string)) error {
 	gvr := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}

@@ -75,7 +75,7 @@ func crd(change string) fakeapiserver.Edit {
 		"status":{"acceptedNames":{"kind":"Gadget"},"conditions":[{"type":"NamesAccepted","status":"True"},{"type":"Established","status":"True"}]}}`, change))
 }
 
-// The digest of a definition changes exactly when upstream answers otherwise (W-116, W-234).
+// The digest of a definition changes exactly when the API server answers otherwise (W-116, W-234).
 func TestFollowDefinitions(t *testing.T) {
 	s, c := upstreamtest.NewServer(t, fakeapiserver.Options{})
 	const name = "gadgets.example.com"
@@ -95,7 +95,7 @@ func TestFollowDefinitions(t *testing.T) {
 		return got
 	}
 	first := epoch("")
-	s.Update(fakeapiserver.CRDs, "", name, fakeapiserver.WithAnnotation("a", "b")) // which is nothing to upstream
+	s.Update(fakeapiserver.CRDs, "", name, fakeapiserver.WithAnnotation("a", "b")) // which is nothing to the API server
 	s.Update(fakeapiserver.CRDs, "", name, crd(`,"singular":"gadget"`))
 	second := epoch(first)
 	h.mu.Lock()

@@ -11,7 +11,7 @@ import (
 )
 
 // ReadStorageHashes reads the storageVersionHashes of the resources in one group and version, by
-// resource. When one changes, upstream decodes what it has stored as another type.
+// resource. When one changes, the API server decodes what it has stored as another type.
 func ReadStorageHashes(ctx context.Context, c *upstream.Client, gv schema.GroupVersion) (map[string]string, error) {
 	list, err := c.Discovery().ServerResourcesForGroupVersionWithContext(ctx, gv.String())
 	if err != nil {
@@ -26,7 +26,7 @@ func ReadStorageHashes(ctx context.Context, c *upstream.Client, gv schema.GroupV
 
 // ReadSchemaHashes reads the hashes of the OpenAPI documents of all groups and versions. Where
 // definitions may not be read, a hash that changes shows another schema. It may also change without
-// a cause: upstream makes the documents again now and then.
+// a cause: the API server makes the documents again now and then.
 func ReadSchemaHashes(ctx context.Context, c *upstream.Client) (map[schema.GroupVersion]string, error) {
 	var index struct {
 		Paths map[string]struct {

@@ -92,9 +92,9 @@ func readOrigin(ctx context.Context, c *upstream.Client, gv schema.GroupVersion)
 	return s.origin(), nil
 }
 
-// unlessHidden drops an error by which upstream shows the proxy nothing: a 404, or a 403. An API
-// server that has just started forbids what it allows once it has read its rules, so that its 403
-// is an error.
+// unlessHidden drops an error by which the API server shows the proxy nothing: a 404, or a 403. An
+// API server that has just started forbids what it allows once it has read its rules, so that its
+// 403 is an error.
 func unlessHidden(ctx context.Context, c *upstream.Client, err error) error {
 	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) && !c.IsUnready(ctx) {
 		return nil

@@ -1,29 +1,20 @@
 package discovery
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"maps"
-	"net/http"
-	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/discovery/cached/memory"
-	"k8s.io/client-go/restmapper"
 
-	"spillway/internal/editdistance"
 	"spillway/internal/object"
 	"spillway/internal/upstream"
 	"spillway/internal/upstream/transport"
 )
 
-// Resolution is the resource that a name means, or an error: upstream does not know it, and Err
-// suggests others, or it can never be mirrored (see NotMirroredError).
+// Resolution is the resource that a name means, or an error. With a NotMirroredError, the name
+// means something that can never be mirrored. With a 404 (apierrors.IsNotFound), the API server
+// serves nothing of the name, and the text suggests others.
 type Resolution struct {
 	Name     string
 	Resource *object.Resource // nil with an Err
@@ -32,142 +23,43 @@ type Resolution struct {
 
 // Resolve finds the resources that args name, each `resource[.version][.group]` as kubectl takes
 // it: plural, singular or short name. Of several with one meaning, the result has the first. An
-// error says that upstream is unavailable (upstream.IsUnavailable), and nothing of any name.
+// error concerns the API server, not a name.
 func Resolve(ctx context.Context, c *upstream.Client, args []string) ([]Resolution, error) {
-	found, err := readCatalog(ctx, c)
+	catalog, err := readCatalog(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	var resolved []Resolution
 	seen := map[schema.GroupVersionResource]bool{}
 	for _, arg := range args {
-		one := Resolution{Name: arg}
-		gvr, err := found.lookUp(ctx, arg)
+		resolution := Resolution{Name: arg}
+		gvr, err := catalog.lookUp(ctx, arg)
 		if err == nil {
 			if seen[gvr] {
 				continue
 			}
 			seen[gvr] = true
-			one.Resource, err = found.served[gvr].describe(ctx, c)
+			resolution.Resource, err = catalog.resources[gvr].describe(ctx, c)
 		}
 		if upstream.IsUnavailable(err) {
 			return nil, err
 		}
-		one.Err = err
-		resolved = append(resolved, one)
+		resolution.Err = err
+		resolved = append(resolved, resolution)
 	}
 	return resolved, nil
 }
 
-// UnresolvedError is one line that names everything wrong with names, nil if nothing is.
-func UnresolvedError(resolved []Resolution) error {
-	var wrong []string
-	for _, one := range resolved {
-		if one.Err != nil {
-			wrong = append(wrong, transport.OneLine(one.Err))
+// JoinErrors is one line with all errors of resolutions; nil if there are none.
+func JoinErrors(resolved []Resolution) error {
+	var texts []string
+	for _, resolution := range resolved {
+		if resolution.Err != nil {
+			texts = append(texts, transport.OneLine(resolution.Err))
 		}
 	}
-	if len(wrong) == 0 {
+	if len(texts) == 0 {
 		return nil
 	}
-	return errors.New(strings.Join(wrong, "; "))
-}
-
-// unknownResourceError says that upstream serves no resource of a name. It counts as a 404.
-type unknownResourceError struct{ text string }
-
-func (e unknownResourceError) Error() string { return e.text }
-
-// Status implements apierrors.APIStatus.
-func (e unknownResourceError) Status() metav1.Status {
-	return metav1.Status{Status: metav1.StatusFailure, Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound,
-		Message: e.text}
-}
-
-// catalog is all that upstream serves, at one moment, without subresources.
-type catalog struct {
-	mapper meta.RESTMapperWithContext
-	served map[schema.GroupVersionResource]served
-}
-
-// readCatalog reads upstream's discovery. A group is missing from it while its server does not
-// answer.
-func readCatalog(ctx context.Context, c *upstream.Client) (*catalog, error) {
-	origins, err := readOrigins(ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	cached := memory.NewMemCacheClientWithContext(c.Discovery())
-	groups, err := restmapper.GetAPIGroupResourcesWithContext(ctx, cached)
-	if err != nil {
-		return nil, fmt.Errorf("discovery of %s: %w", c.Base().Host, err)
-	}
-	found := &catalog{
-		mapper: restmapper.NewShortcutExpanderWithContext(
-			restmapper.NewDiscoveryRESTMapperWithContext(groups), cached, func(string) {}),
-		served: map[schema.GroupVersionResource]served{},
-	}
-	for _, g := range groups {
-		for version, resources := range g.VersionedResources {
-			gv := schema.GroupVersion{Group: g.Group.Name, Version: version}
-			for _, r := range resources {
-				if !strings.Contains(r.Name, "/") {
-					gvr := gv.WithResource(r.Name)
-					found.served[gvr] = served{gvr, r, origins[gv]}
-				}
-			}
-		}
-	}
-	return found, nil
-}
-
-// lookUp finds what arg names.
-func (c *catalog) lookUp(ctx context.Context, arg string) (schema.GroupVersionResource, error) {
-	if strings.Contains(arg, "/") {
-		return schema.GroupVersionResource{},
-			fmt.Errorf("%q is a subresource, which is never mirrored: leave it out, it passes through", arg)
-	}
-	full, group := schema.ParseResourceArg(strings.ToLower(arg))
-	if full != nil {
-		if gvr, err := c.mapper.ResourceForWithContext(ctx, *full); err == nil && c.serves(gvr) {
-			return gvr, nil
-		}
-	}
-	gvr, err := c.mapper.ResourceForWithContext(ctx, group.WithVersion(""))
-	if err == nil && c.serves(gvr) {
-		return gvr, nil
-	}
-	message := fmt.Sprintf("upstream serves no resource %q", arg)
-	if near := c.suggestNames(strings.ToLower(arg)); len(near) > 0 {
-		message += "; did you mean " + strings.Join(near, ", ") + "?"
-	}
-	return schema.GroupVersionResource{}, unknownResourceError{message}
-}
-
-func (c *catalog) serves(gvr schema.GroupVersionResource) bool {
-	_, ok := c.served[gvr]
-	return ok
-}
-
-// suggestNames lists up to three names that arg may have been meant to be, the nearest first.
-func (c *catalog) suggestNames(arg string) []string {
-	resource, _, _ := strings.Cut(arg, ".")
-	allowed := 1 + len(resource)/4 // typing mistakes
-	best := map[string]int{}
-	for gvr, one := range c.served {
-		name := gvr.GroupResource().String()
-		distance := editdistance.Of(arg, name)
-		for _, candidate := range append([]string{gvr.Resource, one.entry.SingularName}, one.entry.ShortNames...) {
-			if candidate != "" {
-				distance = min(distance, editdistance.Of(resource, candidate))
-			}
-		}
-		if distance <= allowed {
-			best[name] = distance
-		}
-	}
-	names := slices.SortedFunc(maps.Keys(best), func(a, b string) int {
-		return cmp.Or(best[a]-best[b], strings.Compare(a, b))
-	})
-	return names[:min(len(names), 3)]
+	return errors.New(strings.Join(texts, "; "))
 }

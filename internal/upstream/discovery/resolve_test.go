@@ -83,7 +83,7 @@ func strictly(t *testing.T, c *upstream.Client, args []string) ([]*object.Resour
 	t.Helper()
 	resolved, err := Resolve(deadline(t), c, args)
 	if err == nil {
-		err = UnresolvedError(resolved)
+		err = JoinErrors(resolved)
 	}
 	var all []*object.Resource
 	for _, one := range resolved {
@@ -140,12 +140,19 @@ func TestResolveRefuses(t *testing.T) {
 	f("ev", "events cannot be mirrored")
 	f("bindings", "cannot be listed and watched", "verbs are create")
 	f("podmetrics", "aggregated", "kube-system/metrics-server")
-	f("pods/log", "subresource")
+	f("pods/log", "pods/log cannot be mirrored", "subresource")
 	f("namespaces.y.io", `namespaces.y.io cannot be mirrored: upstream reads "namespaces" in a path as a part of paths`)
 	f("spaces.y.io proxy.y.io watch.y.io", `no resource "spaces.y.io"`, "proxy.y.io cannot be mirrored",
 		"watch.y.io cannot be mirrored")
 	f("pds po events", `"pds"`, "; ", "events cannot be mirrored")
 	f("pods.v2.", `no resource "pods.v2."`)
+	f("list", `no resource "list"`)
+	for _, args := range []string{"pods/log", "events", "podmetrics"} {
+		resolved, err := Resolve(deadline(t), c, []string{args})
+		if err != nil || !errors.As(resolved[0].Err, new(*NotMirroredError)) {
+			t.Errorf("%s: %v, %v; want a NotMirroredError", args, resolved, err)
+		}
+	}
 }
 
 func TestDiscover(t *testing.T) {

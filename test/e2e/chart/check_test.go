@@ -30,7 +30,7 @@ func TestHelmTestReportsWhatIsWrong(t *testing.T) {
 	cp := startControlPlane(t)
 	h := newHelm(t)
 	manifest, err := h.template(t.Context(),
-		"--set=resources={deployments.apps,widgets.v1.example.com},config.memory-budget=1Gi")
+		"--set=resources={deployments.apps,widgets.v1.example.com},config.memoryBudget=1Gi")
 	must(t, err)
 	_, err = cp.KubectlInput(t.Context(), manifest, "apply", "--server-side", "--force-conflicts", "-f=-")
 	must(t, err)
@@ -66,7 +66,7 @@ func TestHelmTestReportsWhatIsWrong(t *testing.T) {
 		t.Errorf("of somebody without rights: %v, %s", err, out)
 	}
 	if out, err = helmTest(t, all, p, "made.up"); err == nil ||
-		!strings.Contains(err.Error(), "token of this cluster that is good still") {
+		!strings.Contains(err.Error(), "a valid token of this cluster") {
 		t.Errorf("of a token that is nobody's: %v, %s", err, out)
 	}
 	p.child.Stop(time.Minute)

@@ -187,8 +187,8 @@ func reach(t *testing.T, configuration *unstructured.Unstructured, url, certific
 func shedsLoad(t *testing.T, cp *controlplane.ControlPlane) {
 	t.Helper()
 	manifest, err := newHelm(t).template(t.Context(),
-		"--set=mode=loadShedding,resources={configmaps},config.memory-budget=1Gi,config.max-passthrough-burst-per-user=3",
-		"--set=loadShedding.limits.max-passthrough-qps-per-user=0.01")
+		"--set=mode=loadShedding,resources={configmaps},config.memoryBudget=1Gi,config.maxPassthroughBurstPerUser=3",
+		"--set=loadShedding.limits.maxPassthroughQPSPerUser=0.01")
 	must(t, err)
 	_, err = cp.KubectlInput(t.Context(), manifest, "apply", "--server-side", "--force-conflicts", "-f=-")
 	must(t, err)

@@ -13,7 +13,7 @@ import (
 // the rule that permits it no user may.
 func TestMetricsAndStatusReadersAreSeparate(t *testing.T) {
 	cp := startControlPlane(t)
-	manifest, err := newHelm(t).template(t.Context(), "--set=resources={configmaps},config.memory-budget=1Gi",
+	manifest, err := newHelm(t).template(t.Context(), "--set=resources={configmaps},config.memoryBudget=1Gi",
 		`--set-json=rbac.metricsReaders=[{"kind":"ServiceAccount","name":"scraper","namespace":"`+namespace+`"}]`,
 		`--set-json=rbac.statusReaders=[{"kind":"ServiceAccount","name":"operator","namespace":"`+namespace+`"}]`)
 	must(t, err)

@@ -33,10 +33,10 @@ func TestEachRenderedRightIsNeeded(t *testing.T) {
 	program := process.BuildProxy(t)
 	for name, values := range map[string][]string{
 		// in a container its limit is known
-		"defaults": {"--set=resources={configmaps,pods,deployments.apps,widgets.v1.example.com},config.memory-budget=1Gi"},
+		"defaults": {"--set=resources={configmaps,pods,deployments.apps,widgets.v1.example.com},config.memoryBudget=1Gi"},
 		"watched rights": {"--set=resources={configmaps,pods,deployments.apps,widgets.v1.example.com}",
-			"--set=config.authentication-local-jwks=unbound,config.api-audiences={https://kubernetes.default.svc}",
-			"--set=config.memory-budget=1Gi"},
+			"--set=config.authenticationLocalJWKS=unbound,config.apiAudiences={https://kubernetes.default.svc}",
+			"--set=config.memoryBudget=1Gi"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			manifest, err := h.template(t.Context(), values...)
@@ -79,7 +79,7 @@ func TestEachRenderedRightIsNeeded(t *testing.T) {
 func TestAuditLogIsOnStandardOutput(t *testing.T) {
 	cp := startControlPlane(t)
 	manifest, err := newHelm(t).template(t.Context(),
-		"--set=resources={configmaps},config.memory-budget=1Gi,tracing.endpoint=127.0.0.1:1",
+		"--set=resources={configmaps},config.memoryBudget=1Gi,tracing.endpoint=127.0.0.1:1",
 		`--set-json=audit={"policy":{"rules":[{"level":"Metadata"}],"omitStages":["RequestReceived"]},"failClosed":true}`)
 	must(t, err)
 	_, err = cp.KubectlInput(t.Context(), manifest, "apply", "--server-side", "--force-conflicts", "-f=-")

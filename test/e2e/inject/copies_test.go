@@ -48,8 +48,8 @@ func (c *cluster) copiesPods(t *testing.T) {
 		{"debug", debug(), 1, ""},
 		{"debug-annotated", debug("--keep-annotations"), 1, ""},
 		{"debug-without-init-containers", debug("--keep-init-containers=false"), 0,
-			"has a volume spillway-serviceaccount, but no sidecar that mounts it: if it is what is left of one, take it " +
-				"out with spillway uninject"},
+			"has a volume spillway-serviceaccount, but no sidecar that mounts it: remove it with spillway uninject if it " +
+				"is left from one, or rename it"},
 		{"get-and-create", func(name string) (string, error) {
 			text, err := c.Kubectl(t.Context(), "get", "pod", "copied", "--namespace="+namespace, "--output=json")
 			must(t, err)

@@ -30,8 +30,8 @@ type Watch struct {
 	Behind   time.Duration // age of that one
 	Unsent   int           // bytes of the send under way that the connection has not taken
 	Blocked  time.Duration // since the connection last took any of them; 0: no send waits
-	// when the last event that was sent happened; zero if history does not reach back to it, or if
-	// it was read from the log
+	// LastEvent is the time of the newest selected event at or before its position, perhaps before it
+	// began; zero if that is unknown.
 	LastEvent time.Time
 }
 
@@ -44,15 +44,16 @@ type Phase string
 
 // The phases.
 const (
-	Starting Phase = "starting" // its state is being sent
+	Starting Phase = "starting" // what precedes live events is being sent
 	Live     Phase = "live"
-	Paused   Phase = "held" // paused: upstream does not answer whether it is still allowed
+	Held     Phase = "held" // paused: upstream does not answer whether it is still allowed
 )
 
-// Watches lists all watches, in the order in which they began.
+// Watches lists the open watches that have a sink, by ID.
 func (m *Manager) Watches() []Watch {
 	m.mu.Lock()
 	streams := make([]*Stream, 0, len(m.mu.streams))
+	// A stream's out is guarded by m.mu, and nil until attach.
 	outs := make([]sink, 0, len(m.mu.streams))
 	for st := range m.mu.streams {
 		streams, outs = append(streams, st), append(outs, st.out)
@@ -69,7 +70,7 @@ func (m *Manager) Watches() []Watch {
 	return watches
 }
 
-// describe is what is known of a stream by its counters.
+// describe makes the Watch of a stream from its counters.
 func (s *Stream) describe(out sink, c streamCounters, now time.Time) Watch {
 	w := Watch{
 		ID: s.id, Source: s.source, Selected: s.selection(), Encoding: streamEncoding(s.encoding),
@@ -84,7 +85,7 @@ func (s *Stream) describe(out sink, c streamCounters, now time.Time) Watch {
 		return w
 	}
 	if w.Phase = Live; s.pause.isPaused() {
-		w.Phase = Paused
+		w.Phase = Held
 	}
 	log := s.source.Resource().Log()
 	if c.position.Pending {
@@ -107,19 +108,20 @@ func (s *Stream) startedAt() time.Time { return s.deadline.time().Add(-s.timeout
 // for each of its watches.
 const selectorBytesLimit = 1024
 
-// selection is what the stream selects.
+// selection is what the stream selects, in the words of its request.
 func (s *Stream) selection() SelectionText {
 	sel := s.selector()
 	return SelectionText{Namespace: sel.Namespace, Name: sel.Name, Labels: truncateSelector(sel.LabelQuery()),
 		Fields: truncateSelector(sel.FieldQuery())}
 }
 
-// truncateSelector holds no more of a long text than it shows.
+// truncateSelector copies the beginning of a long text, so that the Watch does not keep a megabyte
+// alive.
 func truncateSelector(text string) string {
 	if len(text) <= selectorBytesLimit {
 		return text
 	}
-	return strings.ToValidUTF8(text[:selectorBytesLimit], "") + "…" // a copy
+	return strings.ToValidUTF8(text[:selectorBytesLimit], "") + "…"
 }
 
 // streamEncoding names an encoding with its content-coding.

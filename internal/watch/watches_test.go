@@ -110,7 +110,7 @@ func TestTheListOfWatchesIsTrueForEachDeliverer(t *testing.T) {
 		if got := w.manager.lagGroups(); !maps.Equal(got, want) {
 			t.Errorf("lags %v, want %v", got, want)
 		}
-		if one := known["swift"]; one.Phase != Paused || one.Lag != 1 || one.Behind != 3*time.Second {
+		if one := known["swift"]; one.Phase != Held || one.Lag != 1 || one.Behind != 3*time.Second {
 			t.Errorf("swift is held: %+v", one)
 		}
 		swift.stream.Resume()
