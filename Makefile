@@ -26,7 +26,7 @@ build: ## Build the proxy: bin/spillway (BINARY=)
 ifeq ($(origin KUBECONFIG),command line)
 demo: export DEMO_KUBECONFIG := $(KUBECONFIG)
 endif
-demo: ## Run Spillway in front of a control plane of its own, or of your cluster: make demo KUBECONFIG=file
+demo: ## Show Spillway in two acts: at once in front of an API server made for tests, then of etcd and kube-apiserver (ACT=1 or ACT=2: only that act), or of your cluster: make demo KUBECONFIG=file
 	@VERSION=$(VERSION) exec ./hack/demo.sh
 
 image: ## Build the container image (IMAGE=name:tag) with docker, podman or buildah

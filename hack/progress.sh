@@ -11,7 +11,19 @@ with_progress() { # what, command…
 	local what=$1 began=$SECONDS every=60 ticker status=0
 	shift
 	[[ ! -t 1 ]] || every=20
-	while sleep "$every" >/dev/null 2>&1; do echo "   $what: still running after $(duration $((SECONDS - began)))"; done &
+	# Each second it looks whether we still run: Ctrl-C ends us, but no process in the background. It
+	# reads a pipe that stays empty, because a sleep would outlive it.
+	{
+		local said=$SECONDS quiet
+		exec {quiet}<> <(:)
+		while kill -0 "$$" 2>/dev/null; do
+			read -rt 1 -u "$quiet" || :
+			if ((SECONDS - said >= every)); then
+				said=$SECONDS
+				echo "   $what: still running after $(duration $((SECONDS - began)))"
+			fi
+		done
+	} &
 	ticker=$!
 	"$@" || status=$?
 	kill "$ticker" 2>/dev/null

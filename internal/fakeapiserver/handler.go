@@ -101,6 +101,9 @@ func (s *Server) serveResource(w http.ResponseWriter, r *http.Request) error {
 	case verbWatch:
 		return s.serveWatch(w, r, at)
 	}
+	if s.opts.Writes {
+		return s.serveWrite(w, r, at)
+	}
 	return methodNotAllowed()
 }
 

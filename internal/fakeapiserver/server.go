@@ -50,6 +50,9 @@ type Options struct {
 	Warning string
 	// Kubernetes is the kube-apiserver that it behaves as (zero: Kubernetes137).
 	Kubernetes Kubernetes
+	// Writes serves POST of an object and DELETE of one, for clients such as curl. Without it, only
+	// the methods of Server write.
+	Writes bool
 	// Resources are served besides the built-in ones, as custom resources unless their kind is known
 	// to client-go's scheme.
 	Resources []Resource

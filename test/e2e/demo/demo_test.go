@@ -31,8 +31,9 @@ func TestDemoOnANewMachine(t *testing.T) {
 		}
 	}
 
+	root := copyRepository(t)
 	cmd := exec.CommandContext(t.Context(), "make", "demo")
-	cmd.Dir = copyRepository(t)
+	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "CONTROLPLANE_DIR="+bin, "DEMO_ONCE=1", "KUBERNETES=", "KUBECONFIG=/no/such/file",
 		"MAKEFLAGS=", "MAKELEVEL=")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -42,11 +43,18 @@ func TestDemoOnANewMachine(t *testing.T) {
 		t.Fatalf("make demo: %v\n%s", err, output)
 	}
 	for _, want := range []string{
-		bin + " is up to date", "200 watches through Spillway", "nothing is left behind",
+		"act one has ended, and nothing is left behind", "200 watches through Spillway", "   nothing is left behind",
 	} {
 		if !strings.Contains(string(output), want) {
 			t.Errorf("make demo does not print %q:\n%s", want, output)
 		}
+	}
+	log, err := os.ReadFile(filepath.Join(root, "bin", "demo-build.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := bin + " is up to date"; !strings.Contains(string(log), want) {
+		t.Errorf("the log of the build beside act one has no %q:\n%s", want, log)
 	}
 }
 

@@ -37,13 +37,13 @@ type result struct {
 func (s *show) fanOut(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, fanOutBudget)
 	defer cancel()
-	through, err := s.measure(ctx, &rest.Config{Host: s.server})
+	through, err := s.measure(ctx, &rest.Config{Host: s.proxy.Server})
 	if err != nil {
 		return fmt.Errorf("watches through Spillway: %w", err)
 	}
 	columns, results := []string{"through Spillway"}, []*result{through}
 	if s.controlPlane != nil {
-		s.console.line("and the same without Spillway …")
+		s.console.Line("and the same without Spillway …")
 		direct, err := s.measure(ctx, s.upstream)
 		if err != nil {
 			return fmt.Errorf("watches straight at kube-apiserver: %w", err)
@@ -208,15 +208,15 @@ func (s *show) print(columns []string, results []*result) {
 	for _, column := range columns {
 		line += fmt.Sprintf("%18s", column)
 	}
-	s.console.line("%s", line)
+	s.console.Line("%s", line)
 	for _, row := range rows {
 		line := fmt.Sprintf("%-46s", row.label)
 		for _, r := range results {
 			line += fmt.Sprintf("%18s", row.value(r))
 		}
-		s.console.line("%s", line)
+		s.console.Line("%s", line)
 	}
 	if err := results[0].before.err; err != nil {
-		s.console.line("(unknown, because kube-apiserver's own metrics cannot be read: %v)", err)
+		s.console.Line("(unknown, because kube-apiserver's own metrics cannot be read: %v)", err)
 	}
 }

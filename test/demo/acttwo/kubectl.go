@@ -1,15 +1,19 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	_ "embed"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
+
+	"spillway/test/demo/stage"
 )
 
 // watchBudget bounds the wait for what a kubectl must have caused: generous, because a foreign
@@ -38,7 +42,7 @@ func (s *show) writeAndWatch(ctx context.Context) error {
 	if err := os.WriteFile(s.manifest(), configMaps, 0o600); err != nil {
 		return fmt.Errorf("cannot write a manifest: %w", err)
 	}
-	s.console.line("$ export KUBECONFIG=%s   # %s, namespace %s", s.proxyKubeconfig(), s.server, namespace)
+	s.console.Line("$ export KUBECONFIG=%s   # %s, namespace %s", s.proxyKubeconfig(), s.proxy.Server, namespace)
 	if !s.ownNamespace {
 		if err := s.run(ctx, "create", "namespace", namespace); err != nil {
 			return err
@@ -48,7 +52,7 @@ func (s *show) writeAndWatch(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer watch.stop(time.Second)
+	defer watch.Stop(time.Second)
 	for _, act := range []struct {
 		args  []string
 		event string // what the watch must print then,
@@ -69,8 +73,8 @@ func (s *show) writeAndWatch(ctx context.Context) error {
 }
 
 // startWatch starts a kubectl that watches ConfigMaps. The channel has the lines that it prints.
-func (s *show) startWatch() (*child, <-chan string, error) {
-	s.console.line("$ kubectl %s &", strings.Join(quote(watchArgs), " "))
+func (s *show) startWatch() (*stage.Child, <-chan string, error) {
+	s.console.Line("$ kubectl %s &", strings.Join(stage.Quote(watchArgs), " "))
 	read, write, err := os.Pipe()
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot make a pipe: %w", err)
@@ -78,37 +82,65 @@ func (s *show) startWatch() (*child, <-chan string, error) {
 	defer write.Close() // the child has its own
 	cmd := s.command(watchArgs...)
 	cmd.Stdout, cmd.Stderr = write, write
-	watch, err := startChild("kubectl get --watch", cmd)
+	watch, err := stage.StartChild("kubectl get --watch", cmd)
 	if err != nil {
 		return nil, nil, errors.Join(err, read.Close())
 	}
 	lines := make(chan string, 1000) // more than the show can make it print, so that it never waits for us
 	go func() {
 		defer read.Close()
-		s.console.feed(read, "watch", lines)
+		s.feed(read, "watch", lines)
 	}()
 	return watch, lines, nil
 }
 
+// feed prints what r yields, each line behind label, and hands it on. It returns when r ends.
+func (s *show) feed(r io.Reader, label string, lines chan<- string) {
+	defer close(lines)
+	scanner := bufio.NewScanner(r)
+	for scanner.Scan() {
+		s.console.Line("%s │ %s", label, scanner.Text())
+		lines <- scanner.Text()
+	}
+}
+
+// expect takes lines until n of them hold text.
+func expect(ctx context.Context, lines <-chan string, text string, n int) error {
+	for seen := 0; seen < n; {
+		select {
+		case line, open := <-lines:
+			if !open {
+				return fmt.Errorf("it ended before it had printed %q %d times", text, n)
+			}
+			if strings.Contains(line, text) {
+				seen++
+			}
+		case <-ctx.Done():
+			return fmt.Errorf("it printed %q %d times instead of %d: %w", text, seen, n, context.Cause(ctx))
+		}
+	}
+	return nil
+}
+
 // run shows a kubectl and what it says.
 func (s *show) run(ctx context.Context, args ...string) error {
-	s.console.line("$ kubectl %s", strings.Join(quote(args), " "))
+	s.console.Line("$ kubectl %s", strings.Join(stage.Quote(args), " "))
 	var output strings.Builder
 	cmd := s.command(args...)
 	cmd.Stdout, cmd.Stderr = &output, &output
-	c, err := startChild("kubectl", cmd)
+	c, err := stage.StartChild("kubectl", cmd)
 	if err != nil {
 		return err
 	}
 	select {
-	case <-c.done:
+	case <-c.Done:
 	case <-ctx.Done():
-		c.stop(time.Second)
+		c.Stop(time.Second)
 		return context.Cause(ctx)
 	}
-	s.console.line("%s", output.String())
-	if c.err != nil {
-		return fmt.Errorf("kubectl %s: %w", args[0], c.err)
+	s.console.Line("%s", output.String())
+	if c.Err != nil {
+		return fmt.Errorf("kubectl %s: %w", args[0], c.Err)
 	}
 	return nil
 }

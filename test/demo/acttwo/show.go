@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"spillway/test/demo/stage"
 	"spillway/test/framework/controlplane"
 )
 
@@ -28,7 +29,7 @@ const (
 // show is what the demo has started so far. Its methods run on the main goroutine.
 type show struct {
 	flags
-	console *console
+	console *stage.Console
 	dir     string // what the demo writes; removed by close
 
 	controlPlane *controlplane.ControlPlane // nil in front of a cluster that is not ours
@@ -37,8 +38,7 @@ type show struct {
 	direct       *kubernetes.Clientset
 	ownNamespace bool // made by us in a cluster that is not ours
 
-	proxy           *child
-	server, metrics string // where the proxy listens, http://…
+	proxy *stage.Proxy
 }
 
 func (s *show) upstreamTitle() string {
@@ -81,7 +81,7 @@ func (s *show) useCluster(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cannot reach %s: %w", config.Host, err)
 	}
-	s.console.line("%s, Kubernetes %s", config.Host, version.GitVersion)
+	s.console.Line("%s, Kubernetes %s", config.Host, version.GitVersion)
 	_, err = s.direct.CoreV1().Namespaces().Create(ctx,
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
@@ -92,7 +92,7 @@ func (s *show) useCluster(ctx context.Context) error {
 		return fmt.Errorf("cannot create namespace %s: %w", namespace, err)
 	}
 	s.ownNamespace = true
-	s.console.line("made namespace %s, which goes away with the demo", namespace)
+	s.console.Line("made namespace %s, which goes away with the demo", namespace)
 	return nil
 }
 
@@ -110,6 +110,33 @@ func unthrottled(config *rest.Config) *rest.Config {
 	return config
 }
 
+// startProxy starts Spillway in front of upstream, and makes a kubeconfig for its clients.
+func (s *show) startProxy(ctx context.Context) (err error) {
+	started := time.Now()
+	if s.proxy, err = stage.StartProxy(ctx, s.console, s.spillway, s.dir, s.upstreamFile, "*"); err != nil {
+		return err
+	}
+	s.console.Line("ready after %.1fs", time.Since(started).Seconds())
+	return s.writeKubeconfig()
+}
+
+// writeKubeconfig makes a kubeconfig that has nothing but the proxy's address in it, and the demo's
+// namespace.
+func (s *show) writeKubeconfig() error {
+	text := fmt.Sprintf(`apiVersion: v1
+kind: Config
+clusters: [{name: spillway, cluster: {server: %q}}]
+contexts: [{name: spillway, context: {cluster: spillway, namespace: %s}}]
+current-context: spillway
+`, s.proxy.Server, namespace)
+	if err := os.WriteFile(s.proxyKubeconfig(), []byte(text), 0o600); err != nil {
+		return fmt.Errorf("cannot write a kubeconfig: %w", err)
+	}
+	return nil
+}
+
+func (s *show) proxyKubeconfig() string { return filepath.Join(s.dir, "kubeconfig") }
+
 // stay returns when ctx ends, or earlier with the reason why there is nothing left to show.
 func (s *show) stay(ctx context.Context) error {
 	var etcd, apiserver <-chan struct{} // nil, and so silent, without a control plane of ours
@@ -119,8 +146,8 @@ func (s *show) stay(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return nil
-	case <-s.proxy.done:
-		return errors.New("spillway ended by itself; the end of its log:\n" + tailOf(s.proxyLog()))
+	case <-s.proxy.Done:
+		return s.proxy.Ended()
 	case <-etcd:
 		return errors.New("etcd ended by itself; the end of its log:\n" + s.controlPlane.LogTail("etcd"))
 	case <-apiserver:
@@ -130,9 +157,9 @@ func (s *show) stay(ctx context.Context) error {
 
 // close ends what runs and removes what was made, in the opposite order.
 func (s *show) close() (err error) {
-	s.console.title("Stopping")
+	s.console.Title("Stopping")
 	if s.proxy != nil {
-		s.proxy.stop(drainPeriod + 5*time.Second)
+		s.proxy.Stop()
 	}
 	if s.ownNamespace {
 		err = s.deleteNamespace()
@@ -144,7 +171,7 @@ func (s *show) close() (err error) {
 		err = errors.Join(err, os.RemoveAll(s.dir))
 	}
 	if err == nil {
-		s.console.line("nothing is left behind")
+		s.console.Line("nothing is left behind")
 	}
 	return err
 }
@@ -157,7 +184,7 @@ func (s *show) deleteNamespace() error {
 		return fmt.Errorf("cannot delete namespace %[1]s, so do it yourself (kubectl delete namespace %[1]s): %[2]w",
 			namespace, err)
 	}
-	s.console.line("deleting namespace %s", namespace)
+	s.console.Line("deleting namespace %s", namespace)
 	err := wait.PollUntilContextCancel(ctx, 250*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		_, err := namespaces.Get(ctx, namespace, metav1.GetOptions{})
 		return apierrors.IsNotFound(err), nil

@@ -32,11 +32,3 @@ process_cpu_seconds_total_of_another 9
 		})
 	}
 }
-
-func TestQuote(t *testing.T) {
-	for arg, want := range map[string]string{"plain": "plain", "*": "'*'", "it's": `'it'\''s'`, "a=b:.c": "a=b:.c"} {
-		if got := quote([]string{arg})[0]; got != want {
-			t.Errorf("quote(%q) = %s, want %s", arg, got, want)
-		}
-	}
-}
