@@ -30,6 +30,7 @@ var mayImport = map[string][]string{
 	"fanout":       {"cache", "codec", "object", "ring", "websocket"},
 	"backfill":     {"cache", "fanout", "object"},
 	"rotation":     {},
+	"domain":       {},
 	"timerheap":    {},
 	"editdistance": {},
 	"quantity":     {},
@@ -58,7 +59,7 @@ var mayImport = map[string][]string{
 	"logging":     {},
 	"memory":      {},
 	"health":      {"status"},
-	"config":      {"editdistance", "listen", "quantity", "rotation"},
+	"config":      {"domain", "editdistance", "listen", "quantity", "rotation"},
 	"report":      {"memory", "mirror", "object", "rotation", "serve", "source", "status", "watch", "watchdog"},
 	"admin":       {"apistatus", "auth", "health", "listen", "status", "tlsconn"},
 	"h2":          {},
@@ -89,7 +90,7 @@ var mayImport = map[string][]string{
 	"testutil":      {},
 
 	// no other package imports sidecar: it is no part of what serves
-	"sidecar":      {"auth", "flowcontrol", "listen", "memory", "quantity", "tlsconn", "upstream"},
+	"sidecar":      {"auth", "domain", "flowcontrol", "listen", "memory", "quantity", "tlsconn", "upstream"},
 	"clientconfig": {},
 }
 

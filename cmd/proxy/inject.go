@@ -38,9 +38,9 @@ annotation is wrong, or if a pod cannot have a sidecar. It does not know what th
 allows, and the API server refuses pods that break LimitRanges and ResourceQuotas. Only sidecars
 that the webhook adds keep to these limits.
 
-An annotation of a pod, or of a template of pods, overrides the flag of the same name: spillway/port
+An annotation of a pod, or of a template of pods, overrides the flag of the same name: spillway.example.com/port
 overrides --port. There is none for --filename and --image-pull-policy. A pod with
-spillway/inject: disabled gets no sidecar.
+spillway.example.com/inject: disabled gets no sidecar.
 
 A pod keeps its QoS class. If a pod requests nothing, its sidecar requests nothing, unless an
 annotation or a limit sets a size. If variables of a container name a proxy, the loopback address is

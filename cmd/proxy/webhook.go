@@ -35,7 +35,7 @@ func newWebhook(sink *logging.Output) *cobra.Command {
 		Long: `spillway webhook adds spillway as a sidecar to pods while they are created, as spillway inject does to
 manifests. It is a mutating admission webhook: the API server sends it reviews of pods at /inject.
 The MutatingWebhookConfiguration selects the pods. The chart selects pods with the label
-spillway/inject: enabled, and pods in namespaces with that label.
+spillway.example.com/inject: enabled, and pods in namespaces with that label.
 
   spillway webhook --image registry.example.com/spillway:v1 \
     --tls-cert-file tls.crt --tls-private-key-file tls.key

@@ -13,6 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/version"
 
+	"spillway/internal/domain"
 	"spillway/internal/rotation"
 )
 
@@ -20,7 +21,7 @@ import (
 // of Kubernetes components.
 const (
 	apiVersionKey = "apiVersion"
-	fileGroup     = "config.spillway.example.com"
+	fileGroup     = "config." + domain.Domain
 	fileVersion   = "v1alpha1"
 	apiVersion    = fileGroup + "/" + fileVersion
 

@@ -186,7 +186,7 @@ requestheader: RequestHeader
 {{- end -}}
 {{- range .Values.extraArgs -}}
   {{- $flag := splitList "=" . | first | trimPrefix "--" -}}
-  {{- if has $flag (list "config" "kubeconfig" "resources" "listen" "listen-tls" "tls-cert-file" "tls-private-key-file" "metrics-listen" "metrics-tls" "drain-period") -}}
+  {{- if has $flag (list "config" "kubeconfig" "resources" "listen" "listen-tls" "tls-cert-file" "tls-private-key-file" "metrics-listen" "drain-period") -}}
     {{- fail (printf "extraArgs: the chart sets --%s itself; use its own values instead (mirror, tls, drainSeconds)" $flag) -}}
   {{- end -}}
 {{- end -}}

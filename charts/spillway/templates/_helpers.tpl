@@ -81,7 +81,7 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
 {{- define "spillway.noSidecar" -}}
-spillway/inject: disabled
+spillway.example.com/inject: disabled
 {{- end -}}
 
 {{- /* A map without the keys whose value is null, which leave a value to the cluster. */ -}}

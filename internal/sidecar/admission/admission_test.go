@@ -101,10 +101,10 @@ func TestNoPatch(t *testing.T) {
 	f(strings.Replace(reviewOf(pod, ""), `"Pod"`, `"Service"`, 1), "")
 	f(reviewOf(pod, `"subResource": "status", `), "")
 	f(reviewOf(`{"spec": {"containers": [{"name": "app"}]}}`, ""), "")
-	f(reviewOf(`{"metadata": {"annotations": {"spillway/inject": "disabled"}}, "spec": {"containers": [{"name": "app"}]}}`,
+	f(reviewOf(`{"metadata": {"annotations": {"spillway.example.com/inject": "disabled"}}, "spec": {"containers": [{"name": "app"}]}}`,
 		""), "")
 	f(reviewOf(strings.Replace(pod, `"unknown": true`, `"os": {"name": "windows"}`, 1), ""),
-		"spillway: not injected: is for Windows, which Spillway is not: annotate it spillway/inject: disabled")
+		"spillway: not injected: is for Windows, which Spillway is not: annotate it spillway.example.com/inject: disabled")
 	f(reviewOf(`{"spec": []}`, ""),
 		"spillway: not injected: the pod cannot be read: request.object.spec must not be JSON's array")
 }

@@ -197,7 +197,7 @@ func TestPlaceAmongNeighbours(t *testing.T) {
 		}
 		text := strings.Replace(
 			podWith(inits+"  containers:\n  - name: app\n    image: app\n  - name: istio-proxy\n    image: x\n"),
-			"metadata:\n", "metadata:\n  annotations:\n    spillway/place: "+c.place+"\n", 1)
+			"metadata:\n", "metadata:\n  annotations:\n    spillway.example.com/place: "+c.place+"\n", 1)
 		pod, _, _ := injected(t, text)
 		var names []string
 		behind := false

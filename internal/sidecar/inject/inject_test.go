@@ -165,31 +165,31 @@ func TestRefused(t *testing.T) {
 		"container app sets KUBERNETES_SERVICE_PORT_HTTPS itself")
 	f(container("env: [{name: NO_PROXY, value: 'x,spillway.localhost'}]"),
 		"container app has spillway.localhost in NO_PROXY")
-	f(pod(", annotations: {spillway/place: middle}", ""),
-		`annotation spillway/place: "middle": must be auto, first, last or after:NAME`)
-	f(pod(", annotations: {spillway/place: 'after:x'}", ""), `has no init container x, behind which the sidecar would be`)
+	f(pod(", annotations: {spillway.example.com/place: middle}", ""),
+		`annotation spillway.example.com/place: "middle": must be auto, first, last or after:NAME`)
+	f(pod(", annotations: {spillway.example.com/place: 'after:x'}", ""), `has no init container x, behind which the sidecar would be`)
 	f(container("ports: [{containerPort: 26464}]"), "container app has port 26464, which is the sidecar's")
-	f(pod(`, annotations: {spillway/inject: "yes"}`, ""), `annotation spillway/inject: "yes": must be enabled or disabled`)
-	f(pod(`, annotations: {spillway/imgae: x}`, ""), `annotation spillway/imgae: "x": there is no such setting`)
-	f(pod(`, annotations: {spillway/image: a b}`, ""), `annotation spillway/image: "a b": must be an image`)
-	f(pod(`, annotations: {spillway/port: "0"}`, ""), `annotation spillway/port: "0": must be a port`)
-	f(pod(`, annotations: {spillway/port: "26464"}`, ""),
-		`annotation spillway/health-port: "26464": must be a port, from 1 to 65535, that the sidecar does not use already`)
-	f(pod(`, annotations: {spillway/memory-request: lots}`, ""),
-		`annotation spillway/memory-request: "lots": must be a quantity`)
-	f(pod(`, annotations: {spillway/cpu-limit: "0"}`, ""),
-		`annotation spillway/cpu-limit: "0": must be a quantity above 0`)
-	f(pod(`, annotations: {spillway/cpu-limit: 10m}`, ""),
-		`annotation spillway/cpu-limit: "10m": must not be below what is requested, which is 50m`)
-	f(pod(`, annotations: {spillway/memory-limit: 64Mi}`, ""),
-		`annotation spillway/memory-limit: "64Mi": must not be below what is requested, which is 128Mi`)
-	f(pod(`, annotations: {spillway/allow-host-network: perhaps}`, ""),
-		`annotation spillway/allow-host-network: "perhaps": must be true or false`)
-	f(pod(`, annotations: {spillway/cpu-request: "1e-1000000000"}`, ""),
-		`annotation spillway/cpu-request: "1e-1000000000": must be a quantity`)
-	f(pod(`, annotations: {spillway/image: "a\u00a0"}`, ""), "must be an image")
-	f(pod(`, annotations: {spillway/flags: "--`+strings.Repeat("a", 1<<20)+`"}`, ""),
-		"annotation spillway/flags: is 1048578 bytes long: must be at most 4096")
+	f(pod(`, annotations: {spillway.example.com/inject: "yes"}`, ""), `annotation spillway.example.com/inject: "yes": must be enabled or disabled`)
+	f(pod(`, annotations: {spillway.example.com/imgae: x}`, ""), `annotation spillway.example.com/imgae: "x": there is no such setting`)
+	f(pod(`, annotations: {spillway.example.com/image: a b}`, ""), `annotation spillway.example.com/image: "a b": must be an image`)
+	f(pod(`, annotations: {spillway.example.com/port: "0"}`, ""), `annotation spillway.example.com/port: "0": must be a port`)
+	f(pod(`, annotations: {spillway.example.com/port: "26464"}`, ""),
+		`annotation spillway.example.com/health-port: "26464": must be a port, from 1 to 65535, that the sidecar does not use already`)
+	f(pod(`, annotations: {spillway.example.com/memory-request: lots}`, ""),
+		`annotation spillway.example.com/memory-request: "lots": must be a quantity`)
+	f(pod(`, annotations: {spillway.example.com/cpu-limit: "0"}`, ""),
+		`annotation spillway.example.com/cpu-limit: "0": must be a quantity above 0`)
+	f(pod(`, annotations: {spillway.example.com/cpu-limit: 10m}`, ""),
+		`annotation spillway.example.com/cpu-limit: "10m": must not be below what is requested, which is 50m`)
+	f(pod(`, annotations: {spillway.example.com/memory-limit: 64Mi}`, ""),
+		`annotation spillway.example.com/memory-limit: "64Mi": must not be below what is requested, which is 128Mi`)
+	f(pod(`, annotations: {spillway.example.com/allow-host-network: perhaps}`, ""),
+		`annotation spillway.example.com/allow-host-network: "perhaps": must be true or false`)
+	f(pod(`, annotations: {spillway.example.com/cpu-request: "1e-1000000000"}`, ""),
+		`annotation spillway.example.com/cpu-request: "1e-1000000000": must be a quantity`)
+	f(pod(`, annotations: {spillway.example.com/image: "a\u00a0"}`, ""), "must be an image")
+	f(pod(`, annotations: {spillway.example.com/flags: "--`+strings.Repeat("a", 1<<20)+`"}`, ""),
+		"annotation spillway.example.com/flags: is 1048578 bytes long: must be at most 4096")
 	f("a: [", "the document in line 1: not valid YAML: line 1:")
 	f("a: 1\n---\nb: 1\n- c\n", "the document in line 2: not valid YAML: line")
 	f("a: 1\n...\nb: 2\n", "another document follows without a line ---")
@@ -205,8 +205,8 @@ func TestLeft(t *testing.T) {
 			t.Errorf("%s: %q %v %v, want %q", text, out, done, err, want)
 		}
 	}
-	f(pod(", annotations: {spillway/inject: disabled}", ", hostNetwork: true"), "spillway/inject is disabled")
-	f(pod(", labels: {spillway/inject: disabled}", ""), "spillway/inject is disabled")
+	f(pod(", annotations: {spillway.example.com/inject: disabled}", ", hostNetwork: true"), "spillway.example.com/inject is disabled")
+	f(pod(", labels: {spillway.example.com/inject: disabled}", ""), "spillway.example.com/inject is disabled")
 	f(pod("", ", automountServiceAccountToken: false"), "given no token of a service account")
 }
 
@@ -254,11 +254,11 @@ func TestAnnotations(t *testing.T) {
 	template := &corev1.PodTemplateSpec{Spec: corev1.PodSpec{HostNetwork: true,
 		Containers: []corev1.Container{{Name: "app"}}}}
 	template.Annotations = map[string]string{
-		"spillway/image": "other:2", "spillway/resources": "pods,nodes",
-		"spillway/flags": " --history-bytes=8Mi  --disable-http2-serving ", "spillway/port": "1443",
-		"spillway/health-port": "1444", "spillway/cpu-request": "", "spillway/cpu-limit": "2",
-		"spillway/memory-request": "32Mi", "spillway/memory-limit": "64Mi",
-		"spillway/allow-host-network": "true", OptAnnotation: OptIn, "example.com/other": "x",
+		"spillway.example.com/image": "other:2", "spillway.example.com/resources": "pods,nodes",
+		"spillway.example.com/flags": " --history-bytes=8Mi  --disable-http2-serving ", "spillway.example.com/port": "1443",
+		"spillway.example.com/health-port": "1444", "spillway.example.com/cpu-request": "", "spillway.example.com/cpu-limit": "2",
+		"spillway.example.com/memory-request": "32Mi", "spillway.example.com/memory-limit": "64Mi",
+		"spillway.example.com/allow-host-network": "true", OptAnnotation: OptIn, "example.com/other": "x",
 	}
 	patch, _, err := Plan(Pod{Template: templateOf(t, template)}, o)
 	if err != nil {
@@ -451,7 +451,7 @@ func TestInjectedIsKnownByItsSidecar(t *testing.T) {
 	}
 	// Of a pod whose annotations were copied alone, nothing is injected yet.
 	copied := strings.Replace(text, "  name: app\nspec",
-		"  name: app\n  annotations:\n    spillway/injected: \"true\"\nspec", 1)
+		"  name: app\n  annotations:\n    spillway.example.com/injected: \"true\"\nspec", 1)
 	again, _, err := Manifest(copied, options())
 	if err != nil || strings.Count(again, InjectedAnnotation) != 1 || !strings.Contains(again, FilesVolume) {
 		t.Errorf("with the annotation alone: %v\n%s", err, again)

@@ -10,12 +10,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"spillway/internal/domain"
 	"spillway/internal/quantity"
 )
 
 // prefix begins the annotations of pods, and of pod templates, that Plan reads. It refuses others
 // with this prefix, which are surely slips.
-const prefix = "spillway/"
+const prefix = domain.Domain + "/"
 
 // Annotations beside those of settings.
 const (

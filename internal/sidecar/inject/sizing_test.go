@@ -195,7 +195,7 @@ func TestSizeKeepsEachRuleOfTheNamespace(t *testing.T) {
 // said; where quotas select by class, it is left.
 func TestSizeThatIsSaidChangesTheClassAloud(t *testing.T) {
 	annotated := podOf("", "")
-	annotated.Annotations = map[string]string{"spillway/memory-request": "64Mi"}
+	annotated.Annotations = map[string]string{"spillway.example.com/memory-request": "64Mi"}
 	limited := options()
 	limited.MemoryLimit = "256Mi"
 	for name, c := range map[string]struct {

@@ -58,7 +58,7 @@ var settings = map[string][]string{
 	"OpenShift": {"--values=../../../charts/spillway/values.openshift.yaml",
 		"--set=podDisruptionBudget.unhealthyPodEvictionPolicy=AlwaysAllow"},
 	"sidecars, no exception": {"--set=mode=sidecar,webhook.failurePolicy=Fail",
-		"--set-string=podLabels.spillway/inject=enabled"},
+		`--set-json=podLabels={"spillway.example.com/inject":"enabled"}`},
 	"shedding": {"--set=mode=loadShedding,flowControl.enabled=true,config.maxWatchesPerUser=100",
 		"--set=loadShedding.limits.maxPassthroughQPSPerUser=0.5"},
 }

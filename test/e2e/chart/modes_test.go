@@ -64,7 +64,7 @@ func addsSidecars(t *testing.T, cp *controlplane.ControlPlane) {
 	must(t, err)
 	_, err = cp.Kubectl(t.Context(), "create", "namespace", "chosen")
 	must(t, err)
-	_, err = cp.Kubectl(t.Context(), "label", "namespace", "chosen", "spillway/inject=enabled")
+	_, err = cp.Kubectl(t.Context(), "label", "namespace", "chosen", "spillway.example.com/inject=enabled")
 	must(t, err)
 	process.Awaiting(t, "kube-apiserver to know the webhook and the namespace", func(context.Context) error {
 		if arguments(t, cp, "default", "enabled") == nil || arguments(t, cp, "chosen", "") == nil {
@@ -101,7 +101,7 @@ func addsSidecars(t *testing.T, cp *controlplane.ControlPlane) {
 func arguments(t *testing.T, cp *controlplane.ControlPlane, namespace, label string) []string {
 	t.Helper()
 	const mount = `[{"name": "kube-api-access-x", "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"}]`
-	pod := fmt.Sprintf(`{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": %q, "labels": {"spillway/inject": %q}}, "spec": {
+	pod := fmt.Sprintf(`{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": %q, "labels": {"spillway.example.com/inject": %q}}, "spec": {
 		"containers": [{"name": "a", "image": "a", "volumeMounts": %s}], "volumes": [{"name": "kube-api-access-x", "emptyDir": {}}]}}`, namespace, label, mount)
 	text, err := cp.KubectlInput(t.Context(), pod, "create", "--dry-run=server", "--output=json", "-f=-")
 	must(t, err)

@@ -193,7 +193,7 @@ func TestCertificateIsKept(t *testing.T) {
 		t.Errorf("%v; same CA: %t", err, ca2 == ca)
 	}
 	_, err := cp.Kubectl(t.Context(), "annotate", "--overwrite", "--namespace="+namespace, "secret", release+"-tls",
-		"spillway/renew-after=1")
+		"spillway.example.com/renew-after=1")
 	must(t, err)
 	ca3, renewed := upgrade("--set=tls.extraNames={proxy.example.com}")
 	if renewed.Equal(named) || ca3 != ca {

@@ -224,7 +224,7 @@ func TestLabelsAreComplete(t *testing.T) {
 		}
 	}
 	manifest, err := h.template(t.Context(), `--set-json=commonLabels={"app.kubernetes.io/part-of":"platform",`+
-		`"app.kubernetes.io/name":"mine","spillway/inject":"enabled"}`)
+		`"app.kubernetes.io/name":"mine","spillway.example.com/inject":"enabled"}`)
 	must(t, err)
 	for _, o := range objects(t, manifest) {
 		if got := o.GetLabels(); got["app.kubernetes.io/part-of"] != "platform" ||

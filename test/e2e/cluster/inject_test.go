@@ -120,7 +120,7 @@ func rows() []row {
 		}},
 		{name: "automount off", kind: pod, warning: "automountServiceAccountToken",
 			change: func(p *corev1.PodTemplateSpec) {
-				p.Labels["spillway/inject"] = "enabled"
+				p.Labels["spillway.example.com/inject"] = "enabled"
 				p.Spec.AutomountServiceAccountToken = ptr.To(false)
 			}},
 		{name: "token of its own", kind: pod, change: func(p *corev1.PodTemplateSpec) { ownToken(p, time.Hour) }},
@@ -226,7 +226,7 @@ func (c *cluster) testRow(t *testing.T, r row) {
 // namespace makes one for a row, with an account that may read config maps everywhere.
 func (c *cluster) namespace(t *testing.T, name string, r row) {
 	t.Helper()
-	labels := map[string]string{"spillway/inject": "enabled"}
+	labels := map[string]string{"spillway.example.com/inject": "enabled"}
 	for key, value := range r.labels {
 		labels[key] = value
 	}
@@ -361,7 +361,7 @@ func terminate(t *testing.T, c *cluster, p *corev1.Pod) {
 // testCommand has `spillway inject` add the sidecar to a manifest, and takes it away again.
 func (c *cluster) testCommand(t *testing.T) {
 	const ns = "by-command"
-	c.namespace(t, ns, row{labels: map[string]string{"spillway/inject": "disabled"}})
+	c.namespace(t, ns, row{labels: map[string]string{"spillway.example.com/inject": "disabled"}})
 	program := filepath.Join(t.TempDir(), "spillway")
 	build := exec.CommandContext(t.Context(), "go", "-C", c.root, "build", "-o", program, "./cmd/proxy")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")

@@ -71,7 +71,7 @@ func hostileReviews() map[string]string {
 				`"},"spec":{"hostNetwork":true,"containers":[{}]}}`,
 			"long mount":  strings.Replace(goodPod(0), "-x", "-"+strings.Repeat("x", size), 1),
 			"long number": `{"spec":{"hostNetwork":` + strings.Repeat("1", size) + `}}`,
-			"slow quantity": `{"metadata":{"annotations":{"spillway/cpu-request":"1e-1000000000"}},` +
+			"slow quantity": `{"metadata":{"annotations":{"spillway.example.com/cpu-request":"1e-1000000000"}},` +
 				goodPod(size)[len(`{"metadata":{"name":"good"},`):],
 			"cut off": `{"spec":"` + strings.Repeat("a", size),
 		} {

@@ -115,7 +115,7 @@ func (c *cluster) takesStreams(t *testing.T) {
 			}
 			injected := c.run(t, text, "inject", "--image=spillway:1")
 			if want, got := apply(text), apply(injected); got != want ||
-				strings.Count(injected, `spillway/injected`) != strings.Count(want, "\n") {
+				strings.Count(injected, `spillway.example.com/injected`) != strings.Count(want, "\n") {
 				t.Errorf("%q, want %q: %s", got, want, injected)
 			}
 			sameObjects(t, name, c.run(t, injected, "uninject"), text)

@@ -193,7 +193,7 @@ func (c *cluster) takesManifests(t *testing.T) {
 	must(t, err)
 	for name, text := range manifests(t) {
 		injected := c.run(t, text, "inject", "--image=spillway:1", "--memory-limit=256Mi")
-		if !strings.Contains(injected, "spillway/injected") {
+		if !strings.Contains(injected, "spillway.example.com/injected") {
 			t.Errorf("%s: nothing is injected", name)
 		}
 		if _, err := c.KubectlInput(t.Context(), injected, "apply", "--server-side", "--validate=strict",
@@ -223,7 +223,7 @@ func (c *cluster) runsUnmodifiedProgram(t *testing.T) {
 	ports := freePorts(t)
 	text := strings.Replace(kubernetesOwn(t)["cluster/addons/dns-horizontal-autoscaler/dns-horizontal-autoscaler.yaml"],
 		"    metadata:\n      labels:", fmt.Sprintf(
-			"    metadata:\n      annotations:\n        spillway/port: %q\n        spillway/health-port: %q\n      labels:",
+			"    metadata:\n      annotations:\n        spillway.example.com/port: %q\n        spillway.example.com/health-port: %q\n      labels:",
 			ports[0], ports[1]), 1)
 	injected := c.run(t, text, "inject", "--image=spillway:1")
 	_, err := c.KubectlInput(t.Context(), injected, "apply", "--server-side", "--validate=strict", "-f=-")

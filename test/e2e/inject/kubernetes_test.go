@@ -68,7 +68,7 @@ func (c *cluster) takesKubernetesOwn(t *testing.T) {
 			}
 			continue
 		}
-		if !bytes.Contains(injected, []byte("spillway/injected")) {
+		if !bytes.Contains(injected, []byte("spillway.example.com/injected")) {
 			t.Errorf("%s: nothing is injected", name)
 		}
 		sameObjects(t, name, c.run(t, string(injected), "uninject"), text)

@@ -54,7 +54,7 @@ func (c *cluster) fitsQuota(t *testing.T) {
 	if err := apply(c.run(t, pod(""), "inject", "--image=spillway:1", "--cpu-limit=200m")); err != nil {
 		t.Errorf("with a flag: %v", err)
 	}
-	if err := apply(c.run(t, pod("\n  annotations: {spillway/cpu-limit: 200m}"), "inject",
+	if err := apply(c.run(t, pod("\n  annotations: {spillway.example.com/cpu-limit: 200m}"), "inject",
 		"--image=spillway:1")); err != nil {
 		t.Errorf("with an annotation: %v", err)
 	}
@@ -65,10 +65,10 @@ func (c *cluster) fitsQuota(t *testing.T) {
 	w := c.startWebhook(t, "--cpu-limit=200m")
 	c.register(t, w)
 	process.Awaiting(t, "kube-apiserver to know the webhook", func(ctx context.Context) error {
-		made, err := c.KubectlInput(ctx, pod("\n  labels: {spillway/inject: enabled}"), "create", "--dry-run=server",
+		made, err := c.KubectlInput(ctx, pod("\n  labels: {spillway.example.com/inject: enabled}"), "create", "--dry-run=server",
 			"--output=yaml", "-f=-")
 		must(t, err)
-		if !strings.Contains(made, "spillway/injected") {
+		if !strings.Contains(made, "spillway.example.com/injected") {
 			return errors.New("not yet")
 		}
 		if !strings.Contains(made, "cpu: 200m") {

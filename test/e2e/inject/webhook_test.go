@@ -134,7 +134,7 @@ func TestWebhookOfAPIServersAlone(t *testing.T) {
 		client.warnings = nil
 		pod := &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace,
-				Labels: map[string]string{"spillway/inject": "enabled"}},
+				Labels: map[string]string{"spillway.example.com/inject": "enabled"}},
 			Spec: corev1.PodSpec{ServiceAccountName: account},
 		}
 		for i := range containers {
@@ -182,7 +182,7 @@ func (c *cluster) register(t *testing.T, w *webhook) {
 					Rule: admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"},
 						Resources: []string{"pods"}},
 				}},
-				ObjectSelector:          &metav1.LabelSelector{MatchLabels: map[string]string{"spillway/inject": "enabled"}},
+				ObjectSelector:          &metav1.LabelSelector{MatchLabels: map[string]string{"spillway.example.com/inject": "enabled"}},
 				FailurePolicy:           &ignore,
 				SideEffects:             &none,
 				TimeoutSeconds:          &seconds,
@@ -230,7 +230,7 @@ func (c *cluster) asksWebhook(t *testing.T) {
 		client.warnings = nil
 		pod := &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace,
-				Labels: map[string]string{"spillway/inject": "enabled"}},
+				Labels: map[string]string{"spillway.example.com/inject": "enabled"}},
 			Spec: corev1.PodSpec{ServiceAccountName: account, Containers: []corev1.Container{{
 				Name: "app", Image: "app", SecurityContext: &corev1.SecurityContext{RunAsUser: &one},
 				Env: []corev1.EnvVar{{Name: "A", Value: "it's here"}},
@@ -247,7 +247,7 @@ func (c *cluster) asksWebhook(t *testing.T) {
 	// it learns of it by a watch
 	process.Awaiting(t, "kube-apiserver to know the webhook", func(ctx context.Context) error {
 		injected = create("injected", nil)
-		if injected.Annotations["spillway/injected"] == "true" {
+		if injected.Annotations["spillway.example.com/injected"] == "true" {
 			return nil
 		}
 		must(t, client.CoreV1().Pods(namespace).Delete(ctx, injected.Name, *metav1.NewDeleteOptions(0)))
@@ -261,7 +261,7 @@ func (c *cluster) asksWebhook(t *testing.T) {
 
 	for name, change := range map[string]func(*corev1.Pod){
 		"without-label": func(p *corev1.Pod) { p.Labels = nil },
-		"opted-out":     func(p *corev1.Pod) { p.Annotations = map[string]string{"spillway/inject": "disabled"} },
+		"opted-out":     func(p *corev1.Pod) { p.Annotations = map[string]string{"spillway.example.com/inject": "disabled"} },
 	} {
 		if pod := create(name, change); len(pod.Spec.InitContainers) > 0 || len(client.warnings) > 0 {
 			t.Errorf("%s: %v, %v", name, pod.Spec.InitContainers, client.warnings)

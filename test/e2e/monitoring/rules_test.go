@@ -69,7 +69,7 @@ func TestEveryAlertIsTried(t *testing.T) {
 }
 
 // runbooks is where the documents are, as the alerts name it.
-const runbooks = "https://spillway.example.com/"
+const runbooks = "https://spillway.example.com/source/blob/main/"
 
 // Each alert has a severity, and a runbook that is a section of a document. Each section of
 // docs/operations.md about an alert has one.
