@@ -75,9 +75,9 @@ func TestBadConfigFiles(t *testing.T) {
 		{"a section", fileStart + "listen:\n  address: a\n", "FILE:3: listen: must be a text, not a mapping"},
 		{"a number as a text", fileStart + "listenMode: 0600\n", `FILE:3: listenMode: 0600: must be a text; write "0600"`},
 		{"a bool as a text", fileStart + "listenOwner: true\n", `FILE:3: listenOwner: true: must be a text; write "true"`},
-		{"a text as a bool", fileStart + "debug: \"true\"\n",
-			`FILE:3: debug: "true": must be true or false, without quotes`},
-		{"yes is a text", fileStart + "debug: yes\n", "FILE:3: debug: yes: must be true or false, without quotes"},
+		{"a text as a bool", fileStart + "profiling: \"true\"\n",
+			`FILE:3: profiling: "true": must be true or false, without quotes`},
+		{"yes is a text", fileStart + "profiling: yes\n", "FILE:3: profiling: yes: must be true or false, without quotes"},
 		{"a text as a number", fileStart + "maxWatches: '7'\n",
 			`FILE:3: maxWatches: "7": must be a whole number, without quotes`},
 		{"half a number", fileStart + "maxWatches: 1.5\n", "FILE:3: maxWatches: 1.5: must be a whole number"},
@@ -112,9 +112,9 @@ func TestBadConfigFiles(t *testing.T) {
 			"FILE:1: must be lines of the form `key: value`, as spillway config print writes them"},
 		{"broken YAML", fileStart + "resources: [pods\n",
 			"FILE:3: not valid YAML: did not find expected ',' or ']'; " + lines},
-		{"a tab", fileStart + "debug:\n\ttrue\n",
+		{"a tab", fileStart + "profiling:\n\ttrue\n",
 			"FILE:4: not valid YAML: found character that cannot start any token; " + lines},
-		{"two documents", fileStart + "---\ndebug: false\n", "FILE:3: a second YAML document begins here; keep one"},
+		{"two documents", fileStart + "---\nprofiling: false\n", "FILE:3: a second YAML document begins here; keep one"},
 		{"a broken second document", fileStart + "---\n[\n",
 			"FILE:5: not valid YAML: did not find expected node content; " + lines},
 	} {
@@ -170,9 +170,10 @@ func TestValuesOfOtherTypesAreRefused(t *testing.T) {
 // The keys are what Kubernetes would call them.
 func TestKeysOfTheFile(t *testing.T) {
 	for flag, want := range map[string]string{
-		"listen": "listen", "disable-http2-serving": "disableHTTP2Serving", "history-bytes": "historyBytes", "tls-cert-file": "tlsCertFile",
-		"tls-private-key-file": "tlsPrivateKeyFile", "client-ca-file": "clientCAFile", "listen-tls": "listenTLS",
-		"watch-rbac": "watchRBAC", "authentication-local-jwks": "authenticationLocalJWKS",
+		"listen": "listen", "disable-http2-serving": "disableHTTP2Serving", "history-bytes": "historyBytes",
+		"tls-cert-file": "tlsCertFile", "tls-private-key-file": "tlsPrivateKeyFile",
+		"client-ca-file": "clientCAFile", "listen-tls": "listenTLS", "watch-rbac": "watchRBAC",
+		"authentication-local-jwks":    "authenticationLocalJWKS",
 		"max-passthrough-qps-per-user": "maxPassthroughQPSPerUser", "audit-log-maxage": "auditLogMaxAge",
 		"requestheader-client-ca-file": "requestHeaderClientCAFile", "requestheader-uid-headers": "requestHeaderUIDHeaders",
 		"api-audiences": "apiAudiences", "config": "",

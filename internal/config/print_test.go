@@ -7,7 +7,7 @@ import (
 
 func TestPrintedFile(t *testing.T) {
 	path := writeFile(t, "c.yaml", fileStart+"historyBytes: 128Mi\nresources: [pods, nodes]\ndisableHTTP2Serving: false\n")
-	got := start([]string{"SPILLWAY_STALL_TIMEOUT=1m"}, "--config="+path, "--listen-identity=self",
+	got := startBare([]string{"SPILLWAY_STALL_TIMEOUT=1m"}, "--config="+path, "--listen-identity=self",
 		"--max-passthrough-qps-per-user=1000000", "--listen-mode=0600", "--api-audiences=")
 	if got.options == nil {
 		t.Fatal(got.stderr)
@@ -26,8 +26,8 @@ func TestPrintedFile(t *testing.T) {
 		"stallTimeout: 1m0s # SPILLWAY_STALL_TIMEOUT", "listenIdentity: self # --listen-identity",
 		"maxPassthroughQPSPerUser: 1e+06 # --max-passthrough-qps-per-user", `listenMode: "0600" # --listen-mode`,
 		"apiAudiences: [] # --api-audiences",
-		"#maxStaleness: 1h0m0s # default", "#requestHeaderUIDHeaders: [X-Remote-Uid] # default", "#profiling: false # default",
-		"#memoryBudget: 0 # default", `#kubeconfig: "" # default`, "# Cache",
+		"#maxStaleness: 1h0m0s # default", "#requestHeaderUIDHeaders: [X-Remote-Uid] # default",
+		"#profiling: false # default", "#memoryBudget: 0 # default", `#kubeconfig: "" # default`, "# Cache",
 	} {
 		if !strings.Contains(printed, "\n"+line+"\n") {
 			t.Errorf("%q is not a line", line)

@@ -234,7 +234,7 @@ func TestBadSettings(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := filepath.Dir(writeFile(t, "bad.yaml", "listen: ["))
-			if err := os.WriteFile(filepath.Join(dir, "empty.yaml"), nil, 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(dir, "empty.yaml"), []byte(fileStart), 0o600); err != nil {
 				t.Fatal(err)
 			}
 			begin := start

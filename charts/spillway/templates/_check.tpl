@@ -48,6 +48,7 @@ webhook.clientNames: webhook.clientAllowedNames
 {{- /* Words that a key of Spillway's configuration file does not write as camelCase does: keyWords of internal/config. */ -}}
 {{- define "spillway.keyWords" -}}
 ca: CA
+http2: HTTP2
 jwks: JWKS
 qps: QPS
 rbac: RBAC
