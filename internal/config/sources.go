@@ -135,5 +135,5 @@ func (o *Settings) variableMeant(name string) string {
 	if near := o.row(nearest(given, flagNames(o.flags))); near != nil {
 		return "did you mean " + near.variable() + "?"
 	}
-	return "unset it; spillway --help lists all names"
+	return "unset it; spillway --help=all lists all names"
 }
