@@ -43,7 +43,7 @@ comment says where each value comes from: a line of a file, a variable, a flag, 
   spillway config print --config c.yaml --history-bytes 128Mi
 
 It accepts the flags, variables and configuration file that spillway accepts, and prints all settings
-in the order of spillway --help. A # in front of a key marks a default:
+in the order of spillway --help=all. A # in front of a key marks a default:
 
   apiVersion: config.spillway.example.com/v1alpha1
   kind: SpillwayConfiguration
@@ -60,8 +60,8 @@ It fails with code 1, and prints no settings, if one is wrong. It does not need 
 			if err := o.Complete(environ); err != nil {
 				return err
 			}
-			// The file may be for a pod, where no kubeconfig is needed.
-			if err := o.Validate(append(slices.Clone(environ), "KUBERNETES_SERVICE_HOST=any")); err != nil {
+			// The file may be for a pod, where no kubeconfig is needed, and another place may name resources.
+			if err := o.ValidateAsFile(append(slices.Clone(environ), "KUBERNETES_SERVICE_HOST=any")); err != nil {
 				return err
 			}
 			return o.Print(cmd.OutOrStdout())
@@ -71,7 +71,7 @@ It fails with code 1, and prints no settings, if one is wrong. It does not need 
 		cmd.Flags().AddFlagSet(g.Flags)
 	}
 	cmd = newSubcommand(cmd)
-	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) { // without the flags, which spillway --help lists
+	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) { // without the flags, which spillway --help=all lists
 		fmt.Fprintf(cmd.OutOrStdout(), "%s\n\nUsage:\n  %s\n", cmd.Long, cmd.UseLine())
 	})
 	return cmd

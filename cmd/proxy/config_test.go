@@ -10,16 +10,16 @@ import (
 func TestConfigPrintIsReadAgain(t *testing.T) {
 	file := writeFile(t, "c.yaml", "apiVersion: config.spillway.example.com/v1alpha1\nkind: SpillwayConfiguration\n"+
 		"resources: [pods, \"*\", pods]\nmaxPassthroughQPSPerUser: 2.5\n")
-	environ := []string{"SPILLWAY_STALL_TIMEOUT=1m", "SPILLWAY_LISTEN_IDENTITY=self", "SPILLWAY_DEBUG=true"}
+	environ := []string{"SPILLWAY_STALL_TIMEOUT=1m", "SPILLWAY_LISTEN_IDENTITY=self", "SPILLWAY_PROFILING=true"}
 	args := []string{"--history-bytes", "128Mi", "--profiling=false", "--config", file}
-	first := start(environ, append([]string{"config", "print"}, args...)...)
+	first := startBare(environ, append([]string{"config", "print"}, args...)...)
 	if first.code != 0 || first.stderr != "" || first.options != nil {
 		t.Fatalf("%+v", first)
 	}
 	for _, want := range []string{
 		"resources: [pods, '*'] # " + file + ":3", "maxPassthroughQPSPerUser: 2.5 # " + file + ":4",
-		"stallTimeout: 1m0s # SPILLWAY_STALL_TIMEOUT", "historyBytes: 128Mi # --history-bytes", "profiling: false # --profiling",
-		"#maxWatches: 100000 # default", `#kubeconfig: "" # default`,
+		"stallTimeout: 1m0s # SPILLWAY_STALL_TIMEOUT", "historyBytes: 128Mi # --history-bytes",
+		"profiling: false # --profiling", "#maxWatches: 100000 # default", `#kubeconfig: "" # default`,
 	} {
 		if !strings.Contains(first.stdout, "\n"+want+"\n") {
 			t.Errorf("no line %s in\n%s", want, first.stdout)
@@ -29,22 +29,23 @@ func TestConfigPrintIsReadAgain(t *testing.T) {
 	values := comment.ReplaceAllString(first.stdout, "")
 	printed := writeFile(t, "printed.yaml", first.stdout)
 	for _, again := range []result{
-		start(nil, "--config", printed, "config", "print"),
-		start(nil, "config", "print", "--config="+printed),
-		start(nil, "config", "--config="+printed, "print"),
-		start([]string{"SPILLWAY_CONFIG=" + printed}, "config", "print"),
-		start(environ, append(args, "config", "print")...), // the first time, with the flags in front
+		startBare(nil, "--config", printed, "config", "print"),
+		startBare(nil, "config", "print", "--config="+printed),
+		startBare(nil, "config", "--config="+printed, "print"),
+		startBare([]string{"SPILLWAY_CONFIG=" + printed}, "config", "print"),
+		startBare(environ, append(args, "config", "print")...), // the first time, with the flags in front
 	} {
 		if got := comment.ReplaceAllString(again.stdout, ""); again.code != 0 || got != values {
 			t.Errorf("%+v\nwant\n%s", again, values)
 		}
 	}
-	if got := start(nil, "--config", printed); got.options == nil || got.options.HistoryBytes != 128<<20 {
+	if got := startBare(nil, "--config", printed); got.options == nil || got.options.HistoryBytes != 128<<20 {
 		t.Errorf("%+v", got)
 	}
 }
 
-// Outside a pod, a file can be printed without a kubeconfig, because it may be for a pod.
+// A file can be printed without a kubeconfig, because it may be for a pod, and without resources,
+// because it may be a template.
 func TestConfigPrintNeedsNoKubeconfig(t *testing.T) {
 	got := given(t, "", "config", "print")
 	if got.code != 0 || !strings.Contains(got.stdout, "\nkind: SpillwayConfiguration\n") {

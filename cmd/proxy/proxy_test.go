@@ -34,15 +34,21 @@ type result struct {
 	options        *config.Settings // nil if it did not start
 }
 
-// start runs args with environ, in a pod, as far as the wiring.
+// start runs args with environ, in a pod, as far as the wiring. Unless args say otherwise, pods are
+// mirrored.
 func start(environ []string, args ...string) result {
+	return startBare(append([]string{"SPILLWAY_RESOURCES=pods"}, environ...), args...)
+}
+
+// startBare is start without resources.
+func startBare(environ []string, args ...string) result {
 	var stdout, stderr bytes.Buffer
 	var started *config.Settings
 	wire := func(_ context.Context, o *config.Settings, _ *zap.Logger, _ *logging.Output) error {
 		started = o
 		return nil
 	}
-	environ = append([]string{"KUBERNETES_SERVICE_HOST=10.0.0.1", "PATH=/bin", "SPILLWAY_RESOURCES=pods"}, environ...)
+	environ = append([]string{"KUBERNETES_SERVICE_HOST=10.0.0.1", "PATH=/bin"}, environ...)
 	code := execute(args, environ, &stdout, &stderr, wire)
 	return result{code, stdout.String(), stderr.String(), started}
 }

@@ -21,6 +21,19 @@ import (
 // line: the setting, its value, the remedy. It brings Resources into the form that Settings
 // promises.
 func (o *Settings) Validate(environ []string) error {
+	if err := o.ValidateAsFile(environ); err != nil {
+		return err
+	}
+	if len(o.Resources) == 0 && !o.isSet("resources") {
+		return errors.New("--resources is not set: name the resources to serve from memory, such as " +
+			"--resources=pods,services, or set --resources='' to pass everything through")
+	}
+	return nil
+}
+
+// ValidateAsFile is Validate for settings that are only written to a file, which may leave the
+// resources to another place.
+func (o *Settings) ValidateAsFile(environ []string) error {
 	for _, validate := range []func(*setting) error{o.validateRow, o.validateItems} {
 		for _, s := range o.rows {
 			if err := validate(s); err != nil {
@@ -71,9 +84,6 @@ func (o *Settings) validateTogether(environ []string) error {
 	case o.InsecureAllowAll && o.ListenTLS != "" && !isOnLoopback(o.ListenTLS):
 		return o.Refuse("insecure-allow-all", "true", "cannot be used with --listen-tls="+o.ListenTLS+
 			", which other machines reach: use a loopback address, such as "+loopback)
-	case len(o.Resources) == 0 && !o.isSet("resources"):
-		return errors.New("--resources is not set: name the resources to serve from memory, such as " +
-			"--resources=pods,services, or set --resources='' to pass everything through")
 	case o.Profiling && !isOnLoopback(o.MetricsListen) && (!o.UsesMetricsTLS() || o.InsecureAllowAll):
 		return o.Refuse("profiling", "true", "requires --metrics-listen on loopback, or an authentication of its users, "+
 			"because profiles show secrets; --metrics-listen is "+o.MetricsListen)
