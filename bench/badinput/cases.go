@@ -92,7 +92,7 @@ func (f files) upstreamCases() []badCase {
 		return []string{"--kubeconfig=" + f.path(name), "--resources=pods", "--listen=127.0.0.1:0"}
 	}
 	return []badCase{
-		{name: "no kubeconfig, no pod", says: []string{"--kubeconfig"}},
+		{name: "no kubeconfig, no pod", args: []string{"--resources=pods"}, says: []string{"--kubeconfig"}},
 		{name: "kubeconfig is not there", args: with("none"), says: []string{"--kubeconfig", "none"}},
 		{name: "kubeconfig is a folder", args: with(""), says: []string{"--kubeconfig"}},
 		{name: "kubeconfig is garbage", args: with("garbage.kubeconfig"), says: []string{"garbage.kubeconfig"}},
@@ -110,9 +110,11 @@ func (f files) settingCases() []badCase {
 	with := func(args ...string) []string { return append([]string{f.good, "--listen=127.0.0.1:0"}, args...) }
 	return []badCase{
 		{name: "unknown resource", args: with("--resources=gizmos"), says: []string{"--resources=gizmos"}},
-		{name: "unknown resource among known", args: with("--resources=pods,gizmos.example.com,services"),
+		{name: "resources are not named", args: with(), says: []string{"--resources"}},
+		{name: "unknown resource among known",
+			args: with("--resources=pods,gizmos.example.com,services", "--strict-resources"),
 			says: []string{"--resources=", "gizmos.example.com"}},
-		{name: "resource of another version", args: with("--resources=deployments.v7.apps"),
+		{name: "resource of another version", args: with("--resources=deployments.v7.apps", "--strict-resources"),
 			says: []string{"deployments.v7.apps"}},
 		{name: "resource is no name", args: with("--resources=po/ds"), says: []string{"--resources=po/ds"}},
 		{name: "unknown flag", args: with("--resorces=pods"), says: []string{"--resources"}},
