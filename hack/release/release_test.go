@@ -157,7 +157,7 @@ func TestHelmInstallsTheChartFromARegistry(t *testing.T) {
 	}
 
 	said := run(t, home, env, helm(t), "install", "spillway", charts+"/spillway", "--version=1.2.3", "--plain-http",
-		"--dry-run=client", "--output=json", "--set=image.repository=registry.example.com/spillway",
+		"--dry-run=client", "--output=json", "--set=image.registry=registry.example.com",
 		"--set=tls.generated.withoutCluster=true")
 	var installed struct {
 		Manifest string
