@@ -4,10 +4,10 @@
 #   hack/own.sh MODULE DOMAIN REGISTRY
 #   hack/own.sh github.com/acme/spillway spillway.acme.io ghcr.io/acme
 #
-# MODULE is the path of the Go module. https://MODULE is where the source is. DOMAIN is the prefix of
-# labels and annotations, and the end of the configuration file's API group. REGISTRY has the image
-# REGISTRY/spillway and the chart REGISTRY/charts/spillway. A second run with the same names changes
-# nothing, and one with other names replaces the first names.
+# MODULE is the path of the Go module. https://MODULE is where the source is. DOMAIN is the prefix
+# of labels and annotations, and the end of the configuration file's API group. REGISTRY has the
+# image REGISTRY/spillway and the chart REGISTRY/charts/spillway. A second run with the same names
+# changes nothing, and one with other names replaces the first names.
 set -eu
 cd "$(dirname "$0")/.."
 

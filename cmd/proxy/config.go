@@ -60,7 +60,7 @@ It fails with code 1, and prints no settings, if one is wrong. It does not need 
 			if err := o.Complete(environ); err != nil {
 				return err
 			}
-			// The file may be for a pod, where no kubeconfig is needed, and another place may name resources.
+			// The file may be for a pod, where no kubeconfig is needed.
 			if err := o.ValidateAsFile(append(slices.Clone(environ), "KUBERNETES_SERVICE_HOST=any")); err != nil {
 				return err
 			}

@@ -101,8 +101,8 @@ func TestNoPatch(t *testing.T) {
 	f(strings.Replace(reviewOf(pod, ""), `"Pod"`, `"Service"`, 1), "")
 	f(reviewOf(pod, `"subResource": "status", `), "")
 	f(reviewOf(`{"spec": {"containers": [{"name": "app"}]}}`, ""), "")
-	f(reviewOf(`{"metadata": {"annotations": {"spillway.example.com/inject": "disabled"}}, "spec": {"containers": [{"name": "app"}]}}`,
-		""), "")
+	f(reviewOf(`{"metadata": {"annotations": {"spillway.example.com/inject": "disabled"}}, `+
+		`"spec": {"containers": [{"name": "app"}]}}`, ""), "")
 	f(reviewOf(strings.Replace(pod, `"unknown": true`, `"os": {"name": "windows"}`, 1), ""),
 		"spillway: not injected: is for Windows, which Spillway is not: annotate it spillway.example.com/inject: disabled")
 	f(reviewOf(`{"spec": []}`, ""),

@@ -167,14 +167,20 @@ func TestRefused(t *testing.T) {
 		"container app has spillway.localhost in NO_PROXY")
 	f(pod(", annotations: {spillway.example.com/place: middle}", ""),
 		`annotation spillway.example.com/place: "middle": must be auto, first, last or after:NAME`)
-	f(pod(", annotations: {spillway.example.com/place: 'after:x'}", ""), `has no init container x, behind which the sidecar would be`)
+	f(pod(", annotations: {spillway.example.com/place: 'after:x'}", ""),
+		`has no init container x, behind which the sidecar would be`)
 	f(container("ports: [{containerPort: 26464}]"), "container app has port 26464, which is the sidecar's")
-	f(pod(`, annotations: {spillway.example.com/inject: "yes"}`, ""), `annotation spillway.example.com/inject: "yes": must be enabled or disabled`)
-	f(pod(`, annotations: {spillway.example.com/imgae: x}`, ""), `annotation spillway.example.com/imgae: "x": there is no such setting`)
-	f(pod(`, annotations: {spillway.example.com/image: a b}`, ""), `annotation spillway.example.com/image: "a b": must be an image`)
-	f(pod(`, annotations: {spillway.example.com/port: "0"}`, ""), `annotation spillway.example.com/port: "0": must be a port`)
+	f(pod(`, annotations: {spillway.example.com/inject: "yes"}`, ""),
+		`annotation spillway.example.com/inject: "yes": must be enabled or disabled`)
+	f(pod(`, annotations: {spillway.example.com/imgae: x}`, ""),
+		`annotation spillway.example.com/imgae: "x": there is no such setting`)
+	f(pod(`, annotations: {spillway.example.com/image: a b}`, ""),
+		`annotation spillway.example.com/image: "a b": must be an image`)
+	f(pod(`, annotations: {spillway.example.com/port: "0"}`, ""),
+		`annotation spillway.example.com/port: "0": must be a port`)
 	f(pod(`, annotations: {spillway.example.com/port: "26464"}`, ""),
-		`annotation spillway.example.com/health-port: "26464": must be a port, from 1 to 65535, that the sidecar does not use already`)
+		`annotation spillway.example.com/health-port: "26464": must be a port, from 1 to 65535, `+
+			`that the sidecar does not use already`)
 	f(pod(`, annotations: {spillway.example.com/memory-request: lots}`, ""),
 		`annotation spillway.example.com/memory-request: "lots": must be a quantity`)
 	f(pod(`, annotations: {spillway.example.com/cpu-limit: "0"}`, ""),
@@ -205,7 +211,8 @@ func TestLeft(t *testing.T) {
 			t.Errorf("%s: %q %v %v, want %q", text, out, done, err, want)
 		}
 	}
-	f(pod(", annotations: {spillway.example.com/inject: disabled}", ", hostNetwork: true"), "spillway.example.com/inject is disabled")
+	f(pod(", annotations: {spillway.example.com/inject: disabled}", ", hostNetwork: true"),
+		"spillway.example.com/inject is disabled")
 	f(pod(", labels: {spillway.example.com/inject: disabled}", ""), "spillway.example.com/inject is disabled")
 	f(pod("", ", automountServiceAccountToken: false"), "given no token of a service account")
 }
@@ -256,9 +263,10 @@ func TestAnnotations(t *testing.T) {
 	template.Annotations = map[string]string{
 		"spillway.example.com/image": "other:2", "spillway.example.com/resources": "pods,nodes",
 		"spillway.example.com/flags": " --history-bytes=8Mi  --disable-http2-serving ", "spillway.example.com/port": "1443",
-		"spillway.example.com/health-port": "1444", "spillway.example.com/cpu-request": "", "spillway.example.com/cpu-limit": "2",
-		"spillway.example.com/memory-request": "32Mi", "spillway.example.com/memory-limit": "64Mi",
-		"spillway.example.com/allow-host-network": "true", OptAnnotation: OptIn, "example.com/other": "x",
+		"spillway.example.com/health-port": "1444", "spillway.example.com/cpu-request": "",
+		"spillway.example.com/cpu-limit": "2", "spillway.example.com/memory-request": "32Mi",
+		"spillway.example.com/memory-limit": "64Mi", "spillway.example.com/allow-host-network": "true",
+		OptAnnotation: OptIn, "example.com/other": "x",
 	}
 	patch, _, err := Plan(Pod{Template: templateOf(t, template)}, o)
 	if err != nil {

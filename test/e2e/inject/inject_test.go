@@ -223,7 +223,8 @@ func (c *cluster) runsUnmodifiedProgram(t *testing.T) {
 	ports := freePorts(t)
 	text := strings.Replace(kubernetesOwn(t)["cluster/addons/dns-horizontal-autoscaler/dns-horizontal-autoscaler.yaml"],
 		"    metadata:\n      labels:", fmt.Sprintf(
-			"    metadata:\n      annotations:\n        spillway.example.com/port: %q\n        spillway.example.com/health-port: %q\n      labels:",
+			"    metadata:\n      annotations:\n        spillway.example.com/port: %q\n"+
+				"        spillway.example.com/health-port: %q\n      labels:",
 			ports[0], ports[1]), 1)
 	injected := c.run(t, text, "inject", "--image=spillway:1")
 	_, err := c.KubectlInput(t.Context(), injected, "apply", "--server-side", "--validate=strict", "-f=-")

@@ -265,7 +265,8 @@ func shapes() []shape {
 	terminating := func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = ptr.To[int64](60) }
 	priority := func(p *corev1.Pod) { p.Spec.PriorityClassName = "high" }
 	annotated := func(p *corev1.Pod) {
-		p.Annotations = map[string]string{"spillway.example.com/memory-request": "64Mi", "spillway.example.com/memory-limit": "64Mi"}
+		p.Annotations = map[string]string{"spillway.example.com/memory-request": "64Mi",
+			"spillway.example.com/memory-limit": "64Mi"}
 	}
 	all := func(changes ...func(*corev1.Pod)) func(*corev1.Pod) {
 		return func(p *corev1.Pod) {

@@ -65,8 +65,8 @@ func (c *cluster) fitsQuota(t *testing.T) {
 	w := c.startWebhook(t, "--cpu-limit=200m")
 	c.register(t, w)
 	process.Awaiting(t, "kube-apiserver to know the webhook", func(ctx context.Context) error {
-		made, err := c.KubectlInput(ctx, pod("\n  labels: {spillway.example.com/inject: enabled}"), "create", "--dry-run=server",
-			"--output=yaml", "-f=-")
+		made, err := c.KubectlInput(ctx, pod("\n  labels: {spillway.example.com/inject: enabled}"), "create",
+			"--dry-run=server", "--output=yaml", "-f=-")
 		must(t, err)
 		if !strings.Contains(made, "spillway.example.com/injected") {
 			return errors.New("not yet")

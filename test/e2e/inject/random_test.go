@@ -186,7 +186,8 @@ func randomShape(r *rand.Rand) func(*corev1.Pod) {
 			p.Spec.PriorityClassName = "high"
 		}
 		if annotated {
-			p.Annotations = map[string]string{"spillway.example.com/memory-request": "80Mi", "spillway.example.com/memory-limit": "100Mi"}
+			p.Annotations = map[string]string{"spillway.example.com/memory-request": "80Mi",
+				"spillway.example.com/memory-limit": "100Mi"}
 		}
 		for i := range inits {
 			extra := corev1.Container{Name: fmt.Sprint("init-", i), Image: "init", Resources: *resources[i].DeepCopy()}

@@ -182,7 +182,8 @@ func (c *cluster) register(t *testing.T, w *webhook) {
 					Rule: admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"},
 						Resources: []string{"pods"}},
 				}},
-				ObjectSelector:          &metav1.LabelSelector{MatchLabels: map[string]string{"spillway.example.com/inject": "enabled"}},
+				ObjectSelector: &metav1.LabelSelector{
+					MatchLabels: map[string]string{"spillway.example.com/inject": "enabled"}},
 				FailurePolicy:           &ignore,
 				SideEffects:             &none,
 				TimeoutSeconds:          &seconds,

@@ -64,7 +64,8 @@ func TestAlertsOfRunningProxies(t *testing.T) {
 	s.logs(misnamed, `the API server serves no resource \"podz.example.com\"`,
 		`resources [\"nodes\"], verbs [get, list, watch]`,
 		`the API server serves no resource \"widgets.v1.example.com\"`)
-	if refused := s.unsynced(misnamed); !slices.Equal(refused, []string{"nodes", "podz.example.com", "widgets.example.com"}) {
+	if refused := s.unsynced(misnamed); !slices.Equal(refused,
+		[]string{"nodes", "podz.example.com", "widgets.example.com"}) {
 		t.Errorf("SpillwayMirrorNotSynced fires for %q", refused)
 	}
 	s.checks(misnamed, "[!]mirror nodes refused for ", "FAILED  LIST nodes: not from memory but from the API server: "+

@@ -56,7 +56,7 @@ func TestSecondRunChangesNothing(t *testing.T) {
 	compare(t, once, contents(t, dir))
 }
 
-// A new owner's names are the same, whoever had the project.
+// A new owner's names are the same, whatever names the project had.
 func TestNextOwner(t *testing.T) {
 	dir, other := t.TempDir(), t.TempDir()
 	copyTo(t, dir)
