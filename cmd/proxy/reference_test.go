@@ -303,7 +303,7 @@ const stabilityHelp = `
 |---|---|
 | ALPHA | may change in any release |
 | BETA | may change in a minor release. The changelog names the old and the new name |
-| STABLE | change only in a major release |
+| STABLE | change only in the two steps of [a deprecation](../VERSIONING.md#deprecation) |
 
 All metrics of the chart's alerts are BETA or STABLE.
 `
