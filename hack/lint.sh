@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Checks the source of every module: formatting, the linters of .golangci.yml, and that the modules
 # in use are those that were reviewed. The proxy's own, which is what is shipped, also for known
-# vulnerabilities in what it calls (govulncheck); and the chart. Says what it checks; anything found
-# is printed and makes it fail.
+# vulnerabilities in what it calls (govulncheck); the workflows (actionlint); and the chart. Says
+# what it checks; anything found is printed and makes it fail.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 source hack/modules.sh

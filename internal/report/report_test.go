@@ -25,8 +25,8 @@ func TestNamesOfSecretsAreHidden(t *testing.T) {
 	f("example.com", "secrets", shown)
 }
 
-// The status page highlights the watches that package watch calls held.
-func TestHeldWatchesAreThoseOfTheStatusPage(t *testing.T) {
+// The status page highlights the watches that package watch calls paused.
+func TestPausedWatchesAreThoseOfTheStatusPage(t *testing.T) {
 	if string(watch.Paused) != status.PhasePaused {
 		t.Errorf("a watch is %q, and the page highlights %q", watch.Paused, status.PhasePaused)
 	}
