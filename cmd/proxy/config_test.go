@@ -61,13 +61,13 @@ func TestConfigPrintRefusesWhatSpillwayRefuses(t *testing.T) {
 	expectLine(t, start(nil, "config", "print", "--histry-bytes=1"),
 		"--histry-bytes: no such flag; did you mean --history-bytes?")
 	expectLine(t, start(nil, "config", "print", "--version"),
-		"--version: no such flag; spillway config print --help lists them")
+		"--version: no such flag; spillway --help=all lists them")
 	file := writeFile(t, "c.yaml", "history-bytes: 8Mi\n")
 	expectLine(t, start(nil, "config", "print", "--config="+file), file+":1: apiVersion: is missing; begin the file with "+
 		"`apiVersion: config.spillway.example.com/v1alpha1`")
 	expectLine(t, start(nil, "config", "prnt"), `unexpected argument "prnt": did you mean spillway config print?`)
 	expectLine(t, start(nil, "config", "print", "x"),
-		`unexpected argument "x": spillway config print takes flags only; spillway config print --help lists them`)
+		`unexpected argument "x": spillway config print takes flags only; spillway --help=all lists them`)
 }
 
 func TestHelpOfConfigPrintIsReadable(t *testing.T) {

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"spillway/internal/config"
 )
 
 // newSubcommand completes a subcommand with what all have: its help, and the refusal of arguments.
@@ -14,8 +16,8 @@ func newSubcommand(cmd *cobra.Command) *cobra.Command {
 		if len(args) == 0 {
 			return nil
 		}
-		return fmt.Errorf("unexpected argument %q: %s takes flags only; %s --help lists them",
-			args[0], cmd.CommandPath(), cmd.CommandPath())
+		return fmt.Errorf("unexpected argument %q: %s takes flags only; %s lists them",
+			args[0], cmd.CommandPath(), config.HelpOf(cmd.CommandPath()))
 	}
 	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) { fmt.Fprint(cmd.OutOrStdout(), subcommandHelp(cmd)) })
 	cmd.Flags().SortFlags = false

@@ -14,15 +14,21 @@ import (
 // rootCommand is the command whose --help shows the common flags only.
 const rootCommand = "spillway"
 
+// HelpOf returns the command that prints all flags of a command, such as "spillway top --help". Those
+// of "spillway config print" are the root command's.
+func HelpOf(command string) string {
+	if command == rootCommand || command == rootCommand+" config print" {
+		return rootCommand + " --help=all"
+	}
+	return command + " --help"
+}
+
 // ExplainFlagError says in our words what pflag found wrong with the command line of a command.
 func ExplainFlagError(command string, flags *pflag.FlagSet, err error) error {
 	var unknown *pflag.NotExistError
 	var invalid *pflag.InvalidValueError
 	var missing *pflag.ValueRequiredError
-	help := command + " --help"
-	if command == rootCommand {
-		help += "=all"
-	}
+	help := HelpOf(command)
 	switch {
 	case errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "":
 		name := unknown.GetSpecifiedName()
