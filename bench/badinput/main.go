@@ -41,7 +41,8 @@ func run(ctx context.Context, r *rig.Report) error {
 	return requests(ctx, cp, r)
 }
 
-// patience bounds one start. A question to an API server that does not answer is given up after 15 s.
+// patience bounds one start. A question to an API server that does not answer is given up after 15
+// s.
 const patience = 40 * time.Second
 
 // badCase is a start that must fail or, if it waits, say for what.

@@ -136,7 +136,7 @@ func TestReviewsAreDescribed(t *testing.T) {
 		{"answered", func() {}, "[+]reviews ok", 0},
 		{"denied", func() { cluster.Refusing = http.StatusForbidden }, "[!]reviews refused for 0s: TokenReview: upstream " +
 			"answered 403: without a Status; clients get nothing from memory: give Spillway the rights of the cluster role " +
-			"system:auth-delegator", 1},
+			"system:auth-delegator, which the chart binds unless rbac.create is false", 1},
 		{"unanswered", func() { cluster.Failing = true }, "[!]reviews unanswered for 0s: TokenReview: connection refused; " +
 			"clients that need one get nothing from memory", 0},
 		{"answered again", func() { cluster.Failing, cluster.Refusing = false, 0 }, "[+]reviews ok", 0},

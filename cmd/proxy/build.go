@@ -210,7 +210,7 @@ func (p *process) buildStatus() {
 	p.checks.Require("upstream", p.mirrors.UpstreamReady(p.o.ReadyzUpstreamTimeout))
 	p.checks.Require("capabilities", p.mirrors.DescribeCapabilities)
 	p.checks.Require("pass-through", p.mirrors.PassThrough)
-	p.checks.Require("files", p.followed.Ready)
+	p.checks.Require("files", p.checkFiles)
 	p.checks.Describe(p.access.describeReviews)
 	p.checks.Describe(p.mirrors.Describe)
 	p.checks.Describe(p.clock.Describe)
@@ -220,6 +220,15 @@ func (p *process) buildStatus() {
 	}
 	p.reporter = status.NewReporter(parts.Report)
 	p.closing(p.reporter.Close)
+}
+
+// checkFiles is the check behind /readyz of the files that the proxy follows. A file that cannot be
+// used leaves the proxy ready, because its previous content is in use.
+func (p *process) checkFiles() (detail string, err error) {
+	if unused := p.followed.DescribeUnused(); unused != "" {
+		return "", health.Warning(unused)
+	}
+	return "", nil
 }
 
 // semantics are whose answers requests get, by what upstream can do.

@@ -48,7 +48,8 @@ spillway-check, so its answer is most likely empty. A token or a resource adds /
 adds /readyz?verbose of the metrics listener.
 
 While the server refuses connections, spillway check tries again for up to 10 s, and says so in a
-line that begins with "waits".
+line that begins with "waits". So does a check that has no answer after 2 s. A line that begins with
+"unknown" is about a LIST that may be the API server's own answer, and is no failure.
 
 It fails with code 1 if a check fails. The line of that check then begins with FAILED and ends with a
 remedy. "helm test" runs this command.`,

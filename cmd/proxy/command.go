@@ -48,7 +48,8 @@ const sourcesHelp = `Every flag can also be given as an environment variable, or
 variable of --history-bytes is SPILLWAY_HISTORY_BYTES, and its key in the file is historyBytes. A
 list is separated by commas in a variable, and is a YAML list in the file. A flag takes precedence
 over the environment, the environment over the file, and the file over the default. Spillway does
-not start with a variable SPILLWAY_* or a key that it does not know.
+not start with a variable SPILLWAY_* or a key that it does not know. It ignores the variables that
+the kubelet sets for a Service named spillway, such as SPILLWAY_SERVICE_HOST.
 
 The file begins with its version and kind. spillway config print writes a file with all keys:
 
@@ -169,6 +170,9 @@ func noArguments(cmd *cobra.Command, args []string) error {
 	}
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 		return fmt.Errorf("unexpected argument %q: did you mean spillway %s?", args[0], near[0])
+	}
+	if args[0] == "all" { // of --help all
+		return errors.New("unexpected argument \"all\": did you mean spillway --help=all?")
 	}
 	return fmt.Errorf("unexpected argument %q: spillway takes flags or a command; spillway --help lists them", args[0])
 }

@@ -108,7 +108,7 @@ func rewriteManifests(cmd *cobra.Command, file, done string,
 	}
 	for _, r := range results {
 		if r.HasNoPods {
-			fmt.Fprintf(cmd.ErrOrStderr(), "%s skipped: its kind is not known to have pods\n", status.Printable(r.Object))
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s skipped: %s\n", status.Printable(r.Object), r.SkipReason)
 			continue
 		}
 		if r.SkipReason != "" {

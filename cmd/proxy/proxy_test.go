@@ -160,6 +160,7 @@ func TestRefusals(t *testing.T) {
 	expectLine(t, start(nil, "help", "pods"),
 		`unexpected argument "pods": spillway takes flags or a command; spillway --help lists them`)
 	expectLine(t, start(nil, "--help=some"), "--help=some: must be all, or be left out")
+	expectLine(t, start(nil, "--help", "all"), `unexpected argument "all": did you mean spillway --help=all?`)
 	expectLine(t, start(nil, "-v"),
 		"-v: no such flag; spillway version prints the version, and --log-level=debug logs more")
 	expectLine(t, start(nil, "tp"), `unexpected argument "tp": did you mean spillway top?`)

@@ -32,7 +32,8 @@ func (a *access) describeReviews() (lines []string) {
 		cause := status.OneLine(failure.Err.Error())
 		if failure.Err.IsRefused() {
 			lines = append(lines, fmt.Sprintf("[!]reviews refused for %s: %s; clients get nothing from memory: give Spillway "+
-				"the rights of the cluster role system:auth-delegator", since, cause))
+				"the rights of the cluster role system:auth-delegator, which the chart binds unless rbac.create is false",
+				since, cause))
 			continue
 		}
 		lines = append(lines, fmt.Sprintf("[!]reviews unanswered for %s: %s; clients that need one get nothing from memory",

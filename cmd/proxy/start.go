@@ -155,6 +155,8 @@ func (p *process) announce(ctx context.Context) {
 		fields := []zap.Field{zap.Stringer("address", l.Addr()), upstream}
 		if p.actsAsItself() {
 			fields = append(fields, zap.String("identity", p.client.DescribeIdentity(ctx)))
+		} else {
+			fields = append(fields, zap.String("identity", "of each client's token; without a token, system:anonymous"))
 		}
 		p.log.Info("serving plain HTTP", append(fields, ownerField(p.access.plain)...)...)
 	}

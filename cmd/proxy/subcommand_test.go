@@ -83,7 +83,7 @@ func TestInjectSaysWhatItSkips(t *testing.T) {
 			"--filename=-: has no pods, and nothing that makes pods: nothing was injected\n" +
 				"configmap/c skipped: its kind is not known to have pods\n"},
 		{"no object", "foo: bar\n", "--filename=-: has no pods, and nothing that makes pods: nothing was injected\n" +
-			"a document that is no object skipped: its kind is not known to have pods\n"},
+			"a document without kind skipped: it is no object of Kubernetes\n"},
 		{"nothing", "# nothing\n", "--filename=-: has no pods, and nothing that makes pods: nothing was injected\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -100,7 +100,7 @@ func (s *reviewSender) note(ctx context.Context, failure *NotReviewedError) {
 	text := "upstream does not answer reviews of the identity of clients and of their permissions"
 	if failure.IsRefused() {
 		text = "upstream denies Spillway reviews of the identity of clients and of their permissions: give it the " +
-			"rights of the cluster role system:auth-delegator"
+			"rights of the cluster role system:auth-delegator, which the chart binds unless rbac.create is false"
 	}
 	s.log.Warn(text+"; clients get nothing from memory, and watches pause when they are due to be checked",
 		zap.Error(failure))

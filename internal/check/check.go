@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -37,9 +38,27 @@ type check struct {
 // checkRun is one run of the checks, with what a check has found out for later ones.
 type checkRun struct {
 	*Checker
-	out            io.Writer
+	out            *lines
 	marking        marking
 	hasNamedFaults bool // Health named what is wrong
+}
+
+// silence is the time without an answer after which a check says that it waits.
+const silence = 2 * time.Second
+
+// lines writes one line for each print, by several goroutines.
+type lines struct {
+	mu sync.Mutex
+	to io.Writer
+}
+
+func (l *lines) print(outcome, name, text string) {
+	if name != "" {
+		name += ": "
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	fmt.Fprintf(l.to, "%-7s %s%s\n", outcome, name, status.Printable(text))
 }
 
 // marking says whether the API server marks its own answers: their header has flowSchemaHeader.
@@ -55,19 +74,27 @@ const (
 // server; with a token, its user; with Health, what the proxy says of itself; a list of each
 // resource from memory. It writes a line for each to out. The error says how many failed.
 func (c *Checker) Run(ctx context.Context, resources []string, out io.Writer) error {
-	run := &checkRun{Checker: c, out: out}
+	run := &checkRun{Checker: c, out: &lines{to: out}}
 	checks := run.checks(resources)
 	failed := 0
 	for _, one := range checks {
+		late := time.AfterFunc(silence, func() {
+			run.out.print("waits", one.name, fmt.Sprintf("no answer yet, for at most %s", answerTimeout))
+		})
 		result, cause := one.run(ctx)
+		late.Stop()
+		if origin := (*unknownOriginError)(nil); errors.As(cause, &origin) {
+			run.out.print("unknown", one.name, origin.Error())
+			continue
+		}
 		if cause == nil {
-			fmt.Fprintf(out, "ok      %s: %s\n", one.name, status.Printable(result))
+			run.out.print("ok", one.name, result)
 			continue
 		}
 		failed++
-		fmt.Fprintf(out, "FAILED  %s: %s\n", one.name, status.Printable(cause.Error()))
+		run.out.print("FAILED", one.name, cause.Error())
 		if unresolved := (*lookupError)(nil); errors.As(cause, &unresolved) && unresolved.server == &c.Server {
-			fmt.Fprintln(out, "        so no other request is sent")
+			run.out.print("", "", "so no other request is sent")
 			break
 		}
 	}
@@ -110,7 +137,7 @@ func (r *checkRun) awaitLive(ctx context.Context) (string, error) {
 		}
 		if !isWaiting {
 			isWaiting = true
-			fmt.Fprintf(r.out, "waits   /livez: %s refuses connections: trying for %s\n", r.Server.Base.Host, r.Patience)
+			r.out.print("waits", "/livez", fmt.Sprintf("%s refuses connections: trying for %s", r.Server.Base.Host, r.Patience))
 		}
 		select {
 		case <-time.After(refusedPause):
@@ -137,7 +164,8 @@ func (r *checkRun) readVersion(ctx context.Context) (string, error) {
 }
 
 // readHealth reads what the proxy says of itself. A fault that does not end by itself is an error:
-// a failed check, a mirror that upstream refuses, reviews that upstream does not answer.
+// a failed check, a file that cannot be used, a mirror that upstream refuses, reviews that upstream
+// does not answer.
 func (r *checkRun) readHealth(ctx context.Context) (string, error) {
 	faults, err := r.Health.readFaults(ctx)
 	if err != nil {
@@ -182,10 +210,17 @@ func (r *checkRun) list(ctx context.Context, resource string) (string, error) {
 			"get, list and watch them, and let it send reviews (system:auth-delegator); /readyz?verbose on its "+
 			"--metrics-listen says which of these is missing", resource)
 	case r.marking == markingUnknown:
-		return version + "; whether from memory is unknown, because /version failed", nil
+		return "", &unknownOriginError{version, "/version failed"}
 	case r.marking == marksNone:
-		return version + "; whether from memory is unknown, because the API server marks none of its own answers (it is " +
-			"without priority and fairness)", nil
+		return "", &unknownOriginError{version, "the API server marks none of its own answers (it is without priority and " +
+			"fairness)"}
 	}
 	return "from memory, " + version, nil
+}
+
+// unknownOriginError says that a list is answered, and why its origin is unknown.
+type unknownOriginError struct{ version, why string }
+
+func (e *unknownOriginError) Error() string {
+	return e.version + ", but maybe not from memory, because " + e.why
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -124,7 +125,8 @@ func TestUnmarked(t *testing.T) {
 	unmarked := good()
 	unmarked["GET /version"] = `{"gitVersion":"v1.37.0"}`
 	if out, err := run(t, unmarked, "", "pods"); err != nil ||
-		!strings.Contains(out, "LIST pods: at resourceVersion 8; whether from memory is unknown") {
+		!strings.Contains(out, "unknown LIST pods: at resourceVersion 8, but maybe not from memory, because the API server "+
+			"marks none of its own answers") {
 		t.Errorf("%v: %s", err, out)
 	}
 }
@@ -134,10 +136,48 @@ func TestOriginIsUnknownWithoutVersion(t *testing.T) {
 	for _, version := range []string{"!500 broken", "upstream !500 broken", "hello", "{}", "upstream {}"} {
 		a := good()
 		a["GET /version"] = version
-		const want = "ok      LIST pods: at resourceVersion 8; whether from memory is unknown, because /version failed\n"
+		const want = "unknown LIST pods: at resourceVersion 8, but maybe not from memory, because /version failed\n"
 		if out, err := run(t, a, "", "pods"); err == nil || !strings.HasSuffix(out, want) {
 			t.Errorf("%s: %v: %s", version, err, out)
 		}
+	}
+}
+
+// answerLate answers a request after a time.
+type answerLate struct {
+	http.RoundTripper
+	after time.Duration
+}
+
+func (a answerLate) RoundTrip(r *http.Request) (*http.Response, error) {
+	time.Sleep(a.after)
+	return a.RoundTripper.RoundTrip(r)
+}
+
+// answerDirectly answers requests by a handler, without a connection.
+type answerDirectly struct{ http.Handler }
+
+func (a answerDirectly) RoundTrip(r *http.Request) (*http.Response, error) {
+	w := httptest.NewRecorder()
+	a.ServeHTTP(w, r)
+	return w.Result(), nil
+}
+
+// A check whose answer is late says that it waits, and then what came.
+func TestLateAnswersAreAnnounced(t *testing.T) {
+	for after, want := range map[time.Duration]string{
+		time.Second:     "ok      /livez: 200\n",
+		3 * time.Second: "waits   /livez: no answer yet, for at most 10s\nok      /livez: 200\n",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var out strings.Builder
+			server := Endpoint{"--server", &url.URL{Scheme: "http", Host: "spillway"},
+				answerLate{answerDirectly{good()}, after}, ""}
+			if err := (&Checker{Server: server}).Run(t.Context(), nil, &out); err != nil ||
+				!strings.HasPrefix(out.String(), want) {
+				t.Errorf("after %s: %v\n%s", after, err, &out)
+			}
+		})
 	}
 }
 
@@ -149,7 +189,7 @@ func TestBad(t *testing.T) {
 		a[path] = answer
 		out, err := run(t, a, "a", "deployments.apps")
 		if err == nil || !strings.HasPrefix(err.Error(), "1 of 5 checks failed") ||
-			strings.Count(out, "ok ") != 4 || strings.Count(out, "FAILED  "+want) != 1 ||
+			strings.Count(out, "ok ")+strings.Count(out, "unknown ") != 4 || strings.Count(out, "FAILED  "+want) != 1 ||
 			strings.Count(out, "\n") != 5 {
 			t.Errorf("%v: %s", err, out)
 		}
@@ -291,8 +331,10 @@ func TestHealthNamesTheCause(t *testing.T) {
 	const forbidden = `[!]mirror gears.example.com refused for 3s: gears.example.com is forbidden; next attempt within 2s`
 	const notListed = `[-]mirrors failed: pods has not been listed yet`
 	const denied = `[!]reviews refused for 5s: 403`
+	const unused = `[!]files: what was read at 2026-11-30 00:28:06 is in use still: /tls/tls.crt: broken`
 	verbose := map[string]string{
-		"":        "[+]shutdown ok\n[!]files: old\n[!]mirror pods resuming for 1s\nreadyz check passed\n",
+		"":        "[+]shutdown ok\n[!]upstream: old\n[!]mirror pods resuming for 1s\nreadyz check passed\n",
+		unused:    "[+]shutdown ok\n" + unused + "\nreadyz check passed\n",
 		denied:    "[+]shutdown ok\n" + denied + "\nreadyz check passed\n",
 		forbidden: "[+]shutdown ok\n" + forbidden + "\n[+]mirror pods ok: synced for 3s\n",
 		notListed: "[+]shutdown ok\n" + notListed + "\n", "200, and no list of checks": "<html>",

@@ -52,7 +52,7 @@ func (e *Endpoint) readUser(ctx context.Context) (string, error) {
 // upstream refuses. Other mirrors and loops recover by themselves. Package health makes the lines
 // of checks, describeReviews of cmd/proxy those of reviews, and mirror.Set.Describe those of
 // mirrors.
-var faultLine = regexp.MustCompile(`(?m)^\[-\].*|^\[!\](reviews |mirror [^ ]+ refused ).*`)
+var faultLine = regexp.MustCompile(`(?m)^\[-\].*|^\[!\](files: |reviews |mirror [^ ]+ refused ).*`)
 
 // readFaults reads from a metrics listener the faults that do not end by themselves.
 func (e *Endpoint) readFaults(ctx context.Context) ([]string, error) {

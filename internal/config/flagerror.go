@@ -14,8 +14,8 @@ import (
 // rootCommand is the command whose --help shows the common flags only.
 const rootCommand = "spillway"
 
-// HelpOf returns the command that prints all flags of a command, such as "spillway top --help". Those
-// of "spillway config print" are the root command's.
+// HelpOf returns the command that prints all flags of a command, such as "spillway top --help".
+// Those of "spillway config print" are the root command's.
 func HelpOf(command string) string {
 	if command == rootCommand || command == rootCommand+" config print" {
 		return rootCommand + " --help=all"

@@ -274,7 +274,7 @@ func (o *Settings) table() []group {
 				text: "End a watch whose client has not taken a byte for this `duration` while events were waiting."},
 			{name: "drain-period", common: true, value: &o.DrainPeriod, preset: "10s", zero: "ends all watches at once",
 				text: "On the first SIGTERM or SIGINT, end watches one after another over this `duration`. A second signal " +
-					"stops at once."},
+					"stops at once. The chart sets 30s."},
 		}},
 		{"Observability", []*setting{
 			{name: "metrics-listen", common: true, value: &o.MetricsListen, preset: "127.0.0.1:9464", check: checkAddress,

@@ -21,7 +21,7 @@ func (s *Set) mirrorResolved(found []discovery.Resolution) int {
 	var added []*object.Resource
 	for _, r := range found {
 		if r.Err != nil {
-			s.noteMissingLocked(r.Name, causeOf(r.Err), isNever(r.Err))
+			s.noteMissingLocked(r.Name, causeOf(s.client.ExplainUnauthorized(r.Err)), isNever(r.Err))
 			continue
 		}
 		delete(s.mu.missing, r.Name) // the mirror has a state of its own, by the resource's full name

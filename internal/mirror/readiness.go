@@ -8,6 +8,7 @@ import (
 
 	"spillway/internal/health"
 	"spillway/internal/mirror/states"
+	"spillway/internal/object"
 	"spillway/internal/status"
 )
 
@@ -83,6 +84,11 @@ func (s *Set) Ready() (string, error) {
 			m.state.State().Kind() != states.KindRefused {
 			return "", fmt.Errorf("%s has not been listed yet", info)
 		}
+	}
+	if named := *s.named.Load(); len(named) > 0 && !slices.ContainsFunc(named, func(info *object.Resource) bool {
+		return running[info.GVR] != nil && running[info.GVR].resource.IsReady()
+	}) {
+		return "", health.Warning("no named resource is mirrored, and all requests pass through: the reasons are below")
 	}
 	objects := 0
 	for _, m := range running {

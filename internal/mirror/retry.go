@@ -84,7 +84,7 @@ func (s *Set) retry(gvr schema.GroupVersionResource, state *mirrorState, due tim
 		}
 		cause := state.State().Cause()
 		if err != nil && !errors.Is(err, errDelegated) {
-			cause = causeAfter(cause, causeOf(err))
+			cause = causeAfter(cause, causeOf(s.client.ExplainUnauthorized(err)))
 		}
 		state.loseUntilRetryLocked(cause)
 		due = state.due

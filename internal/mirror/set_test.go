@@ -16,6 +16,7 @@ import (
 
 	"spillway/internal/fakeapiserver"
 	"spillway/internal/fanout"
+	"spillway/internal/health"
 	"spillway/internal/mirror/states"
 	"spillway/internal/object"
 	"spillway/internal/upstream"
@@ -324,7 +325,7 @@ func TestLostMirror(t *testing.T) {
 				if err := expired(cursor); err == nil {
 					t.Error("a stream goes on without a mirror")
 				}
-				if detail, err := m.Ready(); err != nil {
+				if detail, err := m.Ready(); err != nil && !errors.As(err, new(health.Warning)) {
 					t.Errorf("not ready: %q %v", detail, err)
 				}
 				up.Handle(path, nil)
@@ -362,6 +363,19 @@ func TestForbiddenMirror(t *testing.T) {
 	eventually(t, "the mirror to be given up", func() bool { return m.Find(fakeapiserver.Widgets) == nil })
 	if detail, err := m.Ready(); err != nil {
 		t.Errorf("not ready: %q %v", detail, err)
+	}
+}
+
+// A proxy that may list none of its resources is ready, because the API server answers its clients,
+// and says that it mirrors nothing.
+func TestReadyWarnsIfNothingIsMirrored(t *testing.T) {
+	up := newUpstream(t)
+	up.Handle("/apis/example.com/v1/widgets", refusing(http.StatusForbidden))
+	m := mirroring(t, up, nil, "widgets.example.com")
+	eventually(t, "the mirror to be given up", func() bool { return m.Find(fakeapiserver.Widgets) == nil })
+	const want = health.Warning("no named resource is mirrored, and all requests pass through: the reasons are below")
+	if _, err := m.Ready(); !errors.Is(err, want) {
+		t.Errorf("%v", err)
 	}
 }
 

@@ -32,16 +32,15 @@ func (f *FollowedFiles) States() []FileState {
 	return all
 }
 
-// Ready names a file whose current content is not in use. The proxy stays ready: the previous
-// content is in use.
-func (f *FollowedFiles) Ready() (detail string, err error) {
+// DescribeUnused names a file whose current content is not in use, and why. The previous content is
+// in use then. Empty: there is no such file.
+func (f *FollowedFiles) DescribeUnused() string {
 	for _, s := range f.States() {
 		if s.Err != nil {
-			detail = "what was read at " + s.Since.UTC().Format(time.DateTime) + " is in use still: " + s.Err.Error()
-			return detail, nil //nolint:nilerr // it is the detail
+			return "what was read at " + s.Since.UTC().Format(time.DateTime) + " is in use still: " + s.Err.Error()
 		}
 	}
-	return "", nil
+	return ""
 }
 
 // collector reads the states of the files at a scrape.

@@ -119,25 +119,26 @@ func parseYAML(text string) ([]*document, error) {
 	return []*document{d}, err
 }
 
-// describe names a document by its kind and name; empty: there is no object in it.
-func (d *document) describe() string {
+// describe names a document without pods by its kind and name, and says why it has none. An empty
+// name means that there is no object in it.
+func (d *document) describe() (described, reason string) {
 	fields, _ := d.object.(map[string]any)
 	kind, _ := fields["kind"].(string)
 	name, _, _ := unstructured.NestedString(fields, "metadata", "name")
 	switch {
 	case d.object == nil && (d.root == nil || len(d.root.Content) == 0):
-		return ""
+		return "", ""
 	case d.object == nil: // it is not read as kubectl reads it
 		root := d.root.Content[0]
 		if root.Tag == "!!null" {
-			return ""
+			return "", ""
 		}
 		kind, name = textOf(root, "kind"), textOf(root, "metadata", "name")
 	}
 	if kind == "" {
-		return "a document that is no object"
+		return "a document without kind", "it is no object of Kubernetes"
 	}
-	return strings.TrimSuffix(strings.ToLower(kind)+"/"+name, "/")
+	return strings.TrimSuffix(strings.ToLower(kind)+"/"+name, "/"), "its kind is not known to have pods"
 }
 
 // textOf is the text at a path in a mapping; empty: there is none.

@@ -11,7 +11,7 @@ import (
 type ObjectResult struct {
 	Object     string // deployment/name
 	HasNoPods  bool   // the document stays as it is
-	SkipReason string // why it was not changed; empty: it was
+	SkipReason string // why it was not changed, with HasNoPods always; empty: it was
 	Notes      []string
 }
 
@@ -72,8 +72,8 @@ func rewrite(text string, plan planFunc) (string, []ObjectResult, error) {
 				return "", nil, fmt.Errorf("%s, in the document in line %d: %w", results[len(results)-1].Object, line, err)
 			}
 			out.WriteString(changed)
-			if name := d.describe(); len(results) == 0 && name != "" {
-				results = []ObjectResult{{Object: name, HasNoPods: true}}
+			if name, reason := d.describe(); len(results) == 0 && name != "" {
+				results = []ObjectResult{{Object: name, HasNoPods: true, SkipReason: reason}}
 			}
 			all = append(all, results...)
 			line += strings.Count(d.text, "\n")

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -35,6 +36,10 @@ func readCatalog(ctx context.Context, c *upstream.Client) (*catalog, error) {
 	}
 	cached := memory.NewMemCacheClientWithContext(c.Discovery())
 	groups, err := restmapper.GetAPIGroupResourcesWithContext(ctx, cached)
+	if apierrors.IsForbidden(err) {
+		return nil, fmt.Errorf("discovery of %s: %w; give Spillway the rights of the cluster role system:discovery",
+			c.Base().Host, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("discovery of %s: %w", c.Base().Host, err)
 	}

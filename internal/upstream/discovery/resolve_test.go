@@ -262,3 +262,13 @@ func TestBuiltinWithoutRights(t *testing.T) {
 		t.Error("CRDs are built in")
 	}
 }
+
+// A proxy that may not read discovery learns which role lets it.
+func TestForbiddenDiscoveryNamesTheRole(t *testing.T) {
+	c := documents(t, map[string]string{"/api": "403", "/apis": "403",
+		"/apis/apiregistration.k8s.io/v1/apiservices": `{"kind":"APIServiceList","apiVersion":"apiregistration.k8s.io/v1"}`})
+	if _, err := readCatalog(deadline(t), c); !apierrors.IsForbidden(err) ||
+		!strings.HasSuffix(err.Error(), "; give Spillway the rights of the cluster role system:discovery") {
+		t.Error(err)
+	}
+}

@@ -133,7 +133,7 @@ func TestAlertsAboutClientsAndFiles(t *testing.T) {
 	must(t, os.WriteFile(cert, []byte("broken"), 0o600))
 	s.phase("its file is broken", map[string][]string{burdened: slow,
 		worn: {"SpillwayCertificateExpiring", "SpillwayFileReloadFailed"}})
-	s.says(worn, "[+]files ok: what was read at ", " is in use still: ")
+	s.says(worn, "[!]files: what was read at ", " is in use still: ")
 	renew(time.Now().Add(48 * time.Hour))
 	s.phase("it is renewed", map[string][]string{burdened: slow})
 }
