@@ -48,7 +48,8 @@ func TestReferences(t *testing.T) {
 }
 
 // TestMetricNames holds the naming conventions of Prometheus: promlint's, units as suffixes, labels
-// in snake case. A gauge x beside a counter x_total would be one family in OpenMetrics.
+// in snake case. A gauge x beside a counter x_total would be one family in OpenMetrics. No two
+// names differ only in the endings of words, as backfill_watches and backfilled_watches do.
 func TestMetricNames(t *testing.T) {
 	unit := regexp.MustCompile(`_(duration|age|lag|span|staleness|wait)$`)
 	size := regexp.MustCompile(`bytes`)
@@ -86,7 +87,13 @@ func TestMetricNames(t *testing.T) {
 	for _, p := range problems {
 		t.Errorf("%s: %s", p.Metric, p.Text)
 	}
+	ending, stems := regexp.MustCompile(`(ed|es|s)?(_|$)`), map[string]string{}
 	for name, kind := range kinds {
+		stem := ending.ReplaceAllString(strings.TrimSuffix(name, "_total"), "$2")
+		if other := stems[stem]; other != "" {
+			t.Errorf("%s and %s differ only in the endings of words", name, other)
+		}
+		stems[stem] = name
 		if base, counter := strings.CutSuffix(name, "_total"); counter && kinds[base] != "" {
 			t.Errorf("%s: there is a %s %s", name, kinds[base], base)
 		}

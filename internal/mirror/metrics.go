@@ -111,13 +111,13 @@ func NewCollector(s *Set) prometheus.Collector {
 				s := m.prober.Stats()
 				return float64(s.Failures + s.WithoutBookmark)
 			}),
-		metric(gauge, "spillway_backfill_active_watches",
+		metric(gauge, "spillway_backfill_active_upstream_watches",
 			"Open upstream watches that supply clients with events older than the history in memory.",
 			func(m *mirror) float64 {
 				open, _ := m.backfillWatches()
 				return float64(open)
 			}),
-		metric(counter, "spillway_backfill_watches_total",
+		metric(counter, "spillway_backfill_upstream_watches_total",
 			"Upstream watches that supplied clients with events older than the history in memory.",
 			func(m *mirror) float64 {
 				_, opened := m.backfillWatches()

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"sigs.k8s.io/yaml"
+
 	"spillway/test/framework/process"
 )
 
@@ -37,5 +39,63 @@ func TestCommandsOfTheDocuments(t *testing.T) {
 	}
 	if found < 3 {
 		t.Errorf("%d commands found, want those of README.md and docs/clients.md", found)
+	}
+}
+
+// TestManifestsOfTheDocuments renders the chart with the values that docs/operations.md gives to
+// Argo CD and Flux. Both take the chart from where docs/releasing.md pushes it.
+func TestManifestsOfTheDocuments(t *testing.T) {
+	const registry = "registry.example.com/charts"
+	h := newHelm(t)
+	text, err := os.ReadFile(filepath.Join(process.Repository(t), "docs", "operations.md"))
+	must(t, err)
+	found := map[string]bool{}
+	for _, block := range regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$").FindAllStringSubmatch(string(text), -1) {
+		for document := range strings.SplitSeq(block[1], "\n---\n") {
+			var manifest struct {
+				Kind string
+				Spec struct {
+					URL    string
+					Source struct {
+						RepoURL, Chart string
+						Helm           struct{ ValuesObject map[string]any }
+					}
+					Values map[string]any
+				}
+			}
+			if yaml.Unmarshal([]byte(document), &manifest) != nil {
+				continue // part of the values of the chart
+			}
+			var values map[string]any
+			var more []string
+			switch spec := manifest.Spec; manifest.Kind {
+			case "Application":
+				values = spec.Source.Helm.ValuesObject
+				if from := spec.Source.RepoURL + "/" + spec.Source.Chart; from != registry+"/spillway" {
+					t.Errorf("the Application takes the chart from %s", from)
+				}
+			case "OCIRepository":
+				if spec.URL != "oci://"+registry+"/spillway" {
+					t.Errorf("the OCIRepository is %s", spec.URL)
+				}
+			case "HelmRelease": // Flux reads the CA from the cluster
+				values, more = spec.Values, []string{"--set=tls.generated.withoutCluster=true"}
+			}
+			if found[manifest.Kind] = true; values == nil {
+				continue
+			}
+			file := filepath.Join(t.TempDir(), "values.yaml")
+			given, err := yaml.Marshal(values)
+			must(t, err)
+			must(t, os.WriteFile(file, given, 0o600))
+			if _, err := h.templateOf(t.Context(), h.chart, append(more, "--values="+file)...); err != nil {
+				t.Errorf("the values of the %s: %v", manifest.Kind, err)
+			}
+		}
+	}
+	for _, kind := range []string{"Application", "OCIRepository", "HelmRelease"} {
+		if !found[kind] {
+			t.Errorf("docs/operations.md has no %s", kind)
+		}
 	}
 }

@@ -20,23 +20,31 @@ import (
 // query is the query of a panel or an alert.
 type query struct{ where, text, legend string }
 
+// dashboard is what tests look at of the chart's dashboard.
+type dashboard struct {
+	Panels []struct {
+		Title   string
+		Targets []struct{ Expr, LegendFormat string }
+	}
+	Templating struct {
+		List []struct {
+			Name, Type string
+			Query      json.RawMessage
+		}
+	}
+}
+
+func readDashboard(t *testing.T) (d dashboard) {
+	t.Helper()
+	must(t, json.Unmarshal(ofChart(t, "dashboard.json"), &d))
+	return d
+}
+
 // dashboardQueries are those of the chart's dashboard, with everything chosen that can be chosen
 // there.
 func dashboardQueries(t *testing.T) (all []query) {
 	t.Helper()
-	var dashboard struct {
-		Panels []struct {
-			Title   string
-			Targets []struct{ Expr, LegendFormat string }
-		}
-		Templating struct {
-			List []struct {
-				Name, Type string
-				Query      json.RawMessage
-			}
-		}
-	}
-	must(t, json.Unmarshal(ofChart(t, "dashboard.json"), &dashboard))
+	dashboard := readDashboard(t)
 	chosen := strings.NewReplacer("$__rate_interval", "5m", "$job", ".*", "$instance", ".*", "$resource", ".*")
 	for _, panel := range dashboard.Panels {
 		for _, target := range panel.Targets {

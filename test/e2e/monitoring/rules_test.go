@@ -68,6 +68,30 @@ func TestEveryAlertIsTried(t *testing.T) {
 	}
 }
 
+// The dashboard shows each metric of an alert. No two of its panels have the same title.
+func TestDashboardShowsWhatAlertsWatch(t *testing.T) {
+	metric := regexp.MustCompile(`\bspillway_[a-z0-9_]+`)
+	var panels strings.Builder
+	for _, q := range dashboardQueries(t) {
+		panels.WriteString(q.text + "\n")
+	}
+	shown := metric.FindAllString(panels.String(), -1)
+	for _, q := range alertQueries(t) {
+		for _, name := range metric.FindAllString(q.text, -1) {
+			if !slices.Contains(shown, name) {
+				t.Errorf("%s depends on %s, and no panel shows it", q.where, name)
+			}
+		}
+	}
+	titled := map[string]bool{"": true}
+	for _, panel := range readDashboard(t).Panels {
+		if titled[panel.Title] {
+			t.Errorf("%q is not the title of one panel", panel.Title)
+		}
+		titled[panel.Title] = true
+	}
+}
+
 // runbooks is where the documents are, as the alerts name it.
 const runbooks = "https://spillway.example.com/source/blob/main/"
 

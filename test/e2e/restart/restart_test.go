@@ -106,12 +106,12 @@ func (s *scene) disturb(c *informerGroup, what string, disturb func()) {
 func (s *scene) backfilled(p *process.Proxy, least int) {
 	s.t.Helper()
 	streams, watches := process.Metric(s.t, p.Metrics, "spillway_backfilled_watches_total"),
-		process.Metric(s.t, p.Metrics, "spillway_backfill_watches_total")
+		process.Metric(s.t, p.Metrics, "spillway_backfill_upstream_watches_total")
 	s.t.Logf("%d streams were backfilled by %d upstream watches", streams, watches)
 	if streams < least {
 		s.t.Errorf("only %d streams were backfilled: this tests too little", streams)
 	}
-	if open := process.Metric(s.t, p.Metrics, "spillway_backfill_active_watches"); open != 0 {
+	if open := process.Metric(s.t, p.Metrics, "spillway_backfill_active_upstream_watches"); open != 0 {
 		s.t.Errorf("%d watches of the past are open", open)
 	}
 }
