@@ -152,7 +152,50 @@ policy: [poddisruptionbudgets]
 rbac.authorization.k8s.io: [clusterrolebindings, clusterroles, rolebindings, roles]
 resource.k8s.io: [deviceclasses, resourceclaims, resourceclaimtemplates, resourceslices]
 scheduling.k8s.io: [priorityclasses]
-storage.k8s.io: [csidrivers, csinodes, csistoragecapacities, storageclasses, volumeattachments]
+storage.k8s.io: [csidrivers, csinodes, csistoragecapacities, storageclasses, volumeattachments, volumeattributesclasses]
+{{- end -}}
+
+{{- /* Short names that kubectl accepts, and the plural and group of each. */ -}}
+{{- define "spillway.shortNames" -}}
+cj: cronjobs.batch
+cm: configmaps
+crd: customresourcedefinitions.apiextensions.k8s.io
+crds: customresourcedefinitions.apiextensions.k8s.io
+csr: certificatesigningrequests.certificates.k8s.io
+deploy: deployments.apps
+ds: daemonsets.apps
+ep: endpoints
+hpa: horizontalpodautoscalers.autoscaling
+ing: ingresses.networking.k8s.io
+ip: ipaddresses.networking.k8s.io
+limits: limitranges
+netpol: networkpolicies.networking.k8s.io
+"no": nodes
+ns: namespaces
+pc: priorityclasses.scheduling.k8s.io
+pdb: poddisruptionbudgets.policy
+po: pods
+pv: persistentvolumes
+pvc: persistentvolumeclaims
+quota: resourcequotas
+rc: replicationcontrollers
+rs: replicasets.apps
+sa: serviceaccounts
+sc: storageclasses.storage.k8s.io
+sts: statefulsets.apps
+svc: services
+vac: volumeattributesclasses.storage.k8s.io
+{{- end -}}
+
+{{- /* An expression for a plural and for names that differ from it only in one letter, or in two neighbouring letters if the plural is long. */ -}}
+{{- define "spillway.misspelt" -}}
+{{- $length := len . -}}
+{{- $width := lt $length 8 | ternary 1 2 -}}
+{{- $all := list -}}
+{{- range $i := until (add1 (sub $length $width) | int) -}}
+{{- $all = append $all (printf "%s[a-z]{0,%d}%s" (substr 0 $i $) (add1 $width) (substr (add $i $width | int) $length $)) -}}
+{{- end -}}
+{{- printf "^(%s)$" (join "|" $all) -}}
 {{- end -}}
 
 {{- /* An item of mirror.resources or mirror.extraResources as JSON, with its resource and group. A name for which no Role can be written is refused, though Spillway itself would accept the name. So are events, which Spillway cannot mirror. */ -}}
@@ -167,22 +210,35 @@ storage.k8s.io: [csidrivers, csinodes, csistoragecapacities, storageclasses, vol
 {{- $group = rest $group -}}
 {{- end -}}
 {{- $group = join "." $group -}}
-{{- if and (has $resource (list "event" "events")) (has $group (list "" "events.k8s.io")) -}}
+{{- if and (has $resource (list "ev" "event" "events")) (has $group (list "" "events.k8s.io")) -}}
 {{- fail (printf "%s: %s cannot be mirrored, because the API server has no watch cache for events: leave it out, and its requests pass through" $list $name) -}}
 {{- end -}}
 {{- $plurals := get $known $group | default list -}}
 {{- if and $plurals (not (has $resource $plurals)) -}}
-  {{- range list (printf "%ss" $resource) (printf "%ses" $resource) (regexReplaceAll "y$" $resource "ies") -}}
-    {{- if and (ne . $resource) (has . $plurals) -}}
-      {{- fail (printf "%s: %s: name its plural: %s" $list $name (trimSuffix "." (printf "%s.%s" . $group))) -}}
-    {{- end -}}
+  {{- $in := eq $group "" | ternary $known (dict $group $plurals) -}}
+  {{- $short := get (include "spillway.shortNames" . | fromYaml) $resource | default "" -}}
+  {{- if and $short (or (not $group) (eq (splitList "." $short | rest | join ".") $group)) -}}
+    {{- fail (printf "%s: %s: name its plural: %s" $list $name $short) -}}
   {{- end -}}
-  {{- if not $group -}}
-    {{- range $in, $others := $known -}}
-      {{- if has $resource $others -}}
-        {{- fail (printf "%s: %s: name its group: %s.%s" $list $name $resource $in) -}}
+  {{- $near := "" -}}
+  {{- range $of, $others := $in -}}
+    {{- if has $resource $others -}}
+      {{- fail (printf "%s: %s: name its group: %s.%s" $list $name $resource $of) -}}
+    {{- end -}}
+    {{- range $plural := $others -}}
+      {{- $full := trimSuffix "." (printf "%s.%s" $plural $of) -}}
+      {{- if has $plural (list (printf "%ss" $resource) (printf "%ses" $resource) (regexReplaceAll "y$" $resource "ies")) -}}
+        {{- fail (printf "%s: %s: name its plural: %s" $list $name $full) -}}
+      {{- end -}}
+      {{- if regexMatch (include "spillway.misspelt" $plural) $resource -}}
+        {{- $near = default $full $near -}}
       {{- end -}}
     {{- end -}}
+  {{- end -}}
+  {{- if $near -}}
+    {{- fail (printf "%s: %s: did you mean %s?" $list $name $near) -}}
+  {{- end -}}
+  {{- if not $group -}}
     {{- fail (printf "%s: %s is no plural of the core group: name plural and group, as kubectl api-resources shows them, such as endpointslices.discovery.k8s.io" $list $name) -}}
   {{- end -}}
 {{- end -}}

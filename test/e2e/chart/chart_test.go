@@ -38,6 +38,9 @@ var settings = map[string][]string{
 	"everything": {"--set=mirror.resources={*},rbac.readEverything=true,config.maxResources=500"},
 	"custom resources": {
 		"--set=mirror.extraResources={pods,deployments.apps,widgets.v1.example.com,gadgets.v2beta1.example.com}"},
+	"resources that the chart does not know": {"--set=mirror.resources={leasecandidates.coordination.k8s.io," +
+		"mutatingadmissionpolicies.admissionregistration.k8s.io,deploy.example.com,jobsets.batch," +
+		"podcertificaterequests.certificates.k8s.io,workloads.scheduling.k8s.io,devicetaintrules.resource.k8s.io}"},
 	"an image": {"--set=image.registry=registry.example.com:5000,image.digest=sha256:" +
 		strings.Repeat("0a", 32), "--set=imagePullSecrets[0].name=pull,global.imagePullSecrets={pull,more}"},
 	"no accounts": {"--set=serviceAccount.create=false,serviceAccount.name=mine,rbac.create=false"},
@@ -60,7 +63,7 @@ var settings = map[string][]string{
 	"sidecars, no exception": {"--set=mode=sidecar,webhook.failurePolicy=Fail",
 		`--set-json=podLabels={"spillway.example.com/inject":"enabled"}`},
 	"shedding": {"--set=mode=loadShedding,flowControl.enabled=true,config.maxWatchesPerUser=100",
-		"--set=loadShedding.limits.maxPassthroughQPSPerUser=0.5"},
+		"--set-json=loadShedding.limits.maxPassthroughQPSPerUser=0.5"}, // --set makes a string of a fraction
 }
 
 // Whatever is rendered, kube-apiserver takes as it is: no field that it does not know, no value
@@ -139,15 +142,25 @@ func TestBadValuesAreRefused(t *testing.T) {
 		"mirror.resources={deployment.apps}":                    "name its plural: deployments.apps",
 		"mirror.resources={networkpolicy.v1.networking.k8s.io}": "name its plural: networkpolicies.networking.k8s.io",
 		"mirror.resources={widgets}":                            "widgets is no plural of the core group",
+		"mirror.resources={deploy.apps}":                        "deploy.apps: name its plural: deployments.apps",
+		"mirror.resources={sts.v1.apps}":                        "sts.v1.apps: name its plural: statefulsets.apps",
+		"mirror.resources={po}":                                 "po: name its plural: pods",
+		"mirror.resources={netpol}":                             "netpol: name its plural: networkpolicies.networking.k8s.io",
+		"mirror.resources={deployment}":                         "deployment: name its plural: deployments.apps",
+		"mirror.extraResources={deploymnts.apps}":               "deploymnts.apps: did you mean deployments.apps?",
+		"mirror.resources={networkpolicys.networking.k8s.io}":   "did you mean networkpolicies.networking.k8s.io?",
+		"mirror.resources={confgimaps}":                         "confgimaps: did you mean configmaps?",
+		"mirror.resources={jobbs.batch}":                        "jobbs.batch: did you mean jobs.batch?",
+		"mirror.resources={ev}":                                 "ev cannot be mirrored",
 		"mirror.extraResources={pods,events}":                   "mirror.extraResources: events cannot be mirrored",
 		"mirror.resources={events.v1.events.k8s.io}":            "events.v1.events.k8s.io cannot be mirrored",
-		"enabled=maybe":                                     "'/enabled': got string, want boolean",
-		"tls.generated.withoutCluster=false":                "Set tls.source=certManager, or tls.source=secret",
-		"podDisruptionBudget.unhealthyPodEvictionPolicy=No": "'/podDisruptionBudget/unhealthyPodEvictionPolicy'",
-		"podSecurityContext.runAsUser=0":                    "'/podSecurityContext/runAsUser'",
-		"drainSeconds=0":                                    "'/drainSeconds'",
-		"service.trafficDistribution=me":                    "'/service/trafficDistribution'",
-		"autoscaling.enabled=true,kind=DaemonSet":           "autoscaling.enabled needs kind=Deployment",
+		"enabled=maybe":                                         "'/enabled': got string, want boolean",
+		"tls.generated.withoutCluster=false":                    "Set tls.source=certManager, or tls.source=secret",
+		"podDisruptionBudget.unhealthyPodEvictionPolicy=No":     "'/podDisruptionBudget/unhealthyPodEvictionPolicy'",
+		"podSecurityContext.runAsUser=0":                        "'/podSecurityContext/runAsUser'",
+		"drainSeconds=0":                                        "'/drainSeconds'",
+		"service.trafficDistribution=me":                        "'/service/trafficDistribution'",
+		"autoscaling.enabled=true,kind=DaemonSet":               "autoscaling.enabled needs kind=Deployment",
 	} {
 		if _, err := h.template(t.Context(), "--set="+values); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", values, err, want)

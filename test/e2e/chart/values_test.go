@@ -356,6 +356,10 @@ func TestNotesNameReasonsAndDoubts(t *testing.T) {
 				t.Errorf("%s: the notes lack %q: %s", mode, want, notes)
 			}
 		}
+		if account := "create rolebinding me --clusterrole=view --serviceaccount=default:me\n"; mode != "sidecar" &&
+			(!strings.Contains(notes, account) || !strings.Contains(notes, "$(kubectl -n default create token me)")) {
+			t.Errorf("%s: the notes lack an account that may list pods, and its token: %s", mode, notes)
+		}
 		if strings.Contains(notes, "WARNING") {
 			t.Errorf("%s: the notes warn of good values: %s", mode, notes)
 		}
