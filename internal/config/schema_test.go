@@ -82,7 +82,8 @@ func schemaOf(t *testing.T, rows []*setting, null bool) any {
 		case "int":
 			kinds = []string{"integer"}
 		case "float64":
-			kinds = []string{"number"}
+			// --set of Helm makes a string of a fraction.
+			kinds, one["pattern"] = []string{"number", "string"}, "^[0-9]+([.][0-9]+)?$"
 		case "bytes":
 			kinds, one["pattern"] = []string{"string", "integer"}, "^[0-9.]+([eE][0-9]+|[kMGTPE]|[KMGTPE]i)?$"
 		case "duration":

@@ -335,6 +335,9 @@ localhost, or has a dot or a colon. */ -}}
 {{- if and (kindIs "float64" $value) (eq (floor $value) $value) -}}
 {{- $value = int64 $value -}}{{- /* or it would be 1.34217728e+08 */ -}}
 {{- end -}}
+{{- if and (kindIs "string" $value) (regexMatch "^[0-9]+[.][0-9]+$" $value) -}}
+{{- $value = float64 $value -}}{{- /* --set makes a string of a fraction */ -}}
+{{- end -}}
 {{- $_ := set $own $key $value -}}
 {{- end -}}
 apiVersion: config.spillway.example.com/v1alpha1

@@ -63,7 +63,7 @@ var settings = map[string][]string{
 	"sidecars, no exception": {"--set=mode=sidecar,webhook.failurePolicy=Fail",
 		`--set-json=podLabels={"spillway.example.com/inject":"enabled"}`},
 	"shedding": {"--set=mode=loadShedding,flowControl.enabled=true,config.maxWatchesPerUser=100",
-		"--set-json=loadShedding.limits.maxPassthroughQPSPerUser=0.5"}, // --set makes a string of a fraction
+		"--set=loadShedding.limits.maxPassthroughQPSPerUser=0.5"},
 }
 
 // Whatever is rendered, kube-apiserver takes as it is: no field that it does not know, no value
