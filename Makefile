@@ -177,12 +177,18 @@ containers: ## Install Debian's buildah, runc and BusyBox, where they are missin
 
 tools: bin/tools/.installed
 
-bin/tools/.installed: $(wildcard hack/tools/*.mod hack/tools/*.sum hack/tools/*/*.mod hack/tools/*/*.sum)
+bin/tools/.installed: bin/tools/helm $(wildcard hack/tools/*.mod hack/tools/*.sum hack/tools/*/*.mod hack/tools/*/*.sum)
 	@mkdir -p bin/tools
 	cd hack/tools && GOBIN=$(CURDIR)/bin/tools go install tool
-	cd hack/tools/helm && GOBIN=$(CURDIR)/bin/tools go install tool
 	cd hack/tools/golangci && GOBIN=$(CURDIR)/bin/tools go install tool
 	cd hack/tools/promtool && GOBIN=$(CURDIR)/bin/tools go install -tags remove_all_sd,enable_kubernetes_sd tool # without the clients of clouds
+	@touch $@
+
+# By itself, because `make cluster` needs no other tool. go install does not touch a program that is
+# up to date.
+bin/tools/helm: $(wildcard hack/tools/helm/go.*)
+	@mkdir -p bin/tools
+	cd hack/tools/helm && GOBIN=$(CURDIR)/bin/tools go install tool
 	@touch $@
 
 clean: ## Remove everything that was built here: bin/ and dist/

@@ -21,9 +21,9 @@ type Image struct {
 	Commands []string
 }
 
-// write writes the image as an OCI archive (image-layout of the OCI's image-spec), which containerd
+// Write writes the image as an OCI archive (image-layout of the OCI's image-spec), which containerd
 // imports.
-func (i Image) write(archive string) error {
+func (i Image) Write(archive string) error {
 	program, err := os.ReadFile(i.Program)
 	if err != nil {
 		return fmt.Errorf("cannot read the program of image %s: %w", i.Name, err)

@@ -106,7 +106,7 @@ func (n *Node) prepare() error {
 	}
 	pause := Image{Name: pauseImage, Program: bin.node + "/pause", User: "65535:65535"}
 	for i, image := range append([]Image{pause}, n.options.Images...) {
-		if err := image.write(fmt.Sprint(imageDir(dir), "/", i, ".tar")); err != nil {
+		if err := image.Write(fmt.Sprint(imageDir(dir), "/", i, ".tar")); err != nil {
 			return err
 		}
 	}
@@ -276,6 +276,16 @@ func (n *Node) KillContainer(node, id string) error {
 		return fmt.Errorf("cannot kill container %s: %w: %s", id, err, out)
 	}
 	return nil
+}
+
+// ImportCommand imports the image archive (OCI or docker) that is its standard input on the named
+// node. The caller opens the archive, because the node has a /run and a /var/lib of its own.
+func (n *Node) ImportCommand(node string) (*exec.Cmd, error) {
+	bin, err := programs()
+	if err != nil {
+		return nil, err
+	}
+	return n.Command(node, bin.node+"/ctr", "--namespace=k8s.io", "images", "import", "-")
 }
 
 // Command is a program to be run in the mount, network and PID namespaces of the named node.
