@@ -28,20 +28,23 @@ It prints its log to stderr, one line of JSON for each entry, and runs until SIG
 fails with code 1 if a setting is wrong, or if the API server refuses it. One line then names the
 setting and the remedy. While the API server is unreachable, spillway waits.`
 
-const examples = `  # On a laptop, with the rights of your current kubeconfig context:
+const examples = `  # On a laptop, where all programs then have the rights of your current kubeconfig context:
   spillway --resources pods,deployments.apps --listen-identity self
   kubectl --server http://127.0.0.1:8001 get pods --watch
 
   # In a cluster, two replicas behind TLS. The chart makes the certificate, the Service and the roles:
   helm install spillway charts/spillway --namespace spillway-system --create-namespace
 
-  # The same without the chart, in each replica:
-  spillway --resources pods,services --listen-tls :6443 --tls-cert-file tls.crt --tls-private-key-file tls.key
+  # The same without the chart, in each replica, with the same certificate for the name of the Service.
+  # The account of the pods needs list and watch of the resources, and the role system:auth-delegator.
+  # The kubelet probes /livez and /readyz at port 9464 over HTTPS:
+  spillway --resources pods,services --listen-tls :6443 --tls-cert-file tls.crt --tls-private-key-file tls.key \
+    --metrics-listen :9464
 
   # Beside a controller, as a sidecar of its pods:
   spillway inject --image registry.example.com/spillway:v1 -f deploy.yaml | kubectl apply -f -
 
-  # Within 2 GiB of memory, if that is not the limit of the container:
+  # With at most 2 GiB of memory. In a container with a limit, that limit is the default:
   spillway --resources pods --memory-budget 2Gi`
 
 const sourcesHelp = `Every flag can also be given as an environment variable, or in the YAML file named by --config. The
@@ -158,7 +161,7 @@ func startWith(cmd *cobra.Command, o *config.Settings, environ []string, sink *l
 // explain says what is wrong with the flags of cmd.
 func explain(cmd *cobra.Command, err error) error {
 	var invalid *pflag.InvalidValueError
-	if errors.As(err, &invalid) && invalid.GetFlag().Name == "help" && !cmd.HasParent() {
+	if errors.As(err, &invalid) && invalid.GetFlag().Name == "help" {
 		return fmt.Errorf("--help=%s: %w", invalid.GetValue(), invalid.Unwrap())
 	}
 	return config.ExplainFlagError(cmd.CommandPath(), cmd.Flags(), err)

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -42,19 +44,22 @@ An annotation of a pod, or of a template of pods, overrides the flag of the same
 overrides --port. There is none for --filename and --image-pull-policy. A pod with
 spillway.example.com/inject: disabled gets no sidecar.
 
+The cluster must be Kubernetes 1.31 or later. The service account of a pod needs list and watch of
+what its sidecar mirrors, and nothing more. Requests for other resources pass through.
+
 A pod keeps its QoS class. If a pod requests nothing, its sidecar requests nothing, unless an
 annotation or a limit sets a size. If variables of a container name a proxy, the loopback address is
 added to its NO_PROXY.`,
 		Example: `  kubectl get deploy agent -o yaml | spillway inject --image registry.example.com/spillway:v1 |
     kubectl apply -f -`,
 	}
-	file := manifestFlag(cmd)
+	files := manifestFlag(cmd)
 	o.AddFlags(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := o.Validate(); err != nil {
 			return err
 		}
-		return rewriteManifests(cmd, *file, "injected", func(text string) (string, []inject.ObjectResult, error) {
+		return rewriteManifests(cmd, *files, "injected", func(text string) (string, []inject.ObjectResult, error) {
 			return inject.Manifest(text, o)
 		})
 	}
@@ -78,50 +83,87 @@ as by spillway inject.
 
 It fails with code 1, and prints no manifests, if a manifest cannot be read.`,
 	}
-	file := manifestFlag(cmd)
+	files := manifestFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return rewriteManifests(cmd, *file, "uninjected", inject.Remove)
+		return rewriteManifests(cmd, *files, "uninjected", inject.Remove)
 	}
 	return newSubcommand(cmd)
 }
 
-func manifestFlag(cmd *cobra.Command) *string {
-	return cmd.Flags().StringP("filename", "f", "-",
-		"Read the manifests in this `file`, YAML or JSON. - is standard input.")
+func manifestFlag(cmd *cobra.Command) *[]string {
+	return cmd.Flags().StringArrayP("filename", "f", nil,
+		"Read the manifests in this `file`, YAML or JSON. The flag can be given several times. - is standard input, and "+
+			"the default.")
 }
 
-// rewriteManifests rewrites the manifests in a file. To standard error it prints the outcome for
+// rewriteManifests rewrites the manifests in files. To standard error it prints the outcome for
 // each object: done, or why not. After an error it prints nothing to standard output.
-func rewriteManifests(cmd *cobra.Command, file, done string,
+func rewriteManifests(cmd *cobra.Command, files []string, done string,
 	rewrite func(string) (string, []inject.ObjectResult, error)) error {
-	text, err := readManifests(cmd, file)
-	if err != nil {
-		return fmt.Errorf("--filename=%s: cannot be read: %s", file, config.Cause(err))
+	if len(files) == 0 {
+		files = []string{"-"}
 	}
-	out, results, err := rewrite(string(text))
-	if err != nil {
-		return err
+	if first := slices.Index(files, "-"); first >= 0 && slices.Contains(files[first+1:], "-") {
+		return errors.New("--filename=-: standard input can be read only once")
 	}
+	var all []string
+	outcomes := make([][]inject.ObjectResult, len(files))
+	for i, file := range files {
+		text, err := readManifests(cmd, file)
+		if err != nil {
+			return fmt.Errorf("--filename=%s: cannot be read: %s", file, config.Cause(err))
+		}
+		out, results, err := rewrite(string(text))
+		switch {
+		case err != nil && len(files) > 1:
+			return fmt.Errorf("--filename=%s: %w", file, err)
+		case err != nil:
+			return err
+		}
+		all, outcomes[i] = append(all, out), results
+	}
+	for i, file := range files {
+		printResults(cmd.ErrOrStderr(), file, done, outcomes[i])
+	}
+	_, err := io.WriteString(cmd.OutOrStdout(), joinManifests(all))
+	return err
+}
+
+// printResults prints what was done to the objects of a file.
+func printResults(to io.Writer, file, done string, results []inject.ObjectResult) {
 	if !slices.ContainsFunc(results, func(r inject.ObjectResult) bool { return !r.HasNoPods }) {
-		fmt.Fprintf(cmd.ErrOrStderr(), "--filename=%s: has no pods, and nothing that makes pods: nothing was %s\n", file,
-			done)
+		fmt.Fprintf(to, "--filename=%s: has no pods, and nothing that makes pods: nothing was %s\n", file, done)
 	}
 	for _, r := range results {
 		if r.HasNoPods {
-			fmt.Fprintf(cmd.ErrOrStderr(), "%s skipped: %s\n", status.Printable(r.Object), r.SkipReason)
+			fmt.Fprintf(to, "%s skipped: %s\n", status.Printable(r.Object), r.SkipReason)
 			continue
 		}
 		if r.SkipReason != "" {
-			fmt.Fprintf(cmd.ErrOrStderr(), "%s left as it is: %s\n", r.Object, r.SkipReason)
+			fmt.Fprintf(to, "%s left as it is: %s\n", r.Object, r.SkipReason)
 			continue
 		}
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s %s\n", r.Object, done)
+		fmt.Fprintf(to, "%s %s\n", r.Object, done)
 		for _, note := range r.Notes {
-			fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", r.Object, note)
+			fmt.Fprintf(to, "%s: %s\n", r.Object, note)
 		}
 	}
-	_, err = io.WriteString(cmd.OutOrStdout(), out)
-	return err
+}
+
+// joinManifests makes one stream of documents from those of several files.
+func joinManifests(files []string) string {
+	var all strings.Builder
+	isJSON := func(text string) bool { return strings.HasPrefix(strings.TrimSpace(text), "{") }
+	for i, text := range files {
+		if i > 0 && !strings.HasSuffix(files[i-1], "\n") {
+			all.WriteString("\n")
+		}
+		if i > 0 && !strings.HasPrefix(text, "---") && !(isJSON(files[i-1]) && isJSON(text)) {
+			all.WriteString("---\n")
+		}
+		all.WriteString(text)
+	}
+	return all.String()
 }
 
 func readManifests(cmd *cobra.Command, file string) ([]byte, error) {

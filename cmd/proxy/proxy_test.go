@@ -159,6 +159,7 @@ func TestRefusals(t *testing.T) {
 		`unexpected argument "pods": spillway takes flags or a command; spillway --help lists them`)
 	expectLine(t, start(nil, "help", "pods"),
 		`unexpected argument "pods": spillway takes flags or a command; spillway --help lists them`)
+	expectLine(t, start(nil, "--memory-limit=1Gi"), "--memory-limit: no such flag; did you mean --memory-budget?")
 	expectLine(t, start(nil, "--help=some"), "--help=some: must be all, or be left out")
 	expectLine(t, start(nil, "--help", "all"), `unexpected argument "all": did you mean spillway --help=all?`)
 	expectLine(t, start(nil, "-v"),

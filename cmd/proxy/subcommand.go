@@ -1,7 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -21,9 +24,27 @@ func newSubcommand(cmd *cobra.Command) *cobra.Command {
 	}
 	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) { fmt.Fprint(cmd.OutOrStdout(), subcommandHelp(cmd)) })
 	cmd.Flags().SortFlags = false
-	cmd.Flags().BoolP("help", "h", false, "Print this help and exit.")
+	cmd.Flags().VarPF(new(subcommandHelpFlag), "help", "h", "Print this help and exit.").NoOptDefVal = "true"
 	return cmd
 }
+
+// subcommandHelpFlag is --help of a subcommand. It accepts the root command's --help=all.
+type subcommandHelpFlag bool
+
+// String implements pflag.Value.
+func (h *subcommandHelpFlag) String() string { return strconv.FormatBool(bool(*h)) }
+
+// Set implements pflag.Value.
+func (h *subcommandHelpFlag) Set(text string) error {
+	if !slices.Contains([]string{"true", "false", "all"}, text) {
+		return errors.New("must be left out")
+	}
+	*h = text != "false"
+	return nil
+}
+
+// Type implements pflag.Value.
+func (*subcommandHelpFlag) Type() string { return "bool" }
 
 // subcommandHelp is --help of a subcommand.
 func subcommandHelp(cmd *cobra.Command) string {

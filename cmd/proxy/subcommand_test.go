@@ -3,18 +3,22 @@ package main
 import (
 	"bytes"
 	"crypto/tls"
+	"errors"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptrace"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"spillway/internal/config"
 	"spillway/internal/logging"
@@ -25,7 +29,10 @@ import (
 
 func TestHelpOfCommandsIsReadable(t *testing.T) {
 	for _, cmd := range newCommand(nil, logging.NewOutput(os.Stderr), nil).Commands() {
-		got := start(nil, cmd.Name(), "--help")
+		got, all := start(nil, cmd.Name(), "--help"), start(nil, cmd.Name(), "--help=all")
+		if all.stdout != got.stdout || all.code != 0 {
+			t.Errorf("%s --help=all: %+v", cmd.Name(), all)
+		}
 		if got.code != 0 || got.stderr != "" || got.options != nil {
 			t.Fatalf("%s --help: code %d, stderr %q", cmd.Name(), got.code, got.stderr)
 		}
@@ -95,6 +102,37 @@ func TestInjectSaysWhatItSkips(t *testing.T) {
 	}
 }
 
+// Several files make one stream of documents. If one file is wrong, there is no output.
+func TestInjectReadsSeveralFiles(t *testing.T) {
+	first := writeFile(t, "first.yaml", strings.TrimSuffix(podManifest, "\n"))
+	second := writeFile(t, "second.json", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"second"},`+
+		`"spec":{"containers":[{"name":"app","image":"app"}]}}`)
+	got := given(t, "", "inject", "--image=x", "-f", first, "-f", second)
+	if got.code != 0 || got.stderr != "pod/app injected\npod/second injected\n" {
+		t.Fatalf("%+v", got)
+	}
+	var names []string
+	for documents := yaml.NewYAMLOrJSONDecoder(strings.NewReader(got.stdout), 4096); ; {
+		var o unstructured.Unstructured
+		if err := documents.Decode(&o); err != nil {
+			if !errors.Is(err, io.EOF) {
+				t.Error(err)
+			}
+			break
+		}
+		names = append(names, o.GetName())
+	}
+	if !slices.Equal(names, []string{"app", "second"}) {
+		t.Errorf("%q\n%s", names, got.stdout)
+	}
+	wrong := writeFile(t, "wrong.yaml", "a: [")
+	if got := given(t, "", "inject", "--image=x", "-f", first, "-f", wrong); got.code != 1 || got.stdout != "" ||
+		!strings.HasPrefix(got.stderr, "spillway: --filename="+wrong+": ") || strings.Count(got.stderr, "\n") != 1 {
+		t.Errorf("%+v", got)
+	}
+	expectLine(t, given(t, "", "inject", "--image=x", "-f-", "-f-"), "--filename=-: standard input can be read only once")
+}
+
 // What is wrong is one line on standard error and nothing on standard output.
 func TestCommandsRefuse(t *testing.T) {
 	dir := t.TempDir()
@@ -110,6 +148,7 @@ func TestCommandsRefuse(t *testing.T) {
 	f("inject", "--image=: must be an image that your nodes can pull, such as registry.example.com/spillway:v1")
 	f("inject pod.yaml",
 		`unexpected argument "pod.yaml": spillway inject takes flags only; spillway inject --help lists them`)
+	f("inject --help=some", "--help=some: must be left out")
 	f("inject --filenam=x", "--filenam: no such flag; did you mean --filename?")
 	f("inject --zzz", "--zzz: no such flag; spillway inject --help lists them")
 	f("inject --image=x --filename=DIR/none", "--filename=DIR/none: cannot be read: no such file or directory")

@@ -14,6 +14,12 @@ import (
 // rootCommand is the command whose --help shows the common flags only.
 const rootCommand = "spillway"
 
+// otherNames are flags by the names that other programs, or other commands, have for them.
+var otherNames = map[string]string{
+	"memory": "memory-budget", "memory-limit": "memory-budget", "port": "listen", "ca-file": "certificate-authority",
+	"certificate-authority": "ca-file",
+}
+
 // HelpOf returns the command that prints all flags of a command, such as "spillway top --help".
 // Those of "spillway config print" are the root command's.
 func HelpOf(command string) string {
@@ -32,7 +38,11 @@ func ExplainFlagError(command string, flags *pflag.FlagSet, err error) error {
 	switch {
 	case errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "":
 		name := unknown.GetSpecifiedName()
-		if near := nearest(name, flagNames(flags)); near != "" {
+		near := nearest(name, flagNames(flags))
+		if other := otherNames[name]; near == "" && flags.Lookup(other) != nil {
+			near = other
+		}
+		if near != "" {
 			return fmt.Errorf("--%s: no such flag; did you mean --%s?", name, near)
 		}
 		return fmt.Errorf("--%s: no such flag; %s lists them", name, help)

@@ -20,9 +20,9 @@ func (o *Settings) table() []group {
 	return []group{
 		{"Upstream", []*setting{
 			{name: "kubeconfig", common: true, value: &o.Kubeconfig, check: isReadable,
-				text: "Reach the API server by this kubeconfig `file`. When empty, spillway uses the service account of its " +
-					"pod. Outside pods it then reads the files that kubectl reads: those of the variable KUBECONFIG, or else " +
-					"~/.kube/config."},
+				text: "Reach the API server by this kubeconfig `file`, and by default as the service account of the pod, " +
+					"or outside pods by the files that kubectl reads. These are the files of the variable KUBECONFIG, or " +
+					"else ~/.kube/config."},
 			{name: "context", common: true, value: &o.Context,
 				text: "Use the context of this `name` in the kubeconfig. When empty, use the context that is current at the " +
 					"start."},
@@ -80,7 +80,8 @@ func (o *Settings) table() []group {
 				text: "Keep at most this many `bytes` of encoded objects of all resources: in protobuf, as metadata, and " +
 					"compressed by gzip. An encoding that was dropped is made again when a client requests it."},
 			{name: "memory-budget", common: true, value: &o.MemoryBudget, least: "64Mi", zero: "is the limit of the container",
-				text: "Stay within this many `bytes` of memory, including the kernel's memory for connections. The " +
+				text: "Stay within this many `bytes` of memory, by default the limit of the container. This includes the " +
+					"kernel's memory for connections. The " +
 					"garbage collector observes the budget, unless GOMEMLIMIT is set. Limits that are not set are lowered " +
 					"to fit. If memory is short, spillway takes three steps. First it drops bytes that can be made again. " +
 					"Then it shortens history to 75s. Then it makes large answers one by one, mirrors no further resource " +
@@ -101,10 +102,10 @@ func (o *Settings) table() []group {
 					"connect."},
 			{name: "listen-identity", common: true, value: &o.ListenIdentity, preset: IdentityClient,
 				words: []string{IdentityClient, IdentitySelf, IdentityPodToken},
-				text: "The identity of requests on the plain listener. client: the user of the bearer token that the " +
-					"client sends. self: spillway itself, with all permissions of its kubeconfig, for requests without " +
-					"credentials. pod-token: spillway's service account, for requests with one of its tokens. Then other " +
-					"requests are refused."},
+				text: "Give requests on the plain listener the rights of the token that they bring (client), of " +
+					"spillway itself without a token (self), or of its service account for a token of that account " +
+					"(pod-token). With self, all programs on the machine have all permissions of spillway's kubeconfig. " +
+					"kubectl sends no token over plain HTTP. With pod-token, other requests are refused."},
 			{name: "listen-allow-connect", common: true, value: &o.ListenAllowConnect, needs: []string{"--listen-identity=self"},
 				text: "Also allow exec, attach, port-forward and proxy on the plain listener. Without this flag, they are " +
 					"refused."},
@@ -120,8 +121,9 @@ func (o *Settings) table() []group {
 				text: "Serve HTTPS on this `address`, such as :6443. When empty, there is no TLS listener."},
 			{name: "tls-cert-file", common: true, value: &o.TLSCertFile, check: isReadable,
 				needs: []string{"--tls-private-key-file"}, forTLS: true,
-				text: "Present the certificate chain in this PEM `file`, and reload the file when it changes. When empty, " +
-					"spillway makes a self-signed certificate in memory."},
+				text: "Present the certificate chain in this PEM `file`, which is the same in all replicas. spillway " +
+					"reloads the file when it changes. When empty, each process makes a self-signed certificate of its own " +
+					"in memory."},
 			{name: "tls-private-key-file", common: true, value: &o.TLSPrivateKeyFile, check: isReadable,
 				needs: []string{"--tls-cert-file"},
 				text:  "The private key of --tls-cert-file, a PEM `file`."},
