@@ -64,7 +64,7 @@ var resourceColumns = []column[*Resource]{
 		compare: func(a, b *Resource) int { return cmp.Compare(a.stateText(), b.stateText()) },
 		cell: func(r *Resource) Cell {
 			state := r.stateText()
-			return Cell{Text: state, More: cmp.Or(r.StateCause, r.Error), Alert: state != stateSynced}
+			return Cell{Text: state, More: r.cause(), Alert: state != stateSynced}
 		},
 	},
 	figures("objects", "Objects", "objects in memory", func(r *Resource) int { return r.Objects }, Count),
@@ -95,6 +95,13 @@ var resourceColumns = []column[*Resource]{
 	},
 }
 
+// causeColumns are the table of causes: a terminal has no room for them among resourceColumns.
+var causeColumns = []column[*Resource]{
+	words("resource", "Resource", "what is mirrored, with its group", func(r *Resource) string { return r.Resource }),
+	words("state", "State", "as in the table of resources", func(r *Resource) string { return r.stateText() }),
+	words("cause", "Cause", "why it is not synced", func(r *Resource) string { return r.cause() }),
+}
+
 // evictionColumns are the table of evicted clients.
 var evictionColumns = []column[*Eviction]{
 	words("at", "At", "when", func(e *Eviction) string { return e.At.UTC().Format(time.TimeOnly) }),
@@ -116,6 +123,17 @@ func (r *Report) WatchTable(q Query) Table { return table(r.Watches.Items, watch
 // ResourceTable shows the resources, in q's order.
 func (r *Report) ResourceTable(q Query) Table {
 	return table(r.Resources, resourceColumns, q.ResourceOrder)
+}
+
+// CauseTable shows why resources are not synced: those whose cause is known.
+func (r *Report) CauseTable() Table {
+	var explained []*Resource
+	for _, m := range r.Resources {
+		if m.stateText() != stateSynced && m.cause() != "" {
+			explained = append(explained, m)
+		}
+	}
+	return table(explained, causeColumns, Order{})
 }
 
 // EvictionTable shows the evicted clients, the last one first.
@@ -141,6 +159,9 @@ func (r *Resource) stateText() string {
 	}
 	return stateSynced
 }
+
+// cause is why the state is not synced; "": not known, or there is nothing to explain.
+func (r *Resource) cause() string { return cmp.Or(r.StateCause, r.Error) }
 
 func (w *Watch) stateText() string {
 	if w.isBlocked() {

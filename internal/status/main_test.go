@@ -32,6 +32,9 @@ func sample() *Report {
 				State: "resuming", StateCause: "connection refused", StateSince: noon.Add(-12 * time.Second), NextRetrySeconds: 4},
 			{Resource: "leases.coordination.k8s.io", Version: "v1", ResourceVersion: "0", Since: noon,
 				State: "starting", StateSince: noon},
+			{Resource: "nodes", Version: "v1", ResourceVersion: "0", Since: noon, State: "refused",
+				StateCause: `nodes is forbidden: User "spillway" cannot list resource "nodes"`, StateSince: noon,
+				NextRetrySeconds: 60},
 		},
 		Watches: Watches{Total: 2, Items: []*Watch{
 			{ID: 1, User: "kubelet", UserAgent: "kubelet/v1.37", Peer: "10.0.0.1:4711", Protocol: "HTTP/2", Encoding: "protobuf",

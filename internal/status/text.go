@@ -23,6 +23,10 @@ func (r *Report) WriteText(w io.Writer, q Query) error {
 	}
 	b.WriteString("\n")
 	r.ResourceTable(q).WriteText(&b)
+	if causes := r.CauseTable(); len(causes.Rows) > 0 {
+		b.WriteString("\nNot synced:\n")
+		causes.WriteText(&b)
+	}
 	fmt.Fprintf(&b, "\n%s\n", r.Shown())
 	if len(r.Watches.Items) > 0 {
 		b.WriteString("\n")

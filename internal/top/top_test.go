@@ -118,6 +118,28 @@ func TestScreenFitsATerminalOfAnySize(t *testing.T) {
 	}
 }
 
+// A resource that is not synced has its cause on the screen, even if the resource itself has no
+// room on it.
+func TestScreenShowsCauses(t *testing.T) {
+	report := crowd(1)
+	o := options(proxy(t, report, nil))
+	if text := o.screen(report, nil); strings.Contains(text, "Not synced") {
+		t.Errorf("explains what is synced:\n%s", text)
+	}
+	const cause = `nodes is forbidden: User "spillway" cannot list resource "nodes"`
+	report.Resources = append(report.Resources, &status.Resource{Resource: "nodes", State: "refused", StateCause: cause})
+	if text := o.screen(report, nil); !strings.Contains(text, "\nnodes     refused  "+cause+"\n") {
+		t.Errorf("lacks the cause:\n%s", text)
+	}
+	for i := range 9 {
+		report.Resources = append(report.Resources,
+			&status.Resource{Resource: fmt.Sprint("old-", i), StateAgeSeconds: 1, Error: "connection refused"})
+	}
+	if text := o.screen(report, nil); !strings.Contains(text, "and 4 more\n\nOne watch.\n") {
+		t.Errorf("shows more causes than it has room for:\n%s", text)
+	}
+}
+
 // Whatever a client calls itself moves no cursor and colors nothing.
 func TestHostileText(t *testing.T) {
 	report := crowd(1)
