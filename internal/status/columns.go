@@ -117,6 +117,21 @@ var evictionColumns = []column[*Eviction]{
 	words("peer", "Peer", "the client's address", func(e *Eviction) string { return e.Peer }),
 }
 
+// rejectionColumns are the table of users whose requests were rejected.
+var rejectionColumns = []column[*Rejection]{
+	words("at", "At", "when the last one was", func(r *Rejection) string { return r.At.UTC().Format(time.DateTime) }),
+	words("user", "User", "the client as the API server knows it; – if that is not known",
+		func(r *Rejection) string { return orNone(r.User) }),
+	figures("count", "Requests", "that were rejected, since the first one", func(r *Rejection) uint64 { return r.Count },
+		Count),
+	words("reason", "Reason", "of the last one", func(r *Rejection) string { return r.Reason }),
+	words("limit", "Limit", "that rejected the last one", func(r *Rejection) string { return r.Limit }),
+	words("since", "Since", "when the first one was",
+		func(r *Rejection) string { return r.Since.UTC().Format(time.DateTime) }),
+	words("peer", "Peer", "the client's address, if its user is not known",
+		func(r *Rejection) string { return orNone(r.Peer) }),
+}
+
 // WatchTable shows the watches, in q's order.
 func (r *Report) WatchTable(q Query) Table { return table(r.Watches.Items, watchColumns, q.WatchOrder) }
 
@@ -138,6 +153,21 @@ func (r *Report) CauseTable() Table {
 
 // EvictionTable shows the evicted clients, the last one first.
 func (r *Report) EvictionTable() Table { return table(r.Evictions, evictionColumns, Order{}) }
+
+// RejectionTable shows the users whose requests were rejected, the last one first.
+func (r *Report) RejectionTable() Table { return table(r.Rejections, rejectionColumns, Order{}) }
+
+// recentRejectionPeriod is how long a rejection is shown where room is short.
+const recentRejectionPeriod = 5 * time.Minute
+
+// RecentRejections is the part of RejectionTable that is worth a place on a small screen.
+func (r *Report) RecentRejections() Table {
+	n := 0 // of those that are recent, which are the first ones
+	for n < len(r.Rejections) && r.At.Sub(r.Rejections[n].At) < recentRejectionPeriod {
+		n++
+	}
+	return table(r.Rejections[:n], rejectionColumns, Order{})
+}
 
 const (
 	// stateSynced is shown of a resource that is as it should be. It and stateStarting say less than

@@ -52,6 +52,12 @@ func sample() *Report {
 			At: noon.Add(-time.Minute), User: "dead", UserAgent: "python", Peer: "10.0.0.3:1", Resource: "pods", AgeSeconds: 300,
 			Bytes: 77,
 		}},
+		Rejections: []*Rejection{
+			{At: noon.Add(-time.Second), Since: noon.Add(-time.Hour), User: "system:serviceaccount:ci:bot", Count: 12345,
+				Limit: "passthrough_requests", Reason: "user-rate"},
+			{At: noon.Add(-time.Minute), Since: noon.Add(-time.Minute), Peer: "10.0.0.4", Count: 1, Limit: "watches",
+				Reason: "concurrency-limit"},
+		},
 	}
 }
 

@@ -36,6 +36,10 @@ func (r *Report) WriteText(w io.Writer, q Query) error {
 		b.WriteString("\nEvicted last:\n")
 		r.EvictionTable().WriteText(&b)
 	}
+	if len(r.Rejections) > 0 {
+		b.WriteString("\nRejected last:\n")
+		r.RejectionTable().WriteText(&b)
+	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }

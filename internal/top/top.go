@@ -17,7 +17,7 @@ import (
 
 const (
 	// resourcesLimit is how many resources are shown: those with the most watches. It also bounds the
-	// causes that are shown of resources that are not synced.
+	// causes that are shown of resources that are not synced, and the rejected users.
 	resourcesLimit = 6
 	// factColumns is how wide the lines of facts are, where a fact is not wider itself.
 	factColumns   = 80
@@ -94,6 +94,10 @@ func (o Options) screen(report *status.Report, failed error) string {
 	if causes := report.CauseTable(); len(causes.Rows) > 0 {
 		b.WriteString("\nNot synced:\n")
 		writeSome(&b, causes)
+	}
+	if recent := report.RecentRejections(); len(recent.Rows) > 0 {
+		b.WriteString("\nRejected last:\n")
+		writeSome(&b, recent)
 	}
 	fmt.Fprintf(&b, "\n%s\n", report.Shown())
 	report.WatchTable(q).WriteText(&b)
