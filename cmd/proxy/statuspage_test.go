@@ -2,10 +2,13 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"spillway/internal/config"
@@ -68,6 +71,51 @@ func TestStatusPage(t *testing.T) {
 	}
 	if _, body := p.get(p.metrics + "/"); !strings.Contains(body, "/statusz\n") {
 		t.Errorf("the index lacks it: %s", body)
+	}
+}
+
+// The status page alone names the user whose requests a limit rejects (D16).
+func TestStatusPageNamesRejectedUsers(t *testing.T) {
+	up := secureUpstream(t)
+	reviews := up.Reviews()
+	reviews.Know("token", authenticationv1.UserInfo{Username: "alice"})
+	reviews.Access(func(authorizationv1.SubjectAccessReviewSpec) authorizationv1.SubjectAccessReviewStatus {
+		return authorizationv1.SubjectAccessReviewStatus{Allowed: true}
+	})
+	p := running(t, up, func(o *config.Settings) {
+		o.InsecureAllowAll, o.Limits.QPSPerUser, o.Limits.BurstPerUser = false, 0.001, 1
+	})
+	p.ready()
+	if r := p.report(); r.Rejections == nil || len(r.Rejections) > 0 {
+		t.Fatalf("%+v", r.Rejections)
+	}
+	if code, body, _ := p.getAs("token", "/api/v1/configmaps?resourceVersion=0"); code != http.StatusOK {
+		t.Fatalf("%d %s", code, body)
+	}
+	codes := map[int]int{}
+	for range 4 {
+		code, _, _ := p.getAs("token", "/api/v1/pods")
+		codes[code]++
+	}
+	if codes[http.StatusTooManyRequests] != 3 {
+		t.Fatalf("%v", codes)
+	}
+	eventually(t, "the user on the page", func() bool { // a report is kept for a second
+		all := p.report().Rejections
+		return len(all) == 1 && all[0].User == "alice" && all[0].Count == 3 && all[0].Peer == "" &&
+			all[0].Reason == "user-rate" && all[0].Limit == "passthrough_requests" && !all[0].At.Before(all[0].Since)
+	})
+	if _, body := p.get(p.metrics + "/statusz"); !strings.Contains(body, "Rejected last") ||
+		!strings.Contains(body, "alice") {
+		t.Errorf("the page lacks it: %s", body)
+	}
+	if _, body := p.get(p.metrics + "/metrics"); strings.Contains(body, "alice") {
+		t.Error("a metric names the user")
+	}
+	for _, line := range p.logs.All() {
+		if text := fmt.Sprint(line.Message, line.ContextMap()); strings.Contains(text, "alice") {
+			t.Errorf("the log names the user: %s", text)
+		}
 	}
 }
 

@@ -45,7 +45,8 @@ health is at /livez and /readyz.
 
 It fails with code 1 if a flag is wrong, or if it cannot read its certificate or listen on its
 address. It never refuses a pod. If a pod cannot have a sidecar, it is created without one. The
-client that creates the pod then gets a warning with the cause and the remedy:
+client that creates the pod then gets a warning with the cause and the remedy. The pod has the same
+text in the annotation spillway.example.com/not-injected:
 
   - The namespace has too little room, or a rule that a sidecar may break. A pod keeps its QoS class,
     and its sidecar keeps to LimitRanges and ResourceQuotas. Quotas are charged for sidecars as for

@@ -47,9 +47,9 @@ func TestWhatIsServedWhere(t *testing.T) {
 		{true, true, "/nothing", 404, ""},
 		{false, false, "/livez", 200, "ok"},
 		{false, false, "/readyz", 200, "ok"},
-		{false, false, "/metrics", 403, "not on loopback"},
-		{false, true, "/debug/pprof/", 403, "not on loopback"},
-		{false, false, "/", 403, "not on loopback"},
+		{false, false, "/metrics", 403, "does not authenticate"},
+		{false, true, "/debug/pprof/", 403, "does not authenticate"},
+		{false, false, "/", 403, "does not authenticate"},
 	}
 	for _, tt := range tests {
 		handler := (&Endpoints{Health: &health.Checks{}, Registry: registry, Debug: tt.debug, Log: zap.NewNop()}).handler(

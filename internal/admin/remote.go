@@ -30,7 +30,12 @@ type remoteUsers struct {
 
 // ServeHTTP implements http.Handler.
 func (u *remoteUsers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if !u.secure || u.access == nil {
+	if !u.secure { // a sidecar's: every other listener has TLS, if it is not on loopback
+		http.Error(w, "forbidden: a sidecar's listener does not authenticate, so only /livez and "+
+			"/readyz?verbose are served here; a sidecar shows its metrics and watches to no client", http.StatusForbidden)
+		return
+	}
+	if u.access == nil {
 		http.Error(w, "forbidden: this listener is not on loopback and does not authenticate, so only /livez and "+
 			"/readyz are served here; "+
 			"for the rest, remove --insecure-allow-all, or use a loopback address such as "+

@@ -106,6 +106,32 @@ func TestRemoteUsers(t *testing.T) {
 	}
 }
 
+// Only a sidecar's listener has no TLS off loopback, and no flag changes that, so its refusal names
+// none. Elsewhere, --insecure-allow-all is the cause, and the refusal names the flag.
+func TestRefusalsNameWhatHelps(t *testing.T) {
+	access := func() (*auth.Authenticator, *auth.Authorizer) {
+		t.Error("a listener that does not authenticate asks for users")
+		return nil, nil
+	}
+	sidecar := &Endpoints{Health: &health.Checks{}, Registry: prometheus.NewRegistry(), Access: access, Log: zap.NewNop()}
+	sidecarForAll := &Endpoints{Health: &health.Checks{}, Registry: prometheus.NewRegistry(), Log: zap.NewNop()}
+	open := &Endpoints{Health: &health.Checks{}, Registry: prometheus.NewRegistry(),
+		TLS: &tls.Config{MinVersion: tls.VersionTLS12}, Log: zap.NewNop()}
+	for _, path := range []string{"/metrics", "/statusz", "/", "/debug/pprof/"} {
+		for e, want := range map[*Endpoints]string{
+			sidecar: "a sidecar's listener does not authenticate", sidecarForAll: "a sidecar's listener does not authenticate",
+			open: "remove --insecure-allow-all",
+		} {
+			w := httptest.NewRecorder()
+			e.handler(false).ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, http.NoBody))
+			if body := w.Body.String(); w.Code != http.StatusForbidden || !strings.Contains(body, want) ||
+				strings.Contains(body, "--") != (e == open) {
+				t.Errorf("GET %s: %d %s, want %s", path, w.Code, body, want)
+			}
+		}
+	}
+}
+
 // While upstream has been unreachable since the start, the owner of a sidecar's listener is
 // unknown, and requests are refused.
 func TestRemoteUsersBeforeUpstreamAnswers(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 type limit struct {
 	gate         *Gate
 	open         context.Context // once it is done, no request waits
-	countRefusal func(Reason)
+	countRefusal func(Flow, Reason)
 	waited       prometheus.Observer
 }
 
@@ -20,7 +20,8 @@ func (m *limitMetrics) newLimit(name string, l *Limiter, o Options) *limit {
 	gate := NewGate(o)
 	l.stats[name] = gate.Stats
 	m.showStats(name, func() GateStats { return l.GateStats(name) })
-	return &limit{gate: gate, open: l.open, countRefusal: m.refusalCounter(name), waited: m.waited.WithLabelValues(name)}
+	return &limit{gate: gate, open: l.open, countRefusal: l.refusalCounter(m, name),
+		waited: m.waited.WithLabelValues(name)}
 }
 
 // within is a limit on a part of what l limits. It counts what it refuses, and the time in its
@@ -51,7 +52,7 @@ func (l *limit) admit(d OnDisconnect, flow Flow, width int64) (Permit, *Refusal)
 	began := time.Now()
 	permit, refusal := l.gate.Admit(ctx, flow, width)
 	if refusal != nil {
-		l.countRefusal(refusal.Reason)
+		l.countRefusal(flow, refusal.Reason)
 	}
 	if refusal == nil || refusal.Reason == ReasonTimeout {
 		l.waited.Observe(time.Since(began).Seconds())

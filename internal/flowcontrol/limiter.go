@@ -31,12 +31,13 @@ type Limiter struct {
 	unprovenPassThrough             *limit // a part of passThrough
 	selectors                       *selections
 	rates                           *RateLimiter
-	countOverRate                   func(Reason)
+	countOverRate                   func(Flow, Reason)
 	heads                           *HeaderBudget
 	bodies, unprovenBodies          bodyBudget                  // those of unproven senders are in both
 	stats                           map[string]func() GateStats // by the names of the limits
 	// relieve ends a large answer whose client is slow, if there is one; nil: none is ended. Set once.
-	relieve func()
+	relieve  func()
+	rejected rejections
 
 	open context.Context // once it is done, no request waits
 	stop context.CancelFunc
@@ -49,8 +50,9 @@ func NewLimiter(l Limits, q Queue, r prometheus.Registerer) *Limiter {
 	limiter := &Limiter{
 		bodies: bodyBudget{most: l.BodyBytes}, unprovenBodies: bodyBudget{most: unprovenBodyBytes(l.BodyBytes)},
 		heads: NewHeaderBudget(l.HeaderBytes, m.refusalCounter(LimitHeaderBytes)), stats: map[string]func() GateStats{},
-		rates: NewRateLimiter(l.PassThroughQPS, l.PassThroughBurst), countOverRate: m.refusalCounter(LimitPassThrough),
+		rates: NewRateLimiter(l.PassThroughQPS, l.PassThroughBurst),
 	}
+	limiter.countOverRate = limiter.refusalCounter(m, LimitPassThrough)
 	limiter.open, limiter.stop = context.WithCancel(context.Background())
 	limiter.watches = m.newLimit(LimitWatches, limiter, Options{
 		Limit: int64(l.Watches), Share: int64(l.WatchesPerUser), Reserve: int64(l.WatchesReserve),
@@ -72,6 +74,18 @@ func NewLimiter(l Limits, q Queue, r prometheus.Registerer) *Limiter {
 	m.showSelectors(limiter.selectors)
 	m.showHeads(limiter.heads)
 	return limiter
+}
+
+// refusalCounter counts what a limit rejects in the metrics, which name no user, and by flow. Once
+// l is closed, requests are not rejected, but sent to another replica.
+func (l *Limiter) refusalCounter(m *limitMetrics, name string) func(Flow, Reason) {
+	count := m.refusalCounter(name)
+	return func(flow Flow, reason Reason) {
+		count(reason)
+		if !l.Closed() {
+			l.rejected.note(name, flow, reason)
+		}
+	}
 }
 
 // GateStats is the load of one limit, by its name.
@@ -171,7 +185,7 @@ func (l *Limiter) AllowRate(flow Flow) *Refusal {
 	}
 	refusal := l.rates.Allow(flow)
 	if refusal != nil {
-		l.countOverRate(refusal.Reason)
+		l.countOverRate(flow, refusal.Reason)
 	}
 	return refusal
 }

@@ -1,7 +1,7 @@
 // Package report makes the reports behind the status page, of the parts of a running proxy.
 //
-// It reads what each part counts anyway; nothing is counted for a report. Package status shows
-// reports, and knows no part.
+// It reads what each part counts anyway. Only the rejections of each user are counted for a report.
+// Package status shows reports, and knows no part.
 package report
 
 import (
@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"spillway/internal/flowcontrol"
 	"spillway/internal/memory"
 	"spillway/internal/mirror"
 	"spillway/internal/object"
@@ -41,7 +42,8 @@ func (p *Parts) Report(context.Context) (*status.Report, error) {
 		At: now, Version: p.Version, Started: p.Started, UptimeSeconds: now.Sub(p.Started).Seconds(),
 		Upstream: p.upstream(), Memory: p.memory(),
 		Watches: status.Watches{Total: len(watches), Items: make([]*status.Watch, 0, len(watches))},
-		Ended:   map[string]uint64{}, Evictions: []*status.Eviction{}, Files: fileStatuses(p.Files.States()),
+		Ended:   map[string]uint64{}, Evictions: []*status.Eviction{}, Rejections: []*status.Rejection{},
+		Files: fileStatuses(p.Files.States()),
 	}
 	for _, stall := range p.Clock.Stalled() {
 		r.StalledLoops = append(r.StalledLoops, &status.StalledLoop{Loop: stall.Loop, Since: stall.Since})
@@ -58,6 +60,9 @@ func (p *Parts) Report(context.Context) (*status.Report, error) {
 	}
 	for _, e := range slices.Backward(evicted) {
 		r.Evictions = append(r.Evictions, evictionStatus(e))
+	}
+	for _, one := range p.Server.Rejections() {
+		r.Rejections = append(r.Rejections, rejectionStatus(one))
 	}
 	return r, nil
 }
@@ -111,6 +116,15 @@ func evictionStatus(e watch.Eviction) *status.Eviction {
 		Namespace: selected.Namespace, Name: selected.Name, LabelSelector: selected.Labels, FieldSelector: selected.Fields,
 		AgeSeconds: e.At.Sub(e.Began).Seconds(), Bytes: e.Bytes,
 	}
+}
+
+func rejectionStatus(one flowcontrol.RejectedFlow) *status.Rejection {
+	r := &status.Rejection{At: one.At, Since: one.Since, User: one.Flow.User, Count: one.Counted, Limit: one.Limit,
+		Reason: string(one.Reason)}
+	if one.Flow.Addr.IsValid() {
+		r.Peer = one.Flow.Addr.String()
+	}
+	return r
 }
 
 // fileStatuses are the files that are followed.

@@ -33,7 +33,8 @@ func TestCountersAreThereFromTheStart(t *testing.T) {
 			t.Errorf("no watch_terminations_total by %s", reason)
 		}
 	}
-	for _, name := range []string{"consistent_lists", "shared_lists", "not_ready_rejections", "freshness_rejections",
+	for _, name := range []string{"consistent_lists", "shared_lists", "not_ready_rejected_requests",
+		"freshness_rejected_requests",
 		"stale_responses", "max_staleness_exceeded", "backfilled_watches", "backfill_failures"} {
 		if name = "spillway_" + name + "_total"; !r.has(name, "resource=configmaps") || r.sum(name) != 0 {
 			t.Errorf("%s: there: %t, %v", name, r.has(name, "resource=configmaps"), r.sum(name))

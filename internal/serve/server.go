@@ -217,6 +217,9 @@ const idleTimeout = 3 * time.Minute
 // Watches lists the open watches, by ID.
 func (s *Server) Watches() []watch.Watch { return s.watches.Watches() }
 
+// Rejections are the users whose requests limits have rejected, the last one first.
+func (s *Server) Rejections() []flowcontrol.RejectedFlow { return s.opts.Limiter.Rejections() }
+
 // EndCounts is how many watches have ended for each reason, and the last few evictions, oldest
 // first.
 func (s *Server) EndCounts() (map[watch.EndReason]uint64, []watch.Eviction) {

@@ -64,7 +64,7 @@ var resourceColumns = []column[*Resource]{
 		compare: func(a, b *Resource) int { return cmp.Compare(a.stateText(), b.stateText()) },
 		cell: func(r *Resource) Cell {
 			state := r.stateText()
-			return Cell{Text: state, More: cmp.Or(r.StateCause, r.Error), Alert: state != stateSynced}
+			return Cell{Text: state, More: r.cause(), Alert: state != stateSynced}
 		},
 	},
 	figures("objects", "Objects", "objects in memory", func(r *Resource) int { return r.Objects }, Count),
@@ -95,6 +95,13 @@ var resourceColumns = []column[*Resource]{
 	},
 }
 
+// causeColumns are the table of causes: a terminal has no room for them among resourceColumns.
+var causeColumns = []column[*Resource]{
+	words("resource", "Resource", "what is mirrored, with its group", func(r *Resource) string { return r.Resource }),
+	words("state", "State", "as in the table of resources", func(r *Resource) string { return r.stateText() }),
+	words("cause", "Cause", "why it is not synced", func(r *Resource) string { return r.cause() }),
+}
+
 // evictionColumns are the table of evicted clients.
 var evictionColumns = []column[*Eviction]{
 	words("at", "At", "when", func(e *Eviction) string { return e.At.UTC().Format(time.TimeOnly) }),
@@ -110,6 +117,21 @@ var evictionColumns = []column[*Eviction]{
 	words("peer", "Peer", "the client's address", func(e *Eviction) string { return e.Peer }),
 }
 
+// rejectionColumns are the table of users whose requests were rejected.
+var rejectionColumns = []column[*Rejection]{
+	words("at", "At", "when the last one was", func(r *Rejection) string { return r.At.UTC().Format(time.DateTime) }),
+	words("user", "User", "the client as the API server knows it; – if that is not known",
+		func(r *Rejection) string { return orNone(r.User) }),
+	figures("count", "Requests", "that were rejected, since the first one", func(r *Rejection) uint64 { return r.Count },
+		Count),
+	words("reason", "Reason", "of the last one", func(r *Rejection) string { return r.Reason }),
+	words("limit", "Limit", "that rejected the last one", func(r *Rejection) string { return r.Limit }),
+	words("since", "Since", "when the first one was",
+		func(r *Rejection) string { return r.Since.UTC().Format(time.DateTime) }),
+	words("peer", "Peer", "the client's address, if its user is not known",
+		func(r *Rejection) string { return orNone(r.Peer) }),
+}
+
 // WatchTable shows the watches, in q's order.
 func (r *Report) WatchTable(q Query) Table { return table(r.Watches.Items, watchColumns, q.WatchOrder) }
 
@@ -118,8 +140,34 @@ func (r *Report) ResourceTable(q Query) Table {
 	return table(r.Resources, resourceColumns, q.ResourceOrder)
 }
 
+// CauseTable shows why resources are not synced: those whose cause is known.
+func (r *Report) CauseTable() Table {
+	var explained []*Resource
+	for _, m := range r.Resources {
+		if m.stateText() != stateSynced && m.cause() != "" {
+			explained = append(explained, m)
+		}
+	}
+	return table(explained, causeColumns, Order{})
+}
+
 // EvictionTable shows the evicted clients, the last one first.
 func (r *Report) EvictionTable() Table { return table(r.Evictions, evictionColumns, Order{}) }
+
+// RejectionTable shows the users whose requests were rejected, the last one first.
+func (r *Report) RejectionTable() Table { return table(r.Rejections, rejectionColumns, Order{}) }
+
+// recentRejectionPeriod is how long a rejection is shown where room is short.
+const recentRejectionPeriod = 5 * time.Minute
+
+// RecentRejections is the part of RejectionTable that is worth a place on a small screen.
+func (r *Report) RecentRejections() Table {
+	n := 0 // of those that are recent, which are the first ones
+	for n < len(r.Rejections) && r.At.Sub(r.Rejections[n].At) < recentRejectionPeriod {
+		n++
+	}
+	return table(r.Rejections[:n], rejectionColumns, Order{})
+}
 
 const (
 	// stateSynced is shown of a resource that is as it should be. It and stateStarting say less than
@@ -141,6 +189,9 @@ func (r *Resource) stateText() string {
 	}
 	return stateSynced
 }
+
+// cause is why the state is not synced; "": not known, or there is nothing to explain.
+func (r *Resource) cause() string { return cmp.Or(r.StateCause, r.Error) }
 
 func (w *Watch) stateText() string {
 	if w.isBlocked() {

@@ -32,6 +32,9 @@ func sample() *Report {
 				State: "resuming", StateCause: "connection refused", StateSince: noon.Add(-12 * time.Second), NextRetrySeconds: 4},
 			{Resource: "leases.coordination.k8s.io", Version: "v1", ResourceVersion: "0", Since: noon,
 				State: "starting", StateSince: noon},
+			{Resource: "nodes", Version: "v1", ResourceVersion: "0", Since: noon, State: "refused",
+				StateCause: `nodes is forbidden: User "spillway" cannot list resource "nodes"`, StateSince: noon,
+				NextRetrySeconds: 60},
 		},
 		Watches: Watches{Total: 2, Items: []*Watch{
 			{ID: 1, User: "kubelet", UserAgent: "kubelet/v1.37", Peer: "10.0.0.1:4711", Protocol: "HTTP/2", Encoding: "protobuf",
@@ -49,6 +52,12 @@ func sample() *Report {
 			At: noon.Add(-time.Minute), User: "dead", UserAgent: "python", Peer: "10.0.0.3:1", Resource: "pods", AgeSeconds: 300,
 			Bytes: 77,
 		}},
+		Rejections: []*Rejection{
+			{At: noon.Add(-time.Second), Since: noon.Add(-time.Hour), User: "system:serviceaccount:ci:bot", Count: 12345,
+				Limit: "passthrough_requests", Reason: "user-rate"},
+			{At: noon.Add(-time.Minute), Since: noon.Add(-time.Minute), Peer: "10.0.0.4", Count: 1, Limit: "watches",
+				Reason: "concurrency-limit"},
+		},
 	}
 }
 

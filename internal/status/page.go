@@ -138,11 +138,17 @@ func (p *Page) view(report *Report, q Query) view {
 		Caption: "The last clients whose watches were ended because they read too slowly, or nothing",
 		Table:   report.EvictionTable(),
 	}
+	rejections := section{
+		ID: "rejections", Name: "Rejected last", Empty: "No request has been rejected.",
+		Caption: "The last users whose requests limits have rejected with 429, with the number of these requests",
+		Table:   report.RejectionTable(),
+	}
 	asJSON := q.Values()
 	asJSON.Set(FormatParameter, FormatJSON)
 	return view{
 		Report: report, Query: q, CSS: template.CSS(pageCSS), JS: template.JS(pageJS), // #nosec G203 -- our own files
-		Tables: []section{resources, watches, evictions}, JSON: p.path + "?" + asJSON.Encode(), MaxLimit: MaxLimit,
+		Tables: []section{resources, watches, evictions, rejections}, JSON: p.path + "?" + asJSON.Encode(),
+		MaxLimit: MaxLimit,
 	}
 }
 

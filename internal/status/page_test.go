@@ -81,6 +81,7 @@ func TestHostileText(t *testing.T) {
 		r.Watches.Items[0].UserAgent, r.Watches.Items[0].User, r.Watches.Items[0].LabelSelector = evil, evil, evil
 		r.Evictions[0].UserAgent, r.Upstream.Host, r.Version = evil, evil, evil
 		r.Resources[0].Resource, r.Resources[0].Error = evil, evil
+		r.Rejections[0].User, r.Rejections[0].Reason = evil, evil
 		r.Ended = map[string]uint64{evil: 1}
 		page := serving(t, r, nil)
 		_, body := get(t, page, "")

@@ -25,6 +25,8 @@ type Report struct {
 	Watches      Watches           `json:"watches"`
 	Ended        map[string]uint64 `json:"ended"`     // watches, by the one reason why
 	Evictions    []*Eviction       `json:"evictions"` // the last ones, latest first
+	// Rejections are the users whose requests were last rejected with 429, latest first.
+	Rejections []*Rejection `json:"rejections"`
 }
 
 // Upstream is how the API server is from here.
@@ -147,6 +149,19 @@ type Watch struct {
 
 // PhasePaused is the phase that is highlighted: package watch's name for it.
 const PhasePaused = "paused"
+
+// Rejection is a user with requests that limits have rejected with 429.
+type Rejection struct {
+	At    time.Time `json:"at"`    // of the last one
+	Since time.Time `json:"since"` // of the first one that Count counts
+	User  string    `json:"user"`  // the first 256 bytes of it; "" if it is not known
+	// Peer is the client's address, of IPv6 the first of its /64 prefix, if its user is not known.
+	Peer  string `json:"peer,omitempty"`
+	Count uint64 `json:"count"`
+	// Limit and Reason are of the last one, as metrics call them.
+	Limit  string `json:"limit"`
+	Reason string `json:"reason"`
+}
 
 // Eviction is a watch that was ended because its client read too slowly, or nothing.
 type Eviction struct {

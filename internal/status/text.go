@@ -23,6 +23,10 @@ func (r *Report) WriteText(w io.Writer, q Query) error {
 	}
 	b.WriteString("\n")
 	r.ResourceTable(q).WriteText(&b)
+	if causes := r.CauseTable(); len(causes.Rows) > 0 {
+		b.WriteString("\nNot synced:\n")
+		causes.WriteText(&b)
+	}
 	fmt.Fprintf(&b, "\n%s\n", r.Shown())
 	if len(r.Watches.Items) > 0 {
 		b.WriteString("\n")
@@ -31,6 +35,10 @@ func (r *Report) WriteText(w io.Writer, q Query) error {
 	if len(r.Evictions) > 0 {
 		b.WriteString("\nEvicted last:\n")
 		r.EvictionTable().WriteText(&b)
+	}
+	if len(r.Rejections) > 0 {
+		b.WriteString("\nRejected last:\n")
+		r.RejectionTable().WriteText(&b)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

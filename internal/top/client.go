@@ -87,6 +87,7 @@ func parseReport(body []byte) (*status.Report, error) {
 	report.Resources = slices.DeleteFunc(report.Resources, func(r *status.Resource) bool { return r == nil })
 	report.Watches.Items = slices.DeleteFunc(report.Watches.Items, func(w *status.Watch) bool { return w == nil })
 	report.Evictions = slices.DeleteFunc(report.Evictions, func(e *status.Eviction) bool { return e == nil })
+	report.Rejections = slices.DeleteFunc(report.Rejections, func(r *status.Rejection) bool { return r == nil })
 	return &report, nil
 }
 

@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	// resourcesLimit is how many resources are shown: those with the most watches.
+	// resourcesLimit is how many resources are shown: those with the most watches. It also bounds the
+	// causes that are shown of resources that are not synced, and the rejected users.
 	resourcesLimit = 6
 	// factColumns is how wide the lines of facts are, where a fact is not wider itself.
 	factColumns   = 80
@@ -89,16 +90,28 @@ func (o Options) screen(report *status.Report, failed error) string {
 	fmt.Fprintf(&b, "%s\n\n", flow(report.Facts()))
 	q := o.query()
 	q.ResourceOrder = status.Order{Key: "watches"}
-	resources := report.Select(q).ResourceTable(q)
-	hidden := max(0, len(resources.Rows)-resourcesLimit)
-	resources.Rows = resources.Rows[:len(resources.Rows)-hidden]
-	resources.WriteText(&b)
-	if hidden > 0 {
-		fmt.Fprintf(&b, "and %d more\n", hidden)
+	writeSome(&b, report.Select(q).ResourceTable(q))
+	if causes := report.CauseTable(); len(causes.Rows) > 0 {
+		b.WriteString("\nNot synced:\n")
+		writeSome(&b, causes)
+	}
+	if recent := report.RecentRejections(); len(recent.Rows) > 0 {
+		b.WriteString("\nRejected last:\n")
+		writeSome(&b, recent)
 	}
 	fmt.Fprintf(&b, "\n%s\n", report.Shown())
 	report.WatchTable(q).WriteText(&b)
 	return b.String()
+}
+
+// writeSome writes the first resourcesLimit rows of a table, and how many more there are.
+func writeSome(b *strings.Builder, t status.Table) {
+	hidden := max(0, len(t.Rows)-resourcesLimit)
+	t.Rows = t.Rows[:len(t.Rows)-hidden]
+	t.WriteText(b)
+	if hidden > 0 {
+		fmt.Fprintf(b, "and %d more\n", hidden)
+	}
 }
 
 // flow puts as many facts on a line as factColumns has room for.

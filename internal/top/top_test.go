@@ -118,6 +118,44 @@ func TestScreenFitsATerminalOfAnySize(t *testing.T) {
 	}
 }
 
+// A resource that is not synced has its cause on the screen, even if the resource itself has no
+// room on it.
+func TestScreenShowsCauses(t *testing.T) {
+	report := crowd(1)
+	o := options(proxy(t, report, nil))
+	if text := o.screen(report, nil); strings.Contains(text, "Not synced") {
+		t.Errorf("explains what is synced:\n%s", text)
+	}
+	const cause = `nodes is forbidden: User "spillway" cannot list resource "nodes"`
+	report.Resources = append(report.Resources, &status.Resource{Resource: "nodes", State: "refused", StateCause: cause})
+	if text := o.screen(report, nil); !strings.Contains(text, "\nnodes     refused  "+cause+"\n") {
+		t.Errorf("lacks the cause:\n%s", text)
+	}
+	for i := range 9 {
+		report.Resources = append(report.Resources,
+			&status.Resource{Resource: fmt.Sprint("old-", i), StateAgeSeconds: 1, Error: "connection refused"})
+	}
+	if text := o.screen(report, nil); !strings.Contains(text, "and 4 more\n\nOne watch.\n") {
+		t.Errorf("shows more causes than it has room for:\n%s", text)
+	}
+}
+
+// The screen shows the users whose requests were rejected lately, as long as that is of use.
+func TestScreenShowsRecentRejections(t *testing.T) {
+	report := crowd(1)
+	o := options(proxy(t, report, nil))
+	rejection := &status.Rejection{At: report.At.Add(-time.Minute), User: "bot", Count: 1234, Reason: "user-rate",
+		Limit: "passthrough_requests"}
+	report.Rejections = []*status.Rejection{rejection}
+	if text := o.screen(report, nil); !strings.Contains(text, "bot      1,234  user-rate  passthrough_requests") {
+		t.Errorf("lacks the user:\n%s", text)
+	}
+	rejection.At = report.At.Add(-time.Hour)
+	if text := o.screen(report, nil); strings.Contains(text, "Rejected") {
+		t.Errorf("shows what is long over:\n%s", text)
+	}
+}
+
 // Whatever a client calls itself moves no cursor and colors nothing.
 func TestHostileText(t *testing.T) {
 	report := crowd(1)
@@ -243,7 +281,7 @@ func TestParseBase(t *testing.T) {
 // A report with nothing where something should be is shown, too.
 func TestNullsInAReport(t *testing.T) {
 	client := proxy(t, nil, func(w http.ResponseWriter, _ *http.Request) bool {
-		fmt.Fprint(w, `{"watches":{"total":1,"items":[null]},"resources":[null],"evictions":[null]}`)
+		fmt.Fprint(w, `{"watches":{"total":1,"items":[null]},"resources":[null],"evictions":[null],"rejections":[null]}`)
 		return true
 	})
 	var out strings.Builder

@@ -76,7 +76,7 @@ func TestPatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(injected.Spec.InitContainers) != 1 || injected.Spec.Containers[0].VolumeMounts[0].Name != inject.FilesVolume ||
-		injected.Annotations[inject.InjectedAnnotation] == "" {
+		injected.Annotations[inject.InjectedAnnotation] != "true" || injected.Labels[inject.InjectedAnnotation] != "true" {
 		t.Errorf("%s", text)
 	}
 	if !strings.Contains(string(text), `"example.com/unknown":`) || strings.Count(string(text), `"unknown"`) != 2 {
@@ -87,8 +87,8 @@ func TestPatch(t *testing.T) {
 	}
 }
 
-// A review that is not of a new pod, or of a pod that cannot have a sidecar, is allowed without a
-// patch; there is a warning only where the pod could be corrected.
+// A review that is not of a new pod, or of a pod that needs no sidecar, is allowed without a patch.
+// So is a pod that cannot be read, with a warning.
 func TestNoPatch(t *testing.T) {
 	f := func(body, warning string) {
 		t.Helper()
@@ -103,10 +103,100 @@ func TestNoPatch(t *testing.T) {
 	f(reviewOf(`{"spec": {"containers": [{"name": "app"}]}}`, ""), "")
 	f(reviewOf(`{"metadata": {"annotations": {"spillway.example.com/inject": "disabled"}}, `+
 		`"spec": {"containers": [{"name": "app"}]}}`, ""), "")
-	f(reviewOf(strings.Replace(pod, `"unknown": true`, `"os": {"name": "windows"}`, 1), ""),
-		"spillway: not injected: is for Windows, which Spillway is not: annotate it spillway.example.com/inject: disabled")
 	f(reviewOf(`{"spec": []}`, ""),
 		"spillway: not injected: the pod cannot be read: request.object.spec must not be JSON's array")
+}
+
+// marked is the metadata that a pod has once it is created, and the warnings about it.
+func marked(t *testing.T, metadata, spec string) (corev1.Pod, string, []string) {
+	t.Helper()
+	text := `{"metadata": ` + metadata + `, "spec": ` + spec + `}`
+	r := response(t, reviewOf(text, ""))
+	if r.Patch != nil {
+		patch, err := jsonpatch.DecodePatch(r.Patch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		changed, err := patch.Apply([]byte(text))
+		if err != nil {
+			t.Fatalf("%v: %s", err, r.Patch)
+		}
+		text = string(changed)
+	}
+	var pod corev1.Pod
+	if err := json.Unmarshal([]byte(text), &pod); err != nil {
+		t.Fatal(err)
+	}
+	if again := response(t, reviewOf(text, "")); again.Patch != nil {
+		t.Errorf("reviewed once more, it is changed again: %s", again.Patch)
+	}
+	return pod, text, r.Warnings
+}
+
+const (
+	tokenMount = `"volumeMounts": [{"name": "kube-api-access-x", ` +
+		`"mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"}]`
+	goodSpec    = `{"containers": [{"name": "app", ` + tokenMount + `}]}`
+	windowsSpec = `{"os": {"name": "windows"}, "containers": [{"name": "app", ` + tokenMount + `}]}`
+	bareSpec    = `{"containers": [{"name": "app"}]}`
+	windows     = "is for Windows, which Spillway is not: annotate it spillway.example.com/inject: disabled"
+)
+
+// A pod that unexpectedly gets no sidecar says why, as its warning does.
+func TestReasonIsOnThePod(t *testing.T) {
+	for _, metadata := range []string{`{"name": "a"}`, `{"name": "a", "labels": {"app": "a"}}`,
+		`{"name": "a", "annotations": {"b": "c"}}`, `{"namespace": "a", "annotations": {}}`} {
+		pod, text, warnings := marked(t, metadata, windowsSpec)
+		if pod.Annotations[inject.NotInjectedAnnotation] != windows || len(warnings) != 1 ||
+			warnings[0] != "spillway: not injected: "+windows || len(pod.Spec.InitContainers) > 0 {
+			t.Errorf("%s, %q", text, warnings)
+		}
+		if strings.Contains(metadata, `"c"`) != (pod.Annotations["b"] == "c") {
+			t.Errorf("what it had is gone: %s", text)
+		}
+	}
+	// What fills all room stays, and the pod is created.
+	full := `{"name": "a", "annotations": {"b": "` + strings.Repeat("c", 256<<10-10) + `"}}`
+	if pod, _, warnings := marked(t, full, windowsSpec); len(pod.Annotations) != 1 || len(warnings) != 1 {
+		t.Errorf("%d annotations, %q", len(pod.Annotations), warnings)
+	}
+	large := `{"name": "a", "labels": {"b": "` + strings.Repeat("c", annotatedLimitBytes) + `"}}`
+	if pod, _, warnings := marked(t, large, windowsSpec); len(pod.Annotations) != 0 || len(warnings) != 1 {
+		t.Errorf("%d annotations, %q", len(pod.Annotations), warnings)
+	}
+}
+
+// What a pod has copied from another one does not tell what is untrue of it.
+func TestStaleMarksGo(t *testing.T) {
+	stale := `"annotations": {"b": "c", "spillway.example.com/not-injected": "it was full", ` +
+		`"spillway.example.com/injected": "true"}, "labels": {"app": "a", "spillway.example.com/injected": "true"}`
+	f := func(name, metadata, spec string, wantInjected bool, wantReason string) {
+		t.Helper()
+		pod, text, _ := marked(t, metadata, spec)
+		wantLabel := wantInjected || strings.Contains(metadata, "ownerReferences")
+		_, isAnnotated := pod.Annotations[inject.InjectedAnnotation]
+		if isAnnotated != wantInjected || (pod.Labels[inject.InjectedAnnotation] != "") != wantLabel ||
+			pod.Annotations[inject.NotInjectedAnnotation] != wantReason || pod.Annotations["b"] != "c" {
+			t.Errorf("%s: %s", name, text)
+		}
+	}
+	f("now injected", `{"name": "a", `+stale+`}`, goodSpec, true, "")
+	f("now for another reason", `{"name": "a", `+stale+`}`, windowsSpec, false, windows)
+	f("now needless", `{"name": "a", `+stale+`}`, bareSpec, false, "")
+	f("now unwanted", `{"name": "a", `+strings.Replace(stale, "{", `{"spillway.example.com/inject": "disabled", `, 1)+`}`,
+		goodSpec, false, "")
+	// A controller that selected its pods by the label would make another one again and again.
+	f("with an owner", `{"name": "a", "ownerReferences": [{"kind": "ReplicaSet"}], `+stale+`}`, windowsSpec, false,
+		windows)
+
+	// A pod with a sidecar, as spillway inject or a copy leaves it, gets the marks of one.
+	_, text, _ := marked(t, `{"name": "a"}`, goodSpec)
+	var injected struct{ Spec json.RawMessage }
+	if err := json.Unmarshal([]byte(text), &injected); err != nil {
+		t.Fatal(err)
+	}
+	f("with a sidecar", `{"name": "a", `+stale+`}`, string(injected.Spec), true, "")
+	f("with a sidecar alone", `{"name": "a", "annotations": {"b": "c"}}`, string(injected.Spec), true, "")
 }
 
 // What is no review is refused.
@@ -147,8 +237,10 @@ func TestLimitsOfNamespaces(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := answer.Response
-		if !r.Allowed || r.Patch != nil || len(r.Warnings) != 1 || !strings.HasPrefix(r.Warnings[0], want) {
-			t.Errorf("%+v, want %s", r, want)
+		reason := strings.TrimPrefix(want, "spillway: not injected: ")
+		if !r.Allowed || !strings.HasPrefix(string(r.Patch), `[{"op":"add","path":"/metadata/annotations","value":`+
+			`{"spillway.example.com/not-injected":"`+reason) || len(r.Warnings) != 1 || !strings.HasPrefix(r.Warnings[0], want) {
+			t.Errorf("%+v, %s, want %s", r, r.Patch, want)
 		}
 	}
 }

@@ -30,6 +30,7 @@ type request struct {
 	Operation   admissionv1.Operation   `json:"operation"`
 	Object      inject.Template         `json:"object"`
 
+	bytes      int   // of the review's text
 	unreadable error // the first field of a wrong type, in the pod or beside it; nil: there is none
 }
 
@@ -56,6 +57,7 @@ func decode(text []byte) (*request, error) {
 	if r.GroupVersionKind() != admissionv1.SchemeGroupVersion.WithKind("AdmissionReview") || r.Request == nil {
 		return nil, errors.New("not an AdmissionReview of admission.k8s.io/v1 with a request")
 	}
+	r.Request.bytes = len(text)
 	if err != nil { // a field has a wrong type; all others are decoded
 		r.Request.unreadable = inject.Unreadable(err)
 	}

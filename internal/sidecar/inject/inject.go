@@ -103,7 +103,7 @@ func Plan(pod Pod, o Options) (Patch, []string, error) {
 	}
 	account := findAccountMount(spec)
 	var p planner
-	p.markTemplate(pod.Template)
+	p.markInjected(pod)
 	p.addContainer(spec, at, o.newContainer(account, size))
 	p.addVolumes(spec, account == nil)
 	p.raisePodResources(spec, size)

@@ -16,8 +16,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	k8syaml "sigs.k8s.io/yaml"
-
-	"spillway/internal/domain"
 )
 
 var update = flag.Bool("update", false, "rewrite testdata from what the code does now")
@@ -313,11 +311,11 @@ func TestTheDocumentsNameEveryAnnotation(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []string
-	rows := regexp.MustCompile("(?m)^\\| `(" + regexp.QuoteMeta(domain.Domain) + "/[a-z-]+)` \\|")
-	for _, row := range rows.FindAllStringSubmatch(string(text), -1) {
-		got = append(got, row[1])
+	row := regexp.MustCompile("(?m)^\\| `(" + regexp.QuoteMeta(prefix) + "[a-z-]+)` \\|")
+	for _, found := range row.FindAllStringSubmatch(string(text), -1) {
+		got = append(got, found[1])
 	}
-	want := []string{OptAnnotation}
+	want := []string{OptAnnotation, InjectedAnnotation, NotInjectedAnnotation}
 	for _, s := range settings {
 		if !s.isFlagOnly {
 			want = append(want, s.name.annotation())
@@ -466,6 +464,64 @@ func TestInjectedIsKnownByItsSidecar(t *testing.T) {
 	again, _, err := Manifest(copied, options())
 	if err != nil || strings.Count(again, InjectedAnnotation) != 1 || !strings.Contains(again, FilesVolume) {
 		t.Errorf("with the annotation alone: %v\n%s", err, again)
+	}
+}
+
+// uninject removes the marks of the webhook, and of a pod that it did not inject nothing else: a
+// container or a variable of the pod may have the name of one that injection adds.
+func TestRemoveTakesMarksAway(t *testing.T) {
+	const spec = "spec:\n  initContainers:\n  - name: spillway\n    image: other\n  containers:\n  - name: app\n" +
+		"    image: app\n    env:\n    - name: KUBERNETES_SERVICE_HOST\n      value: x\n"
+	for metadata, want := range map[string]string{
+		"  name: app\n  annotations:\n    spillway.example.com/not-injected: a reason\n": "  name: app\n",
+		"  name: app\n  annotations:\n    a: b\n    spillway.example.com/not-injected: a reason\n" +
+			"  labels:\n    spillway.example.com/injected: \"true\"\n": "  name: app\n  annotations:\n    a: b\n",
+		"  name: app\n  labels:\n    a: b\n    spillway.example.com/injected: \"true\"\n": "" +
+			"  name: app\n  labels:\n    a: b\n",
+	} {
+		const head = "apiVersion: v1\nkind: Pod\nmetadata:\n"
+		back, done, err := Remove(head + metadata + spec)
+		if err != nil || len(done) != 1 || !reflect.DeepEqual(object(t, back), object(t, head+want+spec)) {
+			t.Errorf("%v, %+v: %s", err, done, back)
+		}
+		if again, _, err := Remove(back); err != nil || again != back {
+			t.Errorf("once more: %v: %s", err, again)
+		}
+	}
+	// A pod of the webhook, read from the API server, is as it was.
+	text := podWith("  containers:\n  - name: app\n    image: app\n    volumeMounts:\n    - name: kube-api-access-x\n" +
+		"      mountPath: " + accountDir + "\n")
+	before := object(t, text)
+	whole, err := json.Marshal(before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template, err := decodeTemplate(whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	patch, _, err := Plan(Pod{Template: template, IsAdmitted: true}, options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if whole, err = applied(whole, patch); err != nil || strings.Count(string(whole), InjectedAnnotation) != 2 {
+		t.Fatalf("%v: %s", err, whole)
+	}
+	back, _, err := Remove(string(whole))
+	if err != nil || strings.Contains(back, "spillway") {
+		t.Errorf("%v: %s", err, back)
+	}
+}
+
+// A manifest that was copied from a pod that was not injected is injected without the reason.
+func TestInjectionDropsTheReason(t *testing.T) {
+	for _, annotations := range []string{"    spillway.example.com/not-injected: it was full\n",
+		"    a: b\n    spillway.example.com/not-injected: it was full\n"} {
+		out, _, err := Manifest(block("  annotations:\n"+annotations), options())
+		if err != nil || strings.Contains(out, NotInjectedAnnotation) || !strings.Contains(out, InjectedAnnotation) ||
+			strings.Contains(annotations, "a: b") != strings.Contains(out, "    a: b\n") {
+			t.Errorf("%v: %s", err, out)
+		}
 	}
 }
 

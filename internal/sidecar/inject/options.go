@@ -24,9 +24,6 @@ const (
 	OptAnnotation = prefix + "inject"
 	OptIn         = "enabled"
 	OptOut        = "disabled"
-
-	// InjectedAnnotation is added by Plan.
-	InjectedAnnotation = prefix + "injected"
 )
 
 // settingLimitBytes bounds the value of an annotation, because the time that it costs may grow
@@ -135,7 +132,7 @@ func newSettingError(setting settingName, value, remedy string) error {
 func (o Options) withAnnotations(template *Template) (Options, error) {
 	o.Flags = slices.Clone(o.Flags)
 	for _, name := range slices.Sorted(maps.Keys(template.Annotations)) {
-		if !strings.HasPrefix(name, prefix) {
+		if !strings.HasPrefix(name, prefix) || isMark(name) {
 			continue
 		}
 		value := template.Annotations[name]

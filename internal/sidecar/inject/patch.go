@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/api/validation"
 
 	"spillway/internal/sidecar/limits"
 )
@@ -21,7 +20,8 @@ type Operation struct {
 
 // Patch is a list of operations, applied in their order. Paths begin at a pod template. Plan's
 // patch adds keys and items of lists. It replaces only the mounts of the service account, the value
-// of NO_PROXY, and in admitted pods what the pod requests as a whole.
+// of NO_PROXY, and in admitted pods what the pod requests as a whole. It removes only marks that
+// another pod has left.
 type Patch []Operation
 
 // at is the same patch of a document that has the template at prefix.
@@ -57,28 +57,6 @@ func prepend[T any](p *planner, list string, n int, items ...T) {
 	for i := len(items) - 1; i >= 0; i-- {
 		p.add(list+"/0", items[i])
 	}
-}
-
-// markTemplate adds InjectedAnnotation, if it is missing and there is room.
-func (p *planner) markTemplate(template *Template) {
-	const value = "true"
-	switch {
-	case template.Annotations[InjectedAnnotation] != "": // a tool has copied it
-	case annotationBytes(template)+len(InjectedAnnotation)+len(value) > validation.TotalAnnotationSizeLimitB: // no room
-	case len(template.Annotations) > 0:
-		p.add("/metadata/annotations/"+escape(InjectedAnnotation), value)
-	case template.Name != "" || template.GenerateName != "" || template.Namespace != "" || len(template.Labels) > 0:
-		p.add("/metadata/annotations", map[string]string{InjectedAnnotation: value})
-	default:
-		p.add("/metadata", map[string]any{"annotations": map[string]string{InjectedAnnotation: value}})
-	}
-}
-
-func annotationBytes(template *Template) (n int) {
-	for name, value := range template.Annotations {
-		n += len(name) + len(value)
-	}
-	return n
 }
 
 func (p *planner) addContainer(spec *Spec, at int, c corev1.Container) {

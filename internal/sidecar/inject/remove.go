@@ -12,12 +12,19 @@ import (
 // planRemoval returns the patch that removes from a pod template what Plan has added to it; empty:
 // it has nothing of that. raw is the whole content of the template.
 func planRemoval(template *Template, raw map[string]any) Patch {
-	spec := &template.Spec
-	_, isMarked := template.Annotations[InjectedAnnotation]
-	if !isMarked && !slices.ContainsFunc(spec.Volumes, func(v Volume) bool { return v.Name == FilesVolume }) {
-		return nil // a tool may drop the annotation or the sidecar, but not a volume that is mounted
-	}
 	var p planner
+	_, isMarked := template.Annotations[InjectedAnnotation]
+	// A tool may drop the annotation or the sidecar, but not a volume that is mounted.
+	if isMarked || slices.ContainsFunc(template.Spec.Volumes, func(v Volume) bool { return v.Name == FilesVolume }) {
+		p.removeSidecar(&template.Spec)
+	}
+	metadata, _ := raw["metadata"].(map[string]any)
+	p.removeMarks(template, metadata)
+	return p.patch
+}
+
+// removeSidecar removes the sidecar, and all that leads to it.
+func (p *planner) removeSidecar(spec *Spec) {
 	mount := ownMount(spec)
 	for i := range spec.InitContainers {
 		p.leadToAPIServer(fmt.Sprintf("/spec/initContainers/%d", i), &spec.InitContainers[i], mount)
@@ -25,21 +32,10 @@ func planRemoval(template *Template, raw map[string]any) Patch {
 	for i := range spec.Containers {
 		p.leadToAPIServer(fmt.Sprintf("/spec/containers/%d", i), &spec.Containers[i], mount)
 	}
-	drop(&p, "/spec/initContainers", spec.InitContainers, func(c PodContainer) bool { return c.Name == Container })
-	drop(&p, "/spec/volumes", spec.Volumes, func(v Volume) bool {
+	drop(p, "/spec/initContainers", spec.InitContainers, func(c PodContainer) bool { return c.Name == Container })
+	drop(p, "/spec/volumes", spec.Volumes, func(v Volume) bool {
 		return slices.Contains([]string{FilesVolume, KeyVolume, TokenVolume}, v.Name)
 	})
-	metadata, _ := raw["metadata"].(map[string]any)
-	switch {
-	case !isMarked:
-	case len(template.Annotations) > 1:
-		p.remove("/metadata/annotations/" + escape(InjectedAnnotation))
-	case len(metadata) > 1:
-		p.remove("/metadata/annotations")
-	default:
-		p.remove("/metadata")
-	}
-	return p.patch
 }
 
 func (p *planner) remove(path string) { p.patch = append(p.patch, Operation{Op: "remove", Path: path}) }

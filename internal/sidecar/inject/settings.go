@@ -117,10 +117,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 
 // annotate sets what an annotation says.
 func (o *Options) annotate(name, value string) (err error) {
-	switch name {
-	case InjectedAnnotation:
-		return nil // a tool copied it from another pod
-	case OptAnnotation:
+	if name == OptAnnotation {
 		if value != OptIn {
 			return fmt.Errorf("must be %s or %s", OptIn, OptOut)
 		}
