@@ -54,13 +54,13 @@ func TestClientSendsCredentials(t *testing.T) {
 	s := fakeapiserver.New(fakeapiserver.Options{})
 	defer s.Close()
 	cfg := s.Config()
-	cfg.BearerToken, cfg.UserAgent = "secret", "spillway/test"
+	cfg.BearerToken, cfg.UserAgent = "secret", "spillway/v1"
 	c := clientFor(t, cfg)
 	if _, err := c.Version(deadline(t)); err != nil {
 		t.Fatal(err)
 	}
 	r := s.Requests()[0]
-	if r.Header.Get("Authorization") != "Bearer secret" || r.Header.Get("User-Agent") != "spillway/test" ||
+	if r.Header.Get("Authorization") != "Bearer secret" || r.Header.Get("User-Agent") != "spillway/v1" ||
 		r.Header.Get("Accept") != "application/json" {
 		t.Errorf("headers %v", r.Header)
 	}

@@ -389,6 +389,19 @@ func TestAdmitted(t *testing.T) {
 	}
 }
 
+// A template's metadata keeps what Spillway does not read, such as finalizers.
+func TestMetadataIsNotReplaced(t *testing.T) {
+	const text = "apiVersion: batch/v1\nkind: Job\nmetadata:\n  name: a\nspec:\n  template:\n    metadata:\n" +
+		"      finalizers:\n      - example.com/kept\n    spec:\n      containers:\n      - image: app\n        name: app\n"
+	out, _, err := Manifest(text, options())
+	if err != nil || !strings.Contains(out, "- example.com/kept\n") || !strings.Contains(out, InjectedAnnotation) {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if back, _, err := Remove(out); err != nil || back != text {
+		t.Errorf("%v\n%s", err, back)
+	}
+}
+
 // A pod with a sidecar is known by that, whatever tools have dropped or copied: it is not injected
 // again, and uninject takes the sidecar out.
 func TestInjectedIsKnownByItsSidecar(t *testing.T) {

@@ -82,7 +82,7 @@ func (p *planner) markAnnotations(template *Template, want map[string]string) {
 // hasMetadata reports that metadata is surely there, so that it is not replaced.
 func (t *Template) hasMetadata() bool {
 	return t.Name != "" || t.GenerateName != "" || t.Namespace != "" || len(t.Labels) > 0 || len(t.Annotations) > 0 ||
-		len(t.OwnerReferences) > 0
+		len(t.OwnerReferences) > 0 || len(t.Finalizers) > 0
 }
 
 // removeMarks removes all marks, and the mappings that have nothing else. metadata is what is there

@@ -28,6 +28,7 @@ type Metadata struct {
 	Namespace    string            `json:"namespace,omitempty"`
 	Labels       map[string]string `json:"labels,omitempty"`
 	Annotations  map[string]string `json:"annotations,omitempty"`
+	Finalizers   []string          `json:"finalizers,omitempty"`
 
 	OwnerReferences []struct{} `json:"ownerReferences,omitempty"` // only their number matters
 }

@@ -59,7 +59,7 @@ func TestTransports(t *testing.T) {
 	}
 	f := func(name string, cfg *rest.Config, want seen) {
 		t.Helper()
-		cfg.BearerToken, cfg.UserAgent = "ours", "spillway/test"
+		cfg.BearerToken, cfg.UserAgent = "ours", "spillway/v1"
 		rt, err := makers[name](factoryOf(t, cfg))
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
