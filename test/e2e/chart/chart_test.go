@@ -41,7 +41,7 @@ var settings = map[string][]string{
 	"resources that the chart does not know": {"--set=mirror.resources={leasecandidates.coordination.k8s.io," +
 		"mutatingadmissionpolicies.admissionregistration.k8s.io,deploy.example.com,jobsets.batch," +
 		"podcertificaterequests.certificates.k8s.io,workloads.scheduling.k8s.io,devicetaintrules.resource.k8s.io}"},
-	"an image": {"--set=image.registry=registry.example.com:5000,image.digest=sha256:" +
+	"an image": {"--set=image.registry=localhost:5000,image.digest=sha256:" +
 		strings.Repeat("0a", 32), "--set=imagePullSecrets[0].name=pull,global.imagePullSecrets={pull,more}"},
 	"no accounts": {"--set=serviceAccount.create=false,serviceAccount.name=mine,rbac.create=false"},
 	"a node's": {"--set=nodeSelector.a=b,priorityClassName=system-cluster-critical",
