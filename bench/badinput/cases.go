@@ -151,7 +151,7 @@ func (f files) listenerCases() []badCase {
 			says: []string{"--insecure-allow-all"}},
 		{name: "certificate without key", args: with("--listen=", "--listen-tls=:0", "--insecure-allow-all", cert),
 			says: []string{"--tls-private-key-file"}},
-		{name: "certificate is garbage", args: with("--listen=", "--listen-tls=:0", "--insecure-allow-all", cert,
+		{name: "certificate is garbage", args: with("--listen=", "--listen-tls=127.0.0.1:0", "--insecure-allow-all", cert,
 			fmt.Sprintf("--tls-private-key-file=%s", f.path("cert.pem"))), says: []string{"cert.pem"}},
 	}
 }
