@@ -25,7 +25,7 @@ Without it, the user is that of --token-file, or there is none, which is right f
 --listen-identity=self.
 
   spillway kubeconfig --output spillway.kubeconfig
-  kubectl --kubeconfig spillway.kubeconfig get pods --watch
+  kubectl --kubeconfig spillway.kubeconfig get pods --watch --output name
 
 It prints the kubeconfig to standard output, or nothing if --output names a file. On stderr it warns
 if the user has a client certificate, because spillway must be set up to verify the certificate.
