@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -231,6 +232,24 @@ func TestGroupIsTakenOverMeanwhile(t *testing.T) {
 	}
 }
 
+// A proxy with the rights of a client, such as a sidecar, may not see definitions: that is no fault.
+// Another error is.
+func TestAClientIsNotWarnedOfHiddenDefinitions(t *testing.T) {
+	for code, want := range map[int]zapcore.Level{
+		http.StatusForbidden: zap.InfoLevel, http.StatusBadRequest: zap.WarnLevel,
+	} {
+		up := newUpstream(t)
+		up.Handle("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", refusing(code))
+		core, logs := observer.New(zap.InfoLevel)
+		mirroringTo(t, up, zap.New(core), func(o *SetOptions) { o.IsClient = true }, widgetDefinition)
+		const text = "cannot watch customresourcedefinitions"
+		eventually(t, "a word on it", func() bool { return logs.FilterMessageSnippet(text).Len() == 1 })
+		if level := logs.FilterMessageSnippet(text).All()[0].Level; level != want {
+			t.Errorf("%d: its level is %s, want %s", code, level, want)
+		}
+	}
+}
+
 // A proxy that may not see definitions reads schemas instead, and logs that once.
 func TestDefinitionsAreHidden(t *testing.T) {
 	up := newUpstream(t)
@@ -252,6 +271,9 @@ func TestDefinitionsAreHidden(t *testing.T) {
 	eventually(t, "a word on it", func() bool {
 		return logs.FilterMessageSnippet("cannot watch customresourcedefinitions").Len() == 1
 	})
+	if level := logs.FilterMessageSnippet("cannot watch customresourcedefinitions").All()[0].Level; level != zap.WarnLevel {
+		t.Errorf("its level is %s", level)
+	}
 	e := newTestEpochs(t, m)
 	e.check(t.Context())
 	before, other := m.Find(fakeapiserver.Widgets), m.Find(fakeapiserver.ConfigMaps)
