@@ -59,8 +59,8 @@ credentials over plain HTTP. If --output cannot be written to its end, what was 
 		"Take the user and the namespace of this kubeconfig `file`. When empty, the user is that of --token-file, or "+
 			"there is none.")
 	f.StringVar(&o.TokenFile, "token-file", "",
-		"Clients authenticate by the token in this `file`, a full path. They read it on the machine where they run, and again "+
-			"whenever it changes. The token of a pod is such a file.")
+		"Clients authenticate by the token in this `file`, a full path. They read it on the machine where they run, "+
+			"and again whenever it changes. The token of a pod is such a file.")
 	f.StringVar(&o.Context, "context", "",
 		"Use the context of this `name` in --kubeconfig. When empty, use the current context.")
 	f.StringVar(&o.Namespace, "namespace", "",

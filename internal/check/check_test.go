@@ -210,8 +210,8 @@ func TestBad(t *testing.T) {
 		"LIST deployments.apps: not from memory but from the API server: have --resources")
 }
 
-// Without a token, the remedy for a refusal is a token. A refusal of Spillway's own token is one that
-// Spillway has named.
+// Without a token, the remedy for a refusal is a token. What is refused to Spillway's own token is
+// named by Spillway.
 func TestRefusalsOfUsersNameTheRemedy(t *testing.T) {
 	a := good()
 	a["GET /api/v1/pods"] = `!403 {"message":"no"}`
@@ -232,8 +232,9 @@ func TestRefusalsOfUsersNameTheRemedy(t *testing.T) {
 	defer transport.CloseIdleConnections()
 	checker := &Checker{Server: Endpoint{"--server", base, transport, "mine"},
 		Health: &Endpoint{Flag: "--health", Base: base, Transport: transport}}
-	if err := checker.Run(t.Context(), []string{"pods"}, &text); err == nil || !strings.Contains(text.String(),
-		"LIST pods: 403 no: if the token is Spillway's own, /readyz?verbose, above, names the missing role; otherwise allow") {
+	const want = "LIST pods: 403 no: if the token is Spillway's own, /readyz?verbose, above, names the missing role; " +
+		"otherwise allow the user"
+	if err := checker.Run(t.Context(), []string{"pods"}, &text); err == nil || !strings.Contains(text.String(), want) {
 		t.Errorf("%v: %s", err, text.String())
 	}
 }

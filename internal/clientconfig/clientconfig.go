@@ -48,8 +48,8 @@ func Make(o Options) (text []byte, warning string, err error) {
 	}
 	if user := config.AuthInfos[name]; user != nil && len(user.ClientCertificateData) > 0 {
 		warning = "its user has a client certificate, and is anonymous at a spillway that does not verify it: that takes " +
-			"--client-ca-file (clientCA of the chart), and --impersonate-client-certs for requests that pass through; without them, use a token: kubectl --token, or " +
-			"--token-file here instead of --kubeconfig"
+			"--client-ca-file (clientCA of the chart), and --impersonate-client-certs for requests that pass through; " +
+			"without them, use a token: kubectl --token, or --token-file here instead of --kubeconfig"
 	}
 	text, err = clientcmd.Write(*config)
 	return text, warning, err

@@ -209,8 +209,8 @@ func (c *PacedConn) send(b []byte) (int, error) {
 	}
 }
 
-// writeSocket writes b to the socket, and notes in wait that it waits. Without room it releases the CPU permit until there is some;
-// waited is how long it then took to acquire the permit.
+// writeSocket writes b to the socket, and notes in wait that it waits. Without room it releases the
+// CPU permit until there is some; waited is how long it then took to acquire the permit.
 func (c *PacedConn) writeSocket(b []byte) (n int, waited time.Duration, err error) {
 	if c.permit.held {
 		return writeReleasing(c.Conn, c.permit.limiter, &c.wait, b)

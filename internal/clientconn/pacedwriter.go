@@ -97,8 +97,8 @@ func (n *PacedWriter) Write(b []byte) (int, error) {
 // FlushError sends what is buffered.
 func (n *PacedWriter) FlushError() error { return n.sendTimed(0, n.response.FlushError) }
 
-// sendTimed calls send, which may have to wait for the client with so many bytes. Meanwhile it holds
-// no CPU permit, and the stall timeout runs.
+// sendTimed calls send, which may have to wait for the client to take so many bytes. Meanwhile it
+// holds no CPU permit, and the stall timeout runs.
 func (n *PacedWriter) sendTimed(unsent int, send func() error) error {
 	if n.permit.held {
 		n.permit.limiter.Release()

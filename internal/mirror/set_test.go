@@ -227,7 +227,7 @@ func TestMirrorsOnDemand(t *testing.T) {
 	named.awaitReady(t, fakeapiserver.Secrets)
 }
 
-// A line about many resources that are never mirrored is short: reasons are told once.
+// A line about many resources that are never mirrored is short: it has each reason once.
 func TestTheLineOfRefusedResourcesIsBounded(t *testing.T) {
 	names := map[string][]string{"no watch": {"d", "c", "b", "a", "a"}, "no cache": {"events", "events"}}
 	const want = "never mirrored: events (no cache); a, b, c and 1 more (no watch)"

@@ -149,7 +149,7 @@ func TestAClientThatStopsInItsInitialEventsIsBehind(t *testing.T) {
 	bubbles(t, func(t *testing.T, d delivery) {
 		w := newWorld(t, d, "a/x 5")
 		readsOn := make(chan struct{})
-		w.pace = func(int) { <-readsOn } // which it is asked after the head
+		w.pace = func(int) { <-readsOn } // which holds it up after the head
 		w.watchBy("/api/v1/pods?watch=1&resourceVersion=0", NewClient("stuck", ""))
 		time.Sleep(7 * time.Second)
 		one := w.known()["stuck"]
