@@ -98,7 +98,7 @@ func (p *Proxy) findAddresses() {
 			p.URL = "http://" + l.Field("address")
 		case "serving HTTPS":
 			p.TLSURL = "https://" + l.Field("address")
-		case "serving health and metrics":
+		case "serving health and metrics", "serving health":
 			p.MetricsURL = "http://" + l.Field("address")
 		}
 	}

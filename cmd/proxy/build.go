@@ -249,6 +249,7 @@ func mirrorOptions(o *config.Settings, clock *watchdog.Monitor) mirror.SetOption
 		EncodingCacheBytes: int64(o.EncodingCacheBytes), EncodedBytesAtLeast: o.MinEncodingCacheBytes,
 		FeedBytes: o.FeedBytes, FirstStates: o.FirstStates,
 		StripManagedFields: o.StripManagedFields, AsksAboutAll: o.AsksAboutAll(),
-		Clock: clock,
+		IsClient: o.SidecarDir != "" || o.ListenIdentity == config.IdentitySelf,
+		Clock:    clock,
 	}
 }

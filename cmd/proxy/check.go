@@ -52,7 +52,7 @@ line that begins with "waits". So does a check that has no answer after 2 s. A l
 "unknown" is about a LIST that may be the API server's own answer, and is no failure.
 
 It fails with code 1 if a check fails. The line of that check then begins with FAILED and ends with a
-remedy. "helm test" runs this command.`,
+remedy. The last line says how many failed. "helm test" runs this command.`,
 		Example: `  # The webhook, which answers /livez and /readyz itself:
   spillway check --server https://spillway-webhook.spillway-system.svc --ca-file ca.crt`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -60,7 +60,12 @@ remedy. "helm test" runs this command.`,
 			if err != nil {
 				return err
 			}
-			return checker.Run(cmd.Context(), o.resources, cmd.OutOrStdout())
+			err = checker.Run(cmd.Context(), o.resources, cmd.OutOrStdout())
+			if errors.As(err, new(*check.FailedError)) { // on the same stream as its lines, and so behind them
+				fmt.Fprintln(cmd.OutOrStdout(), "spillway:", err)
+				return errPrinted
+			}
+			return err
 		},
 	}
 	f := cmd.Flags()

@@ -40,8 +40,8 @@ func TestCheck(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	got = start(nil, "check", "--server=http://127.0.0.1:1")
-	if got.code != 1 || !strings.Contains(got.stderr, "http://127.0.0.1:1: 2 of 2 checks failed\n") ||
-		strings.Count(got.stderr, "\n") != 1 || strings.Count(got.stdout, "FAILED  /livez: no answer: ") != 1 ||
+	if got.code != 1 || !strings.HasSuffix(got.stdout, "\nspillway: http://127.0.0.1:1: 2 of 2 checks failed\n") ||
+		got.stderr != "" || strings.Count(got.stdout, "FAILED  /livez: no answer: ") != 1 ||
 		!strings.HasPrefix(got.stdout, "waits   /livez: 127.0.0.1:1 refuses connections: trying for 10s\n") {
 		t.Errorf("%+v", got)
 	}

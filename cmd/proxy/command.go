@@ -30,7 +30,7 @@ setting and the remedy. While the API server is unreachable, spillway waits.`
 
 const examples = `  # On a laptop, where all programs then have the rights of your current kubeconfig context:
   spillway --resources pods,deployments.apps --listen-identity self
-  kubectl --server http://127.0.0.1:8001 get pods --watch
+  kubectl --server http://127.0.0.1:8001 get pods --watch --output name
 
   # In a cluster, two replicas behind TLS. The chart makes the certificate, the Service and the roles:
   helm install spillway charts/spillway --namespace spillway-system --create-namespace

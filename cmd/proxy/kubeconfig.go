@@ -25,7 +25,7 @@ Without it, the user is that of --token-file, or there is none, which is right f
 --listen-identity=self.
 
   spillway kubeconfig --output spillway.kubeconfig
-  kubectl --kubeconfig spillway.kubeconfig get pods --watch
+  kubectl --kubeconfig spillway.kubeconfig get pods --watch --output name
 
 It prints the kubeconfig to standard output, or nothing if --output names a file. On stderr it warns
 if the user has a client certificate, because spillway must be set up to verify the certificate.
@@ -34,7 +34,7 @@ It fails with code 1 if a file cannot be read or written, if the file of --outpu
 contradict each other. --kubeconfig and --token-file require https:// in --server: clients send no
 credentials over plain HTTP. If --output cannot be written to its end, what was written is left there.`,
 		Example: `  # For a spillway in a cluster, with your own credentials:
-  spillway kubeconfig --server https://spillway.spillway-system.svc --certificate-authority spillway-ca.crt \
+  spillway kubeconfig --server https://spillway.spillway-system.svc --ca-file spillway-ca.crt \
     --kubeconfig ~/.kube/config --output spillway.kubeconfig`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			text, warning, err := clientconfig.Make(o)
@@ -53,14 +53,14 @@ credentials over plain HTTP. If --output cannot be written to its end, what was 
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.Server, "server", o.Server, "The `URL` at which clients reach spillway.")
-	f.StringVar(&o.CAFile, "certificate-authority", "",
+	f.StringVar(&o.CAFile, "ca-file", "",
 		"Verify spillway's certificate by the authorities in this PEM `file`. When empty, by the system's authorities.")
 	f.StringVar(&o.From, "kubeconfig", "",
 		"Take the user and the namespace of this kubeconfig `file`. When empty, the user is that of --token-file, or "+
 			"there is none.")
 	f.StringVar(&o.TokenFile, "token-file", "",
-		"Clients authenticate by the token in this `file`. They read it on the machine where they run, and again "+
-			"whenever it changes. The token of a pod is such a file.")
+		"Clients authenticate by the token in this `file`, a full path. They read it on the machine where they run, "+
+			"and again whenever it changes. The token of a pod is such a file.")
 	f.StringVar(&o.Context, "context", "",
 		"Use the context of this `name` in --kubeconfig. When empty, use the current context.")
 	f.StringVar(&o.Namespace, "namespace", "",

@@ -11,6 +11,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -18,6 +19,9 @@ import (
 	"spillway/internal/logging"
 	"spillway/internal/status"
 )
+
+// errPrinted is the error of a command that has printed what has failed.
+var errPrinted = errors.New("what has failed is printed already")
 
 func main() {
 	os.Exit(execute(os.Args[1:], os.Environ(), os.Stdout, os.Stderr, run))
@@ -32,7 +36,10 @@ func execute(args, environ []string, stdout, stderr io.Writer, start startFunc) 
 	cmd.SetArgs(append([]string{}, args...)) // never nil, for which cobra would read os.Args
 	cmd.SetOut(stdout)
 	cmd.SetErr(sink)
-	if err := cmd.ExecuteContext(context.Background()); err != nil {
+	switch err := cmd.ExecuteContext(context.Background()); {
+	case errors.Is(err, errPrinted):
+		return 1
+	case err != nil:
 		fmt.Fprintln(sink, "spillway: "+status.OneLine(err.Error()))
 		return 1
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"net"
 	"os"
 	"strings"
 	"sync"
@@ -165,8 +166,17 @@ func (p *process) announce(ctx context.Context) {
 		p.log.Info("serving HTTPS", append(fields, ownerField(p.access.tls)...)...)
 	}
 	if l := p.listeners.metrics; l != nil {
-		p.log.Info("serving health and metrics", zap.Stringer("address", l.Addr()))
+		p.log.Info(metricsMessage(p.o, l.Addr()), zap.Stringer("address", l.Addr()))
 	}
+}
+
+// metricsMessage says what the metrics listener serves. Only a sidecar's has no TLS off loopback,
+// and it serves no metrics.
+func metricsMessage(o *config.Settings, address net.Addr) string {
+	if !o.UsesMetricsTLS() && !listen.IsLoopbackAddr(address) {
+		return "serving health"
+	}
+	return "serving health and metrics"
 }
 
 // sourceFields are where the address of upstream and the proxy's credentials come from.

@@ -33,9 +33,10 @@ type Endpoint struct {
 
 // answer is what an Endpoint answered.
 type answer struct {
-	code   int
-	header http.Header
-	text   []byte
+	code     int
+	header   http.Header
+	text     []byte
+	hasToken bool // the request had one
 }
 
 // send sends a request. An answer of any code is no error.
@@ -63,7 +64,7 @@ func (e *Endpoint) sendAccepting(ctx context.Context, method, path, body, accept
 	}
 	defer response.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(response.Body, answerLimitBytes))
-	return &answer{response.StatusCode, response.Header, text}, err
+	return &answer{response.StatusCode, response.Header, text, e.Token != ""}, err
 }
 
 // get is do with a GET.
@@ -90,25 +91,34 @@ func (a *answer) check() error {
 	}
 	remedy := "its log says more"
 	switch a.code {
-	case http.StatusUnauthorized:
-		remedy = "give in --token-file a valid token of this cluster, for the audience of its API server"
-	case http.StatusForbidden:
-		remedy = "allow the user of the token to do this, or use another token"
+	case http.StatusUnauthorized, http.StatusForbidden:
+		remedy = a.credentialRemedy()
 	case http.StatusNotFound:
 		remedy = "see that the API server has this"
 	case http.StatusTooManyRequests:
 		remedy = "it is starting or has too much to do: try again"
 	}
-	return &refusalError{a.code, fmt.Sprintf("%d %s: %s", a.code, a.message(), remedy)}
+	return &refusalError{a.code, a.message(), remedy}
+}
+
+// credentialRemedy helps where the API server refuses the user.
+func (a *answer) credentialRemedy() string {
+	switch {
+	case !a.hasToken:
+		return "no token was sent: name a file with one in --token-file"
+	case a.code == http.StatusUnauthorized:
+		return "give in --token-file a valid token of this cluster, for the audience of its API server"
+	}
+	return "allow the user of the token to do this, or use another token"
 }
 
 // refusalError is an answer that is no success, with a remedy.
 type refusalError struct {
-	code int
-	text string
+	code            int
+	message, remedy string
 }
 
-func (e *refusalError) Error() string { return e.text }
+func (e *refusalError) Error() string { return fmt.Sprintf("%d %s: %s", e.code, e.message, e.remedy) }
 
 // message is what a refusal says in one line: as a Status of the API server, or as text.
 func (a *answer) message() string {

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"strings"
 	"sync"
 	"syscall"
@@ -99,10 +100,15 @@ func (c *Checker) Run(ctx context.Context, resources []string, out io.Writer) er
 		}
 	}
 	if failed > 0 {
-		return fmt.Errorf("%s: %d of %d checks failed", c.Server.Base, failed, len(checks))
+		return &FailedError{fmt.Sprintf("%s: %d of %d checks failed", c.Server.Base, failed, len(checks))}
 	}
 	return nil
 }
+
+// FailedError says how many checks failed, whose lines are printed.
+type FailedError struct{ text string }
+
+func (e *FailedError) Error() string { return e.text }
 
 func (r *checkRun) checks(resources []string) []check {
 	all := []check{{"/livez", r.awaitLive}, {"/readyz", r.Server.readReady}}
@@ -190,7 +196,7 @@ const flowSchemaHeader = "X-Kubernetes-Pf-Flowschema-Uid"
 func (r *checkRun) list(ctx context.Context, resource string) (string, error) {
 	path, err := r.Server.listPath(ctx, resource)
 	if err != nil {
-		return "", r.Server.explainUnknown(ctx, resource, err)
+		return "", r.explainRefusal(ctx, resource, err)
 	}
 	var l struct {
 		Metadata struct{ ResourceVersion string }
@@ -200,7 +206,7 @@ func (r *checkRun) list(ctx context.Context, resource string) (string, error) {
 	isUpstreams := header.Get(flowSchemaHeader) != ""
 	switch {
 	case err != nil:
-		return "", r.Server.explainUnknown(ctx, resource, err)
+		return "", r.explainRefusal(ctx, resource, err)
 	case l.Metadata.ResourceVersion == "":
 		return "", errors.New("the answer is no list: is --server a spillway?")
 	case isUpstreams && r.hasNamedFaults:
@@ -216,6 +222,16 @@ func (r *checkRun) list(ctx context.Context, resource string) (string, error) {
 			"fairness)"}
 	}
 	return "from memory, " + version, nil
+}
+
+// explainRefusal adds to the refusal of a list what is known of its cause.
+func (r *checkRun) explainRefusal(ctx context.Context, resource string, err error) error {
+	var refusal *refusalError
+	if r.hasNamedFaults && r.Server.Token != "" && errors.As(err, &refusal) && refusal.code == http.StatusForbidden {
+		refusal.remedy = "if the token is Spillway's own, /readyz?verbose, above, names the missing role; otherwise " +
+			refusal.remedy
+	}
+	return r.Server.explainUnknown(ctx, resource, err)
 }
 
 // unknownOriginError says that a list is answered, and why its origin is unknown.

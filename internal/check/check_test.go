@@ -210,6 +210,35 @@ func TestBad(t *testing.T) {
 		"LIST deployments.apps: not from memory but from the API server: have --resources")
 }
 
+// Without a token, the remedy for a refusal is a token. What is refused to Spillway's own token is
+// named by Spillway.
+func TestRefusalsOfUsersNameTheRemedy(t *testing.T) {
+	a := good()
+	a["GET /api/v1/pods"] = `!403 {"message":"no"}`
+	out, err := run(t, a, "", "pods")
+	if want := "LIST pods: 403 no: no token was sent: name a file with one in --token-file\n"; err == nil ||
+		!strings.HasSuffix(out, want) || strings.Contains(out, "the user of the token") {
+		t.Errorf("%v: %s", err, out)
+	}
+	a["GET /readyz"] = "[+]shutdown ok\n[!]mirror pods refused for 3s: no; give Spillway a ClusterRole\n"
+	server := httptest.NewServer(a)
+	defer server.Close()
+	base, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	transport := &http.Transport{}
+	defer transport.CloseIdleConnections()
+	checker := &Checker{Server: Endpoint{"--server", base, transport, "mine"},
+		Health: &Endpoint{Flag: "--health", Base: base, Transport: transport}}
+	const want = "LIST pods: 403 no: if the token is Spillway's own, /readyz?verbose, above, names the missing role; " +
+		"otherwise allow the user"
+	if err := checker.Run(t.Context(), []string{"pods"}, &text); err == nil || !strings.Contains(text.String(), want) {
+		t.Errorf("%v: %s", err, text.String())
+	}
+}
+
 // A group without a preferred version is no group of an API server: nothing is listed of it.
 func TestAGroupWithoutAPreferredVersion(t *testing.T) {
 	a := good()

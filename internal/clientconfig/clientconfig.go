@@ -48,7 +48,8 @@ func Make(o Options) (text []byte, warning string, err error) {
 	}
 	if user := config.AuthInfos[name]; user != nil && len(user.ClientCertificateData) > 0 {
 		warning = "its user has a client certificate, and is anonymous at a spillway that does not verify it: that takes " +
-			"--client-ca-file (clientCA of the chart), and --impersonate-client-certs for requests that pass through"
+			"--client-ca-file (clientCA of the chart), and --impersonate-client-certs for requests that pass through; " +
+			"without them, use a token: kubectl --token, or --token-file here instead of --kubeconfig"
 	}
 	text, err = clientcmd.Write(*config)
 	return text, warning, err
@@ -66,7 +67,7 @@ func (o Options) validate() error {
 	case isPlain && server.Hostname() != "localhost" && !net.ParseIP(server.Hostname()).IsLoopback():
 		return fmt.Errorf("--server=%s: spillway serves plain HTTP on loopback only: use https://", o.Server)
 	case isPlain && o.CAFile != "":
-		return fmt.Errorf("--certificate-authority=%s: requires https:// in --server", o.CAFile)
+		return fmt.Errorf("--ca-file=%s: requires https:// in --server", o.CAFile)
 	case o.Context != "" && o.From == "":
 		return fmt.Errorf("--context=%s: requires --kubeconfig", o.Context)
 	case o.TokenFile != "" && o.From != "":
@@ -113,10 +114,10 @@ func (o Options) newConfig() (config *api.Config, err error) {
 func readCertificates(file string) ([]byte, error) {
 	text, err := os.ReadFile(file) // #nosec G304 -- the user names it
 	if err != nil {
-		return nil, fmt.Errorf("--certificate-authority=%s: cannot be read: %s", file, cause(err))
+		return nil, fmt.Errorf("--ca-file=%s: cannot be read: %s", file, cause(err))
 	}
 	if !bytes.Contains(text, []byte("-----BEGIN CERTIFICATE-----")) {
-		return nil, fmt.Errorf("--certificate-authority=%s: holds no certificate in PEM", file)
+		return nil, fmt.Errorf("--ca-file=%s: holds no certificate in PEM", file)
 	}
 	return text, nil
 }

@@ -57,7 +57,8 @@ func TestMake(t *testing.T) {
 		t.Errorf("%s", text)
 	}
 	if text, warning, err = Make(Options{Server: "https://spillway.ns.svc", From: at("config"), Context: "certificate",
-		Namespace: "other"}); err != nil || !strings.Contains(warning, "--client-ca-file") {
+		Namespace: "other"}); err != nil || !strings.Contains(warning, "--client-ca-file") ||
+		!strings.Contains(warning, "kubectl --token") {
 		t.Fatal(err, warning)
 	}
 	if config, err = clientcmd.Load(text); err != nil || string(config.AuthInfos["spillway"].ClientKeyData) != "key" ||

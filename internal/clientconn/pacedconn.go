@@ -39,6 +39,7 @@ type PacedConn struct {
 	stalled  atomic.Bool                // evicted: what is written now fails for that reason, whatever the error
 	onLost   atomic.Pointer[func()]     // called by Close, unless TakeOver was called first; nil: nothing is
 	polled   atomic.Pointer[PolledConn] // reads and writes without waiting; nil: they wait
+	wait     ClientWait                 // of a paced write
 	// sendMu is held by SetPace and by writes that are sent: TLS writes on the goroutine that
 	// reads, too, to answer a key update.
 	sendMu sync.Mutex
@@ -174,9 +175,11 @@ func (c *PacedConn) send(b []byte) (int, error) {
 	p := c.pace.Load()
 	if p == nil {
 		n, _, err := c.writeSocket(b)
+		c.wait.end() // such a client may pause as long as it likes
 		return n, err
 	}
 	sent, lastProgress := 0, time.Now()
+	defer c.wait.end()
 	for {
 		stall := c.eviction.StallTimeout(p.stall)
 		if err := c.Conn.SetWriteDeadline(time.Now().Add(min(stall/StallChecks, RecheckInterval))); err != nil {
@@ -206,20 +209,27 @@ func (c *PacedConn) send(b []byte) (int, error) {
 	}
 }
 
-// writeSocket writes b to the socket. Without room it releases the CPU permit until there is some;
-// waited is how long it then took to acquire the permit.
+// writeSocket writes b to the socket, and notes in wait that it waits. Without room it releases the
+// CPU permit until there is some; waited is how long it then took to acquire the permit.
 func (c *PacedConn) writeSocket(b []byte) (n int, waited time.Duration, err error) {
-	if !c.permit.held {
-		n, err = c.Conn.Write(b)
-		return n, 0, err
+	if c.permit.held {
+		return writeReleasing(c.Conn, c.permit.limiter, &c.wait, b)
 	}
-	return writeReleasing(c.Conn, c.permit.limiter, b)
+	c.wait.begin(len(b))
+	if n, err = c.Conn.Write(b); n > 0 {
+		c.wait.end()
+	}
+	return n, 0, err
 }
 
 // writeWithoutPermit writes b, and releases the CPU permit until it is written.
-func writeWithoutPermit(c net.Conn, cpu *CPULimiter, b []byte) (n int, waited time.Duration, err error) {
+func writeWithoutPermit(c net.Conn, cpu *CPULimiter, wait *ClientWait, b []byte) (n int, waited time.Duration,
+	err error) {
 	cpu.Release()
-	n, err = c.Write(b)
+	wait.begin(len(b))
+	if n, err = c.Write(b); n > 0 {
+		wait.end()
+	}
 	return n, cpu.Acquire(), err
 }
 
@@ -229,6 +239,14 @@ func (c *PacedConn) abort() error {
 	c.stalled.Store(true)
 	c.Cut()
 	return ErrStalled
+}
+
+// Wait is how long a paced write has waited for the client; nil has none.
+func (c *PacedConn) Wait() *ClientWait {
+	if c == nil {
+		return nil
+	}
+	return &c.wait
 }
 
 // ReasonOf is why what is sent on the connection failed, whose error is err. Nil knows no better.

@@ -38,10 +38,10 @@ func setTCP(c net.Conn, option, value int) {
 // writeReleasing writes b, and releases the CPU permit only while there is no room: sending is
 // work. waited is how long it took to acquire the permit again. For a connection that is no socket
 // it releases the permit for the whole write.
-func writeReleasing(c net.Conn, cpu *CPULimiter, b []byte) (n int, waited time.Duration, err error) {
+func writeReleasing(c net.Conn, cpu *CPULimiter, wait *ClientWait, b []byte) (n int, waited time.Duration, err error) {
 	socket, ok := c.(syscall.Conn)
 	if !ok {
-		return writeWithoutPermit(c, cpu, b)
+		return writeWithoutPermit(c, cpu, wait, b)
 	}
 	raw, err := socket.SyscallConn()
 	if err != nil {
@@ -51,6 +51,7 @@ func writeReleasing(c net.Conn, cpu *CPULimiter, b []byte) (n int, waited time.D
 	released := false
 	err = raw.Write(func(fd uintptr) bool {
 		if released {
+			wait.end() // there is room
 			waited, released = waited+cpu.Acquire(), false
 		}
 		for n < len(b) {
@@ -58,8 +59,10 @@ func writeReleasing(c net.Conn, cpu *CPULimiter, b []byte) (n int, waited time.D
 			switch {
 			case err == nil:
 				n += taken
+				wait.end()
 			case errors.Is(err, unix.EINTR):
 			case errors.Is(err, unix.EAGAIN):
+				wait.begin(len(b) - n)
 				cpu.Release()
 				released = true
 				return false

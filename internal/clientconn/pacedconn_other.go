@@ -15,6 +15,6 @@ func endVanished(net.Conn, time.Duration) {}
 
 // writeReleasing releases the CPU permit for the whole write: the non-blocking loop is written for
 // Linux only. waited is how long it took to acquire the permit again.
-func writeReleasing(c net.Conn, cpu *CPULimiter, b []byte) (n int, waited time.Duration, err error) {
-	return writeWithoutPermit(c, cpu, b)
+func writeReleasing(c net.Conn, cpu *CPULimiter, wait *ClientWait, b []byte) (n int, waited time.Duration, err error) {
+	return writeWithoutPermit(c, cpu, wait, b)
 }

@@ -29,6 +29,7 @@ type PacedWriter struct {
 	// The handler's.
 	stall       time.Duration // 0: the client may take nothing for as long as it likes
 	permit      cpuPermit
+	wait        ClientWait
 	headWritten bool
 	timer       *time.Timer // runs while a write waits; nil: none has
 	response    *h2.Response
@@ -78,7 +79,7 @@ func (n *PacedWriter) Write(b []byte) (int, error) {
 	written := 0
 	for len(b) > 0 {
 		piece := b[:min(len(b), pieceBytes)]
-		err := n.sendTimed(func() error {
+		err := n.sendTimed(len(b), func() error {
 			_, err := n.response.Write(piece)
 			return err
 		})
@@ -94,11 +95,11 @@ func (n *PacedWriter) Write(b []byte) (int, error) {
 }
 
 // FlushError sends what is buffered.
-func (n *PacedWriter) FlushError() error { return n.sendTimed(n.response.FlushError) }
+func (n *PacedWriter) FlushError() error { return n.sendTimed(0, n.response.FlushError) }
 
-// sendTimed calls send, which may have to wait for the client. Meanwhile it holds no CPU permit,
-// and the stall timeout runs.
-func (n *PacedWriter) sendTimed(send func() error) error {
+// sendTimed calls send, which may have to wait for the client to take so many bytes. Meanwhile it
+// holds no CPU permit, and the stall timeout runs.
+func (n *PacedWriter) sendTimed(unsent int, send func() error) error {
 	if n.permit.held {
 		n.permit.limiter.Release()
 		defer n.permit.limiter.Acquire()
@@ -111,6 +112,8 @@ func (n *PacedWriter) sendTimed(send func() error) error {
 		n.pin.beginWait()
 		defer n.pin.endWait()
 	}
+	n.wait.begin(unsent)
+	defer n.wait.end()
 	if err := send(); err != nil {
 		return n.ReasonOf(err)
 	}
@@ -141,6 +144,9 @@ func (n *PacedWriter) ReasonOf(err error) error {
 	}
 	return n.conn.ReasonOf(err)
 }
+
+// Wait is how long a write has waited for the client.
+func (n *PacedWriter) Wait() *ClientWait { return &n.wait }
 
 // Below is the connection below; nil: there is none to ask.
 func (n *PacedWriter) Below() *PacedConn { return n.conn }

@@ -16,7 +16,7 @@ const rootCommand = "spillway"
 
 // otherNames are flags by the names that other programs, or other commands, have for them.
 var otherNames = map[string]string{
-	"memory": "memory-budget", "memory-limit": "memory-budget", "port": "listen", "ca-file": "certificate-authority",
+	"memory": "memory-budget", "memory-limit": "memory-budget", "port": "listen",
 	"certificate-authority": "ca-file",
 }
 

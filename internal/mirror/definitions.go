@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"spillway/internal/mirror/states"
@@ -69,7 +70,11 @@ func (s *Set) follow(what, instead string, run func() error) {
 			return
 		}
 		if !isLogged {
-			s.log.Warn("cannot watch "+what+": "+instead, zap.Error(err))
+			level := zap.WarnLevel
+			if s.o.IsClient && apierrors.IsForbidden(err) {
+				level = zap.InfoLevel
+			}
+			s.log.Log(level, "cannot watch "+what+": "+instead, zap.Error(err))
 		}
 		if !s.pause(followRetryInterval) {
 			return

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -228,6 +229,24 @@ func TestGroupIsTakenOverMeanwhile(t *testing.T) {
 				t.Error("what was said is remembered")
 			}
 		})
+	}
+}
+
+// A proxy with the rights of a client, such as a sidecar, may not see definitions: that is no
+// fault. Another error is.
+func TestAClientIsNotWarnedOfHiddenDefinitions(t *testing.T) {
+	for code, want := range map[int]zapcore.Level{
+		http.StatusForbidden: zap.InfoLevel, http.StatusBadRequest: zap.WarnLevel,
+	} {
+		up := newUpstream(t)
+		up.Handle("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", refusing(code))
+		core, logs := observer.New(zap.InfoLevel)
+		mirroringTo(t, up, zap.New(core), func(o *SetOptions) { o.IsClient = true }, widgetDefinition)
+		const text = "cannot watch customresourcedefinitions"
+		eventually(t, "a word on it", func() bool { return logs.FilterMessageSnippet(text).Len() == 1 })
+		if level := logs.FilterMessageSnippet(text).All()[0].Level; level != want {
+			t.Errorf("%d: its level is %s, want %s", code, level, want)
+		}
 	}
 }
 

@@ -27,9 +27,10 @@ func (s *Set) logOutages() {
 			s.log.Info("the API server answers again", zap.Duration("after", time.Since(logged).Round(time.Second)))
 			logged = time.Time{}
 		case !since.IsZero() && logged.IsZero() && time.Since(since) >= outageLogDelay:
-			stale := s.staleStates()
+			stale := s.staleStates() // none, if what does not answer keeps the watches open, as another Spillway does
+			reason := cmp.Or(stale.reason, status.OneLine(s.client.SilenceCause()))
 			s.log.Warn("the API server does not answer", zap.Time("since", since),
-				zap.Int("oldMirrors", len(stale.resources)), zap.String("error", stale.reason))
+				zap.Int("oldMirrors", len(stale.resources)), zap.String("error", reason))
 			logged = since
 		}
 	}

@@ -2,6 +2,7 @@ package mirror
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -99,21 +100,43 @@ func (s *Set) Ready() (string, error) {
 	return fmt.Sprintf("%d resources, %d objects", len(running), objects), nil
 }
 
+// namedRefusalsLimit is how many resources a line names of those that are never mirrored for the
+// same reason, and refusalReasonsLimit how many reasons it names.
+const namedRefusalsLimit, refusalReasonsLimit = 3, 5
+
 // PassThrough is the detail behind /readyz?verbose: what is never mirrored.
 func (s *Set) PassThrough() (string, error) {
+	names := map[string][]string{} // by reason
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	var names []string
 	for gvr, e := range s.mu.entries {
 		if e.refused != "" {
-			names = append(names, gvr.GroupResource().String()+" ("+e.refused+")")
+			names[e.refused] = append(names[e.refused], gvr.GroupResource().String())
 		}
 	}
-	if len(names) == 0 {
-		return "", nil
+	s.mu.Unlock()
+	return describeRefusals(names), nil
+}
+
+// describeRefusals is a line of limited length about resources by the reason why they are never
+// mirrored; "": there are none.
+func describeRefusals(names map[string][]string) string {
+	var parts []string
+	for _, reason := range slices.Sorted(maps.Keys(names)) {
+		if len(parts) == refusalReasonsLimit {
+			parts = append(parts, fmt.Sprintf("and for %d more reasons", len(names)-len(parts)))
+			break
+		}
+		all := slices.Compact(slices.Sorted(slices.Values(names[reason]))) // versions
+		text := strings.Join(all[:min(len(all), namedRefusalsLimit)], ", ")
+		if more := len(all) - namedRefusalsLimit; more > 0 {
+			text += fmt.Sprintf(" and %d more", more)
+		}
+		parts = append(parts, text+" ("+reason+")")
 	}
-	slices.Sort(names)
-	return fmt.Sprint("never mirrored: ", slices.Compact(names)), nil
+	if len(parts) == 0 {
+		return ""
+	}
+	return "never mirrored: " + strings.Join(parts, "; ")
 }
 
 // DescribeCapabilities is the detail behind /readyz?verbose: what upstream can do.

@@ -51,6 +51,9 @@ type SetOptions struct {
 	FeedBytes           int64 // of frames, over all resources; 0: no limit
 	FirstStates         int   // of resources on demand, on their way at a time; 0: no limit
 	StripManagedFields  bool
+	// IsClient says that the proxy's rights are a client's, as a sidecar's are: what they lack is no
+	// fault, as long as something else does.
+	IsClient bool
 	// AsksAboutAll says that upstream reviews every client, so that none is served while it is
 	// unreachable.
 	AsksAboutAll bool

@@ -218,13 +218,31 @@ func TestMirrorsOnDemand(t *testing.T) {
 	}
 	detail, err := m.PassThrough()
 	for _, reason := range []string{"events (the API server has no watch cache",
-		"secrets (secrets are mirrored only if they are named)", "componentstatuses (it cannot be listed and watched"} {
+		"secrets (secrets are mirrored only if they are named)", "componentstatuses", "(it cannot be listed and watched"} {
 		if err != nil || !strings.Contains(detail, reason) {
 			t.Errorf("passes through: %q, %v; want %q", detail, err, reason)
 		}
 	}
 	named := mirroring(t, up, nil, "*", "secrets")
 	named.awaitReady(t, fakeapiserver.Secrets)
+}
+
+// A line about many resources that are never mirrored is short: it has each reason once.
+func TestTheLineOfRefusedResourcesIsBounded(t *testing.T) {
+	names := map[string][]string{"no watch": {"d", "c", "b", "a", "a"}, "no cache": {"events", "events"}}
+	const want = "never mirrored: events (no cache); a, b, c and 1 more (no watch)"
+	if got := describeRefusals(names); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	for i := range 100 {
+		names[fmt.Sprint("reason ", i)] = []string{"x"}
+	}
+	if got := describeRefusals(names); len(got) > 200 || !strings.HasSuffix(got, "; and for 97 more reasons") {
+		t.Errorf("%q", got)
+	}
+	if got := describeRefusals(nil); got != "" {
+		t.Errorf("of none: %q", got)
+	}
 }
 
 // The bound is on what clients make the proxy mirror; what was named is not theirs.

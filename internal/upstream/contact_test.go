@@ -19,6 +19,9 @@ func TestSilenceIsWhatNoApiserverAnswers(t *testing.T) {
 		if since := c.SilentSince(); since.IsZero() == silent || since.After(time.Now()) {
 			t.Errorf("%s: silent since %v", what, since)
 		}
+		if cause := c.SilenceCause(); (cause == "") == silent {
+			t.Errorf("%s: silent because of %q", what, cause)
+		}
 	}
 	status := func(code int, contentType string) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -34,6 +37,9 @@ func TestSilenceIsWhatNoApiserverAnswers(t *testing.T) {
 	s.Handle("/version", status(http.StatusBadGateway, "text/html"))
 	f("an error of a proxy in front of it", true)
 	first := c.SilentSince()
+	if cause := c.SilenceCause(); cause != "502 Bad Gateway" {
+		t.Errorf("silent because of %q", cause)
+	}
 	f("another", true)
 	if !c.SilentSince().Equal(first) {
 		t.Error("silence begins again with each failure")

@@ -3,6 +3,7 @@ package watch
 import (
 	"time"
 
+	"spillway/internal/clientconn"
 	"spillway/internal/fanout"
 )
 
@@ -31,6 +32,9 @@ func (s *Stream) counters() (c streamCounters, open bool) {
 	if s.mu.unsent > 0 {
 		c.blockedSince = s.mu.blockedSince.time()
 	}
+	if since, unsent := s.mu.initialWait.Of(); !since.IsZero() {
+		c.blockedSince, c.unsent = since, unsent
+	}
 	return c, true
 }
 
@@ -50,16 +54,25 @@ func (s *Stream) noteBlocked(unsent int, since monotonicTime) {
 	s.mu.unsent, s.mu.blockedSince = unsent, since
 }
 
+// noteInitialWait notes where the waits of initial events are; nil: these are over.
+func (s *Stream) noteInitialWait(wait *clientconn.ClientWait) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.initialWait = wait
+}
+
 // slowWriteTime is how long a write of a stream with a goroutine has waited if its client counts as
 // slow. A shorter one may only be under way.
 const slowWriteTime = time.Second
 
 // waitsForClient reports that the client is slow: the socket of the stream's slot is full, or a
-// write has waited for slowWriteTime. Writes of initial events are not noted, because they also
-// wait for CPU permits.
+// write has waited for slowWriteTime.
 func (s *Stream) waitsForClient() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if since, _ := s.mu.initialWait.Of(); !since.IsZero() {
+		return !s.mu.ended && time.Since(since) >= slowWriteTime
+	}
 	if s.mu.ended || s.mu.unsent == 0 {
 		return false
 	}

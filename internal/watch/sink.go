@@ -19,6 +19,8 @@ type sink interface {
 	// Pace demands progress of the client from now on, which keeps so many bytes of old state
 	// alive; 0: none.
 	Pace(pinned int64)
+	// wait is how long a Write has waited for the client; nil: that is not known.
+	wait() *clientconn.ClientWait
 	// cut ends the stream so that the client sees that it has no end. A Write that waits returns.
 	// Any goroutine may call it.
 	cut()
@@ -68,6 +70,8 @@ func (c *ConnSink) Write(b []byte) (int, error) {
 
 // Pace implements sink.
 func (c *ConnSink) Pace(pinned int64) { setPace(c.Conn, c.StallTimeout, pinned) }
+
+func (c *ConnSink) wait() *clientconn.ClientWait { return clientconn.PacedConnOf(c.Conn).Wait() }
 
 func (c *ConnSink) cut() { cutConn(c.Conn) }
 

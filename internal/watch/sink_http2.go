@@ -99,6 +99,8 @@ func (n *http2Sink) Write(b []byte) (int, error) {
 // Pace implements sink.
 func (n *http2Sink) Pace(pinned int64) { n.answer.Load().Pace(pinned) }
 
+func (n *http2Sink) wait() *clientconn.ClientWait { return n.answer.Load().Wait() }
+
 func (n *http2Sink) protocol() string { return "HTTP/2" }
 
 func (n *http2Sink) client() string { return n.address }

@@ -60,6 +60,8 @@ func (w *WebSocketSink) Write(b []byte) (int, error) {
 // Pace implements sink.
 func (w *WebSocketSink) Pace(pinned int64) { setPace(w.Conn, w.StallTimeout, pinned) }
 
+func (w *WebSocketSink) wait() *clientconn.ClientWait { return clientconn.PacedConnOf(w.Conn).Wait() }
+
 func (w *WebSocketSink) cut() { cutConn(w.Conn) }
 
 func (w *WebSocketSink) port(*writer) (port, bool) { return port{}, false }

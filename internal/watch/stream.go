@@ -10,6 +10,7 @@ import (
 	"spillway/internal/apistatus"
 	"spillway/internal/auth/reauth"
 	"spillway/internal/backfill"
+	"spillway/internal/clientconn"
 	"spillway/internal/fanout"
 	"spillway/internal/flowcontrol"
 	"spillway/internal/object"
@@ -91,6 +92,7 @@ type Stream struct {
 		live, ended  bool
 		unsent       int
 		blockedSince monotonicTime
+		initialWait  *clientconn.ClientWait // of its initial events; nil: none are being sent
 	}
 }
 
@@ -117,7 +119,9 @@ func (s *Stream) deliverInitial() error {
 	first := s.beginning
 	s.beginning = beginning{}
 	s.out.Pace(first.pinnedBytes())
+	s.noteInitialWait(s.out.wait())
 	err := s.sendBeginning(first)
+	s.noteInitialWait(nil)
 	s.out.Pace(0) // not after a panic, which may have left the connection locked
 	return err
 }

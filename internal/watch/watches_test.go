@@ -143,6 +143,33 @@ func TestWatchesThatStart(t *testing.T) {
 	})
 }
 
+// A client that stops reading in its initial events is behind, as one that stops later is. A watch
+// that is sent its initial events without a wait is not.
+func TestAClientThatStopsInItsInitialEventsIsBehind(t *testing.T) {
+	bubbles(t, func(t *testing.T, d delivery) {
+		w := newWorld(t, d, "a/x 5")
+		readsOn := make(chan struct{})
+		w.pace = func(int) { <-readsOn } // which holds it up after the head
+		w.watchBy("/api/v1/pods?watch=1&resourceVersion=0", NewClient("stuck", ""))
+		time.Sleep(7 * time.Second)
+		one := w.known()["stuck"]
+		if one.Phase != Starting || one.Blocked != 7*time.Second || one.Unsent == 0 {
+			t.Errorf("%+v", one)
+		}
+		want := map[lagGroup]lag{{"pods", "all"}: {1, 7 * time.Second}}
+		if got := w.manager.lagGroups(); !maps.Equal(got, want) {
+			t.Errorf("lags %v, want %v", got, want)
+		}
+		if n := w.manager.slowClients(); n != 1 {
+			t.Errorf("%d slow clients", n)
+		}
+		close(readsOn)
+		if one := w.known()["stuck"]; one.Phase != Live || one.Blocked != 0 || one.Unsent != 0 {
+			t.Errorf("after it reads on: %+v", one)
+		}
+	})
+}
+
 func TestWatchesOfMany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, deliveries["writers"], "a/x 5")

@@ -78,7 +78,7 @@ func (l *LogLimiter) Log(resource, version string, t Transition) {
 	if c.takeOwnLine(resource, t) || isFirst {
 		fields := transitionFields(resource, version, t)
 		if next := t.To.Next(); !next.IsZero() {
-			fields = append(fields, zap.Duration("retryAfter", next.Sub(t.At).Round(time.Millisecond)))
+			fields = append(fields, zap.Duration("retryAfter", max(0, next.Sub(t.At).Round(time.Millisecond))))
 		}
 		l.write(t, fields...)
 		return

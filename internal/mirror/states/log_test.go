@@ -125,6 +125,19 @@ func TestEachRefusedResourceHasALineAtOnce(t *testing.T) {
 	})
 }
 
+// An attempt that is due already is now, and not before now.
+func TestALineHasNoNegativePause(t *testing.T) {
+	core, lines := observer.New(zapcore.DebugLevel)
+	log := NewLogLimiter(zap.New(core))
+	m := NewMachine(func(tr Transition) { log.Log("pods", "v1", tr) })
+	m.Complete()
+	m.Refuse(Cause{WhyRefused, "no"}, time.Now().Add(-2*time.Second))
+	refused := lines.FilterMessage("the resource is not mirrored for now, its requests pass through").All()
+	if len(refused) != 1 || refused[0].ContextMap()["retryAfter"] != time.Duration(0) {
+		t.Errorf("%v", refused)
+	}
+}
+
 // A cluster in which Spillway may read nothing has a bounded number of lines.
 func TestLinesOfRefusedResourcesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

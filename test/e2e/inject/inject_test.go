@@ -126,7 +126,7 @@ func (c *cluster) takesKubeconfig(t *testing.T) {
 			filepath.Join(dir, "tls.key"))
 	for how, flags := range map[string][]string{
 		"nobody": {"--server=" + proxy.Plain},
-		"somebody": {"--server=" + proxy.TLS, "--certificate-authority=" + filepath.Join(dir, "tls.crt"), "--kubeconfig=" +
+		"somebody": {"--server=" + proxy.TLS, "--ca-file=" + filepath.Join(dir, "tls.crt"), "--kubeconfig=" +
 			c.Kubeconfig(controlplane.Alice)},
 	} {
 		name := filepath.Join(t.TempDir(), "kubeconfig")

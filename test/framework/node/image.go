@@ -3,18 +3,22 @@ package node
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 )
 
-// Image is a container image of a single static program, for a node without a registry.
+// Image is a container image of a single static program, for a node without a registry. The program
+// is in the root folder, as /spillway is in the image of the Dockerfile, and is the entry point.
 type Image struct {
 	Name    string // as a pod names it, such as localhost/pause:1
-	Program string // the file, which becomes the entry point
+	Program string // the file
+	As      string // the program's name in the image; empty: that of the file
 	User    string // uid:gid
 	// Commands are links to the program in /bin, by name, for one that goes by the name by which it is
 	// started, as BusyBox does.
@@ -28,7 +32,7 @@ func (i Image) Write(archive string) error {
 	if err != nil {
 		return fmt.Errorf("cannot read the program of image %s: %w", i.Name, err)
 	}
-	const entrypoint = "program"
+	entrypoint := cmp.Or(i.As, filepath.Base(i.Program))
 	contents := []file{{name: entrypoint, mode: 0o755, content: program}}
 	for _, command := range i.Commands {
 		contents = append(contents, file{name: "bin/" + command, mode: 0o777, link: "/" + entrypoint})

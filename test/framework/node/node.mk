@@ -2,13 +2,16 @@
 
 ##@ A real cluster
 
-.PHONY: cluster cluster-tools cluster-build test-cluster clean-cluster
+.PHONY: cluster cluster-begin cluster-tools cluster-build test-cluster clean-cluster
 
 cluster: NODES ?= 1
 cluster cluster-build test-cluster: export KUBERNETES := $(KUBERNETES)
-cluster: build cluster-build bin/tools/helm ## Run a real cluster of NODES (1), as root, whose nodes have an image of bin/spillway, and print how to install it; KUBERNETES=1.33: of that minor; IMAGES=: archives of more images; Ctrl-C ends it
-	cd test && go build -o ../bin/cluster ./framework/node/cmd/cluster
+cluster: cluster-begin build cluster-build bin/tools/helm ## Run a real cluster of NODES (1), as root, whose nodes have an image of bin/spillway, and print how to install it; KUBERNETES=1.33: of that minor; IMAGES=: archives of more images; Ctrl-C ends it
+	@cd test && go build -o ../bin/cluster ./framework/node/cmd/cluster
 	@exec bin/cluster -nodes=$(NODES) -spillway=$(BINARY) $(IMAGES)
+
+cluster-begin:
+	@echo "cluster: about 3 minutes until it runs, and much longer for the first build on a machine" >&2
 
 cluster-build: controlplane ## Build kubelet, kube-proxy, containerd, ctr and a pause program (once per machine)
 	@./test/framework/node/build.sh

@@ -52,7 +52,7 @@ func (l *Log) Addresses() (a Addresses) {
 			a.Plain = entry.Address
 		case "serving HTTPS":
 			a.TLS = entry.Address
-		case "serving health and metrics":
+		case "serving health and metrics", "serving health":
 			a.Metrics = entry.Address
 		}
 	}

@@ -46,7 +46,7 @@ func run(ctx context.Context, nodes int, spillway string, archives []string) (er
 	if err != nil {
 		return err
 	}
-	image := node.Image{Name: registry + "/spillway:" + tag, Program: spillway, User: user}
+	image := node.Image{Name: registry + "/spillway:" + tag, Program: spillway, As: "spillway", User: user}
 	n, err := node.Start(ctx, node.Options{Workers: max(0, nodes-1), Images: []node.Image{image}, Archives: archives,
 		Log: os.Stderr})
 	if err != nil {
@@ -59,7 +59,12 @@ func run(ctx context.Context, nodes int, spillway string, archives []string) (er
 	fmt.Print(script)
 	fmt.Fprintln(os.Stderr, "cluster: Ctrl-C ends it; its logs are in", n.Dir())
 	<-ctx.Done()
-	return n.Stop()
+	fmt.Fprintln(os.Stderr, "cluster: ending")
+	if err := n.Stop(); err != nil {
+		return err
+	}
+	fmt.Fprintln(os.Stderr, "cluster: ended, and nothing of it is left")
+	return nil
 }
 
 // scriptFor is what a shell runs to use the cluster. Its last lines read image.tar in the shell's
