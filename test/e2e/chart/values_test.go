@@ -102,11 +102,34 @@ func TestFormerNamesAreRefusedWithTheNewOnes(t *testing.T) {
 		"config.client-ca-file":                            "config.clientCAFile",
 		"config.requestheader-allowed-names":               "config.requestHeaderAllowedNames",
 		"config.audit-log-maxsize":                         "config.auditLogMaxSize",
+		"config.reauth-sweep":                              "config.reauthorizationInterval",
+		"config.unready-when-away":                         "config.readyzUpstreamTimeout",
+		"config.semantics":                                 "config.emulatedVersion",
+		"config.http2":                                     "config.disableHTTP2Serving",
+		"config.debug":                                     "config.profiling and config.allowCoreDumps",
 		"loadShedding.limits.max-passthrough-qps-per-user": "loadShedding.limits.maxPassthroughQPSPerUser",
+		"loadShedding.limits.max-large-head-bytes":         "loadShedding.limits.maxLargeHeaderBytes",
+		"loadShedding.limits.history-bytes":                "config.historyBytes",
 	} {
 		_, err := h.template(t.Context(), "--set="+former+"=1")
 		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%s is now %s.", former, name)) {
 			t.Errorf("%s: %v, want %s", former, err, name)
+		}
+	}
+	for values, want := range map[string]string{
+		"config.metrics-tls=true": "config.metrics-tls no longer exists. The section",
+		"config.writers=2":        "config.writers no longer exists. The section",
+		"config.histoy-bytes=1Mi": "no such settings: config.histoy-bytes (did you mean config.historyBytes?). " +
+			"`spillway config print` lists all",
+		"loadShedding.limits.max-watchs=1": "loadShedding.limits.max-watchs (did you mean loadShedding.limits.maxWatches?)",
+		"config.no-such-thing=1":           "no such settings: config.no-such-thing. `spillway config print` lists all",
+		"workload.kind=DaemonSet,config.no-such-thing=1": "workload.kind is now kind. The section \"Values with former " +
+			"names\" of docs/operations.md lists all; and no such settings: config.no-such-thing.",
+	} {
+		if _, err := h.template(t.Context(), "--set="+values); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", values, err, want)
+		} else if strings.Contains(want, "no such") && strings.Contains(err.Error(), "thing is now") {
+			t.Errorf("%s: it names a setting that does not exist: %v", values, err)
 		}
 	}
 	root := process.Repository(t)
