@@ -399,7 +399,8 @@ func TestNotesNameReasonsAndDoubts(t *testing.T) {
 		"podDisruptionBudget.maxUnavailable=0":    "keeps nodes with these pods from being drained",
 		"service.internalTrafficPolicy=Local":     "Set kind=DaemonSet",
 		"monitoring.prometheusRule.enabled=true":  "metrics of the job spillway-metrics",
-		"fullnameOverride=a,image.repository=b/c": "The registry registry.example.com",
+		"fullnameOverride=a,image.repository=b/c": "Nodes cannot pull the image registry.example.com/b/c:0.1.0. The registry",
+		"image.registry=registry.example.com/a":   "The registry registry.example.com/a does not exist.",
 	} {
 		if notes := h.notes(t, "--set="+values); !strings.Contains(notes, want) {
 			t.Errorf("%s: the notes lack %q: %s", values, want, notes)
