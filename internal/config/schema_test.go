@@ -83,7 +83,8 @@ func TestChartKnowsFormerNamesOfFlags(t *testing.T) {
 		keys[s.name] = s.key()
 	}
 	former := formerSettings(t)
-	rows := regexp.MustCompile("(?m)^\\| `--([a-z0-9-]+)(?:=[a-z]+)?` \\| (.*) \\|$").FindAllStringSubmatch(string(text), -1)
+	renamed := regexp.MustCompile("(?m)^\\| `--([a-z0-9-]+)(?:=[a-z]+)?` \\| (.*) \\|$")
+	rows := renamed.FindAllStringSubmatch(string(text), -1)
 	for _, row := range rows {
 		now := []string{}
 		if !strings.HasPrefix(row[2], "none:") {
@@ -196,7 +197,7 @@ func schemaOf(t *testing.T, rows []*setting, null bool) any {
 	return object{
 		"type": "object", "additionalProperties": false, "properties": properties,
 		"description": "keys of the configuration file",
-		// names of flags, which were the keys, also former ones: a template refuses them and names the keys
+		// names of flags, which were the keys, also former ones: a template names the keys of today
 		"patternProperties": object{strings.Join(old, "|"): object{"deprecated": true}},
 	}
 }

@@ -219,12 +219,22 @@ what it is now, or what may be meant. Only a setting that exists is named. */ -}
   {{- if not (get $requests "cpu") -}}
     {{- fail (printf "autoscaling.enabled needs %sresources.requests.cpu: the autoscaler compares the CPU time of pods with it" (eq .Values.mode "loadShedding" | ternary "loadShedding." "")) -}}
   {{- end -}}
+  {{- range $i, $container := .Values.extraContainers -}}
+    {{- if not (dig "resources" "requests" "cpu" "" $container) -}}
+      {{- fail (printf "autoscaling.enabled needs extraContainers[%d].resources.requests.cpu: the autoscaler compares the CPU time of pods with the requests of all containers" $i) -}}
+    {{- end -}}
+  {{- end -}}
 {{- end -}}
 {{- if and .Values.monitoring.serviceMonitor.enabled .Values.rbac.create (not .Values.rbac.metricsReaders) -}}
 {{- fail "monitoring.serviceMonitor.enabled needs rbac.metricsReaders, or Prometheus gets 403. Name its account: --set 'rbac.metricsReaders[0].kind=ServiceAccount,rbac.metricsReaders[0].name=NAME,rbac.metricsReaders[0].namespace=NAMESPACE'" -}}
 {{- end -}}
 {{- if and (not .Values.audit.policy) (or .Values.audit.failClosed .Values.audit.volume) -}}
 {{- fail "audit.failClosed and audit.volume need audit.policy, which says what is recorded" -}}
+{{- end -}}
+{{- range $value, $url := dict "metricsReaders" "/metrics" "statusReaders" "/statusz" -}}
+  {{- if and (get $.Values.rbac $value) (not $.Values.rbac.create) -}}
+    {{- fail (printf "rbac.%s has no meaning when rbac.create is false: allow these readers to get the URL %s yourself (nonResourceURLs of a ClusterRole)" $value $url) -}}
+  {{- end -}}
 {{- end -}}
 {{- range .Values.extraArgs -}}
   {{- $flag := splitList "=" . | first | trimPrefix "--" -}}

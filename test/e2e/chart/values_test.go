@@ -65,6 +65,23 @@ func TestBrokenReleasesAreRefused(t *testing.T) {
 			"mirror.extraResources has no meaning when mode is sidecar"},
 		"no webhook and no pod without it": {
 			[]string{"--set=mode=sidecar,replicaCount=0,webhook.failurePolicy=Fail"}, "no pod could be created"},
+		"readers get no role": {
+			[]string{"--set=rbac.create=false", `--set-json=rbac.statusReaders=[{"kind":"User","name":"x"}]`},
+			"rbac.statusReaders has no meaning when rbac.create is false: allow these readers to get the URL /statusz"},
+		"a scraper gets no role": {
+			[]string{"--set=rbac.create=false", `--set-json=rbac.metricsReaders=[{"kind":"User","name":"x"}]`},
+			"rbac.metricsReaders has no meaning when rbac.create is false"},
+		"the autoscaler cannot compare the CPU time of another container": {
+			[]string{"--set=autoscaling.enabled=true", `--set-json=extraContainers=[{"name":"a","image":"b"}]`},
+			"needs extraContainers[0].resources.requests.cpu"},
+		"a container has no name": {[]string{`--set-json=extraContainers=[{"image":"b"}]`}, "'/extraContainers/0'"},
+		"a level of the audit policy is misspelt": {[]string{"--set=audit.policy.rules[0].level=Bogus"},
+			"'/audit/policy/rules/0/level': value must be one of"},
+		"a rule of the audit policy has no level": {[]string{"--set=audit.policy.rules[0].verbs={get}"},
+			"missing property 'level'"},
+		"a rule of the audit policy is misspelt": {[]string{"--set=audit.policy.rules[0].verb=get"}, "'verb' not allowed"},
+		"a stage of the audit policy is misspelt": {[]string{"--set=audit.policy.rules[0].omitStages={No}"},
+			"'/audit/policy/rules/0/omitStages/0'"},
 		"two ports of a sidecar are one": {[]string{"--set=mode=sidecar,sidecar.port=26464"},
 			"sidecar.port and sidecar.healthPort must differ"},
 	} {
@@ -340,6 +357,7 @@ func TestConventionalValuesReachThePod(t *testing.T) {
 			`--set-json=extraEnv=[{"name":"A","value":"b"}]`, `--set-json=affinity={"nodeAffinity":{}}`,
 			`--set-json=extraVolumes=[{"name":"v","emptyDir":{}}]`,
 			`--set-json=extraVolumeMounts=[{"name":"v","mountPath":"/v"}]`,
+			`--set-json=extraContainers=[{"name":"more","image":"more:1"}]`,
 			`--set-json=topologySpreadConstraints=[{"maxSkew":2,"topologyKey":"rack","whenUnsatisfiable":"DoNotSchedule"}]`)
 		must(t, err)
 		deployment := pick(t, objects(t, manifest), "Deployment", release)
@@ -356,7 +374,8 @@ func TestConventionalValuesReachThePod(t *testing.T) {
 			c.SecurityContext.ReadOnlyRootFilesystem != nil ||
 			fmt.Sprint(pod.Spec.SecurityContext.SupplementalGroups) != "[5]" ||
 			fmt.Sprint(c.Args[len(c.Args)-2:]) != "[--log-level=debug --log-format=console]" || c.Env[0].Value != "b" ||
-			pod.Spec.Affinity.NodeAffinity == nil || c.VolumeMounts[len(c.VolumeMounts)-1].MountPath != "/v" {
+			pod.Spec.Affinity.NodeAffinity == nil || len(pod.Spec.Containers) != 2 || pod.Spec.Containers[1].Image != "more:1" ||
+			c.VolumeMounts[len(c.VolumeMounts)-1].MountPath != "/v" {
 			t.Errorf("%s: the pod is %+v", mode, pod)
 		}
 		if len(spread) != 1 || spread[0].MaxSkew != 2 || !maps.Equal(spread[0].LabelSelector.MatchLabels,
