@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -39,18 +40,90 @@ func TestChartSchemaIsMadeFromTheTable(t *testing.T) {
 	}
 }
 
-// A template names the key for the name of a flag by the same words as the table.
-func TestChartHasTheWordsOfKeys(t *testing.T) {
+// The chart names the keys of flags, which were the keys, as the table does.
+func TestChartHasTheKeysOfFlags(t *testing.T) {
+	const path = "../../charts/spillway/templates/_settings.tpl"
+	var text strings.Builder
+	text.WriteString("{{- /* Made by go test ./internal/config -update. The flags of Spillway, and the keys of its " +
+		"configuration file. */ -}}\n{{- define \"spillway.flags\" -}}\n")
+	for _, s := range New().rows {
+		if s.key() != "" {
+			text.WriteString(s.name + ": " + s.key() + "\n")
+		}
+	}
+	text.WriteString("{{- end -}}\n\n{{- /* The keys that loadShedding.limits may have. */ -}}\n" +
+		"{{- define \"spillway.limits\" -}}\n")
+	for _, g := range New().table() {
+		if g.name == "Limits of clients" {
+			for _, s := range g.rows {
+				text.WriteString("- " + s.key() + "\n")
+			}
+		}
+	}
+	text.WriteString("{{- end -}}\n")
+	if *update {
+		if err := os.WriteFile(path, []byte(text.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if kept, err := os.ReadFile(path); err != nil || string(kept) != text.String() {
+		t.Errorf("%s is not what the table says: run go test ./internal/config -update: %v", path, err)
+	}
+}
+
+// The chart knows each former name of a flag of the proxy that CHANGELOG.md lists, and what it is
+// now.
+func TestChartKnowsFormerNamesOfFlags(t *testing.T) {
+	text, err := os.ReadFile("../../CHANGELOG.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := map[string]string{}
+	for _, s := range New().rows {
+		keys[s.name] = s.key()
+	}
+	former := formerSettings(t)
+	renamed := regexp.MustCompile("(?m)^\\| `--([a-z0-9-]+)(?:=[a-z]+)?` \\| (.*) \\|$")
+	rows := renamed.FindAllStringSubmatch(string(text), -1)
+	for _, row := range rows {
+		now := []string{}
+		if !strings.HasPrefix(row[2], "none:") {
+			for _, flag := range regexp.MustCompile("`--([a-z0-9-]+)`").FindAllStringSubmatch(row[2], -1) {
+				now = append(now, keys[flag[1]])
+			}
+		}
+		if got, ok := former[row[1]]; !ok || !slices.Equal(got, now) {
+			t.Errorf("the template spillway.formerSettings has %v for --%s, want %v", got, row[1], now)
+		}
+	}
+	if len(rows) < 13 {
+		t.Errorf("%d rows found", len(rows))
+	}
+	for name, now := range former {
+		if _, ok := keys[name]; ok || !strings.Contains(string(text), "`--"+name) {
+			t.Errorf("--%s is a flag of today, or CHANGELOG.md does not name it", name)
+		}
+		for _, key := range now {
+			if !slices.Contains(slices.Collect(maps.Values(keys)), key) {
+				t.Errorf("--%s: there is no key %s", name, key)
+			}
+		}
+	}
+}
+
+// formerSettings are the former names of flags in the chart, and the keys of what they are now.
+func formerSettings(t *testing.T) (names map[string][]string) {
+	t.Helper()
 	text, err := os.ReadFile("../../charts/spillway/templates/_check.tpl")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, _ := strings.Cut(string(text), "{{- define \"spillway.keyWords\" -}}\n")
+	_, rest, _ := strings.Cut(string(text), "{{- define \"spillway.formerSettings\" -}}\n")
 	list, _, _ := strings.Cut(rest, "{{- end -}}")
-	var words map[string]string
-	if err := yaml.Unmarshal([]byte(list), &words); err != nil || !maps.Equal(words, keyWords) {
-		t.Errorf("the template spillway.keyWords has %v, want %v: %v", words, keyWords, err)
+	if err := yaml.Unmarshal([]byte(list), &names); err != nil {
+		t.Fatal(err)
 	}
+	return names
 }
 
 // replaceProperty replaces a property that is indented as told, and alone in that.
@@ -114,10 +187,17 @@ func schemaOf(t *testing.T, rows []*setting, null bool) any {
 		properties[s.key()] = one
 	}
 	delete(properties, "") // a file cannot name another
+	old := []string{"-"}
+	for name := range formerSettings(t) {
+		if !strings.Contains(name, "-") {
+			old = append(old, "^"+name+"$")
+		}
+	}
+	slices.Sort(old)
 	return object{
 		"type": "object", "additionalProperties": false, "properties": properties,
 		"description": "keys of the configuration file",
-		// names of flags, which were the keys: a template refuses them and names the keys
-		"patternProperties": object{"-": object{"deprecated": true}},
+		// names of flags, which were the keys, also former ones: a template names the keys of today
+		"patternProperties": object{strings.Join(old, "|"): object{"deprecated": true}},
 	}
 }

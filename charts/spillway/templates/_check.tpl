@@ -45,36 +45,68 @@ audit.required: audit.failClosed
 webhook.clientNames: webhook.clientAllowedNames
 {{- end -}}
 
-{{- /* Words that a key of Spillway's configuration file does not write as camelCase does: keyWords of internal/config. */ -}}
-{{- define "spillway.keyWords" -}}
-ca: CA
-http2: HTTP2
-jwks: JWKS
-qps: QPS
-rbac: RBAC
-tls: TLS
-uid: UID
-maxage: MaxAge
-maxbackup: MaxBackup
-maxsize: MaxSize
-requestheader: RequestHeader
+{{- /* Former names of flags, and the keys of the settings that they are now. The names of today are in _settings.tpl. */ -}}
+{{- define "spillway.formerSettings" -}}
+audit-required: [auditFailClosed]
+backfill-watches: [maxBackfillWatches]
+debug: [profiling, allowCoreDumps]
+encoded-bytes: [encodingCacheBytes]
+http2: [disableHTTP2Serving]
+max-large-head-bytes: [maxLargeHeaderBytes]
+metrics-tls: []
+plain-identity: [listenIdentity]
+plain-self-connect: [listenAllowConnect]
+reauth-sweep: [reauthorizationInterval]
+semantics: [emulatedVersion]
+unready-when-away: [readyzUpstreamTimeout]
+watch-rights: [watchRBAC]
+writers: []
 {{- end -}}
 
-{{- /* The key of a flag, whose name was the key. */ -}}
-{{- define "spillway.key" -}}
-{{- $special := include "spillway.keyWords" . | fromYaml -}}
-{{- range $i, $word := splitList "-" . -}}
-  {{- $word = default (title $word) (get $special $word) -}}
-  {{- if not $i -}}
-    {{- $word = eq $word (upper $word) | ternary (lower $word) (untitle $word) -}}
+{{- /* A key of config or loadShedding.limits that the schema lets through, because it is or was the name of a flag, or looks like one. In JSON:
+what it is now, or what may be meant. Only a setting that exists is named. */ -}}
+{{- define "spillway.oldKey" -}}
+{{- $value := .value -}}
+{{- $key := .key -}}
+{{- $limits := include "spillway.limits" . | fromYamlArray -}}
+{{- $flags := include "spillway.flags" . | fromYaml -}}
+{{- $former := include "spillway.formerSettings" . | fromYaml -}}
+{{- $now := list -}}
+{{- $near := "" -}}
+{{- if hasKey $flags $key -}}
+  {{- $now = list (get $flags $key) -}}
+{{- else if hasKey $former $key -}}
+  {{- $now = get $former $key -}}
+{{- else -}}
+  {{- range $flag, $name := $flags -}}
+    {{- if regexMatch (include "spillway.misspelt" $flag) $key -}}
+      {{- $near = $name -}}
+    {{- end -}}
   {{- end -}}
-  {{- $word -}}
+  {{- with $near -}}
+    {{- $now = list . -}}
+  {{- end -}}
+{{- end -}}
+{{- $names := list -}}
+{{- range $now -}}
+  {{- $names = append $names (printf "%s.%s" (has . $limits | ternary $value "config") .) -}}
+{{- end -}}
+{{- $names = join " and " $names -}}
+{{- if $near -}}
+  {{- dict "unknown" (printf "%s.%s (did you mean %s?)" $value $key $names) | toJson -}}
+{{- else if $names -}}
+  {{- dict "former" (printf "%s.%s is now %s" $value $key $names) | toJson -}}
+{{- else if hasKey $former $key -}}
+  {{- dict "former" (printf "%s.%s no longer exists" $value $key) | toJson -}}
+{{- else -}}
+  {{- dict "unknown" (printf "%s.%s" $value $key) | toJson -}}
 {{- end -}}
 {{- end -}}
 
 {{- /* resources and sidecar.resources are names of today too, but as mappings. */ -}}
 {{- define "spillway.checkNames" -}}
 {{- $found := list -}}
+{{- $unknown := list -}}
 {{- range $former, $name := include "spillway.formerNames" . | fromYaml -}}
   {{- $in := $.Values -}}
   {{- range splitList "." $former -}}
@@ -87,16 +119,25 @@ requestheader: RequestHeader
 {{- end -}}
 {{- range $value, $keys := dict "config" .Values.config "loadShedding.limits" (get (default dict .Values.loadShedding) "limits") -}}
   {{- range $key := keys (default dict $keys) | sortAlpha -}}
-    {{- if contains "-" $key -}}
-      {{- $found = append $found (printf "%s.%s is now %s.%s" $value $key $value (include "spillway.key" $key)) -}}
+    {{- if or (contains "-" $key) (hasKey (include "spillway.formerSettings" $ | fromYaml) $key) -}}
+      {{- $old := include "spillway.oldKey" (dict "value" $value "key" $key) | fromJson -}}
+      {{- $found = concat $found (list (get $old "former")) | compact -}}
+      {{- $unknown = concat $unknown (list (get $old "unknown")) | compact -}}
     {{- end -}}
   {{- end -}}
 {{- end -}}
 {{- if and (not $found) (hasKey .Values "workload") -}}
 {{- $found = list "workload no longer exists" -}}
 {{- end -}}
+{{- $all := list -}}
 {{- with $found -}}
-{{- fail (printf "values with former names: %s. The section \"Values with former names\" of docs/operations.md lists all" (join "; " .)) -}}
+{{- $all = append $all (printf "values with former names: %s. The section \"Values with former names\" of docs/operations.md lists all" (join "; " .)) -}}
+{{- end -}}
+{{- with $unknown -}}
+{{- $all = append $all (printf "no such settings: %s. `spillway config print` lists all" (join "; " .)) -}}
+{{- end -}}
+{{- with $all -}}
+{{- fail (join "; and " .) -}}
 {{- end -}}
 {{- end -}}
 
@@ -178,12 +219,22 @@ requestheader: RequestHeader
   {{- if not (get $requests "cpu") -}}
     {{- fail (printf "autoscaling.enabled needs %sresources.requests.cpu: the autoscaler compares the CPU time of pods with it" (eq .Values.mode "loadShedding" | ternary "loadShedding." "")) -}}
   {{- end -}}
+  {{- range $i, $container := .Values.extraContainers -}}
+    {{- if not (dig "resources" "requests" "cpu" "" $container) -}}
+      {{- fail (printf "autoscaling.enabled needs extraContainers[%d].resources.requests.cpu: the autoscaler compares the CPU time of pods with the requests of all containers" $i) -}}
+    {{- end -}}
+  {{- end -}}
 {{- end -}}
 {{- if and .Values.monitoring.serviceMonitor.enabled .Values.rbac.create (not .Values.rbac.metricsReaders) -}}
 {{- fail "monitoring.serviceMonitor.enabled needs rbac.metricsReaders, or Prometheus gets 403. Name its account: --set 'rbac.metricsReaders[0].kind=ServiceAccount,rbac.metricsReaders[0].name=NAME,rbac.metricsReaders[0].namespace=NAMESPACE'" -}}
 {{- end -}}
 {{- if and (not .Values.audit.policy) (or .Values.audit.failClosed .Values.audit.volume) -}}
 {{- fail "audit.failClosed and audit.volume need audit.policy, which says what is recorded" -}}
+{{- end -}}
+{{- range $value, $url := dict "metricsReaders" "/metrics" "statusReaders" "/statusz" -}}
+  {{- if and (get $.Values.rbac $value) (not $.Values.rbac.create) -}}
+    {{- fail (printf "rbac.%s has no meaning when rbac.create is false: allow these readers to get the URL %s yourself (nonResourceURLs of a ClusterRole)" $value $url) -}}
+  {{- end -}}
 {{- end -}}
 {{- range .Values.extraArgs -}}
   {{- $flag := splitList "=" . | first | trimPrefix "--" -}}

@@ -113,6 +113,36 @@ spillway.example.com/inject: disabled
 {{- eq .Values.mode "loadShedding" | ternary .Values.loadShedding.replicaCount .Values.replicaCount -}}
 {{- end -}}
 
+{{- /* The replicas of the manifest. With the autoscaler, these are none, except while they are Helm's: a manifest without them would then
+remove the field, and the API server would set it to 1 until the autoscaler acts. Server-side apply notes whose field it is. A release that is
+applied in another way may remove the field at each upgrade. Without a cluster, there is no Deployment to look at. */ -}}
+{{- define "spillway.replicas" -}}
+{{- if not .Values.autoscaling.enabled -}}
+{{- include "spillway.replicaCount" . -}}
+{{- else -}}
+{{- with lookup "apps/v1" "Deployment" .Release.Namespace (include "spillway.fullname" .) -}}
+  {{- $applied := false -}}
+  {{- $owned := false -}}
+  {{- range (default list .metadata.managedFields) -}}
+    {{- $spec := get (default dict .fieldsV1) "f:spec" | default dict -}}
+    {{- if eq .operation "Apply" -}}
+      {{- $applied = or $applied (hasKey $spec "f:template") -}}
+      {{- $owned = or $owned (hasKey $spec "f:replicas") -}}
+    {{- end -}}
+  {{- end -}}
+  {{- if or $owned (not $applied) -}}
+    {{- max (int64 .spec.replicas) (int64 $.Values.autoscaling.minReplicas) -}}
+  {{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* Not empty if Helm reads a cluster. Helm itself lists the Secrets of the namespace, which hold its releases. Other kinds would need rights
+that the installer may not have. A list is not empty even if it has no items, or the namespace does not exist yet. */ -}}
+{{- define "spillway.hasCluster" -}}
+{{- if lookup "v1" "Secret" .Release.Namespace "" -}}true{{- end -}}
+{{- end -}}
+
 {{- /* The constraints of the values. One without a labelSelector applies to the pods of one revision. */ -}}
 {{- define "spillway.topologySpreadConstraints" -}}
 {{- $all := list -}}

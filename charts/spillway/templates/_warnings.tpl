@@ -5,8 +5,8 @@
 {{- $registry := get (include "spillway.imageParts" . | fromJson) "registry" -}}
 {{- if not $registry -}}
 {{- $all = append $all (printf "The image %s names no registry, so nodes pull it from their default registry. Set image.registry." (include "spillway.image" .)) -}}
-{{- else if regexMatch "[.]example([.][a-z]+)?(:[0-9]+)?$" $registry -}}
-{{- $all = append $all (printf "The registry %s does not exist. Set image.registry to one that has the image." $registry) -}}
+{{- else if regexMatch "[.]example([.][a-z]+)?(:[0-9]+)?(/|$)" $registry -}}
+{{- $all = append $all (printf "Nodes cannot pull the image %s. The registry %s does not exist. Set image.registry to one that has the image, also if you set image.repository." (include "spillway.image" .) $registry) -}}
 {{- end -}}
 {{- if and (eq .Values.tls.source "generated") .Values.tls.generated.withoutCluster -}}
 {{- $all = append $all "Each render without a cluster makes a new CA (tls.generated.withoutCluster), and clients have to trust the new one. Use tls.source=certManager or tls.source=secret, with which all renders are equal." -}}
@@ -24,6 +24,19 @@
 {{- $all = append $all (printf "The chart creates no roles (rbac.create). Grant the service account %s what the chart's README lists under \"Rights\"." (include "spillway.serviceAccount" .)) -}}
 {{- end -}}
 {{- if $proxy -}}
+  {{- /* With a cluster, Capabilities are those of the API server. Otherwise they are built into Helm, and lack the group of APIServices. */ -}}
+  {{- if .Capabilities.APIVersions.Has "apiregistration.k8s.io/v1" -}}
+  {{- $served := dict -}}
+  {{- range .Capabilities.APIVersions -}}
+    {{- $_ := set $served (splitList "/" . | first) true -}}
+  {{- end -}}
+  {{- range without (include "spillway.mirrored" . | fromJsonArray) "*" -}}
+    {{- $group := get (include "spillway.resource" (dict "name" . "list" "mirror") | fromJson) "group" -}}
+    {{- if and $group (not (hasKey $served $group)) -}}
+    {{- $all = append $all (printf "The API server does not serve the group %s (yet). Until it does, requests for %s pass through. Is the name correct?" $group .) -}}
+    {{- end -}}
+  {{- end -}}
+  {{- end -}}
   {{- if and (eq .Values.kind "Deployment") (eq .Values.service.internalTrafficPolicy "Local") -}}
   {{- $all = append $all "With service.internalTrafficPolicy=Local, clients on nodes without a pod of this Deployment reach none. Set kind=DaemonSet." -}}
   {{- end -}}

@@ -24,6 +24,12 @@ var settings = map[string][]string{
 		"--set=networkPolicy.enabled=true"},
 	"audit logs kept": {`--set-json=audit={"policy":{"rules":[{"level":"Metadata"}]},` +
 		`"volume":{"emptyDir":{"sizeLimit":"1Gi"}}}`},
+	"audit logs shipped": {`--set-json=audit={"policy":{"rules":[{"level":"None","users":["a"],"resources":[{"group":"",` +
+		`"resources":["pods"]}]},{"level":"Metadata"}]},"volume":{"emptyDir":{}}}`, "--set=autoscaling.enabled=true",
+		`--set-json=extraContainers=[{"name":"shipper","image":"shipper:1","imagePullPolicy":"IfNotPresent",` +
+			`"resources":{"requests":{"cpu":"10m"}},"lifecycle":{"preStop":{"sleep":{"seconds":45}}},` +
+			`"securityContext":{"allowPrivilegeEscalation":false,"capabilities":{"drop":["ALL"]}},` +
+			`"volumeMounts":[{"name":"audit","mountPath":"/var/log/spillway","readOnly":true}]}]`},
 	"flow control": {"--set=flowControl.enabled=true"},
 	"network policy": {"--set=networkPolicy.enabled=true",
 		`--set-json=networkPolicy.clients=[{"namespaceSelector":{}}]`},

@@ -65,6 +65,23 @@ func TestBrokenReleasesAreRefused(t *testing.T) {
 			"mirror.extraResources has no meaning when mode is sidecar"},
 		"no webhook and no pod without it": {
 			[]string{"--set=mode=sidecar,replicaCount=0,webhook.failurePolicy=Fail"}, "no pod could be created"},
+		"readers get no role": {
+			[]string{"--set=rbac.create=false", `--set-json=rbac.statusReaders=[{"kind":"User","name":"x"}]`},
+			"rbac.statusReaders has no meaning when rbac.create is false: allow these readers to get the URL /statusz"},
+		"a scraper gets no role": {
+			[]string{"--set=rbac.create=false", `--set-json=rbac.metricsReaders=[{"kind":"User","name":"x"}]`},
+			"rbac.metricsReaders has no meaning when rbac.create is false"},
+		"the autoscaler cannot compare the CPU time of another container": {
+			[]string{"--set=autoscaling.enabled=true", `--set-json=extraContainers=[{"name":"a","image":"b"}]`},
+			"needs extraContainers[0].resources.requests.cpu"},
+		"a container has no name": {[]string{`--set-json=extraContainers=[{"image":"b"}]`}, "'/extraContainers/0'"},
+		"a level of the audit policy is misspelt": {[]string{"--set=audit.policy.rules[0].level=Bogus"},
+			"'/audit/policy/rules/0/level': value must be one of"},
+		"a rule of the audit policy has no level": {[]string{"--set=audit.policy.rules[0].verbs={get}"},
+			"missing property 'level'"},
+		"a rule of the audit policy is misspelt": {[]string{"--set=audit.policy.rules[0].verb=get"}, "'verb' not allowed"},
+		"a stage of the audit policy is misspelt": {[]string{"--set=audit.policy.rules[0].omitStages={No}"},
+			"'/audit/policy/rules/0/omitStages/0'"},
 		"two ports of a sidecar are one": {[]string{"--set=mode=sidecar,sidecar.port=26464"},
 			"sidecar.port and sidecar.healthPort must differ"},
 	} {
@@ -102,11 +119,34 @@ func TestFormerNamesAreRefusedWithTheNewOnes(t *testing.T) {
 		"config.client-ca-file":                            "config.clientCAFile",
 		"config.requestheader-allowed-names":               "config.requestHeaderAllowedNames",
 		"config.audit-log-maxsize":                         "config.auditLogMaxSize",
+		"config.reauth-sweep":                              "config.reauthorizationInterval",
+		"config.unready-when-away":                         "config.readyzUpstreamTimeout",
+		"config.semantics":                                 "config.emulatedVersion",
+		"config.http2":                                     "config.disableHTTP2Serving",
+		"config.debug":                                     "config.profiling and config.allowCoreDumps",
 		"loadShedding.limits.max-passthrough-qps-per-user": "loadShedding.limits.maxPassthroughQPSPerUser",
+		"loadShedding.limits.max-large-head-bytes":         "loadShedding.limits.maxLargeHeaderBytes",
+		"loadShedding.limits.history-bytes":                "config.historyBytes",
 	} {
 		_, err := h.template(t.Context(), "--set="+former+"=1")
 		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%s is now %s.", former, name)) {
 			t.Errorf("%s: %v, want %s", former, err, name)
+		}
+	}
+	for values, want := range map[string]string{
+		"config.metrics-tls=true": "config.metrics-tls no longer exists. The section",
+		"config.writers=2":        "config.writers no longer exists. The section",
+		"config.histoy-bytes=1Mi": "no such settings: config.histoy-bytes (did you mean config.historyBytes?). " +
+			"`spillway config print` lists all",
+		"loadShedding.limits.max-watchs=1": "loadShedding.limits.max-watchs (did you mean loadShedding.limits.maxWatches?)",
+		"config.no-such-thing=1":           "no such settings: config.no-such-thing. `spillway config print` lists all",
+		"workload.kind=DaemonSet,config.no-such-thing=1": "workload.kind is now kind. The section \"Values with former " +
+			"names\" of docs/operations.md lists all; and no such settings: config.no-such-thing.",
+	} {
+		if _, err := h.template(t.Context(), "--set="+values); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", values, err, want)
+		} else if strings.Contains(want, "no such") && strings.Contains(err.Error(), "thing is now") {
+			t.Errorf("%s: it names a setting that does not exist: %v", values, err)
 		}
 	}
 	root := process.Repository(t)
@@ -317,6 +357,7 @@ func TestConventionalValuesReachThePod(t *testing.T) {
 			`--set-json=extraEnv=[{"name":"A","value":"b"}]`, `--set-json=affinity={"nodeAffinity":{}}`,
 			`--set-json=extraVolumes=[{"name":"v","emptyDir":{}}]`,
 			`--set-json=extraVolumeMounts=[{"name":"v","mountPath":"/v"}]`,
+			`--set-json=extraContainers=[{"name":"more","image":"more:1"}]`,
 			`--set-json=topologySpreadConstraints=[{"maxSkew":2,"topologyKey":"rack","whenUnsatisfiable":"DoNotSchedule"}]`)
 		must(t, err)
 		deployment := pick(t, objects(t, manifest), "Deployment", release)
@@ -333,7 +374,8 @@ func TestConventionalValuesReachThePod(t *testing.T) {
 			c.SecurityContext.ReadOnlyRootFilesystem != nil ||
 			fmt.Sprint(pod.Spec.SecurityContext.SupplementalGroups) != "[5]" ||
 			fmt.Sprint(c.Args[len(c.Args)-2:]) != "[--log-level=debug --log-format=console]" || c.Env[0].Value != "b" ||
-			pod.Spec.Affinity.NodeAffinity == nil || c.VolumeMounts[len(c.VolumeMounts)-1].MountPath != "/v" {
+			pod.Spec.Affinity.NodeAffinity == nil || len(pod.Spec.Containers) != 2 || pod.Spec.Containers[1].Image != "more:1" ||
+			c.VolumeMounts[len(c.VolumeMounts)-1].MountPath != "/v" {
 			t.Errorf("%s: the pod is %+v", mode, pod)
 		}
 		if len(spread) != 1 || spread[0].MaxSkew != 2 || !maps.Equal(spread[0].LabelSelector.MatchLabels,
@@ -376,7 +418,8 @@ func TestNotesNameReasonsAndDoubts(t *testing.T) {
 		"podDisruptionBudget.maxUnavailable=0":    "keeps nodes with these pods from being drained",
 		"service.internalTrafficPolicy=Local":     "Set kind=DaemonSet",
 		"monitoring.prometheusRule.enabled=true":  "metrics of the job spillway-metrics",
-		"fullnameOverride=a,image.repository=b/c": "The registry registry.example.com",
+		"fullnameOverride=a,image.repository=b/c": "Nodes cannot pull the image registry.example.com/b/c:0.1.0. The registry",
+		"image.registry=registry.example.com/a":   "The registry registry.example.com/a does not exist.",
 	} {
 		if notes := h.notes(t, "--set="+values); !strings.Contains(notes, want) {
 			t.Errorf("%s: the notes lack %q: %s", values, want, notes)
