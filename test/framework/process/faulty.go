@@ -21,7 +21,9 @@ var LateSnapshot = Fault{
 	Old: `	first := s.beginning
 	s.beginning = beginning{}
 	s.out.Pace(first.pinnedBytes())
+	s.noteInitialWait(s.out.wait())
 	err := s.sendBeginning(first)
+	s.noteInitialWait(nil)
 	s.out.Pace(0) // not after a panic, which may have left the connection locked
 	return err
 }
@@ -38,7 +40,9 @@ func (s *Stream) sendBeginning(first beginning) error {
 	first := s.beginning
 	s.beginning = beginning{}
 	s.out.Pace(first.pinnedBytes())
+	s.noteInitialWait(s.out.wait())
 	err = s.sendBeginning(first, err)
+	s.noteInitialWait(nil)
 	s.out.Pace(0)
 	return err
 }
