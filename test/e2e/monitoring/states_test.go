@@ -151,8 +151,12 @@ func (s *stateWorld) neglect(name string) {
 				return
 			}
 			_ = conn.(*net.TCPConn).SetReadBuffer(4 << 10)
-			fmt.Fprintf(conn, "GET %s?watch=1&resourceVersion=0 HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer %s\r\n\r\n",
+			fmt.Fprintf(conn, "GET %s?watch=1&resourceVersion=0 HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n\r\n",
 				configMaps, token)
+			head := make([]byte, len("HTTP/1.1 200"))
+			if _, err := io.ReadFull(conn, head); err == nil && string(head) != "HTTP/1.1 200" {
+				s.t.Errorf("a watch: %s", head)
+			}
 			select {
 			case <-time.After(4 * time.Second):
 			case <-ctx.Done():
