@@ -31,11 +31,15 @@ const (
 	sessions = "kubectl" // the namespace
 	sent     = 1 << 20   // bytes that a session sends, or receives
 
-	// shell writes each line of a FIFO into the container's log until it ends at one, and serves /tmp
-	// over HTTP. The FIFO is open for writing here, too: no writer waits, and no line is lost.
+	// shell writes each line of a FIFO into the container's log, and serves /tmp over HTTP. The FIFO is
+	// open for writing here, too: no writer waits, and no line is lost. The line `end 7` ends the
+	// container once process 7, the writer, has ended: the end of a container kills what runs in it.
 	shell = `mkfifo /tmp/lines && exec 3<>/tmp/lines && httpd -p 8080 -h /tmp && echo started &&
-while read -r line <&3; do
-	if [ "$line" = end ]; then exit 0; fi
+while read -r line writer <&3; do
+	if [ "$line" = end ]; then
+		while [ -d "/proc/$writer" ]; do sleep 0.1; done
+		exit 0
+	fi
 	echo "$line"
 done`
 )
@@ -141,7 +145,7 @@ func (c *cluster) follow(t *testing.T, programs, ways map[string]string) {
 	}
 	say := func(line string) {
 		t.Helper()
-		c.kubectl(t, "--namespace="+sessions, "exec", app, "--", "sh", "-c", "echo "+line+" >/tmp/lines")
+		c.kubectl(t, "--namespace="+sessions, "exec", app, "--", "sh", "-c", "echo "+line+" $$ >/tmp/lines")
 	}
 	awaitPrinted()
 	for _, line := range []string{"one", "two"} {
