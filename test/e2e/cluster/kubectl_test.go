@@ -31,9 +31,10 @@ const (
 	sessions = "kubectl" // the namespace
 	sent     = 1 << 20   // bytes that a session sends, or receives
 
-	// shell writes each line of a FIFO into the container's log, and serves /tmp over HTTP. The FIFO is
-	// open for writing here, too: no writer waits, and no line is lost. The line `end 7` ends the
-	// container once process 7, the writer, has ended: the end of a container kills what runs in it.
+	// shell writes each line of a FIFO into the container's log, and serves /tmp over HTTP. The
+	// FIFO is open for writing here, too: no writer waits, and no line is lost. The line `end 7`
+	// ends the container once process 7, the writer, has ended: the end of a container kills what
+	// runs in it.
 	shell = `mkfifo /tmp/lines && exec 3<>/tmp/lines && httpd -p 8080 -h /tmp && echo started &&
 while read -r line writer <&3; do
 	if [ "$line" = end ]; then
