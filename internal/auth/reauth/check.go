@@ -16,23 +16,25 @@ type check struct {
 	kind       kind
 	key        auth.Digest
 	sweep      time.Duration    // how often the API server reviews it
-	credential *auth.Credential // of a credential
-	what       auth.Attributes  // of a permission
+	credential *auth.Credential // ofCredential only
+	what       auth.Attributes  // ofPermission only
 
-	// The schedule's.
-	who       *auth.Identity // that the credential proves, or that has the permission
-	permits   map[*Lease]struct{}
-	ends      time.Time // when the credential ends, by the monotonic clock; zero: by its own words it does not
-	confirmed time.Time // when the last review that agreed was sent
-	next      time.Time // when to send the next review
-	planned   time.Time // what confirmed was when next was set
-	state     state
-	urgent    bool // what was known before must not count any more
-	again     bool // it became urgent while a review was under way
-	failures  int  // of reviews, since the API server last answered
-	held      bool
-	due       time.Time  // its wake, as of the last reschedule
-	queue     *userQueue // while it is due or under way
+	// What is known, owned by the schedule.
+	who           *auth.Identity // that the credential proves, or that has the permission
+	confirmed     time.Time      // when the last review that agreed was sent
+	credentialEnd time.Time      // of a certificate, by the monotonic clock; zero: a token, or a permission
+	permits       map[*Lease]struct{}
+	isHeld        bool // its streams are paused, because the last review is too old
+
+	// The next review, owned by the schedule.
+	state       state
+	nextReview  time.Time  // when to send it
+	plannedFrom time.Time  // the confirmed that nextReview was planned from
+	urgent      bool       // what was known before must not count any more
+	mustRepeat  bool       // it became urgent while a review was under way
+	failures    int        // of reviews, since the API server last answered
+	due         time.Time  // its wake, as of the last reschedule
+	queue       *userQueue // while it is due or under way
 }
 
 type kind string
@@ -50,25 +52,26 @@ const (
 	underway       // it is under way
 )
 
-// limit is until when what is known counts.
-func (c *check) limit() time.Time { return c.confirmed.Add(c.sweep + grace) }
+// validUntil is the end of the time for which the last review that agreed is valid.
+func (c *check) validUntil() time.Time { return c.confirmed.Add(c.sweep + grace) }
 
-// expiry is when the credential ends for good; zero: by its own words it does not.
-func (c *check) expiry() time.Time {
+// certificateEnd is when a certificate ends, by the wall clock. It is zero for a token, because the
+// API server decides when a token ends, and for a permission.
+func (c *check) certificateEnd() time.Time {
 	if c.kind == ofCredential && c.credential.IsCertificate() {
 		return c.credential.Expires()
 	}
 	return time.Time{}
 }
 
-// over reports that the credential has ended for good: by the wall clock, or by the time that it
-// had left when the check began, so that a wall clock that is set back does not prolong it.
-func (c *check) over(now time.Time) bool {
-	return !c.ends.IsZero() && (!now.Before(c.ends) || !now.Before(c.expiry()))
+// hasEnded reports that a certificate has ended: by the wall clock, or by the time that it had left
+// when the check began. So a wall clock that is set back does not prolong it.
+func (c *check) hasEnded(now time.Time) bool {
+	return !c.credentialEnd.IsZero() && (!now.Before(c.credentialEnd) || !now.Before(c.certificateEnd()))
 }
 
-// overtaken reports that a token has reached its end since its last review.
-func (c *check) overtaken(now time.Time) bool {
+// mustReviewAtEnd reports that a token has reached its end since its last review.
+func (c *check) mustReviewAtEnd(now time.Time) bool {
 	if c.kind != ofCredential {
 		return false
 	}
@@ -78,26 +81,26 @@ func (c *check) overtaken(now time.Time) bool {
 
 // plan sets when to send the next review: at the end of a token at the latest.
 func (c *check) plan(next time.Time) {
-	c.next, c.planned = next, c.confirmed
+	c.nextReview, c.plannedFrom = next, c.confirmed
 	if c.kind != ofCredential {
 		return
 	}
 	if end := c.credential.Expires(); c.confirmed.Before(end) && end.Before(next) {
-		c.next = auth.MonotonicEnd(end, next)
+		c.nextReview = auth.MonotonicEnd(end, next)
 	}
 }
 
 // wake is when there is something to be done about the check.
 func (c *check) wake(holdMost time.Duration) time.Time {
-	at := c.limit()
-	if c.held {
+	at := c.validUntil()
+	if c.isHeld {
 		at = at.Add(holdMost)
 	}
-	if c.state == idle && c.next.Before(at) {
-		at = c.next
+	if c.state == idle && c.nextReview.Before(at) {
+		at = c.nextReview
 	}
-	if !c.ends.IsZero() && c.ends.Before(at) {
-		at = c.ends
+	if !c.credentialEnd.IsZero() && c.credentialEnd.Before(at) {
+		at = c.credentialEnd
 	}
 	return at
 }

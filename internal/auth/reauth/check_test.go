@@ -18,10 +18,10 @@ func TestEndsAreAwaitedByTheClockThatRuns(t *testing.T) {
 		confirmed: now, sweep: time.Minute}
 	token.plan(now.Add(token.sweep))
 	certificate := &check{kind: ofCredential, credential: provenByCertificate(t, "alice", end).Credential,
-		confirmed: now, sweep: time.Minute, next: now.Add(time.Minute)}
-	certificate.ends = auth.MonotonicEnd(end, now)
+		confirmed: now, sweep: time.Minute, nextReview: now.Add(time.Minute)}
+	certificate.credentialEnd = auth.MonotonicEnd(end, now)
 	for what, at := range map[string]time.Time{
-		"when a token is reviewed":        token.next,
+		"when a token is reviewed":        token.nextReview,
 		"when a certificate is looked at": certificate.wake(time.Minute),
 	} {
 		if at == at.Round(0) { // which is what a wall clock alone can tell

@@ -116,13 +116,13 @@ func (r *reviewSchedule) permission(
 // those of a herd are spread, and stay so.
 func (r *reviewSchedule) add(c *check, at, now time.Time) {
 	c.permits, c.confirmed = map[*Lease]struct{}{}, at
-	if end := c.expiry(); !end.IsZero() {
-		c.ends = auth.MonotonicEnd(end, now)
+	if end := c.certificateEnd(); !end.IsZero() {
+		c.credentialEnd = auth.MonotonicEnd(end, now)
 	}
-	c.held = !now.Before(c.limit())
+	c.isHeld = !now.Before(c.validUntil())
 	c.plan(r.within(c, now))
 	if at.Before(r.rechecked) {
-		c.urgent, c.next = true, now
+		c.urgent, c.nextReview = true, now
 	}
 	r.of(c.kind)[c.key] = c
 	r.reschedule(c)
@@ -150,8 +150,8 @@ func (r *reviewSchedule) of(k kind) map[auth.Digest]*check {
 // confirm notes that a review that was sent at the given time agreed.
 func (r *reviewSchedule) confirm(c *check, at, now time.Time) {
 	c.confirmed = at
-	if c.held && now.Before(c.limit()) {
-		c.held = false
+	if c.isHeld && now.Before(c.validUntil()) {
+		c.isHeld = false
 		for p := range c.permits {
 			r.unhold(p)
 		}
@@ -178,7 +178,7 @@ func (r *reviewSchedule) identify(c *check, who *auth.Identity, now time.Time) {
 // join makes a permit run by a check.
 func (r *reviewSchedule) join(p *Lease, c *check) {
 	c.permits[p] = struct{}{}
-	if c.held {
+	if c.isHeld {
 		r.hold(p)
 	}
 }
@@ -186,7 +186,7 @@ func (r *reviewSchedule) join(p *Lease, c *check) {
 // leave makes a permit run by a check no more, which ends with its last permit.
 func (r *reviewSchedule) leave(p *Lease, c *check) {
 	delete(c.permits, p)
-	if c.held {
+	if c.isHeld {
 		r.unhold(p)
 	}
 	if len(c.permits) == 0 && c.InHeap() {
@@ -252,10 +252,10 @@ func (r *reviewSchedule) hasten(c *check, now time.Time) {
 	c.urgent = true
 	switch c.state {
 	case idle:
-		c.next = now
+		c.nextReview = now
 		r.reschedule(c)
 	case underway:
-		c.again = true
+		c.mustRepeat = true
 	}
 }
 
@@ -285,12 +285,12 @@ func (r *reviewSchedule) due(now time.Time) dueWork {
 // handleDue does what is due about a check.
 func (r *reviewSchedule) handleDue(c *check, now time.Time) {
 	switch {
-	case c.over(now):
+	case c.hasEnded(now):
 		r.end(c, EndCredentialExpired)
-	case c.held && !now.Before(c.limit().Add(r.holdTimeout)):
+	case c.isHeld && !now.Before(c.validUntil().Add(r.holdTimeout)):
 		r.end(c, EndReviewTimeout)
-	case !c.held && !now.Before(c.limit()):
-		c.held = true
+	case !c.isHeld && !now.Before(c.validUntil()):
+		c.isHeld = true
 		for p := range c.permits {
 			r.hold(p)
 		}
@@ -305,14 +305,14 @@ func (r *reviewSchedule) handleDue(c *check, now time.Time) {
 // postpone puts off a review that was sent for a request meanwhile, unless that leaves hardly any
 // time.
 func (r *reviewSchedule) postpone(c *check, now time.Time) bool {
-	if c.urgent || c.overtaken(now) {
+	if c.urgent || c.mustReviewAtEnd(now) {
 		return false
 	}
 	if at, who, ok := r.recall(c); ok && at.After(c.confirmed) {
 		r.confirm(c, at, now)
 		r.identify(c, who, now)
 	}
-	if !c.confirmed.After(c.planned) || c.confirmed.Add(c.sweep).Sub(now) < c.sweep/2 {
+	if !c.confirmed.After(c.plannedFrom) || c.confirmed.Add(c.sweep).Sub(now) < c.sweep/2 {
 		return false
 	}
 	c.plan(r.within(c, now))
@@ -327,8 +327,8 @@ func (r *reviewSchedule) handleResult(c *check, f reviewResult, now time.Time) {
 		return // no watch depends on it
 	}
 	c.state = idle
-	stale := c.again || f.verdict == auth.Denied && f.at.Before(c.confirmed)
-	c.again = false
+	stale := c.mustRepeat || f.verdict == auth.Denied && f.at.Before(c.confirmed)
+	c.mustRepeat = false
 	if f.verdict != auth.Unreviewed {
 		r.pause, r.paused, c.failures = 0, time.Time{}, 0
 	}
@@ -336,7 +336,7 @@ func (r *reviewSchedule) handleResult(c *check, f reviewResult, now time.Time) {
 	case f.verdict == auth.Unreviewed:
 		r.fail(c, now)
 	case stale: // asked before something that counts
-		c.urgent, c.next = true, now
+		c.urgent, c.nextReview = true, now
 	case f.verdict == auth.Denied:
 	default:
 		c.urgent = false
@@ -344,8 +344,8 @@ func (r *reviewSchedule) handleResult(c *check, f reviewResult, now time.Time) {
 			r.confirm(c, f.at, now)
 		}
 		c.plan(c.confirmed.Add(c.sweep))
-		if earliest := now.Add(minRetryInterval); c.next.Before(earliest) {
-			c.next = earliest // what was known here may be no younger than what was known before
+		if earliest := now.Add(minRetryInterval); c.nextReview.Before(earliest) {
+			c.nextReview = earliest // what was known here may be no younger than what was known before
 		}
 	}
 	r.reschedule(c)
@@ -364,6 +364,6 @@ func (r *reviewSchedule) fail(c *check, now time.Time) {
 		r.pause = min(max(2*r.pause, minPause), maxPause)
 		r.paused = now.Add(r.pause)
 	}
-	c.next = now.Add(min(minRetryInterval<<min(c.failures, 8), maxRetryInterval))
+	c.nextReview = now.Add(min(minRetryInterval<<min(c.failures, 8), maxRetryInterval))
 	c.failures++
 }

@@ -128,7 +128,7 @@ func (d *manualSchedule) consistent() {
 			}
 			holds := 0
 			for _, of := range []*check{p.credential, p.permission} {
-				if of.held {
+				if of.isHeld {
 					holds++
 				}
 			}
