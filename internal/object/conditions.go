@@ -23,7 +23,7 @@ import (
 // them: a term takes 28 bytes and its text, where apimachinery's takes 230. Immutable.
 type conditions struct {
 	query   string // the selector as a request spells it
-	text    string // holds all names and values
+	text    string // holds all names and values; it is query, but where query has escapes
 	nothing bool   // no object matches
 	all     []condition
 	values  []span // those of one condition are ascending and distinct
@@ -33,20 +33,21 @@ type conditions struct {
 
 // condition is what one name of an object has to satisfy.
 type condition struct {
-	name          span
-	first, number uint32 // of values
-	kind          conditionKind
+	name       span
+	kind       conditionKind
+	firstValue uint32 // index in conditions.values
+	valueCount uint32
 }
 
 type conditionKind uint8
 
 // The kinds; those of one name are in this order.
 const (
-	within  conditionKind = iota // has one of the values
+	oneOf   conditionKind = iota // has one of the values
 	present                      // is there
 	above                        // is a number above the value
 	below                        // is a number below the value
-	without                      // has none of the values, or is not there
+	noneOf                       // has none of the values, or is not there
 	absent                       // is not there
 )
 
@@ -109,7 +110,7 @@ type requirement struct {
 func kindOf(op selection.Operator) conditionKind {
 	switch op {
 	case selection.NotIn, selection.NotEquals:
-		return without
+		return noneOf
 	case selection.Exists:
 		return present
 	case selection.DoesNotExist:
@@ -119,7 +120,7 @@ func kindOf(op selection.Operator) conditionKind {
 	case selection.LessThan:
 		return below
 	}
-	return within
+	return oneOf
 }
 
 // label writes a requirement as apimachinery does.
@@ -191,37 +192,56 @@ func (b *compiler) compile(c *conditions) {
 }
 
 func (c *conditions) add(name span, kind conditionKind, values []span) {
-	first, number := uint32(len(c.values)), uint32(len(values)) // #nosec G115 -- as put
-	c.all = append(c.all, condition{name: name, kind: kind, first: first, number: number})
+	first, count := uint32(len(c.values)), uint32(len(values)) // #nosec G115 -- as put
+	c.all = append(c.all, condition{name: name, kind: kind, firstValue: first, valueCount: count})
 	c.values = append(c.values, values...)
 	if kind.demandsName() {
 		c.demands++
 	}
 }
 
-// merge returns the values of requirements that have one name and kind.
+// merge returns the values of the one condition that is equal to requirements of one name and kind.
 func (c *conditions) merge(raw []requirement) []span {
-	kind, values := raw[0].kind, raw[0].values
-	switch kind {
-	case without:
-		values = nil
-		for _, r := range raw {
-			values = append(values, r.values...)
-		}
-	case within: // the values that all of them allow
-		for _, r := range raw[1:] {
-			allowed := c.sortDistinct(r.values)
-			values = slices.DeleteFunc(slices.Clone(values), func(v span) bool { return !c.includes(allowed, c.at(v)) })
-		}
-	case above, below: // the narrowest
-		for _, r := range raw[1:] {
-			if n, most := c.number(r.values[0]), c.number(values[0]); kind == above && n > most || kind == below && n < most {
-				values = r.values
-			}
-		}
-		return values
+	switch raw[0].kind {
+	case oneOf:
+		return c.intersect(raw)
+	case noneOf:
+		return c.unite(raw)
+	case above, below:
+		return c.narrowest(raw)
+	}
+	return nil // present, absent
+}
+
+// intersect returns the values that all requirements have.
+func (c *conditions) intersect(raw []requirement) []span {
+	values := raw[0].values
+	for _, r := range raw[1:] {
+		allowed := c.sortDistinct(r.values)
+		values = slices.DeleteFunc(slices.Clone(values), func(v span) bool { return !c.includes(allowed, c.at(v)) })
 	}
 	return c.sortDistinct(values)
+}
+
+// unite returns the values that any requirement has.
+func (c *conditions) unite(raw []requirement) []span {
+	var values []span
+	for _, r := range raw {
+		values = append(values, r.values...)
+	}
+	return c.sortDistinct(values)
+}
+
+// narrowest returns the greatest bound of requirements of the kind above, the least of below.
+func (c *conditions) narrowest(raw []requirement) []span {
+	bound := raw[0].values
+	for _, r := range raw[1:] {
+		n, current := c.parse(r.values[0]), c.parse(bound[0])
+		if r.kind == above && n > current || r.kind == below && n < current {
+			bound = r.values
+		}
+	}
+	return bound
 }
 
 // sortDistinct returns values in order, each once.
@@ -234,8 +254,8 @@ func (c *conditions) sortDistinct(values []span) []span {
 	return slices.CompactFunc(values, func(x, y span) bool { return compare(x, y) == 0 })
 }
 
-// number is a value as a number, which apimachinery has validated.
-func (c *conditions) number(v span) int64 {
+// parse is a value as a number, which apimachinery has validated.
+func (c *conditions) parse(v span) int64 {
 	n, _ := strconv.ParseInt(c.at(v), 10, 64)
 	return n
 }
@@ -286,11 +306,11 @@ func (c *conditions) includes(values []span, value string) bool {
 
 // allows reports that a condition is met by an object that has its name, with a value.
 func (c *conditions) allows(k *condition, value string) bool {
-	values := c.values[k.first : k.first+k.number]
+	values := c.values[k.firstValue : k.firstValue+k.valueCount]
 	switch k.kind {
-	case within:
+	case oneOf:
 		return c.includes(values, value)
-	case without:
+	case noneOf:
 		return !c.includes(values, value)
 	case present:
 		return true
@@ -298,7 +318,7 @@ func (c *conditions) allows(k *condition, value string) bool {
 		return false
 	}
 	n, err := strconv.ParseInt(value, 10, 64)
-	return err == nil && (k.kind == above && n > c.number(values[0]) || k.kind == below && n < c.number(values[0]))
+	return err == nil && (k.kind == above && n > c.parse(values[0]) || k.kind == below && n < c.parse(values[0]))
 }
 
 // matchLabels reports that an object's labels meet all conditions. It walks along the labels or the

@@ -87,7 +87,7 @@ func (s Selector) Single() bool {
 	} else if s.fields != nil {
 		return false
 	}
-	return only != nil && only.terms == 1 && len(only.all) == 1 && only.all[0].kind == within
+	return only != nil && only.terms == 1 && len(only.all) == 1 && only.all[0].kind == oneOf
 }
 
 // Fixed reports that whether an object is seen never changes while it exists: the selector names
@@ -138,10 +138,10 @@ func (c *conditions) requires(name, value string) bool {
 		return false
 	}
 	i := c.find(name)
-	if i == len(c.all) || c.at(c.all[i].name) != name || c.all[i].kind != within || c.all[i].number != 1 {
+	if i == len(c.all) || c.at(c.all[i].name) != name || c.all[i].kind != oneOf || c.all[i].valueCount != 1 {
 		return false
 	}
-	return c.at(c.values[c.all[i].first]) == value
+	return c.at(c.values[c.all[i].firstValue]) == value
 }
 
 // Matches reports whether the selector sees the object.
@@ -204,11 +204,11 @@ func (c *conditions) appendTerms(terms []Term, label bool) []Term {
 		return terms
 	}
 	for _, one := range c.all {
-		if one.kind != within || one.number == 0 {
+		if one.kind != oneOf || one.valueCount == 0 {
 			continue
 		}
 		t := Term{Label: label, Name: c.at(one.name)}
-		for _, v := range c.values[one.first : one.first+one.number] {
+		for _, v := range c.values[one.firstValue : one.firstValue+one.valueCount] {
 			t.Values = append(t.Values, c.at(v))
 		}
 		terms = append(terms, t)
