@@ -37,27 +37,32 @@ func (p *Prover) awaitCheck(ctx context.Context, w *proofWaiter) (*cache.Snapsho
 
 // awaitState is the first state through R; nil if end closes first.
 func (p *Prover) awaitState(w *proofWaiter, end <-chan struct{}) *cache.Snapshot {
-	for ended := false; ; {
+	for {
 		changed := p.resource.Changed()
-		if s := p.resource.Snapshot(); s != nil && s.RV >= w.rv {
+		if s := p.snapshotThrough(w.rv); s != nil {
 			return s
-		}
-		if ended {
-			return nil
 		}
 		select {
 		case <-changed:
 		case s := <-w.states:
 			return s
 		case <-end:
-			ended = true
+			return p.snapshotThrough(w.rv) // it may have come at the same time
 		}
 	}
 }
 
-// addWaiter has a waiter served by the watches for a bookmark and the comparisons that begin from
-// now on. Of the connections of all that wait, one is kept for the next watch: that of the greatest
-// R, which serves all.
+// snapshotThrough is the current state if it is one through rv, else nil.
+func (p *Prover) snapshotThrough(rv uint64) *cache.Snapshot {
+	if s := p.resource.Snapshot(); s != nil && s.RV >= rv {
+		return s
+	}
+	return nil
+}
+
+// addWaiter registers a waiter for the checks that begin from now on. The answer's connection is
+// kept for the next watch for a bookmark, in place of the one that was kept so far: a bookmark at
+// the greatest R serves all waiters. Only an answer of the same generation and a greater R stays.
 func (p *Prover) addWaiter(answer queryAnswer) *proofWaiter {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -73,7 +78,7 @@ func (p *Prover) addWaiter(answer queryAnswer) *proofWaiter {
 	return w
 }
 
-// scheduleChecks has the checks begin that a waiter needs.
+// scheduleChecks schedules the checks that a waiter needs.
 func (p *Prover) scheduleChecks(w *proofWaiter) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -123,20 +128,23 @@ func (p *Prover) satisfyWaiters(s *cache.Snapshot) {
 	}
 }
 
-// beginRound begins a round. It reports false if nothing waits for it, or if it is to begin later.
-func (p *Prover) beginRound(r *rounds, begin func()) (began time.Time, ok bool) {
+// beginRound begins a scheduled round, and returns when. It reports false if nothing waits for the
+// round. It also does if upstream has refused the last round since this one was scheduled: then it
+// schedules the check again, for later.
+func (p *Prover) beginRound(r *rounds, check func()) (began time.Time, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	began, r.isScheduled = time.Now(), false
-	switch {
-	case !p.resource.IsReady() || !p.isAwaitedLocked():
-		return began, false
-	case began.Before(r.next): // upstream has refused the last one meanwhile
-		r.scheduleLocked(begin)
-		return began, false
+	r.isScheduled = false
+	if !p.resource.IsReady() || !p.isAwaitedLocked() {
+		return time.Time{}, false
 	}
-	r.next = began.Add(r.intervalAt(p.cost.averageQueryTime()))
-	return began, true
+	now := time.Now()
+	if now.Before(r.next) {
+		r.scheduleLocked(check)
+		return time.Time{}, false
+	}
+	r.next = now.Add(r.intervalAt(p.cost.averageQueryTime()))
+	return now, true
 }
 
 // isAwaitedLocked reports that a waiter needs more than the mirror's own stream has delivered.

@@ -2,8 +2,9 @@
 // (design D7).
 //
 // A LIST without a resourceVersion must show every write that was acknowledged before it. Example:
-// a client writes at 27, and then lists. The mirror has delivered up to 25, which may or may not be
-// all of the resource's own events.
+// a client writes at 27, and then lists. The mirror has delivered up to 25. It may lack the write
+// at 27, or the write was to another resource. So the mirror's state is served once it is proven to
+// be that of 27, and otherwise upstream answers.
 //
 //	request ──join──▶ flight: waits to query R
 //	                    │ upstream is at R = 27 (Upstream.Begin)
@@ -14,7 +15,7 @@
 //	                  checks, each for all flights that wait
 //	                    ├─ a bookmark at R or later (Proof.Prove) ──▶ progress ──▶ proven
 //	                    └─ the same objects as upstream's, at most 500 (Upstream.State) ──▶ proven
-//	                    │ 3 s, and until the watch for a bookmark has ended
+//	                    │ after 3 s; later if a watch for a bookmark has not ended by then
 //	                    ▼
 //	                  ErrNotProven: upstream answers
 //
