@@ -26,6 +26,7 @@ type buildInfo struct {
 	Platform  string `json:"platform"`
 }
 
+// readBuildInfo takes each part from the build's flags, else from the Go tool, else it is unknown.
 func readBuildInfo() buildInfo {
 	b := buildInfo{
 		Version: version, Commit: commit, GoVersion: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
@@ -47,7 +48,7 @@ func (b buildInfo) String() string {
 	return fmt.Sprintf("%s (commit %s, %s, %s)", b.Version, b.Commit, b.GoVersion, b.Platform)
 }
 
-// versionText is the version and the toolchain, as reports have it.
+// versionText is the version and the toolchain, for the status report.
 func versionText() string {
 	b := readBuildInfo()
 	return fmt.Sprintf("%s (%s)", b.Version, b.GoVersion)

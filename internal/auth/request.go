@@ -14,7 +14,8 @@ type AuthnRequest struct {
 	// Peer are the certificates that the client sent, its own first. The handshake has shown that the
 	// client holds the key of its own, and nothing else.
 	Peer []*x509.Certificate
-	// From is the client's address, by which requests share the turns of verifications.
+	// From is the client's address. Verifications of signatures take turns among addresses, so that
+	// one address cannot delay the others.
 	From netip.Addr
 }
 
@@ -45,8 +46,8 @@ func (r AuthnRequest) bearer() (Secret, bool) {
 }
 
 // BearerToken is the token that kube-apiserver reads in headers: in the first Authorization, after
-// the scheme in any case, up to the next blank. In an upgrade it also reads a WebSocket's
-// subprotocol (W-119), which is not looked at here.
+// the scheme, up to the next blank. The scheme is bearer in upper or lower case. In an upgrade it
+// also reads a WebSocket's subprotocol (W-119), which is not looked at here.
 func BearerToken(h http.Header) (Secret, bool) {
 	scheme, rest, _ := strings.Cut(strings.TrimSpace(h.Get(authorizationHeader)), " ")
 	token, _, _ := strings.Cut(rest, " ")

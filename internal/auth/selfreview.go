@@ -24,12 +24,13 @@ type selfReviewClient struct {
 	name string            // of the proxy's own identity
 }
 
-// NewSelfReviewer returns a Reviewer for clients that the API server knows by the proxy's own name:
-// the containers of the pod that it runs in. It denies everything to all others. It sends under the
-// same credentials as of does; bare adds none.
+// NewSelfReviewer returns a Reviewer for clients that have the proxy's own identity, whose name is
+// given: the containers of the pod that it runs in. It denies everything to all others. It sends
+// under the same credentials as of does; bare adds none.
 func NewSelfReviewer(of *Reviewer, bare http.RoundTripper, name string) *Reviewer {
 	sender := &reviewSender{base: of.base, own: of.own, log: of.log}
-	return &Reviewer{sender, selfReviewClient{sender, bare, name}}
+	client := selfReviewClient{reviewSender: sender, bare: bare, name: name}
+	return &Reviewer{sender, client}
 }
 
 // token implements reviewClient. A token that is for another audience is none here.

@@ -6,8 +6,8 @@ import (
 	"spillway/internal/object"
 )
 
-// FreeSelectorWeight is up to which weight a selector is not counted: it takes no more memory than
-// the watch itself, which is.
+// FreeSelectorWeight is the greatest weight of a selector that is not counted. Such a selector
+// takes no more memory than its watch, and watches are counted.
 const FreeSelectorWeight = 16
 
 // selections bound what the label and field selectors of running watches weigh (see

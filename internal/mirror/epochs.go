@@ -16,10 +16,11 @@ import (
 )
 
 const (
-	// epochCheckInterval is how often upstream's version is read at least, with all else that makes it
-	// show objects differently without an event. watchCheckInterval is how often it is noticed that
-	// upstream has restarted, by the watches that have begun.
+	// epochCheckInterval is the longest interval between readings of upstream's version, and of all
+	// else that makes upstream show objects differently without an event.
 	epochCheckInterval = 15 * time.Second
+	// watchCheckInterval is the interval between looks at the number of watches begun, which grows
+	// when upstream restarts.
 	watchCheckInterval = time.Second
 	// minHintInterval and maxHintInterval are the intervals between readings of the version because
 	// watches have begun.
@@ -46,8 +47,8 @@ type epochs struct {
 	schemaHashes  map[schema.GroupVersion]string // of OpenAPI documents
 
 	checkedAt   time.Time   // when upstream last answered a check
-	watches     uint64      // begun by the last reading of the version
-	watchesPace states.Pace // of readings because watches have begun
+	watches     uint64      // how many watches of upstream had begun when the version was last read
+	watchesPace states.Pace // of readings of the version because further watches have begun
 }
 
 // newEpochs begins with the version that upstream had before anything was mirrored.
@@ -113,6 +114,7 @@ func (e *epochs) checkVersion(ctx context.Context) bool {
 func (e *epochs) noteVersion(info apimachinery.Info) {
 	now := time.Now()
 	e.minors[info.Minor] = now
+	e.forgetOldMinors()
 	e.mirrors.release.SetUpstream(e.greatestMinor())
 	switch {
 	case info != e.version:
@@ -131,10 +133,16 @@ func (e *epochs) noteVersion(info apimachinery.Info) {
 	}
 }
 
-// greatestMinor is the newest minor version of upstream's that was seen lately: as long as any API
-// server may send fields that are unknown here, no object is encoded in another form.
-func (e *epochs) greatestMinor() string {
+// forgetOldMinors forgets the minor versions that no API server has had for the duration of an
+// upgrade.
+func (e *epochs) forgetOldMinors() {
 	maps.DeleteFunc(e.minors, func(_ string, seen time.Time) bool { return time.Since(seen) > rollingUpgradeDuration })
+}
+
+// greatestMinor is the newest minor version that an API server of upstream may have. Objects of a
+// newer version than this program's may have fields that are unknown here, so they are not encoded
+// in another form.
+func (e *epochs) greatestMinor() string {
 	greatest, text := -1, ""
 	for minor := range e.minors {
 		suffix := strings.TrimLeft(minor, "0123456789") // such as the + of a provider

@@ -114,6 +114,7 @@ func TestGreatestMinor(t *testing.T) {
 			for _, minor := range minors {
 				e.minors[minor] = time.Now()
 			}
+			e.forgetOldMinors()
 			if got := e.greatestMinor(); got != want {
 				t.Errorf("%v: %q, want %q", minors, got, want)
 			}

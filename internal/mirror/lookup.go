@@ -29,7 +29,7 @@ func (s *Set) Find(gvr schema.GroupVersionResource) *source.Source {
 	if !s.o.OnDemand && !s.isNamed(gvr) {
 		return nil
 	}
-	if info := s.offeredResource(gvr); info != nil {
+	if info := s.offeredOrLookUp(gvr); info != nil {
 		if started := s.start(info); started != nil {
 			return started.usableSource()
 		}
@@ -61,9 +61,9 @@ func (s *Set) isNamed(gvr schema.GroupVersionResource) bool {
 	return slices.ContainsFunc(*s.named.Load(), func(info *object.Resource) bool { return info.GVR == gvr })
 }
 
-// offeredResource is a resource that may be mirrored now; nil: it may not. An unknown one is looked
-// up for the next request.
-func (s *Set) offeredResource(gvr schema.GroupVersionResource) *object.Resource {
+// offeredOrLookUp returns a resource that may be mirrored now; nil: it may not. It begins to look
+// up an unknown one, for the next request.
+func (s *Set) offeredOrLookUp(gvr schema.GroupVersionResource) *object.Resource {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	known := s.mu.entries[gvr]
@@ -73,8 +73,9 @@ func (s *Set) offeredResource(gvr schema.GroupVersionResource) *object.Resource 
 	if known.offered != nil {
 		return known.offered
 	}
-	if known.refused != "" || time.Since(s.mu.lookUps[gvr]) < lookUpInterval || s.ctx.Err() != nil ||
-		time.Now().Before(s.mu.definitions[gvr.GroupResource()].settlesUntil) {
+	isRecent := time.Since(s.mu.lookUps[gvr]) < lookUpInterval
+	isSettling := time.Now().Before(s.mu.definitions[gvr.GroupResource()].settlesUntil)
+	if known.refused != "" || isRecent || isSettling || s.ctx.Err() != nil {
 		return nil
 	}
 	if len(s.mu.lookUps) > lookUpsPerMirror*s.o.MaxOnDemand {

@@ -66,15 +66,15 @@ type LaneKey struct {
 
 // lane is one kind of LIST that is under way.
 type lane struct {
-	// sent counts requests upstream: one that passes through until its answer begins, a shared one
+	// underway counts requests upstream: one that passes through until its answer begins, a shared one
 	// until its answer is here.
-	sent int
-	next *gathering // waits for the requests that are sent; nil: none has arrived since
+	underway int
+	next     *gathering // waits for the requests under way; nil: none has arrived since
 }
 
-// gathering is LISTs of one lane that wait together. Its outcome is set before done is closed: they
-// share the answer, or the single one is counted by the lane. If neither is set, each passes
-// through without the lane.
+// gathering is LISTs of one lane that wait together. Its outcome is set before done is closed. It
+// is one of three: all share the answer; or the only LIST passes through, isCounted among the
+// lane's requests under way; or, with neither set, each passes through uncounted.
 type gathering struct {
 	agent string // of the first: all of them get the same answer
 	size  int
@@ -144,7 +144,7 @@ func (c *Coalescer) joinLane(key LaneKey, agent string) *gathering {
 	case c.transport == nil || key.size() > laneKeyBytesLimit || time.Since(c.mu.large[key]) < largeAnswerPeriod:
 		return newLoneGathering(false)
 	case l == nil:
-		c.mu.lanes[key] = &lane{sent: 1}
+		c.mu.lanes[key] = &lane{underway: 1}
 		return newLoneGathering(true)
 	case l.next == nil:
 		g := &gathering{agent: agent, done: make(chan struct{})}
@@ -166,9 +166,9 @@ func (c *Coalescer) endRequest(key LaneKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l := c.mu.lanes[key]
-	l.sent--
+	l.underway--
 	switch {
-	case l.sent > 0:
+	case l.underway > 0:
 	case l.next != nil:
 		c.sendGatheredLocked(key, l)
 	default:
@@ -181,7 +181,7 @@ func (c *Coalescer) sendGatheredLocked(key LaneKey, l *lane) {
 	g := l.next
 	g.timer.Stop()
 	l.next = nil
-	l.sent++
+	l.underway++
 	if g.size == 1 {
 		g.isCounted = true
 		close(g.done)

@@ -19,10 +19,10 @@ var ownHeaders = []string{
 	"Proxy-Authorization", "Content-Length", "Expect", "Host", "Forwarded", "X-Forwarded-Host", "X-Forwarded-Proto",
 }
 
-// placeHeaders begin the names of headers by which a front describes the original request to
-// another, or a client pretends to be such a front. For some of them a front serves another path or
-// host, or understands another method, than the request line says.
-var placeHeaders = []string{"X-Original-", "X-Rewrite-", "X-Forwarded-", "X-Http-Method", "X-Method-", "X-Envoy-",
+// placePrefixes are prefixes of header names. With such headers one front proxy describes the
+// original request to the next, or a client pretends to be a front proxy. Some fronts obey them:
+// they serve another path, host or method than that of the request line.
+var placePrefixes = []string{"X-Original-", "X-Rewrite-", "X-Forwarded-", "X-Http-Method", "X-Method-", "X-Envoy-",
 	"X-Ms-Original-", "X-Waws-Unencoded-"}
 
 // upstreamHeader is what upstream gets to see of a request's header.
@@ -95,11 +95,12 @@ func dropIdentityHeaders(out http.Header) {
 	}
 }
 
-// dropPlaceHeaders deletes the placeHeaders of a request that travels under lent credentials.
+// dropPlaceHeaders deletes the headers with one of the placePrefixes. The request travels under
+// lent credentials. X-Forwarded-For stays: it names clients, and no place.
 func dropPlaceHeaders(out http.Header) {
 	for key := range out {
 		if key != "X-Forwarded-For" &&
-			slices.ContainsFunc(placeHeaders, func(place string) bool { return strings.HasPrefix(key, place) }) {
+			slices.ContainsFunc(placePrefixes, func(place string) bool { return strings.HasPrefix(key, place) }) {
 			delete(out, key)
 		}
 	}

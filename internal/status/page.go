@@ -12,8 +12,8 @@ import (
 	"net/url"
 )
 
-// Page serves reports in the formats below. The page needs nothing but itself, and also works
-// without its script.
+// Page serves reports in the formats below. The page loads nothing else, and also works without its
+// script.
 type Page struct {
 	reporter *Reporter
 	path     string
@@ -87,6 +87,7 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(out.Bytes()) // the client may be gone
 }
 
+// write writes the report in one of the formats.
 func (p *Page) write(out *bytes.Buffer, report *Report, q Query, format string) (contentType string, err error) {
 	if format == FormatJSON {
 		return "application/json", json.NewEncoder(out).Encode(report)
@@ -95,11 +96,11 @@ func (p *Page) write(out *bytes.Buffer, report *Report, q Query, format string) 
 	if format == formatFragment {
 		name = "main"
 	}
-	return "text/html; charset=utf-8", pages.ExecuteTemplate(out, name, p.view(report, q))
+	return "text/html; charset=utf-8", pages.ExecuteTemplate(out, name, p.data(report, q))
 }
 
-// view is what the template shows.
-type view struct {
+// pageData is what the template shows.
+type pageData struct {
 	*Report
 	Query    Query
 	CSS      template.CSS
@@ -118,7 +119,8 @@ type section struct {
 	Links []string // of the columns, to the page in their order; nil: the table has one order
 }
 
-func (p *Page) view(report *Report, q Query) view {
+// data arranges the report in tables, with links to their other orders.
+func (p *Page) data(report *Report, q Query) pageData {
 	watches := section{
 		ID: "watches", Name: "Watches", Note: report.Shown(), Empty: "There are no watches.",
 		Caption: "Watches that are served from memory, with how far their clients are behind", Table: report.WatchTable(q),
@@ -145,7 +147,7 @@ func (p *Page) view(report *Report, q Query) view {
 	}
 	asJSON := q.Values()
 	asJSON.Set(FormatParameter, FormatJSON)
-	return view{
+	return pageData{
 		Report: report, Query: q, CSS: template.CSS(pageCSS), JS: template.JS(pageJS), // #nosec G203 -- our own files
 		Tables: []section{resources, watches, evictions, rejections}, JSON: p.path + "?" + asJSON.Encode(),
 		MaxLimit: MaxLimit,

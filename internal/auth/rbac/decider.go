@@ -158,7 +158,7 @@ func (d *checkedDecider[Q, A]) updateLocked() {
 		shown = 1
 	}
 	d.decides.Store(decides)
-	d.authorizer.metrics.deciding.WithLabelValues(d.kind).Set(shown)
+	d.authorizer.metrics.enabled.WithLabelValues(d.kind).Set(shown)
 }
 
 // retire ends decisions for good.

@@ -17,15 +17,15 @@ type roleRef struct {
 	namespace, name string
 }
 
-// subject is what a binding gives a role: a user or a group, in one namespace or, with none,
-// everywhere. A service account is a user by its name.
+// subject is a user or a group to which a binding grants a role: in one namespace or, with none, in
+// all. A service account is a user with the name system:serviceaccount:NAMESPACE:NAME.
 type subject struct {
 	namespace string
 	isGroup   bool
 	name      string
 }
 
-// key is that of the object.
+// key is the key of the Role or ClusterRole among the mirrored objects.
 func (r roleRef) key() string {
 	if r.isCluster {
 		return r.name

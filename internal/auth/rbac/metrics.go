@@ -12,7 +12,7 @@ type DecisionMetrics struct {
 	unwatched     *prometheus.GaugeVec
 	changes       prometheus.Counter
 	proofs        *prometheus.CounterVec
-	deciding      *prometheus.GaugeVec
+	enabled       *prometheus.GaugeVec
 	spotChecks    *prometheus.CounterVec
 	disagreements *prometheus.CounterVec
 }
@@ -36,8 +36,8 @@ const (
 	proofFailed    = "failed"
 )
 
-// NewMetrics makes the metrics and registers them; r may be nil. Counters whose labels are known
-// begin at 0: a counter that appears with its first count shows no increase, and so raises no
+// NewMetrics makes DecisionMetrics and registers them; r may be nil. Counters whose labels are
+// known begin at 0: a counter that appears with its first count shows no increase, and so raises no
 // alert.
 func NewMetrics(r prometheus.Registerer) *DecisionMetrics {
 	on := metric.At(r)
@@ -48,7 +48,7 @@ func NewMetrics(r prometheus.Registerer) *DecisionMetrics {
 			"Changes of RBAC objects after which running watches were checked at once."),
 		proofs: on.CounterVec("spillway_rbac_freshness_checks_total",
 			"Requests that prove that mirrored RBAC objects and keys are current, by result.", "resource", "result"),
-		deciding: on.GaugeVec("spillway_local_decisions_enabled",
+		enabled: on.GaugeVec("spillway_local_decisions_enabled",
 			"1 while reviews are decided locally, 0 once the API server has denied what was allowed "+
 				"locally.", "review"),
 		spotChecks: on.CounterVec("spillway_local_decision_checks_total",

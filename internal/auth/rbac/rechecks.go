@@ -10,15 +10,17 @@ import (
 const (
 	// checkMinInterval is the least time between two first checks, so that a burst of changes is one.
 	checkMinInterval = 250 * time.Millisecond
-	// firstRecheckDelay and lastRecheckDelay are when to check again: when the API server's authorizer
-	// has most likely received the change, and when all of them have and no cache of tokens is older.
+	// firstRecheckDelay is the least time until the second review: the API server's authorizer has
+	// then most likely received the change.
 	firstRecheckDelay = time.Second
-	lastRecheckDelay  = auth.UpstreamTokenTTL + time.Second
-	// recheckMergeWindow: rechecks nearer to each other than this are merged.
+	// lastRecheckDelay is the least time until the last review: all API servers have the
+	// change then, and none remembers a token from the time before it.
+	lastRecheckDelay = auth.UpstreamTokenTTL + time.Second
+	// recheckMergeWindow is how much later a recheck may be, so that one serves several changes.
 	recheckMergeWindow = time.Second
 )
 
-// rechecks are when to review again the subjects that a change affects. One review is not enough.
+// rechecks are the reviews to come of subjects that a change affects. One review is not enough.
 // The API server's authorizer receives a change by a watch of its own, which may be later than the
 // mirror's. Another API server's may be later still. And the API server caches that a token was
 // valid.
@@ -35,6 +37,9 @@ func (l *rechecks) plan(affected *affectedSubjects, now time.Time) {
 	l.add(affected, now.Add(lastRecheckDelay))
 }
 
+// add adds a recheck that is due at the given time or up to recheckMergeWindow later. One that is
+// planned within this window takes the subjects. A new one is planned for the end of its window, so
+// that the changes that follow can join it.
 func (l *rechecks) add(affected *affectedSubjects, due time.Time) {
 	for i := range *l {
 		if other := &(*l)[i]; !other.due.Before(due) && other.due.Sub(due) < recheckMergeWindow {
