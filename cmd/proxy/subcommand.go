@@ -12,7 +12,8 @@ import (
 	"spillway/internal/config"
 )
 
-// newSubcommand completes a subcommand with what all have: its help, and the refusal of arguments.
+// newSubcommand adds to cmd what all subcommands have, and returns it: help, and the refusal of
+// arguments.
 // Its Long text says, in this order, what it does, one example, what it prints and when it fails.
 func newSubcommand(cmd *cobra.Command) *cobra.Command {
 	cmd.Args = func(cmd *cobra.Command, args []string) error {

@@ -1,7 +1,9 @@
 package config
 
-// The shares of a memory budget that no row of the table has: one of so many. What all shares bound
-// is seldom in memory at the same time. The rest is for the state, of which nothing can be dropped.
+// The memory budget divided by such a number is the bound of one kind of memory. Example: feedShare
+// is 8, so with a budget of 800 MB feeds have 100 MB. The table of settings has the other shares.
+// All bounds are seldom reached at the same time. The rest of the budget is for the mirrored state,
+// of which nothing can be dropped.
 const (
 	bodyShare     = 16
 	feedShare     = 8
@@ -9,23 +11,23 @@ const (
 )
 
 const (
-	// selectorTermBytes is the part of the budget for one term of a selector. A term takes 64 bytes,
-	// and the selectors of all users have a sixteenth of the budget.
+	// selectorTermBytes is how many bytes of the budget allow one more term of selectors. A term takes
+	// 64 bytes, and the terms of all users may take a sixteenth of the budget.
 	selectorTermBytes = 64 * 16
 	// firstStatesLimit is how many resources on demand are listed at a time, because only the LIST
 	// shows how large one is.
 	firstStatesLimit = 2
-	// minHeadBytes is what one of the largest heads over HTTP/1.1 takes.
+	// minHeadBytes is what one request head of the largest size takes over HTTP/1.1.
 	minHeadBytes = 8 << 20
-	// minSizeBytes is the least that another size is lowered to.
+	// minSizeBytes is the least value that ApplyBudget gives to any other size.
 	minSizeBytes = 1 << 20
 )
 
 // isSet reports that a flag was set: on the command line, in the environment or in the file.
 func (o *Settings) isSet(flag string) bool { return o.flags.Changed(flag) }
 
-// ApplyBudget lowers the settings that follow from a memory budget and were not set; 0: there is no
-// budget.
+// ApplyBudget computes the settings that follow from others and were not set themselves: from a
+// memory budget in bytes, if it is not 0, and from the number of watches.
 func (o *Settings) ApplyBudget(budget int64) {
 	if budget > 0 {
 		o.lowerTo(budget)
@@ -33,6 +35,8 @@ func (o *Settings) ApplyBudget(budget int64) {
 	o.reserveWatches()
 }
 
+// lowerTo lowers the sizes and numbers that were not set to their shares of a budget in bytes. A
+// share is never less than what one request needs.
 func (o *Settings) lowerTo(budget int64) {
 	if !o.isSet("max-connections") {
 		o.MaxConnections = o.Connections()
@@ -61,12 +65,12 @@ func (o *Settings) lowerTo(budget int64) {
 	o.FirstStates, o.FeedBytes = firstStatesLimit, max(budget/feedShare, minSizeBytes)
 }
 
-// watchesReserveShare is the share of all watches, one of so many, that remains free for others
-// when a user has more than its own bound.
+// watchesReserveShare: one of so many watches remains free for other users when a user has more
+// watches than --max-watches-per-user.
 const watchesReserveShare = 8
 
-// reserveWatches keeps watches free for other users. A user's bound that was set always holds. One
-// that was not set holds only while fewer watches than these are free.
+// reserveWatches decides when --max-watches-per-user holds. If it was set, it always holds. If not,
+// a user may have more watches as long as the reserve remains free for other users.
 func (o *Settings) reserveWatches() {
 	if !o.isSet("max-watches-per-user") {
 		o.Limits.WatchesReserve = o.Limits.Watches / watchesReserveShare

@@ -42,7 +42,7 @@ type choice struct {
 	words []string
 }
 
-// NewChoice is the value of a flag that is one of words, of which there are at least two.
+// NewChoice is the value of a flag that accepts one of at least two words.
 func NewChoice(value *string, words ...string) pflag.Value {
 	return &choice{value: value, words: words}
 }

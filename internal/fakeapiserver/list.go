@@ -33,7 +33,7 @@ func (s *Server) serveList(w http.ResponseWriter, r *http.Request, at target) er
 }
 
 // resolve finds the state that the options ask for and the key to begin at, relative to the
-// namespace: the decision table of W-63.
+// namespace: the decision table of W-63. It sets the limit to 0 where kube-apiserver ignores it.
 func (s *Server) resolve(ctx context.Context, q *query) (st state, start string, err error) {
 	o := &q.options
 	if o.Continue != "" {
@@ -89,7 +89,7 @@ func (q *query) cut(st state, start string) page {
 			return false
 		case isOne && key != prefix+name:
 		case q.options.Limit > 0 && int64(len(p.items)) >= q.options.Limit:
-			rest++
+			rest++ // only told to clients that select everything, so it may count what does not match
 		case q.selector.matches(o):
 			p.items, last = append(p.items, o), key
 		}

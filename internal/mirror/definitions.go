@@ -22,10 +22,10 @@ const (
 	// is read again (OnEarlyEnd).
 	definitionSettleTime = 2 * time.Second
 	// definitionDeletionTimeout is how long upstream may take to send the deletions of the objects
-	// whose definition is gone. streamEndDelay is how long streams then have until they end, as
-	// upstream's own do (W-116).
+	// whose definition is gone.
 	definitionDeletionTimeout = 3 * time.Second
-	streamEndDelay            = time.Second
+	// streamEndDelay is how long streams then have until they end, as upstream's own do (W-116).
+	streamEndDelay = time.Second
 	// followRetryInterval is how often following is tried again where upstream has denied it.
 	followRetryInterval = 5 * time.Minute
 )
@@ -167,8 +167,8 @@ func (s *Set) endOutdatedLocked(c apiChange, end func(*mirror)) {
 	}
 }
 
-// awaitSettledLocked has a resource pass through while upstream's answers may be of its old
-// definition.
+// awaitSettledLocked lets requests for a resource pass through for definitionSettleTime, because
+// upstream may still answer by its old definition. It does not wait itself.
 func (s *Set) awaitSettledLocked(gr schema.GroupResource) {
 	d := s.mu.definitions[gr]
 	d.settlesUntil = time.Now().Add(definitionSettleTime)

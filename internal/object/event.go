@@ -10,7 +10,7 @@ import "time"
 type Event struct {
 	New, Old *Object
 	RV       uint64
-	At       time.Time
+	At       time.Time // when the proxy received it, by its own clock
 }
 
 // Object is the newest version the event knows.

@@ -35,7 +35,8 @@ func (s *scanner) space() {
 	}
 }
 
-// peek is the next byte that is not blank, 0 at the end.
+// peek skips blanks, and is the byte that follows them; 0 at the end. It does not consume that
+// byte.
 func (s *scanner) peek() byte {
 	s.space()
 	if s.i >= len(s.b) {

@@ -21,7 +21,7 @@ const (
 	certificateAlertPeriod = 24 * time.Hour
 )
 
-// Facts are how the proxy stands, at a glance.
+// Facts are the lines at the top of the page, which tell the state of the proxy at a glance.
 func (r *Report) Facts() []Fact {
 	facts := []Fact{r.upstreamFact()}
 	if r.Upstream.Version != "" {
@@ -102,8 +102,8 @@ func (r *Report) memoryFact() Fact {
 	return Fact{Name: "Memory", Text: text, Alert: len(m.Steps) > 0}
 }
 
-// fileFact is about the files that are followed: the first that is not in use as it is, or the
-// certificate that ends first.
+// fileFact is about the files that are followed: the first whose current content could not be taken
+// into use, or else the certificate that ends first.
 func (r *Report) fileFact() Fact {
 	var first *File // of those that end
 	for _, f := range r.Files {

@@ -48,7 +48,7 @@ type Reflector struct {
 	startedAt  time.Time
 	// In nanoseconds after startedAt, so that a clock that is set does not change them.
 	contact   atomic.Int64 // Status.Contact; 0: never
-	unwatched atomic.Int64 // since when no watch is open; 0: one is
+	unwatched atomic.Int64 // UnwatchedSince; 0: a watch keeps the state current, or none ever began
 
 	mu     sync.Mutex
 	stream *stream // the watch under way, nil if there is none
@@ -138,8 +138,8 @@ func (r *Reflector) Progress() (turns uint64, working bool) { return r.loop.Prog
 // Contact is Status.Contact. It takes no lock, so it may be called for each request.
 func (r *Reflector) Contact() time.Time { return r.timeAfterStart(&r.contact) }
 
-// UnwatchedSince is since when no watch has kept the state current. It is zero while one does, and
-// if none has yet.
+// UnwatchedSince is when the last watch ended, if none has kept the state current since. A
+// watch-list does so only once its initial events have ended. It is zero if no watch has ended yet.
 func (r *Reflector) UnwatchedSince() time.Time { return r.timeAfterStart(&r.unwatched) }
 
 func (r *Reflector) timeAfterStart(after *atomic.Int64) time.Time {

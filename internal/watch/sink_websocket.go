@@ -18,9 +18,9 @@ import (
 // begin until the connection is closed, and writes pongs and the answer to the client's close
 // frame. Each write is one or more whole frames, under a mutex.
 //
-// A writer has no port for it. To read TLS may be to write, as a key update is answered, while a
-// port has TLS collect its records; and a pong must not get into the middle of a frame of which a
-// full socket has taken a part.
+// Writers, which serve most watches, do not serve it, for two reasons. A reader of TLS may have to
+// write at the same time, because it answers a key update. And a pong must not get into the middle
+// of an event's frame of which a full socket has taken only a part.
 type WebSocketSink struct {
 	Conn         net.Conn
 	Head         []byte // until it is sent
@@ -116,7 +116,7 @@ func (w *WebSocketSink) endStreamLocked(err error) {
 		_, _ = w.Conn.Write([]byte(websocket.CloseFrames(err))) // the client may be gone altogether
 		w.isClosed = true
 		w.Stream.Stop(EndClientClosed)
-	case errors.Is(err, net.ErrClosed): // here; the stream has a reason
+	case errors.Is(err, net.ErrClosed): // end has closed it, so the stream has a reason already
 		w.Stream.Stop(EndAborted)
 	default:
 		reason := ReasonOf(err)
@@ -127,14 +127,15 @@ func (w *WebSocketSink) endStreamLocked(err error) {
 	}
 }
 
-// end ends the connection: so that the client sees an abort, unless it has the close frame. It
-// returns when nothing is read any more.
+// end ends the connection, and returns when nothing is read any more. If the reason is clean, or
+// the client has the close frame, the connection is closed normally. Otherwise it is reset, so that
+// the client sees an abort.
 func (w *WebSocketSink) end(reason EndReason, _ bool) {
 	w.mu.Lock()
 	clean := reason.Clean() || w.isClosed
 	w.mu.Unlock()
 	if clean {
-		_ = w.Conn.Close() // the client has left
+		_ = w.Conn.Close() // its error concerns a client that has left
 	} else {
 		clientconn.ResetConn(w.Conn)
 	}

@@ -42,8 +42,8 @@ func NewStreamMetrics(r prometheus.Registerer) *StreamMetrics {
 	on.Add(m.lags)
 	on.Add(m.sent)
 	on.GaugeFunc("spillway_slow_client_watches",
-		"Watches past their initial events whose client reads too slowly: the socket is full, or a write "+
-			"has waited for 1 s. Such a watch holds one frame. It is evicted if its client takes nothing for "+
+		"Watches whose client reads too slowly: the socket is full, or a write has waited for 1 s. "+
+			"A live watch holds one frame meanwhile. It is evicted if its client takes nothing for "+
 			"--stall-timeout, or for 2 s while memory is short.", m.slowClients)
 	return m
 }

@@ -4,8 +4,8 @@
 //	HandshakeOf ──▶ Answer ──▶ AppendHead, a frame for each watch event ──▶ CloseNormal
 //	                                AppendPong ◀── Reader: pings; the rest is skipped
 //
-// kube-apiserver uses golang.org/x/net/websocket. A client of ours sees the same bytes, departures
-// of that package from the RFC included (W-119 to W-123).
+// kube-apiserver uses golang.org/x/net/websocket. A client of ours sees the same bytes, also where
+// that package departs from the RFC (W-119 to W-123).
 //
 // Invariant: a Reader holds a fixed number of bytes, whatever the client sends.
 //

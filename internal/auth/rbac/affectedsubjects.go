@@ -42,6 +42,7 @@ func (a *affectedSubjects) addPod(uid string) {
 	a.limit()
 }
 
+// limit replaces the names by areAll once there are too many of them.
 func (a *affectedSubjects) limit() {
 	if a.areAll = a.areAll || len(a.subjects)+len(a.pods) > affectedSubjectsLimit; a.areAll {
 		clear(a.subjects)
@@ -49,7 +50,7 @@ func (a *affectedSubjects) limit() {
 	}
 }
 
-// merge adds those of another one.
+// merge adds all that b holds.
 func (a *affectedSubjects) merge(b *affectedSubjects) {
 	a.areAll = a.areAll || b.areAll
 	maps.Copy(a.subjects, b.subjects)

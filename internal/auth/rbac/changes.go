@@ -11,8 +11,8 @@ func (r *LocalAuthorizer) clusterRoleChangedLocked(key string, before, after any
 	r.rulesChangedLocked(roleRef{isCluster: true, name: key}, before, after)
 }
 
-// rulesChangedLocked notes a change of what a role allows. By a new role, its subjects lose
-// nothing.
+// rulesChangedLocked notes a change of what a role allows. A new role takes nothing from its
+// subjects.
 func (r *LocalAuthorizer) rulesChangedLocked(ref roleRef, before, after any) {
 	now, _ := after.(*role)
 	r.index.setRole(ref, now)
@@ -35,7 +35,8 @@ func (r *LocalAuthorizer) bindingChangedLocked(_ string, before, after any) {
 	}
 }
 
-// accountChangedLocked notes a change of a service account. Its tokens are for one by its uid.
+// accountChangedLocked notes a change of a service account. A token names the uid of its account,
+// so it is void once the account is gone, even if another one has its name.
 func (r *LocalAuthorizer) accountChangedLocked(key string, before, after any) {
 	if isGone(before, after) {
 		o := splitKey(key)
@@ -51,7 +52,8 @@ func (r *LocalAuthorizer) podChangedLocked(_ string, before, after any) {
 	}
 }
 
-// isGone reports that an object that was there exists no more, or as another one.
+// isGone reports that an object that existed was deleted, or replaced by one with another uid. Both
+// arguments are a presence, or nil if there is no object.
 func isGone(before, after any) bool {
 	was, there := before.(presence)
 	is, still := after.(presence)

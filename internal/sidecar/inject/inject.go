@@ -154,7 +154,8 @@ func (p Pod) hasAccountToken() bool {
 		slices.ContainsFunc(everyContainer(&p.Spec), func(c *PodContainer) bool { return accountMountIndex(c) >= 0 })
 }
 
-// checkPossible returns why a pod cannot have a sidecar.
+// checkPossible returns why a pod cannot have a sidecar: an error, or a *SkippedError if the pod
+// can be left as it is.
 func checkPossible(template *Template, o Options) error {
 	spec := &template.Spec
 	if err := checkContainers(len(spec.InitContainers) + len(spec.Containers)); err != nil {

@@ -92,9 +92,9 @@ func readOrigin(ctx context.Context, c *upstream.Client, gv schema.GroupVersion)
 	return s.origin(), nil
 }
 
-// unlessHidden drops an error by which the API server shows the proxy nothing: a 404, or a 403. An
-// API server that has just started forbids what it allows once it has read its rules, so that its
-// 403 is an error.
+// unlessHidden returns nil for an error that means that the proxy may not see the object: a 404, or
+// a 403. The 403 of an API server that is not ready remains an error: it forbids everything until
+// it has read its rules.
 func unlessHidden(ctx context.Context, c *upstream.Client, err error) error {
 	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) && !c.IsUnready(ctx) {
 		return nil

@@ -17,9 +17,9 @@ const (
 	Buffer = 64 << 10
 	// keptLineBytes is how much memory for longer lines is kept for the next one.
 	keptLineBytes = 1 << 20
-	// maxBytes is a line that no API server sends: etcd takes 1.5 MiB by default, and gRPC no more
-	// than 2 GiB whatever its settings. The limit is there so that something that is no API server
-	// cannot fill the memory.
+	// maxBytes is the length of the longest line. No API server sends longer ones: etcd takes 1.5 MiB
+	// by default, and gRPC no more than 2 GiB whatever its settings. The limit is there so that
+	// something that is no API server cannot fill the memory.
 	maxBytes = 256 << 20
 )
 
@@ -64,8 +64,8 @@ func (l *Lines) Next() ([]byte, error) {
 	}
 }
 
-// SplitEvent cuts a line into the event's type and the bytes of its object, which alias the line.
-// The common case is cut by position: parsing the object shows whether it holds more than one
+// SplitEvent cuts a line into the event's type and the bytes of its object, which may alias the
+// line. The common case is cut by position: parsing the object shows whether it holds more than one
 // value.
 func SplitEvent(line []byte) (watch.EventType, []byte, error) {
 	const head, middle = `{"type":"`, `","object":`
