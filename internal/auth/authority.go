@@ -66,8 +66,11 @@ func NewAuthority(file string, clock clock.PassiveClock, log *zap.Logger) (*Auth
 	return &Authority{file: value, began: began, turns: verificationTurns}, nil
 }
 
-// States describes the file.
-func (a *Authority) States() []rotation.FileState { return a.file.States() }
+// States describes the file as it is now, also while no client is verified.
+func (a *Authority) States() []rotation.FileState {
+	a.file.Recent(authorityReloadInterval)
+	return a.file.States()
+}
 
 // current are the certificates that vouch at present.
 func (a *Authority) current() []*x509.Certificate {

@@ -68,6 +68,23 @@ func TestAuthorityReloads(t *testing.T) {
 	}
 }
 
+// The states tell of a file that is broken while no client is verified, too.
+func TestAuthorityStatesAreThoseOfNow(t *testing.T) {
+	clock := clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))
+	name := authtest.WriteCAFile(t, authtest.PEM(authtest.NewCA(t, "first", clock.Now()).Cert))
+	a, err := NewAuthority(name, clock, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte("broken"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	clock.Step(authorityReloadInterval)
+	if states := a.States(); len(states) != 1 || states[0].Err == nil {
+		t.Errorf("a broken file has the states %v", states)
+	}
+}
+
 func TestNewAuthorityRefuses(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))
 	for _, c := range []struct{ raw, want string }{

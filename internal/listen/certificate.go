@@ -55,7 +55,7 @@ func (t TLS) Config() (config *tls.Config, states func() []rotation.FileState, e
 		if err != nil {
 			return nil, nil, err
 		}
-		config.GetCertificate, states = c.Get, c.files.States
+		config.GetCertificate, states = c.Get, c.States
 	}
 	return config, states, nil
 }
@@ -121,6 +121,12 @@ const certificateInterval = time.Second
 // Get implements tls.Config.GetCertificate.
 func (c *Certificate) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return c.files.Recent(certificateInterval), nil
+}
+
+// States describes the files as they are now, also while no client connects.
+func (c *Certificate) States() []rotation.FileState {
+	c.files.Recent(certificateInterval)
+	return c.files.States()
 }
 
 // selfSigned makes a certificate for this host's names that is valid for a year from now.

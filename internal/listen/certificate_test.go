@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/zap"
@@ -77,6 +78,28 @@ func TestCertificateReload(t *testing.T) {
 }
 
 // Without files a certificate is made up that fits the machine it is made on.
+// The states tell of a file that is broken while no client connects, too.
+func TestCertificateStatesAreThoseOfNow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		certFile, keyFile := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+		pairFiles(t, certFile, keyFile)
+		_, states, err := (&TLS{CertFile: certFile, KeyFile: keyFile, Log: zap.NewNop()}).Config()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(certFile, []byte("broken"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(certificateInterval)
+		for _, s := range states() {
+			if s.Err == nil {
+				t.Errorf("%s is broken, and no state says so", s.File)
+			}
+		}
+	})
+}
+
 func TestSelfSignedCertificate(t *testing.T) {
 	config, states, err := TLS{HTTP2: true}.Config()
 	if err != nil {

@@ -1,6 +1,7 @@
 package rotation
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -21,12 +22,13 @@ func (f *FollowedFiles) Add(states func() []FileState) {
 	f.from = append(f.from, states)
 }
 
-// States are those of all files.
+// States are those of all files. It may read files, with the bound of ReadBounded for each.
 func (f *FollowedFiles) States() []FileState {
 	f.mu.Lock()
-	defer f.mu.Unlock()
+	from := slices.Clone(f.from)
+	f.mu.Unlock()
 	var all []FileState
-	for _, states := range f.from {
+	for _, states := range from {
 		all = append(all, states()...)
 	}
 	return all

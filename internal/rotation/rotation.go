@@ -156,7 +156,7 @@ func (v *Value[T]) lookLocked() (changed bool, err error) {
 	return !first, nil
 }
 
-// States are those of the files.
+// States are those of the files at the last look.
 func (v *Value[T]) States() []FileState {
 	v.mu.Lock()
 	defer v.mu.Unlock()
