@@ -85,7 +85,7 @@ func (s *Set) follow(what, instead string, run func() error) {
 // apiChange is a change of what upstream serves, or of how it shows it.
 type apiChange struct {
 	matches  func(schema.GroupVersionResource) bool // resources that the change may concern
-	outdates func(*object.Resource) bool            // of these, what was known until now
+	outdates func(*object.Resource) bool            // reports what of these is known in the former way
 	reason   string
 }
 
@@ -149,7 +149,8 @@ func (s *Set) applySchemaChange(gv schema.GroupVersion) {
 	s.retryNamedLocked(c.matches)
 }
 
-// endOutdatedLocked forgets what a change has outdated, and ends its mirrors.
+// endOutdatedLocked forgets what a change has outdated, and ends its mirrors. Requests for these
+// resources pass through for definitionSettleTime.
 func (s *Set) endOutdatedLocked(c apiChange, end func(*mirror)) {
 	maps.DeleteFunc(s.mu.lookUps, func(gvr schema.GroupVersionResource, _ time.Time) bool { return c.matches(gvr) })
 	for gvr, e := range s.mu.entries {

@@ -168,8 +168,8 @@ func view(b []byte) string {
 	return unsafe.String(unsafe.SliceData(b), len(b))
 } // #nosec G103 -- a string for as long as its bytes are not written to
 
-// scalar is the place of the string (without its quotes), number or boolean that comes next. It is
-// nowhere, and not ok, for null, objects and arrays. spelled says that the text there means itself.
+// scalar is the place of the string (without its quotes), number or boolean that comes next. It
+// skips null, objects and arrays, and reports !ok. spelled says that the text there has no escapes.
 func (s *scanner) scalar() (sp span, spelled, ok bool, err error) {
 	switch s.peek() {
 	case '"':

@@ -22,8 +22,8 @@ import (
 const (
 	// Container is the name of the sidecar.
 	Container = "spillway"
-	// FilesVolume is mounted by all containers: by the sidecar, which writes it, and by the others
-	// instead of their service account.
+	// FilesVolume is mounted by the sidecar, which writes it, and by the containers that use the
+	// sidecar, instead of their service account.
 	FilesVolume = "spillway-serviceaccount"
 	// KeyVolume holds the sidecar's private key, and only the sidecar mounts it.
 	KeyVolume = "spillway-key"

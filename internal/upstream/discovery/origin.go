@@ -27,8 +27,8 @@ type origin struct {
 //     built in, automanaged=true is a CRD's. The group's name says nothing:
 //     gateway.networking.k8s.io, snapshot.storage.k8s.io and others are CRDs.
 //   - Without the label, or without the right to read APIServices, the types that client-go knows
-//     count as built in, and the two groups that it does not know. That is wrong only for a
-//     built-in kind newer than this client-go.
+//     count as built in, and so do the two groups whose types it does not have. That is wrong only
+//     for a built-in kind newer than this client-go.
 func (o origin) isBuiltin(gvk schema.GroupVersionKind) bool {
 	switch o.automanaged {
 	case "onstart":
