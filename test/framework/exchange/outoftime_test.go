@@ -55,3 +55,34 @@ func TestOutOfTime(t *testing.T) {
 		})
 	}
 }
+
+// The API server may leave out the ERROR event at the end of a short watch from the future; the
+// proxy may not (W-106).
+func TestErrorOfTheFutureIsOptionalInShortWatches(t *testing.T) {
+	const (
+		future = `{"type":"ERROR","object":{"kind":"Status","details":{"causes":[{"reason":"ResourceVersionTooLarge"}]},` +
+			`"code":504}}` + "\n"
+		gone = `{"type":"ERROR","object":{"kind":"Status","reason":"Expired","code":410}}` + "\n"
+	)
+	for _, c := range []struct {
+		timeout, direct, proxied string
+		equal                    bool
+	}{
+		{"1", "", future, true},
+		{"3", "", future, true},
+		{"4", "", future, false},
+		{"0", "", future, false},
+		{"1", future, "", false},
+		{"1", "", gone, false},
+		{"1", "", future + future, false},
+	} {
+		answer := func(body string) *Answer {
+			return &Answer{Status: http.StatusOK, Header: http.Header{}, Body: []byte(body), Took: 3 * time.Second}
+		}
+		r := Request{Target: "/api/v1/configmaps?watch=1&timeoutSeconds=" + c.timeout}
+		result := Compare(NewTally(), r, answer(c.direct), answer(c.proxied))
+		if equal := len(result.Problems) == 0; equal != c.equal {
+			t.Errorf("timeoutSeconds=%s, direct %q, proxied %q: %q", c.timeout, c.direct, c.proxied, result.Problems)
+		}
+	}
+}
